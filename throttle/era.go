@@ -1,0 +1,212 @@
+package throttle
+
+import (
+	"math"
+	"math/bits"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	maxWindow = 1 << 60       // ticks; leaves room to add a time and a window
+	maxTicks  = 1 << 62       // ticks; the furthest tat
+	maxScale  = 1 << 24       // ticks per nanosecond; an era then covers at least two minutes
+	maxFormer = 8             // how many former limits are remembered
+	closed    = math.MaxInt64 // tat of an era that has ended
+	neverRead = math.MinInt64 // last of an era without a grant
+)
+
+// An era is a stretch of time in which a TokenBucket's limit stays the same. A
+// new one begins when the limit changes, and when ticks would overflow.
+//
+// Ticks make the arithmetic exact. With g the greatest common divisor of Count
+// and Per in nanoseconds, a unit takes interval = Per/g ticks and a nanosecond
+// has scale = Count/g of them: both whole, so 3 a second is 3 a second for ever.
+// Where that would not fit, scale is lowered and interval rounded up, which makes
+// the rate lower by less than a millionth, never higher.
+type era struct {
+	limit    Limit
+	policy   string
+	burst    int64
+	interval int64 // ticks that a unit takes to come back
+	window   int64 // ticks that burst units take
+	scale    int64 // ticks in a nanosecond
+	horizon  int64 // nanoseconds from origin that ticks can express
+	origin   int64 // where tick 0 is on the timeline
+	since    int64 // when this limit began to hold; before origin if only ticks ran out
+	former   []rate // the limits before, newest first; never changed
+
+	// tat is in ticks since origin. Each grant moves it by one CAS; last, the
+	// latest reading granted at, only decides how an older reading is seen, so
+	// that the two need not change together.
+	tat  atomic.Int64
+	last atomic.Int64
+}
+
+// A rate is what is remembered of a former limit.
+type rate struct{ since, interval, scale int64 }
+
+// newEra returns an era that begins at now, with a full bucket.
+func newEra(l Limit, now int64) *era {
+	e := &era{limit: l, policy: l.policy(), origin: now, since: now}
+	e.interval, e.scale = ticksOf(l)
+	e.burst = min(l.burst(), maxWindow/e.interval)
+	e.window = e.burst * e.interval
+	e.horizon = maxTicks / 2 / e.scale
+	e.tat.Store(math.MinInt64)
+	e.last.Store(neverRead)
+	return e
+}
+
+// ticksOf returns the ticks of a unit and of a nanosecond under l.
+func ticksOf(l Limit) (interval, scale int64) {
+	g := gcd(l.Count, int64(l.Per))
+	interval, scale = int64(l.Per)/g, l.Count/g
+	fit := int64(maxScale)
+	if w := float64(l.burst()) * float64(interval); w > maxWindow/2 {
+		fit = min(fit, int64(float64(scale)*(maxWindow/2/w)))
+	}
+	if scale > fit {
+		fit = max(fit, 1)
+		interval, scale = mulDivUp(interval, fit, scale), fit
+	}
+	return interval, scale
+}
+
+// next returns the era that follows e from now on under limit l, with the units
+// that e had when its tat was tat.
+func (e *era) next(l Limit, now, tat int64) *era {
+	n := newEra(l, now)
+	n.last.Store(e.last.Load())
+	taken := int64(0)
+	if elapsed := subSat(now, e.origin); elapsed < e.horizon*2 {
+		taken = max(tat-mulSat(elapsed, e.scale), 0)
+	}
+	if l == e.limit {
+		n.since, n.former = e.since, e.former
+	} else {
+		n.former = append([]rate{{e.since, e.interval, e.scale}}, e.former[:min(len(e.former), maxFormer-1)]...)
+		free := e.window - taken // below 0: in debt
+		taken = n.window - min(mulDivDown(free, n.interval, e.interval), n.window)
+	}
+	if taken > 0 {
+		n.tat.Store(min(taken, maxTicks))
+	}
+	return n
+}
+
+// covers reports whether now can be expressed in ticks of e.
+func (e *era) covers(now int64) bool {
+	d := subSat(now, e.origin)
+	return -e.horizon <= d && d <= e.horizon
+}
+
+// ticks returns now, which e must cover, in ticks since origin.
+func (e *era) ticks(now int64) int64 { return (now - e.origin) * e.scale }
+
+// duration returns how long ticks last, rounded up; 0 if they are negative.
+func (e *era) duration(ticks int64) time.Duration {
+	switch {
+	case ticks <= 0:
+		return 0
+	case e.scale == 1:
+		return time.Duration(ticks)
+	}
+	return time.Duration((ticks + e.scale - 1) / e.scale)
+}
+
+// describe adds to d the state of a bucket from which so many ticks are taken.
+func (e *era) describe(d Decision, taken int64) Decision {
+	d.Remaining = max(e.window-taken, 0) / e.interval
+	d.ResetAfter = e.duration(taken)
+	return d
+}
+
+// grantedAt notes that a claim was granted at now.
+func (e *era) grantedAt(now int64) {
+	for old := e.last.Load(); old < now && !e.last.CompareAndSwap(old, now); {
+		old = e.last.Load()
+	}
+}
+
+// returned says how many of e's ticks time has given back between from and now,
+// also where former limits held in between. What is too long ago to know counts
+// as all given back, so that a late Cancel never forges units.
+func (e *era) returned(from, now int64) int64 {
+	if from >= e.since {
+		return mulSat(subSat(now, from), e.scale)
+	}
+	sum, until := mulSat(subSat(now, e.since), e.scale), e.since
+	for _, f := range e.former {
+		own := mulSat(until-max(from, f.since), f.scale)
+		sum = addSat(sum, mulDivUp(own, e.interval, f.interval))
+		if from >= f.since {
+			return sum
+		}
+		until = f.since
+	}
+	return math.MaxInt64
+}
+
+func gcd(a, b int64) int64 {
+	for b != 0 {
+		a, b = b, a%b
+	}
+	return a
+}
+
+func addSat(a, b int64) int64 {
+	if s := a + b; (s > a) == (b > 0) {
+		return s
+	}
+	if b > 0 {
+		return math.MaxInt64
+	}
+	return math.MinInt64
+}
+
+func subSat(a, b int64) int64 {
+	if d := a - b; (d < a) == (b > 0) {
+		return d
+	}
+	if b > 0 {
+		return math.MinInt64
+	}
+	return math.MaxInt64
+}
+
+// mulSat multiplies a and b; b must be positive.
+func mulSat(a, b int64) int64 {
+	hi, lo := bits.Mul64(uint64(max(a, -a)), uint64(b))
+	switch {
+	case a == math.MinInt64 || (a < 0 && (hi != 0 || lo > math.MaxInt64)):
+		return math.MinInt64
+	case hi != 0 || lo > math.MaxInt64:
+		return math.MaxInt64
+	}
+	return a * b
+}
+
+// mulDivUp returns a*b/c rounded up, for a >= 0 and positive b and c.
+func mulDivUp(a, b, c int64) int64 {
+	hi, lo := bits.Mul64(uint64(a), uint64(b))
+	lo, carry := bits.Add64(lo, uint64(c-1), 0)
+	if hi += carry; hi >= uint64(c) {
+		return math.MaxInt64
+	}
+	q, _ := bits.Div64(hi, lo, uint64(c))
+	return int64(min(q, math.MaxInt64))
+}
+
+// mulDivDown returns a*b/c rounded down, for positive b and c.
+func mulDivDown(a, b, c int64) int64 {
+	if a < 0 {
+		return -mulDivUp(-max(a, -math.MaxInt64), b, c)
+	}
+	hi, lo := bits.Mul64(uint64(a), uint64(b))
+	if hi >= uint64(c) {
+		return math.MaxInt64
+	}
+	q, _ := bits.Div64(hi, lo, uint64(c))
+	return int64(min(q, math.MaxInt64))
+}

@@ -1,0 +1,182 @@
+package throttle
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// TokenBucket limits to a steady rate with a burst. It starts full; units flow
+// back evenly, not in steps.
+//
+// Instead of a count of tokens it keeps one number, tat (the theoretical arrival
+// time of the generic cell rate algorithm, ITU-T I.371): the moment at which the
+// bucket would be full again if nothing more were asked.
+//
+//	          |<-------------- window = burst*interval -------------->|
+//	──────────+───────────────────────────+──────────────────────────+──▶ time
+//	         now                         tat                     now+window
+//	          |<----- already taken ----->|<------ still free ------>|
+//
+// A claim of n units moves tat right by n intervals, and is refused if that would
+// push tat past now+window. Time itself refills the bucket: as now moves right
+// the taken part shrinks, and no goroutine puts tokens back. A tat in the past
+// means full, however far in the past it is.
+//
+// Invariant: within any span W no more than burst + rate*W units are granted and
+// kept, to the unit: see TestTokenBucket_actsObeyLimit.
+//
+// The odd case is a rate like 3 a second, whose interval is no whole number of
+// nanoseconds. Time is therefore counted in ticks of 1/scale nanoseconds, chosen
+// so that interval and rate are both whole: see [era].
+//
+// TokenBucket does not book ahead: one number cannot tell booked units from used
+// ones, so a booking could not be cancelled safely. LeakyBucket books ahead.
+type TokenBucket struct {
+	time timeline
+	era  atomic.Pointer[era]
+	mu   sync.Mutex // held while one era is replaced by the next
+}
+
+// NewTokenBucket returns a full bucket. A nil clk is the system clock. It panics
+// if l is invalid; call l.Validate first if its numbers come from outside.
+func NewTokenBucket(l Limit, clk Clock) *TokenBucket {
+	l.must("NewTokenBucket")
+	b := &TokenBucket{time: newTimeline(clk)}
+	b.era.Store(newEra(l, 0))
+	return b
+}
+
+// Reserve implements Limiter.
+func (b *TokenBucket) Reserve(_ context.Context, c Claim) (Decision, error) {
+	n, err := c.Units()
+	if err != nil {
+		return Decision{}, err
+	}
+	given := b.time.read(c.Now)
+	for {
+		e := b.era.Load()
+		now := max(given, e.last.Load())
+		if !e.covers(now) {
+			b.replace(e, e.limit, now)
+			continue
+		}
+		old := e.tat.Load()
+		if old == closed {
+			b.await()
+			continue
+		}
+		tick := e.ticks(now)
+		d := Decision{Policy: e.policy, Limit: e.burst, At: b.at(now, given, c.Now)}
+		taken := max(old, tick) - tick
+		if n > e.burst {
+			d.Wait = Forever
+			return e.describe(d, taken), nil
+		}
+		cost := n * e.interval
+		d.Wait = e.duration(taken + cost - e.window)
+		if d.OK = d.Wait == 0; !d.OK || c.DryRun {
+			return e.describe(d, taken), nil
+		}
+		if e.tat.CompareAndSwap(old, tick+taken+cost) {
+			e.grantedAt(now)
+			return e.describe(d, taken+cost), nil
+		}
+	}
+}
+
+// Cancel implements Limiter.
+//
+// It gives back less the longer the units were held. Had they not been taken, a
+// full bucket would have stayed full and what flowed in meanwhile would have been
+// lost, so time has already given that much back. To subtract the whole cost
+// instead looks right and lets in more than the limit: see
+// TestTokenBucket_actsObeyLimit.
+func (b *TokenBucket) Cancel(_ context.Context, c Claim, d Decision) {
+	if n, err := c.Units(); err == nil && d.OK {
+		b.move(-n, c.Now, d.At)
+	}
+}
+
+// Observe implements Observer: it settles a cost that was known only afterwards.
+// What the claim cost less comes back as in Cancel; what it cost more is taken,
+// if need be from units that are still to flow in.
+func (b *TokenBucket) Observe(_ context.Context, c Claim, d Decision, f Feedback) {
+	n, err := c.Units()
+	if err == nil && d.OK && !f.More && f.Cost > 0 && f.Cost != n {
+		b.move(f.Cost-n, f.Now, d.At)
+	}
+}
+
+// SetLimit replaces the limit. The units in the bucket stay, down to the fraction,
+// as far as the new burst has room for them: raising the burst adds none. The
+// error is that of l.Validate, and then nothing has changed.
+func (b *TokenBucket) SetLimit(l Limit) error {
+	if err := l.Validate(); err != nil {
+		return err
+	}
+	for {
+		e := b.era.Load()
+		now := max(b.time.read(time.Time{}), e.last.Load())
+		if b.replace(e, l, now) {
+			return nil
+		}
+	}
+}
+
+// move takes n more units for a claim granted at granted, or gives back -n.
+func (b *TokenBucket) move(n int64, asOf, granted time.Time) {
+	given, from := b.time.read(asOf), b.time.read(granted)
+	for {
+		e := b.era.Load()
+		now := max(given, e.last.Load(), from)
+		if !e.covers(now) {
+			b.replace(e, e.limit, now)
+			continue
+		}
+		old := e.tat.Load()
+		if old == closed {
+			b.await()
+			continue
+		}
+		next := addSat(max(old, e.ticks(now)), mulSat(n, e.interval))
+		if n < 0 {
+			left := mulSat(-n, e.interval) - e.returned(from, now)
+			next = subSat(old, max(left, 0))
+		}
+		if e.tat.CompareAndSwap(old, min(next, maxTicks)) {
+			return
+		}
+	}
+}
+
+// replace ends era e at now and begins one with limit l. It reports false if e
+// had ended already.
+//
+// Whoever still holds e finds its tat closed, so no grant can be made against
+// numbers that no longer hold, and none that was made is lost.
+func (b *TokenBucket) replace(e *era, l Limit, now int64) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.era.Load() != e {
+		return false
+	}
+	b.era.Store(e.next(l, now, e.tat.Swap(closed)))
+	return true
+}
+
+// await returns when the era that is being replaced has been.
+func (b *TokenBucket) await() {
+	b.mu.Lock()
+	b.mu.Unlock() // empty on purpose: replace holds it until the new era is there
+}
+
+// at returns the reading a decision is based on: the caller's own value, if the
+// decision is based on that.
+func (b *TokenBucket) at(now, given int64, callers time.Time) time.Time {
+	if now == given && !callers.IsZero() {
+		return callers
+	}
+	return b.time.at(now)
+}

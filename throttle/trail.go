@@ -1,0 +1,4 @@
+package throttle
+
+// placeholder, replaced with compose
+type trail struct{}
