@@ -28,12 +28,12 @@ type era struct {
 	limit    Limit
 	policy   string
 	burst    int64
-	interval int64 // ticks that a unit takes to come back
-	window   int64 // ticks that burst units take
-	scale    int64 // ticks in a nanosecond
-	horizon  int64 // nanoseconds from origin that ticks can express
-	origin   int64 // where tick 0 is on the timeline
-	since    int64 // when this limit began to hold; before origin if only ticks ran out
+	interval int64  // ticks that a unit takes to come back
+	window   int64  // ticks that burst units take
+	scale    int64  // ticks in a nanosecond
+	horizon  int64  // nanoseconds from origin that ticks can express
+	origin   int64  // where tick 0 is on the timeline
+	since    int64  // when this limit began to hold; before origin if only ticks ran out
 	former   []rate // the limits before, newest first; never changed
 
 	// tat is in ticks since origin. Each grant moves it by one CAS; last, the
