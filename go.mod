@@ -1,6 +1,6 @@
 module github.com/heed-go/heed
 
-go 1.26.0
+go 1.25.0
 
 require (
 	github.com/benbjohnson/clock v1.3.5 // indirect
@@ -8,6 +8,6 @@ require (
 	github.com/hashicorp/go-cleanhttp v0.5.2 // indirect
 	github.com/hashicorp/go-retryablehttp v0.7.8 // indirect
 	github.com/stretchr/testify v1.12.1 // indirect
-	golang.org/x/net v0.62.0 // indirect
-	golang.org/x/time v0.16.0 // indirect
+	golang.org/x/net v0.58.0 // indirect
+	golang.org/x/time v0.15.0 // indirect
 )
