@@ -1,0 +1,140 @@
+package memhttp
+
+import (
+	"io"
+	"net"
+	"os"
+	"sync"
+	"time"
+)
+
+// most is how many bytes wait in a stream, about as many as a socket's buffers
+// hold: a writer is not in step with its reader, but cannot run away from it.
+const most = 64 << 10
+
+// A stream carries bytes one way.
+//
+// Both ends wait on one condition variable, which counts as durably blocked in
+// a bubble. The mutex does not, and is never held while waiting.
+type stream struct {
+	mu      sync.Mutex
+	changed sync.Cond
+	data    []byte
+	readEnd error // what a reader gets when data is used up; nil: it waits
+	sendEnd error // what a writer gets; nil: it may write
+
+	reader, writer deadline
+}
+
+// A deadline says whether one end may still wait.
+type deadline struct {
+	timer *time.Timer // nil: none runs
+	past  bool
+}
+
+func newStream() *stream {
+	s := &stream{}
+	s.changed.L = &s.mu
+	return s
+}
+
+func (s *stream) read(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for {
+		switch {
+		case s.reader.past:
+			return 0, os.ErrDeadlineExceeded
+		case len(p) == 0:
+			return 0, nil
+		case len(s.data) > 0:
+			n := copy(p, s.data)
+			s.data = s.data[n:]
+			s.changed.Broadcast()
+			return n, nil
+		case s.readEnd != nil:
+			return 0, s.readEnd
+		}
+		s.changed.Wait()
+	}
+}
+
+func (s *stream) write(p []byte) (n int, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for {
+		switch {
+		case s.writer.past:
+			return n, os.ErrDeadlineExceeded
+		case s.sendEnd != nil:
+			return n, s.sendEnd
+		}
+		k := min(len(p)-n, most-len(s.data))
+		s.data = append(s.data, p[n:n+k]...)
+		s.changed.Broadcast()
+		if n += k; n == len(p) {
+			return n, nil
+		}
+		s.changed.Wait()
+	}
+}
+
+// closeRead ends s from its reader's side: nobody reads what is left, and the
+// writer gets err from now on.
+func (s *stream) closeRead(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.data, s.readEnd = nil, net.ErrClosed
+	if s.sendEnd == nil {
+		s.sendEnd = err
+	}
+	s.changed.Broadcast()
+}
+
+// closeWrite ends s from its writer's side: the reader gets err after what is
+// left, or at once if it is not io.EOF.
+func (s *stream) closeWrite(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sendEnd = net.ErrClosed
+	if s.readEnd == nil || s.readEnd == io.EOF {
+		s.readEnd = err
+	}
+	if err != io.EOF {
+		s.data = nil
+	}
+	s.changed.Broadcast()
+}
+
+// setDeadline makes t the deadline d; a zero t means none.
+func (s *stream) setDeadline(d *deadline, t time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if d.timer != nil {
+		d.timer.Stop()
+	}
+	d.timer, d.past = nil, false
+	if !t.IsZero() {
+		s.startTimer(d, time.Until(t))
+	}
+	s.changed.Broadcast()
+}
+
+// startTimer makes d past after wait. A timer that fires although it was
+// stopped finds another in its place, and does nothing.
+func (s *stream) startTimer(d *deadline, wait time.Duration) {
+	if wait <= 0 {
+		d.past = true
+		return
+	}
+	var timer *time.Timer
+	timer = time.AfterFunc(wait, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if d.timer == timer {
+			d.past = true
+			s.changed.Broadcast()
+		}
+	})
+	d.timer = timer
+}
