@@ -1,0 +1,95 @@
+package quota
+
+import (
+	"time"
+
+	"github.com/heed-go/heed/throttle"
+)
+
+// A Report is what one answer says about limits. The zero Report says nothing.
+type Report struct {
+	Limits []Limit // one per bucket that the answer named; nil: none
+
+	// RetryAfter is what Retry-After and its relatives say, as a delay from
+	// receipt. The longest counts. It is reported on every status, but only an
+	// answer that is Throttled, or a 503, means it as a command. It saturates
+	// at throttle.Forever.
+	RetryAfter    time.Duration
+	HasRetryAfter bool // RetryAfter was said, possibly as 0; malformed values are not said
+	RetryForm     Form // how RetryAfter came
+
+	Throttled bool // this answer is a refusal because of a limit
+	Global    bool // the refusal holds for all buckets of the caller, not only for those named
+	Stale     bool // the answer is out of a cache (Age > 0): its limits are old and left out
+}
+
+// A Limit is the state of one limit of a server, as one answer tells it.
+type Limit struct {
+	Name string // of the bucket, as the server calls it; "": not said
+	Unit string // what is counted, in lower case with underscores; "": requests
+
+	Limit     int64 // most units that can be had in a window
+	Remaining int64 // units left
+	Used      int64 // units spent
+
+	HasLimit     bool // Limit was said
+	HasRemaining bool // Remaining was said, or follows from Limit and Used
+	HasUsed      bool // Used was said
+	HasReset     bool // ResetAfter was said, possibly as 0
+
+	ResetAfter time.Duration // from receipt until units come back; never negative
+	ResetForm  Form          // how ResetAfter came
+	Window     time.Duration // length of the window; 0: not said
+	Rate       float64       // units that come back each second, where the server says so; 0: not said
+}
+
+// AsWindow returns l in the words of package throttle.
+func (l Limit) AsWindow() throttle.Window {
+	w := throttle.Window{
+		Name:             l.Name,
+		Unit:             l.Unit,
+		Limit:            l.Limit,
+		Remaining:        l.Remaining,
+		RemainingUnknown: !l.HasRemaining,
+		ResetAfter:       l.ResetAfter,
+		Per:              l.Window,
+	}
+	if w.Per == 0 && w.Limit == 0 && l.Rate > 0 {
+		w.Limit, w.Per = 1, seconds(1/l.Rate)
+	}
+	return w
+}
+
+// AppendWindows appends the limits of r to dst, in the words of package throttle.
+func (r Report) AppendWindows(dst []throttle.Window) []throttle.Window {
+	for _, l := range r.Limits {
+		dst = append(dst, l.AsWindow())
+	}
+	return dst
+}
+
+// A Form is how a time was written in a header.
+type Form uint8
+
+const (
+	NoForm       Form = iota // not said
+	DeltaSeconds             // a number of seconds, also with a fraction
+	DeltaMillis              // a number of milliseconds
+	Duration                 // a number with a unit, such as 1m6.779s
+	EpochSeconds             // seconds since 1970, also with a fraction
+	EpochMillis              // milliseconds since 1970
+	Date                     // a date and time as text, in any of the usual orders
+)
+
+var formNames = [...]string{"not said", "delta seconds", "delta milliseconds", "duration", "epoch seconds", "epoch milliseconds", "date"}
+
+// String returns the name of f.
+func (f Form) String() string {
+	if int(f) < len(formNames) {
+		return formNames[f]
+	}
+	return "unknown form"
+}
+
+// Relative reports whether f counts from the answer, so that nobody's clock matters.
+func (f Form) Relative() bool { return f == DeltaSeconds || f == DeltaMillis || f == Duration }
