@@ -1,0 +1,212 @@
+package throttlehttp_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttlehttp"
+	"github.com/stretchr/testify/require"
+)
+
+var ok = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "ok") })
+
+// ask sends a GET through h without any network.
+func ask(h http.Handler) *http.Response {
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
+	return w.Result()
+}
+
+// said returns the status and what the headers say of the limit.
+func said(r *http.Response) string {
+	h := r.Header
+	return strings.TrimRight(fmt.Sprint(r.StatusCode, " ", h.Get("X-RateLimit-Limit"), "/", h.Get("X-RateLimit-Remaining"),
+		"/", h.Get("X-RateLimit-Reset"), " ", h.Get("Retry-After")), " ")
+}
+
+func TestMiddleware_saysHowTheLimitStands(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := &throttlehttp.Middleware{Limiter: throttle.NewTokenBucket(throttle.Limit{Count: 1, Per: 1500 * time.Millisecond, Burst: 3}, nil)}
+		h := m.Handler(ok)
+		start := time.Now()
+		for _, step := range []struct {
+			at   time.Duration
+			want string
+		}{
+			{0, "200 3/2/2"},
+			{0, "200 3/1/3"},
+			{0, "200 3/0/5"},
+			{0, "429 3/0/5 2"},
+			{time.Second, "429 3/0/4 1"},
+			{1500 * time.Millisecond, "200 3/0/5"},
+			{time.Hour, "200 3/2/2"},
+		} {
+			time.Sleep(time.Until(start.Add(step.at)))
+			require.Equal(t, step.want, said(ask(h)), "at %v", step.at)
+		}
+	})
+}
+
+func TestMiddleware_zeroValueLetsThrough(t *testing.T) {
+	require.Equal(t, "200 //", said(ask(new(throttlehttp.Middleware).Handler(ok))))
+}
+
+// Who waits as long as Retry-After says is not refused again, whatever the rate.
+func TestMiddleware_retryAfterIsNeverEarly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rnd := rand.New(rand.NewPCG(1, 2))
+		for range 300 {
+			l := throttle.Limit{Count: 1 + rnd.Int64N(50), Per: time.Duration(1 + rnd.Int64N(int64(time.Minute))), Burst: 1 + rnd.Int64N(5)}
+			h := (&throttlehttp.Middleware{Limiter: throttle.NewTokenBucket(l, nil)}).Handler(ok)
+			r := ask(h)
+			for ; r.StatusCode == http.StatusOK; r = ask(h) {
+				time.Sleep(time.Duration(rnd.Int64N(int64(l.Per) / l.Count)))
+			}
+			s, err := strconv.Atoi(r.Header.Get("Retry-After"))
+			require.NoError(t, err, l.String())
+			time.Sleep(time.Duration(s) * time.Second)
+			require.Equal(t, http.StatusOK, ask(h).StatusCode, l.String())
+		}
+	})
+}
+
+// decide is a limiter that always says the same.
+type decide struct {
+	d   throttle.Decision
+	err error
+}
+
+func (l decide) Reserve(context.Context, throttle.Claim) (throttle.Decision, error) {
+	return l.d, l.err
+}
+func (l decide) Cancel(context.Context, throttle.Claim, throttle.Decision) {}
+
+func TestMiddleware_refusal(t *testing.T) {
+	for _, tt := range []struct {
+		wait       time.Duration
+		said, body string
+	}{
+		{1, "429 9/0/1 1", "Too many requests. Try again in 1 second.\n"},
+		{time.Second, "429 9/0/1 1", "Too many requests. Try again in 1 second.\n"},
+		{90 * time.Second, "429 9/0/1 90", "Too many requests. Try again in 90 seconds.\n"},
+		{0, "429 9/0/1", "Too many requests. Try again later.\n"},
+		{throttle.Forever, "429 9/0/1", "Too many requests. This one cannot be taken at any time.\n"},
+		{throttle.Forever - 1, "429 9/0/1 9223372037", "Too many requests. Try again in 9223372037 seconds.\n"},
+	} {
+		l := decide{d: throttle.Decision{Policy: "inner-name", Wait: tt.wait, Limit: 9, ResetAfter: time.Second}}
+		r := ask((&throttlehttp.Middleware{Limiter: l}).Handler(ok))
+		require.Equal(t, tt.said, said(r))
+		body, _ := io.ReadAll(r.Body)
+		require.Equal(t, tt.body, string(body))
+		require.NotContains(t, fmt.Sprint(r.Header), "inner-name")
+	}
+}
+
+func TestMiddleware_refusedHandlerAnswers(t *testing.T) {
+	m := &throttlehttp.Middleware{
+		Limiter: decide{d: throttle.Decision{Wait: time.Second, Limit: 9}},
+		Refused: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(http.StatusTeapot) }),
+	}
+	require.Equal(t, "418 9/0/0 1", said(ask(m.Handler(ok))))
+}
+
+func TestMiddleware_tellsTheLimitThatIsNearest(t *testing.T) {
+	state := func(limit, left int64, reset time.Duration) throttle.Limiter {
+		return decide{d: throttle.Decision{OK: true, Limit: limit, Remaining: left, ResetAfter: reset}}
+	}
+	for name, tt := range map[string]struct {
+		demands []throttle.Demand
+		want    string
+	}{
+		"fewest left":      {[]throttle.Demand{{Limiter: state(100, 50, 1e9)}, {Limiter: state(10, 5, 2e9)}}, "200 10/5/2"},
+		"order is nothing": {[]throttle.Demand{{Limiter: state(10, 5, 2e9)}, {Limiter: state(100, 50, 1e9)}}, "200 10/5/2"},
+		"by cost":          {[]throttle.Demand{{Limiter: state(100, 50, 1e9), Cost: 20}, {Limiter: state(10, 5, 2e9)}}, "200 100/50/1"},
+		"longer reset":     {[]throttle.Demand{{Limiter: state(10, 5, 1e9)}, {Limiter: state(10, 5, 2e9)}}, "200 10/5/2"},
+		"uncounted":        {[]throttle.Demand{{Limiter: state(0, 0, 0)}, {Limiter: state(10, 5, 2e9)}}, "200 10/5/2"},
+	} {
+		m := &throttlehttp.Middleware{Limits: func(_ *http.Request, t *throttle.Ticket) {
+			for _, d := range tt.demands {
+				t.Add(d)
+			}
+		}}
+		require.Equal(t, tt.want, said(ask(m.Handler(ok))), name)
+	}
+}
+
+func TestMiddleware_nestedTellsTheLimitThatIsNearest(t *testing.T) {
+	perSecond := func(n int64) *throttlehttp.Middleware {
+		return &throttlehttp.Middleware{Limiter: throttle.NewTokenBucket(throttle.PerSecond(n), nil)}
+	}
+	h := perSecond(5).Handler(perSecond(3).Handler(ok))
+	require.Equal(t, "200 3/2/1", said(ask(h)))
+	h = perSecond(3).Handler(perSecond(5).Handler(ok))
+	require.Equal(t, "200 3/2/1", said(ask(h)))
+	h = perSecond(1).Handler((&throttlehttp.Middleware{Limiter: decide{d: throttle.Decision{Wait: 1, Limit: 7}}}).Handler(ok))
+	require.Equal(t, "429 7/0/0 1", said(ask(h)), "who refuses has the word")
+}
+
+func TestMiddleware_noDecision(t *testing.T) {
+	down := errors.New("store 10.0.0.7 is down")
+	gone, cancel := context.WithCancel(context.Background())
+	cancel()
+	for name, tt := range map[string]struct {
+		err    error
+		ctx    context.Context
+		closed bool
+		want   int
+	}{
+		"open":                {down, context.Background(), false, http.StatusOK},
+		"closed":              {down, context.Background(), true, http.StatusServiceUnavailable},
+		"client gave up":      {context.Canceled, gone, false, http.StatusServiceUnavailable},
+		"cost by the client":  {throttle.ErrCost, context.Background(), false, http.StatusServiceUnavailable},
+		"limiter's own limit": {context.DeadlineExceeded, context.Background(), false, http.StatusOK},
+	} {
+		var failed []error
+		m := &throttlehttp.Middleware{Limiter: decide{err: tt.err}, FailClosed: tt.closed, Trace: &throttlehttp.Trace{
+			Failed: func(r *http.Request, err error, open bool) {
+				failed = append(failed, err)
+				require.Equal(t, tt.want == http.StatusOK, open, name)
+			},
+		}}
+		w := httptest.NewRecorder()
+		m.Handler(ok).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil).WithContext(tt.ctx))
+		require.Equal(t, tt.want, w.Code, name)
+		require.NotContains(t, w.Body.String(), "10.0.0.7", name)
+		require.Equal(t, []error{tt.err}, failed, name)
+	}
+}
+
+func TestMiddleware_tracesDecisions(t *testing.T) {
+	var seen []bool
+	m := &throttlehttp.Middleware{
+		Limiter: throttle.NewTokenBucket(throttle.PerHour(2), nil),
+		Trace:   &throttlehttp.Trace{Decided: func(r *http.Request, d throttle.Decision) { seen = append(seen, d.OK) }},
+	}
+	h := m.Handler(ok)
+	for range 3 {
+		ask(h)
+	}
+	require.Equal(t, []bool{true, true, false}, seen)
+}
+
+func BenchmarkMiddleware(b *testing.B) {
+	m := &throttlehttp.Middleware{Limiter: throttle.NewTokenBucket(throttle.PerSecond(1e9), nil)}
+	h := m.Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	r, w := httptest.NewRequest(http.MethodGet, "/", nil), httptest.NewRecorder()
+	b.ReportAllocs()
+	for b.Loop() {
+		clear(w.Header())
+		h.ServeHTTP(w, r)
+	}
+}
