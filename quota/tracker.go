@@ -3,25 +3,142 @@
 package quota
 
 import (
+	"hash/maphash"
+	"math/rand/v2"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/heed-go/heed/throttle"
 )
 
-// A Tracker learns the limits of servers from what they answer, one state per
-// bucket. The zero Tracker is ready to use; it must not be copied after use.
+// A Tracker learns the limits of servers from what they answer. The zero Tracker
+// is ready to use; it must not be copied after use, and its fields must not
+// change.
+//
+// It keeps one state per scheme, host and credential, so that a refusal meant
+// for one account does not stop another's work. The credential is kept as a
+// keyed hash only.
 type Tracker struct {
-	Start int            // requests in flight to a host that has said nothing yet; 0: 4, negative: no bound
-	Clock throttle.Clock // nil: the system clock
+	Start      int            // requests in flight to a host that has said nothing yet; 0: 4, negative: no bound
+	MaxBuckets int            // how many quotas are remembered; 0: 4096. Those that say nothing go first.
+	Clock      throttle.Clock // nil: the system clock
+	Rand       func() float64 // random numbers in [0, 1); nil: rand.Float64
+
+	once   sync.Once
+	seed   maphash.Seed
+	shards [shards]shard
 }
 
-// Demand returns the limit that req must pass. The Limiter is the same one for
-// all requests that share a bucket.
-func (t *Tracker) Demand(req *http.Request) throttle.Demand { return throttle.Demand{} }
+const shards = 16
+
+type shard struct {
+	mu      sync.Mutex
+	buckets map[uint64]*bucket
+	asked   uint64
+}
+
+// Demand returns the limit that req must pass before it is sent. It is the same
+// Limiter for all requests that share a quota, and an Observer.
+func (t *Tracker) Demand(req *http.Request) throttle.Demand {
+	t.once.Do(func() { t.seed = maphash.MakeSeed() })
+	return throttle.Demand{Limiter: t.bucket(t.key(req), req)}
+}
+
+// credentials are the headers that tell accounts apart.
+var credentials = [...]string{"Authorization", "X-Api-Key", "Api-Key", "X-Auth-Token"}
+
+// key hashes what a quota belongs to.
+func (t *Tracker) key(req *http.Request) uint64 {
+	h := maphash.String(t.seed, req.URL.Host)
+	if req.URL.Scheme == "http" {
+		h++
+	}
+	if len(req.Header) == 0 {
+		return h
+	}
+	for i, name := range credentials {
+		if v := req.Header[name]; len(v) > 0 {
+			h = h*31 + maphash.String(t.seed, v[0]) + uint64(i)
+		}
+	}
+	return h
+}
+
+func (t *Tracker) bucket(key uint64, req *http.Request) *bucket {
+	s := &t.shards[key%shards]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.asked++
+	b := s.buckets[key]
+	if b == nil {
+		b = &bucket{tracker: t, names: newNames(req.URL.Host)}
+		s.add(key, b, max(t.maxBuckets()/shards, 1))
+	}
+	b.touched = s.asked
+	return b
+}
+
+// add makes room for b and keeps it.
+func (s *shard) add(key uint64, b *bucket, most int) {
+	if s.buckets == nil {
+		s.buckets = make(map[uint64]*bucket)
+	}
+	for len(s.buckets) >= most {
+		delete(s.buckets, s.leastWorth())
+	}
+	s.buckets[key] = b
+}
+
+// leastWorth looks at a few buckets and returns the key of a blank one, or else of
+// the one that was asked for longest ago.
+func (s *shard) leastWorth() (key uint64) {
+	const look = 8
+	oldest, seen := uint64(0), 0
+	for k, b := range s.buckets {
+		if b.blank() {
+			return k
+		}
+		if seen == 0 || b.touched < oldest {
+			key, oldest = k, b.touched
+		}
+		if seen++; seen == look {
+			break
+		}
+	}
+	return key
+}
 
 // Feedback returns what the answer to req says, as of now: resp, or err if there
 // was none. Hand it to the limits of the request (Waiter.Observe).
 func (t *Tracker) Feedback(req *http.Request, resp *http.Response, err error, now time.Time) throttle.Feedback {
-	return throttle.Feedback{Now: now}
+	f := throttle.Feedback{Now: now}
+	if err != nil || resp == nil {
+		f.Outcome = throttle.Failed
+		return f
+	}
+	return t.read(resp, f)
+}
+
+func (t *Tracker) start() int {
+	if t.Start == 0 {
+		return 4
+	}
+	return t.Start
+}
+
+func (t *Tracker) maxBuckets() int {
+	if t.MaxBuckets <= 0 {
+		return 4096
+	}
+	return t.MaxBuckets
+}
+
+func (t *Tracker) clock() throttle.Clock { return throttle.ClockOr(t.Clock) }
+
+func (t *Tracker) random() float64 {
+	if t.Rand == nil {
+		return rand.Float64()
+	}
+	return t.Rand()
 }

@@ -1,0 +1,186 @@
+package quota
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/heed-go/heed/throttle"
+)
+
+// A bucket is one quota of a server as a throttle.Limiter: it decides by what the
+// server told and by what it answered.
+//
+//	gate      the server said stop              shut until told, then one probe
+//	start     nothing is known of it yet        few at a time, more with each good answer
+//	told      it said how much is left          no more than that
+//	pace      it refused and said nothing       evenly, at the rate it accepted
+type bucket struct {
+	tracker *Tracker
+	names   *names
+	touched uint64 // guarded by the shard: when it was last asked for
+
+	mu     sync.Mutex
+	flight flight
+	gate   gate
+	pace   pace
+	told   []told
+	good   int       // good answers, up to knownAfter
+	last   time.Time // latest reading of the clock granted at
+}
+
+// names are the policies of a bucket's decisions.
+type names struct{ quota, gate, pace, start string }
+
+func newNames(host string) *names {
+	return &names{quota: host + ": quota", gate: host + ": told to wait", pace: host + ": pace", start: host + ": first answers"}
+}
+
+// knownAfter good answers a host counts as known, and requests in flight to it
+// are no longer counted.
+const knownAfter = 100
+
+// Reserve implements throttle.Limiter. The Wait of a refusal is 0 if it ends with
+// an answer that is still to come.
+func (b *bucket) Reserve(_ context.Context, c throttle.Claim) (throttle.Decision, error) {
+	n, err := c.Units()
+	if err != nil {
+		return throttle.Decision{}, err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now := b.now(c.Now)
+	d := throttle.Decision{Policy: b.names.quota, At: now}
+	b.describe(&d, now)
+	if d.Policy, d.Wait, d.OK = b.check(n, now); !d.OK || c.DryRun {
+		return d, nil
+	}
+	d.Grant = b.flight.add()
+	b.pace.sent(n, now, now.Sub(b.last))
+	b.last = now
+	return d, nil
+}
+
+// check asks the four in turn.
+func (b *bucket) check(n int64, now time.Time) (policy string, wait time.Duration, ok bool) {
+	if wait, ok = b.gate.check(now, &b.flight); !ok {
+		return b.names.gate, wait, false
+	}
+	if len(b.told) == 0 && b.good < knownAfter && b.flight.open >= b.slots() {
+		return b.names.start, 0, false
+	}
+	for i := range b.told {
+		free, w := b.told[i].free(now, &b.flight)
+		if free < min(n, max(b.told[i].limit, 1)) {
+			return b.names.quota, w, false
+		}
+	}
+	if wait, ok = b.pace.check(now); !ok {
+		return b.names.pace, wait, false
+	}
+	return b.names.quota, 0, true
+}
+
+// slots is how many requests may be in flight to a host that is not known yet.
+func (b *bucket) slots() int64 {
+	start := b.tracker.start()
+	if start < 0 {
+		return b.flight.open + 1
+	}
+	return int64(start) + int64(b.good/2)
+}
+
+// Cancel implements throttle.Limiter: the claim was never sent.
+func (b *bucket) Cancel(_ context.Context, _ throttle.Claim, d throttle.Decision) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if d.OK {
+		b.flight.done(d.Grant)
+	}
+}
+
+// Observe implements throttle.Observer. The first feedback on a claim counts as
+// its answer.
+func (b *bucket) Observe(_ context.Context, _ throttle.Claim, d throttle.Decision, f throttle.Feedback) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !d.OK || !b.flight.done(d.Grant) {
+		return
+	}
+	now := b.now(f.Now)
+	explained := b.learn(d.Grant, f, now)
+	switch f.Outcome {
+	case throttle.Throttled:
+		if b.gate.shut(d.Grant, now, f.RetryAfter, b.flight.sent, b.tracker.random()) && !explained {
+			b.pace.refuse(now, f.RetryAfter)
+		}
+	case throttle.Accepted:
+		b.good = min(b.good+1, knownAfter)
+		b.pace.accepted(now, b.gate.good(d.Grant))
+	}
+}
+
+// learn takes over what the answer says of the server's limits. It reports
+// whether one of them is used up, which explains a refusal.
+func (b *bucket) learn(n uint64, f throttle.Feedback, now time.Time) (explained bool) {
+	var said [maxTold]bool
+	for _, w := range f.Windows {
+		if !isRequests(w) || w.RemainingUnknown {
+			continue
+		}
+		explained = explained || w.Remaining <= 0
+		if i := b.find(w); i >= 0 {
+			said[i] = true
+			b.told[i].update(w, n, now, &b.flight)
+		}
+	}
+	for i := len(b.told) - 1; i >= 0; i-- {
+		if !said[i] && f.Outcome != throttle.Failed && b.told[i].spend(n) {
+			b.told = append(b.told[:i], b.told[i+1:]...)
+		}
+	}
+	return explained
+}
+
+// find returns the index of the limit that w speaks of, which may be new; -1 if
+// there is no room for it.
+func (b *bucket) find(w throttle.Window) int {
+	for i := range b.told {
+		if b.told[i].name == w.Name && b.told[i].per == w.Per {
+			return i
+		}
+	}
+	if len(b.told) == maxTold {
+		return -1
+	}
+	b.told = append(b.told, told{name: w.Name, per: w.Per, remaining: w.Limit})
+	return len(b.told) - 1
+}
+
+// describe adds the told limit with the fewest units left.
+func (b *bucket) describe(d *throttle.Decision, now time.Time) {
+	for i := range b.told {
+		t := &b.told[i]
+		if left := max(t.remaining-b.flight.open, 0); d.Limit == 0 || left < d.Remaining {
+			d.Limit, d.Remaining, d.ResetAfter = max(t.limit, 1), left, max(t.reset.Sub(now), 0)
+		}
+	}
+}
+
+// blank reports whether nothing would be lost if the bucket were forgotten.
+func (b *bucket) blank() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.flight.open == 0 && len(b.told) == 0 && !b.gate.ajar && b.pace.rate == 0
+}
+
+// now returns the reading a decision is based on.
+func (b *bucket) now(given time.Time) time.Time {
+	if given.IsZero() {
+		given = b.tracker.clock().Now()
+	}
+	if given.Before(b.last) {
+		return b.last
+	}
+	return given
+}

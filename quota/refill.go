@@ -1,0 +1,93 @@
+package quota
+
+import "time"
+
+// refillKind is how units come back to a limit of the server.
+type refillKind uint8
+
+const (
+	unseen refillKind = iota // not known yet
+	steps                    // all at once, at the reset
+	flows                    // evenly
+)
+
+const (
+	sureAfter  = time.Second      // a rate seen for so long is believed as it is
+	renewAfter = 10 * time.Second // and then measured anew
+	early      = 0.9              // of a rate seen for less is believed
+)
+
+// A refill is what is known of how units come back. It measures from a mark, a
+// moment at which it was known how many were left:
+//
+//	came back >= left now - left then + answers since - open then
+//
+// The claims that were open at the mark may have been counted before it or after
+// it. Counting them all as before makes this a lower bound, and so the rate too.
+type refill struct {
+	kind     refillKind
+	rate     float64 // units a second, if kind is flows
+	left     int64   // at the mark
+	open     int64
+	answered int64
+	at       time.Time // of the mark; zero: none
+}
+
+// learn draws what it can from an answer that is newer than the mark and of the
+// same window, and says that left units are left of t.
+func (r *refill) learn(t *told, left int64, now time.Time, f *flight) {
+	span := now.Sub(r.at)
+	if r.at.IsZero() || span < minScout {
+		return
+	}
+	if r.kind == flows && t.remaining+r.since(t.at, now, t.limit) >= t.limit {
+		r.restart() // it may have been full, and then nothing came back
+		return
+	}
+	back := left - r.left + r.answered - r.open
+	switch {
+	case back > 0 && (r.kind != flows || span >= sureAfter):
+		r.kind, r.rate = flows, float64(back)/span.Seconds()
+		if span < sureAfter {
+			r.rate *= early
+		}
+		if span >= renewAfter {
+			r.restart()
+		}
+	case back == 0 && r.kind == unseen && r.open == 0 && f.open == 0:
+		// Were it a bucket, its reset would be when it is full.
+		if float64(t.limit-r.left)*span.Seconds() >= 2*t.reset.Sub(r.at).Seconds() {
+			r.kind = steps
+		}
+	}
+}
+
+// mark begins a measurement where there is none, or where this moment leaves
+// less in doubt than the present mark.
+func (r *refill) mark(left int64, now time.Time, open int64) {
+	if r.at.IsZero() || open < r.open {
+		r.left, r.open, r.answered, r.at = left, open, 0, now
+	}
+}
+
+func (r *refill) restart() { r.at = time.Time{} }
+
+// since returns how many whole units have come back between at and now, at most
+// room.
+func (r *refill) since(at, now time.Time, room int64) int64 {
+	if r.kind != flows {
+		return 0
+	}
+	return int64(min(max(r.rate*now.Sub(at).Seconds(), 0), float64(max(room, 0))))
+}
+
+// until returns how long after now one unit is free, of which there are units
+// now; 0: not by flowing back.
+func (r *refill) until(units int64, at, now time.Time) time.Duration {
+	if r.kind != flows || r.rate <= 0 {
+		return 0
+	}
+	passed := now.Sub(at).Seconds()
+	whole := float64(int64(r.rate*passed)) + float64(1-units)
+	return max(time.Duration((whole/r.rate-passed)*1e9), time.Millisecond)
+}

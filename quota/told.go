@@ -1,0 +1,150 @@
+package quota
+
+import (
+	"time"
+
+	"github.com/heed-go/heed/throttle"
+)
+
+// maxTold is how many limits of one server are kept. The drafts of RateLimit and
+// every API in testdata name fewer.
+const maxTold = 8
+
+// A told is one limit of the server as its answers describe it.
+//
+// Answers arrive out of order, so the question is which of two is newer. An
+// answer to a request that was sent after the present numbers had arrived is
+// surely newer, and replaces them. Any other may be older: within one window it
+// may only lower what is left.
+//
+// What may be sent is what was left less all that is still without an answer:
+// some of it may be counted already, and counting it twice only costs a moment.
+//
+//	received: 7 left          sent, no answer yet          may be sent
+//	├───────────────┼───────────────┼──────────────────────────────┤
+//	                       3                       4
+//
+// Units come back in one of two ways, and the words of the server do not tell
+// which: all at once at the reset (a window), or evenly (a bucket, whose reset is
+// when it will be full). So the last unit is held back for a moment and then
+// sent as a scout: what its answer says is left tells the one from the other. It
+// was ours to send anyhow, so the lesson is free.
+type told struct {
+	name      string
+	limit     int64
+	remaining int64         // as last received
+	per       time.Duration // 0: not said
+	reset     time.Time     // when units come back; never zero
+	at        time.Time     // when remaining was received
+	seen      uint64        // number of the latest claim sent by then
+	probe     bool          // the window is over: one claim asks what is left now
+	refill    refill
+}
+
+// isRequests reports whether w counts requests, the only unit that every request
+// is known to cost.
+func isRequests(w throttle.Window) bool { return w.Unit == "" || w.Unit == "requests" }
+
+// free returns how many units may be taken as of now, and if too few, how long
+// until there may be more; 0: when an answer has come.
+func (t *told) free(now time.Time, f *flight) (units int64, wait time.Duration) {
+	if !t.probe && !now.Before(t.reset) && t.remaining <= f.open {
+		t.probe, t.seen = true, f.sent
+	}
+	if t.probe {
+		return 1 - min(f.after(t.seen), 1), 0
+	}
+	units = t.remaining + t.refill.since(t.at, now, t.limit-t.remaining) - f.open
+	switch {
+	case units > 1 || units == 1 && !t.holdsBack():
+		return units, 0
+	case units == 1 && f.open > 0:
+		return 0, 0
+	case units == 1:
+		if wait = t.at.Add(t.scoutDelay()).Sub(now); wait <= 0 {
+			return 1, 0
+		}
+		return 0, wait
+	}
+	wait = t.reset.Sub(now)
+	if next := t.refill.until(units, t.at, now); next > 0 {
+		wait = min(wait, next)
+	}
+	if wait <= 0 { // the reset is over, and all that is left is on its way
+		return 0, 0
+	}
+	return 0, wait
+}
+
+// holdsBack reports whether the last unit is kept for a scout.
+func (t *told) holdsBack() bool {
+	return t.refill.kind == unseen && t.limit > 1 && t.reset.Sub(t.at) >= minScout*2
+}
+
+const (
+	minScout = 50 * time.Millisecond
+	maxScout = 5 * time.Second
+)
+
+func (t *told) scoutDelay() time.Duration {
+	return min(max(t.reset.Sub(t.at)/8, minScout), maxScout)
+}
+
+// update takes over what an answer to claim n says.
+func (t *told) update(w throttle.Window, n uint64, now time.Time, f *flight) {
+	reset, left := resetOf(w, now), max(w.Remaining, 0)
+	t.refill.answered++
+	const slack = 1100 * time.Millisecond // resets are often whole seconds
+	switch later := reset.Sub(t.reset); {
+	case n > t.seen:
+		if now.Before(t.reset) {
+			t.refill.learn(t, left, now, f)
+		} else {
+			t.refill.restart()
+		}
+	case later < -slack:
+		return // speaks of a window that is over
+	case later <= slack && w.Limit == t.limit:
+		left = min(left, t.remaining)
+		if t.refill.kind != flows {
+			reset = earlier(reset, t.reset) // each is the true one rounded up
+		}
+	}
+	t.limit, t.remaining, t.per, t.reset = max(w.Limit, left), left, w.Per, reset
+	t.at, t.seen, t.probe = now, f.sent, false
+	t.refill.mark(left, now, f.open)
+}
+
+// spend counts claim n, whose answer did not say what is left. It reports whether
+// t is out of date: even the probe's answer no longer speaks of it.
+func (t *told) spend(n uint64) (outdated bool) {
+	t.refill.answered++
+	if t.probe {
+		return n > t.seen
+	}
+	t.remaining = max(t.remaining-1, 0)
+	return false
+}
+
+// resetOf returns when units come back. If the server does not say, it is when
+// the window is over, or a second.
+func resetOf(w throttle.Window, now time.Time) time.Time {
+	after := w.ResetAfter
+	if after <= 0 {
+		after = max(w.Per, 0)
+	}
+	if after == 0 {
+		after = time.Second
+	}
+	return now.Add(min(after, maxDelay))
+}
+
+// maxDelay bounds what a server can say.
+const maxDelay = 100 * 365 * 24 * time.Hour
+
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}
