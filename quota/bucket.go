@@ -3,6 +3,7 @@ package quota
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/heed-go/heed/throttle"
@@ -18,7 +19,9 @@ import (
 type bucket struct {
 	tracker *Tracker
 	names   *names
-	touched uint64 // guarded by the shard: when it was last asked for
+	touched uint64        // guarded by the shard: when it was last asked for
+	hinted  atomic.Bool   // an answer has spoken of limits
+	answers atomic.Uint32 // good ones, while none has
 
 	mu     sync.Mutex
 	flight flight

@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"sync"
-	"time"
 
 	"github.com/heed-go/heed/throttle"
 )
@@ -107,17 +106,6 @@ func (s *shard) leastWorth() (key uint64) {
 		}
 	}
 	return key
-}
-
-// Feedback returns what the answer to req says, as of now: resp, or err if there
-// was none. Hand it to the limits of the request (Waiter.Observe).
-func (t *Tracker) Feedback(req *http.Request, resp *http.Response, err error, now time.Time) throttle.Feedback {
-	f := throttle.Feedback{Now: now}
-	if err != nil || resp == nil {
-		f.Outcome = throttle.Failed
-		return f
-	}
-	return t.read(resp, f)
 }
 
 func (t *Tracker) start() int {

@@ -1,0 +1,205 @@
+package quota
+
+import (
+	"fmt"
+	"math"
+	"net/http"
+	"strconv"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/heed-go/heed/throttle"
+)
+
+// A server answers one request that arrives now.
+type server func(now time.Time) (status int, h http.Header)
+
+// A job is what came of n calls from c goroutines.
+type job struct {
+	sent, throttled, failed int
+	elapsed                 time.Duration
+	arrivals                []time.Duration
+}
+
+func (j job) String() string {
+	return fmt.Sprintf("sent %d, throttled %d, failed %d, elapsed %v, crowd %d", j.sent, j.throttled, j.failed, j.elapsed, j.crowd(20*time.Millisecond, time.Second/2))
+}
+
+// crowd returns the most arrivals in any span after from.
+func (j job) crowd(span, from time.Duration) (most int) {
+	for i, a := range j.arrivals {
+		if a < from {
+			continue
+		}
+		n := 0
+		for _, b := range j.arrivals[i:] {
+			if b-a < span {
+				n++
+			}
+		}
+		most = max(most, n)
+	}
+	return most
+}
+
+// play runs n calls from c goroutines against s, rtt away. Call it in a bubble.
+func play(t *testing.T, tr *Tracker, s server, n, c int, rtt time.Duration) (j job) {
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://api.test/", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &throttle.Waiter{}
+	var mu sync.Mutex
+	start := time.Now()
+	send := func() (int, http.Header) {
+		time.Sleep(rtt / 2)
+		mu.Lock()
+		status, h := s(time.Now())
+		j.sent++
+		j.arrivals = append(j.arrivals, time.Since(start))
+		if status != http.StatusOK {
+			j.throttled++
+		}
+		mu.Unlock()
+		time.Sleep(rtt - rtt/2)
+		return status, h
+	}
+	call := func() bool {
+		var ticket throttle.Ticket
+		ticket.Demands[0] = tr.Demand(req)
+		for range 6 {
+			if err := w.Wait(t.Context(), &ticket); err != nil {
+				return false
+			}
+			status, h := send()
+			resp := &http.Response{StatusCode: status, Header: h}
+			w.Observe(t.Context(), &ticket, tr.Feedback(ticket.Demands[0], resp, nil, time.Now(), nil))
+			if status == http.StatusOK {
+				return true
+			}
+		}
+		return false
+	}
+	calls := make(chan int, n)
+	for i := range n {
+		calls <- i
+	}
+	close(calls)
+	var wg sync.WaitGroup
+	for range c {
+		wg.Go(func() {
+			for range calls {
+				if !call() {
+					mu.Lock()
+					j.failed++
+					mu.Unlock()
+				}
+			}
+		})
+	}
+	wg.Wait()
+	j.elapsed = time.Since(start)
+	return j
+}
+
+// tokenBucket serves rate a second with a burst, and tells in whole seconds.
+func tokenBucket(rate float64, burst int64, hints bool) server {
+	l := throttle.NewTokenBucket(throttle.Limit{Count: int64(rate), Per: time.Second, Burst: burst}, nil)
+	return func(now time.Time) (int, http.Header) {
+		d, _ := l.Reserve(nil, throttle.Claim{Now: now})
+		h := http.Header{}
+		if hints {
+			h.Set("X-RateLimit-Limit", strconv.FormatInt(d.Limit, 10))
+			h.Set("X-RateLimit-Remaining", strconv.FormatInt(d.Remaining, 10))
+			h.Set("X-RateLimit-Reset", strconv.Itoa(int(math.Ceil(d.ResetAfter.Seconds()))))
+		}
+		if d.OK {
+			return 200, h
+		}
+		if hints {
+			h.Set("Retry-After", strconv.Itoa(int(math.Ceil(d.Wait.Seconds()))))
+		}
+		return 429, h
+	}
+}
+
+// fixedWindow serves limit per window, which begins with the first request.
+func fixedWindow(limit int, per time.Duration, hints, retryAfter bool) server {
+	var start time.Time
+	used := 0
+	return func(now time.Time) (int, http.Header) {
+		if now.Sub(start) >= per {
+			start, used = now, 0
+		}
+		left := strconv.Itoa(int(math.Ceil(start.Add(per).Sub(now).Seconds())))
+		used++
+		h := http.Header{}
+		if hints {
+			h.Set("RateLimit-Limit", strconv.Itoa(limit))
+			h.Set("RateLimit-Remaining", strconv.Itoa(max(limit-used, 0)))
+			h.Set("RateLimit-Reset", left)
+		}
+		if used <= limit {
+			return 200, h
+		}
+		if retryAfter {
+			h.Set("Retry-After", left)
+		}
+		return 429, h
+	}
+}
+
+// haproxy counts requests, refused ones too, as its http_req_rate does: those of
+// this period and a share of the one before.
+func haproxy(limit int, per time.Duration, retryAfter string) server {
+	var start time.Time
+	cur, prev := 0, 0
+	return func(now time.Time) (int, http.Header) {
+		if start.IsZero() {
+			start = now
+		}
+		if p := now.Sub(start); p >= 2*per {
+			cur, prev, start = 0, 0, now
+		} else if p >= per {
+			cur, prev, start = 0, cur, start.Add(per)
+		}
+		cur++
+		rest := float64(per-now.Sub(start)) / float64(per)
+		if cur+int(float64(prev)*rest) <= limit {
+			return 200, nil
+		}
+		h := http.Header{}
+		if retryAfter != "" {
+			h.Set("Retry-After", retryAfter)
+		}
+		return 429, h
+	}
+}
+
+func TestSim(t *testing.T) {
+	for name, tt := range map[string]struct {
+		server func() server
+		n, c   int
+		rtt    time.Duration
+	}{
+		"quickstart 30/s burst 30, headers": {func() server { return tokenBucket(30, 30, true) }, 300, 30, time.Millisecond},
+		"50/s burst 10, headers":            {func() server { return tokenBucket(50, 10, true) }, 300, 30, time.Millisecond},
+		"20/s burst 60, headers, far":       {func() server { return tokenBucket(20, 60, true) }, 300, 30, 80 * time.Millisecond},
+		"nginx 20/s burst 21":               {func() server { return tokenBucket(20, 21, false) }, 300, 30, time.Millisecond},
+		"express 100 per 5 s":               {func() server { return fixedWindow(100, 5*time.Second, true, true) }, 300, 30, time.Millisecond},
+		"herd 10 per 1 s, Retry-After":      {func() server { return fixedWindow(10, time.Second, false, true) }, 50, 50, 20 * time.Millisecond},
+		"haproxy":                           {func() server { return haproxy(50, 2*time.Second, "") }, 300, 30, time.Millisecond},
+		"haproxy, Retry-After":              {func() server { return haproxy(50, 2*time.Second, "2") }, 300, 30, time.Millisecond},
+		"unlimited":                         {func() server { return func(time.Time) (int, http.Header) { return 200, nil } }, 50, 50, 100 * time.Millisecond},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			tr, s := &Tracker{}, tt.server()
+			j := play(t, tr, s, tt.n, tt.c, tt.rtt)
+			time.Sleep(8 * time.Second)
+			j2 := play(t, tr, s, tt.n, tt.c, tt.rtt)
+			t.Logf("%-35s %v\n   second: %v", name, j, j2)
+		})
+	}
+}
