@@ -28,13 +28,14 @@ type era struct {
 	limit    Limit
 	policy   string
 	burst    int64
-	interval int64  // ticks that a unit takes to come back
-	window   int64  // ticks that burst units take
-	scale    int64  // ticks in a nanosecond
-	horizon  int64  // nanoseconds from origin that ticks can express
-	origin   int64  // where tick 0 is on the timeline
-	since    int64  // when this limit began to hold; before origin if only ticks ran out
-	former   []rate // the limits before, newest first; never changed
+	interval int64         // ticks that a unit takes to come back
+	window   int64         // ticks that burst units take
+	full     time.Duration // the same as a duration, rounded up
+	scale    int64         // ticks in a nanosecond
+	horizon  int64         // nanoseconds from origin that ticks can express
+	origin   int64         // where tick 0 is on the timeline
+	since    int64         // when this limit began to hold; before origin if only ticks ran out
+	former   []rate        // the limits before, newest first; never changed
 
 	// tat is in ticks since origin. Each grant moves it by one CAS; last, the
 	// latest reading granted at, only decides how an older reading is seen, so
@@ -52,6 +53,7 @@ func newEra(l Limit, now int64) *era {
 	e.interval, e.scale = ticksOf(l)
 	e.burst = min(l.burst(), maxWindow/e.interval)
 	e.window = e.burst * e.interval
+	e.full = e.duration(e.window)
 	e.horizon = maxTicks / 2 / e.scale
 	e.tat.Store(math.MinInt64)
 	e.last.Store(neverRead)
@@ -118,7 +120,7 @@ func (e *era) duration(ticks int64) time.Duration {
 // describe adds to d the state of a bucket from which so many ticks are taken.
 func (e *era) describe(d Decision, taken int64) Decision {
 	d.Remaining = max(e.window-taken, 0) / e.interval
-	d.ResetAfter = e.duration(taken)
+	d.ResetAfter, d.Per = e.duration(taken), e.full
 	return d
 }
 

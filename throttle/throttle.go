@@ -86,6 +86,7 @@ type Decision struct {
 	Limit      int64         // most units that can be had at once; 0: this limit does not count
 	Remaining  int64         // units left
 	ResetAfter time.Duration // until Remaining is Limit again
+	Per        time.Duration // in which Limit units come back; 0: not said
 
 	// Grant belongs to the limiter that granted: a window, a place, a lease.
 	Grant uint64

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/heed-go/heed/quota"
 	"github.com/heed-go/heed/throttle"
 )
 
@@ -31,6 +32,10 @@ type Middleware struct {
 	// A request passes all of them or takes nothing. Nil: none but Limiter.
 	// The hook has the shape of the client's, so one function can serve both.
 	Limits func(*http.Request, *throttle.Ticket)
+
+	// Dialect is how answers say how the limits stand. 0: quota.XRateLimit. With
+	// quota.Draft10 the names of limits (Decision.Policy) are seen by clients.
+	Dialect quota.Dialect
 
 	// Refused answers a request that was refused. The headers are set by then,
 	// and may be changed. Nil: status 429 and a sentence.
@@ -64,9 +69,11 @@ type Trace struct {
 //
 // Answers carry X-RateLimit-Limit (the most requests at once), -Remaining and
 // -Reset (whole seconds until Remaining is Limit again), of the limit that
-// refused, or else of the one that is nearest to it. A refusal carries
-// Retry-After in whole seconds, rounded up, so that who waits that long is not
-// early; there is none if waiting does not help or the time is not known.
+// refused, or else of the one that is nearest to it; Draft10 has room for all.
+// Reset is a delay and not a date, so that nobody's clock matters. A refusal
+// carries Retry-After in whole seconds. Both are rounded up, so that who waits
+// that long is not early. There is no Retry-After if waiting does not help or
+// the time is not known.
 //
 // next gets the ResponseWriter of the server itself, with all that it can do.
 // When next returns or panics, the limits are told once; a hijacked connection
@@ -82,9 +89,9 @@ func (m *Middleware) Handler(next http.Handler) http.Handler {
 			m.decided(r, d)
 			m.refuse(w, r, d)
 		default:
-			d = tightest(t)
-			m.decided(r, d)
-			writeState(w.Header(), d)
+			i := tightest(t)
+			m.decided(r, granted(t, i))
+			m.writeGranted(w.Header(), t, i)
 			serve(w, r, t, next)
 		}
 	})
@@ -113,13 +120,13 @@ func serve(w http.ResponseWriter, r *http.Request, t *throttle.Ticket, next http
 }
 
 func (m *Middleware) refuse(w http.ResponseWriter, r *http.Request, d throttle.Decision) {
-	writeState(w.Header(), d)
-	writeRetryAfter(w.Header(), d.Wait)
+	m.writeRefused(w.Header(), d)
 	if m.Refused != nil {
 		m.Refused.ServeHTTP(w, r)
 		return
 	}
-	http.Error(w, "Too many requests."+whenAgain(d.Wait), http.StatusTooManyRequests)
+	again := whenAgain(d.Wait, w.Header().Get("Retry-After"))
+	http.Error(w, "Too many requests."+again, http.StatusTooManyRequests)
 }
 
 // failed deals with a request on which no decision was reached. The error may
@@ -142,19 +149,29 @@ func (m *Middleware) decided(r *http.Request, d throttle.Decision) {
 	}
 }
 
-// tightest returns, of the decisions that granted t, the one with the fewest
-// such requests left; of equal ones that which takes longer to come back.
-func tightest(t *throttle.Ticket) throttle.Decision {
-	best, left := throttle.Decision{OK: true}, int64(0)
+// tightest returns which demand of a granted t has the fewest such requests
+// left; of equal ones that which takes longer to come back. It is -1 if none
+// counts.
+func tightest(t *throttle.Ticket) int {
+	best, left, reset := -1, int64(0), time.Duration(0)
 	for i, m := range t.Demands {
 		d, ok := t.Decision(i)
 		if !ok || d.Limit == 0 {
 			continue
 		}
 		n := d.Remaining / max(m.Cost, 1)
-		if best.Limit == 0 || n < left || n == left && d.ResetAfter > best.ResetAfter {
-			best, left = d, n
+		if best < 0 || n < left || n == left && d.ResetAfter > reset {
+			best, left, reset = i, n, d.ResetAfter
 		}
 	}
 	return best
+}
+
+// granted returns the decision on demand i of t, or just that t was granted.
+func granted(t *throttle.Ticket, i int) throttle.Decision {
+	if i < 0 {
+		return throttle.Decision{OK: true}
+	}
+	d, _ := t.Decision(i)
+	return d
 }

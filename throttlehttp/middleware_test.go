@@ -14,6 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/heed-go/heed/quota"
 	"github.com/heed-go/heed/throttle"
 	"github.com/heed-go/heed/throttlehttp"
 	"github.com/stretchr/testify/require"
@@ -102,7 +103,7 @@ func TestMiddleware_refusal(t *testing.T) {
 		{90 * time.Second, "429 9/0/1 90", "Too many requests. Try again in 90 seconds.\n"},
 		{0, "429 9/0/1", "Too many requests. Try again later.\n"},
 		{throttle.Forever, "429 9/0/1", "Too many requests. This one cannot be taken at any time.\n"},
-		{throttle.Forever - 1, "429 9/0/1 9223372037", "Too many requests. Try again in 9223372037 seconds.\n"},
+		{throttle.Forever - 1, "429 9/0/1 999999999", "Too many requests. Try again in 999999999 seconds.\n"},
 	} {
 		l := decide{d: throttle.Decision{Policy: "inner-name", Wait: tt.wait, Limit: 9, ResetAfter: time.Second}}
 		r := ask((&throttlehttp.Middleware{Limiter: l}).Handler(ok))
@@ -154,6 +155,48 @@ func TestMiddleware_nestedTellsTheLimitThatIsNearest(t *testing.T) {
 	require.Equal(t, "200 3/2/1", said(ask(h)))
 	h = perSecond(1).Handler((&throttlehttp.Middleware{Limiter: decide{d: throttle.Decision{Wait: 1, Limit: 7}}}).Handler(ok))
 	require.Equal(t, "429 7/0/0 1", said(ask(h)), "who refuses has the word")
+}
+
+func TestMiddleware_speaksDialects(t *testing.T) {
+	perMinute := throttle.Limit{Name: "minute", Count: 60, Per: time.Minute}
+	perHour := throttle.Limit{Name: "hour", Count: 100, Per: time.Hour, Burst: 70}
+	m := &throttlehttp.Middleware{
+		Dialect: quota.XRateLimit | quota.Draft03 | quota.Draft10 | quota.XRetryAfter,
+		Limits: func(_ *http.Request, t *throttle.Ticket) {
+			t.Add(throttle.Demand{Limiter: throttle.NewTokenBucket(perHour, nil)})
+			t.Add(throttle.Demand{Limiter: throttle.NewTokenBucket(perMinute, nil), Cost: 20})
+		},
+	}
+	inner := &throttlehttp.Middleware{Dialect: quota.Draft10, Limiter: decide{d: throttle.Decision{Policy: "odd", Limit: 7, Wait: 1, Per: 1e9 + 1}}}
+	require.Equal(t, http.Header{
+		"X-Ratelimit-Limit":     {"60"},
+		"X-Ratelimit-Remaining": {"40"},
+		"X-Ratelimit-Reset":     {"20"},
+		"Ratelimit-Limit":       {"60, 60;w=60"},
+		"Ratelimit-Remaining":   {"40"},
+		"Ratelimit-Reset":       {"20"},
+		"Ratelimit":             {`"hour";r=69;t=36, "minute";r=40;t=20`, `"odd";r=0;t=0`},
+		"Ratelimit-Policy":      {`"hour";q=70;w=2520, "minute";q=60;w=60`, `"odd";q=7`}, // 70 are back in 42 minutes
+		"Retry-After":           {"1"},
+	}, limits(ask(m.Handler(inner.Handler(ok)))))
+
+	m = &throttlehttp.Middleware{Dialect: quota.Draft03 | quota.XRetryAfter, Limiter: inner.Limiter}
+	require.Equal(t, http.Header{
+		"Ratelimit-Limit":         {"7"},
+		"Ratelimit-Remaining":     {"0"},
+		"Ratelimit-Reset":         {"0"},
+		"Retry-After":             {"1"},
+		"X-Ratelimit-Retry-After": {"1"},
+	}, limits(ask(m.Handler(ok))))
+}
+
+// limits returns the headers of r that are about limits.
+func limits(r *http.Response) http.Header {
+	h := r.Header.Clone()
+	for _, other := range []string{"Content-Type", "X-Content-Type-Options"} {
+		h.Del(other)
+	}
+	return h
 }
 
 func TestMiddleware_noDecision(t *testing.T) {
