@@ -57,15 +57,20 @@ func (b *TokenBucket) Reserve(_ context.Context, c Claim) (Decision, error) {
 	given := b.time.read(c.Now)
 	for {
 		e := b.era.Load()
-		now := max(given, e.last.Load())
-		if !e.covers(now) {
-			b.replace(e, e.limit, now)
-			continue
-		}
 		old := e.tat.Load()
 		if old == closed {
 			b.await()
 			continue
+		}
+		now := max(given, e.last.Load())
+		takes := !c.DryRun && n <= e.burst
+		switch covered := e.covers(now); {
+		case !covered && takes:
+			b.replace(e, e.limit, now)
+			continue
+		case !covered: // what only asks must not end an era: others may still claim before now
+			e = e.next(e.limit, now, old)
+			old = e.tat.Load()
 		}
 		tick := e.ticks(now)
 		d := Decision{Policy: e.policy, Limit: e.burst, At: b.at(now, given, c.Now)}
@@ -76,7 +81,7 @@ func (b *TokenBucket) Reserve(_ context.Context, c Claim) (Decision, error) {
 		}
 		cost := n * e.interval
 		d.Wait = e.duration(taken + cost - e.window)
-		if d.OK = d.Wait == 0; !d.OK || c.DryRun {
+		if d.OK = d.Wait == 0; !d.OK || !takes {
 			return e.describe(d, taken), nil
 		}
 		if e.tat.CompareAndSwap(old, tick+taken+cost) {

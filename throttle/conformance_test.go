@@ -1,0 +1,95 @@
+package throttle_test
+
+import (
+	"context"
+	"errors"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttle/throttletest"
+)
+
+// Every Limiter of the package has its line here.
+func TestConformance(t *testing.T) {
+	ten := throttle.Limit{Name: "ten", Count: 10, Per: time.Second, Burst: 10}
+	unbounded := func(time.Duration) int64 { return math.MaxInt64 }
+	bucket := func(clk throttle.Clock) throttle.Limiter { return throttle.NewTokenBucket(ten, clk) }
+	away := func(throttle.Clock) throttle.Limiter { return unreachable{} }
+
+	for _, l := range []struct {
+		name string
+		new  func(throttle.Clock) throttle.Limiter
+		spec throttletest.Spec
+	}{
+		{"TokenBucket", bucket, throttletest.Spec{Limit: ten}},
+		{"TokenBucket, thirds", newBucket(3, time.Second, 2), throttletest.Spec{Limit: throttle.Limit{Count: 3, Per: time.Second, Burst: 2}}},
+		{"TokenBucket, primes", newBucket(999999937, time.Second, 3), throttletest.Spec{Limit: throttle.Limit{Count: 999999937, Per: time.Second, Burst: 3}}},
+		{"TokenBucket, one a day", newBucket(1, 24*time.Hour, 1), throttletest.Spec{Limit: throttle.Limit{Count: 1, Per: 24 * time.Hour}}},
+		{"AllOf of one", allOf(bucket), throttletest.Spec{Limit: ten, EndsOnce: true, Wrap: func(l throttle.Limiter) throttle.Limiter { return throttle.AllOf(l) }}},
+		{"AllOf of three", allOf(newBucket(20, time.Second, 7), bucket, newBucket(4, time.Second, 16)),
+			throttletest.Spec{Limit: throttle.Limit{Count: 4, Per: time.Second, Burst: 7}, Bound: atMost(
+				throttle.Limit{Count: 20, Per: time.Second, Burst: 7}, ten, throttle.Limit{Count: 4, Per: time.Second, Burst: 16}), EndsOnce: true,
+				Wrap: func(l throttle.Limiter) throttle.Limiter {
+					return throttle.AllOf(throttle.Unlimited, l, throttle.AllOf())
+				}}},
+		{"AllOf of none", allOf(), throttletest.Spec{Bound: unbounded, EndsOnce: true}},
+		{"Fallback, primary", fallback(bucket, away), throttletest.Spec{Limit: ten, Wrap: func(l throttle.Limiter) throttle.Limiter {
+			return &throttle.Fallback{Primary: l, Secondary: throttle.Blocked}
+		}}},
+		{"Fallback, secondary", fallback(away, bucket), throttletest.Spec{Limit: ten, EndsOnce: true, Wrap: func(l throttle.Limiter) throttle.Limiter {
+			return &throttle.Fallback{Primary: unreachable{}, Secondary: l}
+		}}},
+		{"AllOf in Fallback in AllOf", allOf(fallback(away, allOf(bucket, bucket)), fallback(bucket, away)), throttletest.Spec{Limit: ten, EndsOnce: true}},
+		{"Unlimited", func(throttle.Clock) throttle.Limiter { return throttle.Unlimited }, throttletest.Spec{Bound: unbounded}},
+		{"Blocked", func(throttle.Clock) throttle.Limiter { return throttle.Blocked }, throttletest.Spec{Bound: func(time.Duration) int64 { return 0 }}},
+	} {
+		t.Run(l.name, func(t *testing.T) { throttletest.TestLimiter(t, l.new, l.spec) })
+	}
+}
+
+type maker = func(throttle.Clock) throttle.Limiter
+
+func newBucket(count int64, per time.Duration, burst int64) maker {
+	return func(clk throttle.Clock) throttle.Limiter {
+		return throttle.NewTokenBucket(throttle.Limit{Count: count, Per: per, Burst: burst}, clk)
+	}
+}
+
+func allOf(parts ...maker) maker {
+	return func(clk throttle.Clock) throttle.Limiter {
+		var ls []throttle.Limiter
+		for _, p := range parts {
+			ls = append(ls, p(clk))
+		}
+		return throttle.AllOf(ls...)
+	}
+}
+
+func fallback(primary, secondary maker) maker {
+	return func(clk throttle.Clock) throttle.Limiter {
+		return &throttle.Fallback{Primary: primary(clk), Secondary: secondary(clk)}
+	}
+}
+
+// atMost returns the bound of several limits that hold at once.
+func atMost(ls ...throttle.Limit) func(time.Duration) int64 {
+	return func(w time.Duration) int64 {
+		n := int64(math.MaxInt64)
+		for _, l := range ls {
+			n = min(n, l.Burst+int64(math.Floor(w.Seconds()/l.Per.Seconds()*float64(l.Count)+1e-6)))
+		}
+		return n
+	}
+}
+
+// unreachable is a limiter whose store is away.
+type unreachable struct{}
+
+var errAway = errors.New("store is away")
+
+func (unreachable) Reserve(context.Context, throttle.Claim) (throttle.Decision, error) {
+	return throttle.Decision{}, errAway
+}
+func (unreachable) Cancel(context.Context, throttle.Claim, throttle.Decision) {}

@@ -1,0 +1,120 @@
+package throttletest
+
+import (
+	"math"
+	"time"
+
+	"github.com/heed-go/heed/throttle"
+)
+
+// olderReadings grants at one instant and then asks with older readings, on one of
+// two limiters that otherwise see the same.
+func (s *suite) olderReadings() {
+	span, most := s.scale()
+	older, newest := s.fresh(epoch), s.fresh(epoch)
+	if s.Approximate {
+		return
+	}
+	t := epoch.Add(3 * span)
+	c := throttle.Claim{Cost: max(most/2, 1), Now: t}
+	if !older.ask(c).OK || !newest.ask(c).OK {
+		return
+	}
+	for i, back := range []time.Duration{0, 1, span / 3, span, 2 * span, year} {
+		c.Cost = 1 + int64(i%2)*max(most/8, 1)
+		c.Now = t
+		b := newest.ask(c)
+		c.Now = t.Add(-back)
+		a := older.ask(c)
+		if !same(a, b) || a.Limit > 0 && a.OK && a.At.Before(t) {
+			s.Fatalf("a claim of %d units with a reading %v older than one granted at: %s, at %v; with that reading: %s", c.Cost, back, say(a), a.At, say(b))
+		}
+	}
+	s.seesaw(span)
+}
+
+// seesaw asks in turns with a newer and an older reading: what flows back in
+// between must not be credited twice.
+func (s *suite) seesaw(span time.Duration) {
+	sub := s.fresh(epoch)
+	if _, _, dry := sub.drain(); !dry {
+		return
+	}
+	var acts []act
+	for i := range 64 {
+		now := epoch.Add(span / 4)
+		if i%2 == 1 {
+			now = epoch
+		}
+		if d := sub.ask(throttle.Claim{Cost: 1, Now: now}); d.OK {
+			acts = append(acts, act{span / 4, 1})
+		}
+	}
+	s.obey(acts, "readings that go back and forth credit time twice")
+}
+
+// strangeClocks drains the limiter at instants of clocks that do not tick evenly.
+func (s *suite) strangeClocks() {
+	span, _ := s.scale()
+	for name, steps := range map[string][]time.Duration{
+		"stands still":        {0, 0, 0, 0},
+		"ticks by nothing":    {1, 1, 1, 1},
+		"leaps by years":      {year, 10 * year, 1},
+		"steps back":          {span, -span / 2, span / 2, -3 * span, span},
+		"steps back a year":   {span, -year, span},
+		"leaps and returns":   {year, -year, span / 2},
+		"begins before epoch": {0, span, 0},
+	} {
+		start := epoch
+		if name == "begins before epoch" {
+			start = time.Unix(0, 0)
+		}
+		s.drainAt(name, start, steps)
+	}
+}
+
+// drainAt takes all there is at each of the instants that the clock shows. An
+// instant before the latest one counts as that one.
+func (s *suite) drainAt(name string, start time.Time, steps []time.Duration) {
+	sub := s.fresh(start)
+	var acts []act
+	var now, latest time.Duration
+	for _, step := range append([]time.Duration{0}, steps...) {
+		sub.clk.add(step)
+		now += step
+		latest = max(latest, now)
+		n, _, dry := sub.drain()
+		if !dry {
+			return
+		}
+		acts = append(acts, act{latest, n})
+	}
+	s.obey(acts, "the clock "+name)
+}
+
+// An act is the use of n units at a time.
+type act struct {
+	at time.Duration
+	n  int64
+}
+
+// obey fails if acts, which are in order of time, exceed the bound.
+func (s *suite) obey(acts []act, what string) {
+	s.Helper()
+	if s.InFlight > 0 && s.Bound == nil && s.Limit.Count == 0 {
+		return
+	}
+	largest := int64(0)
+	for _, a := range acts {
+		largest = max(largest, a.n)
+	}
+	for i := range acts {
+		sum := int64(0)
+		for _, a := range acts[i:] {
+			sum += min(a.n, math.MaxInt64-sum)
+			if w := a.at - acts[i].at; sum > s.bound(w, largest) {
+				s.Fatalf("%s: %d units were used within %v, from %v on; the bound is %d", what, sum, w, acts[i].at, s.bound(w, largest))
+			}
+		}
+	}
+}

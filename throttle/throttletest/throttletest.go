@@ -1,0 +1,190 @@
+// Package throttletest checks that a throttle.Limiter keeps the promises of that
+// interface: those of package throttle, and yours.
+//
+//	func TestMyLimiter(t *testing.T) {
+//		throttletest.TestLimiter(t, func(clk throttle.Clock) throttle.Limiter {
+//			return mylimiter.New(10, time.Second, clk)
+//		}, throttletest.Spec{Limit: throttle.PerSecond(10)})
+//	}
+//
+// Each promise is a subtest, and a failure says which promise was broken, how,
+// and by which claim. Time is data: nothing sleeps. Randomness is seeded: a
+// failure names its seed and comes back.
+package throttletest
+
+import (
+	"fmt"
+	"math"
+	"math/bits"
+	"testing"
+	"time"
+
+	"github.com/heed-go/heed/throttle"
+)
+
+// A Spec says what a limiter is allowed to let through, and where it differs from
+// the contract of throttle.Limiter. At least one of Limit, Bound and InFlight must
+// be set.
+type Spec struct {
+	// Limit is the limit that the limiter enforces. Unless Bound is set, the units
+	// used within any span w must not exceed burst + rate*w.
+	Limit throttle.Limit
+
+	// Bound returns the most units that may be used within any span of length w, its
+	// ends included. Nil: what Limit says. A limiter that bounds nothing returns
+	// math.MaxInt64.
+	Bound func(w time.Duration) int64
+
+	// InFlight is the most units that claims which have not ended may hold at one
+	// time. 0: ending a claim has no effect on the next.
+	InFlight int64
+
+	// PaysLater: a claim is granted whatever its size, and the next one waits for it.
+	// The bound then grows by the largest claim, and no claim is too large.
+	PaysLater bool
+
+	// WaitUnknown: the Wait of a refusal may be 0, because only news can tell.
+	WaitUnknown bool
+
+	// Approximate: the limiter estimates. It keeps its bound, but may refuse a claim
+	// that would fit, so that its Wait, Remaining and refunds are not checked.
+	Approximate bool
+
+	// CountsRefusals: a refused claim counts like a granted one. Its Wait is honest all
+	// the same, with itself counted.
+	CountsRefusals bool
+
+	// EndsOnce: a claim that is cancelled or observed a second time stays as it ended.
+	// Most limiters cannot know, and do not promise it.
+	EndsOnce bool
+
+	// Wrap is set for a limiter that is made of others: it returns one around l,
+	// which must grant what l grants. Checked is that l gets back the Decision that
+	// it made, and hears what is observed.
+	Wrap func(l throttle.Limiter) throttle.Limiter
+
+	// Histories is how many random histories are played; 0: 2000. Lower it for
+	// limiters whose every decision is a round trip.
+	Histories int
+}
+
+// TestLimiter checks the limiter that new makes against the contract of
+// throttle.Limiter, as far as spec does not say otherwise. It calls new many times
+// and expects an unused limiter each time.
+//
+// The clock shows the time of the test. It starts at the Unix epoch in some tests,
+// stands still in some, and leaps by a year in others.
+func TestLimiter(t *testing.T, new func(throttle.Clock) throttle.Limiter, spec Spec) {
+	t.Helper()
+	for _, p := range promises {
+		t.Run(p.name, func(t *testing.T) {
+			check(t, p, new, spec)
+		})
+	}
+}
+
+// A promise is one sentence of the contract and the test of it.
+type promise struct {
+	name string
+	test func(*suite)
+}
+
+var promises = []promise{
+	{"a negative cost is ErrCost", (*suite).negativeCost},
+	{"no cost means one unit", (*suite).zeroCost},
+	{"At is the reading of the clock", (*suite).readings},
+	{"a dry run takes nothing", (*suite).dryRuns},
+	{"a refusal takes nothing", (*suite).refusals},
+	{"the Wait of a refusal is honest", (*suite).honestWait},
+	{"Remaining is what can be had", (*suite).remaining},
+	{"a cost over the limit waits Forever", (*suite).tooLarge},
+	{"Cancel gives back", (*suite).cancels},
+	{"Cancel works when ctx is done", (*suite).cancelsWhenDone},
+	{"Cancel of a refusal does nothing", (*suite).cancelsRefusal},
+	{"a second end does nothing", (*suite).endsTwice},
+	{"More does not end a claim", (*suite).moreThenFinal},
+	{"extreme feedback does no harm", (*suite).extremeFeedback},
+	{"an older reading counts as the newest", (*suite).olderReadings},
+	{"the clock may stand still, leap and step back", (*suite).strangeClocks},
+	{"the acts of random histories obey the bound", (*suite).histories},
+	{"the acts of many goroutines obey the bound", (*suite).crowd},
+	{"a wrapper hands back what it was given", (*suite).wraps},
+}
+
+// check runs the test of p. It takes a testing.TB so that the suite can be tested.
+func check(t testing.TB, p promise, new func(throttle.Clock) throttle.Limiter, spec Spec) {
+	t.Helper()
+	if spec.Bound == nil && spec.Limit.Count == 0 && spec.InFlight == 0 {
+		t.Fatalf("throttletest: Spec: no bound: set Limit, Bound or InFlight")
+	}
+	if spec.Histories == 0 {
+		spec.Histories = 2000
+	}
+	p.test(&suite{TB: t, Spec: spec, new: new})
+}
+
+// A suite is the test of one promise.
+type suite struct {
+	testing.TB
+	Spec
+	new func(throttle.Clock) throttle.Limiter
+}
+
+// epoch is where the tests begin that do not care.
+var epoch = time.Date(2026, 2, 28, 23, 59, 58, 123456789, time.UTC)
+
+// fresh returns an unused limiter and the clock that it reads.
+func (s *suite) fresh(start time.Time) *subject {
+	clk := &clock{now: start}
+	l := s.new(clk)
+	if l == nil {
+		s.Fatalf("new returned nil")
+	}
+	return &subject{suite: s, l: l, clk: clk}
+}
+
+// bound returns the most units that may be used within w, given the largest claim.
+func (s *suite) bound(w time.Duration, largest int64) int64 {
+	var n int64 = math.MaxInt64
+	switch {
+	case s.Bound != nil:
+		n = s.Bound(w)
+	case s.Limit.Count > 0:
+		n = flow(s.Limit, w)
+		n += min(burst(s.Limit), math.MaxInt64-n)
+	}
+	if s.PaysLater {
+		n += min(largest, math.MaxInt64-n)
+	}
+	return n
+}
+
+// flow returns Count*w/Per, rounded down.
+func flow(l throttle.Limit, w time.Duration) int64 {
+	hi, lo := bits.Mul64(uint64(l.Count), uint64(w))
+	if hi >= uint64(l.Per) {
+		return math.MaxInt64
+	}
+	q, _ := bits.Div64(hi, lo, uint64(l.Per))
+	return int64(min(q, math.MaxInt64))
+}
+
+func burst(l throttle.Limit) int64 {
+	if l.Burst == 0 {
+		return l.Count
+	}
+	return l.Burst
+}
+
+// say writes the parts of d that a reader of a failure wants to see.
+func say(d throttle.Decision) string {
+	verb := "refused"
+	if d.OK {
+		verb = "granted"
+	}
+	wait := d.Wait.String()
+	if d.Wait == throttle.Forever {
+		wait = "Forever"
+	}
+	return fmt.Sprintf("%s by %q (wait %s, %d of %d left, reset after %v)", verb, d.Policy, wait, d.Remaining, d.Limit, d.ResetAfter)
+}
