@@ -1,0 +1,148 @@
+package bench
+
+import (
+	"fmt"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// A Result is what the rounds of one pair came to. Heed and Theirs are medians in
+// nanoseconds per operation; the ratios are of samples of the same round.
+type Result struct {
+	Pair                   Pair
+	Procs                  int // goroutines, and GOMAXPROCS
+	Heed, Theirs           float64
+	Ratio, Least, Most     float64
+	HeedAllocs, PeerAllocs uint64 // per operation
+}
+
+// Compare measures every pair with each number of goroutines. All of them take
+// part in each round, so that what disturbs the machine disturbs them alike, and
+// who goes first changes with the round.
+func Compare(pairs []Pair, procs []int, rounds int, perSample time.Duration) ([]Result, error) {
+	runs := make([]*run, 0, len(pairs)*len(procs))
+	for _, n := range procs {
+		for _, p := range pairs {
+			runs = append(runs, &run{pair: p, procs: n})
+		}
+	}
+	for round := range rounds {
+		for _, r := range runs {
+			if err := r.round(round%2 == 1, perSample); err != nil {
+				return nil, err
+			}
+		}
+	}
+	results := make([]Result, len(runs))
+	for i, r := range runs {
+		results[i] = r.result()
+	}
+	return results, nil
+}
+
+// run collects the samples of one pair.
+type run struct {
+	pair         Pair
+	procs        int
+	heed, theirs []sample
+}
+
+type sample struct {
+	ns     float64 // per operation
+	allocs uint64  // per operation
+}
+
+func (r *run) round(peerFirst bool, d time.Duration) error {
+	sides := []struct {
+		side Side
+		to   *[]sample
+	}{{r.pair.Heed, &r.heed}, {r.pair.Theirs, &r.theirs}}
+	if peerFirst {
+		slices.Reverse(sides)
+	}
+	for _, s := range sides {
+		got, err := measure(s.side, r.procs, d, r.pair.Granted)
+		if err != nil {
+			return fmt.Errorf("bench: %s: %w", r.pair.Work, err)
+		}
+		*s.to = append(*s.to, got)
+	}
+	return nil
+}
+
+func (r *run) result() Result {
+	ratios := make([]float64, len(r.heed))
+	for i := range r.heed {
+		ratios[i] = r.heed[i].ns / r.theirs[i].ns
+	}
+	return Result{
+		Pair: r.pair, Procs: r.procs,
+		Heed: medianOf(r.heed), Theirs: medianOf(r.theirs),
+		Ratio: median(ratios), Least: slices.Min(ratios), Most: slices.Max(ratios),
+		HeedAllocs: r.heed[0].allocs, PeerAllocs: r.theirs[0].allocs,
+	}
+}
+
+// maxOps ends the search for a long enough sample when a side takes no time at all.
+const maxOps = 1 << 30
+
+// measure runs s for about d and returns what one operation costs. With a single
+// goroutine that is processor time, which others on the machine do not add to;
+// with several it is wall time, since waiting for each other is part of it.
+func measure(s Side, procs int, d time.Duration, granted bool) (sample, error) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(procs))
+	clock := processorTime
+	if procs > 1 {
+		clock = wallTime
+	}
+	for n := 1000; ; n *= 2 {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		start := clock()
+		got := spread(s, procs, n)
+		took := clock() - start
+		runtime.ReadMemStats(&after)
+		if want := map[bool]int{true: n * procs}[granted]; got != want {
+			return sample{}, fmt.Errorf("%d of %d operations were granted: want %d", got, n*procs, want)
+		}
+		if took >= d/2 || n > maxOps {
+			ops := n * procs
+			return sample{float64(took) / float64(ops), (after.Mallocs - before.Mallocs) / uint64(ops)}, nil
+		}
+	}
+}
+
+// spread has each of procs goroutines do n operations.
+func spread(s Side, procs, n int) int {
+	if procs == 1 {
+		return s(n)
+	}
+	var granted atomic.Int64
+	var all sync.WaitGroup
+	for range procs {
+		all.Go(func() { granted.Add(int64(s(n))) })
+	}
+	all.Wait()
+	return int(granted.Load())
+}
+
+var started = time.Now()
+
+func wallTime() time.Duration { return time.Since(started) }
+
+func medianOf(samples []sample) float64 {
+	ns := make([]float64, len(samples))
+	for i, s := range samples {
+		ns[i] = s.ns
+	}
+	return median(ns)
+}
+
+// median sorts a copy; of an even number it is the mean of the middle two.
+func median(values []float64) float64 {
+	v := slices.Sorted(slices.Values(values))
+	return (v[(len(v)-1)/2] + v[len(v)/2]) / 2
+}

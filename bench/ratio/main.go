@@ -1,0 +1,71 @@
+// Ratio measures every pair of package bench and writes the table of ratios.
+//
+//	go run ./ratio -out BENCHMARKS.md
+package main
+
+import (
+	"flag"
+	"fmt"
+	"log"
+	"os"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/heed-go/heed/bench"
+)
+
+func main() {
+	rounds := flag.Int("rounds", 8, "rounds in which every pair is measured; at least 6 for figures to publish")
+	sample := flag.Duration("sample", 200*time.Millisecond, "about how long one sample takes; the system needs some 100 ms to spread threads over its processors")
+	out := flag.String("out", "", "file to write the table to; it is printed in any case")
+	flag.Parse()
+	if *rounds < 1 {
+		log.Fatal("ratio: -rounds must be positive")
+	}
+	load := loadAverage()
+	results, err := bench.Compare(bench.Pairs(), []int{1, 2, 8}, *rounds, *sample)
+	if err != nil {
+		log.Fatal(err)
+	}
+	page := head(*rounds, load) + table(results)
+	fmt.Print(page)
+	if *out != "" {
+		if err := os.WriteFile(*out, []byte(page), 0o666); err != nil {
+			log.Fatal(err)
+		}
+	}
+}
+
+func head(rounds int, load string) string {
+	return fmt.Sprintf(`# Side by side
+
+Written by `+"`make bench`"+`; do not edit. Ratio: time of heed by time of the peer, below 1 is faster. Both sides
+run in one process by turns; a ratio is the median over %d rounds of the ratio within a round, with the least
+and the greatest beside it. One goroutine is measured in processor time, several in wall time.
+
+%s, %s/%s, %d processors, load average %s when it began.
+
+`, rounds, runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), load)
+}
+
+func table(results []bench.Result) string {
+	var s strings.Builder
+	s.WriteString("| work | goroutines | heed | peer | heed ns | peer ns | ratio | least, most | allocs heed, peer |\n")
+	s.WriteString("|---|--:|---|---|--:|--:|--:|--:|--:|\n")
+	for _, r := range results {
+		fmt.Fprintf(&s, "| %s | %d | %s | %s | %.1f | %.1f | **%.2f** | %.2f, %.2f | %d, %d |\n",
+			r.Pair.Work, r.Procs, r.Pair.Call, r.Pair.Peer, r.Heed, r.Theirs, r.Ratio, r.Least, r.Most, r.HeedAllocs, r.PeerAllocs)
+	}
+	return s.String()
+}
+
+// loadAverage says how busy the machine is, where the system tells.
+func loadAverage() string {
+	text, err := os.ReadFile("/proc/loadavg")
+	if err != nil {
+		return "unknown"
+	}
+	load, _, _ := strings.Cut(string(text), " ")
+	return load
+}
