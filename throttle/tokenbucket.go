@@ -174,7 +174,8 @@ func (b *TokenBucket) replace(e *era, l Limit, now int64) bool {
 // await returns when the era that is being replaced has been.
 func (b *TokenBucket) await() {
 	b.mu.Lock()
-	b.mu.Unlock() // empty on purpose: replace holds it until the new era is there
+	//lint:ignore SA2001 empty on purpose: replace holds it until the new era is there
+	b.mu.Unlock()
 }
 
 // at returns the reading a decision is based on: the caller's own value, if the

@@ -1,0 +1,118 @@
+# Every target runs over every module of the repository, found by its go.mod, so
+# that none can be forgotten. GOWORK=off builds each module as its users get it,
+# with the versions of its own go.mod; go.work is for editors.
+
+SHELL       := bash
+.SHELLFLAGS := -euo pipefail -c
+.ONESHELL:
+.DEFAULT_GOAL := help
+
+ifeq ($(filter oneshell,$(.FEATURES)),)
+$(error this needs GNU make 3.82 or newer; on macOS: brew install make, then gmake)
+endif
+
+export GOWORK := off
+
+FOUND   := $(patsubst %/go.mod,%,$(shell find . -name go.mod -not -path '*/node_modules/*'))
+MODULES := . $(sort $(filter-out .,$(FOUND)))
+
+# The packages that do arithmetic, as far as they exist: tests with 32-bit ints
+# find what they take for granted.
+PURE := $(patsubst %,./%/...,$(wildcard throttle backoff warmup sketch quota))
+
+FUZZTIME    ?= 10s
+STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.8.0
+
+.PHONY: help
+help: ## say what there is to make
+	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' Makefile | sort | expand -t 12
+
+.PHONY: test
+test: test-race test-386 test-systems ## all tests, and builds for other systems
+
+.PHONY: test-race
+test-race: ## go test -race in every module
+	@for m in $(MODULES); do
+	  echo "== $$m: go test -race"
+	  (cd $$m && go test -race ./...)
+	done
+
+# Only Linux on amd64 runs 32-bit programs as they are.
+.PHONY: test-386
+test-386: ## the arithmetic with 32-bit ints
+	@if [ "$$(go env GOHOSTOS)/$$(go env GOHOSTARCH)" != linux/amd64 ]; then
+	  echo "== GOARCH=386: not run: this machine cannot run it"
+	  exit
+	fi
+	echo "== GOARCH=386: go test $(PURE)"
+	GOARCH=386 CGO_ENABLED=0 go test $(PURE)
+
+# Mobile systems link programs with cgo and a toolchain of their own, but packages
+# compile without: so main packages stay out of their builds.
+.PHONY: test-systems
+test-systems: ## go vet for Windows and macOS, builds for Android and iOS
+	@export CGO_ENABLED=0
+	for os in windows darwin; do
+	  for m in $(MODULES); do
+	    echo "== $$m: go vet for $$os"
+	    (cd $$m && GOOS=$$os go vet ./...)
+	  done
+	done
+	for os in android ios; do
+	  echo "== .: go build for $$os/arm64"
+	  export GOOS=$$os GOARCH=arm64
+	  go build $$(go list -f '{{if and .GoFiles (ne .Name "main")}}{{.ImportPath}}{{end}}' ./...)
+	done
+
+.PHONY: lint
+lint: ## gofmt, go vet, staticcheck and govulncheck; a finding fails
+	@echo "== gofmt"
+	bad=$$(find . -name '*.go' -not -path '*/node_modules/*' -exec gofmt -l {} +)
+	[ -z "$$bad" ] || { echo "gofmt would change:"; echo "$$bad"; exit 1; }
+	for m in $(MODULES); do
+	  echo "== $$m: go vet"
+	  (cd $$m && go vet ./...)
+	  echo "== $$m: staticcheck"
+	  (cd $$m && go run $(STATICCHECK) ./...)
+	done
+	$(MAKE) --no-print-directory vuln
+
+# The database is a second download, which not every machine can reach.
+.PHONY: vuln
+vuln: ## govulncheck, against the database at GOVULNDB (https://vuln.go.dev, or file:///a/copy)
+	@if [ -z "$${GOVULNDB:-}" ]; then
+	  echo "== govulncheck: not run: GOVULNDB is not set (https://vuln.go.dev, or file:///a/copy)"
+	  exit
+	fi
+	for m in $(MODULES); do
+	  echo "== $$m: govulncheck"
+	  (cd $$m && go run $(GOVULNCHECK) -db "$$GOVULNDB" ./...)
+	done
+
+.PHONY: fuzz
+fuzz: ## every fuzz function for FUZZTIME
+	@for m in $(MODULES); do
+	  cd $(CURDIR)/$$m
+	  go list -f '{{.Dir}} {{.TestGoFiles}} {{.XTestGoFiles}}' ./... | tr -d '[]' | while read -r dir files; do
+	    [ -n "$$files" ] || continue
+	    cd "$$dir"
+	    for name in $$(sed -n 's/^func \(Fuzz[A-Za-z0-9_]*\)(.*/\1/p' $$files); do
+	      echo "== $${dir#$(CURDIR)/}: $$name"
+	      go test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) .
+	    done
+	  done
+	done
+
+.PHONY: cover
+cover: ## how much of each module its tests run; cover.out beside its go.mod has the lines
+	@for m in $(MODULES); do
+	  cd $(CURDIR)/$$m
+	  go test -coverpkg=./... -coverprofile=cover.out ./... >cover.log.out || { cat cover.log.out; exit 1; }
+	  echo "$$m: $$(go tool cover -func=cover.out | tail -n 1)"
+	done
+
+.PHONY: bench
+bench: ## measure beside the peers, by turns, into bench/BENCHMARKS.md
+	@cd bench
+	go run ./ratio -out BENCHMARKS.md
