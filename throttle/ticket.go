@@ -2,6 +2,8 @@ package throttle
 
 import (
 	"context"
+	"errors"
+	"sync"
 	"time"
 )
 
@@ -20,15 +22,29 @@ const MaxDemands = 4
 //
 // A Ticket is used by one goroutine at a time. After it was granted it ends in
 // one Cancel or one Observe without Feedback.More; then it may be used again.
-// Used again with the same demands it keeps its place in line: a retry is
-// served before those who came later.
+// Used again it keeps its place in line: a retry is served before those who came
+// later. To stand in line anew, start from Ticket{}.
 type Ticket struct {
 	Demands  [MaxDemands]Demand
-	Priority int // higher goes first
+	Priority int // higher goes first, see Waiter.Ageing
 
-	turn    uint64 // place in line; 0: none yet
-	granted *[MaxDemands]Decision
+	turn   int64         // when it first came, by the Waiter's count of time; 0: not yet
+	waited time.Duration // in line for its last grant; while in line, when it joined
+	blame  *string       // the policy that it waited for longest; nil: none
+	held   *grant        // nil: not granted
 }
+
+// A grant is what a ticket holds. It is a thing of its own so that tickets in
+// line, which hold nothing, stay small.
+type grant struct {
+	owner     *Ticket // a copy of the owner must not end the grant once more
+	err       error   // not a grant, but the reason why there is none
+	decisions [MaxDemands]Decision
+}
+
+var grants = sync.Pool{New: func() any { return new(grant) }}
+
+var errHeld = errors.New("throttle: ticket is granted already: end it with Cancel or Observe before it is used again")
 
 // Add adds a demand. It panics if the ticket has MaxDemands already.
 func (t *Ticket) Add(d Demand) {
@@ -44,61 +60,126 @@ func (t *Ticket) Add(d Demand) {
 // Decision returns what the limiter of Demands[i] decided when t was granted.
 // It is false while t holds no grant.
 func (t *Ticket) Decision(i int) (Decision, bool) {
-	if t.granted == nil || t.Demands[i].Limiter == nil {
+	if !t.granted() || t.Demands[i].Limiter == nil {
 		return Decision{}, false
 	}
-	return t.granted[i], true
+	return t.held.decisions[i], true
+}
+
+// Waited returns how long t stood in line in the last Wait.
+func (t *Ticket) Waited() time.Duration { return t.waited }
+
+// WaitedFor returns the name of the limit for which t stood in line longest in
+// the last Wait; "" if it did not stand in line.
+func (t *Ticket) WaitedFor() string {
+	if t.blame == nil {
+		return ""
+	}
+	return *t.blame
 }
 
 // Reserve asks for all demands as of now; a zero now is read by the first
 // limiter. It returns the decision of the first limit that refused, or OK. What
 // others had granted by then is given back.
 func (t *Ticket) Reserve(ctx context.Context, now time.Time) (Decision, error) {
-	all := Decision{OK: true, At: now}
-	var ds [MaxDemands]Decision
-	for i, m := range t.Demands {
+	d, _, err := t.reserve(ctx, now)
+	return d, err
+}
+
+// reserve also returns the index of the demand that was refused.
+//
+// The units of other limits are given back as of now, unless some limit was so
+// slow to answer that time has given part of them back meanwhile.
+func (t *Ticket) reserve(ctx context.Context, now time.Time) (Decision, int, error) {
+	if t.granted() {
+		return Decision{}, 0, errHeld
+	}
+	g := grants.Get().(*grant)
+	var began time.Time
+	for i := range t.Demands {
+		m := &t.Demands[i]
 		if m.Limiter == nil {
 			continue
 		}
+		if i > 0 && began.IsZero() {
+			began = time.Now()
+		}
 		d, err := m.Limiter.Reserve(ctx, Claim{Key: m.Key, Cost: m.Cost, Now: now})
 		if err != nil || !d.OK {
-			for j, m := range t.Demands[:i] {
-				if m.Limiter != nil {
-					m.Limiter.Cancel(ctx, Claim{Key: m.Key, Cost: m.Cost, Now: now}, ds[j])
-				}
+			if i > 0 {
+				t.rollBack(ctx, g, i, now, time.Since(began))
 			}
-			return d, err
+			g.end(i)
+			return d, i, err
 		}
-		ds[i], all.At, now = d, d.At, d.At
+		g.decisions[i] = d
+		if now.IsZero() {
+			now = d.At
+		}
 	}
-	t.granted = &ds
-	return all, nil
+	t.held, g.owner = g, t
+	return Decision{OK: true, At: now}, 0, nil
 }
 
-// Cancel gives back the units of a granted ticket that was not used, as of now.
+// instant is how long a Reserve may take without being called slow.
+const instant = time.Millisecond
+
+// rollBack gives back what the first n demands were granted.
+func (t *Ticket) rollBack(ctx context.Context, g *grant, n int, now time.Time, took time.Duration) {
+	if took > instant {
+		now = now.Add(took)
+	}
+	for i := range t.Demands[:n] {
+		t.cancel(ctx, i, now, &g.decisions[i])
+	}
+}
+
+// Cancel gives back the units of a granted ticket that was not used, as of now;
+// a zero now is read by each limiter. It does nothing if t is not granted.
 func (t *Ticket) Cancel(ctx context.Context, now time.Time) {
-	if t.granted == nil {
+	if !t.granted() {
 		return
 	}
-	for i, m := range t.Demands {
-		if m.Limiter != nil {
-			m.Limiter.Cancel(ctx, Claim{Key: m.Key, Cost: m.Cost, Now: now}, t.granted[i])
-		}
+	for i := range t.Demands {
+		t.cancel(ctx, i, now, &t.held.decisions[i])
 	}
-	t.granted = nil
+	t.end()
 }
 
-// Observe tells the limits of a granted ticket what came of it.
+func (t *Ticket) cancel(ctx context.Context, i int, now time.Time, d *Decision) {
+	if m := &t.Demands[i]; m.Limiter != nil {
+		m.Limiter.Cancel(ctx, Claim{Key: m.Key, Cost: m.Cost, Now: now}, *d)
+	}
+}
+
+// Observe tells the limits of a granted ticket what came of it. Without f.More
+// that ends the grant. It does nothing if t is not granted.
 func (t *Ticket) Observe(ctx context.Context, f Feedback) {
-	if t.granted == nil {
+	if !t.granted() {
 		return
 	}
-	for i, m := range t.Demands {
-		if m.Limiter != nil {
-			Observe(ctx, m.Limiter, Claim{Key: m.Key, Cost: m.Cost}, t.granted[i], f)
+	for i := range t.Demands {
+		if m := &t.Demands[i]; m.Limiter != nil {
+			Observe(ctx, m.Limiter, Claim{Key: m.Key, Cost: m.Cost}, t.held.decisions[i], f)
 		}
 	}
 	if !f.More {
-		t.granted = nil
+		t.end()
 	}
+}
+
+// granted reports whether t holds a grant that is its own.
+func (t *Ticket) granted() bool { return t.held != nil && t.held.owner == t }
+
+func (t *Ticket) end() {
+	g := t.held
+	t.held = nil
+	g.end(MaxDemands)
+}
+
+// end gives g back for others to use, less what its first n decisions refer to.
+func (g *grant) end(n int) {
+	g.owner, g.err = nil, nil
+	clear(g.decisions[:n])
+	grants.Put(g)
 }

@@ -2,52 +2,218 @@ package throttle
 
 import (
 	"context"
+	"errors"
+	"strconv"
+	"sync"
+	"sync/atomic"
 	"time"
 )
 
-// A Waiter blocks callers until the limits of their tickets grant them.
-// (First version: polls; to be replaced by the scheduler.)
+// ErrClosed is returned to those who stand in line of a Waiter when it is closed,
+// and to those who come later.
+var ErrClosed = errors.New("throttle: waiter closed: nobody is let through any more")
+
+// A Waiter blocks callers until the limits of their tickets grant them. Share one
+// wherever limits are shared. The zero Waiter is ready to use; its fields must not
+// change after the first Wait, and it must not be copied.
+//
+// Callers that must pass the same limits stand in one line, and only the first of
+// a line is asked for. When a limit refuses it, the line waits for that limit and
+// no other: those who do not need the limit go on. The first of several lines that
+// wait for one limit compete for it, by priority and then by who came first.
+//
+// A grant takes the units of all limits at one instant, and at the instant at
+// which the caller is let go: units are never taken ahead of time, so a limit
+// that closes stops everybody, and nobody runs off on old grants when it opens.
 type Waiter struct {
-	Clock    Clock         // nil: the system clock
-	MaxWait  time.Duration // longest stay in line; 0: as long as ctx allows
-	MaxLine  int           // most callers in line; 0: no bound
-	Patience time.Duration // 0: 1 s
-	MaxLate  time.Duration // 0: 5 ms
+	Clock   Clock         // nil: the system clock
+	MaxWait time.Duration // longest stay in line; 0: as long as ctx allows
+	MaxLine int           // most callers in one line, retries not counted; 0: no bound
+
+	// Patience is for how long a ticket that needs several busy limits may keep
+	// one of them closed to others while it waits for the next. 0: 1 s.
+	Patience time.Duration
+
+	// MaxLate bounds what is caught up when timers fire late, which they do by up
+	// to some milliseconds: units are claimed as of the instant at which they were
+	// due, but no longer ago than this. 0: 5 ms.
+	MaxLate time.Duration
+
+	// Ageing is the head start that a step of Ticket.Priority is worth. A ticket
+	// goes before others of d steps less unless they came d*Ageing or more before
+	// it. That is also the bound on starvation: who has waited d*Ageing is
+	// overtaken by nobody of d steps more who comes from then on. 0: 10 s.
+	Ageing time.Duration
+
+	once    sync.Once
+	time    timeline
+	born    time.Time    // time.start on the real clock
+	maxLate int64        // nanoseconds
+	last    atomic.Int64 // the newest turn
+	crowd   atomic.Int64 // callers in line; shut is added when closed
+	seats   sync.Pool
+
+	mu    sync.Mutex
+	now   int64 // the reading that is decided on while mu is held
+	at    int64 // the instant that claims are made as of: now, or a little before
+	gates map[gateKey]*gate
+	lines map[lineKey]*line
+	made  uint64                 // gates made so far
+	due   pile[*gate, byOpening] // gates that open by themselves
+	stays pile[*seat, byStay]    // everybody in line, if there is a MaxWait
+	alarm alarm
+	calls callList
 }
 
-// Wait returns when all demands of t are granted.
+// shut is added to Waiter.crowd once the Waiter is closed.
+const shut = 1 << 62
+
+// A LineError says that a line is full. It matches ErrRefused.
+type LineError struct {
+	Waiting int // callers in the line
+	MaxLine int // Waiter.MaxLine
+}
+
+// Error says how long the line is.
+func (e *LineError) Error() string {
+	return "throttle: line is full: " + strconv.Itoa(e.Waiting) + " callers wait already and MaxLine is " +
+		strconv.Itoa(e.MaxLine) + ": ask again later"
+}
+
+// Is reports whether target is ErrRefused.
+func (e *LineError) Is(target error) bool { return target == ErrRefused }
+
+// Wait returns nil when all demands of t are granted. The same Ticket again is a
+// retry and keeps its turn.
+//
+// If the wait cannot end before the deadline of ctx, or is longer than MaxWait, or
+// if a limit can never grant its demand, Wait returns a *RefusedError at once. In
+// the first case it matches context.DeadlineExceeded. If ctx ends while t is in
+// line, the error is its cause. Other errors: *LineError, ErrClosed, and those of
+// the limiters. After an error t holds no units.
 func (w *Waiter) Wait(ctx context.Context, t *Ticket) error {
-	clk := ClockOr(w.Clock)
-	for {
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		d, err := t.Reserve(ctx, time.Time{})
-		if err != nil || d.OK {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if t.granted() {
+		return errHeld
+	}
+	w.once.Do(w.init)
+	now, retry := w.time.read(time.Time{}), t.turn != 0
+	if !retry {
+		t.turn = w.turn(now)
+	}
+	t.held, t.waited, t.blame = nil, 0, nil
+	if w.passes(t) {
+		if d, _, err := t.reserve(ctx, w.time.at(now)); err != nil || d.OK {
 			return err
 		}
-		if d.Wait == Forever || w.MaxWait > 0 && d.Wait > w.MaxWait {
-			return &RefusedError{Decision: d}
+	}
+	return w.stand(ctx, t, retry)
+}
+
+// Cancel gives back a granted ticket that was not used, and lets others have it.
+func (w *Waiter) Cancel(ctx context.Context, t *Ticket) {
+	w.once.Do(w.init)
+	t.Cancel(ctx, w.time.at(w.time.read(time.Time{})))
+	w.news(t)
+}
+
+// Observe tells the limits of t what came of it, and looks again at the lines
+// that wait for them. A zero f.Now is read from Clock.
+func (w *Waiter) Observe(ctx context.Context, t *Ticket, f Feedback) {
+	w.once.Do(w.init)
+	if f.Now.IsZero() {
+		f.Now = w.time.at(w.time.read(time.Time{}))
+	}
+	t.Observe(ctx, f)
+	w.news(t)
+}
+
+// Wake looks at all lines again: call it when a limit was changed from elsewhere.
+func (w *Waiter) Wake() {
+	if w.crowd.Load() == 0 {
+		return
+	}
+	w.lock()
+	for _, g := range w.gates {
+		w.ring(g)
+	}
+	w.unlock()
+}
+
+// Close sends everybody in line home with ErrClosed, and those who come later. It
+// returns nil.
+func (w *Waiter) Close() error {
+	w.once.Do(w.init)
+	w.lock()
+	if w.crowd.Load() < shut {
+		w.crowd.Add(shut)
+	}
+	for _, l := range w.lines {
+		for l.queue.len() > 0 {
+			w.refuse(l.queue.first(), ErrClosed)
 		}
-		if d.Wait == 0 {
-			d.Wait = 10 * time.Millisecond
-		}
-		select {
-		case <-clk.After(d.Wait):
-		case <-ctx.Done():
-			return context.Cause(ctx)
+	}
+	w.unlock()
+	return nil
+}
+
+func (w *Waiter) init() {
+	w.time, w.born = newTimeline(w.Clock), time.Now()
+	if w.Clock == nil {
+		w.born = w.time.start
+	}
+	w.maxLate = int64(orDefault(w.MaxLate, 5*time.Millisecond))
+	w.alarm.at = never
+}
+
+func orDefault(d, or time.Duration) time.Duration {
+	if d == 0 {
+		return or
+	}
+	return d
+}
+
+// turn returns a place behind everybody who came before: now, or a nanosecond
+// more than the last one. That it is a time is what makes ageing simple.
+func (w *Waiter) turn(now int64) int64 {
+	for {
+		last := w.last.Load()
+		if next := max(last+1, now); w.last.CompareAndSwap(last, next) {
+			return next
 		}
 	}
 }
 
-// Cancel gives back a granted ticket that was not used, then looks at the lines again.
-func (w *Waiter) Cancel(ctx context.Context, t *Ticket) { t.Cancel(ctx, time.Time{}) }
+// passes reports whether t need not stand in line, as nobody waits at its limits.
+func (w *Waiter) passes(t *Ticket) bool {
+	switch n := w.crowd.Load(); {
+	case n == 0:
+		return true
+	case n >= shut:
+		return false
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for i := range t.Demands {
+		if g := w.gateOf(&t.Demands[i]); g != nil && g.queue.len() > 0 {
+			return false
+		}
+	}
+	return true
+}
 
-// Observe tells the limits of t what came of it, then looks at the lines again.
-func (w *Waiter) Observe(ctx context.Context, t *Ticket, f Feedback) { t.Observe(ctx, f) }
-
-// Wake looks at the lines again: a limit was changed from elsewhere.
-func (w *Waiter) Wake() {}
-
-// Close ends the Waiter.
-func (w *Waiter) Close() error { return nil }
+// news looks again at the limits of t.
+func (w *Waiter) news(t *Ticket) {
+	if w.crowd.Load() == 0 {
+		return
+	}
+	w.lock()
+	for i := range t.Demands {
+		if g := w.gateOf(&t.Demands[i]); g != nil {
+			w.ring(g)
+		}
+	}
+	w.unlock()
+}

@@ -1,0 +1,322 @@
+package throttle
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// ticket returns a Ticket that demands one unit of each limiter.
+func ticket(ls ...Limiter) *Ticket {
+	t := new(Ticket)
+	for _, l := range ls {
+		t.Add(Demand{Limiter: l})
+	}
+	return t
+}
+
+func bucket(every time.Duration, burst int64) *TokenBucket {
+	return NewTokenBucket(Limit{Name: every.String(), Count: 1, Per: every, Burst: burst}, nil)
+}
+
+// A gateLimiter grants everything, but nothing before until.
+type gateLimiter struct {
+	mu    sync.Mutex
+	until time.Time
+}
+
+func (g *gateLimiter) Reserve(_ context.Context, c Claim) (Decision, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	wait := max(g.until.Sub(c.Now), 0)
+	return Decision{OK: wait == 0, Policy: "gate", At: c.Now, Wait: wait}, nil
+}
+func (*gateLimiter) Cancel(context.Context, Claim, Decision) {}
+func (g *gateLimiter) set(until time.Time) {
+	g.mu.Lock()
+	g.until = until
+	g.mu.Unlock()
+}
+
+// slots grants n claims that have not ended yet, and cannot know when they will.
+type slots struct {
+	mu   sync.Mutex
+	free int64
+}
+
+func (s *slots) Reserve(_ context.Context, c Claim) (Decision, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.free == 0 {
+		return Decision{Policy: "slots", At: c.Now}, nil
+	}
+	if !c.DryRun {
+		s.free--
+	}
+	return Decision{OK: true, Policy: "slots", At: c.Now}, nil
+}
+func (s *slots) Cancel(context.Context, Claim, Decision) { s.end() }
+func (s *slots) Observe(_ context.Context, _ Claim, _ Decision, f Feedback) {
+	if !f.More {
+		s.end()
+	}
+}
+func (s *slots) end() {
+	s.mu.Lock()
+	s.free++
+	s.mu.Unlock()
+}
+
+// A diary notes when things happened, from its start.
+type diary struct {
+	mu    sync.Mutex
+	start time.Time
+	notes map[string][]time.Duration
+	order []string
+}
+
+func newDiary() *diary {
+	return &diary{start: time.Now(), notes: map[string][]time.Duration{}}
+}
+
+func (d *diary) note(what string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.notes[what] = append(d.notes[what], time.Since(d.start))
+	d.order = append(d.order, what)
+}
+
+func (d *diary) last(what string) time.Duration {
+	return d.notes[what][len(d.notes[what])-1]
+}
+
+func idle(t *testing.T, w *Waiter) {
+	t.Helper()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	require.Zero(t, w.crowd.Load()&^shut)
+	require.Empty(t, w.lines)
+	require.Empty(t, w.gates)
+	require.Zero(t, w.due.len())
+	require.Zero(t, w.stays.len())
+	require.Equal(t, int64(never), w.alarm.at)
+}
+
+func TestWaiter_thousandInLine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, l, d := new(Waiter), NewTokenBucket(Limit{Count: 2000, Per: time.Second, Burst: 1}, nil), newDiary()
+		require.NoError(t, w.Wait(t.Context(), ticket(l)))
+		var wg sync.WaitGroup
+		for i := range 1000 {
+			wg.Go(func() {
+				for range 10 {
+					require.NoError(t, w.Wait(t.Context(), ticket(l)))
+					d.note(fmt.Sprint(i))
+				}
+			})
+			synctest.Wait()
+		}
+		wg.Wait()
+		require.Equal(t, 10000*500*time.Microsecond, time.Since(d.start))
+		for i, who := range d.order {
+			require.Equal(t, fmt.Sprint(i%1000), who, "turn %d", i)
+		}
+		idle(t, w)
+	})
+}
+
+func TestWaiter_cancelledLoseNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, l, d := new(Waiter), bucket(time.Millisecond, 1), newDiary()
+		gone, cancel := context.WithCancelCause(t.Context())
+		why := errors.New("gone")
+		var wg sync.WaitGroup
+		for i := range 2000 {
+			ctx := t.Context()
+			if i%2 == 1 {
+				ctx = gone
+			}
+			wg.Go(func() {
+				if err := w.Wait(ctx, ticket(l)); err != nil {
+					require.Equal(t, why, err)
+					return
+				}
+				d.note("ok")
+			})
+		}
+		synctest.Wait()
+		cancel(why)
+		wg.Wait()
+		require.Len(t, d.order, 1000)
+		require.Equal(t, 999*time.Millisecond, d.last("ok"))
+		idle(t, w)
+	})
+}
+
+func TestWaiter_shutLimitHoldsUpOnlyWhoNeedIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, host, d := new(Waiter), bucket(100*time.Millisecond, 1), newDiary()
+		search, core := &gateLimiter{until: time.Now().Add(time.Minute)}, &gateLimiter{}
+		var wg sync.WaitGroup
+		for range 50 {
+			for name, l := range map[string]Limiter{"search": search, "core": core} {
+				wg.Go(func() {
+					require.NoError(t, w.Wait(t.Context(), ticket(l, host)))
+					d.note(name)
+				})
+			}
+			synctest.Wait()
+		}
+		wg.Wait()
+		require.Equal(t, 4900*time.Millisecond, d.last("core"))
+		require.Equal(t, 64900*time.Millisecond, d.last("search"))
+		idle(t, w)
+	})
+}
+
+func TestWaiter_retryKeepsItsTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, l, d := new(Waiter), bucket(100*time.Millisecond, 1), newDiary()
+		var wg sync.WaitGroup
+		for i := range 5 {
+			wg.Go(func() {
+				tk := ticket(l)
+				require.NoError(t, w.Wait(t.Context(), tk))
+				d.note(fmt.Sprint(i))
+				if i == 1 {
+					time.Sleep(150 * time.Millisecond)
+					w.Observe(t.Context(), tk, Feedback{Outcome: Throttled})
+					require.NoError(t, w.Wait(t.Context(), tk))
+					d.note("1 again")
+				}
+			})
+			synctest.Wait()
+		}
+		wg.Wait()
+		require.Equal(t, []string{"0", "1", "2", "1 again", "3", "4"}, d.order)
+	})
+}
+
+func TestWaiter_noBurstAfterPause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, g, l, d := new(Waiter), &gateLimiter{}, bucket(time.Second, 1), newDiary()
+		var wg sync.WaitGroup
+		for i := range 50 {
+			wg.Go(func() {
+				require.NoError(t, w.Wait(t.Context(), ticket(g, l)))
+				d.note("act")
+				if i == 3 {
+					g.set(time.Now().Add(time.Minute))
+					w.Wake()
+				}
+			})
+			synctest.Wait()
+		}
+		wg.Wait()
+		require.Equal(t, 63*time.Second, d.notes["act"][4])
+		for i, at := range d.notes["act"][1:] {
+			require.GreaterOrEqual(t, at-d.notes["act"][i], time.Second)
+		}
+	})
+}
+
+func TestWaiter_unknownWaitsEndWithNews(t *testing.T) {
+	for name, tt := range map[string]struct {
+		end  func(*Waiter, *slots, *Ticket)
+		want time.Duration
+	}{
+		"observe": {func(w *Waiter, _ *slots, tk *Ticket) { w.Observe(context.Background(), tk, Feedback{}) }, 3 * time.Second},
+		"cancel":  {func(w *Waiter, _ *slots, tk *Ticket) { w.Cancel(context.Background(), tk) }, 3 * time.Second},
+		"wake":    {func(w *Waiter, s *slots, _ *Ticket) { s.end(); w.Wake() }, 3 * time.Second},
+		"no news": {func(_ *Waiter, s *slots, _ *Ticket) { s.end() }, 5 * time.Second},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			w, s, d := new(Waiter), &slots{free: 10}, newDiary()
+			var wg sync.WaitGroup
+			for range 30 {
+				wg.Go(func() {
+					tk := ticket(s)
+					require.NoError(t, w.Wait(t.Context(), tk))
+					time.Sleep(999 * time.Millisecond)
+					tt.end(w, s, tk)
+					d.note("done")
+				})
+			}
+			wg.Wait()
+			require.LessOrEqual(t, d.last("done"), tt.want, name)
+			idle(t, w)
+		})
+	}
+}
+
+func TestWaiter_failsAtOnceWhenItCannotEndInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, l := new(Waiter), bucket(10*time.Second, 1)
+		require.NoError(t, w.Wait(t.Context(), ticket(l)))
+		start := time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), 9*time.Second)
+		defer cancel()
+		err := w.Wait(ctx, ticket(l))
+		var refused *RefusedError
+		require.ErrorAs(t, err, &refused)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.ErrorIs(t, err, ErrRefused)
+		require.Equal(t, 10*time.Second, refused.Decision.Wait)
+		require.Equal(t, "10s", refused.Decision.Policy)
+
+		go w.Wait(t.Context(), ticket(l)) // others in line change nothing
+		synctest.Wait()
+		require.ErrorIs(t, w.Wait(ctx, ticket(l)), context.DeadlineExceeded)
+
+		err = w.Wait(t.Context(), &Ticket{Demands: [MaxDemands]Demand{{Limiter: l, Cost: 2}}})
+		require.ErrorAs(t, err, &refused)
+		require.Equal(t, Forever, refused.Decision.Wait)
+		require.Zero(t, time.Since(start))
+		time.Sleep(time.Minute)
+		idle(t, w)
+	})
+}
+
+func TestWaiter_maxWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, l, d := &Waiter{MaxWait: 3500 * time.Millisecond}, bucket(time.Second, 1), newDiary()
+		var wg sync.WaitGroup
+		for range 10 {
+			wg.Go(func() {
+				if err := w.Wait(t.Context(), ticket(l)); err != nil {
+					require.ErrorIs(t, err, ErrRefused)
+					require.NotErrorIs(t, err, context.DeadlineExceeded)
+					d.note("refused")
+					return
+				}
+				d.note("granted")
+			})
+		}
+		wg.Wait()
+		require.Len(t, d.notes["granted"], 4)
+		require.LessOrEqual(t, d.last("refused"), w.MaxWait)
+		idle(t, w)
+	})
+}
+
+func TestWaiter_close(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, g := new(Waiter), &gateLimiter{until: time.Now().Add(time.Hour)}
+		var wg sync.WaitGroup
+		for range 100 {
+			wg.Go(func() { require.ErrorIs(t, w.Wait(t.Context(), ticket(g)), ErrClosed) })
+		}
+		synctest.Wait()
+		require.NoError(t, w.Close())
+		wg.Wait()
+		require.ErrorIs(t, w.Wait(t.Context(), ticket(bucket(1, 1))), ErrClosed)
+		require.NoError(t, w.Close())
+		idle(t, w)
+	})
+}
