@@ -1,0 +1,77 @@
+package backoff
+
+import (
+	"math"
+	"time"
+)
+
+// Never, as a delay, says that there are to be no more retries. Whoever takes it
+// for a number gives up too, because no deadline is as far away.
+const Never time.Duration = math.MaxInt64
+
+// A Policy says how long to wait before trying again.
+//
+// Its method may be called by many goroutines at once. The policies of this
+// package are values without state, except where a [Source] says otherwise.
+type Policy interface {
+	// Delay returns the wait between attempt and the next one: never negative,
+	// and Never if there should be no next one. Attempts count from 1, and
+	// anything below counts as 1. prev is what Delay returned before this one,
+	// 0 after the first attempt.
+	Delay(attempt int, prev time.Duration) time.Duration
+}
+
+// A Source is a Policy that keeps state, so that each call, with all its retries,
+// needs one of its own.
+type Source interface {
+	Policy
+
+	// ForCall returns a new Policy for one call. It need not be safe for use by
+	// several goroutines.
+	ForCall() Policy
+}
+
+// ForCall returns the Policy to use for one call with all its retries: one of its
+// own if p is a Source, else p itself.
+func ForCall(p Policy) Policy {
+	if s, ok := p.(Source); ok {
+		return s.ForCall()
+	}
+	return p
+}
+
+// Constant is a Policy that always waits the same time. Below 0 it counts as 0.
+//
+// For a constant with jitter, use Exponential with a Factor of 1.
+type Constant time.Duration
+
+// Delay implements Policy.
+func (c Constant) Delay(int, time.Duration) time.Duration { return max(time.Duration(c), 0) }
+
+// or returns d, or otherwise if d is not positive.
+func or(d, otherwise time.Duration) time.Duration {
+	if d > 0 {
+		return d
+	}
+	return otherwise
+}
+
+// scale returns d*f rounded down; what does not fit saturates.
+func scale(d time.Duration, f float64) time.Duration { return saturate(float64(d) * f) }
+
+// saturate returns ns rounded down, as far as a Duration can say it.
+func saturate(ns float64) time.Duration {
+	if ns < math.MaxInt64 {
+		return time.Duration(ns)
+	}
+	return math.MaxInt64
+}
+
+// addSat returns a+b for a and b that are not negative; what does not fit
+// saturates.
+func addSat(a, b time.Duration) time.Duration {
+	if s := a + b; s >= 0 {
+		return s
+	}
+	return math.MaxInt64
+}

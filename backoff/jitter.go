@@ -1,0 +1,105 @@
+package backoff
+
+import (
+	"fmt"
+	"math/bits"
+	"math/rand/v2"
+	"strconv"
+	"time"
+)
+
+// Jitter is how chance spreads the delays of clients that failed together. The
+// package documentation says when to use which.
+type Jitter uint8
+
+const (
+	Full         Jitter = iota // between 0 and the computed delay
+	None                       // the computed delay itself
+	Equal                      // between half the computed delay and all of it
+	Decorrelated               // between the base and a multiple of the delay before
+	PlusMinus                  // around the computed delay, by a fraction of it
+)
+
+const defaultSpread = 0.5 // of PlusMinus, as in cenkalti/backoff
+
+// String returns the name of j in lower case.
+func (j Jitter) String() string {
+	switch j {
+	case Full:
+		return "full"
+	case None:
+		return "none"
+	case Equal:
+		return "equal"
+	case Decorrelated:
+		return "decorrelated"
+	case PlusMinus:
+		return "plusminus"
+	}
+	return "jitter " + strconv.Itoa(int(j))
+}
+
+// around draws from c ± spread of c. Where that would pass most, c is lowered:
+// clipping the draw instead would gather many clients at most.
+func around(c, most time.Duration, spread float64, random func() float64) time.Duration {
+	switch {
+	case spread == 0:
+		spread = defaultSpread
+	case !(spread > 0):
+		spread = 0
+	case spread > 1:
+		spread = 1
+	}
+	c = min(c, saturate(float64(most)/(1+spread)))
+	by := min(scale(c, spread), c, most-c)
+	return c - by + draw(uint64(2*by)+1, random)
+}
+
+// draw returns a uniform number from 0 to n-1; n must not be 0. A nil random is
+// math/rand/v2.
+func draw(n uint64, random func() float64) time.Duration {
+	if random != nil {
+		return fraction(n, random())
+	}
+	return uniform(n)
+}
+
+// uniform returns a uniform number from 0 to n-1.
+//
+// The upper half of a product maps 64 random bits to n numbers at the price of one
+// multiplication. Uint64N redraws now and then to make them equal to the last bit;
+// without that, some numbers come n/2^64 more often than others, which for a minute
+// is one time in 300 million.
+func uniform(n uint64) time.Duration {
+	d, _ := bits.Mul64(rand.Uint64(), n)
+	return time.Duration(d)
+}
+
+// fraction returns u*n rounded down; what is outside [0, 1) counts as the nearest
+// within.
+func fraction(n uint64, u float64) time.Duration {
+	switch {
+	case u >= 1:
+		return time.Duration(n - 1)
+	case u > 0:
+		return time.Duration(min(uint64(u*float64(n)), n-1))
+	}
+	return 0
+}
+
+// validate checks what the policies with jitter have in common.
+func validate(policy string, base, most time.Duration, j Jitter, spread float64) error {
+	switch {
+	case base < 0:
+		return fmt.Errorf("backoff: %s: Base is %v: it must be positive, or 0 for the default", policy, base)
+	case most < 0:
+		return fmt.Errorf("backoff: %s: Max is %v: it must be positive, or 0 for the default", policy, most)
+	case base > 0 && most > 0 && base > most:
+		return fmt.Errorf("backoff: %s: Base %v is above Max %v: lower Base or raise Max", policy, base, most)
+	case j > PlusMinus:
+		return fmt.Errorf("backoff: %s: Jitter is %d: use one of the constants of this package", policy, j)
+	case !(spread >= 0 && spread <= 1):
+		return fmt.Errorf("backoff: %s: Spread is %v: it must be between 0 and 1", policy, spread)
+	}
+	return nil
+}

@@ -1,0 +1,309 @@
+package backoff
+
+import (
+	"math"
+	"math/bits"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+const (
+	ms = time.Millisecond
+	s  = time.Second
+)
+
+// constant returns a Rand that always draws u.
+func constant(u float64) func() float64 { return func() float64 { return u } }
+
+// belowOne is the largest draw there is.
+var belowOne = math.Nextafter(1, 0)
+
+// draws walks through n delays of p.
+func draws(p Policy, n int) []time.Duration {
+	var all []time.Duration
+	prev := time.Duration(0)
+	for attempt := 1; attempt <= n; attempt++ {
+		prev = p.Delay(attempt, prev)
+		all = append(all, prev)
+	}
+	return all
+}
+
+func TestPolicies_growAsTheyPromise(t *testing.T) {
+	low, high := constant(0), constant(belowOne)
+	for _, c := range []struct {
+		name   string
+		policy Policy
+		want   []time.Duration
+	}{
+		{"58 doubling to the cap", Exponential{Base: s, Max: 5 * time.Minute, Jitter: None}, []time.Duration{s, 2 * s, 4 * s, 8 * s, 16 * s, 32 * s, 64 * s, 128 * s, 256 * s, 300 * s, 300 * s}},
+		{"59 cap 10 ms", Exponential{Base: ms, Max: 10 * ms, Jitter: None}, []time.Duration{ms, 2 * ms, 4 * ms, 8 * ms, 10 * ms, 10 * ms}},
+		{"60 cap 30 s", Exponential{Base: 2 * s, Max: 30 * s, Jitter: None}, []time.Duration{2 * s, 4 * s, 8 * s, 16 * s, 30 * s}},
+		{"65 constant", Constant(7 * ms), []time.Duration{7 * ms, 7 * ms, 7 * ms}},
+		{"66 linear", Linear{Base: s, Jitter: None}, []time.Duration{s, 2 * s, 3 * s}},
+		{"constant below zero", Constant(-1), []time.Duration{0, 0}},
+		{"zero value, lowest", Exponential{Rand: low}, []time.Duration{0, 0, 0}},
+		{"zero value, highest", Exponential{Rand: high}, []time.Duration{s/2 - 1, s - 1, 2*s - 1, 4*s - 1, 8*s - 1, 16*s - 1, 30*s - 1, 30*s - 1}},
+		{"factor 1", Exponential{Base: s, Factor: 1, Jitter: None}, []time.Duration{s, s, s}},
+		{"factor below 1", Exponential{Base: s, Factor: 0.5, Jitter: None}, []time.Duration{s, s, s}},
+		{"factor 1.5", Exponential{Base: s, Factor: 1.5, Jitter: None}, []time.Duration{1000 * ms, 1500 * ms, 2250 * ms, 3375 * ms}},
+		{"base above the cap", Exponential{Base: time.Minute, Jitter: None}, []time.Duration{30 * s, 30 * s}},
+		{"equal, lowest", Exponential{Base: s, Jitter: Equal, Rand: low}, []time.Duration{s / 2, s, 2 * s}},
+		{"equal, highest", Exponential{Base: s, Jitter: Equal, Rand: high}, []time.Duration{s - 1, 2*s - 1, 4*s - 1}},
+		{"decorrelated, lowest", Exponential{Base: s, Jitter: Decorrelated, Rand: low}, []time.Duration{s, s, s}},
+		{"decorrelated, highest", Exponential{Base: s, Jitter: Decorrelated, Rand: high}, []time.Duration{3 * s, 9 * s, 27 * s, 30 * s, 30 * s}},
+		{"decorrelated, other factor", Exponential{Base: s, Factor: 2, Jitter: Decorrelated, Rand: high}, []time.Duration{2 * s, 4 * s}},
+		{"plusminus, lowest", Exponential{Base: s, Max: 9 * s, Jitter: PlusMinus, Rand: low}, []time.Duration{s / 2, s, 2 * s, 3 * s, 3 * s}},
+		{"plusminus, highest", Exponential{Base: s, Max: 9 * s, Jitter: PlusMinus, Rand: high}, []time.Duration{1500 * ms, 3 * s, 6 * s, 9 * s, 9 * s}},
+		{"plusminus, a tenth", Exponential{Base: s, Jitter: PlusMinus, Spread: 0.1, Rand: high}, []time.Duration{1100 * ms, 2200 * ms}},
+		{"plusminus, none", Exponential{Base: s, Jitter: PlusMinus, Spread: -1}, []time.Duration{s, 2 * s, 4 * s}},
+		{"linear full, highest", Linear{Base: s, Max: 2 * s, Rand: high}, []time.Duration{s - 1, 2*s - 1, 2*s - 1}},
+		{"linear equal, lowest", Linear{Base: s, Jitter: Equal, Rand: low}, []time.Duration{s / 2, s}},
+		{"linear decorrelated is full", Linear{Base: s, Jitter: Decorrelated, Rand: high}, []time.Duration{s - 1, 2*s - 1}},
+		{"linear plusminus, lowest", Linear{Base: s, Jitter: PlusMinus, Rand: low}, []time.Duration{s / 2, s}},
+	} {
+		require.Equal(t, c.want, draws(c.policy, len(c.want)), c.name)
+	}
+}
+
+// Scenario 62: growth that does not fit is the maximum, and never negative.
+func TestPolicies_saturateAtAnyAttempt(t *testing.T) {
+	for _, p := range []Policy{
+		Exponential{Base: 1, Max: math.MaxInt64, Jitter: None},
+		Exponential{Base: math.MaxInt64 / 2, Max: math.MaxInt64, Factor: 2.1, Jitter: None},
+		Exponential{Base: 1000, Max: math.MaxInt64, Factor: 1.5, Jitter: None},
+		Exponential{Base: s, Max: math.MaxInt64, Factor: 1.0001, Jitter: None},
+		Exponential{Base: s, Max: math.MaxInt64, Factor: math.Inf(1), Jitter: None},
+		Linear{Base: 2, Max: math.MaxInt64, Jitter: None},
+	} {
+		first := p.Delay(1, 0)
+		for _, attempt := range []int{0, -1, math.MinInt} {
+			require.Equal(t, first, p.Delay(attempt, 0), "%+v", p)
+		}
+		if _, linear := p.(Linear); bits.UintSize == 64 || !linear {
+			require.Equal(t, time.Duration(math.MaxInt64), p.Delay(math.MaxInt, 0), "%+v", p)
+		}
+	}
+	huge := Exponential{Base: math.MaxInt64 / 2, Max: math.MaxInt64, Factor: 2.1, Jitter: None}
+	require.Equal(t, time.Duration(math.MaxInt64), huge.Delay(2, 0))
+}
+
+// Whatever the fields, delays stay between 0 and the cap, and never shrink with
+// the attempt when chance is the same.
+func TestPolicies_keepTheirBounds(t *testing.T) {
+	lengths := []time.Duration{math.MinInt64, -1, 0, 1, 2, 3, 999, ms, s, time.Hour, math.MaxInt64 - 1, math.MaxInt64}
+	factors := []float64{0, 1, 1.0000001, 1.5, 2, 2.1, 3, 1e300, math.Inf(1), math.NaN(), -1}
+	spreads := []float64{0, 1e-18, 0.1, 0.5, 1, 7, -1, math.NaN()}
+	us := []float64{0, belowOne, 0.5, 1, -1, math.NaN(), math.Inf(1)}
+	rng := rand.New(rand.NewPCG(1, 2))
+	for range 20_000 {
+		e := Exponential{
+			Base: pick(rng, lengths), Max: pick(rng, lengths), Factor: pick(rng, factors),
+			Jitter: Jitter(rng.IntN(6)), Spread: pick(rng, spreads), Rand: constant(pick(rng, us)),
+		}
+		l := Linear{Base: e.Base, Max: e.Max, Jitter: e.Jitter, Spread: e.Spread, Rand: e.Rand}
+		if rng.IntN(4) == 0 {
+			e.Rand, l.Rand = nil, nil
+		}
+		attempt, prev := rng.IntN(202)-1, pick(rng, lengths)
+		for _, p := range []Policy{e, l} {
+			d := p.Delay(attempt, prev)
+			require.GreaterOrEqual(t, d, time.Duration(0), "%+v, attempt %d, prev %d", p, attempt, prev)
+			require.LessOrEqual(t, d, or(e.Max, DefaultMax), "%+v, attempt %d, prev %d", p, attempt, prev)
+		}
+	}
+}
+
+func pick[T any](rng *rand.Rand, from []T) T { return from[rng.IntN(len(from))] }
+
+func TestJitters_drawWithinTheirRange(t *testing.T) {
+	const most = 30 * s
+	for attempt := range 201 {
+		c := Exponential{Jitter: None}.Delay(attempt, 0)
+		for _, j := range []struct {
+			kind     Jitter
+			prev     time.Duration
+			low, top time.Duration
+		}{
+			{Full, 0, 0, c - 1},
+			{None, 0, c, c},
+			{Equal, 0, c / 2, c - 1},
+			{Decorrelated, 0, s / 2, s * 3 / 2},
+			{Decorrelated, 4 * s, s / 2, 12 * s},
+			{Decorrelated, most, s / 2, most},
+			{PlusMinus, 0, min(c, most*2/3) / 2, min(c, most*2/3) * 3 / 2},
+		} {
+			e := Exponential{Jitter: j.kind}
+			for range 3 {
+				d := e.Delay(attempt, j.prev)
+				require.True(t, j.low <= d && d <= j.top, "%v attempt %d: %v", j.kind, attempt, d)
+			}
+			e.Rand = constant(0)
+			require.Equal(t, j.low, e.Delay(attempt, j.prev), "%v attempt %d", j.kind, attempt)
+			e.Rand = constant(belowOne)
+			require.Equal(t, j.top, e.Delay(attempt, j.prev), "%v attempt %d", j.kind, attempt)
+		}
+	}
+}
+
+// Scenario 63.
+func TestPlusMinus_drawsEachNanosecondAlike(t *testing.T) {
+	for u, want := range map[float64]time.Duration{0: 1, 0.33: 1, 0.34: 2, 0.66: 2, 0.67: 3, 0.99: 3} {
+		e := Exponential{Base: 2, Jitter: PlusMinus, Spread: 0.5, Rand: constant(u)}
+		require.Equal(t, want, e.Delay(1, 0), "draw %v", u)
+	}
+}
+
+// Chi-square over 100 bins with 100,000 draws from a fixed seed, and the same with
+// the runtime's own source, which has no seed, at a bound that chance passes once
+// in 10^12 runs.
+func TestFull_isUniform(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 4))
+	require.Less(t, chiSquare(Exponential{Rand: rng.Float64}), 149.5) // 99.9 % of 99 degrees of freedom
+	require.Less(t, chiSquare(Exponential{}), 230.0)
+}
+
+func chiSquare(e Exponential) float64 {
+	const bins, n = 100, 100_000
+	var seen [bins]float64
+	for range n {
+		seen[e.Delay(3, 0)*bins/(2*s)]++
+	}
+	sum := 0.0
+	for _, k := range seen {
+		sum += (k - n/bins) * (k - n/bins) / (n / bins)
+	}
+	return sum
+}
+
+// 10,000 clients that fail together: on no retry is the largest crowd within 10 ms
+// more than 1.15 times that of as many uniform draws by Uint64N.
+func TestFull_crowdsNoMoreThanUniform(t *testing.T) {
+	const clients = 10_000
+	rng := rand.New(rand.NewPCG(5, 6))
+	e := Exponential{Base: 100 * ms, Max: 10 * s, Rand: rng.Float64}
+	peer := rand.New(rand.NewPCG(7, 8))
+	for attempt := 1; attempt <= 10; attempt++ {
+		c := uint64(e.ceiling(attempt))
+		var ours, uniform []time.Duration
+		for range clients {
+			ours = append(ours, e.Delay(attempt, 0))
+			uniform = append(uniform, time.Duration(peer.Uint64N(c)))
+		}
+		a, b := crowd(ours, 10*ms), crowd(uniform, 10*ms)
+		t.Logf("retry %2d: largest crowd in 10 ms: %4d, of uniform draws %4d", attempt, a, b)
+		require.LessOrEqual(t, float64(a), 1.15*float64(b), "retry %d", attempt)
+	}
+}
+
+// At the cap the jitters whose draw others clip stay spread out, too.
+func TestCap_gathersNobody(t *testing.T) {
+	const clients = 10_000
+	for _, j := range []Jitter{Full, Equal, Decorrelated, PlusMinus} {
+		rng := rand.New(rand.NewPCG(9, uint64(j)))
+		e := Exponential{Base: 100 * ms, Max: 10 * s, Jitter: j, Rand: rng.Float64}
+		var last []time.Duration
+		for range clients {
+			last = append(last, draws(e, 12)[11])
+		}
+		require.Less(t, crowd(last, 10*ms), 60, "%v", j) // uniform over 5 s: 20 on average
+	}
+}
+
+// crowd returns the most of at that lie in any span.
+func crowd(at []time.Duration, span time.Duration) int {
+	slices.Sort(at)
+	most, first := 0, 0
+	for i, t := range at {
+		for t-at[first] >= span {
+			first++
+		}
+		most = max(most, i-first+1)
+	}
+	return most
+}
+
+func TestFloor_spreadsUpwardsAndGrows(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		floor   Floor
+		said    time.Duration
+		attempt int
+		low     time.Duration
+		width   time.Duration
+	}{
+		{"a second", Floor{}, s, 1, s, s / 2},
+		{"again", Floor{}, s, 2, s, s},
+		{"and again", Floor{}, s, 3, s, 2 * s},
+		{"a minute", Floor{}, time.Minute, 1, time.Minute, 6 * s},
+		{"a minute again", Floor{}, time.Minute, 2, time.Minute, 12 * s},
+		{"widest", Floor{}, time.Minute, math.MaxInt, time.Minute, 30 * s},
+		{"an hour", Floor{}, time.Hour, 1, time.Hour, 30 * s},
+		{"zero", Floor{}, 0, 1, s / 2, s / 2},
+		{"a past date", Floor{}, -time.Hour, 1, s / 2, s / 2},
+		{"a fraction", Floor{}, ms, 1, s / 2, s / 2},
+		{"attempt zero", Floor{}, s, 0, s, s / 2},
+		{"own fields", Floor{Least: 2 * s, Max: 5 * s, Spread: 0.5}, 8 * s, 2, 8 * s, 5 * s},
+		{"without a share", Floor{Spread: -1}, time.Hour, 1, time.Hour, s / 2},
+	} {
+		c.floor.Rand = constant(0)
+		require.Equal(t, c.low, c.floor.Delay(c.said, c.attempt), c.name)
+		c.floor.Rand = constant(belowOne)
+		require.Equal(t, c.low+c.width-1, c.floor.Delay(c.said, c.attempt), c.name)
+	}
+	require.Equal(t, time.Duration(math.MaxInt64), Floor{}.Delay(math.MaxInt64, 1))
+}
+
+func TestValidate_namesTheField(t *testing.T) {
+	require.NoError(t, Exponential{}.Validate())
+	require.NoError(t, Exponential{Base: s, Max: s, Factor: 1, Jitter: PlusMinus, Spread: 1}.Validate())
+	require.NoError(t, Linear{}.Validate())
+	for field, p := range map[string]interface{ Validate() error }{
+		"Base is -1s":               Exponential{Base: -s},
+		"Max is -1s":                Linear{Max: -s},
+		"Base 1m0s is above Max 1s": Linear{Base: time.Minute, Max: s},
+		"Factor is 0.5":             Exponential{Factor: 0.5},
+		"Factor is NaN":             Exponential{Factor: math.NaN()},
+		"Factor is +Inf":            Exponential{Factor: math.Inf(1)},
+		"Jitter is 5":               Exponential{Jitter: 5},
+		"Jitter is decorrelated":    Linear{Jitter: Decorrelated},
+		"Spread is 2":               Exponential{Spread: 2},
+		"Spread is NaN":             Linear{Spread: math.NaN()},
+	} {
+		require.ErrorContains(t, p.Validate(), field)
+	}
+}
+
+func TestJitter_hasAName(t *testing.T) {
+	require.Equal(t, []string{"full", "none", "equal", "decorrelated", "plusminus", "jitter 9"},
+		[]string{Full.String(), None.String(), Equal.String(), Decorrelated.String(), PlusMinus.String(), Jitter(9).String()})
+}
+
+func TestHotPaths_allocateNothing(t *testing.T) {
+	now := time.Unix(0, 0)
+	policies := []Policy{
+		Exponential{}, Exponential{Factor: 1.5}, Exponential{Jitter: Equal}, Exponential{Jitter: Decorrelated},
+		Exponential{Jitter: PlusMinus}, Linear{}, Constant(s),
+	}
+	var budget Budget
+	for name, f := range map[string]func(){
+		"policies": func() {
+			for _, p := range policies {
+				sinkDelay += ForCall(p).Delay(3, s)
+			}
+		},
+		"literal":  func() { sinkDelay += Exponential{Base: s}.Delay(3, s) },
+		"Floor":    func() { sinkDelay += Floor{}.Delay(s, 2) },
+		"Deposit":  func() { budget.Deposit(now) },
+		"Withdraw": func() { sinkOK = budget.Withdraw(now) },
+		"Snapshot": func() { sinkOK = budget.Snapshot(now).Refused > 0 },
+		"SplayOf":  func() { sinkDelay += SplayOf("device").In(s) },
+		"Next":     func() { sinkOK = RandomSplay().Next(now, s).IsZero() },
+	} {
+		require.Zero(t, testing.AllocsPerRun(100, f), name)
+	}
+}
