@@ -75,8 +75,7 @@ func (e *Exponential) decorrelated(prev time.Duration) (base, top time.Duration)
 	if factor == 0 {
 		factor = 3
 	}
-	prev = max(prev, base)
-	return base, max(prev, min(scale(prev, factor), most))
+	return base, min(scale(max(prev, base), max(factor, 1)), most)
 }
 
 // Validate returns an error that says what to change if a field is out of its

@@ -181,22 +181,27 @@ func chiSquare(e Exponential) float64 {
 }
 
 // 10,000 clients that fail together: on no retry is the largest crowd within 10 ms
-// more than 1.15 times that of as many uniform draws by Uint64N.
+// more than 1.15 times that of as many draws by Uint64N, on average of 20 outages,
+// since among small crowds chance alone is worth more than that.
 func TestFull_crowdsNoMoreThanUniform(t *testing.T) {
-	const clients = 10_000
-	rng := rand.New(rand.NewPCG(5, 6))
+	const clients, outages = 10_000, 20
+	rng, peer := rand.New(rand.NewPCG(5, 6)), rand.New(rand.NewPCG(7, 8))
 	e := Exponential{Base: 100 * ms, Max: 10 * s, Rand: rng.Float64}
-	peer := rand.New(rand.NewPCG(7, 8))
+	ours, uniform := make([]time.Duration, clients), make([]time.Duration, clients)
 	for attempt := 1; attempt <= 10; attempt++ {
-		c := uint64(e.ceiling(attempt))
-		var ours, uniform []time.Duration
-		for range clients {
-			ours = append(ours, e.Delay(attempt, 0))
-			uniform = append(uniform, time.Duration(peer.Uint64N(c)))
+		a, b := 0, 0
+		for range outages {
+			for i := range clients {
+				ours[i] = e.Delay(attempt, 0)
+				uniform[i] = time.Duration(peer.Uint64N(uint64(e.ceiling(attempt))))
+			}
+			a += crowd(ours, 10*ms)
+			b += crowd(uniform, 10*ms)
 		}
-		a, b := crowd(ours, 10*ms), crowd(uniform, 10*ms)
-		t.Logf("retry %2d: largest crowd in 10 ms: %4d, of uniform draws %4d", attempt, a, b)
-		require.LessOrEqual(t, float64(a), 1.15*float64(b), "retry %d", attempt)
+		ratio := float64(a) / float64(b)
+		t.Logf("retry %2d: largest crowd in 10 ms: %6.1f, of uniform draws %6.1f, ratio %.3f",
+			attempt, float64(a)/outages, float64(b)/outages, ratio)
+		require.LessOrEqual(t, ratio, 1.15, "retry %d", attempt)
 	}
 }
 
@@ -210,7 +215,7 @@ func TestCap_gathersNobody(t *testing.T) {
 		for range clients {
 			last = append(last, draws(e, 12)[11])
 		}
-		require.Less(t, crowd(last, 10*ms), 60, "%v", j) // uniform over 5 s: 20 on average
+		require.Less(t, crowd(last, 10*ms), 100, "%v", j) // clipped: 3,000 decorrelated ones on the cap
 	}
 }
 

@@ -1,0 +1,165 @@
+package backoff
+
+import (
+	"bufio"
+	"encoding/json"
+	"math/rand/v2"
+	"os"
+	"testing"
+	"time"
+
+	cenkalti "github.com/cenkalti/backoff/v4"
+	"github.com/stretchr/testify/require"
+)
+
+// A trace is a line of testdata/backoff_traces.jsonl: the delays of other libraries
+// in nanoseconds, or the bounds of their draws.
+type trace struct {
+	Kind   string
+	Params struct {
+		Min         int64   `json:"min_ns"`
+		Max         int64   `json:"max_ns"`
+		Base        int64   `json:"base_ns"`
+		Initial     int64   `json:"initial_ns"`
+		Multiplier  float64 `json:"multiplier"`
+		Factor      float64 `json:"factor"`
+		MaxInterval int64   `json:"max_interval_ns"`
+		MaxElapsed  int64   `json:"max_elapsed_ns"`
+	}
+	Seq      []int64   `json:"seq_ns"`
+	Min      []int64   `json:"min_ns"`
+	Max      []int64   `json:"max_ns"`
+	SeenMean []float64 `json:"seen_mean_ns"`
+}
+
+func TestTraces_replay(t *testing.T) {
+	replays := map[string]func(*testing.T, trace){
+		"exp2_capped":     replayDoubling,
+		"cenkalti_exp":    replayCenkalti,
+		"cenkalti_jitter": replayPlusMinus,
+		"full_jitter":     replayFull,
+		"linear_jitter":   replayLinear,
+	}
+	seen := map[string]int{}
+	for i, tr := range readTraces(t) {
+		replay, ok := replays[tr.Kind]
+		require.True(t, ok, "line %d: unknown kind %s", i+1, tr.Kind)
+		replay(t, tr)
+		seen[tr.Kind]++
+	}
+	require.Equal(t, map[string]int{"exp2_capped": 30, "cenkalti_exp": 30, "cenkalti_jitter": 10, "full_jitter": 8, "linear_jitter": 5}, seen)
+}
+
+func readTraces(t *testing.T) []trace {
+	f, err := os.Open("testdata/backoff_traces.jsonl")
+	require.NoError(t, err)
+	defer f.Close()
+	var all []trace
+	lines := bufio.NewScanner(f)
+	for lines.Scan() {
+		var tr trace
+		require.NoError(t, json.Unmarshal(lines.Bytes(), &tr))
+		all = append(all, tr)
+	}
+	require.NoError(t, lines.Err())
+	return all
+}
+
+// Theirs computes in float64 and so is a nanosecond off where ours is exact, above
+// 2^53 of them or 104 days: equal to the precision of theirs is what can be asked.
+func replayDoubling(t *testing.T, tr trace) {
+	e := Exponential{Base: time.Duration(tr.Params.Min), Max: time.Duration(tr.Params.Max), Jitter: None}
+	for i, want := range tr.Seq {
+		require.Equal(t, float64(want), float64(e.Delay(i+1, 0)), "%+v, attempt %d", tr.Params, i+1)
+	}
+}
+
+// The clock of these traces moves by each delay; -1 is Stop.
+func replayCenkalti(t *testing.T, tr trace) {
+	clk := &steppedClock{}
+	p := Exponential{
+		Base: time.Duration(tr.Params.Initial), Max: time.Duration(tr.Params.MaxInterval),
+		Factor: tr.Params.Multiplier, Jitter: None,
+	}
+	b := &Cenkalti{Policy: p, MaxElapsed: time.Duration(tr.Params.MaxElapsed), Clock: clk}
+	for i, want := range tr.Seq {
+		got := b.NextBackOff()
+		require.Equal(t, time.Duration(want), got, "%+v, attempt %d", tr.Params, i+1)
+		clk.now = clk.now.Add(max(got, 0))
+	}
+}
+
+type steppedClock struct{ now time.Time }
+
+func (c *steppedClock) Now() time.Time { return c.now }
+
+// Theirs caps the middle of the range and ours its end, so that a cap of the end of
+// theirs makes the two alike. They draw one nanosecond more than they say.
+func replayPlusMinus(t *testing.T, tr trace) {
+	p := tr.Params
+	e := Exponential{
+		Base: time.Duration(p.Initial), Max: time.Duration(float64(p.MaxInterval) * (1 + p.Factor)),
+		Factor: p.Multiplier, Jitter: PlusMinus, Spread: p.Factor,
+	}
+	inBounds(t, tr, e, func(random func() float64) Policy { e.Rand = random; return e })
+}
+
+func replayFull(t *testing.T, tr trace) {
+	e := Exponential{Base: time.Duration(tr.Params.Base), Max: time.Duration(tr.Params.Max)}
+	inBounds(t, tr, e, func(random func() float64) Policy { e.Rand = random; return e })
+	for i := range tr.Max {
+		e.Rand = constant(belowOne)
+		require.Equal(t, time.Duration(tr.Max[i]), e.Delay(i+1, 0))
+	}
+}
+
+// attempt*U[min, max] is a Linear around their middle.
+func replayLinear(t *testing.T, tr trace) {
+	low, high := tr.Params.Min, tr.Params.Max
+	l := Linear{
+		Base: time.Duration((low + high) / 2), Max: time.Hour,
+		Jitter: PlusMinus, Spread: float64(high-low) / float64(high+low),
+	}
+	if low == high {
+		l.Jitter = None
+	}
+	inBounds(t, tr, l, func(random func() float64) Policy { l.Rand = random; return l })
+}
+
+// inBounds checks 1,000 draws and both extremes of p against the bounds of tr, and
+// the mean against the one that was seen.
+func inBounds(t *testing.T, tr trace, p Policy, with func(random func() float64) Policy) {
+	rng := rand.New(rand.NewPCG(11, 12))
+	policies := []Policy{with(constant(0)), with(constant(belowOne))}
+	for range 1000 {
+		policies = append(policies, with(constant(rng.Float64())))
+	}
+	for i := range tr.Min {
+		sum := time.Duration(0)
+		for _, p := range policies {
+			d := p.Delay(i+1, 0)
+			require.True(t, tr.Min[i] <= int64(d) && int64(d) <= tr.Max[i], "%s %+v, attempt %d: %d not in [%d, %d]",
+				tr.Kind, tr.Params, i+1, d, tr.Min[i], tr.Max[i])
+			sum += d / time.Duration(len(policies))
+		}
+		if tr.SeenMean != nil {
+			require.InEpsilon(t, tr.SeenMean[i], float64(sum), 0.1, "%s %+v, attempt %d", tr.Kind, tr.Params, i+1)
+		}
+	}
+}
+
+// Their own code and ours agree on what it was asked.
+func TestExponential_agreesWithCenkalti(t *testing.T) {
+	rng := rand.New(rand.NewPCG(13, 14))
+	for range 300 {
+		theirs := &cenkalti.ExponentialBackOff{
+			InitialInterval: time.Duration(rng.Int64N(int64(s))), Multiplier: 1 + 3*rng.Float64(),
+			MaxInterval: time.Duration(rng.Int64N(int64(time.Hour))) + s, Clock: cenkalti.SystemClock,
+		}
+		theirs.Reset()
+		ours := Exponential{Base: theirs.InitialInterval, Max: theirs.MaxInterval, Factor: theirs.Multiplier, Jitter: None}
+		for attempt := 1; attempt <= 60; attempt++ {
+			require.Equal(t, theirs.NextBackOff(), ours.Delay(attempt, 0), "%+v, attempt %d", ours, attempt)
+		}
+	}
+}
