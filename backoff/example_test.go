@@ -1,0 +1,206 @@
+package backoff_test
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/benbjohnson/clock"
+	cenkalti "github.com/cenkalti/backoff/v4"
+
+	"github.com/heed-go/heed/backoff"
+)
+
+func Example() {
+	p := backoff.Exponential{Base: 100 * time.Millisecond, Jitter: backoff.None} // no jitter, to print it
+	budget, clk := &backoff.Budget{}, clock.NewMock()
+	budget.Deposit(clk.Now()) // a request is made
+
+	prev := time.Duration(0)
+	for attempt := 1; attempt < 4; attempt++ {
+		fmt.Printf("attempt %d failed", attempt)
+		if !budget.Withdraw(clk.Now()) {
+			fmt.Println(", and too many were retried lately")
+			break
+		}
+		prev = p.Delay(attempt, prev)
+		fmt.Printf(", the next one follows after %v\n", prev)
+		clk.Add(prev)
+	}
+	// Output:
+	// attempt 1 failed, the next one follows after 100ms
+	// attempt 2 failed, the next one follows after 200ms
+	// attempt 3 failed, the next one follows after 400ms
+}
+
+// The range of the delays after each attempt, from 0 to 30 s. Decorrelated is shown
+// for the longest delays before it.
+func ExampleExponential_plot() {
+	for _, j := range []backoff.Jitter{backoff.Full, backoff.None, backoff.Equal, backoff.Decorrelated, backoff.PlusMinus} {
+		fmt.Printf("%v\n", j)
+		low := backoff.Exponential{Base: time.Second, Jitter: j, Rand: func() float64 { return 0 }}
+		high := low
+		high.Rand = func() float64 { return math.Nextafter(1, 0) }
+		prev := time.Duration(0)
+		for attempt := 1; attempt <= 7; attempt++ {
+			from, to := low.Delay(attempt, prev), high.Delay(attempt, prev)
+			prev = to
+			fmt.Printf("  %d |%s\n", attempt, bar(from, to))
+		}
+	}
+	// Output:
+	// full
+	//   1 |[=]
+	//   2 |[===]
+	//   3 |[=======]
+	//   4 |[===============]
+	//   5 |[===============================]
+	//   6 |[===========================================================]
+	//   7 |[===========================================================]
+	// none
+	//   1 |  +
+	//   2 |    +
+	//   3 |        +
+	//   4 |                +
+	//   5 |                                +
+	//   6 |                                                            +
+	//   7 |                                                            +
+	// equal
+	//   1 | []
+	//   2 |  [=]
+	//   3 |    [===]
+	//   4 |        [=======]
+	//   5 |                [===============]
+	//   6 |                              [=============================]
+	//   7 |                              [=============================]
+	// decorrelated
+	//   1 |  [===]
+	//   2 |  [===============]
+	//   3 |  [===================================================]
+	//   4 |  [=========================================================]
+	//   5 |  [=========================================================]
+	//   6 |  [=========================================================]
+	//   7 |  [=========================================================]
+	// plusminus
+	//   1 | [=]
+	//   2 |  [===]
+	//   3 |    [=======]
+	//   4 |        [===============]
+	//   5 |                [===============================]
+	//   6 |                    [=======================================]
+	//   7 |                    [=======================================]
+}
+
+// bar draws the range from one delay to another, a column per half second.
+func bar(from, to time.Duration) string {
+	column := func(d time.Duration) int { return int((d + time.Second/4) / (time.Second / 2)) }
+	a, b := column(from), column(to)
+	if a == b {
+		return strings.Repeat(" ", a) + "+"
+	}
+	return strings.Repeat(" ", a) + "[" + strings.Repeat("=", max(b-a-1, 0)) + "]"
+}
+
+// A server that is asked again too early has said when to come back: the draw goes
+// upwards from there.
+func ExampleFloor() {
+	f := backoff.Floor{Rand: func() float64 { return 0.5 }}
+	for attempt := 1; attempt <= 3; attempt++ {
+		fmt.Println(f.Delay(time.Minute, attempt))
+	}
+	fmt.Println(f.Delay(0, 1))
+	// Output:
+	// 1m3s
+	// 1m6s
+	// 1m12s
+	// 750ms
+}
+
+// The server is down, so every call would be retried three times. A fifth of them
+// is, and one more.
+func ExampleBudget() {
+	b := &backoff.Budget{Floor: 0.1}
+	clk := clock.NewMock()
+	for range 100 {
+		b.Deposit(clk.Now())
+		for range 3 {
+			b.Withdraw(clk.Now())
+		}
+		clk.Add(50 * time.Millisecond)
+	}
+	s := b.Snapshot(clk.Now())
+	fmt.Printf("%d requests, %d retries, %d refused\n", s.Requests, s.Retries, s.Refused)
+	// Output:
+	// 100 requests, 21 retries, 279 refused
+}
+
+func ExampleSplayOf() {
+	noon := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	for _, device := range []string{"device-1", "device-2", "device-3"} {
+		s := backoff.SplayOf(device)
+		fmt.Println(device, noon.Add(s.In(time.Minute)).Format("15:04:05.000"), s.Next(noon, time.Hour).Format("15:04:05.000"))
+	}
+	// Output:
+	// device-1 12:00:53.262 12:53:15.740
+	// device-2 12:00:00.567 12:00:34.049
+	// device-3 12:00:36.318 12:36:19.098
+}
+
+// 10,000 devices are due at 12:00 at a server that is down, and each tries again
+// 60 s later: the most of them within one second.
+func ExampleSplay_noon() {
+	const devices = 10_000
+	again := backoff.Constant(time.Minute)
+	for _, span := range []time.Duration{0, time.Minute} {
+		first, second := map[time.Duration]int{}, map[time.Duration]int{}
+		for i := range devices {
+			at := backoff.SplayOf(fmt.Sprintf("device-%d", i)).In(span)
+			first[at/time.Second]++
+			second[(at+again.Delay(1, 0))/time.Second]++
+		}
+		fmt.Printf("splay over %-4v  12:00 largest crowd in 1 s %5d, 12:01 %5d\n", span, most(first), most(second))
+	}
+	// Output:
+	// splay over 0s    12:00 largest crowd in 1 s 10000, 12:01 10000
+	// splay over 1m0s  12:00 largest crowd in 1 s   195, 12:01   195
+}
+
+func most(crowds map[time.Duration]int) int {
+	n := 0
+	for _, c := range crowds {
+		n = max(n, c)
+	}
+	return n
+}
+
+// A policy of ours in their Retry.
+func ExampleCenkalti() {
+	b := &backoff.Cenkalti{Policy: backoff.Constant(time.Millisecond), MaxRetries: 2, Clock: clock.NewMock()}
+	tries := 0
+	err := cenkalti.Retry(func() error {
+		tries++
+		return errors.New("still down")
+	}, b)
+	fmt.Println(tries, err)
+	// Output: 3 still down
+}
+
+// A policy of theirs as ours: it keeps state, so there is one for each call.
+func ExampleFromCenkalti() {
+	p := backoff.FromCenkalti(func() cenkalti.BackOff {
+		return cenkalti.WithMaxRetries(cenkalti.NewConstantBackOff(time.Second), 2)
+	})
+	call := backoff.ForCall(p)
+	for attempt := 1; ; attempt++ {
+		d := call.Delay(attempt, 0)
+		if d == backoff.Never {
+			break
+		}
+		fmt.Println(d)
+	}
+	// Output:
+	// 1s
+	// 1s
+}
