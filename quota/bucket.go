@@ -59,7 +59,7 @@ func (b *bucket) Reserve(_ context.Context, c throttle.Claim) (throttle.Decision
 		return d, nil
 	}
 	d.Grant = b.flight.add()
-	b.pace.sent(n, now, now.Sub(b.last))
+	b.pace.sent(n, now, later(b.last, b.gate.until))
 	b.last = now
 	return d, nil
 }
@@ -119,7 +119,10 @@ func (b *bucket) Observe(_ context.Context, _ throttle.Claim, d throttle.Decisio
 		}
 	case throttle.Accepted:
 		b.good = min(b.good+1, knownAfter)
-		b.pace.accepted(now, b.gate.good(d.Grant))
+		b.pace.accepted()
+		if b.gate.good(d.Grant) {
+			b.pace.opened(now, b.gate.at)
+		}
 	}
 }
 

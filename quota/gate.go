@@ -1,6 +1,9 @@
 package quota
 
-import "time"
+import (
+	"math"
+	"time"
+)
 
 // A gate shuts when the server says stop, and opens by one probe.
 //
@@ -14,12 +17,14 @@ type gate struct {
 	until   time.Time // shut until then
 	ajar    bool      // from until on, one claim at a time
 	strikes int       // times it was shut since the last good answer
+	at      time.Time // when it was last shut
 	round   uint64    // number of the latest claim sent when it was shut
 }
 
 const (
-	basePause = 500 * time.Millisecond
-	maxPause  = time.Minute
+	basePause   = 500 * time.Millisecond
+	pauseGrowth = 1.6 // each time
+	maxPause    = time.Minute
 )
 
 // check reports whether a claim may pass as of now. If not, wait says when to ask
@@ -36,7 +41,7 @@ func (g *gate) check(now time.Time, f *flight) (wait time.Duration, ok bool) {
 // was told. It reports whether this was a new event.
 func (g *gate) shut(n uint64, now time.Time, told time.Duration, sent uint64, random float64) (anew bool) {
 	if anew = n > g.round; anew {
-		g.strikes, g.round, g.ajar = g.strikes+1, sent, true
+		g.strikes, g.round, g.at, g.ajar = g.strikes+1, sent, now, true
 	}
 	pause := told
 	switch {
@@ -44,13 +49,18 @@ func (g *gate) shut(n uint64, now time.Time, told time.Duration, sent uint64, ra
 		told = min(told, maxDelay)
 		pause = told + time.Duration(random*float64(g.slack(told)))
 	case anew:
-		pause = min(basePause<<min(g.strikes-1, 20), maxPause)
+		pause = ownPause(g.strikes)
 		pause -= time.Duration(random * float64(pause) / 2)
 	}
 	if until := now.Add(pause); until.After(g.until) {
 		g.until = until
 	}
 	return anew
+}
+
+// ownPause is how long the gate stays shut at most where the server does not say.
+func ownPause(strikes int) time.Duration {
+	return time.Duration(min(float64(basePause)*math.Pow(pauseGrowth, float64(strikes-1)), float64(maxPause)))
 }
 
 // slack is how much later than told the probe may come. It grows when a told wait

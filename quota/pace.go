@@ -1,6 +1,9 @@
 package quota
 
-import "time"
+import (
+	"math"
+	"time"
+)
 
 // A pace is our own guess at the rate of a server that refuses without saying
 // what it allows. There is none until the first refusal.
@@ -9,22 +12,35 @@ import "time"
 // between two refusals just as much was accepted as had come back in between,
 //
 //	refused            refused
-//	   │ ok ok ok ok ok   │        rate = 5 / span
+//	   │ ok ok ok ok ok   │        seen = 5 / span
 //	   ├───── span ───────┤
 //
-// which is exact for a leaky bucket and not too much for any window. After the
+// which is exact for a leaky bucket, and never too much for a window. After the
 // first refusal alone the guess is what was accepted until the gate opened again.
 //
-// From there it climbs, only while callers wait for it: fast while well below the
-// rate that was last refused, then slowly past it.
+// From there the pace closes half of the way to its goal each second, but only
+// while callers wait for it:
+//
+//	rate
+//	  │         refused ╳
+//	  │              ╱  │            · · · · goal · · · · ╱  a little higher,
+//	  │           ╱     │        ╭───────────────────────╯   after a while
+//	  │        ╱        │   ╭───╯
+//	  │     ╱           ╰──╯ seen
+//	  └──────────────────────────────────────────────────▶ time
+//
+// The goal is a little below the rate that was refused, and once two spans agree
+// it is what they saw: then it is known, not guessed.
 type pace struct {
-	rate    float64   // units a second; 0: no pace
-	next    time.Time // when the next unit may be sent
-	refused float64   // the rate at the last refusal; 0: none
-	waited  bool      // somebody waited since the rate last grew
-	hold    time.Time // no growth until then
-	span    tally     // since the last refusal
-	first   tally     // up to the first refusal, until the gate opens
+	rate   float64   // units a second; 0: no pace
+	goal   float64   // where the rate climbs to; +Inf: not known
+	next   time.Time // when the next unit may be sent
+	waited bool      // somebody waited since the rate last grew
+	grown  time.Time // when it last grew
+	cut    time.Time // when it was last cut
+	seen   float64   // of the span before this one; 0: none
+	span   tally     // since the last refusal
+	first  tally     // until the gate first opens again
 }
 
 // A tally counts accepted units since a moment.
@@ -33,10 +49,21 @@ type tally struct {
 	ok    int64
 }
 
+func (t tally) rate(now time.Time) float64 {
+	return float64(t.ok) / max(now.Sub(t.since).Seconds(), 1e-3)
+}
+
 const (
 	growEvery = time.Second
-	holdAfter = 10 * time.Second
-	idleAfter = 10 * time.Second // what was accepted before such a pause says nothing of now
+	growAlone = 1.10             // each growEvery, while no goal is known
+	climb     = 1.01             // each growEvery, past the goal
+	climbFrom = 20 * time.Second // after the last cut
+	idleAfter = time.Second      // without need: what was accepted before says nothing of now
+	backOff   = 0.95             // of the rate that was refused is the goal
+	justBelow = 0.98             // of what is seen is safe: exactly at a limit is too fast
+	agree     = 0.07             // spans that differ by less agree
+	enough    = 8                // units that make a span worth believing
+	minPace   = 1.0 / 60         // units a second: the slowest that we go by guess
 )
 
 // check reports whether a unit may be sent as of now, and if not, how long until.
@@ -51,73 +78,88 @@ func (p *pace) check(now time.Time) (wait time.Duration, ok bool) {
 	return wait, false
 }
 
-// sent notes that n units are on their way; idle is since the last ones.
-func (p *pace) sent(n int64, now time.Time, idle time.Duration) {
-	if p.span.since.IsZero() || idle > idleAfter && p.rate == 0 {
-		p.span = tally{since: now}
+// sent notes that n units are on their way. Nothing has stood in their way since
+// free.
+func (p *pace) sent(n int64, now, free time.Time) {
+	if p.span.since.IsZero() || now.Sub(later(free, p.next)) > idleAfter {
+		p.span, p.seen = tally{since: now}, 0
 	}
 	if p.rate == 0 {
 		return
 	}
 	p.grow(now)
-	if p.next.Before(now) {
-		p.next = now
-	}
-	p.next = p.next.Add(time.Duration(float64(n) / p.rate * 1e9))
+	p.next = later(p.next, now).Add(time.Duration(float64(n) / p.rate * 1e9))
 }
 
 // grow raises the rate a little.
 func (p *pace) grow(now time.Time) {
-	if !p.waited || now.Before(p.hold) {
+	if !p.waited || now.Sub(p.grown) < growEvery {
 		return
 	}
 	switch {
-	case p.refused == 0:
-		p.rate *= 1.05
-	case p.rate < 0.9*p.refused:
-		p.rate *= 1.10
-	case p.rate < p.refused:
-		p.rate *= 1.01
-	default:
-		p.rate *= 1.02
+	case math.IsInf(p.goal, 1):
+		p.rate *= growAlone
+	case p.rate < p.goal:
+		p.rate += (p.goal - p.rate) / 2
+	case now.Sub(p.cut) > climbFrom:
+		p.rate *= climb
 	}
-	p.waited, p.hold = false, now.Add(growEvery)
+	p.waited, p.grown = false, now
 }
 
-// accepted counts a good answer. opened says that it opened the gate.
-func (p *pace) accepted(now time.Time, opened bool) {
+// accepted counts a good answer.
+func (p *pace) accepted() {
 	p.span.ok++
-	if !opened || p.rate > 0 || p.first.since.IsZero() {
+	p.first.ok++
+}
+
+// opened makes a first guess when the gate has opened: it was surely possible to
+// open it after the refusal at refused, if there was one since the first, and
+// by now.
+func (p *pace) opened(now, refused time.Time) {
+	if p.rate > 0 || p.first.since.IsZero() {
 		return
 	}
-	if span := now.Sub(p.first.since); span > 0 {
-		p.rate, p.next = float64(p.first.ok+p.span.ok)/span.Seconds(), now
+	if refused.After(p.first.since) {
+		now = refused.Add(now.Sub(refused) / 2)
 	}
+	p.rate, p.goal, p.next, p.grown = p.first.rate(now), math.Inf(1), now, now
 }
 
 // refuse learns from a refusal. told is the wait the server asked for; 0: none.
 func (p *pace) refuse(now time.Time, told time.Duration) {
-	span := now.Sub(p.span.since)
 	switch {
 	case p.rate > 0:
-		p.cut(max(span, told))
-		p.hold = now.Add(holdAfter)
+		p.slow(now)
 	case told > 0 && p.span.ok > 0:
 		// After told there is room again for what was accepted until now.
-		p.rate = float64(p.span.ok) / (span + told).Seconds()
-		p.hold = now.Add(holdAfter)
+		p.rate = p.span.rate(now.Add(told))
+		p.goal, p.cut = p.rate, now
 	case p.first.since.IsZero():
 		p.first = p.span
 	}
 	p.span = tally{since: now}
 }
 
-// cut lowers the rate to what was accepted during span, within reason.
-func (p *pace) cut(span time.Duration) {
-	p.refused = p.rate
-	seen := 0.98 * float64(p.span.ok) / max(span.Seconds(), 1e-3)
-	p.rate = max(min(seen, 0.95*p.refused), 0.5*p.refused, minPace)
+// slow lowers the rate.
+func (p *pace) slow(now time.Time) {
+	seen, refused := p.span.rate(now), p.rate
+	p.goal = backOff * refused
+	p.rate = backOff * p.goal
+	if p.span.ok >= enough {
+		if math.Abs(seen-p.seen) < agree*seen {
+			p.goal = min(p.goal, justBelow*(seen+p.seen)/2)
+		}
+		p.rate = max(min(p.goal, justBelow*seen), refused/4)
+		p.seen = seen
+	}
+	p.rate, p.goal = max(p.rate, minPace), max(p.goal, minPace)
+	p.waited, p.grown, p.cut = false, now, now
 }
 
-// minPace is the slowest that we go by guess: one a minute.
-const minPace = 1.0 / 60
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
