@@ -119,10 +119,10 @@ func (b *bucket) Observe(_ context.Context, _ throttle.Claim, d throttle.Decisio
 		}
 	case throttle.Accepted:
 		b.good = min(b.good+1, knownAfter)
-		b.pace.accepted()
 		if b.gate.good(d.Grant) {
-			b.pace.opened(now, b.gate.at)
+			b.pace.opened(now, b.last, &b.gate)
 		}
+		b.pace.accepted()
 	}
 }
 

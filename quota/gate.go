@@ -66,7 +66,7 @@ func ownPause(strikes int) time.Duration {
 // slack is how much later than told the probe may come. It grows when a told wait
 // turns out to be too short: some servers round down.
 func (g *gate) slack(told time.Duration) time.Duration {
-	return min(told/20, time.Second) << min(max(g.strikes-1, 0), 5)
+	return min(told/40, time.Second) << min(max(g.strikes-1, 0), 5)
 }
 
 // good opens the gate if n was the probe.

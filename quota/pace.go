@@ -40,13 +40,14 @@ type pace struct {
 	cut    time.Time // when it was last cut
 	seen   float64   // of the span before this one; 0: none
 	span   tally     // since the last refusal
-	first  tally     // until the gate first opens again
+	first  tally     // before the first refusal, and what was in flight then
+	told   time.Time // when the first refusal asked to come back; zero: not said
 }
 
 // A tally counts accepted units since a moment.
 type tally struct {
-	since time.Time // zero: nothing yet
-	ok    int64
+	since, until time.Time // zero: nothing yet
+	ok           int64
 }
 
 func (t tally) rate(now time.Time) float64 {
@@ -88,7 +89,7 @@ func (p *pace) sent(n int64, now, free time.Time) {
 		return
 	}
 	p.grow(now)
-	p.next = later(p.next, now).Add(time.Duration(float64(n) / p.rate * 1e9))
+	p.spend(n, now)
 }
 
 // grow raises the rate a little.
@@ -110,20 +111,34 @@ func (p *pace) grow(now time.Time) {
 // accepted counts a good answer.
 func (p *pace) accepted() {
 	p.span.ok++
-	p.first.ok++
+	if p.rate == 0 {
+		p.first.ok++
+	}
 }
 
-// opened makes a first guess when the gate has opened: it was surely possible to
-// open it after the refusal at refused, if there was one since the first, and
-// by now.
-func (p *pace) opened(now, refused time.Time) {
+// opened makes the first guess, now that the gate g has opened again. What was
+// accepted before the first refusal had come back by now, and not yet when the
+// gate's last probe was refused. A server that told when to come back knows its
+// window, so the rate it spoke of is the goal.
+func (p *pace) opened(now, probed time.Time, g *gate) {
 	if p.rate > 0 || p.first.since.IsZero() {
 		return
 	}
-	if refused.After(p.first.since) {
-		now = refused.Add(now.Sub(refused) / 2)
+	p.rate, p.goal = p.first.rate(now), math.Inf(1)
+	if !p.told.IsZero() {
+		p.goal = p.first.rate(p.told)
+		p.rate = p.goal
 	}
-	p.rate, p.goal, p.next, p.grown = p.first.rate(now), math.Inf(1), now, now
+	if g.at.After(p.first.until) {
+		p.rate = p.first.rate(g.at.Add(now.Sub(g.at) / 2))
+	}
+	p.next, p.grown, p.cut = probed, now, now
+	p.spend(1, probed)
+}
+
+// spend moves next by n units, the first of which is sent now.
+func (p *pace) spend(n int64, now time.Time) {
+	p.next = later(p.next, now).Add(time.Duration(float64(n) / p.rate * 1e9))
 }
 
 // refuse learns from a refusal. told is the wait the server asked for; 0: none.
@@ -131,12 +146,12 @@ func (p *pace) refuse(now time.Time, told time.Duration) {
 	switch {
 	case p.rate > 0:
 		p.slow(now)
-	case told > 0 && p.span.ok > 0:
-		// After told there is room again for what was accepted until now.
-		p.rate = p.span.rate(now.Add(told))
-		p.goal, p.cut = p.rate, now
 	case p.first.since.IsZero():
 		p.first = p.span
+		p.first.until = now
+		if told > 0 {
+			p.told = now.Add(told)
+		}
 	}
 	p.span = tally{since: now}
 }

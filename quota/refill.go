@@ -40,7 +40,7 @@ func (r *refill) learn(t *told, left int64, now time.Time, f *flight) {
 	if r.at.IsZero() || span < minScout {
 		return
 	}
-	if r.kind == flows && t.remaining+r.since(t.at, now, t.limit) >= t.limit {
+	if r.kind == flows && t.left(now) >= t.limit {
 		r.restart() // it may have been full, and then nothing came back
 		return
 	}
@@ -54,9 +54,10 @@ func (r *refill) learn(t *told, left int64, now time.Time, f *flight) {
 		if span >= renewAfter {
 			r.restart()
 		}
-	case back == 0 && r.kind == unseen && r.open == 0 && f.open == 0:
+	case back <= 0 && r.kind == unseen:
 		// Were it a bucket, its reset would be when it is full.
-		if float64(t.limit-r.left)*span.Seconds() >= 2*t.reset.Sub(r.at).Seconds() {
+		flow := float64(t.limit-left) / max(t.reset.Sub(now), span).Seconds()
+		if most := back + r.open + f.open; flow*span.Seconds() >= float64(2*most+2) {
 			r.kind = steps
 		}
 	}

@@ -3,6 +3,7 @@ package quota
 import (
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"net/http"
 	"strconv"
 	"sync"
@@ -178,28 +179,50 @@ func haproxy(limit int, per time.Duration, retryAfter string) server {
 	}
 }
 
-func TestSim(t *testing.T) {
+// The same jobs on servers of every kind, none of which declares anything: what
+// they may cost at most. The ideal time is that of a client which knows the limit.
+func TestTracker_heedsServers(t *testing.T) {
+	type most struct {
+		throttled int
+		elapsed   float64 // of the ideal
+	}
 	for name, tt := range map[string]struct {
-		server func() server
-		n, c   int
-		rtt    time.Duration
+		server        func() server
+		n, c          int
+		rtt, ideal    time.Duration
+		first, second most
 	}{
-		"quickstart 30/s burst 30, headers": {func() server { return tokenBucket(30, 30, true) }, 300, 30, time.Millisecond},
-		"50/s burst 10, headers":            {func() server { return tokenBucket(50, 10, true) }, 300, 30, time.Millisecond},
-		"20/s burst 60, headers, far":       {func() server { return tokenBucket(20, 60, true) }, 300, 30, 80 * time.Millisecond},
-		"nginx 20/s burst 21":               {func() server { return tokenBucket(20, 21, false) }, 300, 30, time.Millisecond},
-		"express 100 per 5 s":               {func() server { return fixedWindow(100, 5*time.Second, true, true) }, 300, 30, time.Millisecond},
-		"herd 10 per 1 s, Retry-After":      {func() server { return fixedWindow(10, time.Second, false, true) }, 50, 50, 20 * time.Millisecond},
-		"haproxy":                           {func() server { return haproxy(50, 2*time.Second, "") }, 300, 30, time.Millisecond},
-		"haproxy, Retry-After":              {func() server { return haproxy(50, 2*time.Second, "2") }, 300, 30, time.Millisecond},
-		"unlimited":                         {func() server { return func(time.Time) (int, http.Header) { return 200, nil } }, 50, 50, 100 * time.Millisecond},
+		"bucket of 30/s, burst 30, headers": {func() server { return tokenBucket(30, 30, true) },
+			300, 30, time.Millisecond, 9 * time.Second, most{0, 1.05}, most{0, 1.05}},
+		"bucket of 50/s, burst 10, reset in whole seconds": {func() server { return tokenBucket(50, 10, true) },
+			300, 30, time.Millisecond, 5800 * time.Millisecond, most{0, 1.05}, most{0, 1.05}},
+		"bucket of 20/s, burst 60, far away": {func() server { return tokenBucket(20, 60, true) },
+			300, 30, 80 * time.Millisecond, 12 * time.Second, most{0, 1.05}, most{0, 1.05}},
+		"window of 100 per 5 s, headers": {func() server { return fixedWindow(100, 5*time.Second, true, true) },
+			300, 30, time.Millisecond, 10 * time.Second, most{0, 1.05}, most{0, 1.05}},
+		"window of 10 per 1 s, Retry-After": {func() server { return fixedWindow(10, time.Second, false, true) },
+			50, 50, 20 * time.Millisecond, 4200 * time.Millisecond, most{10, 1.25}, most{1, 1.25}},
+		"leaky bucket as nginx has it, no hint": {func() server { return tokenBucket(20, 21, false) },
+			300, 30, time.Millisecond, 13950 * time.Millisecond, most{20, 1.25}, most{3, 1.10}},
+		"refusals count as in HAProxy, no hint": {func() server { return haproxy(50, 2*time.Second, "") },
+			300, 30, time.Millisecond, 12 * time.Second, most{26, 1.50}, most{3, 1.15}},
+		"refusals count as in HAProxy, Retry-After": {func() server { return haproxy(50, 2*time.Second, "2") },
+			300, 30, time.Millisecond, 12 * time.Second, most{26, 1.50}, most{3, 1.15}},
+		"no limit at all": {func() server { return func(time.Time) (int, http.Header) { return 200, nil } },
+			50, 50, 100 * time.Millisecond, 600 * time.Millisecond, most{0, 1}, most{0, 1}},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			tr, s := &Tracker{}, tt.server()
-			j := play(t, tr, s, tt.n, tt.c, tt.rtt)
-			time.Sleep(8 * time.Second)
-			j2 := play(t, tr, s, tt.n, tt.c, tt.rtt)
-			t.Logf("%-35s %v\n   second: %v", name, j, j2)
+			random := rand.New(rand.NewPCG(1, 2))
+			tr, s := &Tracker{Rand: random.Float64}, tt.server()
+			for i, most := range []most{tt.first, tt.second} {
+				j := play(t, tr, s, tt.n, tt.c, tt.rtt)
+				t.Logf("%s, job %d: %v", name, i+1, j)
+				over := float64(j.elapsed) / float64(tt.ideal)
+				if j.failed > 0 || j.throttled > most.throttled || over > most.elapsed || j.crowd(20*time.Millisecond, time.Second) > 2 && tt.n == 50 {
+					t.Errorf("%s, job %d: %v, %.2f x ideal; want at most %+v", name, i+1, j, over, most)
+				}
+				time.Sleep(8 * time.Second)
+			}
 		})
 	}
 }

@@ -54,7 +54,7 @@ func (t *told) free(now time.Time, f *flight) (units int64, wait time.Duration) 
 	if t.probe {
 		return 1 - min(f.after(t.seen), 1), 0
 	}
-	units = t.remaining + t.refill.since(t.at, now, t.limit-t.remaining) - f.open
+	units = t.left(now) - f.open
 	switch {
 	case units > 1 || units == 1 && !t.holdsBack():
 		return units, 0
@@ -90,29 +90,41 @@ func (t *told) scoutDelay() time.Duration {
 	return min(max(t.reset.Sub(t.at)/8, minScout), maxScout)
 }
 
+// slack is how far two tellings of one reset may be apart: many are whole seconds.
+const slack = 1100 * time.Millisecond
+
 // update takes over what an answer to claim n says.
 func (t *told) update(w throttle.Window, n uint64, now time.Time, f *flight) {
 	reset, left := resetOf(w, now), max(w.Remaining, 0)
 	t.refill.answered++
-	const slack = 1100 * time.Millisecond // resets are often whole seconds
-	switch later := reset.Sub(t.reset); {
-	case n > t.seen:
-		if now.Before(t.reset) {
-			t.refill.learn(t, left, now, f)
-		} else {
-			t.refill.restart()
+	newer, over := n > t.seen, !now.Before(t.reset)
+	if t.refill.kind != flows && w.Limit == t.limit {
+		switch ahead := reset.Sub(t.reset); {
+		case ahead < -slack && !newer:
+			return // speaks of a window that is over
+		case ahead > slack:
+			over = true
+		case !over:
+			reset = earlier(reset, t.reset) // each is the true one, rounded up
 		}
-	case later < -slack:
-		return // speaks of a window that is over
-	case later <= slack && w.Limit == t.limit:
-		left = min(left, t.remaining)
-		if t.refill.kind != flows {
-			reset = earlier(reset, t.reset) // each is the true one rounded up
-		}
+	}
+	switch {
+	case over:
+		t.refill.restart()
+	case newer:
+		t.refill.learn(t, left, now, f)
+	case left >= t.left(now):
+		t.reset = reset
+		return
 	}
 	t.limit, t.remaining, t.per, t.reset = max(w.Limit, left), left, w.Per, reset
 	t.at, t.seen, t.probe = now, f.sent, false
 	t.refill.mark(left, now, f.open)
+}
+
+// left returns how many units are left as of now if no more are taken.
+func (t *told) left(now time.Time) int64 {
+	return t.remaining + t.refill.since(t.at, now, t.limit-t.remaining)
 }
 
 // spend counts claim n, whose answer did not say what is left. It reports whether
