@@ -43,6 +43,10 @@ func newNames(host string) *names {
 // are no longer counted.
 const knownAfter = 100
 
+// mostMore slots than at the start there can be. With 14 more than 4, fifty calls
+// at once to a server without limits still take five round trips.
+const mostMore = 14
+
 // Reserve implements throttle.Limiter. The Wait of a refusal is 0 if it ends with
 // an answer that is still to come.
 func (b *bucket) Reserve(_ context.Context, c throttle.Claim) (throttle.Decision, error) {
@@ -84,13 +88,15 @@ func (b *bucket) check(n int64, now time.Time) (policy string, wait time.Duratio
 	return b.names.quota, 0, true
 }
 
-// slots is how many requests may be in flight to a host that is not known yet.
+// slots is how many requests may be in flight to a host that is not known yet:
+// one more for every two good answers, up to a point. All that is in flight when a
+// limit is met is wasted, however many good answers came before.
 func (b *bucket) slots() int64 {
 	start := b.tracker.start()
 	if start < 0 {
 		return b.flight.open + 1
 	}
-	return int64(start) + int64(b.good/2)
+	return int64(start + min(b.good/2, mostMore))
 }
 
 // Cancel implements throttle.Limiter: the claim was never sent.
