@@ -19,7 +19,8 @@ import (
 // Limits are asked in order, so put the cheap ones first and a remote one last.
 // The first one that reads a clock reads it for all. While a claim is tried,
 // others may see the units that it holds for a moment: AllOf may refuse a claim
-// that would just have fit, and never grants one that does not.
+// that would just have fit, and never grants one that does not. For the limits that
+// granted a claim which another one refused, the reading of the clock was made.
 //
 // AllOf does not book ahead, whatever Claim.MaxWait says: a unit booked at one
 // limit would be used when the others have changed.

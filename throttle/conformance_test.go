@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"github.com/heed-go/heed/throttle"
 	"github.com/heed-go/heed/throttle/throttletest"
 )
@@ -30,7 +32,7 @@ func TestConformance(t *testing.T) {
 		{"AllOf of one", allOf(bucket), throttletest.Spec{Limit: ten, EndsOnce: true, Wrap: func(l throttle.Limiter) throttle.Limiter { return throttle.AllOf(l) }}},
 		{"AllOf of three", allOf(newBucket(20, time.Second, 7), bucket, newBucket(4, time.Second, 16)),
 			throttletest.Spec{Limit: throttle.Limit{Count: 4, Per: time.Second, Burst: 7}, Bound: atMost(
-				throttle.Limit{Count: 20, Per: time.Second, Burst: 7}, ten, throttle.Limit{Count: 4, Per: time.Second, Burst: 16}), EndsOnce: true,
+				throttle.Limit{Count: 20, Per: time.Second, Burst: 7}, ten, throttle.Limit{Count: 4, Per: time.Second, Burst: 16}), EndsOnce: true, RefusalAdvances: true,
 				Wrap: func(l throttle.Limiter) throttle.Limiter {
 					return throttle.AllOf(throttle.Unlimited, l, throttle.AllOf())
 				}}},
@@ -42,6 +44,8 @@ func TestConformance(t *testing.T) {
 			return &throttle.Fallback{Primary: unreachable{}, Secondary: l}
 		}}},
 		{"AllOf in Fallback in AllOf", allOf(fallback(away, allOf(bucket, bucket)), fallback(bucket, away)), throttletest.Spec{Limit: ten, EndsOnce: true}},
+		{"FromRate", newRate(10, 10), throttletest.Spec{Bound: early(10, 10)}},
+		{"FromRate, thirds", newRate(1./3, 4), throttletest.Spec{Bound: early(1./3, 4)}},
 		{"Unlimited", func(throttle.Clock) throttle.Limiter { return throttle.Unlimited }, throttletest.Spec{Bound: unbounded}},
 		{"Blocked", func(throttle.Clock) throttle.Limiter { return throttle.Blocked }, throttletest.Spec{Bound: func(time.Duration) int64 { return 0 }}},
 	} {
@@ -71,6 +75,18 @@ func fallback(primary, secondary maker) maker {
 	return func(clk throttle.Clock) throttle.Limiter {
 		return &throttle.Fallback{Primary: primary(clk), Secondary: secondary(clk)}
 	}
+}
+
+func newRate(limit rate.Limit, burst int) maker {
+	return func(clk throttle.Clock) throttle.Limiter {
+		return throttle.FromRate(rate.NewLimiter(limit, burst), "rate", clk)
+	}
+}
+
+// early returns the bound of a rate.Limiter, which grants what is due within the
+// next nanosecond.
+func early(limit, burst float64) func(time.Duration) int64 {
+	return func(w time.Duration) int64 { return int64(burst + limit*(w+1).Seconds() + 1e-9) }
 }
 
 // atMost returns the bound of several limits that hold at once.

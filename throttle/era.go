@@ -23,7 +23,8 @@ const (
 // and Per in nanoseconds, a unit takes interval = Per/g ticks and a nanosecond
 // has scale = Count/g of them: both whole, so 3 a second is 3 a second for ever.
 // Where that would not fit, scale is lowered and interval rounded up, which makes
-// the rate lower by less than a millionth, never higher.
+// the rate lower, never higher: by less than a millionth for rates up to 16 units a
+// nanosecond and bursts up to 5e11. No burst is more than 2^60 units.
 type era struct {
 	limit    Limit
 	policy   string
@@ -35,7 +36,7 @@ type era struct {
 	horizon  int64         // nanoseconds from origin that ticks can express
 	origin   int64         // where tick 0 is on the timeline
 	since    int64         // when this limit began to hold; before origin if only ticks ran out
-	former   []rate        // the limits before, newest first; never changed
+	former   []past        // the limits before, newest first; never changed
 
 	// tat is in ticks since origin. Each grant moves it by one CAS; last, the
 	// latest reading granted at, only decides how an older reading is seen, so
@@ -44,8 +45,11 @@ type era struct {
 	last atomic.Int64
 }
 
-// A rate is what is remembered of a former limit.
-type rate struct{ since, interval, scale int64 }
+// A past is what is remembered of a former limit.
+type past struct {
+	since, interval, scale int64
+	cut                    int64 // its ticks that the limit after it cut from the window
+}
 
 // newEra returns an era that begins at now, with a full bucket.
 func newEra(l Limit, now int64) *era {
@@ -82,12 +86,13 @@ func (e *era) next(l Limit, now, tat int64) *era {
 	n.last.Store(e.last.Load())
 	taken := int64(0)
 	if elapsed := subSat(now, e.origin); elapsed < e.horizon*2 {
-		taken = max(tat-mulSat(elapsed, e.scale), 0)
+		taken = max(subSat(tat, mulSat(elapsed, e.scale)), 0)
 	}
 	if l == e.limit {
 		n.since, n.former = e.since, e.former
 	} else {
-		n.former = append([]rate{{e.since, e.interval, e.scale}}, e.former[:min(len(e.former), maxFormer-1)]...)
+		cut := max(e.burst-n.burst, 0) * e.interval
+		n.former = append([]past{{e.since, e.interval, e.scale, cut}}, e.former[:min(len(e.former), maxFormer-1)]...)
 		free := e.window - taken // below 0: in debt
 		taken = n.window - min(mulDivDown(free, n.interval, e.interval), n.window)
 	}
@@ -131,16 +136,18 @@ func (e *era) grantedAt(now int64) {
 	}
 }
 
-// returned says how many of e's ticks time has given back between from and now,
-// also where former limits held in between. What is too long ago to know counts
-// as all given back, so that a late Cancel never forges units.
+// returned says how many of e's ticks have been given back between from and now: by
+// time, also where former limits held in between, and by each cut of the burst,
+// which forgives what was taken above the new one just as time does. What is too
+// long ago to know counts as all given back, so that a late Cancel never forges
+// units.
 func (e *era) returned(from, now int64) int64 {
 	if from >= e.since {
 		return mulSat(subSat(now, from), e.scale)
 	}
 	sum, until := mulSat(subSat(now, e.since), e.scale), e.since
 	for _, f := range e.former {
-		own := mulSat(until-max(from, f.since), f.scale)
+		own := addSat(mulSat(max(subSat(until, max(from, f.since)), 0), f.scale), f.cut)
 		sum = addSat(sum, mulDivUp(own, e.interval, f.interval))
 		if from >= f.since {
 			return sum

@@ -3,6 +3,7 @@ package throttletest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"time"
 
@@ -58,9 +59,8 @@ func (s *suite) readings() {
 // dryRuns plays the same claims on two limiters, one of which is also asked in
 // between without taking, at any time and for any cost.
 func (s *suite) dryRuns() {
-	s.twins(func(sub *subject, span time.Duration) {
-		now := sub.clk.Now()
-		for _, at := range []time.Time{{}, now, now.Add(span / 3), now.Add(10 * span), now.Add(year), now.Add(-span)} {
+	s.twins(func(sub *subject, ats []time.Time) {
+		for _, at := range ats {
 			for _, n := range []int64{1, 2, 1000, math.MaxInt64} {
 				sub.ask(throttle.Claim{Cost: n, Now: at, DryRun: true})
 			}
@@ -73,11 +73,14 @@ func (s *suite) refusals() {
 	if s.CountsRefusals {
 		return
 	}
-	s.twins(func(sub *subject, span time.Duration) {
-		for _, n := range []int64{1, 2, 3, 1000, math.MaxInt64} {
-			c := throttle.Claim{Cost: n, DryRun: true}
-			for range 3 {
-				if c.DryRun = true; !sub.ask(c).OK {
+	s.twins(func(sub *subject, ats []time.Time) {
+		if s.RefusalAdvances {
+			ats = ats[:2]
+		}
+		for _, at := range ats {
+			for _, n := range []int64{1, 2, 3, 1000, math.MaxInt64} {
+				c := throttle.Claim{Cost: n, Now: at, DryRun: true}
+				if !sub.ask(c).OK {
 					c.DryRun = false
 					sub.ask(c)
 				}
@@ -87,8 +90,9 @@ func (s *suite) refusals() {
 }
 
 // twins plays the same claims on two limiters, disturbs one of them in between,
-// and expects the same answers.
-func (s *suite) twins(disturb func(*subject, time.Duration)) {
+// and expects the same answers. It disturbs with readings of now, of the past, and
+// in every third round of the future, so that it shows if they move anything.
+func (s *suite) twins(disturb func(*subject, []time.Time)) {
 	if s.Approximate {
 		return
 	}
@@ -96,11 +100,16 @@ func (s *suite) twins(disturb func(*subject, time.Duration)) {
 	left, right := s.fresh(epoch), s.fresh(epoch)
 	costs := []int64{1, most, 1, 1, max(most/2, 1), 2, most, 1, 3, most}
 	for i := range 6 * len(costs) {
-		disturb(right, span)
+		now := left.clk.Now()
+		ats := []time.Time{{}, now, now.Add(-span)}
+		if i%3 == 1 {
+			ats = append(ats, now.Add(span/3), now.Add(10*span), now.Add(year))
+		}
+		disturb(right, ats)
 		n := min(costs[i%len(costs)], most)
 		a, b := left.take(n), right.take(n)
 		if !same(a, b) {
-			s.Fatalf("claim %d, of %d units: %s; on a limiter that was only asked in between: %s", i, n, say(b), say(a))
+			s.Fatalf("claim %d, of %d units: %s; without the claims in between that took nothing: %s", i, n, say(b), say(a))
 		}
 		step := span / time.Duration(2+i%5)
 		left.clk.add(step)
@@ -198,29 +207,46 @@ func (s *suite) cancelsWhenDone() {
 	s.givesBack(ctx)
 }
 
-// givesBack cancels a claim in the instant in which it was granted.
+// givesBack cancels a claim in the instant in which it was granted, and some time
+// later, when together with what time has given back all must be there again. What
+// is less than a unit may be lost then.
 func (s *suite) givesBack(ctx context.Context) {
 	if s.Approximate {
 		return
 	}
-	_, most := s.scale()
+	span, most := s.scale()
 	for _, n := range []int64{1, max(most/2, 1), most} {
-		for _, given := range []bool{false, true} {
-			sub := s.fresh(epoch)
-			before := sub.look()
-			c := throttle.Claim{Key: key, Cost: n}
-			if given {
-				c.Now = sub.clk.Now()
-			}
-			d := sub.ask(c)
-			if !d.OK {
-				continue
-			}
-			sub.l.Cancel(ctx, c, d)
-			if after := sub.look(); after.OK != before.OK || after.Remaining != before.Remaining {
-				s.Errorf("%d units were granted and cancelled at once: before %s, after %s", n, say(before), say(after))
+		for _, later := range []time.Duration{0, 1, span / 4, span, 3 * span} {
+			for _, given := range []bool{false, true} {
+				s.giveBack(ctx, n, later, given)
 			}
 		}
+	}
+}
+
+func (s *suite) giveBack(ctx context.Context, n int64, later time.Duration, given bool) {
+	s.Helper()
+	sub := s.fresh(epoch)
+	before := sub.look()
+	c := throttle.Claim{Key: key, Cost: n}
+	if given {
+		c.Now = sub.clk.Now()
+	}
+	d := sub.ask(c)
+	if !d.OK {
+		return
+	}
+	sub.clk.add(later)
+	if given {
+		c.Now = sub.clk.Now()
+	}
+	sub.l.Cancel(ctx, c, d)
+	lost := int64(0)
+	if later > 0 {
+		lost = 1
+	}
+	if after := sub.look(); after.OK != before.OK || after.Remaining < before.Remaining-lost || after.Remaining > before.Remaining {
+		s.Errorf("%d units were granted and cancelled %v later: before %s, after %s", n, later, say(before), say(after))
 	}
 }
 
@@ -287,22 +313,55 @@ func (s *suite) moreThenFinal() {
 	}
 }
 
+// freesPlaces checks that claims hold their units until they end, and no longer.
+func (s *suite) freesPlaces() {
+	if s.InFlight == 0 {
+		return
+	}
+	for name, end := range map[string]func(*subject, throttle.Decision){
+		"Cancel":  func(sub *subject, d throttle.Decision) { sub.cancel(1, d) },
+		"Observe": func(sub *subject, d throttle.Decision) { sub.observe(1, d, throttle.Feedback{}) },
+	} {
+		sub := s.fresh(epoch)
+		for range 3 {
+			var held []throttle.Decision
+			for d := sub.take(1); d.OK; d = sub.take(1) {
+				held = append(held, d)
+			}
+			if len(held) == 0 {
+				s.Errorf("nothing is granted, though each claim was ended by %s", name)
+			}
+			for _, d := range held {
+				end(sub, d)
+			}
+		}
+	}
+}
+
+// extremeFeedback tells the limiter what no server should say. It may then refuse
+// for as long as it likes, but not let more through.
 func (s *suite) extremeFeedback() {
 	for _, f := range []throttle.Feedback{
 		{Cost: math.MaxInt64},
-		{Cost: 1, Now: epoch.Add(200 * year)},
-		{Cost: 1, Now: epoch.Add(-200 * year)},
+		{Cost: math.MaxInt64 / 3},
+		{Now: epoch.Add(200 * year)},
+		{Now: epoch.Add(-200 * year)},
 		{Outcome: throttle.Throttled, RetryAfter: throttle.Forever},
 		{Outcome: throttle.Throttled, RetryAfter: -time.Hour, More: true},
 		{Outcome: 255},
 		{Windows: []throttle.Window{{}, {Limit: math.MaxInt64, Remaining: math.MinInt64, ResetAfter: throttle.Forever, Per: -1}}},
 	} {
 		sub := s.fresh(epoch)
-		d := sub.take(1)
-		sub.observe(1, d, f)
-		for range 3 {
-			sub.take(1)
+		var acts []act
+		if d := sub.take(1); d.OK {
+			acts = append(acts, act{0, 1})
+			sub.observe(1, d, f)
+		}
+		for i := range 3 {
+			n, _, _ := sub.drain()
+			acts = append(acts, act{time.Duration(i) * time.Hour, n})
 			sub.clk.add(time.Hour)
 		}
+		s.obey(acts, fmt.Sprintf("after feedback %+v", f))
 	}
 }

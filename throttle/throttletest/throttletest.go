@@ -54,6 +54,10 @@ type Spec struct {
 	// the same, with itself counted.
 	CountsRefusals bool
 
+	// RefusalAdvances: the reading of a refused claim counts, so that older ones count
+	// as that one. AllOf has to take from one limit to find out about the next.
+	RefusalAdvances bool
+
 	// EndsOnce: a claim that is cancelled or observed a second time stays as it ended.
 	// Most limiters cannot know, and do not promise it.
 	EndsOnce bool
@@ -103,6 +107,7 @@ var promises = []promise{
 	{"Cancel of a refusal does nothing", (*suite).cancelsRefusal},
 	{"a second end does nothing", (*suite).endsTwice},
 	{"More does not end a claim", (*suite).moreThenFinal},
+	{"the end of a claim frees its place", (*suite).freesPlaces},
 	{"extreme feedback does no harm", (*suite).extremeFeedback},
 	{"an older reading counts as the newest", (*suite).olderReadings},
 	{"the clock may stand still, leap and step back", (*suite).strangeClocks},
