@@ -44,9 +44,13 @@ func TestCenkalti_measuresFromResetByItsClock(t *testing.T) {
 	require.Equal(t, s, b.NextBackOff())
 	clk.now = clk.now.Add(2 * s)
 	require.Equal(t, s, b.NextBackOff())
-	clk.now = clk.now.Add(-time.Hour) // a clock that steps back gives no time, and takes none
-	require.Equal(t, s, b.NextBackOff())
-	clk.now = clk.now.Add(time.Hour + 1)
+	b.Policy = Constant(4 * s)
+	b.Reset()
+	clk.now = clk.now.Add(-time.Hour) // a clock that steps back gives no time
+	require.Equal(t, cenkalti.Stop, b.NextBackOff())
+	b.Policy = Constant(s)
+	b.Reset()
+	clk.now = clk.now.Add(2*s + 1)
 	require.Equal(t, cenkalti.Stop, b.NextBackOff())
 	b.Reset()
 	require.Equal(t, s, b.NextBackOff())
