@@ -50,3 +50,21 @@ func (l *timeline) read(now time.Time) int64 {
 
 // at is the inverse of read.
 func (l *timeline) at(ns int64) time.Time { return l.start.Add(time.Duration(ns)) }
+
+// newWallTimeline counts from the Unix epoch by the wall clock, for windows that
+// begin at instants which others see as well. It follows a wall clock that is set.
+func newWallTimeline(c Clock) timeline {
+	return timeline{clock: c, start: time.Unix(0, 0)}
+}
+
+// sinceEpoch returns how far the start is from the Unix epoch.
+func (l *timeline) sinceEpoch() int64 { return int64(l.start.Sub(time.Unix(0, 0))) }
+
+// stamp returns the reading that a decision as of now is based on: the caller's
+// own value, if now is what read made of it.
+func (l *timeline) stamp(now, given int64, callers time.Time) time.Time {
+	if now == given && !callers.IsZero() {
+		return callers
+	}
+	return l.at(now)
+}

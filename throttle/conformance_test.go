@@ -29,6 +29,25 @@ func TestConformance(t *testing.T) {
 		{"TokenBucket, thirds", newBucket(3, time.Second, 2), throttletest.Spec{Limit: throttle.Limit{Count: 3, Per: time.Second, Burst: 2}}},
 		{"TokenBucket, primes", newBucket(999999937, time.Second, 3), throttletest.Spec{Limit: throttle.Limit{Count: 999999937, Per: time.Second, Burst: 3}}},
 		{"TokenBucket, one a day", newBucket(1, 24*time.Hour, 1), throttletest.Spec{Limit: throttle.Limit{Count: 1, Per: 24 * time.Hour}}},
+		// Steps: a tick may fall anywhere in the span.
+		{"RefillBucket", refill(throttle.Limit{Count: 3, Per: time.Second, Burst: 10}), throttletest.Spec{Bound: steps(10, 3, time.Second)}},
+		{"RefillBucket, more than it holds", refill(throttle.Limit{Count: 7, Per: time.Second, Burst: 4}), throttletest.Spec{Bound: steps(4, 7, time.Second)}},
+		// Windows: a span touches one more than it is long, at either end.
+		{"FixedWindow, epoch", fixed(throttle.Quota{Count: 10, Per: time.Second}), throttletest.Spec{Bound: windows(10, time.Second)}},
+		{"FixedWindow, first", fixed(throttle.Quota{Count: 10, Per: time.Second, Anchor: throttle.AtFirst}), throttletest.Spec{Bound: windows(10, time.Second)}},
+		{"FixedWindow, each day", fixed(throttle.Quota{Count: 10, Anchor: throttle.EachDay}), throttletest.Spec{Bound: windows(10, 24*time.Hour)}},
+		{"FixedWindow, each month", fixed(throttle.Quota{Count: 10, Anchor: throttle.EachMonth}), throttletest.Spec{Bound: windows(10, 28*24*time.Hour)}},
+		{"PermitsPerPeriod", func(clk throttle.Clock) throttle.Limiter {
+			return throttle.NewPermitsPerPeriod(10, time.Second, clk)
+		}, throttletest.Spec{Bound: windows(10, time.Second)}},
+		// A log keeps its limit in each window it slides over: any span shorter than Per.
+		{"SlidingLog", slidingLog(throttle.Log{Limit: ten}), throttletest.Spec{Bound: sliding(10, time.Second)}},
+		{"SlidingLog, gap", slidingLog(throttle.Log{Limit: ten, MinGap: 10 * time.Millisecond}), throttletest.Spec{Bound: sliding(10, time.Second)}},
+		{"SlidingLog, refusals", slidingLog(throttle.Log{Limit: ten, CountRefused: true}), throttletest.Spec{Bound: sliding(10, time.Second), CountsRefusals: true}},
+		{"SlidingCounter", counter(throttle.Counter{Limit: ten}), throttletest.Spec{Bound: windows(10, time.Second)}},
+		{"SlidingCounter, floor", counter(throttle.Counter{Limit: ten, Floor: true}), throttletest.Spec{Bound: windows(10, time.Second)}},
+		// A span longer than Per less one part may touch Parts+1 of them.
+		{"SubWindows", parts(throttle.Parts{Limit: ten, Parts: 3}), throttletest.Spec{Bound: sliding(10, 2*time.Second/3)}},
 		{"AllOf of one", allOf(bucket), throttletest.Spec{Limit: ten, EndsOnce: true, Wrap: func(l throttle.Limiter) throttle.Limiter { return throttle.AllOf(l) }}},
 		{"AllOf of three", allOf(newBucket(20, time.Second, 7), bucket, newBucket(4, time.Second, 16)),
 			throttletest.Spec{Limit: throttle.Limit{Count: 4, Per: time.Second, Burst: 7}, Bound: atMost(
@@ -109,3 +128,40 @@ func (unreachable) Reserve(context.Context, throttle.Claim) (throttle.Decision, 
 	return throttle.Decision{}, errAway
 }
 func (unreachable) Cancel(context.Context, throttle.Claim, throttle.Decision) {}
+
+func refill(l throttle.Limit) maker {
+	return func(clk throttle.Clock) throttle.Limiter {
+		return throttle.NewRefillBucket(throttle.Refill{Limit: l}, clk)
+	}
+}
+
+func fixed(q throttle.Quota) maker {
+	return func(clk throttle.Clock) throttle.Limiter { return throttle.NewFixedWindow(q, clk) }
+}
+
+func slidingLog(l throttle.Log) maker {
+	return func(clk throttle.Clock) throttle.Limiter { return throttle.NewSlidingLog(l, clk) }
+}
+
+func counter(l throttle.Counter) maker {
+	return func(clk throttle.Clock) throttle.Limiter { return throttle.NewSlidingCounter(l, clk) }
+}
+
+func parts(p throttle.Parts) maker {
+	return func(clk throttle.Clock) throttle.Limiter { return throttle.NewSubWindows(p, clk) }
+}
+
+// steps is the bound of a bucket into which n units come every per.
+func steps(burst, n int64, per time.Duration) func(time.Duration) int64 {
+	return func(w time.Duration) int64 { return burst + n*int64((w+per-1)/per) }
+}
+
+// windows is the bound of n units in windows of length per that follow one another.
+func windows(n int64, per time.Duration) func(time.Duration) int64 {
+	return func(w time.Duration) int64 { return n * int64(w/per+2) }
+}
+
+// sliding is the bound of n units in any span that is shorter than per.
+func sliding(n int64, per time.Duration) func(time.Duration) int64 {
+	return func(w time.Duration) int64 { return n * int64(w/per+1) }
+}

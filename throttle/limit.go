@@ -73,3 +73,11 @@ func (l Limit) must(name string) {
 		panic(err.Error() + " (" + name + ")")
 	}
 }
+
+// noBurst returns an error if l has a burst of its own, which kind cannot keep.
+func (l Limit) noBurst(kind string) error {
+	if l.burst() != l.Count {
+		return fmt.Errorf("throttle: %s %q: Burst is %d: it has none: leave it 0", kind, l.Name, l.Burst)
+	}
+	return nil
+}

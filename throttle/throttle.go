@@ -106,6 +106,16 @@ type Feedback struct {
 	More       bool          // the claim is still in use: more feedback follows
 }
 
+// extra returns how many units more than claimed the claim c, granted by d, turned
+// out to cost; negative: how many less. It is 0 until the claim has ended.
+func (f Feedback) extra(c Claim, d Decision) int64 {
+	n, err := c.Units()
+	if err != nil || !d.OK || f.More || f.Cost <= 0 {
+		return 0
+	}
+	return f.Cost - n
+}
+
 // A Window is the state of one limit of the other side, as it told us.
 type Window struct {
 	Name             string        // of the bucket; "": not said

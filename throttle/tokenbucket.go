@@ -73,7 +73,7 @@ func (b *TokenBucket) Reserve(_ context.Context, c Claim) (Decision, error) {
 			old = e.tat.Load()
 		}
 		tick := e.ticks(now)
-		d := Decision{Policy: e.policy, Limit: e.burst, At: b.at(now, given, c.Now)}
+		d := Decision{Policy: e.policy, Limit: e.burst, At: b.time.stamp(now, given, c.Now)}
 		taken := max(old, tick) - tick
 		if n > e.burst {
 			d.Wait = Forever
@@ -108,9 +108,8 @@ func (b *TokenBucket) Cancel(_ context.Context, c Claim, d Decision) {
 // What the claim cost less comes back as in Cancel; what it cost more is taken,
 // if need be from units that are still to flow in.
 func (b *TokenBucket) Observe(_ context.Context, c Claim, d Decision, f Feedback) {
-	n, err := c.Units()
-	if err == nil && d.OK && !f.More && f.Cost > 0 && f.Cost != n {
-		b.move(f.Cost-n, f.Now, d.At)
+	if extra := f.extra(c, d); extra != 0 {
+		b.move(extra, f.Now, d.At)
 	}
 }
 
@@ -176,13 +175,4 @@ func (b *TokenBucket) await() {
 	b.mu.Lock()
 	//lint:ignore SA2001 empty on purpose: replace holds it until the new era is there
 	b.mu.Unlock()
-}
-
-// at returns the reading a decision is based on: the caller's own value, if the
-// decision is based on that.
-func (b *TokenBucket) at(now, given int64, callers time.Time) time.Time {
-	if now == given && !callers.IsZero() {
-		return callers
-	}
-	return b.time.at(now)
 }

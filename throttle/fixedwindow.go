@@ -1,0 +1,199 @@
+package throttle
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"strconv"
+	"sync"
+	"time"
+)
+
+// A Quota says how much a FixedWindow allows in each of its windows.
+type Quota struct {
+	Name   string         // shown as Decision.Policy; "": what String says
+	Count  int64          // units in each window; must be positive
+	Anchor Anchor         // where windows begin
+	Per    time.Duration  // length of a window; 0 where Anchor is a calendar's
+	Zone   *time.Location // whose days and months they are; nil: UTC
+}
+
+// Validate returns an error that says what to change if q can never work.
+func (q Quota) Validate() error {
+	switch {
+	case q.Count <= 0:
+		return fmt.Errorf("throttle: quota %q: Count is %d: it must be positive", q.Name, q.Count)
+	case q.Anchor > EachMonth:
+		return fmt.Errorf("throttle: quota %q: Anchor is %d: take one of the constants", q.Name, q.Anchor)
+	case q.Anchor.calendar() && q.Per != 0:
+		return fmt.Errorf("throttle: quota %q: Per is %v: a window of %v has its own length: leave Per 0", q.Name, q.Per, q.Anchor)
+	case !q.Anchor.calendar() && q.Per <= 0:
+		return fmt.Errorf("throttle: quota %q: Per is %v: it must be positive", q.Name, q.Per)
+	}
+	return nil
+}
+
+// String returns q as people say it, such as "5 per 1m0s" or "200 each day".
+func (q Quota) String() string {
+	if q.Anchor.calendar() {
+		return strconv.FormatInt(q.Count, 10) + " " + q.Anchor.String()
+	}
+	return strconv.FormatInt(q.Count, 10) + " per " + q.Per.String()
+}
+
+// FixedWindow counts units in windows that follow one another, and begins at zero
+// in each. It is what most servers do, and so the limit to mirror where theirs is
+// known; it is the cheapest there is, and the roughest:
+//
+//	units used                       limit 5 a minute
+//	 5 ┤            ▁▁▁▁│▔▔▔▔▔▔▔▔▔▔▔▔▔▔▔▔│
+//	   │            ▏   │                │
+//	 0 ┼────────────┴───┼────────────────┼──▶ time
+//	 11:00:00   11:00:59 11:01:00     11:02:00
+//	            5 units, 5 more: ten within two seconds
+//
+// Invariant: within one window no more than Count units are granted and kept;
+// within any span as long as a window, twice that.
+//
+// The odd case is a unit that comes back late: Cancel and Observe settle with the
+// window that the grant came from, and with none once that is over. What a claim
+// turned out to cost beyond the limit is forgotten with it, too.
+type FixedWindow struct {
+	time timeline
+
+	mu     sync.Mutex
+	quota  Quota
+	policy string
+	last   int64 // latest reading granted at
+	now    window
+}
+
+// A window is one stretch of time, and what was taken in it.
+type window struct {
+	span
+	id   uint64 // counts the windows that units were taken in
+	used int64
+}
+
+// NewFixedWindow returns an unused limiter. A nil clk is the system clock. It
+// panics if q is invalid.
+func NewFixedWindow(q Quota, clk Clock) *FixedWindow {
+	if err := q.Validate(); err != nil {
+		panic(err.Error() + " (NewFixedWindow)")
+	}
+	line := newWallTimeline(clk)
+	if q.Anchor == AtFirst || q.Anchor == AtCreation {
+		line = newTimeline(clk) // nobody else sees these windows: a clock that is set need not move them
+	}
+	return &FixedWindow{time: line, quota: q, policy: q.policy(), last: neverRead, now: window{span: nowhere}}
+}
+
+func (q Quota) policy() string {
+	if q.Name == "" {
+		return q.String()
+	}
+	return q.Name
+}
+
+// Reserve implements Limiter.
+func (f *FixedWindow) Reserve(_ context.Context, c Claim) (Decision, error) {
+	n, err := c.Units()
+	if err != nil {
+		return Decision{}, err
+	}
+	given := f.time.read(c.Now)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	now := max(given, f.last)
+	w := f.at(now)
+	d := Decision{Policy: f.policy, Limit: f.quota.Count, At: f.time.stamp(now, given, c.Now)}
+	switch {
+	case n > f.quota.Count:
+		d.Wait = Forever
+	case n > f.quota.Count-w.used:
+		d.Wait = time.Duration(subSat(w.end, now))
+	default:
+		d.OK, d.Grant = true, w.id
+		if !c.DryRun {
+			w.used += n
+			f.now, f.last = w, now
+		}
+	}
+	d.Remaining = max(f.quota.Count-w.used, 0)
+	if w.used > 0 {
+		d.ResetAfter = time.Duration(subSat(w.end, now))
+	}
+	return d, nil
+}
+
+// Cancel implements Limiter.
+func (f *FixedWindow) Cancel(_ context.Context, c Claim, d Decision) {
+	if n, err := c.Units(); err == nil && d.OK {
+		f.move(-n, d)
+	}
+}
+
+// Observe implements Observer: it settles a cost that was known only afterwards,
+// with the window that the grant came from.
+func (f *FixedWindow) Observe(_ context.Context, c Claim, d Decision, fb Feedback) {
+	if extra := fb.extra(c, d); extra != 0 {
+		f.move(extra, d)
+	}
+}
+
+// SetQuota replaces the quota. What was taken in the window in which it happens is
+// taken in the new window, too. The anchor must stay the same. The error says what
+// to change, and then nothing has changed.
+func (f *FixedWindow) SetQuota(q Quota) error {
+	if err := q.Validate(); err != nil {
+		return err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if q.Anchor != f.quota.Anchor {
+		return fmt.Errorf("throttle: quota %q: Anchor is %v: it was %v and cannot change: make a new FixedWindow", q.Name, q.Anchor, f.quota.Anchor)
+	}
+	now := max(f.time.read(time.Time{}), f.last)
+	if w := f.at(now); w.id == f.now.id {
+		w.span = q.span(&f.time, now, w.start)
+		f.now, f.last = w, now // an older reading must not find itself before the window
+	}
+	f.quota, f.policy = q, q.policy()
+	return nil
+}
+
+// SetLimit is SetQuota with the Name, Count and Per of l. A calendar's windows keep
+// their length. The error is that of l.Validate; a Burst cannot be kept, either.
+func (f *FixedWindow) SetLimit(l Limit) error {
+	if err := l.Validate(); err != nil {
+		return err
+	}
+	if err := l.noBurst("window"); err != nil {
+		return err
+	}
+	f.mu.Lock()
+	q := f.quota
+	f.mu.Unlock()
+	q.Name, q.Count = l.Name, l.Count
+	if !q.Anchor.calendar() {
+		q.Per = l.Per
+	}
+	return f.SetQuota(q)
+}
+
+// move takes n more units in the window that d came from, or gives back -n.
+func (f *FixedWindow) move(n int64, d Decision) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if d.Grant == f.now.id {
+		f.now.used = max(addSat(f.now.used, n), 0)
+	}
+}
+
+// at returns the window of now.
+func (f *FixedWindow) at(now int64) window {
+	if w := f.now; now >= w.start && (now < w.end || w.end == math.MaxInt64) {
+		return w
+	}
+	return window{span: f.quota.span(&f.time, now, now), id: f.now.id + 1}
+}

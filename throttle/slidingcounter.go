@@ -1,0 +1,202 @@
+package throttle
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// A Counter says what a SlidingCounter allows.
+type Counter struct {
+	Limit      // Count units in any Per, by estimate; Burst must be 0 or Count
+	Floor bool // the estimate is rounded down, which lets a little more through
+}
+
+// SlidingCounter estimates what was taken in the last Per from two counts: that of
+// the current window, and that of the one before, weighted by how much of it the
+// last Per still reaches. Two numbers, however high the limit.
+//
+//	      previous: 84            current: 36
+//	├────────────────────────┼─────┬──────────────────┤
+//	      |<---------- last Per -->|
+//	       3/4 of the previous    now      84*3/4 + 36 = 99
+//
+// An estimate that is no whole number is compared as it is, without rounding.
+// As costs are whole, rounding it up gives the same answers. Floor rounds it down:
+// of a limit of 50, an estimate of 49.5 then leaves room for one more.
+//
+// Invariant: within one window no more than Count units are granted and kept;
+// within any span as long as a window, less than twice that. The twofold is
+// reached if all of the previous came at its end and all of the current at its
+// own: the estimate believes that units come evenly. SlidingLog does not estimate.
+//
+// The odd case is idleness: after a gap of two windows both counts are old, and
+// not even the previous one counts.
+type SlidingCounter struct {
+	time   timeline
+	offset int64 // of the timeline's start, from the Unix epoch; windows are whole multiples of Per since that
+
+	mu     sync.Mutex
+	limit  Counter
+	policy string
+	last   int64 // latest reading granted at, since the Unix epoch
+	counts counts
+}
+
+// counts are those of the window with a number, and of the one before it.
+type counts struct {
+	window            int64
+	id                uint64 // as window, but never the same for windows of different length
+	current, previous int64
+}
+
+// Validate returns an error that says what to change if c can never work.
+func (c Counter) Validate() error {
+	if err := c.Limit.noBurst("counter"); err != nil {
+		return err
+	}
+	return c.Limit.Validate()
+}
+
+// NewSlidingCounter returns an unused limiter. A nil clk is the system clock. It
+// panics if l is invalid.
+func NewSlidingCounter(l Counter, clk Clock) *SlidingCounter {
+	if err := l.Validate(); err != nil {
+		panic(err.Error() + " (NewSlidingCounter)")
+	}
+	s := &SlidingCounter{time: newTimeline(clk), limit: l, policy: l.policy(), last: neverRead}
+	s.offset = s.time.sinceEpoch()
+	s.counts.window = neverRead
+	return s
+}
+
+// Reserve implements Limiter.
+func (s *SlidingCounter) Reserve(_ context.Context, c Claim) (Decision, error) {
+	n, err := c.Units()
+	if err != nil {
+		return Decision{}, err
+	}
+	given := addSat(s.time.read(c.Now), s.offset)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := max(given, s.last)
+	at := s.at(now)
+	d := Decision{Policy: s.policy, Limit: s.limit.Count}
+	d.At = s.time.stamp(now-s.offset, given-s.offset, c.Now)
+	d.Wait = s.wait(at, n, now)
+	if d.OK = d.Wait == 0; d.OK {
+		d.Grant = at.id
+		if !c.DryRun {
+			at.current += n
+			s.counts, s.last = at, now
+		}
+	}
+	d.Remaining = max(subSat(s.limit.Count-s.weighted(at, now), at.current), 0)
+	d.ResetAfter = s.wait(at, s.limit.Count, now)
+	return d, nil
+}
+
+// Cancel implements Limiter.
+func (s *SlidingCounter) Cancel(_ context.Context, c Claim, d Decision) {
+	if n, err := c.Units(); err == nil && d.OK {
+		s.move(-n, d)
+	}
+}
+
+// Observe implements Observer: it settles a cost that was known only afterwards,
+// with the window that the grant came from, as long as that counts.
+func (s *SlidingCounter) Observe(_ context.Context, c Claim, d Decision, f Feedback) {
+	if extra := f.extra(c, d); extra != 0 {
+		s.move(extra, d)
+	}
+}
+
+// SetLimit replaces Count and Per. If Per changes, what is estimated at the time is
+// taken to have come just now, and grants from before can no longer be given back.
+// The error says what to change, and then nothing has changed.
+func (s *SlidingCounter) SetLimit(l Limit) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	next := Counter{Limit: l, Floor: s.limit.Floor}
+	if err := next.Validate(); err != nil {
+		return err
+	}
+	if l.Per != s.limit.Per {
+		now := max(addSat(s.time.read(time.Time{}), s.offset), s.last)
+		at := s.at(now)
+		at.current = addSat(at.current, s.weighted(at, now))
+		s.counts = counts{window: floorDiv(now, int64(l.Per)), id: at.id + 2, current: at.current}
+		s.last = now // an older reading must not find what has moved here still to come
+	}
+	s.limit, s.policy = next, l.policy()
+	return nil
+}
+
+// move takes n more units in the window that d came from, or gives back -n.
+func (s *SlidingCounter) move(n int64, d Decision) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch d.Grant {
+	case s.counts.id:
+		s.counts.current = max(addSat(s.counts.current, n), 0)
+	case s.counts.id - 1:
+		s.counts.previous = max(addSat(s.counts.previous, n), 0)
+	}
+}
+
+// at returns the counts as of now.
+func (s *SlidingCounter) at(now int64) counts {
+	c := s.counts
+	w := floorDiv(now, int64(s.limit.Per))
+	passed := w - c.window
+	next := counts{window: w, id: c.id + uint64(passed)}
+	switch passed {
+	case 0:
+		return c
+	case 1:
+		next.previous = c.current
+	}
+	return next
+}
+
+// weighted returns what the previous count still weighs at now. Rounding it up
+// answers a claim of whole units as no rounding would.
+func (s *SlidingCounter) weighted(c counts, now int64) int64 {
+	per := int64(s.limit.Per)
+	left := per - (now - c.window*per)
+	if s.limit.Floor {
+		return mulDivDown(c.previous, left, per)
+	}
+	return mulDivUp(c.previous, left, per)
+}
+
+// wait returns how long after now a claim of n units would be granted, if nothing
+// was taken in between.
+func (s *SlidingCounter) wait(c counts, n, now int64) time.Duration {
+	if n > s.limit.Count {
+		return Forever
+	}
+	if subSat(s.limit.Count-s.weighted(c, now), c.current) >= n {
+		return 0
+	}
+	room := subSat(s.limit.Count-n, c.current)
+	if room < 0 { // not in this window; in the next its count is the previous one
+		c = counts{window: c.window + 1, previous: c.current}
+		room = s.limit.Count - n
+	}
+	start := mulSat(c.window, int64(s.limit.Per))
+	return time.Duration(subSat(addSat(start, s.fades(c.previous, room)), now))
+}
+
+// fades returns how long into a window the weight of the previous count is no more
+// than room.
+func (s *SlidingCounter) fades(previous, room int64) int64 {
+	per := int64(s.limit.Per)
+	switch {
+	case previous <= room:
+		return 0
+	case s.limit.Floor: // rounded down it fits while it is less than room + 1
+		return per - (mulDivUp(room+1, per, previous) - 1)
+	}
+	return per - mulDivDown(room, per, previous)
+}

@@ -1,0 +1,285 @@
+package throttle
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"sync"
+	"time"
+)
+
+// A Log says what a SlidingLog allows.
+type Log struct {
+	Limit                      // Count units in any Per; Burst must be 0 or Count
+	MinGap       time.Duration // least time between two claims; 0: none
+	CountRefused bool          // a refused claim counts like a granted one
+}
+
+// Validate returns an error that says what to change if l can never work.
+func (l Log) Validate() error {
+	if l.MinGap < 0 || l.MinGap > l.Per {
+		return fmt.Errorf("throttle: log %q: MinGap is %v: it must lie between 0 and Per: for a longer one, allow 1 per MinGap", l.Name, l.MinGap)
+	}
+	if err := l.noBurst("log"); err != nil {
+		return err
+	}
+	return l.Limit.Validate()
+}
+
+// SlidingLog remembers each unit until it is Per old. It is the exact limiter: in
+// no span of length Per are more than Count units granted. The price is memory.
+//
+//	               |<------ Per ------>|
+//	───┴──────┴────(──────┴──┴─────┴───]────▶ time
+//	   gone  gone  ▲     3 in the log  now
+//	               a claim exactly here is gone as well
+//
+// Claims at the same instant share an entry and count as often as they happen.
+// Entries carry running totals, so that a decision is one binary search, however
+// many units a claim asks for, and nothing is added up.
+//
+// Invariant: the log never holds more than Count units, so never more than Count
+// entries. It grows to what is needed, and is kept at that.
+//
+// The odd case is CountRefused: who keeps asking faster than the limit is refused
+// for ever, until he pauses. A refusal then has to enter a full log; the oldest
+// units make room, which changes no later answer: while they would still count,
+// all Count units newer than them do, too.
+type SlidingLog struct {
+	time timeline
+
+	mu      sync.Mutex
+	log     Log
+	policy  string
+	last    int64 // latest reading that entered the log
+	entries entries
+}
+
+// NewSlidingLog returns an empty log. A nil clk is the system clock. It panics if
+// l is invalid.
+func NewSlidingLog(l Log, clk Clock) *SlidingLog {
+	if err := l.Validate(); err != nil {
+		panic(err.Error() + " (NewSlidingLog)")
+	}
+	return &SlidingLog{time: newTimeline(clk), log: l, policy: l.policy(), last: neverRead}
+}
+
+// Reserve implements Limiter.
+func (s *SlidingLog) Reserve(_ context.Context, c Claim) (Decision, error) {
+	n, err := c.Units()
+	if err != nil {
+		return Decision{}, err
+	}
+	given := s.time.read(c.Now)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := max(given, s.last)
+	wait := s.wait(n, now)
+	d := Decision{OK: wait == 0, Wait: wait, Policy: s.policy, Limit: s.log.Count, At: s.time.stamp(now, given, c.Now)}
+	if !c.DryRun && (d.OK || s.log.CountRefused) {
+		s.record(n, now)
+		d.Grant = uint64(now)
+		if !d.OK {
+			d.Wait = s.wait(n, now)
+		}
+	}
+	oldest := s.expired(now)
+	d.Remaining = max(s.log.Count-s.entries.after(oldest), 0)
+	if used := s.entries.len() - oldest; used > 0 {
+		d.ResetAfter = s.leaves(s.entries.len()-1, now)
+	}
+	return d, nil
+}
+
+// Cancel implements Limiter.
+func (s *SlidingLog) Cancel(_ context.Context, c Claim, d Decision) {
+	if n, err := c.Units(); err == nil && d.OK {
+		s.move(-n, d)
+	}
+}
+
+// Observe implements Observer: it settles a cost that was known only afterwards,
+// with the entry that the grant made. An entry that has left the log is left alone.
+func (s *SlidingLog) Observe(_ context.Context, c Claim, d Decision, f Feedback) {
+	if extra := f.extra(c, d); extra != 0 {
+		s.move(extra, d)
+	}
+}
+
+// SetLimit replaces Count and Per. What is in the log stays as it is; if Per grows,
+// what had left stays gone. The error says what to change, and then nothing has.
+func (s *SlidingLog) SetLimit(l Limit) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	log := s.log
+	log.Limit = l
+	if err := log.Validate(); err != nil {
+		return err
+	}
+	s.log, s.policy = log, l.policy()
+	return nil
+}
+
+// wait returns how long after now a claim of n units would be granted.
+func (s *SlidingLog) wait(n, now int64) time.Duration {
+	if n > s.log.Count {
+		return Forever
+	}
+	var w time.Duration
+	if last := s.entries.len() - 1; last >= 0 {
+		w = time.Duration(max(subSat(addSat(s.entries.at(last).at, int64(s.log.MinGap)), now), 0))
+	}
+	if i := s.entries.keeping(s.log.Count - n); i > 0 {
+		w = max(w, s.leaves(i-1, now))
+	}
+	return w
+}
+
+// leaves returns how long after now the i-th entry leaves the log; 0 if it has.
+func (s *SlidingLog) leaves(i int, now int64) time.Duration {
+	return time.Duration(max(subSat(addSat(s.entries.at(i).at, int64(s.log.Per)), now), 0))
+}
+
+// expired returns how many entries have left the log by now.
+func (s *SlidingLog) expired(now int64) int {
+	return s.entries.until(subSat(now, int64(s.log.Per)))
+}
+
+// record enters n units at now, and drops what has left the log by then.
+func (s *SlidingLog) record(n, now int64) {
+	n = min(n, s.log.Count)
+	s.entries.drop(s.expired(now))
+	if s.log.CountRefused {
+		s.entries.keep(s.log.Count - n)
+	}
+	s.entries.add(now, n)
+	s.last = now
+}
+
+// move adds n units to the entry that d made, or takes -n from it.
+func (s *SlidingLog) move(n int64, d Decision) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i := s.entries.until(int64(d.Grant)) - 1
+	if i >= 0 && s.entries.at(i).at == int64(d.Grant) {
+		s.entries.change(i, n)
+	}
+}
+
+// entries is a queue of units, oldest first.
+type entries struct {
+	ring  []entry // its length is a power of two, or 0
+	head  int     // of the oldest entry in ring, before wrapping around
+	tail  int     // one past the newest
+	gone  uint64  // running total of all units that are no longer in the queue
+	total uint64  // and of those that are
+}
+
+// An entry is what was taken at one instant. Totals may wrap around; their
+// differences do not, as no more than math.MaxInt64 units are in the queue.
+type entry struct {
+	at    int64
+	total uint64 // of all units up to and including these
+}
+
+func (q *entries) len() int        { return q.tail - q.head }
+func (q *entries) at(i int) *entry { return &q.ring[(q.head+i)&(len(q.ring)-1)] }
+
+// upTo returns the units of the first i entries.
+func (q *entries) upTo(i int) int64 {
+	if i == 0 {
+		return 0
+	}
+	return max(int64(q.at(i-1).total-q.gone), 0)
+}
+
+// after returns the units of all entries but the first i.
+func (q *entries) after(i int) int64 { return int64(q.total-q.gone) - q.upTo(i) }
+
+// until returns how many entries were made at or before t.
+func (q *entries) until(t int64) int {
+	lo, hi := 0, q.len()
+	for lo < hi {
+		if mid := int(uint(lo+hi) / 2); q.at(mid).at <= t {
+			lo = mid + 1
+		} else {
+			hi = mid
+		}
+	}
+	return lo
+}
+
+// keeping returns how many of the oldest entries must go for the rest to hold n
+// units or less.
+func (q *entries) keeping(n int64) int {
+	lo, hi := 0, q.len()
+	for lo < hi {
+		if mid := int(uint(lo+hi) / 2); q.after(mid) > n {
+			lo = mid + 1
+		} else {
+			hi = mid
+		}
+	}
+	return lo
+}
+
+// drop forgets the first i entries.
+func (q *entries) drop(i int) {
+	q.gone += uint64(q.upTo(i))
+	q.head += i
+}
+
+// keep forgets the oldest units, so that n are left. An entry may go in part.
+func (q *entries) keep(n int64) {
+	if q.after(0) <= n {
+		return
+	}
+	i := q.keeping(n)
+	if q.after(i) < n {
+		i--
+	}
+	q.drop(i)
+	q.gone = q.total - uint64(n)
+}
+
+// add appends n units at t, which is not before any other.
+func (q *entries) add(t, n int64) {
+	q.total += uint64(n)
+	if i := q.len() - 1; i >= 0 && q.at(i).at == t {
+		q.at(i).total = q.total
+		return
+	}
+	if q.len() == len(q.ring) {
+		q.grow()
+	}
+	q.tail++
+	*q.at(q.len() - 1) = entry{t, q.total}
+}
+
+// grow doubles the ring.
+func (q *entries) grow() {
+	ring := make([]entry, max(2*len(q.ring), 8))
+	n := q.len()
+	for i := range n {
+		ring[i] = *q.at(i)
+	}
+	q.ring, q.head, q.tail = ring, 0, n
+}
+
+// change adds n units to the i-th entry, or takes -n from it, at most what it has.
+// An entry without units leaves the queue.
+func (q *entries) change(i int, n int64) {
+	own := q.upTo(i+1) - q.upTo(i)
+	n = min(max(n, -own), math.MaxInt64-q.after(0))
+	q.total += uint64(n)
+	for j := i; j < q.len(); j++ {
+		q.at(j).total += uint64(n)
+	}
+	if n != -own {
+		return
+	}
+	for j := i; j < q.len()-1; j++ {
+		*q.at(j) = *q.at(j + 1)
+	}
+	q.tail--
+}
