@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -154,6 +155,32 @@ func TestModules_areTied(t *testing.T) {
 		require.Contains(t, string(mod), "module "+house+"/"+dir+"\n", dir)
 		up := strings.Repeat("../", strings.Count(dir, "/")+1)
 		require.Contains(t, string(mod), "replace "+house+" => "+up+"\n", dir)
+	}
+}
+
+// TestHouse_namesTestsThatExist keeps comments and pages honest: what they give
+// as evidence must be there.
+func TestHouse_namesTestsThatExist(t *testing.T) {
+	declared := regexp.MustCompile(`(?m)^func ((?:Test|Fuzz|Benchmark|Example)\w*)\(`)
+	named := regexp.MustCompile(`\b(?:Test|Fuzz|Benchmark|Example)(?:[A-Z]\w*)?_\w+`)
+	exists, claims := map[string]bool{}, map[string]string{}
+	walk(t, func(file string) {
+		if ext := path.Ext(file); ext != ".go" && ext != ".md" {
+			return
+		}
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		for _, m := range declared.FindAllSubmatch(text, -1) {
+			exists[string(m[1])] = true
+		}
+		for _, name := range named.FindAll(text, -1) {
+			claims[string(name)] = file
+		}
+	})
+	for name, file := range claims {
+		if !exists[name] {
+			t.Errorf("%s names %s, which does not exist", file, name)
+		}
 	}
 }
 
