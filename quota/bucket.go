@@ -120,8 +120,8 @@ func (b *bucket) Observe(_ context.Context, _ throttle.Claim, d throttle.Decisio
 	explained := b.learn(d.Grant, f, now)
 	switch f.Outcome {
 	case throttle.Throttled:
-		if b.gate.shut(d.Grant, now, f.RetryAfter, b.flight.sent, b.tracker.random()) && !explained {
-			b.pace.refuse(now, f.RetryAfter)
+		if b.gate.shut(d.Grant, now, f.RetryAfter, b.flight.sent, b.tracker.random()) {
+			b.refused(explained, now, f.RetryAfter)
 		}
 	case throttle.Accepted:
 		b.good = min(b.good+1, knownAfter)
@@ -129,6 +129,19 @@ func (b *bucket) Observe(_ context.Context, _ throttle.Claim, d throttle.Decisio
 			b.pace.opened(now, b.last, &b.gate)
 		}
 		b.pace.accepted()
+	}
+}
+
+// refused learns from a refusal, which a told limit explains or not.
+func (b *bucket) refused(explained bool, now time.Time, told time.Duration) {
+	if !explained {
+		b.pace.refuse(now, told)
+		return
+	}
+	for i := range b.told {
+		if b.told[i].remaining == 0 {
+			b.told[i].refill.refused()
+		}
 	}
 }
 

@@ -22,7 +22,7 @@ type gate struct {
 }
 
 const (
-	basePause   = 500 * time.Millisecond
+	basePause   = time.Second
 	pauseGrowth = 1.6 // each time
 	maxPause    = time.Minute
 )

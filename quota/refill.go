@@ -12,9 +12,8 @@ const (
 )
 
 const (
-	sureAfter  = time.Second      // a rate seen for so long is believed as it is
+	sureAfter  = time.Second      // a rate seen for so long is believed even if it is lower than before
 	renewAfter = 10 * time.Second // and then measured anew
-	early      = 0.9              // of a rate seen for less is believed
 )
 
 // A refill is what is known of how units come back. It measures from a mark, a
@@ -45,12 +44,11 @@ func (r *refill) learn(t *told, left int64, now time.Time, f *flight) {
 		return
 	}
 	back := left - r.left + r.answered - r.open
+	// What is left is told in whole units, so up to one of those may not be whole.
+	rate := max(float64(back)-1, 0.5) / span.Seconds()
 	switch {
-	case back > 0 && (r.kind != flows || span >= sureAfter):
-		r.kind, r.rate = flows, float64(back)/span.Seconds()
-		if span < sureAfter {
-			r.rate *= early
-		}
+	case back > 0 && (r.kind != flows || span >= sureAfter || rate > r.rate):
+		r.kind, r.rate = flows, rate
 		if span >= renewAfter {
 			r.restart()
 		}
@@ -69,6 +67,12 @@ func (r *refill) mark(left int64, now time.Time, open int64) {
 	if r.at.IsZero() || open < r.open {
 		r.left, r.open, r.answered, r.at = left, open, 0, now
 	}
+}
+
+// refused lowers a rate that was too high.
+func (r *refill) refused() {
+	r.rate *= 0.9
+	r.restart()
 }
 
 func (r *refill) restart() { r.at = time.Time{} }
