@@ -1,0 +1,275 @@
+package heed
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/heed-go/heed/backoff"
+	"github.com/heed-go/heed/throttle"
+)
+
+// A call is one RoundTrip with all its attempts. It is one struct out of a pool,
+// so that a request that is granted at once and answered well allocates nothing.
+type call struct {
+	t    *Transport
+	req  *http.Request
+	ctx  context.Context
+	said Request // what With said
+
+	ticket  throttle.Ticket
+	tracked int  // demands of the Tracker's own, at the front of the ticket
+	ends    bool // a limit other than the Tracker's wants to know when the body ends
+	held    bool // the ticket is granted and its end was not told yet
+
+	body     body
+	attempts int // sent
+	failures int // of those, with an answer or error other than "slow down"
+	resp     *http.Response
+	err      error
+	feedback throttle.Feedback // on resp or err; its Windows are gone
+	rest     rest              // what was read of resp to discard it
+	reason   error             // why it is not sent again; nil: it need not be
+
+	policy backoff.Policy // of this call; nil: nothing has failed yet
+	delay  time.Duration  // before the next attempt
+	began  time.Time      // when the first attempt had failed
+	info   Info
+	past   []Attempt // those that were discarded
+	tail   tail      // the body that the caller gets, if ends
+	leased bool      // the caller has tail: the call does not go back to the pool
+}
+
+var calls = sync.Pool{New: func() any { return new(call) }}
+
+// begin returns a call with its ticket filled in.
+func (t *Transport) begin(req *http.Request) *call {
+	t.ready()
+	c := calls.Get().(*call)
+	c.t, c.req, c.ctx = t, req, req.Context()
+	c.said = RequestFrom(c.ctx)
+	c.body = bodyOf(req)
+	c.ticket.Priority = c.said.Priority
+	if d := t.own.quota.Demand(req); d.Limiter != nil {
+		c.ticket.Add(d) // first: it is local, so a refusal spares asking a limiter that is not
+		c.tracked = 1
+	}
+	if t.Limiter != nil {
+		c.ticket.Add(throttle.Demand{Limiter: t.Limiter, Cost: c.said.Cost})
+	}
+	if t.Limits != nil {
+		t.Limits(req, &c.ticket)
+	}
+	for _, d := range c.ticket.Demands[c.tracked:] {
+		if _, ok := d.Limiter.(throttle.Observer); ok {
+			c.ends = true
+		}
+	}
+	return c
+}
+
+// end gives back what the call holds, also if something panicked.
+func (c *call) end() {
+	if c.leased {
+		return
+	}
+	if c.held {
+		c.t.own.waiter.Cancel(c.ctx, &c.ticket)
+	}
+	*c = call{}
+	calls.Put(c)
+}
+
+// idle is the time in line that is too short to speak of.
+const idle = time.Millisecond
+
+// line stands in line until all limits grant the next attempt.
+func (c *call) line() error {
+	if f := c.t.own.trace.Line; f != nil {
+		f(c.req, Step{Attempt: c.attempts + 1})
+	}
+	if c.attempts > 0 && c.tracked > 0 {
+		c.ticket.Demands[0] = c.t.own.quota.Demand(c.req) // the answer may have taught it which bucket
+	}
+	if c.ticket.Demands == ([throttle.MaxDemands]throttle.Demand{}) {
+		return c.admitted(0, "", context.Cause(c.ctx))
+	}
+	start := c.t.now()
+	if err := c.stand(); err != nil {
+		waited := c.t.now().Sub(start)
+		return c.admitted(waited, "", err)
+	}
+	c.held = true
+	for i := range c.ticket.Demands {
+		if d, ok := c.ticket.Decision(i); ok {
+			return c.admitted(d.At.Sub(start), d.Policy, nil)
+		}
+	}
+	return c.admitted(0, "", nil)
+}
+
+// stand is Waiter.Wait within the request's own MaxWait.
+func (c *call) stand() error {
+	w := c.t.own.waiter
+	if c.said.MaxWait <= 0 {
+		return w.Wait(c.ctx, &c.ticket)
+	}
+	ctx, cancel := context.WithTimeoutCause(c.ctx, c.said.MaxWait, ErrMaxWait)
+	defer cancel()
+	err := w.Wait(ctx, &c.ticket)
+	if err != nil && c.ctx.Err() == nil && !errors.Is(err, ErrMaxWait) {
+		if d, ok := c.ctx.Deadline(); !ok || time.Until(d) > c.said.MaxWait {
+			return &throttle.RefusedError{Decision: refusal(err), Reason: ErrMaxWait}
+		}
+	}
+	return err
+}
+
+// refusal returns the Decision that err tells, if it does.
+func refusal(err error) throttle.Decision {
+	var r *throttle.RefusedError
+	if errors.As(err, &r) {
+		return r.Decision
+	}
+	return throttle.Decision{}
+}
+
+func (c *call) admitted(waited time.Duration, limit string, err error) error {
+	if waited >= idle {
+		c.info.InLine += waited
+		c.info.Limit = limit
+	}
+	if f := c.t.own.trace.Admit; f != nil {
+		f(c.req, Step{Attempt: c.attempts + 1, Waited: max(waited, 0), Limit: limit, Err: err})
+	}
+	return err
+}
+
+// errNothing is a broken Base: http.RoundTripper forbids it.
+var errNothing = errors.New("heed: Base returned neither an answer nor an error")
+
+// send sends one attempt and tells the limits what came of it.
+func (c *call) send() (*http.Response, error) {
+	req := c.body.next(c.req)
+	c.attempts++
+	if f := c.t.own.trace.Send; f != nil {
+		f(req, Step{Attempt: c.attempts})
+	}
+	resp, err := c.t.own.base.RoundTrip(req)
+	if resp == nil && err == nil {
+		err = errNothing
+	}
+	if resp != nil && err != nil {
+		closeBody(resp.Body)
+		resp = nil
+	}
+	f := c.t.own.quota.Feedback(c.req, resp, err, c.t.now())
+	f.More = c.ends && hasBody(resp)
+	c.t.own.waiter.Observe(c.ctx, &c.ticket, f)
+	c.held = f.More
+	f.Windows = nil // not ours to keep
+	c.feedback = f
+	if f := c.t.own.trace.Answer; f != nil {
+		f(c.req, Step{Attempt: c.attempts, Response: resp, Err: err})
+	}
+	return resp, err
+}
+
+// release tells the limits that the body has ended, if they do not know yet.
+func (c *call) release() {
+	if c.held {
+		c.held = false
+		c.t.own.waiter.Observe(c.ctx, &c.ticket, throttle.Feedback{Now: c.t.now(), Outcome: c.feedback.Outcome})
+	}
+}
+
+// pause discards the answer that is not final and sleeps.
+func (c *call) pause() error {
+	if f := c.t.own.trace.Retry; f != nil {
+		f(c.req, Step{Attempt: c.attempts, Response: c.resp, Err: c.err, Delay: c.delay})
+	}
+	c.rest = discard(c.ctx, c.resp)
+	c.release()
+	c.past = append(c.past, c.attempt())
+	if c.delay <= 0 {
+		return nil
+	}
+	start := c.t.now()
+	err := c.t.sleep(c.ctx, c.delay)
+	c.info.Paused += c.t.now().Sub(start)
+	return err
+}
+
+// attempt returns what came of the latest one.
+func (c *call) attempt() Attempt {
+	if c.resp == nil {
+		return Attempt{Err: c.err}
+	}
+	return Attempt{Status: c.resp.StatusCode, Body: c.rest.snippet()}
+}
+
+// answer returns what the last attempt brought.
+func (c *call) answer() (*http.Response, error) {
+	if c.reason != nil {
+		if f := c.t.own.trace.GiveUp; f != nil {
+			f(c.req, Step{Attempt: c.attempts, Response: c.resp, Err: c.err, Reason: c.reason})
+		}
+	}
+	if c.resp == nil {
+		if c.reason == nil && c.attempts == 1 {
+			return nil, c.err
+		}
+		c.past = append(c.past, c.attempt())
+		return nil, c.giveUp()
+	}
+	return c.hand(), nil
+}
+
+// hand returns the answer as the caller gets it.
+func (c *call) hand() *http.Response {
+	c.info.Attempts, c.info.GaveUp = c.attempts, c.reason
+	if c.attempts > 1 || c.info.InLine > 0 || c.reason != nil {
+		attach(c.resp, c.req, c.info)
+	}
+	if c.held {
+		c.leased = true
+		c.tail.begin(c)
+	}
+	return c.resp
+}
+
+// abandon ends a call that is between two attempts, or before the first, because
+// of err: the last answer if it is still whole, unless the caller has gone.
+func (c *call) abandon(err error) (*http.Response, error) {
+	c.body.drop(c.req, c.attempts == 0)
+	c.reason = err
+	if f := c.t.own.trace.GiveUp; f != nil {
+		f(c.req, Step{Attempt: c.attempts, Response: c.resp, Err: c.err, Reason: err})
+	}
+	switch {
+	case c.attempts == 0 && c.ctx.Err() != nil:
+		return nil, err
+	case c.ctx.Err() == nil && c.resp != nil && c.rest.whole:
+		c.resp.Body = c.rest.reader()
+		return c.hand(), nil
+	}
+	return nil, c.giveUp()
+}
+
+func (c *call) giveUp() error {
+	e := &GiveUpError{
+		Method:   c.req.Method,
+		URL:      public(c.req.URL),
+		Attempts: c.past,
+		InLine:   c.info.InLine,
+		Paused:   c.info.Paused,
+		Reason:   c.reason,
+		Err:      c.err,
+	}
+	if e.Method == "" {
+		e.Method = http.MethodGet
+	}
+	return e
+}

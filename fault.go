@@ -1,0 +1,78 @@
+package heed
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"net"
+	"net/http"
+)
+
+// verdictOnError judges a failure without an answer, by its type alone. What has
+// no type that tells counts as perhaps sent.
+func verdictOnError(err error) verdict {
+	switch {
+	case hopeless(err):
+		return final
+	case neverSent(err):
+		return always
+	}
+	return idempotent
+}
+
+// hopeless reports whether err would come again: a certificate that is not
+// trusted, a TLS alert of the other side, a server that does not speak TLS, an
+// address that is none, a name that is not known.
+func hopeless(err error) bool {
+	var (
+		cert     *tls.CertificateVerificationError
+		unknown  x509.UnknownAuthorityError
+		hostname x509.HostnameError
+		invalid  x509.CertificateInvalidError
+		record   tls.RecordHeaderError
+		ech      *tls.ECHRejectionError
+		op       *net.OpError
+		dns      *net.DNSError
+		addr     *net.AddrError
+		parse    *net.ParseError
+		network  net.UnknownNetworkError
+	)
+	switch {
+	case errors.As(err, &cert), errors.As(err, &unknown), errors.As(err, &hostname), errors.As(err, &invalid),
+		errors.As(err, &record), errors.As(err, &ech), errors.Is(err, http.ErrSchemeMismatch):
+		return true
+	case errors.As(err, &addr), errors.As(err, &parse), errors.As(err, &network):
+		return true
+	case errors.As(err, &dns):
+		return dns.IsNotFound && !dns.IsTemporary && !dns.IsTimeout
+	}
+	return errors.As(err, &op) && op.Op == "remote error" // a TLS alert
+}
+
+// neverSent reports whether err proves that the server has not begun the work.
+func neverSent(err error) bool {
+	var op *net.OpError
+	if errors.As(err, &op) && (op.Op == "dial" || op.Op == "proxyconnect") {
+		return true
+	}
+	var dns *net.DNSError
+	if errors.As(err, &dns) {
+		return true
+	}
+	var s streamError
+	return errors.As(err, &s) && s.Code == refusedStream
+}
+
+// streamError has the fields of the HTTP/2 stream errors of net/http, whose type
+// is not exported but lets errors.As fill in any struct of the same form.
+type streamError struct {
+	StreamID uint32
+	Code     uint32
+	Cause    error
+}
+
+func (streamError) Error() string { return "heed: HTTP/2 stream error" }
+
+// refusedStream is REFUSED_STREAM of RFC 9113, section 7: the stream was closed
+// before any work was done.
+const refusedStream = 7

@@ -1,0 +1,63 @@
+package heed
+
+import (
+	"context"
+	"net/http"
+	"time"
+)
+
+// Info is what happened to a request before its answer was returned.
+type Info struct {
+	Attempts int           // times it was sent, at least 1
+	InLine   time.Duration // time in line for limits, all attempts
+	Limit    string        // name of the limit that it stood longest in line for; "": none
+	Paused   time.Duration // time between attempts, beside the time in line
+	GaveUp   error         // why it was not sent again although it failed, see GiveUpError; nil: the answer is no failure
+}
+
+// InfoFrom returns what happened to the request that resp answers. It is false if
+// there is nothing to tell: one attempt, no wait worth a millisecond, and an
+// answer that is no failure.
+func InfoFrom(resp *http.Response) (Info, bool) {
+	if n := noteOf(resp); n != nil {
+		return n.info, true
+	}
+	return Info{}, false
+}
+
+// A note carries an Info in the context of Response.Request. That is where it
+// survives whatever is wrapped around the Body, as http.Client.Timeout does, and
+// where it costs nothing if it is not there.
+type note struct {
+	context.Context
+	info  Info
+	owner *http.Request // whose context it is: the note means nothing to requests derived from that
+}
+
+type noteKey struct{}
+
+// Value implements context.Context.
+func (n *note) Value(key any) any {
+	if key == (noteKey{}) {
+		return n
+	}
+	return n.Context.Value(key)
+}
+
+// attach adds info to resp, which answers req.
+func attach(resp *http.Response, req *http.Request, info Info) {
+	n := &note{Context: req.Context(), info: info}
+	n.owner = req.WithContext(n)
+	resp.Request = n.owner
+}
+
+func noteOf(resp *http.Response) *note {
+	if resp == nil || resp.Request == nil {
+		return nil
+	}
+	n, _ := resp.Request.Context().Value(noteKey{}).(*note)
+	if n == nil || n.owner != resp.Request {
+		return nil
+	}
+	return n
+}

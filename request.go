@@ -1,0 +1,35 @@
+package heed
+
+import (
+	"context"
+	"time"
+)
+
+// A Request says of one request what the Transport cannot know. The zero Request
+// says nothing. It travels in the context, and so through any library that takes
+// a context and an http.Client:
+//
+//	ctx = heed.With(ctx, heed.Request{Idempotent: true})
+type Request struct {
+	Priority   int           // higher goes first in line
+	Cost       int64         // units of Transport.Limiter; 0: 1, negative is an error
+	Idempotent bool          // doing it twice is the same as once, whatever its method
+	NoRetry    bool          // send it once at most
+	MaxWait    time.Duration // longest wait in line or between attempts, each; 0: in line any, between attempts Retry.MaxWait
+}
+
+// With returns a context that carries r to the Transport. It replaces what an
+// earlier With said.
+func With(ctx context.Context, r Request) context.Context {
+	return context.WithValue(ctx, requestKey{}, &r)
+}
+
+// RequestFrom returns what With put into ctx, or the zero Request.
+func RequestFrom(ctx context.Context) Request {
+	if r, ok := ctx.Value(requestKey{}).(*Request); ok {
+		return *r
+	}
+	return Request{}
+}
+
+type requestKey struct{}

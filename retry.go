@@ -1,0 +1,84 @@
+package heed
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/heed-go/heed/backoff"
+	"github.com/heed-go/heed/throttle"
+)
+
+// Retry says which requests are sent again, how often and how soon. The zero Retry
+// is what the zero Transport does.
+//
+// Sent again, if the body can be:
+//
+//	answer                                    request
+//	429, and 403 that is a throttle           any: the server refused the work
+//	503 with Retry-After                      any
+//	408, 425, 500, 502, 503, 504,             idempotent
+//	520 to 524, 529
+//	X-Should-Retry or Stripe-Should-Retry     as it says
+//	a failure before anything was sent        any
+//	any other failure                         idempotent
+//	a certificate that is not trusted,        none
+//	any other answer
+//
+// Idempotent are GET, HEAD, OPTIONS, TRACE, PUT, DELETE, whatever has an
+// Idempotency-Key or X-Idempotency-Key, and what heed.Request says is.
+type Retry struct {
+	Attempts int // most times a request is sent; 0: 4, below 0 and 1: once
+
+	// Throttled is most times a request is sent if all that goes wrong is that the
+	// server says to slow down. Where many share a limit, one may be refused
+	// several times because of the others, and the wait is the limit's, so this
+	// is a bound on patience rather than on load. 0: Attempts if that is set, else 10.
+	Throttled int
+
+	Backoff backoff.Policy  // pause after a failure; nil: the zero backoff.Exponential
+	Floor   backoff.Floor   // pause if the server said how long
+	Budget  *backoff.Budget // bounds retries to a share of the requests; nil: one of the Transport's own
+
+	MaxWait time.Duration // longest pause, also one that the server asks for; 0: 2 min, negative: any
+	Total   time.Duration // no attempt begins later than this after the first has failed; 0: any
+
+	// Again has the last word, if it is not nil, on each answer and failure. It is
+	// told what is about to happen and returns what shall. An error ends the call
+	// with a GiveUpError that matches it. It must not read the body. The bounds
+	// above hold whatever it returns.
+	Again func(req *http.Request, resp *http.Response, err error, again bool) (bool, error)
+}
+
+const (
+	defaultAttempts  = 4
+	defaultThrottled = 10
+	defaultMaxWait   = 2 * time.Minute
+)
+
+// filled returns r with its defaults filled in.
+func (r *Retry) filled() Retry {
+	var p Retry
+	if r != nil {
+		p = *r
+	}
+	if p.Throttled == 0 && p.Attempts == 0 {
+		p.Throttled = defaultThrottled
+	}
+	if p.Attempts == 0 {
+		p.Attempts = defaultAttempts
+	}
+	p.Throttled = max(p.Throttled, p.Attempts)
+	if p.Backoff == nil {
+		p.Backoff = backoff.Exponential{}
+	}
+	if p.Budget == nil {
+		p.Budget = new(backoff.Budget)
+	}
+	switch {
+	case p.MaxWait == 0:
+		p.MaxWait = defaultMaxWait
+	case p.MaxWait < 0:
+		p.MaxWait = throttle.Forever
+	}
+	return p
+}

@@ -1,0 +1,33 @@
+package heed
+
+import (
+	"net/http"
+	"time"
+)
+
+// Trace is a set of functions that are told what happens to requests, while it
+// happens. Nil ones are left out. They run on the goroutine of the request and
+// must not keep it waiting, nor read or close bodies.
+//
+// Every function gets the request as the Transport was given it, except Send,
+// which gets it as it is sent.
+type Trace struct {
+	Line   func(*http.Request, Step) // it goes to stand in line; Attempt
+	Admit  func(*http.Request, Step) // it leaves the line: granted, or Err; Attempt, Waited, Limit
+	Send   func(*http.Request, Step) // an attempt is sent; Attempt
+	Answer func(*http.Request, Step) // what came of it; Attempt, Response or Err
+	Retry  func(*http.Request, Step) // it will be sent again; Attempt that failed, Response or Err, Delay
+	GiveUp func(*http.Request, Step) // it will not, though it failed; Attempt, Response or Err, Reason
+}
+
+// A Step is what is told of one event. Fields that the event does not name are
+// zero.
+type Step struct {
+	Attempt  int            // counted from 1
+	Waited   time.Duration  // in line
+	Limit    string         // name of the limit that was waited for
+	Response *http.Response // its body is unread
+	Err      error
+	Delay    time.Duration // pause before the next attempt, beside the time in line
+	Reason   error         // why it is not sent again, see GiveUpError
+}

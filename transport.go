@@ -1,0 +1,120 @@
+package heed
+
+import (
+	"context"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/heed-go/heed/quota"
+	"github.com/heed-go/heed/throttle"
+)
+
+// A Transport is an http.RoundTripper that keeps the limits of the servers it
+// talks to, and those that it is given. The zero Transport is a good citizen: it
+// learns each server's limits from its answers and sends again what is safe to
+// send again. Add a Limiter to throttle yourself.
+//
+// Its methods may be called by many goroutines at once. Fields must not change
+// after the first request, and a Transport must not be copied after it. Share one
+// Transport, or one Quota and Waiter between several, among all that call the same
+// servers.
+type Transport struct {
+	Base    http.RoundTripper                     // sends; nil: http.DefaultTransport
+	Limiter throttle.Limiter                      // a limit of our own for all requests; nil: none
+	Limits  func(*http.Request, *throttle.Ticket) // adds demands and a priority per request; nil: none
+	Quota   *quota.Tracker                        // the servers' limits; nil: one of the Transport's own
+	Waiter  *throttle.Waiter                      // nil: one of the Transport's own; share it wherever limits are shared
+	Retry   *Retry                                // nil: the zero Retry
+	Trace   *Trace                                // nil: none
+	Clock   throttle.Clock                        // nil: the system clock; deadlines of contexts are always on that
+
+	once sync.Once
+	own  parts
+}
+
+// parts is what a Transport makes for itself where a field is nil.
+type parts struct {
+	base   http.RoundTripper
+	quota  *quota.Tracker
+	waiter *throttle.Waiter
+	trace  *Trace
+	retry  Retry
+}
+
+// RoundTrip implements http.RoundTripper: it stands in line, sends, tells the
+// limits what came back, and sends again what may be sent again.
+func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
+	if err := sendable(req); err != nil {
+		closeBody(req.Body)
+		return nil, err
+	}
+	c := t.begin(req)
+	defer c.end()
+	for {
+		if err := c.line(); err != nil {
+			return c.abandon(err)
+		}
+		resp, err := c.send()
+		if !c.again(resp, err) {
+			return c.answer()
+		}
+		if err := c.pause(); err != nil {
+			return c.abandon(err)
+		}
+	}
+}
+
+// CloseIdleConnections closes those of Base, for http.Client.CloseIdleConnections.
+func (t *Transport) CloseIdleConnections() {
+	t.ready()
+	if b, ok := t.own.base.(interface{ CloseIdleConnections() }); ok {
+		b.CloseIdleConnections()
+	}
+}
+
+// ready makes what t has to have of its own.
+func (t *Transport) ready() {
+	t.once.Do(func() {
+		t.own = parts{base: t.Base, quota: t.Quota, waiter: t.Waiter, trace: t.Trace, retry: t.Retry.filled()}
+		if t.own.base == nil {
+			t.own.base = http.DefaultTransport
+		}
+		if t.own.quota == nil {
+			t.own.quota = &quota.Tracker{Clock: t.Clock}
+		}
+		if t.own.trace == nil {
+			t.own.trace = new(Trace)
+		}
+		if t.own.waiter == nil {
+			t.own.waiter = &throttle.Waiter{Clock: t.Clock}
+		}
+	})
+}
+
+func (t *Transport) now() time.Time {
+	if t.Clock == nil {
+		return time.Now()
+	}
+	return t.Clock.Now()
+}
+
+// sleep returns after d, or when ctx ends with its cause.
+func (t *Transport) sleep(ctx context.Context, d time.Duration) error {
+	if t.Clock != nil {
+		select {
+		case <-t.Clock.After(d):
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

@@ -1,0 +1,75 @@
+package heed
+
+import (
+	"net/http"
+	"strconv"
+
+	"github.com/heed-go/heed/throttle"
+)
+
+// A verdict says which requests may be sent again after what came of one.
+type verdict uint8
+
+const (
+	final      verdict = iota // none: it is good, or would not get better
+	idempotent                // those that do no harm when done twice
+	always                    // any: the work was not done
+)
+
+// verdictOn judges an answer. said: it has a Retry-After.
+func verdictOn(resp *http.Response, o throttle.Outcome, said bool) verdict {
+	if resp.StatusCode < 400 && o != throttle.Throttled {
+		return final
+	}
+	if v, ok := wordOf(resp.Header); ok {
+		return v
+	}
+	switch s := resp.StatusCode; {
+	case s == http.StatusTooManyRequests:
+		return always
+	case s == http.StatusServiceUnavailable && said:
+		return always
+	case retriable(s):
+		return idempotent
+	case s < 500 && o == throttle.Throttled:
+		return always
+	}
+	return final
+}
+
+// retriable reports whether status s tells of a failure that may pass. 520 to 524
+// are Cloudflare's for an origin that it cannot reach, 529 is Anthropic's for
+// overload.
+func retriable(s int) bool {
+	switch s {
+	case http.StatusRequestTimeout, http.StatusTooEarly, http.StatusInternalServerError,
+		http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout, 529:
+		return true
+	}
+	return 520 <= s && s <= 524
+}
+
+// wordOf returns what a failing server says itself about sending again.
+func wordOf(h http.Header) (verdict, bool) {
+	for _, name := range [...]string{"X-Should-Retry", "Stripe-Should-Retry"} {
+		switch h.Get(name) {
+		case "true":
+			return always, true
+		case "false":
+			return final, true
+		}
+	}
+	if n, err := strconv.ParseInt(h.Get("Grpc-Retry-Pushback-Ms"), 10, 64); err == nil && n < 0 {
+		return final, true
+	}
+	return final, false
+}
+
+// harmless reports whether req may be done twice.
+func harmless(req *http.Request, said Request) bool {
+	switch req.Method {
+	case "", http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace, http.MethodPut, http.MethodDelete:
+		return true
+	}
+	return said.Idempotent || req.Header.Get("Idempotency-Key") != "" || req.Header.Get("X-Idempotency-Key") != ""
+}
