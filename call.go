@@ -29,9 +29,10 @@ type call struct {
 	failures int // of those, with an answer or error other than "slow down"
 	resp     *http.Response
 	err      error
-	feedback throttle.Feedback // on resp or err; its Windows are gone
-	rest     rest              // what was read of resp to discard it
-	reason   error             // why it is not sent again; nil: it need not be
+	feedback throttle.Feedback // on resp or err, without its Windows
+	windows  [4]throttle.Window
+	rest     rest  // what was read of resp to discard it
+	reason   error // why it is not sent again; nil: it need not be
 
 	policy backoff.Policy // of this call; nil: nothing has failed yet
 	delay  time.Duration  // before the next attempt
@@ -165,11 +166,11 @@ func (c *call) send() (*http.Response, error) {
 		closeBody(resp.Body)
 		resp = nil
 	}
-	f := c.t.own.quota.Feedback(c.req, resp, err, c.t.now())
+	f := c.t.own.quota.Feedback(c.ticket.Demands[0], resp, err, c.t.now(), c.windows[:0])
 	f.More = c.ends && hasBody(resp)
 	c.t.own.waiter.Observe(c.ctx, &c.ticket, f)
 	c.held = f.More
-	f.Windows = nil // not ours to keep
+	f.Windows = nil // they are in c.windows, which the next attempt uses again
 	c.feedback = f
 	if f := c.t.own.trace.Answer; f != nil {
 		f(c.req, Step{Attempt: c.attempts, Response: resp, Err: err})

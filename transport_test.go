@@ -1,0 +1,135 @@
+package heed
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/heed-go/heed/throttle"
+	"github.com/stretchr/testify/require"
+)
+
+// base is an http.RoundTripper made of a function.
+type base func(*http.Request) (*http.Response, error)
+
+func (f base) RoundTrip(r *http.Request) (*http.Response, error) {
+	resp, err := f(r)
+	if r.Body != nil {
+		r.Body.Close()
+	}
+	if resp != nil && resp.Request == nil {
+		resp.Request = r
+	}
+	return resp, err
+}
+
+// says returns an answer; headers are given as name, value.
+func says(status int, body string, headers ...string) *http.Response {
+	resp := &http.Response{StatusCode: status, Header: http.Header{}, Body: http.NoBody, ContentLength: int64(len(body))}
+	for i := 0; i < len(headers); i += 2 {
+		resp.Header.Add(headers[i], headers[i+1])
+	}
+	if body != "" {
+		resp.Body = io.NopCloser(strings.NewReader(body))
+	}
+	return resp
+}
+
+// script answers with one step after the other, and with the last one for ever. A
+// step is a status, an error, or a function.
+func script(sent *atomic.Int64, steps ...any) base {
+	return func(r *http.Request) (*http.Response, error) {
+		n := int(sent.Add(1)) - 1
+		switch s := steps[min(n, len(steps)-1)].(type) {
+		case int:
+			return says(s, fmt.Sprint("answer ", n+1)), nil
+		case error:
+			return nil, s
+		case func(*http.Request) (*http.Response, error):
+			return s(r)
+		default:
+			panic(fmt.Sprintf("a step of type %T", s))
+		}
+	}
+}
+
+func get(t *testing.T, tr http.RoundTripper) (*http.Response, error) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), "GET", "http://api.test/items", nil)
+	require.NoError(t, err)
+	return tr.RoundTrip(req)
+}
+
+func text(t *testing.T, resp *http.Response) string {
+	t.Helper()
+	b, err := io.ReadAll(resp.Body)
+	require.NoError(t, err)
+	require.NoError(t, resp.Body.Close())
+	return string(b)
+}
+
+func TestTransport_retriesUntilItIsGood(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var sent atomic.Int64
+		tr := &Transport{Base: script(&sent, 503, 429, 200)}
+		resp, err := get(t, tr)
+		require.NoError(t, err)
+		require.Equal(t, "answer 3", text(t, resp))
+		info, ok := InfoFrom(resp)
+		require.True(t, ok)
+		require.Equal(t, 3, info.Attempts)
+		require.NoError(t, info.GaveUp)
+	})
+}
+
+func TestTransport_spacesRequests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		var sent []time.Duration
+		tr := &Transport{
+			Limiter: throttle.NewTokenBucket(throttle.Limit{Count: 2, Per: time.Second, Burst: 1}, nil),
+			Base: base(func(r *http.Request) (*http.Response, error) {
+				sent = append(sent, time.Since(start))
+				return says(200, ""), nil
+			}),
+		}
+		for range 3 {
+			_, err := get(t, tr)
+			require.NoError(t, err)
+		}
+		require.Equal(t, "[0s 500ms 1s]", fmt.Sprint(sent))
+	})
+}
+
+func TestTransport_returnsTheLastAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var sent atomic.Int64
+		resp, err := get(t, &Transport{Base: script(&sent, 502)})
+		require.NoError(t, err)
+		require.Equal(t, 502, resp.StatusCode)
+		require.Equal(t, "answer 4", text(t, resp))
+		require.EqualValues(t, 4, sent.Load())
+		info, _ := InfoFrom(resp)
+		require.ErrorIs(t, info.GaveUp, ErrAttempts)
+	})
+}
+
+func TestTransport_wrapsTheLastError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var sent atomic.Int64
+		broken := errors.New("broken")
+		_, err := get(t, &Transport{Base: script(&sent, 500, broken)})
+		var g *GiveUpError
+		require.ErrorAs(t, err, &g)
+		require.ErrorIs(t, err, broken)
+		require.ErrorIs(t, err, ErrAttempts)
+		require.Len(t, g.Attempts, 4)
+		require.Equal(t, "answer 1", g.Attempts[0].Body)
+	})
+}
