@@ -83,9 +83,6 @@ func (c *call) end() {
 	calls.Put(c)
 }
 
-// idle is the time in line that is too short to speak of.
-const idle = time.Millisecond
-
 // line stands in line until all limits grant the next attempt.
 func (c *call) line() error {
 	if f := c.t.own.trace.Line; f != nil {
@@ -94,21 +91,15 @@ func (c *call) line() error {
 	if c.attempts > 0 && c.tracked > 0 {
 		c.ticket.Demands[0] = c.t.own.quota.Demand(c.req) // the answer may have taught it which bucket
 	}
-	if c.ticket.Demands == ([throttle.MaxDemands]throttle.Demand{}) {
-		return c.admitted(0, "", context.Cause(c.ctx))
+	err := c.stand()
+	c.held = err == nil
+	if w := c.ticket.Waited(); w > 0 {
+		c.info.stood(w, c.ticket.WaitedFor())
 	}
-	start := c.t.now()
-	if err := c.stand(); err != nil {
-		waited := c.t.now().Sub(start)
-		return c.admitted(waited, "", err)
+	if f := c.t.own.trace.Admit; f != nil {
+		f(c.req, Step{Attempt: c.attempts + 1, Waited: c.ticket.Waited(), Limit: c.ticket.WaitedFor(), Err: err})
 	}
-	c.held = true
-	for i := range c.ticket.Demands {
-		if d, ok := c.ticket.Decision(i); ok {
-			return c.admitted(d.At.Sub(start), d.Policy, nil)
-		}
-	}
-	return c.admitted(0, "", nil)
+	return err
 }
 
 // stand is Waiter.Wait within the request's own MaxWait.
@@ -135,17 +126,6 @@ func refusal(err error) throttle.Decision {
 		return r.Decision
 	}
 	return throttle.Decision{}
-}
-
-func (c *call) admitted(waited time.Duration, limit string, err error) error {
-	if waited >= idle {
-		c.info.InLine += waited
-		c.info.Limit = limit
-	}
-	if f := c.t.own.trace.Admit; f != nil {
-		f(c.req, Step{Attempt: c.attempts + 1, Waited: max(waited, 0), Limit: limit, Err: err})
-	}
-	return err
 }
 
 // errNothing is a broken Base: http.RoundTripper forbids it.

@@ -13,11 +13,20 @@ type Info struct {
 	Limit    string        // name of the limit that it stood longest in line for; "": none
 	Paused   time.Duration // time between attempts, beside the time in line
 	GaveUp   error         // why it was not sent again although it failed, see GiveUpError; nil: the answer is no failure
+
+	longest time.Duration // time in line for Limit, at once
+}
+
+// stood adds time in line for a limit.
+func (i *Info) stood(d time.Duration, limit string) {
+	i.InLine += d
+	if d > i.longest {
+		i.longest, i.Limit = d, limit
+	}
 }
 
 // InfoFrom returns what happened to the request that resp answers. It is false if
-// there is nothing to tell: one attempt, no wait worth a millisecond, and an
-// answer that is no failure.
+// there is nothing to tell: one attempt, no wait, and an answer that is no failure.
 func InfoFrom(resp *http.Response) (Info, bool) {
 	if n := noteOf(resp); n != nil {
 		return n.info, true
