@@ -6,11 +6,18 @@ import (
 	"net/http"
 )
 
-// A body sends the body of a request once per attempt. The first attempt sends the
-// request as it is, so that net/http sees the very body that it was given; others
-// send copies of it.
+// A body sends the body of a request once per attempt:
+//
+//   - from GetBody, if there is one;
+//   - else by seeking back to where it began, if it can seek;
+//   - else from what was kept while it was sent, if that is not too much;
+//   - else it is sent once.
+//
+// Nothing is read before the first attempt, and there is never an attempt with an
+// empty body for want of a better one.
 type body struct {
 	source source
+	replay *replay       // of seek and tape
 	fresh  io.ReadCloser // opened for the next attempt
 }
 
@@ -21,20 +28,25 @@ const (
 	none    source = iota // there is no body
 	once                  // nowhere: it can be sent once
 	getBody               // Request.GetBody
+	again                 // a replay
 )
 
-func bodyOf(req *http.Request) body {
+// bodyOf returns how the body of req is sent. At most keep bytes of it are kept.
+func bodyOf(req *http.Request, keep int64) body {
 	switch {
 	case req.Body == nil || req.Body == http.NoBody:
 		return body{source: none}
 	case req.GetBody != nil:
 		return body{source: getBody}
 	}
-	return body{source: once}
+	r := newReplay(req, keep)
+	if r == nil {
+		return body{source: once}
+	}
+	return body{source: again, replay: r, fresh: r.pass()}
 }
 
-// prepare opens the body of another attempt, or returns why there is none: better
-// no second attempt than one with an empty body.
+// prepare opens the body of another attempt, or returns why there is none.
 func (b *body) prepare(req *http.Request) (err error) {
 	switch b.source {
 	case once:
@@ -43,27 +55,41 @@ func (b *body) prepare(req *http.Request) (err error) {
 		if b.fresh, err = req.GetBody(); err != nil {
 			return fmt.Errorf("heed: the body cannot be sent again: GetBody: %w", err)
 		}
+	case again:
+		return b.replay.lost()
 	}
 	return nil
 }
 
-// next returns the request of the next attempt.
-func (b *body) next(req *http.Request) *http.Request {
-	if b.fresh == nil {
-		return req
+// rewind makes ready what prepare could not while Base was still reading.
+func (b *body) rewind(done <-chan struct{}) (err error) {
+	if b.source == again {
+		b.fresh, err = b.replay.rewind(done)
 	}
-	again := req.WithContext(req.Context())
-	again.Body, b.fresh = b.fresh, nil
-	return again
+	return err
 }
 
-// drop closes what will not be sent. Base closes what it was given.
-func (b *body) drop(req *http.Request, unsent bool) {
-	if unsent {
+// next returns the body of the attempt that is about to be sent. fresh: it is not
+// that of req.
+func (b *body) next(req *http.Request) (body io.ReadCloser, fresh bool) {
+	if b.fresh == nil {
+		return req.Body, false
+	}
+	body, b.fresh = b.fresh, nil
+	return body, true
+}
+
+// finish says that there are no more attempts. It closes what Base was not given:
+// all of the body if nothing was sent.
+func (b *body) finish(req *http.Request, sent bool) {
+	closeBody(b.fresh)
+	switch {
+	case b.replay != nil:
+		b.replay.finish()
+	case !sent:
 		closeBody(req.Body)
 	}
-	closeBody(b.fresh)
-	b.fresh = nil
+	*b = body{}
 }
 
 func closeBody(b io.Closer) {

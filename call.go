@@ -25,8 +25,12 @@ type call struct {
 	held    bool // the ticket is granted and its end was not told yet
 
 	body     body
-	attempts int // sent
-	failures int // of those, with an answer or error other than "slow down"
+	key      string                  // Idempotency-Key made for it; "": none
+	cancel   context.CancelCauseFunc // ends the context of the attempt; nil: it is the request's own
+	timer    *time.Timer             // runs cancel
+	done     func(error)             // of the Breaker; nil: it waits for nothing
+	attempts int                     // sent
+	failures int                     // of those, with an answer or error other than "slow down"
 	resp     *http.Response
 	err      error
 	feedback throttle.Feedback // on resp or err, without its Windows
@@ -51,7 +55,14 @@ func (t *Transport) begin(req *http.Request) *call {
 	c := calls.Get().(*call)
 	c.t, c.req, c.ctx = t, req, req.Context()
 	c.said = RequestFrom(c.ctx)
-	c.body = bodyOf(req)
+	if p := &t.own.retry; p.once(c.said) {
+		c.body = bodyOf(req, 0)
+	} else {
+		c.body = bodyOf(req, p.KeepBody)
+		if p.NewKey != nil && !harmless(req, c.said) {
+			c.key = p.NewKey()
+		}
+	}
 	c.ticket.Priority = c.said.Priority
 	if d := t.own.quota.Demand(req); d.Limiter != nil {
 		c.ticket.Add(d) // first: it is local, so a refusal spares asking a limiter that is not
@@ -78,6 +89,9 @@ func (c *call) end() {
 	}
 	if c.held {
 		c.t.own.waiter.Cancel(c.ctx, &c.ticket)
+	}
+	if c.done != nil {
+		c.done(errNothing)
 	}
 	*c = call{}
 	calls.Put(c)
@@ -128,24 +142,13 @@ func refusal(err error) throttle.Decision {
 	return throttle.Decision{}
 }
 
-// errNothing is a broken Base: http.RoundTripper forbids it.
-var errNothing = errors.New("heed: Base returned neither an answer nor an error")
-
 // send sends one attempt and tells the limits what came of it.
-func (c *call) send() (*http.Response, error) {
-	req := c.body.next(c.req)
+func (c *call) send(req *http.Request) (*http.Response, error) {
 	c.attempts++
 	if f := c.t.own.trace.Send; f != nil {
 		f(req, Step{Attempt: c.attempts})
 	}
-	resp, err := c.t.own.base.RoundTrip(req)
-	if resp == nil && err == nil {
-		err = errNothing
-	}
-	if resp != nil && err != nil {
-		closeBody(resp.Body)
-		resp = nil
-	}
+	resp, err := c.roundTrip(req)
 	f := c.t.own.quota.Feedback(c.ticket.Demands[0], resp, err, c.t.now(), c.windows[:0])
 	f.More = c.ends && hasBody(resp)
 	c.t.own.waiter.Observe(c.ctx, &c.ticket, f)
@@ -158,8 +161,13 @@ func (c *call) send() (*http.Response, error) {
 	return resp, err
 }
 
-// release tells the limits that the body has ended, if they do not know yet.
+// release ends what lasts as long as the body of an answer: the context of the
+// attempt, and the claim on limits that wait for it.
 func (c *call) release() {
+	if c.cancel != nil {
+		c.cancel(nil)
+		c.cancel = nil
+	}
 	if c.held {
 		c.held = false
 		c.t.own.waiter.Observe(c.ctx, &c.ticket, throttle.Feedback{Now: c.t.now(), Outcome: c.feedback.Outcome})
@@ -174,6 +182,9 @@ func (c *call) pause() error {
 	c.rest = discard(c.ctx, c.resp)
 	c.release()
 	c.past = append(c.past, c.attempt())
+	if err := c.body.rewind(c.ctx.Done()); err != nil {
+		return err
+	}
 	if c.delay <= 0 {
 		return nil
 	}
@@ -193,6 +204,7 @@ func (c *call) attempt() Attempt {
 
 // answer returns what the last attempt brought.
 func (c *call) answer() (*http.Response, error) {
+	c.body.finish(c.req, true)
 	if c.reason != nil {
 		if f := c.t.own.trace.GiveUp; f != nil {
 			f(c.req, Step{Attempt: c.attempts, Response: c.resp, Err: c.err, Reason: c.reason})
@@ -214,7 +226,7 @@ func (c *call) hand() *http.Response {
 	if c.attempts > 1 || c.info.InLine > 0 || c.reason != nil {
 		attach(c.resp, c.req, c.info)
 	}
-	if c.held {
+	if (c.held || c.cancel != nil) && hasBody(c.resp) {
 		c.leased = true
 		c.tail.begin(c)
 	}
@@ -224,7 +236,7 @@ func (c *call) hand() *http.Response {
 // abandon ends a call that is between two attempts, or before the first, because
 // of err: the last answer if it is still whole, unless the caller has gone.
 func (c *call) abandon(err error) (*http.Response, error) {
-	c.body.drop(c.req, c.attempts == 0)
+	c.body.finish(c.req, c.attempts > 0)
 	c.reason = err
 	if f := c.t.own.trace.GiveUp; f != nil {
 		f(c.req, Step{Attempt: c.attempts, Response: c.resp, Err: c.err, Reason: err})

@@ -16,7 +16,7 @@ import (
 func (c *call) again(resp *http.Response, err error) bool {
 	c.resp, c.err, c.rest, c.reason = resp, err, rest{}, nil
 	p := &c.t.own.retry
-	if c.said.NoRetry || p.Throttled <= 1 {
+	if p.once(c.said) {
 		return false
 	}
 	now := c.feedback.Now
@@ -36,8 +36,11 @@ func (c *call) again(resp *http.Response, err error) bool {
 	} else {
 		report = quota.Parse(resp.StatusCode, resp.Header, now)
 		v = verdictOn(resp, c.feedback.Outcome, report.HasRetryAfter)
+		if c.key != "" && resp.StatusCode == http.StatusConflict {
+			v = idempotent
+		}
 	}
-	again := v == always || v == idempotent && harmless(c.req, c.said)
+	again := v == always || v == idempotent && (c.key != "" || harmless(c.req, c.said))
 	if p.Again != nil {
 		if again, c.reason = p.Again(c.req, resp, err, again); c.reason != nil {
 			return false

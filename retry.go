@@ -42,6 +42,29 @@ type Retry struct {
 	MaxWait time.Duration // longest pause, also one that the server asks for; 0: 2 min, negative: any
 	Total   time.Duration // no attempt begins later than this after the first has failed; 0: any
 
+	// PerAttempt is how long an attempt may take until its answer begins. The
+	// answer's body then has all the time that the request has. 0: any.
+	PerAttempt time.Duration
+
+	// KeepBody is how many bytes of a body that has no GetBody and cannot seek are
+	// kept while it is sent, to send them again. A body known to be longer is not
+	// kept at all; one that turns out to be is let go and sent once. 0: 256 KiB,
+	// negative: none.
+	KeepBody int64
+
+	// AttemptHeader is the name of a header that tells the server the number of
+	// the attempt, from the second on; "": none.
+	AttemptHeader string
+
+	// NewKey makes the Idempotency-Key of a request that has none and is not
+	// idempotent, the same for all its attempts; nil: none. A 409, which says that
+	// the first attempt is still at work, is then sent again too.
+	NewKey func() string
+
+	// Prepare may change the headers of attempts from the second on, for example to
+	// sign them anew, in a copy of the request. An error ends the call; nil: none.
+	Prepare func(req *http.Request, attempt int) error
+
 	// Again has the last word, if it is not nil, on each answer and failure. It is
 	// told what is about to happen and returns what shall. An error ends the call
 	// with a GiveUpError that matches it. It must not read the body. The bounds
@@ -53,6 +76,7 @@ const (
 	defaultAttempts  = 4
 	defaultThrottled = 10
 	defaultMaxWait   = 2 * time.Minute
+	defaultKeepBody  = 256 << 10
 )
 
 // filled returns r with its defaults filled in.
@@ -74,6 +98,9 @@ func (r *Retry) filled() Retry {
 	if p.Budget == nil {
 		p.Budget = new(backoff.Budget)
 	}
+	if p.KeepBody == 0 {
+		p.KeepBody = defaultKeepBody
+	}
 	switch {
 	case p.MaxWait == 0:
 		p.MaxWait = defaultMaxWait
@@ -82,3 +109,6 @@ func (r *Retry) filled() Retry {
 	}
 	return p
 }
+
+// once reports whether a request is sent once at most.
+func (r *Retry) once(said Request) bool { return said.NoRetry || r.Throttled <= 1 }

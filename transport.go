@@ -26,6 +26,7 @@ type Transport struct {
 	Quota   *quota.Tracker                        // the servers' limits; nil: one of the Transport's own
 	Waiter  *throttle.Waiter                      // nil: one of the Transport's own; share it wherever limits are shared
 	Retry   *Retry                                // nil: the zero Retry
+	Breaker func(*http.Request) Breaker           // the breaker of a server; nil, or returns nil: none
 	Trace   *Trace                                // nil: none
 	Clock   throttle.Clock                        // nil: the system clock; deadlines of contexts are always on that
 
@@ -52,10 +53,11 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	c := t.begin(req)
 	defer c.end()
 	for {
-		if err := c.line(); err != nil {
+		attempt, err := c.admit()
+		if err != nil {
 			return c.abandon(err)
 		}
-		resp, err := c.send()
+		resp, err := c.send(attempt)
 		if !c.again(resp, err) {
 			return c.answer()
 		}

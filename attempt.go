@@ -1,0 +1,139 @@
+package heed
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strconv"
+	"time"
+)
+
+// admit waits until the next attempt may be sent and returns it. What comes last
+// is what is never given back: a breaker that let somebody through counts it.
+func (c *call) admit() (*http.Request, error) {
+	if err := c.line(); err != nil {
+		return nil, err
+	}
+	req, err := c.request()
+	if err != nil || c.t.Breaker == nil {
+		return req, err
+	}
+	if b := c.t.Breaker(req); b != nil {
+		c.done, err = b.Allow()
+	}
+	return req, err
+}
+
+// request returns the request of the next attempt: the caller's own the first time,
+// unless something about it has to differ, and else a copy.
+func (c *call) request() (*http.Request, error) {
+	p := &c.t.own.retry
+	body, fresh := c.body.next(c.req)
+	if c.attempts == 0 && !fresh && p.PerAttempt <= 0 && c.key == "" {
+		return c.req, nil
+	}
+	req := c.req.WithContext(c.limited(p.PerAttempt))
+	req.Body = body
+	number := p.AttemptHeader != "" && c.attempts > 0
+	prepare := p.Prepare != nil && c.attempts > 0
+	if number || prepare || c.key != "" {
+		req.Header = req.Header.Clone()
+	}
+	if c.key != "" {
+		req.Header.Set("Idempotency-Key", c.key)
+	}
+	if number {
+		req.Header.Set(p.AttemptHeader, strconv.Itoa(c.attempts+1))
+	}
+	if prepare {
+		if err := p.Prepare(req, c.attempts+1); err != nil {
+			closeBody(body)
+			return nil, err
+		}
+	}
+	return req, nil
+}
+
+// errSlow ends an attempt that has had no answer within Retry.PerAttempt.
+var errSlow error = slow{}
+
+type slow struct{}
+
+func (slow) Error() string   { return "heed: no answer within Retry.PerAttempt" }
+func (slow) Timeout() bool   { return true }
+func (slow) Is(t error) bool { return t == context.DeadlineExceeded }
+
+// limited returns the context of one attempt, which must be answered within d. It
+// lives until the body of the answer has ended.
+func (c *call) limited(d time.Duration) context.Context {
+	if d <= 0 {
+		return c.ctx
+	}
+	ctx, cancel := context.WithCancelCause(c.ctx)
+	c.cancel, c.timer = cancel, time.AfterFunc(d, func() { cancel(errSlow) })
+	return ctx
+}
+
+// answered ends the time that the attempt had, and returns err, or that the time
+// was over.
+func (c *call) answered(ctx context.Context, resp *http.Response, err error) error {
+	if c.cancel == nil {
+		return err
+	}
+	c.timer.Stop()
+	if err != nil && c.ctx.Err() == nil && errors.Is(context.Cause(ctx), errSlow) {
+		err = errSlow
+	}
+	if err != nil || resp.Body == http.NoBody {
+		c.cancel(nil)
+		c.cancel = nil
+	}
+	return err
+}
+
+// A Breaker stops requests to a server that is down. The two-step breaker of
+// github.com/sony/gobreaker/v2 is one as it is.
+type Breaker interface {
+	// Allow returns an error if nothing may be sent now, and else a function to
+	// call with what came of it: nil if the server works.
+	Allow() (done func(error), err error)
+}
+
+// statusError is a failing answer as a Breaker hears of it.
+type statusError int
+
+func (s statusError) Error() string {
+	return "heed: the server answered " + strconv.Itoa(int(s)) + " " + http.StatusText(int(s))
+}
+
+// health returns what a Breaker should think of an answer or failure. A server
+// that says to slow down works.
+func health(resp *http.Response, err error) error {
+	if err == nil && resp.StatusCode >= 500 {
+		return statusError(resp.StatusCode)
+	}
+	return err
+}
+
+// roundTrip is Base.RoundTrip, made sure that it keeps its contract.
+func (c *call) roundTrip(req *http.Request) (*http.Response, error) {
+	resp, err := c.t.own.base.RoundTrip(req)
+	switch {
+	case resp == nil && err == nil:
+		err = errNothing
+	case resp != nil && err != nil:
+		closeBody(resp.Body)
+		resp = nil
+	case resp != nil && resp.Body == nil:
+		resp.Body = http.NoBody
+	}
+	err = c.answered(req.Context(), resp, err)
+	if c.done != nil {
+		c.done(health(resp, err))
+		c.done = nil
+	}
+	return resp, err
+}
+
+// errNothing is a broken Base: http.RoundTripper forbids it.
+var errNothing = errors.New("heed: Base returned neither an answer nor an error")
