@@ -1,0 +1,160 @@
+package quota
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/heed-go/heed/throttle"
+	"github.com/stretchr/testify/require"
+)
+
+func request(t testing.TB, url string, header ...string) *http.Request {
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	require.NoError(t, err)
+	for i := 0; i < len(header); i += 2 {
+		req.Header.Set(header[i], header[i+1])
+	}
+	return req
+}
+
+func answer(status int, header ...string) *http.Response {
+	h := http.Header{}
+	for i := 0; i < len(header); i += 2 {
+		h.Set(header[i], header[i+1])
+	}
+	return &http.Response{StatusCode: status, Header: h}
+}
+
+func TestTracker_tellsAccountsApart(t *testing.T) {
+	var tr Tracker
+	base := tr.Demand(request(t, "https://api.test/a")).Limiter
+	require.Same(t, base, tr.Demand(request(t, "https://api.test/b?c=d")).Limiter, "the path makes no difference")
+	for _, other := range []*http.Request{
+		request(t, "https://other.test/a"),
+		request(t, "http://api.test/a"),
+		request(t, "https://api.test:8443/a"),
+		request(t, "https://api.test/a", "Authorization", "Bearer one"),
+		request(t, "https://api.test/a", "Authorization", "Bearer two"),
+		request(t, "https://api.test/a", "X-Api-Key", "Bearer one"),
+	} {
+		require.NotSame(t, base, tr.Demand(other).Limiter, "%v %v", other.URL, other.Header)
+	}
+}
+
+// One account's refusal does not stop another's work on the same host.
+func TestTracker_refusalStopsOneAccount(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var tr Tracker
+		one := tr.Demand(request(t, "https://api.test/", "Authorization", "one"))
+		two := tr.Demand(request(t, "https://api.test/", "Authorization", "two"))
+		d, err := one.Limiter.Reserve(t.Context(), throttle.Claim{})
+		require.NoError(t, err)
+		throttle.Observe(t.Context(), one.Limiter, throttle.Claim{}, d, tr.Feedback(one, answer(429, "Retry-After", "60"), nil, time.Now(), nil))
+		d, _ = one.Limiter.Reserve(t.Context(), throttle.Claim{})
+		require.False(t, d.OK)
+		require.GreaterOrEqual(t, d.Wait, time.Minute, "never earlier than told")
+		require.LessOrEqual(t, d.Wait, 62*time.Second)
+		d, _ = two.Limiter.Reserve(t.Context(), throttle.Claim{})
+		require.True(t, d.OK)
+	})
+}
+
+func TestTracker_memoryIsBounded(t *testing.T) {
+	tr := Tracker{MaxBuckets: 64}
+	kept := tr.Demand(request(t, "https://kept.test/"))
+	d, _ := kept.Limiter.Reserve(t.Context(), throttle.Claim{})
+	throttle.Observe(t.Context(), kept.Limiter, throttle.Claim{}, d, tr.Feedback(kept, answer(429, "Retry-After", "3600"), nil, time.Now(), nil))
+	for i := range 10_000 {
+		tr.Demand(request(t, fmt.Sprintf("https://host%d.test/", i)))
+	}
+	n := 0
+	for i := range tr.shards {
+		n += len(tr.shards[i].buckets)
+	}
+	require.LessOrEqual(t, n, 64)
+	require.Same(t, kept.Limiter, tr.Demand(request(t, "https://kept.test/")).Limiter, "what says nothing goes first")
+}
+
+func TestTracker_Feedback(t *testing.T) {
+	var tr Tracker
+	d := tr.Demand(request(t, "https://api.test/"))
+	now := time.Unix(0, 0)
+	for name, tt := range map[string]struct {
+		resp *http.Response
+		err  error
+		want throttle.Feedback
+	}{
+		"good":                 {answer(200), nil, throttle.Feedback{}},
+		"not found":            {answer(404), nil, throttle.Feedback{}},
+		"error":                {nil, errors.New("broken"), throttle.Feedback{Outcome: throttle.Failed}},
+		"server error":         {answer(500, "Retry-After", "7"), nil, throttle.Feedback{Outcome: throttle.Failed}},
+		"429":                  {answer(429), nil, throttle.Feedback{Outcome: throttle.Throttled}},
+		"429, told":            {answer(429, "Retry-After", "7"), nil, throttle.Feedback{Outcome: throttle.Throttled, RetryAfter: 7 * time.Second}},
+		"503":                  {answer(503), nil, throttle.Feedback{Outcome: throttle.Failed}},
+		"503, told":            {answer(503, "Retry-After", "7"), nil, throttle.Feedback{Outcome: throttle.Throttled, RetryAfter: 7 * time.Second}},
+		"told with a good one": {answer(200, "Retry-After", "7"), nil, throttle.Feedback{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tt.want.Now = now
+			require.Equal(t, tt.want, tr.Feedback(d, tt.resp, tt.err, now, nil))
+		})
+	}
+}
+
+// Hints that appear late are found, at the latest after readEvery answers.
+func TestTracker_noticesHintsThatComeLate(t *testing.T) {
+	var tr Tracker
+	d := tr.Demand(request(t, "https://api.test/"))
+	for range 1000 {
+		require.Empty(t, tr.Feedback(d, answer(200), nil, time.Now(), nil).Windows)
+	}
+	n := 1
+	for len(tr.Feedback(d, answer(200, "RateLimit-Limit", "10", "RateLimit-Remaining", "5"), nil, time.Now(), nil).Windows) == 0 {
+		n++
+	}
+	require.LessOrEqual(t, n, readEvery)
+}
+
+func TestTracker_noAllocs(t *testing.T) {
+	var tr Tracker
+	ctx := t.Context()
+	req := request(t, "https://api.test/", "Authorization", "one")
+	silent, told := answer(200), answer(200, "X-RateLimit-Limit", "1000000", "X-RateLimit-Remaining", "999999", "X-RateLimit-Reset", "60")
+	buf := make([]throttle.Window, 0, 4)
+	round := func(resp *http.Response) func() {
+		return func() {
+			m := tr.Demand(req)
+			d, _ := m.Limiter.Reserve(ctx, throttle.Claim{})
+			throttle.Observe(ctx, m.Limiter, throttle.Claim{}, d, tr.Feedback(m, resp, nil, time.Time{}, buf))
+		}
+	}
+	for range 200 {
+		round(silent)()
+	}
+	require.Zero(t, testing.AllocsPerRun(1000, round(silent)))
+	require.LessOrEqual(t, testing.AllocsPerRun(1000, round(told)), 1.0)
+}
+
+func BenchmarkTracker(b *testing.B) {
+	ctx := b.Context()
+	for name, resp := range map[string]*http.Response{
+		"silent": answer(200, "Content-Type", "application/json", "Date", "Mon, 02 Jan 2006 15:04:05 GMT", "Content-Length", "2"),
+		"told":   answer(200, "X-RateLimit-Limit", "1000000", "X-RateLimit-Remaining", "999999", "X-RateLimit-Reset", "60"),
+	} {
+		b.Run(name, func(b *testing.B) {
+			var tr Tracker
+			req := request(b, "https://api.test/", "Authorization", "one")
+			buf := make([]throttle.Window, 0, 4)
+			b.ReportAllocs()
+			for b.Loop() {
+				m := tr.Demand(req)
+				d, _ := m.Limiter.Reserve(ctx, throttle.Claim{})
+				throttle.Observe(ctx, m.Limiter, throttle.Claim{}, d, tr.Feedback(m, resp, nil, time.Time{}, buf))
+			}
+		})
+	}
+}
