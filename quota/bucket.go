@@ -19,6 +19,7 @@ import (
 type bucket struct {
 	tracker *Tracker
 	names   *names
+	account account       // empty if it has secrets
 	touched uint64        // guarded by the shard: when it was last asked for
 	hinted  atomic.Bool   // an answer has spoken of limits
 	answers atomic.Uint32 // good ones, while none has
@@ -116,6 +117,10 @@ func (b *bucket) Observe(_ context.Context, _ throttle.Claim, d throttle.Decisio
 	if !d.OK || !b.flight.done(d.Grant) {
 		return
 	}
+	if f.Outcome == throttle.Accepted && len(f.Windows)+len(b.told) == 0 && !b.gate.ajar {
+		b.accepted() // nothing to learn from, not even the time
+		return
+	}
 	now := b.now(f.Now)
 	explained := b.learn(d.Grant, f, now)
 	switch f.Outcome {
@@ -124,12 +129,16 @@ func (b *bucket) Observe(_ context.Context, _ throttle.Claim, d throttle.Decisio
 			b.refused(explained, now, f.RetryAfter)
 		}
 	case throttle.Accepted:
-		b.good = min(b.good+1, knownAfter)
 		if b.gate.good(d.Grant) {
 			b.pace.opened(now, b.last, &b.gate)
 		}
-		b.pace.accepted()
+		b.accepted()
 	}
+}
+
+func (b *bucket) accepted() {
+	b.good = min(b.good+1, knownAfter)
+	b.pace.accepted()
 }
 
 // refused learns from a refusal, which a told limit explains or not.

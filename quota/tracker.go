@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"sync"
+	"sync/atomic"
 
 	"github.com/heed-go/heed/throttle"
 )
@@ -26,6 +27,7 @@ type Tracker struct {
 
 	once   sync.Once
 	seed   maphash.Seed
+	recent atomic.Pointer[bucket] // asked for last, and most often next
 	shards [shards]shard
 }
 
@@ -40,38 +42,58 @@ type shard struct {
 // Demand returns the limit that req must pass before it is sent. It is the same
 // Limiter for all requests that share a quota, and an Observer.
 func (t *Tracker) Demand(req *http.Request) throttle.Demand {
+	a := accountOf(req)
+	if b := t.recent.Load(); b != nil && b.account == a {
+		return throttle.Demand{Limiter: b}
+	}
 	t.once.Do(func() { t.seed = maphash.MakeSeed() })
-	return throttle.Demand{Limiter: t.bucket(t.key(req), req)}
+	b := t.bucket(a)
+	if a.open() {
+		t.recent.Store(b)
+	}
+	return throttle.Demand{Limiter: b}
 }
 
-// credentials are the headers that tell accounts apart.
-var credentials = [...]string{"Authorization", "X-Api-Key", "Api-Key", "X-Auth-Token"}
+// An account is what a quota belongs to.
+type account struct {
+	plain             bool // http, not https
+	host              string
+	credential, token string
+}
 
-// key hashes what a quota belongs to.
-func (t *Tracker) key(req *http.Request) uint64 {
-	h := maphash.String(t.seed, req.URL.Host)
-	if req.URL.Scheme == "http" {
-		h++
-	}
-	if len(req.Header) == 0 {
-		return h
-	}
-	for i, name := range credentials {
-		if v := req.Header[name]; len(v) > 0 {
-			h = h*31 + maphash.String(t.seed, v[0]) + uint64(i)
+// open reports whether a has no secrets. Only such an account is kept as it is.
+func (a account) open() bool { return a.credential == "" && a.token == "" }
+
+func accountOf(req *http.Request) account {
+	a := account{plain: req.URL.Scheme == "http", host: req.URL.Host}
+	if len(req.Header) > 0 {
+		a.credential, a.token = first(req.Header["Authorization"]), first(req.Header["X-Api-Key"])
+		if a.token == "" {
+			a.token = first(req.Header["Api-Key"])
 		}
 	}
-	return h
+	return a
 }
 
-func (t *Tracker) bucket(key uint64, req *http.Request) *bucket {
+func first(v []string) string {
+	if len(v) == 0 {
+		return ""
+	}
+	return v[0]
+}
+
+func (t *Tracker) bucket(a account) *bucket {
+	key := maphash.Comparable(t.seed, a)
 	s := &t.shards[key%shards]
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.asked++
 	b := s.buckets[key]
 	if b == nil {
-		b = &bucket{tracker: t, names: newNames(req.URL.Host)}
+		b = &bucket{tracker: t, names: newNames(a.host)}
+		if a.open() {
+			b.account = a
+		}
 		s.add(key, b, max(t.maxBuckets()/shards, 1))
 	}
 	b.touched = s.asked
