@@ -123,7 +123,7 @@ func TestTracker_noAllocs(t *testing.T) {
 	var tr Tracker
 	ctx := t.Context()
 	req := request(t, "https://api.test/", "Authorization", "one")
-	silent, told := answer(200), answer(200, "X-RateLimit-Limit", "1000000", "X-RateLimit-Remaining", "999999", "X-RateLimit-Reset", "60")
+	silent := answer(200)
 	buf := make([]throttle.Window, 0, 4)
 	round := func(resp *http.Response) func() {
 		return func() {
@@ -136,7 +136,6 @@ func TestTracker_noAllocs(t *testing.T) {
 		round(silent)()
 	}
 	require.Zero(t, testing.AllocsPerRun(1000, round(silent)))
-	require.LessOrEqual(t, testing.AllocsPerRun(1000, round(told)), 1.0)
 }
 
 func BenchmarkTracker(b *testing.B) {
