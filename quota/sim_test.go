@@ -1,6 +1,7 @@
 package quota
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -109,7 +110,7 @@ func play(t *testing.T, tr *Tracker, s server, n, c int, rtt time.Duration) (j j
 func tokenBucket(rate float64, burst int64, hints bool) server {
 	l := throttle.NewTokenBucket(throttle.Limit{Count: int64(rate), Per: time.Second, Burst: burst}, nil)
 	return func(now time.Time) (int, http.Header) {
-		d, _ := l.Reserve(nil, throttle.Claim{Now: now})
+		d, _ := l.Reserve(context.Background(), throttle.Claim{Now: now})
 		h := http.Header{}
 		if hints {
 			h.Set("X-RateLimit-Limit", strconv.FormatInt(d.Limit, 10))

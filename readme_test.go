@@ -1,0 +1,51 @@
+package heed_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestReadme_programBuilds(t *testing.T) {
+	program := readmeBlock(t, "", "```go\n")
+	file := filepath.Join(t.TempDir(), "main.go")
+	require.NoError(t, os.WriteFile(file, []byte(program), 0o600))
+	out, err := exec.CommandContext(t.Context(), "go", "vet", file).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+}
+
+// TestReadme_mapShowsEveryRoom compares the map with the rooms that have a
+// package. Examples are one line together.
+func TestReadme_mapShowsEveryRoom(t *testing.T) {
+	var shown, built []string
+	for line := range strings.Lines(readmeBlock(t, "## The house\n", "```\n")) {
+		dir, _, _ := strings.Cut(line, " ")
+		shown = append(shown, strings.TrimSuffix(dir, "/"))
+	}
+	for _, s := range readHouse(t) {
+		room, _ := place(s.dir())
+		room = strings.TrimSuffix(strings.TrimSuffix(room, "/..."), "/*")
+		if !s.isTest() && !slices.Contains(built, room) {
+			built = append(built, room)
+		}
+	}
+	require.ElementsMatch(t, built, shown)
+}
+
+// readmeBlock returns the first block of code after heading that begins with fence.
+func readmeBlock(t *testing.T, heading, fence string) string {
+	text, err := os.ReadFile("README.md")
+	require.NoError(t, err)
+	_, rest, found := strings.Cut(string(text), heading)
+	require.True(t, found, heading)
+	_, rest, found = strings.Cut(rest, fence)
+	require.True(t, found, fence)
+	block, _, found := strings.Cut(rest, "```")
+	require.True(t, found, "the block has no end")
+	return block
+}
