@@ -35,7 +35,7 @@ type era struct {
 	scale    int64         // ticks in a nanosecond
 	horizon  int64         // nanoseconds from origin that ticks can express
 	origin   int64         // where tick 0 is on the timeline
-	since    int64         // when this limit began to hold; before origin if only ticks ran out
+	since    int64         // when this limit began to hold: before origin if only ticks ran out
 	former   []past        // the limits before, newest first; never changed
 
 	// tat is in ticks since origin. Each grant moves it by one CAS; last, the
@@ -91,8 +91,7 @@ func (e *era) next(l Limit, now, tat int64) *era {
 	if l == e.limit {
 		n.since, n.former = e.since, e.former
 	} else {
-		cut := max(e.burst-n.burst, 0) * e.interval
-		n.former = append([]past{{e.since, e.interval, e.scale, cut}}, e.former[:min(len(e.former), maxFormer-1)]...)
+		n.former = e.remember(max(e.burst-n.burst, 0) * e.interval)
 		free := e.window - taken // below 0: in debt
 		taken = n.window - min(mulDivDown(free, n.interval, e.interval), n.window)
 	}
@@ -100,6 +99,31 @@ func (e *era) next(l Limit, now, tat int64) *era {
 		n.tat.Store(min(taken, maxTicks))
 	}
 	return n
+}
+
+// remember returns the former limits of an era that follows e and cuts so many of
+// its ticks from the window.
+//
+// When there are too many, the oldest two become one that has the faster rate all
+// along. So a Cancel across all of them gives back less than it might, never more.
+func (e *era) remember(cut int64) []past {
+	all := append([]past{{e.since, e.interval, e.scale, cut}}, e.former...)
+	if len(all) <= maxFormer {
+		return all
+	}
+	a, b := all[maxFormer], all[maxFormer-1]
+	since := a.since
+	if b.fasterThan(a) {
+		a, b = b, a
+	}
+	a.since, a.cut = since, addSat(a.cut, mulDivUp(b.cut, a.interval, b.interval))
+	return append(all[:maxFormer-1], a)
+}
+
+func (a past) fasterThan(b past) bool {
+	ahi, alo := bits.Mul64(uint64(a.scale), uint64(b.interval))
+	bhi, blo := bits.Mul64(uint64(b.scale), uint64(a.interval))
+	return ahi > bhi || ahi == bhi && alo > blo
 }
 
 // covers reports whether now can be expressed in ticks of e.
@@ -138,9 +162,7 @@ func (e *era) grantedAt(now int64) {
 
 // returned says how many of e's ticks have been given back between from and now: by
 // time, also where former limits held in between, and by each cut of the burst,
-// which forgives what was taken above the new one just as time does. What is too
-// long ago to know counts as all given back, so that a late Cancel never forges
-// units.
+// which forgives what was taken above the new one just as time does.
 func (e *era) returned(from, now int64) int64 {
 	if from >= e.since {
 		return mulSat(subSat(now, from), e.scale)
@@ -150,11 +172,11 @@ func (e *era) returned(from, now int64) int64 {
 		own := addSat(mulSat(max(subSat(until, max(from, f.since)), 0), f.scale), f.cut)
 		sum = addSat(sum, mulDivUp(own, e.interval, f.interval))
 		if from >= f.since {
-			return sum
+			break
 		}
 		until = f.since
 	}
-	return math.MaxInt64
+	return sum
 }
 
 func gcd(a, b int64) int64 {

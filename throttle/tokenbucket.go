@@ -2,6 +2,7 @@ package throttle
 
 import (
 	"context"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -44,7 +45,9 @@ type TokenBucket struct {
 func NewTokenBucket(l Limit, clk Clock) *TokenBucket {
 	l.must("NewTokenBucket")
 	b := &TokenBucket{time: newTimeline(clk)}
-	b.era.Store(newEra(l, 0))
+	e := newEra(l, 0)
+	e.since = math.MinInt64 // for claims with older readings than the clock's
+	b.era.Store(e)
 	return b
 }
 

@@ -1,0 +1,416 @@
+package throttle_test
+
+import (
+	"cmp"
+	"math"
+	"math/big"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/heed-go/heed/throttle"
+)
+
+// A deed is the use of n units at a time.
+type deed struct {
+	at time.Duration
+	n  int64
+}
+
+// A taken claim may still be given back.
+type taken struct {
+	c throttle.Claim
+	d throttle.Decision
+}
+
+// Whatever is granted, held and given back, what was kept obeys the limit: in 2,000
+// random histories, in every window of each, to the unit.
+func TestTokenBucket_actsObeyLimit(t *testing.T) {
+	l := throttle.Limit{Count: 10, Per: time.Second, Burst: 10}
+	for seed := range uint64(2000) {
+		r := rand.New(rand.NewPCG(seed, 3))
+		clk := new(dial)
+		b := throttle.NewTokenBucket(l, clk)
+		var held []taken
+		var deeds []deed
+		use := func(h taken) { deeds = append(deeds, deed{h.d.At.Sub(time.Unix(0, 0)), h.c.Cost}) }
+		for range 200 {
+			clk.ns.Add(r.Int64N(2) * r.Int64N(int64(400*time.Millisecond)))
+			c := throttle.Claim{Cost: 1 + r.Int64N(l.Burst)}
+			if d, _ := b.Reserve(t.Context(), c); d.OK {
+				held = append(held, taken{c, d})
+			}
+			held = slices.DeleteFunc(held, func(h taken) bool {
+				switch r.IntN(20) {
+				case 0, 1:
+					b.Cancel(t.Context(), h.c, h.d)
+				case 2, 3, 4, 5, 6, 7, 8:
+					use(h)
+				default:
+					return false
+				}
+				return true
+			})
+		}
+		for _, h := range held {
+			use(h)
+		}
+		requireObeyed(t, l, deeds, seed)
+	}
+}
+
+// requireObeyed fails if there is a window in which deeds are more than
+// burst + rate*window.
+func requireObeyed(t *testing.T, l throttle.Limit, deeds []deed, seed uint64) {
+	t.Helper()
+	slices.SortStableFunc(deeds, func(a, b deed) int { return cmp.Compare(a.at, b.at) })
+	for i := range deeds {
+		sum := int64(0)
+		for _, a := range deeds[i:] {
+			sum += a.n
+			if w := a.at - deeds[i].at; (sum-l.Burst)*int64(l.Per) > l.Count*int64(w) {
+				t.Fatalf("seed %d: %d units within %v from %v on, under %v", seed, sum, w, deeds[i].at, l)
+			}
+		}
+	}
+}
+
+// Random limits, costs, times and settlements, against a bucket of rationals.
+func TestTokenBucket_isExact(t *testing.T) {
+	played := 0
+	for seed := range uint64(2000) {
+		r := rand.New(rand.NewPCG(seed, 4))
+		l := throttle.Limit{Count: 1 + r.Int64N(1<<r.IntN(24)), Per: pers[r.IntN(len(pers))], Burst: 1 + r.Int64N(1<<r.IntN(16))}
+		if float64(l.Burst)*float64(l.Per) < 1<<59 { // beyond, the rate is a little lower
+			newDuel(t, r, l).play(60, 0)
+			played++
+		}
+	}
+	require.Greater(t, played, 1500)
+}
+
+var pers = []time.Duration{7, time.Microsecond, time.Millisecond, time.Second, 1001 * time.Millisecond, time.Minute, time.Hour, 24 * time.Hour}
+
+// SetLimit keeps the units in the bucket to less than a nanosecond's worth.
+func TestTokenBucket_setLimitKeepsUnits(t *testing.T) {
+	for seed := range uint64(1000) {
+		r := rand.New(rand.NewPCG(seed, 5))
+		l := throttle.Limit{Count: 1 + r.Int64N(1000), Per: time.Second, Burst: 1 + r.Int64N(100)}
+		newDuel(t, r, l).play(60, 8)
+	}
+}
+
+// A duel asks a TokenBucket and its model the same.
+type duel struct {
+	*testing.T
+	r    *rand.Rand
+	clk  *dial
+	b    *throttle.TokenBucket
+	m    *exact
+	held []taken
+	lost float64 // units that roundings may have cost; they never add any
+}
+
+func newDuel(t *testing.T, r *rand.Rand, l throttle.Limit) *duel {
+	clk := new(dial)
+	return &duel{T: t, r: r, clk: clk, b: throttle.NewTokenBucket(l, clk), m: newExact(l)}
+}
+
+// play makes n claims, with a new limit after each of which one in so many is left; 0:
+// never.
+func (d *duel) play(n, oneIn int) {
+	d.Helper()
+	for range n {
+		unit := float64(d.m.limit.Per) / float64(d.m.limit.Count)
+		d.clk.ns.Add(int64(min(unit*d.r.ExpFloat64()*float64(d.r.Int64N(4)*(1+d.r.Int64N(d.m.limit.Burst))), 1<<56)))
+		d.claim(1 + d.r.Int64N(d.m.limit.Burst+1))
+		if len(d.held) > 0 && d.r.IntN(3) == 0 {
+			i := d.r.IntN(len(d.held))
+			d.end(d.held[i])
+			d.held = slices.Delete(d.held, i, i+1)
+		}
+		if oneIn > 0 && d.r.IntN(oneIn) == 0 {
+			l := throttle.Limit{Count: 1 + d.r.Int64N(1000), Per: time.Second, Burst: 1 + d.r.Int64N(100)}
+			require.NoError(d, d.b.SetLimit(l))
+			d.m.setLimit(l, d.clk.ns.Load())
+			d.lost += 1e-6 // a tick of the shortest interval
+		}
+	}
+}
+
+func (d *duel) claim(n int64) {
+	d.Helper()
+	now := d.clk.ns.Load()
+	slack := int64(math.Ceil(d.lost * float64(d.m.limit.Per) / float64(d.m.limit.Count)))
+	c := throttle.Claim{Cost: n}
+	got, err := d.b.Reserve(d.Context(), c)
+	require.NoError(d, err)
+	want := d.m.wait(n, now)
+	switch {
+	case n > d.m.limit.Burst:
+		require.Equal(d, throttle.Forever, got.Wait)
+	case got.OK:
+		require.Zero(d, want, "granted %d of %v too early", n, d.m.limit)
+		d.m.take(n, now)
+		d.held = append(d.held, taken{c, got})
+	default:
+		require.GreaterOrEqual(d, int64(got.Wait), want, "%d of %v", n, d.m.limit)
+		require.LessOrEqual(d, int64(got.Wait), want+slack, "%d of %v", n, d.m.limit)
+	}
+	left := new(big.Rat).Sub(whole(d.m.limit.Burst), d.m.at(now))
+	reset := ceil(left.Mul(left, perUnit(d.m.limit)))
+	require.GreaterOrEqual(d, int64(got.ResetAfter), reset, "%v", d.m.limit)
+	require.LessOrEqual(d, int64(got.ResetAfter), reset+slack, "%v", d.m.limit)
+	if slack == 0 {
+		require.Equal(d, max(floor(d.m.at(now)), 0), got.Remaining, "%v", d.m.limit)
+	}
+}
+
+// end cancels h, or settles it for less or more than it claimed.
+func (d *duel) end(h taken) {
+	now, granted := d.clk.ns.Load(), h.d.At.UnixNano()
+	d.lost += 1e-6 * float64(len(d.m.eras)-1)
+	if d.r.IntN(2) == 0 {
+		d.b.Cancel(d.Context(), h.c, h.d)
+		d.m.giveBack(h.c.Cost, granted, now)
+		return
+	}
+	f := throttle.Feedback{Cost: 1 + d.r.Int64N(2*h.c.Cost)}
+	d.b.Observe(d.Context(), h.c, h.d, throttle.Feedback{Cost: f.Cost, More: true}) // says nothing final
+	d.b.Observe(d.Context(), h.c, h.d, f)
+	if more := f.Cost - h.c.Cost; more > 0 {
+		d.m.take(more, now)
+	} else {
+		d.m.giveBack(-more, granted, now)
+	}
+}
+
+// Thirty-two goroutines take all that flows in, and not one unit more or less.
+func TestTokenBucket_losesNothingUnderContention(t *testing.T) {
+	l := throttle.Limit{Count: 7919, Per: time.Second, Burst: 1 << 20}
+	for name, cancels := range map[string]int{"kept": 0, "some cancelled": 4} {
+		t.Run(name, func(t *testing.T) {
+			clk := new(dial)
+			b := throttle.NewTokenBucket(l, clk)
+			kept := take(t, b, l.Burst)
+			var wg sync.WaitGroup
+			for id := range uint64(32) {
+				wg.Go(func() {
+					r := rand.New(rand.NewPCG(id, 6))
+					for i := range 300 {
+						c := throttle.Claim{Cost: 1 + r.Int64N(3)}
+						d, _ := b.Reserve(t.Context(), c)
+						switch {
+						case d.OK && cancels > 0 && i%cancels == 0:
+							b.Cancel(t.Context(), c, d)
+						case d.OK:
+							kept.Add(c.Cost)
+						}
+						clk.ns.Add(r.Int64N(100_000))
+					}
+				})
+			}
+			wg.Wait()
+			d, _ := b.Reserve(t.Context(), throttle.Claim{DryRun: true})
+			due := l.Burst + floor(inflow(l, clk.ns.Load()))
+			if cancels == 0 {
+				require.Equal(t, due, kept.Load()+d.Remaining, "units kept and left; want rate*time + burst")
+			}
+			require.LessOrEqual(t, kept.Load()+d.Remaining, due, "units kept and left; at most rate*time + burst")
+		})
+	}
+}
+
+// take takes n units and returns a count that begins with them.
+func take(t *testing.T, l throttle.Limiter, n int64) *atomic.Int64 {
+	t.Helper()
+	d, err := l.Reserve(t.Context(), throttle.Claim{Cost: n})
+	require.True(t, d.OK && err == nil, "%+v, %v", d, err)
+	kept := new(atomic.Int64)
+	kept.Store(n)
+	return kept
+}
+
+// Eight goroutines claim and cancel while eight change the rate: at one instant no
+// unit comes or goes by that, however odd the rates are.
+func TestTokenBucket_setLimitUnderContention(t *testing.T) {
+	const burst = 100_000
+	b := throttle.NewTokenBucket(throttle.Limit{Count: 7, Per: time.Second, Burst: burst}, new(dial))
+	kept := take(t, b, 1)
+	var wg sync.WaitGroup
+	for id := range uint64(8) {
+		wg.Go(func() {
+			r := rand.New(rand.NewPCG(id, 7))
+			for range 500 {
+				c := throttle.Claim{Cost: 1 + r.Int64N(5)}
+				if d, _ := b.Reserve(t.Context(), c); d.OK && r.IntN(3) > 0 {
+					kept.Add(c.Cost)
+				} else {
+					b.Cancel(t.Context(), c, d)
+				}
+			}
+		})
+		wg.Go(func() {
+			r := rand.New(rand.NewPCG(id, 8))
+			for range 200 {
+				l := throttle.Limit{Count: 1 + r.Int64N(1000), Per: pers[3+r.IntN(3)], Burst: burst}
+				if err := b.SetLimit(l); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	d, _ := b.Reserve(t.Context(), throttle.Claim{DryRun: true})
+	require.Equal(t, burst-kept.Load(), d.Remaining)
+}
+
+// The same while time passes: rates that are equal, however they are written, give
+// what one rate gives.
+func TestTokenBucket_setLimitWhileTimePasses(t *testing.T) {
+	slow, fast := throttle.Limit{Count: 3, Per: time.Second, Burst: 1 << 20}, throttle.Limit{Count: 1000, Per: time.Second, Burst: 1 << 20}
+	clk := new(dial)
+	b := throttle.NewTokenBucket(slow, clk)
+	kept := take(t, b, slow.Burst)
+	kept.Store(0)
+	var wg sync.WaitGroup
+	for id := range uint64(8) {
+		wg.Go(func() {
+			for i := range 300 {
+				clk.ns.Add(int64(10 * time.Millisecond))
+				for d, _ := b.Reserve(t.Context(), throttle.Claim{}); d.OK; d, _ = b.Reserve(t.Context(), throttle.Claim{}) {
+					kept.Add(1)
+				}
+				if (i+int(id))%7 == 0 {
+					b.SetLimit([]throttle.Limit{slow, fast}[i%2])
+				}
+			}
+		})
+	}
+	wg.Wait()
+	passed := clk.ns.Load()
+	require.LessOrEqual(t, kept.Load(), floor(inflow(fast, passed)))
+	require.GreaterOrEqual(t, kept.Load(), floor(inflow(slow, passed))-8)
+}
+
+// Years, primes and the largest numbers: ticks are counted anew before they overflow.
+func TestTokenBucket_scaleOverflows(t *testing.T) {
+	const year = 365 * 24 * time.Hour
+	for _, l := range []throttle.Limit{
+		{Count: 7919, Per: time.Second, Burst: 5},
+		{Count: 999_999_937, Per: time.Second, Burst: 5},
+		{Count: 999_999_929, Per: 999_999_893, Burst: 999_999_883},
+		{Count: math.MaxInt64, Per: time.Second, Burst: 5},
+		{Count: math.MaxInt64, Per: math.MaxInt64, Burst: 5},
+		{Count: math.MaxInt64, Per: time.Hour, Burst: math.MaxInt64},
+		{Count: 1, Per: 30 * year, Burst: 1},
+	} {
+		clk := new(dial)
+		b := throttle.NewTokenBucket(l, clk)
+		full, _ := b.Reserve(t.Context(), throttle.Claim{DryRun: true})
+		for _, idle := range []time.Duration{0, 40 * year, time.Nanosecond, 40 * year, 100 * year} {
+			clk.ns.Add(int64(idle))
+			d, _ := b.Reserve(t.Context(), throttle.Claim{DryRun: true})
+			if idle > 30*year {
+				require.Equal(t, full.Limit, d.Remaining, "%v after %v", l, idle)
+			}
+			d, _ = b.Reserve(t.Context(), throttle.Claim{Cost: max(d.Remaining, 1)})
+			again, _ := b.Reserve(t.Context(), throttle.Claim{Cost: full.Limit})
+			require.False(t, again.OK, "%v: the burst twice after %v: %+v", l, idle, again)
+			require.Positive(t, again.Wait, "%v", l)
+			exact := float64(full.Limit-again.Remaining) / float64(l.Count) * float64(l.Per)
+			require.LessOrEqual(t, float64(again.Wait), exact*(1+1e-6)+2+600*float64(l.Count)/math.MaxInt64*exact, "%v: %+v", l, again)
+		}
+	}
+}
+
+// The rate is never higher than it was said to be, and hardly lower, also where
+// ticks are as short as they get.
+func TestTokenBucket_rateOfPrimes(t *testing.T) {
+	for _, count := range []int64{7919, 1_000_003, 999_999_937, 15_999_999_989} {
+		l := throttle.Limit{Count: count, Per: time.Second, Burst: 1000}
+		clk := new(dial)
+		b := throttle.NewTokenBucket(l, clk)
+		kept := take(t, b, l.Burst)
+		kept.Store(0)
+		for range 20_000 {
+			clk.ns.Add(max(500*int64(time.Second)/count, 1))
+			d, _ := b.Reserve(t.Context(), throttle.Claim{DryRun: true})
+			if n := d.Remaining; n > 0 {
+				take(t, b, n)
+				kept.Add(n)
+			}
+		}
+		exact := inflow(l, clk.ns.Load())
+		require.LessOrEqual(t, kept.Load(), floor(exact), "%v", l)
+		nearly, _ := exact.Float64()
+		require.Greater(t, float64(kept.Load()), nearly*(1-1e-6)-1, "%v", l)
+	}
+}
+
+// Claims replayed from data may be older than the bucket itself.
+func TestTokenBucket_cancelInDataTime(t *testing.T) {
+	b := throttle.NewTokenBucket(throttle.Limit{Count: 1, Per: time.Second, Burst: 5}, nil)
+	c := throttle.Claim{Cost: 5, Now: time.Unix(0, 0)}
+	d, _ := b.Reserve(t.Context(), c)
+	require.True(t, d.OK)
+	c.Now = time.Unix(2, 0)
+	b.Cancel(t.Context(), c, d)
+	d, _ = b.Reserve(t.Context(), throttle.Claim{DryRun: true, Now: time.Unix(2, 0)})
+	require.EqualValues(t, 5, d.Remaining)
+}
+
+// What a cut of the burst forgave is not given back once more.
+func TestTokenBucket_cancelAcrossSetLimit(t *testing.T) {
+	for name, tt := range map[string]struct {
+		to   throttle.Limit
+		left int64
+	}{
+		"faster":        {throttle.Limit{Count: 50, Per: time.Second, Burst: 100}, 100},
+		"larger burst":  {throttle.Limit{Count: 1, Per: time.Second, Burst: 200}, 100},
+		"a cut by ten":  {throttle.Limit{Count: 1, Per: time.Second, Burst: 90}, 90},
+		"a cut by more": {throttle.Limit{Count: 1, Per: time.Second, Burst: 45}, 45},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := throttle.NewTokenBucket(throttle.Limit{Count: 1, Per: time.Second, Burst: 100}, new(dial))
+			c := throttle.Claim{Cost: 60}
+			d, _ := b.Reserve(t.Context(), c)
+			require.NoError(t, b.SetLimit(tt.to))
+			b.Cancel(t.Context(), c, d)
+			d, _ = b.Reserve(t.Context(), throttle.Claim{DryRun: true})
+			require.Equal(t, tt.left, d.Remaining)
+		})
+	}
+}
+
+func TestTokenBucket_cutForgivesOnce(t *testing.T) {
+	b := throttle.NewTokenBucket(throttle.Limit{Count: 1, Per: time.Second, Burst: 100}, new(dial))
+	c := throttle.Claim{Cost: 50}
+	one, _ := b.Reserve(t.Context(), c)
+	two, _ := b.Reserve(t.Context(), c)
+	require.NoError(t, b.SetLimit(throttle.Limit{Count: 1, Per: time.Second, Burst: 60}))
+	b.Cancel(t.Context(), c, one)
+	b.Cancel(t.Context(), c, two)
+	d, _ := b.Reserve(t.Context(), throttle.Claim{DryRun: true})
+	require.EqualValues(t, 20, d.Remaining) // 50-40 each
+}
+
+// A claim may be held across any number of limits.
+func TestTokenBucket_cancelAcrossManyLimits(t *testing.T) {
+	clk := new(dial)
+	b := throttle.NewTokenBucket(throttle.Limit{Count: 1, Per: time.Second, Burst: 100}, clk)
+	c := throttle.Claim{Cost: 60}
+	d, _ := b.Reserve(t.Context(), c)
+	for i := range int64(1000) {
+		require.NoError(t, b.SetLimit(throttle.Limit{Count: 1 + i%2, Per: time.Second, Burst: 100}))
+		clk.ns.Add(int64(10 * time.Millisecond))
+	}
+	b.Cancel(t.Context(), c, d)
+	d, _ = b.Reserve(t.Context(), throttle.Claim{DryRun: true})
+	require.EqualValues(t, 40+15+40, d.Remaining) // 15 flowed in; 20 of 60 count as returned, at the faster rate
+}
