@@ -26,7 +26,10 @@ type Server struct {
 
 	config   *http.Server
 	listener *Listener
-	running  sync.WaitGroup // Serve, and every handler
+
+	mu      sync.Mutex
+	closing bool           // no handler may begin
+	running sync.WaitGroup // Serve, and every handler
 }
 
 // NewServer starts a server of HTTP/1.1.
@@ -46,7 +49,9 @@ func Start(config *http.Server) *Server {
 		next = http.DefaultServeMux
 	}
 	config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		s.running.Add(1)
+		if !s.enter() {
+			panic(http.ErrAbortHandler)
+		}
 		defer s.running.Done()
 		next.ServeHTTP(w, r)
 	})
@@ -75,9 +80,22 @@ func (s *Server) Client() *http.Client { return &http.Client{Transport: s.Transp
 // runs any more. The contexts of running requests are cancelled; a handler that
 // does not heed its context holds Close up.
 func (s *Server) Close() {
+	s.mu.Lock()
+	s.closing = true
+	s.mu.Unlock()
 	_ = s.config.Close()
 	s.listener.closeConns()
 	s.running.Wait()
+}
+
+// enter reports whether a handler may begin, which must then end with running.Done.
+func (s *Server) enter() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.closing {
+		s.running.Add(1)
+	}
+	return !s.closing
 }
 
 func onlyHTTP2() *http.Protocols {

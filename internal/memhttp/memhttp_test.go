@@ -157,6 +157,7 @@ func TestConn_deadlines(t *testing.T) {
 		_, err := a.Read(buf)
 		require.ErrorIs(t, err, os.ErrDeadlineExceeded)
 		require.Equal(t, time.Second, time.Since(before))
+		synctest.Wait() // both timers have run
 		_, err = a.Write([]byte("x"))
 		require.ErrorIs(t, err, os.ErrDeadlineExceeded, "past for the writer too")
 
