@@ -32,6 +32,17 @@ func TestConformance(t *testing.T) {
 		// Steps: a tick may fall anywhere in the span.
 		{"RefillBucket", refill(throttle.Limit{Count: 3, Per: time.Second, Burst: 10}), throttletest.Spec{Bound: steps(10, 3, time.Second)}},
 		{"RefillBucket, more than it holds", refill(throttle.Limit{Count: 7, Per: time.Second, Burst: 4}), throttletest.Spec{Bound: steps(4, 7, time.Second)}},
+		{"LeakyBucket", leaky(throttle.Leak{Limit: ten}), throttletest.Spec{Limit: ten}},
+		{"LeakyBucket, queue", leaky(throttle.Leak{Limit: ten, Queue: math.MaxInt64}), throttletest.Spec{Limit: ten}},
+		{"LeakyBucket, short queue", leaky(throttle.Leak{Limit: ten, Queue: 7}), throttletest.Spec{Limit: ten}},
+		// Waits are rounded up to whole nanoseconds, so that a span may be short of one.
+		{"LeakyBucket, thirds", leaky(throttle.Leak{Limit: throttle.Limit{Count: 3, Per: time.Second, Burst: 2}, Queue: 9}), throttletest.Spec{Bound: func(w time.Duration) int64 { return 2 + int64((w+1)*3/time.Second) }}},
+		// All of a split claim acts when its last unit leaves, so that a whole bucket may act at once.
+		{"LeakyBucket, split", leaky(throttle.Leak{Limit: throttle.Limit{Count: 10, Per: time.Second, Burst: 10}, Split: true}), throttletest.Spec{Limit: ten}},
+		// Times are truncated to whole milliseconds at both ends of a span, and places once more.
+		{"Nginx", nginx(throttle.LimitReq{Rate: 10, Per: time.Second, Burst: 5}), throttletest.Spec{Bound: truncated(6, 10)}},
+		{"Nginx, delay", nginx(throttle.LimitReq{Rate: 100, Per: time.Minute, Burst: 9, Delay: 5}), throttletest.Spec{Bound: truncated(10, 2)}},
+		{"Nginx, nodelay", nginx(throttle.LimitReq{Rate: 1000, Per: time.Second, Burst: 9, NoDelay: true}), throttletest.Spec{Bound: truncated(10, 1000)}},
 		// Windows: a span touches one more than it is long, at either end.
 		{"FixedWindow, epoch", fixed(throttle.Quota{Count: 10, Per: time.Second}), throttletest.Spec{Bound: windows(10, time.Second)}},
 		{"FixedWindow, first", fixed(throttle.Quota{Count: 10, Per: time.Second, Anchor: throttle.AtFirst}), throttletest.Spec{Bound: windows(10, time.Second)}},
@@ -164,4 +175,17 @@ func windows(n int64, per time.Duration) func(time.Duration) int64 {
 // sliding is the bound of n units in any span that is shorter than per.
 func sliding(n int64, per time.Duration) func(time.Duration) int64 {
 	return func(w time.Duration) int64 { return n * int64(w/per+1) }
+}
+
+func leaky(l throttle.Leak) maker {
+	return func(clk throttle.Clock) throttle.Limiter { return throttle.NewLeakyBucket(l, clk) }
+}
+
+func nginx(l throttle.LimitReq) maker {
+	return func(clk throttle.Clock) throttle.Limiter { return throttle.NewNginx(l, clk) }
+}
+
+// truncated is the bound of a bucket whose instants are early by up to 3 ms.
+func truncated(burst, perSecond int64) func(time.Duration) int64 {
+	return func(w time.Duration) int64 { return burst + int64((w+3*time.Millisecond).Seconds()*float64(perSecond)) }
 }

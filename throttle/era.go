@@ -241,3 +241,11 @@ func mulDivDown(a, b, c int64) int64 {
 	q, _ := bits.Div64(hi, lo, uint64(c))
 	return int64(min(q, math.MaxInt64))
 }
+
+// mulDivCeil returns a*b/c rounded up, for positive b and c.
+func mulDivCeil(a, b, c int64) int64 {
+	if a < 0 {
+		return -mulDivDown(-max(a, -math.MaxInt64), b, c)
+	}
+	return mulDivUp(a, b, c)
+}

@@ -201,10 +201,7 @@ func (s *SubWindows) partAt(now int64) int64 {
 
 // begin returns when part begins.
 func (s *SubWindows) begin(part int64) int64 {
-	if part < 0 {
-		return -mulDivDown(-part, int64(s.parts.Per), int64(s.parts.Parts))
-	}
-	return mulDivUp(part, int64(s.parts.Per), int64(s.parts.Parts))
+	return mulDivCeil(part, int64(s.parts.Per), int64(s.parts.Parts))
 }
 
 func (s *SubWindows) index(part int64) int {

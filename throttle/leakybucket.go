@@ -1,0 +1,252 @@
+package throttle
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"sync"
+	"time"
+)
+
+// A Leak says how a LeakyBucket leaks and what it holds.
+type Leak struct {
+	Limit       // Count units leak out every Per; Burst units pass without waiting
+	Queue int64 // units that may wait behind those; math.MaxInt64: as many as Claim.MaxWait allows
+
+	// Split says that the units of a claim may leave one by one, as packets do. A
+	// claim may then be as large as Burst and Queue together, and is to act when
+	// its last unit leaves. Otherwise all of a claim acts at one instant, and it
+	// may not be larger than Burst.
+	Split bool
+}
+
+// Validate returns an error that says what to change if l can never work.
+func (l Leak) Validate() error {
+	if l.Queue < 0 {
+		return fmt.Errorf("throttle: leak %q: Queue is %d: it must not be negative", l.Name, l.Queue)
+	}
+	return l.Limit.Validate()
+}
+
+// LeakyBucket shapes: who comes too early is given a place in line instead of a
+// refusal, as far as Claim.MaxWait allows, and the place is its own. Claims leave
+// at the rate of the limit, in the order in which they came.
+//
+//	Burst 1, Queue 3, one unit each interval, five claims at once:
+//
+//	  now
+//	───┼───────┬───────┬───────┬──────────▶ time
+//	   A       B       C       D           E does not fit, and waits for B to leave
+//	   |<-Wait of B->|
+//
+// With Queue 0, and for claims that do not wait, it is a TokenBucket. As nginx says
+// it, burst=5 is Burst 1 and Queue 5; burst=5 delay=3 is Burst 4 and Queue 2;
+// burst=5 nodelay is Burst 6 and Queue 0. [Nginx] also rounds as nginx does.
+//
+// Use it where claims are paced by this one limit. Where others have a say (AllOf,
+// an answer with Retry-After), a place booked before is worth nothing: wait with
+// a Waiter.
+//
+// Invariant: within any span W no more than burst + rate*W units act and are kept,
+// where a claim acts Decision.Wait after Decision.At; with Split, queue more. Places
+// are exact, but waits are rounded up to whole nanoseconds: two acts may be up to
+// one nanosecond closer than their places are.
+//
+// The odd case is Cancel while others have booked behind. They keep their places,
+// so what would let a new claim act in one of them is not given back: of the units
+// of the claim, as many as leave between its place and the last one. The order of
+// two numbers matters: tat, which is where the next claim stands, and latest, the
+// last place given. One number would not tell booked units from used ones.
+// golang.org/x/time/rate has the same rule. It forgets, though, who booked before
+// a gap in the line was filled again: held is for that.
+type LeakyBucket struct {
+	time timeline
+
+	mu   sync.Mutex
+	leak Leak
+	last int64 // latest reading granted at
+	gen  uint64
+
+	era    *era  // ticks, and tat
+	latest int64 // the latest place that was given, in ticks of era
+	held   int64 // no claim still in line that booked before units were last given back stands behind it
+}
+
+// remainderBits of a Grant are by how many ticks its place is before At + Wait, which
+// is in whole nanoseconds. The others are the generation of the limit.
+const remainderBits = 24 // as era.scale is at most 1<<24
+
+// NewLeakyBucket returns an empty bucket. A nil clk is the system clock. It panics
+// if l is invalid.
+func NewLeakyBucket(l Leak, clk Clock) *LeakyBucket {
+	if err := l.Validate(); err != nil {
+		panic(err.Error() + " (NewLeakyBucket)")
+	}
+	return &LeakyBucket{time: newTimeline(clk), leak: l, last: neverRead, era: newEra(l.Limit, 0)}
+}
+
+// Reserve implements Limiter.
+func (b *LeakyBucket) Reserve(_ context.Context, c Claim) (Decision, error) {
+	n, err := c.Units()
+	if err != nil {
+		return Decision{}, err
+	}
+	given := b.time.read(c.Now)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now := max(given, b.last)
+	e := b.eraOf(now)
+	tick := e.ticks(now)
+	taken := max(e.tat.Load(), tick) - tick
+	d := Decision{Policy: e.policy, Limit: b.most(), At: b.time.stamp(now, given, c.Now)}
+	wait, cost, longest := int64(math.MaxInt64), mulSat(n, e.interval), b.longest(c.MaxWait)
+	if n <= d.Limit && cost-e.window <= longest {
+		wait = max(addSat(taken, cost-e.window), 0)
+	}
+	switch d.OK = wait <= longest; {
+	case wait == math.MaxInt64:
+		d.Wait = Forever
+	case !d.OK:
+		d.Wait = e.duration(wait - longest)
+	default:
+		d.Wait = e.duration(wait)
+		d.Grant = b.gen<<remainderBits | uint64(int64(d.Wait)*e.scale-wait)
+		if !c.DryRun {
+			taken += cost
+			e.tat.Store(tick + taken)
+			b.latest, b.last = max(b.latest, tick+wait), now
+		}
+	}
+	return b.describe(d, taken), nil
+}
+
+// most returns the largest claim that can be granted.
+func (b *LeakyBucket) most() int64 {
+	if b.leak.Split {
+		return addSat(b.era.burst, b.leak.Queue)
+	}
+	return b.era.burst
+}
+
+// longest returns how many ticks a claim that accepts w may wait.
+func (b *LeakyBucket) longest(w time.Duration) int64 {
+	e := b.era
+	line := min(mulSat(b.leak.Queue, e.interval), maxTicks/2-e.window)
+	return min(line, mulSat(max(int64(w), 0), e.scale))
+}
+
+// describe adds to d the state of a bucket from which so many ticks are taken.
+func (b *LeakyBucket) describe(d Decision, taken int64) Decision {
+	d = b.era.describe(d, taken)
+	if b.leak.Split {
+		d.Remaining = max(b.era.window+b.longest(Forever)-taken, 0) / b.era.interval
+	}
+	return d
+}
+
+// Cancel implements Limiter.
+func (b *LeakyBucket) Cancel(_ context.Context, c Claim, d Decision) {
+	n, err := c.Units()
+	if err != nil || !d.OK {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	place, gap := b.giveBack(n, c.Now, d)
+	if place == b.latest && !gap { // the last in line has gone: the one before it is the last
+		b.latest = max(place-mulSat(n, b.era.interval), b.held)
+		return
+	}
+	b.held = b.latest
+}
+
+// Observe implements Observer: it settles a cost that was known only afterwards.
+// What the claim cost less comes back as in Cancel; what it cost more is taken from
+// those who come next.
+func (b *LeakyBucket) Observe(_ context.Context, c Claim, d Decision, f Feedback) {
+	switch extra := f.extra(c, d); {
+	case extra > 0:
+		b.take(extra, f.Now)
+	case extra < 0:
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.giveBack(-extra, f.Now, d)
+		b.held = b.latest
+	}
+}
+
+// take takes n units, granted or not.
+func (b *LeakyBucket) take(n int64, asOf time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now := max(b.time.read(asOf), b.last)
+	e := b.eraOf(now)
+	from := max(e.tat.Load(), e.ticks(now))
+	e.tat.Store(min(addSat(from, mulSat(n, e.interval)), maxTicks))
+}
+
+// SetLimit replaces the limit. The units in the bucket stay, down to the fraction,
+// as far as the new burst has room for them, and so do the places in line. The
+// error is that of l.Validate, and then nothing has changed.
+func (b *LeakyBucket) SetLimit(l Limit) error {
+	if err := l.Validate(); err != nil {
+		return err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.renew(l, max(b.time.read(time.Time{}), b.last))
+	b.gen++
+	return nil
+}
+
+// giveBack gives back n units of the claim granted by d. It returns the place of
+// the claim, and whether others stand behind it or it is over.
+func (b *LeakyBucket) giveBack(n int64, asOf time.Time, d Decision) (place int64, gap bool) {
+	now := max(b.time.read(asOf), b.last)
+	e := b.eraOf(now)
+	place, lost := b.since(d, max(b.latest, e.ticks(now)))
+	back := mulSat(n, e.interval)
+	if lost > 0 {
+		back = min(back, e.window) - lost
+	}
+	if back > 0 {
+		e.tat.Store(subSat(e.tat.Load(), back))
+	}
+	return place, lost > 0
+}
+
+// since returns the place that d gave, and how many ticks leave between it and until.
+func (b *LeakyBucket) since(d Decision, until int64) (place, ticks int64) {
+	e, acts := b.era, addSat(b.time.read(d.At), int64(d.Wait))
+	if !e.covers(acts) {
+		return neverRead, math.MaxInt64 // in an era long over
+	}
+	place = e.ticks(acts)
+	if d.Grant>>remainderBits == b.gen {
+		place -= int64(d.Grant & (1<<remainderBits - 1))
+		return place, until - place
+	}
+	end := e.origin + int64(e.duration(until))
+	if until <= place {
+		return min(place, until), 0
+	}
+	return place, e.returned(acts-1, end) // the limit has changed in between
+}
+
+// eraOf returns the era, which covers now.
+func (b *LeakyBucket) eraOf(now int64) *era {
+	if !b.era.covers(now) {
+		b.renew(b.era.limit, now)
+	}
+	return b.era
+}
+
+// renew begins an era with limit l at now. Places in line stay where they are.
+func (b *LeakyBucket) renew(l Limit, now int64) {
+	old := b.era
+	b.era = old.next(l, now, old.tat.Load())
+	gone := mulSat(subSat(now, old.origin), old.scale)
+	for _, p := range []*int64{&b.latest, &b.held} {
+		*p = mulDivUp(max(subSat(*p, gone), 0), b.era.scale, old.scale)
+	}
+}

@@ -1,0 +1,147 @@
+package throttle
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"sync"
+	"time"
+)
+
+// Ticks says how a TickQueue is served.
+type Ticks struct {
+	Limit            // Count ticks every Per, each of which serves one unit; Burst must be 0 or Count
+	Queue  int64     // units that may wait; must be positive
+	Anchor time.Time // the instant of one tick, from which all others count; zero: the creation
+}
+
+// Validate returns an error that says what to change if t can never work.
+func (t Ticks) Validate() error {
+	if t.Queue <= 0 {
+		return fmt.Errorf("throttle: ticks %q: Queue is %d: it must be positive, as everybody waits for a tick", t.Name, t.Queue)
+	}
+	if err := t.noBurst("ticks"); err != nil {
+		return err
+	}
+	return t.Limit.Validate()
+}
+
+// TickQueue is a leaky bucket that drips: a queue from which one unit is served at
+// each tick, whether or not somebody came in time for the one before. Even the
+// first in line waits for a tick, so that work starts at instants known beforehand.
+//
+//	ticks  ┼───────┼───────┼───────┼───────┼──▶ time
+//	         ↑↑            A ↑     B       C
+//	         A B come:     tick    C comes, and is served at the next tick
+//	         served here and here
+//
+// Ticks are at anchor + k*Per/Count, which is exact: a thousand thirds of a second
+// later they have not drifted. Whoever comes at a tick is too late for it.
+//
+// All claims wait, so that none is granted that does not say how long: set
+// Claim.MaxWait. LeakyBucket serves at once where it can.
+//
+// Invariant: no two units share a tick, and no more than Queue units wait. A claim
+// acts at the tick of its last unit.
+//
+// The odd case is Cancel: whoever stands behind keeps his tick, so that only the
+// last in line gives ticks back, those that have not passed. A refund in Observe
+// likewise frees ticks only before a claim acts.
+type TickQueue struct {
+	time timeline
+
+	mu     sync.Mutex
+	ticks  Ticks
+	policy string
+	anchor int64
+	last   int64 // latest reading granted at
+	booked int64 // number of the latest tick that is taken, counted from the anchor
+}
+
+// NewTickQueue returns an empty queue. A nil clk is the system clock. It panics if
+// t is invalid.
+func NewTickQueue(t Ticks, clk Clock) *TickQueue {
+	if err := t.Validate(); err != nil {
+		panic(err.Error() + " (NewTickQueue)")
+	}
+	q := &TickQueue{time: newTimeline(clk), ticks: t, policy: t.policy(), last: neverRead, booked: math.MinInt64}
+	if !t.Anchor.IsZero() {
+		q.anchor = q.time.read(t.Anchor)
+	}
+	return q
+}
+
+// Reserve implements Limiter.
+func (q *TickQueue) Reserve(_ context.Context, c Claim) (Decision, error) {
+	n, err := c.Units()
+	if err != nil {
+		return Decision{}, err
+	}
+	given := q.time.read(c.Now)
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	now := max(given, q.last)
+	tick := q.tickAt(now)
+	from := max(q.booked, tick)
+	to := addSat(from, n)
+	d := Decision{Policy: q.policy, Limit: q.ticks.Queue, At: q.time.stamp(now, given, c.Now)}
+	near := subSat(q.begin(to), max(int64(c.MaxWait), 0)) // when the place is near enough
+	free := q.begin(subSat(to, q.ticks.Queue))            // when it is free
+	switch wait := subSat(max(near, free), now); {
+	case n > q.ticks.Queue, near >= q.begin(addSat(from, 1)): // not even if nobody else waits
+		d.Wait = Forever
+	case wait > 0:
+		d.Wait = time.Duration(wait)
+	default:
+		d.OK, d.Wait, d.Grant = true, time.Duration(subSat(q.begin(to), now)), uint64(to)
+		if !c.DryRun {
+			q.booked, q.last, from = to, now, to
+		}
+	}
+	d.Remaining = max(q.ticks.Queue-subSat(from, tick), 0)
+	if from > tick {
+		d.ResetAfter = time.Duration(subSat(q.begin(from), now))
+	}
+	return d, nil
+}
+
+// Cancel implements Limiter.
+func (q *TickQueue) Cancel(_ context.Context, c Claim, d Decision) {
+	if n, err := c.Units(); err == nil && d.OK {
+		q.giveBack(n, d)
+	}
+}
+
+// Observe implements Observer: it settles a cost that was known only afterwards.
+// What the claim cost less comes back as in Cancel; what it cost more takes the
+// ticks after all that are taken.
+func (q *TickQueue) Observe(_ context.Context, c Claim, d Decision, f Feedback) {
+	switch extra := f.extra(c, d); {
+	case extra < 0:
+		q.giveBack(-extra, d)
+	case extra > 0:
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		q.booked = addSat(max(q.booked, q.tickAt(max(q.time.read(f.Now), q.last))), extra)
+	}
+}
+
+// giveBack frees the last n ticks of the claim granted by d, if it is the last in
+// line.
+func (q *TickQueue) giveBack(n int64, d Decision) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if int64(d.Grant) == q.booked {
+		q.booked = subSat(q.booked, n)
+	}
+}
+
+// tickAt returns the number of the latest tick at or before now.
+func (q *TickQueue) tickAt(now int64) int64 {
+	return mulDivDown(subSat(now, q.anchor), q.ticks.Count, int64(q.ticks.Per))
+}
+
+// begin returns the instant of a tick, rounded up.
+func (q *TickQueue) begin(tick int64) int64 {
+	return addSat(q.anchor, mulDivCeil(tick, int64(q.ticks.Per), q.ticks.Count))
+}
