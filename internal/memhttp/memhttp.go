@@ -29,7 +29,7 @@ type Server struct {
 
 	mu      sync.Mutex
 	closing bool           // no handler may begin
-	running sync.WaitGroup // Serve, and every handler
+	running sync.WaitGroup // Serve, every connection, and every handler
 }
 
 // NewServer starts a server of HTTP/1.1.
@@ -55,6 +55,12 @@ func Start(config *http.Server) *Server {
 		defer s.running.Done()
 		next.ServeHTTP(w, r)
 	})
+	hook := config.ConnState
+	config.ConnState = func(c net.Conn, state http.ConnState) {
+		if s.count(state); hook != nil {
+			hook(c, state)
+		}
+	}
 	s.running.Go(func() { _ = config.Serve(s.listener) })
 	return s
 }
@@ -76,8 +82,8 @@ func (s *Server) Transport() *http.Transport {
 // Client returns a client with a transport of its own.
 func (s *Server) Client() *http.Client { return &http.Client{Transport: s.Transport()} }
 
-// Close ends all connections, hijacked ones too, and returns when no handler
-// runs any more. The contexts of running requests are cancelled; a handler that
+// Close ends all connections, hijacked ones too, and returns when no goroutine of
+// the server runs any more. The contexts of running requests are cancelled; a handler that
 // does not heed its context holds Close up.
 func (s *Server) Close() {
 	s.mu.Lock()
@@ -96,6 +102,17 @@ func (s *Server) enter() bool {
 		s.running.Add(1)
 	}
 	return !s.closing
+}
+
+// count counts connections that are served. They may last longer than their
+// handlers: after some answers the server lingers for half a second.
+func (s *Server) count(state http.ConnState) {
+	switch state {
+	case http.StateNew:
+		s.running.Add(1)
+	case http.StateClosed, http.StateHijacked:
+		s.running.Done()
+	}
 }
 
 func onlyHTTP2() *http.Protocols {

@@ -117,6 +117,18 @@ func TestServer_closeEndsEverything(t *testing.T) {
 	}
 }
 
+// A server that answers before it has read the body closes, and waits a little
+// before it does.
+func TestServer_closeWaitsForLingeringConnections(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memhttp.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(413) }))
+		if resp, err := s.Client().Post(s.URL, "", strings.NewReader(strings.Repeat("x", 8<<20))); err == nil {
+			resp.Body.Close()
+		}
+		s.Close()
+	})
+}
+
 func TestServer_closeEndsHijackedConnections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memhttp.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
