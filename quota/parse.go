@@ -1,62 +1,214 @@
 package quota
 
 import (
-	"math"
 	"net/http"
-	"strconv"
 	"strings"
+	"sync"
 	"time"
 )
 
-// Parse reads what an answer says about limits. received is the local time of
-// receipt; it counts only where the answer has no Date of its own.
+// A Reader reads what answers say about limits. The zero Reader knows the
+// dialects and a table of APIs that leave something out. Fields must not change
+// after the first use; a Reader may be used by many goroutines at once.
+type Reader struct {
+	Hosts   map[string]Vendor // your own rows by host name, in place of those of the table
+	NoTable bool              // go by rules alone (Hosts still count)
+
+	// Body reads the first bytes of a body for what the headers do not say, and
+	// adds it to r. nil: ReadBody.
+	Body func(status int, h http.Header, peek []byte, r *Report)
+}
+
+// Parse reads what an answer says about limits, as the zero Reader does for a
+// host that it does not know. received is the local time of receipt; where times
+// are absolute, the answer's own Date counts before it.
 func Parse(status int, h http.Header, received time.Time) Report {
-	r := Report{Throttled: status == http.StatusTooManyRequests}
-	var l Limit
-	for _, p := range []string{"Ratelimit-", "X-Ratelimit-"} {
-		if n, ok := number(h.Get(p + "Limit")); ok {
-			l.Limit, l.HasLimit = int64(n), true
-		}
-		if n, ok := number(h.Get(p + "Remaining")); ok {
-			l.Remaining, l.HasRemaining = int64(n), true
-		}
-		if n, ok := number(h.Get(p + "Reset")); ok {
-			l.ResetAfter, l.HasReset, l.ResetForm = seconds(n), true, DeltaSeconds
-			if n >= 1e9 {
-				l.ResetAfter, l.ResetForm = max(time.Unix(int64(n), 0).Sub(serverNow(h, received)), 0), EpochSeconds
-			}
-		}
-	}
-	if l.HasLimit || l.HasRemaining || l.HasReset {
-		r.Limits = []Limit{l}
-	}
-	for _, k := range []string{"Retry-After", "X-Ratelimit-Retry-After"} {
-		v := strings.TrimSpace(h.Get(k))
-		if n, ok := number(v); ok {
-			r.RetryAfter, r.HasRetryAfter, r.RetryForm = max(r.RetryAfter, seconds(n)), true, DeltaSeconds
-		} else if at, err := http.ParseTime(v); err == nil {
-			r.RetryAfter, r.HasRetryAfter, r.RetryForm = max(r.RetryAfter, at.Sub(serverNow(h, received))), true, Date
-		}
-	}
-	return r
+	var r Reader
+	return r.Parse("", status, h, received)
 }
 
-func number(s string) (float64, bool) {
-	n, err := strconv.ParseFloat(s, 64)
-	return n, err == nil && n >= 0 && !math.IsInf(n, 0)
+// Parse reads what an answer of host says about limits. A host that is "" or
+// unknown is read by rules and by header names that mean one thing only.
+//
+// Whatever the headers hold, delays are never negative and the work is bounded:
+// of what a hostile server sends beyond a few hundred headers, 32 limits or 4 KiB
+// of a value, the rest is left out.
+func (r *Reader) Parse(host string, status int, h http.Header, received time.Time) Report {
+	p := parsers.Get().(*parser)
+	p.h, p.status, p.received, p.vendor, p.table = h, status, received, r.vendor(host), !r.NoTable
+	p.collect()
+	p.conclude()
+	out := p.out
+	p.forget()
+	parsers.Put(p)
+	return out
 }
 
-func serverNow(h http.Header, received time.Time) time.Time {
-	if at, err := http.ParseTime(h.Get("Date")); err == nil {
-		return at
+// vendor returns what is known about host, nil if nothing.
+func (r *Reader) vendor(host string) *Vendor {
+	if host == "" {
+		return nil
 	}
-	return received
+	host = hostname(host)
+	if v, ok := r.Hosts[host]; ok {
+		return &v
+	}
+	if r.NoTable {
+		return nil
+	}
+	return vendorOf(host)
 }
 
-// seconds returns n seconds, rounded up to a nanosecond, saturating.
-func seconds(n float64) time.Duration {
-	if n >= math.MaxInt64/1e9 {
-		return math.MaxInt64
+const (
+	maxHeaders = 512  // header names looked at
+	maxGroups  = 32   // buckets read
+	maxValue   = 4096 // bytes of a value
+	maxLines   = 16   // instances of one header
+)
+
+// A parser reads one answer.
+type parser struct {
+	h        http.Header
+	status   int
+	received time.Time
+	now      time.Time // the server's clock; zero until it is needed
+	vendor   *Vendor
+	table    bool
+
+	out    Report
+	groups []group
+	ledger ledger
+}
+
+// parsers keeps the room that parsers work in. Nothing of an answer stays there.
+var parsers = sync.Pool{New: func() any { return new(parser) }}
+
+// forget makes p new again, but for its room.
+func (p *parser) forget() {
+	clear(p.groups)
+	clear(p.ledger.list)
+	clear(p.ledger.policies)
+	*p = parser{groups: p.groups[:0], ledger: ledger{list: p.ledger.list[:0], policies: p.ledger.policies[:0]}}
+}
+
+// A group is the headers of one bucket.
+type group struct {
+	meaning
+	rep   string // the first of the names, for a stable order
+	slots [numFields]slot
+}
+
+// A slot is the value of one field of a bucket, and the header it came in.
+type slot struct {
+	header, value string
+	scale         time.Duration // unit of time of a bare number, 0: not named
+	row           *Meaning      // of the vendor table
+}
+
+// collect sorts the headers into groups.
+func (p *parser) collect() {
+	looked := 0
+	for name, values := range p.h {
+		if looked++; looked > maxHeaders {
+			return
+		}
+		if len(values) == 0 {
+			continue
+		}
+		m, row, ok := p.meaning(name)
+		switch {
+		case row != nil && row.Read != nil:
+			row.Read(join(values), &p.out)
+		case m.field == FieldRetryAfter:
+			p.retry(values, m.scale)
+		case ok || m.field == FieldLimit && strings.Contains(values[0], "=") && strings.Contains(values[0], "/"):
+			p.put(name, join(values), m, row)
+		}
 	}
-	return time.Duration(math.Ceil(n * 1e9))
+}
+
+// meaning asks the rows of the host, then those that hold everywhere, then rules.
+func (p *parser) meaning(name string) (m meaning, row *Meaning, ok bool) {
+	if p.vendor != nil {
+		if r, found := p.vendor.Headers[name]; found {
+			return r.overlay(name), &r, r.Says != FieldNone
+		}
+	}
+	if m, ok := famous()[name]; ok {
+		return m, nil, m.field != FieldNone
+	}
+	if p.table {
+		if r, found := distinct()[name]; found {
+			return r.overlay(name), r, r.Says != FieldNone
+		}
+	}
+	m, ok = readName(name)
+	return m, nil, ok
+}
+
+// overlay returns what the rules say of name, corrected by row.
+func (row *Meaning) overlay(name string) meaning {
+	m, _ := readName(name)
+	m.field, m.scale, m.marked = row.Says, row.Scale, true
+	if row.Unit != "" {
+		m.unit = row.Unit
+	}
+	if row.Name != "" {
+		m.single, m.bucket = row.Name, hashWord(0, []byte(row.Name))
+	}
+	return m
+}
+
+// put files a value under its bucket and field. Where two headers say the same
+// field of the same bucket, the first name in the alphabet counts.
+func (p *parser) put(name, value string, m meaning, row *Meaning) {
+	if value == "" || len(value) > maxValue {
+		return
+	}
+	g := p.group(name, m)
+	if g == nil {
+		return
+	}
+	if s := &g.slots[m.field]; s.header == "" || name < s.header {
+		*s = slot{name, value, m.scale, row}
+	}
+}
+
+func (p *parser) group(name string, m meaning) *group {
+	for i := range p.groups {
+		if g := &p.groups[i]; g.bucket == m.bucket && g.spelling == m.spelling {
+			g.rep = min(g.rep, name)
+			g.marked = g.marked || m.marked
+			return g
+		}
+	}
+	if len(p.groups) == maxGroups {
+		return nil
+	}
+	p.groups = append(p.groups, group{meaning: m, rep: name})
+	return &p.groups[len(p.groups)-1]
+}
+
+// join returns all instances of a header as one list.
+func join(values []string) string {
+	if len(values) == 1 {
+		return values[0]
+	}
+	return strings.Join(values[:min(len(values), maxLines)], ", ")
+}
+
+// clock returns the server's time of the answer.
+func (p *parser) clock() time.Time {
+	if p.now.IsZero() {
+		p.now = serverNow(p.h, p.received)
+	}
+	return p.now
+}
+
+// delay turns an instant into the time from the answer until it.
+func (p *parser) delay(t instant) time.Duration {
+	if t.form.Relative() {
+		return t.delay
+	}
+	return clampDelay(t.at, p.clock())
 }

@@ -1,6 +1,7 @@
 package quota
 
 import (
+	"math"
 	"time"
 
 	"github.com/heed-go/heed/throttle"
@@ -55,9 +56,18 @@ func (l Limit) AsWindow() throttle.Window {
 		Per:              l.Window,
 	}
 	if w.Per == 0 && w.Limit == 0 && l.Rate > 0 {
-		w.Limit, w.Per = 1, seconds(1/l.Rate)
+		w.Limit, w.Per = 1, spacing(l.Rate)
 	}
 	return w
+}
+
+// spacing returns the time that one unit takes at rate units per second.
+func spacing(rate float64) time.Duration {
+	ns := math.Ceil(float64(time.Second) / rate)
+	if ns >= math.MaxInt64 {
+		return math.MaxInt64
+	}
+	return time.Duration(ns)
 }
 
 // AppendWindows appends the limits of r to dst, in the words of package throttle.

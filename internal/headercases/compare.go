@@ -1,0 +1,209 @@
+package headercases
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/heed-go/heed/quota"
+)
+
+// Compare returns what rep gets wrong, "" if nothing.
+//
+// A limit is right if all of it is: its counts, its reset within a second, its
+// unit, its window, and its name where a header states one. Without the table,
+// a window counts only where a header carries it.
+func (c *Case) Compare(rep quota.Report, table bool) string {
+	switch {
+	case rep.Throttled != c.Expect.Throttled:
+		return fmt.Sprintf("throttled is %v, want %v", rep.Throttled, c.Expect.Throttled)
+	case rep.HasRetryAfter != (c.Expect.RetryAfter != nil):
+		return fmt.Sprintf("retry after: %v %v, want %s", rep.HasRetryAfter, rep.RetryAfter, text(c.Expect.RetryAfter))
+	case rep.HasRetryAfter && !near(rep.RetryAfter.Seconds(), *c.Expect.RetryAfter, 0.001):
+		return fmt.Sprintf("retry after %v, want %s s", rep.RetryAfter, text(c.Expect.RetryAfter))
+	case len(rep.Limits) != len(c.Expect.Limits):
+		return fmt.Sprintf("%d limits, want %d: %+v", len(rep.Limits), len(c.Expect.Limits), rep.Limits)
+	}
+	return c.compareLimits(rep.Limits, table)
+}
+
+// compareLimits pairs each expected limit with one that was read.
+func (c *Case) compareLimits(got []quota.Limit, table bool) string {
+	left := append([]quota.Limit(nil), got...)
+	for i := range c.Expect.Limits {
+		want, why := &c.Expect.Limits[i], "nothing left"
+		found := -1
+		for j := range left {
+			wrong := c.compareLimit(&left[j], want, table)
+			if wrong == "" {
+				found = j
+				break
+			}
+			why = wrong
+		}
+		if found < 0 {
+			return fmt.Sprintf("limit %d: %s in %+v", i, why, left)
+		}
+		left = append(left[:found], left[found+1:]...)
+	}
+	return ""
+}
+
+func (c *Case) compareLimit(got *quota.Limit, want *Limit, table bool) string {
+	switch {
+	case c.states(want.Name) && !same(got.Name, *want.Name):
+		return fmt.Sprintf("name %q, want %q", got.Name, *want.Name)
+	case !sameUnit(got.Unit, want.Unit):
+		return fmt.Sprintf("unit %q, want %q", got.Unit, want.Unit)
+	case !counts(got.Limit, got.HasLimit, want.Limit):
+		return fmt.Sprintf("limit %v %d, want %s", got.HasLimit, got.Limit, text(want.Limit))
+	case !counts(got.Remaining, got.HasRemaining, want.Remaining):
+		return fmt.Sprintf("remaining %v %d, want %s", got.HasRemaining, got.Remaining, text(want.Remaining))
+	case want.Used != nil && !counts(got.Used, got.HasUsed, want.Used):
+		return fmt.Sprintf("used %v %d, want %s", got.HasUsed, got.Used, text(want.Used))
+	case !c.resets(got, want):
+		return fmt.Sprintf("reset %v %v, want %s or %v", got.HasReset, got.ResetAfter, text(want.ResetAfter), want.ResetAt)
+	case (table || c.carriesWindow(want)) && got.Window != seconds(want.Window):
+		return fmt.Sprintf("window %v, want %s", got.Window, text(want.Window))
+	case !rates(got, want):
+		return fmt.Sprintf("rate %v, want %s, %s or %s", got.Rate, text(want.Rate), text(want.Refill), text(want.PerWindow))
+	}
+	return ""
+}
+
+func counts(got int64, has bool, want *float64) bool {
+	return has == (want != nil) && (want == nil || float64(got) == *want)
+}
+
+func (c *Case) resets(got *quota.Limit, want *Limit) bool {
+	switch {
+	case want.ResetAfter != nil:
+		return got.HasReset && near(got.ResetAfter.Seconds(), *want.ResetAfter, 1)
+	case want.ResetAt != nil:
+		delay := max(want.ResetAt.Sub(c.ReceivedAt()), 0)
+		return got.HasReset && near(got.ResetAfter.Seconds(), delay.Seconds(), 1)
+	}
+	return !got.HasReset
+}
+
+func rates(got *quota.Limit, want *Limit) bool {
+	switch {
+	case want.Rate != nil:
+		return near(got.Rate, *want.Rate, 1e-9)
+	case want.Refill != nil:
+		return near(got.Rate, *want.Refill, 1e-9)
+	case want.PerWindow != nil:
+		return near(got.Rate*got.Window.Seconds(), *want.PerWindow, 1e-6)
+	}
+	return true
+}
+
+// states reports whether a header states the name: whole, in a value or in the
+// name of a header.
+func (c *Case) states(name *string) bool {
+	if name == nil {
+		return false
+	}
+	for header, values := range c.Headers {
+		if within(header, *name) || within(strings.Join(values, ","), *name) {
+			return true
+		}
+	}
+	return false
+}
+
+// within reports whether text holds word, with no letter or digit beside it.
+func within(text, word string) bool {
+	text, word = fold(text), fold(word)
+	for from := 0; ; {
+		i := strings.Index(text[from:], word)
+		if i < 0 {
+			return false
+		}
+		lo, hi := from+i, from+i+len(word)
+		if (lo == 0 || !alphanumeric(text[lo-1])) && (hi == len(text) || !alphanumeric(text[hi])) {
+			return true
+		}
+		from = lo + 1
+	}
+}
+
+// carriesWindow reports whether a header carries the window: as a parameter, under a name that
+// speaks of windows, or as a word of the name.
+func (c *Case) carriesWindow(want *Limit) bool {
+	if want.Window == nil {
+		return false
+	}
+	s := strconv.FormatFloat(*want.Window, 'f', -1, 64)
+	ms := strconv.FormatFloat(*want.Window*1000, 'f', -1, 64)
+	for header, values := range c.Headers {
+		header, v := fold(header), fold(strings.Join(values, ","))
+		switch {
+		case within(v, "w="+s), within(v, "window="+s), strings.Contains(v, ":"+s) && strings.Contains(header, "limit"):
+			return true
+		case (strings.Contains(header, "interval") || strings.Contains(header, "period") || strings.Contains(header, "window")) &&
+			(within(v, s) || within(v, ms) || within(v, s+"s")):
+			return true
+		case strings.Contains(header, "limit") && within(v, s+"s"):
+			return true
+		case windowWord(header, *want.Window):
+			return true
+		}
+	}
+	return false
+}
+
+func windowWord(header string, window float64) bool {
+	for word, s := range map[string]float64{"second": 1, "minute": 60, "hour": 3600, "day": 86400, "daily": 86400, "today": 86400, "1m": 60} {
+		if s == window && strings.Contains(header, word) {
+			return true
+		}
+	}
+	return false
+}
+
+func same(a, b string) bool { return fold(a) == fold(b) }
+
+func sameUnit(got, want string) bool {
+	if got == "" {
+		got = "requests"
+	}
+	if want == "" {
+		want = "requests"
+	}
+	return fold(got) == fold(want)
+}
+
+// fold makes spellings of a name alike.
+func fold(s string) string { return strings.ReplaceAll(strings.ToLower(s), "_", "-") }
+
+func alphanumeric(c byte) bool { return c >= 'a' && c <= 'z' || c >= '0' && c <= '9' }
+
+func near(a, b, slack float64) bool { return math.Abs(a-b) <= slack }
+
+func seconds(s *float64) time.Duration {
+	if s == nil {
+		return 0
+	}
+	return time.Duration(*s * float64(time.Second))
+}
+
+func text(f *float64) string {
+	if f == nil {
+		return "none"
+	}
+	return strconv.FormatFloat(*f, 'f', -1, 64)
+}
+
+// body turns the hint at a body into one that says so: cases name the path and
+// the value ("errors[0].type RATE_LIMITED"), or quote the text.
+func body(hint string) string {
+	path, value, ok := strings.Cut(hint, " ")
+	if name, nested := strings.CutPrefix(path, "errors[0]."); ok && nested {
+		value, _, _ = strings.Cut(value, ";")
+		return fmt.Sprintf(`{"errors":[{%q:%q}]}`, name, value)
+	}
+	return hint
+}

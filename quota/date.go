@@ -1,0 +1,307 @@
+package quota
+
+import (
+	"math"
+	"net/http"
+	"time"
+)
+
+// Dates come in the three forms of RFC 9110, in RFC 3339 with any fraction and
+// offset, and as the languages of the servers print them: JavaScript, Ruby, Go.
+// One reader takes them all. It goes by what each token looks like and never
+// checks the weekday, which real servers get wrong.
+
+// serverNow returns the time at the server when it answered: its Date, if it sent
+// one, older by the Age that caches have added. Without a Date it is received.
+func serverNow(h http.Header, received time.Time) time.Time {
+	for _, v := range h["Date"] {
+		if at, ok := parseDate(v, received); ok {
+			return at.Add(age(h))
+		}
+	}
+	return received
+}
+
+// age returns how long the answer has been in caches, 0 for a fresh one.
+func age(h http.Header) time.Duration {
+	if v := h["Age"]; len(v) > 0 {
+		if n, ok := parseNumber(trim(v[0])); ok && !n.negative {
+			return n.times(time.Second)
+		}
+	}
+	return 0
+}
+
+// parseDate reads a date. A date without a zone is in UTC. received decides the
+// century of a year of two digits.
+func parseDate(s string, received time.Time) (time.Time, bool) {
+	if len(s) > maxDate {
+		return time.Time{}, false
+	}
+	d := dateReader{s: s, month: -1}
+	if !d.read() {
+		return time.Time{}, false
+	}
+	return d.time(received)
+}
+
+const maxDate = 96 // bytes; the longest in use is JavaScript's, about 70
+
+// A dateReader collects the parts of a date. -1 or false means not seen.
+type dateReader struct {
+	s   string
+	pos int
+
+	year, month, day   int
+	twoDigits, hasYear bool
+	hour, minute, sec  int
+	nanos, offset      int
+	hasClock, hasZone  bool
+}
+
+func (d *dateReader) read() bool {
+	for d.pos < len(d.s) {
+		c := d.s[d.pos]
+		switch {
+		case c == ' ' || c == ',':
+			d.pos++
+		case c == '(': // a zone's name in brackets: the rest says nothing new
+			return true
+		case isDigit(c):
+			if !d.digits() {
+				return false
+			}
+		case isLetter(c):
+			if !d.word() {
+				return false
+			}
+		case (c == '+' || c == '-') && d.hasClock:
+			if !d.zone() {
+				return false
+			}
+		case c == '-': // 06-Nov-94
+			d.pos++
+		default:
+			return false
+		}
+	}
+	return true
+}
+
+// digits reads a day, a year, a time of day, or a date in ISO order.
+func (d *dateReader) digits() bool {
+	n, width := d.int()
+	switch next := d.peek(); {
+	case next == ':' && !d.hasClock:
+		return d.clock(n)
+	case width == 4 && next == '-' && !d.hasYear && d.month < 0:
+		return d.iso(n)
+	case width <= 2 && d.day == 0:
+		d.day = n
+		return true
+	case (width == 4 || width == 2) && !d.hasYear:
+		d.year, d.hasYear, d.twoDigits = n, true, width == 2
+		return true
+	}
+	return false
+}
+
+func (d *dateReader) iso(year int) bool {
+	d.year, d.hasYear = year, true
+	d.pos++
+	d.month, _ = d.int()
+	d.month--
+	if d.peek() != '-' {
+		return false
+	}
+	d.pos++
+	d.day, _ = d.int()
+	if c := d.peek(); c == 'T' || c == 't' {
+		d.pos++
+		return isDigit(d.peek())
+	}
+	return true
+}
+
+// clock reads what follows the hour: minutes, then seconds and a fraction if any.
+func (d *dateReader) clock(hour int) bool {
+	d.hour, d.hasClock = hour, true
+	d.pos++
+	var width int
+	if d.minute, width = d.int(); width != 2 {
+		return false
+	}
+	if d.peek() != ':' {
+		return true
+	}
+	d.pos++
+	if d.sec, width = d.int(); width != 2 {
+		return false
+	}
+	if c := d.peek(); c == '.' {
+		d.pos++
+		return d.fraction()
+	}
+	return true
+}
+
+func (d *dateReader) fraction() bool {
+	start, unit := d.pos, 100_000_000
+	for ; isDigit(d.peek()); d.pos++ {
+		d.nanos += int(d.s[d.pos]-'0') * unit
+		unit /= 10
+	}
+	return d.pos > start
+}
+
+// word reads a month, a weekday or the name of a zone.
+func (d *dateReader) word() bool {
+	start := d.pos
+	for isLetter(d.peek()) {
+		d.pos++
+	}
+	w := d.s[start:d.pos]
+	if len(w) < 3 {
+		d.hasZone = fold(w, "UT") || fold(w, "Z")
+		return d.hasZone
+	}
+	if fold(w, "GMT") || fold(w, "UTC") {
+		d.hasZone = true
+		return true
+	}
+	for i := range 12 {
+		if fold(w[:3], "JanFebMarAprMayJunJulAugSepOctNovDec"[3*i:3*i+3]) {
+			d.month = i
+			return true
+		}
+	}
+	for i := range 7 {
+		if fold(w[:3], "SunMonTueWedThuFriSat"[3*i:3*i+3]) {
+			return true
+		}
+	}
+	return false
+}
+
+// zone reads an offset: +01:00, +0100 or +01.
+func (d *dateReader) zone() bool {
+	sign := 1
+	if d.s[d.pos] == '-' {
+		sign = -1
+	}
+	d.pos++
+	n, width := d.int()
+	minutes := 0
+	switch {
+	case width == 4:
+		n, minutes = n/100, n%100
+	case width == 2 && d.peek() == ':':
+		d.pos++
+		if minutes, width = d.int(); width != 2 {
+			return false
+		}
+	case width != 2:
+		return false
+	}
+	d.offset, d.hasZone = sign*(n*60+minutes)*60, true
+	return n < 24 && minutes < 60
+}
+
+func (d *dateReader) time(received time.Time) (time.Time, bool) {
+	if d.twoDigits {
+		d.year = century(d.year, received)
+	}
+	switch {
+	case !d.hasYear, !d.hasClock, d.month < 0 || d.month > 11, d.day < 1 || d.day > 31,
+		d.hour > 24, d.minute > 59, d.sec > 60:
+		return time.Time{}, false
+	}
+	t := time.Date(d.year, time.Month(d.month+1), d.day, d.hour, d.minute, d.sec, d.nanos, time.UTC)
+	return t.Add(-time.Duration(d.offset) * time.Second), true
+}
+
+// century completes a year of two digits: one that would be more than 50 years
+// ahead is past (RFC 9110, 5.6.7).
+func century(year int, received time.Time) int {
+	now := received.Year()
+	year += now - now%100
+	if year > now+50 {
+		year -= 100
+	}
+	return year
+}
+
+// int reads digits, and says how many there were. More than nine are not a date.
+func (d *dateReader) int() (n, width int) {
+	start := d.pos
+	for isDigit(d.peek()) && d.pos-start < 10 {
+		n = n*10 + int(d.s[d.pos]-'0')
+		d.pos++
+	}
+	return n, d.pos - start
+}
+
+func (d *dateReader) peek() byte {
+	if d.pos < len(d.s) {
+		return d.s[d.pos]
+	}
+	return 0
+}
+
+// parseDuration reads a number with a unit, once or several times: 6ms, 1m6.779s,
+// "10 seconds", 1d12h. Fractions of a nanosecond round up.
+func parseDuration(s string) (time.Duration, bool) {
+	if len(s) > maxDate {
+		return 0, false
+	}
+	var total time.Duration
+	for seen := false; ; seen = true {
+		if s = trim(s); s == "" {
+			return total, seen
+		}
+		digits := prefix(s, func(c byte) bool { return isDigit(c) || c == '.' })
+		n, ok := parseNumber(s[:digits])
+		s = trim(s[digits:])
+		letters := prefix(s, func(c byte) bool { return isLetter(c) || c >= 0x80 })
+		unit := unitOfTime(s[:letters])
+		if !ok || unit == 0 {
+			return 0, false
+		}
+		s = s[letters:]
+		total = add(total, n.times(unit))
+	}
+}
+
+func unitOfTime(s string) time.Duration {
+	var buf [16]byte
+	switch string(lower(buf[:], s)) {
+	case "ns":
+		return 1
+	case "us", "µs", "μs":
+		return time.Microsecond
+	case "ms", "milli", "millis", "millisecond", "milliseconds":
+		return time.Millisecond
+	case "s", "sec", "secs", "second", "seconds":
+		return time.Second
+	case "m", "min", "mins", "minute", "minutes":
+		return time.Minute
+	case "h", "hr", "hrs", "hour", "hours":
+		return time.Hour
+	case "d", "day", "days":
+		return 24 * time.Hour
+	case "w", "week", "weeks":
+		return 7 * 24 * time.Hour
+	}
+	return 0
+}
+
+// add returns a+b, at most the longest duration there is. Neither is negative.
+func add(a, b time.Duration) time.Duration {
+	if a > math.MaxInt64-b {
+		return math.MaxInt64
+	}
+	return a + b
+}
+
+// clampDelay returns the time from now to at, 0 if it is past.
+func clampDelay(at, now time.Time) time.Duration { return max(at.Sub(now), 0) }

@@ -1,0 +1,372 @@
+package quota
+
+import (
+	"strings"
+	"sync"
+	"time"
+)
+
+// A meaning is what a header name says.
+type meaning struct {
+	field  Field
+	marked bool          // the name speaks of rate limits; else only the values can tell
+	hinted bool          // not marked, but limits are all that such names speak of
+	unit   string        // what is counted; "" is requests
+	span   time.Duration // the window named, 0: none
+	scale  time.Duration // unit of time of a bare number, 0: not named
+
+	spelling uint8  // X- or not, one word or two
+	bucket   uint64 // hash of the words that say which bucket; 0: none do
+	single   string // the bucket's name if it is one word of the dictionary
+}
+
+const (
+	spelledX = 1 << iota
+	spelledApart
+)
+
+// maxName is the longest header name that is read; longer ones say nothing.
+const maxName = 96
+
+// meaningOf returns what a header name says. ok is false for names that have
+// nothing to do with limits, which most have.
+func meaningOf(name string) (m meaning, ok bool) {
+	if m, ok := famous()[name]; ok {
+		return m, m.field != FieldNone || m.marked
+	}
+	return readName(name)
+}
+
+// famous holds names that nearly every answer has, so that they are looked up
+// and not read. It changes speed only.
+var famous = sync.OnceValue(func() map[string]meaning {
+	m := make(map[string]meaning)
+	for _, name := range strings.Fields(`Date Content-Type Content-Length Content-Encoding Connection Server
+		Cache-Control Vary Etag Last-Modified Link Location Expires Set-Cookie Age Via Status Transfer-Encoding
+		X-Request-Id X-Powered-By X-Frame-Options X-Xss-Protection X-Content-Type-Options Accept-Ranges
+		Strict-Transport-Security Referrer-Policy Content-Security-Policy Permissions-Policy Alt-Svc Cf-Ray
+		Access-Control-Allow-Origin Access-Control-Expose-Headers X-Github-Media-Type X-Github-Request-Id`) {
+		m[name] = meaning{}
+	}
+	for _, prefix := range []string{"", "X-"} {
+		for _, mark := range []string{"Ratelimit", "Rate-Limit"} {
+			for _, rest := range strings.Fields("-Limit -Remaining -Reset -Used -Resource -Policy -Reset-After -Bucket -Limit-Requests -Remaining-Requests -Reset-Requests -Limit-Tokens -Remaining-Tokens -Reset-Tokens") {
+				m[prefix+mark+rest], _ = readName(prefix + mark + rest)
+			}
+		}
+	}
+	m["Retry-After"], _ = readName("Retry-After")
+	return m
+})
+
+// A part is one word of a name.
+type part struct {
+	word
+	lo, hi uint8 // where it stands
+	spent  bool  // it played its part and does not name the bucket
+}
+
+// A nameReader takes a name apart.
+type nameReader struct {
+	buf   [maxName]byte // the name in lower case
+	parts [16]part
+	n     int
+	mark  int // index of the first part behind the marker; 0: no marker
+	field int // index of the field word; -1: none
+}
+
+// readName reads a name by its grammar: the rightmost field word says what the
+// value is, units and windows say of what, and the rest says which bucket.
+func readName(name string) (m meaning, ok bool) {
+	var r nameReader
+	if !r.read(name, &m) {
+		return m, false
+	}
+	return m, m.marked || m.hinted || m.field == FieldRetryAfter
+}
+
+func (r *nameReader) read(name string, m *meaning) bool {
+	if len(name) > maxName {
+		return false
+	}
+	r.split(name)
+	r.findMarker(m)
+	r.field = -1
+	r.findPairs()
+	r.findField()
+	if r.field >= 0 {
+		m.field = r.parts[r.field].field
+		r.readTime(m)
+	}
+	r.readQualifiers(m)
+	return true
+}
+
+// split cuts the name at its hyphens, and words that are glued together.
+func (r *nameReader) split(name string) {
+	s := lower(r.buf[:], name)
+	start := 0
+	for i := 0; i <= len(s); i++ {
+		if i == len(s) || s[i] == '-' || s[i] == '_' || s[i] == '.' {
+			if i > start {
+				r.add(start, i, 3)
+			}
+			start = i + 1
+		}
+	}
+}
+
+// add adds the word between lo and hi, or the words that it is glued of, cutting
+// up to depth times.
+func (r *nameReader) add(lo, hi, depth int) {
+	s := r.buf[lo:hi]
+	w, known := words[string(s)]
+	if !known && depth > 0 {
+		if cut := gluedAt(s); cut > 0 {
+			r.add(lo, lo+cut, depth-1)
+			r.add(lo+cut, hi, depth-1)
+			return
+		}
+	}
+	if !known {
+		w = spanWord(s)
+	}
+	if r.n < len(r.parts) {
+		r.parts[r.n] = part{word: w, lo: uint8(lo), hi: uint8(hi)}
+		r.n++
+	}
+}
+
+// gluedAt returns where to cut s, 0 if it is one word: in front of a field word
+// that ends it, behind a marker that begins it, or between a scope and a window.
+func gluedAt(s []byte) int {
+	const mark = "ratelimit"
+	if len(s) > len(mark) && string(s[:len(mark)]) == mark {
+		return len(mark)
+	}
+	for _, tail := range glued {
+		if cut := len(s) - len(tail); cut > 1 && string(s[cut:]) == tail {
+			return cut
+		}
+	}
+	if len(s) > 3 && (string(s[:3]) == "app" || string(s[:3]) == "api") {
+		return 3
+	}
+	return 0
+}
+
+// spanWord reads windows such as 1m, 10s and 15min; what is neither that nor a
+// number alone is a qualifier.
+func spanWord(s []byte) word {
+	digits := 0
+	for digits < len(s) && digits < 4 && isDigit(s[digits]) {
+		digits++
+	}
+	if digits == 0 || digits == len(s) {
+		return word{}
+	}
+	if unit := unitOfTime(string(s[digits:])); unit >= time.Second {
+		return word{class: windowWord, span: time.Duration(smallInt(s[:digits])) * unit}
+	}
+	return word{}
+}
+
+// findMarker looks for what says that the name is about rate limits, in one
+// word or in two.
+func (r *nameReader) findMarker(m *meaning) {
+	if r.n > 0 && r.is(0, "x") {
+		m.spelling |= spelledX
+	}
+	for i := range r.parts[:r.n] {
+		p := &r.parts[i]
+		if p.class == marker {
+			p.spent, r.mark, m.marked = true, i+1, true
+			return
+		}
+		if r.is(i, "rate") && i+1 < r.n && r.parts[i+1].field == FieldLimit {
+			p.spent, r.mark, m.marked = true, i+2, true
+			r.parts[i+1].spent, r.parts[i+1].class = true, marker
+			m.spelling |= spelledApart
+			return
+		}
+	}
+}
+
+// findPairs looks for fields of two words: retry after, fill rate.
+func (r *nameReader) findPairs() {
+	for i := 0; i+1 < r.n; i++ {
+		p, next := &r.parts[i], &r.parts[i+1]
+		switch {
+		case r.is(i, "retry"):
+			p.class, p.field = strong, FieldRetryAfter
+		case r.is(i, "per") && next.class != windowWord:
+			p.class = qualifier // per-ticket
+		case r.is(i+1, "rate") && (r.is(i, "fill") || r.is(i, "refill") || r.is(i, "replenish") || r.is(i, "restore")):
+			p.spent = true
+			next.class, next.field = strong, FieldRate
+		}
+	}
+}
+
+// findField takes the rightmost strong field word, else the rightmost weak one.
+// Retry is never overruled.
+func (r *nameReader) findField() {
+	for i := range r.parts[:r.n] {
+		p := &r.parts[i]
+		switch {
+		case p.spent || p.class != strong && p.class != weak:
+		case r.field < 0, r.parts[r.field].field != FieldRetryAfter && (p.class == strong || r.parts[r.field].class == weak):
+			r.field = i
+		}
+	}
+	if r.field >= 0 {
+		r.parts[r.field].spent = true
+	}
+}
+
+// readTime reads what stands behind a timed field: the unit of a bare number,
+// and whether it is a delay.
+func (r *nameReader) readTime(m *meaning) {
+	if !m.field.timed() {
+		return
+	}
+	for i := range r.parts[:r.n] {
+		p := &r.parts[i]
+		near := i > r.field && r.parts[i-1].spent
+		switch {
+		case p.class == scaleWord && (near || r.is(i, "ms")):
+			m.scale, p.spent = p.span, true
+			if m.field == FieldReset {
+				m.field = FieldResetAfter
+			}
+		case p.class == relative && near:
+			p.spent = true
+			if m.field == FieldReset {
+				m.field = FieldResetAfter
+			}
+		case p.class == absolute && near, r.is(i, "time"):
+			p.spent = true
+		}
+	}
+}
+
+// readQualifiers reads the words that are left: unit, window, and which bucket.
+func (r *nameReader) readQualifiers(m *meaning) {
+	named, at := 0, 0
+	for i := range r.parts[:r.n] {
+		p := &r.parts[i]
+		switch p.class {
+		case unitWord:
+			m.unit = r.unit(i)
+			m.hinted = m.hinted || p.sure && m.field != FieldNone
+		case windowWord:
+			m.span = r.span(i)
+			m.hinted = m.hinted || m.field != FieldNone && !m.field.timed()
+		case scaleWord:
+			if !p.spent && p.span == time.Second && i > r.mark && r.names(i-1) {
+				m.unit = r.text(i-1) + "_" + r.text(i) // seconds are always seconds of something
+			}
+		}
+		if !p.spent && (p.field == FieldLimit || p.field == FieldUsed) {
+			m.hinted = m.hinted || m.field != FieldNone && m.field != FieldName // Limit-Remaining, Quota-Reset
+		}
+		if r.names(i) {
+			m.bucket = hashWord(m.bucket, r.buf[p.lo:p.hi])
+			named, at = named+1, i
+		}
+	}
+	if named == 1 {
+		p := &r.parts[at]
+		m.single = intern(r.buf[p.lo:p.hi])
+	}
+}
+
+// names reports whether part i belongs to the name of the bucket.
+func (r *nameReader) names(i int) bool {
+	p := &r.parts[i]
+	return !p.spent && p.class != filler && p.class != relative && p.class != absolute &&
+		(p.class != strong || r.is(i, "quota"))
+}
+
+// unit returns the unit that part i names. What goes in and what comes out are
+// two units, as they have two prices.
+func (r *nameReader) unit(i int) string {
+	u := r.parts[i].unit
+	if i == 0 {
+		return u
+	}
+	prev := &r.parts[i-1]
+	switch {
+	case u == "" && prev.unit == "concurrent_requests":
+		return prev.unit
+	case u == "tokens" && (r.is(i-1, "input") || r.is(i-1, "prompt")):
+		return "input_tokens"
+	case u == "tokens" && (r.is(i-1, "output") || r.is(i-1, "completion")):
+		return "output_tokens"
+	}
+	return u
+}
+
+// span returns the window that part i names: 10-second is ten of them.
+func (r *nameReader) span(i int) time.Duration {
+	span := r.parts[i].span
+	if i > 0 {
+		if p := &r.parts[i-1]; p.hi-p.lo <= 4 {
+			if n := smallInt(r.buf[p.lo:p.hi]); n > 0 {
+				span *= time.Duration(n)
+			}
+		}
+	}
+	return span
+}
+
+// bucketName returns the words of a header name that say which bucket: those
+// behind the marker if there are any, else those in front.
+func bucketName(name string) string {
+	var r nameReader
+	var m meaning
+	if !r.read(name, &m) {
+		return ""
+	}
+	for from := r.mark; ; from = 0 {
+		var out []byte
+		for i := from; i < r.n; i++ {
+			if r.names(i) {
+				if len(out) > 0 {
+					out = append(out, '-')
+				}
+				out = append(out, r.buf[r.parts[i].lo:r.parts[i].hi]...)
+			}
+		}
+		if len(out) > 0 || from == 0 {
+			return string(out)
+		}
+	}
+}
+
+// intern returns the usual names of buckets without a copy, "" for others.
+func intern(b []byte) string {
+	switch string(b) {
+	case "requests":
+		return "requests"
+	case "tokens":
+		return "tokens"
+	case "second":
+		return "second"
+	case "minute":
+		return "minute"
+	case "hour":
+		return "hour"
+	case "day":
+		return "day"
+	}
+	return ""
+}
+
+func (r *nameReader) is(i int, s string) bool { return r.text(i) == s }
+
+// text returns part i. The compiler spares the copy where it is only compared.
+func (r *nameReader) text(i int) string {
+	p := &r.parts[i]
+	return string(r.buf[p.lo:p.hi])
+}

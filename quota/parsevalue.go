@@ -1,0 +1,217 @@
+package quota
+
+import (
+	"math"
+	"math/bits"
+	"strings"
+	"time"
+)
+
+// A number is a decimal as it stands in a header, saturating: its whole part and
+// the billionths behind the point, rounded up.
+type number struct {
+	whole    int64
+	nanos    int64
+	negative bool
+}
+
+// parseNumber reads a decimal, and nothing but a decimal: "1000abc", "0x10" and
+// "1e3" are not numbers here, since no server means what a prefix of them says.
+func parseNumber(s string) (n number, ok bool) {
+	if s != "" && (s[0] == '-' || s[0] == '+') {
+		n.negative = s[0] == '-'
+		s = s[1:]
+	}
+	i := 0
+	for ; i < len(s) && isDigit(s[i]); i++ {
+		hi, lo := bits.Mul64(uint64(n.whole), 10)
+		lo += uint64(s[i] - '0')
+		if n.whole = int64(lo); hi != 0 || lo > math.MaxInt64 {
+			n.whole = math.MaxInt64
+			i += prefix(s[i:], isDigit)
+			break
+		}
+	}
+	if i == 0 || i > maxDigits {
+		return number{}, false
+	}
+	if i == len(s) {
+		return n, true
+	}
+	if s[i] != '.' || i+1 == len(s) {
+		return number{}, false
+	}
+	return n, n.fraction(s[i+1:])
+}
+
+// maxDigits bounds what is read as a number at all.
+const maxDigits = 64
+
+func (n *number) fraction(s string) bool {
+	unit, more := int64(1e8), false
+	for i := range len(s) {
+		if !isDigit(s[i]) || i > maxDigits {
+			return false
+		}
+		n.nanos += int64(s[i]-'0') * unit
+		more = more || unit == 0 && s[i] != '0'
+		unit /= 10
+	}
+	if more {
+		n.nanos++
+	}
+	if n.nanos >= 1e9 && n.whole < math.MaxInt64 {
+		n.whole, n.nanos = n.whole+1, 0
+	}
+	return true
+}
+
+// times returns n units of time, rounded up, at most the longest duration.
+func (n number) times(unit time.Duration) time.Duration {
+	hi, lo := bits.Mul64(uint64(n.whole), uint64(unit))
+	if hi != 0 || lo > math.MaxInt64 {
+		return math.MaxInt64
+	}
+	u := int64(unit)
+	part := u/1e9*n.nanos + (u%1e9*n.nanos+1e9-1)/1e9
+	return add(time.Duration(lo), time.Duration(part))
+}
+
+func (n number) float() float64 { return float64(n.whole) + float64(n.nanos)/1e9 }
+
+// parseQuantity reads what a header of counts holds in the usual case: one
+// number, maybe with a fraction that says nothing.
+func parseQuantity(s string) (number, bool) { return parseNumber(trim(s)) }
+
+// A instant is a time as a header tells it: a delay, or a moment.
+type instant struct {
+	form  Form
+	delay time.Duration // of relative forms
+	at    time.Time     // of absolute forms
+}
+
+// parseInstant reads a delay or a moment. What a bare number is shows in its
+// size: from 1e9 on it is seconds since 1970, from 1e11 on milliseconds. scale is
+// the unit of a bare number if the name says it, 0 if not. A negative number says
+// nothing.
+func parseInstant(s string, scale time.Duration, received time.Time) (t instant, ok bool) {
+	s = trim(s)
+	n, ok := parseNumber(s)
+	switch {
+	case ok && n.negative:
+		return t, false
+	case ok && n.whole >= 1e11 && n.whole < 1e14:
+		return instant{form: EpochMillis, at: time.UnixMilli(n.whole)}, true
+	case ok && n.whole >= 1e9 && n.whole < 1e11 && scale == 0:
+		return instant{form: EpochSeconds, at: time.Unix(n.whole, n.nanos)}, true
+	case ok && scale == time.Millisecond:
+		return instant{form: DeltaMillis, delay: n.times(scale)}, true
+	case ok:
+		return instant{form: DeltaSeconds, delay: n.times(time.Second)}, true
+	}
+	if d, ok := parseDuration(s); ok {
+		return instant{form: Duration, delay: d}, true
+	}
+	at, ok := parseDate(s, received)
+	return instant{form: Date, at: at}, ok
+}
+
+// An entry is one member of a value that holds several: "100;w=60", "100:120",
+// "32/40", "DeleteVM3Min;237".
+type entry struct {
+	name   string
+	n      number
+	has    bool   // n was there
+	second number // behind a slash
+	pair   bool   // second was there
+	window time.Duration
+}
+
+// maxEntries is how many members of one value are read.
+const maxEntries = 16
+
+// splitEntries reads a list of entries. It returns false if any of them makes
+// no sense, since then the others may not either.
+func splitEntries(s string, out *[maxEntries]entry) (n int, ok bool) {
+	for s != "" && n < len(out) {
+		var item string
+		item, s = cutOutsideQuotes(s, ',')
+		if item = trim(item); item == "" {
+			continue
+		}
+		if !out[n].read(item) {
+			return 0, false
+		}
+		n++
+	}
+	return n, n > 0
+}
+
+func (e *entry) read(s string) bool {
+	*e = entry{}
+	head, params := cutOutsideQuotes(s, ';')
+	head = trim(head)
+	if !e.readHead(head) {
+		e.name = head
+	}
+	for params != "" {
+		var p string
+		p, params = cutOutsideQuotes(params, ';')
+		e.readParam(trim(p))
+	}
+	return e.has && len(e.name) <= maxName
+}
+
+func (e *entry) readHead(s string) (ok bool) {
+	i := strings.IndexAny(s, ":/")
+	if i < 0 {
+		e.n, e.has = parseNumber(s)
+		return e.has
+	}
+	if e.n, ok = parseNumber(trim(s[:i])); !ok {
+		return false
+	}
+	if e.second, ok = parseNumber(trim(s[i+1:])); !ok {
+		return false
+	}
+	e.has = true
+	if s[i] == ':' {
+		e.window = e.second.times(time.Second)
+	} else {
+		e.pair = true
+	}
+	return true
+}
+
+func (e *entry) readParam(s string) {
+	key, value, isPair := strings.Cut(s, "=")
+	n, ok := parseNumber(trim(value))
+	switch key = trim(key); {
+	case !isPair:
+		if n, ok := parseNumber(key); ok && !e.has { // DeleteVM3Min;237
+			e.n, e.has = n, true
+			e.window = windowIn(e.name)
+		}
+	case (key == "w" || key == "window") && ok:
+		e.window = n.times(time.Second)
+	case key == "name":
+		e.name = strings.Trim(trim(value), `"`)
+	}
+}
+
+// windowIn returns the window at the end of a bucket's name, as DeleteVM30Min has it.
+func windowIn(name string) time.Duration {
+	letters := len(name)
+	for letters > 0 && isLetter(name[letters-1]) {
+		letters--
+	}
+	digits := letters
+	for digits > 0 && letters-digits < 4 && isDigit(name[digits-1]) {
+		digits--
+	}
+	if digits == letters {
+		return 0
+	}
+	n, _ := parseNumber(name[digits:letters])
+	return n.times(unitOfTime(name[letters:]))
+}

@@ -1,0 +1,272 @@
+package quota
+
+import "strings"
+
+// Structured fields (RFC 9651), as far as rate-limit headers use them: a list of
+// items with parameters. Inner lists, dates and display strings end the reading.
+// There is no tree: the reader hands out one item at a time.
+
+// sfKind is the kind of a bare item.
+type sfKind uint8
+
+const (
+	sfNone sfKind = iota
+	sfString
+	sfToken
+	sfNumber // integer or decimal
+	sfBytes
+	sfBool
+)
+
+// A sfValue is a bare item. Text is what stands in the field: of a string the
+// inside with its escapes, of a byte sequence the base64, of a boolean 0 or 1.
+type sfValue struct {
+	kind sfKind
+	text string
+}
+
+// String returns the value of a string, its escapes resolved.
+func (v sfValue) String() string {
+	if v.kind == sfString && strings.IndexByte(v.text, '\\') >= 0 {
+		var b strings.Builder
+		for i := 0; i < len(v.text); i++ {
+			if v.text[i] == '\\' {
+				i++
+			}
+			b.WriteByte(v.text[i])
+		}
+		return b.String()
+	}
+	return v.text
+}
+
+// A sfParam is one parameter of an item.
+type sfParam struct {
+	key   string
+	value sfValue
+}
+
+// A sfItem is an item with its parameters. Those beyond the first eight are
+// checked and left out.
+type sfItem struct {
+	value  sfValue
+	params [8]sfParam
+	n      int
+}
+
+// param returns the last value given for key, as the RFC wants it.
+func (it *sfItem) param(key string) (sfValue, bool) {
+	for i := it.n - 1; i >= 0; i-- {
+		if it.params[i].key == key {
+			return it.params[i].value, true
+		}
+	}
+	return sfValue{}, false
+}
+
+// number returns the value of parameter key if it is a number that is not negative.
+func (it *sfItem) number(key string) (number, bool) {
+	v, ok := it.param(key)
+	if !ok || v.kind != sfNumber {
+		return number{}, false
+	}
+	n, ok := parseNumber(v.text)
+	return n, ok && !n.negative
+}
+
+// A sfReader reads a list. After the last item next is false; bad tells whether
+// that was because of a mistake, which makes the whole field void.
+type sfReader struct {
+	s   string
+	pos int
+	bad bool
+
+	// lenient accepts a second string where a parameter should be, as Hugging
+	// Face writes it ("fixed window";"api";q=1000). The last string counts.
+	lenient bool
+}
+
+func (r *sfReader) next(it *sfItem) bool {
+	it.n = 0
+	if r.pos == 0 {
+		r.skip(" ")
+		if r.pos == len(r.s) {
+			return false
+		}
+	}
+	if r.bad || r.pos >= len(r.s) {
+		return false
+	}
+	var ok bool
+	if it.value, ok = r.value(); !ok || !r.parameters(it) || !r.comma() {
+		r.bad = true
+		return false
+	}
+	return true
+}
+
+// comma steps over what separates members; a comma at the end is a mistake.
+func (r *sfReader) comma() bool {
+	r.skip(" \t")
+	if r.pos == len(r.s) {
+		return true
+	}
+	if r.s[r.pos] != ',' {
+		return false
+	}
+	r.pos++
+	r.skip(" \t")
+	return r.pos < len(r.s)
+}
+
+func (r *sfReader) parameters(it *sfItem) bool {
+	for r.peek() == ';' {
+		r.pos++
+		r.skip(" ")
+		if r.lenient && r.peek() == '"' {
+			var ok bool
+			if it.value, ok = r.value(); !ok {
+				return false
+			}
+			continue
+		}
+		p := sfParam{key: r.take(isKeyStart, isKey), value: sfValue{sfBool, "1"}}
+		if p.key == "" {
+			return false
+		}
+		if r.peek() == '=' {
+			var ok bool
+			r.pos++
+			if p.value, ok = r.value(); !ok {
+				return false
+			}
+		}
+		if it.n < len(it.params) {
+			it.params[it.n] = p
+			it.n++
+		}
+	}
+	return true
+}
+
+// value reads a bare item.
+func (r *sfReader) value() (sfValue, bool) {
+	switch c := r.peek(); {
+	case c == '"':
+		return r.string()
+	case c == '-' || isDigit(c):
+		return r.number()
+	case c == ':':
+		return r.bytes()
+	case c == '?':
+		return r.bool()
+	case isLetter(c) || c == '*':
+		return sfValue{sfToken, r.take(isTokenStart, isToken)}, true
+	}
+	return sfValue{}, false
+}
+
+func (r *sfReader) string() (sfValue, bool) {
+	r.pos++
+	start := r.pos
+	for ; r.pos < len(r.s); r.pos++ {
+		switch c := r.s[r.pos]; {
+		case c == '"':
+			r.pos++
+			return sfValue{sfString, r.s[start : r.pos-1]}, true
+		case c < ' ' || c > '~':
+			return sfValue{}, false
+		case c == '\\':
+			r.pos++
+			if c := r.peek(); c != '"' && c != '\\' {
+				return sfValue{}, false
+			}
+		}
+	}
+	return sfValue{}, false
+}
+
+// number reads up to 15 digits, or up to 12 with up to 3 behind a point.
+func (r *sfReader) number() (sfValue, bool) {
+	start := r.pos
+	if r.peek() == '-' {
+		r.pos++
+	}
+	whole := r.digits()
+	if whole == 0 || whole > 15 {
+		return sfValue{}, false
+	}
+	if r.peek() == '.' {
+		r.pos++
+		if part := r.digits(); whole > 12 || part == 0 || part > 3 {
+			return sfValue{}, false
+		}
+	}
+	return sfValue{sfNumber, r.s[start:r.pos]}, true
+}
+
+func (r *sfReader) bytes() (sfValue, bool) {
+	r.pos++
+	end := strings.IndexByte(r.s[r.pos:], ':')
+	if end < 0 {
+		return sfValue{}, false
+	}
+	text := r.s[r.pos : r.pos+end]
+	r.pos += end + 1
+	return sfValue{sfBytes, text}, prefix(text, isBase64) == len(text)
+}
+
+func (r *sfReader) bool() (sfValue, bool) {
+	r.pos++
+	c := r.peek()
+	if c != '0' && c != '1' {
+		return sfValue{}, false
+	}
+	r.pos++
+	return sfValue{sfBool, r.s[r.pos-1 : r.pos]}, true
+}
+
+func (r *sfReader) digits() int {
+	n := prefix(r.s[r.pos:], isDigit)
+	r.pos += n
+	return n
+}
+
+// take reads a word of bytes that pass rest, the first of which passes first.
+func (r *sfReader) take(first, rest func(byte) bool) string {
+	if !first(r.peek()) {
+		return ""
+	}
+	n := 1 + prefix(r.s[r.pos+1:], rest)
+	r.pos += n
+	return r.s[r.pos-n : r.pos]
+}
+
+func (r *sfReader) skip(chars string) {
+	for r.pos < len(r.s) && strings.IndexByte(chars, r.s[r.pos]) >= 0 {
+		r.pos++
+	}
+}
+
+func (r *sfReader) peek() byte {
+	if r.pos < len(r.s) {
+		return r.s[r.pos]
+	}
+	return 0
+}
+
+func isKeyStart(c byte) bool { return c >= 'a' && c <= 'z' || c == '*' }
+
+func isKey(c byte) bool {
+	return isKeyStart(c) || isDigit(c) || c == '_' || c == '-' || c == '.'
+}
+
+func isTokenStart(c byte) bool { return isLetter(c) || c == '*' }
+
+func isToken(c byte) bool {
+	return isLetter(c) || isDigit(c) || c != 0 && strings.IndexByte("!#$%&'*+-.^_`|~:/", c) >= 0
+}
+
+func isBase64(c byte) bool {
+	return isLetter(c) || isDigit(c) || c == '+' || c == '/' || c == '='
+}

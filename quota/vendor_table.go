@@ -1,0 +1,193 @@
+package quota
+
+import (
+	"encoding/json"
+	"strings"
+	"sync"
+	"time"
+)
+
+// vendors is the table. A row stands here because rules cannot tell it: most APIs
+// need none. The first row whose name or host fits counts.
+var vendors = []Vendor{
+	{Name: "Airweave", Buckets: every(time.Minute)},
+	{Name: "Amazon", Headers: map[string]Meaning{
+		"X-Amzn-Ratelimit-Limit": {Says: FieldRate, Distinct: true},
+	}},
+	{Name: "Atlassian", Hosts: []string{".atlassian.net"}, Buckets: []Bucket{
+		{Sizeless: true},
+		{Counts: "points", Window: time.Hour},
+	}},
+	{Name: "Basecamp", Hosts: []string{"3.basecampapi.com"}},
+	{Name: "BigCommerce", Hosts: []string{"api.bigcommerce.com"}, Headers: map[string]Meaning{
+		"X-Rate-Limit-Requests-Quota": {Says: FieldLimit, Name: "-", Distinct: true},
+		"X-Rate-Limit-Requests-Left":  {Says: FieldRemaining, Name: "-", Distinct: true},
+		"X-Rate-Limit-Time-Reset-Ms":  {Says: FieldResetAfter, Name: "-", Scale: time.Millisecond, Distinct: true},
+		"X-Rate-Limit-Time-Window-Ms": {Says: FieldWindow, Name: "-", Scale: time.Millisecond, Distinct: true},
+	}},
+	{Name: "Binance", Hosts: []string{".binance.com"}, Refusals: []int{418}},
+	{Name: "bitFlyer", Hosts: []string{"api.bitflyer.com"}, Headers: map[string]Meaning{
+		"X-Ratelimit-Period": {}, // counts down: the rest of the window, which Reset says too
+	}, Buckets: every(5 * time.Minute)},
+	{Name: "Buildkite", Hosts: []string{"api.buildkite.com", "graphql.buildkite.com"}, Buckets: []Bucket{
+		{Counts: "points", Window: 5 * time.Minute},
+	}},
+	{Name: "DNS Made Easy", Hosts: []string{"api.dnsmadeeasy.com"}, Buckets: every(5 * time.Minute)},
+	{Name: "DNSimple", Hosts: []string{"api.dnsimple.com"}, Buckets: every(time.Hour)},
+	{Name: "DigitalOcean", Hosts: []string{"api.digitalocean.com"}, Buckets: every(time.Hour)},
+	{Name: "Discogs", Hosts: []string{"api.discogs.com"}, Buckets: every(time.Minute)},
+	{Name: "Discord", Hosts: []string{"discord.com"}, Headers: map[string]Meaning{
+		"X-Ratelimit-Global": {Distinct: true, Read: func(v string, r *Report) { r.Global = v == "true" }},
+	}},
+	{Name: "Elsevier", Hosts: []string{"api.elsevier.com"}, Buckets: every(7 * day)},
+	{Name: "Facebook", Hosts: []string{"graph.facebook.com"}, Refusals: nil, Headers: map[string]Meaning{
+		"X-App-Usage":                 {Distinct: true, Read: readPercent},
+		"X-Ad-Account-Usage":          {Distinct: true, Read: readPercent},
+		"X-Business-Use-Case-Usage":   {Distinct: true, Read: readPercent},
+		"X-Fb-Ads-Insights-Throttle":  {Distinct: true, Read: readPercent},
+		"X-Page-Usage":                {Distinct: true, Read: readPercent},
+		"X-Ad-Account-Insights-Usage": {Distinct: true, Read: readPercent},
+	}},
+	{Name: "Fastly", Hosts: []string{"api.fastly.com"}, Buckets: every(time.Hour)},
+	{Name: "Fitbit", Hosts: []string{"api.fitbit.com"}, Buckets: every(time.Hour)},
+	{Name: "GitHub", Hosts: []string{"api.github.com"}, Body: true, Buckets: []Bucket{
+		{Name: "graphql", Counts: "points", Window: time.Hour},
+		{Name: "search", Window: time.Minute},
+		{Name: "code_search", Window: time.Minute},
+		{Name: "-", Limit: 30, Window: time.Minute},
+		{Name: "-", Limit: 10, Window: time.Minute},
+		{Window: time.Hour},
+	}},
+	{Name: "GitLab", Hosts: []string{"gitlab.com"}, Buckets: every(time.Minute)},
+	{Name: "GoCardless", Hosts: []string{"api.gocardless.com"}, Buckets: every(time.Minute)},
+	{Name: "Google", Hosts: []string{".googleapis.com"}, Body: true},
+	{Name: "Hetzner", Hosts: []string{"dns.hetzner.com", "api.hetzner.cloud"}, Buckets: every(time.Hour)},
+	{Name: "Imgur", Hosts: []string{"api.imgur.com"}, Buckets: []Bucket{
+		{Name: "user", Counts: "credits", Window: time.Hour},
+		{Name: "client", Counts: "credits", Window: day},
+	}},
+	{Name: "Jira", Hosts: nil, Buckets: []Bucket{{Sizeless: true}, {Counts: "points", Window: time.Hour}}},
+	{Name: "Linear", Hosts: []string{"api.linear.app"}, Body: true, Buckets: every(time.Hour)},
+	{Name: "lemlist", Hosts: []string{"api.lemlist.com"}, Buckets: every(2 * time.Second)},
+	{Name: "MailerLite", Hosts: []string{"api.mailerlite.com"}, Buckets: every(time.Minute)},
+	{Name: "Mistral", Hosts: []string{"api.mistral.ai"}, Buckets: []Bucket{
+		{Name: "bysize", As: "size", Counts: "tokens"},
+		{Name: "bysize-minute", As: "size", Counts: "tokens"},
+		{Name: "bysize-month", As: "size-month", Counts: "tokens"},
+	}},
+	{Name: "NCBI", Hosts: []string{"eutils.ncbi.nlm.nih.gov"}, Buckets: every(time.Second)},
+	{Name: "Okta", Hosts: []string{".okta.com", ".oktapreview.com"}, Buckets: []Bucket{
+		{Sizeless: true, As: "concurrency", Counts: "concurrent_requests"},
+		{Window: time.Minute},
+	}},
+	{Name: "Persona", Hosts: []string{"withpersona.com"}, Buckets: every(time.Minute)},
+	{Name: "Prisjakt", Headers: map[string]Meaning{
+		"X-Rate-Limit-Reset": {Says: FieldResetAfter, Scale: time.Millisecond},
+	}, Buckets: every(time.Hour)},
+	{Name: "pyannote", Hosts: []string{"api.pyannote.ai"}, Buckets: every(time.Minute)},
+	{Name: "Reddit", Hosts: []string{".reddit.com"}, Buckets: every(10 * time.Minute)},
+	{Name: "Resend", Hosts: []string{"api.resend.com"}, Buckets: every(time.Second)},
+	{Name: "Salesforce", Hosts: []string{".salesforce.com", ".force.com"}, Buckets: []Bucket{
+		{Name: "api-usage", Window: day},
+	}},
+	{Name: "Sentry", Hosts: []string{".sentry.io", "sentry.io"}, Headers: map[string]Meaning{
+		"X-Sentry-Rate-Limits": {Distinct: true, Read: readSentry},
+	}},
+	{Name: "Shopify", Hosts: []string{".myshopify.com"}, Body: true, Headers: map[string]Meaning{
+		"X-Shopify-Shop-Api-Call-Limit":      {Says: FieldLimit, Name: "shop", Distinct: true},
+		"Http_x_shopify_shop_api_call_limit": {Distinct: true}, // the same again
+	}},
+	{Name: "Slack", Hosts: []string{"slack.com"}, Body: true},
+	{Name: "Strava", Hosts: []string{"www.strava.com"}, Headers: map[string]Meaning{
+		"X-Ratelimit-Limit":     {Says: FieldLimit, Windows: []time.Duration{15 * time.Minute, day}},
+		"X-Readratelimit-Limit": {Says: FieldLimit, Windows: []time.Duration{15 * time.Minute, day}},
+	}},
+	{Name: "Telegram", Hosts: []string{"api.telegram.org"}, Body: true},
+	{Name: "TMDB", Hosts: []string{"api.themoviedb.org"}, Buckets: every(10 * time.Second)},
+	{Name: "Trello", Hosts: []string{"api.trello.com"}, Buckets: []Bucket{
+		{Name: "db-query-time", Counts: "milliseconds"},
+	}},
+	{Name: "Twilio", Hosts: []string{".twilio.com"}, Headers: map[string]Meaning{
+		"Twilio-Concurrent-Requests": {Says: FieldUsed, Unit: "concurrent_requests", Distinct: true},
+	}},
+	{Name: "X (Twitter)", Hosts: []string{"api.twitter.com", "api.x.com"}, Buckets: []Bucket{
+		{Name: "app", Window: day},
+		{Name: "-", As: "user", Window: 15 * time.Minute},
+	}},
+	{Name: "Xero", Hosts: []string{"api.xero.com"}, Buckets: []Bucket{
+		{Name: "day", Max: 5000},
+		{Name: "min", As: "minute", Max: 60},
+		{Name: "app-min", As: "app-minute", Max: 10000},
+	}},
+	{Name: "Zendesk", Hosts: []string{".zendesk.com"}, Buckets: []Bucket{
+		{Name: "-", As: "account", Window: time.Minute},
+	}},
+}
+
+// every is an API all of whose limits are per window.
+func every(window time.Duration) []Bucket { return []Bucket{{Window: window}} }
+
+// distinct returns the rows whose header names mean one thing on every host.
+var distinct = sync.OnceValue(func() map[string]*Meaning {
+	m := make(map[string]*Meaning)
+	for i := range vendors {
+		for name, row := range vendors[i].Headers {
+			if row.Distinct {
+				m[name] = &row
+			}
+		}
+	}
+	return m
+})
+
+// readPercent reads the usage headers of Meta: JSON with what is used up in
+// percent, and in minutes when access comes back.
+func readPercent(v string, r *Report) {
+	var flat map[string]json.RawMessage
+	if json.Unmarshal([]byte(v), &flat) != nil {
+		return
+	}
+	for key, raw := range flat {
+		var percent float64
+		var businesses []map[string]json.RawMessage
+		if json.Unmarshal(raw, &percent) == nil {
+			addPercent(key, percent, r)
+		} else if json.Unmarshal(raw, &businesses) == nil {
+			for _, b := range businesses[:min(len(businesses), maxEntries)] {
+				for key, raw := range b {
+					if json.Unmarshal(raw, &percent) == nil {
+						addPercent(key, percent, r)
+					}
+				}
+			}
+		}
+	}
+}
+
+func addPercent(key string, n float64, r *Report) {
+	if n < 0 || len(r.Limits) >= maxGroups {
+		return
+	}
+	if key == "estimated_time_to_regain_access" {
+		if n > 0 {
+			r.RetryAfter, r.HasRetryAfter = max(r.RetryAfter, time.Duration(min(n, 1e6)*float64(time.Minute))), true
+		}
+		return
+	}
+	used := int64(min(n, 100))
+	r.Limits = append(r.Limits, Limit{Name: key, Unit: "percent", Limit: 100, Used: used, Remaining: 100 - used,
+		HasLimit: true, HasUsed: true, HasRemaining: true})
+}
+
+// readSentry reads "60:transaction:key, 2700:default;error:organization": how long
+// each category of data is refused. Ours may be any of them, so the longest counts.
+func readSentry(v string, r *Report) {
+	for v != "" {
+		var item string
+		item, v, _ = strings.Cut(v, ",")
+		head, _, _ := strings.Cut(trim(item), ":")
+		if n, ok := parseNumber(trim(head)); ok && !n.negative {
+			r.RetryAfter, r.HasRetryAfter, r.RetryForm = max(r.RetryAfter, n.times(time.Second)), true, DeltaSeconds
+		}
+	}
+}
