@@ -3,7 +3,6 @@ package quota
 import (
 	"context"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/heed-go/heed/throttle"
@@ -17,12 +16,7 @@ import (
 //	told      it said how much is left          no more than that
 //	pace      it refused and said nothing       evenly, at the rate it accepted
 type bucket struct {
-	tracker *Tracker
-	names   *names
-	account account       // empty if it has secrets
-	touched uint64        // guarded by the shard: when it was last asked for
-	hinted  atomic.Bool   // an answer has spoken of limits
-	answers atomic.Uint32 // good ones, while none has
+	site *site
 
 	mu     sync.Mutex
 	flight flight
@@ -58,7 +52,7 @@ func (b *bucket) Reserve(_ context.Context, c throttle.Claim) (throttle.Decision
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := b.now(c.Now)
-	d := throttle.Decision{Policy: b.names.quota, At: now}
+	d := throttle.Decision{Policy: b.site.names.quota, At: now}
 	b.describe(&d, now)
 	if d.Policy, d.Wait, d.OK = b.check(n, now); !d.OK || c.DryRun {
 		return d, nil
@@ -72,28 +66,28 @@ func (b *bucket) Reserve(_ context.Context, c throttle.Claim) (throttle.Decision
 // check asks the four in turn.
 func (b *bucket) check(n int64, now time.Time) (policy string, wait time.Duration, ok bool) {
 	if wait, ok = b.gate.check(now, &b.flight); !ok {
-		return b.names.gate, wait, false
+		return b.site.names.gate, wait, false
 	}
 	if len(b.told) == 0 && b.good < knownAfter && b.flight.open >= b.slots() {
-		return b.names.start, 0, false
+		return b.site.names.start, 0, false
 	}
 	for i := range b.told {
 		free, w := b.told[i].free(now, &b.flight)
 		if free < min(n, max(b.told[i].limit, 1)) {
-			return b.names.quota, w, false
+			return b.site.names.quota, w, false
 		}
 	}
 	if wait, ok = b.pace.check(now); !ok {
-		return b.names.pace, wait, false
+		return b.site.names.pace, wait, false
 	}
-	return b.names.quota, 0, true
+	return b.site.names.quota, 0, true
 }
 
 // slots is how many requests may be in flight to a host that is not known yet:
 // one more for every two good answers, up to a point. All that is in flight when a
 // limit is met is wasted, however many good answers came before.
 func (b *bucket) slots() int64 {
-	start := b.tracker.start()
+	start := b.site.tracker.start()
 	if start < 0 {
 		return b.flight.open + 1
 	}
@@ -125,7 +119,7 @@ func (b *bucket) Observe(_ context.Context, _ throttle.Claim, d throttle.Decisio
 	explained := b.learn(d.Grant, f, now)
 	switch f.Outcome {
 	case throttle.Throttled:
-		if b.gate.shut(d.Grant, now, f.RetryAfter, b.flight.sent, b.tracker.random()) {
+		if b.gate.shut(d.Grant, now, f.RetryAfter, b.flight.sent, b.site.tracker.random()) {
 			b.refused(explained, now, f.RetryAfter)
 		}
 	case throttle.Accepted:
@@ -159,7 +153,7 @@ func (b *bucket) refused(explained bool, now time.Time, told time.Duration) {
 func (b *bucket) learn(n uint64, f throttle.Feedback, now time.Time) (explained bool) {
 	var said [maxTold]bool
 	for _, w := range f.Windows {
-		if !isRequests(w) || w.RemainingUnknown {
+		if !countsRequests(w) {
 			continue
 		}
 		explained = explained || w.Remaining <= 0
@@ -201,6 +195,65 @@ func (b *bucket) describe(d *throttle.Decision, now time.Time) {
 	}
 }
 
+// hear takes over what the answer to a request that another bucket granted says.
+func (b *bucket) hear(windows []throttle.Window, now time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, w := range windows {
+		if !countsRequests(w) {
+			continue
+		}
+		if i := b.find(w); i >= 0 {
+			b.told[i].update(w, 0, now, &b.flight)
+		}
+	}
+}
+
+// hasTold reports whether one of windows may well be a limit of b: of the same
+// name, or without one just as large, with the same reset, and no more left than b
+// knows of.
+func (b *bucket) hasTold(windows []throttle.Window, now time.Time) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, w := range windows {
+		for i := range b.told {
+			t := &b.told[i]
+			if countsRequests(w) && t.name == w.Name && t.per == w.Per &&
+				(w.Name != "" || t.limit == w.Limit && t.near(w, now)) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// elsewhere reports whether windows name limits that b does not have.
+func (b *bucket) elsewhere(windows []throttle.Window) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, w := range windows {
+		for i := range b.told {
+			if b.told[i].name == w.Name {
+				return false
+			}
+		}
+	}
+	return len(b.told) > 0
+}
+
+// heldBack reports whether a refusal holds b back as of now.
+func (b *bucket) heldBack(now time.Time) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.gate.ajar || b.gate.until.After(now) || b.pace.rate > 0
+}
+
+func (b *bucket) goodAnswers() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.good
+}
+
 // blank reports whether nothing would be lost if the bucket were forgotten.
 func (b *bucket) blank() bool {
 	b.mu.Lock()
@@ -211,7 +264,7 @@ func (b *bucket) blank() bool {
 // now returns the reading a decision is based on.
 func (b *bucket) now(given time.Time) time.Time {
 	if given.IsZero() {
-		given = b.tracker.clock().Now()
+		given = b.site.tracker.clock().Now()
 	}
 	if given.Before(b.last) {
 		return b.last

@@ -8,12 +8,12 @@ import (
 )
 
 // Feedback returns what an answer says, as of now: resp, or err if there was
-// none. d is what Demand returned for the request. Hand the feedback to all limits
+// none. d is what Demand returned for req. Hand the feedback to all limits
 // of the request. Its windows are appended to buf, which may be nil.
 //
 // Throttled are 429, other answers that a server's headers mark as a refusal, and
 // 503 with Retry-After. Failed are the other 5xx, and errors.
-func (t *Tracker) Feedback(d throttle.Demand, resp *http.Response, err error, now time.Time, buf []throttle.Window) throttle.Feedback {
+func (t *Tracker) Feedback(req *http.Request, d throttle.Demand, resp *http.Response, err error, now time.Time, buf []throttle.Window) throttle.Feedback {
 	f := throttle.Feedback{Now: now}
 	if err != nil || resp == nil {
 		f.Outcome = throttle.Failed
@@ -21,18 +21,24 @@ func (t *Tracker) Feedback(d throttle.Demand, resp *http.Response, err error, no
 	}
 	b, ours := d.Limiter.(*bucket)
 	good := resp.StatusCode < 400
-	if ours && good && !b.worthReading() {
+	if ours && good && !b.site.worthReading() {
 		return f
 	}
 	if f.Now.IsZero() {
 		f.Now = t.clock().Now()
 	}
 	r := Parse(resp.StatusCode, resp.Header, f.Now)
-	if ours && len(r.Limits) > 0 {
-		b.hinted.Store(true)
-	}
 	f.Outcome, f.RetryAfter = outcome(resp.StatusCode, &r)
 	f.Windows = r.AppendWindows(buf)
+	if !ours {
+		return f
+	}
+	if len(r.Limits) > 0 {
+		b.site.hinted.Store(true)
+	}
+	if (len(f.Windows) > 0 || f.Outcome == throttle.Throttled) && !b.site.place(req, b, &f) {
+		f.Windows = nil // they speak of another quota, which has been told
+	}
 	return f
 }
 
@@ -54,10 +60,10 @@ const (
 )
 
 // worthReading reports whether a good answer may bring hints.
-func (b *bucket) worthReading() bool {
-	if b.hinted.Load() {
+func (s *site) worthReading() bool {
+	if s.hinted.Load() {
 		return true
 	}
-	n := b.answers.Add(1)
+	n := s.answers.Add(1)
 	return n <= readFirst || n%readEvery == 0
 }

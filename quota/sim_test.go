@@ -77,7 +77,7 @@ func play(t *testing.T, tr *Tracker, s server, n, c int, rtt time.Duration) (j j
 			}
 			status, h := send()
 			resp := &http.Response{StatusCode: status, Header: h}
-			w.Observe(t.Context(), &ticket, tr.Feedback(ticket.Demands[0], resp, nil, time.Now(), nil))
+			w.Observe(t.Context(), &ticket, tr.Feedback(req, ticket.Demands[0], resp, nil, time.Now(), nil))
 			if status == http.StatusOK {
 				return true
 			}

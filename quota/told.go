@@ -41,9 +41,11 @@ type told struct {
 	refill    refill
 }
 
-// isRequests reports whether w counts requests, the only unit that every request
-// is known to cost.
-func isRequests(w throttle.Window) bool { return w.Unit == "" || w.Unit == "requests" }
+// countsRequests reports whether w says how many requests are left, the one unit
+// that every request is known to cost.
+func countsRequests(w throttle.Window) bool {
+	return !w.RemainingUnknown && (w.Unit == "" || w.Unit == "requests")
+}
 
 // free returns how many units may be taken as of now, and if too few, how long
 // until there may be more; 0: when an answer has come.
@@ -120,6 +122,15 @@ func (t *told) update(w throttle.Window, n uint64, now time.Time, f *flight) {
 	t.limit, t.remaining, t.per, t.reset = max(w.Limit, left), left, w.Per, reset
 	t.at, t.seen, t.probe = now, f.sent, false
 	t.refill.mark(left, now, f.open)
+}
+
+// near reports whether w, received now, can be of the same window as t.
+func (t *told) near(w throttle.Window, now time.Time) bool {
+	if !now.Before(t.reset) {
+		return true // whatever it was is over
+	}
+	apart := resetOf(w, now).Sub(t.reset)
+	return (t.refill.kind == flows || -2*slack < apart && apart < 2*slack) && w.Remaining <= t.left(now)
 }
 
 // left returns how many units are left as of now if no more are taken.

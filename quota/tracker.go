@@ -17,41 +17,41 @@ import (
 // change.
 //
 // It keeps one state per scheme, host and credential, so that a refusal meant
-// for one account does not stop another's work. The credential is kept as a
-// keyed hash only.
+// for one account does not stop another's work, and in it one per quota that the
+// server was seen to have: see [Tracker.Demand]. The credential is kept as a keyed
+// hash only.
 type Tracker struct {
-	Start      int            // requests in flight to a host that has said nothing yet; 0: 4, negative: no bound
-	MaxBuckets int            // how many quotas are remembered; 0: 4096. Those that say nothing go first.
-	Clock      throttle.Clock // nil: the system clock
-	Rand       func() float64 // random numbers in [0, 1); nil: rand.Float64
+	Start    int            // requests in flight to a host that has said nothing yet; 0: 4, negative: no bound
+	MaxSites int            // how many accounts at hosts are remembered; 0: 4096. Those that say nothing go first.
+	Clock    throttle.Clock // nil: the system clock
+	Rand     func() float64 // random numbers in [0, 1); nil: rand.Float64
 
 	once   sync.Once
 	seed   maphash.Seed
-	recent atomic.Pointer[bucket] // asked for last, and most often next
+	recent atomic.Pointer[site] // asked for last, and most often next
 	shards [shards]shard
 }
 
 const shards = 16
 
 type shard struct {
-	mu      sync.Mutex
-	buckets map[uint64]*bucket
-	asked   uint64
+	mu    sync.Mutex
+	sites map[uint64]*site
+	asked uint64
 }
 
 // Demand returns the limit that req must pass before it is sent. It is the same
 // Limiter for all requests that share a quota, and an Observer.
 func (t *Tracker) Demand(req *http.Request) throttle.Demand {
 	a := accountOf(req)
-	if b := t.recent.Load(); b != nil && b.account == a {
-		return throttle.Demand{Limiter: b}
+	s := t.recent.Load()
+	if s == nil || s.account != a {
+		t.once.Do(func() { t.seed = maphash.MakeSeed() })
+		if s = t.site(a); a.open() {
+			t.recent.Store(s)
+		}
 	}
-	t.once.Do(func() { t.seed = maphash.MakeSeed() })
-	b := t.bucket(a)
-	if a.open() {
-		t.recent.Store(b)
-	}
-	return throttle.Demand{Limiter: b}
+	return throttle.Demand{Limiter: s.bucket(req)}
 }
 
 // An account is what a quota belongs to.
@@ -82,46 +82,43 @@ func first(v []string) string {
 	return v[0]
 }
 
-func (t *Tracker) bucket(a account) *bucket {
+func (t *Tracker) site(a account) *site {
 	key := maphash.Comparable(t.seed, a)
-	s := &t.shards[key%shards]
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.asked++
-	b := s.buckets[key]
-	if b == nil {
-		b = &bucket{tracker: t, names: newNames(a.host)}
-		if a.open() {
-			b.account = a
-		}
-		s.add(key, b, max(t.maxBuckets()/shards, 1))
+	sh := &t.shards[key%shards]
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	sh.asked++
+	s := sh.sites[key]
+	if s == nil {
+		s = newSite(t, a)
+		sh.add(key, s, max(t.maxSites()/shards, 1))
 	}
-	b.touched = s.asked
-	return b
+	s.touched = sh.asked
+	return s
 }
 
-// add makes room for b and keeps it.
-func (s *shard) add(key uint64, b *bucket, most int) {
-	if s.buckets == nil {
-		s.buckets = make(map[uint64]*bucket)
+// add makes room for s and keeps it.
+func (sh *shard) add(key uint64, s *site, most int) {
+	if sh.sites == nil {
+		sh.sites = make(map[uint64]*site)
 	}
-	for len(s.buckets) >= most {
-		delete(s.buckets, s.leastWorth())
+	for len(sh.sites) >= most {
+		delete(sh.sites, sh.leastWorth())
 	}
-	s.buckets[key] = b
+	sh.sites[key] = s
 }
 
-// leastWorth looks at a few buckets and returns the key of a blank one, or else of
+// leastWorth looks at a few sites and returns the key of a blank one, or else of
 // the one that was asked for longest ago.
-func (s *shard) leastWorth() (key uint64) {
+func (sh *shard) leastWorth() (key uint64) {
 	const look = 8
 	oldest, seen := uint64(0), 0
-	for k, b := range s.buckets {
-		if b.blank() {
+	for k, s := range sh.sites {
+		if s.blank() {
 			return k
 		}
-		if seen == 0 || b.touched < oldest {
-			key, oldest = k, b.touched
+		if seen == 0 || s.touched < oldest {
+			key, oldest = k, s.touched
 		}
 		if seen++; seen == look {
 			break
@@ -137,11 +134,11 @@ func (t *Tracker) start() int {
 	return t.Start
 }
 
-func (t *Tracker) maxBuckets() int {
-	if t.MaxBuckets <= 0 {
+func (t *Tracker) maxSites() int {
+	if t.MaxSites <= 0 {
 		return 4096
 	}
-	return t.MaxBuckets
+	return t.MaxSites
 }
 
 func (t *Tracker) clock() throttle.Clock { return throttle.ClockOr(t.Clock) }

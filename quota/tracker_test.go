@@ -53,7 +53,7 @@ func TestTracker_refusalStopsOneAccount(t *testing.T) {
 		two := tr.Demand(request(t, "https://api.test/", "Authorization", "two"))
 		d, err := one.Limiter.Reserve(t.Context(), throttle.Claim{})
 		require.NoError(t, err)
-		throttle.Observe(t.Context(), one.Limiter, throttle.Claim{}, d, tr.Feedback(one, answer(429, "Retry-After", "60"), nil, time.Now(), nil))
+		throttle.Observe(t.Context(), one.Limiter, throttle.Claim{}, d, tr.Feedback(request(t, "https://api.test/", "Authorization", "one"), one, answer(429, "Retry-After", "60"), nil, time.Now(), nil))
 		d, _ = one.Limiter.Reserve(t.Context(), throttle.Claim{})
 		require.False(t, d.OK)
 		require.GreaterOrEqual(t, d.Wait, time.Minute, "never earlier than told")
@@ -64,16 +64,16 @@ func TestTracker_refusalStopsOneAccount(t *testing.T) {
 }
 
 func TestTracker_memoryIsBounded(t *testing.T) {
-	tr := Tracker{MaxBuckets: 64}
+	tr := Tracker{MaxSites: 64}
 	kept := tr.Demand(request(t, "https://kept.test/"))
 	d, _ := kept.Limiter.Reserve(t.Context(), throttle.Claim{})
-	throttle.Observe(t.Context(), kept.Limiter, throttle.Claim{}, d, tr.Feedback(kept, answer(429, "Retry-After", "3600"), nil, time.Now(), nil))
+	throttle.Observe(t.Context(), kept.Limiter, throttle.Claim{}, d, tr.Feedback(request(t, "https://kept.test/"), kept, answer(429, "Retry-After", "3600"), nil, time.Now(), nil))
 	for i := range 10_000 {
 		tr.Demand(request(t, fmt.Sprintf("https://host%d.test/", i)))
 	}
 	n := 0
 	for i := range tr.shards {
-		n += len(tr.shards[i].buckets)
+		n += len(tr.shards[i].sites)
 	}
 	require.LessOrEqual(t, n, 64)
 	require.Same(t, kept.Limiter, tr.Demand(request(t, "https://kept.test/")).Limiter, "what says nothing goes first")
@@ -100,7 +100,7 @@ func TestTracker_Feedback(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			tt.want.Now = now
-			require.Equal(t, tt.want, tr.Feedback(d, tt.resp, tt.err, now, nil))
+			require.Equal(t, tt.want, tr.Feedback(request(t, "https://api.test/"), d, tt.resp, tt.err, now, nil))
 		})
 	}
 }
@@ -110,10 +110,10 @@ func TestTracker_noticesHintsThatComeLate(t *testing.T) {
 	var tr Tracker
 	d := tr.Demand(request(t, "https://api.test/"))
 	for range 1000 {
-		require.Empty(t, tr.Feedback(d, answer(200), nil, time.Now(), nil).Windows)
+		require.Empty(t, tr.Feedback(request(t, "https://api.test/"), d, answer(200), nil, time.Now(), nil).Windows)
 	}
 	n := 1
-	for len(tr.Feedback(d, answer(200, "RateLimit-Limit", "10", "RateLimit-Remaining", "5"), nil, time.Now(), nil).Windows) == 0 {
+	for len(tr.Feedback(request(t, "https://api.test/"), d, answer(200, "RateLimit-Limit", "10", "RateLimit-Remaining", "5"), nil, time.Now(), nil).Windows) == 0 {
 		n++
 	}
 	require.LessOrEqual(t, n, readEvery)
@@ -129,7 +129,7 @@ func TestTracker_noAllocs(t *testing.T) {
 		return func() {
 			m := tr.Demand(req)
 			d, _ := m.Limiter.Reserve(ctx, throttle.Claim{})
-			throttle.Observe(ctx, m.Limiter, throttle.Claim{}, d, tr.Feedback(m, resp, nil, time.Time{}, buf))
+			throttle.Observe(ctx, m.Limiter, throttle.Claim{}, d, tr.Feedback(req, m, resp, nil, time.Time{}, buf))
 		}
 	}
 	for range 200 {
@@ -152,7 +152,7 @@ func BenchmarkTracker(b *testing.B) {
 			for b.Loop() {
 				m := tr.Demand(req)
 				d, _ := m.Limiter.Reserve(ctx, throttle.Claim{})
-				throttle.Observe(ctx, m.Limiter, throttle.Claim{}, d, tr.Feedback(m, resp, nil, time.Time{}, buf))
+				throttle.Observe(ctx, m.Limiter, throttle.Claim{}, d, tr.Feedback(req, m, resp, nil, time.Time{}, buf))
 			}
 		})
 	}

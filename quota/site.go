@@ -1,0 +1,171 @@
+package quota
+
+import (
+	"net/http"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/heed-go/heed/throttle"
+)
+
+const (
+	maxPools  = 16  // quotas of one account at one host
+	maxRoutes = 256 // routes of which the quota is remembered
+	fewRoutes = 3   // that share the only quota known make it the quota of all
+)
+
+// A site is one account at one host, and the quotas it was seen to have there.
+//
+// All routes begin with one quota of which nothing is known. What an answer says
+// of its route takes that quota over for the route, and others go on with a fresh
+// one: so a refusal of one route does not hold up another.
+//
+//	unknown ──▶ fresh ── 429, or "30 left of 30" ──▶ pool of this route
+//	               ▲                                      │ another route is told of
+//	               └── a new one for the others           ▼ the same numbers
+//	                                                   its pool, too
+//
+// A second route that is refused without a word while the first is held back
+// shows that the host limits them together, and then they are one.
+type site struct {
+	tracker *Tracker
+	account account // empty if it has secrets
+	names   *names
+	touched uint64 // guarded by the shard: when it was last asked for
+
+	hinted  atomic.Bool   // an answer has spoken of limits
+	answers atomic.Uint32 // good ones, while none has
+	split   atomic.Bool   // there are pools: routes are told apart
+
+	mu     sync.Mutex
+	fresh  atomic.Pointer[bucket] // for routes whose quota is not known
+	pools  []*bucket              // quotas of which something is known
+	routes map[uint64]*bucket     // to one of pools
+}
+
+func newSite(t *Tracker, a account) *site {
+	s := &site{tracker: t, names: newNames(a.host)}
+	if a.open() {
+		s.account = a
+	}
+	s.fresh.Store(&bucket{site: s})
+	return s
+}
+
+// bucket returns the quota of a request.
+func (s *site) bucket(req *http.Request) *bucket {
+	if !s.split.Load() {
+		return s.fresh.Load()
+	}
+	route := routeOf(s.tracker.seed, req)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.of(route)
+}
+
+func (s *site) of(route uint64) *bucket {
+	if b := s.routes[route]; b != nil {
+		return b
+	}
+	if len(s.pools) == 1 && len(s.routes) >= fewRoutes {
+		return s.pools[0]
+	}
+	return s.fresh.Load()
+}
+
+// place decides which quota an answer speaks of, and remembers it for the
+// request's route. asked is the quota that granted the request. It reports false
+// if that is another one, which then has been told.
+func (s *site) place(req *http.Request, asked *bucket, f *throttle.Feedback) (own bool) {
+	route := routeOf(s.tracker.seed, req)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	home := s.routes[route]
+	told := saysLeft(f.Windows)
+	switch {
+	case home != nil && !(told && home.elsewhere(f.Windows)):
+	case told:
+		if home = s.pool(f.Windows, f.Now); home == nil {
+			home = s.settle(asked)
+		}
+	case home == nil && f.Outcome == throttle.Throttled:
+		home = s.refused(asked, f.Now)
+	}
+	if home == nil {
+		return true
+	}
+	s.remember(route, home)
+	if home != asked && len(f.Windows) > 0 {
+		home.hear(f.Windows, f.Now)
+		return false
+	}
+	return true
+}
+
+// saysLeft reports whether windows say how many requests are left.
+func saysLeft(windows []throttle.Window) bool {
+	return slices.ContainsFunc(windows, countsRequests)
+}
+
+// pool returns the pool that windows speak of; nil if there is none yet.
+func (s *site) pool(windows []throttle.Window, now time.Time) *bucket {
+	for _, b := range s.pools {
+		if b.hasTold(windows, now) {
+			return b
+		}
+	}
+	return nil
+}
+
+// settle makes a pool of the bucket that was asked, if it is the fresh one, or
+// else of a new one.
+func (s *site) settle(asked *bucket) *bucket {
+	switch {
+	case len(s.pools) == maxPools:
+		return s.pools[maxPools-1]
+	case slices.Contains(s.pools, asked):
+		asked = &bucket{site: s, good: knownAfter}
+	default:
+		s.fresh.Store(&bucket{site: s, good: asked.goodAnswers()})
+	}
+	s.pools = append(s.pools, asked)
+	s.split.Store(true)
+	return asked
+}
+
+// refused returns the quota of a route that was refused without a word.
+func (s *site) refused(asked *bucket, now time.Time) *bucket {
+	if slices.Contains(s.pools, asked) {
+		return asked
+	}
+	for _, b := range s.pools {
+		if b.heldBack(now) {
+			s.fresh.Store(b) // for all routes that are still unknown
+			return b
+		}
+	}
+	return s.settle(asked)
+}
+
+// remember notes the quota of a route, in place of any other if there are too many.
+func (s *site) remember(route uint64, b *bucket) {
+	if s.routes == nil {
+		s.routes = make(map[uint64]*bucket)
+	}
+	if _, known := s.routes[route]; !known && len(s.routes) >= maxRoutes {
+		for r := range s.routes {
+			delete(s.routes, r)
+			break
+		}
+	}
+	s.routes[route] = b
+}
+
+// blank reports whether nothing would be lost if the site were forgotten.
+func (s *site) blank() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.pools) == 0 && s.fresh.Load().blank()
+}

@@ -1,0 +1,142 @@
+package quota
+
+import (
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/heed-go/heed/throttle"
+	"github.com/stretchr/testify/require"
+)
+
+// ask sends one request through the limit that tr has for it.
+func ask(t *testing.T, tr *Tracker, url string, resp *http.Response) throttle.Decision {
+	req := request(t, url)
+	m := tr.Demand(req)
+	d, err := m.Limiter.Reserve(t.Context(), throttle.Claim{})
+	require.NoError(t, err)
+	if d.OK {
+		throttle.Observe(t.Context(), m.Limiter, throttle.Claim{}, d, tr.Feedback(req, m, resp, nil, time.Now(), nil))
+	}
+	return d
+}
+
+func mayAsk(t *testing.T, tr *Tracker, url string) bool {
+	d, err := tr.Demand(request(t, url)).Limiter.Reserve(t.Context(), throttle.Claim{DryRun: true})
+	require.NoError(t, err)
+	return d.OK
+}
+
+const (
+	users  = "https://api.test/users/17"
+	search = "https://api.test/search?q=x"
+	issues = "https://api.test/issues"
+)
+
+func quotaOf(name, limit, left, reset string) *http.Response {
+	return answer(200, "X-RateLimit-Resource", name, "X-RateLimit-Limit", limit, "X-RateLimit-Remaining", left, "X-RateLimit-Reset", reset)
+}
+
+func TestSite_refusalOfOneRouteDoesNotDelayAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var tr Tracker
+		ask(t, &tr, users, answer(200))
+		ask(t, &tr, search, answer(429, "Retry-After", "60"))
+		require.False(t, mayAsk(t, &tr, search))
+		require.True(t, mayAsk(t, &tr, users))
+		require.True(t, mayAsk(t, &tr, issues), "nor one that was never asked for")
+	})
+}
+
+func TestSite_quotasOfDifferentSizeAreTwo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var tr Tracker
+		ask(t, &tr, users, answer(200, "X-RateLimit-Limit", "5000", "X-RateLimit-Remaining", "4999", "X-RateLimit-Reset", "3600"))
+		ask(t, &tr, search, answer(200, "X-RateLimit-Limit", "30", "X-RateLimit-Remaining", "0", "X-RateLimit-Reset", "60"))
+		require.False(t, mayAsk(t, &tr, search))
+		require.True(t, mayAsk(t, &tr, users))
+	})
+}
+
+func TestSite_routesThatTellTheSameNumbersShareThem(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var tr Tracker
+		ask(t, &tr, users, answer(200, "X-RateLimit-Limit", "10", "X-RateLimit-Remaining", "5", "X-RateLimit-Reset", "60"))
+		ask(t, &tr, issues, answer(200, "X-RateLimit-Limit", "10", "X-RateLimit-Remaining", "4", "X-RateLimit-Reset", "60"))
+		require.Same(t, tr.Demand(request(t, users)).Limiter, tr.Demand(request(t, issues)).Limiter)
+		ask(t, &tr, issues, answer(200, "X-RateLimit-Limit", "10", "X-RateLimit-Remaining", "0", "X-RateLimit-Reset", "60"))
+		require.False(t, mayAsk(t, &tr, users))
+	})
+}
+
+func TestSite_sameSizeButMoreLeftIsAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var tr Tracker
+		ask(t, &tr, users, answer(200, "X-RateLimit-Limit", "900", "X-RateLimit-Remaining", "0", "X-RateLimit-Reset", "600"))
+		ask(t, &tr, issues, answer(200, "X-RateLimit-Limit", "900", "X-RateLimit-Remaining", "899", "X-RateLimit-Reset", "600"))
+		require.False(t, mayAsk(t, &tr, users))
+		require.True(t, mayAsk(t, &tr, issues))
+	})
+}
+
+func TestSite_secondRouteRefusedWithoutAWordMeansTheHost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var tr Tracker
+		ask(t, &tr, users, answer(429))
+		ask(t, &tr, issues, answer(429))
+		require.False(t, mayAsk(t, &tr, search), "the host limits all of its routes together")
+	})
+}
+
+func TestSite_manyRoutesOfOneQuotaMakeItTheQuotaOfAll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var tr Tracker
+		for i, path := range []string{"a", "b", "c"} {
+			ask(t, &tr, "https://api.test/"+path, answer(200, "X-RateLimit-Limit", "3", "X-RateLimit-Remaining", string(rune('2'-i)), "X-RateLimit-Reset", "60"))
+		}
+		require.False(t, mayAsk(t, &tr, "https://api.test/d"))
+	})
+}
+
+func TestSite_memoryIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var tr Tracker
+		s := tr.Demand(request(t, users)).Limiter.(*bucket).site
+		for i := range 2000 {
+			path := "https://api.test/" + string(rune('a'+i%26)) + string(rune('a'+i/26%26)) + string(rune('a'+i/676))
+			ask(t, &tr, path, quotaOf(path[len(path)-3:], "10", "9", "60"))
+		}
+		require.LessOrEqual(t, len(s.routes), maxRoutes)
+		require.LessOrEqual(t, len(s.pools), maxPools)
+		for _, b := range s.pools {
+			require.LessOrEqual(t, len(b.told), maxTold)
+		}
+	})
+}
+
+func TestRouteOf(t *testing.T) {
+	var tr Tracker
+	tr.Demand(request(t, users))
+	route := func(method, path string) uint64 {
+		req := request(t, "https://api.test"+path)
+		req.Method = method
+		return routeOf(tr.seed, req)
+	}
+	for _, same := range [][4]string{
+		{"GET", "/users/1", "GET", "/users/2"},
+		{"GET", "/users/1", "HEAD", "/users/1/"},
+		{"GET", "/users/1?page=2", "", "/users/1"},
+		{"POST", "/orders/9f8c", "PUT", "/orders/11aa"},
+	} {
+		require.Equal(t, route(same[0], same[1]), route(same[2], same[3]), "%q", same)
+	}
+	for _, other := range [][4]string{
+		{"GET", "/users", "GET", "/search"},
+		{"GET", "/users", "POST", "/users"},
+		{"GET", "/users/1", "GET", "/users/1/orders"},
+		{"GET", "/ab/c", "GET", "/a/bc"},
+	} {
+		require.NotEqual(t, route(other[0], other[1]), route(other[2], other[3]), "%q", other)
+	}
+}
