@@ -149,7 +149,7 @@ func (c *call) send(req *http.Request) (*http.Response, error) {
 		f(req, Step{Attempt: c.attempts})
 	}
 	resp, err := c.roundTrip(req)
-	f := c.t.own.quota.Feedback(c.ticket.Demands[0], resp, err, c.t.now(), c.windows[:0])
+	f := c.t.own.quota.Feedback(c.req, c.ticket.Demands[0], resp, err, c.t.now(), c.windows[:0])
 	f.More = c.ends && hasBody(resp)
 	c.t.own.waiter.Observe(c.ctx, &c.ticket, f)
 	c.held = f.More
