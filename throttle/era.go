@@ -27,6 +27,7 @@ const (
 // nanosecond and bursts up to 5e11. No burst is more than 2^60 units.
 type era struct {
 	limit    Limit
+	number   uint64 // of the limit; Decision.Grant of what was granted under it
 	policy   string
 	burst    int64
 	interval int64         // ticks that a unit takes to come back
@@ -47,13 +48,14 @@ type era struct {
 
 // A past is what is remembered of a former limit.
 type past struct {
+	number                 uint64
 	since, interval, scale int64
 	cut                    int64 // its ticks that the limit after it cut from the window
 }
 
 // newEra returns an era that begins at now, with a full bucket.
 func newEra(l Limit, now int64) *era {
-	e := &era{limit: l, policy: l.policy(), origin: now, since: now}
+	e := &era{limit: l, number: 1, policy: l.policy(), origin: now, since: now}
 	e.interval, e.scale = ticksOf(l)
 	e.burst = min(l.burst(), maxWindow/e.interval)
 	e.window = e.burst * e.interval
@@ -89,9 +91,9 @@ func (e *era) next(l Limit, now, tat int64) *era {
 		taken = max(subSat(tat, mulSat(elapsed, e.scale)), 0)
 	}
 	if l == e.limit {
-		n.since, n.former = e.since, e.former
+		n.number, n.since, n.former = e.number, e.since, e.former
 	} else {
-		n.former = e.remember(max(e.burst-n.burst, 0) * e.interval)
+		n.number, n.former = e.number+1, e.remember(max(e.burst-n.burst, 0)*e.interval)
 		free := e.window - taken // below 0: in debt
 		taken = n.window - min(mulDivDown(free, n.interval, e.interval), n.window)
 	}
@@ -107,16 +109,16 @@ func (e *era) next(l Limit, now, tat int64) *era {
 // When there are too many, the oldest two become one that has the faster rate all
 // along. So a Cancel across all of them gives back less than it might, never more.
 func (e *era) remember(cut int64) []past {
-	all := append([]past{{e.since, e.interval, e.scale, cut}}, e.former...)
+	all := append([]past{{e.number, e.since, e.interval, e.scale, cut}}, e.former...)
 	if len(all) <= maxFormer {
 		return all
 	}
 	a, b := all[maxFormer], all[maxFormer-1]
-	since := a.since
+	first, since := a.number, a.since
 	if b.fasterThan(a) {
 		a, b = b, a
 	}
-	a.since, a.cut = since, addSat(a.cut, mulDivUp(b.cut, a.interval, b.interval))
+	a.number, a.since, a.cut = first, since, addSat(a.cut, mulDivUp(b.cut, a.interval, b.interval))
 	return append(all[:maxFormer-1], a)
 }
 
@@ -160,21 +162,21 @@ func (e *era) grantedAt(now int64) {
 	}
 }
 
-// returned says how many of e's ticks have been given back between from and now: by
-// time, also where former limits held in between, and by each cut of the burst,
-// which forgives what was taken above the new one just as time does.
-func (e *era) returned(from, now int64) int64 {
-	if from >= e.since {
+// returned says how many of e's ticks a claim granted at from, under limit number
+// grant, has been given back by now: by time, also where former limits held in
+// between, and by each cut of the burst, which forgives what was taken above the new
+// one just as time does.
+func (e *era) returned(grant uint64, from, now int64) int64 {
+	if grant >= e.number {
 		return mulSat(subSat(now, from), e.scale)
 	}
-	sum, until := mulSat(subSat(now, e.since), e.scale), e.since
+	sum, until := mulSat(subSat(now, max(from, e.since)), e.scale), e.since
 	for _, f := range e.former {
 		own := addSat(mulSat(max(subSat(until, max(from, f.since)), 0), f.scale), f.cut)
 		sum = addSat(sum, mulDivUp(own, e.interval, f.interval))
-		if from >= f.since {
+		if until = f.since; grant >= f.number {
 			break
 		}
-		until = f.since
 	}
 	return sum
 }

@@ -89,6 +89,7 @@ func (b *TokenBucket) Reserve(_ context.Context, c Claim) (Decision, error) {
 		}
 		if e.tat.CompareAndSwap(old, tick+taken+cost) {
 			e.grantedAt(now)
+			d.Grant = e.number
 			return e.describe(d, taken+cost), nil
 		}
 	}
@@ -103,7 +104,7 @@ func (b *TokenBucket) Reserve(_ context.Context, c Claim) (Decision, error) {
 // TestTokenBucket_actsObeyLimit.
 func (b *TokenBucket) Cancel(_ context.Context, c Claim, d Decision) {
 	if n, err := c.Units(); err == nil && d.OK {
-		b.move(-n, c.Now, d.At)
+		b.move(-n, c.Now, d)
 	}
 }
 
@@ -112,7 +113,7 @@ func (b *TokenBucket) Cancel(_ context.Context, c Claim, d Decision) {
 // if need be from units that are still to flow in.
 func (b *TokenBucket) Observe(_ context.Context, c Claim, d Decision, f Feedback) {
 	if extra := f.extra(c, d); extra != 0 {
-		b.move(extra, f.Now, d.At)
+		b.move(extra, f.Now, d)
 	}
 }
 
@@ -132,13 +133,13 @@ func (b *TokenBucket) SetLimit(l Limit) error {
 	}
 }
 
-// move takes n more units for a claim granted at granted, or gives back -n.
-func (b *TokenBucket) move(n int64, asOf, granted time.Time) {
-	given, from := b.time.read(asOf), b.time.read(granted)
+// move takes n more units for the claim that d granted, or gives back -n.
+func (b *TokenBucket) move(n int64, asOf time.Time, d Decision) {
+	given, from := b.time.read(asOf), b.time.read(d.At)
 	for {
 		e := b.era.Load()
 		now := max(given, e.last.Load(), from)
-		if !e.covers(now) {
+		if n > 0 && !e.covers(now) {
 			b.replace(e, e.limit, now)
 			continue
 		}
@@ -147,12 +148,14 @@ func (b *TokenBucket) move(n int64, asOf, granted time.Time) {
 			b.await()
 			continue
 		}
-		next := addSat(max(old, e.ticks(now)), mulSat(n, e.interval))
+		var next int64
 		if n < 0 {
-			left := mulSat(-n, e.interval) - e.returned(from, now)
+			left := subSat(mulSat(-n, e.interval), e.returned(d.Grant, from, now))
 			next = subSat(old, max(left, 0))
+		} else {
+			next = min(addSat(max(old, e.ticks(now)), mulSat(n, e.interval)), maxTicks)
 		}
-		if e.tat.CompareAndSwap(old, min(next, maxTicks)) {
+		if e.tat.CompareAndSwap(old, next) {
 			return
 		}
 	}

@@ -24,8 +24,9 @@ type deed struct {
 
 // A taken claim may still be given back.
 type taken struct {
-	c throttle.Claim
-	d throttle.Decision
+	c     throttle.Claim
+	d     throttle.Decision
+	under int // how many limits there had been
 }
 
 // Whatever is granted, held and given back, what was kept obeys the limit: in 2,000
@@ -43,7 +44,7 @@ func TestTokenBucket_actsObeyLimit(t *testing.T) {
 			clk.ns.Add(r.Int64N(2) * r.Int64N(int64(400*time.Millisecond)))
 			c := throttle.Claim{Cost: 1 + r.Int64N(l.Burst)}
 			if d, _ := b.Reserve(t.Context(), c); d.OK {
-				held = append(held, taken{c, d})
+				held = append(held, taken{c: c, d: d})
 			}
 			held = slices.DeleteFunc(held, func(h taken) bool {
 				switch r.IntN(20) {
@@ -157,7 +158,7 @@ func (d *duel) claim(n int64) {
 	case got.OK:
 		require.Zero(d, want, "granted %d of %v too early", n, d.m.limit)
 		d.m.take(n, now)
-		d.held = append(d.held, taken{c, got})
+		d.held = append(d.held, taken{c, got, len(d.m.eras)})
 	default:
 		require.GreaterOrEqual(d, int64(got.Wait), want, "%d of %v", n, d.m.limit)
 		require.LessOrEqual(d, int64(got.Wait), want+slack, "%d of %v", n, d.m.limit)
@@ -177,7 +178,7 @@ func (d *duel) end(h taken) {
 	d.lost += 1e-6 * float64(len(d.m.eras)-1)
 	if d.r.IntN(2) == 0 {
 		d.b.Cancel(d.Context(), h.c, h.d)
-		d.m.giveBack(h.c.Cost, granted, now)
+		d.m.giveBack(h.c.Cost, granted, now, h.under)
 		return
 	}
 	f := throttle.Feedback{Cost: 1 + d.r.Int64N(2*h.c.Cost)}
@@ -186,7 +187,7 @@ func (d *duel) end(h taken) {
 	if more := f.Cost - h.c.Cost; more > 0 {
 		d.m.take(more, now)
 	} else {
-		d.m.giveBack(-more, granted, now)
+		d.m.giveBack(-more, granted, now, h.under)
 	}
 }
 

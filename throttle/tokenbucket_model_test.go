@@ -49,18 +49,17 @@ func (m *exact) take(n, now int64) {
 	m.tokens.Sub(m.tokens, whole(n))
 }
 
-// giveBack gives back n units of a claim granted at granted.
-func (m *exact) giveBack(n, granted, now int64) {
+// giveBack gives back n units of a claim granted at granted, when there had been so
+// many limits.
+func (m *exact) giveBack(n, granted, now int64, under int) {
 	left := whole(n)
-	for i, e := range m.eras {
+	for i, e := range m.eras[under-1:] {
 		end := now
-		if i+1 < len(m.eras) {
-			end = m.eras[i+1].at
+		if next := under + i; next < len(m.eras) {
+			end = m.eras[next].at
+			left.Sub(left, whole(max(e.limit.Burst-m.eras[next].limit.Burst, 0)))
 		}
 		left.Sub(left, inflow(e.limit, max(end-max(e.at, granted), 0)))
-		if i+1 < len(m.eras) && granted < end {
-			left.Sub(left, whole(max(e.limit.Burst-m.eras[i+1].limit.Burst, 0)))
-		}
 	}
 	m.pass(now)
 	if left.Sign() > 0 {
