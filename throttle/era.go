@@ -53,9 +53,10 @@ type past struct {
 	cut                    int64 // its ticks that the limit after it cut from the window
 }
 
-// newEra returns an era that begins at now, with a full bucket.
+// newEra returns an era that begins at now, with a full bucket. Its limit holds since
+// ever.
 func newEra(l Limit, now int64) *era {
-	e := &era{limit: l, number: 1, policy: l.policy(), origin: now, since: now}
+	e := &era{limit: l, number: 1, policy: l.policy(), origin: now, since: math.MinInt64}
 	e.interval, e.scale = ticksOf(l)
 	e.burst = min(l.burst(), maxWindow/e.interval)
 	e.window = e.burst * e.interval
@@ -93,7 +94,7 @@ func (e *era) next(l Limit, now, tat int64) *era {
 	if l == e.limit {
 		n.number, n.since, n.former = e.number, e.since, e.former
 	} else {
-		n.number, n.former = e.number+1, e.remember(max(e.burst-n.burst, 0)*e.interval)
+		n.number, n.since, n.former = e.number+1, now, e.remember(max(e.burst-n.burst, 0)*e.interval)
 		free := e.window - taken // below 0: in debt
 		taken = n.window - min(mulDivDown(free, n.interval, e.interval), n.window)
 	}

@@ -65,7 +65,6 @@ type LeakyBucket struct {
 	mu   sync.Mutex
 	leak Leak
 	last int64 // latest reading granted at
-	gen  uint64
 
 	era    *era  // ticks, and tat
 	latest int64 // the latest place that was given, in ticks of era
@@ -73,7 +72,7 @@ type LeakyBucket struct {
 }
 
 // remainderBits of a Grant are by how many ticks its place is before At + Wait, which
-// is in whole nanoseconds. The others are the generation of the limit.
+// is in whole nanoseconds. The others are the number of the limit.
 const remainderBits = 24 // as era.scale is at most 1<<24
 
 // NewLeakyBucket returns an empty bucket. A nil clk is the system clock. It panics
@@ -110,7 +109,7 @@ func (b *LeakyBucket) Reserve(_ context.Context, c Claim) (Decision, error) {
 		d.Wait = e.duration(wait - longest)
 	default:
 		d.Wait = e.duration(wait)
-		d.Grant = b.gen<<remainderBits | uint64(int64(d.Wait)*e.scale-wait)
+		d.Grant = e.number<<remainderBits | uint64(int64(d.Wait)*e.scale-wait)
 		if !c.DryRun {
 			taken += cost
 			e.tat.Store(tick + taken)
@@ -195,7 +194,6 @@ func (b *LeakyBucket) SetLimit(l Limit) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.renew(l, max(b.time.read(time.Time{}), b.last))
-	b.gen++
 	return nil
 }
 
@@ -222,7 +220,7 @@ func (b *LeakyBucket) since(d Decision, until int64) (place, ticks int64) {
 		return neverRead, math.MaxInt64 // in an era long over
 	}
 	place = e.ticks(acts)
-	if d.Grant>>remainderBits == b.gen {
+	if d.Grant>>remainderBits == e.number {
 		place -= int64(d.Grant & (1<<remainderBits - 1))
 		return place, until - place
 	}
@@ -230,7 +228,7 @@ func (b *LeakyBucket) since(d Decision, until int64) (place, ticks int64) {
 	if until <= place {
 		return min(place, until), 0
 	}
-	return place, e.returned(acts-1, end) // the limit has changed in between
+	return place, e.returned(d.Grant>>remainderBits, acts-1, end) // the limit has changed in between
 }
 
 // eraOf returns the era, which covers now.

@@ -2,7 +2,6 @@ package throttle
 
 import (
 	"context"
-	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -45,9 +44,7 @@ type TokenBucket struct {
 func NewTokenBucket(l Limit, clk Clock) *TokenBucket {
 	l.must("NewTokenBucket")
 	b := &TokenBucket{time: newTimeline(clk)}
-	e := newEra(l, 0)
-	e.since = math.MinInt64 // for claims with older readings than the clock's
-	b.era.Store(e)
+	b.era.Store(newEra(l, 0))
 	return b
 }
 
