@@ -210,7 +210,11 @@ func (c *call) answer() (*http.Response, error) {
 			f(c.req, Step{Attempt: c.attempts, Response: c.resp, Err: c.err, Reason: c.reason})
 		}
 	}
-	if c.resp == nil {
+	if c.stopped {
+		c.rest = discard(c.ctx, c.resp)
+		c.release()
+	}
+	if c.resp == nil || c.stopped {
 		if c.reason == nil && c.attempts == 1 {
 			return nil, c.err
 		}

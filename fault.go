@@ -1,6 +1,7 @@
 package heed
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -20,9 +21,10 @@ func verdictOnError(err error) verdict {
 	return idempotent
 }
 
-// hopeless reports whether err would come again: a certificate that is not
-// trusted, a TLS alert of the other side, a server that does not speak TLS, an
-// address that is none, a name that is not known.
+// hopeless reports whether err would come again, or is somebody's wish: a
+// certificate that is not trusted, a TLS alert of the other side, a server that
+// does not speak TLS, an address that is none, a name that is not known, or a
+// context that was cancelled below the Transport.
 func hopeless(err error) bool {
 	var (
 		cert     *tls.CertificateVerificationError
@@ -39,7 +41,7 @@ func hopeless(err error) bool {
 	)
 	switch {
 	case errors.As(err, &cert), errors.As(err, &unknown), errors.As(err, &hostname), errors.As(err, &invalid),
-		errors.As(err, &record), errors.As(err, &ech), errors.Is(err, http.ErrSchemeMismatch):
+		errors.As(err, &record), errors.As(err, &ech), errors.Is(err, http.ErrSchemeMismatch), errors.Is(err, context.Canceled):
 		return true
 	case errors.As(err, &addr), errors.As(err, &parse), errors.As(err, &network):
 		return true

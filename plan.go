@@ -40,9 +40,11 @@ func (c *call) again(resp *http.Response, err error) bool {
 			v = idempotent
 		}
 	}
-	again := v == always || v == idempotent && (c.key != "" || harmless(c.req, c.said))
+	safe := c.key != "" || harmless(c.req, c.said)
+	again := v == always || v == idempotent && safe
 	if p.Again != nil {
 		if again, c.reason = p.Again(c.req, resp, err, again); c.reason != nil {
+			c.stopped = true
 			return false
 		}
 	}
@@ -50,7 +52,7 @@ func (c *call) again(resp *http.Response, err error) bool {
 		c.reason = c.plan(now, report)
 		return c.reason == nil
 	}
-	if v == idempotent {
+	if v == idempotent && !safe {
 		c.reason = ErrUnsafe
 	}
 	return false

@@ -1,0 +1,171 @@
+package heed
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/heed-go/heed/backoff"
+	"github.com/stretchr/testify/require"
+)
+
+var errBroken = errors.New("broken")
+
+var attempts = []scenario{
+	{number: 40, what: "no retries is one request", run: func(t *testing.T) {
+		for _, r := range []*Retry{{Attempts: 1}, {Attempts: -1}} {
+			s := plays(500)
+			resp, err := get(t, &Transport{Base: s, Retry: r})
+			require.NoError(t, err)
+			require.Equal(t, "answer 1", text(t, resp))
+			require.Equal(t, 1, s.sent())
+			s = plays(errBroken)
+			_, err = get(t, &Transport{Base: s, Retry: r})
+			require.Equal(t, errBroken, err)
+			require.Equal(t, 1, s.sent())
+		}
+	}},
+	{number: 41, what: "five failures, then success, with attempts enough; there is no unlimited", run: func(t *testing.T) {
+		s := plays(500, errBroken, 500, errBroken, 500, 200)
+		_, err := get(t, &Transport{Base: s, Retry: &Retry{Attempts: 100}})
+		require.NoError(t, err)
+		require.Equal(t, 6, s.sent())
+	}},
+	{number: 42, what: "the default is 4 attempts, 10 if all were told to slow down", run: func(t *testing.T) {
+		for status, sent := range map[int]int{500: 4, 429: 10} {
+			s := plays(status)
+			_, err := get(t, &Transport{Base: s})
+			require.NoError(t, err)
+			require.Equal(t, sent, s.sent(), status)
+		}
+	}},
+	{number: 43, what: "no wait after the last failure", run: func(t *testing.T) {
+		s := plays(500)
+		_, err := ask(t, s, "GET")
+		require.NoError(t, err)
+		require.Equal(t, 2*time.Second, time.Since(s.start))
+	}},
+	{number: 44, what: "the error says method, URL and attempts", run: func(t *testing.T) {
+		_, err := ask(t, plays(errBroken), "GET")
+		require.ErrorContains(t, err, "gave up on GET http://api.test/items after 3 attempts and 2s of waiting: 1: broken: 2: broken: 3: broken")
+	}},
+	{number: 45, what: "the password of a URL is not in it, nor values of the query", run: func(t *testing.T) {
+		req := request(t, "GET", "")
+		req.URL.RawQuery, req.URL.Fragment = "q=secret1&flag&sig=secret2", "secret3"
+		req.URL.User = userinfo("me", "secret4")
+		_, err := (&Transport{Base: plays(errBroken)}).RoundTrip(req)
+		require.ErrorContains(t, err, "http://me:xxxxx@api.test/items?q=xxxxx&xxxxx&sig=xxxxx after")
+		require.NotContains(t, err.Error(), "secret")
+	}},
+	{number: 46, what: "the last error is wrapped", run: func(t *testing.T) {
+		_, err := ask(t, plays(500, &temporary{}), "GET")
+		var own *temporary
+		require.ErrorAs(t, err, &own)
+		var g *GiveUpError
+		require.ErrorAs(t, err, &g)
+		require.Equal(t, own, g.Err)
+	}},
+	{number: 47, what: "either an answer or an error", run: func(t *testing.T) {
+		resp, err := ask(t, plays(errBroken, 500), "GET")
+		require.NotNil(t, resp)
+		require.NoError(t, err)
+		resp, err = ask(t, plays(500, errBroken), "GET")
+		require.Nil(t, resp)
+		require.Error(t, err)
+	}},
+	{number: 48, what: "the last failure itself, readable", run: func(t *testing.T) {
+		s := plays(500, 502, 503, 504)
+		resp, err := get(t, &Transport{Base: s})
+		require.NoError(t, err)
+		require.Equal(t, 504, resp.StatusCode)
+		require.Equal(t, "answer 4", text(t, resp))
+	}},
+	{number: 49, what: "what the policy does not name ends the loop as it is", run: wants(404, 3, 500, 500, 404)},
+	{number: 50, what: "an attempt that overruns the total is the last", run: func(t *testing.T) {
+		s := plays(500, func(*http.Request) (*http.Response, error) {
+			time.Sleep(10 * time.Second)
+			return says(502, "late"), nil
+		})
+		resp, err := get(t, &Transport{Base: s, Retry: &Retry{Total: 5 * time.Second, Backoff: backoff.Constant(time.Second)}})
+		require.NoError(t, err)
+		require.Equal(t, "late", text(t, resp))
+		require.Equal(t, 2, s.sent())
+		info, _ := InfoFrom(resp)
+		require.ErrorIs(t, info.GaveUp, ErrTotal)
+	}},
+	{number: 51, what: "a wait that passes the total is not slept, nor cut short", run: func(t *testing.T) {
+		s := plays(500)
+		_, err := get(t, &Transport{Base: s, Retry: &Retry{Total: 5 * time.Second, Backoff: backoff.Constant(3 * time.Second)}})
+		require.NoError(t, err)
+		require.Equal(t, 2, s.sent())
+		require.Equal(t, 3*time.Second, time.Since(s.start))
+	}},
+	{number: 52, what: "0 is no total", run: func(t *testing.T) {
+		s := plays(500)
+		_, err := get(t, &Transport{Base: s, Retry: &Retry{Backoff: backoff.Constant(90 * time.Second)}})
+		require.NoError(t, err)
+		require.Equal(t, 4, s.sent())
+	}},
+	{number: 53, what: "an abort condition stops at once", run: wantsError(context.Canceled, 1, func(r *http.Request) (*http.Response, error) {
+		return nil, context.Canceled
+	})},
+	{number: 54, what: "nested transports do not multiply", run: func(t *testing.T) {
+		for _, step := range []any{500, 429, errBroken} {
+			s := plays(step)
+			inner := &Transport{Base: s, Retry: three()}
+			middle := &Transport{Base: inner, Retry: three()}
+			resp, err := get(t, &Transport{Base: middle, Retry: three()})
+			require.Equal(t, 3, s.sent(), step)
+			if err == nil {
+				info, ok := InfoFrom(resp)
+				require.True(t, ok)
+				require.Equal(t, 3, info.Attempts)
+				require.ErrorIs(t, info.GaveUp, ErrAttempts)
+				require.Equal(t, "answer 3", text(t, resp))
+			}
+		}
+	}},
+	{number: 55, what: "a budget: first attempts always, retries by the share and the floor", run: func(t *testing.T) {
+		b := &backoff.Budget{Ratio: 0.5, Floor: 0.1}
+		s := plays(500)
+		tr := &Transport{Base: s, Retry: &Retry{Attempts: 2, Budget: b}}
+		var refused int
+		for range 10 {
+			resp, err := get(t, tr)
+			require.NoError(t, err)
+			if info, _ := InfoFrom(resp); errors.Is(info.GaveUp, ErrBudget) {
+				refused++
+			}
+		}
+		require.LessOrEqual(t, s.sent(), 10+5+1)
+		require.Equal(t, 20-s.sent(), refused)
+		require.Positive(t, refused)
+		require.EqualValues(t, refused, b.Snapshot(time.Now()).Refused)
+	}},
+	{number: 56, what: "each call counts afresh", run: func(t *testing.T) {
+		s := plays(500)
+		tr := &Transport{Base: s, Retry: three()}
+		for range 2 {
+			_, err := get(t, tr)
+			require.NoError(t, err)
+		}
+		require.Equal(t, 6, s.sent())
+	}},
+	{number: 57, what: "each call begins its delays anew", run: func(t *testing.T) {
+		s := plays(500)
+		tr := &Transport{Base: s, Retry: &Retry{Attempts: 3, Backoff: backoff.Exponential{Base: time.Second, Jitter: backoff.None}}}
+		for range 2 {
+			_, err := get(t, tr)
+			require.NoError(t, err)
+		}
+		require.Equal(t, []time.Duration{time.Second, 2 * time.Second, 0, time.Second, 2 * time.Second}, s.gaps())
+	}},
+}
+
+// temporary is an error that says so.
+type temporary struct{}
+
+func (*temporary) Error() string   { return "temporary" }
+func (*temporary) Temporary() bool { return true }

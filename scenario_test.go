@@ -1,0 +1,206 @@
+package heed
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/heed-go/heed/backoff"
+	"github.com/stretchr/testify/require"
+)
+
+// A scenario is one behaviour that a client with retries should have. Their
+// numbers are those of a list of 158 that the suites of four other libraries, and
+// measurements of net/http and awkward servers, gave.
+type scenario struct {
+	number int
+	what   string             // in a few words
+	run    func(t *testing.T) // in a bubble; nil: see says
+	real   bool               // run uses real sockets, so not in a bubble
+	says   string             // why it is not run as it stands, and what takes its place
+}
+
+// TestScenario runs each scenario under its number.
+func TestScenario(t *testing.T) {
+	all := slices.Concat(answers, failures, attempts, waits, bodies, redirects, contexts, discards, streams, contract, limits)
+	seen := map[int]bool{}
+	for _, s := range all {
+		t.Run(fmt.Sprintf("%03d", s.number), func(t *testing.T) {
+			require.False(t, seen[s.number], "twice")
+			seen[s.number] = true
+			t.Log(s.what)
+			switch {
+			case s.run == nil:
+				require.NotEmpty(t, s.says)
+				t.Log("mapped: " + s.says)
+			case s.real:
+				s.run(t)
+			default:
+				synctest.Test(t, s.run)
+			}
+		})
+	}
+	for n := 1; n <= 158; n++ {
+		require.True(t, seen[n], "scenario %d is missing", n)
+	}
+}
+
+// A server plays a script: one step per request, the last one for ever. A step is
+// a status, an error, an answer, or a function.
+type server struct {
+	steps []any
+	start time.Time
+
+	mu     sync.Mutex
+	got    []received
+	opened int // bodies of answers
+	closed int
+}
+
+// received is a request as the server saw it.
+type received struct {
+	at     time.Duration
+	method string
+	body   string
+	length int64
+	header http.Header
+}
+
+type answer struct {
+	status  int
+	body    string
+	headers []string // name, value
+}
+
+func plays(steps ...any) *server { return &server{steps: steps, start: time.Now()} }
+
+// RoundTrip implements http.RoundTripper.
+func (s *server) RoundTrip(r *http.Request) (*http.Response, error) {
+	got := received{at: time.Since(s.start), method: r.Method, length: r.ContentLength, header: r.Header.Clone()}
+	if r.Body != nil {
+		defer r.Body.Close()
+		b, err := io.ReadAll(r.Body)
+		if err != nil {
+			return nil, err
+		}
+		got.body = string(b)
+	}
+	s.mu.Lock()
+	s.got = append(s.got, got)
+	n := len(s.got)
+	s.mu.Unlock()
+	if r.Context().Err() != nil {
+		return nil, r.Context().Err()
+	}
+	resp, err := s.step(r, n)
+	if resp != nil {
+		resp.Request = r
+		if resp.Body != http.NoBody {
+			s.mu.Lock()
+			s.opened++
+			s.mu.Unlock()
+			resp.Body = &counted{ReadCloser: resp.Body, s: s}
+		}
+	}
+	return resp, err
+}
+
+func (s *server) step(r *http.Request, n int) (*http.Response, error) {
+	switch step := s.steps[min(n, len(s.steps))-1].(type) {
+	case int:
+		return says(step, fmt.Sprint("answer ", n)), nil
+	case answer:
+		return says(step.status, step.body, step.headers...), nil
+	case error:
+		return nil, step
+	case func(*http.Request) (*http.Response, error):
+		return step(r)
+	default:
+		panic(fmt.Sprintf("a step of type %T", step))
+	}
+}
+
+// sent returns how many requests the server saw.
+func (s *server) sent() int { return len(s.got) }
+
+// gaps returns the times between requests.
+func (s *server) gaps() (gaps []time.Duration) {
+	for i := range s.got[1:] {
+		gaps = append(gaps, s.got[i+1].at-s.got[i].at)
+	}
+	return gaps
+}
+
+// counted counts how often the body of an answer is closed.
+type counted struct {
+	io.ReadCloser
+	s    *server
+	once sync.Once
+}
+
+func (c *counted) Close() error {
+	c.once.Do(func() {
+		c.s.mu.Lock()
+		c.s.closed++
+		c.s.mu.Unlock()
+	})
+	return c.ReadCloser.Close()
+}
+
+// three is a Retry of three attempts with a fixed pause of a second.
+func three() *Retry {
+	return &Retry{Attempts: 3, Backoff: backoff.Constant(time.Second)}
+}
+
+// request returns a request whose context ends with the test.
+func request(t *testing.T, method, body string) *http.Request {
+	t.Helper()
+	var r io.Reader
+	if body != "" {
+		r = strings.NewReader(body)
+	}
+	req, err := http.NewRequestWithContext(t.Context(), method, "http://api.test/items", r)
+	require.NoError(t, err)
+	return req
+}
+
+// ask sends a request of that method through three attempts to s.
+func ask(t *testing.T, s *server, method string) (*http.Response, error) {
+	t.Helper()
+	return (&Transport{Base: s, Retry: three()}).RoundTrip(request(t, method, ""))
+}
+
+// wants sends a GET and checks status and number of requests.
+func wants(status, sent int, steps ...any) func(*testing.T) {
+	return wantsOf("GET", status, sent, steps...)
+}
+
+func wantsOf(method string, status, sent int, steps ...any) func(*testing.T) {
+	return func(t *testing.T) {
+		s := plays(steps...)
+		resp, err := ask(t, s, method)
+		require.NoError(t, err)
+		require.Equal(t, status, resp.StatusCode)
+		require.Equal(t, sent, s.sent())
+		if resp.Body != http.NoBody {
+			require.Equal(t, fmt.Sprint("answer ", sent), text(t, resp))
+		}
+		require.Equal(t, s.opened, s.closed)
+	}
+}
+
+// wantsError sends a GET that fails at last with err, after so many requests.
+func wantsError(err error, sent int, steps ...any) func(*testing.T) {
+	return func(t *testing.T) {
+		s := plays(steps...)
+		_, got := ask(t, s, "GET")
+		require.ErrorIs(t, got, err)
+		require.Equal(t, sent, s.sent())
+	}
+}
