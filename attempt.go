@@ -34,6 +34,9 @@ func (c *call) request() (*http.Request, error) {
 	}
 	req := c.req.WithContext(c.limited(p.PerAttempt))
 	req.Body = body
+	if c.body.source == again {
+		req.GetBody = c.body.replay.getBody
+	}
 	number := p.AttemptHeader != "" && c.attempts > 0
 	prepare := p.Prepare != nil && c.attempts > 0
 	if number || prepare || c.key != "" {

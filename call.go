@@ -37,6 +37,7 @@ type call struct {
 	windows  [4]throttle.Window
 	rest     rest  // what was read of resp to discard it
 	reason   error // why it is not sent again; nil: it need not be
+	stopped  bool  // reason came from Retry.Again, and is to be returned
 
 	policy backoff.Policy // of this call; nil: nothing has failed yet
 	delay  time.Duration  // before the next attempt

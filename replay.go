@@ -63,7 +63,7 @@ func (r *replay) lost() error {
 	if r.err != nil && r.err != io.EOF {
 		return r.err // and it would be the same again
 	}
-	if r.over {
+	if r.over || r.last {
 		return ErrBody
 	}
 	return nil
@@ -75,10 +75,13 @@ const closeTime = time.Second
 // rewind returns another pass. First it waits until the one before is closed, as
 // http.RoundTripper asks of those who use a body again.
 func (r *replay) rewind(done <-chan struct{}) (io.ReadCloser, error) {
+	r.mu.Lock()
+	idle := r.open.idle
+	r.mu.Unlock()
 	timer := time.NewTimer(closeTime)
 	defer timer.Stop()
 	select {
-	case <-r.open.idle:
+	case <-idle:
 	case <-timer.C:
 		return nil, ErrBody
 	case <-done:
@@ -87,6 +90,8 @@ func (r *replay) rewind(done <-chan struct{}) (io.ReadCloser, error) {
 	if err := r.lost(); err != nil {
 		return nil, err
 	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	if r.seeker != nil {
 		if _, err := r.seeker.Seek(r.start, io.SeekStart); err != nil {
 			return nil, err
@@ -95,6 +100,11 @@ func (r *replay) rewind(done <-chan struct{}) (io.ReadCloser, error) {
 	}
 	return r.pass(), nil
 }
+
+// getBody is Request.GetBody of the attempts, for what net/http sends again by
+// itself: requests on connections that turn out to be closed, and HTTP/2 streams
+// that were refused.
+func (r *replay) getBody() (io.ReadCloser, error) { return r.rewind(nil) }
 
 // finish says that no pass follows. Base may still be reading the last one.
 func (r *replay) finish() {

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -22,6 +23,7 @@ type fake struct {
 	base     *http.Transport
 	requests atomic.Int64
 	conns    atomic.Int64
+	open     sync.Map                                  // of io.Closer
 	play     func(c *fakeConn, stream uint32, n int64) // answers request n
 }
 
@@ -43,6 +45,7 @@ func newFake(play func(c *fakeConn, stream uint32, n int64)) *fake {
 				return
 			}
 			f.conns.Add(1)
+			f.open.Store(c, nil)
 			go f.serve(c)
 		}
 	}()
@@ -52,6 +55,7 @@ func newFake(play func(c *fakeConn, stream uint32, n int64)) *fake {
 func (f *fake) close() {
 	f.base.CloseIdleConnections()
 	f.listener.Close()
+	f.open.Range(func(c, _ any) bool { c.(io.Closer).Close(); return true })
 }
 
 func (f *fake) serve(c io.ReadWriteCloser) {
