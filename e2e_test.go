@@ -1,0 +1,131 @@
+package heed_test
+
+import (
+	"bytes"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/heed-go/heed"
+	"github.com/stretchr/testify/require"
+)
+
+// The servers here were written by others, and nothing about their limits is
+// told to the client.
+
+func TestTransport_finishesAgainstNginx(t *testing.T) {
+	t.Parallel()
+	finishes(t, startServer(t, "nginx.conf", "nginx", "-p", ".", "-e", "stderr", "-c", "nginx.conf"))
+}
+
+func TestTransport_finishesAgainstHAProxy(t *testing.T) {
+	t.Parallel()
+	finishes(t, startServer(t, "haproxy.cfg", "haproxy", "-db", "-f", "haproxy.cfg"))
+}
+
+// finishes has 30 goroutines make 300 calls with one client. All must succeed.
+func finishes(t *testing.T, url string) {
+	const calls, callers = 300, 30
+	transport := new(heed.Transport)
+	defer transport.CloseIdleConnections()
+	client := &http.Client{Transport: transport}
+	var next, sent, failed atomic.Int64
+	var all sync.WaitGroup
+	start := time.Now()
+	for range callers {
+		all.Go(func() {
+			for next.Add(1) <= calls {
+				attempts, status := call(client, url)
+				sent.Add(attempts)
+				if status != http.StatusOK {
+					failed.Add(1)
+				}
+			}
+		})
+	}
+	all.Wait()
+	t.Logf("sent %d, throttled %d, failed %d, in %.1f s", sent.Load(), sent.Load()-calls, failed.Load(), time.Since(start).Seconds())
+	require.Zero(t, failed.Load(), "calls failed")
+}
+
+// call returns how often a request was sent, and the last status; 0: no answer.
+func call(client *http.Client, url string) (attempts int64, status int) {
+	resp, err := client.Get(url)
+	if err != nil {
+		return 1, 0
+	}
+	defer resp.Body.Close()
+	if _, err := io.Copy(io.Discard, resp.Body); err != nil {
+		return 1, 0
+	}
+	info, _ := heed.InfoFrom(resp)
+	return int64(max(info.Attempts, 1)), resp.StatusCode
+}
+
+// startServer runs a program with a config out of testdata until the test ends,
+// and returns its URL. Where the program is not installed the test is skipped,
+// but not in CI.
+func startServer(t *testing.T, config, program string, args ...string) (url string) {
+	path, err := exec.LookPath(program)
+	if err != nil && os.Getenv("CI") == "true" {
+		t.Fatalf("%s must be installed in CI: %v", program, err)
+	} else if err != nil {
+		t.Skipf("%s is not installed: %v", program, err)
+	}
+	dir, addr := t.TempDir(), freeAddr(t)
+	_, port, _ := net.SplitHostPort(addr)
+	text, err := os.ReadFile(filepath.Join("testdata", config))
+	require.NoError(t, err)
+	text = bytes.ReplaceAll(text, []byte("@PORT@"), []byte(port))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, config), text, 0o644))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "index.html"), []byte("ok\n"), 0o644))
+
+	cmd := exec.Command(path, args...)
+	said := new(strings.Builder)
+	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, said, said
+	require.NoError(t, cmd.Start())
+	ended := make(chan struct{})
+	go func() {
+		_ = cmd.Wait()
+		close(ended)
+	}()
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		<-ended
+	})
+	awaitServer(t, addr, ended, said)
+	return "http://" + addr + "/"
+}
+
+// freeAddr returns a loopback address that nobody listens at.
+func freeAddr(t *testing.T) string {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// awaitServer returns when addr accepts connections. It fails if the program
+// ends before, with what it said.
+func awaitServer(t *testing.T, addr string, ended <-chan struct{}, said *strings.Builder) {
+	for range 500 {
+		if conn, err := net.Dial("tcp", addr); err == nil {
+			conn.Close()
+			return
+		}
+		select {
+		case <-ended:
+			t.Fatalf("the server ended: %s", said)
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+	t.Fatal("the server does not listen at " + addr)
+}

@@ -1,0 +1,99 @@
+// Quickstart shows what heed is for: 30 goroutines fetch 300 pages from an API
+// that grants 30 a second, first with a plain http.Client, then with heed. The
+// plain one drowns in 429s; heed reads what the answers say and keeps to it.
+package main
+
+import (
+	"cmp"
+	"flag"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/heed-go/heed"
+)
+
+// A job is n calls by c goroutines, all with one client.
+type job struct {
+	url         string // "": an API of our own
+	n, c        int
+	rate, burst int64 // of our own API
+}
+
+func main() {
+	var j job
+	flag.StringVar(&j.url, "url", "", "fetch from this server instead of the embedded API")
+	flag.IntVar(&j.n, "n", 300, "how many pages to fetch")
+	flag.IntVar(&j.c, "c", 30, "how many goroutines fetch them")
+	flag.Int64Var(&j.rate, "rate", 30, "pages a second that the embedded API grants")
+	flag.Int64Var(&j.burst, "burst", 30, "pages at once that the embedded API grants")
+	asJSON := flag.Bool("json", false, "print a line of JSON for each client instead of a table")
+	flag.Parse()
+	if err := j.run(os.Stdout, *asJSON, isTerminal(os.Stdout)); err != nil {
+		fmt.Fprintln(os.Stderr, "quickstart:", err)
+		os.Exit(1)
+	}
+}
+
+// run does the job with each client and prints what became of it.
+func (j job) run(out io.Writer, asJSON, progress bool) error {
+	if j.n < 1 || j.c < 1 {
+		return fmt.Errorf("-n %d -c %d: both must be positive", j.n, j.c)
+	}
+	var results []result
+	for _, name := range []string{"plain", "heed"} {
+		url, ideal, stop, err := j.server() // each client gets a fresh one
+		if err != nil {
+			return err
+		}
+		w, client := new(wire), new(http.Client)
+		if client.Transport = w; name == "heed" {
+			client = heed.NewClient(&heed.Transport{Base: w}) // that is all
+		}
+		r := result{Client: name, Calls: j.n, Ideal: ideal}
+		var done atomic.Int64
+		hide := show(out, progress, name, &done, j.n)
+		start := time.Now()
+		r.Failed = j.fetchAll(client, url, &done)
+		r.Elapsed = time.Since(start).Seconds()
+		hide()
+		stop()
+		r.Sent, r.Throttled = w.sent.Load(), w.throttled.Load()
+		results = append(results, r)
+	}
+	return write(out, results, asJSON)
+}
+
+// fetchAll fetches n pages and returns how many calls failed.
+func (j job) fetchAll(client *http.Client, url string, done *atomic.Int64) int64 {
+	var failed, next atomic.Int64
+	var all sync.WaitGroup
+	for range j.c {
+		all.Go(func() {
+			for next.Add(1) <= int64(j.n) {
+				if fetch(client, url) != nil {
+					failed.Add(1)
+				}
+				done.Add(1)
+			}
+		})
+	}
+	all.Wait()
+	return failed.Load()
+}
+
+func fetch(client *http.Client, url string) error {
+	resp, err := client.Get(url)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(io.Discard, resp.Body)
+	if resp.StatusCode != http.StatusOK {
+		err = fmt.Errorf("status %s", resp.Status)
+	}
+	return cmp.Or(err, resp.Body.Close())
+}

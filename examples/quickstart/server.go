@@ -1,0 +1,54 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttlehttp"
+)
+
+// server returns where to fetch from, and how many seconds that takes at best;
+// nil: nobody knows.
+func (j job) server() (url string, ideal *float64, stop func(), err error) {
+	if j.url != "" {
+		return j.url, nil, func() {}, nil
+	}
+	if j.burst < 1 {
+		return "", nil, nil, fmt.Errorf("-burst %d: it must be positive", j.burst)
+	}
+	limit := throttle.Limit{Count: j.rate, Per: time.Second, Burst: j.burst}
+	if err := limit.Validate(); err != nil {
+		return "", nil, nil, err
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", nil, nil, err
+	}
+	m := &throttlehttp.Middleware{Limiter: throttle.NewTokenBucket(limit, nil)}
+	s := &http.Server{Handler: m.Handler(http.HandlerFunc(page))}
+	go s.Serve(l)
+	best := max(float64(j.n)-float64(j.burst), 0) / float64(j.rate)
+	return "http://" + l.Addr().String(), &best, func() { s.Close() }, nil
+}
+
+func page(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	io.WriteString(w, `{"items":["one","two"]}`+"\n")
+}
+
+// A wire counts what is really sent, retries too.
+type wire struct{ sent, throttled atomic.Int64 }
+
+func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
+	w.sent.Add(1)
+	resp, err := http.DefaultTransport.RoundTrip(r)
+	if err == nil && (resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode == http.StatusServiceUnavailable) {
+		w.throttled.Add(1)
+	}
+	return resp, err
+}
