@@ -75,6 +75,9 @@ func call(client *http.Client, url string) (attempts int64, status int) {
 // but not in CI.
 func startServer(t *testing.T, config, program string, args ...string) (url string) {
 	path, err := exec.LookPath(program)
+	if err != nil {
+		path, err = exec.LookPath("/usr/sbin/" + program) // Debian's users do not look there
+	}
 	if err != nil && os.Getenv("CI") == "true" {
 		t.Fatalf("%s must be installed in CI: %v", program, err)
 	} else if err != nil {
