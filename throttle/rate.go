@@ -85,6 +85,9 @@ func (r *fromRate) Cancel(_ context.Context, c Claim, d Decision) {
 	if now.Before(d.At) {
 		now = d.At
 	}
+	if r.l.TokensAt(now) < 0 {
+		return // in debt
+	}
 	back := max(granted, float64(r.l.Limit())) * now.Sub(d.At).Seconds()
 	if left := math.Floor(float64(n) - back); left > 0 && r.l.AllowN(now, -asInt(int64(left))) {
 		r.last = now

@@ -1,0 +1,67 @@
+package throttle_test
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/heed-go/heed/throttle"
+)
+
+// No hot method allocates. Every limiter has its row here; pools says that it keeps
+// what it needs per claim in a sync.Pool.
+func TestNoAllocs(t *testing.T) {
+	ctx := t.Context()
+	wide := throttle.Limit{Name: "wide", Count: math.MaxInt32, Per: time.Second}
+	shut := throttle.Limit{Name: "shut", Count: 1, Per: time.Hour}
+	bucket := throttle.NewTokenBucket(wide, nil)
+	closed := throttle.NewTokenBucket(shut, nil)
+	closed.Reserve(ctx, throttle.Claim{})
+	all := throttle.AllOf(bucket, throttle.NewTokenBucket(wide, nil), throttle.NewTokenBucket(wide, nil))
+	nested := throttle.AllOf(throttle.Unlimited, all, throttle.AllOf(bucket))
+	refused := throttle.AllOf(bucket, all, closed)
+	primary := &throttle.Fallback{Primary: all, Secondary: throttle.Blocked}
+	secondary := &throttle.Fallback{Primary: unreachable{}, Secondary: nested}
+	fromRate := throttle.FromRate(rate.NewLimiter(1e9, 1e9), "rate", nil)
+
+	for _, row := range []struct {
+		name  string
+		l     throttle.Limiter
+		pools bool
+	}{
+		{"TokenBucket", bucket, false},
+		{"TokenBucket, refused", closed, false},
+		{"AllOf", all, true},
+		{"AllOf, nested", nested, true},
+		{"AllOf, refused", refused, true},
+		{"Fallback, primary", primary, true},
+		{"Fallback, secondary", secondary, true},
+		{"FromRate", fromRate, false},
+		{"Unlimited", throttle.Unlimited, false},
+		{"Blocked", throttle.Blocked, false},
+	} {
+		if row.pools && racing {
+			continue
+		}
+		for _, c := range []throttle.Claim{{Key: "api.example.com", Cost: 2}, {Now: time.Now()}, {DryRun: true}} {
+			noAllocs(t, row.name+": Reserve and Cancel", func() {
+				d, _ := row.l.Reserve(ctx, c)
+				row.l.Cancel(ctx, c, d)
+			})
+			noAllocs(t, row.name+": Reserve and Observe", func() {
+				d, _ := row.l.Reserve(ctx, c)
+				throttle.Observe(ctx, row.l, c, d, throttle.Feedback{More: true})
+				throttle.Observe(ctx, row.l, c, d, throttle.Feedback{Cost: 1})
+			})
+		}
+	}
+}
+
+func noAllocs(t *testing.T, what string, f func()) {
+	t.Helper()
+	if n := testing.AllocsPerRun(200, f); n != 0 {
+		t.Errorf("%s: %v allocations", what, n)
+	}
+}

@@ -1,0 +1,350 @@
+package throttle_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/heed-go/heed/throttle"
+)
+
+// A script is a limiter that answers as it was told to, and remembers what comes
+// back.
+type script struct {
+	says throttle.Decision
+	err  error
+	nap  time.Duration // how long it takes to answer
+
+	mu       sync.Mutex
+	asked    []throttle.Claim
+	made     []throttle.Decision
+	canceled []throttle.Decision
+	observed []throttle.Decision
+	backAt   []time.Time // Claim.Now of cancels
+}
+
+func (s *script) Reserve(_ context.Context, c throttle.Claim) (throttle.Decision, error) {
+	if s.nap > 0 {
+		time.Sleep(s.nap)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.asked = append(s.asked, c)
+	d := s.says
+	if d.At = c.Now; d.At.IsZero() {
+		d.At = time.Unix(1, 0)
+	}
+	if s.err == nil && d.OK && !c.DryRun {
+		d.Grant += uint64(len(s.made))
+		s.made = append(s.made, d)
+	}
+	return d, s.err
+}
+
+func (s *script) Cancel(_ context.Context, c throttle.Claim, d throttle.Decision) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.canceled, s.backAt = append(s.canceled, d), append(s.backAt, c.Now)
+}
+
+func (s *script) Observe(_ context.Context, _ throttle.Claim, d throttle.Decision, _ throttle.Feedback) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.observed = append(s.observed, d)
+}
+
+func granting(grant uint64, left int64) *script {
+	return &script{says: throttle.Decision{OK: true, Policy: fmt.Sprint("grant ", grant), Limit: 100, Remaining: left, Grant: grant}}
+}
+
+func refusing(wait time.Duration) *script {
+	return &script{says: throttle.Decision{Policy: "refusal", Wait: wait, Limit: 100}}
+}
+
+func reserve(t *testing.T, l throttle.Limiter, c throttle.Claim) throttle.Decision {
+	t.Helper()
+	d, err := l.Reserve(t.Context(), c)
+	require.NoError(t, err)
+	return d
+}
+
+func left(t *testing.T, l throttle.Limiter) int64 {
+	t.Helper()
+	return reserve(t, l, throttle.Claim{DryRun: true}).Remaining
+}
+
+// embedded is how third parties wrap a limiter: what they do not care about passes.
+type embedded struct{ throttle.Limiter }
+
+func (e embedded) Observe(ctx context.Context, c throttle.Claim, d throttle.Decision, f throttle.Feedback) {
+	throttle.Observe(ctx, e.Limiter, c, d, f)
+}
+
+func TestAllOf_refusalTakesNothing(t *testing.T) {
+	wide, narrow := newBucket(100, time.Second, 100)(new(dial)), newBucket(1, time.Second, 1)(new(dial))
+	l := throttle.AllOf(wide, narrow)
+	var granted atomic.Int64
+	var wg sync.WaitGroup
+	for range 64 {
+		wg.Go(func() {
+			for range 100 {
+				if d, _ := l.Reserve(t.Context(), throttle.Claim{}); d.OK {
+					granted.Add(1)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	require.EqualValues(t, 1, granted.Load())
+	require.EqualValues(t, 99, left(t, wide))
+}
+
+func TestAllOf_showsWhoHasLeast(t *testing.T) {
+	d := reserve(t, throttle.AllOf(throttle.Unlimited, granting(1, 7), granting(2, 3), granting(3, 5)), throttle.Claim{})
+	require.True(t, d.OK)
+	require.Equal(t, "grant 2", d.Policy)
+	require.EqualValues(t, 3, d.Remaining)
+	require.Equal(t, "unlimited", reserve(t, throttle.AllOf(throttle.Unlimited), throttle.Claim{}).Policy)
+}
+
+// The first limiter that reads a clock reads it for all.
+func TestAllOf_readsTheClockOnce(t *testing.T) {
+	first, second := granting(1, 1), granting(2, 2)
+	d := reserve(t, throttle.AllOf(throttle.Unlimited, first, second), throttle.Claim{MaxWait: time.Hour})
+	require.Equal(t, time.Unix(1, 0), second.asked[0].Now)
+	require.Equal(t, time.Unix(1, 0), d.At)
+	require.Zero(t, first.asked[0].MaxWait, "nothing is booked ahead")
+}
+
+func TestAllOf_waitsForTheLongest(t *testing.T) {
+	for _, tt := range []struct {
+		waits []time.Duration
+		want  time.Duration
+	}{
+		{[]time.Duration{2}, 2},
+		{[]time.Duration{2, 5, 3}, 5},
+		{[]time.Duration{5, 2}, 5},
+		{[]time.Duration{2, throttle.Forever, 5}, throttle.Forever},
+		{[]time.Duration{throttle.Forever, 0, 2}, throttle.Forever},
+		{[]time.Duration{0, 2}, 2},
+		{[]time.Duration{2, 0}, 2},
+		{[]time.Duration{0, 0}, 0},
+	} {
+		ls := []throttle.Limiter{granting(1, 1)}
+		for _, w := range tt.waits {
+			ls = append(ls, refusing(w), granting(2, 2))
+		}
+		d := reserve(t, throttle.AllOf(ls...), throttle.Claim{})
+		require.False(t, d.OK)
+		require.Equal(t, tt.want, d.Wait, "%v", tt.waits)
+		for _, l := range ls {
+			s := l.(*script)
+			require.Equal(t, s.made, s.canceled, "what was taken comes back")
+		}
+	}
+}
+
+func TestAllOf_errorGivesBack(t *testing.T) {
+	first, broken, last := granting(1, 1), &script{err: errAway}, granting(3, 1)
+	d, err := throttle.AllOf(first, broken, last).Reserve(t.Context(), throttle.Claim{})
+	require.ErrorIs(t, err, errAway)
+	require.Zero(t, d)
+	require.Len(t, first.canceled, 1)
+	require.Equal(t, first.made, first.canceled)
+	require.Empty(t, broken.canceled)
+	require.Empty(t, last.asked)
+}
+
+// Every limiter gets the Decision back that it made, however they are nested and
+// whichever claim ends first.
+func TestAllOf_partsGetTheirOwnDecisionBack(t *testing.T) {
+	parts := []*script{granting(1000, 4), granting(2000, 3), granting(3000, 2), granting(4000, 1)}
+	l := throttle.AllOf(parts[0], embedded{throttle.AllOf(parts[1],
+		embedded{&throttle.Fallback{Primary: unreachable{}, Secondary: embedded{throttle.AllOf(parts[2])}}})},
+		&throttle.Fallback{Primary: embedded{throttle.AllOf(parts[3])}, Secondary: throttle.Blocked})
+	var ds []throttle.Decision
+	for range 50 {
+		ds = append(ds, reserve(t, l, throttle.Claim{}))
+	}
+	c := throttle.Claim{}
+	for i := range ds {
+		d := ds[(i*7)%50]
+		throttle.Observe(t.Context(), l, c, d, throttle.Feedback{More: true})
+		if i%2 == 0 {
+			l.Cancel(t.Context(), c, d)
+		} else {
+			throttle.Observe(t.Context(), l, c, d, throttle.Feedback{})
+		}
+		for _, p := range parts {
+			want := p.made[(i*7)%50]
+			require.Equal(t, want, p.observed[len(p.observed)-1])
+			if i%2 == 0 {
+				require.Equal(t, want, p.canceled[len(p.canceled)-1])
+			}
+		}
+	}
+	for _, p := range parts {
+		require.Len(t, p.canceled, 25)
+		require.Len(t, p.observed, 75)
+	}
+}
+
+// A claim ends once, also when eight goroutines end it at a time, and when what led
+// back to its limiters serves another claim by then.
+func TestAllOf_endsOnce(t *testing.T) {
+	for name, wrap := range map[string]func(throttle.Limiter) throttle.Limiter{
+		"AllOf": func(l throttle.Limiter) throttle.Limiter { return throttle.AllOf(l) },
+		"Fallback": func(l throttle.Limiter) throttle.Limiter {
+			return &throttle.Fallback{Primary: unreachable{}, Secondary: l}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := granting(1, 1)
+			l := wrap(s)
+			var old []throttle.Decision
+			for range 100 {
+				d := reserve(t, l, throttle.Claim{})
+				old = append(old, d)
+				var wg sync.WaitGroup
+				for range 8 {
+					wg.Go(func() { l.Cancel(t.Context(), throttle.Claim{}, d) })
+				}
+				wg.Wait()
+			}
+			now := reserve(t, l, throttle.Claim{})
+			for _, d := range old {
+				l.Cancel(t.Context(), throttle.Claim{}, d)
+				throttle.Observe(t.Context(), l, throttle.Claim{}, d, throttle.Feedback{})
+			}
+			require.Len(t, s.canceled, 100)
+			require.Empty(t, s.observed)
+			l.Cancel(t.Context(), throttle.Claim{}, now)
+			require.Equal(t, s.made, s.canceled)
+		})
+	}
+}
+
+// A limiter that took a second to refuse lets the bucket before it refill
+// meanwhile: giving all back then let 19 units through within 10 ms at a burst of 10.
+func TestAllOf_slowRefusalGivesBackNoMoreThanIsDue(t *testing.T) {
+	for name, given := range map[string]bool{"its own clock": false, "the caller's reading": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := throttle.NewTokenBucket(throttle.PerSecond(10), nil)
+				slow := refusing(time.Minute)
+				slow.nap = time.Second
+				c := throttle.Claim{Cost: 10}
+				if given {
+					c.Now = time.Now()
+				}
+				go throttle.AllOf(b, slow).Reserve(t.Context(), c)
+				time.Sleep(990 * time.Millisecond)
+				used := int64(0)
+				if reserve(t, b, throttle.Claim{Cost: 9}).OK {
+					used = 9
+				}
+				time.Sleep(10 * time.Millisecond)
+				synctest.Wait()
+				for reserve(t, b, throttle.Claim{}).OK {
+					used++
+				}
+				require.EqualValues(t, 10, used, "units within 10 ms")
+			})
+		})
+	}
+}
+
+func TestAllOf_slowRefusalCountsAsTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		first, slow, start := granting(1, 1), refusing(time.Minute), time.Now()
+		slow.nap = time.Second
+		l := throttle.AllOf(first, slow)
+		reserve(t, l, throttle.Claim{Now: start})
+		reserve(t, l, throttle.Claim{Now: time.Unix(1000, 0)}) // from data, yet it took a second
+		reserve(t, l, throttle.Claim{})
+		require.Equal(t, []time.Time{start.Add(time.Second), time.Unix(1001, 0), {}}, first.backAt)
+	})
+}
+
+// A replay of claims from data does not depend on how fast it runs.
+func TestAllOf_rollbackInDataTimeIsExact(t *testing.T) {
+	now := time.Unix(1000, 0)
+	first := granting(1, 1)
+	reserve(t, throttle.AllOf(first, refusing(time.Minute)), throttle.Claim{Now: now})
+	require.Equal(t, []time.Time{now}, first.backAt)
+}
+
+func TestAllOf_panicsOnNil(t *testing.T) {
+	require.PanicsWithValue(t, "throttle: AllOf: limiter 1 is nil: leave it out, or use Unlimited", func() {
+		throttle.AllOf(throttle.Unlimited, nil)
+	})
+}
+
+func TestFallback_secondaryDecidesWhenPrimaryCannot(t *testing.T) {
+	var heard []error
+	local := newBucket(1, time.Hour, 5)(nil)
+	f := &throttle.Fallback{Primary: unreachable{}, Secondary: local, OnError: func(err error) { heard = append(heard, err) }}
+	d := reserve(t, f, throttle.Claim{Cost: 2})
+	require.True(t, d.OK && d.Degraded)
+	require.Equal(t, []error{errAway}, heard)
+	require.EqualValues(t, 3, left(t, local))
+	f.Cancel(t.Context(), throttle.Claim{Cost: 2}, d)
+	require.EqualValues(t, 5, left(t, local))
+	d = reserve(t, f, throttle.Claim{Cost: 6})
+	require.True(t, !d.OK && d.Degraded)
+}
+
+// Units go back to where they came from, though the store has come back meanwhile.
+func TestFallback_endsWhereItWasGranted(t *testing.T) {
+	store, local := granting(1, 1), granting(2, 2)
+	f := &throttle.Fallback{Primary: store, Secondary: local}
+	up := reserve(t, f, throttle.Claim{})
+	store.err = errAway
+	down := reserve(t, f, throttle.Claim{})
+	require.True(t, !up.Degraded && down.Degraded)
+	store.err = nil
+	f.Cancel(t.Context(), throttle.Claim{}, down)
+	f.Observe(t.Context(), throttle.Claim{}, up, throttle.Feedback{})
+	require.Equal(t, local.made, local.canceled)
+	require.Equal(t, store.made, store.observed)
+	require.Empty(t, store.canceled)
+	require.Empty(t, local.observed)
+}
+
+func TestFallback_whatIsNotPrimarysFaultStaysAnError(t *testing.T) {
+	why := errors.New("the user has left")
+	gone, cancel := context.WithCancelCause(t.Context())
+	cancel(why)
+	local := granting(1, 1)
+	f := &throttle.Fallback{Primary: unreachable{}, Secondary: local, OnError: func(err error) { t.Error(err) }}
+	_, err := f.Reserve(gone, throttle.Claim{})
+	require.Equal(t, why, err)
+	f.Primary = newBucket(1, time.Second, 1)(nil)
+	_, err = f.Reserve(t.Context(), throttle.Claim{Cost: -1})
+	require.Equal(t, throttle.ErrCost, err)
+	require.Empty(t, local.asked)
+}
+
+func TestFallback_bothFail(t *testing.T) {
+	other := errors.New("so is this one")
+	f := &throttle.Fallback{Primary: unreachable{}, Secondary: &script{err: other}}
+	_, err := f.Reserve(t.Context(), throttle.Claim{})
+	require.ErrorIs(t, err, errAway)
+	require.ErrorIs(t, err, other)
+}
+
+// What AllOf takes back on a refusal finds its way through a Fallback.
+func TestAllOf_rollsBackThroughFallback(t *testing.T) {
+	up, local := newBucket(1, time.Hour, 5)(nil), newBucket(1, time.Hour, 5)(nil)
+	l := throttle.AllOf(up, embedded{&throttle.Fallback{Primary: unreachable{}, Secondary: local}}, throttle.Blocked)
+	require.False(t, reserve(t, l, throttle.Claim{Cost: 2}).OK)
+	require.EqualValues(t, 5, left(t, up))
+	require.EqualValues(t, 5, left(t, local))
+}

@@ -1,0 +1,72 @@
+package throttle_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/benbjohnson/clock"
+	"golang.org/x/time/rate"
+
+	"github.com/heed-go/heed/throttle"
+)
+
+// Many APIs have a limit per second and one per minute. A claim takes from both, or
+// from none.
+func ExampleAllOf() {
+	clk := clock.NewMock()
+	l := throttle.AllOf(
+		throttle.NewTokenBucket(throttle.Limit{Name: "per second", Count: 2, Per: time.Second}, clk),
+		throttle.NewTokenBucket(throttle.Limit{Name: "per minute", Count: 6, Per: time.Minute, Burst: 3}, clk),
+	)
+	for range 5 {
+		d, _ := l.Reserve(context.Background(), throttle.Claim{})
+		fmt.Printf("%4dms  %-5v  %d left %s  again in %v\n", clk.Now().UnixMilli(), d.OK, d.Remaining, d.Policy, d.Wait)
+		clk.Add(300 * time.Millisecond)
+	}
+	// Output:
+	//    0ms  true   1 left per second  again in 0s
+	//  300ms  true   0 left per second  again in 0s
+	//  600ms  true   0 left per second  again in 0s
+	//  900ms  false  0 left per minute  again in 9.1s
+	// 1200ms  false  0 left per minute  again in 8.8s
+}
+
+// A limiter in a shared store may be away. Then a local one keeps a rough limit.
+func ExampleFallback() {
+	clk := clock.NewMock()
+	l := &throttle.Fallback{
+		Primary:   store{},
+		Secondary: throttle.NewTokenBucket(throttle.PerSecond(2), clk),
+		OnError:   func(err error) { fmt.Println("primary:", err) },
+	}
+	d, err := l.Reserve(context.Background(), throttle.Claim{})
+	fmt.Println(d.OK, d.Degraded, d.Policy, err)
+	// Output:
+	// primary: connection refused
+	// true true 2 per 1s <nil>
+}
+
+type store struct{}
+
+func (store) Reserve(context.Context, throttle.Claim) (throttle.Decision, error) {
+	return throttle.Decision{}, errors.New("connection refused")
+}
+func (store) Cancel(context.Context, throttle.Claim, throttle.Decision) {}
+
+// A rate.Limiter that a program already has joins in.
+func ExampleFromRate() {
+	clk := clock.NewMock()
+	old := rate.NewLimiter(rate.Every(100*time.Millisecond), 3)
+	l := throttle.FromRate(old, "old", clk)
+
+	old.AllowN(clk.Now(), 2) // somewhere else in the program
+	for range 2 {
+		d, _ := l.Reserve(context.Background(), throttle.Claim{})
+		fmt.Printf("%-5v  left %d of %d  again in %v\n", d.OK, d.Remaining, d.Limit, d.Wait)
+	}
+	// Output:
+	// true   left 0 of 3  again in 0s
+	// false  left 0 of 3  again in 100ms
+}
