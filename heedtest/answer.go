@@ -1,0 +1,189 @@
+package heedtest
+
+import (
+	"context"
+	"io"
+	"maps"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+)
+
+// An Answer is what becomes of one request. The zero Answer is status 200 and
+// the body "ok\n".
+type Answer struct {
+	Delay  time.Duration // before anything is sent
+	Hints  http.Header   // sent at first, with status 103; nil: no such answer
+	Status int           // 0: 200. With 101, an echo of what the client sends follows
+	Header http.Header   // added to those of the limits
+	Body   string        // "": "ok\n"
+	Pace   time.Duration // between bytes of the body; 0: all at once
+	Fault  Fault         // what goes wrong; 0: nothing
+}
+
+// A Fault is a way in which an answer goes wrong.
+type Fault uint8
+
+// The faults. Where HTTP/2 lets a stream end by itself, the connection stays.
+const (
+	NoFault   Fault = iota
+	Hang            // no answer, until the client gives up
+	Drop            // no answer: the connection is closed
+	Reset           // no answer: the connection is reset
+	Vanish          // no answer, and never again anything on this connection: its other end has lost its power
+	CutBody         // the connection is closed after half of the body
+	ResetBody       // the connection is reset after half of the body
+	HangBody        // nothing after half of the body, until the client gives up
+	Endless         // the body again and again, until the client gives up; Pace is between the repetitions, 0: 1 ms
+	GoSilent        // all is well, but afterwards the connection is as after Vanish: half open
+)
+
+// silence is how long after its last answer a connection goes silent. The answer
+// must have left by then.
+const silence = 10 * time.Millisecond
+
+// Script returns a function that gives each request the next of the answers, and
+// after the last of them the zero Answer.
+func Script(answers ...Answer) func(Arrival) Answer {
+	var next atomic.Int64
+	return func(Arrival) Answer {
+		if i := next.Add(1) - 1; i < int64(len(answers)) {
+			return answers[i]
+		}
+		return Answer{}
+	}
+}
+
+// play answers r with a.
+func (a Answer) play(w *writer, r *http.Request) {
+	pause(r.Context(), a.Delay)
+	a.failAtOnce(r)
+	if a.Hints != nil {
+		maps.Copy(w.Header(), a.Hints)
+		w.WriteHeader(http.StatusEarlyHints)
+		for key := range a.Hints {
+			w.Header().Del(key)
+		}
+	}
+	if a.Status == http.StatusSwitchingProtocols {
+		echo(w)
+		return
+	}
+	body := a.Body
+	if body == "" {
+		body = "ok\n"
+	}
+	a.header(w, body)
+	a.body(w, r, body)
+}
+
+// failAtOnce does the faults that leave no answer.
+func (a Answer) failAtOnce(r *http.Request) {
+	switch a.Fault {
+	case Hang:
+		<-r.Context().Done()
+	case Drop:
+	case Reset:
+		connOf(r).reset()
+	case Vanish:
+		c := connOf(r)
+		c.mute()
+		<-c.closed
+	default:
+		return
+	}
+	panic(http.ErrAbortHandler)
+}
+
+func (a Answer) header(w http.ResponseWriter, body string) {
+	maps.Copy(w.Header(), a.Header)
+	if a.Fault != Endless && w.Header().Get("Content-Length") == "" {
+		w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+	}
+	status := a.Status
+	if status == 0 {
+		status = http.StatusOK
+	}
+	w.WriteHeader(status)
+	a.sendAll(w, "") // a slow body must not hold up the header
+}
+
+// body sends the body, or as much of it as the fault lets through.
+func (a Answer) body(w http.ResponseWriter, r *http.Request, body string) {
+	half := body[:len(body)/2]
+	switch a.Fault {
+	case CutBody:
+		a.send(w, r, half)
+	case ResetBody:
+		a.send(w, r, half)
+		connOf(r).reset()
+	case HangBody:
+		a.send(w, r, half)
+		<-r.Context().Done()
+	case Endless:
+		for {
+			a.sendAll(w, body)
+			pause(r.Context(), max(a.Pace, time.Millisecond))
+		}
+	default:
+		a.send(w, r, body)
+		if a.Fault == GoSilent {
+			time.AfterFunc(silence, connOf(r).mute)
+		}
+		return
+	}
+	panic(http.ErrAbortHandler)
+}
+
+// send sends part at the pace of a.
+func (a Answer) send(w http.ResponseWriter, r *http.Request, part string) {
+	if a.Pace == 0 {
+		a.sendAll(w, part)
+		return
+	}
+	for i := range len(part) {
+		pause(r.Context(), a.Pace)
+		a.sendAll(w, part[i:i+1])
+	}
+}
+
+// sendAll sends part now. It ends the handler if nobody is there any more.
+func (a Answer) sendAll(w http.ResponseWriter, part string) {
+	_, err := io.WriteString(w, part)
+	if err == nil {
+		err = http.NewResponseController(w).Flush()
+	}
+	if err != nil {
+		panic(http.ErrAbortHandler)
+	}
+}
+
+// echo switches to a protocol that sends back what it gets, until the client
+// closes the connection.
+func echo(w *writer) {
+	conn, rw, err := http.NewResponseController(w).Hijack()
+	if err != nil { // HTTP/2 has no such thing
+		w.WriteHeader(http.StatusNotImplemented)
+		return
+	}
+	defer conn.Close()
+	w.server.notes.answered(w.n, http.StatusSwitchingProtocols)
+	_, _ = io.Copy(conn, io.MultiReader(strings.NewReader(
+		"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n"), rw))
+}
+
+// pause waits for d. It ends the handler if the client gives up meanwhile.
+func pause(ctx context.Context, d time.Duration) {
+	if d <= 0 {
+		return
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+		panic(http.ErrAbortHandler)
+	}
+}

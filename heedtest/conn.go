@@ -1,0 +1,99 @@
+package heedtest
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"sync"
+)
+
+// A listener notes the connections that it accepts.
+type listener struct {
+	net.Listener
+	notes *notes
+}
+
+// Accept implements net.Listener.
+func (l *listener) Accept() (net.Conn, error) {
+	inner, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	c := &conn{Conn: inner, closed: make(chan struct{})}
+	l.notes.connected(c)
+	return c, nil
+}
+
+// A conn can be made to fail.
+type conn struct {
+	net.Conn
+	n int // counted from 1
+
+	mu     sync.Mutex
+	muted  bool
+	closed chan struct{}
+	once   sync.Once
+}
+
+// mute makes c what is left of a connection whose other end has lost its power:
+// nothing arrives, nothing leaves, and nobody is told.
+func (c *conn) mute() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.muted = true
+}
+
+func (c *conn) isMuted() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.muted
+}
+
+// reset closes c without a proper end.
+func (c *conn) reset() {
+	if l, ok := c.Conn.(interface{ SetLinger(int) error }); ok {
+		_ = l.SetLinger(0)
+	}
+	c.Close()
+}
+
+// Read implements net.Conn.
+func (c *conn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if c.isMuted() {
+		<-c.closed
+		return 0, net.ErrClosed
+	}
+	return n, err
+}
+
+// Write implements net.Conn.
+func (c *conn) Write(p []byte) (int, error) {
+	if c.isMuted() {
+		return len(p), nil
+	}
+	return c.Conn.Write(p)
+}
+
+// CloseWrite ends one direction, as the server does before it closes for good.
+func (c *conn) CloseWrite() error {
+	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok && !c.isMuted() {
+		return half.CloseWrite()
+	}
+	return nil
+}
+
+// Close implements net.Conn.
+func (c *conn) Close() error {
+	c.once.Do(func() { close(c.closed) })
+	return c.Conn.Close()
+}
+
+type connKey struct{}
+
+func withConn(ctx context.Context, c net.Conn) context.Context {
+	return context.WithValue(ctx, connKey{}, c)
+}
+
+// connOf returns the connection that r came over.
+func connOf(r *http.Request) *conn { return r.Context().Value(connKey{}).(*conn) }

@@ -1,0 +1,37 @@
+package heedtest_test
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+
+	"github.com/heed-go/heed/heedtest"
+)
+
+// A client that does not heed Retry-After is found out. In a bubble of
+// testing/synctest, with StartInMemory, it could also wait, in no time.
+func Example() {
+	s := &heedtest.Server{Answer: heedtest.Script(
+		heedtest.Answer{Fault: heedtest.CutBody, Body: "half of this will arrive"},
+		heedtest.Answer{Status: http.StatusServiceUnavailable, Header: http.Header{"Retry-After": {"60"}}, Body: "closed"},
+	)}
+	s.Start()
+	defer s.Close()
+
+	client := s.Client() // the one to test goes here
+	for range 3 {
+		resp, err := client.Get(s.URL)
+		if err != nil {
+			panic(err)
+		}
+		body, err := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		fmt.Printf("%d %q %v\n", resp.StatusCode, body, err)
+	}
+	fmt.Printf("%d of %d came too early\n", len(s.Early()), len(s.Arrivals()))
+	// Output:
+	// 200 "half of this" unexpected EOF
+	// 503 "closed" <nil>
+	// 429 "Too early: it was said when to come back.\n" <nil>
+	// 1 of 3 came too early
+}

@@ -1,0 +1,229 @@
+// Package heedtest is an HTTP server that limits, fails and misbehaves on
+// command, for tests of programs that call others.
+//
+// It limits by any throttle.Limiter, plays a script of answers and faults, tells
+// who came before Retry-After was over, and remembers all that arrived. It runs
+// in memory, where a synctest bubble makes an hour of waiting take no time, or on
+// a real socket.
+package heedtest
+
+import (
+	"context"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/heed-go/heed/internal/memhttp"
+	"github.com/heed-go/heed/throttlehttp"
+)
+
+// A Server answers as it is told. What a request meets, in this order:
+//
+//	arrive: noted, body read ─▶ early? ─▶ Limit ─▶ Answer ─▶ Edit ─▶ the client
+//
+// The zero Server answers everything with status 200. Set the fields, call Start
+// or StartInMemory, and Close at the end. Fields must not change in between.
+type Server struct {
+	// Limit refuses what is too much, and says how the limits stand. Nil: no limits.
+	Limit *throttlehttp.Middleware
+
+	// Answer says what becomes of a request that Limit let through. It may be
+	// called by several goroutines at once. Nil: the zero Answer for all. See Script.
+	Answer func(Arrival) Answer
+
+	// Edit has the last word on the headers of an answer: to say nothing about
+	// limits, to lie, to use words that no dialect of ours has. Nil: no changes.
+	Edit func(http.Header)
+
+	// Skew is how much the server's clock is ahead: it shows in Date.
+	Skew time.Duration
+
+	// Key says who sent a request. Whoever was told to come back later, by a
+	// 429 or 503 with Retry-After, and comes sooner, is refused again: that is
+	// noted as Arrival.Early. Nil: all requests are of one client.
+	Key func(*http.Request) string
+
+	// Penalty is how much more an early one has to wait each time. 0: nothing.
+	Penalty time.Duration
+
+	// Grace is for how long after a refusal was sent other requests still count
+	// as on their way when it was. 0: for the same instant only, which is right
+	// in memory; on a socket take some milliseconds.
+	Grace time.Duration
+
+	LeaveBodies bool // answer without reading the bodies of requests
+	HTTP2       bool // speak HTTP/2, without TLS; else HTTP/1.1
+
+	// URL is where the server is, without a slash at the end. It is set by Start
+	// and StartInMemory.
+	URL string
+
+	config http.Server
+	dial   func(context.Context) (net.Conn, error)
+	notes  notes
+	bans   bans
+
+	mu      sync.Mutex
+	closing bool           // no handler may begin
+	running sync.WaitGroup // the server, its connections and handlers
+}
+
+// Start starts s on a free port of the loopback address. It panics if there is none.
+func (s *Server) Start() {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		panic("heedtest: Server.Start: " + err.Error())
+	}
+	addr := l.Addr().String()
+	s.start(l, "http://"+addr, func(ctx context.Context) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "tcp", addr)
+	})
+}
+
+// StartInMemory starts s without a socket, so that a synctest bubble can let time
+// pass while requests wait. Only Transport and Client reach it.
+func (s *Server) StartInMemory() {
+	l := memhttp.NewListener()
+	s.start(l, "http://heedtest.test", func(ctx context.Context) (net.Conn, error) { return l.Dial(ctx) })
+}
+
+func (s *Server) start(l net.Listener, url string, dial func(context.Context) (net.Conn, error)) {
+	s.URL, s.dial = url, dial
+	s.config = http.Server{
+		Handler:     http.HandlerFunc(s.serve),
+		Protocols:   s.protocols(),
+		ConnContext: withConn,
+		ConnState:   s.count,
+		ErrorLog:    log.New(io.Discard, "", 0), // of connections that were broken on purpose
+	}
+	s.running.Go(func() { _ = s.config.Serve(&listener{Listener: l, notes: &s.notes}) })
+}
+
+// Transport returns a new transport that reaches s, whatever host a request
+// names. Its fields may be changed before the first request.
+func (s *Server) Transport() *http.Transport {
+	return &http.Transport{
+		Protocols: s.protocols(),
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return s.dial(ctx)
+		},
+	}
+}
+
+// Client returns a client with a transport of its own, and nothing else.
+func (s *Server) Client() *http.Client { return &http.Client{Transport: s.Transport()} }
+
+// Close ends all connections and returns when no goroutine of the server runs any
+// more.
+func (s *Server) Close() {
+	s.mu.Lock()
+	s.closing = true
+	s.mu.Unlock()
+	_ = s.config.Close()
+	s.notes.closeConns()
+	s.running.Wait()
+}
+
+func (s *Server) protocols() *http.Protocols {
+	p := new(http.Protocols)
+	p.SetHTTP1(!s.HTTP2)
+	p.SetUnencryptedHTTP2(s.HTTP2)
+	return p
+}
+
+// enter reports whether a handler may begin, which must then end with running.Done.
+func (s *Server) enter() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.closing {
+		s.running.Add(1)
+	}
+	return !s.closing
+}
+
+// count counts connections that are served. They may last longer than their
+// handlers: after some answers the server lingers for half a second.
+func (s *Server) count(_ net.Conn, state http.ConnState) {
+	switch state {
+	case http.StateNew:
+		s.running.Add(1)
+	case http.StateClosed, http.StateHijacked:
+		s.running.Done()
+	}
+}
+
+// serve takes a request through all stations.
+func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
+	if !s.enter() {
+		panic(http.ErrAbortHandler)
+	}
+	defer s.running.Done()
+	n := s.notes.arrive(r, s.LeaveBodies)
+	key := ""
+	if s.Key != nil {
+		key = s.Key(r)
+	}
+	out := &writer{ResponseWriter: w, server: s, key: key, n: n}
+	if early, left := s.bans.check(key, time.Now(), s.Penalty); early > 0 {
+		s.notes.tooEarly(n, early)
+		refuseEarly(out, left)
+		return
+	}
+	next := http.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { s.play(out, r, n) }))
+	if s.Limit != nil {
+		next = s.Limit.Handler(next)
+	}
+	next.ServeHTTP(out, r)
+}
+
+func (s *Server) play(w *writer, r *http.Request, n int) {
+	var a Answer
+	if s.Answer != nil {
+		a = s.Answer(s.notes.get(n))
+	}
+	a.play(w, r)
+}
+
+// A writer notes what is answered, and gives Edit the last word.
+type writer struct {
+	http.ResponseWriter
+	server *Server
+	key    string
+	n      int
+	wrote  bool // the final status
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (w *writer) WriteHeader(status int) {
+	if status >= http.StatusOK && !w.wrote {
+		w.wrote = true
+		w.finish(status)
+	}
+	w.ResponseWriter.WriteHeader(status)
+}
+
+// Write implements http.ResponseWriter.
+func (w *writer) Write(p []byte) (int, error) {
+	if !w.wrote {
+		w.WriteHeader(http.StatusOK)
+	}
+	return w.ResponseWriter.Write(p)
+}
+
+// Unwrap lets http.ResponseController find the server's own writer.
+func (w *writer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+func (w *writer) finish(status int) {
+	s, h, now := w.server, w.Header(), time.Now()
+	if s.Skew != 0 {
+		h.Set("Date", now.Add(s.Skew).UTC().Format(http.TimeFormat))
+	}
+	if s.Edit != nil {
+		s.Edit(h)
+	}
+	s.notes.answered(w.n, status)
+	s.bans.told(w.key, status, h, now, s.Skew, s.Grace)
+}

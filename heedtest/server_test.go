@@ -1,0 +1,267 @@
+package heedtest_test
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net/http"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/heed-go/heed/heedtest"
+	"github.com/heed-go/heed/quota"
+	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttlehttp"
+	"github.com/stretchr/testify/require"
+)
+
+// bucket returns a limit of n a second, n at once.
+func bucket(n int64) *throttlehttp.Middleware {
+	return &throttlehttp.Middleware{Limiter: throttle.NewTokenBucket(throttle.PerSecond(n), nil)}
+}
+
+// at fetches after each of the delays since the start, and returns the statuses.
+func at(t *testing.T, s *heedtest.Server, delays ...time.Duration) (statuses []int) {
+	start, c := time.Now(), s.Client()
+	for _, d := range delays {
+		time.Sleep(time.Until(start.Add(d)))
+		status, _, err := fetch(c, "GET", s.URL, "")
+		require.NoError(t, err)
+		statuses = append(statuses, status)
+	}
+	return statuses
+}
+
+func TestServer_limitsAPlainClient(t *testing.T) {
+	s := &heedtest.Server{Limit: bucket(10)}
+	inMemory(t, s, func(t *testing.T) {
+		var all sync.WaitGroup
+		for range 30 {
+			all.Go(func() { fetch(s.Client(), "GET", s.URL, "") })
+		}
+		all.Wait()
+		count := map[int]int{}
+		for _, a := range s.Arrivals() {
+			count[a.Status]++
+		}
+		require.Equal(t, map[int]int{200: 10, 429: 20}, count)
+		require.Empty(t, s.Early(), "all were on their way when the first was refused")
+		require.Equal(t, 30, s.Conns())
+	})
+}
+
+func TestServer_limitsOnASocket(t *testing.T) {
+	s := &heedtest.Server{Limit: bucket(2)}
+	s.Start()
+	defer s.Close()
+	c := s.Client()
+	defer c.CloseIdleConnections()
+	s.Limit.Limiter.(*throttle.TokenBucket).SetLimit(throttle.PerHour(2)) // the test may be slow
+	for _, want := range []int{200, 200, 429} {
+		resp, err := c.Get(s.URL)
+		require.NoError(t, err)
+		io.Copy(io.Discard, resp.Body)
+		resp.Body.Close()
+		require.Equal(t, want, resp.StatusCode)
+		require.Equal(t, "2", resp.Header.Get("X-RateLimit-Limit"))
+	}
+	require.Equal(t, 1, s.Conns())
+}
+
+func TestServer_punishesThoseWhoComeTooEarly(t *testing.T) {
+	const s1, ms = time.Second, time.Millisecond
+	for name, tt := range map[string]struct {
+		server   *heedtest.Server
+		at       []time.Duration
+		statuses []int
+		early    []time.Duration
+	}{
+		"reported": {
+			server:   &heedtest.Server{Answer: heedtest.Script(heedtest.Answer{Status: 429, Header: http.Header{"Retry-After": {"3"}}})},
+			at:       []time.Duration{0, 1 * s1, 2999 * ms, 3999 * ms}, // the last refusal had to say a whole second
+			statuses: []int{429, 429, 429, 200},
+			early:    []time.Duration{2 * s1, 1 * ms},
+		},
+		"and set back": {
+			server: &heedtest.Server{Penalty: 5 * s1,
+				Answer: heedtest.Script(heedtest.Answer{Status: 503, Header: http.Header{"Retry-After": {"3"}}})},
+			at:       []time.Duration{0, 1 * s1, 3 * s1, 13 * s1},
+			statuses: []int{503, 429, 429, 200},
+			early:    []time.Duration{2 * s1, 5 * s1},
+		},
+		"a date, by the server's clock": {
+			server: &heedtest.Server{Skew: time.Hour, Answer: heedtest.Script(heedtest.Answer{Status: 429,
+				Header: http.Header{"Retry-After": {"Sat, 01 Jan 2000 01:00:03 GMT"}}})}, // bubbles begin in 2000
+			at:       []time.Duration{0, 2 * s1, 3 * s1},
+			statuses: []int{429, 429, 200},
+			early:    []time.Duration{1 * s1},
+		},
+		"not who was on the way": {
+			server: &heedtest.Server{Grace: 20 * ms,
+				Answer: heedtest.Script(heedtest.Answer{Status: 429, Header: http.Header{"Retry-After": {"3"}}})},
+			at:       []time.Duration{0, 20 * ms, 21 * ms},
+			statuses: []int{429, 200, 429},
+			early:    []time.Duration{2979 * ms},
+		},
+		"not after a good answer": {
+			server:   &heedtest.Server{Answer: heedtest.Script(heedtest.Answer{Header: http.Header{"Retry-After": {"3"}}})},
+			at:       []time.Duration{0, 1 * s1},
+			statuses: []int{200, 200},
+		},
+		"by the limit": {
+			server:   &heedtest.Server{Limit: &throttlehttp.Middleware{Limiter: heedtest.NewTally(1, 4*s1)}},
+			at:       []time.Duration{0, 1 * s1, 2 * s1, 5 * s1},
+			statuses: []int{200, 429, 429, 200},
+			early:    []time.Duration{3 * s1},
+		},
+	} {
+		s := tt.server
+		inMemory(t, s, func(t *testing.T) {
+			require.Equal(t, tt.statuses, at(t, s, tt.at...), name)
+			var early []time.Duration
+			for _, a := range s.Early() {
+				early = append(early, a.Early)
+			}
+			require.Equal(t, tt.early, early, name)
+		})
+	}
+}
+
+func TestServer_punishesByKey(t *testing.T) {
+	s := &heedtest.Server{
+		Key:    func(r *http.Request) string { return r.URL.Path },
+		Answer: heedtest.Script(heedtest.Answer{Status: 429, Header: http.Header{"Retry-After": {"3"}}}),
+	}
+	inMemory(t, s, func(t *testing.T) {
+		c := s.Client()
+		for _, want := range []struct {
+			path   string
+			status int
+		}{{"/a", 429}, {"/a", 429}, {"/b", 200}} {
+			time.Sleep(time.Second)
+			status, _, err := fetch(c, "GET", s.URL+want.path, "")
+			require.NoError(t, err)
+			require.Equal(t, want.status, status, want.path)
+		}
+		require.Len(t, s.Early(), 1)
+	})
+}
+
+func TestServer_remembersWhatArrived(t *testing.T) {
+	for _, http2 := range []bool{false, true} {
+		s := &heedtest.Server{HTTP2: http2}
+		inMemory(t, s, func(t *testing.T) {
+			start, c := time.Now(), s.Client()
+			_, _, err := fetch(c, "PUT", s.URL+"/a?b=c", "hello")
+			require.NoError(t, err)
+			time.Sleep(time.Second)
+			req, _ := http.NewRequest("GET", s.URL+"/d", nil)
+			req.Header.Set("Idempotency-Key", "7")
+			resp, err := c.Do(req)
+			require.NoError(t, err)
+			resp.Body.Close()
+			_, _, err = fetch(s.Client(), "POST", "http://other.test/e", string(bytes.Repeat([]byte{'x'}, 1<<20+1)))
+			require.NoError(t, err)
+
+			var seen []string
+			for _, a := range s.Arrivals() {
+				seen = append(seen, fmt.Sprint(a.N, " ", a.At.Sub(start), " ", a.Conn, " ", a.Method, " ", a.URL, " ", a.Host, " ", a.Status, " ", len(a.Body)))
+				require.NoError(t, a.BodyErr)
+			}
+			require.Equal(t, []string{
+				"1 0s 1 PUT /a?b=c heedtest.test 200 5",
+				"2 1s 1 GET /d heedtest.test 200 0",
+				"3 1s 2 POST /e other.test 200 1048576",
+			}, seen)
+			require.Equal(t, "7", s.Arrivals()[1].Header.Get("Idempotency-Key"))
+			require.Equal(t, http2, s.Arrivals()[0].Proto == "HTTP/2.0")
+			require.Equal(t, 2, s.Conns())
+		})
+	}
+}
+
+func TestServer_noticesBodiesThatEndEarly(t *testing.T) {
+	s := new(heedtest.Server)
+	inMemory(t, s, func(t *testing.T) {
+		body, w := io.Pipe()
+		go func() {
+			w.Write([]byte("half"))
+			time.Sleep(time.Second)
+			w.CloseWithError(io.ErrClosedPipe)
+		}()
+		_, err := s.Client().Post(s.URL, "", body)
+		require.ErrorIs(t, err, io.ErrClosedPipe)
+		synctest.Wait() // the server has noticed
+		require.Equal(t, "half", string(s.Arrivals()[0].Body))
+		require.ErrorIs(t, s.Arrivals()[0].BodyErr, io.ErrUnexpectedEOF)
+	})
+}
+
+func TestEdit_hasTheLastWord(t *testing.T) {
+	full := &throttlehttp.Middleware{Dialect: quota.XRateLimit | quota.Draft03 | quota.Draft10 | quota.XRetryAfter, Limiter: heedtest.NewTally(1, time.Minute)}
+	for name, tt := range map[string]struct {
+		edit  func(http.Header)
+		skew  time.Duration
+		check func(*testing.T, http.Header)
+	}{
+		"silent": {edit: heedtest.Silent, check: func(t *testing.T, h http.Header) {
+			h.Del("Date")
+			require.Equal(t, http.Header{"Content-Type": {"text/plain; charset=utf-8"}, "X-Content-Type-Options": {"nosniff"}, "Content-Length": {"44"}}, h)
+		}},
+		"lies": {edit: heedtest.Say("X-RateLimit-Remaining", "1000"), check: func(t *testing.T, h http.Header) {
+			require.Equal(t, []string{"1000"}, h["X-Ratelimit-Remaining"])
+		}},
+		"skewed": {skew: -10 * time.Minute, check: func(t *testing.T, h http.Header) {
+			date, err := http.ParseTime(h.Get("Date"))
+			require.NoError(t, err)
+			require.Equal(t, 10*time.Minute, time.Since(date))
+		}},
+	} {
+		s := &heedtest.Server{Limit: full, Edit: tt.edit, Skew: tt.skew}
+		inMemory(t, s, func(t *testing.T) {
+			full.Limiter = heedtest.NewTally(1, time.Minute)
+			c := s.Client()
+			_, _, err := fetch(c, "GET", s.URL, "")
+			require.NoError(t, err)
+			resp, err := c.Get(s.URL)
+			require.NoError(t, err)
+			resp.Body.Close()
+			require.Equal(t, http.StatusTooManyRequests, resp.StatusCode, name)
+			tt.check(t, resp.Header)
+		})
+	}
+}
+
+func TestTally_refusalsCount(t *testing.T) {
+	t0 := time.Unix(0, 0)
+	l := heedtest.NewTally(2, 10*time.Second)
+	for i, step := range []struct {
+		at, cost int64
+		dry      bool
+		ok       bool
+		wait     int64
+		left     int64
+		reset    int64
+	}{
+		{at: 0, cost: 1, ok: true, left: 1, reset: 10},
+		{at: 4, cost: 1, ok: true, left: 0, reset: 10},
+		{at: 9, cost: 1, dry: true, wait: 1, reset: 5},
+		{at: 9, cost: 1, wait: 5, reset: 10}, // would have been let in at 10, had it not asked
+		{at: 10, cost: 1, wait: 9, reset: 10},
+		{at: 12, cost: 3, wait: int64(throttle.Forever / time.Second)},
+		{at: 20, cost: 2, ok: true, left: 0, reset: 10},
+		{at: 29, cost: 2, wait: 10, reset: 10},
+		{at: 39, cost: 2, ok: true, left: 0, reset: 10},
+		{at: 60, cost: 1, ok: true, left: 1, reset: 10},
+	} {
+		d, err := l.Reserve(t.Context(), throttle.Claim{Now: t0.Add(time.Duration(step.at) * time.Second), Cost: step.cost, DryRun: step.dry})
+		require.NoError(t, err)
+		require.Equal(t, []any{step.ok, step.wait, step.left, step.reset},
+			[]any{d.OK, int64(d.Wait / time.Second), d.Remaining, int64(d.ResetAfter / time.Second)}, "step %d: %+v", i, d)
+	}
+	_, err := l.Reserve(t.Context(), throttle.Claim{Cost: -1})
+	require.ErrorIs(t, err, throttle.ErrCost)
+	require.Panics(t, func() { heedtest.NewTally(0, 1) })
+}
