@@ -1,0 +1,114 @@
+// Package clients makes the http.Clients that bench compares: ours, and those that
+// Go programs are built with, each as its documentation shows it.
+package clients
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/PuerkitoBio/rehttp"
+	"github.com/failsafe-go/failsafe-go/failsafehttp"
+	"github.com/hashicorp/go-retryablehttp"
+
+	"github.com/heed-go/heed"
+	"github.com/heed-go/heed/throttle"
+)
+
+// makers are the clients by name. limit is nil if none was declared.
+var makers = map[string]func(base http.RoundTripper, limit throttle.Limiter) *http.Client{
+	"plain": func(base http.RoundTripper, _ throttle.Limiter) *http.Client {
+		return &http.Client{Transport: base}
+	},
+	"heed": func(base http.RoundTripper, limit throttle.Limiter) *http.Client {
+		return heed.NewClient(&heed.Transport{Base: base, Limiter: limit})
+	},
+	"retryablehttp": func(base http.RoundTripper, _ throttle.Limiter) *http.Client {
+		c := retryablehttp.NewClient()
+		c.Logger = nil
+		c.HTTPClient = &http.Client{Transport: base}
+		return c.StandardClient()
+	},
+	"failsafe": func(base http.RoundTripper, _ throttle.Limiter) *http.Client {
+		return &http.Client{Transport: failsafehttp.NewRoundTripper(base, failsafehttp.NewRetryPolicyBuilder().Build())}
+	},
+	"failsafe-patient": func(base http.RoundTripper, _ throttle.Limiter) *http.Client {
+		p := failsafehttp.NewRetryPolicyBuilder().WithBackoff(500*time.Millisecond, 8*time.Second).WithJitterFactor(.25).WithMaxRetries(-1).Build()
+		return &http.Client{Transport: failsafehttp.NewRoundTripper(base, p)}
+	},
+	"rehttp": func(base http.RoundTripper, _ throttle.Limiter) *http.Client {
+		return &http.Client{Transport: rehttp.NewTransport(base,
+			rehttp.RetryAll(rehttp.RetryMaxRetries(4), rehttp.RetryStatuses(429, 503)),
+			rehttp.ExpJitterDelay(time.Second, 30*time.Second))}
+	},
+}
+
+// New returns the client of that name over base. Only heed can be told a limit;
+// nil: none is.
+func New(name string, base http.RoundTripper, limit throttle.Limiter) (*http.Client, error) {
+	f := makers[name]
+	if f == nil {
+		return nil, fmt.Errorf("no client %q: take one of %s", name, strings.Join(Names(), ", "))
+	}
+	if limit != nil && name != "heed" {
+		return nil, fmt.Errorf("client %q cannot be told a limit: leave -limit out", name)
+	}
+	return f(base, limit), nil
+}
+
+// Names returns the names of all clients.
+func Names() []string {
+	names := make([]string, 0, len(makers))
+	for name := range makers {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// A Wire counts what a client really sends, beneath all that it does.
+type Wire struct {
+	Base            http.RoundTripper
+	Sent, Throttled atomic.Int64
+}
+
+// NewWire returns a Wire over connections of its own, as many as callers need.
+func NewWire(callers int) *Wire {
+	return &Wire{Base: &http.Transport{MaxIdleConnsPerHost: callers, MaxIdleConns: callers}}
+}
+
+// RoundTrip implements http.RoundTripper.
+func (w *Wire) RoundTrip(r *http.Request) (*http.Response, error) {
+	w.Sent.Add(1)
+	resp, err := w.Base.RoundTrip(r)
+	if err == nil && throttled(resp) {
+		w.Throttled.Add(1)
+	}
+	return resp, err
+}
+
+// CloseIdleConnections closes those of Base.
+func (w *Wire) CloseIdleConnections() {
+	if b, ok := w.Base.(interface{ CloseIdleConnections() }); ok {
+		b.CloseIdleConnections()
+	}
+}
+
+// throttled reports whether resp refuses because of a limit: 429, 503, or 403 that
+// speaks of one.
+func throttled(resp *http.Response) bool {
+	switch resp.StatusCode {
+	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
+		return true
+	case http.StatusForbidden:
+		for name := range resp.Header {
+			if n := strings.ToLower(name); strings.Contains(n, "ratelimit") || strings.Contains(n, "rate-limit") || n == "retry-after" {
+				return true
+			}
+		}
+	}
+	return false
+}

@@ -1,0 +1,38 @@
+package clients
+
+import (
+	"io"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Run makes n calls from c goroutines and returns how many failed, that is, ended
+// with an error or another status than 200.
+func Run(client *http.Client, url string, n, c int) (failed int64, took time.Duration) {
+	var next, bad atomic.Int64
+	start := time.Now()
+	var wg sync.WaitGroup
+	for range c {
+		wg.Go(func() {
+			for next.Add(1) <= int64(n) {
+				if !get(client, url) {
+					bad.Add(1)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	return bad.Load(), time.Since(start)
+}
+
+func get(client *http.Client, url string) bool {
+	resp, err := client.Get(url)
+	if err != nil {
+		return false
+	}
+	defer resp.Body.Close()
+	_, err = io.Copy(io.Discard, resp.Body)
+	return err == nil && resp.StatusCode == http.StatusOK
+}

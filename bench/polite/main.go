@@ -1,0 +1,69 @@
+// Polite makes a client do a job on a server that limits it, and prints what that
+// cost: requests sent, answers that refused, calls that failed, seconds.
+//
+//	go run ./bench/polite -url http://127.0.0.1:18001/ -n 300 -c 30 -client heed -jobs 2 -json
+package main
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"log"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/heed-go/heed/bench/clients"
+)
+
+type result struct {
+	Client    string  `json:"client"`
+	Job       int     `json:"job"`
+	Calls     int     `json:"calls"`
+	Sent      int64   `json:"sent"`
+	Throttled int64   `json:"throttled"`
+	Failed    int64   `json:"failed"`
+	Elapsed   float64 `json:"elapsed_s"`
+}
+
+func main() {
+	log.SetFlags(0)
+	url := flag.String("url", "", "where to send GETs")
+	n := flag.Int("n", 300, "calls in a job")
+	c := flag.Int("c", 30, "goroutines that make them")
+	name := flag.String("client", "heed", "one of "+strings.Join(clients.Names(), ", "))
+	declared := flag.String("limit", "", "what heed is told of the limit: 20/s,burst=20 or window=100/5s,from=first")
+	margin := flag.Float64("margin", 0, "how far to stay below -limit, 0.02: two per cent")
+	jobs := flag.Int("jobs", 1, "jobs with the same client, one after another")
+	gap := flag.Duration("gap", 8*time.Second, "pause between jobs, for the server's limit to cool down")
+	asJSON := flag.Bool("json", false, "print a line of JSON for each job")
+	flag.Parse()
+	if *url == "" || *n <= 0 || *c <= 0 {
+		log.Fatal("polite: say -url, and positive -n and -c")
+	}
+	limit, err := clients.ParseLimit(*declared, *margin)
+	if err != nil {
+		log.Fatal("polite: ", err)
+	}
+	wire := clients.NewWire(*c)
+	client, err := clients.New(*name, wire, limit)
+	if err != nil {
+		log.Fatal("polite: ", err)
+	}
+	for job := range *jobs {
+		if job > 0 {
+			time.Sleep(*gap)
+		}
+		sent, throttled := wire.Sent.Load(), wire.Throttled.Load()
+		failed, took := clients.Run(client, *url, *n, *c)
+		show(*asJSON, result{*name, job + 1, *n, wire.Sent.Load() - sent, wire.Throttled.Load() - throttled, failed, took.Seconds()})
+	}
+}
+
+func show(asJSON bool, r result) {
+	if asJSON {
+		json.NewEncoder(os.Stdout).Encode(r)
+		return
+	}
+	fmt.Printf("%-16s job %d: %d calls, %d sent, %d throttled, %d failed, %.2f s\n", r.Client, r.Job, r.Calls, r.Sent, r.Throttled, r.Failed, r.Elapsed)
+}
