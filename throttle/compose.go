@@ -19,8 +19,9 @@ import (
 // Limits are asked in order, so put the cheap ones first and a remote one last.
 // The first one that reads a clock reads it for all. While a claim is tried,
 // others may see the units that it holds for a moment: AllOf may refuse a claim
-// that would just have fit, and never grants one that does not. For the limits that
-// granted a claim which another one refused, the reading of the clock was made.
+// that would just have fit, and never grants one that does not. A limit that granted
+// what the next one refused keeps no units of it, but the reading of the clock: older
+// readings count as that one from then on.
 //
 // AllOf does not book ahead, whatever Claim.MaxWait says: a unit booked at one
 // limit would be used when the others have changed.

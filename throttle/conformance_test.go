@@ -76,6 +76,7 @@ func TestConformance(t *testing.T) {
 		{"AllOf in Fallback in AllOf", allOf(fallback(away, allOf(bucket, bucket)), fallback(bucket, away)), throttletest.Spec{Limit: ten, EndsOnce: true}},
 		{"FromRate", newRate(10, 10), throttletest.Spec{Bound: early(10, 10)}},
 		{"FromRate, thirds", newRate(1./3, 4), throttletest.Spec{Bound: early(1./3, 4)}},
+		{"the one of the example", func(clk throttle.Clock) throttle.Limiter { return nights{clk} }, throttletest.Spec{Bound: unbounded}},
 		{"Unlimited", func(throttle.Clock) throttle.Limiter { return throttle.Unlimited }, throttletest.Spec{Bound: unbounded}},
 		{"Blocked", func(throttle.Clock) throttle.Limiter { return throttle.Blocked }, throttletest.Spec{Bound: func(time.Duration) int64 { return 0 }}},
 	} {

@@ -1,0 +1,124 @@
+package throttle_test
+
+import (
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/heed-go/heed/throttle"
+)
+
+// Eight goroutines claim and cancel while eight change the rate: at one instant no
+// unit comes or goes by that, however odd the rates are.
+func TestTokenBucket_setLimitUnderContention(t *testing.T) {
+	const burst = 100_000
+	b := throttle.NewTokenBucket(throttle.Limit{Count: 7, Per: time.Second, Burst: burst}, new(dial))
+	kept := take(t, b, 1)
+	var wg sync.WaitGroup
+	for id := range uint64(8) {
+		wg.Go(func() {
+			r := rand.New(rand.NewPCG(id, 7))
+			for range 500 {
+				c := throttle.Claim{Cost: 1 + r.Int64N(5)}
+				if d, _ := b.Reserve(t.Context(), c); d.OK && r.IntN(3) > 0 {
+					kept.Add(c.Cost)
+				} else {
+					b.Cancel(t.Context(), c, d)
+				}
+			}
+		})
+		wg.Go(func() {
+			r := rand.New(rand.NewPCG(id, 8))
+			for range 200 {
+				l := throttle.Limit{Count: 1 + r.Int64N(1000), Per: pers[3+r.IntN(3)], Burst: burst}
+				if err := b.SetLimit(l); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	d, _ := b.Reserve(t.Context(), throttle.Claim{DryRun: true})
+	require.Equal(t, burst-kept.Load(), d.Remaining)
+}
+
+// The same while time passes: rates that are equal, however they are written, give
+// what one rate gives.
+func TestTokenBucket_setLimitWhileTimePasses(t *testing.T) {
+	slow, fast := throttle.Limit{Count: 3, Per: time.Second, Burst: 1 << 20}, throttle.Limit{Count: 1000, Per: time.Second, Burst: 1 << 20}
+	clk := new(dial)
+	b := throttle.NewTokenBucket(slow, clk)
+	kept := take(t, b, slow.Burst)
+	kept.Store(0)
+	var wg sync.WaitGroup
+	for id := range uint64(8) {
+		wg.Go(func() {
+			for i := range 300 {
+				clk.ns.Add(int64(10 * time.Millisecond))
+				for d, _ := b.Reserve(t.Context(), throttle.Claim{}); d.OK; d, _ = b.Reserve(t.Context(), throttle.Claim{}) {
+					kept.Add(1)
+				}
+				if (i+int(id))%7 == 0 {
+					b.SetLimit([]throttle.Limit{slow, fast}[i%2])
+				}
+			}
+		})
+	}
+	wg.Wait()
+	passed := clk.ns.Load()
+	require.LessOrEqual(t, kept.Load(), floor(inflow(fast, passed)))
+	require.GreaterOrEqual(t, kept.Load(), floor(inflow(slow, passed))-8)
+}
+
+// What a cut of the burst forgave is not given back once more.
+func TestTokenBucket_cancelAcrossSetLimit(t *testing.T) {
+	for name, tt := range map[string]struct {
+		to   throttle.Limit
+		left int64
+	}{
+		"faster":        {throttle.Limit{Count: 50, Per: time.Second, Burst: 100}, 100},
+		"larger burst":  {throttle.Limit{Count: 1, Per: time.Second, Burst: 200}, 100},
+		"a cut by ten":  {throttle.Limit{Count: 1, Per: time.Second, Burst: 90}, 90},
+		"a cut by more": {throttle.Limit{Count: 1, Per: time.Second, Burst: 45}, 45},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := throttle.NewTokenBucket(throttle.Limit{Count: 1, Per: time.Second, Burst: 100}, new(dial))
+			c := throttle.Claim{Cost: 60}
+			d, _ := b.Reserve(t.Context(), c)
+			require.NoError(t, b.SetLimit(tt.to))
+			b.Cancel(t.Context(), c, d)
+			d, _ = b.Reserve(t.Context(), throttle.Claim{DryRun: true})
+			require.Equal(t, tt.left, d.Remaining)
+		})
+	}
+}
+
+func TestTokenBucket_cutForgivesOnce(t *testing.T) {
+	b := throttle.NewTokenBucket(throttle.Limit{Count: 1, Per: time.Second, Burst: 100}, new(dial))
+	c := throttle.Claim{Cost: 50}
+	one, _ := b.Reserve(t.Context(), c)
+	two, _ := b.Reserve(t.Context(), c)
+	require.NoError(t, b.SetLimit(throttle.Limit{Count: 1, Per: time.Second, Burst: 60}))
+	b.Cancel(t.Context(), c, one)
+	b.Cancel(t.Context(), c, two)
+	d, _ := b.Reserve(t.Context(), throttle.Claim{DryRun: true})
+	require.EqualValues(t, 20, d.Remaining) // 50-40 each
+}
+
+// A claim may be held across any number of limits.
+func TestTokenBucket_cancelAcrossManyLimits(t *testing.T) {
+	clk := new(dial)
+	b := throttle.NewTokenBucket(throttle.Limit{Count: 1, Per: time.Second, Burst: 100}, clk)
+	c := throttle.Claim{Cost: 60}
+	d, _ := b.Reserve(t.Context(), c)
+	for i := range int64(1000) {
+		require.NoError(t, b.SetLimit(throttle.Limit{Count: 1 + i%2, Per: time.Second, Burst: 100}))
+		clk.ns.Add(int64(10 * time.Millisecond))
+	}
+	b.Cancel(t.Context(), c, d)
+	d, _ = b.Reserve(t.Context(), throttle.Claim{DryRun: true})
+	require.EqualValues(t, 40+15+40, d.Remaining) // 15 flowed in; 20 of 60 count as returned, at the faster rate
+}
