@@ -192,7 +192,7 @@ func faults(sources []source) (all []string) {
 				all = append(all, fault)
 			}
 		}
-		if s.external() {
+		if room, _ := place(s.dir()); room == "" || s.external() {
 			continue
 		}
 		for _, imp := range s.imports {

@@ -30,7 +30,7 @@ func TestReadme_mapShowsEveryRoom(t *testing.T) {
 	for _, s := range readHouse(t) {
 		room, _ := place(s.dir())
 		room = strings.TrimSuffix(strings.TrimSuffix(room, "/..."), "/*")
-		if !s.isTest() && !slices.Contains(built, room) {
+		if room != "" && !s.isTest() && !slices.Contains(built, room) {
 			built = append(built, room)
 		}
 	}
