@@ -3,6 +3,7 @@ package throttle
 import (
 	"context"
 	"errors"
+	"slices"
 	"strconv"
 	"time"
 )
@@ -128,6 +129,11 @@ func (a *allOf) Observe(ctx context.Context, c Claim, d Decision, f Feedback) {
 	}
 }
 
+// Local implements Local.
+func (a *allOf) Local() bool {
+	return !slices.ContainsFunc(a.ls, func(l Limiter) bool { return !isLocal(l) })
+}
+
 // join returns the decision on a claim that all and then one more limiter granted.
 func join(all, d Decision, first bool) Decision {
 	at, degraded, wait := all.At, all.Degraded || d.Degraded, max(all.Wait, d.Wait)
@@ -249,6 +255,9 @@ func (f *Fallback) Observe(ctx context.Context, c Claim, d Decision, fb Feedback
 	}
 }
 
+// Local implements Local.
+func (f *Fallback) Local() bool { return isLocal(f.Primary) && isLocal(f.Secondary) }
+
 // Unlimited grants everything. It reads no clock: its Decision.At is Claim.Now.
 var Unlimited Limiter = fixed{Decision{OK: true, Policy: "unlimited"}}
 
@@ -271,3 +280,6 @@ func (f fixed) Reserve(_ context.Context, c Claim) (Decision, error) {
 
 // Cancel implements Limiter: there is nothing to give back.
 func (fixed) Cancel(context.Context, Claim, Decision) {}
+
+// Local implements Local.
+func (fixed) Local() bool { return true }

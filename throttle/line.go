@@ -1,14 +1,10 @@
 package throttle
 
 import (
-	"context"
-	"math"
-	"reflect"
+	"cmp"
+	"slices"
 	"time"
 )
-
-// never is an instant that does not come.
-const never = math.MaxInt64
 
 // A seat is one caller in line.
 type seat struct {
@@ -21,50 +17,36 @@ type seat struct {
 	stay   int32         // in Waiter.stays, or -1
 }
 
-// A line is everybody who must pass the same gates.
+// A line is everybody of one tenant who must pass the same gates. Its first stands
+// for all: it is parked at the gate that refused it, and the line moves from gate
+// to gate with it.
 type line struct {
 	key    lineKey
-	queue  pile[*seat, byTurn] // never empty while mu is free
+	queue  pile[*seat, byTurn] // never empty while Waiter.mu is free
 	places [MaxDemands]place   // one for each of its gates
 	n      int                 // how many of places there are
-	parked *place              // the gate that must open for the first; nil: none refused yet
+	parked *place              // the gate that must open for the first; nil: not asked yet
+	since  int64               // when it was parked there
+	epoch  int64               // when place.spent began to be counted
+
+	// Limits that may do I/O are asked by the caller itself, one question at a
+	// time. asking is who has one to ask, or is asking it: its seat and its ticket
+	// are then in nobody else's hands.
+	local  bool
+	asking *seat
+	asOf   int64 // the instant that is asked for
+	again  bool  // there was news since
+
+	// The first can be sent from one gate to the next and back, see patient.
+	bounces   int
+	lastWait  int64
+	holdUntil int64 // 0: it holds no places but where it is parked
 }
 
-// A gate is one limit that somebody waits for, as seen by the Waiter.
-type gate struct {
-	key    gateKey
-	id     uint64
-	users  int                  // lines that must pass it
-	queue  pile[*place, byHead] // those that wait for it; only the first is asked for
-	opens  int64                // when to ask for it
-	known  bool                 // that it will be granted then; else it is just time to ask again
-	pos    int                  // in Waiter.due, or -1
-	policy *string              // the limit's name, as of its last refusal
-	broken int                  // promises in a row that it did not keep
-}
-
-// A place is where a line stands at a gate.
-type place struct {
-	line *line
-	gate *gate
-	pos  int // in gate.queue, or -1
-}
-
-type gateKey struct {
-	limiter any
-	key     string
-}
-
-// A lineKey names the gates of a line, in the order of their ids.
-type lineKey [MaxDemands]uint64
-
-// keyOf names the gate of a demand. Limiters that cannot be compared are told
-// apart by type only: those of one type stand in one line.
-func keyOf(m *Demand) gateKey {
-	if v := reflect.ValueOf(m.Limiter); !v.Comparable() {
-		return gateKey{v.Type(), m.Key}
-	}
-	return gateKey{m.Limiter, m.Key}
+// A lineKey names the gates of a line, in the order of their ids, and the tenant.
+type lineKey struct {
+	gates  [MaxDemands]uint64
+	tenant string
 }
 
 // byTurn orders tickets by when they came, less the head start of their priority.
@@ -84,81 +66,11 @@ func (o byTurn) rank(t *Ticket) int64 {
 
 func (byTurn) moved(s *seat, i int) { s.pos = int32(i) }
 
+// byStay orders callers by when they came this time, and MaxWait is over.
 type byStay struct{}
 
 func (byStay) before(a, b *seat) bool { return a.ticket.waited < b.ticket.waited }
 func (byStay) moved(s *seat, i int)   { s.stay = int32(i) }
-
-type byHead struct{}
-
-func (byHead) before(a, b *place) bool {
-	return a.line.queue.order.before(a.line.queue.first(), b.line.queue.first())
-}
-func (byHead) moved(p *place, i int) { p.pos = i }
-
-type byOpening struct{}
-
-func (byOpening) before(a, b *gate) bool { return a.opens < b.opens }
-func (byOpening) moved(g *gate, i int)   { g.pos = i }
-
-// stand lets t wait in line.
-func (w *Waiter) stand(ctx context.Context, t *Ticket, retry bool) error {
-	s := w.seat(ctx, t)
-	w.lock()
-	err := w.join(s, retry)
-	w.unlock()
-	if err == nil {
-		err = w.wait(ctx, s)
-	}
-	s.ticket, s.line = nil, nil
-	w.seats.Put(s)
-	return err
-}
-
-func (w *Waiter) seat(ctx context.Context, t *Ticket) *seat {
-	s, ok := w.seats.Get().(*seat)
-	if !ok {
-		s = &seat{called: make(chan struct{}, 1)}
-	}
-	s.ticket, s.ends, s.stay = t, never, -1
-	if deadline, ok := ctx.Deadline(); ok {
-		s.ends = int64(deadline.Sub(w.born))
-	}
-	return s
-}
-
-// wait returns when s was called, or when ctx ends.
-func (w *Waiter) wait(ctx context.Context, s *seat) error {
-	t := s.ticket
-	select {
-	case <-s.called:
-		return t.outcome()
-	case <-ctx.Done():
-	}
-	w.lock()
-	inLine := t.held == nil
-	if inLine {
-		w.pull(s)
-	}
-	w.unlock()
-	if !inLine {
-		<-s.called // too late: the units are there, but nobody to use them
-		if err := t.outcome(); err != nil {
-			return err
-		}
-		w.Cancel(ctx, t)
-	}
-	return context.Cause(ctx)
-}
-
-// outcome returns nil if t was granted, else why not.
-func (t *Ticket) outcome() error {
-	err := t.held.err
-	if err != nil {
-		t.end()
-	}
-	return err
-}
 
 // join puts s into its line and, if it is the first there, asks for it.
 func (w *Waiter) join(s *seat, retry bool) error {
@@ -172,33 +84,38 @@ func (w *Waiter) join(s *seat, retry bool) error {
 	}
 	s.line, s.ticket.waited = l, time.Duration(w.now)
 	w.crowd.Add(1)
-	if w.MaxWait > 0 {
-		w.stays.push(s)
-	}
+	w.stayLimited(s)
 	l.queue.push(s)
-	if l.queue.first() == s {
+	if s.pos == 0 {
 		w.headChanged(l)
 		w.ask(l)
 	}
-	if s.ticket.held == nil {
+	if s.ticket.held == nil && l.asking != s {
 		w.foresee(s)
 	}
 	return nil
+}
+
+// stayLimited sees to it that s is sent home after MaxWait.
+func (w *Waiter) stayLimited(s *seat) {
+	if w.MaxWait > 0 {
+		w.stays.push(s)
+	}
 }
 
 // pull takes s out of its line.
 func (w *Waiter) pull(s *seat) {
 	l, t := s.line, s.ticket
 	first := s.pos == 0
+	t.blame = l.blame(int64(t.waited), w.now)
 	t.waited = time.Duration(w.now) - t.waited
-	if l.parked != nil {
-		t.blame = l.parked.gate.policy
-	}
 	if s.stay >= 0 {
 		w.stays.remove(int(s.stay))
 	}
-	w.crowd.Add(-1)
 	l.queue.remove(int(s.pos))
+	if w.crowd.Add(-1) == shut {
+		close(w.drained)
+	}
 	switch {
 	case l.queue.len() == 0:
 		w.disband(l)
@@ -207,119 +124,133 @@ func (w *Waiter) pull(s *seat) {
 	}
 }
 
+// headChanged puts l where its new first belongs. What the old one kept closed
+// for itself is open again.
+func (w *Waiter) headChanged(l *line) {
+	l.bounces, l.lastWait, l.holdUntil = 0, 0, 0
+	for i := range l.places[:l.n] {
+		switch p := &l.places[i]; {
+		case p.share == nil:
+		case p == l.parked:
+			w.refit(p)
+		default:
+			w.leave(p)
+		}
+	}
+}
+
+// park lets l wait at p, and nowhere else unless it holds its places.
+func (w *Waiter) park(l *line, p *place) {
+	l.account(w.now)
+	l.parked = p
+	p.enter()
+	for i := range l.places[:l.n] {
+		switch q := &l.places[i]; {
+		case q == p:
+		case l.holdUntil == 0:
+			w.leave(q)
+		case q.share == nil:
+			if q.enter(); q.gate.first() == q {
+				w.schedule(q.gate, never, false)
+			}
+		}
+	}
+}
+
+// account adds the time since l was parked to its gate's.
+func (l *line) account(now int64) {
+	if l.parked != nil {
+		l.parked.spent += now - l.since
+	}
+	l.since = now
+}
+
+// blame returns the name of the limit that l waited for longest while somebody who
+// joined at the given time was in it; nil if it was never parked. A time a little
+// longer is looked at, since nobody keeps a history: at most from when the first
+// came who was in line together with it.
+func (l *line) blame(joined, now int64) *string {
+	if l.account(now); joined >= l.epoch {
+		for i := range l.places[:l.n] {
+			l.places[i].before, l.places[i].spent = l.places[i].spent, 0
+		}
+		l.epoch = now
+	}
+	if l.parked == nil {
+		return nil
+	}
+	worst := l.parked
+	for i := range l.places[:l.n] {
+		if p := &l.places[i]; p.spent+p.before > worst.spent+worst.before {
+			worst = p
+		}
+	}
+	return worst.gate.policy
+}
+
 // lineOf returns the line of t, a new one if there is none. A new line must get a
 // member or be disbanded.
 func (w *Waiter) lineOf(t *Ticket) *line {
-	l := &line{queue: pile[*seat, byTurn]{order: byTurn{int64(orDefault(w.Ageing, 10*time.Second))}}}
-	for i := range t.Demands {
-		if t.Demands[i].Limiter != nil {
-			l.add(w.makeGate(keyOf(&t.Demands[i])))
-		}
+	gates, n := w.gatesOf(t)
+	key := lineKey{tenant: t.Tenant}
+	for i, g := range gates[:n] {
+		key.gates[i] = g.id
 	}
-	if old := w.lines[l.key]; old != nil {
-		return old
+	l := w.lines[key]
+	if l != nil {
+		return l
 	}
-	for i := range l.places[:l.n] {
-		l.places[i].gate.users++
+	l = &line{key: key, n: n, since: w.now, epoch: w.now, local: t.isLocal()}
+	l.queue.order.ageing = w.ageing
+	for i, g := range gates[:n] {
+		l.places[i] = place{line: l, gate: g}
+		g.users++
 	}
 	if w.lines == nil {
 		w.lines = make(map[lineKey]*line)
 	}
-	w.lines[l.key] = l
+	w.lines[key] = l
 	return l
 }
 
-// add adds a place at g, keeping places and key in the order of ids.
-func (l *line) add(g *gate) {
-	i := l.n
-	for ; i > 0 && l.key[i-1] >= g.id; i-- {
-		if l.key[i-1] == g.id {
-			return
+// gatesOf returns the n gates that t must pass, in the order of their ids.
+func (w *Waiter) gatesOf(t *Ticket) (gates [MaxDemands]*gate, n int) {
+	for i := range t.Demands {
+		m := &t.Demands[i]
+		if m.Limiter == nil {
+			continue
+		}
+		g := w.makeGate(keyOf(m))
+		at, found := slices.BinarySearchFunc(gates[:n], g, func(a, b *gate) int { return cmp.Compare(a.id, b.id) })
+		if !found {
+			copy(gates[at+1:], gates[at:n])
+			gates[at] = g
+			n++
 		}
 	}
-	copy(l.key[i+1:], l.key[i:l.n])
-	copy(l.places[i+1:], l.places[i:l.n])
-	l.key[i], l.places[i] = g.id, place{line: l, gate: g, pos: -1}
-	l.n++
-}
-
-// gateOf returns the gate of a demand; nil if nobody waits for it.
-func (w *Waiter) gateOf(m *Demand) *gate {
-	if m.Limiter == nil || len(w.gates) == 0 {
-		return nil
-	}
-	return w.gates[keyOf(m)]
-}
-
-func (w *Waiter) makeGate(k gateKey) *gate {
-	g := w.gates[k]
-	if g == nil {
-		w.made++
-		g = &gate{key: k, id: w.made, opens: never, pos: -1, policy: new(string)}
-		if w.gates == nil {
-			w.gates = make(map[gateKey]*gate)
-		}
-		w.gates[k] = g
-	}
-	return g
+	return gates, n
 }
 
 // disband forgets l, which is empty, and the gates that it alone waited for.
 func (w *Waiter) disband(l *line) {
-	delete(w.lines, l.key)
-	if len(w.lines) == 0 {
+	if delete(w.lines, l.key); len(w.lines) == 0 {
 		w.lines = nil // a map keeps the memory of its best days
 	}
 	for i := range l.places[:l.n] {
 		p := &l.places[i]
 		w.leave(p)
 		if p.gate.users--; p.gate.users == 0 {
-			delete(w.gates, p.gate.key)
+			w.dropGate(p.gate)
 		}
 	}
-	if len(w.gates) == 0 {
-		w.gates = nil
-	}
 }
 
-// enter puts p into the queue of its gate.
-func (p *place) enter() {
-	if p.pos < 0 {
-		p.gate.queue.push(p)
-	}
-}
-
-// leave takes p out of the queue of its gate. Who is first there now is asked for
-// at once: it may want less.
-func (w *Waiter) leave(p *place) {
-	if p.pos < 0 {
-		return
-	}
-	first := p.pos == 0
-	p.gate.queue.remove(p.pos)
-	switch {
-	case p.gate.queue.len() == 0:
-		w.schedule(p.gate, never, false)
-	case first:
-		w.schedule(p.gate, w.at, false)
-	}
-}
-
-// headChanged puts l where its new first belongs.
-func (w *Waiter) headChanged(l *line) {
+// placeAt returns the place of l at the gate k.
+func (l *line) placeAt(k gateKey) *place {
 	for i := range l.places[:l.n] {
-		p := &l.places[i]
-		if p.pos < 0 {
-			continue
-		}
-		if p != l.parked {
-			w.leave(p)
-			continue
-		}
-		first := p.pos == 0
-		p.gate.queue.fix(p.pos)
-		if first || p.pos == 0 {
-			w.schedule(p.gate, w.at, false)
+		if l.places[i].gate.key == k {
+			return &l.places[i]
 		}
 	}
+	panic("throttle: Waiter: the demands of a ticket were changed while it was in line")
 }

@@ -78,10 +78,10 @@ func (w *Waiter) serve() {
 		if g.known {
 			g.broken++ // until it proves true
 		}
-		if p := g.queue.first(); p.line.parked == p {
+		if p := g.first(); p.line.parked == p {
 			w.ask(p.line)
 		} else {
-			w.schedule(g, never, false)
+			w.schedule(g, never, false) // p keeps it closed while it waits elsewhere
 		}
 	}
 	w.at = w.now
@@ -91,8 +91,21 @@ func (w *Waiter) serve() {
 // refused it.
 func (w *Waiter) ask(l *line) {
 	s := l.queue.first()
-	if p := l.behind(); p != nil {
-		w.park(l, p)
+	if l.asking != nil {
+		l.again = true
+		w.waitForAnswer(l)
+		return
+	}
+	for i := range l.places[:l.n] {
+		// Others who go first wait here already: to ask would take their units.
+		if p := &l.places[i]; p.holdsUp() {
+			l.holdUntil = 0
+			w.park(l, p)
+			return
+		}
+	}
+	if !l.local {
+		w.question(s)
 		return
 	}
 	d, i, err := s.ticket.reserve(context.Background(), w.time.at(w.at))
@@ -100,47 +113,66 @@ func (w *Waiter) ask(l *line) {
 	case err != nil:
 		w.refuse(s, err)
 	case d.OK:
-		l.trust(nil)
-		w.pull(s)
+		w.granted(s)
 		w.calls.add(s)
 	default:
 		w.refused(s, i, d)
 	}
 }
 
-// behind returns a place at which others who go first wait already; nil if there
-// is none. To ask there would take units that they wait for.
-func (l *line) behind() *place {
-	for i := range l.places[:l.n] {
-		p := &l.places[i]
-		q := &p.gate.queue
-		if q.len() > 0 && q.first() != p && q.order.before(q.first(), p) {
-			return p
+// granted takes s, which got its units, out of its line.
+func (w *Waiter) granted(s *seat) {
+	l, t := s.line, s.ticket
+	l.trust(nil)
+	for i := range t.Demands {
+		if m := &t.Demands[i]; m.Limiter != nil {
+			w.charge(l.placeAt(keyOf(m)), m.Cost, int64(t.Weight))
 		}
 	}
-	return nil
+	w.pull(s)
 }
 
 // refused parks the line of s at the limit that refused it as its demand i.
 func (w *Waiter) refused(s *seat, i int, d Decision) {
-	m := &s.ticket.Demands[i]
+	l, m := s.line, &s.ticket.Demands[i]
 	opens, known := w.opening(d)
 	if err := w.hopeless(s, m.Key, d, opens, known); err != nil {
 		w.refuse(s, err)
 		return
 	}
-	p := s.line.placeAt(keyOf(m))
-	s.line.trust(p)
+	p := l.placeAt(keyOf(m))
+	l.trust(p)
 	if p.gate.broken > promises {
 		opens = max(opens, addSat(w.now, pace))
 	}
 	if *p.gate.policy != d.Policy {
 		p.gate.policy = &d.Policy
 	}
-	w.park(s.line, p)
-	if p.pos == 0 {
+	w.patient(l, p, opens)
+	if w.park(l, p); p.gate.first() == p {
 		w.schedule(p.gate, opens, known)
 	}
+}
+
+// patient decides whether l, whose first was refused at p, keeps its places at the
+// other limits meanwhile, closed to those who come after it.
+//
+// A ticket that needs two busy limits would never find both open: while it waits
+// for one, others take the other. To be fair to them it keeps its places only if
+// it was sent from one limit to the next, if it costs them less than what was
+// waited before or this was tried already, and for no longer than Patience.
+func (w *Waiter) patient(l *line, p *place, opens int64) {
+	wait := opens - w.now
+	if l.parked != nil && l.parked != p {
+		l.bounces++
+	}
+	switch {
+	case l.holdUntil != 0 && opens > l.holdUntil:
+		l.holdUntil, l.bounces = 0, 0
+	case l.holdUntil == 0 && wait <= w.patience && (l.bounces > 1 || l.bounces == 1 && wait <= l.lastWait):
+		l.holdUntil = addSat(w.now, w.patience)
+	}
+	l.lastWait = wait
 }
 
 // trust notes that the limit which l was parked at let it through, unless it is
@@ -191,7 +223,7 @@ func (w *Waiter) real() int64 {
 func (w *Waiter) foresee(s *seat) {
 	for i := range s.ticket.Demands {
 		m := &s.ticket.Demands[i]
-		if m.Limiter == nil {
+		if m.Limiter == nil || !isLocal(m.Limiter) {
 			continue
 		}
 		c := Claim{Key: m.Key, Cost: m.Cost, Now: w.time.at(w.now), DryRun: true}
@@ -205,83 +237,4 @@ func (w *Waiter) foresee(s *seat) {
 			return
 		}
 	}
-}
-
-// refuse sends s home with err.
-func (w *Waiter) refuse(s *seat, err error) {
-	w.pull(s)
-	g := grants.Get().(*grant)
-	g.err, s.ticket.held = err, g
-	w.calls.add(s)
-}
-
-// overstayed sends s home as it has been in line for MaxWait.
-func (w *Waiter) overstayed(s *seat) {
-	e := &RefusedError{}
-	if p := s.line.parked; p != nil {
-		e.Key, e.Decision.Policy, e.Decision.At = p.gate.key.key, *p.gate.policy, w.time.at(w.now)
-		if p.gate.known {
-			e.Decision.Wait = time.Duration(max(p.gate.opens-w.now, 0))
-		}
-	}
-	w.refuse(s, e)
-}
-
-// placeAt returns the place of l at the gate k.
-func (l *line) placeAt(k gateKey) *place {
-	for i := range l.places[:l.n] {
-		if l.places[i].gate.key == k {
-			return &l.places[i]
-		}
-	}
-	panic("throttle: Waiter: the demands of a ticket were changed while it was in line")
-}
-
-// park lets l wait at p and nowhere else.
-func (w *Waiter) park(l *line, p *place) {
-	l.parked = p
-	p.enter()
-	for i := range l.places[:l.n] {
-		if q := &l.places[i]; q != p {
-			w.leave(q)
-		}
-	}
-}
-
-// schedule says when to ask at g.
-func (w *Waiter) schedule(g *gate, opens int64, known bool) {
-	g.opens, g.known = opens, known
-	switch {
-	case opens < never && g.pos < 0:
-		w.due.push(g)
-	case opens < never:
-		w.due.fix(g.pos)
-	case g.pos >= 0:
-		w.due.remove(g.pos)
-	}
-}
-
-// ring asks at g at once, as there is news of it.
-func (w *Waiter) ring(g *gate) {
-	if g.queue.len() > 0 && g.opens > w.now {
-		w.schedule(g, w.now, false)
-	}
-}
-
-// A callList is who is to be let go once mu is free, in order.
-type callList struct{ first, last *seat }
-
-func (c *callList) add(s *seat) {
-	if c.first == nil {
-		c.first = s
-	} else {
-		c.last.next = s
-	}
-	c.last = s
-}
-
-func (c *callList) take() *seat {
-	s := c.first
-	*c = callList{}
-	return s
 }

@@ -3,6 +3,7 @@ package throttle
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 )
@@ -23,10 +24,13 @@ const MaxDemands = 4
 // A Ticket is used by one goroutine at a time. After it was granted it ends in
 // one Cancel or one Observe without Feedback.More; then it may be used again.
 // Used again it keeps its place in line: a retry is served before those who came
-// later. To stand in line anew, start from Ticket{}.
+// later. To stand in line anew, start from Ticket{}. Nothing of it may change while
+// it is in line.
 type Ticket struct {
 	Demands  [MaxDemands]Demand
-	Priority int // higher goes first, see Waiter.Ageing
+	Priority int    // within a tenant, higher goes first: see Waiter.Ageing
+	Tenant   string // tenants share each limit fairly; "": who names none is one of them
+	Weight   int    // the tenant's part of it, next to others'; 0: 1
 
 	turn   int64         // when it first came, by the Waiter's count of time; 0: not yet
 	waited time.Duration // in line for its last grant; while in line, when it joined
@@ -78,9 +82,10 @@ func (t *Ticket) WaitedFor() string {
 	return *t.blame
 }
 
-// Reserve asks for all demands as of now; a zero now is read by the first
-// limiter. It returns the decision of the first limit that refused, or OK. What
-// others had granted by then is given back.
+// Reserve asks for all demands as of now; a zero now is read by the first limiter
+// that is asked. It returns the decision of the first limit that refused, or OK.
+// What others had granted by then is given back. Limits that may do I/O are asked
+// last, see Local. A ticket that is granted already is an error.
 func (t *Ticket) Reserve(ctx context.Context, now time.Time) (Decision, error) {
 	d, _, err := t.reserve(ctx, now)
 	return d, err
@@ -88,50 +93,65 @@ func (t *Ticket) Reserve(ctx context.Context, now time.Time) (Decision, error) {
 
 // reserve also returns the index of the demand that was refused.
 //
-// The units of other limits are given back as of now, unless some limit was so
-// slow to answer that time has given part of them back meanwhile.
+// The units of other limits are given back as of now, unless an answer was so slow
+// that time has given part of them back meanwhile.
 func (t *Ticket) reserve(ctx context.Context, now time.Time) (Decision, int, error) {
 	if t.granted() {
 		return Decision{}, 0, errHeld
 	}
 	g := grants.Get().(*grant)
-	var began time.Time
-	for i := range t.Demands {
+	order, n, local := t.order()
+	c := Claim{Now: now}
+	var w watch
+	for j, i := range order[:n] {
+		if j == max(local, 1) {
+			w = startWatch(c)
+		}
 		m := &t.Demands[i]
-		if m.Limiter == nil {
-			continue
-		}
-		if i > 0 && began.IsZero() {
-			began = time.Now()
-		}
-		d, err := m.Limiter.Reserve(ctx, Claim{Key: m.Key, Cost: m.Cost, Now: now})
+		c.Key, c.Cost = m.Key, m.Cost
+		d, err := m.Limiter.Reserve(ctx, c)
 		if err != nil || !d.OK {
-			if i > 0 {
-				t.rollBack(ctx, g, i, now, time.Since(began))
+			if w.from.IsZero() {
+				w.from = c.Now
 			}
-			g.end(i)
-			return d, i, err
+			t.cancel(ctx, order[:j], g, w.now())
+			g.end()
+			return d, int(i), err
 		}
 		g.decisions[i] = d
-		if now.IsZero() {
-			now = d.At
+		if c.Now.IsZero() {
+			c.Now = d.At
 		}
 	}
 	t.held, g.owner = g, t
-	return Decision{OK: true, At: now}, 0, nil
+	return Decision{OK: true, At: c.Now}, 0, nil
 }
 
-// instant is how long a Reserve may take without being called slow.
-const instant = time.Millisecond
-
-// rollBack gives back what the first n demands were granted.
-func (t *Ticket) rollBack(ctx context.Context, g *grant, n int, now time.Time, took time.Duration) {
-	if took > instant {
-		now = now.Add(took)
+// order returns the indexes of the n demands in the order in which they are asked:
+// first those of local limiters.
+func (t *Ticket) order() (order [MaxDemands]uint8, n, local int) {
+	if t.Demands[1].Limiter == nil && t.Demands[2].Limiter == nil && t.Demands[3].Limiter == nil {
+		if t.Demands[0].Limiter != nil {
+			n = 1
+		}
+		return order, n, n
 	}
-	for i := range t.Demands[:n] {
-		t.cancel(ctx, i, now, &g.decisions[i])
+	last := MaxDemands
+	for i := range t.Demands {
+		switch l := t.Demands[i].Limiter; {
+		case l == nil:
+		case isLocal(l):
+			order[local] = uint8(i)
+			local++
+		default:
+			last--
+			order[last] = uint8(i)
+		}
 	}
+	remote := order[last:]
+	slices.Reverse(remote)
+	n = local + copy(order[local:], remote)
+	return order, n, local
 }
 
 // Cancel gives back the units of a granted ticket that was not used, as of now;
@@ -140,15 +160,16 @@ func (t *Ticket) Cancel(ctx context.Context, now time.Time) {
 	if !t.granted() {
 		return
 	}
-	for i := range t.Demands {
-		t.cancel(ctx, i, now, &t.held.decisions[i])
-	}
+	order, n, _ := t.order()
+	t.cancel(ctx, order[:n], t.held, now)
 	t.end()
 }
 
-func (t *Ticket) cancel(ctx context.Context, i int, now time.Time, d *Decision) {
-	if m := &t.Demands[i]; m.Limiter != nil {
-		m.Limiter.Cancel(ctx, Claim{Key: m.Key, Cost: m.Cost, Now: now}, *d)
+// cancel gives back what the demands with the given indexes were granted.
+func (t *Ticket) cancel(ctx context.Context, which []uint8, g *grant, now time.Time) {
+	for _, i := range which {
+		m := &t.Demands[i]
+		m.Limiter.Cancel(ctx, Claim{Key: m.Key, Cost: m.Cost, Now: now}, g.decisions[i])
 	}
 }
 
@@ -174,12 +195,11 @@ func (t *Ticket) granted() bool { return t.held != nil && t.held.owner == t }
 func (t *Ticket) end() {
 	g := t.held
 	t.held = nil
-	g.end(MaxDemands)
+	g.end()
 }
 
-// end gives g back for others to use, less what its first n decisions refer to.
-func (g *grant) end(n int) {
-	g.owner, g.err = nil, nil
-	clear(g.decisions[:n])
+// end gives g back for others to use.
+func (g *grant) end() {
+	*g = grant{}
 	grants.Put(g)
 }

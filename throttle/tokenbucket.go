@@ -114,6 +114,9 @@ func (b *TokenBucket) Observe(_ context.Context, c Claim, d Decision, f Feedback
 	}
 }
 
+// Local implements Local.
+func (b *TokenBucket) Local() bool { return true }
+
 // SetLimit replaces the limit. The units in the bucket stay, down to the fraction,
 // as far as the new burst has room for them: raising the burst adds none. The
 // error is that of l.Validate, and then nothing has changed.

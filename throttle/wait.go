@@ -45,24 +45,29 @@ type Waiter struct {
 	// overtaken by nobody of d steps more who comes from then on. 0: 10 s.
 	Ageing time.Duration
 
+	Trace *WaitTrace // nil: none
+
 	once    sync.Once
 	time    timeline
 	born    time.Time    // time.start on the real clock
-	maxLate int64        // nanoseconds
 	last    atomic.Int64 // the newest turn
 	crowd   atomic.Int64 // callers in line; shut is added when closed
 	seats   sync.Pool
+	drained chan struct{} // closed once the Waiter is shut and nobody is in line any more
 
-	mu    sync.Mutex
-	now   int64 // the reading that is decided on while mu is held
-	at    int64 // the instant that claims are made as of: now, or a little before
-	gates map[gateKey]*gate
-	lines map[lineKey]*line
-	made  uint64                 // gates made so far
-	due   pile[*gate, byOpening] // gates that open by themselves
-	stays pile[*seat, byStay]    // everybody in line, if there is a MaxWait
-	alarm alarm
-	calls callList
+	patience, maxLate, ageing int64 // nanoseconds
+
+	mu     sync.Mutex
+	now    int64 // the reading that is decided on while mu is held
+	at     int64 // the instant that claims are made as of: now, or a little before
+	gates  map[gateKey]*gate
+	lines  map[lineKey]*line
+	made   uint64                 // gates made so far
+	due    pile[*gate, byOpening] // gates that open by themselves
+	stays  pile[*seat, byStay]    // everybody in line, if there is a MaxWait
+	alarm  alarm
+	calls  callList
+	closed bool
 }
 
 // shut is added to Waiter.crowd once the Waiter is closed.
@@ -92,6 +97,13 @@ func (e *LineError) Is(target error) bool { return target == ErrRefused }
 // line, the error is its cause. Other errors: *LineError, ErrClosed, and those of
 // the limiters. After an error t holds no units.
 func (w *Waiter) Wait(ctx context.Context, t *Ticket) error {
+	if w.Trace != nil {
+		return w.traced(ctx, t)
+	}
+	return w.await(ctx, t)
+}
+
+func (w *Waiter) await(ctx context.Context, t *Ticket) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -147,16 +159,47 @@ func (w *Waiter) Wake() {
 func (w *Waiter) Close() error {
 	w.once.Do(w.init)
 	w.lock()
-	if w.crowd.Load() < shut {
-		w.crowd.Add(shut)
-	}
+	w.closed = true
+	w.shut()
 	for _, l := range w.lines {
-		for l.queue.len() > 0 {
-			w.refuse(l.queue.first(), ErrClosed)
-		}
+		w.dismiss(l)
 	}
 	w.unlock()
 	return nil
+}
+
+// Drain turns away those who come from now on with ErrClosed, and returns when
+// those in line have been granted or have gone. If ctx ends before, it returns its
+// cause; Close then sends the others home.
+func (w *Waiter) Drain(ctx context.Context) error {
+	w.once.Do(w.init)
+	w.lock()
+	w.shut()
+	w.unlock()
+	select {
+	case <-w.drained:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// shut lets nobody join a line any more.
+func (w *Waiter) shut() {
+	if w.crowd.Load() < shut && w.crowd.Add(shut) == shut {
+		close(w.drained)
+	}
+}
+
+// dismiss sends everybody in l home, but who is asking: it learns of it after that.
+func (w *Waiter) dismiss(l *line) {
+	for i := 0; i < l.queue.len(); {
+		if s := l.queue.members[i]; s != l.asking {
+			w.refuse(s, ErrClosed)
+		} else if i++; s.pos != 0 {
+			i = 0
+		}
+	}
 }
 
 func (w *Waiter) init() {
@@ -164,7 +207,10 @@ func (w *Waiter) init() {
 	if w.Clock == nil {
 		w.born = w.time.start
 	}
+	w.patience = int64(orDefault(w.Patience, time.Second))
 	w.maxLate = int64(orDefault(w.MaxLate, 5*time.Millisecond))
+	w.ageing = int64(orDefault(w.Ageing, 10*time.Second))
+	w.drained = make(chan struct{})
 	w.alarm.at = never
 }
 

@@ -1,0 +1,109 @@
+package throttle
+
+import "context"
+
+// A Local limiter can say that it answers from memory: its methods return at once
+// and do not look at ctx. A Waiter asks such limiters itself while it holds its
+// lock, so they must not call the Waiter.
+//
+// All other limiters are asked by the caller who waits, with its ctx, one question
+// per line at a time, and hold up nobody else. It is therefore always safe not to
+// be Local, and only somewhat slower. What wraps limiters is Local if they are.
+type Local interface {
+	Local() bool
+}
+
+func isLocal(l Limiter) bool {
+	x, ok := l.(Local)
+	return ok && x.Local()
+}
+
+// isLocal reports whether all limiters of t are.
+func (t *Ticket) isLocal() bool {
+	for i := range t.Demands {
+		if l := t.Demands[i].Limiter; l != nil && !isLocal(l) {
+			return false
+		}
+	}
+	return true
+}
+
+// question lets the caller at s ask for itself. Until it has, the line stays where
+// it is, and s can neither be granted nor refused by others.
+func (w *Waiter) question(s *seat) {
+	l := s.line
+	l.asking, l.asOf, l.again = s, w.at, false
+	if s.stay >= 0 {
+		w.stays.remove(int(s.stay))
+	}
+	w.waitForAnswer(l)
+	w.calls.add(s)
+}
+
+// waitForAnswer leaves alone the gate at which l is parked.
+func (w *Waiter) waitForAnswer(l *line) {
+	if p := l.parked; p != nil && p.gate.first() == p {
+		w.schedule(p.gate, never, false)
+	}
+}
+
+// resume asks for the first of l again, whoever that is now.
+func (w *Waiter) resume(l *line) {
+	if l.queue.len() == 0 {
+		return
+	}
+	if l.parked == nil {
+		w.park(l, &l.places[0])
+	}
+	if p := l.parked; p.gate.first() == p {
+		w.schedule(p.gate, w.at, false)
+	}
+}
+
+// answer asks for s, and does what the answer says. It reports false if s has to
+// wait on.
+func (w *Waiter) answer(ctx context.Context, s *seat) (done bool, err error) {
+	l, t := s.line, s.ticket
+	d, i, err := t.reserve(ctx, w.time.at(l.asOf))
+	w.lock()
+	w.at = max(l.asOf, w.now-w.maxLate)
+	l.asking = nil
+	if err == nil && !d.OK {
+		err = w.sendHome(s)
+	}
+	switch {
+	case err != nil:
+		w.pull(s)
+		w.resume(l)
+	case d.OK:
+		w.granted(s)
+		w.resume(l)
+	default:
+		w.stayLimited(s)
+		if l.queue.first() == s && !l.again {
+			w.refused(s, i, d)
+		} else {
+			w.resume(l)
+		}
+	}
+	w.unlock()
+	if err == nil && !d.OK {
+		return false, nil
+	}
+	if ctx.Err() != nil {
+		w.Cancel(ctx, t)
+		err = context.Cause(ctx)
+	}
+	return true, err
+}
+
+// sendHome returns the error that s should have got while it was asking.
+func (w *Waiter) sendHome(s *seat) error {
+	switch {
+	case w.closed:
+		return ErrClosed
+	case w.leaves(s) <= w.now:
+		return w.tooLong(s)
+	}
+	return nil
+}

@@ -1,0 +1,132 @@
+package throttle
+
+import (
+	"context"
+	"time"
+)
+
+// stand lets t wait in line.
+func (w *Waiter) stand(ctx context.Context, t *Ticket, retry bool) error {
+	s := w.seat(ctx, t)
+	w.lock()
+	err := w.join(s, retry)
+	var joined Line
+	if w.Trace != nil && err == nil && t.held == nil {
+		joined = w.describe(s.line)
+	}
+	w.unlock()
+	if joined.Waiting > 0 && w.Trace.Parked != nil {
+		w.Trace.Parked(t, joined)
+	}
+	if err == nil {
+		err = w.wait(ctx, s)
+	}
+	s.ticket, s.line = nil, nil
+	w.seats.Put(s)
+	return err
+}
+
+func (w *Waiter) seat(ctx context.Context, t *Ticket) *seat {
+	s, ok := w.seats.Get().(*seat)
+	if !ok {
+		s = &seat{called: make(chan struct{}, 1)}
+	}
+	s.ticket, s.ends, s.stay = t, never, -1
+	if deadline, ok := ctx.Deadline(); ok {
+		s.ends = int64(deadline.Sub(w.born))
+	}
+	return s
+}
+
+// wait returns when s was granted or refused, or when ctx ends. Whenever s is
+// called and there is neither, it has a question to ask.
+func (w *Waiter) wait(ctx context.Context, s *seat) error {
+	for {
+		select {
+		case <-s.called:
+		case <-ctx.Done():
+			return w.giveUp(ctx, s)
+		}
+		if s.ticket.held != nil {
+			return s.ticket.outcome()
+		}
+		if done, err := w.answer(ctx, s); done {
+			return err
+		}
+	}
+}
+
+// giveUp takes s out of its line, as ctx has ended.
+func (w *Waiter) giveUp(ctx context.Context, s *seat) error {
+	w.lock()
+	l := s.line
+	called := s.ticket.held != nil || l.asking == s
+	if s.ticket.held == nil {
+		w.pull(s)
+		if called {
+			l.asking = nil
+			w.resume(l)
+		}
+	}
+	w.unlock()
+	if called {
+		<-s.called
+	}
+	if s.ticket.held != nil { // too late: the units are there, but nobody to use them
+		if err := s.ticket.outcome(); err != nil {
+			return err
+		}
+		w.Cancel(ctx, s.ticket)
+	}
+	return context.Cause(ctx)
+}
+
+// outcome returns nil if t was granted, else why not.
+func (t *Ticket) outcome() error {
+	err := t.held.err
+	if err != nil {
+		t.end()
+	}
+	return err
+}
+
+// refuse sends s home with err.
+func (w *Waiter) refuse(s *seat, err error) {
+	w.pull(s)
+	g := grants.Get().(*grant)
+	g.err, s.ticket.held = err, g
+	w.calls.add(s)
+}
+
+// overstayed sends s home as it has been in line for MaxWait.
+func (w *Waiter) overstayed(s *seat) { w.refuse(s, w.tooLong(s)) }
+
+// tooLong says which limit s waited for in vain.
+func (w *Waiter) tooLong(s *seat) error {
+	e := &RefusedError{Decision: Decision{At: w.time.at(w.now)}}
+	if p := s.line.parked; p != nil {
+		e.Key, e.Decision.Policy = p.gate.key.key, *p.gate.policy
+		if p.gate.known {
+			e.Decision.Wait = time.Duration(max(p.gate.opens-w.now, 0))
+		}
+	}
+	return e
+}
+
+// A callList is who is to be let go once mu is free, in order.
+type callList struct{ first, last *seat }
+
+func (c *callList) add(s *seat) {
+	if c.first == nil {
+		c.first = s
+	} else {
+		c.last.next = s
+	}
+	c.last = s
+}
+
+func (c *callList) take() *seat {
+	s := c.first
+	*c = callList{}
+	return s
+}
