@@ -35,7 +35,7 @@ func (g *gateLimiter) Reserve(_ context.Context, c Claim) (Decision, error) {
 	wait := max(g.until.Sub(c.Now), 0)
 	return Decision{OK: wait == 0, Policy: "gate", At: c.Now, Wait: wait}, nil
 }
-func (*gateLimiter) Local() bool { return true }
+func (*gateLimiter) Local() bool                             { return true }
 func (*gateLimiter) Cancel(context.Context, Claim, Decision) {}
 func (g *gateLimiter) set(until time.Time) {
 	g.mu.Lock()
@@ -60,7 +60,7 @@ func (s *slots) Reserve(_ context.Context, c Claim) (Decision, error) {
 	}
 	return Decision{OK: true, Policy: "slots", At: c.Now}, nil
 }
-func (*slots) Local() bool { return true }
+func (*slots) Local() bool                               { return true }
 func (s *slots) Cancel(context.Context, Claim, Decision) { s.end() }
 func (s *slots) Observe(_ context.Context, _ Claim, _ Decision, f Feedback) {
 	if !f.More {
@@ -98,6 +98,7 @@ func (d *diary) last(what string) time.Duration {
 
 func idle(t *testing.T, w *Waiter) {
 	t.Helper()
+	w.once.Do(w.init)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	require.Zero(t, w.crowd.Load()&^shut)
@@ -107,7 +108,6 @@ func idle(t *testing.T, w *Waiter) {
 	require.Zero(t, w.stays.len())
 	require.Equal(t, int64(never), w.alarm.at)
 }
-
 
 // far is a limiter that is not known to be local, and takes a while to answer.
 type far struct {
