@@ -11,15 +11,14 @@ import (
 // One reader takes them all. It goes by what each token looks like and never
 // checks the weekday, which real servers get wrong.
 
-// serverNow returns the time at the server when it answered: its Date, if it sent
-// one, older by the Age that caches have added. Without a Date it is received.
-func serverNow(h http.Header, received time.Time) time.Time {
+// dateOf returns the Date of an answer.
+func dateOf(h http.Header, received time.Time) (time.Time, bool) {
 	for _, v := range h["Date"] {
 		if at, ok := parseDate(v, received); ok {
-			return at.Add(age(h))
+			return at, true
 		}
 	}
-	return received
+	return time.Time{}, false
 }
 
 // age returns how long the answer has been in caches, 0 for a fresh one.
@@ -35,6 +34,9 @@ func age(h http.Header) time.Duration {
 // parseDate reads a date. A date without a zone is in UTC. received decides the
 // century of a year of two digits.
 func parseDate(s string, received time.Time) (time.Time, bool) {
+	if t, ok := fixDate(s); ok {
+		return t, true
+	}
 	if len(s) > maxDate {
 		return time.Time{}, false
 	}
@@ -46,6 +48,42 @@ func parseDate(s string, received time.Time) (time.Time, bool) {
 }
 
 const maxDate = 96 // bytes; the longest in use is JavaScript's, about 70
+
+// fixDate reads the form that nearly every Date has, a quarter of the time that
+// the general reader takes: Tue, 14 Sep 2021 20:43:15 GMT.
+func fixDate(s string) (time.Time, bool) {
+	if len(s) != 29 || s[3:5] != ", " || s[7] != ' ' || s[11] != ' ' || s[16] != ' ' || s[19] != ':' || s[22] != ':' || s[25:] != " GMT" {
+		return time.Time{}, false
+	}
+	century, ok1 := twoDigits(s[12:])
+	year, ok2 := twoDigits(s[14:])
+	d := dateReader{month: month(s[8:11]), year: century*100 + year, hasYear: true, hasClock: true}
+	var ok3, ok4, ok5, ok6 bool
+	d.day, ok3 = twoDigits(s[5:])
+	d.hour, ok4 = twoDigits(s[17:])
+	d.minute, ok5 = twoDigits(s[20:])
+	d.sec, ok6 = twoDigits(s[23:])
+	if !(ok1 && ok2 && ok3 && ok4 && ok5 && ok6) {
+		return time.Time{}, false
+	}
+	return d.time(time.Time{})
+}
+
+func twoDigits(s string) (n int, ok bool) {
+	return int(s[0]-'0')*10 + int(s[1]-'0'), isDigit(s[0]) && isDigit(s[1])
+}
+
+// month returns the number of a month from 0 by its first three letters, -1 for
+// no month.
+func month(s string) int {
+	const names = "janfebmaraprmayjunjulaugsepoctnovdec"
+	for i := 0; i < len(names); i += 3 {
+		if s[0]|0x20 == names[i] && s[1]|0x20 == names[i+1] && s[2]|0x20 == names[i+2] {
+			return i / 3
+		}
+	}
+	return -1
+}
 
 // A dateReader collects the parts of a date. -1 or false means not seen.
 type dateReader struct {
@@ -169,11 +207,9 @@ func (d *dateReader) word() bool {
 		d.hasZone = true
 		return true
 	}
-	for i := range 12 {
-		if fold(w[:3], "JanFebMarAprMayJunJulAugSepOctNovDec"[3*i:3*i+3]) {
-			d.month = i
-			return true
-		}
+	if m := month(w); m >= 0 {
+		d.month = m
+		return true
 	}
 	for i := range 7 {
 		if fold(w[:3], "SunMonTueWedThuFriSat"[3*i:3*i+3]) {

@@ -36,6 +36,7 @@ func Parse(status int, h http.Header, received time.Time) Report {
 func (r *Reader) Parse(host string, status int, h http.Header, received time.Time) Report {
 	p := parsers.Get().(*parser)
 	p.h, p.status, p.received, p.vendor, p.table = h, status, received, r.vendor(host), !r.NoTable
+	p.age = age(h)
 	p.collect()
 	p.conclude()
 	out := p.out
@@ -50,8 +51,10 @@ func (r *Reader) vendor(host string) *Vendor {
 		return nil
 	}
 	host = hostname(host)
-	if v, ok := r.Hosts[host]; ok {
-		return &v
+	if len(r.Hosts) > 0 {
+		if v, ok := r.Hosts[host]; ok {
+			return &v
+		}
 	}
 	if r.NoTable {
 		return nil
@@ -72,8 +75,10 @@ type parser struct {
 	status   int
 	received time.Time
 	now      time.Time // the server's clock; zero until it is needed
+	age      time.Duration
 	vendor   *Vendor
 	table    bool
+	said     meaning // of the name that was read last
 
 	out    Report
 	groups []group
@@ -94,20 +99,20 @@ func (p *parser) forget() {
 // A group is the headers of one bucket.
 type group struct {
 	meaning
-	rep   string // the first of the names, for a stable order
-	slots [numFields]slot
+	rep     string          // the first of the names, for a stable order
+	windows []time.Duration // of the numbers in a value, where a row tells them
+	slots   [FieldRetryAfter]slot
 }
 
 // A slot is the value of one field of a bucket, and the header it came in.
 type slot struct {
 	header, value string
 	scale         time.Duration // unit of time of a bare number, 0: not named
-	row           *Meaning      // of the vendor table
 }
 
 // collect sorts the headers into groups.
 func (p *parser) collect() {
-	looked := 0
+	looked, famous := 0, famous()
 	for name, values := range p.h {
 		if looked++; looked > maxHeaders {
 			return
@@ -115,26 +120,32 @@ func (p *parser) collect() {
 		if len(values) == 0 {
 			continue
 		}
-		m, row, ok := p.meaning(name)
+		m, row, ok := p.meaning(name, famous)
 		switch {
 		case row != nil && row.Read != nil:
 			row.Read(join(values), &p.out)
 		case m.field == FieldRetryAfter:
 			p.retry(values, m.scale)
-		case ok || m.field == FieldLimit && strings.Contains(values[0], "=") && strings.Contains(values[0], "/"):
+		case ok || isPairs(m, values):
 			p.put(name, join(values), m, row)
 		}
 	}
 }
 
+// isPairs reports whether a header that may be about something else holds what
+// only limits look like: api-usage=135/5000.
+func isPairs(m *meaning, values []string) bool {
+	return m.field == FieldLimit && len(values) > 0 && strings.Contains(values[0], "=") && strings.Contains(values[0], "/")
+}
+
 // meaning asks the rows of the host, then those that hold everywhere, then rules.
-func (p *parser) meaning(name string) (m meaning, row *Meaning, ok bool) {
-	if p.vendor != nil {
+func (p *parser) meaning(name string, famous map[string]*meaning) (m *meaning, row *Meaning, ok bool) {
+	if p.vendor != nil && p.vendor.Headers != nil {
 		if r, found := p.vendor.Headers[name]; found {
 			return r.overlay(name), &r, r.Says != FieldNone
 		}
 	}
-	if m, ok := famous()[name]; ok {
+	if m, ok := famous[name]; ok {
 		return m, nil, m.field != FieldNone
 	}
 	if p.table {
@@ -142,12 +153,12 @@ func (p *parser) meaning(name string) (m meaning, row *Meaning, ok bool) {
 			return r.overlay(name), r, r.Says != FieldNone
 		}
 	}
-	m, ok = readName(name)
-	return m, nil, ok
+	p.said, ok = readName(name)
+	return &p.said, nil, ok
 }
 
 // overlay returns what the rules say of name, corrected by row.
-func (row *Meaning) overlay(name string) meaning {
+func (row *Meaning) overlay(name string) *meaning {
 	m, _ := readName(name)
 	m.field, m.scale, m.marked = row.Says, row.Scale, true
 	if row.Unit != "" {
@@ -156,12 +167,12 @@ func (row *Meaning) overlay(name string) meaning {
 	if row.Name != "" {
 		m.single, m.bucket = row.Name, hashWord(0, []byte(row.Name))
 	}
-	return m
+	return &m
 }
 
 // put files a value under its bucket and field. Where two headers say the same
 // field of the same bucket, the first name in the alphabet counts.
-func (p *parser) put(name, value string, m meaning, row *Meaning) {
+func (p *parser) put(name, value string, m *meaning, row *Meaning) {
 	if value == "" || len(value) > maxValue {
 		return
 	}
@@ -169,12 +180,15 @@ func (p *parser) put(name, value string, m meaning, row *Meaning) {
 	if g == nil {
 		return
 	}
+	if row != nil && row.Windows != nil {
+		g.windows = row.Windows
+	}
 	if s := &g.slots[m.field]; s.header == "" || name < s.header {
-		*s = slot{name, value, m.scale, row}
+		*s = slot{name, value, m.scale}
 	}
 }
 
-func (p *parser) group(name string, m meaning) *group {
+func (p *parser) group(name string, m *meaning) *group {
 	for i := range p.groups {
 		if g := &p.groups[i]; g.bucket == m.bucket && g.spelling == m.spelling {
 			g.rep = min(g.rep, name)
@@ -185,7 +199,7 @@ func (p *parser) group(name string, m meaning) *group {
 	if len(p.groups) == maxGroups {
 		return nil
 	}
-	p.groups = append(p.groups, group{meaning: m, rep: name})
+	p.groups = append(p.groups, group{meaning: *m, rep: name})
 	return &p.groups[len(p.groups)-1]
 }
 
@@ -197,10 +211,14 @@ func join(values []string) string {
 	return strings.Join(values[:min(len(values), maxLines)], ", ")
 }
 
-// clock returns the server's time of the answer.
+// clock returns the time at the server when the answer came: its Date, older by
+// the age that caches have added. Without a Date it is the local time.
 func (p *parser) clock() time.Time {
 	if p.now.IsZero() {
-		p.now = serverNow(p.h, p.received)
+		p.now = p.received
+		if at, ok := dateOf(p.h, p.received); ok {
+			p.now = at.Add(p.age)
+		}
 	}
 	return p.now
 }

@@ -50,7 +50,7 @@ func (p *parser) conclude() {
 	l.drop(p.out.Throttled)
 	l.mendMillis()
 	p.mendRetry(l)
-	if p.out.Stale = age(p.h) > 0; p.out.Stale {
+	if p.out.Stale = p.age > 0; p.out.Stale {
 		p.out.Limits = nil
 		return
 	}

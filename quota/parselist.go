@@ -23,11 +23,6 @@ func (l *listed) read(s *slot) {
 		return
 	}
 	l.n = n
-	if s.row != nil {
-		for i := range min(n, len(s.row.Windows)) {
-			l.entries[i].window = s.row.Windows[i]
-		}
-	}
 }
 
 // at returns entry i, or one that says nothing.
@@ -56,6 +51,9 @@ func (p *parser) readLists(g *group, d draft, l *ledger) {
 		d.Window = window // AspNetCoreRateLimit names the period there
 	}
 	limit.read(&g.slots[FieldLimit])
+	for i := range min(limit.n, len(g.windows)) {
+		limit.entries[i].window = g.windows[i]
+	}
 	if v := g.slots[FieldLimit].value; limit.n == 0 && strings.Contains(v, "=") && p.readPairs(g, v, l) {
 		return
 	}

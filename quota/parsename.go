@@ -28,34 +28,29 @@ const (
 // maxName is the longest header name that is read; longer ones say nothing.
 const maxName = 96
 
-// meaningOf returns what a header name says. ok is false for names that have
-// nothing to do with limits, which most have.
-func meaningOf(name string) (m meaning, ok bool) {
-	if m, ok := famous()[name]; ok {
-		return m, m.field != FieldNone || m.marked
-	}
-	return readName(name)
-}
-
 // famous holds names that nearly every answer has, so that they are looked up
 // and not read. It changes speed only.
-var famous = sync.OnceValue(func() map[string]meaning {
-	m := make(map[string]meaning)
+var famous = sync.OnceValue(func() map[string]*meaning {
+	m := make(map[string]*meaning)
+	learn := func(name string) {
+		said, _ := readName(name)
+		m[name] = &said
+	}
 	for _, name := range strings.Fields(`Date Content-Type Content-Length Content-Encoding Connection Server
 		Cache-Control Vary Etag Last-Modified Link Location Expires Set-Cookie Age Via Status Transfer-Encoding
 		X-Request-Id X-Powered-By X-Frame-Options X-Xss-Protection X-Content-Type-Options Accept-Ranges
 		Strict-Transport-Security Referrer-Policy Content-Security-Policy Permissions-Policy Alt-Svc Cf-Ray
 		Access-Control-Allow-Origin Access-Control-Expose-Headers X-Github-Media-Type X-Github-Request-Id`) {
-		m[name] = meaning{}
+		m[name] = &meaning{}
 	}
 	for _, prefix := range []string{"", "X-"} {
 		for _, mark := range []string{"Ratelimit", "Rate-Limit"} {
 			for _, rest := range strings.Fields("-Limit -Remaining -Reset -Used -Resource -Policy -Reset-After -Bucket -Limit-Requests -Remaining-Requests -Reset-Requests -Limit-Tokens -Remaining-Tokens -Reset-Tokens") {
-				m[prefix+mark+rest], _ = readName(prefix + mark + rest)
+				learn(prefix + mark + rest)
 			}
 		}
 	}
-	m["Retry-After"], _ = readName("Retry-After")
+	learn("Retry-After")
 	return m
 })
 

@@ -2,6 +2,7 @@ package quota
 
 import (
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -44,8 +45,7 @@ const (
 	FieldRate                    // units that come back each second, or each window
 	FieldName                    // name of the bucket
 	FieldPolicy                  // limits with their windows
-	FieldRetryAfter              // when to come again
-	numFields
+	FieldRetryAfter              // when to come again; the last field
 )
 
 // A Bucket completes a limit that the answer has named in part. Zero fields of
@@ -111,17 +111,32 @@ func VendorByName(name string) (Vendor, bool) {
 	return Vendor{}, false
 }
 
-// vendorOf returns the row of the built-in table for a host, nil if it has none.
+// vendorOf returns the row of the built-in table for a host, nil if it has none:
+// that of the host itself, else that of the nearest domain above.
 func vendorOf(host string) *Vendor {
-	for i := range vendors {
-		for _, h := range vendors[i].Hosts {
-			if fold(h, host) || h[0] == '.' && len(host) > len(h) && fold(host[len(host)-len(h):], h) {
-				return &vendors[i]
+	index := vendorsByHost()
+	if v, ok := index[host]; ok {
+		return v
+	}
+	for i := 1; i < len(host); i++ {
+		if host[i] == '.' {
+			if v, ok := index[host[i:]]; ok {
+				return v
 			}
 		}
 	}
 	return nil
 }
+
+var vendorsByHost = sync.OnceValue(func() map[string]*Vendor {
+	m := make(map[string]*Vendor)
+	for i := range vendors {
+		for _, host := range vendors[i].Hosts {
+			m[host] = &vendors[i]
+		}
+	}
+	return m
+})
 
 // hostname cuts a port off.
 func hostname(host string) string {
