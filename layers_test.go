@@ -32,7 +32,7 @@ var layers = [][]string{
 	{"throttle"},
 	{"warmup", "quota", "sketch", "throttle/throttletest"},
 	{".", "throttlehttp", "rules", "throttleredis/..."},
-	{"retryable", "debugpage", "heedtest"},
+	{"retryable", "debugpage", "heedtest", "internal/headercases"},
 	{"examples/*", "bench/...", "throttleotel/...", "throttleprom/..."},
 }
 

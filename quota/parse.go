@@ -82,7 +82,14 @@ type parser struct {
 
 	out    Report
 	groups []group
+	odd    []odd
 	ledger ledger
+}
+
+// An odd header has a reader of its own.
+type odd struct {
+	header, value string
+	read          func(string, *Report)
 }
 
 // parsers keeps the room that parsers work in. Nothing of an answer stays there.
@@ -91,9 +98,10 @@ var parsers = sync.Pool{New: func() any { return new(parser) }}
 // forget makes p new again, but for its room.
 func (p *parser) forget() {
 	clear(p.groups)
+	clear(p.odd)
 	clear(p.ledger.list)
 	clear(p.ledger.policies)
-	*p = parser{groups: p.groups[:0], ledger: ledger{list: p.ledger.list[:0], policies: p.ledger.policies[:0]}}
+	*p = parser{groups: p.groups[:0], odd: p.odd[:0], ledger: ledger{list: p.ledger.list[:0], policies: p.ledger.policies[:0]}}
 }
 
 // A group is the headers of one bucket.
@@ -123,7 +131,7 @@ func (p *parser) collect() {
 		m, row, ok := p.meaning(name, famous)
 		switch {
 		case row != nil && row.Read != nil:
-			row.Read(join(values), &p.out)
+			p.odd = append(p.odd, odd{name, join(values), row.Read})
 		case m.field == FieldRetryAfter:
 			p.retry(values, m.scale)
 		case ok || isPairs(m, values):

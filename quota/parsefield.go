@@ -2,6 +2,8 @@ package quota
 
 import (
 	"encoding/json"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 )
@@ -147,7 +149,8 @@ func (p *parser) readJSON(g *group, v string, l *ledger) bool {
 	}
 	d := draft{header: g.rep, bucket: g.bucket}
 	d.Name = p.name(g)
-	for key, value := range object {
+	for _, key := range slices.Sorted(maps.Keys(object)) {
+		value := object[key]
 		m, _ := readName(key)
 		if key == "until" {
 			m.field = FieldReset

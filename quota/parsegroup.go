@@ -42,6 +42,7 @@ func (p *parser) conclude() {
 	for i := range p.groups {
 		p.read(&p.groups[i], l)
 	}
+	p.readOdd()
 	p.applyPolicies(l)
 	if len(l.list) > 1 {
 		l.merge()
@@ -55,6 +56,16 @@ func (p *parser) conclude() {
 		return
 	}
 	p.report(l.list)
+}
+
+// readOdd reads the headers that rows of the table read themselves.
+func (p *parser) readOdd() {
+	slices.SortFunc(p.odd, func(a, b odd) int { return cmp.Compare(a.header, b.header) })
+	for _, o := range p.odd {
+		if len(o.value) <= maxValue {
+			o.read(o.value, &p.out)
+		}
+	}
 }
 
 // report hands out what has been put together, in a stable order.

@@ -229,7 +229,7 @@ func (r *nameReader) readTime(m *meaning) {
 		p := &r.parts[i]
 		near := i > r.field && r.parts[i-1].spent
 		switch {
-		case p.class == scaleWord && (near || r.is(i, "ms")):
+		case p.class == scaleWord && (near || i > r.field && r.is(i, "ms")):
 			m.scale, p.spent = p.span, true
 			if m.field == FieldReset {
 				m.field = FieldResetAfter

@@ -13,7 +13,7 @@ func (p *parser) retry(values []string, scale time.Duration) {
 			continue
 		}
 		d, form, ok := p.retryDelay(v, scale)
-		if ok && (!p.out.HasRetryAfter || d > p.out.RetryAfter) {
+		if ok && (!p.out.HasRetryAfter || d > p.out.RetryAfter || d == p.out.RetryAfter && form < p.out.RetryForm) {
 			p.out.RetryAfter, p.out.HasRetryAfter, p.out.RetryForm = d, true, form
 		}
 	}

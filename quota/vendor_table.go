@@ -1,8 +1,6 @@
 package quota
 
 import (
-	"encoding/json"
-	"strings"
 	"sync"
 	"time"
 )
@@ -139,55 +137,3 @@ var distinct = sync.OnceValue(func() map[string]*Meaning {
 	}
 	return m
 })
-
-// readPercent reads the usage headers of Meta: JSON with what is used up in
-// percent, and in minutes when access comes back.
-func readPercent(v string, r *Report) {
-	var flat map[string]json.RawMessage
-	if json.Unmarshal([]byte(v), &flat) != nil {
-		return
-	}
-	for key, raw := range flat {
-		var percent float64
-		var businesses []map[string]json.RawMessage
-		if json.Unmarshal(raw, &percent) == nil {
-			addPercent(key, percent, r)
-		} else if json.Unmarshal(raw, &businesses) == nil {
-			for _, b := range businesses[:min(len(businesses), maxEntries)] {
-				for key, raw := range b {
-					if json.Unmarshal(raw, &percent) == nil {
-						addPercent(key, percent, r)
-					}
-				}
-			}
-		}
-	}
-}
-
-func addPercent(key string, n float64, r *Report) {
-	if n < 0 || len(r.Limits) >= maxGroups {
-		return
-	}
-	if key == "estimated_time_to_regain_access" {
-		if n > 0 {
-			r.RetryAfter, r.HasRetryAfter = max(r.RetryAfter, time.Duration(min(n, 1e6)*float64(time.Minute))), true
-		}
-		return
-	}
-	used := int64(min(n, 100))
-	r.Limits = append(r.Limits, Limit{Name: key, Unit: "percent", Limit: 100, Used: used, Remaining: 100 - used,
-		HasLimit: true, HasUsed: true, HasRemaining: true})
-}
-
-// readSentry reads "60:transaction:key, 2700:default;error:organization": how long
-// each category of data is refused. Ours may be any of them, so the longest counts.
-func readSentry(v string, r *Report) {
-	for v != "" {
-		var item string
-		item, v, _ = strings.Cut(v, ",")
-		head, _, _ := strings.Cut(trim(item), ":")
-		if n, ok := parseNumber(trim(head)); ok && !n.negative {
-			r.RetryAfter, r.HasRetryAfter, r.RetryForm = max(r.RetryAfter, n.times(time.Second)), true, DeltaSeconds
-		}
-	}
-}

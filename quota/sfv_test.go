@@ -1,0 +1,139 @@
+package quota
+
+import (
+	"encoding/base64"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/dunglas/httpsfv"
+	"github.com/stretchr/testify/require"
+)
+
+// show writes a list of items in one spelling, whoever read it.
+func show(s string, lenient bool) (string, bool) {
+	r := sfReader{s: s, lenient: lenient}
+	var it sfItem
+	var b strings.Builder
+	for r.next(&it) {
+		fmt.Fprintf(&b, "%s", showValue(it.value))
+		for i, p := range it.params[:it.n] {
+			if v, _ := it.param(p.key); !repeats(&it, i) {
+				fmt.Fprintf(&b, ";%s=%s", p.key, showValue(v))
+			}
+		}
+		b.WriteByte('\n')
+	}
+	return b.String(), !r.bad
+}
+
+// repeats reports whether an earlier parameter has the key of parameter i.
+func repeats(it *sfItem, i int) bool {
+	for _, p := range it.params[:i] {
+		if p.key == it.params[i].key {
+			return true
+		}
+	}
+	return false
+}
+
+func showValue(v sfValue) string {
+	switch v.kind {
+	case sfNumber:
+		n, _ := parseNumber(v.text)
+		f := n.float()
+		if n.negative {
+			f = -f
+		}
+		return fmt.Sprintf("number %.3f", f+0)
+	case sfString:
+		return fmt.Sprintf("string %q", v.String())
+	}
+	return fmt.Sprintf("%d %s", v.kind, v.text)
+}
+
+// oracle writes the same with another reader. ok is false if the field is void, and
+// known is false if it holds kinds of items that ours leaves out.
+func oracle(s string) (out string, ok, known bool) {
+	list, err := httpsfv.UnmarshalList([]string{s})
+	if err != nil {
+		return "", false, true
+	}
+	var b strings.Builder
+	for _, m := range list {
+		it, isItem := m.(httpsfv.Item)
+		if !isItem {
+			return "", true, false
+		}
+		text, plain := oracleValue(it.Value)
+		b.WriteString(text)
+		names := it.Params.Names()
+		if !plain || len(names) > 8 {
+			return "", true, false
+		}
+		for _, name := range names {
+			v, _ := it.Params.Get(name)
+			text, plain := oracleValue(v)
+			if !plain {
+				return "", true, false
+			}
+			fmt.Fprintf(&b, ";%s=%s", name, text)
+		}
+		b.WriteByte('\n')
+	}
+	return b.String(), true, true
+}
+
+func oracleValue(v any) (string, bool) {
+	switch v := v.(type) {
+	case int64:
+		return fmt.Sprintf("number %.3f", float64(v)), true
+	case float64:
+		return fmt.Sprintf("number %.3f", v+0), true
+	case string:
+		return fmt.Sprintf("string %q", v), true
+	case httpsfv.Token:
+		return fmt.Sprintf("%d %s", sfToken, string(v)), true
+	case bool:
+		if v {
+			return fmt.Sprintf("%d 1", sfBool), true
+		}
+		return fmt.Sprintf("%d 0", sfBool), true
+	case []byte:
+		return fmt.Sprintf("%d %s", sfBytes, base64.StdEncoding.EncodeToString(v)), true
+	}
+	return "", false
+}
+
+var fields = []string{
+	`"default";r=50;t=30`, `"burst";q=100;w=60,"daily";q=1000;w=86400`, `"a";r=1;pk=:dHJpYWwxMjEzMjM=:`,
+	`100;w=10, 1000;w=3600`, `500; w=60`, `"quo\"te\\d";r=1`, `tok*en;a;b=?0;c=-1.5`, `"open`, `1,`, `;r=1`, ``, `  `,
+	`"fixed window";"api";q=1000;w=300`, `1;r=1;r=2`, `(1 2);a`, `@123`, `1.2345`, `1234567890123456`, `"é"`, `a/b:c`, `1 , 2`, "1\t,\t2",
+	`1;A=2`, `-0`, `1.`, `:a:`, `?2`, `1;a=`, `"x";r=0;t=0, "y"`,
+}
+
+func FuzzStructuredField(f *testing.F) {
+	for _, s := range fields {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		show(s, true)
+		want, ok, known := oracle(s)
+		if !known || strings.Contains(s, ":") {
+			return // kinds that ours leaves out; byte sequences, which ours does not decode
+		}
+		got, gotOK := show(s, false)
+		if gotOK != ok || ok && got != want {
+			t.Errorf("%q: got %q %v, the oracle says %q %v", s, got, gotOK, want, ok)
+		}
+	})
+}
+
+func TestStructuredField_acceptsTwoNamesOnlyIfLenient(t *testing.T) {
+	const s = `"fixed window";"api";q=1000;w=300`
+	_, ok := show(s, false)
+	require.False(t, ok)
+	out, ok := show(s, true)
+	require.True(t, ok)
+	require.Equal(t, "string \"api\";q=number 1000.000;w=number 300.000\n", out)
+}

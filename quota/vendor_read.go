@@ -1,0 +1,60 @@
+package quota
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Readers of the headers that have a grammar of their own, for the table.
+
+// readPercent reads the usage headers of Meta: JSON with what is used up in
+// percent, and in minutes when access comes back. Some have a list of that per
+// business.
+func readPercent(v string, r *Report) {
+	var top map[string]json.RawMessage
+	if json.Unmarshal([]byte(v), &top) != nil {
+		return
+	}
+	addPercents(top, r)
+	for _, id := range slices.Sorted(maps.Keys(top)) {
+		var uses []map[string]json.RawMessage
+		if json.Unmarshal(top[id], &uses) == nil {
+			for _, use := range uses {
+				addPercents(use, r)
+			}
+		}
+	}
+}
+
+func addPercents(object map[string]json.RawMessage, r *Report) {
+	for _, key := range slices.Sorted(maps.Keys(object)) {
+		n, ok := parseNumber(string(object[key]))
+		switch {
+		case !ok || n.negative:
+		case key == "estimated_time_to_regain_access":
+			if wait := n.times(time.Minute); wait > r.RetryAfter {
+				r.RetryAfter, r.HasRetryAfter, r.RetryForm = wait, true, DeltaSeconds
+			}
+		case len(r.Limits) < maxGroups:
+			used := min(n.whole, 100)
+			r.Limits = append(r.Limits, Limit{Name: key, Unit: "percent", Limit: 100, Used: used, Remaining: 100 - used,
+				HasLimit: true, HasUsed: true, HasRemaining: true})
+		}
+	}
+}
+
+// readSentry reads "60:transaction:key, 2700:default;error:organization": how long
+// each category of data is refused. Ours may be any of them, so the longest counts.
+func readSentry(v string, r *Report) {
+	for v != "" {
+		var item string
+		item, v, _ = strings.Cut(v, ",")
+		head, _, _ := strings.Cut(trim(item), ":")
+		if n, ok := parseNumber(trim(head)); ok && !n.negative {
+			r.RetryAfter, r.HasRetryAfter, r.RetryForm = max(r.RetryAfter, n.times(time.Second)), true, DeltaSeconds
+		}
+	}
+}
