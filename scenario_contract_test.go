@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/heed-go/heed/internal/memhttp"
+	"github.com/heed-go/heed/quota"
 	"github.com/heed-go/heed/throttle"
 	"github.com/stretchr/testify/require"
 )
@@ -282,9 +283,18 @@ var limits = []scenario{
 		}
 		require.Equal(t, []time.Duration{100 * time.Millisecond, 100 * time.Millisecond}, s.gaps())
 	}},
-	{number: 155, what: "waits of another library's smooth limiter", says: "that library's way to count; ours has the traces in throttle"},
-	{number: 156, what: "grants aligned to multiples of the interval", says: "that library's way to count; ours has the traces in throttle"},
-	{number: 157, what: "waits of another library's bursty limiter", says: "that library's way to count; ours has the traces in throttle"},
+	{number: 155, what: "smooth, one per 500 ms: several at once, now and then", run: func(t *testing.T) {
+		each := throttle.Refill{Limit: throttle.Limit{Count: 1, Per: 500 * time.Millisecond}}
+		batches(t, throttle.NewRefillBucket(each, nil), []batch{{0, 7, 3000}, {800, 3, 3700}, {2300, 1, 2700}, {3500, 3, 3000}, {9100, 3, 900}, {11000, 1, 0}})
+	}},
+	{number: 156, what: "smooth: grants are aligned to multiples of the interval", run: func(t *testing.T) {
+		each := throttle.Refill{Limit: throttle.Limit{Count: 1, Per: 500 * time.Millisecond}}
+		batches(t, throttle.NewRefillBucket(each, nil), []batch{{750, 1, 0}, {751, 1, 249}})
+	}},
+	{number: 157, what: "bursty: so many per period, several at once", run: func(t *testing.T) {
+		batches(t, throttle.NewPermitsPerPeriod(2, time.Second, nil), []batch{{0, 7, 3000}, {800, 3, 3200}, {2300, 1, 2700}, {3500, 3, 2500}, {7000, 1, 0}})
+		batches(t, throttle.NewPermitsPerPeriod(5, time.Second, nil), []batch{{300, 3, 0}, {1550, 10, 450}, {2210, 2, 790}})
+	}},
 	{number: 158, what: "several units at once wait as long as the last of single ones", run: func(t *testing.T) {
 		s := plays(200)
 		tr := &Transport{Base: s, Limiter: throttle.NewTokenBucket(throttle.Limit{Count: 10, Per: time.Second, Burst: 7}, nil)}
@@ -296,6 +306,31 @@ var limits = []scenario{
 		require.NoError(t, err)
 		require.Equal(t, 700*time.Millisecond, s.gaps()[6])
 	}},
+}
+
+// A batch is several requests at once, at some time, and when the last of them is
+// sent after that. Times are in milliseconds.
+type batch struct{ at, n, wait int }
+
+func batches(t *testing.T, l throttle.Limiter, list []batch) {
+	t.Helper()
+	tr := &Transport{Base: plays(200), Limiter: l, Quota: &quota.Tracker{Start: -1}}
+	start := time.Now()
+	var all sync.WaitGroup
+	for _, b := range list {
+		all.Go(func() {
+			time.Sleep(time.Duration(b.at) * time.Millisecond)
+			var wg sync.WaitGroup
+			for range b.n {
+				wg.Go(func() { get(t, tr) })
+			}
+			wg.Wait()
+			if got := time.Since(start); got != time.Duration(b.at+b.wait)*time.Millisecond {
+				t.Errorf("%+v: sent at %v", b, got)
+			}
+		})
+	}
+	all.Wait()
 }
 
 // breaker is a Breaker that is open if err is not nil.

@@ -151,7 +151,15 @@ var discards = []scenario{
 		require.Equal(t, []int{1, 2, 3}, numbers)
 		require.Equal(t, []string{"", "2", "3"}, headers)
 	}},
-	{number: 128, what: "loggers that are nil", says: "the core never logs; a nil Trace and nil functions in it are off: every other scenario runs so"},
+	{number: 128, what: "the core never logs; hooks that are nil are off", run: func(t *testing.T) {
+		var none *Trace
+		for _, trace := range []*Trace{nil, none, {}} {
+			_, err := get(t, &Transport{Base: plays(500, errBroken, 429, 404), Trace: trace})
+			require.NoError(t, err)
+			_, err = get(t, &Transport{Base: plays(errBroken), Trace: trace})
+			require.Error(t, err)
+		}
+	}},
 	{number: 129, what: "a hook before attempts from the second on may change headers, and end the call", run: func(t *testing.T) {
 		s := plays(500)
 		r := three()

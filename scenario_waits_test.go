@@ -27,7 +27,12 @@ var waits = []scenario{
 		}
 	}},
 	{number: 62, what: "near the largest number", run: delays(backoff.Exponential{Base: math.MaxInt64 / 2, Max: math.MaxInt64, Factor: 2.1, Jitter: backoff.None}, map[int]time.Duration{2: math.MaxInt64})},
-	{number: 63, what: "a draw of chance maps evenly onto a range", says: "backoff: TestExponential_jitters draws with a given Rand"},
+	{number: 63, what: "a draw of chance maps evenly onto a range", run: func(t *testing.T) {
+		for draw, want := range map[float64]time.Duration{0: 1, 0.33: 1, 0.34: 2, 0.66: 2, 0.67: 3, 0.99: 3} {
+			p := backoff.Exponential{Base: 2, Jitter: backoff.PlusMinus, Spread: 0.5, Rand: func() float64 { return draw }}
+			require.Equal(t, want, p.Delay(1, 0), draw)
+		}
+	}},
 	{number: 64, what: "full jitter is within (0, min(max, base*2^i)]", run: func(t *testing.T) {
 		p := backoff.Exponential{Base: time.Second, Max: 10 * time.Second}
 		for i, c := range []time.Duration{1, 2, 4, 8, 10, 10} {

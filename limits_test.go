@@ -1,0 +1,111 @@
+package heed
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/heed-go/heed/quota"
+	"github.com/heed-go/heed/throttle"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/time/rate"
+)
+
+// TestTransport_keepsEveryLimit drives the Transport with each limiter that there
+// is, all set to 5 a second: 5 at once and 5 more within a second is the most that
+// any of them may let through. (TickQueue is not among them: it gives out places in
+// a line of its own and never lets anybody through at once, so that there is nothing
+// to wait for in ours.)
+func TestTransport_keepsEveryLimit(t *testing.T) {
+	limit := throttle.Limit{Count: 5, Per: time.Second}
+	for name, limiter := range map[string]func() throttle.Limiter{
+		"TokenBucket":  func() throttle.Limiter { return throttle.NewTokenBucket(limit, nil) },
+		"RefillBucket": func() throttle.Limiter { return throttle.NewRefillBucket(throttle.Refill{Limit: limit}, nil) },
+		"LeakyBucket":  func() throttle.Limiter { return throttle.NewLeakyBucket(throttle.Leak{Limit: limit, Queue: 3}, nil) },
+		"Nginx": func() throttle.Limiter {
+			return throttle.NewNginx(throttle.LimitReq{Rate: 5, Per: time.Second, Burst: 4, NoDelay: true}, nil)
+		},
+		"FixedWindow": func() throttle.Limiter {
+			return throttle.NewFixedWindow(throttle.Quota{Count: 5, Per: time.Second}, nil)
+		},
+		"Permits":        func() throttle.Limiter { return throttle.NewPermitsPerPeriod(5, time.Second, nil) },
+		"SlidingLog":     func() throttle.Limiter { return throttle.NewSlidingLog(throttle.Log{Limit: limit}, nil) },
+		"SlidingCounter": func() throttle.Limiter { return throttle.NewSlidingCounter(throttle.Counter{Limit: limit}, nil) },
+		"SubWindows":     func() throttle.Limiter { return throttle.NewSubWindows(throttle.Parts{Limit: limit, Parts: 10}, nil) },
+		"FromRate":       func() throttle.Limiter { return throttle.FromRate(rate.NewLimiter(5, 5), "rate", nil) },
+		"AllOf": func() throttle.Limiter {
+			return throttle.AllOf(throttle.NewTokenBucket(limit, nil), throttle.NewFixedWindow(throttle.Quota{Count: 100, Per: time.Minute}, nil))
+		},
+		"Fallback": func() throttle.Limiter {
+			return &throttle.Fallback{Primary: throttle.NewTokenBucket(limit, nil), Secondary: throttle.Unlimited}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				// Every third answer is a failure, so that there are retries among them.
+				s := plays(200, 200, 500, 200, 200, 500, 200, 200, 500, 200, 200, 500, 200)
+				tr := &Transport{Base: s, Limiter: limiter(), Quota: &quota.Tracker{Start: -1}, Retry: &Retry{Attempts: 20}}
+				var wg sync.WaitGroup
+				for range 25 {
+					wg.Go(func() {
+						resp, err := get(t, tr)
+						if err != nil || resp.StatusCode != 200 {
+							t.Error(err, resp)
+						}
+					})
+				}
+				wg.Wait()
+				require.Equal(t, 25+4, s.sent())
+				for i := range s.got[10:] {
+					require.GreaterOrEqual(t, s.got[i+10].at-s.got[i].at, time.Second, "11 within a second")
+				}
+				require.Less(t, time.Since(s.start), 12*time.Second)
+			})
+		})
+	}
+}
+
+// TestTransport_stopsEverybodyWhenTheServerSaysStop has 50 callers at once at a
+// server that allows 10 a second and says so only by refusing.
+func TestTransport_stopsEverybodyWhenTheServerSaysStop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		allowed := throttle.NewTokenBucket(throttle.PerSecond(10), nil)
+		s := newSite(t, refusing(allowed, "Retry-After", "1"))
+		defer s.close()
+		tr := &Transport{Base: s.base}
+		start := time.Now()
+		var wg sync.WaitGroup
+		for range 50 {
+			wg.Go(func() {
+				resp, err := get(t, tr)
+				if err != nil || resp.StatusCode != 200 {
+					t.Error(err, resp)
+					return
+				}
+				resp.Body.Close()
+			})
+		}
+		wg.Wait()
+		t.Logf("sent %d, elapsed %v", s.requests.Load(), time.Since(start))
+		require.LessOrEqual(t, s.requests.Load(), int64(60))
+		require.Less(t, time.Since(start), 8*time.Second)
+	})
+}
+
+// TestTransport_waitsOnceForWhatTheServerAsks: the gate in line and the pause of
+// the retry are one wait, not two.
+func TestTransport_waitsOnceForWhatTheServerAsks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := plays(answer{429, "", []string{"Retry-After", "10"}}, 200)
+		resp, err := get(t, &Transport{Base: s})
+		require.NoError(t, err)
+		require.GreaterOrEqual(t, s.gaps()[0], 10*time.Second)
+		require.LessOrEqual(t, s.gaps()[0], 11*time.Second)
+		info, ok := InfoFrom(resp)
+		require.True(t, ok)
+		require.Equal(t, s.gaps()[0], info.InLine+info.Paused)
+		require.Contains(t, fmt.Sprint(info.Limit), "api.test")
+	})
+}
