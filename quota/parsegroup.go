@@ -158,6 +158,8 @@ func (p *parser) readWindow(g *group, d *draft) {
 	}
 	if t, ok := parseInstant(s.value, scale, p.received); ok && t.form.Relative() {
 		d.Window = t.delay
+	} else if w, ok := perTime(trim(s.value)); ok {
+		d.Window = w
 	}
 }
 
