@@ -21,6 +21,7 @@ type call struct {
 
 	ticket  throttle.Ticket
 	tracked int  // demands of the Tracker's own, at the front of the ticket
+	limited bool // there are demands
 	ends    bool // a limit other than the Tracker's wants to know when the body ends
 	held    bool // the ticket is granted and its end was not told yet
 
@@ -33,13 +34,13 @@ type call struct {
 	failures int                     // of those, with an answer or error other than "slow down"
 	resp     *http.Response
 	err      error
-	outcome  throttle.Outcome // of resp or err
-	told     time.Duration    // Retry-After, as the Tracker understood it
-	now      time.Time        // of resp or err; zero if it is good
-	windows  []throttle.Window
-	rest     rest  // what was read of resp to discard it
-	reason   error // why it is not sent again; nil: it need not be
-	stopped  bool  // reason came from Retry.Again, and is to be returned
+	outcome  throttle.Outcome   // of resp or err
+	told     time.Duration      // Retry-After, as the Tracker understood it
+	now      time.Time          // of resp or err; zero if it is good
+	windows  [2]throttle.Window // room for those of an answer
+	rest     rest               // what was read of resp to discard it
+	reason   error              // why it is not sent again; nil: it need not be
+	stopped  bool               // reason came from Retry.Again, and is to be returned
 
 	policy backoff.Policy // of this call; nil: nothing has failed yet
 	delay  time.Duration  // before the next attempt
@@ -77,9 +78,12 @@ func (t *Transport) begin(req *http.Request) *call {
 	if t.Limits != nil {
 		t.Limits(req, &c.ticket)
 	}
+	c.limited = c.tracked > 0
 	for _, d := range c.ticket.Demands[c.tracked:] {
-		if _, ok := d.Limiter.(throttle.Observer); ok {
-			c.ends = true
+		if d.Limiter != nil {
+			c.limited = true
+			_, observes := d.Limiter.(throttle.Observer)
+			c.ends = c.ends || observes
 		}
 	}
 	return c
@@ -96,7 +100,7 @@ func (c *call) end() {
 	if c.done != nil {
 		c.done(errNothing)
 	}
-	*c = call{windows: c.windows}
+	*c = call{}
 	calls.Put(c)
 }
 
@@ -136,6 +140,9 @@ func (c *call) deposit() {
 
 // stand is Waiter.Wait within the request's own MaxWait.
 func (c *call) stand() error {
+	if !c.limited {
+		return context.Cause(c.ctx)
+	}
 	w := c.t.own.waiter
 	if c.said.MaxWait <= 0 {
 		return w.Wait(c.ctx, &c.ticket)
@@ -175,7 +182,7 @@ func (c *call) send(req *http.Request) (*http.Response, error) {
 	f.More = c.ends && hasBody(resp)
 	c.t.own.waiter.Observe(c.ctx, &c.ticket, f)
 	c.held, c.outcome, c.told = f.More, f.Outcome, f.RetryAfter
-	c.windows, c.now = f.Windows[:0], f.Now
+	c.now = f.Now
 	if f := c.t.own.trace.Answer; f != nil {
 		f(c.req, Step{Attempt: c.attempts, Response: resp, Err: err})
 	}
