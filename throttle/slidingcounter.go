@@ -81,7 +81,7 @@ func (s *SlidingCounter) Reserve(_ context.Context, c Claim) (Decision, error) {
 	defer s.mu.Unlock()
 	now := max(given, s.last)
 	at := s.at(now)
-	d := Decision{Policy: s.policy, Limit: s.limit.Count}
+	d := Decision{Policy: s.policy, Limit: s.limit.Count, Per: s.limit.Per}
 	d.At = s.time.stamp(now-s.offset, given-s.offset, c.Now)
 	d.Wait = s.wait(at, n, now)
 	if d.OK = d.Wait == 0; d.OK {

@@ -75,7 +75,7 @@ func (s *SlidingLog) Reserve(_ context.Context, c Claim) (Decision, error) {
 	defer s.mu.Unlock()
 	now := max(given, s.last)
 	wait := s.wait(n, now)
-	d := Decision{OK: wait == 0, Wait: wait, Policy: s.policy, Limit: s.log.Count, At: s.time.stamp(now, given, c.Now)}
+	d := Decision{OK: wait == 0, Wait: wait, Policy: s.policy, Limit: s.log.Count, Per: s.log.Per, At: s.time.stamp(now, given, c.Now)}
 	if !c.DryRun && (d.OK || s.log.CountRefused) {
 		s.record(n, now)
 		d.Grant = uint64(now)

@@ -81,7 +81,7 @@ func (s *SubWindows) Reserve(_ context.Context, c Claim) (Decision, error) {
 	defer s.mu.Unlock()
 	now := max(given, s.last)
 	part := s.partAt(now)
-	d := Decision{Policy: s.policy, Limit: s.parts.Count}
+	d := Decision{Policy: s.policy, Limit: s.parts.Count, Per: s.parts.Per}
 	d.At = s.time.stamp(now-s.offset, given-s.offset, c.Now)
 	sum := s.sum(part)
 	switch {
