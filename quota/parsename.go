@@ -36,8 +36,8 @@ var famous = sync.OnceValue(func() map[string]*meaning {
 		said, _ := readName(name)
 		m[name] = &said
 	}
-	for _, name := range strings.Fields(`Date Content-Type Content-Length Content-Encoding Connection Server
-		Cache-Control Vary Etag Last-Modified Link Location Expires Set-Cookie Age Via Status Transfer-Encoding
+	for _, name := range strings.Fields(`Content-Type Content-Length Content-Encoding Connection Server
+		Cache-Control Vary Etag Last-Modified Link Location Expires Set-Cookie Via Status Transfer-Encoding
 		X-Request-Id X-Powered-By X-Frame-Options X-Xss-Protection X-Content-Type-Options Accept-Ranges
 		Strict-Transport-Security Referrer-Policy Content-Security-Policy Permissions-Policy Alt-Svc Cf-Ray
 		Access-Control-Allow-Origin Access-Control-Expose-Headers X-Github-Media-Type X-Github-Request-Id`) {
@@ -51,6 +51,7 @@ var famous = sync.OnceValue(func() map[string]*meaning {
 		}
 	}
 	learn("Retry-After")
+	m["Date"], m["Age"] = &meaning{field: fieldDate}, &meaning{field: fieldAge}
 	return m
 })
 

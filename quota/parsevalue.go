@@ -79,11 +79,7 @@ func (n number) times(unit time.Duration) time.Duration {
 
 func (n number) float() float64 { return float64(n.whole) + float64(n.nanos)/1e9 }
 
-// parseQuantity reads what a header of counts holds in the usual case: one
-// number, maybe with a fraction that says nothing.
-func parseQuantity(s string) (number, bool) { return parseNumber(trim(s)) }
-
-// A instant is a time as a header tells it: a delay, or a moment.
+// An instant is a time as a header tells it: a delay, or a moment.
 type instant struct {
 	form  Form
 	delay time.Duration // of relative forms
