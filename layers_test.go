@@ -31,7 +31,7 @@ var layers = [][]string{
 	{"backoff", "internal/memhttp"},
 	{"throttle"},
 	{"warmup", "quota", "sketch", "throttle/throttletest"},
-	{".", "throttlehttp", "rules", "throttleredis/..."},
+	{".", "throttlehttp", "rules", "throttleredis/...", "internal/replay"},
 	{"retryable", "debugpage", "heedtest", "internal/headercases"},
 	{"examples/*", "bench/...", "throttleotel/...", "throttleprom/..."},
 }
@@ -49,7 +49,6 @@ var foreign = map[string]string{
 	"github.com/cenkalti/backoff/v4":        "backoff",
 	"golang.org/x/time":                     "throttle",
 	"golang.org/x/net/http/httpguts":        ".",
-	"golang.org/x/net/http2/hpack":          "heedtest",
 	"github.com/hashicorp/go-retryablehttp": "retryable",
 	"github.com/fsnotify/fsnotify":          "rules",
 }

@@ -2,6 +2,7 @@ package quota
 
 import (
 	"math"
+	"net/http"
 	"time"
 )
 
@@ -10,9 +11,9 @@ import (
 // One reader takes them all. It goes by what each token looks like and never
 // checks the weekday, which real servers get wrong.
 
-// dateOf returns the Date of an answer, given as the values of that header.
-func dateOf(values []string, received time.Time) (time.Time, bool) {
-	for _, v := range values {
+// dateOf returns the Date of an answer.
+func dateOf(h http.Header, received time.Time) (time.Time, bool) {
+	for _, v := range h["Date"] {
 		if at, ok := parseDate(v, received); ok {
 			return at, true
 		}
@@ -20,10 +21,12 @@ func dateOf(values []string, received time.Time) (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// age returns how long an answer has been in caches, 0 for a fresh one.
-func age(v string) time.Duration {
-	if n, ok := parseNumber(trim(v)); ok && !n.negative {
-		return n.times(time.Second)
+// age returns how long the answer has been in caches, 0 for a fresh one.
+func age(h http.Header) time.Duration {
+	if v := h["Age"]; len(v) > 0 {
+		if n, ok := parseNumber(trim(v[0])); ok && !n.negative {
+			return n.times(time.Second)
+		}
 	}
 	return 0
 }

@@ -54,11 +54,13 @@ func (l Leak) Validate() error {
 //
 // The odd case is Cancel while others have booked behind. They keep their places,
 // so what would let a new claim act in one of them is not given back: of the units
-// of the claim, as many as leave between its place and the last one. The order of
-// two numbers matters: tat, which is where the next claim stands, and latest, the
-// last place given. One number would not tell booked units from used ones.
-// golang.org/x/time/rate has the same rule. It forgets, though, who booked before
-// a gap in the line was filled again: held is for that.
+// of the claim, as many as leave between its place and the last one. That takes two
+// numbers: tat, which says where the next claim stands, and latest, the last place
+// given. One number would not tell booked units from used ones.
+//
+// golang.org/x/time/rate has the same rule, but forgets who stands behind when a gap
+// in the line is filled, and may then give back 15 units for 1. A third number, held,
+// remembers the last who would be forgotten.
 type LeakyBucket struct {
 	time timeline
 
@@ -68,7 +70,7 @@ type LeakyBucket struct {
 
 	era    *era  // ticks, and tat
 	latest int64 // the latest place that was given, in ticks of era
-	held   int64 // no claim still in line that booked before units were last given back stands behind it
+	held   int64 // the latest of those places that did not follow the latest at the time
 }
 
 // remainderBits of a Grant are by how many ticks its place is before At + Wait, which
@@ -113,7 +115,8 @@ func (b *LeakyBucket) Reserve(_ context.Context, c Claim) (Decision, error) {
 		if !c.DryRun {
 			taken += cost
 			e.tat.Store(tick + taken)
-			b.latest, b.last = max(b.latest, tick+wait), now
+			b.stand(tick+wait, cost)
+			b.last = now
 		}
 	}
 	return b.describe(d, taken), nil
@@ -138,7 +141,8 @@ func (b *LeakyBucket) longest(w time.Duration) int64 {
 func (b *LeakyBucket) describe(d Decision, taken int64) Decision {
 	d = b.era.describe(d, taken)
 	if b.leak.Split {
-		d.Remaining = max(b.era.window+b.longest(Forever)-taken, 0) / b.era.interval
+		whole := b.era.window + b.longest(Forever)
+		d.Remaining, d.Per = max(whole-taken, 0)/b.era.interval, b.era.duration(whole)
 	}
 	return d
 }
@@ -151,12 +155,9 @@ func (b *LeakyBucket) Cancel(_ context.Context, c Claim, d Decision) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	place, gap := b.giveBack(n, c.Now, d)
-	if place == b.latest && !gap { // the last in line has gone: the one before it is the last
+	if place, last := b.giveBack(n, c.Now, d); last {
 		b.latest = max(place-mulSat(n, b.era.interval), b.held)
-		return
 	}
-	b.held = b.latest
 }
 
 // Observe implements Observer: it settles a cost that was known only afterwards.
@@ -170,7 +171,7 @@ func (b *LeakyBucket) Observe(_ context.Context, c Claim, d Decision, f Feedback
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		b.giveBack(-extra, f.Now, d)
-		b.held = b.latest
+		b.held = b.latest // the claim still stands there, with fewer units than are between it and the one before
 	}
 }
 
@@ -197,20 +198,33 @@ func (b *LeakyBucket) SetLimit(l Limit) error {
 	return nil
 }
 
+// stand notes that a claim stands at place and takes cost ticks before it. Usually
+// that is where the last one stands, who is then the next to be last.
+func (b *LeakyBucket) stand(place, cost int64) {
+	if place <= b.latest {
+		b.held = max(b.held, place)
+		return
+	}
+	if b.latest > place-cost {
+		b.held = max(b.held, b.latest)
+	}
+	b.latest = place
+}
+
 // giveBack gives back n units of the claim granted by d. It returns the place of
-// the claim, and whether others stand behind it or it is over.
-func (b *LeakyBucket) giveBack(n int64, asOf time.Time, d Decision) (place int64, gap bool) {
+// the claim, and whether it is the last in line.
+func (b *LeakyBucket) giveBack(n int64, asOf time.Time, d Decision) (place int64, last bool) {
 	now := max(b.time.read(asOf), b.last)
 	e := b.eraOf(now)
 	place, lost := b.since(d, max(b.latest, e.ticks(now)))
 	back := mulSat(n, e.interval)
-	if lost > 0 {
-		back = min(back, e.window) - lost
+	if lost > 0 && b.leak.Split {
+		back = min(back, e.window) // what its units leave free one by one does not add up
 	}
-	if back > 0 {
+	if back -= lost; back > 0 {
 		e.tat.Store(subSat(e.tat.Load(), back))
 	}
-	return place, lost > 0
+	return place, lost == 0
 }
 
 // since returns the place that d gave, and how many ticks leave between it and until.

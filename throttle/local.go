@@ -64,32 +64,30 @@ func (w *Waiter) resume(l *line) {
 // wait on.
 func (w *Waiter) answer(ctx context.Context, s *seat) (done bool, err error) {
 	l, t := s.line, s.ticket
-	var refusal Decision
-	i, err := t.reserve(ctx, w.time.at(l.asOf), &refusal)
-	granted := t.held != nil
+	d, i, err := t.reserve(ctx, w.time.at(l.asOf))
 	w.lock()
 	w.at = max(l.asOf, w.now-w.maxLate)
 	l.asking = nil
-	if err == nil && !granted {
+	if err == nil && !d.OK {
 		err = w.sendHome(s)
 	}
 	switch {
 	case err != nil:
 		w.pull(s)
 		w.resume(l)
-	case granted:
+	case d.OK:
 		w.granted(s)
 		w.resume(l)
 	default:
 		w.stayLimited(s)
 		if l.queue.first() == s && !l.again {
-			w.refused(s, i, refusal)
+			w.refused(s, i, d)
 		} else {
 			w.resume(l)
 		}
 	}
 	w.unlock()
-	if err == nil && !granted {
+	if err == nil && !d.OK {
 		return false, nil
 	}
 	if ctx.Err() != nil {

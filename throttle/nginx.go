@@ -140,6 +140,7 @@ func (g *Nginx) Reserve(_ context.Context, c Claim) (Decision, error) {
 			g.seen, g.last, g.level, g.latest = now, ms, level, max(g.latest, ms+wait)
 		}
 	}
+	d.Per = time.Duration(mulDivUp(d.Limit*1000, int64(time.Second), g.rate))
 	d.Remaining = min(max(g.longest(0)+1000-level, 0)/1000, d.Limit)
 	if level > 0 {
 		d.ResetAfter = time.Duration(mulSat(ms+(level*1000+g.rate-1)/g.rate, 1e6) - now)

@@ -108,16 +108,15 @@ func (w *Waiter) ask(l *line) {
 		w.question(s)
 		return
 	}
-	var refusal Decision
-	i, err := s.ticket.reserve(context.Background(), w.time.at(w.at), &refusal)
+	d, i, err := s.ticket.reserve(context.Background(), w.time.at(w.at))
 	switch {
 	case err != nil:
 		w.refuse(s, err)
-	case s.ticket.held != nil:
+	case d.OK:
 		w.granted(s)
 		w.calls.add(s)
 	default:
-		w.refused(s, i, refusal)
+		w.refused(s, i, d)
 	}
 }
 

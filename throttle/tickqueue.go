@@ -98,6 +98,7 @@ func (q *TickQueue) Reserve(_ context.Context, c Claim) (Decision, error) {
 			q.booked, q.last, from = to, now, to
 		}
 	}
+	d.Per = time.Duration(mulDivCeil(q.ticks.Queue, int64(q.ticks.Per), q.ticks.Count))
 	d.Remaining = max(q.ticks.Queue-subSat(from, tick), 0)
 	if from > tick {
 		d.ResetAfter = time.Duration(subSat(q.begin(from), now))

@@ -1,0 +1,211 @@
+package replay
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/heed-go/heed/throttle"
+)
+
+// An algorithm is a scenario of one of the classic algorithms, in exact rationals:
+// the answers must be equal.
+type algorithm struct {
+	Algo   string
+	Params algorithmParams
+	Flips  int `json:"float64_flips"`
+	Ops    []algorithmOp
+}
+
+type algorithmParams struct {
+	Capacity, Limit int64
+	Rate            rational `json:"rate_per_s"`
+	Initial         *int64   // nil: Capacity
+	T0              int64    `json:"t0_us"`
+	RefillAmount    int64    `json:"refill_amount"`
+	RefillTime      int64    `json:"refill_time_us"`
+	Window          int64    `json:"window_us"`
+	Anchor          string
+	RecordRejected  bool `json:"record_rejected"`
+	Rounding        string
+	K               int
+}
+
+type algorithmOp struct {
+	T            int64 `json:"t_us"`
+	N            int64
+	Allowed      bool
+	Slack        rational
+	RetryAfter   *rational `json:"retry_after_s"`
+	ResetAfter   *rational `json:"reset_after_s"`
+	Wait         *rational `json:"wait_s"`
+	WaitingAfter int64     `json:"waiting_after"`
+}
+
+// algorithms make the limiter of a scenario, and say what is compared besides the
+// answer itself.
+var algorithms = map[string]struct {
+	new     func(p algorithmParams, clk *clock) throttle.Limiter
+	compare func(t *tally, p algorithmParams, op algorithmOp, d throttle.Decision)
+}{
+	"token_bucket":          {newTokenBucket, compareBucket},
+	"leaky_meter":           {newTokenBucket, compareBucket},
+	"token_bucket_interval": {newRefillBucket, compareBucket},
+	"leaky_queue":           {newLeakyBucket, compareQueue},
+	"leaky_queue_tick":      {newTickQueue, compareQueue},
+	"fixed_window":          {newFixedWindow, compareWindow},
+	"sliding_log":           {newSlidingLog, compareLog},
+	"sliding_counter":       {newSlidingCounter, compareRoom},
+	"sliding_subwindows":    {newSubWindows, compareRoom},
+}
+
+func replayAlgorithm(line []byte, t *tally) error {
+	var s algorithm
+	if err := json.Unmarshal(line, &s); err != nil {
+		return err
+	}
+	a, ok := algorithms[s.Algo]
+	if !ok {
+		return fmt.Errorf("%q is no algorithm that is known", s.Algo)
+	}
+	t.waive = s.Flips > 0
+	clk := &clock{now: time.UnixMicro(s.Params.T0)}
+	l := throttle.Blocked
+	if s.Params.Capacity+s.Params.Limit > 0 || s.Algo == "leaky_queue" { // a queue may have nobody waiting
+		l = a.new(s.Params, clk)
+	}
+	for _, op := range s.Ops {
+		t.op()
+		clk.now = time.UnixMicro(op.T)
+		c := throttle.Claim{Cost: op.N, MaxWait: throttle.Forever}
+		if op.N == 0 { // asks for nothing; here 0 means 1
+			c.DryRun = true
+		}
+		d, err := l.Reserve(context.Background(), c)
+		if err != nil {
+			return err
+		}
+		if op.N == 0 {
+			continue
+		}
+		expect(t, "allowed", op.Allowed, d.OK)
+		a.compare(t, s.Params, op, d)
+		if s.Algo == "fixed_window" && !d.OK {
+			openWindow(l, d)
+		}
+	}
+	return nil
+}
+
+func newTokenBucket(p algorithmParams, clk *clock) throttle.Limiter {
+	b := throttle.NewTokenBucket(p.Rate.perSecond(p.Capacity), clk)
+	if p.Initial != nil && *p.Initial < p.Capacity {
+		b.Reserve(context.Background(), throttle.Claim{Cost: p.Capacity - *p.Initial})
+	}
+	return b
+}
+
+func newRefillBucket(p algorithmParams, clk *clock) throttle.Limiter {
+	r := throttle.Refill{Limit: throttle.Limit{Count: p.RefillAmount, Per: time.Duration(p.RefillTime) * time.Microsecond, Burst: p.Capacity}}
+	if p.Initial != nil {
+		r.Missing = p.Capacity - *p.Initial
+	}
+	return throttle.NewRefillBucket(r, clk)
+}
+
+func newLeakyBucket(p algorithmParams, clk *clock) throttle.Limiter {
+	return throttle.NewLeakyBucket(throttle.Leak{Limit: p.Rate.perSecond(1), Queue: p.Capacity, Split: true}, clk)
+}
+
+func newTickQueue(p algorithmParams, clk *clock) throttle.Limiter {
+	return throttle.NewTickQueue(throttle.Ticks{Limit: p.Rate.perSecond(0), Queue: p.Capacity}, clk)
+}
+
+func newFixedWindow(p algorithmParams, clk *clock) throttle.Limiter {
+	q := throttle.Quota{Count: p.Limit, Per: time.Duration(p.Window) * time.Microsecond}
+	if p.Anchor == "first" {
+		q.Anchor = throttle.AtFirst
+	}
+	return throttle.NewFixedWindow(q, clk)
+}
+
+func newSlidingLog(p algorithmParams, clk *clock) throttle.Limiter {
+	return throttle.NewSlidingLog(throttle.Log{Limit: p.perWindow(), CountRefused: p.RecordRejected}, clk)
+}
+
+func newSlidingCounter(p algorithmParams, clk *clock) throttle.Limiter {
+	return throttle.NewSlidingCounter(throttle.Counter{Limit: p.perWindow(), Floor: p.Rounding == "floor"}, clk)
+}
+
+func newSubWindows(p algorithmParams, clk *clock) throttle.Limiter {
+	return throttle.NewSubWindows(throttle.Parts{Limit: p.perWindow(), Parts: p.K}, clk)
+}
+
+func (p algorithmParams) perWindow() throttle.Limit {
+	return throttle.Limit{Count: p.Limit, Per: time.Duration(p.Window) * time.Microsecond}
+}
+
+// compareRoom compares what is left, which for a refusal is slack and what it asked.
+func compareRoom(t *tally, _ algorithmParams, op algorithmOp, d throttle.Decision) {
+	left := op.Slack.floor()
+	if !op.Allowed {
+		left += op.N
+	}
+	expect(t, "remaining", max(left, 0), d.Remaining)
+}
+
+func compareBucket(t *tally, p algorithmParams, op algorithmOp, d throttle.Decision) {
+	compareRoom(t, p, op, d)
+	compareRetry(t, op, d)
+}
+
+// compareRetry compares when to ask again; null is never.
+func compareRetry(t *tally, op algorithmOp, d throttle.Decision) {
+	want := throttle.Forever
+	if op.RetryAfter != nil {
+		want = op.RetryAfter.seconds()
+	}
+	expect(t, "wait", want, d.Wait)
+}
+
+// compareWindow leaves out the end of a window in which nothing is taken: there is
+// nothing to reset.
+func compareWindow(t *tally, p algorithmParams, op algorithmOp, d throttle.Decision) {
+	compareBucket(t, p, op, d)
+	if d.Remaining < d.Limit {
+		expect(t, "reset", op.ResetAfter.seconds(), d.ResetAfter)
+	}
+}
+
+// openWindow opens the window that a refused claim opens in the trace, but not here,
+// where a refusal leaves nothing behind: it takes a unit and gives it back.
+func openWindow(l throttle.Limiter, refused throttle.Decision) {
+	if refused.Remaining == refused.Limit {
+		c := throttle.Claim{}
+		if d, err := l.Reserve(context.Background(), c); err == nil {
+			l.Cancel(context.Background(), c, d)
+		}
+	}
+}
+
+// compareLog has nothing to compare with where refused claims count: the trace does
+// not say when they have left.
+func compareLog(t *tally, p algorithmParams, op algorithmOp, d throttle.Decision) {
+	if p.RecordRejected {
+		expect(t, "remaining", max(op.Slack.floor(), 0), d.Remaining)
+		return
+	}
+	compareBucket(t, p, op, d)
+}
+
+// compareQueue compares when the last unit leaves, and how many are in line then. One
+// unit more than wait can be in the queue that serves at once: it is being served.
+func compareQueue(t *tally, p algorithmParams, op algorithmOp, d throttle.Decision) {
+	if op.Allowed && op.Wait != nil {
+		expect(t, "wait", op.Wait.seconds(), d.Wait)
+	}
+	if p.Capacity > 0 {
+		expect(t, "waiting", op.WaitingAfter, max(p.Capacity-d.Remaining, 0))
+	}
+}

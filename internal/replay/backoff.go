@@ -1,0 +1,162 @@
+package replay
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/heed-go/heed/backoff"
+	"github.com/heed-go/heed/quota"
+)
+
+// A backoffTrace is a sequence of delays of another library, the bounds between
+// which it draws them, or how it reads a Retry-After.
+//
+// Meant to differ: theirs computes in float64, which above 2^53 nanoseconds is all
+// that is compared. A Retry-After that is no sequence of digits, or one of so many
+// that it overflows or may be a date, is read as each sees fit; what differs there is
+// waived.
+type backoffTrace struct {
+	Kind   string
+	Params struct {
+		Min         int64 `json:"min_ns"`
+		Max         int64 `json:"max_ns"`
+		Base        int64 `json:"base_ns"`
+		Initial     int64 `json:"initial_ns"`
+		Multiplier  float64
+		Factor      float64
+		MaxInterval int64 `json:"max_interval_ns"`
+		MaxElapsed  int64 `json:"max_elapsed_ns"`
+		Status      int
+		Header      string
+		Attempt     int
+	}
+	Seq []int64 `json:"seq_ns"`
+	Min []int64 `json:"min_ns"`
+	Max []int64 `json:"max_ns"`
+}
+
+// A drawn makes a policy that draws with random.
+type drawn func(random func() float64) backoff.Policy
+
+func replayBackoff(line []byte, t *tally) error {
+	var s backoffTrace
+	if err := json.Unmarshal(line, &s); err != nil {
+		return err
+	}
+	switch s.Kind {
+	case "exp2_capped":
+		s.doubles(t)
+	case "cenkalti_exp":
+		s.stops(t)
+	case "cenkalti_jitter":
+		s.draws(t, s.plusMinus())
+	case "full_jitter":
+		s.draws(t, func(random func() float64) backoff.Policy {
+			return backoff.Exponential{Base: time.Duration(s.Params.Base), Max: time.Duration(s.Params.Max), Rand: random}
+		})
+	case "linear_jitter":
+		s.draws(t, s.linear())
+	case "retry_after_seconds":
+		s.retryAfter(t)
+	default:
+		return fmt.Errorf("%q is no kind of back-off that is known", s.Kind)
+	}
+	return nil
+}
+
+// doubling is the policy of exp2_capped. There a least delay of 0 is none; here a Base
+// of 0 is the default.
+func (s *backoffTrace) doubling() backoff.Policy {
+	if s.Params.Min == 0 {
+		return backoff.Constant(0)
+	}
+	return backoff.Exponential{Base: time.Duration(s.Params.Min), Max: time.Duration(s.Params.Max), Jitter: backoff.None}
+}
+
+func (s *backoffTrace) doubles(t *tally) {
+	for i, want := range s.Seq {
+		t.op()
+		expect(t, "delay", float64(want), float64(s.doubling().Delay(i+1, 0)))
+	}
+}
+
+// stops replays a clock that moves by each delay; -1 is the end.
+func (s *backoffTrace) stops(t *tally) {
+	p := s.Params
+	clk := &clock{now: time.Unix(0, 0)}
+	b := &backoff.Cenkalti{
+		Policy:     backoff.Exponential{Base: time.Duration(p.Initial), Max: time.Duration(p.MaxInterval), Factor: p.Multiplier, Jitter: backoff.None},
+		MaxElapsed: time.Duration(p.MaxElapsed),
+		Clock:      clk,
+	}
+	for _, want := range s.Seq {
+		t.op()
+		got := b.NextBackOff()
+		expect(t, "delay", time.Duration(want), got)
+		clk.now = clk.now.Add(max(got, 0))
+	}
+}
+
+// plusMinus caps the end of the range where theirs caps its middle.
+func (s *backoffTrace) plusMinus() drawn {
+	p := s.Params
+	return func(random func() float64) backoff.Policy {
+		return backoff.Exponential{
+			Base: time.Duration(p.Initial), Max: time.Duration(float64(p.MaxInterval) * (1 + p.Factor)),
+			Factor: p.Multiplier, Jitter: backoff.PlusMinus, Spread: p.Factor, Rand: random,
+		}
+	}
+}
+
+// linear is attempt times a draw from [min, max]: a Linear around their middle.
+func (s *backoffTrace) linear() drawn {
+	low, high := s.Params.Min, s.Params.Max
+	return func(random func() float64) backoff.Policy {
+		l := backoff.Linear{Base: time.Duration((low + high) / 2), Max: math.MaxInt64, Jitter: backoff.None, Rand: random}
+		if low < high {
+			l.Jitter, l.Spread = backoff.PlusMinus, float64(high-low)/float64(high+low)
+		}
+		return l
+	}
+}
+
+// draws compares the extremes of each delay and some draws with the bounds.
+func (s *backoffTrace) draws(t *tally, policy drawn) {
+	rng := rand.New(rand.NewPCG(11, 12))
+	extremes := []float64{0, 1 - 0x1p-53}
+	for i := range s.Min {
+		t.op()
+		for j := range 100 {
+			u := rng.Float64()
+			if j < len(extremes) {
+				u = extremes[j]
+			}
+			d := int64(policy(func() float64 { return u }).Delay(i+1, 0))
+			if d < s.Min[i] || d > s.Max[i] {
+				t.differ("delay: want %d to %d, got %d", s.Min[i], s.Max[i], d)
+			}
+		}
+	}
+}
+
+// retryAfter compares the wait that an answer asks for, which is that of the policy
+// if it asks for none.
+func (s *backoffTrace) retryAfter(t *tally) {
+	p := s.Params
+	got := s.doubling().Delay(p.Attempt+1, 0)
+	if p.Status == http.StatusTooManyRequests || p.Status == http.StatusServiceUnavailable {
+		r := quota.Parse(p.Status, http.Header{"Retry-After": {p.Header}}, time.Unix(0, 0))
+		if r.HasRetryAfter {
+			got = r.RetryAfter
+		}
+	}
+	digits := p.Header != "" && strings.Trim(p.Header, "0123456789") == ""
+	t.op()
+	t.waive = p.Header != "" && (!digits || len(p.Header) >= len("1000000000"))
+	expect(t, "wait", time.Duration(s.Seq[0]), got)
+}

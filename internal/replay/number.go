@@ -1,0 +1,77 @@
+package replay
+
+import (
+	"fmt"
+	"math"
+	"math/big"
+	"time"
+
+	"github.com/heed-go/heed/throttle"
+)
+
+// A rational is a number in a trace, such as "22/7".
+type rational struct{ big.Rat }
+
+func (r *rational) UnmarshalText(text []byte) error {
+	if _, ok := r.SetString(string(text)); !ok {
+		return fmt.Errorf("%q is no rational number", text)
+	}
+	return nil
+}
+
+// floor returns r rounded down.
+func (r *rational) floor() int64 {
+	return new(big.Int).Div(r.Num(), r.Denom()).Int64() // Euclidean: the denominator is positive
+}
+
+// seconds returns r seconds, rounded up to whole nanoseconds.
+func (r *rational) seconds() time.Duration {
+	var ns rational
+	ns.Mul(&r.Rat, big.NewRat(-1e9, 1))
+	return time.Duration(-ns.floor())
+}
+
+// perSecond returns the limit of r units a second.
+func (r *rational) perSecond(burst int64) throttle.Limit {
+	return throttle.Limit{Count: r.Num().Int64(), Per: time.Duration(r.Denom().Int64()) * time.Second, Burst: burst}
+}
+
+// A decimal is a rate in a trace, or "Inf".
+type decimal float64
+
+func (d *decimal) UnmarshalJSON(text []byte) error {
+	if string(text) == `"Inf"` {
+		*d = decimal(math.Inf(1))
+		return nil
+	}
+	_, err := fmt.Sscan(string(text), (*float64)(d))
+	return err
+}
+
+func (d decimal) infinite() bool { return math.IsInf(float64(d), 1) }
+
+// perSecond returns the limit of d units a second. Rates in traces have up to three
+// decimals, or are one in so many nanoseconds. What is slower than a Limit can be is
+// as slow as one can be, or as good as never.
+func (d decimal) perSecond(burst int64) throttle.Limit {
+	l := throttle.Limit{Count: int64(math.Round(float64(d) * 1000)), Per: 1000 * time.Second, Burst: burst}
+	if float64(d)*1000 != math.Trunc(float64(d)*1000) && math.Abs(float64(l.Count)/1000-float64(d)) > 1e-12*float64(d) {
+		l.Count, l.Per = 1, never/time.Duration(burst)
+		if ns := math.Round(1e9 / float64(d)); ns < float64(l.Per) {
+			l.Per = time.Duration(ns)
+		}
+	}
+	if l.Count == 0 {
+		l.Count, l.Per = 1, never/time.Duration(burst)
+	}
+	return l
+}
+
+// never is as good as never: longer than any trace.
+const never = 36 * 365 * 24 * time.Hour
+
+// A clock shows the time it was set to.
+type clock struct{ now time.Time }
+
+func (c *clock) Now() time.Time                       { return c.now }
+func (c *clock) After(time.Duration) <-chan time.Time { return nil }

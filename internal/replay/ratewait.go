@@ -1,0 +1,109 @@
+package replay
+
+import (
+	"cmp"
+	"encoding/json"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/heed-go/heed/throttle"
+)
+
+// A rateWait is a scenario of callers that wait for golang.org/x/time/rate, with
+// deadlines and cancels. What happens is replayed in the order of its instants.
+type rateWait struct {
+	Limit   decimal
+	Burst   int64
+	Waiters []rateWaiter
+	Final   int64   `json:"final_t_ns"`
+	Tokens  float64 `json:"final_tokens"`
+}
+
+type rateWaiter struct {
+	Start    int64  `json:"start_ns"`
+	Deadline *int64 `json:"deadline_ns"`
+	Cancel   *int64 `json:"cancel_ns"`
+	N        int64
+	Result   string
+	End      int64 `json:"end_ns"`
+}
+
+func replayRateWait(line []byte, t *tally) error {
+	var s rateWait
+	if err := json.Unmarshal(line, &s); err != nil {
+		return err
+	}
+	l := newRateLimiter(s.Limit, s.Burst)
+	waiting := map[int]booking{}
+	for _, e := range events(s.Waiters) {
+		w := s.Waiters[e.waiter]
+		if e.cancel {
+			if b, ok := waiting[e.waiter]; ok && b.acts > e.at {
+				l.cancel(e.at, b)
+				w.compare(t, "canceled", e.at)
+				delete(waiting, e.waiter)
+			}
+			continue
+		}
+		t.op()
+		result, b := w.start(l)
+		if result == "ok" && w.Cancel != nil && *w.Cancel < b.acts {
+			waiting[e.waiter] = b
+			continue
+		}
+		w.compare(t, result, b.acts)
+	}
+	if !l.limit.infinite() && l.burst > 0 {
+		near(t, "final tokens", s.Tokens, l.tokens(s.Final), l.tolerance())
+	}
+	return nil
+}
+
+// An event is the start of a waiter, or its cancel.
+type event struct {
+	at     int64
+	waiter int
+	cancel bool
+}
+
+// events returns what happens in order; who comes first in the trace goes first.
+func events(ws []rateWaiter) []event {
+	var es []event
+	for i, w := range ws {
+		es = append(es, event{at: w.Start, waiter: i})
+		if w.Cancel != nil && *w.Cancel > w.Start {
+			es = append(es, event{*w.Cancel, i, true})
+		}
+	}
+	slices.SortStableFunc(es, func(a, b event) int { return cmp.Compare(a.at, b.at) })
+	return es
+}
+
+// start asks as WaitN does: first whether it can ever be, then whether anybody still
+// wants it, then for a place before the deadline.
+func (w rateWaiter) start(l *rateLimiter) (result string, b booking) {
+	b.acts = w.Start
+	longest := throttle.Forever
+	if w.Deadline != nil {
+		longest = time.Duration(*w.Deadline - w.Start)
+	}
+	switch {
+	case w.N > l.burst && !l.limit.infinite():
+		return "exceeds_burst", b
+	case w.Cancel != nil && *w.Cancel <= w.Start:
+		return "canceled", b
+	case longest <= 0:
+		return "deadline", b
+	}
+	if b = l.reserve(w.Start, w.N, min(longest, math.MaxInt64)); !b.ok {
+		b.acts = w.Start
+		return "exceeds_deadline", b
+	}
+	return "ok", b
+}
+
+func (w rateWaiter) compare(t *tally, result string, at int64) {
+	expect(t, "result", w.Result, result)
+	near(t, "end", float64(w.End), float64(at), 2)
+}

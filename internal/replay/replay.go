@@ -1,0 +1,162 @@
+// Package replay plays reference traces against our limiters, operation for
+// operation.
+//
+// A file of traces has one scenario a line, in JSON. What replays a line is found by
+// the fields it has, never by the name of a file or a scenario: see shapes. Each
+// shape has a file here, which says where our answers are meant to differ from those
+// in the trace, and why.
+//
+// Where the notes on the traces flag a scenario, because rounding or a quirk of a
+// peer decided an answer in it, it is played all the same. Its differences then
+// count as waived.
+package replay
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+)
+
+// A Report says how a file of traces compares.
+type Report struct {
+	File       string `json:"file"`
+	Scenarios  int    `json:"scenarios"`
+	Ops        int    `json:"ops"`        // operations that were compared
+	Mismatches int    `json:"mismatches"` // operations with another answer
+	Waived     int    `json:"waived"`     // the same, where the trace's own flags say that they may differ
+
+	// Differences describes what counts as mismatches, the first of each scenario.
+	Differences []string `json:"-"`
+}
+
+// A shape is a kind of scenario.
+type shape struct {
+	fields []string // which a line has
+	replay func(line []byte, t *tally) error
+}
+
+// shapes are all that are known; the first that fits a line replays it.
+var shapes = []shape{
+	{[]string{"algo", "params", "ops"}, replayAlgorithm},
+	{[]string{"period_s", "rate", "burst", "ideal_flips", "ops"}, replayGCRA},
+	{[]string{"rate_milli", "burst", "delay", "ops"}, replayNginx},
+	{[]string{"interval_ms", "max", "min_difference_ms", "ops"}, replayRolling},
+	{[]string{"limit", "burst", "waiters"}, replayRateWait},
+	{[]string{"limit", "burst", "time_goes_back", "ops"}, replayRate},
+	{[]string{"kind", "params"}, replayBackoff},
+}
+
+// File replays a file. It returns false if that has no scenario of a known shape.
+func File(path string) (Report, bool, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return Report{}, false, err
+	}
+	defer f.Close()
+	r := Report{File: filepath.Base(path)}
+	known, err := r.lines(f)
+	return r, known, err
+}
+
+func (r *Report) lines(in io.Reader) (known bool, err error) {
+	lines := bufio.NewScanner(in)
+	lines.Buffer(nil, 64<<20)
+	for n := 1; lines.Scan(); n++ {
+		if len(lines.Bytes()) == 0 {
+			continue
+		}
+		s, err := shapeOf(lines.Bytes())
+		if err != nil {
+			return known, fmt.Errorf("replay: %s, line %d: %w", r.File, n, err)
+		}
+		if s == nil {
+			continue
+		}
+		known = true
+		t := tally{}
+		if err := s.replay(lines.Bytes(), &t); err != nil {
+			return known, fmt.Errorf("replay: %s, line %d: %w", r.File, n, err)
+		}
+		r.add(t, n)
+	}
+	return known, lines.Err()
+}
+
+func (r *Report) add(t tally, line int) {
+	r.Scenarios++
+	r.Ops += t.ops
+	r.Mismatches += t.mismatches
+	r.Waived += t.waived
+	if t.first != "" {
+		r.Differences = append(r.Differences, fmt.Sprintf("%s, line %d: %s", r.File, line, t.first))
+	}
+}
+
+// shapeOf returns the shape of a line; nil if it is not known.
+func shapeOf(line []byte) (*shape, error) {
+	var has map[string]json.RawMessage
+	if err := json.Unmarshal(line, &has); err != nil {
+		return nil, err
+	}
+	for i := range shapes {
+		if shapes[i].fits(has) {
+			return &shapes[i], nil
+		}
+	}
+	return nil, nil
+}
+
+func (s *shape) fits(has map[string]json.RawMessage) bool {
+	for _, f := range s.fields {
+		if _, ok := has[f]; !ok {
+			return false
+		}
+	}
+	return true
+}
+
+// A tally counts the operations of one scenario.
+type tally struct {
+	ops, mismatches, waived int
+	first                   string // difference that is not waived
+	waive                   bool   // what differs from here on is waived
+	failed                  bool   // the operation at hand has differed
+}
+
+// op begins the next operation, the i-th of a scenario.
+func (t *tally) op() {
+	t.ops++
+	t.failed = false
+}
+
+// expect notes that got differs from want, once for each operation.
+func expect[T comparable](t *tally, name string, want, got T) {
+	if want != got {
+		t.differ("%s: want %v, got %v", name, want, got)
+	}
+}
+
+// near is expect for numbers that may be off by tolerance.
+func near(t *tally, name string, want, got, tolerance float64) {
+	if !(want-got <= tolerance && got-want <= tolerance) {
+		t.differ("%s: want %v, got %v", name, want, got)
+	}
+}
+
+func (t *tally) differ(format string, args ...any) {
+	if t.failed {
+		return
+	}
+	t.failed = true
+	if t.waive {
+		t.waived++
+		return
+	}
+	t.mismatches++
+	if t.first == "" {
+		t.first = fmt.Sprintf("operation %d: ", t.ops) + fmt.Sprintf(format, args...)
+	}
+}

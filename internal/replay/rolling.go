@@ -1,0 +1,88 @@
+package replay
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/heed-go/heed/throttle"
+)
+
+// A rolling is a scenario of rolling-rate-limiter: a log of actions with a minimum
+// gap, in which refused ones count.
+//
+// Theirs says after each action when the next one is allowed. Here that is what a
+// look says: a dry run. Their look goes further and says when the one after it would
+// be; to compare, it is taken, on a limiter that has seen the same actions.
+type rolling struct {
+	Interval int64 `json:"interval_ms"`
+	Max      int64
+	MinGap   int64 `json:"min_difference_ms"`
+	Ops      []rollingOp
+}
+
+type rollingOp struct {
+	Op, ID    string
+	T         int64 `json:"t_us"`
+	Blocked   bool
+	Next      int64 `json:"ms_until_allowed"`
+	Remaining int64
+}
+
+func replayRolling(line []byte, t *tally) error {
+	var s rolling
+	if err := json.Unmarshal(line, &s); err != nil {
+		return err
+	}
+	taken := map[string][]int64{} // since the last clear
+	logs := map[string]*throttle.SlidingLog{}
+	for _, op := range s.Ops {
+		t.op()
+		if logs[op.ID] == nil {
+			logs[op.ID] = s.log(nil)
+		}
+		switch op.Op {
+		case "clear":
+			delete(logs, op.ID)
+			delete(taken, op.ID)
+		case "limit":
+			op.compare(t, logs[op.ID])
+			taken[op.ID] = append(taken[op.ID], op.T)
+		case "would":
+			expect(t, "blocked by a look", op.Blocked, !look(logs[op.ID], op.T).OK)
+			op.compare(t, s.log(taken[op.ID]))
+		}
+	}
+	return nil
+}
+
+// log returns a limiter that has seen actions at ts.
+func (s *rolling) log(ts []int64) *throttle.SlidingLog {
+	l := throttle.NewSlidingLog(throttle.Log{
+		Limit:        throttle.Limit{Count: s.Max, Per: time.Duration(s.Interval) * time.Millisecond},
+		MinGap:       time.Duration(s.MinGap) * time.Millisecond,
+		CountRefused: true,
+	}, &clock{now: time.UnixMicro(0)})
+	for _, t := range ts {
+		l.Reserve(context.Background(), throttle.Claim{Now: time.UnixMicro(t)})
+	}
+	return l
+}
+
+func (op rollingOp) compare(t *tally, l *throttle.SlidingLog) {
+	d, err := l.Reserve(context.Background(), throttle.Claim{Now: time.UnixMicro(op.T)})
+	expect(t, "error", nil, err)
+	expect(t, "blocked", op.Blocked, !d.OK)
+	expect(t, "remaining", op.Remaining, d.Remaining)
+	next := look(l, op.T).Wait
+	expect(t, "next", op.Next, int64((next+time.Millisecond-1)/time.Millisecond))
+	if op.Blocked {
+		expect(t, "wait", next, d.Wait)
+	}
+}
+
+// look returns what a claim at t would get.
+func look(l throttle.Limiter, t int64) throttle.Decision {
+	d, _ := l.Reserve(context.Background(), throttle.Claim{Now: time.UnixMicro(t), DryRun: true})
+	return d
+}

@@ -1,5 +1,0 @@
-//go:build !race
-
-package heed
-
-const racing = false
