@@ -32,7 +32,7 @@ func (c *call) request() (*http.Request, error) {
 	if c.attempts == 0 && !fresh && p.PerAttempt <= 0 && c.key == "" {
 		return c.req, nil
 	}
-	req := c.req.WithContext(c.limited(p.PerAttempt))
+	req := c.req.WithContext(c.timed(p.PerAttempt))
 	req.Body = body
 	if c.body.source == again {
 		req.GetBody = c.body.replay.getBody
@@ -66,9 +66,9 @@ func (slow) Error() string   { return "heed: no answer within Retry.PerAttempt" 
 func (slow) Timeout() bool   { return true }
 func (slow) Is(t error) bool { return t == context.DeadlineExceeded }
 
-// limited returns the context of one attempt, which must be answered within d. It
+// timed returns the context of one attempt, which must be answered within d. It
 // lives until the body of the answer has ended.
-func (c *call) limited(d time.Duration) context.Context {
+func (c *call) timed(d time.Duration) context.Context {
 	if d <= 0 {
 		return c.ctx
 	}

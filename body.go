@@ -1,9 +1,13 @@
 package heed
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"reflect"
+	"strings"
 )
 
 // A body sends the body of a request once per attempt:
@@ -55,6 +59,9 @@ func (b *body) prepare(req *http.Request) (err error) {
 		if b.fresh, err = req.GetBody(); err != nil {
 			return fmt.Errorf("heed: the body cannot be sent again: GetBody: %w", err)
 		}
+		if replaced(req, b.fresh) {
+			return errReplaced
+		}
 	case again:
 		return b.replay.lost()
 	}
@@ -90,6 +97,43 @@ func (b *body) finish(req *http.Request, sent bool) {
 		closeBody(req.Body)
 	}
 	*b = body{}
+}
+
+var errReplaced = errors.New("heed: the body cannot be sent again: GetBody returns another one than Body: set both")
+
+// replaced reports whether fresh, which GetBody returned, is not the body that was
+// sent, as when somebody has put a compressed one into Body and nothing into
+// GetBody. It shows in the size of the readers that http.NewRequest knows.
+func replaced(req *http.Request, fresh io.ReadCloser) bool {
+	n, ok := sizeOf(fresh)
+	if !ok {
+		return false
+	}
+	if sent, ok := sizeOf(req.Body); ok && sent != n {
+		return true
+	}
+	return req.ContentLength > 0 && req.ContentLength != n
+}
+
+// What io.NopCloser returns, for readers without and with WriteTo.
+var nopClosers = [...]reflect.Type{
+	reflect.TypeOf(io.NopCloser(nil)),
+	reflect.TypeOf(io.NopCloser(new(bytes.Reader))),
+}
+
+// sizeOf returns the size of a *bytes.Reader or *strings.Reader that was made a
+// ReadCloser by io.NopCloser, whether it was read or not.
+func sizeOf(b io.ReadCloser) (int64, bool) {
+	if t := reflect.TypeOf(b); t != nopClosers[0] && t != nopClosers[1] {
+		return 0, false
+	}
+	switch r := reflect.ValueOf(b).Field(0).Interface().(type) {
+	case *bytes.Reader:
+		return r.Size(), true
+	case *strings.Reader:
+		return r.Size(), true
+	}
+	return 0, false
 }
 
 func closeBody(b io.Closer) {

@@ -21,6 +21,7 @@ type call struct {
 
 	ticket  throttle.Ticket
 	tracked int  // demands of the Tracker's own, at the front of the ticket
+	limited bool // there are demands
 	ends    bool // a limit other than the Tracker's wants to know when the body ends
 	held    bool // the ticket is granted and its end was not told yet
 
@@ -33,11 +34,13 @@ type call struct {
 	failures int                     // of those, with an answer or error other than "slow down"
 	resp     *http.Response
 	err      error
-	feedback throttle.Feedback // on resp or err, without its Windows
-	windows  [4]throttle.Window
-	rest     rest  // what was read of resp to discard it
-	reason   error // why it is not sent again; nil: it need not be
-	stopped  bool  // reason came from Retry.Again, and is to be returned
+	outcome  throttle.Outcome   // of resp or err
+	told     time.Duration      // Retry-After, as the Tracker understood it
+	now      time.Time          // of resp or err; zero if it is good
+	windows  [2]throttle.Window // room for those of an answer
+	rest     rest               // what was read of resp to discard it
+	reason   error              // why it is not sent again; nil: it need not be
+	stopped  bool               // reason came from Retry.Again, and is to be returned
 
 	policy backoff.Policy // of this call; nil: nothing has failed yet
 	delay  time.Duration  // before the next attempt
@@ -75,9 +78,12 @@ func (t *Transport) begin(req *http.Request) *call {
 	if t.Limits != nil {
 		t.Limits(req, &c.ticket)
 	}
+	c.limited = c.tracked > 0
 	for _, d := range c.ticket.Demands[c.tracked:] {
-		if _, ok := d.Limiter.(throttle.Observer); ok {
-			c.ends = true
+		if d.Limiter != nil {
+			c.limited = true
+			_, observes := d.Limiter.(throttle.Observer)
+			c.ends = c.ends || observes
 		}
 	}
 	return c
@@ -107,7 +113,9 @@ func (c *call) line() error {
 		c.ticket.Demands[0] = c.t.own.quota.Demand(c.req) // the answer may have taught it which bucket
 	}
 	err := c.stand()
-	c.held = err == nil
+	if c.held = err == nil; c.held && c.attempts == 0 {
+		c.deposit()
+	}
 	if w := c.ticket.Waited(); w > 0 {
 		c.info.stood(w, c.ticket.WaitedFor())
 	}
@@ -117,8 +125,24 @@ func (c *call) line() error {
 	return err
 }
 
+// deposit counts the call for the budget of retries, as of its grant.
+func (c *call) deposit() {
+	p := &c.t.own.retry
+	if p.once(c.said) {
+		return
+	}
+	d, ok := c.ticket.Decision(0)
+	if !ok {
+		d.At = c.t.now()
+	}
+	p.Budget.Deposit(d.At)
+}
+
 // stand is Waiter.Wait within the request's own MaxWait.
 func (c *call) stand() error {
+	if !c.limited {
+		return context.Cause(c.ctx)
+	}
 	w := c.t.own.waiter
 	if c.said.MaxWait <= 0 {
 		return w.Wait(c.ctx, &c.ticket)
@@ -150,12 +174,15 @@ func (c *call) send(req *http.Request) (*http.Response, error) {
 		f(req, Step{Attempt: c.attempts})
 	}
 	resp, err := c.roundTrip(req)
-	f := c.t.own.quota.Feedback(c.req, c.ticket.Demands[0], resp, err, c.t.now(), c.windows[:0])
+	var now time.Time // where nothing is read, nobody needs it
+	if err != nil || resp.StatusCode >= 400 {
+		now = c.t.now()
+	}
+	f := c.t.own.quota.Feedback(c.req, c.ticket.Demands[0], resp, err, now, c.windows[:0])
 	f.More = c.ends && hasBody(resp)
 	c.t.own.waiter.Observe(c.ctx, &c.ticket, f)
-	c.held = f.More
-	f.Windows = nil // they are in c.windows, which the next attempt uses again
-	c.feedback = f
+	c.held, c.outcome, c.told = f.More, f.Outcome, f.RetryAfter
+	c.now = f.Now
 	if f := c.t.own.trace.Answer; f != nil {
 		f(c.req, Step{Attempt: c.attempts, Response: resp, Err: err})
 	}
@@ -171,7 +198,7 @@ func (c *call) release() {
 	}
 	if c.held {
 		c.held = false
-		c.t.own.waiter.Observe(c.ctx, &c.ticket, throttle.Feedback{Now: c.t.now(), Outcome: c.feedback.Outcome})
+		c.t.own.waiter.Observe(c.ctx, &c.ticket, throttle.Feedback{Now: c.t.now(), Outcome: c.outcome})
 	}
 }
 

@@ -4,15 +4,19 @@ import (
 	"context"
 	"net/http"
 	"time"
+
+	"github.com/heed-go/heed/quota"
+	"github.com/heed-go/heed/throttle"
 )
 
 // Info is what happened to a request before its answer was returned.
 type Info struct {
-	Attempts int           // times it was sent, at least 1
-	InLine   time.Duration // time in line for limits, all attempts
-	Limit    string        // name of the limit that it stood longest in line for; "": none
-	Paused   time.Duration // time between attempts, beside the time in line
-	GaveUp   error         // why it was not sent again although it failed, see GiveUpError; nil: the answer is no failure
+	Attempts int               // times it was sent, at least 1
+	InLine   time.Duration     // time in line for limits, all attempts
+	Limit    string            // name of the limit that it stood longest in line for; "": none
+	Paused   time.Duration     // time between attempts, beside the time in line
+	Limits   []throttle.Window // the server's limits, as the answer tells them
+	GaveUp   error             // why it was not sent again although it failed, see GiveUpError; nil: the answer is no failure
 
 	longest time.Duration // time in line for Limit, at once
 }
@@ -26,12 +30,32 @@ func (i *Info) stood(d time.Duration, limit string) {
 }
 
 // InfoFrom returns what happened to the request that resp answers. It is false if
-// there is nothing to tell: one attempt, no wait, and an answer that is no failure.
+// there is nothing to tell: one attempt, no wait, an answer that is no failure and
+// names no limit.
 func InfoFrom(resp *http.Response) (Info, bool) {
-	if n := noteOf(resp); n != nil {
-		return n.info, true
+	info := Info{Attempts: 1}
+	n := noteOf(resp)
+	if n != nil {
+		info = n.info
 	}
-	return Info{}, false
+	if info.Limits = limitsOf(resp); n == nil && info.Limits == nil {
+		return Info{}, false
+	}
+	return info, true
+}
+
+// limitsOf reads the limits only when somebody asks: the answer still has them.
+func limitsOf(resp *http.Response) []throttle.Window {
+	if resp == nil {
+		return nil
+	}
+	host := ""
+	if resp.Request != nil && resp.Request.URL != nil {
+		host = resp.Request.URL.Host
+	}
+	var r quota.Reader
+	report := r.Parse(host, resp.StatusCode, resp.Header, time.Now())
+	return report.AppendWindows(nil)
 }
 
 // A note carries an Info in the context of Response.Request. That is where it

@@ -84,3 +84,17 @@ func TestTrace_tellsTheStory(t *testing.T) {
 		}, story)
 	})
 }
+
+func TestInfoFrom_tellsTheLimits(t *testing.T) {
+	resp, err := get(t, &Transport{Base: plays(answer{200, "", []string{
+		"X-RateLimit-Limit", "60", "X-RateLimit-Remaining", "59", "X-RateLimit-Reset", "30",
+	}})})
+	require.NoError(t, err)
+	info, ok := InfoFrom(resp)
+	require.True(t, ok)
+	require.Equal(t, 1, info.Attempts)
+	require.Len(t, info.Limits, 1)
+	require.EqualValues(t, 60, info.Limits[0].Limit)
+	require.EqualValues(t, 59, info.Limits[0].Remaining)
+	require.Equal(t, 30*time.Second, info.Limits[0].ResetAfter)
+}

@@ -49,6 +49,7 @@ var foreign = map[string]string{
 	"github.com/cenkalti/backoff/v4":        "backoff",
 	"golang.org/x/time":                     "throttle",
 	"golang.org/x/net/http/httpguts":        ".",
+	"golang.org/x/net/http2/hpack":          "heedtest",
 	"github.com/hashicorp/go-retryablehttp": "retryable",
 	"github.com/fsnotify/fsnotify":          "rules",
 }

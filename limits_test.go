@@ -109,3 +109,7 @@ func TestTransport_waitsOnceForWhatTheServerAsks(t *testing.T) {
 		require.Contains(t, fmt.Sprint(info.Limit), "api.test")
 	})
 }
+
+func perMinute() throttle.Limiter {
+	return throttle.NewTokenBucket(throttle.PerMinute(1), nil)
+}

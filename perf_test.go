@@ -1,11 +1,14 @@
 package heed
 
 import (
+	"io"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/heed-go/heed/throttle"
+	"github.com/stretchr/testify/require"
 )
 
 // fixed answers everything alike and allocates nothing.
@@ -13,32 +16,80 @@ type fixed http.Response
 
 func (f *fixed) RoundTrip(*http.Request) (*http.Response, error) { return (*http.Response)(f), nil }
 
-// roundTrippers are what the costs of a request are compared on: what each adds to
-// bare.
-func roundTrippers() map[string]http.RoundTripper {
-	plain := &fixed{StatusCode: 200, Header: http.Header{}, Body: http.NoBody}
-	headers := &fixed{StatusCode: 200, Body: http.NoBody, Header: http.Header{
+// A round is what the cost of a request is measured on; what it adds to bare is
+// the Transport's.
+type round struct {
+	name   string
+	allocs float64 // at most
+	rt     http.RoundTripper
+}
+
+func rounds() []round {
+	many := throttle.Limit{Count: 1e9, Per: time.Second}
+	limits := http.Header{
 		"Date":                  {"Sat, 21 Nov 2026 12:00:00 GMT"},
 		"X-Ratelimit-Limit":     {"1000000"},
 		"X-Ratelimit-Remaining": {"900000"},
 		"X-Ratelimit-Reset":     {"60"},
-	}}
-	many := throttle.Limit{Count: 1e9, Per: time.Second}
-	return map[string]http.RoundTripper{
-		"bare":    plain,
-		"zero":    &Transport{Base: plain},
-		"limiter": &Transport{Base: plain, Limiter: throttle.NewTokenBucket(many, nil)},
-		"headers": &Transport{Base: headers, Limiter: throttle.NewTokenBucket(many, nil)},
+	}
+	plain := &fixed{StatusCode: 200, Header: http.Header{}, Body: http.NoBody}
+	told := &fixed{StatusCode: 200, Header: limits, Body: http.NoBody}
+	return []round{
+		{"bare", 0, plain},
+		{"zero", 0, &Transport{Base: plain}},
+		{"limiter", 0, &Transport{Base: plain, Limiter: throttle.NewTokenBucket(many, nil)}},
+		{"headers", 2, &Transport{Base: told, Limiter: throttle.NewTokenBucket(many, nil)}},
+		{"body", 2, &Transport{Base: &bodied{header: limits}, Limiter: throttle.NewTokenBucket(many, nil)}},
+	}
+}
+
+// bodied answers with a body; it uses one answer again and again.
+type bodied struct {
+	header http.Header
+	resp   http.Response
+	text   strings.Reader
+}
+
+func (b *bodied) RoundTrip(*http.Request) (*http.Response, error) {
+	b.text.Reset("hello")
+	b.resp = http.Response{StatusCode: 200, Header: b.header, Body: b}
+	return &b.resp, nil
+}
+
+func (b *bodied) Read(p []byte) (int, error) { return b.text.Read(p) }
+func (b *bodied) Close() error               { return nil }
+
+func TestRoundTrip_allocates(t *testing.T) {
+	req, err := http.NewRequest("GET", "http://api.test/items", nil)
+	require.NoError(t, err)
+	buf := make([]byte, 64)
+	for _, r := range rounds() {
+		n := testing.AllocsPerRun(1000, func() {
+			resp, err := r.rt.RoundTrip(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for err == nil {
+				_, err = resp.Body.Read(buf)
+			}
+			if err != io.EOF {
+				t.Fatal(err)
+			}
+			resp.Body.Close()
+		})
+		t.Logf("%-8s %v allocations", r.name, n)
+		require.True(t, racing || n <= r.allocs, "%s: %v allocations, want at most %v", r.name, n, r.allocs)
 	}
 }
 
 func BenchmarkRoundTrip(b *testing.B) {
 	req, _ := http.NewRequest("GET", "http://api.test/items", nil)
-	for name, rt := range roundTrippers() {
-		b.Run(name, func(b *testing.B) {
+	for _, r := range rounds() {
+		b.Run(r.name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				rt.RoundTrip(req)
+				resp, _ := r.rt.RoundTrip(req)
+				resp.Body.Close()
 			}
 		})
 	}

@@ -19,15 +19,15 @@ func (c *call) again(resp *http.Response, err error) bool {
 	if p.once(c.said) {
 		return false
 	}
-	now := c.feedback.Now
-	if c.attempts == 1 {
-		p.Budget.Deposit(now)
-	}
-	if err == nil && resp.StatusCode < 400 && c.feedback.Outcome != throttle.Throttled && p.Again == nil {
+	if err == nil && resp.StatusCode < 400 && c.outcome != throttle.Throttled && p.Again == nil {
 		return false
 	}
 	if c.settled() {
 		return false
+	}
+	now := c.now
+	if now.IsZero() {
+		now = c.t.now()
 	}
 	var report quota.Report
 	v := final
@@ -35,7 +35,7 @@ func (c *call) again(resp *http.Response, err error) bool {
 		v = verdictOnError(err)
 	} else {
 		report = quota.Parse(resp.StatusCode, resp.Header, now)
-		v = verdictOn(resp, c.feedback.Outcome, report.HasRetryAfter)
+		v = verdictOn(resp, c.outcome, report.HasRetryAfter)
 		if c.key != "" && resp.StatusCode == http.StatusConflict {
 			v = idempotent
 		}
@@ -81,15 +81,15 @@ func (c *call) plan(now time.Time, r quota.Report) error {
 	if c.began.IsZero() {
 		c.began, c.policy = now, backoff.ForCall(p.Backoff)
 	}
-	throttled := c.feedback.Outcome == throttle.Throttled
+	throttled := c.outcome == throttle.Throttled
 	if !throttled {
 		c.failures++
 	}
 	if c.failures >= p.Attempts || c.attempts >= p.Throttled {
 		return ErrAttempts
 	}
-	if r.HasRetryAfter || c.feedback.RetryAfter > 0 {
-		c.delay = p.Floor.Delay(max(r.RetryAfter, c.feedback.RetryAfter), c.attempts)
+	if r.HasRetryAfter || c.told > 0 {
+		c.delay = p.Floor.Delay(max(r.RetryAfter, c.told), c.attempts)
 	} else {
 		c.delay = c.policy.Delay(c.attempts, c.delay)
 	}

@@ -90,6 +90,7 @@ var contexts = []scenario{
 			io.WriteString(w, "begin")
 			w.(http.Flusher).Flush()
 			<-r.Context().Done()
+			panic(http.ErrAbortHandler) // no proper end
 		})
 		defer s.close()
 		c := NewClient(&Transport{Base: s.base})

@@ -38,6 +38,13 @@ const (
 	HangBody        // nothing after half of the body, until the client gives up
 	Endless         // the body again and again, until the client gives up; Pace is between the repetitions, 0: 1 ms
 	GoSilent        // all is well, but afterwards the connection is as after Vanish: half open
+
+	// Of HTTP/2 only; over HTTP/1.1 they are as Drop.
+
+	RefuseStream // the stream is reset: REFUSED_STREAM, the request was not looked at
+	CalmStream   // the stream is reset: ENHANCE_YOUR_CALM
+	GoAway       // the connection takes no more: GOAWAY, this request and those after it were not looked at
+	CalmConn     // the connection is closed: GOAWAY with ENHANCE_YOUR_CALM, what became of the request is not said
 )
 
 // silence is how long after its last answer a connection goes silent. The answer
@@ -59,7 +66,7 @@ func Script(answers ...Answer) func(Arrival) Answer {
 // play answers r with a.
 func (a Answer) play(w *writer, r *http.Request) {
 	pause(r.Context(), a.Delay)
-	a.failAtOnce(r)
+	a.failAtOnce(r, w.stream)
 	if a.Hints != nil {
 		maps.Copy(w.Header(), a.Hints)
 		w.WriteHeader(http.StatusEarlyHints)
@@ -80,17 +87,25 @@ func (a Answer) play(w *writer, r *http.Request) {
 }
 
 // failAtOnce does the faults that leave no answer.
-func (a Answer) failAtOnce(r *http.Request) {
-	switch a.Fault {
+func (a Answer) failAtOnce(r *http.Request, stream uint32) {
+	switch c := connOf(r); a.Fault {
 	case Hang:
 		<-r.Context().Done()
 	case Drop:
 	case Reset:
-		connOf(r).reset()
+		c.reset()
 	case Vanish:
-		c := connOf(r)
 		c.mute()
 		<-c.closed
+	case RefuseStream:
+		c.insert(reset(stream, refusedStream))
+	case CalmStream:
+		c.insert(reset(stream, enhanceYourCalm))
+	case GoAway:
+		c.insert(goAway(max(stream, 2)-2, noError))
+	case CalmConn:
+		c.insert(goAway(stream, enhanceYourCalm))
+		c.Close()
 	default:
 		return
 	}

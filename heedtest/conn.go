@@ -2,6 +2,7 @@ package heedtest
 
 import (
 	"context"
+	"io"
 	"net"
 	"net/http"
 	"sync"
@@ -11,6 +12,7 @@ import (
 type listener struct {
 	net.Listener
 	notes *notes
+	http2 bool
 }
 
 // Accept implements net.Listener.
@@ -19,7 +21,11 @@ func (l *listener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &conn{Conn: inner, closed: make(chan struct{})}
+	c := &conn{Conn: inner, in: inner, out: inner, closed: make(chan struct{})}
+	if l.http2 {
+		c.frames = &inserter{dst: inner}
+		c.in, c.out = newNumberer(inner), c.frames
+	}
 	l.notes.connected(c)
 	return c, nil
 }
@@ -27,7 +33,10 @@ func (l *listener) Accept() (net.Conn, error) {
 // A conn can be made to fail.
 type conn struct {
 	net.Conn
-	n int // counted from 1
+	n      int       // counted from 1
+	in     io.Reader // out of Conn
+	out    io.Writer // into Conn
+	frames *inserter // the same as out; nil: HTTP/1.1
 
 	mu     sync.Mutex
 	muted  bool
@@ -57,9 +66,16 @@ func (c *conn) reset() {
 	c.Close()
 }
 
+// insert sends a frame of HTTP/2. Over HTTP/1.1 it does nothing.
+func (c *conn) insert(f []byte) {
+	if c.frames != nil && !c.isMuted() {
+		c.frames.insert(f)
+	}
+}
+
 // Read implements net.Conn.
 func (c *conn) Read(p []byte) (int, error) {
-	n, err := c.Conn.Read(p)
+	n, err := c.in.Read(p)
 	if c.isMuted() {
 		<-c.closed
 		return 0, net.ErrClosed
@@ -72,7 +88,7 @@ func (c *conn) Write(p []byte) (int, error) {
 	if c.isMuted() {
 		return len(p), nil
 	}
-	return c.Conn.Write(p)
+	return c.out.Write(p)
 }
 
 // CloseWrite ends one direction, as the server does before it closes for good.

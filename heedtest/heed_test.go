@@ -1,6 +1,7 @@
 package heedtest_test
 
 import (
+	"fmt"
 	"net/http"
 	"sync"
 	"sync/atomic"
@@ -33,34 +34,55 @@ func calls(s *heedtest.Server) int64 {
 	return failed.Load()
 }
 
-// Where the plain client fails, heed's finishes, and never comes before it was
-// told to.
-func TestServer_findsNoFaultWithHeed(t *testing.T) {
-	bucket := func() throttle.Limiter {
+// limits are all algorithms that a server may limit by, at 10 a second.
+var limits = map[string]func() throttle.Limiter{
+	"token bucket": func() throttle.Limiter {
 		return throttle.NewTokenBucket(throttle.Limit{Count: 10, Per: time.Second, Burst: 20}, nil)
-	}
-	tally := func() throttle.Limiter { return heedtest.NewTally(30, 4*time.Second) }
-	for name, tt := range map[string]struct {
-		limiter func() throttle.Limiter
-		dialect quota.Dialect
-		refused int // at most
-	}{
-		"bucket, X-RateLimit":     {bucket, quota.XRateLimit, 0},
-		"bucket, draft 3":         {bucket, quota.Draft03, 0},
-		"bucket, draft 10":        {bucket, quota.Draft10, 0},
-		"bucket, all of them":     {bucket, quota.XRateLimit | quota.Draft03 | quota.Draft10 | quota.XRetryAfter, 0},
-		"bucket, Retry-After":     {bucket, quota.XRetryAfter, 20},
-		"tally, X-RateLimit":      {tally, quota.XRateLimit, 10},
-		"tally, only Retry-After": {tally, quota.XRetryAfter, 30},
-	} {
-		for _, http2 := range []bool{false, true} {
-			s := &heedtest.Server{HTTP2: http2}
-			inMemory(t, s, func(t *testing.T) {
-				s.Limit = &throttlehttp.Middleware{Limiter: tt.limiter(), Dialect: tt.dialect}
-				require.Zero(t, calls(s), name)
-				require.Empty(t, s.Early(), name)
-				require.LessOrEqual(t, len(s.Arrivals()), 200+tt.refused, name)
-			})
+	},
+	"refill bucket": func() throttle.Limiter {
+		return throttle.NewRefillBucket(throttle.Refill{Limit: throttle.Limit{Count: 20, Per: 2 * time.Second}}, nil)
+	},
+	"fixed window": func() throttle.Limiter {
+		return throttle.NewFixedWindow(throttle.Quota{Count: 30, Per: 3 * time.Second}, nil)
+	},
+	"sliding log": func() throttle.Limiter {
+		return throttle.NewSlidingLog(throttle.Log{Limit: throttle.Limit{Count: 30, Per: 3 * time.Second}}, nil)
+	},
+	"sliding counter": func() throttle.Limiter {
+		return throttle.NewSlidingCounter(throttle.Counter{Limit: throttle.Limit{Count: 30, Per: 3 * time.Second}}, nil)
+	},
+	"sub-windows": func() throttle.Limiter {
+		return throttle.NewSubWindows(throttle.Parts{Limit: throttle.Limit{Count: 30, Per: 3 * time.Second}, Parts: 3}, nil)
+	},
+	"unforgiving": func() throttle.Limiter { return unforgiving(30, 3*time.Second) },
+}
+
+// Where the plain client fails, heed's finishes, and never comes before it was
+// told to. Where the answers say how the limit stands, nothing is refused at all.
+func TestServer_findsNoFaultWithHeed(t *testing.T) {
+	for limit, limiter := range limits {
+		for dialect, most := range map[quota.Dialect]int{ // that are refused
+			quota.XRateLimit:                 0,
+			quota.Draft03:                    0,
+			quota.Draft10:                    0,
+			quota.XRateLimit | quota.Draft10: 0,
+			quota.XRetryAfter:                40, // nothing is said but on refusals
+		} {
+			for _, http2 := range []bool{false, true} {
+				s := &heedtest.Server{HTTP2: http2}
+				inMemory(t, s, func(t *testing.T) {
+					s.Limit = &throttlehttp.Middleware{Limiter: limiter(), Dialect: dialect}
+					start := time.Now()
+					failed := calls(s)
+					at, took := fmt.Sprint(limit, ", dialect ", dialect), time.Since(start)
+					require.Zero(t, failed, at)
+					require.Empty(t, s.Early(), at)
+					require.LessOrEqual(t, len(s.Arrivals()), 200+most, at)
+					if limit != "sliding counter" { // whose reset tells little of when the next unit is back
+						require.Less(t, took, 20*time.Second, at) // 17 or 18 at best
+					}
+				})
+			}
 		}
 	}
 }

@@ -99,7 +99,7 @@ func (s *Server) start(l net.Listener, url string, dial func(context.Context) (n
 		ConnState:   s.count,
 		ErrorLog:    log.New(io.Discard, "", 0), // of connections that were broken on purpose
 	}
-	s.running.Go(func() { _ = s.config.Serve(&listener{Listener: l, notes: &s.notes}) })
+	s.running.Go(func() { _ = s.config.Serve(&listener{Listener: l, notes: &s.notes, http2: s.HTTP2}) })
 }
 
 // Transport returns a new transport that reaches s, whatever host a request
@@ -161,12 +161,13 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 		panic(http.ErrAbortHandler)
 	}
 	defer s.running.Done()
+	stream := takeStream(r)
 	n := s.notes.arrive(r, s.LeaveBodies)
 	key := ""
 	if s.Key != nil {
 		key = s.Key(r)
 	}
-	out := &writer{ResponseWriter: w, server: s, key: key, n: n}
+	out := &writer{ResponseWriter: w, server: s, key: key, n: n, stream: stream}
 	if early, left := s.bans.check(key, time.Now(), s.Penalty); early > 0 {
 		s.notes.tooEarly(n, early)
 		refuseEarly(out, left)
@@ -193,6 +194,7 @@ type writer struct {
 	server *Server
 	key    string
 	n      int
+	stream uint32
 	wrote  bool // the final status
 }
 

@@ -22,6 +22,12 @@ func bucket(n int64) *throttlehttp.Middleware {
 	return &throttlehttp.Middleware{Limiter: throttle.NewTokenBucket(throttle.PerSecond(n), nil)}
 }
 
+// unforgiving returns a limit of n in any per that counts what it refuses too, as
+// HAProxy does where it tracks before it denies.
+func unforgiving(n int64, per time.Duration) throttle.Limiter {
+	return throttle.NewSlidingLog(throttle.Log{Limit: throttle.Limit{Count: n, Per: per}, CountRefused: true}, nil)
+}
+
 // at fetches after each of the delays since the start, and returns the statuses.
 func at(t *testing.T, s *heedtest.Server, delays ...time.Duration) (statuses []int) {
 	start, c := time.Now(), s.Client()
@@ -111,7 +117,7 @@ func TestServer_punishesThoseWhoComeTooEarly(t *testing.T) {
 			statuses: []int{200, 200},
 		},
 		"by the limit": {
-			server:   &heedtest.Server{Limit: &throttlehttp.Middleware{Limiter: heedtest.NewTally(1, 4*s1)}},
+			server:   &heedtest.Server{Limit: &throttlehttp.Middleware{Limiter: unforgiving(1, 4*s1)}},
 			at:       []time.Duration{0, 1 * s1, 2 * s1, 5 * s1},
 			statuses: []int{200, 429, 429, 200},
 			early:    []time.Duration{3 * s1},
@@ -200,7 +206,7 @@ func TestServer_noticesBodiesThatEndEarly(t *testing.T) {
 }
 
 func TestEdit_hasTheLastWord(t *testing.T) {
-	full := &throttlehttp.Middleware{Dialect: quota.XRateLimit | quota.Draft03 | quota.Draft10 | quota.XRetryAfter, Limiter: heedtest.NewTally(1, time.Minute)}
+	full := &throttlehttp.Middleware{Dialect: quota.XRateLimit | quota.Draft03 | quota.Draft10 | quota.XRetryAfter, Limiter: unforgiving(1, time.Minute)}
 	for name, tt := range map[string]struct {
 		edit  func(http.Header)
 		skew  time.Duration
@@ -221,7 +227,7 @@ func TestEdit_hasTheLastWord(t *testing.T) {
 	} {
 		s := &heedtest.Server{Limit: full, Edit: tt.edit, Skew: tt.skew}
 		inMemory(t, s, func(t *testing.T) {
-			full.Limiter = heedtest.NewTally(1, time.Minute)
+			full.Limiter = unforgiving(1, time.Minute)
 			c := s.Client()
 			_, _, err := fetch(c, "GET", s.URL, "")
 			require.NoError(t, err)
@@ -232,36 +238,4 @@ func TestEdit_hasTheLastWord(t *testing.T) {
 			tt.check(t, resp.Header)
 		})
 	}
-}
-
-func TestTally_refusalsCount(t *testing.T) {
-	t0 := time.Unix(0, 0)
-	l := heedtest.NewTally(2, 10*time.Second)
-	for i, step := range []struct {
-		at, cost int64
-		dry      bool
-		ok       bool
-		wait     int64
-		left     int64
-		reset    int64
-	}{
-		{at: 0, cost: 1, ok: true, left: 1, reset: 10},
-		{at: 4, cost: 1, ok: true, left: 0, reset: 10},
-		{at: 9, cost: 1, dry: true, wait: 1, reset: 5},
-		{at: 9, cost: 1, wait: 5, reset: 10}, // would have been let in at 10, had it not asked
-		{at: 10, cost: 1, wait: 9, reset: 10},
-		{at: 12, cost: 3, wait: int64(throttle.Forever / time.Second)},
-		{at: 20, cost: 2, ok: true, left: 0, reset: 10},
-		{at: 29, cost: 2, wait: 10, reset: 10},
-		{at: 39, cost: 2, ok: true, left: 0, reset: 10},
-		{at: 60, cost: 1, ok: true, left: 1, reset: 10},
-	} {
-		d, err := l.Reserve(t.Context(), throttle.Claim{Now: t0.Add(time.Duration(step.at) * time.Second), Cost: step.cost, DryRun: step.dry})
-		require.NoError(t, err)
-		require.Equal(t, []any{step.ok, step.wait, step.left, step.reset},
-			[]any{d.OK, int64(d.Wait / time.Second), d.Remaining, int64(d.ResetAfter / time.Second)}, "step %d: %+v", i, d)
-	}
-	_, err := l.Reserve(t.Context(), throttle.Claim{Cost: -1})
-	require.ErrorIs(t, err, throttle.ErrCost)
-	require.Panics(t, func() { heedtest.NewTally(0, 1) })
 }

@@ -152,6 +152,11 @@ func (b *bucket) refused(explained bool, now time.Time, told time.Duration) {
 // whether one of them is used up, which explains a refusal.
 func (b *bucket) learn(n uint64, f throttle.Feedback, now time.Time) (explained bool) {
 	var said [maxTold]bool
+	for i := range b.told {
+		if f.Outcome == throttle.Accepted {
+			b.told[i].accepted()
+		}
+	}
 	for _, w := range f.Windows {
 		if !countsRequests(w) {
 			continue

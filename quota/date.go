@@ -2,7 +2,6 @@ package quota
 
 import (
 	"math"
-	"net/http"
 	"time"
 )
 
@@ -11,9 +10,9 @@ import (
 // One reader takes them all. It goes by what each token looks like and never
 // checks the weekday, which real servers get wrong.
 
-// dateOf returns the Date of an answer.
-func dateOf(h http.Header, received time.Time) (time.Time, bool) {
-	for _, v := range h["Date"] {
+// dateOf returns the Date of an answer, given as the values of that header.
+func dateOf(values []string, received time.Time) (time.Time, bool) {
+	for _, v := range values {
 		if at, ok := parseDate(v, received); ok {
 			return at, true
 		}
@@ -21,12 +20,10 @@ func dateOf(h http.Header, received time.Time) (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// age returns how long the answer has been in caches, 0 for a fresh one.
-func age(h http.Header) time.Duration {
-	if v := h["Age"]; len(v) > 0 {
-		if n, ok := parseNumber(trim(v[0])); ok && !n.negative {
-			return n.times(time.Second)
-		}
+// age returns how long an answer has been in caches, 0 for a fresh one.
+func age(v string) time.Duration {
+	if n, ok := parseNumber(trim(v)); ok && !n.negative {
+		return n.times(time.Second)
 	}
 	return 0
 }

@@ -36,7 +36,6 @@ func Parse(status int, h http.Header, received time.Time) Report {
 func (r *Reader) Parse(host string, status int, h http.Header, received time.Time) Report {
 	p := parsers.Get().(*parser)
 	p.h, p.status, p.received, p.vendor, p.table = h, status, received, r.vendor(host), !r.NoTable
-	p.age = age(h)
 	p.collect()
 	p.conclude()
 	out := p.out
@@ -80,10 +79,18 @@ type parser struct {
 	table    bool
 	said     meaning // of the name that was read last
 
-	out    Report
-	groups []group
-	odd    []odd
-	ledger ledger
+	out     Report
+	dates   []string // values of Date
+	groups  []group
+	retries []retryHeader
+	odd     []odd
+	ledger  ledger
+}
+
+// A retryHeader is one header of the Retry-After family.
+type retryHeader struct {
+	values []string
+	scale  time.Duration
 }
 
 // An odd header has a reader of its own.
@@ -98,10 +105,14 @@ var parsers = sync.Pool{New: func() any { return new(parser) }}
 // forget makes p new again, but for its room.
 func (p *parser) forget() {
 	clear(p.groups)
+	clear(p.retries)
 	clear(p.odd)
 	clear(p.ledger.list)
 	clear(p.ledger.policies)
-	*p = parser{groups: p.groups[:0], odd: p.odd[:0], ledger: ledger{list: p.ledger.list[:0], policies: p.ledger.policies[:0]}}
+	p.groups, p.retries, p.odd = p.groups[:0], p.retries[:0], p.odd[:0]
+	p.ledger.list, p.ledger.policies = p.ledger.list[:0], p.ledger.policies[:0]
+	p.h, p.vendor, p.dates, p.out = nil, nil, nil, Report{}
+	p.now, p.age = time.Time{}, 0
 }
 
 // A group is the headers of one bucket.
@@ -133,7 +144,11 @@ func (p *parser) collect() {
 		case row != nil && row.Read != nil:
 			p.odd = append(p.odd, odd{name, join(values), row.Read})
 		case m.field == FieldRetryAfter:
-			p.retry(values, m.scale)
+			p.retries = append(p.retries, retryHeader{values, m.scale})
+		case m.field == fieldDate:
+			p.dates = values
+		case m.field == fieldAge:
+			p.age = age(values[0])
 		case ok || isPairs(m, values):
 			p.put(name, join(values), m, row)
 		}
@@ -154,7 +169,7 @@ func (p *parser) meaning(name string, famous map[string]*meaning) (m *meaning, r
 		}
 	}
 	if m, ok := famous[name]; ok {
-		return m, nil, m.field != FieldNone
+		return m, nil, m.field != FieldNone && m.field <= FieldRetryAfter
 	}
 	if p.table {
 		if r, found := distinct()[name]; found {
@@ -224,7 +239,7 @@ func join(values []string) string {
 func (p *parser) clock() time.Time {
 	if p.now.IsZero() {
 		p.now = p.received
-		if at, ok := dateOf(p.h, p.received); ok {
+		if at, ok := dateOf(p.dates, p.received); ok {
 			p.now = at.Add(p.age)
 		}
 	}

@@ -45,7 +45,7 @@ func (p *parser) readItems(v string, l *ledger) bool {
 		if !ok || it.value.kind != sfString && it.value.kind != sfToken {
 			continue
 		}
-		d := draft{header: keyState, state: true}
+		d := draft{header: "Ratelimit", state: true}
 		d.Name = it.value.String()
 		d.Remaining, d.HasRemaining = left.whole, true
 		if t, ok := it.number("t"); ok {
@@ -62,8 +62,6 @@ func (p *parser) readItems(v string, l *ledger) bool {
 	}
 	return n > 0
 }
-
-const keyState = "Ratelimit"
 
 // readPairs reads key=value, as of draft-07 and as vendors have it. A key that
 // comes again begins another limit.

@@ -11,7 +11,7 @@ type draft struct {
 	Limit
 	header string // the first of its headers
 	bucket uint64 // which bucket its headers name
-	bare   bool   // the reset was a number without a unit
+	bare   bool   // the reset was a number without a unit, beside a window in a header of its own
 	void   bool   // a count was negative: what is allowed is not known
 	state  bool   // out of a structured field: nothing in it is a guess
 }
@@ -42,6 +42,7 @@ func (p *parser) conclude() {
 	for i := range p.groups {
 		p.read(&p.groups[i], l)
 	}
+	p.readRetries()
 	p.readOdd()
 	p.applyPolicies(l)
 	if len(l.list) > 1 {
@@ -140,7 +141,7 @@ func (p *parser) readReset(g *group, d *draft) {
 		}
 		if !d.HasReset || t.form.Relative() && !d.ResetForm.Relative() {
 			d.ResetAfter, d.HasReset, d.ResetForm = p.delay(t), true, t.form
-			d.bare = t.form == DeltaSeconds && s.scale == 0
+			d.bare = t.form == DeltaSeconds && s.scale == 0 && g.slots[FieldWindow].value != ""
 		}
 	}
 }
@@ -158,6 +159,8 @@ func (p *parser) readWindow(g *group, d *draft) {
 	}
 	if t, ok := parseInstant(s.value, scale, p.received); ok && t.form.Relative() {
 		d.Window = t.delay
+	} else if w, ok := perTime(trim(s.value)); ok {
+		d.Window = w
 	}
 }
 

@@ -13,7 +13,6 @@ func (l *ledger) merge() {
 		l.join(how)
 	}
 	l.spreadResets()
-	l.dropOldSpelling()
 }
 
 // A likeness is a way for two drafts to be one limit.
@@ -141,27 +140,6 @@ func (d *draft) tighter(than *draft) bool {
 	return d.Window > 0 && (than.Window == 0 || d.Window < than.Window)
 }
 
-// dropOldSpelling drops a count of what is used that names no window, where
-// another one of the same unit does (X-MBX-USED-WEIGHT beside -1M).
-func (l *ledger) dropOldSpelling() {
-	for i := 0; i < len(l.list); i++ {
-		d := &l.list[i]
-		if d.HasUsed && !d.HasLimit && !d.HasRemaining && d.Window == 0 && l.windowed(d.Unit) {
-			l.remove(i)
-			i--
-		}
-	}
-}
-
-func (l *ledger) windowed(unit string) bool {
-	for i := range l.list {
-		if d := &l.list[i]; d.HasUsed && d.Window > 0 && d.Unit == unit {
-			return true
-		}
-	}
-	return false
-}
-
 // drop takes out what is no limit. Zeros on an answer that was served mean that
 // nothing is counted; a limit of zero on a refusal was not said; a reset of
 // nothing, beside counts that are negative, means that they are unknown.
@@ -179,9 +157,10 @@ func (l *ledger) drop(refused bool) {
 	}
 }
 
-// mendMillis finds resets in milliseconds that do not say so: they are beyond
-// their own window, and as milliseconds just what the missing units take to come
-// back. If one reset of an answer is, all are.
+// mendMillis finds resets in milliseconds that do not say so: one is beyond its
+// own window, and as milliseconds just what the missing units take to come back.
+// If one reset of an answer is, all are. The IETF drafts, which have the window
+// behind a number, are not suspected: they say seconds.
 func (l *ledger) mendMillis() {
 	if !l.millis() {
 		return

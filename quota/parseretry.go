@@ -5,17 +5,22 @@ import (
 	"time"
 )
 
-// retry reads one header of the Retry-After family. The longest delay counts, and
-// what is malformed was not said.
-func (p *parser) retry(values []string, scale time.Duration) {
-	for _, v := range values[:min(len(values), maxLines)] {
-		if len(v) > maxDate {
-			continue
+// readRetries reads the headers of the Retry-After family. The longest delay
+// counts, and what is malformed was not said.
+func (p *parser) readRetries() {
+	for _, h := range p.retries {
+		for _, v := range h.values[:min(len(h.values), maxLines)] {
+			if len(v) <= maxDate {
+				p.retry(v, h.scale)
+			}
 		}
-		d, form, ok := p.retryDelay(v, scale)
-		if ok && (!p.out.HasRetryAfter || d > p.out.RetryAfter || d == p.out.RetryAfter && form < p.out.RetryForm) {
-			p.out.RetryAfter, p.out.HasRetryAfter, p.out.RetryForm = d, true, form
-		}
+	}
+}
+
+func (p *parser) retry(v string, scale time.Duration) {
+	d, form, ok := p.retryDelay(v, scale)
+	if ok && (!p.out.HasRetryAfter || d > p.out.RetryAfter || d == p.out.RetryAfter && form < p.out.RetryForm) {
+		p.out.RetryAfter, p.out.HasRetryAfter, p.out.RetryForm = d, true, form
 	}
 }
 

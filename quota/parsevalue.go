@@ -79,11 +79,7 @@ func (n number) times(unit time.Duration) time.Duration {
 
 func (n number) float() float64 { return float64(n.whole) + float64(n.nanos)/1e9 }
 
-// parseQuantity reads what a header of counts holds in the usual case: one
-// number, maybe with a fraction that says nothing.
-func parseQuantity(s string) (number, bool) { return parseNumber(trim(s)) }
-
-// A instant is a time as a header tells it: a delay, or a moment.
+// An instant is a time as a header tells it: a delay, or a moment.
 type instant struct {
 	form  Form
 	delay time.Duration // of relative forms
@@ -152,7 +148,7 @@ func (e *entry) read(s string) bool {
 	head, params := cutOutsideQuotes(s, ';')
 	head = trim(head)
 	if !e.readHead(head) {
-		e.name = head
+		*e = entry{name: head}
 	}
 	for params != "" {
 		var p string
@@ -162,25 +158,50 @@ func (e *entry) read(s string) bool {
 	return e.has && len(e.name) <= maxName
 }
 
+// readHead reads "100", "100:60", "32/40", "100/hour", "100 per minute" and
+// "QueriesPerHour:3".
 func (e *entry) readHead(s string) (ok bool) {
-	i := strings.IndexAny(s, ":/")
-	if i < 0 {
-		e.n, e.has = parseNumber(s)
-		return e.has
+	digits := prefix(s, func(c byte) bool { return isDigit(c) || c == '.' || c == '-' || c == '+' })
+	rest := trim(s[digits:])
+	if e.n, ok = parseNumber(s[:digits]); !ok {
+		return e.readNamed(s)
 	}
-	if e.n, ok = parseNumber(trim(s[:i])); !ok {
-		return false
-	}
-	if e.second, ok = parseNumber(trim(s[i+1:])); !ok {
-		return false
-	}
-	e.has = true
-	if s[i] == ':' {
+	switch e.has = true; {
+	case rest == "":
+		return true
+	case rest[0] == ':':
+		e.second, ok = parseNumber(trim(rest[1:]))
 		e.window = e.second.times(time.Second)
-	} else {
-		e.pair = true
+		return ok
+	case rest[0] == '/':
+		if e.second, e.pair = parseNumber(trim(rest[1:])); e.pair {
+			return true
+		}
+		e.window, ok = perTime(trim(rest[1:]))
+		return ok
 	}
-	return true
+	_, rest, _ = strings.Cut(rest, "per ")
+	e.window, ok = perTime(rest)
+	return ok
+}
+
+// readNamed reads what is left under a name: "QueriesPerHour:3".
+func (e *entry) readNamed(s string) (ok bool) {
+	i := strings.LastIndexByte(s, ':')
+	if i <= 0 || !isLetter(s[0]) {
+		return false
+	}
+	e.n, ok = parseNumber(s[i+1:])
+	e.name, e.has = s[:i], ok
+	return ok
+}
+
+// perTime reads a length of time behind "per": "minute" is one of them.
+func perTime(s string) (time.Duration, bool) {
+	if unit := unitOfTime(s); unit > 0 {
+		return unit, true
+	}
+	return parseDuration(s)
 }
 
 func (e *entry) readParam(s string) {

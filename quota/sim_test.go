@@ -48,6 +48,11 @@ func (j job) crowd(span, from time.Duration) (most int) {
 
 // play runs n calls from c goroutines against s, rtt away. Call it in a bubble.
 func play(t *testing.T, tr *Tracker, s server, n, c int, rtt time.Duration) (j job) {
+	return playUntil(t, tr, s, n, c, rtt, time.Time{})
+}
+
+// playUntil is play that begins no call after end, if that is not zero.
+func playUntil(t *testing.T, tr *Tracker, s server, n, c int, rtt time.Duration, end time.Time) (j job) {
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://api.test/", nil)
 	if err != nil {
 		t.Fatal(err)
@@ -93,6 +98,9 @@ func play(t *testing.T, tr *Tracker, s server, n, c int, rtt time.Duration) (j j
 	for range c {
 		wg.Go(func() {
 			for range calls {
+				if !end.IsZero() && time.Now().After(end) {
+					return
+				}
 				if !call() {
 					mu.Lock()
 					j.failed++

@@ -98,7 +98,6 @@ const slack = 1100 * time.Millisecond
 // update takes over what an answer to claim n says.
 func (t *told) update(w throttle.Window, n uint64, now time.Time, f *flight) {
 	reset, left := resetOf(w, now), max(w.Remaining, 0)
-	t.refill.answered++
 	newer, over := n > t.seen, !now.Before(t.reset)
 	if t.refill.kind != flows && w.Limit == t.limit {
 		switch ahead := reset.Sub(t.reset); {
@@ -138,10 +137,12 @@ func (t *told) left(now time.Time) int64 {
 	return t.remaining + t.refill.since(t.at, now, t.limit-t.remaining)
 }
 
+// accepted counts a claim that took a unit.
+func (t *told) accepted() { t.refill.answered++ }
+
 // spend counts claim n, whose answer did not say what is left. It reports whether
 // t is out of date: even the probe's answer no longer speaks of it.
 func (t *told) spend(n uint64) (outdated bool) {
-	t.refill.answered++
 	if t.probe {
 		return n > t.seen
 	}

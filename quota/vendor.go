@@ -45,7 +45,11 @@ const (
 	FieldRate                    // units that come back each second, or each window
 	FieldName                    // name of the bucket
 	FieldPolicy                  // limits with their windows
-	FieldRetryAfter              // when to come again; the last field
+	FieldRetryAfter              // when to come again
+
+	// Not about limits, but needed to read them.
+	fieldDate
+	fieldAge
 )
 
 // A Bucket completes a limit that the answer has named in part. Zero fields of

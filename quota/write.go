@@ -3,6 +3,7 @@ package quota
 import (
 	"net/http"
 	"strconv"
+	"sync"
 	"time"
 )
 
@@ -26,8 +27,8 @@ const (
 // tell the tightest one. Draft10 tells all; it calls a limit without a name
 // "default", and says when one resets only together with what remains.
 func Write(h http.Header, d Dialect, r Report) {
-	var w writer
-	w.buf = w.space[:0]
+	w := writers.Get().(*writer)
+	w.buf, w.n = w.buf[:0], 0
 	if i := tightest(r.Limits); i >= 0 {
 		if d&XRateLimit != 0 {
 			w.triple("X-Ratelimit-Limit", "X-Ratelimit-Remaining", "X-Ratelimit-Reset", &r.Limits[i], 0)
@@ -47,17 +48,19 @@ func Write(h http.Header, d Dialect, r Report) {
 		}
 	}
 	w.flush(h)
+	writers.Put(w)
 }
 
 // A writer collects values back to back and cuts them out of one string at the
 // end, so that an answer pays for two allocations however many headers it has.
 type writer struct {
-	buf   []byte
-	space [256]byte
-	n     int
-	keys  [10]string
-	ends  [10]int
+	buf  []byte
+	n    int
+	keys [10]string // names of headers, all of them constants
+	ends [10]int    // where each value ends in buf
 }
+
+var writers = sync.Pool{New: func() any { return new(writer) }}
 
 func (w *writer) end(key string) {
 	w.keys[w.n], w.ends[w.n] = key, len(w.buf)

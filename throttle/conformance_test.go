@@ -80,7 +80,10 @@ func TestConformance(t *testing.T) {
 		{"Unlimited", func(throttle.Clock) throttle.Limiter { return throttle.Unlimited }, throttletest.Spec{Bound: unbounded}},
 		{"Blocked", func(throttle.Clock) throttle.Limiter { return throttle.Blocked }, throttletest.Spec{Bound: func(time.Duration) int64 { return 0 }}},
 	} {
-		t.Run(l.name, func(t *testing.T) { throttletest.TestLimiter(t, l.new, l.spec) })
+		t.Run(l.name, func(t *testing.T) {
+			t.Parallel()
+			throttletest.TestLimiter(t, l.new, l.spec)
+		})
 	}
 }
 

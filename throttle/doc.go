@@ -9,7 +9,7 @@
 // learns from it is an [Observer].
 //
 // Limiters do arithmetic on a reading of the clock, and never sleep. Who wants to wait
-// asks a [Waiter] for a [Ticket]: it keeps everybody who shares limits in line, and
+// hands a [Ticket] to a [Waiter]: it keeps everybody who shares limits in line, and
 // lets them go at the instants at which their limits open.
 //
 // Units are int64 and saturate. Times are readings that a caller may bring along:
@@ -43,7 +43,7 @@
 //	Nginx               what nginx limit_req would decide, with its rounding
 //	TickQueue           a queue that is served at the ticks of a clock
 //	FixedWindow         n per clock window, or per window from the first claim on
-//	PermitsPerPeriod    n per period, a FixedWindow by another name
+//	PermitsPerPeriod    n per period since it was made, a FixedWindow
 //	SlidingLog          n in any window, exactly; remembers each claim
 //	SlidingCounter      n in any window, nearly; remembers two numbers
 //	SubWindows          n in any window, to a k-th of it; remembers k numbers

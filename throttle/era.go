@@ -95,8 +95,8 @@ func (e *era) next(l Limit, now, tat int64) *era {
 		n.number, n.since, n.former = e.number, e.since, e.former
 	} else {
 		n.number, n.since, n.former = e.number+1, now, e.remember(max(e.burst-n.burst, 0)*e.interval)
-		free := e.window - taken // below 0: in debt
-		taken = n.window - min(mulDivDown(free, n.interval, e.interval), n.window)
+		free := e.window - taken                                    // below 0: in debt
+		taken = n.window - mulDivDown(free, n.interval, e.interval) // below 0: what the cut takes away
 	}
 	if taken > 0 {
 		n.tat.Store(min(taken, maxTicks))

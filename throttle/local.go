@@ -64,30 +64,32 @@ func (w *Waiter) resume(l *line) {
 // wait on.
 func (w *Waiter) answer(ctx context.Context, s *seat) (done bool, err error) {
 	l, t := s.line, s.ticket
-	d, i, err := t.reserve(ctx, w.time.at(l.asOf))
+	var refusal Decision
+	i, err := t.reserve(ctx, w.time.at(l.asOf), &refusal)
+	granted := t.held != nil
 	w.lock()
 	w.at = max(l.asOf, w.now-w.maxLate)
 	l.asking = nil
-	if err == nil && !d.OK {
+	if err == nil && !granted {
 		err = w.sendHome(s)
 	}
 	switch {
 	case err != nil:
 		w.pull(s)
 		w.resume(l)
-	case d.OK:
+	case granted:
 		w.granted(s)
 		w.resume(l)
 	default:
 		w.stayLimited(s)
 		if l.queue.first() == s && !l.again {
-			w.refused(s, i, d)
+			w.refused(s, i, refusal)
 		} else {
 			w.resume(l)
 		}
 	}
 	w.unlock()
-	if err == nil && !d.OK {
+	if err == nil && !granted {
 		return false, nil
 	}
 	if ctx.Err() != nil {

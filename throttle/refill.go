@@ -93,6 +93,7 @@ func (b *RefillBucket) Reserve(_ context.Context, c Claim) (Decision, error) {
 	now := max(given, b.last)
 	s := b.at(now)
 	d := Decision{Policy: b.policy, Limit: b.burst, At: b.time.stamp(now, given, c.Now)}
+	d.Per = time.Duration(mulSat((b.burst-1)/b.limit.Count+1, int64(b.limit.Per)))
 	switch short := subSat(n, b.burst-s.taken); {
 	case n > b.burst:
 		d.Wait = Forever
@@ -105,7 +106,6 @@ func (b *RefillBucket) Reserve(_ context.Context, c Claim) (Decision, error) {
 			b.state, b.last = s, now
 		}
 	}
-	d.Per = time.Duration(mulSat((b.burst-1)/b.limit.Count+1, int64(b.limit.Per)))
 	d.Remaining = max(b.burst-s.taken, 0)
 	d.ResetAfter = b.until(s.taken, s.tick, now)
 	return d, nil

@@ -8,22 +8,30 @@ import (
 // stand lets t wait in line.
 func (w *Waiter) stand(ctx context.Context, t *Ticket, retry bool) error {
 	s := w.seat(ctx, t)
-	w.lock()
-	err := w.join(s, retry)
-	var joined Line
-	if w.Trace != nil && err == nil && t.held == nil {
-		joined = w.describe(s.line)
-	}
-	w.unlock()
-	if joined.Waiting > 0 && w.Trace.Parked != nil {
-		w.Trace.Parked(t, joined)
-	}
+	err := w.enter(s, retry)
 	if err == nil {
 		err = w.wait(ctx, s)
 	}
 	s.ticket, s.line = nil, nil
 	w.seats.Put(s)
 	return err
+}
+
+// enter puts s into its line. It is not inlined, so that its frame is gone from the
+// stacks of those who wait.
+//
+//go:noinline
+func (w *Waiter) enter(s *seat, retry bool) error {
+	w.lock()
+	err := w.join(s, retry)
+	if w.Trace == nil || w.Trace.Parked == nil || err != nil || s.ticket.held != nil {
+		w.unlock()
+		return err
+	}
+	l := w.describe(s.line)
+	w.unlock()
+	w.Trace.Parked(s.ticket, l)
+	return nil
 }
 
 func (w *Waiter) seat(ctx context.Context, t *Ticket) *seat {

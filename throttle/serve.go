@@ -108,15 +108,16 @@ func (w *Waiter) ask(l *line) {
 		w.question(s)
 		return
 	}
-	d, i, err := s.ticket.reserve(context.Background(), w.time.at(w.at))
+	var refusal Decision
+	i, err := s.ticket.reserve(context.Background(), w.time.at(w.at), &refusal)
 	switch {
 	case err != nil:
 		w.refuse(s, err)
-	case d.OK:
+	case s.ticket.held != nil:
 		w.granted(s)
 		w.calls.add(s)
 	default:
-		w.refused(s, i, d)
+		w.refused(s, i, refusal)
 	}
 }
 

@@ -43,6 +43,7 @@ type Ticket struct {
 type grant struct {
 	owner     *Ticket // a copy of the owner must not end the grant once more
 	err       error   // not a grant, but the reason why there is none
+	at        time.Time
 	decisions [MaxDemands]Decision
 }
 
@@ -87,44 +88,49 @@ func (t *Ticket) WaitedFor() string {
 // What others had granted by then is given back. Limits that may do I/O are asked
 // last, see Local. A ticket that is granted already is an error.
 func (t *Ticket) Reserve(ctx context.Context, now time.Time) (Decision, error) {
-	d, _, err := t.reserve(ctx, now)
-	return d, err
+	if t.granted() {
+		return Decision{}, errHeld
+	}
+	var refusal Decision
+	_, err := t.reserve(ctx, now, &refusal)
+	if err == nil && t.granted() {
+		return Decision{OK: true, At: t.held.at}, nil
+	}
+	return refusal, err
 }
 
-// reserve also returns the index of the demand that was refused.
+// reserve is Reserve for a ticket that is not granted: it is granted then, or
+// refusal says why not and i which demand was refused.
 //
 // The units of other limits are given back as of now, unless an answer was so slow
 // that time has given part of them back meanwhile.
-func (t *Ticket) reserve(ctx context.Context, now time.Time) (Decision, int, error) {
-	if t.granted() {
-		return Decision{}, 0, errHeld
-	}
+func (t *Ticket) reserve(ctx context.Context, now time.Time, refusal *Decision) (i int, err error) {
 	g := grants.Get().(*grant)
 	order, n, local := t.order()
 	c := Claim{Now: now}
 	var w watch
-	for j, i := range order[:n] {
+	for j := range n {
 		if j == max(local, 1) {
 			w = startWatch(c)
 		}
-		m := &t.Demands[i]
+		i = int(order[j])
+		m, d := &t.Demands[i], &g.decisions[i]
 		c.Key, c.Cost = m.Key, m.Cost
-		d, err := m.Limiter.Reserve(ctx, c)
-		if err != nil || !d.OK {
-			if w.from.IsZero() {
-				w.from = c.Now
+		if *d, err = m.Limiter.Reserve(ctx, c); err != nil || !d.OK {
+			*refusal = *d
+			if j >= max(local, 1) {
+				c.Now = w.now()
 			}
-			t.cancel(ctx, order[:j], g, w.now())
+			t.cancel(ctx, order[:j], g, c.Now)
 			g.end()
-			return d, int(i), err
+			return i, err
 		}
-		g.decisions[i] = d
 		if c.Now.IsZero() {
 			c.Now = d.At
 		}
 	}
-	t.held, g.owner = g, t
-	return Decision{OK: true, At: c.Now}, 0, nil
+	t.held, g.owner, g.at = g, t, c.Now
+	return 0, nil
 }
 
 // order returns the indexes of the n demands in the order in which they are asked:
@@ -200,6 +206,9 @@ func (t *Ticket) end() {
 
 // end gives g back for others to use.
 func (g *grant) end() {
-	*g = grant{}
+	g.owner, g.err = nil, nil
+	for i := range g.decisions {
+		g.decisions[i].trail = nil // all that it could keep from being collected
+	}
 	grants.Put(g)
 }

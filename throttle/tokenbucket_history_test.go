@@ -84,7 +84,7 @@ func requireObeyed(t *testing.T, l throttle.Limit, deeds []deed, seed uint64) {
 // Random limits, costs, times and settlements, against a bucket of rationals.
 func TestTokenBucket_isExact(t *testing.T) {
 	played := 0
-	for seed := range uint64(2000) {
+	for seed := range uint64(1000) {
 		r := rand.New(rand.NewPCG(seed, 4))
 		l := throttle.Limit{Count: 1 + r.Int64N(1<<r.IntN(24)), Per: pers[r.IntN(len(pers))], Burst: 1 + r.Int64N(1<<r.IntN(16))}
 		if float64(l.Burst)*float64(l.Per) < 1<<59 { // beyond, the rate is a little lower
@@ -92,14 +92,14 @@ func TestTokenBucket_isExact(t *testing.T) {
 			played++
 		}
 	}
-	require.Greater(t, played, 1500)
+	require.Greater(t, played, 750)
 }
 
 var pers = []time.Duration{7, time.Microsecond, time.Millisecond, time.Second, 1001 * time.Millisecond, time.Minute, time.Hour, 24 * time.Hour}
 
 // SetLimit keeps the units in the bucket to less than a nanosecond's worth.
 func TestTokenBucket_setLimitKeepsUnits(t *testing.T) {
-	for seed := range uint64(1000) {
+	for seed := range uint64(500) {
 		r := rand.New(rand.NewPCG(seed, 5))
 		l := throttle.Limit{Count: 1 + r.Int64N(1000), Per: time.Second, Burst: 1 + r.Int64N(100)}
 		newDuel(t, r, l).play(60, 8)

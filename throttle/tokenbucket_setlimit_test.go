@@ -122,3 +122,36 @@ func TestTokenBucket_cancelAcrossManyLimits(t *testing.T) {
 	d, _ = b.Reserve(t.Context(), throttle.Claim{DryRun: true})
 	require.EqualValues(t, 40+15+40, d.Remaining) // 15 flowed in; 20 of 60 count as returned, at the faster rate
 }
+
+// The latest reading granted at outlives the limit.
+func TestTokenBucket_olderReadingAfterSetLimit(t *testing.T) {
+	clk := new(dial)
+	b := throttle.NewTokenBucket(throttle.PerSecond(5), clk)
+	newest := time.Unix(10, 0)
+	reserve(t, b, throttle.Claim{Now: newest})
+	require.NoError(t, b.SetLimit(throttle.PerSecond(6)))
+	require.Equal(t, newest.UTC(), reserve(t, b, throttle.Claim{Now: time.Unix(5, 0)}).At.UTC())
+}
+
+// The first limit held before the bucket was made, too.
+func TestTokenBucket_cancelOfOlderClaimAcrossSetLimit(t *testing.T) {
+	b := throttle.NewTokenBucket(throttle.Limit{Count: 1, Per: time.Second, Burst: 100}, new(dial))
+	c := throttle.Claim{Cost: 50, Now: time.Unix(-20, 0)}
+	d := reserve(t, b, c)
+	require.NoError(t, b.SetLimit(throttle.Limit{Count: 1, Per: time.Minute, Burst: 100}))
+	require.EqualValues(t, 70, left(t, b))
+	reserve(t, b, throttle.Claim{Cost: 70})
+	c.Now = time.Unix(0, 0)
+	b.Cancel(t.Context(), c, d)
+	require.EqualValues(t, 30, left(t, b), "time has given back 20 of 50")
+}
+
+// A Cancel far ahead of the rest forgives nothing, also where ticks must be counted
+// anew to express it.
+func TestTokenBucket_cancelFarAhead(t *testing.T) {
+	b := throttle.NewTokenBucket(throttle.Limit{Count: 999_999_937, Per: time.Second, Burst: 5}, new(dial))
+	d := reserve(t, b, throttle.Claim{Cost: 2})
+	reserve(t, b, throttle.Claim{Cost: 3})
+	b.Cancel(t.Context(), throttle.Claim{Cost: 2, Now: time.Unix(1e9, 0)}, d)
+	require.Zero(t, left(t, b))
+}

@@ -112,16 +112,26 @@ func (w *Waiter) await(ctx context.Context, t *Ticket) error {
 	}
 	w.once.Do(w.init)
 	now, retry := w.time.read(time.Time{}), t.turn != 0
-	if !retry {
-		t.turn = w.turn(now)
-	}
 	t.held, t.waited, t.blame = nil, 0, nil
 	if w.passes(t) {
-		if d, _, err := t.reserve(ctx, w.time.at(now)); err != nil || d.OK {
+		if err := w.pass(ctx, t, now); err != nil || t.held != nil {
 			return err
 		}
 	}
+	if !retry {
+		t.turn = w.turn(now)
+	}
 	return w.stand(ctx, t, retry)
+}
+
+// pass asks for t without standing in line.
+func (w *Waiter) pass(ctx context.Context, t *Ticket, now int64) error {
+	var refusal Decision
+	_, err := t.reserve(ctx, w.time.at(now), &refusal)
+	if t.held != nil && t.turn == 0 {
+		t.turn = max(now, 1) // in case of a retry; who came at the same instant is its equal
+	}
+	return err
 }
 
 // Cancel gives back a granted ticket that was not used, and lets others have it.

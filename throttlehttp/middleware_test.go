@@ -190,6 +190,24 @@ func TestMiddleware_speaksDialects(t *testing.T) {
 	}, limits(ask(m.Handler(ok))))
 }
 
+func TestMiddleware_tellsTheWindow(t *testing.T) {
+	limit := throttle.Limit{Count: 10, Per: 20 * time.Second}
+	for _, l := range []throttle.Limiter{
+		throttle.NewTokenBucket(limit, nil),
+		throttle.NewRefillBucket(throttle.Refill{Limit: limit}, nil),
+		throttle.NewFixedWindow(throttle.Quota{Count: 10, Per: 20 * time.Second}, nil),
+		throttle.NewSlidingLog(throttle.Log{Limit: limit}, nil),
+		throttle.NewSlidingCounter(throttle.Counter{Limit: limit}, nil),
+		throttle.NewSubWindows(throttle.Parts{Limit: limit, Parts: 4}, nil),
+	} {
+		r := ask((&throttlehttp.Middleware{Limiter: l, Dialect: quota.Draft03}).Handler(ok))
+		require.Equal(t, "10, 10;w=20", r.Header.Get("RateLimit-Limit"), "%T", l)
+	}
+	burst := throttle.Refill{Limit: throttle.Limit{Count: 4, Per: time.Minute, Burst: 10}}
+	r := ask((&throttlehttp.Middleware{Limiter: throttle.NewRefillBucket(burst, nil), Dialect: quota.Draft03}).Handler(ok))
+	require.Equal(t, "10, 10;w=180", r.Header.Get("RateLimit-Limit"), "three refills of four")
+}
+
 // limits returns the headers of r that are about limits.
 func limits(r *http.Response) http.Header {
 	h := r.Header.Clone()

@@ -1,0 +1,181 @@
+package heed
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestBody_longerThanKeptIsSentOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for name, n := range map[string]int64{"length known": 11, "length not known": -1} {
+			for _, step := range []any{500, refused} {
+				s := plays(step)
+				body := &opaque{Reader: strings.NewReader("hello world")}
+				resp, err := (&Transport{Base: s, Retry: &Retry{KeepBody: 10}}).RoundTrip(put(t, body, n))
+				if err != nil {
+					require.ErrorIs(t, err, ErrBody, name)
+					require.ErrorContains(t, err, "set Request.GetBody")
+				} else {
+					require.Equal(t, "answer 1", text(t, resp))
+				}
+				require.Equal(t, 1, s.sent(), name)
+				require.Equal(t, "hello world", s.got[0].body)
+				require.Equal(t, 1, body.closed)
+			}
+		}
+	})
+}
+
+func TestBody_thatGetBodyDoesNotKnowIsSentOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, length := range []int64{-1, 0, 7} {
+			s := plays(500)
+			req := request(t, "PUT", "plain text")
+			req.Body, req.ContentLength = io.NopCloser(strings.NewReader("zipped!")), length
+			resp, err := (&Transport{Base: s}).RoundTrip(req)
+			require.NoError(t, err)
+			info, _ := InfoFrom(resp)
+			require.ErrorIs(t, info.GaveUp, errReplaced)
+			require.Equal(t, 1, s.sent())
+		}
+	})
+}
+
+// TestBody_replaysAfterAnyPartialRead reads random parts of a body on each attempt
+// before it fails, and expects all of it on the last one.
+func TestBody_replaysAfterAnyPartialRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		random := rand.New(rand.NewPCG(1, 2))
+		for range 30 {
+			want := make([]byte, random.IntN(60<<10))
+			for i := range want {
+				want[i] = byte(random.Uint32())
+			}
+			var got []byte
+			n := 0
+			b := base(func(r *http.Request) (*http.Response, error) {
+				if n++; n < 6 {
+					io.CopyN(io.Discard, r.Body, random.Int64N(int64(len(want)+100)))
+					return nil, errBroken
+				}
+				got, _ = io.ReadAll(r.Body)
+				return says(200, ""), nil
+			})
+			_, err := (&Transport{Base: b, Retry: &Retry{Attempts: 6}}).RoundTrip(put(t, &opaque{Reader: bytes.NewReader(want)}, -1))
+			require.NoError(t, err)
+			require.True(t, bytes.Equal(want, got))
+		}
+	})
+}
+
+// TestBody_waitsUntilBaseHasLetGo has a Base that still reads when it returns, as
+// net/http does if the answer comes early.
+func TestBody_waitsUntilBaseHasLetGo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for slow, sent := range map[time.Duration]int{200 * time.Millisecond: 2, time.Hour: 1} {
+			pr, pw := io.Pipe()
+			go func() {
+				io.WriteString(pw, "hello ")
+				time.Sleep(slow)
+				io.WriteString(pw, "world")
+				pw.Close()
+			}()
+			var got string
+			n := 0
+			early := roundTripper(func(r *http.Request) (*http.Response, error) {
+				if n++; n == 1 {
+					go func() {
+						io.ReadFull(r.Body, make([]byte, 8)) // hangs in the middle
+						r.Body.Close()
+					}()
+					return says(503, "early"), nil
+				}
+				b, _ := io.ReadAll(r.Body)
+				r.Body.Close()
+				got = string(b)
+				return says(200, ""), nil
+			})
+			resp, err := (&Transport{Base: early}).RoundTrip(put(t, pr, -1))
+			require.NoError(t, err)
+			require.Equal(t, sent, n)
+			if sent == 2 {
+				require.Equal(t, "hello world", got)
+			} else {
+				require.Equal(t, "early", text(t, resp))
+			}
+			time.Sleep(slow)
+			synctest.Wait()
+		}
+	})
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// TestBody_largeStreamCostsNoMemory sends 64 MiB that need no retry, with bodies
+// kept: what is kept must not grow with it.
+func TestBody_largeStreamCostsNoMemory(t *testing.T) {
+	const size = 64 << 20
+	buf := make([]byte, 32<<10)
+	b := roundTripper(func(r *http.Request) (*http.Response, error) {
+		n, err := io.CopyBuffer(struct{ io.Writer }{io.Discard}, r.Body, buf)
+		require.NoError(t, err)
+		require.EqualValues(t, size, n)
+		r.Body.Close()
+		return says(200, ""), nil
+	})
+	tr := &Transport{Base: b}
+	body := func() io.Reader { return &opaque{Reader: io.LimitReader(zeros{}, size)} }
+	for _, n := range []int64{-1, size} {
+		req := put(t, body(), n)
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		_, err := tr.RoundTrip(req)
+		require.NoError(t, err)
+		runtime.ReadMemStats(&after)
+		require.LessOrEqual(t, after.TotalAlloc-before.TotalAlloc, uint64(512<<10))
+	}
+}
+
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) { return len(p), nil }
+
+// TestTransport_handsBackTheAnswerWhenTheLineIsTooLong: the retry was decided on
+// and the answer discarded, but the line turned out to be longer than the deadline.
+func TestTransport_handsBackTheAnswerWhenTheLineIsTooLong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, step := range []any{500, errBroken} {
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			s := plays(step)
+			tr := &Transport{Base: s, Retry: three(), Limiter: perMinute()}
+			resp, err := tr.RoundTrip(request(t, "GET", "").WithContext(ctx))
+			require.Equal(t, time.Second, time.Since(s.start))
+			require.Equal(t, 1, s.sent())
+			if step == 500 {
+				require.NoError(t, err)
+				require.Equal(t, "answer 1", text(t, resp))
+				info, _ := InfoFrom(resp)
+				require.ErrorIs(t, info.GaveUp, context.DeadlineExceeded)
+			} else {
+				require.ErrorIs(t, err, errBroken)
+				require.ErrorIs(t, err, context.DeadlineExceeded)
+				var g *GiveUpError
+				require.ErrorAs(t, err, &g)
+				require.True(t, g.Timeout())
+			}
+			cancel()
+		}
+	})
+}

@@ -1,0 +1,102 @@
+package heedtest
+
+import (
+	"bytes"
+	"encoding/binary"
+	"io"
+	"sort"
+	"strings"
+	"testing"
+	"testing/iotest"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/net/http2/hpack"
+)
+
+// Wherever the server's writes end, a frame of ours comes between two of its own.
+func TestInserter_neverCutsAFrame(t *testing.T) {
+	first, empty, last := frame(0, 0, 1, []byte("first")), frame(4, 1, 0, nil), frame(0, 1, 1, []byte("last"))
+	ours := reset(3, refusedStream)
+	all := bytes.Join([][]byte{first, empty, last}, nil)
+	bounds := []int{0, len(first), len(first) + len(empty), len(all)}
+	for split := range len(all) + 1 {
+		var got bytes.Buffer
+		i := &inserter{dst: &got}
+		_, err := i.Write(all[:split])
+		require.NoError(t, err)
+		i.insert(ours)
+		_, err = i.Write(all[split:])
+		require.NoError(t, err)
+		at := bounds[sort.SearchInts(bounds, split)]
+		require.Equal(t, string(all[:at])+string(ours)+string(all[at:]), got.String(), "split at %d", split)
+	}
+}
+
+// A client may cut, pad and order its header blocks as it likes.
+func TestNumberer_addsTheStreamToRequests(t *testing.T) {
+	var block bytes.Buffer
+	enc := hpack.NewEncoder(&block)
+	encode := func(fields ...string) []byte {
+		block.Reset()
+		for i := 0; i < len(fields); i += 2 {
+			require.NoError(t, enc.WriteField(hpack.HeaderField{Name: fields[i], Value: fields[i+1]}))
+		}
+		return bytes.Clone(block.Bytes())
+	}
+	preface := strings.Repeat("p", prefaceSize)
+	request := []string{":method", "POST", ":path", "/a", "x-long", strings.Repeat("v", 50)}
+	one := encode(request...)
+	two := encode(request...) // refers to the table
+	trailer := encode("x-sum", "7")
+	three := encode(request...)
+	data := frame(0, 0, 1, []byte("data"))
+	sent := bytes.Join([][]byte{
+		[]byte(preface),
+		frame(headersFrame, endHeaders, 1, one),
+		data,
+		frame(headersFrame, padded|priority, 3, append([]byte{2, 0, 0, 0, 0, 9}, append(two[:1:1], 0, 0)...)),
+		frame(continuation, 0, 3, two[1:2]),
+		frame(continuation, endHeaders, 3, two[2:]),
+		frame(headersFrame, endHeaders|1, 1, trailer),
+		frame(headersFrame, endHeaders|1, 5, three),
+	}, nil)
+
+	got, err := io.ReadAll(newNumberer(iotest.OneByteReader(bytes.NewReader(sent))))
+	require.NoError(t, err)
+	require.Equal(t, preface, string(got[:prefaceSize]))
+	dec := hpack.NewDecoder(headerTableLimit, nil)
+	var seen []string
+	for got = got[prefaceSize:]; len(got) > 0; {
+		size, kind, flags, stream := sizeOf(got), got[3], got[4], binary.BigEndian.Uint32(got[5:])
+		payload := got[frameHead : frameHead+size]
+		got = got[frameHead+size:]
+		if kind != headersFrame {
+			require.Equal(t, data, frame(kind, flags, stream, payload))
+			continue
+		}
+		require.Equal(t, byte(endHeaders), flags&^1)
+		fields, err := dec.DecodeFull(payload)
+		require.NoError(t, err)
+		var s []string
+		for _, f := range fields {
+			s = append(s, f.Name+"="+f.Value)
+		}
+		seen = append(seen, strings.Join(s, " "))
+	}
+	said := ":method=POST :path=/a x-long=" + strings.Repeat("v", 50) + " heedtest-stream="
+	require.Equal(t, []string{said + "1", said + "3", "x-sum=7", said + "5"}, seen)
+}
+
+func TestNumberer_brokenInputIsAnError(t *testing.T) {
+	for name, sent := range map[string][]byte{
+		"cut head":    {0, 0},
+		"cut payload": frame(0, 0, 1, []byte("data"))[:11],
+		"bad block":   frame(headersFrame, endHeaders, 1, []byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff}),
+		"short":       frame(headersFrame, endHeaders|padded|priority, 1, []byte{200, 1})[:10],
+	} {
+		_, err := io.ReadAll(newNumberer(bytes.NewReader(append(make([]byte, prefaceSize), sent...))))
+		require.Error(t, err, name)
+	}
+	require.Empty(t, fragment([]byte{200, 1, 2}, padded|priority))
+	require.Empty(t, fragment(nil, padded|priority))
+}

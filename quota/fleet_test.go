@@ -1,0 +1,62 @@
+package quota
+
+import (
+	"math/rand/v2"
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func seeded(seed uint64) *Tracker {
+	return &Tracker{Rand: rand.New(rand.NewPCG(seed, 1)).Float64}
+}
+
+// A quota of ten a second that the server never speaks of.
+func TestTracker_findsHiddenQuota(t *testing.T) {
+	for name, s := range map[string]func() server{
+		"bucket":              func() server { return tokenBucket(10, 10, false) },
+		"window":              func() server { return fixedWindow(10, time.Second, false, false) },
+		"window, Retry-After": func() server { return fixedWindow(10, time.Second, false, true) },
+		"refusals count":      func() server { return haproxy(20, 2*time.Second, "") },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			var served, refused int
+			start := time.Now()
+			server := s()
+			counted := func(now time.Time) (int, http.Header) {
+				status, h := server(now)
+				if at := now.Sub(start); at >= time.Minute && at < 2*time.Minute {
+					if status == 200 {
+						served++
+					} else {
+						refused++
+					}
+				}
+				return status, h
+			}
+			playUntil(t, seeded(1), counted, 10_000, 30, 20*time.Millisecond, start.Add(2*time.Minute))
+			t.Logf("%s: %d served of 600, %d refused", name, served, refused)
+			require.GreaterOrEqual(t, served, 600*85/100, name)
+			require.Less(t, refused, (served+refused)*2/100, name)
+		})
+	}
+}
+
+// The server halves the quota in the middle.
+func TestTracker_followsAQuotaThatShrinks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		wide, narrow := fixedWindow(100, 10*time.Second, true, true), fixedWindow(50, 10*time.Second, true, true)
+		start := time.Now()
+		j := play(t, seeded(1), func(now time.Time) (int, http.Header) {
+			if now.Sub(start) < 25*time.Second {
+				return wide(now)
+			}
+			return narrow(now)
+		}, 500, 30, 20*time.Millisecond)
+		require.Zero(t, j.throttled, "%v", j)
+		require.Zero(t, j.failed)
+	})
+}

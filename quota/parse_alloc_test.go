@@ -1,0 +1,30 @@
+//go:build !race
+
+package quota
+
+import (
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Not with -race, under which a sync.Pool forgets on purpose.
+
+func TestParse_allocatesOnlyTheLimits(t *testing.T) {
+	github, plain, now := githubHeader(), plainHeader(), time.Unix(1700000000, 0)
+	Parse(200, github, now)
+	require.LessOrEqual(t, testing.AllocsPerRun(200, func() { Parse(200, github, now) }), 1.0)
+	require.LessOrEqual(t, testing.AllocsPerRun(200, func() { Parse(200, plain, now) }), 0.0)
+	var n Names
+	var r Reader
+	require.LessOrEqual(t, testing.AllocsPerRun(200, func() { n.Hint(&r, "api.example.com", 200, plain) }), 0.0)
+}
+
+func TestWrite_allocatesTwice(t *testing.T) {
+	h, r := http.Header{}, twoLimits()
+	const all = XRateLimit | Draft03 | Draft10 | XRetryAfter
+	Write(h, all, r)
+	require.LessOrEqual(t, testing.AllocsPerRun(100, func() { Write(h, all, r) }), 2.0)
+}

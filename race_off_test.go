@@ -1,0 +1,5 @@
+//go:build !race
+
+package heed
+
+const racing = false

@@ -1,0 +1,170 @@
+package throttle
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// store is a limiter far away. It counts the questions that are asked at a time.
+type store struct {
+	Limiter
+	takes     time.Duration
+	now, most atomic.Int64
+	asked     atomic.Int64
+}
+
+type callerKey struct{}
+
+func (s *store) Reserve(ctx context.Context, c Claim) (Decision, error) {
+	if ctx.Value(callerKey{}) == nil {
+		panic("not the caller's context")
+	}
+	s.asked.Add(1)
+	n := s.now.Add(1)
+	defer s.now.Add(-1)
+	for m := s.most.Load(); n > m && !s.most.CompareAndSwap(m, n); m = s.most.Load() {
+	}
+	select {
+	case <-time.After(s.takes):
+		return s.Limiter.Reserve(ctx, c)
+	case <-ctx.Done():
+		return Decision{}, ctx.Err()
+	}
+}
+
+func callerContext(t *testing.T) context.Context {
+	return context.WithValue(t.Context(), callerKey{}, true)
+}
+
+func TestWaiter_asksFarLimitersOneQuestionPerLine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, near := new(Waiter), bucket(100*time.Millisecond, 1)
+		far := &store{Limiter: bucket(time.Second, 1), takes: 200 * time.Millisecond}
+		ctx := callerContext(t)
+		var wg sync.WaitGroup
+		for range 2 { // the second has to wait, and so have all others
+			require.NoError(t, w.Wait(ctx, ticket(near)))
+			wg.Go(func() { require.NoError(t, w.Wait(ctx, ticket(far))) })
+		}
+		time.Sleep(700 * time.Millisecond)
+		d := newDiary()
+		far.most.Store(0)
+		for range 20 {
+			for name, l := range map[string]Limiter{"far": far, "near": near} {
+				wg.Go(func() {
+					require.NoError(t, w.Wait(ctx, ticket(l)))
+					d.note(name)
+				})
+			}
+		}
+		wg.Wait()
+		require.Equal(t, 1900*time.Millisecond, d.last("near"), "nobody waits for the I/O of another line")
+		require.EqualValues(t, 1, far.most.Load())
+		idle(t, w)
+	})
+}
+
+func TestWaiter_localUnitsAreGivenBackWhenFarLimiterRefuses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		near := bucket(100*time.Millisecond, 10)
+		far := &store{Limiter: &gateLimiter{until: time.Now().Add(time.Hour)}, takes: 500 * time.Millisecond}
+		ctx := callerContext(t)
+		tk := ticket(far, near) // near is asked first all the same
+		tk.Demands[1].Cost = 10
+		d, err := tk.Reserve(ctx, time.Time{})
+		require.NoError(t, err)
+		require.False(t, d.OK)
+		left, _ := near.Reserve(ctx, Claim{DryRun: true, Cost: 10})
+		require.True(t, left.OK)
+		d, _ = near.Reserve(ctx, Claim{Cost: 10})
+		require.True(t, d.OK)
+		d, _ = near.Reserve(ctx, Claim{})
+		require.Equal(t, 100*time.Millisecond, d.Wait, "what time had given back was not given back again")
+	})
+}
+
+func TestWaiter_endsWhileAFarLimiterIsAsked(t *testing.T) {
+	for name, tt := range map[string]struct {
+		end  func(*Waiter, context.CancelCauseFunc)
+		want error
+	}{
+		"cancel": {func(_ *Waiter, cancel context.CancelCauseFunc) { cancel(errGone) }, errGone},
+		"close":  {func(w *Waiter, _ context.CancelCauseFunc) { w.Close() }, ErrClosed},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			shut := &gateLimiter{until: time.Now().Add(1500 * time.Millisecond)}
+			w, far := new(Waiter), &store{Limiter: shut, takes: time.Second}
+			ctx, cancel := context.WithCancelCause(callerContext(t))
+			var wg sync.WaitGroup
+			for range 5 {
+				wg.Go(func() { require.ErrorIs(t, w.Wait(ctx, ticket(far)), tt.want, name) })
+			}
+			time.Sleep(2500 * time.Millisecond) // the first is asking, for it was told to come back
+			shut.set(time.Now().Add(time.Hour))
+			tt.end(w, cancel)
+			wg.Wait()
+			cancel(nil)
+			idle(t, w)
+		})
+	}
+}
+
+var errGone = errors.New("gone")
+
+func TestWaiter_errorOfALimiterIsItsCallersAlone(t *testing.T) {
+	everyWay(t, func(t *testing.T, as func(Limiter) Limiter) {
+		w, l := new(Waiter), &moody{Limiter: bucket(time.Second, 1), local: as(Unlimited) == Unlimited}
+		require.NoError(t, w.Wait(t.Context(), ticket(l)))
+		var wg sync.WaitGroup
+		var failed atomic.Int64
+		for range 5 {
+			wg.Go(func() {
+				if err := w.Wait(t.Context(), ticket(l)); err != nil {
+					require.Equal(t, errGone, err)
+					failed.Add(1)
+				}
+			})
+		}
+		synctest.Wait()
+		l.fail.Store(2)
+		wg.Wait()
+		require.EqualValues(t, 2, failed.Load())
+		idle(t, w)
+	})
+}
+
+// moody is a limiter that fails when told to.
+type moody struct {
+	Limiter
+	local bool
+	fail  atomic.Int64
+}
+
+func (l *moody) Local() bool { return l.local }
+func (l *moody) Reserve(ctx context.Context, c Claim) (Decision, error) {
+	if l.fail.Add(-1) >= 0 {
+		return Decision{}, errGone
+	}
+	return l.Limiter.Reserve(ctx, c)
+}
+
+func TestLocal_isLostByWrappersOfWhatIsNot(t *testing.T) {
+	near, far := bucket(time.Second, 1), &far{Limiter: Unlimited}
+	for _, tt := range []struct {
+		l    Limiter
+		want bool
+	}{
+		{near, true}, {Unlimited, true}, {Blocked, true}, {far, false}, {struct{ Limiter }{near}, false},
+		{AllOf(near, Unlimited), true}, {AllOf(near, far), false}, {AllOf(), true},
+		{&Fallback{Primary: near, Secondary: Unlimited}, true}, {&Fallback{Primary: far, Secondary: near}, false},
+	} {
+		require.Equal(t, tt.want, isLocal(tt.l), "%T", tt.l)
+	}
+}

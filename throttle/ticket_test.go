@@ -1,0 +1,113 @@
+package throttle
+
+import (
+	"context"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestTicket_takesAllOrNothing(t *testing.T) {
+	now := time.Unix(0, 0)
+	a, b := bucket(time.Second, 3), bucket(time.Minute, 1)
+	left := func(l Limiter) int64 {
+		d, err := l.Reserve(t.Context(), Claim{DryRun: true, Now: now})
+		require.NoError(t, err)
+		return d.Remaining
+	}
+	one, two := ticket(a, b), ticket(a, b)
+	d, err := one.Reserve(t.Context(), now)
+	require.NoError(t, err)
+	require.Equal(t, Decision{OK: true, At: now}, d)
+	granted, ok := one.Decision(1)
+	require.True(t, ok && granted.OK)
+	require.Equal(t, "1m0s", granted.Policy)
+
+	d, err = two.Reserve(t.Context(), now)
+	require.NoError(t, err)
+	require.False(t, d.OK)
+	require.Equal(t, "1m0s", d.Policy)
+	_, ok = two.Decision(0)
+	require.False(t, ok)
+	require.EqualValues(t, 2, left(a), "what the first limit granted was given back")
+
+	_, err = one.Reserve(t.Context(), now)
+	require.ErrorContains(t, err, "granted already")
+	require.Equal(t, err, new(Waiter).Wait(t.Context(), one))
+
+	one.Cancel(t.Context(), now)
+	require.EqualValues(t, 3, left(a))
+	require.EqualValues(t, 1, left(b))
+}
+
+func TestTicket_endsOnce(t *testing.T) {
+	now := time.Unix(0, 0)
+	for name, end := range map[string]func(*Ticket){
+		"cancel":  func(tk *Ticket) { tk.Cancel(t.Context(), now) },
+		"observe": func(tk *Ticket) { tk.Observe(t.Context(), Feedback{Now: now}) },
+	} {
+		s := &slots{free: 3}
+		mine, other := ticket(s), ticket(s)
+		_, err := mine.Reserve(t.Context(), now)
+		require.NoError(t, err)
+		copied := *mine
+		mine.Observe(t.Context(), Feedback{More: true})
+		require.EqualValues(t, 2, s.free, name)
+		end(mine)
+		_, err = other.Reserve(t.Context(), now) // may reuse the grant's memory
+		require.NoError(t, err)
+		end(mine)
+		end(&copied)
+		require.EqualValues(t, 2, s.free, name)
+		end(other)
+		require.EqualValues(t, 3, s.free, name)
+	}
+}
+
+func TestTicket_withoutDemandsIsGranted(t *testing.T) {
+	tk := new(Ticket)
+	require.NoError(t, new(Waiter).Wait(t.Context(), tk))
+	tk.Cancel(t.Context(), time.Time{})
+	_, ok := tk.Decision(0)
+	require.False(t, ok)
+}
+
+func TestTicket_negativeCost(t *testing.T) {
+	l := bucket(time.Second, 1)
+	tk := ticket(l, l)
+	tk.Demands[1].Cost = -1
+	require.ErrorIs(t, new(Waiter).Wait(t.Context(), tk), ErrCost)
+	require.NoError(t, new(Waiter).Wait(t.Context(), ticket(l)), "nothing was taken")
+}
+
+func TestTicket_addPanicsWhenFull(t *testing.T) {
+	require.Panics(t, func() { ticket(Unlimited, Unlimited, Unlimited, Unlimited, Unlimited) })
+}
+
+func TestTicket_asksLocalLimitsFirst(t *testing.T) {
+	x, y := &far{Limiter: Unlimited}, &far{Limiter: Blocked}
+	order, n, local := ticket(x, Unlimited, y, Unlimited).order()
+	require.Equal(t, [MaxDemands]uint8{1, 3, 0, 2}, order)
+	require.Equal(t, []int{4, 2}, []int{n, local})
+}
+
+func TestTicket_allocatesNothing(t *testing.T) {
+	ctx, w, l := context.Background(), new(Waiter), bucket(time.Nanosecond, 1000)
+	tk := ticket(l, AllOf(l, l))
+	for name, use := range map[string]func(){
+		"reserve, cancel":  func() { tk.Reserve(ctx, time.Time{}); tk.Cancel(ctx, time.Time{}) },
+		"reserve, observe": func() { tk.Reserve(ctx, time.Time{}); tk.Observe(ctx, Feedback{}) },
+		"wait, cancel":     func() { w.Wait(ctx, tk); w.Cancel(ctx, tk) },
+		"wait, observe":    func() { w.Wait(ctx, tk); w.Observe(ctx, tk, Feedback{}) },
+	} {
+		use()
+		require.Zero(t, testing.AllocsPerRun(100, use), name)
+	}
+}
+
+// A channel takes 112 bytes, and a place in a heap 10 on average.
+func TestTicket_inLineIsSmall(t *testing.T) {
+	require.LessOrEqual(t, unsafe.Sizeof(Ticket{})+unsafe.Sizeof(seat{})+112+10, uintptr(400))
+}
