@@ -94,6 +94,9 @@ func (b *bucket) slots() int64 {
 	return int64(start + min(b.good/2, mostMore))
 }
 
+// Local implements throttle.Local.
+func (*bucket) Local() bool { return true }
+
 // Cancel implements throttle.Limiter: the claim was never sent.
 func (b *bucket) Cancel(_ context.Context, _ throttle.Claim, d throttle.Decision) {
 	b.mu.Lock()

@@ -126,6 +126,9 @@ func (f *FixedWindow) Reserve(_ context.Context, c Claim) (Decision, error) {
 	return d, nil
 }
 
+// Local implements Local.
+func (*FixedWindow) Local() bool { return true }
+
 // Cancel implements Limiter.
 func (f *FixedWindow) Cancel(_ context.Context, c Claim, d Decision) {
 	if n, err := c.Units(); err == nil && d.OK {

@@ -147,6 +147,9 @@ func (b *LeakyBucket) describe(d Decision, taken int64) Decision {
 	return d
 }
 
+// Local implements Local.
+func (*LeakyBucket) Local() bool { return true }
+
 // Cancel implements Limiter.
 func (b *LeakyBucket) Cancel(_ context.Context, c Claim, d Decision) {
 	n, err := c.Units()

@@ -167,6 +167,9 @@ func (g *Nginx) drained(milli, now int64) time.Duration {
 	return time.Duration(mulSat(ms, 1e6) - now)
 }
 
+// Local implements Local.
+func (*Nginx) Local() bool { return true }
+
 // Cancel implements Limiter.
 func (g *Nginx) Cancel(_ context.Context, c Claim, d Decision) {
 	if n, err := c.Units(); err == nil && d.OK {

@@ -68,6 +68,9 @@ func (r *fromRate) Reserve(_ context.Context, c Claim) (Decision, error) {
 	return d, nil
 }
 
+// Local implements Local.
+func (*fromRate) Local() bool { return true }
+
 // Cancel implements Limiter. It relies on AllowN to add units when asked for a
 // negative number.
 func (r *fromRate) Cancel(_ context.Context, c Claim, d Decision) {

@@ -111,6 +111,9 @@ func (b *RefillBucket) Reserve(_ context.Context, c Claim) (Decision, error) {
 	return d, nil
 }
 
+// Local implements Local.
+func (*RefillBucket) Local() bool { return true }
+
 // Cancel implements Limiter.
 func (b *RefillBucket) Cancel(_ context.Context, c Claim, d Decision) {
 	if n, err := c.Units(); err == nil && d.OK {

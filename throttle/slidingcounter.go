@@ -96,6 +96,9 @@ func (s *SlidingCounter) Reserve(_ context.Context, c Claim) (Decision, error) {
 	return d, nil
 }
 
+// Local implements Local.
+func (*SlidingCounter) Local() bool { return true }
+
 // Cancel implements Limiter.
 func (s *SlidingCounter) Cancel(_ context.Context, c Claim, d Decision) {
 	if n, err := c.Units(); err == nil && d.OK {

@@ -91,6 +91,9 @@ func (s *SlidingLog) Reserve(_ context.Context, c Claim) (Decision, error) {
 	return d, nil
 }
 
+// Local implements Local.
+func (*SlidingLog) Local() bool { return true }
+
 // Cancel implements Limiter.
 func (s *SlidingLog) Cancel(_ context.Context, c Claim, d Decision) {
 	if n, err := c.Units(); err == nil && d.OK {

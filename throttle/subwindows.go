@@ -105,6 +105,9 @@ func (s *SubWindows) Reserve(_ context.Context, c Claim) (Decision, error) {
 	return d, nil
 }
 
+// Local implements Local.
+func (*SubWindows) Local() bool { return true }
+
 // Cancel implements Limiter.
 func (s *SubWindows) Cancel(_ context.Context, c Claim, d Decision) {
 	if n, err := c.Units(); err == nil && d.OK {

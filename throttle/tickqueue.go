@@ -106,6 +106,9 @@ func (q *TickQueue) Reserve(_ context.Context, c Claim) (Decision, error) {
 	return d, nil
 }
 
+// Local implements Local.
+func (*TickQueue) Local() bool { return true }
+
 // Cancel implements Limiter.
 func (q *TickQueue) Cancel(_ context.Context, c Claim, d Decision) {
 	if n, err := c.Units(); err == nil && d.OK {
