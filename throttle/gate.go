@@ -27,6 +27,7 @@ type gate struct {
 	pos    int                   // in Waiter.due, or -1
 	policy *string               // the limit's name, as of its last refusal
 	broken int                   // promises in a row that it did not keep
+	news   uint64                // how often it was rung
 }
 
 // A share is what a tenant has had of a gate, and its lines there.
@@ -230,6 +231,7 @@ func (w *Waiter) schedule(g *gate, opens int64, known bool) {
 
 // ring asks at g at once, as there is news of it.
 func (w *Waiter) ring(g *gate) {
+	g.news++
 	if g.queue.len() > 0 && g.opens > w.now {
 		w.schedule(g, w.now, false)
 	}

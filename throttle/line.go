@@ -34,8 +34,8 @@ type line struct {
 	// are then in nobody else's hands.
 	local  bool
 	asking *seat
-	asOf   int64 // the instant that is asked for
-	again  bool  // there was news since
+	asOf   int64  // the instant that is asked for
+	news   uint64 // of its gates when it was asked
 
 	// The first can be sent from one gate to the next and back, see patient.
 	bounces   int

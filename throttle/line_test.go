@@ -56,7 +56,11 @@ func TestWaiter_largeClaimIsNotStarvedBySmallOnes(t *testing.T) {
 		w, l := new(Waiter), as(bucket(100*time.Millisecond, 10))
 		ctx, stop := context.WithCancel(t.Context())
 		var wg sync.WaitGroup
-		flood(ctx, &wg, w, 20, func() *Ticket { return ticket(l) }, func() {})
+		flood(ctx, &wg, w, 10, func() *Ticket { return ticket(l) }, func() {})
+		for range 10 { // lines of their own
+			own := as(bucket(1, 1))
+			flood(ctx, &wg, w, 1, func() *Ticket { return ticket(own, l) }, func() {})
+		}
 		time.Sleep(10 * time.Second)
 		start := time.Now()
 		require.NoError(t, w.Wait(ctx, &Ticket{Demands: [MaxDemands]Demand{{Limiter: l, Cost: 10}}}))

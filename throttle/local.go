@@ -32,12 +32,21 @@ func (t *Ticket) isLocal() bool {
 // it is, and s can neither be granted nor refused by others.
 func (w *Waiter) question(s *seat) {
 	l := s.line
-	l.asking, l.asOf, l.again = s, w.at, false
+	l.asking, l.asOf, l.news = s, w.at, l.heard()
 	if s.stay >= 0 {
 		w.stays.remove(int(s.stay))
 	}
 	w.waitForAnswer(l)
 	w.calls.add(s)
+}
+
+// heard counts the news of the gates of l. An answer is out of date if there was
+// some since the question.
+func (l *line) heard() (n uint64) {
+	for i := range l.places[:l.n] {
+		n += l.places[i].gate.news
+	}
+	return n
 }
 
 // waitForAnswer leaves alone the gate at which l is parked.
@@ -82,7 +91,7 @@ func (w *Waiter) answer(ctx context.Context, s *seat) (done bool, err error) {
 		w.resume(l)
 	default:
 		w.stayLimited(s)
-		if l.queue.first() == s && !l.again {
+		if l.queue.first() == s && l.heard() == l.news {
 			w.refused(s, i, refusal)
 		} else {
 			w.resume(l)

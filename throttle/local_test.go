@@ -71,22 +71,83 @@ func TestWaiter_asksFarLimitersOneQuestionPerLine(t *testing.T) {
 	})
 }
 
-func TestWaiter_localUnitsAreGivenBackWhenFarLimiterRefuses(t *testing.T) {
+func TestTicket_givesBackNoMoreThanIsDueAfterASlowRefusal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near := bucket(100*time.Millisecond, 10)
-		far := &store{Limiter: &gateLimiter{until: time.Now().Add(time.Hour)}, takes: 500 * time.Millisecond}
+		far := &store{Limiter: &gateLimiter{until: time.Now().Add(time.Hour)}, takes: 300 * time.Millisecond}
 		ctx := callerContext(t)
+		_, err := near.Reserve(ctx, Claim{Cost: 5})
+		require.NoError(t, err)
 		tk := ticket(far, near) // near is asked first all the same
-		tk.Demands[1].Cost = 10
+		tk.Demands[1].Cost = 5
 		d, err := tk.Reserve(ctx, time.Time{})
 		require.NoError(t, err)
 		require.False(t, d.OK)
-		left, _ := near.Reserve(ctx, Claim{DryRun: true, Cost: 10})
-		require.True(t, left.OK)
-		d, _ = near.Reserve(ctx, Claim{Cost: 10})
-		require.True(t, d.OK)
-		d, _ = near.Reserve(ctx, Claim{})
-		require.Equal(t, 100*time.Millisecond, d.Wait, "what time had given back was not given back again")
+		left, _ := near.Reserve(ctx, Claim{DryRun: true})
+		require.EqualValues(t, 5, left.Remaining, "3 came back by themselves, 2 were given back")
+	})
+}
+
+// A far slots limiter answers a while after it has decided.
+type late struct {
+	*slots
+	fail atomic.Bool
+}
+
+func (l *late) Local() bool { return false }
+func (l *late) Reserve(ctx context.Context, c Claim) (Decision, error) {
+	d, err := l.slots.Reserve(ctx, c)
+	time.Sleep(200 * time.Millisecond)
+	if l.fail.Load() {
+		return Decision{}, errGone
+	}
+	return d, err
+}
+
+func TestWaiter_whoCameWhileTheFirstWasAskingIsNotForgotten(t *testing.T) {
+	for _, fail := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			w, l, d := new(Waiter), &late{slots: new(slots)}, newDiary()
+			var wg sync.WaitGroup
+			for range 2 {
+				wg.Go(func() {
+					if w.Wait(t.Context(), ticket(l)) == nil {
+						d.note("granted")
+					} else {
+						d.note("failed")
+					}
+				})
+				time.Sleep(50 * time.Millisecond)
+			}
+			time.Sleep(160 * time.Millisecond) // both are in line, and the first asks once more
+			l.end()
+			l.end()
+			l.fail.Store(fail)
+			w.Wake()
+			time.Sleep(200 * time.Millisecond)
+			l.fail.Store(false)
+			wg.Wait()
+			require.LessOrEqual(t, d.last("granted"), 900*time.Millisecond, "news is heard while a question is out")
+			require.Equal(t, fail, len(d.notes["failed"]) == 1)
+			idle(t, w)
+		})
+	}
+}
+
+func TestWaiter_cancelledAsItIsCalled(t *testing.T) {
+	everyWay(t, func(t *testing.T, as func(Limiter) Limiter) {
+		for range 50 {
+			w, l := new(Waiter), as(bucket(time.Second, 1))
+			require.NoError(t, w.Wait(t.Context(), ticket(l)))
+			ctx, cancel := context.WithCancel(t.Context())
+			time.AfterFunc(time.Second, cancel)
+			var wg sync.WaitGroup
+			wg.Go(func() { w.Wait(ctx, ticket(l)) })
+			synctest.Wait()
+			wg.Go(func() { require.NoError(t, w.Wait(t.Context(), ticket(l))) })
+			wg.Wait()
+			idle(t, w)
+		}
 	})
 }
 

@@ -92,7 +92,6 @@ func (w *Waiter) serve() {
 func (w *Waiter) ask(l *line) {
 	s := l.queue.first()
 	if l.asking != nil {
-		l.again = true
 		w.waitForAnswer(l)
 		return
 	}

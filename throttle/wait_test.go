@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -210,6 +211,54 @@ func TestWaiter_maxWait(t *testing.T) {
 		idle(t, w)
 	})
 }
+
+func TestWaiter_maxWaitEndsWaitsThatAreUnknown(t *testing.T) {
+	everyWay(t, func(t *testing.T, as func(Limiter) Limiter) {
+		w, l := &Waiter{MaxWait: 300 * time.Millisecond}, as(&slots{})
+		start := time.Now()
+		var wg sync.WaitGroup
+		for range 3 {
+			wg.Go(func() {
+				var refused *RefusedError
+				require.ErrorAs(t, w.Wait(t.Context(), ticket(l)), &refused)
+				require.Equal(t, "slots", refused.Decision.Policy)
+				require.Equal(t, w.MaxWait, time.Since(start))
+			})
+		}
+		wg.Wait()
+		idle(t, w)
+	})
+}
+
+func TestWaiter_longerThanMaxWaitIsRefusedAtOnce(t *testing.T) {
+	everyWay(t, func(t *testing.T, as func(Limiter) Limiter) {
+		w, l := &Waiter{MaxWait: time.Second}, as(&gateLimiter{until: time.Now().Add(time.Minute)})
+		start := time.Now()
+		require.ErrorIs(t, w.Wait(t.Context(), ticket(l)), ErrRefused)
+		require.Zero(t, time.Since(start))
+	})
+}
+
+func TestWaiter_doesNotRunHotOnALimiterThatLies(t *testing.T) {
+	everyWay(t, func(t *testing.T, as func(Limiter) Limiter) {
+		w, liar := new(Waiter), new(liar)
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(time.Second, cancel)
+		require.ErrorIs(t, w.Wait(ctx, ticket(as(liar))), context.Canceled)
+		require.Less(t, liar.asked.Load(), int64(1100))
+		idle(t, w)
+	})
+}
+
+// A liar refuses whatever it has promised.
+type liar struct{ asked atomic.Int64 }
+
+func (l *liar) Reserve(_ context.Context, c Claim) (Decision, error) {
+	l.asked.Add(1)
+	return Decision{At: c.Now, Wait: 1}, nil
+}
+func (*liar) Cancel(context.Context, Claim, Decision) {}
+func (*liar) Local() bool                             { return true }
 
 func TestWaiter_close(t *testing.T) {
 	everyWay(t, func(t *testing.T, as func(Limiter) Limiter) {
