@@ -80,7 +80,9 @@ type Trace struct {
 // counts as in use until the handler returns.
 func (m *Middleware) Handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		t := m.ticket(r)
+		p := &passage{ctx: uncancelled{r.Context()}}
+		t := &p.ticket
+		m.demand(r, t)
 		d, err := t.Reserve(r.Context(), time.Time{})
 		switch {
 		case err != nil:
@@ -92,29 +94,40 @@ func (m *Middleware) Handler(next http.Handler) http.Handler {
 			i := tightest(t)
 			m.decided(r, granted(t, i))
 			m.writeGranted(w.Header(), t, i)
-			serve(w, r, t, next)
+			p.serve(w, r, next)
 		}
 	})
 }
 
-// ticket returns what r must pass.
-func (m *Middleware) ticket(r *http.Request) *throttle.Ticket {
-	t := new(throttle.Ticket)
+// demand adds to t what r must pass.
+func (m *Middleware) demand(r *http.Request, t *throttle.Ticket) {
 	if m.Limiter != nil {
 		t.Add(throttle.Demand{Limiter: m.Limiter})
 	}
 	if m.Limits != nil {
 		m.Limits(r, t)
 	}
-	return t
 }
 
-// serve calls next and then ends t, however next comes back: to the limits a
-// panic is a failure, and so is a goroutine that exits.
-func serve(w http.ResponseWriter, r *http.Request, t *throttle.Ticket, next http.Handler) {
+// A passage is a request on its way through, in one allocation.
+type passage struct {
+	ticket throttle.Ticket
+	ctx    uncancelled
+}
+
+// uncancelled is a context that does not end: a client that has gone away must not
+// keep a limiter from being told.
+type uncancelled struct{ context.Context }
+
+func (*uncancelled) Deadline() (time.Time, bool) { return time.Time{}, false }
+func (*uncancelled) Done() <-chan struct{}       { return nil }
+func (*uncancelled) Err() error                  { return nil }
+
+// serve calls next and then ends the ticket, however next comes back: to the
+// limits a panic is a failure, and so is a goroutine that exits.
+func (p *passage) serve(w http.ResponseWriter, r *http.Request, next http.Handler) {
 	f := throttle.Feedback{Outcome: throttle.Failed}
-	// A client that has gone away must not keep a limiter from being told.
-	defer func() { t.Observe(context.WithoutCancel(r.Context()), f) }()
+	defer func() { p.ticket.Observe(&p.ctx, f) }()
 	next.ServeHTTP(w, r)
 	f.Outcome = throttle.Accepted
 }
