@@ -2,6 +2,7 @@ package heed
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -69,9 +70,9 @@ func (b *body) prepare(req *http.Request) (err error) {
 }
 
 // rewind makes ready what prepare could not while Base was still reading.
-func (b *body) rewind(done <-chan struct{}) (err error) {
+func (b *body) rewind(ctx context.Context) (err error) {
 	if b.source == again {
-		b.fresh, err = b.replay.rewind(done)
+		b.fresh, err = b.replay.rewind(ctx)
 	}
 	return err
 }

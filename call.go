@@ -210,7 +210,7 @@ func (c *call) pause() error {
 	c.rest = discard(c.ctx, c.resp)
 	c.release()
 	c.past = append(c.past, c.attempt())
-	if err := c.body.rewind(c.ctx.Done()); err != nil {
+	if err := c.body.rewind(c.ctx); err != nil {
 		return err
 	}
 	if c.delay <= 0 {

@@ -1,6 +1,7 @@
 package heed
 
 import (
+	"context"
 	"io"
 	"net/http"
 	"sync"
@@ -74,7 +75,7 @@ const closeTime = time.Second
 
 // rewind returns another pass. First it waits until the one before is closed, as
 // http.RoundTripper asks of those who use a body again.
-func (r *replay) rewind(done <-chan struct{}) (io.ReadCloser, error) {
+func (r *replay) rewind(ctx context.Context) (io.ReadCloser, error) {
 	r.mu.Lock()
 	idle := r.open.idle
 	r.mu.Unlock()
@@ -84,8 +85,8 @@ func (r *replay) rewind(done <-chan struct{}) (io.ReadCloser, error) {
 	case <-idle:
 	case <-timer.C:
 		return nil, ErrBody
-	case <-done:
-		return nil, ErrBody
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
 	}
 	if err := r.lost(); err != nil {
 		return nil, err
@@ -104,7 +105,7 @@ func (r *replay) rewind(done <-chan struct{}) (io.ReadCloser, error) {
 // getBody is Request.GetBody of the attempts, for what net/http sends again by
 // itself: requests on connections that turn out to be closed, and HTTP/2 streams
 // that were refused.
-func (r *replay) getBody() (io.ReadCloser, error) { return r.rewind(nil) }
+func (r *replay) getBody() (io.ReadCloser, error) { return r.rewind(context.Background()) }
 
 // finish says that no pass follows. Base may still be reading the last one.
 func (r *replay) finish() {

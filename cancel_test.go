@@ -1,0 +1,107 @@
+package heed
+
+import (
+	"context"
+	"errors"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/heed-go/heed/backoff"
+	"github.com/heed-go/heed/throttle"
+	"github.com/stretchr/testify/require"
+)
+
+// TestTransport_leavesNothingBehindWheneverItIsCancelled cancels a call of several
+// attempts, waits and a slow answer at every tenth of a second of its life. The
+// bubble itself fails if a goroutine is left.
+func TestTransport_leavesNothingBehindWheneverItIsCancelled(t *testing.T) {
+	ended := 0
+	for at := time.Duration(0); at < 9*time.Second; at += 100 * time.Millisecond {
+		synctest.Test(t, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			time.AfterFunc(at, cancel)
+			inside := &inflight{max: 1}
+			tr := &Transport{
+				Base:    plays(500, answer{429, "wait", []string{"Retry-After", "2"}}, refused, takes(1500*time.Millisecond)),
+				Retry:   &Retry{PerAttempt: time.Minute, Backoff: backoff.Constant(time.Second)},
+				Limiter: throttle.AllOf(inside, throttle.NewTokenBucket(throttle.Limit{Count: 1, Per: 1500 * time.Millisecond}, nil)),
+			}
+			body := &opaque{Reader: strings.NewReader("abc")}
+			resp, err := tr.RoundTrip(put(t, body, -1).WithContext(ctx))
+			if err == nil {
+				ended++
+				require.Equal(t, 200, resp.StatusCode)
+				resp.Body.Close()
+			} else {
+				require.ErrorIs(t, err, context.Canceled)
+				require.Equal(t, at, time.Since(tr.Base.(*server).start))
+			}
+			synctest.Wait()
+			s := tr.Base.(*server)
+			require.Equal(t, s.opened, s.closed)
+			require.Equal(t, 1, body.closed)
+			require.Zero(t, inside.held())
+			cancel()
+		})
+	}
+	require.Positive(t, ended)
+	require.Less(t, ended, 45)
+}
+
+// TestTransport_waitInLineThatCannotEndInTimeIsATimeout is what a client with a
+// Timeout sees when the line is too long.
+func TestTransport_waitInLineThatCannotEndInTimeIsATimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := plays(200)
+		c := NewClient(&Transport{Base: s, Limiter: perMinute()})
+		c.Timeout = 10 * time.Second
+		for range 2 {
+			resp, err := c.Get("http://me:secret@api.test/?key=secret")
+			if s.sent() == 1 && err == nil {
+				resp.Body.Close()
+				continue
+			}
+			var u *url.Error
+			require.ErrorAs(t, err, &u)
+			require.True(t, u.Timeout())
+			require.ErrorIs(t, err, throttle.ErrRefused)
+			require.ErrorContains(t, u.Err, "gave up on GET http://me:xxxxx@api.test/?key=xxxxx before it was sent")
+		}
+		require.Equal(t, 1, s.sent())
+		require.Zero(t, time.Since(s.start))
+	})
+}
+
+// TestTransport_addsLittleToAnOutage has 200 clients, with a budget each, call a
+// server that is down for a minute.
+func TestTransport_addsLittleToAnOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const clients = 200
+		s := plays(errors.New("down"))
+		var first int
+		var mu sync.Mutex
+		var wg sync.WaitGroup
+		start := time.Now()
+		for i := range clients {
+			tr := &Transport{Base: s, Retry: &Retry{Budget: &backoff.Budget{Floor: 0.1}}}
+			wg.Go(func() {
+				time.Sleep(time.Duration(i) * time.Second / clients)
+				for time.Since(start) < time.Minute {
+					mu.Lock()
+					first++
+					mu.Unlock()
+					get(t, tr)
+					time.Sleep(time.Second)
+				}
+			})
+		}
+		wg.Wait()
+		t.Logf("%d requests for %d first attempts", s.sent(), first)
+		require.Greater(t, first, clients)
+		require.LessOrEqual(t, float64(s.sent()), 1.2*float64(first)+1200)
+	})
+}
