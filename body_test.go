@@ -82,7 +82,12 @@ func TestBody_replaysAfterAnyPartialRead(t *testing.T) {
 // net/http does if the answer comes early.
 func TestBody_waitsUntilBaseHasLetGo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		for slow, sent := range map[time.Duration]int{200 * time.Millisecond: 2, time.Hour: 1} {
+		for _, tt := range []struct {
+			slow    time.Duration
+			closing bool // Base closes the body while it still reads
+			sent    int
+		}{{200 * time.Millisecond, false, 2}, {200 * time.Millisecond, true, 2}, {time.Hour, false, 1}, {time.Hour, true, 1}} {
+			slow, sent := tt.slow, tt.sent
 			pr, pw := io.Pipe()
 			go func() {
 				io.WriteString(pw, "hello ")
@@ -98,6 +103,9 @@ func TestBody_waitsUntilBaseHasLetGo(t *testing.T) {
 						io.ReadFull(r.Body, make([]byte, 8)) // hangs in the middle
 						r.Body.Close()
 					}()
+					if synctest.Wait(); tt.closing {
+						r.Body.Close()
+					}
 					return says(503, "early"), nil
 				}
 				b, _ := io.ReadAll(r.Body)

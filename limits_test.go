@@ -105,11 +105,31 @@ func TestTransport_waitsOnceForWhatTheServerAsks(t *testing.T) {
 		require.LessOrEqual(t, s.gaps()[0], 11*time.Second)
 		info, ok := InfoFrom(resp)
 		require.True(t, ok)
-		require.Equal(t, s.gaps()[0], info.InLine+info.Paused)
+		require.Equal(t, s.gaps()[0], info.InLine)
+		require.Zero(t, info.Paused)
 		require.Contains(t, fmt.Sprint(info.Limit), "api.test")
 	})
 }
 
 func perMinute() throttle.Limiter {
 	return throttle.NewTokenBucket(throttle.PerMinute(1), nil)
+}
+
+// TestTransport_retriesARefusalWhateverItsStatus: a 403 that is a throttle, as
+// GitHub sends it, is one for POST too; any other 403 is none.
+func TestTransport_retriesARefusalWhateverItsStatus(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, tt := range []struct {
+			headers []string
+			sent    int
+		}{
+			{[]string{"Retry-After", "2", "X-RateLimit-Limit", "60", "X-RateLimit-Remaining", "0", "X-RateLimit-Reset", "2"}, 2},
+			{nil, 1},
+		} {
+			s := plays(answer{403, "", tt.headers}, 200)
+			_, err := (&Transport{Base: s}).RoundTrip(request(t, "POST", "x"))
+			require.NoError(t, err)
+			require.Equal(t, tt.sent, s.sent())
+		}
+	})
 }

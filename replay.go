@@ -97,7 +97,6 @@ func (r *replay) rewind(ctx context.Context) (io.ReadCloser, error) {
 		if _, err := r.seeker.Seek(r.start, io.SeekStart); err != nil {
 			return nil, err
 		}
-		r.err = nil
 	}
 	return r.pass(), nil
 }

@@ -128,9 +128,12 @@ var streams = []scenario{
 	{number: 135, what: "REFUSED_STREAM for ever ends", run: func(t *testing.T) {
 		f := newFake(func(c *fakeConn, stream uint32, _ int64) { c.WriteRSTStream(stream, http2.ErrCodeRefusedStream) })
 		defer f.close()
-		_, err := get(t, &Transport{Base: f.base, Retry: three()})
-		require.ErrorIs(t, err, ErrAttempts)
-		require.LessOrEqual(t, f.requests.Load(), int64(3*8))
+		for _, method := range []string{"GET", "POST"} {
+			f.requests.Store(0)
+			_, err := (&Transport{Base: f.base, Retry: three()}).RoundTrip(request(t, method, ""))
+			require.ErrorIs(t, err, ErrAttempts, method)
+			require.LessOrEqual(t, f.requests.Load(), int64(3*8))
+		}
 	}},
 	{number: 136, what: "a GOAWAY that does not cover the request: again, on a new connection", run: func(t *testing.T) {
 		f := newFake(func(c *fakeConn, stream uint32, n int64) {
