@@ -19,7 +19,7 @@ func (s *suite) histories() {
 			start = time.Unix(0, 0)
 		}
 		h := &history{subject: s.fresh(start), r: rand.New(rand.NewPCG(seed, 1)), start: start, span: span, most: most}
-		for range 100 {
+		for range 80 {
 			h.step()
 		}
 		for _, g := range h.held {
@@ -37,7 +37,7 @@ type history struct {
 	start time.Time
 	span  time.Duration // in which the limiter recovers
 	most  int64         // largest claim
-	held  []grant
+	held  []*grant
 	acts  []act
 	using int64 // units that claims hold which have not ended
 }
@@ -102,7 +102,7 @@ func (h *history) granted(c throttle.Claim, d throttle.Decision) {
 	if at.IsZero() {
 		at = h.clk.Now()
 	}
-	g := grant{c, d, at.Add(d.Wait).Sub(h.start)}
+	g := &grant{c, d, at.Add(d.Wait).Sub(h.start)}
 	h.using += c.Cost
 	if h.InFlight > 0 && h.using > h.InFlight {
 		h.Fatalf("%d units are in flight at a time; the bound is %d", h.using, h.InFlight)
@@ -112,7 +112,7 @@ func (h *history) granted(c throttle.Claim, d throttle.Decision) {
 
 // end ends a claim now and then, and reports whether it did. A claim that was used
 // is an act from the moment on at which it could be.
-func (h *history) end(g grant) bool {
+func (h *history) end(g *grant) bool {
 	c := g.c
 	c.Now = time.Time{}
 	if h.r.IntN(2) == 0 {
@@ -142,7 +142,7 @@ func (h *history) end(g grant) bool {
 }
 
 // keep notes that n units of g were used.
-func (h *history) keep(g grant, n int64) {
+func (h *history) keep(g *grant, n int64) {
 	h.acts = append(h.acts, act{g.at, n})
 	h.using -= g.c.Cost
 }

@@ -67,8 +67,8 @@ type Spec struct {
 	// it made, and hears what is observed.
 	Wrap func(l throttle.Limiter) throttle.Limiter
 
-	// Histories is how many random histories are played; 0: 2000. Lower it for
-	// limiters whose every decision is a round trip.
+	// Histories is how many random histories are played; 0: 2000, or 200 with -short.
+	// Lower it for limiters whose every decision is a round trip.
 	Histories int
 }
 
@@ -124,6 +124,9 @@ func check(t testing.TB, p promise, new func(throttle.Clock) throttle.Limiter, s
 	}
 	if spec.Histories == 0 {
 		spec.Histories = 2000
+		if testing.Short() {
+			spec.Histories = 200
+		}
 	}
 	p.test(&suite{TB: t, Spec: spec, new: new})
 }
