@@ -3,6 +3,7 @@ package heedtest
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"io"
 	"net/http"
 	"strconv"
@@ -34,7 +35,10 @@ const (
 	enhanceYourCalm  = 0xb
 	prefaceSize      = len("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
 	headerTableLimit = 4096
+	maxBlock         = 2 << 20 // bytes of a frame and of the block before it
 )
+
+var errTooLarge = errors.New("heedtest: a frame or a block of headers of more than 2 MiB: a server would not take it")
 
 // streamHeader is where a handler finds the number of its stream.
 const streamHeader = "Heedtest-Stream"
@@ -87,6 +91,9 @@ func (n *numberer) more() error {
 	if _, err := io.ReadFull(n.src, head[:]); err != nil {
 		return err
 	}
+	if sizeOf(head[:])+len(n.block) > maxBlock {
+		return errTooLarge
+	}
 	payload := make([]byte, sizeOf(head[:]))
 	if _, err := io.ReadFull(n.src, payload); err != nil {
 		return err
@@ -114,6 +121,7 @@ func (n *numberer) rewrite(stream uint32) error {
 	if err != nil {
 		return err
 	}
+	n.block = n.block[:0]
 	n.encoded.Reset()
 	isRequest := false // and not the trailer of one
 	for _, f := range fields {

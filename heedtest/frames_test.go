@@ -92,11 +92,28 @@ func TestNumberer_brokenInputIsAnError(t *testing.T) {
 		"cut head":    {0, 0},
 		"cut payload": frame(0, 0, 1, []byte("data"))[:11],
 		"bad block":   frame(headersFrame, endHeaders, 1, []byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff}),
+		"endless":     bytes.Repeat(frame(continuation, 0, 1, make([]byte, 1<<20)), 3),
 		"short":       frame(headersFrame, endHeaders|padded|priority, 1, []byte{200, 1})[:10],
 	} {
 		_, err := io.ReadAll(newNumberer(bytes.NewReader(append(make([]byte, prefaceSize), sent...))))
 		require.Error(t, err, name)
 	}
+	_, err := io.ReadAll(newNumberer(bytes.NewReader(append(make([]byte, prefaceSize), 255, 255, 255, 0, 0, 0, 0, 0, 0))))
+	require.ErrorIs(t, err, errTooLarge)
 	require.Empty(t, fragment([]byte{200, 1, 2}, padded|priority))
 	require.Empty(t, fragment(nil, padded|priority))
+}
+
+func FuzzNumberer(f *testing.F) {
+	f.Add(frame(headersFrame, endHeaders, 1, []byte{0x82, 0x84}))
+	f.Add(frame(headersFrame, padded|priority, 1, []byte{1, 0, 0, 0, 0, 9, 0x82, 0}))
+	f.Add(frame(continuation, endHeaders, 1, []byte{0x82}))
+	f.Fuzz(func(t *testing.T, sent []byte) {
+		out, _ := io.ReadAll(newNumberer(bytes.NewReader(append(make([]byte, prefaceSize), sent...))))
+		for out = out[min(prefaceSize, len(out)):]; len(out) > 0; {
+			require.GreaterOrEqual(t, len(out), frameHead)
+			require.GreaterOrEqual(t, len(out)-frameHead, sizeOf(out), "whole frames only")
+			out = out[frameHead+sizeOf(out):]
+		}
+	})
 }
