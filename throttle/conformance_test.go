@@ -37,6 +37,7 @@ func TestConformance(t *testing.T) {
 		{"LeakyBucket, short queue", leaky(throttle.Leak{Limit: ten, Queue: 7}), throttletest.Spec{Limit: ten}},
 		// Waits are rounded up to whole nanoseconds, so that a span may be short of one.
 		{"LeakyBucket, thirds", leaky(throttle.Leak{Limit: throttle.Limit{Count: 3, Per: time.Second, Burst: 2}, Queue: 9}), throttletest.Spec{Bound: func(w time.Duration) int64 { return 2 + int64((w+1)*3/time.Second) }}},
+		{"LeakyBucket, primes", leaky(throttle.Leak{Limit: throttle.Limit{Count: 999999937, Per: time.Second, Burst: 3}, Queue: 5}), throttletest.Spec{Bound: func(w time.Duration) int64 { return 4 + int64(w) }}},
 		// All of a split claim acts when its last unit leaves, so that a whole bucket may act at once.
 		{"LeakyBucket, split", leaky(throttle.Leak{Limit: throttle.Limit{Count: 10, Per: time.Second, Burst: 10}, Split: true}), throttletest.Spec{Limit: ten}},
 		// Times are truncated to whole milliseconds at both ends of a span, and places once more.

@@ -96,6 +96,9 @@ func (b *LeakyBucket) Reserve(_ context.Context, c Claim) (Decision, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := max(given, b.last)
+	if !b.era.covers(now) && (c.DryRun || n > b.most()) { // what only asks must not end an era
+		defer func(e *era, latest, held int64) { b.era, b.latest, b.held = e, latest, held }(b.era, b.latest, b.held)
+	}
 	e := b.eraOf(now)
 	tick := e.ticks(now)
 	taken := max(e.tat.Load(), tick) - tick
