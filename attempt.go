@@ -18,8 +18,15 @@ func (c *call) admit() (*http.Request, error) {
 	if err != nil || c.t.Breaker == nil {
 		return req, err
 	}
-	if b := c.t.Breaker(req); b != nil {
-		c.done, err = b.Allow()
+	b := c.t.Breaker(req)
+	if b == nil {
+		return req, nil
+	}
+	if c.done, err = b.Allow(); err != nil {
+		c.done = nil
+		if req != c.req {
+			closeBody(req.Body)
+		}
 	}
 	return req, err
 }
@@ -87,9 +94,12 @@ func (c *call) answered(ctx context.Context, resp *http.Response, err error) err
 	if err != nil && c.ctx.Err() == nil && errors.Is(context.Cause(ctx), errSlow) {
 		err = errSlow
 	}
-	if err != nil || resp.Body == http.NoBody {
+	switch {
+	case err != nil || resp.Body == http.NoBody:
 		c.cancel(nil)
 		c.cancel = nil
+	case resp.StatusCode == http.StatusSwitchingProtocols:
+		c.cancel = nil // the connection is the caller's, and ends with the request's context
 	}
 	return err
 }

@@ -60,7 +60,7 @@ func (t *Transport) begin(req *http.Request) *call {
 	c.t, c.req, c.ctx = t, req, req.Context()
 	c.said = RequestFrom(c.ctx)
 	if p := &t.own.retry; p.once(c.said) {
-		c.body = bodyOf(req, 0)
+		c.body.source = once
 	} else {
 		c.body = bodyOf(req, p.KeepBody)
 		if p.NewKey != nil && !harmless(req, c.said) {
@@ -99,6 +99,10 @@ func (c *call) end() {
 	}
 	if c.done != nil {
 		c.done(errNothing)
+	}
+	if c.cancel != nil {
+		c.timer.Stop()
+		c.cancel(nil)
 	}
 	*c = call{}
 	calls.Put(c)

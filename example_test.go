@@ -1,0 +1,119 @@
+package heed_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/benbjohnson/clock"
+	"github.com/heed-go/heed"
+	"github.com/heed-go/heed/backoff"
+	"github.com/heed-go/heed/throttle"
+	"github.com/sony/gobreaker/v2"
+)
+
+// An api answers with one status after the other, and with the last one for ever.
+type api []int
+
+func (a *api) RoundTrip(r *http.Request) (*http.Response, error) {
+	resp := &http.Response{StatusCode: (*a)[0], Header: http.Header{}, Body: http.NoBody, Request: r}
+	if len(*a) > 1 {
+		*a = (*a)[1:]
+	}
+	return resp, nil
+}
+
+func Example() {
+	client := heed.NewClient(&heed.Transport{
+		Base:  &api{503, 502, 200}, // leave it out for the network
+		Retry: &heed.Retry{Backoff: backoff.Constant(0)},
+	})
+	resp, err := client.Get("https://api.example.com/items/1")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer resp.Body.Close()
+	info, _ := heed.InfoFrom(resp)
+	fmt.Println(resp.StatusCode, "after", info.Attempts, "attempts")
+	// Output: 200 after 3 attempts
+}
+
+// A POST is not sent again after a 500, because it may have done its work. Who knows
+// that it does no harm twice says so.
+func ExampleWith() {
+	for _, idempotent := range []bool{false, true} {
+		client := heed.NewClient(&heed.Transport{Base: &api{500, 200}, Retry: &heed.Retry{Backoff: backoff.Constant(0)}})
+		ctx := heed.With(context.Background(), heed.Request{Idempotent: idempotent})
+		req, _ := http.NewRequestWithContext(ctx, "POST", "https://api.example.com/items", strings.NewReader("{}"))
+		resp, err := client.Do(req)
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		resp.Body.Close()
+		fmt.Println(idempotent, resp.StatusCode)
+	}
+	// Output:
+	// false 500
+	// true 200
+}
+
+// Several limits for one request, and a clock that the program moves itself.
+func ExampleTransport_limits() {
+	clk := clock.NewMock()
+	account := throttle.NewTokenBucket(throttle.PerSecond(100), clk)
+	search := throttle.NewTokenBucket(throttle.PerMinute(1), clk)
+	client := heed.NewClient(&heed.Transport{
+		Base:  &api{200},
+		Clock: clk,
+		Limits: func(r *http.Request, t *throttle.Ticket) {
+			t.Add(throttle.Demand{Limiter: account})
+			if r.URL.Path == "/search" {
+				t.Add(throttle.Demand{Limiter: search})
+			}
+		},
+	})
+	for _, path := range []string{"/search", "/items", "/search"} {
+		ctx := heed.With(context.Background(), heed.Request{MaxWait: time.Second})
+		req, _ := http.NewRequestWithContext(ctx, "GET", "https://api.example.com"+path, nil)
+		resp, err := client.Do(req)
+		if err != nil {
+			fmt.Println(path, "has to wait too long:", errors.Is(err, heed.ErrMaxWait))
+			continue
+		}
+		resp.Body.Close()
+		fmt.Println(path, resp.StatusCode)
+	}
+	// Output:
+	// /search 200
+	// /items 200
+	// /search has to wait too long: true
+}
+
+// The breaker of another library: once it is open, nothing is sent.
+func ExampleBreaker() {
+	breaker := gobreaker.NewTwoStepCircuitBreaker[any](gobreaker.Settings{
+		ReadyToTrip: func(c gobreaker.Counts) bool { return c.ConsecutiveFailures == 3 },
+	})
+	client := heed.NewClient(&heed.Transport{
+		Base:    &api{500},
+		Breaker: func(*http.Request) heed.Breaker { return breaker },
+		Retry:   &heed.Retry{Attempts: 3, Backoff: backoff.Constant(0)},
+	})
+	for range 2 {
+		resp, err := client.Get("https://api.example.com/items/1")
+		if err != nil {
+			fmt.Println(errors.Is(err, gobreaker.ErrOpenState))
+			continue
+		}
+		resp.Body.Close()
+		fmt.Println(resp.StatusCode)
+	}
+	// Output:
+	// 500
+	// true
+}
