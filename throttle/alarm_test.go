@@ -70,6 +70,7 @@ func TestWaiter_catchesUpNoMoreThanMaxLate(t *testing.T) {
 			}
 			synctest.Wait()
 			require.Len(t, d.order, 1)
+			require.Len(t, clk.alarms, 1, "one timer for all")
 			clk.leap(500 * time.Microsecond)
 			require.Len(t, d.order, 2)
 			clk.leap(2 * time.Millisecond) // a timer that fires late

@@ -105,7 +105,11 @@ func (l *late) Reserve(ctx context.Context, c Claim) (Decision, error) {
 }
 
 func TestWaiter_whoCameWhileTheFirstWasAskingIsNotForgotten(t *testing.T) {
-	for _, fail := range []bool{false, true} {
+	for name, tt := range map[string]struct{ early, fail bool }{
+		"granted":       {early: true},
+		"refused":       {},
+		"limiter fails": {fail: true},
+	} {
 		synctest.Test(t, func(t *testing.T) {
 			w, l, d := new(Waiter), &late{slots: new(slots)}, newDiary()
 			var wg sync.WaitGroup
@@ -119,16 +123,22 @@ func TestWaiter_whoCameWhileTheFirstWasAskingIsNotForgotten(t *testing.T) {
 				})
 				time.Sleep(50 * time.Millisecond)
 			}
+			if tt.early {
+				l.end()
+				l.end()
+			}
 			time.Sleep(160 * time.Millisecond) // both are in line, and the first asks once more
-			l.end()
-			l.end()
-			l.fail.Store(fail)
-			w.Wake()
+			if !tt.early {
+				l.end()
+				l.end()
+				w.Wake()
+			}
+			l.fail.Store(tt.fail)
 			time.Sleep(200 * time.Millisecond)
 			l.fail.Store(false)
 			wg.Wait()
-			require.LessOrEqual(t, d.last("granted"), 900*time.Millisecond, "news is heard while a question is out")
-			require.Equal(t, fail, len(d.notes["failed"]) == 1)
+			require.LessOrEqual(t, d.last("granted"), 900*time.Millisecond, "%s: news is heard while a question is out", name)
+			require.Equal(t, tt.fail, len(d.notes["failed"]) == 1, name)
 			idle(t, w)
 		})
 	}
