@@ -41,7 +41,7 @@ func (c *call) request() (*http.Request, error) {
 	}
 	req := c.req.WithContext(c.timed(p.PerAttempt))
 	req.Body = body
-	if c.body.source == again {
+	if c.body.source == fromReplay {
 		req.GetBody = c.body.replay.getBody
 	}
 	number := p.AttemptHeader != "" && c.attempts > 0

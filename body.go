@@ -30,40 +30,40 @@ type body struct {
 type source uint8
 
 const (
-	none    source = iota // there is no body
-	once                  // nowhere: it can be sent once
-	getBody               // Request.GetBody
-	again                 // a replay
+	noBody      source = iota // there is no body
+	sentOnce                  // nowhere: it can be sent once
+	fromGetBody               // Request.GetBody
+	fromReplay                // a replay
 )
 
 // bodyOf returns how the body of req is sent. At most keep bytes of it are kept.
 func bodyOf(req *http.Request, keep int64) body {
 	switch {
 	case req.Body == nil || req.Body == http.NoBody:
-		return body{source: none}
+		return body{source: noBody}
 	case req.GetBody != nil:
-		return body{source: getBody}
+		return body{source: fromGetBody}
 	}
 	r := newReplay(req, keep)
 	if r == nil {
-		return body{source: once}
+		return body{source: sentOnce}
 	}
-	return body{source: again, replay: r, fresh: r.pass()}
+	return body{source: fromReplay, replay: r, fresh: r.pass()}
 }
 
 // prepare opens the body of another attempt, or returns why there is none.
 func (b *body) prepare(req *http.Request) (err error) {
 	switch b.source {
-	case once:
+	case sentOnce:
 		return ErrBody
-	case getBody:
+	case fromGetBody:
 		if b.fresh, err = req.GetBody(); err != nil {
 			return fmt.Errorf("heed: the body cannot be sent again: GetBody: %w", err)
 		}
 		if replaced(req, b.fresh) {
 			return errReplaced
 		}
-	case again:
+	case fromReplay:
 		return b.replay.lost()
 	}
 	return nil
@@ -71,7 +71,7 @@ func (b *body) prepare(req *http.Request) (err error) {
 
 // rewind makes ready what prepare could not while Base was still reading.
 func (b *body) rewind(ctx context.Context) (err error) {
-	if b.source == again {
+	if b.source == fromReplay {
 		b.fresh, err = b.replay.rewind(ctx)
 	}
 	return err

@@ -43,6 +43,7 @@ type call struct {
 	stopped  bool               // reason came from Retry.Again, and is to be returned
 
 	policy backoff.Policy // of this call; nil: nothing has failed yet
+	drawn  time.Duration  // what policy returned last
 	delay  time.Duration  // before the next attempt
 	began  time.Time      // when the first attempt had failed
 	info   Info
@@ -60,7 +61,7 @@ func (t *Transport) begin(req *http.Request) *call {
 	c.t, c.req, c.ctx = t, req, req.Context()
 	c.said = RequestFrom(c.ctx)
 	if p := &t.own.retry; p.once(c.said) {
-		c.body.source = once
+		c.body.source = sentOnce
 	} else {
 		c.body = bodyOf(req, p.KeepBody)
 		if p.NewKey != nil && !harmless(req, c.said) {

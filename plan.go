@@ -16,46 +16,42 @@ import (
 func (c *call) again(resp *http.Response, err error) bool {
 	c.resp, c.err, c.rest, c.reason = resp, err, rest{}, nil
 	p := &c.t.own.retry
-	if p.once(c.said) {
+	good := err == nil && resp.StatusCode < 400 && c.outcome != throttle.Throttled
+	if p.once(c.said) || good && p.Again == nil || c.settled() {
 		return false
 	}
-	if err == nil && resp.StatusCode < 400 && c.outcome != throttle.Throttled && p.Again == nil {
-		return false
+	if c.now.IsZero() {
+		c.now = c.t.now()
 	}
-	if c.settled() {
-		return false
-	}
-	now := c.now
-	if now.IsZero() {
-		now = c.t.now()
-	}
-	var report quota.Report
-	v := final
-	if err != nil {
-		v = verdictOnError(err)
-	} else {
-		report = quota.Parse(resp.StatusCode, resp.Header, now)
-		v = verdictOn(resp, c.outcome, report.HasRetryAfter)
-		if c.key != "" && resp.StatusCode == http.StatusConflict {
-			v = idempotent
-		}
-	}
+	v, report := c.judge()
 	safe := c.key != "" || harmless(c.req, c.said)
 	again := v == always || v == idempotent && safe
 	if p.Again != nil {
-		if again, c.reason = p.Again(c.req, resp, err, again); c.reason != nil {
-			c.stopped = true
-			return false
-		}
+		again, c.reason = p.Again(c.req, resp, err, again)
+		c.stopped = c.reason != nil
 	}
-	if again {
-		c.reason = c.plan(now, report)
+	switch {
+	case c.stopped:
+		return false
+	case again:
+		c.reason = c.plan(c.now, report)
 		return c.reason == nil
-	}
-	if v == idempotent && !safe {
+	case v == idempotent && !safe:
 		c.reason = ErrUnsafe
 	}
 	return false
+}
+
+// judge returns what resp or err is worth, and what the answer says of limits.
+func (c *call) judge() (verdict, quota.Report) {
+	if c.err != nil {
+		return verdictOnError(c.err), quota.Report{}
+	}
+	report := quota.Parse(c.resp.StatusCode, c.resp.Header, c.now)
+	if c.key != "" && c.resp.StatusCode == http.StatusConflict {
+		return idempotent, report // the first attempt is still at work on our key
+	}
+	return verdictOn(c.resp, c.outcome, report.HasRetryAfter), report
 }
 
 // settled reports whether nobody wants another attempt: the caller has gone, or
@@ -88,16 +84,14 @@ func (c *call) plan(now time.Time, r quota.Report) error {
 	if c.failures >= p.Attempts || c.attempts >= p.Throttled {
 		return ErrAttempts
 	}
-	if r.HasRetryAfter || c.told > 0 {
-		c.delay = p.Floor.Delay(max(r.RetryAfter, c.told), c.attempts)
-	} else {
-		c.delay = c.policy.Delay(c.attempts, c.delay)
-	}
-	wait, gated := c.delay, false
+	c.delay = 0
+	wait, gated := time.Duration(0), false
 	if throttled {
-		if gate, shut := c.gate(); shut && (gate == 0 || gate >= r.RetryAfter) {
-			c.delay, wait, gated = 0, gate, true
-		}
+		wait, gated = c.gate(r.RetryAfter)
+	}
+	if !gated {
+		c.delay = c.backoff(r)
+		wait = c.delay
 	}
 	if err := c.affords(now, wait); err != nil {
 		return err
@@ -111,11 +105,34 @@ func (c *call) plan(now time.Time, r quota.Report) error {
 	return nil
 }
 
-// gate returns whether the server's limits, as the Tracker knows them, are shut
-// now, and for how long at least; 0: not known. Then everybody whom they concern
-// waits in line for them, and is let go one by one: to pause alone besides would
-// only lose the turn.
-func (c *call) gate() (wait time.Duration, shut bool) {
+// backoff returns the pause of this call alone. Jitter does not lead beyond the
+// longest wait that is allowed if what the server said does not.
+func (c *call) backoff(r quota.Report) time.Duration {
+	p := &c.t.own.retry
+	if said := max(r.RetryAfter, c.told); r.HasRetryAfter || said > 0 {
+		d := p.Floor.Delay(said, c.attempts)
+		if most := c.mostWait(); said <= most {
+			d = min(d, most)
+		}
+		return d
+	}
+	c.drawn = c.policy.Delay(c.attempts, c.drawn)
+	return c.drawn
+}
+
+// mostWait returns the longest wait between two attempts.
+func (c *call) mostWait() time.Duration {
+	if c.said.MaxWait > 0 {
+		return c.said.MaxWait
+	}
+	return c.t.own.retry.MaxWait
+}
+
+// gate reports whether the server's limits, as the Tracker knows them, are shut now
+// for as long as the server said, and returns for how long at least; 0: not known.
+// Then everybody whom they concern waits in line for them, and is let go one by
+// one: to pause alone besides would only lose the turn.
+func (c *call) gate(said time.Duration) (wait time.Duration, shut bool) {
 	if c.tracked == 0 {
 		return 0, false
 	}
@@ -124,19 +141,17 @@ func (c *call) gate() (wait time.Duration, shut bool) {
 		return 0, false
 	}
 	d, err := m.Limiter.Reserve(c.ctx, throttle.Claim{Key: m.Key, Cost: m.Cost, DryRun: true})
-	return d.Wait, err == nil && !d.OK
+	return d.Wait, err == nil && !d.OK && (d.Wait == 0 || d.Wait >= said)
 }
 
 // affords returns an error if a wait that begins now would be too long.
 func (c *call) affords(now time.Time, wait time.Duration) error {
 	p := &c.t.own.retry
-	most := p.MaxWait
-	if c.said.MaxWait > 0 {
-		most = c.said.MaxWait
-	}
 	deadline, limited := c.ctx.Deadline()
 	switch {
-	case wait > most:
+	case c.delay == backoff.Never:
+		return ErrAttempts
+	case wait > c.mostWait():
 		return ErrMaxWait
 	case p.Total > 0 && wait > p.Total-now.Sub(c.began):
 		return ErrTotal

@@ -106,7 +106,13 @@ var waits = []scenario{
 		require.Zero(t, time.Since(s.start))
 		info, _ := InfoFrom(resp)
 		require.ErrorIs(t, info.GaveUp, ErrMaxWait)
-		after(503, "119", 119*time.Second, 120*time.Second+12*time.Second)(t)
+		for range 20 { // jitter alone does not lead above it
+			s = plays(answer{503, "", []string{"Retry-After", "119"}}, 200)
+			_, err = get(t, &Transport{Base: s})
+			require.NoError(t, err)
+			require.Equal(t, 2, s.sent())
+			require.GreaterOrEqual(t, s.gaps()[0], 119*time.Second)
+		}
 	}},
 	{number: 82, what: "a fraction is a number; 0x10 and 1e3 are not", run: func(t *testing.T) {
 		after(503, "1.5", 1500*time.Millisecond, 2*time.Second)(t)
