@@ -110,6 +110,13 @@ X-RateLimit-Reset: 1700000060
 RateLimit-Limit: 10
 RateLimit-Remaining: 9
 RateLimit-Reset: 58`, "9/10 in 58s"},
+	{"the delay counts, whichever spelling has it", `RateLimit-Remaining: 9
+RateLimit-Reset: 1700000099
+X-RateLimit-Remaining: 9
+X-RateLimit-Reset: 58`, "9/? in 58s"},
+	{"two limits of one size have a policy each", `RateLimit-Limit: 3, 3
+RateLimit-Remaining: 1, 2
+RateLimit-Policy: 3;w=1, 3;w=60`, "1/3 per 1s, 2/3 per 1m0s"},
 	{"two limits under two spellings", `X-RateLimit-Limit: 10
 X-RateLimit-Remaining: 9
 RateLimit-Limit: 500

@@ -48,7 +48,7 @@ func (p *parser) conclude() {
 	if len(l.list) > 1 {
 		l.merge()
 	}
-	p.out.Throttled = p.throttled(l.list)
+	p.out.Throttled = p.throttled(l.list) || p.out.Throttled
 	l.drop(p.out.Throttled)
 	l.mendMillis()
 	p.mendRetry(l)

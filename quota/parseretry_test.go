@@ -121,3 +121,8 @@ func TestParse_agreesWithTraceOfRetryAfter(t *testing.T) {
 	}
 	require.Equal(t, 24, compared)
 }
+
+func TestParse_believesEnvoysMarkOnAnyStatus(t *testing.T) {
+	r := Parse(503, http.Header{"X-Envoy-Ratelimited": {"true"}}, time.Unix(1700000000, 0))
+	require.True(t, r.Throttled)
+}

@@ -16,7 +16,6 @@ var vendors = []Vendor{
 		{Sizeless: true},
 		{Counts: "points", Window: time.Hour},
 	}},
-	{Name: "Basecamp", Hosts: []string{"3.basecampapi.com"}},
 	{Name: "BigCommerce", Hosts: []string{"api.bigcommerce.com"}, Headers: map[string]Meaning{
 		"X-Rate-Limit-Requests-Quota": {Says: FieldLimit, Name: "-", Distinct: true},
 		"X-Rate-Limit-Requests-Left":  {Says: FieldRemaining, Name: "-", Distinct: true},
@@ -38,7 +37,10 @@ var vendors = []Vendor{
 		"X-Ratelimit-Global": {Distinct: true, Read: func(v string, r *Report) { r.Global = v == "true" }},
 	}},
 	{Name: "Elsevier", Hosts: []string{"api.elsevier.com"}, Buckets: every(7 * day)},
-	{Name: "Facebook", Hosts: []string{"graph.facebook.com"}, Refusals: nil, Headers: map[string]Meaning{
+	{Name: "Envoy", Headers: map[string]Meaning{
+		"X-Envoy-Ratelimited": {Distinct: true, Read: func(_ string, r *Report) { r.Throttled = true }},
+	}},
+	{Name: "Facebook", Hosts: []string{"graph.facebook.com"}, Headers: map[string]Meaning{
 		"X-App-Usage":                 {Distinct: true, Read: readPercent},
 		"X-Ad-Account-Usage":          {Distinct: true, Read: readPercent},
 		"X-Business-Use-Case-Usage":   {Distinct: true, Read: readPercent},
@@ -64,7 +66,7 @@ var vendors = []Vendor{
 		{Name: "user", Counts: "credits", Window: time.Hour},
 		{Name: "client", Counts: "credits", Window: day},
 	}},
-	{Name: "Jira", Hosts: nil, Buckets: []Bucket{{Sizeless: true}, {Counts: "points", Window: time.Hour}}},
+	{Name: "Jira", Buckets: []Bucket{{Sizeless: true}, {Counts: "points", Window: time.Hour}}},
 	{Name: "Linear", Hosts: []string{"api.linear.app"}, Body: true, Buckets: every(time.Hour)},
 	{Name: "lemlist", Hosts: []string{"api.lemlist.com"}, Buckets: every(2 * time.Second)},
 	{Name: "MailerLite", Hosts: []string{"api.mailerlite.com"}, Buckets: every(time.Minute)},
