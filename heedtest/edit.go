@@ -2,7 +2,9 @@ package heedtest
 
 import (
 	"net/http"
+	"strconv"
 	"strings"
+	"time"
 )
 
 // Silent is an Edit that takes back all that is said about limits, as servers
@@ -19,4 +21,31 @@ func Silent(h http.Header) {
 // true: a Remaining that never changes, a Reset in another unit.
 func Say(key, value string) func(http.Header) {
 	return func(h http.Header) { h.Set(key, value) }
+}
+
+// Epoch is an Edit that says X-RateLimit-Reset in seconds since 1970, by the
+// server's clock, as GitHub does. Synctest bubbles begin in 2000, when such numbers
+// had nine digits, and readers that tell instants from delays by size are wrong
+// there: let Skew take the server to later years.
+func Epoch(h http.Header) {
+	if at, ok := later(h, "X-RateLimit-Reset"); ok {
+		h.Set("X-RateLimit-Reset", strconv.FormatInt(at.Unix(), 10))
+	}
+}
+
+// RetryDate is an Edit that says Retry-After as a date, by the server's clock.
+func RetryDate(h http.Header) {
+	if at, ok := later(h, "Retry-After"); ok {
+		h.Set("Retry-After", at.Format(http.TimeFormat))
+	}
+}
+
+// later returns the instant that the seconds under key speak of.
+func later(h http.Header, key string) (time.Time, bool) {
+	date, err := http.ParseTime(h.Get("Date"))
+	if err != nil {
+		return time.Time{}, false
+	}
+	s, err := strconv.ParseInt(h.Get(key), 10, 32)
+	return date.Add(time.Duration(s) * time.Second), err == nil
 }

@@ -90,6 +90,24 @@ func TestServer_findsNoFaultWithHeed(t *testing.T) {
 	}
 }
 
+// Nobody's clock matters: absolute times are read by the server's own.
+func TestServer_heedKeepsWithSkewedClocks(t *testing.T) {
+	const century = 100 * 365 * 24 * time.Hour // see heedtest.Epoch
+	for _, skew := range []time.Duration{century - 10*time.Minute, century, century + 10*time.Minute} {
+		for name, edit := range map[string]func(http.Header){"epoch": heedtest.Epoch, "date": heedtest.RetryDate} {
+			s := &heedtest.Server{Skew: skew, Edit: edit}
+			inMemory(t, s, func(t *testing.T) {
+				s.Limit = &throttlehttp.Middleware{Limiter: limits["fixed window"]()}
+				start := time.Now()
+				require.Zero(t, calls(s), "%s %v", name, skew)
+				require.Empty(t, s.Early(), "%s %v", name, skew)
+				require.Len(t, s.Arrivals(), 200, "%s %v", name, skew)
+				require.Less(t, time.Since(start), 20*time.Second, "%s %v", name, skew)
+			})
+		}
+	}
+}
+
 func TestServer_heedGetsOverFaults(t *testing.T) {
 	faults := []heedtest.Answer{
 		{Fault: heedtest.Drop},

@@ -35,7 +35,8 @@ type Server struct {
 	Answer func(Arrival) Answer
 
 	// Edit has the last word on the headers of an answer: to say nothing about
-	// limits, to lie, to use words that no dialect of ours has. Nil: no changes.
+	// limits, to lie, to use words that no dialect of ours has. Date is set by then.
+	// Nil: no changes.
 	Edit func(http.Header)
 
 	// Skew is how much the server's clock is ahead: it shows in Date.
@@ -220,9 +221,7 @@ func (w *writer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 func (w *writer) finish(status int) {
 	s, h, now := w.server, w.Header(), time.Now()
-	if s.Skew != 0 {
-		h.Set("Date", now.Add(s.Skew).UTC().Format(http.TimeFormat))
-	}
+	h.Set("Date", now.Add(s.Skew).UTC().Format(http.TimeFormat))
 	if s.Edit != nil {
 		s.Edit(h)
 	}

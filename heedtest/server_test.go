@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strconv"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -218,6 +219,12 @@ func TestEdit_hasTheLastWord(t *testing.T) {
 		}},
 		"lies": {edit: heedtest.Say("X-RateLimit-Remaining", "1000"), check: func(t *testing.T, h http.Header) {
 			require.Equal(t, []string{"1000"}, h["X-Ratelimit-Remaining"])
+		}},
+		"epoch": {edit: heedtest.Epoch, skew: time.Hour, check: func(t *testing.T, h http.Header) {
+			require.Equal(t, []string{strconv.FormatInt(time.Now().Add(time.Hour+time.Minute).Unix(), 10)}, h["X-Ratelimit-Reset"])
+		}},
+		"date": {edit: heedtest.RetryDate, skew: time.Hour, check: func(t *testing.T, h http.Header) {
+			require.Equal(t, []string{"Sat, 01 Jan 2000 01:01:00 GMT"}, h["Retry-After"]) // bubbles begin in 2000
 		}},
 		"skewed": {skew: -10 * time.Minute, check: func(t *testing.T, h http.Header) {
 			date, err := http.ParseTime(h.Get("Date"))

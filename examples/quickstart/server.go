@@ -23,7 +23,7 @@ func (j job) server() (url string, ideal *float64, stop func(), err error) {
 	}
 	limit := throttle.Limit{Count: j.rate, Per: time.Second, Burst: j.burst}
 	if err := limit.Validate(); err != nil {
-		return "", nil, nil, err
+		return "", nil, nil, fmt.Errorf("-rate %d -burst %d: %w", j.rate, j.burst, err)
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
