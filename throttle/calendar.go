@@ -107,11 +107,11 @@ func within(t time.Time, per time.Duration) (from, to time.Time) {
 	shown := time.Duration(offset)*time.Second + time.Duration(t.Nanosecond()) + time.Duration(t.Unix()%3600)*time.Second
 	from = t.Add(-((shown%per + per) % per))
 	to = from.Add(per)
-	begin, end := t.ZoneBounds()
-	if !begin.IsZero() && from.Before(begin) {
+	begin, end := t.ZoneBounds() // zero: none
+	if from.Before(begin) && !begin.After(t) {
 		from = begin
 	}
-	if !end.IsZero() && to.After(end) {
+	if end.After(t) && end.Before(to) { // Go 1.26 is a day early on the last of a leap year
 		to = end
 	}
 	return from, to

@@ -106,7 +106,7 @@ func (f *FixedWindow) Reserve(_ context.Context, c Claim) (Decision, error) {
 	defer f.mu.Unlock()
 	now := max(given, f.last)
 	w := f.at(now)
-	d := Decision{Policy: f.policy, Limit: f.quota.Count, Per: f.quota.Per, At: f.time.stamp(now, given, c.Now)}
+	d := Decision{Policy: f.policy, Limit: f.quota.Count, Per: time.Duration(subSat(w.end, w.start)), At: f.time.stamp(now, given, c.Now)}
 	switch {
 	case n > f.quota.Count:
 		d.Wait = Forever

@@ -1,0 +1,209 @@
+package throttle
+
+import (
+	"context"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// One is a limiter with ten units a minute that settles with the window, the entry or
+// the sub-window that a grant came from.
+type one interface {
+	Limiter
+	Observer
+}
+
+func windowed(clk Clock) map[string]one {
+	ten := PerMinute(10)
+	return map[string]one{
+		"FixedWindow":      NewFixedWindow(Quota{Count: 10, Per: time.Minute}, clk),
+		"SlidingLog":       NewSlidingLog(Log{Limit: ten}, clk),
+		"SlidingCounter":   NewSlidingCounter(Counter{Limit: ten}, clk),
+		"SubWindows":       NewSubWindows(Parts{Limit: ten, Parts: 4}, clk),
+		"PermitsPerPeriod": NewPermitsPerPeriod(10, time.Minute, clk),
+	}
+}
+
+func left(l Limiter) int64 {
+	d, _ := l.Reserve(context.Background(), Claim{DryRun: true})
+	return d.Remaining
+}
+
+func TestWindows_settleWhatAClaimTurnedOutToCost(t *testing.T) {
+	clk := at(0)
+	for name, l := range windowed(clk) {
+		t.Run(name, func(t *testing.T) {
+			clk.now = time.Unix(0, 0)
+			c := Claim{Cost: 4}
+			d := ask(l, 4, 0)
+			l.Observe(t.Context(), c, d, Feedback{Cost: 9, More: true})
+			require.EqualValues(t, 6, left(l), "it is still in use")
+			l.Observe(t.Context(), c, d, Feedback{Cost: 1})
+			require.EqualValues(t, 9, left(l), "it cost 3 less")
+			d = ask(l, 4, 0)
+			l.Observe(t.Context(), c, d, Feedback{Cost: 8})
+			require.EqualValues(t, 1, left(l), "it cost 4 more")
+			d = ask(l, 1, 0)
+			l.Observe(t.Context(), Claim{}, d, Feedback{Cost: math.MaxInt64})
+			require.Zero(t, left(l), "it cost more than there is")
+			clk.now = clk.now.Add(10 * time.Minute)
+			require.EqualValues(t, 10, left(l), "and after a while that is forgotten")
+		})
+	}
+}
+
+func TestWindows_cancelLeavesLaterWindowsAlone(t *testing.T) {
+	clk := at(0)
+	for name, l := range windowed(clk) {
+		t.Run(name, func(t *testing.T) {
+			clk.now = time.Unix(0, 0)
+			c := Claim{Cost: 6}
+			early := ask(l, 6, 0)
+			clk.now = clk.now.Add(3 * time.Minute)
+			late := ask(l, 6, 0)
+			l.Cancel(t.Context(), c, early)
+			require.EqualValues(t, 4, left(l), "what was granted three windows ago has gone")
+			l.Cancel(t.Context(), c, late)
+			require.EqualValues(t, 10, left(l))
+			l.Cancel(t.Context(), Claim{Cost: math.MaxInt64}, late)
+			require.EqualValues(t, 10, left(l), "no window gives back more than was taken in it")
+		})
+	}
+}
+
+// A claim with an older Now that comes when old sub-windows are being dropped is
+// decided in the newest, and never sees a smaller sum.
+func TestWindows_olderReadingNeverSeesLess(t *testing.T) {
+	clk := at(0)
+	for name, l := range windowed(clk) {
+		t.Run(name, func(t *testing.T) {
+			start := time.Unix(0, 0)
+			clk.now = start
+			ask(l, 5, 0)
+			clk.now = start.Add(59 * time.Second)
+			ask(l, 5, 0)
+			clk.now = start.Add(2 * time.Minute)
+			ask(l, 3, 0)
+			want := left(l)
+			for back := range 125 {
+				d, _ := l.Reserve(t.Context(), Claim{Now: clk.now.Add(-time.Duration(back) * time.Second), DryRun: true})
+				require.LessOrEqual(t, d.Remaining, want, "%d s ago", back)
+				require.True(t, d.At.Equal(clk.now))
+			}
+		})
+	}
+}
+
+func TestWindows_setLimitKeepsWhatWasTaken(t *testing.T) {
+	clk := at(time.Hour)
+	for name, l := range windowed(clk) {
+		s, ok := l.(interface{ SetLimit(Limit) error })
+		require.True(t, ok, name)
+		t.Run(name, func(t *testing.T) {
+			d := ask(l, 4, 0)
+			require.NoError(t, s.SetLimit(PerMinute(20)))
+			require.EqualValues(t, 16, left(l))
+			require.NoError(t, s.SetLimit(PerHour(8)))
+			require.EqualValues(t, 4, left(l), "taken under the former limit, taken under this")
+			require.Error(t, s.SetLimit(Limit{Count: 5}))
+			require.Error(t, s.SetLimit(Limit{Count: 5, Per: time.Second, Burst: 6}))
+			require.EqualValues(t, 4, left(l))
+			l.Cancel(t.Context(), Claim{Cost: 4}, d)
+			require.GreaterOrEqual(t, left(l), int64(4))
+			require.LessOrEqual(t, left(l), int64(8))
+		})
+	}
+}
+
+func TestFixedWindow_setQuota(t *testing.T) {
+	l := NewFixedWindow(Quota{Name: "day", Count: 5, Anchor: EachDay}, at(time.Hour))
+	ask(l, 3, 0)
+	require.NoError(t, l.SetQuota(Quota{Name: "day", Count: 9, Anchor: EachDay, Zone: time.FixedZone("", 3600)}))
+	require.EqualValues(t, 6, left(l))
+	require.ErrorContains(t, l.SetQuota(Quota{Count: 9, Anchor: EachMonth}), "cannot change")
+	require.NoError(t, l.SetLimit(PerHour(4)), "a day stays a day")
+	require.EqualValues(t, 1, left(l))
+	require.Equal(t, 24*time.Hour, ask(l, 1, 0).Per)
+}
+
+func TestSlidingLog_equalInstantsCountAsOftenAsTheyHappen(t *testing.T) {
+	l := NewSlidingLog(Log{Limit: PerSecond(3)}, at(0))
+	playSteps(t, l, time.Unix(0, 0), append(each(0, 3),
+		step{at: 0, cost: 1, wait: time.Second},
+		step{at: time.Second - 1, cost: 1, wait: 1},
+		step{at: time.Second, cost: 3, ok: true}))
+	require.Equal(t, 1, l.entries.len())
+}
+
+func TestSlidingLog_keepsAMinimumGap(t *testing.T) {
+	l := NewSlidingLog(Log{Limit: PerMinute(3), MinGap: 10 * time.Second}, at(0))
+	playSteps(t, l, time.Unix(0, 0), []step{
+		{at: 0, cost: 1, ok: true, left: 2},
+		{at: 4 * time.Second, cost: 1, wait: 6 * time.Second, left: 2},
+		{at: 10 * time.Second, cost: 1, ok: true, left: 1},
+		{at: 20 * time.Second, cost: 1, ok: true, left: 0},
+		{at: 21 * time.Second, cost: 1, wait: 39 * time.Second},
+	})
+}
+
+func TestSlidingLog_whoHammersStaysOut(t *testing.T) {
+	l := NewSlidingLog(Log{Limit: PerSecond(3), CountRefused: true}, at(0))
+	now := time.Unix(0, 0)
+	for i := range 100 {
+		d, _ := l.Reserve(t.Context(), Claim{Now: now.Add(time.Duration(i) * 100 * time.Millisecond)})
+		require.Equal(t, i < 3, d.OK)
+		require.LessOrEqual(t, l.entries.len(), 3, "memory is bounded by the limit")
+	}
+	d, _ := l.Reserve(t.Context(), Claim{Now: now.Add(20 * time.Second)})
+	require.True(t, d.OK, "a pause lets him in")
+}
+
+// The ring grows to what is needed, and holds what a plain list would.
+func TestSlidingLog_agreesWithAList(t *testing.T) {
+	l := NewSlidingLog(Log{Limit: Limit{Count: 50, Per: 100}}, at(0))
+	type entry struct{ at, n int64 }
+	var list []entry
+	for now := range int64(5000) {
+		n := 1 + now*7919%13
+		sum := int64(0)
+		for _, e := range list {
+			if e.at > now-100 {
+				sum += e.n
+			}
+		}
+		d, _ := l.Reserve(t.Context(), Claim{Cost: n, Now: time.Unix(0, now)})
+		require.Equal(t, sum+n <= 50, d.OK, "at %d", now)
+		switch {
+		case d.OK && now%5 == 0:
+			l.Cancel(t.Context(), Claim{Cost: n}, d)
+		case d.OK:
+			list = append(list, entry{now, n})
+		}
+	}
+	require.LessOrEqual(t, len(l.entries.ring), 64)
+}
+
+func TestNew_panicsOnWhatCanNeverWork(t *testing.T) {
+	for name, f := range map[string]func(){
+		"refill without a limit":     func() { NewRefillBucket(Refill{}, nil) },
+		"refill with too much gone":  func() { NewRefillBucket(Refill{Limit: PerSecond(1), Missing: 2}, nil) },
+		"leak with a queue below 0":  func() { NewLeakyBucket(Leak{Limit: PerSecond(1), Queue: -1}, nil) },
+		"ticks without a queue":      func() { NewTickQueue(Ticks{Limit: PerSecond(1)}, nil) },
+		"nginx without a rate":       func() { NewNginx(LimitReq{Per: time.Second}, nil) },
+		"nginx with a large delay":   func() { NewNginx(LimitReq{Rate: 1, Per: time.Second, Delay: 1}, nil) },
+		"nginx beyond all rates":     func() { NewNginx(LimitReq{Rate: math.MaxInt64, Per: time.Second}, nil) },
+		"quota without a window":     func() { NewFixedWindow(Quota{Count: 1}, nil) },
+		"quota with two lengths":     func() { NewFixedWindow(Quota{Count: 1, Anchor: EachDay, Per: time.Hour}, nil) },
+		"quota of nothing":           func() { NewPermitsPerPeriod(0, time.Second, nil) },
+		"log with a long gap":        func() { NewSlidingLog(Log{Limit: PerSecond(2), MinGap: time.Minute}, nil) },
+		"log with a burst":           func() { NewSlidingLog(Log{Limit: Limit{Count: 2, Per: 1, Burst: 3}}, nil) },
+		"counter with a burst":       func() { NewSlidingCounter(Counter{Limit: Limit{Count: 2, Per: 1, Burst: 3}}, nil) },
+		"sub-windows without parts":  func() { NewSubWindows(Parts{Limit: PerSecond(1)}, nil) },
+		"sub-windows of no duration": func() { NewSubWindows(Parts{Limit: Limit{Count: 1, Per: 2}, Parts: 3}, nil) },
+	} {
+		require.Panics(t, f, name)
+	}
+}
