@@ -38,6 +38,8 @@ func TestAnchor_daysAreAsLongAsTheyAre(t *testing.T) {
 		"an hour that comes twice, second": {"Europe/Berlin", "2026-10-25T02:30:00+01:00", EachHour, "2026-10-25T02:00:00+01:00", "2026-10-25T03:00:00+01:00"},
 		"half an hour that is repeated": {"Australia/Lord_Howe", "2026-04-05T01:45:00+10:30", EachHour,
 			"2026-04-05T01:30:00+10:30", "2026-04-05T02:00:00+10:30"},
+		"a midnight that comes twice": {"America/St_Johns", "2010-11-06T23:30:00-03:30", EachDay,
+			"2010-11-07T00:00:00-02:30", "2010-11-08T00:00:00-03:30"}, // the clocks went back at 00:01: the first counts
 		"a zone of quarters": {"Asia/Kathmandu", "2026-01-01T10:20:30+05:45", EachHour, "2026-01-01T10:00:00+05:45", "2026-01-01T11:00:00+05:45"},
 		"a minute":           {"Asia/Kathmandu", "2026-01-01T10:20:30+05:45", EachMinute, "2026-01-01T10:20:00+05:45", "2026-01-01T10:21:00+05:45"},
 		"before the epoch":   {"UTC", "1969-12-31T23:59:30.5Z", EachMinute, "1969-12-31T23:59:00Z", "1970-01-01T00:00:00Z"},
@@ -61,6 +63,9 @@ func TestAnchor_windowsFollowOneAnother(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 20000 {
 		at := time.Unix(r.Int64N(4e9)-1e9, r.Int64N(1e9)).In(zones[r.IntN(len(zones))])
+		if _, change := at.ZoneBounds(); change.After(at) && r.IntN(2) == 0 {
+			at = change.Add(time.Duration(r.Int64N(int64(4*time.Hour))) - 2*time.Hour) // where windows are odd
+		}
 		a := EachMinute + Anchor(r.IntN(4))
 		from, to := a.around(at)
 		require.False(t, at.Before(from), "%v of %v begins at %v", a, at, from)

@@ -104,6 +104,29 @@ func TestLeakyBucket_setLimitKeepsUnitsAndPlaces(t *testing.T) {
 	require.Error(t, b.SetLimit(Limit{}))
 }
 
+func TestLeakyBucket_cancelAcrossSetLimit(t *testing.T) {
+	clk := at(0)
+	b := NewLeakyBucket(Leak{Limit: PerSecond(10)}, clk)
+	d := ask(b, 4, 0)
+	ask(b, 6, 0)
+	require.NoError(t, b.SetLimit(Limit{Count: 20, Per: time.Second, Burst: 10}))
+	clk.now = clk.now.Add(100 * time.Millisecond)
+	b.Cancel(t.Context(), Claim{Cost: 4}, d)
+	require.InDelta(t, 4, left(b), 1, "2 flowed in, and 2 more are given back, to the nanosecond")
+	require.LessOrEqual(t, left(b), int64(4))
+}
+
+func TestLeakyBucket_settlesACost(t *testing.T) {
+	clk := at(0)
+	b := NewLeakyBucket(Leak{Limit: PerSecond(10), Queue: 10}, clk)
+	d := ask(b, 4, 0)
+	b.Observe(t.Context(), Claim{Cost: 4}, d, Feedback{Cost: 1})
+	require.EqualValues(t, 9, left(b))
+	d = ask(b, 4, 0)
+	b.Observe(t.Context(), Claim{Cost: 4}, d, Feedback{Cost: 11})
+	require.Equal(t, 300*time.Millisecond, ask(b, 1, 0).Wait)
+}
+
 // A reservation of x/time/rate would be lost in the gap that another has left:
 // cancelling what stands behind would then let more act at one instant than fit.
 func TestLeakyBucket_remembersWhoStandsBehindAGap(t *testing.T) {

@@ -118,6 +118,31 @@ func TestWindows_setLimitKeepsWhatWasTaken(t *testing.T) {
 	}
 }
 
+// A reading from before the change is not a way to see none of what was taken.
+func TestWindows_setLimitHoldsForOlderReadings(t *testing.T) {
+	clk := at(0)
+	for name, l := range windowed(clk) {
+		t.Run(name, func(t *testing.T) {
+			clk.now = time.Unix(0, 0).Add(50 * time.Second)
+			ask(l, 10, 0)
+			clk.now = clk.now.Add(5 * time.Second)
+			require.NoError(t, l.(interface{ SetLimit(Limit) error }).SetLimit(Limit{Count: 10, Per: 2 * time.Second}))
+			before := left(l)
+			d, _ := l.Reserve(t.Context(), Claim{Now: clk.now.Add(-4 * time.Second)})
+			require.False(t, d.OK && before == 0)
+		})
+	}
+}
+
+// Windows of another length are other windows, also where they have the same number.
+func TestSlidingCounter_forgetsGrantsOfAnotherPer(t *testing.T) {
+	l := NewSlidingCounter(Counter{Limit: PerMinute(10)}, at(0))
+	d := ask(l, 4, 0)
+	require.NoError(t, l.SetLimit(PerHour(10)))
+	l.Cancel(t.Context(), Claim{Cost: 4}, d)
+	require.EqualValues(t, 6, left(l))
+}
+
 func TestFixedWindow_setQuota(t *testing.T) {
 	l := NewFixedWindow(Quota{Name: "day", Count: 5, Anchor: EachDay}, at(time.Hour))
 	ask(l, 3, 0)
