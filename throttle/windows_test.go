@@ -134,6 +134,16 @@ func TestWindows_setLimitHoldsForOlderReadings(t *testing.T) {
 	}
 }
 
+func TestSubWindows_olderReadingAfterSetLimitTakesNothingBack(t *testing.T) {
+	clk := at(time.Minute)
+	l := NewSubWindows(Parts{Limit: PerMinute(10), Parts: 4}, clk)
+	ask(l, 6, 0)
+	require.NoError(t, l.SetLimit(Limit{Count: 10, Per: 8 * time.Second}))
+	_, err := l.Reserve(t.Context(), Claim{Now: clk.now.Add(-20 * time.Second)})
+	require.NoError(t, err)
+	require.EqualValues(t, 3, left(l))
+}
+
 // Windows of another length are other windows, also where they have the same number.
 func TestSlidingCounter_forgetsGrantsOfAnotherPer(t *testing.T) {
 	l := NewSlidingCounter(Counter{Limit: PerMinute(10)}, at(0))
