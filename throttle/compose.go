@@ -136,14 +136,14 @@ func (a *allOf) Local() bool {
 
 // join returns the decision on a claim that all and then one more limiter granted.
 func join(all, d Decision, first bool) Decision {
-	at, degraded, wait := all.At, all.Degraded || d.Degraded, max(all.Wait, d.Wait)
+	at, degraded, over, wait := all.At, all.Degraded || d.Degraded, all.Over || d.Over, max(all.Wait, d.Wait)
 	if first || at.IsZero() {
 		at = d.At
 	}
 	if first || d.Limit > 0 && (all.Limit == 0 || d.Remaining < all.Remaining) {
 		all = d
 	}
-	all.At, all.Degraded, all.Wait = at, degraded, wait
+	all.At, all.Degraded, all.Over, all.Wait = at, degraded, over, wait
 	return all
 }
 

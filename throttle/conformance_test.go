@@ -75,6 +75,29 @@ func TestConformance(t *testing.T) {
 			return &throttle.Fallback{Primary: unreachable{}, Secondary: l}
 		}}},
 		{"AllOf in Fallback in AllOf", allOf(fallback(away, allOf(bucket, bucket)), fallback(bucket, away)), throttletest.Spec{Limit: ten, EndsOnce: true}},
+		// Hard is what holds; Limit only marks.
+		{"Soft", soft(ten, 10), throttletest.Spec{Limit: throttle.Limit{Count: 11, Per: time.Second}, EndsOnce: true, Wrap: func(l throttle.Limiter) throttle.Limiter {
+			return &throttle.Soft{Limit: l, Hard: throttle.Unlimited}
+		}}},
+		{"Soft, over", func(clk throttle.Clock) throttle.Limiter {
+			return &throttle.Soft{Limit: throttle.Blocked, Hard: bucket(clk)}
+		}, throttletest.Spec{Limit: ten, EndsOnce: true, Wrap: func(l throttle.Limiter) throttle.Limiter {
+			return &throttle.Soft{Limit: throttle.Blocked, Hard: l}
+		}}},
+		{"Elastic, nothing to spare", elastic(bucket, false), throttletest.Spec{Limit: ten, Wrap: func(l throttle.Limiter) throttle.Limiter {
+			return &throttle.Elastic{Limiter: l, Spare: func(throttle.Claim, throttle.Decision) bool { return true }}
+		}}},
+		// What is lent has no bound and no largest claim.
+		{"Elastic, all to spare", elastic(bucket, true), throttletest.Spec{Bound: unbounded, PaysLater: true}},
+		{"Shadow", func(clk throttle.Clock) throttle.Limiter {
+			return &throttle.Shadow{Limiter: bucket(clk)}
+		}, throttletest.Spec{Bound: unbounded, PaysLater: true, Wrap: func(l throttle.Limiter) throttle.Limiter {
+			return &throttle.Shadow{Limiter: l}
+		}}},
+		// It bounds what is in use, not a rate, and only news can tell when that ends.
+		{"InFlight", inFlight(throttle.Capacity{Count: 10}), throttletest.Spec{InFlight: 10, WaitUnknown: true, EndsOnce: true}},
+		{"InFlight, one", inFlight(throttle.Capacity{Count: 1}), throttletest.Spec{InFlight: 1, WaitUnknown: true, EndsOnce: true}},
+		{"InFlight, aged", inFlight(throttle.Capacity{Count: 10, MaxAge: 1 << 62}), throttletest.Spec{InFlight: 10, WaitUnknown: true, EndsOnce: true}},
 		{"FromRate", newRate(10, 10), throttletest.Spec{Bound: early(10, 10)}},
 		{"FromRate, thirds", newRate(1./3, 4), throttletest.Spec{Bound: early(1./3, 4)}},
 		{"the one of the example", func(clk throttle.Clock) throttle.Limiter { return nights{clk} }, throttletest.Spec{Bound: unbounded}},
@@ -193,4 +216,20 @@ func nginx(l throttle.LimitReq) maker {
 // truncated is the bound of a bucket whose instants are early by up to 3 ms.
 func truncated(burst, perSecond int64) func(time.Duration) int64 {
 	return func(w time.Duration) int64 { return burst + int64((w+3*time.Millisecond).Seconds()*float64(perSecond)) }
+}
+
+func soft(l throttle.Limit, percent int64) maker {
+	return func(clk throttle.Clock) throttle.Limiter {
+		return &throttle.Soft{Limit: throttle.NewTokenBucket(l, clk), Hard: throttle.NewTokenBucket(l.Plus(percent), clk)}
+	}
+}
+
+func elastic(inner maker, spare bool) maker {
+	return func(clk throttle.Clock) throttle.Limiter {
+		return &throttle.Elastic{Limiter: inner(clk), Spare: func(throttle.Claim, throttle.Decision) bool { return spare }}
+	}
+}
+
+func inFlight(c throttle.Capacity) maker {
+	return func(clk throttle.Clock) throttle.Limiter { return throttle.NewInFlight(c, clk) }
 }

@@ -47,6 +47,10 @@
 //	SlidingLog          n in any window, exactly; remembers each claim
 //	SlidingCounter      n in any window, nearly; remembers two numbers
 //	SubWindows          n in any window, to a k-th of it; remembers k numbers
+//	InFlight            n at a time, held until they end
+//	Soft                marks what is over one limit, refuses what is over another
+//	Elastic             lends over the limit while there is room to spare
+//	Shadow              counts and marks, refuses nothing: to try a limit out
 //	AllOf               grants what all of several limiters grant, takes all or nothing
 //	Fallback            asks a second limiter when the first cannot decide
 //	FromRate            a *rate.Limiter of golang.org/x/time/rate that you already have

@@ -71,7 +71,8 @@ func (c Claim) Units() (int64, error) {
 // back unchanged to Cancel and Observe of the limiter that made it.
 type Decision struct {
 	OK       bool   // the units are taken
-	Degraded bool   // decided without the primary limiter, see Fallback
+	Degraded bool   // decided without the primary limiter, see Fallback and Keyed
+	Over     bool   // granted although a limit would refuse, see Soft, Elastic and Shadow
 	Policy   string // name of the limit that decided
 
 	// At is the local reading of the clock that the decision is based on, also

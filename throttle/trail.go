@@ -65,3 +65,13 @@ func (t *trail) leave(goesOn bool) {
 	t.mu.Unlock()
 	t.home.idle.Put(t)
 }
+
+// grant returns d, a refusal, as a grant that took nothing: its trail leads nowhere,
+// and that it is t tells who granted it. Such a t is never taken.
+func (t *trail) grant(d Decision) Decision {
+	d.OK, d.Over, d.Wait, d.trail = true, true, 0, t
+	return d
+}
+
+// granted reports whether d was made by grant.
+func (t *trail) granted(d Decision) bool { return d.trail == t }

@@ -1,0 +1,205 @@
+package throttle
+
+import "context"
+
+// Three limiters grant what a limit would refuse, and say so in Decision.Over. A
+// server warns by it before it refuses, lends what nobody uses, or tries a limit
+// out before it is enforced:
+//
+//	units            Soft              Elastic              Shadow
+//	  ▲
+//	  │             refused       Over, or refused           Over
+//	  ├─ Hard ─────────────────        when Spare
+//	  │              Over              says no
+//	  ├─ the limit ────────────────────────────────────────────────────
+//	  │             granted            granted              granted
+//	  0
+
+// Soft grants claims up to Hard, and marks those that Limit would have refused. For
+// 100 a minute and 10 % on top:
+//
+//	l := throttle.Limit{Count: 100, Per: time.Minute}
+//	soft := &throttle.Soft{
+//		Limit: throttle.NewTokenBucket(l, nil),
+//		Hard:  throttle.NewTokenBucket(l.Plus(10), nil),
+//	}
+//
+// Limit and Remaining of its decisions are those of Hard: that much can be had.
+//
+// Invariant: what is granted obeys Hard, and what is granted without a mark obeys
+// Limit as well.
+//
+// The odd case is a claim of which a part would fit into Limit: all of it is over.
+// It takes nothing from Limit, so that a smaller one may still be granted without a
+// mark.
+//
+// Both limiters must be set and may not change. Neither books ahead. A Soft must not
+// be copied.
+type Soft struct {
+	Limit Limiter // what callers are to keep to
+	Hard  Limiter // what they get; it should allow more than Limit does
+
+	trails trails
+}
+
+// Plus returns l with so many percent more, rounded down: Count and Burst grow
+// alike. A negative percent makes l smaller; the result must still be valid.
+func (l Limit) Plus(percent int64) Limit {
+	l.Count = addSat(l.Count, mulSat(percent, l.Count)/100)
+	if l.Burst > 0 {
+		l.Burst = addSat(l.Burst, mulSat(percent, l.Burst)/100)
+	}
+	return l
+}
+
+// Reserve implements Limiter.
+func (s *Soft) Reserve(ctx context.Context, c Claim) (Decision, error) {
+	c.MaxWait = 0
+	watch := startWatch(c)
+	d, err := s.Hard.Reserve(ctx, c)
+	if err != nil || !d.OK {
+		d.trail = nil
+		return d, err
+	}
+	if c.Now.IsZero() {
+		c.Now = d.At
+	}
+	within, err := s.Limit.Reserve(ctx, c)
+	if err != nil {
+		if c.Now = watch.now(); !c.DryRun {
+			s.Hard.Cancel(ctx, c, d)
+		}
+		return Decision{}, err
+	}
+	over := d.Over || within.Over || !within.OK
+	if c.DryRun {
+		d.Over, d.trail = over, nil
+		return d, nil
+	}
+	t := s.trails.take(2)
+	t.parts[0], t.parts[1] = d, within
+	d.Over = over
+	return t.mark(d), nil
+}
+
+// Cancel implements Limiter.
+func (s *Soft) Cancel(ctx context.Context, c Claim, d Decision) {
+	if t := s.trails.enter(d); t != nil {
+		defer t.leave(false)
+		s.Hard.Cancel(ctx, c, t.parts[0])
+		if t.parts[1].OK {
+			s.Limit.Cancel(ctx, c, t.parts[1])
+		}
+	}
+}
+
+// Observe implements Observer: both limits hear of what they granted.
+func (s *Soft) Observe(ctx context.Context, c Claim, d Decision, f Feedback) {
+	if t := s.trails.enter(d); t != nil {
+		defer t.leave(f.More)
+		Observe(ctx, s.Hard, c, t.parts[0], f)
+		if t.parts[1].OK {
+			Observe(ctx, s.Limit, c, t.parts[1], f)
+		}
+	}
+}
+
+// Local implements Local.
+func (s *Soft) Local() bool { return isLocal(s.Limit) && isLocal(s.Hard) }
+
+// Elastic grants what Limiter refuses for as long as Spare says that there is room:
+// a limit that protects others from one caller need not hold while others are away.
+// What it lends is marked, takes nothing from Limiter, and is nothing to give back.
+//
+// Invariant: what is granted without a mark obeys Limiter. What is lent is bounded
+// by Spare alone.
+//
+// The odd case is a claim larger than the limit, which Limiter would refuse for
+// ever: Spare is asked for it like for any other.
+//
+// Both fields must be set and may not change. An Elastic must not be copied.
+type Elastic struct {
+	Limiter Limiter // what is granted without asking Spare
+
+	// Spare reports whether c may be granted although Limiter refused it, by d. It
+	// is called for dry runs as well, by several goroutines at once, and must not
+	// block.
+	Spare func(c Claim, d Decision) bool
+
+	lent trail
+}
+
+// Reserve implements Limiter.
+func (e *Elastic) Reserve(ctx context.Context, c Claim) (Decision, error) {
+	d, err := e.Limiter.Reserve(ctx, c)
+	if err != nil || d.OK || !e.Spare(c, d) {
+		return d, err
+	}
+	return e.lent.grant(d), nil
+}
+
+// Cancel implements Limiter.
+func (e *Elastic) Cancel(ctx context.Context, c Claim, d Decision) {
+	if !e.lent.granted(d) {
+		e.Limiter.Cancel(ctx, c, d)
+	}
+}
+
+// Observe implements Observer.
+func (e *Elastic) Observe(ctx context.Context, c Claim, d Decision, f Feedback) {
+	if !e.lent.granted(d) {
+		Observe(ctx, e.Limiter, c, d, f)
+	}
+}
+
+// Local implements Local.
+func (e *Elastic) Local() bool { return isLocal(e.Limiter) }
+
+// Shadow counts as Limiter does, and refuses nothing: a limit can be tried out on
+// what really happens before anybody suffers from it. What Limiter would have
+// refused is marked, and told to OnRefusal. A refusal takes nothing from Limiter, so
+// that later claims get the answers that they would get from a limit in force.
+//
+// Invariant: what is granted without a mark obeys Limiter. A Shadow delays nothing:
+// Limiter is not asked to book ahead, whatever Claim.MaxWait says.
+//
+// The odd case is a claim on which Limiter reaches no decision: its error is passed
+// on. To let it go by as well, put a Fallback to Unlimited inside.
+//
+// Limiter must be set; neither field may change. A Shadow must not be copied.
+type Shadow struct {
+	Limiter   Limiter
+	OnRefusal func(c Claim, d Decision) // told what would have been refused, but not of dry runs; nil: nobody
+
+	lent trail
+}
+
+// Reserve implements Limiter.
+func (s *Shadow) Reserve(ctx context.Context, c Claim) (Decision, error) {
+	c.MaxWait = 0
+	d, err := s.Limiter.Reserve(ctx, c)
+	if err != nil || d.OK {
+		return d, err
+	}
+	if s.OnRefusal != nil && !c.DryRun {
+		s.OnRefusal(c, d)
+	}
+	return s.lent.grant(d), nil
+}
+
+// Cancel implements Limiter.
+func (s *Shadow) Cancel(ctx context.Context, c Claim, d Decision) {
+	if !s.lent.granted(d) {
+		s.Limiter.Cancel(ctx, c, d)
+	}
+}
+
+// Observe implements Observer.
+func (s *Shadow) Observe(ctx context.Context, c Claim, d Decision, f Feedback) {
+	if !s.lent.granted(d) {
+		Observe(ctx, s.Limiter, c, d, f)
+	}
+}
+
+// Local implements Local.
+func (s *Shadow) Local() bool { return isLocal(s.Limiter) }
