@@ -68,14 +68,8 @@ type LeakyBucket struct {
 	leak Leak
 	last int64 // latest reading granted at
 
-	era    *era  // ticks, and tat
-	latest int64 // the latest place that was given, in ticks of era
-	held   int64 // the latest of those places that did not follow the latest at the time
+	line places
 }
-
-// remainderBits of a Grant are by how many ticks its place is before At + Wait, which
-// is in whole nanoseconds. The others are the number of the limit.
-const remainderBits = 24 // as era.scale is at most 1<<24
 
 // NewLeakyBucket returns an empty bucket. A nil clk is the system clock. It panics
 // if l is invalid.
@@ -83,7 +77,7 @@ func NewLeakyBucket(l Leak, clk Clock) *LeakyBucket {
 	if err := l.Validate(); err != nil {
 		panic(err.Error() + " (NewLeakyBucket)")
 	}
-	return &LeakyBucket{time: newTimeline(clk), leak: l, last: neverRead, era: newEra(l.Limit, 0)}
+	return &LeakyBucket{time: newTimeline(clk), leak: l, last: neverRead, line: places{era: newEra(l.Limit, 0)}}
 }
 
 // Reserve implements Limiter.
@@ -96,14 +90,11 @@ func (b *LeakyBucket) Reserve(_ context.Context, c Claim) (Decision, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := max(given, b.last)
-	if !b.era.covers(now) && (c.DryRun || n > b.most()) { // what only asks must not end an era
-		defer func(e *era, latest, held int64) { b.era, b.latest, b.held = e, latest, held }(b.era, b.latest, b.held)
-	}
-	e := b.eraOf(now)
-	tick := e.ticks(now)
+	p := b.line.at(now)
+	e, tick := p.era, p.era.ticks(now)
 	taken := max(e.tat.Load(), tick) - tick
-	d := Decision{Policy: e.policy, Limit: b.most(), At: b.time.stamp(now, given, c.Now)}
-	wait, cost, longest := int64(math.MaxInt64), mulSat(n, e.interval), b.longest(c.MaxWait)
+	d := Decision{Policy: e.policy, Limit: b.leak.most(e), At: b.time.stamp(now, given, c.Now)}
+	wait, cost, longest := int64(math.MaxInt64), mulSat(n, e.interval), b.leak.longest(e, c.MaxWait)
 	if n <= d.Limit && cost-e.window <= longest {
 		wait = max(addSat(taken, cost-e.window), 0)
 	}
@@ -113,39 +104,37 @@ func (b *LeakyBucket) Reserve(_ context.Context, c Claim) (Decision, error) {
 	case !d.OK:
 		d.Wait = e.duration(wait - longest)
 	default:
-		d.Wait = e.duration(wait)
-		d.Grant = e.number<<remainderBits | uint64(int64(d.Wait)*e.scale-wait)
+		d.Wait, d.Grant = p.grant(wait)
 		if !c.DryRun {
 			taken += cost
 			e.tat.Store(tick + taken)
-			b.stand(tick+wait, cost)
-			b.last = now
+			p.stand(tick+wait, cost)
+			b.line, b.last = p, now
 		}
 	}
-	return b.describe(d, taken), nil
+	return b.leak.describe(e, d, taken), nil
 }
 
-// most returns the largest claim that can be granted.
-func (b *LeakyBucket) most() int64 {
-	if b.leak.Split {
-		return addSat(b.era.burst, b.leak.Queue)
+// most returns the largest claim that can be granted in e.
+func (l *Leak) most(e *era) int64 {
+	if l.Split {
+		return addSat(e.burst, l.Queue)
 	}
-	return b.era.burst
+	return e.burst
 }
 
-// longest returns how many ticks a claim that accepts w may wait.
-func (b *LeakyBucket) longest(w time.Duration) int64 {
-	e := b.era
-	line := min(mulSat(b.leak.Queue, e.interval), maxTicks/2-e.window)
+// longest returns how many ticks of e a claim that accepts w may wait.
+func (l *Leak) longest(e *era, w time.Duration) int64 {
+	line := min(mulSat(l.Queue, e.interval), maxTicks/2-e.window)
 	return min(line, mulSat(max(int64(w), 0), e.scale))
 }
 
 // describe adds to d the state of a bucket from which so many ticks are taken.
-func (b *LeakyBucket) describe(d Decision, taken int64) Decision {
-	d = b.era.describe(d, taken)
-	if b.leak.Split {
-		whole := b.era.window + b.longest(Forever)
-		d.Remaining, d.Per = max(whole-taken, 0)/b.era.interval, b.era.duration(whole)
+func (l *Leak) describe(e *era, d Decision, taken int64) Decision {
+	d = e.describe(d, taken)
+	if l.Split {
+		whole := e.window + l.longest(e, Forever)
+		d.Remaining, d.Per = max(whole-taken, 0)/e.interval, e.duration(whole)
 	}
 	return d
 }
@@ -162,7 +151,7 @@ func (b *LeakyBucket) Cancel(_ context.Context, c Claim, d Decision) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if place, last := b.giveBack(n, c.Now, d); last {
-		b.latest = max(place-mulSat(n, b.era.interval), b.held)
+		b.line.latest = max(place-mulSat(n, b.line.era.interval), b.line.held)
 	}
 }
 
@@ -177,7 +166,7 @@ func (b *LeakyBucket) Observe(_ context.Context, c Claim, d Decision, f Feedback
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		b.giveBack(-extra, f.Now, d)
-		b.held = b.latest // the claim still stands there, with fewer units than are between it and the one before
+		b.line.held = b.line.latest // the claim still stands there, with fewer units than are between it and the one before
 	}
 }
 
@@ -186,7 +175,8 @@ func (b *LeakyBucket) take(n int64, asOf time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := max(b.time.read(asOf), b.last)
-	e := b.eraOf(now)
+	b.line = b.line.at(now)
+	e := b.line.era
 	from := max(e.tat.Load(), e.ticks(now))
 	e.tat.Store(min(addSat(from, mulSat(n, e.interval)), maxTicks))
 }
@@ -200,29 +190,18 @@ func (b *LeakyBucket) SetLimit(l Limit) error {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.renew(l, max(b.time.read(time.Time{}), b.last))
+	b.line = b.line.under(l, max(b.time.read(time.Time{}), b.last))
 	return nil
-}
-
-// stand notes that a claim stands at place and takes cost ticks before it. Usually
-// that is where the last one stands, who is then the next to be last.
-func (b *LeakyBucket) stand(place, cost int64) {
-	if place <= b.latest {
-		b.held = max(b.held, place)
-		return
-	}
-	if b.latest > place-cost {
-		b.held = max(b.held, b.latest)
-	}
-	b.latest = place
 }
 
 // giveBack gives back n units of the claim granted by d. It returns the place of
 // the claim, and whether it is the last in line.
 func (b *LeakyBucket) giveBack(n int64, asOf time.Time, d Decision) (place int64, last bool) {
 	now := max(b.time.read(asOf), b.last)
-	e := b.eraOf(now)
-	place, lost := b.since(d, max(b.latest, e.ticks(now)))
+	b.line = b.line.at(now)
+	e := b.line.era
+	acts := addSat(b.time.read(d.At), int64(d.Wait))
+	place, lost := b.line.since(d.Grant, acts, max(b.line.latest, e.ticks(now)))
 	back := mulSat(n, e.interval)
 	if lost > 0 && b.leak.Split {
 		back = min(back, e.window) // what its units leave free one by one does not add up
@@ -231,40 +210,4 @@ func (b *LeakyBucket) giveBack(n int64, asOf time.Time, d Decision) (place int64
 		e.tat.Store(subSat(e.tat.Load(), back))
 	}
 	return place, lost == 0
-}
-
-// since returns the place that d gave, and how many ticks leave between it and until.
-func (b *LeakyBucket) since(d Decision, until int64) (place, ticks int64) {
-	e, acts := b.era, addSat(b.time.read(d.At), int64(d.Wait))
-	if !e.covers(acts) {
-		return neverRead, math.MaxInt64 // in an era long over
-	}
-	place = e.ticks(acts)
-	if d.Grant>>remainderBits == e.number {
-		place -= int64(d.Grant & (1<<remainderBits - 1))
-		return place, until - place
-	}
-	end := e.origin + int64(e.duration(until))
-	if until <= place {
-		return min(place, until), 0
-	}
-	return place, e.returned(d.Grant>>remainderBits, acts-1, end) // the limit has changed in between
-}
-
-// eraOf returns the era, which covers now.
-func (b *LeakyBucket) eraOf(now int64) *era {
-	if !b.era.covers(now) {
-		b.renew(b.era.limit, now)
-	}
-	return b.era
-}
-
-// renew begins an era with limit l at now. Places in line stay where they are.
-func (b *LeakyBucket) renew(l Limit, now int64) {
-	old := b.era
-	b.era = old.next(l, now, old.tat.Load())
-	gone := mulSat(subSat(now, old.origin), old.scale)
-	for _, p := range []*int64{&b.latest, &b.held} {
-		*p = mulDivUp(max(subSat(*p, gone), 0), b.era.scale, old.scale)
-	}
 }

@@ -138,8 +138,9 @@ func TestSubWindows_olderReadingAfterSetLimitTakesNothingBack(t *testing.T) {
 	clk := at(time.Minute)
 	l := NewSubWindows(Parts{Limit: PerMinute(10), Parts: 4}, clk)
 	ask(l, 6, 0)
+	clk.now = clk.now.Add(15 * time.Second)
 	require.NoError(t, l.SetLimit(Limit{Count: 10, Per: 8 * time.Second}))
-	_, err := l.Reserve(t.Context(), Claim{Now: clk.now.Add(-20 * time.Second)})
+	_, err := l.Reserve(t.Context(), Claim{Now: clk.now.Add(-12 * time.Second)})
 	require.NoError(t, err)
 	require.EqualValues(t, 3, left(l))
 }
