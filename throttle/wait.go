@@ -142,10 +142,11 @@ func (w *Waiter) Cancel(ctx context.Context, t *Ticket) {
 }
 
 // Observe tells the limits of t what came of it, and looks again at the lines
-// that wait for them. A zero f.Now is read from Clock.
+// that wait for them. A zero f.Now is read from Clock, or if that is nil by the
+// limiters that need to know.
 func (w *Waiter) Observe(ctx context.Context, t *Ticket, f Feedback) {
 	w.once.Do(w.init)
-	if f.Now.IsZero() {
+	if f.Now.IsZero() && w.Clock != nil {
 		f.Now = w.time.at(w.time.read(time.Time{}))
 	}
 	t.Observe(ctx, f)
