@@ -16,6 +16,7 @@ const (
 	Draft03                         // RateLimit-Limit with its window, -Remaining, -Reset
 	Draft10                         // RateLimit and RateLimit-Policy: structured fields, an item per limit
 	XRetryAfter                     // X-RateLimit-Retry-After beside Retry-After
+	XResetAfter                     // X-RateLimit-Reset-After: as XRateLimit's Reset, but in seconds with three decimals, as Discord does
 )
 
 // Write sets the headers that tell r in the dialects of d, and Retry-After if r
@@ -32,6 +33,9 @@ func Write(h http.Header, d Dialect, r Report) {
 	if i := tightest(r.Limits); i >= 0 {
 		if d&XRateLimit != 0 {
 			w.triple("X-Ratelimit-Limit", "X-Ratelimit-Remaining", "X-Ratelimit-Reset", &r.Limits[i], 0)
+		}
+		if l := &r.Limits[i]; d&XResetAfter != 0 && l.HasReset {
+			w.millis("X-Ratelimit-Reset-After", l.ResetAfter)
 		}
 		if d&Draft03 != 0 {
 			w.triple("Ratelimit-Limit", "Ratelimit-Remaining", "Ratelimit-Reset", &r.Limits[i], r.Limits[i].Window)
@@ -56,8 +60,8 @@ func Write(h http.Header, d Dialect, r Report) {
 type writer struct {
 	buf  []byte
 	n    int
-	keys [10]string // names of headers, all of them constants
-	ends [10]int    // where each value ends in buf
+	keys [11]string // names of headers, all of them constants
+	ends [11]int    // where each value ends in buf
 }
 
 var writers = sync.Pool{New: func() any { return new(writer) }}
@@ -69,6 +73,15 @@ func (w *writer) end(key string) {
 
 func (w *writer) number(key string, n int64) {
 	w.int(n)
+	w.end(key)
+}
+
+// millis writes d in seconds with three decimals, rounded up.
+func (w *writer) millis(key string, d time.Duration) {
+	d = min(max(d, 0), maxDeltaSeconds*time.Second)
+	ms := int64((d + time.Millisecond - 1) / time.Millisecond)
+	w.int(ms / 1000)
+	w.buf = append(w.buf, '.', byte('0'+ms/100%10), byte('0'+ms/10%10), byte('0'+ms%10))
 	w.end(key)
 }
 

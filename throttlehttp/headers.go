@@ -9,11 +9,11 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-const triples = quota.XRateLimit | quota.Draft03 // the dialects with room for one limit
+const triples = quota.XRateLimit | quota.XResetAfter | quota.Draft03 // the dialects with room for one limit
 
 func (m *Middleware) dialect() quota.Dialect {
 	if m.Dialect == 0 {
-		return quota.XRateLimit
+		return quota.XRateLimit | quota.XResetAfter
 	}
 	return m.Dialect
 }

@@ -33,8 +33,9 @@ type Middleware struct {
 	// The hook has the shape of the client's, so one function can serve both.
 	Limits func(*http.Request, *throttle.Ticket)
 
-	// Dialect is how answers say how the limits stand. 0: quota.XRateLimit. With
-	// quota.Draft10 the names of limits (Decision.Policy) are seen by clients.
+	// Dialect is how answers say how the limits stand. 0: quota.XRateLimit and
+	// XResetAfter, since a bucket may be full again long before a second is over.
+	// With quota.Draft10 the names of limits (Decision.Policy) are seen by clients.
 	Dialect quota.Dialect
 
 	// Refused answers a request that was refused. The headers are set by then,
