@@ -48,6 +48,7 @@ var arithmetic = []string{"backoff", "throttle", "warmup", "sketch"}
 var foreign = map[string]string{
 	"github.com/cenkalti/backoff/v4":        "backoff",
 	"golang.org/x/time":                     "throttle",
+	"github.com/zeebo/xxh3":                 "sketch",
 	"golang.org/x/net/http/httpguts":        ".",
 	"golang.org/x/net/http2/hpack":          "heedtest",
 	"github.com/hashicorp/go-retryablehttp": "retryable",

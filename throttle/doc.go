@@ -53,6 +53,7 @@
 //	Shadow              counts and marks, refuses nothing: to try a limit out
 //	AllOf               grants what all of several limiters grant, takes all or nothing
 //	Fallback            asks a second limiter when the first cannot decide
+//	sketch.Limiter      n in any window for each of millions of clients, in fixed memory
 //	FromRate            a *rate.Limiter of golang.org/x/time/rate that you already have
 //	Unlimited, Blocked  grants everything; refuses everything
 //

@@ -1,0 +1,129 @@
+package bench
+
+import (
+	"encoding/binary"
+	"runtime"
+	"sync"
+	"sync/atomic"
+
+	"github.com/bits-and-blooms/bloom/v3"
+	"github.com/heed-go/heed/sketch"
+	boom "github.com/tylertreat/BoomFilters"
+)
+
+// sketchKeys are so many different keys of 16 bytes; filters are made for all of them.
+const sketchKeys = 1 << 20
+
+// sketchPairs compares sketches for a million keys. The peers are not made for several
+// goroutines: with more than one, they are behind a mutex. Count-min sketches have the
+// same memory; TestSketches_countNoWorseThanPeers compares their errors.
+func sketchPairs() []Pair {
+	ours, theirs := sketch.NewBloom(bloomSize), bloom.NewWithEstimates(sketchKeys, 0.01)
+	for i := range sketchKeys / 2 {
+		ours.Add(stringKey(i))
+		theirs.Add(bytesKey(i))
+	}
+	counts, peer := sketch.NewCountMin(sketch.Precision{Bytes: boomBytes}), newBoom()
+	return []Pair{
+		{
+			Work: "Bloom filter, key is new", Call: "sketch.Bloom TestAndAdd", Peer: "bits-and-blooms TestAndAdd", Granted: true,
+			Heed: renewed(func() func(int) { b := sketch.NewBloom(bloomSize); return func(i int) { b.TestAndAdd(stringKey(i)) } }, free),
+			Theirs: renewed(func() func(int) {
+				b := bloom.NewWithEstimates(sketchKeys, 0.01)
+				return func(i int) { b.TestAndAdd(bytesKey(i)) }
+			}, locked()),
+		},
+		{
+			Work: "Bloom filter, half of the keys are there", Call: "sketch.Bloom Test", Peer: "bits-and-blooms Test", Granted: true,
+			Heed:   inTurn(func(i int) { ours.Test(stringKey(i)) }, free),
+			Theirs: inTurn(func(i int) { theirs.Test(bytesKey(i)) }, locked()),
+		},
+		{
+			Work: "count-min sketch, add", Call: "sketch.CountMin Add, atomic", Peer: "BoomFilters Add", Granted: true,
+			Heed:   inTurn(func(i int) { counts.Add(stringKey(i), 1) }, free),
+			Theirs: inTurn(func(i int) { peer.Add(bytesKey(i)) }, locked()),
+		},
+		{
+			Work: "count-min sketch, add and estimate", Call: "sketch.CountMin Add", Peer: "BoomFilters Add, Count", Granted: true,
+			Heed:   inTurn(func(i int) { counts.Add(stringKey(i), 1) }, free),
+			Theirs: inTurn(func(i int) { peer.Add(bytesKey(i)).Count(bytesKey(i)) }, locked()),
+		},
+		{
+			Work: "count-min sketch, estimate", Call: "sketch.CountMin Count", Peer: "BoomFilters Count", Granted: true,
+			Heed:   inTurn(func(i int) { counts.Count(stringKey(i)) }, free),
+			Theirs: inTurn(func(i int) { peer.Count(bytesKey(i)) }, locked()),
+		},
+	}
+}
+
+var bloomSize = sketch.Size{Keys: sketchKeys, ErrorRate: 0.01}
+
+// boomBytes is the memory of newBoom: 7 rows of 27,183 counters of 8 bytes.
+const boomBytes = 7 * 27183 * 8
+
+func newBoom() *boom.CountMinSketch { return boom.NewCountMinSketch(0.0001, 0.001) }
+
+// Keys lie beside each other, so that fetching one costs little.
+var keyBytes, keyString = sketchKeyText()
+
+func sketchKeyText() ([]byte, string) {
+	all := make([]byte, 0, 16*sketchKeys)
+	for i := range uint64(sketchKeys) {
+		all = binary.LittleEndian.AppendUint64(all, i*0x9e3779b97f4a7c15)
+		all = binary.LittleEndian.AppendUint64(all, i)
+	}
+	return all, string(all)
+}
+
+func stringKey(i int) string {
+	at := i % sketchKeys * 16
+	return keyString[at : at+16]
+}
+
+func bytesKey(i int) []byte {
+	at := i % sketchKeys * 16
+	return keyBytes[at : at+16]
+}
+
+// A guard stands around every operation of a side.
+type guard func(op func(int), i int)
+
+func free(op func(int), i int) { op(i) }
+
+// locked returns a guard that lets in one goroutine at a time, and costs nothing if there
+// is only one.
+func locked() guard {
+	var mu sync.Mutex
+	return func(op func(int), i int) {
+		if runtime.GOMAXPROCS(0) == 1 {
+			op(i)
+			return
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		op(i)
+	}
+}
+
+// inTurn does op with one key after the other, and goes on where it ended before.
+func inTurn(op func(i int), g guard) Side {
+	return renewed(func() func(int) { return op }, g)
+}
+
+// renewed does the same with an op that is made anew before the keys repeat, so that they
+// are new to it.
+func renewed(newOp func() func(i int), g guard) Side {
+	var next atomic.Int64
+	var op atomic.Pointer[func(int)]
+	return func(n int) int {
+		first := int(next.Add(int64(n))) - n
+		for i := first; i < first+n; i++ {
+			if i%sketchKeys == 0 || op.Load() == nil {
+				fresh := newOp()
+				op.Store(&fresh)
+			}
+			g(*op.Load(), i)
+		}
+		return n
+	}
+}

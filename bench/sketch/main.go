@@ -1,0 +1,138 @@
+// Sketch prints the errors of sketches with many keys in little memory: as they are
+// stated, and as they are measured.
+//
+//	go run ./bench/sketch
+package main
+
+import (
+	"context"
+	"encoding/binary"
+	"flag"
+	"fmt"
+	"log"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/heed-go/heed/sketch"
+	"github.com/heed-go/heed/throttle"
+)
+
+func main() {
+	keys := flag.Int("keys", 10_000_000, "different keys")
+	mib := flag.Int64("mib", 16, "memory of each sketch in MiB")
+	seed := flag.Uint64("seed", 1, "of the hash and of what is added")
+	flag.Parse()
+	if *keys < 1000 || *mib < 1 || *seed == 0 {
+		log.Fatal("sketch: it needs 1000 keys, 1 MiB and a seed other than 0")
+	}
+	e := experiment{keys: *keys, bytes: *mib << 20, seed: *seed}
+	fmt.Printf("%d keys of 8 bytes\n\n", e.keys)
+	fmt.Printf("%-42s %9s  %-34s %12s %12s\n", "sketch", "MiB", "error", "stated", "measured")
+	e.bloom()
+	e.countMin()
+	e.limiter(e.keys/10, e.bytes)
+	e.limiter(e.keys, 0)
+}
+
+type experiment struct {
+	keys  int
+	bytes int64
+	seed  uint64
+}
+
+func show(what string, bytes int64, kind string, stated, measured float64) {
+	fmt.Printf("%-42s %9.2f  %-34s %12.6g %12.6g\n", what, float64(bytes)/(1<<20), kind, stated, measured)
+}
+
+// key returns the i-th key.
+func key(i int) string {
+	var b [8]byte
+	binary.LittleEndian.PutUint64(b[:], uint64(i)*0x9e3779b97f4a7c15)
+	return string(b[:])
+}
+
+// bloom asks for a million keys that were not added.
+func (e experiment) bloom() {
+	const trials = 1_000_000
+	b := sketch.NewBloom(sketch.Size{Keys: int64(e.keys), Bytes: e.bytes, Seed: e.seed})
+	for i := range e.keys {
+		b.Add(key(i))
+	}
+	found := 0
+	for i := range trials {
+		if b.Test(key(e.keys + i)) {
+			found++
+		}
+	}
+	stated := sketch.NewBloom(sketch.Size{Keys: int64(e.keys), ErrorRate: 0.01})
+	show("Bloom", b.Bytes(), "false positives, computed exactly", b.ErrorRate(int64(e.keys)), float64(found)/trials)
+	fmt.Printf("%-42s %9.2f  at %.2f bits a key\n", "  1 % would take", float64(stated.Bytes())/(1<<20), float64(stated.Bytes())*8/float64(e.keys))
+}
+
+// countMin adds every key once, and as many more by a zipf distribution.
+func (e experiment) countMin() {
+	const delta = 0.01
+	c := sketch.NewCountMin(sketch.Precision{Bytes: e.bytes, Seed: e.seed})
+	zipf := rand.NewZipf(rand.New(rand.NewPCG(e.seed, 1)), 1.1, 1, uint64(e.keys-1))
+	added := make([]int64, e.keys)
+	for i := range added {
+		added[i]++
+		c.Add(key(i), 1)
+		more := zipf.Uint64()
+		added[more]++
+		c.Add(key(int(more)), 1)
+	}
+	excess, sum := make([]int64, e.keys), 0.0
+	for i, n := range added {
+		excess[i] = c.Count(key(i)) - n
+		sum += float64(excess[i])
+	}
+	slices.Sort(excess)
+	if excess[0] < 0 {
+		log.Fatal("sketch: a count is too low")
+	}
+	at := int(float64(e.keys) * (1 - delta))
+	show("CountMin, twice as many additions", c.Bytes(), "excess of 99 % of the keys, at most", c.Epsilon(delta)*2*float64(e.keys), float64(excess[at]))
+	fmt.Printf("%-42s %9s  %-34s %12s %12.6g\n", "", "", "mean excess", "", sum/float64(e.keys))
+}
+
+// limiter has so many clients come once in each of two windows, and every tenth twice more.
+// It then asks how much each is taken to have used.
+func (e experiment) limiter(clients int, bytes int64) {
+	ctx := context.Background()
+	l := sketch.NewLimiter(sketch.Plan{Limit: throttle.PerMinute(10), Clients: int64(clients), Bytes: bytes, Seed: e.seed}, nil)
+	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	refused, wrong := 0, 0
+	for window := range 2 {
+		at := start.Add(time.Duration(window)*time.Minute + 30*time.Second)
+		for i := range clients {
+			for range uses(i) {
+				if d, _ := l.Reserve(ctx, throttle.Claim{Key: key(i), Now: at}); !d.OK {
+					refused++
+				}
+			}
+		}
+	}
+	end := start.Add(90 * time.Second) // half of the window before still counts
+	for i := range clients {
+		d, _ := l.Reserve(ctx, throttle.Claim{Key: key(i), Now: end, DryRun: true})
+		switch left := 10 - uses(i) - (uses(i)+1)/2; {
+		case d.Remaining < left:
+			wrong++
+		case d.Remaining > left && refused == 0:
+			log.Fatal("sketch: a client is taken to have used too little")
+		}
+	}
+	show(fmt.Sprintf("Limiter, %d clients, a tenth returns", clients), l.Bytes(), "clients taken to have used more",
+		l.ErrorRate(int64(clients), int64(clients/10)), float64(wrong)/float64(clients))
+	fmt.Printf("%-42s %9s  %-34s %12s %12.6g\n", "", "", "claims refused that exact counts grant", "", float64(refused)/(2.4*float64(clients)))
+}
+
+// uses returns how many units client i takes in each window.
+func uses(i int) int64 {
+	if i%10 == 0 {
+		return 3
+	}
+	return 1
+}

@@ -1,0 +1,27 @@
+package sketch_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/heed-go/heed/sketch"
+	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttle/throttletest"
+)
+
+// A sketch may count too much, and the first unit of a client cannot be given back:
+// hence Approximate. Its bound is that of a throttle.SlidingCounter all the same: a span
+// touches one window more than it is long, at either end.
+func TestConformance(t *testing.T) {
+	bound := func(w time.Duration) int64 { return 10 * int64(w/time.Second+2) }
+	for name, p := range map[string]sketch.Plan{
+		"as planned":   {Clients: 1000, Seed: 1},
+		"random seeds": {Clients: 10},
+	} {
+		p.Limit = throttle.PerSecond(10)
+		t.Run(name, func(t *testing.T) {
+			throttletest.TestLimiter(t, func(clk throttle.Clock) throttle.Limiter { return sketch.NewLimiter(p, clk) },
+				throttletest.Spec{Bound: bound, Approximate: true})
+		})
+	}
+}

@@ -1,0 +1,221 @@
+package sketch_test
+
+import (
+	"math/rand/v2"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/benbjohnson/clock"
+	"github.com/heed-go/heed/sketch"
+	"github.com/heed-go/heed/throttle"
+	"github.com/stretchr/testify/require"
+)
+
+func reserve(t testing.TB, l throttle.Limiter, key string, cost int64, at time.Time) throttle.Decision {
+	d, err := l.Reserve(t.Context(), throttle.Claim{Key: key, Cost: cost, Now: at})
+	require.NoError(t, err)
+	return d
+}
+
+func TestLimiter_slides(t *testing.T) {
+	l := sketch.NewLimiter(sketch.Plan{Limit: throttle.PerHour(100), Clients: 1000, Seed: 1}, nil)
+	for _, s := range []struct {
+		at   time.Duration
+		cost int64
+		ok   bool
+		wait time.Duration
+		left int64
+		all  time.Duration
+	}{
+		{at: 10 * time.Minute, cost: 84, ok: true, left: 16, all: 110 * time.Minute},
+		{at: 10 * time.Minute, cost: 17, wait: 50*time.Minute + 42857142858, left: 16, all: 110 * time.Minute},
+		{at: 10 * time.Minute, cost: 101, wait: throttle.Forever, left: 16, all: 110 * time.Minute},
+		{at: 75 * time.Minute, cost: 36, ok: true, left: 1, all: 105 * time.Minute}, // 84*3/4 + 36 = 99
+		{at: 75 * time.Minute, cost: 1, ok: true, left: 0, all: 105 * time.Minute},
+		{at: 75 * time.Minute, cost: 1, wait: 42857142858, left: 0, all: 105 * time.Minute}, // until 84 weighs 62
+		{at: 3 * time.Hour, cost: 100, ok: true, left: 0, all: 2 * time.Hour},
+		{at: time.Hour, cost: 1, wait: time.Hour + 36*time.Second, left: 0, all: 2 * time.Hour}, // counts as 3 h
+	} {
+		d := reserve(t, l, "client", s.cost, noon.Add(s.at))
+		require.Equal(t, s.ok, d.OK, "%+v", s)
+		require.Equal(t, s.wait, d.Wait, "%+v", s)
+		require.Equal(t, s.left, d.Remaining, "%+v", s)
+		require.Equal(t, s.all, d.ResetAfter, "%+v", s)
+		require.Equal(t, "100 per 1h0m0s", d.Policy)
+		if d.Wait > 0 && d.Wait < throttle.Forever {
+			again, _ := l.Reserve(t.Context(), throttle.Claim{Key: "client", Cost: s.cost, Now: d.At.Add(d.Wait), DryRun: true})
+			require.True(t, again.OK, "%+v", s)
+			early, _ := l.Reserve(t.Context(), throttle.Claim{Key: "client", Cost: s.cost, Now: d.At.Add(d.Wait - 1), DryRun: true})
+			require.False(t, early.OK, "%+v", s)
+		}
+	}
+	require.True(t, reserve(t, l, "other", 100, noon.Add(3*time.Hour)).OK)
+}
+
+func TestLimiter_readsItsClock(t *testing.T) {
+	clk := clock.NewMock()
+	clk.Set(noon)
+	l := sketch.NewLimiter(sketch.Plan{Limit: throttle.Limit{Name: "clients", Count: 1, Per: time.Minute}, Clients: 10}, clk)
+	require.True(t, reserve(t, l, "a", 1, time.Time{}).OK)
+	d := reserve(t, l, "a", 1, time.Time{})
+	require.False(t, d.OK)
+	require.Equal(t, "clients", d.Policy)
+	clk.Add(d.Wait)
+	d = reserve(t, l, "a", 1, time.Time{})
+	require.True(t, d.OK && d.At.Equal(clk.Now()))
+	require.True(t, reserve(t, sketch.NewLimiter(sketch.Plan{Limit: throttle.PerMinute(1), Clients: 1}, nil), "a", 1, time.Time{}).OK)
+}
+
+func TestLimiter_givesBackAllButTheFirstUnit(t *testing.T) {
+	ctx := t.Context()
+	l := sketch.NewLimiter(sketch.Plan{Limit: throttle.PerMinute(10), Clients: 100, Seed: 1}, nil)
+	left := func(at time.Time) int64 {
+		d, _ := l.Reserve(ctx, throttle.Claim{Key: "k", Now: at, DryRun: true})
+		return d.Remaining
+	}
+	c := throttle.Claim{Key: "k", Cost: 4}
+	first := reserve(t, l, "k", 4, noon)
+	l.Cancel(ctx, c, first)
+	require.EqualValues(t, 9, left(noon), "the filter cannot forget the first unit")
+	for range 20 {
+		l.Cancel(ctx, c, reserve(t, l, "k", 4, noon))
+	}
+	require.EqualValues(t, 9, left(noon))
+	d := reserve(t, l, "k", 4, noon)
+	l.Observe(ctx, c, d, throttle.Feedback{More: true, Cost: 1})
+	require.EqualValues(t, 5, left(noon))
+	l.Observe(ctx, c, d, throttle.Feedback{Cost: 1})
+	require.EqualValues(t, 8, left(noon))
+	l.Observe(ctx, c, d, throttle.Feedback{Cost: 4 + 7})
+	require.EqualValues(t, 1, left(noon))
+	l.Cancel(ctx, c, throttle.Decision{})
+	require.EqualValues(t, 1, left(noon), "a refusal has nothing to give back")
+
+	later := noon.Add(time.Minute)
+	require.True(t, reserve(t, l, "k", 1, later).OK)
+	require.EqualValues(t, 0, left(later))
+	l.Cancel(ctx, c, d)
+	require.EqualValues(t, 4, left(later), "the window before still counts")
+	later = later.Add(time.Minute)
+	require.True(t, reserve(t, l, "k", 5, later).OK)
+	l.Cancel(ctx, c, d)
+	l.Observe(ctx, c, d, throttle.Feedback{Cost: 9})
+	require.EqualValues(t, 4, left(later), "the grant's window no longer counts")
+}
+
+func TestLimiter_keepsDebts(t *testing.T) {
+	for _, limit := range []int64{10, 1 << 20} { // narrow and wide counters
+		l := sketch.NewLimiter(sketch.Plan{Limit: throttle.PerMinute(limit), Clients: 100, Seed: 1}, nil)
+		d := reserve(t, l, "k", 1, noon) // all of it is in the filter
+		l.Observe(t.Context(), throttle.Claim{Key: "k"}, d, throttle.Feedback{Cost: 1 << 62})
+		require.False(t, reserve(t, l, "k", 1, noon).OK)
+		require.False(t, reserve(t, l, "k", 1, noon.Add(time.Minute+time.Second)).OK)
+		require.True(t, reserve(t, l, "k", 1, noon.Add(2*time.Minute)).OK)
+	}
+}
+
+// exact is what a limiter with a count for each client decides.
+type exact struct {
+	limit           int64
+	per             time.Duration
+	current, before map[int]int64
+}
+
+func (e *exact) next() { e.before, e.current = e.current, map[int]int64{} }
+
+func (e *exact) grants(k int, into time.Duration) bool {
+	weighed := float64(e.before[k]) * (1 - float64(into)/float64(e.per))
+	return weighed+float64(e.current[k])+1 <= float64(e.limit)+1e-9
+}
+
+// crowd has zipf-distributed clients claim for some windows, as fast as they are planned
+// for. It returns how often they were refused what exact counts would have granted, of
+// how many that exact counts would have granted.
+func crowd(t *testing.T, l throttle.Limiter, e *exact, draws []int, windows int) (wrong, right int) {
+	for window := range windows {
+		e.next()
+		for i, k := range draws {
+			into := e.per * time.Duration(i) / time.Duration(len(draws))
+			due := e.grants(k, into)
+			d := reserve(t, l, key('c', k), 1, noon.Add(e.per*time.Duration(window)+into))
+			require.True(t, due || !d.OK, "client %d was granted more than its limit", k)
+			if d.OK {
+				e.current[k]++
+			}
+			if due {
+				right++
+			}
+			if due && !d.OK {
+				wrong++
+			}
+		}
+	}
+	return wrong, right
+}
+
+func TestLimiter_refusesFewWrongly(t *testing.T) {
+	draws := zipf(9, 60_000)
+	times := map[int]int{}
+	for _, k := range draws {
+		times[k]++
+	}
+	clients, returning := int64(len(times)), int64(0)
+	for _, n := range times {
+		if n > 1 {
+			returning++
+		}
+	}
+	for _, rate := range []float64{0.1, 0.01, 0.001} {
+		p := sketch.Plan{Limit: throttle.PerMinute(5), Clients: clients, Returning: returning, ErrorRate: rate, Seed: 3}
+		l := sketch.NewLimiter(p, nil)
+		require.LessOrEqual(t, l.ErrorRate(clients, returning), rate)
+		wrong, right := crowd(t, l, &exact{limit: 5, per: time.Minute}, draws, 4)
+		require.LessOrEqual(t, float64(wrong)/float64(right), rate)
+	}
+}
+
+// Four times as many clients as planned: more are refused, none gets more.
+func TestLimiter_isOvercrowdedOnlyOnTheSafeSide(t *testing.T) {
+	draws := zipf(9, 40_000)
+	l := sketch.NewLimiter(sketch.Plan{Limit: throttle.PerMinute(5), Clients: 1000, Seed: 3}, nil)
+	wrong, right := crowd(t, l, &exact{limit: 5, per: time.Minute}, draws, 3)
+	require.Positive(t, wrong)
+	require.Less(t, wrong, right)
+}
+
+func TestLimiter_fitsIntoBytes(t *testing.T) {
+	p := sketch.Plan{Limit: throttle.PerMinute(5), Clients: 100_000, Seed: 3}
+	last := 1.0
+	for _, bytes := range []int64{1, 1 << 18, 1 << 20, 1 << 22} {
+		p.Bytes = bytes
+		l := sketch.NewLimiter(p, nil)
+		require.LessOrEqual(t, l.Bytes(), max(bytes, 384), "%d", bytes)
+		rate := l.ErrorRate(p.Clients, p.Clients/10)
+		require.LessOrEqual(t, rate, last)
+		last = rate
+	}
+	require.Less(t, last, 0.01)
+}
+
+func TestLimiter_manyClaimAtOnce(t *testing.T) {
+	const limit, clients = 50, 64
+	l := sketch.NewLimiter(sketch.Plan{Limit: throttle.PerMinute(limit), Clients: clients, ErrorRate: 0.5, Seed: 1}, nil)
+	var kept [clients]atomic.Int64
+	together(func(id int) {
+		r := rand.New(rand.NewPCG(uint64(id), 1))
+		for range 3000 {
+			k := r.IntN(clients)
+			d := reserve(t, l, key('c', k), 2, noon)
+			switch {
+			case d.OK && r.IntN(4) == 0:
+				l.Cancel(t.Context(), throttle.Claim{Key: key('c', k), Cost: 2}, d)
+			case d.OK:
+				kept[k].Add(2)
+			}
+		}
+	})
+	for k := range clients {
+		require.LessOrEqual(t, kept[k].Load(), int64(limit))
+	}
+}

@@ -1,0 +1,124 @@
+package sketch_test
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/heed-go/heed/sketch"
+	"github.com/heed-go/heed/throttle"
+	"github.com/stretchr/testify/require"
+)
+
+var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+// key returns a key of 16 bytes that is not the i-th of any other kind.
+func key(kind byte, i int) string {
+	var b [16]byte
+	b[0] = kind
+	binary.LittleEndian.PutUint64(b[8:], uint64(i))
+	return string(b[:])
+}
+
+// together runs f in eight goroutines.
+func together(f func(id int)) {
+	var all sync.WaitGroup
+	for id := range 8 {
+		all.Go(func() { f(id) })
+	}
+	all.Wait()
+}
+
+func TestHotPaths_allocateNothing(t *testing.T) {
+	ctx := t.Context()
+	bloom := sketch.NewBloom(sketch.Size{Keys: 1000})
+	counts := sketch.NewCountMin(sketch.Precision{Epsilon: 0.01})
+	recent := sketch.NewSlidingBloom(sketch.Size{Keys: 1000}, time.Minute)
+	rates := sketch.NewSlidingCountMin(sketch.Precision{Epsilon: 0.01}, time.Minute)
+	top := sketch.NewTop(10)
+	var limiter throttle.Limiter = sketch.NewLimiter(sketch.Plan{Limit: throttle.PerMinute(1 << 14), Clients: 1000}, nil)
+	keys := make([]string, 100)
+	for i := range keys {
+		keys[i] = key('k', i)
+	}
+	top.Add(keys[0], 1)
+	next := 0
+	for name, f := range map[string]func(key string){
+		"Bloom.Add":                    func(k string) { bloom.Add(k) },
+		"Bloom.Test":                   func(k string) { bloom.Test(k) },
+		"Bloom.TestAndAdd":             func(k string) { bloom.TestAndAdd(k) },
+		"CountMin.Add":                 func(k string) { counts.Add(k, 1) },
+		"CountMin.Count":               func(k string) { counts.Count(k) },
+		"SlidingBloom.TestAndAdd":      func(k string) { recent.TestAndAdd(k, noon) },
+		"SlidingBloom.Test":            func(k string) { recent.Test(k, noon) },
+		"SlidingCountMin.Add":          func(k string) { rates.Add(k, 1, noon) },
+		"SlidingCountMin.Count":        func(k string) { rates.Count(k, noon) },
+		"Top.Add of a key that it has": func(string) { top.Add(keys[0], 1) },
+		"Limiter.Reserve, Observe and Cancel": func(k string) {
+			c := throttle.Claim{Key: k, Cost: 3}
+			d, _ := limiter.Reserve(ctx, c)
+			throttle.Observe(ctx, limiter, c, d, throttle.Feedback{Cost: 2})
+			limiter.Cancel(ctx, c, d)
+		},
+	} {
+		require.Zero(t, testing.AllocsPerRun(100, func() { next++; f(keys[next%len(keys)]) }), name)
+	}
+}
+
+func TestConstructors_panicOnWhatCannotWork(t *testing.T) {
+	plan := func(change func(*sketch.Plan)) func() {
+		p := sketch.Plan{Limit: throttle.PerSecond(1), Clients: 1}
+		change(&p)
+		return func() { sketch.NewLimiter(p, nil) }
+	}
+	for want, f := range map[string]func(){
+		"Keys is 0":                       func() { sketch.NewBloom(sketch.Size{}) },
+		"Keys is -1":                      func() { sketch.NewSlidingBloom(sketch.Size{Keys: -1}, time.Second) },
+		"Bytes is -1":                     func() { sketch.NewBloom(sketch.Size{Keys: 1, Bytes: -1}) },
+		"ErrorRate is 1:":                 func() { sketch.NewBloom(sketch.Size{Keys: 1, ErrorRate: 1}) },
+		"ErrorRate is 1e-10":              func() { sketch.NewBloom(sketch.Size{Keys: 1, ErrorRate: 1e-10}) },
+		"keys need more than":             func() { sketch.NewBloom(sketch.Size{Keys: 1 << 60}) },
+		"sliding filter: Per is 0s":       func() { sketch.NewSlidingBloom(sketch.Size{Keys: 1}, 0) },
+		"sliding counts: Per is -1s":      func() { sketch.NewSlidingCountMin(sketch.Precision{}, -time.Second) },
+		"Epsilon is 2":                    func() { sketch.NewCountMin(sketch.Precision{Epsilon: 2}) },
+		"Delta is -1":                     func() { sketch.NewCountMin(sketch.Precision{Delta: -1}) },
+		"an Epsilon of 1e-12 needs more":  func() { sketch.NewSlidingCountMin(sketch.Precision{Epsilon: 1e-12}, 1) },
+		"precision: Bytes is -5":          func() { sketch.NewCountMin(sketch.Precision{Bytes: -5}) },
+		"NewTop: it needs at least one":   func() { sketch.NewTop(0) },
+		"Clients is 0":                    plan(func(p *sketch.Plan) { p.Clients = 0 }),
+		"Returning is 2":                  plan(func(p *sketch.Plan) { p.Returning = 2 }),
+		"Burst is 2":                      plan(func(p *sketch.Plan) { p.Burst = 2 }),
+		"Count is 0":                      plan(func(p *sketch.Plan) { p.Count = 0 }),
+		"Count is 1073741825":             plan(func(p *sketch.Plan) { p.Count = 1<<30 + 1 }),
+		"plan: ErrorRate is 3":            plan(func(p *sketch.Plan) { p.ErrorRate = 3 }),
+		"plan \"\": Bytes is -1":          plan(func(p *sketch.Plan) { p.Bytes = -1 }),
+		"it needs more memory than there": plan(func(p *sketch.Plan) { p.Clients = 1 << 60 }),
+	} {
+		require.Contains(t, fmt.Sprint(panicOf(f)), want)
+	}
+}
+
+func panicOf(f func()) (v any) {
+	defer func() { v = recover() }()
+	f()
+	return nil
+}
+
+// TestSeeds_differ: without a seed each sketch has its own.
+func TestSeeds_differ(t *testing.T) {
+	a, b := sketch.NewBloom(sketch.Size{Keys: 100}), sketch.NewBloom(sketch.Size{Keys: 100})
+	require.ErrorIs(t, a.Merge(b), sketch.ErrMerge)
+}
+
+// zipf returns n draws of keys, few of them often and many of them once.
+func zipf(seed uint64, n int) []int {
+	z := rand.NewZipf(rand.New(rand.NewPCG(seed, 3)), 1.1, 1, 1<<20)
+	draws := make([]int, n)
+	for i := range draws {
+		draws[i] = int(z.Uint64())
+	}
+	return draws
+}
