@@ -32,7 +32,8 @@ type Size struct {
 // The odd case is two goroutines that add the same new key at the same time: both may
 // be told that it was not there before.
 //
-// A Bloom may be used by many goroutines at once. It takes no locks.
+// A Bloom may be used by many goroutines at once. It takes no locks. The zero Bloom is
+// good for UnmarshalBinary only.
 type Bloom struct {
 	seed    uint64
 	perPair int // bits that a key sets in each pair

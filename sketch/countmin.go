@@ -36,7 +36,8 @@ import (
 // waits: see TestCountMin_losesNothingWhenManyAddAtOnce.
 //
 // A counter ends at 4294967295 and stays there. A CountMin may be used by many
-// goroutines at once. It takes no locks.
+// goroutines at once. It takes no locks. The zero CountMin is good for UnmarshalBinary
+// only.
 type CountMin struct {
 	seed  uint64
 	lines []line

@@ -87,6 +87,8 @@ func TestDecoding_saysWhatIsWrong(t *testing.T) {
 		{"Bloom", change("Bloom", 16, 5), "its number of bits cannot be"},
 		{"Bloom", change("Bloom", 24, 9), "its size cannot be"},
 		{"Bloom", resealed(encoded(t, full["Bloom"])[:40]), "its size cannot be"},
+		{"Bloom", resealed(append(encoded(t, full["Bloom"]), 0)), "its size cannot be"},
+		{"CountMin", resealed(append(encoded(t, full["CountMin"]), 0)), "its size cannot be"},
 		{"CountMin", change("CountMin", 16, 0), "its number of counters cannot be"},
 		{"CountMin", change("CountMin", 30, 1), "its size cannot be"},
 		{"Top", change("Top", 16, 2), "its number of counters cannot be"},

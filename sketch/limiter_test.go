@@ -104,6 +104,46 @@ func TestLimiter_givesBackAllButTheFirstUnit(t *testing.T) {
 	require.EqualValues(t, 4, left(later), "the grant's window no longer counts")
 }
 
+// What the filter holds is not in the counters, and taking it from there would be taken
+// from others.
+func TestLimiter_givesBackNoMoreThanItCounted(t *testing.T) {
+	l := sketch.NewLimiter(sketch.Plan{Limit: throttle.PerMinute(10), Clients: 100, Seed: 1}, nil)
+	first := reserve(t, l, "k", 4, noon)
+	require.EqualValues(t, 2, reserve(t, l, "k", 4, noon).Remaining)
+	l.Cancel(t.Context(), throttle.Claim{Key: "k", Cost: 4}, first)
+	require.EqualValues(t, 4, reserve(t, l, "k", 1, noon).Remaining)
+}
+
+// A counter at its end no longer knows how much it should hold, so that what is given
+// back must not make it seem less.
+func TestLimiter_staysFullWhenCountersEnded(t *testing.T) {
+	const most = 30_000
+	l := sketch.NewLimiter(sketch.Plan{Limit: throttle.PerMinute(most), Clients: 1000, Bytes: 1, Seed: 1}, nil)
+	var granted []throttle.Decision
+	var who []string
+	for i := range 200 {
+		if d := reserve(t, l, key('c', i), most, noon); d.OK {
+			granted, who = append(granted, d), append(who, key('c', i))
+		}
+	}
+	last := len(who) - 1
+	require.Greater(t, last, 20)
+	for i, d := range granted[:last] {
+		l.Cancel(t.Context(), throttle.Claim{Key: who[i], Cost: most}, d)
+	}
+	require.False(t, reserve(t, l, who[last], 1, noon).OK)
+}
+
+func TestLimiter_countsAnOlderReadingAsTheNewest(t *testing.T) {
+	l := sketch.NewLimiter(sketch.Plan{Limit: throttle.PerMinute(1), Clients: 100, Seed: 1}, nil)
+	require.True(t, reserve(t, l, "k", 1, noon).OK)
+	for _, back := range []time.Duration{1, time.Minute, time.Hour, 200 * 365 * 24 * time.Hour} {
+		d := reserve(t, l, "k", 1, noon.Add(-back))
+		require.False(t, d.OK, "%v", back)
+		require.True(t, d.At.Equal(noon), "%v", back)
+	}
+}
+
 func TestLimiter_keepsDebts(t *testing.T) {
 	for _, limit := range []int64{10, 1 << 20} { // narrow and wide counters
 		l := sketch.NewLimiter(sketch.Plan{Limit: throttle.PerMinute(limit), Clients: 100, Seed: 1}, nil)

@@ -24,7 +24,8 @@ import (
 // become less.
 //
 // A Top may be used by many goroutines at once; they take turns at a lock. It keeps
-// copies of the keys that have counters, and nothing of others.
+// copies of the keys that have counters, and nothing of others. The zero Top is good for
+// UnmarshalBinary only.
 type Top struct {
 	mu    sync.Mutex
 	room  int
