@@ -20,7 +20,7 @@ type call struct {
 	said Request // what With said
 
 	ticket  throttle.Ticket
-	tracked int  // demands of the Tracker's own, at the front of the ticket
+	tracked int  // where in the ticket the Tracker's demand is; -1: it has none
 	limited bool // there are demands
 	ends    bool // a limit other than the Tracker's wants to know when the body ends
 	held    bool // the ticket is granted and its end was not told yet
@@ -69,25 +69,57 @@ func (t *Transport) begin(req *http.Request) *call {
 		}
 	}
 	c.ticket.Priority = c.said.Priority
-	if d := t.own.quota.Demand(req); d.Limiter != nil {
-		c.ticket.Add(d) // first: it is local, so a refusal spares asking a limiter that is not
-		c.tracked = 1
-	}
+	c.tracked = -1
+	c.track() // first: it is local, so a refusal spares asking a limiter that is not
 	if t.Limiter != nil {
 		c.ticket.Add(throttle.Demand{Limiter: t.Limiter, Cost: c.said.Cost})
 	}
 	if t.Limits != nil {
 		t.Limits(req, &c.ticket)
 	}
-	c.limited = c.tracked > 0
-	for _, d := range c.ticket.Demands[c.tracked:] {
-		if d.Limiter != nil {
-			c.limited = true
-			_, observes := d.Limiter.(throttle.Observer)
-			c.ends = c.ends || observes
+	for i := range c.ticket.Demands {
+		l := c.ticket.Demands[i].Limiter
+		if l == nil || i == c.tracked {
+			continue
 		}
+		c.limited = true
+		_, observes := l.(throttle.Observer)
+		c.ends = c.ends || observes
+	}
+	if c.tracked < 0 && c.ticket.Demands[throttle.MaxDemands-1].Limiter != nil {
+		panic("heed: Transport.Limits: too many demands: one place is for the server's own limits; join some with throttle.AllOf")
 	}
 	return c
+}
+
+// track asks the Tracker for its demand, which may be another one after each
+// answer, or none while nothing is known that limits the request.
+func (c *call) track() {
+	d := c.t.own.quota.Demand(c.req)
+	switch {
+	case c.tracked >= 0:
+		c.ticket.Demands[c.tracked] = d
+	case d.Limiter != nil:
+		c.tracked = c.free()
+		c.ticket.Demands[c.tracked] = d
+	}
+	c.limited = c.limited || d.Limiter != nil
+}
+
+// free returns the first place in the ticket without a demand.
+func (c *call) free() (i int) {
+	for c.ticket.Demands[i].Limiter != nil {
+		i++
+	}
+	return i
+}
+
+// quota returns the Tracker's demand.
+func (c *call) quota() throttle.Demand {
+	if c.tracked < 0 {
+		return throttle.Demand{}
+	}
+	return c.ticket.Demands[c.tracked]
 }
 
 // end gives back what the call holds, also if something panicked.
@@ -114,8 +146,8 @@ func (c *call) line() error {
 	if f := c.t.own.trace.Line; f != nil {
 		f(c.req, Step{Attempt: c.attempts + 1})
 	}
-	if c.attempts > 0 && c.tracked > 0 {
-		c.ticket.Demands[0] = c.t.own.quota.Demand(c.req) // the answer may have taught it which bucket
+	if c.attempts > 0 {
+		c.track()
 	}
 	err := c.stand()
 	if c.held = err == nil; c.held && c.attempts == 0 {
@@ -136,12 +168,19 @@ func (c *call) deposit() {
 	if p.once(c.said) {
 		return
 	}
-	d, ok := c.ticket.Decision(0)
-	if !ok {
-		d.At = c.t.now()
+	if at := c.ticket.GrantedAt(); !at.IsZero() {
+		p.Budget.Deposit(at)
+		return
 	}
-	p.Budget.Deposit(d.At)
+	// Without limits nobody has read the clock. To read it for one of many is
+	// enough for a budget that counts many.
+	if n := c.t.calls.Add(1); n%callsAtOnce == 0 {
+		p.Budget.DepositN(c.t.now(), callsAtOnce)
+	}
 }
+
+// callsAtOnce is how many calls that no limit concerns are counted at a time.
+const callsAtOnce = 16
 
 // stand is Waiter.Wait within the request's own MaxWait.
 func (c *call) stand() error {
@@ -183,7 +222,7 @@ func (c *call) send(req *http.Request) (*http.Response, error) {
 	if err != nil || resp.StatusCode >= 400 {
 		now = c.t.now()
 	}
-	f := c.t.own.quota.Feedback(c.req, c.ticket.Demands[0], resp, err, now, c.windows[:0])
+	f := c.t.own.quota.Feedback(c.req, c.quota(), resp, err, now, c.windows[:0])
 	f.More = c.ends && hasBody(resp)
 	c.t.own.waiter.Observe(c.ctx, &c.ticket, f)
 	c.held, c.outcome, c.told = f.More, f.Outcome, f.RetryAfter

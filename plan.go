@@ -133,9 +133,6 @@ func (c *call) mostWait() time.Duration {
 // Then everybody whom they concern waits in line for them, and is let go one by
 // one: to pause alone besides would only lose the turn.
 func (c *call) gate(said time.Duration) (wait time.Duration, shut bool) {
-	if c.tracked == 0 {
-		return 0, false
-	}
 	m := c.t.own.quota.Demand(c.req)
 	if m.Limiter == nil {
 		return 0, false

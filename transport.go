@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/heed-go/heed/quota"
@@ -30,8 +31,9 @@ type Transport struct {
 	Trace   *Trace                                // nil: none
 	Clock   throttle.Clock                        // nil: the system clock; deadlines of contexts are always on that
 
-	once sync.Once
-	own  parts
+	once  sync.Once
+	own   parts
+	calls atomic.Uint64 // that no limit concerned
 }
 
 // parts is what a Transport makes for itself where a field is nil.

@@ -59,11 +59,15 @@ type tenth struct {
 }
 
 // Deposit counts a request at now, the first attempt of a call.
-func (b *Budget) Deposit(now time.Time) {
+func (b *Budget) Deposit(now time.Time) { b.DepositN(now, 1) }
+
+// DepositN counts n requests at now, for callers that count many before they look
+// at the clock.
+func (b *Budget) DepositN(now time.Time, n int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.last = b.read(now)
-	b.at(b.last).requests++
+	b.at(b.last).requests += n
 }
 
 // Withdraw reports whether a retry may be sent at now, and counts it if so.

@@ -2,6 +2,7 @@ package quota
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -134,8 +135,13 @@ func (b *bucket) Observe(_ context.Context, _ throttle.Claim, d throttle.Decisio
 }
 
 func (b *bucket) accepted() {
-	b.good = min(b.good+1, knownAfter)
 	b.pace.accepted()
+	if b.good == knownAfter {
+		return
+	}
+	if b.good++; b.good == knownAfter && len(b.told) == 0 && b.gate.round == 0 && !b.site.split.Load() {
+		b.site.silent.Store(true)
+	}
 }
 
 // refused learns from a refusal, which a told limit explains or not.
@@ -164,7 +170,6 @@ func (b *bucket) learn(n uint64, f throttle.Feedback, now time.Time) (explained 
 		if !countsRequests(w) {
 			continue
 		}
-		explained = explained || w.Remaining <= 0
 		if i := b.find(w); i >= 0 {
 			said[i] = true
 			b.told[i].update(w, n, now, &b.flight)
@@ -175,7 +180,12 @@ func (b *bucket) learn(n uint64, f throttle.Feedback, now time.Time) (explained 
 			b.told = append(b.told[:i], b.told[i+1:]...)
 		}
 	}
-	return explained
+	return explains(f.Windows)
+}
+
+// explains reports whether one of windows is used up.
+func explains(windows []throttle.Window) bool {
+	return slices.ContainsFunc(windows, func(w throttle.Window) bool { return countsRequests(w) && w.Remaining <= 0 })
 }
 
 // find returns the index of the limit that w speaks of, which may be new; -1 if

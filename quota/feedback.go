@@ -8,8 +8,8 @@ import (
 )
 
 // Feedback returns what an answer says, as of now: resp, or err if there was
-// none. d is what Demand returned for req. Hand the feedback to all limits
-// of the request. Its windows are appended to buf, which may be nil.
+// none. d is what Demand returned for req. Hand the feedback to all limits of the
+// request. Its windows are appended to buf, which may be nil.
 //
 // Throttled are 429, other answers that a server's headers mark as a refusal, and
 // 503 with Retry-After. Failed are the other 5xx, and errors.
@@ -20,8 +20,14 @@ func (t *Tracker) Feedback(req *http.Request, d throttle.Demand, resp *http.Resp
 		return f
 	}
 	b, ours := d.Limiter.(*bucket)
-	good := resp.StatusCode < 400
-	if ours && good && !b.site.worthReading() {
+	var s *site
+	switch {
+	case ours:
+		s = b.site
+	case d.Limiter == nil:
+		s = t.siteOf(req)
+	}
+	if s != nil && resp.StatusCode < 400 && !s.worthReading() {
 		return f
 	}
 	if f.Now.IsZero() {
@@ -30,14 +36,8 @@ func (t *Tracker) Feedback(req *http.Request, d throttle.Demand, resp *http.Resp
 	r := Parse(resp.StatusCode, resp.Header, f.Now)
 	f.Outcome, f.RetryAfter = outcome(resp.StatusCode, &r)
 	f.Windows = r.AppendWindows(buf)
-	if !ours {
-		return f
-	}
-	if len(r.Limits) > 0 {
-		b.site.hinted.Store(true)
-	}
-	if (len(f.Windows) > 0 || f.Outcome == throttle.Throttled) && !b.site.place(req, b, &f) {
-		f.Windows = nil // they speak of another quota, which has been told
+	if s != nil {
+		s.heed(req, b, &f)
 	}
 	return f
 }
@@ -52,18 +52,4 @@ func outcome(status int, r *Report) (throttle.Outcome, time.Duration) {
 		return throttle.Failed, 0
 	}
 	return throttle.Accepted, 0
-}
-
-const (
-	readFirst = 16 // answers of a host that are read for hints
-	readEvery = 64 // and then one in so many, while there were none
-)
-
-// worthReading reports whether a good answer may bring hints.
-func (s *site) worthReading() bool {
-	if s.hinted.Load() {
-		return true
-	}
-	n := s.answers.Add(1)
-	return n <= readFirst || n%readEvery == 0
 }

@@ -216,6 +216,7 @@ func (p *parser) group(name string, m *meaning) *group {
 		if g := &p.groups[i]; g.bucket == m.bucket && g.spelling == m.spelling {
 			g.rep = min(g.rep, name)
 			g.marked = g.marked || m.marked
+			g.unit = max(g.unit, m.unit) // a user's row may say it of one header only
 			return g
 		}
 	}

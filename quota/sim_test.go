@@ -75,8 +75,8 @@ func playUntil(t *testing.T, tr *Tracker, s server, n, c int, rtt time.Duration,
 	}
 	call := func() bool {
 		var ticket throttle.Ticket
-		ticket.Demands[0] = tr.Demand(req)
 		for range 6 {
+			ticket.Demands[0] = tr.Demand(req)
 			if err := w.Wait(t.Context(), &ticket); err != nil {
 				return false
 			}

@@ -38,11 +38,13 @@ type site struct {
 	hinted  atomic.Bool   // an answer has spoken of limits
 	answers atomic.Uint32 // good ones, while none has
 	split   atomic.Bool   // there are pools: routes are told apart
+	silent  atomic.Bool   // it is quiet: nothing is demanded of its requests
 
 	mu     sync.Mutex
 	fresh  atomic.Pointer[bucket] // for routes whose quota is not known
 	pools  []*bucket              // quotas of which something is known
 	routes map[uint64]*bucket     // to one of pools
+	quiet  quiet
 }
 
 func newSite(t *Tracker, a account) *site {
@@ -63,6 +65,13 @@ func (s *site) bucket(req *http.Request) *bucket {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.of(route)
+}
+
+// homeOf returns the quota of the route of req, if that is known.
+func (s *site) homeOf(req *http.Request) *bucket {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.routes[routeOf(s.tracker.seed, req)]
 }
 
 func (s *site) of(route uint64) *bucket {

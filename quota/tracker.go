@@ -41,8 +41,18 @@ type shard struct {
 }
 
 // Demand returns the limit that req must pass before it is sent. It is the same
-// Limiter for all requests that share a quota, and an Observer.
+// Limiter for all requests that share a quota, and an Observer. There is none
+// (Demand.Limiter is nil) while a known host has never spoken of a limit; ask again
+// before a request is sent again.
 func (t *Tracker) Demand(req *http.Request) throttle.Demand {
+	s := t.siteOf(req)
+	if s.silent.Load() {
+		return throttle.Demand{}
+	}
+	return throttle.Demand{Limiter: s.bucket(req)}
+}
+
+func (t *Tracker) siteOf(req *http.Request) *site {
 	a := accountOf(req)
 	s := t.recent.Load()
 	if s == nil || s.account != a {
@@ -51,7 +61,7 @@ func (t *Tracker) Demand(req *http.Request) throttle.Demand {
 			t.recent.Store(s)
 		}
 	}
-	return throttle.Demand{Limiter: s.bucket(req)}
+	return s
 }
 
 // An account is what a quota belongs to.

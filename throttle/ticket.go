@@ -83,6 +83,15 @@ func (t *Ticket) WaitedFor() string {
 	return *t.blame
 }
 
+// GrantedAt returns the reading of the clock that t was granted at. It is zero
+// while t holds no grant, or demands nothing.
+func (t *Ticket) GrantedAt() time.Time {
+	if !t.granted() {
+		return time.Time{}
+	}
+	return t.held.at
+}
+
 // Reserve asks for all demands as of now; a zero now is read by the first limiter
 // that is asked. It returns the decision of the first limit that refused, or OK.
 // What others had granted by then is given back. Limits that may do I/O are asked

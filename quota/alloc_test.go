@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/heed-go/heed/throttle"
 	"github.com/stretchr/testify/require"
 )
 
@@ -27,4 +28,29 @@ func TestWrite_allocatesTwice(t *testing.T) {
 	const all = XRateLimit | Draft03 | Draft10 | XRetryAfter
 	Write(h, all, r)
 	require.LessOrEqual(t, testing.AllocsPerRun(100, func() { Write(h, all, r) }), 2.0)
+}
+
+func TestTracker_noAllocs(t *testing.T) {
+	var tr Tracker
+	ctx := t.Context()
+	req := request(t, "https://api.test/", "Authorization", "one")
+	silent, told := answer(200), answer(200, "X-RateLimit-Limit", "1000000", "X-RateLimit-Remaining", "999999", "X-RateLimit-Reset", "60")
+	buf := make([]throttle.Window, 0, 4)
+	round := func(resp *http.Response) func() {
+		return func() {
+			m := tr.Demand(req)
+			if m.Limiter == nil {
+				tr.Feedback(req, m, resp, nil, time.Time{}, buf)
+				return
+			}
+			d, _ := m.Limiter.Reserve(ctx, throttle.Claim{})
+			throttle.Observe(ctx, m.Limiter, throttle.Claim{}, d, tr.Feedback(req, m, resp, nil, time.Time{}, buf))
+		}
+	}
+	for range 200 {
+		round(silent)()
+	}
+	require.Zero(t, testing.AllocsPerRun(1000, round(silent)))
+	round(told)()
+	require.LessOrEqual(t, testing.AllocsPerRun(1000, round(told)), 1.0)
 }
