@@ -55,6 +55,7 @@
 //	Fallback            asks a second limiter when the first cannot decide
 //	sketch.Limiter      n in any window for each of millions of clients, in fixed memory
 //	FromRate            a *rate.Limiter of golang.org/x/time/rate that you already have
+//	warmup.Limiter      begins slowly, or saves up idle time; a claim pays later; package warmup
 //	Unlimited, Blocked  grants everything; refuses everything
 //
 // If in doubt take a TokenBucket. To keep within a limit of somebody else who counts

@@ -46,6 +46,7 @@ var shapes = []shape{
 	{[]string{"interval_ms", "max", "min_difference_ms", "ops"}, replayRolling},
 	{[]string{"limit", "burst", "waiters"}, replayRateWait},
 	{[]string{"limit", "burst", "time_goes_back", "ops"}, replayRate},
+	{[]string{"permitsPerSecond", "warmup_ms", "coldFactor", "ops"}, replayGuava},
 	{[]string{"kind", "params"}, replayBackoff},
 }
 

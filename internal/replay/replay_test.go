@@ -36,6 +36,10 @@ func TestFile_noticesWrongAnswers(t *testing.T) {
 			`{"limit":10,"burst":1,"waiters":[{"start_ns":0,"n":1,"result":"ok","end_ns":0},{"start_ns":0,"n":1,"deadline_ns":9,"result":"exceeds_deadline","end_ns":0}],"final_t_ns":0,"final_tokens":0}`,
 			`exceeds_deadline`, `ok`,
 		},
+		"guava": {
+			`{"kind":"bursty","permitsPerSecond":5,"warmup_ms":0,"coldFactor":0,"maxBurstSeconds":1,"ops":[{"op":"acquire","n":1,"at_us":0,"result":0},{"op":"acquire","n":1,"at_us":0,"result":200000}],"ideal_max_dev_us":0.0,"ideal_flips":0}`,
+			`200000`, `200002`,
+		},
 		"back-off": {
 			`{"kind":"exp2_capped","params":{"min_ns":1,"max_ns":3},"seq_ns":[1,2,3]}`,
 			`1,2,3`, `1,2,4`,

@@ -1,0 +1,129 @@
+package replay
+
+import (
+	"context"
+	"encoding/json"
+	"math"
+	"time"
+
+	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/warmup"
+)
+
+// A guava is a scenario of Guava's RateLimiter.
+//
+// Meant to differ: theirs cuts to whole microseconds whatever lands on the clock, ours
+// rounds up to nanoseconds, so that waits may be as far apart as the trace says. Waived
+// are scenarios in which the cutting decided an answer (ideal_flips), and those without
+// such figures: an infinite rate or one of next to nothing, and a warm-up of 0, after
+// which theirs never limits again.
+type guava struct {
+	Rate      decimal `json:"permitsPerSecond"`
+	WarmUp    float64 `json:"warmup_ms"`
+	Cold      float64 `json:"coldFactor"`
+	Save      decimal `json:"maxBurstSeconds"`
+	Kind      string
+	Deviation *float64 `json:"ideal_max_dev_us"`
+	Flips     *int     `json:"ideal_flips"`
+	Ops       []guavaOp
+}
+
+type guavaOp struct {
+	Op      string
+	At      int64 `json:"at_us"`
+	N       int64
+	Timeout int64           `json:"timeout_us"`
+	Arg     json.RawMessage // of setRate: a decimal
+	Result  json.RawMessage // of tryAcquire a bool, else microseconds
+	Wait    float64         `json:"wait_us"`
+}
+
+func replayGuava(line []byte, t *tally) error {
+	var s guava
+	if err := json.Unmarshal(line, &s); err != nil {
+		return err
+	}
+	t.waive = s.Deviation == nil || s.Flips == nil || *s.Flips > 0
+	tolerance := 1.0
+	if s.Deviation != nil {
+		tolerance += *s.Deviation
+	}
+	clk := &clock{now: time.UnixMicro(0)}
+	l := s.limiter(clk)
+	for _, op := range s.Ops {
+		t.op()
+		clk.now = time.UnixMicro(op.At)
+		if err := op.replay(t, l, tolerance); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *guava) limiter(clk *clock) *warmup.Limiter {
+	save := nanoseconds(float64(s.Save) * 1e9)
+	switch {
+	case s.Kind == "warmup":
+		return warmup.New(warmup.Curve{Limit: s.Rate.steady(), Over: nanoseconds(s.WarmUp * 1e6), Cold: s.Cold}, clk)
+	case save == 0:
+		return warmup.New(warmup.Curve{Limit: s.Rate.steady()}, clk)
+	}
+	return warmup.NewBursty(warmup.Burst{Limit: s.Rate.steady(), Save: save}, clk)
+}
+
+func (op guavaOp) replay(t *tally, l *warmup.Limiter, tolerance float64) error {
+	switch op.Op {
+	case "sleep":
+		return nil
+	case "setRate":
+		var rate decimal
+		if err := json.Unmarshal(op.Arg, &rate); err != nil {
+			return err
+		}
+		return l.SetLimit(rate.steady())
+	}
+	c := throttle.Claim{Cost: op.N, MaxWait: throttle.Forever}
+	granted, wait := true, op.Wait
+	result := any(&wait)
+	if op.Op == "tryAcquire" {
+		c.MaxWait = nanoseconds(float64(max(op.Timeout, 0)) * 1e3)
+		result = &granted
+	}
+	if err := json.Unmarshal(op.Result, result); err != nil {
+		return err
+	}
+	d, err := l.Reserve(context.Background(), c)
+	if err != nil {
+		return err
+	}
+	expect(t, "granted", granted, d.OK)
+	if granted && d.OK {
+		near(t, "wait", wait, float64(d.Wait)/1e3, tolerance)
+	}
+	return nil
+}
+
+// steady returns the limit of d units a second without a burst, or the nearest that
+// there can be: as many as come in as long as a Limit can say, in powers of ten.
+func (d decimal) steady() throttle.Limit {
+	per := 1e9 // seconds
+	for per > 1 && float64(d)*per >= 1<<53 {
+		per /= 10
+	}
+	count := math.Round(float64(d) * per)
+	switch {
+	case count < 1:
+		return throttle.Limit{Count: 1, Per: never}
+	case count >= math.MaxInt64:
+		return throttle.Limit{Count: math.MaxInt64, Per: 1}
+	}
+	return throttle.Limit{Count: int64(count), Per: time.Duration(per) * time.Second}
+}
+
+// nanoseconds returns ns as a Duration, Forever if it is more than one can say.
+func nanoseconds(ns float64) time.Duration {
+	if ns >= math.MaxInt64 {
+		return throttle.Forever
+	}
+	return time.Duration(math.Round(ns))
+}

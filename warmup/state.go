@@ -1,0 +1,81 @@
+package warmup
+
+import (
+	"math"
+	"time"
+)
+
+// elapse makes idle units of the time that has passed since next.
+func (s *state) elapse(p *prices, now int64) {
+	if now > s.next {
+		s.idle = min(p.most, s.idle+float64(subSat(now, s.next))/p.cooling)
+		s.next, s.rounded = now, 0
+	}
+}
+
+// take uses n units as of now, from idle ones first. It returns how many of those.
+//
+// Who books ahead uses none that are free: they come back only by a Cancel while
+// others are in line, and would let a claim stand at the end of the line without moving
+// it, where nobody knows of it.
+func (s *state) take(p *prices, n float64, now int64) (used float64) {
+	s.elapse(p, now)
+	booked := s.next > now
+	if !booked || !p.free() {
+		used = min(n, s.idle)
+	}
+	cost := p.total(s.idle, n, used) - s.rounded
+	ns := math.Ceil(cost)
+	if booked {
+		ns = max(ns, 1)
+	}
+	s.next, s.rounded = addSat(s.next, whole(ns)), max(ns-cost, 0)
+	s.idle -= used
+	return used
+}
+
+// total returns how long n units take, of which so many are idle ones.
+func (p *prices) total(idle, n, used float64) float64 {
+	return p.cost(idle, used) + (n-used)*p.interval
+}
+
+// read returns now in nanoseconds since the start, or the clock's own reading if now is
+// zero.
+func (l *Limiter) read(now time.Time) int64 {
+	switch {
+	case !now.IsZero():
+		return int64(now.Sub(l.start))
+	case l.clock == nil:
+		return int64(time.Since(l.start))
+	}
+	return int64(l.clock.Now().Sub(l.start))
+}
+
+// stamp returns the reading that a decision as of now is based on: the caller's own
+// value, if now is what read made of it.
+func (l *Limiter) stamp(now, given int64, callers time.Time) time.Time {
+	if now == given && !callers.IsZero() {
+		return callers
+	}
+	return l.start.Add(time.Duration(now))
+}
+
+func addSat(a, b int64) int64 {
+	if s := a + b; (s > a) == (b > 0) {
+		return s
+	}
+	if b > 0 {
+		return math.MaxInt64
+	}
+	return math.MinInt64
+}
+
+func subSat(a, b int64) int64 {
+	if d := a - b; (d < a) == (b > 0) {
+		return d
+	}
+	if b > 0 {
+		return math.MinInt64
+	}
+	return math.MaxInt64
+}
