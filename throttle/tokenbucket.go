@@ -49,21 +49,36 @@ func NewTokenBucket(l Limit, clk Clock) *TokenBucket {
 }
 
 // Reserve implements Limiter.
-func (b *TokenBucket) Reserve(_ context.Context, c Claim) (Decision, error) {
+func (b *TokenBucket) Reserve(_ context.Context, c Claim) (d Decision, err error) {
 	n, err := c.Units()
 	if err != nil {
-		return Decision{}, err
+		return d, err
 	}
 	given := b.time.read(c.Now)
+	e, now, taken, wait := b.take(n, given, c.DryRun)
+	// Filled in where the caller wants it: to copy a Decision costs as much as to
+	// decide.
+	d.OK, d.Wait, d.Policy = wait == 0, wait, e.policy
+	d.At = b.time.stamp(now, given, c.Now)
+	d.Limit, d.Per = e.burst, e.full
+	d.Remaining, d.ResetAfter = max(e.window-taken, 0)/e.interval, e.duration(taken)
+	d.Grant = e.number
+	return d, nil
+}
+
+// take takes n units as of given, or of the latest grant if that is newer. It
+// returns the era and the reading that it decided on, how many ticks are taken from
+// the window then, and how long to wait if the units were not there.
+func (b *TokenBucket) take(n, given int64, dry bool) (e *era, now, taken int64, wait time.Duration) {
 	for {
-		e := b.era.Load()
+		e = b.era.Load()
 		old := e.tat.Load()
 		if old == closed {
 			b.await()
 			continue
 		}
-		now := max(given, e.last.Load())
-		takes := !c.DryRun && n <= e.burst
+		now = max(given, e.last.Load())
+		takes := !dry && n <= e.burst
 		switch covered := e.covers(now); {
 		case !covered && takes:
 			b.replace(e, e.limit, now)
@@ -73,21 +88,17 @@ func (b *TokenBucket) Reserve(_ context.Context, c Claim) (Decision, error) {
 			old = e.tat.Load()
 		}
 		tick := e.ticks(now)
-		d := Decision{Policy: e.policy, Limit: e.burst, At: b.time.stamp(now, given, c.Now)}
-		taken := max(old, tick) - tick
+		taken = max(old, tick) - tick
 		if n > e.burst {
-			d.Wait = Forever
-			return e.describe(d, taken), nil
+			return e, now, taken, Forever
 		}
 		cost := n * e.interval
-		d.Wait = e.duration(taken + cost - e.window)
-		if d.OK = d.Wait == 0; !d.OK || !takes {
-			return e.describe(d, taken), nil
+		if wait = e.duration(taken + cost - e.window); wait > 0 || !takes {
+			return e, now, taken, wait
 		}
 		if e.tat.CompareAndSwap(old, tick+taken+cost) {
 			e.grantedAt(now)
-			d.Grant = e.number
-			return e.describe(d, taken+cost), nil
+			return e, now, taken + cost, 0
 		}
 	}
 }
