@@ -3,6 +3,7 @@ package heed
 import (
 	"context"
 	"errors"
+	"math"
 	"net/http"
 	"sync"
 	"time"
@@ -68,7 +69,8 @@ func (t *Transport) begin(req *http.Request) *call {
 			c.key = p.NewKey()
 		}
 	}
-	c.ticket.Priority = c.said.Priority
+	c.ticket.Priority = int32(min(max(c.said.Priority, math.MinInt32), math.MaxInt32))
+	c.ticket.MaxTold = c.mostWait()
 	c.tracked = -1
 	c.track() // first: it is local, so a refusal spares asking a limiter that is not
 	if t.Limiter != nil {
@@ -189,7 +191,7 @@ func (c *call) stand() error {
 	}
 	w := c.t.own.waiter
 	if c.said.MaxWait <= 0 {
-		return w.Wait(c.ctx, &c.ticket)
+		return tooLong(w.Wait(c.ctx, &c.ticket), c.ticket.MaxTold)
 	}
 	ctx, cancel := context.WithTimeoutCause(c.ctx, c.said.MaxWait, ErrMaxWait)
 	defer cancel()
@@ -198,6 +200,18 @@ func (c *call) stand() error {
 		if d, ok := c.ctx.Deadline(); !ok || time.Until(d) > c.said.MaxWait {
 			return &throttle.RefusedError{Decision: refusal(err), Reason: ErrMaxWait}
 		}
+	}
+	return err
+}
+
+// tooLong adds to err that MaxWait is why, if a server asks for more than that.
+func tooLong(err error, most time.Duration) error {
+	if err == nil {
+		return nil // before r is allocated
+	}
+	var r *throttle.RefusedError
+	if errors.As(err, &r) && r.Reason == nil && r.Decision.Told && r.Decision.Wait > most {
+		return &throttle.RefusedError{Key: r.Key, Decision: r.Decision, Reason: ErrMaxWait}
 	}
 	return err
 }

@@ -15,7 +15,7 @@ type Request struct {
 	Cost       int64         // units of Transport.Limiter; 0: 1, negative is an error
 	Idempotent bool          // doing it twice is the same as once, whatever its method
 	NoRetry    bool          // send it once at most
-	MaxWait    time.Duration // longest wait in line or between attempts, each; 0: in line any, between attempts Retry.MaxWait
+	MaxWait    time.Duration // longest wait in line or between attempts, each; 0: any for limits of our own, else Retry.MaxWait
 }
 
 // With returns a context that carries r to the Transport. It replaces what an

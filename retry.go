@@ -39,8 +39,13 @@ type Retry struct {
 	Floor   backoff.Floor   // pause if the server said how long
 	Budget  *backoff.Budget // bounds retries to a share of the requests; nil: one of the Transport's own
 
-	MaxWait time.Duration // longest pause, also one that the server asks for; 0: 2 min, negative: any
-	Total   time.Duration // no attempt begins later than this after the first has failed; 0: any
+	// MaxWait is the longest pause, and the longest wait in line that the server
+	// asks for: whoever would wait longer is told so at once, those who are in line
+	// already when the server says so, too. Limits of our own may make a request wait
+	// as long as its context allows. 0: 2 min, negative: any.
+	MaxWait time.Duration
+
+	Total time.Duration // no attempt begins later than this after the first has failed; 0: any
 
 	// PerAttempt is how long an attempt may take until its answer begins. The
 	// answer's body then has all the time that the request has. 0: any.

@@ -55,7 +55,9 @@ func (b *bucket) Reserve(_ context.Context, c throttle.Claim) (throttle.Decision
 	now := b.now(c.Now)
 	d := throttle.Decision{Policy: b.site.names.quota, At: now}
 	b.describe(&d, now)
-	if d.Policy, d.Wait, d.OK = b.check(n, now); !d.OK || c.DryRun {
+	d.Policy, d.Wait, d.OK = b.check(n, now)
+	d.Told = !d.OK && d.Policy != b.site.names.pace // a pace is what we made of refusals without a word
+	if !d.OK || c.DryRun {
 		return d, nil
 	}
 	d.Grant = b.flight.add()

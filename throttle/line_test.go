@@ -120,7 +120,7 @@ func TestWaiter_tenantsShareByWeight(t *testing.T) {
 			got := make([]float64, len(tt.callers))
 			for i, n := range tt.callers {
 				flood(ctx, &wg, w, n, func() *Ticket {
-					tk := &Ticket{Tenant: fmt.Sprint("t", i), Weight: tt.weights[i], Priority: i}
+					tk := &Ticket{Tenant: fmt.Sprint("t", i), Weight: int32(tt.weights[i]), Priority: int32(i)}
 					tk.Add(Demand{Limiter: l, Cost: tt.costs[i]})
 					tk.Add(Demand{Limiter: own, Key: tk.Tenant})
 					return tk

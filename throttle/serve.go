@@ -2,6 +2,7 @@ package throttle
 
 import (
 	"context"
+	"slices"
 	"time"
 )
 
@@ -152,6 +153,23 @@ func (w *Waiter) refused(s *seat, i int, d Decision) {
 	if w.park(l, p); p.gate.first() == p {
 		w.schedule(p.gate, opens, known)
 	}
+	if d.Told && opens > l.told {
+		l.told = opens
+		w.warn(s, m.Key, d, opens, known)
+	}
+}
+
+// warn sends those behind s home for whom it makes no sense to wait until opens.
+func (w *Waiter) warn(s *seat, key string, d Decision, opens int64, known bool) {
+	l := s.line
+	for _, other := range slices.Clone(l.queue.members) {
+		if other == s || other == l.asking {
+			continue
+		}
+		if err := w.hopeless(other, key, d, opens, known); err != nil {
+			w.refuse(other, err)
+		}
+	}
 }
 
 // patient decides whether l, whose first was refused at p, keeps its places at the
@@ -206,6 +224,8 @@ func (w *Waiter) hopeless(s *seat, key string, d Decision, opens int64, known bo
 		return &RefusedError{Key: key, Decision: d}
 	case s.ends != never && opens > w.now && opens-w.now >= s.ends-w.real():
 		return &RefusedError{Key: key, Decision: d, Reason: context.DeadlineExceeded}
+	case d.Told && s.ticket.MaxTold > 0 && opens-w.now > int64(s.ticket.MaxTold):
+		return &RefusedError{Key: key, Decision: d}
 	}
 	return nil
 }

@@ -73,6 +73,7 @@ type Decision struct {
 	OK       bool   // the units are taken
 	Degraded bool   // decided without the primary limiter, see Fallback and Keyed
 	Over     bool   // granted although a limit would refuse, see Soft, Elastic and Shadow
+	Told     bool   // refused for as long as the other side said, not by a limit of our own
 	Policy   string // name of the limit that decided
 
 	// At is the local reading of the clock that the decision is based on, also

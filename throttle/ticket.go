@@ -28,9 +28,10 @@ const MaxDemands = 4
 // it is in line.
 type Ticket struct {
 	Demands  [MaxDemands]Demand
-	Priority int    // within a tenant, higher goes first: see Waiter.Ageing
-	Tenant   string // tenants share each limit fairly; "": who names none is one of them
-	Weight   int    // the tenant's part of it, next to others'; 0: 1
+	Priority int32         // within a tenant, higher goes first: see Waiter.Ageing
+	Weight   int32         // the tenant's part of a limit, next to others'; 0: 1
+	Tenant   string        // tenants share each limit fairly; "": who names none is one of them
+	MaxTold  time.Duration // longest wait to stand in line for if the other side imposes it, see Decision.Told; 0: any
 
 	turn   int64         // when it first came, by the Waiter's count of time; 0: not yet
 	waited time.Duration // in line for its last grant; while in line, when it joined

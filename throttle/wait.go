@@ -91,9 +91,9 @@ func (e *LineError) Is(target error) bool { return target == ErrRefused }
 // Wait returns nil when all demands of t are granted. The same Ticket again is a
 // retry and keeps its turn.
 //
-// If the wait cannot end before the deadline of ctx, or is longer than MaxWait, or
-// if a limit can never grant its demand, Wait returns a *RefusedError at once. In
-// the first case it matches context.DeadlineExceeded. If ctx ends while t is in
+// If the wait cannot end before the deadline of ctx, or is longer than MaxWait or
+// Ticket.MaxTold, or if a limit can never grant its demand, Wait returns a
+// *RefusedError at once. In the first case it matches context.DeadlineExceeded. If ctx ends while t is in
 // line, the error is its cause. Other errors: *LineError, ErrClosed, and those of
 // the limiters. After an error t holds no units.
 func (w *Waiter) Wait(ctx context.Context, t *Ticket) error {

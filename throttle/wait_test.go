@@ -239,6 +239,70 @@ func TestWaiter_longerThanMaxWaitIsRefusedAtOnce(t *testing.T) {
 	})
 }
 
+// TestWaiter_longerThanMaxToldIsRefusedAtOnce has some in line when the other side
+// says to stay away for an hour. Whoever finds that too long is told at once, also
+// behind somebody who does not.
+func TestWaiter_longerThanMaxToldIsRefusedAtOnce(t *testing.T) {
+	everyWay(t, func(t *testing.T, as func(Limiter) Limiter) {
+		w, g := new(Waiter), &gateLimiter{until: time.Now().Add(10 * time.Second), told: true}
+		l, start := as(g), time.Now()
+		var took [6]time.Duration
+		var errs [6]error
+		var wg sync.WaitGroup
+		join := func(i int, most time.Duration) {
+			wg.Go(func() {
+				tk := ticket(l)
+				tk.MaxTold = most
+				errs[i] = w.Wait(t.Context(), tk)
+				took[i] = time.Since(start)
+			})
+			synctest.Wait()
+		}
+		join(0, time.Minute)
+		join(1, 0)
+		join(2, time.Minute)
+		join(3, 2*time.Hour)
+		join(4, time.Minute)
+		time.Sleep(time.Second)
+		g.set(time.Now().Add(time.Hour))
+		w.Wake()
+		synctest.Wait()
+		join(5, 3*time.Hour)
+		wg.Wait()
+		const opened = time.Hour + time.Second
+		require.Equal(t, [6]time.Duration{time.Second, opened, time.Second, opened, time.Second, opened}, took)
+		for i, err := range errs {
+			var r *RefusedError
+			if took[i] == opened {
+				require.NoError(t, err)
+				continue
+			}
+			require.ErrorAs(t, err, &r)
+			require.Equal(t, time.Hour, r.Decision.Wait)
+			require.NoError(t, r.Reason)
+		}
+		idle(t, w)
+	})
+}
+
+func TestWaiter_longerThanMaxToldIsNotEvenBegun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, g, start := new(Waiter), &gateLimiter{until: time.Now().Add(time.Hour), told: true}, time.Now()
+		for range 3 {
+			tk := ticket(g)
+			tk.MaxTold = time.Minute
+			require.ErrorIs(t, w.Wait(t.Context(), tk), ErrRefused)
+		}
+		require.Zero(t, time.Since(start))
+
+		tk := ticket(g)
+		tk.MaxTold = time.Minute
+		g.told = false // a limit of our own is waited for, however long
+		require.NoError(t, w.Wait(t.Context(), tk))
+		require.Equal(t, time.Hour, time.Since(start))
+	})
+}
+
 func TestWaiter_doesNotRunHotOnALimiterThatLies(t *testing.T) {
 	everyWay(t, func(t *testing.T, as func(Limiter) Limiter) {
 		w, liar := new(Waiter), new(liar)

@@ -27,13 +27,14 @@ func bucket(every time.Duration, burst int64) *TokenBucket {
 type gateLimiter struct {
 	mu    sync.Mutex
 	until time.Time
+	told  bool
 }
 
 func (g *gateLimiter) Reserve(_ context.Context, c Claim) (Decision, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	wait := max(g.until.Sub(c.Now), 0)
-	return Decision{OK: wait == 0, Policy: "gate", At: c.Now, Wait: wait}, nil
+	return Decision{OK: wait == 0, Policy: "gate", At: c.Now, Wait: wait, Told: g.told && wait > 0}, nil
 }
 func (*gateLimiter) Local() bool                             { return true }
 func (*gateLimiter) Cancel(context.Context, Claim, Decision) {}

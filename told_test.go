@@ -1,0 +1,107 @@
+package heed
+
+import (
+	"context"
+	"net/http"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/heed-go/heed/throttle"
+	"github.com/stretchr/testify/require"
+)
+
+// TestTransport_doesNotStandInLineForAnHour has ten callers, of which four are on
+// their way when the server says to come back in an hour. Nobody waits for that in
+// silence: the four have the answer, and those in line and those who come later an
+// error that says for how long it is shut.
+func TestTransport_doesNotStandInLineForAnHour(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := plays(answer{429, "in an hour", []string{"Retry-After", "3600"}})
+		tr := &Transport{Base: base(func(r *http.Request) (*http.Response, error) {
+			time.Sleep(time.Second)
+			return s.RoundTrip(r)
+		})}
+		start := time.Now()
+		var mu sync.Mutex
+		answered, refused := 0, 0
+		var wg sync.WaitGroup
+		for range 10 {
+			wg.Go(func() {
+				resp, err := get(t, tr)
+				mu.Lock()
+				defer mu.Unlock()
+				require.Equal(t, time.Second, time.Since(start))
+				if err == nil {
+					answered++
+					require.Equal(t, "in an hour", text(t, resp))
+					return
+				}
+				refused++
+				requireShut(t, err, ErrMaxWait)
+			})
+		}
+		wg.Wait()
+		require.Equal(t, []int{4, 6, 4}, []int{answered, refused, s.sent()})
+
+		_, err := get(t, tr)
+		requireShut(t, err, ErrMaxWait)
+		for in, why := range map[time.Duration]error{30 * time.Minute: context.DeadlineExceeded, 2 * time.Hour: ErrMaxWait} {
+			ctx, cancel := context.WithTimeout(t.Context(), in)
+			_, err = tr.RoundTrip(request(t, "GET", "").WithContext(ctx))
+			requireShut(t, err, why)
+			cancel()
+		}
+		require.Equal(t, time.Second, time.Since(start), "nobody waited")
+
+		s.steps = []any{200}
+		resp, err := tr.RoundTrip(request(t, "GET", "").WithContext(With(t.Context(), Request{MaxWait: 2 * time.Hour})))
+		require.NoError(t, err, "who wants to wait so long may")
+		require.Equal(t, 200, resp.StatusCode)
+		require.GreaterOrEqual(t, time.Since(start), time.Hour)
+	})
+}
+
+// requireShut checks that err says for how long the server is shut, and why nobody
+// waits for that.
+func requireShut(t *testing.T, err, why error) {
+	t.Helper()
+	var gaveUp *GiveUpError
+	var refused *throttle.RefusedError
+	require.ErrorAs(t, err, &gaveUp)
+	require.Empty(t, gaveUp.Attempts)
+	require.ErrorIs(t, err, why)
+	require.ErrorIs(t, err, throttle.ErrRefused)
+	require.ErrorAs(t, err, &refused)
+	require.GreaterOrEqual(t, refused.Decision.Wait, time.Hour)
+	require.ErrorContains(t, err, "api.test: told to wait")
+	require.ErrorContains(t, err, "ask again in 1h0m")
+}
+
+// A limit of our own may make a request wait for as long as its context allows.
+func TestTransport_standsInLineForItsOwnLimitHoweverLong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := plays(200)
+		tr := &Transport{Base: s, Limiter: throttle.NewTokenBucket(throttle.Limit{Count: 1, Per: time.Hour}, nil)}
+		for range 2 {
+			_, err := get(t, tr)
+			require.NoError(t, err)
+		}
+		require.Equal(t, []time.Duration{time.Hour}, s.gaps())
+	})
+}
+
+// A quota that is used up, as headers say, is told just as a refusal is.
+func TestTransport_doesNotStandInLineForAQuotaOfTomorrow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := plays(answer{200, "", []string{"X-RateLimit-Limit", "60", "X-RateLimit-Remaining", "0", "X-RateLimit-Reset", "3000"}})
+		tr := &Transport{Base: s}
+		_, err := get(t, tr)
+		require.NoError(t, err)
+		_, err = get(t, tr)
+		require.ErrorIs(t, err, ErrMaxWait)
+		require.Equal(t, 1, s.sent())
+		require.Zero(t, time.Since(s.start))
+	})
+}
