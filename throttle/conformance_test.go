@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"strconv"
 	"testing"
 	"time"
 
@@ -77,6 +78,23 @@ func TestConformance(t *testing.T) {
 			return &throttle.Fallback{Primary: unreachable{}, Secondary: l}
 		}}},
 		{"AllOf in Fallback in AllOf", allOf(fallback(away, allOf(bucket, bucket)), fallback(bucket, away)), throttletest.Spec{Limit: ten, EndsOnce: true}},
+		{"Keyed", keyed(bucket), throttletest.Spec{Limit: ten}},
+		{"Keyed, windows", keyed(fixed(throttle.Quota{Count: 10, Per: time.Second})), throttletest.Spec{Bound: windows(10, time.Second)}},
+		{"Keyed, composed", keyed(allOf(bucket, bucket)), throttletest.Spec{Limit: ten, EndsOnce: true, Wrap: func(l throttle.Limiter) throttle.Limiter {
+			return &throttle.Keyed{New: func(string) throttle.Limiter { return l }}
+		}}},
+		{"Keyed, overflow", func(clk throttle.Clock) throttle.Limiter {
+			return crowdedBy(1, &throttle.Keyed{New: alwaysBusy, Max: 1, Overflow: bucket(clk), Clock: clk})
+		}, throttletest.Spec{Limit: ten, Wrap: func(l throttle.Limiter) throttle.Limiter {
+			return crowdedBy(1, &throttle.Keyed{New: alwaysBusy, Max: 1, Overflow: l})
+		}}},
+		// One word has no room for the latest reading.
+		{"KeyedBuckets", keyedBuckets(throttle.Buckets{Limit: ten}), throttletest.Spec{Limit: ten, OlderAsIs: true}},
+		{"KeyedBuckets, exact", keyedBuckets(throttle.Buckets{Limit: ten, Exact: true}), throttletest.Spec{Limit: ten, OlderAsIs: true}},
+		{"KeyedBuckets, thirds", keyedBuckets(throttle.Buckets{Limit: throttle.Limit{Count: 3, Per: time.Second, Burst: 2}}),
+			throttletest.Spec{Limit: throttle.Limit{Count: 3, Per: time.Second, Burst: 2}, OlderAsIs: true}},
+		{"KeyedBuckets, primes", keyedBuckets(throttle.Buckets{Limit: throttle.Limit{Count: 999999937, Per: time.Second, Burst: 3}}),
+			throttletest.Spec{Limit: throttle.Limit{Count: 999999937, Per: time.Second, Burst: 3}, OlderAsIs: true}},
 		// Hard is what holds; Limit only marks.
 		{"Soft", soft(ten, 10), throttletest.Spec{Limit: throttle.Limit{Count: 11, Per: time.Second}, EndsOnce: true, Wrap: func(l throttle.Limiter) throttle.Limiter {
 			return &throttle.Soft{Limit: l, Hard: throttle.Unlimited}
@@ -234,4 +252,30 @@ func elastic(inner maker, spare bool) maker {
 
 func inFlight(c throttle.Capacity) maker {
 	return func(clk throttle.Clock) throttle.Limiter { return throttle.NewInFlight(c, clk) }
+}
+
+func keyed(inner maker) maker {
+	return func(clk throttle.Clock) throttle.Limiter {
+		return &throttle.Keyed{New: func(string) throttle.Limiter { return inner(clk) }, Clock: clk}
+	}
+}
+
+func keyedBuckets(b throttle.Buckets) maker {
+	b.Max = 100
+	return func(clk throttle.Clock) throttle.Limiter { return throttle.NewKeyedBuckets(b, clk) }
+}
+
+// alwaysBusy makes limiters that never become idle.
+func alwaysBusy(string) throttle.Limiter {
+	l := throttle.NewInFlight(throttle.Capacity{Count: 2}, nil)
+	l.Reserve(context.Background(), throttle.Claim{})
+	return l
+}
+
+// crowdedBy returns l after n keys have come.
+func crowdedBy(n int, l throttle.Limiter) throttle.Limiter {
+	for i := range n {
+		l.Reserve(context.Background(), throttle.Claim{Key: strconv.Itoa(i)})
+	}
+	return l
 }

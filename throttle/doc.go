@@ -47,6 +47,8 @@
 //	SlidingLog          n in any window, exactly; remembers each claim
 //	SlidingCounter      n in any window, nearly; remembers two numbers
 //	SubWindows          n in any window, to a k-th of it; remembers k numbers
+//	Keyed               a limiter for each key, in bounded memory
+//	KeyedBuckets        a token bucket for each key, in 16 bytes
 //	InFlight            n at a time, held until they end
 //	Soft                marks what is over one limit, refuses what is over another
 //	Elastic             lends over the limit while there is room to spare

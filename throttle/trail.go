@@ -17,6 +17,10 @@ type trail struct {
 	mu    sync.Mutex // held while parts hear of an end, so that a claim ends once
 	turn  uint64
 	parts []Decision
+
+	// Of a way, see lead:
+	to       Limiter // who granted
+	degraded bool    // its decisions are
 }
 
 // trails are the trails of one composed limiter. They never serve another: who a

@@ -15,6 +15,10 @@ func (s *suite) olderReadings() {
 	if s.Approximate {
 		return
 	}
+	if s.OlderAsIs {
+		s.seesaw(span)
+		return
+	}
 	t := epoch.Add(3 * span)
 	c := throttle.Claim{Cost: max(most/2, 1), Now: t}
 	if !older.ask(c).OK || !newest.ask(c).OK {

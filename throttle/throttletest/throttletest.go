@@ -58,6 +58,10 @@ type Spec struct {
 	// as that one. AllOf has to take from one limit to find out about the next.
 	RefusalAdvances bool
 
+	// OlderAsIs: a reading of the clock older than one granted at counts as itself. No
+	// unit is credited twice all the same; a claim made with it may get less.
+	OlderAsIs bool
+
 	// EndsOnce: a claim that is cancelled or observed a second time stays as it ended.
 	// Most limiters cannot know, and do not promise it.
 	EndsOnce bool

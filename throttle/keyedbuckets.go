@@ -1,0 +1,269 @@
+package throttle
+
+import (
+	"context"
+	"fmt"
+	"hash/maphash"
+	"math/bits"
+	"time"
+)
+
+// Buckets says what each key of a KeyedBuckets may do, and how many keys there are.
+type Buckets struct {
+	Limit         // of each key
+	Max   int     // keys it has room for; 0: 65,536
+	Exact bool    // keep the keys themselves, not only their hashes
+	Spill Limiter // decides for new keys when there is no room; nil: they share token buckets by their hash
+}
+
+// Validate returns an error that says what to change if b can never work.
+func (b Buckets) Validate() error {
+	if b.Max < 0 {
+		return fmt.Errorf("throttle: buckets %q: Max is %d: it must be positive, or 0 for 65,536", b.Name, b.Max)
+	}
+	return b.Limit.Validate()
+}
+
+// KeyedBuckets gives each key a token bucket of one limit, in 16 bytes: 8 say whose
+// bucket it is and 8 what is in it. There are no pointers to follow, for a claim or
+// for the garbage collector.
+//
+//	          hash of key       tat, as in TokenBucket
+//	         ├─────────────────┼─────────────────┤
+//	bucket   │ 9f3a 06c1 … e2  │ 00 00 … 5d 2c   │
+//
+// The table has its size from the beginning: nothing grows, and nothing is swept. A
+// bucket that is full again equals one that was never used, so that a new key may
+// have its place. There is room for Max keys at once, and for 6 in 10 more as far as
+// their hashes allow. New keys that find none share a bucket with others: their
+// decisions are Degraded, and refuse sooner.
+//
+// Keys are told apart by a hash of 64 bits with a seed that nobody knows. The chance
+// that two of a million keys have the same is one in ten million, and they would
+// share a bucket; Exact excludes even that, for 30 bytes more a key and the key.
+//
+// Invariant: within any span W a key is granted no more than burst + rate*W units
+// that are kept, to the unit, as with a TokenBucket of its own; while it shares a
+// bucket, that many together with others.
+//
+// The odd case is an older reading of the clock: a word has no room for the latest
+// one, so that each claim is decided as of its own reading. No unit is credited
+// twice, for tat says what was taken, whenever that was. What is given back counts
+// from the latest reading at which anything was granted nearby.
+//
+// Rates above a million a second are rounded down, by up to a fifth at a thousand
+// million. The limit cannot change: its ticks are in all words. Use Keyed for limits
+// that differ or change.
+type KeyedBuckets struct {
+	time    timeline
+	pace    *era // says what ticks mean; its tat is not used
+	seed    maphash.Seed
+	regions []region
+	trails  trails
+	spill   trail // to Buckets.Spill
+}
+
+const (
+	finest       = 4            // ticks per nanosecond, at most
+	latestTick   = maxTicks / 2 // the furthest that time reaches: 18 years from the creation, or more
+	keysInRegion = 4096         // at least, where there are several
+	mostRegions  = 256
+)
+
+// NewKeyedBuckets returns a table without keys. A nil clk is the system clock. It
+// panics if b is invalid.
+func NewKeyedBuckets(b Buckets, clk Clock) *KeyedBuckets {
+	if err := b.Validate(); err != nil {
+		panic(err.Error() + " (NewKeyedBuckets)")
+	}
+	if b.Max == 0 {
+		b.Max = 1 << 16
+	}
+	k := &KeyedBuckets{time: newTimeline(clk), pace: newEra(b.Limit, 0).coarser(finest), seed: maphash.MakeSeed()}
+	k.spill = trail{home: &k.trails, to: b.Spill, degraded: true}
+	n := 1 << max(bits.Len(uint(min(b.Max/keysInRegion, mostRegions)))-1, 0)
+	k.regions = make([]region, n)
+	bins := (int64(b.Max)*8/5/ways + int64(n)) / int64(n)
+	for i := range k.regions {
+		k.regions[i].start(bins, b.Exact)
+	}
+	return k
+}
+
+// coarser returns e with no more than so many ticks in a nanosecond, which last for
+// longer.
+func (e *era) coarser(scale int64) *era {
+	if e.scale <= scale {
+		return e
+	}
+	e.interval, e.scale = mulDivUp(e.interval, scale, e.scale), scale
+	e.burst = min(e.limit.burst(), maxWindow/e.interval)
+	e.window = e.burst * e.interval
+	e.full = e.duration(e.window)
+	return e
+}
+
+// region returns where a key of hash h lives; see hash.
+func (k *KeyedBuckets) region(h uint64) *region { return &k.regions[h&uint64(len(k.regions)-1)] }
+
+// hash returns what a key is known by. 0 and shared mean something else.
+func (k *KeyedBuckets) hash(key string) uint64 {
+	h := maphash.String(k.seed, key)
+	if h <= shared {
+		return h + 1<<63
+	}
+	return h
+}
+
+// tick returns ns of the timeline in ticks, as far as they reach.
+func (k *KeyedBuckets) tick(ns int64) int64 {
+	return min(max(mulSat(ns, k.pace.scale), -latestTick), latestTick)
+}
+
+// Reserve implements Limiter.
+func (k *KeyedBuckets) Reserve(ctx context.Context, c Claim) (Decision, error) {
+	n, err := c.Units()
+	if err != nil {
+		return Decision{}, err
+	}
+	h := k.hash(c.Key)
+	r, given := k.region(h), k.time.read(c.Now)
+	for {
+		i := r.find(h, c.Key)
+		if i < 0 {
+			i = k.place(r, h, c, given, !c.DryRun && n <= k.pace.burst)
+		}
+		if i == r.spill() && k.spill.to != nil {
+			d, err := k.spill.to.Reserve(ctx, c)
+			if err != nil {
+				return Decision{}, err
+			}
+			return k.spill.lead(d, c.DryRun), nil
+		}
+		if d, done := k.decide(r, i, h, c, n, given); done {
+			return d, nil
+		}
+	}
+}
+
+// place returns the slot of a key that has none yet: a new one, if it takes, or the
+// one that all keys share which have found no room.
+//
+// What is full as of a reading that is ahead of the clock may still be needed, so
+// that the clock has a say.
+func (k *KeyedBuckets) place(r *region, h uint64, c Claim, given int64, takes bool) int {
+	asOf := given
+	if !c.Now.IsZero() {
+		asOf = min(given, k.time.read(time.Time{}))
+	}
+	if !takes {
+		if r.room(h, k.tick(asOf)) >= 0 {
+			return r.fresh()
+		}
+		return r.spill()
+	}
+	if i := r.moveIn(h, c.Key, k.tick(given), k.tick(asOf)); i >= 0 {
+		return i
+	}
+	return r.spill()
+}
+
+// decide decides by slot i. It reports false if that has changed meanwhile.
+func (k *KeyedBuckets) decide(r *region, i int, h uint64, c Claim, n, given int64) (Decision, bool) {
+	e, s := k.pace, &r.slots[i]
+	old := s.tat.Load()
+	if old == closed {
+		r.await()
+		return Decision{}, false
+	}
+	if !r.holds(i, h, c.Key) {
+		return Decision{}, false
+	}
+	tick := k.tick(given)
+	d := Decision{Policy: e.policy, Limit: e.burst, At: k.time.stamp(given, given, c.Now), Degraded: i == r.spill()}
+	taken := max(old, tick) - tick
+	if n > e.burst {
+		d.Wait = Forever
+		return e.describe(d, taken), true
+	}
+	cost := n * e.interval
+	d.Wait = e.duration(taken + cost - e.window)
+	if d.OK = d.Wait == 0; !d.OK || c.DryRun {
+		return e.describe(d, taken), true
+	}
+	if !s.tat.CompareAndSwap(old, tick+taken+cost) {
+		return Decision{}, false
+	}
+	r.grantedAt(given)
+	return e.describe(d, taken+cost), true
+}
+
+// Cancel implements Limiter. A bucket that has been forgotten was full, so that there
+// is nothing to give back.
+func (k *KeyedBuckets) Cancel(ctx context.Context, c Claim, d Decision) {
+	if k.trails.made(d) {
+		k.trails.cancel(ctx, c, d)
+	} else if n, err := c.Units(); err == nil && d.OK {
+		k.settle(c.Key, -n, c.Now, d)
+	}
+}
+
+// Observe implements Observer: it settles a cost that was known only afterwards.
+// What the claim cost less comes back as in Cancel; what it cost more is taken, if
+// need be from units that are still to flow in.
+func (k *KeyedBuckets) Observe(ctx context.Context, c Claim, d Decision, f Feedback) {
+	if k.trails.made(d) {
+		k.trails.observe(ctx, c, d, f)
+	} else if extra := f.extra(c, d); extra != 0 {
+		k.settle(c.Key, extra, f.Now, d)
+	}
+}
+
+// Local implements Local.
+func (k *KeyedBuckets) Local() bool { return k.spill.to == nil || isLocal(k.spill.to) }
+
+// settle takes n more units for the claim that d granted, or gives back -n.
+func (k *KeyedBuckets) settle(key string, n int64, asOf time.Time, d Decision) {
+	h := k.hash(key)
+	r, from := k.region(h), k.time.read(d.At)
+	now := max(k.time.read(asOf), r.latest.Load(), from)
+	back := mulSat(-n, k.pace.interval)
+	if n < 0 {
+		if back = subSat(back, mulSat(subSat(now, from), k.pace.scale)); back <= 0 {
+			return // time has given back all of it
+		}
+	}
+	for {
+		i := r.find(h, key)
+		switch {
+		case d.Degraded:
+			i = r.spill()
+		case i < 0 && n < 0:
+			return
+		case i < 0:
+			i = k.place(r, h, Claim{Key: key, Now: asOf}, now, true)
+		}
+		if k.move(r, i, h, key, back, k.tick(now)) {
+			return
+		}
+	}
+}
+
+// move gives back so many ticks to slot i, or takes them if back is negative. It
+// reports false if the slot has changed meanwhile.
+func (k *KeyedBuckets) move(r *region, i int, h uint64, key string, back, tick int64) bool {
+	s := &r.slots[i]
+	old := s.tat.Load()
+	if old == closed {
+		r.await()
+		return false
+	}
+	if !r.holds(i, h, key) {
+		return false
+	}
+	next := subSat(old, back)
+	if back < 0 {
+		next = min(subSat(max(old, tick), back), maxTicks)
+	}
+	return s.tat.CompareAndSwap(old, next)
+}
