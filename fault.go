@@ -7,6 +7,8 @@ import (
 	"errors"
 	"net"
 	"net/http"
+
+	"github.com/heed-go/heed/throttle"
 )
 
 // verdictOnError judges a failure without an answer, by its type alone. What has
@@ -23,8 +25,8 @@ func verdictOnError(err error) verdict {
 
 // hopeless reports whether err would come again, or is somebody's wish: a
 // certificate that is not trusted, a TLS alert of the other side, a server that
-// does not speak TLS, an address that is none, a name that is not known, or a
-// context that was cancelled below the Transport.
+// does not speak TLS, an address that is none, a name that is not known, a context
+// that was cancelled below the Transport, or a Transport below that gave up.
 func hopeless(err error) bool {
 	var (
 		cert     *tls.CertificateVerificationError
@@ -38,8 +40,12 @@ func hopeless(err error) bool {
 		addr     *net.AddrError
 		parse    *net.ParseError
 		network  net.UnknownNetworkError
+		wrong    unsendable
+		below    *GiveUpError
 	)
 	switch {
+	case errors.As(err, &wrong), errors.As(err, &below), errors.Is(err, throttle.ErrRefused), errors.Is(err, throttle.ErrClosed):
+		return true
 	case errors.As(err, &cert), errors.As(err, &unknown), errors.As(err, &hostname), errors.As(err, &invalid),
 		errors.As(err, &record), errors.As(err, &ech), errors.Is(err, http.ErrSchemeMismatch), errors.Is(err, context.Canceled):
 		return true

@@ -3,7 +3,9 @@ package heed
 import (
 	"net/http"
 	"strconv"
+	"time"
 
+	"github.com/heed-go/heed/quota"
 	"github.com/heed-go/heed/throttle"
 )
 
@@ -15,6 +17,28 @@ const (
 	idempotent                // those that do no harm when done twice
 	always                    // any: the work was not done
 )
+
+// Retryable reports whether req may be sent again after what came of it, resp or
+// err, by the table of [Retry], for programs with loops of their own. The body of
+// req, the number of attempts and the wait are not looked at. What [With] said of
+// req counts; err may be wrapped, as by http.Client.
+func Retryable(req *http.Request, resp *http.Response, err error) bool {
+	said := RequestFrom(req.Context())
+	if said.NoRetry || resp == nil && err == nil {
+		return false
+	}
+	v := final
+	if err != nil {
+		v = verdictOnError(err)
+	} else {
+		report, o := quota.Parse(resp.StatusCode, resp.Header, time.Now()), throttle.Accepted
+		if report.Throttled {
+			o = throttle.Throttled
+		}
+		v = verdictOn(resp, o, report.HasRetryAfter)
+	}
+	return v == always || v == idempotent && harmless(req, said)
+}
 
 // verdictOn judges an answer. said: it has a Retry-After.
 func verdictOn(resp *http.Response, o throttle.Outcome, said bool) verdict {

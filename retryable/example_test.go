@@ -1,0 +1,39 @@
+package retryable_test
+
+import (
+	"fmt"
+	"net/http"
+
+	"github.com/hashicorp/go-retryablehttp"
+
+	"github.com/heed-go/heed"
+	"github.com/heed-go/heed/heedtest"
+	"github.com/heed-go/heed/retryable"
+	"github.com/heed-go/heed/throttle"
+)
+
+// A program keeps its client, and no longer sends an order twice.
+func Example() {
+	busy := heedtest.Answer{Status: 429, Header: http.Header{"Retry-After": {"0"}}}
+	api := &heedtest.Server{Answer: heedtest.Script(busy, heedtest.Answer{Status: 201}, heedtest.Answer{Status: 500, Body: "perhaps done"})}
+	api.Start()
+	defer api.Close()
+
+	client := retryablehttp.NewClient()
+	client.Logger = nil
+	client.CheckRetry, client.Backoff = retryable.CheckRetry, retryable.Backoff
+	retryable.Wrap(client, &heed.Transport{Limiter: throttle.NewTokenBucket(throttle.PerSecond(100), nil)})
+
+	for range 2 {
+		resp, err := client.Post(api.URL+"/orders", "text/plain", []byte("one of each"))
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		resp.Body.Close()
+		fmt.Println(resp.StatusCode, "after", len(api.Arrivals()), "requests")
+	}
+	// Output:
+	// 201 after 2 requests
+	// 500 after 3 requests
+}

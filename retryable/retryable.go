@@ -1,0 +1,116 @@
+// Package retryable is for programs that have a client of
+// github.com/hashicorp/go-retryablehttp and want to keep it.
+//
+//	client := retryablehttp.NewClient()
+//	client.CheckRetry, client.Backoff = retryable.CheckRetry, retryable.Backoff
+//	retryable.Wrap(client, nil)
+//
+// CheckRetry and Backoff are those of package heed in the form that the client asks
+// for: a POST is not done twice, and nobody comes back before a server said. Wrap
+// puts a heed.Transport beneath: every attempt then waits in line for the limits of
+// servers and for those that the program sets. Each is of use without the others.
+//
+// What stays the client's own is how often it tries, RetryMax; the bodies that it
+// sends again; and that when its retries are used up it returns an error in place of
+// the last answer, unless its ErrorHandler is PassthroughErrorHandler.
+package retryable
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/hashicorp/go-retryablehttp"
+
+	"github.com/heed-go/heed"
+	"github.com/heed-go/heed/backoff"
+	"github.com/heed-go/heed/quota"
+)
+
+// maxWait is the longest wait that a server may ask for, as heed.Retry.MaxWait is.
+const maxWait = 2 * time.Minute
+
+var (
+	_ retryablehttp.CheckRetry = CheckRetry
+	_ retryablehttp.Backoff    = Backoff
+)
+
+// CheckRetry is a retryablehttp.CheckRetry that has a request sent again where
+// heed.Retryable says that it may be.
+//
+// It does not where the server asks for a wait that passes the deadline of ctx, or is
+// longer than two minutes or the MaxWait that heed.With put into ctx: the caller then
+// has the answer at once. A request that failed without an answer has lost its
+// headers on the way here, so that without Wrap an Idempotency-Key does not count;
+// heed.With does.
+func CheckRetry(ctx context.Context, resp *http.Response, err error) (bool, error) {
+	switch {
+	case ctx.Err() != nil:
+		return false, context.Cause(ctx)
+	case err != nil && resp != nil:
+		return false, err // http.Client gives both for a redirect that it does not follow
+	case err != nil:
+		return failed(ctx, err), nil
+	}
+	if !heed.Retryable(answered(ctx, resp), resp, nil) {
+		return false, nil
+	}
+	said := quota.Parse(resp.StatusCode, resp.Header, time.Now())
+	deadline, limited := ctx.Deadline()
+	return said.RetryAfter <= longest(ctx) && !(limited && time.Until(deadline) <= said.RetryAfter), nil
+}
+
+// Backoff is a retryablehttp.Backoff: full jitter that doubles from least, and no
+// longer than most; or, if the server said how long, that and up to half a second or
+// a tenth more, which grows with the attempt.
+func Backoff(least, most time.Duration, attempt int, resp *http.Response) time.Duration {
+	if resp != nil {
+		if said := quota.Parse(resp.StatusCode, resp.Header, time.Now()); said.HasRetryAfter {
+			return backoff.Floor{}.Delay(said.RetryAfter, attempt+1)
+		}
+	}
+	least = max(least, 1) // 0 is no pause here, and the default there
+	return backoff.Exponential{Base: least, Max: max(least, most)}.Delay(attempt+1, 0)
+}
+
+// longest returns the longest wait that a server may ask for.
+func longest(ctx context.Context) time.Duration {
+	if d := heed.RequestFrom(ctx).MaxWait; d > 0 {
+		return d
+	}
+	return maxWait
+}
+
+// answered returns the request that resp answers, or as good as nothing is known of it.
+func answered(ctx context.Context, resp *http.Response) *http.Request {
+	if resp.Request != nil {
+		return resp.Request
+	}
+	return unknown(ctx, http.MethodPost)
+}
+
+// failed reports whether to send again after err. Beneath Wrap that was decided where
+// the request was still known; http.Client leaves the method and the URL.
+func failed(ctx context.Context, err error) bool {
+	var f *failure
+	if errors.As(err, &f) {
+		return f.again
+	}
+	method := http.MethodPost
+	var u *url.Error
+	if errors.As(err, &u) {
+		if !strings.HasPrefix(u.URL, "http://") && !strings.HasPrefix(u.URL, "https://") {
+			return false
+		}
+		method = strings.ToUpper(u.Op)
+	}
+	return heed.Retryable(unknown(ctx, method), nil, err)
+}
+
+// unknown returns a request of which only the method is known.
+func unknown(ctx context.Context, method string) *http.Request {
+	return (&http.Request{Method: method}).WithContext(ctx)
+}

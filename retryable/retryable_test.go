@@ -1,0 +1,279 @@
+package retryable_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hashicorp/go-retryablehttp"
+	"github.com/stretchr/testify/require"
+
+	"github.com/heed-go/heed"
+	"github.com/heed-go/heed/heedtest"
+	"github.com/heed-go/heed/retryable"
+	"github.com/heed-go/heed/throttle"
+)
+
+// client returns a client of theirs with our functions that reaches s.
+func client(s *heedtest.Server) *retryablehttp.Client {
+	c := retryablehttp.NewClient()
+	c.Logger = nil
+	c.HTTPClient = s.Client()
+	c.CheckRetry, c.Backoff = retryable.CheckRetry, retryable.Backoff
+	c.ErrorHandler = retryablehttp.PassthroughErrorHandler
+	return c
+}
+
+// inMemory runs a test in a bubble with a server that plays answers.
+func inMemory(t *testing.T, test func(t *testing.T, s *heedtest.Server), answers ...heedtest.Answer) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &heedtest.Server{Answer: heedtest.Script(answers...)}
+		s.StartInMemory()
+		defer s.Close()
+		test(t, s)
+	})
+}
+
+func status(code int, headers ...string) heedtest.Answer {
+	a := heedtest.Answer{Status: code, Header: http.Header{}, Body: "answer"}
+	for i := 0; i < len(headers); i += 2 {
+		a.Header.Set(headers[i], headers[i+1])
+	}
+	return a
+}
+
+func request(t *testing.T, ctx context.Context, method, url string, body any) *retryablehttp.Request {
+	req, err := retryablehttp.NewRequestWithContext(ctx, method, url, body)
+	require.NoError(t, err)
+	return req
+}
+
+func TestCheckRetry_sendsAgainWhatDoesNoHarm(t *testing.T) {
+	keyed := http.Header{"Idempotency-Key": {"k"}}
+	for _, tt := range []struct {
+		name   string
+		method string
+		header http.Header
+		said   heed.Request
+		first  heedtest.Answer
+		sent   int
+	}{
+		{"GET 500", "GET", nil, heed.Request{}, status(500), 2},
+		{"POST 500", "POST", nil, heed.Request{}, status(500), 1},
+		{"POST 500 with a key", "POST", keyed, heed.Request{}, status(500), 2},
+		{"POST 500, said to be idempotent", "POST", nil, heed.Request{Idempotent: true}, status(500), 2},
+		{"GET 500, said to be sent once", "GET", nil, heed.Request{NoRetry: true}, status(500), 1},
+		{"POST 429", "POST", nil, heed.Request{}, status(429), 2},
+		{"POST 503 with Retry-After", "POST", nil, heed.Request{}, status(503, "Retry-After", "3"), 2},
+		{"GET 403 that is a throttle", "GET", nil, heed.Request{}, status(403, "Retry-After", "3", "X-RateLimit-Limit", "9", "X-RateLimit-Remaining", "0"), 2},
+		{"GET 403", "GET", nil, heed.Request{}, status(403), 1},
+		{"GET 507", "GET", nil, heed.Request{}, status(507), 1},
+		{"GET, the server says no", "GET", nil, heed.Request{}, status(503, "X-Should-Retry", "false"), 1},
+		{"GET, no answer", "GET", nil, heed.Request{}, heedtest.Answer{Fault: heedtest.Drop}, 2},
+		{"POST, no answer", "POST", nil, heed.Request{}, heedtest.Answer{Fault: heedtest.Drop}, 1},
+		{"POST with a key, no answer", "POST", keyed, heed.Request{}, heedtest.Answer{Fault: heedtest.Drop}, 2},
+		{"POST, longer than MaxWait", "POST", nil, heed.Request{MaxWait: time.Second}, status(429, "Retry-After", "3"), 1},
+		{"GET, longer than two minutes", "GET", nil, heed.Request{}, status(429, "Retry-After", "121"), 1},
+		{"GET, longer but allowed", "GET", nil, heed.Request{MaxWait: time.Hour}, status(429, "Retry-After", "121"), 2},
+	} {
+		for _, wrapped := range []bool{true, false} {
+			inMemory(t, func(t *testing.T, s *heedtest.Server) {
+				c := client(s)
+				if wrapped {
+					retryable.Wrap(c, nil)
+				}
+				req := request(t, heed.With(t.Context(), tt.said), tt.method, s.URL, []byte("body"))
+				for name, v := range tt.header {
+					req.Header[name] = v
+				}
+				start := time.Now()
+				resp, err := c.Do(req)
+				sent := tt.sent
+				if tt.header != nil && tt.first.Fault != 0 && !wrapped {
+					sent = 1 // the key is lost with the request
+				}
+				require.Len(t, s.Arrivals(), sent, "%s, wrapped: %v", tt.name, wrapped)
+				require.Empty(t, s.Early(), tt.name)
+				for _, a := range s.Arrivals() {
+					require.Equal(t, "body", string(a.Body), tt.name)
+				}
+				if sent == 1 {
+					require.Zero(t, time.Since(start), "%s: gives up at once", tt.name)
+				}
+				if err == nil {
+					resp.Body.Close()
+				}
+			}, tt.first)
+		}
+	}
+}
+
+// A wait that passes the deadline is not begun, and the answer is there to be read.
+func TestCheckRetry_doesNotWaitInVain(t *testing.T) {
+	inMemory(t, func(t *testing.T, s *heedtest.Server) {
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Second)
+		defer cancel()
+		start := time.Now()
+		resp, err := client(s).Do(request(t, ctx, "GET", s.URL, nil))
+		require.NoError(t, err)
+		defer resp.Body.Close()
+		body, err := io.ReadAll(resp.Body)
+		require.NoError(t, err)
+		require.Equal(t, "429 answer", resp.Status[:4]+string(body))
+		require.Zero(t, time.Since(start))
+	}, status(429, "Retry-After", "60"))
+}
+
+func TestCheckRetry_errors(t *testing.T) {
+	gone, cancel := context.WithCancelCause(t.Context())
+	why := errors.New("enough")
+	cancel(why)
+	again, err := retryable.CheckRetry(gone, nil, context.Canceled)
+	require.False(t, again)
+	require.Equal(t, why, err)
+
+	for name, tt := range map[string]struct {
+		err   error
+		again bool
+	}{
+		"GET":             {&url.Error{Op: "Get", URL: "http://api.test", Err: io.ErrUnexpectedEOF}, true},
+		"POST":            {&url.Error{Op: "Post", URL: "http://api.test", Err: io.ErrUnexpectedEOF}, false},
+		"unknown scheme":  {&url.Error{Op: "Get", URL: "ftp://api.test", Err: io.ErrUnexpectedEOF}, false},
+		"unknown request": {io.ErrUnexpectedEOF, false},
+		"refused in line": {&url.Error{Op: "Get", URL: "http://api.test", Err: &throttle.RefusedError{}}, false},
+	} {
+		again, err := retryable.CheckRetry(t.Context(), nil, tt.err)
+		require.NoError(t, err)
+		require.Equal(t, tt.again, again, name)
+	}
+
+	// An answer of which nobody knows what it answers may be one to a POST.
+	again, _ = retryable.CheckRetry(t.Context(), &http.Response{StatusCode: 500}, nil)
+	require.False(t, again)
+}
+
+// The chain of redirects is followed once.
+func TestCheckRetry_redirectLoop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &heedtest.Server{Answer: func(heedtest.Arrival) heedtest.Answer { return status(302, "Location", "/") }}
+		s.StartInMemory()
+		defer s.Close()
+		for _, wrapped := range []bool{false, true} {
+			c, before := client(s), len(s.Arrivals())
+			if wrapped {
+				retryable.Wrap(c, nil)
+			}
+			_, err := c.Do(request(t, t.Context(), "GET", s.URL, nil))
+			require.ErrorContains(t, err, "stopped after 10 redirects")
+			require.Len(t, s.Arrivals(), before+10)
+		}
+	})
+}
+
+func TestBackoff_heedsTheServer(t *testing.T) {
+	said := func(headers ...string) *http.Response {
+		a := status(429, headers...)
+		return &http.Response{StatusCode: a.Status, Header: a.Header}
+	}
+	for range 200 {
+		d := retryable.Backoff(time.Second, 10*time.Second, 0, said("Retry-After", "60"))
+		require.GreaterOrEqual(t, d, 60*time.Second)
+		require.Less(t, d, 66*time.Second)
+		d = retryable.Backoff(time.Second, 10*time.Second, 0, said("Retry-After-Ms", "1500"))
+		require.GreaterOrEqual(t, d, 1500*time.Millisecond)
+		require.Less(t, d, 2*time.Second)
+		for attempt, most := range []time.Duration{1, 2, 4, 8, 10, 10} {
+			d = retryable.Backoff(time.Second, 10*time.Second, attempt, said())
+			require.Less(t, d, most*time.Second+1)
+			require.GreaterOrEqual(t, d, time.Duration(0))
+		}
+		require.LessOrEqual(t, retryable.Backoff(0, 0, 5, nil), time.Duration(1))
+	}
+}
+
+func TestWrap_everyAttemptTakesAUnit(t *testing.T) {
+	inMemory(t, func(t *testing.T, s *heedtest.Server) {
+		c := client(s)
+		c.RetryWaitMin, c.RetryWaitMax = 0, 0
+		limit := throttle.NewTokenBucket(throttle.Limit{Count: 1, Per: 10 * time.Second}, nil)
+		retryable.Wrap(c, &heed.Transport{Limiter: limit, Retry: &heed.Retry{Attempts: 7}})
+		resp, err := c.Get(s.URL)
+		require.NoError(t, err)
+		resp.Body.Close()
+		got := s.Arrivals()
+		require.Len(t, got, 4, "theirs decide how often, ours how soon")
+		for i := range got[1:] {
+			require.Equal(t, 10*time.Second, got[i+1].At.Sub(got[i].At))
+		}
+	}, status(500), status(502), status(503))
+}
+
+// Their ways to give a body all work: what is sent again is whole.
+func TestWrap_sendsBodiesAgain(t *testing.T) {
+	for name, body := range map[string]any{
+		"bytes":  []byte("all of it"),
+		"string": "all of it",
+		"reader": strings.NewReader("all of it"),
+		"plain":  io.MultiReader(strings.NewReader("all "), strings.NewReader("of it")),
+		"func":   retryablehttp.ReaderFunc(func() (io.Reader, error) { return strings.NewReader("all of it"), nil }),
+	} {
+		if s, ok := body.(string); ok {
+			body = []byte(s)
+		}
+		inMemory(t, func(t *testing.T, s *heedtest.Server) {
+			c := client(s)
+			retryable.Wrap(c, nil)
+			resp, err := c.Do(request(t, t.Context(), "PUT", s.URL, body))
+			require.NoError(t, err)
+			resp.Body.Close()
+			require.Len(t, s.Arrivals(), 4, name)
+			for _, a := range s.Arrivals() {
+				require.Equal(t, "all of it", string(a.Body), name)
+				require.NoError(t, a.BodyErr)
+			}
+			require.Empty(t, s.Early())
+		}, status(429, "Retry-After", "2"), heedtest.Answer{Fault: heedtest.Drop}, status(503))
+	}
+}
+
+func TestWrap_errorsSayWhatTheySaid(t *testing.T) {
+	inMemory(t, func(t *testing.T, s *heedtest.Server) {
+		c := client(s)
+		c.HTTPClient.Timeout, c.RetryMax = time.Second, 1
+		retryable.Wrap(c, nil)
+		_, err := c.Get(s.URL)
+		var u *url.Error
+		require.ErrorAs(t, err, &u)
+		require.True(t, u.Timeout())
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.Len(t, s.Arrivals(), 2, "a timeout of one attempt is not the end")
+	}, heedtest.Answer{Fault: heedtest.Hang}, heedtest.Answer{Fault: heedtest.Hang})
+}
+
+func TestWrap_leavesTheClientOfOthersAlone(t *testing.T) {
+	shared, base := *http.DefaultClient, &closing{}
+	c := &retryablehttp.Client{HTTPClient: &http.Client{Transport: base}}
+	before := c.HTTPClient
+	retryable.Wrap(c, nil)
+	require.Same(t, base, before.Transport)
+	c.HTTPClient.CloseIdleConnections()
+	require.True(t, base.closed)
+
+	c = &retryablehttp.Client{}
+	retryable.Wrap(c, nil)
+	require.NotNil(t, c.HTTPClient.Transport)
+	require.Equal(t, shared, *http.DefaultClient)
+}
+
+type closing struct {
+	http.RoundTripper
+	closed bool
+}
+
+func (c *closing) CloseIdleConnections() { c.closed = true }
