@@ -120,6 +120,14 @@ func TestConformance(t *testing.T) {
 		{"InFlight, aged", inFlight(throttle.Capacity{Count: 10, MaxAge: 1 << 62}), throttletest.Spec{InFlight: 10, WaitUnknown: true, EndsOnce: true}},
 		{"FromRate", newRate(10, 10), throttletest.Spec{Bound: early(10, 10)}},
 		{"FromRate, thirds", newRate(1./3, 4), throttletest.Spec{Bound: early(1./3, 4)}},
+		// A claim of more than the burst waits for a full one and is paid for by the next.
+		{"Adaptive", adaptive(throttle.Adapt{Start: 10, Floor: 10, Ceiling: 10, Burst: time.Second}), throttletest.Spec{Limit: ten, PaysLater: true}},
+		{"Adaptive, climbing", adaptive(throttle.Adapt{Start: 5, Ceiling: 10, Burst: time.Second}), throttletest.Spec{Limit: ten, PaysLater: true}},
+		{"Adaptive, thirds", adaptive(throttle.Adapt{Start: 1. / 3, Floor: 1. / 3, Ceiling: 1. / 3, Burst: 9 * time.Second}), throttletest.Spec{Limit: throttle.Limit{Count: 1, Per: 3 * time.Second, Burst: 3}, PaysLater: true}},
+		{"Adaptive, never refused", adaptive(throttle.Adapt{}), throttletest.Spec{Bound: unbounded}},
+		// It bounds nothing, and draws: no wait helps for sure.
+		{"AcceptRatio", func(clk throttle.Clock) throttle.Limiter { return throttle.NewAcceptRatio(throttle.Accept{}, clk) },
+			throttletest.Spec{Bound: unbounded, WaitUnknown: true, CountsRefusals: true}},
 		{"the one of the example", func(clk throttle.Clock) throttle.Limiter { return nights{clk} }, throttletest.Spec{Bound: unbounded}},
 		{"Unlimited", func(throttle.Clock) throttle.Limiter { return throttle.Unlimited }, throttletest.Spec{Bound: unbounded}},
 		{"Blocked", func(throttle.Clock) throttle.Limiter { return throttle.Blocked }, throttletest.Spec{Bound: func(time.Duration) int64 { return 0 }}},
@@ -223,6 +231,10 @@ func windows(n int64, per time.Duration) func(time.Duration) int64 {
 // sliding is the bound of n units in any span that is shorter than per.
 func sliding(n int64, per time.Duration) func(time.Duration) int64 {
 	return func(w time.Duration) int64 { return n * int64(w/per+1) }
+}
+
+func adaptive(a throttle.Adapt) maker {
+	return func(clk throttle.Clock) throttle.Limiter { return throttle.NewAdaptive(a, clk) }
 }
 
 func leaky(l throttle.Leak) maker {

@@ -53,6 +53,8 @@
 //	Soft                marks what is over one limit, refuses what is over another
 //	Elastic             lends over the limit while there is room to spare
 //	Shadow              counts and marks, refuses nothing: to try a limit out
+//	Adaptive            finds the rate of a server that says nothing but no: AIMD or CUBIC
+//	AcceptRatio         refuses some claims at random while a server refuses many
 //	AllOf               grants what all of several limiters grant, takes all or nothing
 //	Fallback            asks a second limiter when the first cannot decide
 //	sketch.Limiter      n in any window for each of millions of clients, in fixed memory

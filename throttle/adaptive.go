@@ -1,0 +1,281 @@
+package throttle
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"sync"
+	"time"
+)
+
+// An Adapt says how an Adaptive finds its rate. The zero Adapt is that of the adaptive
+// mode of the AWS SDKs.
+type Adapt struct {
+	Name    string        // shown as Decision.Policy; "": adaptive
+	Law     Law           // how the rate grows after a cut; nil: Cubic{}
+	Start   float64       // units a second to begin with; 0: no limit until the first refusal
+	Floor   float64       // units a second that it never falls below; 0: 0.5
+	Ceiling float64       // units a second that it never climbs above; 0: none
+	Burst   time.Duration // units of so long may come at once, but always one; 0: 100 ms
+}
+
+// Validate returns an error that says what to change if a can never work.
+func (a Adapt) Validate() error {
+	for _, f := range []struct {
+		name  string
+		value float64
+	}{{"Start", a.Start}, {"Floor", a.Floor}, {"Ceiling", a.Ceiling}, {"Burst", float64(a.Burst)}} {
+		if !(f.value >= 0 && f.value <= math.MaxInt64) {
+			return fmt.Errorf("throttle: adapt %q: %s is %v: it must not be negative, nor too large for an int64", a.Name, f.name, f.value)
+		}
+	}
+	if a = a.filled(); a.Floor < minRate || a.Ceiling < a.Floor {
+		return fmt.Errorf("throttle: adapt %q: Floor is %v and Ceiling %v: they must be at least one unit a day and in that order", a.Name, a.Floor, a.Ceiling)
+	}
+	if low := a.Law.Low(); !(low > 0 && low < 1) {
+		return fmt.Errorf("throttle: adapt %q: a cut leaves %v of the rate: it must be between 0 and 1", a.Name, low)
+	}
+	return nil
+}
+
+const minRate = 1. / (24 * 60 * 60) // units a second
+
+func (a Adapt) filled() Adapt {
+	if a.Name == "" {
+		a.Name = "adaptive"
+	}
+	if a.Law == nil {
+		a.Law = Cubic{}
+	}
+	if a.Floor == 0 {
+		a.Floor = .5
+	}
+	if a.Ceiling == 0 {
+		a.Ceiling = 1e9
+	}
+	if a.Burst == 0 {
+		a.Burst = 100 * time.Millisecond
+	}
+	return a
+}
+
+// Adaptive finds the limit of a server that says nothing but no. It begins without a
+// limit. A refusal cuts its rate, and then it climbs as its Law says:
+//
+//	rate
+//	  │ ─ ─ ─╮ refused             ╱       peak: what was sent when it was refused
+//	  │      │           ______---╱
+//	  │      │      ╱‾‾‾
+//	  │      │   ╱                         Cubic: back fast, careful near the peak, then
+//	  │      ╰──╯ Beta * peak              looking for more
+//	  └──────────────────────────────▶ time in which callers waited
+//
+// Four rules keep it from what such limits are known for.
+//
+//   - One cut for each round. Many claims are on their way when the server begins to
+//     refuse, and their refusals are one event. Each grant carries the number of cuts
+//     before it, and only a refusal of one made since the last cut cuts again.
+//   - It climbs only while callers wait for it: a rate that nobody uses proves nothing.
+//   - It is never above twice what is really sent, measured in half seconds and
+//     smoothed, so that nobody comes back from a pause with a flood.
+//   - It never falls below a floor: without any requests nothing could be learned.
+//
+// Invariant: at a rate that does not change, no more than burst + rate*W units and the
+// largest claim act within any span W. A claim of more than the burst waits for a full
+// one and is paid for by those after it.
+//
+// The odd case is a Cancel after the rate has changed. What time has given back since
+// is counted at the highest rate since the last cut; a cut empties the bucket, whatever
+// was in it, so that what was granted before gives back nothing.
+//
+// For servers that do say what they allow, see package quota.
+type Adaptive struct {
+	time  timeline
+	adapt Adapt
+
+	mu      sync.Mutex
+	rate    float64 // units a second; 0: no limit yet
+	highest float64 // rate since the last cut
+	peak    float64 // what was sent at the last cut, or Start
+	climbed float64 // seconds in which callers waited since then
+	looked  int64   // when that was last counted
+	waited  bool    // somebody has waited since then
+	cuts    uint64  // Decision.Grant
+	sent    sendRate
+
+	tat  int64 // when the bucket will be full, as in TokenBucket
+	last int64 // latest reading granted at
+}
+
+// halfSecond is how often the rate climbs, and how long what is sent is counted.
+const halfSecond = int64(time.Second / 2)
+
+// NewAdaptive returns an Adaptive. A nil clk is the system clock. It panics if a is
+// invalid.
+func NewAdaptive(a Adapt, clk Clock) *Adaptive {
+	if err := a.Validate(); err != nil {
+		panic(err.Error() + " (NewAdaptive)")
+	}
+	l := &Adaptive{time: newTimeline(clk), adapt: a.filled(), last: neverRead, tat: math.MinInt64}
+	if a.Start > 0 {
+		l.peak = l.within(a.Start / l.adapt.Law.Low()) // as if it had been cut to Start
+		l.rate = l.within(a.Start)
+		l.highest = l.rate
+	}
+	return l
+}
+
+// Rate returns the units a second that are allowed now; 0: there is no limit yet.
+func (l *Adaptive) Rate() float64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.rate
+}
+
+// Reserve implements Limiter.
+func (l *Adaptive) Reserve(_ context.Context, c Claim) (Decision, error) {
+	n, err := c.Units()
+	if err != nil {
+		return Decision{}, err
+	}
+	given := l.time.read(c.Now)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := max(given, l.last)
+	d := Decision{Policy: l.adapt.Name, At: l.time.stamp(now, given, c.Now), Grant: l.cuts}
+	if l.rate == 0 {
+		if d.OK = true; !c.DryRun {
+			l.granted(n, now)
+		}
+		return d, nil
+	}
+	taken, cost, window := l.taken(now), l.cost(float64(n)), l.window()
+	switch wait := addSat(taken, min(cost, window)-window); {
+	case wait > 0:
+		d.Wait = time.Duration(wait)
+		l.waited = l.waited || !c.DryRun
+	case c.DryRun:
+		d.OK = true
+	default:
+		d.OK = true
+		taken = addSat(taken, cost)
+		l.tat = addSat(now, taken)
+		l.granted(n, now)
+	}
+	return l.describe(d, taken), nil
+}
+
+func (l *Adaptive) granted(n, now int64) {
+	l.last = now
+	l.sent.add(n, now)
+}
+
+// describe adds to d the state of a bucket from which so much is taken.
+func (l *Adaptive) describe(d Decision, taken int64) Decision {
+	window, interval := l.window(), 1e9/l.rate
+	d.Limit = max(whole(math.Floor(float64(window)/interval)), 1)
+	d.Remaining = min(whole(math.Floor(float64(max(window-taken, 0))/interval)), d.Limit)
+	d.ResetAfter, d.Per = time.Duration(taken), time.Duration(window)
+	return d
+}
+
+// taken returns how many nanoseconds until the bucket is full.
+func (l *Adaptive) taken(now int64) int64 { return max(subSat(l.tat, now), 0) }
+
+// window returns how many nanoseconds an empty bucket takes to fill.
+func (l *Adaptive) window() int64 { return max(int64(l.adapt.Burst), l.cost(1)) }
+
+// cost returns how many nanoseconds n units take to come.
+func (l *Adaptive) cost(n float64) int64 { return int64(nanoseconds(n / l.rate * 1e9)) }
+
+// Local implements Local.
+func (*Adaptive) Local() bool { return true }
+
+// Cancel implements Limiter.
+func (l *Adaptive) Cancel(_ context.Context, c Claim, d Decision) {
+	n, err := c.Units()
+	if err != nil || !d.OK {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.sent.take(n)
+	l.giveBack(n, l.time.read(c.Now), d)
+}
+
+// giveBack gives back n units of the claim granted by d.
+func (l *Adaptive) giveBack(n, asOf int64, d Decision) {
+	if l.rate == 0 || d.Grant != l.cuts {
+		return
+	}
+	from := l.time.read(d.At)
+	since := subSat(max(asOf, l.last, from), from)
+	if left := float64(n) - float64(since)/1e9*l.highest; left > 0 {
+		l.tat = subSat(l.tat, whole(left/l.rate*1e9))
+	}
+}
+
+// Observe implements Observer: it learns from the outcome, and settles a cost that was
+// known only afterwards.
+func (l *Adaptive) Observe(_ context.Context, c Claim, d Decision, f Feedback) {
+	if !d.OK {
+		return
+	}
+	now := l.time.read(f.Now)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now = max(now, l.last)
+	switch extra := f.extra(c, d); {
+	case extra < 0:
+		l.giveBack(-extra, now, d)
+	case extra > 0 && l.rate > 0:
+		l.tat = addSat(max(l.tat, now), l.cost(float64(extra)))
+	}
+	switch {
+	case f.Outcome == Throttled && d.Grant == l.cuts:
+		l.cut(now, f.RetryAfter)
+	case f.Outcome == Accepted && l.rate > 0:
+		l.climb(now)
+	}
+}
+
+// cut lowers the rate. A server that refuses has nothing left, so neither has the
+// bucket, until the server's own RetryAfter if it gave one.
+func (l *Adaptive) cut(now int64, retryAfter time.Duration) {
+	l.peak = l.sent.latest(now)
+	if l.rate > 0 {
+		l.peak = min(l.peak, l.rate)
+	}
+	l.cuts++
+	l.rate = l.within(l.peak * l.adapt.Law.Low())
+	l.highest, l.climbed, l.looked, l.waited = l.rate, 0, now, false
+	l.tat = addSat(now, addSat(l.window(), int64(max(retryAfter, 0))))
+}
+
+// climb raises the rate if callers have waited for it, and keeps it within twice what
+// is sent.
+func (l *Adaptive) climb(now int64) {
+	since := subSat(now, l.looked)
+	if since < halfSecond {
+		return
+	}
+	if l.waited {
+		l.climbed += float64(min(since, 2*halfSecond)) / 1e9
+	}
+	l.looked, l.waited = now, false
+	l.setRate(min(l.adapt.Law.Rate(l.peak, l.climbed), 2*l.sent.latest(now)), now)
+}
+
+// setRate changes the rate. The units that are taken stay taken.
+func (l *Adaptive) setRate(rate float64, now int64) {
+	was := l.rate
+	l.rate = l.within(rate)
+	l.highest = max(l.highest, l.rate)
+	if taken := l.taken(now); taken > 0 {
+		l.tat = addSat(now, int64(nanoseconds(float64(taken)*was/l.rate)))
+	}
+}
+
+func (l *Adaptive) within(rate float64) float64 {
+	return min(max(rate, l.adapt.Floor), l.adapt.Ceiling)
+}

@@ -1,0 +1,252 @@
+package throttle_test
+
+import (
+	"context"
+	"math"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/heed-go/heed/throttle"
+)
+
+// A crowd of callers works against a server that allows so many a second and says so
+// only by refusing. It returns what was accepted and refused in the given time.
+func crowdAt(t *testing.T, server throttle.Limiter, own *throttle.Adaptive, callers int, latency, d time.Duration) (accepted, refused int64) {
+	var yes, no atomic.Int64
+	w := new(throttle.Waiter)
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	defer cancel()
+	var wg sync.WaitGroup
+	for range callers {
+		wg.Go(func() {
+			for ctx.Err() == nil {
+				ticket := throttle.Ticket{}
+				ticket.Add(throttle.Demand{Limiter: own})
+				if w.Wait(ctx, &ticket) != nil {
+					return
+				}
+				time.Sleep(latency / 2)
+				answer, _ := server.Reserve(t.Context(), throttle.Claim{})
+				time.Sleep(latency / 2)
+				f := throttle.Feedback{}
+				if yes.Add(1); !answer.OK {
+					yes.Add(-1)
+					no.Add(1)
+					f.Outcome = throttle.Throttled
+				}
+				w.Observe(t.Context(), &ticket, f)
+			}
+		})
+	}
+	wg.Wait()
+	return yes.Load(), no.Load()
+}
+
+// Fifty callers find the limit of a server, follow it down and up again, and are hardly
+// refused on the way.
+func TestAdaptive_findsTheLimit(t *testing.T) {
+	for name, law := range map[string]throttle.Law{"cubic": throttle.Cubic{}, "aimd": throttle.AIMD{Step: 3}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				limit := func(n int64) throttle.Limit { return throttle.Limit{Count: n, Per: time.Second, Burst: 5} }
+				server := throttle.NewTokenBucket(limit(40), nil)
+				own := throttle.NewAdaptive(throttle.Adapt{Law: law}, nil)
+				for _, allowed := range []int64{40, 10, 80, 80} {
+					require.NoError(t, server.SetLimit(limit(allowed)))
+					crowdAt(t, server, own, 50, 50*time.Millisecond, 30*time.Second)
+					accepted, refused := crowdAt(t, server, own, 50, 50*time.Millisecond, 60*time.Second)
+					t.Logf("%d/s allowed: %d accepted, %d refused in a minute", allowed, accepted, refused)
+					require.Greater(t, float64(accepted), .85*60*float64(allowed))
+					require.Less(t, float64(refused), .06*float64(accepted))
+				}
+			})
+		})
+	}
+}
+
+// A hundred refusals of one burst are one cut, and those that come in later, of claims
+// made before it, do not cut again.
+func TestAdaptive_cutsOncePerBurst(t *testing.T) {
+	l := throttle.NewAdaptive(throttle.Adapt{}, nil)
+	now := time.Now()
+	var granted []throttle.Decision
+	for range 100 {
+		now = now.Add(10 * time.Millisecond)
+		granted = append(granted, reserve(t, l, throttle.Claim{Now: now}))
+	}
+	for _, d := range granted {
+		require.True(t, d.OK)
+		l.Observe(t.Context(), throttle.Claim{}, d, throttle.Feedback{Now: now, Outcome: throttle.Throttled, More: true})
+		l.Observe(t.Context(), throttle.Claim{}, d, throttle.Feedback{Now: now, Outcome: throttle.Throttled})
+		require.InDelta(t, .7*100, l.Rate(), 3)
+	}
+	d := reserve(t, l, throttle.Claim{Now: now.Add(time.Second)})
+	l.Observe(t.Context(), throttle.Claim{}, d, throttle.Feedback{Now: now.Add(time.Second), Outcome: throttle.Throttled})
+	require.Less(t, l.Rate(), .7*.7*100+3)
+}
+
+// pacer claims at an even pace, or as fast as it can.
+type pacer struct {
+	*testing.T
+	l    *throttle.Adaptive
+	now  time.Time
+	sent int
+}
+
+func newPacer(t *testing.T, a throttle.Adapt) *pacer {
+	p := &pacer{T: t, now: time.Date(2026, 11, 21, 8, 0, 0, 0, time.UTC)}
+	p.l = throttle.NewAdaptive(a, p)
+	return p
+}
+
+func (p *pacer) Now() time.Time                       { return p.now }
+func (p *pacer) After(time.Duration) <-chan time.Time { return nil }
+
+// work claims every interval for so long, or when it may; all is accepted.
+func (p *pacer) work(interval, d time.Duration) {
+	for end := p.now.Add(d); p.now.Before(end); {
+		d := reserve(p.T, p.l, throttle.Claim{})
+		if !d.OK {
+			p.now = p.now.Add(d.Wait)
+			continue
+		}
+		p.sent++
+		p.now = p.now.Add(interval)
+		p.l.Observe(p.Context(), throttle.Claim{}, d, throttle.Feedback{})
+	}
+}
+
+func (p *pacer) refuse(f throttle.Feedback) {
+	d := throttle.Decision{}
+	for d = reserve(p.T, p.l, throttle.Claim{}); !d.OK; d = reserve(p.T, p.l, throttle.Claim{}) {
+		p.now = p.now.Add(d.Wait)
+	}
+	f.Outcome = throttle.Throttled
+	p.l.Observe(p.Context(), throttle.Claim{}, d, f)
+}
+
+// The curve is that of the AWS SDKs: from 0.7 of the peak back to it in k seconds, flat
+// there, and then on.
+func TestAdaptive_followsItsLaw(t *testing.T) {
+	for _, law := range []throttle.Law{throttle.Cubic{}, throttle.AIMD{}, throttle.Cubic{Beta: .5, Scale: 2}, throttle.AIMD{Beta: .5, Step: 4}} {
+		p := newPacer(t, throttle.Adapt{Law: law})
+		p.work(10*time.Millisecond, 10*time.Second)
+		p.refuse(throttle.Feedback{})
+		cut := p.now
+		require.InDelta(t, law.Low()*100, p.l.Rate(), 1)
+		for range 12 {
+			p.work(time.Microsecond, time.Second)
+			low, high := law.Rate(100, p.now.Sub(cut).Seconds()-1.2), law.Rate(100, p.now.Sub(cut).Seconds())
+			require.GreaterOrEqual(t, p.l.Rate(), low-2)
+			require.LessOrEqual(t, p.l.Rate(), high+2)
+		}
+		require.Greater(t, p.l.Rate(), law.Low()*100+5)
+	}
+	require.InDelta(t, 100, throttle.Cubic{}.Rate(100, math.Cbrt(100*.3/.4)), 1e-9)
+}
+
+// A rate that nobody waits for proves nothing, and so does a pause.
+func TestAdaptive_doesNotClimbIdle(t *testing.T) {
+	p := newPacer(t, throttle.Adapt{})
+	p.work(10*time.Millisecond, 10*time.Second)
+	p.refuse(throttle.Feedback{})
+	before := p.l.Rate()
+	p.now = p.now.Add(200 * time.Millisecond)
+	p.work(16*time.Millisecond, time.Minute) // nobody waits
+	require.InDelta(t, before, p.l.Rate(), 1e-9)
+	p.now = p.now.Add(time.Hour)
+	require.InDelta(t, before, p.l.Rate(), 1e-9)
+	p.work(50*time.Millisecond, time.Minute) // 20 a second, of 70
+	require.LessOrEqual(t, p.l.Rate(), 40.5)
+	require.GreaterOrEqual(t, p.l.Rate(), 39.)
+	p.sent = 0
+	p.work(time.Microsecond, 500*time.Millisecond)
+	require.LessOrEqual(t, p.sent, 40, "not more than twice what was sent")
+	p.work(time.Microsecond, 3*time.Second)
+	require.Greater(t, p.l.Rate(), 70.)
+}
+
+func TestAdaptive_neverFallsBelowItsFloor(t *testing.T) {
+	p := newPacer(t, throttle.Adapt{Start: 100})
+	require.Equal(t, 100., p.l.Rate())
+	for range 100 {
+		p.refuse(throttle.Feedback{})
+	}
+	require.Equal(t, .5, p.l.Rate())
+	began := p.now
+	p.refuse(throttle.Feedback{RetryAfter: time.Minute})
+	require.LessOrEqual(t, p.now.Sub(began), 2*time.Second)
+	began = p.now
+	p.work(0, time.Second)
+	require.Equal(t, 62*time.Second, p.now.Sub(began), "its own RetryAfter, then the pace")
+}
+
+// What was granted before a cut gives nothing back after it: the bucket was emptied.
+func TestAdaptive_cancelAfterACutGivesNothingBack(t *testing.T) {
+	p := newPacer(t, throttle.Adapt{Start: 10, Burst: time.Second})
+	before := reserve(t, p.l, throttle.Claim{Cost: 5})
+	p.refuse(throttle.Feedback{})
+	wait := reserve(t, p.l, throttle.Claim{DryRun: true}).Wait
+	p.l.Cancel(t.Context(), throttle.Claim{Cost: 5}, before)
+	p.l.Observe(t.Context(), throttle.Claim{Cost: 5}, before, throttle.Feedback{Cost: 1})
+	require.Equal(t, wait, reserve(t, p.l, throttle.Claim{DryRun: true}).Wait)
+}
+
+// A claim that time has paid for at a high rate gives nothing back at a lower one.
+func TestAdaptive_cancelCountsTheHighestRate(t *testing.T) {
+	p := newPacer(t, throttle.Adapt{Start: 100, Burst: time.Second})
+	old := reserve(t, p.l, throttle.Claim{Cost: 60})
+	p.now = p.now.Add(10 * time.Second)
+	p.work(time.Second, 3*time.Second)
+	require.Less(t, p.l.Rate(), 20.)
+	rest := reserve(t, p.l, throttle.Claim{DryRun: true}).Remaining
+	require.True(t, reserve(t, p.l, throttle.Claim{Cost: rest}).OK)
+	p.l.Cancel(t.Context(), throttle.Claim{Cost: 60}, old)
+	require.Zero(t, reserve(t, p.l, throttle.Claim{DryRun: true}).Remaining)
+}
+
+// What was cancelled was not sent, and says nothing of what the server can take.
+func TestAdaptive_doesNotCountWhatWasCancelled(t *testing.T) {
+	p := newPacer(t, throttle.Adapt{})
+	for range 1000 {
+		p.l.Cancel(t.Context(), throttle.Claim{}, reserve(t, p.l, throttle.Claim{}))
+	}
+	for range 9 {
+		reserve(t, p.l, throttle.Claim{})
+	}
+	p.refuse(throttle.Feedback{})
+	require.InDelta(t, .7*10/.5, p.l.Rate(), 1e-9)
+}
+
+// Clients that share a server and know nothing of each other all get something of it.
+func TestAdaptive_sharesFairly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := throttle.NewTokenBucket(throttle.Limit{Count: 40, Per: time.Second, Burst: 5}, nil)
+		var got [4]int64
+		var wg sync.WaitGroup
+		for i := range got {
+			wg.Go(func() {
+				own := throttle.NewAdaptive(throttle.Adapt{Law: throttle.AIMD{}, Start: float64(5 + 10*i)}, nil)
+				got[i], _ = crowdAt(t, server, own, 10, time.Duration(40+i)*time.Millisecond, 5*time.Minute)
+			})
+		}
+		wg.Wait()
+		t.Log(got)
+		for _, n := range got {
+			require.Greater(t, n, int64(5*60*40/4/2))
+		}
+	})
+}
+
+func TestAdapt_validates(t *testing.T) {
+	for _, a := range []throttle.Adapt{{Start: -1}, {Floor: math.NaN()}, {Ceiling: .1}, {Burst: -1}, {Floor: 1e-9},
+		{Law: throttle.Cubic{Beta: 1}}, {Law: throttle.AIMD{Beta: -1}}} {
+		require.Error(t, a.Validate())
+		require.Panics(t, func() { throttle.NewAdaptive(a, nil) })
+	}
+}
