@@ -16,6 +16,7 @@ func (c *call) line() error {
 	if c.attempts > 0 {
 		c.track()
 	}
+	c.held = true // also if a WaitTrace panics that is told of the grant
 	err := c.stand()
 	if c.held = err == nil; c.held && c.attempts == 0 {
 		c.deposit()

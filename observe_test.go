@@ -91,6 +91,28 @@ func TestTransport_givesBackWhatItHoldsWhenBasePanics(t *testing.T) {
 	require.Zero(t, l.held())
 }
 
+// TestTransport_givesBackWhatItHoldsWhenAHookPanics tries every hook that is called
+// while units are held.
+func TestTransport_givesBackWhatItHoldsWhenAHookPanics(t *testing.T) {
+	boom := func(*http.Request, Step) { panic("hook") }
+	for name, tr := range map[string]*Transport{
+		"granted": {Waiter: &throttle.Waiter{Trace: &throttle.WaitTrace{Granted: func(*throttle.Ticket) { panic("hook") }}}},
+		"admit":   {Trace: &Trace{Admit: boom}},
+		"send":    {Trace: &Trace{Send: boom}},
+		"answer":  {Trace: &Trace{Answer: boom}},
+		"retry":   {Trace: &Trace{Retry: boom}},
+		"breaker": {Breaker: func(*http.Request) Breaker { panic("hook") }},
+		"again": {Retry: &Retry{Again: func(*http.Request, *http.Response, error, bool) (bool, error) {
+			panic("hook")
+		}}},
+	} {
+		l := &inflight{max: 1}
+		tr.Base, tr.Limiter = plays(500), l
+		require.PanicsWithValue(t, "hook", func() { get(t, tr) }, name)
+		require.Zero(t, l.held(), name)
+	}
+}
+
 func TestTransport_refusesBrokenAnswersOfBase(t *testing.T) {
 	closed := &opaque{Reader: strings.NewReader("x")}
 	for name, b := range map[string]http.RoundTripper{

@@ -4,7 +4,7 @@ import "context"
 
 // A Local limiter can say that it answers from memory: its methods return at once
 // and do not look at ctx. A Waiter asks such limiters itself while it holds its
-// lock, so they must not call the Waiter.
+// lock, so they must neither call the Waiter nor panic.
 //
 // All other limiters are asked by the caller who waits, with its ctx, one question
 // per line at a time, and hold up nobody else. It is therefore always safe not to
@@ -73,8 +73,7 @@ func (w *Waiter) resume(l *line) {
 // wait on.
 func (w *Waiter) answer(ctx context.Context, s *seat) (done bool, err error) {
 	l, t := s.line, s.ticket
-	var refusal Decision
-	i, err := t.reserve(ctx, w.time.at(l.asOf), &refusal)
+	i, refusal, err := w.inquire(ctx, s)
 	granted := t.held != nil
 	w.lock()
 	w.at = max(l.asOf, w.now-w.maxLate)
@@ -84,8 +83,7 @@ func (w *Waiter) answer(ctx context.Context, s *seat) (done bool, err error) {
 	}
 	switch {
 	case err != nil:
-		w.pull(s)
-		w.resume(l)
+		w.depart(s)
 	case granted:
 		w.granted(s)
 		w.resume(l)
@@ -106,6 +104,30 @@ func (w *Waiter) answer(ctx context.Context, s *seat) (done bool, err error) {
 		err = context.Cause(ctx)
 	}
 	return true, err
+}
+
+// inquire asks for s. If a limiter panics, s leaves the line, as its caller does:
+// else nobody behind it would ever be asked for again.
+func (w *Waiter) inquire(ctx context.Context, s *seat) (i int, refusal Decision, err error) {
+	answered := false
+	defer func() {
+		if !answered {
+			w.lock()
+			s.line.asking = nil
+			w.depart(s)
+			w.unlock()
+		}
+	}()
+	i, err = s.ticket.reserve(ctx, w.time.at(s.line.asOf), &refusal)
+	answered = true
+	return i, refusal, err
+}
+
+// depart takes s, which had a question, out of its line and asks for the next.
+func (w *Waiter) depart(s *seat) {
+	l := s.line
+	w.pull(s)
+	w.resume(l)
 }
 
 // sendHome returns the error that s should have got while it was asking.

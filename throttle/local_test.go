@@ -239,3 +239,41 @@ func TestLocal_isLostByWrappersOfWhatIsNot(t *testing.T) {
 		require.Equal(t, tt.want, isLocal(tt.l), "%T", tt.l)
 	}
 }
+
+// moodier is a far limiter that panics, once told to.
+type moodier struct {
+	Limiter
+	panics atomic.Bool
+}
+
+func (l *moodier) Reserve(ctx context.Context, c Claim) (Decision, error) {
+	if l.panics.Swap(false) {
+		panic("the limiter is broken")
+	}
+	return l.Limiter.Reserve(ctx, c)
+}
+
+func TestWaiter_whosLimiterPanicsLeavesTheLine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, l, d := new(Waiter), &moodier{Limiter: bucket(time.Second, 1)}, newDiary()
+		require.NoError(t, w.Wait(t.Context(), ticket(l)))
+		var wg sync.WaitGroup
+		for range 3 {
+			wg.Go(func() {
+				defer func() {
+					if recover() != nil {
+						d.note("panic")
+					}
+				}()
+				require.NoError(t, w.Wait(t.Context(), ticket(l)))
+				d.note("granted")
+			})
+			synctest.Wait()
+		}
+		l.panics.Store(true)
+		wg.Wait()
+		require.Equal(t, []string{"panic", "granted", "granted"}, d.order)
+		require.Equal(t, 2*time.Second, d.last("granted"), "nobody behind it waits longer")
+		idle(t, w)
+	})
+}

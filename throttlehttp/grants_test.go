@@ -92,6 +92,16 @@ func TestMiddleware_refusalByOneLimitGivesBackTheOthers(t *testing.T) {
 	require.Equal(t, ledger{}, *last, "not even asked")
 }
 
+// A hook that panics after the grant is no reason to keep the units.
+func TestMiddleware_endsTheGrantWhenAHookPanics(t *testing.T) {
+	l := new(ledger)
+	m := &throttlehttp.Middleware{Limiter: l, Trace: &throttlehttp.Trace{
+		Decided: func(*http.Request, throttle.Decision) { panic("boom") },
+	}}
+	require.Panics(t, func() { ask(m.Handler(ok)) })
+	require.Equal(t, []throttle.Outcome{throttle.Failed}, l.ended)
+}
+
 var quiet = log.New(io.Discard, "", 0)
 
 func startHTTP2(config *http.Server) *memhttp.Server {

@@ -92,10 +92,7 @@ func (m *Middleware) Handler(next http.Handler) http.Handler {
 			m.decided(r, d)
 			m.refuse(w, r, d)
 		default:
-			i := tightest(t)
-			m.decided(r, granted(t, i))
-			m.writeGranted(w.Header(), t, i)
-			p.serve(w, r, next)
+			p.serve(m, w, r, next)
 		}
 	})
 }
@@ -124,11 +121,15 @@ func (*uncancelled) Deadline() (time.Time, bool) { return time.Time{}, false }
 func (*uncancelled) Done() <-chan struct{}       { return nil }
 func (*uncancelled) Err() error                  { return nil }
 
-// serve calls next and then ends the ticket, however next comes back: to the
-// limits a panic is a failure, and so is a goroutine that exits.
-func (p *passage) serve(w http.ResponseWriter, r *http.Request, next http.Handler) {
+// serve calls next for a granted request and then ends the ticket, however next, or
+// a hook, comes back: to the limits a panic is a failure, and so is a goroutine that
+// exits.
+func (p *passage) serve(m *Middleware, w http.ResponseWriter, r *http.Request, next http.Handler) {
 	f := throttle.Feedback{Outcome: throttle.Failed}
 	defer func() { p.ticket.Observe(&p.ctx, f) }()
+	i := tightest(&p.ticket)
+	m.decided(r, granted(&p.ticket, i))
+	m.writeGranted(w.Header(), &p.ticket, i)
 	next.ServeHTTP(w, r)
 	f.Outcome = throttle.Accepted
 }
