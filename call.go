@@ -70,57 +70,8 @@ func (t *Transport) begin(req *http.Request) *call {
 	}
 	c.ticket.Priority = int32(min(max(c.said.Priority, math.MinInt32), math.MaxInt32))
 	c.ticket.MaxTold = c.mostWait()
-	c.tracked = -1
-	c.track() // first: it is local, so a refusal spares asking a limiter that is not
-	if t.Limiter != nil {
-		c.ticket.Add(throttle.Demand{Limiter: t.Limiter, Cost: c.said.Cost})
-	}
-	if t.Limits != nil {
-		t.Limits(req, &c.ticket)
-	}
-	for i := range c.ticket.Demands {
-		l := c.ticket.Demands[i].Limiter
-		if l == nil || i == c.tracked {
-			continue
-		}
-		c.limited = true
-		_, observes := l.(throttle.Observer)
-		c.ends = c.ends || observes
-	}
-	if c.tracked < 0 && c.ticket.Demands[throttle.MaxDemands-1].Limiter != nil {
-		panic("heed: Transport.Limits: too many demands: one place is for the server's own limits; join some with throttle.AllOf")
-	}
+	c.demand()
 	return c
-}
-
-// track asks the Tracker for its demand, which may be another one after each
-// answer, or none while nothing is known that limits the request.
-func (c *call) track() {
-	d := c.t.own.quota.Demand(c.req)
-	switch {
-	case c.tracked >= 0:
-		c.ticket.Demands[c.tracked] = d
-	case d.Limiter != nil:
-		c.tracked = c.free()
-		c.ticket.Demands[c.tracked] = d
-	}
-	c.limited = c.limited || d.Limiter != nil
-}
-
-// free returns the first place in the ticket without a demand.
-func (c *call) free() (i int) {
-	for c.ticket.Demands[i].Limiter != nil {
-		i++
-	}
-	return i
-}
-
-// quota returns the Tracker's demand.
-func (c *call) quota() throttle.Demand {
-	if c.tracked < 0 {
-		return throttle.Demand{}
-	}
-	return c.ticket.Demands[c.tracked]
 }
 
 // end gives back what the call holds, also if something panicked.

@@ -2,20 +2,23 @@ package heed
 
 import (
 	"fmt"
+	"net/http"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/heed-go/heed/quota"
+	"github.com/heed-go/heed/sketch"
 	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/warmup"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/time/rate"
 )
 
-// TestTransport_keepsEveryLimit drives the Transport with each limiter that there
-// is, all set to 5 a second: 5 at once and 5 more within a second is the most that
-// any of them may let through. (TickQueue is not among them: it gives out places in
+// TestTransport_keepsEveryLimit drives the Transport with each limiter that counts
+// by time, all set to 5 a second: 5 at once and 5 more within a second is the most
+// that any of them may let through. (TickQueue is not among them: it gives out places in
 // a line of its own and never lets anybody through at once, so that there is nothing
 // to wait for in ours.)
 func TestTransport_keepsEveryLimit(t *testing.T) {
@@ -41,6 +44,19 @@ func TestTransport_keepsEveryLimit(t *testing.T) {
 		"Fallback": func() throttle.Limiter {
 			return &throttle.Fallback{Primary: throttle.NewTokenBucket(limit, nil), Secondary: throttle.Unlimited}
 		},
+		"Soft": func() throttle.Limiter {
+			return &throttle.Soft{Limit: throttle.NewTokenBucket(throttle.PerSecond(1), nil), Hard: throttle.NewTokenBucket(limit, nil)}
+		},
+		"Elastic": func() throttle.Limiter {
+			return &throttle.Elastic{
+				Limiter: throttle.NewTokenBucket(limit, nil),
+				Spare:   func(throttle.Claim, throttle.Decision) bool { return false },
+			}
+		},
+		"sketch": func() throttle.Limiter { return sketch.NewLimiter(sketch.Plan{Limit: limit, Clients: 100}, nil) },
+		"warmup": func() throttle.Limiter {
+			return warmup.NewBursty(warmup.Burst{Limit: throttle.Limit{Count: 5, Per: time.Second}, Save: 800 * time.Millisecond}, nil)
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -65,6 +81,61 @@ func TestTransport_keepsEveryLimit(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestTransport_goesWithLimitersOfOtherKinds drives it with those that do not count
+// by time.
+func TestTransport_goesWithLimitersOfOtherKinds(t *testing.T) {
+	for name, tt := range map[string]struct {
+		limiter throttle.Limiter
+		took    time.Duration // for 12 requests that take a second each
+	}{
+		"Unlimited": {throttle.Unlimited, time.Second},
+		"Shadow":    {&throttle.Shadow{Limiter: throttle.Blocked}, time.Second},
+		"InFlight":  {throttle.NewInFlight(throttle.Capacity{Count: 4}, nil), 3 * time.Second},
+		"Blocked":   {throttle.Blocked, 0},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			tr := &Transport{Limiter: tt.limiter, Quota: &quota.Tracker{Start: -1}, Base: base(func(*http.Request) (*http.Response, error) {
+				time.Sleep(time.Second)
+				return says(200, ""), nil
+			})}
+			start := time.Now()
+			var wg sync.WaitGroup
+			for range 12 {
+				wg.Go(func() {
+					_, err := get(t, tr)
+					if tt.limiter == throttle.Blocked {
+						require.ErrorIs(t, err, throttle.ErrRefused, name)
+						return
+					}
+					require.NoError(t, err, name)
+				})
+			}
+			wg.Wait()
+			require.Equal(t, tt.took, time.Since(start), name)
+		})
+	}
+}
+
+// TestTransport_hooksMaySetDemands: who sets the demands of a ticket instead of
+// adding to them replaces neither Limiter nor what is known of the server.
+func TestTransport_hooksMaySetDemands(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hooks := 0
+		s := plays(answer{429, "", []string{"Retry-After", "10"}}, 200)
+		tr := &Transport{Base: s, Limiter: perMinute(), Limits: func(_ *http.Request, tk *throttle.Ticket) {
+			hooks++
+			tk.Demands[0] = throttle.Demand{Limiter: throttle.NewTokenBucket(throttle.PerSecond(1), nil)}
+		}}
+		for range 2 {
+			resp, err := get(t, tr)
+			require.NoError(t, err)
+			require.Equal(t, 200, resp.StatusCode)
+		}
+		require.Equal(t, 2, hooks)
+		require.Equal(t, []time.Duration{time.Minute, time.Minute}, s.gaps())
+	})
 }
 
 // TestTransport_stopsEverybodyWhenTheServerSaysStop has 50 callers at once at a
