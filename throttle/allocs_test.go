@@ -58,6 +58,8 @@ func TestNoAllocs(t *testing.T) {
 		{"Soft", &throttle.Soft{Limit: closed, Hard: bucket}, true},
 		{"Elastic", &throttle.Elastic{Limiter: closed, Spare: func(throttle.Claim, throttle.Decision) bool { return true }}, false},
 		{"Shadow", &throttle.Shadow{Limiter: closed}, false},
+		{"Penalty", throttle.NewPenalty(bucket, throttle.Sentence{After: 3, Within: time.Second, For: time.Second}, nil), false},
+		{"Penalty, refused", throttle.NewPenalty(closed, throttle.Sentence{After: 3, Within: time.Second, For: time.Millisecond}, nil), false},
 		{"InFlight", throttle.NewInFlight(throttle.Capacity{Count: 10, MaxAge: time.Hour}, nil), false},
 		{"Adaptive", throttle.NewAdaptive(throttle.Adapt{Start: 1e9}, nil), false},
 		{"Adaptive, refused", throttle.NewAdaptive(throttle.Adapt{Start: .5}, nil), false},

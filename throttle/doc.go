@@ -50,6 +50,7 @@
 //	Keyed               a limiter for each key, in bounded memory
 //	KeyedBuckets        a token bucket for each key, in 16 bytes
 //	InFlight            n at a time, held until they end
+//	Penalty             refuses for a while who does not heed refusals
 //	Soft                marks what is over one limit, refuses what is over another
 //	Elastic             lends over the limit while there is room to spare
 //	Shadow              counts and marks, refuses nothing: to try a limit out
