@@ -1,0 +1,77 @@
+// Priorities shows who goes first where many share the quota of one API: people
+// before batch jobs, and each customer as often as any other, however many requests
+// one has in line. A limit that is used up holds up only those who need it.
+package main
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"sync"
+	"text/tabwriter"
+	"time"
+
+	"github.com/heed-go/heed"
+	"github.com/heed-go/heed/throttle"
+)
+
+// A crowd is calls that are made at the same time.
+type crowd struct {
+	who, path, customer string
+	calls, priority     int
+}
+
+// Of two crowds the first comes first, by a moment.
+var scenes = []struct {
+	title  string
+	crowds []crowd
+}{
+	{"People go before batch jobs, by priority:", []crowd{
+		{who: "batch job", calls: 60, path: "/items"},
+		{who: "a person", calls: 5, path: "/items", priority: 1},
+	}},
+	{"Each customer has half of the quota, until one needs no more:", []crowd{
+		{who: "large customer", calls: 60, path: "/items", customer: "large"},
+		{who: "small customer", calls: 10, path: "/items", customer: "small"},
+	}},
+	{"Searches have a limit of their own besides, and hold up nobody else:", []crowd{
+		{who: "searches", calls: 5, path: "/search"},
+		{who: "items", calls: 40, path: "/items"},
+	}},
+}
+
+func main() {
+	for _, s := range scenes {
+		fmt.Println(s.title)
+		play(os.Stdout, s.crowds)
+	}
+}
+
+// play makes all calls with one client and says when each crowd had its last answer.
+func play(out io.Writer, crowds []crowd) {
+	core := throttle.NewTokenBucket(throttle.Limit{Name: "50 requests a second", Count: 50, Per: time.Second, Burst: 1}, nil)
+	search := throttle.NewTokenBucket(throttle.Limit{Name: "2 searches a second", Count: 2, Per: time.Second, Burst: 1}, nil)
+	client := heed.NewClient(&heed.Transport{Base: api{}, Limits: func(r *http.Request, t *throttle.Ticket) {
+		t.Tenant = r.Header.Get("Customer")
+		t.Add(throttle.Demand{Limiter: core})
+		if r.URL.Path == "/search" {
+			t.Add(throttle.Demand{Limiter: search})
+		}
+	}})
+	start, took := time.Now(), make([]time.Duration, len(crowds))
+	var all sync.WaitGroup
+	for i, c := range crowds {
+		all.Go(func() {
+			c.callAll(client)
+			took[i] = time.Since(start)
+		})
+		time.Sleep(10 * time.Millisecond)
+	}
+	all.Wait()
+	t := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
+	for i, c := range crowds {
+		fmt.Fprintf(t, "   %s\t%d calls\tlast answer after %.2f s\n", c.who, c.calls, took[i].Seconds())
+	}
+	t.Flush()
+}
