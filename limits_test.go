@@ -53,7 +53,11 @@ func TestTransport_keepsEveryLimit(t *testing.T) {
 				Spare:   func(throttle.Claim, throttle.Decision) bool { return false },
 			}
 		},
-		"sketch": func() throttle.Limiter { return sketch.NewLimiter(sketch.Plan{Limit: limit, Clients: 100}, nil) },
+		"Keyed": func() throttle.Limiter {
+			return &throttle.Keyed{New: func(string) throttle.Limiter { return throttle.NewTokenBucket(limit, nil) }}
+		},
+		"KeyedBuckets": func() throttle.Limiter { return throttle.NewKeyedBuckets(throttle.Buckets{Limit: limit}, nil) },
+		"sketch":       func() throttle.Limiter { return sketch.NewLimiter(sketch.Plan{Limit: limit, Clients: 100}, nil) },
 		"warmup": func() throttle.Limiter {
 			return warmup.NewBursty(warmup.Burst{Limit: throttle.Limit{Count: 5, Per: time.Second}, Save: 800 * time.Millisecond}, nil)
 		},

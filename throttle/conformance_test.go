@@ -114,13 +114,13 @@ func TestConformance(t *testing.T) {
 		}, throttletest.Spec{Bound: unbounded, PaysLater: true, Wrap: func(l throttle.Limiter) throttle.Limiter {
 			return &throttle.Shadow{Limiter: l}
 		}}},
-		// It bounds what is in use, not a rate, and only news can tell when that ends.
 		// Refusals are what it counts.
 		{"Penalty", func(clk throttle.Clock) throttle.Limiter {
 			return throttle.NewPenalty(bucket(clk), throttle.Sentence{After: 3, Within: time.Second, For: time.Second, Max: 4 * time.Second}, clk)
 		}, throttletest.Spec{Limit: ten, CountsRefusals: true, Wrap: func(l throttle.Limiter) throttle.Limiter {
 			return throttle.NewPenalty(l, throttle.Sentence{After: 1, Within: 1, For: 1}, nil)
 		}}},
+		// It bounds what is in use, not a rate, and only news can tell when that ends.
 		{"InFlight", inFlight(throttle.Capacity{Count: 10}), throttletest.Spec{InFlight: 10, WaitUnknown: true, EndsOnce: true}},
 		{"InFlight, one", inFlight(throttle.Capacity{Count: 1}), throttletest.Spec{InFlight: 1, WaitUnknown: true, EndsOnce: true}},
 		{"InFlight, aged", inFlight(throttle.Capacity{Count: 10, MaxAge: 1 << 62}), throttletest.Spec{InFlight: 10, WaitUnknown: true, EndsOnce: true}},
