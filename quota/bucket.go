@@ -61,6 +61,9 @@ func (b *bucket) Reserve(_ context.Context, c throttle.Claim) (throttle.Decision
 		return d, nil
 	}
 	d.Grant = b.flight.add()
+	for i := range b.told {
+		b.site.tracker.use().took(&b.told[i], now, &b.flight)
+	}
 	b.pace.sent(n, now, later(b.last, b.gate.until))
 	b.last = now
 	return d, nil
@@ -75,7 +78,7 @@ func (b *bucket) check(n int64, now time.Time) (policy string, wait time.Duratio
 		return b.site.names.start, 0, false
 	}
 	for i := range b.told {
-		free, w := b.told[i].free(now, &b.flight)
+		free, w := b.told[i].free(now, &b.flight, b.site.tracker.use())
 		if free < min(n, max(b.told[i].limit, 1)) {
 			return b.site.names.quota, w, false
 		}

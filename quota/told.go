@@ -38,6 +38,7 @@ type told struct {
 	at        time.Time     // when remaining was received
 	seen      uint64        // number of the latest claim sent by then
 	probe     bool          // the window is over: one claim asks what is left now
+	next      time.Time     // when the next claim may go, if they are spread
 	refill    refill
 }
 
@@ -49,15 +50,21 @@ func countsRequests(w throttle.Window) bool {
 
 // free returns how many units may be taken as of now, and if too few, how long
 // until there may be more; 0: when an answer has come.
-func (t *told) free(now time.Time, f *flight) (units int64, wait time.Duration) {
-	if !t.probe && !now.Before(t.reset) && t.remaining <= f.open {
+func (t *told) free(now time.Time, f *flight, use use) (units int64, wait time.Duration) {
+	taken := f.open + use.kept(t.limit)
+	if !t.probe && !now.Before(t.reset) && t.remaining <= taken {
 		t.probe, t.seen = true, f.sent
 	}
+	units = t.left(now) - taken
 	if t.probe {
 		return 1 - min(f.after(t.seen), 1), 0
 	}
-	units = t.left(now) - f.open
 	switch {
+	case units > 0 && use.spreads(t, units, now):
+		if wait = t.next.Sub(now); wait > 0 {
+			return 0, wait
+		}
+		return units, 0
 	case units > 1 || units == 1 && !t.holdsBack():
 		return units, 0
 	case units == 1 && f.open > 0:

@@ -23,8 +23,13 @@ import (
 type Tracker struct {
 	Start    int            // requests in flight to a host that has said nothing yet; 0: 4, negative: no bound
 	MaxSites int            // how many accounts at hosts are remembered; 0: 4096. Those that say nothing go first.
+	Pace     Pace           // how told quotas are used; 0: Auto
 	Clock    throttle.Clock // nil: the system clock
 	Rand     func() float64 // random numbers in [0, 1); nil: rand.Float64
+
+	// ReserveShare is the part of each told quota that is left to others, in
+	// [0, 1): no request goes while no more than that is left. 0: none.
+	ReserveShare float64
 
 	once   sync.Once
 	seed   maphash.Seed
@@ -150,6 +155,8 @@ func (t *Tracker) maxSites() int {
 	}
 	return t.MaxSites
 }
+
+func (t *Tracker) use() use { return use{t.Pace, t.ReserveShare} }
 
 func (t *Tracker) clock() throttle.Clock { return throttle.ClockOr(t.Clock) }
 

@@ -1,0 +1,56 @@
+package quota
+
+import (
+	"math"
+	"time"
+)
+
+// A Pace is how the units that a server says are left are used.
+type Pace uint8
+
+const (
+	// Auto lets requests go as they come while there is plenty, and spreads what
+	// is left once it is less than a tenth and the reset is far: a pause of
+	// seconds hurts nobody, one of most of an hour stops a program.
+	Auto   Pace = iota
+	Burst       // as they come, until nothing is left
+	Spread      // evenly, to reach nothing just at the reset
+)
+
+const (
+	spreadBelow = 0.1              // of the limit, in Auto
+	spreadFar   = 30 * time.Second // from the reset, in Auto
+)
+
+// A use is how we use the quotas that servers tell.
+type use struct {
+	pace  Pace
+	share float64 // left to others
+}
+
+// kept returns how many units of limit are left to others.
+func (u use) kept(limit int64) int64 {
+	if u.share <= 0 {
+		return 0
+	}
+	return int64(math.Ceil(min(u.share, 1) * float64(limit)))
+}
+
+// spreads reports whether the units that are free of t are to be spread over the
+// time until its reset. Those of a bucket that fills up evenly are so by nature.
+func (u use) spreads(t *told, units int64, now time.Time) bool {
+	if u.pace == Burst || t.refill.kind == flows {
+		return false
+	}
+	few := float64(units) < spreadBelow*float64(t.limit) && t.reset.Sub(now) > spreadFar
+	return u.pace == Spread || few
+}
+
+// took notes that a claim goes at now. Units of t are free for the time that is
+// left, so the next one is due after its part of that.
+func (u use) took(t *told, now time.Time, f *flight) {
+	units := t.left(now) - f.open - u.kept(t.limit)
+	if left := t.reset.Sub(now); left > 0 {
+		t.next = now.Add(left / time.Duration(max(units+1, 1)))
+	}
+}
