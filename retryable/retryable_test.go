@@ -214,6 +214,19 @@ func TestWrap_everyAttemptTakesAUnit(t *testing.T) {
 	}, status(500), status(502), status(503))
 }
 
+// How often is theirs to say: attempts do not multiply.
+func TestWrap_doesNotMultiplyAttempts(t *testing.T) {
+	inMemory(t, func(t *testing.T, s *heedtest.Server) {
+		c := client(s)
+		c.RetryMax = 2
+		retryable.Wrap(c, &heed.Transport{Retry: &heed.Retry{Attempts: 7}})
+		resp, err := c.Get(s.URL)
+		require.NoError(t, err)
+		resp.Body.Close()
+		require.Len(t, s.Arrivals(), 3)
+	}, status(500), status(500), status(500), status(500))
+}
+
 // Their ways to give a body all work: what is sent again is whole.
 func TestWrap_sendsBodiesAgain(t *testing.T) {
 	for name, body := range map[string]any{
