@@ -143,7 +143,7 @@ func (c *call) pause() error {
 		return nil
 	}
 	start := c.t.now()
-	err := c.t.sleep(c.ctx, c.delay)
+	err := sleep(c.ctx, c.t.Clock, c.delay)
 	c.info.Paused += c.t.now().Sub(start)
 	return err
 }

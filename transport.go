@@ -103,11 +103,11 @@ func (t *Transport) now() time.Time {
 	return t.Clock.Now()
 }
 
-// sleep returns after d, or when ctx ends with its cause.
-func (t *Transport) sleep(ctx context.Context, d time.Duration) error {
-	if t.Clock != nil {
+// sleep returns after d on clock, or when ctx ends with its cause.
+func sleep(ctx context.Context, clock throttle.Clock, d time.Duration) error {
+	if clock != nil {
 		select {
-		case <-t.Clock.After(d):
+		case <-clock.After(d):
 			return nil
 		case <-ctx.Done():
 			return context.Cause(ctx)

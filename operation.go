@@ -1,0 +1,263 @@
+package heed
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// An Operation is what has to be known of a long-running operation to follow it
+// further, also in another process: it may be kept as JSON. Keep it as secret as the
+// URLs in it.
+type Operation struct {
+	URL string // to be asked how it stands
+
+	// The other fields may be empty if only the URL is known.
+
+	Monitor  bool      `json:",omitempty"` // URL tells a status; else it answers 202 until it has the result
+	Method   string    `json:",omitempty"` // of the request that began it
+	Origin   string    `json:",omitempty"` // URL of that; Poll.Header is for its host. "": URL
+	Location string    `json:",omitempty"` // where a monitor's result is, if it is no PUT or PATCH; "": not said
+	Next     time.Time // not to be asked before; zero: at once
+
+	Status  string  `json:",omitempty"` // as the server called it last
+	Percent float64 `json:",omitempty"` // done, 0 to 100; 0: not said
+	Looks   int     `json:",omitempty"` // times it was asked
+}
+
+var (
+	// ErrOperation is matched by a PollError of an operation that ended badly. There
+	// is nothing to resume then.
+	ErrOperation = errors.New("heed: the operation ended badly")
+
+	errNoStatus = errors.New("heed: the answer has no status: set Poll.Read if the server tells it in another way, or Poll.MaxBody if it is long")
+)
+
+// A PollError is an operation that was not followed to a good end. It matches Err.
+type PollError struct {
+	Operation Operation // hand it to Poll.Resume to go on
+	Body      string    // beginning of the last answer's body, at most 256 bytes; "": there was none
+	Err       error     // why: ErrOperation, ErrMaxWait, what ended the context, or what a look failed with
+}
+
+// Error says how the operation stood, and why it was not followed further.
+func (e *PollError) Error() string {
+	s := "heed: operation"
+	if u, err := url.Parse(e.Operation.URL); err == nil && e.Operation.URL != "" {
+		s += " " + public(u)
+	}
+	if e.Operation.Status != "" {
+		s += " stands at " + strconv.Quote(e.Operation.Status)
+	}
+	s += " after " + strconv.Itoa(e.Operation.Looks) + " looks: " + e.Err.Error()
+	if e.Body != "" {
+		s += ": " + strconv.Quote(e.Body)
+	}
+	return s
+}
+
+// Unwrap returns e.Err.
+func (e *PollError) Unwrap() error { return e.Err }
+
+// Timeout reports whether time ran out, as net.Error understands it.
+func (e *PollError) Timeout() bool {
+	var t interface{ Timeout() bool }
+	return errors.As(e.Err, &t) && t.Timeout()
+}
+
+// operationOf returns the operation that resp began; its URL is empty if it began none.
+func operationOf(resp *http.Response, body []byte) (op Operation, err error) {
+	if resp.StatusCode >= 300 || resp.Request == nil {
+		return op, nil
+	}
+	h := resp.Header
+	where := h.Get("Azure-AsyncOperation")
+	if where == "" {
+		where = h.Get("Operation-Location")
+	}
+	op.Monitor = where != ""
+	switch {
+	case op.Monitor:
+	case resp.StatusCode == http.StatusAccepted && h.Get("Location") != "":
+		where = h.Get("Location")
+	case updates(resp.Request.Method) && !ended(provisioningState(body)):
+		where = resp.Request.URL.String()
+	default:
+		return op, nil
+	}
+	op.Method, op.Origin = resp.Request.Method, resp.Request.URL.String()
+	if op.Monitor && h.Get("Location") != "" {
+		if op.Location, err = resolve(resp, h.Get("Location")); err != nil {
+			return op, err
+		}
+	}
+	op.URL, err = resolve(resp, where)
+	return op, err
+}
+
+// updates reports whether the result of method is what its URL names.
+func updates(method string) bool { return method == http.MethodPut || method == http.MethodPatch }
+
+// moved takes over a new URL, which only those without a monitor get.
+func (o *Operation) moved(resp *http.Response) (err error) {
+	if where := resp.Header.Get("Location"); !o.Monitor && resp.StatusCode == http.StatusAccepted && where != "" {
+		o.URL, err = resolve(resp, where)
+	}
+	return err
+}
+
+// result returns where the result is; "": in the last answer.
+func (o *Operation) result() string {
+	switch {
+	case !o.Monitor:
+		return ""
+	case updates(o.Method):
+		return o.Origin
+	case o.Method == http.MethodPost:
+		return o.Location
+	}
+	return ""
+}
+
+// resolve returns where as an absolute URL, as seen from resp.
+func resolve(resp *http.Response, where string) (string, error) {
+	u, err := resp.Request.URL.Parse(where)
+	if err != nil {
+		return "", fmt.Errorf("heed: the server's URL of the operation is none: %w", err)
+	}
+	if u.Scheme != "https" && u.Scheme != "http" {
+		return "", fmt.Errorf("heed: the server's URL of the operation has the scheme %q: it must be http or https", u.Scheme)
+	}
+	u.Fragment = ""
+	return u.String(), nil
+}
+
+// headerFor returns what of h may go to u. As http.Client does with redirects, what
+// may be a credential goes to the host of the origin and those below it only; and not
+// over http if it went over https.
+func (o *Operation) headerFor(u *url.URL, h http.Header) http.Header {
+	origin := o.Origin
+	if origin == "" {
+		origin = o.URL
+	}
+	from, err := url.Parse(origin)
+	if err == nil && (from.Scheme != "https" || u.Scheme == "https") && below(u.Hostname(), from.Hostname()) {
+		return cloned(h)
+	}
+	harmless := http.Header{}
+	for _, name := range [...]string{"Accept", "Accept-Language", "User-Agent"} {
+		if v := h[name]; v != nil {
+			harmless[name] = v
+		}
+	}
+	return harmless
+}
+
+func cloned(h http.Header) http.Header {
+	if h == nil {
+		return http.Header{}
+	}
+	return h.Clone()
+}
+
+// below reports whether host is parent or in its domain.
+func below(host, parent string) bool {
+	host, parent = strings.ToLower(host), strings.ToLower(parent)
+	return host == parent || !strings.Contains(host, ":") && strings.HasSuffix(host, "."+parent)
+}
+
+// forGet returns h without what belongs to the request that it was sent with: its
+// body, its conditions, its key. Cookies are left to the client's jar if it has one.
+func forGet(h http.Header, client *http.Client) http.Header {
+	h = cloned(h)
+	for name := range h {
+		if strings.HasPrefix(name, "Content-") || strings.HasPrefix(name, "If-") {
+			delete(h, name)
+		}
+	}
+	for _, name := range [...]string{"Idempotency-Key", "X-Idempotency-Key", "Expect", "Prefer", "Range", "Trailer", "Transfer-Encoding", "Accept-Encoding"} {
+		delete(h, name)
+	}
+	if client != nil && client.Jar != nil {
+		delete(h, "Cookie")
+	}
+	return h
+}
+
+// stateOf reads how an operation stands, as Azure tells it.
+func stateOf(resp *http.Response, body []byte, monitor bool) (s State, err error) {
+	if monitor {
+		var said struct {
+			Status   string  `json:"status"`
+			Percent  float64 `json:"percentComplete"`
+			Resource string  `json:"resourceLocation"`
+		}
+		_ = json.Unmarshal(body, &said) // what is no JSON has no status
+		redirected := resp.Request.Response != nil
+		if said.Status == "" && resp.StatusCode != http.StatusAccepted && !redirected {
+			return s, errNoStatus // a redirect leads from a monitor to the result
+		}
+		s = State{Status: said.Status, Percent: said.Percent, Result: said.Resource}
+	} else {
+		s.Status = provisioningState(body)
+	}
+	if s.Status == "" {
+		s.Done = resp.StatusCode != http.StatusAccepted
+		return s, nil
+	}
+	s.Done = ended(s.Status)
+	s.Failed = s.Done && !strings.EqualFold(s.Status, "Succeeded")
+	return s, nil
+}
+
+// ended reports whether status is that of an operation that has ended, or none.
+func ended(status string) bool {
+	switch strings.ToLower(status) {
+	case "", "succeeded", "failed", "canceled", "cancelled":
+		return true
+	}
+	return false
+}
+
+// provisioningState returns the state that a resource tells of itself; "": none.
+func provisioningState(body []byte) string {
+	var said struct {
+		Properties struct {
+			State string `json:"provisioningState"`
+		} `json:"properties"`
+	}
+	if json.Unmarshal(body, &said) != nil {
+		return ""
+	}
+	return said.Properties.State
+}
+
+// peek reads the beginning of the body of resp, and puts it back.
+func (p *Poll) peek(resp *http.Response) ([]byte, error) {
+	most := p.MaxBody
+	if most <= 0 {
+		most = 1 << 20
+	}
+	if !hasBody(resp) {
+		return nil, nil
+	}
+	data, err := io.ReadAll(io.LimitReader(resp.Body, most))
+	again := io.MultiReader(bytes.NewReader(data), resp.Body)
+	if err != nil {
+		again = io.MultiReader(bytes.NewReader(data), broken{err})
+	}
+	resp.Body = struct {
+		io.Reader
+		io.Closer
+	}{again, resp.Body}
+	return data, err
+}
+
+func snippetOf(body []byte) string { return string(body[:min(len(body), maxSnippet)]) }

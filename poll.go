@@ -1,0 +1,257 @@
+package heed
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/heed-go/heed/backoff"
+	"github.com/heed-go/heed/quota"
+	"github.com/heed-go/heed/throttle"
+)
+
+// Poll follows operations that servers accept now and finish later. The zero Poll
+// is ready to use; it may be used by many goroutines at once.
+//
+//	           202, where to ask                       done
+//	Follow ──▶ pause ──▶ look ──▶ not yet? ── no ──▶ look at the result ──▶ its answer
+//	             ▲                   │ yes      │
+//	             └───────────────────┘          └─ failed ──▶ *PollError
+//
+// Where to ask is said by Operation-Location, Azure-AsyncOperation, or on a 202
+// Location, and where none of them is by properties.provisioningState in the answer
+// to a PUT or PATCH. The first two lead to a monitor, which says in its "status" how
+// the operation stands: Succeeded, Failed and Canceled are its ends, anything else is
+// not yet. The result is then at its resourceLocation; else, after PUT and PATCH, at
+// the URL of the request; else, after POST, at Location; else it is the last answer of
+// the monitor. Whatever else is asked answers 202 until it has the result. These are
+// the rules of Azure's guidelines; Read is for others.
+//
+// Every look is a request of its own through Client, and so through its limits.
+type Poll struct {
+	Client *http.Client // asks; nil: NewClient(nil)
+
+	// Pause is the time between two looks where the server does not say. Nil: 1 s,
+	// half as much more each time, up to 30 s, plus or minus a tenth. Where it does
+	// say, by a Retry-After with any status, the pause is that and up to a tenth more.
+	Pause backoff.Policy
+	Least time.Duration // shortest pause, whatever anybody says; 0: 1 s
+	Most  time.Duration // longest pause that a server may ask for; 0: 1 h, negative: any
+
+	// Header is sent with each look, but to another host than the one that was
+	// asked at first only what names no one: Accept, Accept-Language, User-Agent.
+	// Nil: that of the request that began the operation, as far as it fits a GET.
+	Header http.Header
+
+	// MaxBody is how many bytes of an answer are read to learn how the operation
+	// stands; 0: 1 MiB. The result may be longer.
+	MaxBody int64
+
+	// Read tells how an operation stands by an answer below 400 and the beginning of
+	// its body; nil: as said above.
+	Read func(resp *http.Response, body []byte) (State, error)
+
+	Progress func(Operation) // is told after each look; nil: nobody
+	Clock    throttle.Clock  // nil: the system clock; deadlines of contexts are always on that
+}
+
+// State is how an operation stands.
+type State struct {
+	Status  string  // as the server calls it
+	Percent float64 // done, 0 to 100; 0: not said
+	Done    bool    // it has ended
+	Failed  bool    // and not well
+	Result  string  // where the result is; "": where Poll says
+}
+
+// Follow returns the result of the operation that accepted began: an answer with its
+// body to be read. Accepted is read and closed. If it began none, it is returned as it
+// came.
+//
+// An operation that ended badly, or could not be followed to its end, is a *PollError.
+// A pause that passes the deadline of ctx, or is longer than Most, is not begun.
+func (p *Poll) Follow(ctx context.Context, accepted *http.Response) (*http.Response, error) {
+	body, _ := p.peek(accepted)
+	op, err := operationOf(accepted, body)
+	if err != nil {
+		accepted.Body.Close()
+		return nil, &PollError{Operation: op, Body: snippetOf(body), Err: err}
+	}
+	if op.URL == "" {
+		return accepted, nil
+	}
+	accepted.Body.Close()
+	f := follower{Poll: p, ctx: ctx, op: op, header: p.Header}
+	if f.header == nil {
+		f.header = forGet(accepted.Request.Header, p.Client)
+	}
+	f.schedule(accepted)
+	return f.run()
+}
+
+// Resume is Follow for an operation that a PollError left to be resumed, or of which
+// only the URL is known. It is asked at once, unless op.Next is still to come.
+func (p *Poll) Resume(ctx context.Context, op Operation) (*http.Response, error) {
+	f := follower{Poll: p, ctx: ctx, op: op, header: p.Header, said: throttle.Forever}
+	return f.run()
+}
+
+// A follower follows one operation.
+type follower struct {
+	*Poll
+	ctx    context.Context
+	op     Operation
+	header http.Header
+	client *http.Client
+	pauses int
+	pause  time.Duration // what Pause returned last
+	said   time.Duration // the pause that the server asked for; 0: it did not
+}
+
+func (f *follower) run() (*http.Response, error) {
+	if f.client = f.Client; f.client == nil {
+		f.client = NewClient(nil)
+	}
+	for {
+		if err := f.wait(); err != nil {
+			return nil, f.failed(err, nil)
+		}
+		resp, err := f.get(f.op.URL)
+		if err != nil {
+			return nil, f.failed(err, nil)
+		}
+		if done, resp, err := f.look(resp); done {
+			return resp, err
+		}
+	}
+}
+
+// wait sleeps until the next look.
+func (f *follower) wait() error {
+	if f.ctx.Err() != nil {
+		return context.Cause(f.ctx)
+	}
+	d := f.op.Next.Sub(f.now())
+	if f.op.Next.IsZero() || d <= 0 {
+		return nil
+	}
+	switch deadline, limited := f.ctx.Deadline(); {
+	case limited && time.Until(deadline) <= d:
+		return context.DeadlineExceeded
+	case f.Most >= 0 && min(d, f.said) > positive(f.Most, time.Hour): // what is added to said is ours
+		return ErrMaxWait
+	}
+	return sleep(f.ctx, f.Clock, d)
+}
+
+// look learns from an answer. If it is the last one, it returns the result.
+func (f *follower) look(resp *http.Response) (done bool, result *http.Response, err error) {
+	f.op.Looks++
+	body, err := f.peek(resp)
+	if err != nil {
+		resp.Body.Close()
+		return true, nil, f.failed(err, body)
+	}
+	state, err := f.read(resp, body)
+	f.op.Status, f.op.Percent = state.Status, state.Percent
+	if f.Progress != nil {
+		f.Progress(f.op)
+	}
+	switch {
+	case err == nil && !state.Done:
+		resp.Body.Close()
+		f.schedule(resp)
+		return false, nil, nil
+	case err == nil && state.Failed:
+		err = ErrOperation
+	case err == nil:
+		result, err = f.result(resp, state)
+	}
+	if err != nil {
+		resp.Body.Close()
+		return true, nil, f.failed(err, body)
+	}
+	return true, result, nil
+}
+
+// read returns how the operation stands. A server that says to slow down says
+// nothing of that.
+func (f *follower) read(resp *http.Response, body []byte) (State, error) {
+	if resp.StatusCode >= 400 {
+		if r := quota.Parse(resp.StatusCode, resp.Header, f.now()); r.HasRetryAfter && Retryable(resp.Request, resp, nil) {
+			return State{Status: f.op.Status, Percent: f.op.Percent}, nil
+		}
+		return State{Status: f.op.Status, Percent: f.op.Percent}, statusError(resp.StatusCode)
+	}
+	if f.Read != nil {
+		return f.Read(resp, body)
+	}
+	if err := f.op.moved(resp); err != nil {
+		return State{}, err
+	}
+	return stateOf(resp, body, f.op.Monitor)
+}
+
+// result returns the result of an operation that has ended well; resp was the last
+// answer about it.
+func (f *follower) result(resp *http.Response, s State) (*http.Response, error) {
+	where := f.op.result()
+	if s.Result != "" {
+		var err error
+		if where, err = resolve(resp, s.Result); err != nil {
+			return nil, err
+		}
+	}
+	if where == "" {
+		return resp, nil
+	}
+	resp.Body.Close()
+	return f.get(where)
+}
+
+func (f *follower) get(url string) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(f.ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return nil, err
+	}
+	req.Header = f.op.headerFor(req.URL, f.header)
+	return f.client.Do(req)
+}
+
+// schedule notes when to look again after resp.
+func (f *follower) schedule(resp *http.Response) {
+	now, least := f.now(), positive(f.Least, time.Second)
+	if said := quota.Parse(resp.StatusCode, resp.Header, now); said.HasRetryAfter {
+		tenth := backoff.Floor{Least: 1, Spread: 0.1, Max: throttle.Forever}
+		f.said = said.RetryAfter
+		f.op.Next = now.Add(tenth.Delay(max(said.RetryAfter, least), 1))
+		return
+	}
+	f.said = 0
+	policy := f.Pause
+	if policy == nil {
+		policy = backoff.Exponential{Base: time.Second, Factor: 1.5, Jitter: backoff.PlusMinus, Spread: 0.1}
+	}
+	f.pauses++
+	f.pause = policy.Delay(f.pauses, f.pause)
+	f.op.Next = now.Add(max(f.pause, least))
+}
+
+// failed returns err, or what ended the context if that did, with what is needed to
+// resume.
+func (f *follower) failed(err error, body []byte) error {
+	if f.ctx.Err() != nil {
+		err = context.Cause(f.ctx)
+	}
+	return &PollError{Operation: f.op, Body: snippetOf(body), Err: err}
+}
+
+func (p *Poll) now() time.Time { return throttle.ClockOr(p.Clock).Now() }
+
+// positive returns d, or otherwise if d is 0.
+func positive(d, otherwise time.Duration) time.Duration {
+	if d == 0 {
+		return otherwise
+	}
+	return d
+}

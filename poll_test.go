@@ -1,0 +1,337 @@
+package heed
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/heed-go/heed/backoff"
+	"github.com/stretchr/testify/require"
+)
+
+// Pages answer by "METHOD URL": one step after the other, and the last for ever.
+// They note what was asked for, and with which headers.
+type pages struct {
+	steps map[string][]answer
+	start time.Time
+	asked []string
+	seen  []http.Header
+	open  int
+}
+
+func (p *pages) RoundTrip(r *http.Request) (*http.Response, error) {
+	what := r.Method + " " + r.URL.String()
+	p.asked = append(p.asked, what)
+	p.seen = append(p.seen, r.Header)
+	if r.Body != nil {
+		r.Body.Close()
+	}
+	if r.Context().Err() != nil {
+		return nil, r.Context().Err()
+	}
+	steps := p.steps[what]
+	if len(steps) == 0 {
+		return nil, fmt.Errorf("nothing at %s", what)
+	}
+	if len(steps) > 1 {
+		p.steps[what] = steps[1:]
+	}
+	resp := says(steps[0].status, steps[0].body, steps[0].headers...)
+	resp.Request = r
+	if resp.Body != http.NoBody {
+		p.open++
+		resp.Body = closes{resp.Body, p}
+	}
+	return resp, nil
+}
+
+type closes struct {
+	io.ReadCloser
+	p *pages
+}
+
+func (c closes) Close() error { c.p.open--; return c.ReadCloser.Close() }
+
+const (
+	api = "https://api.test"
+	ops = "https://ops.api.test/1"
+)
+
+// began sends the request that begins an operation.
+func (p *pages) began(t *testing.T, method, url string, headers ...string) *http.Response {
+	req, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader("{}"))
+	require.NoError(t, err)
+	for i := 0; i < len(headers); i += 2 {
+		req.Header.Set(headers[i], headers[i+1])
+	}
+	resp, err := p.client().Do(req)
+	require.NoError(t, err)
+	return resp
+}
+
+func (p *pages) client() *http.Client {
+	return NewClient(&Transport{Base: p, Retry: &Retry{Attempts: 1}})
+}
+
+func running(status string) answer { return answer{200, `{"status":"` + status + `"}`, nil} }
+
+func TestPoll_followsToTheResult(t *testing.T) {
+	monitor := []string{"Operation-Location", "/ops/1", "Retry-After", "5"}
+	states := []answer{running("NotStarted"), running("Running"), running("Succeeded")}
+	for name, tt := range map[string]struct {
+		method string
+		steps  map[string][]answer
+		asked  string // after the request itself
+		want   string
+	}{
+		"PUT, then the resource": {"PUT", map[string][]answer{
+			"PUT " + api + "/vm":    {{202, "", monitor}},
+			"GET " + api + "/ops/1": states,
+			"GET " + api + "/vm":    {{200, "a vm", nil}},
+		}, "/ops/1 /ops/1 /ops/1 /vm", "a vm"},
+		"PATCH, by Azure-AsyncOperation": {"PATCH", map[string][]answer{
+			"PATCH " + api + "/vm":  {{200, `{"properties":{"provisioningState":"Updating"}}`, []string{"Azure-AsyncOperation", api + "/ops/1"}}},
+			"GET " + api + "/ops/1": states,
+			"GET " + api + "/vm":    {{200, "a vm", nil}},
+		}, "/ops/1 /ops/1 /ops/1 /vm", "a vm"},
+		"POST, then Location": {"POST", map[string][]answer{
+			"POST " + api + "/vm":    {{202, "", append(monitor, "Location", "result")}},
+			"GET " + api + "/ops/1":  states,
+			"GET " + api + "/result": {{200, "made", nil}},
+		}, "/ops/1 /ops/1 /ops/1 /result", "made"},
+		"POST, and the monitor has it all": {"POST", map[string][]answer{
+			"POST " + api + "/vm":   {{202, "", monitor}},
+			"GET " + api + "/ops/1": {running("Running"), {200, `{"status":"succeeded","result":7}`, nil}},
+		}, "/ops/1 /ops/1", `{"status":"succeeded","result":7}`},
+		"POST, and the monitor says where": {"POST", map[string][]answer{
+			"POST " + api + "/vm":    {{202, "", monitor}},
+			"GET " + api + "/ops/1":  {{202, "", nil}, {200, `{"status":"Succeeded","resourceLocation":"/made/9"}`, nil}},
+			"GET " + api + "/made/9": {{200, "nine", nil}},
+		}, "/ops/1 /ops/1 /made/9", "nine"},
+		"a monitor that redirects to the result": {"POST", map[string][]answer{
+			"POST " + api + "/vm":   {{202, "", monitor}},
+			"GET " + api + "/ops/1": {running("Running"), {303, "", []string{"Location", "/made"}}},
+			"GET " + api + "/made":  {{200, "redirected", nil}},
+		}, "/ops/1 /ops/1 /made", "redirected"},
+		"DELETE, by Location that moves": {"DELETE", map[string][]answer{
+			"DELETE " + api + "/vm": {{202, "", []string{"Location", "/l/1"}}},
+			"GET " + api + "/l/1":   {{202, "", []string{"Location", "2"}}},
+			"GET " + api + "/l/2":   {{202, "", nil}, {204, "", nil}},
+		}, "/l/1 /l/2 /l/2", ""},
+		"PUT without a header": {"PUT", map[string][]answer{
+			"PUT " + api + "/vm": {{201, `{"properties":{"provisioningState":"Creating"}}`, nil}},
+			"GET " + api + "/vm": {{200, `{"properties":{"provisioningState":"Creating"}}`, nil}, {200, `{"properties":{"provisioningState":"Succeeded"}}`, nil}},
+		}, "/vm /vm", `{"properties":{"provisioningState":"Succeeded"}}`},
+		"the server is busy meanwhile": {"POST", map[string][]answer{
+			"POST " + api + "/vm":   {{202, "", monitor}},
+			"GET " + api + "/ops/1": {{429, "", []string{"Retry-After", "7"}}, running("Succeeded")},
+		}, "/ops/1 /ops/1", `{"status":"Succeeded"}`},
+		"no operation":          {"POST", map[string][]answer{"POST " + api + "/vm": {{201, "made", []string{"Location", "/vm/1"}}}}, "", "made"},
+		"a failure, not one":    {"PUT", map[string][]answer{"PUT " + api + "/vm": {{400, "no", monitor}}}, "", "no"},
+		"PUT that is done":      {"PUT", map[string][]answer{"PUT " + api + "/vm": {{200, `{"properties":{"provisioningState":"Succeeded"}}`, nil}}}, "", `{"properties":{"provisioningState":"Succeeded"}}`},
+		"202 that says nothing": {"POST", map[string][]answer{"POST " + api + "/vm": {{202, "later", nil}}}, "", "later"},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			p := &pages{steps: tt.steps}
+			resp, err := (&Poll{Client: p.client()}).Follow(t.Context(), p.began(t, tt.method, api+"/vm"))
+			require.NoError(t, err, name)
+			require.Equal(t, tt.want, text(t, resp), name)
+			asked := strings.ReplaceAll(strings.Join(p.asked[1:], " "), "GET "+api, "")
+			require.Equal(t, tt.asked, asked, name)
+			require.Zero(t, p.open, "%s: bodies that were not closed", name)
+		})
+	}
+}
+
+func TestPoll_pausesAsTheServerSays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &pages{steps: map[string][]answer{
+			"POST " + api + "/": {{202, "", []string{"Operation-Location", ops, "Retry-After", "10"}}},
+			"GET " + ops: {
+				{200, `{"status":"Running","percentComplete":40}`, []string{"Retry-After", "60"}},
+				{200, `{"status":"Running"}`, []string{"Retry-After", "0"}}, // too soon
+				{200, `{"status":"Running"}`, nil},
+				{200, `{"status":"Running"}`, nil},
+				running("Succeeded"),
+			},
+		}}
+		start := time.Now()
+		var at []time.Duration
+		var told []string
+		poll := &Poll{Client: p.client(), Progress: func(op Operation) {
+			at = append(at, time.Since(start))
+			told = append(told, fmt.Sprint(op.Looks, op.Status, op.Percent))
+		}}
+		_, err := poll.Follow(t.Context(), p.began(t, "POST", api+"/"))
+		require.NoError(t, err)
+		require.Equal(t, "[1Running40 2Running0 3Running0 4Running0 5Succeeded0]", fmt.Sprint(told))
+		for i, want := range []time.Duration{10 * time.Second, 60 * time.Second, time.Second, time.Second, 1500 * time.Millisecond} {
+			gap := at[i]
+			if i > 0 {
+				gap -= at[i-1]
+			}
+			require.GreaterOrEqual(t, gap, want*95/100, i)
+			require.LessOrEqual(t, gap, want*11/10, i)
+			if i < 3 {
+				require.GreaterOrEqual(t, gap, want, "never early")
+			}
+		}
+	})
+}
+
+// TestPoll_stopsAndResumes: a pause that passes the deadline is not slept, and what is
+// needed to go on survives as JSON.
+func TestPoll_stopsAndResumes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &pages{steps: map[string][]answer{
+			"PUT " + api + "/vm?sig=secret": {{202, "", []string{"Operation-Location", ops + "?sig=secret", "Retry-After", "30"}}},
+			"GET " + ops + "?sig=secret":    {{200, `{"status":"Running"}`, []string{"Retry-After", "30"}}, running("Succeeded")},
+			"GET " + api + "/vm?sig=secret": {{200, "a vm", nil}},
+		}}
+		start := time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Second)
+		defer cancel()
+		_, err := (&Poll{Client: p.client()}).Follow(ctx, p.began(t, "PUT", api+"/vm?sig=secret"))
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		var e *PollError
+		require.ErrorAs(t, err, &e)
+		require.True(t, e.Timeout())
+		require.Less(t, time.Since(start), 34*time.Second, "it did not sleep until the deadline")
+		require.NotContains(t, err.Error(), "secret")
+		require.ErrorContains(t, err, `https://ops.api.test/1?sig=xxxxx stands at "Running" after 1 looks: context deadline exceeded`)
+
+		kept, err := json.Marshal(e.Operation)
+		require.NoError(t, err)
+		var op Operation
+		require.NoError(t, json.Unmarshal(kept, &op))
+		resp, err := (&Poll{Client: p.client()}).Resume(t.Context(), op)
+		require.NoError(t, err)
+		require.Equal(t, "a vm", text(t, resp))
+		require.GreaterOrEqual(t, time.Since(start), time.Minute, "nor did it look too early after that")
+		require.Len(t, p.asked, 4)
+	})
+}
+
+func TestPoll_resumesByTheURLAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &pages{steps: map[string][]answer{"GET " + ops: {{202, "", nil}, {200, "result", nil}}}}
+		poll := &Poll{Client: p.client(), Header: http.Header{"Authorization": {"Bearer x"}}}
+		resp, err := poll.Resume(t.Context(), Operation{URL: ops})
+		require.NoError(t, err)
+		require.Equal(t, "result", text(t, resp))
+		require.Equal(t, "Bearer x", p.seen[1].Get("Authorization"))
+	})
+}
+
+func TestPoll_endsBadly(t *testing.T) {
+	gone := errors.New("gone home")
+	for name, tt := range map[string]struct {
+		look answer
+		poll Poll
+		err  error
+		text string
+		at   time.Duration
+	}{
+		"failed":            {answer{200, `{"status":"Failed","error":{"code":"Quota"}}`, nil}, Poll{}, ErrOperation, `stands at "Failed" after 1 looks: heed: the operation ended badly: "{\"status\":\"Failed\"`, time.Second},
+		"cancelled":         {running("Canceled"), Poll{}, ErrOperation, "Canceled", time.Second},
+		"not found":         {answer{404, "who?", nil}, Poll{}, statusError(404), `the server answered 404 Not Found: "who?"`, time.Second},
+		"no status":         {answer{200, "{}", nil}, Poll{}, errNoStatus, "set Poll.Read", time.Second},
+		"a long status":     {answer{200, `{"status":"` + strings.Repeat("x", 100) + `"}`, nil}, Poll{MaxBody: 50}, errNoStatus, "Poll.MaxBody", time.Second},
+		"a wait too long":   {answer{200, `{"status":"Running"}`, []string{"Retry-After", "3601"}}, Poll{}, ErrMaxWait, "Running", time.Second},
+		"a wait above Most": {answer{200, `{"status":"Running"}`, []string{"Retry-After", "20"}}, Poll{Most: 19 * time.Second, Pause: backoff.Constant(2 * time.Second)}, ErrMaxWait, "Running", 2 * time.Second},
+		"cancelled caller":  {running("Running"), Poll{}, gone, "gone home", 10 * time.Second},
+		"where to":          {answer{200, `{"status":"Succeeded","resourceLocation":"file:///etc/passwd"}`, nil}, Poll{}, nil, `scheme "file"`, time.Second},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			p := &pages{steps: map[string][]answer{
+				"POST " + api + "/": {{202, "", []string{"Operation-Location", ops}}},
+				"GET " + ops:        {tt.look},
+			}}
+			start := time.Now()
+			ctx, cancel := context.WithCancelCause(t.Context())
+			time.AfterFunc(10*time.Second, func() { cancel(gone) })
+			tt.poll.Client = p.client()
+			_, err := tt.poll.Follow(ctx, p.began(t, "POST", api+"/"))
+			var e *PollError
+			require.ErrorAs(t, err, &e, name)
+			if tt.err != nil {
+				require.ErrorIs(t, err, tt.err, name)
+			}
+			require.ErrorContains(t, err, tt.text, name)
+			require.InDelta(t, tt.at, time.Since(start), float64(time.Second/5), name)
+			require.Equal(t, ops, e.Operation.URL)
+			require.Zero(t, p.open, name)
+		})
+	}
+}
+
+// TestPoll_keepsCredentialsAtHome: where the server sends us does not decide who gets
+// to see our credentials.
+func TestPoll_keepsCredentialsAtHome(t *testing.T) {
+	for where, told := range map[string]bool{
+		"https://api.test/ops":         true,
+		"https://API.test:8443/ops":    true,
+		"https://ops.api.test/ops":     true,
+		"https://evil.test/ops":        false,
+		"https://evilapi.test/ops":     false,
+		"https://api.test.evil/ops":    false,
+		"http://api.test/ops":          false,
+		"//evil.test/ops":              false,
+		"https://api.test@evil.test/1": false,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			p := &pages{steps: map[string][]answer{"PUT " + api + "/vm": {{202, "", []string{"Operation-Location", where}}}, "GET " + api + "/vm": {{200, "", nil}}}}
+			resp := p.began(t, "PUT", api+"/vm", "Authorization", "Bearer x", "X-Api-Key", "k", "Accept", "text/plain", "Content-Type", "a/b", "Idempotency-Key", "i")
+			u, err := resp.Request.URL.Parse(where)
+			require.NoError(t, err)
+			p.steps["GET "+u.String()] = []answer{running("Succeeded")}
+			_, err = (&Poll{Client: p.client()}).Follow(t.Context(), resp)
+			require.NoError(t, err, where)
+			require.Len(t, p.seen, 3)
+			require.Equal(t, told, p.seen[1].Get("X-Api-Key") == "k", where)
+			require.Equal(t, told, p.seen[1].Get("Authorization") == "Bearer x", where)
+			require.Equal(t, "Bearer x", p.seen[2].Get("Authorization"), "the resource is at home")
+			for _, h := range p.seen[1:] {
+				require.Equal(t, "text/plain", h.Get("Accept"))
+				require.Empty(t, h.Get("Content-Type")+h.Get("Idempotency-Key"))
+			}
+		})
+	}
+}
+
+// A redirect to another host loses the credential, as with any http.Client.
+func TestPoll_redirectsKeepCredentialsAtHome(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &pages{steps: map[string][]answer{
+			"POST " + api + "/":      {{202, "", []string{"Location", "/1"}}},
+			"GET " + api + "/1":      {{302, "", []string{"Location", "https://evil.test/"}}},
+			"GET https://evil.test/": {{200, "result", nil}},
+		}}
+		_, err := (&Poll{Client: p.client()}).Follow(t.Context(), p.began(t, "POST", api+"/", "Authorization", "Bearer x"))
+		require.NoError(t, err)
+		require.Equal(t, "Bearer x", p.seen[1].Get("Authorization"))
+		require.Empty(t, p.seen[2].Get("Authorization"))
+	})
+}
+
+// A result of any size is handed out as it comes.
+func TestPoll_resultMayBeLong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		long := bytes.Repeat([]byte("0123456789"), 1000)
+		p := &pages{steps: map[string][]answer{
+			"POST " + api + "/": {{202, "", []string{"Location", ops}}},
+			"GET " + ops:        {{200, string(long), nil}},
+		}}
+		resp, err := (&Poll{Client: p.client(), MaxBody: 16}).Follow(t.Context(), p.began(t, "POST", api+"/"))
+		require.NoError(t, err)
+		require.Equal(t, string(long), text(t, resp))
+	})
+}
