@@ -152,8 +152,8 @@ func (s *slots) Reserve(_ context.Context, c throttle.Claim) (throttle.Decision,
 	return d, nil
 }
 
-func (s *slots) Cancel(_ context.Context, c throttle.Claim, d throttle.Decision) {
-	s.Observe(nil, c, d, throttle.Feedback{})
+func (s *slots) Cancel(ctx context.Context, c throttle.Claim, d throttle.Decision) {
+	s.Observe(ctx, c, d, throttle.Feedback{})
 }
 
 func (s *slots) Observe(_ context.Context, c throttle.Claim, d throttle.Decision, f throttle.Feedback) {
