@@ -206,8 +206,8 @@ func TestKeyed_cancelReachesTheOverflow(t *testing.T) {
 // A reading that is ahead of the clock makes nobody look idle.
 func TestKeyed_readingsAheadForgetNobody(t *testing.T) {
 	clk := clock.NewMock()
-	k := &throttle.Keyed{Clock: clk, Max: 1, New: bucketsOf(throttle.PerMinute(6), clk)}
-	b := throttle.NewKeyedBuckets(throttle.Buckets{Limit: throttle.PerMinute(6), Max: 1}, clk)
+	k := &throttle.Keyed{Clock: clk, Max: 1, New: bucketsOf(throttle.PerMinute(6), clk), Overflow: throttle.Unlimited}
+	b := throttle.NewKeyedBuckets(throttle.Buckets{Limit: throttle.PerMinute(6), Max: 1, Spill: throttle.Unlimited}, clk)
 	for _, l := range []throttle.Limiter{k, b} {
 		ask(t, l, "a", 6)
 		for i := range 200 {
@@ -223,12 +223,13 @@ func TestKeyed_olderReadingsCreditNothingTwice(t *testing.T) {
 	k := &throttle.Keyed{Clock: clk, Max: 1, New: bucketsOf(throttle.PerMinute(6), clk)}
 	b := throttle.NewKeyedBuckets(throttle.Buckets{Limit: throttle.PerMinute(6), Max: 1}, clk)
 	start := clk.Now()
-	clk.Add(61 * time.Second)
 	for _, l := range []throttle.Limiter{k, b} {
-		reserve(t, l, throttle.Claim{Key: "a", Cost: 6, Now: start})
-		for i := range 200 { // a is full again, and goes
-			reserve(t, l, throttle.Claim{Key: strconv.Itoa(i)})
-		}
+		clk.Set(start)
+		reserve(t, l, throttle.Claim{Key: "a", Cost: 6})
+		clk.Add(61 * time.Second)
+		reserve(t, l, throttle.Claim{Key: "b"}) // a is full again, and goes
+		clk.Add(time.Minute)
+		require.False(t, reserve(t, l, throttle.Claim{Key: "a", DryRun: true}).Degraded, "b goes for a")
 		d := reserve(t, l, throttle.Claim{Key: "a", Cost: 6, Now: start.Add(time.Second)})
 		require.False(t, d.OK && d.At.Before(start.Add(time.Minute)), "12 units within a second: %+v", d)
 	}
