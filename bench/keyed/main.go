@@ -1,0 +1,156 @@
+// Keyed shows what limits for a million keys take: a million decisions a second are
+// offered for ten seconds, of which some keys ask for most, and then every key comes
+// to be forgotten at once while new ones take their places.
+//
+//	go run ./keyed
+//
+// It prints whether the load was sustained, how long decisions took (99 of 100, and
+// the longest), what they cost in memory, and the longest stall while keys expire,
+// beside that of a loop which only reads the clock: what the machine itself does.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"math/bits"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/heed-go/heed/bench"
+	"github.com/heed-go/heed/throttle"
+)
+
+func main() {
+	rate := flag.Int("rate", 1_000_000, "decisions a second")
+	length := flag.Duration("for", 10*time.Second, "how long they are offered")
+	workers := flag.Int("workers", runtime.GOMAXPROCS(0), "goroutines that ask")
+	exact := flag.Bool("exact", false, "keep the keys, not only their hashes")
+	flag.Parse()
+
+	keys := bench.NewKeys()
+	before := heap()
+	l := throttle.NewKeyedBuckets(throttle.Buckets{Limit: throttle.Limit{Count: 10, Per: time.Second}, Max: keys.Len(), Exact: *exact}, nil)
+	for i := range keys.Len() {
+		l.Reserve(context.Background(), throttle.Claim{Key: keys.Key(i)})
+	}
+	resident := heap() - before
+	fmt.Printf("keys         %d, %d bytes each, %.1f MiB in all\n", keys.Len(), resident/int64(keys.Len()), float64(resident)/(1<<20))
+	offer(l, keys, *rate, *length, *workers)
+	expire(l, keys)
+}
+
+func heap() int64 {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
+// offer asks for keys at a steady rate, however long decisions take, and prints what
+// came of it.
+func offer(l throttle.Limiter, keys bench.Keys, rate int, length time.Duration, workers int) {
+	all := make([]times, workers)
+	start := time.Now()
+	var wg sync.WaitGroup
+	for w := range workers {
+		wg.Go(func() { all[w].offer(l, keys, w<<20, float64(rate)/float64(workers), start, length) })
+	}
+	wg.Wait()
+	took := time.Since(start)
+	sum := times{}
+	for i := range all {
+		sum.add(&all[i])
+	}
+	verdict := "sustained"
+	if offered := float64(rate) * length.Seconds(); float64(sum.n) < 0.999*offered || took > length+length/100 {
+		verdict = "NOT sustained"
+	}
+	fmt.Printf("load         %s: %d decisions in %v, %.0f a second; %d refused\n", verdict, sum.n, took.Round(time.Millisecond), float64(sum.n)/took.Seconds(), sum.refused)
+	fmt.Printf("a decision   99 of 100 within %v, the longest %v\n", sum.quantile(0.99), sum.longest)
+}
+
+// times counts decisions by how long they took: 16 steps for each doubling.
+type times struct {
+	steps      [64 * 16]int
+	n, refused int
+	longest    time.Duration
+}
+
+func (t *times) offer(l throttle.Limiter, keys bench.Keys, from int, rate float64, start time.Time, length time.Duration) {
+	ctx := context.Background()
+	for now := time.Since(start); now < length; now = time.Since(start) {
+		due := int(now.Seconds() * rate)
+		if t.n >= due {
+			time.Sleep(50 * time.Microsecond)
+			continue
+		}
+		for t.n < due {
+			d, _ := l.Reserve(ctx, throttle.Claim{Key: keys.Next(from + t.n)})
+			then := now
+			now = time.Since(start)
+			t.note(now - then)
+			if !d.OK {
+				t.refused++
+			}
+		}
+	}
+}
+
+func (t *times) note(d time.Duration) {
+	n := uint64(max(d, 16))
+	octave := bits.Len64(n) - 5
+	t.steps[octave*16+int(n>>octave)&15]++
+	t.longest = max(t.longest, d)
+	t.n++
+}
+
+func (t *times) add(u *times) {
+	for i, n := range u.steps {
+		t.steps[i] += n
+	}
+	t.n, t.refused, t.longest = t.n+u.n, t.refused+u.refused, max(t.longest, u.longest)
+}
+
+// quantile returns a duration that so many of all decisions did not exceed.
+func (t *times) quantile(q float64) time.Duration {
+	left := int(q * float64(t.n))
+	for i, n := range t.steps {
+		if left -= n; left < 0 {
+			return time.Duration((i%16+17)<<(i/16) - 1)
+		}
+	}
+	return t.longest
+}
+
+// expire asks for new keys only, in the second in which all that are known become as
+// good as never seen.
+func expire(l throttle.Limiter, keys bench.Keys) {
+	ctx := context.Background()
+	for i := range keys.Len() {
+		l.Reserve(ctx, throttle.Claim{Key: keys.Key(i)})
+	}
+	var busy, idle times
+	name := []byte("stranger 0000000")
+	run(&busy, func(i int) {
+		for j := len(name) - 1; j > len(name)-8; j-- {
+			name[j], i = '0'+byte(i%10), i/10
+		}
+		l.Reserve(ctx, throttle.Claim{Key: string(name)})
+	})
+	run(&idle, func(int) {})
+	fmt.Printf("expiry       %d new keys while all others expire: the longest stall %v, 99 of 100 within %v; of a loop that does nothing %v\n", busy.n, busy.longest, busy.quantile(0.99), idle.longest)
+}
+
+// run does something for a second and notes how long each time takes.
+func run(t *times, do func(int)) {
+	start := time.Now()
+	for now := time.Duration(0); now < time.Second; {
+		do(t.n)
+		then := now
+		now = time.Since(start)
+		t.note(now - then)
+	}
+}
