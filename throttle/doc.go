@@ -67,6 +67,8 @@
 // in windows, take what counts as they do: a bucket of n per minute may take almost 2n
 // within one of their minutes.
 //
+// [Verbs] gives any of them the methods of a *rate.Limiter: Allow, Reserve, Wait.
+//
 // # Your own
 //
 // A Limiter is two methods. Reserve decides for c.Now, or for your own clock if that

@@ -9,8 +9,8 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// A rateTrace is a scenario of golang.org/x/time/rate, replayed on a LeakyBucket
-// whose queue has no end.
+// A rateTrace is a scenario of golang.org/x/time/rate, replayed with the Verbs of a
+// LeakyBucket whose queue has no end.
 //
 // Meant to differ, and waived: scenarios in which a float64 decided (ideal_flips),
 // in which time goes back and is credited twice (time_goes_back), or in which a
@@ -95,6 +95,7 @@ type rateLimiter struct {
 	clk     clock
 	cancels float64 // how many there were: in each, theirs rounds three instants
 	bucket  *throttle.LeakyBucket
+	verbs   *throttle.Verbs
 	limit   decimal
 	burst   int64
 	idle    int64 // since when the limit has no end
@@ -102,10 +103,9 @@ type rateLimiter struct {
 
 // A booking is a granted claim.
 type booking struct {
-	ok   bool
-	acts int64
-	c    throttle.Claim
-	d    throttle.Decision
+	ok     bool
+	acts   int64
+	cancel func(now time.Time)
 }
 
 func newRateLimiter(limit decimal, burst int64) *rateLimiter {
@@ -117,6 +117,7 @@ func newRateLimiter(limit decimal, burst int64) *rateLimiter {
 // renew makes a full bucket.
 func (l *rateLimiter) renew() {
 	l.bucket = throttle.NewLeakyBucket(throttle.Leak{Limit: l.throttle(), Queue: math.MaxInt64}, &l.clk)
+	l.verbs = &throttle.Verbs{Limiter: l.bucket, Clock: &l.clk}
 }
 
 // throttle returns the limit, or the nearest that a Limit can be.
@@ -137,19 +138,29 @@ func (l *rateLimiter) reserve(at, n int64, longest time.Duration) booking {
 	case l.burst == 0:
 		return booking{}
 	}
-	c := throttle.Claim{Cost: n, Now: time.Unix(0, at), MaxWait: longest}
+	now := time.Unix(0, at)
+	switch longest {
+	case 0:
+		return booking{ok: l.verbs.AllowN(now, int(n)), acts: at}
+	case throttle.Forever:
+		r := l.verbs.ReserveN(now, int(n))
+		return booking{r.OK(), at + int64(min(r.DelayFrom(now), never)), r.CancelAt}
+	}
+	c := throttle.Claim{Cost: n, Now: now, MaxWait: longest}
 	d, err := l.bucket.Reserve(context.Background(), c)
-	return booking{err == nil && d.OK, at + int64(d.Wait), c, d}
+	return booking{err == nil && d.OK, at + int64(d.Wait), func(now time.Time) {
+		c.Now = now
+		l.bucket.Cancel(context.Background(), c, d)
+	}}
 }
 
 // cancel gives back what is booked. As theirs, it leaves alone what has come due.
 func (l *rateLimiter) cancel(at int64, b booking) {
-	if b.acts < at || l.limit.infinite() {
+	if b.acts < at || b.cancel == nil || l.limit.infinite() {
 		return
 	}
 	l.cancels++
-	b.c.Now = time.Unix(0, at)
-	l.bucket.Cancel(context.Background(), b.c, b.d)
+	b.cancel(time.Unix(0, at))
 }
 
 // set changes the limit at an instant. Whatever time passes under a limit without end
