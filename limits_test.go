@@ -142,6 +142,38 @@ func TestTransport_hooksMaySetDemands(t *testing.T) {
 	})
 }
 
+// TestTransport_beginsWithFewRequestsToAnUnknownHost: each round takes a second, so
+// that what is sent at one instant is what may be in flight.
+func TestTransport_beginsWithFewRequestsToAnUnknownHost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tr := &Transport{Base: base(func(*http.Request) (*http.Response, error) {
+			time.Sleep(time.Second)
+			return says(200, ""), nil
+		})}
+		crowd := func(n int) (rounds []int) {
+			var mu sync.Mutex
+			var wg sync.WaitGroup
+			start, sent := time.Now(), map[time.Duration]int{}
+			for range n {
+				wg.Go(func() {
+					_, err := get(t, tr)
+					require.NoError(t, err)
+					mu.Lock()
+					sent[time.Since(start)]++
+					mu.Unlock()
+				})
+			}
+			wg.Wait()
+			for i := range len(sent) {
+				rounds = append(rounds, sent[time.Duration(i+1)*time.Second])
+			}
+			return rounds
+		}
+		require.Equal(t, []int{4, 6, 9, 13, 18, 18, 18, 14}, crowd(100), "4, and one more for every two good answers, up to 18")
+		require.Equal(t, []int{60}, crowd(60), "the host is known")
+	})
+}
+
 // TestTransport_stopsEverybodyWhenTheServerSaysStop has 50 callers at once at a
 // server that allows 10 a second and says so only by refusing.
 func TestTransport_stopsEverybodyWhenTheServerSaysStop(t *testing.T) {
