@@ -181,7 +181,7 @@ func (c *call) answer() (*http.Response, error) {
 // hand returns the answer as the caller gets it.
 func (c *call) hand() *http.Response {
 	c.info.Attempts, c.info.GaveUp = c.attempts, c.reason
-	if c.attempts > 1 || c.info.InLine > 0 || c.reason != nil {
+	if c.attempts > 1 || c.info.InLine+c.info.Paused > 0 || c.reason != nil {
 		attach(c.resp, c.req, c.info)
 	}
 	if (c.held || c.cancel != nil) && hasBody(c.resp) {

@@ -14,7 +14,7 @@ type Info struct {
 	Attempts int               // times it was sent, at least 1
 	InLine   time.Duration     // time in line for limits, all attempts
 	Limit    string            // name of the limit that it stood longest in line for; "": none
-	Paused   time.Duration     // time between attempts, beside the time in line
+	Paused   time.Duration     // time before the first attempt because of Transport.Splay, and between attempts, beside the time in line
 	Limits   []throttle.Window // the server's limits, as the answer tells them
 	GaveUp   error             // why it was not sent again although it failed, see GiveUpError; nil: the answer is no failure
 

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/heed-go/heed/backoff"
 	"github.com/heed-go/heed/quota"
 	"github.com/heed-go/heed/throttle"
 )
@@ -31,9 +32,17 @@ type Transport struct {
 	Trace   *Trace                                // nil: none
 	Clock   throttle.Clock                        // nil: the system clock; deadlines of contexts are always on that
 
+	// Splay is for programs that all start at the same time, as at noon: the first
+	// request, and those that come meanwhile, wait for a part of it that differs from
+	// program to program. Slot is the part: drawn at random if it is 0, or derived
+	// with backoff.SplayOf from what tells the programs apart. 0: nobody waits.
+	Splay time.Duration
+	Slot  backoff.Splay
+
 	once  sync.Once
 	own   parts
 	calls atomic.Uint64 // that no limit concerned
+	start start
 }
 
 // parts is what a Transport makes for itself where a field is nil.
@@ -54,6 +63,11 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	c := t.begin(req)
 	defer c.end()
+	if t.Splay > 0 && !t.start.open.Load() {
+		if err := c.splay(); err != nil {
+			return c.abandon(err)
+		}
+	}
 	for {
 		attempt, err := c.admit()
 		if err != nil {
