@@ -11,11 +11,11 @@ import (
 
 // Limiter is a limit that pays later, by the prices of a Curve or a Burst.
 //
-//	               A: Wait 0, 4 units    B: Wait 3, 1 unit
-//	               │                     │
-//	idle until ────┼─────┬─────┬─────┬───┼─┬─────▶ time
-//	               │  A's units take this  │
-//	              now                     next
+//	    A: 4 units, Wait 0        B: 1 unit, booked ahead
+//	    │                         │
+//	────┼─────┬─────┬─────┬───────┼─────┼──▶ time
+//	    │<---- A's units take --->│ B's │
+//	   now                             next
 //
 // It keeps two numbers: next, the instant at which all that was granted is paid for,
 // and idle, how many idle units there were then. A claim acts at next, or at once if
