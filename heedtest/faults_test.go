@@ -42,6 +42,7 @@ func fetch(c *http.Client, method, url, body string) (status int, got string, er
 }
 
 func TestServer_zeroValueAnswers(t *testing.T) {
+	new(heedtest.Server).Close() // it may be closed before it was started
 	for _, http2 := range []bool{false, true} {
 		s := &heedtest.Server{HTTP2: http2}
 		inMemory(t, s, func(t *testing.T) {

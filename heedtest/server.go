@@ -13,7 +13,6 @@ import (
 	"log"
 	"net"
 	"net/http"
-	"sync"
 	"time"
 
 	"github.com/heed-go/heed/internal/memhttp"
@@ -62,14 +61,10 @@ type Server struct {
 	// and StartInMemory.
 	URL string
 
-	config http.Server
-	dial   func(context.Context) (net.Conn, error)
-	notes  notes
-	bans   bans
-
-	mu      sync.Mutex
-	closing bool           // no handler may begin
-	running sync.WaitGroup // the server, its connections and handlers
+	running *memhttp.Running
+	dial    func(context.Context) (net.Conn, error)
+	notes   notes
+	bans    bans
 }
 
 // Start starts s on a free port of the loopback address. It panics if there is none.
@@ -93,14 +88,12 @@ func (s *Server) StartInMemory() {
 
 func (s *Server) start(l net.Listener, url string, dial func(context.Context) (net.Conn, error)) {
 	s.URL, s.dial = url, dial
-	s.config = http.Server{
+	s.running = memhttp.Serve(&http.Server{
 		Handler:     http.HandlerFunc(s.serve),
 		Protocols:   s.protocols(),
 		ConnContext: withConn,
-		ConnState:   s.count,
 		ErrorLog:    log.New(io.Discard, "", 0), // of connections that were broken on purpose
-	}
-	s.running.Go(func() { _ = s.config.Serve(&listener{Listener: l, notes: &s.notes, http2: s.HTTP2}) })
+	}, &listener{Listener: l, notes: &s.notes, http2: s.HTTP2}, s.notes.closeConns)
 }
 
 // Transport returns a new transport that reaches s, whatever host a request
@@ -120,12 +113,9 @@ func (s *Server) Client() *http.Client { return &http.Client{Transport: s.Transp
 // Close ends all connections and returns when no goroutine of the server runs any
 // more.
 func (s *Server) Close() {
-	s.mu.Lock()
-	s.closing = true
-	s.mu.Unlock()
-	_ = s.config.Close()
-	s.notes.closeConns()
-	s.running.Wait()
+	if s.running != nil { // nil: never started
+		s.running.Close()
+	}
 }
 
 func (s *Server) protocols() *http.Protocols {
@@ -135,33 +125,8 @@ func (s *Server) protocols() *http.Protocols {
 	return p
 }
 
-// enter reports whether a handler may begin, which must then end with running.Done.
-func (s *Server) enter() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.closing {
-		s.running.Add(1)
-	}
-	return !s.closing
-}
-
-// count counts connections that are served. They may last longer than their
-// handlers: after some answers the server lingers for half a second.
-func (s *Server) count(_ net.Conn, state http.ConnState) {
-	switch state {
-	case http.StateNew:
-		s.running.Add(1)
-	case http.StateClosed, http.StateHijacked:
-		s.running.Done()
-	}
-}
-
 // serve takes a request through all stations.
 func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
-	if !s.enter() {
-		panic(http.ErrAbortHandler)
-	}
-	defer s.running.Done()
 	stream := takeStream(r)
 	n := s.notes.arrive(r, s.LeaveBodies)
 	key := ""

@@ -16,7 +16,6 @@ import (
 	"context"
 	"net"
 	"net/http"
-	"sync"
 )
 
 // A Server is an http.Server that is reached through memory. Whatever host a
@@ -26,10 +25,7 @@ type Server struct {
 
 	config   *http.Server
 	listener *Listener
-
-	mu      sync.Mutex
-	closing bool           // no handler may begin
-	running sync.WaitGroup // Serve, every connection, and every handler
+	running  *Running
 }
 
 // NewServer starts a server of HTTP/1.1.
@@ -43,26 +39,8 @@ func NewHTTP2Server(h http.Handler) *Server {
 // Start serves config, which it owns from then on. Its Addr and TLSConfig are
 // not used. If its Protocols include unencrypted HTTP/2, Transport speaks that.
 func Start(config *http.Server) *Server {
-	s := &Server{URL: "http://mem.test", config: config, listener: NewListener()}
-	next := config.Handler
-	if next == nil {
-		next = http.DefaultServeMux
-	}
-	config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !s.enter() {
-			panic(http.ErrAbortHandler)
-		}
-		defer s.running.Done()
-		next.ServeHTTP(w, r)
-	})
-	hook := config.ConnState
-	config.ConnState = func(c net.Conn, state http.ConnState) {
-		if s.count(state); hook != nil {
-			hook(c, state)
-		}
-	}
-	s.running.Go(func() { _ = config.Serve(s.listener) })
-	return s
+	l := NewListener()
+	return &Server{URL: "http://mem.test", config: config, listener: l, running: Serve(config, l, l.closeConns)}
 }
 
 // Transport returns a new transport that reaches s. Its fields may be changed
@@ -85,35 +63,7 @@ func (s *Server) Client() *http.Client { return &http.Client{Transport: s.Transp
 // Close ends all connections, hijacked ones too, and returns when no goroutine of
 // the server runs any more. The contexts of running requests are cancelled; a handler that
 // does not heed its context holds Close up.
-func (s *Server) Close() {
-	s.mu.Lock()
-	s.closing = true
-	s.mu.Unlock()
-	_ = s.config.Close()
-	s.listener.closeConns()
-	s.running.Wait()
-}
-
-// enter reports whether a handler may begin, which must then end with running.Done.
-func (s *Server) enter() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.closing {
-		s.running.Add(1)
-	}
-	return !s.closing
-}
-
-// count counts connections that are served. They may last longer than their
-// handlers: after some answers the server lingers for half a second.
-func (s *Server) count(state http.ConnState) {
-	switch state {
-	case http.StateNew:
-		s.running.Add(1)
-	case http.StateClosed, http.StateHijacked:
-		s.running.Done()
-	}
-}
+func (s *Server) Close() { s.running.Close() }
 
 func onlyHTTP2() *http.Protocols {
 	p := new(http.Protocols)
