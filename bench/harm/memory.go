@@ -1,0 +1,69 @@
+package main
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"sync/atomic"
+
+	"github.com/failsafe-go/failsafe-go/failsafehttp"
+
+	"github.com/heed-go/heed"
+	"github.com/heed-go/heed/backoff"
+	"github.com/heed-go/heed/bench/clients"
+)
+
+const uploadSize = 64 << 20
+
+// uploadAllocates returns the bytes that are allocated while a body of 64 MiB of which
+// nobody knows the length is sent and answered well.
+func uploadAllocates(name string) int64 {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.Copy(io.Discard, r.Body) }))
+	defer server.Close()
+	c, err := clients.New(name, &http.Transport{}, nil)
+	if err != nil {
+		panic(err) // measure has looked
+	}
+	defer c.CloseIdleConnections()
+	good(c.Get(server.URL)) // what is made once is not counted
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	req, _ := http.NewRequest("PUT", server.URL, io.LimitReader(zeros{}, uploadSize))
+	good(c.Do(req))
+	runtime.ReadMemStats(&after)
+	return int64(after.TotalAlloc - before.TotalAlloc)
+}
+
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
+
+// stacked returns how many requests a call through three clients on top of each other
+// sends to a server that is down, three attempts each without a pause. Those that
+// cannot be told to try at once are left out.
+func stacked(name string) int {
+	var sent atomic.Int64
+	var top http.RoundTripper = down{&sent}
+	for range 3 {
+		switch name {
+		case "plain":
+		case "heed":
+			top = &heed.Transport{Base: top, Retry: &heed.Retry{Attempts: 3, Backoff: backoff.Constant(0)}}
+		case "failsafe":
+			top = failsafehttp.NewRoundTripper(top, failsafehttp.NewRetryPolicyBuilder().Build())
+		default:
+			return 0
+		}
+	}
+	good((&http.Client{Transport: top}).Get("http://api.test"))
+	return int(sent.Load())
+}
+
+type down struct{ sent *atomic.Int64 }
+
+func (d down) RoundTrip(r *http.Request) (*http.Response, error) {
+	d.sent.Add(1)
+	return &http.Response{StatusCode: http.StatusBadGateway, Header: http.Header{}, Body: http.NoBody, Request: r}, nil
+}
