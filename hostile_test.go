@@ -36,7 +36,9 @@ func TestTransport_survivesHostileAnswers(t *testing.T) {
 		"more left than the limit": {"HTTP/1.1 200 OK\r\n" + limits("1", most, "1"), 200, 3},
 		"no end of limits":         {"HTTP/1.1 200 OK\r\n" + manyLimits(5000), 200, 3},
 		"limits without number":    {"HTTP/1.1 200 OK\r\n" + limits(strings.Repeat("9", 5000), "NaN", "Inf"), 200, 3},
+		"a reset that never comes": {"HTTP/1.1 200 OK\r\n" + limits("1", "0", most), 200, 3},
 		"a wait after a success":   {"HTTP/1.1 200 OK\r\nRetry-After: " + most + "\r\n", 200, 3},
+		"a wait without end":       {"HTTP/1.1 503 Later\r\nRetry-After: " + most + "\r\n", 503, 3},
 		"a wait without number":    {"HTTP/1.1 503 Later\r\nRetry-After: 1e999\r\n", 503, 12},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -43,10 +43,10 @@ func (g *gate) shut(n uint64, now time.Time, told time.Duration, sent uint64, ra
 	if anew = n > g.round; anew {
 		g.strikes, g.round, g.at, g.ajar = g.strikes+1, sent, now, true
 	}
+	told = believable(told)
 	pause := told
 	switch {
 	case told > 0:
-		told = min(told, maxDelay)
 		pause = told + time.Duration(random*float64(g.slack(told)))
 	case anew:
 		pause = ownPause(g.strikes)

@@ -160,18 +160,28 @@ func (t *told) spend(n uint64) (outdated bool) {
 // resetOf returns when units come back. If the server does not say, it is when
 // the window is over, or a second.
 func resetOf(w throttle.Window, now time.Time) time.Time {
-	after := w.ResetAfter
+	after := believable(w.ResetAfter)
 	if after <= 0 {
-		after = max(w.Per, 0)
+		after = believable(max(w.Per, 0))
 	}
 	if after == 0 {
 		after = time.Second
 	}
-	return now.Add(min(after, maxDelay))
+	return now.Add(after)
 }
 
-// maxDelay bounds what a server can say.
-const maxDelay = 100 * 365 * 24 * time.Hour
+// maxDelay is the longest delay that a server is believed. There are quotas of a
+// month, and perhaps of a year. Beyond that a number is in the wrong unit or no delay
+// at all, and to believe it would shut out a host for ever.
+const maxDelay = 366 * 24 * time.Hour
+
+// believable returns d, or 0 if no server can have meant it: it counts as not said.
+func believable(d time.Duration) time.Duration {
+	if d > maxDelay {
+		return 0
+	}
+	return d
+}
 
 func earlier(a, b time.Time) time.Time {
 	if a.Before(b) {

@@ -123,7 +123,7 @@ type Elastic struct {
 
 	// Spare reports whether c may be granted although Limiter refused it, by d. It
 	// is called for dry runs as well, by several goroutines at once, and must not
-	// block.
+	// block, panic, or call a Waiter: that may be who asks, under its lock.
 	Spare func(c Claim, d Decision) bool
 
 	lent trail
@@ -168,8 +168,12 @@ func (e *Elastic) Local() bool { return isLocal(e.Limiter) }
 //
 // Limiter must be set; neither field may change. A Shadow must not be copied.
 type Shadow struct {
-	Limiter   Limiter
-	OnRefusal func(c Claim, d Decision) // told what would have been refused, but not of dry runs; nil: nobody
+	Limiter Limiter
+
+	// OnRefusal is told what would have been refused, but not of dry runs. It must not
+	// block, panic, or call a Waiter: that may be who asks, under its lock. Nil: nobody
+	// is told.
+	OnRefusal func(c Claim, d Decision)
 
 	lent trail
 }
