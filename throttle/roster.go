@@ -7,9 +7,10 @@ import "strings"
 // key never seen can be forgotten without loss; others never are.
 //
 // Nothing ever looks at all records. They stand in a pile by the instant before which
-// they cannot be forgotten, as far as was known when each was last looked at. Being
-// used moves that instant later, never earlier than it would be without, so the pile
-// need not hear of it: only the first is looked at, when somebody needs its room.
+// they cannot be forgotten, as far as was known when each was last looked at. Claims
+// move that instant later, so the pile need not hear of them: only the first is looked
+// at, when somebody needs its room. A cancel may move it earlier; then the record stays
+// for longer than it must.
 type roster[R record] struct {
 	byKey map[string]R
 	pile  pile[R, soonest[R]]
