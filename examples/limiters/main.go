@@ -1,0 +1,96 @@
+// Limiters shows what "5 a minute" means to each of the classic limiters: two
+// bursts at the edge of a minute, then one request every six seconds. Time is data
+// here, so it ends at once.
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"text/tabwriter"
+	"time"
+
+	"github.com/benbjohnson/clock"
+	"github.com/heed-go/heed/throttle"
+)
+
+var (
+	start = time.Date(2026, time.November, 21, 11, 0, 59, 0, time.UTC)
+	limit = throttle.Limit{Count: 5, Per: time.Minute}
+)
+
+// clk stands still; each claim brings its own time.
+var clk = func() *clock.Mock {
+	c := clock.NewMock()
+	c.Set(start)
+	return c
+}()
+
+var limiters = []struct {
+	name string
+	l    throttle.Limiter
+}{
+	{"token bucket", throttle.NewTokenBucket(limit, clk)},
+	{"token bucket, refilled each minute", throttle.NewRefillBucket(throttle.Refill{Limit: limit, Anchor: start.Truncate(time.Minute)}, clk)},
+	{"leaky bucket, one at a time", throttle.NewLeakyBucket(throttle.Leak{Limit: throttle.Limit{Count: 5, Per: time.Minute, Burst: 1}}, clk)},
+	{"fixed window, by the clock", throttle.NewFixedWindow(throttle.Quota{Count: 5, Per: time.Minute}, clk)},
+	{"fixed window, from the first", throttle.NewFixedWindow(throttle.Quota{Count: 5, Per: time.Minute, Anchor: throttle.AtFirst}, clk)},
+	{"sliding log", throttle.NewSlidingLog(throttle.Log{Limit: limit}, clk)},
+	{"sliding counter", throttle.NewSlidingCounter(throttle.Counter{Limit: limit}, clk)},
+	{"sliding counter, 6 sub-windows", throttle.NewSubWindows(throttle.Parts{Limit: limit, Parts: 6}, clk)},
+}
+
+// arrivals are 5 at 11:00:59, 5 at 11:01:00, and then one every six seconds.
+func arrivals() []time.Time {
+	var all []time.Time
+	for range 5 {
+		all = append(all, start)
+	}
+	for range 5 {
+		all = append(all, start.Add(time.Second))
+	}
+	for i := range 15 {
+		all = append(all, start.Add(time.Second+time.Duration(i+1)*6*time.Second))
+	}
+	return all
+}
+
+func main() { compare(os.Stdout) }
+
+func compare(out io.Writer) {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "5 a minute\t11:00:59\t11:01:00\tthen one every 6 s\tgranted\tmost in a minute")
+	for _, x := range limiters {
+		var granted []time.Time
+		marks := ""
+		for _, at := range arrivals() {
+			d, err := x.l.Reserve(context.Background(), throttle.Claim{Now: at})
+			if err != nil {
+				fmt.Fprintln(os.Stderr, err)
+			}
+			mark := "·"
+			if d.OK {
+				mark, granted = "#", append(granted, at)
+			}
+			marks += mark
+		}
+		m := []rune(marks)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%d\n", x.name, string(m[:5]), string(m[5:10]), string(m[10:]), len(granted), most(granted))
+	}
+	w.Flush()
+}
+
+// most returns how many fall into the fullest minute.
+func most(granted []time.Time) (n int) {
+	for i, from := range granted {
+		in := 0
+		for _, at := range granted[i:] {
+			if at.Sub(from) < time.Minute {
+				in++
+			}
+		}
+		n = max(n, in)
+	}
+	return n
+}
