@@ -3,6 +3,7 @@ package heed
 import (
 	"context"
 	"errors"
+	"net/http"
 	"net/url"
 	"strings"
 	"sync"
@@ -76,6 +77,40 @@ func TestTransport_waitInLineThatCannotEndInTimeIsATimeout(t *testing.T) {
 	})
 }
 
+// TestClient_timeoutIncludesTheTimeInLine: whoever stands in line for six of ten
+// seconds has four left for the answer.
+func TestClient_timeoutIncludesTheTimeInLine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var sent []time.Duration
+		start := time.Now()
+		c := NewClient(&Transport{
+			Limiter: throttle.NewTokenBucket(throttle.Limit{Count: 1, Per: 6 * time.Second}, nil),
+			Base: base(func(r *http.Request) (*http.Response, error) {
+				sent = append(sent, time.Since(start))
+				select {
+				case <-time.After(5 * time.Second):
+					return says(200, ""), nil
+				case <-r.Context().Done():
+					return nil, r.Context().Err()
+				}
+			}),
+		})
+		c.Timeout = 10 * time.Second
+		var wg sync.WaitGroup
+		for i, want := range []time.Duration{5 * time.Second, 10 * time.Second} {
+			wg.Go(func() {
+				time.Sleep(time.Duration(i)) // in this order
+				_, err := c.Get("http://api.test/")
+				if took := time.Since(start).Round(time.Second); took != want || (err == nil) != (i == 0) {
+					t.Errorf("call %d: %v after %v", i, err, took)
+				}
+			})
+		}
+		wg.Wait()
+		require.Equal(t, []time.Duration{0, 6 * time.Second}, sent)
+	})
+}
+
 // TestTransport_addsLittleToAnOutage has 200 clients, with a budget each, call a
 // server that is down for a minute.
 func TestTransport_addsLittleToAnOutage(t *testing.T) {
@@ -100,7 +135,8 @@ func TestTransport_addsLittleToAnOutage(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		t.Logf("%d requests for %d first attempts", s.sent(), first)
+		t.Logf("an outage of %v, %d clients: %d requests for %d first attempts, %.3f each; 1.2 each and 1,200 are allowed: %.0f",
+			time.Since(start).Round(time.Second), clients, s.sent(), first, float64(s.sent())/float64(first), 1.2*float64(first)+1200)
 		require.Greater(t, first, clients)
 		require.LessOrEqual(t, float64(s.sent()), 1.2*float64(first)+1200)
 	})

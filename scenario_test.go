@@ -40,21 +40,41 @@ func TestScenarios_areAllThere(t *testing.T) {
 	require.GreaterOrEqual(t, ran, 150)
 }
 
-// TestScenario runs each scenario under its number.
+// TestScenario runs each scenario under its number. With -v it ends with a list of
+// them all, each with its verdict.
 func TestScenario(t *testing.T) {
+	var list strings.Builder
+	verdicts := map[string]int{}
 	for _, s := range scenarios {
-		t.Run(fmt.Sprintf("%03d", s.number), func(t *testing.T) {
-			t.Log(s.what)
-			switch {
-			case s.run == nil:
-				require.NotEmpty(t, s.says)
-				t.Log("mapped: " + s.says)
-			case s.real:
-				s.run(t)
-			default:
-				synctest.Test(t, s.run)
-			}
-		})
+		verdict := "FAIL"
+		if t.Run(fmt.Sprintf("%03d", s.number), s.test) {
+			verdict = s.verdict()
+		}
+		verdicts[verdict]++
+		fmt.Fprintf(&list, "\n%03d  %-6s  %s", s.number, verdict, s.what)
+		if s.run == nil {
+			list.WriteString(": " + s.says)
+		}
+	}
+	t.Logf("%s\n%d scenarios: %d run as they stand and are kept, %d mapped to something else or out, %d failed",
+		list.String(), len(scenarios), verdicts["ok"], verdicts["mapped"], verdicts["FAIL"])
+}
+
+func (s scenario) verdict() string {
+	if s.run == nil {
+		return "mapped"
+	}
+	return "ok"
+}
+
+func (s scenario) test(t *testing.T) {
+	switch {
+	case s.run == nil:
+		require.NotEmpty(t, s.says)
+	case s.real:
+		s.run(t)
+	default:
+		synctest.Test(t, s.run)
 	}
 }
 
