@@ -1,0 +1,20 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestPlay_showsWhatIsSentAgain(t *testing.T) {
+	var out strings.Builder
+	require.NoError(t, play(&out))
+	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+	require.Len(t, lines, 1+len(scenes))
+	for i, want := range []string{"429 200 2", "503 200 3", "no answer 200 2", "503 200 2", "500 500 1", "500 200 2", "503 503 1"} {
+		require.Contains(t, strings.Join(strings.Fields(lines[i+1]), " "), scenes[i].title+" "+want)
+	}
+	require.Contains(t, lines[5], "idempotent")
+	require.Contains(t, lines[7], "heed: the wait is longer than MaxWait")
+}
