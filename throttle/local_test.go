@@ -253,7 +253,7 @@ func (l *moodier) Reserve(ctx context.Context, c Claim) (Decision, error) {
 	return l.Limiter.Reserve(ctx, c)
 }
 
-func TestWaiter_whosLimiterPanicsLeavesTheLine(t *testing.T) {
+func TestWaiter_whoseLimiterPanicsLeavesTheLine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, l, d := new(Waiter), &moodier{Limiter: bucket(time.Second, 1)}, newDiary()
 		require.NoError(t, w.Wait(t.Context(), ticket(l)))

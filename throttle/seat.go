@@ -30,8 +30,21 @@ func (w *Waiter) enter(s *seat, retry bool) error {
 	}
 	l := w.describe(s.line)
 	w.unlock()
-	w.Trace.Parked(s.ticket, l)
+	w.tellParked(s, l)
 	return nil
+}
+
+// tellParked calls Trace.Parked. If that panics, s leaves the line, as its caller
+// does: else units would be granted to nobody.
+func (w *Waiter) tellParked(s *seat, l Line) {
+	told := false
+	defer func() {
+		if !told {
+			_ = w.giveUp(context.Background(), s)
+		}
+	}()
+	w.Trace.Parked(s.ticket, l)
+	told = true
 }
 
 func (w *Waiter) seat(ctx context.Context, t *Ticket) *seat {

@@ -65,6 +65,18 @@ func TestWaiter_trace(t *testing.T) {
 	})
 }
 
+func TestWaiter_whoseTracePanicsLeavesTheLine(t *testing.T) {
+	everyWay(t, func(t *testing.T, as func(Limiter) Limiter) {
+		w, s := &Waiter{Trace: &WaitTrace{Parked: func(*Ticket, Line) { panic("trace") }}}, &slots{}
+		l := as(s)
+		require.PanicsWithValue(t, "trace", func() { w.Wait(t.Context(), ticket(l)) })
+		s.end()
+		w.Wake()
+		idle(t, w)
+		require.NoError(t, w.Wait(t.Context(), ticket(l)), "the unit was not lost")
+	})
+}
+
 func TestWaiter_waitedForForgetsWhatIsLongAgo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, g, l := new(Waiter), &gateLimiter{until: time.Now().Add(time.Hour)}, bucket(time.Second, 1)
