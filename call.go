@@ -69,7 +69,7 @@ func (t *Transport) begin(req *http.Request) *call {
 		}
 	}
 	c.ticket.Priority = int32(min(max(c.said.Priority, math.MinInt32), math.MaxInt32))
-	c.ticket.MaxTold = c.mostWait()
+	c.ticket.MaxTold = c.mostTold()
 	c.demand()
 	return c
 }

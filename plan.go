@@ -93,7 +93,7 @@ func (c *call) plan(now time.Time, r quota.Report) error {
 		c.delay = c.backoff(r)
 		wait = c.delay
 	}
-	if err := c.affords(now, wait); err != nil {
+	if err := c.affords(now, wait, gated); err != nil {
 		return err
 	}
 	if err := c.body.prepare(c.req); err != nil {
@@ -141,14 +141,25 @@ func (c *call) gate(said time.Duration) (wait time.Duration, shut bool) {
 	return d.Wait, err == nil && !d.OK && (d.Wait == 0 || d.Wait >= said)
 }
 
+// mostTold returns the longest wait in line that a server may impose: the Tracker
+// lets requests go a little later than they were told to, at random, and that alone
+// does not make a wait too long.
+func (c *call) mostTold() time.Duration {
+	most := c.mostWait()
+	return min(most, throttle.Forever-time.Second) + min(most/40, time.Second)
+}
+
 // affords returns an error if a wait that begins now would be too long.
-func (c *call) affords(now time.Time, wait time.Duration) error {
-	p := &c.t.own.retry
+func (c *call) affords(now time.Time, wait time.Duration, gated bool) error {
+	p, most := &c.t.own.retry, c.mostWait()
+	if gated && c.told <= most {
+		most = c.mostTold()
+	}
 	deadline, limited := c.ctx.Deadline()
 	switch {
 	case c.delay == backoff.Never:
 		return ErrAttempts
-	case wait > c.mostWait():
+	case wait > most:
 		return ErrMaxWait
 	case p.Total > 0 && wait > p.Total-now.Sub(c.began):
 		return ErrTotal

@@ -79,6 +79,20 @@ func requireShut(t *testing.T, err, why error) {
 	require.ErrorContains(t, err, "ask again in 1h0m")
 }
 
+// What is told in just MaxWait is waited for, though the Tracker adds a little.
+func TestTransport_waitsForAsLongAsMaxWait(t *testing.T) {
+	for _, said := range []string{"120", "1"} {
+		synctest.Test(t, func(t *testing.T) {
+			s := plays(answer{429, "", []string{"Retry-After", said}}, 200)
+			seconds, err := time.ParseDuration(said + "s")
+			require.NoError(t, err)
+			resp, err := get(t, &Transport{Base: s, Retry: &Retry{MaxWait: seconds}})
+			require.NoError(t, err)
+			require.Equal(t, 200, resp.StatusCode, said)
+		})
+	}
+}
+
 // A limit of our own may make a request wait for as long as its context allows.
 func TestTransport_standsInLineForItsOwnLimitHoweverLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
