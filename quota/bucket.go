@@ -19,13 +19,14 @@ import (
 type bucket struct {
 	site *site
 
-	mu     sync.Mutex
-	flight flight
-	gate   gate
-	pace   pace
-	told   []told
-	good   int       // good answers, up to knownAfter
-	last   time.Time // latest reading of the clock granted at
+	mu       sync.Mutex
+	flight   flight
+	gate     gate
+	pace     pace
+	told     []told
+	good     int // good answers, up to knownAfter
+	overload overload
+	last     time.Time // latest reading of the clock granted at
 }
 
 // names are the policies of a bucket's decisions.
@@ -141,6 +142,7 @@ func (b *bucket) Observe(_ context.Context, _ throttle.Claim, d throttle.Decisio
 
 func (b *bucket) accepted() {
 	b.pace.accepted()
+	b.overload.accepted()
 	if b.good == knownAfter {
 		return
 	}
@@ -152,7 +154,9 @@ func (b *bucket) accepted() {
 // refused learns from a refusal, which a told limit explains or not.
 func (b *bucket) refused(explained bool, now time.Time, told time.Duration) {
 	if !explained {
-		b.pace.refuse(now, told)
+		if b.overload.teaches() {
+			b.pace.refuse(now, told)
+		}
 		return
 	}
 	for i := range b.told {

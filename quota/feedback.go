@@ -11,8 +11,9 @@ import (
 // none. d is what Demand returned for req. Hand the feedback to all limits of the
 // request. Its windows are appended to buf, which may be nil.
 //
-// Throttled are 429, other answers that a server's headers mark as a refusal, and
-// 503 with Retry-After. Failed are the other 5xx, and errors.
+// Throttled are 429, other answers that a server's headers mark as a refusal, 503
+// with Retry-After, and 503 from a server that otherwise works. Failed are the other
+// 5xx, and errors.
 func (t *Tracker) Feedback(req *http.Request, d throttle.Demand, resp *http.Response, err error, now time.Time, buf []throttle.Window) throttle.Feedback {
 	f := throttle.Feedback{Now: now}
 	if err != nil || resp == nil {
@@ -35,6 +36,9 @@ func (t *Tracker) Feedback(req *http.Request, d throttle.Demand, resp *http.Resp
 	}
 	r := Parse(resp.StatusCode, resp.Header, f.Now)
 	f.Outcome, f.RetryAfter = outcome(resp.StatusCode, &r)
+	if s != nil && resp.StatusCode == http.StatusServiceUnavailable && f.Outcome == throttle.Failed && s.refuses(b, f.Now) {
+		f.Outcome = throttle.Throttled
+	}
 	f.Windows = r.AppendWindows(buf)
 	if s != nil {
 		s.heed(req, b, &f)
