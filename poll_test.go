@@ -21,7 +21,6 @@ import (
 // They note what was asked for, and with which headers.
 type pages struct {
 	steps map[string][]answer
-	start time.Time
 	asked []string
 	seen  []http.Header
 	open  int
