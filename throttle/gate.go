@@ -28,6 +28,7 @@ type gate struct {
 	policy *string               // the limit's name, as of its last refusal
 	broken int                   // promises in a row that it did not keep
 	news   uint64                // how often it was rung
+	told   int64                 // the latest opening that the other side imposed and all who wait know of
 }
 
 // A share is what a tenant has had of a gate, and its lines there.

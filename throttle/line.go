@@ -28,7 +28,6 @@ type line struct {
 	parked *place              // the gate that must open for the first; nil: not asked yet
 	since  int64               // when it was parked there
 	epoch  int64               // when place.spent began to be counted
-	told   int64               // the latest opening that the other side imposed and everybody in line was asked about
 
 	// Limits that may do I/O are asked by the caller itself, one question at a
 	// time. asking is who has one to ask, or is asking it: its seat and its ticket
@@ -201,7 +200,7 @@ func (w *Waiter) lineOf(t *Ticket) *line {
 	if l != nil {
 		return l
 	}
-	l = &line{key: key, n: n, since: w.now, epoch: w.now, told: w.now, local: t.isLocal()}
+	l = &line{key: key, n: n, since: w.now, epoch: w.now, local: t.isLocal()}
 	l.queue.order.ageing = w.ageing
 	for i, g := range gates[:n] {
 		l.places[i] = place{line: l, gate: g}

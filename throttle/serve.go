@@ -2,7 +2,6 @@ package throttle
 
 import (
 	"context"
-	"slices"
 	"time"
 )
 
@@ -153,21 +152,29 @@ func (w *Waiter) refused(s *seat, i int, d Decision) {
 	if w.park(l, p); p.gate.first() == p {
 		w.schedule(p.gate, opens, known)
 	}
-	if d.Told && opens > l.told {
-		l.told = opens
-		w.warn(s, m.Key, d, opens, known)
+	if d.Told && opens-p.gate.told > int64(time.Second) { // to look at everybody has its price
+		p.gate.told = opens
+		w.warn(p.gate, d, opens)
 	}
 }
 
-// warn sends those behind s home for whom it makes no sense to wait until opens.
-func (w *Waiter) warn(s *seat, key string, d Decision, opens int64, known bool) {
-	l := s.line
-	for _, other := range slices.Clone(l.queue.members) {
-		if other == s || other == l.asking {
+// warn sends everybody home who must pass g and for whom it makes no sense to wait
+// until it opens: they need not be first to be told.
+func (w *Waiter) warn(g *gate, d Decision, opens int64) {
+	var gone []*seat
+	for _, l := range w.lines {
+		for i := range l.places[:l.n] {
+			if l.places[i].gate == g {
+				gone = append(gone, l.queue.members...)
+			}
+		}
+	}
+	for _, s := range gone {
+		if s == s.line.asking {
 			continue
 		}
-		if err := w.hopeless(other, key, d, opens, known); err != nil {
-			w.refuse(other, err)
+		if err := w.hopeless(s, g.key.key, d, opens, true); err != nil {
+			w.refuse(s, err)
 		}
 	}
 }

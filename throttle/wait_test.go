@@ -285,6 +285,38 @@ func TestWaiter_longerThanMaxToldIsRefusedAtOnce(t *testing.T) {
 	})
 }
 
+// So are those of other tenants, who are not asked for while another goes first.
+func TestWaiter_longerThanMaxToldIsRefusedInAllLines(t *testing.T) {
+	everyWay(t, func(t *testing.T, as func(Limiter) Limiter) {
+		w, g := new(Waiter), &gateLimiter{until: time.Now().Add(10 * time.Second), told: true}
+		l, other, start := as(g), as(bucket(time.Second, 5)), time.Now()
+		took := map[string]time.Duration{}
+		var mu sync.Mutex
+		var wg sync.WaitGroup
+		join := func(name string, tk *Ticket, most time.Duration) {
+			tk.MaxTold = most
+			wg.Go(func() {
+				w.Wait(t.Context(), tk)
+				mu.Lock()
+				defer mu.Unlock()
+				took[name] = time.Since(start)
+			})
+			synctest.Wait()
+		}
+		tenant := ticket(l)
+		tenant.Tenant = "b"
+		join("patient", ticket(l), 0)
+		join("tenant", tenant, time.Minute)
+		join("two limits", ticket(other, l), time.Minute)
+		time.Sleep(time.Second)
+		g.set(time.Now().Add(time.Hour))
+		w.Wake()
+		wg.Wait()
+		require.Equal(t, map[string]time.Duration{"patient": time.Hour + time.Second, "tenant": time.Second, "two limits": time.Second}, took)
+		idle(t, w)
+	})
+}
+
 func TestWaiter_longerThanMaxToldIsNotEvenBegun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, g, start := new(Waiter), &gateLimiter{until: time.Now().Add(time.Hour), told: true}, time.Now()
