@@ -45,12 +45,14 @@ func (s *site) heed(req *http.Request, asked *bucket, f *throttle.Feedback) {
 	if len(f.Windows) > 0 {
 		s.hinted.Store(true)
 	}
-	refused := f.Outcome == throttle.Throttled
-	switch {
-	case len(f.Windows) == 0 && !refused:
+	if len(f.Windows) == 0 && f.Outcome != throttle.Throttled {
 		if asked == nil {
 			s.note(f.Now)
 		}
+		return
+	}
+	s.silent.Store(false)
+	switch {
 	case asked == nil:
 		s.rouse(req, f)
 	case !s.place(req, asked, f):
@@ -65,9 +67,8 @@ func (s *site) note(now time.Time) {
 	s.quiet.then, s.quiet.last = s.quiet.last, note{now, s.answers.Load()}
 }
 
-// rouse ends the quiet of a host because of what an answer says.
+// rouse takes over the answer that ends the quiet of a host.
 func (s *site) rouse(req *http.Request, f *throttle.Feedback) {
-	s.silent.Store(false)
 	b := s.fresh.Load()
 	if home := s.homeOf(req); home != nil {
 		b = home

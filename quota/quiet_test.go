@@ -58,6 +58,20 @@ func TestQuiet_burstOfRefusalsIsOneEvent(t *testing.T) {
 	})
 }
 
+// A request that was granted before the host was quiet is refused.
+func TestQuiet_refusalOfAnOldClaimEndsItToo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var tr Tracker
+		req := request(t, users)
+		old := tr.Demand(req)
+		d, err := old.Limiter.Reserve(t.Context(), throttle.Claim{})
+		require.NoError(t, err)
+		calm(t, &tr, users, 0)
+		throttle.Observe(t.Context(), old.Limiter, throttle.Claim{}, d, tr.Feedback(req, old, answer(429), nil, time.Now(), nil))
+		require.False(t, mayAsk(t, &tr, users))
+	})
+}
+
 // What was accepted before the refusal is known well enough for a first pace.
 func TestQuiet_knowsWhatWasAccepted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

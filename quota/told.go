@@ -113,7 +113,7 @@ func (t *told) update(w throttle.Window, n uint64, now time.Time, f *flight) {
 		case ahead > slack:
 			over = true
 		case !over:
-			reset = earlier(reset, t.reset) // each is the true one, rounded up
+			reset = t.sooner(reset, w)
 		}
 	}
 	switch {
@@ -128,6 +128,15 @@ func (t *told) update(w throttle.Window, n uint64, now time.Time, f *flight) {
 	t.limit, t.remaining, t.per, t.reset = max(w.Limit, left), left, w.Per, reset
 	t.at, t.seen, t.probe = now, f.sent, false
 	t.refill.mark(left, now, f.open)
+}
+
+// sooner returns the reset that is known by now: told in whole seconds each is the
+// true one rounded up, so the earliest is best.
+func (t *told) sooner(reset time.Time, w throttle.Window) time.Time {
+	if w.ResetAfter%time.Second != 0 || t.reset.After(reset) {
+		return reset
+	}
+	return t.reset
 }
 
 // near reports whether w, received now, can be of the same window as t.
@@ -181,11 +190,4 @@ func believable(d time.Duration) time.Duration {
 		return 0
 	}
 	return d
-}
-
-func earlier(a, b time.Time) time.Time {
-	if a.Before(b) {
-		return a
-	}
-	return b
 }
