@@ -68,7 +68,7 @@ func TestNoAllocs(t *testing.T) {
 		{"Unlimited", throttle.Unlimited, false},
 		{"Blocked", throttle.Blocked, false},
 	} {
-		if row.pools && racing {
+		if row.pools && throttle.Racing {
 			continue
 		}
 		for _, c := range []throttle.Claim{{Key: "api.example.com", Cost: 2}, {Now: time.Now()}, {DryRun: true}} {

@@ -89,7 +89,9 @@ func (w *Waiter) answer(ctx context.Context, s *seat) (done bool, err error) {
 		w.resume(l)
 	default:
 		w.stayLimited(s)
-		if l.queue.first() == s && l.heard() == l.news {
+		first, heard := l.queue.first() == s, l.heard() != l.news
+		w.gaveBack(t, i)
+		if first && !heard {
 			w.refused(s, i, refusal)
 		} else {
 			w.resume(l)
@@ -104,6 +106,16 @@ func (w *Waiter) answer(ctx context.Context, s *seat) (done bool, err error) {
 		err = context.Cause(ctx)
 	}
 	return true, err
+}
+
+// gaveBack looks again at the limits that had granted their part of t before demand i
+// was refused: what they gave for a moment may have been refused to others.
+func (w *Waiter) gaveBack(t *Ticket, i int) {
+	for j := range t.Demands {
+		if g := w.gateOf(&t.Demands[j]); g != nil && j != i {
+			w.ring(g)
+		}
+	}
 }
 
 // inquire asks for s. If a limiter panics, s leaves the line, as its caller does:

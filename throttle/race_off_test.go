@@ -1,5 +1,5 @@
 //go:build !race
 
-package throttle_test
+package throttle
 
-const racing = false
+const Racing = false

@@ -1,7 +1,7 @@
 //go:build race
 
-package throttle_test
+package throttle
 
-// racing: under the race detector a sync.Pool forgets some of what it is given, on
+// Racing: under the race detector a sync.Pool forgets some of what it is given, on
 // purpose, so that what it serves allocates now and then.
-const racing = true
+const Racing = true

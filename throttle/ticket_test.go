@@ -103,7 +103,8 @@ func TestTicket_allocatesNothing(t *testing.T) {
 		"wait, observe":    func() { w.Wait(ctx, tk); w.Observe(ctx, tk, Feedback{}) },
 	} {
 		use()
-		require.Zero(t, testing.AllocsPerRun(100, use), name)
+		n := testing.AllocsPerRun(100, use)
+		require.True(t, Racing || n == 0, "%s: %v allocations", name, n)
 	}
 }
 

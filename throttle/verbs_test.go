@@ -261,7 +261,7 @@ func TestVerbs_eightAtOnce(t *testing.T) {
 }
 
 func TestVerbs_allocateNothing(t *testing.T) {
-	if racing {
+	if throttle.Racing {
 		return
 	}
 	v := &throttle.Verbs{Limiter: throttle.NewTokenBucket(throttle.Limit{Count: math.MaxInt32, Per: time.Second}, nil)}

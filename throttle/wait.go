@@ -117,6 +117,7 @@ func (w *Waiter) await(ctx context.Context, t *Ticket) error {
 		if err := w.pass(ctx, t, now); err != nil || t.held != nil {
 			return err
 		}
+		w.news(t) // what it held for a moment may have been refused to others
 	}
 	if !retry {
 		t.turn = w.turn(now)

@@ -371,3 +371,36 @@ func TestWaiter_close(t *testing.T) {
 		idle(t, w)
 	})
 }
+
+// afterwards refuses for ever, the first time after it has run f.
+type afterwards struct {
+	once sync.Once
+	f    func()
+}
+
+func (a *afterwards) Reserve(context.Context, Claim) (Decision, error) {
+	a.once.Do(a.f)
+	return Decision{Policy: "afterwards", Wait: Forever}, nil
+}
+
+func (*afterwards) Cancel(context.Context, Claim, Decision) {}
+
+// A ticket that is refused by its second limit has held the units of the first for a
+// moment. Who was refused because of that does not wait until they flow back.
+func TestWaiter_whatWasHeldForAMomentIsNoRefusal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, l := new(Waiter), bucket(time.Hour, 1)
+		start, waited := time.Now(), time.Duration(-1)
+		first := ticket(l, &afterwards{f: func() {
+			go func() {
+				if w.Wait(t.Context(), ticket(l)) == nil {
+					waited = time.Since(start)
+				}
+			}()
+			synctest.Wait()
+			require.Negative(t, waited)
+		}})
+		require.ErrorIs(t, w.Wait(t.Context(), first), ErrRefused)
+		require.Zero(t, waited)
+	})
+}
