@@ -390,17 +390,19 @@ func (*afterwards) Cancel(context.Context, Claim, Decision) {}
 func TestWaiter_whatWasHeldForAMomentIsNoRefusal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, l := new(Waiter), bucket(time.Hour, 1)
-		start, waited := time.Now(), time.Duration(-1)
+		start := time.Now()
+		var waited atomic.Int64
+		waited.Store(-1)
 		first := ticket(l, &afterwards{f: func() {
 			go func() {
 				if w.Wait(t.Context(), ticket(l)) == nil {
-					waited = time.Since(start)
+					waited.Store(int64(time.Since(start)))
 				}
 			}()
 			synctest.Wait()
-			require.Negative(t, waited)
+			require.Negative(t, waited.Load())
 		}})
 		require.ErrorIs(t, w.Wait(t.Context(), first), ErrRefused)
-		require.Zero(t, waited)
+		require.Zero(t, waited.Load())
 	})
 }
