@@ -177,7 +177,7 @@ func TestPoll_pausesAsTheServerSays(t *testing.T) {
 			if i > 0 {
 				gap -= at[i-1]
 			}
-			require.GreaterOrEqual(t, gap, want*95/100, i)
+			require.GreaterOrEqual(t, gap, want*9/10, i)
 			require.LessOrEqual(t, gap, want*11/10, i)
 			if i < 3 {
 				require.GreaterOrEqual(t, gap, want, "never early")
