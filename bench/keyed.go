@@ -49,8 +49,8 @@ func (k Keys) Next(i int) string { return k.Key(int(k.order[i&(len(k.order)-1)])
 
 var zipfKeys = sync.OnceValue(NewKeys)
 
-// perKey is enough for whatever a benchmark asks of the most frequent key. Ten times
-// that and go-limiter refuses: it computes in float64.
+// perKey is enough for whatever a benchmark asks of the most frequent key. The peer
+// has it for an hour: when its interval is over it adds far fewer tokens than it says.
 const perKey = 100_000_000
 
 // keyedPairs compares limits per key, when a million keys are known already.
@@ -75,7 +75,7 @@ func reserveKey(l throttle.Limiter) func(string) bool {
 }
 
 func takeKey() func(string) bool {
-	s, err := memorystore.New(&memorystore.Config{Tokens: perKey, Interval: time.Second, SweepInterval: time.Hour, SweepMinTTL: time.Hour, InitialAlloc: 1 << 20})
+	s, err := memorystore.New(&memorystore.Config{Tokens: perKey, Interval: time.Hour, SweepInterval: time.Hour, SweepMinTTL: time.Hour, InitialAlloc: 1 << 20})
 	if err != nil {
 		panic(err)
 	}
