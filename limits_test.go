@@ -94,10 +94,14 @@ func TestTransport_goesWithLimitersOfOtherKinds(t *testing.T) {
 		limiter throttle.Limiter
 		took    time.Duration // for 12 requests that take a second each
 	}{
-		"Unlimited": {throttle.Unlimited, time.Second},
-		"Shadow":    {&throttle.Shadow{Limiter: throttle.Blocked}, time.Second},
-		"InFlight":  {throttle.NewInFlight(throttle.Capacity{Count: 4}, nil), 3 * time.Second},
-		"Blocked":   {throttle.Blocked, 0},
+		"Unlimited":   {throttle.Unlimited, time.Second},
+		"Shadow":      {&throttle.Shadow{Limiter: throttle.Blocked}, time.Second},
+		"InFlight":    {throttle.NewInFlight(throttle.Capacity{Count: 4}, nil), 3 * time.Second},
+		"Adaptive":    {throttle.NewAdaptive(throttle.Adapt{}, nil), time.Second},
+		"AcceptRatio": {throttle.NewAcceptRatio(throttle.Accept{}, nil), time.Second},
+		"Penalty": {throttle.NewPenalty(throttle.NewInFlight(throttle.Capacity{Count: 12}, nil),
+			throttle.Sentence{After: 1, Within: time.Second, For: time.Minute}, nil), time.Second},
+		"Blocked": {throttle.Blocked, 0},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			tr := &Transport{Limiter: tt.limiter, Quota: &quota.Tracker{Start: -1}, Base: base(func(*http.Request) (*http.Response, error) {
