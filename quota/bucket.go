@@ -57,9 +57,17 @@ func (b *bucket) Reserve(_ context.Context, c throttle.Claim) (throttle.Decision
 	d := throttle.Decision{Policy: b.site.names.quota, At: now}
 	b.describe(&d, now)
 	d.Policy, d.Wait, d.OK = b.check(n, now)
-	d.Told = !d.OK && d.Policy != b.site.names.pace // a pace is what we made of refusals without a word
-	if !d.OK || c.DryRun {
+	paced := d.Policy == b.site.names.pace // which is what we made of refusals without a word
+	d.Told = !d.OK && !paced
+	if c.DryRun {
 		return d, nil
+	}
+	if !d.OK {
+		b.pace.waited = b.pace.waited || paced
+		return d, nil
+	}
+	for i := range b.told {
+		b.told[i].granted(now, &b.flight, b.site.tracker.use())
 	}
 	d.Grant = b.flight.add()
 	for i := range b.told {
@@ -70,7 +78,7 @@ func (b *bucket) Reserve(_ context.Context, c throttle.Claim) (throttle.Decision
 	return d, nil
 }
 
-// check asks the four in turn.
+// check asks the four in turn. It changes nothing.
 func (b *bucket) check(n int64, now time.Time) (policy string, wait time.Duration, ok bool) {
 	if wait, ok = b.gate.check(now, &b.flight); !ok {
 		return b.site.names.gate, wait, false

@@ -72,11 +72,8 @@ func (p *pace) check(now time.Time) (wait time.Duration, ok bool) {
 	if p.rate == 0 {
 		return 0, true
 	}
-	if wait = p.next.Sub(now); wait <= 0 {
-		return 0, true
-	}
-	p.waited = true
-	return wait, false
+	wait = p.next.Sub(now)
+	return max(wait, 0), wait <= 0
 }
 
 // sent notes that n units are on their way. Nothing has stood in their way since

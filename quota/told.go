@@ -51,15 +51,12 @@ func countsRequests(w throttle.Window) bool {
 // free returns how many units may be taken as of now, and if too few, how long
 // until there may be more; 0: when an answer has come.
 func (t *told) free(now time.Time, f *flight, use use) (units int64, wait time.Duration) {
-	taken := f.open + use.kept(t.limit)
-	if !t.probe && !now.Before(t.reset) && t.remaining <= taken {
-		t.probe, t.seen = true, f.sent
-	}
-	units = t.left(now) - taken
-	if t.probe {
-		return 1 - min(f.after(t.seen), 1), 0
-	}
+	units = t.left(now) - f.open - use.kept(t.limit)
 	switch {
+	case t.probe:
+		return 1 - min(f.after(t.seen), 1), 0
+	case t.asksAnew(now, f, use):
+		return 1, 0
 	case units > 0 && use.spreads(t, units, now):
 		if wait = t.next.Sub(now); wait > 0 {
 			return 0, wait
@@ -83,6 +80,20 @@ func (t *told) free(now time.Time, f *flight, use use) (units int64, wait time.D
 		return 0, 0
 	}
 	return 0, wait
+}
+
+// asksAnew reports whether the next claim to go is the probe: the window is over,
+// and of what was left there is nothing to send.
+func (t *told) asksAnew(now time.Time, f *flight, use use) bool {
+	return !t.probe && !now.Before(t.reset) && t.remaining <= f.open+use.kept(t.limit)
+}
+
+// granted notes that the next claim of f goes at now. Nothing else moves t on but
+// answers: to ask what is free changes nothing.
+func (t *told) granted(now time.Time, f *flight, use use) {
+	if t.asksAnew(now, f, use) {
+		t.probe, t.seen = true, f.sent
+	}
 }
 
 // holdsBack reports whether the last unit is kept for a scout.
