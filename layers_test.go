@@ -53,6 +53,7 @@ var foreign = map[string]string{
 	"golang.org/x/net/http2/hpack":          "heedtest",
 	"github.com/hashicorp/go-retryablehttp": "retryable",
 	"github.com/fsnotify/fsnotify":          "rules",
+	"go.yaml.in/yaml/v3":                    "rules",
 }
 
 // nameless are folders that say nothing of what is in them.
