@@ -78,6 +78,9 @@ func (w *Waiter) join(s *seat, retry bool) error {
 		return ErrClosed
 	}
 	w.serve()
+	if n := int(w.crowd.Load()); !retry && w.MaxAll > 0 && n >= w.MaxAll {
+		return &LineError{Waiting: n, MaxLine: w.MaxAll}
+	}
 	l := w.lineOf(s.ticket)
 	if n := l.queue.len(); !retry && w.MaxLine > 0 && n >= w.MaxLine {
 		return &LineError{Waiting: n, MaxLine: w.MaxLine}

@@ -188,6 +188,25 @@ func TestWaiter_fullLineSaysHowLongItIs(t *testing.T) {
 	})
 }
 
+func TestWaiter_allLinesTogetherAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &Waiter{MaxAll: 5}
+		var wg sync.WaitGroup
+		keyed := func(key string) *Ticket {
+			return &Ticket{Demands: [MaxDemands]Demand{{Limiter: &gateLimiter{until: time.Now().Add(time.Second)}, Key: key}}}
+		}
+		for i := range 5 {
+			wg.Go(func() { require.NoError(t, w.Wait(t.Context(), keyed(string(rune('a'+i))))) })
+		}
+		synctest.Wait()
+		require.Equal(t, &LineError{Waiting: 5, MaxLine: 5}, w.Wait(t.Context(), keyed("z")))
+		require.NoError(t, w.Wait(t.Context(), ticket(bucket(time.Second, 1))), "who need not wait may go")
+		wg.Wait()
+		require.NoError(t, w.Wait(t.Context(), keyed("z")))
+		idle(t, w)
+	})
+}
+
 func TestWaiter_feedbackOpensAndShutsAtOnce(t *testing.T) {
 	everyWay(t, func(t *testing.T, as func(Limiter) Limiter) {
 		w, g, d := new(Waiter), &gateLimiter{until: time.Now().Add(time.Hour)}, newDiary()

@@ -46,6 +46,7 @@ type grant struct {
 	err       error   // not a grant, but the reason why there is none
 	at        time.Time
 	decisions [MaxDemands]Decision
+	settled   [MaxDemands]int64 // one more than what Settle said; 0: it was not called
 }
 
 var grants = sync.Pool{New: func() any { return new(grant) }}
@@ -196,8 +197,8 @@ func (t *Ticket) Observe(ctx context.Context, f Feedback) {
 		return
 	}
 	for i := range t.Demands {
-		if m := &t.Demands[i]; m.Limiter != nil {
-			Observe(ctx, m.Limiter, Claim{Key: m.Key, Cost: m.Cost}, t.held.decisions[i], f)
+		if t.Demands[i].Limiter != nil {
+			t.observe(ctx, i, f)
 		}
 	}
 	if !f.More {
@@ -216,7 +217,7 @@ func (t *Ticket) end() {
 
 // end gives g back for others to use.
 func (g *grant) end() {
-	g.owner, g.err = nil, nil
+	g.owner, g.err, g.settled = nil, nil, [MaxDemands]int64{}
 	for i := range g.decisions {
 		g.decisions[i].trail = nil // all that it could keep from being collected
 	}

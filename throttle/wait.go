@@ -29,6 +29,7 @@ type Waiter struct {
 	Clock   Clock         // nil: the system clock
 	MaxWait time.Duration // longest stay in line; 0: as long as ctx allows
 	MaxLine int           // most callers in one line, retries not counted; 0: no bound
+	MaxAll  int           // most callers in all lines together, likewise; 0: no bound
 
 	// Patience is for how long a ticket that needs several busy limits may keep
 	// one of them closed to others while it waits for the next. 0: 1 s.
@@ -73,10 +74,11 @@ type Waiter struct {
 // shut is added to Waiter.crowd once the Waiter is closed.
 const shut = 1 << 62
 
-// A LineError says that a line is full. It matches ErrRefused.
+// A LineError says that a line is full, or that all of them together are. It matches
+// ErrRefused.
 type LineError struct {
-	Waiting int // callers in the line
-	MaxLine int // Waiter.MaxLine
+	Waiting int // callers in the line, or in all lines
+	MaxLine int // Waiter.MaxLine, or MaxAll
 }
 
 // Error says how long the line is.

@@ -1,0 +1,30 @@
+package throttle
+
+import "context"
+
+// Settle says what demand i of a granted t turned out to cost, in units of its limit.
+// It is for tickets of several limits, where each may have a price of its own:
+// Feedback.Cost says the same to all of them.
+//
+// What is said last counts, from the Observe that ends the grant. 0, or less, says that
+// nothing was used: that demand is given back, as by Cancel. Settle does nothing if t
+// holds no grant.
+func (t *Ticket) Settle(i int, units int64) {
+	if t.granted() {
+		t.held.settled[i] = max(units, 0) + 1
+	}
+}
+
+// observe tells the limit of demand i what came of it.
+func (t *Ticket) observe(ctx context.Context, i int, f Feedback) {
+	m, d := &t.Demands[i], t.held.decisions[i]
+	c := Claim{Key: m.Key, Cost: m.Cost}
+	if n := t.held.settled[i]; n == 1 && !f.More {
+		c.Now = f.Now
+		m.Limiter.Cancel(ctx, c, d)
+		return
+	} else if n > 1 && !f.More {
+		f.Cost = n - 1
+	}
+	Observe(ctx, m.Limiter, c, d, f)
+}
