@@ -1,0 +1,60 @@
+package redistest
+
+import (
+	"context"
+	"net"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// slots is how many parts the keys of a cluster are in.
+const slots = 16384
+
+// StartCluster starts n servers that are one cluster without replicas, and returns
+// when each of them knows who has which keys. args are options of redis-server.
+func StartCluster(t T, n int, args ...string) []*Server {
+	t.Helper()
+	nodes := StartN(t, n, append([]string{"--cluster-enabled", "yes", "--cluster-node-timeout", "5000", "--cluster-announce-ip", host}, args...)...)
+	for i, node := range nodes {
+		node.do(t, "CLUSTER", "SET-CONFIG-EPOCH", i+1)
+		node.do(t, "CLUSTER", "ADDSLOTSRANGE", i*slots/n, (i+1)*slots/n-1)
+	}
+	host, port, _ := net.SplitHostPort(nodes[0].Addr)
+	for _, node := range nodes[1:] {
+		node.do(t, "CLUSTER", "MEET", host, port)
+	}
+	for _, node := range nodes {
+		Await(t, "the cluster to be complete", func() bool { return node.isComplete(t) })
+	}
+	return nodes
+}
+
+// Addrs returns the addresses of servers.
+func Addrs(servers []*Server) (all []string) {
+	for _, s := range servers {
+		all = append(all, s.Addr)
+	}
+	return all
+}
+
+// isComplete reports whether s serves, and knows an owner for each slot.
+func (s *Server) isComplete(t T) bool {
+	t.Helper()
+	info, _ := s.do(t, "CLUSTER", "INFO").(string)
+	return strings.Contains(info, "cluster_state:ok") && strings.Contains(info, "cluster_slots_ok:16384")
+}
+
+// do has s execute a command, and returns its answer.
+func (s *Server) do(t T, args ...any) any {
+	t.Helper()
+	c := redis.NewClient(&redis.Options{Addr: s.Addr})
+	defer c.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	answer, err := c.Do(ctx, args...).Result()
+	if err != nil {
+		t.Fatalf("redistest: %v: %v", args, err)
+	}
+	return answer
+}

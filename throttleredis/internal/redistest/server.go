@@ -1,0 +1,148 @@
+package redistest
+
+import (
+	"bytes"
+	"net"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"time"
+)
+
+// A Server is a redis-server of its own, on loopback. Its methods are for one
+// goroutine at a time.
+type Server struct {
+	Addr string // host:port, the same after a restart
+
+	t       T
+	program string
+	args    []string
+	process *process // nil: it was killed
+}
+
+// A process is one life of a server.
+type process struct {
+	cmd   *exec.Cmd
+	said  bytes.Buffer  // to be read when it has ended
+	ended chan struct{} // closed then
+}
+
+// Start runs a redis-server until the test ends. It keeps nothing on disk, unless
+// args say otherwise: with "--appendonly", "yes", "--appendfsync", "always" a killed
+// server comes back with all that it had answered. args are options of redis-server.
+//
+// Where redis-server is not installed the test is skipped, but not in CI.
+func Start(t T, args ...string) *Server {
+	t.Helper()
+	s := &Server{t: t, program: installed(t, "redis-server")}
+	dir, err := os.MkdirTemp("", "redistest")
+	if err != nil {
+		t.Fatalf("redistest: %v", err)
+	}
+	t.Cleanup(func() {
+		s.Kill()
+		_ = os.RemoveAll(dir)
+	})
+	options := []string{"--bind", host, "--dir", dir, "--save", "", "--appendonly", "no", "--daemonize", "no"}
+	for range 20 {
+		port := freePort()
+		s.Addr = address(port)
+		s.args = slices.Concat([]string{"--port", port}, options, args)
+		if s.run() {
+			return s
+		}
+		if said := s.process.said.String(); !strings.Contains(said, "Address already in use") {
+			t.Fatalf("redistest: the server ended: %s", said)
+		}
+	}
+	t.Fatalf("redistest: found no free port in 20 attempts")
+	return nil
+}
+
+// StartN starts n servers that know nothing of each other, as for a redis.Ring.
+func StartN(t T, n int, args ...string) (all []*Server) {
+	t.Helper()
+	for range n {
+		all = append(all, Start(t, args...))
+	}
+	return all
+}
+
+// Kill ends the server as kill -9 does, and returns when it has ended. It does
+// nothing to a server that was killed already.
+func (s *Server) Kill() {
+	if s.process == nil {
+		return
+	}
+	_ = s.process.cmd.Process.Kill()
+	<-s.process.ended
+	s.process = nil
+}
+
+// Restart starts a killed server again, at the same address, and returns when it
+// answers.
+func (s *Server) Restart() {
+	s.t.Helper()
+	if s.process != nil {
+		s.t.Fatalf("redistest: Restart: the server at %s is running: kill it first", s.Addr)
+	}
+	if !s.run() {
+		s.t.Fatalf("redistest: Restart: the server ended: %s", &s.process.said)
+	}
+}
+
+// run starts the program and waits for it to answer. It reports false if the
+// program has ended.
+func (s *Server) run() bool {
+	s.t.Helper()
+	p := &process{cmd: exec.Command(s.program, s.args...), ended: make(chan struct{})}
+	p.cmd.Stdout, p.cmd.Stderr = &p.said, &p.said
+	if err := p.cmd.Start(); err != nil {
+		s.t.Fatalf("redistest: %v", err)
+	}
+	s.process = p
+	go func() {
+		_ = p.cmd.Wait()
+		close(p.ended)
+	}()
+	Await(s.t, "an answer of the server at "+s.Addr, func() bool { return p.over() || ping(s.Addr) })
+	return !p.over()
+}
+
+func (p *process) over() bool {
+	select {
+	case <-p.ended:
+		return true
+	default:
+		return false
+	}
+}
+
+// ping reports whether a server at addr answers, and is done with loading.
+func ping(addr string) bool {
+	conn, err := net.DialTimeout("tcp", addr, time.Second)
+	if err != nil {
+		return false
+	}
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(time.Second))
+	if _, err := conn.Write([]byte("PING\r\n")); err != nil {
+		return false
+	}
+	answer := make([]byte, 16)
+	n, _ := conn.Read(answer)
+	return strings.HasPrefix(string(answer[:n]), "+PONG")
+}
+
+// installed returns the path of a program.
+func installed(t T, program string) string {
+	t.Helper()
+	path, err := exec.LookPath(program)
+	if err != nil && os.Getenv("CI") == "true" {
+		t.Fatalf("%s must be installed in CI: %v", program, err)
+	} else if err != nil {
+		t.Skipf("%s is not installed: %v", program, err)
+	}
+	return path
+}
