@@ -181,8 +181,8 @@ func (c *call) answer() (*http.Response, error) {
 // hand returns the answer as the caller gets it.
 func (c *call) hand() *http.Response {
 	c.info.Attempts, c.info.GaveUp = c.attempts, c.reason
-	if c.attempts > 1 || c.info.InLine+c.info.Paused > 0 || c.reason != nil {
-		attach(c.resp, c.req, c.info)
+	if r := c.t.own.quota.Reader; r != nil || c.info.eventful() {
+		attach(c.resp, c.req, c.info, r)
 	}
 	if (c.held || c.cancel != nil) && hasBody(c.resp) {
 		c.leased = true

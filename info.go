@@ -38,14 +38,18 @@ func InfoFrom(resp *http.Response) (Info, bool) {
 	if n != nil {
 		info = n.info
 	}
-	if info.Limits = limitsOf(resp); n == nil && info.Limits == nil {
+	if info.Limits = limitsOf(resp, n); info.Limits == nil && !info.eventful() {
 		return Info{}, false
 	}
 	return info, true
 }
 
-// limitsOf reads the limits only when somebody asks: the answer still has them.
-func limitsOf(resp *http.Response) []throttle.Window {
+// eventful reports whether there is more to tell than one attempt.
+func (i *Info) eventful() bool { return i.Attempts > 1 || i.InLine+i.Paused > 0 || i.GaveUp != nil }
+
+// limitsOf reads the limits only when somebody asks: the answer still has them. What
+// its body said is not among them.
+func limitsOf(resp *http.Response, n *note) []throttle.Window {
 	if resp == nil {
 		return nil
 	}
@@ -53,7 +57,10 @@ func limitsOf(resp *http.Response) []throttle.Window {
 	if resp.Request != nil && resp.Request.URL != nil {
 		host = resp.Request.URL.Host
 	}
-	var r quota.Reader
+	r := new(quota.Reader)
+	if n != nil && n.reader != nil {
+		r = n.reader
+	}
 	report := r.Parse(host, resp.StatusCode, resp.Header, time.Now())
 	return report.AppendWindows(nil)
 }
@@ -63,8 +70,9 @@ func limitsOf(resp *http.Response) []throttle.Window {
 // where it costs nothing if it is not there.
 type note struct {
 	context.Context
-	info  Info
-	owner *http.Request // whose context it is: the note means nothing to requests derived from that
+	info   Info
+	reader *quota.Reader // of the Tracker; nil: the zero Reader
+	owner  *http.Request // whose context it is: the note means nothing to requests derived from that
 }
 
 type noteKey struct{}
@@ -78,8 +86,8 @@ func (n *note) Value(key any) any {
 }
 
 // attach adds info to resp, which answers req.
-func attach(resp *http.Response, req *http.Request, info Info) {
-	n := &note{Context: req.Context(), info: info}
+func attach(resp *http.Response, req *http.Request, info Info, r *quota.Reader) {
+	n := &note{Context: req.Context(), info: info, reader: r}
 	n.owner = req.WithContext(n)
 	resp.Request = n.owner
 }

@@ -47,7 +47,10 @@ func (c *call) judge() (verdict, quota.Report) {
 	if c.err != nil {
 		return verdictOnError(c.err), quota.Report{}
 	}
-	report := quota.Parse(c.resp.StatusCode, c.resp.Header, c.now)
+	report := c.t.own.quota.Report(c.req, c.resp, c.now)
+	if c.told > report.RetryAfter { // in the body
+		report.RetryAfter, report.HasRetryAfter = c.told, true
+	}
 	if c.key != "" && c.resp.StatusCode == http.StatusConflict {
 		return idempotent, report // the first attempt is still at work on our key
 	}

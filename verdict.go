@@ -31,7 +31,8 @@ func Retryable(req *http.Request, resp *http.Response, err error) bool {
 	if err != nil {
 		v = verdictOnError(err)
 	} else {
-		report, o := quota.Parse(resp.StatusCode, resp.Header, time.Now()), throttle.Accepted
+		var r quota.Reader
+		report, o := r.Parse(req.URL.Host, resp.StatusCode, resp.Header, time.Now()), throttle.Accepted
 		if report.Throttled {
 			o = throttle.Throttled
 		}
@@ -49,6 +50,8 @@ func verdictOn(resp *http.Response, o throttle.Outcome, said bool) verdict {
 		return v
 	}
 	switch s := resp.StatusCode; {
+	case s < 400:
+		return idempotent // the body says that it was refused, but not that nothing was done
 	case s == http.StatusTooManyRequests:
 		return always
 	case s == http.StatusServiceUnavailable && said:

@@ -11,9 +11,10 @@ import (
 // none. d is what Demand returned for req. Hand the feedback to all limits of the
 // request. Its windows are appended to buf, which may be nil.
 //
-// Throttled are 429, other answers that a server's headers mark as a refusal, 503
-// with Retry-After, and 503 from a server that otherwise works. Failed are the other
-// 5xx, and errors.
+// Throttled are 429, other answers that a server's headers mark as a refusal, or the
+// first bytes of its body, 503 with Retry-After, and 503 from a server that otherwise
+// works. Failed are the other 5xx, and errors. Where a body was looked into,
+// resp.Body is replaced by one that still has all of it.
 func (t *Tracker) Feedback(req *http.Request, d throttle.Demand, resp *http.Response, err error, now time.Time, buf []throttle.Window) throttle.Feedback {
 	f := throttle.Feedback{Now: now}
 	if err != nil || resp == nil {
@@ -22,28 +23,34 @@ func (t *Tracker) Feedback(req *http.Request, d throttle.Demand, resp *http.Resp
 	}
 	b, ours := d.Limiter.(*bucket)
 	var s *site
-	switch {
-	case ours:
+	if ours {
 		s = b.site
-	case d.Limiter == nil:
+	} else {
 		s = t.siteOf(req)
 	}
-	if s != nil && resp.StatusCode < 400 && !s.worthReading() {
+	if resp.StatusCode < 400 && !s.worthReading() && !wantsBody(s.vendor, resp.StatusCode, resp.Header) {
 		return f
 	}
 	if f.Now.IsZero() {
 		f.Now = t.clock().Now()
 	}
-	r := Parse(resp.StatusCode, resp.Header, f.Now)
+	r := t.reader().read(s.vendor, resp, f.Now)
 	f.Outcome, f.RetryAfter = outcome(resp.StatusCode, &r)
-	if s != nil && resp.StatusCode == http.StatusServiceUnavailable && f.Outcome == throttle.Failed && s.refuses(b, f.Now) {
+	if resp.StatusCode == http.StatusServiceUnavailable && f.Outcome == throttle.Failed && s.refuses(b, f.Now) {
 		f.Outcome = throttle.Throttled
 	}
 	f.Windows = r.AppendWindows(buf)
-	if s != nil {
-		s.heed(req, b, &f)
+	s.heed(req, b, &f)
+	if r.Global && f.Outcome == throttle.Throttled {
+		s.shut(b, &f)
 	}
 	return f
+}
+
+// Report returns what the headers of an answer to req say of limits, as Reader
+// reads them. Nothing is learned from it.
+func (t *Tracker) Report(req *http.Request, resp *http.Response, now time.Time) Report {
+	return t.reader().parse(t.siteOf(req).vendor, resp.StatusCode, resp.Header, now)
 }
 
 // outcome classifies an answer. A Retry-After is a command only where the work

@@ -16,6 +16,7 @@ type Reader struct {
 
 	// Body reads the first bytes of a body for what the headers do not say, and
 	// adds it to r. nil: ReadBody.
+	// It is asked about answers that WantsBody is true of.
 	Body func(status int, h http.Header, peek []byte, r *Report)
 }
 
@@ -34,8 +35,13 @@ func Parse(status int, h http.Header, received time.Time) Report {
 // of what a hostile server sends beyond a few hundred headers, 32 limits or 4 KiB
 // of a value, the rest is left out.
 func (r *Reader) Parse(host string, status int, h http.Header, received time.Time) Report {
+	return r.parse(r.vendor(host), status, h, received)
+}
+
+// parse reads an answer of the host that v is about; nil: nothing is known of it.
+func (r *Reader) parse(v *Vendor, status int, h http.Header, received time.Time) Report {
 	p := parsers.Get().(*parser)
-	p.h, p.status, p.received, p.vendor, p.table = h, status, received, r.vendor(host), !r.NoTable
+	p.h, p.status, p.received, p.vendor, p.table = h, status, received, v, !r.NoTable
 	p.collect()
 	p.conclude()
 	out := p.out

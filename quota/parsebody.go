@@ -3,7 +3,6 @@ package quota
 import (
 	"bytes"
 	"encoding/json"
-	"io"
 	"net/http"
 	"strings"
 	"time"
@@ -15,50 +14,6 @@ import (
 
 // maxPeek is how much of a body is looked at, in bytes.
 const maxPeek = 8 << 10
-
-// WantsBody reports whether the body of an answer of host may say what its headers do
-// not: that of a client error or a 503, and any JSON of a host that the table
-// says to refuse inside successes.
-func (r *Reader) WantsBody(host string, status int, h http.Header) bool {
-	switch {
-	case status == http.StatusServiceUnavailable, status == 529:
-		return true
-	case status >= 400 && status < 500:
-		return status != http.StatusNotFound && status != http.StatusUnauthorized
-	case status != http.StatusOK:
-		return false
-	}
-	v := r.vendor(host)
-	return v != nil && v.Body && strings.Contains(h.Get("Content-Type"), "json")
-}
-
-// Peek returns the first 8 KiB of the body of resp, and puts them back in front
-// of the rest. It waits for them to arrive. An error other than the end of the
-// body is left for the reader of the body to find.
-func Peek(resp *http.Response) []byte {
-	if resp.Body == nil || resp.Body == http.NoBody {
-		return nil
-	}
-	var head bytes.Buffer
-	_, err := io.CopyN(&head, resp.Body, maxPeek)
-	rest := io.Reader(resp.Body)
-	if err != nil {
-		rest = failing{err}
-	}
-	resp.Body = &peeked{Reader: io.MultiReader(bytes.NewReader(head.Bytes()), rest), Closer: resp.Body}
-	return head.Bytes()
-}
-
-// A peeked body has its first bytes put back.
-type peeked struct {
-	io.Reader
-	io.Closer
-}
-
-// failing is the end of a body that was met while peeking, or what broke it.
-type failing struct{ err error }
-
-func (f failing) Read([]byte) (int, error) { return 0, f.err }
 
 // ReadBody adds to rep what the first bytes of a body say: that it is a refusal,
 // until when, and what is left. It reads no more than 8 KiB. A body that is cut off is
@@ -182,8 +137,12 @@ func (b *bodyReader) wait(d time.Duration) {
 	b.delay, b.hasDelay = max(b.delay, d), true
 }
 
-// text looks into prose and XML for what says that this is a refusal.
+// text looks into prose and XML for what says that this is a refusal. A client error
+// other than 403 may speak of rate limits and be about something else.
 func (b *bodyReader) text(s string) {
+	if b.status < 500 && b.status != http.StatusForbidden && b.status != http.StatusTooManyRequests {
+		return
+	}
 	s = strings.ToLower(s)
 	for _, phrase := range refusalPhrases {
 		if strings.Contains(s, phrase) {
@@ -195,7 +154,9 @@ func (b *bodyReader) text(s string) {
 
 // refusalPhrases are in lower case. Only bodies of errors are searched for them.
 var refusalPhrases = []string{
-	"rate limit", "ratelimit", "rate_limit", "too many requests", "request_limit_exceeded", "slowdown", "slow down", "throttl",
+	"rate limit exceeded", "secondary rate limit", "exceeded the rate limit", "exceeded your rate limit",
+	"exceeded rate limit", "rate limit reached", "rate limited", "rate-limited", "ratelimited", "rate_limit", "ratelimitexceeded",
+	"abuse detection", "too many requests", "request_limit_exceeded", "slowdown", "slow down", "throttl",
 }
 
 // isRefusal reports whether an error code says that a limit was hit: its letters

@@ -1,12 +1,9 @@
 package quota
 
 import (
-	"errors"
-	"io"
 	"net/http"
 	"strings"
 	"testing"
-	"testing/iotest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -39,6 +36,8 @@ func TestReadBody_findsWhatHeadersDoNotSay(t *testing.T) {
 		{"S3", 503, `<?xml version="1.0"?><Error><Code>SlowDown</Code></Error>`, "refused"},
 		{"outage", 503, `<html>we will be back</html>`, ""},
 		{"Salesforce", 403, `[{"errorCode":"REQUEST_LIMIT_EXCEEDED","message":"TotalRequests Limit exceeded."}]`, "refused"},
+		{"prose of a mistake", 422, `{"message":"Rate limit exceeded is no valid title","code":"invalid"}`, ""},
+		{"prose of another 403", 403, `{"message":"No access. See our docs on rate limits."}`, ""},
 		{"cut off", 429, `{"parameters":{"retry_after":7},"rest":"abc`, "retry 7s, refused"},
 		{"broken", 429, `{"retry_after":-7,"retry_after":"x"`, "refused"},
 		{"deep", 200, strings.Repeat(`{"errors":[`, 5000), ""},
@@ -58,46 +57,4 @@ func TestReadBody_leavesItToTheUser(t *testing.T) {
 	var rep Report
 	r.ReadBody(200, nil, []byte("EAPI:Rate limit exceeded"), &rep)
 	require.True(t, rep.Throttled)
-}
-
-func TestWantsBody_isForFailuresAndHostsThatHideThem(t *testing.T) {
-	var r Reader
-	json := http.Header{"Content-Type": {"application/json; charset=utf-8"}}
-	require.True(t, r.WantsBody("api.github.com", 200, json))
-	require.False(t, r.WantsBody("api.github.com", 200, nil))
-	require.False(t, r.WantsBody("api.example.com", 200, json))
-	require.True(t, r.WantsBody("api.example.com", 429, nil))
-	require.True(t, r.WantsBody("api.example.com", 403, nil))
-	require.True(t, r.WantsBody("api.example.com", 503, nil))
-	require.False(t, r.WantsBody("api.example.com", 404, nil))
-}
-
-func TestPeek_putsBackWhatItRead(t *testing.T) {
-	for _, text := range []string{"", "short", strings.Repeat("long ", 10000)} {
-		closed := false
-		resp := &http.Response{Body: body{iotest.OneByteReader(strings.NewReader(text)), &closed}}
-		require.Equal(t, text[:min(len(text), maxPeek)], string(Peek(resp)))
-		all, err := io.ReadAll(resp.Body)
-		require.NoError(t, err)
-		require.Equal(t, text, string(all))
-		require.NoError(t, resp.Body.Close())
-		require.True(t, closed)
-	}
-	broken := errors.New("broken")
-	resp := &http.Response{Body: io.NopCloser(io.MultiReader(strings.NewReader("half"), iotest.ErrReader(broken)))}
-	require.Equal(t, "half", string(Peek(resp)))
-	all, err := io.ReadAll(resp.Body)
-	require.Equal(t, "half", string(all))
-	require.ErrorIs(t, err, broken)
-	require.Nil(t, Peek(&http.Response{}))
-}
-
-type body struct {
-	io.Reader
-	closed *bool
-}
-
-func (b body) Close() error {
-	*b.closed = true
-	return nil
 }

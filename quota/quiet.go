@@ -95,6 +95,19 @@ func (s *site) accepted(now time.Time) tally {
 	return tally{since: n.at, ok: int64(s.answers.Load() - n.n)}
 }
 
+// shut closes all quotas of s but asked, which hears of the refusal as usual: the
+// server says that it is meant for all that the account asks for.
+func (s *site) shut(asked *bucket, f *throttle.Feedback) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := throttle.Feedback{Now: f.Now, Outcome: f.Outcome, RetryAfter: f.RetryAfter}
+	for _, b := range append([]*bucket{s.fresh.Load()}, s.pools...) {
+		if b != asked {
+			b.startle(&all, tally{since: f.Now})
+		}
+	}
+}
+
 // startle shuts the gate because of the answer to a request that b was not asked
 // for. Of several such answers the first counts: the others are of the same burst.
 func (b *bucket) startle(f *throttle.Feedback, accepted tally) {

@@ -33,7 +33,8 @@ type site struct {
 	tracker *Tracker
 	account account // empty if it has secrets
 	names   *names
-	touched uint64 // guarded by the shard: when it was last asked for
+	vendor  *Vendor // what is known about the host; nil: nothing
+	touched uint64  // guarded by the shard: when it was last asked for
 
 	hinted  atomic.Bool   // an answer has spoken of limits
 	answers atomic.Uint32 // good ones, while none has
@@ -48,7 +49,7 @@ type site struct {
 }
 
 func newSite(t *Tracker, a account) *site {
-	s := &site{tracker: t, names: newNames(a.host)}
+	s := &site{tracker: t, names: newNames(a.host), vendor: t.reader().vendor(a.host)}
 	if a.open() {
 		s.account = a
 	}

@@ -49,6 +49,23 @@ func TestSite_refusalOfOneRouteDoesNotDelayAnother(t *testing.T) {
 	})
 }
 
+// Discord says when a refusal is not meant for one route alone.
+func TestSite_refusalOfAllRoutesStopsThemAll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var tr Tracker
+		ask(t, &tr, users, quotaOf("users", "5", "4", "60"))
+		ask(t, &tr, search, quotaOf("search", "5", "4", "60"))
+		ask(t, &tr, search, answer(429, "Retry-After", "60", "X-RateLimit-Global", "true"))
+		for _, url := range []string{search, users, issues} {
+			require.False(t, mayAsk(t, &tr, url), url)
+		}
+		time.Sleep(62 * time.Second)
+		for _, url := range []string{search, users, issues} {
+			require.True(t, mayAsk(t, &tr, url), url)
+		}
+	})
+}
+
 func TestSite_quotasOfDifferentSizeAreTwo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var tr Tracker

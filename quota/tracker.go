@@ -24,6 +24,7 @@ type Tracker struct {
 	Start    int            // requests in flight to a host that has said nothing yet; 0: 4, negative: no bound
 	MaxSites int            // how many accounts at hosts are remembered; 0: 4096. Those that say nothing go first.
 	Pace     Pace           // how told quotas are used; 0: Auto
+	Reader   *Reader        // reads what answers say of limits; nil: the zero Reader
 	Clock    throttle.Clock // nil: the system clock
 	Rand     func() float64 // random numbers in [0, 1); nil: rand.Float64
 
@@ -32,6 +33,7 @@ type Tracker struct {
 	ReserveShare float64
 
 	once   sync.Once
+	zero   Reader
 	seed   maphash.Seed
 	recent atomic.Pointer[site] // asked for last, and most often next
 	shards [shards]shard
@@ -154,6 +156,13 @@ func (t *Tracker) maxSites() int {
 		return 4096
 	}
 	return t.MaxSites
+}
+
+func (t *Tracker) reader() *Reader {
+	if t.Reader == nil {
+		return &t.zero
+	}
+	return t.Reader
 }
 
 func (t *Tracker) use() use { return use{t.Pace, t.ReserveShare} }

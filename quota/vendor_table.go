@@ -60,7 +60,7 @@ var vendors = []Vendor{
 	}},
 	{Name: "GitLab", Hosts: []string{"gitlab.com"}, Buckets: every(time.Minute)},
 	{Name: "GoCardless", Hosts: []string{"api.gocardless.com"}, Buckets: every(time.Minute)},
-	{Name: "Google", Hosts: []string{".googleapis.com"}, Body: true},
+	{Name: "Google", Hosts: []string{".googleapis.com"}},
 	{Name: "Hetzner", Hosts: []string{"dns.hetzner.com", "api.hetzner.cloud"}, Buckets: every(time.Hour)},
 	{Name: "Imgur", Hosts: []string{"api.imgur.com"}, Buckets: []Bucket{
 		{Name: "user", Counts: "credits", Window: time.Hour},
@@ -102,7 +102,7 @@ var vendors = []Vendor{
 		"X-Ratelimit-Limit":     {Says: FieldLimit, Windows: []time.Duration{15 * time.Minute, day}},
 		"X-Readratelimit-Limit": {Says: FieldLimit, Windows: []time.Duration{15 * time.Minute, day}},
 	}},
-	{Name: "Telegram", Hosts: []string{"api.telegram.org"}, Body: true},
+	{Name: "Telegram", Hosts: []string{"api.telegram.org"}},
 	{Name: "TMDB", Hosts: []string{"api.themoviedb.org"}, Buckets: every(10 * time.Second)},
 	{Name: "Trello", Hosts: []string{"api.trello.com"}, Buckets: []Bucket{
 		{Name: "db-query-time", Counts: "milliseconds"},

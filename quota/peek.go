@@ -1,0 +1,157 @@
+package quota
+
+import (
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+)
+
+// A body is looked into where it may say what the headers do not. The caller must
+// not notice: what was read is put back, and nobody waits for a body that comes
+// slowly.
+//
+//	answer ──▶ first bytes, 100 ms at most ──▶ what they say
+//	                 │
+//	                 └─ put back ─▶ [ first bytes | rest as it comes ] ──▶ caller
+//
+// What is still being read when the time is over goes to the caller, too.
+type peeked struct {
+	src  io.ReadCloser
+	done chan struct{} // closed when nobody reads ahead any more
+
+	mu    sync.Mutex
+	head  []byte // was read ahead
+	taken int    // of head, by the caller
+	err   error  // what ended src
+	stop  bool   // what has come is enough
+}
+
+// peekTime is how long a body is waited for, on the system clock, as the network is.
+const peekTime = 100 * time.Millisecond
+
+// Peek returns the first bytes of the body of resp and puts them back in front of
+// the rest: what arrives within 100 ms, and no more than 8 KiB. An error other than
+// the end of the body is left for the reader of the body to find.
+func Peek(resp *http.Response) []byte { return peek(resp, false) }
+
+// peek is Peek, or only the first piece that arrives.
+func peek(resp *http.Response, piece bool) []byte {
+	if resp.Body == nil || resp.Body == http.NoBody {
+		return nil
+	}
+	p := &peeked{src: resp.Body, done: make(chan struct{}), stop: piece}
+	resp.Body = p
+	go p.ahead()
+	timer := time.NewTimer(peekTime)
+	defer timer.Stop()
+	select {
+	case <-p.done:
+	case <-timer.C:
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.stop = true
+	return p.head
+}
+
+// ahead reads the first bytes.
+func (p *peeked) ahead() {
+	defer close(p.done)
+	buf := make([]byte, maxPeek)
+	for n := 0; n < maxPeek; {
+		m, err := p.src.Read(buf[n:])
+		n += m
+		if p.came(buf[:n], err) {
+			return
+		}
+	}
+}
+
+// came notes what has been read, and reports whether that is enough.
+func (p *peeked) came(head []byte, err error) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.head, p.err = head, err
+	return err != nil || p.stop && len(head) > 0
+}
+
+// Read implements io.Reader.
+func (p *peeked) Read(b []byte) (int, error) {
+	if n, ok, err := p.take(b); ok {
+		return n, err
+	}
+	<-p.done
+	if n, ok, err := p.take(b); ok {
+		return n, err
+	}
+	return p.src.Read(b)
+}
+
+// take reads of what was read ahead. It is false if there is none left.
+func (p *peeked) take(b []byte) (n int, ok bool, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	n = copy(b, p.head[p.taken:])
+	p.taken += n
+	if n > 0 || len(b) == 0 {
+		return n, true, nil
+	}
+	return 0, p.err != nil, p.err
+}
+
+// Close implements io.Closer. It also ends reading ahead.
+func (p *peeked) Close() error { return p.src.Close() }
+
+// WantsBody reports whether the body of an answer of host may say what its headers do
+// not: that of a client error or a 503, and the JSON of successes of a host that
+// the table, or Hosts, says to refuse there.
+func (r *Reader) WantsBody(host string, status int, h http.Header) bool {
+	return wantsBody(r.vendor(host), status, h)
+}
+
+func wantsBody(v *Vendor, status int, h http.Header) bool {
+	switch {
+	case status == http.StatusServiceUnavailable, status >= 400 && status < 500, status == 529:
+		return status != http.StatusNotFound && status != http.StatusUnauthorized && isProse(h)
+	}
+	return status == http.StatusOK && v != nil && v.Body && isJSON(h)
+}
+
+// isProse reports whether a body of this type can hold the words of an API. Pages
+// for people hold too many other words.
+func isProse(h http.Header) bool {
+	t := mediaType(h)
+	return t == "" || t == "text/plain" || strings.HasSuffix(t, "xml") && t != "application/xhtml+xml" || isJSON(h) ||
+		t == "application/x-amz-json-1.0" || t == "application/x-amz-json-1.1"
+}
+
+// isJSON reports whether a body is one JSON value, and not a stream of them.
+func isJSON(h http.Header) bool {
+	t := mediaType(h)
+	return t == "application/json" || t == "text/json" || strings.HasSuffix(t, "+json") && t != "application/stream+json"
+}
+
+// mediaType returns the type of a body without parameters; "": not said.
+func mediaType(h http.Header) string {
+	t, _, _ := strings.Cut(h.Get("Content-Type"), ";")
+	return strings.ToLower(trim(t))
+}
+
+// read reads an answer, also into its body where that may say more. It is for
+// answers of the host that v is about.
+func (r *Reader) read(v *Vendor, resp *http.Response, now time.Time) Report {
+	rep := r.parse(v, resp.StatusCode, resp.Header, now)
+	if r.Body == nil && rep.Throttled && rep.HasRetryAfter || !wantsBody(v, resp.StatusCode, resp.Header) {
+		return rep
+	}
+	if resp.StatusCode < 400 && resp.ContentLength > maxPeek {
+		return rep // no refusal is so long
+	}
+	// Where nobody knows when the end comes, there is no waiting for it.
+	if head := peek(resp, resp.ContentLength < 0); len(head) > 0 {
+		r.ReadBody(resp.StatusCode, resp.Header, head, &rep)
+	}
+	return rep
+}
