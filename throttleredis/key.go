@@ -1,0 +1,39 @@
+package throttleredis
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"fmt"
+	"strings"
+)
+
+// maxTag is the length up to which a key is its own tag.
+const maxTag = 64
+
+// tagOf returns what stands between the braces of all Redis keys of a claim, so that they
+// are in one slot of a cluster. It is the key itself where people can read that; other
+// keys, and those that begin with the sign of such, are a hash of 256 bits after a "~".
+//
+// The empty key is "~" alone: empty braces would not count.
+func tagOf(key string) string {
+	if key == "" {
+		return "~"
+	}
+	if len(key) <= maxTag && key[0] != '~' && strings.IndexFunc(key, unreadable) < 0 {
+		return key
+	}
+	sum := sha256.Sum256([]byte(key))
+	return "~" + base64.RawURLEncoding.EncodeToString(sum[:])
+}
+
+func unreadable(r rune) bool { return r <= ' ' || r == '{' || r == '}' || r == 0x7f }
+
+// idOf returns a short name of a limit, which no other one has: a limit that was changed
+// is a new one, as it could make no sense of the state of the old.
+func idOf(l limit) string {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%q %q %v", l.algorithm, l.policy, l.args))
+	return base64.RawURLEncoding.EncodeToString(sum[:8])
+}
+
+// redisKey returns the Redis key of a limit and a claim's key.
+func (l *Limiter) redisKey(key string) string { return l.head + tagOf(key) + l.tail }

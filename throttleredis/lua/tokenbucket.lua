@@ -1,0 +1,66 @@
+-- A bucket from which so many ticks were taken as of last, the latest reading granted at.
+-- Arguments: ticks of a unit, ticks of a microsecond, most units.
+
+local function read(key)
+  local v = call('GET', key)
+  if v then
+    return unpack('<i8i8', v)
+  end
+end
+
+local function write(key, last, taken, scale)
+  call('SET', key, pack('<i8i8', last, taken), 'PX', lasts(taken / scale))
+end
+
+return {
+  check = function(key, a, now, n)
+    local interval, scale, burst = tonumber(ARGV[a]), tonumber(ARGV[a + 1]), tonumber(ARGV[a + 2])
+    local last, taken = read(key)
+    if not last then
+      taken = 0
+    elseif last >= now then
+      now = last
+    else
+      taken = max(taken - (now - last) * scale, 0)
+    end
+    local window = burst * interval
+    local ok, wait = 0, -1
+    if n <= burst then
+      wait = taken + n * interval - window
+      if wait <= 0 then
+        ok, wait = 1, 0
+        if not dry then
+          taken = taken + n * interval
+        end
+      end
+    end
+    return {ok, wait, floor(max(window - taken, 0) / interval), taken, now, now}
+  end,
+
+  take = function(key, a, d)
+    write(key, d[5], d[4], tonumber(ARGV[a + 1]))
+  end,
+
+  -- What is given back is less the longer it was held: had it not been taken, a full
+  -- bucket would have stayed full.
+  settle = function(key, a, now, n, extra, from)
+    local interval, scale = tonumber(ARGV[a]), tonumber(ARGV[a + 1])
+    local last, taken = read(key)
+    if not last then
+      if extra < 0 then
+        return
+      end
+      last, taken = now, 0
+    end
+    now = max(now, last, from)
+    local passed = (now - last) * scale
+    if extra < 0 then
+      taken = max(taken - max(-extra * interval - (now - from) * scale, 0), 0)
+    elseif passed > most then
+      last, taken = now, min(extra * interval, most)
+    else
+      taken = min(max(taken, passed) + extra * interval, most)
+    end
+    write(key, last, taken, scale)
+  end,
+}

@@ -1,0 +1,79 @@
+package throttleredis
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+)
+
+// shared is a client of the redis-server that the tests of this package share; nil:
+// none is installed.
+var shared *redis.Client
+
+func TestMain(m *testing.M) {
+	os.Exit(withServer(m.Run))
+}
+
+// withServer runs f while a redis-server of its own listens at a socket, where no port
+// can be taken.
+func withServer(f func() int) int {
+	program, err := exec.LookPath("redis-server")
+	if err != nil {
+		return f()
+	}
+	dir, err := os.MkdirTemp("", "heed")
+	if err != nil {
+		panic(err)
+	}
+	defer os.RemoveAll(dir)
+	socket := filepath.Join(dir, "redis.sock")
+	cmd := exec.Command(program, "--port", "0", "--unixsocket", socket, "--save", "", "--appendonly", "no", "--dir", dir)
+	if err := cmd.Start(); err != nil {
+		panic(err)
+	}
+	defer cmd.Wait()
+	defer cmd.Process.Kill()
+	shared = redis.NewClient(&redis.Options{Network: "unix", Addr: socket, ContextTimeoutEnabled: true})
+	defer shared.Close()
+	for deadline := time.Now().Add(30 * time.Second); shared.Ping(context.Background()).Err() != nil && time.Now().Before(deadline); {
+		time.Sleep(5 * time.Millisecond)
+	}
+	return f()
+}
+
+// client returns the client of the shared server. Without one the test is left out, but
+// not in CI.
+func client(t testing.TB) *redis.Client {
+	if shared == nil {
+		if os.Getenv("CI") != "" {
+			t.Fatal("redis-server is not installed")
+		}
+		t.Skip("redis-server is not installed")
+	}
+	return shared
+}
+
+var prefixes atomic.Int64
+
+// fresh returns a store with keys of its own.
+func fresh(t testing.TB) *Store {
+	return &Store{Client: client(t), Prefix: "t" + strconv.FormatInt(prefixes.Add(1), 10)}
+}
+
+func TestStore_needsAClientThatHeedsDeadlines(t *testing.T) {
+	c := redis.NewClient(&redis.Options{})
+	defer c.Close()
+	require.ErrorContains(t, (&Store{}).Validate(), "Client is nil")
+	require.ErrorContains(t, (&Store{Client: c, Prefix: "{x}"}).Validate(), "brace")
+	require.ErrorContains(t, (&Store{Client: c, Timeout: -1}).Validate(), "negative")
+	require.ErrorContains(t, (&Store{Client: c, Timeout: 1}).Validate(), "ContextTimeoutEnabled")
+	require.NoError(t, (&Store{Client: c}).Validate())
+}
