@@ -1,5 +1,3 @@
-// Package throttlehttp limits the requests that a server takes, by the same
-// limiters that a client limits itself with.
 package throttlehttp
 
 import (

@@ -1,0 +1,25 @@
+// Package throttlehttp limits the requests that a server takes, by the same
+// limiters that a client limits itself with.
+//
+// # Who is asking
+//
+// A limit per client needs a name for each, and clients lie. A [KeyFunc] finds it:
+//
+//	by what an authentication found out        FromContext
+//	by a secret, hashed                        Bearer, APIKey, APIKeyQuery, Cookie, Secrets
+//	by where the connection comes from         IP, and IP.Place for a country or a network
+//	by what the client says                    Header, BasicUser, Named
+//	by what is asked for                       Method, Path, RoutePattern, Host
+//	by the first of several that can tell      FirstKey, with Anonymous last if all others are one
+//	by several together                        JoinKey
+//
+// Three things decide whether a limit is one:
+//
+//   - A name that nobody has checked is free: who needs more requests makes up more
+//     names. Put the limit behind the authentication, give [Secrets] a Known, or limit
+//     each address as well; several limits on a request are one decision.
+//   - Behind proxies all clients have one address, and only the proxies know better.
+//     Tell [IP] which they are, and which header they set; nobody else is believed.
+//   - Processes that share limits must agree about names. All but those of [Secrets]
+//     do, and these do with one Key.
+package throttlehttp

@@ -1,0 +1,5 @@
+//go:build !race
+
+package throttlehttp_test
+
+const racing = false

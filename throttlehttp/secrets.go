@@ -1,0 +1,200 @@
+package throttlehttp
+
+import (
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"hash"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+)
+
+// Secrets names clients by what only they should know: tokens, API keys, cookies. What
+// goes into a key is a hash, so that keys can be shown, logged and stored in Redis, and
+// nobody gets in with one:
+//
+//	Authorization: Bearer s3cr3t  ─▶  bearer=38e0b2…   the first 16 bytes of
+//	                                                   HMAC-SHA-256(Key, "s3cr3t") in hex
+//
+// The hash has a key of its own because short secrets could be guessed from a plain
+// one. Whoever knows Key can tell which client a key is:
+//
+//	printf %s s3cr3t | openssl dgst -sha256 -hmac "$KEY"
+//
+// A value that a request holds twice names nobody, for we cannot know which of the two
+// the application goes by; neither does an empty one.
+//
+// A secret may be made up. If the limit stands before what checks it, set Known, or add
+// a limit by [IP]: otherwise whoever sends another token each time is another client
+// each time, and the limit is none.
+//
+// Fields must not change after the first request. Secrets must not be copied.
+type Secrets struct {
+	// Key makes the hashes, best of 32 random bytes. All processes that share limits
+	// through a store must have the same, or each counts its clients for itself. Nil: a
+	// random one of this process, which is right for limits that are kept in memory.
+	Key []byte
+
+	// Known says whether a secret is one that was given out; others name nobody. It is
+	// asked for every request and should answer from memory. Nil: all are.
+	Known func(secret string) bool
+
+	macs sync.Pool
+}
+
+// own is what the functions of the package use.
+var own Secrets
+
+// Bearer names a client by its bearer token (RFC 6750), like [Secrets.Bearer] of the
+// zero Secrets.
+func Bearer(r *http.Request) (key string, ok bool) { return own.Bearer(r) }
+
+// APIKey names a client by its API key, like [Secrets.APIKey] of the zero Secrets.
+func APIKey(r *http.Request) (key string, ok bool) { return own.APIKey(r) }
+
+// APIKeyQuery names a client by a parameter of the URL, like [Secrets.Query] of the
+// zero Secrets.
+func APIKeyQuery(name string) KeyFunc { return own.Query(name) }
+
+// Cookie names a client by a cookie, like [Secrets.Cookie] of the zero Secrets.
+func Cookie(name string) KeyFunc { return own.Cookie(name) }
+
+// Bearer names a client by the token after "Authorization: Bearer".
+func (s *Secrets) Bearer(r *http.Request) (key string, ok bool) {
+	scheme, token, _ := strings.Cut(one(r.Header["Authorization"]), " ")
+	if !strings.EqualFold(scheme, "Bearer") {
+		return "", false
+	}
+	return s.name("bearer", strings.Trim(token, " "))
+}
+
+// APIKey names a client by X-API-Key or Api-Key. Who sends both is unidentified. Where
+// the application looks elsewhere, use [Secrets.Header] or [Secrets.Query].
+func (s *Secrets) APIKey(r *http.Request) (key string, ok bool) {
+	a, b := r.Header["X-Api-Key"], r.Header["Api-Key"]
+	if len(a) > 0 && len(b) > 0 {
+		return "", false
+	}
+	return s.name("apikey", one(a)+one(b))
+}
+
+// Header names a client by a header that holds a secret. It panics if name is not the
+// name of a header.
+func (s *Secrets) Header(name string) KeyFunc {
+	mustToken("Secrets.Header", name)
+	name = http.CanonicalHeaderKey(name)
+	kind := "header." + name
+	return func(r *http.Request) (string, bool) { return s.name(kind, one(r.Header[name])) }
+}
+
+// Query names a client by a parameter of the URL that holds a secret. That is a way to
+// lose it, for URLs are logged; so nothing here reads one unless asked to. Bodies of
+// forms are not read. It panics if name is not a token of HTTP.
+func (s *Secrets) Query(name string) KeyFunc {
+	mustToken("Secrets.Query", name)
+	kind := "query." + name
+	return func(r *http.Request) (string, bool) { return s.name(kind, queried(r.URL.RawQuery, name)) }
+}
+
+// Cookie names a client by a cookie. It panics if name is not the name of a cookie.
+func (s *Secrets) Cookie(name string) KeyFunc {
+	mustToken("Secrets.Cookie", name)
+	kind := "cookie." + name
+	return func(r *http.Request) (string, bool) {
+		if found := r.CookiesNamed(name); len(found) == 1 {
+			return s.name(kind, found[0].Value)
+		}
+		return "", false
+	}
+}
+
+func (s *Secrets) name(kind, secret string) (key string, ok bool) {
+	if secret == "" || s.Known != nil && !s.Known(secret) {
+		return "", false
+	}
+	m, _ := s.macs.Get().(*mac)
+	if m == nil {
+		m = &mac{Hash: hmac.New(sha256.New, s.key())}
+	}
+	var text [2 * hashBytes]byte
+	hex.Encode(text[:], m.of(secret))
+	s.macs.Put(m)
+	return kind + "=" + string(text[:]), true
+}
+
+func (s *Secrets) key() []byte {
+	if len(s.Key) > 0 {
+		return s.Key
+	}
+	return processKey()
+}
+
+var processKey = sync.OnceValue(func() []byte {
+	key := make([]byte, 32)
+	rand.Read(key)
+	return key
+})
+
+// A mac is a keyed hash with room to work in.
+type mac struct {
+	hash.Hash
+	room [512]byte
+	sum  [sha256.Size]byte
+}
+
+// of returns what is kept of the hash of secret, until m is used again.
+func (m *mac) of(secret string) []byte {
+	m.Reset()
+	for len(secret) > 0 {
+		n := copy(m.room[:], secret)
+		m.Write(m.room[:n])
+		secret = secret[n:]
+	}
+	clear(m.room[:])
+	return m.Sum(m.sum[:0])[:hashBytes]
+}
+
+// one returns the only value, without blanks, or "".
+func one(values []string) string {
+	if len(values) != 1 {
+		return ""
+	}
+	return strings.Trim(values[0], " \t")
+}
+
+// queried returns the only value that a query has for name, or "". It reads what
+// url.ParseQuery reads, which drops pairs that are not well-formed, and keeps nothing.
+func queried(query, name string) string {
+	value, seen := "", false
+	for pair := range strings.SplitSeq(query, "&") {
+		k, v, _ := strings.Cut(pair, "=")
+		if !is(k, name) || strings.Contains(pair, ";") {
+			continue
+		}
+		v, err := url.QueryUnescape(v)
+		if err != nil {
+			continue
+		}
+		if seen {
+			return ""
+		}
+		value, seen = v, true
+	}
+	return value
+}
+
+// is reports whether a name in a query is the wanted one. No byte of a query says less
+// than a third of one of the name.
+func is(k, name string) bool {
+	if k == name {
+		return true
+	}
+	if len(k) > 3*len(name) || !strings.ContainsAny(k, "%+") {
+		return false
+	}
+	k, err := url.QueryUnescape(k)
+	return err == nil && k == name
+}

@@ -1,0 +1,103 @@
+package throttlehttp_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/heed-go/heed/throttlehttp"
+	"github.com/stretchr/testify/require"
+)
+
+// shared returns Secrets of a known key. What they make was computed by openssl.
+func shared() *throttlehttp.Secrets { return &throttlehttp.Secrets{Key: []byte("of all instances")} }
+
+const hashed = "b8b24e3d52d955ee8c7e433d7c1fe58b" // of s3cr3t
+
+func TestSecrets_findWhatClientsSend(t *testing.T) {
+	const authorization = "Authorization"
+	s := shared()
+	query := func(raw string) *http.Request {
+		r := from()
+		r.URL.RawQuery = raw
+		return r
+	}
+	for _, tt := range []struct {
+		name string
+		of   throttlehttp.KeyFunc
+		r    *http.Request
+		want string
+	}{
+		{"bearer", s.Bearer, from(authorization, "Bearer s3cr3t"), "bearer=" + hashed},
+		{"scheme in any case", s.Bearer, from(authorization, "bEARER  s3cr3t "), "bearer=" + hashed},
+		{"no token", s.Bearer, from(authorization, "Bearer "), "?"},
+		{"no blank", s.Bearer, from(authorization, "Bearer"), "?"},
+		{"another scheme", s.Bearer, from(authorization, "Basic s3cr3t"), "?"},
+		{"two tokens", s.Bearer, from(authorization, "Bearer s3cr3t", authorization, "Bearer s3cr3t"), "?"},
+		{"API key", s.APIKey, from("X-API-Key", "s3cr3t"), "apikey=" + hashed},
+		{"API key, its other header", s.APIKey, from("api-key", "s3cr3t"), "apikey=" + hashed},
+		{"API key in both", s.APIKey, from("api-key", "s3cr3t", "X-API-Key", "s3cr3t"), "?"},
+		{"API key in both, one empty", s.APIKey, from("api-key", "s3cr3t", "X-API-Key", ""), "?"},
+		{"API key twice", s.APIKey, from("X-API-Key", "s3cr3t", "X-API-Key", "other"), "?"},
+		{"header", s.Header("x-door"), from("X-Door", "s3cr3t"), "header.X-Door=" + hashed},
+		{"no header", s.Header("x-door"), from(), "?"},
+		{"cookie", s.Cookie("sid"), from("Cookie", "a=b; sid=s3cr3t"), "cookie.sid=" + hashed},
+		{"cookie twice", s.Cookie("sid"), from("Cookie", "sid=a; sid=s3cr3t"), "?"},
+		{"cookie in two lines", s.Cookie("sid"), from("Cookie", "sid=a", "Cookie", "sid=s3cr3t"), "?"},
+		{"cookies tell case", s.Cookie("sid"), from("Cookie", "SID=s3cr3t"), "?"},
+		{"query", s.Query("key"), query("a=b&key=s3cr3t"), "query.key=" + hashed},
+		{"query, escaped", s.Query("key"), query("%6Be%79=s3%63r3t&%zz=1"), "query.key=" + hashed},
+		{"query twice", s.Query("key"), query("key=s3cr3t&%6Bey=s3cr3t"), "?"},
+		{"query as the application reads it", s.Query("key"), query("key=a;b&key=%zz&key=s3cr3t"), "query.key=" + hashed},
+		{"no query", s.Query("key"), query(""), "?"},
+		{"empty query", s.Query("key"), query("key="), "?"},
+	} {
+		require.Equal(t, tt.want, key(tt.of, tt.r), tt.name)
+	}
+}
+
+// Other functions must find nothing in what they were not asked to read.
+func TestSecrets_lookNowhereElse(t *testing.T) {
+	r := from()
+	r.URL.RawQuery = "key=s3cr3t&api_key=s3cr3t&access_token=s3cr3t"
+	for _, f := range []throttlehttp.KeyFunc{throttlehttp.APIKey, throttlehttp.Bearer, throttlehttp.Cookie("key"), throttlehttp.Header("Key")} {
+		require.Equal(t, "?", key(f, r))
+	}
+}
+
+func TestSecrets_areNeverShown(t *testing.T) {
+	const secret = "s3cr3t"
+	r := from("Authorization", "Bearer "+secret, "X-Api-Key", secret, "Cookie", "sid="+secret, "X-Door", secret)
+	r.URL.RawQuery = "key=" + secret
+	for i, f := range []throttlehttp.KeyFunc{
+		throttlehttp.Bearer, throttlehttp.APIKey, throttlehttp.Cookie("sid"), throttlehttp.APIKeyQuery("key"),
+		throttlehttp.Header("authorization"), throttlehttp.Header("cookie"), throttlehttp.Header("X-API-Key"),
+		shared().Header("X-Door"), throttlehttp.JoinKey(throttlehttp.Bearer, throttlehttp.APIKey),
+	} {
+		k, ok := f(r)
+		require.True(t, ok, i)
+		require.NotContains(t, k, secret)
+	}
+	require.NotContains(t, key(throttlehttp.Bearer, r), hashed, "without a key of their own, the hashes of a process are its own")
+	require.Equal(t, key(throttlehttp.Bearer, r), key(throttlehttp.Bearer, r))
+	require.Equal(t, key(new(throttlehttp.Secrets).Bearer, r), key(throttlehttp.Bearer, r))
+}
+
+func TestSecrets_areToldApart(t *testing.T) {
+	s, seen := shared(), map[string]string{}
+	for _, secret := range []string{"a", "b", "A", "a\x00", strings.Repeat("a", 511), strings.Repeat("a", 512), strings.Repeat("a", 513), strings.Repeat("a", 1<<20)} {
+		k := key(s.APIKey, from("X-Api-Key", secret))
+		require.Len(t, k, len("apikey=")+32)
+		require.NotContains(t, seen, k)
+		seen[k] = secret
+		require.Equal(t, k, key(shared().APIKey, from("X-Api-Key", secret)), "another instance agrees")
+	}
+}
+
+// Who makes up a key for each request gets no limit of his own for it.
+func TestSecrets_unknownOnesNameNobody(t *testing.T) {
+	s := &throttlehttp.Secrets{Known: func(secret string) bool { return secret == "s3cr3t" }}
+	f := throttlehttp.FirstKey(s.APIKey, throttlehttp.IP{}.Key)
+	require.Regexp(t, "^apikey=", key(f, from("X-API-Key", "s3cr3t")))
+	require.Equal(t, "ip:192.0.2.7", key(f, from("X-API-Key", "made up")))
+}
