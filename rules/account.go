@@ -1,0 +1,107 @@
+package rules
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/heed-go/heed/throttle"
+)
+
+// An account is what a Source knows of one key, and what the key has used. Whoever
+// finds something that is not too old takes no lock.
+type account struct {
+	source *Source
+	key    string
+	found  atomic.Pointer[finding]              // nil: nothing is known
+	bucket atomic.Pointer[throttle.TokenBucket] // nil: it had no limit yet
+
+	mu     sync.Mutex
+	limit  throttle.Limit // of the bucket
+	flight chan struct{}  // closed when the lookup that is under way has ended; nil: none is
+}
+
+// A finding is what is known of a key. It never changes.
+type finding struct {
+	kind  kind
+	limit throttle.Limit // of kind limited
+	err   error          // of kind failed
+	until time.Time      // when to ask again
+	kept  time.Duration  // until then, from when it was asked for
+	round int64          // of the Source at that time
+}
+
+type kind uint8
+
+const (
+	limited kind = iota
+	unlimited
+	missing // the key has no limit of its own
+	failed  // and nothing was known before
+)
+
+// Reserve implements throttle.Limiter. The time that a lookup takes counts, unless the
+// caller says what time it is.
+func (a *account) Reserve(ctx context.Context, c throttle.Claim) (throttle.Decision, error) {
+	now := c.Now
+	if now.IsZero() {
+		now = a.source.clock.Now()
+	}
+	f, waited, err := a.know(ctx, now)
+	if err != nil {
+		return throttle.Decision{}, err
+	}
+	if !waited {
+		c.Now = now
+	}
+	if f != nil && f.kind == unlimited {
+		return throttle.Unlimited.Reserve(ctx, c)
+	}
+	b, err := a.limiter(f)
+	if err != nil {
+		return throttle.Decision{}, err
+	}
+	d, err := b.Reserve(ctx, c)
+	d.Degraded = f == nil || f.kind == failed
+	return d, err
+}
+
+// limiter returns what limits the key, given what is known of it. A bucket may be left
+// from better times.
+func (a *account) limiter(f *finding) (*throttle.TokenBucket, error) {
+	b := a.bucket.Load()
+	switch {
+	case f != nil && f.kind == missing && !a.source.hasDefault():
+		return nil, ErrNoLimit
+	case b != nil:
+		return b, nil
+	case f != nil && f.kind == failed:
+		return nil, f.err
+	}
+	return nil, ErrBusy
+}
+
+// Cancel implements throttle.Limiter. What nothing was taken for is nothing to give back.
+func (a *account) Cancel(ctx context.Context, c throttle.Claim, d throttle.Decision) {
+	if d.Limit > 0 {
+		a.bucket.Load().Cancel(ctx, c, d)
+	}
+}
+
+// Observe implements throttle.Observer.
+func (a *account) Observe(ctx context.Context, c throttle.Claim, d throttle.Decision, f throttle.Feedback) {
+	if d.Limit > 0 {
+		a.bucket.Load().Observe(ctx, c, d, f)
+	}
+}
+
+// Idle implements throttle.Idler: an account whose bucket is full can be looked up anew.
+func (a *account) Idle(now time.Time) bool {
+	b := a.bucket.Load()
+	if b == nil {
+		return true
+	}
+	d, err := b.Reserve(context.Background(), throttle.Claim{Now: now, DryRun: true})
+	return err == nil && d.ResetAfter == 0 && d.Remaining == d.Limit
+}
