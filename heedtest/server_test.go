@@ -214,8 +214,10 @@ func TestEdit_hasTheLastWord(t *testing.T) {
 		check func(*testing.T, http.Header)
 	}{
 		"silent": {edit: heedtest.Silent, check: func(t *testing.T, h http.Header) {
-			h.Del("Date")
-			require.Equal(t, http.Header{"Content-Type": {"text/plain; charset=utf-8"}, "X-Content-Type-Options": {"nosniff"}, "Content-Length": {"44"}}, h)
+			for _, other := range []string{"Date", "Content-Type", "X-Content-Type-Options", "Content-Length", "Cache-Control", "Vary"} {
+				h.Del(other)
+			}
+			require.Empty(t, h)
 		}},
 		"lies": {edit: heedtest.Say("X-RateLimit-Remaining", "1000"), check: func(t *testing.T, h http.Header) {
 			require.Equal(t, []string{"1000"}, h["X-Ratelimit-Remaining"])

@@ -20,8 +20,9 @@ func ExampleMiddleware() {
 		fmt.Fprintln(w, "hello")
 	}))
 	for range 4 {
-		w := httptest.NewRecorder()
-		h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
+		w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil)
+		r.Header.Set("Accept", "text/plain")
+		h.ServeHTTP(w, r)
 		says := w.Header()
 		fmt.Printf("%d  %s of %s left, full in %s s  Retry-After %q  %s", w.Code, says.Get("X-RateLimit-Remaining"),
 			says.Get("X-RateLimit-Limit"), says.Get("X-RateLimit-Reset"), says.Get("Retry-After"), w.Body)

@@ -1,7 +1,9 @@
 package throttlehttp
 
 import (
+	"math/rand/v2"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
@@ -18,15 +20,15 @@ func (m *Middleware) dialect() quota.Dialect {
 	return m.Dialect
 }
 
-// writeGranted says how the limits of a granted t stand, of which the one at
-// index first is tightest.
-func (m *Middleware) writeGranted(h http.Header, t *throttle.Ticket, first int) {
+// writeGranted says how the limits of a granted p stand.
+func (m *Middleware) writeGranted(h http.Header, p *passage) {
+	first := p.tightest(false)
 	if first < 0 {
 		return
 	}
 	dialect := m.dialect()
 	var all [throttle.MaxDemands]quota.Limit
-	if d, _ := t.Decision(first); dialect&triples != 0 && !saysLess(h, d.Remaining) {
+	if d, _ := p.ticket.Decision(first); dialect&triples != 0 && !saysLess(h, d.Remaining) {
 		all[0] = limitOf(d)
 		quota.Write(h, dialect&triples, quota.Report{Limits: all[:1]})
 	}
@@ -34,8 +36,8 @@ func (m *Middleware) writeGranted(h http.Header, t *throttle.Ticket, first int) 
 		return
 	}
 	list := all[:0]
-	for i := range t.Demands {
-		if d, ok := t.Decision(i); ok && d.Limit != 0 {
+	for i := range p.ticket.Demands {
+		if d, ok := p.ticket.Decision(i); ok && d.Limit != 0 && !p.hidden(i) {
 			list = append(list, limitOf(d))
 		}
 	}
@@ -45,14 +47,24 @@ func (m *Middleware) writeGranted(h http.Header, t *throttle.Ticket, first int) 
 // writeRefused says how the limit stands that refused, and when to come back.
 func (m *Middleware) writeRefused(h http.Header, d throttle.Decision) {
 	var r quota.Report
-	if d.Limit != 0 {
+	if d.Limit != 0 && !slices.ContainsFunc(m.Rules, func(u Rule) bool { return u.Hidden }) {
 		r.Limits = []quota.Limit{limitOf(d)}
 	}
 	if m.dialect()&quota.Draft10 != 0 {
 		addItems(h, r)
 	}
-	r.RetryAfter, r.HasRetryAfter = d.Wait, d.Wait > 0 && d.Wait != throttle.Forever
+	if r.HasRetryAfter = d.Wait > 0 && d.Wait != throttle.Forever; r.HasRetryAfter {
+		r.RetryAfter = m.spread(d.Wait)
+	}
 	quota.Write(h, m.dialect()&^quota.Draft10, r)
+}
+
+// spread returns a wait that is somewhat longer than d, if m wants that.
+func (m *Middleware) spread(d time.Duration) time.Duration {
+	if m.Spread <= 0 {
+		return d
+	}
+	return d + min(rand.N(m.Spread), throttle.Forever-d)
 }
 
 // addItems adds the limits of r to those that a middleware further out has told.
@@ -91,18 +103,4 @@ func saysLess(h http.Header, left int64) bool {
 		}
 	}
 	return false
-}
-
-// whenAgain is the end of the sentence that a refused client reads: what
-// Retry-After says, for people.
-func whenAgain(wait time.Duration, retryAfter string) string {
-	switch {
-	case wait == throttle.Forever:
-		return " This one cannot be taken at any time."
-	case retryAfter == "":
-		return " Try again later."
-	case retryAfter == "1":
-		return " Try again in 1 second."
-	}
-	return " Try again in " + retryAfter + " seconds."
 }

@@ -1,9 +1,9 @@
 package throttlehttp
 
 import (
-	"context"
 	"errors"
 	"net/http"
+	"strconv"
 	"time"
 
 	"github.com/heed-go/heed/quota"
@@ -12,40 +12,64 @@ import (
 
 // A Middleware lets a request through to the next handler, or refuses it:
 //
-//	request ─▶ Limits: what must it pass? ─▶ Reserve ─┬─ granted ─▶ next ─▶ Observe
-//	                                                  ├─ refused ─▶ 429, Retry-After
-//	                                                  └─ no decision ─▶ FailClosed?
+//	request ─▶ what must it pass? ─▶ Reserve, or wait ─┬─ granted ─▶ next ─▶ Settle, Observe
+//	           Limiter, Rules,       in line           ├─ refused ─▶ 429, Retry-After
+//	           Limits                                  └─ no decision ─▶ FailClosed?
 //
 // Every answer says how the limit stands, so that a client can stay inside it
 // and need not find it by being refused. See [Middleware.Handler] for the words.
+//
+// What limits do is said by limiters, not by fields of this struct: throttle.InFlight
+// bounds what is served at a time, throttle.Shadow tries a limit out, throttle.Soft
+// and Elastic lend, throttle.Penalty shuts out who does not heed refusals.
 //
 // The zero Middleware lets everything through. Fields must not change after
 // Handler was called.
 type Middleware struct {
 	// Limiter is one limit that all requests share, at one unit each. It is a
-	// shorthand for a Limits that adds it. Nil: none.
+	// shorthand for a Rule with nothing else. Nil: none.
 	Limiter throttle.Limiter
 
-	// Limits adds what a request must pass: several limits, with keys and costs.
-	// A request passes all of them or takes nothing. Nil: none but Limiter.
-	// The hook has the shape of the client's, so one function can serve both.
+	// Rules are limits with keys and prices. Nil: none.
+	Rules []Rule
+
+	// Limits adds in code what a request must pass. The hook has the shape of the
+	// client's, so one function can serve both. Nil: nothing.
+	//
+	// A request passes all that Limiter, Rules and Limits ask for, or takes nothing.
+	// That may be throttle.MaxDemands limits; for more, nest a second Middleware.
 	Limits func(*http.Request, *throttle.Ticket)
+
+	// Waiter delays requests instead of refusing them, in a fair line for each limit and
+	// key. Bound it: MaxWait says for how long a request is delayed at most, MaxLine how
+	// many are per line and MaxAll how many in all. Who cannot be served within MaxWait
+	// is refused at once. A client that leaves gives up its place; a server notices it
+	// once it has read the request's body. Nil: nobody waits.
+	//
+	// What nginx calls burst=20 is a TokenBucket with Burst 1 and a MaxLine of 20.
+	Waiter *throttle.Waiter
 
 	// Dialect is how answers say how the limits stand. 0: quota.XRateLimit and
 	// XResetAfter, since a bucket may be full again long before a second is over.
 	// With quota.Draft10 the names of limits (Decision.Policy) are seen by clients.
+	// With quota.XRetryAfter alone, nothing is said but when to come back.
 	Dialect quota.Dialect
 
-	// Refused answers a request that was refused. The headers are set by then,
-	// and may be changed. Nil: status 429 and a sentence.
+	// Spread is how much later than necessary a refused client may be told to come
+	// back: each by a random part of it, so that they do not come together. Nobody is
+	// told to come earlier than would be of use. 0: not at all.
+	Spread time.Duration
+
+	// Refused answers a request that was refused; RefusalFrom tells it why. The headers
+	// are set by then, and may be changed. Nil: Refusal.ServeHTTP.
 	Refused http.Handler
 
 	// FailClosed is what happens when no decision can be reached, because a
 	// limiter's store is down: false lets the request through without limit,
 	// true answers 503. To be open is the default because a broken limiter would
-	// otherwise be a broken service; Trace.Failed makes it visible. Two kinds of
-	// failure a client can bring about at will, so they never let it through: a
-	// request that was given up by its client, and a cost below zero.
+	// otherwise be a broken service; Trace.Failed makes it visible. Some failures
+	// never let a request through: those that a client can bring about at will, since
+	// it has left or its request costs less than nothing, and a Waiter that is closed.
 	FailClosed bool
 
 	// Trace is told what happens. Nil: nobody is.
@@ -56,7 +80,8 @@ type Middleware struct {
 // goroutine of the request. They must not keep the request.
 type Trace struct {
 	// Decided is called once for each decision on a request, granted or not. If
-	// several limits granted, d is the one that headers speak of.
+	// several limits granted, d is that of the one with the fewest such requests left,
+	// Over and Degraded if any of them was.
 	Decided func(r *http.Request, d throttle.Decision)
 
 	// Failed is called when no decision was reached. open says whether the
@@ -64,7 +89,8 @@ type Trace struct {
 	Failed func(r *http.Request, err error, open bool)
 }
 
-// Handler returns a handler that limits what reaches next.
+// Handler returns a handler that limits what reaches next. It panics if m can never
+// work.
 //
 // Answers carry X-RateLimit-Limit (the most requests at once), -Remaining and
 // -Reset (whole seconds until Remaining is Limit again), of the limit that
@@ -74,78 +100,76 @@ type Trace struct {
 // that long is not early. There is no Retry-After if waiting does not help or
 // the time is not known.
 //
-// next gets the ResponseWriter of the server itself, with all that it can do.
+// next gets the ResponseWriter of the server itself, with all that it can do. Only if
+// a Rule has a Settle is there another in between, which can do the same.
 // When next returns or panics, the limits are told once; a hijacked connection
 // counts as in use until the handler returns.
 func (m *Middleware) Handler(next http.Handler) http.Handler {
+	m.check()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		p := &passage{ctx: uncancelled{r.Context()}}
-		t := &p.ticket
-		m.demand(r, t)
-		d, err := t.Reserve(r.Context(), time.Time{})
-		switch {
+		if !m.demand(r, p) {
+			m.refuse(w, r, unidentified)
+			return
+		}
+		switch d, err := p.ask(m, r); {
 		case err != nil:
 			m.failed(w, r, err, next)
 		case !d.OK:
-			m.decided(r, d)
-			m.refuse(w, r, d)
+			m.refuse(w, r, refusalOf(d))
 		default:
 			p.serve(m, w, r, next)
 		}
 	})
 }
 
-// demand adds to t what r must pass.
-func (m *Middleware) demand(r *http.Request, t *throttle.Ticket) {
+// check panics if m can never work.
+func (m *Middleware) check() {
+	n := len(m.Rules)
 	if m.Limiter != nil {
-		t.Add(throttle.Demand{Limiter: m.Limiter})
+		n++
+	}
+	if n > throttle.MaxDemands {
+		panic("throttlehttp: Middleware: " + strconv.Itoa(n) + " limits: a request can pass " +
+			strconv.Itoa(throttle.MaxDemands) + " at once: nest a second Middleware")
+	}
+	for i := range m.Rules {
+		m.Rules[i].check(i)
+	}
+}
+
+// demand adds to p what r must pass. It reports whether a Rule knows that r cannot.
+func (m *Middleware) demand(r *http.Request, p *passage) bool {
+	if m.Limiter != nil {
+		p.ticket.Add(throttle.Demand{Limiter: m.Limiter})
+		p.n++
+	}
+	for i := range m.Rules {
+		if !p.add(&m.Rules[i], r) {
+			return false
+		}
 	}
 	if m.Limits != nil {
-		m.Limits(r, t)
+		m.Limits(r, &p.ticket)
 	}
+	return true
 }
 
-// A passage is a request on its way through, in one allocation.
-type passage struct {
-	ticket throttle.Ticket
-	ctx    uncancelled
-}
-
-// uncancelled is a context that does not end: a client that has gone away must not
-// keep a limiter from being told.
-type uncancelled struct{ context.Context }
-
-func (*uncancelled) Deadline() (time.Time, bool) { return time.Time{}, false }
-func (*uncancelled) Done() <-chan struct{}       { return nil }
-func (*uncancelled) Err() error                  { return nil }
-
-// serve calls next for a granted request and then ends the ticket, however next, or
-// a hook, comes back: to the limits a panic is a failure, and so is a goroutine that
-// exits.
-func (p *passage) serve(m *Middleware, w http.ResponseWriter, r *http.Request, next http.Handler) {
-	f := throttle.Feedback{Outcome: throttle.Failed}
-	defer func() { p.ticket.Observe(&p.ctx, f) }()
-	i := tightest(&p.ticket)
-	m.decided(r, granted(&p.ticket, i))
-	m.writeGranted(w.Header(), &p.ticket, i)
-	next.ServeHTTP(w, r)
-	f.Outcome = throttle.Accepted
-}
-
-func (m *Middleware) refuse(w http.ResponseWriter, r *http.Request, d throttle.Decision) {
-	m.writeRefused(w.Header(), d)
+// refuse answers a request that was refused.
+func (m *Middleware) refuse(w http.ResponseWriter, r *http.Request, f Refusal) {
+	m.decided(r, f.Decision)
+	m.writeRefused(w.Header(), f.Decision)
 	if m.Refused != nil {
-		m.Refused.ServeHTTP(w, r)
+		m.Refused.ServeHTTP(w, f.in(r))
 		return
 	}
-	again := whenAgain(d.Wait, w.Header().Get("Retry-After"))
-	http.Error(w, "Too many requests."+again, http.StatusTooManyRequests)
+	f.ServeHTTP(w, r)
 }
 
 // failed deals with a request on which no decision was reached. The error may
 // name hosts and stores, so it goes to the Trace and never to the client.
 func (m *Middleware) failed(w http.ResponseWriter, r *http.Request, err error, next http.Handler) {
-	open := !m.FailClosed && r.Context().Err() == nil && !errors.Is(err, throttle.ErrCost)
+	open := !m.FailClosed && r.Context().Err() == nil && !errors.Is(err, throttle.ErrCost) && !errors.Is(err, throttle.ErrClosed)
 	if m.Trace != nil && m.Trace.Failed != nil {
 		m.Trace.Failed(r, err, open)
 	}
@@ -153,38 +177,11 @@ func (m *Middleware) failed(w http.ResponseWriter, r *http.Request, err error, n
 		next.ServeHTTP(w, r)
 		return
 	}
-	http.Error(w, "The service cannot take this request at the moment.", http.StatusServiceUnavailable)
+	undecided.ServeHTTP(w, r)
 }
 
 func (m *Middleware) decided(r *http.Request, d throttle.Decision) {
 	if m.Trace != nil && m.Trace.Decided != nil {
 		m.Trace.Decided(r, d)
 	}
-}
-
-// tightest returns which demand of a granted t has the fewest such requests
-// left; of equal ones that which takes longer to come back. It is -1 if none
-// counts.
-func tightest(t *throttle.Ticket) int {
-	best, left, reset := -1, int64(0), time.Duration(0)
-	for i, m := range t.Demands {
-		d, ok := t.Decision(i)
-		if !ok || d.Limit == 0 {
-			continue
-		}
-		n := d.Remaining / max(m.Cost, 1)
-		if best < 0 || n < left || n == left && d.ResetAfter > reset {
-			best, left, reset = i, n, d.ResetAfter
-		}
-	}
-	return best
-}
-
-// granted returns the decision on demand i of t, or just that t was granted.
-func granted(t *throttle.Ticket, i int) throttle.Decision {
-	if i < 0 {
-		return throttle.Decision{OK: true}
-	}
-	d, _ := t.Decision(i)
-	return d
 }

@@ -98,19 +98,22 @@ func TestMiddleware_refusal(t *testing.T) {
 		wait       time.Duration
 		said, body string
 	}{
-		{1, "429 9/0/1 1", "Too many requests. Try again in 1 second.\n"},
-		{time.Second, "429 9/0/1 1", "Too many requests. Try again in 1 second.\n"},
-		{90 * time.Second, "429 9/0/1 90", "Too many requests. Try again in 90 seconds.\n"},
-		{0, "429 9/0/1", "Too many requests. Try again later.\n"},
-		{throttle.Forever, "429 9/0/1", "Too many requests. This one cannot be taken at any time.\n"},
-		{throttle.Forever - 1, "429 9/0/1 999999999", "Too many requests. Try again in 999999999 seconds.\n"},
+		{1, "429 9/0/1 1", "Try again in 1 second."},
+		{time.Second, "429 9/0/1 1", "Try again in 1 second."},
+		{90 * time.Second, "429 9/0/1 90", "Try again in 90 seconds."},
+		{121 * time.Second, "429 9/0/1 121", "Try again in 3 minutes."},
+		{5 * time.Hour, "429 9/0/1 18000", "Try again in 5 hours."},
+		{72*time.Hour + 1, "429 9/0/1 259201", "Try again in 4 days."},
+		{0, "429 9/0/1", "Try again later."},
+		{throttle.Forever, "429 9/0/1", "This request cannot be taken at any time."},
+		{throttle.Forever - 1, "429 9/0/1 999999999", "Try again in 11575 days."},
 	} {
 		l := decide{d: throttle.Decision{Policy: "inner-name", Wait: tt.wait, Limit: 9, ResetAfter: time.Second}}
 		r := ask((&throttlehttp.Middleware{Limiter: l}).Handler(ok))
 		require.Equal(t, tt.said, said(r))
 		body, _ := io.ReadAll(r.Body)
-		require.Equal(t, tt.body, string(body))
-		require.NotContains(t, fmt.Sprint(r.Header), "inner-name")
+		require.Contains(t, string(body), strconv.Quote(tt.body))
+		require.NotContains(t, fmt.Sprint(r.Header, string(body)), "inner-name")
 	}
 }
 
@@ -211,7 +214,7 @@ func TestMiddleware_tellsTheWindow(t *testing.T) {
 // limits returns the headers of r that are about limits.
 func limits(r *http.Response) http.Header {
 	h := r.Header.Clone()
-	for _, other := range []string{"Content-Type", "X-Content-Type-Options"} {
+	for _, other := range []string{"Content-Type", "X-Content-Type-Options", "Content-Length", "Cache-Control", "Vary"} {
 		h.Del(other)
 	}
 	return h
