@@ -1,0 +1,183 @@
+package throttlehttp_test
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/heed-go/heed/quota"
+	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttlehttp"
+	"github.com/stretchr/testify/require"
+)
+
+// user is who a request of these tests says that it is of.
+func user(r *http.Request) (string, bool) {
+	name, ok := r.Header["User"]
+	return strings.Join(name, ""), ok
+}
+
+// perHour returns a limit of n for each key, none of which come back soon.
+func perHour(n int64) throttle.Limiter {
+	return throttle.NewKeyedBuckets(throttle.Buckets{Limit: throttle.PerHour(n)}, nil)
+}
+
+// send sends a GET of somebody through h; "-" is nobody.
+func send(h http.Handler, who string) *http.Response {
+	w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil)
+	if who != "-" {
+		r.Header.Set("User", who)
+	}
+	h.ServeHTTP(w, r)
+	return w.Result()
+}
+
+// statuses returns what each of these is answered, one after another.
+func statuses(h http.Handler, who ...string) (got []int) {
+	for _, name := range who {
+		got = append(got, send(h, name).StatusCode)
+	}
+	return got
+}
+
+func TestRule_givesEachKeyItsShare(t *testing.T) {
+	m := &throttlehttp.Middleware{Rules: []throttlehttp.Rule{
+		{Limiter: throttle.NewTokenBucket(throttle.PerHour(5), nil)},
+		{Limiter: perHour(2), Key: user},
+	}}
+	h := m.Handler(ok)
+	require.Equal(t, []int{200, 200, 429, 200, 200, 429, 200, 429}, statuses(h, "ann", "ann", "ann", "bob", "bob", "bob", "eve", "eve"),
+		"two each, five in all, and who is refused takes nothing from the others")
+}
+
+func TestRule_saysWhatBecomesOfTheUnidentified(t *testing.T) {
+	for name, tt := range map[string]struct {
+		what throttlehttp.Unidentified
+		want []int
+	}{
+		"they share one key": {throttlehttp.ShareKey, []int{200, 429, 429, 200}},
+		"they are refused":   {throttlehttp.TurnAway, []int{403, 403, 403, 200}},
+		"they pass":          {throttlehttp.LetPass, []int{200, 200, 200, 200}},
+	} {
+		m := &throttlehttp.Middleware{Rules: []throttlehttp.Rule{{Limiter: perHour(1), Key: user, Unidentified: tt.what}}}
+		require.Equal(t, tt.want, statuses(m.Handler(ok), "-", "", "-", "ann"), name)
+	}
+}
+
+func TestRule_turnsAwayWithWords(t *testing.T) {
+	all := new(ledger)
+	m := &throttlehttp.Middleware{Limiter: all, Rules: []throttlehttp.Rule{{Limiter: perHour(1), Key: user, Unidentified: throttlehttp.TurnAway}}}
+	var seen []string
+	m.Trace = &throttlehttp.Trace{Decided: func(_ *http.Request, d throttle.Decision) { seen = append(seen, d.Policy) }}
+	r := send(m.Handler(ok), "-")
+	body, _ := io.ReadAll(r.Body)
+	require.Contains(t, string(body), `"about:blank"`)
+	require.Contains(t, string(body), `"Forbidden"`)
+	require.Contains(t, string(body), "does not say whose it is")
+	require.NotContains(t, r.Header, "Retry-After")
+	require.Equal(t, []string{"unidentified"}, seen)
+	require.Zero(t, *all, "nobody was asked")
+
+	m.Refused = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		f, _ := throttlehttp.RefusalFrom(r.Context())
+		w.Header().Set("WWW-Authenticate", "Bearer")
+		f.Status = http.StatusUnauthorized
+		f.ServeHTTP(w, r)
+	})
+	require.Equal(t, []int{401}, statuses(m.Handler(ok), "-"))
+}
+
+func TestRule_costs(t *testing.T) {
+	m := &throttlehttp.Middleware{Rules: []throttlehttp.Rule{{Limiter: throttle.NewTokenBucket(throttle.PerHour(10), nil), Cost: func(r *http.Request) int64 {
+		n, _ := strconv.ParseInt(r.Header.Get("User"), 10, 64)
+		return n
+	}}}}
+	h := m.Handler(ok)
+	require.Equal(t, []int{200, 429, 200, 200, 429, 503, 429}, statuses(h, "6", "5", "4", "0", "1", "-1", "11"))
+	require.Equal(t, "200 //", said(send(h, "0")), "a rule that does not concern a request says nothing of itself")
+}
+
+func TestRule_checksWhatItIsGiven(t *testing.T) {
+	one := throttlehttp.Rule{Limiter: throttle.Unlimited}
+	for name, m := range map[string]*throttlehttp.Middleware{
+		"Rules[1] has no Limiter": {Rules: []throttlehttp.Rule{one, {Key: user}}},
+		"Rules[0] has no Key":     {Rules: []throttlehttp.Rule{{Limiter: throttle.Unlimited, Unidentified: throttlehttp.TurnAway}}},
+		"5 limits":                {Limiter: throttle.Unlimited, Rules: []throttlehttp.Rule{one, one, one, one}},
+	} {
+		func() {
+			defer func() { require.Contains(t, fmt.Sprint(recover()), name) }()
+			m.Handler(ok)
+		}()
+	}
+	(&throttlehttp.Middleware{Rules: []throttlehttp.Rule{one, one, one, one}}).Handler(ok)
+}
+
+func TestRule_hiddenIsNotSpokenOf(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		everyDialect := quota.XRateLimit | quota.XResetAfter | quota.Draft03 | quota.Draft10
+		hidden := throttlehttp.Rule{Limiter: throttle.NewTokenBucket(throttle.Limit{Name: "guesses", Count: 2, Per: time.Hour}, nil), Hidden: true}
+		shown := throttlehttp.Rule{Limiter: throttle.NewTokenBucket(throttle.Limit{Name: "shown", Count: 9, Per: time.Hour}, nil)}
+		var policies []string
+		m := &throttlehttp.Middleware{Dialect: everyDialect, Rules: []throttlehttp.Rule{hidden, shown}, Trace: &throttlehttp.Trace{
+			Decided: func(_ *http.Request, d throttle.Decision) { policies = append(policies, d.Policy) },
+		}}
+		h := m.Handler(ok)
+		for want := 8; want > 6; want-- {
+			r := send(h, "-")
+			require.Equal(t, strconv.Itoa(want), r.Header.Get("X-RateLimit-Remaining"))
+			require.Equal(t, strconv.Itoa(want), r.Header.Get("RateLimit-Remaining"))
+			require.NotContains(t, fmt.Sprint(r.Header), "guesses")
+		}
+		require.Equal(t, http.Header{"Retry-After": {"1800"}}, limits(send(h, "-")), "when to come back is told")
+		require.Equal(t, []string{"guesses", "guesses", "guesses"}, policies, "the operator sees it")
+		m = &throttlehttp.Middleware{Rules: []throttlehttp.Rule{hidden}}
+		require.Equal(t, http.Header{"Retry-After": {"1800"}}, limits(send(m.Handler(ok), "-")))
+	})
+}
+
+func TestMiddleware_shadowOnlyMarks(t *testing.T) {
+	var refused []string
+	m := &throttlehttp.Middleware{Rules: []throttlehttp.Rule{{Key: user, Hidden: true, Limiter: &throttle.Shadow{
+		Limiter:   perHour(1),
+		OnRefusal: func(c throttle.Claim, _ throttle.Decision) { refused = append(refused, c.Key) },
+	}}}}
+	var over []bool
+	m.Trace = &throttlehttp.Trace{Decided: func(_ *http.Request, d throttle.Decision) { over = append(over, d.Over) }}
+	require.Equal(t, []int{200, 200, 200}, statuses(m.Handler(ok), "ann", "bob", "ann"))
+	require.Equal(t, []string{"ann"}, refused)
+	require.Equal(t, []bool{false, false, true}, over)
+}
+
+// One limit that lends is seen beside another that is tighter.
+func TestMiddleware_tracesWhoeverIsOver(t *testing.T) {
+	var got throttle.Decision
+	m := &throttlehttp.Middleware{Trace: &throttlehttp.Trace{Decided: func(_ *http.Request, d throttle.Decision) { got = d }}, Rules: []throttlehttp.Rule{
+		{Limiter: decide{d: throttle.Decision{OK: true, Limit: 9, Remaining: 8, Over: true, Policy: "soft"}}},
+		{Limiter: decide{d: throttle.Decision{OK: true, Limit: 9, Remaining: 2, Degraded: true, Policy: "tight"}}},
+	}}
+	ask(m.Handler(ok))
+	require.Equal(t, throttle.Decision{OK: true, Limit: 9, Remaining: 2, Policy: "tight", Over: true, Degraded: true}, got)
+}
+
+// What no decision was reached on is visible, and passes or not as configured.
+func TestRule_failsAsTheMiddlewareDoes(t *testing.T) {
+	down := errors.New("store is down")
+	for _, closed := range []bool{false, true} {
+		var failed int
+		m := &throttlehttp.Middleware{FailClosed: closed, Rules: []throttlehttp.Rule{{Limiter: decide{err: down}, Settle: throttlehttp.OnStatus(200)}},
+			Trace: &throttlehttp.Trace{Failed: func(_ *http.Request, err error, open bool) {
+				failed++
+				require.ErrorIs(t, err, down)
+				require.Equal(t, !closed, open)
+			}}}
+		require.Equal(t, map[bool]int{false: 200, true: 503}[closed], ask(m.Handler(ok)).StatusCode)
+		require.Equal(t, 1, failed)
+	}
+}
