@@ -14,7 +14,7 @@ import (
 //
 //	Rule{
 //		Limiter: throttle.NewKeyedBuckets(throttle.Buckets{Limit: throttle.PerHour(10)}, nil),
-//		Key:     JoinKey(IP, name),
+//		Key:     JoinKey(IP{}.Key, name),
 //		Settle:  OnStatus(http.StatusUnauthorized),
 //		Hidden:  true,
 //	}

@@ -18,8 +18,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// user is who a request of these tests says that it is of.
-func user(r *http.Request) (string, bool) {
+// sender is who a request of these tests says that it is of.
+func sender(r *http.Request) (string, bool) {
 	name, ok := r.Header["User"]
 	return strings.Join(name, ""), ok
 }
@@ -50,7 +50,7 @@ func statuses(h http.Handler, who ...string) (got []int) {
 func TestRule_givesEachKeyItsShare(t *testing.T) {
 	m := &throttlehttp.Middleware{Rules: []throttlehttp.Rule{
 		{Limiter: throttle.NewTokenBucket(throttle.PerHour(5), nil)},
-		{Limiter: perHour(2), Key: user},
+		{Limiter: perHour(2), Key: sender},
 	}}
 	h := m.Handler(ok)
 	require.Equal(t, []int{200, 200, 429, 200, 200, 429, 200, 429}, statuses(h, "ann", "ann", "ann", "bob", "bob", "bob", "eve", "eve"),
@@ -66,14 +66,14 @@ func TestRule_saysWhatBecomesOfTheUnidentified(t *testing.T) {
 		"they are refused":   {throttlehttp.TurnAway, []int{403, 403, 403, 200}},
 		"they pass":          {throttlehttp.LetPass, []int{200, 200, 200, 200}},
 	} {
-		m := &throttlehttp.Middleware{Rules: []throttlehttp.Rule{{Limiter: perHour(1), Key: user, Unidentified: tt.what}}}
+		m := &throttlehttp.Middleware{Rules: []throttlehttp.Rule{{Limiter: perHour(1), Key: sender, Unidentified: tt.what}}}
 		require.Equal(t, tt.want, statuses(m.Handler(ok), "-", "", "-", "ann"), name)
 	}
 }
 
 func TestRule_turnsAwayWithWords(t *testing.T) {
 	all := new(ledger)
-	m := &throttlehttp.Middleware{Limiter: all, Rules: []throttlehttp.Rule{{Limiter: perHour(1), Key: user, Unidentified: throttlehttp.TurnAway}}}
+	m := &throttlehttp.Middleware{Limiter: all, Rules: []throttlehttp.Rule{{Limiter: perHour(1), Key: sender, Unidentified: throttlehttp.TurnAway}}}
 	var seen []string
 	m.Trace = &throttlehttp.Trace{Decided: func(_ *http.Request, d throttle.Decision) { seen = append(seen, d.Policy) }}
 	r := send(m.Handler(ok), "-")
@@ -107,7 +107,7 @@ func TestRule_costs(t *testing.T) {
 func TestRule_checksWhatItIsGiven(t *testing.T) {
 	one := throttlehttp.Rule{Limiter: throttle.Unlimited}
 	for name, m := range map[string]*throttlehttp.Middleware{
-		"Rules[1] has no Limiter": {Rules: []throttlehttp.Rule{one, {Key: user}}},
+		"Rules[1] has no Limiter": {Rules: []throttlehttp.Rule{one, {Key: sender}}},
 		"Rules[0] has no Key":     {Rules: []throttlehttp.Rule{{Limiter: throttle.Unlimited, Unidentified: throttlehttp.TurnAway}}},
 		"5 limits":                {Limiter: throttle.Unlimited, Rules: []throttlehttp.Rule{one, one, one, one}},
 	} {
@@ -144,7 +144,7 @@ func TestRule_hiddenIsNotSpokenOf(t *testing.T) {
 
 func TestMiddleware_shadowOnlyMarks(t *testing.T) {
 	var refused []string
-	m := &throttlehttp.Middleware{Rules: []throttlehttp.Rule{{Key: user, Hidden: true, Limiter: &throttle.Shadow{
+	m := &throttlehttp.Middleware{Rules: []throttlehttp.Rule{{Key: sender, Hidden: true, Limiter: &throttle.Shadow{
 		Limiter:   perHour(1),
 		OnRefusal: func(c throttle.Claim, _ throttle.Decision) { refused = append(refused, c.Key) },
 	}}}}

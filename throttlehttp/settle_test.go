@@ -50,7 +50,7 @@ func try(h http.Handler, password string) (status int) {
 }
 
 func failedLogins(n int64) throttlehttp.Rule {
-	return throttlehttp.Rule{Limiter: perHour(n), Key: user, Settle: throttlehttp.OnStatus(http.StatusUnauthorized), Hidden: true}
+	return throttlehttp.Rule{Limiter: perHour(n), Key: sender, Settle: throttlehttp.OnStatus(http.StatusUnauthorized), Hidden: true}
 }
 
 func TestSettle_countsFailedLoginsOnly(t *testing.T) {
@@ -97,7 +97,7 @@ func TestSettle_parallelGuessesAreCounted(t *testing.T) {
 func TestSettle_penaltyForThoseWhoGoOnGuessing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		punished := throttle.NewPenalty(perHour(2), throttle.Sentence{After: 3, Within: time.Minute, For: 24 * time.Hour}, nil)
-		rule := throttlehttp.Rule{Limiter: punished, Key: user, Settle: throttlehttp.OnStatus(http.StatusUnauthorized)}
+		rule := throttlehttp.Rule{Limiter: punished, Key: sender, Settle: throttlehttp.OnStatus(http.StatusUnauthorized)}
 		h := (&throttlehttp.Middleware{Rules: []throttlehttp.Rule{rule}}).Handler(attempt)
 		for _, want := range []int{401, 401, 429, 429, 429} {
 			require.Equal(t, want, try(h, "wrong"))
