@@ -72,6 +72,7 @@ func (b *bucket) Reserve(_ context.Context, c throttle.Claim) (throttle.Decision
 	d.Grant = b.flight.add()
 	for i := range b.told {
 		b.site.tracker.use().took(&b.told[i], now, &b.flight)
+		b.told[i].others.took(d.Grant, now, b.site.tracker.random())
 	}
 	b.pace.sent(n, now, later(b.last, b.gate.until))
 	b.last = now
@@ -83,7 +84,7 @@ func (b *bucket) check(n int64, now time.Time) (policy string, wait time.Duratio
 	if wait, ok = b.gate.check(now, &b.flight); !ok {
 		return b.site.names.gate, wait, false
 	}
-	if len(b.told) == 0 && b.good < knownAfter && b.flight.open >= b.slots() {
+	if b.good < knownAfter && b.flight.open >= b.slots() {
 		return b.site.names.start, 0, false
 	}
 	for i := range b.told {
@@ -105,6 +106,9 @@ func (b *bucket) slots() int64 {
 	start := b.site.tracker.start()
 	if start < 0 {
 		return b.flight.open + 1
+	}
+	if len(b.told) > 0 {
+		return int64(start + b.good)
 	}
 	return int64(start + min(b.good/2, mostMore))
 }
@@ -137,7 +141,7 @@ func (b *bucket) Observe(_ context.Context, _ throttle.Claim, d throttle.Decisio
 	explained := b.learn(d.Grant, f, now)
 	switch f.Outcome {
 	case throttle.Throttled:
-		if b.gate.shut(d.Grant, now, f.RetryAfter, b.flight.sent, b.site.tracker.random()) {
+		if b.gate.shut(d.Grant, now, f.RetryAfter, b.spread(), b.flight.sent, b.site.tracker.random()) {
 			b.refused(explained, now, f.RetryAfter)
 		}
 	case throttle.Accepted:

@@ -39,7 +39,7 @@ func (g *gate) check(now time.Time, f *flight) (wait time.Duration, ok bool) {
 // shut closes the gate because of the answer to claim n. The pause is what the
 // server told (0: nothing) or our own, and random in both cases, upwards of what
 // was told. It reports whether this was a new event.
-func (g *gate) shut(n uint64, now time.Time, told time.Duration, sent uint64, random float64) (anew bool) {
+func (g *gate) shut(n uint64, now time.Time, told, spread time.Duration, sent uint64, random float64) (anew bool) {
 	if anew = n > g.round; anew {
 		g.strikes, g.round, g.at, g.ajar = g.strikes+1, sent, now, true
 	}
@@ -47,7 +47,7 @@ func (g *gate) shut(n uint64, now time.Time, told time.Duration, sent uint64, ra
 	pause := told
 	switch {
 	case told > 0:
-		pause = told + time.Duration(random*float64(g.slack(told)))
+		pause = told + time.Duration(random*float64(max(g.slack(told), spread)))
 	case anew:
 		pause = ownPause(g.strikes)
 		pause -= time.Duration(random * float64(pause) / 2)

@@ -119,7 +119,7 @@ func (b *bucket) startle(f *throttle.Feedback, accepted tally) {
 		b.flight.sent = max(b.flight.sent, n) // it takes the place of a claim
 		b.pace.span = accepted
 	}
-	if b.gate.shut(n, now, f.RetryAfter, b.flight.sent, b.site.tracker.random()) {
+	if b.gate.shut(n, now, f.RetryAfter, b.spread(), b.flight.sent, b.site.tracker.random()) {
 		b.refused(explains(f.Windows), now, f.RetryAfter)
 	}
 }

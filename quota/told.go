@@ -40,6 +40,7 @@ type told struct {
 	probe     bool          // the window is over: one claim asks what is left now
 	next      time.Time     // when the next claim may go, if they are spread
 	refill    refill
+	others    others
 }
 
 // countsRequests reports whether w says how many requests are left, the one unit
@@ -57,6 +58,12 @@ func (t *told) free(now time.Time, f *flight, use use) (units int64, wait time.D
 		return 1 - min(f.after(t.seen), 1), 0
 	case t.asksAnew(now, f, use):
 		return 1, 0
+	case units > 0 && t.shared(now):
+		units = t.remaining - f.open - use.kept(t.limit)
+		if wait = t.others.wait(units+f.open, f.open, t.at, now, t.reset); wait > 0 {
+			return 0, wait
+		}
+		return units, 0
 	case units > 0 && use.spreads(t, units, now):
 		if wait = t.next.Sub(now); wait > 0 {
 			return 0, wait
@@ -85,7 +92,7 @@ func (t *told) free(now time.Time, f *flight, use use) (units int64, wait time.D
 // asksAnew reports whether the next claim to go is the probe: the window is over,
 // and of what was left there is nothing to send.
 func (t *told) asksAnew(now time.Time, f *flight, use use) bool {
-	return !t.probe && !now.Before(t.reset) && t.remaining <= f.open+use.kept(t.limit)
+	return !t.probe && !now.Before(t.reset) && (t.remaining <= f.open+use.kept(t.limit) || t.others.seen)
 }
 
 // granted notes that the next claim of f goes at now. Nothing else moves t on but
@@ -117,6 +124,9 @@ const slack = 1100 * time.Millisecond
 func (t *told) update(w throttle.Window, n uint64, now time.Time, f *flight) {
 	reset, left := resetOf(w, now), max(w.Remaining, 0)
 	newer, over := n > t.seen, !now.Before(t.reset)
+	if t.compare(w, n, f.sent, now) {
+		over, t.refill.kind = true, unseen
+	}
 	if t.refill.kind != flows && w.Limit == t.limit {
 		switch ahead := reset.Sub(t.reset); {
 		case ahead < -slack && !newer:

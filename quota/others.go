@@ -1,0 +1,182 @@
+package quota
+
+import (
+	"math"
+	"time"
+
+	"github.com/heed-go/heed/throttle"
+)
+
+// others is what is known of how much of a told limit others use: other processes
+// of ours, or other clients of the same account. They see the numbers that we see,
+// so nobody needs to be told of anybody. What was used less what we used is theirs.
+//
+// While they are there, nobody may take all that is left for itself. If each of n
+// spread what is left over the time until the reset as though it were alone, and
+// looked again each time, they would never use up more than there is:
+//
+//	left
+//	 │╲  ╲
+//	 │ ╲    ╲   one
+//	 │  ╲      ╲
+//	 │   ╲_ ten   ╲
+//	 └──────‾‾‾‾‾‾‾‾╲──▶ time
+//	                reset
+//
+// and all would get the same. But ten would use most of it at once. So each goes at
+// the root of its share of that pace: all together are closer to even then, and
+// shares that differ get closer, too, with every window.
+type others struct {
+	seen  bool    // there are others
+	share float64 // ours of what was used, in (0, 1]; 0: not known yet
+
+	base int64     // units that were used before we heard of the limit
+	mine int64     // units of ours since mark
+	prev int64     // and for as long before it
+	mark time.Time // zero: we have not heard of the limit yet
+	at   time.Time // when we last heard of it
+
+	number uint64        // of the claim whose answer will show the lag; 0: none
+	sent   time.Time     // when it went
+	lag    time.Duration // between a claim and its answer
+
+	dice float64 // how much longer or shorter than even the next pause is: around 1
+
+	// late is set if we first heard of this window when most of it was used, and
+	// in whole seconds. Then its reset may come up to a second sooner than told.
+	late bool
+}
+
+const (
+	notAlone   = 0.9              // a share below which there are others
+	alone      = 0.98             // and one from which on there are none any more
+	shareSoon  = 30 * time.Second // what resets later is shared only when little is left
+	blameSoon  = 2 * time.Second  // and of what resets later we take our predecessor's use for no one's
+	spareUnits = 2                // that nobody takes: they show the others that the window is not over
+	newsWeight = 0.25             // of one answer in the share
+)
+
+// took notes that claim n of ours goes at now.
+func (o *others) took(n uint64, now time.Time, random float64) {
+	o.mine++
+	o.dice = 0.5 + random
+	if o.number == 0 {
+		o.number, o.sent = n, now
+	}
+}
+
+// answered notes that the answer to claim n came at now.
+func (o *others) answered(n uint64, now time.Time) {
+	if o.number != 0 && n >= o.number {
+		o.lag, o.number = now.Sub(o.sent), 0
+	}
+}
+
+// begin is called when the limit is first heard of, after sent claims of ours. Who
+// used what of a long window before says nothing of now.
+func (o *others) begin(used, sent int64, reset time.Duration, now time.Time) {
+	o.mine, o.mark, o.at = sent, now, now
+	if reset > blameSoon {
+		o.base = max(used-sent, 0)
+	}
+}
+
+// restart notes that all units came back.
+func (o *others) restart(now time.Time) {
+	o.base, o.mine, o.prev, o.mark = 0, 0, 0, now
+}
+
+// learn takes over that used units of limit are used, and come back within reset.
+func (o *others) learn(limit, used int64, reset time.Duration, now time.Time) {
+	if now.Sub(o.mark) >= reset {
+		o.prev, o.mine, o.mark = o.mine, 0, now
+	}
+	if since := now.Sub(o.at); used < limit/2 { // nobody needs to be modest
+		o.share = min(o.share*(1+float64(since)/float64(max(since, reset, 1))), 1)
+	}
+	o.at = now
+	o.base = min(o.base, used)
+	if used -= o.base; used < max(4, limit/20) {
+		return // too few to tell
+	}
+	share := 1.0
+	if mine := o.recent(reset, now); used-mine > max(2, limit/20) {
+		share = float64(max(mine, 1)) / float64(used)
+	}
+	if o.share == 0 {
+		o.share = share
+	}
+	o.share += newsWeight * (share - o.share)
+	o.seen = o.share < notAlone || o.seen && o.share < alone
+}
+
+// recent returns how many units we used in the last reset.
+func (o *others) recent(reset time.Duration, now time.Time) int64 {
+	rest := max(1-float64(now.Sub(o.mark))/float64(max(reset, 1)), 0)
+	return o.mine + int64(rest*float64(o.prev))
+}
+
+// wait returns how long after now our next claim is due. At the time at there were
+// left units left, open of which are on their way by now, and more come back at
+// reset.
+//
+// All do as we do, so of what was left then a part of u^k is still there when a part
+// u of the time is left, if share is ours and
+//
+//	pace(u) = √share left(u) / u      left(u) = left u^k      k = (1-share) / √share
+//
+// The integral of our pace is how many claims of ours are due by then:
+// √share left (1-u^k) / k.
+func (o *others) wait(left, open int64, at, now, reset time.Time) time.Duration {
+	root := math.Sqrt(o.share)
+	k := max((1-o.share)/root, 1e-3)
+	span := reset.Sub(at)
+	units := float64(left-spareUnits) * math.Pow(1-float64(o.lag)/float64(max(span+o.lag, 1)), k)
+	u := math.Pow(max(1-(float64(open)+o.dice)*k/(root*max(units, 1e-9)), 0), 1/k)
+	due := reset
+	if rest := time.Duration(u * float64(span)); rest > 2*o.lag {
+		due = reset.Add(-rest)
+	} else if o.late && left > open && open == 0 {
+		due = reset.Add(-min(time.Duration((o.dice-0.5)*float64(time.Second)), span-2*o.lag))
+	}
+	return max(due.Sub(now), 0)
+}
+
+// compare learns from an answer to claim n, of sent so far, how much of the limit others use. It
+// reports whether all units came back sooner than was thought: where others begin
+// the next window, nothing else tells when.
+func (t *told) compare(w throttle.Window, n, sent uint64, now time.Time) (stepped bool) {
+	o, left, reset := &t.others, max(w.Remaining, 0), resetOf(w, now).Sub(now)
+	over, rise, most := !now.Before(t.reset), left-t.remaining > w.Limit/2, left <= w.Limit/2
+	switch {
+	case o.mark.IsZero():
+		o.begin(max(w.Limit-left, 0), int64(sent), reset, now)
+	case rise && (o.seen || over):
+		o.restart(now)
+	}
+	if over || !most {
+		o.late = most && w.ResetAfter%time.Second == 0
+	}
+	o.answered(n, now)
+	if n > t.seen || left < t.remaining {
+		o.learn(w.Limit, max(w.Limit-left, 0), reset, now)
+	}
+	return rise && o.seen
+}
+
+// shared reports whether what is left is shared with others by the time.
+func (t *told) shared(now time.Time) bool {
+	return t.others.seen && (t.reset.Sub(now) <= shareSoon || float64(t.remaining) < spreadBelow*float64(t.limit))
+}
+
+// spread is how much later than told the first claim after a refusal may go. Those
+// who were told to come back in whole seconds would else always come back in the
+// same order, and the last of them find nothing left each time.
+func (b *bucket) spread() time.Duration {
+	for i := range b.told {
+		if b.told[i].others.seen {
+			return time.Second
+		}
+	}
+	return 0
+}

@@ -1,0 +1,120 @@
+package quota
+
+import (
+	"fmt"
+	"net/http"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// shared returns s for many clients at once.
+func shared(s server) server {
+	var mu sync.Mutex
+	return func(now time.Time) (int, http.Header) {
+		mu.Lock()
+		defer mu.Unlock()
+		return s(now)
+	}
+}
+
+// A fleet is what came of the same job in many processes.
+type fleet struct {
+	calls, throttled, failed int
+	elapsed                  time.Duration // of the slowest
+	jain                     float64       // of the rates
+}
+
+// playFleet runs n calls from c goroutines in each of many processes that do not
+// know of each other. Call it in a bubble.
+func playFleet(t *testing.T, s server, processes, n, c int, rtt time.Duration) (f fleet) {
+	jobs := make([]job, processes)
+	var wg sync.WaitGroup
+	s = shared(s)
+	for i := range jobs {
+		wg.Go(func() { jobs[i] = play(t, seeded(uint64(i)), s, n, c, rtt) })
+	}
+	wg.Wait()
+	var sum, squares float64
+	for _, j := range jobs {
+		f.calls += n
+		f.throttled += j.throttled
+		f.failed += j.failed
+		f.elapsed = max(f.elapsed, j.elapsed)
+		rate := float64(n) / j.elapsed.Seconds()
+		sum += rate
+		squares += rate * rate
+	}
+	f.jain = sum * sum / float64(processes) / squares
+	return f
+}
+
+// Ten processes that know nothing of each other live off one quota. Which of them
+// runs first is up to the scheduler, so the bounds leave some room: the figures are
+// 3.0 % refused and a Jain index of 0.92 at worst.
+func TestTracker_sharesWithOthersOfItsKind(t *testing.T) {
+	for name, s := range map[string]func() server{
+		"bucket of 50/s":         func() server { return tokenBucket(50, 50, true) },
+		"window of 50 per 1 s":   func() server { return fixedWindow(50, time.Second, true, true) },
+		"window of 500 per 10 s": func() server { return fixedWindow(500, 10*time.Second, true, true) },
+	} {
+		for _, rtt := range []time.Duration{time.Millisecond, 20 * time.Millisecond, 100 * time.Millisecond} {
+			for _, callers := range []int{1, 4, 30} {
+				synctest.Test(t, func(t *testing.T) {
+					f := playFleet(t, s(), 10, 200, callers, rtt)
+					says := fmt.Sprintf("%s, %v away, %d callers: %.1f %% of %d refused, %d failed, %.1f s, Jain %.3f",
+						name, rtt, callers, 100*float64(f.throttled)/float64(f.calls), f.calls, f.failed, f.elapsed.Seconds(), f.jain)
+					t.Log(says)
+					require.LessOrEqual(t, f.throttled, f.calls*7/100, says)
+					require.GreaterOrEqual(t, f.jain, 0.7, says)
+					require.Less(t, f.elapsed, 60*time.Second, says)
+					require.LessOrEqual(t, f.failed, 2, says)
+				})
+			}
+		}
+	}
+}
+
+// What was used before we came says nothing of others, and a long window is not
+// shared while there is plenty.
+func TestTracker_isNotModestForNobody(t *testing.T) {
+	for name, tt := range map[string]struct {
+		limit, used int
+		per         time.Duration
+		most        time.Duration
+	}{
+		"most of an hour's quota is used": {5000, 3000, time.Hour, 2 * time.Second},
+		"half of a window's quota":        {1000, 500, 20 * time.Second, 2 * time.Second},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s := fixedWindow(tt.limit, tt.per, true, true)
+			for range tt.used {
+				s(time.Now())
+			}
+			j := play(t, seeded(1), s, 400, 20, 20*time.Millisecond)
+			require.Zero(t, j.throttled, "%s: %v", name, j)
+			require.Less(t, j.elapsed, tt.most, "%s: %v", name, j)
+		})
+	}
+}
+
+// When the others have gone, the one that stays goes at full speed again.
+func TestTracker_noticesThatItIsAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := shared(fixedWindow(100, 5*time.Second, true, true))
+		gone := time.Now().Add(30 * time.Second)
+		var wg sync.WaitGroup
+		for i := range 4 {
+			wg.Go(func() { playUntil(t, seeded(uint64(i+2)), s, 10_000, 4, 20*time.Millisecond, gone) })
+		}
+		tr := seeded(1)
+		playUntil(t, tr, s, 10_000, 10, 20*time.Millisecond, gone.Add(20*time.Second))
+		wg.Wait()
+		j := play(t, tr, s, 300, 10, 20*time.Millisecond)
+		require.Less(t, j.elapsed, 16*time.Second, "%v", j)
+		require.Zero(t, j.throttled)
+	})
+}
