@@ -29,6 +29,9 @@ import (
 // IPv6 addresses count by network, since everybody has a whole one. IPv4 addresses in
 // IPv6 (::ffff:0:0/96, and 64:ff9b::/96 of RFC 6052) count as IPv4: as a network they
 // would be one client. Zones and ports are dropped.
+//
+// RemoteAddr must be that of the connection. A middleware in front that writes into it
+// what a header says makes all clients trusted.
 type IP struct {
 	// Trusted are the proxies whose word is taken, best a few addresses. Who is in here
 	// can choose any address, so that a network in which clients are, too, is too much.

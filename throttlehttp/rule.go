@@ -76,7 +76,7 @@ func (u *Rule) demand(r *http.Request) (d throttle.Demand, ok bool) {
 		key, known := u.Key(r)
 		switch {
 		case known && key != "":
-			d.Key = key
+			d.Key = bounded("long", key)
 		case u.Unidentified == TurnAway:
 			return d, false
 		case u.Unidentified == LetPass:
