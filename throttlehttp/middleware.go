@@ -42,11 +42,14 @@ type Middleware struct {
 
 	// Waiter delays requests instead of refusing them, in a fair line for each limit and
 	// key. Bound it: MaxWait says for how long a request is delayed at most, MaxLine how
-	// many are per line and MaxAll how many in all. Who cannot be served within MaxWait
-	// is refused at once. A client that leaves gives up its place; a server notices it
-	// once it has read the request's body. Nil: nobody waits.
+	// many are in a line and MaxAll how many in all of them. Who finds a line full, or a
+	// limit that is closed for longer than MaxWait, is refused at once. A client that
+	// leaves gives up its place; a server of net/http notices that once the request's
+	// body was read, so it is MaxWait that ends the others. Nil: nobody waits.
 	//
 	// What nginx calls burst=20 is a TokenBucket with Burst 1 and a MaxLine of 20.
+	// Limiters are not asked to book ahead, as LeakyBucket could: a place that is taken in
+	// advance is lost when the client leaves or another limit has closed meanwhile.
 	Waiter *throttle.Waiter
 
 	// Dialect is how answers say how the limits stand. 0: quota.XRateLimit and

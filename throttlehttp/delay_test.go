@@ -1,0 +1,220 @@
+package throttlehttp_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttlehttp"
+	"github.com/stretchr/testify/require"
+)
+
+// everySecond returns a limit of one request a second, and none saved up.
+func everySecond() throttle.Limiter {
+	return throttle.NewTokenBucket(throttle.PerSecond(1), nil)
+}
+
+// A crowd sends requests through a handler, each on a goroutine of its own, and notes
+// when each was answered with what, in the order of the answers.
+type crowd struct {
+	handler http.Handler
+	start   time.Time
+	all     sync.WaitGroup
+	mu      sync.Mutex
+	answers []string
+}
+
+func (c *crowd) send(ctx context.Context, who string) {
+	c.all.Go(func() {
+		w, r := httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil)
+		r.Header.Set("User", who)
+		c.handler.ServeHTTP(w, r)
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.answers = append(c.answers, fmt.Sprint(who, " ", w.Code, " at ", time.Since(c.start)))
+	})
+	synctest.Wait() // who comes later is later in line
+}
+
+func (c *crowd) wait() []string {
+	c.all.Wait()
+	return c.answers
+}
+
+func newCrowd(m *throttlehttp.Middleware, next http.Handler) *crowd {
+	return &crowd{handler: m.Handler(next), start: time.Now()}
+}
+
+func TestDelay_isInTheOrderOfArrival(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCrowd(&throttlehttp.Middleware{Limiter: everySecond(), Waiter: &throttle.Waiter{MaxLine: 3}}, ok)
+		for _, who := range []string{"a", "b", "c", "d", "e"} {
+			c.send(t.Context(), who)
+		}
+		require.Equal(t, []string{"a 200 at 0s", "e 429 at 0s", "b 200 at 1s", "c 200 at 2s", "d 200 at 3s"}, c.wait())
+	})
+}
+
+func TestDelay_isNotLongerThanMaxWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := &throttlehttp.Middleware{
+			Rules:  []throttlehttp.Rule{{Limiter: throttle.NewKeyedBuckets(throttle.Buckets{Limit: throttle.PerMinute(1)}, nil), Key: sender}},
+			Waiter: &throttle.Waiter{MaxWait: 5 * time.Second},
+		}
+		c := newCrowd(m, ok)
+		c.send(t.Context(), "ann")
+		c.send(t.Context(), "ann") // would wait for a minute
+		c.send(t.Context(), "bob") // has a line of its own
+		time.Sleep(57 * time.Second)
+		c.send(t.Context(), "ann")
+		c.send(t.Context(), "ann") // would not be too late, but somebody is first
+		require.ElementsMatch(t, []string{"ann 200 at 0s", "ann 429 at 0s", "bob 200 at 0s", "ann 200 at 1m0s", "ann 429 at 1m0s"}, c.wait())
+		time.Sleep(30 * time.Second)
+		r := send(c.handler, "ann")
+		require.Equal(t, "429 1/0/30 30", said(r), "who is refused learns when")
+	})
+}
+
+func TestDelay_bounds(t *testing.T) {
+	for name, w := range map[string]*throttle.Waiter{"one line": {MaxLine: 2}, "all lines": {MaxAll: 2}} {
+		synctest.Test(t, func(t *testing.T) {
+			var c *crowd
+			var policies []string
+			m := &throttlehttp.Middleware{Limiter: everySecond(), Waiter: w, Trace: &throttlehttp.Trace{
+				Decided: func(_ *http.Request, d throttle.Decision) {
+					c.mu.Lock()
+					defer c.mu.Unlock()
+					policies = append(policies, d.Policy)
+				},
+			}}
+			c = newCrowd(m, ok)
+			for range 3 {
+				c.send(t.Context(), "x")
+			}
+			r := send(c.handler, "y")
+			require.Equal(t, "429 //", said(r), name)
+			body, _ := io.ReadAll(r.Body)
+			require.Contains(t, string(body), throttlehttp.ReducedCapacity, name)
+			c.wait()
+			require.Equal(t, []string{"1 per 1s", "full line", "1 per 1s", "1 per 1s"}, policies, name)
+		})
+	}
+}
+
+func TestDelay_whoLeavesGivesUpItsPlace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var failed []error
+		m := &throttlehttp.Middleware{Limiter: everySecond(), Waiter: new(throttle.Waiter), Trace: &throttlehttp.Trace{
+			Failed: func(_ *http.Request, err error, open bool) {
+				failed = append(failed, err)
+				require.False(t, open)
+			},
+		}}
+		c := newCrowd(m, ok)
+		ctx, leave := context.WithCancel(t.Context())
+		c.send(t.Context(), "a")
+		c.send(ctx, "b")
+		c.send(t.Context(), "c")
+		leave()
+		require.Equal(t, []string{"a 200 at 0s", "b 503 at 0s", "c 200 at 1s"}, c.wait())
+		require.Equal(t, []error{context.Canceled}, failed)
+	})
+}
+
+// A place in what is in use is free when the handler comes back, however it does, and
+// whoever waits for it goes on at that instant.
+func TestDelay_inFlight(t *testing.T) {
+	for name, end := range map[string]func(){"returns": func() {}, "panics": func() { panic(http.ErrAbortHandler) }} {
+		synctest.Test(t, func(t *testing.T) {
+			m := &throttlehttp.Middleware{Limiter: throttle.NewInFlight(throttle.Capacity{Count: 2}, nil), Waiter: new(throttle.Waiter)}
+			busy, most := 0, 0
+			c := newCrowd(m, nil)
+			c.handler = survive(m.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				c.mu.Lock()
+				busy++
+				most = max(most, busy)
+				c.mu.Unlock()
+				time.Sleep(time.Second)
+				c.mu.Lock()
+				busy--
+				c.mu.Unlock()
+				end()
+			})))
+			for range 6 {
+				c.send(t.Context(), "x")
+			}
+			c.all.Wait()
+			require.Equal(t, 2, most, name)
+			require.Equal(t, 3*time.Second, time.Since(c.start), name)
+		})
+	}
+}
+
+// survive does what a server does with panics.
+func survive(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer func() { _ = recover() }()
+		next.ServeHTTP(w, r)
+	})
+}
+
+// What is given back by Settle is given to who waits for it.
+func TestDelay_settledUnitsGoToWhoWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := &throttlehttp.Middleware{
+			Rules:  []throttlehttp.Rule{{Limiter: perHour(1), Key: sender, Settle: throttlehttp.OnStatus(http.StatusUnauthorized)}},
+			Waiter: &throttle.Waiter{MaxWait: 2 * time.Hour},
+		}
+		c := newCrowd(m, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			time.Sleep(time.Second)
+			io.WriteString(w, "hello")
+		}))
+		for range 3 {
+			c.send(t.Context(), "ann")
+		}
+		require.Equal(t, []string{"ann 200 at 1s", "ann 200 at 2s", "ann 200 at 3s"}, c.wait())
+	})
+}
+
+func TestDelay_urgentGoesFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := &throttlehttp.Middleware{Limiter: everySecond(), Waiter: new(throttle.Waiter), Limits: func(r *http.Request, t *throttle.Ticket) {
+			if r.Header.Get("User") == "urgent" {
+				t.Priority = 1
+			}
+		}}
+		c := newCrowd(m, ok)
+		for _, who := range []string{"a", "b", "urgent"} {
+			c.send(t.Context(), who)
+		}
+		require.Equal(t, []string{"a 200 at 0s", "urgent 200 at 1s", "b 200 at 2s"}, c.wait())
+	})
+}
+
+// A Waiter that is closed lets nobody through, and a limit without a decision as
+// configured, whether anybody waits or not.
+func TestDelay_failures(t *testing.T) {
+	down := errors.New("store is down")
+	closed := new(throttle.Waiter)
+	require.NoError(t, closed.Close())
+	for name, tt := range map[string]struct {
+		m    throttlehttp.Middleware
+		want int
+	}{
+		"closed": {throttlehttp.Middleware{Limiter: throttle.Blocked, Waiter: closed}, 503},
+		"open":   {throttlehttp.Middleware{Limiter: decide{err: down}, Waiter: new(throttle.Waiter)}, 200},
+		"shut":   {throttlehttp.Middleware{Limiter: decide{err: down}, Waiter: new(throttle.Waiter), FailClosed: true}, 503},
+		"never":  {throttlehttp.Middleware{Limiter: throttle.Blocked, Waiter: new(throttle.Waiter)}, 429},
+		"cost":   {throttlehttp.Middleware{Rules: []throttlehttp.Rule{{Limiter: everySecond(), Cost: func(*http.Request) int64 { return -1 }}}, Waiter: new(throttle.Waiter)}, 503},
+	} {
+		require.Equal(t, tt.want, ask(tt.m.Handler(ok)).StatusCode, name)
+	}
+}
