@@ -263,27 +263,3 @@ func TestMiddleware_tracesDecisions(t *testing.T) {
 	}
 	require.Equal(t, []bool{true, true, false}, seen)
 }
-
-// A request that is let through, with headers, costs the passage and what
-// quota.Write makes: a string and a list of values.
-func TestMiddleware_allocates(t *testing.T) {
-	m := &throttlehttp.Middleware{Limiter: throttle.NewTokenBucket(throttle.PerSecond(1e9), nil)}
-	h := m.Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
-	r, w := httptest.NewRequest(http.MethodGet, "/", nil), httptest.NewRecorder()
-	got := testing.AllocsPerRun(1000, func() {
-		clear(w.Header())
-		h.ServeHTTP(w, r)
-	})
-	require.LessOrEqual(t, got, 4.0)
-}
-
-func BenchmarkMiddleware(b *testing.B) {
-	m := &throttlehttp.Middleware{Limiter: throttle.NewTokenBucket(throttle.PerSecond(1e9), nil)}
-	h := m.Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
-	r, w := httptest.NewRequest(http.MethodGet, "/", nil), httptest.NewRecorder()
-	b.ReportAllocs()
-	for b.Loop() {
-		clear(w.Header())
-		h.ServeHTTP(w, r)
-	}
-}

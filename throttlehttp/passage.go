@@ -53,7 +53,7 @@ func (p *passage) ask(m *Middleware, r *http.Request) (throttle.Decision, error)
 	case errors.As(err, &refused):
 		return refused.Decision, nil
 	case errors.As(err, &full):
-		return throttle.Decision{Policy: fullLine}, nil
+		return fullLine, nil
 	}
 	return throttle.Decision{}, err
 }

@@ -34,9 +34,8 @@ type Refusal struct {
 	Type   string // of the problem, a URI; "": the status says it all
 }
 
-const fullLine = "full line"
-
 var (
+	fullLine     = throttle.Decision{Policy: "full line"}
 	unidentified = Refusal{Decision: throttle.Decision{Policy: "unidentified", Wait: throttle.Forever}, Status: http.StatusForbidden}
 	undecided    = Refusal{Status: http.StatusServiceUnavailable}
 )
@@ -44,7 +43,7 @@ var (
 // refusalOf returns what is said when a limit decided d.
 func refusalOf(d throttle.Decision) Refusal {
 	f := Refusal{Decision: d, Status: http.StatusTooManyRequests, Type: QuotaExceeded}
-	if d.Policy == fullLine {
+	if d == fullLine {
 		f.Type = ReducedCapacity
 	}
 	return f
@@ -80,11 +79,10 @@ func (f Refusal) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	for _, other := range [...]string{"Content-Encoding", "Etag", "Last-Modified"} {
 		h.Del(other) // of the answer that is not to come
 	}
-	h.Set("Content-Type", k.contentType())
-	h.Set("Content-Length", strconv.Itoa(len(body)))
-	h.Set("Cache-Control", "no-store")
-	h.Add("Vary", "Accept")
-	h.Set("X-Content-Type-Options", "nosniff")
+	v := []string{k.contentType(), strconv.Itoa(len(body)), "no-store", "nosniff"} // one allocation for all
+	h["Content-Type"], h["Content-Length"] = v[0:1:1], v[1:2:2]
+	h["Cache-Control"], h["X-Content-Type-Options"] = v[2:3:3], v[3:4:4]
+	h["Vary"] = append(h["Vary"], "Accept")
 	w.WriteHeader(f.Status)
 	if r.Method != http.MethodHead {
 		_, _ = w.Write(body)
@@ -94,8 +92,7 @@ func (f Refusal) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // body says what f is, in so many words of ours and nobody else's: no names of limits,
 // no keys, no errors.
 func (f Refusal) body(k kind, seconds int64) []byte {
-	title, detail := f.title(), f.detail(seconds)
-	b := make([]byte, 0, 320)
+	b, title := make([]byte, 0, 320), f.title()
 	switch k {
 	case asPage:
 		b = append(b, `<!DOCTYPE html>
@@ -103,28 +100,31 @@ func (f Refusal) body(k kind, seconds int64) []byte {
 <head><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>`...)
 		b = append(append(b, title...), "</title></head>\n<body>\n<h1>"...)
 		b = append(append(b, title...), "</h1>\n<p>"...)
-		return append(append(b, detail...), "</p>\n</body>\n</html>\n"...)
+		return append(f.detail(b, seconds), "</p>\n</body>\n</html>\n"...)
 	case asText:
 		b = append(append(b, title...), ". "...)
-		return append(append(b, detail...), '\n')
+		return append(f.detail(b, seconds), '\n')
 	}
-	b = append(append(b, "{\n  \"type\": "...), f.uri()...)
+	b = f.uri(append(b, "{\n  \"type\": "...))
 	b = append(append(b, ",\n  \"title\": \""...), title...)
 	b = strconv.AppendInt(append(b, "\",\n  \"status\": "...), int64(f.Status), 10)
-	b = append(append(append(b, ",\n  \"detail\": \""...), detail...), '"')
+	b = append(f.detail(append(b, ",\n  \"detail\": \""...), seconds), '"')
 	if seconds > 0 {
 		b = strconv.AppendInt(append(b, ",\n  \"retry_after\": "...), seconds, 10)
 	}
 	return append(b, "\n}\n"...)
 }
 
-// uri returns f.Type in JSON.
-func (f Refusal) uri() []byte {
-	if f.Type == "" {
-		return []byte(`"about:blank"`)
+// uri appends f.Type in JSON.
+func (f Refusal) uri(b []byte) []byte {
+	switch f.Type {
+	case "":
+		return append(b, `"about:blank"`...)
+	case QuotaExceeded, ReducedCapacity, AbnormalUsage:
+		return append(append(append(b, '"'), f.Type...), '"')
 	}
-	b, _ := json.Marshal(f.Type) // a string has no errors
-	return b
+	other, _ := json.Marshal(f.Type) // a string has no errors
+	return append(b, other...)
 }
 
 // title says in a few words what f.Type means.
@@ -142,23 +142,29 @@ func (f Refusal) title() string {
 	return "Refused"
 }
 
-// detail says when to come back, or why not.
-func (f Refusal) detail(seconds int64) string {
+// detail appends when to come back, or why not.
+func (f Refusal) detail(b []byte, seconds int64) []byte {
 	switch {
-	case f.Decision.Policy == unidentified.Decision.Policy:
-		return "This request does not say whose it is."
+	case f.Decision == unidentified.Decision:
+		return append(b, "This request does not say whose it is."...)
 	case f.Decision.Wait == throttle.Forever:
-		return "This request cannot be taken at any time."
+		return append(b, "This request cannot be taken at any time."...)
 	case seconds <= 0:
-		return "Try again later."
+		return append(b, "Try again later."...)
 	}
-	return "Try again in " + forPeople(seconds) + "."
+	n, unit := forPeople(seconds)
+	b = strconv.AppendInt(append(b, "Try again in "...), n, 10)
+	b = append(append(b, ' '), unit...)
+	if n != 1 {
+		b = append(b, 's')
+	}
+	return append(b, '.')
 }
 
 // forPeople returns so many seconds in the unit that people would say it in, rounded
 // up: nobody is to come too early.
-func forPeople(seconds int64) string {
-	n, unit := seconds, "second"
+func forPeople(seconds int64) (n int64, unit string) {
+	n, unit = seconds, "second"
 	for _, u := range [...]struct {
 		name    string
 		seconds int64
@@ -167,8 +173,5 @@ func forPeople(seconds int64) string {
 			n, unit = (seconds+u.seconds-1)/u.seconds, u.name
 		}
 	}
-	if n != 1 {
-		unit += "s"
-	}
-	return strconv.FormatInt(n, 10) + " " + unit
+	return n, unit
 }

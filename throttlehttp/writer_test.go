@@ -1,0 +1,184 @@
+package throttlehttp_test
+
+import (
+	"bufio"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/heed-go/heed/internal/memhttp"
+	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttlehttp"
+	"github.com/stretchr/testify/require"
+)
+
+// answers are what a Rule was told of.
+type answers struct {
+	mu   sync.Mutex
+	list []throttlehttp.Answer
+}
+
+// watching limits what it must watch to know what it costs.
+func (s *answers) watching() *throttlehttp.Middleware {
+	return &throttlehttp.Middleware{Rules: []throttlehttp.Rule{{Limiter: throttle.Unlimited, Settle: func(_ *http.Request, a throttlehttp.Answer) int64 {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.list = append(s.list, a)
+		return 0
+	}}}}
+}
+
+func (s *answers) all() []throttlehttp.Answer {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.list
+}
+
+// skills returns what w can do besides answering.
+func skills(w http.ResponseWriter) (can []string) {
+	for name, ok := range map[string]bool{
+		"flush":  is[http.Flusher](w) && is[interface{ FlushError() error }](w),
+		"hijack": is[http.Hijacker](w),
+		"read":   is[io.ReaderFrom](w),
+		"push":   is[http.Pusher](w),
+		"string": is[io.StringWriter](w),
+	} {
+		if ok {
+			can = append(can, name)
+		}
+	}
+	slices.Sort(can)
+	return can
+}
+
+func is[T any](v any) bool {
+	_, ok := v.(T)
+	return ok
+}
+
+// What a ResponseWriter of net/http can do, it can do when it is watched, and nothing
+// that it cannot.
+func TestWatch_keepsWhatTheWriterCan(t *testing.T) {
+	for name, start := range map[string]func(*http.Server) *memhttp.Server{"HTTP/1.1": memhttp.Start, "HTTP/2": startHTTP2} {
+		synctest.Test(t, func(t *testing.T) {
+			var seen answers
+			var bare, watched []string
+			h := seen.watching().Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				watched = skills(w)
+				rc := http.NewResponseController(w)
+				require.NoError(t, rc.SetWriteDeadline(time.Now().Add(time.Hour)))
+				require.NoError(t, rc.SetReadDeadline(time.Now().Add(time.Hour)))
+				require.NoError(t, rc.Flush())
+			}))
+			s := start(&http.Server{ErrorLog: quiet, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				bare = skills(w)
+				h.ServeHTTP(w, r)
+			})})
+			defer s.Close()
+			resp, err := s.Client().Get(s.URL)
+			require.NoError(t, err)
+			resp.Body.Close()
+			require.Equal(t, bare, watched, name)
+			require.Equal(t, []throttlehttp.Answer{{Status: 200}}, seen.all(), name)
+		})
+	}
+}
+
+// Writers of other middleware can do less, or something in another way.
+func TestWatch_fitsAnyWriter(t *testing.T) {
+	rec := httptest.NewRecorder()
+	type (
+		plain    struct{ http.ResponseWriter }
+		flusher  struct{ plainFlusher }
+		hijacker struct {
+			plainFlusher
+			hijack
+		}
+	)
+	for name, tt := range map[string]struct {
+		w    http.ResponseWriter
+		want []string
+	}{
+		"none":    {plain{rec}, []string{"string"}},
+		"flushes": {flusher{plainFlusher{plain{rec}}}, []string{"flush", "string"}},
+		"hijacks": {hijacker{plainFlusher{plain{rec}}, hijack{}}, []string{"flush", "hijack", "string"}},
+	} {
+		var seen answers
+		seen.watching().Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			require.Equal(t, tt.want, skills(w), name)
+			require.Equal(t, tt.w, w.(interface{ Unwrap() http.ResponseWriter }).Unwrap(), name)
+			if h, ok := w.(http.Hijacker); ok {
+				_, _, err := h.Hijack()
+				require.Error(t, err)
+			}
+			w.WriteHeader(http.StatusAccepted)
+		})).ServeHTTP(tt.w, httptest.NewRequest(http.MethodGet, "/", nil))
+		require.Equal(t, []throttlehttp.Answer{{Status: 202}}, seen.all(), name)
+	}
+}
+
+type plainFlusher struct{ http.ResponseWriter }
+
+func (plainFlusher) Flush() {}
+
+type hijack struct{}
+
+func (hijack) Hijack() (net.Conn, *bufio.ReadWriter, error) { return nil, nil, errors.New("not today") }
+
+func TestWatch_seesUpgradesAndStreams(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var seen answers
+		mux := http.NewServeMux()
+		mux.HandleFunc("/upgrade", func(w http.ResponseWriter, r *http.Request) {
+			conn, _, err := w.(http.Hijacker).Hijack()
+			require.NoError(t, err)
+			io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: echo\r\n\r\nhello")
+			conn.Close()
+		})
+		mux.HandleFunc("/events", func(w http.ResponseWriter, r *http.Request) {
+			for range 3 {
+				io.WriteString(w, "data: x\n\n")
+				w.(http.Flusher).Flush()
+				time.Sleep(time.Second)
+			}
+		})
+		mux.HandleFunc("/file", func(w http.ResponseWriter, r *http.Request) {
+			http.ServeContent(w, r, "x.txt", time.Time{}, strings.NewReader(strings.Repeat("x", 1<<20)))
+		})
+		s := memhttp.NewServer(seen.watching().Handler(mux))
+		defer s.Close()
+		req, _ := http.NewRequest(http.MethodGet, s.URL+"/upgrade", nil)
+		req.Header.Set("Connection", "upgrade")
+		req.Header.Set("Upgrade", "echo")
+		resp, err := s.Client().Do(req)
+		require.NoError(t, err)
+		require.Equal(t, http.StatusSwitchingProtocols, resp.StatusCode)
+		resp.Body.Close()
+
+		start := time.Now()
+		resp, err = s.Client().Get(s.URL + "/events")
+		require.NoError(t, err)
+		_, err = io.ReadFull(resp.Body, make([]byte, 9))
+		require.NoError(t, err)
+		require.Zero(t, time.Since(start), "the first event is not held back")
+		_, err = io.Copy(io.Discard, resp.Body)
+		require.NoError(t, err)
+		resp.Body.Close()
+
+		resp, err = s.Client().Get(s.URL + "/file")
+		require.NoError(t, err)
+		_, err = io.Copy(io.Discard, resp.Body)
+		require.NoError(t, err)
+		resp.Body.Close()
+		synctest.Wait()
+		require.Equal(t, []throttlehttp.Answer{{Status: 101}, {Status: 200, Bytes: 27}, {Status: 200, Bytes: 1 << 20}}, seen.all())
+	})
+}
