@@ -107,6 +107,7 @@ func (t *Transport) ready() {
 		if t.own.waiter == nil {
 			t.own.waiter = &throttle.Waiter{Clock: t.Clock}
 		}
+		t.own.quota.Wakes(t.own.waiter)
 	})
 }
 

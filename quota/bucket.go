@@ -27,6 +27,7 @@ type bucket struct {
 	good     int // good answers, up to knownAfter
 	overload overload
 	last     time.Time // latest reading of the clock granted at
+	joint    joint
 }
 
 // names are the policies of a bucket's decisions.
@@ -47,12 +48,16 @@ const mostMore = 14
 // Reserve implements throttle.Limiter. The Wait of a refusal is 0 if it ends with
 // an answer that is still to come.
 func (b *bucket) Reserve(_ context.Context, c throttle.Claim) (throttle.Decision, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.reserve(c)
+}
+
+func (b *bucket) reserve(c throttle.Claim) (throttle.Decision, error) {
 	n, err := c.Units()
 	if err != nil {
 		return throttle.Decision{}, err
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
 	now := b.now(c.Now)
 	d := throttle.Decision{Policy: b.site.names.quota, At: now}
 	b.describe(&d, now)

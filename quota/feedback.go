@@ -21,7 +21,7 @@ func (t *Tracker) Feedback(req *http.Request, d throttle.Demand, resp *http.Resp
 		f.Outcome = throttle.Failed
 		return f
 	}
-	b, ours := d.Limiter.(*bucket)
+	b, ours := bucketOf(d.Limiter)
 	var s *site
 	if ours {
 		s = b.site

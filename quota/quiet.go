@@ -58,6 +58,7 @@ func (s *site) heed(req *http.Request, asked *bucket, f *throttle.Feedback) {
 	case !s.place(req, asked, f):
 		f.Windows = nil // they speak of another quota, which has been told
 	}
+	s.tell(req, asked, f)
 }
 
 // note notes the time.

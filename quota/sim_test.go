@@ -57,7 +57,8 @@ func playUntil(t *testing.T, tr *Tracker, s server, n, c int, rtt time.Duration,
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &throttle.Waiter{}
+	w := &throttle.Waiter{Clock: tr.Clock}
+	tr.Wakes(w)
 	var mu sync.Mutex
 	start := time.Now()
 	send := func() (int, http.Header) {
@@ -82,7 +83,7 @@ func playUntil(t *testing.T, tr *Tracker, s server, n, c int, rtt time.Duration,
 			}
 			status, h := send()
 			resp := &http.Response{StatusCode: status, Header: h}
-			w.Observe(t.Context(), &ticket, tr.Feedback(req, ticket.Demands[0], resp, nil, time.Now(), nil))
+			w.Observe(t.Context(), &ticket, tr.Feedback(req, ticket.Demands[0], resp, nil, tr.clock().Now(), nil))
 			if status == http.StatusOK {
 				return true
 			}

@@ -35,6 +35,7 @@ type site struct {
 	names   *names
 	vendor  *Vendor // what is known about the host; nil: nothing
 	touched uint64  // guarded by the shard: when it was last asked for
+	id      string  // what the fleet calls the account; "": it is not shared
 
 	hinted  atomic.Bool   // an answer has spoken of limits
 	answers atomic.Uint32 // good ones, while none has
@@ -54,6 +55,9 @@ func newSite(t *Tracker, a account) *site {
 		s.account = a
 	}
 	s.fresh.Store(&bucket{site: s})
+	if t.convoy != nil {
+		t.convoy.join(s, a)
+	}
 	return s
 }
 
@@ -62,7 +66,7 @@ func (s *site) bucket(req *http.Request) *bucket {
 	if !s.split.Load() {
 		return s.fresh.Load()
 	}
-	route := routeOf(s.tracker.seed, req)
+	route := s.route(req)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.of(route)
@@ -72,7 +76,7 @@ func (s *site) bucket(req *http.Request) *bucket {
 func (s *site) homeOf(req *http.Request) *bucket {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.routes[routeOf(s.tracker.seed, req)]
+	return s.routes[s.route(req)]
 }
 
 func (s *site) of(route uint64) *bucket {
@@ -89,9 +93,24 @@ func (s *site) of(route uint64) *bucket {
 // request's route. asked is the quota that granted the request. It reports false
 // if that is another one, which then has been told.
 func (s *site) place(req *http.Request, asked *bucket, f *throttle.Feedback) (own bool) {
-	route := routeOf(s.tracker.seed, req)
+	route := s.route(req)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	home := s.settleRoute(route, asked, f)
+	if home == nil {
+		return true
+	}
+	s.remember(route, home)
+	if home != asked && len(f.Windows) > 0 {
+		home.hear(f.Windows, f.Now)
+		return false
+	}
+	return true
+}
+
+// settleRoute returns the quota that an answer to a request of route speaks of; nil
+// if there is no telling. asked is the one that granted it.
+func (s *site) settleRoute(route uint64, asked *bucket, f *throttle.Feedback) *bucket {
 	home := s.routes[route]
 	told := saysLeft(f.Windows)
 	switch {
@@ -103,15 +122,7 @@ func (s *site) place(req *http.Request, asked *bucket, f *throttle.Feedback) (ow
 	case home == nil && f.Outcome == throttle.Throttled:
 		home = s.refused(asked, f.Now)
 	}
-	if home == nil {
-		return true
-	}
-	s.remember(route, home)
-	if home != asked && len(f.Windows) > 0 {
-		home.hear(f.Windows, f.Now)
-		return false
-	}
-	return true
+	return home
 }
 
 // saysLeft reports whether windows say how many requests are left.
@@ -171,6 +182,7 @@ func (s *site) remember(route uint64, b *bucket) {
 		}
 	}
 	s.routes[route] = b
+	b.heardOf(route)
 }
 
 // blank reports whether nothing would be lost if the site were forgotten.

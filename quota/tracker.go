@@ -32,9 +32,17 @@ type Tracker struct {
 	// [0, 1): no request goes while no more than that is left. 0: none.
 	ReserveShare float64
 
+	// Share tells other processes what servers said, and us what they said to
+	// those; nil: this process is on its own. Secret is what these processes have in
+	// common and nobody else knows: without it only accounts without a credential
+	// are shared.
+	Share  Share
+	Secret []byte
+
 	once   sync.Once
 	zero   Reader
 	seed   maphash.Seed
+	convoy *convoy               // nil: no Share
 	recent atomic.Pointer[site] // asked for last, and most often next
 	shards [shards]shard
 }
@@ -56,19 +64,26 @@ func (t *Tracker) Demand(req *http.Request) throttle.Demand {
 	if s.silent.Load() {
 		return throttle.Demand{}
 	}
-	return throttle.Demand{Limiter: s.bucket(req)}
+	return throttle.Demand{Limiter: s.limiter(req)}
 }
 
 func (t *Tracker) siteOf(req *http.Request) *site {
 	a := accountOf(req)
 	s := t.recent.Load()
 	if s == nil || s.account != a {
-		t.once.Do(func() { t.seed = maphash.MakeSeed() })
+		t.once.Do(t.init)
 		if s = t.site(a); a.open() {
 			t.recent.Store(s)
 		}
 	}
 	return s
+}
+
+func (t *Tracker) init() {
+	t.seed = maphash.MakeSeed()
+	if t.Share != nil {
+		t.convoy = newConvoy(t)
+	}
 }
 
 // An account is what a quota belongs to.
@@ -120,7 +135,9 @@ func (sh *shard) add(key uint64, s *site, most int) {
 		sh.sites = make(map[uint64]*site)
 	}
 	for len(sh.sites) >= most {
-		delete(sh.sites, sh.leastWorth())
+		least := sh.leastWorth()
+		sh.sites[least].forgotten()
+		delete(sh.sites, least)
 	}
 	sh.sites[key] = s
 }

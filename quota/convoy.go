@@ -1,0 +1,183 @@
+package quota
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
+	"math/rand/v2"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+	weakly "weak"
+
+	"github.com/heed-go/heed/throttle"
+)
+
+// A convoy is what a Tracker needs to share what servers say with the Trackers of
+// other processes.
+//
+// Accounts and routes are told apart by hashes that are the same in all of them:
+// those of a Tracker on its own are seeded at random.
+type convoy struct {
+	tracker *Tracker
+	share   Share
+	secret  []byte
+	self    uint64 // tells our own news from those of others
+	basis   uint64 // of the hashes of routes
+
+	mu    sync.Mutex
+	sites map[string]*site
+	early early
+	lines []weakly.Pointer[throttle.Waiter]
+}
+
+func newConvoy(t *Tracker) *convoy {
+	f := &convoy{tracker: t, share: t.Share, secret: t.Secret, self: rand.Uint64(), sites: make(map[string]*site)}
+	f.basis = binary.BigEndian.Uint64(f.hash("route"))
+	f.share.Listen(f.hear)
+	return f
+}
+
+func (f *convoy) hash(words ...string) []byte {
+	h := hmac.New(sha256.New, f.secret)
+	for _, w := range words {
+		h.Write(binary.BigEndian.AppendUint32(nil, uint32(len(w))))
+		h.Write([]byte(w))
+	}
+	return h.Sum(nil)
+}
+
+// idOf returns what the fleet calls a; "": it is not shared. Without a secret a
+// weak credential could be guessed from its hash.
+func (f *convoy) idOf(a account) string {
+	if !a.open() && len(f.secret) == 0 {
+		return ""
+	}
+	scheme := "https"
+	if a.plain {
+		scheme = "http"
+	}
+	return base64.RawURLEncoding.EncodeToString(f.hash("account", scheme, a.host, a.credential, a.token)[:16])
+}
+
+// recallFor is how long the first requests of an account wait for what others know
+// of it.
+const recallFor = 100 * time.Millisecond
+
+// join makes s, which nobody has asked for yet, one of the fleet.
+func (f *convoy) join(s *site, a account) {
+	if s.id = f.idOf(a); s.id == "" {
+		return
+	}
+	now := f.tracker.clock().Now()
+	s.fresh.Load().awaitRecall(now.Add(recallFor))
+	f.mu.Lock()
+	f.sites[s.id] = s
+	known := f.early.take(s.id)
+	f.mu.Unlock()
+	for _, k := range known {
+		s.learnOf(k.news.aged(now.Sub(k.at)), now)
+	}
+	f.post(s, news{Say: sayHere})
+	f.share.Recall(s.id)
+}
+
+// leave forgets s.
+func (f *convoy) leave(s *site) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.sites[s.id] == s {
+		delete(f.sites, s.id)
+	}
+}
+
+func (s *site) forgotten() {
+	if s.id != "" {
+		s.tracker.convoy.leave(s)
+	}
+}
+
+// post tells the others.
+func (f *convoy) post(s *site, n news) {
+	n.From = f.self
+	f.share.Post(Message{Account: s.id, Bucket: strconv.FormatUint(n.Route, 36), News: n.encode(f.secret, s.id), Keep: n.keep()})
+}
+
+// hear is told by the others.
+func (f *convoy) hear(m Message) {
+	if m.News == "" {
+		f.recalled(m.Account)
+		return
+	}
+	n, ok := decodeNews(f.secret, m.Account, m.News)
+	if !ok || n.From == f.self {
+		return
+	}
+	n, now := n.aged(m.Age), f.tracker.clock().Now()
+	f.mu.Lock()
+	s := f.sites[m.Account]
+	if s == nil {
+		f.early.add(m.Account, n, now)
+	}
+	f.mu.Unlock()
+	if s != nil && s.learnOf(n, now) {
+		f.wake()
+	}
+}
+
+// recalled lets the first requests of an account go.
+func (f *convoy) recalled(account string) {
+	f.mu.Lock()
+	s := f.sites[account]
+	f.mu.Unlock()
+	if s != nil && s.endRecall() {
+		f.wake()
+	}
+}
+
+// Wakes has w look at its lines again whenever news of other processes let
+// requests go sooner than they were told. A Transport calls it for its Waiter;
+// without a Share it does nothing.
+func (t *Tracker) Wakes(w *throttle.Waiter) {
+	if t.Share == nil {
+		return
+	}
+	t.once.Do(t.init)
+	f, p := t.convoy, weakly.Make(w)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	lines := f.lines[:0]
+	for _, l := range f.lines {
+		if l != p && l.Value() != nil {
+			lines = append(lines, l)
+		}
+	}
+	f.lines = append(lines, p)
+}
+
+func (f *convoy) wake() {
+	f.mu.Lock()
+	lines := append([]weakly.Pointer[throttle.Waiter](nil), f.lines...)
+	f.mu.Unlock()
+	for _, l := range lines {
+		if w := l.Value(); w != nil {
+			w.Wake()
+		}
+	}
+}
+
+// route returns the hash of the route of req: between processes that share it is
+// FNV-1a from a basis that depends on their secret.
+func (s *site) route(req *http.Request) uint64 {
+	if s.id == "" {
+		return routeOf(s.tracker.seed, req)
+	}
+	var buf [maxRoute]byte
+	h := s.tracker.convoy.basis
+	for _, c := range appendRoute(buf[:0], req) {
+		h = (h ^ uint64(c)) * 1099511628211
+	}
+	return h
+}

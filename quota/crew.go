@@ -1,0 +1,102 @@
+package quota
+
+import (
+	"math"
+	"slices"
+	"time"
+)
+
+// What is left of a quota, as a process hears it, is what all may use together: if
+// each took it for its own, ten would send ten times as much in the time of one
+// answer. So each has an equal part of it in flight at most, and as answers come
+// what is still left is divided anew: those who need little leave the more to others.
+//
+//	left 50   ╭ 5 in flight     left 40   ╭ 4 in flight
+//	of ten    ├ 5 ...           of ten    ├ 4 ...          and so on
+//	          ╰ none wanted               ╰ 4 ...
+//
+// Parts are rounded up or down at random, so that three units for ten processes
+// are taken by about three.
+type crew struct {
+	others []member
+	draw   float64   // rounds up where it is more than what is missing
+	drawn  time.Time // when it was drawn
+}
+
+// A member is another process that was heard of.
+type member struct {
+	id    uint64
+	until time.Time // then it counts as gone
+}
+
+const (
+	maxCrew   = 64              // others that are counted
+	goneAfter = 3 * time.Second // without news, or when a window has passed
+	goneAtAll = time.Minute     // at the latest
+	drawEvery = 50 * time.Millisecond
+)
+
+// heard notes that who sent n is there. Where it waits for something it is not
+// heard of until then.
+func (c *crew) heard(n *news, now time.Time) {
+	quiet := time.Duration(0)
+	if n.Say == sayShut {
+		quiet = n.Wait.duration()
+	}
+	for _, s := range n.Left {
+		quiet = max(quiet, s.Reset.duration())
+	}
+	until := now.Add(min(quiet+goneAfter, goneAtAll))
+	for i := range c.others {
+		if m := &c.others[i]; m.id == n.From {
+			m.until = later(m.until, until)
+			return
+		}
+	}
+	if len(c.others) < maxCrew {
+		c.others = append(c.others, member{n.From, until})
+	}
+}
+
+// peers returns how many other processes use b.
+func (b *bucket) peers(now time.Time) int64 {
+	c := &b.joint.crew
+	c.others = slices.DeleteFunc(c.others, func(m member) bool { return !now.Before(m.until) })
+	return int64(len(c.others))
+}
+
+// mayTake reports whether a claim of ours may go as of now, as far as others are
+// concerned. If not, wait says when to ask again; 0: when an answer has come.
+func (b *bucket) mayTake(now time.Time) (wait time.Duration, ok bool) {
+	c, all := &b.joint.crew, float64(len(b.joint.crew.others)+1)
+	switch left := b.leastLeft(now); {
+	case len(b.told) == 0 && b.good < knownAfter:
+		return 0, b.flight.open < max(b.slots()/int64(all), 1)
+	case left <= 0 || left == math.MaxInt64:
+		return 0, true // parts do not matter
+	case now.Sub(c.drawn) >= drawEvery:
+		c.draw, c.drawn = b.site.tracker.random(), now
+		fallthrough
+	default:
+		part := int64(float64(left)/(2*all) + c.draw)
+		if b.flight.open < part {
+			return 0, true
+		}
+	}
+	if b.flight.open > 0 {
+		return 0, false
+	}
+	return c.drawn.Add(drawEvery).Sub(now), false
+}
+
+// leastLeft returns what is left of the limit with the fewest units, as of now;
+// MaxInt64: there is none, or it begins anew.
+func (b *bucket) leastLeft(now time.Time) int64 {
+	least := int64(math.MaxInt64)
+	for i := range b.told {
+		if t := &b.told[i]; !t.probe && now.Before(t.reset) {
+			least = min(least, t.left(now))
+		}
+	}
+	return least
+}

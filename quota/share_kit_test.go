@@ -1,0 +1,186 @@
+package quota
+
+import (
+	"math/rand/v2"
+	"net/http"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/heed-go/heed/throttle"
+)
+
+// A bus is a Share between Trackers of one test: of each message every listener
+// gets as many copies as copies says, each later by delay. Call it in a bubble.
+type bus struct {
+	delay   time.Duration
+	copies  func(m Message) int // nil: one
+	mu      sync.Mutex
+	hearers []func(Message)
+	kept    map[string]map[string]keptMessage
+	posted  []Message
+}
+
+type keptMessage struct {
+	Message
+	at time.Time
+}
+
+func (b *bus) Post(m Message) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.posted = append(b.posted, m)
+	if m.Keep > 0 {
+		if b.kept == nil {
+			b.kept = make(map[string]map[string]keptMessage)
+		}
+		if b.kept[m.Account] == nil {
+			b.kept[m.Account] = make(map[string]keptMessage)
+		}
+		b.kept[m.Account][m.Bucket] = keptMessage{m, time.Now()}
+	}
+	for _, hear := range b.hearers {
+		n := 1
+		if b.copies != nil {
+			n = b.copies(m)
+		}
+		for i := range n {
+			time.AfterFunc(b.delay*time.Duration(i+1), func() { hear(m) })
+		}
+	}
+}
+
+func (b *bus) Listen(hear func(Message)) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.hearers = append(b.hearers, hear)
+}
+
+func (b *bus) Recall(account string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	found := []Message{}
+	for _, k := range b.kept[account] {
+		if k.Age = time.Since(k.at); k.Age < k.Keep {
+			found = append(found, k.Message)
+		}
+	}
+	found = append(found, Message{Account: account})
+	time.AfterFunc(2*b.delay, func() { // there and back
+		b.mu.Lock()
+		hearers := append([]func(Message){}, b.hearers...)
+		b.mu.Unlock()
+		for _, hear := range hearers {
+			for _, m := range found {
+				hear(m)
+			}
+		}
+	})
+}
+
+// skewed is a clock that is wrong.
+type skewed time.Duration
+
+func (s skewed) Now() time.Time                         { return time.Now().Add(time.Duration(s)) }
+func (s skewed) After(d time.Duration) <-chan time.Time { return time.After(d) }
+
+// trackers returns n Trackers that share, each with a clock that is wrong by more.
+func trackers(b Share, n int, skew time.Duration) (all []*Tracker) {
+	for i := range n {
+		tr := seeded(uint64(i))
+		tr.Share, tr.Secret = b, []byte("of the fleet")
+		if skew != 0 {
+			tr.Clock = skewed(time.Duration(i) * skew)
+		}
+		all = append(all, tr)
+	}
+	return all
+}
+
+// An arrival is one request at a server that all processes of a fleet call.
+type arrival struct {
+	at      time.Duration
+	refused bool
+}
+
+// watch makes s safe for several processes and writes down what arrives.
+func watch(s server, log *[]arrival) server {
+	var mu sync.Mutex
+	start := time.Now()
+	return func(now time.Time) (int, http.Header) {
+		mu.Lock()
+		defer mu.Unlock()
+		status, h := s(now)
+		*log = append(*log, arrival{now.Sub(start), status != 200})
+		return status, h
+	}
+}
+
+// alignedWindow serves limit per window; windows begin at multiples of per. What
+// it says is exact if hints is set, and else it only refuses.
+func alignedWindow(limit int, per time.Duration, hints bool, retryAfter bool) server {
+	start, window, used := time.Now(), time.Duration(-1), 0
+	return func(now time.Time) (int, http.Header) {
+		if w := now.Sub(start) / per; w != window {
+			window, used = w, 0
+		}
+		rest := per - now.Sub(start)%per
+		seconds := strconv.Itoa(int((rest + time.Second - 1) / time.Second))
+		used++
+		h := http.Header{}
+		if hints {
+			h.Set("RateLimit-Limit", strconv.Itoa(limit))
+			h.Set("RateLimit-Remaining", strconv.Itoa(max(limit-used, 0)))
+			h.Set("RateLimit-Reset", seconds)
+		}
+		if used <= limit {
+			return 200, h
+		}
+		if retryAfter {
+			h.Set("Retry-After", seconds)
+		}
+		return 429, h
+	}
+}
+
+// sail has each process of a fleet do n calls from c goroutines, and returns what
+// came of them all.
+func sail(t *testing.T, all []*Tracker, s server, n, c int, rtt time.Duration) (jobs []job) {
+	jobs = make([]job, len(all))
+	var wg sync.WaitGroup
+	for i, tr := range all {
+		wg.Go(func() { jobs[i] = play(t, tr, s, n, c, rtt) })
+	}
+	wg.Wait()
+	return jobs
+}
+
+// refusedAfter counts the refusals in the spans that begin with one, without those
+// of the first moments, when others could not know of it yet.
+func refusedAfter(log []arrival, span, moment time.Duration) (own, known int) {
+	first := -span
+	for _, a := range log {
+		switch {
+		case !a.refused:
+		case a.at-first >= span:
+			first = a.at
+			own++
+		case a.at-first > moment:
+			known++
+		default:
+			own++
+		}
+	}
+	return own, known
+}
+
+func claim(t *testing.T, tr *Tracker, url string) throttle.Decision {
+	d, err := tr.Demand(request(t, url)).Limiter.Reserve(t.Context(), throttle.Claim{DryRun: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+func random(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 7)) }

@@ -1,0 +1,225 @@
+package quota
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/heed-go/heed/throttle"
+	"github.com/stretchr/testify/require"
+)
+
+// What one process is told closes the gate in all: after the first refusal of a
+// window only those are refused that were on their way.
+func TestShare_oneRefusalClosesTheGateInAll(t *testing.T) {
+	const rtt, delay = 20 * time.Millisecond, time.Millisecond
+	for name, tt := range map[string]struct {
+		server  func() server
+		per     time.Duration
+		refused int // of a thousand calls
+	}{
+		"window of 10 s, Retry-After": {func() server { return alignedWindow(50, 10*time.Second, false, true) }, 10 * time.Second, 60},
+		"window of 1 s, Retry-After":  {func() server { return alignedWindow(50, time.Second, false, true) }, time.Second, 60},
+		"window of 10 s, headers":     {func() server { return alignedWindow(50, 10*time.Second, true, true) }, 10 * time.Second, 120},
+		"window of 1 s, headers":      {func() server { return alignedWindow(50, time.Second, true, true) }, time.Second, 120},
+		"bucket, without a word":      {func() server { return tokenBucket(50, 50, false) }, 500 * time.Millisecond, 60},
+	} {
+		for _, skew := range []time.Duration{0, -time.Hour, 17 * time.Second} {
+			synctest.Test(t, func(t *testing.T) {
+				var log []arrival
+				all := trackers(&bus{delay: delay}, 10, skew)
+				jobs := sail(t, all, watch(tt.server(), &log), 100, 20, rtt)
+				own, known := refusedAfter(log, tt.per*9/10, rtt+delay)
+				t.Logf("%s, skew %v: sent %d, refused %d, %d of them later", name, skew, len(log), own+known, known)
+				require.Zero(t, known, "%s: refused although another process had told", name)
+				require.LessOrEqual(t, own, tt.refused, name)
+				for _, j := range jobs {
+					require.Zero(t, j.failed, name)
+				}
+				time.Sleep(time.Second)
+			})
+		}
+	}
+}
+
+// refuse has tr send one request that is answered with a refusal.
+func refuse(t *testing.T, tr *Tracker, url string, header ...string) {
+	require.True(t, ask(t, tr, url, answer(429, header...)).OK)
+}
+
+// two returns two Trackers that share over b and have asked for users before.
+func two(t *testing.T, b *bus) (one, other *Tracker) {
+	all := trackers(b, 2, 0)
+	for _, tr := range all {
+		tr.Demand(request(t, users))
+	}
+	settle(b)
+	return all[0], all[1]
+}
+
+// settle waits until all messages have arrived.
+func settle(b *bus) { time.Sleep(3*b.delay + time.Millisecond) }
+
+func TestShare_gateOpensForAllWhenOneProbeIsGood(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &bus{delay: time.Millisecond}
+		one, other := two(t, b)
+		refuse(t, one, users, "Retry-After", "60")
+		settle(b)
+		d := claim(t, other, users)
+		require.False(t, d.OK)
+		require.True(t, d.Told)
+		require.InDelta(t, time.Minute+2*time.Second, d.Wait, float64(3*time.Second))
+		time.Sleep(62 * time.Second)
+
+		probe, err := one.Demand(request(t, users)).Limiter.Reserve(t.Context(), throttle.Claim{})
+		require.NoError(t, err)
+		require.True(t, probe.OK)
+		settle(b)
+		require.False(t, claim(t, other, users).OK, "the probe of the other is on its way")
+		m := one.Demand(request(t, users))
+		throttle.Observe(t.Context(), m.Limiter, throttle.Claim{}, probe, one.Feedback(request(t, users), m, answer(200), nil, time.Now(), nil))
+		settle(b)
+		time.Sleep(time.Second) // a pace begins
+		require.True(t, claim(t, other, users).OK)
+	})
+}
+
+// A process that dies with the probe holds up the others for two seconds at most.
+func TestShare_othersProbeIfNoAnswerComes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &bus{delay: time.Millisecond}
+		one, other := two(t, b)
+		refuse(t, one, users, "Retry-After", "1")
+		time.Sleep(1100 * time.Millisecond)
+		d, err := one.Demand(request(t, users)).Limiter.Reserve(t.Context(), throttle.Claim{})
+		require.NoError(t, err)
+		require.True(t, d.OK)
+		settle(b)
+		require.False(t, claim(t, other, users).OK)
+		time.Sleep(2*time.Second + moreLag)
+		require.True(t, claim(t, other, users).OK)
+	})
+}
+
+// Those who wait are woken by the news, not only by their own timers.
+func TestShare_newsWakeThoseInLine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &bus{delay: time.Millisecond}
+		one, other := two(t, b)
+		refuse(t, one, users, "Retry-After", "1")
+		time.Sleep(1100 * time.Millisecond)
+		w := &throttle.Waiter{}
+		other.Wakes(w)
+		ask(t, one, users, answer(200)) // probe and answer
+		start := time.Now()
+		var ticket throttle.Ticket
+		ticket.Demands[0] = other.Demand(request(t, users))
+		require.NoError(t, w.Wait(t.Context(), &ticket))
+		require.Less(t, time.Since(start), 10*time.Millisecond)
+	})
+}
+
+func TestShare_leftIsTheLeastThatAnybodyHeard(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &bus{delay: time.Millisecond}
+		one, other := two(t, b)
+		left := func(tr *Tracker) int64 { return claim(t, tr, users).Remaining }
+		ask(t, one, users, quotaOf("core", "100", "80", "60"))
+		settle(b)
+		require.EqualValues(t, 80, left(other), "known without an answer of one's own")
+		ask(t, other, users, quotaOf("core", "100", "40", "60"))
+		settle(b)
+		require.EqualValues(t, 40, left(one))
+		ask(t, one, users, quotaOf("core", "100", "0", "60"))
+		settle(b)
+		d := claim(t, other, users)
+		require.False(t, d.OK)
+		require.InDelta(t, time.Minute, d.Wait, float64(time.Second))
+		time.Sleep(time.Minute)
+		require.True(t, claim(t, other, users).OK, "the window is over")
+	})
+}
+
+// Each message takes a while. If everybody believed the reset in it, it would come
+// later with each message that goes back and forth.
+func TestShare_resetDoesNotCreep(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, other := two(t, &bus{delay: time.Millisecond})
+		start, site := time.Now(), other.siteOf(request(t, users))
+		for i := range 100 {
+			late := time.Duration(i%30) * 30 * time.Millisecond
+			reset := inMicros(time.Minute + late - time.Since(start))
+			n := news{From: 1, Route: site.route(request(t, users)), Say: sayLeft, Left: []stock{{Limit: 1000, Left: 1000 - int64(i), Reset: reset}}}
+			other.convoy.hear(Message{Account: site.id, News: n.encode(other.Secret, site.id)})
+			time.Sleep(time.Millisecond)
+		}
+		d := claim(t, other, users)
+		require.EqualValues(t, 901, d.Remaining)
+		require.Equal(t, time.Minute, time.Since(start)+d.ResetAfter)
+	})
+}
+
+func TestShare_routesAndAccountsStayApart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &bus{delay: time.Millisecond}
+		one, other := two(t, b)
+		for _, path := range []string{users, search} {
+			ask(t, other, path, quotaOf(path, "1000", "999", "60"))
+			ask(t, one, path, quotaOf(path, "1000", "998", "60"))
+		}
+		refuse(t, one, search, "Retry-After", "60")
+		settle(b)
+		require.False(t, claim(t, other, search).OK)
+		require.True(t, claim(t, other, users).OK)
+		m := other.Demand(request(t, search, "Authorization", "another"))
+		settle(b)
+		d, err := m.Limiter.Reserve(t.Context(), throttle.Claim{})
+		require.NoError(t, err)
+		require.True(t, d.OK)
+	})
+}
+
+// Who begins to ask later knows, from the Share or from what it heard before.
+func TestShare_lateComersKnow(t *testing.T) {
+	for name, forget := range map[string]bool{"kept by the Share": false, "heard before": true} {
+		synctest.Test(t, func(t *testing.T) {
+			b := &bus{delay: time.Millisecond}
+			all := trackers(b, 2, time.Hour)
+			other := all[1]
+			other.Demand(request(t, "https://elsewhere.test/")) // listens from now on
+			all[0].Demand(request(t, users))
+			settle(b)
+			refuse(t, all[0], users, "Retry-After", "60")
+			settle(b)
+			if forget {
+				b.mu.Lock()
+				b.kept = nil
+				b.mu.Unlock()
+			}
+			time.Sleep(10 * time.Second)
+			require.False(t, claim(t, other, users).OK, "until it is known what others know")
+			settle(b)
+			d := claim(t, other, users)
+			require.False(t, d.OK, name)
+			require.InDelta(t, 51*time.Second, d.Wait, float64(2*time.Second), name)
+		})
+	}
+}
+
+func TestShare_worksWithoutAnswersOfTheShare(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tr := trackers(deaf{}, 1, 0)[0]
+		require.Equal(t, recallFor, claim(t, tr, users).Wait)
+		time.Sleep(recallFor)
+		refuse(t, tr, users, "Retry-After", "60")
+		require.False(t, claim(t, tr, users).OK)
+	})
+}
+
+// deaf is a Share that carries nothing.
+type deaf struct{}
+
+func (deaf) Post(Message)         {}
+func (deaf) Listen(func(Message)) {}
+func (deaf) Recall(string)        {}
