@@ -18,10 +18,10 @@ func TestShare_oneRefusalClosesTheGateInAll(t *testing.T) {
 		per     time.Duration
 		refused int // of a thousand calls
 	}{
-		"window of 10 s, Retry-After": {func() server { return alignedWindow(50, 10*time.Second, false, true) }, 10 * time.Second, 60},
+		"window of 10 s, Retry-After": {func() server { return alignedWindow(50, 10*time.Second, false, true) }, 10 * time.Second, 50},
 		"window of 1 s, Retry-After":  {func() server { return alignedWindow(50, time.Second, false, true) }, time.Second, 60},
-		"window of 10 s, headers":     {func() server { return alignedWindow(50, 10*time.Second, true, true) }, 10 * time.Second, 120},
-		"window of 1 s, headers":      {func() server { return alignedWindow(50, time.Second, true, true) }, time.Second, 120},
+		"window of 10 s, headers":     {func() server { return alignedWindow(50, 10*time.Second, true, true) }, 10 * time.Second, 30},
+		"window of 1 s, headers":      {func() server { return alignedWindow(50, time.Second, true, true) }, time.Second, 30},
 		"bucket, without a word":      {func() server { return tokenBucket(50, 50, false) }, 500 * time.Millisecond, 60},
 	} {
 		for _, skew := range []time.Duration{0, -time.Hour, 17 * time.Second} {

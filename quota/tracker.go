@@ -42,7 +42,7 @@ type Tracker struct {
 	once   sync.Once
 	zero   Reader
 	seed   maphash.Seed
-	convoy *convoy               // nil: no Share
+	convoy *convoy              // nil: no Share
 	recent atomic.Pointer[site] // asked for last, and most often next
 	shards [shards]shard
 }
