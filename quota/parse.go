@@ -162,9 +162,14 @@ func (p *parser) collect() {
 }
 
 // isPairs reports whether a header that may be about something else holds what
-// only limits look like: api-usage=135/5000.
+// only limits look like: api-usage=135/5000, or 2/40 alone.
 func isPairs(m *meaning, values []string) bool {
-	return m.field == FieldLimit && len(values) > 0 && strings.Contains(values[0], "=") && strings.Contains(values[0], "/")
+	if m.field != FieldLimit || len(values) == 0 || len(values[0]) > maxValue {
+		return false
+	}
+	v := trim(values[0])
+	slash := strings.IndexByte(v, '/')
+	return slash > 0 && (strings.Contains(v, "=") || prefix(v, isDigit) == slash && slash+1 < len(v) && prefix(v[slash+1:], isDigit) == len(v)-slash-1)
 }
 
 // meaning asks the rows of the host, then those that hold everywhere, then rules.

@@ -32,11 +32,41 @@ var undecidableByRules = map[string]string{
 }
 
 func TestParse_readsTheCases(t *testing.T) {
-	all := readCases(t)
+	all := readCases(t, "testdata/cases.jsonl")
+	require.Len(t, all, 197)
 	full := replay(t, all, true, undecidable)
 	require.GreaterOrEqual(t, full, 0.95)
 	full = replay(t, all, false, undecidableByRules)
 	require.GreaterOrEqual(t, full, 0.84)
+}
+
+// moreUndecidable says the same of the second file: answers of APIs that are not in
+// the first one, made after their documentation. The rules were not written for
+// them.
+var moreUndecidable = map[string]string{
+	"imgur-200":        "credits: no header tells the unit",
+	"jira-near":        "points: no header tells the unit",
+	"miro-200":         "credits: no header tells the unit",
+	"pipedrive-200":    "a token that is counted, where elsewhere a token is who asks",
+	"skuvault-429":     "41250 is as good a delay in seconds as in milliseconds",
+	"kucoin-200":       "14358 is as good a delay in seconds as in milliseconds",
+	"walmart-200":      "a count of tokens and a time of replenishment: names of its own",
+	"bybit-200":        "a limit whose status is what remains: names of its own",
+	"bitget-200":       "used, remain and limit in one name: only the documentation tells which",
+	"ip-api-200":       "X-Rl and X-Ttl: names of its own",
+	"lightspeed-200":   "the level of a bucket: a name of its own",
+	"pingdom-200":      "a sentence as value",
+	"mashery-403-rate": "a code tells the refusal",
+	"dataverse-200":    "seconds of execution under the name of requests, with a comma in the number",
+}
+
+func TestParse_readsMoreCases(t *testing.T) {
+	all := readCases(t, "testdata/more_cases.jsonl")
+	require.GreaterOrEqual(t, len(all), 160)
+	full := replay(t, all, true, nil)
+	require.InDelta(t, 1, full, 0)
+	full = replay(t, all, false, moreUndecidable)
+	require.GreaterOrEqual(t, full, 0.9)
 }
 
 // replay returns the share of cases that are read in full. A miss without a
@@ -57,12 +87,11 @@ func replay(t *testing.T, all []headercases.Case, table bool, reasons map[string
 	return 1 - float64(misses)/float64(len(all))
 }
 
-func readCases(t testing.TB) []headercases.Case {
-	f, err := os.Open("testdata/cases.jsonl")
+func readCases(t testing.TB, file string) []headercases.Case {
+	f, err := os.Open(file)
 	require.NoError(t, err)
 	defer f.Close()
 	all, err := headercases.Read(f)
 	require.NoError(t, err)
-	require.Len(t, all, 197)
 	return all
 }

@@ -15,7 +15,7 @@ func (r *nameReader) readQualifiers(m *meaning) {
 			m.unit = r.unit(i)
 			m.hinted = m.hinted || p.sure && m.field != FieldNone
 		case windowWord:
-			m.span = r.span(i)
+			m.span, m.unit = r.span(i), max(m.unit, r.parts[i].unit)
 			m.hinted = m.hinted || m.field != FieldNone && !m.field.timed()
 		case scaleWord:
 			if !p.spent && p.span == time.Second && i > r.mark && r.names(i-1) {
@@ -58,17 +58,16 @@ func (r *nameReader) names(i int) bool {
 // two units, as they have two prices.
 func (r *nameReader) unit(i int) string {
 	u := r.parts[i].unit
-	if i == 0 {
-		return u
-	}
-	prev := &r.parts[i-1]
-	switch {
-	case u == "" && prev.unit == "concurrent_requests":
-		return prev.unit
-	case u == "tokens" && (r.is(i-1, "input") || r.is(i-1, "prompt")):
-		return "input_tokens"
-	case u == "tokens" && (r.is(i-1, "output") || r.is(i-1, "completion")):
-		return "output_tokens"
+	for _, j := range [...]int{i - 1, i + 1} {
+		switch {
+		case j < 0 || j >= r.n:
+		case u == "" && j < i && r.parts[j].unit == "concurrent_requests":
+			return "concurrent_requests"
+		case u == "tokens" && (r.is(j, "input") || r.is(j, "prompt")):
+			return "input_tokens"
+		case u == "tokens" && (r.is(j, "output") || r.is(j, "completion") || r.is(j, "generated")):
+			return "output_tokens"
+		}
 	}
 	return u
 }

@@ -26,7 +26,7 @@ func (p *parser) readBare(g *group, s *slot, l *ledger) bool {
 	if limit := &g.slots[FieldLimit]; limit.value == "" {
 		var e [maxEntries]entry
 		_, ok := splitEntries(v, &e)
-		if ok && (e[0].window > 0 || e[0].pair || g.slots[FieldRemaining].value != "" || g.slots[FieldUsed].value != "") {
+		if ok && (g.span > 0 || e[0].window > 0 || e[0].pair || g.slots[FieldRemaining].value != "" || g.slots[FieldUsed].value != "") {
 			*limit = *s
 		}
 	}

@@ -205,7 +205,9 @@ func (g *group) count(f Field) (c count, ok bool) {
 // remains. A limit of a fraction, alone, is no count but a rate per second.
 func (d *draft) count(limit, remaining, used count) {
 	if limit.said && limit.nanos != 0 && !remaining.said && !used.said {
-		d.Rate = limit.float()
+		if d.Unit != "percent" {
+			d.Rate = limit.float()
+		}
 		return
 	}
 	if limit.said {

@@ -9,7 +9,7 @@ import (
 // merge joins drafts that are one limit: told in two spellings, told again
 // without its name, or told in pieces.
 func (l *ledger) merge() {
-	for how := respelling; how <= supplement; how++ {
+	for how := respelling; how <= completion; how++ {
 		l.join(how)
 	}
 	l.spreadResets()
@@ -22,6 +22,7 @@ const (
 	respelling likeness = iota
 	repetition
 	supplement
+	completion
 )
 
 // join merges every later draft into the first earlier one that it is like.
@@ -44,8 +45,10 @@ func (a *draft) like(b *draft, how likeness) bool {
 		return a.respells(b)
 	case repetition:
 		return a.repeats(b)
+	case supplement:
+		return a.supplements(b)
 	}
-	return a.supplements(b)
+	return a.completes(b)
 }
 
 func (l *ledger) remove(i int) { l.list = slices.Delete(l.list, i, i+1) }
@@ -80,6 +83,17 @@ func (a *draft) repeats(b *draft) bool {
 func (a *draft) supplements(b *draft) bool {
 	return b.bucket == 0 && a.HasLimit && !a.HasRemaining && !a.HasReset && b.HasRemaining && !b.HasLimit &&
 		!a.state && !b.state && a.Unit == b.Unit
+}
+
+// completes: each says of one window what the other does not (x-rate-limit-minute
+// beside x-minute-requests-left), or one has the limit and the other, which is
+// named after requests and nothing else, only what remains.
+func (a *draft) completes(b *draft) bool {
+	if a.state || b.state || a.Unit != b.Unit || a.HasLimit && b.HasLimit || a.HasRemaining && b.HasRemaining ||
+		a.HasUsed && b.HasUsed || a.HasReset && b.HasReset {
+		return false
+	}
+	return a.Window > 0 && a.Window == b.Window || a.HasLimit && b.HasRemaining && b.Name == "requests" && b.Window == 0
 }
 
 // absorb adds what b says and a does not. A delay comes before a moment.
@@ -147,7 +161,8 @@ func (l *ledger) drop(refused bool) {
 	for i := 0; i < len(l.list); i++ {
 		d := &l.list[i]
 		switch {
-		case !d.counted() && (d.void || !d.HasReset),
+		case d.spentOnly(),
+			!d.counted() && (d.void || !d.HasReset),
 			!refused && d.HasLimit && d.Limit.Limit == 0 && d.Remaining == 0 && d.ResetAfter == 0:
 			l.remove(i)
 			i--
@@ -155,6 +170,12 @@ func (l *ledger) drop(refused bool) {
 			d.HasLimit = false
 		}
 	}
+}
+
+// spentOnly reports whether d says only how much was used, and not in what time:
+// that is what this one request took, or what nobody can do anything with.
+func (d *draft) spentOnly() bool {
+	return d.HasUsed && !d.HasLimit && !d.HasRemaining && !d.HasReset && d.Window == 0 && d.Rate == 0
 }
 
 // mendMillis finds resets in milliseconds that do not say so: one is beyond its

@@ -193,10 +193,10 @@ func (r *nameReader) findPairs() {
 	for i := 0; i+1 < r.n; i++ {
 		p, next := &r.parts[i], &r.parts[i+1]
 		switch {
-		case r.is(i, "retry"):
-			p.class, p.field = strong, FieldRetryAfter
-		case r.is(i, "burst") && next.field == FieldLimit:
-			p.spent = true // how much fits into the bucket
+		case r.is(i, "retry") && (next.class == relative || next.class == absolute):
+			p.class, p.field = strong, FieldRetryAfter // and not Retry-Count
+		case r.is(i, "burst") && next.class == weak && next.field == FieldLimit:
+			p.spent = true // Burst-Capacity: how much fits into the bucket
 		case r.is(i, "per") && next.class != windowWord:
 			p.class = qualifier // per-ticket
 		case r.is(i+1, "rate") && (r.is(i, "fill") || r.is(i, "refill") || r.is(i, "replenish") || r.is(i, "restore")):
@@ -223,8 +223,11 @@ func (r *nameReader) findField() {
 }
 
 // readTime reads what stands behind a timed field: the unit of a bare number,
-// and whether it is a delay.
+// and whether it is a delay. What remains in seconds is the time until the reset.
 func (r *nameReader) readTime(m *meaning) {
+	if i := r.field + 1; m.field == FieldRemaining && i < r.n && r.parts[i].class == scaleWord {
+		m.field = FieldResetAfter
+	}
 	if !m.field.timed() {
 		return
 	}

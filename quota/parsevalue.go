@@ -87,7 +87,8 @@ type instant struct {
 }
 
 // parseInstant reads a delay or a moment. What a bare number is shows in its
-// size: from 1e9 on it is seconds since 1970, from 1e11 on milliseconds. scale is
+// size: from 1e9 on it is seconds since 1970, from 1e11 on milliseconds, from 1e14
+// on microseconds. scale is
 // the unit of a bare number if the name says it, 0 if not. A negative number says
 // nothing.
 func parseInstant(s string, scale time.Duration, received time.Time) (t instant, ok bool) {
@@ -98,6 +99,8 @@ func parseInstant(s string, scale time.Duration, received time.Time) (t instant,
 		return t, false
 	case ok && n.whole >= 1e11 && n.whole < 1e14:
 		return instant{form: EpochMillis, at: time.UnixMilli(n.whole)}, true
+	case ok && n.whole >= 1e14 && n.whole < 1e17:
+		return instant{form: EpochMicros, at: time.UnixMicro(n.whole)}, true
 	case ok && n.whole >= 1e9 && n.whole < 1e11 && scale == 0:
 		return instant{form: EpochSeconds, at: time.Unix(n.whole, n.nanos)}, true
 	case ok && scale == time.Millisecond:
@@ -127,11 +130,16 @@ type entry struct {
 const maxEntries = 16
 
 // splitEntries reads a list of entries. It returns false if any of them makes
-// no sense, since then the others may not either.
+// no sense, since then the others may not either. Three numbers or more between
+// slashes are a list, too.
 func splitEntries(s string, out *[maxEntries]entry) (n int, ok bool) {
+	sep := byte(',')
+	if strings.Count(s, "/") >= 2 && prefix(s, func(c byte) bool { return isDigit(c) || c == '/' }) == len(s) {
+		sep = '/'
+	}
 	for s != "" && n < len(out) {
 		var item string
-		item, s = cutOutsideQuotes(s, ',')
+		item, s = cutOutsideQuotes(s, sep)
 		if item = trim(item); item == "" {
 			continue
 		}

@@ -31,7 +31,7 @@ const (
 type word struct {
 	class class
 	field Field
-	unit  string        // unitWord; "" means requests
+	unit  string        // unitWord, windowWord; "" means requests
 	sure  bool          // unitWord: nothing but limits is counted in it
 	span  time.Duration // windowWord, scaleWord; 0 for months, which have no one length
 }
@@ -62,14 +62,16 @@ var words = map[string]word{
 	"max": {class: weak, field: FieldLimit}, "maximum": {class: weak, field: FieldLimit},
 	"quota": {class: weak, field: FieldLimit}, "capacity": {class: weak, field: FieldLimit},
 	"total": {class: weak, field: FieldLimit}, "allowed": {class: weak, field: FieldLimit},
-	"allowance": {class: weak, field: FieldLimit}, "count": {class: weak, field: FieldUsed},
+	"allowance": {class: weak, field: FieldLimit}, "allotted": {class: weak, field: FieldLimit},
+	"count": {class: weak, field: FieldUsed}, "current": {class: weak, field: FieldUsed},
+	"rate": {class: weak, field: FieldRate},
 	"next": {class: weak, field: FieldReset}, "expires": {class: weak, field: FieldReset},
 	"expiry": {class: weak, field: FieldReset}, "expire": {class: weak, field: FieldReset},
 	"renew": {class: weak, field: FieldReset}, "renews": {class: weak, field: FieldReset},
 	"refresh": {class: weak, field: FieldReset}, "ttl": {class: weak, field: FieldResetAfter},
 	"resource": {class: weak, field: FieldName}, "bucket": {class: weak, field: FieldName},
 	"name": {class: weak, field: FieldName}, "by": {class: weak, field: FieldName},
-	"reason": {class: weak, field: FieldName},
+	"reason": {class: weak, field: FieldName}, "group": {class: weak, field: FieldName},
 
 	"request": {class: unitWord, sure: true}, "requests": {class: unitWord, sure: true},
 	"req": {class: unitWord, sure: true}, "reqs": {class: unitWord, sure: true},
@@ -87,7 +89,17 @@ var words = map[string]word{
 	"rows": {class: unitWord, unit: "rows"}, "events": {class: unitWord, unit: "events"},
 	"recipient": {class: unitWord, unit: "recipients", sure: true}, "recipients": {class: unitWord, unit: "recipients", sure: true},
 	"messages": {class: unitWord, unit: "messages", sure: true}, "emails": {class: unitWord, unit: "emails", sure: true},
-	"concurrent": {class: unitWord, unit: "concurrent_requests"}, "concurrency": {class: unitWord, unit: "concurrent_requests"},
+	"error": {class: unitWord, unit: "errors"}, "errors": {class: unitWord, unit: "errors"},
+	"percent": {class: unitWord, unit: "percent"}, "percentage": {class: unitWord, unit: "percent"},
+	"concurrent":  {class: unitWord, unit: "concurrent_requests", sure: true},
+	"concurrency": {class: unitWord, unit: "concurrent_requests", sure: true},
+
+	"qps": {class: windowWord, span: time.Second}, "qpm": {class: windowWord, span: time.Minute},
+	"rps": {class: windowWord, span: time.Second}, "rpm": {class: windowWord, span: time.Minute},
+	"rph": {class: windowWord, span: time.Hour}, "rpd": {class: windowWord, span: day},
+	"tpm": {class: windowWord, span: time.Minute, unit: "tokens"},
+	"tph": {class: windowWord, span: time.Hour, unit: "tokens"},
+	"tpd": {class: windowWord, span: day, unit: "tokens"},
 
 	"second": {class: windowWord, span: time.Second}, "secondly": {class: windowWord, span: time.Second},
 	"persecond": {class: windowWord, span: time.Second}, "minute": {class: windowWord, span: time.Minute},

@@ -89,9 +89,10 @@ const (
 	EpochSeconds             // seconds since 1970, also with a fraction
 	EpochMillis              // milliseconds since 1970
 	Date                     // a date and time as text, in any of the usual orders
+	EpochMicros              // microseconds since 1970
 )
 
-var formNames = [...]string{"not said", "delta seconds", "delta milliseconds", "duration", "epoch seconds", "epoch milliseconds", "date"}
+var formNames = [...]string{"not said", "delta seconds", "delta milliseconds", "duration", "epoch seconds", "epoch milliseconds", "date", "epoch microseconds"}
 
 // String returns the name of f.
 func (f Form) String() string {

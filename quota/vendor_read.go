@@ -58,3 +58,25 @@ func readSentry(v string, r *Report) {
 		}
 	}
 }
+
+// readMashery reads the code of a refusal by a Mashery gateway, which says 403 for
+// all that goes wrong: ERR_403_DEVELOPER_OVER_QPS is one because of a limit.
+func readMashery(v string, r *Report) {
+	r.Throttled = r.Throttled || strings.Contains(v, "_OVER_")
+}
+
+// readPingdom reads "Remaining: 394 Time until reset: 3589".
+func readPingdom(name, v string, r *Report) {
+	l := Limit{Name: name}
+	if _, rest, ok := strings.Cut(v, "Remaining: "); ok {
+		n, ok := parseNumber(rest[:prefix(rest, isDigit)])
+		l.Remaining, l.HasRemaining = n.whole, ok
+	}
+	if _, rest, ok := strings.Cut(v, "reset: "); ok {
+		n, ok := parseNumber(rest[:prefix(rest, isDigit)])
+		l.ResetAfter, l.HasReset, l.ResetForm = n.times(time.Second), ok, DeltaSeconds
+	}
+	if l.HasRemaining && len(r.Limits) < maxGroups {
+		r.Limits = append(r.Limits, l)
+	}
+}

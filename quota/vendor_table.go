@@ -22,12 +22,23 @@ var vendors = []Vendor{
 		"X-Rate-Limit-Time-Reset-Ms":  {Says: FieldResetAfter, Name: "-", Scale: time.Millisecond, Distinct: true},
 		"X-Rate-Limit-Time-Window-Ms": {Says: FieldWindow, Name: "-", Scale: time.Millisecond, Distinct: true},
 	}},
+	{Name: "Bitget", Hosts: []string{"api.bitget.com"}, Headers: map[string]Meaning{
+		"X-Mbx-Used-Remain-Limit": {Says: FieldRemaining, Name: "-", Distinct: true},
+	}},
+	{Name: "Bybit", Hosts: []string{"api.bybit.com"}, Headers: map[string]Meaning{
+		"X-Bapi-Limit":                 {Says: FieldLimit, Name: "-", Distinct: true},
+		"X-Bapi-Limit-Status":          {Says: FieldRemaining, Name: "-", Distinct: true},
+		"X-Bapi-Limit-Reset-Timestamp": {Says: FieldReset, Name: "-", Distinct: true},
+	}},
 	{Name: "Binance", Hosts: []string{".binance.com"}, Refusals: []int{418}},
 	{Name: "bitFlyer", Hosts: []string{"api.bitflyer.com"}, Headers: map[string]Meaning{
 		"X-Ratelimit-Period": {}, // counts down: the rest of the window, which Reset says too
 	}, Buckets: every(5 * time.Minute)},
 	{Name: "Buildkite", Hosts: []string{"api.buildkite.com", "graphql.buildkite.com"}, Buckets: []Bucket{
 		{Counts: "points", Window: 5 * time.Minute},
+	}},
+	{Name: "Dataverse", Hosts: []string{".dynamics.com"}, Headers: map[string]Meaning{
+		"X-Ms-Ratelimit-Time-Remaining-Xrm-Requests": {Distinct: true}, // seconds of execution
 	}},
 	{Name: "DNS Made Easy", Hosts: []string{"api.dnsmadeeasy.com"}, Buckets: every(5 * time.Minute)},
 	{Name: "DNSimple", Hosts: []string{"api.dnsimple.com"}, Buckets: every(time.Hour)},
@@ -58,6 +69,9 @@ var vendors = []Vendor{
 		{Name: "-", Limit: 10, Window: time.Minute},
 		{Window: time.Hour},
 	}},
+	{Name: "Freshdesk", Hosts: []string{".freshdesk.com", ".freshservice.com"}, Headers: map[string]Meaning{
+		"X-Ratelimit-Used-Currentrequest": {Distinct: true}, // units of this request
+	}},
 	{Name: "GitLab", Hosts: []string{"gitlab.com"}, Buckets: every(time.Minute)},
 	{Name: "GoCardless", Hosts: []string{"api.gocardless.com"}, Buckets: every(time.Minute)},
 	{Name: "Google", Hosts: []string{".googleapis.com"}},
@@ -66,10 +80,30 @@ var vendors = []Vendor{
 		{Name: "user", Counts: "credits", Window: time.Hour},
 		{Name: "client", Counts: "credits", Window: day},
 	}},
+	{Name: "ip-api.com", Hosts: []string{"ip-api.com", ".ip-api.com"}, Headers: map[string]Meaning{
+		"X-Rl":  {Says: FieldRemaining, Name: "-", Distinct: true},
+		"X-Ttl": {Says: FieldResetAfter, Name: "-"},
+	}},
+	{Name: "KuCoin", Hosts: []string{"api.kucoin.com", "api-futures.kucoin.com"}, Headers: map[string]Meaning{
+		"Gw-Ratelimit-Limit":     {Says: FieldLimit, Name: "-", Distinct: true},
+		"Gw-Ratelimit-Remaining": {Says: FieldRemaining, Name: "-", Distinct: true},
+		"Gw-Ratelimit-Reset":     {Says: FieldResetAfter, Name: "-", Scale: time.Millisecond, Distinct: true},
+	}, Buckets: every(30 * time.Second)},
+	{Name: "Lightspeed Retail", Hosts: []string{"api.lightspeedapp.com"}, Headers: map[string]Meaning{
+		"X-Ls-Api-Bucket-Level": {Says: FieldLimit, Name: "-", Distinct: true},
+	}},
 	{Name: "Jira", Buckets: []Bucket{{Sizeless: true}, {Counts: "points", Window: time.Hour}}},
 	{Name: "Linear", Hosts: []string{"api.linear.app"}, Body: true, Buckets: every(time.Hour)},
 	{Name: "lemlist", Hosts: []string{"api.lemlist.com"}, Buckets: every(2 * time.Second)},
 	{Name: "MailerLite", Hosts: []string{"api.mailerlite.com"}, Buckets: every(time.Minute)},
+	{Name: "Mashery", Headers: map[string]Meaning{
+		"X-Mashery-Error-Code": {Distinct: true, Read: readMashery},
+	}},
+	{Name: "Mastodon", Hosts: []string{"mastodon.social", "mastodon.online"}, Buckets: []Bucket{
+		{Limit: 30, Window: 30 * time.Minute},
+		{Limit: 300, Window: 5 * time.Minute},
+	}},
+	{Name: "Miro", Hosts: []string{"api.miro.com"}, Buckets: []Bucket{{Counts: "credits", Window: time.Minute}}},
 	{Name: "Mistral", Hosts: []string{"api.mistral.ai"}, Buckets: []Bucket{
 		{Name: "bysize", As: "size", Counts: "tokens"},
 		{Name: "bysize-minute", As: "size", Counts: "tokens"},
@@ -81,6 +115,14 @@ var vendors = []Vendor{
 		{Window: time.Minute},
 	}},
 	{Name: "Persona", Hosts: []string{"withpersona.com"}, Buckets: every(time.Minute)},
+	{Name: "Pingdom", Hosts: []string{"api.pingdom.com"}, Headers: map[string]Meaning{
+		"Req-Limit-Short": {Distinct: true, Read: func(v string, r *Report) { readPingdom("short", v, r) }},
+		"Req-Limit-Long":  {Distinct: true, Read: func(v string, r *Report) { readPingdom("long", v, r) }},
+	}},
+	{Name: "Pipedrive", Hosts: []string{".pipedrive.com"}, Headers: map[string]Meaning{
+		"X-Daily-Ratelimit-Token-Limit":     {Says: FieldLimit, Unit: "tokens", Distinct: true},
+		"X-Daily-Ratelimit-Token-Remaining": {Says: FieldRemaining, Unit: "tokens", Distinct: true},
+	}},
 	{Name: "Prisjakt", Headers: map[string]Meaning{
 		"X-Rate-Limit-Reset": {Says: FieldResetAfter, Scale: time.Millisecond},
 	}, Buckets: every(time.Hour)},
@@ -97,6 +139,9 @@ var vendors = []Vendor{
 		"X-Shopify-Shop-Api-Call-Limit":      {Says: FieldLimit, Name: "shop", Distinct: true},
 		"Http_x_shopify_shop_api_call_limit": {Distinct: true}, // the same again
 	}},
+	{Name: "SkuVault", Hosts: []string{"app.skuvault.com"}, Headers: map[string]Meaning{
+		"X-Ratelimit-Reset": {Says: FieldResetAfter, Scale: time.Millisecond},
+	}},
 	{Name: "Slack", Hosts: []string{"slack.com"}, Body: true},
 	{Name: "Strava", Hosts: []string{"www.strava.com"}, Headers: map[string]Meaning{
 		"X-Ratelimit-Limit":     {Says: FieldLimit, Windows: []time.Duration{15 * time.Minute, day}},
@@ -109,6 +154,10 @@ var vendors = []Vendor{
 	}},
 	{Name: "Twilio", Hosts: []string{".twilio.com"}, Headers: map[string]Meaning{
 		"Twilio-Concurrent-Requests": {Says: FieldUsed, Unit: "concurrent_requests", Distinct: true},
+	}},
+	{Name: "Walmart", Hosts: []string{"marketplace.walmartapis.com"}, Headers: map[string]Meaning{
+		"X-Current-Token-Count":     {Says: FieldRemaining, Name: "-", Distinct: true},
+		"X-Next-Replenishment-Time": {Says: FieldReset, Name: "-", Distinct: true},
 	}},
 	{Name: "X (Twitter)", Hosts: []string{"api.twitter.com", "api.x.com"}, Buckets: []Bucket{
 		{Name: "app", Window: day},
