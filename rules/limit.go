@@ -19,7 +19,6 @@ import (
 //	throttle.Counter   sliding_counter
 //	throttle.Parts     sub_windows
 //	throttle.LimitReq  nginx
-//	throttle.Ticks     tick_queue
 //	throttle.Capacity  in_flight
 //	warmup.Curve       warm_up
 //
@@ -55,6 +54,8 @@ type Limit struct {
 	Replaces []string // the names of limits that do not hold where this one does
 
 	metric metric
+	match  string   // what requests must be like, as text; "": descriptors lead here
+	keys   []string // what makes the key
 }
 
 // A Period says when another Spec holds than at other times. Which one holds at
@@ -92,8 +93,6 @@ func (l *Limit) Algorithm() string {
 		return "sub_windows"
 	case throttle.LimitReq:
 		return "nginx"
-	case throttle.Ticks:
-		return "tick_queue"
 	case throttle.Capacity:
 		return "in_flight"
 	case warmup.Curve:

@@ -34,10 +34,10 @@ type Setting struct {
 
 	Clock throttle.Clock // nil: the system clock
 
-	// MaxBytes is the longest file that is read. 0: 16 MiB.
+	// MaxBytes is the longest file that is read. 0: 4 MiB.
 	MaxBytes int64
 
-	// MaxLimits is how many limits a file may have. 0: 100,000.
+	// MaxLimits is how many limits a file may have. 0: 50,000.
 	MaxLimits int
 }
 
@@ -61,14 +61,14 @@ type Witness interface {
 
 func (s *Setting) maxBytes() int64 {
 	if s.MaxBytes <= 0 {
-		return 16 << 20
+		return 4 << 20
 	}
 	return s.MaxBytes
 }
 
 func (s *Setting) maxLimits() int {
 	if s.MaxLimits <= 0 {
-		return 100_000
+		return 50_000
 	}
 	return s.MaxLimits
 }

@@ -1,0 +1,259 @@
+package rules
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/heed-go/heed/throttle"
+)
+
+// A gate is a limit in force. Requests hold on to it while they wait, so it stays
+// the same while the file and the time of day change what it allows:
+//
+//	file says the same          the gate stays, with all that it has counted
+//	file says another number    the gate stays, its cells follow, see cell
+//	file says something else    the gate ends and leads to its heir
+//	file says nothing           the gate ends and grants everything
+//
+// A gate that has ended is only known to those who were waiting at it.
+type gate struct {
+	witness Witness
+	clock   throttle.Clock
+	built   bool // by Setting.Build, and so it never changes
+	own     throttle.Limiter
+	heir    atomic.Pointer[heir] // nil: the gate has not ended
+
+	mu     sync.Mutex               // held while phases is replaced
+	phases atomic.Pointer[[]*phase] // the latest is last; never empty, never changed
+}
+
+// A phase is a stretch of time in which a gate allows the same.
+type phase struct {
+	number     uint64
+	limit      *Limit
+	spec, hard Spec
+	from       time.Time // zero: it is the first
+	until      time.Time // wall time; zero: until the file changes
+}
+
+// maxPhases is how many phases are remembered for keys that missed them.
+const maxPhases = 32
+
+// An heir stands in for a gate that has ended. Its via tells the claims that it has
+// granted from all others, so that the end of a claim can be told to both.
+type heir struct{ via throttle.Limiter }
+
+// newGate returns the gate of l.
+func newGate(l *Limit, s *Setting) (*gate, error) {
+	g := &gate{witness: s.Witness, clock: throttle.ClockOr(s.Clock)}
+	first := g.phaseOf(l, 1, time.Time{}, g.clock.Now())
+	g.phases.Store(&[]*phase{first})
+	own, err := g.limiter(l, s)
+	g.own = own
+	return g, err
+}
+
+// limiter makes what decides for g.
+func (g *gate) limiter(l *Limit, s *Setting) (throttle.Limiter, error) {
+	switch {
+	case l.Unlimited:
+		return throttle.Unlimited, nil
+	case l.Blocked && len(l.Active) == 0:
+		return wrap(throttle.Blocked, l, s), nil
+	case s.Build != nil:
+		built, err := s.Build(l)
+		if err != nil || built != nil {
+			g.built = true
+			return wrap(built, l, s), err
+		}
+	}
+	if !l.Keyed {
+		return wrap(newCell(g), l, s), nil
+	}
+	keys := &throttle.Keyed{New: func(string) throttle.Limiter { return newCell(g) }, Max: l.MaxKeys, Clock: s.Clock}
+	return wrap(keys, l, s), nil
+}
+
+// wrap puts around inner what l says of its refusals.
+func wrap(inner throttle.Limiter, l *Limit, s *Setting) throttle.Limiter {
+	if inner == nil {
+		return nil
+	}
+	if l.Elastic != "" {
+		inner = &throttle.Elastic{Limiter: inner, Spare: s.Spare[l.Elastic]}
+	}
+	if l.Penalty != nil {
+		inner = throttle.NewPenalty(inner, *l.Penalty, s.Clock)
+	}
+	if l.Shadow {
+		inner = &throttle.Shadow{Limiter: inner}
+	}
+	return inner
+}
+
+// limit returns what the file says of g.
+func (g *gate) limit() *Limit { return g.phase().limit }
+
+// phase returns the phase that g is in, as far as it has noticed.
+func (g *gate) phase() *phase {
+	all := *g.phases.Load()
+	return all[len(all)-1]
+}
+
+// phaseOf returns a phase of l that begins at from, as it is at now.
+func (g *gate) phaseOf(l *Limit, number uint64, from, now time.Time) *phase {
+	p := &phase{number: number, limit: l, spec: l.Spec, hard: l.Hard, from: from}
+	if len(l.Active) == 0 {
+		return p
+	}
+	if active := l.periodAt(now); active != nil {
+		p.spec, p.hard = active.Spec, active.Hard
+	}
+	p.until = l.switchAfter(now)
+	return p
+}
+
+// next makes p, with a number, the phase that g is in.
+func (g *gate) enter(p *phase) {
+	all := *g.phases.Load()
+	all = append(slices.Clone(all[max(0, len(all)+1-maxPhases):]), p)
+	g.phases.Store(&all)
+}
+
+// advance enters the phases that have begun by now. A year of them is made up for
+// without hurry: what lies long back is skipped.
+func (g *gate) advance(now time.Time) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for range maxPhases {
+		p := g.phase()
+		if p.until.IsZero() || now.Before(p.until) {
+			return
+		}
+		g.enter(g.phaseOf(p.limit, p.number+1, p.until, p.until))
+	}
+	p := g.phase()
+	g.enter(g.phaseOf(p.limit, p.number+1, now, now))
+}
+
+// canBecome reports whether g can change to allow what l says.
+func (g *gate) canBecome(l *Limit) bool {
+	now := g.limit()
+	return now.definition() == l.definition() || !g.built && sameShape(now, l)
+}
+
+// change makes g allow what l says, which it can become, from now on.
+func (g *gate) change(l *Limit, now time.Time) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	p := *g.phase()
+	if p.limit.definition() != l.definition() {
+		g.enter(g.phaseOf(l, p.number+1, now, now))
+		return
+	}
+	p.limit = l // in another line of the file, perhaps
+	all := slices.Clone(*g.phases.Load())
+	all[len(all)-1] = &p
+	g.phases.Store(&all)
+}
+
+// end makes g grant what to grants; nil: everything.
+func (g *gate) end(to *gate) {
+	h := &heir{via: throttle.Unlimited}
+	if to != nil {
+		h.via = throttle.AllOf(to)
+	}
+	g.heir.Store(h)
+}
+
+// Reserve implements throttle.Limiter.
+func (g *gate) Reserve(ctx context.Context, c throttle.Claim) (throttle.Decision, error) {
+	if h := g.heir.Load(); h != nil {
+		return h.via.Reserve(ctx, c)
+	}
+	p := g.phase()
+	if !p.until.IsZero() {
+		if c.Now.IsZero() {
+			c.Now = g.clock.Now()
+		}
+		if !c.Now.Before(p.until) && !c.DryRun {
+			g.advance(c.Now)
+			p = g.phase()
+		}
+		if p.closed() {
+			return g.refuse(p, c)
+		}
+	}
+	d, err := g.own.Reserve(ctx, c)
+	if err != nil {
+		return throttle.Decision{}, err
+	}
+	p.shorten(&d)
+	if g.witness != nil && !c.DryRun {
+		g.witness.Decided(p.limit, c, d)
+	}
+	return d, nil
+}
+
+// closed reports whether nothing is granted in p, for a limit that grants something
+// at other times.
+func (p *phase) closed() bool { return p.spec == nil && len(p.limit.Active) > 0 }
+
+// refuse refuses c until p is over.
+func (g *gate) refuse(p *phase, c throttle.Claim) (throttle.Decision, error) {
+	if _, err := c.Units(); err != nil {
+		return throttle.Decision{}, err
+	}
+	d := throttle.Decision{Policy: p.limit.Policy(), At: c.Now, Wait: throttle.Forever}
+	p.shorten(&d)
+	if p.limit.Shadow {
+		d.OK, d.Over, d.Wait = true, true, 0
+	}
+	if g.witness != nil && !c.DryRun {
+		g.witness.Decided(p.limit, c, d)
+	}
+	return d, nil
+}
+
+// shorten makes d, a refusal, ask to come again when p is over, if that is earlier.
+func (p *phase) shorten(d *throttle.Decision) {
+	if d.OK || d.Wait == 0 || p.until.IsZero() {
+		return
+	}
+	if left := p.until.Sub(d.At); left > 0 {
+		d.Wait = min(d.Wait, left)
+	}
+}
+
+// Cancel implements throttle.Limiter.
+func (g *gate) Cancel(ctx context.Context, c throttle.Claim, d throttle.Decision) {
+	g.own.Cancel(ctx, c, d)
+	if h := g.heir.Load(); h != nil {
+		h.via.Cancel(ctx, c, d)
+	} else if g.witness != nil && d.OK {
+		g.witness.Cancelled(g.limit(), c, d)
+	}
+}
+
+// Observe implements throttle.Observer.
+func (g *gate) Observe(ctx context.Context, c throttle.Claim, d throttle.Decision, f throttle.Feedback) {
+	throttle.Observe(ctx, g.own, c, d, f)
+	if h := g.heir.Load(); h != nil {
+		throttle.Observe(ctx, h.via, c, d, f)
+	} else if g.witness != nil && d.OK {
+		g.witness.Observed(ctx, g.limit(), c, d, f)
+	}
+}
+
+// Local implements throttle.Local.
+func (g *gate) Local() bool {
+	l := g.own
+	if h := g.heir.Load(); h != nil {
+		l = h.via
+	}
+	local, ok := l.(throttle.Local)
+	return ok && local.Local()
+}

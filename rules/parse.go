@@ -1,0 +1,223 @@
+package rules
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// A policy is what a file says, before it is in force.
+type policy struct {
+	domain  string
+	rules   []*rule
+	root    *node
+	router  router
+	sources []*source
+}
+
+// Parse returns the limits of a file, in force. The error tells each fault with its
+// place; it is an *Error, or wraps several.
+func Parse(text []byte, s Setting) (*Set, error) {
+	p, err := parse(text, &s)
+	if err != nil {
+		return nil, err
+	}
+	return p.enforce(s, nil)
+}
+
+// Load is Parse for the file at a path.
+func Load(path string, s Setting) (*Set, error) {
+	text, err := readFile(path, &s)
+	if err != nil {
+		return nil, err
+	}
+	set, err := Parse(text, s)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return set, nil
+}
+
+// readFile returns what is in a file, if it is not too long.
+func readFile(path string, s *Setting) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("rules: %w", err)
+	}
+	defer f.Close()
+	return readAll(f, s.maxBytes())
+}
+
+// A parser reads the nodes of one file into a policy.
+type parser struct {
+	reader
+	policy
+	byName map[string]*source
+	names  map[string]bool // of limits with a match
+}
+
+func parse(text []byte, s *Setting) (*policy, error) {
+	p := &parser{reader: reader{setting: s}, byName: map[string]*source{}, names: map[string]bool{}}
+	p.root = &node{}
+	if int64(len(text)) > s.maxBytes() {
+		return nil, &Error{What: fmt.Sprintf("the file has more than %d bytes: split it, or raise Setting.MaxBytes", s.maxBytes())}
+	}
+	if doc := p.document(text); doc != nil {
+		p.file(doc)
+	} else if len(p.faults) == 0 {
+		p.faults = append(p.faults, &Error{1, 1, "the file is empty: write domain: and a name, and descriptors: or limits:"})
+	}
+	if err := p.err(); err != nil {
+		return nil, err
+	}
+	return &p.policy, nil
+}
+
+// file reads a whole file. What names are for is read before what uses them, wherever
+// it stands.
+func (p *parser) file(doc *yaml.Node) {
+	var values, descriptors, limits *yaml.Node
+	keep := func(to **yaml.Node) func(*yaml.Node) { return func(n *yaml.Node) { *to = n } }
+	p.mapping(doc, "the file", words{
+		"domain":      p.str("domain", &p.domain),
+		"values":      keep(&values),
+		"descriptors": keep(&descriptors),
+		"limits":      keep(&limits),
+	})
+	if p.domain == "" {
+		p.fail(doc, "domain is missing: write domain: and a name for these limits")
+	}
+	if values != nil {
+		p.values(values)
+	}
+	if descriptors != nil {
+		p.descriptors(descriptors, p.root, way{place: p.domain})
+	}
+	if limits != nil {
+		p.list(limits, "limits", p.limit)
+	}
+}
+
+// add makes l a rule of the policy; false: there are too many.
+func (p *parser) add(l *Limit, n *yaml.Node) *rule {
+	if len(p.rules) == p.setting.maxLimits() {
+		p.fail(n, "more than %d limits: split the file, or raise Setting.MaxLimits", p.setting.maxLimits())
+		p.visits = 2 * maxVisits // read no further
+		return nil
+	}
+	if l == nil || len(p.rules) > p.setting.maxLimits() {
+		return nil
+	}
+	r := &rule{index: len(p.rules), limit: l}
+	p.rules = append(p.rules, r)
+	return r
+}
+
+// A way is how a descriptor is reached.
+type way struct {
+	place  string
+	levels []level
+}
+
+// A descriptor is an item of descriptors, before it is put into the tree.
+type descriptor struct {
+	node                                      *yaml.Node
+	key, value                                string
+	shadow, quota, detailed, toMetric, shared bool
+	limit                                     *draft
+	below                                     *yaml.Node
+	at                                        map[string]*yaml.Node
+}
+
+// descriptors reads a list of them into the tree below a node.
+func (p *parser) descriptors(n *yaml.Node, into *node, w way) {
+	if len(w.levels) == maxDepth {
+		p.fail(n, "descriptors are more than %d deep: join some of their keys", maxDepth)
+		return
+	}
+	p.list(n, "descriptors", func(n *yaml.Node) {
+		d := p.descriptor(n)
+		if d.key == "" {
+			p.fail(n, "a descriptor has no key: write key: and a name")
+			return
+		}
+		p.grow(d, into, w)
+	})
+}
+
+func (p *parser) descriptor(n *yaml.Node) *descriptor {
+	d := &descriptor{node: p.follow(n), at: map[string]*yaml.Node{}}
+	p.mapping(n, "a descriptor", noting(words{
+		"key":             p.str("key", &d.key),
+		"value":           p.str("value", &d.value),
+		"rate_limit":      func(n *yaml.Node) { d.limit = p.draft(n) },
+		"shadow_mode":     p.boolean("shadow_mode", &d.shadow),
+		"detailed_metric": p.boolean("detailed_metric", &d.detailed),
+		"value_to_metric": p.boolean("value_to_metric", &d.toMetric),
+		"share_threshold": p.boolean("share_threshold", &d.shared),
+		"descriptors":     func(n *yaml.Node) { d.below = n },
+	}, d.at))
+	return d
+}
+
+// grow puts d into the tree below a node, with its limit and all that is below it.
+func (p *parser) grow(d *descriptor, into *node, w way) {
+	pattern := strings.Contains(d.value, "*")
+	if d.shared && !pattern {
+		p.fail(d.at["share_threshold"], "share_threshold is for values with \"*\": %q has none", clip(d.value))
+	}
+	n := &node{keyed: d.value == "" || pattern && !d.shared}
+	if !into.group(d.key, p.sourceOf(d.key)).add(d.value, n) {
+		p.fail(d.node, "the descriptor %s is there twice: leave one", step(d.key, d.value))
+		return
+	}
+	w = way{w.place + "/" + step(d.key, d.value), append(slices.Clip(w.levels), level{d.key, d.value, n.keyed, d.toMetric && !d.shared})}
+	if d.limit != nil {
+		n.rule = p.add(p.descriptorLimit(d, w), d.limit.node)
+	} else if d.shadow {
+		p.fail(d.at["shadow_mode"], "shadow_mode is for a descriptor with a rate_limit: put it next to one")
+	}
+	if d.below != nil {
+		p.descriptors(d.below, n, w)
+	}
+}
+
+// descriptorLimit returns the limit of d; nil: it is wrong.
+func (p *parser) descriptorLimit(d *descriptor, w way) *Limit {
+	l := p.assemble(d.limit, w.place)
+	if l == nil {
+		return nil
+	}
+	l.Shadow = d.shadow
+	l.metric = metric{domain: p.domain, levels: slices.Clone(w.levels)}
+	for i := range l.metric.levels {
+		at := &l.metric.levels[i]
+		if d.detailed {
+			at.shown = at.keyed
+		}
+		if at.keyed {
+			l.Keyed, l.keys = true, append(l.keys, at.key)
+		}
+	}
+	return l
+}
+
+// step returns a descriptor as a part of a place, in such a way that no two lists of
+// descriptors have the same.
+func step(key, value string) string {
+	if value == "" {
+		return plain(key)
+	}
+	return plain(key) + "=" + plain(value)
+}
+
+func plain(s string) string {
+	if strings.ContainsAny(s, "/=\"\\:; ") || strconv.Quote(s) != `"`+s+`"` {
+		return strconv.Quote(s)
+	}
+	return s
+}

@@ -1,0 +1,199 @@
+package rules
+
+import (
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// readAll reads no more than max bytes.
+func readAll(from io.Reader, max int64) ([]byte, error) {
+	return io.ReadAll(io.LimitReader(from, max+1)) // the byte too much is found by parse
+}
+
+// values reads where the values of keys come from.
+func (p *parser) values(n *yaml.Node) {
+	at := p.follow(n)
+	if at.Kind != yaml.MappingNode {
+		p.fail(at, "values is %s: write a name and where its value comes from, as in \"user: {header: X-User}\"", kindOf(at))
+		return
+	}
+	for i := 0; i+1 < len(at.Content); i += 2 {
+		name := p.follow(at.Content[i])
+		switch {
+		case name.Kind != yaml.ScalarNode || name.Value == "":
+			p.fail(name, "values has %s for a name: write a plain name", kindOf(name))
+		case p.byName[name.Value] != nil:
+			p.fail(name, "values says %q twice: leave one", clip(name.Value))
+		default:
+			p.declare(name.Value, at.Content[i+1])
+		}
+	}
+}
+
+// declare reads where the value of one key comes from.
+func (p *parser) declare(name string, n *yaml.Node) {
+	var from func(*http.Request) (string, bool)
+	var told string
+	text := func(word string, of func(string) func(*http.Request) (string, bool)) func(*yaml.Node) {
+		return func(n *yaml.Node) {
+			arg, ok := p.scalar(n, word)
+			switch {
+			case ok && arg == "":
+				p.fail(n, "%s is empty: write a name", word)
+			case from != nil:
+				p.fail(n, "values of %q come from two places: leave one", clip(name))
+			case ok:
+				from, told = of(arg), word+" "+arg
+			}
+		}
+	}
+	p.mapping(n, "a value", words{
+		"header": text("header", header),
+		"cookie": text("cookie", cookie),
+		"query":  text("query", query),
+		"fixed":  text("fixed", fixed),
+		"request": text("request", func(word string) func(*http.Request) (string, bool) {
+			if wellKnown[word] == nil {
+				p.fail(n, "request is %q: write %s", clip(word), oneOfKeys(wellKnown))
+			}
+			return wellKnown[word]
+		}),
+	})
+	if from == nil {
+		p.fail(n, "%q comes from nowhere: write header, cookie, query, fixed or request, and a name", clip(name))
+		return
+	}
+	p.know(name, told, from)
+}
+
+// know makes name a source.
+func (p *parser) know(name, told string, of func(*http.Request) (string, bool)) *source {
+	s := &source{number: len(p.sources), name: name, told: told, of: of}
+	p.sources = append(p.sources, s)
+	p.byName[name] = s
+	return s
+}
+
+// sourceOf returns the source of a key. It is nil if requests have no such value.
+func (p *parser) sourceOf(key string) *source {
+	if of := p.setting.Values[key]; of != nil {
+		if s := p.byName[key]; s != nil && s.told == "program" {
+			return s
+		}
+		return p.know(key, "program", of)
+	}
+	if s := p.byName[key]; s != nil {
+		return s
+	}
+	if of := wellKnown[key]; of != nil {
+		return p.know(key, "", of)
+	}
+	return nil
+}
+
+// limit reads an item of limits.
+func (p *parser) limit(n *yaml.Node) {
+	var name, unidentified string
+	var shadow bool
+	var m match
+	var key *yaml.Node
+	var d *draft
+	p.mapping(n, "a limit", words{
+		"name":         p.str("name", &name),
+		"match":        p.match(&m),
+		"key":          func(n *yaml.Node) { key = n },
+		"unidentified": p.str("unidentified", &unidentified),
+		"shadow_mode":  p.boolean("shadow_mode", &shadow),
+		"rate_limit":   func(n *yaml.Node) { d = p.draft(n) },
+	})
+	switch n = p.follow(n); {
+	case name == "":
+		p.fail(n, "a limit has no name: write name: and one that no other limit has")
+	case p.names[name]:
+		p.fail(n, "the limit %q is there twice: rename one", clip(name))
+	case d == nil:
+		p.fail(n, "the limit %q has no rate_limit: write one", clip(name))
+	case d.name != "" && d.name != name:
+		p.fail(d.where("name"), "the limit %q has another name in its rate_limit: leave that out", clip(name))
+	case unidentified != "" && unidentified != "share" && unidentified != "skip":
+		p.fail(n, "unidentified is %q: write share, for one limit for all of them, or skip, for none", clip(unidentified))
+	default:
+		p.names[name], d.name = true, name
+		p.route(d, m, &rule{skip: unidentified == "skip", parts: p.parts(key, m)}, key, shadow)
+	}
+}
+
+// route makes the limit of d one that is found by what requests are like.
+func (p *parser) route(d *draft, m match, how *rule, key *yaml.Node, shadow bool) {
+	l := p.assemble(d, p.domain+":"+plain(d.name))
+	if l == nil || key != nil && len(how.parts) == 0 {
+		return
+	}
+	l.Shadow, l.match = shadow, m.String()
+	if l.Keyed = len(how.parts) > 0; l.Keyed {
+		l.keys = p.keyNames(key)
+		if how.skip {
+			l.keys = append(l.keys, "or none at all")
+		}
+	}
+	if r := p.add(l, d.node); r != nil {
+		r.parts, r.skip = how.parts, how.skip
+		p.router.add(m, &route{rule: r})
+	}
+}
+
+// keyNames returns the names at the word key.
+func (p *parser) keyNames(key *yaml.Node) (names []string) {
+	p.listOrOne(key, func(n *yaml.Node) {
+		if name, ok := p.scalar(n, "key"); ok {
+			names = append(names, name)
+		}
+	})
+	return names
+}
+
+// parts reads what makes the key of a limit: names of values, and of segments of its
+// path in braces.
+func (p *parser) parts(key *yaml.Node, m match) (parts []part) {
+	if key == nil {
+		return nil
+	}
+	p.listOrOne(key, func(n *yaml.Node) {
+		name, ok := p.scalar(n, "key")
+		if !ok {
+			return
+		}
+		if strings.HasPrefix(name, "{") {
+			parts = append(parts, p.segment(n, name, m))
+			return
+		}
+		s := p.sourceOf(name)
+		if s == nil {
+			p.fail(n, "key %q: requests have no such value: say under values where it comes from, or set Setting.Values", clip(name))
+			return
+		}
+		parts = append(parts, part{source: s})
+	})
+	if len(parts) > maxDepth {
+		p.fail(key, "key has more than %d values: join some of them", maxDepth)
+	}
+	return parts
+}
+
+// segment returns the part of a key that a name in braces stands for.
+func (p *parser) segment(n *yaml.Node, name string, m match) part {
+	names := strings.Split(strings.TrimPrefix(m.path, "/"), "/")
+	tail := strings.TrimSuffix(name, "}") + "...}"
+	if i := slices.Index(names, tail); i >= 0 {
+		return part{segment: i, tail: true}
+	}
+	i := slices.Index(names, name)
+	if i < 0 || name == "{$}" {
+		p.fail(n, "key %q: the path of this limit has no such name", clip(name))
+	}
+	return part{segment: max(i, 0)}
+}

@@ -1,0 +1,159 @@
+package rules
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// match returns who reads what a request must be like: a pattern as net/http has
+// it, "GET api.example.com/files/{id}", or the parts of one, and headers.
+func (p *parser) match(m *match) func(*yaml.Node) {
+	return func(n *yaml.Node) {
+		if at := p.follow(n); at.Kind == yaml.ScalarNode {
+			p.pattern(at, m)
+			return
+		}
+		p.mapping(n, "match", words{
+			"host":   p.each("host", func(n *yaml.Node, text string) { p.host(n, text, m) }),
+			"method": p.each("method", func(n *yaml.Node, text string) { p.method(n, text, m) }),
+			"path":   func(n *yaml.Node) { p.path(n, m) },
+			"header": func(n *yaml.Node) { p.headers(n, m) },
+		})
+	}
+}
+
+// each returns who hands each text of a list, or one, to read.
+func (p *parser) each(what string, read func(*yaml.Node, string)) func(*yaml.Node) {
+	return func(n *yaml.Node) {
+		p.listOrOne(n, func(n *yaml.Node) {
+			if text, ok := p.scalar(n, what); ok {
+				read(n, text)
+			}
+		})
+	}
+}
+
+// pattern reads "[METHOD ][HOST]/[PATH]".
+func (p *parser) pattern(n *yaml.Node, m *match) {
+	rest := n.Value
+	if word, after, found := strings.Cut(rest, " "); found {
+		p.method(n, word, m)
+		rest = strings.TrimLeft(after, " ")
+	}
+	slash := strings.IndexByte(rest, '/')
+	if slash < 0 {
+		p.fail(n, "match is %q: write a pattern such as \"GET api.example.com/files/{id}\"", clip(n.Value))
+		return
+	}
+	if slash > 0 {
+		p.host(n, rest[:slash], m)
+	}
+	p.setPath(n, rest[slash:], m)
+}
+
+func (p *parser) method(n *yaml.Node, text string, m *match) {
+	if text == "" || strings.ToUpper(text) != text || strings.ContainsAny(text, " \t/,") {
+		p.fail(n, "method is %q: write one such as GET, in capitals", clip(text))
+		return
+	}
+	m.methods = append(m.methods, text)
+}
+
+func (p *parser) host(n *yaml.Node, text string, m *match) {
+	host := strings.TrimSuffix(strings.ToLower(text), ".")
+	name := strings.TrimPrefix(host, "*.")
+	if name == "" || strings.ContainsAny(name, "*/ \t") || strings.Contains(name, ":") && !strings.HasSuffix(name, "]") {
+		p.fail(n, "host is %q: write a name without port such as api.example.com, or *.example.com for all below it", clip(text))
+		return
+	}
+	m.hosts = append(m.hosts, host)
+}
+
+func (p *parser) path(n *yaml.Node, m *match) {
+	if text, ok := p.scalar(n, "path"); ok {
+		p.setPath(n, text, m)
+	}
+}
+
+// setPath checks a path and gives it to m.
+func (p *parser) setPath(n *yaml.Node, text string, m *match) {
+	names := strings.Split(strings.TrimPrefix(text, "/"), "/")
+	if !strings.HasPrefix(text, "/") || len(names) > 64 {
+		p.fail(n, "path is %q: write one that begins with / and has no more than 64 segments", clip(text))
+		return
+	}
+	for i, name := range names {
+		last := i == len(names)-1
+		if what := wrongSegment(name, last, names[:i]); what != "" {
+			p.fail(n, "path %q: %q %s", clip(text), clip(name), what)
+			return
+		}
+	}
+	m.path = text
+}
+
+// wrongSegment says what is wrong with a segment of a pattern; "": nothing.
+func wrongSegment(name string, last bool, before []string) string {
+	switch {
+	case name == "" && !last:
+		return "is empty: write one slash only"
+	case name == "." || name == "..":
+		return "is no segment that a request can have: leave it out"
+	case !strings.ContainsAny(name, "{}*"):
+		return ""
+	case strings.Contains(name, "*"):
+		return "has a star: write {name} for one segment, or {name...} for all that follow"
+	case !strings.HasPrefix(name, "{") || !strings.HasSuffix(name, "}") || strings.ContainsAny(name[1:len(name)-1], "{}") || name == "{}":
+		return "is no name in braces: write {name} for a whole segment"
+	case (name == "{$}" || strings.HasSuffix(name, "...}")) && !last:
+		return "can only be the last"
+	case slices.Contains(before, name) || slices.Contains(before, strings.Replace(name, "...}", "}", 1)):
+		return "is there twice: give it another name"
+	}
+	return ""
+}
+
+// headers reads what headers must say: a value, with "*" for anything.
+func (p *parser) headers(n *yaml.Node, m *match) {
+	at := p.follow(n)
+	if at.Kind != yaml.MappingNode {
+		p.fail(at, "header is %s: write names and values, as in \"X-Plan: free\"", kindOf(at))
+		return
+	}
+	for i := 0; i+1 < len(at.Content); i += 2 {
+		name := p.follow(at.Content[i])
+		value, ok := p.scalar(at.Content[i+1], "header")
+		canonical := http.CanonicalHeaderKey(name.Value)
+		switch {
+		case !ok:
+		case name.Kind != yaml.ScalarNode || name.Value == "" || value == "":
+			p.fail(name, "header needs a name and a value: write \"*\" for any value")
+		case canonical == "Host":
+			p.fail(name, "header Host: write host instead")
+		case slices.ContainsFunc(m.conditions, func(c condition) bool { return c.name == canonical }):
+			p.fail(name, "header %s is there twice: leave one", clip(canonical))
+		default:
+			m.conditions = append(m.conditions, condition{canonical, strings.Split(value, "*"), value})
+		}
+	}
+	slices.SortFunc(m.conditions, func(a, b condition) int { return strings.Compare(a.name, b.name) })
+}
+
+// String returns m in one line: "GET,POST api.example.com/files/{id} X-Plan=free".
+func (m *match) String() string {
+	path := m.path
+	if path == "" {
+		path = "/"
+	}
+	s := strings.Join(m.hosts, ",") + path
+	if len(m.methods) > 0 {
+		s = strings.Join(m.methods, ",") + " " + s
+	}
+	for _, c := range m.conditions {
+		s += " " + c.name + "=" + plain(c.value)
+	}
+	return s
+}

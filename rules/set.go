@@ -1,0 +1,141 @@
+package rules
+
+import (
+	"net/http"
+
+	"github.com/heed-go/heed/throttle"
+)
+
+// A Set is the limits of a file, in force. Its methods may be called by many
+// goroutines at once. What it says never changes; to follow a file that does, see
+// File. A Set that was made by a File and is no longer the one in force counts as the
+// newer one does.
+type Set struct {
+	setting  Setting
+	domain   string
+	rules    []*rule // in the order of the file
+	root     *node
+	router   router
+	sources  []*source
+	replaces map[string]bool // names that any limit replaces
+	bundles  bundles
+}
+
+// Limits adds to t what r must pass. It fits Transport.Limits and the Limits of the
+// server's middleware: the same file serves both.
+//
+// Of the descriptors, those hold whose keys r has a value for, all the way down to
+// the limit; of the limits with a match, all that match. Where that is more than t has
+// room for, the rest are one demand for all of them. It panics if t has no room.
+func (s *Set) Limits(r *http.Request, t *throttle.Ticket) {
+	q := s.search()
+	q.req = r
+	q.descend(s.root, 0)
+	s.router.find(q)
+	q.settle()
+	q.demand(t)
+	q.end()
+}
+
+// A Descriptor is what envoyproxy/ratelimit is asked with: keys and values, in the
+// order in which they stand in the file one below the other.
+type Descriptor []Entry
+
+// An Entry is one key of a Descriptor and its value.
+type Entry struct{ Key, Value string }
+
+// Add adds to t what the descriptors must pass, for programs that know the values
+// themselves. Each descriptor finds at most one limit, as many entries deep in the
+// file as it has. It panics if t has no room.
+func (s *Set) Add(t *throttle.Ticket, descriptors ...Descriptor) {
+	q := s.search()
+	for _, d := range descriptors {
+		if len(d) > 0 && len(d) <= maxDepth {
+			q.along(s.root, d)
+		}
+	}
+	q.settle()
+	q.demand(t)
+	q.end()
+}
+
+func (s *Set) search() *search {
+	q := searches.Get().(*search)
+	q.set = s
+	return q
+}
+
+// Domain returns the word domain of the file.
+func (s *Set) Domain() string { return s.domain }
+
+// All returns what the file says, limit by limit, in its order.
+func (s *Set) All() []*Limit {
+	all := make([]*Limit, len(s.rules))
+	for i, r := range s.rules {
+		all[i] = r.limit
+	}
+	return all
+}
+
+// enforce makes a Set of p. Limits that old has as well go on with what they have
+// counted. If there is an error, nothing has changed.
+func (p *policy) enforce(setting Setting, old *Set) (*Set, error) {
+	s := &Set{setting: setting, domain: p.domain, rules: p.rules, root: p.root, router: p.router, sources: p.sources}
+	s.replaces = map[string]bool{}
+	for _, r := range s.rules {
+		for _, name := range r.limit.Replaces {
+			s.replaces[name] = true
+		}
+	}
+	before := old.gates()
+	fresh, err := s.newGates(before)
+	if err != nil {
+		return nil, err
+	}
+	now := throttle.ClockOr(setting.Clock).Now()
+	for i, r := range s.rules {
+		g := before[r.limit.Place]
+		delete(before, r.limit.Place)
+		switch {
+		case fresh[i] == nil:
+			r.gate = g
+			g.change(r.limit, now)
+		default:
+			r.gate = fresh[i]
+			if g != nil {
+				g.end(r.gate)
+			}
+		}
+	}
+	for _, g := range before {
+		g.end(nil)
+	}
+	return s, nil
+}
+
+// gates returns the gates of s by the places of their limits.
+func (s *Set) gates() map[string]*gate {
+	all := map[string]*gate{}
+	if s != nil {
+		for _, r := range s.rules {
+			all[r.limit.Place] = r.gate
+		}
+	}
+	return all
+}
+
+// newGates makes the gates that before has not got; nil: it has.
+func (s *Set) newGates(before map[string]*gate) ([]*gate, error) {
+	fresh := make([]*gate, len(s.rules))
+	for i, r := range s.rules {
+		if g := before[r.limit.Place]; g != nil && g.canBecome(r.limit) {
+			continue
+		}
+		g, err := newGate(r.limit, &s.setting)
+		if err != nil {
+			return nil, &Error{r.limit.Line, r.limit.Column, "Build: " + err.Error()}
+		}
+		fresh[i] = g
+	}
+	return fresh, nil
+}

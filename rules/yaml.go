@@ -1,0 +1,248 @@
+package rules
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// An Error says what is wrong with a file, and where.
+type Error struct {
+	Line, Column int    // as editors count; 0: not at any one place
+	What         string // what is wrong, and what to do
+}
+
+// Error returns the position and what is wrong.
+func (e *Error) Error() string {
+	if e.Line == 0 {
+		return "rules: " + e.What
+	}
+	return "rules: " + position{e.Line, e.Column}.String() + ": " + e.What
+}
+
+const (
+	maxFaults = 20      // that are told of one file
+	maxDepth  = 16      // of descriptors in descriptors
+	maxVisits = 4 << 20 // nodes that are looked at: more than a file of MaxBytes has, unless aliases multiply
+)
+
+// A reader reads the nodes of one file. It notes what is wrong and reads on, so that
+// all of it is told at once.
+type reader struct {
+	setting *Setting
+	faults  []error
+	visits  int
+}
+
+// words are what a mapping may say, each with who reads it.
+type words map[string]func(*yaml.Node)
+
+// fail notes that something is wrong at n.
+func (r *reader) fail(n *yaml.Node, format string, args ...any) {
+	if len(r.faults) < maxFaults {
+		r.faults = append(r.faults, &Error{n.Line, n.Column, fmt.Sprintf(format, args...)})
+	}
+}
+
+// err returns all that is wrong.
+func (r *reader) err() error { return errors.Join(r.faults...) }
+
+// document returns the only document of text; nil: it is empty, or broken.
+func (r *reader) document(text []byte) *yaml.Node {
+	dec := yaml.NewDecoder(bytes.NewReader(text))
+	var doc, more yaml.Node
+	if err := dec.Decode(&doc); err != nil {
+		if !errors.Is(err, io.EOF) {
+			r.faults = append(r.faults, syntaxError(err))
+		}
+		return nil
+	}
+	switch err := dec.Decode(&more); {
+	case err == nil:
+		r.fail(&more, "a second document begins: put each domain into a file of its own")
+	case !errors.Is(err, io.EOF):
+		r.faults = append(r.faults, syntaxError(err))
+	}
+	if len(doc.Content) == 0 {
+		return nil
+	}
+	return doc.Content[0]
+}
+
+// syntaxError returns what the YAML library says, which knows the line only in words.
+func syntaxError(err error) *Error {
+	what := strings.TrimPrefix(err.Error(), "yaml: ")
+	rest, found := strings.CutPrefix(what, "line ")
+	digits, after, cut := strings.Cut(rest, ": ")
+	if line, err := strconv.Atoi(digits); found && cut && err == nil {
+		return &Error{line, 1, "not YAML: " + after}
+	}
+	return &Error{1, 1, "not YAML: " + what}
+}
+
+// follow returns the node that n stands for. A file in which aliases multiply is
+// given up.
+func (r *reader) follow(n *yaml.Node) *yaml.Node {
+	r.visits++
+	if n.Kind == yaml.AliasNode && n.Alias != nil {
+		return n.Alias
+	}
+	return n
+}
+
+// tired reports whether so much has been looked at that the file must be given up.
+func (r *reader) tired(n *yaml.Node) bool {
+	if r.visits <= maxVisits {
+		return false
+	}
+	if r.visits < 2*maxVisits {
+		r.visits = 2 * maxVisits
+		r.fail(n, "aliases make this file too large: write out less with them")
+	}
+	return true
+}
+
+// mapping hands the value of each word of n to who reads it.
+func (r *reader) mapping(n *yaml.Node, what string, known words) {
+	n = r.follow(n)
+	if n.Kind != yaml.MappingNode {
+		r.fail(n, "%s is %s: write words and their values, as in \"key: value\"", what, kindOf(n))
+		return
+	}
+	seen := make(map[string]bool, len(n.Content)/2)
+	for i := 0; i+1 < len(n.Content) && !r.tired(n); i += 2 {
+		word := r.follow(n.Content[i])
+		read, ok := known[word.Value]
+		switch {
+		case word.Kind != yaml.ScalarNode:
+			r.fail(word, "%s has %s for a word: write a plain word", what, kindOf(word))
+		case seen[word.Value]:
+			r.fail(word, "%s says %q twice: leave one", what, word.Value)
+		case !ok:
+			r.unknown(word, what, known)
+		default:
+			seen[word.Value] = true
+			read(n.Content[i+1])
+		}
+	}
+}
+
+// unsupported are words that others know, and why we do not.
+var unsupported = map[string]string{
+	"quota_mode":  "a refusal that holds only if all such limits refuse is not supported: leave it out, or use elastic",
+	"metadata":    "metadata for a proxy is not supported: leave it out; name the limit, and Decision.Policy tells who refused",
+	"<<":          "merging is not supported: use an alias for the whole value, or repeat it",
+	"rate_limits": "the routes of a proxy are not supported: say under values where the keys of descriptors come from",
+	"actions":     "actions are not supported: say under values where the keys of descriptors come from",
+}
+
+// unknown refuses a word, by name.
+func (r *reader) unknown(word *yaml.Node, what string, known words) {
+	if why := unsupported[word.Value]; why != "" {
+		r.fail(word, "%q: %s", word.Value, why)
+		return
+	}
+	var all []string
+	for w := range known {
+		all = append(all, w)
+	}
+	slices.Sort(all)
+	r.fail(word, "%s has no word %q: it may have %s", what, clip(word.Value), strings.Join(all, ", "))
+}
+
+// clip shortens what comes from a file for a message.
+func clip(s string) string {
+	if len(s) > 64 {
+		return s[:64] + "…"
+	}
+	return s
+}
+
+// list hands each item of n to read.
+func (r *reader) list(n *yaml.Node, what string, read func(*yaml.Node)) {
+	n = r.follow(n)
+	if n.Kind != yaml.SequenceNode {
+		r.fail(n, "%s is %s: write a list, one item after each \"-\"", what, kindOf(n))
+		return
+	}
+	for _, item := range n.Content {
+		if r.tired(n) {
+			return
+		}
+		read(item)
+	}
+}
+
+// listOrOne hands n to read, or each item of it if it is a list.
+func (r *reader) listOrOne(n *yaml.Node, read func(*yaml.Node)) {
+	if at := r.follow(n); at.Kind == yaml.SequenceNode {
+		r.list(at, "this", read)
+		return
+	}
+	read(n)
+}
+
+// scalar returns the text of n, and reports whether it has one.
+func (r *reader) scalar(n *yaml.Node, what string) (string, bool) {
+	at := r.follow(n)
+	if at.Kind != yaml.ScalarNode {
+		r.fail(at, "%s is %s: write one value", what, kindOf(at))
+		return "", false
+	}
+	if at.Tag == "!!null" {
+		return "", true
+	}
+	return at.Value, true
+}
+
+// str returns who reads a text into to.
+func (r *reader) str(what string, to *string) func(*yaml.Node) {
+	return func(n *yaml.Node) { *to, _ = r.scalar(n, what) }
+}
+
+// boolean returns who reads true or false into to.
+func (r *reader) boolean(what string, to *bool) func(*yaml.Node) {
+	return func(n *yaml.Node) {
+		at := r.follow(n)
+		if at.Kind != yaml.ScalarNode || at.Decode(to) != nil {
+			r.fail(at, "%s is %q: write true or false", what, clip(at.Value))
+		}
+	}
+}
+
+// number returns who reads a whole number that is at least lowest into to.
+func (r *reader) number(what string, lowest int64, to *int64) func(*yaml.Node) {
+	return func(n *yaml.Node) {
+		text, ok := r.scalar(n, what)
+		if !ok {
+			return
+		}
+		v, err := strconv.ParseInt(strings.ReplaceAll(text, "_", ""), 10, 64)
+		if err != nil || v < lowest {
+			r.fail(n, "%s is %q: write a whole number, %d or more", what, clip(text), lowest)
+			return
+		}
+		*to = v
+	}
+}
+
+func kindOf(n *yaml.Node) string {
+	switch n.Kind {
+	case yaml.MappingNode:
+		return "a mapping"
+	case yaml.SequenceNode:
+		return "a list"
+	case yaml.ScalarNode:
+		if n.Tag == "!!null" {
+			return "empty"
+		}
+		return "the value " + strconv.Quote(clip(n.Value))
+	}
+	return "something else"
+}
