@@ -16,7 +16,7 @@ import (
 func (l *Limit) definition() string {
 	all := []string{l.allows()}
 	for _, p := range l.Active {
-		all = append(all, p.String()+": "+amountOf(p.Spec, p.Hard))
+		all = append(all, p.text())
 	}
 	for _, word := range []struct {
 		is   bool
@@ -122,6 +122,9 @@ func penaltyText(s *throttle.Sentence) string {
 		also(s.Max > 0, "at most %s", formatDuration(s.Max)) + also(s.Quiet > 0, "until quiet for %s", formatDuration(s.Quiet)) +
 		also(s.MaxKeys > 0, "of %d keys", s.MaxKeys) + also(s.Name != "", "named %s", s.Name)
 }
+
+// text returns when p holds, and what it allows.
+func (p Period) text() string { return p.String() + ": " + amountOf(p.Spec, p.Hard) }
 
 // String returns when p holds, in the words of a file.
 func (p Period) String() string {
