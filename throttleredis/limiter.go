@@ -31,6 +31,9 @@ type limit struct {
 	per       time.Duration // in which they come back
 	scale     int64         // ticks in a microsecond
 	args      []any         // for the script
+
+	// share makes a limiter in memory with the n-th part of the limit, for one key.
+	share func(n int64, c throttle.Clock) throttle.Limiter
 }
 
 func policy(name, says string) string {

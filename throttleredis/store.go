@@ -76,5 +76,8 @@ func (s *Store) TokenBucket(l throttle.Limit) *Limiter {
 		per:       t.duration(t.window()),
 		scale:     t.scale,
 		args:      []any{t.interval, t.scale, t.burst},
+		share: func(n int64, c throttle.Clock) throttle.Limiter {
+			return throttle.NewTokenBucket(shareOf(l, n), c)
+		},
 	})
 }

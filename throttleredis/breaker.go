@@ -1,0 +1,185 @@
+package throttleredis
+
+import (
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/heed-go/heed/backoff"
+	"github.com/heed-go/heed/throttle"
+)
+
+// ErrOpen is the error of claims that a Breaker keeps from Redis.
+var ErrOpen = errors.New("throttleredis: the breaker is open: Redis does not answer, and is asked again in a moment")
+
+// A Breaker keeps a Redis that is away from costing each claim a timeout. After some
+// failures in a row nobody asks any more, but for one claim after each pause:
+//
+//	                 failures in a row
+//	closed ───────────────────────────────▶ open ◀───────────┐
+//	  ▲                                      │ pause is over │ it fails:
+//	  │              it is answered          ▼               │ a longer pause
+//	  └────────────────────────────── one claim asks ────────┘
+//
+// Only a claim that gets no answer is a failure. An error that Redis answers with came in
+// time, and may concern one key alone.
+//
+// Invariant: while it is open, one claim at a time asks, and none before its pause is
+// over.
+//
+// The odd case is a Redis that comes and goes. For ten times its last pause a Breaker that
+// has closed is on probation: one failure opens it again, for a pause that is longer than
+// the last.
+//
+// The zero Breaker is ready to use. Share one among the limits that are kept in one place:
+// then they learn of an outage together. Its fields must not change once it is in use, and
+// it must not be copied.
+type Breaker struct {
+	Failures int            // in a row, that open it; 0: 5
+	Pause    backoff.Policy // before each claim that asks; nil: 50 ms, doubled up to 500 ms, of which chance takes up to half
+	Trace    *BreakerTrace  // nil: nobody is told
+	Clock    throttle.Clock // nil: the system clock
+
+	mu       sync.Mutex
+	state    state
+	turn     uint64 // counts the changes of state: what began before the last is old news
+	failures int    // in a row while closed
+	pauses   int    // in a row
+	pause    time.Duration
+	until    time.Time // open: when to ask; closed: when probation ends
+	since    time.Time // when it opened
+}
+
+// A BreakerTrace is a set of functions that are told of the changes of a Breaker. Nil ones
+// are left out. They are called in order, while claims wait: they must return soon, and must
+// not use the Breaker.
+type BreakerTrace struct {
+	Opened func(err error)                     // nobody asks any more; err is the last failure
+	Closed func(after time.Duration)           // Redis answers again; how long it was open
+	Asked  func(err error, next time.Duration) // the claim that asked was not answered; the next one asks after that time
+}
+
+type state uint8
+
+const (
+	closed state = iota
+	open
+	asking // open, and one claim asks
+)
+
+// Open reports whether claims are kept from Redis at the moment.
+func (b *Breaker) Open() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.state != closed
+}
+
+// enter lets a claim ask, or returns ErrOpen. What comes of it must be told to leave, with
+// the same turn.
+func (b *Breaker) enter() (turn uint64, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch {
+	case b.state == closed:
+		return b.turn, nil
+	case b.state == open && !b.now().Before(b.until):
+		b.state = asking
+		b.turn++
+		return b.turn, nil
+	}
+	return 0, ErrOpen
+}
+
+// An outcome is what came of asking.
+type outcome uint8
+
+const (
+	answered  outcome = iota
+	silent            // no answer in time
+	abandoned         // whoever asked has left, and nothing is known
+)
+
+// leave tells what came of asking; err is why it failed.
+func (b *Breaker) leave(turn uint64, o outcome, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch {
+	case turn != b.turn:
+	case o == answered && b.state == asking:
+		b.close()
+	case o == answered:
+		b.failures = 0
+	case o == abandoned && b.state == asking:
+		b.state = open // the next claim asks instead
+	case o == silent:
+		b.fail(err)
+	}
+}
+
+// fail counts a failure of a claim that asked.
+func (b *Breaker) fail(err error) {
+	now := b.now()
+	if b.state == closed {
+		onProbation := b.pauses > 0 && now.Before(b.until)
+		if !onProbation {
+			b.pauses, b.pause = 0, 0
+		}
+		if b.failures++; b.failures < or(b.Failures, 5) && !onProbation {
+			return
+		}
+	}
+	wasClosed := b.state == closed
+	b.pauses++
+	b.pause = b.policy().Delay(b.pauses, b.pause)
+	b.state, b.until = open, now.Add(b.pause)
+	b.turn++
+	switch t := b.Trace; {
+	case wasClosed:
+		b.since = now
+		if t != nil && t.Opened != nil {
+			t.Opened(err)
+		}
+	case t != nil && t.Asked != nil:
+		t.Asked(err, b.pause)
+	}
+}
+
+// close lets everybody ask again.
+func (b *Breaker) close() {
+	now := b.now()
+	b.state, b.failures, b.until = closed, 0, now.Add(10*min(b.pause, time.Hour))
+	b.turn++
+	if b.Trace != nil && b.Trace.Closed != nil {
+		b.Trace.Closed(now.Sub(b.since))
+	}
+}
+
+// next returns how long it is until somebody asks; 0: somebody may.
+func (b *Breaker) next() time.Duration {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.state == closed {
+		return 0
+	}
+	return max(b.until.Sub(b.now()), 0)
+}
+
+func (b *Breaker) now() time.Time { return throttle.ClockOr(b.Clock).Now() }
+
+func (b *Breaker) policy() backoff.Policy {
+	if b.Pause == nil {
+		return defaultPause
+	}
+	return b.Pause
+}
+
+// With half a second at most, what is left of the second within which a limit should hold
+// again is for the client to connect.
+var defaultPause backoff.Policy = backoff.Exponential{Base: 50 * time.Millisecond, Max: 500 * time.Millisecond, Jitter: backoff.Equal}
+
+func or(n, otherwise int) int {
+	if n > 0 {
+		return n
+	}
+	return otherwise
+}

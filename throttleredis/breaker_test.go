@@ -1,0 +1,153 @@
+package throttleredis
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/heed-go/heed/backoff"
+)
+
+var errAway = errors.New("redis is away")
+
+// asks lets a claim ask b, with the given outcome.
+func asks(t *testing.T, b *Breaker, o outcome) {
+	turn, err := b.enter()
+	require.NoError(t, err)
+	b.leave(turn, o, errAway)
+}
+
+// mustOpen has as many claims fail as open b.
+func mustOpen(t *testing.T, b *Breaker) {
+	for range 5 {
+		asks(t, b, silent)
+	}
+	require.True(t, b.Open())
+}
+
+func TestBreaker_opensAfterFailuresInARow(t *testing.T) {
+	b := new(Breaker)
+	for range 10 {
+		for range 4 {
+			asks(t, b, silent)
+		}
+		asks(t, b, answered)
+	}
+	for range 4 {
+		asks(t, b, silent)
+	}
+	for range 10 {
+		asks(t, b, abandoned) // says nothing
+	}
+	require.False(t, b.Open())
+	asks(t, b, silent)
+	require.True(t, b.Open())
+	_, err := b.enter()
+	require.Equal(t, ErrOpen, err)
+}
+
+func TestBreaker_oneClaimAsksAfterEachPause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &Breaker{Pause: backoff.Exponential{Base: time.Second, Max: 3 * time.Second, Jitter: backoff.None}}
+		mustOpen(t, b)
+		for _, pause := range []time.Duration{time.Second, 2 * time.Second, 3 * time.Second, 3 * time.Second} {
+			require.Equal(t, pause, b.next())
+			time.Sleep(pause - 1)
+			_, err := b.enter()
+			require.Equal(t, ErrOpen, err)
+			time.Sleep(1)
+			turn, err := b.enter()
+			require.NoError(t, err)
+			for range 10 {
+				_, err := b.enter()
+				require.Equal(t, ErrOpen, err)
+			}
+			b.leave(turn, silent, errAway)
+		}
+		time.Sleep(3 * time.Second)
+		asks(t, b, abandoned)
+		require.True(t, b.Open())
+		asks(t, b, answered) // at once, for the one before has left
+		require.False(t, b.Open())
+	})
+}
+
+func TestBreaker_whatBeganBeforeAChangeIsOldNews(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := new(Breaker)
+		first, err := b.enter()
+		require.NoError(t, err)
+		mustOpen(t, b)
+		b.leave(first, answered, nil)
+		require.True(t, b.Open(), "a late answer does not close it")
+		time.Sleep(time.Second)
+		asking, err := b.enter()
+		require.NoError(t, err)
+		b.leave(first, silent, errAway)
+		b.leave(asking, answered, nil)
+		require.False(t, b.Open())
+		for range 10 {
+			b.leave(first, silent, errAway)
+		}
+		require.False(t, b.Open(), "late failures do not open it")
+	})
+}
+
+// A Redis that comes and goes is asked less and less.
+func TestBreaker_isOnProbationForAWhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &Breaker{Pause: backoff.Exponential{Base: time.Second, Max: 3 * time.Second, Jitter: backoff.None}}
+		mustOpen(t, b)
+		for _, pause := range []time.Duration{time.Second, 2 * time.Second, 3 * time.Second} {
+			require.Equal(t, pause, b.next())
+			time.Sleep(pause)
+			asks(t, b, answered)
+			time.Sleep(10*pause - 1)
+			require.False(t, b.Open())
+			asks(t, b, silent)
+			require.True(t, b.Open())
+		}
+		time.Sleep(3 * time.Second)
+		asks(t, b, answered)
+		time.Sleep(30 * time.Second)
+		mustOpen(t, b)
+		require.Equal(t, time.Second, b.next(), "forgiven")
+	})
+}
+
+func TestBreaker_pausesDifferAndStayBelowHalfASecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		seen := map[time.Duration]bool{}
+		b := new(Breaker)
+		mustOpen(t, b)
+		for range 50 {
+			pause := b.next()
+			require.True(t, pause >= 25*time.Millisecond && pause <= 500*time.Millisecond, pause)
+			seen[pause] = true
+			time.Sleep(pause)
+			asks(t, b, silent)
+		}
+		require.Greater(t, len(seen), 40)
+	})
+}
+
+func TestBreaker_tellsOfItsChanges(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var told []any
+		b := &Breaker{Failures: 2, Pause: backoff.Constant(time.Second), Trace: &BreakerTrace{
+			Opened: func(err error) { told = append(told, err) },
+			Asked:  func(_ error, next time.Duration) { told = append(told, next) },
+			Closed: func(after time.Duration) { told = append(told, after) },
+		}}
+		asks(t, b, silent)
+		asks(t, b, silent)
+		time.Sleep(time.Second)
+		asks(t, b, silent)
+		time.Sleep(time.Second)
+		asks(t, b, answered)
+		require.Equal(t, []any{errAway, time.Second, 2 * time.Second}, told)
+	})
+}

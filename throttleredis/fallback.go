@@ -1,0 +1,173 @@
+package throttleredis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/heed-go/heed/throttle"
+)
+
+// A Fallback is a limit on Redis that goes on without it. While Redis is away, slow, out of
+// memory or in the middle of a failover, another limiter decides, and says so by
+// Decision.Degraded; when Redis is back, it decides again. Nothing has to be done for either.
+//
+//	claim ─▶ breaker closed? ─▶ Redis answers within Timeout? ─▶ its decision
+//	              │ no                  │ no
+//	              └─────────────────────┴──▶ Secondary, Degraded
+//
+// No decision takes longer than Timeout, whatever the client does about deadlines and
+// retries, and while the Breaker is open none asks Redis. Claims that are on their way are
+// on goroutines of their own, at most MaxCalls of them.
+//
+// # What is kept, and what is not
+//
+// Without Redis, N processes with shares let through no more than the limit together, as
+// each has the N-th part of it. On the way there and back units are counted twice:
+//
+//   - When Redis goes, each process has a share that is full, but for what it took
+//     itself lately: at most one burst more, in all processes together.
+//   - When Redis comes back, its buckets are as full as time has made them, or all are
+//     if it comes back empty: at most one burst more for each key.
+//   - A claim that was given up (its error matches ErrUncertain) may have taken units of
+//     Redis, which are then missing: not more than its cost, times the attempts of the
+//     client. They are given back if the answer comes within a second, else by time. There
+//     are never more such claims than MaxCalls at a time.
+//
+// A claim that Redis granted ends at Redis, and never at Secondary: Cancel and Observe take
+// no longer than Timeout, and are lost while Redis is away.
+//
+// The odd case is the client that tries again. Clients of go-redis do so three times by
+// default, also when a connection was lost after the script had been sent, which may take
+// the units each time: set MaxRetries to -1. They also need not look at deadlines: set
+// ContextTimeoutEnabled, so that what was given up is given up.
+//
+// Limiter must be set. Fields must not change once it is in use, and a Fallback must not be
+// copied.
+type Fallback struct {
+	Limiter throttle.Limiter // on Redis
+
+	// Processes is how many share the limit, if that is known. 0: it is not.
+	Processes int
+
+	// Secondary decides while Redis does not. Nil: if Processes is given, the
+	// process's share of the limit for each key, see Limiter.Share; else
+	// throttle.Unlimited. With throttle.Blocked nothing is let through.
+	Secondary throttle.Limiter
+
+	Timeout  time.Duration // of each question to Redis; 0: 50 ms
+	MaxCalls int           // on their way to Redis at a time; 0: 256
+	MaxKeys  int           // most keys with a share of their own, see throttle.Keyed; 0: 65,536
+	Breaker  *Breaker      // nil: one of its own
+	OnError  func(error)   // told why Redis did not decide, but for ErrOpen; nil: nobody
+
+	once sync.Once
+	gate *gate
+	both throttle.Fallback
+	warm throttle.Limiter // the share, which also counts what Redis grants; nil: none
+}
+
+// A sharer can make a limiter in memory for one of several processes.
+type sharer interface {
+	Share(processes, maxKeys int) throttle.Limiter
+}
+
+// Validate returns an error that says what to change if f can never work.
+func (f *Fallback) Validate() error {
+	_, shares := f.Limiter.(sharer)
+	switch {
+	case f.Limiter == nil:
+		return errors.New("throttleredis: Fallback: Limiter is nil: set it to one of a Store")
+	case f.Processes < 0:
+		return fmt.Errorf("throttleredis: Fallback: Processes is %d: it must be positive, or 0 if it is not known", f.Processes)
+	case f.Processes > 0 && f.Secondary == nil && !shares:
+		return fmt.Errorf("throttleredis: Fallback: a %T has no share for one of %d processes: set Secondary", f.Limiter, f.Processes)
+	}
+	return nil
+}
+
+// start makes what f has to have of its own.
+func (f *Fallback) start() {
+	if err := f.Validate(); err != nil {
+		panic(err.Error())
+	}
+	breaker, timeout := f.Breaker, f.Timeout
+	if breaker == nil {
+		breaker = new(Breaker)
+	}
+	if timeout <= 0 {
+		timeout = 50 * time.Millisecond
+	}
+	f.gate = &gate{errands{f.Limiter, timeout, make(chan struct{}, or(f.MaxCalls, 256))}, breaker}
+	f.both = throttle.Fallback{Primary: f.gate, Secondary: &standIn{f.secondary(), f.gate}, OnError: f.heard}
+}
+
+// secondary returns who decides while Redis does not.
+func (f *Fallback) secondary() throttle.Limiter {
+	switch {
+	case f.Secondary != nil:
+		return f.Secondary
+	case f.Processes == 0:
+		return throttle.Unlimited
+	}
+	f.warm = f.Limiter.(sharer).Share(f.Processes, f.MaxKeys)
+	return f.warm
+}
+
+func (f *Fallback) heard(err error) {
+	if f.OnError != nil && !errors.Is(err, ErrOpen) {
+		f.OnError(err)
+	}
+}
+
+// Reserve implements throttle.Limiter. What is an error here is the caller's doing: a
+// negative cost, or a ctx that is done.
+//
+// What Redis grants is taken from the share as well, as far as it is there. So when Redis
+// goes, the share of a process that was busy is as empty as it would be without Redis.
+func (f *Fallback) Reserve(ctx context.Context, c throttle.Claim) (throttle.Decision, error) {
+	f.once.Do(f.start)
+	d, err := f.both.Reserve(ctx, c)
+	if f.warm != nil && err == nil && d.OK && !d.Degraded && !c.DryRun {
+		_, _ = f.warm.Reserve(ctx, c)
+	}
+	return d, err
+}
+
+// Cancel implements throttle.Limiter: who granted gets the units back.
+func (f *Fallback) Cancel(ctx context.Context, c throttle.Claim, d throttle.Decision) {
+	f.once.Do(f.start)
+	f.both.Cancel(ctx, c, d)
+}
+
+// Observe implements throttle.Observer: who granted hears of it.
+func (f *Fallback) Observe(ctx context.Context, c throttle.Claim, d throttle.Decision, fb throttle.Feedback) {
+	f.once.Do(f.start)
+	f.both.Observe(ctx, c, d, fb)
+}
+
+// Local implements throttle.Local: it does I/O.
+func (*Fallback) Local() bool { return false }
+
+// A standIn decides while Redis does not. What it could never grant, Redis may grant
+// when it is back: so it says to ask again when Redis will have been asked.
+type standIn struct {
+	throttle.Limiter
+	gate *gate
+}
+
+// Reserve implements throttle.Limiter.
+func (s *standIn) Reserve(ctx context.Context, c throttle.Claim) (throttle.Decision, error) {
+	d, err := s.Limiter.Reserve(ctx, c)
+	if !d.OK && d.Wait == throttle.Forever {
+		d.Wait = s.gate.timeout + s.gate.breaker.next()
+	}
+	return d, err
+}
+
+// Observe implements throttle.Observer.
+func (s *standIn) Observe(ctx context.Context, c throttle.Claim, d throttle.Decision, f throttle.Feedback) {
+	throttle.Observe(ctx, s.Limiter, c, d, f)
+}

@@ -1,0 +1,293 @@
+package throttleredis
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/heed-go/heed/throttle"
+)
+
+// A remote is a limiter that may be away, as a limit on Redis may.
+type remote struct {
+	throttle.Limiter
+
+	mu    sync.Mutex
+	err   error         // nil: it answers
+	takes time.Duration // to answer
+	deaf  bool          // to deadlines
+	seen  visits
+}
+
+// visits is what a remote has seen.
+type visits struct{ asked, running, most, canceled, windows int }
+
+func newRemote() *remote {
+	return &remote{Limiter: throttle.NewTokenBucket(throttle.Limit{Count: 10, Per: time.Second, Burst: 20}, nil)}
+}
+
+func (r *remote) set(err error, takes time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.err, r.takes = err, takes
+}
+
+func (r *remote) note(f func(*visits)) visits {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	f(&r.seen)
+	return r.seen
+}
+
+func (r *remote) visits() visits { return r.note(func(*visits) {}) }
+
+// travel takes as long as the way there and back, or as ctx lets it.
+func (r *remote) travel(ctx context.Context) error {
+	r.note(func(v *visits) { v.asked, v.running, v.most = v.asked+1, v.running+1, max(v.most, v.running+1) })
+	defer r.note(func(v *visits) { v.running-- })
+	r.mu.Lock()
+	takes, deaf, err := r.takes, r.deaf, r.err
+	r.mu.Unlock()
+	if deaf {
+		ctx = context.Background()
+	}
+	select {
+	case <-time.After(takes):
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (r *remote) Reserve(ctx context.Context, c throttle.Claim) (throttle.Decision, error) {
+	if err := r.travel(ctx); err != nil {
+		return throttle.Decision{}, err
+	}
+	return r.Limiter.Reserve(ctx, c)
+}
+
+func (r *remote) Cancel(ctx context.Context, c throttle.Claim, d throttle.Decision) {
+	if r.travel(ctx) == nil {
+		r.note(func(v *visits) { v.canceled++ })
+		r.Limiter.Cancel(ctx, c, d)
+	}
+}
+
+func (r *remote) Observe(ctx context.Context, c throttle.Claim, d throttle.Decision, f throttle.Feedback) {
+	if r.travel(ctx) == nil {
+		r.note(func(v *visits) { v.windows += int(f.Windows[0].Limit) })
+		throttle.Observe(ctx, r.Limiter, c, d, f)
+	}
+}
+
+func (r *remote) Share(processes, _ int) throttle.Limiter {
+	l := throttle.Limit{Count: 10, Per: time.Second, Burst: 20}
+	return throttle.NewTokenBucket(shareOf(l, int64(processes)), nil)
+}
+
+// claim makes a claim that must be decided on within the timeout.
+func claim(t *testing.T, f *Fallback, c throttle.Claim) throttle.Decision {
+	start := time.Now()
+	d, err := f.Reserve(t.Context(), c)
+	assert.NoError(t, err)
+	assert.LessOrEqual(t, time.Since(start), 50*time.Millisecond)
+	return d
+}
+
+// All waits here are in a bubble, to the nanosecond.
+func TestFallback_decidesInTimeWhateverIsWrong(t *testing.T) {
+	for name, wrong := range map[string]func(*remote){
+		"it refuses connections": func(r *remote) { r.err = errAway },
+		"it answers too late":    func(r *remote) { r.takes = 200 * time.Millisecond },
+		"it never answers":       func(r *remote) { r.takes = time.Hour },
+		"nor looks at deadlines": func(r *remote) { r.takes, r.deaf = time.Hour, true },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRemote()
+			f := &Fallback{Limiter: r, MaxCalls: 8}
+			require.False(t, claim(t, f, throttle.Claim{}).Degraded, name)
+			wrong(r)
+			var wg sync.WaitGroup
+			for range 100 {
+				wg.Go(func() {
+					for range 20 {
+						d := claim(t, f, throttle.Claim{})
+						assert.True(t, d.OK && d.Degraded, name)
+						time.Sleep(10 * time.Millisecond)
+					}
+				})
+			}
+			wg.Wait()
+			require.LessOrEqual(t, r.visits().most, 8, name)
+			require.LessOrEqual(t, r.visits().asked, 130, name) // 100 at once, and then one after each pause
+
+			r.set(nil, 0)
+			time.Sleep(2 * time.Hour) // until the deaf have come home
+			require.False(t, claim(t, f, throttle.Claim{}).Degraded, name)
+		})
+	}
+}
+
+// Within a second of its return, Redis decides again.
+func TestFallback_comesBackByItself(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRemote()
+		f := &Fallback{Limiter: r, Secondary: throttle.Blocked}
+		for _, away := range []time.Duration{time.Second, time.Minute, 10 * time.Minute} {
+			r.set(errAway, time.Millisecond)
+			for start := time.Now(); time.Since(start) < away; time.Sleep(10 * time.Millisecond) {
+				d := claim(t, f, throttle.Claim{})
+				require.True(t, d.Degraded && !d.OK)
+				require.True(t, d.Wait > 0 && d.Wait <= 550*time.Millisecond, d.Wait)
+			}
+			r.set(nil, time.Millisecond)
+			back := time.Now()
+			for claim(t, f, throttle.Claim{DryRun: true}).Degraded {
+				time.Sleep(10 * time.Millisecond)
+			}
+			require.Less(t, time.Since(back), 600*time.Millisecond)
+		}
+	})
+}
+
+// An answer that comes too late is one that nobody waits for: what it took goes back.
+func TestFallback_lateGrantIsGivenBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRemote()
+		f := &Fallback{Limiter: r}
+		r.set(nil, 200*time.Millisecond)
+		require.True(t, claim(t, f, throttle.Claim{Cost: 5}).Degraded)
+		time.Sleep(time.Second)
+		require.Equal(t, 1, r.visits().canceled)
+		d, err := r.Limiter.Reserve(t.Context(), throttle.Claim{DryRun: true})
+		require.NoError(t, err)
+		require.EqualValues(t, 20, d.Remaining)
+	})
+}
+
+func TestFallback_saysWhyRedisDidNotDecide(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRemote()
+		var told []error
+		f := &Fallback{Limiter: r, OnError: func(err error) { told = append(told, err) }}
+		r.set(nil, time.Second)
+		for range 20 {
+			claim(t, f, throttle.Claim{})
+		}
+		require.Len(t, told, 5, "and not each time that nobody asked")
+		require.ErrorIs(t, told[0], ErrUncertain)
+		time.Sleep(time.Minute)
+	})
+}
+
+func TestFallback_grantsEndWhereTheyWereMade(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRemote()
+		local := throttle.NewTokenBucket(throttle.PerHour(10), nil)
+		f := &Fallback{Limiter: r, Secondary: local}
+		up := claim(t, f, throttle.Claim{Cost: 3})
+		r.set(nil, time.Hour)
+		down := claim(t, f, throttle.Claim{Cost: 2})
+		require.True(t, !up.Degraded && down.Degraded)
+
+		start := time.Now()
+		f.Cancel(t.Context(), throttle.Claim{Cost: 3}, up)
+		require.Equal(t, 50*time.Millisecond, time.Since(start), "as long as it is not known")
+		for range 4 {
+			claim(t, f, throttle.Claim{})
+		}
+		start = time.Now()
+		f.Cancel(t.Context(), throttle.Claim{Cost: 3}, up)
+		f.Observe(t.Context(), throttle.Claim{Cost: 3}, up, throttle.Feedback{})
+		require.Zero(t, time.Since(start), "and then no time at all")
+
+		d, err := local.Reserve(t.Context(), throttle.Claim{DryRun: true})
+		require.NoError(t, err)
+		require.EqualValues(t, 10-2-4, d.Remaining, "none of it went to the stand-in")
+		f.Cancel(t.Context(), throttle.Claim{Cost: 2}, down)
+		d, err = local.Reserve(t.Context(), throttle.Claim{DryRun: true})
+		require.NoError(t, err)
+		require.EqualValues(t, 10-4, d.Remaining)
+		time.Sleep(time.Minute)
+	})
+}
+
+// Who observes may use the windows again when Observe has returned.
+func TestFallback_keepsNoWindowsOfItsCaller(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRemote()
+		f := &Fallback{Limiter: r}
+		d := claim(t, f, throttle.Claim{})
+		r.set(nil, 100*time.Millisecond)
+		windows := []throttle.Window{{Limit: 3}}
+		f.Observe(t.Context(), throttle.Claim{}, d, throttle.Feedback{Windows: windows})
+		clear(windows)
+		time.Sleep(time.Second)
+		require.Equal(t, 3, r.visits().windows)
+	})
+}
+
+// What the caller does wrong is no failure of Redis, and never decided by the stand-in.
+func TestFallback_callersErrorsStayErrors(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRemote()
+		f := &Fallback{Limiter: r, OnError: func(err error) { t.Error(err) }}
+		for range 10 {
+			_, err := f.Reserve(t.Context(), throttle.Claim{Cost: -1})
+			require.Equal(t, throttle.ErrCost, err)
+		}
+		require.Zero(t, r.visits().asked)
+		why := errors.New("the user has left")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		r.set(nil, time.Second)
+		time.AfterFunc(10*time.Millisecond, func() { cancel(why) })
+		start := time.Now()
+		for range 10 {
+			_, err := f.Reserve(ctx, throttle.Claim{})
+			require.Equal(t, why, err)
+		}
+		require.Equal(t, 10*time.Millisecond, time.Since(start))
+		require.Equal(t, 1, r.visits().asked)
+		time.Sleep(time.Minute)
+		require.False(t, f.gate.breaker.Open())
+	})
+}
+
+// Redis that answers with an error is there: each claim is decided by the stand-in, but
+// the next one asks.
+func TestFallback_answersOfRedisDoNotOpenTheBreaker(t *testing.T) {
+	r := newRemote()
+	r.err = failed(serverError("OOM command not allowed when used memory > 'maxmemory'."))
+	b := new(Breaker)
+	f := &Fallback{Limiter: r, Breaker: b, Secondary: throttle.Unlimited}
+	for range 20 {
+		d, err := f.Reserve(t.Context(), throttle.Claim{})
+		require.NoError(t, err)
+		require.True(t, d.Degraded)
+	}
+	require.False(t, b.Open())
+	require.Equal(t, 20, r.visits().asked)
+}
+
+// A serverError is what Redis answers instead of a reply.
+type serverError string
+
+func (e serverError) Error() string { return string(e) }
+func (serverError) RedisError()     {}
+
+var _ redis.Error = serverError("")
+
+func TestFallback_saysWhatCannotWork(t *testing.T) {
+	require.ErrorContains(t, (&Fallback{}).Validate(), "Limiter is nil")
+	require.ErrorContains(t, (&Fallback{Limiter: newRemote(), Processes: -1}).Validate(), "Processes is -1")
+	require.ErrorContains(t, (&Fallback{Limiter: throttle.Blocked, Processes: 2}).Validate(), "set Secondary")
+	require.NoError(t, (&Fallback{Limiter: throttle.Blocked, Processes: 2, Secondary: throttle.Blocked}).Validate())
+	require.Panics(t, func() { _, _ = (&Fallback{}).Reserve(t.Context(), throttle.Claim{}) })
+}

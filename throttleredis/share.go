@@ -1,0 +1,50 @@
+package throttleredis
+
+import (
+	"math"
+	"time"
+
+	"github.com/heed-go/heed/throttle"
+)
+
+// Share returns a limiter in memory with the part of l's limit that one of several
+// processes has, for each key: it is what a Fallback uses while Redis is away.
+//
+// The shares of all processes let through no more than the limit together. The rate is
+// divided to the unit; of the burst each has a whole number, rounded down, but at least 1,
+// without which nothing would pass. So where there are more processes than units in a burst,
+// each can take one at once.
+//
+// maxKeys is how many keys have a limiter of their own, 0: 65,536; see throttle.Keyed for
+// what others get. It panics if processes is not positive.
+func (l *Limiter) Share(processes, maxKeys int) throttle.Limiter {
+	if processes <= 0 {
+		panic("throttleredis: Share: processes must be positive: it is how many share the limit")
+	}
+	n, clock := int64(processes), l.store.Clock
+	return &throttle.Keyed{
+		New:   func(string) throttle.Limiter { return l.limit.share(n, clock) },
+		Max:   maxKeys,
+		Clock: clock,
+	}
+}
+
+// shareOf returns the n-th part of l, to the unit in n times Per. A part that takes longer
+// to come back than a Limit may is made larger.
+func shareOf(l throttle.Limit, n int64) throttle.Limit {
+	part := l
+	part.Name = policy(l.Name, l.String())
+	if part.Burst == 0 {
+		part.Burst = l.Count
+	}
+	part.Burst = max(part.Burst/n, 1)
+	if l.Count%n == 0 {
+		part.Count /= n
+	} else {
+		part.Per = time.Duration(mulSat(int64(l.Per), n))
+	}
+	if n > 1 && (part.Per == math.MaxInt64 || part.Validate() != nil) {
+		return shareOf(l, n/2)
+	}
+	return part
+}
