@@ -62,6 +62,17 @@ func (q Quota) span(line *timeline, now, opened int64) span {
 	return span{start, addSat(start, int64(q.Per))}
 }
 
+// Window returns the window of q that contains t: from is in it, to is not. It is for
+// calendars and for AtEpoch; windows with another Anchor are not the same for all, and
+// those returned are as if they were AtEpoch.
+func (q Quota) Window(t time.Time) (from, to time.Time) {
+	if q.Anchor.calendar() {
+		return q.Anchor.around(t.In(zoneOr(q.Zone)))
+	}
+	from = time.Unix(0, floorDiv(t.UnixNano(), int64(q.Per))*int64(q.Per))
+	return from, from.Add(q.Per)
+}
+
 func zoneOr(z *time.Location) *time.Location {
 	if z == nil {
 		return time.UTC

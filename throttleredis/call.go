@@ -5,12 +5,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 	"math"
-	"net"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 
 	"github.com/heed-go/heed/throttle"
 )
@@ -33,16 +29,27 @@ func verbOf(c throttle.Claim) any {
 
 // A call is the room for the keys and arguments of one run of a script.
 type call struct {
-	keys []string
-	args []any
-	size int // of args, without grants and the time
+	keys      []string
+	args      []any
+	size      int // of args, without grants and the time
+	calendars []dated
+}
+
+// A dated limit has windows of a calendar. Their bounds are the last of its arguments.
+type dated struct {
+	*calendar
+	limit int // index of the limit
+	past  int // index of the argument after the bounds
 }
 
 // newCall returns a call with the arguments of limits filled in.
 func newCall(limits ...*Limiter) *call {
 	k := &call{keys: make([]string, len(limits)), args: make([]any, 3)}
-	for _, l := range limits {
+	for i, l := range limits {
 		k.args = append(k.args, l.limit.args...)
+		if l.limit.calendar != nil {
+			k.calendars = append(k.calendars, dated{l.limit.calendar, i, len(k.args)})
+		}
 	}
 	k.size = len(k.args)
 	return k
@@ -54,16 +61,68 @@ func (k *call) ask(verb any, n, third int64) {
 }
 
 // grant adds what a limit granted.
-func (k *call) grant(grant uint64, more int64) {
-	k.args = append(k.args, int64(grant), more)
+func (k *call) grant(grant, more any) { k.args = append(k.args, grant, more) }
+
+// date fills in the windows around a local reading of the clock.
+func (k *call) date(now time.Time) {
+	for _, c := range k.calendars {
+		copy(k.args[c.past-4:c.past], c.around(now).any[:])
+	}
 }
 
-// do runs a script. It returns the reply, and the local reading that belongs to it.
-func (s *Store) do(ctx context.Context, script *script, k *call, now time.Time) (reply, time.Time, error) {
-	if s.onLocalClock {
-		if now.IsZero() {
-			now = throttle.ClockOr(s.Clock).Now()
+// outside is the wait that says that the server's clock was in none of the windows.
+const outside = -2
+
+// missed reports whether a calendar did not have the window of the server's clock, and
+// lets it know for the next time.
+func (k *call) missed(r reply, now time.Time) (missed bool) {
+	for _, c := range k.calendars {
+		if p := r.part(c.limit); p.wait() == outside {
+			c.missed(now, p.now())
+			missed = true
 		}
+	}
+	return missed
+}
+
+var errCalendar = errors.New("throttleredis: the server's clock leaps from window to window: set it right")
+
+// reserve asks for n units, once more if a calendar did not fit.
+func (s *Store) reserve(ctx context.Context, script *script, k *call, c throttle.Claim, n, longest int64) (reply, time.Time, error) {
+	for range 2 {
+		k.ask(verbOf(c), n, longest)
+		now := c.Now
+		if now.IsZero() && (len(k.calendars) > 0 || s.onLocalClock) {
+			now = s.now()
+		}
+		k.date(now)
+		r, err := s.run(ctx, script, k, now)
+		if err != nil {
+			return "", now, err
+		}
+		if !k.missed(r, now) {
+			if c.Now.IsZero() && !s.onLocalClock {
+				now = s.now()
+			}
+			return r, now, nil
+		}
+	}
+	return "", c.Now, errCalendar
+}
+
+// settle runs a script whose answer does not matter, also when ctx is done.
+func (s *Store) settle(ctx context.Context, script *script, k *call, now time.Time) {
+	if now.IsZero() && s.onLocalClock {
+		now = s.now()
+	}
+	_, _ = s.run(context.WithoutCancel(ctx), script, k, now)
+}
+
+func (s *Store) now() time.Time { return throttle.ClockOr(s.Clock).Now() }
+
+// run runs a script. Only in tests it is told the time.
+func (s *Store) run(ctx context.Context, script *script, k *call, now time.Time) (reply, error) {
+	if s.onLocalClock {
 		k.args = append(k.args, now.UnixMicro())
 	}
 	if s.Timeout > 0 {
@@ -71,38 +130,14 @@ func (s *Store) do(ctx context.Context, script *script, k *call, now time.Time) 
 		ctx, cancel = context.WithTimeout(ctx, s.Timeout)
 		defer cancel()
 	}
-	answer, err := script.run(ctx, s.Client, k.keys, k.args)
+	text, err := script.run(ctx, s.Client, k.keys, k.args)
 	if err != nil {
-		return "", now, failed(err)
+		return "", failed(err)
 	}
-	text, ok := answer.(string)
-	if !ok || len(text) != len(k.keys)*partSize+8 && text != "" {
-		return "", now, fmt.Errorf("throttleredis: the script answered %.40q: give it a server of its own, or another Prefix", fmt.Sprint(answer))
+	if len(text) != 8+len(k.keys)*partSize && text != "" {
+		return "", fmt.Errorf("throttleredis: the script answered %.40q: is something between client and server that changes answers?", text)
 	}
-	if now.IsZero() {
-		now = throttle.ClockOr(s.Clock).Now()
-	}
-	return reply(text), now, nil
-}
-
-// ErrUncertain matches the error of a Reserve that may have taken its units all the same:
-// the connection was lost, or time was up, after the script had been sent. What it took
-// comes back as time gives it back.
-var ErrUncertain = errors.New("throttleredis: the units may have been taken")
-
-// failed returns err as an error of ours.
-func failed(err error) error {
-	var answer redis.Error
-	var op *net.OpError
-	switch {
-	case errors.As(err, &answer):
-		return fmt.Errorf("throttleredis: the server refused to run the script: %w", err)
-	case errors.As(err, &op) && op.Op == "dial":
-		return fmt.Errorf("throttleredis: the server cannot be reached: %w", err)
-	case errors.As(err, new(net.Error)), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, context.DeadlineExceeded):
-		return fmt.Errorf("%w: %w", ErrUncertain, err)
-	}
-	return fmt.Errorf("throttleredis: no answer: %w", err)
+	return reply(text), nil
 }
 
 // A reply is a reading of the server's clock, and a part for each limit. All numbers are
@@ -122,7 +157,9 @@ func (p part) wait() int64      { return int64(word(string(p), 1)) } // ticks; n
 func (p part) remaining() int64 { return int64(word(string(p), 2)) }
 func (p part) reset() int64     { return int64(word(string(p), 3)) } // ticks
 func (p part) now() int64       { return int64(word(string(p), 4)) } // the reading it counts from
-func (p part) grant() uint64    { return uint64(math.Float64frombits(word(string(p), 5))) }
+
+// grant returns what the limit wants to hear again. Scripts count in doubles.
+func (p part) grant() uint64 { return uint64(int64(math.Float64frombits(word(string(p), 5)))) }
 
 // word returns the i-th eight bytes of s.
 func word(s string, i int) uint64 { return binary.LittleEndian.Uint64([]byte(s[8*i:][:8])) }
@@ -132,12 +169,5 @@ func clip(n int64) int64 { return max(min(n, maxUnits), -maxUnits) }
 
 // ticksWithin returns how many whole ticks d has.
 func ticksWithin(d time.Duration, scale int64) int64 {
-	if d <= 0 {
-		return 0
-	}
-	n := mulDivUp(int64(d), scale, 1000)
-	if n < maxUnits && mulSat(n, 1000) > mulSat(int64(d), scale) {
-		n--
-	}
-	return min(n, maxUnits)
+	return min(mulDiv(int64(max(d, 0)), scale, 1000), maxUnits)
 }

@@ -34,6 +34,3 @@ func idOf(l limit) string {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%q %q %v", l.algorithm, l.policy, l.args))
 	return base64.RawURLEncoding.EncodeToString(sum[:8])
 }
-
-// redisKey returns the Redis key of a limit and a claim's key.
-func (l *Limiter) redisKey(key string) string { return l.head + tagOf(key) + l.tail }

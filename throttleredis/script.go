@@ -22,7 +22,14 @@ type script struct{ text, sha string }
 
 // arguments is how many a limit of each algorithm has.
 var arguments = map[string]int{
-	"tokenbucket": 3,
+	"tokenbucket":    3,
+	"refillbucket":   4,
+	"leakybucket":    6,
+	"nginx":          3,
+	"fixedwindow":    7,
+	"slidinglog":     5,
+	"slidingcounter": 3,
+	"inflight":       2,
 }
 
 var scripts sync.Map // from the names of algorithms to *script
@@ -63,10 +70,10 @@ func read(name string) string {
 }
 
 // run runs s, by its hash if the server has it.
-func (s *script) run(ctx context.Context, c redis.Scripter, keys []string, args []any) (any, error) {
-	reply, err := c.EvalSha(ctx, s.sha, keys, args...).Result()
+func (s *script) run(ctx context.Context, c redis.Scripter, keys []string, args []any) (string, error) {
+	reply, err := c.EvalSha(ctx, s.sha, keys, args...).Text()
 	if err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") {
-		return c.Eval(ctx, s.text, keys, args...).Result()
+		return c.Eval(ctx, s.text, keys, args...).Text()
 	}
 	return reply, err
 }

@@ -13,7 +13,7 @@ import (
 // The shares of all processes let through no more than the limit together. The rate is
 // divided to the unit; of the burst each has a whole number, rounded down, but at least 1,
 // without which nothing would pass. So where there are more processes than units in a burst,
-// each can take one at once.
+// each can take one at once. The units of a window are divided as those of a burst are.
 //
 // maxKeys is how many keys have a limiter of their own, 0: 65,536; see throttle.Keyed for
 // what others get. It panics if processes is not positive.
@@ -48,3 +48,17 @@ func shareOf(l throttle.Limit, n int64) throttle.Limit {
 	}
 	return part
 }
+
+// evenShareOf returns the n-th part of a limit that has no burst besides Count: fewer
+// units in the same time, or 1 in a longer one.
+func evenShareOf(l throttle.Limit, n int64) throttle.Limit {
+	l.Name, l.Burst = policy(l.Name, l.String()), 0
+	if n > l.Count {
+		l.Per = time.Duration(max(min(mulSat(int64(l.Per), (n-1)/l.Count+1), maxShare), int64(l.Per)))
+	}
+	l.Count = max(l.Count/n, 1)
+	return l
+}
+
+// maxShare is how long 1 unit may take to come back: a year.
+const maxShare = int64(365 * 24 * time.Hour)

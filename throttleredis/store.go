@@ -63,21 +63,3 @@ func (s *Store) prefix() string {
 	}
 	return s.Prefix
 }
-
-// TokenBucket returns a limiter like throttle.NewTokenBucket, with a bucket for each
-// Claim.Key. It panics if l or s is invalid.
-func (s *Store) TokenBucket(l throttle.Limit) *Limiter {
-	t := ticksOf(l)
-	return s.limiter(limit{
-		algorithm: "tokenbucket",
-		err:       l.Validate(),
-		policy:    policy(l.Name, l.String()),
-		most:      t.burst,
-		per:       t.duration(t.window()),
-		scale:     t.scale,
-		args:      []any{t.interval, t.scale, t.burst},
-		share: func(n int64, c throttle.Clock) throttle.Limiter {
-			return throttle.NewTokenBucket(shareOf(l, n), c)
-		},
-	})
-}

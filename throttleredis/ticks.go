@@ -12,7 +12,8 @@ import (
 const (
 	maxWindow = 1 << 51 // ticks of a full bucket
 	maxUnits  = 1 << 52 // units of a claim: more than any limit has
-	maxScale  = 1 << 22 // ticks per microsecond, see place
+	maxCount  = 1 << 50 // units of a limit that a script counts one by one
+	maxScale  = 1 << 22 // ticks per microsecond, see booking
 )
 
 // ticks are the unit of time in which the interval of a rate is whole. With g the greatest
@@ -96,6 +97,16 @@ func mulDivUp(a, b, c int64) int64 {
 	hi, lo := bits.Mul64(uint64(a), uint64(b))
 	lo, carry := bits.Add64(lo, uint64(c-1), 0)
 	if hi += carry; hi >= uint64(c) {
+		return math.MaxInt64
+	}
+	q, _ := bits.Div64(hi, lo, uint64(c))
+	return int64(min(q, math.MaxInt64))
+}
+
+// mulDiv returns a*b/c rounded down, or math.MaxInt64 if it is more.
+func mulDiv(a, b, c int64) int64 {
+	hi, lo := bits.Mul64(uint64(a), uint64(b))
+	if hi >= uint64(c) {
 		return math.MaxInt64
 	}
 	q, _ := bits.Div64(hi, lo, uint64(c))

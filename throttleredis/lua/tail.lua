@@ -2,11 +2,12 @@
 -- numbers of their arguments.
 
 local firsts, past = {}, 4
-for i, size in ipairs(sizes) do
-  firsts[i], past = past, past + size
+for i = 1, #limits do
+  firsts[i], past = past, past + sizes[i]
 end
 local grants = past
-if verb == 'settle' or verb == 'cancel' then
+local settles = verb == 'settle' or verb == 'cancel'
+if settles then
   past = past + 2 * #limits
 end
 local now = tonumber(ARGV[past])
@@ -17,26 +18,34 @@ else
   now = t[1] * 1000000 + t[2]
 end
 
-if past > grants then
-  for i, limit in ipairs(limits) do
+if settles then
+  for i = 1, #limits do
     local g = grants + 2 * (i - 1)
-    limit.settle(KEYS[i], firsts[i], now, n, third, tonumber(ARGV[g]), tonumber(ARGV[g + 1]), verb == 'cancel')
+    limits[i].settle(KEYS[i], firsts[i], now, third, tonumber(ARGV[g]), tonumber(ARGV[g + 1]), verb == 'cancel')
   end
   return ''
 end
 
-local decisions, all = {}, true
-for i, limit in ipairs(limits) do
-  local d = limit.check(KEYS[i], firsts[i], now, n, third)
-  decisions[i], all = d, all and d[1] == 1
+local decisions, refused = {}, nil
+for i = 1, #limits do
+  local d = limits[i].check(KEYS[i], firsts[i], now)
+  decisions[i] = d
+  if d[1] == 0 and not refused then
+    refused = i
+  end
 end
-if all and verb == 'take' then
-  for i, limit in ipairs(limits) do
-    limit.take(KEYS[i], firsts[i], decisions[i], n)
+if verb == 'take' then
+  if not refused then
+    for i = 1, #limits do
+      limits[i].take(KEYS[i], firsts[i], decisions[i])
+    end
+  elseif limits[refused].refuse then
+    limits[refused].refuse(KEYS[refused], firsts[refused], decisions[refused])
   end
 end
 local answer = pack('<i8', now)
-for i, d in ipairs(decisions) do
+for i = 1, #limits do
+  local d = decisions[i]
   answer = answer .. pack('<i8i8i8i8i8d', d[1], d[2], d[3], d[4], d[5], d[6])
 end
 return answer

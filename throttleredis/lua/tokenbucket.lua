@@ -1,4 +1,5 @@
 -- A bucket from which so many ticks were taken as of last, the latest reading granted at.
+-- Two numbers, last and taken, say what throttle.TokenBucket keeps as tat and last.
 -- Arguments: ticks of a unit, ticks of a microsecond, most units.
 
 local function read(key)
@@ -13,7 +14,7 @@ local function write(key, last, taken, scale)
 end
 
 return {
-  check = function(key, a, now, n)
+  check = function(key, a, now)
     local interval, scale, burst = tonumber(ARGV[a]), tonumber(ARGV[a + 1]), tonumber(ARGV[a + 2])
     local last, taken = read(key)
     if not last then
@@ -23,8 +24,7 @@ return {
     else
       taken = max(taken - (now - last) * scale, 0)
     end
-    local window = burst * interval
-    local ok, wait = 0, -1
+    local window, ok, wait = burst * interval, 0, -1
     if n <= burst then
       wait = taken + n * interval - window
       if wait <= 0 then
@@ -43,7 +43,7 @@ return {
 
   -- What is given back is less the longer it was held: had it not been taken, a full
   -- bucket would have stayed full.
-  settle = function(key, a, now, n, extra, from)
+  settle = function(key, a, now, extra, from)
     local interval, scale = tonumber(ARGV[a]), tonumber(ARGV[a + 1])
     local last, taken = read(key)
     if not last then

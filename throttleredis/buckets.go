@@ -1,0 +1,117 @@
+package throttleredis
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/heed-go/heed/throttle"
+)
+
+// TokenBucket returns a limiter like throttle.NewTokenBucket. It panics if l or s is
+// invalid.
+func (s *Store) TokenBucket(l throttle.Limit) *Limiter {
+	t := ticksOf(l)
+	return s.limiter(limit{
+		algorithm: "tokenbucket",
+		err:       l.Validate(),
+		policy:    policy(l.Name, l.String()),
+		most:      t.burst,
+		per:       t.duration(t.window()),
+		scale:     t.scale,
+		args:      []any{t.interval, t.scale, t.burst},
+		share: func(n int64, c throttle.Clock) throttle.Limiter {
+			return throttle.NewTokenBucket(shareOf(l, n), c)
+		},
+	})
+}
+
+// RefillBucket returns a limiter like throttle.NewRefillBucket. Ticks of a Refill without
+// an Anchor count from the Unix epoch, as the processes have no creation in common. Missing
+// must be 0: keys that are not used are forgotten, and would begin anew again and again.
+// It panics if r or s is invalid.
+func (s *Store) RefillBucket(r throttle.Refill) *Limiter {
+	burst := r.Burst
+	if burst == 0 {
+		burst = r.Count
+	}
+	per, anchor := micros(r.Per), int64(0)
+	if !r.Anchor.IsZero() && per > 0 {
+		anchor = ceilMicros(r.Anchor)
+	}
+	return s.limiter(limit{
+		algorithm: "refillbucket",
+		err:       firstOf(r.Validate(), whole("refill", r.Name, r.Per), startsFull(r), countable("refill", r.Name, max(burst, r.Count))),
+		policy:    policy(r.Name, r.Limit.String()),
+		most:      burst,
+		per:       time.Duration(mulSat((burst-1)/max(r.Count, 1)+1, int64(max(r.Per, 0)))),
+		scale:     1,
+		args:      []any{per, r.Count, burst, anchor},
+		share: func(n int64, c throttle.Clock) throttle.Limiter {
+			return throttle.NewRefillBucket(throttle.Refill{Limit: shareOf(r.Limit, n), Anchor: r.Anchor}, c)
+		},
+	})
+}
+
+func startsFull(r throttle.Refill) error {
+	if r.Missing == 0 {
+		return nil
+	}
+	return fmt.Errorf("throttleredis: refill %q: Missing is %d: leave it 0: keys that are not used are forgotten, so that a bucket starts full", r.Name, r.Missing)
+}
+
+// LeakyBucket returns a limiter like throttle.NewLeakyBucket: with Queue 0 it is a meter,
+// which refuses, and otherwise a queue, which books ahead as far as Claim.MaxWait allows.
+// It panics if l or s is invalid.
+func (s *Store) LeakyBucket(l throttle.Leak) *Limiter {
+	t := ticksOf(l.Limit)
+	queue := min(mulSat(max(l.Queue, 0), t.interval), maxWindow)
+	most, full, split := t.burst, t.window(), 0
+	if l.Split {
+		most, full, split = t.burst+min(max(l.Queue, 0), math.MaxInt64-t.burst), t.window()+queue, 1
+	}
+	return s.limiter(limit{
+		algorithm: "leakybucket",
+		err:       l.Validate(),
+		policy:    policy(l.Name, l.Limit.String()),
+		most:      most,
+		per:       t.duration(full),
+		scale:     t.scale,
+		books:     true,
+		args:      []any{t.interval, t.scale, t.burst, queue, min(most, maxUnits), split},
+		share: func(n int64, c throttle.Clock) throttle.Limiter {
+			return throttle.NewLeakyBucket(throttle.Leak{Limit: shareOf(l.Limit, n), Queue: l.Queue / n, Split: l.Split}, c)
+		},
+	})
+}
+
+// maxEarly is the largest Burst of a LimitReq: thousandths of it are counted.
+const maxEarly = 1e9
+
+// Nginx returns a limiter like throttle.NewNginx. It panics if l or s is invalid.
+func (s *Store) Nginx(l throttle.LimitReq) *Limiter {
+	err := l.Validate()
+	if err == nil && l.Burst > maxEarly {
+		err = fmt.Errorf("throttleredis: limit_req %q: Burst is %d: it must be a billion or less", l.Name, l.Burst)
+	}
+	if err != nil {
+		return s.limiter(limit{err: err})
+	}
+	rate := mulDiv(mulSat(l.Rate, 1000), int64(time.Second), int64(l.Per))
+	prompt := l.Delay
+	if l.NoDelay {
+		prompt = l.Burst
+	}
+	return s.limiter(limit{
+		algorithm: "nginx",
+		policy:    policy(l.Name, l.String()),
+		most:      prompt + 1,
+		per:       time.Duration(mulDivUp((prompt+1)*1000, int64(time.Second), rate)),
+		scale:     1,
+		args:      []any{rate, l.Burst * 1000, prompt * 1000},
+		share: func(n int64, c throttle.Clock) throttle.Limiter {
+			whole := throttle.Limit{Name: policy(l.Name, l.String()), Count: rate, Per: 1000 * time.Second, Burst: prompt + 1}
+			return throttle.NewLeakyBucket(throttle.Leak{Limit: shareOf(whole, n), Queue: (l.Burst - prompt) / n}, c)
+		},
+	})
+}

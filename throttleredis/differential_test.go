@@ -1,0 +1,290 @@
+package throttleredis
+
+import (
+	"math"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/heed-go/heed/throttle"
+)
+
+// A pair is a limit in a store, and the same in memory.
+type pair struct {
+	name   string
+	remote func(*Store) throttle.Limiter
+	local  func(throttle.Clock) throttle.Limiter
+	most   int64         // the largest claim that is worth making
+	pace   time.Duration // in which about one unit comes back
+}
+
+// began is where differential tests begin: a multiple of all periods in them.
+var began = time.UnixMicro(1_764_000_000_000_000).UTC()
+
+func pairs() []pair {
+	limit := func(count int64, per time.Duration, burst int64) throttle.Limit {
+		return throttle.Limit{Count: count, Per: per, Burst: burst}
+	}
+	all := []pair{
+		bucketPair("TokenBucket", limit(10, time.Second, 10)),
+		bucketPair("TokenBucket, thirds", limit(3, time.Second, 2)),
+		bucketPair("TokenBucket, primes", limit(997, 1013*time.Millisecond, 7)),
+		bucketPair("TokenBucket, nanoseconds", limit(7, 1234567, 20)),
+		bucketPair("TokenBucket, one a day", limit(1, 24*time.Hour, 2)),
+		refillPair("RefillBucket", throttle.Refill{Limit: limit(3, time.Second, 10), Anchor: began.Add(123456 * time.Microsecond)}),
+		refillPair("RefillBucket, more than it holds", throttle.Refill{Limit: limit(7, time.Minute, 4), Anchor: began}),
+		leakyPair("LeakyBucket, meter", throttle.Leak{Limit: limit(10, time.Second, 10)}),
+		leakyPair("LeakyBucket, queue", throttle.Leak{Limit: limit(3, time.Second, 2), Queue: 9}),
+		leakyPair("LeakyBucket, endless queue", throttle.Leak{Limit: limit(7, time.Second, 3), Queue: math.MaxInt64}),
+		leakyPair("LeakyBucket, split", throttle.Leak{Limit: limit(997, 1013*time.Millisecond, 7), Queue: 20, Split: true}),
+		nginxPair("Nginx", throttle.LimitReq{Rate: 10, Per: time.Second, Burst: 5}),
+		nginxPair("Nginx, delay", throttle.LimitReq{Rate: 100, Per: time.Minute, Burst: 9, Delay: 5}),
+		nginxPair("Nginx, nodelay", throttle.LimitReq{Rate: 300, Per: time.Second, Burst: 9, NoDelay: true}),
+		windowPair("FixedWindow, epoch", throttle.Quota{Count: 10, Per: 7 * time.Second}),
+		windowPair("FixedWindow, first", throttle.Quota{Count: 10, Per: time.Second, Anchor: throttle.AtFirst}),
+		windowPair("FixedWindow, creation", throttle.Quota{Count: 10, Per: time.Second, Anchor: throttle.AtCreation}),
+		windowPair("FixedWindow, each minute", throttle.Quota{Count: 9, Anchor: throttle.EachMinute}),
+		windowPair("FixedWindow, each hour", throttle.Quota{Count: 9, Anchor: throttle.EachHour, Zone: zone("Asia/Kolkata")}),
+		windowPair("FixedWindow, each day", throttle.Quota{Count: 9, Anchor: throttle.EachDay, Zone: zone("Europe/Berlin")}),
+		windowPair("FixedWindow, each month", throttle.Quota{Count: 9, Anchor: throttle.EachMonth, Zone: zone("America/New_York")}),
+		logPair("SlidingLog", throttle.Log{Limit: limit(10, time.Second, 0)}),
+		logPair("SlidingLog, gap", throttle.Log{Limit: limit(10, time.Second, 0), MinGap: 10 * time.Millisecond}),
+		logPair("SlidingLog, refusals", throttle.Log{Limit: limit(10, time.Second, 0), CountRefused: true}),
+		logPair("SlidingLog, large", throttle.Log{Limit: limit(150, time.Minute, 0), MinGap: time.Microsecond, CountRefused: true}),
+		counterPair("SlidingCounter", throttle.Counter{Limit: limit(10, time.Second, 0)}),
+		counterPair("SlidingCounter, floor", throttle.Counter{Limit: limit(10, time.Second, 0), Floor: true}),
+		counterPair("SlidingCounter, large", throttle.Counter{Limit: limit(1e12, 24*time.Hour, 0)}),
+		partsPair("SubWindows", throttle.Parts{Limit: limit(10, time.Second, 0), Parts: 3}),
+		partsPair("SubWindows, one", throttle.Parts{Limit: limit(10, time.Second, 0), Parts: 1}),
+		partsPair("SubWindows, many", throttle.Parts{Limit: limit(100, time.Minute, 0), Parts: 61}),
+		inFlightPair("InFlight", throttle.Capacity{Count: 10, MaxAge: time.Second}),
+	}
+	return all
+}
+
+func zone(name string) *time.Location {
+	z, err := time.LoadLocation(name)
+	if err != nil {
+		panic(err)
+	}
+	return z
+}
+
+func paceOf(l throttle.Limit) (most int64, pace time.Duration) {
+	most = max(l.Burst, 1)
+	if l.Burst == 0 {
+		most = l.Count
+	}
+	return most, max(l.Per/time.Duration(l.Count), 3*time.Microsecond)
+}
+
+func bucketPair(name string, l throttle.Limit) pair {
+	most, pace := paceOf(l)
+	return pair{name, func(s *Store) throttle.Limiter { return s.TokenBucket(l) },
+		func(clk throttle.Clock) throttle.Limiter { return throttle.NewTokenBucket(l, clk) }, most, pace}
+}
+
+func refillPair(name string, r throttle.Refill) pair {
+	most, pace := paceOf(r.Limit)
+	return pair{name, func(s *Store) throttle.Limiter { return s.RefillBucket(r) },
+		func(clk throttle.Clock) throttle.Limiter { return throttle.NewRefillBucket(r, clk) }, most, pace}
+}
+
+func leakyPair(name string, l throttle.Leak) pair {
+	most, pace := paceOf(l.Limit)
+	if l.Split {
+		most += l.Queue
+	}
+	return pair{name, func(s *Store) throttle.Limiter { return s.LeakyBucket(l) },
+		func(clk throttle.Clock) throttle.Limiter { return throttle.NewLeakyBucket(l, clk) }, most, pace}
+}
+
+func nginxPair(name string, l throttle.LimitReq) pair {
+	return pair{name, func(s *Store) throttle.Limiter { return s.Nginx(l) },
+		func(clk throttle.Clock) throttle.Limiter { return throttle.NewNginx(l, clk) }, l.Burst, l.Per / time.Duration(l.Rate)}
+}
+
+func windowPair(name string, q throttle.Quota) pair {
+	from, to := q.Window(began)
+	return pair{name, func(s *Store) throttle.Limiter { return s.FixedWindow(q) },
+		func(clk throttle.Clock) throttle.Limiter { return throttle.NewFixedWindow(q, clk) }, q.Count, to.Sub(from) / time.Duration(q.Count)}
+}
+
+func logPair(name string, l throttle.Log) pair {
+	most, pace := paceOf(l.Limit)
+	return pair{name, func(s *Store) throttle.Limiter { return s.SlidingLog(l) },
+		func(clk throttle.Clock) throttle.Limiter { return throttle.NewSlidingLog(l, clk) }, most, pace}
+}
+
+func counterPair(name string, c throttle.Counter) pair {
+	most, pace := paceOf(c.Limit)
+	return pair{name, func(s *Store) throttle.Limiter { return s.SlidingCounter(c) },
+		func(clk throttle.Clock) throttle.Limiter { return throttle.NewSlidingCounter(c, clk) }, most, pace}
+}
+
+func partsPair(name string, p throttle.Parts) pair {
+	most, pace := paceOf(p.Limit)
+	return pair{name, func(s *Store) throttle.Limiter { return s.SubWindows(p) },
+		func(clk throttle.Clock) throttle.Limiter { return throttle.NewSubWindows(p, clk) }, most, pace}
+}
+
+func inFlightPair(name string, c throttle.Capacity) pair {
+	return pair{name, func(s *Store) throttle.Limiter { return s.InFlight(c) },
+		func(clk throttle.Clock) throttle.Limiter { return throttle.NewInFlight(c, clk) }, c.Count, c.MaxAge / time.Duration(c.Count)}
+}
+
+// TestLimiters_decideAsInMemory makes the same random claims in Redis and in memory. With
+// HEED_STEPS=1000000 it makes so many in all; make redis-million does.
+func TestLimiters_decideAsInMemory(t *testing.T) {
+	all := pairs()
+	steps := 24_000
+	if s := os.Getenv("HEED_STEPS"); s != "" {
+		steps, _ = strconv.Atoi(s)
+	}
+	for i, p := range all {
+		t.Run(p.name, func(t *testing.T) {
+			t.Parallel()
+			const round = 400
+			for seed := range max(steps/len(all)/round, 1) {
+				play(t, p, uint64(seed*len(all)+i), round)
+			}
+		})
+	}
+}
+
+// A wall shows the time it is set to.
+type wall struct{ now time.Time }
+
+func (w *wall) Now() time.Time                       { return w.now }
+func (w *wall) After(time.Duration) <-chan time.Time { panic("nobody waits here") }
+
+// A game makes the same claims on both limiters of a pair.
+type game struct {
+	*testing.T
+	pair
+	seed   uint64
+	r      *rand.Rand
+	clk    *wall
+	remote throttle.Limiter
+	locals map[string]throttle.Limiter
+	held   []holding
+	step   int
+}
+
+type holding struct {
+	c             throttle.Claim
+	remote, local throttle.Decision
+}
+
+func play(t *testing.T, p pair, seed uint64, steps int) {
+	clk := &wall{now: began}
+	s := fresh(t)
+	s.onLocalClock, s.Clock = true, clk
+	g := &game{T: t, pair: p, seed: seed, r: rand.New(rand.NewPCG(seed, 3)), clk: clk, remote: p.remote(s), locals: map[string]throttle.Limiter{}}
+	for _, key := range []string{"a", "", "b{c}\x00"} {
+		g.locals[key] = p.local(clk)
+	}
+	for g.step = range steps {
+		g.pass()
+		if g.r.IntN(4) > 0 || len(g.held) == 0 {
+			g.claim()
+		} else {
+			g.end()
+		}
+	}
+}
+
+// pass lets time go by, or leap, or step back.
+func (g *game) pass() {
+	var d time.Duration
+	switch n := g.r.IntN(100); {
+	case n < 50:
+	case n < 85:
+		d = time.Duration(g.r.Int64N(int64(2*g.pace) + 1))
+	case n < 90:
+		d = g.pace * time.Duration(g.r.Int64N(g.most+1))
+	case n < 94:
+		d = -time.Duration(g.r.Int64N(int64(3*g.pace) + 1))
+	case n < 96:
+		d = -g.pace * time.Duration(g.r.Int64N(g.most+1))
+	case n < 98:
+		d = 1000
+	case n < 99:
+		d = 4 * g.pace * time.Duration(g.most)
+	}
+	g.clk.now = g.clk.now.Add(d.Truncate(time.Microsecond))
+	if g.clk.now.Before(began) { // before the limiter in memory was made; the other never was
+		g.clk.now = began
+	}
+}
+
+func (g *game) key() string { return []string{"a", "a", "", "b{c}\x00"}[g.r.IntN(4)] }
+
+func (g *game) claim() {
+	c := throttle.Claim{Key: g.key(), Cost: 1 + g.r.Int64N(min(g.most, 12)), DryRun: g.r.IntN(12) == 0}
+	switch g.r.IntN(20) {
+	case 0:
+		c.Cost = g.most
+	case 1:
+		c.Cost = g.most + 1
+	case 2:
+		c.Cost = math.MaxInt64
+	case 3:
+		c.Cost = 1 + g.r.Int64N(g.most)
+	}
+	if g.r.IntN(3) > 0 {
+		c.MaxWait = time.Duration(g.r.Int64N(int64(g.pace) * min(g.most+2, 20))).Truncate(time.Microsecond)
+	}
+	if g.r.IntN(2) == 0 {
+		c.Now = g.clk.now
+	}
+	remote, err := g.remote.Reserve(g.Context(), c)
+	require.NoError(g, err)
+	local, err := g.locals[c.Key].Reserve(g.Context(), c)
+	require.NoError(g, err)
+	g.compare(c, remote, local)
+	if remote.OK && !c.DryRun {
+		g.held = append(g.held, holding{c, remote, local})
+	}
+}
+
+// compare expects the same from both. What only one of them can know is left out.
+func (g *game) compare(c throttle.Claim, remote, local throttle.Decision) {
+	if !local.OK {
+		local.Wait = wholeMicros(local.Wait)
+	}
+	local.ResetAfter, remote.ResetAfter = wholeMicros(local.ResetAfter), wholeMicros(remote.ResetAfter)
+	require.True(g, remote.At.Equal(local.At), "seed %d, step %d: %+v\nin Redis  %+v\nin memory %+v", g.seed, g.step, c, remote, local)
+	shown := func(d throttle.Decision) throttle.Decision {
+		return throttle.Decision{OK: d.OK, Policy: d.Policy, Wait: d.Wait, Limit: d.Limit, Remaining: d.Remaining, ResetAfter: d.ResetAfter, Per: d.Per}
+	}
+	require.Equal(g, shown(local), shown(remote), "seed %d, step %d: %+v at %v", g.seed, g.step, c, g.clk.now)
+}
+
+// end ends a claim in one way or another.
+func (g *game) end() {
+	i := g.r.IntN(len(g.held))
+	if g.r.IntN(2) == 0 {
+		i = len(g.held) - 1
+	}
+	h := g.held[i]
+	g.held = append(g.held[:i], g.held[i+1:]...)
+	if h.c.Now = (time.Time{}); g.r.IntN(2) == 0 {
+		h.c.Now = g.clk.now
+	}
+	if g.r.IntN(2) == 0 {
+		g.remote.Cancel(g.Context(), h.c, h.remote)
+		g.locals[h.c.Key].Cancel(g.Context(), h.c, h.local)
+		return
+	}
+	f := throttle.Feedback{Now: h.c.Now}
+	if g.r.IntN(3) > 0 {
+		f.Cost = 1 + g.r.Int64N(h.c.Cost+2)
+	}
+	throttle.Observe(g.Context(), g.remote, h.c, h.remote, f)
+	throttle.Observe(g.Context(), g.locals[h.c.Key], h.c, h.local, f)
+}

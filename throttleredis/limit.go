@@ -1,0 +1,80 @@
+package throttleredis
+
+import (
+	"time"
+
+	"github.com/heed-go/heed/throttle"
+)
+
+// A limit is what has to be known to ask a script, and to read its answer.
+type limit struct {
+	algorithm string
+	err       error // of the configuration
+	policy    string
+	most      int64         // most units at once
+	per       time.Duration // in which they come back
+	scale     int64         // ticks in a microsecond
+	args      []any         // for the script
+	books     bool          // a grant may act later than it is made
+	holds     bool          // a claim has to be ended
+	wide      bool          // a grant does not fit into Decision.Grant
+	calendar  *calendar     // nil: the windows are not those of a calendar
+
+	// share makes a limiter in memory with the n-th part of the limit, for one key.
+	share func(n int64, c throttle.Clock) throttle.Limiter
+}
+
+func policy(name, says string) string {
+	if name == "" {
+		return says
+	}
+	return name
+}
+
+// decision returns what p says about a claim, if given is the reading of the server's
+// clock that belongs to the local reading at.
+func (l *limit) decision(p part, given int64, at time.Time) throttle.Decision {
+	d := throttle.Decision{
+		OK:         p.ok(),
+		Policy:     l.policy,
+		At:         at,
+		Wait:       duration(p.wait(), l.scale),
+		Limit:      l.most,
+		Remaining:  p.remaining(),
+		ResetAfter: duration(p.reset(), l.scale),
+		Per:        l.per,
+		Grant:      p.grant(),
+	}
+	if ahead := p.now() - given; ahead > 0 { // a stamp of the limit is newer
+		d.At = at.Add(time.Duration(ahead) * time.Microsecond)
+	}
+	switch {
+	case !d.OK:
+		d.Wait = wholeMicros(d.Wait)
+	case l.books:
+		d.Grant |= l.remainder(d.Wait, p.wait()) << readingBits
+	}
+	if l.calendar != nil {
+		d.Per = l.calendar.per(int64(p.grant()))
+	}
+	return d
+}
+
+// readingBits of a Grant are the server's reading that it was made at, which lasts until
+// the year 2041. The others are by how many ticks the claim acts before Wait, which is in
+// whole nanoseconds, is over. They are enough, as maxScale is 4194 ticks in one of those.
+const readingBits = 51
+
+func (l *limit) remainder(wait time.Duration, ticks int64) uint64 {
+	return uint64(mulDiv(int64(wait), l.scale, 1000) - ticks)
+}
+
+// granted returns what a script has to know of d: the reading that it was made at, or
+// whatever else the script took for its name; and after how many ticks it acts.
+func (l *limit) granted(d throttle.Decision) (grant int64, acts int64) {
+	if !l.books {
+		return int64(d.Grant), 0
+	}
+	before := int64(d.Grant >> readingBits)
+	return int64(d.Grant & (1<<readingBits - 1)), mulDiv(int64(max(d.Wait, 0)), l.scale, 1000) - before
+}

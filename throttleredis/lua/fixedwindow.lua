@@ -1,0 +1,70 @@
+-- A window from start to the instant before past, in which so many units were used. Its
+-- start is the grant, which tells it from all others.
+-- Arguments: most units; microseconds of a window, 0: of a calendar; 1: a window begins with
+-- the first claim; the instants at which four windows of the calendar begin. If it is none
+-- of the first three, the wait is -2: the caller's clock was so wrong that he must ask again.
+
+local function read(key)
+  local v = call('GET', key)
+  if v then
+    return unpack('<i8i8i8i8', v)
+  end
+end
+
+local function around(a, now)
+  local per = tonumber(ARGV[a + 1])
+  if per > 0 then
+    local start = ARGV[a + 2] == '1' and now or floor(now / per) * per
+    return start, start + per
+  end
+  for i = a + 3, a + 5 do
+    local start, past = tonumber(ARGV[i]), tonumber(ARGV[i + 1])
+    if start <= now and now < past then
+      return start, past
+    end
+  end
+end
+
+return {
+  check = function(key, a, now)
+    local count = tonumber(ARGV[a])
+    local start, past, used, last = read(key)
+    now = max(now, last or now)
+    local begins = not start or now < start or now >= past
+    if begins then
+      start, past = around(a, now)
+      used = 0
+      if not start then
+        return {0, -2, 0, 0, now, 0}
+      end
+    end
+    local ok, wait = 0, past - now
+    if n > count then
+      wait = -1
+    elseif n <= count - used then
+      ok, wait = 1, 0
+      if not dry then
+        used = used + n
+      end
+    end
+    local reset = used > 0 and past - now or 0
+    return {ok, wait, max(count - used, 0), reset, now, start, past, used, begins}
+  end,
+
+  take = function(key, a, d)
+    local v = pack('<i8i8i8i8', d[6], d[7], d[8], d[5])
+    if d[9] then
+      call('SET', key, v, 'PX', lasts(d[7] - d[5]))
+    else
+      call('SET', key, v, 'KEEPTTL')
+    end
+  end,
+
+  settle = function(key, a, now, extra, from)
+    local start, past, used, last = read(key)
+    if start == from then
+      used = min(max(used + extra, 0), most)
+      call('SET', key, pack('<i8i8i8i8', start, past, used, last), 'KEEPTTL')
+    end
+  end,
+}

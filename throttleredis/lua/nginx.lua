@@ -1,0 +1,77 @@
+-- nginx's limit_req: the latest reading granted at, the millisecond as of which level is the
+-- excess and 1000 more, in thousandths of a request, and the latest millisecond in which a
+-- claim acts. Such a millisecond is the grant.
+-- Arguments: thousandths of a request a second, most that may be early, and how many of
+-- those need not wait, in thousandths.
+
+local function read(key)
+  local v = call('GET', key)
+  if v then
+    return unpack('<i8i8i8i8', v)
+  end
+end
+
+local function write(key, seen, ms, level, latest, rate)
+  local left = max(level * 1000 / rate, latest - ms)
+  call('SET', key, pack('<i8i8i8i8', seen, ms, level, latest), 'PX', lasts(left * 1000))
+end
+
+-- drained returns what is left of level after so many milliseconds.
+local function drained(level, ms, rate)
+  return max(level - floor(max(ms, 0) * rate / 1000), 0)
+end
+
+return {
+  check = function(key, a, now)
+    local rate, burst, prompt = tonumber(ARGV[a]), tonumber(ARGV[a + 1]), tonumber(ARGV[a + 2])
+    local seen, since, was, latest = read(key)
+    now = max(now, seen or now)
+    local ms, level = floor(now / 1000), 0
+    if seen then
+      level = drained(was, ms - since, rate)
+    end
+    -- the largest excess of a claim that accepts to wait for so many milliseconds
+    local function longest(wait)
+      return min(prompt + ceil((wait + 1) * rate / 1000) - 1, burst)
+    end
+    local limit, far = floor(prompt / 1000) + 1, longest(floor(third / 1000))
+    local ok, wait = 0, -1
+    if n <= limit then
+      local excess = level + n * 1000 - 1000
+      if excess > far then
+        wait = (since + ceil((was + n * 1000 - 1000 - far) * 1000 / rate)) * 1000 - now
+      else
+        ok, wait = 1, floor(max(excess - prompt, 0) * 1000 / rate) * 1000
+        if not dry then
+          level = level + n * 1000
+        end
+      end
+    end
+    local left = min(floor(max(longest(0) + 1000 - level, 0) / 1000), limit)
+    local reset = level > 0 and (ms + ceil(level * 1000 / rate)) * 1000 - now or 0
+    return {ok, wait, left, reset, now, ms + wait / 1000, ms, level, latest}
+  end,
+
+  take = function(key, a, d)
+    write(key, d[5], d[7], d[8], max(d[9] or d[6], d[6]), tonumber(ARGV[a]))
+  end,
+
+  settle = function(key, a, now, extra, from)
+    local rate = tonumber(ARGV[a])
+    local seen, since, level, latest = read(key)
+    if not seen then
+      if extra < 0 then
+        return
+      end
+      seen, since, level, latest = now, floor(now / 1000), 0, from
+    end
+    local ms = max(floor(now / 1000), since)
+    if extra > 0 then
+      since, level = ms, min(drained(level, ms - since, rate) + extra * 1000, most)
+    else
+      local lost = ceil(max(max(latest, ms) - from, 0) * rate / 1000)
+      level = max(level - max(-extra * 1000 - lost, 0), 0)
+    end
+    write(key, seen, since, level, latest, rate)
+  end,
+}

@@ -1,0 +1,76 @@
+-- A bucket from which so many units were taken right after the tick with a number, counted
+-- from the anchor. A grant is the number of its tick: those since have brought units.
+-- Arguments: microseconds between ticks, units that each brings, most units, the anchor.
+
+local function read(key)
+  local v = call('GET', key)
+  if v then
+    return unpack('<i8i8i8', v)
+  end
+  return nil, 0, nil
+end
+
+local function write(key, tick, taken, last, empty)
+  call('SET', key, pack('<i8i8i8', tick, taken, last), 'PX', lasts(empty))
+end
+
+return {
+  check = function(key, a, now)
+    local per, count = tonumber(ARGV[a]), tonumber(ARGV[a + 1])
+    local burst, anchor = tonumber(ARGV[a + 2]), tonumber(ARGV[a + 3])
+    local s, taken, last = read(key)
+    now = max(now, last or now)
+    local tick = floor((now - anchor) / per)
+    if s and tick <= s then
+      tick = s
+    elseif s then
+      taken = max(taken - (tick - s) * count, 0)
+    end
+    -- how long after now the ticks to come have brought so many units
+    local function till(units)
+      if units <= 0 then
+        return 0
+      end
+      return anchor + (tick + floor((units - 1) / count) + 1) * per - now
+    end
+    local ok, wait = 0, -1
+    if n <= burst then
+      wait = till(n - (burst - taken))
+      if wait == 0 then
+        ok = 1
+        if not dry then
+          taken = taken + n
+        end
+      end
+    end
+    return {ok, wait, max(burst - taken, 0), till(taken), now, tick, taken}
+  end,
+
+  take = function(key, a, d)
+    write(key, d[6], d[7], d[5], d[4])
+  end,
+
+  settle = function(key, a, now, extra, from)
+    local per, count, anchor = tonumber(ARGV[a]), tonumber(ARGV[a + 1]), tonumber(ARGV[a + 3])
+    local s, taken, last = read(key)
+    if not last then
+      if extra < 0 then
+        return
+      end
+      last = now
+    end
+    now = max(now, last)
+    local tick = max(floor((now - anchor) / per), s or from)
+    if extra > 0 then
+      taken = min(max(taken - (tick - (s or tick)) * count, 0) + extra, most)
+      s = tick
+    else
+      local since = (tick - from) * count
+      if since >= -extra then
+        return
+      end
+      taken = max(taken + extra + since, 0)
+    end
+    write(key, s, taken, last, anchor + (s + ceil(taken / count)) * per - now)
+  end,
+}
