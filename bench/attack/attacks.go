@@ -1,0 +1,145 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/heed-go/heed/sketch"
+	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttlehttp"
+)
+
+const (
+	perHour = 5       // units of each key, and as many at once
+	room    = 1 << 20 // keys
+)
+
+// A kind is a way to keep a limit for each of many keys.
+type kind struct {
+	name string
+	make func(throttle.Clock) throttle.Limiter
+	keys func(requests int64) int64 // granted to keys that were never seen, at most, by so many requests
+	peer bool
+}
+
+var limit = throttle.Limit{Count: perHour, Per: time.Hour}
+
+var (
+	buckets = kind{
+		name: "KeyedBuckets",
+		make: func(clk throttle.Clock) throttle.Limiter {
+			return throttle.NewKeyedBuckets(throttle.Buckets{Limit: limit, Max: room}, clk)
+		},
+		keys: func(int64) int64 { return room * 5 / 3 }, // 6 in 10 more than Max, and what the others share
+	}
+	sketched = kind{
+		name: "sketch.Limiter",
+		make: func(clk throttle.Clock) throttle.Limiter {
+			return sketch.NewLimiter(sketch.Plan{Limit: limit, Clients: room}, clk)
+		},
+		keys: func(n int64) int64 { return n }, // the more there were, the less it believes in new ones
+	}
+	endless = kind{
+		name: "a map, x/time",
+		make: func(throttle.Clock) throttle.Limiter { return &registry{keys: make(map[string]*rate.Limiter)} },
+		keys: func(n int64) int64 { return n },
+		peer: true,
+	}
+)
+
+// A registry has a limiter for each key, as is often shown.
+type registry struct {
+	mu   sync.Mutex
+	keys map[string]*rate.Limiter
+}
+
+// Reserve implements throttle.Limiter.
+func (r *registry) Reserve(_ context.Context, c throttle.Claim) (throttle.Decision, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	l := r.keys[c.Key]
+	if l == nil {
+		l = rate.NewLimiter(rate.Every(time.Hour/perHour), perHour)
+		r.keys[c.Key] = l
+	}
+	return throttle.Decision{OK: l.Allow()}, nil
+}
+
+// Cancel implements throttle.Limiter.
+func (r *registry) Cancel(context.Context, throttle.Claim, throttle.Decision) {}
+
+// An attack makes requests of a kind, and says what it may gain.
+type attack struct {
+	name  string
+	on    []kind
+	key   throttlehttp.KeyFunc
+	also  throttlehttp.KeyFunc           // of a second limit, if not nil
+	forge func(r *http.Request, i int64) // makes the i-th request
+	step  func(clk *steppedClock, i int64)
+	slow  int64 // how many times fewer requests there are
+	many  bool  // it comes as many clients, else as one
+}
+
+var ours = []kind{buckets, sketched}
+
+var proxied = throttlehttp.IP{Trusted: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/24")}}
+
+var (
+	long  = strings.Repeat("x", 1<<20)
+	hops  = strings.Repeat("10.0.0.9, ", 100_000)
+	pairs = strings.Repeat("for=10.0.0.9, ", 100_000)
+)
+
+var attacks = []attack{
+	{name: "a new API key each time", on: []kind{buckets, sketched, endless}, many: true, key: throttlehttp.APIKey, forge: func(r *http.Request, i int64) {
+		r.Header["X-Api-Key"][0] = "invented " + strconv.FormatInt(i, 36)
+	}},
+	{name: "the same, and by address", on: ours, key: throttlehttp.APIKey, also: proxied.Key, forge: func(r *http.Request, i int64) {
+		r.Header["X-Api-Key"][0] = "invented " + strconv.FormatInt(i, 36)
+	}},
+	{name: "a new name each time", on: ours, many: true, key: throttlehttp.Header("X-Name"), forge: func(r *http.Request, i int64) {
+		r.Header["X-Name"][0] = "\x00invented\n" + strconv.FormatInt(i, 36)
+	}},
+	{name: "forged X-Forwarded-For", on: ours, key: proxied.Key, forge: func(r *http.Request, i int64) {
+		r.RemoteAddr = "192.0.2.7:4711"
+		r.Header["X-Forwarded-For"][0] = address(i)
+	}},
+	{name: "forged, through a proxy", on: ours, key: proxied.Key, forge: func(r *http.Request, i int64) {
+		r.Header["X-Forwarded-For"][0] = address(i) + ", 192.0.2.7"
+	}},
+	{name: "another of his addresses", on: ours, key: throttlehttp.IP{}.Key, forge: func(r *http.Request, i int64) {
+		r.RemoteAddr = "[2001:db8:7:7::" + strconv.FormatInt(i&0xffff, 16) + "]:4711"
+	}},
+	{name: "100,000 hops", on: ours, slow: 10, key: proxied.Key, forge: func(r *http.Request, i int64) {
+		r.Header["X-Forwarded-For"][0] = hops
+	}},
+	{name: "100,000 hops of Forwarded", on: ours, slow: 10, key: throttlehttp.IP{Trusted: proxied.Trusted, Header: "Forwarded"}.Key, forge: func(r *http.Request, i int64) {
+		r.Header["Forwarded"][0] = pairs
+	}},
+	{name: "a name of 1 MiB", on: ours, slow: 10_000, many: true, key: throttlehttp.Header("X-Name"), forge: func(r *http.Request, i int64) {
+		r.Header["X-Name"][0] = long + strconv.FormatInt(i, 36)
+	}},
+	{name: "an API key of 1 MiB", on: ours, slow: 10_000, many: true, key: throttlehttp.APIKey, forge: func(r *http.Request, i int64) {
+		r.Header["X-Api-Key"][0] = long + strconv.FormatInt(i, 36)
+	}},
+	{name: "the clock goes to and fro", on: ours, key: throttlehttp.IP{}.Key, forge: func(*http.Request, int64) {}, step: func(clk *steppedClock, i int64) {
+		clk.Store([]int64{0, int64(30 * time.Minute), int64(-20 * time.Minute), int64(59 * time.Minute), 1}[i%5])
+	}},
+}
+
+func address(i int64) string { return fmt.Sprintf("6.%d.%d.%d", i>>16&255, i>>8&255, i&255) }
+
+// A steppedClock is set by the attacker, within an hour.
+type steppedClock struct{ atomic.Int64 }
+
+func (c *steppedClock) Now() time.Time                       { return time.Unix(1<<30, c.Load()) }
+func (c *steppedClock) After(time.Duration) <-chan time.Time { return nil }
