@@ -1,0 +1,220 @@
+package rules_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/heed-go/heed/rules"
+	"github.com/heed-go/heed/throttle"
+)
+
+// generous is how long a test waits for a machine that has much to do.
+const generous = 30 * time.Second
+
+// fileOf returns a file with one limit, by a word.
+func fileOf(word string) string {
+	return "domain: api\ndescriptors:\n- key: a\n  rate_limit: {unit: hour, " + word + "}\n"
+}
+
+// write puts text into a file, in place.
+func write(t *testing.T, path, text string) {
+	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+}
+
+// opened returns an open file with 2 an hour, and what OnReload is told.
+func opened(t *testing.T, path string) (*rules.File, <-chan error) {
+	told := make(chan error, 100)
+	f := &rules.File{Path: path, OnReload: func(err error) { told <- err }}
+	require.NoError(t, f.Open())
+	t.Cleanup(func() { require.NoError(t, f.Close()) })
+	return f, told
+}
+
+// until waits for a reload after which the limit has a text.
+func until(t *testing.T, f *rules.File, told <-chan error, want string) {
+	for end := time.After(generous); ; {
+		select {
+		case err := <-told:
+			if err == nil && strings.Contains(f.Set().String(), want) {
+				return
+			}
+		case <-end:
+			require.Fail(t, "no reload", want)
+		}
+	}
+}
+
+func TestFile_followsHoweverItIsReplaced(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "limits.yaml")
+	write(t, path, fileOf("requests_per_unit: 2"))
+	f, told := opened(t, path)
+
+	write(t, path, fileOf("requests_per_unit: 3"))
+	until(t, f, told, "3 per 1h")
+
+	write(t, path+".tmp", fileOf("requests_per_unit: 4"))
+	require.NoError(t, os.Rename(path+".tmp", path))
+	until(t, f, told, "4 per 1h")
+
+	require.NoError(t, os.Rename(path, path+"~"))
+	write(t, path, fileOf("requests_per_unit: 5"))
+	until(t, f, told, "5 per 1h")
+}
+
+// TestFile_followsAKubernetesVolume swaps the link in the middle of
+// limits.yaml -> ..data/limits.yaml, ..data -> ..1.
+func TestFile_followsAKubernetesVolume(t *testing.T) {
+	dir := t.TempDir()
+	release := func(n int) {
+		folder := fmt.Sprintf("..%d", n)
+		require.NoError(t, os.Mkdir(filepath.Join(dir, folder), 0o700))
+		write(t, filepath.Join(dir, folder, "limits.yaml"), fileOf(fmt.Sprintf("requests_per_unit: %d", n)))
+		require.NoError(t, os.Symlink(folder, filepath.Join(dir, "..data_tmp")))
+		require.NoError(t, os.Rename(filepath.Join(dir, "..data_tmp"), filepath.Join(dir, "..data")))
+		if n > 1 {
+			require.NoError(t, os.RemoveAll(filepath.Join(dir, fmt.Sprintf("..%d", n-1))))
+		}
+	}
+	release(1)
+	path := filepath.Join(dir, "limits.yaml")
+	require.NoError(t, os.Symlink(filepath.Join("..data", "limits.yaml"), path))
+	f, told := opened(t, path)
+	for n := 2; n <= 4; n++ {
+		release(n)
+		until(t, f, told, fmt.Sprintf("%d per 1h", n))
+	}
+}
+
+// TestFile_followsAFolderThatComesBack takes away the folder in which the file lies.
+func TestFile_followsAFolderThatComesBack(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "conf")
+	path := filepath.Join(dir, "limits.yaml")
+	require.NoError(t, os.Mkdir(dir, 0o700))
+	write(t, path, fileOf("requests_per_unit: 2"))
+	f, told := opened(t, path)
+	require.NoError(t, os.RemoveAll(dir))
+	select {
+	case err := <-told:
+		require.ErrorIs(t, err, os.ErrNotExist)
+	case <-time.After(generous):
+		require.Fail(t, "nobody says that the file is gone")
+	}
+	require.NoError(t, os.Mkdir(dir, 0o700))
+	write(t, path, fileOf("requests_per_unit: 3"))
+	until(t, f, told, "3 per 1h")
+}
+
+func TestFile_polls(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "limits.yaml")
+	write(t, path, fileOf("requests_per_unit: 2"))
+	f := &rules.File{Path: path, Poll: time.Millisecond}
+	require.NoError(t, f.Open())
+	require.NoError(t, f.Close())
+	require.NoError(t, f.Close())
+}
+
+// TestFile_brokenFileKeepsTheOldRules says line and column of what is wrong.
+func TestFile_brokenFileKeepsTheOldRules(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "limits.yaml")
+	write(t, path, fileOf("requests_per_unit: 2"))
+	f, told := opened(t, path)
+	old := f.Set()
+	write(t, path, fileOf("request_per_unit: 3"))
+	for end := time.After(generous); ; {
+		select {
+		case err := <-told:
+			if !strings.Contains(err.Error(), "request_per_unit") {
+				continue // it was seen while it was empty
+			}
+			require.ErrorContains(t, err, path+": rules: 4:28: rate_limit has no word \"request_per_unit\"")
+			var fault *rules.Error
+			require.ErrorAs(t, err, &fault)
+			require.Same(t, old, f.Set())
+			write(t, path, fileOf("requests_per_unit: 3"))
+			until(t, f, told, "3 per 1h")
+			return
+		case <-end:
+			require.Fail(t, "nobody says what is wrong")
+		}
+	}
+}
+
+// TestFile_leavesNoGoroutine looks for those of the package, and those that watch.
+func TestFile_leavesNoGoroutine(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "limits.yaml")
+	write(t, path, fileOf("requests_per_unit: 2"))
+	f := &rules.File{Path: path}
+	require.NoError(t, f.Open())
+	require.Error(t, f.Open())
+	require.NoError(t, f.Close())
+	require.NoError(t, f.Close())
+	stacks := make([]byte, 1<<20)
+	for end := time.Now().Add(generous); ; runtime.Gosched() {
+		all := string(stacks[:runtime.Stack(stacks, true)])
+		if !strings.Contains(all, "fsnotify.") && !strings.Contains(all, "rules.(*File).follow") {
+			return
+		}
+		require.True(t, time.Now().Before(end), all)
+	}
+}
+
+func TestFile_openFailsWithWhatIsWrong(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "limits.yaml")
+	f := &rules.File{Path: path}
+	require.ErrorIs(t, f.Open(), os.ErrNotExist)
+	require.Panics(t, func() { f.Set() })
+	write(t, path, "domain: [")
+	require.ErrorContains(t, f.Open(), "rules: 1:1: not YAML")
+	write(t, path, fileOf("requests_per_unit: 2"))
+	require.NoError(t, f.Open())
+	require.NoError(t, f.Close())
+}
+
+// TestFile_waitersAreRetimed lets a claim wait for an hour, and changes its limit.
+func TestFile_waitersAreRetimed(t *testing.T) {
+	for name, tt := range map[string]struct {
+		text string
+		want time.Duration
+	}{
+		"another rate":      {fileOf("requests_per_unit: 60, algorithm: token_bucket, burst: 1"), 2 * time.Minute},
+		"another algorithm": {fileOf("requests_per_unit: 60, algorithm: sliding_log"), time.Minute},
+		"none":              {"domain: api\n", time.Minute},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "limits.yaml")
+			w := &throttle.Waiter{}
+			defer w.Close()
+			f := &rules.File{Path: path, Waiter: w}
+			write(t, path, fileOf("requests_per_unit: 1, algorithm: token_bucket, burst: 1"))
+			require.NoError(t, f.Reload())
+			start := time.Now()
+			pass := func() {
+				var ticket throttle.Ticket
+				f.Add(&ticket, rules.Descriptor{{Key: "a", Value: "x"}})
+				require.NoError(t, w.Wait(context.Background(), &ticket))
+				w.Observe(context.Background(), &ticket, throttle.Feedback{})
+			}
+			pass()
+			done := make(chan time.Duration)
+			go func() {
+				pass()
+				done <- time.Since(start)
+			}()
+			time.Sleep(time.Minute)
+			write(t, path, tt.text)
+			require.NoError(t, f.Reload())
+			// At 60 an hour the unit that is missing for 59/60 comes in 59 seconds.
+			require.InDelta(t, tt.want.Seconds(), (<-done).Seconds(), 1, name)
+		})
+	}
+}

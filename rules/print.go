@@ -1,0 +1,44 @@
+package rules
+
+import (
+	"fmt"
+	"io"
+	"strings"
+)
+
+// String returns the limits in force, one line each and in the order of the file: where
+// it is said, its place, and what it allows, with all that the file leaves unsaid. The
+// text is the same for the same file, so that two versions can be compared.
+func (s *Set) String() string {
+	var b strings.Builder
+	_, _ = s.WriteTo(&b)
+	return b.String()
+}
+
+// WriteTo implements io.WriterTo: it writes what String returns.
+func (s *Set) WriteTo(w io.Writer) (n int64, err error) {
+	wide, where := 0, 0
+	for _, r := range s.rules {
+		wide = max(wide, min(len(r.limit.Place), 60))
+		where = max(where, len(r.limit.position().String()))
+	}
+	write := func(format string, args ...any) {
+		if err == nil {
+			var k int
+			k, err = fmt.Fprintf(w, format, args...)
+			n += int64(k)
+		}
+	}
+	write("domain %s: %d limits\n", plain(s.domain), len(s.rules))
+	for _, v := range s.sources {
+		if v.told != "" {
+			write("value %s: %s\n", plain(v.name), v.told)
+		}
+	}
+	for _, r := range s.rules {
+		write("%-*s  %-*s  %s\n", where, r.limit.position(), wide, r.limit.Place, r.limit.definition())
+	}
+	return n, err
+}
+
+func (l *Limit) position() position { return position{l.Line, l.Column} }
