@@ -1,0 +1,125 @@
+package rules_test
+
+import (
+	"fmt"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/heed-go/heed/rules"
+	"github.com/heed-go/heed/throttle"
+)
+
+// told collects what an Alarm tells, such as "ann at 5s: 5+1".
+type told struct{ all []string }
+
+func (s *told) note(e rules.Episode) {
+	s.all = append(s.all, fmt.Sprintf("%s at %v: %d+%d", e.Key, e.At.Sub(noon), e.Refused, e.Failed))
+}
+
+func refuse(a *rules.Alarm, key string, at time.Duration) {
+	a.Decided(throttle.Claim{Key: key}, throttle.Decision{At: noon.Add(at)})
+}
+
+// Four in ten seconds are tolerated, the fifth is told. After that the level is 4, and
+// falls by one in 2.5 s.
+func TestAlarm_tellsOncePerEpisode(t *testing.T) {
+	for name, tt := range map[string]struct {
+		at   []float64 // seconds
+		want []string
+	}{
+		"few":                   {[]float64{0, 0, 0, 0}, nil},
+		"slow":                  {[]float64{0, 2.5, 5, 7.5, 10, 12.5, 15, 17.5, 20, 22.5, 25}, nil},
+		"many":                  {[]float64{0, 0, 0, 0, 1}, []string{"ann at 1s: 5+0"}},
+		"many more":             {[]float64{0, 0, 0, 0, 1, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 15, 20}, []string{"ann at 1s: 5+0"}},
+		"half is not quiet":     {[]float64{0, 0, 0, 0, 0, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18}, []string{"ann at 0s: 5+0"}},
+		"quiet not long enough": {[]float64{0, 0, 0, 0, 0, 14.9, 14.9, 14.9, 14.9, 14.9, 14.9}, []string{"ann at 0s: 5+0"}},
+		"quiet":                 {[]float64{0, 0, 0, 0, 0, 15, 15, 15, 15, 15, 15}, []string{"ann at 0s: 5+0", "ann at 15s: 5+0"}},
+		"a little in the quiet": {[]float64{0, 0, 0, 0, 0, 7.5, 15, 15, 15, 15, 15}, []string{"ann at 0s: 5+0", "ann at 15s: 5+0"}},
+		"too much in the quiet": {[]float64{0, 0, 0, 0, 0, 7.5, 7.5, 15, 15, 15, 15, 15}, []string{"ann at 0s: 5+0"}},
+		"clock goes back":       {[]float64{0, 0, 0, 0, 100, 50, 50, 50, 50}, []string{"ann at 50s: 5+0"}},
+	} {
+		var s told
+		a := &rules.Alarm{Threshold: throttle.Limit{Count: 4, Per: 10 * time.Second}, Ring: s.note}
+		for _, at := range tt.at {
+			refuse(a, "ann", time.Duration(at*float64(time.Second)))
+			refuse(a, "bob", time.Duration(at*float64(time.Hour))) // another key changes nothing
+		}
+		var ann []string
+		for _, line := range s.all {
+			if line[:3] == "ann" {
+				ann = append(ann, line)
+			}
+		}
+		require.Equal(t, tt.want, ann, name)
+	}
+}
+
+func TestAlarm_countsFailuresToo(t *testing.T) {
+	var s told
+	a := &rules.Alarm{Threshold: throttle.PerMinute(3), Ring: s.note}
+	l := &rules.Counted{Limiter: throttle.NewTokenBucket(throttle.PerMinute(5), still(noon)), Alarm: a}
+	c := throttle.Claim{Key: "ann", Now: noon}
+	for i, f := range []throttle.Feedback{
+		{}, // a success
+		{Outcome: throttle.Failed, More: true},
+		{Outcome: throttle.Failed},
+		{Outcome: throttle.Throttled, Now: noon},
+		{Outcome: throttle.Failed, Now: noon.Add(time.Second)},
+	} {
+		d, err := l.Reserve(t.Context(), c)
+		require.NoError(t, err)
+		require.True(t, d.OK, i)
+		l.Observe(t.Context(), c, d, f)
+	}
+	require.Empty(t, s.all)
+	l.Reserve(t.Context(), throttle.Claim{Key: "ann", Now: noon, DryRun: true})
+	require.Empty(t, s.all, "who only asks is not counted")
+	l.Reserve(t.Context(), c)
+	require.Equal(t, []string{"ann at 0s: 1+3"}, s.all)
+}
+
+// Who is watched is not forgotten for the sake of others, and others are watched when
+// there is room.
+func TestAlarm_remembersFewKeys(t *testing.T) {
+	var s told
+	a := &rules.Alarm{Threshold: throttle.PerMinute(2), MaxKeys: 10, Ring: s.note}
+	for range 3 {
+		refuse(a, "ann", 0)
+	}
+	for i := range 10_000 {
+		refuse(a, strconv.Itoa(i), 0)
+	}
+	refuse(a, "ann", time.Second)
+	require.Equal(t, []string{"ann at 0s: 3+0"}, s.all)
+	for range 3 {
+		refuse(a, "eve", time.Hour)
+	}
+	require.Equal(t, []string{"ann at 0s: 3+0", "eve at 1h0m0s: 3+0"}, s.all)
+}
+
+func TestAlarm_tellsOnceThoughManyAreRefusedAtOnce(t *testing.T) {
+	var mu sync.Mutex
+	n := 0
+	a := &rules.Alarm{Threshold: throttle.PerMinute(10), Ring: func(rules.Episode) { mu.Lock(); n++; mu.Unlock() }}
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for range 500 {
+				refuse(a, "ann", 0)
+			}
+		})
+	}
+	wg.Wait()
+	require.Equal(t, 1, n)
+}
+
+func TestAlarm_saysWhatItNeeds(t *testing.T) {
+	require.PanicsWithValue(t, "rules: Alarm: Ring is nil: it is who is told", func() {
+		refuse(&rules.Alarm{Threshold: throttle.PerMinute(1)}, "", 0)
+	})
+	require.Panics(t, func() { refuse(&rules.Alarm{Ring: new(told).note}, "", 0) })
+}

@@ -1,0 +1,68 @@
+package rules
+
+import "math/bits"
+
+// Demand is what those asked for who were refused at least once, or would have been but
+// for a shadow. The two bounds hold for at least 19 of 20 of them, so that the greediest
+// do not decide for all.
+type Demand struct {
+	Visits int64 // of keys that were refused, see Tally; 0: what they asked for is not known
+
+	// Burst is the burst of a token bucket, with the rate of the limit, that would have
+	// granted them everything.
+	Burst int64
+
+	// Peak is the most units that they asked for in any Per of the limit; it may be too
+	// large by what came in a sixteenth of a Per more. A limit of so many would have
+	// granted them everything, whatever its algorithm.
+	Peak int64
+}
+
+// served of 20 visits are below the bounds of a Demand.
+const served, outOf = 19, 20
+
+// A histogram counts numbers up to a sixteenth of their size.
+//
+//	number   0 1 2 … 31 │ 32-33 34-35 … 62-63 │ 64-67 … 124-127 │ 128-135 …
+//	slots       32      │         16          │       16        │    16
+type histogram struct {
+	total int64
+	most  int64 // the largest number
+	slots [960]int64
+}
+
+func (h *histogram) add(n, weight int64) {
+	h.total, h.most = h.total+weight, max(h.most, n)
+	e := max(bits.Len64(uint64(n))-5, 0)
+	h.slots[16*e+int(n>>e)] += weight
+}
+
+// bound returns a number that at least 19 of 20 do not exceed.
+func (h *histogram) bound() int64 {
+	sum := int64(0)
+	for i, n := range h.slots {
+		if sum += n; n > 0 && sum*outOf >= h.total*served {
+			return min(largestIn(i), h.most)
+		}
+	}
+	return 0
+}
+
+// largestIn returns the largest number that slot i counts.
+func largestIn(i int) int64 {
+	e := max(i/16-1, 0)
+	return int64(i-16*e+1)<<e - 1
+}
+
+// visits is what is kept of visits that are over.
+type visits struct{ needs, peaks histogram }
+
+// add keeps v, which stands for so many.
+func (s *visits) add(v *visit, weight int64) {
+	s.needs.add(v.needs, weight)
+	s.peaks.add(v.peak, weight)
+}
+
+func (s *visits) demand() Demand {
+	return Demand{Visits: s.needs.total, Burst: s.needs.bound(), Peak: s.peaks.bound()}
+}

@@ -1,0 +1,243 @@
+package rules_test
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/heed-go/heed/rules"
+	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttle/throttletest"
+)
+
+var noon = time.Date(2026, time.November, 21, 12, 0, 0, 0, time.UTC)
+
+// still is a clock that stands still: claims bring their own time.
+type still time.Time
+
+func (c still) Now() time.Time                       { return time.Time(c) }
+func (c still) After(time.Duration) <-chan time.Time { return nil }
+
+func askAt(t *testing.T, l throttle.Limiter, key string, at time.Duration) throttle.Decision {
+	d, err := l.Reserve(t.Context(), throttle.Claim{Key: key, Now: noon.Add(at)})
+	require.NoError(t, err)
+	return d
+}
+
+func TestCounted_conforms(t *testing.T) {
+	ten := throttle.Limit{Name: "ten", Count: 10, Per: time.Second, Burst: 10}
+	wrap := func(l throttle.Limiter) throttle.Limiter {
+		return &rules.Counted{Limiter: l, Tally: &rules.Tally{Limit: ten},
+			Alarm: &rules.Alarm{Threshold: ten, Ring: func(rules.Episode) {}}}
+	}
+	throttletest.TestLimiter(t, func(clk throttle.Clock) throttle.Limiter {
+		return wrap(throttle.NewTokenBucket(ten, clk))
+	}, throttletest.Spec{Limit: ten, Wrap: wrap, Histories: 200})
+}
+
+func TestCounted_isLocalIfItsLimiterIs(t *testing.T) {
+	require.True(t, (&rules.Counted{Limiter: throttle.Blocked}).Local())
+	require.False(t, (&rules.Counted{Limiter: &rules.Source{}}).Local())
+}
+
+func TestTally_countsEachKindOfAnswer(t *testing.T) {
+	two := throttle.Limit{Count: 2, Per: time.Minute}
+	bucket := func() throttle.Limiter { return throttle.NewTokenBucket(two, still(noon)) }
+	away := &rules.Source{Lookup: func(context.Context, string) (throttle.Limit, error) { return two, errDown }}
+	for name, tt := range map[string]struct {
+		l      throttle.Limiter
+		shadow bool
+		want   rules.Counts
+	}{
+		"a limit":    {bucket(), false, rules.Counts{Allowed: 2, Refused: 3}},
+		"a shadow":   {&throttle.Shadow{Limiter: bucket()}, true, rules.Counts{Allowed: 5, Shadowed: 3}},
+		"soft":       {&throttle.Soft{Limit: bucket(), Hard: throttle.NewTokenBucket(two.Plus(50), still(noon))}, false, rules.Counts{Allowed: 3, Over: 1, Refused: 2}},
+		"degraded":   {&throttle.Fallback{Primary: away, Secondary: bucket()}, false, rules.Counts{Allowed: 2, Refused: 3, Degraded: 5}},
+		"no store":   {away, false, rules.Counts{Undecided: 5}},
+		"all or not": {throttle.Unlimited, false, rules.Counts{Allowed: 5}},
+	} {
+		tally := &rules.Tally{Shadow: tt.shadow}
+		l := &rules.Counted{Limiter: tt.l, Tally: tally}
+		for i := range 5 {
+			l.Reserve(t.Context(), throttle.Claim{Now: noon.Add(time.Duration(i) * time.Second)})
+			l.Reserve(t.Context(), throttle.Claim{Now: noon, DryRun: true})
+		}
+		n := tally.Snapshot()
+		n.From, n.To = time.Time{}, time.Time{}
+		require.Equal(t, tt.want, n, name)
+	}
+}
+
+func TestTally_saysFromWhenToWhen(t *testing.T) {
+	tally := &rules.Tally{}
+	require.Equal(t, rules.Counts{}, tally.Snapshot())
+	for _, at := range []time.Duration{3, 1, 2} {
+		tally.Decided(throttle.Claim{Key: strconv.Itoa(int(at))}, throttle.Decision{OK: true, At: noon.Add(at * time.Second)})
+	}
+	n := tally.Snapshot()
+	require.True(t, n.From.Equal(noon.Add(time.Second)) && n.To.Equal(noon.Add(3*time.Second)), "%v %v", n.From, n.To)
+}
+
+// Who is granted something after a refusal has come back, who is not has given up.
+func TestTally_tellsWhoCameBack(t *testing.T) {
+	one := throttle.Limit{Count: 1, Per: 10 * time.Second}
+	for name, tt := range map[string]struct {
+		asks             []int // seconds
+		returned, gaveUp int64
+	}{
+		"never refused":           {[]int{0, 10, 20}, 0, 0},
+		"nobody knows yet":        {[]int{0, 1, 2}, 0, 0},
+		"came back":               {[]int{0, 1, 2, 10}, 1, 0},
+		"came back twice":         {[]int{0, 1, 10, 12, 20}, 2, 0},
+		"came back after an hour": {[]int{0, 1, 3600}, 0, 1},
+		"asks for ever":           {[]int{0, 1, 3600, 3601, 7200}, 0, 2},
+	} {
+		tally := &rules.Tally{Limit: one}
+		l := &rules.Counted{Limiter: throttle.NewTokenBucket(one, still(noon)), Tally: tally}
+		for _, at := range tt.asks {
+			askAt(t, l, "ann", time.Duration(at)*time.Second)
+		}
+		n := tally.Snapshot()
+		require.Equal(t, [2]int64{tt.returned, tt.gaveUp}, [2]int64{n.Returned, n.GaveUp}, name)
+	}
+
+	// Others go on while one stays away.
+	tally := &rules.Tally{Limit: one}
+	refusal := throttle.Decision{At: noon}
+	tally.Decided(throttle.Claim{Key: "ann"}, refusal)
+	require.Zero(t, tally.Snapshot().GaveUp)
+	tally.Decided(throttle.Claim{Key: "bob"}, throttle.Decision{OK: true, At: noon.Add(time.Minute)})
+	require.EqualValues(t, 1, tally.Snapshot().GaveUp)
+}
+
+func TestTally_namesWhoIsRefusedMost(t *testing.T) {
+	tally := &rules.Tally{Top: 10}
+	for i, key := range []string{"ann", "bob", "192.0.2.1"} {
+		for range 3 * (i + 1) {
+			tally.Decided(throttle.Claim{Key: key}, throttle.Decision{At: noon})
+		}
+		tally.Decided(throttle.Claim{Key: "guest"}, throttle.Decision{OK: true, At: noon})
+	}
+	clear := tally.TopRefusedInClear(2)
+	require.Equal(t, "192.0.2.1", clear[0].Key)
+	require.EqualValues(t, 9, clear[0].Count)
+	require.Equal(t, "bob", clear[1].Key)
+
+	hidden := tally.TopRefused(10)
+	require.Len(t, hidden, 3)
+	for _, h := range hidden {
+		require.Len(t, h.Key, 16)
+		require.Empty(t, strings.Trim(h.Key, "0123456789abcdef"))
+	}
+	require.Equal(t, tally.NameOf("192.0.2.1"), hidden[0].Key)
+	require.NotEqual(t, new(rules.Tally).NameOf("192.0.2.1"), hidden[0].Key, "names of one Tally tell nothing of another's")
+}
+
+// A million keys do not make it grow, and the sample that is followed stays fair.
+func TestTally_isBoundedAndFair(t *testing.T) {
+	l := throttle.Limit{Count: 10, Per: time.Second}
+	tally := &rules.Tally{Limit: l, Keys: 160, Top: 10}
+	const crowd = 4000
+	for i := range crowd {
+		key := strconv.Itoa(i)
+		n := 11 // every other wants 22
+		if i%2 == 0 {
+			n = 22
+		}
+		for range n {
+			tally.Decided(throttle.Claim{Key: key}, throttle.Decision{At: noon.Add(time.Duration(i) * time.Microsecond)})
+		}
+	}
+	n := tally.Snapshot()
+	require.EqualValues(t, (11+22)*crowd/2, n.Refused)
+	require.EqualValues(t, 22, n.Demand.Burst)
+	require.EqualValues(t, 22, n.Demand.Peak)
+	require.InDelta(t, crowd, n.Demand.Visits, crowd*.6, "each of them stands for those who are not followed")
+	require.Len(t, tally.TopRefused(100), 10)
+
+	// When the crowd is gone there is room for others again.
+	for i := range 100_000 {
+		tally.Decided(throttle.Claim{Key: "late " + strconv.Itoa(i)}, throttle.Decision{OK: true, At: noon.Add(time.Duration(i) * time.Second)})
+	}
+	before := tally.Snapshot().Demand.Visits
+	for i := range 100 {
+		tally.Decided(throttle.Claim{Key: "new " + strconv.Itoa(i)}, throttle.Decision{At: noon.Add(48 * time.Hour)})
+	}
+	require.InDelta(t, 100, tally.Snapshot().Demand.Visits-before, 60)
+}
+
+func TestTally_resetForgetsAllButWhereVisitsStand(t *testing.T) {
+	one := throttle.Limit{Count: 10, Per: time.Second}
+	tally := &rules.Tally{Limit: one}
+	for range 30 {
+		tally.Decided(throttle.Claim{Key: "ann"}, throttle.Decision{At: noon})
+	}
+	tally.Reset()
+	require.Equal(t, rules.Counts{}, tally.Snapshot())
+	require.Empty(t, tally.TopRefused(1))
+	tally.Decided(throttle.Claim{Key: "ann"}, throttle.Decision{At: noon.Add(time.Second)})
+	d := tally.Snapshot().Demand
+	require.EqualValues(t, 30, d.Burst, "20 of the 30 units had not come back")
+}
+
+// All counts of a snapshot are of one instant.
+func TestTally_snapshotIsConsistent(t *testing.T) {
+	tally := &rules.Tally{Limit: throttle.PerSecond(1), Shadow: true}
+	var wg sync.WaitGroup
+	for g := range 4 {
+		wg.Go(func() {
+			c := throttle.Claim{Key: strconv.Itoa(g)}
+			for i := range 2000 {
+				at := noon.Add(time.Duration(i) * time.Millisecond)
+				tally.Decided(c, throttle.Decision{OK: true, Over: true, Degraded: true, At: at})
+			}
+		})
+	}
+	for range 50 {
+		n := tally.Snapshot()
+		require.Equal(t, n.Allowed, n.Shadowed)
+		require.Equal(t, n.Allowed, n.Degraded)
+		tally.TopRefused(3)
+	}
+	wg.Wait()
+	require.EqualValues(t, 8000, tally.Snapshot().Shadowed)
+}
+
+func TestTally_rejectsALimitThatCanNeverWork(t *testing.T) {
+	bad := &rules.Tally{Limit: throttle.PerSecond(-1)}
+	require.Panics(t, func() { bad.Decided(throttle.Claim{}, throttle.Decision{}) })
+}
+
+func TestTally_survivesAnyTimeAndCost(t *testing.T) {
+	tally := &rules.Tally{Limit: throttle.PerSecond(1)}
+	for _, at := range []time.Time{{}, noon, time.Unix(1<<40, 0), time.Unix(-1<<40, 0), noon} {
+		for _, cost := range []int64{0, 1, 1<<63 - 1, -1} {
+			tally.Decided(throttle.Claim{Cost: cost}, throttle.Decision{At: at})
+		}
+	}
+	n := tally.Snapshot()
+	require.EqualValues(t, 15, n.Refused)
+	require.Positive(t, n.Demand.Burst)
+}
+
+func TestCounted_doesNotAllocate(t *testing.T) {
+	wide := throttle.Limit{Count: 1 << 30, Per: time.Second}
+	for name, inner := range map[string]throttle.Limiter{"granted": throttle.NewTokenBucket(wide, nil), "refused": throttle.Blocked} {
+		l := &rules.Counted{Limiter: inner, Tally: &rules.Tally{Limit: wide}, Alarm: &rules.Alarm{Threshold: wide, Ring: func(rules.Episode) {}}}
+		c, i := throttle.Claim{Key: "client 0"}, 0
+		keys := []string{"ann", "bob", "eve"}
+		n := testing.AllocsPerRun(200, func() {
+			i++
+			c.Key = keys[i%3]
+			d, _ := l.Reserve(t.Context(), c)
+			l.Observe(t.Context(), c, d, throttle.Feedback{Outcome: throttle.Failed})
+			l.Cancel(t.Context(), c, d)
+		})
+		require.Zero(t, n, name)
+	}
+}
