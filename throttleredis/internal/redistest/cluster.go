@@ -2,7 +2,6 @@ package redistest
 
 import (
 	"context"
-	"net"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
@@ -20,7 +19,7 @@ func StartCluster(t T, n int, args ...string) []*Server {
 		node.do(t, "CLUSTER", "SET-CONFIG-EPOCH", i+1)
 		node.do(t, "CLUSTER", "ADDSLOTSRANGE", i*slots/n, (i+1)*slots/n-1)
 	}
-	host, port, _ := net.SplitHostPort(nodes[0].Addr)
+	host, port := nodes[0].HostPort()
 	for _, node := range nodes[1:] {
 		node.do(t, "CLUSTER", "MEET", host, port)
 	}

@@ -23,11 +23,11 @@ type Proxy struct {
 	Addr    string        // host:port, for clients
 	Latency time.Duration // of Slow; 0: 200 ms. It must not change while the fault is Slow
 
-	t      T
-	target string
-	wg     sync.WaitGroup
+	t  T
+	wg sync.WaitGroup
 
 	mu       sync.Mutex
+	target   string
 	fault    Fault
 	listener net.Listener // nil: refuses
 	conns    map[*net.TCPConn]struct{}
@@ -69,6 +69,15 @@ func (p *Proxy) Set(f Fault) {
 	}
 }
 
+// Retarget has the server at target answer from now on. Connections to the one before are
+// reset.
+func (p *Proxy) Retarget(target string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.target = target
+	p.reset()
+}
+
 // listen accepts connections at p.Addr from now on.
 func (p *Proxy) listen() error {
 	l, err := net.Listen("tcp", p.Addr)
@@ -96,7 +105,8 @@ func (p *Proxy) serve(client *net.TCPConn) {
 		return
 	}
 	defer p.remove(client)
-	upstream, err := net.Dial("tcp", p.target)
+	_, target := p.current()
+	upstream, err := net.Dial("tcp", target)
 	if err != nil {
 		hangUp(client)
 		return
@@ -119,10 +129,10 @@ func (p *Proxy) pass(from, to *net.TCPConn, answers bool) {
 		if err != nil {
 			return
 		}
-		f := p.current()
+		f, _ := p.current()
 		if f == Slow && answers {
 			<-time.After(p.latency())
-			f = p.current()
+			f, _ = p.current()
 		}
 		if f == BlackHole || f == Mute && answers {
 			continue
@@ -140,10 +150,10 @@ func (p *Proxy) latency() time.Duration {
 	return p.Latency
 }
 
-func (p *Proxy) current() Fault {
+func (p *Proxy) current() (f Fault, target string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.fault
+	return p.fault, p.target
 }
 
 // add counts conn as one of p's, unless the fault is that there are none.

@@ -69,6 +69,12 @@ func StartN(t T, n int, args ...string) (all []*Server) {
 	return all
 }
 
+// HostPort returns the two parts of Addr.
+func (s *Server) HostPort() (host, port string) {
+	host, port, _ = net.SplitHostPort(s.Addr)
+	return host, port
+}
+
 // Kill ends the server as kill -9 does, and returns when it has ended. It does
 // nothing to a server that was killed already.
 func (s *Server) Kill() {
