@@ -2,6 +2,8 @@ package throttlehttp_test
 
 import (
 	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
 	"net/netip"
 	"strings"
 	"testing"
@@ -225,5 +227,37 @@ func TestIP_endsAtThe32ndProxy(t *testing.T) {
 	for n := range 100 {
 		forged := strings.Repeat("for=6.6.6.6,", n)
 		require.Equal(t, "ip:192.0.2.7", key(ip.Key, via("10.0.0.2:1", "Forwarded", forged+"for=192.0.2.7,for=10.0.0.9,for=10.0.0.8")), n)
+	}
+}
+
+// A roundTrip is a RoundTripper of one function.
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// Two reverse proxies of the standard library, the edge in front of the balancer.
+func TestIP_behindReverseProxies(t *testing.T) {
+	var got string
+	server := http.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		got = key(throttlehttp.IP{Trusted: proxied}.Key, r)
+	}))
+	for _, address := range []string{"10.0.0.2:99", "203.0.113.1:99"} {
+		next := server
+		server = &httputil.ReverseProxy{
+			Director: func(*http.Request) {}, // which adds to X-Forwarded-For, forged or not
+			Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
+				w := httptest.NewRecorder()
+				r.RemoteAddr = address
+				next.ServeHTTP(w, r)
+				return w.Result(), nil
+			}),
+		}
+	}
+	for remote, want := range map[string]string{"192.0.2.7:4711": "ip:192.0.2.7", "[2001:db8:7::7%eth0]:4711": "ip:2001:db8:7::/64"} {
+		for _, forged := range [][]string{nil, {""}, {"6.6.6.6"}, {"6.6.6.6, 10.0.0.2"}, {"6.6.6.6", "203.0.113.1"}, {"6.6.6.6,"}} {
+			got = ""
+			server.ServeHTTP(httptest.NewRecorder(), via(remote, "X-Forwarded-For", forged...))
+			require.Equal(t, want, got, "%q", forged)
+		}
 	}
 }

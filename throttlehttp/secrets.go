@@ -102,13 +102,27 @@ func (s *Secrets) Query(name string) KeyFunc {
 // Cookie names a client by a cookie. It panics if name is not the name of a cookie.
 func (s *Secrets) Cookie(name string) KeyFunc {
 	mustToken("Secrets.Cookie", name)
-	kind := "cookie." + name
+	kind, begin := "cookie."+name, name+"="
 	return func(r *http.Request) (string, bool) {
+		if !fewCookies(r, begin) {
+			return "", false
+		}
 		if found := r.CookiesNamed(name); len(found) == 1 {
 			return s.name(kind, found[0].Value)
 		}
 		return "", false
 	}
+}
+
+// fewCookies reports whether r has a cookie that can begin so, and not so many that it
+// would take memory to read them: a header has room for 100,000 of one name.
+func fewCookies(r *http.Request, begin string) bool {
+	const most = 20 // one, and what looks like one in other values
+	n := 0
+	for _, line := range r.Header["Cookie"] {
+		n += strings.Count(line, begin)
+	}
+	return 0 < n && n <= most
 }
 
 func (s *Secrets) name(kind, secret string) (key string, ok bool) {

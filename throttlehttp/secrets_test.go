@@ -1,7 +1,9 @@
 package throttlehttp_test
 
 import (
+	"math/rand/v2"
 	"net/http"
+	"net/url"
 	"strings"
 	"testing"
 
@@ -44,6 +46,9 @@ func TestSecrets_findWhatClientsSend(t *testing.T) {
 		{"cookie", s.Cookie("sid"), from("Cookie", "a=b; sid=s3cr3t"), "cookie.sid=" + hashed},
 		{"cookie twice", s.Cookie("sid"), from("Cookie", "sid=a; sid=s3cr3t"), "?"},
 		{"cookie in two lines", s.Cookie("sid"), from("Cookie", "sid=a", "Cookie", "sid=s3cr3t"), "?"},
+		{"cookie in a cookie", s.Cookie("sid"), from("Cookie", "a=sid=b; xsid=c; sid=s3cr3t"), "cookie.sid=" + hashed},
+		{"very many cookies", s.Cookie("sid"), from("Cookie", strings.Repeat("sid=s3cr3t;", 100_000)), "?"},
+		{"no cookie", s.Cookie("sid"), from(), "?"},
 		{"cookies tell case", s.Cookie("sid"), from("Cookie", "SID=s3cr3t"), "?"},
 		{"query", s.Query("key"), query("a=b&key=s3cr3t"), "query.key=" + hashed},
 		{"query, escaped", s.Query("key"), query("%6Be%79=s3%63r3t&%zz=1"), "query.key=" + hashed},
@@ -100,4 +105,27 @@ func TestSecrets_unknownOnesNameNobody(t *testing.T) {
 	f := throttlehttp.FirstKey(s.APIKey, throttlehttp.IP{}.Key)
 	require.Regexp(t, "^apikey=", key(f, from("X-API-Key", "s3cr3t")))
 	require.Equal(t, "ip:192.0.2.7", key(f, from("X-API-Key", "made up")))
+}
+
+// The parameter is the one that the application finds with r.URL.Query().
+func TestSecrets_readQueriesAsOthersDo(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(3, 14))
+	pieces := []string{"key", "key=", "=", "&", "&", ";", "%6B", "%6b%65y", "%", "%zz", "+", "a", "\x00", "k+y"}
+	s, found := shared(), 0
+	for range 50_000 {
+		var b strings.Builder
+		for range rnd.IntN(9) {
+			b.WriteString(pieces[rnd.IntN(len(pieces))])
+		}
+		r := from()
+		r.URL.RawQuery = b.String()
+		all, _ := url.ParseQuery(r.URL.RawQuery)
+		want := "?"
+		if v := all["key"]; len(v) == 1 && v[0] != "" {
+			found++
+			want = key(s.Query("key"), &http.Request{URL: &url.URL{RawQuery: url.Values{"key": {v[0]}}.Encode()}})
+		}
+		require.Equal(t, want, key(s.Query("key"), r), "%q", r.URL.RawQuery)
+	}
+	require.Greater(t, found, 1000)
 }
