@@ -3,6 +3,8 @@ package rules
 import (
 	"context"
 	"encoding/binary"
+	"math"
+	"math/bits"
 	"sync"
 	"time"
 
@@ -82,8 +84,19 @@ func (s *strand) own(c throttle.Claim) throttle.Claim {
 	for range s.number + 1 {
 		c.Key, rest, _ = cutPart(rest)
 	}
-	c.Cost = s.cost
+	if n, err := c.Units(); err == nil {
+		c.Cost = times(n, s.cost)
+	}
 	return c
+}
+
+// times returns a*b, or the largest number if that is less.
+func times(a, b int64) int64 {
+	hi, lo := bits.Mul64(uint64(a), uint64(max(b, 1)))
+	if hi > 0 || lo > math.MaxInt64 {
+		return math.MaxInt64
+	}
+	return int64(lo)
 }
 
 // Reserve implements throttle.Limiter.
@@ -102,7 +115,6 @@ func (s *strand) Cancel(ctx context.Context, c throttle.Claim, d throttle.Decisi
 
 // Observe implements throttle.Observer.
 func (s *strand) Observe(ctx context.Context, c throttle.Claim, d throttle.Decision, f throttle.Feedback) {
-	f.Cost = 0 // what the whole claim turned out to cost says nothing of this limit
 	throttle.Observe(ctx, s.gate, s.own(c), d, f)
 }
 

@@ -191,7 +191,7 @@ func (g *gate) Reserve(ctx context.Context, c throttle.Claim) (throttle.Decision
 	if err != nil {
 		return throttle.Decision{}, err
 	}
-	p.shorten(&d)
+	p.shorten(c, &d)
 	if g.witness != nil && !c.DryRun {
 		g.witness.Decided(p.limit, c, d)
 	}
@@ -208,7 +208,7 @@ func (g *gate) refuse(p *phase, c throttle.Claim) (throttle.Decision, error) {
 		return throttle.Decision{}, err
 	}
 	d := throttle.Decision{Policy: p.limit.Policy(), At: c.Now, Wait: throttle.Forever}
-	p.shorten(&d)
+	p.shorten(c, &d)
 	if p.limit.Shadow {
 		d.OK, d.Over, d.Wait = true, true, 0
 	}
@@ -218,9 +218,13 @@ func (g *gate) refuse(p *phase, c throttle.Claim) (throttle.Decision, error) {
 	return d, nil
 }
 
-// shorten makes d, a refusal, ask to come again when p is over, if that is earlier.
-func (p *phase) shorten(d *throttle.Decision) {
+// shorten makes d, the refusal of c, ask to come again when p is over, if that is
+// earlier. What no phase can grant never can be.
+func (p *phase) shorten(c throttle.Claim, d *throttle.Decision) {
 	if d.OK || d.Wait == 0 || p.until.IsZero() {
+		return
+	}
+	if n, err := c.Units(); err == nil && n > p.limit.most() {
 		return
 	}
 	if left := p.until.Sub(d.At); left > 0 {

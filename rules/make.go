@@ -2,6 +2,7 @@ package rules
 
 import (
 	"fmt"
+	"math"
 
 	"github.com/heed-go/heed/throttle"
 	"github.com/heed-go/heed/warmup"
@@ -103,4 +104,35 @@ func resizable(a, b Spec) bool {
 		return ok && a == b
 	}
 	return a == nil && b == nil
+}
+
+// most returns the most units that l grants at once at any time.
+func (l *Limit) most() (n int64) {
+	for _, p := range l.phases() {
+		n = max(n, capacity(p[0]), capacity(p[1]))
+	}
+	return n
+}
+
+// capacity returns the most units that s grants at once.
+func capacity(s Spec) int64 {
+	switch s := s.(type) {
+	case nil:
+		return 0
+	case throttle.Quota:
+		return s.Count
+	case throttle.Capacity:
+		return s.Count
+	case throttle.LimitReq:
+		return s.Burst + 1
+	case warmup.Curve:
+		return math.MaxInt64 // what it grants pays later
+	case throttle.Log, throttle.Counter, throttle.Parts:
+		return rateOf(s).Count
+	}
+	l := rateOf(s)
+	if l.Burst > 0 {
+		return l.Burst
+	}
+	return l.Count
 }

@@ -1,0 +1,60 @@
+package rules
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttle/throttletest"
+)
+
+// gates returns what makes the gate of the one limit of a file.
+func gates(t *testing.T, rateLimit string) func(throttle.Clock) throttle.Limiter {
+	return func(clk throttle.Clock) throttle.Limiter {
+		return oneRule(t, "value: b, "+rateLimit, Setting{Clock: clk}).gate
+	}
+}
+
+// oneRule returns the rule of a file with one descriptor, of key a.
+func oneRule(t *testing.T, words string, s Setting) *rule {
+	set, err := Parse([]byte("domain: d\ndescriptors: [{key: a, "+words+"}]"), s)
+	require.NoError(t, err)
+	return set.rules[0]
+}
+
+// TestConformance holds gates to the promises of a Limiter.
+func TestConformance(t *testing.T) {
+	ten := throttle.Limit{Count: 10, Per: time.Second, Burst: 10}
+	windows := func(n int64) func(time.Duration) int64 {
+		return func(w time.Duration) int64 { return n * (int64(w/time.Second) + 2) }
+	}
+	bucket := "rate_limit: {requests_per_unit: 10, unit: second, burst: 10}"
+	for name, tt := range map[string]struct {
+		new  func(throttle.Clock) throttle.Limiter
+		spec throttletest.Spec
+	}{
+		"bucket": {gates(t, bucket), throttletest.Spec{Limit: ten}},
+		"window": {gates(t, "rate_limit: {requests_per_unit: 10, unit: second}"), throttletest.Spec{Bound: windows(10)}},
+		"soft": {gates(t, "rate_limit: {requests_per_unit: 10, unit: second, burst: 10, soft: 10%}"),
+			throttletest.Spec{Limit: throttle.Limit{Count: 11, Per: time.Second}, EndsOnce: true}},
+		"in flight": {gates(t, "rate_limit: {in_flight: 10}"), throttletest.Spec{InFlight: 10, WaitUnknown: true}},
+		"keyed": {func(clk throttle.Clock) throttle.Limiter { return oneRule(t, bucket, Setting{Clock: clk}).gate },
+			throttletest.Spec{Limit: ten}},
+		// What is refused until the limit changes may be refused then by the new one.
+		"active": {gates(t, "rate_limit: {requests_per_unit: 10, unit: second, burst: 10, active: {from: 09:00, to: 17:00, burst: 8}}"),
+			throttletest.Spec{Limit: ten, Approximate: true}},
+		"ended": {func(clk throttle.Clock) throttle.Limiter {
+			g := gates(t, "rate_limit: {requests_per_unit: 1, unit: day}")(clk).(*gate)
+			g.end(gates(t, bucket)(clk).(*gate))
+			return g
+		}, throttletest.Spec{Limit: ten, EndsOnce: true}},
+		"bundle": {func(clk throttle.Clock) throttle.Limiter {
+			return new(bundles).of([]hit{{rule: &rule{limit: &Limit{}, gate: gates(t, bucket)(clk).(*gate)}}})
+		}, throttletest.Spec{Limit: ten, EndsOnce: true, RefusalAdvances: true}},
+	} {
+		tt.spec.Histories = 200
+		t.Run(name, func(t *testing.T) { throttletest.TestLimiter(t, tt.new, tt.spec) })
+	}
+}

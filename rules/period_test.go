@@ -1,0 +1,113 @@
+package rules
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+	_ "time/tzdata" // the test must not depend on what the machine has
+
+	"github.com/stretchr/testify/require"
+)
+
+// strange are places and days at which clocks do something.
+var strange = []struct {
+	zone string
+	near time.Time
+}{
+	{"Europe/Berlin", time.Date(2026, 3, 29, 1, 0, 0, 0, time.UTC)},     // 02:00 becomes 03:00
+	{"Europe/Berlin", time.Date(2026, 10, 25, 1, 0, 0, 0, time.UTC)},    // 03:00 becomes 02:00
+	{"America/Sao_Paulo", time.Date(2018, 11, 4, 3, 0, 0, 0, time.UTC)}, // midnight becomes 01:00
+	{"America/Havana", time.Date(2026, 11, 1, 5, 0, 0, 0, time.UTC)},    // 01:00 becomes midnight again
+	{"Australia/Lord_Howe", time.Date(2026, 4, 4, 15, 0, 0, 0, time.UTC)},
+	{"Pacific/Apia", time.Date(2011, 12, 30, 10, 0, 0, 0, time.UTC)}, // a day is skipped
+	{"UTC", time.Date(2026, 12, 31, 23, 0, 0, 0, time.UTC)},
+}
+
+func load(t *testing.T, name string) *time.Location {
+	zone, err := time.LoadLocation(name)
+	require.NoError(t, err)
+	return zone
+}
+
+// TestPeriod_switchesWhenTheClocksShowIt compares with somebody who looks at the clock
+// each quarter of an hour.
+func TestPeriod_switchesWhenTheClocksShowIt(t *testing.T) {
+	rng := rand.New(rand.NewPCG(8, 2))
+	quarter := func() time.Duration { return time.Duration(rng.Int64N(96)) * 15 * time.Minute }
+	for range 300 {
+		place := strange[rng.IntN(len(strange))]
+		l := &Limit{}
+		for range 1 + rng.IntN(2) {
+			l.Active = append(l.Active, Period{From: quarter(), To: quarter(), Days: Weekdays(1 + rng.IntN(127)), Zone: load(t, place.zone)})
+		}
+		at := place.near.Add(-time.Duration(rng.Int64N(3*96)) * 15 * time.Minute)
+		got := l.switchAfter(at)
+		if want := looked(l, at); !want.Equal(got) {
+			require.Equal(t, want, got, "%v in %s after %v", l.Active, place.zone, at)
+		}
+	}
+}
+
+// looked returns the first quarter of an hour after at at which another period holds.
+func looked(l *Limit, at time.Time) time.Time {
+	now := l.periodAt(at)
+	for range 14 * 96 {
+		if at = at.Add(15 * time.Minute); l.periodAt(at) != now {
+			return at
+		}
+	}
+	return time.Time{}
+}
+
+// TestPeriod_ofHoursThatAreSkippedOrComeTwice says what holds, in Berlin in 2026.
+func TestPeriod_ofHoursThatAreSkippedOrComeTwice(t *testing.T) {
+	clock := func(h, m int) time.Duration { return time.Duration(h*60+m) * time.Minute }
+	for name, tt := range map[string]struct {
+		from, to time.Duration
+		on       string   // begin of the day, in UTC
+		holds    []string // from when to when, in UTC
+	}{
+		"begins in the skipped hour":   {clock(2, 30), clock(4, 0), "2026-03-29", []string{"01:00 to 02:00"}},
+		"ends in the skipped hour":     {clock(1, 0), clock(2, 30), "2026-03-29", []string{"00:00 to 01:00"}},
+		"lies in the skipped hour":     {clock(2, 15), clock(2, 45), "2026-03-29", nil},
+		"around the skipped hour":      {clock(1, 0), clock(4, 0), "2026-03-29", []string{"00:00 to 02:00"}},
+		"begins in the repeated hour":  {clock(2, 30), clock(4, 0), "2026-10-25", []string{"00:30 to 01:00", "01:30 to 03:00"}},
+		"ends in the repeated hour":    {clock(1, 0), clock(2, 30), "2026-10-25", []string{"23:00 to 00:30", "01:00 to 01:30"}},
+		"lies in the repeated hour":    {clock(2, 15), clock(2, 45), "2026-10-25", []string{"00:15 to 00:45", "01:15 to 01:45"}},
+		"over midnight, on an odd day": {clock(22, 0), clock(6, 0), "2026-03-29", []string{"21:00 to 04:00", "20:00 to 04:00"}},
+	} {
+		day, err := time.Parse(time.DateOnly, tt.on)
+		require.NoError(t, err)
+		l := &Limit{Active: []Period{{From: tt.from, To: tt.to, Days: EveryDay, Zone: load(t, "Europe/Berlin")}}}
+		var holds []string
+		for at := day.Add(-4 * time.Hour); ; { // no period has begun by then
+			begin := at
+			if l.periodAt(at) == nil {
+				begin = l.switchAfter(at)
+			}
+			end := l.switchAfter(begin)
+			if begin.After(day.Add(21 * time.Hour)) {
+				break
+			}
+			holds = append(holds, begin.UTC().Format("15:04")+" to "+end.UTC().Format("15:04"))
+			at = end
+		}
+		require.Equal(t, tt.holds, holds, name)
+	}
+}
+
+func TestPeriod_daysAreThoseOnWhichItBegins(t *testing.T) {
+	friday := Period{From: 22 * time.Hour, To: 6 * time.Hour, Days: 1 << time.Friday}
+	for at, want := range map[string]bool{
+		"2026-11-20T21:59:59Z": false, // a Friday
+		"2026-11-20T22:00:00Z": true,
+		"2026-11-21T05:59:59Z": true,
+		"2026-11-21T06:00:00Z": false,
+		"2026-11-20T05:00:00Z": false, // of Thursday
+		"2026-11-21T23:00:00Z": false, // Saturday's
+	} {
+		instant, err := time.Parse(time.RFC3339, at)
+		require.NoError(t, err)
+		require.Equal(t, want, friday.holds(instant), at)
+	}
+}
