@@ -39,6 +39,7 @@ func (t *Tracker) Feedback(req *http.Request, d throttle.Demand, resp *http.Resp
 	if resp.StatusCode == http.StatusServiceUnavailable && f.Outcome == throttle.Failed && s.refuses(b, f.Now) {
 		f.Outcome = throttle.Throttled
 	}
+	s.sharpen(&r, resp.Header, f.Now)
 	f.Windows = r.AppendWindows(buf)
 	s.heed(req, b, &f)
 	if r.Global && f.Outcome == throttle.Throttled {

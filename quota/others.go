@@ -43,7 +43,7 @@ type others struct {
 	dice float64 // how much longer or shorter than even the next pause is: around 1
 
 	// late is set if we first heard of this window when most of it was used, and
-	// in whole seconds. Then its reset may come up to a second sooner than told.
+	// roughly. Then its reset may come up to a second sooner than told.
 	late bool
 }
 
@@ -155,7 +155,7 @@ func (t *told) compare(w throttle.Window, n, sent uint64, now time.Time) (steppe
 		o.restart(now)
 	}
 	if over || !most {
-		o.late = most && w.ResetAfter%time.Second == 0
+		o.late = most && w.Roughness > 0
 	}
 	o.answered(n, now)
 	if n > t.seen || left < t.remaining {

@@ -53,6 +53,7 @@ func (l Limit) AsWindow() throttle.Window {
 		Remaining:        l.Remaining,
 		RemainingUnknown: !l.HasRemaining,
 		ResetAfter:       l.ResetAfter,
+		Roughness:        l.roughness(),
 		Per:              l.Window,
 	}
 	if w.Per == 0 && w.Limit == 0 && l.Rate > 0 {

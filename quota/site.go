@@ -42,11 +42,12 @@ type site struct {
 	split   atomic.Bool   // there are pools: routes are told apart
 	silent  atomic.Bool   // it is quiet: nothing is demanded of its requests
 
-	mu     sync.Mutex
-	fresh  atomic.Pointer[bucket] // for routes whose quota is not known
-	pools  []*bucket              // quotas of which something is known
-	routes map[uint64]*bucket     // to one of pools
-	quiet  quiet
+	mu       sync.Mutex
+	fresh    atomic.Pointer[bucket] // for routes whose quota is not known
+	pools    []*bucket              // quotas of which something is known
+	routes   map[uint64]*bucket     // to one of pools
+	quiet    quiet
+	dateline dateline
 }
 
 func newSite(t *Tracker, a account) *site {

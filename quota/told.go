@@ -41,6 +41,7 @@ type told struct {
 	next      time.Time     // when the next claim may go, if they are spread
 	refill    refill
 	others    others
+	opening   opening
 }
 
 // countsRequests reports whether w says how many requests are left, the one unit
@@ -117,8 +118,10 @@ func (t *told) scoutDelay() time.Duration {
 	return min(max(t.reset.Sub(t.at)/8, minScout), maxScout)
 }
 
-// slack is how far two tellings of one reset may be apart: many are whole seconds.
-const slack = 1100 * time.Millisecond
+// slack returns how far two tellings of one reset may be apart.
+func slack(w throttle.Window) time.Duration {
+	return 100*time.Millisecond + max(w.Roughness, time.Second)
+}
 
 // update takes over what an answer to claim n says.
 func (t *told) update(w throttle.Window, n uint64, now time.Time, f *flight) {
@@ -127,11 +130,13 @@ func (t *told) update(w throttle.Window, n uint64, now time.Time, f *flight) {
 	if t.compare(w, n, f.sent, now) {
 		over, t.refill.kind = true, unseen
 	}
+	t.opening.opens(w, now, over, t.probe && newer && left == 0)
+	reset = t.opening.reset(reset, w.Roughness)
 	if t.refill.kind != flows && w.Limit == t.limit {
 		switch ahead := reset.Sub(t.reset); {
-		case ahead < -slack && !newer:
+		case ahead < -slack(w) && !newer:
 			return // speaks of a window that is over
-		case ahead > slack:
+		case ahead > slack(w):
 			over = true
 		case !over:
 			reset = t.sooner(reset, w)
@@ -151,10 +156,10 @@ func (t *told) update(w throttle.Window, n uint64, now time.Time, f *flight) {
 	t.refill.mark(left, now, f.open)
 }
 
-// sooner returns the reset that is known by now: told in whole seconds each is the
-// true one rounded up, so the earliest is best.
+// sooner returns the reset that is known by now: told roughly each is the true
+// one or later, so the earliest is best.
 func (t *told) sooner(reset time.Time, w throttle.Window) time.Time {
-	if w.ResetAfter%time.Second != 0 || t.reset.After(reset) {
+	if w.Roughness == 0 || t.reset.After(reset) {
 		return reset
 	}
 	return t.reset
@@ -166,7 +171,7 @@ func (t *told) near(w throttle.Window, now time.Time) bool {
 		return true // whatever it was is over
 	}
 	apart := resetOf(w, now).Sub(t.reset)
-	return (t.refill.kind == flows || -2*slack < apart && apart < 2*slack) && w.Remaining <= t.left(now)
+	return (t.refill.kind == flows || -2*slack(w) < apart && apart < 2*slack(w)) && w.Remaining <= t.left(now)
 }
 
 // left returns how many units are left as of now if no more are taken.

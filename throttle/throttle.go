@@ -126,6 +126,7 @@ type Window struct {
 	Remaining        int64         // units left
 	RemainingUnknown bool          // Remaining was not said
 	ResetAfter       time.Duration // until units come back, from Feedback.Now; 0: not said, or at once
+	Roughness        time.Duration // how much sooner than ResetAfter that may be, for it was told in whole seconds; 0: it is exact
 	Per              time.Duration // length of the window; 0: not said
 }
 

@@ -1,0 +1,112 @@
+package quota
+
+import (
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/heed-go/heed/throttle"
+)
+
+// A date line says where the seconds of a server's clock begin on ours. A reset
+// that is told as a point in time counts from the answer's Date, which has whole
+// seconds, so each telling is up to a second too late:
+//
+//	server  ├────── 10:00:07 ──────┼────── 10:00:08 ──
+//	               ▲          ▲     ▲
+//	          Date is 7   still 7   8, and only just: the best that we have seen
+//
+// The true time of an answer is that of the best one and what has passed on our
+// clock since.
+type dateline struct {
+	lead  time.Duration // of the best Date over our clock
+	known bool
+}
+
+// unsaid returns how much of a second the Date of an answer leaves out at least.
+func (l *dateline) unsaid(date, now time.Time) time.Duration {
+	lead := date.Sub(now)
+	if past := l.lead - lead; l.known && past >= 0 && past < 3*time.Second/2 {
+		return past
+	}
+	// A better one, or somebody has set a clock.
+	l.lead, l.known = lead, true
+	return 0
+}
+
+// sharpen takes from the resets in r what the answer's Date leaves out.
+func (s *site) sharpen(r *Report, h http.Header, now time.Time) {
+	if !slices.ContainsFunc(r.Limits, isAbsolute) {
+		return
+	}
+	date, ok := dateOf(h["Date"], now)
+	if !ok {
+		return
+	}
+	s.mu.Lock()
+	unsaid := s.dateline.unsaid(date, now)
+	s.mu.Unlock()
+	for i := range r.Limits {
+		if l := &r.Limits[i]; isAbsolute(*l) {
+			l.ResetAfter = max(l.ResetAfter-unsaid, 0)
+		}
+	}
+}
+
+func isAbsolute(l Limit) bool { return l.ResetForm == EpochSeconds || l.ResetForm == Date }
+
+// roughness returns how much sooner than l.ResetAfter its units may come back,
+// because of the seconds that it was told in.
+func (l Limit) roughness() time.Duration {
+	switch {
+	case isAbsolute(l):
+		return 2 * time.Second // its own fraction, and that of the Date
+	case l.ResetForm == DeltaSeconds && l.ResetAfter%time.Second == 0:
+		return time.Second
+	}
+	return 0
+}
+
+// An opening is the answer that was the first of its window: it says that all but
+// one unit are left. Most windows are as long as people would say it, so the moment
+// of that answer tells the reset better than the server does:
+//
+//	opened                   opened + 5 s     told
+//	├──────────────────────────────┼────────────┤
+//	                         told - roughness <┈┈
+type opening struct {
+	at    time.Time // zero: not seen
+	wrong bool      // a claim that went by it was refused: this server has other windows
+}
+
+// usual are the lengths of windows that are guessed, from long to short.
+var usual = []time.Duration{
+	24 * time.Hour, time.Hour, 30 * time.Minute, 15 * time.Minute, 10 * time.Minute, 5 * time.Minute, 2 * time.Minute,
+	time.Minute, 30 * time.Second, 20 * time.Second, 15 * time.Second, 10 * time.Second, 5 * time.Second, 2 * time.Second, time.Second,
+}
+
+// reset returns when the window is over that is told to be so at told, or sooner by
+// as much as rough.
+func (o *opening) reset(told time.Time, rough time.Duration) time.Time {
+	if o.at.IsZero() || o.wrong {
+		return told
+	}
+	for _, w := range usual {
+		if end := o.at.Add(w); !end.After(told) && end.Sub(told) > -rough {
+			return end
+		}
+	}
+	return told
+}
+
+// opens notes when the window began that w speaks of. over says that it is not the
+// one before, and refused that the claim which went first was refused.
+func (o *opening) opens(w throttle.Window, now time.Time, over, refused bool) {
+	switch {
+	case w.Remaining == w.Limit-1 && w.Limit > 2:
+		o.at = now
+	case over:
+		o.wrong = o.wrong || refused && !o.at.IsZero()
+		o.at = time.Time{}
+	}
+}
