@@ -30,6 +30,8 @@ type others struct {
 	seen  bool    // there are others
 	share float64 // ours of what was used, in (0, 1]; 0: not known yet
 
+	met time.Time // when others were last seen at it
+
 	base int64     // units that were used before we heard of the limit
 	mine int64     // units of ours since mark
 	prev int64     // and for as long before it
@@ -49,7 +51,7 @@ type others struct {
 
 const (
 	notAlone   = 0.9              // a share below which there are others
-	alone      = 0.98             // and one from which on there are none any more
+	aloneAfter = 5                // resets without others there are none any more
 	shareSoon  = 30 * time.Second // what resets later is shared only when little is left
 	blameSoon  = 2 * time.Second  // and of what resets later we take our predecessor's use for no one's
 	spareUnits = 2                // that nobody takes: they show the others that the window is not over
@@ -91,8 +93,9 @@ func (o *others) learn(limit, used int64, reset time.Duration, now time.Time) {
 	if now.Sub(o.mark) >= reset {
 		o.prev, o.mine, o.mark = o.mine, 0, now
 	}
-	if since := now.Sub(o.at); used < limit/2 { // nobody needs to be modest
-		o.share = min(o.share*(1+float64(since)/float64(max(since, reset, 1))), 1)
+	part := float64(now.Sub(o.at)) / float64(max(now.Sub(o.at), reset, 1)) // of a window that has passed
+	if used < limit/2 {                                                    // nobody needs to be modest
+		o.share = min(o.share*(1+part), 1)
 	}
 	o.at = now
 	o.base = min(o.base, used)
@@ -101,13 +104,17 @@ func (o *others) learn(limit, used int64, reset time.Duration, now time.Time) {
 	}
 	share := 1.0
 	if mine := o.recent(reset, now); used-mine > max(2, limit/20) {
-		share = float64(max(mine, 1)) / float64(used)
+		share, o.met = float64(max(mine, 1))/float64(used), now
 	}
 	if o.share == 0 {
 		o.share = share
 	}
-	o.share += newsWeight * (share - o.share)
-	o.seen = o.share < notAlone || o.seen && o.share < alone
+	if share > o.share { // others may only be waiting for this window to end
+		o.share += min(newsWeight, part) * (share - o.share)
+	} else {
+		o.share += newsWeight * (share - o.share)
+	}
+	o.seen = o.share < notAlone || o.seen && now.Sub(o.met) < aloneAfter*reset
 }
 
 // recent returns how many units we used in the last reset.

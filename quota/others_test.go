@@ -54,7 +54,7 @@ func playFleet(t *testing.T, s server, processes, n, c int, rtt time.Duration) (
 
 // Ten processes that know nothing of each other live off one quota. Which of them
 // runs first is up to the scheduler, so the bounds leave some room: the figures are
-// 3.0 % refused and a Jain index of 0.92 at worst.
+// 3.0 % refused and a Jain index of 0.86 at worst, and 0.95 and more in the mean.
 func TestTracker_sharesWithOthersOfItsKind(t *testing.T) {
 	for name, s := range map[string]func() server{
 		"bucket of 50/s":         func() server { return tokenBucket(50, 50, true) },
@@ -111,10 +111,10 @@ func TestTracker_noticesThatItIsAlone(t *testing.T) {
 			wg.Go(func() { playUntil(t, seeded(uint64(i+2)), s, 10_000, 4, 20*time.Millisecond, gone) })
 		}
 		tr := seeded(1)
-		playUntil(t, tr, s, 10_000, 10, 20*time.Millisecond, gone.Add(20*time.Second))
+		playUntil(t, tr, s, 10_000, 10, 20*time.Millisecond, gone.Add(40*time.Second))
 		wg.Wait()
 		j := play(t, tr, s, 300, 10, 20*time.Millisecond)
-		require.Less(t, j.elapsed, 16*time.Second, "%v", j)
+		require.Less(t, j.elapsed, 11*time.Second, "%v", j)
 		require.Zero(t, j.throttled)
 	})
 }

@@ -118,10 +118,11 @@ func (t *told) scoutDelay() time.Duration {
 	return min(max(t.reset.Sub(t.at)/8, minScout), maxScout)
 }
 
-// slack returns how far two tellings of one reset may be apart.
-func slack(w throttle.Window) time.Duration {
-	return 100*time.Millisecond + max(w.Roughness, time.Second)
-}
+// slack is how far two tellings of one reset may be apart: many are whole seconds.
+const slack = 1100 * time.Millisecond
+
+// slackOf returns how far w may be apart from other tellings of its reset.
+func slackOf(w throttle.Window) time.Duration { return max(slack, slack+w.Roughness-time.Second) }
 
 // update takes over what an answer to claim n says.
 func (t *told) update(w throttle.Window, n uint64, now time.Time, f *flight) {
@@ -134,9 +135,9 @@ func (t *told) update(w throttle.Window, n uint64, now time.Time, f *flight) {
 	reset = t.opening.reset(reset, w.Roughness)
 	if t.refill.kind != flows && w.Limit == t.limit {
 		switch ahead := reset.Sub(t.reset); {
-		case ahead < -slack(w) && !newer:
+		case ahead < -slackOf(w) && !newer:
 			return // speaks of a window that is over
-		case ahead > slack(w):
+		case ahead > slackOf(w):
 			over = true
 		case !over:
 			reset = t.sooner(reset, w)
@@ -171,7 +172,7 @@ func (t *told) near(w throttle.Window, now time.Time) bool {
 		return true // whatever it was is over
 	}
 	apart := resetOf(w, now).Sub(t.reset)
-	return (t.refill.kind == flows || -2*slack(w) < apart && apart < 2*slack(w)) && w.Remaining <= t.left(now)
+	return (t.refill.kind == flows || -2*slackOf(w) < apart && apart < 2*slackOf(w)) && w.Remaining <= t.left(now)
 }
 
 // left returns how many units are left as of now if no more are taken.
