@@ -33,6 +33,7 @@ type call struct {
 	args      []any
 	size      int // of args, without grants and the time
 	calendars []dated
+	parts     []throttle.Decision // two for each limit, see keep
 }
 
 // A dated limit has windows of a calendar. Their bounds are the last of its arguments.
@@ -44,7 +45,7 @@ type dated struct {
 
 // newCall returns a call with the arguments of limits filled in.
 func newCall(limits ...*Limiter) *call {
-	k := &call{keys: make([]string, len(limits)), args: make([]any, 3)}
+	k := &call{keys: make([]string, len(limits)), args: make([]any, 3), parts: make([]throttle.Decision, 2*len(limits))}
 	for i, l := range limits {
 		k.args = append(k.args, l.limit.args...)
 		if l.limit.calendar != nil {
@@ -160,6 +161,9 @@ func (p part) now() int64       { return int64(word(string(p), 4)) } // the read
 
 // grant returns what the limit wants to hear again. Scripts count in doubles.
 func (p part) grant() uint64 { return uint64(int64(math.Float64frombits(word(string(p), 5)))) }
+
+// bits is grant for limits that want to hear a double again.
+func (p part) bits() uint64 { return word(string(p), 5) }
 
 // word returns the i-th eight bytes of s.
 func word(s string, i int) uint64 { return binary.LittleEndian.Uint64([]byte(s[8*i:][:8])) }

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/warmup"
 )
 
 // A pair is a limit in a store, and the same in memory.
@@ -20,6 +21,10 @@ type pair struct {
 	local  func(throttle.Clock) throttle.Limiter
 	most   int64         // the largest claim that is worth making
 	pace   time.Duration // in which about one unit comes back
+
+	// paysLater says that any claim is granted, and so none that takes centuries is made:
+	// there is no exact double for their nanoseconds.
+	paysLater bool
 }
 
 // began is where differential tests begin: a multiple of all periods in them.
@@ -29,7 +34,7 @@ func pairs() []pair {
 	limit := func(count int64, per time.Duration, burst int64) throttle.Limit {
 		return throttle.Limit{Count: count, Per: per, Burst: burst}
 	}
-	all := []pair{
+	return []pair{
 		bucketPair("TokenBucket", limit(10, time.Second, 10)),
 		bucketPair("TokenBucket, thirds", limit(3, time.Second, 2)),
 		bucketPair("TokenBucket, primes", limit(997, 1013*time.Millisecond, 7)),
@@ -62,8 +67,12 @@ func pairs() []pair {
 		partsPair("SubWindows, one", throttle.Parts{Limit: limit(10, time.Second, 0), Parts: 1}),
 		partsPair("SubWindows, many", throttle.Parts{Limit: limit(100, time.Minute, 0), Parts: 61}),
 		inFlightPair("InFlight", throttle.Capacity{Count: 10, MaxAge: time.Second}),
+		warmPair("WarmUp", warmup.Curve{Limit: limit(10, time.Second, 0), Over: 3 * time.Second}),
+		warmPair("WarmUp, thirds", warmup.Curve{Limit: limit(3, time.Second, 0), Over: 10 * time.Second, Cold: 7}),
+		warmPair("WarmUp, even pace", warmup.Curve{Limit: limit(7, time.Second, 0)}),
+		burstyPair("Bursty", warmup.Burst{Limit: limit(5, time.Second, 0), Full: true}),
+		burstyPair("Bursty, thirds", warmup.Burst{Limit: limit(3, time.Second, 0), Save: 2500 * time.Millisecond, Full: true}),
 	}
-	return all
 }
 
 func zone(name string) *time.Location {
@@ -85,13 +94,13 @@ func paceOf(l throttle.Limit) (most int64, pace time.Duration) {
 func bucketPair(name string, l throttle.Limit) pair {
 	most, pace := paceOf(l)
 	return pair{name, func(s *Store) throttle.Limiter { return s.TokenBucket(l) },
-		func(clk throttle.Clock) throttle.Limiter { return throttle.NewTokenBucket(l, clk) }, most, pace}
+		func(clk throttle.Clock) throttle.Limiter { return throttle.NewTokenBucket(l, clk) }, most, pace, false}
 }
 
 func refillPair(name string, r throttle.Refill) pair {
 	most, pace := paceOf(r.Limit)
 	return pair{name, func(s *Store) throttle.Limiter { return s.RefillBucket(r) },
-		func(clk throttle.Clock) throttle.Limiter { return throttle.NewRefillBucket(r, clk) }, most, pace}
+		func(clk throttle.Clock) throttle.Limiter { return throttle.NewRefillBucket(r, clk) }, most, pace, false}
 }
 
 func leakyPair(name string, l throttle.Leak) pair {
@@ -100,41 +109,53 @@ func leakyPair(name string, l throttle.Leak) pair {
 		most += l.Queue
 	}
 	return pair{name, func(s *Store) throttle.Limiter { return s.LeakyBucket(l) },
-		func(clk throttle.Clock) throttle.Limiter { return throttle.NewLeakyBucket(l, clk) }, most, pace}
+		func(clk throttle.Clock) throttle.Limiter { return throttle.NewLeakyBucket(l, clk) }, most, pace, false}
 }
 
 func nginxPair(name string, l throttle.LimitReq) pair {
 	return pair{name, func(s *Store) throttle.Limiter { return s.Nginx(l) },
-		func(clk throttle.Clock) throttle.Limiter { return throttle.NewNginx(l, clk) }, l.Burst, l.Per / time.Duration(l.Rate)}
+		func(clk throttle.Clock) throttle.Limiter { return throttle.NewNginx(l, clk) }, l.Burst, l.Per / time.Duration(l.Rate), false}
 }
 
 func windowPair(name string, q throttle.Quota) pair {
 	from, to := q.Window(began)
 	return pair{name, func(s *Store) throttle.Limiter { return s.FixedWindow(q) },
-		func(clk throttle.Clock) throttle.Limiter { return throttle.NewFixedWindow(q, clk) }, q.Count, to.Sub(from) / time.Duration(q.Count)}
+		func(clk throttle.Clock) throttle.Limiter { return throttle.NewFixedWindow(q, clk) }, q.Count, to.Sub(from) / time.Duration(q.Count), false}
 }
 
 func logPair(name string, l throttle.Log) pair {
 	most, pace := paceOf(l.Limit)
 	return pair{name, func(s *Store) throttle.Limiter { return s.SlidingLog(l) },
-		func(clk throttle.Clock) throttle.Limiter { return throttle.NewSlidingLog(l, clk) }, most, pace}
+		func(clk throttle.Clock) throttle.Limiter { return throttle.NewSlidingLog(l, clk) }, most, pace, false}
 }
 
 func counterPair(name string, c throttle.Counter) pair {
 	most, pace := paceOf(c.Limit)
 	return pair{name, func(s *Store) throttle.Limiter { return s.SlidingCounter(c) },
-		func(clk throttle.Clock) throttle.Limiter { return throttle.NewSlidingCounter(c, clk) }, most, pace}
+		func(clk throttle.Clock) throttle.Limiter { return throttle.NewSlidingCounter(c, clk) }, most, pace, false}
 }
 
 func partsPair(name string, p throttle.Parts) pair {
 	most, pace := paceOf(p.Limit)
 	return pair{name, func(s *Store) throttle.Limiter { return s.SubWindows(p) },
-		func(clk throttle.Clock) throttle.Limiter { return throttle.NewSubWindows(p, clk) }, most, pace}
+		func(clk throttle.Clock) throttle.Limiter { return throttle.NewSubWindows(p, clk) }, most, pace, false}
 }
 
 func inFlightPair(name string, c throttle.Capacity) pair {
 	return pair{name, func(s *Store) throttle.Limiter { return s.InFlight(c) },
-		func(clk throttle.Clock) throttle.Limiter { return throttle.NewInFlight(c, clk) }, c.Count, c.MaxAge / time.Duration(c.Count)}
+		func(clk throttle.Clock) throttle.Limiter { return throttle.NewInFlight(c, clk) }, c.Count, c.MaxAge / time.Duration(c.Count), false}
+}
+
+func warmPair(name string, c warmup.Curve) pair {
+	_, pace := paceOf(c.Limit)
+	return pair{name, func(s *Store) throttle.Limiter { return s.WarmUp(c) },
+		func(clk throttle.Clock) throttle.Limiter { return warmup.New(c, clk) }, 12, pace, true}
+}
+
+func burstyPair(name string, b warmup.Burst) pair {
+	_, pace := paceOf(b.Limit)
+	return pair{name, func(s *Store) throttle.Limiter { return s.Bursty(b) },
+		func(clk throttle.Clock) throttle.Limiter { return warmup.NewBursty(b, clk) }, 12, pace, true}
 }
 
 // TestLimiters_decideAsInMemory makes the same random claims in Redis and in memory. With
@@ -173,6 +194,8 @@ type game struct {
 	locals map[string]throttle.Limiter
 	held   []holding
 	step   int
+
+	forward bool // time does not run back
 }
 
 type holding struct {
@@ -185,7 +208,7 @@ func play(t *testing.T, p pair, seed uint64, steps int) {
 	s := fresh(t)
 	s.onLocalClock, s.Clock = true, clk
 	g := &game{T: t, pair: p, seed: seed, r: rand.New(rand.NewPCG(seed, 3)), clk: clk, remote: p.remote(s), locals: map[string]throttle.Limiter{}}
-	for _, key := range []string{"a", "", "b{c}\x00"} {
+	for _, key := range keys {
 		g.locals[key] = p.local(clk)
 	}
 	for g.step = range steps {
@@ -216,13 +239,19 @@ func (g *game) pass() {
 	case n < 99:
 		d = 4 * g.pace * time.Duration(g.most)
 	}
+	if g.forward {
+		d = max(d, 0)
+	}
 	g.clk.now = g.clk.now.Add(d.Truncate(time.Microsecond))
 	if g.clk.now.Before(began) { // before the limiter in memory was made; the other never was
 		g.clk.now = began
 	}
 }
 
-func (g *game) key() string { return []string{"a", "a", "", "b{c}\x00"}[g.r.IntN(4)] }
+// keys are those of the claims. The first is used most.
+var keys = []string{"a", "", "b{c}\x00"}
+
+func (g *game) key() string { return keys[max(g.r.IntN(4)-1, 0)] }
 
 func (g *game) claim() {
 	c := throttle.Claim{Key: g.key(), Cost: 1 + g.r.Int64N(min(g.most, 12)), DryRun: g.r.IntN(12) == 0}
@@ -232,7 +261,9 @@ func (g *game) claim() {
 	case 1:
 		c.Cost = g.most + 1
 	case 2:
-		c.Cost = math.MaxInt64
+		if c.Cost = math.MaxInt64; g.paysLater {
+			c.Cost = 100
+		}
 	case 3:
 		c.Cost = 1 + g.r.Int64N(g.most)
 	}

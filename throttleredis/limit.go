@@ -17,7 +17,8 @@ type limit struct {
 	args      []any         // for the script
 	books     bool          // a grant may act later than it is made
 	holds     bool          // a claim has to be ended
-	wide      bool          // a grant does not fit into Decision.Grant
+	wide      bool          // a grant does not fit into Decision.Grant: see keep
+	idle      time.Duration // in which the idle units of a wide limit come
 	calendar  *calendar     // nil: the windows are not those of a calendar
 
 	// share makes a limiter in memory with the n-th part of the limit, for one key.
@@ -51,6 +52,8 @@ func (l *limit) decision(p part, given int64, at time.Time) throttle.Decision {
 	switch {
 	case !d.OK:
 		d.Wait = wholeMicros(d.Wait)
+	case l.wide:
+		d.Grant = p.bits()
 	case l.books:
 		d.Grant |= l.remainder(d.Wait, p.wait()) << readingBits
 	}
@@ -67,14 +70,4 @@ const readingBits = 51
 
 func (l *limit) remainder(wait time.Duration, ticks int64) uint64 {
 	return uint64(mulDiv(int64(wait), l.scale, 1000) - ticks)
-}
-
-// granted returns what a script has to know of d: the reading that it was made at, or
-// whatever else the script took for its name; and after how many ticks it acts.
-func (l *limit) granted(d throttle.Decision) (grant int64, acts int64) {
-	if !l.books {
-		return int64(d.Grant), 0
-	}
-	before := int64(d.Grant >> readingBits)
-	return int64(d.Grant & (1<<readingBits - 1)), mulDiv(int64(max(d.Wait, 0)), l.scale, 1000) - before
 }

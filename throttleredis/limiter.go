@@ -59,7 +59,8 @@ func (l *Limiter) Reserve(ctx context.Context, c throttle.Claim) (throttle.Decis
 	}
 	d := l.limit.decision(r.part(0), r.now(), at)
 	if l.limit.wide && d.OK && !c.DryRun {
-		d = l.trails.Mark(d, []throttle.Decision{d, {Grant: uint64(r.part(0).now())}})
+		keep(k.parts, d, r.part(0))
+		d = l.trails.Mark(d, k.parts)
 	}
 	return d, nil
 }
@@ -75,7 +76,7 @@ func (l *Limiter) Cancel(ctx context.Context, c throttle.Claim, d throttle.Decis
 // Observe implements throttle.Observer: it settles a cost that was known only afterwards,
 // as the limiter in memory does. If it fails nobody is told.
 func (l *Limiter) Observe(ctx context.Context, c throttle.Claim, d throttle.Decision, f throttle.Feedback) {
-	if extra, ends := extra(c, d, f); ends && (extra != 0 || l.limit.holds) {
+	if extra, ends := extra(c, d, f); ends && (extra != 0 || l.limit.holds || l.limit.wide) {
 		l.settle(ctx, verbSettle, c, extra, d, f.Now)
 	}
 }
@@ -106,7 +107,8 @@ func (l *Limiter) settle(ctx context.Context, verb any, c throttle.Claim, extra 
 		return
 	}
 	l.trails.Follow(d, false, func(parts []throttle.Decision) {
-		k.grant(l.limit.grantedWide(parts))
-		l.store.settle(ctx, l.script, k, now)
+		if l.limit.grantOf(k, parts); extra != 0 {
+			l.store.settle(ctx, l.script, k, now)
+		}
 	})
 }

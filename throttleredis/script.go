@@ -30,6 +30,7 @@ var arguments = map[string]int{
 	"slidinglog":     5,
 	"slidingcounter": 3,
 	"inflight":       2,
+	"warmup":         8,
 }
 
 var scripts sync.Map // from the names of algorithms to *script

@@ -8,6 +8,7 @@
 --           (-1 for ever), units left, ticks until all are, reading, grant}
 --   take    writes what check said
 --   settle  takes more units for what was granted, or gives back some
+--   holds   (optional) true if a settlement of no units ends a claim
 --   refuse  (optional) counts a claim that check refused
 -- An older reading of the clock than one granted at counts as that one.
 
@@ -24,7 +25,7 @@ local function lasts(us)
   if frozen then
     return 86400000
   end
-  return floor(max(us, 0) / 1000) + 1000
+  return floor(min(max(us, 0), most) / 1000) + 1000
 end
 
 -- muldiv returns a*b/c rounded down, and whether it had to be, for 0 <= b <= c <= 2^50.

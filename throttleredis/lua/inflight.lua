@@ -37,6 +37,8 @@ local function lost(key, age, now)
 end
 
 return {
+  holds = true,
+
   check = function(key, a, now)
     local count, age = tonumber(ARGV[a]), tonumber(ARGV[a + 1])
     local used, last, latest, due = read(key)

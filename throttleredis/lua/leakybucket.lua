@@ -79,7 +79,7 @@ return {
       taken = min(max(taken, present) + extra * interval, most)
       return write(key, last, taken, latest, held, scale)
     end
-    local place = (from - last) * scale + wait
+    local place = (from - last) * scale + tonumber(wait)
     local lost = max(latest, present) - place
     local back = -extra * interval
     if lost > 0 and split then

@@ -21,11 +21,14 @@ end
 if settles then
   for i = 1, #limits do
     local g = grants + 2 * (i - 1)
-    limits[i].settle(KEYS[i], firsts[i], now, third, tonumber(ARGV[g]), tonumber(ARGV[g + 1]), verb == 'cancel')
+    if third ~= 0 or limits[i].holds then
+      limits[i].settle(KEYS[i], firsts[i], now, third, tonumber(ARGV[g]), ARGV[g + 1], verb == 'cancel')
+    end
   end
   return ''
 end
 
+local ages = 2 ^ 62 -- more ticks than a time can have
 local decisions, refused = {}, nil
 for i = 1, #limits do
   local d = limits[i].check(KEYS[i], firsts[i], now)
@@ -46,6 +49,6 @@ end
 local answer = pack('<i8', now)
 for i = 1, #limits do
   local d = decisions[i]
-  answer = answer .. pack('<i8i8i8i8i8d', d[1], d[2], d[3], d[4], d[5], d[6])
+  answer = answer .. pack('<i8i8i8i8i8d', d[1], min(d[2], ages), d[3], min(d[4], ages), d[5], d[6])
 end
 return answer

@@ -1,0 +1,90 @@
+package throttleredis
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttle/throttletest"
+	"github.com/heed-go/heed/warmup"
+)
+
+// The suite's clock shows nanoseconds, the server's microseconds: a span may seem shorter by
+// one at its begin. For the same reason an older reading is, within a microsecond, the same.
+// That it counts as the newest otherwise is seen by TestLimiters_decideAsInMemory.
+func TestConformance(t *testing.T) {
+	ten := throttle.Limit{Name: "ten", Count: 10, Per: time.Second, Burst: 10}
+	thirds := throttle.Limit{Count: 3, Per: time.Second, Burst: 2}
+	windows := func(n int64, per time.Duration) func(time.Duration) int64 {
+		return func(w time.Duration) int64 { return n * int64((w+1000)/per+2) }
+	}
+	for _, l := range []struct {
+		name string
+		new  func(*Store) throttle.Limiter
+		spec throttletest.Spec
+	}{
+		{"TokenBucket", func(s *Store) throttle.Limiter { return s.TokenBucket(ten) }, throttletest.Spec{Bound: flow(ten, 10)}},
+		{"TokenBucket, thirds", func(s *Store) throttle.Limiter { return s.TokenBucket(thirds) }, throttletest.Spec{Bound: flow(thirds, 2)}},
+		{"RefillBucket", func(s *Store) throttle.Limiter {
+			return s.RefillBucket(throttle.Refill{Limit: ten})
+		}, throttletest.Spec{Bound: func(w time.Duration) int64 { return 10 + 10*int64((w+time.Second+999)/time.Second) }}},
+		{"LeakyBucket", func(s *Store) throttle.Limiter {
+			return s.LeakyBucket(throttle.Leak{Limit: thirds, Queue: 9})
+		}, throttletest.Spec{Bound: flow(thirds, 2)}},
+		{"Nginx", func(s *Store) throttle.Limiter {
+			return s.Nginx(throttle.LimitReq{Rate: 10, Per: time.Second, Burst: 5})
+		}, throttletest.Spec{Bound: func(w time.Duration) int64 { return 6 + int64((w+3*time.Millisecond).Seconds()*10) }}},
+		{"FixedWindow", func(s *Store) throttle.Limiter {
+			return s.FixedWindow(throttle.Quota{Count: 10, Per: time.Second})
+		}, throttletest.Spec{Bound: windows(10, time.Second)}},
+		{"FixedWindow, each day", func(s *Store) throttle.Limiter {
+			return s.FixedWindow(throttle.Quota{Count: 10, Anchor: throttle.EachDay})
+		}, throttletest.Spec{Bound: windows(10, 24*time.Hour)}},
+		{"SlidingLog", func(s *Store) throttle.Limiter {
+			return s.SlidingLog(throttle.Log{Limit: ten, MinGap: 10 * time.Millisecond})
+		}, throttletest.Spec{Bound: func(w time.Duration) int64 { return 10 * int64((w+1000)/time.Second+1) }}},
+		{"SlidingLog, refusals", func(s *Store) throttle.Limiter {
+			return s.SlidingLog(throttle.Log{Limit: ten, CountRefused: true})
+		}, throttletest.Spec{Bound: func(w time.Duration) int64 { return 10 * int64((w+1000)/time.Second+1) }, CountsRefusals: true}},
+		{"SlidingCounter", func(s *Store) throttle.Limiter {
+			return s.SlidingCounter(throttle.Counter{Limit: ten})
+		}, throttletest.Spec{Bound: windows(10, time.Second)}},
+		{"SubWindows", func(s *Store) throttle.Limiter {
+			return s.SubWindows(throttle.Parts{Limit: ten, Parts: 4})
+		}, throttletest.Spec{Bound: func(w time.Duration) int64 { return 10 * int64((w+1000)/(3*time.Second/4)+1) }}},
+		{"WarmUp", func(s *Store) throttle.Limiter {
+			return s.WarmUp(warmup.Curve{Limit: throttle.PerSecond(10), Over: 3 * time.Second})
+		}, throttletest.Spec{Bound: flow(ten, 0), PaysLater: true, EndsOnce: true}},
+		{"Bursty", func(s *Store) throttle.Limiter {
+			return s.Bursty(warmup.Burst{Limit: throttle.PerSecond(10), Full: true})
+		}, throttletest.Spec{Bound: flow(ten, 10), PaysLater: true, EndsOnce: true}},
+		{"InFlight", func(s *Store) throttle.Limiter {
+			return s.InFlight(throttle.Capacity{Count: 10, MaxAge: math.MaxInt64})
+		}, throttletest.Spec{InFlight: 10, WaitUnknown: true, EndsOnce: true}},
+		{"AllOf", func(s *Store) throttle.Limiter {
+			return AllOf(s.TokenBucket(ten), s.LeakyBucket(throttle.Leak{Limit: thirds, Queue: 9}))
+		}, throttletest.Spec{Bound: flow(thirds, 2), EndsOnce: true}},
+		{"Soft", func(s *Store) throttle.Limiter {
+			return &throttle.Soft{Limit: s.TokenBucket(thirds), Hard: s.TokenBucket(ten)}
+		}, throttletest.Spec{Bound: flow(ten, 10), EndsOnce: true}},
+	} {
+		t.Run(l.name, func(t *testing.T) {
+			t.Parallel()
+			spec := l.spec
+			spec.OlderAsIs, spec.Histories = true, 6
+			throttletest.TestLimiter(t, func(clk throttle.Clock) throttle.Limiter {
+				s := fresh(t)
+				s.Clock, s.onLocalClock = clk, true
+				return l.new(s)
+			}, spec)
+		})
+	}
+}
+
+// flow is the bound of a rate with a burst.
+func flow(l throttle.Limit, burst float64) func(time.Duration) int64 {
+	return func(w time.Duration) int64 {
+		return int64(burst + float64(l.Count)*float64(w+2000)/float64(l.Per) + 1e-6)
+	}
+}

@@ -1,0 +1,42 @@
+package throttleredis
+
+import (
+	"encoding/binary"
+	"math"
+
+	"github.com/heed-go/heed/throttle"
+)
+
+// What a script has to know of a grant is more than Decision.Grant holds if the limit is
+// wide, or if there are several limits. A trail keeps two parts for each limit then: its
+// Decision, and one whose Grant is the server's reading that it was made at.
+
+// keep writes what has to be known of d, as p says it, to the two parts.
+func keep(parts []throttle.Decision, d throttle.Decision, p part) {
+	parts[0], parts[1] = d, throttle.Decision{Grant: uint64(p.now())}
+}
+
+// granted returns what the script has to know of d: the reading that it was made at, or
+// whatever else the algorithm took for its name; and after how many ticks it acts.
+func (l *limit) granted(d throttle.Decision) (grant, acts int64) {
+	if !l.books {
+		return int64(d.Grant), 0
+	}
+	before := int64(d.Grant >> readingBits)
+	return int64(d.Grant & (1<<readingBits - 1)), mulDiv(int64(max(d.Wait, 0)), l.scale, 1000) - before
+}
+
+// grantOf adds to k what the script has to know of two parts.
+func (l *limit) grantOf(k *call, parts []throttle.Decision) {
+	if !l.wide {
+		grant, acts := l.granted(parts[0])
+		k.grant(grant, acts)
+		return
+	}
+	d := parts[0]
+	var more []byte
+	for _, f := range []float64{float64(d.Wait), float64(d.ResetAfter - l.idle), math.Float64frombits(d.Grant)} {
+		more = binary.LittleEndian.AppendUint64(more, math.Float64bits(f))
+	}
+	k.grant(int64(parts[1].Grant), more)
+}
