@@ -1,0 +1,96 @@
+// Policies loads a file with every policy that texts on rate limits use, and shows
+// each of them deciding. Time is data here, so that days pass at once.
+//
+// On a server the same file works as it is:
+//
+//	m := &throttlehttp.Middleware{Limits: set.Limits}
+package main
+
+import (
+	"context"
+	_ "embed"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"time"
+
+	"github.com/benbjohnson/clock"
+
+	"github.com/heed-go/heed/rules"
+	"github.com/heed-go/heed/throttle"
+)
+
+//go:embed policies.yaml
+var file []byte
+
+// midnight is when every scene begins.
+var midnight = time.Date(2026, time.November, 21, 0, 0, 0, 0, time.UTC)
+
+func main() {
+	for _, s := range scenes {
+		if err := s.play(os.Stdout); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+	}
+}
+
+// play asks the limits of the file, unused, what s asks, and prints what they say.
+func (s scene) play(out io.Writer) error {
+	set, err := load()
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "%s\n", s.policy)
+	for _, step := range s.steps {
+		marks, last := "", throttle.Decision{}
+		for range step.times {
+			if last, err = ask(set, s, step); err != nil {
+				return err
+			}
+			marks += mark(last)
+		}
+		fmt.Fprintf(out, "  %-27s %s%s\n", step.says(), shorten(marks), again(last))
+	}
+	return nil
+}
+
+// load returns the limits of the file. Whether there is room to spare is for the
+// program to say: here there always is, until noon.
+func load() (*rules.Set, error) {
+	clk := clock.NewMock()
+	clk.Set(midnight)
+	return rules.Parse(file, rules.Setting{Clock: clk, Spare: map[string]func(throttle.Claim, throttle.Decision) bool{
+		"others": func(c throttle.Claim, _ throttle.Decision) bool { return c.Now.Hour() < 12 },
+	}})
+}
+
+// ask is one request of s. Where only failures count, what succeeded is given back.
+func ask(set *rules.Set, s scene, at step) (throttle.Decision, error) {
+	ctx := context.Background()
+	r := httptest.NewRequest(s.method, s.path, http.NoBody)
+	r.Header.Set("X-User", "ann")
+	r.Header.Set("X-Device", "phone")
+	var t throttle.Ticket
+	set.Limits(r, &t)
+	if at.cost > 0 {
+		t.Demands[0].Cost = at.cost
+	}
+	now := midnight.Add(at.at)
+	d, err := t.Reserve(ctx, now)
+	if err != nil || !d.OK {
+		return d, err
+	}
+	for i := range t.Demands {
+		said, _ := t.Decision(i)
+		d.Over = d.Over || said.Over
+	}
+	if at.succeeds {
+		t.Cancel(ctx, now)
+	} else {
+		t.Observe(ctx, throttle.Feedback{Now: now})
+	}
+	return d, nil
+}
