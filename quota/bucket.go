@@ -263,7 +263,7 @@ func (b *bucket) hasTold(windows []throttle.Window, now time.Time) bool {
 		for i := range b.told {
 			t := &b.told[i]
 			if countsRequests(w) && t.name == w.Name && t.per == w.Per &&
-				(w.Name != "" || t.limit == w.Limit && t.near(w, now)) {
+				(w.Name != "" || t.limit == t.price.in(w).Limit && t.near(t.price.in(w), now)) {
 				return true
 			}
 		}

@@ -171,9 +171,16 @@ func (t *told) compare(w throttle.Window, n, sent uint64, now time.Time) (steppe
 	return rise && o.seen
 }
 
-// shared reports whether what is left is shared with others by the time.
-func (t *told) shared(now time.Time) bool {
-	return t.others.seen && (t.reset.Sub(now) <= shareSoon || float64(t.remaining) < spreadBelow*float64(t.limit))
+// shared reports whether what is left is shared with others by the time: if the
+// reset is near, or little is left, or less than is gone by the time when open claims
+// have been answered, as things went until now.
+func (t *told) shared(now time.Time, open int64) bool {
+	if o := &t.others; !o.seen || t.reset.Sub(now) <= shareSoon || float64(t.remaining) < spreadBelow*float64(t.limit) {
+		return o.seen
+	}
+	answered := max(t.others.recent(t.reset.Sub(t.at), now)-open, 1)
+	each := float64(t.limit-t.remaining-t.others.base) / float64(answered)
+	return float64(t.remaining) < each*float64(open+1)
 }
 
 // spread is how much later than told the first claim after a refusal may go. Those

@@ -42,6 +42,7 @@ type told struct {
 	refill    refill
 	others    others
 	opening   opening
+	price     price
 }
 
 // countsRequests reports whether w says how many requests are left, the one unit
@@ -59,7 +60,7 @@ func (t *told) free(now time.Time, f *flight, use use) (units int64, wait time.D
 		return 1 - min(f.after(t.seen), 1), 0
 	case t.asksAnew(now, f, use):
 		return 1, 0
-	case units > 0 && t.shared(now):
+	case units > 0 && t.shared(now, f.open):
 		units = t.remaining - f.open - use.kept(t.limit)
 		if wait = t.others.wait(units+f.open, f.open, t.at, now, t.reset); wait > 0 {
 			return 0, wait
@@ -126,6 +127,7 @@ func slackOf(w throttle.Window) time.Duration { return max(slack, slack+w.Roughn
 
 // update takes over what an answer to claim n says.
 func (t *told) update(w throttle.Window, n uint64, now time.Time, f *flight) {
+	w = t.priced(w, now, f.open)
 	reset, left := resetOf(w, now), max(w.Remaining, 0)
 	newer, over := n > t.seen, !now.Before(t.reset)
 	if t.compare(w, n, f.sent, now) {
