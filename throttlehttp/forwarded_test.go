@@ -106,7 +106,7 @@ func TestForwarded_agreesWithTheGrammar(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(7, 239))
 	pieces := []string{`for`, `=`, `"`, `\`, `,`, `;`, ` `, "\t", `a`, `[::1]:80`, `x=y`, "\x00", "\x7f", `host="a,b"`, `by="\"`, `(`}
 	well := 0
-	for range 40_000 {
+	for range 15_000 {
 		var b strings.Builder
 		for range rnd.IntN(9) {
 			b.WriteString(pieces[rnd.IntN(len(pieces))])
@@ -122,7 +122,7 @@ func TestForwarded_agreesWithTheGrammar(t *testing.T) {
 		}
 		require.Equal(t, want, got, "%q", line)
 	}
-	require.Greater(t, well, 1000)
+	require.Greater(t, well, 300)
 }
 
 func FuzzForwarded(f *testing.F) {

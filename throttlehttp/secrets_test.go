@@ -112,7 +112,7 @@ func TestSecrets_readQueriesAsOthersDo(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(3, 14))
 	pieces := []string{"key", "key=", "=", "&", "&", ";", "%6B", "%6b%65y", "%", "%zz", "+", "a", "\x00", "k+y"}
 	s, found := shared(), 0
-	for range 50_000 {
+	for range 10_000 {
 		var b strings.Builder
 		for range rnd.IntN(9) {
 			b.WriteString(pieces[rnd.IntN(len(pieces))])
@@ -127,5 +127,5 @@ func TestSecrets_readQueriesAsOthersDo(t *testing.T) {
 		}
 		require.Equal(t, want, key(s.Query("key"), r), "%q", r.URL.RawQuery)
 	}
-	require.Greater(t, found, 1000)
+	require.Greater(t, found, 300)
 }
