@@ -52,6 +52,9 @@ const maxAccept = 4 << 10
 // browsers said that want pages. If none is acceptable it is the first all the same: an
 // error says more than nothing.
 func preferred(accept []string) kind {
+	if len(accept) == 0 {
+		return asProblem
+	}
 	var wanted [kinds]struct{ q, exact int }
 	left := maxAccept
 	for _, line := range accept {

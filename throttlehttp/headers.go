@@ -22,14 +22,14 @@ func (m *Middleware) dialect() quota.Dialect {
 
 // writeGranted says how the limits of a granted p stand.
 func (m *Middleware) writeGranted(h http.Header, p *passage) {
-	first := p.tightest(false)
-	if first < 0 {
+	i, first := p.tightest(false)
+	if i < 0 {
 		return
 	}
 	dialect := m.dialect()
 	var all [throttle.MaxDemands]quota.Limit
-	if d, _ := p.ticket.Decision(first); dialect&triples != 0 && !saysLess(h, d.Remaining) {
-		all[0] = limitOf(d)
+	if dialect&triples != 0 && !saysLess(h, first.Remaining) {
+		all[0] = limitOf(&first)
 		quota.Write(h, dialect&triples, quota.Report{Limits: all[:1]})
 	}
 	if dialect&quota.Draft10 == 0 {
@@ -38,7 +38,7 @@ func (m *Middleware) writeGranted(h http.Header, p *passage) {
 	list := all[:0]
 	for i := range p.ticket.Demands {
 		if d, ok := p.ticket.Decision(i); ok && d.Limit != 0 && !p.hidden(i) {
-			list = append(list, limitOf(d))
+			list = append(list, limitOf(&d))
 		}
 	}
 	addItems(h, quota.Report{Limits: list})
@@ -48,7 +48,7 @@ func (m *Middleware) writeGranted(h http.Header, p *passage) {
 func (m *Middleware) writeRefused(h http.Header, d throttle.Decision) {
 	var r quota.Report
 	if d.Limit != 0 && !slices.ContainsFunc(m.Rules, func(u Rule) bool { return u.Hidden }) {
-		r.Limits = []quota.Limit{limitOf(d)}
+		r.Limits = []quota.Limit{limitOf(&d)}
 	}
 	if m.dialect()&quota.Draft10 != 0 {
 		addItems(h, r)
@@ -80,7 +80,7 @@ func addItems(h http.Header, r quota.Report) {
 // limitOf returns the state that d tells in the words of package quota. Headers
 // have whole seconds; a window that has not is better not told at all, since
 // quota by window is the pace that a client may trust.
-func limitOf(d throttle.Decision) quota.Limit {
+func limitOf(d *throttle.Decision) quota.Limit {
 	l := quota.Limit{
 		Name:  d.Policy,
 		Limit: d.Limit, HasLimit: true,

@@ -110,18 +110,22 @@ type Trace struct {
 func (m *Middleware) Handler(next http.Handler) http.Handler {
 	m.check()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		p := &passage{ctx: uncancelled{r.Context()}}
+		p := passages.Get().(*passage)
 		if !m.demand(r, p) {
+			p.leave()
 			m.refuse(w, r, unidentified)
 			return
 		}
-		switch d, err := p.ask(m, r); {
-		case err != nil:
-			m.failed(w, r, err, next)
-		case !d.OK:
-			m.refuse(w, r, refusalOf(d))
-		default:
+		d, err := p.ask(m, r)
+		if err == nil && d.OK {
 			p.serve(m, w, r, next)
+			return
+		}
+		p.leave()
+		if err != nil {
+			m.failed(w, r, err, next)
+		} else {
+			m.refuse(w, r, refusalOf(d))
 		}
 	})
 }

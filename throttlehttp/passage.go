@@ -4,27 +4,27 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/heed-go/heed/throttle"
 )
 
-// A passage is a request on its way through, in one allocation.
+// A passage is a request on its way through.
 type passage struct {
 	ticket  throttle.Ticket
-	ctx     uncancelled
 	rules   [throttle.MaxDemands]*Rule // of the demands; nil: it is no rule's
 	n       int                        // demands so far
 	settles bool                       // there is a rule with Settle
 }
 
-// uncancelled is a context that does not end: a client that has gone away must not
-// keep a limiter from being told.
-type uncancelled struct{ context.Context }
+var passages = sync.Pool{New: func() any { return new(passage) }}
 
-func (*uncancelled) Deadline() (time.Time, bool) { return time.Time{}, false }
-func (*uncancelled) Done() <-chan struct{}       { return nil }
-func (*uncancelled) Err() error                  { return nil }
+// leave ends the use of p, which holds no grant any more.
+func (p *passage) leave() {
+	*p = passage{}
+	passages.Put(p)
+}
 
 // add adds what u asks of r. It is false if r is refused.
 func (p *passage) add(u *Rule, r *http.Request) bool {
@@ -63,7 +63,7 @@ func (p *passage) ask(m *Middleware, r *http.Request) (throttle.Decision, error)
 // exits.
 func (p *passage) serve(m *Middleware, w http.ResponseWriter, r *http.Request, next http.Handler) {
 	f := throttle.Feedback{Outcome: throttle.Failed}
-	defer func() { p.end(m, f) }()
+	defer func() { p.end(m, r, f) }()
 	if m.Trace != nil {
 		m.decided(r, p.decision())
 	}
@@ -99,40 +99,48 @@ func (p *passage) settle(r *http.Request, a Answer) {
 	}
 }
 
-func (p *passage) end(m *Middleware, f throttle.Feedback) {
+// end tells the limits. A client that has gone away must not keep them from hearing it.
+func (p *passage) end(m *Middleware, r *http.Request, f throttle.Feedback) {
+	ctx := context.WithoutCancel(r.Context())
 	if m.Waiter != nil {
-		m.Waiter.Observe(&p.ctx, &p.ticket, f)
-		return
+		m.Waiter.Observe(ctx, &p.ticket, f)
+	} else {
+		p.ticket.Observe(ctx, f)
 	}
-	p.ticket.Observe(&p.ctx, f)
+	p.leave()
 }
 
 // hidden reports whether answers must not speak of demand i.
 func (p *passage) hidden(i int) bool { return p.rules[i] != nil && p.rules[i].Hidden }
 
 // tightest returns which demand of a granted p has the fewest such requests
-// left; of equal ones that which takes longer to come back. It is -1 if none
-// counts.
-func (p *passage) tightest(hidden bool) int {
-	best, left, reset := -1, int64(0), time.Duration(0)
-	for i, m := range p.ticket.Demands {
+// left, and what was decided on it; of equal ones that which takes longer to come
+// back. It is -1 if none counts.
+func (p *passage) tightest(hidden bool) (best int, of throttle.Decision) {
+	best = -1
+	left := int64(0)
+	for i := range p.ticket.Demands {
+		m := &p.ticket.Demands[i]
+		if m.Limiter == nil || p.hidden(i) && !hidden {
+			continue
+		}
 		d, ok := p.ticket.Decision(i)
-		if !ok || d.Limit == 0 || p.hidden(i) && !hidden {
+		if !ok || d.Limit == 0 {
 			continue
 		}
 		n := d.Remaining / max(m.Cost, 1)
-		if best < 0 || n < left || n == left && d.ResetAfter > reset {
-			best, left, reset = i, n, d.ResetAfter
+		if best < 0 || n < left || n == left && d.ResetAfter > of.ResetAfter {
+			best, left, of = i, n, d
 		}
 	}
-	return best
+	return best, of
 }
 
 // decision returns what stands for all decisions of a granted p.
 func (p *passage) decision() throttle.Decision {
-	all := throttle.Decision{OK: true}
-	if i := p.tightest(true); i >= 0 {
-		all, _ = p.ticket.Decision(i)
+	i, all := p.tightest(true)
+	if i < 0 {
+		all.OK = true
 	}
 	for i := range p.ticket.Demands {
 		d, _ := p.ticket.Decision(i)

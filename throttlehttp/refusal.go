@@ -74,15 +74,22 @@ func RefusalFrom(ctx context.Context) (Refusal, bool) {
 func (f Refusal) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	k := preferred(r.Header["Accept"])
 	h := w.Header()
-	seconds, _ := strconv.ParseInt(h.Get("Retry-After"), 10, 64)
+	seconds := int64(0)
+	if v := h["Retry-After"]; len(v) > 0 {
+		seconds, _ = strconv.ParseInt(v[0], 10, 64)
+	}
 	body := f.body(k, seconds)
 	for _, other := range [...]string{"Content-Encoding", "Etag", "Last-Modified"} {
-		h.Del(other) // of the answer that is not to come
+		delete(h, other) // of the answer that is not to come
 	}
-	v := []string{k.contentType(), strconv.Itoa(len(body)), "no-store", "nosniff"} // one allocation for all
+	v := []string{k.contentType(), strconv.Itoa(len(body)), "no-store", "nosniff", "Accept"} // one allocation for all
 	h["Content-Type"], h["Content-Length"] = v[0:1:1], v[1:2:2]
 	h["Cache-Control"], h["X-Content-Type-Options"] = v[2:3:3], v[3:4:4]
-	h["Vary"] = append(h["Vary"], "Accept")
+	if h["Vary"] == nil {
+		h["Vary"] = v[4:]
+	} else {
+		h["Vary"] = append(h["Vary"], "Accept")
+	}
 	w.WriteHeader(f.Status)
 	if r.Method != http.MethodHead {
 		_, _ = w.Write(body)

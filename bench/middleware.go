@@ -1,0 +1,232 @@
+package bench
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	tollbooth7 "github.com/didip/tollbooth/v7"
+	tollbooth8 "github.com/didip/tollbooth/v8"
+	limiter8 "github.com/didip/tollbooth/v8/limiter"
+	"github.com/go-chi/httprate"
+	"github.com/throttled/throttled/v2"
+	"github.com/throttled/throttled/v2/store/memstore"
+	"github.com/ulule/limiter/v3"
+	"github.com/ulule/limiter/v3/drivers/middleware/stdlib"
+	"github.com/ulule/limiter/v3/drivers/store/memory"
+
+	"github.com/heed-go/heed/internal/memhttp"
+	"github.com/heed-go/heed/quota"
+	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttlehttp"
+)
+
+// A Middleware limits each address to so many requests an hour, and says in headers
+// how that stands.
+type Middleware struct {
+	Name string
+	Wrap func(perHour int, next http.Handler) http.Handler
+}
+
+// Middlewares returns ours first, in two dialects, and then the peers, each as its
+// documentation sets it up for limits by address in memory.
+func Middlewares() []Middleware {
+	return []Middleware{
+		{"heed", heedSpeaking(0)},
+		{"heed, all dialects", heedSpeaking(quota.XRateLimit | quota.XResetAfter | quota.Draft03 | quota.Draft10)},
+		{"go-chi/httprate", wrapHTTPRate},
+		{"ulule/limiter v3", wrapUlule},
+		{"didip/tollbooth v7", wrapTollbooth7},
+		{"didip/tollbooth v8", wrapTollbooth8},
+		{"throttled v2", wrapThrottled},
+	}
+}
+
+func heedSpeaking(d quota.Dialect) func(int, http.Handler) http.Handler {
+	return func(perHour int, next http.Handler) http.Handler {
+		m := &throttlehttp.Middleware{Dialect: d, Rules: []throttlehttp.Rule{{
+			Limiter: throttle.NewKeyedBuckets(throttle.Buckets{Limit: throttle.PerHour(int64(perHour))}, nil),
+			Key:     throttlehttp.IP{}.Key,
+		}}}
+		return m.Handler(next)
+	}
+}
+
+func wrapHTTPRate(perHour int, next http.Handler) http.Handler {
+	return httprate.LimitBy(perHour, time.Hour, func(r *http.Request) (string, error) {
+		host, _, err := net.SplitHostPort(r.RemoteAddr)
+		return httprate.CanonicalizeIP(host), err
+	})(next)
+}
+
+func wrapUlule(perHour int, next http.Handler) http.Handler {
+	l := limiter.New(memory.NewStore(), limiter.Rate{Period: time.Hour, Limit: int64(perHour)})
+	return stdlib.NewMiddleware(l).Handler(next)
+}
+
+func wrapTollbooth7(perHour int, next http.Handler) http.Handler {
+	l := tollbooth7.NewLimiter(float64(perHour)/3600, nil)
+	l.SetBurst(perHour)
+	l.SetIPLookups([]string{"RemoteAddr"})
+	return tollbooth7.LimitHandler(l, next)
+}
+
+func wrapTollbooth8(perHour int, next http.Handler) http.Handler {
+	l := tollbooth8.NewLimiter(float64(perHour)/3600, nil)
+	l.SetBurst(perHour)
+	l.SetIPLookup(limiter8.IPLookup{Name: "RemoteAddr"})
+	return tollbooth8.LimitHandler(l, next)
+}
+
+func wrapThrottled(perHour int, next http.Handler) http.Handler {
+	store, err := memstore.NewCtx(1 << 16)
+	if err != nil {
+		panic(err)
+	}
+	l, err := throttled.NewGCRARateLimiterCtx(store, throttled.RateQuota{MaxRate: throttled.PerHour(perHour), MaxBurst: perHour - 1})
+	if err != nil {
+		panic(err)
+	}
+	m := throttled.HTTPRateLimiterCtx{RateLimiter: l, VaryBy: &throttled.VaryBy{RemoteAddr: true}}
+	return m.RateLimit(next)
+}
+
+// ample is more than is asked of one address while anything is measured, and what a
+// bucket can still count by the nanosecond.
+const ample = 1_000_000_000
+
+// MiddlewarePairs returns ours beside each peer, called directly: with everything
+// granted, and with everything refused.
+func MiddlewarePairs() (pairs []Pair) {
+	all := Middlewares()
+	for _, theirs := range all[2:] {
+		for _, ours := range all[:2] {
+			pairs = append(pairs, Pair{Work: "request granted", Call: ours.Name, Peer: theirs.Name, Granted: true,
+				Heed: serve(ours, ample), Theirs: serve(theirs, ample)})
+		}
+		pairs = append(pairs, Pair{Work: "request refused", Call: all[0].Name, Peer: theirs.Name,
+			Heed: serve(all[0], 1), Theirs: serve(theirs, 1)})
+	}
+	return pairs
+}
+
+// ServerPairs returns requests over a server in memory, with each middleware and with
+// none: the difference is what a middleware costs.
+func ServerPairs() (pairs []Pair) {
+	bare := Middleware{"none", func(_ int, next http.Handler) http.Handler { return next }}
+	for _, m := range Middlewares() {
+		pairs = append(pairs, Pair{Work: "over a server", Call: m.Name, Peer: "no middleware", Granted: true,
+			Heed: overServer(m), Theirs: overServer(bare)})
+	}
+	return pairs
+}
+
+// Said returns how many headers m adds to an answer, one that is granted and one that
+// is refused.
+func (m Middleware) Said() (granted, refused int) {
+	h := m.Wrap(2, nothing)
+	for range 2 {
+		w := &answer{header: http.Header{}}
+		h.ServeHTTP(w, addresses()[0])
+		granted = len(w.header) - 1
+	}
+	w := &answer{header: http.Header{}}
+	for range 10 {
+		clear(w.header)
+		h.ServeHTTP(w, addresses()[0])
+	}
+	for _, other := range []string{"Content-Type", "Content-Length", "X-Content-Type-Options", "Cache-Control", "Vary"} {
+		w.header.Del(other)
+	}
+	return granted, len(w.header)
+}
+
+// nothing is a handler that says what any handler does, and no more.
+var nothing = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	w.Header()["Content-Type"] = plainText
+	w.WriteHeader(http.StatusOK)
+})
+
+var plainText = []string{"text/plain"}
+
+// addresses are requests of a thousand clients, which nobody changes.
+var addresses = sync.OnceValue(func() []*http.Request {
+	all := make([]*http.Request, 1000)
+	for i := range all {
+		all[i], _ = http.NewRequest(http.MethodGet, "http://mem.test/", nil)
+		all[i].RemoteAddr = fmt.Sprintf("192.0.%d.%d:4711", i/250, i%250)
+	}
+	return all
+})
+
+// An answer is a ResponseWriter that costs next to nothing.
+type answer struct {
+	header http.Header
+	status int
+}
+
+func (a *answer) Header() http.Header         { return a.header }
+func (a *answer) WriteHeader(status int)      { a.status = status }
+func (a *answer) Write(p []byte) (int, error) { return len(p), nil }
+
+// serve calls the handler of m directly. A limit of one is used up before.
+func serve(m Middleware, perHour int) Side {
+	handler := sync.OnceValue(func() http.Handler {
+		h := m.Wrap(perHour, nothing)
+		for range 3 * map[bool]int{true: 1}[perHour == 1] {
+			serveAll(h, len(addresses()))
+		}
+		return h
+	})
+	return func(n int) int { return serveAll(handler(), n) }
+}
+
+func serveAll(h http.Handler, n int) (granted int) {
+	w, requests := &answer{header: make(http.Header)}, addresses()
+	for i := range n {
+		clear(w.header)
+		w.status = 0
+		if h.ServeHTTP(w, requests[i%len(requests)]); w.status == http.StatusOK {
+			granted++
+		}
+	}
+	return granted
+}
+
+// overServer sends requests over one connection to a server in memory, and reads the
+// answers with as little as possible of its own.
+func overServer(m Middleware) Side {
+	server := sync.OnceValue(func() *memhttp.Server { return memhttp.NewServer(m.Wrap(ample, nothing)) })
+	return func(n int) (granted int) {
+		conn, err := server().Transport().DialContext(context.Background(), "tcp", "")
+		if err != nil {
+			return 0
+		}
+		defer conn.Close()
+		r := bufio.NewReader(conn)
+		for range n {
+			if _, err := io.WriteString(conn, "GET / HTTP/1.1\r\nHost: mem.test\r\n\r\n"); err != nil {
+				return granted
+			}
+			line, err := r.ReadSlice('\n')
+			if err != nil {
+				return granted
+			}
+			if strings.HasPrefix(string(line), "HTTP/1.1 200") {
+				granted++
+			}
+			for len(line) > 2 {
+				if line, err = r.ReadSlice('\n'); err != nil {
+					return granted
+				}
+			}
+		}
+		return granted
+	}
+}

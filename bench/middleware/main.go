@@ -1,0 +1,95 @@
+// Middleware measures what it costs to limit a request by its address in net/http,
+// beside four peers: by turns, in one process.
+//
+//	go run ./middleware -json
+//
+// Two things are measured. Handlers are called directly: time of ours by time of each
+// peer, with everything granted and with everything refused. And requests go over a
+// server in memory, with each middleware and with none: the difference is its cost.
+// Allocations are per request; headers are those that an answer says about the limit.
+package main
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"log"
+	"os"
+	"time"
+
+	"github.com/heed-go/heed/bench"
+)
+
+// A line is one comparison. Times are nanoseconds for each request.
+type line struct {
+	Work         string  `json:"work"`
+	Call         string  `json:"call"`
+	Peer         string  `json:"peer"`
+	Goroutines   int     `json:"goroutines"`
+	Ns           float64 `json:"ns"`
+	PeerNs       float64 `json:"peer_ns"`
+	Ratio        float64 `json:"ratio"`
+	Least        float64 `json:"least"`
+	Most         float64 `json:"most"`
+	Allocs       uint64  `json:"allocs"`
+	PeerAllocs   uint64  `json:"peer_allocs"`
+	Added        float64 `json:"added_ns,omitempty"` // over a server
+	AddedAllocs  int64   `json:"added_allocs,omitempty"`
+	Headers      int     `json:"headers"`
+	OfRefused    int     `json:"headers_refused"`
+	PeerHeaders  int     `json:"peer_headers"`
+	PeerOfRefuse int     `json:"peer_headers_refused"`
+}
+
+func main() {
+	rounds := flag.Int("rounds", 8, "rounds in which every pair is measured")
+	sample := flag.Duration("sample", 200*time.Millisecond, "about how long one sample takes")
+	asJSON := flag.Bool("json", false, "print lines of JSON")
+	flag.Parse()
+	if *rounds < 1 {
+		log.Fatal("middleware: -rounds must be positive")
+	}
+	for _, part := range []struct {
+		pairs []bench.Pair
+		procs []int
+	}{{bench.MiddlewarePairs(), []int{1, 2}}, {bench.ServerPairs(), []int{1}}} {
+		results, err := bench.Compare(part.pairs, part.procs, *rounds, *sample)
+		if err != nil {
+			log.Fatal(err)
+		}
+		for _, r := range results {
+			show(lineOf(r), *asJSON)
+		}
+	}
+}
+
+func lineOf(r bench.Result) line {
+	l := line{
+		Work: r.Pair.Work, Call: r.Pair.Call, Peer: r.Pair.Peer, Goroutines: r.Procs, Ns: r.Heed, PeerNs: r.Theirs,
+		Ratio: r.Ratio, Least: r.Least, Most: r.Most, Allocs: r.HeedAllocs, PeerAllocs: r.PeerAllocs,
+	}
+	for _, m := range bench.Middlewares() {
+		switch m.Name {
+		case l.Call:
+			l.Headers, l.OfRefused = m.Said()
+		case l.Peer:
+			l.PeerHeaders, l.PeerOfRefuse = m.Said()
+		}
+	}
+	if l.PeerHeaders == 0 {
+		l.Added, l.AddedAllocs = l.Ns-l.PeerNs, int64(l.Allocs)-int64(l.PeerAllocs)
+	}
+	return l
+}
+
+func show(l line, asJSON bool) {
+	switch {
+	case asJSON:
+		_ = json.NewEncoder(os.Stdout).Encode(l)
+	case l.PeerHeaders == 0:
+		fmt.Printf("%-16s %-19s adds %6.0f ns and %2d allocations to %.0f ns; %d headers\n", l.Work, l.Call, l.Added, l.AddedAllocs, l.PeerNs, l.Headers)
+	default:
+		fmt.Printf("%-16s %-19s %-19s %d goroutines: %6.0f ns by %6.0f ns = %.2f (%.2f to %.2f), allocations %d by %d, headers %d by %d, refused %d by %d\n",
+			l.Work, l.Call, l.Peer, l.Goroutines, l.Ns, l.PeerNs, l.Ratio, l.Least, l.Most, l.Allocs, l.PeerAllocs, l.Headers, l.PeerHeaders, l.OfRefused, l.PeerOfRefuse)
+	}
+}

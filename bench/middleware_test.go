@@ -1,0 +1,19 @@
+package bench
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Every side does what its figures are about.
+func TestMiddlewares_doTheSameWork(t *testing.T) {
+	for _, m := range Middlewares() {
+		require.Equal(t, 3000, serve(m, ample)(3000), m.Name)
+		require.Zero(t, serve(m, 1)(3000), m.Name)
+		require.Equal(t, 10, overServer(m)(10), m.Name)
+		granted, refused := m.Said()
+		require.GreaterOrEqual(t, granted, 3, m.Name)
+		require.GreaterOrEqual(t, refused, 3, m.Name)
+	}
+}
