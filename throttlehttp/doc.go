@@ -1,6 +1,22 @@
 // Package throttlehttp limits the requests that a server takes, by the same
 // limiters that a client limits itself with.
 //
+// # What is limited, and how
+//
+// A [Middleware] asks limiters, and it is they who differ. A [Rule] says for whom:
+//
+//	each client, and all together      several Rules, with Key and without
+//	a price per request                Rule.Cost, known before; Rule.Settle, known after
+//	only what fails                    Rule.Settle: OnStatus
+//	what the handler says it cost      Spend, and Answer.Spent in Rule.Settle
+//	how many at a time                 throttle.InFlight
+//	later instead of never             Middleware.Waiter
+//	warned first, or lent              throttle.Soft, Elastic
+//	tried out                          throttle.Shadow, with Rule.Hidden
+//	longer for who does not listen     throttle.Penalty
+//	while a store is down              throttle.Fallback, or Middleware.FailClosed
+//	an answer of your own              Middleware.Refused, RefusalFrom
+//
 // # Who is asking
 //
 // A limit per client needs a name for each, and clients lie. A [KeyFunc] finds it:

@@ -1,0 +1,147 @@
+package throttlehttp_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"time"
+
+	"github.com/benbjohnson/clock"
+	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttlehttp"
+)
+
+// serve sends a request of somebody through h.
+func serve(h http.Handler, who string) *httptest.ResponseRecorder {
+	w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil)
+	r.Header.Set("Accept", "text/plain")
+	r.Header.Set("X-User", who)
+	h.ServeHTTP(w, r)
+	return w
+}
+
+// Each user has a limit, and all of them together have another.
+func ExampleRule() {
+	clk := clock.NewMock() // nil in a program
+	each := throttle.Buckets{Limit: throttle.PerMinute(2)}
+	m := &throttlehttp.Middleware{Rules: []throttlehttp.Rule{
+		{Limiter: throttle.NewTokenBucket(throttle.PerMinute(100), clk)},
+		{
+			Limiter:      throttle.NewKeyedBuckets(each, clk),
+			Key:          throttlehttp.Header("X-User"),
+			Unidentified: throttlehttp.TurnAway,
+		},
+	}}
+	h := m.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprintln(w, "hello")
+	}))
+	for _, who := range []string{"ann", "ann", "ann", "bob", ""} {
+		fmt.Printf("%-3s  %s", who, serve(h, who).Body)
+	}
+	// Output:
+	// ann  hello
+	// ann  hello
+	// ann  Too many requests. Try again in 30 seconds.
+	// bob  hello
+	//      Forbidden. This request does not say whose it is.
+}
+
+// Only logins that fail count: three an hour for each user.
+func ExampleOnStatus() {
+	clk := clock.NewMock()
+	m := &throttlehttp.Middleware{Rules: []throttlehttp.Rule{{
+		Limiter: throttle.NewKeyedBuckets(throttle.Buckets{Limit: throttle.PerHour(3)}, clk),
+		Key:     throttlehttp.Header("X-User"),
+		Settle:  throttlehttp.OnStatus(http.StatusUnauthorized),
+		Hidden:  true, // how many guesses are left is nobody's business
+	}}}
+	right := map[int]bool{1: true, 2: true, 5: true, 7: true}
+	n := 0
+	h := m.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !right[n] {
+			w.WriteHeader(http.StatusUnauthorized)
+		}
+	}))
+	for n = 1; n <= 7; n++ {
+		w := serve(h, "ann")
+		fmt.Printf("login %d right: %-5v  %d %q\n", n, right[n], w.Code, w.Header().Get("Retry-After"))
+	}
+	// Output:
+	// login 1 right: true   200 ""
+	// login 2 right: true   200 ""
+	// login 3 right: false  401 ""
+	// login 4 right: false  401 ""
+	// login 5 right: true   200 ""
+	// login 6 right: false  401 ""
+	// login 7 right: true   429 "1200"
+}
+
+// What a request costs is known afterwards: the model says how many tokens it made.
+func ExampleSpend() {
+	clk := clock.NewMock()
+	tokens := throttle.NewTokenBucket(throttle.PerMinute(1000), clk)
+	m := &throttlehttp.Middleware{Rules: []throttlehttp.Rule{{
+		Limiter: tokens,
+		Cost:    func(*http.Request) int64 { return 100 }, // a guess, to begin with
+		Settle:  func(_ *http.Request, a throttlehttp.Answer) int64 { return a.Spent },
+	}}}
+	h := m.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		for range 3 {
+			throttlehttp.Spend(r.Context(), 150)
+		}
+	}))
+	serve(h, "ann")
+	d, _ := tokens.Reserve(context.Background(), throttle.Claim{DryRun: true})
+	fmt.Println(d.Remaining, "of", d.Limit, "left")
+	// Output: 550 of 1000 left
+}
+
+// A limit is tried out before anybody suffers from it.
+func ExampleMiddleware_shadow() {
+	clk := clock.NewMock()
+	m := &throttlehttp.Middleware{Rules: []throttlehttp.Rule{{
+		Limiter: &throttle.Shadow{
+			Limiter: throttle.NewKeyedBuckets(throttle.Buckets{Limit: throttle.PerMinute(1)}, clk),
+			OnRefusal: func(c throttle.Claim, d throttle.Decision) {
+				fmt.Println("would have refused", c.Key, "for", d.Wait)
+			},
+		},
+		Key:    throttlehttp.Header("X-User"),
+		Hidden: true, // clients need not know of it yet
+	}}}
+	h := m.Handler(http.NotFoundHandler())
+	for _, who := range []string{"ann", "bob", "ann"} {
+		fmt.Println(who, serve(h, who).Code)
+	}
+	// Output:
+	// ann 404
+	// bob 404
+	// would have refused header.X-User:ann for 1m0s
+	// ann 404
+}
+
+// Who comes too early is delayed: one request each 10 ms, and no more than two in line.
+func ExampleMiddleware_delay() {
+	m := &throttlehttp.Middleware{
+		Limiter: throttle.NewTokenBucket(throttle.Limit{Count: 100, Per: time.Second, Burst: 1}, nil),
+		Waiter:  &throttle.Waiter{MaxWait: time.Minute, MaxLine: 2},
+	}
+	h := m.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {}))
+	var all sync.WaitGroup
+	var mu sync.Mutex
+	served := 0
+	for range 3 {
+		all.Go(func() {
+			if serve(h, "ann").Code == http.StatusOK {
+				mu.Lock()
+				served++
+				mu.Unlock()
+			}
+		})
+	}
+	all.Wait()
+	fmt.Println(served, "served")
+	// Output: 3 served
+}
