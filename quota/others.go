@@ -32,11 +32,12 @@ type others struct {
 
 	met time.Time // when others were last seen at it
 
-	base int64     // units that were used before we heard of the limit
-	mine int64     // units of ours since mark
-	prev int64     // and for as long before it
-	mark time.Time // zero: we have not heard of the limit yet
-	at   time.Time // when we last heard of it
+	base   int64         // units that were used before we heard of the limit
+	mine   int64         // units of ours since mark
+	prev   int64         // and for as long before it
+	mark   time.Time     // zero: we have not heard of the limit yet
+	window time.Duration // the longest that we heard it takes until units come back
+	at     time.Time     // when we last heard of it
 
 	number uint64        // of the claim whose answer will show the lag; 0: none
 	sent   time.Time     // when it went
@@ -90,7 +91,7 @@ func (o *others) restart(now time.Time) {
 
 // learn takes over that used units of limit are used, and come back within reset.
 func (o *others) learn(limit, used int64, reset time.Duration, now time.Time) {
-	if now.Sub(o.mark) >= reset {
+	if o.window = max(o.window, reset); now.Sub(o.mark) >= o.window {
 		o.prev, o.mine, o.mark = o.mine, 0, now
 	}
 	part := float64(now.Sub(o.at)) / float64(max(now.Sub(o.at), reset, 1)) // of a window that has passed
@@ -103,7 +104,7 @@ func (o *others) learn(limit, used int64, reset time.Duration, now time.Time) {
 		return // too few to tell
 	}
 	share := 1.0
-	if mine := o.recent(reset, now); used-mine > max(2, limit/20) {
+	if mine := o.recent(now); used-mine > max(2, limit/20) {
 		share, o.met = float64(max(mine, 1))/float64(used), now
 	}
 	if o.share == 0 {
@@ -117,9 +118,9 @@ func (o *others) learn(limit, used int64, reset time.Duration, now time.Time) {
 	o.seen = o.share < notAlone || o.seen && now.Sub(o.met) < aloneAfter*reset
 }
 
-// recent returns how many units we used in the last reset.
-func (o *others) recent(reset time.Duration, now time.Time) int64 {
-	rest := max(1-float64(now.Sub(o.mark))/float64(max(reset, 1)), 0)
+// recent returns how many units we used in the time of a window.
+func (o *others) recent(now time.Time) int64 {
+	rest := max(1-float64(now.Sub(o.mark))/float64(max(o.window, 1)), 0)
 	return o.mine + int64(rest*float64(o.prev))
 }
 

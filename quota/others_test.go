@@ -113,6 +113,7 @@ func TestTracker_noticesThatItIsAlone(t *testing.T) {
 		tr := seeded(1)
 		playUntil(t, tr, s, 10_000, 10, 20*time.Millisecond, gone.Add(40*time.Second))
 		wg.Wait()
+		time.Sleep(6 * time.Second)
 		j := play(t, tr, s, 300, 10, 20*time.Millisecond)
 		require.Less(t, j.elapsed, 11*time.Second, "%v", j)
 		require.Zero(t, j.throttled)
