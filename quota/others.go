@@ -179,7 +179,7 @@ func (t *told) shared(now time.Time, open int64) bool {
 	if o := &t.others; !o.seen || t.reset.Sub(now) <= shareSoon || float64(t.remaining) < spreadBelow*float64(t.limit) {
 		return o.seen
 	}
-	answered := max(t.others.recent(t.reset.Sub(t.at), now)-open, 1)
+	answered := max(t.others.recent(now)-open, 1)
 	each := float64(t.limit-t.remaining-t.others.base) / float64(answered)
 	return float64(t.remaining) < each*float64(open+1)
 }
