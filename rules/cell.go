@@ -65,7 +65,7 @@ func (l *Limit) opening(p *phase) (spec, hard Spec) {
 
 // Reserve implements throttle.Limiter.
 func (c *cell) Reserve(ctx context.Context, claim throttle.Claim) (throttle.Decision, error) {
-	if p := c.gate.phase(); c.number.Load() != p.number && !claim.DryRun {
+	if p := c.gate.phase(); c.number.Load() != p.number {
 		c.follow(claim.Now)
 	}
 	return c.inner.Reserve(ctx, claim)

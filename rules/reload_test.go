@@ -1,0 +1,178 @@
+package rules
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/heed-go/heed/throttle"
+)
+
+// reread returns the set after the file has changed from one text to the next.
+func reread(t *testing.T, old *Set, text string, s Setting) *Set {
+	p, err := parse([]byte(text), &s)
+	require.NoError(t, err)
+	set, err := p.enforce(s, old)
+	require.NoError(t, err)
+	return set
+}
+
+// left returns what is left of a limit of key a, for the key x, on Friday.
+func left(t *testing.T, set *Set, at time.Duration) int64 {
+	d, err := set.rules[0].gate.Reserve(context.Background(), throttle.Claim{Key: "x", Now: friday.Add(at), DryRun: true})
+	require.NoError(t, err)
+	return d.Remaining
+}
+
+// take takes n units of the first limit of set.
+func take(t *testing.T, set *Set, n int64) (*gate, throttle.Claim, throttle.Decision) {
+	g, c := set.rules[0].gate, throttle.Claim{Key: "x", Cost: n, Now: friday}
+	d, err := g.Reserve(context.Background(), c)
+	require.NoError(t, err)
+	require.True(t, d.OK)
+	return g, c, d
+}
+
+// TestReload_whatSurvives takes 6 of 10 units, changes the file, and looks what is left.
+func TestReload_whatSurvives(t *testing.T) {
+	const head = "domain: d\ndescriptors: [{key: a, "
+	bucket := head + "rate_limit: {unit: hour, requests_per_unit: 10, burst: 10}}]"
+	for name, tt := range map[string]struct {
+		to   string
+		want int64
+	}{
+		"the same":                {bucket, 4},
+		"in another line":         {"# moved\n\n" + bucket, 4},
+		"next to a new one":       {strings.Replace(bucket, "[", "[{key: b, rate_limit: {unlimited: true}}, ", 1), 4},
+		"another rate":            {head + "rate_limit: {unit: second, requests_per_unit: 10, burst: 10}}]", 4},
+		"a larger burst":          {head + "rate_limit: {unit: hour, requests_per_unit: 10, burst: 100}}]", 4},
+		"a smaller burst":         {head + "rate_limit: {unit: hour, requests_per_unit: 10, burst: 3}}]", 3},
+		"another cost":            {head + "rate_limit: {unit: hour, requests_per_unit: 10, burst: 10, cost: 2}}]", 4},
+		"hours":                   {head + "rate_limit: {unit: hour, requests_per_unit: 10, burst: 10, active: {from: 09:00, burst: 90}}}]", 4},
+		"another algorithm":       {head + "rate_limit: {unit: hour, requests_per_unit: 10}}]", 10},
+		"a limit of another name": {strings.Replace(bucket, "key: a", "key: b", 1), 10},
+	} {
+		s := Setting{Clock: still(friday)}
+		old, err := Parse([]byte(bucket), s)
+		require.NoError(t, err)
+		take(t, old, 6)
+		set := reread(t, old, tt.to, s)
+		for i, r := range set.rules {
+			if r.limit.Spec != nil {
+				set.rules[0] = set.rules[i]
+			}
+		}
+		require.Equal(t, tt.want, left(t, set, 0), name)
+	}
+}
+
+// TestReload_endsReachWhoGranted cancels claims after the file has changed.
+func TestReload_endsReachWhoGranted(t *testing.T) {
+	s := Setting{Clock: still(friday)}
+	text := "domain: d\ndescriptors: [{key: a, rate_limit: {unit: hour, requests_per_unit: 10, %s}}]"
+	old, err := Parse([]byte(fmt.Sprintf(text, "algorithm: token_bucket")), s)
+	require.NoError(t, err)
+	g, c, d := take(t, old, 6)
+	set := reread(t, old, fmt.Sprintf(text, "algorithm: sliding_log"), s)
+	take(t, set, 3)
+
+	_, c2, d2 := take(t, old, 4) // by who still holds the old set: it counts for the new
+	require.EqualValues(t, 3, left(t, set, 0))
+	g.Cancel(context.Background(), c, d)
+	require.EqualValues(t, 3, left(t, set, 0), "units of the old limit came to the new one")
+	g.Cancel(context.Background(), c2, d2)
+	require.EqualValues(t, 7, left(t, set, 0))
+}
+
+// TestReload_errorChangesNothing has a program that cannot build one of two limits.
+func TestReload_errorChangesNothing(t *testing.T) {
+	s := Setting{Clock: still(friday)}
+	two := "domain: d\ndescriptors:\n- {key: a, rate_limit: {unit: hour, requests_per_unit: %d, burst: 10}}\n- {key: b, rate_limit: {unit: %s, requests_per_unit: 10}}"
+	old, err := Parse([]byte(fmt.Sprintf(two, 10, "hour")), s)
+	require.NoError(t, err)
+	take(t, old, 6)
+	s.Build = func(l *Limit) (throttle.Limiter, error) {
+		if l.Place == "d/c" {
+			return nil, errors.New("no such store")
+		}
+		return nil, nil
+	}
+	p, err := parse([]byte(fmt.Sprintf(two, 20, "hour")+"\n- {key: c, rate_limit: {unit: hour, requests_per_unit: 10}}"), &s)
+	require.NoError(t, err)
+	_, err = p.enforce(s, old)
+	require.EqualError(t, err, "rules: 5:24: Build: no such store")
+	require.EqualValues(t, 4, left(t, old, 0))
+	require.EqualValues(t, 10, old.rules[0].gate.limit().Spec.(throttle.Limit).Count)
+}
+
+// TestBuild_makesOneLimiterForAllKeys builds a limiter elsewhere, once until the file
+// says something else.
+func TestBuild_makesOneLimiterForAllKeys(t *testing.T) {
+	var built []string
+	s := Setting{Clock: still(friday), Build: func(l *Limit) (throttle.Limiter, error) {
+		built = append(built, l.Place+" "+l.Algorithm()+" "+l.Spec.String())
+		return throttle.NewTokenBucket(throttle.PerHour(2), nil), nil
+	}}
+	text := "domain: d\ndescriptors: [{key: a, shadow_mode: true, rate_limit: {unit: hour, requests_per_unit: %d, burst: 10}}]"
+	set, err := Parse([]byte(fmt.Sprintf(text, 10)), s)
+	require.NoError(t, err)
+	set = reread(t, set, "\n"+fmt.Sprintf(text, 10), s)
+	require.Equal(t, []string{"d/a token_bucket 10 per 1h0m0s"}, built)
+	set = reread(t, set, fmt.Sprintf(text, 20), s)
+	require.Len(t, built, 2)
+	for i := range 3 {
+		d, err := set.rules[0].gate.Reserve(context.Background(), throttle.Claim{Key: fmt.Sprint(i)})
+		require.NoError(t, err)
+		require.True(t, d.OK)
+		require.Equal(t, i == 2, d.Over, "not around the limiter that was built")
+	}
+}
+
+// TestBundle_takesAllOrNothing passes six limits at once, of which the last is empty.
+func TestBundle_takesAllOrNothing(t *testing.T) {
+	var b strings.Builder
+	b.WriteString("domain: d\nvalues: {user: {header: X-User}}\nlimits:\n")
+	for i := range 6 {
+		fmt.Fprintf(&b, "- {name: n%d, key: user, rate_limit: {unit: hour, requests_per_unit: %d, cost: 2}}\n", i, 20-2*i)
+	}
+	w := witness{}
+	set, err := Parse([]byte(b.String()), Setting{Clock: still(friday), Witness: w})
+	require.NoError(t, err)
+	granted := map[string]int{}
+	for range 8 {
+		for _, user := range []string{"ann", "bob"} {
+			r := read(t, "GET /\nX-User: "+user)
+			var ticket throttle.Ticket
+			set.Limits(r, &ticket)
+			require.NotNil(t, ticket.Demands[3].Limiter)
+			d, err := ticket.Reserve(context.Background(), friday)
+			require.NoError(t, err)
+			if d.OK {
+				granted[user]++
+			} else {
+				require.Equal(t, "n5", d.Policy)
+			}
+		}
+	}
+	require.Equal(t, map[string]int{"ann": 5, "bob": 5}, granted)
+	for i := range 6 {
+		name := fmt.Sprintf("d:n%d ", i)
+		require.Equal(t, 10, w[name+"granted"]-w[name+"cancelled"], name)
+	}
+	require.Len(t, set.bundles.known, 1)
+}
+
+// TestBundles_areBounded asks for more combinations than are kept.
+func TestBundles_areBounded(t *testing.T) {
+	var b bundles
+	g := gateOn(t, "rate_limit: {unlimited: true}")
+	for i := range 2 * maxBundles {
+		b.of([]hit{{rule: &rule{index: i, limit: &Limit{}, gate: g}}})
+	}
+	require.Len(t, b.known, maxBundles)
+}
