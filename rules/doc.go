@@ -59,4 +59,11 @@
 //	max_keys            keys at a time; what is beyond shares a few limiters
 //
 // Further algorithms are sliding_counter and permits_per_period.
+//
+// # Besides files
+//
+// A [Source] looks the limit of each key up in a database or an API. A [Ledger] counts
+// what each limit of a file decides, and says by [Advise] whether it does its job; for
+// limits that are in no file, [Counted] does. An [Alarm] rings when a key is refused or
+// fails too often.
 package rules
