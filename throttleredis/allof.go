@@ -53,7 +53,7 @@ func (a *allOf) call(key string) *call {
 	k := a.calls.Get().(*call)
 	tag := tagOf(key)
 	for i, l := range a.limits {
-		k.keys[i] = l.head + tag + l.tail
+		k.key(i, l.head+tag+l.tail)
 	}
 	return k
 }

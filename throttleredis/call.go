@@ -27,11 +27,11 @@ func verbOf(c throttle.Claim) any {
 	return verbTake
 }
 
-// A call is the room for the keys and arguments of one run of a script.
+// A call is the room for one run of a script: the whole command, as it is sent.
 type call struct {
-	keys      []string
-	args      []any
-	size      int // of args, without grants and the time
+	args      []any // the command, hash, number of keys, keys, arguments
+	first     int   // of the arguments
+	size      int   // of args, without grants and the time
 	calendars []dated
 	parts     []throttle.Decision // two for each limit, see keep
 }
@@ -45,7 +45,9 @@ type dated struct {
 
 // newCall returns a call with the arguments of limits filled in.
 func newCall(limits ...*Limiter) *call {
-	k := &call{keys: make([]string, len(limits)), args: make([]any, 3), parts: make([]throttle.Decision, 2*len(limits))}
+	first := 3 + len(limits)
+	k := &call{args: make([]any, first+3), first: first, parts: make([]throttle.Decision, 2*len(limits))}
+	k.args[2] = len(limits)
 	for i, l := range limits {
 		k.args = append(k.args, l.limit.args...)
 		if l.limit.calendar != nil {
@@ -56,13 +58,32 @@ func newCall(limits ...*Limiter) *call {
 	return k
 }
 
+// key sets the i-th key.
+func (k *call) key(i int, key string) { k.args[3+i] = key }
+
 func (k *call) ask(verb any, n, third int64) {
 	k.args = k.args[:k.size]
-	k.args[0], k.args[1], k.args[2] = verb, min(n, maxUnits), third
+	k.args[k.first], k.args[k.first+1], k.args[k.first+2] = verb, min(n, maxUnits), third
 }
 
 // grant adds what a limit granted.
 func (k *call) grant(grant, more any) { k.args = append(k.args, grant, more) }
+
+// command returns the whole command.
+func (k *call) command(by, what any) []any {
+	k.args[0], k.args[1] = by, what
+	return k.args
+}
+
+// keys and arguments return its parts.
+func (k *call) keys() (keys []string) {
+	for _, key := range k.args[3:k.first] {
+		keys = append(keys, key.(string))
+	}
+	return keys
+}
+
+func (k *call) arguments() []any { return k.args[k.first:] }
 
 // date fills in the windows around a local reading of the clock.
 func (k *call) date(now time.Time) {
@@ -131,11 +152,11 @@ func (s *Store) run(ctx context.Context, script *script, k *call, now time.Time)
 		ctx, cancel = context.WithTimeout(ctx, s.Timeout)
 		defer cancel()
 	}
-	text, err := script.run(ctx, s.Client, k.keys, k.args)
+	text, err := script.run(ctx, s.Client, k)
 	if err != nil {
 		return "", failed(err)
 	}
-	if len(text) != 8+len(k.keys)*partSize && text != "" {
+	if len(text) != 8+(k.first-3)*partSize && text != "" {
 		return "", fmt.Errorf("throttleredis: the script answered %.40q: is something between client and server that changes answers?", text)
 	}
 	return reply(text), nil

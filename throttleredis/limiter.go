@@ -52,7 +52,7 @@ func (l *Limiter) Reserve(ctx context.Context, c throttle.Claim) (throttle.Decis
 	}
 	k := l.calls.Get().(*call)
 	defer l.calls.Put(k)
-	k.keys[0] = l.redisKey(c.Key)
+	k.key(0, l.redisKey(c.Key))
 	r, at, err := l.store.reserve(ctx, l.script, k, c, n, ticksWithin(c.MaxWait, l.limit.scale))
 	if err != nil {
 		return throttle.Decision{}, err
@@ -97,7 +97,7 @@ func extra(c throttle.Claim, d throttle.Decision, f throttle.Feedback) (int64, b
 func (l *Limiter) settle(ctx context.Context, verb any, c throttle.Claim, extra int64, d throttle.Decision, now time.Time) {
 	k := l.calls.Get().(*call)
 	defer l.calls.Put(k)
-	k.keys[0] = l.redisKey(c.Key)
+	k.key(0, l.redisKey(c.Key))
 	n, _ := c.Units()
 	k.ask(verb, n, clip(extra))
 	if !l.limit.wide {

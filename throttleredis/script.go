@@ -6,6 +6,7 @@ import (
 	"embed"
 	"encoding/hex"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -18,47 +19,67 @@ var files embed.FS
 
 // A script decides on one or several limits. There is one for each list of algorithms,
 // whatever the limits are, so that Redis keeps few of them.
-type script struct{ text, sha string }
+type script struct {
+	text, sha    string
+	source, hash any // the same
+}
 
-// arguments is how many a limit of each algorithm has.
-var arguments = map[string]int{
-	"tokenbucket":    3,
-	"refillbucket":   4,
-	"leakybucket":    6,
-	"nginx":          3,
-	"fixedwindow":    7,
-	"slidinglog":     5,
-	"slidingcounter": 3,
-	"inflight":       2,
-	"warmup":         8,
+// algorithms are the files of that name.
+var algorithms = map[string]struct {
+	arguments int  // of a limit
+	divides   bool // it needs division.lua
+}{
+	"tokenbucket":    {arguments: 3},
+	"refillbucket":   {arguments: 4},
+	"leakybucket":    {arguments: 6},
+	"nginx":          {arguments: 3},
+	"fixedwindow":    {arguments: 7},
+	"slidinglog":     {arguments: 5, divides: true},
+	"slidingcounter": {arguments: 3, divides: true},
+	"inflight":       {arguments: 2},
+	"warmup":         {arguments: 8},
 }
 
 var scripts sync.Map // from the names of algorithms to *script
 
 // scriptOf returns the script for limits of the given algorithms, in their order: each
 // algorithm is a file that says how to check, take and settle, and knows of no other.
-func scriptOf(algorithms ...string) *script {
-	name := strings.Join(algorithms, "+")
-	if s, ok := scripts.Load(name); ok {
+func scriptOf(names ...string) *script {
+	list := strings.Join(names, ", ")
+	if s, ok := scripts.Load(list); ok {
 		return s.(*script)
 	}
+	text := compose(names, list)
+	s, _ := scripts.LoadOrStore(list, newScript(text))
+	return s.(*script)
+}
+
+func newScript(text string) *script {
+	sum := sha1.Sum([]byte(text))
+	sha := hex.EncodeToString(sum[:])
+	return &script{text, sha, text, sha}
+}
+
+func compose(names []string, list string) string {
 	var text strings.Builder
 	text.WriteString(read("head"))
-	has := map[string]bool{}
-	for _, a := range algorithms {
-		if !has[a] {
-			fmt.Fprintf(&text, "\nlocal %s = (function()\n%send)()\n", a, read(a))
-			has[a] = true
+	sizes := make([]string, len(names))
+	for i, name := range names {
+		a := algorithms[name]
+		sizes[i] = strconv.Itoa(a.arguments)
+		if a.divides && !strings.Contains(text.String(), read("division")) {
+			text.WriteString("\n" + read("division"))
+		}
+		if !slices.Contains(names[:i], name) {
+			fmt.Fprintf(&text, "\nlocal %s = (function()\n%send)()\n", name, read(name))
 		}
 	}
-	sizes := make([]string, len(algorithms))
-	for i, a := range algorithms {
-		sizes[i] = strconv.Itoa(arguments[a])
+	if len(names) == 1 {
+		fmt.Fprintf(&text, "\nlocal limit, size = %s, %s\n\n%s", list, sizes[0], read("one"))
+		return text.String()
 	}
-	fmt.Fprintf(&text, "\nlocal limits, sizes = {%s}, {%s}\n\n%s", strings.Join(algorithms, ", "), strings.Join(sizes, ", "), read("tail"))
-	sum := sha1.Sum([]byte(text.String()))
-	s, _ := scripts.LoadOrStore(name, &script{text.String(), hex.EncodeToString(sum[:])})
-	return s.(*script)
+	fmt.Fprintf(&text, "\nlocal limits, sizes = {%s}, {%s}\n\n%s", list, strings.Join(sizes, ", "), read("tail"))
+	return text.String()
 }
 
 // read returns the text of an embedded file.
@@ -70,11 +91,33 @@ func read(name string) string {
 	return string(text)
 }
 
+// A processor is a client that can be handed a command. All of go-redis can.
+type processor interface {
+	Process(ctx context.Context, cmd redis.Cmder) error
+}
+
 // run runs s, by its hash if the server has it.
-func (s *script) run(ctx context.Context, c redis.Scripter, keys []string, args []any) (string, error) {
-	reply, err := c.EvalSha(ctx, s.sha, keys, args...).Text()
+func (s *script) run(ctx context.Context, c redis.Scripter, k *call) (string, error) {
+	reply, err := s.runBy(ctx, c, k, evalSHA, s.hash)
 	if err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") {
-		return c.Eval(ctx, s.text, keys, args...).Text()
+		return s.runBy(ctx, c, k, eval, s.source)
 	}
 	return reply, err
+}
+
+var evalSHA, eval any = "evalsha", "eval"
+
+// runBy hands a processor the command as it is. What others copy and allocate for that,
+// and for an answer of unknown type, is a third of what a decision costs here.
+func (s *script) runBy(ctx context.Context, c redis.Scripter, k *call, by, what any) (string, error) {
+	if p, ok := c.(processor); ok {
+		cmd := redis.NewStringCmd(ctx, k.command(by, what)...)
+		cmd.SetFirstKeyPos(3)
+		_ = p.Process(ctx, cmd) // is the command's error
+		return cmd.Result()
+	}
+	if by == eval {
+		return c.Eval(ctx, s.text, k.keys(), k.arguments()...).Text()
+	}
+	return c.EvalSha(ctx, s.sha, k.keys(), k.arguments()...).Text()
 }

@@ -16,8 +16,10 @@ local call, pack, unpack = redis.call, struct.pack, struct.unpack
 local floor, ceil, max, min = math.floor, math.ceil, math.max, math.min
 
 local most = 2 ^ 52 -- units or ticks: sums of two are exact
+local ages = 2 ^ 62 -- more ticks than a time can have
 local verb, n, third = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local dry = verb == 'look'
+local settles = verb == 'settle' or verb == 'cancel'
 local frozen = false -- in tests time stands still, and nothing expires
 
 -- lasts returns for how many milliseconds to keep what is needed for so many microseconds.
@@ -26,32 +28,4 @@ local function lasts(us)
     return 86400000
   end
   return floor(min(max(us, 0), most) / 1000) + 1000
-end
-
--- muldiv returns a*b/c rounded down, and whether it had to be, for 0 <= b <= c <= 2^50.
--- Where the product has no exact double, digits of a are divided one by one, as on paper.
-local function muldiv(a, b, c)
-  local p = a * b
-  if p <= most then
-    return floor(p / c), p % c > 0
-  end
-  local digit = 1
-  while digit * 4 <= a do
-    digit = digit * 4
-  end
-  local q, r = 0, 0
-  while digit >= 1 do
-    local d = floor(a / digit)
-    a = a - d * digit
-    r = r * 4 + d * b
-    local t = floor(r / c)
-    q, r, digit = q * 4 + t, r - t * c, digit / 4
-  end
-  return q, r > 0
-end
-
--- muldivup is muldiv rounded up.
-local function muldivup(a, b, c)
-  local q, inexact = muldiv(a, b, c)
-  return inexact and q + 1 or q
 end

@@ -6,7 +6,6 @@ for i = 1, #limits do
   firsts[i], past = past, past + sizes[i]
 end
 local grants = past
-local settles = verb == 'settle' or verb == 'cancel'
 if settles then
   past = past + 2 * #limits
 end
@@ -28,7 +27,6 @@ if settles then
   return ''
 end
 
-local ages = 2 ^ 62 -- more ticks than a time can have
 local decisions, refused = {}, nil
 for i = 1, #limits do
   local d = limits[i].check(KEYS[i], firsts[i], now)

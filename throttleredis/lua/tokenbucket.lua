@@ -1,28 +1,30 @@
 -- A bucket from which so many ticks were taken as of last, the latest reading granted at.
--- Two numbers, last and taken, say what throttle.TokenBucket keeps as tat and last.
+-- Two numbers, last and taken, say what throttle.TokenBucket keeps as tat and last. The key
+-- vanishes at goes, not before the bucket is full: it is moved only when it comes too near.
 -- Arguments: ticks of a unit, ticks of a microsecond, most units.
 
-local function read(key)
-  local v = call('GET', key)
-  if v then
-    return unpack('<i8i8', v)
+local function write(key, last, taken, goes, scale)
+  local full = last + taken / scale
+  if full < goes then
+    call('SET', key, pack('<i8i8i8', last, taken, goes), 'KEEPTTL')
+  else
+    local left = max(floor(2 * taken / scale), 1000000)
+    call('SET', key, pack('<i8i8i8', last, taken, last + left), 'PX', lasts(left))
   end
-end
-
-local function write(key, last, taken, scale)
-  call('SET', key, pack('<i8i8', last, taken), 'PX', lasts(taken / scale))
 end
 
 return {
   check = function(key, a, now)
     local interval, scale, burst = tonumber(ARGV[a]), tonumber(ARGV[a + 1]), tonumber(ARGV[a + 2])
-    local last, taken = read(key)
-    if not last then
-      taken = 0
-    elseif last >= now then
-      now = last
-    else
-      taken = max(taken - (now - last) * scale, 0)
+    local v, taken, goes = call('GET', key), 0, 0
+    if v then
+      local last
+      last, taken, goes = unpack('<i8i8i8', v)
+      if last >= now then
+        now = last
+      else
+        taken = max(taken - (now - last) * scale, 0)
+      end
     end
     local window, ok, wait = burst * interval, 0, -1
     if n <= burst then
@@ -34,23 +36,22 @@ return {
         end
       end
     end
-    return {ok, wait, floor(max(window - taken, 0) / interval), taken, now, now}
+    return {ok, wait, floor(max(window - taken, 0) / interval), taken, now, now, goes}
   end,
 
   take = function(key, a, d)
-    write(key, d[5], d[4], tonumber(ARGV[a + 1]))
+    write(key, d[5], d[4], d[7], tonumber(ARGV[a + 1]))
   end,
 
   -- What is given back is less the longer it was held: had it not been taken, a full
   -- bucket would have stayed full.
   settle = function(key, a, now, extra, from)
     local interval, scale = tonumber(ARGV[a]), tonumber(ARGV[a + 1])
-    local last, taken = read(key)
-    if not last then
-      if extra < 0 then
-        return
-      end
-      last, taken = now, 0
+    local v, last, taken, goes = call('GET', key), now, 0, 0
+    if v then
+      last, taken, goes = unpack('<i8i8i8', v)
+    elseif extra < 0 then
+      return
     end
     now = max(now, last, from)
     local passed = (now - last) * scale
@@ -61,6 +62,6 @@ return {
     else
       taken = min(max(taken, passed) + extra * interval, most)
     end
-    write(key, last, taken, scale)
+    write(key, last, taken, goes, scale)
   end,
 }
