@@ -94,7 +94,7 @@ const maxOps = 1 << 30
 // with several it is wall time, since waiting for each other is part of it.
 func measure(s Side, procs int, d time.Duration, granted bool) (sample, error) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(procs))
-	clock := processorTime
+	clock := ProcessorTime
 	if procs > 1 {
 		clock = wallTime
 	}

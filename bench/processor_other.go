@@ -4,5 +4,5 @@ package bench
 
 import "time"
 
-// processorTime is wall time where the system does not say it in the same way.
-func processorTime() time.Duration { return wallTime() }
+// ProcessorTime is wall time where the system does not say it in the same way.
+func ProcessorTime() time.Duration { return wallTime() }

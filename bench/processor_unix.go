@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// processorTime returns what this process has used of all processors.
-func processorTime() time.Duration {
+// ProcessorTime returns what this process has used of all processors.
+func ProcessorTime() time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
 		return wallTime()

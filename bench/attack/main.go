@@ -22,7 +22,8 @@ type result struct {
 	Limiter   string  `json:"limiter"`
 	Requests  int64   `json:"requests"`
 	PerSecond float64 `json:"per_second"`
-	Longest   float64 `json:"longest_ms"` // time that a request took
+	Processor float64 `json:"processor_us"` // time that a request took of it, forging included
+	Longest   float64 `json:"longest_ms"`   // that a request took
 	Granted   int64   `json:"granted"`
 	Allowed   int64   `json:"allowed"` // by the limit of the attacker, or the room for keys
 	Size      int64   `json:"limiter_kib"`
@@ -65,6 +66,6 @@ func show(r result, asJSON bool) {
 	if !r.well() {
 		verdict = "GAINED"
 	}
-	fmt.Printf("%-28s %-14s %9d requests, %9.0f/s, the longest %7.3f ms   %8d of %8d granted   %6d KiB and %6d more   %s\n", r.Attack, r.Limiter,
-		r.Requests, r.PerSecond, r.Longest, r.Granted, r.Allowed, r.Size, r.Grown, verdict)
+	fmt.Printf("%-28s %-14s %9d requests, %9.0f/s, %8.3f us each, the longest %8.3f ms   %8d of %8d granted   %6d KiB and %6d more   %s\n", r.Attack, r.Limiter,
+		r.Requests, r.PerSecond, r.Processor, r.Longest, r.Granted, r.Allowed, r.Size, r.Grown, verdict)
 }

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/heed-go/heed/bench"
 	"github.com/heed-go/heed/throttlehttp"
 )
 
@@ -34,15 +35,15 @@ func (o offer) play(a attack, k kind) result {
 	h := m.Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.granted.Add(1) }))
 
 	made := heap()
-	start := time.Now()
+	start, used := time.Now(), bench.ProcessorTime()
 	var wg sync.WaitGroup
 	for w := range o.workers {
 		wg.Go(func() { o.work(h, &t, a, clk, int64(w), start) })
 	}
 	wg.Wait()
-	n, took := t.requests.Load(), time.Since(start)
+	n, took, used := t.requests.Load(), time.Since(start), bench.ProcessorTime()-used
 	r := result{ // one client may have its burst, and what comes back of it in the hour that the clock shows
-		Attack: a.name, Limiter: k.name, Requests: n, PerSecond: float64(n) / took.Seconds(), Longest: float64(t.longest.Load()) / 1e6,
+		Attack: a.name, Limiter: k.name, Requests: n, PerSecond: float64(n) / took.Seconds(), Processor: used.Seconds() * 1e6 / float64(n), Longest: float64(t.longest.Load()) / 1e6,
 		Granted: t.granted.Load(), Allowed: 2 * perHour, Size: (made - empty) >> 10, Grown: (heap() - made) >> 10, Most: 1 << 10,
 		Panics: t.panics.Load(), Peer: k.peer,
 	}
