@@ -58,7 +58,7 @@ func TestBreaker_oneClaimAsksAfterEachPause(t *testing.T) {
 			time.Sleep(pause - 1)
 			_, err := b.enter()
 			require.Equal(t, ErrOpen, err)
-			time.Sleep(1)
+			time.Sleep(time.Nanosecond)
 			turn, err := b.enter()
 			require.NoError(t, err)
 			for range 10 {

@@ -64,9 +64,7 @@ type Fallback struct {
 	OnError  func(error)   // told why Redis did not decide, but for ErrOpen; nil: nobody
 
 	once sync.Once
-	gate *gate
 	both throttle.Fallback
-	warm throttle.Limiter // the share, which also counts what Redis grants; nil: none
 }
 
 // A sharer can make a limiter in memory for one of several processes.
@@ -100,20 +98,17 @@ func (f *Fallback) start() {
 	if timeout <= 0 {
 		timeout = 50 * time.Millisecond
 	}
-	f.gate = &gate{errands{f.Limiter, timeout, make(chan struct{}, or(f.MaxCalls, 256))}, breaker}
-	f.both = throttle.Fallback{Primary: f.gate, Secondary: &standIn{f.secondary(), f.gate}, OnError: f.heard}
-}
-
-// secondary returns who decides while Redis does not.
-func (f *Fallback) secondary() throttle.Limiter {
+	g := &gate{errands{f.Limiter, timeout, make(chan struct{}, or(f.MaxCalls, 256))}, breaker}
+	primary, secondary := throttle.Limiter(g), f.Secondary
 	switch {
-	case f.Secondary != nil:
-		return f.Secondary
+	case secondary != nil:
 	case f.Processes == 0:
-		return throttle.Unlimited
+		secondary = throttle.Unlimited
+	default:
+		secondary = f.Limiter.(sharer).Share(f.Processes, f.MaxKeys)
+		primary = &twin{gate: g, share: secondary}
 	}
-	f.warm = f.Limiter.(sharer).Share(f.Processes, f.MaxKeys)
-	return f.warm
+	f.both = throttle.Fallback{Primary: primary, Secondary: &standIn{secondary, g}, OnError: f.heard}
 }
 
 func (f *Fallback) heard(err error) {
@@ -124,16 +119,9 @@ func (f *Fallback) heard(err error) {
 
 // Reserve implements throttle.Limiter. What is an error here is the caller's doing: a
 // negative cost, or a ctx that is done.
-//
-// What Redis grants is taken from the share as well, as far as it is there. So when Redis
-// goes, the share of a process that was busy is as empty as it would be without Redis.
 func (f *Fallback) Reserve(ctx context.Context, c throttle.Claim) (throttle.Decision, error) {
 	f.once.Do(f.start)
-	d, err := f.both.Reserve(ctx, c)
-	if f.warm != nil && err == nil && d.OK && !d.Degraded && !c.DryRun {
-		_, _ = f.warm.Reserve(ctx, c)
-	}
-	return d, err
+	return f.both.Reserve(ctx, c)
 }
 
 // Cancel implements throttle.Limiter: who granted gets the units back.

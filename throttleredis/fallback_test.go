@@ -82,7 +82,9 @@ func (r *remote) Cancel(ctx context.Context, c throttle.Claim, d throttle.Decisi
 
 func (r *remote) Observe(ctx context.Context, c throttle.Claim, d throttle.Decision, f throttle.Feedback) {
 	if r.travel(ctx) == nil {
-		r.note(func(v *visits) { v.windows += int(f.Windows[0].Limit) })
+		for _, w := range f.Windows {
+			r.note(func(v *visits) { v.windows += int(w.Limit) })
+		}
 		throttle.Observe(ctx, r.Limiter, c, d, f)
 	}
 }
@@ -238,7 +240,8 @@ func TestFallback_keepsNoWindowsOfItsCaller(t *testing.T) {
 func TestFallback_callersErrorsStayErrors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRemote()
-		f := &Fallback{Limiter: r, OnError: func(err error) { t.Error(err) }}
+		b := new(Breaker)
+		f := &Fallback{Limiter: r, Breaker: b, OnError: func(err error) { t.Error(err) }}
 		for range 10 {
 			_, err := f.Reserve(t.Context(), throttle.Claim{Cost: -1})
 			require.Equal(t, throttle.ErrCost, err)
@@ -256,24 +259,23 @@ func TestFallback_callersErrorsStayErrors(t *testing.T) {
 		require.Equal(t, 10*time.Millisecond, time.Since(start))
 		require.Equal(t, 1, r.visits().asked)
 		time.Sleep(time.Minute)
-		require.False(t, f.gate.breaker.Open())
+		require.False(t, b.Open())
 	})
 }
 
 // Redis that answers with an error is there: each claim is decided by the stand-in, but
 // the next one asks.
 func TestFallback_answersOfRedisDoNotOpenTheBreaker(t *testing.T) {
-	r := newRemote()
-	r.err = failed(serverError("OOM command not allowed when used memory > 'maxmemory'."))
-	b := new(Breaker)
-	f := &Fallback{Limiter: r, Breaker: b, Secondary: throttle.Unlimited}
-	for range 20 {
-		d, err := f.Reserve(t.Context(), throttle.Claim{})
-		require.NoError(t, err)
-		require.True(t, d.Degraded)
-	}
-	require.False(t, b.Open())
-	require.Equal(t, 20, r.visits().asked)
+	synctest.Test(t, func(t *testing.T) {
+		r, b := newRemote(), new(Breaker)
+		r.err = failed(serverError("OOM command not allowed when used memory > 'maxmemory'."))
+		f := &Fallback{Limiter: r, Breaker: b}
+		for range 20 {
+			require.True(t, claim(t, f, throttle.Claim{}).Degraded)
+		}
+		require.False(t, b.Open())
+		require.Equal(t, 20, r.visits().asked)
+	})
 }
 
 // A serverError is what Redis answers instead of a reply.
