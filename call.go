@@ -20,10 +20,12 @@ type call struct {
 	said Request // what With said
 
 	ticket  throttle.Ticket
-	tracked int  // where in the ticket the Tracker's demand is; -1: it has none
-	limited bool // there are demands
-	ends    bool // a limit other than the Tracker's wants to know when the body ends
-	held    bool // the ticket is granted and its end was not told yet
+	tracked int                      // where in the ticket the Tracker's demand is; -1: it has none
+	meters  [throttle.MaxDemands]int // where those of Request.Costs are
+	metered int                      // how many there are
+	limited bool                     // there are demands
+	ends    bool                     // a limit other than the Tracker's wants to know when the body ends
+	held    bool                     // the ticket is granted and its end was not told yet
 
 	body     body
 	key      string                  // Idempotency-Key made for it; "": none

@@ -1,6 +1,11 @@
 package heed
 
-import "github.com/heed-go/heed/throttle"
+import (
+	"maps"
+	"slices"
+
+	"github.com/heed-go/heed/throttle"
+)
 
 // demand puts into the ticket what the call must pass. The hook comes first, so
 // that one which sets demands, rather than adding them, replaces none of ours.
@@ -21,7 +26,7 @@ func (c *call) demand() {
 			c.limited, c.ends = true, c.ends || observes
 		}
 	}
-	c.tracked = -1
+	c.tracked, c.metered = -1, 0
 	c.track()
 }
 
@@ -37,6 +42,30 @@ func (c *call) track() {
 		c.ticket.Demands[c.tracked] = d
 	}
 	c.limited = c.limited || d.Limiter != nil
+	c.meter()
+}
+
+// meter asks the Tracker for its demands for what the request costs besides.
+func (c *call) meter() {
+	for i := range c.metered {
+		c.ticket.Demands[c.meters[i]] = throttle.Demand{}
+	}
+	c.metered = 0
+	if len(c.said.Costs) == 0 {
+		return
+	}
+	for _, unit := range slices.Sorted(maps.Keys(c.said.Costs)) {
+		d := c.t.own.quota.DemandUnits(c.req, unit, c.said.Costs[unit])
+		if d.Limiter == nil {
+			continue
+		}
+		i := c.free()
+		if i == throttle.MaxDemands || c.tracked < 0 && i == throttle.MaxDemands-1 {
+			panic("heed: Request.Costs: more units than there are places for demands: Transport.Limits and Limiter have the others")
+		}
+		c.ticket.Demands[i] = d
+		c.meters[c.metered], c.metered, c.limited = i, c.metered+1, true
+	}
 }
 
 // free returns the first place in the ticket without a demand; MaxDemands: none.

@@ -11,11 +11,18 @@ import (
 //
 //	ctx = heed.With(ctx, heed.Request{Idempotent: true})
 type Request struct {
-	Priority   int           // higher goes first in line
-	Cost       int64         // units of Transport.Limiter; 0: 1, negative is an error
-	Idempotent bool          // doing it twice is the same as once, whatever its method
-	NoRetry    bool          // send it once at most
-	MaxWait    time.Duration // longest wait in line or between attempts, each; 0: any for limits of our own, else Retry.MaxWait
+	Priority   int   // higher goes first in line
+	Cost       int64 // units of Transport.Limiter; 0: 1, negative is an error
+	Idempotent bool  // doing it twice is the same as once, whatever its method
+	NoRetry    bool  // send it once at most
+
+	// Costs is what the request takes of what the server counts beside requests, by
+	// unit: {"tokens": 1500}. It waits until the server has said that so much is
+	// left, if the server speaks of that unit at all; see quota.Tracker.DemandUnits.
+	// nil: not known, and nothing but requests is counted.
+	Costs map[string]int64
+
+	MaxWait time.Duration // longest wait in line or between attempts, each; 0: any for limits of our own, else Retry.MaxWait
 }
 
 // With returns a context that carries r to the Transport. It replaces what an

@@ -24,6 +24,7 @@ type bucket struct {
 	gate     gate
 	pace     pace
 	told     []told
+	meters   []*meter
 	good     int // good answers, up to knownAfter
 	overload overload
 	last     time.Time // latest reading of the clock granted at
@@ -206,7 +207,7 @@ func (b *bucket) learn(n uint64, f throttle.Feedback, now time.Time) (explained 
 			b.told = append(b.told[:i], b.told[i+1:]...)
 		}
 	}
-	return explains(f.Windows)
+	return explains(f.Windows) || b.hearUnits(f.Windows, now)
 }
 
 // explains reports whether one of windows is used up.
@@ -251,6 +252,7 @@ func (b *bucket) hear(windows []throttle.Window, now time.Time) {
 			b.told[i].update(w, 0, now, &b.flight)
 		}
 	}
+	b.hearUnits(windows, now)
 }
 
 // hasTold reports whether one of windows may well be a limit of b: of the same
@@ -302,7 +304,7 @@ func (b *bucket) goodAnswers() int {
 func (b *bucket) blank() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.flight.open == 0 && len(b.told) == 0 && !b.gate.ajar && b.pace.rate == 0
+	return b.flight.open == 0 && len(b.told)+len(b.meters) == 0 && !b.gate.ajar && b.pace.rate == 0
 }
 
 // now returns the reading a decision is based on.

@@ -43,6 +43,7 @@ type told struct {
 	others    others
 	opening   opening
 	price     price
+	metered   bool // it counts something that claims take different numbers of: who else does so is not known
 }
 
 // countsRequests reports whether w says how many requests are left, the one unit
@@ -127,10 +128,12 @@ func slackOf(w throttle.Window) time.Duration { return max(slack, slack+w.Roughn
 
 // update takes over what an answer to claim n says.
 func (t *told) update(w throttle.Window, n uint64, now time.Time, f *flight) {
-	w = t.priced(w, now, f.open)
+	if !t.metered {
+		w = t.priced(w, now, f.open)
+	}
 	reset, left := resetOf(w, now), max(w.Remaining, 0)
 	newer, over := n > t.seen, !now.Before(t.reset)
-	if t.compare(w, n, f.sent, now) {
+	if !t.metered && t.compare(w, n, f.sent, now) {
 		over, t.refill.kind = true, unseen
 	}
 	t.opening.opens(w, now, over, t.probe && newer && left == 0)

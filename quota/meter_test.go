@@ -1,0 +1,112 @@
+package quota
+
+import (
+	"net/http"
+	"strconv"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/heed-go/heed/throttle"
+	"github.com/stretchr/testify/require"
+)
+
+// tokens is an answer that says how many tokens are left.
+func tokens(limit, left int64, reset string) *http.Response {
+	return answer(200,
+		"X-RateLimit-Limit-Requests", "1000", "X-RateLimit-Remaining-Requests", "999", "X-RateLimit-Reset-Requests", reset,
+		"X-RateLimit-Limit-Tokens", strconv.FormatInt(limit, 10), "X-RateLimit-Remaining-Tokens", strconv.FormatInt(left, 10), "X-RateLimit-Reset-Tokens", reset)
+}
+
+// spend asks for n tokens, and says what the answer to a request that costs none says.
+func spend(t *testing.T, tr *Tracker, n int64) throttle.Decision {
+	m := tr.DemandUnits(request(t, users), "tokens", n)
+	d, err := m.Limiter.Reserve(t.Context(), throttle.Claim{Cost: m.Cost})
+	require.NoError(t, err)
+	return d
+}
+
+func TestMeter_holdsUpWhoKnowsItsCost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var tr Tracker
+		require.True(t, spend(t, &tr, 1_000_000).OK, "the server has said nothing yet")
+		tr = Tracker{}
+		require.Nil(t, tr.DemandUnits(request(t, users), "tokens", 0).Limiter)
+		spend(t, &tr, 1)
+		ask(t, &tr, users, tokens(1000, 700, "60s"))
+		first := spend(t, &tr, 400)
+		require.True(t, first.OK)
+		require.Equal(t, "api.test: quota of tokens", first.Policy)
+		d := spend(t, &tr, 400)
+		require.False(t, d.OK, "400 of 699 are in flight")
+		require.True(t, d.Told)
+		require.Equal(t, time.Minute, d.Wait)
+		require.True(t, spend(t, &tr, 200).OK)
+		require.True(t, mayAsk(t, &tr, users), "who does not know its cost is not held up")
+		m := tr.DemandUnits(request(t, users), "tokens", 400)
+		m.Limiter.Cancel(t.Context(), throttle.Claim{Cost: m.Cost}, first)
+		require.True(t, spend(t, &tr, 400).OK, "it was not sent")
+		require.False(t, spend(t, &tr, 400).OK)
+		require.True(t, spend(t, &tr, 1).OK)
+		time.Sleep(time.Minute)
+		require.False(t, spend(t, &tr, 5000).OK, "what is in flight may have used it all")
+	})
+}
+
+// More than all there is can be had for all there is.
+func TestMeter_letsTheLargestThrough(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var tr Tracker
+		tr.DemandUnits(request(t, users), "tokens", 1).Limiter.(*meter).hear([]throttle.Window{
+			{Unit: "tokens", Limit: 1000, Remaining: 999, ResetAfter: time.Minute}}, time.Now())
+		require.False(t, spend(t, &tr, 5000).OK)
+		time.Sleep(time.Minute)
+		require.True(t, spend(t, &tr, 5000).OK, "the window is over")
+		require.False(t, spend(t, &tr, 1).OK, "nobody knows what is left until it is answered")
+	})
+}
+
+// A model that takes 1,000 tokens a second and up to 10,000 at once, and as many
+// requests as one likes: nothing is refused, and the time is about the ideal one.
+func TestMeter_keepsABudgetOfTokens(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tr, w := seeded(1), &throttle.Waiter{}
+		limit := throttle.NewTokenBucket(throttle.Limit{Count: 1000, Per: time.Second, Burst: 10_000}, nil)
+		refused, start := 0, time.Now()
+		var mu sync.Mutex
+		serve := func(cost int64) *http.Response {
+			time.Sleep(50 * time.Millisecond)
+			d, err := limit.Reserve(t.Context(), throttle.Claim{Cost: cost})
+			require.NoError(t, err)
+			mu.Lock()
+			defer mu.Unlock()
+			resp := tokens(d.Limit, d.Remaining, d.ResetAfter.String())
+			if !d.OK {
+				refused++
+				resp.StatusCode = 429
+			}
+			return resp
+		}
+		var wg sync.WaitGroup
+		for i := range 20 {
+			wg.Go(func() {
+				for j := range 5 {
+					cost := int64(100 + 60*((i+j)%20))
+					req := request(t, users)
+					var ticket throttle.Ticket
+					ticket.Demands[0], ticket.Demands[1] = tr.Demand(req), tr.DemandUnits(req, "tokens", cost)
+					require.NoError(t, w.Wait(t.Context(), &ticket))
+					resp := serve(cost)
+					w.Observe(t.Context(), &ticket, tr.Feedback(req, ticket.Demands[0], resp, nil, time.Now(), nil))
+				}
+			})
+		}
+		wg.Wait()
+		// 100 requests of 670 tokens on average, less the burst.
+		ideal := 57 * time.Second
+		t.Logf("%d refused, %v", refused, time.Since(start))
+		require.LessOrEqual(t, refused, 2)
+		require.Less(t, time.Since(start), ideal*5/4)
+	})
+}
