@@ -1,0 +1,196 @@
+package throttleredis
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/heed-go/heed/quota"
+)
+
+// Told carries what servers said to one process to all others, over Redis: see
+// quota.Share.
+//
+//	told := &throttleredis.Told{Client: client}
+//	defer told.Close(ctx)
+//	tracker := &quota.Tracker{Share: told, Secret: secret}
+//
+// News are published, and what lasts is kept under a key for each account, so that
+// processes that begin later learn of it; the key vanishes when nothing in it holds
+// any more. The server's clock says how old it is then.
+//
+// While Redis is away each process is on its own, which Stats tells. Told connects
+// again by itself, and reads the keys of all accounts that were asked for, as it may
+// have missed something. Nobody ever waits for Redis.
+//
+// All keys and the channel share a hash tag, so that a cluster or ring has them in
+// one place. The fields must not change after the first use.
+type Told struct {
+	// Client is a Client, ClusterClient, Ring or failover client; must be set. It is
+	// not closed with Told.
+	Client interface {
+		redis.Scripter
+		Subscribe(ctx context.Context, channels ...string) *redis.PubSub
+	}
+	Prefix  string        // of all keys and the channel; "": "heed"; without braces
+	Timeout time.Duration // of one script, if the client heeds it, see Store.Timeout; 0: 250 ms
+
+	once   sync.Once
+	ctx    context.Context
+	cancel context.CancelFunc
+	tasks  sync.WaitGroup
+	ended  chan struct{} // closed when both goroutines have ended
+	work   chan struct{} // there is something in the queue
+
+	mu      sync.Mutex
+	hearers []func(quota.Message)
+	queue   queue
+	stats   ToldStats
+}
+
+// ToldStats is how a Told fares.
+type ToldStats struct {
+	Connected bool   // news of others arrive
+	Posted    uint64 // messages that Redis took
+	Heard     uint64 // messages that arrived, our own too
+	Dropped   uint64 // messages that were lost on our side, as Redis was away or slow for too long
+	Err       error  // why it failed last; nil: it does not
+}
+
+const toldTimeout = 250 * time.Millisecond
+
+// Validate returns an error that says what to change if t can never work.
+func (t *Told) Validate() error {
+	switch {
+	case t.Client == nil:
+		return fmt.Errorf("throttleredis: told %q: Client is nil: set it to a client of go-redis", t.Prefix)
+	case strings.ContainsAny(t.Prefix, "{}"):
+		return fmt.Errorf("throttleredis: told %q: Prefix has a brace, which would decide on the slot of a cluster: leave it out", t.Prefix)
+	case t.Timeout < 0:
+		return fmt.Errorf("throttleredis: told %q: Timeout is %v: it must not be negative", t.Prefix, t.Timeout)
+	}
+	return nil
+}
+
+// start begins to listen and to post. It panics if t is invalid.
+func (t *Told) start() {
+	t.once.Do(func() {
+		if err := t.Validate(); err != nil {
+			panic(err)
+		}
+		t.ctx, t.cancel = context.WithCancel(context.Background())
+		t.work, t.ended = make(chan struct{}, 1), make(chan struct{})
+		t.tasks.Go(t.listen)
+		t.tasks.Go(t.deliver)
+		go func() {
+			t.tasks.Wait()
+			close(t.ended)
+		}()
+	})
+}
+
+// Close ends all that t does, and returns when it has ended, or when ctx ends with
+// its cause. What is still to be posted is lost.
+func (t *Told) Close(ctx context.Context) error {
+	t.start()
+	t.cancel()
+	select {
+	case <-t.ended:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// Stats returns how t fares.
+func (t *Told) Stats() ToldStats {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.stats
+}
+
+// Listen implements quota.Share.
+func (t *Told) Listen(hear func(quota.Message)) {
+	t.start()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.hearers = append(t.hearers, hear)
+}
+
+// Post implements quota.Share.
+func (t *Told) Post(m quota.Message) {
+	t.start()
+	t.mu.Lock()
+	t.stats.Dropped += t.queue.post(m, time.Now())
+	t.mu.Unlock()
+	t.signal()
+}
+
+// Recall implements quota.Share.
+func (t *Told) Recall(account string) {
+	t.start()
+	t.mu.Lock()
+	t.queue.recall(account)
+	t.mu.Unlock()
+	t.signal()
+}
+
+// signal wakes who works on the queue.
+func (t *Told) signal() {
+	select {
+	case t.work <- struct{}{}:
+	default: // it knows
+	}
+}
+
+// hear hands messages to all who listen.
+func (t *Told) hear(all ...quota.Message) {
+	t.mu.Lock()
+	hearers := t.hearers[:len(t.hearers):len(t.hearers)]
+	for _, m := range all {
+		if m.News != "" {
+			t.stats.Heard++
+		}
+	}
+	t.mu.Unlock()
+	for _, hear := range hearers {
+		for _, m := range all {
+			hear(m)
+		}
+	}
+}
+
+func (t *Told) prefix() string {
+	if t.Prefix == "" {
+		return "heed"
+	}
+	return t.Prefix
+}
+
+func (t *Told) channel() string           { return "{" + t.prefix() + ":told}" }
+func (t *Told) key(account string) string { return t.channel() + ":" + account }
+
+// pauses are those between attempts to reach Redis.
+type pauses time.Duration
+
+// next returns how long to wait after one more failure.
+func (p *pauses) next() time.Duration {
+	*p = min(max(2**p, pauses(50*time.Millisecond)), pauses(time.Second))
+	return time.Duration(*p)
+}
+
+// rest waits for d. It reports false if t was closed.
+func (t *Told) rest(d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-t.ctx.Done():
+		return false
+	}
+}
