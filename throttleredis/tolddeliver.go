@@ -2,25 +2,15 @@ package throttleredis
 
 import (
 	"context"
-	"crypto/sha1"
-	"encoding/hex"
 	"fmt"
-	"sync"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/heed-go/heed/quota"
 )
 
-var toldScripts = sync.OnceValue(func() (s struct{ post, recall *script }) {
-	s.post, s.recall = toldScript("told_post"), toldScript("told_recall")
-	return s
-})
-
-func toldScript(name string) *script {
-	text := read(name)
-	sum := sha1.Sum([]byte(text))
-	return &script{text, hex.EncodeToString(sum[:])}
-}
+var toldPost, toldRecall = redis.NewScript(read("told_post")), redis.NewScript(read("told_recall"))
 
 // deliver works on the queue until t is closed. After a failure it pauses, so that a
 // Redis that is away costs nothing.
@@ -70,14 +60,14 @@ func (t *Told) do(posts []post, recalls []string) error {
 }
 
 // run runs a script within the time limit.
-func (t *Told) run(s *script, keys []string, args []any) (any, error) {
+func (t *Told) run(s *redis.Script, keys []string, args []any) (any, error) {
 	timeout := t.Timeout
 	if timeout == 0 {
 		timeout = toldTimeout
 	}
 	ctx, cancel := context.WithTimeout(t.ctx, timeout)
 	defer cancel()
-	return s.run(ctx, t.Client, keys, args)
+	return s.Run(ctx, t.Client, keys, args...).Result()
 }
 
 // postAll posts all in one script.
@@ -91,7 +81,7 @@ func (t *Told) postAll(posts []post) error {
 		keys = append(keys, t.key(p.Account))
 		args = append(args, p.Account, p.Bucket, p.Keep.Microseconds(), max(now.Sub(p.at)+p.Age, 0).Microseconds(), p.News)
 	}
-	if _, err := t.run(toldScripts().post, keys, args); err != nil {
+	if _, err := t.run(toldPost, keys, args); err != nil {
 		return fmt.Errorf("throttleredis: told: post: %w", err)
 	}
 	return nil
@@ -107,7 +97,7 @@ func (t *Told) recallAll(accounts []string) error {
 	for i, a := range accounts {
 		keys[i] = t.key(a)
 	}
-	reply, err := t.run(toldScripts().recall, keys, nil)
+	reply, err := t.run(toldRecall, keys, nil)
 	found, _ := reply.([]any)
 	for i, account := range accounts {
 		var all []quota.Message
