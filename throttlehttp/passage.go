@@ -41,7 +41,11 @@ func (p *passage) add(u *Rule, r *http.Request) bool {
 // ask asks for all that p demands, in line if there is one.
 func (p *passage) ask(m *Middleware, r *http.Request) (throttle.Decision, error) {
 	if m.Waiter == nil {
-		return p.ticket.Reserve(r.Context(), time.Time{})
+		d, err := p.ticket.Reserve(r.Context(), time.Time{})
+		if err != nil || d.OK {
+			return d, err
+		}
+		return p.longest(r.Context(), d), nil
 	}
 	err := m.Waiter.Wait(r.Context(), &p.ticket)
 	if err == nil {
@@ -51,11 +55,32 @@ func (p *passage) ask(m *Middleware, r *http.Request) (throttle.Decision, error)
 	var full *throttle.LineError
 	switch {
 	case errors.As(err, &refused):
-		return refused.Decision, nil
+		return p.longest(r.Context(), refused.Decision), nil
 	case errors.As(err, &full):
 		return fullLine, nil
 	}
 	return throttle.Decision{}, err
+}
+
+// longest returns d, a refusal, or that of another limit if it opens later: who comes
+// back when he was told to should not be told of the next limit then. Limits that have
+// to ask a store are left in peace.
+func (p *passage) longest(ctx context.Context, d throttle.Decision) throttle.Decision {
+	if p.ticket.Demands[1].Limiter == nil {
+		return d
+	}
+	now := d.At
+	for i := range p.ticket.Demands {
+		m := &p.ticket.Demands[i]
+		if l, ok := m.Limiter.(throttle.Local); !ok || !l.Local() {
+			continue
+		}
+		other, err := m.Limiter.Reserve(ctx, throttle.Claim{Key: m.Key, Cost: m.Cost, Now: now, DryRun: true})
+		if err == nil && !other.OK && other.Wait > d.Wait {
+			d = other
+		}
+	}
+	return d
 }
 
 // serve calls next for a granted request and then ends the ticket, however next, or

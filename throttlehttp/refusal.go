@@ -30,7 +30,7 @@ type Refusal struct {
 	// TurnAway, and "full line" if too many are waiting, see Middleware.Waiter.
 	Decision throttle.Decision
 
-	Status int    // of the answer: 429, or 403 for the unidentified
+	Status int    // of the answer: 429, or 403 for the unidentified; 0: 429
 	Type   string // of the problem, a URI; "": the status says it all
 }
 
@@ -72,6 +72,9 @@ func RefusalFrom(ctx context.Context) (Refusal, bool) {
 // that of net/http reads on if it is small, to keep the connection, and otherwise
 // closes it.
 func (f Refusal) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if f.Status == 0 {
+		f.Status = http.StatusTooManyRequests
+	}
 	k := preferred(r.Header["Accept"])
 	h := w.Header()
 	seconds := int64(0)

@@ -154,6 +154,9 @@ func TestRefusal_canBeChangedByWhoAnswers(t *testing.T) {
 		throttlehttp.Refusal{Type: kind, Status: 599}.ServeHTTP(w, r)
 		require.Contains(t, w.Body.String(), strconv.Quote(title))
 	}
+	w := httptest.NewRecorder()
+	throttlehttp.Refusal{}.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
+	require.Equal(t, http.StatusTooManyRequests, w.Code)
 	_, found := throttlehttp.RefusalFrom(t.Context())
 	require.False(t, found)
 }

@@ -94,6 +94,64 @@ func TestRule_turnsAwayWithWords(t *testing.T) {
 	require.Equal(t, []int{401}, statuses(m.Handler(ok), "-"))
 }
 
+// Who comes back when he was told to is not told of the next limit then.
+func TestRule_refusalSaysTheLongestWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		remote := new(ledger) // says nothing of being Local
+		for name, tt := range map[string]struct {
+			limits []throttle.Limiter
+			want   string
+		}{
+			"the first":   {[]throttle.Limiter{throttle.NewTokenBucket(throttle.PerHour(1), nil), throttle.NewTokenBucket(throttle.PerMinute(1), nil)}, "3600"},
+			"the second":  {[]throttle.Limiter{throttle.NewTokenBucket(throttle.PerMinute(1), nil), throttle.NewTokenBucket(throttle.PerHour(1), nil)}, "3600"},
+			"not known":   {[]throttle.Limiter{throttle.NewTokenBucket(throttle.PerMinute(1), nil), decide{}}, "60"},
+			"left alone":  {[]throttle.Limiter{throttle.NewTokenBucket(throttle.PerMinute(1), nil), remote}, "60"},
+			"within line": {[]throttle.Limiter{throttle.NewTokenBucket(throttle.PerMinute(1), nil), throttle.NewTokenBucket(throttle.PerHour(1), nil)}, "3600"},
+		} {
+			m := &throttlehttp.Middleware{}
+			for _, l := range tt.limits {
+				if _, err := l.Reserve(t.Context(), throttle.Claim{}); err != nil {
+					t.Fatal(err)
+				}
+				m.Rules = append(m.Rules, throttlehttp.Rule{Limiter: l})
+			}
+			if name == "within line" {
+				m.Waiter = &throttle.Waiter{MaxWait: time.Second}
+			}
+			require.Equal(t, tt.want, ask(m.Handler(ok)).Header.Get("Retry-After"), name)
+		}
+		require.Equal(t, 1, remote.granted)
+	})
+}
+
+// Hard refuses, Soft warns before, Elastic lends while there is room.
+func TestRule_hardSoftElastic(t *testing.T) {
+	one, two := throttle.PerHour(1), throttle.PerHour(2)
+	room := 2
+	for name, tt := range map[string]struct {
+		l    throttle.Limiter
+		want []string
+	}{
+		"hard": {throttle.NewTokenBucket(one, nil), []string{"200", "429", "429", "429"}},
+		"soft": {&throttle.Soft{Limit: throttle.NewTokenBucket(one, nil), Hard: throttle.NewTokenBucket(two, nil)}, []string{"200", "200 over", "429", "429"}},
+		"elastic": {&throttle.Elastic{Limiter: throttle.NewTokenBucket(one, nil), Spare: func(throttle.Claim, throttle.Decision) bool {
+			room--
+			return room >= 0
+		}}, []string{"200", "200 over", "200 over", "429"}},
+	} {
+		var got []string
+		over := ""
+		m := &throttlehttp.Middleware{Rules: []throttlehttp.Rule{{Limiter: tt.l}}, Trace: &throttlehttp.Trace{
+			Decided: func(_ *http.Request, d throttle.Decision) { over = map[bool]string{true: " over"}[d.Over] },
+		}}
+		h := m.Handler(ok)
+		for range tt.want {
+			got = append(got, strconv.Itoa(ask(h).StatusCode)+over)
+		}
+		require.Equal(t, tt.want, got, name)
+	}
+}
+
 func TestRule_costs(t *testing.T) {
 	m := &throttlehttp.Middleware{Rules: []throttlehttp.Rule{{Limiter: throttle.NewTokenBucket(throttle.PerHour(10), nil), Cost: func(r *http.Request) int64 {
 		n, _ := strconv.ParseInt(r.Header.Get("User"), 10, 64)
