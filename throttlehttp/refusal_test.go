@@ -61,6 +61,8 @@ func TestRefusal_isReadableToWhoeverAsks(t *testing.T) {
 		"too many decimals": {[]string{"text/html;q=0.9999, text/plain;q=0.1"}, text},
 		"more than all":     {[]string{"text/html;q=2, text/plain;q=0.1"}, text},
 		"named beats any":   {[]string{"*/*, application/json;q=0.1, text/html;q=0.2, text/plain;q=0.3"}, text},
+		"a capital weight":  {[]string{"text/html;q=0.5, text/plain;Q=0.1"}, page},
+		"over the top":      {[]string{"text/html, text/plain;q=1.5"}, page},
 		"empty":             {[]string{""}, problem},
 		"commas":            {[]string{",,;,/,;q=;q,text/html"}, page},
 		"a MiB":             {[]string{strings.Repeat("a/b,", 1<<18) + "text/html"}, problem},
@@ -228,6 +230,13 @@ func TestMiddleware_spreadsRetryAfterUpward(t *testing.T) {
 		require.True(t, 10 <= s && s <= 30, "%d", s)
 	}
 	require.Greater(t, len(seen), 15, "they come back all over the time: %v", seen)
+}
+
+func TestMiddleware_spreadNeverOverflows(t *testing.T) {
+	m := &throttlehttp.Middleware{Limiter: decide{d: throttle.Decision{Wait: throttle.Forever - 1}}, Spread: throttle.Forever}
+	for range 100 {
+		require.Equal(t, "999999999", refusal(m, http.MethodGet).Header.Get("Retry-After"))
+	}
 }
 
 func FuzzRefusal_accept(f *testing.F) {
