@@ -183,6 +183,9 @@ func (r *reader) amounts(d *draft, name string) bool {
 		r.fail(d.node, "requests_per_unit is missing: write how many requests, 0 for none, or unlimited: true")
 	case d.has("calendar"):
 		r.ofCalendar(d)
+		return d.calendar != 0 && len(r.faults) == faults
+	case d.length() == 0 && (d.has("unit") || d.has("per")):
+		return false // what it says is wrong, and was told
 	case d.length() == 0:
 		r.fail(d.node, "unit is missing: write unit: second, minute and so on, or per: and a time")
 	case d.unit > 0 && d.per > 0:

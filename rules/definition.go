@@ -28,7 +28,7 @@ func (l *Limit) definition() string {
 		{l.Cost > 1, fmt.Sprintf("costs %d", l.Cost)},
 		{l.match != "", "matches " + l.match},
 		{l.Keyed, "each " + strings.Join(l.keys, ", ")},
-		{l.MaxKeys > 0, fmt.Sprintf("%d keys", l.MaxKeys)},
+		{l.Keyed, fmt.Sprintf("%d keys", l.maxKeys())},
 		{len(l.Replaces) > 0, "replaces " + strings.Join(l.Replaces, ", ")},
 		{l.Name != "", "named " + l.Name},
 	} {

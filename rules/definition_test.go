@@ -43,7 +43,7 @@ func TestDefinition_missesNothing(t *testing.T) {
 		})
 	}
 	nowhere := []string{"Place", "Line", "Column", "Keyed", "Blocked", "Unlimited"} // the last three show in others
-	l := Limit{Name: "a", Spec: specs["token_bucket"], Penalty: &throttle.Sentence{}, Active: []Period{{Spec: specs["token_bucket"]}}, Cost: 1}
+	l := Limit{Name: "a", Spec: specs["token_bucket"], Penalty: &throttle.Sentence{}, Active: []Period{{Spec: specs["token_bucket"]}}, Cost: 1, Keyed: true}
 	changed(reflect.ValueOf(l), func(field string, v reflect.Value) {
 		if !slices.Contains(nowhere, field) {
 			other := v.Interface().(Limit)

@@ -104,6 +104,14 @@ func (l *Limit) Algorithm() string {
 	return "unlimited"
 }
 
+// maxKeys returns how many keys l has limiters for, see throttle.Keyed.
+func (l *Limit) maxKeys() int {
+	if l.MaxKeys == 0 {
+		return 1 << 16
+	}
+	return l.MaxKeys
+}
+
 // Policy returns what Decision.Policy says of l: its name, or else its place.
 func (l *Limit) Policy() string {
 	if l.Name != "" {

@@ -36,7 +36,7 @@ func limitsOf(matches ...string) string {
 }
 
 // read returns a request as a server reads it.
-func read(t *testing.T, text string) *http.Request {
+func read(t testing.TB, text string) *http.Request {
 	head, rest, _ := strings.Cut(text, "\n")
 	r, err := http.ReadRequest(bufio.NewReader(strings.NewReader(head + " HTTP/1.1\r\nHost: API.example.com:8080\r\n" + strings.ReplaceAll(rest, "\n", "\r\n") + "\r\n\r\n")))
 	require.NoError(t, err)

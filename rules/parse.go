@@ -88,7 +88,7 @@ func (p *parser) file(doc *yaml.Node) {
 		"descriptors": keep(&descriptors),
 		"limits":      keep(&limits),
 	})
-	if p.domain == "" {
+	if p.domain == "" && len(p.faults) == 0 {
 		p.fail(doc, "domain is missing: write domain: and a name for these limits")
 	}
 	if values != nil {

@@ -51,6 +51,7 @@ func (p *parser) declare(name string, n *yaml.Node) {
 			}
 		}
 	}
+	faults := len(p.faults)
 	p.mapping(n, "a value", words{
 		"header": text("header", header),
 		"cookie": text("cookie", cookie),
@@ -63,6 +64,9 @@ func (p *parser) declare(name string, n *yaml.Node) {
 			return wellKnown[word]
 		}),
 	})
+	if from == nil && len(p.faults) > faults {
+		return
+	}
 	if from == nil {
 		p.fail(n, "%q comes from nowhere: write header, cookie, query, fixed or request, and a name", clip(name))
 		return
@@ -141,7 +145,7 @@ func (p *parser) route(d *draft, m match, how *rule, key *yaml.Node, shadow bool
 		}
 	}
 	if r := p.add(l, d.node); r != nil {
-		r.parts, r.skip = how.parts, how.skip
+		r.parts, r.skip, r.match = how.parts, how.skip, &m
 		p.router.add(m, &route{rule: r})
 	}
 }

@@ -14,6 +14,7 @@ type rule struct {
 	limit *Limit
 	gate  *gate
 	parts []part // of the key, for a limit that matches routes
+	match *match // nil: descriptors lead to it
 
 	// skip says that a request without one of the parts is not limited. Otherwise
 	// all such requests share what is left of the key.

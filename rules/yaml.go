@@ -2,6 +2,7 @@ package rules
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -29,14 +30,14 @@ func (e *Error) Error() string {
 const (
 	maxFaults = 20      // that are told of one file
 	maxDepth  = 16      // of descriptors in descriptors
-	maxVisits = 4 << 20 // nodes that are looked at: more than a file of MaxBytes has, unless aliases multiply
+	maxVisits = 2 << 20 // nodes that are looked at: more than a file of MaxBytes has, unless aliases multiply
 )
 
 // A reader reads the nodes of one file. It notes what is wrong and reads on, so that
 // all of it is told at once.
 type reader struct {
 	setting *Setting
-	faults  []error
+	faults  []*Error
 	visits  int
 }
 
@@ -50,8 +51,17 @@ func (r *reader) fail(n *yaml.Node, format string, args ...any) {
 	}
 }
 
-// err returns all that is wrong.
-func (r *reader) err() error { return errors.Join(r.faults...) }
+// err returns all that is wrong, in the order of the file.
+func (r *reader) err() error {
+	slices.SortStableFunc(r.faults, func(a, b *Error) int {
+		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
+	})
+	all := make([]error, len(r.faults))
+	for i, f := range r.faults {
+		all[i] = f
+	}
+	return errors.Join(all...)
+}
 
 // document returns the only document of text; nil: it is empty, or broken.
 func (r *reader) document(text []byte) *yaml.Node {

@@ -1,0 +1,86 @@
+package rules
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/heed-go/heed/throttle"
+)
+
+// crowded returns the text of a file with n rules, of which two of descriptors and
+// two of routes hold for the same request.
+func crowded(n int) string {
+	var b strings.Builder
+	b.WriteString("domain: d\nvalues: {user: {header: X-User}}\ndescriptors:\n")
+	amount := "rate_limit: {unit: second, requests_per_unit: 1000000000, algorithm: token_bucket}"
+	fmt.Fprintf(&b, "- {key: remote_address, %s}\n", amount)
+	for i := range n / 2 {
+		fmt.Fprintf(&b, "- {key: user, value: u%d, %s}\n", i, amount)
+	}
+	fmt.Fprintf(&b, "limits:\n- {name: all, match: /, %s}\n", amount)
+	for i := range n - n/2 {
+		fmt.Fprintf(&b, "- name: n%d\n  match: GET h%d.example.com/a/{id}/b%d\n  key: user\n  %s\n", i, i%7, i, amount)
+	}
+	return b.String()
+}
+
+// inCrowd returns what asks for the middle of a crowd.
+func inCrowd(tb testing.TB, n int) func() *throttle.Ticket {
+	set, err := Parse([]byte(crowded(n)), Setting{})
+	require.NoError(tb, err)
+	i := n / 4
+	r := read(tb, fmt.Sprintf("GET /a/7/b%d\nX-User: u%d", i, i))
+	r.Host = fmt.Sprintf("h%d.example.com", i%7)
+	ticket := new(throttle.Ticket)
+	return func() *throttle.Ticket {
+		*ticket = throttle.Ticket{}
+		set.Limits(r, ticket)
+		return ticket
+	}
+}
+
+// TestLimits_allocatesNothing counts for one request through four limits: to find
+// them, and to pass them.
+func TestLimits_allocatesNothing(t *testing.T) {
+	find := inCrowd(t, 100)
+	require.NotNil(t, find().Demands[3].Limiter)
+	require.NotContains(t, fmt.Sprintf("%T", find().Demands[3].Limiter), "allOf")
+	if raceEnabled {
+		return // the race detector makes pools forget
+	}
+	require.Zero(t, testing.AllocsPerRun(1000, func() { find() }))
+	require.Zero(t, testing.AllocsPerRun(1000, func() {
+		ticket := find()
+		if _, err := ticket.Reserve(context.Background(), time.Time{}); err != nil {
+			t.Error(err)
+		}
+		ticket.Observe(context.Background(), throttle.Feedback{})
+	}))
+}
+
+// BenchmarkLimits finds the four limits of a request among so many rules, and passes
+// them.
+func BenchmarkLimits(b *testing.B) {
+	for _, n := range []int{10, 100, 1000, 10_000} {
+		find := inCrowd(b, n)
+		b.Run(fmt.Sprintf("find/%d", n), func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				find()
+			}
+		})
+		b.Run(fmt.Sprintf("pass/%d", n), func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				ticket := find()
+				_, _ = ticket.Reserve(b.Context(), time.Time{})
+				ticket.Observe(b.Context(), throttle.Feedback{})
+			}
+		})
+	}
+}

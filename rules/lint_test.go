@@ -1,0 +1,75 @@
+package rules
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/heed-go/heed/throttle"
+)
+
+// TestLint_findsWhatIsOdd lints a file in which much is, and one with every word.
+func TestLint_findsWhatIsOdd(t *testing.T) {
+	for _, name := range []string{"odd", "all"} {
+		text, err := os.ReadFile("testdata/" + name + ".yaml")
+		require.NoError(t, err)
+		found, err := Lint(text, inProgram)
+		require.NoError(t, err)
+		var b strings.Builder
+		for _, f := range found {
+			fmt.Fprintln(&b, f)
+		}
+		golden(t, name+"_lint.txt", b.String())
+	}
+	_, err := Lint([]byte("domain: ["), Setting{})
+	require.Error(t, err)
+}
+
+// TestLint_whatNeverRefusesNeverDoes sends a flood through two limits, and looks whether
+// one that is said to refuse nothing ever does.
+func TestLint_whatNeverRefusesNeverDoes(t *testing.T) {
+	rng := rand.New(rand.NewPCG(8, 2))
+	said := 0
+	for range 800 {
+		o, l := randomLimit(rng), randomLimit(rng)
+		if !lessThan(o, l) {
+			continue
+		}
+		said++
+		clk := still(friday)
+		first, second := newLimiter(o.Spec, clk), newLimiter(l.Spec, clk)
+		now := friday
+		for range 200 {
+			now = now.Add(time.Duration(rng.Int64N(int64(3 * time.Second))))
+			for range 1 + rng.IntN(30) {
+				d, err := first.Reserve(t.Context(), throttle.Claim{Now: now, Cost: o.Cost})
+				require.NoError(t, err)
+				if !d.OK {
+					continue
+				}
+				d, err = second.Reserve(t.Context(), throttle.Claim{Now: now, Cost: l.Cost})
+				require.NoError(t, err)
+				require.True(t, d.OK, "%s refuses what %s lets through", l.definition(), o.definition())
+			}
+		}
+	}
+	require.Greater(t, said, 80)
+}
+
+func randomLimit(rng *rand.Rand) *Limit {
+	rate := throttle.Limit{Count: 1 + rng.Int64N(30), Per: time.Duration(1+rng.IntN(6)) * time.Second}
+	l := &Limit{Spec: throttle.Log{Limit: rate}, Cost: 1 + rng.Int64N(2)}
+	switch rng.IntN(3) {
+	case 0:
+		rate.Burst = 1 + rng.Int64N(60)
+		l.Spec = rate
+	case 1:
+		l.Spec = throttle.Quota{Count: rate.Count, Per: rate.Per}
+	}
+	return l
+}
