@@ -26,7 +26,7 @@ GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.8.0
 
 .PHONY: help
 help: ## say what there is to make
-	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' Makefile | sort | expand -t 12
+	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' Makefile | sort | expand -t 16
 
 .PHONY: test
 test: test-race test-386 test-systems ## all tests, and builds for other systems
@@ -104,6 +104,11 @@ fuzz: ## every fuzz function for FUZZTIME
 	    done
 	  done
 	done
+
+.PHONY: redis-million
+redis-million: ## a million random claims in Redis and in memory, which must agree; about a minute
+	@cd throttleredis
+	HEED_STEPS=1000000 go test -count=1 -run 'decideAsInMemory' .
 
 .PHONY: cover
 cover: ## how much of each module its tests run; cover.out beside its go.mod has the lines

@@ -37,7 +37,7 @@ var algorithms = map[string]struct {
 	"slidinglog":     {arguments: 5, divides: true},
 	"slidingcounter": {arguments: 3, divides: true},
 	"inflight":       {arguments: 2},
-	"warmup":         {arguments: 8},
+	"warmup":         {arguments: 9},
 }
 
 var scripts sync.Map // from the names of algorithms to *script

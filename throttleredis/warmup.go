@@ -24,14 +24,16 @@ func (s *Store) WarmUp(c warmup.Curve) *Limiter {
 	})
 }
 
-// Bursty returns a limiter like warmup.NewBursty. Full must be set: keys that are not used
-// are forgotten, and have saved all by then. It panics if b or s is invalid.
+// Bursty returns a limiter like warmup.NewBursty. It panics if b or s is invalid.
+//
+// If it does not begin Full, a key saves from its first grant on, and one that has
+// saved all that can be saved, and was not used for an hour after that, begins anew.
 func (s *Store) Bursty(b warmup.Burst) *Limiter {
-	err := b.Validate()
-	if err == nil && !b.Full {
-		err = fmt.Errorf("throttleredis: burst %q: Full is false: set it: keys that are not used are forgotten, and begin with all that can be saved", b.Name)
+	p := pricesOfBurst(b)
+	if !b.Full {
+		p.missing = p.most
 	}
-	return s.smooth(b.Limit, err, pricesOfBurst(b), func(l throttle.Limit, clk throttle.Clock) throttle.Limiter {
+	return s.smooth(b.Limit, b.Validate(), p, func(l throttle.Limit, clk throttle.Clock) throttle.Limiter {
 		part := b
 		part.Limit = l
 		return warmup.NewBursty(part, clk)
@@ -57,7 +59,7 @@ func (s *Store) smooth(l throttle.Limit, err error, p prices, share func(throttl
 		scale:     1000,
 		wide:      true,
 		idle:      full,
-		args:      floats(p.interval, p.warm, p.slope, p.threshold, p.most, p.cooling, units, float64(full)),
+		args:      floats(p.interval, p.warm, p.slope, p.threshold, p.most, p.cooling, units, float64(full), p.missing),
 		share: func(n int64, clk throttle.Clock) throttle.Limiter {
 			part := shareOf(l, n)
 			part.Burst = 0
@@ -75,6 +77,7 @@ type prices struct {
 	threshold float64 // idle units up to which the limit is warm
 	most      float64 // idle units
 	cooling   float64 // of idleness that make an idle unit; +Inf: none do
+	missing   float64 // idle units that are not there at first
 }
 
 func pricesOf(c warmup.Curve) prices {

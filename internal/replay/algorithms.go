@@ -46,7 +46,7 @@ type algorithmOp struct {
 // algorithms make the limiter of a scenario, and say what is compared besides the
 // answer itself.
 var algorithms = map[string]struct {
-	new     func(p algorithmParams, clk *clock) throttle.Limiter
+	new     func(m *Limiters, p algorithmParams, clk throttle.Clock) throttle.Limiter
 	compare func(t *tally, p algorithmParams, op algorithmOp, d throttle.Decision)
 }{
 	"token_bucket":          {newTokenBucket, compareBucket},
@@ -73,7 +73,9 @@ func replayAlgorithm(line []byte, t *tally) error {
 	clk := &clock{now: time.UnixMicro(s.Params.T0)}
 	l := throttle.Blocked
 	if s.Params.Capacity+s.Params.Limit > 0 || s.Algo == "leaky_queue" { // a queue may have nobody waiting
-		l = a.new(s.Params, clk)
+		if l = a.new(t.limiters, s.Params, clk); l == nil {
+			return errLeftOut
+		}
 	}
 	for _, op := range s.Ops {
 		t.op()
@@ -98,48 +100,48 @@ func replayAlgorithm(line []byte, t *tally) error {
 	return nil
 }
 
-func newTokenBucket(p algorithmParams, clk *clock) throttle.Limiter {
-	b := throttle.NewTokenBucket(p.Rate.perSecond(p.Capacity), clk)
+func newTokenBucket(m *Limiters, p algorithmParams, clk throttle.Clock) throttle.Limiter {
+	b := m.TokenBucket(p.Rate.perSecond(p.Capacity), clk)
 	if p.Initial != nil && *p.Initial < p.Capacity {
 		b.Reserve(context.Background(), throttle.Claim{Cost: p.Capacity - *p.Initial})
 	}
 	return b
 }
 
-func newRefillBucket(p algorithmParams, clk *clock) throttle.Limiter {
+func newRefillBucket(m *Limiters, p algorithmParams, clk throttle.Clock) throttle.Limiter {
 	r := throttle.Refill{Limit: throttle.Limit{Count: p.RefillAmount, Per: time.Duration(p.RefillTime) * time.Microsecond, Burst: p.Capacity}}
 	if p.Initial != nil {
 		r.Missing = p.Capacity - *p.Initial
 	}
-	return throttle.NewRefillBucket(r, clk)
+	return m.RefillBucket(r, clk)
 }
 
-func newLeakyBucket(p algorithmParams, clk *clock) throttle.Limiter {
-	return throttle.NewLeakyBucket(throttle.Leak{Limit: p.Rate.perSecond(1), Queue: p.Capacity, Split: true}, clk)
+func newLeakyBucket(m *Limiters, p algorithmParams, clk throttle.Clock) throttle.Limiter {
+	return m.LeakyBucket(throttle.Leak{Limit: p.Rate.perSecond(1), Queue: p.Capacity, Split: true}, clk)
 }
 
-func newTickQueue(p algorithmParams, clk *clock) throttle.Limiter {
-	return throttle.NewTickQueue(throttle.Ticks{Limit: p.Rate.perSecond(0), Queue: p.Capacity}, clk)
+func newTickQueue(m *Limiters, p algorithmParams, clk throttle.Clock) throttle.Limiter {
+	return m.TickQueue(throttle.Ticks{Limit: p.Rate.perSecond(0), Queue: p.Capacity}, clk)
 }
 
-func newFixedWindow(p algorithmParams, clk *clock) throttle.Limiter {
+func newFixedWindow(m *Limiters, p algorithmParams, clk throttle.Clock) throttle.Limiter {
 	q := throttle.Quota{Count: p.Limit, Per: time.Duration(p.Window) * time.Microsecond}
 	if p.Anchor == "first" {
 		q.Anchor = throttle.AtFirst
 	}
-	return throttle.NewFixedWindow(q, clk)
+	return m.FixedWindow(q, clk)
 }
 
-func newSlidingLog(p algorithmParams, clk *clock) throttle.Limiter {
-	return throttle.NewSlidingLog(throttle.Log{Limit: p.perWindow(), CountRefused: p.RecordRejected}, clk)
+func newSlidingLog(m *Limiters, p algorithmParams, clk throttle.Clock) throttle.Limiter {
+	return m.SlidingLog(throttle.Log{Limit: p.perWindow(), CountRefused: p.RecordRejected}, clk)
 }
 
-func newSlidingCounter(p algorithmParams, clk *clock) throttle.Limiter {
-	return throttle.NewSlidingCounter(throttle.Counter{Limit: p.perWindow(), Floor: p.Rounding == "floor"}, clk)
+func newSlidingCounter(m *Limiters, p algorithmParams, clk throttle.Clock) throttle.Limiter {
+	return m.SlidingCounter(throttle.Counter{Limit: p.perWindow(), Floor: p.Rounding == "floor"}, clk)
 }
 
-func newSubWindows(p algorithmParams, clk *clock) throttle.Limiter {
-	return throttle.NewSubWindows(throttle.Parts{Limit: p.perWindow(), Parts: p.K}, clk)
+func newSubWindows(m *Limiters, p algorithmParams, clk throttle.Clock) throttle.Limiter {
+	return m.SubWindows(throttle.Parts{Limit: p.perWindow(), Parts: p.K}, clk)
 }
 
 func (p algorithmParams) perWindow() throttle.Limit {
@@ -164,7 +166,7 @@ func compareBucket(t *tally, p algorithmParams, op algorithmOp, d throttle.Decis
 func compareRetry(t *tally, op algorithmOp, d throttle.Decision) {
 	want := throttle.Forever
 	if op.RetryAfter != nil {
-		want = op.RetryAfter.seconds()
+		want = t.limiters.roundUp(op.RetryAfter.seconds())
 	}
 	expect(t, "wait", want, d.Wait)
 }

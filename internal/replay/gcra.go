@@ -37,12 +37,12 @@ func replayGCRA(line []byte, t *tally) error {
 		return err
 	}
 	l := throttle.Limit{Count: s.Rate, Per: time.Duration(s.Period * 1e9), Burst: s.Burst}
-	b := throttle.NewTokenBucket(l, nil)
+	b := t.limiters.TokenBucket(l, nil)
 	newest := int64(0)
 	for _, op := range s.Ops {
 		t.op()
 		if op.Op == "reset" {
-			b, newest = throttle.NewTokenBucket(l, nil), 0
+			b, newest = t.limiters.TokenBucket(l, nil), 0
 			continue
 		}
 		t.waive = op.T < newest
@@ -58,7 +58,7 @@ func replayGCRA(line []byte, t *tally) error {
 
 // replay plays one operation. With n of 0 it only looks; at most n is n, or all there
 // are. An older reading takes what the trace took, so that both go on alike.
-func (op gcraOp) replay(t *tally, b *throttle.TokenBucket, burst int64) error {
+func (op gcraOp) replay(t *tally, b throttle.Limiter, burst int64) error {
 	ctx := context.Background()
 	c := throttle.Claim{Cost: op.N, Now: time.UnixMicro(op.T), DryRun: op.N == 0}
 	if op.Op == "atMost" && op.N > 0 {
@@ -87,7 +87,7 @@ func (op gcraOp) replay(t *tally, b *throttle.TokenBucket, burst int64) error {
 	case c.Cost > burst:
 		expect(t, "wait", throttle.Forever, d.Wait)
 	default:
-		near(t, "wait", op.RetryAfter*1e9, float64(d.Wait), 2)
+		near(t, "wait", op.RetryAfter*1e9, float64(d.Wait), 2+float64(t.limiters.Unit))
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/heed-go/heed/throttle"
@@ -49,7 +50,10 @@ func replayGuava(line []byte, t *tally) error {
 		tolerance += *s.Deviation
 	}
 	clk := &clock{now: time.UnixMicro(0)}
-	l := s.limiter(clk)
+	l := s.limiter(t.limiters, clk)
+	if l == nil || !s.fits(l) {
+		return errLeftOut
+	}
 	for _, op := range s.Ops {
 		t.op()
 		clk.now = time.UnixMicro(op.At)
@@ -60,18 +64,29 @@ func replayGuava(line []byte, t *tally) error {
 	return nil
 }
 
-func (s *guava) limiter(clk *clock) *warmup.Limiter {
+func (s *guava) limiter(m *Limiters, clk throttle.Clock) throttle.Limiter {
 	save := nanoseconds(float64(s.Save) * 1e9)
 	switch {
 	case s.Kind == "warmup":
-		return warmup.New(warmup.Curve{Limit: s.Rate.steady(), Over: nanoseconds(s.WarmUp * 1e6), Cold: s.Cold}, clk)
+		return m.Curve(warmup.Curve{Limit: s.Rate.steady(), Over: nanoseconds(s.WarmUp * 1e6), Cold: s.Cold}, clk)
 	case save == 0:
-		return warmup.New(warmup.Curve{Limit: s.Rate.steady()}, clk)
+		return m.Curve(warmup.Curve{Limit: s.Rate.steady()}, clk)
 	}
-	return warmup.NewBursty(warmup.Burst{Limit: s.Rate.steady(), Save: save}, clk)
+	return m.Burst(warmup.Burst{Limit: s.Rate.steady(), Save: save}, clk)
 }
 
-func (op guavaOp) replay(t *tally, l *warmup.Limiter, tolerance float64) error {
+// A changeable limiter can be given another rate.
+type changeable interface {
+	SetLimit(throttle.Limit) error
+}
+
+// fits reports whether l can do all that s asks for.
+func (s *guava) fits(l throttle.Limiter) bool {
+	_, changes := l.(changeable)
+	return changes || !slices.ContainsFunc(s.Ops, func(op guavaOp) bool { return op.Op == "setRate" })
+}
+
+func (op guavaOp) replay(t *tally, l throttle.Limiter, tolerance float64) error {
 	switch op.Op {
 	case "sleep":
 		return nil
@@ -80,7 +95,7 @@ func (op guavaOp) replay(t *tally, l *warmup.Limiter, tolerance float64) error {
 		if err := json.Unmarshal(op.Arg, &rate); err != nil {
 			return err
 		}
-		return l.SetLimit(rate.steady())
+		return l.(changeable).SetLimit(rate.steady())
 	}
 	c := throttle.Claim{Cost: op.N, MaxWait: throttle.Forever}
 	granted, wait := true, op.Wait

@@ -37,7 +37,7 @@ func replayNginx(line []byte, t *tally) error {
 		}
 		limit.Delay = min(limit.Delay, limit.Burst)
 	}
-	l := throttle.NewNginx(limit, &clock{now: time.UnixMilli(0)})
+	l := t.limiters.Nginx(limit, &clock{now: time.UnixMilli(0)})
 	last := int64(0)
 	for i, op := range s.Ops {
 		t.op()

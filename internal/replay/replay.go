@@ -14,6 +14,7 @@ package replay
 import (
 	"bufio"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -24,9 +25,10 @@ import (
 type Report struct {
 	File       string `json:"file"`
 	Scenarios  int    `json:"scenarios"`
-	Ops        int    `json:"ops"`        // operations that were compared
-	Mismatches int    `json:"mismatches"` // operations with another answer
-	Waived     int    `json:"waived"`     // the same, where the trace's own flags say that they may differ
+	Ops        int    `json:"ops"`                // operations that were compared
+	Mismatches int    `json:"mismatches"`         // operations with another answer
+	Waived     int    `json:"waived"`             // the same, where the trace's own flags say that they may differ
+	LeftOut    int    `json:"left_out,omitempty"` // scenarios for which there is no limiter
 
 	// Differences describes what counts as mismatches, the first of each scenario.
 	Differences []string `json:"-"`
@@ -50,19 +52,22 @@ var shapes = []shape{
 	{[]string{"kind", "params"}, replayBackoff},
 }
 
+// File replays a file in memory. It returns false if that has no scenario of a known shape.
+func File(path string) (Report, bool, error) { return InMemory.File(path) }
+
 // File replays a file. It returns false if that has no scenario of a known shape.
-func File(path string) (Report, bool, error) {
+func (l *Limiters) File(path string) (Report, bool, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return Report{}, false, err
 	}
 	defer f.Close()
 	r := Report{File: filepath.Base(path)}
-	known, err := r.lines(f)
+	known, err := r.lines(f, l)
 	return r, known, err
 }
 
-func (r *Report) lines(in io.Reader) (known bool, err error) {
+func (r *Report) lines(in io.Reader, l *Limiters) (known bool, err error) {
 	lines := bufio.NewScanner(in)
 	lines.Buffer(nil, 64<<20)
 	for n := 1; lines.Scan(); n++ {
@@ -77,8 +82,11 @@ func (r *Report) lines(in io.Reader) (known bool, err error) {
 			continue
 		}
 		known = true
-		t := tally{}
-		if err := s.replay(lines.Bytes(), &t); err != nil {
+		t := tally{limiters: l}
+		if err := s.replay(lines.Bytes(), &t); errors.Is(err, errLeftOut) {
+			r.LeftOut++
+			continue
+		} else if err != nil {
 			return known, fmt.Errorf("replay: %s, line %d: %w", r.File, n, err)
 		}
 		r.add(t, n)
@@ -121,6 +129,8 @@ func (s *shape) fits(has map[string]json.RawMessage) bool {
 
 // A tally counts the operations of one scenario.
 type tally struct {
+	limiters *Limiters
+
 	ops, mismatches, waived int
 	first                   string // difference that is not waived
 	waive                   bool   // what differs from here on is waived

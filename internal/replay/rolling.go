@@ -35,11 +35,11 @@ func replayRolling(line []byte, t *tally) error {
 		return err
 	}
 	taken := map[string][]int64{} // since the last clear
-	logs := map[string]*throttle.SlidingLog{}
+	logs := map[string]throttle.Limiter{}
 	for _, op := range s.Ops {
 		t.op()
 		if logs[op.ID] == nil {
-			logs[op.ID] = s.log(nil)
+			logs[op.ID] = s.log(t, nil)
 		}
 		switch op.Op {
 		case "clear":
@@ -50,26 +50,26 @@ func replayRolling(line []byte, t *tally) error {
 			taken[op.ID] = append(taken[op.ID], op.T)
 		case "would":
 			expect(t, "blocked by a look", op.Blocked, !look(logs[op.ID], op.T).OK)
-			op.compare(t, s.log(taken[op.ID]))
+			op.compare(t, s.log(t, taken[op.ID]))
 		}
 	}
 	return nil
 }
 
 // log returns a limiter that has seen actions at ts.
-func (s *rolling) log(ts []int64) *throttle.SlidingLog {
-	l := throttle.NewSlidingLog(throttle.Log{
+func (s *rolling) log(t *tally, ts []int64) throttle.Limiter {
+	l := t.limiters.SlidingLog(throttle.Log{
 		Limit:        throttle.Limit{Count: s.Max, Per: time.Duration(s.Interval) * time.Millisecond},
 		MinGap:       time.Duration(s.MinGap) * time.Millisecond,
 		CountRefused: true,
 	}, &clock{now: time.UnixMicro(0)})
-	for _, t := range ts {
-		l.Reserve(context.Background(), throttle.Claim{Now: time.UnixMicro(t)})
+	for _, at := range ts {
+		l.Reserve(context.Background(), throttle.Claim{Now: time.UnixMicro(at)})
 	}
 	return l
 }
 
-func (op rollingOp) compare(t *tally, l *throttle.SlidingLog) {
+func (op rollingOp) compare(t *tally, l throttle.Limiter) {
 	d, err := l.Reserve(context.Background(), throttle.Claim{Now: time.UnixMicro(op.T)})
 	expect(t, "error", nil, err)
 	expect(t, "blocked", op.Blocked, !d.OK)

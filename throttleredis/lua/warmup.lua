@@ -3,7 +3,8 @@
 -- be so many idle units then. All are doubles, as they are there.
 -- Arguments: the prices: nanoseconds of a unit, of an idle one up to the threshold, by which
 -- each further one takes longer; the threshold; most idle units; nanoseconds of idleness that
--- make one. Whole idle units that are free, and nanoseconds in which they come.
+-- make one. Whole idle units that are free, and nanoseconds in which they come. Idle units
+-- that are not there at first: such a key is kept for an hour longer.
 
 local function prices(a)
   return {
@@ -15,6 +16,7 @@ local function prices(a)
     cooling = tonumber(ARGV[a + 5]),
     units = tonumber(ARGV[a + 6]),
     full = tonumber(ARGV[a + 7]),
+    missing = tonumber(ARGV[a + 8]),
   }
 end
 
@@ -30,6 +32,9 @@ local function write(key, s, p)
   local ns = s.ahead
   if s.idle < p.most then
     ns = ns + (p.most - s.idle) * p.cooling
+  end
+  if p.missing > 0 then
+    ns = ns + 3600e9
   end
   call('SET', key, pack('<dddd', s.last, s.ahead, s.rounded, s.idle), 'PX', lasts(ns / 1000))
 end
@@ -69,7 +74,7 @@ local never = 2 ^ 63 -- nanoseconds
 return {
   check = function(key, a, now)
     local p, s = prices(a), read(key)
-    s = s or {last = now, ahead = 0, rounded = 0, idle = p.most}
+    s = s or {last = now, ahead = 0, rounded = 0, idle = p.most - p.missing}
     now = max(now, s.last)
     local passed = (now - s.last) * 1000
     local ok, wait, used = 0, max(s.ahead - passed, 0), 0

@@ -1,0 +1,119 @@
+package throttleredis_test
+
+import (
+	"encoding/json"
+	"maps"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/heed-go/heed/internal/replay"
+	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttleredis"
+	"github.com/heed-go/heed/warmup"
+)
+
+// Every limiter answers as the reference traces do, operation for operation, as those in
+// memory. Left out are scenarios that change a limit while it is in use, and those of a
+// queue that drips, which is not in Redis.
+func TestLimiters_agreeWithReferenceTraces(t *testing.T) {
+	limiters := inRedis(t)
+	for file, want := range map[string]replay.Report{
+		"../throttle/testdata/algorithms.jsonl": {Scenarios: 54, Ops: 2325, LeftOut: 7},
+		"../throttle/testdata/nginx.jsonl":      {Scenarios: 30, Ops: 1499, Waived: 3},
+		"../throttle/testdata/rolling.jsonl":    {Scenarios: 25, Ops: 665},
+		"../warmup/testdata/guava.jsonl":        {Scenarios: 74, Ops: 1002, LeftOut: 35},
+	} {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			t.Parallel()
+			got, known, err := limiters.File(file)
+			require.NoError(t, err)
+			require.True(t, known)
+			require.Empty(t, got.Differences)
+			want.File, got.Differences = filepath.Base(file), nil
+			require.Equal(t, want, got)
+		})
+	}
+}
+
+// inRedis are the limiters of stores of their own.
+func inRedis(t *testing.T) *replay.Limiters {
+	store := func(c throttle.Clock) *throttleredis.Store {
+		s := throttleredis.Fresh(t)
+		s.OnLocalClock()
+		s.Clock = c
+		return s
+	}
+	return &replay.Limiters{
+		Unit:        time.Microsecond,
+		TokenBucket: func(l throttle.Limit, c throttle.Clock) throttle.Limiter { return store(c).TokenBucket(l) },
+		RefillBucket: func(r throttle.Refill, c throttle.Clock) throttle.Limiter {
+			missing := r.Missing
+			r.Missing, r.Anchor = 0, c.Now()
+			l := store(c).RefillBucket(r)
+			if missing > 0 {
+				_, err := l.Reserve(t.Context(), throttle.Claim{Cost: missing})
+				require.NoError(t, err)
+			}
+			return l
+		},
+		LeakyBucket:    func(l throttle.Leak, c throttle.Clock) throttle.Limiter { return store(c).LeakyBucket(l) },
+		TickQueue:      func(throttle.Ticks, throttle.Clock) throttle.Limiter { return nil },
+		Nginx:          func(l throttle.LimitReq, c throttle.Clock) throttle.Limiter { return store(c).Nginx(l) },
+		FixedWindow:    func(q throttle.Quota, c throttle.Clock) throttle.Limiter { return store(c).FixedWindow(q) },
+		SlidingLog:     func(l throttle.Log, c throttle.Clock) throttle.Limiter { return store(c).SlidingLog(l) },
+		SlidingCounter: func(k throttle.Counter, c throttle.Clock) throttle.Limiter { return store(c).SlidingCounter(k) },
+		SubWindows:     func(p throttle.Parts, c throttle.Clock) throttle.Limiter { return store(c).SubWindows(p) },
+		Curve:          func(w warmup.Curve, c throttle.Clock) throttle.Limiter { return store(c).WarmUp(w) },
+		Burst: func(b warmup.Burst, c throttle.Clock) throttle.Limiter {
+			l := store(c).Bursty(b)
+			d, err := l.Reserve(t.Context(), throttle.Claim{}) // in memory it saves since its creation, here since this
+			require.NoError(t, err)
+			l.Cancel(t.Context(), throttle.Claim{}, d)
+			return l
+		},
+	}
+}
+
+// The traces of token buckets are kept in a shorter form, which is brought into shape here.
+func TestTokenBucket_agreesWithReferenceTraces(t *testing.T) {
+	limiters := inRedis(t)
+	for file, want := range map[string]replay.Report{
+		"token_bucket.jsonl": {Scenarios: 26, Ops: 1305},
+		"gcra.jsonl":         {Scenarios: 26, Ops: 814},
+	} {
+		got, known, err := limiters.File(reshaped(t, file))
+		require.NoError(t, err)
+		require.True(t, known)
+		require.Empty(t, got.Differences)
+		want.File, got.Differences = file, nil
+		require.Equal(t, want, got)
+	}
+}
+
+// reshaped returns the name of a copy of a file that package replay knows to read.
+func reshaped(t *testing.T, name string) string {
+	in, err := os.Open("../throttle/testdata/" + name)
+	require.NoError(t, err)
+	defer in.Close()
+	out, err := os.Create(filepath.Join(t.TempDir(), name))
+	require.NoError(t, err)
+	defer out.Close()
+	for lines, to := json.NewDecoder(in), json.NewEncoder(out); lines.More(); {
+		var s map[string]any
+		require.NoError(t, lines.Decode(&s))
+		s["params"], s["ideal_flips"] = maps.Clone(s), 0
+		for _, op := range s["ops"].([]any) {
+			op := op.(map[string]any)
+			op["t_us"] = op["t_us"].(float64) + s["t0_us"].(float64)
+			for _, field := range []string{"allowed", "remaining", "retry_after", "reset_after"} {
+				op["exact_"+field] = op[field]
+			}
+		}
+		require.NoError(t, to.Encode(s))
+	}
+	return out.Name()
+}
