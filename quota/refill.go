@@ -33,10 +33,13 @@ type refill struct {
 }
 
 // learn draws what it can from an answer that is newer than the mark and of the
-// same window, and says that left units are left of t.
-func (r *refill) learn(t *told, left int64, now time.Time, f *flight) {
+// same window, and says that left units are left of t until reset.
+func (r *refill) learn(t *told, left int64, reset, now time.Time, f *flight) {
+	if r.contradicts(t, left, reset, now, f) {
+		r.kind = steps
+	}
 	span := now.Sub(r.at)
-	if r.at.IsZero() || span < minScout {
+	if r.kind == steps || r.at.IsZero() || span < minScout {
 		return
 	}
 	if r.kind == flows && t.left(now) >= t.limit {
@@ -46,19 +49,25 @@ func (r *refill) learn(t *told, left int64, now time.Time, f *flight) {
 	back := left - r.left + r.answered - r.open
 	// What is left is told in whole units, so up to one of those may not be whole.
 	rate := max(float64(back)-1, 0.5) / span.Seconds()
-	switch {
-	case back > 0 && (r.kind != flows || span >= sureAfter || rate > r.rate):
+	if back > 0 && (r.kind != flows || span >= sureAfter || rate > r.rate) {
 		r.kind, r.rate = flows, rate
 		if span >= renewAfter {
 			r.restart()
 		}
-	case back <= 0 && r.kind == unseen:
-		// Were it a bucket, its reset would be when it is full.
-		flow := float64(t.limit-left) / max(t.reset.Sub(now), span).Seconds()
-		if most := back + r.open + f.open; flow*span.Seconds() >= float64(2*most+2) {
-			r.kind = steps
-		}
 	}
+}
+
+// contradicts reports whether much less came back since the last answer than would
+// have done so into a bucket: its reset would be when it is full. A sliding log looks
+// like a bucket for a moment, as what was taken in a burst comes back in one.
+func (r *refill) contradicts(t *told, left int64, reset, now time.Time, f *flight) bool {
+	span := now.Sub(t.at)
+	ours := t.open + int64(f.sent-t.seen)
+	if span < minScout || left+ours >= t.limit {
+		return false // too soon to tell, or it may have been full, and then nothing came back
+	}
+	flow := float64(t.limit-left) / max(reset.Sub(now), span).Seconds()
+	return flow*span.Seconds() >= float64(2*max(left-t.remaining+ours, 0)+2)
 }
 
 // mark begins a measurement where there is none, or where this moment leaves

@@ -36,6 +36,7 @@ type told struct {
 	per       time.Duration // 0: not said
 	reset     time.Time     // when units come back; never zero
 	at        time.Time     // when remaining was received
+	open      int64         // claims without an answer by then
 	seen      uint64        // number of the latest claim sent by then
 	probe     bool          // the window is over: one claim asks what is left now
 	next      time.Time     // when the next claim may go, if they are spread
@@ -152,13 +153,13 @@ func (t *told) update(w throttle.Window, n uint64, now time.Time, f *flight) {
 	case over:
 		t.refill.restart()
 	case newer:
-		t.refill.learn(t, left, now, f)
+		t.refill.learn(t, left, resetOf(w, now), now, f)
 	case left >= t.left(now):
-		t.reset = reset
+		t.reset, t.open = reset, max(t.open-1, 0) // that claim was counted before
 		return
 	}
 	t.limit, t.remaining, t.per, t.reset = max(w.Limit, left), left, w.Per, reset
-	t.at, t.seen, t.probe = now, f.sent, false
+	t.at, t.seen, t.open, t.probe = now, f.sent, f.open, false
 	t.refill.mark(left, now, f.open)
 }
 

@@ -1,0 +1,114 @@
+package heed_test
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/heed-go/heed"
+	"github.com/heed-go/heed/internal/memhttp"
+	"github.com/heed-go/heed/quota"
+	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttlehttp"
+	"github.com/heed-go/heed/warmup"
+	"github.com/stretchr/testify/require"
+)
+
+// ours are the limiters of this project, each at about 20 requests a second.
+var ours = map[string]func() throttle.Limiter{
+	"token bucket": func() throttle.Limiter { return throttle.NewTokenBucket(throttle.PerSecond(20), nil) },
+	"small burst": func() throttle.Limiter {
+		return throttle.NewTokenBucket(throttle.Limit{Count: 20, Per: time.Second, Burst: 5}, nil)
+	},
+	"refill":       func() throttle.Limiter { return throttle.NewRefillBucket(throttle.Refill{Limit: inTwo}, nil) },
+	"leaky bucket": func() throttle.Limiter { return throttle.NewLeakyBucket(throttle.Leak{Limit: inTwo}, nil) },
+	"nginx": func() throttle.Limiter {
+		return throttle.NewNginx(throttle.LimitReq{Rate: 20, Per: time.Second, Burst: 20, NoDelay: true}, nil)
+	},
+	"clock window": func() throttle.Limiter {
+		return throttle.NewFixedWindow(throttle.Quota{Count: 40, Per: 2 * time.Second}, nil)
+	},
+	"period":       func() throttle.Limiter { return throttle.NewPermitsPerPeriod(40, 2*time.Second, nil) },
+	"log":          func() throttle.Limiter { return throttle.NewSlidingLog(throttle.Log{Limit: inTwo}, nil) },
+	"counter":      func() throttle.Limiter { return throttle.NewSlidingCounter(throttle.Counter{Limit: inTwo}, nil) },
+	"sub-windows":  func() throttle.Limiter { return throttle.NewSubWindows(throttle.Parts{Limit: inTwo, Parts: 8}, nil) },
+	"saved bursts": func() throttle.Limiter { return warmup.NewBursty(warmup.Burst{Limit: throttle.PerSecond(20)}, nil) },
+	"warm-up": func() throttle.Limiter {
+		return warmup.New(warmup.Curve{Limit: throttle.PerSecond(20), Over: 2 * time.Second}, nil)
+	},
+	"five at a time": func() throttle.Limiter { return throttle.NewInFlight(throttle.Capacity{Count: 5}, nil) },
+}
+
+var inTwo = throttle.Limit{Count: 40, Per: 2 * time.Second}
+
+// A sender counts what it sends once the first answer has come, and how much of it
+// is refused.
+type sender struct {
+	base          http.RoundTripper
+	answered      atomic.Bool
+	sent, refused atomic.Int64
+}
+
+func (s *sender) RoundTrip(req *http.Request) (*http.Response, error) {
+	counts := s.answered.Load()
+	time.Sleep(time.Millisecond) // a way that is not walked in no time
+	resp, err := s.base.RoundTrip(req)
+	s.answered.Store(true)
+	if counts {
+		s.sent.Add(1)
+		if err == nil && resp.StatusCode == http.StatusTooManyRequests {
+			s.refused.Add(1)
+		}
+	}
+	return resp, err
+}
+
+// The Transport against the middleware: whatever the algorithm and the words, once
+// the first answer has come nothing is sent that is refused.
+func TestTransport_isNeverRefusedByOurServer(t *testing.T) {
+	dialects := []quota.Dialect{0, quota.XRateLimit, quota.Draft03, quota.Draft10, quota.XRateLimit | quota.XRetryAfter}
+	for name, limiter := range ours {
+		for _, dialect := range dialects {
+			synctest.Test(t, func(t *testing.T) {
+				m := &throttlehttp.Middleware{Limiter: limiter(), Dialect: dialect}
+				s := memhttp.NewServer(m.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					time.Sleep(5 * time.Millisecond)
+					io.WriteString(w, "ok")
+				})))
+				defer s.Close()
+				base := s.Transport()
+				defer base.CloseIdleConnections()
+				wire := &sender{base: base}
+				start := time.Now()
+				failed := crowd(heed.NewClient(&heed.Transport{Base: wire}), s.URL)
+				says := fmt.Sprintf("%s, dialect %d: of %d sent after the first answer %d refused, %d failed, %v",
+					name, dialect, wire.sent.Load(), wire.refused.Load(), failed, time.Since(start).Round(time.Millisecond))
+				t.Log(says)
+				require.Zero(t, wire.refused.Load(), says)
+				require.Zero(t, failed, says)
+			})
+		}
+	}
+}
+
+// crowd has 30 goroutines make 300 calls. It returns how many fail.
+func crowd(client *http.Client, url string) int64 {
+	var failed atomic.Int64
+	var all sync.WaitGroup
+	for range 30 {
+		all.Go(func() {
+			for range 10 {
+				if _, status := call(client, url); status != http.StatusOK {
+					failed.Add(1)
+				}
+			}
+		})
+	}
+	all.Wait()
+	return failed.Load()
+}
