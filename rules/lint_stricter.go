@@ -25,6 +25,9 @@ func (l *linter) stricter() {
 		same[r.limit.match] = append(same[r.limit.match], r)
 	}
 	for _, r := range l.rules {
+		if l.onlyAdded(r) {
+			continue // whoever calls Set.Add asks for one limit at a time
+		}
 		others := append(append([]*rule(nil), global...), l.above(r, byPlace)...)
 		if r.limit.match != "/" {
 			others = append(others, same[r.limit.match]...)
@@ -34,6 +37,11 @@ func (l *linter) stricter() {
 		}
 		l.compare(r, others)
 	}
+}
+
+// onlyAdded reports whether no request has the keys that lead to r.
+func (l *linter) onlyAdded(r *rule) bool {
+	return slices.ContainsFunc(r.limit.metric.levels, func(at level) bool { return l.source(at.key) == nil })
 }
 
 // maxOthers is how many limits one is compared with.

@@ -1,0 +1,176 @@
+// Rules measures what it costs to find the limits of a request in a file, and to pass
+// them, with 10, 100, 1,000 and 10,000 rules: half of them descriptors with a value,
+// half of them patterns of host, method and path. Each request is under four.
+//
+//	go run ./rules -json
+//
+// Requests go to rules all over the file, by turns between the sizes, so that a slow
+// minute of the machine slows all of them.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"log"
+	"net/http"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/heed-go/heed/rules"
+	"github.com/heed-go/heed/throttle"
+)
+
+// A line is the figures of one size. Times are nanoseconds for each request, the
+// median of all rounds.
+type line struct {
+	Rules    int     `json:"rules"`
+	LoadMs   float64 `json:"load_ms"`
+	Find     float64 `json:"find_ns"`
+	Pass     float64 `json:"pass_ns"` // find them and pass them
+	Allocs   float64 `json:"allocs"`  // to do both
+	HeapKiB  int64   `json:"heap_kib"`
+	Growth   float64 `json:"growth"` // of Find, from the smallest size
+}
+
+func main() {
+	rounds := flag.Int("rounds", 15, "rounds in which every size is measured")
+	asJSON := flag.Bool("json", false, "print lines of JSON")
+	flag.Parse()
+	var files []*file
+	for _, n := range []int{10, 100, 1000, 10_000} {
+		files = append(files, newFile(n))
+	}
+	for range *rounds {
+		for _, f := range files {
+			f.find = append(f.find, f.measure(f.finds))
+			f.pass = append(f.pass, f.measure(f.passes))
+		}
+	}
+	for _, f := range files {
+		show(f.line(files[0]), *asJSON)
+	}
+}
+
+// A file is a set of rules, and requests that ask for them.
+type file struct {
+	n          int
+	set        *rules.Set
+	loaded     time.Duration
+	heap       int64
+	requests   []*http.Request
+	find, pass []float64
+}
+
+const requests = 512
+
+func newFile(n int) *file {
+	text, before, start := []byte(text(n)), heap(), time.Now()
+	set, err := rules.Parse(text, rules.Setting{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	f := &file{n: n, set: set, loaded: time.Since(start)}
+	f.heap = heap() - before
+	for i := range requests {
+		k := i * 7919 % (n / 2)
+		r, err := http.NewRequest(http.MethodGet, fmt.Sprintf("http://h%d.example.com/a/%d/b%d", k%7, i, k), nil)
+		if err != nil {
+			log.Fatal(err)
+		}
+		r.Header.Set("X-User", fmt.Sprintf("u%d", k))
+		r.RemoteAddr = "192.0.2.1:1234"
+		f.requests = append(f.requests, r)
+	}
+	return f
+}
+
+// text returns n rules.
+func text(n int) string {
+	var b strings.Builder
+	const amount = "rate_limit: {unit: second, requests_per_unit: 1000000000, algorithm: token_bucket}"
+	fmt.Fprintf(&b, "domain: bench\nvalues: {user: {header: X-User}}\ndescriptors:\n- {key: remote_address, %s}\n", amount)
+	for i := range n / 2 {
+		fmt.Fprintf(&b, "- {key: user, value: u%d, %s}\n", i, amount)
+	}
+	fmt.Fprintf(&b, "limits:\n- {name: all, match: /, %s}\n", amount)
+	for i := range n / 2 {
+		fmt.Fprintf(&b, "- name: n%d\n  match: GET h%d.example.com/a/{id}/b%d\n  key: user\n  %s\n", i, i%7, i, amount)
+	}
+	return b.String()
+}
+
+func heap() int64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
+// finds looks up the limits of one request.
+func (f *file) finds(r *http.Request, t *throttle.Ticket) { f.set.Limits(r, t) }
+
+// passes looks them up, and passes them.
+func (f *file) passes(r *http.Request, t *throttle.Ticket) {
+	ctx := r.Context()
+	f.set.Limits(r, t)
+	if d, err := t.Reserve(ctx, time.Time{}); err != nil || !d.OK {
+		log.Fatal("rules: a request was refused that should not be: ", d, err)
+	}
+	t.Observe(ctx, throttle.Feedback{})
+}
+
+// measure returns how long an operation takes.
+func (f *file) measure(do func(*http.Request, *throttle.Ticket)) float64 {
+	const turns = 20
+	ticket, start := new(throttle.Ticket), time.Now()
+	for range turns {
+		for _, r := range f.requests {
+			*ticket = throttle.Ticket{}
+			do(r, ticket)
+		}
+	}
+	return float64(time.Since(start)) / (turns * requests)
+}
+
+func (f *file) line(smallest *file) line {
+	l := line{Rules: f.n, LoadMs: float64(f.loaded.Microseconds()) / 1000, Find: median(f.find), Pass: median(f.pass), HeapKiB: f.heap >> 10}
+	l.Growth = l.Find / median(smallest.find)
+	l.Allocs = f.allocs()
+	return l
+}
+
+// allocs returns the allocations of one request that passes.
+func (f *file) allocs() float64 {
+	var before, after runtime.MemStats
+	ticket := new(throttle.Ticket)
+	runtime.ReadMemStats(&before)
+	for _, r := range f.requests {
+		*ticket = throttle.Ticket{}
+		f.finds(r, ticket)
+		_, _ = ticket.Reserve(context.Background(), time.Time{})
+		ticket.Observe(context.Background(), throttle.Feedback{})
+	}
+	runtime.ReadMemStats(&after)
+	return float64((after.Mallocs - before.Mallocs) / requests)
+}
+
+func median(all []float64) float64 {
+	sorted := slices.Sorted(slices.Values(all))
+	return sorted[len(sorted)/2]
+}
+
+func show(l line, asJSON bool) {
+	if asJSON {
+		if err := json.NewEncoder(os.Stdout).Encode(l); err != nil {
+			log.Fatal(err)
+		}
+		return
+	}
+	fmt.Printf("%6d rules: %4.0f ns to find four limits (%.2f of the smallest file), %5.0f ns to pass them, %.0f allocations; %d KiB, loaded in %.1f ms\n",
+		l.Rules, l.Find, l.Growth, l.Pass, l.Allocs, l.HeapKiB, l.LoadMs)
+}
