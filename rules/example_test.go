@@ -70,15 +70,15 @@ func ExampleSet_Add() {
 			fmt.Println(err)
 			return
 		}
-		fmt.Println("granted:", d.OK, d.Policy)
+		fmt.Printf("%v %q\n", d.OK, d.Policy)
 	}
 	// Output:
-	// granted: true
-	// granted: true
-	// granted: true
-	// granted: true
-	// granted: true
-	// granted: false messaging/message_type=marketing/to_number
+	// true ""
+	// true ""
+	// true ""
+	// true ""
+	// true ""
+	// false "messaging/message_type=marketing/to_number"
 }
 
 // Lint finds what a file probably does not mean.

@@ -136,7 +136,7 @@ func TestFile_brokenFileKeepsTheOldRules(t *testing.T) {
 			if !strings.Contains(err.Error(), "request_per_unit") {
 				continue // it was seen while it was empty
 			}
-			require.ErrorContains(t, err, path+": rules: 4:28: rate_limit has no word \"request_per_unit\"")
+			require.ErrorContains(t, err, "rules: 4:28: rate_limit has no word \"request_per_unit\"")
 			var fault *rules.Error
 			require.ErrorAs(t, err, &fault)
 			require.Same(t, old, f.Set())

@@ -28,13 +28,13 @@ import (
 // A line is the figures of one size. Times are nanoseconds for each request, the
 // median of all rounds.
 type line struct {
-	Rules    int     `json:"rules"`
-	LoadMs   float64 `json:"load_ms"`
-	Find     float64 `json:"find_ns"`
-	Pass     float64 `json:"pass_ns"` // find them and pass them
-	Allocs   float64 `json:"allocs"`  // to do both
-	HeapKiB  int64   `json:"heap_kib"`
-	Growth   float64 `json:"growth"` // of Find, from the smallest size
+	Rules   int     `json:"rules"`
+	LoadMs  float64 `json:"load_ms"`
+	Find    float64 `json:"find_ns"`
+	Pass    float64 `json:"pass_ns"` // find them and pass them
+	Allocs  float64 `json:"allocs"`  // to do both
+	HeapKiB int64   `json:"heap_kib"`
+	Growth  float64 `json:"growth"` // of Find, from the smallest size
 }
 
 func main() {
