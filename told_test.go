@@ -119,3 +119,31 @@ func TestTransport_doesNotStandInLineForAQuotaOfTomorrow(t *testing.T) {
 		require.Zero(t, time.Since(s.start))
 	})
 }
+
+// Two routes have quotas of their own: who asks for one is not held up, not for a
+// moment, by what the server said of the other.
+func TestTransport_refusalOfOneRouteDelaysAnotherByNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tr := &Transport{Base: base(func(r *http.Request) (*http.Response, error) {
+			if r.URL.Path == "/search" {
+				return says(429, "", "Retry-After", "60"), nil
+			}
+			return says(200, ""), nil
+		})}
+		ask := func(path string) int {
+			req, err := http.NewRequestWithContext(With(t.Context(), Request{NoRetry: true}), "GET", "http://api.test"+path, nil)
+			require.NoError(t, err)
+			resp, err := tr.RoundTrip(req)
+			require.NoError(t, err)
+			return resp.StatusCode
+		}
+		start := time.Now()
+		require.Equal(t, 200, ask("/items/1"))
+		require.Equal(t, 429, ask("/search"))
+		for range 20 {
+			require.Equal(t, 200, ask("/items/2"))
+			require.Equal(t, 200, ask("/users"))
+		}
+		require.Zero(t, time.Since(start))
+	})
+}

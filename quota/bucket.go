@@ -26,6 +26,7 @@ type bucket struct {
 	told     []told
 	meters   []*meter
 	good     int // good answers, up to knownAfter
+	trusted  bool
 	overload overload
 	last     time.Time // latest reading of the clock granted at
 	joint    joint
@@ -39,8 +40,12 @@ func newNames(host string) *names {
 }
 
 // knownAfter good answers a host counts as known, and requests in flight to it
-// are no longer counted.
-const knownAfter = 100
+// are no longer counted. When all of a crowd of trustedAfter has been served, the
+// next crowd does not have to begin anew.
+const (
+	knownAfter   = 100
+	trustedAfter = 50
+)
 
 // mostMore slots than at the start there can be. With 14 more than 4, fifty calls
 // at once to a server without limits still take five round trips.
@@ -90,7 +95,7 @@ func (b *bucket) check(n int64, now time.Time) (policy string, wait time.Duratio
 	if wait, ok = b.gate.check(now, &b.flight); !ok {
 		return b.site.names.gate, wait, false
 	}
-	if b.good < knownAfter && b.flight.open >= b.slots() {
+	if b.good < knownAfter && !b.trusted && b.flight.open >= b.slots() {
 		return b.site.names.start, 0, false
 	}
 	for i := range b.told {
@@ -164,7 +169,9 @@ func (b *bucket) accepted() {
 	if b.good == knownAfter {
 		return
 	}
-	if b.good++; b.good == knownAfter && len(b.told) == 0 && b.gate.round == 0 && !b.site.split.Load() {
+	b.good++
+	b.trusted = b.trusted || b.good >= trustedAfter && b.flight.open == 0
+	if b.good == knownAfter && len(b.told) == 0 && b.gate.round == 0 && !b.site.split.Load() {
 		b.site.silent.Store(true)
 	}
 }
