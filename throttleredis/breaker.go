@@ -13,23 +13,25 @@ import (
 var ErrOpen = errors.New("throttleredis: the breaker is open: Redis does not answer, and is asked again in a moment")
 
 // A Breaker keeps a Redis that is away from costing each claim a timeout. After some
-// failures in a row nobody asks any more, but for one claim after each pause:
+// failures in a row nobody asks any more, but for one claim at once, and then one after
+// each pause:
 //
-//	                 failures in a row
-//	closed ───────────────────────────────▶ open ◀───────────┐
-//	  ▲                                      │ pause is over │ it fails:
-//	  │              it is answered          ▼               │ a longer pause
-//	  └────────────────────────────── one claim asks ────────┘
+//	           failures in a row               it fails:
+//	closed ───────────────────────▶ one claim ───────────▶ open for a pause,
+//	  ▲                               asks    ◀─────────── longer each time
+//	  └────── it is answered ──────────┘       then
 //
 // Only a claim that gets no answer is a failure. An error that Redis answers with came in
 // time, and may concern one key alone.
 //
-// Invariant: while it is open, one claim at a time asks, and none before its pause is
+// Invariant: unless it is closed, one claim at a time asks, and none before its pause is
 // over.
 //
-// The odd case is a Redis that comes and goes. For ten times its last pause a Breaker that
-// has closed is on probation: one failure opens it again, for a pause that is longer than
-// the last.
+// The odd case is a process that was stalled itself, by others who need the processor: all
+// its claims have waited too long then, and nothing is wrong with Redis. The claim that asks
+// at once finds that out. Whereas a Redis that comes and goes is asked less and less: a
+// Breaker that opens again soon after it closed, within ten times its last pause, begins
+// with that pause.
 //
 // The zero Breaker is ready to use. Share one among the limits that are kept in one place:
 // then they learn of an outage together. Its fields must not change once it is in use, and
@@ -46,7 +48,7 @@ type Breaker struct {
 	failures int    // in a row while closed
 	pauses   int    // in a row
 	pause    time.Duration
-	until    time.Time // open: when to ask; closed: when probation ends
+	until    time.Time // open: when to ask; closed: up to when it opens with a pause
 	since    time.Time // when it opened
 }
 
@@ -120,38 +122,44 @@ func (b *Breaker) leave(turn uint64, o outcome, err error) {
 func (b *Breaker) fail(err error) {
 	now := b.now()
 	if b.state == closed {
-		onProbation := b.pauses > 0 && now.Before(b.until)
-		if !onProbation {
-			b.pauses, b.pause = 0, 0
+		if b.failures++; b.failures >= or(b.Failures, 5) {
+			b.open(now, err)
 		}
-		if b.failures++; b.failures < or(b.Failures, 5) && !onProbation {
-			return
-		}
+		return
 	}
-	wasClosed := b.state == closed
 	b.pauses++
 	b.pause = b.policy().Delay(b.pauses, b.pause)
-	b.state, b.until = open, now.Add(b.pause)
-	b.turn++
-	switch t := b.Trace; {
-	case wasClosed:
-		b.since = now
-		if t != nil && t.Opened != nil {
-			t.Opened(err)
-		}
-	case t != nil && t.Asked != nil:
-		t.Asked(err, b.pause)
+	b.turnTo(open, now.Add(b.pause))
+	if b.Trace != nil && b.Trace.Asked != nil {
+		b.Trace.Asked(err, b.pause)
+	}
+}
+
+// open lets nobody ask but the next claim, or none if it was open just before.
+func (b *Breaker) open(now time.Time, err error) {
+	if !now.Before(b.until) {
+		b.pauses, b.pause = 0, 0
+	}
+	b.since = now
+	b.turnTo(open, now.Add(b.pause))
+	if b.Trace != nil && b.Trace.Opened != nil {
+		b.Trace.Opened(err)
 	}
 }
 
 // close lets everybody ask again.
 func (b *Breaker) close() {
 	now := b.now()
-	b.state, b.failures, b.until = closed, 0, now.Add(10*min(b.pause, time.Hour))
-	b.turn++
+	b.failures = 0
+	b.turnTo(closed, now.Add(10*min(b.pause, time.Hour)))
 	if b.Trace != nil && b.Trace.Closed != nil {
 		b.Trace.Closed(now.Sub(b.since))
 	}
+}
+
+func (b *Breaker) turnTo(s state, until time.Time) {
+	b.state, b.until = s, until
+	b.turn++
 }
 
 // next returns how long it is until somebody asks; 0: somebody may.

@@ -46,6 +46,8 @@ func TestBreaker_opensAfterFailuresInARow(t *testing.T) {
 	asks(t, b, silent)
 	require.True(t, b.Open())
 	_, err := b.enter()
+	require.NoError(t, err, "the one that asks")
+	_, err = b.enter()
 	require.Equal(t, ErrOpen, err)
 }
 
@@ -53,6 +55,8 @@ func TestBreaker_oneClaimAsksAfterEachPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &Breaker{Pause: backoff.Exponential{Base: time.Second, Max: 3 * time.Second, Jitter: backoff.None}}
 		mustOpen(t, b)
+		require.Zero(t, b.next())
+		asks(t, b, silent) // at once
 		for _, pause := range []time.Duration{time.Second, 2 * time.Second, 3 * time.Second, 3 * time.Second} {
 			require.Equal(t, pause, b.next())
 			time.Sleep(pause - 1)
@@ -96,26 +100,39 @@ func TestBreaker_whatBeganBeforeAChangeIsOldNews(t *testing.T) {
 	})
 }
 
-// A Redis that comes and goes is asked less and less.
-func TestBreaker_isOnProbationForAWhile(t *testing.T) {
+// A Redis that comes and goes is asked less and less, until it has stayed for a while.
+func TestBreaker_opensWithItsLastPauseSoonAfter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &Breaker{Pause: backoff.Exponential{Base: time.Second, Max: 3 * time.Second, Jitter: backoff.None}}
 		mustOpen(t, b)
+		last := time.Duration(0)
 		for _, pause := range []time.Duration{time.Second, 2 * time.Second, 3 * time.Second} {
+			require.Equal(t, last, b.next())
+			time.Sleep(last)
+			asks(t, b, silent)
 			require.Equal(t, pause, b.next())
 			time.Sleep(pause)
 			asks(t, b, answered)
 			time.Sleep(10*pause - 1)
-			require.False(t, b.Open())
-			asks(t, b, silent)
-			require.True(t, b.Open())
+			mustOpen(t, b)
+			last = pause
 		}
 		time.Sleep(3 * time.Second)
 		asks(t, b, answered)
 		time.Sleep(30 * time.Second)
 		mustOpen(t, b)
-		require.Equal(t, time.Second, b.next(), "forgiven")
+		require.Zero(t, b.next(), "forgiven")
 	})
+}
+
+// A stalled process fails all its claims at once, and finds that nothing is wrong.
+func TestBreaker_isOpenForOneAnswerAfterAStall(t *testing.T) {
+	b := new(Breaker)
+	for range 10 {
+		mustOpen(t, b)
+		asks(t, b, answered)
+		require.False(t, b.Open())
+	}
 }
 
 func TestBreaker_pausesDifferAndStayBelowHalfASecond(t *testing.T) {
@@ -124,11 +141,11 @@ func TestBreaker_pausesDifferAndStayBelowHalfASecond(t *testing.T) {
 		b := new(Breaker)
 		mustOpen(t, b)
 		for range 50 {
+			asks(t, b, silent)
 			pause := b.next()
 			require.True(t, pause >= 25*time.Millisecond && pause <= 500*time.Millisecond, pause)
 			seen[pause] = true
 			time.Sleep(pause)
-			asks(t, b, silent)
 		}
 		require.Greater(t, len(seen), 40)
 	})
@@ -144,10 +161,11 @@ func TestBreaker_tellsOfItsChanges(t *testing.T) {
 		}}
 		asks(t, b, silent)
 		asks(t, b, silent)
+		asks(t, b, silent)
 		time.Sleep(time.Second)
 		asks(t, b, silent)
 		time.Sleep(time.Second)
 		asks(t, b, answered)
-		require.Equal(t, []any{errAway, time.Second, 2 * time.Second}, told)
+		require.Equal(t, []any{errAway, time.Second, time.Second, 2 * time.Second}, told)
 	})
 }

@@ -1,0 +1,173 @@
+package main
+
+import (
+	"context"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttleredis"
+	"github.com/heed-go/heed/throttleredis/internal/redistest"
+)
+
+const (
+	processes = 2
+	callers   = 32 // of each process, a claim every 10 ms: more than the limit grants
+	pause     = 10 * time.Millisecond
+	outages   = 3
+)
+
+var limit = throttle.Limit{Count: 1000, Per: time.Second, Burst: 100}
+
+// A decision is what a caller saw.
+type decision struct {
+	at      time.Time // when it was asked for
+	took    time.Duration
+	without bool // Degraded, or an error
+	failed  bool
+}
+
+// A span is from when Redis goes until it is there again.
+type span struct{ from, to time.Time }
+
+// measure has processes claim while Redis goes and comes.
+func measure(t *program, f fault, withFallback bool, away, between time.Duration) (r result) {
+	server := redistest.Start(t)
+	proxy := redistest.StartProxy(t, server.Addr)
+	before := runtime.NumGoroutine()
+	ctx, stop := context.WithCancel(context.Background())
+	var all [processes][]decision
+	var granted atomic.Int64
+	var wg sync.WaitGroup
+	start := time.Now()
+	for i := range all {
+		client := redis.NewClient(&redis.Options{Addr: proxy.Addr, ContextTimeoutEnabled: withFallback, MaxRetries: retries(withFallback)})
+		wg.Go(func() {
+			defer client.Close()
+			all[i] = work(ctx, limiter(client, withFallback), &granted)
+		})
+	}
+	var spans []span
+	for range outages {
+		time.Sleep(between)
+		f.begin(server, proxy)
+		from := time.Now()
+		time.Sleep(away)
+		f.end(server, proxy)
+		spans = append(spans, span{from, time.Now()})
+	}
+	time.Sleep(between)
+	end := time.Now()
+	stop()
+	wg.Wait()
+	rate := float64(limit.Count) / limit.Per.Seconds()
+	r.Granted = granted.Load()
+	r.Over = (float64(r.Granted) - rate*time.Since(start).Seconds()) / float64(limit.Burst)
+	r.tell(all[:], spans, end)
+	r.Left = left(before)
+	return r
+}
+
+// retries returns 0, go-redis's own default, where nothing else is there to help.
+func retries(withFallback bool) int {
+	if withFallback {
+		return -1
+	}
+	return 0
+}
+
+func limiter(client *redis.Client, withFallback bool) throttle.Limiter {
+	store := &throttleredis.Store{Client: client}
+	l := store.TokenBucket(limit)
+	if !withFallback {
+		return l
+	}
+	return &throttleredis.Fallback{Limiter: l, Processes: processes}
+}
+
+// work has the callers of a process claim until ctx is done.
+func work(ctx context.Context, l throttle.Limiter, granted *atomic.Int64) []decision {
+	var all [callers][]decision
+	var wg sync.WaitGroup
+	for i := range all {
+		wg.Go(func() {
+			for tick := time.NewTicker(pause); ctx.Err() == nil; <-tick.C {
+				at := time.Now()
+				d, err := l.Reserve(context.Background(), throttle.Claim{})
+				all[i] = append(all[i], decision{at, time.Since(at), d.Degraded || err != nil, err != nil})
+				if d.OK {
+					granted.Add(1)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	return slices.Concat(all[:]...)
+}
+
+// tell fills in what the decisions have cost while Redis was away, and until it decided
+// again.
+func (r *result) tell(processes [][]decision, spans []span, end time.Time) {
+	var took []time.Duration
+	stray, later := 0, 0
+	for i, s := range spans {
+		until := end
+		if i+1 < len(spans) {
+			until = spans[i+1].from
+		}
+		for _, all := range processes {
+			back := returned(all, s.to, until)
+			r.Back = max(r.Back, milliseconds(back.Sub(s.to)))
+			for _, d := range all {
+				switch {
+				case d.at.After(back) && d.at.Before(until):
+					later++
+					if d.without {
+						stray++
+					}
+				case d.ended().After(s.from) && !d.at.After(back):
+					took = append(took, d.took)
+					if d.failed {
+						r.Errors++
+					}
+				}
+			}
+		}
+	}
+	slices.Sort(took)
+	r.Decisions = len(took)
+	r.P50, r.P99, r.Max = milliseconds(took[len(took)/2]), milliseconds(took[len(took)*99/100]), milliseconds(took[len(took)-1])
+	r.Stray = 100 * float64(stray) / float64(max(later, 1))
+}
+
+// returned returns when Redis decided for the first time after t.
+func returned(all []decision, t, until time.Time) time.Time {
+	first := until
+	for _, d := range all {
+		if end := d.ended(); !d.without && d.at.After(t) && end.Before(first) {
+			first = end
+		}
+	}
+	return first
+}
+
+func (d decision) ended() time.Time { return d.at.Add(d.took) }
+
+func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+
+// left returns how many goroutines are still there that were not there before, when they
+// have had some time to end.
+func left(before int) (n int) {
+	for range 100 {
+		if n = runtime.NumGoroutine() - before; n <= 0 {
+			return 0
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	return n
+}

@@ -1,0 +1,126 @@
+// Redisfail takes a real Redis away from two processes that share a limit, three times per
+// kind of fault, and looks at what that costs them: with a Fallback, and with go-redis alone.
+//
+//	go run ./bench/redisfail -json
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"log"
+	"os"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/heed-go/heed/throttleredis/internal/redistest"
+)
+
+// A result is what one kind of fault costs.
+type result struct {
+	Fault     string  `json:"fault"`
+	With      string  `json:"with"`
+	Decisions int     `json:"decisions"`       // while Redis was away, and until it decided again
+	Errors    int     `json:"errors"`          // of those, without a decision
+	P50       float64 `json:"p50_ms"`          // of those
+	P99       float64 `json:"p99_ms"`          // of those
+	Max       float64 `json:"max_ms"`          // of those
+	Back      float64 `json:"back_ms"`         // from the return of Redis until it decides in each process, at worst
+	Stray     float64 `json:"stray_percent"`   // of the decisions from then on until it goes again, those without Redis
+	Granted   int64   `json:"granted"`         // units, in all of the time
+	Over      float64 `json:"over_bursts"`     // of those, beyond rate x time, in bursts: each of three outages may add two to the first
+	Left      int     `json:"goroutines_left"` // when all is over
+}
+
+func main() {
+	log.SetFlags(0)
+	away := flag.Duration("away", 2*time.Second, "how long Redis is away")
+	between := flag.Duration("between", 2*time.Second, "how long it is there before and after")
+	alone := flag.Bool("alone", true, "measure go-redis without a Fallback, too")
+	asJSON := flag.Bool("json", false, "print lines of JSON")
+	flag.Parse()
+	redis.SetLogger(new(quiet))
+	t := new(program)
+	defer t.end()
+	for _, f := range faults {
+		for _, with := range []string{"Fallback", "go-redis"} {
+			if with == "go-redis" && !*alone {
+				continue
+			}
+			r := measure(t, f, with == "Fallback", *away, *between)
+			r.Fault, r.With = f.name, with
+			if err := print(os.Stdout, r, *asJSON); err != nil {
+				t.Fatalf("redisfail: %v", err)
+			}
+		}
+	}
+}
+
+func print(w io.Writer, r result, asJSON bool) error {
+	if asJSON {
+		return json.NewEncoder(w).Encode(r)
+	}
+	_, err := fmt.Fprintf(w, "%-10s %-8s  %6d decisions, %5d errors, p50 %8.2f ms, p99 %8.2f ms, max %8.2f ms, back after %5.0f ms, %5.2f %% stray, %5.2f bursts over, %d goroutines left\n",
+		r.Fault, r.With, r.Decisions, r.Errors, r.P50, r.P99, r.Max, r.Back, r.Stray, r.Over, r.Left)
+	return err
+}
+
+// A fault is a way to lose Redis, and to get it back.
+type fault struct {
+	name  string
+	begin func(*redistest.Server, *redistest.Proxy)
+	end   func(*redistest.Server, *redistest.Proxy)
+}
+
+var faults = []fault{
+	{"kill -9", func(s *redistest.Server, _ *redistest.Proxy) { s.Kill() }, func(s *redistest.Server, _ *redistest.Proxy) { s.Restart() }},
+	onTheWay("200 ms", redistest.Slow),
+	onTheWay("resets", redistest.Reset),
+	onTheWay("black hole", redistest.BlackHole),
+	onTheWay("mute", redistest.Mute),
+}
+
+func onTheWay(name string, f redistest.Fault) fault {
+	return fault{
+		name,
+		func(_ *redistest.Server, p *redistest.Proxy) { p.Set(f) },
+		func(_ *redistest.Server, p *redistest.Proxy) { p.Set(redistest.Pass) },
+	}
+}
+
+// quiet keeps what go-redis says of each connection to itself.
+type quiet struct{}
+
+// Printf implements the logger of go-redis.
+func (*quiet) Printf(context.Context, string, ...any) {}
+
+// A program is what redistest knows as a test.
+type program struct{ cleanups []func() }
+
+// Helper implements redistest.T.
+func (*program) Helper() {}
+
+// Cleanup implements redistest.T.
+func (p *program) Cleanup(f func()) { p.cleanups = append(p.cleanups, f) }
+
+// Fatalf implements redistest.T.
+func (p *program) Fatalf(format string, args ...any) {
+	p.end()
+	log.Fatalf(format, args...)
+}
+
+// Skipf implements redistest.T: a program has nothing else to do.
+func (p *program) Skipf(format string, args ...any) { p.Fatalf(format, args...) }
+
+// end undoes what was done, the last first.
+func (p *program) end() {
+	for len(p.cleanups) > 0 {
+		last := len(p.cleanups) - 1
+		f := p.cleanups[last]
+		p.cleanups = p.cleanups[:last]
+		f()
+	}
+}
