@@ -10,4 +10,8 @@
 // Time is that of the server, in whole microseconds, so that the clocks of the processes
 // do not matter; waits are rounded up to those. A key that is as if it had never been
 // used vanishes by itself. And Reserve can fail.
+//
+// A [Fallback] around a limit goes on without Redis, and bounds what it costs to ask:
+//
+//	limit := &throttleredis.Fallback{Limiter: store.TokenBucket(throttle.PerSecond(100)), Processes: 4}
 package throttleredis
