@@ -16,7 +16,9 @@ import (
 //
 // The limits must be of one Store, and no limit may be there twice: AllOf panics otherwise,
 // or if there is none.
-func AllOf(limits ...*Limiter) throttle.Limiter {
+func AllOf(limits ...*Limiter) throttle.Limiter { return allOfThese(limits...) }
+
+func allOfThese(limits ...*Limiter) *allOf {
 	if len(limits) == 0 {
 		panic("throttleredis: AllOf: there is no limit: use throttle.Unlimited for none")
 	}
@@ -58,7 +60,8 @@ func (a *allOf) call(key string) *call {
 	return k
 }
 
-// Reserve implements throttle.Limiter. It does not book ahead, whatever Claim.MaxWait says.
+// Reserve implements throttle.Limiter. It does not book ahead, whatever Claim.MaxWait says,
+// but for one limit with penalties.
 func (a *allOf) Reserve(ctx context.Context, c throttle.Claim) (throttle.Decision, error) {
 	n, err := c.Units()
 	if err != nil {
@@ -66,7 +69,11 @@ func (a *allOf) Reserve(ctx context.Context, c throttle.Claim) (throttle.Decisio
 	}
 	k := a.call(c.Key)
 	defer a.calls.Put(k)
-	r, at, err := a.store.reserve(ctx, a.script, k, c, n, 0)
+	longest := int64(0)
+	if len(a.limits) == 2 && a.judge() != nil {
+		longest = ticksWithin(c.MaxWait, a.limits[0].limit.scale)
+	}
+	r, at, err := a.store.reserve(ctx, a.script, k, c, n, longest)
 	if err != nil {
 		return throttle.Decision{}, err
 	}
@@ -86,6 +93,10 @@ func (a *allOf) decision(parts []throttle.Decision, r reply, at time.Time) (all 
 		d := l.limit.decision(p, r.now(), at)
 		keep(parts[2*i:], d, p)
 		switch {
+		case l.limit.judges():
+			if !d.OK {
+				all = l.limit.punish(all, d.Wait)
+			}
 		case i == 0, all.OK && !d.OK, !all.OK && !d.OK && opensLater(d, all):
 			all = d
 		case all.OK && d.OK && d.Limit > 0 && (all.Limit == 0 || d.Remaining < all.Remaining):
@@ -94,6 +105,14 @@ func (a *allOf) decision(parts []throttle.Decision, r reply, at time.Time) (all 
 		}
 	}
 	return all
+}
+
+// judge returns the limit that makes penalties of what others refuse; nil: none does.
+func (a *allOf) judge() *Limiter {
+	if last := a.limits[len(a.limits)-1]; last.limit.judges() {
+		return last
+	}
+	return nil
 }
 
 // opensLater reports whether d, a refusal, asks to wait for longer than e does. A wait that

@@ -58,8 +58,9 @@ func choose(r *rand.Rand) (chosen []pair) {
 	var last []pair
 	all := pairs()
 	r.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
-	for _, p := range all[:2+r.IntN(3)] {
+	for _, p := range all[:3+r.IntN(3)] {
 		switch {
+		case strings.HasPrefix(p.name, "Penalty"):
 		case !p.paysLater && !strings.HasPrefix(p.name, "Nginx") && p.name != "FixedWindow, first":
 			chosen = append(chosen, p)
 		case len(last) == 0:

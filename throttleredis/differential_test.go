@@ -70,6 +70,8 @@ func pairs() []pair {
 		warmPair("WarmUp", warmup.Curve{Limit: limit(10, time.Second, 0), Over: 3 * time.Second}),
 		warmPair("WarmUp, thirds", warmup.Curve{Limit: limit(3, time.Second, 0), Over: 10 * time.Second, Cold: 7}),
 		warmPair("WarmUp, even pace", warmup.Curve{Limit: limit(7, time.Second, 0)}),
+		penaltyPair("Penalty", throttle.Sentence{After: 3, Within: 2 * time.Second, For: time.Second, Max: 4 * time.Second}),
+		penaltyPair("Penalty, forgiving", throttle.Sentence{After: 1, Within: 300 * time.Millisecond, For: 200 * time.Millisecond, Max: time.Second, Quiet: 500 * time.Millisecond}),
 		burstyPair("Bursty", warmup.Burst{Limit: limit(5, time.Second, 0), Full: true}),
 		burstyPair("Bursty, thirds", warmup.Burst{Limit: limit(3, time.Second, 0), Save: 2500 * time.Millisecond, Full: true}),
 	}
@@ -156,6 +158,14 @@ func burstyPair(name string, b warmup.Burst) pair {
 	_, pace := paceOf(b.Limit)
 	return pair{name, func(s *Store) throttle.Limiter { return s.Bursty(b) },
 		func(clk throttle.Clock) throttle.Limiter { return warmup.NewBursty(b, clk) }, 12, pace, true}
+}
+
+func penaltyPair(name string, v throttle.Sentence) pair {
+	l := throttle.Leak{Limit: throttle.Limit{Count: 5, Per: time.Second, Burst: 3}, Queue: 4}
+	return pair{name, func(s *Store) throttle.Limiter { return s.Penalty(v, s.LeakyBucket(l)) },
+		func(clk throttle.Clock) throttle.Limiter {
+			return throttle.NewPenalty(throttle.NewLeakyBucket(l, clk), v, clk)
+		}, 3, 200 * time.Millisecond, false}
 }
 
 // TestLimiters_decideAsInMemory makes the same random claims in Redis and in memory. With

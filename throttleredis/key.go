@@ -31,6 +31,6 @@ func unreadable(r rune) bool { return r <= ' ' || r == '{' || r == '}' || r == 0
 // idOf returns a short name of a limit, which no other one has: a limit that was changed
 // is a new one, as it could make no sense of the state of the old.
 func idOf(l limit) string {
-	sum := sha256.Sum256(fmt.Appendf(nil, "%q %q %v", l.algorithm, l.policy, l.args))
+	sum := sha256.Sum256(fmt.Appendf(nil, "%q %q %q %v", l.algorithm, l.policy, l.scope, l.args))
 	return base64.RawURLEncoding.EncodeToString(sum[:8])
 }

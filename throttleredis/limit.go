@@ -11,6 +11,7 @@ type limit struct {
 	algorithm string
 	err       error // of the configuration
 	policy    string
+	scope     string        // what else tells it from others
 	most      int64         // most units at once
 	per       time.Duration // in which they come back
 	scale     int64         // ticks in a microsecond
@@ -24,6 +25,9 @@ type limit struct {
 	// share makes a limiter in memory with the n-th part of the limit, for one key.
 	share func(n int64, c throttle.Clock) throttle.Limiter
 }
+
+// judges reports whether l is the part of a penalty that makes it.
+func (l *limit) judges() bool { return l.algorithm == "penalty" }
 
 func policy(name, says string) string {
 	if name == "" {

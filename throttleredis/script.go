@@ -38,6 +38,7 @@ var algorithms = map[string]struct {
 	"slidingcounter": {arguments: 3, divides: true},
 	"inflight":       {arguments: 2},
 	"warmup":         {arguments: 9},
+	"penalty":        {arguments: 5},
 }
 
 var scripts sync.Map // from the names of algorithms to *script

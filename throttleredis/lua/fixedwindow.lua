@@ -7,7 +7,7 @@
 local function read(key)
   local v = call('GET', key)
   if v then
-    return unpack('<i8i8i8i8', v)
+    return unpack('<i7i7i7i7', v)
   end
 end
 
@@ -52,7 +52,7 @@ return {
   end,
 
   take = function(key, a, d)
-    local v = pack('<i8i8i8i8', d[6], d[7], d[8], d[5])
+    local v = pack('<i7i7i7i7', d[6], d[7], d[8], d[5])
     if d[9] then
       call('SET', key, v, 'PX', lasts(d[7] - d[5]))
     else
@@ -64,7 +64,7 @@ return {
     local start, past, used, last = read(key)
     if start == from then
       used = min(max(used + extra, 0), most)
-      call('SET', key, pack('<i8i8i8i8', start, past, used, last), 'KEEPTTL')
+      call('SET', key, pack('<i7i7i7i7', start, past, used, last), 'KEEPTTL')
     end
   end,
 }

@@ -10,6 +10,7 @@
 --   settle  takes more units for what was granted, or gives back some
 --   holds   (optional) true if a settlement of no units ends a claim
 --   refuse  (optional) counts a claim that check refused
+--   judges  (optional) true if the last limit counts what the others refuse
 -- An older reading of the clock than one granted at counts as that one.
 
 local call, pack, unpack = redis.call, struct.pack, struct.unpack

@@ -9,13 +9,13 @@
 local function read(key)
   local v = call('HGET', key, '')
   if v then
-    return unpack('<i8i8i8i8', v)
+    return unpack('<i7i7i7i7', v)
   end
   return 0, nil, 0, nil
 end
 
 local function write(key, used, last, latest, due)
-  call('HSET', key, '', pack('<i8i8i8i8', used, last, latest, due))
+  call('HSET', key, '', pack('<i7i7i7i7', used, last, latest, due))
 end
 
 -- lost returns the units of the claims that are too old, their names, and the reading at
@@ -25,7 +25,7 @@ local function lost(key, age, now)
   local all = call('HGETALL', key)
   for i = 1, #all, 2 do
     if all[i] ~= '' then
-      local at, own = unpack('<i8i8', all[i + 1])
+      local at, own = unpack('<i7i7', all[i + 1])
       if now - at >= age then
         units, names[#names + 1] = units + own, all[i]
       else
@@ -67,7 +67,7 @@ return {
     for _, name in ipairs(d[8] or {}) do
       call('HDEL', key, name)
     end
-    call('HSET', key, string.format('%.0f', d[6]), pack('<i8i8', d[5], n))
+    call('HSET', key, string.format('%.0f', d[6]), pack('<i7i7', d[5], n))
     write(key, d[7], d[5], d[6], min(d[9] or 2 ^ 53, d[5] + age))
     call('PEXPIRE', key, lasts(age))
   end,
@@ -78,7 +78,7 @@ return {
     if not v then
       return
     end
-    local _, units = unpack('<i8i8', v)
+    local _, units = unpack('<i7i7', v)
     local used, last, latest, due = read(key)
     call('HDEL', key, name)
     write(key, used - units, last, latest, due)

@@ -8,13 +8,13 @@
 local function read(key)
   local v = call('GET', key)
   if v then
-    return unpack('<i8i8i8i8', v)
+    return unpack('<i7i7i7i7', v)
   end
 end
 
 local function write(key, last, taken, latest, held, scale)
   local left = max(taken, latest) / scale
-  call('SET', key, pack('<i8i8i8i8', last, taken, latest, held), 'PX', lasts(left))
+  call('SET', key, pack('<i7i7i7i7', last, taken, latest, held), 'PX', lasts(left))
 end
 
 return {

@@ -7,13 +7,13 @@
 local function read(key)
   local v = call('GET', key)
   if v then
-    return unpack('<i8i8i8i8', v)
+    return unpack('<i7i7i7i7', v)
   end
 end
 
 local function write(key, seen, ms, level, latest, rate)
   local left = max(level * 1000 / rate, latest - ms)
-  call('SET', key, pack('<i8i8i8i8', seen, ms, level, latest), 'PX', lasts(left * 1000))
+  call('SET', key, pack('<i7i7i7i7', seen, ms, level, latest), 'PX', lasts(left * 1000))
 end
 
 -- drained returns what is left of level after so many milliseconds.

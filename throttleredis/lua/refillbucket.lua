@@ -5,13 +5,13 @@
 local function read(key)
   local v = call('GET', key)
   if v then
-    return unpack('<i8i8i8', v)
+    return unpack('<i7i7i7', v)
   end
   return nil, 0, nil
 end
 
 local function write(key, tick, taken, last, empty)
-  call('SET', key, pack('<i8i8i8', tick, taken, last), 'PX', lasts(empty))
+  call('SET', key, pack('<i7i7i7', tick, taken, last), 'PX', lasts(empty))
 end
 
 return {

@@ -4,7 +4,7 @@
 local function read(key)
   local v = call('GET', key)
   if v then
-    return unpack('<i8i8i8i8', v)
+    return unpack('<i7i7i7i7', v)
   end
 end
 
@@ -60,7 +60,7 @@ return {
   end,
 
   take = function(key, a, d)
-    local v = pack('<i8i8i8i8', d[6], d[7], d[8], d[5])
+    local v = pack('<i7i7i7i7', d[6], d[7], d[8], d[5])
     if d[9] then
       local per = tonumber(ARGV[a + 1])
       call('SET', key, v, 'PX', lasts((d[6] + 2) * per - d[5]))
@@ -78,6 +78,6 @@ return {
     elseif from == window - 1 then
       previous = min(max(previous + extra, 0), most)
     end
-    call('SET', key, pack('<i8i8i8i8', window, current, previous, last), 'KEEPTTL')
+    call('SET', key, pack('<i7i7i7i7', window, current, previous, last), 'KEEPTTL')
   end,
 }

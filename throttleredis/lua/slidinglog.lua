@@ -35,12 +35,12 @@ end
 local function entry(key, i)
   local v = call('LINDEX', key, i)
   if v then
-    return unpack('<i8i8i8', v)
+    return unpack('<i7i7i7', v)
   end
 end
 
 local function enter(at, before, units)
-  return pack('<i8i8i8', at, before, units)
+  return pack('<i7i7i7', at, before, units)
 end
 
 -- first returns the index of the first entry from lo on that is fit, where all after it

@@ -28,11 +28,24 @@ if settles then
 end
 
 local decisions, refused = {}, nil
+
+local function count(i)
+  if limits[i].refuse then
+    limits[i].refuse(KEYS[i], firsts[i], decisions[i])
+  end
+end
+
 for i = 1, #limits do
-  local d = limits[i].check(KEYS[i], firsts[i], now)
+  local d = limits[i].check(KEYS[i], firsts[i], now, decisions)
   decisions[i] = d
   if d[1] == 0 and not refused then
     refused = i
+  end
+end
+if verb == 'take' and limits[#limits].judges and decisions[#limits][1] == 0 then
+  verb, dry = 'look', true -- in a penalty: show what there is, not what would be left
+  for i = 1, #limits - 1 do
+    decisions[i] = limits[i].check(KEYS[i], firsts[i], now)
   end
 end
 if verb == 'take' then
@@ -40,8 +53,11 @@ if verb == 'take' then
     for i = 1, #limits do
       limits[i].take(KEYS[i], firsts[i], decisions[i])
     end
-  elseif limits[refused].refuse then
-    limits[refused].refuse(KEYS[refused], firsts[refused], decisions[refused])
+  else
+    count(refused)
+    if limits[#limits].judges then
+      count(#limits)
+    end
   end
 end
 local answer = pack('<i8', now)

@@ -1,16 +1,22 @@
 -- A bucket from which so many ticks were taken as of last, the latest reading granted at.
 -- Two numbers, last and taken, say what throttle.TokenBucket keeps as tat and last. The key
--- vanishes at goes, not before the bucket is full: it is moved only when it comes too near.
+-- vanishes so many milliseconds after last, or later, which is not before the bucket is full:
+-- the expiry is moved only when that comes too near.
 -- Arguments: ticks of a unit, ticks of a microsecond, most units.
 
 local function write(key, last, taken, goes, scale)
   local full = last + taken / scale
   if full < goes then
-    call('SET', key, pack('<i8i8i8', last, taken, goes), 'KEEPTTL')
+    call('SET', key, pack('<i7i7I4', last, taken, (goes - last) / 1000), 'KEEPTTL')
   else
-    local left = max(floor(2 * taken / scale), 1000000)
-    call('SET', key, pack('<i8i8i8', last, taken, last + left), 'PX', lasts(left))
+    local ms = min(max(floor(2 * taken / scale / 1000), 1000), 2 ^ 31)
+    call('SET', key, pack('<i7i7I4', last, taken, ms), 'PX', lasts(max(ms * 1000, full - last)))
   end
+end
+
+local function read(v)
+  local last, taken, ms = unpack('<i7i7I4', v)
+  return last, taken, last + ms * 1000
 end
 
 return {
@@ -19,7 +25,7 @@ return {
     local v, taken, goes = call('GET', key), 0, 0
     if v then
       local last
-      last, taken, goes = unpack('<i8i8i8', v)
+      last, taken, goes = read(v)
       if last >= now then
         now = last
       else
@@ -49,7 +55,7 @@ return {
     local interval, scale = tonumber(ARGV[a]), tonumber(ARGV[a + 1])
     local v, last, taken, goes = call('GET', key), now, 0, 0
     if v then
-      last, taken, goes = unpack('<i8i8i8', v)
+      last, taken, goes = read(v)
     elseif extra < 0 then
       return
     end

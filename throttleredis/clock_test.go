@@ -1,0 +1,140 @@
+package throttleredis
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/heed-go/heed/throttle"
+)
+
+// await returns when condition holds.
+func await(t *testing.T, what string, condition func() bool) {
+	require.Eventually(t, condition, time.Minute, 10*time.Millisecond, what)
+}
+
+// By the server's clock a wait is honest: after it the claim is granted, whatever the local
+// clock shows.
+func TestLimiter_theClockIsTheServers(t *testing.T) {
+	s := fresh(t)
+	s.Clock = &wall{now: time.Date(1999, 1, 1, 0, 0, 0, 0, time.UTC)}
+	l := s.TokenBucket(throttle.Limit{Count: 1, Per: time.Hour})
+	require.True(t, take(t, l, "").OK)
+	d := take(t, l, "")
+	require.False(t, d.OK)
+	require.Equal(t, 1999, d.At.Year())
+	require.InDelta(t, time.Hour, d.Wait, float64(30*time.Minute))
+	then := time.Date(2042, 1, 1, 0, 0, 0, 0, time.UTC)
+	again, err := l.Reserve(t.Context(), throttle.Claim{Now: then})
+	require.NoError(t, err)
+	require.False(t, again.OK)
+	require.Equal(t, then, again.At)
+}
+
+// A local clock that is a day wrong does not know the window, and learns it.
+func TestFixedWindow_findsTheServersMinute(t *testing.T) {
+	s := fresh(t)
+	s.Clock = &wall{now: time.Now().Add(-24 * time.Hour)}
+	l := s.FixedWindow(throttle.Quota{Count: 1000, Anchor: throttle.EachMinute})
+	for range 3 {
+		d := take(t, l, "")
+		require.True(t, d.OK)
+		require.Equal(t, time.Minute, d.Per)
+		require.LessOrEqual(t, d.ResetAfter, time.Minute)
+	}
+	require.InDelta(t, 24*time.Hour/time.Microsecond, l.limit.calendar.wrong.Load(), float64(time.Hour/time.Microsecond))
+}
+
+// 1,000 claims at one microsecond are 1,000 units, in one entry of the list.
+func TestSlidingLog_countsWhatComesInOneMicrosecond(t *testing.T) {
+	s := fresh(t)
+	s.onLocalClock, s.Clock = true, &wall{now: began}
+	l := s.SlidingLog(throttle.Log{Limit: throttle.Limit{Count: 1000, Per: time.Second}})
+	for i := range 1000 {
+		d := take(t, l, "")
+		require.True(t, d.OK)
+		require.Equal(t, int64(999-i), d.Remaining)
+	}
+	require.False(t, take(t, l, "").OK)
+	require.Equal(t, int64(1), client(t).LLen(t.Context(), l.redisKey("")).Val())
+}
+
+// A process that dies does not give its units back; they can be had again after MaxAge.
+func TestInFlight_lostUnitsComeBack(t *testing.T) {
+	s := fresh(t)
+	clk := &wall{now: began}
+	s.onLocalClock, s.Clock = true, clk
+	l := s.InFlight(throttle.Capacity{Count: 2, MaxAge: time.Minute})
+	lost := take(t, l, "")
+	clk.now = clk.now.Add(time.Second)
+	held := take(t, l, "")
+	require.True(t, lost.OK && held.OK)
+	clk.now = clk.now.Add(59 * time.Second)
+	require.True(t, take(t, l, "").OK)
+	require.False(t, take(t, l, "").OK)
+	l.Cancel(t.Context(), throttle.Claim{}, lost) // too late: its place is another's
+	require.False(t, take(t, l, "").OK)
+	l.Observe(t.Context(), throttle.Claim{}, held, throttle.Feedback{More: true})
+	require.False(t, take(t, l, "").OK)
+	l.Observe(t.Context(), throttle.Claim{}, held, throttle.Feedback{})
+	require.True(t, take(t, l, "").OK)
+}
+
+func TestLimiter_scriptsComeBackWhenTheServerForgetsThem(t *testing.T) {
+	l := fresh(t).TokenBucket(throttle.PerHour(10))
+	require.True(t, take(t, l, "").OK)
+	require.NoError(t, client(t).ScriptFlush(t.Context()).Err())
+	d := take(t, l, "")
+	require.True(t, d.OK)
+	require.Equal(t, int64(8), d.Remaining)
+}
+
+// Any redis.Scripter will do.
+func TestLimiter_needsNoMoreThanAScripter(t *testing.T) {
+	s := fresh(t)
+	s.Client = struct{ redis.Scripter }{client(t)}
+	l := s.TokenBucket(throttle.PerHour(10))
+	require.NoError(t, client(t).ScriptFlush(t.Context()).Err())
+	require.True(t, take(t, l, "").OK)
+	require.Equal(t, int64(8), take(t, l, "").Remaining)
+}
+
+func TestReserve_errorsSayWhetherUnitsMayBeGone(t *testing.T) {
+	away := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1})
+	defer away.Close()
+	_, err := (&Store{Client: away}).TokenBucket(throttle.PerHour(1)).Reserve(t.Context(), throttle.Claim{})
+	require.ErrorContains(t, err, "no connection")
+	require.NotErrorIs(t, err, ErrUncertain)
+
+	s := fresh(t)
+	l := s.TokenBucket(throttle.PerHour(1))
+	require.NoError(t, client(t).LPush(t.Context(), l.redisKey("list"), "x").Err())
+	_, err = l.Reserve(t.Context(), throttle.Claim{Key: "list"})
+	require.ErrorContains(t, err, "WRONGTYPE")
+	require.NotErrorIs(t, err, ErrUncertain)
+
+	s.Client = scripterThat{errors.New("i/o timeout")}
+	_, err = s.TokenBucket(throttle.PerHour(1)).Reserve(t.Context(), throttle.Claim{})
+	require.ErrorIs(t, err, ErrUncertain)
+	require.ErrorContains(t, err, "i/o timeout")
+}
+
+// A scripterThat fails.
+type scripterThat struct{ err error }
+
+func (s scripterThat) EvalSha(ctx context.Context, _ string, _ []string, _ ...any) *redis.Cmd {
+	cmd := redis.NewCmd(ctx)
+	cmd.SetErr(s.err)
+	return cmd
+}
+func (s scripterThat) Eval(ctx context.Context, _ string, _ []string, _ ...any) *redis.Cmd {
+	return s.EvalSha(ctx, "", nil)
+}
+func (scripterThat) EvalRO(context.Context, string, []string, ...any) *redis.Cmd    { return nil }
+func (scripterThat) EvalShaRO(context.Context, string, []string, ...any) *redis.Cmd { return nil }
+func (scripterThat) ScriptExists(context.Context, ...string) *redis.BoolSliceCmd    { return nil }
+func (scripterThat) ScriptLoad(context.Context, string) *redis.StringCmd            { return nil }

@@ -1,0 +1,62 @@
+package throttleredis
+
+import (
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttleredis/internal/redistest"
+)
+
+// All Redis keys of a claim are in one slot, whatever the key is, so that a script may
+// touch them together.
+func TestAllOf_worksInACluster(t *testing.T) {
+	t.Parallel()
+	c := redis.NewClusterClient(&redis.ClusterOptions{Addrs: redistest.Addrs(redistest.StartCluster(t, 3))})
+	defer c.Close()
+	worksOn(t, &Store{Client: c})
+}
+
+func TestAllOf_worksOnARing(t *testing.T) {
+	t.Parallel()
+	addrs := map[string]string{}
+	for i, s := range redistest.StartN(t, 3) {
+		addrs["shard"+strconv.Itoa(i)] = s.Addr
+	}
+	c := redis.NewRing(&redis.RingOptions{Addrs: addrs})
+	defer c.Close()
+	worksOn(t, &Store{Client: c})
+}
+
+// worksOn has limits of all kinds decide together, for many keys.
+func worksOn(t *testing.T, s *Store) {
+	year := 365 * 24 * time.Hour
+	five := throttle.Limit{Count: 5, Per: year}
+	all := s.Penalty(throttle.Sentence{After: 100, Within: time.Hour, For: time.Hour},
+		s.TokenBucket(five),
+		s.RefillBucket(throttle.Refill{Limit: five}),
+		s.LeakyBucket(throttle.Leak{Limit: five}),
+		s.FixedWindow(throttle.Quota{Count: 5, Anchor: throttle.AtFirst, Per: year}),
+		s.SlidingLog(throttle.Log{Limit: five}),
+		s.SlidingCounter(throttle.Counter{Limit: five}),
+		s.SubWindows(throttle.Parts{Limit: five, Parts: 3}),
+		s.InFlight(throttle.Capacity{Count: 5, MaxAge: year}))
+	for i := range 40 {
+		key := ""
+		if i > 0 {
+			key = "{" + strconv.Itoa(i) + "}"
+		}
+		var d throttle.Decision
+		for range 5 {
+			d = take(t, all, key)
+			require.True(t, d.OK, "%+v", d)
+		}
+		require.False(t, take(t, all, key).OK)
+		all.Cancel(t.Context(), throttle.Claim{Key: key}, d)
+		require.True(t, take(t, all, key).OK)
+	}
+}

@@ -1,0 +1,111 @@
+package throttleredis
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/warmup"
+)
+
+// Whatever a key is, it has a bucket of its own, and a Redis key that people can read.
+func TestLimiter_keysOfAnyBytesDoNotCollide(t *testing.T) {
+	s := fresh(t)
+	once := s.FixedWindow(throttle.Quota{Name: "once", Count: 1, Per: 365 * 24 * time.Hour})
+	twice := s.FixedWindow(throttle.Quota{Name: "twice", Count: 1, Per: 365 * 24 * time.Hour})
+	long := strings.Repeat("x", 1<<20)
+	odd := []string{"", "~", "a", "{a}", "{a", "a}", "}{", "a b", "a\n", "a\x00", "\x00", "a\x7f", "\xff\xfe", "ä", "a:b", "a}:once", tagOf("{a}"), tagOf(long), long, long + "x", long[1:]}
+	for _, key := range odd {
+		require.True(t, take(t, once, key).OK, "%.20q, of %d bytes", key, len(key))
+	}
+	for _, key := range odd {
+		require.False(t, take(t, once, key).OK, "%.20q", key)
+		require.True(t, take(t, twice, key).OK, "%.20q", key)
+	}
+	stored, err := client(t).Keys(t.Context(), s.Prefix+":*").Result()
+	require.NoError(t, err)
+	require.Len(t, stored, 2*len(odd))
+	for _, key := range stored {
+		require.Less(t, len(key), 100)
+		require.Equal(t, 1, strings.Count(key, "{"), key)
+		require.Equal(t, 1, strings.Count(key, "}"), key)
+		require.NotContains(t, key, "{}", "empty braces do not count as a tag")
+	}
+}
+
+// The limits of a claim share what decides on the slot of a cluster, and nothing else.
+func TestLimiter_keysOfOneClaimShareATag(t *testing.T) {
+	s := &Store{Client: client(t)}
+	a, b := s.TokenBucket(throttle.PerSecond(1)), s.TokenBucket(throttle.PerMinute(1))
+	require.Regexp(t, `^heed:\{user-7\}:[\w-]{11}$`, a.redisKey("user-7"))
+	require.Regexp(t, `^heed:\{user-7\}:[\w-]{11}$`, b.redisKey("user-7"))
+	require.NotEqual(t, a.redisKey("user-7"), b.redisKey("user-7"))
+	require.Equal(t, a.redisKey("user-7"), s.TokenBucket(throttle.PerSecond(1)).redisKey("user-7"))
+	require.NotEqual(t, a.redisKey(""), s.TokenBucket(throttle.Limit{Name: "other", Count: 1, Per: time.Second}).redisKey(""))
+	l := s.LeakyBucket(throttle.Leak{Limit: throttle.PerSecond(1)})
+	first, second := throttle.Sentence{After: 1, Within: 1, For: 1}, throttle.Sentence{After: 1, Within: 1, For: 1, Max: time.Hour}
+	judges := map[string]bool{}
+	for _, p := range []throttle.Limiter{s.Penalty(first, l), s.Penalty(first, a), s.Penalty(second, l)} {
+		judges[p.(*penalty).judge().redisKey("")] = true
+	}
+	require.Len(t, judges, 3)
+}
+
+// A key takes no more than 120 bytes, what Redis needs to find it included.
+func TestLimiter_keysAreSmall(t *testing.T) {
+	s := &Store{Client: client(t), Prefix: "heed"}
+	ten := throttle.PerHour(10)
+	most := int64(120)
+	for name, l := range map[string]*Limiter{
+		"TokenBucket":    s.TokenBucket(ten),
+		"RefillBucket":   s.RefillBucket(throttle.Refill{Limit: ten}),
+		"LeakyBucket":    s.LeakyBucket(throttle.Leak{Limit: ten}),
+		"Nginx":          s.Nginx(throttle.LimitReq{Rate: 10, Per: time.Hour, Burst: 5}),
+		"FixedWindow":    s.FixedWindow(throttle.Quota{Count: 10, Anchor: throttle.AtFirst, Per: time.Hour}),
+		"SlidingCounter": s.SlidingCounter(throttle.Counter{Limit: ten}),
+	} {
+		t.Run(name, func(t *testing.T) {
+			require.True(t, take(t, l, "user-1234567").OK)
+			key := l.redisKey("user-1234567")
+			bytes, err := client(t).MemoryUsage(t.Context(), key).Result()
+			require.NoError(t, err)
+			t.Logf("%d bytes", bytes)
+			require.LessOrEqual(t, bytes, most)
+			lasts, err := client(t).PTTL(t.Context(), key).Result()
+			require.NoError(t, err)
+			require.Greater(t, lasts, time.Duration(0))
+			require.LessOrEqual(t, lasts, 2*time.Hour+time.Minute)
+		})
+	}
+}
+
+// Keys that are not used vanish soon after they are as if they had never been.
+func TestLimiter_keysVanish(t *testing.T) {
+	s := &Store{Client: client(t), Prefix: "vanish"}
+	ten := throttle.Limit{Count: 10, Per: 100 * time.Millisecond}
+	for _, l := range []*Limiter{
+		s.TokenBucket(ten),
+		s.RefillBucket(throttle.Refill{Limit: ten}),
+		s.LeakyBucket(throttle.Leak{Limit: ten}),
+		s.Nginx(throttle.LimitReq{Rate: 100, Per: time.Second, Burst: 5}),
+		s.FixedWindow(throttle.Quota{Count: 10, Per: ten.Per}),
+		s.SlidingCounter(throttle.Counter{Limit: ten}),
+		s.SlidingLog(throttle.Log{Limit: ten}),
+		s.SubWindows(throttle.Parts{Limit: ten, Parts: 3}),
+		s.WarmUp(warmup.Curve{Limit: ten, Over: ten.Per}),
+		s.Bursty(warmup.Burst{Limit: ten, Save: ten.Per, Full: true}),
+		s.InFlight(throttle.Capacity{Count: 2, MaxAge: ten.Per}),
+	} {
+		require.True(t, take(t, l, "a").OK)
+	}
+	hard := s.Penalty(throttle.Sentence{After: 1, Within: ten.Per, For: ten.Per}, s.TokenBucket(throttle.Limit{Count: 1, Per: ten.Per}))
+	for take(t, hard, "b").OK {
+	}
+	await(t, "all keys to vanish", func() bool {
+		left, err := client(t).Keys(t.Context(), "vanish:*").Result()
+		return err == nil && len(left) == 0
+	})
+}
