@@ -83,6 +83,7 @@ func (b *bucket) hearStocks(windows []throttle.Window, now time.Time) {
 		if ahead := resetOf(w, now).Sub(t.reset); now.Before(t.reset) && -slack < ahead && ahead < slack {
 			w.ResetAfter = t.reset.Sub(now)
 		}
+		t.advance(now, b.flight.open)
 		t.update(w, 0, now, &b.flight)
 	}
 	b.stocks(now)

@@ -1,0 +1,100 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/heed-go/heed/throttle"
+)
+
+// An api is a server in memory, rtt away, that tells how its quota stands.
+type api struct {
+	plan
+	limit throttle.Limiter
+	sent  atomic.Int64
+	no    atomic.Int64
+	first sync.Once
+	at    chan time.Time // when the first 429 arrived
+}
+
+func newAPI(p plan) (*api, error) {
+	a := &api{plan: p, at: make(chan time.Time, 1)}
+	n := int64(p.rate)
+	switch p.kind {
+	case "bucket":
+		a.limit = throttle.NewTokenBucket(throttle.Limit{Count: n, Per: time.Second, Burst: n}, nil)
+	case "1s":
+		a.limit = throttle.NewFixedWindow(throttle.Quota{Count: n, Per: time.Second}, nil)
+	case "10s":
+		a.limit = throttle.NewFixedWindow(throttle.Quota{Count: 10 * n, Per: 10 * time.Second}, nil)
+	default:
+		if p.url == "" {
+			return nil, fmt.Errorf("fleet: kind %q: take bucket, 1s or 10s", p.kind)
+		}
+	}
+	return a, nil
+}
+
+// RoundTrip implements http.RoundTripper.
+func (a *api) RoundTrip(req *http.Request) (resp *http.Response, err error) {
+	a.sent.Add(1)
+	if a.url != "" {
+		if resp, err = http.DefaultTransport.RoundTrip(req); err != nil {
+			return nil, err
+		}
+	} else {
+		time.Sleep(a.rtt / 2)
+		resp = a.answer(req)
+		time.Sleep(a.rtt - a.rtt/2)
+	}
+	if resp.StatusCode == http.StatusTooManyRequests {
+		a.no.Add(1)
+		a.first.Do(func() { a.at <- time.Now() })
+	}
+	return resp, nil
+}
+
+func (a *api) answer(req *http.Request) *http.Response {
+	d, err := a.limit.Reserve(req.Context(), throttle.Claim{})
+	if err != nil {
+		panic(err) // a limiter in memory has none
+	}
+	h := http.Header{}
+	if !a.silent {
+		h.Set("X-RateLimit-Limit", strconv.FormatInt(d.Limit, 10))
+		h.Set("X-RateLimit-Remaining", strconv.FormatInt(d.Remaining, 10))
+		h.Set("X-RateLimit-Reset", seconds(d.ResetAfter))
+	}
+	status := http.StatusOK
+	if !d.OK {
+		status = http.StatusTooManyRequests
+		h.Set("Retry-After", seconds(d.Wait))
+	}
+	return &http.Response{
+		StatusCode: status, Status: http.StatusText(status), Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Header: h, Body: io.NopCloser(strings.NewReader("")), Request: req,
+	}
+}
+
+func seconds(d time.Duration) string { return strconv.Itoa(int(math.Ceil(d.Seconds()))) }
+
+// ideal returns how long who knows the limit needs for n calls.
+func (a *api) ideal(n int) float64 {
+	all, per := float64(n), float64(a.rate)
+	switch a.kind {
+	case "bucket":
+		return max(all-per, 0) / per
+	case "1s":
+		return math.Ceil(all/per) - 1
+	case "10s":
+		return 10 * (math.Ceil(all/per/10) - 1)
+	}
+	return 0
+}
