@@ -206,6 +206,9 @@ func (b *bucket) learn(n uint64, f throttle.Feedback, now time.Time) (explained 
 		}
 		if i := b.find(w); i >= 0 {
 			said[i] = true
+			if f.Outcome == throttle.Throttled {
+				b.told[i].slots.refuted()
+			}
 			b.told[i].update(w, n, now, &b.flight)
 		}
 	}
@@ -233,7 +236,7 @@ func (b *bucket) find(w throttle.Window) int {
 	if len(b.told) == maxTold {
 		return -1
 	}
-	b.told = append(b.told, told{name: w.Name, per: w.Per, remaining: w.Limit})
+	b.told = append(b.told, told{name: w.Name, per: w.Per, remaining: w.Limit, slots: slotsOf(w)})
 	return len(b.told) - 1
 }
 

@@ -44,18 +44,22 @@ type told struct {
 	others    others
 	opening   opening
 	price     price
+	slots     slots
 	metered   bool // it counts something that claims take different numbers of: who else does so is not known
 }
 
 // countsRequests reports whether w says how many requests are left, the one unit
-// that every request is known to cost.
+// that every request is known to cost, or how many more may be in flight.
 func countsRequests(w throttle.Window) bool {
-	return !w.RemainingUnknown && (w.Unit == "" || w.Unit == "requests")
+	return !w.RemainingUnknown && (w.Unit == "" || w.Unit == "requests" || w.Unit == concurrency)
 }
 
 // free returns how many units may be taken as of now, and if too few, how long
 // until there may be more; 0: when an answer has come.
 func (t *told) free(now time.Time, f *flight, use use) (units int64, wait time.Duration) {
+	if t.slots.are {
+		return t.freeSlots(now, f, use)
+	}
 	units = t.left(now) - f.open - use.kept(t.limit)
 	switch {
 	case t.probe:
@@ -96,7 +100,7 @@ func (t *told) free(now time.Time, f *flight, use use) (units int64, wait time.D
 // asksAnew reports whether the next claim to go is the probe: the window is over,
 // and of what was left there is nothing to send.
 func (t *told) asksAnew(now time.Time, f *flight, use use) bool {
-	return !t.probe && !now.Before(t.reset) && (t.remaining <= f.open+use.kept(t.limit) || t.others.seen)
+	return !t.probe && !t.slots.are && !now.Before(t.reset) && (t.remaining <= f.open+use.kept(t.limit) || t.others.seen)
 }
 
 // granted notes that the next claim of f goes at now. Nothing else moves t on but
@@ -130,6 +134,9 @@ func slackOf(w throttle.Window) time.Duration { return max(slack, slack+w.Roughn
 // update takes over what an answer to claim n says.
 func (t *told) update(w throttle.Window, n uint64, now time.Time, f *flight) {
 	if !t.metered {
+		if t.takeSlots(w, now, f) {
+			return
+		}
 		w = t.priced(w, now, f.open)
 	}
 	reset, left := resetOf(w, now), max(w.Remaining, 0)
@@ -194,6 +201,9 @@ func (t *told) accepted() { t.refill.answered++ }
 func (t *told) spend(n uint64) (outdated bool) {
 	if t.probe {
 		return n > t.seen
+	}
+	if t.slots.are {
+		return false
 	}
 	t.remaining = max(t.remaining-1, 0)
 	return false

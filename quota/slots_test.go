@@ -1,0 +1,157 @@
+package quota
+
+import (
+	"net/http"
+	"strconv"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/heed-go/heed/throttle"
+	"github.com/stretchr/testify/require"
+)
+
+// workers is a server with so many of them, each of which takes a while for a
+// request. It says in its headers, named so, how many are idle.
+type workers struct {
+	count, busy, peak, refused int
+	takes                      func() time.Duration
+	prefix                     string
+	mu                         sync.Mutex
+}
+
+func (s *workers) serve() *http.Response {
+	s.mu.Lock()
+	ok := s.busy < s.count
+	if ok {
+		s.busy++
+		s.peak = max(s.peak, s.busy)
+	} else {
+		s.refused++
+	}
+	s.mu.Unlock()
+	if ok {
+		time.Sleep(s.takes())
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	resp := answer(200, s.prefix+"-Limit", strconv.Itoa(s.count), s.prefix+"-Remaining", strconv.Itoa(s.count-s.busy))
+	if ok {
+		s.busy--
+	} else {
+		resp.StatusCode = 429
+	}
+	return resp
+}
+
+// work sends n requests from c goroutines to s, rtt away, and returns how long that took.
+func work(t *testing.T, tr *Tracker, s *workers, n, c int, rtt time.Duration) time.Duration {
+	w, start := &throttle.Waiter{}, time.Now()
+	calls := make(chan int, n)
+	for i := range n {
+		calls <- i
+	}
+	close(calls)
+	var wg sync.WaitGroup
+	for range c {
+		wg.Go(func() {
+			for range calls {
+				req := request(t, users)
+				var ticket throttle.Ticket
+				for ok := false; !ok; {
+					ticket.Demands[0] = tr.Demand(req)
+					if !assertNoError(t, w.Wait(t.Context(), &ticket)) {
+						return
+					}
+					time.Sleep(rtt / 2)
+					resp := s.serve()
+					time.Sleep(rtt / 2)
+					ok = resp.StatusCode == 200
+					w.Observe(t.Context(), &ticket, tr.Feedback(req, ticket.Demands[0], resp, nil, time.Now(), nil))
+				}
+			}
+		})
+	}
+	wg.Wait()
+	return time.Since(start)
+}
+
+func assertNoError(t *testing.T, err error) bool {
+	if err != nil {
+		t.Error(err)
+	}
+	return err == nil
+}
+
+// What is left comes back when answers end. Whether the name of the header says so or
+// not, as many requests are in flight as there are workers, and no more.
+func TestTracker_fillsSlots(t *testing.T) {
+	for _, prefix := range []string{"Concurrency", "X-RateLimit"} {
+		for _, rtt := range []time.Duration{2 * time.Millisecond, 20 * time.Millisecond} {
+			synctest.Test(t, func(t *testing.T) {
+				slow := false
+				s := &workers{count: 10, prefix: prefix, takes: func() time.Duration {
+					if slow {
+						return time.Second
+					}
+					return 100 * time.Millisecond
+				}}
+				tr := seeded(1)
+				first := work(t, tr, s, 600, 30, rtt)
+				cold := s.refused
+				second := work(t, tr, s, 300, 30, rtt)
+				t.Logf("%s, %v away: %v and %v, %d and %d refused, peak %d", prefix, rtt, first, second, cold, s.refused-cold, s.peak)
+				slow = true
+				third := work(t, tr, s, 100, 30, rtt)
+				t.Logf("%s, %v away, ten times as slow: %v, %d refused", prefix, rtt, third, s.refused-cold)
+				require.LessOrEqual(t, cold, 10, prefix)
+				require.LessOrEqual(t, s.refused-cold, 2, "once they are known, also if answers take longer")
+				ideal := 30 * (100*time.Millisecond + rtt)
+				require.Less(t, second, ideal*3/2, prefix)
+				require.Less(t, third, 15*time.Second, prefix)
+			})
+		}
+	}
+}
+
+func TestSlots_areNoWindow(t *testing.T) {
+	var s slots
+	for window := range int64(5) {
+		for k := range int64(100) { // windows, up to 30 at a time
+			require.False(t, s.learn(100, 99-k, min(29, 99-k)-(k+window)%7))
+		}
+	}
+	s = slots{}
+	for k := range int64(40) { // slots, up to ten at a time
+		s.learn(100, 99-k%10, k%10)
+	}
+	require.True(t, s.are)
+	for range mostMisfits {
+		require.True(t, s.learn(100, 20, 3), "others may have some")
+	}
+	require.False(t, s.learn(100, 20, 3))
+	s.are = true
+	s.refuted()
+	for k := range int64(40) {
+		require.False(t, s.learn(100, 99-k%10, k%10), "somebody was refused")
+	}
+}
+
+// Others have all the slots, and then give them back.
+func TestSlots_waitForOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var tr Tracker
+		ask(t, &tr, users, answer(200, "Concurrency-Limit", "5", "Concurrency-Remaining", "0"))
+		require.False(t, mayAsk(t, &tr, users))
+		time.Sleep(slotWait)
+		require.True(t, mayAsk(t, &tr, users))
+		ask(t, &tr, users, answer(200, "Concurrency-Limit", "5", "Concurrency-Remaining", "3"))
+		b := tr.Demand(request(t, users)).Limiter
+		for i := range 4 {
+			d, err := b.Reserve(t.Context(), throttle.Claim{})
+			require.NoError(t, err)
+			require.Equal(t, i < 3, d.OK)
+		}
+	})
+}
