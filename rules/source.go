@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -124,7 +125,7 @@ func (s *Source) start() {
 	}
 	s.clock = throttle.ClockOr(s.Clock)
 	s.keys = throttle.Keyed{
-		New:      func(key string) throttle.Limiter { return &account{source: s, key: key} },
+		New:      s.account,
 		Max:      s.MaxKeys,
 		Overflow: blind{},
 		Clock:    s.Clock,
@@ -132,6 +133,11 @@ func (s *Source) start() {
 	if s.hasDefault() {
 		s.keys.Overflow = throttle.NewTokenBucket(s.Default, s.Clock)
 	}
+}
+
+// account returns what is known of a key: nothing. The key may be part of something large.
+func (s *Source) account(key string) throttle.Limiter {
+	return &account{source: s, key: strings.Clone(key)}
 }
 
 // blind decides nothing, for keys that there is no room for.

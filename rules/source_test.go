@@ -3,7 +3,6 @@ package rules_test
 import (
 	"context"
 	"errors"
-	"slices"
 	"strconv"
 	"sync"
 	"testing"
@@ -92,52 +91,7 @@ func TestSource_conforms(t *testing.T) {
 	}
 }
 
-func TestSource_asksOnceHoweverManyWait(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		db := &accounts{takes: 100 * time.Millisecond}
-		db.set("ann", 5)
-		s := &rules.Source{Lookup: db.lookup, Keep: time.Minute, Rand: never}
-		granted, began := make(chan bool, 100), time.Now()
-		for range 100 {
-			go func() { granted <- ask(t, s, "ann").OK }()
-		}
-		n := 0
-		for range 100 {
-			if <-granted {
-				n++
-			}
-		}
-		require.Equal(t, 5, n)
-		require.Equal(t, 100*time.Millisecond, time.Since(began))
-		require.Equal(t, 1, db.times())
-		time.Sleep(time.Minute)
-		ask(t, s, "ann")
-		require.Equal(t, 2, db.times())
-	})
-}
-
 // Only who notices that a limit is old waits for the new one.
-func TestSource_othersUseWhatIsKnown(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		db := &accounts{}
-		db.set("ann", 5)
-		s := &rules.Source{Lookup: db.lookup, Rand: never}
-		ask(t, s, "ann")
-		time.Sleep(2 * time.Minute)
-		db.set("ann", 7)
-		db.takes = 100 * time.Millisecond
-		go ask(t, s, "ann")
-		synctest.Wait()
-		began := time.Now()
-		require.EqualValues(t, 5, ask(t, s, "ann").Limit)
-		require.Zero(t, time.Since(began))
-		time.Sleep(100 * time.Millisecond)
-		synctest.Wait()
-		require.EqualValues(t, 7, ask(t, s, "ann").Limit)
-		require.Equal(t, 2, db.times())
-	})
-}
-
 // The three ways not to have a limit, and how long each is believed.
 func TestSource_tellsApartWhoHasNone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -243,73 +197,6 @@ func TestSource_changedLimitKeepsWhatWasUsed(t *testing.T) {
 	})
 }
 
-func TestSource_anotherTakesOverFromWhoGivesUp(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		db := &accounts{takes: 100 * time.Millisecond}
-		db.set("ann", 5)
-		s := &rules.Source{Lookup: db.lookup, OnError: func(string, error) { t.Error("nothing failed") }}
-		hasty, cancel := context.WithTimeoutCause(t.Context(), 50*time.Millisecond, errors.New("hasty"))
-		defer cancel()
-		gaveUp := make(chan error, 1)
-		go func() {
-			_, err := s.Reserve(hasty, throttle.Claim{Key: "ann"})
-			gaveUp <- err
-		}()
-		synctest.Wait()
-		require.True(t, ask(t, s, "ann").OK)
-		require.EqualError(t, <-gaveUp, "hasty")
-		require.Equal(t, 2, db.times())
-
-		db.set("bob", 5)
-		go ask(t, s, "bob")
-		synctest.Wait()
-		waiting, cancel := context.WithTimeoutCause(t.Context(), 20*time.Millisecond, errors.New("no time"))
-		defer cancel()
-		_, err := s.Reserve(waiting, throttle.Claim{Key: "bob"})
-		require.EqualError(t, err, "no time")
-		time.Sleep(time.Second)
-	})
-}
-
-func TestSource_lookupEndsInTime(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		db := &accounts{takes: time.Hour}
-		s := &rules.Source{Lookup: db.lookup, Default: throttle.PerMinute(3), Timeout: 2 * time.Second}
-		began := time.Now()
-		require.True(t, ask(t, s, "ann").Degraded)
-		require.Equal(t, 2*time.Second, time.Since(began))
-	})
-}
-
-func TestSource_looksUpFewAtATime(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		db := &accounts{takes: 100 * time.Millisecond}
-		s := &rules.Source{Lookup: db.lookup, Default: throttle.PerMinute(3), MaxLookups: 4}
-		var wg sync.WaitGroup
-		var mu sync.Mutex
-		degraded := 0
-		for i := range 100 {
-			db.set(strconv.Itoa(i), 10)
-			wg.Go(func() {
-				if ask(t, s, strconv.Itoa(i)).Degraded {
-					mu.Lock()
-					degraded++
-					mu.Unlock()
-				}
-			})
-		}
-		wg.Wait()
-		require.Equal(t, 4, db.most)
-		require.Equal(t, 96, degraded)
-		db.takes = 0
-		for i := range 100 {
-			d := ask(t, s, strconv.Itoa(i))
-			require.False(t, d.Degraded)
-			require.LessOrEqual(t, d.Remaining, int64(8), "what was used before the limit was known counts")
-		}
-	})
-}
-
 func TestSource_remembersFewKeys(t *testing.T) {
 	db := &accounts{}
 	s := &rules.Source{Lookup: db.lookup, Default: throttle.PerMinute(3), MaxKeys: 10}
@@ -326,40 +213,6 @@ func TestSource_remembersFewKeys(t *testing.T) {
 }
 
 // What was learned at one instant is not asked for at one instant again.
-func TestSource_spreadsExpiry(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		db, x := &accounts{}, 0.
-		s := &rules.Source{Lookup: db.lookup, Default: throttle.PerSecond(3), KeepMissing: 100 * time.Second,
-			Rand: func() float64 { x += .01; return x - .01 }}
-		for i := range 100 {
-			ask(t, s, strconv.Itoa(i))
-		}
-		time.Sleep(80 * time.Second)
-		var perSecond []int
-		for range 20 {
-			was := db.times()
-			for i := range 100 {
-				ask(t, s, strconv.Itoa(i))
-			}
-			perSecond = append(perSecond, db.times()-was)
-			time.Sleep(time.Second)
-		}
-		require.LessOrEqual(t, slices.Max(perSecond), 6, perSecond)
-	})
-}
-
-func TestSource_survivesWhatPanics(t *testing.T) {
-	calls := 0
-	s := &rules.Source{MaxLookups: 1, Lookup: func(context.Context, string) (throttle.Limit, error) {
-		if calls++; calls == 1 {
-			panic("driver")
-		}
-		return throttle.PerMinute(3), nil
-	}}
-	require.PanicsWithValue(t, "driver", func() { ask(t, s, "ann") })
-	require.True(t, ask(t, s, "ann").OK)
-}
-
 // One claim with a reading of next year does not keep a limit for a year.
 func TestSource_wrongReadingDoesNotLast(t *testing.T) {
 	now := time.Now()
@@ -371,36 +224,6 @@ func TestSource_wrongReadingDoesNotLast(t *testing.T) {
 	_, err = s.Reserve(t.Context(), throttle.Claim{Key: "ann", Now: now})
 	require.NoError(t, err)
 	require.Equal(t, 2, db.times())
-}
-
-func TestSource_isSafeForManyAtOnce(t *testing.T) {
-	db := &accounts{}
-	for i := range 20 {
-		db.set(strconv.Itoa(i), int64(i))
-	}
-	s := &rules.Source{Lookup: db.lookup, Default: throttle.PerMinute(3), MaxKeys: 8, MaxLookups: 2}
-	var wg sync.WaitGroup
-	for g := range 8 {
-		wg.Go(func() {
-			for i := range 500 {
-				c := throttle.Claim{Key: strconv.Itoa((i*7 + g) % 24)}
-				d, err := s.Reserve(t.Context(), c)
-				if err != nil {
-					t.Error(err)
-				}
-				if i%3 == 0 {
-					s.Cancel(t.Context(), c, d)
-				} else {
-					s.Observe(t.Context(), c, d, throttle.Feedback{Cost: 2})
-				}
-				if i%50 == 0 {
-					s.Refresh()
-				}
-			}
-		})
-	}
-	wg.Wait()
-	require.LessOrEqual(t, s.Len(), 8)
 }
 
 func TestSource_doesNotAllocate(t *testing.T) {
@@ -416,4 +239,26 @@ func TestSource_doesNotAllocate(t *testing.T) {
 		})
 		require.Zero(t, n, key)
 	}
+}
+
+// Who waits for a limit that is looked up goes when it opens, or sooner if it is raised.
+// A limit of a file can be kept elsewhere for each key.
+func TestSource_canBeBehindARule(t *testing.T) {
+	db := &accounts{}
+	db.set("ann", 3)
+	set := parsed(t, `
+domain: api
+descriptors:
+  - key: user
+    rate_limit: {requests_per_unit: 1, unit: minute}
+`, rules.Setting{Build: func(l *rules.Limit) (throttle.Limiter, error) {
+		return &rules.Source{Lookup: db.lookup, Default: throttle.PerMinute(1)}, nil
+	}})
+	granted := map[string]int{}
+	for range 5 {
+		for _, user := range []string{"ann", "bob"} {
+			granted[user] += grants(t, set, 1, entries("user", user))
+		}
+	}
+	require.Equal(t, map[string]int{"ann": 3, "bob": 1}, granted)
 }

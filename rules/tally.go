@@ -112,7 +112,7 @@ func (t *Tally) Decided(c throttle.Claim, d throttle.Decision) {
 	}
 	s.mu.Unlock()
 	if refused {
-		t.top.Load().Add(c.Key, 1)
+		t.top.Load().Add(t.named(c.Key), 1)
 	}
 }
 

@@ -138,6 +138,19 @@ func TestTally_namesWhoIsRefusedMost(t *testing.T) {
 	require.NotEqual(t, new(rules.Tally).NameOf("192.0.2.1"), hidden[0].Key, "names of one Tally tell nothing of another's")
 }
 
+func TestTally_keepsLittleOfLongKeys(t *testing.T) {
+	tally := &rules.Tally{}
+	long := strings.Repeat("x", 1<<20)
+	for _, key := range []string{long + "a", long + "b", long + "b"} {
+		tally.Decided(throttle.Claim{Key: key}, throttle.Decision{At: noon})
+	}
+	hits := tally.TopRefusedInClear(3)
+	require.Len(t, hits, 2, "they are told apart all the same")
+	require.Len(t, hits[0].Key, 256)
+	require.EqualValues(t, 2, hits[0].Count)
+	require.Equal(t, tally.NameOf(long+"b"), tally.TopRefused(1)[0].Key)
+}
+
 // A million keys do not make it grow, and the sample that is followed stays fair.
 func TestTally_isBoundedAndFair(t *testing.T) {
 	l := throttle.Limit{Count: 10, Per: time.Second}
