@@ -90,7 +90,7 @@ func (s *stripe) look(n *Counts, seen *visits, last int64) {
 			n.GaveUp++
 		}
 		if v.refused {
-			seen.add(v, 1<<s.thin)
+			seen.add(v)
 		}
 	}
 }

@@ -57,10 +57,9 @@ func largestIn(i int) int64 {
 // visits is what is kept of visits that are over.
 type visits struct{ needs, peaks histogram }
 
-// add keeps v, which stands for so many.
-func (s *visits) add(v *visit, weight int64) {
-	s.needs.add(v.needs, weight)
-	s.peaks.add(v.peak, weight)
+func (s *visits) add(v *visit) {
+	s.needs.add(v.needs, v.stands)
+	s.peaks.add(v.peak, v.stands)
 }
 
 func (s *visits) demand() Demand {

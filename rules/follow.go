@@ -16,7 +16,7 @@ func (t *Tally) follow(s *stripe, h uint64, now int64) *visit {
 		return v
 	}
 	t.end(s, v)
-	v.begin(t.measure, now)
+	v.begin(t.measure, now, 1<<s.thin)
 	return v
 }
 
@@ -32,10 +32,19 @@ func (t *Tally) admit(s *stripe, h uint64, now int64) *visit {
 	}
 	v := s.visits.add(h, most, now)
 	if v == nil && s.thin < mostThin {
-		s.thin++
-		s.visits.keepOnly(1 << (64 - s.thin))
+		s.halve()
 	}
 	return v
+}
+
+// halve follows only every other key from now on. Those that are left stand for twice as
+// many.
+func (s *stripe) halve() {
+	s.thin++
+	s.visits.keepOnly(1 << (64 - s.thin))
+	for i := range s.visits.slots {
+		s.visits.slots[i].record.stands *= 2
+	}
 }
 
 // mostThin is how thin a sample gets at most, so that what it stands for can be counted.
@@ -54,5 +63,5 @@ func (t *Tally) end(s *stripe, v *visit) {
 	if t.past == nil {
 		t.past = new(visits)
 	}
-	t.past.add(v, 1<<s.thin)
+	t.past.add(v)
 }

@@ -147,6 +147,7 @@ func TestSource_spreadsExpiry(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		require.LessOrEqual(t, slices.Max(perSecond), 6, perSecond)
+		require.GreaterOrEqual(t, db.times(), 190, "almost all were asked for again before they were too old")
 	})
 }
 

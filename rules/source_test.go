@@ -226,6 +226,29 @@ func TestSource_wrongReadingDoesNotLast(t *testing.T) {
 	require.Equal(t, 2, db.times())
 }
 
+// What nothing was taken for is nothing to give back.
+func TestSource_unlimitedKeyGivesNothingBack(t *testing.T) {
+	db := &accounts{}
+	db.set("ann", 1)
+	s := &rules.Source{Lookup: db.lookup}
+	require.True(t, ask(t, s, "ann").OK)
+	db.set("ann", 0)
+	s.Refresh()
+	c := throttle.Claim{Key: "ann", Cost: 100}
+	for range 2 {
+		d, err := s.Reserve(t.Context(), c)
+		require.NoError(t, err)
+		require.True(t, d.OK)
+		s.Cancel(t.Context(), c, d)
+		d, err = s.Reserve(t.Context(), c)
+		require.NoError(t, err)
+		s.Observe(t.Context(), c, d, throttle.Feedback{Cost: 1})
+	}
+	db.set("ann", 1)
+	s.Refresh()
+	require.False(t, ask(t, s, "ann").OK)
+}
+
 func TestSource_doesNotAllocate(t *testing.T) {
 	db := &accounts{}
 	db.set("ann", 1)

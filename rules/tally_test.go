@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -76,8 +77,8 @@ func TestTally_countsEachKindOfAnswer(t *testing.T) {
 func TestTally_saysFromWhenToWhen(t *testing.T) {
 	tally := &rules.Tally{}
 	require.Equal(t, rules.Counts{}, tally.Snapshot())
-	for _, at := range []time.Duration{3, 1, 2} {
-		tally.Decided(throttle.Claim{Key: strconv.Itoa(int(at))}, throttle.Decision{OK: true, At: noon.Add(at * time.Second)})
+	for _, at := range []time.Duration{3, 1, 2, 2} {
+		tally.Decided(throttle.Claim{Key: strconv.Itoa(int(at) % 2)}, throttle.Decision{OK: true, At: noon.Add(at * time.Second)})
 	}
 	n := tally.Snapshot()
 	require.True(t, n.From.Equal(noon.Add(time.Second)) && n.To.Equal(noon.Add(3*time.Second)), "%v %v", n.From, n.To)
@@ -105,6 +106,15 @@ func TestTally_tellsWhoCameBack(t *testing.T) {
 		n := tally.Snapshot()
 		require.Equal(t, [2]int64{tt.returned, tt.gaveUp}, [2]int64{n.Returned, n.GaveUp}, name)
 	}
+
+	// A grant after Later is too late, also while the limit still has what came before.
+	hasty := &rules.Tally{Limit: one, Later: time.Second}
+	l := &rules.Counted{Limiter: throttle.NewTokenBucket(one, still(noon)), Tally: hasty}
+	for _, at := range []time.Duration{0, 9, 10, 19, 21} {
+		askAt(t, l, "ann", at*time.Second)
+	}
+	n := hasty.Snapshot()
+	require.Equal(t, [2]int64{1, 1}, [2]int64{n.Returned, n.GaveUp})
 
 	// Others go on while one stays away.
 	tally := &rules.Tally{Limit: one}
@@ -178,10 +188,39 @@ func TestTally_isBoundedAndFair(t *testing.T) {
 		tally.Decided(throttle.Claim{Key: "late " + strconv.Itoa(i)}, throttle.Decision{OK: true, At: noon.Add(time.Duration(i) * time.Second)})
 	}
 	before := tally.Snapshot().Demand.Visits
+	require.InDelta(t, crowd, before, crowd*.6, "what is over stands for as many as before")
 	for i := range 100 {
 		tally.Decided(throttle.Claim{Key: "new " + strconv.Itoa(i)}, throttle.Decision{At: noon.Add(48 * time.Hour)})
 	}
 	require.InDelta(t, 100, tally.Snapshot().Demand.Visits-before, 60)
+}
+
+// Who comes again much later is another visit, and both count.
+func TestTally_tellsVisitsApart(t *testing.T) {
+	tally := &rules.Tally{Limit: throttle.PerSecond(10)}
+	for _, at := range []time.Duration{0, time.Hour, 2 * time.Hour} {
+		for range 20 {
+			tally.Decided(throttle.Claim{Key: "ann"}, throttle.Decision{At: noon.Add(at)})
+		}
+	}
+	require.Equal(t, rules.Demand{Visits: 3, Burst: 20, Peak: 20}, tally.Snapshot().Demand)
+}
+
+// The same claims give the same demand, whenever the Tally was made.
+func TestTally_doesNotDependOnWhenItBegan(t *testing.T) {
+	seen := map[rules.Demand]bool{}
+	for i := range 20 {
+		synctest.Test(t, func(t *testing.T) {
+			time.Sleep(time.Duration(i) * 1234567 * time.Microsecond)
+			tally := &rules.Tally{Limit: throttle.PerMinute(60)}
+			for j := range 500 {
+				at := noon.Add(time.Duration(j*j) * time.Millisecond)
+				tally.Decided(throttle.Claim{Key: "ann"}, throttle.Decision{At: at})
+			}
+			seen[tally.Snapshot().Demand] = true
+		})
+	}
+	require.Len(t, seen, 1)
 }
 
 func TestTally_resetForgetsAllButWhereVisitsStand(t *testing.T) {

@@ -14,8 +14,9 @@ import "github.com/heed-go/heed/throttle"
 //	units   3 0 0 1 5 2 0 0 1 4 2 0 0 0 1 7 2 │ 1 ...
 //	        ├─────────────── Per ───────────────┤
 type visit struct {
-	of   *measure
-	last int64 // reading of the latest claim
+	of     *measure
+	last   int64 // reading of the latest claim
+	stands int64 // for so many visits, as others are not followed
 
 	meter meter
 	needs int64
@@ -51,9 +52,9 @@ func newMeasure(l throttle.Limit, later int64) *measure {
 	return &measure{pace: paceOf(l), width: (per + binsPerPer - 1) / binsPerPer, later: later}
 }
 
-// begin makes v a new visit.
-func (v *visit) begin(m *measure, now int64) {
-	*v = visit{of: m, last: now, meter: meter{at: now}, bin: floorDiv(now, m.width)}
+// begin makes v a new visit, one of so many.
+func (v *visit) begin(m *measure, now, stands int64) {
+	*v = visit{of: m, last: now, stands: stands, meter: meter{at: now}, bin: floorDiv(now, m.width)}
 }
 
 // asked counts a claim of n units.

@@ -51,7 +51,7 @@ func TestVisit_needsNoMoreAndNoLess(t *testing.T) {
 		all := crowd(r, l.Per)
 		m := newMeasure(l, 0)
 		var v visit
-		v.begin(m, int64(all[0].at))
+		v.begin(m, int64(all[0].at), 1)
 		for _, a := range all {
 			v.asked(a.units, int64(a.at))
 		}
@@ -83,7 +83,7 @@ func mostWithin(all []arrival, per time.Duration) (most int64) {
 func TestVisit_isOverWhenNothingMatters(t *testing.T) {
 	m := newMeasure(throttle.Limit{Count: 10, Per: 1600, Burst: 100}, 5000)
 	var v visit
-	v.begin(m, 0)
+	v.begin(m, 0, 1)
 	v.asked(1, 0)
 	require.False(t, v.over(1700), "its bins still count")
 	require.True(t, v.over(1701))
@@ -101,7 +101,7 @@ func TestVisit_saturates(t *testing.T) {
 	for _, l := range []throttle.Limit{throttle.PerSecond(1), {Count: 1 << 40, Per: 1}, {Count: 1, Per: 30 * 365 * 24 * time.Hour}} {
 		m := newMeasure(l, 0)
 		var v visit
-		v.begin(m, -most/4)
+		v.begin(m, -most/4, 1)
 		for i := range int64(5000) {
 			v.asked(most, -most/4+i*i*i)
 			require.Positive(t, v.needs)
@@ -136,7 +136,7 @@ func TestRoster_forgetsOnlyWhatIsOver(t *testing.T) {
 	var r roster[visit, *visit]
 	for h := range uint64(4) {
 		v := r.add(h, 4, 0)
-		v.begin(m, 0)
+		v.begin(m, 0, 1)
 		v.asked(int64(h)+1, 0)
 	}
 	require.Nil(t, r.add(9, 4, 0))
