@@ -74,6 +74,20 @@ func TestTally_countsEachKindOfAnswer(t *testing.T) {
 	}
 }
 
+func TestTally_countsWhatWasGivenBack(t *testing.T) {
+	tally := &rules.Tally{}
+	l := &rules.Counted{Limiter: throttle.NewTokenBucket(throttle.PerMinute(1), still(noon)), Tally: tally}
+	for range 3 {
+		c := throttle.Claim{Key: "ann", Now: noon}
+		granted, refused := askAt(t, l, "ann", 0), askAt(t, l, "ann", 0)
+		require.True(t, granted.OK)
+		l.Cancel(t.Context(), c, refused)
+		l.Cancel(t.Context(), c, granted)
+	}
+	n := tally.Snapshot()
+	require.Equal(t, [3]int64{3, 3, 3}, [3]int64{n.Allowed, n.Refused, n.Cancelled})
+}
+
 func TestTally_saysFromWhenToWhen(t *testing.T) {
 	tally := &rules.Tally{}
 	require.Equal(t, rules.Counts{}, tally.Snapshot())

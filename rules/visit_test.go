@@ -152,3 +152,19 @@ func TestRoster_forgetsOnlyWhatIsOver(t *testing.T) {
 	require.EqualValues(t, 2, r.find(1).needs)
 	require.Len(t, r.slots, 2)
 }
+
+// Who is left when only every other key is followed stands for two.
+func TestStripe_halvesWhatIsFollowed(t *testing.T) {
+	m := newMeasure(throttle.PerSecond(10), 0)
+	var s stripe
+	for _, h := range []uint64{1, 1 << 62, 1 << 63, 3 << 62} {
+		s.visits.add(h, 4, 0).begin(m, 0, 1)
+	}
+	s.halve()
+	require.Len(t, s.visits.slots, 2)
+	require.EqualValues(t, 2, s.visits.find(1).stands)
+	require.Nil(t, s.visits.find(1<<63))
+	s.halve()
+	require.Len(t, s.visits.slots, 1)
+	require.EqualValues(t, 4, s.visits.find(1).stands)
+}
