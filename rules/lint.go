@@ -48,7 +48,8 @@ func Lint(text []byte, s Setting) ([]Finding, error) {
 			check(&l, r)
 		}
 	}
-	l.tree(p.root, p.domain)
+	l.unused()
+	l.tree(p.root)
 	l.stricter()
 	slices.SortStableFunc(l.found, func(a, b Finding) int {
 		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
@@ -205,8 +206,17 @@ func (l *linter) machine(r *rule) {
 	}
 }
 
+// unused finds values that nothing has for a key.
+func (l *linter) unused() {
+	for _, s := range l.sources {
+		if !s.used {
+			l.found = append(l.found, Finding{s.at.line, s.at.column, "", fmt.Sprintf("nothing has the value %q for a key", s.name), "leave it out"})
+		}
+	}
+}
+
 // tree looks at the descriptors below n.
-func (l *linter) tree(n *node, place string) {
+func (l *linter) tree(n *node) {
 	for _, g := range n.groups {
 		if g.source == nil && l.once("source "+g.key) {
 			if r := firstRule(g); r != nil {
@@ -214,7 +224,7 @@ func (l *linter) tree(n *node, place string) {
 			}
 		}
 		l.values(g)
-		g.each(func(value string, below *node) { l.tree(below, place+"/"+step(g.key, value)) })
+		g.each(func(_ string, below *node) { l.tree(below) })
 	}
 }
 
@@ -247,24 +257,35 @@ func firstRule(g *group) (first *rule) {
 // values finds values of g that are never found.
 func (l *linter) values(g *group) {
 	for value, n := range g.exact {
-		if n.rule == nil {
-			continue
-		}
-		if strings.Contains(value, "*") {
-			for earlier, other := range g.exact {
-				prefix, plain := strings.CutSuffix(earlier, "*")
-				if plain && value != earlier && !strings.Contains(prefix, "*") && strings.HasPrefix(value, prefix) && before(other, n) {
-					l.tell(n.rule, fmt.Sprintf("%q is never found, for %q stands before it", value, earlier), "put it first")
-					break
-				}
+		switch {
+		case n.rule == nil:
+		case strings.Contains(value, "*"):
+			if earlier, ok := g.wild.covers(value, n); ok {
+				l.tell(n.rule, fmt.Sprintf("%q is never found, for %q stands before it", value, earlier), "put it first")
 			}
-		} else if g.source != nil && g.key == "remote_address" && g.source.told == "" && !isRemote(value) {
+		case g.key == "remote_address" && g.source != nil && g.source.told == "" && !isRemote(value):
 			l.tell(n.rule, fmt.Sprintf("no request has the remote_address %q", value), "write an IPv4 address, or the first 64 bits of an IPv6 address such as 2001:db8::/64")
 		}
 	}
 }
 
-func before(a, b *node) bool { return a.rule != nil && b.rule != nil && a.rule.index < b.rule.index }
+// covers returns a pattern of p that stands before n's, and fits whatever that does.
+func (p *patterns) covers(value string, n *node) (earlier string, ok bool) {
+	prefix, _, _ := strings.Cut(value, "*")
+	order := slices.IndexFunc(p.byPrefix[prefix], func(c pattern) bool { return c.node == n })
+	order = p.byPrefix[prefix][order].order
+	for _, length := range p.lengths {
+		if length > len(prefix) {
+			continue
+		}
+		for _, c := range p.byPrefix[prefix[:length]] {
+			if c.order < order && len(c.parts) == 2 && c.parts[1] == "" {
+				return c.parts[0] + "*", true
+			}
+		}
+	}
+	return "", false
+}
 
 // isRemote reports whether remoteAddress may return value.
 func isRemote(value string) bool {

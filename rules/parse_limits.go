@@ -71,7 +71,7 @@ func (p *parser) declare(name string, n *yaml.Node) {
 		p.fail(n, "%q comes from nowhere: write header, cookie, query, fixed or request, and a name", clip(name))
 		return
 	}
-	p.know(name, told, from)
+	p.know(name, told, from).at = position{n.Line, n.Column}
 }
 
 // know makes name a source.
@@ -84,19 +84,16 @@ func (p *parser) know(name, told string, of func(*http.Request) (string, bool)) 
 
 // sourceOf returns the source of a key. It is nil if requests have no such value.
 func (p *parser) sourceOf(key string) *source {
-	if of := p.setting.Values[key]; of != nil {
-		if s := p.byName[key]; s != nil && s.told == "program" {
-			return s
-		}
-		return p.know(key, "program", of)
+	s := p.byName[key]
+	if of := p.setting.Values[key]; of != nil && (s == nil || s.told != program) {
+		s = p.know(key, program, of)
+	} else if of := wellKnown[key]; s == nil && of != nil {
+		s = p.know(key, "", of)
 	}
-	if s := p.byName[key]; s != nil {
-		return s
+	if s != nil {
+		s.used = true
 	}
-	if of := wellKnown[key]; of != nil {
-		return p.know(key, "", of)
-	}
-	return nil
+	return s
 }
 
 // limit reads an item of limits.

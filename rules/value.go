@@ -15,7 +15,12 @@ type source struct {
 	name   string
 	told   string // what a file says of it; "": it is known without
 	of     func(*http.Request) (string, bool)
+	used   bool     // as the key of anything
+	at     position // where the file says it
 }
+
+// program is told of a source that is in Setting.Values.
+const program = "program"
 
 // wellKnown are the keys whose values are known without being told.
 var wellKnown = map[string]func(*http.Request) (string, bool){
