@@ -159,7 +159,7 @@ func (t *told) compare(w throttle.Window, n, sent uint64, now time.Time) (steppe
 	switch {
 	case o.mark.IsZero():
 		o.begin(max(w.Limit-left, 0), int64(sent), reset, now)
-	case rise && (o.seen || over):
+	case rise && (o.seen || over) && t.refill.kind != drips:
 		o.restart(now)
 	}
 	if over || !most {
@@ -169,7 +169,7 @@ func (t *told) compare(w throttle.Window, n, sent uint64, now time.Time) (steppe
 	if n > t.seen || left < t.remaining {
 		o.learn(w.Limit, max(w.Limit-left, 0), reset, now)
 	}
-	return rise && o.seen
+	return rise && o.seen && t.refill.kind != drips
 }
 
 // shared reports whether what is left is shared with others by the time: if the

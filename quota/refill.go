@@ -9,6 +9,7 @@ const (
 	unseen refillKind = iota // not known yet
 	steps                    // all at once, at the reset
 	flows                    // evenly
+	drips                    // neither: each some time after it was taken, as in a sliding log
 )
 
 const (
@@ -35,11 +36,15 @@ type refill struct {
 // learn draws what it can from an answer that is newer than the mark and of the
 // same window, and says that left units are left of t until reset.
 func (r *refill) learn(t *told, left int64, reset, now time.Time, f *flight) {
-	if r.contradicts(t, left, reset, now, f) {
+	switch {
+	case t.others.seen || r.kind == drips: // what others do looks like anything
+	case r.kind == steps && left > t.remaining:
+		r.kind = drips
+	case r.contradicts(t, left, reset, now, f):
 		r.kind = steps
 	}
 	span := now.Sub(r.at)
-	if r.kind == steps || r.at.IsZero() || span < minScout {
+	if r.kind == steps || r.kind == drips || r.at.IsZero() || span < minScout {
 		return
 	}
 	if r.kind == flows && t.left(now) >= t.limit {

@@ -163,6 +163,9 @@ func (t *told) update(w throttle.Window, n uint64, now time.Time, f *flight) {
 		t.refill.learn(t, left, resetOf(w, now), now, f)
 	case left >= t.left(now):
 		t.reset, t.open = reset, max(t.open-1, 0) // that claim was counted before
+		if t.refill.kind == drips {
+			t.remaining = max(t.remaining-1, 0) // or after, when more had come back
+		}
 		return
 	}
 	t.limit, t.remaining, t.per, t.reset = max(w.Limit, left), left, w.Per, reset
