@@ -34,7 +34,9 @@ var ErrOpen = errors.New("throttleredis: the breaker is open: Redis does not ans
 // with that pause.
 //
 // The zero Breaker is ready to use. Share one among the limits that are kept in one place:
-// then they learn of an outage together. Its fields must not change once it is in use, and
+// then they learn of an outage together. Of a cluster, too, it has one opinion: if one node
+// of three is away, what is asked of that node costs a timeout, as answers of the others keep
+// the Breaker closed most of the time. Its fields must not change once it is in use, and
 // it must not be copied.
 type Breaker struct {
 	Failures int            // in a row, that open it; 0: 5

@@ -36,13 +36,19 @@ import (
 //     client. They are given back if the answer comes within a second, else by time. There
 //     are never more such claims than MaxCalls at a time.
 //
-// A claim that Redis granted ends at Redis, and never at Secondary: Cancel and Observe take
-// no longer than Timeout, and are lost while Redis is away.
+// A claim that is not answered in time is a small outage of its own. One that Redis granted
+// ends at Redis, and never at Secondary, but for what it took of a share: Cancel and Observe
+// take no longer than Timeout, and do not reach a Redis that is away.
 //
-// The odd case is the client that tries again. Clients of go-redis do so three times by
-// default, also when a connection was lost after the script had been sent, which may take
-// the units each time: set MaxRetries to -1. They also need not look at deadlines: set
-// ContextTimeoutEnabled, so that what was given up is given up.
+// A server whose clock is set back, or that is replaced by one whose clock is behind, gives
+// nothing back until it has caught up; set forward, it gives back too early, at most a burst
+// for each key.
+//
+// The odd case is the client that does more than it is told to. Clients of go-redis send
+// again three times by default, also when a connection was lost after the script had been
+// sent, which may take the units each time: set MaxRetries to -1. They need not look at
+// deadlines: set ContextTimeoutEnabled, and Store.Timeout to a second, so that what was given
+// up comes to an end. After a long outage they look for Redis once a second only.
 //
 // Limiter must be set. Fields must not change once it is in use, and a Fallback must not be
 // copied.

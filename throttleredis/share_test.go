@@ -93,6 +93,33 @@ func TestLimiter_ShareIsKeyedAndBounded(t *testing.T) {
 	require.Panics(t, func() { s.TokenBucket(throttle.PerHour(8)).Share(0, 0) })
 }
 
+// Of twenty at once, four processes have five each, whatever the limit is made of.
+func TestShare_ofEachKind(t *testing.T) {
+	s := &Store{Client: scripterThat{errAway}, Clock: &wall{now: began}}
+	twenty := throttle.Limit{Name: "twenty", Count: 20, Per: time.Hour}
+	for name, l := range map[string]sharer{
+		"TokenBucket":      s.TokenBucket(twenty),
+		"RefillBucket":     s.RefillBucket(throttle.Refill{Limit: twenty}),
+		"LeakyBucket":      s.LeakyBucket(throttle.Leak{Limit: twenty}),
+		"Nginx":            s.Nginx(throttle.LimitReq{Name: "twenty", Rate: 1, Per: time.Minute, Burst: 19, NoDelay: true}),
+		"FixedWindow":      s.FixedWindow(throttle.Quota{Name: "twenty", Count: 20, Per: time.Hour}),
+		"each day":         s.FixedWindow(throttle.Quota{Name: "twenty", Count: 20, Anchor: throttle.EachDay}),
+		"PermitsPerPeriod": s.PermitsPerPeriod(20, time.Hour),
+		"SlidingLog":       s.SlidingLog(throttle.Log{Limit: twenty}),
+		"SubWindows":       s.SubWindows(throttle.Parts{Limit: twenty, Parts: 4}),
+		"SlidingCounter":   s.SlidingCounter(throttle.Counter{Limit: twenty}),
+		"InFlight":         s.InFlight(throttle.Capacity{Name: "twenty", Count: 20, MaxAge: time.Hour}),
+		"AllOf":            AllOf(s.TokenBucket(twenty), s.SlidingLog(throttle.Log{Limit: twenty})).(sharer),
+		"Penalty":          s.Penalty(throttle.Sentence{After: 1000, Within: time.Hour, For: time.Hour}, s.TokenBucket(twenty)).(sharer),
+	} {
+		share, n := l.Share(4, 0), 0
+		for take(t, share, "k").OK {
+			n++
+		}
+		require.Equal(t, 5, n, name)
+	}
+}
+
 // A fleet is some processes that share a limit through one Redis.
 type fleet struct {
 	redis     *remote

@@ -40,6 +40,7 @@ func main() {
 	away := flag.Duration("away", 2*time.Second, "how long Redis is away")
 	between := flag.Duration("between", 2*time.Second, "how long it is there before and after")
 	alone := flag.Bool("alone", true, "measure go-redis without a Fallback, too")
+	only := flag.String("only", "", "the name of a fault; empty: all of them")
 	asJSON := flag.Bool("json", false, "print lines of JSON")
 	flag.Parse()
 	redis.SetLogger(new(quiet))
@@ -47,7 +48,7 @@ func main() {
 	defer t.end()
 	for _, f := range faults {
 		for _, with := range []string{"Fallback", "go-redis"} {
-			if with == "go-redis" && !*alone {
+			if with == "go-redis" && !*alone || *only != "" && *only != f.name {
 				continue
 			}
 			r := measure(t, f, with == "Fallback", *away, *between)

@@ -1,0 +1,35 @@
+package throttleredis
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/heed-go/heed/throttle"
+)
+
+// A server's clock that is set forward, or that of the server which takes its place, gives
+// each key a burst too early, at most. One that is set back gives nothing until it has
+// caught up, and waits say so.
+func TestTokenBucket_stepsOfTheServersClock(t *testing.T) {
+	for _, step := range []time.Duration{time.Second, time.Hour, 1000 * time.Hour} {
+		s, clk := fresh(t), &wall{now: began}
+		s.onLocalClock, s.Clock = true, clk
+		l := s.TokenBucket(throttle.Limit{Count: 10, Per: time.Second, Burst: 20})
+		takeAll := func() (n int) {
+			for ; take(t, l, "").OK; n++ {
+			}
+			return n
+		}
+		require.Equal(t, 20, takeAll())
+		clk.now = clk.now.Add(step)
+		require.Equal(t, int(min(10*step.Seconds(), 20)), takeAll())
+		clk.now = clk.now.Add(-step)
+		require.Zero(t, takeAll())
+		d := take(t, l, "")
+		require.Equal(t, step+time.Second/10, d.At.Add(d.Wait).Sub(clk.now))
+		clk.now = d.At.Add(d.Wait)
+		require.Equal(t, 1, takeAll())
+	}
+}
