@@ -36,12 +36,14 @@ func TestLimiter_canBeWrapped(t *testing.T) {
 func TestLimiter_besidesAnAdaptive(t *testing.T) {
 	s := fresh(t)
 	shared := s.TokenBucket(throttle.Limit{Name: "shared", Count: 3, Per: time.Hour})
-	own := throttle.NewAdaptive(throttle.Adapt{Start: 1000}, nil)
+	clk := &wall{now: began}
+	own := throttle.NewAdaptive(throttle.Adapt{Start: 1000}, clk)
 	both := throttle.AllOf(own, shared)
 	for range 3 {
 		d := take(t, both, "")
 		for !d.OK {
 			require.NotEqual(t, "shared", d.Policy)
+			clk.now = clk.now.Add(d.Wait)
 			d = take(t, both, "")
 		}
 		throttle.Observe(t.Context(), both, throttle.Claim{}, d, throttle.Feedback{Outcome: throttle.Throttled})
