@@ -30,11 +30,13 @@ func (t *Tally) admit(s *stripe, h uint64, now int64) *visit {
 	if s.thin > 0 && len(s.visits.slots) == most && s.visits.hand == 0 && s.visits.used(now) < most/4 {
 		s.thin--
 	}
-	v := s.visits.add(h, most, now)
-	if v == nil && s.thin < mostThin {
+	for h>>(64-s.thin) == 0 {
+		if v := s.visits.add(h, most, now); v != nil || s.thin == mostThin {
+			return v
+		}
 		s.halve()
 	}
-	return v
+	return nil
 }
 
 // halve follows only every other key from now on. Those that are left stand for twice as

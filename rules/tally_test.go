@@ -179,7 +179,7 @@ func TestTally_keepsLittleOfLongKeys(t *testing.T) {
 func TestTally_isBoundedAndFair(t *testing.T) {
 	l := throttle.Limit{Count: 10, Per: time.Second}
 	tally := &rules.Tally{Limit: l, Keys: 160, Top: 10}
-	const crowd = 4000
+	const crowd = 3000
 	for i := range crowd {
 		key := strconv.Itoa(i)
 		n := 11 // every other wants 22
@@ -198,7 +198,7 @@ func TestTally_isBoundedAndFair(t *testing.T) {
 	require.Len(t, tally.TopRefused(100), 10)
 
 	// When the crowd is gone there is room for others again.
-	for i := range 100_000 {
+	for i := range 30_000 {
 		tally.Decided(throttle.Claim{Key: "late " + strconv.Itoa(i)}, throttle.Decision{OK: true, At: noon.Add(time.Duration(i) * time.Second)})
 	}
 	before := tally.Snapshot().Demand.Visits
