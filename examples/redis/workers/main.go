@@ -1,0 +1,90 @@
+// Workers shows two processes that live off one quota of an API: 20 requests a
+// second, which Redis counts, and whatever the API itself says. It stops in the
+// middle, and tells one of them to come back in a second. Then both do.
+package main
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/heed-go/heed"
+	"github.com/heed-go/heed/quota"
+	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttleredis"
+)
+
+func main() {
+	if len(os.Args) == 4 { // it was started by itself
+		work(os.Args[1], os.Args[2], os.Args[3])
+		return
+	}
+	server, stop := startRedis()
+	defer stop()
+	var a api
+	site := httptest.NewServer(&a)
+	defer site.Close()
+	self, err := os.Executable()
+	check(err)
+	var workers sync.WaitGroup
+	for _, name := range []string{"worker 1", "worker 2"} {
+		workers.Go(func() {
+			cmd := exec.Command(self, name, server, site.URL)
+			cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+			check(cmd.Run())
+		})
+	}
+	workers.Wait()
+	fmt.Printf("the API served %d requests and refused %d\n", a.served.Load(), a.refused.Load())
+}
+
+// work is what one process does: 20 calls from 2 goroutines.
+func work(name, server, url string) {
+	opts, err := redis.ParseURL(server)
+	check(err)
+	opts.ContextTimeoutEnabled = true
+	client := redis.NewClient(opts)
+	told := &throttleredis.Told{Client: client, Prefix: url}
+	store := &throttleredis.Store{Client: client, Prefix: url, Timeout: time.Second}
+	limit := store.TokenBucket(throttle.Limit{Count: 20, Per: time.Second, Burst: 2})
+	var refused atomic.Int64
+	api := heed.NewClient(&heed.Transport{
+		Limiter: &throttleredis.Fallback{Limiter: limit, Processes: 2}, // without Redis each keeps half of it
+		Quota:   &quota.Tracker{Share: told, Secret: []byte("only our workers know it")},
+		Trace: &heed.Trace{Answer: func(_ *http.Request, s heed.Step) {
+			if s.Response != nil && s.Response.StatusCode == http.StatusTooManyRequests {
+				refused.Add(1)
+			}
+		}},
+	})
+	start := time.Now()
+	var callers sync.WaitGroup
+	for range 2 {
+		callers.Go(func() {
+			for range 10 {
+				resp, err := api.Get(url + "/items")
+				check(err)
+				resp.Body.Close()
+			}
+		})
+	}
+	callers.Wait()
+	fmt.Printf("%s made 20 calls in %.1f s, and was refused %d times\n", name, time.Since(start).Seconds(), refused.Load())
+	check(told.Close(context.Background()))
+	check(client.Close())
+}
+
+func check(err error) {
+	if err != nil {
+		log.Fatal(err)
+	}
+}
