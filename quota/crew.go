@@ -70,7 +70,7 @@ func (b *bucket) peers(now time.Time) int64 {
 func (b *bucket) mayTake(now time.Time) (wait time.Duration, ok bool) {
 	c, all := &b.joint.crew, float64(len(b.joint.crew.others)+1)
 	switch left := b.leastLeft(now); {
-	case len(b.told) == 0 && b.good < knownAfter:
+	case len(b.told) == 0 && b.good < knownAfter && !b.trusted:
 		return 0, b.flight.open < max(b.slots()/int64(all), 1)
 	case left <= 0 || left == math.MaxInt64:
 		return 0, true // parts do not matter
@@ -94,7 +94,7 @@ func (b *bucket) mayTake(now time.Time) (wait time.Duration, ok bool) {
 func (b *bucket) leastLeft(now time.Time) int64 {
 	least := int64(math.MaxInt64)
 	for i := range b.told {
-		if t := &b.told[i]; !t.probe && now.Before(t.reset) {
+		if t := &b.told[i]; !t.probe && !t.slots.are && now.Before(t.reset) {
 			least = min(least, t.left(now))
 		}
 	}

@@ -181,6 +181,7 @@ func (b *bucket) worthTelling(now time.Time) (worth bool) {
 		t := &b.told[i]
 		k := b.joint.known.find(t)
 		switch {
+		case t.slots.are: // what is left of them is no longer true when it arrives
 		case k == nil || t.reset.Sub(k.reset) > slack:
 			worth = worth || !often
 		case t.remaining > k.left:
@@ -198,7 +199,7 @@ func (b *bucket) stocks(now time.Time) (all []stock) {
 	for i := range b.told {
 		t := &b.told[i]
 		b.joint.known.left = append(b.joint.known.left, knownLeft{t.name, t.per, t.remaining, t.reset})
-		if reset := t.reset.Sub(now); reset > 0 {
+		if reset := t.reset.Sub(now); reset > 0 && !t.slots.are {
 			all = append(all, stock{Name: t.name, Limit: t.limit, Left: t.remaining, Per: inMicros(t.per), Reset: inMicros(reset)})
 		}
 	}
