@@ -23,20 +23,30 @@ func (l *Limit) definition() string {
 		text string
 	}{
 		{l.Shadow, "shadow"},
-		{l.Elastic != "", "elastic " + l.Elastic},
+		{l.Elastic != "", "elastic " + plain(l.Elastic)},
 		{l.Penalty != nil, penaltyText(l.Penalty)},
 		{l.Cost > 1, fmt.Sprintf("costs %d", l.Cost)},
 		{l.match != "", "matches " + l.match},
-		{l.Keyed, "each " + strings.Join(l.keys, ", ")},
+		{l.Keyed, "each " + list(l.keys)},
+		{l.skips, "not who has none"},
 		{l.Keyed, fmt.Sprintf("%d keys", l.maxKeys())},
-		{len(l.Replaces) > 0, "replaces " + strings.Join(l.Replaces, ", ")},
-		{l.Name != "", "named " + l.Name},
+		{len(l.Replaces) > 0, "replaces " + list(l.Replaces)},
+		{l.Name != "", "named " + plain(l.Name)},
 	} {
 		if word.is {
 			all = append(all, word.text)
 		}
 	}
 	return strings.Join(all, "; ")
+}
+
+// list returns names in one line.
+func list(names []string) string {
+	all := make([]string, len(names))
+	for i, name := range names {
+		all[i] = plain(name)
+	}
+	return strings.Join(all, ", ")
 }
 
 // allows returns the algorithm of l and its amount.
@@ -120,7 +130,7 @@ func penaltyText(s *throttle.Sentence) string {
 	}
 	return fmt.Sprintf("penalty of %s after %d refusals in %s", formatDuration(s.For), s.After, formatDuration(s.Within)) +
 		also(s.Max > 0, "at most %s", formatDuration(s.Max)) + also(s.Quiet > 0, "until quiet for %s", formatDuration(s.Quiet)) +
-		also(s.MaxKeys > 0, "of %d keys", s.MaxKeys) + also(s.Name != "", "named %s", s.Name)
+		also(s.MaxKeys > 0, "of %d keys", s.MaxKeys) + also(s.Name != "", "named %s", plain(s.Name))
 }
 
 // text returns when p holds, and what it allows.

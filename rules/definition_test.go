@@ -83,8 +83,10 @@ func changed(s reflect.Value, tell func(field string, v reflect.Value)) {
 		}
 		at := with.Field(i)
 		switch at.Interface().(type) {
-		case int64, int, time.Duration:
+		case time.Duration:
 			at.SetInt(at.Int() + int64(7*time.Second))
+		case int64, int:
+			at.SetInt(at.Int() + 7)
 		case Weekdays:
 			at.SetUint(1)
 		case float64:

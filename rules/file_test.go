@@ -114,15 +114,6 @@ func TestFile_followsAFolderThatComesBack(t *testing.T) {
 	until(t, f, told, "3 per 1h")
 }
 
-func TestFile_polls(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "limits.yaml")
-	write(t, path, fileOf("requests_per_unit: 2"))
-	f := &rules.File{Path: path, Poll: time.Millisecond}
-	require.NoError(t, f.Open())
-	require.NoError(t, f.Close())
-	require.NoError(t, f.Close())
-}
-
 // TestFile_brokenFileKeepsTheOldRules says line and column of what is wrong.
 func TestFile_brokenFileKeepsTheOldRules(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "limits.yaml")

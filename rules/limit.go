@@ -56,6 +56,7 @@ type Limit struct {
 	metric metric
 	match  string   // what requests must be like, as text; "": descriptors lead here
 	keys   []string // what makes the key
+	skips  bool     // requests without that
 }
 
 // A Period says when another Spec holds than at other times. Which one holds at

@@ -72,7 +72,7 @@ func (l *linter) compare(r *rule, others []*rule) {
 // alwaysWith reports whether o, which matches whatever r matches, holds for all of that
 // and counts together what r counts together.
 func (l *linter) alwaysWith(o, r *rule) bool {
-	if o.limit.Shadow || o.limit.Elastic != "" || len(o.limit.Active)+len(r.limit.Active) > 0 || l.replaced[o.limit.Name] || o.skip {
+	if o.limit.Shadow || o.limit.Elastic != "" || len(o.limit.Active)+len(r.limit.Active) > 0 || l.replaced[o.limit.Name] || o.limit.skips {
 		return false
 	}
 	return !slices.ContainsFunc(o.limit.keys, func(k string) bool { return !slices.Contains(r.limit.keys, k) })

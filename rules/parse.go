@@ -91,6 +91,9 @@ func (p *parser) file(doc *yaml.Node) {
 	if p.domain == "" && len(p.faults) == 0 {
 		p.fail(doc, "domain is missing: write domain: and a name for these limits")
 	}
+	if !printable(p.domain) {
+		p.fail(doc, "domain is %q: write a plain name", clip(p.domain))
+	}
 	if values != nil {
 		p.values(values)
 	}
@@ -216,8 +219,11 @@ func step(key, value string) string {
 }
 
 func plain(s string) string {
-	if strings.ContainsAny(s, "/=\"\\:; ") || strconv.Quote(s) != `"`+s+`"` {
+	if s == "" || strings.ContainsAny(s, "/=\"\\:;, ") || !printable(s) {
 		return strconv.Quote(s)
 	}
 	return s
 }
+
+// printable reports whether s can stand in a line as it is.
+func printable(s string) bool { return strconv.Quote(s) == `"`+s+`"` }

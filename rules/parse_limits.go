@@ -24,7 +24,7 @@ func (p *parser) values(n *yaml.Node) {
 	for i := 0; i+1 < len(at.Content); i += 2 {
 		name := p.follow(at.Content[i])
 		switch {
-		case name.Kind != yaml.ScalarNode || name.Value == "":
+		case name.Kind != yaml.ScalarNode || name.Value == "" || !printable(name.Value):
 			p.fail(name, "values has %s for a name: write a plain name", kindOf(name))
 		case p.byName[name.Value] != nil:
 			p.fail(name, "values says %q twice: leave one", clip(name.Value))
@@ -42,8 +42,8 @@ func (p *parser) declare(name string, n *yaml.Node) {
 		return func(n *yaml.Node) {
 			arg, ok := p.scalar(n, word)
 			switch {
-			case ok && arg == "":
-				p.fail(n, "%s is empty: write a name", word)
+			case ok && (arg == "" || !printable(arg) || word != "query" && word != "fixed" && word != "request" && !isToken(arg)):
+				p.fail(n, "%s is %q: write a name", word, clip(arg))
 			case from != nil:
 				p.fail(n, "values of %q come from two places: leave one", clip(name))
 			case ok:
@@ -124,25 +124,22 @@ func (p *parser) limit(n *yaml.Node) {
 		p.fail(n, "unidentified is %q: write share, for one limit for all of them, or skip, for none", clip(unidentified))
 	default:
 		p.names[name], d.name = true, name
-		p.route(d, m, &rule{skip: unidentified == "skip", parts: p.parts(key, m)}, key, shadow)
+		p.route(d, m, p.parts(key, m), unidentified == "skip", key, shadow)
 	}
 }
 
 // route makes the limit of d one that is found by what requests are like.
-func (p *parser) route(d *draft, m match, how *rule, key *yaml.Node, shadow bool) {
+func (p *parser) route(d *draft, m match, parts []part, skips bool, key *yaml.Node, shadow bool) {
 	l := p.assemble(d, p.domain+":"+plain(d.name))
-	if l == nil || key != nil && len(how.parts) == 0 {
+	if l == nil || key != nil && len(parts) == 0 {
 		return
 	}
 	l.Shadow, l.match = shadow, m.String()
-	if l.Keyed = len(how.parts) > 0; l.Keyed {
-		l.keys = p.keyNames(key)
-		if how.skip {
-			l.keys = append(l.keys, "or none at all")
-		}
+	if l.Keyed = len(parts) > 0; l.Keyed {
+		l.keys, l.skips = p.keyNames(key), skips
 	}
 	if r := p.add(l, d.node); r != nil {
-		r.parts, r.skip, r.match = how.parts, how.skip, &m
+		r.parts, r.match = parts, &m
 		p.router.add(m, &route{rule: r})
 	}
 }

@@ -25,6 +25,13 @@ func (p *parser) match(m *match) func(*yaml.Node) {
 	}
 }
 
+// isToken reports whether s can be a method, or the name of a header (RFC 9110, 5.6.2).
+func isToken(s string) bool {
+	return s != "" && !strings.ContainsFunc(s, func(c rune) bool {
+		return c <= ' ' || c >= 0x7f || strings.ContainsRune("\"(),/:;<=>?@[\\]{}", c)
+	})
+}
+
 // each returns who hands each text of a list, or one, to read.
 func (p *parser) each(what string, read func(*yaml.Node, string)) func(*yaml.Node) {
 	return func(n *yaml.Node) {
@@ -55,7 +62,7 @@ func (p *parser) pattern(n *yaml.Node, m *match) {
 }
 
 func (p *parser) method(n *yaml.Node, text string, m *match) {
-	if text == "" || strings.ToUpper(text) != text || strings.ContainsAny(text, " \t/,") {
+	if !isToken(text) || strings.ToUpper(text) != text {
 		p.fail(n, "method is %q: write one such as GET, in capitals", clip(text))
 		return
 	}
@@ -65,7 +72,7 @@ func (p *parser) method(n *yaml.Node, text string, m *match) {
 func (p *parser) host(n *yaml.Node, text string, m *match) {
 	host := strings.TrimSuffix(strings.ToLower(text), ".")
 	name := strings.TrimPrefix(host, "*.")
-	if name == "" || strings.ContainsAny(name, "*/ \t") || strings.Contains(name, ":") && !strings.HasSuffix(name, "]") {
+	if name == "" || !printable(name) || strings.ContainsAny(name, "*/ ,") || strings.Contains(name, ":") && !strings.HasSuffix(name, "]") {
 		p.fail(n, "host is %q: write a name without port such as api.example.com, or *.example.com for all below it", clip(text))
 		return
 	}
@@ -81,8 +88,8 @@ func (p *parser) path(n *yaml.Node, m *match) {
 // setPath checks a path and gives it to m.
 func (p *parser) setPath(n *yaml.Node, text string, m *match) {
 	names := strings.Split(strings.TrimPrefix(text, "/"), "/")
-	if !strings.HasPrefix(text, "/") || len(names) > 64 {
-		p.fail(n, "path is %q: write one that begins with / and has no more than 64 segments", clip(text))
+	if !strings.HasPrefix(text, "/") || !printable(text) || len(names) > 64 {
+		p.fail(n, "path is %q: write one that begins with / and has no more than 64 segments of plain text", clip(text))
 		return
 	}
 	for i, name := range names {
@@ -129,8 +136,8 @@ func (p *parser) headers(n *yaml.Node, m *match) {
 		canonical := http.CanonicalHeaderKey(name.Value)
 		switch {
 		case !ok:
-		case name.Kind != yaml.ScalarNode || name.Value == "" || value == "":
-			p.fail(name, "header needs a name and a value: write \"*\" for any value")
+		case name.Kind != yaml.ScalarNode || !isToken(name.Value) || value == "":
+			p.fail(name, "header needs the name of one and a value: write \"*\" for any value")
 		case canonical == "Host":
 			p.fail(name, "header Host: write host instead")
 		case slices.ContainsFunc(m.conditions, func(c condition) bool { return c.name == canonical }):

@@ -15,10 +15,6 @@ type rule struct {
 	gate  *gate
 	parts []part // of the key, for a limit that matches routes
 	match *match // nil: descriptors lead to it
-
-	// skip says that a request without one of the parts is not limited. Otherwise
-	// all such requests share what is left of the key.
-	skip bool
 }
 
 // A part is one value of the key of a rule.
@@ -139,11 +135,12 @@ func (s *search) join(n int) string {
 	return string(s.key)
 }
 
-// matched notes the limit of a route, with the key that the request gives it.
+// matched notes the limit of a route, with the key that the request gives it. Requests
+// without one of its parts share what is left of the key, unless the limit skips them.
 func (s *search) matched(r *route) {
 	for i, p := range r.rule.parts {
 		v, ok := s.part(p)
-		if !ok && r.rule.skip {
+		if !ok && r.rule.limit.skips {
 			return
 		}
 		s.parts[i] = short(v)
