@@ -28,15 +28,16 @@ type bucket struct {
 	good     int // good answers, up to knownAfter
 	trusted  bool
 	overload overload
+	strain   strain
 	last     time.Time // latest reading of the clock granted at
 	joint    joint
 }
 
 // names are the policies of a bucket's decisions.
-type names struct{ quota, gate, pace, start string }
+type names struct{ quota, gate, pace, start, strain string }
 
 func newNames(host string) *names {
-	return &names{quota: host + ": quota", gate: host + ": told to wait", pace: host + ": pace", start: host + ": first answers"}
+	return &names{quota: host + ": quota", gate: host + ": told to wait", pace: host + ": pace", start: host + ": first answers", strain: host + ": late answers"}
 }
 
 // knownAfter good answers a host counts as known, and requests in flight to it
@@ -81,6 +82,7 @@ func (b *bucket) reserve(c throttle.Claim) (throttle.Decision, error) {
 		b.told[i].granted(now, &b.flight, b.site.tracker.use())
 	}
 	d.Grant = b.flight.add()
+	b.strain.granted(d.Grant, b.flight.open, int64(b.site.tracker.start()), now)
 	for i := range b.told {
 		b.site.tracker.use().took(&b.told[i], now, &b.flight)
 		b.told[i].others.took(d.Grant, now, b.site.tracker.random())
@@ -97,6 +99,9 @@ func (b *bucket) check(n int64, now time.Time) (policy string, wait time.Duratio
 	}
 	if b.good < knownAfter && !b.trusted && b.flight.open >= b.slots() {
 		return b.site.names.start, 0, false
+	}
+	if b.strain.full(b.flight.open) && b.site.tracker.start() > 0 {
+		return b.site.names.strain, 0, false
 	}
 	for i := range b.told {
 		free, w := b.told[i].free(now, &b.flight, b.site.tracker.use())
@@ -133,6 +138,7 @@ func (b *bucket) Cancel(_ context.Context, _ throttle.Claim, d throttle.Decision
 	defer b.mu.Unlock()
 	if d.OK {
 		b.flight.done(d.Grant)
+		b.strain.cancelled(d.Grant)
 	}
 }
 
@@ -144,6 +150,7 @@ func (b *bucket) Observe(_ context.Context, _ throttle.Claim, d throttle.Decisio
 	if !d.OK || !b.flight.done(d.Grant) {
 		return
 	}
+	b.relate(d.Grant, f.Outcome == throttle.Failed, f.Now)
 	if f.Outcome == throttle.Accepted && len(f.Windows)+len(b.told) == 0 && !b.gate.ajar {
 		b.accepted() // nothing to learn from, not even the time
 		return
