@@ -40,12 +40,13 @@ func (t *Tally) admit(s *stripe, h uint64, now int64) *visit {
 }
 
 // halve follows only every other key from now on. Those that are left stand for twice as
-// many.
+// many, unless they were there when the sample was that thin before.
 func (s *stripe) halve() {
 	s.thin++
 	s.visits.keepOnly(1 << (64 - s.thin))
 	for i := range s.visits.slots {
-		s.visits.slots[i].record.stands *= 2
+		v := &s.visits.slots[i].record
+		v.stands = max(v.stands, 1<<s.thin)
 	}
 }
 

@@ -167,4 +167,7 @@ func TestStripe_halvesWhatIsFollowed(t *testing.T) {
 	s.halve()
 	require.Len(t, s.visits.slots, 1)
 	require.EqualValues(t, 4, s.visits.find(1).stands)
+	s.thin-- // there was room, and now there is none again
+	s.halve()
+	require.EqualValues(t, 4, s.visits.find(1).stands)
 }
