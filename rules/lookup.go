@@ -72,8 +72,8 @@ func (a *account) board(now time.Time) (flight chan struct{}, mine bool) {
 	return nil, false
 }
 
-// look looks the key up and keeps what it learns. The error is that of a claim that
-// gave up, which says nothing of the key.
+// look looks the key up and keeps what it learns. A claim that gives up learns nothing,
+// and its error says nothing of the key: what was known before will do, if anything was.
 func (a *account) look(ctx context.Context, now time.Time) (*finding, error) {
 	defer a.land()
 	s := a.source
@@ -82,6 +82,9 @@ func (a *account) look(ctx context.Context, now time.Time) (*finding, error) {
 	defer cancel()
 	l, err := s.Lookup(bounded, a.key)
 	if err != nil && ctx.Err() != nil {
+		if old := a.found.Load(); old != nil {
+			return old, nil
+		}
 		return nil, context.Cause(ctx)
 	}
 	f := a.learn(l, err)

@@ -89,6 +89,24 @@ func TestSource_anotherTakesOverFromWhoGivesUp(t *testing.T) {
 	})
 }
 
+// Who gives up decides by what was known, and whoever comes next asks again.
+func TestSource_oldLimitWillDoForWhoGivesUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db := &accounts{}
+		db.set("ann", 5)
+		s := &rules.Source{Lookup: db.lookup, Rand: never}
+		ask(t, s, "ann")
+		time.Sleep(time.Minute)
+		db.set("ann", 7)
+		gone, cancel := context.WithCancel(t.Context())
+		cancel()
+		d, err := s.Reserve(gone, throttle.Claim{Key: "ann"})
+		require.NoError(t, err)
+		require.EqualValues(t, 5, d.Limit)
+		require.EqualValues(t, 7, ask(t, s, "ann").Limit)
+	})
+}
+
 func TestSource_lookupEndsInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := &accounts{takes: time.Hour}
