@@ -22,14 +22,20 @@ func (m *Middleware) dialect() quota.Dialect {
 
 // writeGranted says how the limits of a granted p stand.
 func (m *Middleware) writeGranted(h http.Header, p *passage) {
-	i, first := p.tightest(false)
-	if i < 0 {
+	n, first := p.tightest(false)
+	if n == 0 {
 		return
 	}
 	dialect := m.dialect()
-	var all [throttle.MaxDemands]quota.Limit
-	if dialect&triples != 0 && !saysLess(h, first.Remaining) {
-		all[0] = limitOf(&first)
+	if saysLess(h, first.Remaining) {
+		dialect &^= triples
+	}
+	all := [throttle.MaxDemands]quota.Limit{limitOf(&first)}
+	if n == 1 && h["Ratelimit"] == nil {
+		quota.Write(h, dialect, quota.Report{Limits: all[:1]})
+		return
+	}
+	if dialect&triples != 0 {
 		quota.Write(h, dialect&triples, quota.Report{Limits: all[:1]})
 	}
 	if dialect&quota.Draft10 == 0 {
@@ -37,7 +43,7 @@ func (m *Middleware) writeGranted(h http.Header, p *passage) {
 	}
 	list := all[:0]
 	for i := range p.ticket.Demands {
-		if d, ok := p.ticket.Decision(i); ok && d.Limit != 0 && !p.hidden(i) {
+		if d, ok := p.counts(i); ok && !p.hidden(i) {
 			list = append(list, limitOf(&d))
 		}
 	}

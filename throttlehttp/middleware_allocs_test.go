@@ -25,6 +25,10 @@ var measured = map[string]struct {
 	"nothing": {throttlehttp.Middleware{}, 1},
 	"limiter": {throttlehttp.Middleware{Limiter: wide()}, 3}, // the passage, and what quota.Write makes: a string and a list of values
 	"address": {throttlehttp.Middleware{Rules: []throttlehttp.Rule{{Limiter: wideForEach(), Key: throttlehttp.IP{}.Key}}}, 4},
+	"all dialects": {throttlehttp.Middleware{
+		Dialect: quota.XRateLimit | quota.XResetAfter | quota.Draft03 | quota.Draft10,
+		Rules:   []throttlehttp.Rule{{Limiter: wideForEach(), Key: throttlehttp.IP{}.Key}},
+	}, 4},
 	"draft 10": {throttlehttp.Middleware{
 		Dialect: quota.Draft10,
 		Rules:   []throttlehttp.Rule{{Limiter: wide()}, {Limiter: wideForEach(), Key: throttlehttp.IP{}.Key}},

@@ -138,35 +138,38 @@ func (p *passage) end(m *Middleware, r *http.Request, f throttle.Feedback) {
 // hidden reports whether answers must not speak of demand i.
 func (p *passage) hidden(i int) bool { return p.rules[i] != nil && p.rules[i].Hidden }
 
-// tightest returns which demand of a granted p has the fewest such requests
-// left, and what was decided on it; of equal ones that which takes longer to come
-// back. It is -1 if none counts.
-func (p *passage) tightest(hidden bool) (best int, of throttle.Decision) {
-	best = -1
-	left := int64(0)
+// tightest returns how many limits of a granted p count, and what was decided by the
+// one with the fewest such requests left; of equal ones that which takes longer to
+// come back. Hidden ones are left out, if they are not asked for.
+func (p *passage) tightest(hidden bool) (n int, of throttle.Decision) {
+	least := int64(0)
 	for i := range p.ticket.Demands {
-		m := &p.ticket.Demands[i]
-		if m.Limiter == nil || p.hidden(i) && !hidden {
+		d, ok := p.counts(i)
+		if !ok || p.hidden(i) && !hidden {
 			continue
 		}
-		d, ok := p.ticket.Decision(i)
-		if !ok || d.Limit == 0 {
-			continue
+		left := d.Remaining / max(p.ticket.Demands[i].Cost, 1)
+		if n == 0 || left < least || left == least && d.ResetAfter > of.ResetAfter {
+			least, of = left, d
 		}
-		n := d.Remaining / max(m.Cost, 1)
-		if best < 0 || n < left || n == left && d.ResetAfter > of.ResetAfter {
-			best, left, of = i, n, d
-		}
+		n++
 	}
-	return best, of
+	return n, of
+}
+
+// counts returns what was decided on demand i, if there is a limit that counts.
+func (p *passage) counts(i int) (d throttle.Decision, ok bool) {
+	if p.ticket.Demands[i].Limiter == nil {
+		return d, false
+	}
+	d, ok = p.ticket.Decision(i)
+	return d, ok && d.Limit != 0
 }
 
 // decision returns what stands for all decisions of a granted p.
 func (p *passage) decision() throttle.Decision {
-	i, all := p.tightest(true)
-	if i < 0 {
-		all.OK = true
-	}
+	_, all := p.tightest(true)
+	all.OK = true
 	for i := range p.ticket.Demands {
 		d, _ := p.ticket.Decision(i)
 		all.Over, all.Degraded = all.Over || d.Over, all.Degraded || d.Degraded

@@ -6,7 +6,8 @@
 // Two things are measured. Handlers are called directly: time of ours by time of each
 // peer, with everything granted and with everything refused. And requests go over a
 // server in memory, with each middleware and with none: the difference is its cost.
-// Allocations are per request; headers are those that an answer says about the limit.
+// Times are processor time of one goroutine; allocations are per request; headers are
+// those that an answer says about the limit.
 package main
 
 import (
@@ -25,7 +26,6 @@ type line struct {
 	Work         string  `json:"work"`
 	Call         string  `json:"call"`
 	Peer         string  `json:"peer"`
-	Goroutines   int     `json:"goroutines"`
 	Ns           float64 `json:"ns"`
 	PeerNs       float64 `json:"peer_ns"`
 	Ratio        float64 `json:"ratio"`
@@ -49,11 +49,8 @@ func main() {
 	if *rounds < 1 {
 		log.Fatal("middleware: -rounds must be positive")
 	}
-	for _, part := range []struct {
-		pairs []bench.Pair
-		procs []int
-	}{{bench.MiddlewarePairs(), []int{1, 2}}, {bench.ServerPairs(), []int{1}}} {
-		results, err := bench.Compare(part.pairs, part.procs, *rounds, *sample)
+	for _, pairs := range [][]bench.Pair{bench.MiddlewarePairs(), bench.ServerPairs()} {
+		results, err := bench.Compare(pairs, []int{1}, *rounds, *sample)
 		if err != nil {
 			log.Fatal(err)
 		}
@@ -65,7 +62,7 @@ func main() {
 
 func lineOf(r bench.Result) line {
 	l := line{
-		Work: r.Pair.Work, Call: r.Pair.Call, Peer: r.Pair.Peer, Goroutines: r.Procs, Ns: r.Heed, PeerNs: r.Theirs,
+		Work: r.Pair.Work, Call: r.Pair.Call, Peer: r.Pair.Peer, Ns: r.Heed, PeerNs: r.Theirs,
 		Ratio: r.Ratio, Least: r.Least, Most: r.Most, Allocs: r.HeedAllocs, PeerAllocs: r.PeerAllocs,
 	}
 	for _, m := range bench.Middlewares() {
@@ -89,7 +86,7 @@ func show(l line, asJSON bool) {
 	case l.PeerHeaders == 0:
 		fmt.Printf("%-16s %-19s adds %6.0f ns and %2d allocations to %.0f ns; %d headers\n", l.Work, l.Call, l.Added, l.AddedAllocs, l.PeerNs, l.Headers)
 	default:
-		fmt.Printf("%-16s %-19s %-19s %d goroutines: %6.0f ns by %6.0f ns = %.2f (%.2f to %.2f), allocations %d by %d, headers %d by %d, refused %d by %d\n",
-			l.Work, l.Call, l.Peer, l.Goroutines, l.Ns, l.PeerNs, l.Ratio, l.Least, l.Most, l.Allocs, l.PeerAllocs, l.Headers, l.PeerHeaders, l.OfRefused, l.PeerOfRefuse)
+		fmt.Printf("%-16s %-19s %-19s %6.0f ns by %6.0f ns = %.2f (%.2f to %.2f), allocations %d by %d, headers %d by %d, refused %d by %d\n",
+			l.Work, l.Call, l.Peer, l.Ns, l.PeerNs, l.Ratio, l.Least, l.Most, l.Allocs, l.PeerAllocs, l.Headers, l.PeerHeaders, l.OfRefused, l.PeerOfRefuse)
 	}
 }
