@@ -22,7 +22,8 @@ func (m *Middleware) dialect() quota.Dialect {
 
 // writeGranted says how the limits of a granted p stand.
 func (m *Middleware) writeGranted(h http.Header, p *passage) {
-	n, first := p.tightest(false)
+	var first throttle.Decision
+	n := p.tightest(false, &first)
 	if n == 0 {
 		return
 	}
@@ -43,7 +44,7 @@ func (m *Middleware) writeGranted(h http.Header, p *passage) {
 	}
 	list := all[:0]
 	for i := range p.ticket.Demands {
-		if d, ok := p.counts(i); ok && !p.hidden(i) {
+		if d, ok := p.ticket.Decision(i); ok && d.Limit != 0 && !p.hidden(i) {
 			list = append(list, limitOf(&d))
 		}
 	}

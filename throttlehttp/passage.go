@@ -138,38 +138,33 @@ func (p *passage) end(m *Middleware, r *http.Request, f throttle.Feedback) {
 // hidden reports whether answers must not speak of demand i.
 func (p *passage) hidden(i int) bool { return p.rules[i] != nil && p.rules[i].Hidden }
 
-// tightest returns how many limits of a granted p count, and what was decided by the
-// one with the fewest such requests left; of equal ones that which takes longer to
-// come back. Hidden ones are left out, if they are not asked for.
-func (p *passage) tightest(hidden bool) (n int, of throttle.Decision) {
+// tightest returns how many limits of a granted p count, and sets d to what was decided
+// by the one with the fewest such requests left; of equal ones that which takes longer
+// to come back. Hidden ones are left out, if they are not asked for.
+func (p *passage) tightest(hidden bool, d *throttle.Decision) (n int) {
 	least := int64(0)
 	for i := range p.ticket.Demands {
-		d, ok := p.counts(i)
-		if !ok || p.hidden(i) && !hidden {
+		m := &p.ticket.Demands[i]
+		if m.Limiter == nil || p.hidden(i) && !hidden {
 			continue
 		}
-		left := d.Remaining / max(p.ticket.Demands[i].Cost, 1)
-		if n == 0 || left < least || left == least && d.ResetAfter > of.ResetAfter {
-			least, of = left, d
+		next, ok := p.ticket.Decision(i)
+		if !ok || next.Limit == 0 {
+			continue
+		}
+		left := next.Remaining / max(m.Cost, 1)
+		if n == 0 || left < least || left == least && next.ResetAfter > d.ResetAfter {
+			least, *d = left, next
 		}
 		n++
 	}
-	return n, of
-}
-
-// counts returns what was decided on demand i, if there is a limit that counts.
-func (p *passage) counts(i int) (d throttle.Decision, ok bool) {
-	if p.ticket.Demands[i].Limiter == nil {
-		return d, false
-	}
-	d, ok = p.ticket.Decision(i)
-	return d, ok && d.Limit != 0
+	return n
 }
 
 // decision returns what stands for all decisions of a granted p.
 func (p *passage) decision() throttle.Decision {
-	_, all := p.tightest(true)
-	all.OK = true
+	all := throttle.Decision{OK: true}
+	p.tightest(true, &all)
 	for i := range p.ticket.Demands {
 		d, _ := p.ticket.Decision(i)
 		all.Over, all.Degraded = all.Over || d.Over, all.Degraded || d.Degraded
