@@ -23,7 +23,7 @@ type algorithm struct {
 
 // algorithms has all of them, by their names in a file.
 var algorithms = map[string]*algorithm{
-	"token_bucket":       {[]string{"burst"}, func(_ *draft, a amount, name string) Spec { return a.limit(name) }},
+	"token_bucket":       {[]string{"burst", "compact"}, func(_ *draft, a amount, name string) Spec { return a.limit(name) }},
 	"refill":             {[]string{"burst"}, func(_ *draft, a amount, name string) Spec { return throttle.Refill{Limit: a.limit(name)} }},
 	"leaky_bucket":       {[]string{"burst", "queue"}, (*draft).leak},
 	"fixed_window":       {[]string{"calendar", "zone", "anchor"}, (*draft).window},
@@ -40,7 +40,7 @@ var algorithms = map[string]*algorithm{
 var implied = []struct{ word, algorithm string }{
 	{"in_flight", "in_flight"}, {"warm_up", "warm_up"}, {"granularity", "sub_windows"}, {"queue", "leaky_bucket"},
 	{"delay", "nginx"}, {"nodelay", "nginx"}, {"min_gap", "sliding_log"}, {"count_refused", "sliding_log"},
-	{"burst", "token_bucket"},
+	{"burst", "token_bucket"}, {"compact", "token_bucket"},
 }
 
 func oneOfKeys[V any](table map[string]V) string {
@@ -92,7 +92,7 @@ func (r *reader) assemble(d *draft, place string) *Limit {
 	faults := len(r.faults)
 	l := &Limit{
 		Place: place, Name: d.name, Line: d.node.Line, Column: d.node.Column,
-		Elastic: d.elastic, Penalty: d.penalty, Cost: d.cost, MaxKeys: clampInt(d.maxKeys), Replaces: d.replaces,
+		Elastic: d.elastic, Penalty: d.penalty, Cost: d.cost, MaxKeys: clampInt(d.maxKeys), Compact: d.compact, Replaces: d.replaces,
 	}
 	if slices.Contains(d.replaces, d.name) {
 		r.fail(d.where("replaces"), "a limit cannot replace itself: leave %q out", d.name)
@@ -130,6 +130,9 @@ func (r *reader) limited(d *draft, l *Limit) {
 		p := a.period
 		p.Spec, p.Hard = r.specs(d, how, a.instead(d.amount), l.Policy(), a.node)
 		l.Active = append(l.Active, p)
+	}
+	if d.compact && (len(d.active) > 0 || d.soft > 0) {
+		r.fail(d.where("compact"), "compact: such limits cannot change while in use, and have one number each: leave active and soft out, or compact")
 	}
 	if len(d.active) > 0 && (name == "in_flight" || name == "nginx") {
 		r.fail(d.where("active"), "active: a limit by %s cannot change while it is in use: take another algorithm", name)

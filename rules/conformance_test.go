@@ -42,6 +42,9 @@ func TestConformance(t *testing.T) {
 		"in flight": {gates(t, "rate_limit: {in_flight: 10}"), throttletest.Spec{InFlight: 10, WaitUnknown: true}},
 		"keyed": {func(clk throttle.Clock) throttle.Limiter { return oneRule(t, bucket, Setting{Clock: clk}).gate },
 			throttletest.Spec{Limit: ten}},
+		"compact": {func(clk throttle.Clock) throttle.Limiter {
+			return oneRule(t, "rate_limit: {requests_per_unit: 10, unit: second, compact: true}", Setting{Clock: clk}).gate
+		}, throttletest.Spec{Limit: ten, OlderAsIs: true}},
 		// What is refused until the limit changes may be refused then by the new one.
 		"active": {gates(t, "rate_limit: {requests_per_unit: 10, unit: second, burst: 10, active: {from: 09:00, to: 17:00, burst: 8}}"),
 			throttletest.Spec{Limit: ten, Approximate: true}},

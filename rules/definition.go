@@ -30,6 +30,7 @@ func (l *Limit) definition() string {
 		{l.Keyed, "each " + list(l.keys)},
 		{l.skips, "not who has none"},
 		{l.Keyed, fmt.Sprintf("%d keys", l.maxKeys())},
+		{l.Compact, "compact"},
 		{len(l.Replaces) > 0, "replaces " + list(l.Replaces)},
 		{l.Name != "", "named " + plain(l.Name)},
 	} {
@@ -144,7 +145,7 @@ func (p Period) String() string {
 // sameShape reports whether the limiter of a can become that of b while in use.
 func sameShape(a, b *Limit) bool {
 	outside := func(l *Limit) string {
-		return fmt.Sprint(l.Keyed, l.MaxKeys, l.Shadow, l.Unlimited, l.Blocked && len(l.Active) == 0, l.Hard != nil) +
+		return fmt.Sprint(l.Keyed, l.MaxKeys, l.Compact, l.Shadow, l.Unlimited, l.Blocked && len(l.Active) == 0, l.Hard != nil) +
 			fmt.Sprintf("%q%q%q", l.Elastic, penaltyText(l.Penalty), l.keys)
 	}
 	if outside(a) != outside(b) {

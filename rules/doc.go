@@ -57,6 +57,8 @@
 //	penalty             after, within, for, max, quiet: for who does not heed refusals
 //	active              from, to, days, zone: another amount at these times
 //	max_keys            keys at a time; what is beyond shares a few limiters
+//	compact             16 bytes for each key of a token_bucket instead of 500; when the
+//	                    limit changes, all of them begin anew
 //
 // Further algorithms are sliding_counter and permits_per_period.
 //

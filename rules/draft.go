@@ -38,6 +38,7 @@ type draft struct {
 	penalty      *throttle.Sentence
 	active       []activity
 	maxKeys      int64
+	compact      bool
 }
 
 // An amount is the numbers of a limit.
@@ -109,6 +110,7 @@ func (r *reader) draft(n *yaml.Node) *draft {
 		"penalty":       r.penalty(&d.penalty),
 		"active":        r.activities(&d.active),
 		"max_keys":      r.number("max_keys", 1, &d.maxKeys),
+		"compact":       r.boolean("compact", &d.compact),
 	} {
 		known[word] = read
 	}

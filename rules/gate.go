@@ -22,7 +22,7 @@ import (
 type gate struct {
 	witness Witness
 	clock   throttle.Clock
-	built   bool // by Setting.Build, and so it never changes
+	rigid   bool // own cannot change what it allows
 	own     throttle.Limiter
 	heir    atomic.Pointer[heir] // nil: the gate has not ended
 
@@ -66,9 +66,13 @@ func (g *gate) limiter(l *Limit, s *Setting) (throttle.Limiter, error) {
 	case s.Build != nil:
 		built, err := s.Build(l)
 		if err != nil || built != nil {
-			g.built = true
+			g.rigid = true
 			return wrap(built, l, s), err
 		}
+	}
+	if g.rigid = l.Compact; g.rigid {
+		buckets := throttle.Buckets{Limit: l.Spec.(throttle.Limit), Max: l.MaxKeys}
+		return wrap(throttle.NewKeyedBuckets(buckets, s.Clock), l, s), nil
 	}
 	if !l.Keyed {
 		return wrap(newCell(g), l, s), nil
@@ -142,7 +146,7 @@ func (g *gate) advance(now time.Time) {
 // canBecome reports whether g can change to allow what l says.
 func (g *gate) canBecome(l *Limit) bool {
 	now := g.limit()
-	return now.definition() == l.definition() || !g.built && sameShape(now, l)
+	return now.definition() == l.definition() || !g.rigid && sameShape(now, l)
 }
 
 // change makes g allow what l says, which it can become, from now on.

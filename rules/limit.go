@@ -50,7 +50,8 @@ type Limit struct {
 
 	Cost     int64    // units that each request takes; at least 1
 	Keyed    bool     // each key has the limit for itself
-	MaxKeys  int      // keys at a time, those beyond share a few limiters; 0: 65,536
+	MaxKeys  int      // keys at a time, of about 500 bytes; those beyond share a few limiters; 0: 65,536
+	Compact  bool     // keys have 16 bytes each, and begin anew when the limit changes, see throttle.KeyedBuckets
 	Replaces []string // the names of limits that do not hold where this one does
 
 	metric metric

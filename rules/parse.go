@@ -115,6 +115,9 @@ func (p *parser) add(l *Limit, n *yaml.Node) *rule {
 	if l == nil || len(p.rules) > p.setting.maxLimits() {
 		return nil
 	}
+	if l.Compact && !l.Keyed {
+		p.fail(n, "compact is for limits of many keys: this has one, so leave it out")
+	}
 	r := &rule{index: len(p.rules), limit: l}
 	p.rules = append(p.rules, r)
 	return r

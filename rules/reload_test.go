@@ -54,6 +54,7 @@ func TestReload_whatSurvives(t *testing.T) {
 		"a smaller burst":         {head + "rate_limit: {unit: hour, requests_per_unit: 10, burst: 3}}]", 3},
 		"another cost":            {head + "rate_limit: {unit: hour, requests_per_unit: 10, burst: 10, cost: 2}}]", 4},
 		"hours":                   {head + "rate_limit: {unit: hour, requests_per_unit: 10, burst: 10, active: {from: 09:00, burst: 90}}}]", 4},
+		"another key's memory":    {head + "rate_limit: {unit: hour, requests_per_unit: 10, burst: 10, compact: true}}]", 10},
 		"another algorithm":       {head + "rate_limit: {unit: hour, requests_per_unit: 10}}]", 10},
 		"a limit of another name": {strings.Replace(bucket, "key: a", "key: b", 1), 10},
 	} {
