@@ -14,7 +14,7 @@ import (
 type account struct {
 	source *Source
 	key    string
-	found  atomic.Pointer[finding]              // nil: nothing is known
+	found  atomic.Pointer[terms]                // nil: nothing is known
 	bucket atomic.Pointer[throttle.TokenBucket] // nil: it had no limit yet
 
 	mu     sync.Mutex
@@ -22,8 +22,8 @@ type account struct {
 	flight chan struct{}  // closed when the lookup that is under way has ended; nil: none is
 }
 
-// A finding is what is known of a key. It never changes.
-type finding struct {
+// Terms are what is known of a key. They never change.
+type terms struct {
 	kind  kind
 	limit throttle.Limit // of kind limited
 	err   error          // of kind failed
@@ -69,7 +69,7 @@ func (a *account) Reserve(ctx context.Context, c throttle.Claim) (throttle.Decis
 
 // limiter returns what limits the key, given what is known of it. A bucket may be left
 // from better times.
-func (a *account) limiter(f *finding) (*throttle.TokenBucket, error) {
+func (a *account) limiter(f *terms) (*throttle.TokenBucket, error) {
 	b := a.bucket.Load()
 	switch {
 	case f != nil && f.kind == missing && !a.source.hasDefault():

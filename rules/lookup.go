@@ -18,7 +18,7 @@ var landed = func() chan struct{} {
 
 // know returns what is known of the key, and whether that took a while. It is nil if
 // nothing is known and too much is being asked for.
-func (a *account) know(ctx context.Context, now time.Time) (f *finding, waited bool, err error) {
+func (a *account) know(ctx context.Context, now time.Time) (f *terms, waited bool, err error) {
 	for {
 		if f = a.found.Load(); a.fresh(f, now) {
 			return f, waited, nil
@@ -43,7 +43,7 @@ func (a *account) know(ctx context.Context, now time.Time) (f *finding, waited b
 // fresh reports whether f need not be asked for again. It may be from a reading of the
 // clock that is a little ahead of now, but a reading that was wrong by a year must not
 // keep it for a year.
-func (a *account) fresh(f *finding, now time.Time) bool {
+func (a *account) fresh(f *terms, now time.Time) bool {
 	if f == nil || f.round != a.source.round.Load() {
 		return false
 	}
@@ -74,7 +74,7 @@ func (a *account) board(now time.Time) (flight chan struct{}, mine bool) {
 
 // look looks the key up and keeps what it learns. A claim that gives up learns nothing,
 // and its error says nothing of the key: what was known before will do, if anything was.
-func (a *account) look(ctx context.Context, now time.Time) (*finding, error) {
+func (a *account) look(ctx context.Context, now time.Time) (*terms, error) {
 	defer a.land()
 	s := a.source
 	round := s.round.Load()
@@ -102,24 +102,24 @@ func (a *account) look(ctx context.Context, now time.Time) (*finding, error) {
 }
 
 // learn returns what is known after a lookup.
-func (a *account) learn(l throttle.Limit, err error) *finding {
+func (a *account) learn(l throttle.Limit, err error) *terms {
 	s := a.source
 	if err == nil {
 		err = l.Validate()
 	}
 	switch {
 	case err == nil:
-		return &finding{kind: limited, limit: l, kept: s.keeps(s.Keep, time.Minute)}
+		return &terms{kind: limited, limit: l, kept: s.keeps(s.Keep, time.Minute)}
 	case errors.Is(err, ErrUnlimited):
-		return &finding{kind: unlimited, kept: s.keeps(s.Keep, time.Minute)}
+		return &terms{kind: unlimited, kept: s.keeps(s.Keep, time.Minute)}
 	case errors.Is(err, ErrNoLimit):
-		return &finding{kind: missing, kept: s.keeps(s.KeepMissing, 10*time.Second)}
+		return &terms{kind: missing, kept: s.keeps(s.KeepMissing, 10*time.Second)}
 	}
 	err = fmt.Errorf("rules: Source: the limit of a key cannot be looked up: %w", err)
 	if s.OnError != nil {
 		s.OnError(a.key, err)
 	}
-	f := &finding{kind: failed, err: err}
+	f := &terms{kind: failed, err: err}
 	if old := a.found.Load(); old != nil && old.kind != failed {
 		*f = *old
 	}

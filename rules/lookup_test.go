@@ -98,6 +98,7 @@ func TestSource_oldLimitWillDoForWhoGivesUp(t *testing.T) {
 		ask(t, s, "ann")
 		time.Sleep(time.Minute)
 		db.set("ann", 7)
+		db.takes = time.Millisecond
 		gone, cancel := context.WithCancel(t.Context())
 		cancel()
 		d, err := s.Reserve(gone, throttle.Claim{Key: "ann"})
