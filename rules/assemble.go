@@ -97,6 +97,9 @@ func (r *reader) assemble(d *draft, place string) *Limit {
 	if slices.Contains(d.replaces, d.name) {
 		r.fail(d.where("replaces"), "a limit cannot replace itself: leave %q out", d.name)
 	}
+	if d.maxKeys > maxKeys {
+		r.fail(d.where("max_keys"), "max_keys is %d: no more than %d", d.maxKeys, maxKeys)
+	}
 	if d.unlimited {
 		r.unlimited(d, l)
 	} else {

@@ -82,6 +82,7 @@ var broken = []string{
 	limitWith("unit: minute, requests_per_unit: 1, compact: true, active: {from: 09:00}"),
 	limitWith("unit: minute, requests_per_unit: 1, compact: true, algorithm: sliding_log"),
 	"domain: d\nlimits: [{name: a, rate_limit: {unit: hour, requests_per_unit: 5, compact: true}}]",
+	limitWith("unit: minute, requests_per_unit: 1, max_keys: 1000000000"),
 	"domain: d\nlimits: [{rate_limit: {unlimited: true}}]",
 	"domain: d\nlimits: [{name: a}]",
 	"domain: d\nlimits: [{name: a, rate_limit: {unlimited: true}}, {name: a, rate_limit: {unlimited: true}}]",

@@ -72,7 +72,7 @@ func (g *gate) limiter(l *Limit, s *Setting) (throttle.Limiter, error) {
 	}
 	if g.rigid = l.Compact; g.rigid {
 		buckets := throttle.Buckets{Limit: l.Spec.(throttle.Limit), Max: l.MaxKeys}
-		return wrap(throttle.NewKeyedBuckets(buckets, s.Clock), l, s), nil
+		return wrap(&compact{buckets: buckets, clock: s.Clock}, l, s), nil
 	}
 	if !l.Keyed {
 		return wrap(newCell(g), l, s), nil
