@@ -7,8 +7,9 @@ import "context"
 // Feedback.Cost says the same to all of them.
 //
 // What is said last counts, from the Observe that ends the grant. 0, or less, says that
-// nothing was used: that demand is given back, as by Cancel. Settle does nothing if t
-// holds no grant.
+// nothing was used: that demand is given back, as by Cancel. A limiter that is no
+// Observer can take back all of a claim, but not a part. Settle does nothing if t holds
+// no grant.
 func (t *Ticket) Settle(i int, units int64) {
 	if t.granted() {
 		t.held.settled[i] = max(units, 0) + 1

@@ -16,6 +16,12 @@
 //	longer for who does not listen     throttle.Penalty
 //	while a store is down              throttle.Fallback, or Middleware.FailClosed
 //	an answer of your own              Middleware.Refused, RefusalFrom
+//	not at all                         Rule.Cost of 0: for health checks, or friends
+//
+// A Middleware stands around what it protects, and inside of what its answers need.
+// That is the authentication, if users have limits, and CORS: else browsers hide a 429
+// from scripts, and the questions that they ask before a request are counted as well.
+// CORS should also expose Retry-After and the headers of the dialect.
 //
 // # Who is asking
 //

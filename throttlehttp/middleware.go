@@ -34,7 +34,7 @@ type Middleware struct {
 	Rules []Rule
 
 	// Limits adds in code what a request must pass. The hook has the shape of the
-	// client's, so one function can serve both. Nil: nothing.
+	// client's, so one function can serve both. It must not keep the ticket. Nil: nothing.
 	//
 	// A request passes all that Limiter, Rules and Limits ask for, or takes nothing.
 	// That may be throttle.MaxDemands limits; for more, nest a second Middleware.
@@ -84,7 +84,8 @@ type Middleware struct {
 type Trace struct {
 	// Decided is called once for each decision on a request, granted or not. If
 	// several limits granted, d is that of the one with the fewest such requests left,
-	// Over and Degraded if any of them was.
+	// Over and Degraded if any of them was. If it was no limit that refused, d.Policy
+	// says why, see Refusal.
 	Decided func(r *http.Request, d throttle.Decision)
 
 	// Failed is called when no decision was reached. open says whether the
@@ -145,7 +146,7 @@ func (m *Middleware) check() {
 	}
 }
 
-// demand adds to p what r must pass. It reports whether a Rule knows that r cannot.
+// demand adds to p what r must pass. It is false if a Rule turns r away.
 func (m *Middleware) demand(r *http.Request, p *passage) bool {
 	if m.Limiter != nil {
 		p.ticket.Add(throttle.Demand{Limiter: m.Limiter})
