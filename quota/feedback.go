@@ -13,20 +13,24 @@ import (
 //
 // Throttled are 429, other answers that a server's headers mark as a refusal, or the
 // first bytes of its body, 503 with Retry-After, and 503 from a server that otherwise
-// works. Failed are the other 5xx, and errors. Where a body was looked into,
+// works. So are connections that such a server closes one after another. Failed are the
+// other 5xx, and errors. Where a body was looked into,
 // resp.Body is replaced by one that still has all of it.
 func (t *Tracker) Feedback(req *http.Request, d throttle.Demand, resp *http.Response, err error, now time.Time, buf []throttle.Window) throttle.Feedback {
 	f := throttle.Feedback{Now: now}
-	if err != nil || resp == nil {
-		f.Outcome = throttle.Failed
-		return f
-	}
 	b, ours := bucketOf(d.Limiter)
 	var s *site
 	if ours {
 		s = b.site
 	} else {
 		s = t.siteOf(req)
+	}
+	if err != nil || resp == nil {
+		f.Outcome = throttle.Failed
+		if hungUp(err) {
+			s.hangUp(req, b, &f)
+		}
+		return f
 	}
 	if resp.StatusCode < 400 && !s.worthReading() && !wantsBody(s.vendor, resp.StatusCode, resp.Header) {
 		return f

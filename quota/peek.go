@@ -146,6 +146,12 @@ func (r *Reader) read(v *Vendor, resp *http.Response, now time.Time) Report {
 	if r.Body == nil && rep.Throttled && rep.HasRetryAfter || !wantsBody(v, resp.StatusCode, resp.Header) {
 		return rep
 	}
+	return r.readOn(rep, resp)
+}
+
+// readOn adds to rep what the body says. It is apart from read so that a report
+// without a body stays on the stack.
+func (r *Reader) readOn(rep Report, resp *http.Response) Report {
 	if resp.StatusCode < 400 && resp.ContentLength > maxPeek {
 		return rep // no refusal is so long
 	}

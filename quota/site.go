@@ -48,6 +48,7 @@ type site struct {
 	routes   map[uint64]*bucket     // to one of pools
 	quiet    quiet
 	dateline dateline
+	hungUp   time.Time // when a connection was last closed without an answer; zero: never
 }
 
 func newSite(t *Tracker, a account) *site {

@@ -1,0 +1,124 @@
+package heed
+
+import (
+	"io"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/heed-go/heed/throttle"
+	"github.com/stretchr/testify/require"
+)
+
+// A refusal that is far longer than anybody waits is the caller's at once, as it
+// came, and nothing is sent until it is over. Then one request asks, and the others
+// go when it has been answered.
+func TestTransport_asksOnceWhenAMonthIsOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const month = 30 * 24 * time.Hour
+		s := plays(answer{429, "come back in a month", []string{"Retry-After", "2592000"}}, 200)
+		tr := &Transport{Base: base(func(r *http.Request) (*http.Response, error) {
+			defer time.Sleep(100 * time.Millisecond)
+			return s.RoundTrip(r)
+		})}
+		resp, err := get(t, tr)
+		require.NoError(t, err)
+		require.Equal(t, "come back in a month", text(t, resp))
+		for range 10 {
+			_, err := get(t, tr)
+			require.ErrorIs(t, err, ErrMaxWait)
+			time.Sleep(month / 11)
+		}
+		require.Equal(t, 1, s.sent())
+		time.Sleep(month / 11)
+		var wg sync.WaitGroup
+		for range 10 {
+			wg.Go(func() {
+				resp, err := get(t, tr)
+				if err != nil || resp.StatusCode != 200 {
+					t.Error(err, resp)
+				}
+			})
+		}
+		wg.Wait()
+		require.Equal(t, 11, s.sent())
+		gaps := s.gaps()
+		require.Greater(t, gaps[0], month)
+		require.Equal(t, 100*time.Millisecond, gaps[1], "the others wait for the answer to the first")
+	})
+}
+
+// A server that says a second, time after time, and means eight is asked less and
+// less often.
+func TestTransport_learnsThatHintsComeTooEarly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		s := plays(func(*http.Request) (*http.Response, error) {
+			if time.Since(start) < 8*time.Second {
+				return says(429, "", "Retry-After", "1"), nil
+			}
+			return says(200, ""), nil
+		})
+		resp, err := get(t, &Transport{Base: s})
+		require.NoError(t, err)
+		require.Equal(t, 200, resp.StatusCode)
+		require.LessOrEqual(t, s.sent(), 9, "the first, and about one each second")
+		gaps := s.gaps()
+		for _, gap := range gaps {
+			require.GreaterOrEqual(t, gap, time.Second, "never earlier than told")
+			require.Less(t, gap, 2*time.Second)
+		}
+	})
+}
+
+// A server that closes connections instead of answering is heeded as one that says so:
+// all calls succeed in the end, and few are sent in vain.
+func TestTransport_heedsAServerThatHangsUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		allowed := throttle.NewTokenBucket(throttle.Limit{Count: 20, Per: time.Second, Burst: 20}, nil)
+		var refused atomic.Int64
+		tr := &Transport{Base: base(func(r *http.Request) (*http.Response, error) {
+			time.Sleep(20 * time.Millisecond)
+			if d, _ := allowed.Reserve(r.Context(), throttle.Claim{}); !d.OK {
+				refused.Add(1)
+				return nil, io.ErrUnexpectedEOF
+			}
+			return says(200, ""), nil
+		})}
+		start := time.Now()
+		var wg sync.WaitGroup
+		for range 30 {
+			wg.Go(func() {
+				for range 10 {
+					if _, err := get(t, tr); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		wg.Wait()
+		t.Logf("%d refused, %v", refused.Load(), time.Since(start))
+		require.LessOrEqual(t, refused.Load(), int64(80), "it was 371")
+		require.Less(t, time.Since(start), 20*time.Second, "ideal: 14 s")
+	})
+}
+
+// One connection that is closed is no refusal: it delays nobody else.
+func TestTransport_doesNotHeedOneThatHangsUpOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := plays(200, 200, 200, io.ErrUnexpectedEOF, 200)
+		tr := &Transport{Base: s, Retry: &Retry{Attempts: -1}}
+		start := time.Now()
+		failed := 0
+		for range 10 {
+			if _, err := get(t, tr); err != nil {
+				failed++
+			}
+		}
+		require.Equal(t, 1, failed)
+		require.Zero(t, time.Since(start))
+	})
+}
