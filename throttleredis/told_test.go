@@ -74,7 +74,7 @@ func dial(t *testing.T, addr string) *redis.Client {
 }
 
 func TestTold_tellsAllWhoListen(t *testing.T) {
-	c, prefix := client(t), t.Name()
+	c, prefix := client(t), fresh(t).Prefix
 	one, own := newTold(t, c, prefix)
 	_, other := newTold(t, c, prefix)
 	_, stranger := newTold(t, c, prefix+" of others")
@@ -91,7 +91,7 @@ func TestTold_tellsAllWhoListen(t *testing.T) {
 }
 
 func TestTold_keepsForThoseWhoComeLater(t *testing.T) {
-	c, prefix := client(t), t.Name()
+	c, prefix := client(t), fresh(t).Prefix
 	one, heard := newTold(t, c, prefix)
 	for _, news := range []string{"old", "new"} {
 		one.Post(quota.Message{Account: "a", Bucket: "b", News: news, Keep: time.Hour})
@@ -112,7 +112,7 @@ func TestTold_keepsForThoseWhoComeLater(t *testing.T) {
 
 func TestTold_keepsNoMoreThanItMust(t *testing.T) {
 	c := client(t)
-	one, heard := newTold(t, c, t.Name())
+	one, heard := newTold(t, c, fresh(t).Prefix)
 	for i := range 500 {
 		one.Post(quota.Message{Account: "a", Bucket: fmt.Sprint(i), News: fmt.Sprint("news", i), Keep: time.Hour})
 		if i%100 == 99 {
@@ -185,7 +185,7 @@ func TestTold_endsWhateverHappens(t *testing.T) {
 
 func TestTold_ignoresWhatItDidNotWrite(t *testing.T) {
 	c := client(t)
-	told, heard := newTold(t, c, t.Name())
+	told, heard := newTold(t, c, fresh(t).Prefix)
 	for _, text := range []string{"", " ", "1 a b", "x a b c", "-1 a b c", "1 a b ", "99999999999999999999 a b c", strings.Repeat("9 ", maxHeard)} {
 		require.NoError(t, c.Publish(t.Context(), told.channel(), text).Err())
 	}
@@ -217,9 +217,9 @@ func TestTold_Validate(t *testing.T) {
 
 // A refusal that one process met holds back the other.
 func TestTold_sharesARefusal(t *testing.T) {
-	c := client(t)
-	one, _ := newTold(t, c, t.Name())
-	other, _ := newTold(t, c, t.Name())
+	c, prefix := client(t), fresh(t).Prefix
+	one, _ := newTold(t, c, prefix)
+	other, _ := newTold(t, c, prefix)
 	var trackers []*quota.Tracker
 	for _, told := range []*Told{one, other} {
 		trackers = append(trackers, &quota.Tracker{Share: told, Secret: []byte("secret")})
