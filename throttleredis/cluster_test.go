@@ -14,14 +14,15 @@ import (
 
 // All Redis keys of a claim are in one slot, whatever the key is, so that a script may
 // touch them together.
-func TestAllOf_worksInACluster(t *testing.T) {
+func TestLimiters_workInACluster(t *testing.T) {
 	t.Parallel()
 	c := redis.NewClusterClient(&redis.ClusterOptions{Addrs: redistest.Addrs(redistest.StartCluster(t, 3))})
 	defer c.Close()
-	worksOn(t, &Store{Client: c})
+	eachWorksOn(t, &Store{Client: c})
+	allOfWorksOn(t, &Store{Client: c})
 }
 
-func TestAllOf_worksOnARing(t *testing.T) {
+func TestLimiters_workOnARing(t *testing.T) {
 	t.Parallel()
 	addrs := map[string]string{}
 	for i, s := range redistest.StartN(t, 3) {
@@ -29,12 +30,12 @@ func TestAllOf_worksOnARing(t *testing.T) {
 	}
 	c := redis.NewRing(&redis.RingOptions{Addrs: addrs})
 	defer c.Close()
-	worksOn(t, &Store{Client: c})
+	eachWorksOn(t, &Store{Client: c})
+	allOfWorksOn(t, &Store{Client: c})
 }
 
-// worksOn has limits of all kinds decide together, for many keys.
-func worksOn(t *testing.T, s *Store) {
-	year := 365 * 24 * time.Hour
+// allOfWorksOn has limits of all kinds decide together, for many keys.
+func allOfWorksOn(t *testing.T, s *Store) {
 	five := throttle.Limit{Count: 5, Per: year}
 	all := s.Penalty(throttle.Sentence{After: 100, Within: time.Hour, For: time.Hour},
 		s.TokenBucket(five),

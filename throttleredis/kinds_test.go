@@ -1,0 +1,56 @@
+package throttleredis
+
+import (
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/warmup"
+)
+
+const month, year = 30 * 24 * time.Hour, 365 * 24 * time.Hour
+
+// kinds returns a limiter of each kind. Each key is granted n units, and then none while a
+// test runs.
+func kinds(s *Store, n int64) map[string]throttle.Limiter {
+	units := throttle.Limit{Count: n, Per: year}
+	slow := throttle.Limit{Count: 1, Per: month}
+	return map[string]throttle.Limiter{
+		"TokenBucket":      s.TokenBucket(units),
+		"RefillBucket":     s.RefillBucket(throttle.Refill{Limit: units}),
+		"LeakyBucket":      s.LeakyBucket(throttle.Leak{Limit: throttle.Limit{Count: 1, Per: month, Burst: n}}),
+		"Nginx":            s.Nginx(throttle.LimitReq{Rate: 1, Per: 1000 * time.Second, Burst: n - 1, NoDelay: true}),
+		"FixedWindow":      s.FixedWindow(throttle.Quota{Count: n, Anchor: throttle.AtFirst, Per: year}),
+		"PermitsPerPeriod": s.PermitsPerPeriod(n, 100*year),
+		"SlidingLog":       s.SlidingLog(throttle.Log{Limit: units}),
+		"SubWindows":       s.SubWindows(throttle.Parts{Limit: units, Parts: 3}),
+		"SlidingCounter":   s.SlidingCounter(throttle.Counter{Limit: units}),
+		"InFlight":         s.InFlight(throttle.Capacity{Count: n, MaxAge: year}),
+		"WarmUp":           s.WarmUp(warmup.Curve{Limit: slow}),
+		"Bursty":           s.Bursty(warmup.Burst{Limit: slow, Save: time.Duration(n-1) * month, Full: true}),
+	}
+}
+
+// grantedOf says how many units of n a kind of limiter grants at once.
+func grantedOf(kind string, n int64) int64 {
+	if kind == "WarmUp" {
+		return 1 // and each other a month later
+	}
+	return n
+}
+
+// eachWorksOn has limiters of all kinds decide alone, for keys on all nodes.
+func eachWorksOn(t *testing.T, s *Store) {
+	for kind, l := range kinds(s, 3) {
+		for i := range 10 {
+			key := strconv.Itoa(i)
+			for n := range int64(4) {
+				d := take(t, l, key)
+				require.Equal(t, n < grantedOf(kind, 3), d.OK, "%s: claim %d: %+v", kind, n, d)
+			}
+		}
+	}
+}
