@@ -5,6 +5,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -35,6 +36,12 @@ type process struct {
 // Where redis-server is not installed the test is skipped, but not in CI.
 func Start(t T, args ...string) *Server {
 	t.Helper()
+	return start(t, "", args)
+}
+
+// start runs a redis-server with a configuration; "": there is none. It may write to it.
+func start(t T, configuration string, args []string) *Server {
+	t.Helper()
 	s := &Server{t: t, program: installed(t, "redis-server")}
 	dir, err := os.MkdirTemp("", "redistest")
 	if err != nil {
@@ -44,11 +51,15 @@ func Start(t T, args ...string) *Server {
 		s.Kill()
 		_ = os.RemoveAll(dir)
 	})
+	file := filepath.Join(dir, "redis.conf")
+	if err := os.WriteFile(file, []byte(configuration), 0o600); err != nil {
+		t.Fatalf("redistest: %v", err)
+	}
 	options := []string{"--bind", host, "--dir", dir, "--save", "", "--appendonly", "no", "--daemonize", "no"}
 	for range 20 {
 		port := freePort()
 		s.Addr = address(port)
-		s.args = slices.Concat([]string{"--port", port}, options, args)
+		s.args = slices.Concat([]string{file, "--port", port}, options, args)
 		if s.run() {
 			return s
 		}

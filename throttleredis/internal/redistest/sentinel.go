@@ -1,0 +1,25 @@
+package redistest
+
+// SentinelMaster is the name by which the sentinel of StartSentinel knows its master.
+const SentinelMaster = "master"
+
+// StartSentinel starts a master, a replica of it that has all that it has, and a sentinel
+// that knows both. The sentinel alone decides on a failover: have it do "SENTINEL",
+// "FAILOVER", SentinelMaster.
+func StartSentinel(t T) (sentinel, master, replica *Server) {
+	t.Helper()
+	master = Start(t, "--repl-diskless-sync-delay", "0")
+	host, port := master.HostPort()
+	replica = Start(t, "--replicaof", host+" "+port, "--replica-announce-ip", host)
+	Await(t, "the replica to be in sync", func() bool {
+		role, _ := replica.do(t, "ROLE").([]any)
+		return len(role) > 3 && role[3] == "connected"
+	})
+	configuration := "sentinel monitor " + SentinelMaster + " " + host + " " + port + " 1\n"
+	sentinel = start(t, configuration, []string{"--sentinel"})
+	Await(t, "the sentinel to know of the replica", func() bool {
+		known, _ := sentinel.do(t, "SENTINEL", "REPLICAS", SentinelMaster).([]any)
+		return len(known) == 1
+	})
+	return sentinel, master, replica
+}
