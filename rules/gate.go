@@ -2,6 +2,7 @@ package rules
 
 import (
 	"context"
+	"math"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -206,6 +207,13 @@ func (g *gate) Reserve(ctx context.Context, c throttle.Claim) (throttle.Decision
 // at other times.
 func (p *phase) closed() bool { return p.spec == nil && len(p.limit.Active) > 0 }
 
+// untaken is the Grant of what a shadow grants while nothing is: no limiter of ours
+// uses that number for what it lends.
+const untaken = math.MaxUint64
+
+// took reports whether d, which was granted, took anything from g.own.
+func took(d throttle.Decision) bool { return !d.Over || d.Limit > 0 || d.Grant != untaken }
+
 // refuse refuses c until p is over.
 func (g *gate) refuse(p *phase, c throttle.Claim) (throttle.Decision, error) {
 	if _, err := c.Units(); err != nil {
@@ -214,7 +222,7 @@ func (g *gate) refuse(p *phase, c throttle.Claim) (throttle.Decision, error) {
 	d := throttle.Decision{Policy: p.limit.Policy(), At: c.Now, Wait: throttle.Forever}
 	p.shorten(c, &d)
 	if p.limit.Shadow {
-		d.OK, d.Over, d.Wait = true, true, 0
+		d.OK, d.Over, d.Wait, d.Grant = true, true, 0, untaken
 	}
 	if g.witness != nil && !c.DryRun {
 		g.witness.Decided(p.limit, c, d)
@@ -238,7 +246,9 @@ func (p *phase) shorten(c throttle.Claim, d *throttle.Decision) {
 
 // Cancel implements throttle.Limiter.
 func (g *gate) Cancel(ctx context.Context, c throttle.Claim, d throttle.Decision) {
-	g.own.Cancel(ctx, c, d)
+	if took(d) {
+		g.own.Cancel(ctx, c, d)
+	}
 	if h := g.heir.Load(); h != nil {
 		h.via.Cancel(ctx, c, d)
 	} else if g.witness != nil && d.OK {
@@ -248,7 +258,9 @@ func (g *gate) Cancel(ctx context.Context, c throttle.Claim, d throttle.Decision
 
 // Observe implements throttle.Observer.
 func (g *gate) Observe(ctx context.Context, c throttle.Claim, d throttle.Decision, f throttle.Feedback) {
-	throttle.Observe(ctx, g.own, c, d, f)
+	if took(d) {
+		throttle.Observe(ctx, g.own, c, d, f)
+	}
 	if h := g.heir.Load(); h != nil {
 		throttle.Observe(ctx, h.via, c, d, f)
 	} else if g.witness != nil && d.OK {

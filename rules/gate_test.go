@@ -121,6 +121,23 @@ func TestGate_closedHours(t *testing.T) {
 	require.True(t, claimed(t, night, 5, "06:00:00").OK)
 }
 
+// TestGate_shadowOfClosedHoursTakesNothing cancels what was granted out of hours, and
+// looks whether that gives anything.
+func TestGate_shadowOfClosedHoursTakesNothing(t *testing.T) {
+	g := oneRule(t, "value: b, shadow_mode: true, rate_limit: {unit: day, requests_per_unit: 0, algorithm: token_bucket, active: {from: 09:00, to: 17:00, requests_per_unit: 5}}", Setting{Clock: still(friday)}).gate
+	require.True(t, claimed(t, g, 5, "16:59:59").OK)
+	night := claimed(t, g, 4, "17:00:00")
+	require.True(t, night.OK)
+	require.True(t, night.Over)
+	c := throttle.Claim{Cost: 4, Now: friday.Add(17 * time.Hour)}
+	g.Observe(context.Background(), c, night, throttle.Feedback{Now: c.Now, Cost: 1})
+	g.Cancel(context.Background(), c, night)
+	d, err := g.Reserve(context.Background(), throttle.Claim{Cost: 4, Now: friday.Add(24*time.Hour + 9*time.Hour)})
+	require.NoError(t, err)
+	require.EqualValues(t, 3, d.Remaining, "what 16 hours of 24 bring back")
+	require.True(t, d.Over)
+}
+
 // a witness counts what it is told.
 type witness map[string]int
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -176,4 +177,36 @@ func TestBundles_areBounded(t *testing.T) {
 		b.of([]hit{{rule: &rule{index: i, limit: &Limit{}, gate: g}}})
 	}
 	require.Len(t, b.known, maxBundles)
+}
+
+// TestBundle_isWaitedFor has five things that one request at a time may use. Nobody
+// tells who waits for several of them that they are free, so it looks.
+func TestBundle_isWaitedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		text := "domain: d\nlimits:\n"
+		for i := range 5 {
+			text += fmt.Sprintf("- {name: n%d, rate_limit: {in_flight: 1}}\n", i)
+		}
+		set, err := Parse([]byte(text), Setting{})
+		require.NoError(t, err)
+		w := &throttle.Waiter{}
+		defer w.Close()
+		start := time.Now()
+		var ends []time.Duration
+		for range 3 {
+			var ticket throttle.Ticket
+			set.Limits(read(t, "GET /"), &ticket)
+			go func() {
+				if err := w.Wait(t.Context(), &ticket); err != nil {
+					t.Error(err)
+				}
+				time.Sleep(time.Second)
+				w.Observe(t.Context(), &ticket, throttle.Feedback{})
+				ends = append(ends, time.Since(start))
+			}()
+		}
+		time.Sleep(time.Minute)
+		require.Len(t, ends, 3)
+		require.LessOrEqual(t, ends[2], 3*time.Second+2*lookAgain)
+	})
 }
