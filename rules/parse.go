@@ -131,12 +131,12 @@ type way struct {
 
 // A descriptor is an item of descriptors, before it is put into the tree.
 type descriptor struct {
-	node                                      *yaml.Node
-	key, value                                string
-	shadow, quota, detailed, toMetric, shared bool
-	limit                                     *draft
-	below                                     *yaml.Node
-	at                                        map[string]*yaml.Node
+	node                               *yaml.Node
+	key, value                         string
+	shadow, detailed, toMetric, shared bool
+	limit                              *draft
+	below                              *yaml.Node
+	at                                 map[string]*yaml.Node
 }
 
 // descriptors reads a list of them into the tree below a node.

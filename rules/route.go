@@ -51,7 +51,6 @@ type headers struct {
 type route struct {
 	rule       *rule
 	conditions []condition
-	order      int
 }
 
 // A condition asks for a header.
