@@ -32,7 +32,11 @@ func Retryable(req *http.Request, resp *http.Response, err error) bool {
 		v = verdictOnError(err)
 	} else {
 		var r quota.Reader
-		report, o := r.Parse(req.URL.Host, resp.StatusCode, resp.Header, time.Now()), throttle.Accepted
+		host := "" // of a request that nobody knows, as retryable makes it
+		if req.URL != nil {
+			host = req.URL.Host
+		}
+		report, o := r.Parse(host, resp.StatusCode, resp.Header, time.Now()), throttle.Accepted
 		if report.Throttled {
 			o = throttle.Throttled
 		}
