@@ -35,7 +35,7 @@ return {
       start, past = around(a, now)
       used = 0
       if not start then
-        return {0, -2, 0, 0, now, 0}
+        return 0, -2, 0, 0, now, 0
       end
     end
     local ok, wait = 0, past - now
@@ -48,13 +48,13 @@ return {
       end
     end
     local reset = used > 0 and past - now or 0
-    return {ok, wait, max(count - used, 0), reset, now, start, past, used, begins}
+    return ok, wait, max(count - used, 0), reset, now, start, past, used, begins
   end,
 
-  take = function(key, a, d)
-    local v = pack('<i7i7i7i7', d[6], d[7], d[8], d[5])
-    if d[9] then
-      call('SET', key, v, 'PX', lasts(d[7] - d[5]))
+  take = function(key, a, _, _, _, _, last, start, past, used, begins)
+    local v = pack('<i7i7i7i7', start, past, used, last)
+    if begins then
+      call('SET', key, v, 'PX', lasts(past - last))
     else
       call('SET', key, v, 'KEEPTTL')
     end

@@ -4,12 +4,14 @@
 --
 -- Each algorithm is a table of functions, which get the key of the limit and the index of
 -- its first argument:
---   check   says what becomes of a claim, and writes nothing: {1 if granted, wait in ticks
---           (-1 for ever), units left, ticks until all are, reading, grant}
---   take    writes what check said
+--   check   says what becomes of a claim, and writes nothing: 1 if granted, wait in ticks
+--           (-1 for ever), units left, ticks until all are, reading, grant, and up to three
+--           more things that take will want to know
+--   take    writes what check said, and gets all of that
 --   settle  takes more units for what was granted, or gives back some
 --   holds   (optional) true if a settlement of no units ends a claim
---   refuse  (optional) counts a claim that check refused
+--   refuse  (optional) gets the same, counts a claim that was refused, and says anew the
+--           first four things
 --   judges  (optional) true if the last limit counts what the others refuse
 -- An older reading of the clock than one granted at counts as that one.
 
@@ -18,7 +20,7 @@ local floor, ceil, max, min = math.floor, math.ceil, math.max, math.min
 
 local most = 2 ^ 52 -- units or ticks: sums of two are exact
 local ages = 2 ^ 62 -- more ticks than a time can have
-local verb, n, third = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
+local verb, n, third = ARGV[1], ARGV[2] + 0, ARGV[3] + 0
 local dry = verb == 'look'
 local settles = verb == 'settle' or verb == 'cancel'
 local frozen = false -- in tests time stands still, and nothing expires

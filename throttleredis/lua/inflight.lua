@@ -59,16 +59,16 @@ return {
         used = used + n
       end
     end
-    return {ok, wait, count - used, 0, now, grant, used, names, due}
+    return ok, wait, count - used, 0, now, grant, used, names, due
   end,
 
-  take = function(key, a, d)
+  take = function(key, a, _, _, _, _, now, grant, used, names, due)
     local age = tonumber(ARGV[a + 1])
-    for _, name in ipairs(d[8] or {}) do
+    for _, name in ipairs(names or {}) do
       call('HDEL', key, name)
     end
-    call('HSET', key, string.format('%.0f', d[6]), pack('<i7i7', d[5], n))
-    write(key, d[7], d[5], d[6], min(d[9] or 2 ^ 53, d[5] + age))
+    call('HSET', key, string.format('%.0f', grant), pack('<i7i7', now, n))
+    write(key, used, now, grant, min(due or 2 ^ 53, now + age))
     call('PEXPIRE', key, lasts(age))
   end,
 

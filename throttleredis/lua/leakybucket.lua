@@ -45,12 +45,11 @@ return {
       end
     end
     local whole = split and window + queue or window
-    return {ok, wait, floor(max(whole - taken, 0) / interval), taken, now, now, latest, held}
+    return ok, wait, floor(max(whole - taken, 0) / interval), taken, now, now, latest, held
   end,
 
-  take = function(key, a, d)
+  take = function(key, a, _, place, _, taken, last, _, latest, held)
     local interval, scale = tonumber(ARGV[a]), tonumber(ARGV[a + 1])
-    local place, latest, held = d[2], d[7], d[8]
     if place <= latest then
       held = max(held, place)
     else
@@ -59,7 +58,7 @@ return {
       end
       latest = place
     end
-    write(key, d[5], d[4], latest, held, scale)
+    write(key, last, taken, latest, held, scale)
   end,
 
   -- Who stands behind keeps his place, so what leaves between this one and the last is not

@@ -49,11 +49,11 @@ return {
     end
     local left = min(floor(max(longest(0) + 1000 - level, 0) / 1000), limit)
     local reset = level > 0 and (ms + ceil(level * 1000 / rate)) * 1000 - now or 0
-    return {ok, wait, left, reset, now, ms + wait / 1000, ms, level, latest}
+    return ok, wait, left, reset, now, ms + wait / 1000, ms, level, latest
   end,
 
-  take = function(key, a, d)
-    write(key, d[5], d[7], d[8], max(d[9] or d[6], d[6]), tonumber(ARGV[a]))
+  take = function(key, a, _, _, _, _, seen, place, ms, level, latest)
+    write(key, seen, ms, level, max(latest or place, place), tonumber(ARGV[a]))
   end,
 
   settle = function(key, a, now, extra, from)

@@ -2,9 +2,9 @@
 
 local from = 4 + size
 local past = settles and from + 2 or from
-local now = tonumber(ARGV[past])
+local now = ARGV[past]
 if now then
-  frozen = true
+  now, frozen = now + 0, true
 else
   local t = call('TIME')
   now = t[1] * 1000000 + t[2]
@@ -14,12 +14,15 @@ if settles then
   limit.settle(KEYS[1], 4, now, third, tonumber(ARGV[from]), ARGV[from + 1], verb == 'cancel')
   return ''
 end
-local d = limit.check(KEYS[1], 4, now)
+local ok, wait, left, reset, at, grant, x, y, z = limit.check(KEYS[1], 4, now)
 if verb == 'take' then
-  if d[1] == 1 then
-    limit.take(KEYS[1], 4, d)
+  if ok == 1 then
+    limit.take(KEYS[1], 4, ok, wait, left, reset, at, grant, x, y, z)
   elseif limit.refuse then
-    limit.refuse(KEYS[1], 4, d)
+    ok, wait, left, reset = limit.refuse(KEYS[1], 4, ok, wait, left, reset, at, grant, x, y, z)
   end
 end
-return pack('<i8i8i8i8i8i8d', now, d[1], min(d[2], ages), d[3], min(d[4], ages), d[5], d[6])
+if reset > ages or wait > ages then
+  wait, reset = min(wait, ages), min(reset, ages)
+end
+return pack('<i8i8i8i8i8i8d', now, ok, wait, left, reset, at, grant)

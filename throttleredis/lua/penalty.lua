@@ -40,17 +40,17 @@ return {
   check = function(key, a, _, others)
     local now, till = others[1][5], read(key)
     local left = max(till - now, 0)
-    return {left == 0 and 1 or 0, left, 0, left, now, 0}
+    return left == 0 and 1 or 0, left, 0, left, now, 0
   end,
 
   take = function() end,
 
   settle = function() end,
 
-  refuse = function(key, a, d)
+  refuse = function(key, a, ok, wait, left, reset, now)
     local after, within = tonumber(ARGV[a]), tonumber(ARGV[a + 1])
     local shortest, longest = tonumber(ARGV[a + 2]), tonumber(ARGV[a + 3])
-    local quiet, now = tonumber(ARGV[a + 4]), d[5]
+    local quiet = tonumber(ARGV[a + 4])
     local till, length, forgiven, refused = read(key)
     if now >= forgiven then
       till, length, refused = -most, 0, {}
@@ -60,8 +60,9 @@ return {
       length = min(max(length * 2, shortest), longest)
       till, refused = now + length, {}
       forgiven = till + quiet
-      d[1], d[2], d[4] = 0, length, length
+      ok, wait, reset = 0, length, length
     end
     write(key, till, length, forgiven, refused, now)
+    return ok, wait, left, reset
   end,
 }

@@ -43,11 +43,11 @@ return {
         end
       end
     end
-    return {ok, wait, max(burst - taken, 0), till(taken), now, tick, taken}
+    return ok, wait, max(burst - taken, 0), till(taken), now, tick, taken
   end,
 
-  take = function(key, a, d)
-    write(key, d[6], d[7], d[5], d[4])
+  take = function(key, a, _, _, _, reset, last, tick, taken)
+    write(key, tick, taken, last, reset)
   end,
 
   settle = function(key, a, now, extra, from)

@@ -56,14 +56,14 @@ return {
     end
     local left = max(count - weighted(a, per, window, previous, now) - current, 0)
     local reset = waits(a, count, per, window, current, previous, count, now)
-    return {ok, wait, left, reset, now, window, current, previous, was ~= window}
+    return ok, wait, left, reset, now, window, current, previous, was ~= window
   end,
 
-  take = function(key, a, d)
-    local v = pack('<i7i7i7i7', d[6], d[7], d[8], d[5])
-    if d[9] then
+  take = function(key, a, _, _, _, _, last, window, current, previous, begins)
+    local v = pack('<i7i7i7i7', window, current, previous, last)
+    if begins then
       local per = tonumber(ARGV[a + 1])
-      call('SET', key, v, 'PX', lasts((d[6] + 2) * per - d[5]))
+      call('SET', key, v, 'PX', lasts((window + 2) * per - last))
     else
       call('SET', key, v, 'KEEPTTL')
     end

@@ -142,13 +142,13 @@ local function keep(key, log, units)
   end
 end
 
-local function describe(a, key, log, now, d)
-  d[3] = max(tonumber(ARGV[a]) - (log.total - log.gone), 0)
-  d[4] = 0
+-- describe returns how many units are left, and how long until all are.
+local function describe(a, log, now)
+  local left, reset = max(tonumber(ARGV[a]) - (log.total - log.gone), 0), 0
   if log.newest and log.total > log.gone then
-    d[4] = max(begin(a, stamp(a, log.newest) + counts(a)) - now, 0)
+    reset = max(begin(a, stamp(a, log.newest) + counts(a)) - now, 0)
   end
-  return d
+  return left, reset
 end
 
 return {
@@ -156,32 +156,31 @@ return {
     local log
     log, now = open(key, a, now)
     local wait = waits(key, a, log, n, now)
-    local d = {wait == 0 and 1 or 0, wait, 0, 0, now, stamp(a, now), log}
+    local ok, shown = wait == 0 and 1 or 0, log
     if wait == 0 and not dry then
-      return describe(a, key, {total = log.total + n, gone = log.gone, newest = now}, now, d)
+      shown = {total = log.total + n, gone = log.gone, newest = now}
     end
-    return describe(a, key, log, now, d)
+    local left, reset = describe(a, shown, now)
+    return ok, wait, left, reset, now, stamp(a, now), log
   end,
 
-  take = function(key, a, d)
-    local count, log = tonumber(ARGV[a]), d[7]
+  take = function(key, a, _, _, _, _, now, _, log)
     if ARGV[a + 3] == '1' then
-      keep(key, log, count - n)
+      keep(key, log, tonumber(ARGV[a]) - n)
     end
-    record(key, a, log, n, d[5])
+    record(key, a, log, n, now)
   end,
 
-  refuse = function(key, a, d)
+  refuse = function(key, a, ok, wait, left, reset, now, _, log)
     if ARGV[a + 3] ~= '1' then
-      return
+      return ok, wait, left, reset
     end
-    local count, log, now = tonumber(ARGV[a]), d[7], d[5]
+    local count = tonumber(ARGV[a])
     local units = min(n, count)
     keep(key, log, count - units)
     record(key, a, log, units, now)
     log, now = open(key, a, now)
-    d[2] = waits(key, a, log, n, now)
-    describe(a, key, log, now, d)
+    return 0, waits(key, a, log, n, now), describe(a, log, now)
   end,
 
   settle = function(key, a, now, extra, from)

@@ -9,9 +9,9 @@ local grants = past
 if settles then
   past = past + 2 * #limits
 end
-local now = tonumber(ARGV[past])
+local now = ARGV[past]
 if now then
-  frozen = true
+  now, frozen = now + 0, true
 else
   local t = call('TIME')
   now = t[1] * 1000000 + t[2]
@@ -27,16 +27,18 @@ if settles then
   return ''
 end
 
+local spread = _G.unpack
 local decisions, refused = {}, nil
 
 local function count(i)
   if limits[i].refuse then
-    limits[i].refuse(KEYS[i], firsts[i], decisions[i])
+    local d = decisions[i]
+    d[1], d[2], d[3], d[4] = limits[i].refuse(KEYS[i], firsts[i], spread(d, 1, 9))
   end
 end
 
 for i = 1, #limits do
-  local d = limits[i].check(KEYS[i], firsts[i], now, decisions)
+  local d = {limits[i].check(KEYS[i], firsts[i], now, decisions)}
   decisions[i] = d
   if d[1] == 0 and not refused then
     refused = i
@@ -45,13 +47,13 @@ end
 if verb == 'take' and limits[#limits].judges and decisions[#limits][1] == 0 then
   verb, dry = 'look', true -- in a penalty: show what there is, not what would be left
   for i = 1, #limits - 1 do
-    decisions[i] = limits[i].check(KEYS[i], firsts[i], now)
+    decisions[i] = {limits[i].check(KEYS[i], firsts[i], now)}
   end
 end
 if verb == 'take' then
   if not refused then
     for i = 1, #limits do
-      limits[i].take(KEYS[i], firsts[i], decisions[i])
+      limits[i].take(KEYS[i], firsts[i], spread(decisions[i], 1, 9))
     end
   else
     count(refused)

@@ -5,31 +5,25 @@
 -- Arguments: ticks of a unit, ticks of a microsecond, most units.
 
 local function write(key, last, taken, goes, scale)
-  local full = last + taken / scale
-  if full < goes then
+  if last + taken / scale < goes then
     call('SET', key, pack('<i7i7I4', last, taken, (goes - last) / 1000), 'KEEPTTL')
   else
     local ms = min(max(floor(2 * taken / scale / 1000), 1000), 2 ^ 31)
-    call('SET', key, pack('<i7i7I4', last, taken, ms), 'PX', lasts(max(ms * 1000, full - last)))
+    call('SET', key, pack('<i7i7I4', last, taken, ms), 'PX', lasts(max(ms * 1000, taken / scale)))
   end
-end
-
-local function read(v)
-  local last, taken, ms = unpack('<i7i7I4', v)
-  return last, taken, last + ms * 1000
 end
 
 return {
   check = function(key, a, now)
-    local interval, scale, burst = tonumber(ARGV[a]), tonumber(ARGV[a + 1]), tonumber(ARGV[a + 2])
+    local interval, scale, burst = ARGV[a] + 0, ARGV[a + 1] + 0, ARGV[a + 2] + 0
     local v, taken, goes = call('GET', key), 0, 0
     if v then
-      local last
-      last, taken, goes = read(v)
+      local last, was, ms = unpack('<i7i7I4', v)
+      goes = last + ms * 1000
       if last >= now then
-        now = last
-      else
-        taken = max(taken - (now - last) * scale, 0)
+        now, taken = last, was
+      elseif was > (now - last) * scale then
+        taken = was - (now - last) * scale
       end
     end
     local window, ok, wait = burst * interval, 0, -1
@@ -42,11 +36,15 @@ return {
         end
       end
     end
-    return {ok, wait, floor(max(window - taken, 0) / interval), taken, now, now, goes}
+    local left = 0
+    if taken < window then
+      left = floor((window - taken) / interval)
+    end
+    return ok, wait, left, taken, now, now, goes
   end,
 
-  take = function(key, a, d)
-    write(key, d[5], d[4], d[7], tonumber(ARGV[a + 1]))
+  take = function(key, a, _, _, _, taken, last, _, goes)
+    write(key, last, taken, goes, ARGV[a + 1] + 0)
   end,
 
   -- What is given back is less the longer it was held: had it not been taken, a full
@@ -55,7 +53,9 @@ return {
     local interval, scale = tonumber(ARGV[a]), tonumber(ARGV[a + 1])
     local v, last, taken, goes = call('GET', key), now, 0, 0
     if v then
-      last, taken, goes = read(v)
+      local ms
+      last, taken, ms = unpack('<i7i7I4', v)
+      goes = last + ms * 1000
     elseif extra < 0 then
       return
     end

@@ -96,11 +96,11 @@ return {
       local idle = min(later.idle, p.units)
       left, reset = floor(idle) + 1, ceil((p.units - idle) * p.interval)
     end
-    return {ok, wait, left, reset, now, used, s, p}
+    return ok, wait, left, reset, now, used, s, p
   end,
 
-  take = function(key, a, d)
-    write(key, d[7], d[8])
+  take = function(key, a, _, _, _, _, _, _, s, p)
+    write(key, s, p)
   end,
 
   -- A grant is the reading it was made at, and with that as origin: where the claim acts,
