@@ -48,7 +48,8 @@ import (
 // again three times by default, also when a connection was lost after the script had been
 // sent, which may take the units each time: set MaxRetries to -1. They need not look at
 // deadlines: set ContextTimeoutEnabled, and Store.Timeout to a second, so that what was given
-// up comes to an end. After a long outage they look for Redis once a second only.
+// up comes to an end. And after as many failed dials in a row as PoolSize they look for the
+// server once a second only: let that be some hundreds.
 //
 // Limiter must be set. Fields must not change once it is in use, and a Fallback must not be
 // copied.

@@ -35,59 +35,72 @@ type decision struct {
 // A span is from when Redis goes until it is there again.
 type span struct{ from, to time.Time }
 
+// A plan is how to measure.
+type plan struct {
+	fallback      bool
+	pool          int
+	away, between time.Duration
+}
+
 // measure has processes claim while Redis goes and comes.
-func measure(t *program, f fault, withFallback bool, away, between time.Duration) (r result) {
+func measure(t *program, f fault, p plan) (r result) {
 	server := redistest.Start(t)
 	proxy := redistest.StartProxy(t, server.Addr)
+	addr := server.Addr
+	if f.onTheWay {
+		addr = proxy.Addr
+	}
 	before := runtime.NumGoroutine()
 	ctx, stop := context.WithCancel(context.Background())
 	var all [processes][]decision
-	var granted atomic.Int64
+	var granted, opened atomic.Int64
 	var wg sync.WaitGroup
 	start := time.Now()
 	for i := range all {
-		client := redis.NewClient(&redis.Options{Addr: proxy.Addr, ContextTimeoutEnabled: withFallback, MaxRetries: retries(withFallback)})
+		client := redis.NewClient(p.options(addr))
 		wg.Go(func() {
 			defer client.Close()
-			all[i] = work(ctx, limiter(client, withFallback), &granted)
+			all[i] = work(ctx, limiter(client, p.fallback, &opened), &granted)
 		})
 	}
 	var spans []span
 	for range outages {
-		time.Sleep(between)
+		time.Sleep(p.between)
 		f.begin(server, proxy)
 		from := time.Now()
-		time.Sleep(away)
+		time.Sleep(p.away)
 		f.end(server, proxy)
 		spans = append(spans, span{from, time.Now()})
 	}
-	time.Sleep(between)
+	time.Sleep(p.between)
 	end := time.Now()
 	stop()
 	wg.Wait()
 	rate := float64(limit.Count) / limit.Per.Seconds()
-	r.Granted = granted.Load()
+	r.Granted, r.Opened = granted.Load(), opened.Load()
 	r.Over = (float64(r.Granted) - rate*time.Since(start).Seconds()) / float64(limit.Burst)
 	r.tell(all[:], spans, end)
 	r.Left = left(before)
 	return r
 }
 
-// retries returns 0, go-redis's own default, where nothing else is there to help.
-func retries(withFallback bool) int {
-	if withFallback {
-		return -1
+// options are what the documentation of Fallback says; alone, go-redis does what it does by
+// default.
+func (p plan) options(addr string) *redis.Options {
+	if !p.fallback {
+		return &redis.Options{Addr: addr}
 	}
-	return 0
+	return &redis.Options{Addr: addr, ContextTimeoutEnabled: true, MaxRetries: -1, PoolSize: p.pool}
 }
 
-func limiter(client *redis.Client, withFallback bool) throttle.Limiter {
+func limiter(client *redis.Client, withFallback bool, opened *atomic.Int64) throttle.Limiter {
 	store := &throttleredis.Store{Client: client}
 	l := store.TokenBucket(limit)
 	if !withFallback {
 		return l
 	}
-	return &throttleredis.Fallback{Limiter: l, Processes: processes}
+	trace := &throttleredis.BreakerTrace{Opened: func(error) { opened.Add(1) }}
+	return &throttleredis.Fallback{Limiter: l, Processes: processes, Breaker: &throttleredis.Breaker{Trace: trace}}
 }
 
 // work has the callers of a process claim until ctx is done.

@@ -30,6 +30,7 @@ type result struct {
 	Max       float64 `json:"max_ms"`          // of those
 	Back      float64 `json:"back_ms"`         // from the return of Redis until it decides in each process, at worst
 	Stray     float64 `json:"stray_percent"`   // of the decisions from then on until it goes again, those without Redis
+	Opened    int64   `json:"opened"`          // how often breakers did, in all of the time: once per process and outage is needed
 	Granted   int64   `json:"granted"`         // units, in all of the time
 	Over      float64 `json:"over_bursts"`     // of those, beyond rate x time, in bursts: each of three outages may add two to the first
 	Left      int     `json:"goroutines_left"` // when all is over
@@ -40,6 +41,7 @@ func main() {
 	away := flag.Duration("away", 2*time.Second, "how long Redis is away")
 	between := flag.Duration("between", 2*time.Second, "how long it is there before and after")
 	alone := flag.Bool("alone", true, "measure go-redis without a Fallback, too")
+	pool := flag.Int("pool", 200, "PoolSize of the clients: after so many failed dials in a row go-redis looks for a server once a second only")
 	only := flag.String("only", "", "the name of a fault; empty: all of them")
 	asJSON := flag.Bool("json", false, "print lines of JSON")
 	flag.Parse()
@@ -51,7 +53,7 @@ func main() {
 			if with == "go-redis" && !*alone || *only != "" && *only != f.name {
 				continue
 			}
-			r := measure(t, f, with == "Fallback", *away, *between)
+			r := measure(t, f, plan{with == "Fallback", *pool, *away, *between})
 			r.Fault, r.With = f.name, with
 			if err := print(os.Stdout, r, *asJSON); err != nil {
 				t.Fatalf("redisfail: %v", err)
@@ -64,20 +66,25 @@ func print(w io.Writer, r result, asJSON bool) error {
 	if asJSON {
 		return json.NewEncoder(w).Encode(r)
 	}
-	_, err := fmt.Fprintf(w, "%-10s %-8s  %6d decisions, %5d errors, p50 %8.2f ms, p99 %8.2f ms, max %8.2f ms, back after %5.0f ms, %5.2f %% stray, %5.2f bursts over, %d goroutines left\n",
-		r.Fault, r.With, r.Decisions, r.Errors, r.P50, r.P99, r.Max, r.Back, r.Stray, r.Over, r.Left)
+	_, err := fmt.Fprintf(w, "%-10s %-8s  %6d decisions, %5d errors, p50 %8.2f ms, p99 %8.2f ms, max %8.2f ms, back after %5.0f ms, %5.2f %% stray, opened %d times, %5.2f bursts over, %d goroutines left\n",
+		r.Fault, r.With, r.Decisions, r.Errors, r.P50, r.P99, r.Max, r.Back, r.Stray, r.Opened, r.Over, r.Left)
 	return err
 }
 
 // A fault is a way to lose Redis, and to get it back.
 type fault struct {
-	name  string
-	begin func(*redistest.Server, *redistest.Proxy)
-	end   func(*redistest.Server, *redistest.Proxy)
+	name     string
+	onTheWay bool // clients go through the proxy
+	begin    func(*redistest.Server, *redistest.Proxy)
+	end      func(*redistest.Server, *redistest.Proxy)
 }
 
 var faults = []fault{
-	{"kill -9", func(s *redistest.Server, _ *redistest.Proxy) { s.Kill() }, func(s *redistest.Server, _ *redistest.Proxy) { s.Restart() }},
+	{
+		name:  "kill -9",
+		begin: func(s *redistest.Server, _ *redistest.Proxy) { s.Kill() },
+		end:   func(s *redistest.Server, _ *redistest.Proxy) { s.Restart() },
+	},
 	onTheWay("200 ms", redistest.Slow),
 	onTheWay("resets", redistest.Reset),
 	onTheWay("black hole", redistest.BlackHole),
@@ -86,9 +93,10 @@ var faults = []fault{
 
 func onTheWay(name string, f redistest.Fault) fault {
 	return fault{
-		name,
-		func(_ *redistest.Server, p *redistest.Proxy) { p.Set(f) },
-		func(_ *redistest.Server, p *redistest.Proxy) { p.Set(redistest.Pass) },
+		name:     name,
+		onTheWay: true,
+		begin:    func(_ *redistest.Server, p *redistest.Proxy) { p.Set(f) },
+		end:      func(_ *redistest.Server, p *redistest.Proxy) { p.Set(redistest.Pass) },
 	}
 }
 
