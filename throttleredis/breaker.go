@@ -24,20 +24,22 @@ var ErrOpen = errors.New("throttleredis: the breaker is open: Redis does not ans
 // Only a claim that gets no answer is a failure. An error that Redis answers with came in
 // time, and may concern one key alone.
 //
+// A Redis that has just come back is not asked by all at once, who would first have to
+// connect: each answer lets one claim more be on its way, up to 32, and then any number.
+//
 // Invariant: unless it is closed, one claim at a time asks, and none before its pause is
 // over.
 //
 // The odd case is a process that was stalled itself, by others who need the processor: all
 // its claims have waited too long then, and nothing is wrong with Redis. The claim that asks
-// at once finds that out. Whereas a Redis that comes and goes is asked less and less: a
-// Breaker that opens again soon after it closed, within ten times its last pause, begins
-// with that pause.
+// at once finds that out. Where it happens again and again, each time within a second, Redis
+// may be overloaded, and the Breaker begins with a pause, longer each time.
 //
 // The zero Breaker is ready to use. Share one among the limits that are kept in one place:
 // then they learn of an outage together. Of a cluster, too, it has one opinion: if one node
 // of three is away, what is asked of that node costs a timeout, as answers of the others keep
-// the Breaker closed most of the time. Its fields must not change once it is in use, and
-// it must not be copied.
+// the Breaker closed most of the time. Its fields must not change once it is in use, and it
+// must not be copied.
 type Breaker struct {
 	Failures int            // in a row, that open it; 0: 5
 	Pause    backoff.Policy // before each claim that asks; nil: 50 ms, doubled up to 500 ms, of which chance takes up to half
@@ -48,11 +50,19 @@ type Breaker struct {
 	state    state
 	turn     uint64 // counts the changes of state: what began before the last is old news
 	failures int    // in a row while closed
+	again    int    // times in a row that it opened soon after it had closed
 	pauses   int    // in a row
 	pause    time.Duration
-	until    time.Time // open: when to ask; closed: up to when it opens with a pause
+	until    time.Time // open: when to ask; closed: up to when that is soon
 	since    time.Time // when it opened
+	room     int       // closed: how many may be on their way; 0: any number
+	running  int       // and how many are, if room counts
 }
+
+const (
+	soon = time.Second
+	many = 32 // claims on their way, for which connections are there
+)
 
 // A BreakerTrace is a set of functions that are told of the changes of a Breaker. Nil ones
 // are left out. They are called in order, while claims wait: they must return soon, and must
@@ -84,7 +94,8 @@ func (b *Breaker) enter() (turn uint64, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch {
-	case b.state == closed:
+	case b.state == closed && (b.room == 0 || b.running < b.room):
+		b.running++
 		return b.turn, nil
 	case b.state == open && !b.now().Before(b.until):
 		b.state = asking
@@ -107,16 +118,22 @@ const (
 func (b *Breaker) leave(turn uint64, o outcome, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if turn != b.turn {
+		return
+	}
+	b.running--
 	switch {
-	case turn != b.turn:
+	case o == silent:
+		b.fail(err)
+	case o == abandoned && b.state == asking:
+		b.state = open // the next claim asks instead
 	case o == answered && b.state == asking:
 		b.close()
 	case o == answered:
 		b.failures = 0
-	case o == abandoned && b.state == asking:
-		b.state = open // the next claim asks instead
-	case o == silent:
-		b.fail(err)
+		if b.room > 0 {
+			b.room = (b.room + 1) % (many + 1)
+		}
 	}
 }
 
@@ -129,31 +146,40 @@ func (b *Breaker) fail(err error) {
 		}
 		return
 	}
-	b.pauses++
-	b.pause = b.policy().Delay(b.pauses, b.pause)
-	b.turnTo(open, now.Add(b.pause))
+	b.rest(now)
 	if b.Trace != nil && b.Trace.Asked != nil {
 		b.Trace.Asked(err, b.pause)
 	}
 }
 
-// open lets nobody ask but the next claim, or none if it was open just before.
+// open lets nobody ask but the next claim, or none for a while if it was open just before.
 func (b *Breaker) open(now time.Time, err error) {
-	if !now.Before(b.until) {
-		b.pauses, b.pause = 0, 0
+	b.since, b.pauses, b.pause = now, 0, 0
+	if now.Before(b.until) {
+		b.pauses = b.again
+		b.again++
+		b.rest(now)
+	} else {
+		b.again = 0
+		b.turnTo(open, now)
 	}
-	b.since = now
-	b.turnTo(open, now.Add(b.pause))
 	if b.Trace != nil && b.Trace.Opened != nil {
 		b.Trace.Opened(err)
 	}
 }
 
-// close lets everybody ask again.
+// rest lets nobody ask for a pause.
+func (b *Breaker) rest(now time.Time) {
+	b.pauses++
+	b.pause = b.policy().Delay(b.pauses, b.pause)
+	b.turnTo(open, now.Add(b.pause))
+}
+
+// close lets claims ask, few at first.
 func (b *Breaker) close() {
 	now := b.now()
-	b.failures = 0
-	b.turnTo(closed, now.Add(10*min(b.pause, time.Hour)))
+	b.failures, b.room, b.running = 0, 2, 0
+	b.turnTo(closed, now.Add(soon))
 	if b.Trace != nil && b.Trace.Closed != nil {
 		b.Trace.Closed(now.Sub(b.since))
 	}

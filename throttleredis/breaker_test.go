@@ -100,38 +100,51 @@ func TestBreaker_whatBeganBeforeAChangeIsOldNews(t *testing.T) {
 	})
 }
 
-// A Redis that comes and goes is asked less and less, until it has stayed for a while.
-func TestBreaker_opensWithItsLastPauseSoonAfter(t *testing.T) {
+// A stalled process fails all its claims at once, and finds that nothing is wrong. Where
+// that goes on, Redis is asked less and less, until it was quiet for a second.
+func TestBreaker_restsIfItOpensAgainAndAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := &Breaker{Pause: backoff.Exponential{Base: time.Second, Max: 3 * time.Second, Jitter: backoff.None}}
-		mustOpen(t, b)
-		last := time.Duration(0)
-		for _, pause := range []time.Duration{time.Second, 2 * time.Second, 3 * time.Second} {
-			require.Equal(t, last, b.next())
-			time.Sleep(last)
-			asks(t, b, silent)
-			require.Equal(t, pause, b.next())
-			time.Sleep(pause)
-			asks(t, b, answered)
-			time.Sleep(10*pause - 1)
+		b := &Breaker{Pause: backoff.Exponential{Base: time.Minute, Max: 4 * time.Minute, Jitter: backoff.None}}
+		for _, quiet := range []time.Duration{0, time.Second, time.Hour} {
+			time.Sleep(quiet)
 			mustOpen(t, b)
-			last = pause
+			for _, pause := range []time.Duration{0, time.Minute, 2 * time.Minute, 4 * time.Minute, 4 * time.Minute} {
+				require.Equal(t, pause, b.next())
+				time.Sleep(pause)
+				asks(t, b, answered)
+				time.Sleep(time.Second - 1)
+				mustOpen(t, b)
+			}
+			time.Sleep(b.next())
+			asks(t, b, answered)
+			time.Sleep(time.Second)
 		}
-		time.Sleep(3 * time.Second)
-		asks(t, b, answered)
-		time.Sleep(30 * time.Second)
-		mustOpen(t, b)
-		require.Zero(t, b.next(), "forgiven")
 	})
 }
 
-// A stalled process fails all its claims at once, and finds that nothing is wrong.
-func TestBreaker_isOpenForOneAnswerAfterAStall(t *testing.T) {
+// Who has just come back is not asked by everybody at once.
+func TestBreaker_letsInFewAtFirst(t *testing.T) {
 	b := new(Breaker)
-	for range 10 {
-		mustOpen(t, b)
-		asks(t, b, answered)
-		require.False(t, b.Open())
+	mustOpen(t, b)
+	asks(t, b, answered)
+	for room := 2; room <= many; {
+		var running []uint64
+		for {
+			turn, err := b.enter()
+			if err != nil {
+				break
+			}
+			running = append(running, turn)
+		}
+		require.Len(t, running, room)
+		for _, turn := range running {
+			b.leave(turn, answered, nil)
+		}
+		room += len(running)
+	}
+	for range 1000 {
+		_, err := b.enter()
+		require.NoError(t, err)
 	}
 }
 
