@@ -234,8 +234,19 @@ func (p *parser) group(name string, m *meaning) *group {
 	if len(p.groups) == maxGroups {
 		return nil
 	}
-	p.groups = append(p.groups, group{meaning: *m, rep: name})
-	return &p.groups[len(p.groups)-1]
+	return p.newGroup(name, m)
+}
+
+// newGroup takes the next place, which forget has cleared: a group is large.
+func (p *parser) newGroup(name string, m *meaning) *group {
+	n := len(p.groups)
+	if n == cap(p.groups) {
+		p.groups = append(p.groups, group{})
+	}
+	p.groups = p.groups[:n+1]
+	g := &p.groups[n]
+	g.meaning, g.rep = *m, name
+	return g
 }
 
 // join returns all instances of a header as one list.
