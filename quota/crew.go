@@ -4,19 +4,23 @@ import (
 	"math"
 	"slices"
 	"time"
+
+	"github.com/heed-go/heed/throttle"
 )
 
 // What is left of a quota, as a process hears it, is what all may use together: if
 // each took it for its own, ten would send ten times as much in the time of one
-// answer. So each has an equal part of it in flight at most, and as answers come
-// what is still left is divided anew: those who need little leave the more to others.
+// answer. So each has an equal part of one half of it in flight at most. The other
+// half may be on its way already: what is sent is not counted in what is left before
+// it has arrived. As answers come what is still left is divided anew, so those who
+// need little leave the more to others:
 //
-//	left 50   ╭ 5 in flight     left 40   ╭ 4 in flight
-//	of ten    ├ 5 ...           of ten    ├ 4 ...          and so on
-//	          ╰ none wanted               ╰ 4 ...
+//	left 60    3 in flight each, of ten
+//	left 40    2                            (20 were used meanwhile)
+//	left 20    1
+//	left 4     1 of every five
 //
-// Parts are rounded up or down at random, so that three units for ten processes
-// are taken by about three.
+// Parts are rounded up or down at random, and so the last few are taken by a few.
 type crew struct {
 	others []member
 	draw   float64   // rounds up where it is more than what is missing
@@ -63,6 +67,25 @@ func (b *bucket) peers(now time.Time) int64 {
 	c := &b.joint.crew
 	c.others = slices.DeleteFunc(c.others, func(m member) bool { return !now.Before(m.until) })
 	return int64(len(c.others))
+}
+
+// leavesToOthers reports whether a claim as of now has to wait because of others, and
+// returns the refusal then. Whoever has to wait anyhow is told why, and for how long,
+// by those who say so.
+func (b *bucket) leavesToOthers(now time.Time) (d throttle.Decision, leaves bool) {
+	if b.peers(now) == 0 {
+		return d, false
+	}
+	if _, open := b.gate.check(now, &b.flight); !open {
+		return d, false
+	}
+	wait, ok := b.mayTake(now)
+	if ok {
+		return d, false
+	}
+	d = throttle.Decision{Policy: b.site.names.quota, At: now, Wait: wait, Told: true}
+	b.describe(&d, now)
+	return d, true
 }
 
 // mayTake reports whether a claim of ours may go as of now, as far as others are

@@ -33,15 +33,14 @@ func bucketOf(l throttle.Limiter) (b *bucket, ours bool) {
 
 // Reserve implements throttle.Limiter.
 func (s *sharing) Reserve(_ context.Context, c throttle.Claim) (throttle.Decision, error) {
+	if _, err := c.Units(); err != nil {
+		return throttle.Decision{}, err
+	}
 	b := (*bucket)(s)
 	b.mu.Lock()
-	if now := b.now(c.Now); b.peers(now) > 0 {
-		if wait, ok := b.mayTake(now); !ok {
-			d := throttle.Decision{Policy: b.site.names.quota, At: now, Wait: wait, Told: true}
-			b.describe(&d, now)
-			b.mu.Unlock()
-			return d, nil
-		}
+	if d, leaves := b.leavesToOthers(b.now(c.Now)); leaves {
+		b.mu.Unlock()
+		return d, nil
 	}
 	d, err := b.reserve(c)
 	probe := d.OK && !c.DryRun && b.probes(d.Grant)
