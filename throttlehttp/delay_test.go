@@ -100,11 +100,14 @@ func TestDelay_bounds(t *testing.T) {
 				c.send(t.Context(), "x")
 			}
 			r := send(c.handler, "y")
-			require.Equal(t, "429 //", said(r), name)
+			require.Equal(t, "429 // 1", said(r), "%s: then there is a place", name)
 			body, _ := io.ReadAll(r.Body)
 			require.Contains(t, string(body), throttlehttp.ReducedCapacity, name)
-			c.wait()
-			require.Equal(t, []string{"1 per 1s", "full line", "1 per 1s", "1 per 1s"}, policies, name)
+			time.Sleep(time.Second)
+			synctest.Wait()
+			c.send(t.Context(), "y")
+			require.Equal(t, []string{"x 200 at 0s", "x 200 at 1s", "x 200 at 2s", "y 200 at 3s"}, c.wait(), name)
+			require.Equal(t, []string{"1 per 1s", "full line", "1 per 1s", "1 per 1s", "1 per 1s"}, policies, name)
 		})
 	}
 }

@@ -45,7 +45,7 @@ func (p *passage) ask(m *Middleware, r *http.Request) (throttle.Decision, error)
 		if err != nil || d.OK {
 			return d, err
 		}
-		return p.longest(r.Context(), d), nil
+		return p.refused(r.Context(), d), nil
 	}
 	err := m.Waiter.Wait(r.Context(), &p.ticket)
 	if err == nil {
@@ -55,20 +55,26 @@ func (p *passage) ask(m *Middleware, r *http.Request) (throttle.Decision, error)
 	var full *throttle.LineError
 	switch {
 	case errors.As(err, &refused):
-		return p.longest(r.Context(), refused.Decision), nil
+		return p.refused(r.Context(), refused.Decision), nil
 	case errors.As(err, &full):
-		return fullLine, nil
+		// When a limit opens, its line moves on, and there is a place in it.
+		return throttle.Decision{Policy: fullLine, Wait: p.longest(r.Context(), throttle.Decision{}).Wait}, nil
 	}
 	return throttle.Decision{}, err
 }
 
-// longest returns d, a refusal, or that of another limit if it opens later: who comes
-// back when he was told to should not be told of the next limit then. Limits that have
-// to ask a store are left in peace.
-func (p *passage) longest(ctx context.Context, d throttle.Decision) throttle.Decision {
+// refused returns what to say of d, the refusal by one limit: who comes back when he
+// was told to should not be told of the next limit then.
+func (p *passage) refused(ctx context.Context, d throttle.Decision) throttle.Decision {
 	if p.ticket.Demands[1].Limiter == nil {
 		return d
 	}
+	return p.longest(ctx, d)
+}
+
+// longest returns d, or the refusal of a limit of p if that opens later. Limits that
+// have to ask a store are left in peace.
+func (p *passage) longest(ctx context.Context, d throttle.Decision) throttle.Decision {
 	now := d.At
 	for i := range p.ticket.Demands {
 		m := &p.ticket.Demands[i]

@@ -34,8 +34,9 @@ type Refusal struct {
 	Type   string // of the problem, a URI; "": the status says it all
 }
 
+const fullLine = "full line"
+
 var (
-	fullLine     = throttle.Decision{Policy: "full line"}
 	unidentified = Refusal{Decision: throttle.Decision{Policy: "unidentified", Wait: throttle.Forever}, Status: http.StatusForbidden}
 	undecided    = Refusal{Status: http.StatusServiceUnavailable}
 )
@@ -43,7 +44,7 @@ var (
 // refusalOf returns what is said when a limit decided d.
 func refusalOf(d throttle.Decision) Refusal {
 	f := Refusal{Decision: d, Status: http.StatusTooManyRequests, Type: QuotaExceeded}
-	if d == fullLine {
+	if d.Policy == fullLine {
 		f.Type = ReducedCapacity
 	}
 	return f
