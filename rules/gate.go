@@ -47,45 +47,49 @@ const maxPhases = 32
 // granted from all others, so that the end of a claim can be told to both.
 type heir struct{ via throttle.Limiter }
 
-// newGate returns the gate of l.
-func newGate(l *Limit, s *Setting) (*gate, error) {
-	g := &gate{witness: s.Witness, clock: throttle.ClockOr(s.Clock)}
+// newGate returns the gate of l. A limiter that was built elsewhere decides for it, or
+// a local one if that is nil.
+func newGate(l *Limit, s *Setting, built throttle.Limiter) *gate {
+	g := &gate{witness: s.Witness, clock: throttle.ClockOr(s.Clock), rigid: built != nil || l.Compact}
 	first := g.phaseOf(l, 1, time.Time{}, g.clock.Now())
 	g.phases.Store(&[]*phase{first})
-	own, err := g.limiter(l, s)
-	g.own = own
-	return g, err
+	if built == nil {
+		built = g.local(l, s)
+	}
+	g.own = wrap(built, l, s)
+	return g
 }
 
-// limiter makes what decides for g.
-func (g *gate) limiter(l *Limit, s *Setting) (throttle.Limiter, error) {
+// build returns the limiter that the program has for l; nil: none.
+func build(l *Limit, s *Setting) (throttle.Limiter, error) {
+	if s.Build == nil || l.constant() {
+		return nil, nil
+	}
+	return s.Build(l)
+}
+
+// constant reports whether l always says the same.
+func (l *Limit) constant() bool { return l.Unlimited || l.Blocked && len(l.Active) == 0 }
+
+// local makes what decides for g in this process.
+func (g *gate) local(l *Limit, s *Setting) throttle.Limiter {
 	switch {
 	case l.Unlimited:
-		return throttle.Unlimited, nil
-	case l.Blocked && len(l.Active) == 0:
-		return wrap(throttle.Blocked, l, s), nil
-	case s.Build != nil:
-		built, err := s.Build(l)
-		if err != nil || built != nil {
-			g.rigid = true
-			return wrap(built, l, s), err
-		}
+		return throttle.Unlimited
+	case l.constant():
+		return throttle.Blocked
+	case l.Compact:
+		return &compact{buckets: throttle.Buckets{Limit: l.Spec.(throttle.Limit), Max: l.MaxKeys}, clock: s.Clock}
+	case !l.Keyed:
+		return newCell(g)
 	}
-	if g.rigid = l.Compact; g.rigid {
-		buckets := throttle.Buckets{Limit: l.Spec.(throttle.Limit), Max: l.MaxKeys}
-		return wrap(&compact{buckets: buckets, clock: s.Clock}, l, s), nil
-	}
-	if !l.Keyed {
-		return wrap(newCell(g), l, s), nil
-	}
-	keys := &throttle.Keyed{New: func(string) throttle.Limiter { return newCell(g) }, Max: l.MaxKeys, Clock: s.Clock}
-	return wrap(keys, l, s), nil
+	return &throttle.Keyed{New: func(string) throttle.Limiter { return newCell(g) }, Max: l.MaxKeys, Clock: s.Clock}
 }
 
 // wrap puts around inner what l says of its refusals.
 func wrap(inner throttle.Limiter, l *Limit, s *Setting) throttle.Limiter {
-	if inner == nil {
-		return nil
+	if l.Unlimited {
+		return inner
 	}
 	if l.Elastic != "" {
 		inner = &throttle.Elastic{Limiter: inner, Spare: s.Spare[l.Elastic]}
@@ -121,7 +125,7 @@ func (g *gate) phaseOf(l *Limit, number uint64, from, now time.Time) *phase {
 	return p
 }
 
-// next makes p, with a number, the phase that g is in.
+// enter makes p the phase that g is in.
 func (g *gate) enter(p *phase) {
 	all := *g.phases.Load()
 	all = append(slices.Clone(all[max(0, len(all)+1-maxPhases):]), p)
@@ -144,13 +148,8 @@ func (g *gate) advance(now time.Time) {
 	g.enter(g.phaseOf(p.limit, p.number+1, now, now))
 }
 
-// canBecome reports whether g can change to allow what l says.
-func (g *gate) canBecome(l *Limit) bool {
-	now := g.limit()
-	return now.definition() == l.definition() || !g.rigid && sameShape(now, l)
-}
-
-// change makes g allow what l says, which it can become, from now on.
+// change makes g allow what l says from now on. Unless it says the same, g is not rigid
+// and l has the shape of what g allows.
 func (g *gate) change(l *Limit, now time.Time) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

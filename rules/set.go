@@ -124,18 +124,22 @@ func (s *Set) gates() map[string]*gate {
 	return all
 }
 
-// newGates makes the gates that before has not got; nil: it has.
+// newGates makes the gates that before has not got, or that cannot become what the
+// file says now; nil: there is one that can.
 func (s *Set) newGates(before map[string]*gate) ([]*gate, error) {
 	fresh := make([]*gate, len(s.rules))
 	for i, r := range s.rules {
-		if g := before[r.limit.Place]; g != nil && g.canBecome(r.limit) {
+		g := before[r.limit.Place]
+		if g != nil && g.limit().definition() == r.limit.definition() {
 			continue
 		}
-		g, err := newGate(r.limit, &s.setting)
+		built, err := build(r.limit, &s.setting)
 		if err != nil {
 			return nil, &Error{r.limit.Line, r.limit.Column, "Build: " + err.Error()}
 		}
-		fresh[i] = g
+		if built != nil || g == nil || g.rigid || !sameShape(g.limit(), r.limit) {
+			fresh[i] = newGate(r.limit, &s.setting, built)
+		}
 	}
 	return fresh, nil
 }

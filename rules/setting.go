@@ -20,10 +20,10 @@ type Setting struct {
 
 	// Build makes the limiter of l where it is not to be kept in this process, in
 	// Redis say, or where each key has a limit of its own, by a Source. It is told the
-	// key of each claim and so is made once for all keys. It makes l.Spec, l.Hard and
-	// l.Active what they should be there, while Shadow, Elastic and Penalty are put
-	// around it. Nil, or a nil limiter without an error:
-	// local. An error is one of the file, at the place of l.
+	// key of each claim and so is made once for all keys, and again when the file says
+	// something else of l. It makes l.Spec, l.Hard and l.Active what they should be
+	// there, while Shadow, Elastic and Penalty are put around it. Nil, or a nil limiter
+	// without an error: local. An error is one of the file, at the place of l.
 	Build func(l *Limit) (throttle.Limiter, error)
 
 	// Spare says for each name that a file has at the word elastic whether there is
