@@ -60,7 +60,7 @@ func choose(r *rand.Rand) (chosen []pair) {
 	r.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 	for _, p := range all[:3+r.IntN(3)] {
 		switch {
-		case strings.HasPrefix(p.name, "Penalty"):
+		case strings.HasPrefix(p.name, "Penalty"), strings.HasPrefix(p.name, "TickQueue"): // they need a MaxWait, or are made of several
 		case !p.paysLater && !strings.HasPrefix(p.name, "Nginx") && p.name != "FixedWindow, first":
 			chosen = append(chosen, p)
 		case len(last) == 0:

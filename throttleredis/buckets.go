@@ -85,6 +85,37 @@ func (s *Store) LeakyBucket(l throttle.Leak) *Limiter {
 	})
 }
 
+// TickQueue returns a limiter like throttle.NewTickQueue. Ticks of one without an Anchor
+// count from the Unix epoch, and an Anchor from the next full microsecond. It panics if t or
+// s is invalid, or if ticks come more often than once in a microsecond.
+func (s *Store) TickQueue(t throttle.Ticks) *Limiter {
+	per := micros(t.Per)
+	err := firstOf(t.Validate(), whole("ticks", t.Name, t.Per), countable("ticks", t.Name, t.Queue))
+	if err == nil && t.Count > min(per, maxScale) {
+		err = fmt.Errorf("throttleredis: ticks %q: Count is %d in %v: it must be one in a microsecond at most, and %d in all", t.Name, t.Count, t.Per, maxScale)
+	}
+	if err != nil {
+		return s.limiter(limit{err: err})
+	}
+	anchor := int64(0)
+	if !t.Anchor.IsZero() {
+		anchor = ceilMicros(t.Anchor)
+	}
+	g := gcd(t.Count, per)
+	return s.limiter(limit{
+		algorithm: "tickqueue",
+		policy:    policy(t.Name, t.Limit.String()),
+		most:      t.Queue,
+		per:       time.Duration(mulDivUp(t.Queue, int64(t.Per), t.Count)),
+		scale:     t.Count / g,
+		args:      []any{t.Count / g, per / g, t.Queue, anchor},
+		share: func(n int64, c throttle.Clock) throttle.Limiter {
+			part := throttle.Ticks{Limit: evenRateOf(t.Limit, n), Queue: max(t.Queue/n, 1), Anchor: t.Anchor}
+			return throttle.NewTickQueue(part, c)
+		},
+	})
+}
+
 // maxEarly is the largest Burst of a LimitReq: thousandths of it are counted.
 const maxEarly = 1e9
 

@@ -47,6 +47,9 @@ func pairs() []pair {
 		leakyPair("LeakyBucket, queue", throttle.Leak{Limit: limit(3, time.Second, 2), Queue: 9}),
 		leakyPair("LeakyBucket, endless queue", throttle.Leak{Limit: limit(7, time.Second, 3), Queue: math.MaxInt64}),
 		leakyPair("LeakyBucket, split", throttle.Leak{Limit: limit(997, 1013*time.Millisecond, 7), Queue: 20, Split: true}),
+		ticksPair("TickQueue", throttle.Ticks{Limit: limit(10, time.Second, 0), Queue: 6, Anchor: began.Add(-123 * time.Hour)}),
+		ticksPair("TickQueue, thirds", throttle.Ticks{Limit: limit(3, time.Second, 0), Queue: 9, Anchor: began.Add(12345 * time.Microsecond)}),
+		ticksPair("TickQueue, primes", throttle.Ticks{Limit: limit(997, 1013*time.Millisecond, 0), Queue: 20, Anchor: began}),
 		nginxPair("Nginx", throttle.LimitReq{Rate: 10, Per: time.Second, Burst: 5}),
 		nginxPair("Nginx, delay", throttle.LimitReq{Rate: 100, Per: time.Minute, Burst: 9, Delay: 5}),
 		nginxPair("Nginx, nodelay", throttle.LimitReq{Rate: 300, Per: time.Second, Burst: 9, NoDelay: true}),
@@ -113,6 +116,12 @@ func leakyPair(name string, l throttle.Leak) pair {
 	}
 	return pair{name, func(s *Store) throttle.Limiter { return s.LeakyBucket(l) },
 		func(clk throttle.Clock) throttle.Limiter { return throttle.NewLeakyBucket(l, clk) }, most, pace, false}
+}
+
+func ticksPair(name string, q throttle.Ticks) pair {
+	_, pace := paceOf(q.Limit)
+	return pair{name, func(s *Store) throttle.Limiter { return s.TickQueue(q) },
+		func(clk throttle.Clock) throttle.Limiter { return throttle.NewTickQueue(q, clk) }, q.Queue, pace, false}
 }
 
 func nginxPair(name string, l throttle.LimitReq) pair {

@@ -30,6 +30,7 @@
 //	TokenBucket        tokenbucket     reading, ticks taken           120     full, twice that at most
 //	RefillBucket       refillbucket    tick, units taken, reading     120     full
 //	LeakyBucket        leakybucket     as TokenBucket, two places     120     full, and all have acted
+//	TickQueue          tickqueue       tick, reading                  104     all have been served
 //	Nginx              nginx           readings, excess, a place      120     empty
 //	FixedWindow,       fixedwindow     begin, end, units, reading     120     the end of the window
 //	  PermitsPerPeriod

@@ -90,6 +90,7 @@ func TestLimiter_keysVanish(t *testing.T) {
 		s.TokenBucket(ten),
 		s.RefillBucket(throttle.Refill{Limit: ten}),
 		s.LeakyBucket(throttle.Leak{Limit: ten}),
+		s.TickQueue(throttle.Ticks{Limit: ten, Queue: 3}),
 		s.Nginx(throttle.LimitReq{Rate: 100, Per: time.Second, Burst: 5}),
 		s.FixedWindow(throttle.Quota{Count: 10, Per: ten.Per}),
 		s.SlidingCounter(throttle.Counter{Limit: ten}),
@@ -99,7 +100,9 @@ func TestLimiter_keysVanish(t *testing.T) {
 		s.Bursty(warmup.Burst{Limit: ten, Save: ten.Per, Full: true}),
 		s.InFlight(throttle.Capacity{Count: 2, MaxAge: ten.Per}),
 	} {
-		require.True(t, take(t, l, "a").OK)
+		d, err := l.Reserve(t.Context(), throttle.Claim{Key: "a", MaxWait: time.Second})
+		require.NoError(t, err)
+		require.True(t, d.OK)
 	}
 	hard := s.Penalty(throttle.Sentence{After: 1, Within: ten.Per, For: ten.Per}, s.TokenBucket(throttle.Limit{Count: 1, Per: ten.Per}))
 	for take(t, hard, "b").OK {

@@ -32,6 +32,7 @@ var algorithms = map[string]struct {
 	"tokenbucket":    {arguments: 3},
 	"refillbucket":   {arguments: 4},
 	"leakybucket":    {arguments: 6},
+	"tickqueue":      {arguments: 4, divides: true},
 	"nginx":          {arguments: 3},
 	"fixedwindow":    {arguments: 7},
 	"slidinglog":     {arguments: 5, divides: true},

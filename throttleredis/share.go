@@ -60,5 +60,12 @@ func evenShareOf(l throttle.Limit, n int64) throttle.Limit {
 	return l
 }
 
+// evenRateOf is shareOf for a limit that has no burst.
+func evenRateOf(l throttle.Limit, n int64) throttle.Limit {
+	part := shareOf(l, n)
+	part.Burst = 0
+	return part
+}
+
 // maxShare is how long 1 unit may take to come back: a year.
 const maxShare = int64(365 * 24 * time.Hour)

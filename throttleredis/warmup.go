@@ -61,9 +61,7 @@ func (s *Store) smooth(l throttle.Limit, err error, p prices, share func(throttl
 		idle:      full,
 		args:      floats(p.interval, p.warm, p.slope, p.threshold, p.most, p.cooling, units, float64(full), p.missing),
 		share: func(n int64, clk throttle.Clock) throttle.Limiter {
-			part := shareOf(l, n)
-			part.Burst = 0
-			return share(part, clk)
+			return share(evenRateOf(l, n), clk)
 		},
 	})
 }

@@ -1,0 +1,73 @@
+-- A queue from which a unit is served at each tick: the number of the latest tick that is
+-- taken, counted from the anchor, and the latest reading granted at. The number of its last
+-- tick is a grant.
+-- Arguments: ticks in a period, microseconds of the period, units that may wait, the anchor.
+-- There is nothing smaller that is whole; times are in parts of a microsecond, as many as
+-- there are ticks in a period.
+
+local function read(key)
+  local v = call('GET', key)
+  if v then
+    return unpack('<i7i7', v)
+  end
+end
+
+-- latest returns the number of the latest tick at or before now.
+local function latest(a, now)
+  local count, per = tonumber(ARGV[a]), tonumber(ARGV[a + 1])
+  local since = now - tonumber(ARGV[a + 3])
+  local periods = floor(since / per)
+  return periods * count + muldiv(count, since - periods * per, per)
+end
+
+-- till returns how long after now a tick is.
+local function till(a, tick, now)
+  local count, per = tonumber(ARGV[a]), tonumber(ARGV[a + 1])
+  local periods = floor(tick / count)
+  return (tonumber(ARGV[a + 3]) + periods * per - now) * count + (tick - periods * count) * per
+end
+
+local function write(key, a, booked, last)
+  call('SET', key, pack('<i7i7', booked, last), 'PX', lasts(till(a, booked, last) / tonumber(ARGV[a])))
+end
+
+return {
+  check = function(key, a, now)
+    local queue = tonumber(ARGV[a + 2])
+    local booked, last = read(key)
+    now = max(now, last or now)
+    local tick = latest(a, now)
+    local from = max(booked or tick, tick)
+    local to = from + n
+    local ok, wait = 0, -1
+    if n <= queue then
+      local near = till(a, to, now) - third
+      if near < till(a, from + 1, now) then -- else not even if nobody else waits
+        wait = max(near, till(a, to - queue, now))
+        if wait <= 0 then
+          ok, wait = 1, till(a, to, now)
+          if not dry then
+            from = to
+          end
+        end
+      end
+    end
+    local reset = from > tick and till(a, from, now) or 0
+    return ok, wait, max(queue - (from - tick), 0), reset, now, to
+  end,
+
+  take = function(key, a, _, _, _, _, last, to)
+    write(key, a, to, last)
+  end,
+
+  -- Who stands behind keeps his tick, so that only the last in line gives ticks back.
+  settle = function(key, a, now, extra, from)
+    local booked, last = read(key)
+    if extra > 0 then
+      local tick = latest(a, max(now, last or now))
+      write(key, a, min(max(booked or tick, tick) + extra, most), last or now)
+    elseif booked == from then
+      write(key, a, booked + extra, last)
+    end
+  end,
+}
