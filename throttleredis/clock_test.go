@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttleredis/internal/redistest"
 )
 
 // await returns when condition holds.
@@ -121,6 +122,31 @@ func TestReserve_errorsSayWhetherUnitsMayBeGone(t *testing.T) {
 	_, err = s.TokenBucket(throttle.PerHour(1)).Reserve(t.Context(), throttle.Claim{})
 	require.ErrorIs(t, err, ErrUncertain)
 	require.ErrorContains(t, err, "i/o timeout")
+}
+
+// A server that does what it is told and cannot say so has taken the units. Timeout bounds
+// how long that is waited for.
+func TestReserve_isUncertainWhenOnlyTheAnswerIsLost(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	proxy := redistest.StartProxy(t, server.Addr)
+	dial := func(addr string) *redis.Client {
+		c := redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true, MaxRetries: -1})
+		t.Cleanup(func() { _ = c.Close() })
+		return c
+	}
+	limit := throttle.Limit{Count: 9, Per: 365 * 24 * time.Hour}
+	l := (&Store{Client: dial(proxy.Addr), Timeout: time.Second}).TokenBucket(limit)
+	await(t, "a decision in time", func() bool {
+		d, err := l.Reserve(t.Context(), throttle.Claim{})
+		return err == nil && d.OK
+	})
+	direct := (&Store{Client: dial(server.Addr)}).TokenBucket(limit)
+	left := look(t, direct).Remaining
+	proxy.Set(redistest.Mute)
+	_, err := l.Reserve(t.Context(), throttle.Claim{})
+	require.ErrorIs(t, err, ErrUncertain)
+	await(t, "the units to be gone", func() bool { return look(t, direct).Remaining < left })
 }
 
 // A scripterThat fails.

@@ -1,6 +1,7 @@
 package throttleredis
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -58,7 +59,7 @@ func TestLimiter_keysOfOneClaimShareATag(t *testing.T) {
 func TestLimiter_keysAreSmall(t *testing.T) {
 	s := &Store{Client: client(t), Prefix: "heed"}
 	ten := throttle.PerHour(10)
-	most := int64(120)
+	most, user := int64(120), fmt.Sprintf("user-%07d", prefixes.Add(1))
 	for name, l := range map[string]*Limiter{
 		"TokenBucket":    s.TokenBucket(ten),
 		"RefillBucket":   s.RefillBucket(throttle.Refill{Limit: ten}),
@@ -68,8 +69,8 @@ func TestLimiter_keysAreSmall(t *testing.T) {
 		"SlidingCounter": s.SlidingCounter(throttle.Counter{Limit: ten}),
 	} {
 		t.Run(name, func(t *testing.T) {
-			require.True(t, take(t, l, "user-1234567").OK)
-			key := l.redisKey("user-1234567")
+			require.True(t, take(t, l, user).OK)
+			key := l.redisKey(user)
 			bytes, err := client(t).MemoryUsage(t.Context(), key).Result()
 			require.NoError(t, err)
 			t.Logf("%d bytes", bytes)
