@@ -33,12 +33,12 @@ var layers = [][]string{
 	{"warmup", "quota", "sketch", "throttle/throttletest"},
 	{".", "throttlehttp", "rules", "throttleredis/...", "internal/replay"},
 	{"retryable", "debugpage", "heedtest", "internal/headercases"},
-	{"examples/redis/...", "examples/*", "bench/...", "throttleotel/...", "throttleprom/..."},
+	{"examples/gateway", "examples/redis/...", "examples/*", "bench/...", "throttleotel/...", "throttleprom/..."},
 }
 
 // nested are the rooms that are modules of their own, so that whoever does not
 // use them never gets their dependencies.
-var nested = []string{"examples/redis/...", "throttleredis/...", "bench/...", "throttleotel/...", "throttleprom/..."}
+var nested = []string{"examples/gateway", "examples/redis/...", "throttleredis/...", "bench/...", "throttleotel/...", "throttleprom/..."}
 
 // arithmetic are the rooms that must not reach net/http, not even through others.
 var arithmetic = []string{"backoff", "throttle", "warmup", "sketch"}

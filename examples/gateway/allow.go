@@ -1,0 +1,69 @@
+package main
+
+import (
+	"encoding/json"
+	"net/http"
+	"strconv"
+
+	"github.com/heed-go/heed/rules"
+	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttlehttp"
+)
+
+// A verdict is the answer of GET /allow. The headers say the same, and more.
+type verdict struct {
+	Allowed    bool  `json:"allowed"`
+	Remaining  int64 `json:"remaining"`             // units left
+	RetryAfter int64 `json:"retry_after,omitempty"` // seconds until asking again is of use; 0: unknown, or never
+}
+
+// allow decides on units of a key without doing anything else: GET /allow?key=…&cost=…
+// takes them, and answers 200, or says when to come back, with 429. It is a Middleware
+// like any other, so it speaks the same headers.
+func allow(limits *rules.File) http.Handler {
+	m := &throttlehttp.Middleware{
+		Limits: func(r *http.Request, t *throttle.Ticket) {
+			key, cost, _ := question(r)
+			limits.Add(t, rules.Descriptor{{Key: "allow", Value: key}})
+			for i := range t.Demands {
+				if t.Demands[i].Limiter != nil {
+					t.Demands[i].Cost *= cost
+				}
+			}
+		},
+		Refused: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { say(w, http.StatusTooManyRequests) }),
+	}
+	granted := m.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { say(w, http.StatusOK) }))
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if _, _, ok := question(r); !ok {
+			http.Error(w, "gateway: /allow needs a key, and a cost from 1 to 1,000,000 if there is one", http.StatusBadRequest)
+			return
+		}
+		granted.ServeHTTP(w, r)
+	})
+}
+
+// question returns whose units are asked for, and how many.
+func question(r *http.Request) (key string, cost int64, ok bool) {
+	q := r.URL.Query()
+	key, cost = q.Get("key"), 1
+	if s := q.Get("cost"); s != "" {
+		n, err := strconv.ParseInt(s, 10, 64)
+		if err != nil || n < 1 || n > 1_000_000 {
+			return key, 0, false
+		}
+		cost = n
+	}
+	return key, cost, key != ""
+}
+
+func say(w http.ResponseWriter, status int) {
+	h := w.Header()
+	v := verdict{Allowed: status == http.StatusOK}
+	v.Remaining, _ = strconv.ParseInt(h.Get("X-RateLimit-Remaining"), 10, 64)
+	v.RetryAfter, _ = strconv.ParseInt(h.Get("Retry-After"), 10, 64)
+	h.Set("Content-Type", "application/json")
+	h.Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(v) // the client may have left
+}
