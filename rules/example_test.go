@@ -100,3 +100,29 @@ limits:
 	// it never refuses: all in line 4 lets no more than 100 per 1m from the epoch through
 	// <nil>
 }
+
+// Limits that several programs share are kept elsewhere: a Build with a limiter for each
+// algorithm that the store has leaves the rest to this process.
+func ExampleSetting_build() {
+	shared := func(l throttle.Limit) throttle.Limiter { // stands for a store such as Redis
+		fmt.Println("shared:", l.Name, l)
+		return throttle.NewKeyedBuckets(throttle.Buckets{Limit: l}, nil)
+	}
+	_, err := rules.Parse([]byte(`
+domain: api
+descriptors:
+  - key: remote_address
+    rate_limit: {unit: second, requests_per_unit: 10, algorithm: token_bucket}
+  - key: method
+    rate_limit: {in_flight: 100}
+`), rules.Setting{Build: func(l *rules.Limit) (throttle.Limiter, error) {
+		if spec, ok := l.Spec.(throttle.Limit); ok {
+			return shared(spec), nil
+		}
+		return nil, nil
+	}})
+	fmt.Println(err)
+	// Output:
+	// shared: api/remote_address 10 per 1s
+	// <nil>
+}

@@ -9,8 +9,9 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// stricter finds limits that never refuse anything, because another one that holds
-// whenever they do, for as many requests or more, lets less through.
+// stricter finds limits that have nothing to do: because another one that holds whenever
+// they do, for as many requests or more, lets less through, says the same, or replaces
+// them.
 func (l *linter) stricter() {
 	var global []*rule
 	same, byPlace := map[string][]*rule{}, map[string]*rule{}
@@ -29,7 +30,7 @@ func (l *linter) stricter() {
 			continue // whoever calls Set.Add asks for one limit at a time
 		}
 		others := append(append([]*rule(nil), global...), l.above(r, byPlace)...)
-		if r.limit.match != "/" {
+		if r.limit.match != "/" && r.limit.match != "" {
 			others = append(others, same[r.limit.match]...)
 		}
 		if len(others) > maxOthers {
@@ -59,14 +60,34 @@ func (l *linter) above(r *rule, byPlace map[string]*rule) (all []*rule) {
 	return all
 }
 
+// compare looks for one of others that leaves r nothing to do. All of them match
+// whatever r matches.
 func (l *linter) compare(r *rule, others []*rule) {
 	for _, o := range others {
-		if o != r && l.alwaysWith(o, r) && lessThan(o.limit, r.limit) && (!lessThan(r.limit, o.limit) || o.index < r.index) {
+		switch {
+		case o == r:
+		case r.limit.Name != "" && !o.limit.skips && slices.Contains(o.limit.Replaces, r.limit.Name):
+			l.tell(r, fmt.Sprintf("it never holds: %s in line %d replaces it whenever it would", o.limit.Policy(), o.limit.Line), "leave it out, or replace less")
+			return
+		case twins(o.limit, r.limit) && o.index < r.index:
+			l.tell(r, fmt.Sprintf("%s in line %d says the same of the same requests", o.limit.Policy(), o.limit.Line), "leave one of them out")
+			return
+		case l.alwaysWith(o, r) && lessThan(o.limit, r.limit) && (!lessThan(r.limit, o.limit) || o.index < r.index):
 			l.tell(r, fmt.Sprintf("it never refuses: %s in line %d lets no more than %s through", o.limit.Policy(), o.limit.Line, amountOf(o.limit.Spec, o.limit.Hard)),
 				"leave it out, or allow less")
 			return
 		}
 	}
+}
+
+// twins reports whether two limits differ in their names only.
+func twins(a, b *Limit) bool {
+	if a.match == "" || a.match != b.match || a.Cost != b.Cost || a.Algorithm() != b.Algorithm() {
+		return false
+	}
+	one, two := *a, *b
+	one.Name, two.Name = "", ""
+	return one.definition() == two.definition()
 }
 
 // alwaysWith reports whether o, which matches whatever r matches, holds for all of that
