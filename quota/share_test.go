@@ -225,7 +225,7 @@ func (deaf) Post(Message)         {}
 func (deaf) Listen(func(Message)) {}
 func (deaf) Recall(string)        {}
 
-// Who leaves the last unit to others and is told to wait, too, waits as told.
+// Who leaves the last units to others and is told to wait, too, waits as told.
 func TestShare_shutGateIsWhatOneWaitsFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &bus{delay: time.Millisecond}
@@ -233,7 +233,7 @@ func TestShare_shutGateIsWhatOneWaitsFor(t *testing.T) {
 		req, m := request(t, users), one.Demand(request(t, users))
 		early, err := m.Limiter.Reserve(t.Context(), throttle.Claim{})
 		require.NoError(t, err)
-		ask(t, other, users, quotaOf("core", "100", "1", "600"))
+		ask(t, other, users, quotaOf("core", "100", "3", "600"))
 		settle(b)
 		throttle.Observe(t.Context(), m.Limiter, throttle.Claim{}, early, one.Feedback(req, m, answer(429, "Retry-After", "60"), nil, time.Now(), nil))
 		settle(b)
