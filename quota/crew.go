@@ -91,22 +91,18 @@ func (b *bucket) leavesToOthers(now time.Time) (d throttle.Decision, leaves bool
 // mayTake reports whether a claim of ours may go as of now, as far as others are
 // concerned. If not, wait says when to ask again; 0: when an answer has come.
 func (b *bucket) mayTake(now time.Time) (wait time.Duration, ok bool) {
-	c, all := &b.joint.crew, float64(len(b.joint.crew.others)+1)
-	switch left := b.leastLeft(now); {
-	case len(b.told) == 0 && b.good < knownAfter && !b.trusted:
-		return 0, b.flight.open < max(b.slots()/int64(all), 1)
-	case left <= 0 || left == math.MaxInt64:
+	c, left := &b.joint.crew, b.leastLeft(now)
+	if left <= 0 || left == math.MaxInt64 {
 		return 0, true // parts do not matter
-	case now.Sub(c.drawn) >= drawEvery:
-		c.draw, c.drawn = b.site.tracker.random(), now
-		fallthrough
-	default:
-		part := int64(float64(left)/(2*all) + c.draw)
-		if b.flight.open < part {
-			return 0, true
-		}
 	}
-	if b.flight.open > 0 {
+	if now.Sub(c.drawn) >= drawEvery {
+		c.draw, c.drawn = b.site.tracker.random(), now
+	}
+	all := float64(len(c.others) + 1)
+	switch part := int64(float64(left)/(2*all) + c.draw); {
+	case b.flight.open < part:
+		return 0, true
+	case b.flight.open > 0:
 		return 0, false
 	}
 	return c.drawn.Add(drawEvery).Sub(now), false
