@@ -18,6 +18,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/heed-go/heed"
+	"github.com/heed-go/heed/examples/redis/server"
 	"github.com/heed-go/heed/quota"
 	"github.com/heed-go/heed/throttle"
 	"github.com/heed-go/heed/throttleredis"
@@ -28,7 +29,7 @@ func main() {
 		work(os.Args[1], os.Args[2], os.Args[3])
 		return
 	}
-	server, stop := startRedis()
+	url, stop := server.Start()
 	defer stop()
 	var a api
 	site := httptest.NewServer(&a)
@@ -38,7 +39,7 @@ func main() {
 	var workers sync.WaitGroup
 	for _, name := range []string{"worker 1", "worker 2"} {
 		workers.Go(func() {
-			cmd := exec.Command(self, name, server, site.URL)
+			cmd := exec.Command(self, name, url, site.URL)
 			cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 			check(cmd.Run())
 		})
@@ -48,8 +49,8 @@ func main() {
 }
 
 // work is what one process does: 20 calls from 2 goroutines.
-func work(name, server, url string) {
-	opts, err := redis.ParseURL(server)
+func work(name, redisURL, url string) {
+	opts, err := redis.ParseURL(redisURL)
 	check(err)
 	opts.ContextTimeoutEnabled = true
 	client := redis.NewClient(opts)

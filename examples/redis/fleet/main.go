@@ -1,0 +1,65 @@
+// Fleet shows three HTTP servers that share one limit through Redis: a client has 6
+// requests a minute, whoever answers. Then Redis goes away, and each server goes on with a
+// third of the limit. Then Redis is back, and knows what it knew.
+package main
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/heed-go/heed/examples/redis/server"
+)
+
+const servers = 3
+
+func main() {
+	url, stop := server.Start()
+	defer stop()
+	var way cable
+	var fleet []*node
+	for range servers {
+		n := start(url, &way)
+		defer n.Close()
+		fleet = append(fleet, n)
+	}
+	fmt.Println("Redis is there: one limit, whoever answers")
+	ask(fleet, "ann", 8)
+
+	way.cut.Store(true)
+	fmt.Println("Redis is away: each server has a third of the limit")
+	ask(fleet, "bob", 8)
+
+	way.cut.Store(false)
+	for end := time.Now().Add(5 * time.Second); degraded(fleet) && time.Now().Before(end); {
+		time.Sleep(50 * time.Millisecond)
+	}
+	fmt.Println("Redis is back, and has not forgotten ann")
+	ask(fleet, "ann", 2)
+	ask(fleet, "cid", 2)
+}
+
+// ask sends requests of a client to one server after the other.
+func ask(fleet []*node, client string, times int) {
+	for i := range times {
+		n := i % len(fleet)
+		resp := fleet[n].get(client)
+		fmt.Printf("  %s asks server %d: %d, %s of %s left", client, n+1, resp.StatusCode,
+			resp.Header.Get("X-RateLimit-Remaining"), resp.Header.Get("X-RateLimit-Limit"))
+		if fleet[n].alone.Load() {
+			fmt.Print(", decided without Redis")
+		}
+		if after := resp.Header.Get("Retry-After"); after != "" {
+			fmt.Print(", again in ", after, " s")
+		}
+		fmt.Println()
+	}
+}
+
+// degraded reports whether any server still decides without Redis.
+func degraded(fleet []*node) (any bool) {
+	for _, n := range fleet {
+		n.get("somebody else")
+		any = any || n.alone.Load()
+	}
+	return any
+}

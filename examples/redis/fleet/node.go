@@ -1,0 +1,70 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttlehttp"
+	"github.com/heed-go/heed/throttleredis"
+)
+
+// A node is one server of the fleet.
+type node struct {
+	*httptest.Server
+	alone atomic.Bool // its last decision was made without Redis
+}
+
+func start(url string, way *cable) *node {
+	opts, err := redis.ParseURL(url)
+	check(err)
+	opts.ContextTimeoutEnabled, opts.MaxRetries = true, -1
+	opts.Limiter = way
+	store := &throttleredis.Store{Client: redis.NewClient(opts), Timeout: time.Second, Prefix: fmt.Sprint("fleet-", os.Getpid())}
+	limit := &throttleredis.Fallback{Limiter: store.TokenBucket(throttle.PerMinute(6)), Processes: servers, Timeout: time.Second}
+	n := new(node)
+	middleware := &throttlehttp.Middleware{
+		Rules: []throttlehttp.Rule{{Limiter: limit, Key: throttlehttp.Header("X-Client")}},
+		Trace: &throttlehttp.Trace{Decided: func(_ *http.Request, d throttle.Decision) { n.alone.Store(d.Degraded) }},
+	}
+	n.Server = httptest.NewServer(middleware.Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})))
+	return n
+}
+
+// get sends a request of a client.
+func (n *node) get(client string) *http.Response {
+	req, err := http.NewRequest(http.MethodGet, n.URL, nil)
+	check(err)
+	req.Header.Set("X-Client", client)
+	resp, err := n.Client().Do(req)
+	check(err)
+	check(resp.Body.Close())
+	return resp
+}
+
+// A cable leads to Redis, and can be cut.
+type cable struct{ cut atomic.Bool }
+
+// Allow is asked by go-redis before each command.
+func (c *cable) Allow() error {
+	if c.cut.Load() {
+		return errors.New("there is no way to Redis")
+	}
+	return nil
+}
+
+func (*cable) ReportResult(error) {}
+
+func check(err error) {
+	if err != nil {
+		log.Fatal(err)
+	}
+}
