@@ -1,0 +1,168 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttleredis"
+)
+
+const (
+	processes = 4
+	callers   = 16 // in each
+)
+
+var shared = throttle.Limit{Count: 1000, Per: time.Second, Burst: 100}
+
+// A tally is what a process, or all of them together, did. First and Last are when it asked
+// first and was answered last.
+type tally struct {
+	Asked, Granted, Failed int64
+	First, Last            time.Time
+}
+
+func (t *tally) add(u tally) {
+	if t.Asked == 0 || u.First.Before(t.First) {
+		t.First = u.First
+	}
+	if u.Last.After(t.Last) {
+		t.Last = u.Last
+	}
+	t.Asked, t.Granted, t.Failed = t.Asked+u.Asked, t.Granted+u.Granted, t.Failed+u.Failed
+}
+
+type together struct {
+	Processes  int     `json:"processes"`
+	Goroutines int     `json:"goroutines"` // in each
+	Seconds    float64 `json:"seconds"`
+	Asked      int64   `json:"asked"`
+	Granted    int64   `json:"granted"`
+	Failed     int64   `json:"failed"`
+	Ratio      float64 `json:"granted_by_limit"` // limit x time + burst
+}
+
+func (t together) String() string {
+	return fmt.Sprintf("%d processes x %d goroutines, %.2f s: %d of %d granted, %d failed, %.4f of limit x time + burst",
+		t.Processes, t.Goroutines, t.Seconds, t.Granted, t.Asked, t.Failed, t.Ratio)
+}
+
+// measureProcesses has real processes ask for one key as fast as they can.
+func measureProcesses(o options, tell func(any)) error {
+	srv, err := startServer()
+	if err != nil {
+		return err
+	}
+	defer srv.stop()
+	all := make([]*worker, processes)
+	for i := range all {
+		if all[i], err = startWorker(srv.addr, o.length); err != nil {
+			return err
+		}
+	}
+	var sum tally
+	for _, w := range all {
+		err = errors.Join(err, w.stdin.Close()) // now they begin
+	}
+	for _, w := range all {
+		t, e := w.result()
+		err = errors.Join(err, e)
+		sum.add(t)
+	}
+	took := sum.Last.Sub(sum.First).Seconds()
+	most := float64(shared.Count)/shared.Per.Seconds()*took + float64(shared.Burst)
+	tell(together{processes, callers, took, sum.Asked, sum.Granted, sum.Failed, float64(sum.Granted) / most})
+	return err
+}
+
+// A worker is a process of ours.
+type worker struct {
+	cmd    *exec.Cmd
+	stdin  io.WriteCloser
+	stdout *bufio.Reader
+}
+
+// startWorker returns when the process is ready.
+func startWorker(addr string, length time.Duration) (*worker, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	w := &worker{cmd: exec.Command(self, "-for", length.String(), addr)}
+	w.cmd.Stderr = os.Stderr
+	w.stdin, err = w.cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	stdout, err := w.cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	w.stdout = bufio.NewReader(stdout)
+	if err := w.cmd.Start(); err != nil {
+		return nil, err
+	}
+	_, err = w.stdout.ReadString('\n')
+	return w, err
+}
+
+func (w *worker) result() (t tally, err error) {
+	err = json.NewDecoder(w.stdout).Decode(&t)
+	return t, errors.Join(err, w.cmd.Wait())
+}
+
+// work is what one process does: it says that it is ready, begins when there is no more to
+// read, and says what it did.
+func work(addr string, length time.Duration) {
+	ctx := context.Background()
+	client := redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1})
+	defer client.Close()
+	store := &throttleredis.Store{Client: client}
+	limit := store.TokenBucket(shared)
+	_, err := limit.Reserve(ctx, throttle.Claim{DryRun: true})
+	check(err)
+	fmt.Println("ready")
+	_, err = io.Copy(io.Discard, os.Stdin)
+	check(err)
+	var sum tally
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	start := time.Now()
+	for range callers {
+		wg.Go(func() {
+			t := askFor(ctx, limit, start, length)
+			mu.Lock()
+			defer mu.Unlock()
+			sum.add(t)
+		})
+	}
+	wg.Wait()
+	check(json.NewEncoder(os.Stdout).Encode(sum))
+}
+
+// askFor asks again and again.
+func askFor(ctx context.Context, l throttle.Limiter, start time.Time, length time.Duration) tally {
+	t := tally{First: start}
+	for time.Since(start) < length {
+		d, err := l.Reserve(ctx, throttle.Claim{})
+		t.Asked++
+		switch {
+		case err != nil:
+			t.Failed++
+		case d.OK:
+			t.Granted++
+		}
+	}
+	t.Last = time.Now()
+	return t
+}

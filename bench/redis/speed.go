@@ -1,0 +1,184 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/heed-go/heed/bench"
+)
+
+// A scene is how the limiters are used.
+type scene struct {
+	name       string
+	goroutines int
+	keys       int
+	perHour    int // units of each key
+}
+
+var scenes = []scene{
+	{"64 goroutines, 1,000 keys", 64, 1000, 1_000_000_000},
+	{"64 goroutines, 1,000 keys, all refused", 64, 1000, 1},
+	{"64 goroutines, one key", 64, 1, 1_000_000_000},
+	{"1 goroutine, 1,000 keys", 1, 1000, 1_000_000_000},
+}
+
+// A sample is what one contender's part of a round came to, for each decision.
+type sample struct {
+	wall, client, server float64 // microseconds; the latter two of processors
+	allocs               float64
+	failed               int64
+	granted              float64 // part of the decisions
+}
+
+// A speed is the median of the samples of a contender. The ratio is of neighbouring ones.
+type speed struct {
+	Scene     string  `json:"scene"`
+	Limiter   string  `json:"limiter"`
+	PerSecond float64 `json:"decisions_per_s"`
+	Client    float64 `json:"client_cpu_us"`
+	Server    float64 `json:"server_cpu_us"`
+	Allocs    float64 `json:"client_allocs"`
+	Granted   float64 `json:"granted_percent"`
+	Failed    int64   `json:"failed"`       // in all rounds
+	Ratio     float64 `json:"heed_by_this"` // in decisions a second
+	Least     float64 `json:"heed_by_this_least"`
+	Most      float64 `json:"heed_by_this_most"`
+	Cost      float64 `json:"this_by_heed_cpu"` // in processor time of client and server, which others on the machine disturb less
+}
+
+func (s speed) String() string {
+	return fmt.Sprintf("%-39s %-25s %8.0f/s, heed is %.2f x (%.2f to %.2f), by processor time %.2f x, client %5.1f us, server %5.1f us, %5.1f allocations, %5.1f %% granted, %d failed",
+		s.Scene, s.Limiter, s.PerSecond, s.Ratio, s.Least, s.Most, s.Cost, s.Client, s.Server, s.Allocs, s.Granted, s.Failed)
+}
+
+// measureSpeed has all contenders decide by turns, so that what disturbs the machine
+// disturbs them alike. Who goes first changes with the round.
+func measureSpeed(o options, tell func(any)) error {
+	srv, err := startServer()
+	if err != nil {
+		return err
+	}
+	defer srv.stop()
+	c := srv.client()
+	if o.unix {
+		c = connect("unix", srv.socket())
+	}
+	defer c.Close()
+	for n, s := range scenes {
+		samples := make([][]sample, len(contenders))
+		limits := make([]allow, len(contenders))
+		for i, who := range contenders {
+			if limits[i], err = who.make(c, s.perHour, strconv.Itoa(n)+who.name+":"); err != nil {
+				return err
+			}
+			run(c, limits[i], s, o.sample/10) // scripts, connections and keys are there then
+		}
+		for round := range o.rounds {
+			for k := range contenders {
+				i := (k + round) % len(contenders)
+				samples[i] = append(samples[i], run(c, limits[i], s, o.sample))
+			}
+		}
+		for i, who := range contenders {
+			tell(sum(s.name, who.name, samples[i], samples[0]))
+		}
+	}
+	return nil
+}
+
+// run has the goroutines of a scene ask for so long.
+func run(c *redis.Client, ask allow, s scene, length time.Duration) sample {
+	ctx := context.Background()
+	var ops, granted, failed atomic.Int64
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	server, client, start := serverTime(c), bench.ProcessorTime(), time.Now()
+	var wg sync.WaitGroup
+	for g := range s.goroutines {
+		wg.Go(func() {
+			for i := g * s.keys / s.goroutines; time.Since(start) < length; i++ {
+				ok, err := ask(ctx, names[i%s.keys])
+				ops.Add(1)
+				if err != nil {
+					failed.Add(1)
+				} else if ok {
+					granted.Add(1)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	wall := time.Since(start)
+	client, server = bench.ProcessorTime()-client, serverTime(c)-server
+	runtime.ReadMemStats(&after)
+	n := float64(ops.Load())
+	return sample{
+		wall: micros(wall) / n, client: micros(client) / n, server: micros(server) / n,
+		allocs: float64(after.Mallocs-before.Mallocs) / n, failed: failed.Load(), granted: float64(granted.Load()) / n,
+	}
+}
+
+// names are keys, made beforehand.
+var names = func() (all [1000]string) {
+	for i := range all {
+		all[i] = "user-" + strconv.Itoa(i)
+	}
+	return all
+}()
+
+// serverTime returns what the server has used of processors.
+func serverTime(c *redis.Client) (used time.Duration) {
+	for line := range strings.Lines(c.Info(context.Background(), "cpu").Val()) {
+		for _, name := range []string{"used_cpu_sys:", "used_cpu_user:"} {
+			if text, ok := strings.CutPrefix(strings.TrimSpace(line), name); ok {
+				s, _ := strconv.ParseFloat(text, 64)
+				used += time.Duration(s * float64(time.Second))
+			}
+		}
+	}
+	return used
+}
+
+func sum(scene, name string, own, ours []sample) speed {
+	var failed int64
+	ratios, costs := make([]float64, len(own)), make([]float64, len(own))
+	for i, s := range own {
+		ratios[i] = s.wall / ours[i].wall
+		costs[i] = (s.client + s.server) / (ours[i].client + ours[i].server)
+		failed += s.failed
+	}
+	of := func(get func(sample) float64) float64 { return median(own, get) }
+	slices.Sort(ratios)
+	slices.Sort(costs)
+	return speed{
+		Scene: scene, Limiter: name,
+		PerSecond: 1e6 / of(func(s sample) float64 { return s.wall }),
+		Client:    of(func(s sample) float64 { return s.client }),
+		Server:    of(func(s sample) float64 { return s.server }),
+		Allocs:    of(func(s sample) float64 { return s.allocs }),
+		Granted:   100 * of(func(s sample) float64 { return s.granted }),
+		Failed:    failed,
+		Ratio:     ratios[len(ratios)/2], Least: ratios[0], Most: ratios[len(ratios)-1],
+		Cost: costs[len(costs)/2],
+	}
+}
+
+func median(all []sample, get func(sample) float64) float64 {
+	values := make([]float64, len(all))
+	for i, s := range all {
+		values[i] = get(s)
+	}
+	slices.Sort(values)
+	return values[len(values)/2]
+}
+
+func micros(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
