@@ -38,7 +38,8 @@ import (
 //
 // A claim that is not answered in time is a small outage of its own. One that Redis granted
 // ends at Redis, and never at Secondary, but for what it took of a share: Cancel and Observe
-// take no longer than Timeout, and do not reach a Redis that is away.
+// take no longer than Timeout, or no time at all while Redis is away: they are then kept until
+// it is back, up to MaxCalls of them.
 //
 // A server whose clock is set back, or that is replaced by one whose clock is behind, gives
 // nothing back until it has caught up; set forward, it gives back too early, at most a burst
@@ -105,7 +106,7 @@ func (f *Fallback) start() {
 	if timeout <= 0 {
 		timeout = 50 * time.Millisecond
 	}
-	g := &gate{errands{f.Limiter, timeout, make(chan struct{}, or(f.MaxCalls, 256))}, breaker}
+	g := &gate{errands: errands{f.Limiter, timeout, make(chan struct{}, or(f.MaxCalls, 256))}, breaker: breaker}
 	primary, secondary := throttle.Limiter(g), f.Secondary
 	switch {
 	case secondary != nil:

@@ -221,6 +221,45 @@ func TestFallback_grantsEndWhereTheyWereMade(t *testing.T) {
 	})
 }
 
+// What ends while Redis is away ends there when it is back, one after the other, as far as
+// there is room to remember it. If Redis goes once more meanwhile, the rest waits.
+func TestFallback_endsAreMadeUpFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRemote()
+		r.Limiter = throttle.NewInFlight(throttle.Capacity{Count: 20}, nil)
+		f := &Fallback{Limiter: r, MaxCalls: 12}
+		var held []throttle.Decision
+		for range 20 {
+			held = append(held, claim(t, f, throttle.Claim{}))
+		}
+		goes := func() {
+			r.set(errAway, 0)
+			for range 10 {
+				claim(t, f, throttle.Claim{})
+			}
+		}
+		left := func() int64 {
+			time.Sleep(time.Minute)
+			claim(t, f, throttle.Claim{DryRun: true}) // asks, and begins to catch up
+			claim(t, f, throttle.Claim{DryRun: true})
+			time.Sleep(35 * time.Millisecond)
+			d, err := r.Limiter.Reserve(t.Context(), throttle.Claim{DryRun: true})
+			require.NoError(t, err)
+			return d.Remaining
+		}
+		goes()
+		for _, d := range held {
+			f.Observe(t.Context(), throttle.Claim{}, d, throttle.Feedback{})
+		}
+		r.set(nil, 10*time.Millisecond)
+		require.EqualValues(t, 4, left(), "one every 10 ms, since the first claim")
+		goes()
+		require.EqualValues(t, 5, left(), "one was on its way")
+		r.set(nil, 0)
+		require.EqualValues(t, 12, left())
+	})
+}
+
 // Who observes may use the windows again when Observe has returned.
 func TestFallback_keepsNoWindowsOfItsCaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
