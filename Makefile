@@ -106,7 +106,7 @@ fuzz: ## every fuzz function for FUZZTIME
 	done
 
 .PHONY: redis-million
-redis-million: ## a million random claims in Redis and in memory, which must agree; about a minute
+redis-million: ## a million random claims in Redis and in memory, which must agree; about two minutes
 	@cd throttleredis
 	HEED_STEPS=1000000 go test -count=1 -run 'decideAsInMemory' .
 
