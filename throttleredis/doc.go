@@ -53,4 +53,6 @@
 // A [Fallback] around a limit goes on without Redis, and bounds what it costs to ask:
 //
 //	limit := &throttleredis.Fallback{Limiter: store.TokenBucket(throttle.PerSecond(100)), Processes: 4}
+//
+// A [Told] has processes that call the same API share what that says of its limits.
 package throttleredis
