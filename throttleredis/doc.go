@@ -50,6 +50,10 @@
 // The server needs what a plain GET, SET and TIME in a script need, and a microsecond or two;
 // the client allocates 7 times, one less than for the answer of an empty script.
 //
+// Where many goroutines decide at a time, a Store whose Client is the AutoPipeline of a client
+// sends their claims together, and makes more than twice as many decisions. It does not look
+// at deadlines; a Fallback keeps its own.
+//
 // A [Fallback] around a limit goes on without Redis, and bounds what it costs to ask:
 //
 //	limit := &throttleredis.Fallback{Limiter: store.TokenBucket(throttle.PerSecond(100)), Processes: 4}

@@ -13,7 +13,7 @@ import (
 // A Store is where limiters keep their state. Its methods make them. The fields must not
 // change once the first is made.
 type Store struct {
-	Client redis.Scripter // a Client, a Ring, a ClusterClient or a failover client; must be set
+	Client redis.Scripter // a Client, a Ring, a ClusterClient, a failover client, or the AutoPipeline of one; must be set
 	Prefix string         // of all keys, for programs that share a Redis; "": "heed"; without braces
 
 	// Timeout is how long Reserve, Cancel and Observe may take. The client must
@@ -39,7 +39,7 @@ func (s *Store) Validate() error {
 	case s.Timeout < 0:
 		return fmt.Errorf("throttleredis: store %q: Timeout is %v: it must not be negative", s.Prefix, s.Timeout)
 	case s.Timeout > 0 && deaf(s.Client):
-		return fmt.Errorf("throttleredis: store %q: Timeout is %v, but the client does not look at deadlines: set ContextTimeoutEnabled in its options", s.Prefix, s.Timeout)
+		return fmt.Errorf("throttleredis: store %q: Timeout is %v, but the client does not look at deadlines: set ContextTimeoutEnabled in its options, and for an AutoPipeline no Timeout but that of a Fallback", s.Prefix, s.Timeout)
 	}
 	return nil
 }
@@ -47,6 +47,8 @@ func (s *Store) Validate() error {
 // deaf reports whether a client is known not to heed the deadline of a context.
 func deaf(c redis.Scripter) bool {
 	switch c := c.(type) {
+	case *redis.AutoPipeliner:
+		return true
 	case *redis.Client:
 		return !c.Options().ContextTimeoutEnabled
 	case *redis.ClusterClient:
