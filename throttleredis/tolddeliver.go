@@ -51,6 +51,9 @@ func (t *Told) do(posts []post, recalls []string) error {
 		t.stats.Dropped += t.queue.again(posts, time.Now())
 		return err
 	}
+	if t.stats.Connected {
+		t.stats.Err = nil
+	}
 	for _, p := range posts {
 		if p.News != "" {
 			t.stats.Posted++

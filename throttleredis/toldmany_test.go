@@ -26,7 +26,7 @@ func TestTold_worksInACluster(t *testing.T) {
 		heard.find(t, "one")
 		heard.find(t, "two")
 		other.Recall("c")
-		redistest.Await(t, "what was kept", func() bool { return heard.heard("two") == 2 })
+		redistest.Await(t, "what was kept", func() bool { return heard.heard("two") >= 2 })
 	}
 }
 

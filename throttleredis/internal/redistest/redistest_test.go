@@ -65,7 +65,7 @@ func TestProxy_hasFaults(t *testing.T) {
 		"slow":       {fault: redistest.Slow, answers: true, done: true},
 		"reset":      {fault: redistest.Reset},
 		"black hole": {fault: redistest.BlackHole, patience: 50 * time.Millisecond},
-		"mute":       {fault: redistest.Mute, done: true, patience: 50 * time.Millisecond},
+		"mute":       {fault: redistest.Mute, done: true, patience: 2 * time.Second}, // in which it must come to write
 		"refuse":     {fault: redistest.Refuse},
 	} {
 		t.Run(name, func(t *testing.T) {
