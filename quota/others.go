@@ -78,15 +78,16 @@ func (o *others) answered(n uint64, now time.Time) {
 // begin is called when the limit is first heard of, after sent claims of ours. Who
 // used what of a long window before says nothing of now.
 func (o *others) begin(used, sent int64, reset time.Duration, now time.Time) {
-	o.mine, o.mark, o.at = sent, now, now
+	o.base, o.mine, o.mark, o.at = 0, sent, now, now
 	if reset > blameSoon {
 		o.base = max(used-sent, 0)
 	}
 }
 
-// restart notes that all units came back.
-func (o *others) restart(now time.Time) {
-	o.base, o.mine, o.prev, o.mark = 0, 0, 0, now
+// restart notes that most units came back, of which a first one was ours again.
+func (o *others) restart(used int64, reset time.Duration, now time.Time) {
+	o.prev = 0
+	o.begin(used, 1, reset, now)
 }
 
 // learn takes over that used units of limit are used, and come back within reset.
@@ -160,7 +161,7 @@ func (t *told) compare(w throttle.Window, n, sent uint64, now time.Time) (steppe
 	case o.mark.IsZero():
 		o.begin(max(w.Limit-left, 0), int64(sent), reset, now)
 	case rise && (o.seen || over) && t.refill.kind != drips:
-		o.restart(now)
+		o.restart(max(w.Limit-left, 0), reset, now)
 	}
 	if over || !most {
 		o.late = most && w.Roughness > 0

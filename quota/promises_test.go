@@ -28,12 +28,14 @@ func TestTracker_priceOfCaution(t *testing.T) {
 
 // toldServers say what is left on each answer.
 var toldServers = map[string]func() server{
-	"window of 100 per 5 s":          func() server { return fixedWindow(100, 5*time.Second, true, true) },
-	"window of 10 per 1 s":           func() server { return fixedWindow(10, time.Second, true, true) },
-	"window of 1000 per 1 min":       func() server { return fixedWindow(1000, time.Minute, true, true) },
-	"token bucket of 30/s, burst 30": func() server { return tokenBucket(30, 30, true) },
-	"token bucket of 50/s, burst 10": func() server { return tokenBucket(50, 10, true) },
-	"GCRA of 25/s, burst 5":          func() server { return tokenBucket(25, 5, true) },
+	"bucket of 20/s with a large burst": func() server { return tokenBucket(20, 100, true) },
+	"bucket of 10/s with a larger one":  func() server { return tokenBucket(10, 200, true) },
+	"window of 100 per 5 s":             func() server { return fixedWindow(100, 5*time.Second, true, true) },
+	"window of 10 per 1 s":              func() server { return fixedWindow(10, time.Second, true, true) },
+	"window of 1000 per 1 min":          func() server { return fixedWindow(1000, time.Minute, true, true) },
+	"token bucket of 30/s, burst 30":    func() server { return tokenBucket(30, 30, true) },
+	"token bucket of 50/s, burst 10":    func() server { return tokenBucket(50, 10, true) },
+	"GCRA of 25/s, burst 5":             func() server { return tokenBucket(25, 5, true) },
 }
 
 // Once the first answer is there nothing that is sent is refused.

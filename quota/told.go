@@ -150,6 +150,8 @@ func (t *told) update(w throttle.Window, n uint64, now time.Time, f *flight) {
 		switch ahead := reset.Sub(t.reset); {
 		case ahead < -slackOf(w) && !newer:
 			return // speaks of a window that is over
+		case ahead > slackOf(w) && !newer && left > t.left(now):
+			return // or of one in which a bucket was not as empty yet
 		case ahead > slackOf(w):
 			over = true
 		case !over:
