@@ -84,10 +84,9 @@ func startServer(t *testing.T, config, program string, args ...string) (url stri
 		t.Skipf("%s is not installed: %v", program, err)
 	}
 	dir, addr := t.TempDir(), freeAddr(t)
-	_, port, _ := net.SplitHostPort(addr)
 	text, err := os.ReadFile(filepath.Join("testdata", config))
 	require.NoError(t, err)
-	text = bytes.ReplaceAll(text, []byte("@PORT@"), []byte(port))
+	text = bytes.ReplaceAll(text, []byte("@ADDR@"), []byte(addr))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, config), text, 0o644))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "index.html"), []byte("ok\n"), 0o644))
 
@@ -108,9 +107,16 @@ func startServer(t *testing.T, config, program string, args ...string) (url stri
 	return "http://" + addr + "/"
 }
 
-// freeAddr returns a loopback address that nobody listens at.
+// freeAddr returns an address that nobody listens at. Where loopback has more than one
+// it is one of this process alone, so that no client of another test is given its port
+// before the program has it.
 func freeAddr(t *testing.T) string {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	pid := os.Getpid()
+	own := net.IPv4(127, byte(1+pid>>16&0x7f), byte(pid>>8), byte(pid))
+	l, err := net.Listen("tcp", net.JoinHostPort(own.String(), "0"))
+	if err != nil {
+		l, err = net.Listen("tcp", "127.0.0.1:0")
+	}
 	require.NoError(t, err)
 	defer l.Close()
 	return l.Addr().String()
@@ -119,7 +125,7 @@ func freeAddr(t *testing.T) string {
 // awaitServer returns when addr accepts connections. It fails if the program
 // ends before, with what it said.
 func awaitServer(t *testing.T, addr string, ended <-chan struct{}, said *strings.Builder) {
-	for range 500 {
+	for range 1500 {
 		if conn, err := net.Dial("tcp", addr); err == nil {
 			conn.Close()
 			return

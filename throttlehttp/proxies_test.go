@@ -77,8 +77,7 @@ func startProxy(t *testing.T, program, config string, args ...string) (url strin
 	serveUnix(t, socket)
 	text, err := os.ReadFile(filepath.Join("testdata", config))
 	require.NoError(t, err)
-	_, port, _ := net.SplitHostPort(addr)
-	text = bytes.ReplaceAll(bytes.ReplaceAll(text, []byte("@SOCKET@"), []byte(socket)), []byte("@PORT@"), []byte(port))
+	text = bytes.ReplaceAll(bytes.ReplaceAll(text, []byte("@SOCKET@"), []byte(socket)), []byte("@ADDR@"), []byte(addr))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, config), text, 0o600))
 	run(t, dir, addr, path, args...)
 	return "http://" + addr + "/"
@@ -123,9 +122,16 @@ func run(t *testing.T, dir, addr, path string, args ...string) {
 	t.Fatal(path + " does not listen at " + addr)
 }
 
-// freeAddr returns a loopback address that nobody listens at.
+// freeAddr returns an address that nobody listens at. Where loopback has more than one
+// it is one of this process alone, so that no client of another test is given its port
+// before the program has it.
 func freeAddr(t *testing.T) string {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	pid := os.Getpid()
+	own := net.IPv4(127, byte(1+pid>>16&0x7f), byte(pid>>8), byte(pid))
+	l, err := net.Listen("tcp", net.JoinHostPort(own.String(), "0"))
+	if err != nil {
+		l, err = net.Listen("tcp", "127.0.0.1:0")
+	}
 	require.NoError(t, err)
 	defer l.Close()
 	return l.Addr().String()
