@@ -119,19 +119,3 @@ func (b *bucket) leastLeft(now time.Time) int64 {
 	}
 	return least
 }
-
-// advance keeps what of the pause before our next claim is over by now, as news
-// begin it anew: see others.wait, of which this is the integral. Else nobody would go
-// as long as there are news.
-func (t *told) advance(now time.Time, open int64) {
-	o := &t.others
-	span, rest := t.reset.Sub(t.at), t.reset.Sub(now)
-	if !o.seen || o.share <= 0 || rest <= 0 || span <= rest {
-		return
-	}
-	root := math.Sqrt(o.share)
-	k := max((1-o.share)/root, 1e-3)
-	units := float64(max(t.left(now)-spareUnits, 0))
-	due := root * units * (1 - math.Pow(float64(rest)/float64(span), k)) / k
-	o.dice = max(o.dice-max(due-float64(open), 0), 0)
-}

@@ -137,8 +137,7 @@ func (o *others) recent(now time.Time) int64 {
 // The integral of our pace is how many claims of ours are due by then:
 // √share left (1-u^k) / k.
 func (o *others) wait(left, open int64, at, now, reset time.Time) time.Duration {
-	root := math.Sqrt(o.share)
-	k := max((1-o.share)/root, 1e-3)
+	root, k := o.law()
 	span := reset.Sub(at)
 	units := float64(left-spareUnits) * math.Pow(1-float64(o.lag)/float64(max(span+o.lag, 1)), k)
 	u := math.Pow(max(1-(float64(open)+o.dice)*k/(root*max(units, 1e-9)), 0), 1/k)
@@ -151,9 +150,29 @@ func (o *others) wait(left, open int64, at, now, reset time.Time) time.Duration 
 	return max(due.Sub(now), 0)
 }
 
-// compare learns from an answer to claim n, of sent so far, how much of the limit others use. It
-// reports whether all units came back sooner than was thought: where others begin
-// the next window, nothing else tells when.
+// law returns √share and k, see wait.
+func (o *others) law() (root, k float64) {
+	root = math.Sqrt(o.share)
+	return root, max((1-o.share)/root, 1e-3)
+}
+
+// advance keeps what of the pause before our next claim is over by now, as news begin
+// it anew. Else nobody would go as long as there are news.
+func (t *told) advance(now time.Time, open int64) {
+	o := &t.others
+	span, rest := t.reset.Sub(t.at), t.reset.Sub(now)
+	if !o.seen || o.share <= 0 || rest <= 0 || span <= rest {
+		return
+	}
+	root, k := o.law()
+	units := float64(max(t.left(now)-spareUnits, 0))
+	due := root * units * (1 - math.Pow(float64(rest)/float64(span), k)) / k
+	o.dice = max(o.dice-max(due-float64(open), 0), 0)
+}
+
+// compare learns from an answer to claim n, of sent so far, how much of the limit
+// others use. It reports whether all units came back sooner than was thought: where
+// others begin the next window, nothing else tells when.
 func (t *told) compare(w throttle.Window, n, sent uint64, now time.Time) (stepped bool) {
 	o, left, reset := &t.others, max(w.Remaining, 0), resetOf(w, now).Sub(now)
 	over, rise, most := !now.Before(t.reset), left-t.remaining > w.Limit/2, left <= w.Limit/2
