@@ -63,7 +63,7 @@ func serve(ctx context.Context, listen, file, users, orders, shared, secret stri
 		}
 		client := redis.NewClient(patient(options))
 		defer client.Close()
-		build = inRedis(client, copies, func(err error) { log.Print("without Redis: ", err) })
+		build = inRedis(client, copies, 0, func(err error) { log.Print("without Redis: ", err) })
 	}
 	g, err := newGateway(file, usersURL, ordersURL, []byte(secret), build, func(err error) { log.Print("limits read again: ", err) })
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 
 // show plays all that a gateway does, for people to read.
 func show(out io.Writer) error {
-	t, err := build()
+	t, err := build(0)
 	if err != nil {
 		return err
 	}

@@ -12,17 +12,17 @@ import (
 )
 
 // inRedis returns a function that keeps the limits of a file in a Redis, which so many
-// copies of the gateway share. While Redis is away each goes on with its share, and
-// away hears why.
-func inRedis(client redis.UniversalClient, copies int, away func(error)) func(*rules.Limit) (throttle.Limiter, error) {
-	store := &throttleredis.Store{Client: client, Prefix: "gateway", Timeout: time.Second}
+// copies of the gateway share. While Redis is away, or does not answer within timeout, 0
+// for 50 ms, each goes on with its share, and away hears why.
+func inRedis(client redis.UniversalClient, copies int, timeout time.Duration, away func(error)) func(*rules.Limit) (throttle.Limiter, error) {
+	store := &throttleredis.Store{Client: client, Prefix: "gateway", Timeout: max(timeout, time.Second)}
 	breaker := new(throttleredis.Breaker) // one opinion of one Redis
 	return func(l *rules.Limit) (throttle.Limiter, error) {
 		limit, err := limitIn(store, l)
 		if limit == nil || err != nil {
 			return nil, err
 		}
-		return &throttleredis.Fallback{Limiter: limit, Processes: copies, Breaker: breaker, OnError: away}, nil
+		return &throttleredis.Fallback{Limiter: limit, Processes: copies, Timeout: timeout, Breaker: breaker, OnError: away}, nil
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -26,8 +27,9 @@ type town struct {
 	close     func()
 }
 
-// build starts all of it.
-func build() (*town, error) {
+// build starts all of it. What Redis does not answer within timeout, 0 for 50 ms, is
+// decided without it.
+func build(timeout time.Duration) (*town, error) {
 	t, secret := &town{reloaded: make(chan error, 16)}, []byte("only the copies know it")
 	dir, err := os.MkdirTemp("", "gateway")
 	if err != nil {
@@ -50,7 +52,8 @@ func build() (*town, error) {
 	closers := []func(){stop, api.Close, func() { os.RemoveAll(dir) }}
 	for i := range t.copies {
 		client := redis.NewClient(patient(&redis.Options{Network: server.Network, Addr: server.Addr}))
-		g, err := newGateway(t.file, to, to, secret, inRedis(client, len(t.copies), nil), func(err error) { t.reloaded <- err })
+		kept := inRedis(client, len(t.copies), timeout, nil)
+		g, err := newGateway(t.file, to, to, secret, kept, func(err error) { t.reloaded <- err })
 		if err != nil {
 			return nil, err
 		}
