@@ -71,7 +71,7 @@ func (o *others) took(n uint64, now time.Time, random float64) {
 // answered notes that the answer to claim n came at now.
 func (o *others) answered(n uint64, now time.Time) {
 	if o.number != 0 && n >= o.number {
-		o.lag, o.number = now.Sub(o.sent), 0
+		o.lag, o.number = max(now.Sub(o.sent), 0), 0 // somebody may have set the clock back
 	}
 }
 
@@ -144,7 +144,7 @@ func (o *others) wait(left, open int64, at, now, reset time.Time) time.Duration 
 	due := reset
 	if rest := time.Duration(u * float64(span)); rest > 2*o.lag {
 		due = reset.Add(-rest)
-	} else if o.late && left > open && open == 0 {
+	} else if o.late && left > 0 && open == 0 {
 		due = reset.Add(-min(time.Duration((o.dice-0.5)*float64(time.Second)), span-2*o.lag))
 	}
 	return max(due.Sub(now), 0)

@@ -1,6 +1,9 @@
 package quota
 
-import "time"
+import (
+	"math"
+	"time"
+)
 
 // refillKind is how units come back to a limit of the server.
 type refillKind uint8
@@ -107,6 +110,7 @@ func (r *refill) until(units int64, at, now time.Time) time.Duration {
 		return 0
 	}
 	passed := now.Sub(at).Seconds()
-	whole := float64(int64(r.rate*passed)) + float64(1-units)
-	return max(time.Duration((whole/r.rate-passed)*1e9), time.Millisecond)
+	whole := math.Floor(r.rate*passed) + float64(1-units)
+	seconds := min(whole/r.rate-passed, maxDelay.Seconds()) // what a server says may be any number
+	return max(time.Duration(seconds*1e9), time.Millisecond)
 }

@@ -1,0 +1,30 @@
+package quota
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// However many units are missing, and however slowly they come back, nobody looks again
+// at once.
+func TestRefill_untilDoesNotOverflow(t *testing.T) {
+	at := time.Unix(0, 0)
+	for name, tt := range map[string]struct {
+		rate   float64
+		units  int64
+		passed time.Duration
+		want   time.Duration
+	}{
+		"half a second":      {2, 0, 0, time.Second / 2},
+		"part of it is over": {2, 0, 200 * time.Millisecond, 300 * time.Millisecond},
+		"a slow one":         {1e-12, 0, 0, maxDelay},
+		"many are missing":   {10, math.MinInt64 / 2, 0, maxDelay},
+		"a fast one":         {math.MaxInt64, 0, time.Hour, time.Millisecond},
+	} {
+		r := refill{kind: flows, rate: tt.rate}
+		require.Equal(t, tt.want, r.until(tt.units, at, at.Add(tt.passed)), name)
+	}
+}
