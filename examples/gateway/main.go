@@ -85,7 +85,7 @@ func serve(ctx context.Context, listen, file, users, orders, shared, secret stri
 
 // patient has a client of Redis give up when it is told to, and never ask twice.
 func patient(o *redis.Options) *redis.Options {
-	o.ContextTimeoutEnabled, o.MaxRetries = true, -1
+	o.ContextTimeoutEnabled, o.MaxRetries, o.DialerRetries = true, -1, 1
 	return o
 }
 

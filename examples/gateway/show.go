@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/heed-go/heed"
+	"github.com/redis/go-redis/v9/logging"
 )
 
 // show plays all that a gateway does, for people to read.
@@ -42,6 +43,7 @@ func show(out io.Writer) error {
 	status, body := t.ask(0, http.MethodPost, "/orders/", "buyer")
 	fmt.Fprintf(out, "   copy 1: %d %s\n", status, body)
 	fmt.Fprintln(out, "Redis goes away, and each copy goes on with half of each limit:")
+	logging.Disable() // go-redis would say so line by line
 	t.stopRedis()
 	ok, refused := t.crowd(&http.Client{}, "somebody", 60)
 	fmt.Fprintf(out, "   hasty   %2d served, %2d refused\n", ok, refused)
