@@ -1,6 +1,7 @@
 package quota
 
 import (
+	"math"
 	"time"
 
 	"github.com/heed-go/heed/throttle"
@@ -75,7 +76,8 @@ func (t *told) takeSlots(w throttle.Window, now time.Time, f *flight) bool {
 		}
 		return false
 	}
-	t.limit, t.remaining, t.per = max(w.Limit, w.Remaining), max(w.Remaining, 0)+f.open, w.Per
+	left := min(max(w.Remaining, 0), math.MaxInt64-f.open) // a server may say any number
+	t.limit, t.remaining, t.per = max(w.Limit, w.Remaining), left+f.open, w.Per
 	if w.Limit > 0 {
 		t.remaining = min(t.remaining, w.Limit)
 	}

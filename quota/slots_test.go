@@ -155,3 +155,18 @@ func TestSlots_waitForOthers(t *testing.T) {
 		}
 	})
 }
+
+// A server that means that there is no end to its slots says the largest number it has.
+func TestSlots_withoutEndHoldNobodyUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var tr Tracker
+		b := tr.Demand(request(t, users)).Limiter
+		d, err := b.Reserve(t.Context(), throttle.Claim{}) // is in flight meanwhile
+		require.NoError(t, err)
+		const most = "9223372036854775807"
+		ask(t, &tr, users, answer(200, "Concurrency-Limit", most, "Concurrency-Remaining", most))
+		require.True(t, mayAsk(t, &tr, users))
+		b.Cancel(t.Context(), throttle.Claim{}, d)
+		require.True(t, mayAsk(t, &tr, users))
+	})
+}
