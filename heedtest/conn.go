@@ -21,7 +21,7 @@ func (l *listener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &conn{Conn: inner, in: inner, out: inner, closed: make(chan struct{})}
+	c := &conn{Conn: inner, in: inner, out: inner, closed: make(chan struct{}), settled: make(chan struct{})}
 	if l.http2 {
 		c.frames = &inserter{dst: inner}
 		c.in, c.out = newNumberer(inner), c.frames
@@ -42,6 +42,9 @@ type conn struct {
 	muted  bool
 	closed chan struct{}
 	once   sync.Once
+
+	settled chan struct{} // closed when the server has written: its settings come first
+	settle  sync.Once
 }
 
 // mute makes c what is left of a connection whose other end has lost its power:
@@ -66,10 +69,16 @@ func (c *conn) reset() {
 	c.Close()
 }
 
-// insert sends a frame of HTTP/2. Over HTTP/1.1 it does nothing.
+// insert sends a frame of HTTP/2, but not before the settings of the server, which a
+// client must see first. Over HTTP/1.1 it does nothing.
 func (c *conn) insert(f []byte) {
-	if c.frames != nil && !c.isMuted() {
+	if c.frames == nil || c.isMuted() {
+		return
+	}
+	select {
+	case <-c.settled:
 		c.frames.insert(f)
+	case <-c.closed:
 	}
 }
 
@@ -88,6 +97,7 @@ func (c *conn) Write(p []byte) (int, error) {
 	if c.isMuted() {
 		return len(p), nil
 	}
+	defer c.settle.Do(func() { close(c.settled) })
 	return c.out.Write(p)
 }
 

@@ -153,7 +153,6 @@ type inserter struct {
 	dst io.Writer
 
 	mu      sync.Mutex
-	begun   bool   // the first frame of the server is on its way: its settings, before which nothing may come
 	head    []byte // as far as it was sent, of a frame whose head is not complete
 	left    int    // bytes of the present frame
 	waiting []byte // frames to insert
@@ -165,7 +164,7 @@ func (i *inserter) Write(p []byte) (int, error) {
 	defer i.mu.Unlock()
 	var out []byte
 	for rest := p; len(rest) > 0; {
-		out, i.begun = i.take(out), true
+		out = i.take(out)
 		k := min(i.left, len(rest))
 		if i.left == 0 {
 			k = min(frameHead-len(i.head), len(rest))
@@ -195,7 +194,7 @@ func (i *inserter) insert(f []byte) {
 
 // take adds the waiting frames to out, if this is the place for them.
 func (i *inserter) take(out []byte) []byte {
-	if i.begun && i.left == 0 && len(i.head) == 0 {
+	if i.left == 0 && len(i.head) == 0 {
 		out, i.waiting = append(out, i.waiting...), nil
 	}
 	return out

@@ -13,13 +13,12 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// Wherever the server's writes end, a frame of ours comes between two of its own, or
-// last. Before the first one, which has the server's settings, a client takes none.
+// Wherever the server's writes end, a frame of ours comes between two of its own.
 func TestInserter_neverCutsAFrame(t *testing.T) {
 	first, empty, last := frame(0, 0, 1, []byte("first")), frame(4, 1, 0, nil), frame(0, 1, 1, []byte("last"))
 	ours := reset(3, refusedStream)
 	all := bytes.Join([][]byte{first, empty, last}, nil)
-	bounds := []int{len(first), len(first) + len(empty), len(all)}
+	bounds := []int{0, len(first), len(first) + len(empty), len(all)}
 	for split := range len(all) + 1 {
 		var got bytes.Buffer
 		i := &inserter{dst: &got}
