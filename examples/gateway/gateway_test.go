@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -110,26 +111,28 @@ func TestGateway_followsItsFile(t *testing.T) {
 	require.Equal(t, 429, ask(g, http.MethodPost, "/orders/").Code, "the five still count")
 }
 
-// Two copies share one Redis, and go on without it.
+// Two copies share one Redis, and go on without it. That one copy grants all ten shows
+// that Redis decides: on its own it would grant five.
 func TestGateway_copiesShare(t *testing.T) {
+	if _, err := exec.LookPath("redis-server"); err != nil && os.Getenv("CI") == "" {
+		t.Skip("redis-server is not installed: one in memory cannot run the scripts")
+	}
 	town, err := build(time.Minute) // a slow machine is no outage
 	require.NoError(t, err)
 	defer town.close()
-	served := 0
-	for i := range 12 {
-		if status, _ := town.ask(i, http.MethodGet, "/allow?key=mail", ""); status == 200 {
-			served++
+	granted := func(copy, n int, path string) (served int) {
+		for range n {
+			if status, _ := town.ask(copy, http.MethodGet, path, ""); status == 200 {
+				served++
+			}
 		}
+		return served
 	}
-	require.Equal(t, 10, served, "by both copies together")
+	require.Equal(t, 10, granted(0, 12, "/allow?key=mail"))
+	require.Zero(t, granted(1, 3, "/allow?key=mail"), "the other copy knows")
 	town.stopRedis()
-	served = 0
-	for i := range 24 {
-		if status, _ := town.ask(i, http.MethodGet, "/allow?key=fax", ""); status == 200 {
-			served++
-		}
-	}
-	require.Equal(t, 10, served, "five by each copy")
+	require.Equal(t, 5, granted(0, 12, "/allow?key=fax"), "its share")
+	require.Equal(t, 5, granted(1, 12, "/allow?key=fax"), "its share")
 }
 
 func TestGateway_saysWhatIsWrongWithItsFile(t *testing.T) {
