@@ -69,8 +69,8 @@ func (s *sender) RoundTrip(req *http.Request) (*http.Response, error) {
 }
 
 // The Transport against the middleware: whatever the algorithm and the words, once
-// the first answer has come nothing is sent that is refused; but a sliding log, which no
-// header describes, refuses three in one of 25 runs, by the order in which goroutines run.
+// the first answer has come nothing is sent that is refused. Only logs, which no header
+// describes, may refuse a few: three in one of 25 runs, by the order in which goroutines run.
 func TestTransport_isNeverRefusedByOurServer(t *testing.T) {
 	dialects := []quota.Dialect{0, quota.XRateLimit, quota.Draft03, quota.Draft10, quota.XRateLimit | quota.XRetryAfter}
 	for name, limiter := range ours {
@@ -90,7 +90,11 @@ func TestTransport_isNeverRefusedByOurServer(t *testing.T) {
 				says := fmt.Sprintf("%s, dialect %d: of %d sent after the first answer %d refused, %d failed, %v",
 					name, dialect, wire.sent.Load(), wire.refused.Load(), failed, time.Since(start).Round(time.Millisecond))
 				t.Log(says)
-				require.LessOrEqual(t, wire.refused.Load(), wire.sent.Load()/20, says)
+				few := int64(0)
+				if name == "log" || name == "sub-windows" {
+					few = wire.sent.Load() / 20
+				}
+				require.LessOrEqual(t, wire.refused.Load(), few, says)
 				require.Zero(t, failed, says)
 			})
 		}
