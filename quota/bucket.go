@@ -207,7 +207,7 @@ func (b *bucket) Observe(_ context.Context, _ throttle.Claim, d throttle.Decisio
 		return
 	}
 	b.relate(d.Grant, f.Outcome == throttle.Failed, f.Now)
-	if f.Outcome == throttle.Accepted && len(f.Windows)+len(b.told) == 0 && !b.gate.ajar && b.est == nil {
+	if f.Outcome == throttle.Accepted && f.Cause == throttle.CauseUnknown && len(f.Windows)+len(b.told) == 0 && !b.gate.ajar && b.est == nil {
 		b.accepted() // nothing to learn from, not even the time
 		if b.young() {
 			b.response = b.now(f.Now)
@@ -221,13 +221,15 @@ func (b *bucket) Observe(_ context.Context, _ throttle.Claim, d throttle.Decisio
 	case throttle.Throttled:
 		b.throttled(d.Grant, f, explained, now)
 	case throttle.Accepted:
-		if b.est != nil {
+		if b.est != nil && f.Cause == throttle.CauseUnknown {
 			b.succeeded(d.Grant, now)
 		}
 		if b.gate.good(d.Grant) {
 			b.opened(now)
 		}
-		b.accepted()
+		if f.Cause == throttle.CauseUnknown {
+			b.accepted()
+		}
 	}
 }
 

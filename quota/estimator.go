@@ -229,6 +229,7 @@ func (b *bucket) stated(n uint64, retryAfter time.Duration, now time.Time) {
 	if e.loop.on() {
 		if l := &e.loop; l.cause == throttle.CauseBare && l.counts(n, now) {
 			l.note(true)
+			l.stated = max(l.stated, retryAfter)
 			if l.rejected(e.accepted.highest(now), b.roundTrip(), b.flight.sent, now) == drop {
 				b.dropLoop(now)
 			}

@@ -76,7 +76,7 @@ func (m *marks) roundTrip(kind throttle.Cause, rtt time.Duration, now time.Time)
 	t, span := tick(now), uint32(rtt>>16)
 	for i := range m.kept() {
 		k, age := m.back(i, t)
-		if age > span {
+		if age > 0 && age >= span {
 			break
 		}
 		if all++; k == kind {
@@ -103,17 +103,20 @@ func (m *marks) implied(rtt time.Duration, now time.Time) bool {
 }
 
 // suspected reports whether failures of kind are evidence of a limit, and their share
-// of the responses: 6 of 10 or 15 of 50, a quarter of those of one round trip where
+// of the responses that show it: 6 of 10 or 15 of 50, a quarter of those of one round trip where
 // these are more than ten, and only where the server worked before.
 func (m *marks) suspected(kind throttle.Cause, rtt time.Duration, now time.Time) (share float64, ok bool) {
 	bad, all := m.count(kind, 50, now)
-	if few, _ := m.count(kind, 10, now); few < 6 && bad < 15 {
+	share = float64(bad) / float64(max(all, 1))
+	if few, last := m.count(kind, 10, now); few >= 6 {
+		share = float64(few) / float64(last)
+	} else if bad < 15 {
 		return 0, false
 	}
 	if bad, all := m.roundTrip(kind, rtt, now); all > 10 && 4*bad < all {
 		return 0, false
 	}
-	return float64(bad) / float64(max(all, 1)), m.workedBefore(kind, now)
+	return share, m.workedBefore(kind, now)
 }
 
 // workedBefore reports whether at least 90 % of the 20 responses before the oldest

@@ -45,11 +45,12 @@ type rateLoop struct {
 	cuts    int     // cuts in a row that ended at the floor
 	low     int     // how often the floor was halved
 
-	eager   float64   // how fast the rate grows while no goal is known, in tenths of a step
-	step    time.Time // when it last grew
-	calm    float64   // seconds of growth since the last rejection
-	plateau float64   // seconds at the goal before the rate grows beyond it
-	waited  bool      // a caller has waited since the last step
+	stated  time.Duration // the longest Retry-After of a rejection since the loop began; 0: none
+	eager   float64       // how fast the rate grows while no goal is known, in tenths of a step
+	step    time.Time     // when it last grew
+	calm    float64       // seconds of growth since the last rejection
+	plateau float64       // seconds at the goal before the rate grows beyond it
+	waited  bool          // a caller has waited since the last step
 	trial   trial
 }
 
@@ -61,6 +62,7 @@ type trial struct {
 	cuts  int     // how many times the rate was cut
 	n     int     // responses that count
 	bad   int     // of them, failures
+	good  int     // successes in a row
 }
 
 // A tally counts accepted requests since a moment.
@@ -192,11 +194,12 @@ func (l *rateLoop) bad(n int) (bad, all int) {
 func (l *rateLoop) judge(bad bool, rtt time.Duration, sent uint64, now time.Time) effect {
 	t := &l.trial
 	t.n++
+	t.good++
 	if bad {
-		t.bad++
+		t.bad, t.good = t.bad+1, 0
 	}
 	switch {
-	case t.bad == 0 && float64(t.n) >= 3/t.share, t.n >= 20 && float64(t.bad) <= t.share/2*float64(t.n):
+	case float64(t.good) >= 3/t.share, t.n >= 20 && float64(t.bad) <= t.share/2*float64(t.n):
 		l.trial = trial{}
 		return goOn
 	case t.n < 6, t.bad < t.n && t.n < 20:
@@ -205,7 +208,7 @@ func (l *rateLoop) judge(bad bool, rtt time.Duration, sent uint64, now time.Time
 		return drop
 	}
 	l.rate = max(l.rate/4, minRate)
-	t.cuts, t.n, t.bad = t.cuts+1, 0, 0
+	l.trial = trial{on: true, share: t.share, cuts: t.cuts + 1}
 	l.changed(rtt, sent, now)
 	return goOn
 }
@@ -331,6 +334,9 @@ func (l *rateLoop) cut(refused, share, best float64, now time.Time) {
 	if l.span.ok >= enough {
 		if l.seen > 0 && math.Abs(seen-l.seen) < agree*seen && now.Sub(l.span.since) >= time.Second {
 			l.goal, l.known = min(l.goal, justBelow*(seen+l.seen)/2), true
+		}
+		if l.stated > 0 && l.span.ok >= 20 {
+			l.goal = min(l.goal, 1.15*seen)
 		}
 		least := refused / 4
 		if math.IsInf(was, 1) && share < .2 {
