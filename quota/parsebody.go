@@ -19,6 +19,7 @@ const maxPeek = 8 << 10
 // until when, and what is left. It reads no more than 8 KiB. A body that is cut off is
 // read as far as it goes.
 func (r *Reader) ReadBody(status int, h http.Header, peek []byte, rep *Report) {
+	defer rep.resolve(status)
 	peek = peek[:min(len(peek), maxPeek)]
 	if r.Body != nil {
 		r.Body(status, h, peek, rep)
@@ -42,6 +43,7 @@ type bodyReader struct {
 	status int
 
 	refused, global bool
+	secondary       bool // the words of GitHub's secondary limit
 	hasDelay        bool
 	delay           time.Duration
 	cost            costState
@@ -49,6 +51,10 @@ type bodyReader struct {
 
 // costState is the throttleStatus of Shopify's GraphQL.
 type costState struct{ maximum, left, rate number }
+
+// secondaryWait is how long GitHub documents to wait after its secondary limit has refused
+// a request without a header that says until when.
+const secondaryWait = time.Minute
 
 // maxDepth is how deep the walk goes into JSON.
 const maxDepth = 12
@@ -144,6 +150,7 @@ func (b *bodyReader) text(s string) {
 		return
 	}
 	s = strings.ToLower(s)
+	b.secondary = b.secondary || b.status < 500 && (strings.Contains(s, "secondary rate limit") || strings.Contains(s, "abuse detection"))
 	for _, phrase := range refusalPhrases {
 		if strings.Contains(s, phrase) {
 			b.refused = true
@@ -185,6 +192,10 @@ func isRefusal(code string) bool {
 // tell adds what was found to rep.
 func (b *bodyReader) tell(rep *Report) {
 	rep.Throttled = rep.Throttled || b.refused
+	rep.marked = rep.marked || b.refused
+	if b.secondary {
+		rep.documented = secondaryWait
+	}
 	if !rep.Throttled {
 		b.tellCost(rep)
 		return

@@ -82,7 +82,7 @@ func (v *Vendor) complete(l *Limit) {
 		if b.Max > 0 && !l.HasLimit {
 			l.Limit, l.HasLimit = b.Max, true
 		}
-		if l.Window == 0 && l.ResetAfter <= b.Window+time.Minute {
+		if l.Window == 0 && l.ResetAfter-time.Minute <= b.Window {
 			l.Window = b.Window
 		}
 		return
