@@ -58,12 +58,12 @@ func (t *Tracker) Report(req *http.Request, resp *http.Response, now time.Time) 
 	return t.reader().parse(t.siteOf(req).vendor, resp.StatusCode, resp.Header, now)
 }
 
-// outcome classifies an answer. A Retry-After is a command only where the work
-// was refused: on a success it is a polling interval, or a habit.
+// outcome classifies a response and returns the wait that it states. A Retry-After is a
+// command only on a refusal: on a success it is a polling interval, or means nothing.
 func outcome(status int, r *Report) (throttle.Outcome, time.Duration) {
 	switch {
 	case r.Throttled || status == http.StatusServiceUnavailable && r.HasRetryAfter:
-		return throttle.Throttled, r.RetryAfter
+		return throttle.Throttled, r.Wait
 	case status >= 500:
 		return throttle.Failed, 0
 	}
