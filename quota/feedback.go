@@ -52,10 +52,15 @@ func (t *Tracker) Feedback(req *http.Request, d throttle.Demand, resp *http.Resp
 	return f
 }
 
-// Report returns what the headers of an answer to req say of limits, as Reader
-// reads them. Nothing is learned from it.
+// Report returns what a response to req states about limits: its headers, and the first bytes
+// of its body if Feedback has read those. It changes nothing.
 func (t *Tracker) Report(req *http.Request, resp *http.Response, now time.Time) Report {
-	return t.reader().parse(t.siteOf(req).vendor, resp.StatusCode, resp.Header, now)
+	r := t.reader()
+	rep := r.parse(t.siteOf(req).vendor, resp.StatusCode, resp.Header, now)
+	if head := headOf(resp.Body); len(head) > 0 {
+		r.ReadBody(resp.StatusCode, resp.Header, head, &rep)
+	}
+	return rep
 }
 
 // outcome classifies a response and returns the wait that it states. A Retry-After is a

@@ -45,6 +45,7 @@ func (r *Reader) parse(v *Vendor, status int, h http.Header, received time.Time)
 	p.collect()
 	p.conclude()
 	p.out.resolve(status)
+	p.out.vendor = v
 	out := p.out
 	p.forget()
 	parsers.Put(p)

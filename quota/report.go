@@ -31,12 +31,21 @@ type Report struct {
 	// Zero then means that the request may be repeated immediately.
 	Wait time.Duration
 
+	// Permanent says that the body names a reason which waiting does not cure: the account has
+	// no money left, or is suspended. Throttled is false then, whatever the status.
+	Permanent bool
+
+	// Violated names the limits that a problem body (RFC 9457, member violated-policies) says
+	// were exceeded; nil means none.
+	Violated []string
+
 	Throttled bool // the response is a refusal because of a limit
 	Global    bool // the refusal holds for all quotas of the account, not only for those named
 	Stale     bool // the response is out of a cache (Age > 0): its limits are old and left out
 
 	documented time.Duration // wait that the API documents for this refusal; 0: none
 	marked     bool          // a known body, code or header says that it is a refusal
+	vendor     *Vendor       // what is known about the host; nil: nothing
 }
 
 // A Limit is the state of one limit of a server, as one answer tells it.
