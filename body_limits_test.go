@@ -70,7 +70,8 @@ func TestTransport_readsTheDelayInABody(t *testing.T) {
 	}{
 		{"Telegram", "https://api.telegram.org/bot/sendMessage", `{"ok":false,"error_code":429,"parameters":{"retry_after":35}}`, 429, 35 * time.Second},
 		{"Google", "https://pubsub.googleapis.com/v1/x", `{"error":{"code":429,"status":"RESOURCE_EXHAUSTED","details":[{"retryDelay":"57.5s"}]}}`, 429, 57500 * time.Millisecond},
-		{"GitHub's secondary limit", "https://api.github.com/x", `{"message":"You have exceeded a secondary rate limit."}`, 403, 400 * time.Millisecond},
+		// Issue 11.7: without a header, the wait is the minute that GitHub documents.
+		{"GitHub's secondary limit", "https://api.github.com/x", `{"message":"You have exceeded a secondary rate limit."}`, 403, time.Minute},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			s := plays(answer{tt.status, tt.body, []string{"Content-Type", isJSON}}, 200)

@@ -54,6 +54,9 @@ func (c *call) judge() (verdict, quota.Report) {
 	if c.key != "" && c.resp.StatusCode == http.StatusConflict {
 		return idempotent, report // the first attempt is still at work on our key
 	}
+	if report.Permanent {
+		return final, report // waiting does not cure it
+	}
 	return verdictOn(c.resp, c.outcome, report.HasRetryAfter), report
 }
 

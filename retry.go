@@ -15,13 +15,14 @@ import (
 //
 //	answer                                    request
 //	429, and 403 that is a throttle           any: the server refused the work
-//	503 with Retry-After                      any
+//	503 with Retry-After, 529                 any
 //	408, 425, 500, 502, 503, 504,             idempotent
-//	520 to 524, 529
+//	520 to 524
 //	X-Should-Retry or Stripe-Should-Retry     as it says
 //	a failure before anything was sent        any
 //	any other failure                         idempotent
 //	a certificate that is not trusted,        none
+//	insufficient_quota and the like in a body,
 //	any other answer
 //
 // Idempotent are GET, HEAD, OPTIONS, TRACE, PUT, DELETE, whatever has an

@@ -56,7 +56,7 @@ func verdictOn(resp *http.Response, o throttle.Outcome, said bool) verdict {
 	switch s := resp.StatusCode; {
 	case s < 400:
 		return idempotent // the body says that it was refused, but not that nothing was done
-	case s == http.StatusTooManyRequests:
+	case s == http.StatusTooManyRequests, s == 529: // 529: overloaded, the request was not processed
 		return always
 	case s == http.StatusServiceUnavailable && said:
 		return always
@@ -68,13 +68,12 @@ func verdictOn(resp *http.Response, o throttle.Outcome, said bool) verdict {
 	return final
 }
 
-// retriable reports whether status s tells of a failure that may pass. 520 to 524
-// are Cloudflare's for an origin that it cannot reach, 529 is Anthropic's for
-// overload.
+// retriable reports whether status s is a failure that may be temporary. 520 to 524 are
+// Cloudflare's for an origin that it cannot reach.
 func retriable(s int) bool {
 	switch s {
 	case http.StatusRequestTimeout, http.StatusTooEarly, http.StatusInternalServerError,
-		http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout, 529:
+		http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
 		return true
 	}
 	return 520 <= s && s <= 524

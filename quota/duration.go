@@ -77,3 +77,11 @@ func add(a, b time.Duration) time.Duration {
 	}
 	return a + b
 }
+
+// times returns n times d, at most the longest duration there is. Neither is negative.
+func times(d time.Duration, n int) time.Duration {
+	if n > 0 && d > math.MaxInt64/time.Duration(n) {
+		return math.MaxInt64
+	}
+	return d * time.Duration(n)
+}

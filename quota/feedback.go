@@ -95,14 +95,13 @@ func causeOf(req *http.Request, err error) throttle.Cause {
 // causeOn returns what a response says of why it is a rejection or failure.
 func causeOn(status int, f *throttle.Feedback, r *Report) throttle.Cause {
 	switch {
-	case f.Outcome == throttle.Throttled && (f.RetryAfter > 0 || explains(f.Windows)):
-		return throttle.CauseStated
-	case f.Outcome == throttle.Throttled && r.HasRetryAfter:
+	case f.Outcome == throttle.Throttled && r.Stated == StatedWait && f.RetryAfter == 0:
 		return throttle.CauseRetryNow
-	case f.Outcome == throttle.Throttled && status != http.StatusTooManyRequests:
-		return throttle.CauseStated // known words say so
-	case f.Outcome == throttle.Throttled:
+	case f.Outcome == throttle.Throttled && r.Stated == NotStated:
 		return throttle.CauseBare
+	case f.Outcome == throttle.Throttled:
+		return throttle.CauseStated
+	case r.Permanent:
 	case status == http.StatusServiceUnavailable:
 		return throttle.CauseUnavailable
 	case status == http.StatusForbidden:
@@ -123,21 +122,29 @@ func (s *site) consider(req *http.Request, asked *bucket, f *throttle.Feedback) 
 	s.suspect(req, asked, f)
 }
 
-// Report returns what the headers of an answer to req say of limits, as Reader
-// reads them. Nothing is learned from it.
+// Report returns what a response to req states about limits: its headers, and the first bytes
+// of its body if Feedback has read those. It changes nothing.
 func (t *Tracker) Report(req *http.Request, resp *http.Response, now time.Time) Report {
+	r := t.reader()
+	var vendor *Vendor
 	if t.Mode == Disabled {
-		return t.reader().parse(t.reader().vendor(req.URL.Host), resp.StatusCode, resp.Header, now)
+		vendor = r.vendor(req.URL.Host)
+	} else {
+		vendor = t.siteOf(req).vendor
 	}
-	return t.reader().parse(t.siteOf(req).vendor, resp.StatusCode, resp.Header, now)
+	rep := r.parse(vendor, resp.StatusCode, resp.Header, now)
+	if head := headOf(resp.Body); len(head) > 0 {
+		r.ReadBody(resp.StatusCode, resp.Header, head, &rep)
+	}
+	return rep
 }
 
-// outcome classifies an answer. A Retry-After is a command only where the work
-// was refused: on a success it is a polling interval, or a habit.
+// outcome classifies a response and returns the wait that it states. A Retry-After is a
+// command only on a refusal: on a success it is a polling interval, or means nothing.
 func outcome(status int, r *Report) (throttle.Outcome, time.Duration) {
 	switch {
 	case r.Throttled || status == http.StatusServiceUnavailable && r.HasRetryAfter:
-		return throttle.Throttled, r.RetryAfter
+		return throttle.Throttled, r.Wait
 	case status >= 500:
 		return throttle.Failed, 0
 	}

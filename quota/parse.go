@@ -31,7 +31,7 @@ func Parse(status int, h http.Header, received time.Time) Report {
 // Parse reads what an answer of host says about limits. A host that is "" or
 // unknown is read by rules and by header names that mean one thing only.
 //
-// Whatever the headers hold, delays are never negative and the work is bounded:
+// Whatever the headers hold, delays are between 0 and 366 days, and the work is bounded:
 // of what a hostile server sends beyond a few hundred headers, 32 limits or 4 KiB
 // of a value, the rest is left out.
 func (r *Reader) Parse(host string, status int, h http.Header, received time.Time) Report {
@@ -44,6 +44,8 @@ func (r *Reader) parse(v *Vendor, status int, h http.Header, received time.Time)
 	p.h, p.status, p.received, p.vendor, p.table = h, status, received, v, !r.NoTable
 	p.collect()
 	p.conclude()
+	p.out.resolve(status)
+	p.out.vendor = v
 	out := p.out
 	p.forget()
 	parsers.Put(p)

@@ -51,12 +51,14 @@ func FuzzParse(f *testing.F) {
 
 // check checks what holds for every report, whatever was sent.
 func check(t *testing.T, r Report) {
-	require.GreaterOrEqual(t, r.RetryAfter, time.Duration(0))
+	require.GreaterOrEqual(t, min(r.RetryAfter, r.Wait), time.Duration(0))
+	require.LessOrEqual(t, max(r.RetryAfter, r.Wait), maxDelay)
+	require.False(t, r.Wait > 0 && r.Stated != StatedWait)
 	require.False(t, r.RetryAfter > 0 && !r.HasRetryAfter)
 	require.LessOrEqual(t, len(r.Limits), 2*maxGroups)
 	for _, l := range r.Limits {
-		require.GreaterOrEqual(t, l.ResetAfter, time.Duration(0))
-		require.GreaterOrEqual(t, l.Window, time.Duration(0))
+		require.GreaterOrEqual(t, min(l.ResetAfter, l.Window), time.Duration(0))
+		require.LessOrEqual(t, max(l.ResetAfter, l.Window), maxDelay)
 		require.GreaterOrEqual(t, min(l.Limit, l.Remaining, l.Used), int64(0))
 		require.False(t, l.Rate < 0 || math.IsNaN(l.Rate) || math.IsInf(l.Rate, 0), "rate %v", l.Rate)
 		require.LessOrEqual(t, len(l.Name)+len(l.Unit), 2*maxValue)
@@ -72,17 +74,17 @@ func FuzzWriteParse(f *testing.F) {
 		l := Limit{HasLimit: has&1 != 0, HasRemaining: has&2 != 0, HasReset: has&4 != 0}
 		if l.HasLimit {
 			l.Limit = clampCount(limit)
-			l.Window = time.Duration(window) * time.Second
+			l.Window = seconds(window)
 		}
 		if l.HasRemaining {
 			l.Remaining = clampCount(remaining)
 		}
 		if l.HasReset {
-			l.ResetAfter, l.ResetForm = time.Duration(reset%1e9)*time.Second, DeltaSeconds
+			l.ResetAfter, l.ResetForm = seconds(reset), DeltaSeconds
 		}
 		r := Report{Throttled: true}
 		if r.HasRetryAfter = has&8 != 0; r.HasRetryAfter {
-			r.RetryAfter, r.RetryForm = time.Duration(retry%1e9)*time.Second, DeltaSeconds
+			r.RetryAfter, r.RetryForm = seconds(retry), DeltaSeconds
 		}
 		if l.Limit == 0 {
 			l.HasLimit = false // a limit of nothing is not one, on a refusal
@@ -112,10 +114,14 @@ func roundTrip(t *testing.T, d Dialect, r Report, l Limit) {
 	if l.HasLimit || l.HasRemaining || l.HasReset {
 		r.Limits = []Limit{l}
 	}
+	r.resolve(429)
 	h := make(http.Header)
 	Write(h, d, r)
 	require.Equal(t, r, Parse(429, h, time.Unix(1700000000, 0)), "dialect %d: %v", d, h)
 }
+
+// seconds returns n seconds, at most as many as are believed.
+func seconds(n uint32) time.Duration { return boundDelay(time.Duration(n) * time.Second) }
 
 func clampCount(n int64) int64 { return min(max(n, 0), maxInteger) }
 

@@ -4,34 +4,38 @@ import (
 	"bytes"
 	"encoding/json"
 	"net/http"
-	"strings"
 	"time"
 )
 
-// Some APIs say in the body only that they refuse: GraphQL and Slack inside a
-// 200, GitHub's secondary limit in a 403, DynamoDB in a 400; Telegram and Google
-// put the delay there.
+// Some APIs state only in the body that they refuse: GraphQL and Slack inside a 200, GitHub's
+// secondary limit in a 403, DynamoDB in a 400. Telegram and Google state the delay there.
 
-// maxPeek is how much of a body is looked at, in bytes.
+// maxPeek is the number of bytes of a body that are read.
 const maxPeek = 8 << 10
 
-// ReadBody adds to rep what the first bytes of a body say: that it is a refusal,
-// until when, and what is left. It reads no more than 8 KiB. A body that is cut off is
-// read as far as it goes.
+// ReadBody adds to rep what the first bytes of a body state: that the response is a refusal,
+// until when, and what is left. rep is what Parse returned for the same response. At most 8 KiB
+// are read, and a truncated body is read as far as it goes.
+//
+// Error codes at known places make a 403, 429 or 503 a refusal. Phrases do so on 429 and 503
+// only, since other errors may speak of rate limits and be about something else. On every
+// other status only the codes of the host's Vendor count, and inside a 200 the codes of errors.
 func (r *Reader) ReadBody(status int, h http.Header, peek []byte, rep *Report) {
+	defer rep.resolve(status)
 	peek = peek[:min(len(peek), maxPeek)]
 	if r.Body != nil {
 		r.Body(status, h, peek, rep)
 		return
 	}
-	b := bodyReader{status: status}
+	b := bodyReader{status: status, vendor: rep.vendor}
 	if t := bytes.TrimSpace(peek); len(t) > 0 && (t[0] == '{' || t[0] == '[') {
 		d := json.NewDecoder(bytes.NewReader(t))
 		d.UseNumber()
 		b.json = d
-		b.value("", 0, false)
+		b.value(jsonPlace{known: true}, 0)
 	} else if status >= 400 {
 		b.text(string(peek))
+		b.vendorText(string(peek))
 	}
 	b.tell(rep)
 }
@@ -40,43 +44,58 @@ func (r *Reader) ReadBody(status int, h http.Header, peek []byte, rep *Report) {
 type bodyReader struct {
 	json   *json.Decoder
 	status int
+	vendor *Vendor // what is known about the host; nil: nothing
 
-	refused, global bool
-	hasDelay        bool
-	delay           time.Duration
-	cost            costState
+	refused, permanent, global bool
+	secondary                  bool // the words of GitHub's secondary limit
+	hasDelay                   bool
+	delay                      time.Duration
+	cost                       costState
+	violated                   []string
 }
 
 // costState is the throttleStatus of Shopify's GraphQL.
 type costState struct{ maximum, left, rate number }
 
-// maxDepth is how deep the walk goes into JSON.
+// A jsonPlace says where a JSON value stands.
+type jsonPlace struct {
+	key     string // of the innermost object
+	inError bool   // inside of what reports an error
+	known   bool   // at the top, or inside of objects that APIs put error codes into
+}
+
+// secondaryWait is how long GitHub documents to wait after its secondary limit has refused
+// a request without a header that says until when.
+const secondaryWait = time.Minute
+
+// maxDepth is the number of levels of JSON that are read.
 const maxDepth = 12
 
-// value reads one JSON value, the one of key. inError says that it is inside of
-// what reports an error. It returns false at the end or at a mistake.
-func (b *bodyReader) value(key string, depth int, inError bool) bool {
+// value reads one JSON value, that of m. It returns false at the end or at a mistake.
+func (b *bodyReader) value(m jsonPlace, depth int) bool {
 	t, err := b.json.Token()
 	if err != nil || depth > maxDepth {
 		return false
 	}
 	switch t := t.(type) {
 	case json.Delim:
-		return b.inside(t == '{', key, depth, inError)
+		return b.inside(t == '{', m, depth)
 	case string:
-		b.string(key, t, inError || depth == 1 && key == "error")
+		m.inError = m.inError || depth == 1 && m.key == "error"
+		b.string(m, depth, t)
 	case json.Number:
 		n, _ := parseNumber(string(t))
-		b.number(key, n)
+		b.number(m.key, n)
 	case bool:
-		b.global = b.global || t && key == "global"
+		b.global = b.global || t && m.key == "global"
 	}
 	return true
 }
 
 // inside reads the members of an object or an array.
-func (b *bodyReader) inside(object bool, key string, depth int, inError bool) bool {
-	inError = inError || key == "errors" || key == "error"
+func (b *bodyReader) inside(object bool, m jsonPlace, depth int) bool {
+	m.inError = m.inError || m.key == "errors" || m.key == "error"
+	m.known = m.known && (depth == 0 || holdsCodes(m.key))
 	for b.json.More() {
 		if object {
 			t, err := b.json.Token()
@@ -84,9 +103,9 @@ func (b *bodyReader) inside(object bool, key string, depth int, inError bool) bo
 			if err != nil || !ok {
 				return false
 			}
-			key = name
+			m.key = name
 		}
-		if !b.value(key, depth+1, inError) {
+		if !b.value(m, depth+1) {
 			return false
 		}
 	}
@@ -94,24 +113,60 @@ func (b *bodyReader) inside(object bool, key string, depth int, inError bool) bo
 	return err == nil
 }
 
-// string reads a string. In a success only the code of an error counts, since
-// anything else may be somebody's data.
-func (b *bodyReader) string(key, s string, inError bool) {
+// holdsCodes reports whether key is a member that APIs put error codes into. "" is that of
+// an array at the top.
+func holdsCodes(key string) bool {
 	switch key {
-	case "type", "code", "error", "reason", "status", "errorCode", "error_code", "__type", "Code":
-		if inError || b.status >= 400 {
-			b.refused = b.refused || isRefusal(s)
-		}
-	case "message":
-		if b.status >= 400 {
-			b.text(s)
-		} else if inError {
-			b.refused = b.refused || s == "Throttled"
-		}
-	case "retryDelay":
+	case "", "error", "errors", "Error", "Errors", "extensions", "details", "detail", "fault":
+		return true
+	}
+	return false
+}
+
+// isCodeKey reports whether key is that of an error code.
+func isCodeKey(key string) bool {
+	switch key {
+	case "type", "code", "error", "reason", "status", "errorCode", "error_code", "errorcode", "__type", "Code":
+		return true
+	}
+	return false
+}
+
+// string reads a string. In a success only the code of an error counts, since anything else
+// may be data.
+func (b *bodyReader) string(m jsonPlace, depth int, s string) {
+	switch {
+	case m.key == "retryDelay":
 		if d, ok := parseDuration(s); ok {
 			b.wait(d)
 		}
+	case m.key == "violated-policies" && b.status >= 400:
+		if len(b.violated) < maxEntries {
+			b.violated = append(b.violated, s[:min(len(s), maxName)])
+		}
+	case m.key == "message" && b.status >= 400:
+		if m.known && depth <= 3 {
+			b.text(s)
+		}
+	case m.key == "message" && m.inError:
+		b.refused = b.refused || s == "Throttled"
+	case isCodeKey(m.key) && m.known && (m.inError || b.status >= 400):
+		b.code(s)
+	}
+}
+
+// code reads an error code.
+func (b *bodyReader) code(s string) {
+	if b.vendor.hasCode(s) {
+		b.refused = true
+		return
+	}
+	switch b.status {
+	case http.StatusForbidden, http.StatusTooManyRequests, http.StatusServiceUnavailable, 529:
+		b.permanent = b.permanent || isPermanent(s)
+		b.refused = b.refused || isRefusal(s)
+	default:
+		b.refused = b.refused || b.status < 400 && isRefusal(s)
 	}
 }
 
@@ -137,63 +192,25 @@ func (b *bodyReader) wait(d time.Duration) {
 	b.delay, b.hasDelay = max(b.delay, d), true
 }
 
-// text looks into prose and XML for what says that this is a refusal. A client error
-// other than 403 may speak of rate limits and be about something else.
-func (b *bodyReader) text(s string) {
-	if b.status < 500 && b.status != http.StatusForbidden && b.status != http.StatusTooManyRequests {
-		return
-	}
-	s = strings.ToLower(s)
-	for _, phrase := range refusalPhrases {
-		if strings.Contains(s, phrase) {
-			b.refused = true
-			return
-		}
-	}
-}
-
-// refusalPhrases are in lower case. Only bodies of errors are searched for them.
-var refusalPhrases = []string{
-	"rate limit exceeded", "secondary rate limit", "exceeded the rate limit", "exceeded your rate limit",
-	"exceeded rate limit", "rate limit reached", "rate limited", "rate-limited", "ratelimited", "rate_limit", "ratelimitexceeded",
-	"abuse detection", "too many requests", "request_limit_exceeded", "slowdown", "slow down", "throttl",
-}
-
-// isRefusal reports whether an error code says that a limit was hit: its letters
-// are those of one of these.
-func isRefusal(code string) bool {
-	if len(code) > maxName {
-		return false
-	}
-	var letters []byte
-	for i := range len(code) {
-		if c := code[i]; isLetter(c) {
-			letters = append(letters, c|0x20)
-		}
-	}
-	switch string(letters) {
-	case "ratelimited", "ratelimit", "ratelimitexceeded", "ratelimitreached", "userratelimitexceeded", "dailylimitexceeded",
-		"throttled", "throttling", "throttlingexception", "requestthrottled", "requestthrottledexception",
-		"toomanyrequests", "toomanyrequestsexception", "requestlimitexceeded", "slowdown", "resourceexhausted",
-		"quotaexceeded", "provisionedthroughputexceededexception", "ratelimiterror", "activitylimitreached",
-		"comamazonawsdynamodbvprovisionedthroughputexceededexception":
-		return true
-	}
-	return false
-}
-
 // tell adds what was found to rep.
 func (b *bodyReader) tell(rep *Report) {
+	rep.Violated = append(rep.Violated, b.violated...)
 	rep.Throttled = rep.Throttled || b.refused
+	rep.marked = rep.marked || b.refused
+	if b.secondary {
+		rep.documented = secondaryWait
+	}
+	if b.permanent {
+		rep.Permanent, rep.Throttled = true, false
+	}
+	b.tellCost(rep)
 	if !rep.Throttled {
-		b.tellCost(rep)
 		return
 	}
 	rep.Global = rep.Global || b.global
 	if b.hasDelay && (!rep.HasRetryAfter || b.delay > rep.RetryAfter) {
 		rep.RetryAfter, rep.HasRetryAfter, rep.RetryForm = b.delay, true, DeltaSeconds
 	}
-	b.tellCost(rep)
 }
 
 func (b *bodyReader) tellCost(rep *Report) {

@@ -78,7 +78,7 @@ func (r *nameReader) span(i int) time.Duration {
 	if i > 0 {
 		if p := &r.parts[i-1]; p.hi-p.lo <= 4 {
 			if n := smallInt(r.buf[p.lo:p.hi]); n > 0 {
-				span *= time.Duration(n)
+				span = times(span, n)
 			}
 		}
 	}

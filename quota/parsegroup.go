@@ -67,6 +67,7 @@ func (p *parser) readOdd() {
 			o.read(o.value, &p.out)
 		}
 	}
+	p.out.marked = p.out.Throttled // by one of them
 }
 
 // report hands out what has been put together, in a stable order.

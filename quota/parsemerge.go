@@ -200,7 +200,7 @@ func (l *ledger) millis() bool {
 			continue
 		}
 		missing := float64(d.Limit.Limit - d.Remaining)
-		refill := time.Duration(missing / float64(d.Limit.Limit) * float64(d.Window))
+		refill := time.Duration(missing / float64(d.Limit.Limit) * float64(boundDelay(d.Window)))
 		if off := d.ResetAfter/1000 - refill; off.Abs() <= time.Millisecond+refill/100 {
 			return true
 		}

@@ -162,7 +162,7 @@ func spanWord(s []byte) word {
 		return word{}
 	}
 	if unit := unitOfTime(string(s[digits:])); unit >= time.Second {
-		return word{class: windowWord, span: time.Duration(smallInt(s[:digits])) * unit}
+		return word{class: windowWord, span: times(unit, smallInt(s[:digits]))}
 	}
 	return word{}
 }

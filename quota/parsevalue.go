@@ -88,15 +88,15 @@ type instant struct {
 
 // parseInstant reads a delay or a moment. What a bare number is shows in its
 // size: from 1e9 on it is seconds since 1970, from 1e11 on milliseconds, from 1e14
-// on microseconds. scale is
-// the unit of a bare number if the name says it, 0 if not. A negative number says
-// nothing.
+// on microseconds. scale is the unit of a bare number if the name says it, 0 if not.
+// A negative number is a moment that is past, but -1 says nothing: some gateways send
+// it for what they do not know.
 func parseInstant(s string, scale time.Duration, received time.Time) (t instant, ok bool) {
 	s = trim(s)
 	n, ok := parseNumber(s)
 	switch {
 	case ok && n.negative:
-		return t, false
+		return instant{form: DeltaSeconds}, n.whole != 1
 	case ok && n.whole >= 1e11 && n.whole < 1e14:
 		return instant{form: EpochMillis, at: time.UnixMilli(n.whole)}, true
 	case ok && n.whole >= 1e14 && n.whole < 1e17:

@@ -101,22 +101,46 @@ func (p *peeked) take(b []byte) (n int, ok bool, err error) {
 	return 0, p.err != nil, p.err
 }
 
+// headOf returns the first bytes of a body that Peek has looked into; nil for any other.
+func headOf(body io.ReadCloser) []byte {
+	p, ok := body.(*peeked)
+	if !ok {
+		return nil
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.head
+}
+
 // Close implements io.Closer. It also ends reading ahead.
 func (p *peeked) Close() error { return p.src.Close() }
 
-// WantsBody reports whether the body of an answer of host may say what its headers do
-// not: that of a client error or a 503, and the JSON of successes of a host that
-// the table, or Hosts, says to refuse there.
+// WantsBody reports whether the body of a response of host may state what its headers do
+// not: that of a 403, 429, 503 or 529; of any error if the host's Vendor has Codes or Reader.Body
+// is set; and the JSON of successes if the Vendor has Body.
 func (r *Reader) WantsBody(host string, status int, h http.Header) bool {
-	return wantsBody(r.vendor(host), status, h)
+	return r.wantsBody(r.vendor(host), status, h)
+}
+
+func (r *Reader) wantsBody(v *Vendor, status int, h http.Header) bool {
+	if r.Body != nil && status < 500 && mayRefuse(status) {
+		return isProse(h)
+	}
+	return wantsBody(v, status, h)
 }
 
 func wantsBody(v *Vendor, status int, h http.Header) bool {
 	switch {
-	case status == http.StatusServiceUnavailable, status >= 400 && status < 500, status == 529:
-		return status != http.StatusNotFound && status != http.StatusUnauthorized && isProse(h)
+	case status == http.StatusForbidden, status == http.StatusTooManyRequests, status == http.StatusServiceUnavailable,
+		status == 529, v != nil && len(v.Codes) > 0 && mayRefuse(status):
+		return isProse(h)
 	}
 	return status == http.StatusOK && v != nil && v.Body && isJSON(h)
+}
+
+// mayRefuse reports whether status is an error that some API refuses with because of a limit.
+func mayRefuse(status int) bool {
+	return status >= 400 && status != http.StatusNotFound && status != http.StatusUnauthorized
 }
 
 // isProse reports whether a body of this type can hold the words of an API. Pages
@@ -139,11 +163,11 @@ func mediaType(h http.Header) string {
 	return strings.ToLower(trim(t))
 }
 
-// read reads an answer, also into its body where that may say more. It is for
-// answers of the host that v is about.
+// read reads a response of the host that v is about, and its body where that may state
+// more. A refusal that says when to come back is not looked into: waiting cures it.
 func (r *Reader) read(v *Vendor, resp *http.Response, now time.Time) Report {
 	rep := r.parse(v, resp.StatusCode, resp.Header, now)
-	if r.Body == nil && rep.Throttled && rep.HasRetryAfter || !wantsBody(v, resp.StatusCode, resp.Header) {
+	if r.Body == nil && rep.Throttled && rep.HasRetryAfter || !r.wantsBody(v, resp.StatusCode, resp.Header) {
 		return rep
 	}
 	return r.readOn(rep, resp)

@@ -7,21 +7,45 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// A Report is what one answer says about limits. The zero Report says nothing.
+// A Report is what one response says about limits. The zero Report says nothing.
+//
+// All delays and windows in it are at least 0 and at most 366 days: an instant that is past
+// is 0, and what is longer than a year is a year.
 type Report struct {
-	Limits []Limit // one per bucket that the answer named; nil: none
+	Limits []Limit // one per quota that the response names; nil means none
 
-	// RetryAfter is what Retry-After and its relatives say, as a delay from
-	// receipt. The longest counts. It is reported on every status, but only an
-	// answer that is Throttled, or a 503, means it as a command. It saturates
-	// at throttle.Forever.
+	// RetryAfter is the delay, from receipt, that Retry-After and related headers or a body
+	// state. It is reported on every status, but it is a command only on a response that is
+	// Throttled, or a 503: see Wait.
 	RetryAfter    time.Duration
-	HasRetryAfter bool // RetryAfter was said, possibly as 0; malformed values are not said
-	RetryForm     Form // how RetryAfter came
+	HasRetryAfter bool // RetryAfter is stated, possibly as 0; negative and malformed values are not stated
+	RetryForm     Form // how RetryAfter was written
 
-	Throttled bool // this answer is a refusal because of a limit
-	Global    bool // the refusal holds for all buckets of the caller, not only for those named
-	Stale     bool // the answer is out of a cache (Age > 0): its limits are old and left out
+	// Stated tells a refusal that says something about its end from a bare one.
+	// It is NotStated if the response is neither Throttled nor a 503 with Retry-After.
+	Stated Statement
+
+	// Wait is how long the refused quota is closed, from receipt, if Stated is StatedWait: the
+	// RetryAfter; else the earliest reset of a refusal that says nothing of what is left; else
+	// what the API documents for a refusal of this kind (60 s for GitHub's secondary limit).
+	// Zero then means that the request may be repeated immediately.
+	Wait time.Duration
+
+	// Permanent says that the body names a reason which waiting does not cure: the account has
+	// no money left, or is suspended. Throttled is false then, whatever the status.
+	Permanent bool
+
+	// Violated names the limits that a problem body (RFC 9457, member violated-policies) says
+	// were exceeded; nil means none.
+	Violated []string
+
+	Throttled bool // the response is a refusal because of a limit
+	Global    bool // the refusal holds for all quotas of the account, not only for those named
+	Stale     bool // the response is out of a cache (Age > 0): its limits are old and left out
+
+	documented time.Duration // wait that the API documents for this refusal; 0: none
+	marked     bool          // a known body, code or header says that it is a refusal
+	vendor     *Vendor       // what is known about the host; nil: nothing
 }
 
 // A Limit is the state of one limit of a server, as one answer tells it.
@@ -62,13 +86,9 @@ func (l Limit) AsWindow() throttle.Window {
 	return w
 }
 
-// spacing returns the time that one unit takes at rate units per second.
+// spacing returns the time that one unit takes at rate units per second, at most maxDelay.
 func spacing(rate float64) time.Duration {
-	ns := math.Ceil(float64(time.Second) / rate)
-	if ns >= math.MaxInt64 {
-		return math.MaxInt64
-	}
-	return time.Duration(ns)
+	return time.Duration(min(math.Ceil(float64(time.Second)/rate), float64(maxDelay)))
 }
 
 // AppendWindows appends the limits of r to dst, in the words of package throttle.

@@ -16,6 +16,10 @@ type Vendor struct {
 	Buckets  []Bucket           // what the answers do not say; the first that fits counts
 	Refusals []int              // statuses that refuse because of a limit, besides 429
 	Body     bool               // refusals show in bodies only: look into those of successes too
+
+	// Codes are error codes that refuse because of a limit, on any status from 400 on. They
+	// count at the known places of JSON, and as words of XML and prose.
+	Codes []string
 }
 
 // A Meaning is what one header says.
@@ -82,7 +86,7 @@ func (v *Vendor) complete(l *Limit) {
 		if b.Max > 0 && !l.HasLimit {
 			l.Limit, l.HasLimit = b.Max, true
 		}
-		if l.Window == 0 && l.ResetAfter <= b.Window+time.Minute {
+		if l.Window == 0 && l.ResetAfter-time.Minute <= b.Window {
 			l.Window = b.Window
 		}
 		return

@@ -9,8 +9,12 @@ import (
 // need none. The first row whose name or host fits counts.
 var vendors = []Vendor{
 	{Name: "Airweave", Buckets: every(time.Minute)},
-	{Name: "Amazon", Headers: map[string]Meaning{
+	{Name: "Amazon", Hosts: []string{".amazonaws.com", ".amazonaws.com.cn"}, Headers: map[string]Meaning{
 		"X-Amzn-Ratelimit-Limit": {Says: FieldRate, Distinct: true},
+	}, Codes: []string{ // as the SDKs of AWS have them
+		"Throttling", "ThrottlingException", "ThrottledException", "RequestThrottled", "RequestThrottledException",
+		"TooManyRequestsException", "RequestLimitExceeded", "ProvisionedThroughputExceededException",
+		"BandwidthLimitExceeded", "EC2ThrottledException", "PriorRequestNotComplete", "SlowDown", "TransactionInProgressException",
 	}},
 	{Name: "Atlassian", Hosts: []string{".atlassian.net"}, Buckets: []Bucket{
 		{Sizeless: true},
@@ -131,7 +135,7 @@ var vendors = []Vendor{
 	{Name: "Resend", Hosts: []string{"api.resend.com"}, Buckets: every(time.Second)},
 	{Name: "Salesforce", Hosts: []string{".salesforce.com", ".force.com"}, Buckets: []Bucket{
 		{Name: "api-usage", Window: day},
-	}},
+	}, Codes: []string{"REQUEST_LIMIT_EXCEEDED"}},
 	{Name: "Sentry", Hosts: []string{".sentry.io", "sentry.io"}, Headers: map[string]Meaning{
 		"X-Sentry-Rate-Limits": {Distinct: true, Read: readSentry},
 	}},

@@ -1,0 +1,51 @@
+package quota
+
+import (
+	"io"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/heed-go/heed/throttle"
+)
+
+// After a refusal that states only when, or that the API documents a wait for, the next request
+// waits that long.
+func TestTracker_obeysARefusalThatStatesOnlyWhen(t *testing.T) {
+	const secondary = `{"message":"You have exceeded a secondary rate limit. Please wait a few minutes before you try again."}`
+	for _, c := range []struct {
+		name   string
+		status int
+		header []string
+		body   string
+		wait   time.Duration
+	}{
+		{"RateLimit-Reset", 429, []string{"RateLimit-Reset", "30"}, "", 30 * time.Second},
+		{"X-RateLimit-Reset-After", 429, []string{"X-RateLimit-Reset-After", "12.5"}, "", 12500 * time.Millisecond},
+		{"GitHub's secondary limit", 403, nil, secondary, time.Minute},
+		{"ten years", 429, []string{"Retry-After", "315360000"}, "", maxDelay},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			tr := &Tracker{}
+			req := request(t, "https://api.test/things")
+			d := tr.Demand(req)
+			dec, err := d.Limiter.Reserve(t.Context(), throttle.Claim{})
+			require.NoError(t, err)
+			resp := answer(c.status, c.header...)
+			resp.Body = io.NopCloser(strings.NewReader(c.body))
+			resp.Header.Set("Content-Type", "application/json")
+			f := tr.Feedback(req, d, resp, nil, time.Now(), nil)
+			require.Equal(t, throttle.Throttled, f.Outcome, c.name)
+			require.Equal(t, c.wait, f.RetryAfter, c.name)
+			throttle.Observe(t.Context(), d.Limiter, throttle.Claim{}, dec, f)
+			dec, err = d.Limiter.Reserve(t.Context(), throttle.Claim{DryRun: true})
+			require.NoError(t, err)
+			require.False(t, dec.OK, c.name)
+			require.GreaterOrEqual(t, dec.Wait, c.wait, c.name)
+			require.Less(t, dec.Wait, c.wait+c.wait/20+time.Second, c.name)
+		})
+	}
+}
