@@ -152,7 +152,7 @@ func (w *Waiter) refused(s *seat, i int, d Decision) {
 	if w.park(l, p); p.gate.first() == p {
 		w.schedule(p.gate, opens, known)
 	}
-	if d.Told && opens-p.gate.told > int64(time.Second) { // to look at everybody has its price
+	if d.Told && known && opens-p.gate.told > int64(time.Second) { // checking all waiters costs O(n)
 		p.gate.told = opens
 		w.warn(p.gate, d, opens)
 	}
