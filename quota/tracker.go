@@ -55,6 +55,8 @@ type Tracker struct {
 	convoy *convoy              // nil: no Share
 	recent atomic.Pointer[site] // asked for last, and most often next
 	shards [shards]shard
+
+	latencies latencies
 }
 
 const shards = 16

@@ -2,7 +2,6 @@ package simulation
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"net/http"
 	"sync"
@@ -85,7 +84,7 @@ func (r *run) call(i int) {
 		defer cancel()
 		ctx = limited
 	}
-	if !Get(ctx, r.client, fmt.Sprintf("%s/route%d", r.url, i%max(r.load.Routes, 1))) {
+	if !Get(ctx, r.client, r.url+"/"+routeName(i%max(r.load.Routes, 1))) {
 		r.failed.Add(1)
 	}
 }
@@ -103,4 +102,10 @@ func Get(ctx context.Context, client *http.Client, url string) bool {
 	defer resp.Body.Close()
 	_, err = io.Copy(io.Discard, resp.Body)
 	return err == nil && resp.StatusCode == http.StatusOK
+}
+
+// routeName returns a name of letters for each i: a segment with a digit would be taken
+// for an identifier, and all routes for one.
+func routeName(i int) string {
+	return "route-" + string(rune('a'+i/26%26)) + string(rune('a'+i%26))
 }
