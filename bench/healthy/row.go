@@ -134,7 +134,7 @@ type behaviour struct {
 
 const (
 	capacity   = 8                     // requests in flight that an overloaded server can process
-	processing = 76 * time.Millisecond // of a request, with at most capacity in flight
+	processing = 65 * time.Millisecond // of a request, with at most capacity in flight
 )
 
 func (b *behaviour) respond(r simulation.Request) simulation.Response {
@@ -147,7 +147,7 @@ func (b *behaviour) respond(r simulation.Request) simulation.Response {
 		delay = time.Millisecond
 	case b.loop == "overload":
 		delay = processing * time.Duration(max(r.InFlight, capacity)) / capacity
-		if r.InFlight > capacity {
+		if r.InFlight > 2*capacity {
 			b.overload = r.At.Sub(b.start)
 		}
 		chosen = chosen && r.InFlight > capacity
