@@ -25,7 +25,8 @@ type call struct {
 	metered int                      // how many there are
 	limited bool                     // there are demands
 	ends    bool                     // a limit other than the Tracker's wants to know when the body ends
-	held    bool                     // the ticket is granted and its end was not told yet
+	held    bool                     // the ticket is granted, and the grant has not ended
+	used    bool                     // Base was given the attempt that the ticket is granted for
 
 	body     body
 	key      string                  // Idempotency-Key made for it; "": none
@@ -43,6 +44,7 @@ type call struct {
 	rest     rest               // what was read of resp to discard it
 	reason   error              // why it is not sent again; nil: it need not be
 	stopped  bool               // reason came from Retry.Again, and is to be returned
+	returned bool               // RoundTrip returns in the usual way: nothing has panicked
 
 	policy backoff.Policy // of this call; nil: nothing has failed yet
 	drawn  time.Duration  // what policy returned last
@@ -72,27 +74,37 @@ func (t *Transport) begin(req *http.Request) *call {
 	}
 	c.ticket.Priority = int32(min(max(c.said.Priority, math.MinInt32), math.MaxInt32))
 	c.ticket.MaxTold = c.mostTold()
-	c.demand()
 	return c
 }
 
-// end gives back what the call holds, also if something panicked.
+// end releases what the call holds, also if a hook, a limiter or Base panicked.
 func (c *call) end() {
 	if c.leased {
 		return
 	}
-	if c.held {
-		c.t.own.waiter.Cancel(c.ctx, &c.ticket)
+	if !c.returned {
+		c.body.finish(c.req)
+		if c.resp != nil {
+			closeBody(c.resp.Body)
+		}
 	}
-	if c.done != nil {
-		c.done(errNothing)
-	}
-	if c.cancel != nil {
-		c.timer.Stop()
-		c.cancel(nil)
-	}
+	c.drop()
 	*c = call{}
 	calls.Put(c)
+}
+
+// drop ends an attempt that gets no response: its context, its place with the
+// Breaker and its claim. Units of an attempt that was not sent are given back.
+func (c *call) drop() {
+	if c.cancel != nil {
+		c.timer.Stop()
+	}
+	if c.held && !c.used {
+		c.held = false
+		c.t.own.waiter.Cancel(c.ctx, &c.ticket)
+	}
+	c.release()
+	c.tellBreaker(errNothing)
 }
 
 // send sends one attempt and tells the limits what came of it.
@@ -160,7 +172,7 @@ func (c *call) attempt() Attempt {
 
 // answer returns what the last attempt brought.
 func (c *call) answer() (*http.Response, error) {
-	c.body.finish(c.req, true)
+	c.body.finish(c.req)
 	if c.reason != nil {
 		if f := c.t.own.trace.GiveUp; f != nil {
 			f(c.req, Step{Attempt: c.attempts, Response: c.resp, Err: c.err, Reason: c.reason})
@@ -193,10 +205,17 @@ func (c *call) hand() *http.Response {
 	return c.resp
 }
 
+// refuse ends a call that cannot be sent as it is.
+func (c *call) refuse(err error) (*http.Response, error) {
+	c.body.finish(c.req)
+	return nil, err
+}
+
 // abandon ends a call that is between two attempts, or before the first, because
 // of err: the last answer if it is still whole, unless the caller has gone.
 func (c *call) abandon(err error) (*http.Response, error) {
-	c.body.finish(c.req, c.attempts > 0)
+	c.drop()
+	c.body.finish(c.req)
 	c.reason = err
 	if f := c.t.own.trace.GiveUp; f != nil {
 		f(c.req, Step{Attempt: c.attempts, Response: c.resp, Err: c.err, Reason: err})

@@ -14,9 +14,11 @@ func (c *call) line() error {
 		f(c.req, Step{Attempt: c.attempts + 1})
 	}
 	if c.attempts > 0 {
-		c.track()
+		if err := c.track(); err != nil {
+			return err
+		}
 	}
-	c.held = true // also if a WaitTrace panics that is told of the grant
+	c.held, c.used = true, false // held also if a WaitTrace panics that is told of the grant
 	err := c.stand()
 	if c.held = err == nil; c.held && c.attempts == 0 {
 		c.deposit()

@@ -14,7 +14,7 @@ import (
 // again decides whether what came of the latest attempt is not final, and then how
 // long to pause. If it is a failure and final, reason says why.
 func (c *call) again(resp *http.Response, err error) bool {
-	c.resp, c.err, c.rest, c.reason = resp, err, rest{}, nil
+	c.reason = nil
 	p := &c.t.own.retry
 	good := err == nil && resp.StatusCode < 400 && c.outcome != throttle.Throttled
 	if p.once(c.said) || good && p.Again == nil || c.settled() {
