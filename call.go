@@ -18,6 +18,7 @@ type call struct {
 	req  *http.Request
 	ctx  context.Context
 	said Request // what With said
+	once bool    // the request is sent once at most
 
 	ticket  throttle.Ticket
 	tracked int                      // where in the ticket the Tracker's demand is; -1: it has none
@@ -64,7 +65,8 @@ func (t *Transport) begin(req *http.Request) *call {
 	c := calls.Get().(*call)
 	c.t, c.req, c.ctx = t, req, req.Context()
 	c.said = RequestFrom(c.ctx)
-	if p := &t.own.retry; p.once(c.said) {
+	p := &t.own.retry
+	if c.once = c.said.NoRetry || p.Throttled <= 1 || callerRetries(req.Header); c.once {
 		c.body.source = sentOnce
 	} else {
 		c.body = bodyOf(req, p.KeepBody)

@@ -17,7 +17,7 @@ func (c *call) again(resp *http.Response, err error) bool {
 	c.reason = nil
 	p := &c.t.own.retry
 	good := err == nil && resp.StatusCode < 400 && c.outcome != throttle.Throttled
-	if p.once(c.said) || good && p.Again == nil || c.settled() {
+	if c.once || good && p.Again == nil || c.settled() {
 		return false
 	}
 	if c.now.IsZero() {
@@ -164,8 +164,8 @@ func (c *call) affords(now time.Time, wait time.Duration, gated bool) error {
 		return ErrAttempts
 	case wait > most:
 		return ErrMaxWait
-	case p.Total > 0 && wait > p.Total-now.Sub(c.began):
-		return ErrTotal
+	case wait > p.MaxElapsed-now.Sub(c.began):
+		return ErrMaxElapsed
 	case limited && time.Until(deadline) <= wait:
 		return context.DeadlineExceeded
 	}

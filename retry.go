@@ -45,7 +45,12 @@ type Retry struct {
 	// as long as its context allows. 0: 2 min, negative: any.
 	MaxWait time.Duration
 
-	Total time.Duration // no attempt begins later than this after the first has failed; 0: any
+	// MaxElapsed is the longest time from the end of the first attempt to the start
+	// of the last. The first wait in the queue and the time that the last attempt
+	// takes are not part of it: a running attempt is never cancelled. Waits for
+	// limits of our own are, from the second attempt on. Zero means 3 minutes,
+	// negative any time.
+	MaxElapsed time.Duration
 
 	// PerAttempt is how long an attempt may take until its answer begins. The
 	// answer's body then has all the time that the request has. 0: any.
@@ -81,6 +86,7 @@ const (
 	defaultAttempts  = 4
 	defaultThrottled = 10
 	defaultMaxWait   = 2 * time.Minute
+	defaultElapsed   = 3 * time.Minute
 	defaultKeepBody  = 256 << 10
 )
 
@@ -106,14 +112,19 @@ func (r *Retry) filled() Retry {
 	if p.KeepBody == 0 {
 		p.KeepBody = defaultKeepBody
 	}
-	switch {
-	case p.MaxWait == 0:
-		p.MaxWait = defaultMaxWait
-	case p.MaxWait < 0:
-		p.MaxWait = throttle.Forever
-	}
+	p.MaxWait = bound(p.MaxWait, defaultMaxWait)
+	p.MaxElapsed = bound(p.MaxElapsed, defaultElapsed)
 	return p
 }
 
-// once reports whether a request is sent once at most.
-func (r *Retry) once(said Request) bool { return said.NoRetry || r.Throttled <= 1 }
+// bound returns d, or its default if it is zero, or throttle.Forever if it is
+// negative.
+func bound(d, or time.Duration) time.Duration {
+	switch {
+	case d == 0:
+		return or
+	case d < 0:
+		return throttle.Forever
+	}
+	return d
+}
