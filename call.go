@@ -47,14 +47,15 @@ type call struct {
 	stopped  bool               // reason came from Retry.Again, and is to be returned
 	returned bool               // RoundTrip returns in the usual way: nothing has panicked
 
-	policy backoff.Policy // of this call; nil: nothing has failed yet
-	drawn  time.Duration  // what policy returned last
-	delay  time.Duration  // before the next attempt
-	began  time.Time      // when the first attempt had failed
-	info   Info
-	past   []Attempt // those that were discarded
-	tail   tail      // the body that the caller gets, if ends
-	leased bool      // the caller has tail: the call does not go back to the pool
+	policy  backoff.Policy // of this call; nil: nothing has failed yet
+	drawn   time.Duration  // what policy returned last
+	repeats int            // responses that stated a Retry-After of 0
+	delay   time.Duration  // before the next attempt
+	began   time.Time      // when the first attempt had failed
+	info    Info
+	past    []Attempt // those that were discarded
+	tail    tail      // the body that the caller gets, if ends
+	leased  bool      // the caller has tail: the call does not go back to the pool
 }
 
 var calls = sync.Pool{New: func() any { return new(call) }}

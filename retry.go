@@ -35,9 +35,14 @@ type Retry struct {
 	// is a bound on patience rather than on load. 0: Attempts if that is set, else 10.
 	Throttled int
 
-	Backoff backoff.Policy  // pause after a failure; nil: the zero backoff.Exponential
-	Floor   backoff.Floor   // pause if the server said how long
-	Budget  *backoff.Budget // bounds retries to a share of the requests; nil: one of the Transport's own
+	Backoff backoff.Policy // pause after a failure; nil: the zero backoff.Exponential
+
+	// Floor makes the delay where the server states a Retry-After. Zero seconds are
+	// obeyed too unless Floor.Least is set: the first retry of a call is then sent
+	// immediately, and each later one after a tenth of the delay of Backoff.
+	Floor backoff.Floor
+
+	Budget *backoff.Budget // bounds retries to a share of the requests; nil: one of the Transport's own
 
 	// MaxWait is the longest pause, and the longest wait in line that the server
 	// asks for: whoever would wait longer is told so at once, those who are in line

@@ -63,6 +63,9 @@ func (t *Tracker) Report(req *http.Request, resp *http.Response, now time.Time) 
 func outcome(status int, r *Report) (throttle.Outcome, time.Duration) {
 	switch {
 	case r.Throttled || status == http.StatusServiceUnavailable && r.HasRetryAfter:
+		if r.HasRetryAfter && (r.RetryForm == DeltaSeconds || r.RetryForm == DeltaMillis) {
+			return throttle.Throttled, max(r.RetryAfter, 1) // a stated 0 differs from none
+		}
 		return throttle.Throttled, r.RetryAfter
 	case status >= 500:
 		return throttle.Failed, 0
