@@ -1,7 +1,6 @@
 package heed
 
 import (
-	"context"
 	"math"
 	"net/http"
 	"sync"
@@ -11,34 +10,27 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// A call is one RoundTrip with all its attempts. It is one struct out of a pool,
-// so that a request that is granted at once and answered well allocates nothing.
+// A call is one RoundTrip with all its attempts. It is taken from a pool, so that a
+// request that is granted immediately and succeeds allocates nothing.
 type call struct {
-	t    *Transport
+	*lease
 	req  *http.Request
-	ctx  context.Context
 	said Request // what With said
 	once bool    // the request is sent once at most
 
-	ticket  throttle.Ticket
 	tracked int                      // where in the ticket the Tracker's demand is; -1: it has none
 	meters  [throttle.MaxDemands]int // where those of Request.Costs are
 	metered int                      // how many there are
 	limited bool                     // there are demands
-	ends    bool                     // a limit other than the Tracker's wants to know when the body ends
-	held    bool                     // the ticket is granted, and the grant has not ended
-	used    bool                     // Base was given the attempt that the ticket is granted for
 
 	body     body
-	key      string                  // Idempotency-Key made for it; "": none
-	cancel   context.CancelCauseFunc // ends the context of the attempt; nil: it is the request's own
-	timer    *time.Timer             // runs cancel
-	done     func(error)             // of the Breaker; nil: it waits for nothing
-	attempts int                     // sent
-	failures int                     // of those, with an answer or error other than "slow down"
+	key      string      // Idempotency-Key made for it; "": none
+	timer    *time.Timer // runs cancel
+	done     func(error) // of the Breaker; nil: it waits for nothing
+	attempts int         // sent
+	failures int         // of those, with an answer or error other than "slow down"
 	resp     *http.Response
 	err      error
-	outcome  throttle.Outcome   // of resp or err
 	told     time.Duration      // Retry-After, as the Tracker understood it
 	now      time.Time          // of resp or err; zero if it is good
 	windows  [2]throttle.Window // room for those of an answer
@@ -54,16 +46,17 @@ type call struct {
 	began   time.Time      // when the first attempt had failed
 	info    Info
 	past    []Attempt // those that were discarded
-	tail    tail      // the body that the caller gets, if ends
-	leased  bool      // the caller has tail: the call does not go back to the pool
 }
 
 var calls = sync.Pool{New: func() any { return new(call) }}
 
-// begin returns a call with its ticket filled in.
+// begin returns a call for req.
 func (t *Transport) begin(req *http.Request) *call {
 	t.ready()
 	c := calls.Get().(*call)
+	if c.lease == nil {
+		c.lease = leases.Get().(*lease)
+	}
 	c.t, c.req, c.ctx = t, req, req.Context()
 	c.said = RequestFrom(c.ctx)
 	p := &t.own.retry
@@ -82,17 +75,18 @@ func (t *Transport) begin(req *http.Request) *call {
 
 // end releases what the call holds, also if a hook, a limiter or Base panicked.
 func (c *call) end() {
-	if c.leased {
-		return
-	}
 	if !c.returned {
 		c.body.finish(c.req)
 		if c.resp != nil {
 			closeBody(c.resp.Body)
 		}
 	}
-	c.drop()
-	*c = call{}
+	l := c.lease
+	if l != nil { // no response took it over
+		c.drop()
+		*l = lease{}
+	}
+	*c = call{lease: l}
 	calls.Put(c)
 }
 
@@ -104,7 +98,7 @@ func (c *call) drop() {
 	}
 	if c.held && !c.used {
 		c.held = false
-		c.t.own.waiter.Cancel(c.ctx, &c.ticket)
+		c.t.own.waiter.Cancel(c.detached(), &c.ticket)
 	}
 	c.release()
 	c.tellBreaker(errNothing)
@@ -122,27 +116,14 @@ func (c *call) send(req *http.Request) (*http.Response, error) {
 		now = c.t.now()
 	}
 	f := c.t.own.quota.Feedback(c.req, c.quota(), resp, err, now, c.windows[:0])
-	f.More = c.ends && hasBody(resp)
-	c.t.own.waiter.Observe(c.ctx, &c.ticket, f)
+	f.More = lasts(resp) && c.holdsUntilEnd()
+	c.t.own.waiter.Observe(c.detached(), &c.ticket, f)
 	c.held, c.outcome, c.told = f.More, f.Outcome, f.RetryAfter
 	c.now = f.Now
 	if f := c.t.own.trace.Answer; f != nil {
 		f(c.req, Step{Attempt: c.attempts, Response: resp, Err: err})
 	}
 	return resp, err
-}
-
-// release ends what lasts as long as the body of an answer: the context of the
-// attempt, and the claim on limits that wait for it.
-func (c *call) release() {
-	if c.cancel != nil {
-		c.cancel(nil)
-		c.cancel = nil
-	}
-	if c.held {
-		c.held = false
-		c.t.own.waiter.Observe(c.ctx, &c.ticket, throttle.Feedback{Now: c.t.now(), Outcome: c.outcome})
-	}
 }
 
 // pause discards the answer that is not final and sleeps.
@@ -201,11 +182,12 @@ func (c *call) hand() *http.Response {
 	if r := c.t.own.quota.Reader; r != nil || c.info.eventful() {
 		attach(c.resp, c.req, c.info, r)
 	}
-	if (c.held || c.cancel != nil) && hasBody(c.resp) {
-		c.leased = true
-		c.tail.begin(c)
+	resp := c.resp
+	if (c.held || c.cancel != nil) && lasts(resp) {
+		resp.Body = c.lease.upTo(resp)
+		c.lease = nil
 	}
-	return c.resp
+	return resp
 }
 
 // refuse ends a call that cannot be sent as it is.

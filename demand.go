@@ -31,11 +31,9 @@ func (c *call) demand() error {
 		return errLimits
 	}
 	for i := range c.ticket.Demands {
-		if l := c.ticket.Demands[i].Limiter; l != nil {
-			_, observes := l.(throttle.Observer)
-			c.limited, c.ends = true, c.ends || observes
-		}
+		c.foreign = c.foreign || c.ticket.Demands[i].Limiter != nil
 	}
+	c.limited = c.foreign
 	c.tracked, c.metered = -1, 0
 	return c.track()
 }
