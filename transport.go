@@ -63,7 +63,17 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	c := t.begin(req)
 	defer c.end()
-	if t.Splay > 0 && !t.start.open.Load() {
+	resp, err := c.run()
+	c.returned = true
+	return resp, err
+}
+
+// run sends the attempts of c until one is final.
+func (c *call) run() (*http.Response, error) {
+	if err := c.demand(); err != nil {
+		return c.refuse(err)
+	}
+	if t := c.t; t.Splay > 0 && !t.start.open.Load() {
 		if err := c.splay(); err != nil {
 			return c.abandon(err)
 		}
