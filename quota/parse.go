@@ -5,6 +5,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/heed-go/heed/internal/httphost"
 )
 
 // A Reader reads what answers say about limits. The zero Reader knows the
@@ -57,7 +59,7 @@ func (r *Reader) vendor(host string) *Vendor {
 	if host == "" {
 		return nil
 	}
-	host = hostname(host)
+	host = httphost.Name(host)
 	if len(r.Hosts) > 0 {
 		if v, ok := r.Hosts[host]; ok {
 			return &v

@@ -78,7 +78,7 @@ var vendors = []Vendor{
 	}},
 	{Name: "GitLab", Hosts: []string{"gitlab.com"}, Buckets: every(time.Minute)},
 	{Name: "GoCardless", Hosts: []string{"api.gocardless.com"}, Buckets: every(time.Minute)},
-	{Name: "Google", Hosts: []string{".googleapis.com"}},
+	{Name: "Google", Hosts: []string{".googleapis.com"}, AccountParams: []string{"key"}},
 	{Name: "Hetzner", Hosts: []string{"dns.hetzner.com", "api.hetzner.cloud"}, Buckets: every(time.Hour)},
 	{Name: "Imgur", Hosts: []string{"api.imgur.com"}, Buckets: []Bucket{
 		{Name: "user", Counts: "credits", Window: time.Hour},
