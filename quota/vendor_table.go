@@ -49,7 +49,7 @@ var vendors = []Vendor{
 	{Name: "DigitalOcean", Hosts: []string{"api.digitalocean.com"}, Buckets: every(time.Hour)},
 	{Name: "Discogs", Hosts: []string{"api.discogs.com"}, Buckets: every(time.Minute)},
 	{Name: "Discord", Hosts: []string{"discord.com"}, Headers: map[string]Meaning{
-		"X-Ratelimit-Global": {Distinct: true, Read: func(v string, r *Report) { r.Global = v == "true" }},
+		"X-Ratelimit-Global": {Read: func(v string, r *Report) { r.Global = v == "true" }},
 	}},
 	{Name: "Elsevier", Hosts: []string{"api.elsevier.com"}, Buckets: every(7 * day)},
 	{Name: "Envoy", Headers: map[string]Meaning{
