@@ -67,11 +67,13 @@ test-systems: ## go vet for Windows and macOS, builds for Android and iOS
 	done
 
 .PHONY: lint
-lint: ## gofmt, go vet, staticcheck and govulncheck; a finding fails
+lint: ## gofmt, go mod tidy, go vet, staticcheck and govulncheck; a finding fails
 	@echo "== gofmt"
 	bad=$$(find . -name '*.go' -not -path '*/node_modules/*' -exec gofmt -l {} +)
 	[ -z "$$bad" ] || { echo "gofmt would change:"; echo "$$bad"; exit 1; }
 	for m in $(MODULES); do
+	  echo "== $$m: go mod tidy"
+	  (cd $$m && go mod tidy -diff)
 	  echo "== $$m: go vet"
 	  (cd $$m && go vet ./...)
 	  echo "== $$m: staticcheck"

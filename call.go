@@ -39,6 +39,7 @@ type call struct {
 	outcome  throttle.Outcome   // of resp or err
 	told     time.Duration      // Retry-After, as the Tracker understood it
 	now      time.Time          // of resp or err; zero if it is good
+	sentAt   time.Time          // when the latest attempt was granted; zero: it passed no limit
 	windows  [2]throttle.Window // room for those of an answer
 	rest     rest               // what was read of resp to discard it
 	reason   error              // why it is not sent again; nil: it need not be
@@ -48,6 +49,7 @@ type call struct {
 	drawn  time.Duration  // what policy returned last
 	delay  time.Duration  // before the next attempt
 	began  time.Time      // when the first attempt had failed
+	spare  time.Duration  // half of the time that the caller gave for the call; 0: no deadline, or not known yet
 	info   Info
 	past   []Attempt // those that were discarded
 	tail   tail      // the body that the caller gets, if ends
@@ -101,6 +103,7 @@ func (c *call) send(req *http.Request) (*http.Response, error) {
 	if f := c.t.own.trace.Send; f != nil {
 		f(req, Step{Attempt: c.attempts})
 	}
+	c.sentAt = c.ticket.GrantedAt()
 	resp, err := c.roundTrip(req)
 	var now time.Time // where nothing is read, nobody needs it
 	if err != nil || resp.StatusCode >= 400 {
@@ -111,10 +114,24 @@ func (c *call) send(req *http.Request) (*http.Response, error) {
 	c.t.own.waiter.Observe(c.ctx, &c.ticket, f)
 	c.held, c.outcome, c.told = f.More, f.Outcome, f.RetryAfter
 	c.now = f.Now
+	c.observeLatency()
 	if f := c.t.own.trace.Answer; f != nil {
 		f(c.req, Step{Attempt: c.attempts, Response: resp, Err: err})
 	}
 	return resp, err
+}
+
+// observeLatency reports how long the server took to accept the attempt. Only attempts
+// that had to pass a limit are measured: others cannot have been delayed.
+func (c *call) observeLatency() {
+	if !c.limited || c.outcome != throttle.Accepted || c.sentAt.IsZero() {
+		return
+	}
+	now := c.now
+	if now.IsZero() {
+		now = c.t.now()
+	}
+	c.t.own.quota.ObserveLatency(c.req, now.Sub(c.sentAt), now)
 }
 
 // release ends what lasts as long as the body of an answer: the context of the

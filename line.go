@@ -16,6 +16,7 @@ func (c *call) line() error {
 	if c.attempts > 0 {
 		c.track()
 	}
+	c.expectLatency()
 	c.held = true // also if a WaitTrace panics that is told of the grant
 	err := c.stand()
 	if c.held = err == nil; c.held && c.attempts == 0 {
@@ -28,6 +29,20 @@ func (c *call) line() error {
 		f(c.req, Step{Attempt: c.attempts + 1, Waited: c.ticket.Waited(), Limit: c.ticket.WaitedFor(), Err: err})
 	}
 	return err
+}
+
+// expectLatency lets the queue refuse a wait after which the response could no longer
+// arrive before the deadline: the latency of the route counts, up to half of the time
+// that the caller gave.
+func (c *call) expectLatency() {
+	deadline, ok := c.ctx.Deadline()
+	if !ok || !c.limited {
+		return
+	}
+	if c.spare == 0 {
+		c.spare = max(time.Until(deadline)/2, 1)
+	}
+	c.ticket.Latency = min(c.t.own.quota.Latency(c.req, c.t.now()), c.spare)
 }
 
 // deposit counts the call for the budget of retries, as of its grant.

@@ -10,34 +10,37 @@ import (
 )
 
 // A bucket is one quota of a server as a throttle.Limiter: it decides by what the
-// server told and by what it answered.
+// server stated and by what it rejected.
 //
-//	gate      the server said stop              shut until told, then one probe
-//	start     nothing is known of it yet        few at a time, more with each good answer
-//	told      it said how much is left          no more than that
-//	pace      it refused and said nothing       evenly, at the rate it accepted
+//	gate      the server stated that to stop      shut until the stated end, then one probe
+//	start     nothing is known of it yet          few in flight, more with each success
+//	told      it states how much is left          no more than that
+//	est       it rejects and states nothing       evenly, at the rate that it accepted
+//	strain    it responds late or not at all      no more in flight than before
 type bucket struct {
 	site *site
 
 	mu       sync.Mutex
 	flight   flight
 	gate     gate
-	pace     pace
 	told     []told
 	meters   []*meter
-	good     int // good answers, up to knownAfter
+	good     int // successful responses, up to knownAfter
 	trusted  bool
-	overload overload
+	span     tally      // accepted since the last idle time
+	est      *estimator // nil: there is nothing to estimate
 	strain   strain
 	last     time.Time // latest reading of the clock granted at
+	response time.Time // when the latest response came; zero: none yet
 	joint    joint
 }
 
-// names are the policies of a bucket's decisions.
+// names are the policies of a bucket's decisions, as users see them in errors and
+// traces. The documentation of the package explains them.
 type names struct{ quota, gate, pace, start, strain string }
 
 func newNames(host string) *names {
-	return &names{quota: host + ": quota", gate: host + ": told to wait", pace: host + ": pace", start: host + ": first answers", strain: host + ": late answers"}
+	return &names{quota: host + ": quota", gate: host + ": retry-after", pace: host + ": learned rate", start: host + ": slow start", strain: host + ": slow responses"}
 }
 
 // knownAfter good answers a host counts as known, and requests in flight to it
@@ -49,8 +52,12 @@ const (
 )
 
 // mostMore slots than at the start there can be. With 14 more than 4, fifty calls
-// at once to a server without limits still take five round trips.
-const mostMore = 14
+// to a server without limits still take five round trips. moreEvery is how often one
+// more request is sent while no response arrives, as with long polls.
+const (
+	mostMore  = 14
+	moreEvery = 100 * time.Millisecond
+)
 
 // Reserve implements throttle.Limiter. The Wait of a refusal is 0 if it ends with
 // an answer that is still to come.
@@ -68,14 +75,9 @@ func (b *bucket) reserve(c throttle.Claim) (throttle.Decision, error) {
 	now := b.now(c.Now)
 	d := throttle.Decision{Policy: b.site.names.quota, At: now}
 	b.describe(&d, now)
-	d.Policy, d.Wait, d.OK = b.check(n, now)
-	paced := d.Policy == b.site.names.pace // which is what we made of refusals without a word
-	d.Told = !d.OK && !paced
-	if c.DryRun {
-		return d, nil
-	}
-	if !d.OK {
-		b.pace.waited = b.pace.waited || paced
+	b.adapt(&c, now)
+	b.decide(&d, n, c.DryRun, now)
+	if !d.OK || c.DryRun {
 		return d, nil
 	}
 	for i := range b.told {
@@ -87,42 +89,94 @@ func (b *bucket) reserve(c throttle.Claim) (throttle.Decision, error) {
 		b.site.tracker.use().took(&b.told[i], now, &b.flight)
 		b.told[i].others.took(d.Grant, now, b.site.tracker.random())
 	}
-	b.pace.sent(n, now, later(b.last, b.gate.until))
+	b.began(now)
+	if b.est != nil && b.est.loop.on() {
+		b.est.loop.spend(n, now)
+	}
 	b.last = now
 	return d, nil
 }
 
-// check asks the four in turn. It changes nothing.
-func (b *bucket) check(n int64, now time.Time) (policy string, wait time.Duration, ok bool) {
-	if wait, ok = b.gate.check(now, &b.flight); !ok {
-		return b.site.names.gate, wait, false
+// adapt lets the estimated rate grow, as c is made now.
+func (b *bucket) adapt(c *throttle.Claim, now time.Time) {
+	if b.est == nil || !b.est.loop.on() || c.DryRun {
+		return
 	}
-	if b.good < knownAfter && !b.trusted && b.flight.open >= b.slots() {
-		return b.site.names.start, 0, false
+	if b.est.loop.grow(now, b.last, &b.est.accepted) {
+		b.dropLoop(now)
 	}
-	if b.strain.full(b.flight.open) && b.site.tracker.start() > 0 {
-		return b.site.names.strain, 0, false
-	}
-	for i := range b.told {
-		free, w := b.told[i].free(now, &b.flight, b.site.tracker.use())
-		if free < min(n, max(b.told[i].limit, 1)) {
-			return b.site.names.quota, w, false
-		}
-	}
-	if wait, ok = b.pace.check(now); !ok {
-		return b.site.names.pace, wait, false
-	}
-	return b.site.names.quota, 0, true
 }
 
-// slots is how many requests may be in flight to a host that is not known yet:
-// one more for every two good answers, up to a point. All that is in flight when a
-// limit is met is wasted, however many good answers came before.
-func (b *bucket) slots() int64 {
+// decide asks all that can hold a request back, in turn. A dry run looks only at what
+// takes time: bounds of what is in flight end with a response.
+func (b *bucket) decide(d *throttle.Decision, n int64, dry bool, now time.Time) {
+	names, full := b.site.names, b.site.tracker.Mode == Full
+	if d.Wait, d.OK = b.gate.check(now, &b.flight); !d.OK {
+		d.Policy, d.Told, d.Estimated = names.gate, true, !b.gate.isStated()
+		if d.Estimated {
+			d.Policy = names.pace
+		}
+		return
+	}
+	if full && !dry {
+		if d.Wait, d.OK = b.startSlowly(now); !d.OK {
+			d.Policy = names.start
+			return
+		}
+		if b.strain.full(b.flight.open) && b.site.tracker.start() > 0 {
+			d.Policy, d.OK = names.strain, false
+			return
+		}
+	}
+	for i := range b.told {
+		free, wait := b.told[i].free(now, &b.flight, b.site.tracker.use())
+		if free < min(n, max(b.told[i].limit, 1)) {
+			d.Wait, d.OK, d.Told = wait, false, true
+			return
+		}
+	}
+	if full && b.est != nil {
+		if d.Wait, d.OK = b.est.loop.check(now); !d.OK {
+			d.Policy, d.Told, d.Estimated = names.pace, true, true
+			b.est.loop.waited = b.est.loop.waited || !dry
+			return
+		}
+	}
+	d.OK = true
+}
+
+// startSlowly bounds what is in flight to a host that is not known yet, or that has
+// just rejected a request without stating anything.
+func (b *bucket) startSlowly(now time.Time) (wait time.Duration, ok bool) {
+	if b.est != nil {
+		if wait, ok = b.est.caution.check(b.flight.open, now); !ok {
+			return wait, false
+		}
+	}
+	if !b.young() {
+		return 0, true
+	}
 	start := b.site.tracker.start()
 	if start < 0 {
-		return b.flight.open + 1
+		return 0, true
 	}
+	more := time.Duration(0) // requests beyond the start, since responses are slow to come
+	if since := later(b.response, b.span.since); !since.IsZero() {
+		more = now.Sub(since) / moreEvery
+		wait = (more+1)*moreEvery - now.Sub(since)
+	}
+	return wait, b.flight.open < b.slots()+int64(more)
+}
+
+// young reports whether too little is known of the host to leave the number of requests
+// in flight to it unbounded.
+func (b *bucket) young() bool { return b.good < knownAfter && !b.trusted }
+
+// slots is how many requests may be in flight to a host that is not known yet: one more
+// for every two successes, up to a point. All that is in flight when a limit is met is
+// wasted, however many successes came before.
+func (b *bucket) slots() int64 {
+	start := b.site.tracker.start()
 	if len(b.told) > 0 {
 		return int64(start + b.good)
 	}
@@ -133,12 +187,14 @@ func (b *bucket) slots() int64 {
 func (*bucket) Local() bool { return true }
 
 // Cancel implements throttle.Limiter: the claim was never sent.
-func (b *bucket) Cancel(_ context.Context, _ throttle.Claim, d throttle.Decision) {
+func (b *bucket) Cancel(_ context.Context, c throttle.Claim, d throttle.Decision) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if d.OK {
-		b.flight.done(d.Grant)
+	if n, err := c.Units(); err == nil && d.OK && b.flight.done(d.Grant) {
 		b.strain.cancelled(d.Grant)
+		if b.est != nil {
+			b.est.loop.unspend(n)
+		}
 	}
 }
 
@@ -151,51 +207,78 @@ func (b *bucket) Observe(_ context.Context, _ throttle.Claim, d throttle.Decisio
 		return
 	}
 	b.relate(d.Grant, f.Outcome == throttle.Failed, f.Now)
-	if f.Outcome == throttle.Accepted && len(f.Windows)+len(b.told) == 0 && !b.gate.ajar {
+	if f.Outcome == throttle.Accepted && f.Cause == throttle.CauseUnknown && len(f.Windows)+len(b.told) == 0 && !b.gate.ajar && b.est == nil {
 		b.accepted() // nothing to learn from, not even the time
+		if b.young() {
+			b.response = b.now(f.Now)
+		}
 		return
 	}
 	now := b.now(f.Now)
+	b.response = now
 	explained := b.learn(d.Grant, f, now)
 	switch f.Outcome {
 	case throttle.Throttled:
-		if b.gate.shut(d.Grant, now, f.RetryAfter, b.spread(), b.flight.sent, b.site.tracker.random()) {
-			b.refused(explained, now, f.RetryAfter)
-		}
+		b.throttled(d.Grant, f, explained, now)
 	case throttle.Accepted:
-		if b.gate.good(d.Grant) {
-			b.pace.opened(now, b.last, &b.gate)
+		if b.est != nil && f.Cause == throttle.CauseUnknown {
+			b.succeeded(d.Grant, now)
 		}
-		b.accepted()
+		if b.gate.good(d.Grant) {
+			b.opened(now)
+		}
+		if f.Cause == throttle.CauseUnknown {
+			b.accepted()
+		}
 	}
 }
 
 func (b *bucket) accepted() {
-	b.pace.accepted()
-	b.overload.accepted()
-	if b.good == knownAfter {
-		return
+	b.span.ok++
+	if b.good < knownAfter {
+		b.good++
+		b.trusted = b.trusted || b.good >= trustedAfter && b.flight.open == 0
 	}
-	b.good++
-	b.trusted = b.trusted || b.good >= trustedAfter && b.flight.open == 0
-	if b.good == knownAfter && len(b.told) == 0 && b.gate.round == 0 && !b.site.split.Load() {
+	if b.good == knownAfter && b.est == nil && len(b.told) == 0 && b.gate.round == 0 && !b.site.split.Load() {
 		b.site.silent.Store(true)
 	}
 }
 
-// refused learns from a refusal, which a told limit explains or not.
-func (b *bucket) refused(explained bool, now time.Time, told time.Duration) {
-	if !explained {
-		if b.overload.teaches() {
-			b.pace.refuse(now, told)
-		}
-		return
+// throttled takes in the rejection of claim n, which a stated limit explains or not.
+func (b *bucket) throttled(n uint64, f throttle.Feedback, explained bool, now time.Time) {
+	cause := f.Cause
+	if cause == throttle.CauseUnknown && f.RetryAfter <= 0 && !explained {
+		cause = throttle.CauseBare // reported by other means than Tracker.Feedback
 	}
+	switch {
+	case b.site.tracker.Mode != Full && isEstimated(cause) && !explained:
+	case cause == throttle.CauseRetryNow && !explained:
+		if b.est != nil && (b.est.stopNext || b.est.loop.on()) || b.gate.ajar {
+			b.rejected(n, throttle.CauseBare, now)
+		}
+	case isEstimated(cause) && !explained:
+		b.rejected(n, cause, now)
+	case !b.gate.shut(n, now, b.shutting(f.RetryAfter)) && explained:
+	case !explained:
+		b.stated(n, f.RetryAfter, now)
+	default:
+		for i := range b.told {
+			if b.told[i].remaining == 0 {
+				b.told[i].refill.refused()
+			}
+		}
+	}
+}
+
+// shutting says how to shut the gate after a rejection that states retryAfter; 0: it
+// states no time.
+func (b *bucket) shutting(retryAfter time.Duration) shutting {
+	window := time.Duration(0)
 	for i := range b.told {
-		if b.told[i].remaining == 0 {
-			b.told[i].refill.refused()
-		}
+		window = max(window, b.told[i].per)
 	}
+	t := b.site.tracker
+	return shutting{retryAfter: retryAfter, window: window, maxHold: t.maxHold(), spread: b.spread(), sent: b.flight.sent, random: t.random()}
 }
 
 // learn takes over what the answer says of the server's limits. It reports
@@ -308,7 +391,7 @@ func (b *bucket) elsewhere(windows []throttle.Window) bool {
 func (b *bucket) heldBack(now time.Time) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.gate.ajar || b.gate.until.After(now) || b.pace.rate > 0
+	return b.gate.ajar || b.gate.until.After(now) || b.est != nil && b.est.loop.on()
 }
 
 func (b *bucket) goodAnswers() int {
@@ -321,7 +404,7 @@ func (b *bucket) goodAnswers() int {
 func (b *bucket) blank() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.flight.open == 0 && len(b.told)+len(b.meters) == 0 && !b.gate.ajar && b.pace.rate == 0
+	return b.flight.open == 0 && len(b.told)+len(b.meters) == 0 && !b.gate.ajar && b.est == nil
 }
 
 // now returns the reading a decision is based on.

@@ -30,9 +30,13 @@ func TestBucket_dryRunChangesNothing(t *testing.T) {
 				ask(t, tr, users, answer(429, "Retry-After", "1"))
 				time.Sleep(3 * time.Second)
 			},
-			"paced": func(t *testing.T, tr *Tracker) {
+			"rejected, without evidence": func(t *testing.T, tr *Tracker) {
 				ask(t, tr, users, answer(200))
 				ask(t, tr, users, answer(429))
+			},
+			"stopped": func(t *testing.T, tr *Tracker) { rejectUntilStopped(t, tr, users) },
+			"paced": func(t *testing.T, tr *Tracker) {
+				rejectUntilStopped(t, tr, users)
 				time.Sleep(3 * time.Second)
 				ask(t, tr, users, answer(200))
 			},
@@ -52,7 +56,11 @@ func TestBucket_dryRunChangesNothing(t *testing.T) {
 
 // state returns all that b knows.
 func (b *bucket) state() []any {
-	return []any{b.flight.sent, b.flight.open, b.gate, b.pace, append([]told(nil), b.told...), b.good, b.overload, b.last}
+	est := estimator{}
+	if b.est != nil {
+		est = *b.est
+	}
+	return []any{b.flight.sent, b.flight.open, b.gate, est, b.span, append([]told(nil), b.told...), b.good, b.last}
 }
 
 // After the reset everybody may ask whether the probe may go, and it may still go.

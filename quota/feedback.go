@@ -1,23 +1,30 @@
 package quota
 
 import (
+	"errors"
+	"io"
 	"net/http"
+	"syscall"
 	"time"
 
 	"github.com/heed-go/heed/throttle"
 )
 
-// Feedback returns what an answer says, as of now: resp, or err if there was
-// none. d is what Demand returned for req. Hand the feedback to all limits of the
-// request. Its windows are appended to buf, which may be nil.
+// Feedback returns what a response says, as of now: resp, or err if there was none. d
+// is what Demand returned for req. Hand the feedback to all limits of the request. Its
+// windows are appended to buf, which may be nil.
 //
-// Throttled are 429, other answers that a server's headers mark as a refusal, or the
-// first bytes of its body, 503 with Retry-After, and 503 from a server that otherwise
-// works. So are connections that such a server closes one after another. Failed are the
-// other 5xx, and errors. Where a body was looked into,
-// resp.Body is replaced by one that still has all of it.
+// Throttled are 429, other responses that a server's headers mark as a rejection, or the
+// first bytes of its body, and 503 with Retry-After. So are 503, 403, closed connections
+// and timeouts while there is evidence that the server rejects requests with them, see
+// [Tracker]. Failed are the other 5xx, and errors. Feedback.Cause says which. Where a
+// body was looked into, resp.Body is replaced by one that still has all of it.
 func (t *Tracker) Feedback(req *http.Request, d throttle.Demand, resp *http.Response, err error, now time.Time, buf []throttle.Window) throttle.Feedback {
 	f := throttle.Feedback{Now: now}
+	if t.Mode == Disabled {
+		t.classify(req, resp, err, &f, buf)
+		return f
+	}
 	b, ours := bucketOf(d.Limiter)
 	var s *site
 	if ours {
@@ -26,10 +33,8 @@ func (t *Tracker) Feedback(req *http.Request, d throttle.Demand, resp *http.Resp
 		s = t.siteOf(req)
 	}
 	if err != nil || resp == nil {
-		f.Outcome = throttle.Failed
-		if hungUp(err) {
-			s.hangUp(req, b, &f)
-		}
+		f.Outcome, f.Cause = throttle.Failed, causeOf(req, err)
+		s.consider(req, b, &f)
 		return f
 	}
 	if resp.StatusCode < 400 && !s.worthReading() && !wantsBody(s.vendor, resp.StatusCode, resp.Header) {
@@ -40,11 +45,12 @@ func (t *Tracker) Feedback(req *http.Request, d throttle.Demand, resp *http.Resp
 	}
 	r := t.reader().read(s.vendor, resp, f.Now)
 	f.Outcome, f.RetryAfter = outcome(resp.StatusCode, &r)
-	if resp.StatusCode == http.StatusServiceUnavailable && f.Outcome == throttle.Failed && s.refuses(b, f.Now) {
-		f.Outcome = throttle.Throttled
-	}
 	s.sharpen(&r, resp.Header, f.Now)
 	f.Windows = r.AppendWindows(buf)
+	f.Cause = causeOn(resp.StatusCode, &f, &r)
+	if f.Outcome != throttle.Throttled {
+		s.consider(req, b, &f)
+	}
 	s.heed(req, b, &f)
 	if r.Global && f.Outcome == throttle.Throttled {
 		s.shut(b, &f)
@@ -52,11 +58,81 @@ func (t *Tracker) Feedback(req *http.Request, d throttle.Demand, resp *http.Resp
 	return f
 }
 
+// classify fills in f without a trace of it in the Tracker.
+func (t *Tracker) classify(req *http.Request, resp *http.Response, err error, f *throttle.Feedback, buf []throttle.Window) {
+	if err != nil || resp == nil {
+		f.Outcome, f.Cause = throttle.Failed, causeOf(req, err)
+		return
+	}
+	vendor := t.reader().vendor(req.URL.Host)
+	if resp.StatusCode < 400 && !wantsBody(vendor, resp.StatusCode, resp.Header) {
+		return
+	}
+	if f.Now.IsZero() {
+		f.Now = t.clock().Now()
+	}
+	r := t.reader().read(vendor, resp, f.Now)
+	f.Outcome, f.RetryAfter = outcome(resp.StatusCode, &r)
+	f.Windows = r.AppendWindows(buf)
+	f.Cause = causeOn(resp.StatusCode, f, &r)
+}
+
+// causeOf returns what a request without a response failed with, as far as servers
+// reject requests that way.
+func causeOf(req *http.Request, err error) throttle.Cause {
+	var timeout interface{ Timeout() bool }
+	switch {
+	case req.Context().Err() != nil: // the caller's own deadline says nothing of the server
+		return throttle.CauseUnknown
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET):
+		return throttle.CauseDropped
+	case errors.As(err, &timeout) && timeout.Timeout():
+		return throttle.CauseTimeout
+	}
+	return throttle.CauseUnknown
+}
+
+// causeOn returns what a response says of why it is a rejection or failure.
+func causeOn(status int, f *throttle.Feedback, r *Report) throttle.Cause {
+	switch {
+	case f.Outcome == throttle.Throttled && r.Stated == StatedWait && f.RetryAfter == 0:
+		return throttle.CauseRetryNow
+	case f.Outcome == throttle.Throttled && r.Stated == NotStated:
+		return throttle.CauseBare
+	case f.Outcome == throttle.Throttled:
+		return throttle.CauseStated
+	case r.Permanent:
+	case status == http.StatusServiceUnavailable:
+		return throttle.CauseUnavailable
+	case status == http.StatusForbidden:
+		return throttle.CauseForbidden
+	}
+	return throttle.CauseUnknown
+}
+
+// consider takes in a failure that may be a rejection.
+func (s *site) consider(req *http.Request, asked *bucket, f *throttle.Feedback) {
+	if !isEstimated(f.Cause) || s.tracker.Mode != Full {
+		return
+	}
+	if f.Now.IsZero() {
+		f.Now = s.tracker.clock().Now()
+	}
+	s.silent.Store(false)
+	s.suspect(req, asked, f)
+}
+
 // Report returns what a response to req states about limits: its headers, and the first bytes
 // of its body if Feedback has read those. It changes nothing.
 func (t *Tracker) Report(req *http.Request, resp *http.Response, now time.Time) Report {
 	r := t.reader()
-	rep := r.parse(t.siteOf(req).vendor, resp.StatusCode, resp.Header, now)
+	var vendor *Vendor
+	if t.Mode == Disabled {
+		vendor = r.vendor(req.URL.Host)
+	} else {
+		vendor = t.siteOf(req).vendor
+	}
+	rep := r.parse(vendor, resp.StatusCode, resp.Header, now)
 	if head := headOf(resp.Body); len(head) > 0 {
 		r.ReadBody(resp.StatusCode, resp.Header, head, &rep)
 	}

@@ -40,7 +40,7 @@ func (s *site) learnOf(n news, now time.Time) (sooner bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if now = b.now(now); quiet {
-		b.pace.span = accepted
+		b.span = accepted
 	}
 	b.joint.crew.heard(&n, now)
 	b.hearStocks(windows, now)
@@ -95,18 +95,15 @@ func (b *bucket) hearShut(n news, explained bool, now time.Time) {
 		return // over before we heard of it
 	}
 	g, until := &b.gate, now.Add(n.Wait.duration())
-	told := time.Duration(0)
 	if n.Told {
-		told = n.Wait.duration()
+		g.stated = later(g.stated, until)
 	}
 	switch {
 	case !g.ajar, !now.Before(g.until): // news to us
 		g.ajar, g.at, g.round, g.strikes = true, now, b.flight.sent, g.strikes+1
 		g.until = until.Add(b.lag())
 		b.joint.follows = true
-		if b.pace.rate == 0 { // else who was refused goes slower, and that is enough
-			b.refused(explained, now, told)
-		}
+		b.follow(n.Told, explained, now)
 	case until.Sub(g.until) > slack:
 		g.until, b.joint.follows = until.Add(b.lag()), true
 	case n.From < b.site.tracker.convoy.self && !b.joint.follows:
@@ -114,6 +111,19 @@ func (b *bucket) hearShut(n news, explained bool, now time.Time) {
 		g.until, b.joint.follows = later(g.until, until).Add(b.lag()), true
 	}
 	b.joint.known.gate(g)
+}
+
+// follow prepares the estimate for which another process had evidence.
+func (b *bucket) follow(stated, explained bool, now time.Time) {
+	if explained || stated {
+		return
+	}
+	e := b.estimator(tally{}, now)
+	if e.loop.on() {
+		return // the process that was rejected goes slower, and that is enough
+	}
+	e.first, e.pending, e.caution = b.span, true, caution{}
+	e.first.until = now
 }
 
 func (b *bucket) lag() time.Duration {
@@ -137,13 +147,14 @@ func (b *bucket) hearOpen(probed, now time.Time) (opened bool) {
 	if !g.ajar || g.at.After(probed) || g.until.Sub(now) > 2*hold+slack {
 		return false
 	}
-	g.ajar, g.strikes, b.joint.follows = false, 0, false
+	g.open()
+	b.joint.follows = false
 	if g.until.After(now) {
 		g.until = now
 	}
-	if b.pace.opened(now, b.last, g); b.pace.rate > 0 {
-		// All processes hear it at once, and are not to go on at once.
-		b.pace.next = now.Add(time.Duration(b.site.tracker.random() / b.pace.rate * 1e9))
+	if b.opened(now); b.est != nil && b.est.loop.on() {
+		// All processes receive it at the same time, and must not go on at the same time.
+		b.est.loop.next = now.Add(time.Duration(b.site.tracker.random() / b.est.loop.rate * 1e9))
 	}
 	b.joint.known.gate(g)
 	return true

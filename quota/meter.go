@@ -37,7 +37,7 @@ const maxMeters = 8 // units of one quota
 // "points". Nobody waits for units that the server never speaks of. n below 1 demands
 // nothing.
 func (t *Tracker) DemandUnits(req *http.Request, unit string, n int64) throttle.Demand {
-	if n < 1 {
+	if n < 1 || t.Mode == Disabled {
 		return throttle.Demand{}
 	}
 	m := t.siteOf(req).bucket(req).meter(unit)

@@ -52,13 +52,26 @@ func (s *site) heed(req *http.Request, asked *bucket, f *throttle.Feedback) {
 		return
 	}
 	s.silent.Store(false)
+	learned := *f // what the quota is to learn from
+	if f.Outcome == throttle.Throttled && isEstimated(f.Cause) && !s.isEvidence(req, asked, f) {
+		learned.Outcome = throttle.Accepted
+		if len(f.Windows) == 0 {
+			return // it concerns no route more than another
+		}
+	}
 	switch {
 	case asked == nil:
-		s.rouse(req, f)
-	case !s.place(req, asked, f):
+		s.rouse(req, &learned)
+	case !s.place(req, asked, &learned):
 		f.Windows = nil // they speak of another quota, which has been told
 	}
 	s.tell(req, asked, f)
+}
+
+// isEvidence takes in a rejection that states nothing, and reports whether there is
+// evidence to stop. Suspected causes were taken in by consider, and never stop a quota.
+func (s *site) isEvidence(req *http.Request, asked *bucket, f *throttle.Feedback) bool {
+	return (f.Cause == throttle.CauseBare || f.Cause == throttle.CauseRetryNow) && s.tracker.Mode == Full && s.suspect(req, asked, f)
 }
 
 // note notes the time.
@@ -68,7 +81,7 @@ func (s *site) note(now time.Time) {
 	s.quiet.then, s.quiet.last = s.quiet.last, note{now, s.answers.Load()}
 }
 
-// rouse takes over the answer that ends the quiet of a host.
+// rouse takes over the response that ends the quiet of a host.
 func (s *site) rouse(req *http.Request, f *throttle.Feedback) {
 	b := s.fresh.Load()
 	if home := s.homeOf(req); home != nil {
@@ -96,17 +109,35 @@ func (s *site) accepted(now time.Time) tally {
 	return tally{since: n.at, ok: int64(s.answers.Load() - n.n)}
 }
 
-// shut closes all quotas of s but asked, which hears of the refusal as usual: the
+// shut closes all quotas of s but asked, which observes the rejection as usual: the
 // server says that it is meant for all that the account asks for.
 func (s *site) shut(asked *bucket, f *throttle.Feedback) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	all := throttle.Feedback{Now: f.Now, Outcome: f.Outcome, RetryAfter: f.RetryAfter}
+	all := throttle.Feedback{Now: f.Now, Outcome: f.Outcome, Cause: throttle.CauseStated, RetryAfter: f.RetryAfter}
 	for _, b := range append([]*bucket{s.fresh.Load()}, s.pools...) {
 		if b != asked {
 			b.startle(&all, tally{since: f.Now})
 		}
 	}
+}
+
+// suspect takes in a response that may be a rejection and states nothing, and reports
+// whether there is evidence to stop.
+func (s *site) suspect(req *http.Request, asked *bucket, f *throttle.Feedback) (stop bool) {
+	b, before := asked, tally{}
+	if b == nil {
+		b, before = s.bucket(req), s.accepted(f.Now)
+	}
+	stop = b.suspect(f, before, asked != nil)
+	if asked == nil && !stop && f.Cause == throttle.CauseBare {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if now := b.now(f.Now); b.est != nil && !b.gate.ajar && !b.est.loop.on() {
+			b.pause(now)
+		}
+	}
+	return stop
 }
 
 // startle shuts the gate because of the answer to a request that b was not asked
@@ -118,9 +149,14 @@ func (b *bucket) startle(f *throttle.Feedback, accepted tally) {
 	if !b.gate.ajar && !now.Before(b.gate.until) {
 		n = b.gate.round + 1
 		b.flight.sent = max(b.flight.sent, n) // it takes the place of a claim
-		b.pace.span = accepted
+		if accepted.ok > 0 {
+			b.span = accepted
+		}
 	}
-	if b.gate.shut(n, now, f.RetryAfter, b.spread(), b.flight.sent, b.site.tracker.random()) {
-		b.refused(explains(f.Windows), now, f.RetryAfter)
+	if isEstimated(f.Cause) && !explains(f.Windows) {
+		b.estimator(accepted, now).stopNext = false
+		b.stop(n, now)
+		return
 	}
+	b.throttled(n, *f, explains(f.Windows), now)
 }

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/heed-go/heed/throttle"
 )
@@ -35,6 +36,15 @@ type Tracker struct {
 
 	Rand func() float64 // random numbers in [0, 1); nil: rand.Float64
 
+	// Mode switches off what is estimated, or everything. The zero Mode is Full.
+	Mode Mode
+
+	// MaxHold is how long an end that a server states is obeyed before one request
+	// is sent to test it, where that end is more than an hour away and not within a
+	// window that the server states. Further tests follow after three, nine ...
+	// times as long. Zero means 15 minutes.
+	MaxHold time.Duration
+
 	// ReserveShare is the part of each told quota that is left to others, in
 	// [0, 1): no request goes while no more than that is left. 0: none.
 	ReserveShare float64
@@ -52,6 +62,8 @@ type Tracker struct {
 	convoy *convoy              // nil: no Share
 	recent atomic.Pointer[site] // asked for last, and most often next
 	shards [shards]shard
+
+	latencies latencies
 }
 
 const shards = 16
@@ -67,6 +79,9 @@ type shard struct {
 // (Demand.Limiter is nil) while a known host has never spoken of a limit; ask again
 // before a request is sent again.
 func (t *Tracker) Demand(req *http.Request) throttle.Demand {
+	if t.Mode == Disabled {
+		return throttle.Demand{}
+	}
 	s := t.siteOf(req)
 	if s.silent.Load() {
 		return throttle.Demand{}
@@ -183,6 +198,13 @@ func (t *Tracker) reader() *Reader {
 		return &t.zero
 	}
 	return t.Reader
+}
+
+func (t *Tracker) maxHold() time.Duration {
+	if t.MaxHold <= 0 {
+		return defaultHold
+	}
+	return t.MaxHold
 }
 
 func (t *Tracker) use() use { return use{t.Pace, t.ReserveShare} }

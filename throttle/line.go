@@ -11,10 +11,9 @@ type seat struct {
 	ticket *Ticket
 	line   *line
 	called chan struct{} // has room for one, so that calling never blocks
-	next   *seat         // in a callList
-	ends   int64         // when its context ends, on the real clock; or never
+	ends   int64         // deadline of its context less Ticket.Latency, on the real clock; or never
 	pos    int32         // in line.queue
-	stay   int32         // in Waiter.stays, or -1
+	stay   int32         // in Waiter.deadlines, or -1
 }
 
 // A line is everybody of one tenant who must pass the same gates. Its first stands
@@ -66,12 +65,6 @@ func (o byTurn) rank(t *Ticket) int64 {
 
 func (byTurn) moved(s *seat, i int) { s.pos = int32(i) }
 
-// byStay orders callers by when they came this time, and MaxWait is over.
-type byStay struct{}
-
-func (byStay) before(a, b *seat) bool { return a.ticket.waited < b.ticket.waited }
-func (byStay) moved(s *seat, i int)   { s.stay = int32(i) }
-
 // join puts s into its line and, if it is the first there, asks for it.
 func (w *Waiter) join(s *seat, retry bool) error {
 	if w.crowd.Load() >= shut {
@@ -87,7 +80,7 @@ func (w *Waiter) join(s *seat, retry bool) error {
 	}
 	s.line, s.ticket.waited = l, time.Duration(w.now)
 	w.crowd.Add(1)
-	w.stayLimited(s)
+	w.limitStay(s)
 	l.queue.push(s)
 	if s.pos == 0 {
 		w.headChanged(l)
@@ -99,22 +92,13 @@ func (w *Waiter) join(s *seat, retry bool) error {
 	return nil
 }
 
-// stayLimited sees to it that s is sent home after MaxWait.
-func (w *Waiter) stayLimited(s *seat) {
-	if w.MaxWait > 0 {
-		w.stays.push(s)
-	}
-}
-
 // pull takes s out of its line.
 func (w *Waiter) pull(s *seat) {
 	l, t := s.line, s.ticket
 	first := s.pos == 0
 	t.blame = l.blame(int64(t.waited), w.now)
 	t.waited = time.Duration(w.now) - t.waited
-	if s.stay >= 0 {
-		w.stays.remove(int(s.stay))
-	}
+	w.unlimitStay(s)
 	l.queue.remove(int(s.pos))
 	if w.crowd.Add(-1) == shut {
 		close(w.drained)

@@ -33,11 +33,9 @@ func (t *Ticket) isLocal() bool {
 func (w *Waiter) question(s *seat) {
 	l := s.line
 	l.asking, l.asOf, l.news = s, w.at, l.heard()
-	if s.stay >= 0 {
-		w.stays.remove(int(s.stay))
-	}
+	w.unlimitStay(s)
 	w.waitForAnswer(l)
-	w.calls.add(s)
+	s.call()
 }
 
 // heard counts the news of the gates of l. An answer is out of date if there was
@@ -79,7 +77,7 @@ func (w *Waiter) answer(ctx context.Context, s *seat) (done bool, err error) {
 	w.at = max(l.asOf, w.now-w.maxLate)
 	l.asking = nil
 	if err == nil && !granted {
-		err = w.sendHome(s)
+		err = w.sendHome(s, i, refusal)
 	}
 	switch {
 	case err != nil:
@@ -88,7 +86,7 @@ func (w *Waiter) answer(ctx context.Context, s *seat) (done bool, err error) {
 		w.granted(s)
 		w.resume(l)
 	default:
-		w.stayLimited(s)
+		w.limitStay(s)
 		first, heard := l.queue.first() == s, l.heard() != l.news
 		w.gaveBack(t, i)
 		if first && !heard {
@@ -142,13 +140,13 @@ func (w *Waiter) depart(s *seat) {
 	w.resume(l)
 }
 
-// sendHome returns the error that s should have got while it was asking.
-func (w *Waiter) sendHome(s *seat) error {
-	switch {
-	case w.closed:
+// sendHome returns an error if s must leave its line now that d refused its demand i.
+func (w *Waiter) sendHome(s *seat, i int, d Decision) error {
+	if w.closed {
 		return ErrClosed
-	case w.leaves(s) <= w.now:
-		return w.tooLong(s)
+	}
+	if over, reason := w.expired(s); over {
+		return &RefusedError{Key: s.ticket.Demands[i].Key, Decision: d, Reason: reason}
 	}
 	return nil
 }

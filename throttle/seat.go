@@ -1,9 +1,6 @@
 package throttle
 
-import (
-	"context"
-	"time"
-)
+import "context"
 
 // stand lets t wait in line.
 func (w *Waiter) stand(ctx context.Context, t *Ticket, retry bool) error {
@@ -54,10 +51,14 @@ func (w *Waiter) seat(ctx context.Context, t *Ticket) *seat {
 	}
 	s.ticket, s.ends, s.stay = t, never, -1
 	if deadline, ok := ctx.Deadline(); ok {
-		s.ends = int64(deadline.Sub(w.born))
+		s.ends = subSat(int64(deadline.Sub(w.born)), max(int64(t.Latency), 0))
 	}
 	return s
 }
+
+// call wakes the goroutine of s. Afterwards a seat that was granted or refused may be
+// in use for another ticket.
+func (s *seat) call() { s.called <- struct{}{} }
 
 // wait returns when s was granted or refused, or when ctx ends. Whenever s is
 // called and there is neither, it has a question to ask.
@@ -116,38 +117,5 @@ func (w *Waiter) refuse(s *seat, err error) {
 	w.pull(s)
 	g := grants.Get().(*grant)
 	g.err, s.ticket.held = err, g
-	w.calls.add(s)
-}
-
-// overstayed sends s home as it has been in line for MaxWait.
-func (w *Waiter) overstayed(s *seat) { w.refuse(s, w.tooLong(s)) }
-
-// tooLong says which limit s waited for in vain.
-func (w *Waiter) tooLong(s *seat) error {
-	e := &RefusedError{Decision: Decision{At: w.time.at(w.now)}}
-	if p := s.line.parked; p != nil {
-		e.Key, e.Decision.Policy = p.gate.key.key, *p.gate.policy
-		if p.gate.known {
-			e.Decision.Wait = time.Duration(max(p.gate.opens-w.now, 0))
-		}
-	}
-	return e
-}
-
-// A callList is who is to be let go once mu is free, in order.
-type callList struct{ first, last *seat }
-
-func (c *callList) add(s *seat) {
-	if c.first == nil {
-		c.first = s
-	} else {
-		c.last.next = s
-	}
-	c.last = s
-}
-
-func (c *callList) take() *seat {
-	s := c.first
-	*c = callList{}
-	return s
+	s.call()
 }

@@ -22,18 +22,11 @@ func (w *Waiter) lock() {
 	w.at = w.now
 }
 
-// unlock does what is due, sets the alarm, and lets go those who were called.
+// unlock does what is due and sets the alarm.
 func (w *Waiter) unlock() {
 	w.serve()
 	w.alarm.set(w, w.next())
-	called := w.calls.take()
 	w.mu.Unlock()
-	for s := called; s != nil; {
-		next := s.next
-		s.next = nil
-		s.called <- struct{}{} // from here on s is no longer ours
-		s = next
-	}
 }
 
 // tick is called by the alarm.
@@ -49,29 +42,19 @@ func (w *Waiter) next() int64 {
 	if w.due.len() > 0 {
 		next = w.due.first().opens
 	}
-	if w.stays.len() > 0 {
-		next = min(next, w.leaves(w.stays.first()))
+	if w.deadlines.len() > 0 {
+		next = min(next, w.deadlines.first().at)
 	}
 	return next
 }
 
-// leaves returns when s has been in line for MaxWait.
-func (w *Waiter) leaves(s *seat) int64 {
-	if w.MaxWait <= 0 {
-		return never
-	}
-	return addSat(int64(s.ticket.waited), int64(w.MaxWait))
-}
-
-// serve asks at every gate that is due, in the order in which they opened.
+// serve refuses the waiters whose deadline has come, and asks at every gate that is due, in the order in which they opened.
 //
 // Timers fire late. Claims are therefore made as of the instant at which the gate
 // opened, one after another, so that a line moves at the full rate of its limit.
 // After a long stall, as of a suspended process, no more than maxLate is caught up.
 func (w *Waiter) serve() {
-	for w.stays.len() > 0 && w.leaves(w.stays.first()) <= w.now {
-		w.overstayed(w.stays.first())
-	}
+	w.expire()
 	for w.due.len() > 0 && w.due.first().opens <= w.now {
 		g := w.due.first()
 		w.at = max(g.opens, w.now-w.maxLate)
@@ -114,7 +97,7 @@ func (w *Waiter) ask(l *line) {
 		w.refuse(s, err)
 	case s.ticket.held != nil:
 		w.granted(s)
-		w.calls.add(s)
+		s.call()
 	default:
 		w.refused(s, i, refusal)
 	}
@@ -152,7 +135,7 @@ func (w *Waiter) refused(s *seat, i int, d Decision) {
 	if w.park(l, p); p.gate.first() == p {
 		w.schedule(p.gate, opens, known)
 	}
-	if d.Told && opens-p.gate.told > int64(time.Second) { // to look at everybody has its price
+	if d.Told && known && opens-p.gate.told > int64(time.Second) { // checking all waiters costs O(n)
 		p.gate.told = opens
 		w.warn(p.gate, d, opens)
 	}
@@ -227,7 +210,7 @@ func (w *Waiter) hopeless(s *seat, key string, d Decision, opens int64, known bo
 		return &RefusedError{Key: key, Decision: d}
 	case !known:
 		return nil
-	case opens > w.leaves(s):
+	case opens > w.maxWaitEnd(s):
 		return &RefusedError{Key: key, Decision: d}
 	case s.ends != never && opens > w.now && opens-w.now >= s.ends-w.real():
 		return &RefusedError{Key: key, Decision: d, Reason: context.DeadlineExceeded}

@@ -70,11 +70,16 @@ func (c Claim) Units() (int64, error) {
 // A Decision is the answer to a Claim. The zero Decision is a refusal. Hand it
 // back unchanged to Cancel and Observe of the limiter that made it.
 type Decision struct {
-	OK       bool   // the units are taken
-	Degraded bool   // decided without the primary limiter, see Fallback and Keyed
-	Over     bool   // granted although a limit would refuse, see Soft, Elastic and Shadow
-	Told     bool   // refused for as long as the other side said, not by a limit of our own
-	Policy   string // name of the limit that decided
+	OK       bool // the units are taken
+	Degraded bool // decided without the primary limiter, see Fallback and Keyed
+	Over     bool // granted although a limit would refuse, see Soft, Elastic and Shadow
+	Told     bool // refused because of the other side, by what it stated or what was estimated of it, not by a limit of our own
+
+	// Estimated says that a refusal rests on an estimate of what the other side
+	// accepts, and not on anything that it stated.
+	Estimated bool
+
+	Policy string // name of the limit that decided
 
 	// At is the local reading of the clock that the decision is based on, also
 	// for remote limiters. Wait and ResetAfter count from it.
@@ -102,6 +107,7 @@ type Decision struct {
 type Feedback struct {
 	Now        time.Time     // the caller's reading of the clock; zero: the limiter reads its own
 	Outcome    Outcome       // what became of the work
+	Cause      Cause         // what a Throttled or Failed outcome looked like; zero: not known
 	RetryAfter time.Duration // 0: not said
 	Windows    []Window      // the server's own limits, one per bucket it named; read, never kept
 	Cost       int64         // what the claim turned out to cost, in this limiter's unit; 0: as claimed
@@ -151,6 +157,22 @@ func (o Outcome) String() string {
 	}
 	return "outcome " + strconv.Itoa(int(o))
 }
+
+// Cause says what a rejection or a failure looked like, for limiters that estimate
+// what the other side does not state.
+type Cause uint8
+
+// CauseUnknown is the zero Cause: only the Outcome is known.
+const (
+	CauseUnknown     Cause = iota
+	CauseStated            // a rejection that states that the client must stop: Retry-After, a used up quota, a documented error
+	CauseRetryNow          // a rejection that allows a retry without delay: Retry-After: 0
+	CauseBare              // a rejection that states nothing more: a 429 without rate-limit headers
+	CauseUnavailable       // 503 without Retry-After
+	CauseForbidden         // 403 that states nothing about limits
+	CauseDropped           // the connection was closed before a response
+	CauseTimeout           // no response in time, other than by the caller's own deadline
+)
 
 var (
 	// ErrRefused matches every refusal that was turned into an error.

@@ -33,6 +33,13 @@ type Ticket struct {
 	Tenant   string        // tenants share each limit fairly; "": who names none is one of them
 	MaxTold  time.Duration // longest wait to stand in line for if the other side imposes it, see Decision.Told; 0: any
 
+	// Latency is how long the work that the grant is for takes. A caller that has to
+	// wait is refused with context.DeadlineExceeded as soon as its grant cannot come
+	// Latency before the deadline of ctx; it takes no units. A claim that can be
+	// granted immediately is granted whatever Latency is. Zero means that the deadline
+	// alone counts.
+	Latency time.Duration
+
 	turn   int64         // when it first came, by the Waiter's count of time; 0: not yet
 	waited time.Duration // in line for its last grant; while in line, when it joined
 	blame  *string       // the policy that it waited for longest; nil: none

@@ -63,12 +63,12 @@ type Waiter struct {
 	at     int64 // the instant that claims are made as of: now, or a little before
 	gates  map[gateKey]*gate
 	lines  map[lineKey]*line
-	made   uint64                 // gates made so far
-	due    pile[*gate, byOpening] // gates that open by themselves
-	stays  pile[*seat, byStay]    // everybody in line, if there is a MaxWait
+	made   uint64 // gates made so far
 	alarm  alarm
-	calls  callList
 	closed bool
+
+	due       pile[*gate, byOpening]     // gates that open by themselves
+	deadlines pile[deadline, byDeadline] // of waiters in all lines: MaxWait, or Ticket.Latency before the context ends
 }
 
 // shut is added to Waiter.crowd once the Waiter is closed.
@@ -93,11 +93,12 @@ func (e *LineError) Is(target error) bool { return target == ErrRefused }
 // Wait returns nil when all demands of t are granted. The same Ticket again is a
 // retry and keeps its turn.
 //
-// If the wait cannot end before the deadline of ctx, or is longer than MaxWait or
-// Ticket.MaxTold, or if a limit can never grant its demand, Wait returns a
-// *RefusedError at once. In the first case it matches context.DeadlineExceeded. If ctx ends while t is in
-// line, the error is its cause. Other errors: *LineError, ErrClosed, and those of
-// the limiters. After an error t holds no units.
+// Wait returns a *RefusedError as soon as it is known that the wait cannot end before
+// the deadline of ctx less Ticket.Latency, that it is longer than MaxWait or
+// Ticket.MaxTold, or that a limit can never grant its demand. In the first case the
+// error matches context.DeadlineExceeded. If ctx ends while t is in line, the error is
+// the cause of ctx. Other errors are *LineError, ErrClosed, and those of the limiters.
+// After an error t holds no units.
 func (w *Waiter) Wait(ctx context.Context, t *Ticket) error {
 	if w.Trace != nil {
 		return w.traced(ctx, t)

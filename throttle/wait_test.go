@@ -406,3 +406,43 @@ func TestWaiter_whatWasHeldForAMomentIsNoRefusal(t *testing.T) {
 		require.Zero(t, waited.Load())
 	})
 }
+
+func TestWaiter_unknownWaitIsNoReasonToRefuse(t *testing.T) {
+	for name, set := range map[string]func(g *unknownGate){
+		"imposed": func(g *unknownGate) { g.imposed = true },
+		"own":     func(*unknownGate) {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g, w := new(unknownGate), new(Waiter)
+				set(g)
+				require.NoError(t, w.Wait(t.Context(), new(Ticket))) // starts the time of w
+				time.Sleep(time.Millisecond)
+				go func() {
+					time.Sleep(10 * time.Millisecond)
+					g.open.Store(true)
+					w.Wake()
+				}()
+				ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+				defer cancel()
+				tk, start := ticket(g), time.Now()
+				require.NoError(t, w.Wait(ctx, tk), "the deadline is later than the grant")
+				require.Equal(t, 10*time.Millisecond, time.Since(start))
+				idle(t, w)
+			})
+		})
+	}
+}
+
+// An unknownGate refuses until it is opened, and does not know when that is.
+type unknownGate struct {
+	imposed bool
+	open    atomic.Bool
+}
+
+func (g *unknownGate) Reserve(_ context.Context, c Claim) (Decision, error) {
+	open := g.open.Load()
+	return Decision{OK: open, Told: g.imposed && !open, At: c.Now}, nil
+}
+func (*unknownGate) Cancel(context.Context, Claim, Decision) {}
+func (*unknownGate) Local() bool                             { return true }

@@ -106,7 +106,7 @@ func idle(t *testing.T, w *Waiter) {
 	require.Empty(t, w.lines)
 	require.Empty(t, w.gates)
 	require.Zero(t, w.due.len())
-	require.Zero(t, w.stays.len())
+	require.Zero(t, w.deadlines.len())
 	require.Equal(t, int64(never), w.alarm.at)
 }
 

@@ -5,6 +5,7 @@ package clients
 import (
 	"fmt"
 	"net/http"
+	"net/http/httptrace"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -69,10 +70,14 @@ func Names() []string {
 	return names
 }
 
-// A Wire counts what a client really sends, beneath all that it does.
+// A Wire counts the requests that a client writes, including those that net/http repeats
+// after a connection was closed, and their outcomes.
 type Wire struct {
-	Base            http.RoundTripper
-	Sent, Throttled atomic.Int64
+	Base http.RoundTripper
+
+	Sent      atomic.Int64 // requests written
+	Throttled atomic.Int64 // responses that refuse because of a limit: 429, 503, or 403 with rate-limit headers
+	Wasted    atomic.Int64 // 429, 503 and 403, and requests whose connection was closed without a response
 }
 
 // NewWire returns a Wire over connections of its own, as many as callers need.
@@ -82,10 +87,27 @@ func NewWire(callers int) *Wire {
 
 // RoundTrip implements http.RoundTripper.
 func (w *Wire) RoundTrip(r *http.Request) (*http.Response, error) {
-	w.Sent.Add(1)
-	resp, err := w.Base.RoundTrip(r)
-	if err == nil && throttled(resp) {
+	var written atomic.Int64
+	trace := &httptrace.ClientTrace{WroteRequest: func(info httptrace.WroteRequestInfo) {
+		if info.Err == nil {
+			w.Sent.Add(1)
+			written.Add(1)
+		}
+	}}
+	resp, err := w.Base.RoundTrip(r.WithContext(httptrace.WithClientTrace(r.Context(), trace)))
+	unanswered := written.Load()
+	if err == nil || r.Context().Err() != nil {
+		unanswered-- // the last one was answered, or given up by the caller
+	}
+	w.Wasted.Add(max(unanswered, 0))
+	if err != nil {
+		return resp, err
+	}
+	if throttled(resp) {
 		w.Throttled.Add(1)
+	}
+	if throttled(resp) || resp.StatusCode == http.StatusForbidden {
+		w.Wasted.Add(1)
 	}
 	return resp, err
 }

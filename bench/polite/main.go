@@ -1,5 +1,6 @@
 // Polite makes a client do a job on a server that limits it, and prints what that
-// cost: requests sent, answers that refused, calls that failed, seconds.
+// cost: requests sent, refused, wasted and failed, and the time. Wasted requests are
+// those answered with 429, 503 or 403, and those whose connection was closed.
 //
 //	go run ./bench/polite -url http://127.0.0.1:18001/ -n 300 -c 30 -client heed -jobs 2 -json
 package main
@@ -22,6 +23,7 @@ type result struct {
 	Calls     int     `json:"calls"`
 	Sent      int64   `json:"sent"`
 	Throttled int64   `json:"throttled"`
+	Wasted    int64   `json:"wasted"`
 	Failed    int64   `json:"failed"`
 	Elapsed   float64 `json:"elapsed_s"`
 }
@@ -54,9 +56,9 @@ func main() {
 		if job > 0 {
 			time.Sleep(*gap)
 		}
-		sent, throttled := wire.Sent.Load(), wire.Throttled.Load()
+		sent, throttled, wasted := wire.Sent.Load(), wire.Throttled.Load(), wire.Wasted.Load()
 		failed, took := clients.Run(client, *url, *n, *c)
-		show(*asJSON, result{*name, job + 1, *n, wire.Sent.Load() - sent, wire.Throttled.Load() - throttled, failed, took.Seconds()})
+		show(*asJSON, result{*name, job + 1, *n, wire.Sent.Load() - sent, wire.Throttled.Load() - throttled, wire.Wasted.Load() - wasted, failed, took.Seconds()})
 	}
 }
 
@@ -65,5 +67,5 @@ func show(asJSON bool, r result) {
 		json.NewEncoder(os.Stdout).Encode(r)
 		return
 	}
-	fmt.Printf("%-16s job %d: %d calls, %d sent, %d throttled, %d failed, %.2f s\n", r.Client, r.Job, r.Calls, r.Sent, r.Throttled, r.Failed, r.Elapsed)
+	fmt.Printf("%-16s job %d: %d calls, %d sent, %d throttled, %d wasted, %d failed, %.2f s\n", r.Client, r.Job, r.Calls, r.Sent, r.Throttled, r.Wasted, r.Failed, r.Elapsed)
 }

@@ -1,0 +1,66 @@
+package main
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestRow_measuresAllClients(t *testing.T) {
+	for _, r := range []row{
+		{"closed", "500", 5, 0},
+		{"crowd", retryNow, 1, 0},
+	} {
+		for _, client := range []string{"plain", "retryablehttp", "heed"} {
+			synctest.Test(t, func(t *testing.T) {
+				got := r.run(client, 1)
+				require.Equal(t, 2000, got.Calls, client)
+				if client == "plain" {
+					require.NotZero(t, got.Failed)
+					require.Equal(t, 2000, got.Sent)
+					return
+				}
+				require.Zero(t, got.Failed, client)
+				require.Greater(t, got.Sent, 2000, client)
+			})
+		}
+	}
+}
+
+func TestRows_haveFaultsAndLoops(t *testing.T) {
+	all := rows()
+	for _, r := range all {
+		require.Contains(t, faults, r.fault)
+		require.Contains(t, []string{"open", "closed", "crowd", "overload"}, r.loop)
+	}
+	require.Len(t, matching(all, []string{"open"}, []string{"503"}, []string{"1"}), 2, "one for each deadline")
+}
+
+func TestTable_knowsTheGoals(t *testing.T) {
+	seeds := func(r row, client string, failed int, elapsed ...float64) (all []result) {
+		for i, s := range elapsed {
+			all = append(all, result{Client: client, Seed: i + 1, Calls: 1000, Failed: failed, Elapsed: s, row: r})
+		}
+		return all
+	}
+	for name, tt := range map[string]struct {
+		row           row
+		ours, theirs  int
+		times, others []float64
+		missed        []string
+	}{
+		"as many failures": {row{"open", "503", 1, time.Second}, 6, 1, []float64{9, 9}, []float64{1, 1}, nil},
+		"more failures": {row{"open", "503", 1, time.Second}, 7, 1, []float64{9, 9}, []float64{1, 1},
+			[]string{"more failures than retryablehttp in 2 of 2 seeds"}},
+		"a long hold":    {row{"open", stray, 0, time.Second}, 10, 0, []float64{9}, []float64{1}, nil},
+		"slow":           {row{"closed", "503", 1, 0}, 0, 0, []float64{1, 1.3}, []float64{1, 1.5}, nil},
+		"too slow":       {row{"closed", "503", 1, 0}, 0, 0, []float64{1.3, 1.3}, []float64{1, 1}, []string{"longer than 1.2 x"}},
+		"slow crowd":     {row{"crowd", "503", 1, 0}, 0, 0, []float64{2.1}, []float64{1}, []string{"longer than 2 x"}},
+		"crowd sent off": {row{"crowd", "403", 1, 0}, 0, 0, []float64{.1}, []float64{.001}, nil},
+	} {
+		results := append(seeds(tt.row, "heed", tt.ours, tt.times...), seeds(tt.row, "retryablehttp", tt.theirs, tt.others...)...)
+		require.Equal(t, tt.missed, misses(results), name)
+	}
+}

@@ -1,0 +1,111 @@
+package simulation
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// A Load is a number of calls by one client.
+type Load struct {
+	Calls    int
+	Deadline time.Duration // of each call; zero means none
+	Routes   int           // paths that the calls use in turn; zero means 1
+
+	// Burst is the number of further calls that an open loop makes at its start.
+	Burst int
+}
+
+// An Outcome describes the calls of a Load. A call has failed if it ended with an error or
+// a status other than 200.
+type Outcome struct {
+	Calls, Failed int
+	Elapsed       time.Duration // until the last call has ended
+}
+
+// Open makes a call per interval, whether or not earlier calls have ended.
+func (l Load) Open(client *http.Client, url string, interval time.Duration) Outcome {
+	r := l.start(client, url)
+	for i := range l.Burst {
+		r.running.Go(func() { r.call(l.Calls + i) })
+	}
+	for i := range l.Calls {
+		time.Sleep(interval)
+		r.running.Go(func() { r.call(i) })
+	}
+	return r.finish(l.Calls + l.Burst)
+}
+
+// Closed makes the calls from workers, each of which makes one call after another.
+func (l Load) Closed(client *http.Client, url string, workers int) Outcome {
+	r := l.start(client, url)
+	var next atomic.Int64
+	for range workers {
+		r.running.Go(func() {
+			for i := int(next.Add(1)) - 1; i < l.Calls; i = int(next.Add(1)) - 1 {
+				r.call(i)
+			}
+		})
+	}
+	return r.finish(l.Calls)
+}
+
+// Crowd makes all calls at the same moment.
+func (l Load) Crowd(client *http.Client, url string) Outcome {
+	return l.Closed(client, url, l.Calls)
+}
+
+// A run is a Load that a client is making.
+type run struct {
+	load    Load
+	client  *http.Client
+	url     string
+	began   time.Time
+	running sync.WaitGroup
+	failed  atomic.Int64
+}
+
+func (l Load) start(client *http.Client, url string) *run {
+	return &run{load: l, client: client, url: url, began: time.Now()}
+}
+
+func (r *run) finish(calls int) Outcome {
+	r.running.Wait()
+	return Outcome{Calls: calls, Failed: int(r.failed.Load()), Elapsed: time.Since(r.began)}
+}
+
+func (r *run) call(i int) {
+	ctx := context.Background()
+	if r.load.Deadline > 0 {
+		limited, cancel := context.WithTimeout(ctx, r.load.Deadline)
+		defer cancel()
+		ctx = limited
+	}
+	if !Get(ctx, r.client, r.url+"/"+routeName(i%max(r.load.Routes, 1))) {
+		r.failed.Add(1)
+	}
+}
+
+// Get reports whether a GET of url ends with status 200 and a complete body.
+func Get(ctx context.Context, client *http.Client, url string) bool {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return false
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return false
+	}
+	defer resp.Body.Close()
+	_, err = io.Copy(io.Discard, resp.Body)
+	return err == nil && resp.StatusCode == http.StatusOK
+}
+
+// routeName returns a name of letters for each i: a segment with a digit would be taken
+// for an identifier, and all routes for one.
+func routeName(i int) string {
+	return "route-" + string(rune('a'+i/26%26)) + string(rune('a'+i%26))
+}

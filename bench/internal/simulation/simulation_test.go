@@ -1,0 +1,66 @@
+package simulation_test
+
+import (
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/heed-go/heed/bench/internal/simulation"
+)
+
+func TestEach_showsResultsInOrder(t *testing.T) {
+	var shown []int
+	simulation.Each(t, 20, func(i int) int {
+		time.Sleep(time.Hour)
+		return i
+	}, func(i int) { shown = append(shown, i) })
+	require.Len(t, shown, 20)
+	require.IsIncreasing(t, shown)
+}
+
+func TestLoad_countsFailuresAndTime(t *testing.T) {
+	everyFourth := func(r simulation.Request) simulation.Response {
+		response := simulation.Response{Delay: 10 * time.Millisecond}
+		switch {
+		case r.N%8 == 4:
+			response.Status = http.StatusInternalServerError
+		case r.N%8 == 0:
+			response.Drop = true
+		}
+		return response
+	}
+	for name, tt := range map[string]struct {
+		run     func(simulation.Load, *http.Client, string) simulation.Outcome
+		elapsed time.Duration
+	}{
+		"open": {func(l simulation.Load, c *http.Client, url string) simulation.Outcome {
+			return l.Open(c, url, time.Second)
+		}, 80*time.Second + 10*time.Millisecond},
+		"closed": {func(l simulation.Load, c *http.Client, url string) simulation.Outcome { return l.Closed(c, url, 8) }, 100 * time.Millisecond},
+		"crowd":  {simulation.Load.Crowd, 10 * time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := simulation.NewServer(everyFourth)
+				defer s.Close()
+				out := tt.run(simulation.Load{Calls: 80, Deadline: time.Minute}, &http.Client{Transport: s.Transport(0)}, s.URL)
+				require.Equal(t, simulation.Outcome{Calls: 80, Failed: 20, Elapsed: tt.elapsed}, out)
+				require.Equal(t, 80, s.Received())
+			})
+		})
+	}
+}
+
+func TestLoad_endsCallsAtTheirDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := simulation.NewServer(func(r simulation.Request) simulation.Response {
+			return simulation.Response{Delay: time.Duration(r.InFlight) * time.Second}
+		})
+		defer s.Close()
+		out := simulation.Load{Calls: 4, Deadline: 2500 * time.Millisecond}.Crowd(&http.Client{Transport: s.Transport(4)}, s.URL)
+		require.Equal(t, simulation.Outcome{Calls: 4, Failed: 2, Elapsed: 2500 * time.Millisecond}, out)
+	})
+}

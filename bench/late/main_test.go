@@ -1,0 +1,19 @@
+package main
+
+import (
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestRun_sendsNoMoreThanTheLimitAdmits(t *testing.T) {
+	for i, m := range makers {
+		synctest.Test(t, func(t *testing.T) {
+			r := run(i)
+			require.Equal(t, 6000, r.Offered, m.name)
+			require.LessOrEqual(t, r.Sent, possible+perSecond*int(deadline.Seconds())+1, m.name)
+			require.Positive(t, r.InTime, m.name)
+		})
+	}
+}

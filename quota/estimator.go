@@ -1,0 +1,297 @@
+package quota
+
+import (
+	"time"
+
+	"github.com/heed-go/heed/throttle"
+)
+
+// An estimator holds what is estimated of a quota whose server does not state its
+// limits. A quota has none until the first response that may be a rejection and states
+// nothing, and loses it when 50 responses in a row have succeeded since.
+//
+//	below evidence     one round trip without new requests after a bare 429, then half as many in flight
+//	evidence           rejections: no requests until one probe is accepted, then the rate loop
+//	                   suspected causes: the rate loop with a trial, never a stop
+type estimator struct {
+	marks    marks
+	accepted acceptedRate
+	caution  caution
+	loop     rateLoop
+
+	first    tally     // accepted before the present stop or hold
+	pending  bool      // the loop begins when that ends
+	stopNext bool      // there is evidence: the next rejection that is observed stops the quota
+	noneTill time.Time // a trial has failed: no suspected cause is estimated before this
+	calm     int       // responses that succeeded since the last that did not
+}
+
+const calmAfter = 50 // successful responses in a row, and the estimator is dropped
+
+// A caution is what follows a bare 429 that is not evidence.
+type caution struct {
+	until time.Time // no requests are sent before
+	most  int64     // requests in flight; 0: not bounded
+	good  int       // responses in a row that succeeded
+}
+
+const (
+	leastInFlight = 4 // at any time, also after a bare 429
+	cautionEnds   = 8 // successful responses in a row
+
+	minRoundTrip     = time.Millisecond
+	maxRoundTrip     = 250 * time.Millisecond
+	unknownRoundTrip = 50 * time.Millisecond
+)
+
+// roundTrip returns how long the server usually takes to respond, as far as estimates
+// are concerned.
+func (b *bucket) roundTrip() time.Duration {
+	if b.strain.usual == 0 {
+		return unknownRoundTrip
+	}
+	return min(max(b.strain.usual, minRoundTrip), maxRoundTrip)
+}
+
+// isEstimated reports whether a limit can only be estimated from responses of cause c.
+func isEstimated(c throttle.Cause) bool {
+	switch c {
+	case throttle.CauseBare, throttle.CauseRetryNow, throttle.CauseUnavailable, throttle.CauseForbidden, throttle.CauseDropped, throttle.CauseTimeout:
+		return true
+	}
+	return false
+}
+
+// estimator returns the estimator of b, which begins with what was accepted before:
+// before, or if that is zero, what b has counted.
+func (b *bucket) estimator(before tally, now time.Time) *estimator {
+	if b.est != nil {
+		return b.est
+	}
+	b.est = new(estimator)
+	if before.since.IsZero() {
+		before = b.span
+	}
+	if before.ok > 0 {
+		span := max(now.Sub(before.since), 0)
+		b.est.marks.credit(before.ok, span, now)
+		b.est.accepted.spread(before.ok, span, now)
+	}
+	b.est.marks.total = max(b.est.marks.total, b.good)
+	b.span = before
+	return b.est
+}
+
+// suspect takes in a response that may be a rejection and states nothing. before is
+// what was accepted before it, as far as it was not counted by b, and granted reports
+// whether b had granted the request. It sets f.Outcome to Throttled while an estimate
+// explains the response, and reports whether there is evidence to stop.
+func (b *bucket) suspect(f *throttle.Feedback, before tally, granted bool) (stop bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now := b.now(f.Now)
+	e := b.estimator(before, now)
+	e.calm = 0
+	if !granted && (e.loop.on() || b.gate.ajar) {
+		return false // it was sent before the loop or the stop began
+	}
+	cause := f.Cause
+	if cause == throttle.CauseRetryNow {
+		cause = throttle.CauseBare
+	}
+	e.marks.add(cause, now)
+	bare := cause == throttle.CauseBare
+	switch {
+	case e.loop.on():
+		if e.loop.cause == cause {
+			f.Outcome = throttle.Throttled
+		}
+	case b.gate.ajar:
+	case bare && e.marks.implied(b.roundTrip(), now):
+		e.marks.restart()
+		e.stopNext = true
+		return true
+	case !bare && !now.Before(e.noneTill):
+		if share, ok := e.marks.suspected(f.Cause, b.roundTrip(), now); ok {
+			e.marks.restart()
+			e.loop.suspect(f.Cause, share, e.accepted.latest(now), e.accepted.highest(now)/2, b.roundTrip(), b.flight.sent, now)
+			f.Outcome = throttle.Throttled
+		}
+	}
+	return false
+}
+
+// pause holds new requests for one round trip after a bare 429 that is not evidence,
+// and then halves how many may be in flight.
+func (b *bucket) pause(now time.Time) {
+	c := &b.est.caution
+	c.good = 0
+	if now.Before(c.until) {
+		return
+	}
+	c.until = now.Add(b.roundTrip())
+	c.most = leastInFlight
+	if start := int64(b.site.tracker.start()); b.young() && start > 0 {
+		c.most = start
+	} else {
+		inFlight := float64(b.flight.open)
+		if !b.young() { // requests that no limit was asked for are in flight, too
+			inFlight = max(inFlight, b.est.accepted.latest(now)*b.roundTrip().Seconds())
+		}
+		c.most = max(leastInFlight, int64(min(inFlight/2, maxFlight)))
+	}
+}
+
+// check reports whether one more request may be in flight beside open others.
+func (c *caution) check(open int64, now time.Time) (wait time.Duration, ok bool) {
+	if wait = c.until.Sub(now); wait > 0 {
+		return wait, false
+	}
+	return 0, c.most == 0 || open < c.most
+}
+
+// accepted notes that a request succeeded.
+func (c *caution) accepted() {
+	if c.most == 0 {
+		return
+	}
+	if c.good++; c.good >= cautionEnds {
+		*c = caution{}
+	}
+}
+
+// rejected takes in the response to claim n that was rejected for the estimated cause.
+func (b *bucket) rejected(n uint64, cause throttle.Cause, now time.Time) {
+	e := b.estimator(tally{}, now)
+	bare := cause == throttle.CauseBare
+	switch probe := b.gate.ajar && n > b.gate.round; {
+	case bare && (e.stopNext || probe):
+		e.stopNext = false
+		b.stop(n, now)
+	case b.gate.ajar:
+	case e.loop.on():
+		if e.loop.cause == cause {
+			b.tellLoop(n, true, now)
+		}
+	case bare:
+		b.pause(now)
+	}
+}
+
+// stop lets nothing through until a probe has been accepted.
+func (b *bucket) stop(n uint64, now time.Time) {
+	e := b.est
+	if !b.gate.ajar {
+		e.first, e.pending = b.span, !e.loop.on()
+		e.first.until = now
+	}
+	b.gate.shut(n, now, b.shutting(0))
+	e.caution = caution{}
+}
+
+// tellLoop reports the response to claim n to the loop.
+func (b *bucket) tellLoop(n uint64, bad bool, now time.Time) {
+	l, rtt := &b.est.loop, b.roundTrip()
+	if !l.counts(n, now) {
+		return
+	}
+	l.note(bad)
+	effect := goOn
+	switch {
+	case l.trial.on:
+		effect = l.judge(bad, rtt, b.flight.sent, now)
+	case bad:
+		effect = l.rejected(b.est.accepted.highest(now), rtt, b.flight.sent, now)
+	}
+	switch effect {
+	case stop:
+		b.stop(n, now)
+	case drop:
+		b.dropLoop(now)
+	}
+}
+
+// dropLoop ends the loop, as it could not find a limit or found that there is none.
+func (b *bucket) dropLoop(now time.Time) {
+	e := b.est
+	if e.loop.cause != throttle.CauseBare {
+		e.noneTill = now.Add(noEstimate)
+	}
+	e.loop, e.pending = rateLoop{}, false
+	e.marks.restart()
+}
+
+// stated takes in a rejection that states when to come back, and that no stated limit
+// explains. Retry-After says nothing of the rate, but many such rejections do.
+func (b *bucket) stated(n uint64, retryAfter time.Duration, now time.Time) {
+	e := b.estimator(tally{}, now)
+	e.calm = 0
+	if e.loop.on() {
+		if l := &e.loop; l.cause == throttle.CauseBare && l.counts(n, now) {
+			l.note(true)
+			l.stated = max(l.stated, retryAfter)
+			if l.rejected(e.accepted.highest(now), b.roundTrip(), b.flight.sent, now) == drop {
+				b.dropLoop(now)
+			}
+			l.plateau = max(l.plateau, min(10*retryAfter.Seconds(), 60))
+		}
+		return
+	}
+	e.marks.add(throttle.CauseBare, now)
+	if b.gate.strikes <= 1 && !e.first.until.Equal(b.gate.at) { // the hold is a new one
+		e.first = b.span
+		e.first.until = b.gate.at
+	}
+	if !e.pending && e.marks.implied(b.roundTrip(), now) {
+		e.marks.restart()
+		e.pending = true
+	}
+}
+
+// opened begins the loop, if there was evidence for it before the stop or hold that has
+// ended now.
+func (b *bucket) opened(now time.Time) {
+	e := b.est
+	if e == nil {
+		return
+	}
+	if e.loop.on() {
+		e.loop.next = later(e.loop.next, b.last)
+	} else if e.pending {
+		e.loop.open(e.first, b.gate.at, b.last, now, e.accepted.highest(now)/2, b.flight.sent)
+	}
+	e.pending, e.first = false, tally{}
+	e.marks.restart()
+}
+
+// succeeded takes in the response to claim n that was accepted.
+func (b *bucket) succeeded(n uint64, now time.Time) {
+	e := b.est
+	e.marks.add(markGood, now)
+	e.accepted.add(1, now)
+	e.caution.accepted()
+	if e.loop.on() {
+		e.loop.span.ok++
+		b.tellLoop(n, false, now)
+	}
+	e.calm++
+	if e.calm >= calmAfter && !e.loop.on() && !e.pending && e.caution.most == 0 && !b.gate.ajar && !now.Before(e.noneTill) {
+		b.est = nil
+	}
+}
+
+// began notes that a request is sent now after an idle time: what was accepted before
+// says nothing of now.
+func (b *bucket) began(now time.Time) {
+	free := later(b.last, b.gate.until)
+	if b.est != nil {
+		free = later(free, b.est.loop.next)
+	}
+	if !b.span.since.IsZero() && now.Sub(free) <= idleAfter {
+		return
+	}
+	b.span = tally{since: now}
+	if b.est != nil {
+		b.est.loop.span, b.est.loop.seen, b.est.loop.idle = b.span, 0, true
+	}
+}

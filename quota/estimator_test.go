@@ -1,0 +1,150 @@
+package quota
+
+import (
+	"errors"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/heed-go/heed/throttle"
+	"github.com/stretchr/testify/require"
+)
+
+// loopOf returns the rate loop of b; nil if it has none.
+func loopOf(b *bucket) *rateLoop {
+	if b.est == nil || !b.est.loop.on() {
+		return nil
+	}
+	return &b.est.loop
+}
+
+// rejectUntilStopped has requests rejected without numbers until there is evidence.
+func rejectUntilStopped(t *testing.T, tr *Tracker, url string) {
+	for range 20 {
+		ask(t, tr, url, answer(429))
+		b, _ := bucketOf(tr.Demand(request(t, url)).Limiter)
+		if b.gate.ajar {
+			return
+		}
+		time.Sleep(300 * time.Millisecond)
+	}
+	t.Fatal("20 rejections in a row are no evidence")
+}
+
+// statusServer rejects with another status what s rejects with 429.
+func statusServer(s server, status int) server {
+	return func(now time.Time) (int, http.Header) {
+		got, h := s(now)
+		if got == 429 {
+			got = status
+		}
+		return got, h
+	}
+}
+
+// nginx rejects with 503 by default, and states nothing. Until two thirds of the
+// responses are such, heed treats them as failures of a healthy server: so a few more are
+// sent than before, when the first one stopped everything.
+func TestTracker_heeds503(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := statusServer(tokenBucket(20, 21, false), 503)
+		tr := seeded(1)
+		for i := range 2 {
+			j := play(t, tr, s, 300, 30, time.Millisecond)
+			t.Logf("job %d: %v", i+1, j)
+			require.Zero(t, j.failed)
+			require.LessOrEqual(t, j.throttled, 40)
+			require.LessOrEqual(t, j.elapsed, 20*time.Second)
+			time.Sleep(8 * time.Second)
+		}
+	})
+}
+
+// A server that is down is not held back from: its responses are failures, and when it
+// works again all goes on as before. A suspected cause never stops a quota.
+func TestTracker_tellsAnOutageFromARefusal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tr, start := seeded(1), time.Now()
+		for range 40 {
+			ask(t, tr, users, answer(200))
+			time.Sleep(10 * time.Millisecond)
+		}
+		req := request(t, users)
+		for sent := 0; sent < 200; {
+			m := tr.Demand(req)
+			d, err := m.Limiter.Reserve(t.Context(), throttle.Claim{})
+			require.NoError(t, err)
+			if !d.OK {
+				require.Less(t, d.Wait, time.Second, "no stop")
+				time.Sleep(max(d.Wait, time.Millisecond))
+				continue
+			}
+			throttle.Observe(t.Context(), m.Limiter, throttle.Claim{}, d, tr.Feedback(req, m, answer(503), nil, time.Now(), nil))
+			sent++
+			time.Sleep(10 * time.Millisecond)
+		}
+		require.Less(t, time.Since(start), 20*time.Second)
+		b, _ := bucketOf(tr.Demand(req).Limiter)
+		require.Nil(t, loopOf(b), "a lower rate did not help, so it was dropped")
+	})
+}
+
+// What fails now and then says nothing: no request waits.
+func TestTracker_fewFailuresHoldNothingBack(t *testing.T) {
+	for name, fault := range map[string]struct {
+		status int
+		err    error
+	}{
+		"503":     {status: 503},
+		"403":     {status: 403},
+		"500":     {status: 500},
+		"429":     {status: 429},
+		"EOF":     {err: io.EOF},
+		"reset":   {err: &netError{syscall.ECONNRESET}},
+		"timeout": {err: &netError{errTimeout}},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			random := rand.New(rand.NewPCG(3, 4))
+			tr, req := seeded(1), request(t, users)
+			waited := time.Duration(0)
+			for range 20_000 {
+				m := tr.Demand(req)
+				var d throttle.Decision
+				for m.Limiter != nil {
+					var err error
+					d, err = m.Limiter.Reserve(t.Context(), throttle.Claim{})
+					require.NoError(t, err)
+					if d.OK {
+						break
+					}
+					waited += max(d.Wait, time.Millisecond)
+					time.Sleep(max(d.Wait, time.Millisecond))
+				}
+				time.Sleep(10 * time.Millisecond)
+				resp, err := answer(200), error(nil)
+				if random.Float64() < .05 {
+					if resp, err = answer(fault.status), fault.err; err != nil {
+						resp = nil
+					}
+				}
+				f := tr.Feedback(req, m, resp, err, time.Now(), nil)
+				if m.Limiter != nil {
+					throttle.Observe(t.Context(), m.Limiter, throttle.Claim{}, d, f)
+				}
+			}
+			require.Less(t, waited, 20*time.Second, "%s: of 200 s", name)
+		})
+	}
+}
+
+// netError is an error as net/http returns it, wrapped.
+type netError struct{ error }
+
+func (e *netError) Unwrap() error { return e.error }
+func (e *netError) Timeout() bool { return errors.Is(e.error, errTimeout) }
+
+var errTimeout = errors.New("i/o timeout")

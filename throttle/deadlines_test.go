@@ -1,0 +1,138 @@
+package throttle
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// ticketWithin returns a ticket for work that takes latency, and a context that ends after
+// the deadline.
+func ticketWithin(t *testing.T, l Limiter, deadline, latency time.Duration) (context.Context, *Ticket) {
+	ctx, cancel := context.WithTimeout(t.Context(), deadline)
+	t.Cleanup(cancel)
+	tk := ticket(l)
+	tk.Latency = latency
+	return ctx, tk
+}
+
+func TestWaiter_refusesWhenTheWorkCannotEndBeforeTheDeadline(t *testing.T) {
+	everyWay(t, func(t *testing.T, as func(Limiter) Limiter) {
+		w, l, start := new(Waiter), as(bucket(10*time.Second, 1)), time.Now()
+		require.NoError(t, w.Wait(t.Context(), ticket(l)))
+		for _, tt := range []struct {
+			deadline, latency time.Duration
+		}{
+			{12 * time.Second, 3 * time.Second},
+			{12 * time.Second, 2 * time.Second}, // the work would end at the deadline
+			{12 * time.Second, time.Minute},
+		} {
+			ctx, tk := ticketWithin(t, l, tt.deadline, tt.latency)
+			err := w.Wait(ctx, tk)
+			var refused *RefusedError
+			require.ErrorAs(t, err, &refused)
+			require.Equal(t, context.DeadlineExceeded, refused.Reason)
+			require.Equal(t, 10*time.Second, refused.Decision.Wait)
+			require.Zero(t, time.Since(start))
+		}
+		ctx, tk := ticketWithin(t, l, 12*time.Second, 2*time.Second-1)
+		require.NoError(t, w.Wait(ctx, tk))
+		require.Equal(t, 10*time.Second, time.Since(start))
+		idle(t, w)
+	})
+}
+
+func TestWaiter_grantsImmediatelyWhateverTheLatency(t *testing.T) {
+	everyWay(t, func(t *testing.T, as func(Limiter) Limiter) {
+		w, start := new(Waiter), time.Now()
+		ctx, tk := ticketWithin(t, as(bucket(10*time.Second, 1)), time.Second, time.Minute)
+		require.NoError(t, w.Wait(ctx, tk))
+		require.Zero(t, time.Since(start))
+		idle(t, w)
+	})
+}
+
+// TestWaiter_leavesTheQueueLatencyBeforeTheDeadline has three callers wait for a slot
+// that becomes free at a time that is not known. The second leaves first, without a slot.
+func TestWaiter_leavesTheQueueLatencyBeforeTheDeadline(t *testing.T) {
+	everyWay(t, func(t *testing.T, as func(Limiter) Limiter) {
+		w, s, start := new(Waiter), &slots{free: 1}, time.Now()
+		l := as(s)
+		first := ticket(l)
+		require.NoError(t, w.Wait(t.Context(), first))
+		took, errs := [3]time.Duration{}, [3]error{}
+		var wg sync.WaitGroup
+		for i, latency := range []time.Duration{4 * time.Second, 7 * time.Second, 0} {
+			wg.Go(func() {
+				ctx, tk := ticketWithin(t, l, 10*time.Second, latency)
+				errs[i] = w.Wait(ctx, tk)
+				took[i] = time.Since(start)
+				w.Cancel(ctx, tk)
+			})
+			synctest.Wait()
+		}
+		time.Sleep(6500 * time.Millisecond) // the first two have left by then
+		w.Cancel(t.Context(), first)
+		wg.Wait()
+		require.Equal(t, [3]time.Duration{6 * time.Second, 3 * time.Second, 6500 * time.Millisecond}, took)
+		for _, err := range errs[:2] {
+			var refused *RefusedError
+			require.ErrorAs(t, err, &refused)
+			require.Equal(t, context.DeadlineExceeded, refused.Reason)
+			require.Equal(t, "slots", refused.Decision.Policy)
+		}
+		require.NoError(t, errs[2])
+		require.EqualValues(t, 1, s.free)
+		idle(t, w)
+	})
+}
+
+func TestWaiter_theEarlierOfMaxWaitAndLatencyEndsTheWait(t *testing.T) {
+	everyWay(t, func(t *testing.T, as func(Limiter) Limiter) {
+		w, l, start := &Waiter{MaxWait: 4 * time.Second}, as(&slots{}), time.Now()
+		var wg sync.WaitGroup
+		for _, tt := range []struct {
+			deadline, latency, took time.Duration
+			reason                  error
+		}{
+			{10 * time.Second, 8 * time.Second, 2 * time.Second, context.DeadlineExceeded},
+			{10 * time.Second, 5 * time.Second, 4 * time.Second, nil},
+			{time.Second, time.Minute, 0, context.DeadlineExceeded},
+		} {
+			wg.Go(func() {
+				ctx, tk := ticketWithin(t, l, tt.deadline, tt.latency)
+				var refused *RefusedError
+				if assert.ErrorAs(t, w.Wait(ctx, tk), &refused) {
+					assert.Equal(t, tt.reason, refused.Reason)
+				}
+				assert.Equal(t, tt.took, time.Since(start))
+			})
+		}
+		wg.Wait()
+		idle(t, w)
+	})
+}
+
+// TestWaiter_latencyCountsOnTheClockOfContexts has a clock that is ahead of the clock of
+// contexts: the wait goes on until the deadline comes there.
+func TestWaiter_latencyCountsOnTheClockOfContexts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		clk := &leaper{now: time.Unix(0, 0)}
+		w, s := &Waiter{Clock: clk}, &slots{}
+		done := make(chan error, 1)
+		ctx, tk := ticketWithin(t, s, 10*time.Second, 2*time.Second)
+		go func() { done <- w.Wait(ctx, tk) }()
+		synctest.Wait()
+		clk.leap(time.Hour)
+		require.Empty(t, done)
+		time.Sleep(9 * time.Second)
+		clk.leap(8 * time.Second)
+		require.ErrorIs(t, <-done, ErrRefused)
+		idle(t, w)
+	})
+}
