@@ -28,7 +28,7 @@ const house = "github.com/heed-go/heed"
 // A room is a folder with a package. One that ends in "/*" is each folder in it,
 // one that ends in "/..." a whole tree, whose packages may import each other.
 var layers = [][]string{
-	{"backoff", "internal/memhttp"},
+	{"backoff", "internal/memhttp", "internal/httphost"},
 	{"throttle"},
 	{"warmup", "quota", "sketch", "throttle/throttletest"},
 	{".", "throttlehttp", "rules", "throttleredis/...", "internal/replay"},

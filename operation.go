@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/heed-go/heed/internal/httphost"
 )
 
 // An Operation is what has to be known of a long-running operation to follow it
@@ -169,7 +171,7 @@ func cloned(h http.Header) http.Header {
 
 // below reports whether host is parent or in its domain.
 func below(host, parent string) bool {
-	host, parent = strings.ToLower(host), strings.ToLower(parent)
+	host, parent = httphost.Name(host), httphost.Name(parent)
 	return host == parent || !strings.Contains(host, ":") && strings.HasSuffix(host, "."+parent)
 }
 

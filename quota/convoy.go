@@ -59,7 +59,7 @@ func (f *convoy) idOf(a account) string {
 	if a.plain {
 		scheme = "http"
 	}
-	return base64.RawURLEncoding.EncodeToString(f.hash("account", scheme, a.host, a.credential, a.token)[:16])
+	return base64.RawURLEncoding.EncodeToString(f.hash("account", scheme, a.host, a.credential)[:16])
 }
 
 // recallFor is how long the first requests of an account wait for what others know

@@ -1,10 +1,14 @@
 package quota
 
 import (
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/heed-go/heed/internal/httphost"
 )
 
 // A Reader reads what answers say about limits. The zero Reader knows the
@@ -31,9 +35,9 @@ func Parse(status int, h http.Header, received time.Time) Report {
 // Parse reads what an answer of host says about limits. A host that is "" or
 // unknown is read by rules and by header names that mean one thing only.
 //
-// Whatever the headers hold, delays are between 0 and 366 days, and the work is bounded:
-// of what a hostile server sends beyond a few hundred headers, 32 limits or 4 KiB
-// of a value, the rest is left out.
+// Whatever the headers hold, delays are between 0 and 366 days, and the work is bounded: of
+// a response with more than 512 header names only the well-known ones are read, of more
+// than 32 limits the first by name, and no value longer than 4 KiB.
 func (r *Reader) Parse(host string, status int, h http.Header, received time.Time) Report {
 	return r.parse(r.vendor(host), status, h, received)
 }
@@ -57,7 +61,7 @@ func (r *Reader) vendor(host string) *Vendor {
 	if host == "" {
 		return nil
 	}
-	host = hostname(host)
+	host = httphost.Name(host)
 	if len(r.Hosts) > 0 {
 		if v, ok := r.Hosts[host]; ok {
 			return &v
@@ -70,8 +74,8 @@ func (r *Reader) vendor(host string) *Vendor {
 }
 
 const (
-	maxHeaders = 512  // header names looked at
-	maxGroups  = 32   // buckets read
+	maxHeaders = 512  // of a response with more, only the well-known names are read
+	maxGroups  = 32   // limits read
 	maxValue   = 4096 // bytes of a value
 	maxLines   = 16   // instances of one header
 )
@@ -85,6 +89,7 @@ type parser struct {
 	age      time.Duration
 	vendor   *Vendor
 	table    bool
+	full     bool    // there were more groups than are read
 	said     meaning // of the name that was read last
 
 	out     Report
@@ -99,6 +104,7 @@ type parser struct {
 type retryHeader struct {
 	values []string
 	scale  time.Duration
+	plain  bool // it is Retry-After itself
 }
 
 // An odd header has a reader of its own.
@@ -110,17 +116,22 @@ type odd struct {
 // parsers keeps the room that parsers work in. Nothing of an answer stays there.
 var parsers = sync.Pool{New: func() any { return new(parser) }}
 
-// forget makes p new again, but for its room.
+// forget makes p new again, but keeps its memory.
 func (p *parser) forget() {
-	clear(p.groups)
-	clear(p.retries)
-	clear(p.odd)
+	p.forgetGroups()
 	clear(p.ledger.list)
 	clear(p.ledger.policies)
-	p.groups, p.retries, p.odd = p.groups[:0], p.retries[:0], p.odd[:0]
 	p.ledger.list, p.ledger.policies = p.ledger.list[:0], p.ledger.policies[:0]
 	p.h, p.vendor, p.dates, p.out = nil, nil, nil, Report{}
 	p.now, p.age = time.Time{}, 0
+}
+
+// forgetGroups undoes collect.
+func (p *parser) forgetGroups() {
+	clear(p.groups)
+	clear(p.retries)
+	clear(p.odd)
+	p.groups, p.retries, p.odd, p.full = p.groups[:0], p.retries[:0], p.odd[:0], false
 }
 
 // A group is the headers of one bucket.
@@ -137,29 +148,46 @@ type slot struct {
 	scale         time.Duration // unit of time of a bare number, 0: not named
 }
 
-// collect sorts the headers into groups.
+// collect sorts the headers into groups. Which of them are read does not depend on the order
+// of a map: if there are too many groups, they are collected again in the order of their names.
 func (p *parser) collect() {
-	looked, famous := 0, famous()
+	if len(p.h) > maxHeaders {
+		p.collectWellKnown()
+		return
+	}
+	famous := famous()
 	for name, values := range p.h {
-		if looked++; looked > maxHeaders {
-			return
+		p.collectHeader(name, values, famous)
+	}
+	if !p.full {
+		return
+	}
+	p.forgetGroups()
+	p.collectWellKnown()
+	for _, name := range slices.Sorted(maps.Keys(p.h)) {
+		if !p.isWellKnown(name) {
+			p.collectHeader(name, p.h[name], famous)
 		}
-		if len(values) == 0 {
-			continue
-		}
-		m, row, ok := p.meaning(name, famous)
-		switch {
-		case row != nil && row.Read != nil:
-			p.odd = append(p.odd, odd{name, join(values), row.Read})
-		case m.field == FieldRetryAfter:
-			p.retries = append(p.retries, retryHeader{values, m.scale})
-		case m.field == fieldDate:
-			p.dates = values
-		case m.field == fieldAge:
-			p.age = age(values[0])
-		case ok || isPairs(m, values):
-			p.put(name, join(values), m, row)
-		}
+	}
+}
+
+// collectHeader files one header.
+func (p *parser) collectHeader(name string, values []string, famous map[string]*meaning) {
+	if len(values) == 0 {
+		return
+	}
+	m, row, ok := p.meaning(name, famous)
+	switch {
+	case row != nil && row.Read != nil:
+		p.odd = append(p.odd, odd{name, join(values), row.Read})
+	case m.field == FieldRetryAfter:
+		p.retries = append(p.retries, retryHeader{values, m.scale, name == "Retry-After"})
+	case m.field == fieldDate:
+		p.dates = values
+	case m.field == fieldAge:
+		p.age = age(values[0])
+	case ok || isPairs(m, values):
+		p.put(name, join(values), m, row)
 	}
 }
 
@@ -182,7 +210,7 @@ func (p *parser) meaning(name string, famous map[string]*meaning) (m *meaning, r
 		}
 	}
 	if m, ok := famous[name]; ok {
-		return m, nil, m.field != FieldNone && m.field <= FieldRetryAfter
+		return m, nil, m.marked || m.field != FieldNone && m.field <= FieldRetryAfter
 	}
 	if p.table {
 		if r, found := distinct()[name]; found {
@@ -234,6 +262,7 @@ func (p *parser) group(name string, m *meaning) *group {
 		}
 	}
 	if len(p.groups) == maxGroups {
+		p.full = true
 		return nil
 	}
 	return p.newGroup(name, m)

@@ -90,9 +90,7 @@ func (r *nameReader) span(i int) time.Duration {
 func bucketName(name string) string {
 	var r nameReader
 	var m meaning
-	if !r.read(name, &m) {
-		return ""
-	}
+	r.read(name, &m)
 	for from := r.mark; ; from = 0 {
 		var out []byte
 		for i := from; i < r.n; i++ {

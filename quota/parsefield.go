@@ -33,22 +33,31 @@ func (p *parser) readBare(g *group, s *slot, l *ledger) bool {
 	return false
 }
 
-// readItems reads RateLimit as of draft-08: a list of "name";r=50;t=30. A mistake
-// anywhere voids all of it.
+// readItems reads RateLimit as of draft-08: a list of "name";r=50;t=30. A mistake anywhere voids
+// all of it, and so does a number that is no integer, or negative.
 func (p *parser) readItems(v string, l *ledger) bool {
 	r := sfReader{s: v, lenient: true}
 	var it sfItem
 	var found [maxEntries]draft
 	n := 0
 	for n < len(found) && r.next(&it) {
-		left, ok := it.number("r")
-		if !ok || it.value.kind != sfString && it.value.kind != sfToken {
+		if it.value.kind != sfString && it.value.kind != sfToken {
+			continue
+		}
+		left, ok, valid := it.integer("r")
+		t, timed, whole := it.integer("t")
+		if !valid || !whole {
+			return true
+		}
+		if !ok {
 			continue
 		}
 		d := draft{header: "Ratelimit", state: true}
 		d.Name = it.value.String()
+		d.PartitionKey = it.partition()
+		d.partitioned = d.PartitionKey != ""
 		d.Remaining, d.HasRemaining = left.whole, true
-		if t, ok := it.number("t"); ok {
+		if timed {
 			d.ResetAfter, d.HasReset, d.ResetForm = t.times(time.Second), true, DeltaSeconds
 		}
 		found[n] = d

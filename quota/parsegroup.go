@@ -120,8 +120,8 @@ func (d *draft) trusted() bool {
 // name returns the bucket's name: the value of a header that is there to tell
 // it, else the words of the headers' names.
 func (p *parser) name(g *group) string {
-	if s := &g.slots[FieldName]; s.value != "" && len(s.value) <= maxName {
-		return s.value
+	if s := &g.slots[FieldName]; s.value != "" {
+		return truncate(s.value)
 	}
 	if g.bucket == 0 || g.single != "" {
 		return g.single
@@ -206,7 +206,7 @@ func (g *group) count(f Field) (c count, ok bool) {
 // remains. A limit of a fraction, alone, is no count but a rate per second.
 func (d *draft) count(limit, remaining, used count) {
 	if limit.said && limit.nanos != 0 && !remaining.said && !used.said {
-		if d.Unit != "percent" {
+		if d.Unit != "percent" && d.Unit != "fraction" { // which are shares of a limit that is not stated
 			d.Rate = limit.float()
 		}
 		return

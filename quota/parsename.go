@@ -1,10 +1,6 @@
 package quota
 
-import (
-	"strings"
-	"sync"
-	"time"
-)
+import "time"
 
 // A meaning is what a header name says.
 type meaning struct {
@@ -25,35 +21,9 @@ const (
 	spelledApart
 )
 
-// maxName is the longest header name that is read; longer ones say nothing.
+// maxName is the number of bytes of a name that count, of a header as of a limit. What is
+// longer is truncated: of a header name each word, since the last ones say what the value is.
 const maxName = 96
-
-// famous holds names that nearly every answer has, so that they are looked up
-// and not read. It changes speed only.
-var famous = sync.OnceValue(func() map[string]*meaning {
-	m := make(map[string]*meaning)
-	learn := func(name string) {
-		said, _ := readName(name)
-		m[name] = &said
-	}
-	for _, name := range strings.Fields(`Content-Type Content-Length Content-Encoding Connection Server
-		Cache-Control Vary Etag Last-Modified Link Location Expires Set-Cookie Via Status Transfer-Encoding
-		X-Request-Id X-Powered-By X-Frame-Options X-Xss-Protection X-Content-Type-Options Accept-Ranges
-		Strict-Transport-Security Referrer-Policy Content-Security-Policy Permissions-Policy Alt-Svc Cf-Ray
-		Access-Control-Allow-Origin Access-Control-Expose-Headers X-Github-Media-Type X-Github-Request-Id`) {
-		m[name] = &meaning{}
-	}
-	for _, prefix := range []string{"", "X-"} {
-		for _, mark := range []string{"Ratelimit", "Rate-Limit"} {
-			for _, rest := range strings.Fields("-Limit -Remaining -Reset -Used -Resource -Policy -Reset-After -Bucket -Limit-Requests -Remaining-Requests -Reset-Requests -Limit-Tokens -Remaining-Tokens -Reset-Tokens") {
-				learn(prefix + mark + rest)
-			}
-		}
-	}
-	learn("Retry-After")
-	m["Date"], m["Age"] = &meaning{field: fieldDate}, &meaning{field: fieldAge}
-	return m
-})
 
 // A part is one word of a name.
 type part struct {
@@ -75,16 +45,11 @@ type nameReader struct {
 // value is, units and windows say of what, and the rest says which bucket.
 func readName(name string) (m meaning, ok bool) {
 	var r nameReader
-	if !r.read(name, &m) {
-		return m, false
-	}
+	r.read(name, &m)
 	return m, m.marked || m.hinted || m.field == FieldRetryAfter
 }
 
-func (r *nameReader) read(name string, m *meaning) bool {
-	if len(name) > maxName {
-		return false
-	}
+func (r *nameReader) read(name string, m *meaning) {
 	r.split(name)
 	r.findMarker(m)
 	r.field = -1
@@ -95,12 +60,14 @@ func (r *nameReader) read(name string, m *meaning) bool {
 		r.readTime(m)
 	}
 	r.readQualifiers(m)
-	return true
 }
 
 // split cuts the name at its hyphens, and words that are glued together.
 func (r *nameReader) split(name string) {
 	s := lower(r.buf[:], name)
+	if len(name) > maxName {
+		s = shorten(r.buf[:], name)
+	}
 	start := 0
 	for i := 0; i <= len(s); i++ {
 		if i == len(s) || s[i] == '-' || s[i] == '_' || s[i] == '.' {
@@ -110,6 +77,23 @@ func (r *nameReader) split(name string) {
 			start = i + 1
 		}
 	}
+}
+
+// shorten copies into buf, in lower case, the first bytes of each word of a long name. What does
+// not fit then is left out.
+func shorten(buf []byte, name string) []byte {
+	const most = 16 // longer than any word of the dictionary
+	n, word := 0, 0
+	for i := 0; i < len(name) && n < len(buf); i++ {
+		if word++; name[i] == '-' || name[i] == '_' || name[i] == '.' {
+			word = 0
+		}
+		if word <= most {
+			lower(buf[n:n+1], name[i:i+1])
+			n++
+		}
+	}
+	return buf[:n]
 }
 
 // add adds the word between lo and hi, or the words that it is glued of, cutting

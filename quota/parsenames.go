@@ -43,10 +43,10 @@ func (n *Names) Hint(r *Reader, host string, status int, h http.Header) bool {
 // scan looks at all headers, and keeps the names that count.
 func (n *Names) scan(r *Reader, host string, h http.Header) (found bool) {
 	p := parser{vendor: r.vendor(host), table: !r.NoTable}
-	looked, famous := 0, famous()
+	famous := famous()
 	for name, values := range h {
-		if looked++; looked > maxHeaders {
-			break
+		if len(h) > maxHeaders && !p.isWellKnown(name) {
+			continue
 		}
 		m, row, ok := p.meaning(name, famous)
 		if ok || row != nil && row.Read != nil || m.field == FieldRetryAfter || isPairs(m, values) {

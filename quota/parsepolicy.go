@@ -10,6 +10,8 @@ type policy struct {
 	limit  int64
 	window time.Duration
 	spent  bool // it completed a limit
+
+	partition string
 }
 
 // applyPolicies gives each limit its policy. Policies with a name that no limit
@@ -35,27 +37,39 @@ func (q *policy) draft() draft {
 	d := draft{header: "Ratelimit-Policy", state: true}
 	d.Name, d.Unit, d.Window = q.name, q.unit, q.window
 	d.Limit.Limit, d.HasLimit = q.limit, true
+	d.PartitionKey = q.partition
 	return d
 }
 
-// apply looks for the limit that q, one of n policies, is about: the one with its
-// name, else the one of its size, else the only one.
+// apply looks for the limit that q, one of n policies, is about: the one with its name; else,
+// where one of the two has no name, the one of its size, or the only one.
 func (l *ledger) apply(q *policy, n int) {
 	for i := range l.list {
-		if d := &l.list[i]; q.name != "" && d.Name == q.name {
+		if d := &l.list[i]; q.name != "" && d.Name == q.name && q.fits(d) {
 			d.complete(q)
 			return
 		}
 	}
 	for i := range l.list {
-		if d := &l.list[i]; d.HasLimit && d.Limit.Limit == q.limit && d.Window == 0 {
+		d := &l.list[i]
+		if q.mayBe(d) && d.HasLimit && d.Limit.Limit == q.limit && d.Window == 0 {
 			d.complete(q)
 			return
 		}
 	}
-	if len(l.list) == 1 && !l.list[0].HasLimit && (n == 1 || q.name == "") {
+	if len(l.list) == 1 && q.mayBe(&l.list[0]) && !l.list[0].HasLimit && (n == 1 || q.name == "") {
 		l.list[0].complete(q)
 	}
+}
+
+// mayBe reports whether q can be about d, going by the names: one of the two has none.
+func (q *policy) mayBe(d *draft) bool {
+	return (q.name == "" || d.Name == "") && q.fits(d)
+}
+
+// fits reports whether q and d are not about different partitions.
+func (q *policy) fits(d *draft) bool {
+	return q.partition == "" || d.PartitionKey == "" || q.partition == d.PartitionKey
 }
 
 func (d *draft) complete(q *policy) {
@@ -70,14 +84,22 @@ func (d *draft) complete(q *policy) {
 	if d.Name == "" {
 		d.Name = q.name
 	}
+	if d.PartitionKey == "" {
+		d.PartitionKey = q.partition
+	}
 }
 
-// readPolicies reads the header. A mistake anywhere voids all of it.
+// readPolicies reads the header. A mistake anywhere voids all of it, and so does a number that is
+// not what the draft allows.
 func readPolicies(v string, out *[maxEntries]policy) (n int) {
 	r := sfReader{s: v, lenient: true}
 	var it sfItem
 	for n < len(out) && r.next(&it) {
-		if out[n].read(&it) {
+		ok, valid := out[n].read(&it)
+		if !valid {
+			return 0
+		}
+		if ok {
 			n++
 		}
 	}
@@ -87,20 +109,21 @@ func readPolicies(v string, out *[maxEntries]policy) (n int) {
 	return n
 }
 
-func (q *policy) read(it *sfItem) bool {
+// read reads one item. It is not ok if it has no count, and not valid if a number is malformed.
+func (q *policy) read(it *sfItem) (ok, valid bool) {
 	var limit number
-	var ok bool
 	*q = policy{}
 	if it.value.kind == sfNumber {
-		limit, ok = parseNumber(it.value.text)
-		ok = ok && !limit.negative
+		limit, ok = it.value.integer()
+		valid = ok
 	} else {
 		q.name = it.value.String()
-		limit, ok = it.number("q")
+		limit, ok, valid = it.integer("q")
 	}
 	q.limit = limit.whole
 	for _, key := range [...]string{"w", "window"} {
-		if w, ok := it.number(key); ok {
+		w, has, whole := it.integer(key)
+		if valid = valid && whole; has {
 			q.window = w.times(time.Second)
 		}
 	}
@@ -110,16 +133,17 @@ func (q *policy) read(it *sfItem) bool {
 	if name, ok := it.param("name"); ok && q.name == "" {
 		q.name = name.String()
 	}
-	return ok
+	q.partition = it.partition()
+	return ok, valid
 }
 
 // unitName returns a unit in our spelling: "content-bytes" is content_bytes, and
 // requests are "".
 func unitName(s string) string {
-	if s == "requests" || len(s) > maxName {
+	if s == "requests" {
 		return ""
 	}
-	b := []byte(s)
+	b := []byte(truncate(s))
 	for i, c := range b {
 		if c == '-' || c == ' ' {
 			b[i] = '_'

@@ -2,19 +2,34 @@ package quota
 
 import (
 	"net/http"
+	"slices"
 	"time"
 )
 
-// readRetries reads the headers of the Retry-After family. The longest delay
-// counts, and what is malformed was not said.
+// readRetries reads the headers of the Retry-After family. The longest delay counts, and what
+// is malformed is not stated. A delay in milliseconds that is not 0 goes before Retry-After,
+// which is the same in whole seconds.
 func (p *parser) readRetries() {
+	exact := slices.ContainsFunc(p.retries, p.isExact)
 	for _, h := range p.retries {
+		if exact && h.plain {
+			continue
+		}
 		for _, v := range h.values[:min(len(h.values), maxLines)] {
 			if len(v) <= maxDate {
 				p.retry(v, h.scale)
 			}
 		}
 	}
+}
+
+// isExact reports whether h is a delay in milliseconds, and not 0.
+func (p *parser) isExact(h retryHeader) bool {
+	if h.scale != time.Millisecond || len(h.values[0]) > maxDate {
+		return false
+	}
+	d, _, ok := p.retryDelay(h.values[0], h.scale)
+	return ok && d > 0
 }
 
 func (p *parser) retry(v string, scale time.Duration) {

@@ -163,7 +163,7 @@ func (e *entry) read(s string) bool {
 		p, params = cutOutsideQuotes(params, ';')
 		e.readParam(trim(p))
 	}
-	return e.has && len(e.name) <= maxName
+	return e.has
 }
 
 // readHead reads "100", "100:60", "32/40", "100/hour", "100 per minute" and

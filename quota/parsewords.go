@@ -91,6 +91,8 @@ var words = map[string]word{
 	"messages": {class: unitWord, unit: "messages", sure: true}, "emails": {class: unitWord, unit: "emails", sure: true},
 	"error": {class: unitWord, unit: "errors"}, "errors": {class: unitWord, unit: "errors"},
 	"percent": {class: unitWord, unit: "percent"}, "percentage": {class: unitWord, unit: "percent"},
+	"utilization": {class: unitWord, unit: "fraction"}, "utilisation": {class: unitWord, unit: "fraction"},
+	"fraction": {class: unitWord, unit: "fraction"}, "ratio": {class: unitWord, unit: "fraction"},
 	"concurrent":  {class: unitWord, unit: "concurrent_requests", sure: true},
 	"concurrency": {class: unitWord, unit: "concurrent_requests", sure: true},
 

@@ -1,6 +1,7 @@
 package quota
 
 import (
+	"encoding/base64"
 	"math"
 	"time"
 
@@ -53,6 +54,10 @@ type Limit struct {
 	Name string // of the bucket, as the server calls it; "": not said
 	Unit string // what is counted, in lower case with underscores; "": requests
 
+	// PartitionKey is the pk of the IETF fields: which part of the server's users the limit is
+	// applied to. Limits of one name with different keys are different limits. "" means none.
+	PartitionKey string
+
 	Limit     int64 // most units that can be had in a window
 	Remaining int64 // units left
 	Used      int64 // units spent
@@ -66,12 +71,15 @@ type Limit struct {
 	ResetForm  Form          // how ResetAfter came
 	Window     time.Duration // length of the window; 0: not said
 	Rate       float64       // units that come back each second, where the server says so; 0: not said
+
+	partitioned bool // PartitionKey came with the state, and so with every response
 }
 
-// AsWindow returns l in the words of package throttle.
+// AsWindow returns l in the words of package throttle. There a reset of 0 means that none is
+// stated, so one that is now is 1 ns from now. The name has the partition key behind it.
 func (l Limit) AsWindow() throttle.Window {
 	w := throttle.Window{
-		Name:             l.Name,
+		Name:             l.fullName(),
 		Unit:             l.Unit,
 		Limit:            l.Limit,
 		Remaining:        l.Remaining,
@@ -80,10 +88,24 @@ func (l Limit) AsWindow() throttle.Window {
 		Roughness:        l.roughness(),
 		Per:              l.Window,
 	}
+	switch {
+	case l.HasReset && w.ResetAfter == 0:
+		w.ResetAfter = 1
+	case !l.HasReset && l.HasRemaining && l.Remaining == 0 && l.Rate > 0:
+		w.ResetAfter = spacing(l.Rate) // of one unit
+	}
 	if w.Per == 0 && w.Limit == 0 && l.Rate > 0 {
 		w.Limit, w.Per = 1, spacing(l.Rate)
 	}
 	return w
+}
+
+// fullName returns the name of the limit and, where its state has one, its partition.
+func (l Limit) fullName() string {
+	if !l.partitioned {
+		return l.Name
+	}
+	return l.Name + ";pk=" + base64.StdEncoding.EncodeToString([]byte(l.PartitionKey))
 }
 
 // spacing returns the time that one unit takes at rate units per second, at most maxDelay.

@@ -88,12 +88,16 @@ func (r *Report) onlyReset() (reset time.Duration, ok bool) {
 // bound brings the numbers of l into their ranges: counts are never negative, delays and
 // windows are in [0, maxDelay], and rates are finite.
 func (l *Limit) bound() {
+	l.Name, l.Unit = truncate(l.Name), truncate(l.Unit)
 	l.Limit, l.Remaining, l.Used = max(l.Limit, 0), max(l.Remaining, 0), max(l.Used, 0)
 	l.ResetAfter, l.Window = boundDelay(l.ResetAfter), boundDelay(l.Window)
 	if !(l.Rate >= 0) || math.IsInf(l.Rate, 1) {
 		l.Rate = 0
 	}
 }
+
+// truncate returns the first maxName bytes of a name.
+func truncate(name string) string { return name[:min(len(name), maxName)] }
 
 // boundDelay returns d, at least 0 and at most maxDelay.
 func boundDelay(d time.Duration) time.Duration { return min(max(d, 0), maxDelay) }

@@ -1,6 +1,9 @@
 package quota
 
-import "strings"
+import (
+	"encoding/base64"
+	"strings"
+)
 
 // Structured fields (RFC 9651), as far as rate-limit headers use them: a list of
 // items with parameters. Inner lists, dates and display strings end the reading.
@@ -64,14 +67,39 @@ func (it *sfItem) param(key string) (sfValue, bool) {
 	return sfValue{}, false
 }
 
-// number returns the value of parameter key if it is a number that is not negative.
-func (it *sfItem) number(key string) (number, bool) {
+// integer returns the value of parameter key if there is one. It is not valid if there is one
+// that is no integer, or negative.
+func (it *sfItem) integer(key string) (n number, ok, valid bool) {
 	v, ok := it.param(key)
-	if !ok || v.kind != sfNumber {
+	if !ok {
+		return number{}, false, true
+	}
+	n, ok = v.integer()
+	return n, ok, ok
+}
+
+// integer returns v if it is an integer that is not negative.
+func (v sfValue) integer() (number, bool) {
+	if v.kind != sfNumber || strings.IndexByte(v.text, '.') >= 0 {
 		return number{}, false
 	}
 	n, ok := parseNumber(v.text)
 	return n, ok && !n.negative
+}
+
+// partition returns the partition key of an item, "" if it has none. What is not a byte
+// sequence, as the draft wants it, counts as it is.
+func (it *sfItem) partition() string {
+	v, ok := it.param("pk")
+	if !ok || v.kind == sfBool {
+		return ""
+	}
+	if v.kind == sfBytes {
+		if b, err := base64.StdEncoding.DecodeString(v.text); err == nil {
+			return truncate(string(b))
+		}
+	}
+	return truncate(v.String())
 }
 
 // A sfReader reads a list. After the last item next is false; bad tells whether

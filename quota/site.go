@@ -31,11 +31,12 @@ const (
 // shows that the host limits them together, and then they are one.
 type site struct {
 	tracker *Tracker
-	account account // empty if it has secrets
+	key     uint64 // keyed hash of the account
 	names   *names
-	vendor  *Vendor // what is known about the host; nil: nothing
-	touched uint64  // guarded by the shard: when it was last asked for
-	id      string  // what the fleet calls the account; "": it is not shared
+	vendor  *Vendor     // what is known about the host; nil: nothing
+	touched uint64      // guarded by the shard: when it was last asked for
+	used    atomic.Bool // asked for since then, without the shard
+	id      string      // what the fleet calls the account; "": it is not shared
 
 	hinted  atomic.Bool   // an answer has spoken of limits
 	answers atomic.Uint32 // good ones, while none has
@@ -51,11 +52,8 @@ type site struct {
 	hungUp   time.Time // when a connection was last closed without an answer; zero: never
 }
 
-func newSite(t *Tracker, a account) *site {
-	s := &site{tracker: t, names: newNames(a.host), vendor: t.reader().vendor(a.host)}
-	if a.open() {
-		s.account = a
-	}
+func newSite(t *Tracker, key uint64, a account) *site {
+	s := &site{tracker: t, key: key, names: newNames(a.host), vendor: t.reader().vendor(a.host)}
 	s.fresh.Store(&bucket{site: s})
 	if t.convoy != nil {
 		t.convoy.join(s, a)

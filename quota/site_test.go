@@ -49,10 +49,21 @@ func TestSite_refusalOfOneRouteDoesNotDelayAnother(t *testing.T) {
 	})
 }
 
-// Discord says when a refusal is not meant for one route alone.
+// Discord states when a refusal is not meant for one route alone. Only its row makes that a
+// command (issue 12.18): another host cannot stop all routes by a header.
 func TestSite_refusalOfAllRoutesStopsThemAll(t *testing.T) {
+	discord, ok := VendorByName("Discord")
+	require.True(t, ok)
 	synctest.Test(t, func(t *testing.T) {
 		var tr Tracker
+		ask(t, &tr, users, quotaOf("users", "5", "4", "60"))
+		ask(t, &tr, search, quotaOf("search", "5", "4", "60"))
+		ask(t, &tr, search, answer(429, "Retry-After", "60", "X-RateLimit-Global", "true"))
+		require.False(t, mayAsk(t, &tr, search))
+		require.True(t, mayAsk(t, &tr, users), "the header of an unknown host")
+	})
+	synctest.Test(t, func(t *testing.T) {
+		tr := Tracker{Reader: &Reader{Hosts: map[string]Vendor{"api.test": discord}}}
 		ask(t, &tr, users, quotaOf("users", "5", "4", "60"))
 		ask(t, &tr, search, quotaOf("search", "5", "4", "60"))
 		ask(t, &tr, search, answer(429, "Retry-After", "60", "X-RateLimit-Global", "true"))

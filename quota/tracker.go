@@ -17,17 +17,24 @@ import (
 // is ready to use; it must not be copied after use, and its fields must not
 // change.
 //
-// It keeps one state per scheme, host and credential, so that a refusal meant
-// for one account does not stop another's work, and in it one per quota that the
-// server was seen to have: see [Tracker.Demand]. The credential is kept as a keyed
-// hash only.
+// It keeps one state per scheme, host and account, so that a refusal of one account does not
+// stop another, and in it one per quota that the server was seen to have: see [Tracker.Demand].
+// Hosts are compared without case, default port and a dot at the end. Credentials are kept as
+// a keyed hash only.
 type Tracker struct {
 	Start    int            // requests in flight to a host that has said nothing yet; 0: 4, negative: no bound
 	MaxSites int            // how many accounts at hosts are remembered; 0: 4096. Those that say nothing go first.
 	Pace     Pace           // how told quotas are used; 0: Auto
 	Reader   *Reader        // reads what answers say of limits; nil: the zero Reader
 	Clock    throttle.Clock // nil: the system clock
-	Rand     func() float64 // random numbers in [0, 1); nil: rand.Float64
+
+	// Account returns what tells the accounts of one host apart. Nil means by credentials: the
+	// header fields that carry them (Authorization, X-API-Key and others, but no cookies), the
+	// user of the URL, and the query parameters api_key, apikey and those of Vendor.AccountParams.
+	// It must return the same for a request each time, and "" where requests have no account.
+	Account func(*http.Request) string
+
+	Rand func() float64 // random numbers in [0, 1); nil: rand.Float64
 
 	// Mode switches off what is estimated, or everything. The zero Mode is Full.
 	Mode Mode
@@ -83,14 +90,16 @@ func (t *Tracker) Demand(req *http.Request) throttle.Demand {
 }
 
 func (t *Tracker) siteOf(req *http.Request) *site {
-	a := accountOf(req)
-	s := t.recent.Load()
-	if s == nil || s.account != a {
-		t.once.Do(t.init)
-		if s = t.site(a); a.open() {
-			t.recent.Store(s)
+	t.once.Do(t.init)
+	key := t.keyOf(req)
+	if s := t.recent.Load(); s != nil && s.key == key {
+		if !s.used.Load() {
+			s.used.Store(true)
 		}
+		return s
 	}
+	s := t.site(key, req)
+	t.recent.Store(s)
 	return s
 }
 
@@ -101,46 +110,34 @@ func (t *Tracker) init() {
 	}
 }
 
-// An account is what a quota belongs to.
-type account struct {
-	plain             bool // http, not https
-	host              string
-	credential, token string
-}
-
-// open reports whether a has no secrets. Only such an account is kept as it is.
-func (a account) open() bool { return a.credential == "" && a.token == "" }
-
-func accountOf(req *http.Request) account {
-	a := account{plain: req.URL.Scheme == "http", host: req.URL.Host}
-	if len(req.Header) > 0 {
-		a.credential, a.token = first(req.Header["Authorization"]), first(req.Header["X-Api-Key"])
-		if a.token == "" {
-			a.token = first(req.Header["Api-Key"])
-		}
-	}
-	return a
-}
-
-func first(v []string) string {
-	if len(v) == 0 {
-		return ""
-	}
-	return v[0]
-}
-
-func (t *Tracker) site(a account) *site {
-	key := maphash.Comparable(t.seed, a)
+// site returns the site of key, the account of req.
+func (t *Tracker) site(key uint64, req *http.Request) *site {
 	sh := &t.shards[key%shards]
+	if s := sh.find(key); s != nil {
+		return s
+	}
+	a := t.accountOf(req) // runs foreign code: not under the lock
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	sh.asked++
 	s := sh.sites[key]
 	if s == nil {
-		s = newSite(t, a)
+		s = newSite(t, key, a)
 		sh.add(key, s, max(t.maxSites()/shards, 1))
 	}
+	sh.asked++
 	s.touched = sh.asked
+	return s
+}
+
+// find returns the site of key; nil if there is none.
+func (sh *shard) find(key uint64) *site {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	s := sh.sites[key]
+	if s != nil {
+		sh.asked++
+		s.touched = sh.asked
+	}
 	return s
 }
 
@@ -151,18 +148,24 @@ func (sh *shard) add(key uint64, s *site, most int) {
 	}
 	for len(sh.sites) >= most {
 		least := sh.leastWorth()
-		sh.sites[least].forgotten()
+		gone := sh.sites[least]
 		delete(sh.sites, least)
+		gone.tracker.recent.CompareAndSwap(gone, nil)
+		gone.forgotten()
 	}
 	sh.sites[key] = s
 }
 
-// leastWorth looks at a few sites and returns the key of a blank one, or else of
-// the one that was asked for longest ago.
+// leastWorth looks at a few sites and returns the key of a blank one, or else of the one that
+// was asked for longest ago. What was asked for on the fast path was asked for just now.
 func (sh *shard) leastWorth() (key uint64) {
 	const look = 8
 	oldest, seen := uint64(0), 0
 	for k, s := range sh.sites {
+		if s.used.Swap(false) {
+			sh.asked++
+			s.touched = sh.asked
+		}
 		if s.blank() {
 			return k
 		}

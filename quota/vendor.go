@@ -1,7 +1,6 @@
 package quota
 
 import (
-	"strings"
 	"sync"
 	"time"
 )
@@ -16,6 +15,9 @@ type Vendor struct {
 	Buckets  []Bucket           // what the answers do not say; the first that fits counts
 	Refusals []int              // statuses that refuse because of a limit, besides 429
 	Body     bool               // refusals show in bodies only: look into those of successes too
+
+	// AccountParams are query parameters that name the account, besides api_key and apikey: "key".
+	AccountParams []string
 
 	// Codes are error codes that refuse because of a limit, on any status from 400 on. They
 	// count at the known places of JSON, and as words of XML and prose.
@@ -145,11 +147,3 @@ var vendorsByHost = sync.OnceValue(func() map[string]*Vendor {
 	}
 	return m
 })
-
-// hostname cuts a port off.
-func hostname(host string) string {
-	if i := strings.LastIndexByte(host, ':'); i > 0 && !strings.HasSuffix(host, "]") {
-		return host[:i]
-	}
-	return host
-}

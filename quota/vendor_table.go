@@ -49,7 +49,7 @@ var vendors = []Vendor{
 	{Name: "DigitalOcean", Hosts: []string{"api.digitalocean.com"}, Buckets: every(time.Hour)},
 	{Name: "Discogs", Hosts: []string{"api.discogs.com"}, Buckets: every(time.Minute)},
 	{Name: "Discord", Hosts: []string{"discord.com"}, Headers: map[string]Meaning{
-		"X-Ratelimit-Global": {Distinct: true, Read: func(v string, r *Report) { r.Global = v == "true" }},
+		"X-Ratelimit-Global": {Read: func(v string, r *Report) { r.Global = v == "true" }},
 	}},
 	{Name: "Elsevier", Hosts: []string{"api.elsevier.com"}, Buckets: every(7 * day)},
 	{Name: "Envoy", Headers: map[string]Meaning{
@@ -78,7 +78,7 @@ var vendors = []Vendor{
 	}},
 	{Name: "GitLab", Hosts: []string{"gitlab.com"}, Buckets: every(time.Minute)},
 	{Name: "GoCardless", Hosts: []string{"api.gocardless.com"}, Buckets: every(time.Minute)},
-	{Name: "Google", Hosts: []string{".googleapis.com"}},
+	{Name: "Google", Hosts: []string{".googleapis.com"}, AccountParams: []string{"key"}},
 	{Name: "Hetzner", Hosts: []string{"dns.hetzner.com", "api.hetzner.cloud"}, Buckets: every(time.Hour)},
 	{Name: "Imgur", Hosts: []string{"api.imgur.com"}, Buckets: []Bucket{
 		{Name: "user", Counts: "credits", Window: time.Hour},

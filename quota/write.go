@@ -1,6 +1,7 @@
 package quota
 
 import (
+	"encoding/base64"
 	"net/http"
 	"strconv"
 	"sync"
@@ -121,6 +122,7 @@ func (w *writer) states(limits []Limit) {
 		if l.HasReset {
 			w.param(";t=", wholeSeconds(l.ResetAfter))
 		}
+		w.partition(l.PartitionKey)
 	}
 	w.endUnlessEmpty("Ratelimit", start)
 }
@@ -143,6 +145,7 @@ func (w *writer) policies(limits []Limit) {
 		if l.Window > 0 {
 			w.param(";w=", wholeSeconds(l.Window))
 		}
+		w.partition(l.PartitionKey)
 	}
 	w.endUnlessEmpty("Ratelimit-Policy", start)
 }
@@ -158,6 +161,15 @@ func (w *writer) text(s string) { w.buf = append(w.buf, s...) }
 func (w *writer) param(key string, n int64) {
 	w.text(key)
 	w.int(n)
+}
+
+// partition writes a partition key, if there is one.
+func (w *writer) partition(key string) {
+	if key != "" {
+		w.text(";pk=:")
+		w.buf = base64.StdEncoding.AppendEncode(w.buf, []byte(key))
+		w.text(":")
+	}
 }
 
 // item begins a list item in the value that began at start.

@@ -7,6 +7,8 @@ import (
 	"net/netip"
 	"net/url"
 	"strings"
+
+	"github.com/heed-go/heed/internal/httphost"
 )
 
 // A source is where the value of a key comes from in a request.
@@ -56,10 +58,7 @@ func hostOf(r *http.Request) string {
 	if host == "" && r.URL != nil {
 		host = r.URL.Host
 	}
-	if i := strings.LastIndexByte(host, ':'); i >= 0 && !strings.HasSuffix(host, "]") {
-		host = host[:i]
-	}
-	return strings.TrimSuffix(strings.ToLower(host), ".")
+	return httphost.Name(host)
 }
 
 // remoteAddress returns the address that r came from, as a server sees it: of IPv4

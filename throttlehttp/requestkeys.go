@@ -3,7 +3,8 @@ package throttlehttp
 import (
 	"net/http"
 	"path"
-	"strings"
+
+	"github.com/heed-go/heed/internal/httphost"
 )
 
 // Header names a client by a header, as it is. It panics if name is not the name of a
@@ -16,17 +17,11 @@ import (
 func Header(name string) KeyFunc {
 	mustToken("Header", name)
 	name = http.CanonicalHeaderKey(name)
-	if secretHeaders[name] {
+	if httphost.IsSecret(name) {
 		return own.Header(name)
 	}
 	kind := "header." + name
 	return func(r *http.Request) (string, bool) { return plain(kind, one(r.Header[name])) }
-}
-
-var secretHeaders = map[string]bool{
-	"Authorization": true, "Proxy-Authorization": true, "Cookie": true, "X-Api-Key": true, "Api-Key": true,
-	"Apikey": true, "X-Auth-Token": true, "X-Access-Token": true, "X-Csrf-Token": true, "X-Goog-Api-Key": true,
-	"Ocp-Apim-Subscription-Key": true, "X-Amz-Security-Token": true, "Private-Token": true, "X-Vault-Token": true,
 }
 
 // BasicUser names a client by the user of "Authorization: Basic", whoever says so: it
@@ -73,9 +68,5 @@ func RoutePattern(r *http.Request) (key string, ok bool) {
 // Host separates requests by the host that they ask for, without port and in lower
 // case. Clients choose it, unless something in front lets only known ones through.
 func Host(r *http.Request) (key string, ok bool) {
-	host := r.Host
-	if i := strings.LastIndexByte(host, ':'); i > strings.LastIndexByte(host, ']') {
-		host = host[:i]
-	}
-	return plain("host", strings.ToLower(strings.TrimSuffix(host, ".")))
+	return plain("host", httphost.Name(r.Host))
 }

@@ -1,0 +1,149 @@
+package quota
+
+import (
+	"fmt"
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/heed-go/heed/throttle"
+)
+
+// one reports whether two requests share a quota.
+func one(tr *Tracker, a, b *http.Request) bool {
+	return tr.Demand(a).Limiter == tr.Demand(b).Limiter
+}
+
+func TestTracker_knowsAHostInEverySpelling(t *testing.T) {
+	var tr Tracker
+	a := request(t, "https://api.github.com/x")
+	for _, same := range []string{"https://API.GitHub.com/x", "https://api.github.com:443/x", "https://api.github.com./x", "https://Api.github.com.:443/x"} {
+		require.True(t, one(&tr, a, request(t, same)), same)
+	}
+	for _, other := range []string{"https://api.github.com:80/x", "http://api.github.com:443/x", "https://github.com/x"} {
+		require.False(t, one(&tr, a, request(t, other)), other)
+	}
+	require.True(t, one(&tr, request(t, "http://api.test"), request(t, "http://api.test:80")))
+	var r Reader
+	h := http.Header{"X-Ratelimit-Limit": {"30"}, "X-Ratelimit-Remaining": {"3"}}
+	for _, host := range []string{"api.github.com", "API.GitHub.com", "api.github.com:443", "api.github.com."} {
+		require.Equal(t, "3/30 per 1m0s", tell(r.Parse(host, 200, h, time.Now())), host)
+	}
+}
+
+func TestTracker_knowsAccountsByTheirCredentials(t *testing.T) {
+	var tr Tracker
+	for _, name := range []string{"Authorization", "X-Api-Key", "Api-Key", "Apikey", "Private-Token", "X-Auth-Token", "X-Access-Token",
+		"Ocp-Apim-Subscription-Key", "X-Goog-Api-Key", "X-Vault-Token", "Xi-Api-Key"} {
+		a, b := request(t, "https://api.test/", name, "one"), request(t, "https://api.test/", name, "two")
+		require.False(t, one(&tr, a, b), name)
+		require.False(t, one(&tr, a, request(t, "https://api.test/")), name)
+		require.True(t, one(&tr, a, request(t, "https://api.test/x", name, "one", "Accept", "*/*")), name)
+	}
+	for _, name := range []string{"Cookie", "X-Csrf-Token", "X-Request-Id", "Proxy-Authorization", "X-Amz-Security-Token"} {
+		require.True(t, one(&tr, request(t, "https://api.test/", name, "one"), request(t, "https://api.test/", name, "two")), name)
+	}
+	for _, c := range []struct {
+		a, b string
+		same bool
+	}{
+		{"https://api.test/?api_key=1", "https://api.test/?api_key=2", false},
+		{"https://api.test/?q=1&apikey=1", "https://api.test/?q=1&apikey=2", false},
+		{"https://api.test/?apiKey=1", "https://api.test/?apiKey=2", false},
+		{"https://api.test/?q=1&apikey=1", "https://api.test/?apikey=1&q=2", true},
+		{"https://api.test/?key=1", "https://api.test/?key=2", true},
+		{"https://maps.googleapis.com/x?key=1", "https://maps.googleapis.com/x?key=2", false},
+		{"https://maps.googleapis.com/x?key=1&q=1", "https://maps.googleapis.com/x?key=1&q=2", true},
+		{"https://u1:p@api.test/", "https://u2:p@api.test/", false},
+		{"https://u:p@api.test/", "https://p:u@api.test/", false},
+		{"https://u:p@api.test/", "https://u:p@api.test/x", true},
+	} {
+		require.Equal(t, c.same, one(&tr, request(t, c.a), request(t, c.b)), "%s %s", c.a, c.b)
+	}
+	a := request(t, "https://api.test/", "Authorization", "one", "X-Api-Key", "two")
+	require.False(t, one(&tr, a, request(t, "https://api.test/", "Authorization", "two", "X-Api-Key", "one")), "each behind its name")
+	require.True(t, one(&tr, a, request(t, "https://api.test/", "X-Api-Key", "two", "Authorization", "one")))
+	require.True(t, one(&tr, a, request(t, "https://u:p@api.test/", "Authorization", "one", "X-Api-Key", "two")), "net/http does not send the user then")
+}
+
+// A scheme that signs every request has another Authorization each time; the key stays.
+func TestTracker_knowsWhoSigns(t *testing.T) {
+	var tr Tracker
+	auth := func(v string) *http.Request { return request(t, "https://api.test/", "Authorization", v) }
+	for _, c := range [][3]string{
+		{"AWS4-HMAC-SHA256 Credential=AKIA1/20261121/us-east-1/s3/aws4_request, SignedHeaders=host, Signature=aa",
+			"AWS4-HMAC-SHA256 Credential=AKIA1/20261122/us-east-1/s3/aws4_request, SignedHeaders=host, Signature=bb",
+			"AWS4-HMAC-SHA256 Credential=AKIA2/20261121/us-east-1/s3/aws4_request, SignedHeaders=host, Signature=aa"},
+		{`Digest username="ann", nonce="1"`, `Digest username="ann", nonce="2"`, `Digest username="bob", nonce="1"`},
+		{`OAuth oauth_consumer_key="k", oauth_nonce="1", oauth_token="t"`, `OAuth oauth_consumer_key="k", oauth_nonce="2", oauth_token="t"`, `OAuth oauth_consumer_key="k", oauth_nonce="1", oauth_token="u"`},
+		{`Hawk id="a", ts="1"`, `Hawk id="a", ts="2"`, `Hawk id="b", ts="1"`},
+	} {
+		require.True(t, one(&tr, auth(c[0]), auth(c[1])), c[0])
+		require.False(t, one(&tr, auth(c[0]), auth(c[2])), c[0])
+	}
+}
+
+func TestTracker_asksAccount(t *testing.T) {
+	tr := &Tracker{Account: func(r *http.Request) string { return r.Header.Get("X-Tenant") }}
+	a := request(t, "https://api.test/", "X-Tenant", "a", "Authorization", "one")
+	require.True(t, one(tr, a, request(t, "https://api.test/?api_key=7", "X-Tenant", "a", "Authorization", "two")))
+	require.False(t, one(tr, a, request(t, "https://api.test/", "X-Tenant", "b", "Authorization", "one")))
+	require.False(t, one(tr, a, request(t, "https://other.test/", "X-Tenant", "a")))
+}
+
+func TestTracker_findsAnAccountWithoutAllocs(t *testing.T) {
+	var tr Tracker
+	for _, req := range []*http.Request{
+		request(t, "https://api.test/"),
+		request(t, "https://api.test:443/x?q=1&page=2", "Authorization", "Bearer one", "Accept", "application/json", "User-Agent", "x", "Accept-Encoding", "gzip"),
+		request(t, "https://ann:secret@api.test/", "X-Api-Key", "one"),
+		request(t, "https://maps.googleapis.com/x?key=1"),
+	} {
+		tr.Demand(req)
+		require.Zero(t, testing.AllocsPerRun(100, func() { tr.siteOf(req) }), req.URL)
+	}
+	a, b := request(t, "https://a.test/", "Authorization", "one"), request(t, "https://b.test/", "Authorization", "one")
+	require.Zero(t, testing.AllocsPerRun(100, func() { tr.siteOf(a); tr.siteOf(b) }), "neither where hosts alternate")
+}
+
+// What is asked for on the fast path is not the account that was asked for longest ago.
+func TestTracker_keepsTheAccountInUse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tr := &Tracker{MaxSites: 160}
+		hot := request(t, "https://hot.test/")
+		d := tr.Demand(hot)
+		dec, err := d.Limiter.Reserve(t.Context(), throttle.Claim{})
+		require.NoError(t, err)
+		throttle.Observe(t.Context(), d.Limiter, throttle.Claim{}, dec, tr.Feedback(hot, d, answer(429, "Retry-After", "60"), nil, time.Now(), nil))
+		for i := range 800 {
+			r := request(t, "https://tenant.test/", "Authorization", fmt.Sprint("Bearer ", i))
+			d := tr.Demand(r)
+			dec, err := d.Limiter.Reserve(t.Context(), throttle.Claim{})
+			require.NoError(t, err)
+			throttle.Observe(t.Context(), d.Limiter, throttle.Claim{}, dec, tr.Feedback(r, d, answer(200, "X-Ratelimit-Limit", "100", "X-Ratelimit-Remaining", "50", "X-Ratelimit-Reset", "3600"), nil, time.Now(), nil))
+			for range 3 {
+				dec, _ := tr.Demand(hot).Limiter.Reserve(t.Context(), throttle.Claim{DryRun: true})
+				require.False(t, dec.OK, i)
+			}
+		}
+		tr.Demand(request(t, "https://third.test/"))
+		dec, _ = tr.Demand(hot).Limiter.Reserve(t.Context(), throttle.Claim{DryRun: true})
+		require.False(t, dec.OK, "its hold of 60 s must not be lost")
+	})
+}
+
+// An account that is forgotten is not found on the fast path either, so that two states of one
+// account cannot be in use.
+func TestTracker_forgetsAnAccountEverywhere(t *testing.T) {
+	tr := &Tracker{MaxSites: 16}
+	req := request(t, "https://api.test/")
+	s := tr.siteOf(req)
+	sh := &tr.shards[s.key%shards]
+	sh.mu.Lock()
+	sh.add(s.key+shards, newSite(tr, s.key+shards, account{}), 1)
+	sh.mu.Unlock()
+	require.NotSame(t, s, tr.siteOf(req))
+}
