@@ -11,7 +11,6 @@ import (
 func TestRow_measuresAllClients(t *testing.T) {
 	for _, r := range []row{
 		{"closed", "500", 5, 0},
-		{"crowd", retryNow, 1, 0},
 	} {
 		for _, client := range []string{"plain", "retryablehttp", "heed"} {
 			synctest.Test(t, func(t *testing.T) {
@@ -33,7 +32,7 @@ func TestRows_haveFaultsAndLoops(t *testing.T) {
 	all := rows()
 	for _, r := range all {
 		require.Contains(t, faults, r.fault)
-		require.Contains(t, []string{"open", "closed", "crowd", "overload"}, r.loop)
+		require.Contains(t, []string{"open", "closed", "crowd", "cold", "polls", "overload"}, r.loop)
 	}
 	require.Len(t, matching(all, []string{"open"}, []string{"503"}, []string{"1"}), 2, "one for each deadline")
 }
