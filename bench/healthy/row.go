@@ -39,7 +39,7 @@ type result struct {
 
 const (
 	retryNow = "429 Retry-After: 0"
-	stray    = "one 429 Retry-After: 60, 50 routes"
+	stray    = "one 429 Retry-After: 60 on 50 routes"
 	none     = "none"
 )
 
