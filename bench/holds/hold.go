@@ -217,7 +217,7 @@ func (h hold) run(client string) result {
 	get := func() bool {
 		ctx, cancel := context.WithTimeout(context.Background(), deadline)
 		defer cancel()
-		return simulation.Get(ctx, c, url+"/route0")
+		return simulation.Get(ctx, c, url+simulation.Route(0))
 	}
 	for range warmUp {
 		get()

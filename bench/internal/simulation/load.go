@@ -14,7 +14,7 @@ import (
 type Load struct {
 	Calls    int
 	Deadline time.Duration // of each call; zero means none
-	Routes   int           // paths that the calls use in turn; zero means 1
+	Routes   int           // paths that the calls use in turn, at most 260; zero means 1
 
 	// Pause is the time between a failed call and the next one of its worker, in a closed
 	// loop. Zero means none.
@@ -96,11 +96,18 @@ func (r *run) call(i int) bool {
 		defer cancel()
 		ctx = limited
 	}
-	ok := Get(ctx, r.client, fmt.Sprintf("%s/route%d", r.url, i%max(r.load.Routes, 1)))
+	ok := Get(ctx, r.client, r.url+Route(i%max(r.load.Routes, 1)))
 	if !ok {
 		r.fail(made)
 	}
 	return ok
+}
+
+// Route returns the path of route i, which is 0 to 259. Its segments have no digits and
+// differ from those of other routes, so that they are not taken for identifiers.
+func Route(i int) string {
+	x, y := 'a'+rune(i/10), 'a'+rune(i%10)
+	return fmt.Sprintf("/%c%ctype/%c%clist", x, y, y, x)
 }
 
 func (r *run) fail(made time.Duration) {
