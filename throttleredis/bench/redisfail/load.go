@@ -43,7 +43,7 @@ type plan struct {
 }
 
 // measure has processes claim while Redis goes and comes.
-func measure(t *program, f fault, p plan) (r result) {
+func measure(t *redistest.Program, f fault, p plan) (r result) {
 	server := redistest.Start(t)
 	proxy := redistest.StartProxy(t, server.Addr)
 	addr := server.Addr

@@ -46,8 +46,8 @@ func main() {
 	asJSON := flag.Bool("json", false, "print lines of JSON")
 	flag.Parse()
 	redis.SetLogger(new(quiet))
-	t := new(program)
-	defer t.end()
+	t := new(redistest.Program)
+	defer t.End()
 	for _, f := range faults {
 		for _, with := range []string{"Fallback", "go-redis"} {
 			if with == "go-redis" && !*alone || *only != "" && *only != f.name {
@@ -105,31 +105,3 @@ type quiet struct{}
 
 // Printf implements the logger of go-redis.
 func (*quiet) Printf(context.Context, string, ...any) {}
-
-// A program is what redistest knows as a test.
-type program struct{ cleanups []func() }
-
-// Helper implements redistest.T.
-func (*program) Helper() {}
-
-// Cleanup implements redistest.T.
-func (p *program) Cleanup(f func()) { p.cleanups = append(p.cleanups, f) }
-
-// Fatalf implements redistest.T.
-func (p *program) Fatalf(format string, args ...any) {
-	p.end()
-	log.Fatalf(format, args...)
-}
-
-// Skipf implements redistest.T: a program has nothing else to do.
-func (p *program) Skipf(format string, args ...any) { p.Fatalf(format, args...) }
-
-// end undoes what was done, the last first.
-func (p *program) end() {
-	for len(p.cleanups) > 0 {
-		last := len(p.cleanups) - 1
-		f := p.cleanups[last]
-		p.cleanups = p.cleanups[:last]
-		f()
-	}
-}
