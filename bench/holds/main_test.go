@@ -3,25 +3,20 @@ package main
 import (
 	"net/http"
 	"testing"
-	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/heed-go/heed/bench/internal/simulation"
 )
 
-// An hour in GitHub's headers was obeyed from the beginning: nothing is sent until it is
-// over, and all calls succeed afterwards.
-func TestHold_waitsForGitHub(t *testing.T) {
-	for _, h := range holds {
-		if h.host != "api.github.com" {
-			continue
-		}
-		synctest.Test(t, func(t *testing.T) {
-			time.Sleep(time.Until(time.Date(2026, time.January, 1, 0, 0, 0, 0, time.UTC)))
-			r := h.run("heed")
-			require.Empty(t, r.misses(), "%+v", r)
-		})
-	}
+// Seen failing on b52aeb0 in eight of nine rows: a year was obeyed to its end or
+// ignored, and after every hold the rate was that of the calls before it.
+func TestHolds_meetTheirGoals(t *testing.T) {
+	simulation.Each(t, len(holds), func(i int) result { return holds[i].run("heed") }, func(r result) {
+		assert.Empty(t, r.misses(), "%s: first request %s, %d refused, back after %s, full speed after %s", r.Hold, after(r.First), r.Refused, after(r.Back), after(r.Recovery))
+	})
 }
 
 func TestStopped_renewsItsBan(t *testing.T) {
