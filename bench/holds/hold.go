@@ -93,9 +93,9 @@ var holds = []hold{
 		goal: goal{first: maxHold, refused: 2, back: 3*time.Hour + recovery},
 	},
 	{
-		name: "quota of a month is used up", until: month, every: 30 * time.Second,
+		name: "quota of a month is used up", until: month, every: 2 * time.Minute,
 		stop: left(429), refuse: left(429),
-		goal: goal{first: maxHold, refused: 8, back: month + 2*recovery},
+		goal: goal{first: maxHold, refused: 8, back: month + 2*time.Minute + recovery},
 	},
 }
 
