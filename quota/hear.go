@@ -22,6 +22,10 @@ const (
 // learnOf takes over what another process says as of now. It reports whether
 // requests may go earlier than they were told.
 func (s *site) learnOf(n news, now time.Time) (sooner bool) {
+	if n.Say == sayRejected {
+		s.learnRejected(&n, now)
+		return false
+	}
 	windows := n.windows()
 	if len(windows) > 0 {
 		s.hinted.Store(true)

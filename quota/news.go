@@ -19,12 +19,13 @@ import (
 //
 // All times are spans in microseconds as of when it was posted.
 type news struct {
-	From  uint64  `json:"from"`           // which process
-	Route uint64  `json:"route"`          // whose quota it is, see stableRoute
-	Say   string  `json:"say"`            // one of the four below
-	Wait  micros  `json:"wait,omitempty"` // shut: for how long; open: since the probe was sent
-	Told  bool    `json:"told,omitempty"` // shut: the server said for how long
-	Left  []stock `json:"left,omitempty"` // limits of the quota
+	From  uint64  `json:"from"`            // which process
+	Route uint64  `json:"route"`           // whose quota it is, see stableRoute
+	Say   string  `json:"say"`             // one of the four below
+	Wait  micros  `json:"wait,omitempty"`  // shut: for how long; open: since the probe was sent
+	Told  bool    `json:"told,omitempty"`  // shut: the server said for how long
+	Left  []stock `json:"left,omitempty"`  // limits of the quota
+	Count int     `json:"count,omitempty"` // rejected: how many requests
 }
 
 const (
@@ -33,6 +34,8 @@ const (
 	sayOpen  = "open"  // it was answered well
 	sayLeft  = "left"  // only Left is new
 	sayHere  = "here"  // this process begins to ask
+
+	sayRejected = "rejected" // requests were rejected without a statement: evidence for all
 )
 
 // A stock is one limit of the server.
@@ -55,6 +58,8 @@ const (
 	maxNews   = 4096 // bytes; eight limits with long names are less than half of it
 	maxUnits  = 1 << 53
 	codeBytes = 12
+
+	maxRejected = 100 // in one message
 )
 
 // encode writes n for an account.
@@ -92,7 +97,7 @@ func newsCode(secret []byte, account string, text []byte) string {
 // plausible reports whether no number of n is out of bounds. Who sent it may be
 // broken even if it knows the secret.
 func (n *news) plausible() bool {
-	if !n.Wait.plausible() || len(n.Left) > maxTold {
+	if !n.Wait.plausible() || len(n.Left) > maxTold || n.Count < 0 || n.Count > maxRejected {
 		return false
 	}
 	for _, s := range n.Left {
@@ -100,7 +105,7 @@ func (n *news) plausible() bool {
 			return false
 		}
 	}
-	return n.Say == sayHere || n.Say == sayShut || n.Say == sayProbe || n.Say == sayOpen || n.Say == sayLeft
+	return n.Say == sayHere || n.Say == sayRejected || n.Say == sayShut || n.Say == sayProbe || n.Say == sayOpen || n.Say == sayLeft
 }
 
 // aged returns n as of age later. What is over by then is left out.
@@ -128,7 +133,7 @@ func (n news) aged(age time.Duration) news {
 func (n *news) keep() time.Duration {
 	var d time.Duration
 	switch n.Say {
-	case sayProbe:
+	case sayProbe, sayRejected:
 		return 0
 	case sayShut:
 		d = n.Wait.duration()

@@ -130,6 +130,9 @@ func (s *site) suspect(req *http.Request, asked *bucket, f *throttle.Feedback) (
 		b, before = s.bucket(req), s.accepted(f.Now)
 	}
 	stop = b.suspect(f, before, asked != nil)
+	if s.id != "" && f.Cause == throttle.CauseBare {
+		b.rejects(s.route(req))
+	}
 	if asked == nil && !stop && f.Cause == throttle.CauseBare {
 		b.mu.Lock()
 		defer b.mu.Unlock()

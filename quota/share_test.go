@@ -18,13 +18,16 @@ func TestShare_oneRefusalClosesTheGateInAll(t *testing.T) {
 		server  func() server
 		per     time.Duration
 		refused int // of a thousand calls
+		later   int // of them, after all could know of the first
 		ideal   time.Duration
 	}{
-		"window of 10 s, Retry-After": {func() server { return alignedWindow(50, 10*time.Second, false, true) }, 10 * time.Second, 150, 190 * time.Second},
-		"window of 1 s, Retry-After":  {func() server { return alignedWindow(50, time.Second, false, true) }, time.Second, 150, 19 * time.Second},
-		"window of 10 s, headers":     {func() server { return alignedWindow(50, 10*time.Second, true, true) }, 10 * time.Second, 30, 190 * time.Second},
-		"window of 1 s, headers":      {func() server { return alignedWindow(50, time.Second, true, true) }, time.Second, 30, 19 * time.Second},
-		"bucket, without a word":      {func() server { return tokenBucket(50, 50, false) }, 500 * time.Millisecond, 150, 19 * time.Second},
+		"window of 10 s, Retry-After": {func() server { return alignedWindow(50, 10*time.Second, false, true) }, 10 * time.Second, 150, 5, 190 * time.Second},
+		"window of 1 s, Retry-After":  {func() server { return alignedWindow(50, time.Second, false, true) }, time.Second, 150, 5, 19 * time.Second},
+		"window of 10 s, headers":     {func() server { return alignedWindow(50, 10*time.Second, true, true) }, 10 * time.Second, 30, 3, 190 * time.Second},
+		"window of 1 s, headers":      {func() server { return alignedWindow(50, time.Second, true, true) }, time.Second, 30, 3, 19 * time.Second},
+		// Where nothing is stated there is no hold that all could share, but evidence, and then
+		// a rate that each process tries for itself. Before, one bare 429 stopped all.
+		"bucket that states nothing": {func() server { return tokenBucket(50, 50, false) }, 500 * time.Millisecond, 120, 25, 19 * time.Second},
 	} {
 		for _, skew := range []time.Duration{0, -time.Hour} {
 			synctest.Test(t, func(t *testing.T) {
@@ -33,7 +36,7 @@ func TestShare_oneRefusalClosesTheGateInAll(t *testing.T) {
 				jobs := sail(t, all, watch(tt.server(), &log), 100, 20, rtt)
 				own, known := refusedAfter(log, tt.per*9/10, rtt+delay)
 				t.Logf("%s, skew %v: sent %d, refused %d, %d of them later", name, skew, len(log), own+known, known)
-				require.LessOrEqual(t, known, 3, "%s: refused although another process had told", name)
+				require.LessOrEqual(t, known, tt.later, "%s: refused although another process had told", name)
 				require.LessOrEqual(t, own, tt.refused, name)
 				for _, j := range jobs {
 					require.Zero(t, j.failed, name)

@@ -91,7 +91,10 @@ type joint struct {
 	known   known
 	recall  time.Time // until when it waits for what others know; zero: it does not
 	follows bool      // the probe is left to another process
-	crew    crew
+
+	rejected int    // requests that were rejected without a statement and are not posted yet
+	from     uint64 // the route of the latest
+	crew     crew
 }
 
 // known is what the fleet was told of a bucket, by us or by others.
@@ -102,6 +105,8 @@ type known struct {
 	probed time.Time // when a probe was last told of
 	posted time.Time // when news of what is left were last posted
 	left   []knownLeft
+
+	rejected time.Time // when news of rejections were last posted
 }
 
 type knownLeft struct {
@@ -124,12 +129,29 @@ func (b *bucket) heardOf(route uint64) {
 // tell posts what the fleet does not know.
 func (b *bucket) tell(f *throttle.Feedback) {
 	b.mu.Lock()
-	n := b.newsSince(b.now(f.Now))
+	now := b.now(f.Now)
+	rejected := b.rejectedSince(now)
+	n := b.newsSince(now)
 	b.mu.Unlock()
+	if rejected.Say != "" {
+		b.site.tracker.convoy.post(b.site, rejected)
+	}
 	if n.Say != "" {
 		n.Told = f.RetryAfter > 0
 		b.site.tracker.convoy.post(b.site, n)
 	}
+}
+
+// rejectedSince returns news of the rejections that state nothing and were not posted
+// yet; Say is "" if there are none, or if some were posted a moment ago.
+func (b *bucket) rejectedSince(now time.Time) news {
+	j := &b.joint
+	if j.rejected == 0 || now.Sub(j.known.rejected) < postEvery {
+		return news{}
+	}
+	n := news{Route: j.from, Say: sayRejected, Count: min(j.rejected, maxRejected)}
+	j.rejected, j.known.rejected = 0, now
+	return n
 }
 
 // probes reports whether claim n, which goes now, is a probe that the fleet had
