@@ -3,6 +3,7 @@ package throttle
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -49,6 +50,7 @@ type Waiter struct {
 	Trace *WaitTrace // nil: none
 
 	once    sync.Once
+	invalid error // what Validate returns
 	time    timeline
 	born    time.Time    // time.start on the real clock
 	last    atomic.Int64 // the newest turn
@@ -114,6 +116,9 @@ func (w *Waiter) await(ctx context.Context, t *Ticket) error {
 		return errHeld
 	}
 	w.once.Do(w.init)
+	if w.invalid != nil {
+		return w.invalid
+	}
 	now, retry := w.time.read(time.Time{}), t.turn != 0
 	t.held, t.waited, t.blame = nil, 0, nil
 	if w.passes(t) {
@@ -131,7 +136,14 @@ func (w *Waiter) await(ctx context.Context, t *Ticket) error {
 // pass asks for t without standing in line.
 func (w *Waiter) pass(ctx context.Context, t *Ticket, now int64) error {
 	var refusal Decision
+	returned := false
+	defer func() {
+		if !returned { // a limiter panicked: what the others held for a moment is free again
+			w.news(t)
+		}
+	}()
 	_, err := t.reserve(ctx, w.time.at(now), &refusal)
+	returned = true
 	if t.held != nil && t.turn == 0 {
 		t.turn = max(now, 1) // in case of a retry; who came at the same instant is its equal
 	}
@@ -141,8 +153,8 @@ func (w *Waiter) pass(ctx context.Context, t *Ticket, now int64) error {
 // Cancel gives back a granted ticket that was not used, and lets others have it.
 func (w *Waiter) Cancel(ctx context.Context, t *Ticket) {
 	w.once.Do(w.init)
+	defer w.news(t)
 	t.Cancel(ctx, w.time.at(w.time.read(time.Time{})))
-	w.news(t)
 }
 
 // Observe tells the limits of t what came of it, and looks again at the lines
@@ -153,8 +165,8 @@ func (w *Waiter) Observe(ctx context.Context, t *Ticket, f Feedback) {
 	if f.Now.IsZero() && w.Clock != nil {
 		f.Now = w.time.at(w.time.read(time.Time{}))
 	}
+	defer w.news(t)
 	t.Observe(ctx, f)
-	w.news(t)
 }
 
 // Wake looks at all lines again: call it when a limit was changed from elsewhere.
@@ -217,7 +229,22 @@ func (w *Waiter) dismiss(l *line) {
 	}
 }
 
+// Validate returns an error that says which field of w can never work. Wait returns it,
+// too.
+func (w *Waiter) Validate() error {
+	for _, f := range []struct {
+		name string
+		d    time.Duration
+	}{{"Ageing", w.Ageing}, {"Patience", w.Patience}, {"MaxLate", w.MaxLate}} {
+		if f.d < 0 {
+			return fmt.Errorf("throttle: waiter: %s is %v: it must not be negative", f.name, f.d)
+		}
+	}
+	return nil
+}
+
 func (w *Waiter) init() {
+	w.invalid = w.Validate()
 	w.time, w.born = newTimeline(w.Clock), time.Now()
 	if w.Clock == nil {
 		w.born = w.time.start
