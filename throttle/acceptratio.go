@@ -109,7 +109,7 @@ func (l *AcceptRatio) Reserve(_ context.Context, c Claim) (Decision, error) {
 	p := l.refuses(l.recent(given))
 	l.mu.Unlock()
 	d.OK = p <= 0 || l.draw() >= p
-	if !d.OK && !c.DryRun {
+	if !d.OK && !c.DryRun && !c.Waits {
 		l.mu.Lock()
 		l.count(answers{requests: n}, given)
 		l.mu.Unlock()

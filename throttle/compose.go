@@ -3,6 +3,7 @@ package throttle
 import (
 	"context"
 	"errors"
+	"math"
 	"slices"
 	"strconv"
 	"time"
@@ -35,7 +36,15 @@ func AllOf(ls ...Limiter) Limiter {
 			panic("throttle: AllOf: limiter " + strconv.Itoa(i) + " is nil: leave it out, or use Unlimited")
 		}
 	}
-	return &allOf{ls: append([]Limiter(nil), ls...)}
+	a := &allOf{}
+	for _, l := range ls {
+		if inner, ok := l.(*allOf); ok {
+			a.ls = append(a.ls, inner.ls...)
+		} else {
+			a.ls = append(a.ls, l)
+		}
+	}
+	return a
 }
 
 type allOf struct {
@@ -71,6 +80,7 @@ func (a *allOf) Reserve(ctx context.Context, c Claim) (Decision, error) {
 		}
 		if !d.OK {
 			d.Degraded = d.Degraded || all.Degraded
+			d.part = uint8(min(i, math.MaxUint8))
 			return a.longest(ctx, c, d, i+1), nil
 		}
 		t.parts[i] = d
@@ -117,9 +127,10 @@ func observeAll(ctx context.Context, ls []Limiter, c Claim, parts []Decision, f 
 // that asks to wait longer.
 func (a *allOf) longest(ctx context.Context, c Claim, d Decision, i int) Decision {
 	c.DryRun = true
-	for _, l := range a.ls[i:] {
-		if p, err := l.Reserve(ctx, c); err == nil && !p.OK && opensLater(p, d) {
+	for ; i < len(a.ls); i++ {
+		if p, err := a.ls[i].Reserve(ctx, c); err == nil && !p.OK && opensLater(p, d) {
 			p.Degraded = p.Degraded || d.Degraded
+			p.part = uint8(min(i, math.MaxUint8))
 			d = p
 		}
 	}

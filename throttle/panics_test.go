@@ -34,8 +34,6 @@ func (p *panicky) Observe(ctx context.Context, c Claim, d Decision, f Feedback) 
 }
 func (*panicky) Local() bool { return true }
 
-func oneInFlight() *InFlight { return NewInFlight(Capacity{Count: 1}, nil) }
-
 // requireFree fails unless the slot of each of ls is free.
 func requireFree(t *testing.T, ls ...*InFlight) {
 	t.Helper()
@@ -56,7 +54,7 @@ func TestTicket_losesNoUnitsWhenALimiterPanics(t *testing.T) {
 		"remote":  func(ls ...Limiter) *Ticket { return ticket(ls[0], &far{Limiter: ls[1]}, &far{Limiter: ls[2]}) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			a, b, inner := oneInFlight(), oneInFlight(), oneInFlight()
+			a, b, inner := slotOf(1), slotOf(1), slotOf(1)
 			p := &panicky{Limiter: inner}
 			tk, w := wrap(a, p, b), new(Waiter)
 
@@ -68,13 +66,13 @@ func TestTicket_losesNoUnitsWhenALimiterPanics(t *testing.T) {
 			require.NoError(t, w.Wait(t.Context(), tk))
 			require.Panics(t, func() { w.Cancel(t.Context(), tk) })
 			requireFree(t, a, b)
-			*inner = *oneInFlight()
+			*inner = *slotOf(1)
 
 			p.cancel, p.observe = false, true
 			require.NoError(t, w.Wait(t.Context(), tk))
 			require.Panics(t, func() { w.Observe(t.Context(), tk, Feedback{}) })
 			requireFree(t, a, b)
-			*inner = *oneInFlight()
+			*inner = *slotOf(1)
 
 			p.observe = false
 			require.NoError(t, w.Wait(t.Context(), tk), "the ticket has ended")
@@ -132,7 +130,7 @@ func TestKeyed_hooksMayCallTheKeyed(t *testing.T) {
 // TestAllOf_limitersMayEndTheClaimAgain has a limiter that, as it hears of the end of a
 // claim, ends the claim once more.
 func TestAllOf_limitersMayEndTheClaimAgain(t *testing.T) {
-	e := &endsAgain{Limiter: oneInFlight()}
+	e := &endsAgain{Limiter: slotOf(1)}
 	e.all = AllOf(e)
 	d, err := e.all.Reserve(t.Context(), Claim{})
 	require.NoError(t, err)

@@ -110,7 +110,7 @@ func (p *Penalty) Reserve(ctx context.Context, c Claim) (Decision, error) {
 	if err != nil {
 		return Decision{}, err
 	}
-	if now >= until && !d.OK && !c.DryRun {
+	if now >= until && !d.OK && !c.DryRun && !c.Waits {
 		until = p.refused(c.Key, now)
 	}
 	if now < until {

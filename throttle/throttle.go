@@ -53,6 +53,14 @@ type Claim struct {
 	Now     time.Time     // the caller's reading of the clock; zero: the limiter reads its own
 	MaxWait time.Duration // longest acceptable Decision.Wait, for limiters that book ahead
 	DryRun  bool          // decide, but take nothing
+
+	// Waits says that the caller waits and asks again until it is granted, as a Waiter
+	// does: a refusal is not its last answer. Limiters that count refusals do not count
+	// this one; the Waiter repeats the claim without Waits when the wait has failed.
+	Waits bool
+
+	// Waited is how long a caller that Waits has waited so far.
+	Waited time.Duration
 }
 
 // Units returns how many units c asks for: Cost, or 1 if Cost is 0. The error is
@@ -74,6 +82,7 @@ type Decision struct {
 	Degraded bool   // decided without the primary limiter, see Fallback and Keyed
 	Over     bool   // granted although a limit would refuse, see Soft, Elastic and Shadow
 	Told     bool   // refused for as long as the other side said, not by a limit of our own
+	part     uint8  // which limiter of an AllOf refused
 	Policy   string // name of the limit that decided
 
 	// At is the local reading of the clock that the decision is based on, also

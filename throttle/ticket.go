@@ -110,7 +110,7 @@ func (t *Ticket) Reserve(ctx context.Context, now time.Time) (Decision, error) {
 		return Decision{}, errHeld
 	}
 	var refusal Decision
-	_, err := t.reserve(ctx, now, &refusal)
+	_, err := t.reserve(ctx, Claim{Now: now}, &refusal)
 	if err == nil && t.granted() {
 		return Decision{OK: true, At: t.held.at}, nil
 	}
@@ -120,12 +120,11 @@ func (t *Ticket) Reserve(ctx context.Context, now time.Time) (Decision, error) {
 // reserve is Reserve for a ticket that is not granted: it is granted then, or
 // refusal says why not and i which demand was refused.
 //
-// The units of other limits are given back as of now, unless an answer was so slow
+// What all claims have in common is in c. The units of other limits are given back as of c.Now, unless an answer was so slow
 // that time has given part of them back meanwhile.
-func (t *Ticket) reserve(ctx context.Context, now time.Time, refusal *Decision) (i int, err error) {
+func (t *Ticket) reserve(ctx context.Context, c Claim, refusal *Decision) (i int, err error) {
 	g := grants.Get().(*grant)
 	order, n, local := t.order()
-	c := Claim{Now: now}
 	var w watch
 	j := 0
 	defer func() { // also if a limiter panics

@@ -58,6 +58,9 @@ type Waiter struct {
 	seats   sync.Pool
 	drained chan struct{} // closed once the Waiter is shut and nobody is in line any more
 
+	closing      context.Context // ends when the Waiter is closed
+	endQuestions func()          // ends closing
+
 	patience, maxLate, ageing int64 // nanoseconds
 
 	mu     sync.Mutex
@@ -68,6 +71,8 @@ type Waiter struct {
 	made   uint64 // gates made so far
 	alarm  alarm
 	closed bool
+
+	refusals uint64 // of questions so far
 
 	due       pile[*gate, byOpening]     // gates that open by themselves
 	deadlines pile[deadline, byDeadline] // of waiters in all lines: MaxWait, or Ticket.Latency before the context ends
@@ -134,7 +139,7 @@ func (w *Waiter) await(ctx context.Context, t *Ticket) error {
 }
 
 // pass asks for t without standing in line.
-func (w *Waiter) pass(ctx context.Context, t *Ticket, now int64) error {
+func (w *Waiter) pass(ctx context.Context, t *Ticket, now int64) (err error) {
 	var refusal Decision
 	returned := false
 	defer func() {
@@ -142,7 +147,28 @@ func (w *Waiter) pass(ctx context.Context, t *Ticket, now int64) error {
 			w.news(t)
 		}
 	}()
-	_, err := t.reserve(ctx, w.time.at(now), &refusal)
+	asking, c := ctx, Claim{Now: w.time.at(now), Waits: true}
+	if !t.isLocal() {
+		t.waited = time.Duration(now)
+		defer func() {
+			if t.held != nil || err != nil {
+				t.waited = 0
+			}
+		}()
+		left := int64(never)
+		if w.MaxWait > 0 {
+			left = int64(w.MaxWait)
+		}
+		var stop func()
+		asking, stop = w.bounded(ctx, left)
+		defer stop()
+	}
+	_, err = t.reserve(asking, c, &refusal)
+	if err != nil && asking.Err() != nil && ctx.Err() == nil {
+		if err = context.Cause(asking); err == errOverstayed {
+			err = &RefusedError{Decision: Decision{At: w.time.at(now)}}
+		}
+	}
 	returned = true
 	if t.held != nil && t.turn == 0 {
 		t.turn = max(now, 1) // in case of a retry; who came at the same instant is its equal
@@ -192,6 +218,7 @@ func (w *Waiter) Close() error {
 		w.dismiss(l)
 	}
 	w.unlock()
+	w.endQuestions()
 	return nil
 }
 
@@ -253,6 +280,7 @@ func (w *Waiter) init() {
 	w.maxLate = int64(orDefault(w.MaxLate, 5*time.Millisecond))
 	w.ageing = int64(orDefault(w.Ageing, 10*time.Second))
 	w.drained = make(chan struct{})
+	w.closing, w.endQuestions = context.WithCancel(context.Background())
 	w.alarm.at = never
 }
 
@@ -285,8 +313,11 @@ func (w *Waiter) passes(t *Ticket) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for i := range t.Demands {
-		if g := w.gateOf(&t.Demands[i]); g != nil && g.queue.len() > 0 {
-			return false
+		m := &t.Demands[i]
+		for k := range m.limits() {
+			if g := w.gates[m.gateKey(k)]; g != nil && g.queue.len() > 0 {
+				return false
+			}
 		}
 	}
 	return true
@@ -299,8 +330,11 @@ func (w *Waiter) news(t *Ticket) {
 	}
 	w.lock()
 	for i := range t.Demands {
-		if g := w.gateOf(&t.Demands[i]); g != nil {
-			w.ring(g)
+		m := &t.Demands[i]
+		for k := range m.limits() {
+			if g := w.gates[m.gateKey(k)]; g != nil {
+				w.ring(g)
+			}
 		}
 	}
 	w.unlock()
