@@ -135,7 +135,11 @@ func (w *Waiter) await(ctx context.Context, t *Ticket) error {
 	if !retry {
 		t.turn = w.turn(now)
 	}
-	return w.stand(ctx, t, retry)
+	err := w.stand(ctx, t, retry)
+	if _, refused := err.(*RefusedError); refused {
+		w.countRefusal(ctx, t)
+	}
+	return err
 }
 
 // pass asks for t without standing in line.
