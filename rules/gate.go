@@ -276,3 +276,13 @@ func (g *gate) Local() bool {
 	local, ok := l.(throttle.Local)
 	return ok && local.Local()
 }
+
+// CountsRefusals implements throttle.RefusalCounter.
+func (g *gate) CountsRefusals() bool {
+	l := g.own
+	if h := g.heir.Load(); h != nil {
+		l = h.via
+	}
+	counter, ok := l.(throttle.RefusalCounter)
+	return ok && counter.CountsRefusals()
+}

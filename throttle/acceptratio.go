@@ -14,7 +14,9 @@ type Accept struct {
 	K    float64       // units that may be asked for each one accepted; 0: 2; at least 1
 	Per  time.Duration // for how long answers count; 0: 2 minutes
 
-	Rand func() float64 // draws from [0, 1), by one goroutine at a time; nil: rand.Float64
+	// Rand returns a random number in [0, 1). It is called by one goroutine at a time.
+	// Nil means rand.Float64.
+	Rand func() float64
 }
 
 // Validate returns an error that says what to change if a can never work.
@@ -59,6 +61,8 @@ type AcceptRatio struct {
 	time   timeline
 	accept Accept
 
+	draws sync.Mutex // guards only accept.Rand, which is not called under mu
+
 	mu    sync.Mutex
 	since int64 // when the newest part began
 	parts [acceptParts]answers
@@ -100,15 +104,23 @@ func (l *AcceptRatio) Reserve(_ context.Context, c Claim) (Decision, error) {
 		return Decision{}, err
 	}
 	given := l.time.read(c.Now)
-	l.mu.Lock()
-	defer l.mu.Unlock()
 	d := Decision{Policy: l.accept.Name, At: l.time.stamp(given, given, c.Now)}
+	l.mu.Lock()
 	p := l.refuses(l.recent(given))
-	d.OK = p <= 0 || l.accept.Rand() >= p
-	if !d.OK && !c.DryRun {
+	l.mu.Unlock()
+	d.OK = p <= 0 || l.draw() >= p
+	if !d.OK && !c.DryRun && !c.Waits {
+		l.mu.Lock()
 		l.count(answers{requests: n}, given)
+		l.mu.Unlock()
 	}
 	return d, nil
+}
+
+func (l *AcceptRatio) draw() float64 {
+	l.draws.Lock()
+	defer l.draws.Unlock()
+	return l.accept.Rand()
 }
 
 // refuses returns the probability with which a claim is refused.

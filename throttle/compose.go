@@ -3,6 +3,7 @@ package throttle
 import (
 	"context"
 	"errors"
+	"math"
 	"slices"
 	"strconv"
 	"time"
@@ -35,7 +36,15 @@ func AllOf(ls ...Limiter) Limiter {
 			panic("throttle: AllOf: limiter " + strconv.Itoa(i) + " is nil: leave it out, or use Unlimited")
 		}
 	}
-	return &allOf{ls: append([]Limiter(nil), ls...)}
+	a := &allOf{}
+	for _, l := range ls {
+		if inner, ok := l.(*allOf); ok {
+			a.ls = append(a.ls, inner.ls...)
+		} else {
+			a.ls = append(a.ls, l)
+		}
+	}
+	return a
 }
 
 type allOf struct {
@@ -54,17 +63,24 @@ func (a *allOf) Reserve(ctx context.Context, c Claim) (Decision, error) {
 	}
 	c.MaxWait = 0
 	all, t, watch := Decision{OK: true, At: c.Now}, a.trails.take(len(a.ls)), startWatch(c)
-	for i, l := range a.ls {
-		d, err := l.Reserve(ctx, c)
-		if err != nil || !d.OK {
-			if !c.DryRun {
-				a.rollback(ctx, c, t.parts[:i], watch)
-			}
-			a.trails.idle.Put(t)
-			if err != nil {
-				return Decision{}, err
-			}
+	i := 0
+	defer func() { // also if a limiter panics
+		if i == len(a.ls) {
+			return
+		}
+		defer a.trails.idle.Put(t)
+		if !c.DryRun {
+			a.rollback(ctx, c, t.parts[:i], watch)
+		}
+	}()
+	for ; i < len(a.ls); i++ {
+		d, err := a.ls[i].Reserve(ctx, c)
+		if err != nil {
+			return Decision{}, err
+		}
+		if !d.OK {
 			d.Degraded = d.Degraded || all.Degraded
+			d.part = uint8(min(i, math.MaxUint8))
 			return a.longest(ctx, c, d, i+1), nil
 		}
 		t.parts[i] = d
@@ -86,18 +102,35 @@ func (a *allOf) Reserve(ctx context.Context, c Claim) (Decision, error) {
 // TestAllOf_slowRefusalGivesBackNoMoreThanIsDue.
 func (a *allOf) rollback(ctx context.Context, c Claim, parts []Decision, w watch) {
 	c.Now = w.now()
-	for i, d := range parts {
-		a.ls[i].Cancel(ctx, c, d)
+	cancelAll(ctx, a.ls, c, parts)
+}
+
+// cancelAll hands each of parts to its limiter of ls, even if one of them panics.
+func cancelAll(ctx context.Context, ls []Limiter, c Claim, parts []Decision) {
+	if len(parts) == 0 {
+		return
 	}
+	defer cancelAll(ctx, ls[1:], c, parts[1:])
+	ls[0].Cancel(ctx, c, parts[0])
+}
+
+// observeAll hands f to each limiter of ls, even if one of them panics.
+func observeAll(ctx context.Context, ls []Limiter, c Claim, parts []Decision, f Feedback) {
+	if len(parts) == 0 {
+		return
+	}
+	defer observeAll(ctx, ls[1:], c, parts[1:], f)
+	Observe(ctx, ls[0], c, parts[0], f)
 }
 
 // longest returns d, or the refusal of one of the limiters from the i-th on if
 // that asks to wait longer.
 func (a *allOf) longest(ctx context.Context, c Claim, d Decision, i int) Decision {
 	c.DryRun = true
-	for _, l := range a.ls[i:] {
-		if p, err := l.Reserve(ctx, c); err == nil && !p.OK && opensLater(p, d) {
+	for ; i < len(a.ls); i++ {
+		if p, err := a.ls[i].Reserve(ctx, c); err == nil && !p.OK && opensLater(p, d) {
 			p.Degraded = p.Degraded || d.Degraded
+			p.part = uint8(min(i, math.MaxUint8))
 			d = p
 		}
 	}
@@ -107,25 +140,17 @@ func (a *allOf) longest(ctx context.Context, c Claim, d Decision, i int) Decisio
 
 // Cancel implements Limiter.
 func (a *allOf) Cancel(ctx context.Context, c Claim, d Decision) {
-	t := a.trails.enter(d)
-	if t == nil {
-		return
-	}
-	defer t.leave(false)
-	for i, l := range a.ls {
-		l.Cancel(ctx, c, t.parts[i])
+	if t := a.trails.enter(d, false); t != nil {
+		defer t.leave()
+		cancelAll(ctx, a.ls, c, t.parts)
 	}
 }
 
 // Observe implements Observer.
 func (a *allOf) Observe(ctx context.Context, c Claim, d Decision, f Feedback) {
-	t := a.trails.enter(d)
-	if t == nil {
-		return
-	}
-	defer t.leave(f.More)
-	for i, l := range a.ls {
-		Observe(ctx, l, c, t.parts[i], f)
+	if t := a.trails.enter(d, f.More); t != nil {
+		defer t.leave()
+		observeAll(ctx, a.ls, c, t.parts, f)
 	}
 }
 
@@ -237,8 +262,8 @@ func (f *Fallback) Cancel(ctx context.Context, c Claim, d Decision) {
 		f.Primary.Cancel(ctx, c, d)
 		return
 	}
-	if t := f.trails.enter(d); t != nil {
-		defer t.leave(false)
+	if t := f.trails.enter(d, false); t != nil {
+		defer t.leave()
 		f.Secondary.Cancel(ctx, c, t.parts[0])
 	}
 }
@@ -249,8 +274,8 @@ func (f *Fallback) Observe(ctx context.Context, c Claim, d Decision, fb Feedback
 		Observe(ctx, f.Primary, c, d, fb)
 		return
 	}
-	if t := f.trails.enter(d); t != nil {
-		defer t.leave(fb.More)
+	if t := f.trails.enter(d, fb.More); t != nil {
+		defer t.leave()
 		Observe(ctx, f.Secondary, c, t.parts[0], fb)
 	}
 }

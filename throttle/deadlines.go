@@ -42,10 +42,15 @@ func (w *Waiter) maxWaitEnd(s *seat) int64 {
 
 // latencyEnd returns when a grant comes too late for s because of Ticket.Latency.
 func (w *Waiter) latencyEnd(s *seat) int64 {
+	return latencyEnd(s, w.now, w.real())
+}
+
+// latencyEnd returns the same as of now, which is real on the clock of contexts.
+func latencyEnd(s *seat, now, real int64) int64 {
 	if s.ticket.Latency <= 0 || s.ends == never {
 		return never
 	}
-	return addSat(w.now, subSat(s.ends, w.real()))
+	return addSat(now, subSat(s.ends, real))
 }
 
 // expire refuses the waiters whose deadline has come. If Clock runs faster than the
@@ -54,6 +59,10 @@ func (w *Waiter) latencyEnd(s *seat) int64 {
 func (w *Waiter) expire() {
 	for w.deadlines.len() > 0 && w.deadlines.first().at <= w.now {
 		s := w.deadlines.first().seat
+		if s.line.asking == s { // what asks for it looks at its deadline after that
+			w.unlimitStay(s)
+			continue
+		}
 		if over, reason := w.expired(s); over {
 			w.refuse(s, w.tooLong(s, reason))
 			continue

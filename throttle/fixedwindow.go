@@ -55,9 +55,10 @@ func (q Quota) String() string {
 // Invariant: within one window no more than Count units are granted and kept;
 // within any span as long as a window, twice that.
 //
-// The odd case is a unit that comes back late: Cancel and Observe settle with the
-// window that the grant came from, and with none once that is over. What a claim
-// turned out to cost beyond the limit is forgotten with it, too.
+// Limitations: Cancel and Observe settle with the window that the grant came from, and
+// with none once that window is over; what a claim cost beyond the limit is forgotten
+// with its window. If the clock is set back, claims
+// count in the window in use until that has lasted for its length.
 type FixedWindow struct {
 	time timeline
 
@@ -66,6 +67,7 @@ type FixedWindow struct {
 	policy string
 	last   int64 // latest reading granted at
 	now    window
+	began  time.Duration // when now was entered, by the monotonic clock since processStart
 }
 
 // A window is one stretch of time, and what was taken in it.
@@ -104,7 +106,7 @@ func (f *FixedWindow) Reserve(_ context.Context, c Claim) (Decision, error) {
 	given := f.time.read(c.Now)
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	now := max(given, f.last)
+	now := f.reading(given)
 	w := f.at(now)
 	d := Decision{Policy: f.policy, Limit: f.quota.Count, Per: time.Duration(subSat(w.end, w.start)), At: f.time.stamp(now, given, c.Now)}
 	switch {
@@ -115,6 +117,9 @@ func (f *FixedWindow) Reserve(_ context.Context, c Claim) (Decision, error) {
 	default:
 		d.OK, d.Grant = true, w.id
 		if !c.DryRun {
+			if w.id != f.now.id {
+				f.began = time.Since(processStart)
+			}
 			w.used += n
 			f.now, f.last = w, now
 		}
@@ -156,7 +161,7 @@ func (f *FixedWindow) SetQuota(q Quota) error {
 	if q.Anchor != f.quota.Anchor {
 		return fmt.Errorf("throttle: quota %q: Anchor is %v: it was %v and cannot change: make a new FixedWindow", q.Name, q.Anchor, f.quota.Anchor)
 	}
-	now := max(f.time.read(time.Time{}), f.last)
+	now := f.reading(f.time.read(time.Time{}))
 	if w := f.at(now); w.id == f.now.id {
 		w.span = q.span(&f.time, now, w.start)
 		f.now, f.last = w, now // an older reading must not find itself before the window
@@ -191,6 +196,17 @@ func (f *FixedWindow) move(n int64, d Decision) {
 	if d.Grant == f.now.id {
 		f.now.used = max(addSat(f.now.used, n), 0)
 	}
+}
+
+// reading returns the instant that a claim with the given reading is decided at. An older
+// reading than the latest one granted at counts as that one, until the window in use has
+// lasted for its length by the monotonic clock. A reading before that window then shows
+// that the clock was set back, which so costs at most the length of one window.
+func (f *FixedWindow) reading(given int64) int64 {
+	if given >= f.now.start || int64(time.Since(processStart)-f.began) < subSat(f.now.end, f.now.start) {
+		return max(given, f.last)
+	}
+	return given
 }
 
 // at returns the window of now.

@@ -14,21 +14,22 @@ const never = math.MaxInt64
 // queue is asked for, so that a large claim is not starved by small ones that
 // would fit earlier.
 type gate struct {
-	key    gateKey
-	id     uint64
-	users  int                   // lines that must pass it
-	queue  pile[*share, byShare] // tenants that have lines here
-	common share                 // of those who name no tenant
-	shares map[string]*share     // of those who do
-	sweep  int                   // how many shares there may be before idle ones are forgotten
-	had    int64                 // by who was granted last, before that
-	opens  int64                 // when to ask for the first
-	known  bool                  // that it will be granted then; else it is just time to ask again
-	pos    int                   // in Waiter.due, or -1
-	policy *string               // the limit's name, as of its last refusal
-	broken int                   // promises in a row that it did not keep
-	news   uint64                // how often it was rung
-	told   int64                 // the latest opening that the other side imposed and all who wait know of
+	key     gateKey
+	id      uint64
+	users   int                   // lines that must pass it
+	queue   pile[*share, byShare] // tenants that have lines here
+	common  share                 // of those who name no tenant
+	shares  map[string]*share     // of those who do
+	sweep   int                   // how many shares there may be before idle ones are forgotten
+	had     int64                 // by who was granted last, before that
+	opens   int64                 // when to ask for the first
+	known   bool                  // that it will be granted then; else it is just time to ask again
+	pos     int                   // in Waiter.due, or -1
+	policy  *string               // the limit's name, as of its last refusal
+	broken  int                   // promises in a row that it did not keep
+	news    uint64                // how often there was news of it
+	refusal uint64                // Waiter.refusals after its last refusal
+	told    int64                 // the latest opening that the other side imposed and all who wait know of
 }
 
 // A share is what a tenant has had of a gate, and its lines there.
@@ -56,13 +57,44 @@ type gateKey struct {
 	key     string
 }
 
-// keyOf names the gate of a demand. Limiters that cannot be compared are told
-// apart by type only: those of one type stand in one line.
-func keyOf(m *Demand) gateKey {
-	if v := reflect.ValueOf(m.Limiter); !v.Comparable() {
-		return gateKey{v.Type(), m.Key}
+// maxParts is the largest AllOf whose limits each have a gate. A larger one has a gate of
+// its own, as any other limiter.
+const (
+	maxParts = 4
+	maxGates = MaxDemands * maxParts
+)
+
+// limits returns how many limits m consists of: those of an AllOf count by themselves, so
+// that they share their gates with demands for them alone.
+func (m *Demand) limits() int {
+	if m.Limiter == nil {
+		return 0
 	}
-	return gateKey{m.Limiter, m.Key}
+	if a, ok := m.Limiter.(*allOf); ok && len(a.ls) <= maxParts && len(a.ls) > 0 {
+		return len(a.ls)
+	}
+	return 1
+}
+
+// gateKey names the gate of the i-th limit of m. Limiters that cannot be compared cannot
+// be recognized: each demand for one has a gate of its own.
+func (m *Demand) gateKey(i int) gateKey {
+	l := m.Limiter
+	if a, ok := l.(*allOf); ok && len(a.ls) <= maxParts && len(a.ls) > 0 {
+		l = a.ls[min(i, len(a.ls)-1)]
+	} else {
+		i = 0
+	}
+	if !reflect.ValueOf(l).Comparable() {
+		return gateKey{demandPart{m, i}, m.Key}
+	}
+	return gateKey{l, m.Key}
+}
+
+// A demandPart names a limiter that cannot be compared.
+type demandPart struct {
+	demand *Demand
+	i      int
 }
 
 type byOpening struct{}
@@ -236,14 +268,6 @@ func (w *Waiter) ring(g *gate) {
 	if g.queue.len() > 0 && g.opens > w.now {
 		w.schedule(g, w.now, false)
 	}
-}
-
-// gateOf returns the gate of a demand; nil if no line must pass it.
-func (w *Waiter) gateOf(m *Demand) *gate {
-	if m.Limiter == nil || len(w.gates) == 0 {
-		return nil
-	}
-	return w.gates[keyOf(m)]
 }
 
 func (w *Waiter) makeGate(k gateKey) *gate {

@@ -57,5 +57,33 @@ func (e *Elastic) Idle(now time.Time) bool { return allIdle(now, e.Limiter) }
 // Idle implements Idler.
 func (s *Shadow) Idle(now time.Time) bool { return allIdle(now, s.Limiter) }
 
+// adaptiveMemory is how long an Adaptive that is not used keeps what it has learned.
+const adaptiveMemory = 10 * time.Minute
+
+// Idle implements Idler. What l has learned counts as outdated when no claim was granted
+// for ten minutes and no RetryAfter is left.
+func (l *Adaptive) Idle(now time.Time) bool {
+	at := l.time.read(now)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return subSat(at, max(l.last, l.looked, l.tat)) >= int64(adaptiveMemory)
+}
+
+// Idle implements Idler.
+func (l *AcceptRatio) Idle(now time.Time) bool {
+	at := l.time.read(now)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.recent(at) == answers{}
+}
+
+// Idle implements Idler: all ticks that were taken have passed.
+func (q *TickQueue) Idle(now time.Time) bool {
+	at := q.time.read(now)
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.booked <= q.tickAt(max(at, q.last))
+}
+
 // Idle implements Idler.
 func (fixed) Idle(time.Time) bool { return true }

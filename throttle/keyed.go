@@ -37,9 +37,10 @@ import (
 // New must be set, and no field may change once it is in use. A Keyed must not be
 // copied.
 type Keyed struct {
-	// New makes the limiter of a key, and so decides what its limit is. It must not
-	// call the Keyed, and the limiter must answer from memory (see Local); what asks
-	// a store needs no Keyed, for it is told Claim.Key. It should read Clock.
+	// New makes the limiter of a key, and so decides what its limit is. No lock is
+	// held. It may be called for a key that another goroutine has just made a limiter
+	// for, or that finds no room: the limiter is then dropped unused. The limiter
+	// must answer from memory (see Local). It should read Clock.
 	New func(key string) Limiter
 
 	// Max is how many limiters there may be. 0: 65,536.
@@ -78,22 +79,11 @@ type keyState struct {
 	at    berth
 	way   trail        // to the limiter
 	calls atomic.Int32 // how many Reserves are under way
+	uses  uint64       // how many have begun; held by the lock of its shard
 	born  int64        // readings before this count as this: what came before may be forgotten
 }
 
 func (s *keyState) berth() *berth { return &s.at }
-
-// unused implements record. Who is being asked may be in use the next moment.
-func (s *keyState) unused(line *timeline, now int64) int64 {
-	if s.calls.Load() > 0 {
-		return addSat(now, 1)
-	}
-	is, again := isIdle(s.way.to, s.at.key, line.at(now))
-	if is {
-		return now
-	}
-	return addSat(now, int64(again))
-}
 
 func (k *Keyed) start() {
 	k.time, k.seed = newTimeline(k.Clock), maphash.MakeSeed()
@@ -127,8 +117,8 @@ func (k *Keyed) Reserve(ctx context.Context, c Claim) (Decision, error) {
 	if s.born != neverRead && !c.Now.IsZero() && k.time.read(c.Now) < s.born {
 		c.Now = k.time.at(s.born)
 	}
+	defer s.calls.Add(-1) // also if the limiter panics
 	d, err := s.way.to.Reserve(ctx, c)
-	s.calls.Add(-1)
 	if err != nil {
 		return Decision{}, err
 	}
@@ -141,48 +131,130 @@ func (k *Keyed) state(c Claim) *keyState {
 	t := &k.shards[h&uint64(len(k.shards)-1)]
 	t.mu.Lock()
 	s := t.keys.byKey[c.Key]
-	if s == nil && k.makeRoom(t, c.Now) {
-		s = &keyState{way: trail{home: &k.trails, to: k.make(c.Key)}, born: t.swept}
-		t.keys.add(s, c.Key, t.swept)
-	} else if s == nil {
-		s = k.overflow(&k.shared[h&uint64(len(k.shared)-1)], c.Key)
+	if s == nil {
+		t.mu.Unlock()
+		return k.add(t, &k.shared[h&uint64(len(k.shared)-1)], c)
 	}
-	s.calls.Add(1)
+	s.use()
 	t.mu.Unlock()
 	return s
 }
 
-// makeRoom counts one limiter more, in t, if need be after one of t was forgotten.
-//
-// What is idle as of a reading that is ahead of the clock may still be needed, so
-// that the clock has a say.
-func (k *Keyed) makeRoom(t *shard, asOf time.Time) bool {
+// use counts a call of the limiter of s.
+func (s *keyState) use() {
+	s.uses++
+	s.calls.Add(1)
+}
+
+// add returns what the key of c has in t, which is made if there is room for it, and
+// otherwise what it shares at overflow. New and the limiters are called without a lock.
+func (k *Keyed) add(t *shard, overflow **keyState, c Claim) *keyState {
+	room := k.count.Load() < k.max() || k.makeRoom(t, c.Now)
+	var l Limiter
+	if room {
+		l = k.make(c.Key)
+	} else {
+		l = k.newOverflow(t, overflow, c.Key)
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	s := t.keys.byKey[c.Key] // another goroutine may have been faster
+	if s == nil && room && k.takePlace() {
+		s = &keyState{way: trail{home: &k.trails, to: l}, born: t.swept}
+		t.keys.add(s, c.Key, t.swept)
+	}
+	if s == nil {
+		if *overflow == nil {
+			if k.Overflow != nil {
+				l = k.Overflow
+			}
+			*overflow = &keyState{way: trail{home: &k.trails, to: l, degraded: true}, born: neverRead}
+		}
+		s = *overflow
+	}
+	s.use()
+	return s
+}
+
+// newOverflow returns the limiter for overflow if it has none yet.
+func (k *Keyed) newOverflow(t *shard, overflow **keyState, key string) Limiter {
+	t.mu.Lock()
+	made := *overflow != nil
+	t.mu.Unlock()
+	if made || k.Overflow != nil {
+		return k.Overflow
+	}
+	return k.make(key)
+}
+
+// takePlace counts one limiter more. It reports false if there are Max.
+func (k *Keyed) takePlace() bool {
 	for n := k.count.Load(); n < k.max(); n = k.count.Load() {
 		if k.count.CompareAndSwap(n, n+1) {
 			return true
 		}
 	}
+	return false
+}
+
+// makeRoom forgets a limiter of t that is idle. It reports false if it found none among
+// the few that it looked at.
+//
+// What is idle as of a reading that is ahead of the clock may still be needed, so
+// that the clock has a say.
+func (k *Keyed) makeRoom(t *shard, asOf time.Time) bool {
 	now := k.time.read(time.Time{})
 	if !asOf.IsZero() {
 		now = min(now, k.time.read(asOf))
 	}
-	if !t.keys.forget(&k.time, now) {
-		return false
+	for range tries {
+		s, uses := t.candidate(now)
+		if s == nil {
+			return false
+		}
+		from := addSat(now, 1)
+		if s.calls.Load() == 0 {
+			is, again := isIdle(s.way.to, s.at.key, k.time.at(now))
+			if from = addSat(now, int64(again)); is {
+				from = now
+			}
+		}
+		if t.settle(s, uses, from, now) {
+			k.count.Add(-1)
+			return true
+		}
 	}
-	t.swept = max(t.swept, now)
-	return true
+	return false
 }
 
-// overflow returns what all keys share that have the hash of at.
-func (k *Keyed) overflow(at **keyState, key string) *keyState {
-	if *at == nil {
-		l := k.Overflow
-		if l == nil {
-			l = k.make(key)
-		}
-		*at = &keyState{way: trail{home: &k.trails, to: l, degraded: true}, born: neverRead}
+// candidate returns the limiter of t that is looked at next, and how often it was used.
+// It is nil if none can be idle by now.
+func (t *shard) candidate(now int64) (s *keyState, uses uint64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.keys.len() == 0 || t.keys.pile.first().at.from > now {
+		return nil, 0
 	}
-	return *at
+	s = t.keys.pile.first()
+	return s, s.uses
+}
+
+// settle forgets s if it is idle, which from <= now says, and was not used since. If it
+// is not, it is looked at again at from.
+func (t *shard) settle(s *keyState, uses uint64, from, now int64) (forgotten bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch {
+	case s.at.index < 0: // another goroutine has forgotten it
+	case from > now || s.uses != uses:
+		s.at.from = max(from, addSat(now, 1))
+		t.keys.pile.fix(s.at.index)
+	default:
+		t.keys.drop(s)
+		t.swept = max(t.swept, now)
+		return true
+	}
+	return false
 }
 
 // Cancel implements Limiter.

@@ -22,19 +22,21 @@ type seat struct {
 type line struct {
 	key    lineKey
 	queue  pile[*seat, byTurn] // never empty while Waiter.mu is free
-	places [MaxDemands]place   // one for each of its gates
+	places [maxGates]place     // one for each of its gates
 	n      int                 // how many of places there are
 	parked *place              // the gate that must open for the first; nil: not asked yet
 	since  int64               // when it was parked there
 	epoch  int64               // when place.spent began to be counted
 
-	// Limits that may do I/O are asked by the caller itself, one question at a
-	// time. asking is who has one to ask, or is asking it: its seat and its ticket
-	// are then in nobody else's hands.
+	// There is one question at a time, asked without the lock: by the caller itself
+	// where limits may do I/O, else by whoever brings news. asking is for whom: its
+	// ticket then belongs to the goroutine that asks.
 	local  bool
 	asking *seat
 	asOf   int64  // the instant that is asked for
 	news   uint64 // of its gates when it was asked
+	asked  uint64 // Waiter.refusals when it was asked
+	gaveUp bool   // the context of asking has ended while it is asked for
 
 	// The first can be sent from one gate to the next and back, see patient.
 	bounces   int
@@ -44,7 +46,7 @@ type line struct {
 
 // A lineKey names the gates of a line, in the order of their ids, and the tenant.
 type lineKey struct {
-	gates  [MaxDemands]uint64
+	gates  [maxGates]uint64
 	tenant string
 }
 
@@ -78,16 +80,15 @@ func (w *Waiter) join(s *seat, retry bool) error {
 	if n := l.queue.len(); !retry && w.MaxLine > 0 && n >= w.MaxLine {
 		return &LineError{Waiting: n, MaxLine: w.MaxLine}
 	}
-	s.line, s.ticket.waited = l, time.Duration(w.now)
+	if s.line = l; s.ticket.waited == 0 {
+		s.ticket.waited = time.Duration(w.now)
+	}
 	w.crowd.Add(1)
 	w.limitStay(s)
 	l.queue.push(s)
 	if s.pos == 0 {
 		w.headChanged(l)
 		w.ask(l)
-	}
-	if s.ticket.held == nil && l.asking != s {
-		w.foresee(s)
 	}
 	return nil
 }
@@ -201,18 +202,17 @@ func (w *Waiter) lineOf(t *Ticket) *line {
 }
 
 // gatesOf returns the n gates that t must pass, in the order of their ids.
-func (w *Waiter) gatesOf(t *Ticket) (gates [MaxDemands]*gate, n int) {
+func (w *Waiter) gatesOf(t *Ticket) (gates [maxGates]*gate, n int) {
 	for i := range t.Demands {
 		m := &t.Demands[i]
-		if m.Limiter == nil {
-			continue
-		}
-		g := w.makeGate(keyOf(m))
-		at, found := slices.BinarySearchFunc(gates[:n], g, func(a, b *gate) int { return cmp.Compare(a.id, b.id) })
-		if !found {
-			copy(gates[at+1:], gates[at:n])
-			gates[at] = g
-			n++
+		for k := range m.limits() {
+			g := w.makeGate(m.gateKey(k))
+			at, found := slices.BinarySearchFunc(gates[:n], g, func(a, b *gate) int { return cmp.Compare(a.id, b.id) })
+			if !found {
+				copy(gates[at+1:], gates[at:n])
+				gates[at] = g
+				n++
+			}
 		}
 	}
 	return gates, n

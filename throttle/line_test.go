@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
@@ -228,19 +229,29 @@ func TestWaiter_feedbackOpensAndShutsAtOnce(t *testing.T) {
 	})
 }
 
-func TestWaiter_limitersThatCannotBeComparedStandInOneLine(t *testing.T) {
+// Limiters that cannot be compared cannot be recognized: two of one type do not share a
+// queue, so that one of them holds up nobody at the other.
+func TestWaiter_limitersThatCannotBeComparedDoNotShareAQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, d := new(Waiter), newDiary()
-		l := uncomparable{bucket(time.Second, 1), nil}
 		var wg sync.WaitGroup
-		for range 3 {
-			wg.Go(func() {
-				require.NoError(t, w.Wait(t.Context(), ticket(l)))
-				d.note("go")
-			})
+		for name, l := range map[string]Limiter{
+			"slow": uncomparable{bucket(time.Hour, 1), nil},
+			"fast": uncomparable{bucket(time.Second, 1), nil},
+		} {
+			require.NoError(t, w.Wait(t.Context(), ticket(l)))
+			for range 2 {
+				wg.Go(func() {
+					assert.NoError(t, w.Wait(t.Context(), ticket(l)))
+					d.note(name)
+				})
+			}
+			synctest.Wait()
 		}
 		wg.Wait()
-		require.Equal(t, 2*time.Second, d.last("go"))
+		require.Equal(t, 2*time.Second, d.last("fast"))
+		require.Equal(t, 2*time.Hour, d.last("slow"))
+		idle(t, w)
 	})
 }
 

@@ -64,13 +64,17 @@ func (s *Soft) Reserve(ctx context.Context, c Claim) (Decision, error) {
 	if c.Now.IsZero() {
 		c.Now = d.At
 	}
-	within, err := s.Limit.Reserve(ctx, c)
-	if err != nil {
-		if c.Now = watch.now(); !c.DryRun {
+	decided := false
+	defer func() { // also if Limit panics
+		if c.Now = watch.now(); !decided && !c.DryRun {
 			s.Hard.Cancel(ctx, c, d)
 		}
+	}()
+	within, err := s.Limit.Reserve(ctx, c)
+	if err != nil {
 		return Decision{}, err
 	}
+	decided = true
 	over := d.Over || within.Over || !within.OK
 	if c.DryRun {
 		d.Over, d.trail = over, nil
@@ -84,23 +88,23 @@ func (s *Soft) Reserve(ctx context.Context, c Claim) (Decision, error) {
 
 // Cancel implements Limiter.
 func (s *Soft) Cancel(ctx context.Context, c Claim, d Decision) {
-	if t := s.trails.enter(d); t != nil {
-		defer t.leave(false)
-		s.Hard.Cancel(ctx, c, t.parts[0])
+	if t := s.trails.enter(d, false); t != nil {
+		defer t.leave()
 		if t.parts[1].OK {
-			s.Limit.Cancel(ctx, c, t.parts[1])
+			defer s.Limit.Cancel(ctx, c, t.parts[1])
 		}
+		s.Hard.Cancel(ctx, c, t.parts[0])
 	}
 }
 
 // Observe implements Observer: both limits hear of what they granted.
 func (s *Soft) Observe(ctx context.Context, c Claim, d Decision, f Feedback) {
-	if t := s.trails.enter(d); t != nil {
-		defer t.leave(f.More)
-		Observe(ctx, s.Hard, c, t.parts[0], f)
+	if t := s.trails.enter(d, f.More); t != nil {
+		defer t.leave()
 		if t.parts[1].OK {
-			Observe(ctx, s.Limit, c, t.parts[1], f)
+			defer Observe(ctx, s.Limit, c, t.parts[1], f)
 		}
+		Observe(ctx, s.Hard, c, t.parts[0], f)
 	}
 }
 
@@ -122,8 +126,8 @@ type Elastic struct {
 	Limiter Limiter // what is granted without asking Spare
 
 	// Spare reports whether c may be granted although Limiter refused it, by d. It
-	// is called for dry runs as well, by several goroutines at once, and must not
-	// block, panic, or call a Waiter: that may be who asks, under its lock.
+	// is called for dry runs as well, and concurrently by several goroutines. No lock
+	// is held. It must not block if Limiter is Local.
 	Spare func(c Claim, d Decision) bool
 
 	lent trail
@@ -170,9 +174,8 @@ func (e *Elastic) Local() bool { return isLocal(e.Limiter) }
 type Shadow struct {
 	Limiter Limiter
 
-	// OnRefusal is told what would have been refused, but not of dry runs. It must not
-	// block, panic, or call a Waiter: that may be who asks, under its lock. Nil: nobody
-	// is told.
+	// OnRefusal is called with each refusal of Limiter, except those of dry runs. No
+	// lock is held. It must not block if Limiter is Local. Nil means no call.
 	OnRefusal func(c Claim, d Decision)
 
 	lent trail

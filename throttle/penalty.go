@@ -74,8 +74,8 @@ type offender struct {
 
 func (o *offender) berth() *berth { return &o.at }
 
-// unused implements record.
-func (o *offender) unused(_ *timeline, now int64) int64 { return max(o.forgiven, now) }
+// unused is for roster.forget.
+func (o *offender) unused(now int64) int64 { return max(o.forgiven, now) }
 
 // NewPenalty returns a limiter around l. A nil clk is the system clock; it is read
 // where l says nothing of the time. It panics if s is invalid or l is nil.
@@ -110,7 +110,7 @@ func (p *Penalty) Reserve(ctx context.Context, c Claim) (Decision, error) {
 	if err != nil {
 		return Decision{}, err
 	}
-	if now >= until && !d.OK && !c.DryRun {
+	if now >= until && !d.OK && !c.DryRun && !c.Waits {
 		until = p.refused(c.Key, now)
 	}
 	if now < until {
@@ -179,7 +179,7 @@ func (p *Penalty) refused(key string, now int64) (until int64) {
 
 // watch returns a new offender; nil: there is no room.
 func (p *Penalty) watch(key string, now int64) *offender {
-	if p.offenders.len() >= p.sentence.MaxKeys && !p.offenders.forget(&p.time, now) {
+	if p.offenders.len() >= p.sentence.MaxKeys && !p.offenders.forget(now, (*offender).unused) {
 		return nil
 	}
 	o := &offender{until: neverRead, forgiven: neverRead}
@@ -222,7 +222,7 @@ func (p *Penalty) Local() bool { return isLocal(p.limiter) }
 func (p *Penalty) Idle(now time.Time) bool {
 	p.mu.Lock()
 	n := p.offenders.len()
-	for n > 0 && p.offenders.forget(&p.time, p.time.read(now)) {
+	for n > 0 && p.offenders.forget(p.time.read(now), (*offender).unused) {
 		n--
 	}
 	p.mu.Unlock()

@@ -20,10 +20,6 @@ type roster[R record] struct {
 type record interface {
 	comparable
 	berth() *berth
-
-	// unused returns now if the state equals that of a key never seen, and
-	// otherwise the instant, later than now, at which to look again.
-	unused(line *timeline, now int64) int64
 }
 
 // A berth is where a record stands in its roster.
@@ -55,17 +51,26 @@ func (r *roster[R]) add(m R, key string, now int64) {
 	r.pile.push(m)
 }
 
+// drop removes m.
+func (r *roster[R]) drop(m R) {
+	delete(r.byKey, m.berth().key)
+	r.pile.remove(m.berth().index)
+}
+
 // forget forgets a record that is unused by now. It reports false if it found none.
-func (r *roster[R]) forget(line *timeline, now int64) bool {
+//
+// The func unused returns now if the state of a record equals that of a key never seen,
+// and otherwise the instant, later than now, at which to look again. It is called under
+// the lock of the roster: it must not call limiters or hooks.
+func (r *roster[R]) forget(now int64, unused func(m R, now int64) int64) bool {
 	for range min(tries, r.len()) {
 		m := r.pile.first()
 		p := m.berth()
 		if p.from > now {
 			return false
 		}
-		if p.from = m.unused(line, now); p.from <= now {
-			r.pile.remove(p.index)
-			delete(r.byKey, p.key)
+		if p.from = unused(m, now); p.from <= now {
+			r.drop(m)
 			return true
 		}
 		r.pile.fix(p.index)

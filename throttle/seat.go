@@ -21,27 +21,41 @@ func (w *Waiter) stand(ctx context.Context, t *Ticket, retry bool) error {
 func (w *Waiter) enter(s *seat, retry bool) error {
 	w.lock()
 	err := w.join(s, retry)
-	if w.Trace == nil || w.Trace.Parked == nil || err != nil || s.ticket.held != nil {
-		w.unlock()
+	asking := err == nil && s.line.asking == s
+	over := err != nil || !asking && s.ticket.held != nil
+	w.unlock()
+	if over {
 		return err
 	}
-	l := w.describe(s.line)
-	w.unlock()
-	w.tellParked(s, l)
-	return nil
-}
-
-// tellParked calls Trace.Parked. If that panics, s leaves the line, as its caller
-// does: else units would be granted to nobody.
-func (w *Waiter) tellParked(s *seat, l Line) {
-	told := false
+	left := true
 	defer func() {
-		if !told {
+		if left { // a limiter or Parked panicked: the caller leaves, and so does s
 			_ = w.giveUp(context.Background(), s)
 		}
 	}()
-	w.Trace.Parked(s.ticket, l)
-	told = true
+	if !asking {
+		w.foresee(s)
+	}
+	w.tellParked(s)
+	left = false
+	return nil
+}
+
+// tellParked calls Trace.Parked if s waits.
+func (w *Waiter) tellParked(s *seat) {
+	if w.Trace == nil || w.Trace.Parked == nil {
+		return
+	}
+	w.lock()
+	waits := s.line.asking == s || s.ticket.held == nil
+	var l Line
+	if waits {
+		l = w.describe(s.line)
+	}
+	w.unlock()
+	if waits {
+		w.Trace.Parked(s.ticket, l)
+	}
 }
 
 func (w *Waiter) seat(ctx context.Context, t *Ticket) *seat {
@@ -72,7 +86,7 @@ func (w *Waiter) wait(ctx context.Context, s *seat) error {
 		if s.ticket.held != nil {
 			return s.ticket.outcome()
 		}
-		if done, err := w.answer(ctx, s); done {
+		if done, err := w.askFar(ctx, s); done {
 			return err
 		}
 	}
@@ -82,10 +96,14 @@ func (w *Waiter) wait(ctx context.Context, s *seat) error {
 func (w *Waiter) giveUp(ctx context.Context, s *seat) error {
 	w.lock()
 	l := s.line
-	called := s.ticket.held != nil || l.asking == s
-	if s.ticket.held == nil {
+	asking := l.asking == s
+	called := asking || s.ticket.held != nil
+	switch {
+	case asking && l.local:
+		l.gaveUp = true // another goroutine asks for s, and calls it then
+	case asking || !called:
 		w.pull(s)
-		if called {
+		if asking {
 			l.asking = nil
 			w.resume(l)
 		}
@@ -95,7 +113,9 @@ func (w *Waiter) giveUp(ctx context.Context, s *seat) error {
 		<-s.called
 	}
 	if s.ticket.held != nil { // too late: the units are there, but nobody to use them
-		if err := s.ticket.outcome(); err != nil {
+		if err := s.ticket.outcome(); err == errGaveUp {
+			return context.Cause(ctx)
+		} else if err != nil {
 			return err
 		}
 		w.Cancel(ctx, s.ticket)
@@ -103,11 +123,14 @@ func (w *Waiter) giveUp(ctx context.Context, s *seat) error {
 	return context.Cause(ctx)
 }
 
-// outcome returns nil if t was granted, else why not.
+// outcome returns nil if t was granted, else why not. A panic of a limiter goes on here.
 func (t *Ticket) outcome() error {
 	err := t.held.err
 	if err != nil {
 		t.end()
+	}
+	if p, ok := err.(*panicError); ok {
+		panic(p.value)
 	}
 	return err
 }
@@ -115,6 +138,11 @@ func (t *Ticket) outcome() error {
 // refuse sends s home with err.
 func (w *Waiter) refuse(s *seat, err error) {
 	w.pull(s)
+	s.fail(err)
+}
+
+// fail wakes s, which has left its line, with err.
+func (s *seat) fail(err error) {
 	g := grants.Get().(*grant)
 	g.err, s.ticket.held = err, g
 	s.call()

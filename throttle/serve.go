@@ -16,6 +16,7 @@ const (
 	pace     = int64(time.Millisecond)
 )
 
+// lock takes the lock and reads the clock.
 func (w *Waiter) lock() {
 	w.mu.Lock()
 	w.now = w.time.read(time.Time{})
@@ -25,6 +26,9 @@ func (w *Waiter) lock() {
 // unlock does what is due and sets the alarm.
 func (w *Waiter) unlock() {
 	w.serve()
+	for w.Clock != nil && w.next() <= w.now { // another clock may need to be moved to fire
+		w.serve()
+	}
 	w.alarm.set(w, w.next())
 	w.mu.Unlock()
 }
@@ -53,9 +57,12 @@ func (w *Waiter) next() int64 {
 // Timers fire late. Claims are therefore made as of the instant at which the gate
 // opened, one after another, so that a line moves at the full rate of its limit.
 // After a long stall, as of a suspended process, no more than maxLate is caught up.
+//
+// The lock is released while limiters are asked. What becomes due meanwhile is left to
+// others, or to the alarm, so that no goroutine serves for ever.
 func (w *Waiter) serve() {
 	w.expire()
-	for w.due.len() > 0 && w.due.first().opens <= w.now {
+	for now := w.now; w.due.len() > 0 && w.due.first().opens <= now; {
 		g := w.due.first()
 		w.at = max(g.opens, w.now-w.maxLate)
 		if g.known {
@@ -86,21 +93,7 @@ func (w *Waiter) ask(l *line) {
 			return
 		}
 	}
-	if !l.local {
-		w.question(s)
-		return
-	}
-	var refusal Decision
-	i, err := s.ticket.reserve(context.Background(), w.time.at(w.at), &refusal)
-	switch {
-	case err != nil:
-		w.refuse(s, err)
-	case s.ticket.held != nil:
-		w.granted(s)
-		s.call()
-	default:
-		w.refused(s, i, refusal)
-	}
+	w.question(s)
 }
 
 // granted takes s, which got its units, out of its line.
@@ -108,8 +101,9 @@ func (w *Waiter) granted(s *seat) {
 	l, t := s.line, s.ticket
 	l.trust(nil)
 	for i := range t.Demands {
-		if m := &t.Demands[i]; m.Limiter != nil {
-			w.charge(l.placeAt(keyOf(m)), m.Cost, int64(t.Weight))
+		m := &t.Demands[i]
+		for k := range m.limits() {
+			w.charge(l.placeAt(m.gateKey(k)), m.Cost, int64(t.Weight))
 		}
 	}
 	w.pull(s)
@@ -123,7 +117,9 @@ func (w *Waiter) refused(s *seat, i int, d Decision) {
 		w.refuse(s, err)
 		return
 	}
-	p := l.placeAt(keyOf(m))
+	p := l.placeAt(m.gateKey(int(d.part)))
+	w.refusals++
+	p.gate.refusal = w.refusals
 	l.trust(p)
 	if p.gate.broken > promises {
 		opens = max(opens, addSat(w.now, pace))
@@ -221,30 +217,44 @@ func (w *Waiter) hopeless(s *seat, key string, d Decision, opens int64, known bo
 }
 
 // real returns now on the real clock, on which contexts end.
-func (w *Waiter) real() int64 {
+func (w *Waiter) real() int64 { return w.realAt(w.now) }
+
+func (w *Waiter) realAt(now int64) int64 {
 	if w.Clock == nil {
-		return w.now
+		return now
 	}
 	return int64(time.Since(w.born))
 }
 
-// foresee refuses s if its limits say already that it will wait in vain. What
-// others in line take is left out, as they may go away.
+// foresee refuses s if its limits say already that it cannot be granted in time. What
+// others in line take is left out, as they may go away. It is called without the lock.
 func (w *Waiter) foresee(s *seat) {
 	for i := range s.ticket.Demands {
 		m := &s.ticket.Demands[i]
 		if m.Limiter == nil || !isLocal(m.Limiter) {
 			continue
 		}
-		c := Claim{Key: m.Key, Cost: m.Cost, Now: w.time.at(w.now), DryRun: true}
+		c := w.claim(s.ticket, w.time.read(time.Time{}))
+		c.Key, c.Cost, c.DryRun = m.Key, m.Cost, true
 		d, err := m.Limiter.Reserve(context.Background(), c)
-		if err == nil && !d.OK {
+		if err == nil && d.OK {
+			continue
+		}
+		w.lock()
+		waits := s.waits()
+		if waits && err == nil {
 			opens, known := w.opening(d)
 			err = w.hopeless(s, m.Key, d, opens, known)
 		}
-		if err != nil {
+		if waits && err != nil {
 			w.refuse(s, err)
+		}
+		w.unlock()
+		if !waits || err != nil {
 			return
 		}
 	}
 }
+
+// waits reports whether s is in its line and not asked for at the moment.
+func (s *seat) waits() bool { return s.line.asking != s && s.ticket.held == nil }

@@ -20,6 +20,7 @@ func (t *Ticket) Settle(i int, units int64) {
 func (t *Ticket) observe(ctx context.Context, i int, f Feedback) {
 	m, d := &t.Demands[i], t.held.decisions[i]
 	c := Claim{Key: m.Key, Cost: m.Cost}
+	ctx = lasting(ctx, m.Limiter)
 	if n := t.held.settled[i]; n == 1 && !f.More {
 		c.Now = f.Now
 		m.Limiter.Cancel(ctx, c, d)

@@ -76,7 +76,7 @@ func (s *SlidingLog) Reserve(_ context.Context, c Claim) (Decision, error) {
 	now := max(given, s.last)
 	wait := s.wait(n, now)
 	d := Decision{OK: wait == 0, Wait: wait, Policy: s.policy, Limit: s.log.Count, Per: s.log.Per, At: s.time.stamp(now, given, c.Now)}
-	if !c.DryRun && (d.OK || s.log.CountRefused) {
+	if !c.DryRun && (d.OK || s.log.CountRefused && !c.Waits) {
 		s.record(n, now)
 		d.Grant = uint64(now)
 		if !d.OK {

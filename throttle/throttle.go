@@ -53,6 +53,14 @@ type Claim struct {
 	Now     time.Time     // the caller's reading of the clock; zero: the limiter reads its own
 	MaxWait time.Duration // longest acceptable Decision.Wait, for limiters that book ahead
 	DryRun  bool          // decide, but take nothing
+
+	// Waits says that the caller waits and asks again until it is granted, as a Waiter
+	// does: a refusal is not its last answer. Limiters that count refusals do not count
+	// this one; the Waiter repeats the claim without Waits when the wait has failed.
+	Waits bool
+
+	// Waited is how long a caller that Waits has waited so far.
+	Waited time.Duration
 }
 
 // Units returns how many units c asks for: Cost, or 1 if Cost is 0. The error is
@@ -78,6 +86,8 @@ type Decision struct {
 	// Estimated says that a refusal rests on an estimate of what the other side
 	// accepts, and not on anything that it stated.
 	Estimated bool
+
+	part uint8 // which limiter of an AllOf refused
 
 	Policy string // name of the limit that decided
 

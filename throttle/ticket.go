@@ -110,7 +110,7 @@ func (t *Ticket) Reserve(ctx context.Context, now time.Time) (Decision, error) {
 		return Decision{}, errHeld
 	}
 	var refusal Decision
-	_, err := t.reserve(ctx, now, &refusal)
+	_, err := t.reserve(ctx, Claim{Now: now}, &refusal)
 	if err == nil && t.granted() {
 		return Decision{OK: true, At: t.held.at}, nil
 	}
@@ -120,14 +120,24 @@ func (t *Ticket) Reserve(ctx context.Context, now time.Time) (Decision, error) {
 // reserve is Reserve for a ticket that is not granted: it is granted then, or
 // refusal says why not and i which demand was refused.
 //
-// The units of other limits are given back as of now, unless an answer was so slow
+// What all claims have in common is in c. The units of other limits are given back as of c.Now, unless an answer was so slow
 // that time has given part of them back meanwhile.
-func (t *Ticket) reserve(ctx context.Context, now time.Time, refusal *Decision) (i int, err error) {
+func (t *Ticket) reserve(ctx context.Context, c Claim, refusal *Decision) (i int, err error) {
 	g := grants.Get().(*grant)
 	order, n, local := t.order()
-	c := Claim{Now: now}
 	var w watch
-	for j := range n {
+	j := 0
+	defer func() { // also if a limiter panics
+		if t.held == g {
+			return
+		}
+		if j >= max(local, 1) {
+			c.Now = w.now()
+		}
+		defer g.end()
+		t.cancel(ctx, order[:j], g, c.Now)
+	}()
+	for ; j < n; j++ {
 		if j == max(local, 1) {
 			w = startWatch(c)
 		}
@@ -136,11 +146,6 @@ func (t *Ticket) reserve(ctx context.Context, now time.Time, refusal *Decision) 
 		c.Key, c.Cost = m.Key, m.Cost
 		if *d, err = m.Limiter.Reserve(ctx, c); err != nil || !d.OK {
 			*refusal = *d
-			if j >= max(local, 1) {
-				c.Now = w.now()
-			}
-			t.cancel(ctx, order[:j], g, c.Now)
-			g.end()
 			return i, err
 		}
 		if c.Now.IsZero() {
@@ -185,16 +190,31 @@ func (t *Ticket) Cancel(ctx context.Context, now time.Time) {
 		return
 	}
 	order, n, _ := t.order()
+	defer t.end()
 	t.cancel(ctx, order[:n], t.held, now)
-	t.end()
 }
 
-// cancel gives back what the demands with the given indexes were granted.
+// cancel gives back what the demands with the given indexes were granted, all of it even
+// if a limiter panics.
 func (t *Ticket) cancel(ctx context.Context, which []uint8, g *grant, now time.Time) {
-	for _, i := range which {
-		m := &t.Demands[i]
-		m.Limiter.Cancel(ctx, Claim{Key: m.Key, Cost: m.Cost, Now: now}, g.decisions[i])
+	if len(which) == 0 {
+		return
 	}
+	if len(which) > 1 {
+		defer t.cancel(ctx, which[1:], g, now)
+	}
+	i := which[0]
+	m := &t.Demands[i]
+	m.Limiter.Cancel(lasting(ctx, m.Limiter), Claim{Key: m.Key, Cost: m.Cost, Now: now}, g.decisions[i])
+}
+
+// lasting returns ctx, without its end if l looks at it: the end of a claim must reach
+// its limiter also when the caller has gone.
+func lasting(ctx context.Context, l Limiter) context.Context {
+	if ctx.Done() == nil || isLocal(l) {
+		return ctx
+	}
+	return context.WithoutCancel(ctx)
 }
 
 // Observe tells the limits of a granted ticket what came of it. Without f.More
@@ -203,14 +223,23 @@ func (t *Ticket) Observe(ctx context.Context, f Feedback) {
 	if !t.granted() {
 		return
 	}
-	for i := range t.Demands {
-		if t.Demands[i].Limiter != nil {
-			t.observe(ctx, i, f)
-		}
-	}
 	if !f.More {
-		t.end()
+		defer t.end()
 	}
+	t.observeFrom(ctx, 0, f)
+}
+
+// observeFrom tells the limits of the demands from i on, all of them even if a limiter
+// panics.
+func (t *Ticket) observeFrom(ctx context.Context, i int, f Feedback) {
+	for i < MaxDemands && t.Demands[i].Limiter == nil {
+		i++
+	}
+	if i == MaxDemands {
+		return
+	}
+	defer t.observeFrom(ctx, i+1, f)
+	t.observe(ctx, i, f)
 }
 
 // granted reports whether t holds a grant that is its own.

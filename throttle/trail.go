@@ -14,9 +14,12 @@ import "sync"
 // A claim that never ends keeps its trail, and both become garbage together.
 type trail struct {
 	home  *trails
-	mu    sync.Mutex // held while parts hear of an end, so that a claim ends once
-	turn  uint64
 	parts []Decision
+
+	mu    sync.Mutex // guards turn and calls; no limiter is called under it
+	turn  uint64     // moves on when the claim ends, so that it ends once
+	calls int        // Cancel and Observe that still use parts
+	ended bool       // the claim has ended; the last of calls gives the trail back
 
 	// Of a way, see lead:
 	to       Limiter // who granted
@@ -39,16 +42,20 @@ func (h *trails) take(n int) *trail {
 func (h *trails) made(d Decision) bool { return d.trail != nil && d.trail.home == h }
 
 // enter returns the trail of d, to be left with leave. It is nil if d is none of
-// h's, or has ended.
-func (h *trails) enter(d Decision) *trail {
+// h's, or has ended. Unless the claim goes on, enter ends it.
+func (h *trails) enter(d Decision, goesOn bool) *trail {
 	if !h.made(d) {
 		return nil
 	}
 	t := d.trail
 	t.mu.Lock()
+	defer t.mu.Unlock()
 	if t.turn != d.Grant {
-		t.mu.Unlock()
 		return nil
+	}
+	if t.calls++; !goesOn {
+		t.turn++
+		t.ended = true
 	}
 	return t
 }
@@ -59,15 +66,19 @@ func (t *trail) mark(d Decision) Decision {
 	return d
 }
 
-// leave ends what enter began, and the claim itself unless it goes on.
-func (t *trail) leave(goesOn bool) {
-	if goesOn {
-		t.mu.Unlock()
-		return
+// leave ends what enter began. The last call of a claim that has ended makes t free for
+// another claim.
+func (t *trail) leave() {
+	t.mu.Lock()
+	t.calls--
+	last := t.ended && t.calls == 0
+	if last {
+		t.ended = false
 	}
-	t.turn++
 	t.mu.Unlock()
-	t.home.idle.Put(t)
+	if last {
+		t.home.idle.Put(t)
+	}
 }
 
 // grant returns d, a refusal, as a grant that took nothing: its trail leads nowhere,

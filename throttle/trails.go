@@ -19,8 +19,8 @@ func (t *Trails) Mark(d Decision, parts []Decision) Decision {
 // Follow calls f with the parts of d, unless d was not marked by t or the claim has ended.
 // The claim ends with it, unless it goes on. The parts belong to f while it runs.
 func (t *Trails) Follow(d Decision, goesOn bool, f func(parts []Decision)) {
-	if way := t.of.enter(d); way != nil {
-		defer way.leave(goesOn)
+	if way := t.of.enter(d, goesOn); way != nil {
+		defer way.leave()
 		f(way.parts)
 	}
 }

@@ -3,6 +3,7 @@ package throttle
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -49,6 +50,7 @@ type Waiter struct {
 	Trace *WaitTrace // nil: none
 
 	once    sync.Once
+	invalid error // what Validate returns
 	time    timeline
 	born    time.Time    // time.start on the real clock
 	last    atomic.Int64 // the newest turn
@@ -56,6 +58,9 @@ type Waiter struct {
 	seats   sync.Pool
 	most    atomic.Int64  // the default of MaxAll
 	drained chan struct{} // closed once the Waiter is shut and nobody is in line any more
+
+	closing      context.Context // ends when the Waiter is closed
+	endQuestions func()          // ends closing
 
 	patience, maxLate, ageing int64 // nanoseconds
 
@@ -67,6 +72,8 @@ type Waiter struct {
 	made   uint64 // gates made so far
 	alarm  alarm
 	closed bool
+
+	refusals uint64 // of questions so far
 
 	due       pile[*gate, byOpening]     // gates that open by themselves
 	deadlines pile[deadline, byDeadline] // of waiters in all lines: MaxWait, or Ticket.Latency before the context ends
@@ -115,6 +122,9 @@ func (w *Waiter) await(ctx context.Context, t *Ticket) error {
 		return errHeld
 	}
 	w.once.Do(w.init)
+	if w.invalid != nil {
+		return w.invalid
+	}
 	now, retry := w.time.read(time.Time{}), t.turn != 0
 	t.held, t.waited, t.blame = nil, 0, nil
 	if w.passes(t) {
@@ -126,13 +136,45 @@ func (w *Waiter) await(ctx context.Context, t *Ticket) error {
 	if !retry {
 		t.turn = w.turn(now)
 	}
-	return w.stand(ctx, t, retry)
+	err := w.stand(ctx, t, retry)
+	if _, refused := err.(*RefusedError); refused {
+		w.countRefusal(ctx, t)
+	}
+	return err
 }
 
 // pass asks for t without standing in line.
-func (w *Waiter) pass(ctx context.Context, t *Ticket, now int64) error {
+func (w *Waiter) pass(ctx context.Context, t *Ticket, now int64) (err error) {
 	var refusal Decision
-	_, err := t.reserve(ctx, w.time.at(now), &refusal)
+	returned := false
+	defer func() {
+		if !returned { // a limiter panicked: what the others held for a moment is free again
+			w.news(t)
+		}
+	}()
+	asking, c := ctx, Claim{Now: w.time.at(now), Waits: true}
+	if !t.isLocal() {
+		t.waited = time.Duration(now)
+		defer func() {
+			if t.held != nil || err != nil {
+				t.waited = 0
+			}
+		}()
+		left := int64(never)
+		if w.MaxWait > 0 {
+			left = int64(w.MaxWait)
+		}
+		var stop func()
+		asking, stop = w.bounded(ctx, left)
+		defer stop()
+	}
+	_, err = t.reserve(asking, c, &refusal)
+	if err != nil && asking.Err() != nil && ctx.Err() == nil {
+		if err = context.Cause(asking); err == errOverstayed {
+			err = &RefusedError{Decision: Decision{At: w.time.at(now)}}
+		}
+	}
+	returned = true
 	if t.held != nil && t.turn == 0 {
 		t.turn = max(now, 1) // in case of a retry; who came at the same instant is its equal
 	}
@@ -142,8 +184,8 @@ func (w *Waiter) pass(ctx context.Context, t *Ticket, now int64) error {
 // Cancel gives back a granted ticket that was not used, and lets others have it.
 func (w *Waiter) Cancel(ctx context.Context, t *Ticket) {
 	w.once.Do(w.init)
+	defer w.news(t)
 	t.Cancel(ctx, w.time.at(w.time.read(time.Time{})))
-	w.news(t)
 }
 
 // Observe tells the limits of t what came of it, and looks again at the lines
@@ -154,8 +196,8 @@ func (w *Waiter) Observe(ctx context.Context, t *Ticket, f Feedback) {
 	if f.Now.IsZero() && w.Clock != nil {
 		f.Now = w.time.at(w.time.read(time.Time{}))
 	}
+	defer w.news(t)
 	t.Observe(ctx, f)
-	w.news(t)
 }
 
 // Wake looks at all lines again: call it when a limit was changed from elsewhere.
@@ -181,6 +223,7 @@ func (w *Waiter) Close() error {
 		w.dismiss(l)
 	}
 	w.unlock()
+	w.endQuestions()
 	return nil
 }
 
@@ -218,7 +261,22 @@ func (w *Waiter) dismiss(l *line) {
 	}
 }
 
+// Validate returns an error that says which field of w can never work. Wait returns it,
+// too.
+func (w *Waiter) Validate() error {
+	for _, f := range []struct {
+		name string
+		d    time.Duration
+	}{{"Ageing", w.Ageing}, {"Patience", w.Patience}, {"MaxLate", w.MaxLate}} {
+		if f.d < 0 {
+			return fmt.Errorf("throttle: waiter: %s is %v: it must not be negative", f.name, f.d)
+		}
+	}
+	return nil
+}
+
 func (w *Waiter) init() {
+	w.invalid = w.Validate()
 	w.time, w.born = newTimeline(w.Clock), time.Now()
 	if w.Clock == nil {
 		w.born = w.time.start
@@ -227,6 +285,7 @@ func (w *Waiter) init() {
 	w.maxLate = int64(orDefault(w.MaxLate, 5*time.Millisecond))
 	w.ageing = int64(orDefault(w.Ageing, 10*time.Second))
 	w.drained = make(chan struct{})
+	w.closing, w.endQuestions = context.WithCancel(context.Background())
 	w.alarm.at = never
 }
 
@@ -259,8 +318,11 @@ func (w *Waiter) passes(t *Ticket) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for i := range t.Demands {
-		if g := w.gateOf(&t.Demands[i]); g != nil && g.queue.len() > 0 {
-			return false
+		m := &t.Demands[i]
+		for k := range m.limits() {
+			if g := w.gates[m.gateKey(k)]; g != nil && g.queue.len() > 0 {
+				return false
+			}
 		}
 	}
 	return true
@@ -273,8 +335,11 @@ func (w *Waiter) news(t *Ticket) {
 	}
 	w.lock()
 	for i := range t.Demands {
-		if g := w.gateOf(&t.Demands[i]); g != nil {
-			w.ring(g)
+		m := &t.Demands[i]
+		for k := range m.limits() {
+			if g := w.gates[m.gateKey(k)]; g != nil {
+				w.ring(g)
+			}
 		}
 	}
 	w.unlock()

@@ -41,8 +41,8 @@ func (h *trails) cancel(ctx context.Context, c Claim, d Decision) {
 	}
 	if t := d.trail; t.parts == nil {
 		t.to.Cancel(ctx, c, t.back(d))
-	} else if t := h.enter(d); t != nil {
-		defer t.leave(false)
+	} else if t := h.enter(d, false); t != nil {
+		defer t.leave()
 		t.to.Cancel(ctx, c, t.parts[0])
 	}
 }
@@ -54,8 +54,8 @@ func (h *trails) observe(ctx context.Context, c Claim, d Decision, f Feedback) {
 	}
 	if t := d.trail; t.parts == nil {
 		Observe(ctx, t.to, c, t.back(d), f)
-	} else if t := h.enter(d); t != nil {
-		defer t.leave(f.More)
+	} else if t := h.enter(d, f.More); t != nil {
+		defer t.leave()
 		Observe(ctx, t.to, c, t.parts[0], f)
 	}
 }

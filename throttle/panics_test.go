@@ -1,0 +1,152 @@
+package throttle
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A panicky limiter panics while it is armed, in the methods that it is armed for.
+type panicky struct {
+	Limiter
+	reserve, cancel, observe bool
+}
+
+func (p *panicky) Reserve(ctx context.Context, c Claim) (Decision, error) {
+	if p.reserve {
+		panic("limiter")
+	}
+	return p.Limiter.Reserve(ctx, c)
+}
+func (p *panicky) Cancel(ctx context.Context, c Claim, d Decision) {
+	if p.cancel {
+		panic("limiter")
+	}
+	p.Limiter.Cancel(ctx, c, d)
+}
+func (p *panicky) Observe(ctx context.Context, c Claim, d Decision, f Feedback) {
+	if p.observe {
+		panic("limiter")
+	}
+	Observe(ctx, p.Limiter, c, d, f)
+}
+func (*panicky) Local() bool { return true }
+
+// requireFree fails unless the slot of each of ls is free.
+func requireFree(t *testing.T, ls ...*InFlight) {
+	t.Helper()
+	for _, l := range ls {
+		d, err := l.Reserve(t.Context(), Claim{DryRun: true})
+		require.NoError(t, err)
+		require.True(t, d.OK, "units were lost")
+	}
+}
+
+// TestTicket_losesNoUnitsWhenALimiterPanics has a limiter between two others panic in
+// each of its methods.
+func TestTicket_losesNoUnitsWhenALimiterPanics(t *testing.T) {
+	for name, wrap := range map[string]func(ls ...Limiter) *Ticket{
+		"demands": ticket,
+		"AllOf":   func(ls ...Limiter) *Ticket { return ticket(AllOf(ls...)) },
+		"Soft":    func(ls ...Limiter) *Ticket { return ticket(&Soft{Hard: ls[0], Limit: ls[1]}) },
+		"remote":  func(ls ...Limiter) *Ticket { return ticket(ls[0], &far{Limiter: ls[1]}, &far{Limiter: ls[2]}) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			a, b, inner := slotOf(1), slotOf(1), slotOf(1)
+			p := &panicky{Limiter: inner}
+			tk, w := wrap(a, p, b), new(Waiter)
+
+			p.reserve = true
+			require.Panics(t, func() { _ = w.Wait(t.Context(), tk) })
+			requireFree(t, a, b, inner)
+
+			p.reserve, p.cancel = false, true
+			require.NoError(t, w.Wait(t.Context(), tk))
+			require.Panics(t, func() { w.Cancel(t.Context(), tk) })
+			requireFree(t, a, b)
+			*inner = *slotOf(1)
+
+			p.cancel, p.observe = false, true
+			require.NoError(t, w.Wait(t.Context(), tk))
+			require.Panics(t, func() { w.Observe(t.Context(), tk, Feedback{}) })
+			requireFree(t, a, b)
+			*inner = *slotOf(1)
+
+			p.observe = false
+			require.NoError(t, w.Wait(t.Context(), tk), "the ticket has ended")
+			w.Observe(t.Context(), tk, Feedback{})
+			requireFree(t, a, b, inner)
+		})
+	}
+}
+
+func TestKeyed_staysUsableWhenNewOrALimiterPanics(t *testing.T) {
+	p := &panicky{Limiter: NewTokenBucket(PerSecond(10), nil)}
+	var fail bool
+	k := &Keyed{Max: 1, New: func(string) Limiter {
+		if fail {
+			panic("New")
+		}
+		return p
+	}}
+	ask := func(key string) Decision {
+		d, err := k.Reserve(t.Context(), Claim{Key: key, Now: time.Now()})
+		require.NoError(t, err)
+		return d
+	}
+	fail = true
+	require.Panics(t, func() { ask("a") })
+	require.Zero(t, k.Len())
+	fail = false
+	ask("a")
+	p.reserve = true
+	require.Panics(t, func() { ask("a") })
+	p.reserve = false
+	require.Zero(t, k.state(Claim{Key: "a"}).calls.Add(-1), "the limiter can be forgotten")
+	p.reserve = true // to be asked whether it is idle
+	require.Panics(t, func() { ask("b") })
+	p.reserve = false
+	ask("b")
+	ask("a")
+}
+
+// TestKeyed_hooksMayCallTheKeyed has New ask the Keyed for another key.
+func TestKeyed_hooksMayCallTheKeyed(t *testing.T) {
+	var k *Keyed
+	k = &Keyed{Max: 8, New: func(key string) Limiter {
+		if len(key) < 4 {
+			_, err := k.Reserve(t.Context(), Claim{Key: key + "x"})
+			require.NoError(t, err)
+		}
+		return NewTokenBucket(PerSecond(10), nil)
+	}}
+	_, err := k.Reserve(t.Context(), Claim{Key: "x"})
+	require.NoError(t, err)
+	require.Equal(t, 4, k.Len())
+}
+
+// TestAllOf_limitersMayEndTheClaimAgain has a limiter that, as it hears of the end of a
+// claim, ends the claim once more.
+func TestAllOf_limitersMayEndTheClaimAgain(t *testing.T) {
+	e := &endsAgain{Limiter: slotOf(1)}
+	e.all = AllOf(e)
+	d, err := e.all.Reserve(t.Context(), Claim{})
+	require.NoError(t, err)
+	e.d = d
+	e.all.Cancel(t.Context(), Claim{}, d)
+	require.Equal(t, 1, e.ends)
+}
+
+type endsAgain struct {
+	Limiter
+	all  Limiter
+	d    Decision
+	ends int
+}
+
+func (e *endsAgain) Cancel(ctx context.Context, c Claim, d Decision) {
+	e.ends++
+	e.all.Cancel(ctx, c, e.d)
+}

@@ -1,0 +1,69 @@
+package throttle
+
+import (
+	"context"
+	"time"
+)
+
+// A RefusalCounter is a Limiter that can say whether its decisions depend on how many
+// claims it has refused, as those of Penalty do. It counts no refusal of a claim that
+// Waits. When such a wait has failed, a Waiter repeats the claim once without Waits, so
+// that a wait counts as one refusal. Limiters that wrap others answer for them.
+type RefusalCounter interface {
+	CountsRefusals() bool
+}
+
+func countsRefusals(ls ...Limiter) bool {
+	for _, l := range ls {
+		if c, ok := l.(RefusalCounter); ok && c.CountsRefusals() {
+			return true
+		}
+	}
+	return false
+}
+
+// CountsRefusals implements RefusalCounter.
+func (*Penalty) CountsRefusals() bool { return true }
+
+// CountsRefusals implements RefusalCounter.
+func (*AcceptRatio) CountsRefusals() bool { return true }
+
+// CountsRefusals implements RefusalCounter.
+func (s *SlidingLog) CountsRefusals() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.log.CountRefused
+}
+
+// CountsRefusals implements RefusalCounter. The limiters that New makes may count them.
+func (*Keyed) CountsRefusals() bool { return true }
+
+// CountsRefusals implements RefusalCounter.
+func (a *allOf) CountsRefusals() bool { return countsRefusals(a.ls...) }
+
+// CountsRefusals implements RefusalCounter.
+func (f *Fallback) CountsRefusals() bool { return countsRefusals(f.Primary, f.Secondary) }
+
+// CountsRefusals implements RefusalCounter.
+func (s *Soft) CountsRefusals() bool { return countsRefusals(s.Hard, s.Limit) }
+
+// CountsRefusals implements RefusalCounter.
+func (e *Elastic) CountsRefusals() bool { return countsRefusals(e.Limiter) }
+
+// CountsRefusals implements RefusalCounter.
+func (s *Shadow) CountsRefusals() bool { return countsRefusals(s.Limiter) }
+
+// countRefusal lets the limits of t that count refusals count that its wait has failed.
+// It is called without the lock, in the goroutine of the caller.
+func (w *Waiter) countRefusal(ctx context.Context, t *Ticket) {
+	for i := range t.Demands {
+		m := &t.Demands[i]
+		if !countsRefusals(m.Limiter) {
+			continue
+		}
+		c := Claim{Key: m.Key, Cost: m.Cost, Now: w.time.at(w.time.read(time.Time{}))}
+		if d, err := m.Limiter.Reserve(ctx, c); err == nil && d.OK { // another limit refused
+			m.Limiter.Cancel(lasting(ctx, m.Limiter), c, d)
+		}
+	}
+}
