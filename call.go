@@ -14,9 +14,13 @@ import (
 // request that is granted immediately and succeeds allocates nothing.
 type call struct {
 	*lease
+	t    *Transport
 	req  *http.Request
 	said Request // what With said
 	once bool    // the request is sent once at most
+
+	outside cancellation
+	wait    waitContext
 
 	tracked int                      // where in the ticket the Tracker's demand is; -1: it has none
 	meters  [throttle.MaxDemands]int // where those of Request.Costs are
@@ -57,8 +61,9 @@ func (t *Transport) begin(req *http.Request) *call {
 	if c.lease == nil {
 		c.lease = leases.Get().(*lease)
 	}
-	c.t, c.req, c.ctx = t, req, req.Context()
+	c.t, c.req, c.lease.t, c.ctx = t, req, t, req.Context()
 	c.said = RequestFrom(c.ctx)
+	t.running.add(req, &c.outside)
 	p := &t.own.retry
 	if c.once = c.said.NoRetry || p.Throttled <= 1 || callerRetries(req.Header); c.once {
 		c.body.source = sentOnce
@@ -75,6 +80,7 @@ func (t *Transport) begin(req *http.Request) *call {
 
 // end releases what the call holds, also if a hook, a limiter or Base panicked.
 func (c *call) end() {
+	c.t.running.remove(c.req, &c.outside)
 	if !c.returned {
 		c.body.finish(c.req)
 		if c.resp != nil {
@@ -93,7 +99,7 @@ func (c *call) end() {
 // drop ends an attempt that gets no response: its context, its place with the
 // Breaker and its claim. Units of an attempt that was not sent are given back.
 func (c *call) drop() {
-	if c.cancel != nil {
+	if c.timer != nil {
 		c.timer.Stop()
 	}
 	if c.held && !c.used {
@@ -140,8 +146,9 @@ func (c *call) pause() error {
 	if c.delay <= 0 {
 		return nil
 	}
-	start := c.t.now()
-	err := sleep(c.ctx, c.t.Clock, c.delay)
+	start, ctx := c.t.now(), c.waiting(false)
+	err := sleep(ctx, c.t.Clock, c.delay)
+	ctx.end()
 	c.info.Paused += c.t.now().Sub(start)
 	return err
 }
@@ -206,9 +213,9 @@ func (c *call) abandon(err error) (*http.Response, error) {
 		f(c.req, Step{Attempt: c.attempts, Response: c.resp, Err: c.err, Reason: err})
 	}
 	switch {
-	case c.attempts == 0 && c.ctx.Err() != nil:
+	case c.attempts == 0 && c.gone() != nil:
 		return nil, err
-	case c.ctx.Err() == nil && c.resp != nil && c.rest.whole:
+	case c.gone() == nil && c.resp != nil && c.rest.whole:
 		c.resp.Body = c.rest.reader()
 		return c.hand(), nil
 	}

@@ -55,18 +55,22 @@ const callsAtOnce = 16
 // stand is Waiter.Wait within the longest wait that the request allows.
 func (c *call) stand() error {
 	if !c.limited {
-		return context.Cause(c.ctx)
+		return c.gone()
 	}
 	w := c.t.own.waiter
 	most, why := c.longestStay()
 	if most == throttle.Forever {
-		return tooLong(w.Wait(c.ctx, &c.ticket), c.ticket.MaxTold)
+		ctx := c.waiting(!c.local())
+		defer ctx.end()
+		return tooLong(w.Wait(ctx, &c.ticket), c.ticket.MaxTold)
 	}
-	ctx, cancel := context.WithTimeoutCause(c.ctx, most, why)
+	outer := c.waiting(true)
+	defer outer.end()
+	ctx, cancel := context.WithTimeoutCause(outer, most, why)
 	defer cancel()
 	err := tooLong(w.Wait(ctx, &c.ticket), c.ticket.MaxTold)
 	var r *throttle.RefusedError
-	if c.ctx.Err() == nil && errors.As(err, &r) && errors.Is(r.Reason, context.DeadlineExceeded) {
+	if c.gone() == nil && errors.As(err, &r) && errors.Is(r.Reason, context.DeadlineExceeded) {
 		if d, ok := c.ctx.Deadline(); !ok || time.Until(d) > most {
 			return &throttle.RefusedError{Key: r.Key, Decision: r.Decision, Reason: why}
 		}

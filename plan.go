@@ -60,11 +60,13 @@ func (c *call) judge() (verdict, quota.Report) {
 // settled reports whether nobody wants another attempt: the caller has gone, or
 // a Transport below has given up already, so that attempts do not multiply.
 func (c *call) settled() bool {
-	if c.err != nil && c.ctx.Err() != nil {
-		if c.attempts > 1 {
-			c.reason = context.Cause(c.ctx)
+	if c.err != nil {
+		if why := c.gone(); why != nil {
+			if c.attempts > 1 {
+				c.reason = why
+			}
+			return true
 		}
-		return true
 	}
 	var below *GiveUpError
 	if errors.As(c.err, &below) {

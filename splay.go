@@ -43,7 +43,9 @@ func (c *call) splay() error {
 	if why != nil {
 		return fmt.Errorf("heed: Transport.Splay lets nobody send for another %v: %w", wait, why)
 	}
-	err := sleep(c.ctx, t.Clock, wait)
+	ctx := c.waiting(false)
+	err := sleep(ctx, t.Clock, wait)
+	ctx.end()
 	c.info.Paused += t.now().Sub(now)
 	return err
 }

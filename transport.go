@@ -43,6 +43,8 @@ type Transport struct {
 	own   parts
 	calls atomic.Uint64 // that no limit concerned
 	start start
+
+	running calling
 }
 
 // parts is what a Transport makes for itself where a field is nil.
