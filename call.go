@@ -1,6 +1,8 @@
 package heed
 
 import (
+	"context"
+	"errors"
 	"math"
 	"net/http"
 	"sync"
@@ -213,13 +215,19 @@ func (c *call) abandon(err error) (*http.Response, error) {
 		f(c.req, Step{Attempt: c.attempts, Response: c.resp, Err: c.err, Reason: err})
 	}
 	switch {
-	case c.attempts == 0 && c.gone() != nil:
+	case c.attempts == 0 && (c.gone() != nil || !isWait(err)):
 		return nil, err
 	case c.gone() == nil && c.resp != nil && c.rest.whole:
 		c.resp.Body = c.rest.reader()
 		return c.hand(), nil
 	}
 	return nil, c.giveUp()
+}
+
+// isWait reports whether err says that a wait would have been too long.
+func isWait(err error) bool {
+	var r *throttle.RefusedError
+	return errors.As(err, &r) || errors.Is(err, ErrMaxWait) || errors.Is(err, context.DeadlineExceeded)
 }
 
 func (c *call) giveUp() error {

@@ -36,7 +36,7 @@ func (c *call) splay() error {
 	why := error(nil)
 	switch deadline, limited := c.ctx.Deadline(); {
 	case c.said.MaxWait > 0 && wait > c.said.MaxWait:
-		why = ErrMaxWait
+		why = c.errMaxWait()
 	case limited && time.Until(deadline) <= wait:
 		why = context.DeadlineExceeded
 	}
