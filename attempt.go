@@ -95,8 +95,7 @@ func (c *call) watches() bool {
 	if cancelOf(c.req) == nil {
 		return false
 	}
-	_, ok := c.t.own.base.(*http.Transport)
-	return !ok
+	return !isTransport(c.t.own.base)
 }
 
 // answered stops the timer of the attempt and returns err, or errSlow if the timer

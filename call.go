@@ -58,7 +58,6 @@ var calls = sync.Pool{New: func() any { return new(call) }}
 
 // begin returns a call for req.
 func (t *Transport) begin(req *http.Request) *call {
-	t.ready()
 	c := calls.Get().(*call)
 	if c.lease == nil {
 		c.lease = leases.Get().(*lease)

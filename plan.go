@@ -47,7 +47,11 @@ func (c *call) again(resp *http.Response, err error) bool {
 // judge returns what resp or err is worth, and what the answer says of limits.
 func (c *call) judge() (verdict, quota.Report) {
 	if c.err != nil {
-		return verdictOnError(c.err), quota.Report{}
+		v := verdictOnError(c.err)
+		if v == idempotent && !overHTTP(c.req.URL) && !isNetwork(c.err) {
+			v = final // most likely a scheme that is not registered, which has no type
+		}
+		return v, quota.Report{}
 	}
 	report := c.t.own.quota.Report(c.req, c.resp, c.now)
 	if c.told > report.RetryAfter { // in the body
