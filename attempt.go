@@ -35,7 +35,7 @@ func (c *call) admit() (*http.Request, error) {
 func (c *call) request() (*http.Request, error) {
 	p := &c.t.own.retry
 	body, fresh := c.body.next(c.req)
-	if c.attempts == 0 && !fresh && p.PerAttempt <= 0 && c.key == "" {
+	if c.attempts == 0 && !fresh && p.PerAttempt <= 0 && c.key == "" && !c.watches() {
 		return c.req, nil
 	}
 	req := c.req.WithContext(c.timed(p.PerAttempt))
@@ -71,15 +71,31 @@ func (slow) Error() string   { return "heed: no answer within Retry.PerAttempt" 
 func (slow) Timeout() bool   { return true }
 func (slow) Is(t error) bool { return t == context.DeadlineExceeded }
 
-// timed returns the context of one attempt, which must be answered within d. It
-// lives until the body of the answer has ended.
+// timed returns the context of one attempt. It ends if there is no response within d,
+// unless d is 0, and when the body of the response has ended.
 func (c *call) timed(d time.Duration) context.Context {
-	if d <= 0 {
+	watches := c.watches()
+	if d <= 0 && !watches {
 		return c.ctx
 	}
 	ctx, cancel := context.WithCancelCause(c.ctx)
-	c.cancel, c.timer = cancel, time.AfterFunc(d, func() { cancel(errSlow) })
+	c.cancel, c.timer = cancel, nil
+	if d > 0 {
+		c.timer = time.AfterFunc(d, func() { cancel(errSlow) })
+	}
+	if watches {
+		endOn(ctx, cancelOf(c.req), cancel)
+	}
 	return ctx
+}
+
+// watches reports whether Request.Cancel must end the context of the attempt: only
+// http.Transport is known to look at it by itself.
+func (c *call) watches() bool {
+	if cancelOf(c.req) == nil {
+		return false
+	}
+	return !isTransport(c.t.own.base)
 }
 
 // answered stops the timer of the attempt and returns err, or errSlow if the timer
@@ -89,7 +105,7 @@ func (c *call) answered(ctx context.Context, resp *http.Response, err error) err
 	if c.cancel == nil {
 		return err
 	}
-	if !c.timer.Stop() && err == nil && resp.Body != http.NoBody {
+	if c.timer != nil && !c.timer.Stop() && err == nil && resp.Body != http.NoBody {
 		closeBody(resp.Body)
 		err = errSlow
 	}
@@ -134,7 +150,15 @@ func health(resp *http.Response, err error) error {
 func (c *call) roundTrip(req *http.Request) (*http.Response, error) {
 	c.body.give()
 	c.used, c.outcome = true, throttle.Failed // until there is a response
+	c.outside.sent.Store(req)
+	if c.cancel != nil {
+		c.t.running.update(&c.outside, c.cancel)
+	}
 	resp, err := c.t.own.base.RoundTrip(req)
+	c.outside.sent.Store(nil)
+	if c.cancel != nil {
+		c.t.running.update(&c.outside, nil)
+	}
 	switch {
 	case resp == nil && err == nil:
 		err = errNothing

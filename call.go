@@ -1,6 +1,8 @@
 package heed
 
 import (
+	"context"
+	"errors"
 	"math"
 	"net/http"
 	"sync"
@@ -14,9 +16,13 @@ import (
 // request that is granted immediately and succeeds allocates nothing.
 type call struct {
 	*lease
+	t    *Transport
 	req  *http.Request
 	said Request // what With said
 	once bool    // the request is sent once at most
+
+	outside cancellation
+	wait    waitContext
 
 	tracked int                      // where in the ticket the Tracker's demand is; -1: it has none
 	meters  [throttle.MaxDemands]int // where those of Request.Costs are
@@ -54,13 +60,13 @@ var calls = sync.Pool{New: func() any { return new(call) }}
 
 // begin returns a call for req.
 func (t *Transport) begin(req *http.Request) *call {
-	t.ready()
 	c := calls.Get().(*call)
 	if c.lease == nil {
 		c.lease = leases.Get().(*lease)
 	}
-	c.t, c.req, c.ctx = t, req, req.Context()
+	c.t, c.req, c.lease.t, c.ctx = t, req, t, req.Context()
 	c.said = RequestFrom(c.ctx)
+	t.running.add(req, &c.outside)
 	p := &t.own.retry
 	if c.once = c.said.NoRetry || p.Throttled <= 1 || callerRetries(req.Header); c.once {
 		c.body.source = sentOnce
@@ -77,6 +83,7 @@ func (t *Transport) begin(req *http.Request) *call {
 
 // end releases what the call holds, also if a hook, a limiter or Base panicked.
 func (c *call) end() {
+	c.t.running.remove(c.req, &c.outside)
 	if !c.returned {
 		c.body.finish(c.req)
 		if c.resp != nil {
@@ -95,7 +102,7 @@ func (c *call) end() {
 // drop ends an attempt that gets no response: its context, its place with the
 // Breaker and its claim. Units of an attempt that was not sent are given back.
 func (c *call) drop() {
-	if c.cancel != nil {
+	if c.timer != nil {
 		c.timer.Stop()
 	}
 	if c.held && !c.used {
@@ -157,8 +164,9 @@ func (c *call) pause() error {
 	if c.delay <= 0 {
 		return nil
 	}
-	start := c.t.now()
-	err := sleep(c.ctx, c.t.Clock, c.delay)
+	start, ctx := c.t.now(), c.waiting(false)
+	err := sleep(ctx, c.t.Clock, c.delay)
+	ctx.end()
 	c.info.Paused += c.t.now().Sub(start)
 	return err
 }
@@ -223,13 +231,19 @@ func (c *call) abandon(err error) (*http.Response, error) {
 		f(c.req, Step{Attempt: c.attempts, Response: c.resp, Err: c.err, Reason: err})
 	}
 	switch {
-	case c.attempts == 0 && c.ctx.Err() != nil:
+	case c.attempts == 0 && (c.gone() != nil || !isWait(err)):
 		return nil, err
-	case c.ctx.Err() == nil && c.resp != nil && c.rest.whole:
+	case c.gone() == nil && c.resp != nil && c.rest.whole:
 		c.resp.Body = c.rest.reader()
 		return c.hand(), nil
 	}
 	return nil, c.giveUp()
+}
+
+// isWait reports whether err says that a wait would have been too long.
+func isWait(err error) bool {
+	var r *throttle.RefusedError
+	return errors.As(err, &r) || errors.Is(err, ErrMaxWait) || errors.Is(err, context.DeadlineExceeded)
 }
 
 func (c *call) giveUp() error {

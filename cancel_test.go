@@ -70,7 +70,8 @@ func TestTransport_waitInLineThatCannotEndInTimeIsATimeout(t *testing.T) {
 			require.ErrorAs(t, err, &u)
 			require.True(t, u.Timeout())
 			require.ErrorIs(t, err, throttle.ErrRefused)
-			require.ErrorContains(t, u.Err, "gave up on GET http://me:xxxxx@api.test/?key=xxxxx before it was sent")
+			require.ErrorContains(t, u.Err, "gave up before it was sent")
+			require.NotContains(t, u.Err.Error(), "api.test", "url.Error says method and URL")
 		}
 		require.Equal(t, 1, s.sent())
 		require.Zero(t, time.Since(s.start))

@@ -3,6 +3,7 @@ package heed
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -13,20 +14,38 @@ import (
 // Why a request was not sent again. A GiveUpError matches one of them, or what
 // ended the context, or a *throttle.RefusedError; Info.GaveUp is one.
 var (
-	ErrAttempts   = errors.New("heed: attempts used up: raise Retry.Attempts to try more often")
-	ErrBody       = errors.New("heed: the body cannot be sent again: set Request.GetBody")
-	ErrMaxWait    = errors.New("heed: the wait is longer than MaxWait")
-	ErrMaxElapsed = errors.New("heed: Retry.MaxElapsed is over")
-	ErrBudget     = errors.New("heed: the retry budget is spent")
-	ErrUnsafe     = errors.New("heed: it may have been done already, and is not known to be idempotent: see heed.Request")
-	ErrServer     = errors.New("heed: the server forbids it")
+	ErrAttempts       = errors.New("heed: no attempts are left")
+	ErrBody           = errors.New("heed: the body cannot be sent again: set Request.GetBody")
+	ErrMaxWait        = errors.New("heed: the wait is too long")
+	ErrMaxElapsed     = errors.New("heed: the time for retries is over")
+	ErrBudget         = errors.New("heed: the retry budget is spent: see Retry.Budget")
+	ErrUnsafe         = errors.New("heed: it may have been processed and is not known to be idempotent: see heed.Request")
+	ErrRetryForbidden = errors.New("heed: the server forbids a retry")
 )
 
-// A GiveUpError is returned for a request that got no answer after more than one
-// attempt, or that could not be sent in time.
+// spent returns err, one of the errors above, with the setting that ran out.
+func spent(err error, setting string, value any) error { return &spentError{err, setting, value} }
+
+type spentError struct {
+	err     error
+	setting string
+	value   any
+}
+
+func (e *spentError) Error() string { return fmt.Sprintf("%v: %s is %v", e.err, e.setting, e.value) }
+func (e *spentError) Unwrap() error { return e.err }
+
+// A GiveUpError is returned for a request that got no response, if it was sent more
+// than once, or was sent once and Reason says why not again; and for a request that
+// was not sent because of the wait that it would have taken. Nothing else is wrapped:
+// a request that was sent once and is not retried in any case (Request.NoRetry, or
+// a failure that is final) fails with the error of Base, one that was not sent for
+// another reason (Breaker, Waiter.Close, a full line, Limits) with that reason, and
+// one whose context ends before it is sent with the cause of that.
 //
 // It matches, in the sense of errors.Is and errors.As, what the last attempt
-// failed with, Reason, and context.DeadlineExceeded if a deadline is why.
+// failed with, Reason, and context.DeadlineExceeded if a deadline is why. It is a
+// net.Error.
 type GiveUpError struct {
 	Method   string
 	URL      string        // without password, values of the query, and fragment
@@ -47,10 +66,11 @@ type Attempt struct {
 // maxSnippet bounds Attempt.Body.
 const maxSnippet = 256
 
-// Error says what was tried, what each attempt said, and why it ended.
+// Error says what was tried, what came of each attempt, and why there was no other.
+// Method and URL are not in it: http.Client puts them before it.
 func (e *GiveUpError) Error() string {
 	var b strings.Builder
-	b.WriteString("heed: gave up on " + e.Method + " " + e.URL)
+	b.WriteString("heed: gave up")
 	switch n := len(e.Attempts); n {
 	case 0:
 		b.WriteString(" before it was sent")
@@ -93,10 +113,18 @@ func (e *GiveUpError) Unwrap() []error {
 	return errs
 }
 
-// Timeout reports whether time ran out, as net.Error and url.Error understand it.
+// Timeout implements net.Error: it reports whether the last attempt timed out, or a
+// deadline is why there was no other.
 func (e *GiveUpError) Timeout() bool {
 	var t interface{ Timeout() bool }
 	return errors.Is(e.Reason, context.DeadlineExceeded) || errors.As(e.Err, &t) && t.Timeout()
+}
+
+// Temporary implements net.Error: it reports whether the last attempt failed with an
+// error that calls itself temporary, or Timeout.
+func (e *GiveUpError) Temporary() bool {
+	var t interface{ Temporary() bool }
+	return errors.As(e.Err, &t) && t.Temporary() || e.Timeout()
 }
 
 // public returns u without what may be secret: the password, the values of the

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"io"
 	"net"
 	"net/http"
 
@@ -55,6 +56,12 @@ func hopeless(err error) bool {
 		return dns.IsNotFound && !dns.IsTemporary && !dns.IsTimeout
 	}
 	return errors.As(err, &op) && op.Op == "remote error" // a TLS alert
+}
+
+// isNetwork reports whether err has a type or value that failures of connections have.
+func isNetwork(err error) bool {
+	var n net.Error
+	return errors.As(err, &n) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
 }
 
 // neverSent reports whether err proves that the server has not begun the work.

@@ -80,7 +80,7 @@ func TestTrace_tellsTheStory(t *testing.T) {
 		require.Equal(t, []string{
 			"line 1", "admit 1", "send 1", "answer 1 500", "retry 1 500 1s",
 			"line 2", "admit 2", "send 2", "answer 2 broken", "retry 2 1s broken",
-			"line 3", "admit 3", "send 3", "answer 3 502", "give up 3 502 " + ErrAttempts.Error(),
+			"line 3", "admit 3", "send 3", "answer 3 502", "give up 3 502 " + ErrAttempts.Error() + ": Retry.Attempts is 3",
 		}, story)
 	})
 }

@@ -70,18 +70,22 @@ const callsAtOnce = 16
 // stand is Waiter.Wait within the longest wait that the request allows.
 func (c *call) stand() error {
 	if !c.limited {
-		return context.Cause(c.ctx)
+		return c.gone()
 	}
 	w := c.t.own.waiter
 	most, why := c.longestStay()
 	if most == throttle.Forever {
-		return tooLong(w.Wait(c.ctx, &c.ticket), c.ticket.MaxTold)
+		ctx := c.waiting(!c.local())
+		defer ctx.end()
+		return c.tooLong(w.Wait(ctx, &c.ticket))
 	}
-	ctx, cancel := context.WithTimeoutCause(c.ctx, most, why)
+	outer := c.waiting(true)
+	defer outer.end()
+	ctx, cancel := context.WithTimeoutCause(outer, most, why)
 	defer cancel()
-	err := tooLong(w.Wait(ctx, &c.ticket), c.ticket.MaxTold)
+	err := c.tooLong(w.Wait(ctx, &c.ticket))
 	var r *throttle.RefusedError
-	if c.ctx.Err() == nil && errors.As(err, &r) && errors.Is(r.Reason, context.DeadlineExceeded) {
+	if c.gone() == nil && errors.As(err, &r) && errors.Is(r.Reason, context.DeadlineExceeded) {
 		if d, ok := c.ctx.Deadline(); !ok || time.Until(d) > most {
 			return &throttle.RefusedError{Key: r.Key, Decision: r.Decision, Reason: why}
 		}
@@ -92,26 +96,26 @@ func (c *call) stand() error {
 // longestStay returns how long the request may wait in line now, and the error that
 // says so: Request.MaxWait, or what is left of Retry.MaxElapsed before a retry.
 func (c *call) longestStay() (most time.Duration, why error) {
-	most, why = throttle.Forever, ErrMaxWait
+	most = throttle.Forever
 	if c.said.MaxWait > 0 {
-		most = c.said.MaxWait
+		most, why = c.said.MaxWait, c.errMaxWait()
 	}
 	if p := &c.t.own.retry; !c.began.IsZero() && p.MaxElapsed < throttle.Forever {
 		if left := max(p.MaxElapsed-c.t.now().Sub(c.began), 1); left < most {
-			most, why = left, ErrMaxElapsed
+			most, why = left, spent(ErrMaxElapsed, "Retry.MaxElapsed", p.MaxElapsed)
 		}
 	}
 	return most, why
 }
 
 // tooLong adds to err that MaxWait is why, if a server asks for more than that.
-func tooLong(err error, most time.Duration) error {
+func (c *call) tooLong(err error) error {
 	if err == nil {
 		return nil // before r is allocated
 	}
 	var r *throttle.RefusedError
-	if errors.As(err, &r) && r.Reason == nil && r.Decision.Told && r.Decision.Wait > most {
-		return &throttle.RefusedError{Key: r.Key, Decision: r.Decision, Reason: ErrMaxWait}
+	if errors.As(err, &r) && r.Reason == nil && r.Decision.Told && r.Decision.Wait > c.ticket.MaxTold {
+		return &throttle.RefusedError{Key: r.Key, Decision: r.Decision, Reason: c.errMaxWait()}
 	}
 	return err
 }

@@ -38,6 +38,8 @@ func (c *call) again(resp *http.Response, err error) bool {
 		return c.reason == nil
 	case v == idempotent && !safe:
 		c.reason = ErrUnsafe
+	case v == final && forbidden(resp):
+		c.reason = ErrRetryForbidden
 	}
 	return false
 }
@@ -45,7 +47,11 @@ func (c *call) again(resp *http.Response, err error) bool {
 // judge returns what resp or err is worth, and what the answer says of limits.
 func (c *call) judge() (verdict, quota.Report) {
 	if c.err != nil {
-		return verdictOnError(c.err), quota.Report{}
+		v := verdictOnError(c.err)
+		if v == idempotent && !overHTTP(c.req.URL) && !isNetwork(c.err) {
+			v = final // most likely a scheme that is not registered, which has no type
+		}
+		return v, quota.Report{}
 	}
 	report := c.t.own.quota.Report(c.req, c.resp, c.now)
 	if c.told > report.RetryAfter { // in the body
@@ -63,11 +69,13 @@ func (c *call) judge() (verdict, quota.Report) {
 // settled reports whether nobody wants another attempt: the caller has gone, or
 // a Transport below has given up already, so that attempts do not multiply.
 func (c *call) settled() bool {
-	if c.err != nil && c.ctx.Err() != nil {
-		if c.attempts > 1 {
-			c.reason = context.Cause(c.ctx)
+	if c.err != nil {
+		if why := c.gone(); why != nil {
+			if c.attempts > 1 {
+				c.reason = why
+			}
+			return true
 		}
-		return true
 	}
 	var below *GiveUpError
 	if errors.As(c.err, &below) {
@@ -87,19 +95,24 @@ func (c *call) plan(now time.Time, r quota.Report) error {
 	if !throttled {
 		c.failures++
 	}
-	if c.failures >= p.Attempts || c.attempts >= p.Throttled {
-		return ErrAttempts
+	if c.failures >= p.Attempts {
+		return spent(ErrAttempts, "Retry.Attempts", p.Attempts)
+	}
+	if c.attempts >= p.Throttled {
+		return spent(ErrAttempts, "Retry.Throttled", p.Throttled)
 	}
 	c.delay = 0
 	wait, gated := time.Duration(0), false
+	stated := time.Duration(0)
 	if throttled && !c.mayRepeat(r) {
+		stated = c.stated(r)
 		wait, gated = c.gate(max(r.RetryAfter, p.Floor.Least))
 	}
 	if !gated {
 		c.delay = c.backoff(r)
 		wait = c.delay
 	}
-	if err := c.affords(now, wait, gated); err != nil {
+	if err := c.affords(now, max(wait, stated), gated); err != nil {
 		return err
 	}
 	if err := c.body.prepare(c.req); err != nil {
@@ -127,6 +140,21 @@ func (c *call) backoff(r quota.Report) time.Duration {
 	}
 	c.drawn = c.policy.Delay(c.attempts, c.drawn)
 	return c.drawn
+}
+
+// stated returns how long a refusal says that it lasts: its Retry-After, or else the
+// longest time until a limit is reset that is used up, or of which nothing else is
+// said.
+func (c *call) stated(r quota.Report) (d time.Duration) {
+	if d = max(r.RetryAfter, c.told); r.HasRetryAfter || d > 0 {
+		return d
+	}
+	for _, l := range r.Limits {
+		if l.HasReset && (!l.HasRemaining || l.Remaining <= 0) {
+			d = max(d, l.ResetAfter)
+		}
+	}
+	return d
 }
 
 // mayRepeat reports whether the server stated a Retry-After of 0, and Retry.Floor
@@ -161,6 +189,14 @@ func (c *call) mostWait() time.Duration {
 	return c.t.own.retry.MaxWait
 }
 
+// errMaxWait returns ErrMaxWait with the setting that mostWait returns.
+func (c *call) errMaxWait() error {
+	if c.said.MaxWait > 0 {
+		return spent(ErrMaxWait, "Request.MaxWait", c.said.MaxWait)
+	}
+	return spent(ErrMaxWait, "Retry.MaxWait", c.t.own.retry.MaxWait)
+}
+
 // gate reports whether the server's limits, as the Tracker knows them, are shut now
 // for as long as the server said, and returns for how long at least; 0: not known.
 // Then everybody whom they concern waits in line for them, and is let go one by
@@ -191,11 +227,11 @@ func (c *call) affords(now time.Time, wait time.Duration, gated bool) error {
 	deadline, limited := c.ctx.Deadline()
 	switch {
 	case c.delay == backoff.Never:
-		return ErrAttempts
+		return spent(ErrAttempts, "the delay of Retry.Backoff", "backoff.Never")
 	case wait > most:
-		return ErrMaxWait
+		return c.errMaxWait()
 	case wait > p.MaxElapsed-now.Sub(c.began):
-		return ErrMaxElapsed
+		return spent(ErrMaxElapsed, "Retry.MaxElapsed", p.MaxElapsed)
 	case limited && time.Until(deadline) <= wait:
 		return context.DeadlineExceeded
 	}

@@ -47,16 +47,21 @@ var attempts = []scenario{
 		require.NoError(t, err)
 		require.Equal(t, 2*time.Second, time.Since(s.start))
 	}},
-	{number: 44, what: "the error says method, URL and attempts", run: func(t *testing.T) {
+	{number: 44, what: "the error has method, URL and attempts", run: func(t *testing.T) {
 		_, err := ask(t, plays(errBroken), "GET")
-		require.ErrorContains(t, err, "gave up on GET http://api.test/items after 3 attempts and 2s of waiting: 1: broken: 2: broken: 3: broken")
+		require.ErrorContains(t, err, "gave up after 3 attempts and 2s of waiting: 1: broken: 2: broken: 3: broken")
+		var g *GiveUpError
+		require.ErrorAs(t, err, &g) // not in the text: http.Client puts method and URL before it
+		require.Equal(t, "GET http://api.test/items", g.Method+" "+g.URL)
 	}},
 	{number: 45, what: "the password of a URL is not in it, nor values of the query", run: func(t *testing.T) {
 		req := request(t, "GET", "")
 		req.URL.RawQuery, req.URL.Fragment = "q=secret1&flag&sig=secret2", "secret3"
 		req.URL.User = userinfo("me", "secret4")
 		_, err := (&Transport{Base: plays(errBroken)}).RoundTrip(req)
-		require.ErrorContains(t, err, "http://me:xxxxx@api.test/items?q=xxxxx&xxxxx&sig=xxxxx after")
+		var g *GiveUpError
+		require.ErrorAs(t, err, &g)
+		require.Equal(t, "http://me:xxxxx@api.test/items?q=xxxxx&xxxxx&sig=xxxxx", g.URL)
 		require.NotContains(t, err.Error(), "secret")
 	}},
 	{number: 46, what: "the last error is wrapped", run: func(t *testing.T) {

@@ -3,6 +3,7 @@ package heed
 import (
 	"fmt"
 	"net/http"
+	"net/url"
 
 	"golang.org/x/net/http/httpguts"
 )
@@ -14,16 +15,20 @@ func (u unsendable) Error() string { return string(u) }
 
 func unsendablef(format string, args ...any) error { return unsendable(fmt.Sprintf(format, args...)) }
 
-// sendable returns an error that says what to mend if req cannot be sent as it is.
-// net/http finds most of this too, but with errors that have no type, after a unit
-// was taken, and any other Base may not look at all. Values of headers and of the
-// URL may be secret: the errors name them and do not show them.
-func sendable(req *http.Request) error {
+// sendable returns an error that says what to correct if base cannot send req as it
+// is. net/http finds most of this too, but with errors that have no type, after a
+// unit was taken, and any other Base may not look at all. The texts begin as those of
+// net/http do, which some programs search. Values of headers and of the URL may be
+// secret: the errors name them and do not show them.
+//
+// An http.Transport may have protocols of its own: see RegisterProtocol.
+func sendable(req *http.Request, base http.RoundTripper) error {
 	switch u := req.URL; {
 	case u == nil:
 		return unsendable("heed: the request has no URL: set Request.URL")
-	case u.Scheme != "https" && u.Scheme != "http":
-		return unsendablef("heed: the URL has the scheme %q: it must be http or https", u.Scheme)
+	case !overHTTP(u) && isTransport(base) && req.Header != nil:
+	case !overHTTP(u):
+		return unsendablef("heed: unsupported protocol scheme %q: it must be http or https", u.Scheme)
 	case u.Host == "":
 		return unsendable("heed: the URL has no host: write http://host/path")
 	case !httpguts.ValidHostHeader(req.Host):
@@ -39,14 +44,21 @@ func sendable(req *http.Request) error {
 	return sendableFields(req.Trailer, "trailer")
 }
 
+func overHTTP(u *url.URL) bool { return u.Scheme == "https" || u.Scheme == "http" }
+
+func isTransport(base http.RoundTripper) bool {
+	_, ok := base.(*http.Transport)
+	return ok
+}
+
 func sendableFields(fields http.Header, kind string) error {
 	for name, values := range fields {
 		if !httpguts.ValidHeaderFieldName(name) {
-			return unsendablef("heed: the %s name %q is not a token: remove what is no letter, digit or dash", kind, name)
+			return unsendablef("heed: invalid %s field name %q: remove what is no letter, digit or dash", kind, name)
 		}
 		for _, v := range values {
 			if !httpguts.ValidHeaderFieldValue(v) {
-				return unsendablef("heed: the value of %s %q has a control character: remove line breaks and the like", kind, name)
+				return unsendablef("heed: invalid %s field value for %q: remove control characters such as line breaks", kind, name)
 			}
 		}
 	}

@@ -36,14 +36,16 @@ func (c *call) splay() error {
 	why := error(nil)
 	switch deadline, limited := c.ctx.Deadline(); {
 	case c.said.MaxWait > 0 && wait > c.said.MaxWait:
-		why = ErrMaxWait
+		why = c.errMaxWait()
 	case limited && time.Until(deadline) <= wait:
 		why = context.DeadlineExceeded
 	}
 	if why != nil {
 		return fmt.Errorf("heed: Transport.Splay lets nobody send for another %v: %w", wait, why)
 	}
-	err := sleep(c.ctx, t.Clock, wait)
+	ctx := c.waiting(false)
+	err := sleep(ctx, t.Clock, wait)
+	ctx.end()
 	c.info.Paused += t.now().Sub(now)
 	return err
 }

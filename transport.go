@@ -48,6 +48,8 @@ type Transport struct {
 	own   parts
 	calls atomic.Uint64 // that no limit concerned
 	start start
+
+	running calling
 }
 
 // parts is what a Transport makes for itself where a field is nil.
@@ -62,7 +64,8 @@ type parts struct {
 // RoundTrip implements http.RoundTripper: it stands in line, sends, tells the
 // limits what came back, and sends again what may be sent again.
 func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
-	if err := sendable(req); err != nil {
+	t.ready()
+	if err := sendable(req, t.own.base); err != nil {
 		closeBody(req.Body)
 		return nil, err
 	}

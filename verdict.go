@@ -95,6 +95,15 @@ func wordOf(h http.Header) (verdict, bool) {
 	return final, false
 }
 
+// forbidden reports whether a failing server says itself that resp is final.
+func forbidden(resp *http.Response) bool {
+	if resp == nil {
+		return false
+	}
+	v, ok := wordOf(resp.Header)
+	return ok && v == final
+}
+
 // harmless reports whether req may be done twice.
 func harmless(req *http.Request, said Request) bool {
 	switch req.Method {

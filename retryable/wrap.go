@@ -9,14 +9,29 @@ import (
 	"github.com/heed-go/heed"
 )
 
-// Wrap puts t beneath client, so that each attempt stands in line for all limits,
-// takes its units, and tells the limits what the server said. A nil t is a zero
-// Transport. Call it before the first request.
+// Wrap puts t beneath client: each attempt waits until all limits admit it, and its
+// outcome is reported to them. A nil t is a zero Transport. Call Wrap before the first
+// request.
 //
-// T is the client's from then on. It sends each attempt once, whatever t.Retry says
+// The client owns t from then on. t sends each attempt once, whatever t.Retry says
 // of attempts, and through what the client used before unless t.Base is set. To share
-// limits with other Transports, share their Quota and Waiter. Client gets an
+// limits with other Transports, share their Quota and Waiter. The client gets an
 // http.Client of its own, as the one before may be used elsewhere.
+//
+// With CheckRetry of the client's own, as with retryablehttp.DefaultRetryPolicy, these
+// differences remain:
+//
+//   - An attempt that would have to wait too long, by the deadline of the context or
+//     Retry.MaxWait, fails with a *heed.GiveUpError, and an attempt whose header, host
+//     or URL is invalid fails before it is sent. DefaultRetryPolicy retries the
+//     former, as any error that it does not know, and tries the latter once, since
+//     their texts are those of net/http.
+//   - The error of a request whose header alone says that it is idempotent (by an
+//     Idempotency-Key) is wrapped once more if heed would retry it because of that.
+//     Use errors.As on it. All other errors of the connection, of TLS and of
+//     certificates have the type that they have without Wrap.
+//   - Response.Request of a response that took a wait is a copy of the request: see
+//     heed.InfoFrom.
 func Wrap(client *retryablehttp.Client, t *heed.Transport) {
 	if t == nil {
 		t = new(heed.Transport)
@@ -38,17 +53,21 @@ func Wrap(client *retryablehttp.Client, t *heed.Transport) {
 	client.HTTPClient = &own
 }
 
-// attempts sends one attempt at a time, and marks what fails with what CheckRetry
-// cannot see any more.
+// attempts sends one attempt at a time. It marks the errors that CheckRetry would
+// judge differently because it does not see the header of the request.
 type attempts struct{ *heed.Transport }
 
 // RoundTrip implements http.RoundTripper.
 func (a attempts) RoundTrip(req *http.Request) (*http.Response, error) {
 	resp, err := a.Transport.RoundTrip(req)
-	if err != nil {
-		err = &failure{error: err, again: heed.Retryable(req, nil, err)}
+	if err == nil {
+		return resp, nil
 	}
-	return resp, err
+	again := heed.Retryable(req, nil, err)
+	if again == heed.Retryable(unknown(req.Context(), req.Method), nil, err) {
+		return resp, err // of the type that other CheckRetry functions look for
+	}
+	return resp, &failure{error: err, again: again}
 }
 
 // A failure is an error with the verdict on it.
