@@ -48,6 +48,9 @@ func (t *tester) try(ctx context.Context, c change) (r result, compiles bool, er
 		if ctx.Err() != nil {
 			return r, true, ctx.Err()
 		}
+		if err != nil && strings.Contains(out, "[build failed]") {
+			return r, false, nil // such as a constant that a test needs as it is
+		}
 		if err != nil {
 			r.Noticed, r.Hung = p.ImportPath, strings.Contains(out, "panic: test timed out")
 			break
