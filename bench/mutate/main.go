@@ -9,8 +9,8 @@
 // The sample depends on -seed, -pkg, -exclude and the code, and on nothing else. Changes
 // that do not compile are replaced by others. Changes that cannot be observed by
 // construction are not made: capacities of make, padding, what is assigned to _, and what
-// is given back to a sync.Pool. A test that runs longer than -timeout has noticed the change. The checkout must not be edited
-// meanwhile.
+// is given back to a sync.Pool. A test that runs longer than -timeout has noticed the
+// change. The checkout must not be edited meanwhile.
 package main
 
 import (
