@@ -18,8 +18,12 @@ import (
 )
 
 // inMemory runs f in a bubble with s.
+//
+// What hangs, or is repeated for ever, ends with a panic after a day, which is less than a
+// second of the test's time.
 func inMemory(t *testing.T, s *heedtest.Server, f func(*testing.T)) {
 	synctest.Test(t, func(t *testing.T) {
+		defer time.AfterFunc(24*time.Hour, func() { panic("the test hangs") }).Stop()
 		s.StartInMemory()
 		defer s.Close()
 		f(t)

@@ -64,6 +64,7 @@ func TestServer_limitsOnASocket(t *testing.T) {
 	s.Start()
 	defer s.Close()
 	c := s.Client()
+	c.Timeout = 20 * time.Second // a server that hangs must not hold up the test
 	defer c.CloseIdleConnections()
 	s.Limit.Limiter.(*throttle.TokenBucket).SetLimit(throttle.PerHour(2)) // the test may be slow
 	for _, want := range []int{200, 200, 429} {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/heed-go/heed/sketch"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
@@ -92,7 +93,7 @@ func TestCountMin_losesNothingWhenManyAddAtOnce(t *testing.T) {
 				before := added[k].Load()
 				got := c.Add(key('k', k), n)
 				added[k].Add(n)
-				require.GreaterOrEqual(t, got, before+n)
+				assert.GreaterOrEqual(t, got, before+n)
 			}
 		})
 		for k := range keys {

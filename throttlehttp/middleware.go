@@ -2,6 +2,7 @@ package throttlehttp
 
 import (
 	"errors"
+	"net"
 	"net/http"
 	"strconv"
 	"time"
@@ -78,7 +79,8 @@ type Middleware struct {
 	// meanwhile, put the limiter into a throttle.Fallback with a local one.
 	//
 	// Failures that a client can cause at will never let a request through: a client that
-	// has left, a cost below zero, and a Waiter that is closed. Limiters of this module
+	// has left, a cost below zero, a timeout of the store when less than a second is left
+	// until the deadline of the request. Neither does a Waiter that is closed. Limiters of this module
 	// reject keys that clients invent and return no error for them, see rules.Source.
 	// Still, a flood of requests can overload a store: limits that protect against floods
 	// should be local, or have a Fallback that is.
@@ -193,7 +195,7 @@ func (m *Middleware) refuse(w http.ResponseWriter, r *http.Request, f Refusal) {
 // failed deals with a request on which no decision was reached. The error may
 // name hosts and stores, so it goes to the Trace and never to the client.
 func (m *Middleware) failed(w http.ResponseWriter, r *http.Request, err error, next http.Handler) {
-	open := !m.FailClosed && r.Context().Err() == nil && !errors.Is(err, throttle.ErrCost) && !errors.Is(err, throttle.ErrClosed)
+	open := !m.FailClosed && !causedByRequest(r, err) && !errors.Is(err, throttle.ErrClosed)
 	if m.Trace != nil && m.Trace.Failed != nil {
 		m.Trace.Failed(r, err, open)
 	}
@@ -202,6 +204,22 @@ func (m *Middleware) failed(w http.ResponseWriter, r *http.Request, err error, n
 		return
 	}
 	undecided.ServeHTTP(w, r)
+}
+
+// shortest is how much of a request's deadline must be left after a store has timed out
+// for the store to be the cause: stores are given half of what is left, or less.
+const shortest = time.Second
+
+// causedByRequest reports whether a limiter failed because of what the client did: it has
+// left, its request has an impossible cost, or a deadline that is too short for a store to
+// respond.
+func causedByRequest(r *http.Request, err error) bool {
+	if r.Context().Err() != nil || errors.Is(err, throttle.ErrCost) {
+		return true
+	}
+	var timeout net.Error
+	deadline, ok := r.Context().Deadline()
+	return ok && errors.As(err, &timeout) && timeout.Timeout() && time.Until(deadline) < shortest
 }
 
 func (m *Middleware) decided(r *http.Request, d throttle.Decision) {

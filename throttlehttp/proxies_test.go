@@ -2,6 +2,7 @@ package throttlehttp_test
 
 import (
 	"bytes"
+	"context"
 	"io"
 	"net"
 	"net/http"
@@ -45,7 +46,9 @@ func standsForgery(t *testing.T, url, header string, forged ...string) {
 
 // takenFor returns who the server behind a proxy takes us for, if it goes by a header.
 func takenFor(t *testing.T, url, header string, lines ...string) string {
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	require.NoError(t, err)
 	r.Header[http.CanonicalHeaderKey(header)] = lines
 	r.Header.Set("Believe", header)

@@ -15,6 +15,6 @@ func TestSecrets_searchLargeQueriesWithoutAllocating(t *testing.T) {
 		r.URL.RawQuery = "key=a&" + pair
 		few := testing.AllocsPerRun(5, func() { find(r) })
 		r.URL.RawQuery = "key=a&" + strings.Repeat(pair, 1<<20/len(pair))
-		require.LessOrEqual(t, testing.AllocsPerRun(5, func() { find(r) }), few+1, name)
+		require.LessOrEqual(t, testing.AllocsPerRun(5, func() { find(r) }), few+20, name) // the race detector makes pools forget
 	}
 }

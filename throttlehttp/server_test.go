@@ -18,6 +18,7 @@ import (
 	"github.com/heed-go/heed/internal/memhttp"
 	"github.com/heed-go/heed/throttle"
 	"github.com/heed-go/heed/throttlehttp"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
@@ -140,7 +141,7 @@ func TestMiddleware_hijackedIsInFlight(t *testing.T) {
 		m := &throttlehttp.Middleware{Limiter: throttle.NewInFlight(throttle.Capacity{Count: 1}, nil)}
 		s := memhttp.NewServer(m.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			conn, _, err := http.NewResponseController(w).Hijack()
-			require.NoError(t, err)
+			assert.NoError(t, err)
 			defer conn.Close()
 			io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\n\r\n")
 			_, _ = bufio.NewReader(conn).ReadString('\n')

@@ -76,22 +76,24 @@ func TestSettle_countsFailedLoginsOnly(t *testing.T) {
 // Who tries passwords in parallel gets no more of them than one after another: the
 // units are held while the handlers run.
 func TestSettle_parallelGuessesAreCounted(t *testing.T) {
-	let := make(chan struct{})
-	h := (&throttlehttp.Middleware{Rules: []throttlehttp.Rule{failedLogins(5)}}).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		<-let
-		attempt(w, r)
-	}))
-	got := make(chan int)
-	for range 50 {
-		go func() { got <- try(h, "wrong") }()
-	}
-	for range 45 {
-		require.Equal(t, http.StatusTooManyRequests, <-got)
-	}
-	close(let)
-	for range 5 {
-		require.Equal(t, http.StatusUnauthorized, <-got)
-	}
+	synctest.Test(t, func(t *testing.T) { // in which a hang is noticed
+		let := make(chan struct{})
+		h := (&throttlehttp.Middleware{Rules: []throttlehttp.Rule{failedLogins(5)}}).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			<-let
+			attempt(w, r)
+		}))
+		got := make(chan int)
+		for range 50 {
+			go func() { got <- try(h, "wrong") }()
+		}
+		for range 45 {
+			require.Equal(t, http.StatusTooManyRequests, <-got)
+		}
+		close(let)
+		for range 5 {
+			require.Equal(t, http.StatusUnauthorized, <-got)
+		}
+	})
 }
 
 func TestSettle_penaltyForThoseWhoGoOnGuessing(t *testing.T) {

@@ -17,6 +17,7 @@ import (
 	"github.com/heed-go/heed/internal/memhttp"
 	"github.com/heed-go/heed/throttle"
 	"github.com/heed-go/heed/throttlehttp"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
@@ -74,9 +75,9 @@ func TestWatch_keepsWhatTheWriterCan(t *testing.T) {
 			h := seen.watching().Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				watched = skills(w)
 				rc := http.NewResponseController(w)
-				require.NoError(t, rc.SetWriteDeadline(time.Now().Add(time.Hour)))
-				require.NoError(t, rc.SetReadDeadline(time.Now().Add(time.Hour)))
-				require.NoError(t, rc.Flush())
+				assert.NoError(t, rc.SetWriteDeadline(time.Now().Add(time.Hour)))
+				assert.NoError(t, rc.SetReadDeadline(time.Now().Add(time.Hour)))
+				assert.NoError(t, rc.Flush())
 			}))
 			s := start(&http.Server{ErrorLog: quiet, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				bare = skills(w)

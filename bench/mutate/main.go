@@ -1,0 +1,153 @@
+// Mutate measures how many small changes to the code the tests notice (mutation testing).
+// It makes a random sample of changes: negated conditions, swapped operators, constants
+// that are off by one, and deleted statements. It applies them one at a time through an
+// overlay, so that no file of the checkout ever changes, and runs the tests of the changed
+// package and then of the packages that import it, until one fails.
+//
+//	cd bench && go run ./mutate -n 100 -seed 1 -json
+//
+// The sample depends on -seed, -pkg, -exclude and the code, and on nothing else. Changes
+// that do not compile are replaced by others. Changes that cannot be observed by
+// construction are not made: capacities of make, padding, what is assigned to _, and what
+// is given back to a sync.Pool. A test that runs longer than -timeout has noticed the
+// change. The checkout must not be edited meanwhile.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"log"
+	"math/rand/v2"
+	"os"
+	"os/signal"
+	"regexp"
+	"time"
+)
+
+// A result is what became of one change.
+type result struct {
+	change
+	Noticed string  `json:"noticed_by,omitempty"` // import path of the package whose tests failed; "": none
+	Hung    bool    `json:"timed_out,omitempty"`  // the tests failed because they ran too long
+	Seconds float64 `json:"seconds"`
+}
+
+// A report sums up all results.
+type report struct {
+	Seed     uint64   `json:"seed"`
+	Sites    int      `json:"sites"` // changes that could have been made
+	Made     int      `json:"made"`
+	Noticed  int      `json:"noticed"`
+	Share    float64  `json:"share"` // of Made, in percent
+	Survived []result `json:"survived"`
+}
+
+func main() {
+	log.SetFlags(0)
+	log.SetPrefix("mutate: ")
+	n := flag.Int("n", 100, "number of changes")
+	seed := flag.Uint64("seed", 1, "seed of the sample")
+	pkg := flag.String("pkg", "", "regular expression: only files whose path from the root of the repository matches")
+	exclude := flag.String("exclude", `^(quota|examples|bench|internal)/`, "regular expression: no files whose path matches")
+	timeout := flag.Duration("timeout", 3*time.Minute, "for the tests of one package")
+	least := flag.Float64("least", 0, "exit with status 1 if less than so many percent were noticed")
+	root := flag.String("root", "..", "root of the repository")
+	asJSON := flag.Bool("json", false, "print a line of JSON for each change, and one for all")
+	list := flag.Bool("list", false, "print all changes that could be made, and make none")
+	flag.Parse()
+
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	only, err := regexp.Compile(*pkg)
+	check(err)
+	not, err := regexp.Compile(*exclude)
+	check(err)
+	packages, err := load(ctx, *root)
+	check(err)
+	sites, err := packages.changes(func(file string) bool { return only.MatchString(file) && !not.MatchString(file) })
+	check(err)
+	if *list {
+		for _, c := range sites {
+			fmt.Println(c)
+		}
+		return
+	}
+	rng := rand.New(rand.NewPCG(*seed, 0))
+	rng.Shuffle(len(sites), func(i, j int) { sites[i], sites[j] = sites[j], sites[i] })
+	r := report{Seed: *seed, Sites: len(sites), Survived: []result{}}
+	err = run(ctx, packages, sites, *n, *timeout, func(one result) {
+		r.add(one)
+		print(one, *asJSON)
+	})
+	check(err)
+	if r.Made > 0 {
+		r.Share = 100 * float64(r.Noticed) / float64(r.Made)
+	}
+	if *asJSON {
+		check(json.NewEncoder(os.Stdout).Encode(r))
+	} else {
+		r.print()
+	}
+	if r.Share < *least {
+		os.Exit(1)
+	}
+}
+
+// run makes the first n of the changes that compile, one at a time.
+func run(ctx context.Context, packages *packages, changes []change, n int, timeout time.Duration, done func(result)) error {
+	t, err := newTester(packages, timeout)
+	if err != nil {
+		return err
+	}
+	defer t.close()
+	for _, c := range changes {
+		if n == 0 {
+			return nil
+		}
+		one, compiles, err := t.try(ctx, c)
+		if err != nil {
+			return err
+		}
+		if compiles {
+			done(one)
+			n--
+		}
+	}
+	return nil
+}
+
+func (r *report) add(one result) {
+	r.Made++
+	if one.Noticed != "" {
+		r.Noticed++
+		return
+	}
+	r.Survived = append(r.Survived, one)
+}
+
+func print(r result, asJSON bool) {
+	if asJSON {
+		check(json.NewEncoder(os.Stdout).Encode(r))
+		return
+	}
+	by := "NOT NOTICED"
+	if r.Noticed != "" {
+		by = "noticed by " + r.Noticed
+	}
+	fmt.Printf("%s: %s (%.0f s)\n", r.change, by, r.Seconds)
+}
+
+func (r *report) print() {
+	fmt.Printf("\n%d of %d changes noticed (%.0f %%), seed %d; not noticed:\n", r.Noticed, r.Made, r.Share, r.Seed)
+	for _, one := range r.Survived {
+		fmt.Println("  " + one.change.String())
+	}
+}
+
+func check(err error) {
+	if err != nil {
+		log.Fatal(err)
+	}
+}

@@ -1,0 +1,113 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+const code = `package p
+
+import "sync"
+
+var pool sync.Pool
+
+type padded struct{ _ [64]byte }
+
+// Least returns the lesser of two numbers, but 0 at least.
+func Least(a, b int) (n int) {
+	_ = padded{}
+	seen := make(map[int]bool, 2)
+	list := append(make([]int, 0, 2), a, b)
+	for i := range list {
+		seen[list[i]] = true
+	}
+	pool.Put(&seen)
+	if n = a; b < a {
+		n = b
+	}
+	return max(n, 0)
+}
+`
+
+const tests = `package p
+
+import "testing"
+
+func TestLeast(t *testing.T) {
+	if Least(1, 2) != 1 || Least(2, 1) != 1 || Least(1, 1) != 1 {
+		t.Fatal()
+	}
+}
+`
+
+// module writes a module of two packages, of which one tests the other, and returns its
+// root.
+func module(t *testing.T) string {
+	root := t.TempDir()
+	for name, text := range map[string]string{
+		"go.mod": "module m\n\ngo 1.24\n", "p/p.go": code, "p/p_test.go": tests,
+		"q/q.go":      "package q\n\nimport \"m/p\"\n\n// Zero is 0.\nvar Zero = p.Least(-1, 5)\n",
+		"q/q_test.go": "package q\n\nimport \"testing\"\n\nfunc TestZero(t *testing.T) {\n\tif Zero != 0 {\n\t\tt.Fatal()\n\t}\n}\n",
+	} {
+		path := filepath.Join(root, name)
+		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o700))
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+	}
+	return root
+}
+
+func TestChanges_ofAFile(t *testing.T) {
+	p, err := load(t.Context(), module(t))
+	require.NoError(t, err)
+	all, err := p.changes(func(file string) bool { return file == "p/p.go" })
+	require.NoError(t, err)
+	var got []string
+	for _, c := range all {
+		got = append(got, c.String())
+	}
+	require.Equal(t, []string{
+		`p/p.go:13: constant off by one: "0" becomes "1"`,
+		`p/p.go:15: deleted statement: "seen[list[i]] = true" becomes ""`,
+		`p/p.go:18: negated condition: "b < a" becomes "!(b < a)"`,
+		`p/p.go:18: swapped operator: "<" becomes "<="`,
+		`p/p.go:19: deleted statement: "n = b" becomes ""`,
+		`p/p.go:21: constant off by one: "0" becomes "1"`,
+	}, got)
+}
+
+// Three of the changes matter. One of them is noticed only by the package that imports
+// the changed one, and one, without which a variable is not used, does not compile.
+func TestRun_tellsWhatIsNoticed(t *testing.T) {
+	root := module(t)
+	p, err := load(t.Context(), root)
+	require.NoError(t, err)
+	all, err := p.changes(func(file string) bool { return file == "p/p.go" })
+	require.NoError(t, err)
+	by := map[string]string{}
+	require.NoError(t, run(t.Context(), p, all, len(all), time.Minute, func(r result) { by[r.String()] = r.Noticed }))
+	require.Equal(t, map[string]string{
+		`p/p.go:13: constant off by one: "0" becomes "1"`:          "",
+		`p/p.go:18: negated condition: "b < a" becomes "!(b < a)"`: "m/p",
+		`p/p.go:18: swapped operator: "<" becomes "<="`:            "",
+		`p/p.go:19: deleted statement: "n = b" becomes ""`:         "m/p",
+		`p/p.go:21: constant off by one: "0" becomes "1"`:          "m/q",
+	}, by)
+	text, err := os.ReadFile(filepath.Join(root, "p/p.go"))
+	require.NoError(t, err)
+	require.Equal(t, code, string(text), "no file is changed")
+}
+
+// Tests that fail as they are notice nothing.
+func TestRun_needsTestsThatPass(t *testing.T) {
+	root := module(t)
+	require.NoError(t, os.WriteFile(filepath.Join(root, "p/p_test.go"), []byte("package p\n\nimport \"testing\"\n\nfunc TestLeast(t *testing.T) { t.Fatal() }\n"), 0o600))
+	p, err := load(t.Context(), root)
+	require.NoError(t, err)
+	all, err := p.changes(func(string) bool { return true })
+	require.NoError(t, err)
+	require.ErrorContains(t, run(t.Context(), p, all, 1, time.Minute, func(result) {}), "the tests of m/p fail without a change")
+}

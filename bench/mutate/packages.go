@@ -1,0 +1,116 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// A pkg is a package of the root module, as go list describes it.
+type pkg struct {
+	ImportPath   string
+	Name         string
+	Dir          string
+	GoFiles      []string
+	Imports      []string
+	TestGoFiles  []string
+	TestImports  []string
+	XTestGoFiles []string
+	XTestImports []string
+}
+
+func (p *pkg) hasTests() bool { return len(p.TestGoFiles)+len(p.XTestGoFiles) > 0 }
+
+// imports reports whether p or its tests import the package of a path.
+func (p *pkg) imports(path string) bool {
+	return slices.Contains(p.Imports, path) || slices.Contains(p.TestImports, path) || slices.Contains(p.XTestImports, path)
+}
+
+// packages are all packages of a module.
+type packages struct {
+	root string // absolute
+	all  []*pkg
+}
+
+// load lists the packages of the module in a folder.
+func load(ctx context.Context, root string) (*packages, error) {
+	root, err := filepath.Abs(root)
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.CommandContext(ctx, "go", "list", "-json", "./...")
+	cmd.Dir = root
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("go list in %s: %w%s", root, err, stderr(err))
+	}
+	p := &packages{root: root}
+	for dec := json.NewDecoder(strings.NewReader(string(out))); ; {
+		one := new(pkg)
+		if err := dec.Decode(one); errors.Is(err, io.EOF) {
+			return p, nil
+		} else if err != nil {
+			return nil, fmt.Errorf("go list in %s: %w", root, err)
+		}
+		p.all = append(p.all, one)
+	}
+}
+
+func stderr(err error) string {
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		return "\n" + string(exit.Stderr)
+	}
+	return ""
+}
+
+// changes returns all changes that can be made to files whose path from the root of the
+// module is wanted, in the order of the files.
+func (p *packages) changes(wanted func(file string) bool) ([]change, error) {
+	var all []change
+	for _, one := range p.all {
+		if one.Name == "main" {
+			continue
+		}
+		for _, name := range one.GoFiles {
+			path := filepath.Join(one.Dir, name)
+			file, err := filepath.Rel(p.root, path)
+			if err != nil {
+				return nil, err
+			}
+			if file = filepath.ToSlash(file); !wanted(file) {
+				continue
+			}
+			found, err := changesOf(path)
+			if err != nil {
+				return nil, err
+			}
+			for i := range found {
+				found[i].pkg, found[i].path, found[i].File = one, path, file
+			}
+			all = append(all, found...)
+		}
+	}
+	return all, nil
+}
+
+// testersOf returns the packages whose tests may notice a change of one: itself, then
+// those that import it.
+func (p *packages) testersOf(one *pkg) []*pkg {
+	var all []*pkg
+	if one.hasTests() {
+		all = append(all, one)
+	}
+	for _, other := range p.all {
+		if other != one && other.hasTests() && other.imports(one.ImportPath) {
+			all = append(all, other)
+		}
+	}
+	return all
+}
