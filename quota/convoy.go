@@ -1,6 +1,7 @@
 package quota
 
 import (
+	"context"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
@@ -27,16 +28,21 @@ type convoy struct {
 	self    uint64 // tells our own news from those of others
 	basis   uint64 // of the hashes of routes
 
-	mu    sync.Mutex
+	closed <-chan struct{}
+	cancel context.CancelFunc // ends the subscription
+
+	mu    sync.Mutex // guards what follows
 	sites map[string]*site
 	early early
+	guard replayGuard
 	lines []weakly.Pointer[throttle.Waiter]
 }
 
 func newConvoy(t *Tracker) *convoy {
 	f := &convoy{tracker: t, share: t.Share, secret: t.Secret, self: rand.Uint64(), sites: make(map[string]*site)}
 	f.basis = binary.BigEndian.Uint64(f.hash("route"))
-	f.share.Listen(f.hear)
+	f.guard = newReplayGuard(t.clock().Now())
+	f.listen()
 	return f
 }
 
@@ -68,6 +74,9 @@ const recallFor = 100 * time.Millisecond
 
 // join makes s, which nobody has asked for yet, one of the fleet.
 func (f *convoy) join(s *site, a account) {
+	if f.isClosed() {
+		return
+	}
 	if s.id = f.idOf(a); s.id == "" {
 		return
 	}
@@ -76,6 +85,7 @@ func (f *convoy) join(s *site, a account) {
 	f.mu.Lock()
 	f.sites[s.id] = s
 	known := f.early.take(s.id)
+	f.guard.recall(s.id, now)
 	f.mu.Unlock()
 	for _, k := range known {
 		s.learnOf(k.news.aged(now.Sub(k.at)), now)
@@ -90,6 +100,7 @@ func (f *convoy) leave(s *site) {
 	defer f.mu.Unlock()
 	if f.sites[s.id] == s {
 		delete(f.sites, s.id)
+		f.guard.recalled(s.id)
 	}
 }
 
@@ -99,14 +110,23 @@ func (s *site) forgotten() {
 	}
 }
 
-// post tells the others.
+// post sends n to the other processes.
 func (f *convoy) post(s *site, n news) {
+	if f.isClosed() {
+		return
+	}
 	n.From = f.self
+	f.mu.Lock()
+	f.guard.stamp(&n, f.tracker.clock().Now())
+	f.mu.Unlock()
 	f.share.Post(Message{Account: s.id, Bucket: strconv.FormatUint(n.Route, 36), News: n.encode(f.secret, s.id), Keep: n.keep()})
 }
 
-// hear is told by the others.
+// hear applies a message of another process. One that was applied before has no effect.
 func (f *convoy) hear(m Message) {
+	if f.isClosed() {
+		return
+	}
 	if m.News == "" {
 		f.recalled(m.Account)
 		return
@@ -115,8 +135,14 @@ func (f *convoy) hear(m Message) {
 	if !ok || n.From == f.self {
 		return
 	}
-	n, now := n.aged(m.Age), f.tracker.clock().Now()
+	now := f.tracker.clock().Now()
 	f.mu.Lock()
+	age, fresh := f.guard.accept(&n, m.Account, m.Age, now)
+	if !fresh {
+		f.mu.Unlock()
+		return
+	}
+	n = n.aged(age)
 	s := f.sites[m.Account]
 	if s == nil {
 		f.early.add(m.Account, n, now)
@@ -131,6 +157,7 @@ func (f *convoy) hear(m Message) {
 func (f *convoy) recalled(account string) {
 	f.mu.Lock()
 	s := f.sites[account]
+	f.guard.recalled(account)
 	f.mu.Unlock()
 	if s != nil && s.endRecall() {
 		f.wake()

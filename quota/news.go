@@ -15,11 +15,13 @@ import (
 // to another: JSON, so that an operator can read it, and a code over it that only
 // who knows the secret can make.
 //
-//	{"from":17,"route":4711,"say":"shut","wait":60000000,"told":true,"left":[…]}.Kx2f…
+//	{"from":17,"seq":3,"at":1764000000000000,"route":4711,"say":"shut","wait":60000000,"told":true,"left":[…]}.Kx2f…
 //
-// All times are spans in microseconds as of when it was posted.
+// All other times are spans in microseconds as of when it was posted.
 type news struct {
 	From  uint64  `json:"from"`            // which process
+	Seq   uint64  `json:"seq"`             // number of the message among those of the process, from 1 on
+	At    int64   `json:"at"`              // when it was posted, in microseconds since the Unix epoch by the clock of the process
 	Route uint64  `json:"route"`           // whose quota it is, see stableRoute
 	Say   string  `json:"say"`             // one of the four below
 	Wait  micros  `json:"wait,omitempty"`  // shut: for how long; open: since the probe was sent

@@ -11,9 +11,11 @@ import "time"
 //	                                             └──▶ hear   process C waits
 //
 // What it carries is opaque, and says for how long something holds, not until
-// when: the clocks of the machines need not agree. Messages may be lost, repeated,
-// late or out of order. A lost one costs what no Share would: a refusal of one's
-// own. News that are garbled, or made without Tracker.Secret, are ignored.
+// when: the clocks of the machines need not agree, but for a day. Messages may be lost,
+// repeated, late or out of order. A lost one costs what no Share would: a refusal of
+// one's own. A message that is garbled, was made without Tracker.Secret, or was heard
+// before is ignored: each carries a sequence number and a time, authenticated by
+// Tracker.Secret.
 //
 // Of the processes that wait for one gate mostly one sends the first request, and
 // the others go when they hear of its answer, or when they have not for a while.
@@ -26,7 +28,7 @@ type Share interface {
 
 	// Listen has hear called with what is posted, from now on; what the same
 	// process posted may be among it. A Tracker calls it once, before its first
-	// request.
+	// request. A Share whose subscriptions can end is a Subscriber.
 	Listen(hear func(m Message))
 
 	// Recall has hear called with what is kept of account, and then with a Message

@@ -41,7 +41,7 @@ func TestShare_ignoresWhatIsNotMadeWithTheSecret(t *testing.T) {
 		b := &bus{delay: time.Millisecond}
 		_, other := two(t, b)
 		site := other.siteOf(request(t, users))
-		n := news{From: 1, Route: site.route(request(t, users)), Say: sayShut, Wait: inMicros(time.Hour)}
+		n := news{From: 1, Seq: 1, At: time.Now().UnixMicro(), Route: site.route(request(t, users)), Say: sayShut, Wait: inMicros(time.Hour)}
 		good := n.encode(other.Secret, site.id)
 		for name, text := range map[string]string{
 			"another secret":  n.encode([]byte("another"), site.id),
@@ -107,7 +107,7 @@ func TestShare_memoryIsBounded(t *testing.T) {
 		tr.MaxSites = 64
 		s := tr.siteOf(request(t, users))
 		for i := range 2000 {
-			n := news{From: uint64(i), Route: uint64(i + 1), Say: sayShut, Wait: inMicros(time.Hour), Left: []stock{{Name: fmt.Sprint(i), Limit: 9, Reset: inMicros(time.Hour)}}}
+			n := news{From: uint64(i + 1), Seq: 1, At: time.Now().UnixMicro(), Route: uint64(i + 1), Say: sayShut, Wait: inMicros(time.Hour), Left: []stock{{Name: fmt.Sprint(i), Limit: 9, Reset: inMicros(time.Hour)}}}
 			for _, account := range []string{s.id, fmt.Sprint("unknown", i%500)} {
 				tr.convoy.hear(Message{Account: account, News: n.encode(tr.Secret, account)})
 			}
@@ -115,6 +115,8 @@ func TestShare_memoryIsBounded(t *testing.T) {
 		}
 		require.LessOrEqual(t, len(tr.convoy.sites), 64)
 		require.LessOrEqual(t, len(tr.convoy.early), maxEarly)
+		require.LessOrEqual(t, len(tr.convoy.guard.senders), maxSenders)
+		require.LessOrEqual(t, len(tr.convoy.guard.recalling), maxRecalling)
 		for _, kept := range tr.convoy.early {
 			require.LessOrEqual(t, len(kept), maxEarlyEach)
 		}
@@ -144,10 +146,10 @@ func TestShare_postsAreFew(t *testing.T) {
 // FuzzShare_hear plays a process that knows the secret and is broken.
 func FuzzShare_hear(f *testing.F) {
 	for _, seed := range []string{
-		`{"from":1,"route":1,"say":"shut","wait":60000000,"told":true}`,
-		`{"from":1,"route":1,"say":"open","wait":31622400000000}`,
-		`{"from":1,"route":1,"say":"probe"}`, `{"from":1,"say":"here"}`,
-		`{"from":1,"route":1,"say":"left","left":[{"name":"a","limit":9007199254740992,"left":1,"per":1,"reset":31622400000000}]}`,
+		`{"from":1,"seq":1,"at":1700000000000000,"route":1,"say":"shut","wait":60000000,"told":true}`,
+		`{"from":1,"seq":1,"at":1700000000000000,"route":1,"say":"open","wait":31622400000000}`,
+		`{"from":1,"seq":1,"at":1700000000000000,"route":1,"say":"probe"}`, `{"from":1,"seq":1,"at":1700000000000000,"say":"here"}`,
+		`{"from":1,"seq":1,"at":1700000000000000,"route":1,"say":"left","left":[{"name":"a","limit":9007199254740992,"left":1,"per":1,"reset":31622400000000}]}`,
 	} {
 		f.Add(seed, int64(0), uint8(3))
 		f.Add(seed, int64(math.MaxInt64), uint8(0))

@@ -156,7 +156,7 @@ func TestShare_resetDoesNotCreep(t *testing.T) {
 		for i := range 100 {
 			late := time.Duration(i%30) * 30 * time.Millisecond
 			reset := inMicros(time.Minute + late - time.Since(start))
-			n := news{From: 1, Route: site.route(request(t, users)), Say: sayLeft, Left: []stock{{Limit: 1000, Left: 1000 - int64(i), Reset: reset}}}
+			n := news{From: 1, Seq: uint64(i + 1), At: time.Now().UnixMicro(), Route: site.route(request(t, users)), Say: sayLeft, Left: []stock{{Limit: 1000, Left: 1000 - int64(i), Reset: reset}}}
 			other.convoy.hear(Message{Account: site.id, News: n.encode(other.Secret, site.id)})
 			time.Sleep(time.Millisecond)
 		}

@@ -12,6 +12,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
+
+	"github.com/heed-go/heed/throttleredis/internal/redistest"
 )
 
 // shared is a client of the redis-server that the tests of this package share; nil:
@@ -36,11 +38,14 @@ func withServer(f func() int) int {
 	defer os.RemoveAll(dir)
 	socket := filepath.Join(dir, "redis.sock")
 	cmd := exec.Command(program, "--port", "0", "--unixsocket", socket, "--save", "", "--appendonly", "no", "--dir", dir)
-	if err := cmd.Start(); err != nil {
+	ended, err := redistest.StartProcess(cmd)
+	if err != nil {
 		panic(err)
 	}
-	defer cmd.Wait()
-	defer cmd.Process.Kill()
+	defer func() {
+		_ = cmd.Process.Kill()
+		<-ended
+	}()
 	shared = redis.NewClient(&redis.Options{Network: "unix", Addr: socket, ContextTimeoutEnabled: true})
 	defer shared.Close()
 	for deadline := time.Now().Add(30 * time.Second); shared.Ping(context.Background()).Err() != nil && time.Now().Before(deadline); {

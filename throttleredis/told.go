@@ -3,6 +3,7 @@ package throttleredis
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -47,7 +48,7 @@ type Told struct {
 	work   chan struct{} // there is something in the queue
 
 	mu      sync.Mutex
-	hearers []func(quota.Message)
+	hearers []*func(quota.Message) // pointers tell equal functions apart
 	queue   queue
 	stats   ToldStats
 }
@@ -113,12 +114,21 @@ func (t *Told) Stats() ToldStats {
 	return t.stats
 }
 
-// Listen implements quota.Share.
-func (t *Told) Listen(hear func(quota.Message)) {
+// Listen implements quota.Share: it is Subscribe without an end.
+func (t *Told) Listen(hear func(quota.Message)) { t.Subscribe(context.Background(), hear) }
+
+// Subscribe implements quota.Subscriber: hear is called with what is published, until ctx is
+// done or t is closed. A call that is running when ctx is done completes.
+func (t *Told) Subscribe(ctx context.Context, hear func(quota.Message)) {
 	t.start()
 	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.hearers = append(t.hearers, hear)
+	t.hearers = append(slices.Clone(t.hearers), &hear)
+	t.mu.Unlock()
+	context.AfterFunc(ctx, func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		t.hearers = slices.DeleteFunc(slices.Clone(t.hearers), func(h *func(quota.Message)) bool { return h == &hear })
+	})
 }
 
 // Post implements quota.Share.
@@ -150,7 +160,7 @@ func (t *Told) signal() {
 // hear hands messages to all who listen.
 func (t *Told) hear(all ...quota.Message) {
 	t.mu.Lock()
-	hearers := t.hearers[:len(t.hearers):len(t.hearers)]
+	hearers := t.hearers // is replaced, never changed
 	for _, m := range all {
 		if m.News != "" {
 			t.stats.Heard++
@@ -159,7 +169,7 @@ func (t *Told) hear(all ...quota.Message) {
 	t.mu.Unlock()
 	for _, hear := range hearers {
 		for _, m := range all {
-			hear(m)
+			(*hear)(m)
 		}
 	}
 }

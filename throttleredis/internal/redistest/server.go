@@ -25,8 +25,8 @@ type Server struct {
 // A process is one life of a server.
 type process struct {
 	cmd   *exec.Cmd
-	said  bytes.Buffer  // to be read when it has ended
-	ended chan struct{} // closed then
+	said  bytes.Buffer    // to be read when it has ended
+	ended <-chan struct{} // closed then
 }
 
 // Start runs a redis-server until the test ends. It keeps nothing on disk, unless
@@ -113,16 +113,13 @@ func (s *Server) Restart() {
 // program has ended.
 func (s *Server) run() bool {
 	s.t.Helper()
-	p := &process{cmd: exec.Command(s.program, s.args...), ended: make(chan struct{})}
+	p := &process{cmd: exec.Command(s.program, s.args...)}
 	p.cmd.Stdout, p.cmd.Stderr = &p.said, &p.said
-	if err := p.cmd.Start(); err != nil {
+	var err error
+	if p.ended, err = StartProcess(p.cmd); err != nil {
 		s.t.Fatalf("redistest: %v", err)
 	}
 	s.process = p
-	go func() {
-		_ = p.cmd.Wait()
-		close(p.ended)
-	}()
 	Await(s.t, "an answer of the server at "+s.Addr, func() bool { return p.over() || ping(s.Addr) })
 	return !p.over()
 }

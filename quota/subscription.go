@@ -1,0 +1,52 @@
+package quota
+
+import "context"
+
+// A Subscriber is a Share whose subscriptions end. A Tracker calls Subscribe instead of Listen
+// if its Share has both.
+type Subscriber interface {
+	// Subscribe has hear called with what is posted, from now until ctx is done. It returns
+	// immediately.
+	Subscribe(ctx context.Context, hear func(m Message))
+}
+
+// Close ends the sharing of t: it posts nothing more, and what other processes post has no
+// effect on it any more. If its Share is a Subscriber, its subscription ends. A Tracker
+// without a Share does nothing. A Tracker may be used after Close, on its own.
+func (t *Tracker) Close() {
+	t.once.Do(t.init)
+	if t.convoy != nil {
+		t.convoy.close()
+	}
+}
+
+// listen subscribes to the messages of other processes until the convoy is closed.
+func (f *convoy) listen() {
+	ctx, cancel := context.WithCancel(context.Background())
+	f.mu.Lock()
+	f.closed, f.cancel = ctx.Done(), cancel
+	f.mu.Unlock()
+	if s, ok := f.share.(Subscriber); ok {
+		s.Subscribe(ctx, f.hear)
+		return
+	}
+	f.share.Listen(f.hear)
+}
+
+func (f *convoy) close() {
+	f.cancel()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	clear(f.early)
+	clear(f.guard.senders)
+}
+
+// isClosed reports whether close was called.
+func (f *convoy) isClosed() bool {
+	select {
+	case <-f.closed:
+		return true
+	default:
+		return false
+	}
+}
