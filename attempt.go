@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"strconv"
 	"time"
+
+	"github.com/heed-go/heed/throttle"
 )
 
 // admit waits until the next attempt may be sent and returns it. What comes last
@@ -24,9 +26,6 @@ func (c *call) admit() (*http.Request, error) {
 	}
 	if c.done, err = b.Allow(); err != nil {
 		c.done = nil
-		if req != c.req {
-			closeBody(req.Body)
-		}
 	}
 	return req, err
 }
@@ -57,7 +56,6 @@ func (c *call) request() (*http.Request, error) {
 	}
 	if prepare {
 		if err := p.Prepare(req, c.attempts+1); err != nil {
-			closeBody(body)
 			return nil, err
 		}
 	}
@@ -84,13 +82,17 @@ func (c *call) timed(d time.Duration) context.Context {
 	return ctx
 }
 
-// answered ends the time that the attempt had, and returns err, or that the time
-// was over.
+// answered stops the timer of the attempt and returns err, or errSlow if the timer
+// has fired. A response that arrives as the timer fires is closed: its context has
+// ended, so its body cannot be read.
 func (c *call) answered(ctx context.Context, resp *http.Response, err error) error {
 	if c.cancel == nil {
 		return err
 	}
-	c.timer.Stop()
+	if !c.timer.Stop() && err == nil && resp.Body != http.NoBody {
+		closeBody(resp.Body)
+		err = errSlow
+	}
 	if err != nil && c.ctx.Err() == nil && errors.Is(context.Cause(ctx), errSlow) {
 		err = errSlow
 	}
@@ -130,6 +132,8 @@ func health(resp *http.Response, err error) error {
 
 // roundTrip is Base.RoundTrip, made sure that it keeps its contract.
 func (c *call) roundTrip(req *http.Request) (*http.Response, error) {
+	c.body.give()
+	c.used, c.outcome = true, throttle.Failed // until there is a response
 	resp, err := c.t.own.base.RoundTrip(req)
 	switch {
 	case resp == nil && err == nil:
@@ -140,12 +144,20 @@ func (c *call) roundTrip(req *http.Request) (*http.Response, error) {
 	case resp != nil && resp.Body == nil:
 		resp.Body = http.NoBody
 	}
-	err = c.answered(req.Context(), resp, err)
-	if c.done != nil {
-		c.done(health(resp, err))
-		c.done = nil
+	if err = c.answered(req.Context(), resp, err); err != nil {
+		resp = nil
 	}
+	c.resp, c.err, c.rest = resp, err, rest{}
+	c.tellBreaker(health(resp, err))
 	return resp, err
+}
+
+// tellBreaker reports err to the Breaker that allowed the attempt, if there is one.
+func (c *call) tellBreaker(err error) {
+	if done := c.done; done != nil {
+		c.done = nil // before the call: it may panic
+		done(err)
+	}
 }
 
 // errNothing is a broken Base: http.RoundTripper forbids it.

@@ -22,8 +22,9 @@ import (
 // empty body for want of a better one.
 type body struct {
 	source source
-	replay *replay       // of seek and tape
-	fresh  io.ReadCloser // opened for the next attempt
+	replay *replay       // of fromReplay
+	fresh  io.ReadCloser // opened for the next attempt, and not given to Base yet; nil: none
+	given  bool          // Base was given a body at least once, and closes what it was given
 }
 
 // A source is where the body of another attempt comes from.
@@ -83,21 +84,24 @@ func (b *body) next(req *http.Request) (body io.ReadCloser, fresh bool) {
 	if b.fresh == nil {
 		return req.Body, false
 	}
-	body, b.fresh = b.fresh, nil
-	return body, true
+	return b.fresh, true
 }
 
-// finish says that there are no more attempts. It closes what Base was not given:
-// all of the body if nothing was sent.
-func (b *body) finish(req *http.Request, sent bool) {
+// give records that Base is given the body that next returned, and closes it from
+// now on.
+func (b *body) give() { b.fresh, b.given = nil, true }
+
+// finish closes what Base was not given: the body of an attempt that was prepared
+// and not sent, and the caller's own if nothing was sent. No attempt follows.
+func (b *body) finish(req *http.Request) {
 	closeBody(b.fresh)
 	switch {
 	case b.replay != nil:
 		b.replay.finish()
-	case !sent:
+	case !b.given:
 		closeBody(req.Body)
 	}
-	*b = body{}
+	*b = body{given: true} // nothing is left to close
 }
 
 var errReplaced = errors.New("heed: the body cannot be sent again: GetBody returns another one than Body: set both")

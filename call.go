@@ -1,7 +1,6 @@
 package heed
 
 import (
-	"context"
 	"math"
 	"net/http"
 	"sync"
@@ -11,32 +10,27 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// A call is one RoundTrip with all its attempts. It is one struct out of a pool,
-// so that a request that is granted at once and answered well allocates nothing.
+// A call is one RoundTrip with all its attempts. It is taken from a pool, so that a
+// request that is granted immediately and succeeds allocates nothing.
 type call struct {
-	t    *Transport
+	*lease
 	req  *http.Request
-	ctx  context.Context
 	said Request // what With said
+	once bool    // the request is sent once at most
 
-	ticket  throttle.Ticket
 	tracked int                      // where in the ticket the Tracker's demand is; -1: it has none
 	meters  [throttle.MaxDemands]int // where those of Request.Costs are
 	metered int                      // how many there are
 	limited bool                     // there are demands
-	ends    bool                     // a limit other than the Tracker's wants to know when the body ends
-	held    bool                     // the ticket is granted and its end was not told yet
 
 	body     body
-	key      string                  // Idempotency-Key made for it; "": none
-	cancel   context.CancelCauseFunc // ends the context of the attempt; nil: it is the request's own
-	timer    *time.Timer             // runs cancel
-	done     func(error)             // of the Breaker; nil: it waits for nothing
-	attempts int                     // sent
-	failures int                     // of those, with an answer or error other than "slow down"
+	key      string      // Idempotency-Key made for it; "": none
+	timer    *time.Timer // runs cancel
+	done     func(error) // of the Breaker; nil: it waits for nothing
+	attempts int         // sent
+	failures int         // of those, with an answer or error other than "slow down"
 	resp     *http.Response
 	err      error
-	outcome  throttle.Outcome   // of resp or err
 	told     time.Duration      // Retry-After, as the Tracker understood it
 	now      time.Time          // of resp or err; zero if it is good
 	sentAt   time.Time          // when the latest attempt was granted; zero: it passed no limit
@@ -44,27 +38,31 @@ type call struct {
 	rest     rest               // what was read of resp to discard it
 	reason   error              // why it is not sent again; nil: it need not be
 	stopped  bool               // reason came from Retry.Again, and is to be returned
+	returned bool               // RoundTrip returns in the usual way: nothing has panicked
 
-	policy backoff.Policy // of this call; nil: nothing has failed yet
-	drawn  time.Duration  // what policy returned last
-	delay  time.Duration  // before the next attempt
-	began  time.Time      // when the first attempt had failed
-	spare  time.Duration  // half of the time that the caller gave for the call; 0: no deadline, or not known yet
-	info   Info
-	past   []Attempt // those that were discarded
-	tail   tail      // the body that the caller gets, if ends
-	leased bool      // the caller has tail: the call does not go back to the pool
+	policy  backoff.Policy // of this call; nil: nothing has failed yet
+	drawn   time.Duration  // what policy returned last
+	repeats int            // responses that stated a Retry-After of 0
+	delay   time.Duration  // before the next attempt
+	began   time.Time      // when the first attempt had failed
+	spare   time.Duration  // half of the time that the caller gave for the call; 0: no deadline, or not known yet
+	info    Info
+	past    []Attempt // those that were discarded
 }
 
 var calls = sync.Pool{New: func() any { return new(call) }}
 
-// begin returns a call with its ticket filled in.
+// begin returns a call for req.
 func (t *Transport) begin(req *http.Request) *call {
 	t.ready()
 	c := calls.Get().(*call)
+	if c.lease == nil {
+		c.lease = leases.Get().(*lease)
+	}
 	c.t, c.req, c.ctx = t, req, req.Context()
 	c.said = RequestFrom(c.ctx)
-	if p := &t.own.retry; p.once(c.said) {
+	p := &t.own.retry
+	if c.once = c.said.NoRetry || p.Throttled <= 1 || callerRetries(req.Header); c.once {
 		c.body.source = sentOnce
 	} else {
 		c.body = bodyOf(req, p.KeepBody)
@@ -74,27 +72,38 @@ func (t *Transport) begin(req *http.Request) *call {
 	}
 	c.ticket.Priority = int32(min(max(c.said.Priority, math.MinInt32), math.MaxInt32))
 	c.ticket.MaxTold = c.mostTold()
-	c.demand()
 	return c
 }
 
-// end gives back what the call holds, also if something panicked.
+// end releases what the call holds, also if a hook, a limiter or Base panicked.
 func (c *call) end() {
-	if c.leased {
-		return
+	if !c.returned {
+		c.body.finish(c.req)
+		if c.resp != nil {
+			closeBody(c.resp.Body)
+		}
 	}
-	if c.held {
-		c.t.own.waiter.Cancel(c.ctx, &c.ticket)
+	l := c.lease
+	if l != nil { // no response took it over
+		c.drop()
+		*l = lease{}
 	}
-	if c.done != nil {
-		c.done(errNothing)
-	}
+	*c = call{lease: l}
+	calls.Put(c)
+}
+
+// drop ends an attempt that gets no response: its context, its place with the
+// Breaker and its claim. Units of an attempt that was not sent are given back.
+func (c *call) drop() {
 	if c.cancel != nil {
 		c.timer.Stop()
-		c.cancel(nil)
 	}
-	*c = call{}
-	calls.Put(c)
+	if c.held && !c.used {
+		c.held = false
+		c.t.own.waiter.Cancel(c.detached(), &c.ticket)
+	}
+	c.release()
+	c.tellBreaker(errNothing)
 }
 
 // send sends one attempt and tells the limits what came of it.
@@ -110,8 +119,8 @@ func (c *call) send(req *http.Request) (*http.Response, error) {
 		now = c.t.now()
 	}
 	f := c.t.own.quota.Feedback(c.req, c.quota(), resp, err, now, c.windows[:0])
-	f.More = c.ends && hasBody(resp)
-	c.t.own.waiter.Observe(c.ctx, &c.ticket, f)
+	f.More = lasts(resp) && c.holdsUntilEnd()
+	c.t.own.waiter.Observe(c.detached(), &c.ticket, f)
 	c.held, c.outcome, c.told = f.More, f.Outcome, f.RetryAfter
 	c.now = f.Now
 	c.observeLatency()
@@ -132,19 +141,6 @@ func (c *call) observeLatency() {
 		now = c.t.now()
 	}
 	c.t.own.quota.ObserveLatency(c.req, now.Sub(c.sentAt), now)
-}
-
-// release ends what lasts as long as the body of an answer: the context of the
-// attempt, and the claim on limits that wait for it.
-func (c *call) release() {
-	if c.cancel != nil {
-		c.cancel(nil)
-		c.cancel = nil
-	}
-	if c.held {
-		c.held = false
-		c.t.own.waiter.Observe(c.ctx, &c.ticket, throttle.Feedback{Now: c.t.now(), Outcome: c.outcome})
-	}
 }
 
 // pause discards the answer that is not final and sleeps.
@@ -177,7 +173,7 @@ func (c *call) attempt() Attempt {
 
 // answer returns what the last attempt brought.
 func (c *call) answer() (*http.Response, error) {
-	c.body.finish(c.req, true)
+	c.body.finish(c.req)
 	if c.reason != nil {
 		if f := c.t.own.trace.GiveUp; f != nil {
 			f(c.req, Step{Attempt: c.attempts, Response: c.resp, Err: c.err, Reason: c.reason})
@@ -203,17 +199,25 @@ func (c *call) hand() *http.Response {
 	if r := c.t.own.quota.Reader; r != nil || c.info.eventful() {
 		attach(c.resp, c.req, c.info, r)
 	}
-	if (c.held || c.cancel != nil) && hasBody(c.resp) {
-		c.leased = true
-		c.tail.begin(c)
+	resp := c.resp
+	if (c.held || c.cancel != nil) && lasts(resp) {
+		resp.Body = c.lease.upTo(resp)
+		c.lease = nil
 	}
-	return c.resp
+	return resp
+}
+
+// refuse ends a call that cannot be sent as it is.
+func (c *call) refuse(err error) (*http.Response, error) {
+	c.body.finish(c.req)
+	return nil, err
 }
 
 // abandon ends a call that is between two attempts, or before the first, because
 // of err: the last answer if it is still whole, unless the caller has gone.
 func (c *call) abandon(err error) (*http.Response, error) {
-	c.body.finish(c.req, c.attempts > 0)
+	c.drop()
+	c.body.finish(c.req)
 	c.reason = err
 	if f := c.t.own.trace.GiveUp; f != nil {
 		f(c.req, Step{Attempt: c.attempts, Response: c.resp, Err: c.err, Reason: err})

@@ -7,52 +7,65 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// demand puts into the ticket what the call must pass. The hook comes first, so
-// that one which sets demands, rather than adding them, replaces none of ours.
-func (c *call) demand() {
+// Why a ticket cannot hold all demands of a request.
+const (
+	errLimits = unsendable("heed: Transport.Limits set too many demands: one place of the ticket is for the server's limits, and one for Transport.Limiter; join some with throttle.AllOf")
+	errCosts  = unsendable("heed: Request.Costs names more units than the ticket has places for, beside the demands of Transport.Limits and Transport.Limiter")
+)
+
+// demand puts into the ticket what the call must pass. The Limits hook is called
+// first, so that a hook that assigns demands instead of adding them replaces none
+// of ours. The error says that the ticket has too few places.
+func (c *call) demand() error {
 	t := c.t
 	if t.Limits != nil {
 		t.Limits(c.req, &c.ticket)
 	}
 	if t.Limiter != nil {
+		if c.free() == throttle.MaxDemands {
+			return errLimits
+		}
 		c.ticket.Add(throttle.Demand{Limiter: t.Limiter, Cost: c.said.Cost})
 	}
 	if c.free() == throttle.MaxDemands {
-		panic("heed: Transport.Limits: too many demands: one place is for the server's own limits; join some with throttle.AllOf")
+		return errLimits
 	}
 	for i := range c.ticket.Demands {
-		if l := c.ticket.Demands[i].Limiter; l != nil {
-			_, observes := l.(throttle.Observer)
-			c.limited, c.ends = true, c.ends || observes
-		}
+		c.foreign = c.foreign || c.ticket.Demands[i].Limiter != nil
 	}
+	c.limited = c.foreign
 	c.tracked, c.metered = -1, 0
-	c.track()
+	return c.track()
 }
 
 // track asks the Tracker for its demand, which may be another one after each
-// answer, or none while nothing is known that limits the request.
-func (c *call) track() {
+// response, or none while nothing is known that limits the request. The error is
+// errCosts.
+func (c *call) track() error {
 	d := c.t.own.quota.Demand(c.req)
-	switch {
-	case c.tracked >= 0:
-		c.ticket.Demands[c.tracked] = d
-	case d.Limiter != nil:
+	if c.tracked < 0 && d.Limiter != nil {
 		c.tracked = c.free()
+	}
+	if c.tracked >= 0 {
 		c.ticket.Demands[c.tracked] = d
 	}
-	c.limited = c.limited || d.Limiter != nil
-	c.meter()
+	if d.Limiter == nil {
+		c.tracked = -1 // its place may be taken for a unit of Costs
+	} else {
+		c.limited = true
+	}
+	return c.meter()
 }
 
-// meter asks the Tracker for its demands for what the request costs besides.
-func (c *call) meter() {
+// meter asks the Tracker for its demands for the units of Request.Costs. The error
+// is errCosts.
+func (c *call) meter() error {
 	for i := range c.metered {
 		c.ticket.Demands[c.meters[i]] = throttle.Demand{}
 	}
 	c.metered = 0
 	if len(c.said.Costs) == 0 {
-		return
+		return nil
 	}
 	for _, unit := range slices.Sorted(maps.Keys(c.said.Costs)) {
 		d := c.t.own.quota.DemandUnits(c.req, unit, c.said.Costs[unit])
@@ -61,11 +74,12 @@ func (c *call) meter() {
 		}
 		i := c.free()
 		if i == throttle.MaxDemands || c.tracked < 0 && i == throttle.MaxDemands-1 {
-			panic("heed: Request.Costs: more units than there are places for demands: Transport.Limits and Limiter have the others")
+			return errCosts
 		}
 		c.ticket.Demands[i] = d
 		c.meters[c.metered], c.metered, c.limited = i, c.metered+1, true
 	}
+	return nil
 }
 
 // free returns the first place in the ticket without a demand; MaxDemands: none.

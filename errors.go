@@ -13,13 +13,13 @@ import (
 // Why a request was not sent again. A GiveUpError matches one of them, or what
 // ended the context, or a *throttle.RefusedError; Info.GaveUp is one.
 var (
-	ErrAttempts = errors.New("heed: attempts used up: raise Retry.Attempts to try more often")
-	ErrBody     = errors.New("heed: the body cannot be sent again: set Request.GetBody")
-	ErrMaxWait  = errors.New("heed: the wait is longer than MaxWait")
-	ErrTotal    = errors.New("heed: Retry.Total is over")
-	ErrBudget   = errors.New("heed: the retry budget is spent")
-	ErrUnsafe   = errors.New("heed: it may have been done already, and is not known to be idempotent: see heed.Request")
-	ErrServer   = errors.New("heed: the server forbids it")
+	ErrAttempts   = errors.New("heed: attempts used up: raise Retry.Attempts to try more often")
+	ErrBody       = errors.New("heed: the body cannot be sent again: set Request.GetBody")
+	ErrMaxWait    = errors.New("heed: the wait is longer than MaxWait")
+	ErrMaxElapsed = errors.New("heed: Retry.MaxElapsed is over")
+	ErrBudget     = errors.New("heed: the retry budget is spent")
+	ErrUnsafe     = errors.New("heed: it may have been done already, and is not known to be idempotent: see heed.Request")
+	ErrServer     = errors.New("heed: the server forbids it")
 )
 
 // A GiveUpError is returned for a request that got no answer after more than one

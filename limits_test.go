@@ -146,12 +146,14 @@ func TestTransport_hooksMaySetDemands(t *testing.T) {
 	})
 }
 
-// TestTransport_beginsWithFewRequestsToAnUnknownHost: each round takes a second, so
-// that what is sent at one instant is what may be in flight.
+// TestTransport_beginsWithFewRequestsToAnUnknownHost: each round takes 50 ms, so that
+// what is sent at one instant is what may be in flight. It was a second, but now one more
+// request is sent for each 100 ms without a response.
 func TestTransport_beginsWithFewRequestsToAnUnknownHost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
+		const round = 50 * time.Millisecond
 		tr := &Transport{Base: base(func(*http.Request) (*http.Response, error) {
-			time.Sleep(time.Second)
+			time.Sleep(round)
 			return says(200, ""), nil
 		})}
 		crowd := func(n int) (rounds []int) {
@@ -169,7 +171,7 @@ func TestTransport_beginsWithFewRequestsToAnUnknownHost(t *testing.T) {
 			}
 			wg.Wait()
 			for i := range len(sent) {
-				rounds = append(rounds, sent[time.Duration(i+1)*time.Second])
+				rounds = append(rounds, sent[time.Duration(i+1)*round])
 			}
 			return rounds
 		}

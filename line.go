@@ -14,10 +14,12 @@ func (c *call) line() error {
 		f(c.req, Step{Attempt: c.attempts + 1})
 	}
 	if c.attempts > 0 {
-		c.track()
+		if err := c.track(); err != nil {
+			return err
+		}
 	}
 	c.expectLatency()
-	c.held = true // also if a WaitTrace panics that is told of the grant
+	c.held, c.used = true, false // held also if a WaitTrace panics that is told of the grant
 	err := c.stand()
 	if c.held = err == nil; c.held && c.attempts == 0 {
 		c.deposit()
@@ -47,10 +49,10 @@ func (c *call) expectLatency() {
 
 // deposit counts the call for the budget of retries, as of its grant.
 func (c *call) deposit() {
-	p := &c.t.own.retry
-	if p.once(c.said) {
+	if c.once {
 		return
 	}
+	p := &c.t.own.retry
 	if at := c.ticket.GrantedAt(); !at.IsZero() {
 		p.Budget.Deposit(at)
 		return
@@ -65,24 +67,41 @@ func (c *call) deposit() {
 // callsAtOnce is how many calls that no limit concerns are counted at a time.
 const callsAtOnce = 16
 
-// stand is Waiter.Wait within the request's own MaxWait.
+// stand is Waiter.Wait within the longest wait that the request allows.
 func (c *call) stand() error {
 	if !c.limited {
 		return context.Cause(c.ctx)
 	}
 	w := c.t.own.waiter
-	if c.said.MaxWait <= 0 {
+	most, why := c.longestStay()
+	if most == throttle.Forever {
 		return tooLong(w.Wait(c.ctx, &c.ticket), c.ticket.MaxTold)
 	}
-	ctx, cancel := context.WithTimeoutCause(c.ctx, c.said.MaxWait, ErrMaxWait)
+	ctx, cancel := context.WithTimeoutCause(c.ctx, most, why)
 	defer cancel()
-	err := w.Wait(ctx, &c.ticket)
-	if err != nil && c.ctx.Err() == nil && !errors.Is(err, ErrMaxWait) {
-		if d, ok := c.ctx.Deadline(); !ok || time.Until(d) > c.said.MaxWait {
-			return &throttle.RefusedError{Decision: refusal(err), Reason: ErrMaxWait}
+	err := tooLong(w.Wait(ctx, &c.ticket), c.ticket.MaxTold)
+	var r *throttle.RefusedError
+	if c.ctx.Err() == nil && errors.As(err, &r) && errors.Is(r.Reason, context.DeadlineExceeded) {
+		if d, ok := c.ctx.Deadline(); !ok || time.Until(d) > most {
+			return &throttle.RefusedError{Key: r.Key, Decision: r.Decision, Reason: why}
 		}
 	}
 	return err
+}
+
+// longestStay returns how long the request may wait in line now, and the error that
+// says so: Request.MaxWait, or what is left of Retry.MaxElapsed before a retry.
+func (c *call) longestStay() (most time.Duration, why error) {
+	most, why = throttle.Forever, ErrMaxWait
+	if c.said.MaxWait > 0 {
+		most = c.said.MaxWait
+	}
+	if p := &c.t.own.retry; !c.began.IsZero() && p.MaxElapsed < throttle.Forever {
+		if left := max(p.MaxElapsed-c.t.now().Sub(c.began), 1); left < most {
+			most, why = left, ErrMaxElapsed
+		}
+	}
+	return most, why
 }
 
 // tooLong adds to err that MaxWait is why, if a server asks for more than that.
@@ -95,13 +114,4 @@ func tooLong(err error, most time.Duration) error {
 		return &throttle.RefusedError{Key: r.Key, Decision: r.Decision, Reason: ErrMaxWait}
 	}
 	return err
-}
-
-// refusal returns the Decision that err tells, if it does.
-func refusal(err error) throttle.Decision {
-	var r *throttle.RefusedError
-	if errors.As(err, &r) {
-		return r.Decision
-	}
-	return throttle.Decision{}
 }

@@ -14,10 +14,10 @@ import (
 // again decides whether what came of the latest attempt is not final, and then how
 // long to pause. If it is a failure and final, reason says why.
 func (c *call) again(resp *http.Response, err error) bool {
-	c.resp, c.err, c.rest, c.reason = resp, err, rest{}, nil
+	c.reason = nil
 	p := &c.t.own.retry
 	good := err == nil && resp.StatusCode < 400 && c.outcome != throttle.Throttled
-	if p.once(c.said) || good && p.Again == nil || c.settled() {
+	if c.once || good && p.Again == nil || c.settled() {
 		return false
 	}
 	if c.now.IsZero() {
@@ -92,8 +92,8 @@ func (c *call) plan(now time.Time, r quota.Report) error {
 	}
 	c.delay = 0
 	wait, gated := time.Duration(0), false
-	if throttled {
-		wait, gated = c.gate(r.RetryAfter)
+	if throttled && !c.mayRepeat(r) {
+		wait, gated = c.gate(max(r.RetryAfter, p.Floor.Least))
 	}
 	if !gated {
 		c.delay = c.backoff(r)
@@ -115,6 +115,9 @@ func (c *call) plan(now time.Time, r quota.Report) error {
 // longest wait that is allowed if what the server said does not.
 func (c *call) backoff(r quota.Report) time.Duration {
 	p := &c.t.own.retry
+	if c.mayRepeat(r) {
+		return c.repeat()
+	}
 	if said := max(r.RetryAfter, c.told); r.HasRetryAfter || said > 0 {
 		d := p.Floor.Delay(said, c.attempts)
 		if most := c.mostWait(); said <= most {
@@ -124,6 +127,30 @@ func (c *call) backoff(r quota.Report) time.Duration {
 	}
 	c.drawn = c.policy.Delay(c.attempts, c.drawn)
 	return c.drawn
+}
+
+// mayRepeat reports whether the server stated a Retry-After of 0, and Retry.Floor
+// does not say that it counts as more. A date that has passed is not a 0: clocks
+// differ.
+func (c *call) mayRepeat(r quota.Report) bool {
+	relative := r.RetryForm == quota.DeltaSeconds || r.RetryForm == quota.DeltaMillis
+	return relative && max(r.RetryAfter, c.told) < time.Microsecond && c.t.own.retry.Floor.Least <= 0
+}
+
+// repeat returns the delay after a Retry-After of 0: none after the first one of the
+// call. After each one that follows it is a tenth of what the policy says, which
+// grows, so that a server that always states 0 is not asked at the pace of the
+// network.
+func (c *call) repeat() time.Duration {
+	c.repeats++
+	if c.repeats == 1 {
+		return 0
+	}
+	c.drawn = c.policy.Delay(c.repeats-1, c.drawn)
+	if c.drawn == backoff.Never {
+		return c.drawn
+	}
+	return c.drawn / 10
 }
 
 // mostWait returns the longest wait between two attempts.
@@ -167,8 +194,8 @@ func (c *call) affords(now time.Time, wait time.Duration, gated bool) error {
 		return ErrAttempts
 	case wait > most:
 		return ErrMaxWait
-	case p.Total > 0 && wait > p.Total-now.Sub(c.began):
-		return ErrTotal
+	case wait > p.MaxElapsed-now.Sub(c.began):
+		return ErrMaxElapsed
 	case limited && time.Until(deadline) <= wait:
 		return context.DeadlineExceeded
 	}

@@ -36,9 +36,14 @@ type Retry struct {
 	// is a bound on patience rather than on load. 0: Attempts if that is set, else 10.
 	Throttled int
 
-	Backoff backoff.Policy  // pause after a failure; nil: the zero backoff.Exponential
-	Floor   backoff.Floor   // pause if the server said how long
-	Budget  *backoff.Budget // bounds retries to a share of the requests; nil: one of the Transport's own
+	Backoff backoff.Policy // pause after a failure; nil: the zero backoff.Exponential
+
+	// Floor makes the delay where the server states a Retry-After. Zero seconds are
+	// obeyed too unless Floor.Least is set: the first retry of a call is then sent
+	// immediately, and each later one after a tenth of the delay of Backoff.
+	Floor backoff.Floor
+
+	Budget *backoff.Budget // bounds retries to a share of the requests; nil: one of the Transport's own
 
 	// MaxWait is the longest pause, and the longest wait in line that the server
 	// asks for: whoever would wait longer is told so at once, those who are in line
@@ -46,7 +51,12 @@ type Retry struct {
 	// as long as its context allows. 0: 2 min, negative: any.
 	MaxWait time.Duration
 
-	Total time.Duration // no attempt begins later than this after the first has failed; 0: any
+	// MaxElapsed is the longest time from the end of the first attempt to the start
+	// of the last. The first wait in the queue and the time that the last attempt
+	// takes are not part of it: a running attempt is never cancelled. Waits for
+	// limits of our own are, from the second attempt on. Zero means 3 minutes,
+	// negative any time.
+	MaxElapsed time.Duration
 
 	// PerAttempt is how long an attempt may take until its answer begins. The
 	// answer's body then has all the time that the request has. 0: any.
@@ -82,6 +92,7 @@ const (
 	defaultAttempts  = 4
 	defaultThrottled = 10
 	defaultMaxWait   = 2 * time.Minute
+	defaultElapsed   = 3 * time.Minute
 	defaultKeepBody  = 256 << 10
 )
 
@@ -107,14 +118,19 @@ func (r *Retry) filled() Retry {
 	if p.KeepBody == 0 {
 		p.KeepBody = defaultKeepBody
 	}
-	switch {
-	case p.MaxWait == 0:
-		p.MaxWait = defaultMaxWait
-	case p.MaxWait < 0:
-		p.MaxWait = throttle.Forever
-	}
+	p.MaxWait = bound(p.MaxWait, defaultMaxWait)
+	p.MaxElapsed = bound(p.MaxElapsed, defaultElapsed)
 	return p
 }
 
-// once reports whether a request is sent once at most.
-func (r *Retry) once(said Request) bool { return said.NoRetry || r.Throttled <= 1 }
+// bound returns d, or its default if it is zero, or throttle.Forever if it is
+// negative.
+func bound(d, or time.Duration) time.Duration {
+	switch {
+	case d == 0:
+		return or
+	case d < 0:
+		return throttle.Forever
+	}
+	return d
+}

@@ -88,25 +88,29 @@ var attempts = []scenario{
 			time.Sleep(10 * time.Second)
 			return says(502, "late"), nil
 		})
-		resp, err := get(t, &Transport{Base: s, Retry: &Retry{Total: 5 * time.Second, Backoff: backoff.Constant(time.Second)}})
+		resp, err := get(t, &Transport{Base: s, Retry: &Retry{MaxElapsed: 5 * time.Second, Backoff: backoff.Constant(time.Second)}})
 		require.NoError(t, err)
 		require.Equal(t, "late", text(t, resp))
 		require.Equal(t, 2, s.sent())
 		info, _ := InfoFrom(resp)
-		require.ErrorIs(t, info.GaveUp, ErrTotal)
+		require.ErrorIs(t, info.GaveUp, ErrMaxElapsed)
 	}},
 	{number: 51, what: "a wait that passes the total is not slept, nor cut short", run: func(t *testing.T) {
 		s := plays(500)
-		_, err := get(t, &Transport{Base: s, Retry: &Retry{Total: 5 * time.Second, Backoff: backoff.Constant(3 * time.Second)}})
+		_, err := get(t, &Transport{Base: s, Retry: &Retry{MaxElapsed: 5 * time.Second, Backoff: backoff.Constant(3 * time.Second)}})
 		require.NoError(t, err)
 		require.Equal(t, 2, s.sent())
 		require.Equal(t, 3*time.Second, time.Since(s.start))
 	}},
-	{number: 52, what: "0 is no total", run: func(t *testing.T) {
-		s := plays(500)
-		_, err := get(t, &Transport{Base: s, Retry: &Retry{Backoff: backoff.Constant(90 * time.Second)}})
-		require.NoError(t, err)
-		require.Equal(t, 4, s.sent())
+	// It was "0 is no total": MaxElapsed has a default of 3 min, so that a retry
+	// phase always ends (DESIGN, section 1: nothing is unbounded).
+	{number: 52, what: "a negative total is none, 0 is 3 minutes", run: func(t *testing.T) {
+		for elapsed, sent := range map[time.Duration]int{-1: 4, 0: 3} {
+			s := plays(500)
+			_, err := get(t, &Transport{Base: s, Retry: &Retry{MaxElapsed: elapsed, Backoff: backoff.Constant(90 * time.Second)}})
+			require.NoError(t, err)
+			require.Equal(t, sent, s.sent())
+		}
 	}},
 	{number: 53, what: "an abort condition stops at once", run: wantsError(context.Canceled, 1, func(r *http.Request) (*http.Response, error) {
 		return nil, context.Canceled

@@ -126,7 +126,7 @@ var bodies = []scenario{
 	{number: 93, what: "a body of a type that is not supported", says: "http.Request.Body is an io.ReadCloser: every type is supported, or does not compile"},
 	{number: 94, what: "a body kept can be read again and again", run: func(t *testing.T) {
 		s := plays(500)
-		_, err := (&Transport{Base: s, Retry: &Retry{Attempts: 20}}).RoundTrip(put(t, &opaque{Reader: strings.NewReader("abc")}, -1))
+		_, err := (&Transport{Base: s, Retry: &Retry{Attempts: 20, MaxElapsed: -1}}).RoundTrip(put(t, &opaque{Reader: strings.NewReader("abc")}, -1))
 		require.NoError(t, err)
 		require.Equal(t, 20, s.sent())
 		require.Equal(t, "abc", s.got[19].body)

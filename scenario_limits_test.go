@@ -46,6 +46,10 @@ func (l *inflight) Observe(_ context.Context, _ throttle.Claim, _ throttle.Decis
 	}
 }
 
+// HoldsUntilEnd implements throttle.Holder: without it a limit hears of the response
+// once, when it has begun.
+func (l *inflight) HoldsUntilEnd() bool { return true }
+
 func (l *inflight) held() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()

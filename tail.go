@@ -3,25 +3,90 @@ package heed
 import (
 	"context"
 	"io"
+	"net/http"
+	"sync"
 	"sync/atomic"
+
+	"github.com/heed-go/heed/throttle"
 )
 
-// A tail is the body of an answer whose end the limits wait for: a limit on what
-// is in flight has its place back when the caller has read or closed it, or when
-// the context has ended.
-type tail struct {
-	io.ReadCloser
-	call  *call
-	stop  func() bool // ends waiting for the context; nil: it never ends
-	ended atomic.Bool
+// A lease is what a call holds that can last as long as the body of its response:
+// the context of the attempt, and the claims of limits that hold until the end. It is
+// taken from a pool. The call owns it until RoundTrip returns a response with such a
+// body; from then on the body does.
+type lease struct {
+	t       *Transport
+	ctx     context.Context // of the request
+	ticket  throttle.Ticket
+	foreign bool                    // there are limits other than the Tracker's
+	held    bool                    // the ticket is granted, and the grant has not ended
+	used    bool                    // Base was given the attempt that the ticket is granted for
+	outcome throttle.Outcome        // of that attempt
+	cancel  context.CancelCauseFunc // ends the context of the attempt; nil: it is the request's own
 }
 
-// begin puts the tail around the answer of c.
-func (b *tail) begin(c *call) {
-	b.call, b.ReadCloser, c.resp.Body = c, c.resp.Body, b
-	if c.ctx.Done() != nil {
-		b.stop = context.AfterFunc(c.ctx, b.tell)
+var leases = sync.Pool{New: func() any { return new(lease) }}
+
+// detached returns the context for what ends a claim: it does not end, since what was
+// claimed has to be given back also when the caller is gone. The Tracker's limits do
+// not look at it.
+func (l *lease) detached() context.Context {
+	if !l.foreign || l.ctx.Done() == nil {
+		return l.ctx
 	}
+	return context.WithoutCancel(l.ctx)
+}
+
+// holdsUntilEnd reports whether a limit waits for the end of the body.
+func (l *lease) holdsUntilEnd() bool {
+	if !l.foreign {
+		return false
+	}
+	for i := range l.ticket.Demands {
+		if throttle.HoldsUntilEnd(l.ticket.Demands[i].Limiter) {
+			return true
+		}
+	}
+	return false
+}
+
+// release ends the context of the attempt and the claim.
+func (l *lease) release() {
+	if l.cancel != nil {
+		l.cancel(nil)
+		l.cancel = nil
+	}
+	if l.held {
+		l.held = false
+		l.t.own.waiter.Observe(l.detached(), &l.ticket, throttle.Feedback{Now: l.t.now(), Outcome: l.outcome})
+	}
+}
+
+// lasts reports whether resp has a body with an end to wait for, or is a connection.
+func lasts(resp *http.Response) bool {
+	return resp != nil && resp.Body != nil && resp.Body != http.NoBody
+}
+
+// upTo returns the body of resp so that l is released at its end: when the caller has
+// read or closed it, or when the context has ended. The body of 101 is a connection,
+// which outlives the context and ends when it is closed.
+func (l *lease) upTo(resp *http.Response) io.ReadCloser {
+	b := &tail{ReadCloser: resp.Body, lease: l}
+	if resp.StatusCode == http.StatusSwitchingProtocols {
+		return b.connection()
+	}
+	if l.held && l.ctx.Done() != nil { // the context of the attempt ends by itself
+		b.stop = context.AfterFunc(l.ctx, b.tell)
+	}
+	return b
+}
+
+// A tail is the body of a response that releases a lease at its end.
+type tail struct {
+	io.ReadCloser
+	lease *lease      // until ended
+	stop  func() bool // ends waiting for the context; nil: it is not waited for
+	ended atomic.Bool
 }
 
 // Read implements io.Reader.
@@ -39,7 +104,7 @@ func (b *tail) Close() error {
 	return b.ReadCloser.Close()
 }
 
-// end tells the limits, on the caller's goroutine.
+// end releases the lease on the caller's goroutine.
 func (b *tail) end() {
 	if b.stop != nil {
 		b.stop()
@@ -47,9 +112,38 @@ func (b *tail) end() {
 	b.tell()
 }
 
-// tell tells the limits, once.
+// tell releases the lease, once, and returns it to the pool.
 func (b *tail) tell() {
 	if b.ended.CompareAndSwap(false, true) {
-		b.call.release()
+		l := b.lease
+		l.release()
+		*l = lease{}
+		leases.Put(l)
 	}
+}
+
+// A connection is the body of 101, which can be written to. A Read that fails does
+// not end it: the other direction may still be open.
+type connection struct{ *tail }
+
+func (c connection) Read(p []byte) (int, error)  { return c.ReadCloser.Read(p) }
+func (c connection) Write(p []byte) (int, error) { return c.ReadCloser.(io.Writer).Write(p) }
+
+// A halfCloser is a connection that can close the direction to the server alone, as
+// that of http.Transport can.
+type halfCloser struct{ connection }
+
+type closeWriter interface{ CloseWrite() error }
+
+func (c halfCloser) CloseWrite() error { return c.ReadCloser.(closeWriter).CloseWrite() }
+
+// connection returns b with the methods that the body of 101 has.
+func (b *tail) connection() io.ReadCloser {
+	if _, ok := b.ReadCloser.(io.Writer); !ok {
+		return b
+	}
+	if _, ok := b.ReadCloser.(closeWriter); ok {
+		return halfCloser{connection{b}}
+	}
+	return connection{b}
 }

@@ -21,6 +21,11 @@ import (
 // after the first request, and a Transport must not be copied after it. Share one
 // Transport, or one Quota and Waiter between several, among all that call the same
 // servers.
+//
+// If a limiter returns an error, mostly because the store that it asks is down, RoundTrip
+// returns that error and sends nothing: a limit that cannot be checked is never exceeded.
+// A throttle.Fallback around the limiter decides otherwise: with throttle.Unlimited as its
+// Secondary requests are sent without limit, with a local limiter within that one.
 type Transport struct {
 	Base    http.RoundTripper                     // sends; nil: http.DefaultTransport
 	Limiter throttle.Limiter                      // a limit of our own for all requests; nil: none
@@ -63,7 +68,17 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	c := t.begin(req)
 	defer c.end()
-	if t.Splay > 0 && !t.start.open.Load() {
+	resp, err := c.run()
+	c.returned = true
+	return resp, err
+}
+
+// run sends the attempts of c until one is final.
+func (c *call) run() (*http.Response, error) {
+	if err := c.demand(); err != nil {
+		return c.refuse(err)
+	}
+	if t := c.t; t.Splay > 0 && !t.start.open.Load() {
 		if err := c.splay(); err != nil {
 			return c.abandon(err)
 		}

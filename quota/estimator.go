@@ -107,7 +107,7 @@ func (b *bucket) suspect(f *throttle.Feedback, before tally, granted bool) (stop
 			f.Outcome = throttle.Throttled
 		}
 	case b.gate.ajar:
-	case bare && e.marks.implied(b.roundTrip(), now):
+	case bare && e.marks.implied(f.Cause == throttle.CauseRetryNow, b.roundTrip(), now):
 		e.marks.restart()
 		e.stopNext = true
 		return true
@@ -185,7 +185,9 @@ func (b *bucket) stop(n uint64, now time.Time) {
 		e.first, e.pending = b.span, !e.loop.on()
 		e.first.until = now
 	}
-	b.gate.shut(n, now, b.shutting(0))
+	how := b.shutting(0)
+	how.estimated = true
+	b.gate.shut(n, now, how)
 	e.caution = caution{}
 }
 
@@ -242,7 +244,7 @@ func (b *bucket) stated(n uint64, retryAfter time.Duration, now time.Time) {
 		e.first = b.span
 		e.first.until = b.gate.at
 	}
-	if !e.pending && e.marks.implied(b.roundTrip(), now) {
+	if !e.pending && e.marks.implied(false, b.roundTrip(), now) {
 		e.marks.restart()
 		e.pending = true
 	}

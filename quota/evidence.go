@@ -89,9 +89,10 @@ func (m *marks) roundTrip(kind throttle.Cause, rtt time.Duration, now time.Time)
 // implied reports whether rejections without numbers are evidence of a limit: five of
 // the last eight responses and, where more than eight arrived within one round trip, a
 // third of those. Among the first 20 of a quota four of six suffice, since little has
-// been learned of the server that would contradict them.
-func (m *marks) implied(rtt time.Duration, now time.Time) bool {
-	if m.total < 20 {
+// been learned of the server that would contradict them, unless the server stated that
+// the latest may be repeated immediately.
+func (m *marks) implied(retryNow bool, rtt time.Duration, now time.Time) bool {
+	if m.total < 20 && !retryNow {
 		bad, _ := m.count(throttle.CauseBare, 6, now)
 		return bad >= 4
 	}

@@ -25,6 +25,8 @@ type gate struct {
 	at      time.Time // when it was last shut
 	round   uint64    // number of the latest claim sent when it was shut
 
+	estimated bool // the server did not state that to stop
+
 	stated time.Time // the latest end that the server stated; zero: none
 	moved  int       // rejected probes that moved it
 	early  int       // times that until was earlier than stated
@@ -45,6 +47,7 @@ const (
 // A shutting says how a gate is to be shut.
 type shutting struct {
 	retryAfter time.Duration // stated; 0: none
+	estimated  bool          // the server did not state that to stop
 	window     time.Duration // the longest that the server states; 0: none
 	maxHold    time.Duration // until the first probe of an end that is too late
 	spread     time.Duration // how much later than stated the probe may come, so that several clients do not come together
@@ -67,6 +70,7 @@ func (g *gate) check(now time.Time, f *flight) (wait time.Duration, ok bool) {
 func (g *gate) shut(n uint64, now time.Time, s shutting) (anew bool) {
 	if anew = n > g.round; anew {
 		g.strikes, g.round, g.at, g.ajar = g.strikes+1, s.sent, now, true
+		g.estimated = s.estimated && !g.stated.After(now)
 	}
 	pause := min(max(s.retryAfter, 0), maxDelay)
 	switch {
@@ -131,9 +135,6 @@ func (g *gate) good(n uint64) (opened bool) {
 func (g *gate) open() {
 	g.ajar, g.strikes, g.stated, g.moved, g.early = false, 0, time.Time{}, 0, 0
 }
-
-// isStated reports whether the server stated that the gate is shut.
-func (g *gate) isStated() bool { return !g.stated.IsZero() }
 
 func later(a, b time.Time) time.Time {
 	if a.After(b) {

@@ -95,9 +95,7 @@ func (b *bucket) hearShut(n news, explained bool, now time.Time) {
 		return // over before we heard of it
 	}
 	g, until := &b.gate, now.Add(n.Wait.duration())
-	if n.Told {
-		g.stated = later(g.stated, until)
-	}
+	g.estimated = !n.Told
 	switch {
 	case !g.ajar, !now.Before(g.until): // news to us
 		g.ajar, g.at, g.round, g.strikes = true, now, b.flight.sent, g.strikes+1

@@ -58,7 +58,8 @@ func TestQuiet_burstOfRefusalsIsOneEvent(t *testing.T) {
 	})
 }
 
-// A request that was granted before the host was quiet is refused.
+// A request that was granted before the host was quiet is rejected. A bare 429 would hold
+// back nothing but its own request, so this one states when to come back.
 func TestQuiet_refusalOfAnOldClaimEndsItToo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var tr Tracker
@@ -67,7 +68,7 @@ func TestQuiet_refusalOfAnOldClaimEndsItToo(t *testing.T) {
 		d, err := old.Limiter.Reserve(t.Context(), throttle.Claim{})
 		require.NoError(t, err)
 		calm(t, &tr, users, 0)
-		throttle.Observe(t.Context(), old.Limiter, throttle.Claim{}, d, tr.Feedback(req, old, answer(429), nil, time.Now(), nil))
+		throttle.Observe(t.Context(), old.Limiter, throttle.Claim{}, d, tr.Feedback(req, old, answer(429, "Retry-After", "60"), nil, time.Now(), nil))
 		require.False(t, mayAsk(t, &tr, users))
 	})
 }

@@ -54,17 +54,6 @@ type rateLoop struct {
 	trial   trial
 }
 
-// A trial tells whether a lower rate makes a suspected failure rarer. If it does not,
-// the failures have another reason.
-type trial struct {
-	on    bool
-	share float64 // of failures before
-	cuts  int     // how many times the rate was cut
-	n     int     // responses that count
-	bad   int     // of them, failures
-	good  int     // successes in a row
-}
-
 // A tally counts accepted requests since a moment.
 type tally struct {
 	since, until time.Time // zero: nothing yet
@@ -188,29 +177,6 @@ func (l *rateLoop) bad(n int) (bad, all int) {
 		bad += int(l.recent >> i & 1)
 	}
 	return bad, all
-}
-
-// judge ends the trial of a suspected cause, or lowers the rate again.
-func (l *rateLoop) judge(bad bool, rtt time.Duration, sent uint64, now time.Time) effect {
-	t := &l.trial
-	t.n++
-	t.good++
-	if bad {
-		t.bad, t.good = t.bad+1, 0
-	}
-	switch {
-	case float64(t.good) >= 3/t.share, t.n >= 20 && float64(t.bad) <= t.share/2*float64(t.n):
-		l.trial = trial{}
-		return goOn
-	case t.n < 6, t.bad < t.n && t.n < 20:
-		return goOn
-	case t.cuts >= 3:
-		return drop
-	}
-	l.rate = max(l.rate/4, minRate)
-	l.trial = trial{on: true, share: t.share, cuts: t.cuts + 1}
-	l.changed(rtt, sent, now)
-	return goOn
 }
 
 // grow raises the rate, as a request is claimed now and the one before was sent at last.

@@ -110,11 +110,18 @@ func TestSite_sameSizeButMoreLeftIsAnother(t *testing.T) {
 	})
 }
 
-func TestSite_secondRouteRefusedWithoutAWordMeansTheHost(t *testing.T) {
+// A hold is its route's. A second route that is rejected meanwhile makes it the host's.
+// One bare 429 is no hold: before, it was.
+func TestSite_secondRouteThatIsHeldMeansTheHost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var tr Tracker
 		ask(t, &tr, users, answer(429))
 		ask(t, &tr, issues, answer(429))
+		require.True(t, mayAsk(t, &tr, search), "two bare 429s are no evidence")
+		time.Sleep(time.Second)
+		ask(t, &tr, users, answer(429, "Retry-After", "30"))
+		require.True(t, mayAsk(t, &tr, search))
+		ask(t, &tr, issues, answer(429, "Retry-After", "30"))
 		require.False(t, mayAsk(t, &tr, search), "the host limits all of its routes together")
 	})
 }

@@ -1,6 +1,7 @@
 package quota
 
 import (
+	"math"
 	"time"
 
 	"github.com/heed-go/heed/throttle"
@@ -45,6 +46,7 @@ type told struct {
 	opening   opening
 	price     price
 	slots     slots
+	early     earlyTest
 	metered   bool // it counts something that claims take different numbers of: who else does so is not known
 }
 
@@ -59,6 +61,9 @@ func countsRequests(w throttle.Window) bool {
 func (t *told) free(now time.Time, f *flight, use use) (units int64, wait time.Duration) {
 	if t.slots.are {
 		return t.freeSlots(now, f, use)
+	}
+	if t.early.void() {
+		return math.MaxInt64, 0
 	}
 	units = t.left(now) - f.open - use.kept(t.limit)
 	switch {
@@ -87,7 +92,7 @@ func (t *told) free(now time.Time, f *flight, use use) (units int64, wait time.D
 		}
 		return 0, wait
 	}
-	wait = t.reset.Sub(now)
+	wait = t.opens(use).Sub(now)
 	if next := t.refill.until(units, t.at, now); next > 0 {
 		wait = min(wait, next)
 	}
@@ -100,7 +105,7 @@ func (t *told) free(now time.Time, f *flight, use use) (units int64, wait time.D
 // asksAnew reports whether the next claim to go is the probe: the window is over,
 // and of what was left there is nothing to send.
 func (t *told) asksAnew(now time.Time, f *flight, use use) bool {
-	return !t.probe && !t.slots.are && !now.Before(t.reset) && (t.remaining <= f.open+use.kept(t.limit) || t.others.seen)
+	return !t.probe && !t.slots.are && !now.Before(t.opens(use)) && (t.remaining <= f.open+use.kept(t.limit) || t.others.seen)
 }
 
 // granted notes that the next claim of f goes at now. Nothing else moves t on but
@@ -140,6 +145,7 @@ func (t *told) update(w throttle.Window, n uint64, now time.Time, f *flight) {
 		w = t.priced(w, now, f.open)
 	}
 	reset, left := resetOf(w, now), max(w.Remaining, 0)
+	t.early.update(t, reset, left, n, now)
 	newer, over := n > t.seen, !now.Before(t.reset)
 	if !t.metered && t.compare(w, n, f.sent, now) {
 		over, t.refill.kind = true, unseen
@@ -217,9 +223,9 @@ func (t *told) spend(n uint64) (outdated bool) {
 // resetOf returns when units come back. If the server does not say, it is when
 // the window is over, or a second.
 func resetOf(w throttle.Window, now time.Time) time.Time {
-	after := believable(w.ResetAfter)
+	after := min(w.ResetAfter, maxDelay)
 	if after <= 0 {
-		after = believable(max(w.Per, 0))
+		after = min(max(w.Per, 0), maxDelay)
 	}
 	if after == 0 {
 		after = time.Second
@@ -227,15 +233,6 @@ func resetOf(w throttle.Window, now time.Time) time.Time {
 	return now.Add(after)
 }
 
-// maxDelay is the longest delay that a server is believed. There are quotas of a
-// month, and perhaps of a year. Beyond that a number is in the wrong unit or no delay
-// at all, and to believe it would shut out a host for ever.
+// maxDelay is the longest delay that a server can state: there are quotas of a month, and
+// perhaps of a year. The parser clamps what is longer, see Report.
 const maxDelay = 366 * 24 * time.Hour
-
-// believable returns d, or 0 if no server can have meant it: it counts as not said.
-func believable(d time.Duration) time.Duration {
-	if d > maxDelay {
-		return 0
-	}
-	return d
-}

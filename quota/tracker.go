@@ -207,7 +207,7 @@ func (t *Tracker) maxHold() time.Duration {
 	return t.MaxHold
 }
 
-func (t *Tracker) use() use { return use{t.Pace, t.ReserveShare} }
+func (t *Tracker) use() use { return use{t.Pace, t.ReserveShare, t.maxHold()} }
 
 func (t *Tracker) clock() throttle.Clock { return throttle.ClockOr(t.Clock) }
 

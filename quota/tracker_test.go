@@ -3,6 +3,7 @@ package quota
 import (
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"testing"
 	"testing/synctest"
@@ -92,10 +93,14 @@ func TestTracker_Feedback(t *testing.T) {
 		"not found":            {answer(404), nil, throttle.Feedback{}},
 		"error":                {nil, errors.New("broken"), throttle.Feedback{Outcome: throttle.Failed}},
 		"server error":         {answer(500, "Retry-After", "7"), nil, throttle.Feedback{Outcome: throttle.Failed}},
-		"429":                  {answer(429), nil, throttle.Feedback{Outcome: throttle.Throttled}},
-		"429, told":            {answer(429, "Retry-After", "7"), nil, throttle.Feedback{Outcome: throttle.Throttled, RetryAfter: 7 * time.Second}},
-		"503":                  {answer(503), nil, throttle.Feedback{Outcome: throttle.Failed}},
-		"503, told":            {answer(503, "Retry-After", "7"), nil, throttle.Feedback{Outcome: throttle.Throttled, RetryAfter: 7 * time.Second}},
+		"429":                  {answer(429), nil, throttle.Feedback{Outcome: throttle.Throttled, Cause: throttle.CauseBare}},
+		"429, told":            {answer(429, "Retry-After", "7"), nil, throttle.Feedback{Outcome: throttle.Throttled, Cause: throttle.CauseStated, RetryAfter: 7 * time.Second}},
+		"429, now":             {answer(429, "Retry-After", "0"), nil, throttle.Feedback{Outcome: throttle.Throttled, Cause: throttle.CauseRetryNow}},
+		"503":                  {answer(503), nil, throttle.Feedback{Outcome: throttle.Failed, Cause: throttle.CauseUnavailable}},
+		"403":                  {answer(403), nil, throttle.Feedback{Cause: throttle.CauseForbidden}},
+		"closed connection":    {nil, io.EOF, throttle.Feedback{Outcome: throttle.Failed, Cause: throttle.CauseDropped}},
+		"timeout":              {nil, &netError{errTimeout}, throttle.Feedback{Outcome: throttle.Failed, Cause: throttle.CauseTimeout}},
+		"503, told":            {answer(503, "Retry-After", "7"), nil, throttle.Feedback{Outcome: throttle.Throttled, Cause: throttle.CauseStated, RetryAfter: 7 * time.Second}},
 		"told with a good one": {answer(200, "Retry-After", "7"), nil, throttle.Feedback{}},
 	} {
 		t.Run(name, func(t *testing.T) {

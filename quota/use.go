@@ -26,6 +26,8 @@ const (
 type use struct {
 	pace  Pace
 	share float64 // left to others
+
+	maxHold time.Duration // until the first test of a reset that is too far away
 }
 
 // kept returns how many units of limit are left to others.
@@ -42,7 +44,8 @@ func (u use) spreads(t *told, units int64, now time.Time) bool {
 	if u.pace == Burst || t.refill.kind == flows {
 		return false
 	}
-	few := float64(units) < spreadBelow*float64(t.limit) && t.reset.Sub(now) > spreadFar
+	far := t.reset.Sub(now)
+	few := float64(units) < spreadBelow*float64(t.limit) && far > spreadFar && far <= max(maxStated, t.per)
 	return u.pace == Spread || few
 }
 

@@ -27,6 +27,7 @@ type terms struct {
 	kind  kind
 	limit throttle.Limit // of kind limited
 	err   error          // of kind failed
+	blame bool           // of kind failed: other lookups succeed, so the key is the cause
 	until time.Time      // when to ask again
 	kept  time.Duration  // until then, from when it was asked for
 	round int64          // of the Source at that time
@@ -58,28 +59,28 @@ func (a *account) Reserve(ctx context.Context, c throttle.Claim) (throttle.Decis
 	if f != nil && f.kind == unlimited {
 		return throttle.Unlimited.Reserve(ctx, c)
 	}
-	b, err := a.limiter(f)
-	if err != nil {
-		return throttle.Decision{}, err
+	b := a.bucket.Load()
+	missing := f != nil && f.kind == missing && !a.source.hasDefault()
+	if b == nil || missing {
+		return a.undecided(c.Now, f)
 	}
 	d, err := b.Reserve(ctx, c)
 	d.Degraded = f == nil || f.kind == failed
 	return d, err
 }
 
-// limiter returns what limits the key, given what is known of it. A bucket may be left
-// from better times.
-func (a *account) limiter(f *terms) (*throttle.TokenBucket, error) {
-	b := a.bucket.Load()
+// undecided decides a claim for which there is no bucket, given what is known of the
+// key.
+func (a *account) undecided(now time.Time, f *terms) (throttle.Decision, error) {
 	switch {
-	case f != nil && f.kind == missing && !a.source.hasDefault():
-		return nil, ErrNoLimit
-	case b != nil:
-		return b, nil
-	case f != nil && f.kind == failed:
-		return nil, f.err
+	case f == nil:
+		return a.source.without(now, busyLimit, ErrBusy)
+	case f.kind == missing:
+		return a.source.without(now, noLimit, ErrNoLimit)
+	case f.blame:
+		return a.source.without(now, failedLookup, f.err)
 	}
-	return nil, ErrBusy
+	return throttle.Decision{}, f.err
 }
 
 // Cancel implements throttle.Limiter. What nothing was taken for is nothing to give back.

@@ -124,6 +124,7 @@ func (a *Alarm) count(key string, at time.Time, refused, failed int64) (e Episod
 	if u == nil {
 		return e, false
 	}
+	u.settle(now)
 	u.refused += refused
 	u.failed += failed
 	if !u.rise(now) {
@@ -146,12 +147,18 @@ func (a *Alarm) find(h uint64, now int64) *unrest {
 	return u
 }
 
+// settle ends an episode that was quiet for long enough. What is counted from then on
+// belongs to the next one.
+func (u *unrest) settle(now int64) {
+	if u.told && max(now, u.meter.at)-u.calm >= u.of.quiet {
+		u.told, u.refused, u.failed = false, 0, 0
+	}
+}
+
 // rise adds one to the level. It reports whether that begins an episode.
 func (u *unrest) rise(now int64) (begins bool) {
 	a := u.of
-	if now = max(now, u.meter.at); u.told && now-u.calm >= a.quiet {
-		u.told, u.refused, u.failed = false, 0, 0
-	}
+	now = max(now, u.meter.at)
 	level := u.meter.add(1, now, a.pace)
 	if level > a.burst {
 		u.meter.level, u.meter.part = a.burst, 0

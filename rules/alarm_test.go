@@ -123,3 +123,34 @@ func TestAlarm_saysWhatItNeeds(t *testing.T) {
 	})
 	require.Panics(t, func() { refuse(&rules.Alarm{Ring: new(told).note}, "", 0) })
 }
+
+// An episode that ends while the level is not yet 0 leaves its record to the next one,
+// which counts each refusal once. The burst is 4, half of it is reached after 5 s, and
+// after 2 s more it is quiet.
+func TestAlarm_countsTheRefusalAfterQuiet(t *testing.T) {
+	var s told
+	a := &rules.Alarm{Threshold: throttle.Limit{Count: 4, Per: 10 * time.Second}, Quiet: 2 * time.Second, Ring: s.note}
+	for range 5 {
+		refuse(a, "ann", 0)
+	}
+	for range 3 { // the level is 4 less 2.8
+		refuse(a, "ann", 7*time.Second)
+	}
+	require.Equal(t, []string{"ann at 0s: 5+0", "ann at 7s: 3+0"}, s.all)
+}
+
+func TestAlarm_countsTheFailureAfterQuiet(t *testing.T) {
+	var s told
+	a := &rules.Alarm{Threshold: throttle.Limit{Count: 4, Per: 10 * time.Second}, Quiet: 2 * time.Second, Ring: s.note}
+	fail := func(at time.Duration) {
+		a.Observed(throttle.Claim{Key: "ann"}, throttle.Decision{OK: true, At: noon}, throttle.Feedback{Outcome: throttle.Failed, Now: noon.Add(at)})
+	}
+	for range 5 {
+		fail(0)
+	}
+	for range 2 {
+		fail(7 * time.Second)
+	}
+	refuse(a, "ann", 7*time.Second)
+	require.Equal(t, []string{"ann at 0s: 0+5", "ann at 7s: 1+2"}, s.all)
+}

@@ -27,7 +27,9 @@
 // differ. Keys are counted in this process, or where [Setting].Build says. And there is
 // no proxy that makes descriptors of requests: a request has all descriptors for whose
 // keys it has values, all the way down to a limit. The keys remote_address, method,
-// path and host are known; others come from values, or from Setting.Values.
+// path and host are known; others come from values, or from Setting.Values. Requests that
+// have a cookie twice with different values share one value of it, and so do requests with
+// more than 64 KiB of cookies, or of query.
 //
 // # Limits
 //

@@ -3,7 +3,6 @@ package rules
 import (
 	"cmp"
 	"fmt"
-	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -69,7 +68,7 @@ type linter struct {
 // checks look at one limit each.
 var checks = []func(*linter, *rule){
 	(*linter).tooDear, (*linter).edges, (*linter).coarse, (*linter).bursty, (*linter).madeUp,
-	(*linter).nobody, (*linter).noRoom, (*linter).hours, (*linter).machine,
+	(*linter).nobody, (*linter).noRoom, (*linter).hours, (*linter).machine, (*linter).methods,
 }
 
 func (l *linter) tell(r *rule, what, do string) {
@@ -263,8 +262,8 @@ func (l *linter) values(g *group) {
 			if earlier, ok := g.wild.covers(value, n); ok {
 				l.tell(n.rule, fmt.Sprintf("%q is never found, for %q stands before it", value, earlier), "put it first")
 			}
-		case g.key == "remote_address" && g.source != nil && g.source.told == "" && !isRemote(value):
-			l.tell(n.rule, fmt.Sprintf("no request has the remote_address %q", value), "write an IPv4 address, or the first 64 bits of an IPv6 address such as 2001:db8::/64")
+		case g.source != nil:
+			l.impossible(n.rule, g.source, value)
 		}
 	}
 }
@@ -285,13 +284,4 @@ func (p *patterns) covers(value string, n *node) (earlier string, ok bool) {
 		}
 	}
 	return "", false
-}
-
-// isRemote reports whether remoteAddress may return value.
-func isRemote(value string) bool {
-	if a, err := netip.ParseAddr(value); err == nil {
-		return a.Is4()
-	}
-	p, err := netip.ParsePrefix(value)
-	return err == nil && p.Addr().Is6() && p.Bits() == 64 && p.Masked() == p
 }

@@ -104,6 +104,9 @@ func (a *account) look(ctx context.Context, now time.Time) (*terms, error) {
 // learn returns what is known after a lookup.
 func (a *account) learn(l throttle.Limit, err error) *terms {
 	s := a.source
+	if err == nil || errors.Is(err, ErrUnlimited) || errors.Is(err, ErrNoLimit) {
+		s.noteResponse()
+	}
 	if err == nil {
 		err = l.Validate()
 	}
@@ -115,11 +118,16 @@ func (a *account) learn(l throttle.Limit, err error) *terms {
 	case errors.Is(err, ErrNoLimit):
 		return &terms{kind: missing, kept: s.keeps(s.KeepMissing, 10*time.Second)}
 	}
-	err = fmt.Errorf("rules: Source: the limit of a key cannot be looked up: %w", err)
+	return a.learnFailure(fmt.Errorf("rules: Source: the limit of a key cannot be looked up: %w", err))
+}
+
+// learnFailure returns what is known after a lookup that failed: what was known before.
+func (a *account) learnFailure(err error) *terms {
+	s := a.source
 	if s.OnError != nil {
 		s.OnError(a.key, err)
 	}
-	f := &terms{kind: failed, err: err}
+	f := &terms{kind: failed, err: err, blame: s.available()}
 	if old := a.found.Load(); old != nil && old.kind != failed {
 		*f = *old
 	}

@@ -109,7 +109,7 @@ func (p *parser) file(doc *yaml.Node) {
 func (p *parser) add(l *Limit, n *yaml.Node) *rule {
 	if len(p.rules) == p.setting.maxLimits() {
 		p.fail(n, "more than %d limits: split the file, or raise Setting.MaxLimits", p.setting.maxLimits())
-		p.visits = 2 * maxVisits // read no further
+		p.stopped = true
 		return nil
 	}
 	if l == nil || len(p.rules) > p.setting.maxLimits() {

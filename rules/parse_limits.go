@@ -21,7 +21,7 @@ func (p *parser) values(n *yaml.Node) {
 		p.fail(at, "values is %s: write a name and where its value comes from, as in \"user: {header: X-User}\"", kindOf(at))
 		return
 	}
-	for i := 0; i+1 < len(at.Content); i += 2 {
+	for i := 0; i+1 < len(at.Content) && !p.done(); i += 2 {
 		name := p.follow(at.Content[i])
 		switch {
 		case name.Kind != yaml.ScalarNode || name.Value == "" || !printable(name.Value):
@@ -44,6 +44,8 @@ func (p *parser) declare(name string, n *yaml.Node) {
 			switch {
 			case ok && (arg == "" || !printable(arg) || word != "query" && word != "fixed" && word != "request" && !isToken(arg)):
 				p.fail(n, "%s is %q: write a name", word, clip(arg))
+			case ok && word == "header" && http.CanonicalHeaderKey(arg) == "Host":
+				p.fail(n, "header Host is not among the headers of a request: write request: host")
 			case from != nil:
 				p.fail(n, "values of %q come from two places: leave one", clip(name))
 			case ok:

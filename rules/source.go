@@ -13,85 +13,106 @@ import (
 )
 
 var (
-	// ErrNoLimit is what Source.Lookup returns for a key that has no limit of its
-	// own: it is under the Default. It is also the error of a claim where there is
-	// no Default.
-	ErrNoLimit = errors.New("rules: the key has no limit: set Source.Default for such keys")
+	// ErrNoLimit is returned by Source.Lookup for a key without a limit of its own, and
+	// for a key that cannot have one, such as one that is not well-formed. It is the
+	// error of Source.Reserve for such a key if there is no Default and ErrorWithoutLimit
+	// is set.
+	ErrNoLimit = errors.New("rules: the key has no limit")
 
-	// ErrUnlimited is what Source.Lookup returns for a key that everything is granted to.
+	// ErrUnlimited is returned by Source.Lookup for a key that is granted everything.
 	ErrUnlimited = errors.New("rules: the key is unlimited")
 
-	// ErrBusy is the error of a claim whose limit cannot be looked up now, because too
-	// many others are being looked up or have their limits remembered, where there is no
-	// Default.
-	ErrBusy = errors.New("rules: too many limits are looked up: set Source.Default, or raise MaxLookups or MaxKeys")
+	// ErrBusy is the error of Source.Reserve for a key that cannot be looked up now,
+	// because MaxLookups lookups are running or MaxKeys keys are remembered, if there is
+	// no Default and ErrorWithoutLimit is set.
+	ErrBusy = errors.New("rules: too many limits are looked up")
 )
 
-// A Source limits each key as somebody else says: a database, an API, a file of
-// accounts. What that says is remembered for a while, and asked again by the claim that
-// comes after.
+// Source is a limiter whose limits per key come from elsewhere: a database, an API, a
+// file of accounts. It remembers each limit for a while, and the first claim after that
+// looks it up again.
 //
-//	claim ──▶ known, and not for too long ──────────────────────▶ token bucket of the key
-//	      ├─▶ known for too long ──┬─ first to notice: Lookup ───▶ its limit is changed
-//	      │                        └─ all others ────────────────▶ as it is
+//	claim ──▶ known and fresh ──────────────────────────────────▶ token bucket of the key
+//	      ├─▶ known and old ───────┬─ first to notice: Lookup ───▶ its limit is changed
+//	      │                        └─ all others ────────────────▶ the old limit
 //	      └─▶ not known ───────────┬─ first: Lookup ─────────────▶ a new bucket, full
 //	                               └─ all others: wait for it
 //
 // A key is looked up by one claim at a time, in the goroutine of that claim and for no
-// longer than its context. If that ends early another claim of the key takes over; no
-// goroutine is left behind. What cannot be looked up stays as it was, however long
-// that lasts: an outage of the database is none of ours.
+// longer than its context. If that context ends early, another claim of the key takes
+// over; no goroutine is left behind. A key that was looked up once keeps its limit while
+// Lookup fails, however long that lasts.
+//
+// Keys often come from clients, which can invent them. So a key without a limit is under
+// Default or, if there is no Default, rejected:
+//
+//	what Lookup returned, or why it was not called     decision without Default       Policy
+//	ErrNoLimit                                         rejected, Wait is Forever      "no limit"
+//	MaxLookups or MaxKeys is reached                   rejected, Wait is 100 ms       "lookup busy"
+//	another error, while other lookups succeed         rejected, Wait is Forever      "lookup failed"
+//	another error, and none has succeeded for 10 s     the error: the store is down
+//
+// ErrorWithoutLimit turns the first three into errors too. What an error means is decided
+// by the caller: a throttle.Fallback asks its Secondary, a throttlehttp.Middleware obeys
+// its FailClosed, and a heed.Transport returns it.
 //
 // When a limit changes, the units in the bucket stay, down to the fraction, as far as
-// the new burst has room: see throttle.TokenBucket.SetLimit. So they do while the key
+// the new burst has room: see throttle.TokenBucket.SetLimit. They also stay while the key
 // is unlimited.
 //
-// Invariant: no more than MaxLookups lookups are under way, one per key, and no more
-// than MaxKeys keys are remembered. Within any span a key is granted what the largest
-// limit that was in force for it allows.
+// Invariant: no more than MaxLookups lookups are running, one per key, and no more than
+// MaxKeys keys are remembered. Within any span a key is granted what the largest limit
+// that was in force for it allows.
 //
-// The odd case is a crowd of keys that nobody has seen before, more than MaxLookups at
-// a time. They are not kept waiting: those who cannot be looked up at once are under
-// the Default until they can, and keep what they used when they have a limit of their
-// own. Decisions by the Default that should not be are Degraded.
+// Limitation: more than MaxLookups new keys at a time are not kept waiting. Those that
+// cannot be looked up immediately are under Default, Degraded, and keep what they used
+// when their own limit is known; without Default they are rejected.
 //
-// Lookup must be set, and no field may change once it is in use. A Source must not be
-// copied.
+// Lookup must be set, and no field may change once the Source is in use. A Source must
+// not be copied.
 type Source struct {
-	// Lookup returns the limit of a key: ErrNoLimit if it has none, ErrUnlimited if
-	// all of it is granted; any other error is a failure, and so is a limit that is
-	// not valid. It is called by several goroutines at once, and must end when ctx does.
+	// Lookup returns the limit of a key: ErrNoLimit if it has none, ErrUnlimited if it is
+	// granted everything. Any other error is a failure, and so is a limit that is not
+	// valid. Lookup is called by several goroutines at a time and must end when ctx does.
+	// It should return ErrNoLimit, not the error of the database, for keys that the
+	// database rejects.
 	Lookup func(ctx context.Context, key string) (throttle.Limit, error)
 
-	// Default is the limit of keys that have none of their own, of each for itself, and
-	// of those that cannot be looked up. The zero Limit: such claims get an error, so
-	// that a throttle.Fallback can decide.
+	// Default is the limit of each key that has none of its own or cannot be looked up.
+	// The zero Limit rejects these claims.
 	Default throttle.Limit
 
-	Keep        time.Duration // how long a limit is not asked for again; 0: a minute
-	KeepMissing time.Duration // the same for a key without one; 0: 10 s
-	KeepFailed  time.Duration // the same after a failure; 0: 1 s
-	Timeout     time.Duration // of one lookup; 0: 1 s
+	// ErrorWithoutLimit makes Reserve return an error, ErrNoLimit, ErrBusy or that of
+	// Lookup, where it would reject a claim for want of a limit. It is for a Source inside
+	// a throttle.Fallback. Beneath a throttlehttp.Middleware whose FailClosed is false it
+	// serves invented keys without limit. It has no effect with a Default. False rejects.
+	ErrorWithoutLimit bool
 
-	MaxLookups int // lookups at a time; 0: 16
-	MaxKeys    int // keys that are remembered, those beyond share one Default; 0: 65,536
+	Keep        time.Duration // how long a limit is remembered; 0 means a minute
+	KeepMissing time.Duration // how long it is remembered that a key has none; 0 means 10 s
+	KeepFailed  time.Duration // time until a failed lookup is repeated; 0 means 1 s
+	Timeout     time.Duration // of one lookup; 0 means 1 s
 
-	// OnError is told of failed lookups, but not of those whose claim gave up. It must
-	// not block. Nil: nobody is told.
+	MaxLookups int // lookups at a time; 0 means 16
+	MaxKeys    int // remembered keys; all others share one Default; 0 means 65,536
+
+	// OnError is called for each failed lookup, except those whose claim was cancelled.
+	// It must not block. Nil means none.
 	OnError func(key string, err error)
 
-	Clock throttle.Clock // nil: the system clock
+	Clock throttle.Clock // nil means the system clock
 
-	// Rand draws from [0, 1), by many goroutines at once: what was learned at one
-	// instant is kept for up to a fifth less, by chance, so that it is not all asked
-	// for at one instant again. Nil: rand.Float64.
+	// Rand returns a number in [0, 1) and is called by many goroutines at a time. What was
+	// learned is remembered for up to a fifth less, by chance, so that keys that were
+	// looked up together expire apart. Nil means rand.Float64.
 	Rand func() float64
 
-	once    sync.Once
-	clock   throttle.Clock
-	keys    throttle.Keyed
-	lookups atomic.Int64
-	round   atomic.Int64 // what was learned in another round has to be asked for again
+	once      sync.Once
+	clock     throttle.Clock
+	keys      throttle.Keyed
+	lookups   atomic.Int64
+	round     atomic.Int64 // what was learned in another round has to be asked for again
+	responded atomic.Int64 // when a lookup last succeeded, in Unix nanoseconds; 0: never
 }
 
 // Reserve implements throttle.Limiter. It may do I/O, bounded by ctx and Timeout.
@@ -113,7 +134,7 @@ func (s *Source) Observe(ctx context.Context, c throttle.Claim, d throttle.Decis
 // Local implements throttle.Local: it looks limits up elsewhere.
 func (s *Source) Local() bool { return false }
 
-// Len returns how many keys are remembered.
+// Len returns the number of remembered keys.
 func (s *Source) Len() int { return s.keys.Len() }
 
 // Refresh asks for the limit of each key again when next it is needed.
@@ -127,7 +148,7 @@ func (s *Source) start() {
 	s.keys = throttle.Keyed{
 		New:      s.account,
 		Max:      s.MaxKeys,
-		Overflow: blind{},
+		Overflow: overflow{s},
 		Clock:    s.Clock,
 	}
 	if s.hasDefault() {
@@ -140,18 +161,59 @@ func (s *Source) account(key string) throttle.Limiter {
 	return &account{source: s, key: strings.Clone(key)}
 }
 
-// blind decides nothing, for keys that there is no room for.
-type blind struct{}
+// overflow decides for the keys beyond MaxKeys if there is no Default.
+type overflow struct{ source *Source }
 
-func (blind) Reserve(context.Context, throttle.Claim) (throttle.Decision, error) {
-	return throttle.Decision{}, ErrBusy
+func (o overflow) Reserve(_ context.Context, c throttle.Claim) (throttle.Decision, error) {
+	return o.source.without(c.Now, busyLimit, ErrBusy)
 }
-func (blind) Cancel(context.Context, throttle.Claim, throttle.Decision) {}
+
+func (overflow) Cancel(context.Context, throttle.Claim, throttle.Decision) {}
+
+// The policies of claims that are rejected for want of a limit.
+const (
+	noLimit      = "no limit"
+	busyLimit    = "lookup busy"
+	failedLookup = "lookup failed"
+)
+
+// busyWait is when to repeat a claim whose key could not be looked up: later than most
+// databases take for the lookups that were in its way.
+const busyWait = 100 * time.Millisecond
+
+// without decides a claim that has no limit to be decided by: it rejects the claim, or
+// returns err if ErrorWithoutLimit is set.
+func (s *Source) without(now time.Time, policy string, err error) (throttle.Decision, error) {
+	if s.ErrorWithoutLimit {
+		return throttle.Decision{}, err
+	}
+	if now.IsZero() {
+		now = s.clock.Now()
+	}
+	d := throttle.Decision{At: now, Policy: policy, Wait: throttle.Forever, Degraded: policy != noLimit}
+	if policy == busyLimit {
+		d.Wait = busyWait
+	}
+	return d, nil
+}
+
+// responsive is how long after a successful lookup the store counts as available, so
+// that a lookup that fails is blamed on its key.
+const responsive = 10 * time.Second
+
+// noteResponse notes that a lookup succeeded.
+func (s *Source) noteResponse() { s.responded.Store(s.clock.Now().UnixNano()) }
+
+// available reports whether a lookup succeeded within the last 10 s.
+func (s *Source) available() bool {
+	at := s.responded.Load()
+	return at != 0 && s.clock.Now().UnixNano()-at < int64(responsive)
+}
 
 func (s *Source) hasDefault() bool { return s.Default != (throttle.Limit{}) }
 
-// keeps returns how long to keep something: d, or as long as or says if that is not
-// set, less up to a fifth.
+// keeps returns how long to remember something: d, or the default or if d is not set,
+// less up to a fifth.
 func (s *Source) keeps(d, or time.Duration) time.Duration {
 	if d <= 0 {
 		d = or

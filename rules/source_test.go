@@ -128,9 +128,11 @@ func TestSource_tellsApartWhoHasNone(t *testing.T) {
 	})
 }
 
+// Errors for keys without a limit are an option since issue 12, as a server that fails
+// open serves such keys; see TestSource_rejectsInventedKeys for the default.
 func TestSource_withoutDefaultSaysWhy(t *testing.T) {
 	db := &accounts{}
-	s := &rules.Source{Lookup: db.lookup, MaxKeys: 1}
+	s := &rules.Source{Lookup: db.lookup, MaxKeys: 1, ErrorWithoutLimit: true}
 	_, err := s.Reserve(t.Context(), throttle.Claim{Key: "new"})
 	require.ErrorIs(t, err, rules.ErrNoLimit)
 	db.fail(errDown)

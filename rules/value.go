@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"net/http"
 	"net/netip"
+	"net/textproto"
 	"net/url"
 	"strings"
 
@@ -100,28 +101,84 @@ func header(name string) func(*http.Request) (string, bool) {
 	}
 }
 
+// ambiguous is the value of a cookie that a request has several times with different
+// values, and of a cookie or a parameter among more than maxSearched bytes. All such
+// requests share it: otherwise a client would get a new limit with each value that it adds
+// to the one that the application reads. No single cookie can have this value.
+const ambiguous = ";ambiguous"
+
+// maxSearched is how many bytes of cookies, or of a query, are searched for a value:
+// several times what most servers accept.
+const maxSearched = 64 << 10
+
+// cookie returns what finds the cookie of a name, and reads it as net/http does.
 func cookie(name string) func(*http.Request) (string, bool) {
 	return func(r *http.Request) (string, bool) {
-		c, err := r.Cookie(name)
-		if err != nil {
-			return "", false
+		var only only
+		left := maxSearched
+		for _, line := range r.Header["Cookie"] {
+			if left -= len(line); left < 0 {
+				return ambiguous, true
+			}
+			for line != "" {
+				var pair string
+				pair, line, _ = strings.Cut(line, ";")
+				key, value, _ := strings.Cut(textproto.TrimString(pair), "=")
+				if textproto.TrimString(key) != name {
+					continue
+				}
+				if value, ok := cookieValue(value); ok && !only.add(value) {
+					return ambiguous, true
+				}
+			}
 		}
-		return some(c.Value)
+		return some(only.value)
 	}
 }
 
-// query returns what finds the first value of a query parameter, without reading all
-// of them.
+// cookieValue returns a value without its quotes, and whether net/http accepts it.
+func cookieValue(v string) (string, bool) {
+	if len(v) > 1 && v[0] == '"' && v[len(v)-1] == '"' {
+		v = v[1 : len(v)-1]
+	}
+	for i := range len(v) {
+		if c := v[i]; c < ' ' || c >= 0x7f || c == '"' || c == '\\' {
+			return "", false
+		}
+	}
+	return v, true
+}
+
+// only is the only value that a request has under a name, however often.
+type only struct {
+	value string
+	found bool
+}
+
+// add notes a value. It reports whether there is no other.
+func (o *only) add(value string) bool {
+	if o.found {
+		return o.value == value
+	}
+	o.value, o.found = value, true
+	return true
+}
+
+// query returns what finds the first value of a parameter, as url.Values.Get does. It
+// allocates nothing for other parameters.
 func query(name string) func(*http.Request) (string, bool) {
 	return func(r *http.Request) (string, bool) {
-		if r.URL == nil {
+		switch {
+		case r.URL == nil:
 			return "", false
+		case len(r.URL.RawQuery) > maxSearched:
+			return ambiguous, true
 		}
 		for rest := r.URL.RawQuery; rest != ""; {
 			var pair string
 			pair, rest, _ = strings.Cut(rest, "&")
 			key, value, _ := strings.Cut(pair, "=")
-			if key, err := url.QueryUnescape(key); err != nil || key != name {
+			if !unescapesTo(key, name) {
 				continue
 			}
 			if value, err := url.QueryUnescape(value); err == nil {
@@ -131,6 +188,29 @@ func query(name string) func(*http.Request) (string, bool) {
 		return "", false
 	}
 }
+
+// unescapesTo reports whether url.QueryUnescape returns text for raw.
+func unescapesTo(raw, text string) bool {
+	for i := range len(text) {
+		switch {
+		case raw == "":
+			return false
+		case raw[0] == '%':
+			if len(raw) < 3 || !isHex(raw[1], text[i]>>4) || !isHex(raw[2], text[i]&15) {
+				return false
+			}
+			raw = raw[3:]
+		case raw[0] == text[i] && text[i] != '+', raw[0] == '+' && text[i] == ' ':
+			raw = raw[1:]
+		default:
+			return false
+		}
+	}
+	return raw == ""
+}
+
+// isHex reports whether c is the hexadecimal digit for n.
+func isHex(c, n byte) bool { return c == "0123456789abcdef"[n] || c == "0123456789ABCDEF"[n] }
 
 func fixed(value string) func(*http.Request) (string, bool) {
 	return func(*http.Request) (string, bool) { return value, true }

@@ -28,9 +28,8 @@ func (e *Error) Error() string {
 }
 
 const (
-	maxFaults = 20      // that are told of one file
-	maxDepth  = 16      // of descriptors in descriptors
-	maxVisits = 2 << 20 // nodes that are looked at: more than a file of MaxBytes has, unless aliases multiply
+	maxFaults = 20 // that are reported of one file
+	maxDepth  = 16 // of descriptors in descriptors
 )
 
 // A reader reads the nodes of one file. It notes what is wrong and reads on, so that
@@ -38,7 +37,7 @@ const (
 type reader struct {
 	setting *Setting
 	faults  []*Error
-	visits  int
+	stopped bool // the rest of the file is not read
 }
 
 // words are what a mapping may say, each with who reads it.
@@ -79,7 +78,7 @@ func (r *reader) document(text []byte) *yaml.Node {
 	case !errors.Is(err, io.EOF):
 		r.faults = append(r.faults, syntaxError(err))
 	}
-	if len(doc.Content) == 0 {
+	if len(doc.Content) == 0 || !r.checkAliases(doc.Content[0]) {
 		return nil
 	}
 	return doc.Content[0]
@@ -96,27 +95,17 @@ func syntaxError(err error) *Error {
 	return &Error{1, 1, "not YAML: " + what}
 }
 
-// follow returns the node that n stands for. A file in which aliases multiply is
-// given up.
+// follow returns the node that n stands for.
 func (r *reader) follow(n *yaml.Node) *yaml.Node {
-	r.visits++
 	if n.Kind == yaml.AliasNode && n.Alias != nil {
 		return n.Alias
 	}
 	return n
 }
 
-// tired reports whether so much has been looked at that the file must be given up.
-func (r *reader) tired(n *yaml.Node) bool {
-	if r.visits <= maxVisits {
-		return false
-	}
-	if r.visits < 2*maxVisits {
-		r.visits = 2 * maxVisits
-		r.fail(n, "aliases make this file too large: write out less with them")
-	}
-	return true
-}
+// done reports whether the rest of the file need not be read, because as much is wrong as
+// is reported.
+func (r *reader) done() bool { return r.stopped || len(r.faults) >= maxFaults }
 
 // mapping hands the value of each word of n to who reads it.
 func (r *reader) mapping(n *yaml.Node, what string, known words) {
@@ -125,8 +114,8 @@ func (r *reader) mapping(n *yaml.Node, what string, known words) {
 		r.fail(n, "%s is %s: write words and their values, as in \"key: value\"", what, kindOf(n))
 		return
 	}
-	seen := make(map[string]bool, len(n.Content)/2)
-	for i := 0; i+1 < len(n.Content) && !r.tired(n); i += 2 {
+	seen := make(map[string]bool, min(len(n.Content)/2, len(known)))
+	for i := 0; i+1 < len(n.Content) && !r.done(); i += 2 {
 		word := r.follow(n.Content[i])
 		read, ok := known[word.Value]
 		switch {
@@ -182,7 +171,7 @@ func (r *reader) list(n *yaml.Node, what string, read func(*yaml.Node)) {
 		return
 	}
 	for _, item := range n.Content {
-		if r.tired(n) {
+		if r.done() {
 			return
 		}
 		read(item)

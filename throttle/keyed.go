@@ -59,6 +59,7 @@ type Keyed struct {
 	count  atomic.Int64  // limiters, without the overflow's
 	shared [64]*keyState // the overflow's, each held by the lock of its shard
 	trails trails
+	holds  atomic.Bool // New has returned a limiter that holds until the end
 }
 
 // manyKeys is how many keys get a table that is split.
@@ -141,7 +142,7 @@ func (k *Keyed) state(c Claim) *keyState {
 	t.mu.Lock()
 	s := t.keys.byKey[c.Key]
 	if s == nil && k.makeRoom(t, c.Now) {
-		s = &keyState{way: trail{home: &k.trails, to: k.New(c.Key)}, born: t.swept}
+		s = &keyState{way: trail{home: &k.trails, to: k.make(c.Key)}, born: t.swept}
 		t.keys.add(s, c.Key, t.swept)
 	} else if s == nil {
 		s = k.overflow(&k.shared[h&uint64(len(k.shared)-1)], c.Key)
@@ -177,7 +178,7 @@ func (k *Keyed) overflow(at **keyState, key string) *keyState {
 	if *at == nil {
 		l := k.Overflow
 		if l == nil {
-			l = k.New(key)
+			l = k.make(key)
 		}
 		*at = &keyState{way: trail{home: &k.trails, to: l, degraded: true}, born: neverRead}
 	}

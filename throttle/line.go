@@ -71,8 +71,8 @@ func (w *Waiter) join(s *seat, retry bool) error {
 		return ErrClosed
 	}
 	w.serve()
-	if n := int(w.crowd.Load()); !retry && w.MaxAll > 0 && n >= w.MaxAll {
-		return &LineError{Waiting: n, MaxLine: w.MaxAll}
+	if n, most := int(w.crowd.Load()), w.maxTotal(); !retry && most > 0 && n >= most {
+		return &LineError{Waiting: n, MaxLine: most}
 	}
 	l := w.lineOf(s.ticket)
 	if n := l.queue.len(); !retry && w.MaxLine > 0 && n >= w.MaxLine {

@@ -29,7 +29,7 @@ type Waiter struct {
 	Clock   Clock         // nil: the system clock
 	MaxWait time.Duration // longest stay in line; 0: as long as ctx allows
 	MaxLine int           // most callers in one line, retries not counted; 0: no bound
-	MaxAll  int           // most callers in all lines together, likewise; 0: no bound
+	MaxAll  int           // most callers in all lines together, likewise; 0: see SetDefaultMaxTotal; below 0: no bound
 
 	// Patience is for how long a ticket that needs several busy limits may keep
 	// one of them closed to others while it waits for the next. 0: 1 s.
@@ -54,6 +54,7 @@ type Waiter struct {
 	last    atomic.Int64 // the newest turn
 	crowd   atomic.Int64 // callers in line; shut is added when closed
 	seats   sync.Pool
+	most    atomic.Int64  // the default of MaxAll
 	drained chan struct{} // closed once the Waiter is shut and nobody is in line any more
 
 	patience, maxLate, ageing int64 // nanoseconds
@@ -78,7 +79,7 @@ const shut = 1 << 62
 // ErrRefused.
 type LineError struct {
 	Waiting int // callers in the line, or in all lines
-	MaxLine int // Waiter.MaxLine, or MaxAll
+	MaxLine int // Waiter.MaxLine, MaxAll, or the default of SetDefaultMaxTotal
 }
 
 // Error says how long the line is.

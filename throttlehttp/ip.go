@@ -33,9 +33,10 @@ import (
 // RemoteAddr must be that of the connection. A middleware in front that writes into it
 // what a header says makes all clients trusted.
 type IP struct {
-	// Trusted are the proxies whose word is taken, best a few addresses. Who is in here
-	// can choose any address, so that a network in which clients are, too, is too much.
-	// None: nobody is believed.
+	// Trusted are the addresses of the proxies whose header is read, best a few of them. A
+	// client inside of Trusted can choose any address, so a network that also has clients
+	// is too large. IPv4 networks may be written as ::ffff:10.0.0.0/104. Empty means that
+	// no header is read.
 	Trusted []netip.Prefix
 
 	// Header is the one header that the proxies set or add to. Forwarded (RFC 7239) and
@@ -119,11 +120,17 @@ func (ip IP) told(peer netip.Addr, h http.Header) netip.Addr {
 
 func (ip IP) trusts(a netip.Addr) bool {
 	for _, p := range ip.Trusted {
-		if p.Contains(a) {
+		if p.Contains(a) || a.Is4() && p.Addr().Is4In6() && unmapped(p).Contains(a) {
 			return true
 		}
 	}
 	return false
+}
+
+// unmapped returns the IPv4 network that p, whose address is IPv4 in IPv6, stands for:
+// 10.0.0.0/8 for ::ffff:10.0.0.0/104. A p that is larger than all of IPv4 stands for none.
+func unmapped(p netip.Prefix) netip.Prefix {
+	return netip.PrefixFrom(p.Addr().Unmap(), p.Bits()-96)
 }
 
 func (ip IP) bits(a netip.Addr) int {

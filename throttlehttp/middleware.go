@@ -40,16 +40,20 @@ type Middleware struct {
 	// That may be throttle.MaxDemands limits; for more, nest a second Middleware.
 	Limits func(*http.Request, *throttle.Ticket)
 
-	// Waiter delays requests instead of refusing them, in a fair line for each limit and
-	// key. Bound it: MaxWait says for how long a request is delayed at most, MaxLine how
-	// many are in a line and MaxAll how many in all of them. Who finds a line full, or a
-	// limit that is closed for longer than MaxWait, is refused at once. A client that
-	// leaves gives up its place; a server of net/http notices that once the request's
-	// body was read, so it is MaxWait that ends the others. Nil: nobody waits.
+	// Waiter delays requests instead of rejecting them, in a fair queue for each limit
+	// and key. Its bounds: MaxWait is the longest delay, MaxLine the most requests in one
+	// queue, and MaxAll the most in all queues, together with all others that share the
+	// Waiter. A request that finds a queue full, or a limit that is closed for longer than
+	// MaxWait, is rejected immediately. A MaxAll of zero means 1,024, because Handler calls
+	// SetDefaultMaxTotal; a negative one means no bound.
+	//
+	// A client that leaves gives up its place. A server of net/http notices that only once
+	// the body of the request was read, so MaxWait ends the others. Nil means that no
+	// request is delayed.
 	//
 	// What nginx calls burst=20 is a TokenBucket with Burst 1 and a MaxLine of 20.
-	// Limiters are not asked to book ahead, as LeakyBucket could: a place that is taken in
-	// advance is lost when the client leaves or another limit has closed meanwhile.
+	// Limiters are not asked to book ahead, as LeakyBucket could: a booking is lost when
+	// the client leaves or another limit has closed meanwhile.
 	Waiter *throttle.Waiter
 
 	// Dialect is how answers say how the limits stand. 0: quota.XRateLimit and
@@ -67,12 +71,17 @@ type Middleware struct {
 	// are set by then, and may be changed. Nil: Refusal.ServeHTTP.
 	Refused http.Handler
 
-	// FailClosed is what happens when no decision can be reached, because a
-	// limiter's store is down: false lets the request through without limit,
-	// true answers 503. To be open is the default because a broken limiter would
-	// otherwise be a broken service; Trace.Failed makes it visible. Some failures
-	// never let a request through: those that a client can bring about at will, since
-	// it has left or its request costs less than nothing, and a Waiter that is closed.
+	// FailClosed decides what happens to a request when a limiter returns an error, mostly
+	// because the store that it asks is down: false serves the request without limit, true
+	// responds with status 503. It fails open by default because the service would be down
+	// with the store otherwise; Trace.Failed reports each such request. To keep a limit
+	// meanwhile, put the limiter into a throttle.Fallback with a local one.
+	//
+	// Failures that a client can cause at will never let a request through: a client that
+	// has left, a cost below zero, and a Waiter that is closed. Limiters of this module
+	// reject keys that clients invent and return no error for them, see rules.Source.
+	// Still, a flood of requests can overload a store: limits that protect against floods
+	// should be local, or have a Fallback that is.
 	FailClosed bool
 
 	// Trace is told what happens. Nil: nobody is.
@@ -110,6 +119,9 @@ type Trace struct {
 // counts as in use until the handler returns.
 func (m *Middleware) Handler(next http.Handler) http.Handler {
 	m.check()
+	if m.Waiter != nil {
+		m.Waiter.SetDefaultMaxTotal(maxWaiting)
+	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		p := passages.Get().(*passage)
 		if !m.demand(r, p) {
@@ -130,6 +142,10 @@ func (m *Middleware) Handler(next http.Handler) http.Handler {
 		}
 	})
 }
+
+// maxWaiting is how many requests a Waiter without a MaxAll delays at a time: the default
+// of Envoy's circuit breakers for pending requests.
+const maxWaiting = 1024
 
 // check panics if m can never work.
 func (m *Middleware) check() {

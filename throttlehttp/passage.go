@@ -38,7 +38,7 @@ func (p *passage) add(u *Rule, r *http.Request) bool {
 	return ok
 }
 
-// ask asks for all that p demands, in line if there is one.
+// ask claims all demands of p. With a Waiter it waits until they are granted.
 func (p *passage) ask(m *Middleware, r *http.Request) (throttle.Decision, error) {
 	if m.Waiter == nil {
 		d, err := p.ticket.Reserve(r.Context(), time.Time{})

@@ -183,7 +183,9 @@ func one(values []string) string {
 // url.ParseQuery reads, which drops pairs that are not well-formed, and keeps nothing.
 func queried(query, name string) string {
 	value, seen := "", false
-	for pair := range strings.SplitSeq(query, "&") {
+	for query != "" {
+		var pair string
+		pair, query, _ = strings.Cut(query, "&")
 		k, v, _ := strings.Cut(pair, "=")
 		if !is(k, name) || strings.Contains(pair, ";") {
 			continue
@@ -200,15 +202,26 @@ func queried(query, name string) string {
 	return value
 }
 
-// is reports whether a name in a query is the wanted one. No byte of a query says less
-// than a third of one of the name.
+// is reports whether url.QueryUnescape returns name for k. It allocates nothing, as a query
+// may have 100,000 names.
 func is(k, name string) bool {
-	if k == name {
-		return true
+	for i := range len(name) {
+		switch {
+		case k == "":
+			return false
+		case k[0] == '%':
+			if len(k) < 3 || !isHex(k[1], name[i]>>4) || !isHex(k[2], name[i]&15) {
+				return false
+			}
+			k = k[3:]
+		case k[0] == name[i] && name[i] != '+', k[0] == '+' && name[i] == ' ':
+			k = k[1:]
+		default:
+			return false
+		}
 	}
-	if len(k) > 3*len(name) || !strings.ContainsAny(k, "%+") {
-		return false
-	}
-	k, err := url.QueryUnescape(k)
-	return err == nil && k == name
+	return k == ""
 }
+
+// isHex reports whether c is the hexadecimal digit for n.
+func isHex(c, n byte) bool { return c == "0123456789abcdef"[n] || c == "0123456789ABCDEF"[n] }

@@ -36,10 +36,9 @@ var ErrOpen = errors.New("throttleredis: the breaker is open: Redis does not ans
 // may be overloaded, and the Breaker begins with a pause, longer each time.
 //
 // The zero Breaker is ready to use. Share one among the limits that are kept in one place:
-// then they learn of an outage together. Of a cluster, too, it has one opinion: if one node
-// of three is away, what is asked of that node costs a timeout, as answers of the others keep
-// the Breaker closed most of the time. Its fields must not change once it is in use, and it
-// must not be copied.
+// then they learn of an outage together. For limits on a ClusterClient or a Ring it keeps one
+// state per node, so that a node that is away does not keep claims from the others. Its fields
+// must not change once it is in use, and it must not be copied.
 type Breaker struct {
 	Failures int            // in a row, that open it; 0: 5
 	Pause    backoff.Policy // before each claim that asks; nil: 50 ms, doubled up to 500 ms, of which chance takes up to half
@@ -57,6 +56,8 @@ type Breaker struct {
 	since    time.Time // when it opened
 	room     int       // closed: how many may be on their way; 0: any number
 	running  int       // and how many are, if room counts
+
+	nodes map[string]*Breaker // by address; nil for one server
 }
 
 const (
@@ -65,8 +66,8 @@ const (
 )
 
 // A BreakerTrace is a set of functions that are told of the changes of a Breaker. Nil ones
-// are left out. They are called in order, while claims wait: they must return soon, and must
-// not use the Breaker.
+// are left out. Those about one node are called in order, while claims wait: they must return
+// soon, and must not use the Breaker. Those about several nodes may be called concurrently.
 type BreakerTrace struct {
 	Opened func(err error)                     // nobody asks any more; err is the last failure
 	Closed func(after time.Duration)           // Redis answers again; how long it was open
@@ -81,10 +82,15 @@ const (
 	asking // open, and one claim asks
 )
 
-// Open reports whether claims are kept from Redis at the moment.
+// Open reports whether claims are kept from Redis, or from at least one of its nodes.
 func (b *Breaker) Open() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	for _, n := range b.nodes {
+		if n.away() {
+			return true
+		}
+	}
 	return b.state != closed
 }
 

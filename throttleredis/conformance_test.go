@@ -72,7 +72,7 @@ func TestConformance(t *testing.T) {
 		t.Run(l.name, func(t *testing.T) {
 			t.Parallel()
 			spec := l.spec
-			spec.OlderAsIs, spec.Histories = true, 6
+			spec.OlderAsIs, spec.ResumesAfterSetBack, spec.Histories = true, true, 6
 			throttletest.TestLimiter(t, func(clk throttle.Clock) throttle.Limiter {
 				s := fresh(t)
 				s.Clock, s.onLocalClock = clk, true

@@ -26,6 +26,8 @@ type pair struct {
 	// paysLater says that any claim is granted, and so none that takes centuries is made:
 	// there is no exact double for their nanoseconds.
 	paysLater bool
+
+	small bool // all claims are of a few units
 }
 
 // began is where differential tests begin: a multiple of all periods in them.
@@ -64,6 +66,8 @@ func pairs() []pair {
 		logPair("SlidingLog, gap", throttle.Log{Limit: limit(10, time.Second, 0), MinGap: 10 * time.Millisecond}),
 		logPair("SlidingLog, refusals", throttle.Log{Limit: limit(10, time.Second, 0), CountRefused: true}),
 		logPair("SlidingLog, large", throttle.Log{Limit: limit(150, time.Minute, 0), MinGap: time.Microsecond, CountRefused: true}),
+		logPair("SlidingLog, blocks", throttle.Log{Limit: limit(20_000, time.Minute, 0)}),
+		logPair("SlidingLog, blocks, refusals", throttle.Log{Limit: limit(5_000, time.Second, 0), CountRefused: true}),
 		counterPair("SlidingCounter", throttle.Counter{Limit: limit(10, time.Second, 0)}),
 		counterPair("SlidingCounter, floor", throttle.Counter{Limit: limit(10, time.Second, 0), Floor: true}),
 		counterPair("SlidingCounter, large", throttle.Counter{Limit: limit(1e12, 24*time.Hour, 0)}),
@@ -71,6 +75,7 @@ func pairs() []pair {
 		partsPair("SubWindows, one", throttle.Parts{Limit: limit(10, time.Second, 0), Parts: 1}),
 		partsPair("SubWindows, many", throttle.Parts{Limit: limit(100, time.Minute, 0), Parts: 61}),
 		inFlightPair("InFlight", throttle.Capacity{Count: 10, MaxAge: time.Second}),
+		inFlightPair("InFlight, thousands", throttle.Capacity{Count: 5_000, MaxAge: 5 * time.Second}),
 		warmPair("WarmUp", warmup.Curve{Limit: limit(10, time.Second, 0), Over: 3 * time.Second}),
 		warmPair("WarmUp, thirds", warmup.Curve{Limit: limit(3, time.Second, 0), Over: 10 * time.Second, Cold: 7}),
 		warmPair("WarmUp, even pace", warmup.Curve{Limit: limit(7, time.Second, 0)}),
@@ -100,13 +105,13 @@ func paceOf(l throttle.Limit) (most int64, pace time.Duration) {
 func bucketPair(name string, l throttle.Limit) pair {
 	most, pace := paceOf(l)
 	return pair{name, func(s *Store) throttle.Limiter { return s.TokenBucket(l) },
-		func(clk throttle.Clock) throttle.Limiter { return throttle.NewTokenBucket(l, clk) }, most, pace, false}
+		func(clk throttle.Clock) throttle.Limiter { return throttle.NewTokenBucket(l, clk) }, most, pace, false, false}
 }
 
 func refillPair(name string, r throttle.Refill) pair {
 	most, pace := paceOf(r.Limit)
 	return pair{name, func(s *Store) throttle.Limiter { return s.RefillBucket(r) },
-		func(clk throttle.Clock) throttle.Limiter { return throttle.NewRefillBucket(r, clk) }, most, pace, false}
+		func(clk throttle.Clock) throttle.Limiter { return throttle.NewRefillBucket(r, clk) }, most, pace, false, false}
 }
 
 func leakyPair(name string, l throttle.Leak) pair {
@@ -115,59 +120,59 @@ func leakyPair(name string, l throttle.Leak) pair {
 		most += l.Queue
 	}
 	return pair{name, func(s *Store) throttle.Limiter { return s.LeakyBucket(l) },
-		func(clk throttle.Clock) throttle.Limiter { return throttle.NewLeakyBucket(l, clk) }, most, pace, false}
+		func(clk throttle.Clock) throttle.Limiter { return throttle.NewLeakyBucket(l, clk) }, most, pace, false, false}
 }
 
 func ticksPair(name string, q throttle.Ticks) pair {
 	_, pace := paceOf(q.Limit)
 	return pair{name, func(s *Store) throttle.Limiter { return s.TickQueue(q) },
-		func(clk throttle.Clock) throttle.Limiter { return throttle.NewTickQueue(q, clk) }, q.Queue, pace, false}
+		func(clk throttle.Clock) throttle.Limiter { return throttle.NewTickQueue(q, clk) }, q.Queue, pace, false, false}
 }
 
 func nginxPair(name string, l throttle.LimitReq) pair {
 	return pair{name, func(s *Store) throttle.Limiter { return s.Nginx(l) },
-		func(clk throttle.Clock) throttle.Limiter { return throttle.NewNginx(l, clk) }, l.Burst, l.Per / time.Duration(l.Rate), false}
+		func(clk throttle.Clock) throttle.Limiter { return throttle.NewNginx(l, clk) }, l.Burst, l.Per / time.Duration(l.Rate), false, false}
 }
 
 func windowPair(name string, q throttle.Quota) pair {
 	from, to := q.Window(began)
 	return pair{name, func(s *Store) throttle.Limiter { return s.FixedWindow(q) },
-		func(clk throttle.Clock) throttle.Limiter { return throttle.NewFixedWindow(q, clk) }, q.Count, to.Sub(from) / time.Duration(q.Count), false}
+		func(clk throttle.Clock) throttle.Limiter { return throttle.NewFixedWindow(q, clk) }, q.Count, to.Sub(from) / time.Duration(q.Count), false, false}
 }
 
 func logPair(name string, l throttle.Log) pair {
 	most, pace := paceOf(l.Limit)
 	return pair{name, func(s *Store) throttle.Limiter { return s.SlidingLog(l) },
-		func(clk throttle.Clock) throttle.Limiter { return throttle.NewSlidingLog(l, clk) }, most, pace, false}
+		func(clk throttle.Clock) throttle.Limiter { return throttle.NewSlidingLog(l, clk) }, most, pace, false, false}
 }
 
 func counterPair(name string, c throttle.Counter) pair {
 	most, pace := paceOf(c.Limit)
 	return pair{name, func(s *Store) throttle.Limiter { return s.SlidingCounter(c) },
-		func(clk throttle.Clock) throttle.Limiter { return throttle.NewSlidingCounter(c, clk) }, most, pace, false}
+		func(clk throttle.Clock) throttle.Limiter { return throttle.NewSlidingCounter(c, clk) }, most, pace, false, false}
 }
 
 func partsPair(name string, p throttle.Parts) pair {
 	most, pace := paceOf(p.Limit)
 	return pair{name, func(s *Store) throttle.Limiter { return s.SubWindows(p) },
-		func(clk throttle.Clock) throttle.Limiter { return throttle.NewSubWindows(p, clk) }, most, pace, false}
+		func(clk throttle.Clock) throttle.Limiter { return throttle.NewSubWindows(p, clk) }, most, pace, false, false}
 }
 
 func inFlightPair(name string, c throttle.Capacity) pair {
 	return pair{name, func(s *Store) throttle.Limiter { return s.InFlight(c) },
-		func(clk throttle.Clock) throttle.Limiter { return throttle.NewInFlight(c, clk) }, c.Count, c.MaxAge / time.Duration(c.Count), false}
+		func(clk throttle.Clock) throttle.Limiter { return throttle.NewInFlight(c, clk) }, c.Count, c.MaxAge / time.Duration(c.Count), false, false}
 }
 
 func warmPair(name string, c warmup.Curve) pair {
 	_, pace := paceOf(c.Limit)
 	return pair{name, func(s *Store) throttle.Limiter { return s.WarmUp(c) },
-		func(clk throttle.Clock) throttle.Limiter { return warmup.New(c, clk) }, 12, pace, true}
+		func(clk throttle.Clock) throttle.Limiter { return warmup.New(c, clk) }, 12, pace, true, false}
 }
 
 func burstyPair(name string, b warmup.Burst) pair {
 	_, pace := paceOf(b.Limit)
 	return pair{name, func(s *Store) throttle.Limiter { return s.Bursty(b) },
-		func(clk throttle.Clock) throttle.Limiter { return warmup.NewBursty(b, clk) }, 12, pace, true}
+		func(clk throttle.Clock) throttle.Limiter { return warmup.NewBursty(b, clk) }, 12, pace, true, false}
 }
 
 func penaltyPair(name string, v throttle.Sentence) pair {
@@ -175,7 +180,7 @@ func penaltyPair(name string, v throttle.Sentence) pair {
 	return pair{name, func(s *Store) throttle.Limiter { return s.Penalty(v, s.LeakyBucket(l)) },
 		func(clk throttle.Clock) throttle.Limiter {
 			return throttle.NewPenalty(throttle.NewLeakyBucket(l, clk), v, clk)
-		}, 3, 200 * time.Millisecond, false}
+		}, 3, 200 * time.Millisecond, false, false}
 }
 
 // TestLimiters_decideAsInMemory makes the same random claims in Redis and in memory. With
@@ -201,6 +206,22 @@ func TestLimiters_decideAsInMemory(t *testing.T) {
 	}
 }
 
+// Thousands of entries are in more blocks than one claim removes, and in a tree of some height.
+func TestLimiters_decideAsInMemoryWithThousandsOfEntries(t *testing.T) {
+	for i, p := range []pair{
+		logPair("SlidingLog", throttle.Log{Limit: throttle.Limit{Count: 50_000, Per: time.Minute}}),
+		logPair("SlidingLog, refusals", throttle.Log{Limit: throttle.Limit{Count: 50_000, Per: time.Minute}, CountRefused: true}),
+		partsPair("SubWindows", throttle.Parts{Limit: throttle.Limit{Count: 50_000, Per: time.Minute}, Parts: 4000}),
+		inFlightPair("InFlight", throttle.Capacity{Count: 50_000, MaxAge: time.Minute}),
+	} {
+		t.Run(p.name, func(t *testing.T) {
+			t.Parallel()
+			p.small = true
+			play(t, p, uint64(i), 10_000)
+		})
+	}
+}
+
 // A wall shows the time it is set to.
 type wall struct{ now time.Time }
 
@@ -219,7 +240,8 @@ type game struct {
 	held   []holding
 	step   int
 
-	forward bool // time does not run back
+	forward bool      // time does not run back
+	latest  time.Time // the latest reading of clk
 }
 
 type holding struct {
@@ -245,7 +267,9 @@ func play(t *testing.T, p pair, seed uint64, steps int) {
 	}
 }
 
-// pass lets time go by, or leap, or step back.
+// pass advances the clock or sets it back, by at most a window from its latest reading: a
+// server's clock that was set back further runs on from there, see
+// TestLimiters_clockSetBackCostsOneWindow. The clock of a limiter in memory is monotonic.
 func (g *game) pass() {
 	var d time.Duration
 	switch n := g.r.IntN(100); {
@@ -267,6 +291,12 @@ func (g *game) pass() {
 		d = max(d, 0)
 	}
 	g.clk.now = g.clk.now.Add(d.Truncate(time.Microsecond))
+	if window := g.pace * time.Duration(g.most); g.latest.Sub(g.clk.now) > window {
+		g.clk.now = g.latest.Add(-window).Truncate(time.Microsecond).Add(time.Microsecond)
+	}
+	if g.clk.now.After(g.latest) {
+		g.latest = g.clk.now
+	}
 	if g.clk.now.Before(began) { // before the limiter in memory was made; the other never was
 		g.clk.now = began
 	}
@@ -279,7 +309,11 @@ func (g *game) key() string { return keys[max(g.r.IntN(4)-1, 0)] }
 
 func (g *game) claim() {
 	c := throttle.Claim{Key: g.key(), Cost: 1 + g.r.Int64N(min(g.most, 12)), DryRun: g.r.IntN(12) == 0}
-	switch g.r.IntN(20) {
+	kind := g.r.IntN(20)
+	if g.small && g.r.IntN(500) > 0 {
+		kind = 4
+	}
+	switch kind {
 	case 0:
 		c.Cost = g.most
 	case 1:

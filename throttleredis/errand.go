@@ -58,18 +58,30 @@ func (q *question) ask(ctx context.Context, l throttle.Limiter, c throttle.Claim
 	l.Cancel(ctx, c, q.decision)
 }
 
-// run has an errand done. Its error is why it returns before that: there was no place for
-// it, or no answer in time. Both are so, too, when ctx is done.
+// patienceFor returns how long a call with ctx waits for Redis: the timeout, or half of the
+// time until the deadline of ctx if that is less, so that there is time left to decide without
+// Redis.
+func (r *errands) patienceFor(ctx context.Context) time.Duration {
+	if deadline, ok := ctx.Deadline(); ok {
+		return min(r.timeout, time.Until(deadline)/2)
+	}
+	return r.timeout
+}
+
+// run runs do on a goroutine of its own and waits until it returns, for at most as long as
+// patienceFor says. The error is why it returns before that: no place was free, or there was
+// no answer in time. If ctx is done, it is one of both or the error of ctx.
 func (r *errands) run(ctx context.Context, do func(context.Context)) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	soon, cancel := context.WithTimeout(ctx, r.timeout)
+	wait := r.patienceFor(ctx)
+	soon, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	select {
 	case r.places <- struct{}{}:
 	case <-soon.Done():
-		return fmt.Errorf("%w: none has come back within %v", errBusy, r.timeout)
+		return fmt.Errorf("%w: none has come back within %v", errBusy, wait)
 	}
 	done := make(chan struct{})
 	go func() {
@@ -83,6 +95,6 @@ func (r *errands) run(ctx context.Context, do func(context.Context)) error {
 	case <-done:
 		return nil
 	case <-soon.Done():
-		return fmt.Errorf("%w: no answer within %v", ErrUncertain, r.timeout)
+		return fmt.Errorf("%w: no answer within %v", ErrUncertain, wait)
 	}
 }

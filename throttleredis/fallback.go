@@ -14,10 +14,11 @@ import (
 // memory or in the middle of a failover, another limiter decides, and says so by
 // Decision.Degraded; when Redis is back, it decides again. Nothing has to be done for either.
 //
-//	claim ─▶ breaker closed? ─▶ Redis answers within Timeout? ─▶ its decision
+//	claim ─▶ breaker closed? ─▶ Redis answers in time? ─▶ its decision
 //	              │ no                  │ no
 //	              └─────────────────────┴──▶ Secondary, Degraded
 //
+// In time is within Timeout, and within half of what is left until the deadline of the context.
 // No decision takes longer than Timeout, whatever the client does about deadlines and
 // retries, and while the Breaker is open none asks Redis. Claims that are on their way are
 // on goroutines of their own, at most MaxCalls of them.
@@ -41,9 +42,9 @@ import (
 // take no longer than Timeout, or no time at all while Redis is away: they are then kept until
 // it is back, up to MaxCalls of them.
 //
-// A server whose clock is set back, or that is replaced by one whose clock is behind, gives
-// nothing back until it has caught up; set forward, it gives back too early, at most a burst
-// for each key.
+// If the server's clock is set back, or the server is replaced by one whose clock is behind,
+// units come back at most one window later; if it is set forward, they come back too early, at
+// most a burst for each key.
 //
 // The odd case is the client that does more than it is told to. Clients of go-redis send
 // again three times by default, also when a connection was lost after the script had been
@@ -65,11 +66,15 @@ type Fallback struct {
 	// throttle.Unlimited. With throttle.Blocked nothing is let through.
 	Secondary throttle.Limiter
 
-	Timeout  time.Duration // of each question to Redis; 0: 50 ms
-	MaxCalls int           // on their way to Redis at a time; 0: 256
-	MaxKeys  int           // most keys with a share of their own, see throttle.Keyed; 0: 65,536
-	Breaker  *Breaker      // nil: one of its own
-	OnError  func(error)   // told why Redis did not decide, but for ErrOpen; nil: nobody
+	// Timeout is the longest that a call waits for Redis. Zero means 50 ms. A call whose
+	// context has a deadline waits for at most half of the time until then, so that
+	// Secondary can still decide.
+	Timeout time.Duration
+
+	MaxCalls int         // on their way to Redis at a time; 0: 256
+	MaxKeys  int         // most keys with a share of their own, see throttle.Keyed; 0: 65,536
+	Breaker  *Breaker    // nil: one of its own; of a cluster it keeps one state per node
+	OnError  func(error) // told why Redis did not decide, but for ErrOpen; nil: nobody
 
 	once sync.Once
 	both throttle.Fallback
@@ -158,7 +163,7 @@ type standIn struct {
 func (s *standIn) Reserve(ctx context.Context, c throttle.Claim) (throttle.Decision, error) {
 	d, err := s.Limiter.Reserve(ctx, c)
 	if !d.OK && d.Wait == throttle.Forever {
-		d.Wait = s.gate.timeout + s.gate.breaker.next()
+		d.Wait = s.gate.timeout + s.gate.breakerOf(c.Key).next()
 	}
 	return d, err
 }

@@ -17,8 +17,22 @@ type gate struct {
 	breaker *Breaker
 
 	mu    sync.Mutex
-	later []func(context.Context) // ends of claims, for when Redis is back
-	busy  bool                    // somebody runs them
+	later []end // of claims, for when their node is back
+	busy  bool  // a goroutine runs them
+}
+
+// An end is a Cancel or Observe that is kept until a node is back.
+type end struct {
+	key string // of the claim
+	do  func(context.Context)
+}
+
+// breakerOf returns the Breaker of the node that has the state of a key.
+func (g *gate) breakerOf(key string) *Breaker {
+	if l, ok := g.to.(locator); ok {
+		return g.breaker.node(l.nodeOf(key))
+	}
+	return g.breaker
 }
 
 // Reserve implements throttle.Limiter.
@@ -26,21 +40,27 @@ func (g *gate) Reserve(ctx context.Context, c throttle.Claim) (throttle.Decision
 	if _, err := c.Units(); err != nil {
 		return throttle.Decision{}, err
 	}
-	turn, err := g.breaker.enter()
+	breaker := g.breakerOf(c.Key)
+	turn, err := breaker.enter()
 	if err != nil {
 		return throttle.Decision{}, err
 	}
+	short := g.patienceFor(ctx) < g.timeout/shortest
 	d, err := g.errands.Reserve(ctx, c)
-	g.breaker.leave(turn, outcomeOf(ctx, err), err)
+	breaker.leave(turn, outcomeOf(ctx, err, short), err)
 	if err == nil {
 		g.catchUp()
 	}
 	return d, err
 }
 
+// shortest is the part of the timeout that a claim must have waited at least for its failure
+// to count against Redis. A healthy server may take longer than less than that.
+const shortest = 20
+
 // Cancel implements throttle.Limiter: what Redis granted goes back to Redis.
 func (g *gate) Cancel(ctx context.Context, c throttle.Claim, d throttle.Decision) {
-	g.end(ctx, func(ctx context.Context) { g.to.Cancel(ctx, c, d) })
+	g.end(ctx, c.Key, func(ctx context.Context) { g.to.Cancel(ctx, c, d) })
 }
 
 // Observe implements throttle.Observer, as Cancel does throttle.Limiter.
@@ -50,25 +70,26 @@ func (g *gate) Observe(ctx context.Context, c throttle.Claim, d throttle.Decisio
 		return
 	}
 	f.Windows = slices.Clone(f.Windows) // the caller's, who may leave before they are read
-	g.end(ctx, func(ctx context.Context) { o.Observe(ctx, c, d, f) })
+	g.end(ctx, c.Key, func(ctx context.Context) { o.Observe(ctx, c, d, f) })
 }
 
-// end runs an errand that needs no answer, or keeps it for later if Redis is known to be
-// away. It is never the one that asks: it would not say what it got. One that was begun and
-// not answered may have been done, and is not done again.
-func (g *gate) end(ctx context.Context, do func(context.Context)) {
-	if !g.breaker.Open() {
+// end runs do, which needs no answer, or keeps it for later if the node of key is known to be
+// away. It never runs as the one claim that asks whether the node is back, because it does not
+// say whether it was answered. An end that was begun and not answered may have been executed,
+// and is not repeated.
+func (g *gate) end(ctx context.Context, key string, do func(context.Context)) {
+	if !g.breakerOf(key).away() {
 		_ = g.run(context.WithoutCancel(ctx), do)
 		return
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if len(g.later) < cap(g.places) {
-		g.later = append(g.later, do)
+		g.later = append(g.later, end{key, do})
 	}
 }
 
-// catchUp has what was kept for later done, now that Redis answers.
+// catchUp runs what was kept for later, after Redis has answered.
 func (g *gate) catchUp() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -84,24 +105,27 @@ func (g *gate) runKept() {
 	}
 }
 
-// nextKept returns what to do next; nil: nothing, as nothing is left or Redis is away again.
-func (g *gate) nextKept() (do func(context.Context)) {
-	away := g.breaker.Open()
+// nextKept returns the first of what was kept for a node that is not away; nil: there is none.
+func (g *gate) nextKept() func(context.Context) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.busy = !away && len(g.later) > 0; g.busy {
-		do, g.later[0], g.later = g.later[0], nil, g.later[1:]
+	i := slices.IndexFunc(g.later, func(e end) bool { return !g.breakerOf(e.key).away() })
+	if g.busy = i >= 0; !g.busy {
+		return nil
 	}
+	do := g.later[i].do
+	g.later = slices.Delete(g.later, i, i+1)
 	return do
 }
 
-// outcomeOf returns what an error says of Redis.
-func outcomeOf(ctx context.Context, err error) outcome {
+// outcomeOf returns what an error means for the state of Redis. short: the claim could not
+// wait long enough for a failure to count.
+func outcomeOf(ctx context.Context, err error, short bool) outcome {
 	var answer redis.Error
 	switch {
 	case err == nil, errors.As(err, &answer):
 		return answered
-	case ctx.Err() != nil:
+	case ctx.Err() != nil, short:
 		return abandoned
 	}
 	return silent

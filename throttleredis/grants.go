@@ -16,14 +16,18 @@ func keep(parts []throttle.Decision, d throttle.Decision, p part) {
 	parts[0], parts[1] = d, throttle.Decision{Grant: uint64(p.now())}
 }
 
-// granted returns what the script has to know of d: the reading that it was made at, or
-// whatever else the algorithm took for its name; and after how many ticks it acts.
+// granted returns what a settlement of d passes to the script: the grant, which is the
+// reading at which d was made or another number that the algorithm chose; and the ticks after
+// which d acts, or the number of the claim if l holds.
 func (l *limit) granted(d throttle.Decision) (grant, acts int64) {
-	if !l.books {
+	reading, rest := int64(d.Grant&(1<<readingBits-1)), int64(d.Grant>>readingBits)
+	switch {
+	case l.holds:
+		return reading, rest
+	case !l.books:
 		return int64(d.Grant), 0
 	}
-	before := int64(d.Grant >> readingBits)
-	return int64(d.Grant & (1<<readingBits - 1)), mulDiv(int64(max(d.Wait, 0)), l.scale, 1000) - before
+	return reading, mulDiv(int64(max(d.Wait, 0)), l.scale, 1000) - rest
 }
 
 // grantOf adds to k what the script has to know of two parts.

@@ -58,8 +58,13 @@ func (l *limit) decision(p part, given int64, at time.Time) throttle.Decision {
 		d.Wait = wholeMicros(d.Wait)
 	case l.wide:
 		d.Grant = p.bits()
+	case l.holds:
+		d.Grant |= uint64(p.reset()) << readingBits
 	case l.books:
 		d.Grant |= l.remainder(d.Wait, p.wait()) << readingBits
+	}
+	if l.holds {
+		d.ResetAfter = 0 // the script returns the claim's number in its place
 	}
 	if l.calendar != nil {
 		d.Per = l.calendar.per(int64(p.grant()))
@@ -67,9 +72,11 @@ func (l *limit) decision(p part, given int64, at time.Time) throttle.Decision {
 	return d
 }
 
-// readingBits of a Grant are the server's reading that it was made at, which lasts until
-// the year 2041. The others are by how many ticks the claim acts before Wait, which is in
-// whole nanoseconds, is over. They are enough, as maxScale is 4194 ticks in one of those.
+// readingBits is the number of bits of a Grant that hold the server's reading at which the
+// claim was granted, in microseconds; they last until the year 2041. For a limit that holds,
+// the other bits are the number of the claim among those of one reading. For a limit that
+// books, they are the ticks by which the claim acts before the end of Wait, which is in whole
+// nanoseconds; 13 bits are enough because maxScale is 4194 ticks per nanosecond.
 const readingBits = 51
 
 func (l *limit) remainder(wait time.Duration, ticks int64) uint64 {

@@ -109,5 +109,5 @@ func isShut(tr *quota.Tracker, req *http.Request) bool {
 		return false
 	}
 	d, err := m.Limiter.Reserve(req.Context(), throttle.Claim{DryRun: true})
-	return err == nil && !d.OK && strings.HasSuffix(d.Policy, ": told to wait")
+	return err == nil && !d.OK && strings.HasSuffix(d.Policy, ": retry-after")
 }

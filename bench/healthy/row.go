@@ -39,7 +39,8 @@ type result struct {
 
 const (
 	retryNow = "429 Retry-After: 0"
-	stray    = "one 429 Retry-After: 60, 50 routes"
+	stray    = "one 429 Retry-After: 60 on 50 routes"
+	none     = "none"
 )
 
 // faults are what a healthy server does with a small share of requests.
@@ -51,6 +52,7 @@ var faults = map[string]simulation.Response{
 	"403":    {Status: 403},
 	retryNow: {Status: 429, Header: http.Header{"Retry-After": {"0"}}},
 	stray:    {Status: 429, Header: http.Header{"Retry-After": {"60"}}},
+	none:     {},
 }
 
 // rows returns all rows, in the order in which they are printed.
@@ -73,7 +75,7 @@ func rows() (all []row) {
 			}
 		}
 	}
-	all = append(all, row{"crowd", retryNow, 1, 0})
+	all = append(all, row{"crowd", retryNow, 1, 0}, row{"cold", none, 0, 300 * time.Millisecond}, row{"polls", none, 0, 0})
 	for _, fault := range []string{"503", "drop", "429"} {
 		for _, percent := range []float64{30, 60} {
 			all = append(all, row{"overload", fault, percent, 5 * time.Second})
@@ -117,8 +119,12 @@ func (r row) calls(c *http.Client, url string) simulation.Outcome {
 		return simulation.Load{Calls: 2000}.Closed(c, url, 50)
 	case "crowd":
 		return simulation.Load{Calls: 2000}.Crowd(c, url)
+	case "cold":
+		return simulation.Load{Calls: 640, Deadline: r.deadline, Pause: 10 * time.Millisecond}.Closed(c, url, 32)
+	case "polls":
+		return simulation.Load{Calls: 25}.Crowd(c, url)
 	case "overload":
-		return simulation.Load{Calls: 6000, Burst: 100, Deadline: r.deadline}.Open(c, url, interval)
+		return simulation.Load{Calls: 2000, Burst: 100, Deadline: r.deadline}.Open(c, url, interval)
 	}
 	panic(fmt.Sprintf("healthy: no loop %q", r.loop))
 }
@@ -133,8 +139,9 @@ type behaviour struct {
 }
 
 const (
+	pollDelay  = 30 * time.Second      // of a long poll
 	capacity   = 8                     // requests in flight that an overloaded server can process
-	processing = 65 * time.Millisecond // of a request, with at most capacity in flight
+	processing = 70 * time.Millisecond // of a request, with at most capacity in flight
 )
 
 func (b *behaviour) respond(r simulation.Request) simulation.Response {
@@ -145,6 +152,8 @@ func (b *behaviour) respond(r simulation.Request) simulation.Response {
 		chosen = r.N == b.stray
 	case b.loop == "crowd":
 		delay = time.Millisecond
+	case b.loop == "polls":
+		delay = pollDelay
 	case b.loop == "overload":
 		delay = processing * time.Duration(max(r.InFlight, capacity)) / capacity
 		if r.InFlight > 2*capacity {

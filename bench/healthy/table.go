@@ -69,6 +69,8 @@ func misses(row []result) (missed []string) {
 		points = 1
 	case r.loop == "overload":
 		other, points = "plain", 0
+	case r.fault == none:
+		points = 0
 	}
 	heeds, theirs := only(row, "heed"), only(row, other)
 	if len(heeds) == 0 || len(theirs) == 0 {
@@ -89,6 +91,8 @@ func misses(row []result) (missed []string) {
 		miss(ours.max <= .1, "longer than 0.1 s")
 	case r.loop == "crowd":
 		miss(ours.mean <= 2*time.mean && ours.max <= 2*time.max, "longer than 2 x")
+	case r.loop == "polls":
+		miss(ours.max <= pollDelay.Seconds()+3, "the last begins after 3 s")
 	case r.loop == "overload":
 		end := of(row, "heed", func(r result) float64 { return r.Overload })
 		miss(end.max <= 10, "overload until %.1f s", end.max)

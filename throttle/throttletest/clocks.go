@@ -78,14 +78,19 @@ func (s *suite) strangeClocks() {
 }
 
 // drainAt takes all there is at each of the instants that the clock shows. An
-// instant before the latest one counts as that one.
+// instant before the latest one counts as that one, unless the limiter resumes there.
 func (s *suite) drainAt(name string, start time.Time, steps []time.Duration) {
 	sub := s.fresh(start)
+	span, _ := s.scale()
 	var acts []act
 	var now, latest time.Duration
 	for _, step := range append([]time.Duration{0}, steps...) {
 		sub.clk.add(step)
 		now += step
+		if s.ResumesAfterSetBack && latest-now > span {
+			s.obey(acts, "before the clock "+name)
+			acts, latest = nil, now
+		}
 		latest = max(latest, now)
 		n, _, _ := sub.drain()
 		acts = append(acts, act{latest, n})

@@ -62,6 +62,10 @@ type Spec struct {
 	// unit is credited twice all the same; a claim made with it may get less.
 	OlderAsIs bool
 
+	// ResumesAfterSetBack: if the clock is set back by more than the window, time runs
+	// on from the latest reading granted at. The bound then holds before and after.
+	ResumesAfterSetBack bool
+
 	// EndsOnce: a claim that is cancelled or observed a second time stays as it ended.
 	// Most limiters cannot know, and do not promise it.
 	EndsOnce bool

@@ -13,7 +13,9 @@
 --   refuse  (optional) gets the same, counts a claim that was refused, and says anew the
 --           first four things
 --   judges  (optional) true if the last limit counts what the others refuse
--- An older reading of the clock than one granted at counts as that one.
+-- An older reading of the clock than one granted at counts as that one. If it is older by
+-- more than a window, the clock was set back: time then goes on from the reading granted at,
+-- so that a clock that is set back delays claims by at most one window.
 
 local call, pack, unpack = redis.call, struct.pack, struct.unpack
 local floor, ceil, max, min = math.floor, math.ceil, math.max, math.min
@@ -31,4 +33,17 @@ local function lasts(us)
     return 86400000
   end
   return floor(min(max(us, 0), most) / 1000) + 1000
+end
+
+-- virtual returns the time that an algorithm counts in, which never runs back: the reading
+-- now plus shift, by which the clock was set back in all. It returns that shift as well, and
+-- whether it has changed, which must be stored even if the claim is refused. last is the
+-- latest time granted at; nil: there is none. window is in microseconds.
+local function virtual(now, last, shift, window)
+  if not last then
+    return now, shift, false
+  elseif last - (now + shift) > window then
+    return last, last - now, true
+  end
+  return max(now + shift, last), shift, false
 end

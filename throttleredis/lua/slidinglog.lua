@@ -1,15 +1,27 @@
--- A list of what was taken, oldest first. An entry is the latest reading in it, the units of
--- all entries before it, and its own; claims at one stamp share an entry, however many
--- they are. A stamp is a microsecond, or with parts the number of a sub-window.
--- The stamp is the grant. The last entry may be empty, to remember its reading.
+-- A hash that holds a log of claims, oldest first, in blocks of up to 16 entries. An entry is
+-- a stamp and the units of all claims at it; an entry without units is removed. A stamp is a
+-- microsecond, or with parts the number of a sub-window. The stamp is the grant.
 -- Arguments: most units, microseconds that they count, least microseconds between two claims,
 -- 1 if refusals count, how many sub-windows there are (0: none).
 --
--- Nothing is added up: the units from an entry on are the total less those before it, and
--- where they are few enough is found by halving.
+-- Fields: '' has the latest reading that was entered, how far the clock was set back, the
+-- numbers of the first block that is stored, of the first that is in the log and of the open
+-- one, and the units of those between the last two. '+' has the entries of the open block.
+-- The field of a number has a block that is full: a sum, the first stamp, and the entries.
+--
+-- The sums are a Fenwick tree: that of block p is the units of the blocks from p up to, but
+-- not including, p + step(p), where step(p) is the largest power of two that divides p. So
+-- the units from any block on, the block of a stamp, and a settlement take O(log n) reads and
+-- writes, and no number is larger than the units in the log. A block without entries and
+-- units is removed; its place in the tree counts as 0.
+
+local full = 16 -- entries of a block
+local removedAtOnce = 64 -- blocks
+
+local function number(a, i) return tonumber(ARGV[a + i]) end
 
 local function stamp(a, at)
-  local parts, per = tonumber(ARGV[a + 4]), tonumber(ARGV[a + 1])
+  local parts, per = number(a, 4), number(a, 1)
   if parts == 0 then
     return at
   end
@@ -18,7 +30,7 @@ local function stamp(a, at)
 end
 
 local function begin(a, stamp)
-  local parts, per = tonumber(ARGV[a + 4]), tonumber(ARGV[a + 1])
+  local parts, per = number(a, 4), number(a, 1)
   if parts == 0 then
     return stamp
   end
@@ -28,179 +40,383 @@ end
 
 -- counts returns for how many stamps an entry counts.
 local function counts(a)
-  local parts = tonumber(ARGV[a + 4])
-  return parts > 0 and parts or tonumber(ARGV[a + 1])
+  local parts = number(a, 4)
+  return parts > 0 and parts or number(a, 1)
 end
 
-local function entry(key, i)
-  local v = call('LINDEX', key, i)
-  if v then
-    return unpack('<i7i7i7', v)
+local function decode(text)
+  local items = {unpack('<' .. string.rep('i7i7', #text / 14), text)}
+  items[#items] = nil -- the position after the last
+  return items
+end
+
+local function encode(items)
+  return pack('<' .. string.rep('i7i7', #items / 2), _G.unpack(items))
+end
+
+-- sum returns the units of items from index k on. Odd indices are stamps.
+local function sum(items, k)
+  local units = 0
+  for i = k + 1, #items, 2 do
+    units = units + items[i]
   end
+  return units
 end
 
-local function enter(at, before, units)
-  return pack('<i7i7i7', at, before, units)
-end
-
--- first returns the index of the first entry from lo on that is fit, where all after it
--- are too; hi: none is. It looks near lo first.
-local function first(key, lo, hi, fit)
-  local step = 1
-  while lo + step <= hi and not fit(entry(key, lo + step - 1)) do
-    lo, step = lo + step, step * 2
+local function step(p)
+  local d = 1
+  while p % (2 * d) == 0 do
+    d = 2 * d
   end
-  hi = min(hi, lo + step - 1)
-  while lo < hi do
-    local mid = floor((lo + hi) / 2)
-    if fit(entry(key, mid)) then
-      hi = mid
-    else
-      lo = mid + 1
+  return d
+end
+
+-- save writes what has changed, and removes blocks that are no longer in the log.
+local function save(log)
+  if log.first == log.open and log.stored < log.open then
+    call('UNLINK', log.key)
+    log.stored = log.open
+  end
+  local gone, written = {}, {}
+  while log.stored < log.first and #gone < removedAtOnce do
+    gone[#gone + 1] = log.stored
+    log.stored = log.stored + 1
+  end
+  for p in pairs(log.changed) do
+    local b = log.blocks[p]
+    local text = b.items and encode(b.items) or b.text
+    if p >= log.first and b.sum == 0 and text == '' then
+      gone[#gone + 1] = p
+    elseif p >= log.first then
+      written[#written + 1], written[#written + 2] = p, pack('<i7i7', b.sum, b.first) .. text
     end
   end
-  return lo
+  if #gone > 0 then
+    call('HDEL', log.key, _G.unpack(gone))
+  end
+  local state = pack('<i7i7i7i7i7i7', log.last, log.shift, log.stored, log.first, log.open, log.sealed)
+  call('HSET', log.key, '', state, '+', encode(log.items), _G.unpack(written))
+end
+
+local function load(key, a, now)
+  local v = call('HMGET', key, '', '+')
+  local log = {key = key, stored = 1, first = 1, open = 1, sealed = 0, shift = 0, items = {}, blocks = {}, changed = {}, now = now}
+  if v[1] then
+    log.last, log.shift, log.stored, log.first, log.open, log.sealed = unpack('<i7i7i7i7i7i7', v[1])
+    log.items = decode(v[2])
+    local moved
+    log.now, log.shift, moved = virtual(now, log.last, log.shift, number(a, 1))
+    if moved then
+      save(log)
+    end
+  end
+  return log
+end
+
+-- itemsIn returns the entries of a full block.
+local function itemsIn(b)
+  b.items = b.items or decode(b.text)
+  return b.items
+end
+
+-- block returns a full block; nil: it has no units, nor have those that its sum covers.
+local function block(log, p)
+  local b = log.blocks[p]
+  if b == nil then
+    local v = call('HGET', log.key, p)
+    b = false
+    if v then
+      local units, first, past = unpack('<i7i7', v)
+      b = {sum = units, first = first, text = v:sub(past)}
+    end
+    log.blocks[p] = b
+  end
+  return b or nil
+end
+
+-- add adds units to the sums that cover block p.
+local function add(log, p, units)
+  local q, first = p, block(log, p).first
+  while q >= log.first do
+    local b = block(log, q) or {sum = 0, first = first, items = {}}
+    b.sum = b.sum + units
+    log.blocks[q], log.changed[q] = b, true
+    q = q - step(q)
+  end
+end
+
+-- after returns the units of the full blocks from p on.
+local function after(log, p)
+  if p <= log.first then
+    return log.sealed
+  end
+  local units = 0
+  while p < log.open do
+    local b = block(log, p)
+    units = units + (b and b.sum or 0)
+    p = p + step(p)
+  end
+  return units
+end
+
+-- last returns the last full block that is not fit, where all after it are; if all are, the
+-- number before the first. A block is passed with the sum that it has in the tree, and is fit
+-- only if those that its sum covers are.
+local function last(log, fit)
+  local d = 1
+  while d < log.open - log.first do
+    d = 2 * d
+  end
+  local i = ceil(log.open / d) * d
+  while d >= 1 do
+    local q = i - d
+    if q >= log.first then
+      local b = q < log.open and block(log, q)
+      if not b or fit(b) then
+        i = q
+      end
+    end
+    d = d / 2
+  end
+  return min(i, log.open) - 1
+end
+
+-- itemsOf returns the entries of a block.
+local function itemsOf(log, p)
+  if p == log.open then
+    return log.items
+  end
+  local b = p >= log.first and block(log, p)
+  return b and itemsIn(b) or {}
+end
+
+-- later returns the place of the first entry whose stamp is later: its block and its index
+-- there, which is beyond the end of the block if it is in one of the next.
+local function later(log, stamp)
+  local p = log.open
+  if log.first < log.open and not (log.items[1] and log.items[1] <= stamp) then
+    p = log.first
+    local b = block(log, p)
+    if not b or b.first <= stamp then
+      b = p + 1 < log.open and block(log, p + 1)
+      if p + 1 < log.open and not (b and b.first > stamp) then
+        p = max(last(log, function(b) return b.first > stamp end), p)
+      end
+    elseif b then
+      return p, 1
+    end
+  end
+  local items, k = itemsOf(log, p), 1
+  while items[k] and items[k] <= stamp do
+    k = k + 2
+  end
+  return p, k
+end
+
+-- unitsFrom returns the units from the k-th entry of block p on.
+local function unitsFrom(log, p, k)
+  if p == log.open then
+    return sum(log.items, k)
+  end
+  local units = sum(log.items, 1)
+  if p == log.first and k == 1 then
+    return log.sealed + units
+  elseif p == log.first then
+    local items = itemsOf(log, p)
+    return log.sealed - sum(items, 1) + sum(items, k) + units
+  end
+  return sum(itemsOf(log, p), k) + after(log, p + 1) + units
+end
+
+-- keeping returns the place of the first entry from which on there are no more units than
+-- room, and those units. The entry before it is in the same block, unless there is none.
+local function keeping(log, room)
+  local units, p = sum(log.items, 1), log.open
+  if units <= room then
+    local beyond = units
+    p = last(log, function(b)
+      if beyond + b.sum > room then
+        return false
+      end
+      beyond = beyond + b.sum
+      return true
+    end)
+    units = beyond
+  else
+    units = 0
+  end
+  local items = itemsOf(log, p)
+  local k = #items + 1
+  while k > 1 and units + items[k - 1] <= room do
+    units, k = units + items[k - 1], k - 2
+  end
+  return p, k, units
+end
+
+-- newest returns the stamp of the newest entry; nil: there is none.
+local function newest(log)
+  if #log.items == 0 then
+    local p, k = keeping(log, 0)
+    return itemsOf(log, p)[k - 2]
+  end
+  return log.items[#log.items - 1]
 end
 
 -- waits returns how long after now there is room for so many units and the gap has passed.
-local function waits(key, a, log, units, now)
-  local count, gap = tonumber(ARGV[a]), tonumber(ARGV[a + 2])
+local function waits(a, log, units)
+  local count, gap = number(a, 0), number(a, 2)
   if units > count then
     return -1
   end
-  local wait, room = 0, count - units
-  if gap > 0 and log.newest then
-    wait = max(log.newest + gap - now, 0)
+  local wait, latest = 0, gap > 0 and newest(log)
+  if latest then
+    wait = max(latest + gap - log.now, 0)
   end
-  if log.total - log.gone > room then
-    local i = first(key, log.expired, log.size, function(at, before)
-      return log.total - before <= room
-    end)
-    local at = entry(key, i - 1)
-    wait = max(wait, begin(a, stamp(a, at) + counts(a)) - now)
+  if log.live > count - units then
+    local p, k = keeping(log, count - units)
+    wait = max(wait, begin(a, itemsOf(log, p)[k - 2] + counts(a)) - log.now)
   end
   return wait
 end
 
--- open returns what is in a log: how many entries, how many of them have expired, the units
--- of those, the units of all, the latest reading, and that of the latest units.
-local function open(key, a, now)
-  local at, before, units = entry(key, -1)
-  local log = {size = 0, expired = 0, gone = 0, total = 0}
-  if not at then
-    return log, now
-  end
-  now = max(now, at)
-  log.size, log.total, log.last, log.newest = call('LLEN', key), before + units, at, at
-  if units == 0 then
-    log.newest = log.size > 1 and entry(key, -2) or nil
-  end
-  local oldest = stamp(a, now) - counts(a)
-  log.expired = first(key, 0, log.size, function(at)
-    return stamp(a, at) > oldest
-  end)
-  if log.expired == log.size then
-    log.gone = log.total
-  else
-    local _, before = entry(key, log.expired)
-    log.gone = before
-  end
-  return log, now
+-- expire notes what is left in the log by now: the place of its first entry, and its units.
+local function expire(a, log)
+  log.p, log.k = later(log, stamp(a, log.now) - counts(a))
+  log.live = unitsFrom(log, log.p, log.k)
 end
 
--- record enters units and drops what has expired.
-local function record(key, a, log, units, now)
-  if log.expired > 0 then
-    call('LTRIM', key, log.expired, -1)
+-- cut drops the entries before the k-th of block p.
+local function cut(log, p, k)
+  log.sealed = p < log.open and after(log, p) or 0
+  log.first = p
+  if k == 1 then
+    return
   end
-  local size = log.size - log.expired
-  local at, before, own = nil, log.total, 0
-  if size > 0 then
-    at, before, own = entry(key, -1)
+  local items, kept, units = itemsOf(log, p), {}, 0
+  for i = 1, #items, 2 do
+    if i >= k then
+      kept[#kept + 1], kept[#kept + 2] = items[i], items[i + 1]
+    else
+      units = units + items[i + 1]
+    end
   end
-  if at and (own == 0 or stamp(a, at) == stamp(a, now)) then
-    call('LSET', key, -1, enter(now, before, own + units))
-  else
-    call('RPUSH', key, enter(now, log.total, units))
+  if p == log.open then
+    log.items = kept
+  elseif units > 0 then
+    block(log, p).items = kept
+    add(log, p, -units)
+    log.sealed = log.sealed - units
   end
-  call('PEXPIRE', key, lasts(2 * tonumber(ARGV[a + 1])))
 end
 
 -- keep drops the oldest units, so that so many are left. An entry may go in part.
-local function keep(key, log, units)
-  local surplus = log.total - units
-  if log.size == log.expired or log.gone >= surplus then
+local function keep(log, units)
+  if log.live <= units then
     return
   end
-  local i = first(key, log.expired, log.size, function(at, before, own)
-    return before + own > surplus
-  end)
-  log.expired = i
-  if i < log.size then
-    local at, before, own = entry(key, i)
-    call('LSET', key, i, enter(at, surplus, before + own - surplus))
+  local p, k, kept = keeping(log, units)
+  if kept < units then
+    k = k - 2
   end
+  cut(log, p, k)
+  if kept < units then
+    local items, surplus = itemsOf(log, p), kept - units
+    if p == log.open then
+      items[2] = -surplus
+    else
+      surplus = surplus + items[2]
+      items[2] = items[2] - surplus
+      add(log, p, -surplus)
+      log.sealed = log.sealed - surplus
+    end
+  end
+  log.p, log.k, log.live = p, 1, units
 end
 
--- describe returns how many units are left, and how long until all are.
-local function describe(a, log, now)
-  local left, reset = max(tonumber(ARGV[a]) - (log.total - log.gone), 0), 0
-  if log.newest and log.total > log.gone then
-    reset = max(begin(a, stamp(a, log.newest) + counts(a)) - now, 0)
+-- record drops what has expired, and enters units.
+local function record(a, log, units)
+  cut(log, log.p, log.k)
+  local s, items = stamp(a, log.now), log.items
+  if items[#items - 1] == s then
+    items[#items] = items[#items] + units
+  else
+    if #items == 2 * full then
+      local p = log.open
+      log.blocks[p] = {sum = 0, first = items[1], items = items}
+      log.open, log.items = p + 1, {}
+      local sealed = sum(items, 1)
+      add(log, p, sealed)
+      log.sealed, items = log.sealed + sealed, log.items
+    end
+    items[#items + 1], items[#items + 2] = s, units
   end
-  return left, reset
+  log.last, log.live = log.now, log.live + units
+  save(log)
+  call('PEXPIRE', log.key, lasts(2 * number(a, 1)))
+end
+
+-- describe returns how many units are left of those in use, and how long until all are.
+local function describe(a, log, live, latest)
+  local reset = 0
+  if live > 0 then
+    reset = max(begin(a, latest + counts(a)) - log.now, 0)
+  end
+  return max(number(a, 0) - live, 0), reset
 end
 
 return {
   check = function(key, a, now)
-    local log
-    log, now = open(key, a, now)
-    local wait = waits(key, a, log, n, now)
-    local ok, shown = wait == 0 and 1 or 0, log
-    if wait == 0 and not dry then
-      shown = {total = log.total + n, gone = log.gone, newest = now}
+    local log = load(key, a, now)
+    expire(a, log)
+    local wait, s = waits(a, log, n), stamp(a, log.now)
+    local ok, left, reset = 0, nil, nil
+    if wait == 0 then
+      ok = 1
     end
-    local left, reset = describe(a, shown, now)
-    return ok, wait, left, reset, now, stamp(a, now), log
+    if ok == 1 and not dry then
+      left, reset = describe(a, log, log.live + n, s)
+    else
+      left, reset = describe(a, log, log.live, log.live > 0 and newest(log))
+    end
+    return ok, wait, left, reset, log.now - log.shift, s, log
   end,
 
-  take = function(key, a, _, _, _, _, now, _, log)
+  take = function(key, a, _, _, _, _, _, _, log)
     if ARGV[a + 3] == '1' then
-      keep(key, log, tonumber(ARGV[a]) - n)
+      keep(log, number(a, 0) - n)
     end
-    record(key, a, log, n, now)
+    record(a, log, n)
   end,
 
-  refuse = function(key, a, ok, wait, left, reset, now, _, log)
+  refuse = function(key, a, ok, wait, left, reset, _, _, log)
     if ARGV[a + 3] ~= '1' then
       return ok, wait, left, reset
     end
-    local count = tonumber(ARGV[a])
+    local count = number(a, 0)
     local units = min(n, count)
-    keep(key, log, count - units)
-    record(key, a, log, units, now)
-    log, now = open(key, a, now)
-    return 0, waits(key, a, log, n, now), describe(a, log, now)
+    keep(log, count - units)
+    record(a, log, units)
+    return 0, waits(a, log, n), describe(a, log, log.live, newest(log))
   end,
 
   settle = function(key, a, now, extra, from)
-    local size = call('LLEN', key)
-    local i = first(key, 0, size, function(at)
-      return stamp(a, at) >= from
-    end)
-    local at, before, own = entry(key, i)
-    if i == size or stamp(a, at) ~= from then
+    local log = load(key, a, now)
+    local p, k = later(log, from)
+    local items = itemsOf(log, p)
+    k = k - 2
+    if items[k] ~= from then
       return
     end
-    extra = max(extra, -own)
-    for j = i + 1, size - 1 do
-      local at, before, units = entry(key, j)
-      call('LSET', key, j, enter(at, before + extra, units))
+    extra = min(max(extra, -items[k + 1]), most - log.sealed - sum(log.items, 1))
+    items[k + 1] = items[k + 1] + extra
+    if items[k + 1] == 0 then
+      table.remove(items, k)
+      table.remove(items, k)
     end
-    call('LSET', key, i, enter(at, before, own + extra))
-    if own + extra == 0 and i < size - 1 then
-      call('LSET', key, i, '')
-      call('LREM', key, 1, '')
+    if p < log.open then
+      add(log, p, extra)
+      log.sealed = log.sealed + extra
     end
+    save(log)
   end,
 }

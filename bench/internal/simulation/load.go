@@ -2,6 +2,7 @@ package simulation
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net/http"
 	"sync"
@@ -13,7 +14,11 @@ import (
 type Load struct {
 	Calls    int
 	Deadline time.Duration // of each call; zero means none
-	Routes   int           // paths that the calls use in turn; zero means 1
+	Routes   int           // paths that the calls use in turn, at most 260; zero means 1
+
+	// Pause is the time between a failed call and the next one of its worker, in a closed
+	// loop. Zero means none.
+	Pause time.Duration
 
 	// Burst is the number of further calls that an open loop makes at its start.
 	Burst int
@@ -24,6 +29,7 @@ type Load struct {
 type Outcome struct {
 	Calls, Failed int
 	Elapsed       time.Duration // until the last call has ended
+	LastFailure   time.Duration // when the last of the failed calls was made, from the start of the load
 }
 
 // Open makes a call per interval, whether or not earlier calls have ended.
@@ -46,7 +52,9 @@ func (l Load) Closed(client *http.Client, url string, workers int) Outcome {
 	for range workers {
 		r.running.Go(func() {
 			for i := int(next.Add(1)) - 1; i < l.Calls; i = int(next.Add(1)) - 1 {
-				r.call(i)
+				if !r.call(i) {
+					time.Sleep(l.Pause)
+				}
 			}
 		})
 	}
@@ -65,7 +73,10 @@ type run struct {
 	url     string
 	began   time.Time
 	running sync.WaitGroup
-	failed  atomic.Int64
+
+	mu          sync.Mutex
+	failed      int
+	lastFailure time.Duration
 }
 
 func (l Load) start(client *http.Client, url string) *run {
@@ -74,19 +85,36 @@ func (l Load) start(client *http.Client, url string) *run {
 
 func (r *run) finish(calls int) Outcome {
 	r.running.Wait()
-	return Outcome{Calls: calls, Failed: int(r.failed.Load()), Elapsed: time.Since(r.began)}
+	return Outcome{Calls: calls, Failed: r.failed, Elapsed: time.Since(r.began), LastFailure: r.lastFailure}
 }
 
-func (r *run) call(i int) {
-	ctx := context.Background()
+// call reports whether call i succeeds.
+func (r *run) call(i int) bool {
+	ctx, made := context.Background(), time.Since(r.began)
 	if r.load.Deadline > 0 {
 		limited, cancel := context.WithTimeout(ctx, r.load.Deadline)
 		defer cancel()
 		ctx = limited
 	}
-	if !Get(ctx, r.client, r.url+"/"+routeName(i%max(r.load.Routes, 1))) {
-		r.failed.Add(1)
+	ok := Get(ctx, r.client, r.url+Route(i%max(r.load.Routes, 1)))
+	if !ok {
+		r.fail(made)
 	}
+	return ok
+}
+
+// Route returns the path of route i, which is 0 to 259. Its segments have no digits and
+// differ from those of other routes, so that they are not taken for identifiers.
+func Route(i int) string {
+	x, y := 'a'+rune(i/10), 'a'+rune(i%10)
+	return fmt.Sprintf("/%c%ctype/%c%clist", x, y, y, x)
+}
+
+func (r *run) fail(made time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.failed++
+	r.lastFailure = max(r.lastFailure, made)
 }
 
 // Get reports whether a GET of url ends with status 200 and a complete body.
@@ -102,10 +130,4 @@ func Get(ctx context.Context, client *http.Client, url string) bool {
 	defer resp.Body.Close()
 	_, err = io.Copy(io.Discard, resp.Body)
 	return err == nil && resp.StatusCode == http.StatusOK
-}
-
-// routeName returns a name of letters for each i: a segment with a digit would be taken
-// for an identifier, and all routes for one.
-func routeName(i int) string {
-	return "route-" + string(rune('a'+i/26%26)) + string(rune('a'+i%26))
 }

@@ -60,6 +60,13 @@ func (s *Server) Transport(callers int) *http.Transport {
 	return base
 }
 
+// Do calls f while the server does not call respond, so that both may use the same data.
+func (s *Server) Do(f func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f()
+}
+
 // Received returns the number of requests that have arrived.
 func (s *Server) Received() int {
 	s.mu.Lock()

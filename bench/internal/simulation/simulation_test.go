@@ -2,6 +2,7 @@ package simulation_test
 
 import (
 	"net/http"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -47,7 +48,7 @@ func TestLoad_countsFailuresAndTime(t *testing.T) {
 				s := simulation.NewServer(everyFourth)
 				defer s.Close()
 				out := tt.run(simulation.Load{Calls: 80, Deadline: time.Minute}, &http.Client{Transport: s.Transport(0)}, s.URL)
-				require.Equal(t, simulation.Outcome{Calls: 80, Failed: 20, Elapsed: tt.elapsed}, out)
+				require.Equal(t, []any{80, 20, tt.elapsed}, []any{out.Calls, out.Failed, out.Elapsed})
 				require.Equal(t, 80, s.Received())
 			})
 		})
@@ -63,4 +64,15 @@ func TestLoad_endsCallsAtTheirDeadline(t *testing.T) {
 		out := simulation.Load{Calls: 4, Deadline: 2500 * time.Millisecond}.Crowd(&http.Client{Transport: s.Transport(4)}, s.URL)
 		require.Equal(t, simulation.Outcome{Calls: 4, Failed: 2, Elapsed: 2500 * time.Millisecond}, out)
 	})
+}
+
+func TestRoute_differsInEachSegment(t *testing.T) {
+	seen := map[string]bool{}
+	for i := range 260 {
+		for segment := range strings.SplitSeq(simulation.Route(i)[1:], "/") {
+			require.NotContains(t, seen, segment)
+			require.NotRegexp(t, "[^a-z]", segment)
+			seen[segment] = true
+		}
+	}
 }

@@ -43,7 +43,7 @@ type plan struct {
 }
 
 // measure has processes claim while Redis goes and comes.
-func measure(t *program, f fault, p plan) (r result) {
+func measure(t *redistest.Program, f fault, p plan) (r result) {
 	server := redistest.Start(t)
 	proxy := redistest.StartProxy(t, server.Addr)
 	addr := server.Addr
@@ -60,7 +60,7 @@ func measure(t *program, f fault, p plan) (r result) {
 		client := redis.NewClient(p.options(addr))
 		wg.Go(func() {
 			defer client.Close()
-			all[i] = work(ctx, limiter(client, p.fallback, &opened), &granted)
+			all[i] = work(ctx, limiter(client, p.fallback, &opened), f.deadline, &granted)
 		})
 	}
 	var spans []span
@@ -103,15 +103,16 @@ func limiter(client *redis.Client, withFallback bool, opened *atomic.Int64) thro
 	return &throttleredis.Fallback{Limiter: l, Processes: processes, Breaker: &throttleredis.Breaker{Trace: trace}}
 }
 
-// work has the callers of a process claim until ctx is done.
-func work(ctx context.Context, l throttle.Limiter, granted *atomic.Int64) []decision {
+// work has the callers of a process claim until ctx is done, each claim with the given time
+// until its deadline. Zero means none.
+func work(ctx context.Context, l throttle.Limiter, deadline time.Duration, granted *atomic.Int64) []decision {
 	var all [callers][]decision
 	var wg sync.WaitGroup
 	for i := range all {
 		wg.Go(func() {
 			for tick := time.NewTicker(pause); ctx.Err() == nil; <-tick.C {
 				at := time.Now()
-				d, err := l.Reserve(context.Background(), throttle.Claim{})
+				d, err := reserve(l, deadline)
 				all[i] = append(all[i], decision{at, time.Since(at), d.Degraded || err != nil, err != nil})
 				if d.OK {
 					granted.Add(1)
@@ -121,6 +122,16 @@ func work(ctx context.Context, l throttle.Limiter, granted *atomic.Int64) []deci
 	}
 	wg.Wait()
 	return slices.Concat(all[:]...)
+}
+
+func reserve(l throttle.Limiter, deadline time.Duration) (throttle.Decision, error) {
+	ctx := context.Background()
+	if deadline > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, deadline)
+		defer cancel()
+	}
+	return l.Reserve(ctx, throttle.Claim{})
 }
 
 // tell fills in what the decisions have cost while Redis was away, and until it decided

@@ -46,8 +46,8 @@ func main() {
 	asJSON := flag.Bool("json", false, "print lines of JSON")
 	flag.Parse()
 	redis.SetLogger(new(quiet))
-	t := new(program)
-	defer t.end()
+	t := new(redistest.Program)
+	defer t.End()
 	for _, f := range faults {
 		for _, with := range []string{"Fallback", "go-redis"} {
 			if with == "go-redis" && !*alone || *only != "" && *only != f.name {
@@ -66,7 +66,7 @@ func print(w io.Writer, r result, asJSON bool) error {
 	if asJSON {
 		return json.NewEncoder(w).Encode(r)
 	}
-	_, err := fmt.Fprintf(w, "%-10s %-8s  %6d decisions, %5d errors, p50 %8.2f ms, p99 %8.2f ms, max %8.2f ms, back after %5.0f ms, %5.2f %% stray, opened %d times, %5.2f bursts over, %d goroutines left\n",
+	_, err := fmt.Fprintf(w, "%-21s %-8s  %6d decisions, %5d errors, p50 %8.2f ms, p99 %8.2f ms, max %8.2f ms, back after %5.0f ms, %5.2f %% stray, opened %d times, %5.2f bursts over, %d goroutines left\n",
 		r.Fault, r.With, r.Decisions, r.Errors, r.P50, r.P99, r.Max, r.Back, r.Stray, r.Opened, r.Over, r.Left)
 	return err
 }
@@ -74,7 +74,8 @@ func print(w io.Writer, r result, asJSON bool) error {
 // A fault is a way to lose Redis, and to get it back.
 type fault struct {
 	name     string
-	onTheWay bool // clients go through the proxy
+	onTheWay bool          // clients go through the proxy
+	deadline time.Duration // of each claim; zero: none
 	begin    func(*redistest.Server, *redistest.Proxy)
 	end      func(*redistest.Server, *redistest.Proxy)
 }
@@ -89,6 +90,13 @@ var faults = []fault{
 	onTheWay("resets", redistest.Reset),
 	onTheWay("black hole", redistest.BlackHole),
 	onTheWay("mute", redistest.Mute),
+	withDeadline("hung, 30 ms deadlines", 30*time.Millisecond, onTheWay("", redistest.BlackHole)),
+}
+
+// withDeadline is f for callers that have little time.
+func withDeadline(name string, deadline time.Duration, f fault) fault {
+	f.name, f.deadline = name, deadline
+	return f
 }
 
 func onTheWay(name string, f redistest.Fault) fault {
@@ -105,31 +113,3 @@ type quiet struct{}
 
 // Printf implements the logger of go-redis.
 func (*quiet) Printf(context.Context, string, ...any) {}
-
-// A program is what redistest knows as a test.
-type program struct{ cleanups []func() }
-
-// Helper implements redistest.T.
-func (*program) Helper() {}
-
-// Cleanup implements redistest.T.
-func (p *program) Cleanup(f func()) { p.cleanups = append(p.cleanups, f) }
-
-// Fatalf implements redistest.T.
-func (p *program) Fatalf(format string, args ...any) {
-	p.end()
-	log.Fatalf(format, args...)
-}
-
-// Skipf implements redistest.T: a program has nothing else to do.
-func (p *program) Skipf(format string, args ...any) { p.Fatalf(format, args...) }
-
-// end undoes what was done, the last first.
-func (p *program) end() {
-	for len(p.cleanups) > 0 {
-		last := len(p.cleanups) - 1
-		f := p.cleanups[last]
-		p.cleanups = p.cleanups[:last]
-		f()
-	}
-}

@@ -1,0 +1,265 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/heed-go/heed/bench/clients"
+	"github.com/heed-go/heed/bench/internal/simulation"
+)
+
+// A hold is how a server stops a client, and what a client should do then.
+type hold struct {
+	name  string
+	host  string        // zero means api.test
+	until time.Duration // how long the server refuses from the stop on; zero: it refuses one request
+	renew bool          // a refused request extends the hold to until from then on
+	every time.Duration // between the calls during the hold
+
+	// stop returns the response that begins the hold, and refuse what the server
+	// responds during it. Both state the end of the hold in some way; left is the time to it.
+	stop, refuse func(now time.Time, left time.Duration) simulation.Response
+
+	// window makes the hold the end of a fixed window: until is the length of the window,
+	// from the first request on, and other responses state the rest of it. Nil: there
+	// is no window, and other responses state nothing.
+	window *window
+
+	goal goal
+}
+
+// A goal bounds a result. Times are counted from the stop.
+type goal struct {
+	first   time.Duration // the earliest time of the first request after the stop
+	refused int           // requests that the server refuses after the stop
+	back    time.Duration // until a call succeeds
+}
+
+const (
+	year     = 365 * 24 * time.Hour
+	month    = 30 * 24 * time.Hour
+	warmUp   = 20               // calls before the hold
+	maxHold  = 15 * time.Minute // the default of MaxHold
+	deadline = 5 * time.Second  // of each call
+	full     = 50               // calls per second after the hold
+	recovery = 30 * time.Second // until none of those fails
+)
+
+// holds are the rows that are printed.
+var holds = []hold{
+	{
+		name: "one 429, Retry-After: 1e12 seconds", every: time.Second,
+		stop: retryAfter(429, 1_000_000_000_000),
+		goal: goal{first: maxHold, back: maxHold + 2*deadline},
+	},
+	{
+		name: "one 429, Retry-After: a year", every: time.Second,
+		stop: retryAfter(429, int64(year/time.Second)),
+		goal: goal{first: maxHold, back: maxHold + 2*deadline},
+	},
+	{
+		name: "one 429, Retry-After: two minutes in milliseconds", every: time.Second,
+		stop: retryAfter(429, 120_000),
+		goal: goal{first: maxHold, back: maxHold + 2*deadline},
+	},
+	{
+		name: "one 503, Retry-After: a year", every: time.Second,
+		stop: retryAfter(503, int64(year/time.Second)),
+		goal: goal{first: maxHold, back: maxHold + 2*deadline},
+	},
+	{
+		name: "one 200, 0 left, reset in a year", every: time.Second,
+		stop: func(now time.Time, _ time.Duration) simulation.Response {
+			return rateLimit(http.StatusOK, 100, 0, now.Add(year))
+		},
+		goal: goal{first: maxHold, back: maxHold + 2*deadline},
+	},
+	{
+		name: "GitHub: 0 left until the hour is over", host: "api.github.com", until: time.Hour, every: time.Second,
+		stop: github(200), refuse: github(403), window: &window{limit: 5000, left: 3000},
+		goal: goal{first: 59 * time.Minute, back: time.Hour + recovery},
+	},
+	{
+		name: "ban of 30 minutes that refusals renew", until: 30 * time.Minute, renew: true, every: time.Second,
+		stop: left(429), refuse: left(429),
+		goal: goal{first: 30 * time.Minute, back: 30*time.Minute + recovery},
+	},
+	{
+		name: "ban of 2 hours that refusals renew", until: 2 * time.Hour, renew: true, every: time.Second,
+		stop: left(429), refuse: left(429),
+		goal: goal{first: maxHold, refused: 2, back: 3*time.Hour + recovery},
+	},
+	{
+		name: "quota of a month is used up", until: month, every: 2 * time.Minute,
+		stop: left(429), refuse: left(429),
+		goal: goal{first: maxHold, refused: 8, back: month + 2*time.Minute + recovery},
+	},
+}
+
+// retryAfter is a response with a constant Retry-After.
+func retryAfter(status int, seconds int64) func(time.Time, time.Duration) simulation.Response {
+	return func(time.Time, time.Duration) simulation.Response {
+		return simulation.Response{Status: status, Header: http.Header{"Retry-After": {strconv.FormatInt(seconds, 10)}}}
+	}
+}
+
+// left is a response whose Retry-After is the time that is left.
+func left(status int) func(time.Time, time.Duration) simulation.Response {
+	return func(now time.Time, left time.Duration) simulation.Response {
+		return retryAfter(status, seconds(left))(now, left)
+	}
+}
+
+// github is a response of GitHub's API with no requests left.
+func github(status int) func(time.Time, time.Duration) simulation.Response {
+	return func(now time.Time, left time.Duration) simulation.Response {
+		return rateLimit(status, 5000, 0, now.Add(left))
+	}
+}
+
+// rateLimit is a response that states a limit in the headers that most servers use.
+func rateLimit(status, limit, remaining int, reset time.Time) simulation.Response {
+	return simulation.Response{Status: status, Header: http.Header{
+		"X-Ratelimit-Limit":     {strconv.Itoa(limit)},
+		"X-Ratelimit-Remaining": {strconv.Itoa(remaining)},
+		"X-Ratelimit-Used":      {strconv.Itoa(limit - remaining)},
+		"X-Ratelimit-Reset":     {strconv.FormatInt(reset.Unix(), 10)},
+	}}
+}
+
+// A window is a fixed window. Other clients use up what is left when the hold begins.
+type window struct{ limit, left int }
+
+// seconds rounds up.
+func seconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
+
+// A result is what a client did. Times are counted from the stop, in seconds; negative
+// means that it did not happen within twice the time that the goal allows.
+type result struct {
+	Client   string  `json:"client"`
+	Hold     string  `json:"hold"`
+	First    float64 `json:"first_request_s"`
+	Refused  int     `json:"refused"`
+	Back     float64 `json:"back_s"`
+	Recovery float64 `json:"recovery_s"` // from back until the last of 50 calls a second that fails
+	hold     hold
+}
+
+// A stopped is the server of a hold.
+type stopped struct {
+	hold
+	stopNow bool      // the next response begins the hold
+	atStop  time.Time // zero: it has not begun yet
+	end     time.Time // of the hold, or of the window
+	over    bool      // the hold has ended
+	left    int       // requests in the window
+	first   time.Time // of the requests after the stop
+	refused int
+}
+
+func (s *stopped) respond(r simulation.Request) simulation.Response {
+	response := s.decide(r.At)
+	response.Delay = 10 * time.Millisecond
+	return response
+}
+
+func (s *stopped) decide(now time.Time) simulation.Response {
+	switch {
+	case s.stopNow:
+		s.stopNow, s.atStop = false, now
+		if s.window == nil {
+			s.end = now.Add(s.until)
+		}
+		return s.stop(now, s.end.Sub(now))
+	case s.atStop.IsZero():
+		return s.admit(now)
+	case s.first.IsZero():
+		s.first = now
+	}
+	if s.over = s.over || !now.Before(s.end); s.over {
+		return s.admit(now)
+	}
+	s.refused++
+	if s.renew {
+		s.end = now.Add(s.until)
+	}
+	return s.refuse(now, s.end.Sub(now))
+}
+
+// admit returns the response to a request that is not refused.
+func (s *stopped) admit(now time.Time) simulation.Response {
+	if s.window == nil {
+		return simulation.Response{}
+	}
+	switch {
+	case s.end.IsZero():
+		s.end, s.left = now.Add(s.until), s.window.left
+	case !now.Before(s.end):
+		s.end, s.left = now.Add(s.until), s.window.limit
+	}
+	s.left--
+	return rateLimit(http.StatusOK, s.window.limit, s.left, s.end)
+}
+
+// run plays h with a client. It must be called in virtual time.
+func (h hold) run(client string) result {
+	server := &stopped{hold: h}
+	s := simulation.NewServer(server.respond)
+	defer s.Close()
+	c, err := clients.New(client, s.Transport(100), nil)
+	if err != nil {
+		panic(err)
+	}
+	url := "http://" + cmp.Or(h.host, "api.test")
+	get := func() bool {
+		ctx, cancel := context.WithTimeout(context.Background(), deadline)
+		defer cancel()
+		return simulation.Get(ctx, c, url+simulation.Route(0))
+	}
+	for range warmUp {
+		get()
+		time.Sleep(100 * time.Millisecond)
+	}
+	s.Do(func() { server.stopNow = true })
+	var stop time.Time
+	for began := time.Now(); stop.IsZero() && time.Since(began) < time.Hour; time.Sleep(h.every) {
+		get()
+		s.Do(func() { stop = server.atStop })
+	}
+	r := result{Client: client, Hold: h.name, First: -1, Back: -1, Recovery: -1, hold: h}
+	for ; r.Back < 0 && time.Since(stop) < 2*h.goal.back; time.Sleep(h.every) {
+		if get() {
+			r.Back = time.Since(stop).Seconds()
+		}
+	}
+	if r.Back >= 0 {
+		out := simulation.Load{Calls: 60 * full, Deadline: deadline}.Open(c, url, time.Second/full)
+		r.Recovery = out.LastFailure.Seconds()
+	}
+	s.Do(func() {
+		r.Refused = server.refused
+		if !server.first.IsZero() {
+			r.First = server.first.Sub(stop).Seconds()
+		}
+	})
+	return r
+}
+
+// misses returns what r misses of its goal.
+func (r result) misses() (missed []string) {
+	g := r.hold.goal
+	for what, ok := range map[string]bool{
+		"first request": r.First >= g.first.Seconds(),
+		"refused":       r.Refused <= g.refused,
+		"back":          r.Back >= 0 && r.Back <= g.back.Seconds(),
+		"recovery":      r.Recovery >= 0 && r.Recovery <= recovery.Seconds(),
+	} {
+		if !ok {
+			missed = append(missed, what)
+		}
+	}
+	return missed
+}

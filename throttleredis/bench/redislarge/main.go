@@ -1,0 +1,162 @@
+// Redislarge measures how long single calls of limiters take whose state in Redis is large: a
+// SlidingLog of a million entries, and an InFlight most of whose claims were never ended. All
+// state is made by ordinary claims on a redis-server of its own.
+//
+//	go run ./bench/redislarge -json
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"log"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttleredis"
+	"github.com/heed-go/heed/throttleredis/internal/redistest"
+)
+
+// A result is how long calls of one kind took, as the client sees it and without it.
+type result struct {
+	State  string  `json:"state"`
+	Call   string  `json:"call"`
+	Calls  int     `json:"calls"`
+	P50    float64 `json:"p50_ms"`
+	Max    float64 `json:"max_ms"`
+	Server float64 `json:"server_mean_ms"` // of one script, by INFO commandstats
+	Bytes  int64   `json:"bytes"`          // MEMORY USAGE of the key before the calls
+}
+
+// A bench is a server, its client, and how to print.
+type bench struct {
+	t      *redistest.Program
+	client *redis.Client
+	many   redis.Scripter // sends claims together
+	calls  int
+	asJSON bool
+}
+
+func main() {
+	log.SetFlags(0)
+	entries := flag.Int("entries", 1_000_000, "entries of the SlidingLog")
+	leases := flag.Int("leases", 50_000, "claims of the InFlight that are never ended")
+	calls := flag.Int("calls", 500, "calls of each kind")
+	asJSON := flag.Bool("json", false, "print lines of JSON")
+	flag.Parse()
+	t := new(redistest.Program)
+	defer t.End()
+	client := redis.NewClient(&redis.Options{Addr: redistest.Start(t).Addr, ContextTimeoutEnabled: true, MaxRetries: -1, ReadTimeout: time.Minute})
+	defer client.Close()
+	many, err := client.AutoPipeline()
+	if err != nil {
+		t.Fatalf("redislarge: %v", err)
+	}
+	defer many.Close()
+	b := &bench{t: t, client: client, many: many, calls: *calls, asJSON: *asJSON}
+	b.slidingLog(*entries)
+	b.inFlight(*leases)
+}
+
+// slidingLog fills a log and settles, grants and refuses claims.
+func (b *bench) slidingLog(entries int) {
+	configuration := throttle.Log{Limit: throttle.Limit{Count: int64(entries + 2*b.calls), Per: time.Hour}}
+	l := b.store().SlidingLog(configuration)
+	claims := b.fill((&throttleredis.Store{Client: b.many}).SlidingLog(configuration), entries)
+	state := fmt.Sprintf("SlidingLog, %d entries", entries)
+	settle := func(i int, cost int64) {
+		l.Observe(context.Background(), throttle.Claim{}, claims[i], throttle.Feedback{Cost: cost})
+	}
+	b.measure(state, "settle the oldest, +1", func(i int) { settle(i, 2) })
+	b.measure(state, "settle the oldest, -1", func(i int) { l.Cancel(context.Background(), throttle.Claim{Cost: 1}, claims[i]) })
+	b.measure(state, "settle in the middle", func(i int) { settle(len(claims)/2+i, 2) })
+	b.measure(state, "settle the newest", func(i int) { settle(len(claims)-1-i, 2) })
+	b.measure(state, "grant", func(int) { b.reserve(l, throttle.Claim{}) })
+	b.measure(state, "refuse", func(int) { b.reserve(l, throttle.Claim{Cost: configuration.Count / 2}) })
+}
+
+// inFlight claims units that are never given back, waits until they are lost, and claims more.
+func (b *bench) inFlight(leases int) {
+	configuration := throttle.Capacity{Count: int64(leases), MaxAge: 5 * time.Second}
+	l := b.store().InFlight(configuration)
+	b.fill((&throttleredis.Store{Client: b.many}).InFlight(configuration), leases)
+	state := fmt.Sprintf("InFlight, %d claims that were never ended", leases)
+	time.Sleep(configuration.MaxAge / 2)
+	b.measure(state, "refuse while they hold", func(int) { b.reserve(l, throttle.Claim{Cost: int64(leases)}) })
+	time.Sleep(configuration.MaxAge/2 + 100*time.Millisecond)
+	b.measure(state, "look when all are lost", func(int) { b.reserve(l, throttle.Claim{DryRun: true}) })
+	b.measure(state, "grant when all are lost", func(int) { b.reserve(l, throttle.Claim{}) })
+}
+
+func (b *bench) store() *throttleredis.Store { return &throttleredis.Store{Client: b.client} }
+
+// fill makes n claims, and returns their decisions in order of time.
+func (b *bench) fill(l *throttleredis.Limiter, n int) []throttle.Decision {
+	const callers = 256
+	var all [callers][]throttle.Decision
+	var wg sync.WaitGroup
+	for i := range all {
+		wg.Go(func() {
+			for k := i; k < n; k += callers {
+				all[i] = append(all[i], b.reserve(l, throttle.Claim{}))
+			}
+		})
+	}
+	wg.Wait()
+	claims := slices.Concat(all[:]...)
+	slices.SortFunc(claims, func(x, y throttle.Decision) int { return x.At.Compare(y.At) })
+	return claims
+}
+
+func (b *bench) reserve(l throttle.Limiter, c throttle.Claim) throttle.Decision {
+	d, err := l.Reserve(context.Background(), c)
+	if err != nil {
+		log.Printf("redislarge: %v", err)
+	}
+	return d
+}
+
+// measure makes calls one after the other, and prints how long they took.
+func (b *bench) measure(state, name string, call func(i int)) {
+	r := result{State: state, Call: name, Calls: b.calls}
+	ctx := context.Background()
+	if keys := b.client.Keys(ctx, "*").Val(); len(keys) > 0 {
+		r.Bytes = b.client.MemoryUsage(ctx, keys[0], 0).Val()
+	}
+	b.client.ConfigResetStat(ctx)
+	took := make([]time.Duration, b.calls)
+	for i := range took {
+		start := time.Now()
+		call(i)
+		took[i] = time.Since(start)
+	}
+	r.Server = b.serverTime()
+	slices.Sort(took)
+	r.P50, r.Max = milliseconds(took[len(took)/2]), milliseconds(took[len(took)-1])
+	if b.asJSON {
+		if err := json.NewEncoder(os.Stdout).Encode(r); err != nil {
+			b.t.Fatalf("redislarge: %v", err)
+		}
+		return
+	}
+	fmt.Printf("%-50s %-24s p50 %7.3f ms, max %8.3f ms, %7.3f ms in the server, %d bytes\n", r.State, r.Call, r.P50, r.Max, r.Server, r.Bytes)
+}
+
+// serverTime returns the mean time of one script since the last reset, in milliseconds.
+func (b *bench) serverTime() float64 {
+	stats := b.client.InfoMap(context.Background(), "commandstats").Val()["Commandstats"]["cmdstat_evalsha"]
+	var calls, us int64
+	var mean float64
+	if _, err := fmt.Sscanf(stats, "calls=%d,usec=%d,usec_per_call=%f", &calls, &us, &mean); err != nil {
+		b.t.Fatalf("redislarge: INFO commandstats: %q: %v", stats, err)
+	}
+	return mean / 1000
+}
+
+func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }

@@ -1,0 +1,57 @@
+package throttleredis
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/heed-go/heed/throttle"
+)
+
+// A limit of 10 per second, used up, whose server's clock is then set back by a day: no unit
+// comes back early, all come back within a window, and the limit holds from then on.
+func TestLimiters_clockSetBackCostsOneWindow(t *testing.T) {
+	ten := throttle.Limit{Count: 10, Per: time.Second}
+	for name, limiter := range map[string]func(*Store) *Limiter{
+		"SlidingLog":           func(s *Store) *Limiter { return s.SlidingLog(throttle.Log{Limit: ten}) },
+		"SlidingLog, refusals": func(s *Store) *Limiter { return s.SlidingLog(throttle.Log{Limit: ten, CountRefused: true}) },
+		"SubWindows":           func(s *Store) *Limiter { return s.SubWindows(throttle.Parts{Limit: ten, Parts: 4}) },
+		"InFlight":             func(s *Store) *Limiter { return s.InFlight(throttle.Capacity{Count: 10, MaxAge: time.Second}) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, clk := fresh(t), &wall{now: began.Add(time.Second / 2)}
+			s.onLocalClock, s.Clock = true, clk
+			l := limiter(s)
+			takeAll := func() (n int) {
+				for ; take(t, l, "").OK; n++ {
+				}
+				return n
+			}
+			require.Equal(t, 10, takeAll())
+			clk.now = clk.now.Add(-24 * time.Hour)
+			require.Zero(t, takeAll(), "nothing comes back because the clock is set back")
+			for range 3 {
+				clk.now = clk.now.Add(2 * time.Second)
+				require.Equal(t, 10, takeAll())
+				require.Zero(t, takeAll())
+			}
+		})
+	}
+}
+
+// A claim that was granted before the clock was set back can still be ended.
+func TestInFlight_endsClaimsFromBeforeASetBack(t *testing.T) {
+	s, clk := fresh(t), &wall{now: began}
+	s.onLocalClock, s.Clock = true, clk
+	l := s.InFlight(throttle.Capacity{Count: 2, MaxAge: time.Minute})
+	a, b := take(t, l, ""), take(t, l, "")
+	clk.now = clk.now.Add(-time.Hour)
+	require.False(t, take(t, l, "").OK)
+	l.Cancel(t.Context(), throttle.Claim{}, a)
+	require.True(t, take(t, l, "").OK)
+	l.Cancel(t.Context(), throttle.Claim{}, a)
+	require.False(t, take(t, l, "").OK, "a has ended already")
+	l.Cancel(t.Context(), throttle.Claim{}, b)
+	require.True(t, take(t, l, "").OK)
+}
