@@ -127,6 +127,12 @@ func (b *bucket) drop() {
 	b.told, b.meters, b.dropped = nil, nil, true
 }
 
+func (b *bucket) isDropped() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.dropped
+}
+
 // idle reports whether b lets all requests go as of now and none is in flight.
 func (b *bucket) idle(now time.Time) bool {
 	b.mu.Lock()

@@ -147,7 +147,7 @@ func (s *site) settle(asked *bucket, now time.Time) *bucket {
 	if !s.room(now) {
 		return nil
 	}
-	if asked != s.fresh.Load() || slices.Contains(s.pools, asked) {
+	if slices.Contains(s.pools, asked) || asked.isDropped() {
 		asked = s.newBucket(knownAfter)
 	} else {
 		s.fresh.Store(s.newBucket(asked.goodAnswers()))
