@@ -50,7 +50,6 @@ type site struct {
 	quiet    quiet
 	dateline dateline
 	budget   budget
-	hungUp   time.Time // when a connection was last closed without an answer; zero: never
 }
 
 func newSite(t *Tracker, key uint64, a account) *site {
