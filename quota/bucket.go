@@ -32,7 +32,8 @@ type bucket struct {
 	strain   strain
 	last     time.Time // latest reading of the clock granted at
 	response time.Time // when the latest response came; zero: none yet
-	joint    joint
+	joint    *joint    // nil: no Share
+	dropped  bool      // no route has it any more, and it keeps nothing of what it hears
 }
 
 // names are the policies of a bucket's decisions, as users see them in errors and
@@ -211,6 +212,7 @@ func (b *bucket) learn(n uint64, f throttle.Feedback, now time.Time) (explained 
 	}
 	for i := len(b.told) - 1; i >= 0; i-- {
 		if !said[i] && f.Outcome != throttle.Failed && b.told[i].spend(n) {
+			b.site.budget.give(bytesOf(b.told[i : i+1]))
 			b.told = append(b.told[:i], b.told[i+1:]...)
 		}
 	}
@@ -230,10 +232,13 @@ func (b *bucket) find(w throttle.Window) int {
 			return i
 		}
 	}
-	if len(b.told) == maxTold {
+	if b.dropped {
 		return -1
 	}
-	b.told = append(b.told, told{name: w.Name, per: w.Per, remaining: w.Limit, slots: slotsOf(w)})
+	var ok bool
+	if b.told, ok = b.site.addTold(b.told, told{name: w.Name, per: w.Per, remaining: w.Limit, slots: slotsOf(w)}); !ok {
+		return -1
+	}
 	return len(b.told) - 1
 }
 

@@ -3,6 +3,7 @@ package quota
 import (
 	"context"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -28,6 +29,8 @@ type meter struct {
 	extra  int64 // units in flight beyond one for each claim
 	told   []told
 	last   time.Time
+
+	dropped bool // with its bucket
 }
 
 const maxMeters = 8 // units of one quota
@@ -56,10 +59,13 @@ func (b *bucket) meter(unit string) *meter {
 			return m
 		}
 	}
-	if len(b.meters) == maxMeters {
+	if len(b.meters) == maxMeters || b.dropped {
 		return nil
 	}
-	m := &meter{site: b.site, unit: unit, policy: b.site.names.quota + " of " + unit}
+	m := &meter{site: b.site, unit: strings.Clone(unit), policy: b.site.names.quota + " of " + unit}
+	if !b.site.budget.take(m.bytes()) {
+		return nil
+	}
 	b.meters = append(b.meters, m)
 	return m
 }
@@ -173,6 +179,7 @@ func (m *meter) Observe(_ context.Context, c throttle.Claim, d throttle.Decision
 		case !t.probe:
 			t.remaining = max(t.remaining-n, 0)
 		case d.Grant > t.seen: // even the probe's answer no longer speaks of it
+			m.site.budget.give(bytesOf(m.told[i : i+1]))
 			m.told = append(m.told[:i], m.told[i+1:]...)
 		}
 	}
@@ -218,10 +225,13 @@ func (m *meter) find(w throttle.Window) int {
 			return i
 		}
 	}
-	if len(m.told) == maxTold {
+	if m.dropped {
 		return -1
 	}
-	m.told = append(m.told, told{name: w.Name, per: w.Per, remaining: w.Limit, metered: true})
+	var ok bool
+	if m.told, ok = m.site.addTold(m.told, told{name: w.Name, per: w.Per, remaining: w.Limit, metered: true}); !ok {
+		return -1
+	}
 	return len(m.told) - 1
 }
 

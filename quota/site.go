@@ -12,7 +12,7 @@ import (
 
 const (
 	maxPools  = 16  // quotas of one account at one host
-	maxRoutes = 256 // routes of which the quota is remembered
+	maxRoutes = 112 // routes of which the quota is remembered: as many as a map of 128 places takes
 	fewRoutes = 3   // that share the only quota known make it the quota of all
 )
 
@@ -49,12 +49,12 @@ type site struct {
 	routes   map[uint64]*bucket     // to one of pools
 	quiet    quiet
 	dateline dateline
-	hungUp   time.Time // when a connection was last closed without an answer; zero: never
+	budget   budget
 }
 
 func newSite(t *Tracker, key uint64, a account) *site {
 	s := &site{tracker: t, key: key, names: newNames(a.host), vendor: t.reader().vendor(a.host)}
-	s.fresh.Store(&bucket{site: s})
+	s.fresh.Store(s.newBucket(0))
 	if t.convoy != nil {
 		t.convoy.join(s, a)
 	}
@@ -97,8 +97,8 @@ func (s *site) place(req *http.Request, asked *bucket, f *throttle.Feedback) (ow
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	home := s.settleRoute(route, asked, f)
-	if home == nil {
-		return true
+	if home == nil { // nothing is stated, or there is no room for what is: then it is not tracked
+		return !saysLeft(f.Windows)
 	}
 	s.remember(route, home)
 	if home != asked && len(f.Windows) > 0 {
@@ -117,7 +117,7 @@ func (s *site) settleRoute(route uint64, asked *bucket, f *throttle.Feedback) *b
 	case home != nil && !(told && home.elsewhere(f.Windows)):
 	case told:
 		if home = s.pool(f.Windows, f.Now); home == nil {
-			home = s.settle(asked)
+			home = s.settle(asked, f.Now)
 		}
 	case home == nil && f.Outcome == throttle.Throttled:
 		home = s.refused(asked, f.Now)
@@ -140,16 +140,20 @@ func (s *site) pool(windows []throttle.Window, now time.Time) *bucket {
 	return nil
 }
 
-// settle makes a pool of the bucket that was asked, if it is the fresh one, or
-// else of a new one.
-func (s *site) settle(asked *bucket) *bucket {
-	switch {
-	case len(s.pools) == maxPools:
-		return s.pools[maxPools-1]
-	case slices.Contains(s.pools, asked):
-		asked = &bucket{site: s, good: knownAfter}
-	default:
-		s.fresh.Store(&bucket{site: s, good: asked.goodAnswers()})
+// settle makes a pool of the bucket that was asked, if it is the fresh one, or else of a new
+// one. It returns nil if there is no room for a pool.
+func (s *site) settle(asked *bucket, now time.Time) *bucket {
+	if !s.room(now) {
+		return nil
+	}
+	if slices.Contains(s.pools, asked) || asked.isDropped() {
+		asked = s.newBucket(knownAfter)
+	} else {
+		s.fresh.Store(s.newBucket(asked.goodAnswers()))
+	}
+	s.budget.take(bucketBytes)
+	if asked.joint != nil {
+		s.budget.take(jointBytes)
 	}
 	s.pools = append(s.pools, asked)
 	s.split.Store(true)
@@ -167,7 +171,7 @@ func (s *site) refused(asked *bucket, now time.Time) *bucket {
 			return b
 		}
 	}
-	return s.settle(asked)
+	return s.settle(asked, now)
 }
 
 // remember notes the quota of a route, in place of any other if there are too many.
@@ -175,7 +179,10 @@ func (s *site) remember(route uint64, b *bucket) {
 	if s.routes == nil {
 		s.routes = make(map[uint64]*bucket)
 	}
-	if _, known := s.routes[route]; !known && len(s.routes) >= maxRoutes {
+	if _, known := s.routes[route]; !known && (len(s.routes) >= maxRoutes || !s.budget.take(routeBytes)) {
+		if len(s.routes) == 0 {
+			return
+		}
 		for r := range s.routes {
 			delete(s.routes, r)
 			break

@@ -1,7 +1,9 @@
 package quota
 
 import (
+	"fmt"
 	"net/http"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -173,5 +175,33 @@ func TestRouteOf(t *testing.T) {
 		{"GET", "/ab/c", "GET", "/a/bc"},
 	} {
 		require.NotEqual(t, route(other[0], other[1]), route(other[2], other[3]), "%q", other)
+	}
+}
+
+// More quotas than there is room for are never one: who has nothing left in one of them may go
+// on with the others, and is held back in that one.
+func TestSite_quotasBeyondTheRoomAreNotMerged(t *testing.T) {
+	for _, quotas := range []int{17, 40, 200} {
+		synctest.Test(t, func(t *testing.T) {
+			var tr Tracker
+			url := func(i int) string {
+				return "https://api.test/" + strings.Repeat(string(rune('a'+i%25)), 1+i/25) + "x"
+			}
+			say := func(i int, left string) *http.Response { return quotaOf(fmt.Sprint("bucket", i), "10", left, "3600") }
+			for i := range quotas {
+				ask(t, &tr, url(i), say(i, "9"))
+				time.Sleep(time.Second)
+			}
+			for i := range quotas {
+				require.True(t, mayAsk(t, &tr, url(i)), "%d of %d", i, quotas)
+			}
+			for _, empty := range []int{quotas - 1, 0, quotas / 2} {
+				ask(t, &tr, url(empty), say(empty, "0"))
+			}
+			for i := range quotas {
+				used := i == quotas-1 || i == 0 || i == quotas/2
+				require.Equal(t, !used, mayAsk(t, &tr, url(i)), "%d of %d", i, quotas)
+			}
+		})
 	}
 }
