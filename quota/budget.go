@@ -16,11 +16,12 @@ type budget struct{ used atomic.Int64 }
 const (
 	maxBytes = 14 << 10
 
-	bucketBytes = int64(unsafe.Sizeof(bucket{})) + 48 // its places in lists
-	jointBytes  = int64(unsafe.Sizeof(joint{}))
-	toldBytes   = int64(unsafe.Sizeof(told{})) + 48 // for the size classes of slices
-	meterBytes  = int64(unsafe.Sizeof(meter{})) + 24
-	routeBytes  = 24
+	bucketBytes    = int64(unsafe.Sizeof(bucket{})) + 48 // its places in lists
+	jointBytes     = int64(unsafe.Sizeof(joint{}))
+	toldBytes      = int64(unsafe.Sizeof(told{})) + 48 // for the size classes of slices
+	estimatorBytes = int64(unsafe.Sizeof(estimator{})) + 8
+	meterBytes     = int64(unsafe.Sizeof(meter{})) + 24
+	routeBytes     = 24
 )
 
 // take charges n bytes. It reports false if that is too much.
@@ -39,6 +40,9 @@ func (b *bucket) bytes() int64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	n := bucketBytes + bytesOf(b.told)
+	if b.est != nil {
+		n += estimatorBytes
+	}
 	if b.joint != nil {
 		n += jointBytes
 	}
@@ -124,7 +128,7 @@ func (b *bucket) drop() {
 		m.told, m.dropped = nil, true
 		m.mu.Unlock()
 	}
-	b.told, b.meters, b.dropped = nil, nil, true
+	b.told, b.meters, b.est, b.dropped = nil, nil, nil, true
 }
 
 func (b *bucket) isDropped() bool {

@@ -63,9 +63,10 @@ func isEstimated(c throttle.Cause) bool {
 }
 
 // estimator returns the estimator of b, which begins with what was accepted before:
-// before, or if that is zero, what b has counted.
+// before, or if that is zero, what b has counted. It is nil if the host has used up its
+// memory: then nothing is estimated of b.
 func (b *bucket) estimator(before tally, now time.Time) *estimator {
-	if b.est != nil {
+	if b.est != nil || b.dropped || !b.site.budget.take(estimatorBytes) {
 		return b.est
 	}
 	b.est = new(estimator)
@@ -91,6 +92,9 @@ func (b *bucket) suspect(f *throttle.Feedback, before tally, granted bool) (stop
 	defer b.mu.Unlock()
 	now := b.now(f.Now)
 	e := b.estimator(before, now)
+	if e == nil {
+		return false
+	}
 	e.calm = 0
 	if !granted && (e.loop.on() || b.gate.ajar) {
 		return false // it was sent before the loop or the stop began
@@ -163,10 +167,12 @@ func (c *caution) accepted() {
 // rejected takes in the response to claim n that was rejected for the estimated cause.
 func (b *bucket) rejected(n uint64, cause throttle.Cause, now time.Time) {
 	e := b.estimator(tally{}, now)
+	if e == nil {
+		return
+	}
 	bare := cause == throttle.CauseBare
 	switch probe := b.gate.ajar && n > b.gate.round; {
 	case bare && (e.stopNext || probe):
-		e.stopNext = false
 		b.stop(n, now)
 	case b.gate.ajar:
 	case e.loop.on():
@@ -181,14 +187,16 @@ func (b *bucket) rejected(n uint64, cause throttle.Cause, now time.Time) {
 // stop lets nothing through until a probe has been accepted.
 func (b *bucket) stop(n uint64, now time.Time) {
 	e := b.est
-	if !b.gate.ajar {
+	if e != nil && !b.gate.ajar {
 		e.first, e.pending = b.span, !e.loop.on()
 		e.first.until = now
 	}
 	how := b.shutting(0)
 	how.estimated = true
 	b.gate.shut(n, now, how)
-	e.caution = caution{}
+	if e != nil {
+		e.stopNext, e.caution = false, caution{}
+	}
 }
 
 // tellLoop reports the response to claim n to the loop.
@@ -227,6 +235,9 @@ func (b *bucket) dropLoop(now time.Time) {
 // explains. Retry-After says nothing of the rate, but many such rejections do.
 func (b *bucket) stated(n uint64, retryAfter time.Duration, now time.Time) {
 	e := b.estimator(tally{}, now)
+	if e == nil {
+		return
+	}
 	e.calm = 0
 	if e.loop.on() {
 		if l := &e.loop; l.cause == throttle.CauseBare && l.counts(n, now) {
@@ -278,7 +289,15 @@ func (b *bucket) succeeded(n uint64, now time.Time) {
 	}
 	e.calm++
 	if e.calm >= calmAfter && !e.loop.on() && !e.pending && e.caution.most == 0 && !b.gate.ajar && !now.Before(e.noneTill) {
+		b.dropEstimator()
+	}
+}
+
+// dropEstimator forgets what is estimated of b.
+func (b *bucket) dropEstimator() {
+	if b.est != nil {
 		b.est = nil
+		b.site.budget.give(estimatorBytes)
 	}
 }
 

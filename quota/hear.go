@@ -121,7 +121,7 @@ func (b *bucket) follow(stated, explained bool, now time.Time) {
 		return
 	}
 	e := b.estimator(tally{}, now)
-	if e.loop.on() {
+	if e == nil || e.loop.on() {
 		return // the process that was rejected goes slower, and that is enough
 	}
 	e.first, e.pending, e.caution = b.span, true, caution{}

@@ -157,7 +157,7 @@ func (b *bucket) startle(f *throttle.Feedback, accepted tally) {
 		}
 	}
 	if isEstimated(f.Cause) && !explains(f.Windows) {
-		b.estimator(accepted, now).stopNext = false
+		b.estimator(accepted, now)
 		b.stop(n, now)
 		return
 	}

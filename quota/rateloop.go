@@ -226,7 +226,7 @@ func (l *rateLoop) rejected(best float64, rtt time.Duration, sent uint64, now ti
 	eight, _ := l.bad(8)
 	twenty, all := l.bad(20)
 	accepted := l.since
-	if l.before > 0 && accepted < manyAccepted { // the known rate was right after all
+	if l.before > 0 && l.run < 2 && accepted < manyAccepted { // the known rate was right after all
 		l.goal, l.rate, l.before = l.before, l.before, 0
 		l.restart(rtt, sent, now)
 		return goOn

@@ -52,6 +52,9 @@ func (b *bucket) learnRejected(n *news, before tally, now time.Time) (stop bool)
 		before = tally{}
 	}
 	e := b.estimator(before, now)
+	if e == nil {
+		return false
+	}
 	e.calm = 0
 	if l := &e.loop; l.on() {
 		if l.cause == throttle.CauseBare {

@@ -145,7 +145,7 @@ func (b *bucket) tell(f *throttle.Feedback) {
 // rejectedSince returns news of the rejections that state nothing and were not posted
 // yet; Say is "" if there are none, or if some were posted a moment ago.
 func (b *bucket) rejectedSince(now time.Time) news {
-	j := &b.joint
+	j := b.joint
 	if j.rejected == 0 || now.Sub(j.known.rejected) < postEvery {
 		return news{}
 	}
