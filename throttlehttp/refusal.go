@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/heed-go/heed/throttle"
 )
@@ -82,7 +84,7 @@ func (f Refusal) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if v := h["Retry-After"]; len(v) > 0 {
 		seconds, _ = strconv.ParseInt(v[0], 10, 64)
 	}
-	body := f.body(k, seconds)
+	body := f.body(k, seconds, f.isPublic(h))
 	for _, other := range [...]string{"Content-Encoding", "Etag", "Last-Modified"} {
 		delete(h, other) // of the answer that is not to come
 	}
@@ -100,9 +102,19 @@ func (f Refusal) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// body says what f is, in so many words of ours and nobody else's: no names of limits,
-// no keys, no errors.
-func (f Refusal) body(k kind, seconds int64) []byte {
+// isPublic reports whether the headers of the response name the limit of f as a policy.
+func (f Refusal) isPublic(h http.Header) bool {
+	if f.Type != QuotaExceeded || f.Decision.Policy == "" {
+		return false
+	}
+	name, _ := json.Marshal(f.Decision.Policy) // a string has no errors
+	return slices.ContainsFunc(h["Ratelimit-Policy"], func(v string) bool { return strings.Contains(v, string(name)) })
+}
+
+// body describes f in constant texts: no keys, no errors, and the name of its limit only in
+// violated-policies, a member of problem details that draft-ietf-httpapi-ratelimit-headers
+// defines, and only if it is public.
+func (f Refusal) body(k kind, seconds int64, public bool) []byte {
 	b, title := make([]byte, 0, 320), f.title()
 	switch k {
 	case asPage:
@@ -122,6 +134,10 @@ func (f Refusal) body(k kind, seconds int64) []byte {
 	b = append(f.detail(append(b, ",\n  \"detail\": \""...), seconds), '"')
 	if seconds > 0 {
 		b = strconv.AppendInt(append(b, ",\n  \"retry_after\": "...), seconds, 10)
+	}
+	if public {
+		name, _ := json.Marshal([]string{f.Decision.Policy})
+		b = append(append(b, ",\n  \"violated-policies\": "...), name...)
 	}
 	return append(b, "\n}\n"...)
 }
