@@ -38,7 +38,7 @@ func (w *Waiter) learnBound(g *gate, d Decision, s *seat) (refused bool) {
 	for _, x := range waiting {
 		if g.full() && x.waits() {
 			refused = refused || x == s
-			w.refuse(x, w.refusedBy(g, nil))
+			w.refuse(x, &RefusedError{Key: g.key.key, Decision: d})
 		}
 	}
 	return refused
