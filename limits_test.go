@@ -18,17 +18,19 @@ import (
 
 // TestTransport_keepsEveryLimit drives the Transport with each limiter that counts
 // by time, all set to 5 a second: 5 at once and 5 more within a second is the most
-// that any of them may let through. (TickQueue is not among them: it gives out places in
-// a line of its own and never lets anybody through at once, so that there is nothing
-// to wait for in ours.)
+// that any of them may let through. Those with a queue bound let all callers wait: the
+// bound holds beneath a Transport, too, and shorter queues would refuse some callers.
 func TestTransport_keepsEveryLimit(t *testing.T) {
 	limit := throttle.Limit{Count: 5, Per: time.Second}
 	for name, limiter := range map[string]func() throttle.Limiter{
 		"TokenBucket":  func() throttle.Limiter { return throttle.NewTokenBucket(limit, nil) },
 		"RefillBucket": func() throttle.Limiter { return throttle.NewRefillBucket(throttle.Refill{Limit: limit}, nil) },
-		"LeakyBucket":  func() throttle.Limiter { return throttle.NewLeakyBucket(throttle.Leak{Limit: limit, Queue: 3}, nil) },
+		"LeakyBucket":  func() throttle.Limiter { return throttle.NewLeakyBucket(throttle.Leak{Limit: limit, Queue: 100}, nil) },
 		"Nginx": func() throttle.Limiter {
-			return throttle.NewNginx(throttle.LimitReq{Rate: 5, Per: time.Second, Burst: 4, NoDelay: true}, nil)
+			return throttle.NewNginx(throttle.LimitReq{Rate: 5, Per: time.Second, Burst: 104, Delay: 4}, nil)
+		},
+		"TickQueue": func() throttle.Limiter {
+			return throttle.NewTickQueue(throttle.Ticks{Limit: limit, Queue: 100}, nil)
 		},
 		"FixedWindow": func() throttle.Limiter {
 			return throttle.NewFixedWindow(throttle.Quota{Count: 5, Per: time.Second}, nil)

@@ -83,12 +83,17 @@ func (w *Waiter) expired(s *seat) (over bool, reason error) {
 // tooLong returns the error for s, which waited too long. It names the limit that s
 // waited for.
 func (w *Waiter) tooLong(s *seat, reason error) error {
-	e := &RefusedError{Decision: Decision{At: w.time.at(w.now)}, Reason: reason}
 	if p := s.line.parked; p != nil {
-		e.Key, e.Decision.Policy = p.gate.key.key, *p.gate.policy
-		if p.gate.known {
-			e.Decision.Wait = time.Duration(max(p.gate.opens-w.now, 0))
-		}
+		return w.refusedBy(p.gate, reason)
+	}
+	return &RefusedError{Decision: Decision{At: w.time.at(w.now)}, Reason: reason}
+}
+
+// refusedBy returns an error that names the limit of g.
+func (w *Waiter) refusedBy(g *gate, reason error) error {
+	e := &RefusedError{Key: g.key.key, Decision: Decision{At: w.time.at(w.now), Policy: *g.policy}, Reason: reason}
+	if g.known {
+		e.Decision.Wait = time.Duration(max(g.opens-w.now, 0))
 	}
 	return e
 }

@@ -25,6 +25,8 @@ type gate struct {
 	opens   int64                 // when to ask for the first
 	known   bool                  // that it will be granted then; else it is just time to ask again
 	pos     int                   // in Waiter.due, or -1
+	bound   int64                 // one more than the units that may wait; 0: no bound is known
+	waiting int64                 // units that wait here, saturating
 	policy  *string               // the limit's name, as of its last refusal
 	broken  int                   // promises in a row that it did not keep
 	news    uint64                // how often there was news of it

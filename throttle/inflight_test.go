@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/benbjohnson/clock"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/heed-go/heed/throttle"
@@ -151,7 +152,7 @@ func TestInFlight_wakesTheLineOfAWaiter(t *testing.T) {
 			wg.Go(func() {
 				ticket := throttle.Ticket{}
 				ticket.Add(throttle.Demand{Limiter: l})
-				require.NoError(t, w.Wait(t.Context(), &ticket))
+				assert.NoError(t, w.Wait(t.Context(), &ticket))
 				mu.Lock()
 				began = append(began, time.Since(start))
 				mu.Unlock()

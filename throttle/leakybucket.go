@@ -44,8 +44,8 @@ func (l Leak) Validate() error {
 // burst=5 nodelay is Burst 6 and Queue 0. [Nginx] also rounds as nginx does.
 //
 // Use it where claims are paced by this one limit. Where others have a say (AllOf,
-// an answer with Retry-After), a place booked before is worth nothing: wait with
-// a Waiter.
+// a response with Retry-After), a place booked before has no effect: wait with a
+// Waiter, which lets no more than Queue units wait and refuses the next claim.
 //
 // Invariant: within any span W no more than burst + rate*W units act and are kept,
 // where a claim acts Decision.Wait after Decision.At; with Split, queue more. Places
@@ -112,7 +112,7 @@ func (b *LeakyBucket) Reserve(_ context.Context, c Claim) (Decision, error) {
 			b.line, b.last = p, now
 		}
 	}
-	return b.leak.describe(e, d, taken), nil
+	return boundedBy(b.leak.describe(e, d, taken), c, b.leak.Queue), nil
 }
 
 // most returns the largest claim that can be granted in e.

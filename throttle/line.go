@@ -85,10 +85,16 @@ func (w *Waiter) join(s *seat, retry bool) error {
 	}
 	w.crowd.Add(1)
 	w.limitStay(s)
+	w.countWaiting(s.ticket, 1)
 	l.queue.push(s)
 	if s.pos == 0 {
 		w.headChanged(l)
 		w.ask(l)
+	}
+	if !retry && s.waits() {
+		if err := w.noRoom(s); err != nil {
+			w.refuse(s, err)
+		}
 	}
 	return nil
 }
@@ -100,6 +106,7 @@ func (w *Waiter) pull(s *seat) {
 	t.blame = l.blame(int64(t.waited), w.now)
 	t.waited = time.Duration(w.now) - t.waited
 	w.unlimitStay(s)
+	w.countWaiting(t, -1)
 	l.queue.remove(int(s.pos))
 	if w.crowd.Add(-1) == shut {
 		close(w.drained)

@@ -86,7 +86,7 @@ func TestWaiter_priorityGoesFirstButAges(t *testing.T) {
 		synctest.Wait()
 		for range 3 {
 			wg.Go(func() {
-				require.NoError(t, w.Wait(ctx, ticket(l)))
+				assert.NoError(t, w.Wait(ctx, ticket(l)))
 				d.note("low")
 			})
 			synctest.Wait()
@@ -151,7 +151,7 @@ func TestWaiter_tenantsThatCameAndWentAreForgotten(t *testing.T) {
 		most := 0
 		go func() {
 			for i := range 10000 {
-				require.NoError(t, w.Wait(t.Context(), &Ticket{Tenant: fmt.Sprint(i), Demands: ticket(l).Demands}))
+				assert.NoError(t, w.Wait(t.Context(), &Ticket{Tenant: fmt.Sprint(i), Demands: ticket(l).Demands}))
 			}
 			w.mu.Lock()
 			for _, g := range w.gates {
@@ -175,7 +175,7 @@ func TestWaiter_fullLineSaysHowLongItIs(t *testing.T) {
 		w.Observe(t.Context(), retry, Feedback{Outcome: Throttled})
 		var wg sync.WaitGroup
 		for range 3 {
-			wg.Go(func() { require.NoError(t, w.Wait(t.Context(), ticket(l))) })
+			wg.Go(func() { assert.NoError(t, w.Wait(t.Context(), ticket(l))) })
 		}
 		synctest.Wait()
 		err := w.Wait(t.Context(), ticket(l))
@@ -197,7 +197,7 @@ func TestWaiter_allLinesTogetherAreBounded(t *testing.T) {
 			return &Ticket{Demands: [MaxDemands]Demand{{Limiter: &gateLimiter{until: time.Now().Add(time.Second)}, Key: key}}}
 		}
 		for i := range 5 {
-			wg.Go(func() { require.NoError(t, w.Wait(t.Context(), keyed(string(rune('a'+i))))) })
+			wg.Go(func() { assert.NoError(t, w.Wait(t.Context(), keyed(string(rune('a'+i))))) })
 		}
 		synctest.Wait()
 		require.Equal(t, &LineError{Waiting: 5, MaxLine: 5}, w.Wait(t.Context(), keyed("z")))
@@ -216,7 +216,7 @@ func TestWaiter_feedbackOpensAndShutsAtOnce(t *testing.T) {
 		var wg sync.WaitGroup
 		for range 3 {
 			wg.Go(func() {
-				require.NoError(t, w.Wait(t.Context(), ticket(l)))
+				assert.NoError(t, w.Wait(t.Context(), ticket(l)))
 				d.note("go")
 			})
 		}

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
@@ -51,7 +52,7 @@ func TestWaiter_asksFarLimitersOneQuestionPerLine(t *testing.T) {
 		var wg sync.WaitGroup
 		for range 2 { // the second has to wait, and so have all others
 			require.NoError(t, w.Wait(ctx, ticket(near)))
-			wg.Go(func() { require.NoError(t, w.Wait(ctx, ticket(far))) })
+			wg.Go(func() { assert.NoError(t, w.Wait(ctx, ticket(far))) })
 		}
 		time.Sleep(700 * time.Millisecond)
 		d := newDiary()
@@ -59,7 +60,7 @@ func TestWaiter_asksFarLimitersOneQuestionPerLine(t *testing.T) {
 		for range 20 {
 			for name, l := range map[string]Limiter{"far": far, "near": near} {
 				wg.Go(func() {
-					require.NoError(t, w.Wait(ctx, ticket(l)))
+					assert.NoError(t, w.Wait(ctx, ticket(l)))
 					d.note(name)
 				})
 			}
@@ -154,7 +155,7 @@ func TestWaiter_cancelledAsItIsCalled(t *testing.T) {
 			var wg sync.WaitGroup
 			wg.Go(func() { w.Wait(ctx, ticket(l)) })
 			synctest.Wait()
-			wg.Go(func() { require.NoError(t, w.Wait(t.Context(), ticket(l))) })
+			wg.Go(func() { assert.NoError(t, w.Wait(t.Context(), ticket(l))) })
 			wg.Wait()
 			idle(t, w)
 		}
@@ -175,7 +176,7 @@ func TestWaiter_endsWhileAFarLimiterIsAsked(t *testing.T) {
 			ctx, cancel := context.WithCancelCause(callerContext(t))
 			var wg sync.WaitGroup
 			for range 5 {
-				wg.Go(func() { require.ErrorIs(t, w.Wait(ctx, ticket(far)), tt.want, name) })
+				wg.Go(func() { assert.ErrorIs(t, w.Wait(ctx, ticket(far)), tt.want, name) })
 			}
 			time.Sleep(2500 * time.Millisecond) // the first is asking, for it was told to come back
 			shut.set(time.Now().Add(time.Hour))
@@ -198,7 +199,7 @@ func TestWaiter_errorOfALimiterIsItsCallersAlone(t *testing.T) {
 		for range 5 {
 			wg.Go(func() {
 				if err := w.Wait(t.Context(), ticket(l)); err != nil {
-					require.Equal(t, errGone, err)
+					assert.Equal(t, errGone, err)
 					failed.Add(1)
 				}
 			})
@@ -265,7 +266,7 @@ func TestWaiter_whoseLimiterPanicsLeavesTheLine(t *testing.T) {
 						d.note("panic")
 					}
 				}()
-				require.NoError(t, w.Wait(t.Context(), ticket(l)))
+				assert.NoError(t, w.Wait(t.Context(), ticket(l)))
 				d.note("granted")
 			})
 			synctest.Wait()

@@ -145,7 +145,7 @@ func (g *Nginx) Reserve(_ context.Context, c Claim) (Decision, error) {
 	if level > 0 {
 		d.ResetAfter = time.Duration(mulSat(ms+(level*1000+g.rate-1)/g.rate, 1e6) - now)
 	}
-	return d, nil
+	return boundedBy(d, c, g.limit.Burst-g.limit.prompt()/1000), nil
 }
 
 // longest returns the largest excess of a claim that accepts to wait for w.

@@ -22,7 +22,11 @@ func (w *Waiter) enter(s *seat, retry bool) error {
 	w.lock()
 	err := w.join(s, retry)
 	asking := err == nil && s.line.asking == s
+	if err != nil {
+		s.ticket.waited = 0
+	}
 	over := err != nil || !asking && s.ticket.held != nil
+	c := w.claim(s.ticket, w.now)
 	w.unlock()
 	if over {
 		return err
@@ -34,7 +38,7 @@ func (w *Waiter) enter(s *seat, retry bool) error {
 		}
 	}()
 	if !asking {
-		w.foresee(s)
+		w.foresee(s, c)
 	}
 	w.tellParked(s)
 	left = false

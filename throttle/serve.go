@@ -127,6 +127,9 @@ func (w *Waiter) refused(s *seat, i int, d Decision) {
 	if *p.gate.policy != d.Policy {
 		p.gate.policy = &d.Policy
 	}
+	if w.learnBound(p.gate, d, s) {
+		return
+	}
 	w.patient(l, p, opens)
 	if w.park(l, p); p.gate.first() == p {
 		w.schedule(p.gate, opens, known)
@@ -227,14 +230,14 @@ func (w *Waiter) realAt(now int64) int64 {
 }
 
 // foresee refuses s if its limits say already that it cannot be granted in time. What
-// others in line take is left out, as they may go away. It is called without the lock.
-func (w *Waiter) foresee(s *seat) {
+// others in line take is left out, as they may go away. What all claims of s have in
+// common is in c. It is called without the lock.
+func (w *Waiter) foresee(s *seat, c Claim) {
 	for i := range s.ticket.Demands {
 		m := &s.ticket.Demands[i]
 		if m.Limiter == nil || !isLocal(m.Limiter) {
 			continue
 		}
-		c := w.claim(s.ticket, w.time.read(time.Time{}))
 		c.Key, c.Cost, c.DryRun = m.Key, m.Cost, true
 		d, err := m.Limiter.Reserve(context.Background(), c)
 		if err == nil && d.OK {
@@ -242,6 +245,11 @@ func (w *Waiter) foresee(s *seat) {
 		}
 		w.lock()
 		waits := s.waits()
+		if waits && err == nil {
+			if g := w.gates[m.gateKey(int(d.part))]; g != nil && d.queue > 0 {
+				waits = !w.learnBound(g, d, s)
+			}
+		}
 		if waits && err == nil {
 			opens, known := w.opening(d)
 			err = w.hopeless(s, m.Key, d, opens, known)

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
@@ -99,7 +100,7 @@ func TestWaiter_drain(t *testing.T) {
 		var wg sync.WaitGroup
 		for range 5 {
 			wg.Go(func() {
-				require.NoError(t, w.Wait(t.Context(), ticket(l)))
+				assert.NoError(t, w.Wait(t.Context(), ticket(l)))
 				d.note("go")
 			})
 		}

@@ -108,6 +108,10 @@ type Decision struct {
 	// Grant belongs to the limiter that granted: a window, a place, a lease.
 	Grant uint64
 
+	// queue is, in a refusal of a claim that Waits, one more than the units that may
+	// wait for the limit; 0: it has no bound.
+	queue int64
+
 	// trail is how a composed limiter finds the limiters that granted again.
 	trail *trail
 }

@@ -38,8 +38,9 @@ func (t Ticks) Validate() error {
 // Ticks are at anchor + k*Per/Count, which is exact: a thousand thirds of a second
 // later they have not drifted. Whoever comes at a tick is too late for it.
 //
-// All claims wait, so that none is granted that does not say how long: set
-// Claim.MaxWait. LeakyBucket serves at once where it can.
+// All claims wait. One with Claim.MaxWait is granted before its tick, with the time until
+// then as Decision.Wait; one that Waits, as those of a Waiter do, is granted at its tick.
+// Others are refused. LeakyBucket grants immediately where it can.
 //
 // Invariant: no two units share a tick, and no more than Queue units wait. A claim
 // acts at the tick of its last unit.
@@ -82,6 +83,9 @@ func (q *TickQueue) Reserve(_ context.Context, c Claim) (Decision, error) {
 	defer q.mu.Unlock()
 	now := max(given, q.last)
 	tick := q.tickAt(now)
+	if c.Waits && c.MaxWait <= 0 {
+		return q.waits(c, n, now, given), nil
+	}
 	from := max(q.booked, tick)
 	to := addSat(from, n)
 	d := Decision{Policy: q.policy, Limit: q.ticks.Queue, At: q.time.stamp(now, given, c.Now)}
@@ -104,6 +108,27 @@ func (q *TickQueue) Reserve(_ context.Context, c Claim) (Decision, error) {
 		d.ResetAfter = time.Duration(subSat(q.begin(from), now))
 	}
 	return d, nil
+}
+
+// waits decides on a claim of n units by a caller that Waits: it is granted at its last
+// tick, instead of before. Its ticks are those after all that are taken and after the
+// instant at which the wait began; what others could have used is not made up for.
+func (q *TickQueue) waits(c Claim, n, now, given int64) Decision {
+	tick, from := q.tickAt(now), max(q.booked, q.tickAt(subSat(now, int64(c.Waited))))
+	d := Decision{Policy: q.policy, Limit: q.ticks.Queue, At: q.time.stamp(now, given, c.Now)}
+	switch to := addSat(from, n); {
+	case n > q.ticks.Queue:
+		d.Wait = Forever
+	case to > tick:
+		d.Wait = time.Duration(subSat(q.begin(to), now))
+	default:
+		if d.OK, d.Grant = true, uint64(tick); !c.DryRun {
+			q.booked, q.last = tick, now
+		}
+	}
+	d.Per = time.Duration(mulDivCeil(q.ticks.Queue, int64(q.ticks.Per), q.ticks.Count))
+	d.Remaining = max(q.ticks.Queue-max(subSat(q.booked, tick), 0), 0)
+	return boundedBy(d, c, q.ticks.Queue)
 }
 
 // Local implements Local.
@@ -135,7 +160,7 @@ func (q *TickQueue) Observe(_ context.Context, c Claim, d Decision, f Feedback) 
 func (q *TickQueue) giveBack(n int64, d Decision) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if int64(d.Grant) == q.booked {
+	if int64(d.Grant) == q.booked && d.Wait > 0 { // else its tick has come
 		q.booked = subSat(q.booked, n)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/heed-go/heed/throttle"
@@ -82,7 +83,7 @@ func TestReservation_cancelWakes(t *testing.T) {
 		v.ReserveN(time.Time{}, 5)
 		r := v.ReserveN(time.Time{}, 5)
 		var wg sync.WaitGroup
-		wg.Go(func() { require.NoError(t, v.Wait(t.Context())) })
+		wg.Go(func() { assert.NoError(t, v.Wait(t.Context())) })
 		synctest.Wait()
 		r.Cancel()
 		wg.Wait()
@@ -157,23 +158,23 @@ func TestVerbs_waits(t *testing.T) {
 		var wg sync.WaitGroup
 		gone, leave := context.WithCancelCause(t.Context())
 		why := errors.New("gone")
-		wg.Go(func() { require.ErrorIs(t, v.Wait(gone), why) })
+		wg.Go(func() { assert.ErrorIs(t, v.Wait(gone), why) })
 		synctest.Wait()
-		wg.Go(func() { require.NoError(t, v.Wait(t.Context())) })
+		wg.Go(func() { assert.NoError(t, v.Wait(t.Context())) })
 		synctest.Wait()
 		time.Sleep(50 * time.Millisecond)
 		leave(why)
 		wg.Wait()
 		require.Equal(t, 100*time.Millisecond, time.Since(start), "who was behind moves up")
 
-		wg.Go(func() { require.NoError(t, v.Wait(t.Context())) })
+		wg.Go(func() { assert.NoError(t, v.Wait(t.Context())) })
 		synctest.Wait()
 		time.Sleep(100 * time.Millisecond)
 		require.False(t, v.Allow(), "not before those who wait")
 		wg.Wait()
 
 		require.NoError(t, v.SetLimit(throttle.PerHour(1)))
-		wg.Go(func() { require.NoError(t, v.Wait(t.Context())) })
+		wg.Go(func() { assert.NoError(t, v.Wait(t.Context())) })
 		synctest.Wait()
 		require.NoError(t, v.SetLimit(throttle.PerSecond(1000)))
 		wg.Wait()
@@ -236,8 +237,8 @@ func (s *waiters) play(t *testing.T) {
 				defer cancel()
 			}
 			err := v.WaitN(ctx, w.N)
-			require.Equal(t, w.Result == "ok", err == nil, "%s: waiter %d: %v", s.Name, i, err)
-			require.InDelta(t, w.End, time.Since(start), float64(2+i), "%s: waiter %d", s.Name, i)
+			assert.Equal(t, w.Result == "ok", err == nil, "%s: waiter %d: %v", s.Name, i, err)
+			assert.InDelta(t, w.End, time.Since(start), float64(2+i), "%s: waiter %d", s.Name, i)
 		})
 		synctest.Wait()
 	}
@@ -252,8 +253,8 @@ func TestVerbs_eightAtOnce(t *testing.T) {
 			for i := range 200 {
 				v.Allow()
 				v.Reserve().Cancel()
-				require.NoError(t, v.WaitN(t.Context(), 1+i%3))
-				require.NoError(t, v.SetLimit(throttle.Limit{Count: 1e6 + int64(i), Per: time.Second, Burst: 100}))
+				assert.NoError(t, v.WaitN(t.Context(), 1+i%3))
+				assert.NoError(t, v.SetLimit(throttle.Limit{Count: 1e6 + int64(i), Per: time.Second, Burst: 100}))
 			}
 		})
 	}

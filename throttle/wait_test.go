@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
@@ -21,7 +22,7 @@ func TestWaiter_thousandInLine(t *testing.T) {
 		for i := range 1000 {
 			wg.Go(func() {
 				for range 10 {
-					require.NoError(t, w.Wait(t.Context(), ticket(l)))
+					assert.NoError(t, w.Wait(t.Context(), ticket(l)))
 					d.note(fmt.Sprint(i))
 				}
 			})
@@ -50,7 +51,7 @@ func TestWaiter_cancelledLoseNothing(t *testing.T) {
 			}
 			wg.Go(func() {
 				if err := w.Wait(ctx, ticket(l)); err != nil {
-					require.Equal(t, why, err)
+					assert.Equal(t, why, err)
 					return
 				}
 				d.note("ok")
@@ -73,7 +74,7 @@ func TestWaiter_shutLimitHoldsUpOnlyWhoNeedIt(t *testing.T) {
 		for range 50 {
 			for name, l := range map[string]Limiter{"search": search, "core": core} {
 				wg.Go(func() {
-					require.NoError(t, w.Wait(t.Context(), ticket(l, host)))
+					assert.NoError(t, w.Wait(t.Context(), ticket(l, host)))
 					d.note(name)
 				})
 			}
@@ -93,12 +94,12 @@ func TestWaiter_retryKeepsItsTurn(t *testing.T) {
 		for i := range 5 {
 			wg.Go(func() {
 				tk := ticket(l)
-				require.NoError(t, w.Wait(t.Context(), tk))
+				assert.NoError(t, w.Wait(t.Context(), tk))
 				d.note(fmt.Sprint(i))
 				if i == 1 {
 					time.Sleep(150 * time.Millisecond)
 					w.Observe(t.Context(), tk, Feedback{Outcome: Throttled})
-					require.NoError(t, w.Wait(t.Context(), tk))
+					assert.NoError(t, w.Wait(t.Context(), tk))
 					d.note("1 again")
 				}
 			})
@@ -115,7 +116,7 @@ func TestWaiter_noBurstAfterPause(t *testing.T) {
 		var wg sync.WaitGroup
 		for i := range 50 {
 			wg.Go(func() {
-				require.NoError(t, w.Wait(t.Context(), ticket(g, l)))
+				assert.NoError(t, w.Wait(t.Context(), ticket(g, l)))
 				d.note("act")
 				if i == 3 {
 					g.set(time.Now().Add(time.Minute))
@@ -149,7 +150,7 @@ func TestWaiter_unknownWaitsEndWithNews(t *testing.T) {
 			for range 30 {
 				wg.Go(func() {
 					tk := ticket(l)
-					require.NoError(t, w.Wait(t.Context(), tk))
+					assert.NoError(t, w.Wait(t.Context(), tk))
 					time.Sleep(999 * time.Millisecond)
 					tt.end(w, s, tk)
 					d.note("done")
@@ -197,8 +198,8 @@ func TestWaiter_maxWait(t *testing.T) {
 		for range 10 {
 			wg.Go(func() {
 				if err := w.Wait(t.Context(), ticket(l)); err != nil {
-					require.ErrorIs(t, err, ErrRefused)
-					require.NotErrorIs(t, err, context.DeadlineExceeded)
+					assert.ErrorIs(t, err, ErrRefused)
+					assert.NotErrorIs(t, err, context.DeadlineExceeded)
 					d.note("refused")
 					return
 				}
@@ -220,9 +221,9 @@ func TestWaiter_maxWaitEndsWaitsThatAreUnknown(t *testing.T) {
 		for range 3 {
 			wg.Go(func() {
 				var refused *RefusedError
-				require.ErrorAs(t, w.Wait(t.Context(), ticket(l)), &refused)
-				require.Equal(t, "slots", refused.Decision.Policy)
-				require.Equal(t, w.MaxWait, time.Since(start))
+				assert.ErrorAs(t, w.Wait(t.Context(), ticket(l)), &refused)
+				assert.Equal(t, "slots", refused.Decision.Policy)
+				assert.Equal(t, w.MaxWait, time.Since(start))
 			})
 		}
 		wg.Wait()
@@ -361,7 +362,7 @@ func TestWaiter_close(t *testing.T) {
 		w, g := new(Waiter), as(&gateLimiter{until: time.Now().Add(time.Hour)})
 		var wg sync.WaitGroup
 		for range 100 {
-			wg.Go(func() { require.ErrorIs(t, w.Wait(t.Context(), ticket(g)), ErrClosed) })
+			wg.Go(func() { assert.ErrorIs(t, w.Wait(t.Context(), ticket(g)), ErrClosed) })
 		}
 		synctest.Wait()
 		require.NoError(t, w.Close())
