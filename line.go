@@ -108,13 +108,15 @@ func (c *call) longestStay() (most time.Duration, why error) {
 	return most, why
 }
 
-// tooLong adds to err that MaxWait is why, if a server asks for more than that.
+// tooLong adds to err that MaxWait is why, if a server asks for more than that, or an
+// estimate has held the request for so long.
 func (c *call) tooLong(err error) error {
 	if err == nil {
 		return nil // before r is allocated
 	}
 	var r *throttle.RefusedError
-	if errors.As(err, &r) && r.Reason == nil && r.Decision.Told && r.Decision.Wait > c.ticket.MaxTold {
+	if errors.As(err, &r) && r.Reason == nil && r.Decision.Told &&
+		(r.Decision.Wait > c.ticket.MaxTold || r.Decision.Estimated && c.ticket.Waited() >= c.ticket.MaxTold) {
 		return &throttle.RefusedError{Key: r.Key, Decision: r.Decision, Reason: c.errMaxWait()}
 	}
 	return err
