@@ -50,6 +50,9 @@ func main() {
 	calls := flag.Int("calls", 500, "calls of each kind")
 	asJSON := flag.Bool("json", false, "print lines of JSON")
 	flag.Parse()
+	if *calls <= 0 || *entries < 2**calls {
+		log.Fatalf("redislarge: -calls is %d: it must be positive, and at most half of -entries", *calls)
+	}
 	t := new(redistest.Program)
 	defer t.End()
 	client := redis.NewClient(&redis.Options{Addr: redistest.Start(t).Addr, ContextTimeoutEnabled: true, MaxRetries: -1, ReadTimeout: time.Minute})
