@@ -3,6 +3,8 @@ package heed
 import (
 	"net/http"
 	"time"
+
+	"github.com/heed-go/heed/quota"
 )
 
 // Trace is a set of functions that are told what happens to requests, while it
@@ -18,7 +20,19 @@ type Trace struct {
 	Answer func(*http.Request, Step) // what came of it; Attempt, Response or Err
 	Retry  func(*http.Request, Step) // it will be sent again; Attempt that failed, Response or Err, Delay
 	GiveUp func(*http.Request, Step) // it will not, though it failed; Attempt, Response or Err, Reason
+
+	// Hold is called when a quota of a server is held or released, and LimitLearned when
+	// a limit of a server was learned, changed or dropped. They concern the Tracker: if
+	// several Transports share one, each Trace is called.
+	Hold         func(HoldInfo)
+	LimitLearned func(LimitLearnedInfo)
 }
+
+// HoldInfo describes that a quota of a server is held, or released.
+type HoldInfo = quota.HoldInfo
+
+// LimitLearnedInfo describes a limit of a server that was learned, changed or dropped.
+type LimitLearnedInfo = quota.LimitLearnedInfo
 
 // A Step is what is told of one event. Fields that the event does not name are
 // zero.

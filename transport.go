@@ -62,6 +62,7 @@ type Transport struct {
 type parts struct {
 	base   http.RoundTripper
 	quota  *quota.Tracker
+	events *quota.Events // what the Tracker calls; nil: Trace asks for none
 	waiter *throttle.Waiter
 	trace  *Trace
 	retry  Retry
@@ -133,6 +134,10 @@ func (t *Transport) ready() {
 			t.own.waiter = &throttle.Waiter{Clock: t.Clock}
 		}
 		t.own.quota.Wakes(t.own.waiter)
+		if tr := t.own.trace; tr.Hold != nil || tr.LimitLearned != nil {
+			t.own.events = &quota.Events{Hold: tr.Hold, LimitLearned: tr.LimitLearned}
+			t.own.quota.Listen(t.own.events)
+		}
 	})
 }
 

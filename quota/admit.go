@@ -19,6 +19,7 @@ func (b *bucket) adapt(c *throttle.Claim, now time.Time) {
 	if b.est == nil || !b.est.loop.on() || c.DryRun {
 		return
 	}
+	defer b.record(b.view())
 	if b.est.loop.grow(now, b.last, &b.est.accepted) {
 		b.dropLoop(false, now)
 	}
@@ -55,7 +56,6 @@ func (b *bucket) decide(d *throttle.Decision, n int64, dry bool, now time.Time) 
 	if full && b.est != nil {
 		if d.Wait, d.OK = b.est.loop.check(now); !d.OK {
 			d.Policy, d.Told, d.Estimated = names.pace, true, true
-			b.est.loop.waited = b.est.loop.waited || !dry
 			return
 		}
 	}

@@ -38,10 +38,10 @@ type bucket struct {
 
 // names are the policies of a bucket's decisions, as users see them in errors and
 // traces. The documentation of the package explains them.
-type names struct{ quota, gate, pace, start, strain string }
+type names struct{ host, quota, gate, pace, start, strain string }
 
 func newNames(host string) *names {
-	return &names{quota: host + ": quota", gate: host + ": retry-after", pace: host + ": learned rate", start: host + ": slow start", strain: host + ": slow responses"}
+	return &names{host: host, quota: host + ": quota", gate: host + ": retry-after", pace: host + ": learned rate", start: host + ": slow start", strain: host + ": slow responses"}
 }
 
 // knownAfter good answers a host counts as known, and requests in flight to it
@@ -108,8 +108,14 @@ func (b *bucket) Cancel(_ context.Context, c throttle.Claim, d throttle.Decision
 // Observe implements throttle.Observer. The first feedback on a claim counts as
 // its answer.
 func (b *bucket) Observe(_ context.Context, _ throttle.Claim, d throttle.Decision, f throttle.Feedback) {
+	b.observe(d, f)
+	b.site.tracker.listeners.deliver()
+}
+
+func (b *bucket) observe(d throttle.Decision, f throttle.Feedback) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	defer b.record(b.view())
 	if !d.OK || !b.flight.done(d.Grant) {
 		return
 	}
@@ -256,6 +262,7 @@ func (b *bucket) describe(d *throttle.Decision, now time.Time) {
 func (b *bucket) hear(windows []throttle.Window, now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	defer b.record(b.view())
 	for _, w := range windows {
 		if !countsRequests(w) {
 			continue

@@ -11,9 +11,6 @@ import (
 	"strconv"
 	"sync"
 	"time"
-	weakly "weak"
-
-	"github.com/heed-go/heed/throttle"
 )
 
 // A convoy is what a Tracker needs to share what servers say with the Trackers of
@@ -35,7 +32,6 @@ type convoy struct {
 	sites map[string]*site
 	early early
 	guard replayGuard
-	lines []weakly.Pointer[throttle.Waiter]
 }
 
 func newConvoy(t *Tracker) *convoy {
@@ -149,8 +145,9 @@ func (f *convoy) hear(m Message) {
 	}
 	f.mu.Unlock()
 	if s != nil && s.learnOf(n, now) {
-		f.wake()
+		f.tracker.wake()
 	}
+	f.tracker.listeners.deliver()
 }
 
 // recalled lets the first requests of an account go.
@@ -160,38 +157,7 @@ func (f *convoy) recalled(account string) {
 	f.guard.recalled(account)
 	f.mu.Unlock()
 	if s != nil && s.endRecall() {
-		f.wake()
-	}
-}
-
-// Wakes has w look at its lines again whenever news of other processes let
-// requests go sooner than they were told. A Transport calls it for its Waiter;
-// without a Share it does nothing.
-func (t *Tracker) Wakes(w *throttle.Waiter) {
-	if t.Share == nil {
-		return
-	}
-	t.once.Do(t.init)
-	f, p := t.convoy, weakly.Make(w)
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	lines := f.lines[:0]
-	for _, l := range f.lines {
-		if l != p && l.Value() != nil {
-			lines = append(lines, l)
-		}
-	}
-	f.lines = append(lines, p)
-}
-
-func (f *convoy) wake() {
-	f.mu.Lock()
-	lines := append([]weakly.Pointer[throttle.Waiter](nil), f.lines...)
-	f.mu.Unlock()
-	for _, l := range lines {
-		if w := l.Value(); w != nil {
-			w.Wake()
-		}
+		f.tracker.wake()
 	}
 }
 

@@ -99,6 +99,7 @@ func (b *bucket) estimator(before tally, now time.Time) *estimator {
 func (b *bucket) suspect(f *throttle.Feedback, before tally, granted bool) (stop bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	defer b.record(b.view())
 	now := b.now(f.Now)
 	e := b.estimator(before, now)
 	if e == nil {

@@ -20,6 +20,7 @@ import (
 // [Tracker]. Failed are the other 5xx, and errors. Feedback.Cause says which. Where a
 // body was looked into, resp.Body is replaced by one that still has all of it.
 func (t *Tracker) Feedback(req *http.Request, d throttle.Demand, resp *http.Response, err error, now time.Time, buf []throttle.Window) throttle.Feedback {
+	defer t.listeners.deliver()
 	f := throttle.Feedback{Now: now}
 	if t.Mode == Disabled {
 		t.classify(req, resp, err, &f, buf)

@@ -43,6 +43,7 @@ func (s *site) learnOf(n news, now time.Time) (sooner bool) {
 	accepted := s.accepted(now)
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	defer b.record(b.view())
 	if now = b.now(now); quiet {
 		b.span = accepted
 	}

@@ -136,6 +136,7 @@ func (s *site) suspect(req *http.Request, asked *bucket, f *throttle.Feedback) (
 	if asked == nil && !stop && f.Cause == throttle.CauseBare {
 		b.mu.Lock()
 		defer b.mu.Unlock()
+		defer b.record(b.view())
 		if now := b.now(f.Now); b.est != nil && !b.gate.ajar && !b.est.loop.on() {
 			b.pause(now)
 		}
@@ -148,6 +149,7 @@ func (s *site) suspect(req *http.Request, asked *bucket, f *throttle.Feedback) (
 func (b *bucket) startle(f *throttle.Feedback, accepted tally) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	defer b.record(b.view())
 	n, now := uint64(0), b.now(f.Now)
 	if !b.gate.ajar && !now.Before(b.gate.until) {
 		n = b.gate.round + 1

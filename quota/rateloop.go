@@ -12,7 +12,7 @@ import (
 //
 //	rate
 //	  │ evidence            rejected ╳            ╱ dropped at 4 x the goal
-//	  │  ╳                        ╱  │          ╱   when no caller waits
+//	  │  ╳                        ╱  │          ╱   when less than half is used
 //	  │  │                     ╱     │        ╱ 2, 4, 8 % a second
 //	  │  │                  ╱        ╰──────╯ goal: plateau of 10 s
 //	  │  ╰── accepted so far
@@ -51,7 +51,7 @@ type rateLoop struct {
 	step    time.Time     // when it last grew
 	calm    float64       // seconds of growth since the last rejection
 	plateau float64       // seconds at the goal before the rate grows beyond it
-	waited  bool          // a caller has waited since the last step
+	granted int64         // since the last step
 	trial   trial
 }
 
@@ -107,6 +107,7 @@ func (l *rateLoop) check(now time.Time) (wait time.Duration, ok bool) {
 func (l *rateLoop) spend(n int64, now time.Time) {
 	seconds := min(float64(n)/l.rate, maxDelay.Seconds())
 	l.next = later(l.next, now).Add(time.Duration(seconds * 1e9))
+	l.granted += n
 }
 
 // unspend gives back n requests that were not sent.
@@ -145,7 +146,7 @@ func (l *rateLoop) suspect(kind throttle.Cause, share, accepted, floor float64, 
 // changed notes that the rate is another one now.
 func (l *rateLoop) changed(rtt time.Duration, sent uint64, now time.Time) {
 	l.sent, l.effect = sent, now.Add(2*rtt)
-	l.calm, l.waited, l.step, l.since = 0, false, now, 0
+	l.calm, l.granted, l.step, l.since = 0, 0, now, 0
 	l.next = later(l.next, now.Add(-time.Second)) // at most what a second of the old rate held back
 }
 
@@ -190,14 +191,14 @@ func (l *rateLoop) grow(now, last time.Time, accepted *acceptedRate) (unneeded b
 		span = min(max(time.Duration(3/l.rate*1e9), time.Second), calmIdle)
 	}
 	if now.Sub(last) > calmIdle+span {
-		l.calm, l.step, l.waited = 0, now, false
+		l.calm, l.step, l.granted = 0, now, 0
 		return false
 	}
 	if now.Sub(l.step) < span || l.trial.on {
 		return false
 	}
-	waited, plateau := l.waited, l.plateau
-	l.step, l.waited = now, false
+	needed, plateau := float64(l.granted) > l.rate*now.Sub(l.step).Seconds()/2, l.plateau
+	l.step, l.granted = now, 0
 	l.calm += span.Seconds()
 	if !l.known && l.cause != throttle.CauseBare {
 		plateau = 2
@@ -219,7 +220,7 @@ func (l *rateLoop) grow(now, last time.Time, accepted *acceptedRate) (unneeded b
 		goal = 0
 	}
 	l.rate = min(l.rate, maxRate)
-	return !waited && (known || l.calm >= 10) && l.rate > 4*max(goal, accepted.highest(now))
+	return !needed && (known || l.calm >= 10) && l.rate > 4*max(goal, accepted.highest(now))
 }
 
 // rejected takes in a rejection that counts. best is the highest accepted rate of the

@@ -43,6 +43,7 @@ func (s *site) homeKnown(route uint64) *bucket {
 func (b *bucket) learnRejected(n *news, before tally, now time.Time) (stop bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	defer b.record(b.view())
 	now = b.now(now)
 	b.joint.crew.heard(n, now)
 	if b.site.tracker.Mode != Full {

@@ -64,6 +64,8 @@ type Tracker struct {
 	shards [shards]shard
 
 	latencies latencies
+	listeners listeners
+	waiters   waiters
 }
 
 const shards = 16

@@ -1,0 +1,268 @@
+package quota
+
+import (
+	"math"
+	"net/http"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+	weakly "weak"
+)
+
+// Events are functions that a Tracker calls when it begins or ends to hold requests back,
+// and when it learns a limit. Nil functions are not called. They are called without a lock,
+// on the goroutine that reported the response, and must return soon.
+type Events struct {
+	Hold         func(HoldInfo)
+	LimitLearned func(LimitLearnedInfo)
+}
+
+// A HoldInfo describes that a quota is held, or released.
+type HoldInfo struct {
+	Host      string        // of the server
+	Limit     string        // name of the limit as in errors, such as "api.example.com: retry-after"
+	Held      bool          // false: the quota is released
+	For       time.Duration // until requests, or one probe, may be sent again; 0 when released
+	Estimated bool          // the server did not state it
+}
+
+// A LimitLearnedInfo describes a limit of a server that was learned, changed or dropped.
+type LimitLearnedInfo struct {
+	Host   string        // of the server
+	Limit  string        // name of the limit as in errors, such as "api.example.com: learned rate"
+	Change Change        // what happened
+	Name   string        // what the server calls it; "": it states no name, or the limit is estimated
+	Size   int64         // requests in a window; 0: the limit is a rate
+	Per    time.Duration // length of the window; 0: not stated
+	Rate   float64       // requests per second of an estimate; 0: the limit is stated
+}
+
+// A Change says what happened to a limit.
+type Change uint8
+
+const (
+	Learned Change = iota // the limit was not known before
+	Changed               // its size, or the rate that is aimed at, is another one
+	Dropped               // it was contradicted, or has proved wrong or unneeded
+)
+
+// String returns the name of c in lower case.
+func (c Change) String() string {
+	switch c {
+	case Learned:
+		return "learned"
+	case Changed:
+		return "changed"
+	case Dropped:
+		return "dropped"
+	}
+	return "unknown"
+}
+
+// maxPending bounds the events that wait to be delivered: only a program whose functions
+// do not return reaches it.
+const maxPending = 1024
+
+// listeners are who is told of events.
+type listeners struct {
+	any     atomic.Bool
+	waiting atomic.Bool // there are pending events
+
+	mu      sync.Mutex
+	events  []weakly.Pointer[Events]
+	pending []any // HoldInfo and LimitLearnedInfo, in their order
+}
+
+// Listen has the functions of e called from now on, for as long as the program keeps e.
+func (t *Tracker) Listen(e *Events) {
+	l := &t.listeners
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.events = slices.DeleteFunc(l.events, func(p weakly.Pointer[Events]) bool { return p.Value() == nil })
+	l.events = append(l.events, weakly.Make(e))
+	l.any.Store(true)
+}
+
+func (l *listeners) add(event any) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.pending) < maxPending {
+		l.pending = append(l.pending, event)
+		l.waiting.Store(true)
+	}
+}
+
+// deliver calls the functions for all pending events. It is called without a lock.
+func (l *listeners) deliver() {
+	if !l.waiting.Load() {
+		return
+	}
+	l.mu.Lock()
+	pending := l.pending
+	l.pending = nil
+	l.waiting.Store(false)
+	events := slices.Clone(l.events)
+	l.mu.Unlock()
+	for _, event := range pending {
+		for _, p := range events {
+			if e := p.Value(); e != nil {
+				e.call(event)
+			}
+		}
+	}
+}
+
+func (e *Events) call(event any) {
+	switch event := event.(type) {
+	case HoldInfo:
+		if e.Hold != nil {
+			e.Hold(event)
+		}
+	case LimitLearnedInfo:
+		if e.LimitLearned != nil {
+			e.LimitLearned(event)
+		}
+	}
+}
+
+// A view is what events tell of a bucket.
+type view struct {
+	ajar    bool
+	until   time.Time
+	caution time.Time
+	loop    bool
+	goal    float64
+	told    []viewOfTold
+}
+
+type viewOfTold struct {
+	name  string
+	per   time.Duration
+	limit int64
+	void  bool
+}
+
+// view returns what events tell of b as it is; nil if there is no listener.
+func (b *bucket) view() *view {
+	if !b.site.tracker.listeners.any.Load() {
+		return nil
+	}
+	v := &view{ajar: b.gate.ajar, until: b.gate.until}
+	if b.est != nil {
+		v.caution, v.loop, v.goal = b.est.caution.until, b.est.loop.on(), b.est.loop.target()
+	}
+	for i := range b.told {
+		t := &b.told[i]
+		v.told = append(v.told, viewOfTold{t.name, t.per, t.limit, t.early.void()})
+	}
+	return v
+}
+
+// record adds events for all that has changed since before.
+func (b *bucket) record(before *view) {
+	if before == nil {
+		return
+	}
+	now, at := b.view(), b.now(time.Time{})
+	if now == nil {
+		return
+	}
+	b.recordHolds(before, now, at)
+	l, names := &b.site.tracker.listeners, b.site.names
+	info := LimitLearnedInfo{Host: names.host, Limit: names.pace, Rate: now.goal}
+	switch {
+	case now.loop && !before.loop:
+		info.Change = Learned
+		l.add(info)
+	case !now.loop && before.loop:
+		info.Change = Dropped
+		l.add(info)
+	case now.loop && math.Abs(now.goal-before.goal) > before.goal/100:
+		info.Change = Changed
+		l.add(info)
+	}
+	for _, t := range now.told {
+		i := slices.IndexFunc(before.told, func(o viewOfTold) bool { return o.name == t.name && o.per == t.per })
+		info := LimitLearnedInfo{Host: names.host, Limit: names.quota, Name: t.name, Size: t.limit, Per: t.per}
+		switch {
+		case i < 0:
+			info.Change = Learned
+		case t.void && !before.told[i].void:
+			info.Change = Dropped
+		case t.limit != before.told[i].limit:
+			info.Change = Changed
+		default:
+			continue
+		}
+		l.add(info)
+	}
+}
+
+func (b *bucket) recordHolds(before, now *view, at time.Time) {
+	l, names := &b.site.tracker.listeners, b.site.names
+	hold := HoldInfo{Host: names.host, Limit: names.gate, Estimated: b.gate.estimated}
+	if b.gate.estimated {
+		hold.Limit = names.pace
+	}
+	switch {
+	case now.ajar && (!before.ajar || now.until.Sub(before.until) > time.Second):
+		hold.Held, hold.For = true, max(now.until.Sub(at), 0)
+		l.add(hold)
+	case !now.ajar && before.ajar:
+		l.add(hold)
+	}
+	if now.caution.After(before.caution) && now.caution.After(at) {
+		l.add(HoldInfo{Host: names.host, Limit: names.start, Held: true, For: now.caution.Sub(at), Estimated: true})
+	}
+}
+
+// target returns the rate that the loop aims at; 0: there is no loop.
+func (l *rateLoop) target() float64 {
+	if !l.on() {
+		return 0
+	}
+	return l.finiteGoal()
+}
+
+// Forget drops all that is known of the account of req at its host: limits, holds and
+// estimates. Requests that wait for it go on as to an unknown host.
+func (t *Tracker) Forget(req *http.Request) {
+	t.once.Do(t.init)
+	key := t.keyOf(req)
+	sh := &t.shards[key%shards]
+	sh.mu.Lock()
+	s := sh.sites[key]
+	if s != nil {
+		s.forgotten()
+		delete(sh.sites, key)
+	}
+	sh.mu.Unlock()
+	if s == nil {
+		return
+	}
+	t.recent.CompareAndSwap(s, nil)
+	s.forget()
+	t.wake()
+	t.listeners.deliver()
+}
+
+// forget makes all quotas of s let everything through from now on: requests may wait for
+// them still.
+func (s *site) forget() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, b := range append([]*bucket{s.fresh.Load()}, s.pools...) {
+		b.forget()
+	}
+}
+
+func (b *bucket) forget() {
+	b.mu.Lock()
+	before := b.view()
+	b.gate, b.strain, b.good, b.est = gate{round: b.gate.round}, strain{}, knownAfter, nil
+	b.told = nil
+	b.record(before)
+	b.mu.Unlock()
+	b.drop()
+}

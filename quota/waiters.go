@@ -1,0 +1,38 @@
+package quota
+
+import (
+	"slices"
+	"sync"
+	weakly "weak"
+
+	"github.com/heed-go/heed/throttle"
+)
+
+// waiters are the queues whose callers wait for quotas of a Tracker.
+type waiters struct {
+	mu  sync.Mutex
+	all []weakly.Pointer[throttle.Waiter]
+}
+
+// Wakes has w look at its queues again whenever requests may go sooner than was known:
+// because of news of other processes, and after Forget. A Transport calls it for its
+// Waiter.
+func (t *Tracker) Wakes(w *throttle.Waiter) {
+	t.once.Do(t.init)
+	p := weakly.Make(w)
+	t.waiters.mu.Lock()
+	defer t.waiters.mu.Unlock()
+	t.waiters.all = slices.DeleteFunc(t.waiters.all, func(o weakly.Pointer[throttle.Waiter]) bool { return o == p || o.Value() == nil })
+	t.waiters.all = append(t.waiters.all, p)
+}
+
+func (t *Tracker) wake() {
+	t.waiters.mu.Lock()
+	all := slices.Clone(t.waiters.all)
+	t.waiters.mu.Unlock()
+	for _, p := range all {
+		if w := p.Value(); w != nil {
+			w.Wake()
+		}
+	}
+}
