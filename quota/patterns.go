@@ -24,6 +24,23 @@ type patterns struct {
 	wild   uint8      // bit i: a set that is a pattern differs in segment i
 	spare  int        // how many remembered routes are of patterns, beyond one of each
 	latest uint32     // number of the latest use of a set
+	crowd  crowd
+}
+
+// A crowd is how many requests were in flight together, at most. Their responses may state what
+// is left in any order.
+type crowd struct {
+	most int64
+	at   time.Time // when there were so many
+}
+
+// crowdFor is how long a crowd is remembered.
+const crowdFor = 10 * time.Second
+
+func (c *crowd) note(n int64, now time.Time) {
+	if n >= c.most || now.Sub(c.at) > crowdFor {
+		c.most, c.at = n, now
+	}
 }
 
 // A routeSet is the routes that differ in one segment only.
@@ -138,8 +155,8 @@ func (s *site) patternOf(req *http.Request) (b *bucket) {
 }
 
 // alike returns the quota that routes which differ from that of req in one segment have shown,
-// if windows may state that quota; nil if there is none. open is how many requests that were
-// sent before are without a response.
+// if windows may state that quota; nil if there is none. open is how many responses can have
+// arrived before the one that states windows although their requests were sent later.
 func (s *site) alike(req *http.Request, windows []throttle.Window, open int64, now time.Time) *bucket {
 	if len(s.patterns.sets) == 0 || req == nil {
 		return nil
@@ -151,7 +168,15 @@ func (s *site) alike(req *http.Request, windows []throttle.Window, open int64, n
 		if !ok {
 			continue
 		}
-		if r := s.patterns.find(shape); r != nil && r.pool != nil && r.pool.mayState(windows, open, now) {
+		r := s.patterns.find(shape)
+		if r == nil || r.pool == nil {
+			continue
+		}
+		tolerated := open
+		if r.isPattern() { // little is needed to show what is known
+			tolerated = max(open, s.patterns.crowd.most)
+		}
+		if r.pool.mayState(windows, tolerated, now) {
 			return r.pool
 		}
 	}
@@ -210,10 +235,14 @@ func (s *site) addSet() *routeSet {
 
 // mayState reports whether windows may state the limits of b: just as large, with a reset that a
 // window or a bucket of that size can have, and no more left than can be. open is how many
-// requests are without a response that were sent elsewhere.
+// responses that b does not know of can have arrived earlier, see alike. A quota that was found a
+// moment ago has not taken in yet what the response states that showed it.
 func (b *bucket) mayState(windows []throttle.Window, open int64, now time.Time) (may bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if len(b.told) == 0 {
+		return !b.gate.ajar && !b.gate.until.After(now) && b.est == nil
+	}
 	for _, w := range windows {
 		t := b.toldIn(w)
 		if t == nil {
@@ -261,7 +290,8 @@ func (b *bucket) toldIn(w throttle.Window) *told {
 	return nil
 }
 
-// mayBe reports whether w may be t as of now, while open requests are without a response.
+// mayBe reports whether w may be t as of now. open is how much less than w t may have left since
+// responses arrive out of order.
 func (t *told) mayBe(w throttle.Window, open int64, now time.Time) bool {
 	left := t.reset.Sub(now)
 	if t.slots.are || left <= slackOf(w) {
@@ -281,7 +311,7 @@ func (t *told) mayFill(w throttle.Window, open int64, now time.Time) bool {
 	if missing <= 0 || span <= 0 || passed < 0 {
 		return w.Remaining <= t.limit
 	}
-	back := int64(missing*passed/max(span-slackOf(w).Seconds(), span/2)) + 1
+	back := int64(min(missing*passed/max(span-slackOf(w).Seconds(), span/2), missing)) + 1
 	if w.Remaining > t.remaining+back+open {
 		return false
 	}

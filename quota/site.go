@@ -130,7 +130,8 @@ func (s *site) settled(route uint64, req *http.Request, home, asked *bucket, f *
 		return
 	}
 	if before != home {
-		s.showed(req, route, home, !saysLeft(f.Windows) || home.shows(f.Windows, asked.overtaken(), f.Now))
+		shown := !saysLeft(f.Windows) || home.shows(f.Windows, asked.overtaken(), f.Now)
+		s.showed(req, route, home, shown)
 	}
 	s.remember(route, home)
 }
@@ -148,7 +149,12 @@ func (s *site) settleRequest(route uint64, req *http.Request, asked *bucket, f *
 	switch {
 	case home != nil && !(told && home.elsewhere(f.Windows)):
 	case told:
-		if home = s.stating(req, asked, f); home == nil {
+		open := asked.overtaken()
+		s.patterns.crowd.note(open, f.Now)
+		if home = s.alike(req, f.Windows, open, f.Now); home == nil {
+			home = s.pool(f.Windows, f.Now)
+		}
+		if home == nil {
 			home = s.settle(asked, f.Now)
 		}
 	case home == nil && f.Outcome == throttle.Throttled:
@@ -162,22 +168,6 @@ func (s *site) settleRequest(route uint64, req *http.Request, asked *bucket, f *
 // saysLeft reports whether windows say how many requests are left.
 func saysLeft(windows []throttle.Window) bool {
 	return slices.ContainsFunc(windows, countsRequests)
-}
-
-// stating returns the pool that f, of a response to req, states; nil if there is none yet. asked
-// is the quota that granted req.
-func (s *site) stating(req *http.Request, asked *bucket, f *throttle.Feedback) *bucket {
-	open := asked.overtaken()
-	if b := s.alike(req, f.Windows, open, f.Now); b != nil {
-		return b
-	}
-	if b := s.pool(f.Windows, f.Now); b != nil {
-		return b
-	}
-	if slices.Contains(s.pools, asked) && asked.mayState(f.Windows, 0, f.Now) {
-		return asked
-	}
-	return nil
 }
 
 // pool returns the pool that windows speak of; nil if there is none yet.
