@@ -8,7 +8,7 @@ import (
 )
 
 // A budget bounds the memory that one account at one host holds, whatever the server sends:
-// quotas, the limits in them, meters and routes are charged before they are added. What
+// quotas, the limits in them, meters, routes and patterns are charged before they are added. What
 // exceeds it is not tracked. It is less than 16 KiB, since the site itself, its fresh quota and the
 // names of its policies are not charged, and maps have empty places.
 type budget struct{ used atomic.Int64 }
@@ -104,7 +104,7 @@ func (s *site) room(now time.Time) bool {
 	return true
 }
 
-// drop forgets a pool and its routes.
+// drop forgets a pool, its routes and its patterns.
 func (s *site) drop(i int) {
 	gone := s.pools[i]
 	s.pools = append(s.pools[:i], s.pools[i+1:]...)
@@ -116,6 +116,7 @@ func (s *site) drop(i int) {
 			s.budget.give(routeBytes)
 		}
 	}
+	s.budget.give(int64(s.patterns.forget(gone)) * setBytes)
 	gone.drop()
 }
 

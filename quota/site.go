@@ -47,6 +47,7 @@ type site struct {
 	fresh    atomic.Pointer[bucket] // for routes whose quota is not known
 	pools    []*bucket              // quotas of which something is known
 	routes   map[uint64]*bucket     // to one of pools
+	patterns patterns
 	quiet    quiet
 	dateline dateline
 	budget   budget
@@ -69,6 +70,9 @@ func (s *site) bucket(req *http.Request) *bucket {
 	route := s.route(req)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if b := s.known(route, req); b != nil {
+		return b
+	}
 	return s.of(route)
 }
 
@@ -76,14 +80,24 @@ func (s *site) bucket(req *http.Request) *bucket {
 func (s *site) homeOf(req *http.Request) *bucket {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.routes[s.route(req)]
+	return s.known(s.route(req), req)
 }
 
+// known returns the quota of the route of req, or else of its pattern; nil if neither is known.
+func (s *site) known(route uint64, req *http.Request) *bucket {
+	if b := s.routes[route]; b != nil {
+		return b
+	}
+	return s.patternOf(req)
+}
+
+// of returns the quota of a route that may be known. Routes of one pattern count as one of those
+// that make the only quota that of all.
 func (s *site) of(route uint64) *bucket {
 	if b := s.routes[route]; b != nil {
 		return b
 	}
-	if len(s.pools) == 1 && len(s.routes) >= fewRoutes {
+	if len(s.pools) == 1 && len(s.routes)-s.patterns.spare >= fewRoutes {
 		return s.pools[0]
 	}
 	return s.fresh.Load()
@@ -96,11 +110,11 @@ func (s *site) place(req *http.Request, asked *bucket, f *throttle.Feedback) (ow
 	route := s.route(req)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	home := s.settleRoute(route, asked, f)
+	home := s.settleRequest(route, req, asked, f)
 	if home == nil { // nothing is stated, or there is no room for what is: then it is not tracked
 		return !saysLeft(f.Windows)
 	}
-	s.remember(route, home)
+	s.settled(route, req, home, asked, f)
 	if home != asked && len(f.Windows) > 0 {
 		home.hear(f.Windows, f.Now)
 		return false
@@ -108,19 +122,45 @@ func (s *site) place(req *http.Request, asked *bucket, f *throttle.Feedback) (ow
 	return true
 }
 
-// settleRoute returns the quota that an answer to a request of route speaks of; nil
-// if there is no telling. asked is the one that granted it.
+// settled remembers that a response to req, of route, spoke of home. A route whose pattern has
+// that quota takes no place of its own.
+func (s *site) settled(route uint64, req *http.Request, home, asked *bucket, f *throttle.Feedback) {
+	before := s.routes[route]
+	if before == nil && s.patternOf(req) == home {
+		return
+	}
+	if before != home {
+		shown := !saysLeft(f.Windows) || home.shows(f.Windows, asked.overtaken(), f.Now)
+		s.showed(req, route, home, shown)
+	}
+	s.remember(route, home)
+}
+
+// settleRoute returns the quota that another process states a response to a request of route
+// spoke of; nil if that cannot be known. asked is the one that granted the request.
 func (s *site) settleRoute(route uint64, asked *bucket, f *throttle.Feedback) *bucket {
+	return s.settleRequest(route, nil, asked, f)
+}
+
+// settleRequest is settleRoute for a response to req, which is of route.
+func (s *site) settleRequest(route uint64, req *http.Request, asked *bucket, f *throttle.Feedback) *bucket {
 	home := s.routes[route]
 	told := saysLeft(f.Windows)
 	switch {
 	case home != nil && !(told && home.elsewhere(f.Windows)):
 	case told:
-		if home = s.pool(f.Windows, f.Now); home == nil {
+		open := asked.overtaken()
+		s.patterns.crowd.note(open, f.Now)
+		if home = s.alike(req, f.Windows, open, f.Now); home == nil {
+			home = s.pool(f.Windows, f.Now)
+		}
+		if home == nil {
 			home = s.settle(asked, f.Now)
 		}
 	case home == nil && f.Outcome == throttle.Throttled:
-		home = s.refused(asked, f.Now)
+		if home = s.patternOf(req); home == nil {
+			home = s.refused(asked, f.Now)
+		}
 	}
 	return home
 }

@@ -1,0 +1,382 @@
+package quota
+
+import (
+	"fmt"
+	"hash/maphash"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/heed-go/heed/throttle"
+	"github.com/stretchr/testify/require"
+)
+
+const pages = "https://api.test/pages/"
+
+// slug returns a path segment that looks like a word, another one for each i.
+func slug(i int) string {
+	return string([]byte{'a' + byte(i%26), 'a' + byte(i/26%26), 'a' + byte(i/676%26)}) + "-title"
+}
+
+// stating returns a response that states how many requests of limit are left for a minute.
+func stating(limit, left int) *http.Response {
+	return answer(200, "X-RateLimit-Limit", strconv.Itoa(limit), "X-RateLimit-Remaining", strconv.Itoa(left), "X-RateLimit-Reset", "60")
+}
+
+// askPages requests n pages, from the given one on, that show one quota of 100.
+func askPages(t *testing.T, tr *Tracker, from, n int) {
+	for i := range n {
+		require.True(t, ask(t, tr, pages+slug(from+i), stating(100, 99-from-i)).OK)
+	}
+}
+
+func siteIn(t *testing.T, tr *Tracker) *site { return tr.siteOf(request(t, pages)) }
+
+func limiterOf(t *testing.T, tr *Tracker, url string) *bucket {
+	b, ours := bucketOf(tr.Demand(request(t, url)).Limiter)
+	require.True(t, ours, url)
+	return b
+}
+
+// A pageJob is what came of the pages that several goroutines requested.
+type pageJob struct {
+	job
+	delayed time.Duration // the longest delay of the other route
+}
+
+// A route of a server.
+type route struct {
+	url    string
+	server server
+}
+
+// playPages requests n pages, each of its own slug, from c goroutines, and once a second the
+// other route. Call it in a bubble.
+func playPages(t *testing.T, tr *Tracker, s server, n, c int, other route) (j pageJob) {
+	const rtt = 50 * time.Millisecond
+	w := &throttle.Waiter{}
+	start := time.Now()
+	var mu sync.Mutex
+	// send sends one request and returns how long it was delayed, and its status.
+	send := func(url string, s server) (time.Duration, int) {
+		req, asked := request(t, url), time.Now()
+		var ticket throttle.Ticket
+		ticket.Demands[0] = tr.Demand(req)
+		if err := w.Wait(t.Context(), &ticket); err != nil {
+			return 0, 0
+		}
+		delayed := time.Since(asked)
+		time.Sleep(rtt / 2)
+		mu.Lock()
+		status, h := s(time.Now())
+		mu.Unlock()
+		time.Sleep(rtt / 2)
+		w.Observe(t.Context(), &ticket, tr.Feedback(req, ticket.Demands[0], &http.Response{StatusCode: status, Header: h}, nil, time.Now(), nil))
+		return delayed, status
+	}
+	send(other.url, other.server)
+	calls, done := make(chan int, n), make(chan struct{})
+	for i := range n {
+		calls <- i
+	}
+	close(calls)
+	var workers, watcher sync.WaitGroup
+	for range c {
+		workers.Go(func() {
+			for i := range calls {
+				status := 0
+				for attempt := 0; attempt < 6 && status != http.StatusOK; attempt++ {
+					_, status = send(pages+slug(i), s)
+					mu.Lock()
+					if j.sent++; status == http.StatusTooManyRequests {
+						j.throttled++
+						j.arrivals = append(j.arrivals, time.Since(start))
+					}
+					mu.Unlock()
+				}
+				mu.Lock()
+				if status != http.StatusOK {
+					j.failed++
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	watcher.Go(func() {
+		for {
+			select {
+			case <-done:
+				return
+			case <-time.After(time.Second):
+				d, status := send(other.url, other.server)
+				j.delayed = max(j.delayed, d)
+				if status != http.StatusOK {
+					t.Errorf("status %d of the other route", status)
+				}
+			}
+		}
+	})
+	workers.Wait()
+	j.elapsed = time.Since(start)
+	close(done)
+	watcher.Wait()
+	return j
+}
+
+// 300 pages with slugs cost what 300 requests of one route cost: few rejections, and all of them
+// have one quota. Another route with a quota of its own is not delayed. Before, each response
+// that arrived out of order, or that a bucket had refilled meanwhile, made one more quota of it.
+func TestPatterns_slugPagesShareTheirQuota(t *testing.T) {
+	for name, tt := range map[string]struct {
+		server  func() server
+		c       int
+		window  time.Duration
+		elapsed time.Duration
+	}{
+		"window, headers, 1 goroutine":      {func() server { return fixedWindow(100, time.Minute, true, true) }, 1, time.Minute, 160 * time.Second},
+		"window, headers, 8 goroutines":     {func() server { return fixedWindow(100, time.Minute, true, true) }, 8, time.Minute, 160 * time.Second},
+		"window, Retry-After, 1 goroutine":  {func() server { return fixedWindow(100, time.Minute, false, true) }, 1, time.Minute, 130 * time.Second},
+		"window, Retry-After, 2 goroutines": {func() server { return fixedWindow(100, time.Minute, false, true) }, 2, time.Minute, 130 * time.Second},
+		"bucket, headers, 1 goroutine":      {func() server { return tokenBucket(2, 20, true) }, 1, 10 * time.Second, 145 * time.Second},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			tr := seeded(1)
+			other := route{"https://api.test/status", fixedWindow(500, time.Minute, true, true)}
+			j := playPages(t, tr, tt.server(), 300, tt.c, other)
+			t.Logf("%s: %v, rejected at %v, delayed by %v", name, j.job, j.arrivals, j.delayed)
+			require.Zero(t, j.failed, name)
+			require.LessOrEqual(t, j.crowd(tt.window*9/10, 0), 2, "%s: rejections in a window", name)
+			require.LessOrEqual(t, j.elapsed, tt.elapsed, name)
+			require.Zero(t, j.delayed, "%s: the other route", name)
+		})
+	}
+}
+
+// Responses to concurrent requests arrive out of order, and a bucket is refilled between them:
+// still they state one quota.
+func TestPatterns_concurrentPagesAreOneQuota(t *testing.T) {
+	for name, s := range map[string]func() server{
+		"window": func() server { return fixedWindow(100, time.Minute, true, true) },
+		"bucket": func() server { return tokenBucket(2, 20, true) },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			tr := seeded(1)
+			other := route{"https://api.test/status", fixedWindow(500, time.Minute, true, true)}
+			j := playPages(t, tr, s(), 300, 30, other)
+			t.Logf("%s: %v, delayed by %v", name, j.job, j.delayed)
+			require.Len(t, siteIn(t, tr).pools, 2, name)
+			require.LessOrEqual(t, j.elapsed, 190*time.Second, name)
+			require.Zero(t, j.failed, name)
+		})
+	}
+}
+
+func TestPatterns_thirdRouteMakesThePattern(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tr := seeded(1)
+		ask(t, tr, issues, stating(500, 499))
+		askPages(t, tr, 0, 2)
+		known := limiterOf(t, tr, pages+slug(0))
+		require.Same(t, known, limiterOf(t, tr, pages+slug(1)))
+		require.NotSame(t, known, limiterOf(t, tr, pages+"new"), "two routes make no pattern")
+		askPages(t, tr, 1, 1)
+		require.NotSame(t, known, limiterOf(t, tr, pages+"new"), "nor does one of them again")
+		askPages(t, tr, 2, 1)
+		require.Same(t, known, limiterOf(t, tr, pages+"new"))
+
+		for _, url := range []string{
+			"https://api.test/pages", "https://api.test/users/new", "https://api.test/pages/new/edit",
+		} {
+			require.NotSame(t, known, limiterOf(t, tr, url), url)
+		}
+		post := request(t, pages+"new")
+		post.Method = http.MethodPost
+		b, _ := bucketOf(tr.Demand(post).Limiter)
+		require.NotSame(t, known, b, "it reads no page")
+		require.NotSame(t, known, limiterOf(t, tr, issues))
+		ask(t, tr, pages+"last", stating(100, 0))
+		require.False(t, mayAsk(t, tr, pages+"new"))
+		require.True(t, mayAsk(t, tr, issues))
+	})
+}
+
+// Routes of a pattern take no place among the routes that are remembered.
+func TestPatterns_routesOfAPatternDisplaceNoOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tr := seeded(1)
+		ask(t, tr, issues, stating(500, 499))
+		for i := range 300 {
+			ask(t, tr, pages+slug(i), stating(1000, 999-i))
+		}
+		s := siteIn(t, tr)
+		require.Len(t, s.routes, 4)
+		require.Len(t, s.pools, 2)
+		require.NotSame(t, limiterOf(t, tr, issues), limiterOf(t, tr, pages+"new"))
+	})
+}
+
+// Three routes of one quota make it the quota of all routes, unless they are of one pattern.
+func TestPatterns_routesOfAPatternCountOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tr := seeded(1)
+		askPages(t, tr, 0, 5)
+		ask(t, tr, pages+"last", stating(100, 0))
+		require.False(t, mayAsk(t, tr, pages+"new"))
+		require.True(t, mayAsk(t, tr, search))
+	})
+}
+
+func TestPatterns_quotaOfEachSlugIsNoPattern(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tr := seeded(1)
+		for i := range 12 {
+			ask(t, tr, "https://api.test/users/"+slug(i), stating(100, 99))
+		}
+		require.Zero(t, siteIn(t, tr).patterns.wild, "as much is left for each: it may be the quota of each")
+
+		askPages(t, tr, 0, 2)
+		ask(t, tr, pages+"own", stating(40, 20))
+		askPages(t, tr, 2, 4)
+		require.Zero(t, siteIn(t, tr).patterns.wild, "pages of two quotas")
+		require.NotSame(t, limiterOf(t, tr, pages+slug(0)), limiterOf(t, tr, pages+"own"))
+	})
+}
+
+// A pattern ends when one of its routes shows another quota. Routes that are known remain.
+func TestPatterns_secondQuotaEndsThePattern(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tr := seeded(1)
+		ask(t, tr, issues, stating(500, 499))
+		askPages(t, tr, 0, 3)
+		known := limiterOf(t, tr, pages+slug(0))
+		require.Same(t, known, limiterOf(t, tr, pages+"own"))
+		ask(t, tr, pages+"own", stating(40, 20))
+		require.NotSame(t, known, limiterOf(t, tr, pages+"own"))
+		require.NotSame(t, known, limiterOf(t, tr, pages+"new"))
+		require.Same(t, known, limiterOf(t, tr, pages+slug(1)))
+		askPages(t, tr, 3, 9)
+		require.NotSame(t, known, limiterOf(t, tr, pages+"new"), "it never is one again")
+	})
+}
+
+// Slugs that are rejected during one hold have one quota, as before, and a hold of one route of
+// a pattern is the pattern's, whichever quota admitted the request.
+func TestPatterns_holdOfOneRouteIsThePatterns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tr := seeded(1)
+		ask(t, tr, issues, stating(500, 499))
+		early := request(t, pages+"early")
+		admitted := tr.Demand(early)
+		d, err := admitted.Limiter.Reserve(t.Context(), throttle.Claim{})
+		require.NoError(t, err)
+		askPages(t, tr, 0, 3)
+		f := tr.Feedback(early, admitted, answer(429, "Retry-After", "30"), nil, time.Now(), nil)
+		require.Same(t, limiterOf(t, tr, pages+slug(0)), limiterOf(t, tr, pages+"early"))
+		throttle.Observe(t.Context(), admitted.Limiter, throttle.Claim{}, d, f)
+		ask(t, tr, pages+"some", answer(429, "Retry-After", "30"))
+		for _, page := range []string{"some", "early", "new", slug(1)} {
+			require.False(t, mayAsk(t, tr, pages+page), page)
+		}
+		require.True(t, mayAsk(t, tr, issues))
+		require.Len(t, siteIn(t, tr).pools, 2)
+	})
+	synctest.Test(t, func(t *testing.T) {
+		tr := seeded(1)
+		ask(t, tr, issues, stating(500, 499))
+		type sent struct {
+			req *http.Request
+			d   throttle.Demand
+			dec throttle.Decision
+		}
+		var flight []sent
+		for i := range 3 {
+			req := request(t, pages+slug(i))
+			d := tr.Demand(req)
+			dec, err := d.Limiter.Reserve(t.Context(), throttle.Claim{})
+			require.NoError(t, err)
+			require.True(t, dec.OK)
+			flight = append(flight, sent{req, d, dec})
+		}
+		for _, r := range flight {
+			f := tr.Feedback(r.req, r.d, answer(429, "Retry-After", "30"), nil, time.Now(), nil)
+			throttle.Observe(t.Context(), r.d.Limiter, throttle.Claim{}, r.dec, f)
+		}
+		require.Len(t, siteIn(t, tr).pools, 2)
+		require.NotZero(t, siteIn(t, tr).patterns.wild)
+		require.False(t, mayAsk(t, tr, pages+"new"))
+		require.True(t, mayAsk(t, tr, issues))
+	})
+}
+
+// Processes that share know routes by their hashes, and each finds patterns of its own.
+func TestPatterns_areLocalToAProcess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &bus{delay: time.Millisecond}
+		one, other := two(t, b)
+		askPages(t, one, 0, 3)
+		settle(b)
+		require.Same(t, limiterOf(t, one, pages+slug(0)), limiterOf(t, one, pages+"new"))
+		require.Zero(t, siteIn(t, other).patterns.wild)
+		time.Sleep(probeEvery)
+		ask(t, one, pages+"new", answer(429, "Retry-After", "30"))
+		settle(b)
+		require.False(t, mayAsk(t, other, pages+slug(2)), "a route that the other process knows")
+		require.Len(t, siteIn(t, other).pools, 1, "and all of it is one quota there")
+	})
+}
+
+func TestPatterns_memoryIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tr := seeded(1)
+		s := siteIn(t, tr)
+		for i := range 3000 {
+			url := "https://api.test/" + strings.Repeat("dir/", i%6) + slug(i) + "/" + slug(i*7)
+			ask(t, tr, url, quotaOf(fmt.Sprint(i/40), "1000", strconv.Itoa(900-i%40), "60"))
+			require.LessOrEqual(t, len(s.patterns.sets), maxSets)
+			require.LessOrEqual(t, s.budget.used.Load(), int64(maxBytes))
+			if i%40 == 39 {
+				time.Sleep(time.Minute)
+			}
+		}
+		require.NotEmpty(t, s.patterns.sets)
+		for len(s.pools) > 0 {
+			s.drop(len(s.pools) - 1)
+		}
+		for _, r := range s.patterns.sets {
+			require.Nil(t, r.pool, "the quota was dropped")
+		}
+		require.Equal(t, int64(len(s.patterns.sets))*setBytes, s.budget.used.Load(), "all else was given back")
+		require.Zero(t, s.patterns.wild)
+	})
+}
+
+func TestShapeOf(t *testing.T) {
+	seed := maphash.MakeSeed()
+	shape := func(path string, at int) uint64 {
+		var buf [maxRoute]byte
+		h, ok := shapeOf(seed, appendRoute(buf[:0], request(t, "https://api.test"+path)), at)
+		require.True(t, ok, path)
+		return h
+	}
+	require.Equal(t, shape("/pages/one", 1), shape("/pages/other", 1))
+	require.Equal(t, shape("/pages/one", 1), shape("/pages/17", 1))
+	require.Equal(t, shape("/a/b/c", 0), shape("/x/b/c", 0))
+	require.NotEqual(t, shape("/pages/one", 1), shape("/users/one", 1))
+	require.NotEqual(t, shape("/a/a", 0), shape("/a/a", 1))
+	require.NotEqual(t, shape("/a/b", 1), shape("/a/b/c", 1))
+	require.NotEqual(t, shape("/a/b/c", 1), shape("/a/bc/d", 1))
+	long := "/" + strings.Repeat(strings.Repeat("s", maxSegment)+"/", maxSegments+3)
+	require.Equal(t, shape(long+"x", 7), shape(long+"y", 7))
+	for _, none := range []struct {
+		path string
+		at   int
+	}{{"/", 0}, {"/pages", 0}, {"/17/pages", 1}, {"/pages/17", 2}, {"/17/18", 1}} {
+		var buf [maxRoute]byte
+		_, ok := shapeOf(seed, appendRoute(buf[:0], request(t, "https://api.test"+none.path)), none.at)
+		require.False(t, ok, "%v", none)
+	}
+}
