@@ -33,7 +33,7 @@ func (c *call) admit() (*http.Request, error) {
 // request returns the request of the next attempt: the caller's own the first time,
 // unless something about it has to differ, and else a copy.
 func (c *call) request() (*http.Request, error) {
-	p := &c.t.own.retry
+	p := c.retry
 	body, fresh := c.body.next(c.req)
 	if c.attempts == 0 && !fresh && p.PerAttempt <= 0 && c.key == "" && !c.watches() {
 		return c.req, nil

@@ -21,6 +21,9 @@ type call struct {
 	said Request // what With said
 	once bool    // the request is sent once at most
 
+	retry  *Retry // the policy of the call, with its defaults
+	chosen Retry  // that of Transport.RetryFor
+
 	outside cancellation
 	wait    waitContext
 
@@ -67,18 +70,36 @@ func (t *Transport) begin(req *http.Request) *call {
 	c.t, c.req, c.lease.t, c.ctx = t, req, t, req.Context()
 	c.said = RequestFrom(c.ctx)
 	t.running.add(req, &c.outside)
-	p := &t.own.retry
+	return c
+}
+
+// choose takes the policy of the call, which says how its body is sent and how long
+// it may wait.
+func (c *call) choose() {
+	t, req := c.t, c.req
+	c.retry = &t.own.retry
+	if t.RetryFor != nil {
+		if r := t.RetryFor(req); r != nil {
+			c.chosen = r.filled(t.own.retry.Budget)
+			c.retry = &c.chosen
+		}
+	}
+	p := c.retry
 	if c.once = c.said.NoRetry || p.Throttled <= 1 || callerRetries(req.Header); c.once {
 		c.body.source = sentOnce
 	} else {
 		c.body = bodyOf(req, p.KeepBody)
-		if p.NewKey != nil && !harmless(req, c.said) {
+		if p.NewKey != nil && !c.harmless() {
 			c.key = p.NewKey()
 		}
 	}
 	c.ticket.Priority = int32(min(max(c.said.Priority, math.MinInt32), math.MaxInt32))
 	c.ticket.MaxTold = c.mostTold()
-	return c
+}
+
+// harmless reports whether the request is idempotent.
+func (c *call) harmless() bool {
+	return harmless(c.req, c.said) || c.retry.Idempotent != nil && c.retry.Idempotent(c.req)
 }
 
 // end releases what the call holds, also if a hook, a limiter or Base panicked.

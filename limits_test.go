@@ -12,6 +12,7 @@ import (
 	"github.com/heed-go/heed/sketch"
 	"github.com/heed-go/heed/throttle"
 	"github.com/heed-go/heed/warmup"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/time/rate"
 )
@@ -116,10 +117,10 @@ func TestTransport_goesWithLimitersOfOtherKinds(t *testing.T) {
 				wg.Go(func() {
 					_, err := get(t, tr)
 					if tt.limiter == throttle.Blocked {
-						require.ErrorIs(t, err, throttle.ErrRefused, name)
+						assert.ErrorIs(t, err, throttle.ErrRefused, name)
 						return
 					}
-					require.NoError(t, err, name)
+					assert.NoError(t, err, name)
 				})
 			}
 			wg.Wait()
@@ -165,7 +166,7 @@ func TestTransport_beginsWithFewRequestsToAnUnknownHost(t *testing.T) {
 			for range n {
 				wg.Go(func() {
 					_, err := get(t, tr)
-					require.NoError(t, err)
+					assert.NoError(t, err)
 					mu.Lock()
 					sent[time.Since(start)]++
 					mu.Unlock()

@@ -52,7 +52,7 @@ func (c *call) deposit() {
 	if c.once {
 		return
 	}
-	p := &c.t.own.retry
+	p := c.retry
 	if at := c.ticket.GrantedAt(); !at.IsZero() {
 		p.Budget.Deposit(at)
 		return
@@ -73,6 +73,9 @@ func (c *call) stand() error {
 		return c.gone()
 	}
 	w := c.t.own.waiter
+	if c.said.NoWait {
+		return c.attemptNow()
+	}
 	most, why := c.longestStay()
 	if most == throttle.Forever {
 		ctx := c.waiting(!c.local())
@@ -93,6 +96,18 @@ func (c *call) stand() error {
 	return err
 }
 
+// attemptNow is stand for a request that does not wait.
+func (c *call) attemptNow() error {
+	ctx := c.waiting(!c.local())
+	defer ctx.end()
+	err := c.t.own.waiter.Try(ctx, &c.ticket)
+	var r *throttle.RefusedError
+	if errors.As(err, &r) && r.Reason == nil {
+		return &throttle.RefusedError{Key: r.Key, Decision: r.Decision, Reason: c.errMaxWait()}
+	}
+	return err
+}
+
 // longestStay returns how long the request may wait in line now, and the error that
 // says so: Request.MaxWait, or what is left of Retry.MaxElapsed before a retry.
 func (c *call) longestStay() (most time.Duration, why error) {
@@ -100,7 +115,7 @@ func (c *call) longestStay() (most time.Duration, why error) {
 	if c.said.MaxWait > 0 {
 		most, why = c.said.MaxWait, c.errMaxWait()
 	}
-	if p := &c.t.own.retry; !c.began.IsZero() && p.MaxElapsed < throttle.Forever {
+	if p := c.retry; !c.began.IsZero() && p.MaxElapsed < throttle.Forever {
 		if left := max(p.MaxElapsed-c.t.now().Sub(c.began), 1); left < most {
 			most, why = left, spent(ErrMaxElapsed, "Retry.MaxElapsed", p.MaxElapsed)
 		}
@@ -108,13 +123,15 @@ func (c *call) longestStay() (most time.Duration, why error) {
 	return most, why
 }
 
-// tooLong adds to err that MaxWait is why, if a server asks for more than that.
+// tooLong adds to err that MaxWait is why, if a server asks for more than that, or an
+// estimate has held the request for so long.
 func (c *call) tooLong(err error) error {
 	if err == nil {
 		return nil // before r is allocated
 	}
 	var r *throttle.RefusedError
-	if errors.As(err, &r) && r.Reason == nil && r.Decision.Told && r.Decision.Wait > c.ticket.MaxTold {
+	if errors.As(err, &r) && r.Reason == nil && r.Decision.Told &&
+		(r.Decision.Wait > c.ticket.MaxTold || r.Decision.Estimated && c.ticket.Waited() >= c.ticket.MaxTold) {
 		return &throttle.RefusedError{Key: r.Key, Decision: r.Decision, Reason: c.errMaxWait()}
 	}
 	return err

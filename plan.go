@@ -15,7 +15,7 @@ import (
 // long to pause. If it is a failure and final, reason says why.
 func (c *call) again(resp *http.Response, err error) bool {
 	c.reason = nil
-	p := &c.t.own.retry
+	p := c.retry
 	good := err == nil && resp.StatusCode < 400 && c.outcome != throttle.Throttled
 	if c.once || good && p.Again == nil || c.settled() {
 		return false
@@ -24,7 +24,7 @@ func (c *call) again(resp *http.Response, err error) bool {
 		c.now = c.t.now()
 	}
 	v, report := c.judge()
-	safe := c.key != "" || harmless(c.req, c.said)
+	safe := c.key != "" || c.harmless()
 	again := v == always || v == idempotent && safe
 	if p.Again != nil {
 		again, c.reason = p.Again(c.req, resp, err, again)
@@ -87,7 +87,7 @@ func (c *call) settled() bool {
 
 // plan prepares the next attempt, or returns why there can be none.
 func (c *call) plan(now time.Time, r quota.Report) error {
-	p := &c.t.own.retry
+	p := c.retry
 	if c.began.IsZero() {
 		c.began, c.policy = now, backoff.ForCall(p.Backoff)
 	}
@@ -127,7 +127,7 @@ func (c *call) plan(now time.Time, r quota.Report) error {
 // backoff returns the pause of this call alone. Jitter does not lead beyond the
 // longest wait that is allowed if what the server said does not.
 func (c *call) backoff(r quota.Report) time.Duration {
-	p := &c.t.own.retry
+	p := c.retry
 	if c.mayRepeat(r) {
 		return c.repeat()
 	}
@@ -162,7 +162,7 @@ func (c *call) stated(r quota.Report) (d time.Duration) {
 // differ.
 func (c *call) mayRepeat(r quota.Report) bool {
 	relative := r.RetryForm == quota.DeltaSeconds || r.RetryForm == quota.DeltaMillis
-	return relative && max(r.RetryAfter, c.told) < time.Microsecond && c.t.own.retry.Floor.Least <= 0
+	return relative && max(r.RetryAfter, c.told) < time.Microsecond && c.retry.Floor.Least <= 0
 }
 
 // repeat returns the delay after a Retry-After of 0: none after the first one of the
@@ -183,18 +183,24 @@ func (c *call) repeat() time.Duration {
 
 // mostWait returns the longest wait between two attempts.
 func (c *call) mostWait() time.Duration {
-	if c.said.MaxWait > 0 {
+	switch {
+	case c.said.NoWait:
+		return 0
+	case c.said.MaxWait > 0:
 		return c.said.MaxWait
 	}
-	return c.t.own.retry.MaxWait
+	return c.retry.MaxWait
 }
 
 // errMaxWait returns ErrMaxWait with the setting that mostWait returns.
 func (c *call) errMaxWait() error {
-	if c.said.MaxWait > 0 {
+	switch {
+	case c.said.NoWait:
+		return spent(ErrMaxWait, "Request.NoWait", true)
+	case c.said.MaxWait > 0:
 		return spent(ErrMaxWait, "Request.MaxWait", c.said.MaxWait)
 	}
-	return spent(ErrMaxWait, "Retry.MaxWait", c.t.own.retry.MaxWait)
+	return spent(ErrMaxWait, "Retry.MaxWait", c.retry.MaxWait)
 }
 
 // gate reports whether the server's limits, as the Tracker knows them, are shut now
@@ -220,7 +226,7 @@ func (c *call) mostTold() time.Duration {
 
 // affords returns an error if a wait that begins now would be too long.
 func (c *call) affords(now time.Time, wait time.Duration, gated bool) error {
-	p, most := &c.t.own.retry, c.mostWait()
+	p, most := c.retry, c.mostWait()
 	if gated && c.told <= most {
 		most = c.mostTold()
 	}

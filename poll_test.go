@@ -242,6 +242,8 @@ func TestPoll_endsBadly(t *testing.T) {
 		"failed":            {answer{200, `{"status":"Failed","error":{"code":"Quota"}}`, nil}, Poll{}, ErrOperation, `stands at "Failed" after 1 looks: heed: the operation ended badly: "{\"status\":\"Failed\"`, time.Second},
 		"cancelled":         {running("Canceled"), Poll{}, ErrOperation, "Canceled", time.Second},
 		"not found":         {answer{404, "who?", nil}, Poll{}, statusError(404), `the server answered 404 Not Found: "who?"`, time.Second},
+		"not found, later":  {answer{404, "who?", []string{"Retry-After", "5"}}, Poll{}, statusError(404), "404 Not Found", time.Second},
+		"a failure":         {answer{500, "oops", nil}, Poll{}, statusError(500), "500 Internal Server Error", time.Second},
 		"no status":         {answer{200, "{}", nil}, Poll{}, errNoStatus, "set Poll.Read", time.Second},
 		"a long status":     {answer{200, `{"status":"` + strings.Repeat("x", 100) + `"}`, nil}, Poll{MaxBody: 50}, errNoStatus, "Poll.MaxBody", time.Second},
 		"a wait too long":   {answer{200, `{"status":"Running"}`, []string{"Retry-After", "3601"}}, Poll{}, ErrMaxWait, "Running", time.Second},

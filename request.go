@@ -22,6 +22,11 @@ type Request struct {
 	// nil: not known, and nothing but requests is counted.
 	Costs map[string]int64
 
+	// NoWait has the request fail immediately where it would have to wait, in line or
+	// between attempts, with an error that matches ErrMaxWait. What remains are retries
+	// without a delay. MaxWait is then not looked at.
+	NoWait bool
+
 	MaxWait time.Duration // longest wait in line or between attempts, each; 0: any for limits of our own, else Retry.MaxWait
 }
 

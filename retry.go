@@ -77,6 +77,11 @@ type Retry struct {
 	// the first attempt is still at work, is then sent again too.
 	NewKey func() string
 
+	// Idempotent reports whether a request may be processed twice, for a whole API. It
+	// adds to the rules above, is asked for requests that they do not call idempotent,
+	// and must not modify the request. Nil: the rules alone. Retryable does not ask it.
+	Idempotent func(req *http.Request) bool
+
 	// Prepare may change the headers of attempts from the second on, for example to
 	// sign them anew, in a copy of the request. An error ends the call; nil: none.
 	Prepare func(req *http.Request, attempt int) error
@@ -96,8 +101,9 @@ const (
 	defaultKeepBody  = 256 << 10
 )
 
-// filled returns r with its defaults filled in.
-func (r *Retry) filled() Retry {
+// filled returns r with its defaults filled in. The default of Budget is budget, or a
+// new one if that is nil.
+func (r *Retry) filled(budget *backoff.Budget) Retry {
 	var p Retry
 	if r != nil {
 		p = *r
@@ -111,6 +117,9 @@ func (r *Retry) filled() Retry {
 	p.Throttled = max(p.Throttled, p.Attempts)
 	if p.Backoff == nil {
 		p.Backoff = backoff.Exponential{}
+	}
+	if p.Budget == nil {
+		p.Budget = budget
 	}
 	if p.Budget == nil {
 		p.Budget = new(backoff.Budget)

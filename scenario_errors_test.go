@@ -121,6 +121,7 @@ var failures = []scenario{
 // tlsServer returns a server on a real socket that answers every request well.
 func tlsServer(t *testing.T, c *tls.Config) *httptest.Server {
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	s.Config.ReadTimeout, s.Config.WriteTimeout = 5*time.Second, 5*time.Second // a hang fails in seconds
 	s.TLS = c
 	s.Config.ErrorLog = quiet
 	s.StartTLS()

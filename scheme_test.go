@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
@@ -65,7 +66,7 @@ func TestTransport_leavesAFileAloneThatIsSentOnce(t *testing.T) {
 			req.Header.Set("X-Stainless-Retry-Count", tt.header)
 		}
 		_, err = (&Transport{Retry: tt.retry, Base: base(func(r *http.Request) (*http.Response, error) {
-			require.IsType(t, f, r.Body, name)
+			assert.IsType(t, f, r.Body, name)
 			return says(200, ""), nil
 		})}).RoundTrip(req.WithContext(With(t.Context(), tt.opts)))
 		require.NoError(t, err, name)

@@ -35,7 +35,7 @@ func (c *call) splay() error {
 	}
 	why := error(nil)
 	switch deadline, limited := c.ctx.Deadline(); {
-	case c.said.MaxWait > 0 && wait > c.said.MaxWait:
+	case (c.said.NoWait || c.said.MaxWait > 0) && wait > c.mostWait():
 		why = c.errMaxWait()
 	case limited && time.Until(deadline) <= wait:
 		why = context.DeadlineExceeded

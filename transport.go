@@ -33,9 +33,15 @@ type Transport struct {
 	Quota   *quota.Tracker                        // the servers' limits; nil: one of the Transport's own
 	Waiter  *throttle.Waiter                      // nil: one of the Transport's own; share it wherever limits are shared
 	Retry   *Retry                                // nil: the zero Retry
-	Breaker func(*http.Request) Breaker           // the breaker of a server; nil, or returns nil: none
-	Trace   *Trace                                // nil: none
-	Clock   throttle.Clock                        // nil: the system clock; deadlines of contexts are always on that
+
+	// RetryFor returns the policy of a request, for example by its host or route. Nil,
+	// or if it returns nil: Retry. A policy without a Budget shares that of Retry. It
+	// must not modify the request, nor wait.
+	RetryFor func(*http.Request) *Retry
+
+	Breaker func(*http.Request) Breaker // the breaker of a server; nil, or returns nil: none
+	Trace   *Trace                      // nil: none
+	Clock   throttle.Clock              // nil: the system clock; deadlines of contexts are always on that
 
 	// Splay is for programs that all start at the same time, as at noon: the first
 	// request, and those that come meanwhile, wait for a part of it that differs from
@@ -78,6 +84,7 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 
 // run sends the attempts of c until one is final.
 func (c *call) run() (*http.Response, error) {
+	c.choose()
 	if err := c.demand(); err != nil {
 		return c.refuse(err)
 	}
@@ -112,7 +119,7 @@ func (t *Transport) CloseIdleConnections() {
 // ready makes what t has to have of its own.
 func (t *Transport) ready() {
 	t.once.Do(func() {
-		t.own = parts{base: t.Base, quota: t.Quota, waiter: t.Waiter, trace: t.Trace, retry: t.Retry.filled()}
+		t.own = parts{base: t.Base, quota: t.Quota, waiter: t.Waiter, trace: t.Trace, retry: t.Retry.filled(nil)}
 		if t.own.base == nil {
 			t.own.base = http.DefaultTransport
 		}

@@ -10,7 +10,7 @@ import (
 func BenchmarkPairs(b *testing.B) {
 	for _, p := range Pairs() {
 		for name, side := range map[string]Side{"heed": p.Heed, "peer": p.Theirs} {
-			b.Run(p.Work+"/"+name, func(b *testing.B) {
+			b.Run(p.Work+"/"+p.Peer+"/"+name, func(b *testing.B) {
 				b.ReportAllocs()
 				side(b.N)
 			})

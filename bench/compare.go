@@ -17,6 +17,7 @@ type Result struct {
 	Heed, Theirs           float64
 	Ratio, Least, Most     float64
 	HeedAllocs, PeerAllocs uint64 // per operation
+	HeedBytes, PeerBytes   uint64 // likewise, allocated
 }
 
 // Compare measures every pair with each number of goroutines. All of them take
@@ -53,6 +54,7 @@ type run struct {
 type sample struct {
 	ns     float64 // per operation
 	allocs uint64  // per operation
+	bytes  uint64  // likewise, allocated
 }
 
 func (r *run) round(peerFirst bool, d time.Duration) error {
@@ -83,6 +85,7 @@ func (r *run) result() Result {
 		Heed: medianOf(r.heed), Theirs: medianOf(r.theirs),
 		Ratio: median(ratios), Least: slices.Min(ratios), Most: slices.Max(ratios),
 		HeedAllocs: r.heed[0].allocs, PeerAllocs: r.theirs[0].allocs,
+		HeedBytes: r.heed[0].bytes, PeerBytes: r.theirs[0].bytes,
 	}
 }
 
@@ -110,7 +113,8 @@ func measure(s Side, procs int, d time.Duration, granted bool) (sample, error) {
 		}
 		if took >= d/2 || n > maxOps {
 			ops := n * procs
-			return sample{float64(took) / float64(ops), (after.Mallocs - before.Mallocs) / uint64(ops)}, nil
+			return sample{float64(took) / float64(ops), (after.Mallocs - before.Mallocs) / uint64(ops),
+				(after.TotalAlloc - before.TotalAlloc) / uint64(ops)}, nil
 		}
 	}
 }

@@ -25,5 +25,5 @@ type Pair struct {
 
 // Pairs returns everything that is measured.
 func Pairs() []Pair {
-	return slices.Concat(tokenBucketPairs(), keyedPairs(), sketchPairs())
+	return slices.Concat(tokenBucketPairs(), keyedPairs(), sketchPairs(), transportPairs())
 }

@@ -270,7 +270,7 @@ func (b *bucket) opened(now time.Time) {
 	}
 	if e.loop.on() {
 		e.loop.next = later(e.loop.next, b.last)
-	} else if e.pending {
+	} else if e.pending && e.first.ok > 0 { // a server that accepted nothing has shown no rate
 		e.loop.open(e.first, b.gate.at, b.last, now, e.accepted.highest(now)/2, b.flight.sent)
 	}
 	e.pending, e.first = false, tally{}

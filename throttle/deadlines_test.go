@@ -136,3 +136,48 @@ func TestWaiter_latencyCountsOnTheClockOfContexts(t *testing.T) {
 		idle(t, w)
 	})
 }
+
+// estimating refuses all claims for a while because of an estimate, or because of what
+// the other side stated.
+type estimating struct{ estimated bool }
+
+func (e *estimating) Reserve(_ context.Context, c Claim) (Decision, error) {
+	return Decision{Policy: "learned rate", At: c.Now, Wait: time.Second, Told: true, Estimated: e.estimated}, nil
+}
+func (*estimating) Cancel(context.Context, Claim, Decision) {}
+func (*estimating) Local() bool                             { return true }
+
+// An estimate that renews its short waits holds no caller for longer than MaxTold; what
+// the other side states is bounded for each wait only.
+func TestWaiter_estimatesHoldForMaxTold(t *testing.T) {
+	for _, estimated := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			var w Waiter
+			l := &estimating{estimated}
+			var wg sync.WaitGroup
+			start := time.Now()
+			for i := range 3 {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+				defer cancel()
+				wg.Go(func() {
+					time.Sleep(time.Duration(i) * time.Second)
+					ticket := Ticket{MaxTold: time.Minute}
+					ticket.Add(Demand{Limiter: l})
+					err := w.Wait(ctx, &ticket)
+					if !estimated {
+						assert.ErrorIs(t, err, context.DeadlineExceeded)
+						return
+					}
+					var refused *RefusedError
+					if assert.ErrorAs(t, err, &refused) {
+						assert.True(t, refused.Decision.Estimated)
+						assert.Equal(t, "learned rate", refused.Decision.Policy)
+					}
+					assert.Equal(t, time.Minute, ticket.Waited())
+					assert.Equal(t, time.Minute+time.Duration(i)*time.Second, time.Since(start))
+				})
+			}
+			wg.Wait()
+		})
+	}
+}

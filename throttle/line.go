@@ -39,6 +39,7 @@ type line struct {
 	gaveUp bool   // the context of asking has ended while it is asked for
 
 	// The first can be sent from one gate to the next and back, see patient.
+	estimated bool // it waits because of an estimate
 	bounces   int
 	lastWait  int64
 	holdUntil int64 // 0: it holds no places but where it is parked

@@ -263,9 +263,9 @@ func (w *Waiter) mustLeave(s *seat, a answer) error {
 	}
 	over, reason := w.expired(s)
 	switch {
-	case a.ended != nil:
+	case a.ended != nil && a.refusal == (Decision{}):
 		return w.tooLong(s, reason)
-	case over:
+	case over || a.ended != nil:
 		return &RefusedError{Key: s.ticket.Demands[a.i].Key, Decision: a.refusal, Reason: reason}
 	}
 	return nil

@@ -118,6 +118,7 @@ func (w *Waiter) refused(s *seat, i int, d Decision) {
 		return
 	}
 	p := l.placeAt(m.gateKey(int(d.part)))
+	w.estimates(l, d.Estimated)
 	w.refusals++
 	p.gate.refusal = w.refusals
 	l.trust(p)

@@ -28,10 +28,14 @@ const MaxDemands = 4
 // it is in line.
 type Ticket struct {
 	Demands  [MaxDemands]Demand
-	Priority int32         // within a tenant, higher goes first: see Waiter.Ageing
-	Weight   int32         // the tenant's part of a limit, next to others'; 0: 1
-	Tenant   string        // tenants share each limit fairly; "": who names none is one of them
-	MaxTold  time.Duration // longest wait to stand in line for if the other side imposes it, see Decision.Told; 0: any
+	Priority int32  // within a tenant, higher goes first: see Waiter.Ageing
+	Weight   int32  // the tenant's part of a limit, next to others'; 0: 1
+	Tenant   string // tenants share each limit fairly; "": who names none is one of them
+
+	// MaxTold is the longest wait that the other side may impose, see Decision.Told: a
+	// caller is refused as soon as a limit states a longer one, and when estimates have
+	// held it for so long. Zero means any.
+	MaxTold time.Duration
 
 	// Latency is how long the work that the grant is for takes. A caller that has to
 	// wait is refused with context.DeadlineExceeded as soon as its grant cannot come

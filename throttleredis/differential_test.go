@@ -291,7 +291,11 @@ func (g *game) pass() {
 		d = max(d, 0)
 	}
 	g.clk.now = g.clk.now.Add(d.Truncate(time.Microsecond))
-	if window := g.pace * time.Duration(g.most); g.latest.Sub(g.clk.now) > window {
+	window := min(g.pace*time.Duration(g.most), 24*time.Hour)
+	if g.paysLater {
+		window = g.pace
+	}
+	if g.latest.Sub(g.clk.now) > window {
 		g.clk.now = g.latest.Add(-window).Truncate(time.Microsecond).Add(time.Microsecond)
 	}
 	if g.clk.now.After(g.latest) {

@@ -9,8 +9,11 @@
 // for unit: see TestLimiters_decideAsInMemory. What differs follows from where the state is:
 //
 //   - Time is the server's, in whole microseconds; the clocks of the processes do not matter.
-//     Waits of refusals are rounded up to those. If the server's clock steps back, what is
-//     stored counts: no unit comes back twice, and nothing comes back until it has caught up.
+//     Waits of refusals are rounded up to those. If the server's clock steps back by less than
+//     a window, nothing comes back until it has caught up. If it steps back further, time goes
+//     on from the latest reading granted at. No unit comes back twice. A window is what all
+//     units take to come back: Per, the time to fill a bucket, MaxAge, two Per for a
+//     SlidingCounter, and the longest sentence, twice, for a Penalty.
 //   - A key that is as if it had never been used vanishes by itself. So every key begins
 //     full, and periods count from the Unix epoch rather than from a creation.
 //   - A limit that was changed is another one, and begins unused: its id is part of the key.
@@ -36,16 +39,20 @@
 //	  PermitsPerPeriod
 //	SlidingCounter     slidingcounter  number, two counts, reading    120     the end of the next window
 //	WarmUp, Bursty     warmup          four doubles                   136     cold, or all is saved
-//	SlidingLog,        slidinglog      list: reading, units before,   24 for  twice Per
-//	  SubWindows                         own units                    each
-//	InFlight           inflight        hash: a reading and units      40 for  MaxAge
-//	                                     for each claim               each
+//	SlidingLog,        slidinglog      hash: blocks of 16 stamps      19 for  twice Per
+//	  SubWindows                         with units, and sums         each
+//	InFlight           inflight        sorted set: a member for each  113     MaxAge
+//	                                     power of two in the units    for
+//	                                     of a claim                   each
 //	Penalty            penalty         end, length, readings          8 for   all is forgiven
 //	                                                                  each
 //
 // Bytes are those of MEMORY USAGE for a Claim.Key of up to 25 bytes under the prefix "heed",
 // the key and its place in the table included: see TestLimiter_keysAreSmall. A window sets
 // its expiry once; a bucket moves it when half of it is over.
+//
+// A call for a SlidingLog or an InFlight takes O(log n) for n entries or claims, and so does a
+// settlement of any entry: see bench/redislarge.
 //
 // The server needs what a plain GET, SET and TIME in a script need, and a microsecond or two;
 // the client allocates 7 times, one less than for the answer of an empty script.

@@ -32,20 +32,25 @@ const patience = time.Second
 var errBusy = errors.New("throttleredis: too many claims wait for a Redis that does not answer: raise Fallback.MaxCalls if it is only slow")
 
 // Reserve asks for c. The error matches ErrUncertain if there was no answer in time.
-func (r *errands) Reserve(ctx context.Context, c throttle.Claim) (throttle.Decision, error) {
+// Then late is the question, whose end is closed when it ends after all; nil: it was not asked.
+func (r *errands) Reserve(ctx context.Context, c throttle.Claim) (d throttle.Decision, late *question, err error) {
 	q := new(question)
-	err := r.run(ctx, func(ctx context.Context) { q.ask(ctx, r.to, c) })
+	q.end, err = r.run(ctx, func(ctx context.Context) { q.ask(ctx, r.to, c) })
 	if err != nil && q.over.CompareAndSwap(false, true) {
-		return throttle.Decision{}, err
+		if q.end != nil {
+			late = q
+		}
+		return throttle.Decision{}, late, err
 	}
-	return q.decision, q.err
+	return q.decision, nil, q.err
 }
 
 // A question is an errand for a decision.
 type question struct {
 	decision throttle.Decision
 	err      error
-	over     atomic.Bool // set by who is first: the answer, or the caller who leaves
+	end      <-chan struct{} // closed when decision and err are set
+	over     atomic.Bool     // set by who is first: the answer, or the caller who leaves
 }
 
 // ask gets the answer. If nobody is there to hear it, it is given back.
@@ -70,10 +75,11 @@ func (r *errands) patienceFor(ctx context.Context) time.Duration {
 
 // run runs do on a goroutine of its own and waits until it returns, for at most as long as
 // patienceFor says. The error is why it returns before that: no place was free, or there was
-// no answer in time. If ctx is done, it is one of both or the error of ctx.
-func (r *errands) run(ctx context.Context, do func(context.Context)) error {
+// no answer in time. If ctx is done, it is one of both or the error of ctx. Once do runs, the
+// channel is closed when it has returned.
+func (r *errands) run(ctx context.Context, do func(context.Context)) (<-chan struct{}, error) {
 	if ctx.Err() != nil {
-		return ctx.Err()
+		return nil, ctx.Err()
 	}
 	wait := r.patienceFor(ctx)
 	soon, cancel := context.WithTimeout(ctx, wait)
@@ -81,7 +87,7 @@ func (r *errands) run(ctx context.Context, do func(context.Context)) error {
 	select {
 	case r.places <- struct{}{}:
 	case <-soon.Done():
-		return fmt.Errorf("%w: none has come back within %v", errBusy, wait)
+		return nil, fmt.Errorf("%w: none has come back within %v", errBusy, wait)
 	}
 	done := make(chan struct{})
 	go func() {
@@ -93,8 +99,8 @@ func (r *errands) run(ctx context.Context, do func(context.Context)) error {
 	}()
 	select {
 	case <-done:
-		return nil
+		return done, nil
 	case <-soon.Done():
-		return fmt.Errorf("%w: no answer within %v", ErrUncertain, wait)
+		return done, fmt.Errorf("%w: no answer within %v", ErrUncertain, wait)
 	}
 }

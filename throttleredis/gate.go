@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -45,18 +46,32 @@ func (g *gate) Reserve(ctx context.Context, c throttle.Claim) (throttle.Decision
 	if err != nil {
 		return throttle.Decision{}, err
 	}
-	short := g.patienceFor(ctx) < g.timeout/shortest
-	d, err := g.errands.Reserve(ctx, c)
-	breaker.leave(turn, outcomeOf(ctx, err, short), err)
+	asked := time.Now()
+	d, late, err := g.errands.Reserve(ctx, c)
+	if rest := g.timeout - time.Since(asked); late != nil && ctx.Err() == nil && rest > 0 {
+		go judge(breaker, turn, late, rest, err)
+		return d, err
+	}
+	breaker.leave(turn, outcomeOf(ctx, err), err)
 	if err == nil {
 		g.catchUp()
 	}
 	return d, err
 }
 
-// shortest is the part of the timeout that a claim must have waited at least for its failure
-// to count against Redis. A healthy server may take longer than less than that.
-const shortest = 20
+// judge reports the outcome of a claim whose caller could not wait for the whole timeout, so
+// that short deadlines do not open the Breaker of a Redis that answers within the timeout. It
+// waits for the rest of it.
+func judge(b *Breaker, turn uint64, late *question, rest time.Duration, err error) {
+	timer := time.NewTimer(rest)
+	defer timer.Stop()
+	select {
+	case <-late.end:
+		b.leave(turn, outcomeOf(context.Background(), late.err), late.err)
+	case <-timer.C:
+		b.leave(turn, silent, err)
+	}
+}
 
 // Cancel implements throttle.Limiter: what Redis granted goes back to Redis.
 func (g *gate) Cancel(ctx context.Context, c throttle.Claim, d throttle.Decision) {
@@ -79,7 +94,7 @@ func (g *gate) Observe(ctx context.Context, c throttle.Claim, d throttle.Decisio
 // and is not repeated.
 func (g *gate) end(ctx context.Context, key string, do func(context.Context)) {
 	if !g.breakerOf(key).away() {
-		_ = g.run(context.WithoutCancel(ctx), do)
+		_, _ = g.run(context.WithoutCancel(ctx), do)
 		return
 	}
 	g.mu.Lock()
@@ -101,7 +116,7 @@ func (g *gate) catchUp() {
 
 func (g *gate) runKept() {
 	for do := g.nextKept(); do != nil; do = g.nextKept() {
-		_ = g.run(context.Background(), do)
+		_, _ = g.run(context.Background(), do)
 	}
 }
 
@@ -118,14 +133,13 @@ func (g *gate) nextKept() func(context.Context) {
 	return do
 }
 
-// outcomeOf returns what an error means for the state of Redis. short: the claim could not
-// wait long enough for a failure to count.
-func outcomeOf(ctx context.Context, err error, short bool) outcome {
+// outcomeOf returns what an error means for the state of Redis.
+func outcomeOf(ctx context.Context, err error) outcome {
 	var answer redis.Error
 	switch {
 	case err == nil, errors.As(err, &answer):
 		return answered
-	case ctx.Err() != nil, short:
+	case ctx.Err() != nil:
 		return abandoned
 	}
 	return silent

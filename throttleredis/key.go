@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"fmt"
+	"strconv"
 	"strings"
 )
 
@@ -28,9 +29,14 @@ func tagOf(key string) string {
 
 func unreadable(r rune) bool { return r <= ' ' || r == '{' || r == '}' || r == 0x7f }
 
-// idOf returns a short name of a limit, which no other one has: a limit that was changed
-// is a new one, as it could make no sense of the state of the old.
+// idOf returns a short name of a limit, which no other one has. A limit that was changed has
+// another name, because the state of the old one means nothing for it; so has a limit whose
+// state is stored in a new format.
 func idOf(l limit) string {
-	sum := sha256.Sum256(fmt.Appendf(nil, "%q %q %q %v", l.algorithm, l.policy, l.scope, l.args))
+	algorithm := l.algorithm
+	if f := algorithms[algorithm].format; f > 0 {
+		algorithm += "/" + strconv.Itoa(f)
+	}
+	sum := sha256.Sum256(fmt.Appendf(nil, "%q %q %q %v", algorithm, l.policy, l.scope, l.args))
 	return base64.RawURLEncoding.EncodeToString(sum[:8])
 }

@@ -1,6 +1,8 @@
 package throttleredis
 
 import (
+	"crypto/sha256"
+	"encoding/base64"
 	"fmt"
 	"strings"
 	"testing"
@@ -53,6 +55,27 @@ func TestLimiter_keysOfOneClaimShareATag(t *testing.T) {
 		judges[p.(*penalty).judge().redisKey("")] = true
 	}
 	require.Len(t, judges, 3)
+}
+
+// What an earlier version has stored in another format is under another key: it is not read,
+// and vanishes. The keys of all other limits are as they were.
+func TestLimiter_newFormatsHaveNewKeys(t *testing.T) {
+	s := fresh(t)
+	ten := throttle.PerHour(10)
+	for _, tt := range []struct {
+		l    *Limiter
+		same bool
+	}{
+		{s.TokenBucket(ten), true},
+		{s.SlidingCounter(throttle.Counter{Limit: ten}), true},
+		{s.SlidingLog(throttle.Log{Limit: ten}), false},
+		{s.InFlight(throttle.Capacity{Count: 10, MaxAge: time.Hour}), false},
+	} {
+		l := tt.l.limit
+		sum := sha256.Sum256(fmt.Appendf(nil, "%q %q %q %v", l.algorithm, l.policy, l.scope, l.args))
+		first := base64.RawURLEncoding.EncodeToString(sum[:8])
+		require.Equal(t, tt.same, strings.HasSuffix(tt.l.redisKey("a"), first), l.algorithm)
+	}
 }
 
 // A key takes no more than 120 bytes, what Redis needs to find it included.

@@ -28,6 +28,7 @@ type script struct {
 var algorithms = map[string]struct {
 	arguments int  // of a limit
 	divides   bool // it needs division.lua
+	format    int  // of what is stored: a new one when a script cannot read the old one
 }{
 	"tokenbucket":    {arguments: 3},
 	"refillbucket":   {arguments: 4},
@@ -35,9 +36,9 @@ var algorithms = map[string]struct {
 	"tickqueue":      {arguments: 4, divides: true},
 	"nginx":          {arguments: 3},
 	"fixedwindow":    {arguments: 7},
-	"slidinglog":     {arguments: 5, divides: true},
+	"slidinglog":     {arguments: 5, divides: true, format: 2},
 	"slidingcounter": {arguments: 3, divides: true},
-	"inflight":       {arguments: 2},
+	"inflight":       {arguments: 2, format: 2},
 	"warmup":         {arguments: 9},
 	"penalty":        {arguments: 5},
 }

@@ -19,6 +19,7 @@ import (
 //	told := &throttleredis.Told{Client: client}
 //	defer told.Close(ctx)
 //	tracker := &quota.Tracker{Share: told, Secret: secret}
+//	defer tracker.Close()
 //
 // News are published, and what lasts is kept under a key for each account, so that
 // processes that begin later learn of it; the key vanishes when nothing in it holds

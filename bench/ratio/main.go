@@ -51,11 +51,11 @@ and the greatest beside it. One goroutine is measured in processor time, several
 
 func table(results []bench.Result) string {
 	var s strings.Builder
-	s.WriteString("| work | goroutines | heed | peer | heed ns | peer ns | ratio | least, most | allocs heed, peer |\n")
-	s.WriteString("|---|--:|---|---|--:|--:|--:|--:|--:|\n")
+	s.WriteString("| work | goroutines | heed | peer | heed ns | peer ns | ratio | least, most | allocs heed, peer | bytes heed, peer |\n")
+	s.WriteString("|---|--:|---|---|--:|--:|--:|--:|--:|--:|\n")
 	for _, r := range results {
-		fmt.Fprintf(&s, "| %s | %d | %s | %s | %.1f | %.1f | **%.2f** | %.2f, %.2f | %d, %d |\n",
-			r.Pair.Work, r.Procs, r.Pair.Call, r.Pair.Peer, r.Heed, r.Theirs, r.Ratio, r.Least, r.Most, r.HeedAllocs, r.PeerAllocs)
+		fmt.Fprintf(&s, "| %s | %d | %s | %s | %.1f | %.1f | **%.2f** | %.2f, %.2f | %d, %d | %d, %d |\n",
+			r.Pair.Work, r.Procs, r.Pair.Call, r.Pair.Peer, r.Heed, r.Theirs, r.Ratio, r.Least, r.Most, r.HeedAllocs, r.PeerAllocs, r.HeedBytes, r.PeerBytes)
 	}
 	return s.String()
 }

@@ -29,6 +29,14 @@ return {
   check = function(key, a, now)
     local count = tonumber(ARGV[a])
     local start, past, used, last = read(key)
+    if last and last - now > past - start then -- the clock was set back
+      start, past = around(a, now)
+      if not start then
+        return 0, -2, 0, 0, now, 0
+      end
+      last = now
+      call('SET', key, pack('<i7i7i7i7', start, past, used, last), 'PX', lasts(past - last))
+    end
     now = max(now, last or now)
     local begins = not start or now < start or now >= past
     if begins then

@@ -24,8 +24,10 @@ return {
     local last, taken, latest, held = read(key)
     if not last then
       taken, latest, held = 0, -most, -most
-    elseif last >= now then
+    elseif last >= now and (last - now) * scale <= burst * interval + (split and queue or 0) then
       now = last
+    elseif last >= now then -- the clock was set back
+      write(key, now, taken, latest, held, scale)
     else
       local passed = (now - last) * scale
       taken = max(taken - passed, 0)

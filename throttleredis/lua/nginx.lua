@@ -25,6 +25,11 @@ return {
   check = function(key, a, now)
     local rate, burst, prompt = tonumber(ARGV[a]), tonumber(ARGV[a + 1]), tonumber(ARGV[a + 2])
     local seen, since, was, latest = read(key)
+    if seen and seen - now > (burst + 1000) * 1000000 / rate then -- the clock was set back
+      local back = floor(seen / 1000) - floor(now / 1000)
+      seen, since, latest = now, since - back, latest - back
+      write(key, seen, since, was, latest, rate)
+    end
     now = max(now, seen or now)
     local ms, level = floor(now / 1000), 0
     if seen then

@@ -38,7 +38,12 @@ return {
 
   -- The reading is that of the first limit.
   check = function(key, a, _, others)
-    local now, till = others[1][5], read(key)
+    local now, longest = others[1][5], tonumber(ARGV[a + 3])
+    local till, length, forgiven, refused = read(key)
+    if till - now > 2 * longest then -- the clock was set back
+      till, forgiven = now + longest, now + longest + ARGV[a + 4]
+      write(key, till, length, forgiven, refused, now)
+    end
     local left = max(till - now, 0)
     return left == 0 and 1 or 0, left, 0, left, now, 0
   end,

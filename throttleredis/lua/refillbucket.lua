@@ -19,6 +19,10 @@ return {
     local per, count = tonumber(ARGV[a]), tonumber(ARGV[a + 1])
     local burst, anchor = tonumber(ARGV[a + 2]), tonumber(ARGV[a + 3])
     local s, taken, last = read(key)
+    if last and last - now > ceil(burst / count) * per then -- the clock was set back
+      s, last = floor((now - anchor) / per), now
+      write(key, s, taken, last, anchor + (s + ceil(taken / count)) * per - now)
+    end
     now = max(now, last or now)
     local tick = floor((now - anchor) / per)
     if s and tick <= s then
@@ -65,7 +69,7 @@ return {
       taken = min(max(taken - (tick - (s or tick)) * count, 0) + extra, most)
       s = tick
     else
-      local since = (tick - from) * count
+      local since = max(tick - from, 0) * count
       if since >= -extra then
         return
       end

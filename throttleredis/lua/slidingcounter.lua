@@ -43,6 +43,10 @@ return {
   check = function(key, a, now)
     local count, per = tonumber(ARGV[a]), tonumber(ARGV[a + 1])
     local was, current, previous, last = read(key)
+    if last and last - now > 2 * per then -- the clock was set back
+      was, last = floor(now / per), now
+      call('SET', key, pack('<i7i7i7i7', was, current, previous, last), 'PX', lasts((was + 2) * per - last))
+    end
     now = max(now, last or now)
     local window = floor(now / per)
     if was ~= window then

@@ -35,6 +35,10 @@ return {
   check = function(key, a, now)
     local queue = tonumber(ARGV[a + 2])
     local booked, last = read(key)
+    if last and (last - now) * tonumber(ARGV[a]) > queue * tonumber(ARGV[a + 1]) then -- the clock was set back
+      booked, last = booked - latest(a, last) + latest(a, now), now
+      write(key, a, booked, last)
+    end
     now = max(now, last or now)
     local tick = latest(a, now)
     local from = max(booked or tick, tick)

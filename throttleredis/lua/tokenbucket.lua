@@ -20,8 +20,11 @@ return {
     if v then
       local last, was, ms = unpack('<i7i7I4', v)
       goes = last + ms * 1000
-      if last >= now then
+      if last >= now and (last - now) * scale <= burst * interval then
         now, taken = last, was
+      elseif last >= now then -- the clock was set back
+        taken, goes = was, 0
+        write(key, now, taken, goes, scale)
       elseif was > (now - last) * scale then
         taken = was - (now - last) * scale
       end
@@ -59,7 +62,8 @@ return {
     elseif extra < 0 then
       return
     end
-    now = max(now, last, from)
+    now = max(now, last)
+    from = min(from, now)
     local passed = (now - last) * scale
     if extra < 0 then
       taken = max(taken - max(-extra * interval - (now - from) * scale, 0), 0)

@@ -75,6 +75,10 @@ return {
   check = function(key, a, now)
     local p, s = prices(a), read(key)
     s = s or {last = now, ahead = 0, rounded = 0, idle = p.most - p.missing}
+    if (s.last - now) * 1000 > 2 * max(p.most * p.cooling, p.full, p.interval) then -- the clock was set back
+      s.last = now
+      write(key, s, p)
+    end
     now = max(now, s.last)
     local passed = (now - s.last) * 1000
     local ok, wait, used = 0, max(s.ahead - passed, 0), 0
@@ -110,7 +114,8 @@ return {
     if not s then
       return
     end
-    now = max(now, s.last, from)
+    now = max(now, s.last)
+    from = min(from, now)
     local passed = (now - s.last) * 1000
     if extra > 0 then
       use(s, p, extra, passed)

@@ -50,6 +50,9 @@ func main() {
 	calls := flag.Int("calls", 500, "calls of each kind")
 	asJSON := flag.Bool("json", false, "print lines of JSON")
 	flag.Parse()
+	if *calls <= 0 || *entries < 2**calls {
+		log.Fatalf("redislarge: -calls is %d: it must be positive, and at most half of -entries", *calls)
+	}
 	t := new(redistest.Program)
 	defer t.End()
 	client := redis.NewClient(&redis.Options{Addr: redistest.Start(t).Addr, ContextTimeoutEnabled: true, MaxRetries: -1, ReadTimeout: time.Minute})
@@ -83,13 +86,13 @@ func (b *bench) slidingLog(entries int) {
 
 // inFlight claims units that are never given back, waits until they are lost, and claims more.
 func (b *bench) inFlight(leases int) {
-	configuration := throttle.Capacity{Count: int64(leases), MaxAge: 5 * time.Second}
+	configuration := throttle.Capacity{Count: int64(leases), MaxAge: 20 * time.Second}
+	b.client.FlushAll(context.Background())
 	l := b.store().InFlight(configuration)
 	b.fill((&throttleredis.Store{Client: b.many}).InFlight(configuration), leases)
 	state := fmt.Sprintf("InFlight, %d claims that were never ended", leases)
-	time.Sleep(configuration.MaxAge / 2)
 	b.measure(state, "refuse while they hold", func(int) { b.reserve(l, throttle.Claim{Cost: int64(leases)}) })
-	time.Sleep(configuration.MaxAge/2 + 100*time.Millisecond)
+	time.Sleep(configuration.MaxAge)
 	b.measure(state, "look when all are lost", func(int) { b.reserve(l, throttle.Claim{DryRun: true}) })
 	b.measure(state, "grant when all are lost", func(int) { b.reserve(l, throttle.Claim{}) })
 }

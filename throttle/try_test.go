@@ -1,0 +1,73 @@
+package throttle_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/heed-go/heed/throttle"
+	"github.com/stretchr/testify/require"
+)
+
+func TestWaiter_tryDoesNotWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var granted, refused int
+		w := &throttle.Waiter{Trace: &throttle.WaitTrace{
+			Granted: func(*throttle.Ticket) { granted++ },
+			Refused: func(*throttle.Ticket, error) { refused++ },
+		}}
+		minute := throttle.NewTokenBucket(throttle.PerMinute(1), nil)
+		many := throttle.NewTokenBucket(throttle.PerSecond(10), nil)
+		ticket := func() *throttle.Ticket {
+			tk := new(throttle.Ticket)
+			tk.Add(throttle.Demand{Limiter: many})
+			tk.Add(throttle.Demand{Limiter: minute, Key: "k"})
+			return tk
+		}
+		first := ticket()
+		require.NoError(t, w.Try(t.Context(), first))
+		require.Error(t, w.Try(t.Context(), first), "it is granted already")
+		start := time.Now()
+		var r *throttle.RefusedError
+		require.ErrorAs(t, w.Try(t.Context(), ticket()), &r)
+		require.Equal(t, "k", r.Key)
+		require.Equal(t, time.Minute, r.Decision.Wait)
+		require.Zero(t, time.Since(start))
+		d, err := many.Reserve(t.Context(), throttle.Claim{DryRun: true})
+		require.NoError(t, err)
+		require.EqualValues(t, 9, d.Remaining, "what was refused took nothing")
+
+		w.Cancel(t.Context(), first)
+		again := ticket()
+		require.NoError(t, w.Try(t.Context(), again))
+		require.Zero(t, again.Waited())
+		require.Equal(t, 2, granted)
+		require.Equal(t, 2, refused)
+
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		require.ErrorIs(t, w.Try(ended, ticket()), context.Canceled)
+		require.NoError(t, w.Close())
+		require.ErrorIs(t, w.Try(t.Context(), ticket()), throttle.ErrClosed)
+	})
+}
+
+// Try does not overtake those who wait for the same limit.
+func TestWaiter_tryDoesNotOvertake(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := new(throttle.Waiter)
+		bucket := throttle.NewTokenBucket(throttle.Limit{Count: 1, Per: time.Minute, Burst: 5}, nil)
+		demand := func(cost int64) *throttle.Ticket {
+			tk := new(throttle.Ticket)
+			tk.Add(throttle.Demand{Limiter: bucket, Cost: cost})
+			return tk
+		}
+		require.NoError(t, w.Try(t.Context(), demand(4)))
+		done := make(chan error)
+		go func() { done <- w.Wait(t.Context(), demand(2)) }()
+		synctest.Wait()
+		require.ErrorIs(t, w.Try(t.Context(), demand(1)), throttle.ErrRefused, "one unit is there, and not for us")
+		require.NoError(t, <-done)
+	})
+}

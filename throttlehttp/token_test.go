@@ -1,0 +1,25 @@
+package throttlehttp_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/heed-go/heed/throttlehttp"
+	"github.com/stretchr/testify/require"
+)
+
+// Each byte that RFC 9110, section 5.6.2 has in a token may stand in the name of a header,
+// and no other.
+func TestHeader_takesNamesOfTokens(t *testing.T) {
+	const token = "!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+	for c := range 256 {
+		name := string([]byte{byte(c)})
+		for _, name := range []string{name, "x" + name, name + "x"} {
+			if strings.IndexByte(token, byte(c)) >= 0 {
+				require.NotPanics(t, func() { throttlehttp.Header(name) }, "%q", name)
+			} else {
+				require.Panics(t, func() { throttlehttp.Header(name) }, "%q", name)
+			}
+		}
+	}
+}

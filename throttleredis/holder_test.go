@@ -1,0 +1,31 @@
+package throttleredis
+
+import (
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/heed-go/heed/throttle"
+)
+
+// Only limits on concurrency hold until the end, and so do those that contain one. No
+// server is asked.
+func TestLimiter_holdsUntilTheEnd(t *testing.T) {
+	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
+	defer client.Close()
+	s := &Store{Client: client}
+	places := s.InFlight(throttle.Capacity{Count: 3, MaxAge: time.Hour})
+	bucket := s.TokenBucket(throttle.PerSecond(10))
+	ban := throttle.Sentence{After: 1, Within: time.Second, For: time.Second}
+	for holds, limiters := range map[bool][]throttle.Limiter{
+		true: {places, AllOf(bucket, places), s.Penalty(ban, places), &Fallback{Limiter: places}, &Fallback{Limiter: places, Processes: 2},
+			&Fallback{Limiter: bucket, Secondary: throttle.NewInFlight(throttle.Capacity{Count: 1}, nil)}},
+		false: {bucket, AllOf(bucket), s.Penalty(ban, bucket), &Fallback{Limiter: bucket, Processes: 2}},
+	} {
+		for _, l := range limiters {
+			require.Equal(t, holds, throttle.HoldsUntilEnd(l), "%T", l)
+		}
+	}
+}
