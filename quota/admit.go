@@ -20,7 +20,7 @@ func (b *bucket) adapt(c *throttle.Claim, now time.Time) {
 		return
 	}
 	if b.est.loop.grow(now, b.last, &b.est.accepted) {
-		b.dropLoop(now)
+		b.dropLoop(false, now)
 	}
 }
 

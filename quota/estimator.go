@@ -19,11 +19,20 @@ type estimator struct {
 	caution  caution
 	loop     rateLoop
 
-	first    tally     // accepted before the present stop or hold
-	pending  bool      // the loop begins when that ends
-	stopNext bool      // there is evidence: the next rejection that is observed stops the quota
-	noneTill time.Time // a trial has failed: no suspected cause is estimated before this
-	calm     int       // responses that succeeded since the last that did not
+	first    tally        // accepted before the present stop or hold
+	pending  bool         // the loop begins when that ends
+	stopNext bool         // there is evidence: the next rejection that is observed stops the quota
+	none     [2]time.Time // a loop has failed: there is no other of its class before this, see causeClass
+	calm     int          // responses that succeeded since the last that did not
+}
+
+// causeClass returns the index in estimator.none of a cause: rejections, and what is only
+// suspected to be one.
+func causeClass(c throttle.Cause) int {
+	if c == throttle.CauseBare {
+		return 0
+	}
+	return 1
 }
 
 const calmAfter = 50 // successful responses in a row, and the estimator is dropped
@@ -111,11 +120,12 @@ func (b *bucket) suspect(f *throttle.Feedback, before tally, granted bool) (stop
 			f.Outcome = throttle.Throttled
 		}
 	case b.gate.ajar:
+	case now.Before(e.none[causeClass(cause)]):
 	case bare && e.marks.implied(f.Cause == throttle.CauseRetryNow, b.roundTrip(), now):
 		e.marks.restart()
 		e.stopNext = true
 		return true
-	case !bare && !now.Before(e.noneTill):
+	case !bare:
 		if share, ok := e.marks.suspected(f.Cause, b.roundTrip(), now); ok {
 			e.marks.restart()
 			e.loop.suspect(f.Cause, share, e.accepted.latest(now), e.accepted.highest(now)/2, b.roundTrip(), b.flight.sent, now)
@@ -216,16 +226,17 @@ func (b *bucket) tellLoop(n uint64, bad bool, now time.Time) {
 	switch effect {
 	case stop:
 		b.stop(n, now)
-	case drop:
-		b.dropLoop(now)
+	case drop, forget:
+		b.dropLoop(effect == drop, now)
 	}
 }
 
-// dropLoop ends the loop, as it could not find a limit or found that there is none.
-func (b *bucket) dropLoop(now time.Time) {
+// dropLoop ends the loop. failed says that it could not find a limit: then none is
+// estimated for a while.
+func (b *bucket) dropLoop(failed bool, now time.Time) {
 	e := b.est
-	if e.loop.cause != throttle.CauseBare {
-		e.noneTill = now.Add(noEstimate)
+	if failed {
+		e.none[causeClass(e.loop.cause)] = now.Add(noEstimate)
 	}
 	e.loop, e.pending = rateLoop{}, false
 	e.marks.restart()
@@ -243,8 +254,9 @@ func (b *bucket) stated(n uint64, retryAfter time.Duration, now time.Time) {
 		if l := &e.loop; l.cause == throttle.CauseBare && l.counts(n, now) {
 			l.note(true)
 			l.stated = max(l.stated, retryAfter)
-			if l.rejected(e.accepted.highest(now), b.roundTrip(), b.flight.sent, now) == drop {
-				b.dropLoop(now)
+			if effect := l.rejected(e.accepted.highest(now), b.roundTrip(), b.flight.sent, now); effect == drop || effect == forget {
+				b.dropLoop(effect == drop, now)
+				return
 			}
 			l.plateau = max(l.plateau, min(10*retryAfter.Seconds(), 60))
 		}
@@ -255,7 +267,7 @@ func (b *bucket) stated(n uint64, retryAfter time.Duration, now time.Time) {
 		e.first = b.span
 		e.first.until = b.gate.at
 	}
-	if !e.pending && e.marks.implied(false, b.roundTrip(), now) {
+	if !e.pending && !now.Before(e.none[causeClass(throttle.CauseBare)]) && e.marks.implied(false, b.roundTrip(), now) {
 		e.marks.restart()
 		e.pending = true
 	}
@@ -288,7 +300,7 @@ func (b *bucket) succeeded(n uint64, now time.Time) {
 		b.tellLoop(n, false, now)
 	}
 	e.calm++
-	if e.calm >= calmAfter && !e.loop.on() && !e.pending && e.caution.most == 0 && !b.gate.ajar && !now.Before(e.noneTill) {
+	if e.calm >= calmAfter && !e.loop.on() && !e.pending && e.caution.most == 0 && !b.gate.ajar && !now.Before(later(e.none[0], e.none[1])) {
 		b.dropEstimator()
 	}
 }

@@ -41,6 +41,7 @@ type rateLoop struct {
 	idle    bool    // the span began after an idle time
 	since   int     // accepted since the rate was last lowered, up to 40
 	before  float64 // the goal that was given up when the rate came back to a known one; 0: none
+	futile  int     // cuts to the accepted share without 40 accepted in between: at a limit one is enough
 	strikes int     // rejections at a known goal without 40 accepted in between
 	cuts    int     // cuts in a row that ended at the floor
 	low     int     // how often the floor was halved
@@ -75,6 +76,7 @@ const (
 	justBelow    = 0.98            // of a rate that was seen is safe: exactly at a limit is too fast
 	agree        = 0.07            // spans that differ by less agree
 	enough       = 8               // accepted requests that make a span credible
+	futileCuts   = 3               // and half of the requests are still rejected: their rate does not matter
 	manyAccepted = 40              // accepted requests that end a series of rejections
 	noEstimate   = time.Minute     // for a suspected cause whose trial failed
 )
@@ -83,9 +85,10 @@ const (
 type effect uint8
 
 const (
-	goOn effect = iota
-	stop        // no requests until one probe has been accepted
-	drop        // there is no limit, or none that the loop could find
+	goOn   effect = iota
+	stop          // no requests until one probe has been accepted
+	drop          // there is no limit that a rate would keep: none is estimated for a while
+	forget        // the limit is another one now
 )
 
 // on reports whether there is an estimate.
@@ -162,7 +165,7 @@ func (l *rateLoop) note(bad bool) {
 		l.run = 0
 		l.since = min(l.since+1, manyAccepted)
 		if l.since == manyAccepted {
-			l.strikes, l.before = 0, 0
+			l.strikes, l.before, l.futile = 0, 0, 0
 		}
 	}
 	l.recent &= 1<<20 - 1
@@ -241,6 +244,9 @@ func (l *rateLoop) rejected(best float64, rtt time.Duration, sent uint64, now ti
 		}
 		l.rate = max(l.rate/2, l.finiteGoal()/8, minRate)
 	case eight >= 4:
+		if l.futile++; l.futile > futileCuts {
+			return drop
+		}
 		rate := .95 * l.rate * float64(all-twenty) / float64(max(all, 1))
 		if !l.lower(rate, best) {
 			l.low++
@@ -251,7 +257,9 @@ func (l *rateLoop) rejected(best float64, rtt time.Duration, sent uint64, now ti
 		l.restart(3*rtt/2, sent, now)
 		return goOn
 	case l.known && 5*twenty < max(all, 5):
-		if l.strikes++; l.strikes >= 5 {
+		if l.strikes++; l.strikes >= 5 && implied {
+			return forget
+		} else if l.strikes >= 5 {
 			return drop
 		}
 		l.goal *= below
