@@ -16,5 +16,5 @@ func TestPlay_showsWhatIsSentAgain(t *testing.T) {
 		require.Contains(t, strings.Join(strings.Fields(lines[i+1]), " "), scenes[i].title+" "+want)
 	}
 	require.Contains(t, lines[5], "idempotent")
-	require.Contains(t, lines[7], "heed: the wait is longer than MaxWait")
+	require.Contains(t, lines[7], "heed: the wait is too long: Retry.MaxWait is 2m0s")
 }
