@@ -47,6 +47,13 @@
 // What takes longer than one answer is followed by [Poll]. Programs that all start at
 // the same time set Transport.Splay.
 //
+// # Holds
+//
+// A hold, which begins when a server asks to stop, is its route's; a second route that is
+// rejected meanwhile makes it the host's. What is learned of servers that do not state
+// their limits, and how to switch that off, is explained in docs/estimates.md of the
+// repository and in package [github.com/heed-go/heed/quota].
+//
 // # What it does not do
 //
 // It does not hedge: no request is sent twice at the same time. It does not cache.

@@ -96,8 +96,8 @@ func (b *bucket) hearStocks(windows []throttle.Window, now time.Time) {
 
 // hearShut shuts the gate.
 func (b *bucket) hearShut(n news, explained bool, now time.Time) {
-	if n.Wait == 0 {
-		return // over before we heard of it
+	if n.Wait == 0 || !n.Told && b.site.tracker.Mode != Full {
+		return // it is over, or an estimate of another process
 	}
 	g, until := &b.gate, now.Add(n.Wait.duration())
 	g.estimated = !n.Told

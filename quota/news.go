@@ -25,7 +25,7 @@ type news struct {
 	Route uint64  `json:"route"`           // whose quota it is, see stableRoute
 	Say   string  `json:"say"`             // one of the four below
 	Wait  micros  `json:"wait,omitempty"`  // shut: for how long; open: since the probe was sent
-	Told  bool    `json:"told,omitempty"`  // shut: the server said for how long
+	Told  bool    `json:"told,omitempty"`  // shut: the server stated that to stop
 	Left  []stock `json:"left,omitempty"`  // limits of the quota
 	Count int     `json:"count,omitempty"` // rejected: how many requests
 }

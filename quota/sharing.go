@@ -137,7 +137,6 @@ func (b *bucket) tell(f *throttle.Feedback) {
 		b.site.tracker.convoy.post(b.site, rejected)
 	}
 	if n.Say != "" {
-		n.Told = f.RetryAfter > 0
 		b.site.tracker.convoy.post(b.site, n)
 	}
 }
@@ -174,7 +173,7 @@ func (b *bucket) newsSince(now time.Time) news {
 	g, k := &b.gate, &b.joint.known
 	switch {
 	case g.ajar && (!k.ajar || g.at.After(k.shut) || g.until.Sub(k.until) > slack):
-		n.Say, n.Wait = sayShut, inMicros(max(g.until.Sub(now), 0))
+		n.Say, n.Wait, n.Told = sayShut, inMicros(max(g.until.Sub(now), 0)), !g.estimated
 	case !g.ajar && k.ajar:
 		n.Say, n.Wait = sayOpen, inMicros(max(now.Sub(b.last), 0))
 	}

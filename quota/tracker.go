@@ -1,5 +1,3 @@
-// Package quota knows the limits of the servers that a client calls: it reads
-// them from answers, keeps them, and writes them.
 package quota
 
 import (

@@ -1,0 +1,31 @@
+package heed_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Each page of docs begins with a program that builds, and ends with its limitations.
+func TestDocs_beginWithAProgramAndEndWithLimitations(t *testing.T) {
+	pages, err := filepath.Glob("docs/*.md")
+	require.NoError(t, err)
+	require.NotEmpty(t, pages)
+	for _, page := range pages {
+		text, err := os.ReadFile(page)
+		require.NoError(t, err)
+		_, rest, found := strings.Cut(string(text), "```go\n")
+		require.True(t, found, page)
+		program, rest, found := strings.Cut(rest, "```")
+		require.True(t, found, page)
+		file := filepath.Join(t.TempDir(), "main.go")
+		require.NoError(t, os.WriteFile(file, []byte(program), 0o600))
+		out, err := exec.CommandContext(t.Context(), "go", "vet", file).CombinedOutput()
+		require.NoError(t, err, "%s: %s", page, out)
+		require.Contains(t, rest[strings.LastIndex(rest, "\n## "):], "\n## Limitations\n", page)
+	}
+}

@@ -1,0 +1,43 @@
+package main
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/heed-go/heed/heedtest"
+	"github.com/stretchr/testify/require"
+)
+
+// In a bubble no time passes while calls wait.
+func TestPlay_waitsOnlyWhereThereIsALimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out strings.Builder
+		require.NoError(t, play(&out, true, (*heedtest.Server).StartInMemory))
+		lines := json.NewDecoder(strings.NewReader(out.String()))
+		var healthy, limited result
+		require.NoError(t, lines.Decode(&healthy))
+		require.NoError(t, lines.Decode(&limited))
+		require.False(t, lines.More())
+
+		require.Zero(t, healthy.Failed)
+		require.Equal(t, 421, healthy.Sent, "one of 20 is sent again, and of these too")
+		require.Empty(t, healthy.Waited)
+		require.Empty(t, healthy.Events)
+
+		require.Zero(t, limited.Failed)
+		require.Positive(t, limited.Waited["learned rate"])
+		require.Less(t, limited.Rejected, 25)
+	})
+}
+
+func TestPlay_printsTables(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out strings.Builder
+		require.NoError(t, play(&out, false, (*heedtest.Server).StartInMemory))
+		for _, want := range []string{"server   calls   failed   sent   rejected   waited", "no call waited", `calls waited longest for "learned rate"`} {
+			require.Contains(t, out.String(), want)
+		}
+	})
+}

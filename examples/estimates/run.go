@@ -1,0 +1,91 @@
+package main
+
+import (
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/heed-go/heed"
+	"github.com/heed-go/heed/heedtest"
+)
+
+// A result is what became of the calls of a scene.
+type result struct {
+	Server   string         `json:"server"`
+	Calls    int            `json:"calls"`
+	Failed   int            `json:"failed"`   // calls without a successful response
+	Sent     int            `json:"sent"`     // requests, retries included
+	Rejected int            `json:"rejected"` // responses with status 503 or 429
+	Waited   map[string]int `json:"waited"`   // calls by the limit that they waited longest for
+	Longest  float64        `json:"longest_wait_s"`
+	Elapsed  float64        `json:"elapsed_s"`
+	Events   []event        `json:"events"`
+}
+
+// An event is something that the Transport reported by its Trace.
+type event struct {
+	After float64 `json:"after_s"`
+	What  string  `json:"what"`
+}
+
+// A recorder collects a result. It is safe for concurrent use.
+type recorder struct {
+	start time.Time
+
+	mu sync.Mutex
+	result
+}
+
+// run makes the calls of s to server.
+func (s scene) run(server *heedtest.Server) result {
+	r := &recorder{start: time.Now(), result: result{Server: s.title, Calls: s.calls, Waited: map[string]int{}, Events: []event{}}}
+	client := heed.NewClient(&heed.Transport{Base: server.Transport(), Trace: r.trace()})
+	defer client.CloseIdleConnections()
+	var next atomic.Int64
+	var all sync.WaitGroup
+	for range s.workers {
+		all.Go(func() {
+			for next.Add(1) <= int64(s.calls) {
+				r.called(client.Get(server.URL))
+			}
+		})
+	}
+	all.Wait()
+	r.Elapsed = time.Since(r.start).Seconds()
+	return r.result
+}
+
+// trace returns functions that count what is sent.
+func (r *recorder) trace() *heed.Trace {
+	return &heed.Trace{
+		Answer: func(_ *http.Request, s heed.Step) {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.Sent++
+			if s.Response != nil && s.Response.StatusCode != http.StatusOK {
+				r.Rejected++
+			}
+		},
+	}
+}
+
+// called counts a call that returned resp and err.
+func (r *recorder) called(resp *http.Response, err error) {
+	if err == nil {
+		defer resp.Body.Close()
+		_, err = io.Copy(io.Discard, resp.Body)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err != nil || resp.StatusCode != http.StatusOK {
+		r.Failed++
+	}
+	if info, ok := heed.InfoFrom(resp); ok && info.InLine > 0 {
+		_, name, _ := strings.Cut(info.Limit, ": ") // the host comes first
+		r.Waited[name]++
+		r.Longest = max(r.Longest, info.InLine.Seconds())
+	}
+}
