@@ -42,6 +42,17 @@ func limiterOf(t *testing.T, tr *Tracker, url string) *bucket {
 	return b
 }
 
+// lockedRand returns random numbers for several quotas, which ask for them concurrently.
+func lockedRand() func() float64 {
+	var mu sync.Mutex
+	source := random(1)
+	return func() float64 {
+		mu.Lock()
+		defer mu.Unlock()
+		return source.Float64()
+	}
+}
+
 // A pageJob is what came of the pages that several goroutines requested.
 type pageJob struct {
 	job
@@ -144,7 +155,7 @@ func TestPatterns_slugPagesShareTheirQuota(t *testing.T) {
 		"bucket, headers, 1 goroutine":      {func() server { return tokenBucket(2, 20, true) }, 1, 10 * time.Second, 145 * time.Second},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			tr := seeded(1)
+			tr := &Tracker{Rand: lockedRand()}
 			other := route{"https://api.test/status", fixedWindow(500, time.Minute, true, true)}
 			j := playPages(t, tr, tt.server(), 300, tt.c, other)
 			t.Logf("%s: %v, rejected at %v, delayed by %v", name, j.job, j.arrivals, j.delayed)
@@ -164,7 +175,7 @@ func TestPatterns_concurrentPagesAreOneQuota(t *testing.T) {
 		"bucket": func() server { return tokenBucket(2, 20, true) },
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			tr := seeded(1)
+			tr := &Tracker{Rand: lockedRand()}
 			other := route{"https://api.test/status", fixedWindow(500, time.Minute, true, true)}
 			j := playPages(t, tr, s(), 300, 30, other)
 			t.Logf("%s: %v, delayed by %v", name, j.job, j.delayed)

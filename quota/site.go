@@ -29,6 +29,9 @@ const (
 //
 // A second route that is refused without a word while the first is held back
 // shows that the host limits them together, and then they are one.
+//
+// Routes that differ in one segment and show the same quota become a pattern, see patterns: then
+// others like them begin with that quota.
 type site struct {
 	tracker *Tracker
 	key     uint64 // keyed hash of the account
