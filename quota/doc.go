@@ -21,14 +21,15 @@
 // A learned rate needs evidence: five of the last eight responses that are 429 and state
 // nothing, or 6 of the last 10 or 15 of the last 50 that are 503, 403, closed connections
 // or timeouts and state nothing. It ends when it has grown to four times what the server
-// was seen to accept and no caller waits, or when a lower rate does not make rejections
-// rarer.
+// was seen to accept and less than half of it is used, or when a lower rate does not make
+// rejections rarer.
 //
 // Slow start ends after 100 successful responses. It also follows a 429 that states
 // nothing, until eight responses in a row have succeeded. Slow responses end when a
 // request that was sent after they began is answered in time.
 //
-// [Tracker.Mode] switches off the last three (StatedOnly) or all of them (Disabled), and
-// [Tracker.MaxHold] bounds how long a stated end is obeyed without a test. All rules,
-// with their figures, are in docs/estimates.md of the repository.
+// [Tracker.Mode] switches off the last three (StatedOnly) or all of them (Disabled),
+// [Tracker.MaxHold] bounds how long a stated end is obeyed without a test, and
+// [Tracker.Forget] drops what is known. [Events] report holds and limits as they are
+// learned. All rules, with their figures, are in docs/estimates.md of the repository.
 package quota

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -29,6 +30,9 @@ func TestPlay_waitsOnlyWhereThereIsALimit(t *testing.T) {
 		require.Zero(t, limited.Failed)
 		require.Positive(t, limited.Waited["learned rate"])
 		require.Less(t, limited.Rejected, 25)
+		require.Condition(t, func() bool {
+			return slices.ContainsFunc(limited.Events, func(e event) bool { return strings.HasPrefix(e.What, "learned rate: learned, ") })
+		}, "%v", limited.Events)
 	})
 }
 

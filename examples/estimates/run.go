@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -58,7 +59,7 @@ func (s scene) run(server *heedtest.Server) result {
 	return r.result
 }
 
-// trace returns functions that count what is sent.
+// trace returns functions that count what is sent, and note what is learned of the server.
 func (r *recorder) trace() *heed.Trace {
 	return &heed.Trace{
 		Answer: func(_ *http.Request, s heed.Step) {
@@ -69,7 +70,30 @@ func (r *recorder) trace() *heed.Trace {
 				r.Rejected++
 			}
 		},
+		Hold: func(i heed.HoldInfo) {
+			if i.Held {
+				r.note("no requests for %d ms: %s", i.For.Milliseconds(), nameOf(i.Limit))
+			} else {
+				r.note("requests again: %s", nameOf(i.Limit))
+			}
+		},
+		LimitLearned: func(i heed.LimitLearnedInfo) {
+			r.note("%s: %s, %.1f requests a second", nameOf(i.Limit), i.Change, i.Rate)
+		},
 	}
+}
+
+// note adds an event.
+func (r *recorder) note(format string, args ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.Events = append(r.Events, event{time.Since(r.start).Seconds(), fmt.Sprintf(format, args...)})
+}
+
+// nameOf returns the name of a limit without the host.
+func nameOf(limit string) string {
+	_, name, _ := strings.Cut(limit, ": ")
+	return name
 }
 
 // called counts a call that returned resp and err.
@@ -84,8 +108,7 @@ func (r *recorder) called(resp *http.Response, err error) {
 		r.Failed++
 	}
 	if info, ok := heed.InfoFrom(resp); ok && info.InLine > 0 {
-		_, name, _ := strings.Cut(info.Limit, ": ") // the host comes first
-		r.Waited[name]++
+		r.Waited[nameOf(info.Limit)]++
 		r.Longest = max(r.Longest, info.InLine.Seconds())
 	}
 }
