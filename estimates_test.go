@@ -164,7 +164,7 @@ func TestTransport_estimatesLimits(t *testing.T) {
 		{"20/s, burst of 20, bare 503", nginx(503, false), 300, 13950 * time.Millisecond, cost{25, 0, 1.10}, cost{3, 0, 1.10}},
 		{"20/s, burst of 20, closed connections", nginx(0, false), 300, 13950 * time.Millisecond, cost{25, 0, 1.10}, cost{3, 0, 1.10}},
 		{"20/s, burst of 20, bare 403", nginx(403, false), 300, 13950 * time.Millisecond, cost{25, 8, 1.10}, cost{3, 0, 1.10}},
-		{"20/s, burst of 20, Retry-After", nginx(429, true), 300, 13950 * time.Millisecond, cost{20, 0, 1.15}, cost{3, 0, 1.10}},
+		{"20/s, burst of 20, Retry-After", nginx(429, true), 300, 13950 * time.Millisecond, cost{20, 0, 1.25}, cost{3, 0, 1.15}},
 		{"20/s without burst, bare 429", func() limitedServer { return bucketServer(20, 1, 429, false) }, 300, 14950 * time.Millisecond, cost{14, 0, 1.60}, cost{3, 0, 1.15}},
 		{"20/s without burst, Retry-After", func() limitedServer { return bucketServer(20, 1, 429, true) }, 300, 14950 * time.Millisecond, cost{13, 0, 2.10}, cost{3, 0, 1.50}},
 		{"50 per 2 s of HAProxy, bare 429", func() limitedServer { return haproxyServer(50, 2*time.Second, 429, "") }, 300, 12 * time.Second, cost{35, 0, 1.60}, cost{5, 0, 1.30}},
@@ -174,7 +174,7 @@ func TestTransport_estimatesLimits(t *testing.T) {
 		{"5 per s, Retry-After", func() limitedServer { return windowServer(5, time.Second, 429, true) }, 300, 59 * time.Second, cost{15, 0, 1.35}, cost{4, 0, 1.35}},
 		{"1 per s, bare 429", func() limitedServer { return windowServer(1, time.Second, 429, false) }, 100, 99 * time.Second, cost{18, 0, 1.45}, cost{4, 0, 1.35}},
 		{"1 per s, bare 503", func() limitedServer { return windowServer(1, time.Second, 503, false) }, 100, 99 * time.Second, cost{23, 0, 1.45}, cost{4, 0, 1.35}},
-		{"100 per 5 s, bare 429", func() limitedServer { return windowServer(100, 5*time.Second, 429, false) }, 300, 10 * time.Second, cost{27, 0, 2.00}, cost{15, 0, 1.90}},
+		{"100 per 5 s, bare 429", func() limitedServer { return windowServer(100, 5*time.Second, 429, false) }, 300, 10 * time.Second, cost{35, 0, 2.00}, cost{15, 0, 1.90}},
 		{"10/s, burst of 10, bare 429", func() limitedServer { return bucketServer(10, 10, 429, false) }, 300, 29 * time.Second, cost{18, 0, 1.15}, cost{4, 0, 1.15}},
 	} {
 		for _, rtt := range []time.Duration{time.Millisecond, 50 * time.Millisecond} {

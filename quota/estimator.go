@@ -19,11 +19,12 @@ type estimator struct {
 	caution  caution
 	loop     rateLoop
 
-	first    tally        // accepted before the present stop or hold
-	pending  bool         // the loop begins when that ends
-	stopNext bool         // there is evidence: the next rejection that is observed stops the quota
-	none     [2]time.Time // a loop has failed: there is no other of its class before this, see causeClass
-	calm     int          // responses that succeeded since the last that did not
+	first    tally         // accepted before the present stop or hold
+	hold     time.Duration // that the server stated for it; 0: none
+	pending  bool          // the loop begins when that ends
+	stopNext bool          // there is evidence: the next rejection that is observed stops the quota
+	none     [2]time.Time  // a loop has failed: there is no other of its class before this, see causeClass
+	calm     int           // responses that succeeded since the last that did not
 }
 
 // causeClass returns the index in estimator.none of a cause: rejections, and what is only
@@ -264,11 +265,12 @@ func (b *bucket) stated(n uint64, retryAfter time.Duration, now time.Time) {
 		return
 	}
 	e.marks.add(throttle.CauseBare, now)
+	e.hold = max(e.hold, retryAfter)
 	if b.gate.strikes <= 1 && !e.first.until.Equal(b.gate.at) { // the hold is a new one
 		e.first = b.span
 		e.first.until = b.gate.at
 	}
-	if !e.pending && !now.Before(e.none[causeClass(throttle.CauseBare)]) && e.marks.implied(false, b.roundTrip(), now) {
+	if !e.pending && !now.Before(e.none[causeClass(throttle.CauseBare)]) && (e.marks.implied(false, b.roundTrip(), now) || e.marks.impliedEarly(now)) {
 		e.marks.restart()
 		e.pending = true
 	}
@@ -284,9 +286,9 @@ func (b *bucket) opened(now time.Time) {
 	if e.loop.on() {
 		e.loop.next = later(e.loop.next, b.last)
 	} else if e.pending && e.first.ok > 0 { // a server that accepted nothing has shown no rate
-		e.loop.open(e.first, b.gate.at, b.last, now, e.accepted.highest(now)/2, b.flight.sent)
+		e.loop.open(e.first, e.hold, b.gate.at, b.last, now, e.accepted.highest(now)/2, b.flight.sent)
 	}
-	e.pending, e.first = false, tally{}
+	e.pending, e.first, e.hold = false, tally{}, 0
 	e.marks.restart()
 }
 
@@ -295,6 +297,9 @@ func (b *bucket) succeeded(n uint64, now time.Time) {
 	e := b.est
 	e.marks.add(markGood, now)
 	e.accepted.add(1, now)
+	if b.gate.ajar && n <= b.gate.round {
+		e.first.ok++ // it was in flight when the stop or hold began
+	}
 	e.caution.accepted()
 	if e.loop.on() {
 		e.loop.span.ok++

@@ -103,6 +103,13 @@ func (m *marks) implied(retryNow bool, rtt time.Duration, now time.Time) bool {
 	return all <= 8 || 3*bad >= all
 }
 
+// impliedEarly reports whether rejections that state when to come back are evidence of a
+// limit that a new host has met: three of the last eight of its first 30 responses.
+func (m *marks) impliedEarly(now time.Time) bool {
+	bad, _ := m.count(throttle.CauseBare, 8, now)
+	return m.total <= 30 && bad >= 3
+}
+
 // suspected reports whether failures of kind are evidence of a limit, and their share
 // of the responses that show it: 6 of 10 or 15 of 50, a quarter of those of one round trip where
 // these are more than ten, and only where the server worked before.

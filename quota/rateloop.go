@@ -66,19 +66,21 @@ func (t tally) rate(now time.Time) float64 {
 }
 
 const (
-	minRate      = 1.0 / 60        // requests a second: no estimate is lower
-	maxRate      = 1e9             // requests a second: no estimate is higher
-	idleAfter    = time.Second     // without a request: what was accepted before says nothing of now
-	calmIdle     = 5 * time.Second // without a request: growth begins anew
-	plateauFirst = 10              // seconds
-	plateauLast  = 20              // seconds, or 60 requests
-	below        = 0.93            // of a rate that was rejected is safe to try
-	justBelow    = 0.98            // of a rate that was seen is safe: exactly at a limit is too fast
-	agree        = 0.07            // spans that differ by less agree
-	enough       = 8               // accepted requests that make a span credible
-	futileCuts   = 3               // and half of the requests are still rejected: their rate does not matter
-	manyAccepted = 40              // accepted requests that end a series of rejections
-	noEstimate   = time.Minute     // for a suspected cause whose trial failed
+	minRate      = 1.0 / 60         // requests a second: no estimate is lower
+	maxRate      = 1e9              // requests a second: no estimate is higher
+	idleAfter    = time.Second      // without a request: what was accepted before says nothing of now
+	calmIdle     = 5 * time.Second  // without a request: growth begins anew
+	plateauFirst = 10               // seconds
+	plateauLast  = 20               // seconds, or 60 requests
+	below        = 0.93             // of a rate that was rejected is safe to try
+	statedBelow  = 0.99             // of what was accepted until a stated end, where the window is known rather well
+	justBelow    = 0.98             // of a rate that was seen is safe: exactly at a limit is too fast
+	agree        = 0.07             // spans that differ by less agree
+	enough       = 8                // accepted requests that make a span credible
+	futileCuts   = 3                // and half of the requests are still rejected: their rate does not matter
+	manyAccepted = 40               // accepted requests that end a series of rejections
+	shortHold    = 10 * time.Second // that the server states to stop
+	noEstimate   = time.Minute      // for a suspected cause whose trial failed
 )
 
 // An effect is what a response means for the loop that it was reported to.
@@ -119,7 +121,9 @@ func (l *rateLoop) unspend(n int64) {
 
 // open begins an estimate implied by rejections: probed is when the probe was sent that
 // ended the stop, first what was accepted before, and stopped when the last stop began.
-func (l *rateLoop) open(first tally, stopped, probed, now time.Time, floor float64, sent uint64) {
+// hold is how long the server stated to stop, if it did: where that is short, what was
+// accepted until its end is a goal, since each rejection would cost as much again.
+func (l *rateLoop) open(first tally, hold time.Duration, stopped, probed, now time.Time, floor float64, sent uint64) {
 	rate := first.rate(now)
 	if stopped.After(first.until) { // what was accepted had not come back yet when the last probe was rejected
 		rate = first.rate(stopped.Add(now.Sub(stopped) / 2))
@@ -127,6 +131,9 @@ func (l *rateLoop) open(first tally, stopped, probed, now time.Time, floor float
 	*l = rateLoop{cause: throttle.CauseBare, rate: max(rate, floor, minRate), goal: math.Inf(1), eager: 2, plateau: plateauFirst, step: now, sent: sent, effect: now}
 	if first.ok < enough {
 		l.eager = 10
+	} else if hold > 0 && hold <= shortHold && !stopped.After(first.until) {
+		l.rate = max(statedBelow*first.rate(first.until.Add(hold)), floor, minRate)
+		l.goal, l.stated = l.rate, hold
 	}
 	l.span = tally{since: now}
 	l.next = probed

@@ -54,6 +54,7 @@ type Tracker struct {
 	Share  Share
 	Secret []byte
 
+	randMu sync.Mutex // of Rand, which need not be safe for several goroutines
 	once   sync.Once
 	zero   Reader
 	seed   maphash.Seed
@@ -211,9 +212,12 @@ func (t *Tracker) use() use { return use{t.Pace, t.ReserveShare, t.maxHold()} }
 
 func (t *Tracker) clock() throttle.Clock { return throttle.ClockOr(t.Clock) }
 
+// random returns a number in [0, 1). Rand is called by one goroutine at a time.
 func (t *Tracker) random() float64 {
 	if t.Rand == nil {
 		return rand.Float64()
 	}
+	t.randMu.Lock()
+	defer t.randMu.Unlock()
 	return t.Rand()
 }
