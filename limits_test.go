@@ -183,8 +183,10 @@ func TestTransport_beginsWithFewRequestsToAnUnknownHost(t *testing.T) {
 	})
 }
 
-// TestTransport_stopsEverybodyWhenTheServerSaysStop has 50 callers at once at a
-// server that allows 10 a second and says so only by refusing.
+// TestTransport_stopsEverybodyWhenTheServerSaysStop has 50 callers at a server that allows
+// 10 a second and states no more than Retry-After. Mostly 56 to 59 requests are sent; in one
+// run of about 50 too few of the first rejections come together to be evidence of a rate,
+// and then it is a few more.
 func TestTransport_stopsEverybodyWhenTheServerSaysStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		allowed := throttle.NewTokenBucket(throttle.PerSecond(10), nil)
@@ -205,7 +207,7 @@ func TestTransport_stopsEverybodyWhenTheServerSaysStop(t *testing.T) {
 		}
 		wg.Wait()
 		t.Logf("sent %d, elapsed %v", s.requests.Load(), time.Since(start))
-		require.LessOrEqual(t, s.requests.Load(), int64(60))
+		require.LessOrEqual(t, s.requests.Load(), int64(66))
 		require.Less(t, time.Since(start), 8*time.Second)
 	})
 }
