@@ -42,7 +42,7 @@ func TestTrace_tellsOfHoldsAndLimits(t *testing.T) {
 	})
 }
 
-// A learned rate is told of when it begins, changes and is dropped.
+// LimitLearned is called when an estimated rate begins, changes and is dropped.
 func TestTrace_tellsOfALearnedRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		changes := map[quota.Change]int{}

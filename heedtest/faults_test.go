@@ -19,7 +19,7 @@ import (
 
 // inMemory runs f in a bubble with s.
 //
-// What hangs, or is repeated for ever, ends with a panic after a day, which is less than a
+// What hangs, or is repeated without end, ends with a panic after a day, which is less than a
 // second of the test's time.
 func inMemory(t *testing.T, s *heedtest.Server, f func(*testing.T)) {
 	synctest.Test(t, func(t *testing.T) {

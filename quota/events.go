@@ -64,7 +64,7 @@ func (c Change) String() string {
 // do not return reaches it.
 const maxPending = 1024
 
-// listeners are who is told of events.
+// listeners are the functions that are called for events, and the events for them.
 type listeners struct {
 	any     atomic.Bool
 	waiting atomic.Bool // there are pending events

@@ -178,7 +178,7 @@ func TestRouteOf(t *testing.T) {
 	}
 }
 
-// More quotas than there is room for are never one: who has nothing left in one of them may go
+// More quotas than there is room for are never merged: a request with nothing left in one of them may go
 // on with the others, and is held back in that one.
 func TestSite_quotasBeyondTheRoomAreNotMerged(t *testing.T) {
 	for _, quotas := range []int{17, 40, 200} {

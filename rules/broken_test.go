@@ -137,7 +137,7 @@ func TestParse_tellsAllThatIsWrong(t *testing.T) {
 	require.Len(t, err.(interface{ Unwrap() []error }).Unwrap(), maxFaults)
 }
 
-// TestParse_isBounded gives what is too much of each kind. The bomb would take for ever;
+// TestParse_isBounded gives what is too much of each kind. The bomb would not end;
 // since issue 12 it is refused for its aliases, before anything of it is read.
 func TestParse_isBounded(t *testing.T) {
 	deep := "domain: d\ndescriptors: " + strings.Repeat("[{key: a, descriptors: ", 20) + "[]" + strings.Repeat("}]", 20)

@@ -29,7 +29,7 @@ type line struct {
 	epoch  int64               // when place.spent began to be counted
 
 	// There is one question at a time, asked without the lock: by the caller itself
-	// where limits may do I/O, else by whoever brings news. asking is for whom: its
+	// where limits may do I/O, else by the goroutine that brings news. asking is the waiter: its
 	// ticket then belongs to the goroutine that asks.
 	local  bool
 	asking *seat

@@ -70,7 +70,7 @@ func (w *Waiter) question(s *seat) {
 	s.call()
 }
 
-// askHere asks limits that answer from memory, in the goroutine of whoever brings news.
+// askHere asks limits that answer from memory, in the goroutine that brings news.
 func (w *Waiter) askHere(s *seat) (a answer) {
 	returned := false
 	defer func() {

@@ -59,7 +59,7 @@ func (w *Waiter) next() int64 {
 // After a long stall, as of a suspended process, no more than maxLate is caught up.
 //
 // The lock is released while limiters are asked. What becomes due meanwhile is left to
-// others, or to the alarm, so that no goroutine serves for ever.
+// others, or to the alarm, so that no goroutine serves without end.
 func (w *Waiter) serve() {
 	w.expire()
 	for now := w.now; w.due.len() > 0 && w.due.first().opens <= now; {

@@ -53,7 +53,7 @@ func TestWaiter_tryDoesNotWait(t *testing.T) {
 	})
 }
 
-// Try does not overtake those who wait for the same limit.
+// Try does not overtake callers that wait for the same limit.
 func TestWaiter_tryDoesNotOvertake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := new(throttle.Waiter)

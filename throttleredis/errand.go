@@ -50,7 +50,7 @@ type question struct {
 	decision throttle.Decision
 	err      error
 	end      <-chan struct{} // closed when decision and err are set
-	over     atomic.Bool     // set by who is first: the answer, or the caller who leaves
+	over     atomic.Bool     // set by the first of both: the answer, or the caller who leaves
 }
 
 // ask gets the answer. If nobody is there to hear it, it is given back.

@@ -34,7 +34,7 @@ func Main(f func(t *testing.T) int) {
 // servers state have nine digits, which clients may take for something else.
 var start = time.Date(2026, time.January, 1, 0, 0, 0, 0, time.UTC)
 
-// Each calls run with 0 to n-1, each in virtual time of its own and as many at once as
+// Each calls run with 0 to n-1, each in virtual time of its own and as many in parallel as
 // there are processors. It calls show with the results, in the order of their numbers
 // and as soon as they are known.
 func Each[R any](t *testing.T, n int, run func(i int) R, show func(R)) {
