@@ -152,12 +152,12 @@ func (c *call) roundTrip(req *http.Request) (*http.Response, error) {
 	c.used, c.outcome = true, throttle.Failed // until there is a response
 	c.outside.sent.Store(req)
 	if c.cancel != nil {
-		c.t.running.update(&c.outside, c.cancel)
+		c.t.running.update(c.req, &c.outside, c.cancel)
 	}
 	resp, err := c.t.own.base.RoundTrip(req)
 	c.outside.sent.Store(nil)
 	if c.cancel != nil {
-		c.t.running.update(&c.outside, nil)
+		c.t.running.update(c.req, &c.outside, nil)
 	}
 	switch {
 	case resp == nil && err == nil:

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"sync"
 	"sync/atomic"
+	"unsafe"
 
 	"github.com/heed-go/heed/throttle"
 )
@@ -33,20 +34,32 @@ func (t *Transport) CancelRequest(req *http.Request) {
 }
 
 // A cancellation is what can end a call from outside, beside its context. The mutex
-// of calling guards stop.
+// of its callingPart guards stop.
 type cancellation struct {
 	canceled atomic.Bool                  // by CancelRequest
 	sent     atomic.Pointer[http.Request] // the attempt in flight; nil: there is none
 	stop     context.CancelCauseFunc      // ends the wait, or the attempt; nil: there is none
 }
 
-// calling is the calls of a Transport that have not returned, by their requests.
-type calling struct {
+// calling is the calls of a Transport that have not returned, by their requests. It has
+// several parts, so that calls on many processors do not wait for one lock.
+type calling [32]callingPart
+
+type callingPart struct {
 	mu    sync.Mutex
 	calls map[*http.Request]*cancellation
+	_     [48]byte // a cache line of its own
 }
 
-func (r *calling) add(req *http.Request, c *cancellation) {
+// part returns the part that req is in.
+func (r *calling) part(req *http.Request) *callingPart {
+	at := uintptr(unsafe.Pointer(req)) >> 5 // heap objects do not move
+	return &r[(at^at>>5)%uintptr(len(r))]
+}
+
+func (r *calling) add(req *http.Request, c *cancellation) { r.part(req).add(req, c) }
+
+func (r *callingPart) add(req *http.Request, c *cancellation) {
 	r.mu.Lock()
 	if r.calls == nil {
 		r.calls = make(map[*http.Request]*cancellation)
@@ -55,7 +68,9 @@ func (r *calling) add(req *http.Request, c *cancellation) {
 	r.mu.Unlock()
 }
 
-func (r *calling) remove(req *http.Request, c *cancellation) {
+func (r *calling) remove(req *http.Request, c *cancellation) { r.part(req).remove(req, c) }
+
+func (r *callingPart) remove(req *http.Request, c *cancellation) {
 	r.mu.Lock()
 	if r.calls[req] == c { // a request that is sent twice at a time is the later call's
 		delete(r.calls, req)
@@ -64,7 +79,11 @@ func (r *calling) remove(req *http.Request, c *cancellation) {
 }
 
 // update records what ends the wait or the attempt of c from now on.
-func (r *calling) update(c *cancellation, stop context.CancelCauseFunc) {
+func (r *calling) update(req *http.Request, c *cancellation, stop context.CancelCauseFunc) {
+	r.part(req).update(c, stop)
+}
+
+func (r *callingPart) update(c *cancellation, stop context.CancelCauseFunc) {
 	r.mu.Lock()
 	c.stop = stop
 	r.mu.Unlock()
@@ -75,6 +94,10 @@ func (r *calling) update(c *cancellation, stop context.CancelCauseFunc) {
 
 // cancel ends the call of req and returns the request that it has in flight.
 func (r *calling) cancel(req *http.Request) (sent *http.Request) {
+	return r.part(req).cancel(req)
+}
+
+func (r *callingPart) cancel(req *http.Request) (sent *http.Request) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	c := r.calls[req]
@@ -159,7 +182,7 @@ func (w *waitContext) end() {
 	w.call = nil
 	if w.stop != nil {
 		w.stop(nil)
-		c.t.running.update(&c.outside, nil)
+		c.t.running.update(c.req, &c.outside, nil)
 	}
 }
 
@@ -172,7 +195,7 @@ func (w *waitContext) Done() <-chan struct{} {
 		if c := w.call; c == nil {
 			w.stop(nil)
 		} else {
-			c.t.running.update(&c.outside, w.stop)
+			c.t.running.update(c.req, &c.outside, w.stop)
 			endOn(w.own, cancelOf(c.req), w.stop)
 		}
 	}

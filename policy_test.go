@@ -88,7 +88,7 @@ func TestTransport_aPanicOfRetryForClosesTheBody(t *testing.T) {
 	tr := &Transport{Base: plays(200), RetryFor: func(*http.Request) *Retry { panic("hook") }}
 	require.PanicsWithValue(t, "hook", func() { tr.RoundTrip(put(t, body, 1)) })
 	require.Equal(t, 1, body.closed)
-	require.Empty(t, tr.running.calls)
+	require.Zero(t, tr.running.len())
 }
 
 // NoWait fails immediately where any other request would wait: for a limit of our own,
