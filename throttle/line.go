@@ -40,6 +40,7 @@ type line struct {
 
 	// The first can be sent from one gate to the next and back, see patient.
 	estimated bool // it waits because of an estimate
+	newHead   bool // its first has not been refused yet
 	bounces   int
 	lastWait  int64
 	holdUntil int64 // 0: it holds no places but where it is parked
@@ -123,7 +124,7 @@ func (w *Waiter) pull(s *seat) {
 // headChanged puts l where its new first belongs. What the old one kept closed
 // for itself is open again.
 func (w *Waiter) headChanged(l *line) {
-	l.bounces, l.lastWait, l.holdUntil = 0, 0, 0
+	l.bounces, l.lastWait, l.holdUntil, l.newHead = 0, 0, 0, true
 	for i := range l.places[:l.n] {
 		switch p := &l.places[i]; {
 		case p.share == nil:

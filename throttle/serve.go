@@ -171,13 +171,15 @@ func (w *Waiter) warn(g *gate, d Decision, opens int64) {
 // waited before or this was tried already, and for no longer than Patience.
 func (w *Waiter) patient(l *line, p *place, opens int64) {
 	wait := opens - w.now
-	if l.parked != nil && l.parked != p {
+	again := l.parked == p && !l.newHead         // asked again because of news
+	if l.parked != nil && !again && !l.newHead { // where the waiter before it was refused says nothing of this one
 		l.bounces++
 	}
+	l.newHead = false
 	switch {
 	case l.holdUntil != 0 && opens > l.holdUntil:
 		l.holdUntil, l.bounces = 0, 0
-	case l.holdUntil == 0 && wait <= w.patience && (l.bounces > 1 || l.bounces == 1 && wait <= l.lastWait):
+	case l.holdUntil == 0 && !again && wait <= w.patience && (l.bounces > 1 || l.bounces == 1 && wait <= l.lastWait):
 		l.holdUntil = addSat(w.now, w.patience)
 	}
 	l.lastWait = wait

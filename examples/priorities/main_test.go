@@ -13,7 +13,7 @@ func TestPlay_saysWhoWentFirst(t *testing.T) {
 	want := [][]string{
 		{"batch job   60 calls   last answer after 1.28 s", "a person    5 calls    last answer after 0.10 s"},
 		{"large customer   60 calls   last answer after 1.38 s", "small customer   10 calls   last answer after 0.40 s"},
-		{"searches   5 calls    last answer after 2.02 s", "items      40 calls   last answer after 0.82 s"},
+		{"searches   5 calls    last answer after 2.00 s", "items      40 calls   last answer after 0.82 s"},
 	}
 	for i, s := range scenes {
 		synctest.Test(t, func(t *testing.T) {
