@@ -150,15 +150,11 @@ func health(resp *http.Response, err error) error {
 func (c *call) roundTrip(req *http.Request) (*http.Response, error) {
 	c.body.give()
 	c.used, c.outcome = true, throttle.Failed // until there is a response
-	c.outside.sent.Store(req)
-	if c.cancel != nil {
-		c.t.running.update(c.req, &c.outside, c.cancel)
+	if copied := req != c.req || c.cancel != nil; copied {
+		c.t.running.update(c.req, cancellation{sent: req, stop: c.cancel})
+		defer c.t.running.update(c.req, cancellation{})
 	}
 	resp, err := c.t.own.base.RoundTrip(req)
-	c.outside.sent.Store(nil)
-	if c.cancel != nil {
-		c.t.running.update(c.req, &c.outside, nil)
-	}
 	switch {
 	case resp == nil && err == nil:
 		err = errNothing

@@ -24,8 +24,7 @@ type call struct {
 	retry  *Retry // the policy of the call, with its defaults
 	chosen Retry  // that of Transport.RetryFor
 
-	outside cancellation
-	wait    waitContext
+	wait waitContext
 
 	tracked int                      // where in the ticket the Tracker's demand is; -1: it has none
 	meters  [throttle.MaxDemands]int // where those of Request.Costs are
@@ -69,7 +68,6 @@ func (t *Transport) begin(req *http.Request) *call {
 	}
 	c.t, c.req, c.lease.t, c.ctx = t, req, t, req.Context()
 	c.said = RequestFrom(c.ctx)
-	t.running.add(req, &c.outside)
 	return c
 }
 
@@ -104,7 +102,7 @@ func (c *call) harmless() bool {
 
 // end releases what the call holds, also if a hook, a limiter or Base panicked.
 func (c *call) end() {
-	c.t.running.remove(c.req, &c.outside)
+	c.t.running.end(c.req)
 	if !c.returned {
 		c.body.finish(c.req)
 		if c.resp != nil {
@@ -163,6 +161,9 @@ func (c *call) send(req *http.Request) (*http.Response, error) {
 func (c *call) observeLatency() {
 	if !c.limited || c.outcome != throttle.Accepted || c.sentAt.IsZero() {
 		return
+	}
+	if c.ticket.Waited() == 0 && c.sentAt.UnixNano()>>10&15 != 0 {
+		return // one of 16 suffices where none waits
 	}
 	now := c.now
 	if now.IsZero() {

@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"sync"
 	"sync/atomic"
-	"unsafe"
 
 	"github.com/heed-go/heed/throttle"
 )
@@ -28,87 +27,87 @@ func (canceled) Is(t error) bool { return t == context.Canceled }
 func (t *Transport) CancelRequest(req *http.Request) {
 	t.ready()
 	sent := t.running.cancel(req)
-	if b, ok := t.own.base.(interface{ CancelRequest(*http.Request) }); ok && sent != nil {
+	if b, ok := t.own.base.(interface{ CancelRequest(*http.Request) }); ok {
 		b.CancelRequest(sent)
 	}
 }
 
-// A cancellation is what can end a call from outside, beside its context. The mutex
-// of its callingPart guards stop.
+// calling knows which requests CancelRequest has named, and of the calls that wait or have
+// a copy of their request in flight how to end that. Calls that do neither are not in it,
+// so that most requests pay no more than one atomic reading.
+type calling struct {
+	any      atomic.Bool // there are canceled requests
+	mu       sync.Mutex
+	canceled map[*http.Request]bool
+	calls    map[*http.Request]cancellation
+}
+
+// A cancellation is what can end a call from outside, beside its context.
 type cancellation struct {
-	canceled atomic.Bool                  // by CancelRequest
-	sent     atomic.Pointer[http.Request] // the attempt in flight; nil: there is none
-	stop     context.CancelCauseFunc      // ends the wait, or the attempt; nil: there is none
+	sent *http.Request           // the attempt in flight, if it is a copy; nil: there is none
+	stop context.CancelCauseFunc // ends the wait, or the attempt; nil: there is none
 }
 
-// calling is the calls of a Transport that have not returned, by their requests. It has
-// several parts, so that calls on many processors do not wait for one lock.
-type calling [32]callingPart
+// maxCanceled bounds the requests that were named and have no call, as after its end.
+const maxCanceled = 1024
 
-type callingPart struct {
-	mu    sync.Mutex
-	calls map[*http.Request]*cancellation
-	_     [48]byte // a cache line of its own
-}
-
-// part returns the part that req is in.
-func (r *calling) part(req *http.Request) *callingPart {
-	at := uintptr(unsafe.Pointer(req)) >> 5 // heap objects do not move
-	return &r[(at^at>>5)%uintptr(len(r))]
-}
-
-func (r *calling) add(req *http.Request, c *cancellation) { r.part(req).add(req, c) }
-
-func (r *callingPart) add(req *http.Request, c *cancellation) {
+// update records how the call of req can be ended from now on. The zero cancellation
+// says that it cannot.
+func (r *calling) update(req *http.Request, c cancellation) {
 	r.mu.Lock()
-	if r.calls == nil {
-		r.calls = make(map[*http.Request]*cancellation)
-	}
-	r.calls[req] = c
-	r.mu.Unlock()
-}
-
-func (r *calling) remove(req *http.Request, c *cancellation) { r.part(req).remove(req, c) }
-
-func (r *callingPart) remove(req *http.Request, c *cancellation) {
-	r.mu.Lock()
-	if r.calls[req] == c { // a request that is sent twice at a time is the later call's
+	if c.sent == nil && c.stop == nil {
 		delete(r.calls, req)
+	} else {
+		if r.calls == nil {
+			r.calls = make(map[*http.Request]cancellation)
+		}
+		r.calls[req] = c
 	}
+	canceled := r.canceled[req]
 	r.mu.Unlock()
-}
-
-// update records what ends the wait or the attempt of c from now on.
-func (r *calling) update(req *http.Request, c *cancellation, stop context.CancelCauseFunc) {
-	r.part(req).update(c, stop)
-}
-
-func (r *callingPart) update(c *cancellation, stop context.CancelCauseFunc) {
-	r.mu.Lock()
-	c.stop = stop
-	r.mu.Unlock()
-	if stop != nil && c.canceled.Load() {
-		stop(errCanceled)
+	if c.stop != nil && canceled {
+		c.stop(errCanceled)
 	}
 }
 
-// cancel ends the call of req and returns the request that it has in flight.
+// cancel ends the call of req and returns the request that it may have in flight.
 func (r *calling) cancel(req *http.Request) (sent *http.Request) {
-	return r.part(req).cancel(req)
-}
-
-func (r *callingPart) cancel(req *http.Request) (sent *http.Request) {
 	r.mu.Lock()
-	defer r.mu.Unlock()
-	c := r.calls[req]
-	if c == nil {
-		return nil
+	if r.canceled == nil || len(r.canceled) >= maxCanceled {
+		r.canceled = make(map[*http.Request]bool)
 	}
-	c.canceled.Store(true)
+	r.canceled[req] = true
+	r.any.Store(true)
+	c := r.calls[req]
+	r.mu.Unlock()
 	if c.stop != nil {
 		c.stop(errCanceled)
 	}
-	return c.sent.Load()
+	if c.sent != nil {
+		return c.sent
+	}
+	return req
+}
+
+// isCanceled reports whether CancelRequest has named req.
+func (r *calling) isCanceled(req *http.Request) bool {
+	if !r.any.Load() {
+		return false
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.canceled[req]
+}
+
+// end forgets req, whose call returns.
+func (r *calling) end(req *http.Request) {
+	if !r.any.Load() {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.canceled, req)
+	r.any.Store(len(r.canceled) > 0)
 }
 
 // gone returns why nobody waits for the response any more, nil if somebody does.
@@ -116,7 +115,7 @@ func (c *call) gone() error {
 	if c.ctx.Err() != nil {
 		return context.Cause(c.ctx)
 	}
-	if c.outside.canceled.Load() || isClosed(cancelOf(c.req)) {
+	if c.t.running.isCanceled(c.req) || isClosed(cancelOf(c.req)) {
 		return errCanceled
 	}
 	return nil
@@ -182,7 +181,7 @@ func (w *waitContext) end() {
 	w.call = nil
 	if w.stop != nil {
 		w.stop(nil)
-		c.t.running.update(c.req, &c.outside, nil)
+		c.t.running.update(c.req, cancellation{})
 	}
 }
 
@@ -195,7 +194,7 @@ func (w *waitContext) Done() <-chan struct{} {
 		if c := w.call; c == nil {
 			w.stop(nil)
 		} else {
-			c.t.running.update(c.req, &c.outside, w.stop)
+			c.t.running.update(c.req, cancellation{stop: w.stop})
 			endOn(w.own, cancelOf(c.req), w.stop)
 		}
 	}

@@ -160,12 +160,9 @@ func TestClient_timeoutIsATimeoutWhereverItComes(t *testing.T) {
 	}
 }
 
-// len returns how many calls have not returned.
+// len returns how many requests are known.
 func (r *calling) len() (n int) {
-	for i := range r {
-		r[i].mu.Lock()
-		n += len(r[i].calls)
-		r[i].mu.Unlock()
-	}
-	return n
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.calls) + len(r.canceled)
 }
