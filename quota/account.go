@@ -3,6 +3,7 @@ package quota
 import (
 	"encoding/binary"
 	"hash/maphash"
+	"math/rand/v2"
 	"net/http"
 	"slices"
 	"strings"
@@ -42,15 +43,39 @@ func (t *Tracker) accountOf(req *http.Request) account {
 // keyOf returns a keyed hash of the account of req, by which it is found without a copy of the
 // credentials.
 func (t *Tracker) keyOf(req *http.Request) uint64 {
-	host := httphost.Canonical(req.URL.Scheme, req.URL.Host)
-	sum := maphash.String(t.seed, host)
-	if req.URL.Scheme == "http" {
-		sum++
+	h := t.hostOf(req)
+	sum := h.sum
+	if len(req.Header) == 0 && req.URL.User == nil && req.URL.RawQuery == "" && t.Account == nil {
+		return sum // it has no credentials
 	}
-	t.credentials(req, host, func(name, value string) { // a sum, since header fields have no order
+	t.credentials(req, h.canonical, func(name, value string) { // a sum, since header fields have no order
 		sum += maphash.Comparable(t.seed, [2]string{name, value})
 	})
 	return sum
+}
+
+// A knownHost is a host as a URL spells it, in its canonical form, and the hash of that. Most
+// requests go to the host that the one before them went to.
+type knownHost struct {
+	scheme, raw, canonical string
+	sum                    uint64
+}
+
+func (t *Tracker) hostOf(req *http.Request) knownHost {
+	known := t.host.Load()
+	if known != nil && known.raw == req.URL.Host && known.scheme == req.URL.Scheme {
+		return *known
+	}
+	h := knownHost{scheme: req.URL.Scheme, raw: req.URL.Host, canonical: httphost.Canonical(req.URL.Scheme, req.URL.Host)}
+	h.sum = maphash.String(t.seed, h.canonical)
+	if h.scheme == "http" {
+		h.sum++
+	}
+	if known == nil || rand.Uint32()%64 == 0 { // requests to hosts by turns would allocate each time
+		kept := h
+		t.host.Store(&kept)
+	}
+	return h
 }
 
 // credentials calls found with each credential of req. It does not keep found.

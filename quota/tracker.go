@@ -58,7 +58,8 @@ type Tracker struct {
 	once   sync.Once
 	zero   Reader
 	seed   maphash.Seed
-	convoy *convoy              // nil: no Share
+	convoy *convoy // nil: no Share
+	host   atomic.Pointer[knownHost]
 	recent atomic.Pointer[site] // asked for last, and most often next
 	shards [shards]shard
 
