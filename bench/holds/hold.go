@@ -73,8 +73,9 @@ var holds = []hold{
 	{
 		name: "one 200, 0 left, reset in a year", every: time.Second,
 		stop: func(now time.Time, _ time.Duration) simulation.Response {
-			return rateLimit(http.StatusOK, 100, 0, now.Add(year))
+			return rateLimit(http.StatusOK, 5000, 0, now.Add(year))
 		},
+		window: &window{limit: 5000, left: 3000}, // of a host that stated nothing before, one response of 64 is read
 		goal: goal{first: maxHold, back: maxHold + 2*deadline},
 	},
 	{
