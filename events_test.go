@@ -111,8 +111,12 @@ func TestTracker_modes(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			s := &farServer{rtt: time.Millisecond, serve: bucketServer(20, 21, 429, tt.retryAfter)}
-			client := heed.NewClient(&heed.Transport{Base: s, Quota: &quota.Tracker{Mode: tt.mode}})
+			estimates := 0
+			client := heed.NewClient(&heed.Transport{Base: s, Quota: &quota.Tracker{Mode: tt.mode}, Trace: &heed.Trace{
+				LimitLearned: func(heed.LimitLearnedInfo) { estimates++ },
+			}})
 			runJob(t, client, 200, 30)
+			require.Equal(t, tt.mode == quota.Full, estimates > 0)
 			t.Logf("mode %d, Retry-After %v: %d wasted", tt.mode, tt.retryAfter, s.wasted)
 			require.True(t, tt.wasted(s.wasted), "mode %d: %d wasted", tt.mode, s.wasted)
 		})

@@ -247,6 +247,9 @@ func (b *bucket) dropLoop(failed bool, now time.Time) {
 // stated takes in a rejection that states when to come back, and that no stated limit
 // explains. Retry-After says nothing of the rate, but many such rejections do.
 func (b *bucket) stated(n uint64, retryAfter time.Duration, now time.Time) {
+	if b.site.tracker.Mode != Full {
+		return
+	}
 	e := b.estimator(tally{}, now)
 	if e == nil {
 		return
