@@ -68,6 +68,7 @@ func (t *Transport) begin(req *http.Request) *call {
 	}
 	c.t, c.req, c.lease.t, c.ctx = t, req, t, req.Context()
 	c.said = RequestFrom(c.ctx)
+	t.running.end(req) // what was canceled before has no effect on a call that begins
 	return c
 }
 

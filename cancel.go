@@ -99,7 +99,7 @@ func (r *calling) isCanceled(req *http.Request) bool {
 	return r.canceled[req]
 }
 
-// end forgets req, whose call returns.
+// end forgets that req was named, as its call begins or returns.
 func (r *calling) end(req *http.Request) {
 	if !r.any.Load() {
 		return
