@@ -113,7 +113,7 @@ func measure(s Side, procs int, d time.Duration, granted bool) (sample, error) {
 		}
 		if took >= d/2 || n > maxOps {
 			ops := n * procs
-			return sample{float64(took) / float64(ops), (after.Mallocs - before.Mallocs) / uint64(ops),
+			return sample{float64(max(took, 1)) / float64(ops), (after.Mallocs - before.Mallocs) / uint64(ops),
 				(after.TotalAlloc - before.TotalAlloc) / uint64(ops)}, nil
 		}
 	}
