@@ -76,7 +76,7 @@ var holds = []hold{
 			return rateLimit(http.StatusOK, 5000, 0, now.Add(year))
 		},
 		window: &window{limit: 5000, left: 3000}, // of a host that stated nothing before, one response of 64 is read
-		goal: goal{first: maxHold, back: maxHold + 2*deadline},
+		goal:   goal{first: maxHold, back: maxHold + 2*deadline},
 	},
 	{
 		name: "GitHub: 0 left until the hour is over", host: "api.github.com", until: time.Hour, every: time.Second,
