@@ -273,7 +273,7 @@ func (b *bucket) stated(n uint64, retryAfter time.Duration, now time.Time) {
 		e.first = b.span
 		e.first.until = b.gate.at
 	}
-	if !e.pending && !now.Before(e.none[causeClass(throttle.CauseBare)]) && (e.marks.implied(false, b.roundTrip(), now) || e.marks.impliedEarly(now)) {
+	if !e.pending && !now.Before(e.none[causeClass(throttle.CauseBare)]) && e.marks.impliedByStatements(now) {
 		e.marks.restart()
 		e.pending = true
 	}

@@ -103,9 +103,13 @@ func (m *marks) implied(retryNow bool, rtt time.Duration, now time.Time) bool {
 	return all <= 8 || 3*bad >= all
 }
 
-// impliedEarly reports whether rejections that state when to come back are evidence of a
-// limit that a new host has met: three of the last eight of its first 30 responses.
-func (m *marks) impliedEarly(now time.Time) bool {
+// impliedByStatements reports whether rejections that state when to come back are evidence
+// of a limit: five of the last 16, since the responses to a burst arrive in any order, or
+// three of the last eight of the first 30 of a quota.
+func (m *marks) impliedByStatements(now time.Time) bool {
+	if bad, _ := m.count(throttle.CauseBare, 16, now); bad >= 5 {
+		return true
+	}
 	bad, _ := m.count(throttle.CauseBare, 8, now)
 	return m.total <= 30 && bad >= 3
 }

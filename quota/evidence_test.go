@@ -139,3 +139,21 @@ func TestGate_testsEndsThatAreFarAway(t *testing.T) {
 		require.False(t, g.stated.Before(end), name)
 	}
 }
+
+func TestMarks_impliedByStatements(t *testing.T) {
+	for name, tt := range map[string]struct {
+		text   string
+		before int
+		want   bool
+	}{
+		"5 of 16, in any order":       {text: "rgggrggrgggrgggr", before: 100, want: true},
+		"4 of 16":                     {text: "rgggrggrggggrggg", before: 100},
+		"5 of 17":                     {text: "rrgggrggrgggrgggg", before: 100},
+		"3 of 8 of the first 30":      {text: "grgrgrgg", before: 20, want: true},
+		"2 of 8 of the first 30":      {text: "ggrgrggg", before: 20},
+		"3 of 8, not of the first 30": {text: "grgrgrgg", before: 30},
+	} {
+		m, now := marksOf(tt.text, tt.before, time.Second/10)
+		require.Equal(t, tt.want, m.impliedByStatements(now), name)
+	}
+}
