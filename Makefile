@@ -29,14 +29,22 @@ help: ## say what there is to make
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' Makefile | sort | expand -t 16
 
 .PHONY: test
-test: test-race test-386 test-systems ## all tests, and builds for other systems
+test: test-race test-allocs test-386 test-systems ## all tests, and builds for other systems
 
 .PHONY: test-race
 test-race: ## go test -race in every module
-	@for m in $(MODULES); do
+	@failed=
+	for m in $(MODULES); do
 	  echo "== $$m: go test -race"
-	  (cd $$m && go test -race ./...)
+	  (cd $$m && go test -race ./...) || failed="$$failed $$m"
 	done
+	[ -z "$$failed" ] || { echo "failed:$$failed"; exit 1; }
+
+# The race detector allocates, so tests that count allocations and bytes skip with it.
+.PHONY: test-allocs
+test-allocs: ## tests of allocations and bytes, without the race detector
+	@echo "== .: go test -run alloc"
+	go test -run '[Aa]lloc' ./...
 
 # Only Linux on amd64 runs 32-bit programs as they are.
 .PHONY: test-386
