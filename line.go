@@ -19,7 +19,7 @@ func (c *call) line() error {
 		}
 	}
 	c.expectLatency()
-	c.held, c.used = true, false // held also if a WaitTrace panics that is told of the grant
+	c.held, c.used = true, false // held also if WaitTrace panics on the grant
 	err := c.stand()
 	if c.held = err == nil; c.held && c.attempts == 0 {
 		c.deposit()
