@@ -50,11 +50,12 @@ func TestWaiter_hooksMayCallTheWaiter(t *testing.T) {
 }
 
 func TestWaiter_staysUsableWhenALimiterPanics(t *testing.T) {
-	for _, asked := range []int{1, 2, 3, 4, 5} {
+	for _, asked := range []int64{1, 2, 3, 4, 5} {
 		everyWay(t, func(t *testing.T, as func(Limiter) Limiter) {
-			w, held, n := new(Waiter), slotOf(1), 0
+			w, held := new(Waiter), slotOf(1)
+			var n atomic.Int64 // callers of a remote limiter ask it side by side
 			l := as(&hooked{d: 100 * time.Millisecond, hook: func(Claim) {
-				if n++; n == asked {
+				if n.Add(1) == asked {
 					panic("limiter")
 				}
 			}})

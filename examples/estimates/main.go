@@ -13,9 +13,11 @@ import (
 	"log"
 	"net/http"
 	"os"
+	"path"
 	"slices"
+	"strconv"
 	"strings"
-	"sync/atomic"
+	"sync"
 	"text/tabwriter"
 	"time"
 
@@ -36,12 +38,13 @@ var scenes = []scene{
 	{"bare 429 above 20 a second", limited, 100, 20},
 }
 
-// healthy fails every 20th request.
+// healthy fails the first request for every 20th item.
 func healthy() func(heedtest.Arrival) heedtest.Answer {
-	var n atomic.Int64
-	return func(heedtest.Arrival) heedtest.Answer {
+	var failed sync.Map
+	return func(r heedtest.Arrival) heedtest.Answer {
 		a := heedtest.Answer{Delay: 10 * time.Millisecond}
-		if n.Add(1)%20 == 0 {
+		item, err := strconv.Atoi(path.Base(r.URL))
+		if _, again := failed.LoadOrStore(r.URL, true); err == nil && item%20 == 0 && !again {
 			a.Status = http.StatusServiceUnavailable
 		}
 		return a

@@ -49,8 +49,8 @@ func (s scene) run(server *heedtest.Server) result {
 	var all sync.WaitGroup
 	for range s.workers {
 		all.Go(func() {
-			for next.Add(1) <= int64(s.calls) {
-				r.called(client.Get(server.URL))
+			for item := next.Add(1); item <= int64(s.calls); item = next.Add(1) {
+				r.called(client.Get(fmt.Sprintf("%s/items/%d", server.URL, item)))
 			}
 		})
 	}
