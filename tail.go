@@ -17,6 +17,7 @@ import (
 type lease struct {
 	t       *Transport
 	ctx     context.Context // of the request
+	endless context.Context // ctx without its end; nil: not needed yet
 	ticket  throttle.Ticket
 	foreign bool                    // there are limits other than the Tracker's
 	held    bool                    // the ticket is granted, and the grant has not ended
@@ -34,7 +35,10 @@ func (l *lease) detached() context.Context {
 	if !l.foreign || l.ctx.Done() == nil {
 		return l.ctx
 	}
-	return context.WithoutCancel(l.ctx)
+	if l.endless == nil {
+		l.endless = context.WithoutCancel(l.ctx)
+	}
+	return l.endless
 }
 
 // holdsUntilEnd reports whether a limit waits for the end of the body.
@@ -68,15 +72,16 @@ func lasts(resp *http.Response) bool {
 }
 
 // upTo returns the body of resp so that l is released at its end: when the caller has
-// read or closed it, or when the context has ended. The body of 101 is a connection,
-// which outlives the context and ends when it is closed.
+// read or closed it, or within abandonedAfter of the end of the context. The body of
+// 101 is a connection, which outlives the context and ends when it is closed.
 func (l *lease) upTo(resp *http.Response) io.ReadCloser {
 	b := &tail{ReadCloser: resp.Body, lease: l}
 	if resp.StatusCode == http.StatusSwitchingProtocols {
 		return b.connection()
 	}
 	if l.held && l.ctx.Done() != nil { // the context of the attempt ends by itself
-		b.stop = context.AfterFunc(l.ctx, b.tell)
+		b.ctx = l.ctx
+		l.t.own.open.add(b)
 	}
 	return b
 }
@@ -84,8 +89,9 @@ func (l *lease) upTo(resp *http.Response) io.ReadCloser {
 // A tail is the body of a response that releases a lease at its end.
 type tail struct {
 	io.ReadCloser
-	lease *lease      // until ended
-	stop  func() bool // ends waiting for the context; nil: it is not waited for
+	lease *lease          // belongs to the goroutine that sets ended
+	ctx   context.Context // whose end is the end of the body, too; nil: of none
+	place int32           // in openBodies, counted from 1; guarded by its mu; 0: not listed
 	ended atomic.Bool
 }
 
@@ -104,22 +110,19 @@ func (b *tail) Close() error {
 	return b.ReadCloser.Close()
 }
 
-// end releases the lease on the caller's goroutine.
+// end releases the lease, once, and returns it to the pool. The caller calls it after a
+// Read that failed or a Close, and openBodies when the context has ended.
 func (b *tail) end() {
-	if b.stop != nil {
-		b.stop()
+	if !b.ended.CompareAndSwap(false, true) {
+		return
 	}
-	b.tell()
-}
-
-// tell releases the lease, once, and returns it to the pool.
-func (b *tail) tell() {
-	if b.ended.CompareAndSwap(false, true) {
-		l := b.lease
-		l.release()
-		*l = lease{}
-		leases.Put(l)
+	l := b.lease
+	if b.ctx != nil {
+		l.t.own.open.remove(b)
 	}
+	l.release()
+	*l = lease{}
+	leases.Put(l)
 }
 
 // A connection is the body of 101, which can be written to. A Read that fails does

@@ -66,6 +66,7 @@ type parts struct {
 	waiter *throttle.Waiter
 	trace  *Trace
 	retry  Retry
+	open   openBodies
 }
 
 // RoundTrip implements http.RoundTripper: it stands in line, sends, tells the
