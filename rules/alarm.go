@@ -47,8 +47,7 @@ type Alarm struct {
 	Quiet     time.Duration  // 0: Threshold.Per
 	MaxKeys   int            // 0: 4,096
 
-	// Ring is told of each episode that begins. It must be set, and must not block,
-	// panic, or call a throttle.Waiter: that may be who asks, under its lock.
+	// Ring is called for each episode that begins. It must be set, and must not block.
 	Ring func(Episode)
 
 	once  sync.Once

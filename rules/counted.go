@@ -9,8 +9,8 @@ import (
 // Counted counts what Limiter decides in Tally, and tells Alarm of refusals and failures.
 // It decides nothing itself. Limiters may share a Tally or an Alarm.
 //
-// Limiter must be set; no field may change. What is asked before it is granted, as by a
-// throttle.Waiter, is counted as refused each time: put it where clients are refused.
+// Limiter must be set; no field may change. A refusal of a claim that Waits is not counted:
+// the caller goes on waiting for a grant. A wait that fails is counted once.
 type Counted struct {
 	Limiter throttle.Limiter
 	Tally   *Tally // nil: nothing is counted
@@ -21,6 +21,7 @@ type Counted struct {
 func (l *Counted) Reserve(ctx context.Context, c throttle.Claim) (throttle.Decision, error) {
 	d, err := l.Limiter.Reserve(ctx, c)
 	switch {
+	case err == nil && !final(c, d):
 	case err == nil:
 		if l.Tally != nil {
 			l.Tally.Decided(c, d)

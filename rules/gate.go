@@ -196,7 +196,7 @@ func (g *gate) Reserve(ctx context.Context, c throttle.Claim) (throttle.Decision
 		return throttle.Decision{}, err
 	}
 	p.shorten(c, &d)
-	if g.witness != nil && !c.DryRun {
+	if g.witness != nil && final(c, d) {
 		g.witness.Decided(p.limit, c, d)
 	}
 	return d, nil
@@ -223,11 +223,15 @@ func (g *gate) refuse(p *phase, c throttle.Claim) (throttle.Decision, error) {
 	if p.limit.Shadow {
 		d.OK, d.Over, d.Wait, d.Grant = true, true, 0, untaken
 	}
-	if g.witness != nil && !c.DryRun {
+	if g.witness != nil && final(c, d) {
 		g.witness.Decided(p.limit, c, d)
 	}
 	return d, nil
 }
+
+// final reports whether d decides about c: c is not a dry run, and no refusal after which
+// the caller asks again.
+func final(c throttle.Claim, d throttle.Decision) bool { return !c.DryRun && (d.OK || !c.Waits) }
 
 // shorten makes d, the refusal of c, ask to come again when p is over, if that is
 // earlier. What no phase can grant never can be.
@@ -277,12 +281,14 @@ func (g *gate) Local() bool {
 	return ok && local.Local()
 }
 
-// CountsRefusals implements throttle.RefusalCounter.
+// CountsRefusals implements throttle.RefusalCounter: a Witness counts them.
 func (g *gate) CountsRefusals() bool {
+	if g.witness != nil {
+		return true
+	}
 	l := g.own
 	if h := g.heir.Load(); h != nil {
 		l = h.via
 	}
-	counter, ok := l.(throttle.RefusalCounter)
-	return ok && counter.CountsRefusals()
+	return throttle.CountsRefusals(l)
 }

@@ -20,3 +20,12 @@ func (l *Counted) HoldsUntilEnd() bool { return throttle.HoldsUntilEnd(l.Limiter
 
 // HoldsUntilEnd implements throttle.Holder.
 func (c *compact) HoldsUntilEnd() bool { return c.made().HoldsUntilEnd() }
+
+// CountsRefusals implements throttle.RefusalCounter.
+func (s *strand) CountsRefusals() bool { return s.gate.CountsRefusals() }
+
+// CountsRefusals implements throttle.RefusalCounter.
+func (c *cell) CountsRefusals() bool { return throttle.CountsRefusals(c.inner) }
+
+// CountsRefusals implements throttle.RefusalCounter: Tally and Alarm count them.
+func (l *Counted) CountsRefusals() bool { return true }

@@ -2,24 +2,23 @@ package throttle
 
 import (
 	"context"
+	"slices"
 	"time"
 )
 
 // A RefusalCounter is a Limiter that can say whether its decisions depend on how many
 // claims it has refused, as those of Penalty do. It counts no refusal of a claim that
 // Waits. When such a wait has failed, a Waiter repeats the claim once without Waits, so
-// that a wait counts as one refusal. Limiters that wrap others answer for them.
+// that a wait counts as one refusal. Limiters that wrap others report it for them.
 type RefusalCounter interface {
 	CountsRefusals() bool
 }
 
-func countsRefusals(ls ...Limiter) bool {
-	for _, l := range ls {
-		if c, ok := l.(RefusalCounter); ok && c.CountsRefusals() {
-			return true
-		}
-	}
-	return false
+// CountsRefusals reports whether l is a RefusalCounter whose decisions depend on how many
+// claims it has refused.
+func CountsRefusals(l Limiter) bool {
+	c, ok := l.(RefusalCounter)
+	return ok && c.CountsRefusals()
 }
 
 // CountsRefusals implements RefusalCounter.
@@ -39,26 +38,26 @@ func (s *SlidingLog) CountsRefusals() bool {
 func (*Keyed) CountsRefusals() bool { return true }
 
 // CountsRefusals implements RefusalCounter.
-func (a *allOf) CountsRefusals() bool { return countsRefusals(a.ls...) }
+func (a *allOf) CountsRefusals() bool { return slices.ContainsFunc(a.ls, CountsRefusals) }
 
 // CountsRefusals implements RefusalCounter.
-func (f *Fallback) CountsRefusals() bool { return countsRefusals(f.Primary, f.Secondary) }
+func (f *Fallback) CountsRefusals() bool { return CountsRefusals(f.Primary) || CountsRefusals(f.Secondary) }
 
 // CountsRefusals implements RefusalCounter.
-func (s *Soft) CountsRefusals() bool { return countsRefusals(s.Hard, s.Limit) }
+func (s *Soft) CountsRefusals() bool { return CountsRefusals(s.Hard) || CountsRefusals(s.Limit) }
 
 // CountsRefusals implements RefusalCounter.
-func (e *Elastic) CountsRefusals() bool { return countsRefusals(e.Limiter) }
+func (e *Elastic) CountsRefusals() bool { return CountsRefusals(e.Limiter) }
 
 // CountsRefusals implements RefusalCounter.
-func (s *Shadow) CountsRefusals() bool { return countsRefusals(s.Limiter) }
+func (s *Shadow) CountsRefusals() bool { return CountsRefusals(s.Limiter) }
 
 // countRefusal lets the limits of t that count refusals count that its wait has failed.
 // It is called without the lock, in the goroutine of the caller.
 func (w *Waiter) countRefusal(ctx context.Context, t *Ticket) {
 	for i := range t.Demands {
 		m := &t.Demands[i]
-		if !countsRefusals(m.Limiter) {
+		if !CountsRefusals(m.Limiter) {
 			continue
 		}
 		c := Claim{Key: m.Key, Cost: m.Cost, Now: w.time.at(w.time.read(time.Time{}))}

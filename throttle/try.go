@@ -32,6 +32,9 @@ func (w *Waiter) try(ctx context.Context, t *Ticket) error {
 		return errHeld
 	}
 	w.once.Do(w.init)
+	if w.invalid != nil {
+		return w.invalid
+	}
 	if w.crowd.Load() >= shut {
 		return ErrClosed
 	}
@@ -44,7 +47,11 @@ func (w *Waiter) try(ctx context.Context, t *Ticket) error {
 		t.waited = 0
 		w.news(t) // what it held for a moment may have been refused to others
 	}
-	return refusalOf(ctx, t, w.time.at(now))
+	err := refusalOf(ctx, t, w.time.at(now))
+	if _, refused := err.(*RefusedError); refused {
+		w.countRefusal(ctx, t)
+	}
+	return err
 }
 
 // refusalOf asks which demand of t is refused, and takes nothing.

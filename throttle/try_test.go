@@ -71,3 +71,29 @@ func TestWaiter_tryDoesNotOvertake(t *testing.T) {
 		require.NoError(t, <-done)
 	})
 }
+
+// A Try that is refused counts as a refusal, as a wait that fails does.
+func TestWaiter_tryCountsARefusal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ban := throttle.Sentence{After: 3, Within: time.Minute, For: time.Hour}
+		l := throttle.NewPenalty(throttle.NewTokenBucket(throttle.PerMinute(1), nil), ban, nil)
+		w := new(throttle.Waiter)
+		ticket := func() *throttle.Ticket {
+			tk := new(throttle.Ticket)
+			tk.Add(throttle.Demand{Limiter: l})
+			return tk
+		}
+		require.NoError(t, w.Try(t.Context(), ticket()))
+		for range 3 {
+			require.ErrorIs(t, w.Try(t.Context(), ticket()), throttle.ErrRefused)
+		}
+		d, err := l.Reserve(t.Context(), throttle.Claim{DryRun: true})
+		require.NoError(t, err)
+		require.Equal(t, time.Hour, d.Wait)
+	})
+}
+
+func TestWaiter_tryReturnsTheErrorOfItsFields(t *testing.T) {
+	w := &throttle.Waiter{Ageing: -1}
+	require.ErrorContains(t, w.Try(t.Context(), new(throttle.Ticket)), "Ageing")
+}

@@ -15,14 +15,18 @@ import (
 // arguments of limits: a decision then allocates no room for them.
 var (
 	verbTake   any = "take"
+	verbTry    any = "try" // as take, but a refusal is not counted: the caller asks again
 	verbLook   any = "look"
 	verbCancel any = "cancel" // give back all: the claim was not used
 	verbSettle any = "settle" // take the units more than claimed, or give back those less
 )
 
 func verbOf(c throttle.Claim) any {
-	if c.DryRun {
+	switch {
+	case c.DryRun:
 		return verbLook
+	case c.Waits:
+		return verbTry
 	}
 	return verbTake
 }

@@ -18,6 +18,7 @@ type limit struct {
 	args      []any         // for the script
 	books     bool          // a grant may act later than it is made
 	holds     bool          // a claim has to be ended
+	refusals  bool          // a claim that was refused counts
 	wide      bool          // a grant does not fit into Decision.Grant: see keep
 	idle      time.Duration // in which the idle units of a wide limit come
 	calendar  *calendar     // nil: the windows are not those of a calendar

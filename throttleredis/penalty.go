@@ -31,6 +31,7 @@ func (s *Store) Penalty(v throttle.Sentence, limits ...*Limiter) throttle.Limite
 		policy:    v.Name,
 		scope:     what,
 		scale:     1,
+		refusals:  true,
 		args:      []any{v.After, ceilOf(v.Within), ceilOf(v.For), ceilOf(longest), ceilOf(quiet)},
 	})
 	p := allOfThese(limits...)

@@ -51,9 +51,11 @@ func (s *Store) SlidingLog(l throttle.Log) *Limiter {
 		refused = 1
 	}
 	gap := micros(l.MinGap + 999)
-	return s.sliding("log", l.Limit, l.Validate(), "slidinglog", func(n int64, c throttle.Clock) throttle.Limiter {
+	r := s.sliding("log", l.Limit, l.Validate(), "slidinglog", func(n int64, c throttle.Clock) throttle.Limiter {
 		return throttle.NewSlidingLog(throttle.Log{Limit: evenShareOf(l.Limit, n), MinGap: l.MinGap, CountRefused: l.CountRefused}, c)
 	}, micros(l.Per), gap, refused, 0)
+	r.limit.refusals = l.CountRefused
+	return r
 }
 
 // SubWindows returns a limiter like throttle.NewSubWindows. It panics if p or s is invalid.

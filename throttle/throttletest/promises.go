@@ -68,16 +68,27 @@ func (s *suite) dryRuns() {
 
 // refusals does as dryRuns, with claims that are refused.
 func (s *suite) refusals() {
-	if s.CountsRefusals {
-		return
+	if !s.CountsRefusals {
+		s.refusalsTakeNothing(throttle.Claim{})
 	}
+}
+
+// refusalsOfWaits does as refusals, with claims that Wait.
+func (s *suite) refusalsOfWaits() {
+	if s.CountsRefusals && !throttle.CountsRefusals(s.fresh(epoch).l) {
+		s.Errorf("the limiter counts refusals: it must be a throttle.RefusalCounter, so that a wait counts as one")
+	}
+	s.refusalsTakeNothing(throttle.Claim{Waits: true})
+}
+
+func (s *suite) refusalsTakeNothing(c throttle.Claim) {
 	s.twins(func(sub *subject, ats []time.Time) {
 		if s.RefusalAdvances {
 			ats = ats[:2]
 		}
 		for _, at := range ats {
 			for _, n := range []int64{1, 2, 3, 1000, math.MaxInt64} {
-				c := throttle.Claim{Cost: n, Now: at, DryRun: true}
+				c.Cost, c.Now, c.DryRun = n, at, true
 				if !sub.ask(c).OK {
 					c.DryRun = false
 					sub.ask(c)

@@ -50,8 +50,8 @@ type Spec struct {
 	// that would fit, so that its Wait, Remaining and refunds are not checked.
 	Approximate bool
 
-	// CountsRefusals: a refused claim counts like a granted one. Its Wait is honest all
-	// the same, with itself counted.
+	// CountsRefusals: a refused claim counts like a granted one, unless it Waits. Its Wait
+	// is honest all the same, with itself counted. The limiter must be a RefusalCounter.
 	CountsRefusals bool
 
 	// RefusalAdvances: the reading of a refused claim counts, so that older ones count
@@ -107,6 +107,7 @@ var promises = []promise{
 	{"At is the reading of the clock", (*suite).readings},
 	{"a dry run takes nothing", (*suite).dryRuns},
 	{"a refusal takes nothing", (*suite).refusals},
+	{"a refusal of a claim that Waits takes nothing", (*suite).refusalsOfWaits},
 	{"the Wait of a refusal is honest", (*suite).honestWait},
 	{"Remaining is what can be had", (*suite).remaining},
 	{"a cost over the limit waits Forever", (*suite).tooLarge},

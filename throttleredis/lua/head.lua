@@ -11,7 +11,7 @@
 --   settle  takes more units for what was granted, or gives back some
 --   holds   (optional) true if a settlement of no units ends a claim
 --   refuse  (optional) gets the same, counts a claim that was refused, and says anew the
---           first four things
+--           first four things. It is not called for the verb try
 --   judges  (optional) true if the last limit counts what the others refuse
 -- An older reading of the clock than one granted at counts as that one. If it is older by
 -- more than a window, the clock was set back: time then goes on from the reading granted at,
@@ -24,6 +24,7 @@ local most = 2 ^ 52 -- units or ticks: sums of two are exact
 local ages = 2 ^ 62 -- more ticks than a time can have
 local verb, n, third = ARGV[1], ARGV[2] + 0, ARGV[3] + 0
 local dry = verb == 'look'
+local takes = verb == 'take' or verb == 'try'
 local settles = verb == 'settle' or verb == 'cancel'
 local frozen = false -- in tests time stands still, and nothing expires
 

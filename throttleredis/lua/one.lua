@@ -15,10 +15,10 @@ if settles then
   return ''
 end
 local ok, wait, left, reset, at, grant, x, y, z = limit.check(KEYS[1], 4, now)
-if verb == 'take' then
+if takes then
   if ok == 1 then
     limit.take(KEYS[1], 4, ok, wait, left, reset, at, grant, x, y, z)
-  elseif limit.refuse then
+  elseif limit.refuse and verb == 'take' then
     ok, wait, left, reset = limit.refuse(KEYS[1], 4, ok, wait, left, reset, at, grant, x, y, z)
   end
 end

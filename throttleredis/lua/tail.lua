@@ -44,18 +44,18 @@ for i = 1, #limits do
     refused = i
   end
 end
-if verb == 'take' and limits[#limits].judges and decisions[#limits][1] == 0 then
-  verb, dry = 'look', true -- in a penalty: show what there is, not what would be left
+if takes and limits[#limits].judges and decisions[#limits][1] == 0 then
+  takes, dry = false, true -- in a penalty: show what there is, not what would be left
   for i = 1, #limits - 1 do
     decisions[i] = {limits[i].check(KEYS[i], firsts[i], now)}
   end
 end
-if verb == 'take' then
+if takes then
   if not refused then
     for i = 1, #limits do
       limits[i].take(KEYS[i], firsts[i], spread(decisions[i], 1, 9))
     end
-  else
+  elseif verb == 'take' then
     count(refused)
     if limits[#limits].judges then
       count(#limits)
