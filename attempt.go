@@ -10,114 +10,116 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// admit waits until the next attempt may be sent and returns it. What comes last
+// nextAttempt waits until the next attempt may be sent and returns it. What comes last
 // is what is never given back: a breaker that let somebody through counts it.
-func (c *call) admit() (*http.Request, error) {
-	if err := c.line(); err != nil {
+func (rt *roundTrip) nextAttempt() (*http.Request, error) {
+	if err := rt.acquire(); err != nil {
 		return nil, err
 	}
-	req, err := c.request()
-	if err != nil || c.t.Breaker == nil {
+	req, err := rt.attemptRequest()
+	if err != nil || rt.t.Breaker == nil {
 		return req, err
 	}
-	b := c.t.Breaker(req)
+	b := rt.t.Breaker(req)
 	if b == nil {
 		return req, nil
 	}
-	if c.done, err = b.Allow(); err != nil {
-		c.done = nil
+	if rt.breakerDone, err = b.Allow(); err != nil {
+		rt.breakerDone = nil
 	}
 	return req, err
 }
 
-// request returns the request of the next attempt: the caller's own the first time,
+// attemptRequest returns the request of the next attempt: the caller's own the first time,
 // unless something about it has to differ, and else a copy.
-func (c *call) request() (*http.Request, error) {
-	p := c.retry
-	body, fresh := c.body.next(c.req)
-	if c.attempts == 0 && !fresh && p.PerAttempt <= 0 && c.key == "" && !c.watches() {
-		return c.req, nil
+func (rt *roundTrip) attemptRequest() (*http.Request, error) {
+	p := rt.retry
+	body, isNew := rt.body.next(rt.req)
+	if rt.attempts == 0 && !isNew && p.AttemptTimeout <= 0 && rt.idempotencyKey == "" && !rt.watchesCancel() {
+		return rt.req, nil
 	}
-	req := c.req.WithContext(c.timed(p.PerAttempt))
+	req := rt.req.WithContext(rt.withAttemptTimeout(p.AttemptTimeout))
 	req.Body = body
-	if c.body.source == fromReplay {
-		req.GetBody = c.body.replay.getBody
+	if rt.body.source == fromRewind {
+		req.GetBody = rt.body.rewinder.getBody
 	}
-	number := p.AttemptHeader != "" && c.attempts > 0
-	prepare := p.Prepare != nil && c.attempts > 0
-	if number || prepare || c.key != "" {
+	setNumber := p.AttemptHeader != "" && rt.attempts > 0
+	beforeSend := p.BeforeSend != nil && rt.attempts > 0
+	if setNumber || beforeSend || rt.idempotencyKey != "" {
 		req.Header = req.Header.Clone()
 	}
-	if c.key != "" {
-		req.Header.Set("Idempotency-Key", c.key)
+	if rt.idempotencyKey != "" {
+		req.Header.Set("Idempotency-Key", rt.idempotencyKey)
 	}
-	if number {
-		req.Header.Set(p.AttemptHeader, strconv.Itoa(c.attempts+1))
+	if setNumber {
+		req.Header.Set(p.AttemptHeader, strconv.Itoa(rt.attempts+1))
 	}
-	if prepare {
-		if err := p.Prepare(req, c.attempts+1); err != nil {
+	if beforeSend {
+		if err := p.BeforeSend(req, rt.attempts+1); err != nil {
 			return nil, err
 		}
 	}
 	return req, nil
 }
 
-// errSlow ends an attempt that has had no answer within Retry.PerAttempt.
-var errSlow error = slow{}
+// errAttemptTimeout ends an attempt that has had no answer within RetryPolicy.AttemptTimeout.
+var errAttemptTimeout error = attemptTimeoutError{}
 
-type slow struct{}
+type attemptTimeoutError struct{}
 
-func (slow) Error() string   { return "heed: no answer within Retry.PerAttempt" }
-func (slow) Timeout() bool   { return true }
-func (slow) Is(t error) bool { return t == context.DeadlineExceeded }
+func (attemptTimeoutError) Error() string {
+	return "heed: no response headers within RetryPolicy.AttemptTimeout"
+}
+func (attemptTimeoutError) Timeout() bool   { return true }
+func (attemptTimeoutError) Is(t error) bool { return t == context.DeadlineExceeded }
 
-// timed returns the context of one attempt. It ends if there is no response within d,
+// withAttemptTimeout returns the context of one attempt. It ends if there is no response within d,
 // unless d is 0, and when the body of the response has ended.
-func (c *call) timed(d time.Duration) context.Context {
-	watches := c.watches()
+func (rt *roundTrip) withAttemptTimeout(d time.Duration) context.Context {
+	watches := rt.watchesCancel()
 	if d <= 0 && !watches {
-		return c.ctx
+		return rt.ctx
 	}
-	ctx, cancel := context.WithCancelCause(c.ctx)
-	c.cancel, c.timer = cancel, nil
+	ctx, cancel := context.WithCancelCause(rt.ctx)
+	rt.cancel, rt.timer = cancel, nil
 	if d > 0 {
-		c.timer = time.AfterFunc(d, func() { cancel(errSlow) })
+		rt.timer = time.AfterFunc(d, func() { cancel(errAttemptTimeout) })
 	}
 	if watches {
-		endOn(ctx, cancelOf(c.req), cancel)
+		watchCancel(ctx, cancelOf(rt.req), cancel)
 	}
 	return ctx
 }
 
-// watches reports whether Request.Cancel must end the context of the attempt: only
+// watchesCancel reports whether RequestOptions.Cancel must end the context of the attempt: only
 // http.Transport is known to look at it by itself.
-func (c *call) watches() bool {
-	if cancelOf(c.req) == nil {
+func (rt *roundTrip) watchesCancel() bool {
+	if cancelOf(rt.req) == nil {
 		return false
 	}
-	return !isTransport(c.t.own.base)
+	return !isTransport(rt.t.resolved.base)
 }
 
-// answered stops the timer of the attempt and returns err, or errSlow if the timer
+// stopAttemptTimer stops the timer of the attempt and returns err, or errAttemptTimeout if the timer
 // has fired. A response that arrives as the timer fires is closed: its context has
 // ended, so its body cannot be read.
-func (c *call) answered(ctx context.Context, resp *http.Response, err error) error {
-	if c.cancel == nil {
+func (rt *roundTrip) stopAttemptTimer(ctx context.Context, resp *http.Response, err error) error {
+	if rt.cancel == nil {
 		return err
 	}
-	if c.timer != nil && !c.timer.Stop() && err == nil && resp.Body != http.NoBody {
+	if rt.timer != nil && !rt.timer.Stop() && err == nil && resp.Body != http.NoBody {
 		closeBody(resp.Body)
-		err = errSlow
+		err = errAttemptTimeout
 	}
-	if err != nil && c.ctx.Err() == nil && errors.Is(context.Cause(ctx), errSlow) {
-		err = errSlow
+	if err != nil && rt.ctx.Err() == nil && errors.Is(context.Cause(ctx), errAttemptTimeout) {
+		err = errAttemptTimeout
 	}
 	switch {
 	case err != nil || resp.Body == http.NoBody:
-		c.cancel(nil)
-		c.cancel = nil
+		rt.cancel(nil)
+		rt.cancel = nil
 	case resp.StatusCode == http.StatusSwitchingProtocols:
-		c.cancel = nil // the connection is the caller's, and ends with the request's context
+		rt.cancel = nil // the connection is the caller's, and ends with the request's context
 	}
 	return err
 }
@@ -134,51 +136,51 @@ type Breaker interface {
 type statusError int
 
 func (s statusError) Error() string {
-	return "heed: the server answered " + strconv.Itoa(int(s)) + " " + http.StatusText(int(s))
+	return "heed: server responded " + strconv.Itoa(int(s)) + " " + http.StatusText(int(s))
 }
 
-// health returns what a Breaker should think of an answer or failure. A server
+// breakerResult returns what a Breaker should think of an answer or failure. A server
 // that says to slow down works.
-func health(resp *http.Response, err error) error {
+func breakerResult(resp *http.Response, err error) error {
 	if err == nil && resp.StatusCode >= 500 {
 		return statusError(resp.StatusCode)
 	}
 	return err
 }
 
-// roundTrip is Base.RoundTrip, made sure that it keeps its contract.
-func (c *call) roundTrip(req *http.Request) (*http.Response, error) {
-	c.body.give()
-	c.used, c.outcome = true, throttle.Failed // until there is a response
-	if copied := req != c.req || c.cancel != nil; copied {
-		c.t.running.update(c.req, cancellation{sent: req, stop: c.cancel})
-		defer c.t.running.update(c.req, cancellation{})
+// sendToBase is Base.RoundTrip, made sure that it keeps its contract.
+func (rt *roundTrip) sendToBase(req *http.Request) (*http.Response, error) {
+	rt.body.markGiven()
+	rt.sentToBase, rt.outcome = true, throttle.Failed // until there is a response
+	if copied := req != rt.req || rt.cancel != nil; copied {
+		rt.t.cancellations.update(rt.req, cancellation{sent: req, stop: rt.cancel})
+		defer rt.t.cancellations.update(rt.req, cancellation{})
 	}
-	resp, err := c.t.own.base.RoundTrip(req)
+	resp, err := rt.t.resolved.base.RoundTrip(req)
 	switch {
 	case resp == nil && err == nil:
-		err = errNothing
+		err = errNoResult
 	case resp != nil && err != nil:
 		closeBody(resp.Body)
 		resp = nil
 	case resp != nil && resp.Body == nil:
 		resp.Body = http.NoBody
 	}
-	if err = c.answered(req.Context(), resp, err); err != nil {
+	if err = rt.stopAttemptTimer(req.Context(), resp, err); err != nil {
 		resp = nil
 	}
-	c.resp, c.err, c.rest = resp, err, rest{}
-	c.tellBreaker(health(resp, err))
+	rt.resp, rt.err, rt.drained = resp, err, drained{}
+	rt.reportToBreaker(breakerResult(resp, err))
 	return resp, err
 }
 
-// tellBreaker reports err to the Breaker that allowed the attempt, if there is one.
-func (c *call) tellBreaker(err error) {
-	if done := c.done; done != nil {
-		c.done = nil // before the call: it may panic
+// reportToBreaker reports err to the Breaker that allowed the attempt, if there is one.
+func (rt *roundTrip) reportToBreaker(err error) {
+	if done := rt.breakerDone; done != nil {
+		rt.breakerDone = nil // before the call: it may panic
 		done(err)
 	}
 }
 
-// errNothing is a broken Base: http.RoundTripper forbids it.
-var errNothing = errors.New("heed: Base returned neither an answer nor an error")
+// errNoResult is a broken Base: http.RoundTripper forbids it.
+var errNoResult = errors.New("heed: Base returned neither a response nor an error")

@@ -21,10 +21,10 @@ import (
 // Nothing is read before the first attempt, and there is never an attempt with an
 // empty body for want of a better one.
 type body struct {
-	source source
-	replay *replay       // of fromReplay
-	fresh  io.ReadCloser // opened for the next attempt, and not given to Base yet; nil: none
-	given  bool          // Base was given a body at least once, and closes what it was given
+	source      source
+	rewinder    *rewindBody   // of fromRewind
+	pending     io.ReadCloser // opened for the next attempt, and not given to Base yet; nil: none
+	givenToBase bool          // Base was given a body at least once, and closes what it was given
 }
 
 // A source is where the body of another attempt comes from.
@@ -33,84 +33,84 @@ type source uint8
 const (
 	noBody      source = iota // there is no body
 	sentOnce                  // nowhere: it can be sent once
-	fromGetBody               // Request.GetBody
-	fromReplay                // a replay
+	fromGetBody               // RequestOptions.GetBody
+	fromRewind                // a replay
 )
 
 // bodyOf returns how the body of req is sent. At most keep bytes of it are kept.
-func bodyOf(req *http.Request, keep int64) body {
+func bodyOf(req *http.Request, maxLength int64) body {
 	switch {
 	case req.Body == nil || req.Body == http.NoBody:
 		return body{source: noBody}
 	case req.GetBody != nil:
 		return body{source: fromGetBody}
 	}
-	r := newReplay(req, keep)
+	r := newRewindBody(req, maxLength)
 	if r == nil {
 		return body{source: sentOnce}
 	}
-	return body{source: fromReplay, replay: r, fresh: r.pass()}
+	return body{source: fromRewind, rewinder: r, pending: r.newReader()}
 }
 
-// prepare opens the body of another attempt, or returns why there is none.
-func (b *body) prepare(req *http.Request) (err error) {
+// checkReplayable opens the body of another attempt, or returns why there is none.
+func (b *body) checkReplayable(req *http.Request) (err error) {
 	switch b.source {
 	case sentOnce:
-		return ErrBody
+		return ErrBodyNotReplayable
 	case fromGetBody:
-		if b.fresh, err = req.GetBody(); err != nil {
+		if b.pending, err = req.GetBody(); err != nil {
 			return fmt.Errorf("heed: the body cannot be sent again: GetBody: %w", err)
 		}
-		if replaced(req, b.fresh) {
-			return errReplaced
+		if replaced(req, b.pending) {
+			return errBodyReplaced
 		}
-	case fromReplay:
-		return b.replay.lost()
+	case fromRewind:
+		return b.rewinder.replayErr()
 	}
 	return nil
 }
 
 // rewind makes ready what prepare could not while Base was still reading.
 func (b *body) rewind(ctx context.Context) (err error) {
-	if b.source == fromReplay {
-		b.fresh, err = b.replay.rewind(ctx)
+	if b.source == fromRewind {
+		b.pending, err = b.rewinder.rewind(ctx)
 	}
 	return err
 }
 
 // next returns the body of the attempt that is about to be sent. fresh: it is not
 // that of req.
-func (b *body) next(req *http.Request) (body io.ReadCloser, fresh bool) {
-	if b.fresh == nil {
+func (b *body) next(req *http.Request) (body io.ReadCloser, isNew bool) {
+	if b.pending == nil {
 		return req.Body, false
 	}
-	return b.fresh, true
+	return b.pending, true
 }
 
-// give records that Base is given the body that next returned, and closes it from
+// markGiven records that Base is given the body that next returned, and closes it from
 // now on.
-func (b *body) give() { b.fresh, b.given = nil, true }
+func (b *body) markGiven() { b.pending, b.givenToBase = nil, true }
 
 // finish closes what Base was not given: the body of an attempt that was prepared
 // and not sent, and the caller's own if nothing was sent. No attempt follows.
 func (b *body) finish(req *http.Request) {
-	closeBody(b.fresh)
+	closeBody(b.pending)
 	switch {
-	case b.replay != nil:
-		b.replay.finish()
-	case !b.given:
+	case b.rewinder != nil:
+		b.rewinder.finish()
+	case !b.givenToBase:
 		closeBody(req.Body)
 	}
-	*b = body{given: true} // nothing is left to close
+	*b = body{givenToBase: true} // nothing is left to close
 }
 
-var errReplaced = errors.New("heed: the body cannot be sent again: GetBody returns another one than Body: set both")
+var errBodyReplaced = errors.New("heed: the body cannot be sent again: GetBody returns another one than Body: set both")
 
 // replaced reports whether fresh, which GetBody returned, is not the body that was
 // sent, as when somebody has put a compressed one into Body and nothing into
 // GetBody. It shows in the size of the readers that http.NewRequest knows.
-func replaced(req *http.Request, fresh io.ReadCloser) bool {
-	n, ok := sizeOf(fresh)
+func replaced(req *http.Request, opened io.ReadCloser) bool {
+	n, ok := sizeOf(opened)
 	if !ok {
 		return false
 	}

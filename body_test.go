@@ -15,15 +15,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestBody_longerThanKeptIsSentOnce(t *testing.T) {
+func TestBody_longerThanBufferIsSentOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for name, n := range map[string]int64{"length known": 11, "length not known": -1} {
-			for _, step := range []any{500, refused} {
-				s := plays(step)
+			for _, step := range []any{500, errConnRefused} {
+				s := newScript(step)
 				body := &opaque{Reader: strings.NewReader("hello world")}
-				resp, err := (&Transport{Base: s, Retry: &Retry{KeepBody: 10}}).RoundTrip(put(t, body, n))
+				resp, err := (&Transport{Base: s, Retry: &RetryPolicy{MaxBodyBuffer: 10}}).RoundTrip(put(t, body, n))
 				if err != nil {
-					require.ErrorIs(t, err, ErrBody, name)
+					require.ErrorIs(t, err, ErrBodyNotReplayable, name)
 					require.ErrorContains(t, err, "set Request.GetBody")
 				} else {
 					require.Equal(t, "answer 1", text(t, resp))
@@ -36,16 +36,16 @@ func TestBody_longerThanKeptIsSentOnce(t *testing.T) {
 	})
 }
 
-func TestBody_thatGetBodyDoesNotKnowIsSentOnce(t *testing.T) {
+func TestBody_replacedWithoutGetBodyIsSentOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, length := range []int64{-1, 0, 7} {
-			s := plays(500)
+			s := newScript(500)
 			req := request(t, "PUT", "plain text")
 			req.Body, req.ContentLength = io.NopCloser(strings.NewReader("zipped!")), length
 			resp, err := (&Transport{Base: s}).RoundTrip(req)
 			require.NoError(t, err)
 			info, _ := InfoFrom(resp)
-			require.ErrorIs(t, info.GaveUp, errReplaced)
+			require.ErrorIs(t, info.StopReason, errBodyReplaced)
 			require.Equal(t, 1, s.sent())
 		}
 	})
@@ -63,24 +63,24 @@ func TestBody_replaysAfterAnyPartialRead(t *testing.T) {
 			}
 			var got []byte
 			n := 0
-			b := base(func(r *http.Request) (*http.Response, error) {
+			b := baseFunc(func(r *http.Request) (*http.Response, error) {
 				if n++; n < 6 {
 					io.CopyN(io.Discard, r.Body, random.Int64N(int64(len(want)+100)))
 					return nil, errBroken
 				}
 				got, _ = io.ReadAll(r.Body)
-				return says(200, ""), nil
+				return newResponse(200, ""), nil
 			})
-			_, err := (&Transport{Base: b, Retry: &Retry{Attempts: 6}}).RoundTrip(put(t, &opaque{Reader: bytes.NewReader(want)}, -1))
+			_, err := (&Transport{Base: b, Retry: &RetryPolicy{MaxAttempts: 6}}).RoundTrip(put(t, &opaque{Reader: bytes.NewReader(want)}, -1))
 			require.NoError(t, err)
 			require.True(t, bytes.Equal(want, got))
 		}
 	})
 }
 
-// TestBody_waitsUntilBaseHasLetGo has a Base that still reads when it returns, as
+// TestBody_waitsUntilBaseHasClosed has a Base that still reads when it returns, as
 // net/http does if the answer comes early.
-func TestBody_waitsUntilBaseHasLetGo(t *testing.T) {
+func TestBody_waitsUntilBaseHasClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, tt := range []struct {
 			slow    time.Duration
@@ -97,7 +97,7 @@ func TestBody_waitsUntilBaseHasLetGo(t *testing.T) {
 			}()
 			var got string
 			n := 0
-			early := roundTripper(func(r *http.Request) (*http.Response, error) {
+			early := roundTripFunc(func(r *http.Request) (*http.Response, error) {
 				if n++; n == 1 {
 					go func() {
 						io.ReadFull(r.Body, make([]byte, 8)) // hangs in the middle
@@ -106,12 +106,12 @@ func TestBody_waitsUntilBaseHasLetGo(t *testing.T) {
 					if synctest.Wait(); tt.closing {
 						r.Body.Close()
 					}
-					return says(503, "early"), nil
+					return newResponse(503, "early"), nil
 				}
 				b, _ := io.ReadAll(r.Body)
 				r.Body.Close()
 				got = string(b)
-				return says(200, ""), nil
+				return newResponse(200, ""), nil
 			})
 			resp, err := (&Transport{Base: early}).RoundTrip(put(t, pr, -1))
 			require.NoError(t, err)
@@ -127,21 +127,21 @@ func TestBody_waitsUntilBaseHasLetGo(t *testing.T) {
 	})
 }
 
-type roundTripper func(*http.Request) (*http.Response, error)
+type roundTripFunc func(*http.Request) (*http.Response, error)
 
-func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+func (f roundTripFunc) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 // TestBody_largeStreamCostsNoMemory sends 64 MiB that need no retry, with bodies
 // kept: what is kept must not grow with it.
 func TestBody_largeStreamCostsNoMemory(t *testing.T) {
 	const size = 64 << 20
 	buf := make([]byte, 32<<10)
-	b := roundTripper(func(r *http.Request) (*http.Response, error) {
+	b := roundTripFunc(func(r *http.Request) (*http.Response, error) {
 		n, err := io.CopyBuffer(struct{ io.Writer }{io.Discard}, r.Body, buf)
 		require.NoError(t, err)
 		require.EqualValues(t, size, n)
 		r.Body.Close()
-		return says(200, ""), nil
+		return newResponse(200, ""), nil
 	})
 	tr := &Transport{Base: b}
 	body := func() io.Reader { return &opaque{Reader: io.LimitReader(zeros{}, size)} }
@@ -160,14 +160,14 @@ type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) { return len(p), nil }
 
-// TestTransport_handsBackTheAnswerWhenTheLineIsTooLong: the retry was decided on
+// TestTransport_returnsLastResponseWhenQueueIsTooLong: the retry was decided on
 // and the answer discarded, but the line turned out to be longer than the deadline.
-func TestTransport_handsBackTheAnswerWhenTheLineIsTooLong(t *testing.T) {
+func TestTransport_returnsLastResponseWhenQueueIsTooLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, step := range []any{500, errBroken} {
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-			s := plays(step)
-			tr := &Transport{Base: s, Retry: three(), Limiter: perMinute()}
+			s := newScript(step)
+			tr := &Transport{Base: s, Retry: threeAttempts(), Limiter: perMinute()}
 			resp, err := tr.RoundTrip(request(t, "GET", "").WithContext(ctx))
 			require.Equal(t, time.Second, time.Since(s.start))
 			require.Equal(t, 1, s.sent())
@@ -175,7 +175,7 @@ func TestTransport_handsBackTheAnswerWhenTheLineIsTooLong(t *testing.T) {
 				require.NoError(t, err)
 				require.Equal(t, "answer 1", text(t, resp))
 				info, _ := InfoFrom(resp)
-				require.ErrorIs(t, info.GaveUp, context.DeadlineExceeded)
+				require.ErrorIs(t, info.StopReason, context.DeadlineExceeded)
 			} else {
 				require.ErrorIs(t, err, errBroken)
 				require.ErrorIs(t, err, context.DeadlineExceeded)

@@ -12,272 +12,272 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// A call is one RoundTrip with all its attempts. It is taken from a pool, so that a
+// A sendToBase is one RoundTrip with all its attempts. It is taken from a pool, so that a
 // request that is granted immediately and succeeds allocates nothing.
-type call struct {
-	*lease
-	t    *Transport
-	req  *http.Request
-	said Request // what With said
-	once bool    // the request is sent once at most
+type roundTrip struct {
+	*attemptResources
+	t       *Transport
+	req     *http.Request
+	opts    RequestOptions // what With said
+	noRetry bool           // the request is sent once at most
 
-	retry  *Retry // the policy of the call, with its defaults
-	chosen Retry  // that of Transport.RetryFor
+	retry       *RetryPolicy // the policy of the call, with its defaults
+	routePolicy RetryPolicy  // that of Transport.RetryFor
 
-	wait waitContext
+	waitCtx waitContext
 
-	tracked int                      // where in the ticket the Tracker's demand is; -1: it has none
-	meters  [throttle.MaxDemands]int // where those of Request.Costs are
-	metered int                      // how many there are
-	limited bool                     // there are demands
+	quotaSlot  int                      // where in the ticket the Tracker's demand is; -1: it has none
+	unitSlots  [throttle.MaxDemands]int // where those of RequestOptions.Costs are
+	unitCount  int                      // how many there are
+	hasDemands bool                     // there are demands
 
-	body     body
-	key      string      // Idempotency-Key made for it; "": none
-	timer    *time.Timer // runs cancel
-	done     func(error) // of the Breaker; nil: it waits for nothing
-	attempts int         // sent
-	failures int         // of those, with an answer or error other than "slow down"
-	resp     *http.Response
-	err      error
-	told     time.Duration      // Retry-After, as the Tracker understood it
-	now      time.Time          // of resp or err; zero if it is good
-	sentAt   time.Time          // when the latest attempt was granted; zero: it passed no limit
-	windows  [2]throttle.Window // room for those of an answer
-	rest     rest               // what was read of resp to discard it
-	reason   error              // why it is not sent again; nil: it need not be
-	stopped  bool               // reason came from Retry.Again, and is to be returned
-	returned bool               // RoundTrip returns in the usual way: nothing has panicked
+	body           body
+	idempotencyKey string      // Idempotency-Key made for it; "": none
+	timer          *time.Timer // runs cancel
+	breakerDone    func(error) // of the Breaker; nil: it waits for nothing
+	attempts       int         // sent
+	failures       int         // of those, with an answer or error other than "slow down"
+	resp           *http.Response
+	err            error
+	retryAfter     time.Duration           // Retry-After, as the Tracker understood it
+	endedAt        time.Time               // of resp or err; zero if it is good
+	sentAt         time.Time               // when the latest attempt was granted; zero: it passed no limit
+	limitBuf       [2]throttle.RemoteLimit // room for those of an answer
+	drained        drained                 // what was read of resp to discard it
+	stopReason     error                   // why it is not sent again; nil: it need not be
+	stoppedByHook  bool                    // reason came from RetryPolicy.ShouldRetry, and is to be returned
+	returned       bool                    // RoundTrip returns in the usual way: nothing has panicked
 
-	policy  backoff.Policy // of this call; nil: nothing has failed yet
-	drawn   time.Duration  // what policy returned last
-	repeats int            // responses that stated a Retry-After of 0
-	delay   time.Duration  // before the next attempt
-	began   time.Time      // when the first attempt had failed
-	spare   time.Duration  // half of the time that the caller gave for the call; 0: no deadline, or not known yet
-	info    Info
-	past    []Attempt // those that were discarded
+	backoffPolicy   backoff.Policy // of this call; nil: nothing has failed yet
+	lastDelay       time.Duration  // what policy returned last
+	zeroRetryAfters int            // responses that stated a Retry-After of 0
+	delay           time.Duration  // before the next attempt
+	firstEnd        time.Time      // when the first attempt had failed
+	latencyBudget   time.Duration  // half of the time that the caller gave for the call; 0: no deadline, or not known yet
+	info            Info
+	pastAttempts    []Attempt // those that were discarded
 }
 
-var calls = sync.Pool{New: func() any { return new(call) }}
+var roundTripPool = sync.Pool{New: func() any { return new(roundTrip) }}
 
-// begin returns a call for req.
-func (t *Transport) begin(req *http.Request) *call {
-	c := calls.Get().(*call)
-	if c.lease == nil {
-		c.lease = leases.Get().(*lease)
+// newRoundTrip returns a call for req.
+func (t *Transport) newRoundTrip(req *http.Request) *roundTrip {
+	rt := roundTripPool.Get().(*roundTrip)
+	if rt.attemptResources == nil {
+		rt.attemptResources = attemptResourcesPool.Get().(*attemptResources)
 	}
-	c.t, c.req, c.lease.t, c.ctx = t, req, t, req.Context()
-	c.said = RequestFrom(c.ctx)
-	t.running.end(req) // what was canceled before has no effect on a call that begins
-	return c
+	rt.t, rt.req, rt.attemptResources.t, rt.ctx = t, req, t, req.Context()
+	rt.opts = OptionsFrom(rt.ctx)
+	t.cancellations.end(req) // what was canceled before has no effect on a call that begins
+	return rt
 }
 
-// choose takes the policy of the call, which says how its body is sent and how long
+// resolvePolicy takes the policy of the call, which says how its body is sent and how long
 // it may wait.
-func (c *call) choose() {
-	t, req := c.t, c.req
-	c.retry = &t.own.retry
+func (rt *roundTrip) resolvePolicy() {
+	t, req := rt.t, rt.req
+	rt.retry = &t.resolved.retry
 	if t.RetryFor != nil {
 		if r := t.RetryFor(req); r != nil {
-			c.chosen = r.filled(t.own.retry.Budget)
-			c.retry = &c.chosen
+			rt.routePolicy = r.withDefaults(t.resolved.retry.Budget)
+			rt.retry = &rt.routePolicy
 		}
 	}
-	p := c.retry
-	if c.once = c.said.NoRetry || p.Throttled <= 1 || callerRetries(req.Header); c.once {
-		c.body.source = sentOnce
+	p := rt.retry
+	if rt.noRetry = rt.opts.NoRetry || p.MaxThrottledAttempts <= 1 || callerRetries(req.Header); rt.noRetry {
+		rt.body.source = sentOnce
 	} else {
-		c.body = bodyOf(req, p.KeepBody)
-		if p.NewKey != nil && !c.harmless() {
-			c.key = p.NewKey()
+		rt.body = bodyOf(req, p.MaxBodyBuffer)
+		if p.IdempotencyKey != nil && !rt.isIdempotent() {
+			rt.idempotencyKey = p.IdempotencyKey()
 		}
 	}
-	c.ticket.Priority = int32(min(max(c.said.Priority, math.MinInt32), math.MaxInt32))
-	c.ticket.MaxTold = c.mostTold()
+	rt.ticket.Priority = int32(min(max(rt.opts.Priority, math.MinInt32), math.MaxInt32))
+	rt.ticket.MaxServerWait = rt.maxServerWait()
 }
 
-// harmless reports whether the request is idempotent.
-func (c *call) harmless() bool {
-	return harmless(c.req, c.said) || c.retry.Idempotent != nil && c.retry.Idempotent(c.req)
+// isIdempotent reports whether the request is idempotent.
+func (rt *roundTrip) isIdempotent() bool {
+	return isIdempotent(rt.req, rt.opts) || rt.retry.Idempotent != nil && rt.retry.Idempotent(rt.req)
 }
 
 // end releases what the call holds, also if a hook, a limiter or Base panicked.
-func (c *call) end() {
-	c.t.running.end(c.req)
-	if !c.returned {
-		c.body.finish(c.req)
-		if c.resp != nil {
-			closeBody(c.resp.Body)
+func (rt *roundTrip) end() {
+	rt.t.cancellations.end(rt.req)
+	if !rt.returned {
+		rt.body.finish(rt.req)
+		if rt.resp != nil {
+			closeBody(rt.resp.Body)
 		}
 	}
-	l := c.lease
+	l := rt.attemptResources
 	if l != nil { // no response took it over
-		c.drop()
-		*l = lease{}
+		rt.endAttempt()
+		*l = attemptResources{}
 	}
-	*c = call{lease: l}
-	calls.Put(c)
+	*rt = roundTrip{attemptResources: l}
+	roundTripPool.Put(rt)
 }
 
-// drop ends an attempt that gets no response: its context, its place with the
+// endAttempt ends an attempt that gets no response: its context, its place with the
 // Breaker and its claim. Units of an attempt that was not sent are given back.
-func (c *call) drop() {
-	if c.timer != nil {
-		c.timer.Stop()
+func (rt *roundTrip) endAttempt() {
+	if rt.timer != nil {
+		rt.timer.Stop()
 	}
-	if c.held && !c.used {
-		c.held = false
-		c.t.own.waiter.Cancel(c.detached(), &c.ticket)
+	if rt.granted && !rt.sentToBase {
+		rt.granted = false
+		rt.t.resolved.queue.Cancel(rt.detached(), &rt.ticket)
 	}
-	c.release()
-	c.tellBreaker(errNothing)
+	rt.release()
+	rt.reportToBreaker(errNoResult)
 }
 
 // send sends one attempt and tells the limits what came of it.
-func (c *call) send(req *http.Request) (*http.Response, error) {
-	c.attempts++
-	if f := c.t.own.trace.Send; f != nil {
-		f(req, Step{Attempt: c.attempts})
+func (rt *roundTrip) send(req *http.Request) (*http.Response, error) {
+	rt.attempts++
+	if f := rt.t.resolved.trace.AttemptStart; f != nil {
+		f(req, TraceInfo{Attempt: rt.attempts})
 	}
-	c.sentAt = c.ticket.GrantedAt()
-	resp, err := c.roundTrip(req)
+	rt.sentAt = rt.ticket.GrantedAt()
+	resp, err := rt.sendToBase(req)
 	var now time.Time // where nothing is read, nobody needs it
 	if err != nil || resp.StatusCode >= 400 {
-		now = c.t.now()
+		now = rt.t.now()
 	}
-	f := c.t.own.quota.Feedback(c.req, c.quota(), resp, err, now, c.windows[:0])
-	f.More = lasts(resp) && c.holdsUntilEnd()
-	c.t.own.waiter.Observe(c.detached(), &c.ticket, f)
-	c.held, c.outcome, c.told = f.More, f.Outcome, f.RetryAfter
-	c.now = f.Now
-	c.observeLatency()
-	if f := c.t.own.trace.Answer; f != nil {
-		f(c.req, Step{Attempt: c.attempts, Response: resp, Err: err})
+	f := rt.t.resolved.quota.Feedback(rt.req, rt.quotaDemand(), resp, err, now, rt.limitBuf[:0])
+	f.Partial = hasOpenBody(resp) && rt.holdsUntilEnd()
+	rt.t.resolved.queue.Observe(rt.detached(), &rt.ticket, f)
+	rt.granted, rt.outcome, rt.retryAfter = f.Partial, f.Outcome, f.RetryAfter
+	rt.endedAt = f.Now
+	rt.observeLatency()
+	if f := rt.t.resolved.trace.AttemptDone; f != nil {
+		f(rt.req, TraceInfo{Attempt: rt.attempts, Response: resp, Err: err})
 	}
 	return resp, err
 }
 
 // observeLatency reports how long the server took to accept the attempt. Only attempts
 // that had to pass a limit are measured: others cannot have been delayed.
-func (c *call) observeLatency() {
-	if !c.limited || c.outcome != throttle.Accepted || c.sentAt.IsZero() {
+func (rt *roundTrip) observeLatency() {
+	if !rt.hasDemands || rt.outcome != throttle.Accepted || rt.sentAt.IsZero() {
 		return
 	}
-	if c.ticket.Waited() == 0 && c.sentAt.UnixNano()>>10&15 != 0 {
+	if rt.ticket.Waited() == 0 && rt.sentAt.UnixNano()>>10&15 != 0 {
 		return // one of 16 suffices where none waits
 	}
-	now := c.now
+	now := rt.endedAt
 	if now.IsZero() {
-		now = c.t.now()
+		now = rt.t.now()
 	}
-	c.t.own.quota.ObserveLatency(c.req, now.Sub(c.sentAt), now)
+	rt.t.resolved.quota.ObserveLatency(rt.req, now.Sub(rt.sentAt), now)
 }
 
-// pause discards the answer that is not final and sleeps.
-func (c *call) pause() error {
-	if f := c.t.own.trace.Retry; f != nil {
-		f(c.req, Step{Attempt: c.attempts, Response: c.resp, Err: c.err, Delay: c.delay})
+// waitForRetry discards the answer that is not final and sleeps.
+func (rt *roundTrip) waitForRetry() error {
+	if f := rt.t.resolved.trace.Retry; f != nil {
+		f(rt.req, TraceInfo{Attempt: rt.attempts, Response: rt.resp, Err: rt.err, Delay: rt.delay})
 	}
-	c.rest = discard(c.ctx, c.resp)
-	c.release()
-	c.past = append(c.past, c.attempt())
-	if err := c.body.rewind(c.ctx); err != nil {
+	rt.drained = drain(rt.ctx, rt.resp)
+	rt.release()
+	rt.pastAttempts = append(rt.pastAttempts, rt.attemptResult())
+	if err := rt.body.rewind(rt.ctx); err != nil {
 		return err
 	}
-	if c.delay <= 0 {
+	if rt.delay <= 0 {
 		return nil
 	}
-	start, ctx := c.t.now(), c.waiting(false)
-	err := sleep(ctx, c.t.Clock, c.delay)
+	start, ctx := rt.t.now(), rt.newWaitContext(false)
+	err := sleep(ctx, rt.t.Clock, rt.delay)
 	ctx.end()
-	c.info.Paused += c.t.now().Sub(start)
+	rt.info.BackoffWait += rt.t.now().Sub(start)
 	return err
 }
 
-// attempt returns what came of the latest one.
-func (c *call) attempt() Attempt {
-	if c.resp == nil {
-		return Attempt{Err: c.err}
+// attemptResult returns what came of the latest one.
+func (rt *roundTrip) attemptResult() Attempt {
+	if rt.resp == nil {
+		return Attempt{Err: rt.err}
 	}
-	return Attempt{Status: c.resp.StatusCode, Body: c.rest.snippet()}
+	return Attempt{Status: rt.resp.StatusCode, Body: rt.drained.snippet()}
 }
 
-// answer returns what the last attempt brought.
-func (c *call) answer() (*http.Response, error) {
-	c.body.finish(c.req)
-	if c.reason != nil {
-		if f := c.t.own.trace.GiveUp; f != nil {
-			f(c.req, Step{Attempt: c.attempts, Response: c.resp, Err: c.err, Reason: c.reason})
+// finish returns what the last attempt brought.
+func (rt *roundTrip) finish() (*http.Response, error) {
+	rt.body.finish(rt.req)
+	if rt.stopReason != nil {
+		if f := rt.t.resolved.trace.GiveUp; f != nil {
+			f(rt.req, TraceInfo{Attempt: rt.attempts, Response: rt.resp, Err: rt.err, Reason: rt.stopReason})
 		}
 	}
-	if c.stopped {
-		c.rest = discard(c.ctx, c.resp)
-		c.release()
+	if rt.stoppedByHook {
+		rt.drained = drain(rt.ctx, rt.resp)
+		rt.release()
 	}
-	if c.resp == nil || c.stopped {
-		if c.reason == nil && c.attempts == 1 {
-			return nil, c.err
+	if rt.resp == nil || rt.stoppedByHook {
+		if rt.stopReason == nil && rt.attempts == 1 {
+			return nil, rt.err
 		}
-		c.past = append(c.past, c.attempt())
-		return nil, c.giveUp()
+		rt.pastAttempts = append(rt.pastAttempts, rt.attemptResult())
+		return nil, rt.giveUp()
 	}
-	return c.hand(), nil
+	return rt.respond(), nil
 }
 
-// hand returns the answer as the caller gets it.
-func (c *call) hand() *http.Response {
-	c.info.Attempts, c.info.GaveUp = c.attempts, c.reason
-	if r := c.t.own.quota.Reader; r != nil || c.info.eventful() {
-		attach(c.resp, c.req, c.info, r)
+// respond returns the answer as the caller gets it.
+func (rt *roundTrip) respond() *http.Response {
+	rt.info.Attempts, rt.info.StopReason = rt.attempts, rt.stopReason
+	if r := rt.t.resolved.quota.Reader; r != nil || rt.info.nonTrivial() {
+		attachInfo(rt.resp, rt.req, rt.info, r)
 	}
-	resp := c.resp
-	if (c.held || c.cancel != nil) && lasts(resp) {
-		resp.Body = c.lease.upTo(resp)
-		c.lease = nil
+	resp := rt.resp
+	if (rt.granted || rt.cancel != nil) && hasOpenBody(resp) {
+		resp.Body = rt.attemptResources.observeBodyEnd(resp)
+		rt.attemptResources = nil
 	}
 	return resp
 }
 
-// refuse ends a call that cannot be sent as it is.
-func (c *call) refuse(err error) (*http.Response, error) {
-	c.body.finish(c.req)
+// reject ends a call that cannot be sent as it is.
+func (rt *roundTrip) reject(err error) (*http.Response, error) {
+	rt.body.finish(rt.req)
 	return nil, err
 }
 
-// abandon ends a call that is between two attempts, or before the first, because
+// fail ends a call that is between two attempts, or before the first, because
 // of err: the last answer if it is still whole, unless the caller has gone.
-func (c *call) abandon(err error) (*http.Response, error) {
-	c.drop()
-	c.body.finish(c.req)
-	c.reason = err
-	if f := c.t.own.trace.GiveUp; f != nil {
-		f(c.req, Step{Attempt: c.attempts, Response: c.resp, Err: c.err, Reason: err})
+func (rt *roundTrip) fail(err error) (*http.Response, error) {
+	rt.endAttempt()
+	rt.body.finish(rt.req)
+	rt.stopReason = err
+	if f := rt.t.resolved.trace.GiveUp; f != nil {
+		f(rt.req, TraceInfo{Attempt: rt.attempts, Response: rt.resp, Err: rt.err, Reason: err})
 	}
 	switch {
-	case c.attempts == 0 && (c.gone() != nil || !isWait(err)):
+	case rt.attempts == 0 && (rt.cancelCause() != nil || !isWaitError(err)):
 		return nil, err
-	case c.gone() == nil && c.resp != nil && c.rest.whole:
-		c.resp.Body = c.rest.reader()
-		return c.hand(), nil
+	case rt.cancelCause() == nil && rt.resp != nil && rt.drained.complete:
+		rt.resp.Body = rt.drained.reader()
+		return rt.respond(), nil
 	}
-	return nil, c.giveUp()
+	return nil, rt.giveUp()
 }
 
-// isWait reports whether err says that a wait would have been too long.
-func isWait(err error) bool {
+// isWaitError reports whether err says that a wait would have been too long.
+func isWaitError(err error) bool {
 	var r *throttle.RefusedError
 	return errors.As(err, &r) || errors.Is(err, ErrMaxWait) || errors.Is(err, context.DeadlineExceeded)
 }
 
-func (c *call) giveUp() error {
+func (rt *roundTrip) giveUp() error {
 	e := &GiveUpError{
-		Method:   c.req.Method,
-		URL:      public(c.req.URL),
-		Attempts: c.past,
-		InLine:   c.info.InLine,
-		Paused:   c.info.Paused,
-		Reason:   c.reason,
-		Err:      c.err,
+		Method:      rt.req.Method,
+		URL:         redactURL(rt.req.URL),
+		Attempts:    rt.pastAttempts,
+		QueueWait:   rt.info.QueueWait,
+		BackoffWait: rt.info.BackoffWait,
+		Reason:      rt.stopReason,
+		Err:         rt.err,
 	}
 	if e.Method == "" {
 		e.Method = http.MethodGet

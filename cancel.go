@@ -9,37 +9,37 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// errCanceled is returned for a request that Request.Cancel or CancelRequest ended
+// errCanceled is returned for a request that RequestOptions.Cancel or CancelRequest ended
 // while it waited.
-var errCanceled error = canceled{}
+var errCanceled error = canceledError{}
 
-type canceled struct{}
+type canceledError struct{}
 
-func (canceled) Error() string   { return "heed: request canceled" }
-func (canceled) Is(t error) bool { return t == context.Canceled }
+func (canceledError) Error() string   { return "heed: request canceled" }
+func (canceledError) Is(t error) bool { return t == context.Canceled }
 
 // CancelRequest ends the RoundTrip of req, which is the request that it was given: in
 // the queue, between two attempts, and in flight if Base has CancelRequest, as
-// http.Transport has, or if Retry.PerAttempt is set. It is not retried.
+// http.Transport has, or if RetryPolicy.AttemptTimeout is set. It is not retried.
 //
 // Use a context instead. CancelRequest is there for programs that were written for
 // http.Transport, and for http.Client.
 func (t *Transport) CancelRequest(req *http.Request) {
-	t.ready()
-	sent := t.running.cancel(req)
-	if b, ok := t.own.base.(interface{ CancelRequest(*http.Request) }); ok {
+	t.resolve()
+	sent := t.cancellations.cancel(req)
+	if b, ok := t.resolved.base.(interface{ CancelRequest(*http.Request) }); ok {
 		b.CancelRequest(sent)
 	}
 }
 
-// calling knows which requests CancelRequest has named, and of the calls that wait or have
+// cancelRegistry knows which requests CancelRequest has named, and of the calls that wait or have
 // a copy of their request in flight how to end that. Calls that do neither are not in it,
 // so that most requests pay no more than one atomic reading.
-type calling struct {
-	any      atomic.Bool // there are canceled requests
-	mu       sync.Mutex
-	canceled map[*http.Request]bool
-	calls    map[*http.Request]cancellation
+type cancelRegistry struct {
+	hasCanceled atomic.Bool // there are canceled requests
+	mu          sync.Mutex
+	canceled    map[*http.Request]bool
+	active      map[*http.Request]cancellation
 }
 
 // A cancellation is what can end a call from outside, beside its context.
@@ -53,15 +53,15 @@ const maxCanceled = 1024
 
 // update records how the call of req can be ended from now on. The zero cancellation
 // says that it cannot.
-func (r *calling) update(req *http.Request, c cancellation) {
+func (r *cancelRegistry) update(req *http.Request, c cancellation) {
 	r.mu.Lock()
 	if c.sent == nil && c.stop == nil {
-		delete(r.calls, req)
+		delete(r.active, req)
 	} else {
-		if r.calls == nil {
-			r.calls = make(map[*http.Request]cancellation)
+		if r.active == nil {
+			r.active = make(map[*http.Request]cancellation)
 		}
-		r.calls[req] = c
+		r.active[req] = c
 	}
 	canceled := r.canceled[req]
 	r.mu.Unlock()
@@ -71,14 +71,14 @@ func (r *calling) update(req *http.Request, c cancellation) {
 }
 
 // cancel ends the call of req and returns the request that it may have in flight.
-func (r *calling) cancel(req *http.Request) (sent *http.Request) {
+func (r *cancelRegistry) cancel(req *http.Request) (sent *http.Request) {
 	r.mu.Lock()
 	if r.canceled == nil || len(r.canceled) >= maxCanceled {
 		r.canceled = make(map[*http.Request]bool)
 	}
 	r.canceled[req] = true
-	r.any.Store(true)
-	c := r.calls[req]
+	r.hasCanceled.Store(true)
+	c := r.active[req]
 	r.mu.Unlock()
 	if c.stop != nil {
 		c.stop(errCanceled)
@@ -90,8 +90,8 @@ func (r *calling) cancel(req *http.Request) (sent *http.Request) {
 }
 
 // isCanceled reports whether CancelRequest has named req.
-func (r *calling) isCanceled(req *http.Request) bool {
-	if !r.any.Load() {
+func (r *cancelRegistry) isCanceled(req *http.Request) bool {
+	if !r.hasCanceled.Load() {
 		return false
 	}
 	r.mu.Lock()
@@ -100,28 +100,28 @@ func (r *calling) isCanceled(req *http.Request) bool {
 }
 
 // end forgets that req was named, as its call begins or returns.
-func (r *calling) end(req *http.Request) {
-	if !r.any.Load() {
+func (r *cancelRegistry) end(req *http.Request) {
+	if !r.hasCanceled.Load() {
 		return
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.canceled, req)
-	r.any.Store(len(r.canceled) > 0)
+	r.hasCanceled.Store(len(r.canceled) > 0)
 }
 
-// gone returns why nobody waits for the response any more, nil if somebody does.
-func (c *call) gone() error {
-	if c.ctx.Err() != nil {
-		return context.Cause(c.ctx)
+// cancelCause returns why nobody waits for the response any more, nil if somebody does.
+func (rt *roundTrip) cancelCause() error {
+	if rt.ctx.Err() != nil {
+		return context.Cause(rt.ctx)
 	}
-	if c.t.running.isCanceled(c.req) || isClosed(cancelOf(c.req)) {
+	if rt.t.cancellations.isCanceled(rt.req) || isClosed(cancelOf(rt.req)) {
 		return errCanceled
 	}
 	return nil
 }
 
-// cancelOf returns Request.Cancel, which programs still set, and http.Client does for
+// cancelOf returns RequestOptions.Cancel, which programs still set, and http.Client does for
 // its Timeout.
 func cancelOf(req *http.Request) <-chan struct{} {
 	return req.Cancel //lint:ignore SA1019 see above
@@ -136,8 +136,8 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-// endOn calls stop when cancel is closed, unless ctx ends before.
-func endOn(ctx context.Context, cancel <-chan struct{}, stop context.CancelCauseFunc) {
+// watchCancel calls stop when cancel is closed, unless ctx ends before.
+func watchCancel(ctx context.Context, cancel <-chan struct{}, stop context.CancelCauseFunc) {
 	if cancel == nil {
 		return
 	}
@@ -156,20 +156,20 @@ func endOn(ctx context.Context, cancel <-chan struct{}, stop context.CancelCause
 type waitContext struct {
 	context.Context // of the request
 
-	mu   sync.Mutex
-	call *call // nil: the wait is over
-	own  context.Context
-	stop context.CancelCauseFunc
+	mu        sync.Mutex
+	roundTrip *roundTrip // nil: the wait is over
+	derived   context.Context
+	stop      context.CancelCauseFunc
 }
 
-// waiting returns the context of a wait that begins. It must be ended. If shared is
+// newWaitContext returns the context of a wait that begins. It must be ended. If shared is
 // false, nobody keeps the context when the wait is over, and it is part of c.
-func (c *call) waiting(shared bool) *waitContext {
-	w := &c.wait
+func (rt *roundTrip) newWaitContext(shared bool) *waitContext {
+	w := &rt.waitCtx
 	if shared {
 		w = new(waitContext)
 	}
-	w.Context, w.call, w.own, w.stop = c.ctx, c, nil, nil
+	w.Context, w.roundTrip, w.derived, w.stop = rt.ctx, rt, nil, nil
 	return w
 }
 
@@ -177,11 +177,11 @@ func (c *call) waiting(shared bool) *waitContext {
 func (w *waitContext) end() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	c := w.call
-	w.call = nil
+	rt := w.roundTrip
+	w.roundTrip = nil
 	if w.stop != nil {
 		w.stop(nil)
-		c.t.running.update(c.req, cancellation{})
+		rt.t.cancellations.update(rt.req, cancellation{})
 	}
 }
 
@@ -189,16 +189,16 @@ func (w *waitContext) end() {
 func (w *waitContext) Done() <-chan struct{} {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.own == nil {
-		w.own, w.stop = context.WithCancelCause(w.Context)
-		if c := w.call; c == nil {
+	if w.derived == nil {
+		w.derived, w.stop = context.WithCancelCause(w.Context)
+		if rt := w.roundTrip; rt == nil {
 			w.stop(nil)
 		} else {
-			c.t.running.update(c.req, cancellation{stop: w.stop})
-			endOn(w.own, cancelOf(c.req), w.stop)
+			rt.t.cancellations.update(rt.req, cancellation{stop: w.stop})
+			watchCancel(w.derived, cancelOf(rt.req), w.stop)
 		}
 	}
-	return w.own.Done()
+	return w.derived.Done()
 }
 
 // Err implements context.Context.
@@ -206,20 +206,20 @@ func (w *waitContext) Err() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch {
-	case w.own != nil && w.own.Err() != nil:
-		return context.Cause(w.own)
-	case w.call == nil:
+	case w.derived != nil && w.derived.Err() != nil:
+		return context.Cause(w.derived)
+	case w.roundTrip == nil:
 		return w.Context.Err()
 	}
-	return w.call.gone()
+	return w.roundTrip.cancelCause()
 }
 
-// local reports whether all limits of the ticket answer from memory, and so do not
+// nonBlocking reports whether all limits of the ticket answer from memory, and so do not
 // look at a context.
-func (l *lease) local() bool {
+func (l *attemptResources) nonBlocking() bool {
 	for i := range l.ticket.Demands {
 		if x := l.ticket.Demands[i].Limiter; x != nil {
-			if m, ok := x.(throttle.Local); !ok || !m.Local() {
+			if m, ok := x.(throttle.NonBlocking); !ok || !m.NonBlocking() {
 				return false
 			}
 		}

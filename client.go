@@ -8,7 +8,7 @@ import "net/http"
 //
 // The client's Timeout, if it gets one, is for a call with all its hops, attempts and
 // pauses, and with the time in line: it says how long the caller can wait. How long
-// one attempt may take is Retry.PerAttempt.
+// one attempt may take is RetryPolicy.AttemptTimeout.
 func NewClient(t *Transport) *http.Client {
 	if t == nil {
 		t = new(Transport)

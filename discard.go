@@ -12,37 +12,37 @@ import (
 // used again, but only if the end comes soon: a longer body costs more than a new
 // connection.
 const (
-	maxDiscard  = 64 << 10               // bytes
-	discardTime = 100 * time.Millisecond // on the system clock, as the network is
+	maxDrain     = 64 << 10               // bytes
+	drainTimeout = 100 * time.Millisecond // on the system clock, as the network is
 )
 
-// A rest is what was read of an answer that is not final. If it is all there was,
+// A drained is what was read of an answer that is not final. If it is all there was,
 // the answer can still be handed out.
-type rest struct {
-	data  []byte
-	whole bool
-	err   error // what ended it, if it was not its end
+type drained struct {
+	data     []byte
+	complete bool
+	err      error // what ended it, if it was not its end
 }
 
-// discard reads and closes the body of resp.
+// drain reads and closes the body of resp.
 //
 // The reader has a goroutine of its own, since nothing else can bound the time of
 // a Read that hangs: Close unblocks it in net/http, and if another Base does not
 // do so, it is that goroutine that hangs and not the caller.
-func discard(ctx context.Context, resp *http.Response) rest {
+func drain(ctx context.Context, resp *http.Response) drained {
 	if !hasBody(resp) {
-		return rest{whole: true}
+		return drained{complete: true}
 	}
 	defer resp.Body.Close()
-	if resp.ContentLength > maxDiscard {
-		return rest{}
+	if resp.ContentLength > maxDrain {
+		return drained{}
 	}
-	done := make(chan rest, 1)
+	done := make(chan drained, 1)
 	go func() {
-		data, err := io.ReadAll(io.LimitReader(resp.Body, maxDiscard+1))
-		done <- rest{data, len(data) <= maxDiscard, err}
+		data, err := io.ReadAll(io.LimitReader(resp.Body, maxDrain+1))
+		done <- drained{data, len(data) <= maxDrain, err}
 	}()
-	timer := time.NewTimer(discardTime)
+	timer := time.NewTimer(drainTimeout)
 	defer timer.Stop()
 	select {
 	case r := <-done:
@@ -50,24 +50,24 @@ func discard(ctx context.Context, resp *http.Response) rest {
 	case <-timer.C:
 	case <-ctx.Done():
 	}
-	return rest{}
+	return drained{}
 }
 
 // reader returns a body that reads as the original would have.
-func (r rest) reader() io.ReadCloser {
+func (r drained) reader() io.ReadCloser {
 	if r.err == nil {
 		return io.NopCloser(bytes.NewReader(r.data))
 	}
-	return io.NopCloser(io.MultiReader(bytes.NewReader(r.data), broken{r.err}))
+	return io.NopCloser(io.MultiReader(bytes.NewReader(r.data), errReader{r.err}))
 }
 
 // snippet returns the beginning of r.
-func (r rest) snippet() string { return string(r.data[:min(len(r.data), maxSnippet)]) }
+func (r drained) snippet() string { return string(r.data[:min(len(r.data), maxSnippet)]) }
 
-// broken fails every Read.
-type broken struct{ err error }
+// errReader fails every Read.
+type errReader struct{ err error }
 
-func (b broken) Read([]byte) (int, error) { return 0, b.err }
+func (b errReader) Read([]byte) (int, error) { return 0, b.err }
 
 // hasBody reports whether resp has a body with an end to wait for. The body of 101
 // is a connection, for the caller alone.

@@ -41,11 +41,11 @@
 //
 // A wait that is known not to end before the context does is not begun: the answer,
 // or the error, comes at once. Nor is one that the server asks for and that is longer
-// than Retry.MaxWait, be it in line or before another attempt. http.Client.Timeout is
+// than RetryPolicy.MaxWait, be it in line or before another attempt. http.Client.Timeout is
 // part of the context and includes the time in line.
 //
 // What takes longer than one answer is followed by [Poll]. Programs that all start at
-// the same time set Transport.Splay.
+// the same time set Transport.StartJitter.
 //
 // # Holds
 //

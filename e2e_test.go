@@ -43,7 +43,7 @@ func finishes(t *testing.T, url string) {
 	for range callers {
 		all.Go(func() {
 			for next.Add(1) <= calls {
-				attempts, status := call(client, url)
+				attempts, status := roundTrip(client, url)
 				sent.Add(attempts)
 				if status != http.StatusOK {
 					failed.Add(1)
@@ -56,8 +56,8 @@ func finishes(t *testing.T, url string) {
 	require.Zero(t, failed.Load(), "calls failed")
 }
 
-// call returns how often a request was sent, and the last status; 0: no answer.
-func call(client *http.Client, url string) (attempts int64, status int) {
+// sendToBase returns how often a request was sent, and the last status; 0: no answer.
+func roundTrip(client *http.Client, url string) (attempts int64, status int) {
 	resp, err := client.Get(url)
 	if err != nil {
 		return 1, 0
@@ -91,8 +91,8 @@ func startServer(t *testing.T, config, program string, args ...string) (url stri
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "index.html"), []byte("ok\n"), 0o644))
 
 	cmd := exec.Command(path, args...)
-	said := new(strings.Builder)
-	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, said, said
+	output := new(strings.Builder)
+	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, output, output
 	require.NoError(t, cmd.Start())
 	ended := make(chan struct{})
 	go func() {
@@ -103,7 +103,7 @@ func startServer(t *testing.T, config, program string, args ...string) (url stri
 		_ = cmd.Process.Kill()
 		<-ended
 	})
-	awaitServer(t, addr, ended, said)
+	awaitServer(t, addr, ended, output)
 	return "http://" + addr + "/"
 }
 
@@ -124,7 +124,7 @@ func freeAddr(t *testing.T) string {
 
 // awaitServer returns when addr accepts connections. It fails if the program
 // ends before, with what it said.
-func awaitServer(t *testing.T, addr string, ended <-chan struct{}, said *strings.Builder) {
+func awaitServer(t *testing.T, addr string, ended <-chan struct{}, output *strings.Builder) {
 	for range 1500 {
 		if conn, err := net.Dial("tcp", addr); err == nil {
 			conn.Close()
@@ -132,7 +132,7 @@ func awaitServer(t *testing.T, addr string, ended <-chan struct{}, said *strings
 		}
 		select {
 		case <-ended:
-			t.Fatalf("the server ended: %s", said)
+			t.Fatalf("the server ended: %s", output)
 		case <-time.After(20 * time.Millisecond):
 		}
 	}

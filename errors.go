@@ -12,33 +12,35 @@ import (
 )
 
 // Why a request was not sent again. A GiveUpError matches one of them, or what
-// ended the context, or a *throttle.RefusedError; Info.GaveUp is one.
+// ended the context, or a *throttle.RefusedError; Info.StopReason is one.
 var (
-	ErrAttempts       = errors.New("heed: no attempts are left")
-	ErrBody           = errors.New("heed: the body cannot be sent again: set Request.GetBody")
-	ErrMaxWait        = errors.New("heed: the wait is too long")
-	ErrMaxElapsed     = errors.New("heed: the time for retries is over")
-	ErrBudget         = errors.New("heed: the retry budget is spent: see Retry.Budget")
-	ErrUnsafe         = errors.New("heed: it may have been processed and is not known to be idempotent: see heed.Request")
-	ErrRetryForbidden = errors.New("heed: the server forbids a retry")
+	ErrMaxAttempts       = errors.New("heed: no attempts are left")
+	ErrBodyNotReplayable = errors.New("heed: the body cannot be sent again: set Request.GetBody")
+	ErrMaxWait           = errors.New("heed: the wait is too long")
+	ErrMaxElapsed        = errors.New("heed: the time for retries has elapsed")
+	ErrRetryBudget       = errors.New("heed: the retry budget is exhausted: see RetryPolicy.Budget")
+	ErrNotIdempotent     = errors.New("heed: request may have been processed and is not idempotent: see heed.RequestOptions")
+	ErrRetryForbidden    = errors.New("heed: the server forbids a retry")
 )
 
-// spent returns err, one of the errors above, with the setting that ran out.
-func spent(err error, setting string, value any) error { return &spentError{err, setting, value} }
+// withSetting returns err, one of the errors above, with the setting that ran out.
+func withSetting(err error, setting string, value any) error {
+	return &settingError{err, setting, value}
+}
 
-type spentError struct {
+type settingError struct {
 	err     error
 	setting string
 	value   any
 }
 
-func (e *spentError) Error() string { return fmt.Sprintf("%v: %s is %v", e.err, e.setting, e.value) }
-func (e *spentError) Unwrap() error { return e.err }
+func (e *settingError) Error() string { return fmt.Sprintf("%v: %s is %v", e.err, e.setting, e.value) }
+func (e *settingError) Unwrap() error { return e.err }
 
 // A GiveUpError is returned for a request that got no response, if it was sent more
 // than once, or was sent once and Reason says why not again; and for a request that
 // was not sent because of the wait that it would have taken. Nothing else is wrapped:
-// a request that was sent once and is not retried in any case (Request.NoRetry, or
+// a request that was sent once and is not retried in any case (RequestOptions.NoRetry, or
 // a failure that is final) fails with the error of Base, one that was not sent for
 // another reason (Breaker, Waiter.Close, a full line, Limits) with that reason, and
 // one whose context ends before it is sent with the cause of that.
@@ -47,13 +49,13 @@ func (e *spentError) Unwrap() error { return e.err }
 // failed with, Reason, and context.DeadlineExceeded if a deadline is why. It is a
 // net.Error.
 type GiveUpError struct {
-	Method   string
-	URL      string        // without password, values of the query, and fragment
-	Attempts []Attempt     // those that were sent, oldest first
-	InLine   time.Duration // time in line, all attempts
-	Paused   time.Duration // time between attempts
-	Reason   error         // why it was not sent again
-	Err      error         // what the last attempt failed with; nil if it was answered, or none was sent
+	Method      string
+	URL         string        // without password, values of the query, and fragment
+	Attempts    []Attempt     // those that were sent, oldest first
+	QueueWait   time.Duration // time in line, all attempts
+	BackoffWait time.Duration // time between attempts
+	Reason      error         // why it was not sent again
+	Err         error         // what the last attempt failed with; nil if it was answered, or none was sent
 }
 
 // An Attempt is what came of sending a request once.
@@ -79,7 +81,7 @@ func (e *GiveUpError) Error() string {
 	default:
 		b.WriteString(" after " + strconv.Itoa(n) + " attempts")
 	}
-	if w := e.InLine + e.Paused; w > 0 {
+	if w := e.QueueWait + e.BackoffWait; w > 0 {
 		b.WriteString(" and " + w.Round(time.Millisecond).String() + " of waiting")
 	}
 	for i, a := range e.Attempts {
@@ -127,9 +129,9 @@ func (e *GiveUpError) Temporary() bool {
 	return errors.As(e.Err, &t) && t.Temporary() || e.Timeout()
 }
 
-// public returns u without what may be secret: the password, the values of the
+// redactURL returns u without what may be secret: the password, the values of the
 // query, whose names do not tell which of them are keys, and the fragment.
-func public(u *url.URL) string {
+func redactURL(u *url.URL) string {
 	if u == nil {
 		return ""
 	}

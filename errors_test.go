@@ -16,17 +16,17 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestTransport_saysThatTheServerForbidsARetry(t *testing.T) {
+func TestTransport_reportsErrRetryForbidden(t *testing.T) {
 	for header, value := range map[string]string{"X-Should-Retry": "false", "Stripe-Should-Retry": "false", "Grpc-Retry-Pushback-Ms": "-1"} {
-		s := plays(answer{503, "no", []string{header, value}})
+		s := newScript(response{503, "no", []string{header, value}})
 		resp, err := get(t, &Transport{Base: s})
 		require.NoError(t, err)
 		info, ok := InfoFrom(resp)
 		require.True(t, ok)
-		require.ErrorIs(t, info.GaveUp, ErrRetryForbidden)
+		require.ErrorIs(t, info.StopReason, ErrRetryForbidden)
 		require.Equal(t, 1, s.sent())
 	}
-	resp, err := get(t, &Transport{Base: plays(answer{200, "yes", []string{"X-Should-Retry", "false"}})})
+	resp, err := get(t, &Transport{Base: newScript(response{200, "yes", []string{"X-Should-Retry", "false"}})})
 	require.NoError(t, err)
 	_, ok := InfoFrom(resp)
 	require.False(t, ok, "a success forbids nothing")
@@ -41,7 +41,7 @@ func TestGiveUpError_isANetError(t *testing.T) {
 		"the last attempt timed out":       {&GiveUpError{Err: slow}, true, true},
 		"a deadline was too near":          {&GiveUpError{Reason: context.DeadlineExceeded}, true, true},
 		"the wait was too long":            {&GiveUpError{Reason: ErrMaxWait}, false, false},
-		"the last attempt was broken":      {&GiveUpError{Err: errBroken, Reason: ErrAttempts}, false, false},
+		"the last attempt was broken":      {&GiveUpError{Err: errBroken, Reason: ErrMaxAttempts}, false, false},
 		"the last attempt was temporarily": {&GiveUpError{Err: &net.DNSError{IsTemporary: true}}, false, true},
 	} {
 		var e net.Error
@@ -52,53 +52,53 @@ func TestGiveUpError_isANetError(t *testing.T) {
 	}
 }
 
-// Info.GaveUp and GiveUpError.Reason name the setting that ran out, and its value.
-func TestTransport_namesTheSettingThatRanOut(t *testing.T) {
-	slowDown := answer{429, "", []string{"Retry-After", "60"}}
+// Info.StopReason and GiveUpError.Reason name the setting that ran out, and its value.
+func TestTransport_namesTheExceededSetting(t *testing.T) {
+	slowDown := response{429, "", []string{"Retry-After", "60"}}
 	for want, tt := range map[string]struct {
-		retry Retry
-		opts  Request
+		retry RetryPolicy
+		opts  RequestOptions
 		step  any
 	}{
-		"heed: no attempts are left: Retry.Attempts is 2":                         {Retry{Attempts: 2}, Request{}, 500},
-		"heed: no attempts are left: Retry.Throttled is 3":                        {Retry{Attempts: 2, Throttled: 3}, Request{}, answer{429, "", []string{"Retry-After", "1"}}},
-		"heed: the wait is too long: Retry.MaxWait is 30s":                        {Retry{MaxWait: 30 * time.Second}, Request{}, slowDown},
-		"heed: the wait is too long: Request.MaxWait is 20s":                      {Retry{MaxWait: 30 * time.Second}, Request{MaxWait: 20 * time.Second}, slowDown},
-		"heed: the time for retries is over: Retry.MaxElapsed is 10s":             {Retry{MaxElapsed: 10 * time.Second}, Request{}, slowDown},
-		"heed: no attempts are left: the delay of Retry.Backoff is backoff.Never": {Retry{Backoff: backoff.Constant(backoff.Never)}, Request{}, 500},
+		"heed: no attempts are left: RetryPolicy.MaxAttempts is 2":                     {RetryPolicy{MaxAttempts: 2}, RequestOptions{}, 500},
+		"heed: no attempts are left: RetryPolicy.MaxThrottledAttempts is 3":            {RetryPolicy{MaxAttempts: 2, MaxThrottledAttempts: 3}, RequestOptions{}, response{429, "", []string{"Retry-After", "1"}}},
+		"heed: the wait is too long: RetryPolicy.MaxWait is 30s":                       {RetryPolicy{MaxWait: 30 * time.Second}, RequestOptions{}, slowDown},
+		"heed: the wait is too long: RequestOptions.MaxWait is 20s":                    {RetryPolicy{MaxWait: 30 * time.Second}, RequestOptions{MaxWait: 20 * time.Second}, slowDown},
+		"heed: the time for retries has elapsed: RetryPolicy.MaxElapsed is 10s":        {RetryPolicy{MaxElapsed: 10 * time.Second}, RequestOptions{}, slowDown},
+		"heed: no attempts are left: the delay of RetryPolicy.Backoff is backoff.Stop": {RetryPolicy{Backoff: backoff.Constant(backoff.Stop)}, RequestOptions{}, 500},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			resp, err := (&Transport{Base: plays(tt.step), Retry: &tt.retry}).RoundTrip(request(t, "GET", "").WithContext(With(t.Context(), tt.opts)))
+			resp, err := (&Transport{Base: newScript(tt.step), Retry: &tt.retry}).RoundTrip(request(t, "GET", "").WithContext(WithOptions(t.Context(), tt.opts)))
 			require.NoError(t, err, want)
 			info, ok := InfoFrom(resp)
 			require.True(t, ok, want)
-			require.EqualError(t, info.GaveUp, want)
+			require.EqualError(t, info.StopReason, want)
 		})
 	}
 }
 
 // What has nothing to do with a wait is returned as it is if nothing was sent.
 func TestTransport_wrapsNoErrorThatIsNotAboutTime(t *testing.T) {
-	closed := new(throttle.Waiter)
+	closed := new(throttle.Queue)
 	require.NoError(t, closed.Close())
 	bucket := throttle.NewTokenBucket(throttle.PerSecond(1), nil)
 	for name, tt := range map[string]struct {
 		tr   *Transport
-		opts Request
+		opts RequestOptions
 		want error
 	}{
-		"a Breaker":        {&Transport{Breaker: func(*http.Request) Breaker { return &opensAfter{} }}, Request{}, errBroken},
-		"a closed Waiter":  {&Transport{Waiter: closed, Limiter: bucket}, Request{}, throttle.ErrClosed},
-		"a negative cost":  {&Transport{Limiter: bucket}, Request{Cost: -1}, throttle.ErrCost},
-		"too many demands": {&Transport{Limits: full}, Request{}, errLimits},
+		"a Breaker":        {&Transport{Breaker: func(*http.Request) Breaker { return &attemptBreaker{} }}, RequestOptions{}, errBroken},
+		"a closed Waiter":  {&Transport{Queue: closed, Limiter: bucket}, RequestOptions{}, throttle.ErrClosed},
+		"a negative cost":  {&Transport{Limiter: bucket}, RequestOptions{Cost: -1}, throttle.ErrCost},
+		"too many demands": {&Transport{Limits: fillTicket}, RequestOptions{}, errTooManyDemands},
 	} {
-		tt.tr.Base = plays(200)
-		_, err := tt.tr.RoundTrip(request(t, "GET", "").WithContext(With(t.Context(), tt.opts)))
+		tt.tr.Base = newScript(200)
+		_, err := tt.tr.RoundTrip(request(t, "GET", "").WithContext(WithOptions(t.Context(), tt.opts)))
 		require.ErrorIs(t, err, tt.want, name)
 		var g *GiveUpError
 		require.False(t, errors.As(err, &g), name)
 	}
-	_, err := get(t, &Transport{Base: plays(200), Limiter: throttle.Blocked})
+	_, err := get(t, &Transport{Base: newScript(200), Limiter: throttle.DenyAll})
 	var g *GiveUpError
 	require.ErrorAs(t, err, &g, "a limit that can never grant")
 	require.ErrorIs(t, err, throttle.ErrRefused)
@@ -111,8 +111,8 @@ func TestTransport_returnsARefusalThatLastsTooLongImmediately(t *testing.T) {
 		for _, status := range []int{403, 429} {
 			synctest.Test(t, func(t *testing.T) {
 				time.Sleep(time.Until(s2026))
-				s := plays(func(*http.Request) (*http.Response, error) {
-					return says(status, "no", "X-RateLimit-Remaining", "0", "X-RateLimit-Reset", strconv.FormatInt(s2026.Add(until).Unix(), 10)), nil
+				s := newScript(func(*http.Request) (*http.Response, error) {
+					return newResponse(status, "no", "X-RateLimit-Remaining", "0", "X-RateLimit-Reset", strconv.FormatInt(s2026.Add(until).Unix(), 10)), nil
 				})
 				start := time.Now()
 				for _, deadline := range []time.Duration{time.Minute, 0} { // the first with a deadline
@@ -122,7 +122,7 @@ func TestTransport_returnsARefusalThatLastsTooLongImmediately(t *testing.T) {
 						var cancel context.CancelFunc
 						ctx, cancel = context.WithTimeout(ctx, deadline)
 						defer cancel()
-						tr.Retry = &Retry{MaxWait: -1, MaxElapsed: -1}
+						tr.Retry = &RetryPolicy{MaxWait: -1, MaxElapsed: -1}
 					}
 					resp, err := tr.RoundTrip(request(t, "GET", "").WithContext(ctx))
 					require.NoError(t, err)

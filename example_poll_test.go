@@ -14,17 +14,17 @@ import (
 	"github.com/heed-go/heed/backoff"
 )
 
-// A factory answers what it is asked first with the first of its answers, and so on.
-type factory []http.Response
+// A scriptedTransport answers what it is asked first with the first of its answers, and so on.
+type scriptedTransport []http.Response
 
-func (f *factory) RoundTrip(r *http.Request) (*http.Response, error) {
+func (f *scriptedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	resp := (*f)[0]
 	*f = (*f)[1:]
 	resp.Request = r
 	return &resp, nil
 }
 
-func says(status int, body string, headers ...string) http.Response {
+func newResponse(status int, body string, headers ...string) http.Response {
 	h := http.Header{}
 	for i := 0; i < len(headers); i += 2 {
 		h.Set(headers[i], headers[i+1])
@@ -35,13 +35,13 @@ func says(status int, body string, headers ...string) http.Response {
 // A machine is made in the background. The program has ten seconds and the server
 // wants to be asked in a minute: so it ends at once, and whoever has the Operation
 // goes on later.
-func ExamplePoll() {
-	client := heed.NewClient(&heed.Transport{Base: &factory{
-		says(202, "", "Operation-Location", "https://api.example.com/operations/7", "Retry-After", "60"),
-		says(200, `{"status":"Succeeded"}`),
-		says(200, `{"name":"vm1"}`),
+func ExamplePoller() {
+	client := heed.NewClient(&heed.Transport{Base: &scriptedTransport{
+		newResponse(202, "", "Operation-Location", "https://api.example.com/operations/7", "Retry-After", "60"),
+		newResponse(200, `{"status":"Succeeded"}`),
+		newResponse(200, `{"name":"vm1"}`),
 	}})
-	poll := &heed.Poll{Client: client}
+	poll := &heed.Poller{Client: client}
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 
@@ -75,15 +75,15 @@ func ExamplePoll() {
 
 // Google's operations have a name to be asked by, and say in "done" that they have
 // ended.
-func ExamplePoll_read() {
-	poll := &heed.Poll{
-		Client: heed.NewClient(&heed.Transport{Base: &factory{
-			says(200, `{"name":"operations/7"}`),
-			says(200, `{"name":"operations/7","done":true,"response":{"size":3}}`),
+func ExamplePoller_parseStatus() {
+	poll := &heed.Poller{
+		Client: heed.NewClient(&heed.Transport{Base: &scriptedTransport{
+			newResponse(200, `{"name":"operations/7"}`),
+			newResponse(200, `{"name":"operations/7","done":true,"response":{"size":3}}`),
 		}}),
-		Pause: backoff.Constant(0),
-		Least: 1,
-		Read: func(_ *http.Response, body []byte) (s heed.State, err error) {
+		Interval:    backoff.Constant(0),
+		MinInterval: 1,
+		ParseStatus: func(_ *http.Response, body []byte) (s heed.Status, err error) {
 			var op struct {
 				Done  bool
 				Error *struct{ Message string }
@@ -94,7 +94,7 @@ func ExamplePoll_read() {
 			}
 			return s, err
 		},
-		Progress: func(op heed.Operation) { fmt.Println("look", op.Looks) },
+		Progress: func(op heed.Operation) { fmt.Println("look", op.Polls) },
 	}
 	resp, err := poll.Resume(context.Background(), heed.Operation{URL: "https://example.googleapis.com/v1/operations/7"})
 	if err != nil {

@@ -29,7 +29,7 @@ func (a *api) RoundTrip(r *http.Request) (*http.Response, error) {
 func Example() {
 	client := heed.NewClient(&heed.Transport{
 		Base:  &api{503, 502, 200}, // leave it out for the network
-		Retry: &heed.Retry{Backoff: backoff.Constant(0)},
+		Retry: &heed.RetryPolicy{Backoff: backoff.Constant(0)},
 	})
 	resp, err := client.Get("https://api.example.com/items/1")
 	if err != nil {
@@ -44,10 +44,10 @@ func Example() {
 
 // A POST is not sent again after a 500, because it may have done its work. Who knows
 // that it does no harm twice says so.
-func ExampleWith() {
+func ExampleWithOptions() {
 	for _, idempotent := range []bool{false, true} {
-		client := heed.NewClient(&heed.Transport{Base: &api{500, 200}, Retry: &heed.Retry{Backoff: backoff.Constant(0)}})
-		ctx := heed.With(context.Background(), heed.Request{Idempotent: idempotent})
+		client := heed.NewClient(&heed.Transport{Base: &api{500, 200}, Retry: &heed.RetryPolicy{Backoff: backoff.Constant(0)}})
+		ctx := heed.WithOptions(context.Background(), heed.RequestOptions{Idempotent: idempotent})
 		req, _ := http.NewRequestWithContext(ctx, "POST", "https://api.example.com/items", strings.NewReader("{}"))
 		resp, err := client.Do(req)
 		if err != nil {
@@ -78,7 +78,7 @@ func ExampleTransport_limits() {
 		},
 	})
 	for _, path := range []string{"/search", "/items", "/search"} {
-		ctx := heed.With(context.Background(), heed.Request{MaxWait: time.Second})
+		ctx := heed.WithOptions(context.Background(), heed.RequestOptions{MaxWait: time.Second})
 		req, _ := http.NewRequestWithContext(ctx, "GET", "https://api.example.com"+path, nil)
 		resp, err := client.Do(req)
 		if err != nil {
@@ -102,7 +102,7 @@ func ExampleBreaker() {
 	client := heed.NewClient(&heed.Transport{
 		Base:    &api{500},
 		Breaker: func(*http.Request) heed.Breaker { return breaker },
-		Retry:   &heed.Retry{Attempts: 3, Backoff: backoff.Constant(0)},
+		Retry:   &heed.RetryPolicy{MaxAttempts: 3, Backoff: backoff.Constant(0)},
 	})
 	for range 2 {
 		resp, err := client.Get("https://api.example.com/items/1")

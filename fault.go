@@ -12,42 +12,42 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// verdictOnError judges a failure without an answer, by its type alone. What has
+// classifyError judges a failure without an answer, by its type alone. What has
 // no type that tells counts as perhaps sent.
-func verdictOnError(err error) verdict {
+func classifyError(err error) retryClass {
 	switch {
-	case hopeless(err):
-		return final
-	case neverSent(err):
-		return always
+	case isPermanent(err):
+		return retryNever
+	case notSent(err):
+		return retryAlways
 	}
-	return idempotent
+	return retryIdempotent
 }
 
-// hopeless reports whether err would come again, or is somebody's wish: a
+// isPermanent reports whether err would come again, or is somebody's wish: a
 // certificate that is not trusted, a TLS alert of the other side, a server that
 // does not speak TLS, an address that is none, a name that is not known, a context
 // that was cancelled below the Transport, or a Transport below that gave up.
-func hopeless(err error) bool {
+func isPermanent(err error) bool {
 	var (
-		cert     *tls.CertificateVerificationError
-		unknown  x509.UnknownAuthorityError
-		hostname x509.HostnameError
-		invalid  x509.CertificateInvalidError
-		record   tls.RecordHeaderError
-		ech      *tls.ECHRejectionError
-		op       *net.OpError
-		dns      *net.DNSError
-		addr     *net.AddrError
-		parse    *net.ParseError
-		network  net.UnknownNetworkError
-		wrong    unsendable
-		below    *GiveUpError
+		cert           *tls.CertificateVerificationError
+		unknown        x509.UnknownAuthorityError
+		hostname       x509.HostnameError
+		invalidCert    x509.CertificateInvalidError
+		record         tls.RecordHeaderError
+		ech            *tls.ECHRejectionError
+		op             *net.OpError
+		dns            *net.DNSError
+		addr           *net.AddrError
+		parse          *net.ParseError
+		network        net.UnknownNetworkError
+		invalidRequest invalidRequestError
+		below          *GiveUpError
 	)
 	switch {
-	case errors.As(err, &wrong), errors.As(err, &below), errors.Is(err, throttle.ErrRefused), errors.Is(err, throttle.ErrClosed):
+	case errors.As(err, &invalidRequest), errors.As(err, &below), errors.Is(err, throttle.ErrRefused), errors.Is(err, throttle.ErrClosed):
 		return true
-	case errors.As(err, &cert), errors.As(err, &unknown), errors.As(err, &hostname), errors.As(err, &invalid),
+	case errors.As(err, &cert), errors.As(err, &unknown), errors.As(err, &hostname), errors.As(err, &invalidCert),
 		errors.As(err, &record), errors.As(err, &ech), errors.Is(err, http.ErrSchemeMismatch), errors.Is(err, context.Canceled):
 		return true
 	case errors.As(err, &addr), errors.As(err, &parse), errors.As(err, &network):
@@ -58,14 +58,14 @@ func hopeless(err error) bool {
 	return errors.As(err, &op) && op.Op == "remote error" // a TLS alert
 }
 
-// isNetwork reports whether err has a type or value that failures of connections have.
-func isNetwork(err error) bool {
+// isNetworkError reports whether err has a type or value that failures of connections have.
+func isNetworkError(err error) bool {
 	var n net.Error
 	return errors.As(err, &n) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
 }
 
-// neverSent reports whether err proves that the server has not begun the work.
-func neverSent(err error) bool {
+// notSent reports whether err proves that the server has not begun the work.
+func notSent(err error) bool {
 	var op *net.OpError
 	if errors.As(err, &op) && (op.Op == "dial" || op.Op == "proxyconnect") {
 		return true

@@ -11,21 +11,21 @@ import (
 
 // Info is what happened to a request before its answer was returned.
 type Info struct {
-	Attempts int               // times it was sent, at least 1
-	InLine   time.Duration     // time in line for limits, all attempts
-	Limit    string            // name of the limit that it stood longest in line for; "": none
-	Paused   time.Duration     // time before the first attempt because of Transport.Splay, and between attempts, beside the time in line
-	Limits   []throttle.Window // the server's limits, as the answer tells them
-	GaveUp   error             // why it was not sent again although it failed, see GiveUpError; nil: the answer is no failure
+	Attempts    int                    // times it was sent, at least 1
+	QueueWait   time.Duration          // time in line for limits, all attempts
+	Limit       string                 // name of the limit that it stood longest in line for; "": none
+	BackoffWait time.Duration          // time before the first attempt because of Transport.StartJitter, and between attempts, beside the time in line
+	Limits      []throttle.RemoteLimit // the server's limits, as the answer tells them
+	StopReason  error                  // why it was not sent again although it failed, see GiveUpError; nil: the answer is no failure
 
-	longest time.Duration // time in line for Limit, at once
+	longestWait time.Duration // time in line for Limit, at once
 }
 
-// stood adds time in line for a limit.
-func (i *Info) stood(d time.Duration, limit string) {
-	i.InLine += d
-	if d > i.longest {
-		i.longest, i.Limit = d, limit
+// addWait adds time in line for a limit.
+func (i *Info) addWait(d time.Duration, limit string) {
+	i.QueueWait += d
+	if d > i.longestWait {
+		i.longestWait, i.Limit = d, limit
 	}
 }
 
@@ -34,22 +34,24 @@ func (i *Info) stood(d time.Duration, limit string) {
 // names no limit.
 func InfoFrom(resp *http.Response) (Info, bool) {
 	info := Info{Attempts: 1}
-	n := noteOf(resp)
+	n := infoContextOf(resp)
 	if n != nil {
 		info = n.info
 	}
-	if info.Limits = limitsOf(resp, n); info.Limits == nil && !info.eventful() {
+	if info.Limits = limitsOf(resp, n); info.Limits == nil && !info.nonTrivial() {
 		return Info{}, false
 	}
 	return info, true
 }
 
-// eventful reports whether there is more to tell than one attempt.
-func (i *Info) eventful() bool { return i.Attempts > 1 || i.InLine+i.Paused > 0 || i.GaveUp != nil }
+// nonTrivial reports whether there is more to tell than one attempt.
+func (i *Info) nonTrivial() bool {
+	return i.Attempts > 1 || i.QueueWait+i.BackoffWait > 0 || i.StopReason != nil
+}
 
 // limitsOf reads the limits only when somebody asks: the answer still has them. What
 // its body said is not among them.
-func limitsOf(resp *http.Response, n *note) []throttle.Window {
+func limitsOf(resp *http.Response, n *infoContext) []throttle.RemoteLimit {
 	if resp == nil {
 		return nil
 	}
@@ -62,41 +64,41 @@ func limitsOf(resp *http.Response, n *note) []throttle.Window {
 		r = n.reader
 	}
 	report := r.Parse(host, resp.StatusCode, resp.Header, time.Now())
-	return report.AppendWindows(nil)
+	return report.AppendRemoteLimits(nil)
 }
 
-// A note carries an Info in the context of Response.Request. That is where it
+// An infoContext carries an Info in the context of Response.Request. That is where it
 // survives whatever is wrapped around the Body, as http.Client.Timeout does, and
 // where it costs nothing if it is not there.
-type note struct {
+type infoContext struct {
 	context.Context
 	info   Info
 	reader *quota.Reader // of the Tracker; nil: the zero Reader
 	owner  *http.Request // whose context it is: the note means nothing to requests derived from that
 }
 
-type noteKey struct{}
+type infoContextKey struct{}
 
 // Value implements context.Context.
-func (n *note) Value(key any) any {
-	if key == (noteKey{}) {
+func (n *infoContext) Value(key any) any {
+	if key == (infoContextKey{}) {
 		return n
 	}
 	return n.Context.Value(key)
 }
 
-// attach adds info to resp, which answers req.
-func attach(resp *http.Response, req *http.Request, info Info, r *quota.Reader) {
-	n := &note{Context: req.Context(), info: info, reader: r}
+// attachInfo adds info to resp, which answers req.
+func attachInfo(resp *http.Response, req *http.Request, info Info, r *quota.Reader) {
+	n := &infoContext{Context: req.Context(), info: info, reader: r}
 	n.owner = req.WithContext(n)
 	resp.Request = n.owner
 }
 
-func noteOf(resp *http.Response) *note {
+func infoContextOf(resp *http.Response) *infoContext {
 	if resp == nil || resp.Request == nil {
 		return nil
 	}
-	n, _ := resp.Request.Context().Value(noteKey{}).(*note)
+	n, _ := resp.Request.Context().Value(infoContextKey{}).(*infoContext)
 	if n == nil || n.owner != resp.Request {
 		return nil
 	}

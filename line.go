@@ -8,27 +8,27 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// line stands in line until all limits grant the next attempt.
-func (c *call) line() error {
-	if f := c.t.own.trace.Line; f != nil {
-		f(c.req, Step{Attempt: c.attempts + 1})
+// acquire stands in line until all limits grant the next attempt.
+func (rt *roundTrip) acquire() error {
+	if f := rt.t.resolved.trace.WaitStart; f != nil {
+		f(rt.req, TraceInfo{Attempt: rt.attempts + 1})
 	}
-	if c.attempts > 0 {
-		if err := c.track(); err != nil {
+	if rt.attempts > 0 {
+		if err := rt.addQuotaDemand(); err != nil {
 			return err
 		}
 	}
-	c.expectLatency()
-	c.held, c.used = true, false // held also if WaitTrace panics on the grant
-	err := c.stand()
-	if c.held = err == nil; c.held && c.attempts == 0 {
-		c.deposit()
+	rt.expectLatency()
+	rt.granted, rt.sentToBase = true, false // held also if WaitTrace panics on the grant
+	err := rt.wait()
+	if rt.granted = err == nil; rt.granted && rt.attempts == 0 {
+		rt.countForBudget()
 	}
-	if w := c.ticket.Waited(); w > 0 {
-		c.info.stood(w, c.ticket.WaitedFor())
+	if w := rt.ticket.Waited(); w > 0 {
+		rt.info.addWait(w, rt.ticket.WaitedFor())
 	}
-	if f := c.t.own.trace.Admit; f != nil {
-		f(c.req, Step{Attempt: c.attempts + 1, Waited: c.ticket.Waited(), Limit: c.ticket.WaitedFor(), Err: err})
+	if f := rt.t.resolved.trace.WaitDone; f != nil {
+		f(rt.req, TraceInfo{Attempt: rt.attempts + 1, Waited: rt.ticket.Waited(), Limit: rt.ticket.WaitedFor(), Err: err})
 	}
 	return err
 }
@@ -36,103 +36,103 @@ func (c *call) line() error {
 // expectLatency lets the queue refuse a wait after which the response could no longer
 // arrive before the deadline: the latency of the route counts, up to half of the time
 // that the caller gave.
-func (c *call) expectLatency() {
-	deadline, ok := c.ctx.Deadline()
-	if !ok || !c.limited {
+func (rt *roundTrip) expectLatency() {
+	deadline, ok := rt.ctx.Deadline()
+	if !ok || !rt.hasDemands {
 		return
 	}
-	if c.spare == 0 {
-		c.spare = max(time.Until(deadline)/2, 1)
+	if rt.latencyBudget == 0 {
+		rt.latencyBudget = max(time.Until(deadline)/2, 1)
 	}
-	c.ticket.Latency = min(c.t.own.quota.Latency(c.req, c.t.now()), c.spare)
+	rt.ticket.Latency = min(rt.t.resolved.quota.Latency(rt.req, rt.t.now()), rt.latencyBudget)
 }
 
-// deposit counts the call for the budget of retries, as of its grant.
-func (c *call) deposit() {
-	if c.once {
+// countForBudget counts the call for the budget of retries, as of its grant.
+func (rt *roundTrip) countForBudget() {
+	if rt.noRetry {
 		return
 	}
-	p := c.retry
-	if at := c.ticket.GrantedAt(); !at.IsZero() {
+	p := rt.retry
+	if at := rt.ticket.GrantedAt(); !at.IsZero() {
 		p.Budget.Deposit(at)
 		return
 	}
 	// Without limits nobody has read the clock. To read it for one of many is
 	// enough for a budget that counts many.
-	if n := c.t.calls.Add(1); n%callsAtOnce == 0 {
-		p.Budget.DepositN(c.t.now(), callsAtOnce)
+	if n := rt.t.unlimitedCalls.Add(1); n%budgetBatch == 0 {
+		p.Budget.DepositN(rt.t.now(), budgetBatch)
 	}
 }
 
-// callsAtOnce is how many calls that no limit concerns are counted at a time.
-const callsAtOnce = 16
+// budgetBatch is how many calls that no limit concerns are counted at a time.
+const budgetBatch = 16
 
-// stand is Waiter.Wait within the longest wait that the request allows.
-func (c *call) stand() error {
-	if !c.limited {
-		return c.gone()
+// wait is Waiter.Wait within the longest wait that the request allows.
+func (rt *roundTrip) wait() error {
+	if !rt.hasDemands {
+		return rt.cancelCause()
 	}
-	w := c.t.own.waiter
-	if c.said.NoWait {
-		return c.attemptNow()
+	w := rt.t.resolved.queue
+	if rt.opts.NoWait {
+		return rt.tryAcquire()
 	}
-	most, why := c.longestStay()
-	if most == throttle.Forever {
-		ctx := c.waiting(!c.local())
+	limit, reason := rt.queueWaitLimit()
+	if limit == throttle.Forever {
+		ctx := rt.newWaitContext(!rt.nonBlocking())
 		defer ctx.end()
-		return c.tooLong(w.Wait(ctx, &c.ticket))
+		return rt.addMaxWaitReason(w.Wait(ctx, &rt.ticket))
 	}
-	outer := c.waiting(true)
-	defer outer.end()
-	ctx, cancel := context.WithTimeoutCause(outer, most, why)
+	parent := rt.newWaitContext(true)
+	defer parent.end()
+	ctx, cancel := context.WithTimeoutCause(parent, limit, reason)
 	defer cancel()
-	err := c.tooLong(w.Wait(ctx, &c.ticket))
+	err := rt.addMaxWaitReason(w.Wait(ctx, &rt.ticket))
 	var r *throttle.RefusedError
-	if c.gone() == nil && errors.As(err, &r) && errors.Is(r.Reason, context.DeadlineExceeded) {
-		if d, ok := c.ctx.Deadline(); !ok || time.Until(d) > most {
-			return &throttle.RefusedError{Key: r.Key, Decision: r.Decision, Reason: why}
+	if rt.cancelCause() == nil && errors.As(err, &r) && errors.Is(r.Reason, context.DeadlineExceeded) {
+		if d, ok := rt.ctx.Deadline(); !ok || time.Until(d) > limit {
+			return &throttle.RefusedError{Key: r.Key, Decision: r.Decision, Reason: reason}
 		}
 	}
 	return err
 }
 
-// attemptNow is stand for a request that does not wait.
-func (c *call) attemptNow() error {
-	ctx := c.waiting(!c.local())
+// tryAcquire is stand for a request that does not wait.
+func (rt *roundTrip) tryAcquire() error {
+	ctx := rt.newWaitContext(!rt.nonBlocking())
 	defer ctx.end()
-	err := c.t.own.waiter.Try(ctx, &c.ticket)
+	err := rt.t.resolved.queue.Try(ctx, &rt.ticket)
 	var r *throttle.RefusedError
 	if errors.As(err, &r) && r.Reason == nil {
-		return &throttle.RefusedError{Key: r.Key, Decision: r.Decision, Reason: c.errMaxWait()}
+		return &throttle.RefusedError{Key: r.Key, Decision: r.Decision, Reason: rt.errMaxWait()}
 	}
 	return err
 }
 
-// longestStay returns how long the request may wait in line now, and the error that
-// says so: Request.MaxWait, or what is left of Retry.MaxElapsed before a retry.
-func (c *call) longestStay() (most time.Duration, why error) {
-	most = throttle.Forever
-	if c.said.MaxWait > 0 {
-		most, why = c.said.MaxWait, c.errMaxWait()
+// queueWaitLimit returns how long the request may wait in line now, and the error that
+// says so: RequestOptions.MaxWait, or what is left of RetryPolicy.MaxElapsed before a retry.
+func (rt *roundTrip) queueWaitLimit() (limit time.Duration, reason error) {
+	limit = throttle.Forever
+	if rt.opts.MaxWait > 0 {
+		limit, reason = rt.opts.MaxWait, rt.errMaxWait()
 	}
-	if p := c.retry; !c.began.IsZero() && p.MaxElapsed < throttle.Forever {
-		if left := max(p.MaxElapsed-c.t.now().Sub(c.began), 1); left < most {
-			most, why = left, spent(ErrMaxElapsed, "Retry.MaxElapsed", p.MaxElapsed)
+	if p := rt.retry; !rt.firstEnd.IsZero() && p.MaxElapsed < throttle.Forever {
+		if left := max(p.MaxElapsed-rt.t.now().Sub(rt.firstEnd), 1); left < limit {
+			limit, reason = left, withSetting(ErrMaxElapsed, "RetryPolicy.MaxElapsed", p.MaxElapsed)
 		}
 	}
-	return most, why
+	return limit, reason
 }
 
-// tooLong adds to err that MaxWait is why, if a server asks for more than that, or an
+// addMaxWaitReason adds to err that MaxWait is why, if a server asks for more than that, or an
 // estimate has held the request for so long.
-func (c *call) tooLong(err error) error {
+func (rt *roundTrip) addMaxWaitReason(err error) error {
 	if err == nil {
 		return nil // before r is allocated
 	}
 	var r *throttle.RefusedError
-	if errors.As(err, &r) && r.Reason == nil && r.Decision.Told &&
-		(r.Decision.Wait > c.ticket.MaxTold || r.Decision.Estimated && c.ticket.Waited() >= c.ticket.MaxTold) {
-		return &throttle.RefusedError{Key: r.Key, Decision: r.Decision, Reason: c.errMaxWait()}
+	if errors.As(err, &r) && r.Reason == nil && r.Decision.ServerImposed &&
+		(r.Decision.Wait > rt.ticket.MaxServerWait || r.Decision.Estimated && rt.ticket.Waited() >= rt.ticket.MaxServerWait) {
+		return &throttle.RefusedError{Key: r.Key, Decision: r.Decision, Reason: rt.errMaxWait()}
 	}
 	return err
 }

@@ -14,17 +14,17 @@ const abandonedAfter = time.Second
 // context.AfterFunc for each, which allocates more than the rest of the wrapper.
 type openBodies struct {
 	mu      sync.Mutex
-	all     []*tail
+	bodies  []*bodyEOFSignal
 	timer   *time.Timer // nil: nothing was listed yet
 	running bool        // the timer fires within abandonedAfter
 }
 
 // add lists b.
-func (o *openBodies) add(b *tail) {
+func (o *openBodies) add(b *bodyEOFSignal) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.all = append(o.all, b)
-	b.place = int32(len(o.all))
+	o.bodies = append(o.bodies, b)
+	b.index = int32(len(o.bodies))
 	if o.running {
 		return
 	}
@@ -37,23 +37,23 @@ func (o *openBodies) add(b *tail) {
 }
 
 // remove takes b from the list. It has no effect if b is not listed.
-func (o *openBodies) remove(b *tail) {
+func (o *openBodies) remove(b *bodyEOFSignal) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if b.place == 0 {
+	if b.index == 0 {
 		return
 	}
-	last := len(o.all) - 1
-	moved := o.all[last]
-	o.all[last] = nil
-	o.all = o.all[:last]
+	last := len(o.bodies) - 1
+	moved := o.bodies[last]
+	o.bodies[last] = nil
+	o.bodies = o.bodies[:last]
 	if moved != b {
-		o.all[b.place-1] = moved
-		moved.place = b.place
+		o.bodies[b.index-1] = moved
+		moved.index = b.index
 	}
-	b.place = 0
-	if last == 0 && cap(o.all) > 1024 {
-		o.all = nil // of a time with many
+	b.index = 0
+	if last == 0 && cap(o.bodies) > 1024 {
+		o.bodies = nil // of a time with many
 	}
 }
 
@@ -62,12 +62,12 @@ func (o *openBodies) remove(b *tail) {
 func (o *openBodies) sweep() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for _, b := range o.all {
+	for _, b := range o.bodies {
 		if b.ctx.Err() != nil {
 			go b.end()
 		}
 	}
-	if o.running = len(o.all) > 0; o.running {
+	if o.running = len(o.bodies) > 0; o.running {
 		o.timer.Reset(abandonedAfter)
 	}
 }

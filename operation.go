@@ -25,40 +25,40 @@ type Operation struct {
 
 	Monitor  bool      `json:",omitempty"` // URL tells a status; else it answers 202 until it has the result
 	Method   string    `json:",omitempty"` // of the request that began it
-	Origin   string    `json:",omitempty"` // URL of that; Poll.Header is for its host. "": URL
+	Origin   string    `json:",omitempty"` // URL of that; Poller.Header is for its host. "": URL
 	Location string    `json:",omitempty"` // where a monitor's result is, if it is no PUT or PATCH; "": not said
 	Next     time.Time // not to be asked before; zero: at once
 
 	Status  string  `json:",omitempty"` // as the server called it last
 	Percent float64 `json:",omitempty"` // done, 0 to 100; 0: not said
-	Looks   int     `json:",omitempty"` // times it was asked
+	Polls   int     `json:",omitempty"` // times it was asked
 }
 
 var (
-	// ErrOperation is matched by a PollError of an operation that ended badly. There
+	// ErrOperationFailed is matched by a PollError of an operation that ended badly. There
 	// is nothing to resume then.
-	ErrOperation = errors.New("heed: the operation ended badly")
+	ErrOperationFailed = errors.New("heed: operation failed")
 
-	errNoStatus = errors.New("heed: the answer has no status: set Poll.Read if the server tells it in another way, or Poll.MaxBody if it is long")
+	errNoStatus = errors.New("heed: the response has no status: set Poller.ParseStatus if the server reports it in another way, or Poller.MaxBody if it is long")
 )
 
 // A PollError is an operation that was not followed to a good end. It matches Err.
 type PollError struct {
-	Operation Operation // hand it to Poll.Resume to go on
+	Operation Operation // hand it to Poller.Resume to go on
 	Body      string    // beginning of the last answer's body, at most 256 bytes; "": there was none
-	Err       error     // why: ErrOperation, ErrMaxWait, what ended the context, or what a look failed with
+	Err       error     // why: ErrOperationFailed, ErrMaxWait, what ended the context, or what a look failed with
 }
 
 // Error says how the operation stood, and why it was not followed further.
 func (e *PollError) Error() string {
 	s := "heed: operation"
 	if u, err := url.Parse(e.Operation.URL); err == nil && e.Operation.URL != "" {
-		s += " " + public(u)
+		s += " " + redactURL(u)
 	}
 	if e.Operation.Status != "" {
-		s += " stands at " + strconv.Quote(e.Operation.Status)
+		s += " has status " + strconv.Quote(e.Operation.Status)
 	}
-	s += " after " + strconv.Itoa(e.Operation.Looks) + " looks: " + e.Err.Error()
+	s += " after " + strconv.Itoa(e.Operation.Polls) + " polls: " + e.Err.Error()
 	if e.Body != "" {
 		s += ": " + strconv.Quote(e.Body)
 	}
@@ -80,17 +80,17 @@ func operationOf(resp *http.Response, body []byte) (op Operation, err error) {
 		return op, nil
 	}
 	h := resp.Header
-	where := h.Get("Azure-AsyncOperation")
-	if where == "" {
-		where = h.Get("Operation-Location")
+	target := h.Get("Azure-AsyncOperation")
+	if target == "" {
+		target = h.Get("Operation-Location")
 	}
-	op.Monitor = where != ""
+	op.Monitor = target != ""
 	switch {
 	case op.Monitor:
 	case resp.StatusCode == http.StatusAccepted && h.Get("Location") != "":
-		where = h.Get("Location")
-	case updates(resp.Request.Method) && !ended(provisioningState(body)):
-		where = resp.Request.URL.String()
+		target = h.Get("Location")
+	case isUpdate(resp.Request.Method) && !isFinalStatus(provisioningState(body)):
+		target = resp.Request.URL.String()
 	default:
 		return op, nil
 	}
@@ -100,17 +100,17 @@ func operationOf(resp *http.Response, body []byte) (op Operation, err error) {
 			return op, err
 		}
 	}
-	op.URL, err = resolve(resp, where)
+	op.URL, err = resolve(resp, target)
 	return op, err
 }
 
-// updates reports whether the result of method is what its URL names.
-func updates(method string) bool { return method == http.MethodPut || method == http.MethodPatch }
+// isUpdate reports whether the result of method is what its URL names.
+func isUpdate(method string) bool { return method == http.MethodPut || method == http.MethodPatch }
 
-// moved takes over a new URL, which only those without a monitor get.
-func (o *Operation) moved(resp *http.Response) (err error) {
-	if where := resp.Header.Get("Location"); !o.Monitor && resp.StatusCode == http.StatusAccepted && where != "" {
-		o.URL, err = resolve(resp, where)
+// relocate takes over a new URL, which only those without a monitor get.
+func (o *Operation) relocate(resp *http.Response) (err error) {
+	if target := resp.Header.Get("Location"); !o.Monitor && resp.StatusCode == http.StatusAccepted && target != "" {
+		o.URL, err = resolve(resp, target)
 	}
 	return err
 }
@@ -120,7 +120,7 @@ func (o *Operation) result() string {
 	switch {
 	case !o.Monitor:
 		return ""
-	case updates(o.Method):
+	case isUpdate(o.Method):
 		return o.Origin
 	case o.Method == http.MethodPost:
 		return o.Location
@@ -129,10 +129,10 @@ func (o *Operation) result() string {
 }
 
 // resolve returns where as an absolute URL, as seen from resp.
-func resolve(resp *http.Response, where string) (string, error) {
-	u, err := resp.Request.URL.Parse(where)
+func resolve(resp *http.Response, ref string) (string, error) {
+	u, err := resp.Request.URL.Parse(ref)
 	if err != nil {
-		return "", fmt.Errorf("heed: the server's URL of the operation is none: %w", err)
+		return "", fmt.Errorf("heed: the server's URL of the operation is invalid: %w", err)
 	}
 	if u.Scheme != "https" && u.Scheme != "http" {
 		return "", fmt.Errorf("heed: the server's URL of the operation has the scheme %q: it must be http or https", u.Scheme)
@@ -150,35 +150,35 @@ func (o *Operation) headerFor(u *url.URL, h http.Header) http.Header {
 		origin = o.URL
 	}
 	from, err := url.Parse(origin)
-	if err == nil && (from.Scheme != "https" || u.Scheme == "https") && below(u.Hostname(), from.Hostname()) {
-		return cloned(h)
+	if err == nil && (from.Scheme != "https" || u.Scheme == "https") && sameDomain(u.Hostname(), from.Hostname()) {
+		return cloneHeader(h)
 	}
-	harmless := http.Header{}
+	public := http.Header{}
 	for _, name := range [...]string{"Accept", "Accept-Language", "User-Agent"} {
 		if v := h[name]; v != nil {
-			harmless[name] = v
+			public[name] = v
 		}
 	}
-	return harmless
+	return public
 }
 
-func cloned(h http.Header) http.Header {
+func cloneHeader(h http.Header) http.Header {
 	if h == nil {
 		return http.Header{}
 	}
 	return h.Clone()
 }
 
-// below reports whether host is parent or in its domain.
-func below(host, parent string) bool {
+// sameDomain reports whether host is parent or in its domain.
+func sameDomain(host, parent string) bool {
 	host, parent = httphost.Name(host), httphost.Name(parent)
 	return host == parent || !strings.Contains(host, ":") && strings.HasSuffix(host, "."+parent)
 }
 
-// forGet returns h without what belongs to the request that it was sent with: its
+// pollHeader returns h without what belongs to the request that it was sent with: its
 // body, its conditions, its key. Cookies are left to the client's jar if it has one.
-func forGet(h http.Header, client *http.Client) http.Header {
-	h = cloned(h)
+func pollHeader(h http.Header, client *http.Client) http.Header {
+	h = cloneHeader(h)
 	for name := range h {
 		if strings.HasPrefix(name, "Content-") || strings.HasPrefix(name, "If-") {
 			delete(h, name)
@@ -193,20 +193,20 @@ func forGet(h http.Header, client *http.Client) http.Header {
 	return h
 }
 
-// stateOf reads how an operation stands, as Azure tells it.
-func stateOf(resp *http.Response, body []byte, monitor bool) (s State, err error) {
+// parseAzureStatus reads how an operation stands, as Azure tells it.
+func parseAzureStatus(resp *http.Response, body []byte, monitor bool) (s Status, err error) {
 	if monitor {
-		var said struct {
+		var monitorBody struct {
 			Status   string  `json:"status"`
 			Percent  float64 `json:"percentComplete"`
 			Resource string  `json:"resourceLocation"`
 		}
-		_ = json.Unmarshal(body, &said) // what is no JSON has no status
+		_ = json.Unmarshal(body, &monitorBody) // what is no JSON has no status
 		redirected := resp.Request.Response != nil
-		if said.Status == "" && resp.StatusCode != http.StatusAccepted && !redirected {
+		if monitorBody.Status == "" && resp.StatusCode != http.StatusAccepted && !redirected {
 			return s, errNoStatus // a redirect leads from a monitor to the result
 		}
-		s = State{Status: said.Status, Percent: said.Percent, Result: said.Resource}
+		s = Status{Status: monitorBody.Status, Percent: monitorBody.Percent, ResultURL: monitorBody.Resource}
 	} else {
 		s.Status = provisioningState(body)
 	}
@@ -214,13 +214,13 @@ func stateOf(resp *http.Response, body []byte, monitor bool) (s State, err error
 		s.Done = resp.StatusCode != http.StatusAccepted
 		return s, nil
 	}
-	s.Done = ended(s.Status)
+	s.Done = isFinalStatus(s.Status)
 	s.Failed = s.Done && !strings.EqualFold(s.Status, "Succeeded")
 	return s, nil
 }
 
-// ended reports whether status is that of an operation that has ended, or none.
-func ended(status string) bool {
+// isFinalStatus reports whether status is that of an operation that has ended, or none.
+func isFinalStatus(status string) bool {
 	switch strings.ToLower(status) {
 	case "", "succeeded", "failed", "canceled", "cancelled":
 		return true
@@ -230,35 +230,35 @@ func ended(status string) bool {
 
 // provisioningState returns the state that a resource tells of itself; "": none.
 func provisioningState(body []byte) string {
-	var said struct {
+	var resource struct {
 		Properties struct {
 			State string `json:"provisioningState"`
 		} `json:"properties"`
 	}
-	if json.Unmarshal(body, &said) != nil {
+	if json.Unmarshal(body, &resource) != nil {
 		return ""
 	}
-	return said.Properties.State
+	return resource.Properties.State
 }
 
-// peek reads the beginning of the body of resp, and puts it back.
-func (p *Poll) peek(resp *http.Response) ([]byte, error) {
-	most := p.MaxBody
-	if most <= 0 {
-		most = 1 << 20
+// peekBody reads the beginning of the body of resp, and puts it back.
+func (p *Poller) peekBody(resp *http.Response) ([]byte, error) {
+	limit := p.MaxBody
+	if limit <= 0 {
+		limit = 1 << 20
 	}
 	if !hasBody(resp) {
 		return nil, nil
 	}
-	data, err := io.ReadAll(io.LimitReader(resp.Body, most))
-	again := io.MultiReader(bytes.NewReader(data), resp.Body)
+	data, err := io.ReadAll(io.LimitReader(resp.Body, limit))
+	whole := io.MultiReader(bytes.NewReader(data), resp.Body)
 	if err != nil {
-		again = io.MultiReader(bytes.NewReader(data), broken{err})
+		whole = io.MultiReader(bytes.NewReader(data), errReader{err})
 	}
 	resp.Body = struct {
 		io.Reader
 		io.Closer
-	}{again, resp.Body}
+	}{whole, resp.Body}
 	return data, err
 }
 

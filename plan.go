@@ -11,142 +11,142 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// again decides whether what came of the latest attempt is not final, and then how
+// shouldRetry decides whether what came of the latest attempt is not final, and then how
 // long to pause. If it is a failure and final, reason says why.
-func (c *call) again(resp *http.Response, err error) bool {
-	c.reason = nil
-	p := c.retry
-	good := err == nil && resp.StatusCode < 400 && c.outcome != throttle.Throttled
-	if c.once || good && p.Again == nil || c.settled() {
+func (rt *roundTrip) shouldRetry(resp *http.Response, err error) bool {
+	rt.stopReason = nil
+	p := rt.retry
+	succeeded := err == nil && resp.StatusCode < 400 && rt.outcome != throttle.Throttled
+	if rt.noRetry || succeeded && p.ShouldRetry == nil || rt.isTerminal() {
 		return false
 	}
-	if c.now.IsZero() {
-		c.now = c.t.now()
+	if rt.endedAt.IsZero() {
+		rt.endedAt = rt.t.now()
 	}
-	v, report := c.judge()
-	safe := c.key != "" || c.harmless()
-	again := v == always || v == idempotent && safe
-	if p.Again != nil {
-		again, c.reason = p.Again(c.req, resp, err, again)
-		c.stopped = c.reason != nil
+	class, report := rt.classify()
+	safe := rt.idempotencyKey != "" || rt.isIdempotent()
+	retry := class == retryAlways || class == retryIdempotent && safe
+	if p.ShouldRetry != nil {
+		retry, rt.stopReason = p.ShouldRetry(rt.req, resp, err, retry)
+		rt.stoppedByHook = rt.stopReason != nil
 	}
 	switch {
-	case c.stopped:
+	case rt.stoppedByHook:
 		return false
-	case again:
-		c.reason = c.plan(c.now, report)
-		return c.reason == nil
-	case v == idempotent && !safe:
-		c.reason = ErrUnsafe
-	case v == final && forbidden(resp):
-		c.reason = ErrRetryForbidden
+	case retry:
+		rt.stopReason = rt.prepareRetry(rt.endedAt, report)
+		return rt.stopReason == nil
+	case class == retryIdempotent && !safe:
+		rt.stopReason = ErrNotIdempotent
+	case class == retryNever && forbidsRetry(resp):
+		rt.stopReason = ErrRetryForbidden
 	}
 	return false
 }
 
-// judge returns what resp or err is worth, and what the answer says of limits.
-func (c *call) judge() (verdict, quota.Report) {
-	if c.err != nil {
-		v := verdictOnError(c.err)
-		if v == idempotent && !overHTTP(c.req.URL) && !isNetwork(c.err) {
-			v = final // most likely a scheme that is not registered, which has no type
+// classify returns what resp or err is worth, and what the answer says of limits.
+func (rt *roundTrip) classify() (retryClass, quota.Report) {
+	if rt.err != nil {
+		class := classifyError(rt.err)
+		if class == retryIdempotent && !isHTTP(rt.req.URL) && !isNetworkError(rt.err) {
+			class = retryNever // most likely a scheme that is not registered, which has no type
 		}
-		return v, quota.Report{}
+		return class, quota.Report{}
 	}
-	report := c.t.own.quota.Report(c.req, c.resp, c.now)
-	if c.told > report.RetryAfter { // in the body
-		report.RetryAfter, report.HasRetryAfter = c.told, true
+	report := rt.t.resolved.quota.Report(rt.req, rt.resp, rt.endedAt)
+	if rt.retryAfter > report.RetryAfter { // in the body
+		report.RetryAfter, report.HasRetryAfter = rt.retryAfter, true
 	}
-	if c.key != "" && c.resp.StatusCode == http.StatusConflict {
-		return idempotent, report // the first attempt is still at work on our key
+	if rt.idempotencyKey != "" && rt.resp.StatusCode == http.StatusConflict {
+		return retryIdempotent, report // the first attempt is still at work on our key
 	}
 	if report.Permanent {
-		return final, report // waiting does not cure it
+		return retryNever, report // waiting does not cure it
 	}
-	return verdictOn(c.resp, c.outcome, report.HasRetryAfter), report
+	return classifyResponse(rt.resp, rt.outcome, report.HasRetryAfter), report
 }
 
-// settled reports whether nobody wants another attempt: the caller has gone, or
+// isTerminal reports whether nobody wants another attempt: the caller has gone, or
 // a Transport below has given up already, so that attempts do not multiply.
-func (c *call) settled() bool {
-	if c.err != nil {
-		if why := c.gone(); why != nil {
-			if c.attempts > 1 {
-				c.reason = why
+func (rt *roundTrip) isTerminal() bool {
+	if rt.err != nil {
+		if cause := rt.cancelCause(); cause != nil {
+			if rt.attempts > 1 {
+				rt.stopReason = cause
 			}
 			return true
 		}
 	}
 	var below *GiveUpError
-	if errors.As(c.err, &below) {
+	if errors.As(rt.err, &below) {
 		return true
 	}
-	n := noteOf(c.resp)
-	return n != nil && n.info.GaveUp != nil
+	n := infoContextOf(rt.resp)
+	return n != nil && n.info.StopReason != nil
 }
 
-// plan prepares the next attempt, or returns why there can be none.
-func (c *call) plan(now time.Time, r quota.Report) error {
-	p := c.retry
-	if c.began.IsZero() {
-		c.began, c.policy = now, backoff.ForCall(p.Backoff)
+// prepareRetry prepares the next attempt, or returns why there can be none.
+func (rt *roundTrip) prepareRetry(now time.Time, r quota.Report) error {
+	p := rt.retry
+	if rt.firstEnd.IsZero() {
+		rt.firstEnd, rt.backoffPolicy = now, backoff.ForCall(p.Backoff)
 	}
-	throttled := c.outcome == throttle.Throttled
+	throttled := rt.outcome == throttle.Throttled
 	if !throttled {
-		c.failures++
+		rt.failures++
 	}
-	if c.failures >= p.Attempts {
-		return spent(ErrAttempts, "Retry.Attempts", p.Attempts)
+	if rt.failures >= p.MaxAttempts {
+		return withSetting(ErrMaxAttempts, "RetryPolicy.MaxAttempts", p.MaxAttempts)
 	}
-	if c.attempts >= p.Throttled {
-		return spent(ErrAttempts, "Retry.Throttled", p.Throttled)
+	if rt.attempts >= p.MaxThrottledAttempts {
+		return withSetting(ErrMaxAttempts, "RetryPolicy.MaxThrottledAttempts", p.MaxThrottledAttempts)
 	}
-	c.delay = 0
-	wait, gated := time.Duration(0), false
-	stated := time.Duration(0)
-	if throttled && !c.mayRepeat(r) {
-		stated = c.stated(r)
-		wait, gated = c.gate(max(r.RetryAfter, p.Floor.Least))
+	rt.delay = 0
+	wait, held := time.Duration(0), false
+	statedWait := time.Duration(0)
+	if throttled && !rt.retryAfterIsZero(r) {
+		statedWait = rt.statedWait(r)
+		wait, held = rt.hostHeld(max(r.RetryAfter, p.RetryAfterJitter.Min))
 	}
-	if !gated {
-		c.delay = c.backoff(r)
-		wait = c.delay
+	if !held {
+		rt.delay = rt.backoffDelay(r)
+		wait = rt.delay
 	}
-	if err := c.affords(now, max(wait, stated), gated); err != nil {
+	if err := rt.checkDeadlines(now, max(wait, statedWait), held); err != nil {
 		return err
 	}
-	if err := c.body.prepare(c.req); err != nil {
+	if err := rt.body.checkReplayable(rt.req); err != nil {
 		return err
 	}
-	if !gated && !p.Budget.Withdraw(now) {
-		return ErrBudget
+	if !held && !p.Budget.Withdraw(now) {
+		return ErrRetryBudget
 	}
 	return nil
 }
 
-// backoff returns the pause of this call alone. Jitter does not lead beyond the
+// backoffDelay returns the pause of this call alone. Jitter does not lead beyond the
 // longest wait that is allowed if what the server said does not.
-func (c *call) backoff(r quota.Report) time.Duration {
-	p := c.retry
-	if c.mayRepeat(r) {
-		return c.repeat()
+func (rt *roundTrip) backoffDelay(r quota.Report) time.Duration {
+	p := rt.retry
+	if rt.retryAfterIsZero(r) {
+		return rt.zeroRetryAfterDelay()
 	}
-	if said := max(r.RetryAfter, c.told); r.HasRetryAfter || said > 0 {
-		d := p.Floor.Delay(said, c.attempts)
-		if most := c.mostWait(); said <= most {
-			d = min(d, most)
+	if retryAfter := max(r.RetryAfter, rt.retryAfter); r.HasRetryAfter || retryAfter > 0 {
+		d := p.RetryAfterJitter.Delay(retryAfter, rt.attempts)
+		if maxWait := rt.maxWait(); retryAfter <= maxWait {
+			d = min(d, maxWait)
 		}
 		return d
 	}
-	c.drawn = c.policy.Delay(c.attempts, c.drawn)
-	return c.drawn
+	rt.lastDelay = rt.backoffPolicy.Delay(rt.attempts, rt.lastDelay)
+	return rt.lastDelay
 }
 
-// stated returns how long a refusal says that it lasts: its Retry-After, or else the
+// statedWait returns how long a refusal says that it lasts: its Retry-After, or else the
 // longest time until a limit is reset that is used up, or of which nothing else is
 // said.
-func (c *call) stated(r quota.Report) (d time.Duration) {
-	if d = max(r.RetryAfter, c.told); r.HasRetryAfter || d > 0 {
+func (rt *roundTrip) statedWait(r quota.Report) (d time.Duration) {
+	if d = max(r.RetryAfter, rt.retryAfter); r.HasRetryAfter || d > 0 {
 		return d
 	}
 	for _, l := range r.Limits {
@@ -157,88 +157,88 @@ func (c *call) stated(r quota.Report) (d time.Duration) {
 	return d
 }
 
-// mayRepeat reports whether the server stated a Retry-After of 0, and Retry.Floor
+// retryAfterIsZero reports whether the server stated a Retry-After of 0, and RetryPolicy.RetryAfterJitter
 // does not say that it counts as more. A date that has passed is not a 0: clocks
 // differ.
-func (c *call) mayRepeat(r quota.Report) bool {
-	relative := r.RetryForm == quota.DeltaSeconds || r.RetryForm == quota.DeltaMillis
-	return relative && max(r.RetryAfter, c.told) < time.Microsecond && c.retry.Floor.Least <= 0
+func (rt *roundTrip) retryAfterIsZero(r quota.Report) bool {
+	relative := r.RetryFormat == quota.FormatDeltaSeconds || r.RetryFormat == quota.FormatDeltaMillis
+	return relative && max(r.RetryAfter, rt.retryAfter) < time.Microsecond && rt.retry.RetryAfterJitter.Min <= 0
 }
 
-// repeat returns the delay after a Retry-After of 0: none after the first one of the
+// zeroRetryAfterDelay returns the delay after a Retry-After of 0: none after the first one of the
 // call. After each one that follows it is a tenth of what the policy says, which
 // grows, so that a server that always states 0 is not asked at the pace of the
 // network.
-func (c *call) repeat() time.Duration {
-	c.repeats++
-	if c.repeats == 1 {
+func (rt *roundTrip) zeroRetryAfterDelay() time.Duration {
+	rt.zeroRetryAfters++
+	if rt.zeroRetryAfters == 1 {
 		return 0
 	}
-	c.drawn = c.policy.Delay(c.repeats-1, c.drawn)
-	if c.drawn == backoff.Never {
-		return c.drawn
+	rt.lastDelay = rt.backoffPolicy.Delay(rt.zeroRetryAfters-1, rt.lastDelay)
+	if rt.lastDelay == backoff.Stop {
+		return rt.lastDelay
 	}
-	return c.drawn / 10
+	return rt.lastDelay / 10
 }
 
-// mostWait returns the longest wait between two attempts.
-func (c *call) mostWait() time.Duration {
+// maxWait returns the longest wait between two attempts.
+func (rt *roundTrip) maxWait() time.Duration {
 	switch {
-	case c.said.NoWait:
+	case rt.opts.NoWait:
 		return 0
-	case c.said.MaxWait > 0:
-		return c.said.MaxWait
+	case rt.opts.MaxWait > 0:
+		return rt.opts.MaxWait
 	}
-	return c.retry.MaxWait
+	return rt.retry.MaxWait
 }
 
-// errMaxWait returns ErrMaxWait with the setting that mostWait returns.
-func (c *call) errMaxWait() error {
+// errMaxWait returns ErrMaxWait with the setting that maxWait returns.
+func (rt *roundTrip) errMaxWait() error {
 	switch {
-	case c.said.NoWait:
-		return spent(ErrMaxWait, "Request.NoWait", true)
-	case c.said.MaxWait > 0:
-		return spent(ErrMaxWait, "Request.MaxWait", c.said.MaxWait)
+	case rt.opts.NoWait:
+		return withSetting(ErrMaxWait, "RequestOptions.NoWait", true)
+	case rt.opts.MaxWait > 0:
+		return withSetting(ErrMaxWait, "RequestOptions.MaxWait", rt.opts.MaxWait)
 	}
-	return spent(ErrMaxWait, "Retry.MaxWait", c.retry.MaxWait)
+	return withSetting(ErrMaxWait, "RetryPolicy.MaxWait", rt.retry.MaxWait)
 }
 
-// gate reports whether the server's limits, as the Tracker knows them, are shut now
+// hostHeld reports whether the server's limits, as the Tracker knows them, are shut now
 // for as long as the server said, and returns for how long at least; 0: not known.
 // Then everybody whom they concern waits in line for them, and is let go one by
 // one: to pause alone besides would only lose the turn.
-func (c *call) gate(said time.Duration) (wait time.Duration, shut bool) {
-	m := c.t.own.quota.Demand(c.req)
+func (rt *roundTrip) hostHeld(minWait time.Duration) (wait time.Duration, held bool) {
+	m := rt.t.resolved.quota.Demand(rt.req)
 	if m.Limiter == nil {
 		return 0, false
 	}
-	d, err := m.Limiter.Reserve(c.ctx, throttle.Claim{Key: m.Key, Cost: m.Cost, DryRun: true})
-	return d.Wait, err == nil && !d.OK && (d.Wait == 0 || d.Wait >= said)
+	d, err := m.Limiter.Reserve(rt.ctx, throttle.Claim{Key: m.Key, Cost: m.Cost, DryRun: true})
+	return d.Wait, err == nil && !d.OK && (d.Wait == 0 || d.Wait >= minWait)
 }
 
-// mostTold returns the longest wait in line that a server may impose: the Tracker
+// maxServerWait returns the longest wait in line that a server may impose: the Tracker
 // lets requests go a little later than they were told to, at random, and that alone
 // does not make a wait too long.
-func (c *call) mostTold() time.Duration {
-	most := c.mostWait()
-	return min(most, throttle.Forever-time.Second) + min(most/40, time.Second)
+func (rt *roundTrip) maxServerWait() time.Duration {
+	maxWait := rt.maxWait()
+	return min(maxWait, throttle.Forever-time.Second) + min(maxWait/40, time.Second)
 }
 
-// affords returns an error if a wait that begins now would be too long.
-func (c *call) affords(now time.Time, wait time.Duration, gated bool) error {
-	p, most := c.retry, c.mostWait()
-	if gated && c.told <= most {
-		most = c.mostTold()
+// checkDeadlines returns an error if a wait that begins now would be too long.
+func (rt *roundTrip) checkDeadlines(now time.Time, wait time.Duration, held bool) error {
+	p, maxWait := rt.retry, rt.maxWait()
+	if held && rt.retryAfter <= maxWait {
+		maxWait = rt.maxServerWait()
 	}
-	deadline, limited := c.ctx.Deadline()
+	deadline, hasDeadline := rt.ctx.Deadline()
 	switch {
-	case c.delay == backoff.Never:
-		return spent(ErrAttempts, "the delay of Retry.Backoff", "backoff.Never")
-	case wait > most:
-		return c.errMaxWait()
-	case wait > p.MaxElapsed-now.Sub(c.began):
-		return spent(ErrMaxElapsed, "Retry.MaxElapsed", p.MaxElapsed)
-	case limited && time.Until(deadline) <= wait:
+	case rt.delay == backoff.Stop:
+		return withSetting(ErrMaxAttempts, "the delay of RetryPolicy.Backoff", "backoff.Stop")
+	case wait > maxWait:
+		return rt.errMaxWait()
+	case wait > p.MaxElapsed-now.Sub(rt.firstEnd):
+		return withSetting(ErrMaxElapsed, "RetryPolicy.MaxElapsed", p.MaxElapsed)
+	case hasDeadline && time.Until(deadline) <= wait:
 		return context.DeadlineExceeded
 	}
 	return nil

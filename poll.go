@@ -10,7 +10,7 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// Poll follows operations that servers accept now and finish later. The zero Poll
+// Poller follows operations that servers accept now and finish later. The zero Poll
 // is ready to use; it may be used by many goroutines at once.
 //
 //	           202, where to ask                       done
@@ -28,15 +28,15 @@ import (
 // the rules of Azure's guidelines; Read is for others.
 //
 // Every look is a request of its own through Client, and so through its limits.
-type Poll struct {
+type Poller struct {
 	Client *http.Client // asks; nil: NewClient(nil)
 
-	// Pause is the time between two looks where the server does not say. Nil: 1 s,
+	// Interval is the time between two looks where the server does not say. Nil: 1 s,
 	// half as much more each time, up to 30 s, plus or minus a tenth. Where it does
 	// say, by a Retry-After with any status, the pause is that and up to a tenth more.
-	Pause backoff.Policy
-	Least time.Duration // shortest pause, whatever anybody says; 0: 1 s
-	Most  time.Duration // longest pause that a server may ask for; 0: 1 h, negative: any
+	Interval    backoff.Policy
+	MinInterval time.Duration // shortest pause, whatever anybody says; 0: 1 s
+	MaxInterval time.Duration // longest pause that a server may ask for; 0: 1 h, negative: any
 
 	// Header is sent with each look, but to another host than the one that was
 	// asked at first only what names no one: Accept, Accept-Language, User-Agent.
@@ -47,21 +47,21 @@ type Poll struct {
 	// stands; 0: 1 MiB. The result may be longer.
 	MaxBody int64
 
-	// Read tells how an operation stands by an answer below 400 and the beginning of
+	// ParseStatus tells how an operation stands by an answer below 400 and the beginning of
 	// its body; nil: as said above.
-	Read func(resp *http.Response, body []byte) (State, error)
+	ParseStatus func(resp *http.Response, body []byte) (Status, error)
 
 	Progress func(Operation) // is told after each look; nil: nobody
 	Clock    throttle.Clock  // nil: the system clock; deadlines of contexts are always on that
 }
 
-// State is how an operation stands.
-type State struct {
-	Status  string  // as the server calls it
-	Percent float64 // done, 0 to 100; 0: not said
-	Done    bool    // it has ended
-	Failed  bool    // and not well
-	Result  string  // where the result is; "": where Poll says
+// Status is how an operation stands.
+type Status struct {
+	Status    string  // as the server calls it
+	Percent   float64 // done, 0 to 100; 0: not said
+	Done      bool    // it has ended
+	Failed    bool    // and not well
+	ResultURL string  // where the result is; "": where Poll says
 }
 
 // Follow returns the result of the operation that accepted began: an answer with its
@@ -70,8 +70,8 @@ type State struct {
 //
 // An operation that ended badly, or could not be followed to its end, is a *PollError.
 // A pause that passes the deadline of ctx, or is longer than Most, is not begun.
-func (p *Poll) Follow(ctx context.Context, accepted *http.Response) (*http.Response, error) {
-	body, _ := p.peek(accepted)
+func (p *Poller) Follow(ctx context.Context, accepted *http.Response) (*http.Response, error) {
+	body, _ := p.peekBody(accepted)
 	op, err := operationOf(accepted, body)
 	if err != nil {
 		accepted.Body.Close()
@@ -81,9 +81,9 @@ func (p *Poll) Follow(ctx context.Context, accepted *http.Response) (*http.Respo
 		return accepted, nil
 	}
 	accepted.Body.Close()
-	f := follower{Poll: p, ctx: ctx, op: op, header: p.Header}
+	f := poller{Poller: p, ctx: ctx, op: op, header: p.Header}
 	if f.header == nil {
-		f.header = forGet(accepted.Request.Header, p.Client)
+		f.header = pollHeader(accepted.Request.Header, p.Client)
 	}
 	f.schedule(accepted)
 	return f.run()
@@ -91,43 +91,43 @@ func (p *Poll) Follow(ctx context.Context, accepted *http.Response) (*http.Respo
 
 // Resume is Follow for an operation that a PollError left to be resumed, or of which
 // only the URL is known. It is asked at once, unless op.Next is still to come.
-func (p *Poll) Resume(ctx context.Context, op Operation) (*http.Response, error) {
-	f := follower{Poll: p, ctx: ctx, op: op, header: p.Header, said: throttle.Forever}
+func (p *Poller) Resume(ctx context.Context, op Operation) (*http.Response, error) {
+	f := poller{Poller: p, ctx: ctx, op: op, header: p.Header, retryAfter: throttle.Forever}
 	return f.run()
 }
 
-// A follower follows one operation.
-type follower struct {
-	*Poll
-	ctx    context.Context
-	op     Operation
-	header http.Header
-	client *http.Client
-	pauses int
-	pause  time.Duration // what Pause returned last
-	said   time.Duration // the pause that the server asked for; 0: it did not
+// A poller follows one operation.
+type poller struct {
+	*Poller
+	ctx          context.Context
+	op           Operation
+	header       http.Header
+	client       *http.Client
+	intervals    int
+	lastInterval time.Duration // what Pause returned last
+	retryAfter   time.Duration // the pause that the server asked for; 0: it did not
 }
 
-func (f *follower) run() (*http.Response, error) {
+func (f *poller) run() (*http.Response, error) {
 	if f.client = f.Client; f.client == nil {
 		f.client = NewClient(nil)
 	}
 	for {
 		if err := f.wait(); err != nil {
-			return nil, f.failed(err, nil)
+			return nil, f.fail(err, nil)
 		}
 		resp, err := f.get(f.op.URL)
 		if err != nil {
-			return nil, f.failed(err, nil)
+			return nil, f.fail(err, nil)
 		}
-		if done, resp, err := f.look(resp); done {
+		if done, resp, err := f.poll(resp); done {
 			return resp, err
 		}
 	}
 }
 
 // wait sleeps until the next look.
-func (f *follower) wait() error {
+func (f *poller) wait() error {
 	if f.ctx.Err() != nil {
 		return context.Cause(f.ctx)
 	}
@@ -135,24 +135,24 @@ func (f *follower) wait() error {
 	if f.op.Next.IsZero() || d <= 0 {
 		return nil
 	}
-	switch deadline, limited := f.ctx.Deadline(); {
-	case limited && time.Until(deadline) <= d:
+	switch deadline, hasDeadline := f.ctx.Deadline(); {
+	case hasDeadline && time.Until(deadline) <= d:
 		return context.DeadlineExceeded
-	case f.Most >= 0 && min(d, f.said) > positive(f.Most, time.Hour): // what is added to said is ours
+	case f.MaxInterval >= 0 && min(d, f.retryAfter) > orDefault(f.MaxInterval, time.Hour): // what is added to said is ours
 		return ErrMaxWait
 	}
 	return sleep(f.ctx, f.Clock, d)
 }
 
-// look learns from an answer. If it is the last one, it returns the result.
-func (f *follower) look(resp *http.Response) (done bool, result *http.Response, err error) {
-	f.op.Looks++
-	body, err := f.peek(resp)
+// poll learns from an answer. If it is the last one, it returns the result.
+func (f *poller) poll(resp *http.Response) (done bool, result *http.Response, err error) {
+	f.op.Polls++
+	body, err := f.peekBody(resp)
 	if err != nil {
 		resp.Body.Close()
-		return true, nil, f.failed(err, body)
+		return true, nil, f.fail(err, body)
 	}
-	state, err := f.read(resp, body)
+	state, err := f.parseStatus(resp, body)
 	f.op.Status, f.op.Percent = state.Status, state.Percent
 	if f.Progress != nil {
 		f.Progress(f.op)
@@ -163,53 +163,53 @@ func (f *follower) look(resp *http.Response) (done bool, result *http.Response, 
 		f.schedule(resp)
 		return false, nil, nil
 	case err == nil && state.Failed:
-		err = ErrOperation
+		err = ErrOperationFailed
 	case err == nil:
 		result, err = f.result(resp, state)
 	}
 	if err != nil {
 		resp.Body.Close()
-		return true, nil, f.failed(err, body)
+		return true, nil, f.fail(err, body)
 	}
 	return true, result, nil
 }
 
-// read returns how the operation stands. A server that says to slow down says
+// parseStatus returns how the operation stands. A server that says to slow down says
 // nothing of that.
-func (f *follower) read(resp *http.Response, body []byte) (State, error) {
+func (f *poller) parseStatus(resp *http.Response, body []byte) (Status, error) {
 	if resp.StatusCode >= 400 {
 		if r := quota.Parse(resp.StatusCode, resp.Header, f.now()); r.HasRetryAfter && Retryable(resp.Request, resp, nil) {
-			return State{Status: f.op.Status, Percent: f.op.Percent}, nil
+			return Status{Status: f.op.Status, Percent: f.op.Percent}, nil
 		}
-		return State{Status: f.op.Status, Percent: f.op.Percent}, statusError(resp.StatusCode)
+		return Status{Status: f.op.Status, Percent: f.op.Percent}, statusError(resp.StatusCode)
 	}
-	if f.Read != nil {
-		return f.Read(resp, body)
+	if f.ParseStatus != nil {
+		return f.ParseStatus(resp, body)
 	}
-	if err := f.op.moved(resp); err != nil {
-		return State{}, err
+	if err := f.op.relocate(resp); err != nil {
+		return Status{}, err
 	}
-	return stateOf(resp, body, f.op.Monitor)
+	return parseAzureStatus(resp, body, f.op.Monitor)
 }
 
 // result returns the result of an operation that has ended well; resp was the last
 // answer about it.
-func (f *follower) result(resp *http.Response, s State) (*http.Response, error) {
-	where := f.op.result()
-	if s.Result != "" {
+func (f *poller) result(resp *http.Response, s Status) (*http.Response, error) {
+	target := f.op.result()
+	if s.ResultURL != "" {
 		var err error
-		if where, err = resolve(resp, s.Result); err != nil {
+		if target, err = resolve(resp, s.ResultURL); err != nil {
 			return nil, err
 		}
 	}
-	if where == "" {
+	if target == "" {
 		return resp, nil
 	}
 	resp.Body.Close()
-	return f.get(where)
+	return f.get(target)
 }
 
-func (f *follower) get(url string) (*http.Response, error) {
+func (f *poller) get(url string) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(f.ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return nil, err
@@ -219,37 +219,37 @@ func (f *follower) get(url string) (*http.Response, error) {
 }
 
 // schedule notes when to look again after resp.
-func (f *follower) schedule(resp *http.Response) {
-	now, least := f.now(), positive(f.Least, time.Second)
-	if said := quota.Parse(resp.StatusCode, resp.Header, now); said.HasRetryAfter {
-		tenth := backoff.Floor{Least: 1, Spread: 0.1, Max: throttle.Forever}
-		f.said = said.RetryAfter
-		f.op.Next = now.Add(tenth.Delay(max(said.RetryAfter, least), 1))
+func (f *poller) schedule(resp *http.Response) {
+	now, minInterval := f.now(), orDefault(f.MinInterval, time.Second)
+	if report := quota.Parse(resp.StatusCode, resp.Header, now); report.HasRetryAfter {
+		jitter := backoff.RetryAfterJitter{Min: 1, Spread: 0.1, Max: throttle.Forever}
+		f.retryAfter = report.RetryAfter
+		f.op.Next = now.Add(jitter.Delay(max(report.RetryAfter, minInterval), 1))
 		return
 	}
-	f.said = 0
-	policy := f.Pause
+	f.retryAfter = 0
+	policy := f.Interval
 	if policy == nil {
 		policy = backoff.Exponential{Base: time.Second, Factor: 1.5, Jitter: backoff.PlusMinus, Spread: 0.1}
 	}
-	f.pauses++
-	f.pause = policy.Delay(f.pauses, f.pause)
-	f.op.Next = now.Add(max(f.pause, least))
+	f.intervals++
+	f.lastInterval = policy.Delay(f.intervals, f.lastInterval)
+	f.op.Next = now.Add(max(f.lastInterval, minInterval))
 }
 
-// failed returns err, or what ended the context if that did, with what is needed to
+// fail returns err, or what ended the context if that did, with what is needed to
 // resume.
-func (f *follower) failed(err error, body []byte) error {
+func (f *poller) fail(err error, body []byte) error {
 	if f.ctx.Err() != nil {
 		err = context.Cause(f.ctx)
 	}
 	return &PollError{Operation: f.op, Body: snippetOf(body), Err: err}
 }
 
-func (p *Poll) now() time.Time { return throttle.ClockOr(p.Clock).Now() }
+func (p *Poller) now() time.Time { return throttle.ClockOr(p.Clock).Now() }
 
-// positive returns d, or otherwise if d is 0.
-func positive(d, otherwise time.Duration) time.Duration {
+// orDefault returns d, or otherwise if d is 0.
+func orDefault(d, otherwise time.Duration) time.Duration {
 	if d == 0 {
 		return otherwise
 	}

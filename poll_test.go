@@ -19,17 +19,17 @@ import (
 
 // Pages answer by "METHOD URL": one step after the other, and the last for ever.
 // They note what was asked for, and with which headers.
-type pages struct {
-	steps map[string][]answer
-	asked []string
-	seen  []http.Header
-	open  int
+type operationServer struct {
+	steps      map[string][]response
+	requests   []string
+	headers    []http.Header
+	openBodies int
 }
 
-func (p *pages) RoundTrip(r *http.Request) (*http.Response, error) {
+func (p *operationServer) RoundTrip(r *http.Request) (*http.Response, error) {
 	what := r.Method + " " + r.URL.String()
-	p.asked = append(p.asked, what)
-	p.seen = append(p.seen, r.Header)
+	p.requests = append(p.requests, what)
+	p.headers = append(p.headers, r.Header)
 	if r.Body != nil {
 		r.Body.Close()
 	}
@@ -43,29 +43,29 @@ func (p *pages) RoundTrip(r *http.Request) (*http.Response, error) {
 	if len(steps) > 1 {
 		p.steps[what] = steps[1:]
 	}
-	resp := says(steps[0].status, steps[0].body, steps[0].headers...)
+	resp := newResponse(steps[0].status, steps[0].body, steps[0].headers...)
 	resp.Request = r
 	if resp.Body != http.NoBody {
-		p.open++
-		resp.Body = closes{resp.Body, p}
+		p.openBodies++
+		resp.Body = trackedBody{resp.Body, p}
 	}
 	return resp, nil
 }
 
-type closes struct {
+type trackedBody struct {
 	io.ReadCloser
-	p *pages
+	p *operationServer
 }
 
-func (c closes) Close() error { c.p.open--; return c.ReadCloser.Close() }
+func (c trackedBody) Close() error { c.p.openBodies--; return c.ReadCloser.Close() }
 
 const (
 	api = "https://api.test"
 	ops = "https://ops.api.test/1"
 )
 
-// began sends the request that begins an operation.
-func (p *pages) began(t *testing.T, method, url string, headers ...string) *http.Response {
+// start sends the request that begins an operation.
+func (p *operationServer) start(t *testing.T, method, url string, headers ...string) *http.Response {
 	req, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader("{}"))
 	require.NoError(t, err)
 	for i := 0; i < len(headers); i += 2 {
@@ -76,102 +76,102 @@ func (p *pages) began(t *testing.T, method, url string, headers ...string) *http
 	return resp
 }
 
-func (p *pages) client() *http.Client {
-	return NewClient(&Transport{Base: p, Retry: &Retry{Attempts: 1}})
+func (p *operationServer) client() *http.Client {
+	return NewClient(&Transport{Base: p, Retry: &RetryPolicy{MaxAttempts: 1}})
 }
 
-func running(status string) answer { return answer{200, `{"status":"` + status + `"}`, nil} }
+func monitorStatus(status string) response { return response{200, `{"status":"` + status + `"}`, nil} }
 
-func TestPoll_followsToTheResult(t *testing.T) {
+func TestPoller_returnsTheResult(t *testing.T) {
 	monitor := []string{"Operation-Location", "/ops/1", "Retry-After", "5"}
-	states := []answer{running("NotStarted"), running("Running"), running("Succeeded")}
+	states := []response{monitorStatus("NotStarted"), monitorStatus("Running"), monitorStatus("Succeeded")}
 	for name, tt := range map[string]struct {
 		method string
-		steps  map[string][]answer
+		steps  map[string][]response
 		asked  string // after the request itself
 		want   string
 	}{
-		"PUT, then the resource": {"PUT", map[string][]answer{
+		"PUT, then the resource": {"PUT", map[string][]response{
 			"PUT " + api + "/vm":    {{202, "", monitor}},
 			"GET " + api + "/ops/1": states,
 			"GET " + api + "/vm":    {{200, "a vm", nil}},
 		}, "/ops/1 /ops/1 /ops/1 /vm", "a vm"},
-		"PATCH, by Azure-AsyncOperation": {"PATCH", map[string][]answer{
+		"PATCH, by Azure-AsyncOperation": {"PATCH", map[string][]response{
 			"PATCH " + api + "/vm":  {{200, `{"properties":{"provisioningState":"Updating"}}`, []string{"Azure-AsyncOperation", api + "/ops/1"}}},
 			"GET " + api + "/ops/1": states,
 			"GET " + api + "/vm":    {{200, "a vm", nil}},
 		}, "/ops/1 /ops/1 /ops/1 /vm", "a vm"},
-		"POST, then Location": {"POST", map[string][]answer{
+		"POST, then Location": {"POST", map[string][]response{
 			"POST " + api + "/vm":    {{202, "", append(monitor, "Location", "result")}},
 			"GET " + api + "/ops/1":  states,
 			"GET " + api + "/result": {{200, "made", nil}},
 		}, "/ops/1 /ops/1 /ops/1 /result", "made"},
-		"POST, and the monitor has it all": {"POST", map[string][]answer{
+		"POST, and the monitor has it all": {"POST", map[string][]response{
 			"POST " + api + "/vm":   {{202, "", monitor}},
-			"GET " + api + "/ops/1": {running("Running"), {200, `{"status":"succeeded","result":7}`, nil}},
+			"GET " + api + "/ops/1": {monitorStatus("Running"), {200, `{"status":"succeeded","result":7}`, nil}},
 		}, "/ops/1 /ops/1", `{"status":"succeeded","result":7}`},
-		"POST, and the monitor says where": {"POST", map[string][]answer{
+		"POST, and the monitor says where": {"POST", map[string][]response{
 			"POST " + api + "/vm":    {{202, "", monitor}},
 			"GET " + api + "/ops/1":  {{202, "", nil}, {200, `{"status":"Succeeded","resourceLocation":"/made/9"}`, nil}},
 			"GET " + api + "/made/9": {{200, "nine", nil}},
 		}, "/ops/1 /ops/1 /made/9", "nine"},
-		"a monitor that redirects to the result": {"POST", map[string][]answer{
+		"a monitor that redirects to the result": {"POST", map[string][]response{
 			"POST " + api + "/vm":   {{202, "", monitor}},
-			"GET " + api + "/ops/1": {running("Running"), {303, "", []string{"Location", "/made"}}},
+			"GET " + api + "/ops/1": {monitorStatus("Running"), {303, "", []string{"Location", "/made"}}},
 			"GET " + api + "/made":  {{200, "redirected", nil}},
 		}, "/ops/1 /ops/1 /made", "redirected"},
-		"DELETE, by Location that moves": {"DELETE", map[string][]answer{
+		"DELETE, by Location that moves": {"DELETE", map[string][]response{
 			"DELETE " + api + "/vm": {{202, "", []string{"Location", "/l/1"}}},
 			"GET " + api + "/l/1":   {{202, "", []string{"Location", "2"}}},
 			"GET " + api + "/l/2":   {{202, "", nil}, {204, "", nil}},
 		}, "/l/1 /l/2 /l/2", ""},
-		"PUT without a header": {"PUT", map[string][]answer{
+		"PUT without a header": {"PUT", map[string][]response{
 			"PUT " + api + "/vm": {{201, `{"properties":{"provisioningState":"Creating"}}`, nil}},
 			"GET " + api + "/vm": {{200, `{"properties":{"provisioningState":"Creating"}}`, nil}, {200, `{"properties":{"provisioningState":"Succeeded"}}`, nil}},
 		}, "/vm /vm", `{"properties":{"provisioningState":"Succeeded"}}`},
-		"the server is busy meanwhile": {"POST", map[string][]answer{
+		"the server is busy meanwhile": {"POST", map[string][]response{
 			"POST " + api + "/vm":   {{202, "", monitor}},
-			"GET " + api + "/ops/1": {{429, "", []string{"Retry-After", "7"}}, running("Succeeded")},
+			"GET " + api + "/ops/1": {{429, "", []string{"Retry-After", "7"}}, monitorStatus("Succeeded")},
 		}, "/ops/1 /ops/1", `{"status":"Succeeded"}`},
-		"no operation":          {"POST", map[string][]answer{"POST " + api + "/vm": {{201, "made", []string{"Location", "/vm/1"}}}}, "", "made"},
-		"a failure, not one":    {"PUT", map[string][]answer{"PUT " + api + "/vm": {{400, "no", monitor}}}, "", "no"},
-		"PUT that is done":      {"PUT", map[string][]answer{"PUT " + api + "/vm": {{200, `{"properties":{"provisioningState":"Succeeded"}}`, nil}}}, "", `{"properties":{"provisioningState":"Succeeded"}}`},
-		"202 that says nothing": {"POST", map[string][]answer{"POST " + api + "/vm": {{202, "later", nil}}}, "", "later"},
+		"no operation":          {"POST", map[string][]response{"POST " + api + "/vm": {{201, "made", []string{"Location", "/vm/1"}}}}, "", "made"},
+		"a failure, not one":    {"PUT", map[string][]response{"PUT " + api + "/vm": {{400, "no", monitor}}}, "", "no"},
+		"PUT that is done":      {"PUT", map[string][]response{"PUT " + api + "/vm": {{200, `{"properties":{"provisioningState":"Succeeded"}}`, nil}}}, "", `{"properties":{"provisioningState":"Succeeded"}}`},
+		"202 that says nothing": {"POST", map[string][]response{"POST " + api + "/vm": {{202, "later", nil}}}, "", "later"},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			p := &pages{steps: tt.steps}
-			resp, err := (&Poll{Client: p.client()}).Follow(t.Context(), p.began(t, tt.method, api+"/vm"))
+			p := &operationServer{steps: tt.steps}
+			resp, err := (&Poller{Client: p.client()}).Follow(t.Context(), p.start(t, tt.method, api+"/vm"))
 			require.NoError(t, err, name)
 			require.Equal(t, tt.want, text(t, resp), name)
-			asked := strings.ReplaceAll(strings.Join(p.asked[1:], " "), "GET "+api, "")
+			asked := strings.ReplaceAll(strings.Join(p.requests[1:], " "), "GET "+api, "")
 			require.Equal(t, tt.asked, asked, name)
-			require.Zero(t, p.open, "%s: bodies that were not closed", name)
+			require.Zero(t, p.openBodies, "%s: bodies that were not closed", name)
 		})
 	}
 }
 
-func TestPoll_pausesAsTheServerSays(t *testing.T) {
+func TestPoller_obeysRetryAfter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := &pages{steps: map[string][]answer{
+		p := &operationServer{steps: map[string][]response{
 			"POST " + api + "/": {{202, "", []string{"Operation-Location", ops, "Retry-After", "10"}}},
 			"GET " + ops: {
 				{200, `{"status":"Running","percentComplete":40}`, []string{"Retry-After", "60"}},
 				{200, `{"status":"Running"}`, []string{"Retry-After", "0"}}, // too soon
 				{200, `{"status":"Running"}`, nil},
 				{200, `{"status":"Running"}`, nil},
-				running("Succeeded"),
+				monitorStatus("Succeeded"),
 			},
 		}}
 		start := time.Now()
 		var at []time.Duration
-		var told []string
-		poll := &Poll{Client: p.client(), Progress: func(op Operation) {
+		var progress []string
+		poll := &Poller{Client: p.client(), Progress: func(op Operation) {
 			at = append(at, time.Since(start))
-			told = append(told, fmt.Sprint(op.Looks, op.Status, op.Percent))
+			progress = append(progress, fmt.Sprint(op.Polls, op.Status, op.Percent))
 		}}
-		_, err := poll.Follow(t.Context(), p.began(t, "POST", api+"/"))
+		_, err := poll.Follow(t.Context(), p.start(t, "POST", api+"/"))
 		require.NoError(t, err)
-		require.Equal(t, "[1Running40 2Running0 3Running0 4Running0 5Succeeded0]", fmt.Sprint(told))
+		require.Equal(t, "[1Running40 2Running0 3Running0 4Running0 5Succeeded0]", fmt.Sprint(progress))
 		for i, want := range []time.Duration{10 * time.Second, 60 * time.Second, time.Second, time.Second, 1500 * time.Millisecond} {
 			gap := at[i]
 			if i > 0 {
@@ -186,73 +186,73 @@ func TestPoll_pausesAsTheServerSays(t *testing.T) {
 	})
 }
 
-// TestPoll_stopsAndResumes: a pause that passes the deadline is not slept, and what is
+// TestPoller_stopsAndResumes: a pause that passes the deadline is not slept, and what is
 // needed to go on survives as JSON.
-func TestPoll_stopsAndResumes(t *testing.T) {
+func TestPoller_stopsAndResumes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := &pages{steps: map[string][]answer{
+		p := &operationServer{steps: map[string][]response{
 			"PUT " + api + "/vm?sig=secret": {{202, "", []string{"Operation-Location", ops + "?sig=secret", "Retry-After", "30"}}},
-			"GET " + ops + "?sig=secret":    {{200, `{"status":"Running"}`, []string{"Retry-After", "30"}}, running("Succeeded")},
+			"GET " + ops + "?sig=secret":    {{200, `{"status":"Running"}`, []string{"Retry-After", "30"}}, monitorStatus("Succeeded")},
 			"GET " + api + "/vm?sig=secret": {{200, "a vm", nil}},
 		}}
 		start := time.Now()
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Second)
 		defer cancel()
-		_, err := (&Poll{Client: p.client()}).Follow(ctx, p.began(t, "PUT", api+"/vm?sig=secret"))
+		_, err := (&Poller{Client: p.client()}).Follow(ctx, p.start(t, "PUT", api+"/vm?sig=secret"))
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		var e *PollError
 		require.ErrorAs(t, err, &e)
 		require.True(t, e.Timeout())
 		require.Less(t, time.Since(start), 34*time.Second, "it did not sleep until the deadline")
 		require.NotContains(t, err.Error(), "secret")
-		require.ErrorContains(t, err, `https://ops.api.test/1?sig=xxxxx stands at "Running" after 1 looks: context deadline exceeded`)
+		require.ErrorContains(t, err, `https://ops.api.test/1?sig=xxxxx has status "Running" after 1 polls: context deadline exceeded`)
 
-		kept, err := json.Marshal(e.Operation)
+		saved, err := json.Marshal(e.Operation)
 		require.NoError(t, err)
 		var op Operation
-		require.NoError(t, json.Unmarshal(kept, &op))
-		resp, err := (&Poll{Client: p.client()}).Resume(t.Context(), op)
+		require.NoError(t, json.Unmarshal(saved, &op))
+		resp, err := (&Poller{Client: p.client()}).Resume(t.Context(), op)
 		require.NoError(t, err)
 		require.Equal(t, "a vm", text(t, resp))
 		require.GreaterOrEqual(t, time.Since(start), time.Minute, "nor did it look too early after that")
-		require.Len(t, p.asked, 4)
+		require.Len(t, p.requests, 4)
 	})
 }
 
-func TestPoll_resumesByTheURLAlone(t *testing.T) {
+func TestPoller_resumesByURL(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := &pages{steps: map[string][]answer{"GET " + ops: {{202, "", nil}, {200, "result", nil}}}}
-		poll := &Poll{Client: p.client(), Header: http.Header{"Authorization": {"Bearer x"}}}
+		p := &operationServer{steps: map[string][]response{"GET " + ops: {{202, "", nil}, {200, "result", nil}}}}
+		poll := &Poller{Client: p.client(), Header: http.Header{"Authorization": {"Bearer x"}}}
 		resp, err := poll.Resume(t.Context(), Operation{URL: ops})
 		require.NoError(t, err)
 		require.Equal(t, "result", text(t, resp))
-		require.Equal(t, "Bearer x", p.seen[1].Get("Authorization"))
+		require.Equal(t, "Bearer x", p.headers[1].Get("Authorization"))
 	})
 }
 
-func TestPoll_endsBadly(t *testing.T) {
+func TestPoller_reportsFailures(t *testing.T) {
 	gone := errors.New("gone home")
 	for name, tt := range map[string]struct {
-		look answer
-		poll Poll
+		look response
+		poll Poller
 		err  error
 		text string
 		at   time.Duration
 	}{
-		"failed":            {answer{200, `{"status":"Failed","error":{"code":"Quota"}}`, nil}, Poll{}, ErrOperation, `stands at "Failed" after 1 looks: heed: the operation ended badly: "{\"status\":\"Failed\"`, time.Second},
-		"cancelled":         {running("Canceled"), Poll{}, ErrOperation, "Canceled", time.Second},
-		"not found":         {answer{404, "who?", nil}, Poll{}, statusError(404), `the server answered 404 Not Found: "who?"`, time.Second},
-		"not found, later":  {answer{404, "who?", []string{"Retry-After", "5"}}, Poll{}, statusError(404), "404 Not Found", time.Second},
-		"a failure":         {answer{500, "oops", nil}, Poll{}, statusError(500), "500 Internal Server Error", time.Second},
-		"no status":         {answer{200, "{}", nil}, Poll{}, errNoStatus, "set Poll.Read", time.Second},
-		"a long status":     {answer{200, `{"status":"` + strings.Repeat("x", 100) + `"}`, nil}, Poll{MaxBody: 50}, errNoStatus, "Poll.MaxBody", time.Second},
-		"a wait too long":   {answer{200, `{"status":"Running"}`, []string{"Retry-After", "3601"}}, Poll{}, ErrMaxWait, "Running", time.Second},
-		"a wait above Most": {answer{200, `{"status":"Running"}`, []string{"Retry-After", "20"}}, Poll{Most: 19 * time.Second, Pause: backoff.Constant(2 * time.Second)}, ErrMaxWait, "Running", 2 * time.Second},
-		"cancelled caller":  {running("Running"), Poll{}, gone, "gone home", 10 * time.Second},
-		"where to":          {answer{200, `{"status":"Succeeded","resourceLocation":"file:///etc/passwd"}`, nil}, Poll{}, nil, `scheme "file"`, time.Second},
+		"failed":            {response{200, `{"status":"Failed","error":{"code":"Quota"}}`, nil}, Poller{}, ErrOperationFailed, `has status "Failed" after 1 polls: heed: operation failed: "{\"status\":\"Failed\"`, time.Second},
+		"cancelled":         {monitorStatus("Canceled"), Poller{}, ErrOperationFailed, "Canceled", time.Second},
+		"not found":         {response{404, "who?", nil}, Poller{}, statusError(404), `server responded 404 Not Found: "who?"`, time.Second},
+		"not found, later":  {response{404, "who?", []string{"Retry-After", "5"}}, Poller{}, statusError(404), "404 Not Found", time.Second},
+		"a failure":         {response{500, "oops", nil}, Poller{}, statusError(500), "500 Internal Server Error", time.Second},
+		"no status":         {response{200, "{}", nil}, Poller{}, errNoStatus, "set Poller.ParseStatus", time.Second},
+		"a long status":     {response{200, `{"status":"` + strings.Repeat("x", 100) + `"}`, nil}, Poller{MaxBody: 50}, errNoStatus, "Poll.MaxBody", time.Second},
+		"a wait too long":   {response{200, `{"status":"Running"}`, []string{"Retry-After", "3601"}}, Poller{}, ErrMaxWait, "Running", time.Second},
+		"a wait above Most": {response{200, `{"status":"Running"}`, []string{"Retry-After", "20"}}, Poller{MaxInterval: 19 * time.Second, Interval: backoff.Constant(2 * time.Second)}, ErrMaxWait, "Running", 2 * time.Second},
+		"cancelled caller":  {monitorStatus("Running"), Poller{}, gone, "gone home", 10 * time.Second},
+		"where to":          {response{200, `{"status":"Succeeded","resourceLocation":"file:///etc/passwd"}`, nil}, Poller{}, nil, `scheme "file"`, time.Second},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			p := &pages{steps: map[string][]answer{
+			p := &operationServer{steps: map[string][]response{
 				"POST " + api + "/": {{202, "", []string{"Operation-Location", ops}}},
 				"GET " + ops:        {tt.look},
 			}}
@@ -260,7 +260,7 @@ func TestPoll_endsBadly(t *testing.T) {
 			ctx, cancel := context.WithCancelCause(t.Context())
 			time.AfterFunc(10*time.Second, func() { cancel(gone) })
 			tt.poll.Client = p.client()
-			_, err := tt.poll.Follow(ctx, p.began(t, "POST", api+"/"))
+			_, err := tt.poll.Follow(ctx, p.start(t, "POST", api+"/"))
 			var e *PollError
 			require.ErrorAs(t, err, &e, name)
 			if tt.err != nil {
@@ -269,15 +269,15 @@ func TestPoll_endsBadly(t *testing.T) {
 			require.ErrorContains(t, err, tt.text, name)
 			require.InDelta(t, tt.at, time.Since(start), float64(time.Second/5), name)
 			require.Equal(t, ops, e.Operation.URL)
-			require.Zero(t, p.open, name)
+			require.Zero(t, p.openBodies, name)
 		})
 	}
 }
 
-// TestPoll_keepsCredentialsAtHome: where the server sends us does not decide who gets
+// TestPoller_sendsCredentialsToTheOriginOnly: where the server sends us does not decide who gets
 // to see our credentials.
-func TestPoll_keepsCredentialsAtHome(t *testing.T) {
-	for where, told := range map[string]bool{
+func TestPoller_sendsCredentialsToTheOriginOnly(t *testing.T) {
+	for target, sent := range map[string]bool{
 		"https://api.test/ops":         true,
 		"https://API.test:8443/ops":    true,
 		"https://ops.api.test/ops":     true,
@@ -289,18 +289,18 @@ func TestPoll_keepsCredentialsAtHome(t *testing.T) {
 		"https://api.test@evil.test/1": false,
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			p := &pages{steps: map[string][]answer{"PUT " + api + "/vm": {{202, "", []string{"Operation-Location", where}}}, "GET " + api + "/vm": {{200, "", nil}}}}
-			resp := p.began(t, "PUT", api+"/vm", "Authorization", "Bearer x", "X-Api-Key", "k", "Accept", "text/plain", "Content-Type", "a/b", "Idempotency-Key", "i")
-			u, err := resp.Request.URL.Parse(where)
+			p := &operationServer{steps: map[string][]response{"PUT " + api + "/vm": {{202, "", []string{"Operation-Location", target}}}, "GET " + api + "/vm": {{200, "", nil}}}}
+			resp := p.start(t, "PUT", api+"/vm", "Authorization", "Bearer x", "X-Api-Key", "k", "Accept", "text/plain", "Content-Type", "a/b", "Idempotency-Key", "i")
+			u, err := resp.Request.URL.Parse(target)
 			require.NoError(t, err)
-			p.steps["GET "+u.String()] = []answer{running("Succeeded")}
-			_, err = (&Poll{Client: p.client()}).Follow(t.Context(), resp)
-			require.NoError(t, err, where)
-			require.Len(t, p.seen, 3)
-			require.Equal(t, told, p.seen[1].Get("X-Api-Key") == "k", where)
-			require.Equal(t, told, p.seen[1].Get("Authorization") == "Bearer x", where)
-			require.Equal(t, "Bearer x", p.seen[2].Get("Authorization"), "the resource is at home")
-			for _, h := range p.seen[1:] {
+			p.steps["GET "+u.String()] = []response{monitorStatus("Succeeded")}
+			_, err = (&Poller{Client: p.client()}).Follow(t.Context(), resp)
+			require.NoError(t, err, target)
+			require.Len(t, p.headers, 3)
+			require.Equal(t, sent, p.headers[1].Get("X-Api-Key") == "k", target)
+			require.Equal(t, sent, p.headers[1].Get("Authorization") == "Bearer x", target)
+			require.Equal(t, "Bearer x", p.headers[2].Get("Authorization"), "the resource is at home")
+			for _, h := range p.headers[1:] {
 				require.Equal(t, "text/plain", h.Get("Accept"))
 				require.Empty(t, h.Get("Content-Type")+h.Get("Idempotency-Key"))
 			}
@@ -309,29 +309,29 @@ func TestPoll_keepsCredentialsAtHome(t *testing.T) {
 }
 
 // A redirect to another host loses the credential, as with any http.Client.
-func TestPoll_redirectsKeepCredentialsAtHome(t *testing.T) {
+func TestPoller_redirectsCarryNoCredentialsElsewhere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := &pages{steps: map[string][]answer{
+		p := &operationServer{steps: map[string][]response{
 			"POST " + api + "/":      {{202, "", []string{"Location", "/1"}}},
 			"GET " + api + "/1":      {{302, "", []string{"Location", "https://evil.test/"}}},
 			"GET https://evil.test/": {{200, "result", nil}},
 		}}
-		_, err := (&Poll{Client: p.client()}).Follow(t.Context(), p.began(t, "POST", api+"/", "Authorization", "Bearer x"))
+		_, err := (&Poller{Client: p.client()}).Follow(t.Context(), p.start(t, "POST", api+"/", "Authorization", "Bearer x"))
 		require.NoError(t, err)
-		require.Equal(t, "Bearer x", p.seen[1].Get("Authorization"))
-		require.Empty(t, p.seen[2].Get("Authorization"))
+		require.Equal(t, "Bearer x", p.headers[1].Get("Authorization"))
+		require.Empty(t, p.headers[2].Get("Authorization"))
 	})
 }
 
 // A result of any size is handed out as it comes.
-func TestPoll_resultMayBeLong(t *testing.T) {
+func TestPoller_resultMayBeLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		long := bytes.Repeat([]byte("0123456789"), 1000)
-		p := &pages{steps: map[string][]answer{
+		p := &operationServer{steps: map[string][]response{
 			"POST " + api + "/": {{202, "", []string{"Location", ops}}},
 			"GET " + ops:        {{200, string(long), nil}},
 		}}
-		resp, err := (&Poll{Client: p.client(), MaxBody: 16}).Follow(t.Context(), p.began(t, "POST", api+"/"))
+		resp, err := (&Poller{Client: p.client(), MaxBody: 16}).Follow(t.Context(), p.start(t, "POST", api+"/"))
 		require.NoError(t, err)
 		require.Equal(t, string(long), text(t, resp))
 	})

@@ -19,19 +19,19 @@ func TestReadme_programBuilds(t *testing.T) {
 	require.NoError(t, err, "%s", out)
 }
 
-// TestReadme_mapShowsEveryRoom compares the map with the rooms that have a
+// TestReadme_listsEveryPackage compares the map with the rooms that have a
 // package. Examples are one line together.
-func TestReadme_mapShowsEveryRoom(t *testing.T) {
+func TestReadme_listsEveryPackage(t *testing.T) {
 	var shown, built []string
 	for line := range strings.Lines(readmeBlock(t, "## The house\n", "```\n")) {
 		dir, _, _ := strings.Cut(line, " ")
 		shown = append(shown, strings.TrimSuffix(dir, "/"))
 	}
-	for _, s := range readHouse(t) {
-		room, _ := place(s.dir())
-		room = strings.TrimSuffix(strings.TrimSuffix(room, "/..."), "/*")
-		if room != "" && !s.isTest() && !slices.Contains(built, room) {
-			built = append(built, room)
+	for _, s := range readRepository(t) {
+		pkg, _ := place(s.dir())
+		pkg = strings.TrimSuffix(strings.TrimSuffix(pkg, "/..."), "/*")
+		if pkg != "" && !s.isTest() && !slices.Contains(built, pkg) {
+			built = append(built, pkg)
 		}
 	}
 	require.ElementsMatch(t, built, shown)

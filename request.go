@@ -5,12 +5,12 @@ import (
 	"time"
 )
 
-// A Request says of one request what the Transport cannot know. The zero Request
+// A RequestOptions says of one request what the Transport cannot know. The zero Request
 // says nothing. It travels in the context, and so through any library that takes
 // a context and an http.Client:
 //
-//	ctx = heed.With(ctx, heed.Request{Idempotent: true})
-type Request struct {
+//	ctx = heed.WithOptions(ctx, heed.RequestOptions{Idempotent: true})
+type RequestOptions struct {
 	Priority   int   // higher goes first in line
 	Cost       int64 // units of Transport.Limiter; 0: 1, negative is an error
 	Idempotent bool  // doing it twice is the same as once, whatever its method
@@ -27,21 +27,21 @@ type Request struct {
 	// without a delay. MaxWait is then not looked at.
 	NoWait bool
 
-	MaxWait time.Duration // longest wait in line or between attempts, each; 0: any for limits of our own, else Retry.MaxWait
+	MaxWait time.Duration // longest wait in line or between attempts, each; 0: any for limits of our own, else RetryPolicy.MaxWait
 }
 
-// With returns a context that carries r to the Transport. It replaces what an
+// WithOptions returns a context that carries r to the Transport. It replaces what an
 // earlier With said.
-func With(ctx context.Context, r Request) context.Context {
+func WithOptions(ctx context.Context, r RequestOptions) context.Context {
 	return context.WithValue(ctx, requestKey{}, &r)
 }
 
-// RequestFrom returns what With put into ctx, or the zero Request.
-func RequestFrom(ctx context.Context) Request {
-	if r, ok := ctx.Value(requestKey{}).(*Request); ok {
+// OptionsFrom returns what With put into ctx, or the zero Request.
+func OptionsFrom(ctx context.Context) RequestOptions {
+	if r, ok := ctx.Value(requestKey{}).(*RequestOptions); ok {
 		return *r
 	}
-	return Request{}
+	return RequestOptions{}
 }
 
 type requestKey struct{}

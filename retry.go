@@ -8,7 +8,7 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// Retry says which requests are sent again, how often and how soon. The zero Retry
+// RetryPolicy says which requests are sent again, how often and how soon. The zero Retry
 // is what the zero Transport does.
 //
 // Sent again, if the body can be:
@@ -26,22 +26,22 @@ import (
 //	any other answer
 //
 // Idempotent are GET, HEAD, OPTIONS, TRACE, PUT, DELETE, whatever has an
-// Idempotency-Key or X-Idempotency-Key, and what heed.Request says is.
-type Retry struct {
-	Attempts int // most times a request is sent; 0: 4, below 0 and 1: once
+// Idempotency-Key or X-Idempotency-Key, and what heed.RequestOptions says is.
+type RetryPolicy struct {
+	MaxAttempts int // most times a request is sent; 0: 4, below 0 and 1: once
 
-	// Throttled is most times a request is sent if all that goes wrong is that the
+	// MaxThrottledAttempts is most times a request is sent if all that goes wrong is that the
 	// server says to slow down. Where many share a limit, one may be refused
 	// several times because of the others, and the wait is the limit's, so this
 	// is a bound on patience rather than on load. 0: Attempts if that is set, else 10.
-	Throttled int
+	MaxThrottledAttempts int
 
 	Backoff backoff.Policy // pause after a failure; nil: the zero backoff.Exponential
 
-	// Floor makes the delay where the server states a Retry-After. Zero seconds are
+	// RetryAfterJitter makes the delay where the server states a Retry-After. Zero seconds are
 	// obeyed too unless Floor.Least is set: the first retry of a call is then sent
 	// immediately, and each later one after a tenth of the delay of Backoff.
-	Floor backoff.Floor
+	RetryAfterJitter backoff.RetryAfterJitter
 
 	Budget *backoff.Budget // bounds retries to a share of the requests; nil: one of the Transport's own
 
@@ -58,63 +58,63 @@ type Retry struct {
 	// negative any time.
 	MaxElapsed time.Duration
 
-	// PerAttempt is how long an attempt may take until its answer begins. The
+	// AttemptTimeout is how long an attempt may take until its answer begins. The
 	// answer's body then has all the time that the request has. 0: any.
-	PerAttempt time.Duration
+	AttemptTimeout time.Duration
 
-	// KeepBody is how many bytes of a body that has no GetBody and cannot seek are
+	// MaxBodyBuffer is how many bytes of a body that has no GetBody and cannot seek are
 	// kept while it is sent, to send them again. A body known to be longer is not
 	// kept at all; one that turns out to be is let go and sent once. 0: 256 KiB,
 	// negative: none.
-	KeepBody int64
+	MaxBodyBuffer int64
 
 	// AttemptHeader is the name of a header that tells the server the number of
 	// the attempt, from the second on; "": none.
 	AttemptHeader string
 
-	// NewKey makes the Idempotency-Key of a request that has none and is not
+	// IdempotencyKey makes the Idempotency-Key of a request that has none and is not
 	// idempotent, the same for all its attempts; nil: none. A 409, which says that
 	// the first attempt is still at work, is then sent again too.
-	NewKey func() string
+	IdempotencyKey func() string
 
 	// Idempotent reports whether a request may be processed twice, for a whole API. It
 	// adds to the rules above, is asked for requests that they do not call idempotent,
 	// and must not modify the request. Nil: the rules alone. Retryable does not ask it.
 	Idempotent func(req *http.Request) bool
 
-	// Prepare may change the headers of attempts from the second on, for example to
+	// BeforeSend may change the headers of attempts from the second on, for example to
 	// sign them anew, in a copy of the request. An error ends the call; nil: none.
-	Prepare func(req *http.Request, attempt int) error
+	BeforeSend func(req *http.Request, attempt int) error
 
-	// Again has the last word, if it is not nil, on each answer and failure. It is
+	// ShouldRetry has the last word, if it is not nil, on each answer and failure. It is
 	// told what is about to happen and returns what shall. An error ends the call
 	// with a GiveUpError that matches it. It must not read the body. The bounds
 	// above hold whatever it returns.
-	Again func(req *http.Request, resp *http.Response, err error, again bool) (bool, error)
+	ShouldRetry func(req *http.Request, resp *http.Response, err error, again bool) (bool, error)
 }
 
 const (
-	defaultAttempts  = 4
-	defaultThrottled = 10
-	defaultMaxWait   = 2 * time.Minute
-	defaultElapsed   = 3 * time.Minute
-	defaultKeepBody  = 256 << 10
+	defaultMaxAttempts          = 4
+	defaultMaxThrottledAttempts = 10
+	defaultMaxWait              = 2 * time.Minute
+	defaultMaxElapsed           = 3 * time.Minute
+	defaultMaxBodyBuffer        = 256 << 10
 )
 
-// filled returns r with its defaults filled in. The default of Budget is budget, or a
+// withDefaults returns r with its defaults filled in. The default of Budget is budget, or a
 // new one if that is nil.
-func (r *Retry) filled(budget *backoff.Budget) Retry {
-	var p Retry
+func (r *RetryPolicy) withDefaults(budget *backoff.Budget) RetryPolicy {
+	var p RetryPolicy
 	if r != nil {
 		p = *r
 	}
-	if p.Throttled == 0 && p.Attempts == 0 {
-		p.Throttled = defaultThrottled
+	if p.MaxThrottledAttempts == 0 && p.MaxAttempts == 0 {
+		p.MaxThrottledAttempts = defaultMaxThrottledAttempts
 	}
-	if p.Attempts == 0 {
-		p.Attempts = defaultAttempts
+	if p.MaxAttempts == 0 {
+		p.MaxAttempts = defaultMaxAttempts
 	}
-	p.Throttled = max(p.Throttled, p.Attempts)
+	p.MaxThrottledAttempts = max(p.MaxThrottledAttempts, p.MaxAttempts)
 	if p.Backoff == nil {
 		p.Backoff = backoff.Exponential{}
 	}
@@ -124,17 +124,17 @@ func (r *Retry) filled(budget *backoff.Budget) Retry {
 	if p.Budget == nil {
 		p.Budget = new(backoff.Budget)
 	}
-	if p.KeepBody == 0 {
-		p.KeepBody = defaultKeepBody
+	if p.MaxBodyBuffer == 0 {
+		p.MaxBodyBuffer = defaultMaxBodyBuffer
 	}
-	p.MaxWait = bound(p.MaxWait, defaultMaxWait)
-	p.MaxElapsed = bound(p.MaxElapsed, defaultElapsed)
+	p.MaxWait = boundOrDefault(p.MaxWait, defaultMaxWait)
+	p.MaxElapsed = boundOrDefault(p.MaxElapsed, defaultMaxElapsed)
 	return p
 }
 
-// bound returns d, or its default if it is zero, or throttle.Forever if it is
+// boundOrDefault returns d, or its default if it is zero, or throttle.Forever if it is
 // negative.
-func bound(d, or time.Duration) time.Duration {
+func boundOrDefault(d, or time.Duration) time.Duration {
 	switch {
 	case d == 0:
 		return or

@@ -14,15 +14,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// inflight is a limit on what is in flight, which needs to know when it ends.
-type inflight struct {
-	mu   sync.Mutex
-	max  int
-	n    int
-	seen []throttle.Feedback
+// concurrencyLimit is a limit on what is in flight, which needs to know when it ends.
+type concurrencyLimit struct {
+	mu       sync.Mutex
+	max      int
+	n        int
+	observed []throttle.Feedback
 }
 
-func (l *inflight) Reserve(_ context.Context, c throttle.Claim) (throttle.Decision, error) {
+func (l *concurrencyLimit) Reserve(_ context.Context, c throttle.Claim) (throttle.Decision, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	d := throttle.Decision{OK: l.n < l.max, Policy: "in flight", At: c.Now}
@@ -32,40 +32,40 @@ func (l *inflight) Reserve(_ context.Context, c throttle.Claim) (throttle.Decisi
 	return d, nil
 }
 
-func (l *inflight) Cancel(context.Context, throttle.Claim, throttle.Decision) {
+func (l *concurrencyLimit) Cancel(context.Context, throttle.Claim, throttle.Decision) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.n--
 }
 
-func (l *inflight) Observe(_ context.Context, _ throttle.Claim, _ throttle.Decision, f throttle.Feedback) {
+func (l *concurrencyLimit) Observe(_ context.Context, _ throttle.Claim, _ throttle.Decision, f throttle.Feedback) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.seen = append(l.seen, f); !f.More {
+	if l.observed = append(l.observed, f); !f.Partial {
 		l.n--
 	}
 }
 
 // HoldsUntilEnd implements throttle.Holder: without it a limit hears of the response
 // once, when it has begun.
-func (l *inflight) HoldsUntilEnd() bool { return true }
+func (l *concurrencyLimit) HoldsUntilEnd() bool { return true }
 
-func (l *inflight) held() int {
+func (l *concurrencyLimit) held() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.n
 }
 
-var limits = []scenario{
-	{number: 150, what: "an open breaker: nothing sent", run: func(t *testing.T) {
-		s := plays(200)
-		l := &inflight{max: 1}
+var limitScenarios = []scenario{
+	{number: 150, summary: "an open breaker: nothing sent", run: func(t *testing.T) {
+		s := newScript(200)
+		l := &concurrencyLimit{max: 1}
 		open := &breaker{err: errBroken}
 		_, err := get(t, &Transport{Base: s, Limiter: l, Breaker: func(*http.Request) Breaker { return open }})
 		require.ErrorIs(t, err, errBroken)
 		require.Zero(t, s.sent())
 		require.Zero(t, l.held())
-		for _, r := range []*Retry{nil, {PerAttempt: time.Minute}, {KeepBody: -1}} {
+		for _, r := range []*RetryPolicy{nil, {AttemptTimeout: time.Minute}, {MaxBodyBuffer: -1}} {
 			body := &opaque{Reader: strings.NewReader("abc")}
 			_, err = (&Transport{Base: s, Retry: r, Breaker: func(*http.Request) Breaker { return open }}).RoundTrip(put(t, body, -1))
 			require.ErrorIs(t, err, errBroken)
@@ -73,16 +73,16 @@ var limits = []scenario{
 		}
 
 		shut := &breaker{}
-		s = plays(500, refused, 429, 200)
+		s = newScript(500, errConnRefused, 429, 200)
 		_, err = get(t, &Transport{Base: s, Breaker: func(*http.Request) Breaker { return shut }})
 		require.NoError(t, err)
-		require.Equal(t, []bool{false, false, true, true}, shut.good)
+		require.Equal(t, []bool{false, false, true, true}, shut.succeeded)
 	}},
-	{number: 151, what: "a full line: its error, nothing sent", run: func(t *testing.T) {
-		s := plays(200)
-		w := &throttle.Waiter{MaxLine: 1}
-		l := &inflight{max: 0}
-		tr := &Transport{Base: s, Limiter: l, Waiter: w}
+	{number: 151, summary: "a full line: its error, nothing sent", run: func(t *testing.T) {
+		s := newScript(200)
+		w := &throttle.Queue{MaxPerClass: 1}
+		l := &concurrencyLimit{max: 0}
+		tr := &Transport{Base: s, Limiter: l, Queue: w}
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error)
 		go func() {
@@ -92,22 +92,22 @@ var limits = []scenario{
 		synctest.Wait()
 		_, err := get(t, tr)
 		require.ErrorIs(t, err, throttle.ErrRefused)
-		var full *throttle.LineError
+		var full *throttle.FullError
 		require.ErrorAs(t, err, &full)
 		cancel()
 		require.Equal(t, context.Canceled, <-done)
 		require.Zero(t, s.sent())
 	}},
-	{number: 152, what: "retries wait for the limit; cancelled in line: the context's error", run: func(t *testing.T) {
-		s := plays(500, 200)
-		tr := &Transport{Base: s, Retry: three(), Limiter: throttle.NewTokenBucket(throttle.Limit{Count: 1, Per: time.Minute}, nil)}
+	{number: 152, summary: "retries wait for the limit; cancelled in line: the context's error", run: func(t *testing.T) {
+		s := newScript(500, 200)
+		tr := &Transport{Base: s, Retry: threeAttempts(), Limiter: throttle.NewTokenBucket(throttle.Limit{Count: 1, Per: time.Minute}, nil)}
 		resp, err := get(t, tr)
 		require.NoError(t, err)
 		require.Equal(t, []time.Duration{time.Minute}, s.gaps())
 		info, ok := InfoFrom(resp)
 		require.True(t, ok)
-		require.Equal(t, 59*time.Second, info.InLine)
-		require.Equal(t, time.Second, info.Paused)
+		require.Equal(t, 59*time.Second, info.QueueWait)
+		require.Equal(t, time.Second, info.BackoffWait)
 
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(time.Second, cancel)
@@ -115,12 +115,12 @@ var limits = []scenario{
 		require.Equal(t, context.Canceled, err)
 		require.Equal(t, 2, s.sent())
 	}},
-	{number: 153, what: "a longer wait than allowed is refused at once and takes nothing", run: func(t *testing.T) {
-		s := plays(200)
+	{number: 153, summary: "a longer wait than allowed is refused at once and takes nothing", run: func(t *testing.T) {
+		s := newScript(200)
 		tr := &Transport{Base: s, Limiter: throttle.NewTokenBucket(throttle.Limit{Count: 5, Per: time.Second, Burst: 1}, nil)}
 		_, err := get(t, tr)
 		require.NoError(t, err)
-		_, err = tr.RoundTrip(request(t, "GET", "").WithContext(With(t.Context(), Request{MaxWait: 100 * time.Millisecond})))
+		_, err = tr.RoundTrip(request(t, "GET", "").WithContext(WithOptions(t.Context(), RequestOptions{MaxWait: 100 * time.Millisecond})))
 		require.ErrorIs(t, err, throttle.ErrRefused)
 		require.ErrorIs(t, err, ErrMaxWait)
 		require.NotErrorIs(t, err, context.DeadlineExceeded)
@@ -129,8 +129,8 @@ var limits = []scenario{
 		require.NoError(t, err)
 		require.Equal(t, []time.Duration{200 * time.Millisecond}, s.gaps())
 	}},
-	{number: 154, what: "one per 100 ms: waits of 0, 100, 200", run: func(t *testing.T) {
-		s := plays(200)
+	{number: 154, summary: "one per 100 ms: waits of 0, 100, 200", run: func(t *testing.T) {
+		s := newScript(200)
 		tr := &Transport{Base: s, Limiter: throttle.NewTokenBucket(throttle.Limit{Count: 10, Per: time.Second, Burst: 1}, nil)}
 		for range 3 {
 			_, err := get(t, tr)
@@ -138,26 +138,26 @@ var limits = []scenario{
 		}
 		require.Equal(t, []time.Duration{100 * time.Millisecond, 100 * time.Millisecond}, s.gaps())
 	}},
-	{number: 155, what: "smooth, one per 500 ms: several at once, now and then", run: func(t *testing.T) {
-		each := throttle.Refill{Limit: throttle.Limit{Count: 1, Per: 500 * time.Millisecond}}
+	{number: 155, summary: "smooth, one per 500 ms: several at once, now and then", run: func(t *testing.T) {
+		each := throttle.RefillBucketConfig{Limit: throttle.Limit{Count: 1, Per: 500 * time.Millisecond}}
 		batches(t, throttle.NewRefillBucket(each, nil), []batch{{0, 7, 3000}, {800, 3, 3700}, {2300, 1, 2700}, {3500, 3, 3000}, {9100, 3, 900}, {11000, 1, 0}})
 	}},
-	{number: 156, what: "smooth: grants are aligned to multiples of the interval", run: func(t *testing.T) {
-		each := throttle.Refill{Limit: throttle.Limit{Count: 1, Per: 500 * time.Millisecond}}
+	{number: 156, summary: "smooth: grants are aligned to multiples of the interval", run: func(t *testing.T) {
+		each := throttle.RefillBucketConfig{Limit: throttle.Limit{Count: 1, Per: 500 * time.Millisecond}}
 		batches(t, throttle.NewRefillBucket(each, nil), []batch{{750, 1, 0}, {751, 1, 249}})
 	}},
-	{number: 157, what: "bursty: so many per period, several at once", run: func(t *testing.T) {
+	{number: 157, summary: "bursty: so many per period, several at once", run: func(t *testing.T) {
 		batches(t, throttle.NewPermitsPerPeriod(2, time.Second, nil), []batch{{0, 7, 3000}, {800, 3, 3200}, {2300, 1, 2700}, {3500, 3, 2500}, {7000, 1, 0}})
 		batches(t, throttle.NewPermitsPerPeriod(5, time.Second, nil), []batch{{300, 3, 0}, {1550, 10, 450}, {2210, 2, 790}})
 	}},
-	{number: 158, what: "several units at once wait as long as the last of single ones", run: func(t *testing.T) {
-		s := plays(200)
+	{number: 158, summary: "several units at once wait as long as the last of single ones", run: func(t *testing.T) {
+		s := newScript(200)
 		tr := &Transport{Base: s, Limiter: throttle.NewTokenBucket(throttle.Limit{Count: 10, Per: time.Second, Burst: 7}, nil)}
 		for range 7 {
 			_, err := get(t, tr)
 			require.NoError(t, err)
 		}
-		_, err := tr.RoundTrip(request(t, "GET", "").WithContext(With(t.Context(), Request{Cost: 7})))
+		_, err := tr.RoundTrip(request(t, "GET", "").WithContext(WithOptions(t.Context(), RequestOptions{Cost: 7})))
 		require.NoError(t, err)
 		require.Equal(t, 700*time.Millisecond, s.gaps()[6])
 	}},
@@ -169,7 +169,7 @@ type batch struct{ at, n, wait int }
 
 func batches(t *testing.T, l throttle.Limiter, list []batch) {
 	t.Helper()
-	tr := &Transport{Base: plays(200), Limiter: l, Quota: &quota.Tracker{Start: -1}}
+	tr := &Transport{Base: newScript(200), Limiter: l, Quota: &quota.Tracker{InitialConcurrency: -1}}
 	start := time.Now()
 	var all sync.WaitGroup
 	for _, b := range list {
@@ -190,10 +190,10 @@ func batches(t *testing.T, l throttle.Limiter, list []batch) {
 
 // breaker is a Breaker that is open if err is not nil.
 type breaker struct {
-	err  error
-	good []bool
+	err       error
+	succeeded []bool
 }
 
 func (b *breaker) Allow() (func(error), error) {
-	return func(err error) { b.good = append(b.good, err == nil) }, b.err
+	return func(err error) { b.succeeded = append(b.succeeded, err == nil) }, b.err
 }

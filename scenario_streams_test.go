@@ -17,24 +17,24 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// A fake is a server of HTTP/2 that misbehaves as told.
-type fake struct {
+// A http2Server is a server of HTTP/2 that misbehaves as told.
+type http2Server struct {
 	listener *memhttp.Listener
 	base     *http.Transport
 	requests atomic.Int64
 	conns    atomic.Int64
-	open     sync.Map                                  // of io.Closer
-	play     func(c *fakeConn, stream uint32, n int64) // answers request n
+	open     sync.Map                                   // of io.Closer
+	play     func(c *http2Conn, stream uint32, n int64) // answers request n
 }
 
-type fakeConn struct {
+type http2Conn struct {
 	*http2.Framer
 	io.Closer
-	*fake
+	*http2Server
 }
 
-func newFake(play func(c *fakeConn, stream uint32, n int64)) *fake {
-	f := &fake{listener: memhttp.NewListener(), play: play}
+func newHTTP2Server(play func(c *http2Conn, stream uint32, n int64)) *http2Server {
+	f := &http2Server{listener: memhttp.NewListener(), play: play}
 	protocols := new(http.Protocols)
 	protocols.SetUnencryptedHTTP2(true)
 	f.base = &http.Transport{DialContext: dialer(f.listener), Protocols: protocols}
@@ -52,18 +52,18 @@ func newFake(play func(c *fakeConn, stream uint32, n int64)) *fake {
 	return f
 }
 
-func (f *fake) close() {
+func (f *http2Server) close() {
 	f.base.CloseIdleConnections()
 	f.listener.Close()
 	f.open.Range(func(c, _ any) bool { c.(io.Closer).Close(); return true })
 }
 
-func (f *fake) serve(c io.ReadWriteCloser) {
+func (f *http2Server) serve(c io.ReadWriteCloser) {
 	defer c.Close()
 	if _, err := io.ReadFull(c, make([]byte, len(http2.ClientPreface))); err != nil {
 		return
 	}
-	fc := &fakeConn{Framer: http2.NewFramer(c, c), Closer: c, fake: f}
+	fc := &http2Conn{Framer: http2.NewFramer(c, c), Closer: c, http2Server: f}
 	fc.WriteSettings()
 	for {
 		frame, err := fc.ReadFrame()
@@ -91,29 +91,29 @@ func (f *fake) serve(c io.ReadWriteCloser) {
 	}
 }
 
-// answer answers with a status alone.
-func (c *fakeConn) answer(stream uint32, status int) {
+// respond answers with a status alone.
+func (c *http2Conn) respond(stream uint32, status int) {
 	var b bytes.Buffer
 	hpack.NewEncoder(&b).WriteField(hpack.HeaderField{Name: ":status", Value: strconv.Itoa(status)})
 	c.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: b.Bytes(), EndStream: true, EndHeaders: true})
 }
 
-// resets answers request n with one of codes, and those after with 200.
-func resets(codes ...http2.ErrCode) func(*fakeConn, uint32, int64) {
-	return func(c *fakeConn, stream uint32, n int64) {
+// resetStreams answers request n with one of codes, and those after with 200.
+func resetStreams(codes ...http2.ErrCode) func(*http2Conn, uint32, int64) {
+	return func(c *http2Conn, stream uint32, n int64) {
 		if int(n) <= len(codes) {
 			c.WriteRSTStream(stream, codes[n-1])
 			return
 		}
-		c.answer(stream, 200)
+		c.respond(stream, 200)
 	}
 }
 
-var streams = []scenario{
-	{number: 134, what: "REFUSED_STREAM: again, for any method and body", run: func(t *testing.T) {
+var streamScenarios = []scenario{
+	{number: 134, summary: "REFUSED_STREAM: again, for any method and body", run: func(t *testing.T) {
 		for _, method := range []string{"GET", "POST"} {
 			for _, body := range []io.Reader{nil, strings.NewReader("abc"), &opaque{Reader: strings.NewReader("abc")}} {
-				f := newFake(resets(http2.ErrCodeRefusedStream))
+				f := newHTTP2Server(resetStreams(http2.ErrCodeRefusedStream))
 				req := put(t, body, -1)
 				req.Method = method
 				resp, err := (&Transport{Base: f.base}).RoundTrip(req)
@@ -125,23 +125,23 @@ var streams = []scenario{
 			}
 		}
 	}},
-	{number: 135, what: "REFUSED_STREAM for ever ends", run: func(t *testing.T) {
-		f := newFake(func(c *fakeConn, stream uint32, _ int64) { c.WriteRSTStream(stream, http2.ErrCodeRefusedStream) })
+	{number: 135, summary: "REFUSED_STREAM for ever ends", run: func(t *testing.T) {
+		f := newHTTP2Server(func(c *http2Conn, stream uint32, _ int64) { c.WriteRSTStream(stream, http2.ErrCodeRefusedStream) })
 		defer f.close()
 		for _, method := range []string{"GET", "POST"} {
 			f.requests.Store(0)
-			_, err := (&Transport{Base: f.base, Retry: three()}).RoundTrip(request(t, method, ""))
-			require.ErrorIs(t, err, ErrAttempts, method)
+			_, err := (&Transport{Base: f.base, Retry: threeAttempts()}).RoundTrip(request(t, method, ""))
+			require.ErrorIs(t, err, ErrMaxAttempts, method)
 			require.LessOrEqual(t, f.requests.Load(), int64(3*8))
 		}
 	}},
-	{number: 136, what: "a GOAWAY that does not cover the request: again, on a new connection", run: func(t *testing.T) {
-		f := newFake(func(c *fakeConn, stream uint32, n int64) {
+	{number: 136, summary: "a GOAWAY that does not cover the request: again, on a new connection", run: func(t *testing.T) {
+		f := newHTTP2Server(func(c *http2Conn, stream uint32, n int64) {
 			if n == 1 {
 				c.WriteGoAway(0, http2.ErrCodeNo, nil)
 				return
 			}
-			c.answer(stream, 200)
+			c.respond(stream, 200)
 		})
 		defer f.close()
 		resp, err := (&Transport{Base: f.base}).RoundTrip(request(t, "POST", "abc"))
@@ -149,15 +149,15 @@ var streams = []scenario{
 		require.Equal(t, 200, resp.StatusCode)
 		require.EqualValues(t, 2, f.conns.Load())
 	}},
-	{number: 137, what: "a GOAWAY that covers it, then the end: only what is idempotent", run: func(t *testing.T) {
+	{number: 137, summary: "a GOAWAY that covers it, then the end: only what is idempotent", run: func(t *testing.T) {
 		for method, want := range map[string]int64{"GET": 2, "POST": 1} {
-			f := newFake(func(c *fakeConn, stream uint32, n int64) {
+			f := newHTTP2Server(func(c *http2Conn, stream uint32, n int64) {
 				if n == 1 {
 					c.WriteGoAway(stream, http2.ErrCodeNo, nil)
 					c.Close()
 					return
 				}
-				c.answer(stream, 200)
+				c.respond(stream, 200)
 			})
 			_, err := (&Transport{Base: f.base}).RoundTrip(request(t, method, ""))
 			require.Equal(t, want == 1, err != nil, err)
@@ -165,12 +165,12 @@ var streams = []scenario{
 			f.close()
 		}
 	}},
-	{number: 138, what: "INTERNAL_ERROR, ENHANCE_YOUR_CALM, CANCEL: after a pause, what is idempotent", run: func(t *testing.T) {
+	{number: 138, summary: "INTERNAL_ERROR, ENHANCE_YOUR_CALM, CANCEL: after a pause, what is idempotent", run: func(t *testing.T) {
 		for _, code := range []http2.ErrCode{http2.ErrCodeInternal, http2.ErrCodeEnhanceYourCalm, http2.ErrCodeCancel} {
 			for method, want := range map[string]int64{"GET": 2, "POST": 1} {
-				f := newFake(resets(code))
+				f := newHTTP2Server(resetStreams(code))
 				start := time.Now()
-				_, err := (&Transport{Base: f.base, Retry: three()}).RoundTrip(request(t, method, ""))
+				_, err := (&Transport{Base: f.base, Retry: threeAttempts()}).RoundTrip(request(t, method, ""))
 				require.Equal(t, want == 1, err != nil, err)
 				require.Equal(t, want, f.requests.Load())
 				require.Equal(t, time.Duration(want-1)*time.Second, time.Since(start))
@@ -178,8 +178,8 @@ var streams = []scenario{
 			}
 		}
 	}},
-	{number: 139, what: "503, then 200: one connection", run: func(t *testing.T) {
-		f := newFake(func(c *fakeConn, stream uint32, n int64) { c.answer(stream, map[int64]int{1: 503, 2: 200}[n]) })
+	{number: 139, summary: "503, then 200: one connection", run: func(t *testing.T) {
+		f := newHTTP2Server(func(c *http2Conn, stream uint32, n int64) { c.respond(stream, map[int64]int{1: 503, 2: 200}[n]) })
 		defer f.close()
 		resp, err := get(t, &Transport{Base: f.base})
 		require.NoError(t, err)

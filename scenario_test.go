@@ -19,16 +19,16 @@ import (
 // numbers are those of a list of 158 that the suites of four other libraries, and
 // measurements of net/http and awkward servers, gave.
 type scenario struct {
-	number int
-	what   string             // in a few words
-	run    func(t *testing.T) // in a bubble; nil: see says
-	real   bool               // run uses real sockets, so not in a bubble
-	says   string             // why it is not run as it stands, and what takes its place
+	number  int
+	summary string             // in a few words
+	run     func(t *testing.T) // in a bubble; nil: see says
+	real    bool               // run uses real sockets, so not in a bubble
+	reason  string             // why it is not run as it stands, and what takes its place
 }
 
-var scenarios = slices.Concat(answers, failures, attempts, waits, bodies, redirects, contexts, discards, streams, contract, limits)
+var scenarios = slices.Concat(responseScenarios, errorScenarios, attemptScenarios, waitScenarios, bodyScenarios, redirectScenarios, contextScenarios, drainScenarios, streamScenarios, contractScenarios, limitScenarios)
 
-func TestScenarios_areAllThere(t *testing.T) {
+func TestScenarios_areComplete(t *testing.T) {
 	ran := 0
 	for i, s := range scenarios {
 		require.Equal(t, i+1, s.number)
@@ -44,23 +44,23 @@ func TestScenarios_areAllThere(t *testing.T) {
 // them all, each with its verdict.
 func TestScenario(t *testing.T) {
 	var list strings.Builder
-	verdicts := map[string]int{}
+	results := map[string]int{}
 	for _, s := range scenarios {
-		verdict := "FAIL"
+		result := "FAIL"
 		if t.Run(fmt.Sprintf("%03d", s.number), s.test) {
-			verdict = s.verdict()
+			result = s.result()
 		}
-		verdicts[verdict]++
-		fmt.Fprintf(&list, "\n%03d  %-6s  %s", s.number, verdict, s.what)
+		results[result]++
+		fmt.Fprintf(&list, "\n%03d  %-6s  %s", s.number, result, s.summary)
 		if s.run == nil {
-			list.WriteString(": " + s.says)
+			list.WriteString(": " + s.reason)
 		}
 	}
 	t.Logf("%s\n%d scenarios: %d run as they stand and are kept, %d mapped to something else or out, %d failed",
-		list.String(), len(scenarios), verdicts["ok"], verdicts["mapped"], verdicts["FAIL"])
+		list.String(), len(scenarios), results["ok"], results["mapped"], results["FAIL"])
 }
 
-func (s scenario) verdict() string {
+func (s scenario) result() string {
 	if s.run == nil {
 		return "mapped"
 	}
@@ -70,7 +70,7 @@ func (s scenario) verdict() string {
 func (s scenario) test(t *testing.T) {
 	switch {
 	case s.run == nil:
-		require.NotEmpty(t, s.says)
+		require.NotEmpty(t, s.reason)
 	case s.real:
 		s.run(t)
 	default:
@@ -78,9 +78,9 @@ func (s scenario) test(t *testing.T) {
 	}
 }
 
-// A server plays a script: one step per request, the last one for ever. A step is
+// A scriptServer plays a script: one step per request, the last one for ever. A step is
 // a status, an error, an answer, or a function.
-type server struct {
+type scriptServer struct {
 	steps []any
 	start time.Time
 
@@ -99,16 +99,16 @@ type received struct {
 	header http.Header
 }
 
-type answer struct {
+type response struct {
 	status  int
 	body    string
 	headers []string // name, value
 }
 
-func plays(steps ...any) *server { return &server{steps: steps, start: time.Now()} }
+func newScript(steps ...any) *scriptServer { return &scriptServer{steps: steps, start: time.Now()} }
 
 // RoundTrip implements http.RoundTripper.
-func (s *server) RoundTrip(r *http.Request) (*http.Response, error) {
+func (s *scriptServer) RoundTrip(r *http.Request) (*http.Response, error) {
 	got := received{at: time.Since(s.start), method: r.Method, length: r.ContentLength, header: r.Header.Clone()}
 	if r.Body != nil {
 		defer r.Body.Close()
@@ -132,18 +132,18 @@ func (s *server) RoundTrip(r *http.Request) (*http.Response, error) {
 			s.mu.Lock()
 			s.opened++
 			s.mu.Unlock()
-			resp.Body = &counted{ReadCloser: resp.Body, s: s}
+			resp.Body = &countedBody{ReadCloser: resp.Body, s: s}
 		}
 	}
 	return resp, err
 }
 
-func (s *server) step(r *http.Request, n int) (*http.Response, error) {
+func (s *scriptServer) step(r *http.Request, n int) (*http.Response, error) {
 	switch step := s.steps[min(n, len(s.steps))-1].(type) {
 	case int:
-		return says(step, fmt.Sprint("answer ", n)), nil
-	case answer:
-		return says(step.status, step.body, step.headers...), nil
+		return newResponse(step, fmt.Sprint("answer ", n)), nil
+	case response:
+		return newResponse(step.status, step.body, step.headers...), nil
 	case error:
 		return nil, step
 	case func(*http.Request) (*http.Response, error):
@@ -154,24 +154,24 @@ func (s *server) step(r *http.Request, n int) (*http.Response, error) {
 }
 
 // sent returns how many requests the server saw.
-func (s *server) sent() int { return len(s.got) }
+func (s *scriptServer) sent() int { return len(s.got) }
 
 // gaps returns the times between requests.
-func (s *server) gaps() (gaps []time.Duration) {
+func (s *scriptServer) gaps() (gaps []time.Duration) {
 	for i := range s.got[1:] {
 		gaps = append(gaps, s.got[i+1].at-s.got[i].at)
 	}
 	return gaps
 }
 
-// counted counts how often the body of an answer is closed.
-type counted struct {
+// countedBody counts how often the body of an answer is closed.
+type countedBody struct {
 	io.ReadCloser
-	s    *server
+	s    *scriptServer
 	once sync.Once
 }
 
-func (c *counted) Close() error {
+func (c *countedBody) Close() error {
 	c.once.Do(func() {
 		c.s.mu.Lock()
 		c.s.closed++
@@ -180,9 +180,9 @@ func (c *counted) Close() error {
 	return c.ReadCloser.Close()
 }
 
-// three is a Retry of three attempts with a fixed pause of a second.
-func three() *Retry {
-	return &Retry{Attempts: 3, Backoff: backoff.Constant(time.Second)}
+// threeAttempts is a Retry of three attempts with a fixed pause of a second.
+func threeAttempts() *RetryPolicy {
+	return &RetryPolicy{MaxAttempts: 3, Backoff: backoff.Constant(time.Second)}
 }
 
 // request returns a request whose context ends with the test.
@@ -197,21 +197,21 @@ func request(t *testing.T, method, body string) *http.Request {
 	return req
 }
 
-// ask sends a request of that method through three attempts to s.
-func ask(t *testing.T, s *server, method string) (*http.Response, error) {
+// send sends a request of that method through three attempts to s.
+func send(t *testing.T, s *scriptServer, method string) (*http.Response, error) {
 	t.Helper()
-	return (&Transport{Base: s, Retry: three()}).RoundTrip(request(t, method, ""))
+	return (&Transport{Base: s, Retry: threeAttempts()}).RoundTrip(request(t, method, ""))
 }
 
-// wants sends a GET and checks status and number of requests.
-func wants(status, sent int, steps ...any) func(*testing.T) {
-	return wantsOf("GET", status, sent, steps...)
+// expectStatus sends a GET and checks status and number of requests.
+func expectStatus(status, sent int, steps ...any) func(*testing.T) {
+	return expectStatusOf("GET", status, sent, steps...)
 }
 
-func wantsOf(method string, status, sent int, steps ...any) func(*testing.T) {
+func expectStatusOf(method string, status, sent int, steps ...any) func(*testing.T) {
 	return func(t *testing.T) {
-		s := plays(steps...)
-		resp, err := ask(t, s, method)
+		s := newScript(steps...)
+		resp, err := send(t, s, method)
 		require.NoError(t, err)
 		require.Equal(t, status, resp.StatusCode)
 		require.Equal(t, sent, s.sent())
@@ -222,11 +222,11 @@ func wantsOf(method string, status, sent int, steps ...any) func(*testing.T) {
 	}
 }
 
-// wantsError sends a GET that fails at last with err, after so many requests.
-func wantsError(err error, sent int, steps ...any) func(*testing.T) {
+// expectError sends a GET that fails at last with err, after so many requests.
+func expectError(err error, sent int, steps ...any) func(*testing.T) {
 	return func(t *testing.T) {
-		s := plays(steps...)
-		_, got := ask(t, s, "GET")
+		s := newScript(steps...)
+		_, got := send(t, s, "GET")
 		require.ErrorIs(t, got, err)
 		require.Equal(t, sent, s.sent())
 	}

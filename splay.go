@@ -10,42 +10,42 @@ import (
 	"github.com/heed-go/heed/backoff"
 )
 
-// A start is when a Transport with a Splay begins to send.
-type start struct {
-	once sync.Once
-	at   time.Time
-	open atomic.Bool // at has passed
+// A startDelay is when a Transport with a Splay begins to send.
+type startDelay struct {
+	once   sync.Once
+	at     time.Time
+	passed atomic.Bool // at has passed
 }
 
-// splay waits until the Transport begins to send.
-func (c *call) splay() error {
-	t := c.t
-	t.start.once.Do(func() {
-		slot := t.Slot
-		if slot == 0 {
-			slot = backoff.RandomSplay()
+// waitForStart waits until the Transport begins to send.
+func (rt *roundTrip) waitForStart() error {
+	t := rt.t
+	t.startDelay.once.Do(func() {
+		offset := t.StartSeed
+		if offset == 0 {
+			offset = backoff.RandomOffset()
 		}
-		t.start.at = t.now().Add(slot.In(t.Splay))
+		t.startDelay.at = t.now().Add(offset.In(t.StartJitter))
 	})
 	now := t.now()
-	wait := t.start.at.Sub(now)
+	wait := t.startDelay.at.Sub(now)
 	if wait <= 0 {
-		t.start.open.Store(true)
+		t.startDelay.passed.Store(true)
 		return nil
 	}
-	why := error(nil)
-	switch deadline, limited := c.ctx.Deadline(); {
-	case (c.said.NoWait || c.said.MaxWait > 0) && wait > c.mostWait():
-		why = c.errMaxWait()
-	case limited && time.Until(deadline) <= wait:
-		why = context.DeadlineExceeded
+	reason := error(nil)
+	switch deadline, hasDeadline := rt.ctx.Deadline(); {
+	case (rt.opts.NoWait || rt.opts.MaxWait > 0) && wait > rt.maxWait():
+		reason = rt.errMaxWait()
+	case hasDeadline && time.Until(deadline) <= wait:
+		reason = context.DeadlineExceeded
 	}
-	if why != nil {
-		return fmt.Errorf("heed: Transport.Splay lets nobody send for another %v: %w", wait, why)
+	if reason != nil {
+		return fmt.Errorf("heed: Transport.StartJitter delays the first request by another %v: %w", wait, reason)
 	}
-	ctx := c.waiting(false)
+	ctx := rt.newWaitContext(false)
 	err := sleep(ctx, t.Clock, wait)
 	ctx.end()
-	c.info.Paused += t.now().Sub(now)
+	rt.info.BackoffWait += t.now().Sub(now)
 	return err
 }

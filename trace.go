@@ -14,12 +14,12 @@ import (
 // Every function gets the request as the Transport was given it, except Send,
 // which gets it as it is sent.
 type Trace struct {
-	Line   func(*http.Request, Step) // it goes to stand in line; Attempt
-	Admit  func(*http.Request, Step) // it leaves the line: granted, or Err; Attempt, Waited, Limit
-	Send   func(*http.Request, Step) // an attempt is sent; Attempt
-	Answer func(*http.Request, Step) // what came of it; Attempt, Response or Err
-	Retry  func(*http.Request, Step) // it will be sent again; Attempt that failed, Response or Err, Delay
-	GiveUp func(*http.Request, Step) // it will not, though it failed; Attempt, Response or Err, Reason
+	WaitStart    func(*http.Request, TraceInfo) // it goes to stand in line; Attempt
+	WaitDone     func(*http.Request, TraceInfo) // it leaves the line: granted, or Err; Attempt, Waited, Limit
+	AttemptStart func(*http.Request, TraceInfo) // an attempt is sent; Attempt
+	AttemptDone  func(*http.Request, TraceInfo) // what came of it; Attempt, Response or Err
+	Retry        func(*http.Request, TraceInfo) // it will be sent again; Attempt that failed, Response or Err, Delay
+	GiveUp       func(*http.Request, TraceInfo) // it will not, though it failed; Attempt, Response or Err, Reason
 
 	// Hold is called when a quota of a server is held or released, and LimitLearned when
 	// a limit of a server was learned, changed or dropped. They concern the Tracker: if
@@ -34,9 +34,9 @@ type HoldInfo = quota.HoldInfo
 // LimitLearnedInfo describes a limit of a server that was learned, changed or dropped.
 type LimitLearnedInfo = quota.LimitLearnedInfo
 
-// A Step is what is told of one event. Fields that the event does not name are
+// A TraceInfo is what is told of one event. Fields that the event does not name are
 // zero.
-type Step struct {
+type TraceInfo struct {
 	Attempt  int            // counted from 1
 	Waited   time.Duration  // in line
 	Limit    string         // name of the limit that was waited for

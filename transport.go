@@ -24,120 +24,120 @@ import (
 //
 // If a limiter returns an error, mostly because the store that it asks is down, RoundTrip
 // returns that error and sends nothing: a limit that cannot be checked is never exceeded.
-// A throttle.Fallback around the limiter decides otherwise: with throttle.Unlimited as its
+// A throttle.Fallback around the limiter decides otherwise: with throttle.AllowAll as its
 // Secondary requests are sent without limit, with a local limiter within that one.
 type Transport struct {
 	Base    http.RoundTripper                     // sends; nil: http.DefaultTransport
 	Limiter throttle.Limiter                      // a limit of our own for all requests; nil: none
 	Limits  func(*http.Request, *throttle.Ticket) // adds demands and a priority per request; nil: none
 	Quota   *quota.Tracker                        // the servers' limits; nil: one of the Transport's own
-	Waiter  *throttle.Waiter                      // nil: one of the Transport's own; share it wherever limits are shared
-	Retry   *Retry                                // nil: the zero Retry
+	Queue   *throttle.Queue                       // nil: one of the Transport's own; share it wherever limits are shared
+	Retry   *RetryPolicy                          // nil: the zero Retry
 
 	// RetryFor returns the policy of a request, for example by its host or route. Nil,
 	// or if it returns nil: Retry. A policy without a Budget shares that of Retry. It
 	// must not modify the request, nor wait.
-	RetryFor func(*http.Request) *Retry
+	RetryFor func(*http.Request) *RetryPolicy
 
 	Breaker func(*http.Request) Breaker // the breaker of a server; nil, or returns nil: none
 	Trace   *Trace                      // nil: none
 	Clock   throttle.Clock              // nil: the system clock; deadlines of contexts are always on that
 
-	// Splay is for programs that all start at the same time, as at noon: the first
+	// StartJitter is for programs that all start at the same time, as at noon: the first
 	// request, and those that come meanwhile, wait for a part of it that differs from
 	// program to program. Slot is the part: drawn at random if it is 0, or derived
-	// with backoff.SplayOf from what tells the programs apart. 0: nobody waits.
-	Splay time.Duration
-	Slot  backoff.Splay
+	// with backoff.OffsetFor from what tells the programs apart. 0: nobody waits.
+	StartJitter time.Duration
+	StartSeed   backoff.Offset
 
-	once  sync.Once
-	own   parts
-	calls atomic.Uint64 // that no limit concerned
-	start start
+	once           sync.Once
+	resolved       resolved
+	unlimitedCalls atomic.Uint64 // that no limit concerned
+	startDelay     startDelay
 
-	running calling
+	cancellations cancelRegistry
 }
 
-// parts is what a Transport makes for itself where a field is nil.
-type parts struct {
-	base   http.RoundTripper
-	quota  *quota.Tracker
-	events *quota.Events // what the Tracker calls; nil: Trace asks for none
-	waiter *throttle.Waiter
-	trace  *Trace
-	retry  Retry
-	open   openBodies
+// resolved is what a Transport makes for itself where a field is nil.
+type resolved struct {
+	base       http.RoundTripper
+	quota      *quota.Tracker
+	events     *quota.Events // what the Tracker calls; nil: Trace asks for none
+	queue      *throttle.Queue
+	trace      *Trace
+	retry      RetryPolicy
+	openBodies openBodies
 }
 
 // RoundTrip implements http.RoundTripper: it stands in line, sends, tells the
 // limits what came back, and sends again what may be sent again.
 func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
-	t.ready()
-	if err := sendable(req, t.own.base); err != nil {
+	t.resolve()
+	if err := validateRequest(req, t.resolved.base); err != nil {
 		closeBody(req.Body)
 		return nil, err
 	}
-	c := t.begin(req)
-	defer c.end()
-	resp, err := c.run()
-	c.returned = true
+	rt := t.newRoundTrip(req)
+	defer rt.end()
+	resp, err := rt.run()
+	rt.returned = true
 	return resp, err
 }
 
 // run sends the attempts of c until one is final.
-func (c *call) run() (*http.Response, error) {
-	c.choose()
-	if err := c.demand(); err != nil {
-		return c.refuse(err)
+func (rt *roundTrip) run() (*http.Response, error) {
+	rt.resolvePolicy()
+	if err := rt.addDemands(); err != nil {
+		return rt.reject(err)
 	}
-	if t := c.t; t.Splay > 0 && !t.start.open.Load() {
-		if err := c.splay(); err != nil {
-			return c.abandon(err)
+	if t := rt.t; t.StartJitter > 0 && !t.startDelay.passed.Load() {
+		if err := rt.waitForStart(); err != nil {
+			return rt.fail(err)
 		}
 	}
 	for {
-		attempt, err := c.admit()
+		attempt, err := rt.nextAttempt()
 		if err != nil {
-			return c.abandon(err)
+			return rt.fail(err)
 		}
-		resp, err := c.send(attempt)
-		if !c.again(resp, err) {
-			return c.answer()
+		resp, err := rt.send(attempt)
+		if !rt.shouldRetry(resp, err) {
+			return rt.finish()
 		}
-		if err := c.pause(); err != nil {
-			return c.abandon(err)
+		if err := rt.waitForRetry(); err != nil {
+			return rt.fail(err)
 		}
 	}
 }
 
 // CloseIdleConnections closes those of Base, for http.Client.CloseIdleConnections.
 func (t *Transport) CloseIdleConnections() {
-	t.ready()
-	if b, ok := t.own.base.(interface{ CloseIdleConnections() }); ok {
+	t.resolve()
+	if b, ok := t.resolved.base.(interface{ CloseIdleConnections() }); ok {
 		b.CloseIdleConnections()
 	}
 }
 
-// ready makes what t has to have of its own.
-func (t *Transport) ready() {
+// resolve makes what t has to have of its own.
+func (t *Transport) resolve() {
 	t.once.Do(func() {
-		t.own = parts{base: t.Base, quota: t.Quota, waiter: t.Waiter, trace: t.Trace, retry: t.Retry.filled(nil)}
-		if t.own.base == nil {
-			t.own.base = http.DefaultTransport
+		t.resolved = resolved{base: t.Base, quota: t.Quota, queue: t.Queue, trace: t.Trace, retry: t.Retry.withDefaults(nil)}
+		if t.resolved.base == nil {
+			t.resolved.base = http.DefaultTransport
 		}
-		if t.own.quota == nil {
-			t.own.quota = &quota.Tracker{Clock: t.Clock}
+		if t.resolved.quota == nil {
+			t.resolved.quota = &quota.Tracker{Clock: t.Clock}
 		}
-		if t.own.trace == nil {
-			t.own.trace = new(Trace)
+		if t.resolved.trace == nil {
+			t.resolved.trace = new(Trace)
 		}
-		if t.own.waiter == nil {
-			t.own.waiter = &throttle.Waiter{Clock: t.Clock}
+		if t.resolved.queue == nil {
+			t.resolved.queue = &throttle.Queue{Clock: t.Clock}
 		}
-		t.own.quota.Wakes(t.own.waiter)
-		if tr := t.own.trace; tr.Hold != nil || tr.LimitLearned != nil {
-			t.own.events = &quota.Events{Hold: tr.Hold, LimitLearned: tr.LimitLearned}
-			t.own.quota.Listen(t.own.events)
+		t.resolved.quota.Notify(t.resolved.queue)
+		if tr := t.resolved.trace; tr.Hold != nil || tr.LimitLearned != nil {
+			t.resolved.events = &quota.Events{Hold: tr.Hold, LimitLearned: tr.LimitLearned}
+			t.resolved.quota.Listen(t.resolved.events)
 		}
 	})
 }

@@ -15,10 +15,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// base is an http.RoundTripper made of a function.
-type base func(*http.Request) (*http.Response, error)
+// baseFunc is an http.RoundTripper made of a function.
+type baseFunc func(*http.Request) (*http.Response, error)
 
-func (f base) RoundTrip(r *http.Request) (*http.Response, error) {
+func (f baseFunc) RoundTrip(r *http.Request) (*http.Response, error) {
 	resp, err := f(r)
 	if r.Body != nil {
 		r.Body.Close()
@@ -29,8 +29,8 @@ func (f base) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// says returns an answer; headers are given as name, value.
-func says(status int, body string, headers ...string) *http.Response {
+// newResponse returns an answer; headers are given as name, value.
+func newResponse(status int, body string, headers ...string) *http.Response {
 	resp := &http.Response{StatusCode: status, Header: http.Header{}, Body: http.NoBody, ContentLength: int64(len(body))}
 	for i := 0; i < len(headers); i += 2 {
 		resp.Header.Add(headers[i], headers[i+1])
@@ -43,12 +43,12 @@ func says(status int, body string, headers ...string) *http.Response {
 
 // script answers with one step after the other, and with the last one for ever. A
 // step is a status, an error, or a function.
-func script(sent *atomic.Int64, steps ...any) base {
+func script(sent *atomic.Int64, steps ...any) baseFunc {
 	return func(r *http.Request) (*http.Response, error) {
 		n := int(sent.Add(1)) - 1
 		switch s := steps[min(n, len(steps)-1)].(type) {
 		case int:
-			return says(s, fmt.Sprint("answer ", n+1)), nil
+			return newResponse(s, fmt.Sprint("answer ", n+1)), nil
 		case error:
 			return nil, s
 		case func(*http.Request) (*http.Response, error):
@@ -76,7 +76,7 @@ func text(t *testing.T, resp *http.Response) string {
 	return string(b)
 }
 
-func TestTransport_retriesUntilItIsGood(t *testing.T) {
+func TestTransport_retriesUntilSuccess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var sent atomic.Int64
 		tr := &Transport{Base: script(&sent, 503, 429, 200)}
@@ -86,7 +86,7 @@ func TestTransport_retriesUntilItIsGood(t *testing.T) {
 		info, ok := InfoFrom(resp)
 		require.True(t, ok)
 		require.Equal(t, 3, info.Attempts)
-		require.NoError(t, info.GaveUp)
+		require.NoError(t, info.StopReason)
 	})
 }
 
@@ -96,9 +96,9 @@ func TestTransport_spacesRequests(t *testing.T) {
 		var sent []time.Duration
 		tr := &Transport{
 			Limiter: throttle.NewTokenBucket(throttle.Limit{Count: 2, Per: time.Second, Burst: 1}, nil),
-			Base: base(func(r *http.Request) (*http.Response, error) {
+			Base: baseFunc(func(r *http.Request) (*http.Response, error) {
 				sent = append(sent, time.Since(start))
-				return says(200, ""), nil
+				return newResponse(200, ""), nil
 			}),
 		}
 		for range 3 {
@@ -109,7 +109,7 @@ func TestTransport_spacesRequests(t *testing.T) {
 	})
 }
 
-func TestTransport_returnsTheLastAnswer(t *testing.T) {
+func TestTransport_returnsTheLastResponse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var sent atomic.Int64
 		resp, err := get(t, &Transport{Base: script(&sent, 502)})
@@ -118,7 +118,7 @@ func TestTransport_returnsTheLastAnswer(t *testing.T) {
 		require.Equal(t, "answer 4", text(t, resp))
 		require.EqualValues(t, 4, sent.Load())
 		info, _ := InfoFrom(resp)
-		require.ErrorIs(t, info.GaveUp, ErrAttempts)
+		require.ErrorIs(t, info.StopReason, ErrMaxAttempts)
 	})
 }
 
@@ -130,7 +130,7 @@ func TestTransport_wrapsTheLastError(t *testing.T) {
 		var g *GiveUpError
 		require.ErrorAs(t, err, &g)
 		require.ErrorIs(t, err, broken)
-		require.ErrorIs(t, err, ErrAttempts)
+		require.ErrorIs(t, err, ErrMaxAttempts)
 		require.Len(t, g.Attempts, 4)
 		require.Equal(t, "answer 1", g.Attempts[0].Body)
 	})

@@ -9,13 +9,13 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// A verdict says which requests may be sent again after what came of one.
-type verdict uint8
+// A retryClass says which requests may be sent again after what came of one.
+type retryClass uint8
 
 const (
-	final      verdict = iota // none: it is good, or would not get better
-	idempotent                // those that do no harm when done twice
-	always                    // any: the work was not done
+	retryNever      retryClass = iota // none: it is good, or would not get better
+	retryIdempotent                   // those that do no harm when done twice
+	retryAlways                       // any: the work was not done
 )
 
 // Retryable reports whether req may be sent again after what came of it, resp or
@@ -23,13 +23,13 @@ const (
 // req, the number of attempts and the wait are not looked at. What [With] said of
 // req counts; err may be wrapped, as by http.Client.
 func Retryable(req *http.Request, resp *http.Response, err error) bool {
-	said := RequestFrom(req.Context())
-	if said.NoRetry || resp == nil && err == nil {
+	opts := OptionsFrom(req.Context())
+	if opts.NoRetry || resp == nil && err == nil {
 		return false
 	}
-	v := final
+	class := retryNever
 	if err != nil {
-		v = verdictOnError(err)
+		class = classifyError(err)
 	} else {
 		var r quota.Reader
 		host := "" // of a request that nobody knows, as retryable makes it
@@ -40,37 +40,37 @@ func Retryable(req *http.Request, resp *http.Response, err error) bool {
 		if report.Throttled {
 			o = throttle.Throttled
 		}
-		v = verdictOn(resp, o, report.HasRetryAfter)
+		class = classifyResponse(resp, o, report.HasRetryAfter)
 	}
-	return v == always || v == idempotent && harmless(req, said)
+	return class == retryAlways || class == retryIdempotent && isIdempotent(req, opts)
 }
 
-// verdictOn judges an answer. said: it has a Retry-After.
-func verdictOn(resp *http.Response, o throttle.Outcome, said bool) verdict {
+// classifyResponse judges an answer. said: it has a Retry-After.
+func classifyResponse(resp *http.Response, o throttle.Outcome, hasRetryAfter bool) retryClass {
 	if resp.StatusCode < 400 && o != throttle.Throttled {
-		return final
+		return retryNever
 	}
-	if v, ok := wordOf(resp.Header); ok {
-		return v
+	if class, ok := retryHint(resp.Header); ok {
+		return class
 	}
 	switch s := resp.StatusCode; {
 	case s < 400:
-		return idempotent // the body says that it was refused, but not that nothing was done
+		return retryIdempotent // the body says that it was refused, but not that nothing was done
 	case s == http.StatusTooManyRequests, s == 529: // 529: overloaded, the request was not processed
-		return always
-	case s == http.StatusServiceUnavailable && said:
-		return always
-	case retriable(s):
-		return idempotent
+		return retryAlways
+	case s == http.StatusServiceUnavailable && hasRetryAfter:
+		return retryAlways
+	case isRetryableStatus(s):
+		return retryIdempotent
 	case s < 500 && o == throttle.Throttled:
-		return always
+		return retryAlways
 	}
-	return final
+	return retryNever
 }
 
-// retriable reports whether status s is a failure that may be temporary. 520 to 524 are
+// isRetryableStatus reports whether status s is a failure that may be temporary. 520 to 524 are
 // Cloudflare's for an origin that it cannot reach.
-func retriable(s int) bool {
+func isRetryableStatus(s int) bool {
 	switch s {
 	case http.StatusRequestTimeout, http.StatusTooEarly, http.StatusInternalServerError,
 		http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
@@ -79,36 +79,36 @@ func retriable(s int) bool {
 	return 520 <= s && s <= 524
 }
 
-// wordOf returns what a failing server says itself about sending again.
-func wordOf(h http.Header) (verdict, bool) {
+// retryHint returns what a failing server says itself about sending again.
+func retryHint(h http.Header) (retryClass, bool) {
 	for _, name := range [...]string{"X-Should-Retry", "Stripe-Should-Retry"} {
 		switch h.Get(name) {
 		case "true":
-			return always, true
+			return retryAlways, true
 		case "false":
-			return final, true
+			return retryNever, true
 		}
 	}
 	if n, err := strconv.ParseInt(h.Get("Grpc-Retry-Pushback-Ms"), 10, 64); err == nil && n < 0 {
-		return final, true
+		return retryNever, true
 	}
-	return final, false
+	return retryNever, false
 }
 
-// forbidden reports whether a failing server says itself that resp is final.
-func forbidden(resp *http.Response) bool {
+// forbidsRetry reports whether a failing server says itself that resp is final.
+func forbidsRetry(resp *http.Response) bool {
 	if resp == nil {
 		return false
 	}
-	v, ok := wordOf(resp.Header)
-	return ok && v == final
+	class, ok := retryHint(resp.Header)
+	return ok && class == retryNever
 }
 
-// harmless reports whether req may be done twice.
-func harmless(req *http.Request, said Request) bool {
+// isIdempotent reports whether req may be done twice.
+func isIdempotent(req *http.Request, opts RequestOptions) bool {
 	switch req.Method {
 	case "", http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace, http.MethodPut, http.MethodDelete:
 		return true
 	}
-	return said.Idempotent || req.Header.Get("Idempotency-Key") != "" || req.Header.Get("X-Idempotency-Key") != ""
+	return opts.Idempotent || req.Header.Get("Idempotency-Key") != "" || req.Header.Get("X-Idempotency-Key") != ""
 }

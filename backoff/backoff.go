@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// Never, as a delay, says that there are to be no more retries. Whoever takes it
+// Stop, as a delay, says that there are to be no more retries. Whoever takes it
 // for a number gives up too, because no deadline is as far away.
-const Never time.Duration = math.MaxInt64
+const Stop time.Duration = math.MaxInt64
 
 // A Policy says how long to wait before trying again.
 //
@@ -21,9 +21,9 @@ type Policy interface {
 	Delay(attempt int, prev time.Duration) time.Duration
 }
 
-// A Source is a Policy that keeps state, so that each call, with all its retries,
+// A Stateful is a Policy that keeps state, so that each call, with all its retries,
 // needs one of its own.
-type Source interface {
+type Stateful interface {
 	Policy
 
 	// ForCall returns a new Policy for one call. It need not be safe for use by
@@ -34,7 +34,7 @@ type Source interface {
 // ForCall returns the Policy to use for one call with all its retries: one of its
 // own if p is a Source, else p itself.
 func ForCall(p Policy) Policy {
-	if s, ok := p.(Source); ok {
+	if s, ok := p.(Stateful); ok {
 		return s.ForCall()
 	}
 	return p
@@ -48,12 +48,12 @@ type Constant time.Duration
 // Delay implements Policy.
 func (c Constant) Delay(int, time.Duration) time.Duration { return max(time.Duration(c), 0) }
 
-// or returns d, or otherwise if d is not positive.
-func or(d, otherwise time.Duration) time.Duration {
+// orDefault returns d, or otherwise if d is not positive.
+func orDefault(d, def time.Duration) time.Duration {
 	if d > 0 {
 		return d
 	}
-	return otherwise
+	return def
 }
 
 // scale returns d*f rounded down; what does not fit saturates.

@@ -62,8 +62,8 @@ func BenchmarkCenkalti_theirs(b *testing.B) {
 	}
 }
 
-func BenchmarkFloor(b *testing.B) {
-	var f Floor
+func BenchmarkRetryAfterJitter(b *testing.B) {
+	var f RetryAfterJitter
 	for i := range b.N {
 		sinkDelay += f.Delay(time.Second, i&7+1)
 	}
@@ -85,8 +85,8 @@ func BenchmarkBudget_withdraw(b *testing.B) {
 	}
 }
 
-func BenchmarkSplayOf(b *testing.B) {
+func BenchmarkOffsetFor(b *testing.B) {
 	for b.Loop() {
-		sinkDelay += SplayOf("device-0123456789").In(time.Minute)
+		sinkDelay += OffsetFor("device-0123456789").In(time.Minute)
 	}
 }

@@ -35,9 +35,9 @@ import (
 // not change after the first use. A reading of the clock older than one before
 // counts as that one.
 type Budget struct {
-	Ratio  float64       // retries per request; below 0: none; 0: 0.2
-	Floor  float64       // retries per second on top; below 0: none, +Inf: no bound at all; 0: 10
-	Window time.Duration // how long requests and retries count, no less than 1/Floor seconds; 0 or below: 10 s
+	Ratio        float64       // retries per request; below 0: none; 0: 0.2
+	MinPerSecond float64       // retries per second on top; below 0: none, +Inf: no bound at all; 0: 10
+	Window       time.Duration // how long requests and retries count, no less than 1/Floor seconds; 0 or below: 10 s
 
 	mu      sync.Mutex
 	started bool
@@ -75,7 +75,7 @@ func (b *Budget) Withdraw(now time.Time) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	t := b.read(now)
-	if requests, retries := b.count(t); !b.covers(requests, retries+1) {
+	if requests, retries := b.count(t); !b.allows(requests, retries+1) {
 		b.refused++
 		return false
 	}
@@ -136,17 +136,17 @@ func (b *Budget) count(t time.Duration) (requests, retries int64) {
 	return requests, retries
 }
 
-// covers reports whether that many retries are allowed with that many requests.
-func (b *Budget) covers(requests, retries int64) bool {
+// allows reports whether that many retries are allowed with that many requests.
+func (b *Budget) allows(requests, retries int64) bool {
 	const rounding = 1e-9 // 100 times 0.29 is 29 to people, and a little less to a float64
 	window := (b.part() * tenths).Seconds()
-	return float64(retries) <= b.ratio()*float64(requests)+b.floor()*window+rounding
+	return float64(retries) <= b.ratio()*float64(requests)+b.minPerSecond()*window+rounding
 }
 
 // part returns the length of a tenth.
 func (b *Budget) part() time.Duration {
-	w := or(b.Window, 10*time.Second)
-	if f := b.floor(); f > 0 {
+	w := orDefault(b.Window, 10*time.Second)
+	if f := b.minPerSecond(); f > 0 {
 		w = max(w, saturate(float64(time.Second)/f))
 	}
 	return max(w/tenths, 1)
@@ -159,9 +159,9 @@ func (b *Budget) ratio() float64 {
 	return max(b.Ratio, 0)
 }
 
-func (b *Budget) floor() float64 {
-	if b.Floor == 0 {
+func (b *Budget) minPerSecond() float64 {
+	if b.MinPerSecond == 0 {
 		return 10
 	}
-	return max(b.Floor, 0)
+	return max(b.MinPerSecond, 0)
 }

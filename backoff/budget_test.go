@@ -31,24 +31,24 @@ func withdrawAll(b *Budget, now time.Time) int {
 	return n
 }
 
-func TestBudget_fieldsMeanWhatTheySay(t *testing.T) {
+func TestBudget_fields(t *testing.T) {
 	for _, c := range []struct {
 		name     string
 		budget   *Budget
 		deposits int
 		want     int
 	}{
-		{"neither", &Budget{Ratio: -1, Floor: -1}, 100, 0},
-		{"ratio only", &Budget{Ratio: 0.5, Floor: -1}, 7, 3},
-		{"floor only", &Budget{Ratio: -1, Floor: 0.1}, 100, 1},
-		{"floor of a longer window", &Budget{Ratio: -1, Floor: 0.1, Window: time.Minute}, 0, 6},
-		{"floor below one in a window", &Budget{Ratio: -1, Floor: 0.001, Window: s}, 0, 1},
-		{"decimal fractions count as people count", &Budget{Ratio: 0.29, Floor: -1}, 100, 29},
-		{"ratio above one", &Budget{Ratio: 3, Floor: -1}, 2, 6},
-		{"infinite floor", &Budget{Floor: math.Inf(1)}, 0, 1_000_000},
-		{"not a number", &Budget{Ratio: math.NaN(), Floor: math.NaN()}, 100, 0},
-		{"tiny floor", &Budget{Ratio: -1, Floor: 1e-300}, 0, 0},
-		{"tiny window", &Budget{Ratio: 1, Floor: -1, Window: 1}, 2, 2},
+		{"neither", &Budget{Ratio: -1, MinPerSecond: -1}, 100, 0},
+		{"ratio only", &Budget{Ratio: 0.5, MinPerSecond: -1}, 7, 3},
+		{"floor only", &Budget{Ratio: -1, MinPerSecond: 0.1}, 100, 1},
+		{"floor of a longer window", &Budget{Ratio: -1, MinPerSecond: 0.1, Window: time.Minute}, 0, 6},
+		{"floor below one in a window", &Budget{Ratio: -1, MinPerSecond: 0.001, Window: s}, 0, 1},
+		{"decimal fractions count as people count", &Budget{Ratio: 0.29, MinPerSecond: -1}, 100, 29},
+		{"ratio above one", &Budget{Ratio: 3, MinPerSecond: -1}, 2, 6},
+		{"infinite floor", &Budget{MinPerSecond: math.Inf(1)}, 0, 1_000_000},
+		{"not a number", &Budget{Ratio: math.NaN(), MinPerSecond: math.NaN()}, 100, 0},
+		{"tiny floor", &Budget{Ratio: -1, MinPerSecond: 1e-300}, 0, 0},
+		{"tiny window", &Budget{Ratio: 1, MinPerSecond: -1, Window: 1}, 2, 2},
 	} {
 		now := time.Unix(0, 0)
 		for range c.deposits {
@@ -60,7 +60,7 @@ func TestBudget_fieldsMeanWhatTheySay(t *testing.T) {
 
 func TestBudget_forgets(t *testing.T) {
 	start := time.Unix(0, 0)
-	b := &Budget{Ratio: 1, Floor: 0.1}
+	b := &Budget{Ratio: 1, MinPerSecond: 0.1}
 	b.Deposit(start)
 	for _, step := range []struct {
 		at      time.Duration
@@ -84,9 +84,9 @@ func TestBudget_forgets(t *testing.T) {
 
 // A refusal and a look change nothing, so a reading from the future that was only
 // refused does not stop time.
-func TestBudget_refusalsMoveNothing(t *testing.T) {
+func TestBudget_refusalsChangeNothing(t *testing.T) {
 	start := time.Unix(0, 0)
-	b := &Budget{Ratio: 1, Floor: -1}
+	b := &Budget{Ratio: 1, MinPerSecond: -1}
 	b.Deposit(start)
 	require.False(t, b.Withdraw(start.Add(time.Hour)))
 	b.Snapshot(start.Add(time.Hour))
@@ -107,7 +107,7 @@ func TestBudget_holdsItsInvariant(t *testing.T) {
 	for range 300 {
 		ratio, floor := pick(rng, []float64{0.1, 0.2, 0.5, 1}), pick(rng, []float64{0.1, 0.5, 2})
 		w := time.Duration(1+rng.IntN(20)) * s
-		b := &Budget{Ratio: ratio, Floor: floor, Window: w}
+		b := &Budget{Ratio: ratio, MinPerSecond: floor, Window: w}
 		w = max(w, time.Duration(float64(s)/floor))
 		start, at, latest := time.Unix(int64(rng.IntN(100)), 0), time.Duration(0), time.Duration(0)
 		var history []event
@@ -172,7 +172,7 @@ func TestBudget_boundsAnOutage(t *testing.T) {
 	for _, perSecond := range []int{0, 1, 10} {
 		first, sent := 0, 0
 		for range clients {
-			b := &Budget{Floor: 0.1}
+			b := &Budget{MinPerSecond: 0.1}
 			for at := time.Duration(rng.Int64N(int64(s))); at < before+outage; at += gap(rng, perSecond) {
 				now := start.Add(at)
 				b.Deposit(now)
@@ -201,9 +201,9 @@ func gap(rng *rand.Rand, perSecond int) time.Duration {
 	return mean/2 + time.Duration(rng.Int64N(int64(mean)))
 }
 
-func TestBudget_countsWhatManyShareExactly(t *testing.T) {
+func TestBudget_countsExactlyUnderContention(t *testing.T) {
 	const users, calls = 8, 1000
-	b := &Budget{Ratio: 0.5, Floor: -1}
+	b := &Budget{Ratio: 0.5, MinPerSecond: -1}
 	now := time.Unix(0, 0)
 	var granted atomic.Int64
 	var wg sync.WaitGroup

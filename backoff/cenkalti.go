@@ -34,7 +34,7 @@ func (b *Cenkalti) NextBackOff() time.Duration {
 		return cenkalti.Stop
 	}
 	d := b.policy.Delay(b.retries+1, b.prev)
-	if d == Never || b.MaxElapsed > 0 && d > b.MaxElapsed-b.elapsed() {
+	if d == Stop || b.MaxElapsed > 0 && d > b.MaxElapsed-b.elapsed() {
 		b.stopped = true
 		return cenkalti.Stop
 	}
@@ -65,9 +65,9 @@ func (b *Cenkalti) now() time.Time {
 	return b.Clock.Now()
 }
 
-// PerCall is a Source made of stateful BackOffs, one per call: see FromCenkalti.
-type PerCall struct {
-	fresh func() cenkalti.BackOff
+// CenkaltiPolicy is a Source made of stateful BackOffs, one per call: see FromCenkalti.
+type CenkaltiPolicy struct {
+	newBackOff func() cenkalti.BackOff
 }
 
 // FromCenkalti returns a Policy that waits as the BackOffs that fresh returns do.
@@ -75,43 +75,43 @@ type PerCall struct {
 // They keep state and cannot be shared, so fresh is called once per call, that is
 // by ForCall, and must return a new one each time. Their Stop, and whatever else is
 // below 0, is Never. It panics if fresh is nil.
-func FromCenkalti(fresh func() cenkalti.BackOff) PerCall {
-	if fresh == nil {
+func FromCenkalti(newBackOff func() cenkalti.BackOff) CenkaltiPolicy {
+	if newBackOff == nil {
 		panic("backoff: FromCenkalti: nil constructor: give it a function that returns a new BackOff")
 	}
-	return PerCall{fresh}
+	return CenkaltiPolicy{newBackOff}
 }
 
 // ForCall implements Source.
-func (p PerCall) ForCall() Policy {
-	b := p.fresh()
+func (p CenkaltiPolicy) ForCall() Policy {
+	b := p.newBackOff()
 	b.Reset() // a BackOff that was built as a literal works only after it
-	return stateful{b}
+	return callPolicy{b}
 }
 
 // Delay returns what a new BackOff says when it is asked for the attempt'th time,
 // for those who do not know of Source. It asks at most 100 times.
-func (p PerCall) Delay(attempt int, _ time.Duration) time.Duration {
+func (p CenkaltiPolicy) Delay(attempt int, _ time.Duration) time.Duration {
 	call := p.ForCall()
 	d := call.Delay(1, 0)
-	for i := 2; i <= min(attempt, 100) && d != Never; i++ {
+	for i := 2; i <= min(attempt, 100) && d != Stop; i++ {
 		d = call.Delay(i, d)
 	}
 	return d
 }
 
-// stateful is a BackOff as the Policy of one call. It counts by itself.
-type stateful struct{ b cenkalti.BackOff }
+// callPolicy is a BackOff as the Policy of one call. It counts by itself.
+type callPolicy struct{ b cenkalti.BackOff }
 
 // Delay implements Policy.
-func (s stateful) Delay(int, time.Duration) time.Duration {
+func (s callPolicy) Delay(int, time.Duration) time.Duration {
 	if d := s.b.NextBackOff(); d >= 0 {
 		return d
 	}
-	return Never
+	return Stop
 }
 
 var (
 	_ cenkalti.BackOff = (*Cenkalti)(nil)
-	_ Source           = PerCall{}
+	_ Stateful         = CenkaltiPolicy{}
 )

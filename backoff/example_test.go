@@ -47,7 +47,7 @@ func ExampleExponential_plot() {
 		for attempt := 1; attempt <= 7; attempt++ {
 			from, to := low.Delay(attempt, prev), high.Delay(attempt, prev)
 			prev = to
-			fmt.Printf("  %d |%s\n", attempt, bar(from, to))
+			fmt.Printf("  %d |%s\n", attempt, drawBar(from, to))
 		}
 	}
 	// Output:
@@ -93,8 +93,8 @@ func ExampleExponential_plot() {
 	//   7 |                    [=======================================]
 }
 
-// bar draws the range from one delay to another, a column per half second.
-func bar(from, to time.Duration) string {
+// drawBar draws the range from one delay to another, a column per half second.
+func drawBar(from, to time.Duration) string {
 	column := func(d time.Duration) int { return int((d + time.Second/4) / (time.Second / 2)) }
 	a, b := column(from), column(to)
 	if a == b {
@@ -105,8 +105,8 @@ func bar(from, to time.Duration) string {
 
 // A server that is asked again too early has said when to come back: the draw goes
 // upwards from there.
-func ExampleFloor() {
-	f := backoff.Floor{Rand: func() float64 { return 0.5 }}
+func ExampleRetryAfterJitter() {
+	f := backoff.RetryAfterJitter{Rand: func() float64 { return 0.5 }}
 	for attempt := 1; attempt <= 3; attempt++ {
 		fmt.Println(f.Delay(time.Minute, attempt))
 	}
@@ -121,7 +121,7 @@ func ExampleFloor() {
 // The server is down, so every call would be retried three times. A fifth of them
 // is, and one more.
 func ExampleBudget() {
-	b := &backoff.Budget{Floor: 0.1}
+	b := &backoff.Budget{MinPerSecond: 0.1}
 	clk := clock.NewMock()
 	for range 100 {
 		b.Deposit(clk.Now())
@@ -136,10 +136,10 @@ func ExampleBudget() {
 	// 100 requests, 21 retries, 279 refused
 }
 
-func ExampleSplayOf() {
+func ExampleOffsetFor() {
 	noon := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	for _, device := range []string{"device-1", "device-2", "device-3"} {
-		s := backoff.SplayOf(device)
+		s := backoff.OffsetFor(device)
 		fmt.Println(device, noon.Add(s.In(time.Minute)).Format("15:04:05.000"), s.Next(noon, time.Hour).Format("15:04:05.000"))
 	}
 	// Output:
@@ -150,26 +150,26 @@ func ExampleSplayOf() {
 
 // 10,000 devices are due at 12:00 at a server that is down, and each tries again
 // 60 s later: the most of them within one second.
-func ExampleSplay_noon() {
+func ExampleOffset_noon() {
 	const devices = 10_000
 	again := backoff.Constant(time.Minute)
 	for _, span := range []time.Duration{0, time.Minute} {
 		first, second := map[time.Duration]int{}, map[time.Duration]int{}
 		for i := range devices {
-			at := backoff.SplayOf(fmt.Sprintf("device-%d", i)).In(span)
+			at := backoff.OffsetFor(fmt.Sprintf("device-%d", i)).In(span)
 			first[at/time.Second]++
 			second[(at+again.Delay(1, 0))/time.Second]++
 		}
-		fmt.Printf("splay over %-4v  12:00 largest crowd in 1 s %5d, 12:01 %5d\n", span, most(first), most(second))
+		fmt.Printf("splay over %-4v  12:00 largest crowd in 1 s %5d, 12:01 %5d\n", span, largest(first), largest(second))
 	}
 	// Output:
 	// splay over 0s    12:00 largest crowd in 1 s 10000, 12:01 10000
 	// splay over 1m0s  12:00 largest crowd in 1 s   195, 12:01   195
 }
 
-func most(crowds map[time.Duration]int) int {
+func largest(counts map[time.Duration]int) int {
 	n := 0
-	for _, c := range crowds {
+	for _, c := range counts {
 		n = max(n, c)
 	}
 	return n
@@ -195,7 +195,7 @@ func ExampleFromCenkalti() {
 	call := backoff.ForCall(p)
 	for attempt := 1; ; attempt++ {
 		d := call.Delay(attempt, 0)
-		if d == backoff.Never {
+		if d == backoff.Stop {
 			break
 		}
 		fmt.Println(d)

@@ -41,41 +41,41 @@ func (e Exponential) Delay(attempt int, prev time.Duration) time.Duration {
 // delay puts the defaults first and draws for them as directly as can be.
 func (e *Exponential) delay(attempt int, prev time.Duration) time.Duration {
 	if e.Jitter == Full && e.Factor == 0 && e.Rand == nil {
-		return uniform(uint64(double(or(e.Base, DefaultBase), or(e.Max, DefaultMax), attempt)))
+		return uniform(uint64(double(orDefault(e.Base, DefaultBase), orDefault(e.Max, DefaultMax), attempt)))
 	}
 	c := e.ceiling(attempt)
 	switch e.Jitter {
 	case Full:
-		return draw(uint64(c), e.Rand)
+		return random(uint64(c), e.Rand)
 	case Equal:
-		return c/2 + draw(uint64(c-c/2), e.Rand)
+		return c/2 + random(uint64(c-c/2), e.Rand)
 	case Decorrelated:
 		base, top := e.decorrelated(prev)
-		return base + draw(uint64(top-base)+1, e.Rand)
+		return base + random(uint64(top-base)+1, e.Rand)
 	case PlusMinus:
-		return around(c, or(e.Max, DefaultMax), e.Spread, e.Rand)
+		return plusMinus(c, orDefault(e.Max, DefaultMax), e.Spread, e.Rand)
 	}
 	return c
 }
 
 // ceiling returns c.
 func (e *Exponential) ceiling(attempt int) time.Duration {
-	base, most := or(e.Base, DefaultBase), or(e.Max, DefaultMax)
+	base, maxDelay := orDefault(e.Base, DefaultBase), orDefault(e.Max, DefaultMax)
 	if e.Factor == 0 || e.Factor == 2 {
-		return double(base, most, attempt)
+		return double(base, maxDelay, attempt)
 	}
-	return power(base, most, e.Factor, attempt)
+	return power(base, maxDelay, e.Factor, attempt)
 }
 
 // decorrelated returns the range of a delay after prev.
 func (e *Exponential) decorrelated(prev time.Duration) (base, top time.Duration) {
-	most := or(e.Max, DefaultMax)
-	base = min(or(e.Base, DefaultBase), most)
+	maxDelay := orDefault(e.Max, DefaultMax)
+	base = min(orDefault(e.Base, DefaultBase), maxDelay)
 	factor := e.Factor
 	if factor == 0 {
 		factor = 3
 	}
-	return base, min(scale(max(prev, base), max(factor, 1)), most)
+	return base, min(scale(max(prev, base), max(factor, 1)), maxDelay)
 }
 
 // Validate returns an error that says what to change if a field is out of its
@@ -88,10 +88,10 @@ func (e Exponential) Validate() error {
 }
 
 // double returns base·2^(attempt-1), at most most.
-func double(base, most time.Duration, attempt int) time.Duration {
+func double(base, maxDelay time.Duration, attempt int) time.Duration {
 	n := uint(max(attempt, 1) - 1)
-	if n >= 63 || base > most>>n {
-		return most
+	if n >= 63 || base > maxDelay>>n {
+		return maxDelay
 	}
 	return base << n
 }
@@ -101,21 +101,21 @@ func double(base, most time.Duration, attempt int) time.Duration {
 // Step by step, each cut to whole nanoseconds, these are to the nanosecond the
 // delays of cenkalti/backoff, which keeps the last one; and few steps are cheaper
 // than one math.Pow. Where a factor close to 1 needs many, the rest is one power.
-func power(base, most time.Duration, factor float64, attempt int) time.Duration {
+func power(base, maxDelay time.Duration, factor float64, attempt int) time.Duration {
 	const steps = 64
 	if !(factor > 1) {
-		return min(base, most)
+		return min(base, maxDelay)
 	}
 	n := max(attempt, 1) - 1
-	c, last := float64(base), float64(most)/factor
+	c, last := float64(base), float64(maxDelay)/factor
 	for range min(n, steps) {
 		if c >= last {
-			return most
+			return maxDelay
 		}
 		c = math.Trunc(c * factor)
 	}
 	if n > steps {
 		c *= math.Pow(factor, float64(n-steps))
 	}
-	return min(saturate(c), most)
+	return min(saturate(c), maxDelay)
 }

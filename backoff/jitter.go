@@ -39,9 +39,9 @@ func (j Jitter) String() string {
 	return "jitter " + strconv.Itoa(int(j))
 }
 
-// around draws from c ± spread of c. Where that would pass most, c is lowered:
+// plusMinus draws from c ± spread of c. Where that would pass most, c is lowered:
 // clipping the draw instead would gather many clients at most.
-func around(c, most time.Duration, spread float64, random func() float64) time.Duration {
+func plusMinus(c, maxDelay time.Duration, spread float64, rnd func() float64) time.Duration {
 	switch {
 	case spread == 0:
 		spread = defaultSpread
@@ -50,16 +50,16 @@ func around(c, most time.Duration, spread float64, random func() float64) time.D
 	case spread > 1:
 		spread = 1
 	}
-	c = min(c, saturate(float64(most)/(1+spread)))
-	by := min(scale(c, spread), c, most-c)
-	return c - by + draw(uint64(2*by)+1, random)
+	c = min(c, saturate(float64(maxDelay)/(1+spread)))
+	by := min(scale(c, spread), c, maxDelay-c)
+	return c - by + random(uint64(2*by)+1, rnd)
 }
 
-// draw returns a uniform number from 0 to n-1; n must not be 0. A nil random is
+// random returns a uniform number from 0 to n-1; n must not be 0. A nil random is
 // math/rand/v2.
-func draw(n uint64, random func() float64) time.Duration {
-	if random != nil {
-		return fraction(n, random())
+func random(n uint64, rnd func() float64) time.Duration {
+	if rnd != nil {
+		return fraction(n, rnd())
 	}
 	return uniform(n)
 }
@@ -88,14 +88,14 @@ func fraction(n uint64, u float64) time.Duration {
 }
 
 // validate checks what the policies with jitter have in common.
-func validate(policy string, base, most time.Duration, j Jitter, spread float64) error {
+func validate(policy string, base, maxDelay time.Duration, j Jitter, spread float64) error {
 	switch {
 	case base < 0:
 		return fmt.Errorf("backoff: %s: Base is %v: it must be positive, or 0 for the default", policy, base)
-	case most < 0:
-		return fmt.Errorf("backoff: %s: Max is %v: it must be positive, or 0 for the default", policy, most)
-	case base > 0 && most > 0 && base > most:
-		return fmt.Errorf("backoff: %s: Base %v is above Max %v: lower Base or raise Max", policy, base, most)
+	case maxDelay < 0:
+		return fmt.Errorf("backoff: %s: Max is %v: it must be positive, or 0 for the default", policy, maxDelay)
+	case base > 0 && maxDelay > 0 && base > maxDelay:
+		return fmt.Errorf("backoff: %s: Base %v is above Max %v: lower Base or raise Max", policy, base, maxDelay)
 	case j > PlusMinus:
 		return fmt.Errorf("backoff: %s: Jitter is %d: use one of the constants of this package", policy, j)
 	case !(spread >= 0 && spread <= 1):

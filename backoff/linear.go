@@ -26,23 +26,23 @@ func (l Linear) Delay(attempt int, _ time.Duration) time.Duration {
 	c := l.ceiling(attempt)
 	switch l.Jitter {
 	case Full, Decorrelated:
-		return draw(uint64(c), l.Rand)
+		return random(uint64(c), l.Rand)
 	case Equal:
-		return c/2 + draw(uint64(c-c/2), l.Rand)
+		return c/2 + random(uint64(c-c/2), l.Rand)
 	case PlusMinus:
-		return around(c, or(l.Max, DefaultMax), l.Spread, l.Rand)
+		return plusMinus(c, orDefault(l.Max, DefaultMax), l.Spread, l.Rand)
 	}
 	return c
 }
 
 // ceiling returns c.
 func (l Linear) ceiling(attempt int) time.Duration {
-	most := or(l.Max, DefaultMax)
-	hi, lo := bits.Mul64(uint64(or(l.Base, DefaultBase)), uint64(max(attempt, 1)))
+	maxDelay := orDefault(l.Max, DefaultMax)
+	hi, lo := bits.Mul64(uint64(orDefault(l.Base, DefaultBase)), uint64(max(attempt, 1)))
 	if hi != 0 || lo > math.MaxInt64 {
-		return most
+		return maxDelay
 	}
-	return min(time.Duration(lo), most)
+	return min(time.Duration(lo), maxDelay)
 }
 
 // Validate returns an error that says what to change if a field is out of its

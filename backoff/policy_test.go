@@ -22,8 +22,8 @@ func constant(u float64) func() float64 { return func() float64 { return u } }
 // belowOne is the largest draw there is.
 var belowOne = math.Nextafter(1, 0)
 
-// draws walks through n delays of p.
-func draws(p Policy, n int) []time.Duration {
+// delaysOf walks through n delays of p.
+func delaysOf(p Policy, n int) []time.Duration {
 	var all []time.Duration
 	prev := time.Duration(0)
 	for attempt := 1; attempt <= n; attempt++ {
@@ -33,7 +33,7 @@ func draws(p Policy, n int) []time.Duration {
 	return all
 }
 
-func TestPolicies_growAsTheyPromise(t *testing.T) {
+func TestPolicies_delays(t *testing.T) {
 	low, high := constant(0), constant(belowOne)
 	for _, c := range []struct {
 		name   string
@@ -66,7 +66,7 @@ func TestPolicies_growAsTheyPromise(t *testing.T) {
 		{"linear decorrelated is full", Linear{Base: s, Jitter: Decorrelated, Rand: high}, []time.Duration{s - 1, 2*s - 1}},
 		{"linear plusminus, lowest", Linear{Base: s, Jitter: PlusMinus, Rand: low}, []time.Duration{s / 2, s}},
 	} {
-		require.Equal(t, c.want, draws(c.policy, len(c.want)), c.name)
+		require.Equal(t, c.want, delaysOf(c.policy, len(c.want)), c.name)
 	}
 }
 
@@ -113,7 +113,7 @@ func TestPolicies_keepTheirBounds(t *testing.T) {
 		for _, p := range []Policy{e, l} {
 			d := p.Delay(attempt, prev)
 			require.GreaterOrEqual(t, d, time.Duration(0), "%+v, attempt %d, prev %d", p, attempt, prev)
-			require.LessOrEqual(t, d, or(e.Max, DefaultMax), "%+v, attempt %d, prev %d", p, attempt, prev)
+			require.LessOrEqual(t, d, orDefault(e.Max, DefaultMax), "%+v, attempt %d, prev %d", p, attempt, prev)
 		}
 	}
 }
@@ -183,7 +183,7 @@ func chiSquare(e Exponential) float64 {
 // 10,000 clients that fail together: on no retry is the largest crowd within 10 ms
 // more than 1.15 times that of as many draws by Uint64N, on average of 20 outages,
 // since among small crowds chance alone is worth more than that.
-func TestFull_crowdsNoMoreThanUniform(t *testing.T) {
+func TestFull_isAsEvenAsUniform(t *testing.T) {
 	const clients, outages = 10_000, 20
 	rng, peer := rand.New(rand.NewPCG(5, 6)), rand.New(rand.NewPCG(7, 8))
 	e := Exponential{Base: 100 * ms, Max: 10 * s, Rand: rng.Float64}
@@ -195,8 +195,8 @@ func TestFull_crowdsNoMoreThanUniform(t *testing.T) {
 				ours[i] = e.Delay(attempt, 0)
 				uniform[i] = time.Duration(peer.Uint64N(uint64(e.ceiling(attempt))))
 			}
-			a += crowd(ours, 10*ms)
-			b += crowd(uniform, 10*ms)
+			a += maxWithin(ours, 10*ms)
+			b += maxWithin(uniform, 10*ms)
 		}
 		ratio := float64(a) / float64(b)
 		t.Logf("retry %2d: largest crowd in 10 ms: %6.1f, of uniform draws %6.1f, ratio %.3f",
@@ -206,61 +206,61 @@ func TestFull_crowdsNoMoreThanUniform(t *testing.T) {
 }
 
 // At the cap the jitters whose draw others clip stay spread out, too.
-func TestCap_gathersNobody(t *testing.T) {
+func TestMax_spreadsDelaysAtTheCap(t *testing.T) {
 	const clients = 10_000
 	for _, j := range []Jitter{Full, Equal, Decorrelated, PlusMinus} {
 		rng := rand.New(rand.NewPCG(9, uint64(j)))
 		e := Exponential{Base: 100 * ms, Max: 10 * s, Jitter: j, Rand: rng.Float64}
 		var last []time.Duration
 		for range clients {
-			last = append(last, draws(e, 12)[11])
+			last = append(last, delaysOf(e, 12)[11])
 		}
-		require.Less(t, crowd(last, 10*ms), 100, "%v", j) // clipped: 3,000 decorrelated ones on the cap
+		require.Less(t, maxWithin(last, 10*ms), 100, "%v", j) // clipped: 3,000 decorrelated ones on the cap
 	}
 }
 
-// crowd returns the most of at that lie in any span.
-func crowd(at []time.Duration, span time.Duration) int {
+// maxWithin returns the most of at that lie in any span.
+func maxWithin(at []time.Duration, span time.Duration) int {
 	slices.Sort(at)
-	most, first := 0, 0
+	largest, first := 0, 0
 	for i, t := range at {
 		for t-at[first] >= span {
 			first++
 		}
-		most = max(most, i-first+1)
+		largest = max(largest, i-first+1)
 	}
-	return most
+	return largest
 }
 
-func TestFloor_spreadsUpwardsAndGrows(t *testing.T) {
+func TestRetryAfterJitter_addsAGrowingRange(t *testing.T) {
 	for _, c := range []struct {
 		name    string
-		floor   Floor
+		floor   RetryAfterJitter
 		said    time.Duration
 		attempt int
 		low     time.Duration
 		width   time.Duration
 	}{
-		{"a second", Floor{}, s, 1, s, s / 2},
-		{"again", Floor{}, s, 2, s, s},
-		{"and again", Floor{}, s, 3, s, 2 * s},
-		{"a minute", Floor{}, time.Minute, 1, time.Minute, 6 * s},
-		{"a minute again", Floor{}, time.Minute, 2, time.Minute, 12 * s},
-		{"widest", Floor{}, time.Minute, math.MaxInt, time.Minute, 30 * s},
-		{"an hour", Floor{}, time.Hour, 1, time.Hour, 30 * s},
-		{"zero", Floor{}, 0, 1, s / 2, s / 2},
-		{"a past date", Floor{}, -time.Hour, 1, s / 2, s / 2},
-		{"a fraction", Floor{}, ms, 1, s / 2, s / 2},
-		{"attempt zero", Floor{}, s, 0, s, s / 2},
-		{"own fields", Floor{Least: 2 * s, Max: 5 * s, Spread: 0.5}, 8 * s, 2, 8 * s, 5 * s},
-		{"without a share", Floor{Spread: -1}, time.Hour, 1, time.Hour, s / 2},
+		{"a second", RetryAfterJitter{}, s, 1, s, s / 2},
+		{"again", RetryAfterJitter{}, s, 2, s, s},
+		{"and again", RetryAfterJitter{}, s, 3, s, 2 * s},
+		{"a minute", RetryAfterJitter{}, time.Minute, 1, time.Minute, 6 * s},
+		{"a minute again", RetryAfterJitter{}, time.Minute, 2, time.Minute, 12 * s},
+		{"widest", RetryAfterJitter{}, time.Minute, math.MaxInt, time.Minute, 30 * s},
+		{"an hour", RetryAfterJitter{}, time.Hour, 1, time.Hour, 30 * s},
+		{"zero", RetryAfterJitter{}, 0, 1, s / 2, s / 2},
+		{"a past date", RetryAfterJitter{}, -time.Hour, 1, s / 2, s / 2},
+		{"a fraction", RetryAfterJitter{}, ms, 1, s / 2, s / 2},
+		{"attempt zero", RetryAfterJitter{}, s, 0, s, s / 2},
+		{"own fields", RetryAfterJitter{Min: 2 * s, Max: 5 * s, Spread: 0.5}, 8 * s, 2, 8 * s, 5 * s},
+		{"without a share", RetryAfterJitter{Spread: -1}, time.Hour, 1, time.Hour, s / 2},
 	} {
 		c.floor.Rand = constant(0)
 		require.Equal(t, c.low, c.floor.Delay(c.said, c.attempt), c.name)
 		c.floor.Rand = constant(belowOne)
 		require.Equal(t, c.low+c.width-1, c.floor.Delay(c.said, c.attempt), c.name)
 	}
-	require.Equal(t, time.Duration(math.MaxInt64), Floor{}.Delay(math.MaxInt64, 1))
+	require.Equal(t, time.Duration(math.MaxInt64), RetryAfterJitter{}.Delay(math.MaxInt64, 1))
 }
 
 func TestValidate_namesTheField(t *testing.T) {
@@ -302,12 +302,12 @@ func TestHotPaths_allocateNothing(t *testing.T) {
 			}
 		},
 		"literal":  func() { sinkDelay += Exponential{Base: s}.Delay(3, s) },
-		"Floor":    func() { sinkDelay += Floor{}.Delay(s, 2) },
+		"Floor":    func() { sinkDelay += RetryAfterJitter{}.Delay(s, 2) },
 		"Deposit":  func() { budget.Deposit(now) },
 		"Withdraw": func() { sinkOK = budget.Withdraw(now) },
 		"Snapshot": func() { sinkOK = budget.Snapshot(now).Refused > 0 },
-		"SplayOf":  func() { sinkDelay += SplayOf("device").In(s) },
-		"Next":     func() { sinkOK = RandomSplay().Next(now, s).IsZero() },
+		"SplayOf":  func() { sinkDelay += OffsetFor("device").In(s) },
+		"Next":     func() { sinkOK = RandomOffset().Next(now, s).IsZero() },
 	} {
 		require.Zero(t, testing.AllocsPerRun(100, f), name)
 	}

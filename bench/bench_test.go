@@ -18,7 +18,7 @@ func BenchmarkPairs(b *testing.B) {
 	}
 }
 
-func TestPairs_doTheWorkThatTheyName(t *testing.T) {
+func TestPairs_doTheNamedWork(t *testing.T) {
 	for _, p := range Pairs() {
 		want := map[bool]int{true: 100}[p.Granted]
 		require.Equal(t, want, p.Heed(100), "%s: heed", p.Work)
@@ -41,7 +41,7 @@ func TestCompare_measuresBothSidesInEveryRound(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []string{"heed", "peer", "heed", "peer"}, order, "the peer goes first in every other round")
 	require.Len(t, got, 1)
-	require.LessOrEqual(t, got[0].Least, got[0].Most)
+	require.LessOrEqual(t, got[0].MinRatio, got[0].MaxRatio)
 }
 
 func TestCompare_refusesAPairThatDoesOtherWork(t *testing.T) {

@@ -12,12 +12,12 @@ import (
 // A Result is what the rounds of one pair came to. Heed and Theirs are medians in
 // nanoseconds per operation; the ratios are of samples of the same round.
 type Result struct {
-	Pair                   Pair
-	Procs                  int // goroutines, and GOMAXPROCS
-	Heed, Theirs           float64
-	Ratio, Least, Most     float64
-	HeedAllocs, PeerAllocs uint64 // per operation
-	HeedBytes, PeerBytes   uint64 // likewise, allocated
+	Pair                      Pair
+	Procs                     int // goroutines, and GOMAXPROCS
+	Heed, Theirs              float64
+	Ratio, MinRatio, MaxRatio float64
+	HeedAllocs, PeerAllocs    uint64 // per operation
+	HeedBytes, PeerBytes      uint64 // likewise, allocated
 }
 
 // Compare measures every pair with each number of goroutines. All of them take
@@ -83,7 +83,7 @@ func (r *run) result() Result {
 	return Result{
 		Pair: r.pair, Procs: r.procs,
 		Heed: medianOf(r.heed), Theirs: medianOf(r.theirs),
-		Ratio: median(ratios), Least: slices.Min(ratios), Most: slices.Max(ratios),
+		Ratio: median(ratios), MinRatio: slices.Min(ratios), MaxRatio: slices.Max(ratios),
 		HeedAllocs: r.heed[0].allocs, PeerAllocs: r.theirs[0].allocs,
 		HeedBytes: r.heed[0].bytes, PeerBytes: r.theirs[0].bytes,
 	}
@@ -105,7 +105,7 @@ func measure(s Side, procs int, d time.Duration, granted bool) (sample, error) {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
 		start := clock()
-		got := spread(s, procs, n)
+		got := runParallel(s, procs, n)
 		took := clock() - start
 		runtime.ReadMemStats(&after)
 		if want := map[bool]int{true: n * procs}[granted]; got != want {
@@ -119,8 +119,8 @@ func measure(s Side, procs int, d time.Duration, granted bool) (sample, error) {
 	}
 }
 
-// spread has each of procs goroutines do n operations.
-func spread(s Side, procs, n int) int {
+// runParallel has each of procs goroutines do n operations.
+func runParallel(s Side, procs, n int) int {
 	if procs == 1 {
 		return s(n)
 	}

@@ -58,10 +58,10 @@ func keyedPairs() []Pair {
 	return []Pair{{
 		Work: "a million keys, zipf", Call: "throttle.KeyedBuckets Reserve", Peer: "sethvargo/go-limiter Take", Granted: true,
 		Heed: askInOrder(sync.OnceValue(func() func(string) bool {
-			return known(reserveKey(throttle.NewKeyedBuckets(throttle.Buckets{Limit: throttle.PerSecond(perKey), Max: 1 << 20}, nil)))
+			return warmedUp(reserveKey(throttle.NewKeyedBuckets(throttle.BucketsConfig{Limit: throttle.PerSecond(perKey), Max: 1 << 20}, nil)))
 		})),
 		Theirs: askInOrder(sync.OnceValue(func() func(string) bool {
-			return known(takeKey())
+			return warmedUp(takeKey())
 		})),
 	}}
 }
@@ -86,8 +86,8 @@ func takeKey() func(string) bool {
 	}
 }
 
-// known returns ask after every key has been asked for once.
-func known(ask func(string) bool) func(string) bool {
+// warmedUp returns ask after every key has been asked for once.
+func warmedUp(ask func(string) bool) func(string) bool {
 	k := zipfKeys()
 	for i := range k.Len() {
 		ask(k.Key(i))

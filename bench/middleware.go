@@ -38,8 +38,8 @@ type Middleware struct {
 // documentation sets it up for limits by address in memory.
 func Middlewares() []Middleware {
 	return []Middleware{
-		{"heed", heedSpeaking(0)},
-		{"heed, all dialects", heedSpeaking(quota.XRateLimit | quota.XResetAfter | quota.Draft03 | quota.Draft10)},
+		{"heed", heedMiddleware(0)},
+		{"heed, all dialects", heedMiddleware(quota.XRateLimit | quota.XResetAfter | quota.Draft03 | quota.Draft10)},
 		{"go-chi/httprate", wrapHTTPRate},
 		{"ulule/limiter v3", wrapUlule},
 		{"didip/tollbooth v7", wrapTollbooth7},
@@ -48,10 +48,10 @@ func Middlewares() []Middleware {
 	}
 }
 
-func heedSpeaking(d quota.Dialect) func(int, http.Handler) http.Handler {
+func heedMiddleware(d quota.Dialect) func(int, http.Handler) http.Handler {
 	return func(perHour int, next http.Handler) http.Handler {
 		m := &throttlehttp.Middleware{Dialect: d, Rules: []throttlehttp.Rule{{
-			Limiter: throttle.NewKeyedBuckets(throttle.Buckets{Limit: throttle.PerHour(int64(perHour))}, nil),
+			Limiter: throttle.NewKeyedBuckets(throttle.BucketsConfig{Limit: throttle.PerHour(int64(perHour))}, nil),
 			Key:     throttlehttp.IP{}.Key,
 		}}}
 		return m.Handler(next)
@@ -127,19 +127,19 @@ func ServerPairs() (pairs []Pair) {
 	return pairs
 }
 
-// Said returns how many headers m adds to an answer, one that is granted and one that
+// HeaderCounts returns how many headers m adds to an answer, one that is granted and one that
 // is refused.
-func (m Middleware) Said() (granted, refused int) {
-	h := m.Wrap(2, nothing)
+func (m Middleware) HeaderCounts() (granted, refused int) {
+	h := m.Wrap(2, okHandler)
 	for range 2 {
-		w := &answer{header: http.Header{}}
-		h.ServeHTTP(w, addresses()[0])
+		w := &statusWriter{header: http.Header{}}
+		h.ServeHTTP(w, clientRequests()[0])
 		granted = len(w.header) - 1
 	}
-	w := &answer{header: http.Header{}}
+	w := &statusWriter{header: http.Header{}}
 	for range 10 {
 		clear(w.header)
-		h.ServeHTTP(w, addresses()[0])
+		h.ServeHTTP(w, clientRequests()[0])
 	}
 	for _, other := range []string{"Content-Type", "Content-Length", "X-Content-Type-Options", "Cache-Control", "Vary"} {
 		w.header.Del(other)
@@ -147,16 +147,16 @@ func (m Middleware) Said() (granted, refused int) {
 	return granted, len(w.header)
 }
 
-// nothing is a handler that says what any handler does, and no more.
-var nothing = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+// okHandler is a handler that says what any handler does, and no more.
+var okHandler = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 	w.Header()["Content-Type"] = plainText
 	w.WriteHeader(http.StatusOK)
 })
 
 var plainText = []string{"text/plain"}
 
-// addresses are requests of a thousand clients, which nobody changes.
-var addresses = sync.OnceValue(func() []*http.Request {
+// clientRequests are requests of a thousand clients, which nobody changes.
+var clientRequests = sync.OnceValue(func() []*http.Request {
 	all := make([]*http.Request, 1000)
 	for i := range all {
 		all[i], _ = http.NewRequest(http.MethodGet, "http://mem.test/", nil)
@@ -165,22 +165,22 @@ var addresses = sync.OnceValue(func() []*http.Request {
 	return all
 })
 
-// An answer is a ResponseWriter that costs next to nothing.
-type answer struct {
+// A statusWriter is a ResponseWriter that costs next to nothing.
+type statusWriter struct {
 	header http.Header
 	status int
 }
 
-func (a *answer) Header() http.Header         { return a.header }
-func (a *answer) WriteHeader(status int)      { a.status = status }
-func (a *answer) Write(p []byte) (int, error) { return len(p), nil }
+func (a *statusWriter) Header() http.Header         { return a.header }
+func (a *statusWriter) WriteHeader(status int)      { a.status = status }
+func (a *statusWriter) Write(p []byte) (int, error) { return len(p), nil }
 
 // serve calls the handler of m directly. A limit of one is used up before.
 func serve(m Middleware, perHour int) Side {
 	handler := sync.OnceValue(func() http.Handler {
-		h := m.Wrap(perHour, nothing)
+		h := m.Wrap(perHour, okHandler)
 		for range 3 * map[bool]int{true: 1}[perHour == 1] {
-			serveAll(h, len(addresses()))
+			serveAll(h, len(clientRequests()))
 		}
 		return h
 	})
@@ -188,7 +188,7 @@ func serve(m Middleware, perHour int) Side {
 }
 
 func serveAll(h http.Handler, n int) (granted int) {
-	w, requests := &answer{header: make(http.Header)}, addresses()
+	w, requests := &statusWriter{header: make(http.Header)}, clientRequests()
 	for i := range n {
 		clear(w.header)
 		w.status = 0
@@ -202,7 +202,7 @@ func serveAll(h http.Handler, n int) (granted int) {
 // overServer sends requests over one connection to a server in memory, and reads the
 // answers with as little as possible of its own.
 func overServer(m Middleware) Side {
-	server := sync.OnceValue(func() *memhttp.Server { return memhttp.NewServer(m.Wrap(ample, nothing)) })
+	server := sync.OnceValue(func() *memhttp.Server { return memhttp.NewServer(m.Wrap(ample, okHandler)) })
 	return func(n int) (granted int) {
 		conn, err := server().Transport().DialContext(context.Background(), "tcp", "")
 		if err != nil {

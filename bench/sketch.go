@@ -23,40 +23,40 @@ func sketchPairs() []Pair {
 		ours.Add(stringKey(i))
 		theirs.Add(bytesKey(i))
 	}
-	counts, peer := sketch.NewCountMin(sketch.Precision{Bytes: boomBytes}), newBoom()
+	counts, peer := sketch.NewCountMin(sketch.CountMinConfig{Bytes: boomBytes}), newBoom()
 	return []Pair{
 		{
 			Work: "Bloom filter, key is new", Call: "sketch.Bloom TestAndAdd", Peer: "bits-and-blooms TestAndAdd", Granted: true,
-			Heed: renewed(func() func(int) { b := sketch.NewBloom(bloomSize); return func(i int) { b.TestAndAdd(stringKey(i)) } }, free),
-			Theirs: renewed(func() func(int) {
+			Heed: withNewState(func() func(int) { b := sketch.NewBloom(bloomSize); return func(i int) { b.TestAndAdd(stringKey(i)) } }, unsynchronized),
+			Theirs: withNewState(func() func(int) {
 				b := bloom.NewWithEstimates(sketchKeys, 0.01)
 				return func(i int) { b.TestAndAdd(bytesKey(i)) }
 			}, locked()),
 		},
 		{
 			Work: "Bloom filter, half of the keys are there", Call: "sketch.Bloom Test", Peer: "bits-and-blooms Test", Granted: true,
-			Heed:   inTurn(func(i int) { ours.Test(stringKey(i)) }, free),
-			Theirs: inTurn(func(i int) { theirs.Test(bytesKey(i)) }, locked()),
+			Heed:   eachKey(func(i int) { ours.Test(stringKey(i)) }, unsynchronized),
+			Theirs: eachKey(func(i int) { theirs.Test(bytesKey(i)) }, locked()),
 		},
 		{
 			Work: "count-min sketch, add", Call: "sketch.CountMin Add, atomic", Peer: "BoomFilters Add", Granted: true,
-			Heed:   inTurn(func(i int) { counts.Add(stringKey(i), 1) }, free),
-			Theirs: inTurn(func(i int) { peer.Add(bytesKey(i)) }, locked()),
+			Heed:   eachKey(func(i int) { counts.Add(stringKey(i), 1) }, unsynchronized),
+			Theirs: eachKey(func(i int) { peer.Add(bytesKey(i)) }, locked()),
 		},
 		{
 			Work: "count-min sketch, add and estimate", Call: "sketch.CountMin Add", Peer: "BoomFilters Add, Count", Granted: true,
-			Heed:   inTurn(func(i int) { counts.Add(stringKey(i), 1) }, free),
-			Theirs: inTurn(func(i int) { peer.Add(bytesKey(i)).Count(bytesKey(i)) }, locked()),
+			Heed:   eachKey(func(i int) { counts.Add(stringKey(i), 1) }, unsynchronized),
+			Theirs: eachKey(func(i int) { peer.Add(bytesKey(i)).Count(bytesKey(i)) }, locked()),
 		},
 		{
 			Work: "count-min sketch, estimate", Call: "sketch.CountMin Count", Peer: "BoomFilters Count", Granted: true,
-			Heed:   inTurn(func(i int) { counts.Count(stringKey(i)) }, free),
-			Theirs: inTurn(func(i int) { peer.Count(bytesKey(i)) }, locked()),
+			Heed:   eachKey(func(i int) { counts.Count(stringKey(i)) }, unsynchronized),
+			Theirs: eachKey(func(i int) { peer.Count(bytesKey(i)) }, locked()),
 		},
 	}
 }
 
-var bloomSize = sketch.Size{Keys: sketchKeys, ErrorRate: 0.01}
+var bloomSize = sketch.BloomConfig{Keys: sketchKeys, ErrorRate: 0.01}
 
 // boomBytes is the memory of newBoom: 7 rows of 27,183 counters of 8 bytes.
 const boomBytes = 7 * 27183 * 8
@@ -85,14 +85,14 @@ func bytesKey(i int) []byte {
 	return keyBytes[at : at+16]
 }
 
-// A guard stands around every operation of a side.
-type guard func(op func(int), i int)
+// A synchronize stands around every operation of a side.
+type synchronize func(op func(int), i int)
 
-func free(op func(int), i int) { op(i) }
+func unsynchronized(op func(int), i int) { op(i) }
 
 // locked returns a guard that lets in one goroutine at a time, and costs nothing if there
 // is only one.
-func locked() guard {
+func locked() synchronize {
 	var mu sync.Mutex
 	return func(op func(int), i int) {
 		if runtime.GOMAXPROCS(0) == 1 {
@@ -105,14 +105,14 @@ func locked() guard {
 	}
 }
 
-// inTurn does op with one key after the other, and goes on where it ended before.
-func inTurn(op func(i int), g guard) Side {
-	return renewed(func() func(int) { return op }, g)
+// eachKey does op with one key after the other, and goes on where it ended before.
+func eachKey(op func(i int), g synchronize) Side {
+	return withNewState(func() func(int) { return op }, g)
 }
 
-// renewed does the same with an op that is made anew before the keys repeat, so that they
+// withNewState does the same with an op that is made anew before the keys repeat, so that they
 // are new to it.
-func renewed(newOp func() func(i int), g guard) Side {
+func withNewState(newOp func() func(i int), g synchronize) Side {
 	var next atomic.Int64
 	var op atomic.Pointer[func(int)]
 	return func(n int) int {

@@ -12,7 +12,7 @@ import (
 // TestSketches_countNoWorseThanPeers: with the same memory and keys, of which few are
 // many, our mean error is no larger.
 func TestSketches_countNoWorseThanPeers(t *testing.T) {
-	ours, theirs := sketch.NewCountMin(sketch.Precision{Bytes: boomBytes, Seed: 1}), newBoom()
+	ours, theirs := sketch.NewCountMin(sketch.CountMinConfig{Bytes: boomBytes, Seed: 1}), newBoom()
 	require.LessOrEqual(t, ours.Bytes(), int64(boomBytes))
 	zipf := rand.NewZipf(rand.New(rand.NewPCG(1, 2)), 1.1, 1, sketchKeys-1)
 	added := map[int]uint64{}

@@ -29,10 +29,10 @@ func transportPairs() (pairs []Pair) {
 	}{
 		{"request", http.Header{}, nil},
 		{"request, with a Limiter", http.Header{}, throttle.NewTokenBucket(many, nil)},
-		{"request, with a limit on concurrency", http.Header{}, throttle.NewInFlight(throttle.Capacity{Count: 1 << 20}, nil)},
+		{"request, with a limit on concurrency", http.Header{}, throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 1 << 20}, nil)},
 		{"request, with GitHub's headers", gitHub(), nil},
 	} {
-		base := small{w.header}
+		base := cannedTransport{w.header}
 		ours := &heed.Transport{Base: base, Limiter: w.limit}
 		for _, peer := range peersOf(base, w.limit != nil) {
 			pairs = append(pairs, Pair{Work: w.work, Call: "heed.Transport", Peer: peer.name, Granted: true,
@@ -70,9 +70,9 @@ func peersOf(base http.RoundTripper, limited bool) []peer {
 
 // sending sends GET requests through rt and reads the responses.
 func sending(rt http.RoundTripper) Side {
-	known := sync.OnceFunc(func() { sendAll(rt, 2000) }) // no slow start, and pools are filled
+	warmUp := sync.OnceFunc(func() { sendAll(rt, 2000) }) // no slow start, and pools are filled
 	return func(n int) int {
-		known()
+		warmUp()
 		return sendAll(rt, n)
 	}
 }
@@ -95,10 +95,10 @@ func sendAll(rt http.RoundTripper, n int) (granted int) {
 	return granted
 }
 
-// small answers with a header that is given, and a few bytes.
-type small struct{ header http.Header }
+// cannedTransport answers with a header that is given, and a few bytes.
+type cannedTransport struct{ header http.Header }
 
-func (s small) RoundTrip(req *http.Request) (*http.Response, error) {
+func (s cannedTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: http.StatusOK, Header: s.header, Body: io.NopCloser(strings.NewReader("hello")), Request: req}, nil
 }
 

@@ -11,8 +11,8 @@ import (
 // A listener notes the connections that it accepts.
 type listener struct {
 	net.Listener
-	notes *notes
-	http2 bool
+	recorder *recorder
+	http2    bool
 }
 
 // Accept implements net.Listener.
@@ -21,44 +21,44 @@ func (l *listener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &conn{Conn: inner, in: inner, out: inner, closed: make(chan struct{}), settled: make(chan struct{})}
+	c := &conn{Conn: inner, in: inner, out: inner, closed: make(chan struct{}), settingsSent: make(chan struct{})}
 	if l.http2 {
-		c.frames = &inserter{dst: inner}
-		c.in, c.out = newNumberer(inner), c.frames
+		c.frames = &frameInserter{dst: inner}
+		c.in, c.out = newStreamTagger(inner), c.frames
 	}
-	l.notes.connected(c)
+	l.recorder.addConn(c)
 	return c, nil
 }
 
 // A conn can be made to fail.
 type conn struct {
 	net.Conn
-	n      int       // counted from 1
-	in     io.Reader // out of Conn
-	out    io.Writer // into Conn
-	frames *inserter // the same as out; nil: HTTP/1.1
+	n      int            // counted from 1
+	in     io.Reader      // out of Conn
+	out    io.Writer      // into Conn
+	frames *frameInserter // the same as out; nil: HTTP/1.1
 
-	mu     sync.Mutex
-	muted  bool
-	closed chan struct{}
-	once   sync.Once
+	mu      sync.Mutex
+	hanging bool
+	closed  chan struct{}
+	once    sync.Once
 
-	settled chan struct{} // closed when the server has written: its settings come first
-	settle  sync.Once
+	settingsSent chan struct{} // closed when the server has written: its settings come first
+	settingsOnce sync.Once
 }
 
-// mute makes c what is left of a connection whose other end has lost its power:
+// hang makes c what is left of a connection whose other end has lost its power:
 // nothing arrives, nothing leaves, and nobody is told.
-func (c *conn) mute() {
+func (c *conn) hang() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.muted = true
+	c.hanging = true
 }
 
-func (c *conn) isMuted() bool {
+func (c *conn) isHanging() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.muted
+	return c.hanging
 }
 
 // reset closes c without a proper end.
@@ -72,11 +72,11 @@ func (c *conn) reset() {
 // insert sends a frame of HTTP/2, but not before the settings of the server, which a
 // client must see first. Over HTTP/1.1 it does nothing.
 func (c *conn) insert(f []byte) {
-	if c.frames == nil || c.isMuted() {
+	if c.frames == nil || c.isHanging() {
 		return
 	}
 	select {
-	case <-c.settled:
+	case <-c.settingsSent:
 		c.frames.insert(f)
 	case <-c.closed:
 	}
@@ -85,7 +85,7 @@ func (c *conn) insert(f []byte) {
 // Read implements net.Conn.
 func (c *conn) Read(p []byte) (int, error) {
 	n, err := c.in.Read(p)
-	if c.isMuted() {
+	if c.isHanging() {
 		<-c.closed
 		return 0, net.ErrClosed
 	}
@@ -94,16 +94,16 @@ func (c *conn) Read(p []byte) (int, error) {
 
 // Write implements net.Conn.
 func (c *conn) Write(p []byte) (int, error) {
-	if c.isMuted() {
+	if c.isHanging() {
 		return len(p), nil
 	}
-	defer c.settle.Do(func() { close(c.settled) })
+	defer c.settingsOnce.Do(func() { close(c.settingsSent) })
 	return c.out.Write(p)
 }
 
 // CloseWrite ends one direction, as the server does before it closes for good.
 func (c *conn) CloseWrite() error {
-	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok && !c.isMuted() {
+	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok && !c.isHanging() {
 		return half.CloseWrite()
 	}
 	return nil

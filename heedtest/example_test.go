@@ -11,9 +11,9 @@ import (
 // A client that does not heed Retry-After is found out. In a bubble of
 // testing/synctest, with StartInMemory, it could also wait, in no time.
 func Example() {
-	s := &heedtest.Server{Answer: heedtest.Script(
-		heedtest.Answer{Fault: heedtest.CutBody, Body: "half of this will arrive"},
-		heedtest.Answer{Status: http.StatusServiceUnavailable, Header: http.Header{"Retry-After": {"60"}}, Body: "closed"},
+	s := &heedtest.Server{Respond: heedtest.Script(
+		heedtest.Response{Fault: heedtest.CutBody, Body: "half of this will arrive"},
+		heedtest.Response{Status: http.StatusServiceUnavailable, Header: http.Header{"Retry-After": {"60"}}, Body: "closed"},
 	)}
 	s.Start()
 	defer s.Close()
@@ -28,7 +28,7 @@ func Example() {
 		resp.Body.Close()
 		fmt.Printf("%d %q %v\n", resp.StatusCode, body, err)
 	}
-	fmt.Printf("%d of %d came too early\n", len(s.Early()), len(s.Arrivals()))
+	fmt.Printf("%d of %d came too early\n", len(s.EarlyRetries()), len(s.Requests()))
 	// Output:
 	// 200 "half of this" unexpected EOF
 	// 503 "closed" <nil>

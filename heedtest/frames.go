@@ -20,11 +20,11 @@ import (
 //	       ◀── [ inserter: frames of ours between those of the server ] ◀──
 
 const (
-	frameHead    = 9
-	headersFrame = 0x1
-	resetFrame   = 0x3
-	goAwayFrame  = 0x7
-	continuation = 0x9
+	frameHeaderSize = 9
+	headersFrame    = 0x1
+	resetFrame      = 0x3
+	goAwayFrame     = 0x7
+	continuation    = 0x9
 
 	endHeaders = 0x4
 	padded     = 0x8
@@ -38,7 +38,7 @@ const (
 	maxBlock         = 2 << 20 // bytes of a frame and of the block before it
 )
 
-var errTooLarge = errors.New("heedtest: a frame or a block of headers of more than 2 MiB: a server would not take it")
+var errTooLarge = errors.New("heedtest: a frame or a block of headers of more than 2 MiB: a server would reject it")
 
 // streamHeader is where a handler finds the number of its stream.
 const streamHeader = "Heedtest-Stream"
@@ -51,50 +51,50 @@ func takeStream(r *http.Request) uint32 {
 	return uint32(n)
 }
 
-// A numberer is what a client sends, with the stream added to each request. Header
+// A streamTagger is what a client sends, with the stream added to each request. Header
 // blocks depend on those before them, so all are read and written anew.
-type numberer struct {
-	src     io.Reader
-	out     bytes.Buffer
-	started bool // the preface is through
-	block   []byte
-	flags   byte // of the frame that the block began in
-	decoder *hpack.Decoder
-	encoder *hpack.Encoder
-	encoded bytes.Buffer
+type streamTagger struct {
+	src         io.Reader
+	out         bytes.Buffer
+	prefaceRead bool // the preface is through
+	block       []byte
+	flags       byte // of the frame that the block began in
+	decoder     *hpack.Decoder
+	encoder     *hpack.Encoder
+	encoded     bytes.Buffer
 }
 
-func newNumberer(src io.Reader) *numberer {
-	n := &numberer{src: src, decoder: hpack.NewDecoder(headerTableLimit, nil)}
+func newStreamTagger(src io.Reader) *streamTagger {
+	n := &streamTagger{src: src, decoder: hpack.NewDecoder(headerTableLimit, nil)}
 	n.encoder = hpack.NewEncoder(&n.encoded)
 	return n
 }
 
 // Read implements io.Reader.
-func (n *numberer) Read(p []byte) (int, error) {
+func (n *streamTagger) Read(p []byte) (int, error) {
 	for n.out.Len() == 0 {
-		if err := n.more(); err != nil {
+		if err := n.readFrame(); err != nil {
 			return 0, err
 		}
 	}
 	return n.out.Read(p)
 }
 
-// more moves the next frame to out.
-func (n *numberer) more() error {
-	if !n.started {
-		n.started = true
+// readFrame moves the next frame to out.
+func (n *streamTagger) readFrame() error {
+	if !n.prefaceRead {
+		n.prefaceRead = true
 		_, err := io.CopyN(&n.out, n.src, int64(prefaceSize))
 		return err
 	}
-	var head [frameHead]byte
+	var head [frameHeaderSize]byte
 	if _, err := io.ReadFull(n.src, head[:]); err != nil {
 		return err
 	}
-	if sizeOf(head[:])+len(n.block) > maxBlock {
+	if payloadSize(head[:])+len(n.block) > maxBlock {
 		return errTooLarge
 	}
-	payload := make([]byte, sizeOf(head[:]))
+	payload := make([]byte, payloadSize(head[:]))
 	if _, err := io.ReadFull(n.src, payload); err != nil {
 		return err
 	}
@@ -116,7 +116,7 @@ func (n *numberer) more() error {
 }
 
 // rewrite moves the block, which is complete, to out.
-func (n *numberer) rewrite(stream uint32) error {
+func (n *streamTagger) rewrite(stream uint32) error {
 	fields, err := n.decoder.DecodeFull(n.block)
 	if err != nil {
 		return err
@@ -148,66 +148,66 @@ func fragment(payload []byte, flags byte) []byte {
 	return payload[:max(len(payload)-pad, 0)]
 }
 
-// An inserter is what a server sends, with room for frames between its own.
-type inserter struct {
+// A frameInserter is what a server sends, with room for frames between its own.
+type frameInserter struct {
 	dst io.Writer
 
 	mu      sync.Mutex
 	head    []byte // as far as it was sent, of a frame whose head is not complete
 	left    int    // bytes of the present frame
-	waiting []byte // frames to insert
+	pending []byte // frames to insert
 }
 
 // Write implements io.Writer.
-func (i *inserter) Write(p []byte) (int, error) {
+func (i *frameInserter) Write(p []byte) (int, error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	var out []byte
 	for rest := p; len(rest) > 0; {
-		out = i.take(out)
+		out = i.appendPending(out)
 		k := min(i.left, len(rest))
 		if i.left == 0 {
-			k = min(frameHead-len(i.head), len(rest))
-			if i.head = append(i.head, rest[:k]...); len(i.head) == frameHead {
-				i.left, i.head = sizeOf(i.head), i.head[:0]
+			k = min(frameHeaderSize-len(i.head), len(rest))
+			if i.head = append(i.head, rest[:k]...); len(i.head) == frameHeaderSize {
+				i.left, i.head = payloadSize(i.head), i.head[:0]
 			}
 		} else {
 			i.left -= k
 		}
 		out, rest = append(out, rest[:k]...), rest[k:]
 	}
-	if _, err := i.dst.Write(i.take(out)); err != nil {
+	if _, err := i.dst.Write(i.appendPending(out)); err != nil {
 		return 0, err
 	}
 	return len(p), nil
 }
 
 // insert sends f as soon as no frame of the server is under way.
-func (i *inserter) insert(f []byte) {
+func (i *frameInserter) insert(f []byte) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	i.waiting = append(i.waiting, f...)
-	if out := i.take(nil); out != nil {
+	i.pending = append(i.pending, f...)
+	if out := i.appendPending(nil); out != nil {
 		_, _ = i.dst.Write(out)
 	}
 }
 
-// take adds the waiting frames to out, if this is the place for them.
-func (i *inserter) take(out []byte) []byte {
+// appendPending adds the waiting frames to out, if this is the place for them.
+func (i *frameInserter) appendPending(out []byte) []byte {
 	if i.left == 0 && len(i.head) == 0 {
-		out, i.waiting = append(out, i.waiting...), nil
+		out, i.pending = append(out, i.pending...), nil
 	}
 	return out
 }
 
-// reset returns a frame that ends a stream.
-func reset(stream, code uint32) []byte {
+// resetFrameOf returns a frame that ends a stream.
+func resetFrameOf(stream, code uint32) []byte {
 	return frame(resetFrame, 0, stream, binary.BigEndian.AppendUint32(nil, code))
 }
 
-// goAway returns a frame that says to use another connection. What came over
+// goAwayFrameOf returns a frame that says to use another connection. What came over
 // streams after last was not looked at.
-func goAway(last, code uint32) []byte {
+func goAwayFrameOf(last, code uint32) []byte {
 	return frame(goAwayFrame, 0, 0, binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(nil, last), code))
 }
 
@@ -217,4 +217,4 @@ func frame(kind, flags byte, stream uint32, payload []byte) []byte {
 	return append(f, payload...)
 }
 
-func sizeOf(head []byte) int { return int(head[0])<<16 | int(head[1])<<8 | int(head[2]) }
+func payloadSize(head []byte) int { return int(head[0])<<16 | int(head[1])<<8 | int(head[2]) }

@@ -14,26 +14,26 @@ import (
 )
 
 // Wherever the server's writes end, a frame of ours comes between two of its own.
-func TestInserter_neverCutsAFrame(t *testing.T) {
+func TestFrameInserter_neverSplitsAFrame(t *testing.T) {
 	first, empty, last := frame(0, 0, 1, []byte("first")), frame(4, 1, 0, nil), frame(0, 1, 1, []byte("last"))
-	ours := reset(3, refusedStream)
+	inserted := resetFrameOf(3, refusedStream)
 	all := bytes.Join([][]byte{first, empty, last}, nil)
 	bounds := []int{0, len(first), len(first) + len(empty), len(all)}
 	for split := range len(all) + 1 {
 		var got bytes.Buffer
-		i := &inserter{dst: &got}
+		i := &frameInserter{dst: &got}
 		_, err := i.Write(all[:split])
 		require.NoError(t, err)
-		i.insert(ours)
+		i.insert(inserted)
 		_, err = i.Write(all[split:])
 		require.NoError(t, err)
 		at := bounds[sort.SearchInts(bounds, split)]
-		require.Equal(t, string(all[:at])+string(ours)+string(all[at:]), got.String(), "split at %d", split)
+		require.Equal(t, string(all[:at])+string(inserted)+string(all[at:]), got.String(), "split at %d", split)
 	}
 }
 
 // A client may cut, pad and order its header blocks as it likes.
-func TestNumberer_addsTheStreamToRequests(t *testing.T) {
+func TestStreamTagger_addsTheStreamToRequests(t *testing.T) {
 	var block bytes.Buffer
 	enc := hpack.NewEncoder(&block)
 	encode := func(fields ...string) []byte {
@@ -61,15 +61,15 @@ func TestNumberer_addsTheStreamToRequests(t *testing.T) {
 		frame(headersFrame, endHeaders|1, 5, three),
 	}, nil)
 
-	got, err := io.ReadAll(newNumberer(iotest.OneByteReader(bytes.NewReader(sent))))
+	got, err := io.ReadAll(newStreamTagger(iotest.OneByteReader(bytes.NewReader(sent))))
 	require.NoError(t, err)
 	require.Equal(t, preface, string(got[:prefaceSize]))
 	dec := hpack.NewDecoder(headerTableLimit, nil)
 	var seen []string
 	for got = got[prefaceSize:]; len(got) > 0; {
-		size, kind, flags, stream := sizeOf(got), got[3], got[4], binary.BigEndian.Uint32(got[5:])
-		payload := got[frameHead : frameHead+size]
-		got = got[frameHead+size:]
+		size, kind, flags, stream := payloadSize(got), got[3], got[4], binary.BigEndian.Uint32(got[5:])
+		payload := got[frameHeaderSize : frameHeaderSize+size]
+		got = got[frameHeaderSize+size:]
 		if kind != headersFrame {
 			require.Equal(t, data, frame(kind, flags, stream, payload))
 			continue
@@ -83,11 +83,11 @@ func TestNumberer_addsTheStreamToRequests(t *testing.T) {
 		}
 		seen = append(seen, strings.Join(s, " "))
 	}
-	said := ":method=POST :path=/a x-long=" + strings.Repeat("v", 50) + " heedtest-stream="
-	require.Equal(t, []string{said + "1", said + "3", "x-sum=7", said + "5"}, seen)
+	prefix := ":method=POST :path=/a x-long=" + strings.Repeat("v", 50) + " heedtest-stream="
+	require.Equal(t, []string{prefix + "1", prefix + "3", "x-sum=7", prefix + "5"}, seen)
 }
 
-func TestNumberer_brokenInputIsAnError(t *testing.T) {
+func TestStreamTagger_brokenInputIsAnError(t *testing.T) {
 	for name, sent := range map[string][]byte{
 		"cut head":    {0, 0},
 		"cut payload": frame(0, 0, 1, []byte("data"))[:11],
@@ -95,25 +95,25 @@ func TestNumberer_brokenInputIsAnError(t *testing.T) {
 		"endless":     bytes.Repeat(frame(continuation, 0, 1, make([]byte, 1<<20)), 3),
 		"short":       frame(headersFrame, endHeaders|padded|priority, 1, []byte{200, 1})[:10],
 	} {
-		_, err := io.ReadAll(newNumberer(bytes.NewReader(append(make([]byte, prefaceSize), sent...))))
+		_, err := io.ReadAll(newStreamTagger(bytes.NewReader(append(make([]byte, prefaceSize), sent...))))
 		require.Error(t, err, name)
 	}
-	_, err := io.ReadAll(newNumberer(bytes.NewReader(append(make([]byte, prefaceSize), 255, 255, 255, 0, 0, 0, 0, 0, 0))))
+	_, err := io.ReadAll(newStreamTagger(bytes.NewReader(append(make([]byte, prefaceSize), 255, 255, 255, 0, 0, 0, 0, 0, 0))))
 	require.ErrorIs(t, err, errTooLarge)
 	require.Empty(t, fragment([]byte{200, 1, 2}, padded|priority))
 	require.Empty(t, fragment(nil, padded|priority))
 }
 
-func FuzzNumberer(f *testing.F) {
+func FuzzStreamTagger(f *testing.F) {
 	f.Add(frame(headersFrame, endHeaders, 1, []byte{0x82, 0x84}))
 	f.Add(frame(headersFrame, padded|priority, 1, []byte{1, 0, 0, 0, 0, 9, 0x82, 0}))
 	f.Add(frame(continuation, endHeaders, 1, []byte{0x82}))
 	f.Fuzz(func(t *testing.T, sent []byte) {
-		out, _ := io.ReadAll(newNumberer(bytes.NewReader(append(make([]byte, prefaceSize), sent...))))
+		out, _ := io.ReadAll(newStreamTagger(bytes.NewReader(append(make([]byte, prefaceSize), sent...))))
 		for out = out[min(prefaceSize, len(out)):]; len(out) > 0; {
-			require.GreaterOrEqual(t, len(out), frameHead)
-			require.GreaterOrEqual(t, len(out)-frameHead, sizeOf(out), "whole frames only")
-			out = out[frameHead+sizeOf(out):]
+			require.GreaterOrEqual(t, len(out), frameHeaderSize)
+			require.GreaterOrEqual(t, len(out)-frameHeaderSize, payloadSize(out), "whole frames only")
+			out = out[frameHeaderSize+payloadSize(out):]
 		}
 	})
 }

@@ -29,21 +29,21 @@ type Server struct {
 	// Limit refuses what is too much, and says how the limits stand. Nil: no limits.
 	Limit *throttlehttp.Middleware
 
-	// Answer says what becomes of a request that Limit let through. It may be
+	// Respond says what becomes of a request that Limit let through. It may be
 	// called by several goroutines at once. Nil: the zero Answer for all. See Script.
-	Answer func(Arrival) Answer
+	Respond func(Request) Response
 
-	// Edit has the last word on the headers of an answer: to say nothing about
+	// EditHeader has the last word on the headers of an answer: to say nothing about
 	// limits, to lie, to use words that no dialect of ours has. Date is set by then.
 	// Nil: no changes.
-	Edit func(http.Header)
+	EditHeader func(http.Header)
 
 	// Skew is how much the server's clock is ahead: it shows in Date.
 	Skew time.Duration
 
 	// Key says who sent a request. Whoever was told to come back later, by a
 	// 429 or 503 with Retry-After, and comes sooner, is refused again: that is
-	// noted as Arrival.Early. Nil: all requests are of one client.
+	// noted as Request.EarlyBy. Nil: all requests are of one client.
 	Key func(*http.Request) string
 
 	// Penalty is how much more an early one has to wait each time. 0: nothing.
@@ -54,17 +54,17 @@ type Server struct {
 	// in memory; on a socket take some milliseconds.
 	Grace time.Duration
 
-	LeaveBodies bool // answer without reading the bodies of requests
-	HTTP2       bool // speak HTTP/2, without TLS; else HTTP/1.1
+	SkipBodies bool // answer without reading the bodies of requests
+	HTTP2      bool // speak HTTP/2, without TLS; else HTTP/1.1
 
 	// URL is where the server is, without a slash at the end. It is set by Start
 	// and StartInMemory.
 	URL string
 
-	running *memhttp.Running
-	dial    func(context.Context) (net.Conn, error)
-	notes   notes
-	bans    bans
+	running    *memhttp.RunningServer
+	dial       func(context.Context) (net.Conn, error)
+	recorder   recorder
+	earlyGuard earlyGuard
 }
 
 // Start starts s on a free port of the loopback address. It panics if there is none.
@@ -93,7 +93,7 @@ func (s *Server) start(l net.Listener, url string, dial func(context.Context) (n
 		Protocols:   s.protocols(),
 		ConnContext: withConn,
 		ErrorLog:    log.New(io.Discard, "", 0), // of connections that were broken on purpose
-	}, &listener{Listener: l, notes: &s.notes, http2: s.HTTP2}, s.notes.closeConns)
+	}, &listener{Listener: l, recorder: &s.recorder, http2: s.HTTP2}, s.recorder.closeConns)
 }
 
 // Transport returns a new transport that reaches s, whatever host a request
@@ -128,34 +128,34 @@ func (s *Server) protocols() *http.Protocols {
 // serve takes a request through all stations.
 func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	stream := takeStream(r)
-	n := s.notes.arrive(r, s.LeaveBodies)
+	n := s.recorder.recordRequest(r, s.SkipBodies)
 	key := ""
 	if s.Key != nil {
 		key = s.Key(r)
 	}
-	out := &writer{ResponseWriter: w, server: s, key: key, n: n, stream: stream}
-	if early, left := s.bans.check(key, time.Now(), s.Penalty); early > 0 {
-		s.notes.tooEarly(n, early)
-		refuseEarly(out, left)
+	out := &responseWriter{ResponseWriter: w, server: s, key: key, n: n, stream: stream}
+	if early, left := s.earlyGuard.check(key, time.Now(), s.Penalty); early > 0 {
+		s.recorder.setEarly(n, early)
+		rejectEarly(out, left)
 		return
 	}
-	next := http.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { s.play(out, r, n) }))
+	next := http.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { s.respond(out, r, n) }))
 	if s.Limit != nil {
 		next = s.Limit.Handler(next)
 	}
 	next.ServeHTTP(out, r)
 }
 
-func (s *Server) play(w *writer, r *http.Request, n int) {
-	var a Answer
-	if s.Answer != nil {
-		a = s.Answer(s.notes.get(n))
+func (s *Server) respond(w *responseWriter, r *http.Request, n int) {
+	var a Response
+	if s.Respond != nil {
+		a = s.Respond(s.recorder.get(n))
 	}
-	a.play(w, r)
+	a.write(w, r)
 }
 
-// A writer notes what is answered, and gives Edit the last word.
-type writer struct {
+// A responseWriter notes what is answered, and gives Edit the last word.
+type responseWriter struct {
 	http.ResponseWriter
 	server *Server
 	key    string
@@ -165,7 +165,7 @@ type writer struct {
 }
 
 // WriteHeader implements http.ResponseWriter.
-func (w *writer) WriteHeader(status int) {
+func (w *responseWriter) WriteHeader(status int) {
 	if status >= http.StatusOK && !w.wrote {
 		w.wrote = true
 		w.finish(status)
@@ -174,7 +174,7 @@ func (w *writer) WriteHeader(status int) {
 }
 
 // Write implements http.ResponseWriter.
-func (w *writer) Write(p []byte) (int, error) {
+func (w *responseWriter) Write(p []byte) (int, error) {
 	if !w.wrote {
 		w.WriteHeader(http.StatusOK)
 	}
@@ -182,14 +182,14 @@ func (w *writer) Write(p []byte) (int, error) {
 }
 
 // Unwrap lets http.ResponseController find the server's own writer.
-func (w *writer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+func (w *responseWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-func (w *writer) finish(status int) {
+func (w *responseWriter) finish(status int) {
 	s, h, now := w.server, w.Header(), time.Now()
 	h.Set("Date", now.Add(s.Skew).UTC().Format(http.TimeFormat))
-	if s.Edit != nil {
-		s.Edit(h)
+	if s.EditHeader != nil {
+		s.EditHeader(h)
 	}
-	s.notes.answered(w.n, status)
-	s.bans.told(w.key, status, h, now, s.Skew, s.Grace)
+	s.recorder.setStatus(w.n, status)
+	s.earlyGuard.record(w.key, status, h, now, s.Skew, s.Grace)
 }

@@ -23,10 +23,10 @@ func bucket(n int64) *throttlehttp.Middleware {
 	return &throttlehttp.Middleware{Limiter: throttle.NewTokenBucket(throttle.PerSecond(n), nil)}
 }
 
-// unforgiving returns a limit of n in any per that counts what it refuses too, as
+// countingRejected returns a limit of n in any per that counts what it refuses too, as
 // HAProxy does where it tracks before it denies.
-func unforgiving(n int64, per time.Duration) throttle.Limiter {
-	return throttle.NewSlidingLog(throttle.Log{Limit: throttle.Limit{Count: n, Per: per}, CountRefused: true}, nil)
+func countingRejected(n int64, per time.Duration) throttle.Limiter {
+	return throttle.NewSlidingLog(throttle.SlidingLogConfig{Limit: throttle.Limit{Count: n, Per: per}, CountRefused: true}, nil)
 }
 
 // at fetches after each of the delays since the start, and returns the statuses.
@@ -50,11 +50,11 @@ func TestServer_limitsAPlainClient(t *testing.T) {
 		}
 		all.Wait()
 		count := map[int]int{}
-		for _, a := range s.Arrivals() {
+		for _, a := range s.Requests() {
 			count[a.Status]++
 		}
 		require.Equal(t, map[int]int{200: 10, 429: 20}, count)
-		require.Empty(t, s.Early(), "all were on their way when the first was refused")
+		require.Empty(t, s.EarlyRetries(), "all were on their way when the first was refused")
 		require.Equal(t, 30, s.Conns())
 	})
 }
@@ -78,7 +78,7 @@ func TestServer_limitsOnASocket(t *testing.T) {
 	require.Equal(t, 1, s.Conns())
 }
 
-func TestServer_punishesThoseWhoComeTooEarly(t *testing.T) {
+func TestServer_rejectsEarlyRetries(t *testing.T) {
 	const s1, ms = time.Second, time.Millisecond
 	for name, tt := range map[string]struct {
 		server   *heedtest.Server
@@ -87,20 +87,20 @@ func TestServer_punishesThoseWhoComeTooEarly(t *testing.T) {
 		early    []time.Duration
 	}{
 		"reported": {
-			server:   &heedtest.Server{Answer: heedtest.Script(heedtest.Answer{Status: 429, Header: http.Header{"Retry-After": {"3"}}})},
+			server:   &heedtest.Server{Respond: heedtest.Script(heedtest.Response{Status: 429, Header: http.Header{"Retry-After": {"3"}}})},
 			at:       []time.Duration{0, 1 * s1, 2999 * ms, 3999 * ms}, // the last refusal had to say a whole second
 			statuses: []int{429, 429, 429, 200},
 			early:    []time.Duration{2 * s1, 1 * ms},
 		},
 		"and set back": {
 			server: &heedtest.Server{Penalty: 5 * s1,
-				Answer: heedtest.Script(heedtest.Answer{Status: 503, Header: http.Header{"Retry-After": {"3"}}})},
+				Respond: heedtest.Script(heedtest.Response{Status: 503, Header: http.Header{"Retry-After": {"3"}}})},
 			at:       []time.Duration{0, 1 * s1, 3 * s1, 13 * s1},
 			statuses: []int{503, 429, 429, 200},
 			early:    []time.Duration{2 * s1, 5 * s1},
 		},
 		"a date, by the server's clock": {
-			server: &heedtest.Server{Skew: time.Hour, Answer: heedtest.Script(heedtest.Answer{Status: 429,
+			server: &heedtest.Server{Skew: time.Hour, Respond: heedtest.Script(heedtest.Response{Status: 429,
 				Header: http.Header{"Retry-After": {"Sat, 01 Jan 2000 01:00:03 GMT"}}})}, // bubbles begin in 2000
 			at:       []time.Duration{0, 2 * s1, 3 * s1},
 			statuses: []int{429, 429, 200},
@@ -108,18 +108,18 @@ func TestServer_punishesThoseWhoComeTooEarly(t *testing.T) {
 		},
 		"not who was on the way": {
 			server: &heedtest.Server{Grace: 20 * ms,
-				Answer: heedtest.Script(heedtest.Answer{Status: 429, Header: http.Header{"Retry-After": {"3"}}})},
+				Respond: heedtest.Script(heedtest.Response{Status: 429, Header: http.Header{"Retry-After": {"3"}}})},
 			at:       []time.Duration{0, 20 * ms, 21 * ms},
 			statuses: []int{429, 200, 429},
 			early:    []time.Duration{2979 * ms},
 		},
 		"not after a good answer": {
-			server:   &heedtest.Server{Answer: heedtest.Script(heedtest.Answer{Header: http.Header{"Retry-After": {"3"}}})},
+			server:   &heedtest.Server{Respond: heedtest.Script(heedtest.Response{Header: http.Header{"Retry-After": {"3"}}})},
 			at:       []time.Duration{0, 1 * s1},
 			statuses: []int{200, 200},
 		},
 		"by the limit": {
-			server:   &heedtest.Server{Limit: &throttlehttp.Middleware{Limiter: unforgiving(1, 4*s1)}},
+			server:   &heedtest.Server{Limit: &throttlehttp.Middleware{Limiter: countingRejected(1, 4*s1)}},
 			at:       []time.Duration{0, 1 * s1, 2 * s1, 5 * s1},
 			statuses: []int{200, 429, 429, 200},
 			early:    []time.Duration{3 * s1},
@@ -129,18 +129,18 @@ func TestServer_punishesThoseWhoComeTooEarly(t *testing.T) {
 		inMemory(t, s, func(t *testing.T) {
 			require.Equal(t, tt.statuses, at(t, s, tt.at...), name)
 			var early []time.Duration
-			for _, a := range s.Early() {
-				early = append(early, a.Early)
+			for _, a := range s.EarlyRetries() {
+				early = append(early, a.EarlyBy)
 			}
 			require.Equal(t, tt.early, early, name)
 		})
 	}
 }
 
-func TestServer_punishesByKey(t *testing.T) {
+func TestServer_rejectsEarlyRetriesByKey(t *testing.T) {
 	s := &heedtest.Server{
-		Key:    func(r *http.Request) string { return r.URL.Path },
-		Answer: heedtest.Script(heedtest.Answer{Status: 429, Header: http.Header{"Retry-After": {"3"}}}),
+		Key:     func(r *http.Request) string { return r.URL.Path },
+		Respond: heedtest.Script(heedtest.Response{Status: 429, Header: http.Header{"Retry-After": {"3"}}}),
 	}
 	inMemory(t, s, func(t *testing.T) {
 		c := s.Client()
@@ -153,11 +153,11 @@ func TestServer_punishesByKey(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, want.status, status, want.path)
 		}
-		require.Len(t, s.Early(), 1)
+		require.Len(t, s.EarlyRetries(), 1)
 	})
 }
 
-func TestServer_remembersWhatArrived(t *testing.T) {
+func TestServer_recordsRequests(t *testing.T) {
 	for _, http2 := range []bool{false, true} {
 		s := &heedtest.Server{HTTP2: http2}
 		inMemory(t, s, func(t *testing.T) {
@@ -174,7 +174,7 @@ func TestServer_remembersWhatArrived(t *testing.T) {
 			require.NoError(t, err)
 
 			var seen []string
-			for _, a := range s.Arrivals() {
+			for _, a := range s.Requests() {
 				seen = append(seen, fmt.Sprint(a.N, " ", a.At.Sub(start), " ", a.Conn, " ", a.Method, " ", a.URL, " ", a.Host, " ", a.Status, " ", len(a.Body)))
 				require.NoError(t, a.BodyErr)
 			}
@@ -183,14 +183,14 @@ func TestServer_remembersWhatArrived(t *testing.T) {
 				"2 1s 1 GET /d heedtest.test 200 0",
 				"3 1s 2 POST /e other.test 200 1048576",
 			}, seen)
-			require.Equal(t, "7", s.Arrivals()[1].Header.Get("Idempotency-Key"))
-			require.Equal(t, http2, s.Arrivals()[0].Proto == "HTTP/2.0")
+			require.Equal(t, "7", s.Requests()[1].Header.Get("Idempotency-Key"))
+			require.Equal(t, http2, s.Requests()[0].Proto == "HTTP/2.0")
 			require.Equal(t, 2, s.Conns())
 		})
 	}
 }
 
-func TestServer_noticesBodiesThatEndEarly(t *testing.T) {
+func TestServer_recordsTruncatedBodies(t *testing.T) {
 	s := new(heedtest.Server)
 	inMemory(t, s, func(t *testing.T) {
 		body, w := io.Pipe()
@@ -202,28 +202,28 @@ func TestServer_noticesBodiesThatEndEarly(t *testing.T) {
 		_, err := s.Client().Post(s.URL, "", body)
 		require.ErrorIs(t, err, io.ErrClosedPipe)
 		synctest.Wait() // the server has noticed
-		require.Equal(t, "half", string(s.Arrivals()[0].Body))
-		require.ErrorIs(t, s.Arrivals()[0].BodyErr, io.ErrUnexpectedEOF)
+		require.Equal(t, "half", string(s.Requests()[0].Body))
+		require.ErrorIs(t, s.Requests()[0].BodyErr, io.ErrUnexpectedEOF)
 	})
 }
 
-func TestEdit_hasTheLastWord(t *testing.T) {
-	full := &throttlehttp.Middleware{Dialect: quota.XRateLimit | quota.Draft03 | quota.Draft10 | quota.XRetryAfter, Limiter: unforgiving(1, time.Minute)}
+func TestEditHeader_runsLast(t *testing.T) {
+	full := &throttlehttp.Middleware{Dialect: quota.XRateLimit | quota.Draft03 | quota.Draft10 | quota.XRetryAfter, Limiter: countingRejected(1, time.Minute)}
 	for name, tt := range map[string]struct {
 		edit  func(http.Header)
 		skew  time.Duration
 		check func(*testing.T, http.Header)
 	}{
-		"silent": {edit: heedtest.Silent, check: func(t *testing.T, h http.Header) {
+		"silent": {edit: heedtest.NoHeaders, check: func(t *testing.T, h http.Header) {
 			for _, other := range []string{"Date", "Content-Type", "X-Content-Type-Options", "Content-Length", "Cache-Control", "Vary"} {
 				h.Del(other)
 			}
 			require.Empty(t, h)
 		}},
-		"lies": {edit: heedtest.Say("X-RateLimit-Remaining", "1000"), check: func(t *testing.T, h http.Header) {
+		"lies": {edit: heedtest.SetHeader("X-RateLimit-Remaining", "1000"), check: func(t *testing.T, h http.Header) {
 			require.Equal(t, []string{"1000"}, h["X-Ratelimit-Remaining"])
 		}},
-		"epoch": {edit: heedtest.Epoch, skew: time.Hour, check: func(t *testing.T, h http.Header) {
+		"epoch": {edit: heedtest.EpochReset, skew: time.Hour, check: func(t *testing.T, h http.Header) {
 			require.Equal(t, []string{strconv.FormatInt(time.Now().Add(time.Hour+time.Minute).Unix(), 10)}, h["X-Ratelimit-Reset"])
 		}},
 		"date": {edit: heedtest.RetryDate, skew: time.Hour, check: func(t *testing.T, h http.Header) {
@@ -235,9 +235,9 @@ func TestEdit_hasTheLastWord(t *testing.T) {
 			require.Equal(t, 10*time.Minute, time.Since(date))
 		}},
 	} {
-		s := &heedtest.Server{Limit: full, Edit: tt.edit, Skew: tt.skew}
+		s := &heedtest.Server{Limit: full, EditHeader: tt.edit, Skew: tt.skew}
 		inMemory(t, s, func(t *testing.T) {
-			full.Limiter = unforgiving(1, time.Minute)
+			full.Limiter = countingRejected(1, time.Minute)
 			c := s.Client()
 			_, _, err := fetch(c, "GET", s.URL, "")
 			require.NoError(t, err)

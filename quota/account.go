@@ -114,7 +114,7 @@ func (t *Tracker) parameters(query, host string, found func(name, value string))
 		var pair string
 		pair, query, _ = strings.Cut(query, "&")
 		name, value, _ := strings.Cut(pair, "=")
-		if value != "" && (fold(name, "api_key") || fold(name, "apikey") || slices.Contains(names, name)) {
+		if value != "" && (equalFold(name, "api_key") || equalFold(name, "apikey") || slices.Contains(names, name)) {
 			found("query", value)
 		}
 	}
@@ -126,7 +126,7 @@ func (r *Reader) accountParams(host string) []string {
 	if v, ok := r.Hosts[host]; ok {
 		return v.AccountParams
 	}
-	if v := vendorOf(host); v != nil && !r.NoTable {
+	if v := builtinProvider(host); v != nil && !r.NoProviderTable {
 		return v.AccountParams
 	}
 	return nil

@@ -30,7 +30,7 @@ func TestTracker_knowsAHostInEverySpelling(t *testing.T) {
 	var r Reader
 	h := http.Header{"X-Ratelimit-Limit": {"30"}, "X-Ratelimit-Remaining": {"3"}}
 	for _, host := range []string{"api.github.com", "API.GitHub.com", "api.github.com:443", "api.github.com."} {
-		require.Equal(t, "3/30 per 1m0s", tell(r.Parse(host, 200, h, time.Now())), host)
+		require.Equal(t, "3/30 per 1m0s", formatReport(r.Parse(host, 200, h, time.Now())), host)
 	}
 }
 
@@ -112,7 +112,7 @@ func TestTracker_findsAnAccountWithoutAllocs(t *testing.T) {
 // What is asked for on the fast path is not the account that was asked for longest ago.
 func TestTracker_keepsTheAccountInUse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		tr := &Tracker{MaxSites: 160}
+		tr := &Tracker{MaxAccounts: 160}
 		hot := request(t, "https://hot.test/")
 		d := tr.Demand(hot)
 		dec, err := d.Limiter.Reserve(t.Context(), throttle.Claim{})
@@ -138,7 +138,7 @@ func TestTracker_keepsTheAccountInUse(t *testing.T) {
 // An account that is forgotten is not found on the fast path either, so that two states of one
 // account cannot be in use.
 func TestTracker_forgetsAnAccountEverywhere(t *testing.T) {
-	tr := &Tracker{MaxSites: 16}
+	tr := &Tracker{MaxAccounts: 16}
 	req := request(t, "https://api.test/")
 	s := tr.siteOf(req)
 	sh := &tr.shards[s.key%shards]

@@ -30,7 +30,7 @@ func (b *bucket) adapt(c *throttle.Claim, now time.Time) {
 func (b *bucket) decide(d *throttle.Decision, n int64, dry bool, now time.Time) {
 	names, full := b.site.names, b.site.tracker.Mode == Full
 	if d.Wait, d.OK = b.gate.check(now, &b.flight); !d.OK {
-		d.Policy, d.Told, d.Estimated = names.gate, true, b.gate.estimated
+		d.Policy, d.ServerImposed, d.Estimated = names.gate, true, b.gate.estimated
 		if d.Estimated {
 			d.Policy = names.pace
 		}
@@ -49,13 +49,13 @@ func (b *bucket) decide(d *throttle.Decision, n int64, dry bool, now time.Time) 
 	for i := range b.told {
 		free, wait := b.told[i].free(now, &b.flight, b.site.tracker.use())
 		if free < min(n, max(b.told[i].limit, 1)) {
-			d.Wait, d.OK, d.Told = wait, false, true
+			d.Wait, d.OK, d.ServerImposed = wait, false, true
 			return
 		}
 	}
 	if full && b.est != nil {
 		if d.Wait, d.OK = b.est.loop.check(now); !d.OK {
-			d.Policy, d.Told, d.Estimated = names.pace, true, true
+			d.Policy, d.ServerImposed, d.Estimated = names.pace, true, true
 			return
 		}
 	}

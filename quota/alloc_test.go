@@ -13,8 +13,8 @@ import (
 
 // Not with -race, under which a sync.Pool forgets on purpose.
 
-func TestParse_allocatesOnlyTheLimits(t *testing.T) {
-	github, plain, now := githubHeader(), plainHeader(), time.Unix(1700000000, 0)
+func TestParse_allocatesOnlyLimits(t *testing.T) {
+	github, plain, now := githubHeader(), headerWithoutLimits(), time.Unix(1700000000, 0)
 	Parse(200, github, now)
 	require.LessOrEqual(t, testing.AllocsPerRun(200, func() { Parse(200, github, now) }), 1.0)
 	require.LessOrEqual(t, testing.AllocsPerRun(200, func() { Parse(200, plain, now) }), 0.0)
@@ -35,7 +35,7 @@ func TestTracker_noAllocs(t *testing.T) {
 	ctx := t.Context()
 	req := request(t, "https://api.test/", "Authorization", "one")
 	silent, told := answer(200), answer(200, "X-RateLimit-Limit", "1000000", "X-RateLimit-Remaining", "999999", "X-RateLimit-Reset", "60")
-	buf := make([]throttle.Window, 0, 4)
+	buf := make([]throttle.RemoteLimit, 0, 4)
 	round := func(resp *http.Response) func() {
 		return func() {
 			m := tr.Demand(req)

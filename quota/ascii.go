@@ -6,8 +6,8 @@ func isDigit(c byte) bool { return c >= '0' && c <= '9' }
 
 func isLetter(c byte) bool { return c|0x20 >= 'a' && c|0x20 <= 'z' }
 
-// prefix returns how many bytes at the start of s pass ok.
-func prefix(s string, ok func(byte) bool) int {
+// countPrefix returns how many bytes at the start of s pass ok.
+func countPrefix(s string, ok func(byte) bool) int {
 	n := 0
 	for n < len(s) && ok(s[n]) {
 		n++
@@ -15,8 +15,8 @@ func prefix(s string, ok func(byte) bool) int {
 	return n
 }
 
-// trim cuts blanks off both ends.
-func trim(s string) string {
+// trimBlanks cuts blanks off both ends.
+func trimBlanks(s string) string {
 	for s != "" && (s[0] == ' ' || s[0] == '\t') {
 		s = s[1:]
 	}
@@ -26,8 +26,8 @@ func trim(s string) string {
 	return s
 }
 
-// lower copies s into buf in lower case, as far as it fits.
-func lower(buf []byte, s string) []byte {
+// toLower copies s into buf in lower case, as far as it fits.
+func toLower(buf []byte, s string) []byte {
 	n := min(len(s), len(buf))
 	for i := range n {
 		c := s[i]
@@ -39,8 +39,8 @@ func lower(buf []byte, s string) []byte {
 	return buf[:n]
 }
 
-// fold reports whether a and b are the same but for case.
-func fold(a, b string) bool {
+// equalFold reports whether a and b are the same but for case.
+func equalFold(a, b string) bool {
 	if len(a) != len(b) {
 		return false
 	}

@@ -90,8 +90,8 @@ func (b *bucket) reserve(c throttle.Claim) (throttle.Decision, error) {
 	return d, nil
 }
 
-// Local implements throttle.Local.
-func (*bucket) Local() bool { return true }
+// Local implements throttle.NonBlocking.
+func (*bucket) NonBlocking() bool { return true }
 
 // Cancel implements throttle.Limiter: the claim was never sent.
 func (b *bucket) Cancel(_ context.Context, c throttle.Claim, d throttle.Decision) {
@@ -120,7 +120,7 @@ func (b *bucket) observe(d throttle.Decision, f throttle.Feedback) {
 		return
 	}
 	b.relate(d.Grant, f.Outcome == throttle.Failed, f.Now)
-	if f.Outcome == throttle.Accepted && f.Cause == throttle.CauseUnknown && len(f.Windows)+len(b.told) == 0 && !b.gate.ajar && b.est == nil {
+	if f.Outcome == throttle.Accepted && f.Cause == throttle.CauseUnknown && len(f.RemoteLimits)+len(b.told) == 0 && !b.gate.ajar && b.est == nil {
 		b.accepted() // nothing to learn from, not even the time
 		if b.young() {
 			b.response = b.now(f.Now)
@@ -161,13 +161,13 @@ func (b *bucket) accepted() {
 func (b *bucket) throttled(n uint64, f throttle.Feedback, explained bool, now time.Time) {
 	cause := f.Cause
 	if cause == throttle.CauseUnknown && f.RetryAfter <= 0 && !explained {
-		cause = throttle.CauseBare // reported by other means than Tracker.Feedback
+		cause = throttle.CauseUnstated // reported by other means than Tracker.Feedback
 	}
 	switch {
 	case b.site.tracker.Mode != Full && isEstimated(cause) && !explained:
 	case cause == throttle.CauseRetryNow && !explained:
 		if b.est != nil && (b.est.stopNext || b.est.loop.on()) || b.gate.ajar {
-			b.rejected(n, throttle.CauseBare, now)
+			b.rejected(n, throttle.CauseUnstated, now)
 		}
 	case isEstimated(cause) && !explained:
 		b.rejected(n, cause, now)
@@ -204,7 +204,7 @@ func (b *bucket) learn(n uint64, f throttle.Feedback, now time.Time) (explained 
 			b.told[i].accepted()
 		}
 	}
-	for _, w := range f.Windows {
+	for _, w := range f.RemoteLimits {
 		if !countsRequests(w) {
 			continue
 		}
@@ -222,17 +222,17 @@ func (b *bucket) learn(n uint64, f throttle.Feedback, now time.Time) (explained 
 			b.told = append(b.told[:i], b.told[i+1:]...)
 		}
 	}
-	return explains(f.Windows) || b.hearUnits(f.Windows, now)
+	return explains(f.RemoteLimits) || b.hearUnits(f.RemoteLimits, now)
 }
 
 // explains reports whether one of windows is used up.
-func explains(windows []throttle.Window) bool {
-	return slices.ContainsFunc(windows, func(w throttle.Window) bool { return countsRequests(w) && w.Remaining <= 0 })
+func explains(windows []throttle.RemoteLimit) bool {
+	return slices.ContainsFunc(windows, func(w throttle.RemoteLimit) bool { return countsRequests(w) && w.Remaining <= 0 })
 }
 
 // find returns the index of the limit that w speaks of, which may be new; -1 if
 // there is no room for it.
-func (b *bucket) find(w throttle.Window) int {
+func (b *bucket) find(w throttle.RemoteLimit) int {
 	for i := range b.told {
 		if b.told[i].name == w.Name && b.told[i].per == w.Per {
 			return i
@@ -259,7 +259,7 @@ func (b *bucket) describe(d *throttle.Decision, now time.Time) {
 }
 
 // hear takes over what the answer to a request that another bucket granted says.
-func (b *bucket) hear(windows []throttle.Window, now time.Time) {
+func (b *bucket) hear(windows []throttle.RemoteLimit, now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	defer b.record(b.view())
@@ -277,7 +277,7 @@ func (b *bucket) hear(windows []throttle.Window, now time.Time) {
 // hasTold reports whether one of windows may well be a limit of b: of the same
 // name, or without one just as large, with the same reset, and no more left than b
 // knows of.
-func (b *bucket) hasTold(windows []throttle.Window, now time.Time) bool {
+func (b *bucket) hasTold(windows []throttle.RemoteLimit, now time.Time) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, w := range windows {
@@ -293,7 +293,7 @@ func (b *bucket) hasTold(windows []throttle.Window, now time.Time) bool {
 }
 
 // elsewhere reports whether windows name limits that b does not have.
-func (b *bucket) elsewhere(windows []throttle.Window) bool {
+func (b *bucket) elsewhere(windows []throttle.RemoteLimit) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, w := range windows {

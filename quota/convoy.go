@@ -20,7 +20,7 @@ import (
 // those of a Tracker on its own are seeded at random.
 type convoy struct {
 	tracker *Tracker
-	share   Share
+	share   Exchange
 	secret  []byte
 	self    uint64 // tells our own news from those of others
 	basis   uint64 // of the hashes of routes
@@ -35,7 +35,7 @@ type convoy struct {
 }
 
 func newConvoy(t *Tracker) *convoy {
-	f := &convoy{tracker: t, share: t.Share, secret: t.Secret, self: rand.Uint64(), sites: make(map[string]*site)}
+	f := &convoy{tracker: t, share: t.Exchange, secret: t.Secret, self: rand.Uint64(), sites: make(map[string]*site)}
 	f.basis = binary.BigEndian.Uint64(f.hash("route"))
 	f.guard = newReplayGuard(t.clock().Now())
 	f.listen()
@@ -87,7 +87,7 @@ func (f *convoy) join(s *site, a account) {
 		s.learnOf(k.news.aged(now.Sub(k.at)), now)
 	}
 	f.post(s, news{Say: sayHere})
-	f.share.Recall(s.id)
+	f.share.Fetch(s.id)
 }
 
 // leave forgets s.
@@ -115,11 +115,11 @@ func (f *convoy) post(s *site, n news) {
 	f.mu.Lock()
 	f.guard.stamp(&n, f.tracker.clock().Now())
 	f.mu.Unlock()
-	f.share.Post(Message{Account: s.id, Bucket: strconv.FormatUint(n.Route, 36), News: n.encode(f.secret, s.id), Keep: n.keep()})
+	f.share.Publish(Update{Account: s.id, Bucket: strconv.FormatUint(n.Route, 36), News: n.encode(f.secret, s.id), Keep: n.keep()})
 }
 
 // hear applies a message of another process. One that was applied before has no effect.
-func (f *convoy) hear(m Message) {
+func (f *convoy) hear(m Update) {
 	if f.isClosed() {
 		return
 	}

@@ -83,7 +83,7 @@ func (b *bucket) leavesToOthers(now time.Time) (d throttle.Decision, leaves bool
 	if ok {
 		return d, false
 	}
-	d = throttle.Decision{Policy: b.site.names.quota, At: now, Wait: wait, Told: true}
+	d = throttle.Decision{Policy: b.site.names.quota, At: now, Wait: wait, ServerImposed: true}
 	b.describe(&d, now)
 	return d, true
 }

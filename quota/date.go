@@ -9,8 +9,8 @@ import (
 // One reader takes them all. It goes by what each token looks like and never
 // checks the weekday, which real servers get wrong.
 
-// dateOf returns the Date of an answer, given as the values of that header.
-func dateOf(values []string, received time.Time) (time.Time, bool) {
+// parseDateHeader returns the Date of an answer, given as the values of that header.
+func parseDateHeader(values []string, received time.Time) (time.Time, bool) {
 	for _, v := range values {
 		if at, ok := parseDate(v, received); ok {
 			return at, true
@@ -19,10 +19,10 @@ func dateOf(values []string, received time.Time) (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// age returns how long an answer has been in caches, 0 for a fresh one.
-func age(v string) time.Duration {
-	if n, ok := parseNumber(trim(v)); ok && !n.negative {
-		return n.times(time.Second)
+// parseAge returns how long an answer has been in caches, 0 for a fresh one.
+func parseAge(v string) time.Duration {
+	if n, ok := parseDecimal(trimBlanks(v)); ok && !n.negative {
+		return n.duration(time.Second)
 	}
 	return 0
 }
@@ -30,30 +30,30 @@ func age(v string) time.Duration {
 // parseDate reads a date. A date without a zone is in UTC. received decides the
 // century of a year of two digits.
 func parseDate(s string, received time.Time) (time.Time, bool) {
-	if t, ok := fixDate(s); ok {
+	if t, ok := parseHTTPDate(s); ok {
 		return t, true
 	}
-	if len(s) > maxDate {
+	if len(s) > maxDateLen {
 		return time.Time{}, false
 	}
-	d := dateReader{s: s, month: -1}
+	d := dateParser{s: s, month: -1}
 	if !d.read() {
 		return time.Time{}, false
 	}
 	return d.time(received)
 }
 
-const maxDate = 96 // bytes; the longest in use is JavaScript's, about 70
+const maxDateLen = 96 // bytes; the longest in use is JavaScript's, about 70
 
-// fixDate reads the form that nearly every Date has, a quarter of the time that
+// parseHTTPDate reads the form that nearly every Date has, a quarter of the time that
 // the general reader takes: Tue, 14 Sep 2021 20:43:15 GMT.
-func fixDate(s string) (time.Time, bool) {
+func parseHTTPDate(s string) (time.Time, bool) {
 	if len(s) != 29 || s[3:5] != ", " || s[7] != ' ' || s[11] != ' ' || s[16] != ' ' || s[19] != ':' || s[22] != ':' || s[25:] != " GMT" {
 		return time.Time{}, false
 	}
 	century, ok1 := twoDigits(s[12:])
 	year, ok2 := twoDigits(s[14:])
-	d := dateReader{month: month(s[8:11]), year: century*100 + year, hasYear: true, hasClock: true}
+	d := dateParser{month: month(s[8:11]), year: century*100 + year, hasYear: true, hasClock: true}
 	var ok3, ok4, ok5, ok6 bool
 	d.day, ok3 = twoDigits(s[5:])
 	d.hour, ok4 = twoDigits(s[17:])
@@ -81,8 +81,8 @@ func month(s string) int {
 	return -1
 }
 
-// A dateReader collects the parts of a date. -1 or false means not seen.
-type dateReader struct {
+// A dateParser collects the parts of a date. -1 or false means not seen.
+type dateParser struct {
 	s   string
 	pos int
 
@@ -93,7 +93,7 @@ type dateReader struct {
 	hasClock, hasZone  bool
 }
 
-func (d *dateReader) read() bool {
+func (d *dateParser) read() bool {
 	for d.pos < len(d.s) {
 		c := d.s[d.pos]
 		switch {
@@ -123,7 +123,7 @@ func (d *dateReader) read() bool {
 }
 
 // digits reads a day, a year, a time of day, or a date in ISO order.
-func (d *dateReader) digits() bool {
+func (d *dateParser) digits() bool {
 	n, width := d.int()
 	switch next := d.peek(); {
 	case next == ':' && !d.hasClock:
@@ -140,7 +140,7 @@ func (d *dateReader) digits() bool {
 	return false
 }
 
-func (d *dateReader) iso(year int) bool {
+func (d *dateParser) iso(year int) bool {
 	d.year, d.hasYear = year, true
 	d.pos++
 	d.month, _ = d.int()
@@ -158,7 +158,7 @@ func (d *dateReader) iso(year int) bool {
 }
 
 // clock reads what follows the hour: minutes, then seconds and a fraction if any.
-func (d *dateReader) clock(hour int) bool {
+func (d *dateParser) clock(hour int) bool {
 	d.hour, d.hasClock = hour, true
 	d.pos++
 	var width int
@@ -179,7 +179,7 @@ func (d *dateReader) clock(hour int) bool {
 	return true
 }
 
-func (d *dateReader) fraction() bool {
+func (d *dateParser) fraction() bool {
 	start, unit := d.pos, 100_000_000
 	for ; isDigit(d.peek()); d.pos++ {
 		d.nanos += int(d.s[d.pos]-'0') * unit
@@ -189,17 +189,17 @@ func (d *dateReader) fraction() bool {
 }
 
 // word reads a month, a weekday or the name of a zone.
-func (d *dateReader) word() bool {
+func (d *dateParser) word() bool {
 	start := d.pos
 	for isLetter(d.peek()) {
 		d.pos++
 	}
 	w := d.s[start:d.pos]
 	if len(w) < 3 {
-		d.hasZone = fold(w, "UT") || fold(w, "Z")
+		d.hasZone = equalFold(w, "UT") || equalFold(w, "Z")
 		return d.hasZone
 	}
-	if fold(w, "GMT") || fold(w, "UTC") {
+	if equalFold(w, "GMT") || equalFold(w, "UTC") {
 		d.hasZone = true
 		return true
 	}
@@ -208,7 +208,7 @@ func (d *dateReader) word() bool {
 		return true
 	}
 	for i := range 7 {
-		if fold(w[:3], "SunMonTueWedThuFriSat"[3*i:3*i+3]) {
+		if equalFold(w[:3], "SunMonTueWedThuFriSat"[3*i:3*i+3]) {
 			return true
 		}
 	}
@@ -216,7 +216,7 @@ func (d *dateReader) word() bool {
 }
 
 // zone reads an offset: +01:00, +0100 or +01.
-func (d *dateReader) zone() bool {
+func (d *dateParser) zone() bool {
 	sign := 1
 	if d.s[d.pos] == '-' {
 		sign = -1
@@ -239,7 +239,7 @@ func (d *dateReader) zone() bool {
 	return n < 24 && minutes < 60
 }
 
-func (d *dateReader) time(received time.Time) (time.Time, bool) {
+func (d *dateParser) time(received time.Time) (time.Time, bool) {
 	if d.twoDigits {
 		d.year = century(d.year, received)
 	}
@@ -264,7 +264,7 @@ func century(year int, received time.Time) int {
 }
 
 // int reads digits, and says how many there were. More than nine are not a date.
-func (d *dateReader) int() (n, width int) {
+func (d *dateParser) int() (n, width int) {
 	start := d.pos
 	for isDigit(d.peek()) && d.pos-start < 10 {
 		n = n*10 + int(d.s[d.pos]-'0')
@@ -273,12 +273,12 @@ func (d *dateReader) int() (n, width int) {
 	return n, d.pos - start
 }
 
-func (d *dateReader) peek() byte {
+func (d *dateParser) peek() byte {
 	if d.pos < len(d.s) {
 		return d.s[d.pos]
 	}
 	return 0
 }
 
-// clampDelay returns the time from now to at, 0 if it is past.
-func clampDelay(at, now time.Time) time.Duration { return max(at.Sub(now), 0) }
+// timeUntil returns the time from now to at, 0 if it is past.
+func timeUntil(at, now time.Time) time.Duration { return max(at.Sub(now), 0) }

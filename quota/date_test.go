@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestParseDate_readsWhatServersPrint(t *testing.T) {
+func TestParseDate_readsFormatsInUse(t *testing.T) {
 	received := time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC)
 	for s, want := range map[string]string{
 		"Sun, 06 Nov 1994 08:49:37 GMT":                                      "1994-11-06T08:49:37Z",
@@ -55,7 +55,7 @@ func TestParseDate_agreesWithNetHTTP(t *testing.T) {
 	}
 }
 
-func TestParseDuration_readsWhatServersPrint(t *testing.T) {
+func TestParseDuration_readsFormatsInUse(t *testing.T) {
 	for s, want := range map[string]time.Duration{
 		"6ms": 6 * time.Millisecond, "8.64s": 8640 * time.Millisecond, "1m6.779s": 66779 * time.Millisecond, "0s": 0,
 		"17.399999999s": 17399999999, "1h0m0s": time.Hour, "10s": 10 * time.Second, "1d": day, "10 seconds": 10 * time.Second,

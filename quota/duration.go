@@ -8,7 +8,7 @@ import (
 // parseDuration reads a number with a unit, once or several times: 6ms, 1m6.779s,
 // "10 seconds", 1d12h. Fractions of a nanosecond round up.
 func parseDuration(s string) (time.Duration, bool) {
-	if len(s) > maxDate {
+	if len(s) > maxDateLen {
 		return 0, false
 	}
 	if d, ok := clockDuration(s); ok {
@@ -16,19 +16,19 @@ func parseDuration(s string) (time.Duration, bool) {
 	}
 	var total time.Duration
 	for seen := false; ; seen = true {
-		if s = trim(s); s == "" {
+		if s = trimBlanks(s); s == "" {
 			return total, seen
 		}
-		digits := prefix(s, func(c byte) bool { return isDigit(c) || c == '.' })
-		n, ok := parseNumber(s[:digits])
-		s = trim(s[digits:])
-		letters := prefix(s, func(c byte) bool { return isLetter(c) || c >= 0x80 })
+		digits := countPrefix(s, func(c byte) bool { return isDigit(c) || c == '.' })
+		n, ok := parseDecimal(s[:digits])
+		s = trimBlanks(s[digits:])
+		letters := countPrefix(s, func(c byte) bool { return isLetter(c) || c >= 0x80 })
 		unit := unitOfTime(s[:letters])
 		if !ok || unit == 0 {
 			return 0, false
 		}
 		s = s[letters:]
-		total = add(total, n.times(unit))
+		total = addSaturating(total, n.duration(unit))
 	}
 }
 
@@ -49,7 +49,7 @@ func clockDuration(s string) (d time.Duration, ok bool) {
 
 func unitOfTime(s string) time.Duration {
 	var buf [16]byte
-	switch string(lower(buf[:], s)) {
+	switch string(toLower(buf[:], s)) {
 	case "ns":
 		return 1
 	case "us", "µs", "μs":
@@ -70,16 +70,16 @@ func unitOfTime(s string) time.Duration {
 	return 0
 }
 
-// add returns a+b, at most the longest duration there is. Neither is negative.
-func add(a, b time.Duration) time.Duration {
+// addSaturating returns a+b, at most the longest duration there is. Neither is negative.
+func addSaturating(a, b time.Duration) time.Duration {
 	if a > math.MaxInt64-b {
 		return math.MaxInt64
 	}
 	return a + b
 }
 
-// times returns n times d, at most the longest duration there is. Neither is negative.
-func times(d time.Duration, n int) time.Duration {
+// mulSaturating returns n times d, at most the longest duration there is. Neither is negative.
+func mulSaturating(d time.Duration, n int) time.Duration {
 	if n > 0 && d > math.MaxInt64/time.Duration(n) {
 		return math.MaxInt64
 	}

@@ -30,7 +30,7 @@ type estimator struct {
 // causeClass returns the index in estimator.none of a cause: rejections, and what is only
 // suspected to be one.
 func causeClass(c throttle.Cause) int {
-	if c == throttle.CauseBare {
+	if c == throttle.CauseUnstated {
 		return 0
 	}
 	return 1
@@ -66,7 +66,7 @@ func (b *bucket) roundTrip() time.Duration {
 // isEstimated reports whether a limit can only be estimated from responses of cause c.
 func isEstimated(c throttle.Cause) bool {
 	switch c {
-	case throttle.CauseBare, throttle.CauseRetryNow, throttle.CauseUnavailable, throttle.CauseForbidden, throttle.CauseDropped, throttle.CauseTimeout:
+	case throttle.CauseUnstated, throttle.CauseRetryNow, throttle.CauseUnavailable, throttle.CauseForbidden, throttle.CauseDropped, throttle.CauseTimeout:
 		return true
 	}
 	return false
@@ -112,10 +112,10 @@ func (b *bucket) suspect(f *throttle.Feedback, before tally, granted bool) (stop
 	}
 	cause := f.Cause
 	if cause == throttle.CauseRetryNow {
-		cause = throttle.CauseBare
+		cause = throttle.CauseUnstated
 	}
 	e.marks.add(cause, now)
-	bare := cause == throttle.CauseBare
+	bare := cause == throttle.CauseUnstated
 	switch {
 	case e.loop.on():
 		if e.loop.cause == cause {
@@ -182,7 +182,7 @@ func (b *bucket) rejected(n uint64, cause throttle.Cause, now time.Time) {
 	if e == nil {
 		return
 	}
-	bare := cause == throttle.CauseBare
+	bare := cause == throttle.CauseUnstated
 	switch probe := b.gate.ajar && n > b.gate.round; {
 	case bare && (e.stopNext || probe):
 		b.stop(n, now)
@@ -256,7 +256,7 @@ func (b *bucket) stated(n uint64, retryAfter time.Duration, now time.Time) {
 	}
 	e.calm = 0
 	if e.loop.on() {
-		if l := &e.loop; l.cause == throttle.CauseBare && l.counts(n, now) {
+		if l := &e.loop; l.cause == throttle.CauseUnstated && l.counts(n, now) {
 			l.note(true)
 			l.stated = max(l.stated, retryAfter)
 			if effect := l.rejected(e.accepted.highest(now), b.roundTrip(), b.flight.sent, now); effect == drop || effect == forget {
@@ -267,13 +267,13 @@ func (b *bucket) stated(n uint64, retryAfter time.Duration, now time.Time) {
 		}
 		return
 	}
-	e.marks.add(throttle.CauseBare, now)
+	e.marks.add(throttle.CauseUnstated, now)
 	e.hold = max(e.hold, retryAfter)
 	if b.gate.strikes <= 1 && !e.first.until.Equal(b.gate.at) { // the hold is a new one
 		e.first = b.span
 		e.first.until = b.gate.at
 	}
-	if !e.pending && !now.Before(e.none[causeClass(throttle.CauseBare)]) && e.marks.impliedByStatements(now) {
+	if !e.pending && !now.Before(e.none[causeClass(throttle.CauseUnstated)]) && e.marks.impliedByStatements(now) {
 		e.marks.restart()
 		e.pending = true
 	}

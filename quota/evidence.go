@@ -93,13 +93,13 @@ func (m *marks) roundTrip(kind throttle.Cause, rtt time.Duration, now time.Time)
 // the latest may be repeated immediately.
 func (m *marks) implied(retryNow bool, rtt time.Duration, now time.Time) bool {
 	if m.total < 20 && !retryNow {
-		bad, _ := m.count(throttle.CauseBare, 6, now)
+		bad, _ := m.count(throttle.CauseUnstated, 6, now)
 		return bad >= 4
 	}
-	if bad, _ := m.count(throttle.CauseBare, 8, now); bad < 5 {
+	if bad, _ := m.count(throttle.CauseUnstated, 8, now); bad < 5 {
 		return false
 	}
-	bad, all := m.roundTrip(throttle.CauseBare, rtt, now)
+	bad, all := m.roundTrip(throttle.CauseUnstated, rtt, now)
 	return all <= 8 || 3*bad >= all
 }
 
@@ -107,10 +107,10 @@ func (m *marks) implied(retryNow bool, rtt time.Duration, now time.Time) bool {
 // of a limit: five of the last 16, since the responses to a burst arrive in any order, or
 // three of the last eight of the first 30 of a quota.
 func (m *marks) impliedByStatements(now time.Time) bool {
-	if bad, _ := m.count(throttle.CauseBare, 16, now); bad >= 5 {
+	if bad, _ := m.count(throttle.CauseUnstated, 16, now); bad >= 5 {
 		return true
 	}
-	bad, _ := m.count(throttle.CauseBare, 8, now)
+	bad, _ := m.count(throttle.CauseUnstated, 8, now)
 	return m.total <= 30 && bad >= 3
 }
 

@@ -17,7 +17,7 @@ func marksOf(text string, before int, every time.Duration) (*marks, time.Time) {
 		if i > 0 {
 			now = now.Add(every)
 		}
-		m.add(map[rune]throttle.Cause{'g': markGood, 'r': throttle.CauseBare, 'u': throttle.CauseUnavailable, 'n': markNeutral}[c], now)
+		m.add(map[rune]throttle.Cause{'g': markGood, 'r': throttle.CauseUnstated, 'u': throttle.CauseUnavailable, 'n': markNeutral}[c], now)
 	}
 	return m, now
 }

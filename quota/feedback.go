@@ -19,7 +19,7 @@ import (
 // and timeouts while there is evidence that the server rejects requests with them, see
 // [Tracker]. Failed are the other 5xx, and errors. Feedback.Cause says which. Where a
 // body was looked into, resp.Body is replaced by one that still has all of it.
-func (t *Tracker) Feedback(req *http.Request, d throttle.Demand, resp *http.Response, err error, now time.Time, buf []throttle.Window) throttle.Feedback {
+func (t *Tracker) Feedback(req *http.Request, d throttle.Demand, resp *http.Response, err error, now time.Time, buf []throttle.RemoteLimit) throttle.Feedback {
 	defer t.listeners.deliver()
 	f := throttle.Feedback{Now: now}
 	if t.Mode == Disabled {
@@ -38,7 +38,7 @@ func (t *Tracker) Feedback(req *http.Request, d throttle.Demand, resp *http.Resp
 		s.consider(req, b, &f)
 		return f
 	}
-	if resp.StatusCode < 400 && !s.worthReading() && !wantsBody(s.vendor, resp.StatusCode, resp.Header) {
+	if resp.StatusCode < 400 && !s.worthReading() && !inspectsBody(s.vendor, resp.StatusCode, resp.Header) {
 		return f
 	}
 	if f.Now.IsZero() {
@@ -47,7 +47,7 @@ func (t *Tracker) Feedback(req *http.Request, d throttle.Demand, resp *http.Resp
 	r := t.reader().read(s.vendor, resp, f.Now)
 	f.Outcome, f.RetryAfter = outcome(resp.StatusCode, &r)
 	s.sharpen(&r, resp.Header, f.Now)
-	f.Windows = r.AppendWindows(buf)
+	f.RemoteLimits = r.AppendRemoteLimits(buf)
 	f.Cause = causeOn(resp.StatusCode, &f, &r)
 	if f.Outcome != throttle.Throttled {
 		s.consider(req, b, &f)
@@ -60,13 +60,13 @@ func (t *Tracker) Feedback(req *http.Request, d throttle.Demand, resp *http.Resp
 }
 
 // classify fills in f without a trace of it in the Tracker.
-func (t *Tracker) classify(req *http.Request, resp *http.Response, err error, f *throttle.Feedback, buf []throttle.Window) {
+func (t *Tracker) classify(req *http.Request, resp *http.Response, err error, f *throttle.Feedback, buf []throttle.RemoteLimit) {
 	if err != nil || resp == nil {
 		f.Outcome, f.Cause = throttle.Failed, causeOf(req, err)
 		return
 	}
-	vendor := t.reader().vendor(req.URL.Host)
-	if resp.StatusCode < 400 && !wantsBody(vendor, resp.StatusCode, resp.Header) {
+	vendor := t.reader().provider(req.URL.Host)
+	if resp.StatusCode < 400 && !inspectsBody(vendor, resp.StatusCode, resp.Header) {
 		return
 	}
 	if f.Now.IsZero() {
@@ -74,7 +74,7 @@ func (t *Tracker) classify(req *http.Request, resp *http.Response, err error, f 
 	}
 	r := t.reader().read(vendor, resp, f.Now)
 	f.Outcome, f.RetryAfter = outcome(resp.StatusCode, &r)
-	f.Windows = r.AppendWindows(buf)
+	f.RemoteLimits = r.AppendRemoteLimits(buf)
 	f.Cause = causeOn(resp.StatusCode, f, &r)
 }
 
@@ -99,7 +99,7 @@ func causeOn(status int, f *throttle.Feedback, r *Report) throttle.Cause {
 	case f.Outcome == throttle.Throttled && r.Stated == StatedWait && f.RetryAfter == 0:
 		return throttle.CauseRetryNow
 	case f.Outcome == throttle.Throttled && r.Stated == NotStated:
-		return throttle.CauseBare
+		return throttle.CauseUnstated
 	case f.Outcome == throttle.Throttled:
 		return throttle.CauseStated
 	case r.Permanent:
@@ -127,14 +127,14 @@ func (s *site) consider(req *http.Request, asked *bucket, f *throttle.Feedback) 
 // of its body if Feedback has read those. It changes nothing.
 func (t *Tracker) Report(req *http.Request, resp *http.Response, now time.Time) Report {
 	r := t.reader()
-	var vendor *Vendor
+	var vendor *Provider
 	if t.Mode == Disabled {
-		vendor = r.vendor(req.URL.Host)
+		vendor = r.provider(req.URL.Host)
 	} else {
 		vendor = t.siteOf(req).vendor
 	}
 	rep := r.parse(vendor, resp.StatusCode, resp.Header, now)
-	if head := headOf(resp.Body); len(head) > 0 {
+	if head := peekedHead(resp.Body); len(head) > 0 {
 		r.ReadBody(resp.StatusCode, resp.Header, head, &rep)
 	}
 	return rep

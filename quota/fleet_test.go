@@ -20,7 +20,7 @@ func TestTracker_findsHiddenQuota(t *testing.T) {
 		"bucket":              func() server { return tokenBucket(10, 10, false) },
 		"window":              func() server { return fixedWindow(10, time.Second, false, false) },
 		"window, Retry-After": func() server { return fixedWindow(10, time.Second, false, true) },
-		"refusals count":      func() server { return haproxy(20, 2*time.Second, "") },
+		"rejections count":    func() server { return haproxy(20, 2*time.Second, "") },
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			var served, refused int

@@ -31,7 +31,7 @@ func (s *site) learnOf(n news, now time.Time) (sooner bool) {
 		s.hinted.Store(true)
 	}
 	var f throttle.Feedback
-	f.Now, f.Windows = now, windows
+	f.Now, f.RemoteLimits = now, windows
 	if n.Say == sayShut && n.Wait > 0 {
 		f.Outcome = throttle.Throttled
 	}
@@ -78,7 +78,7 @@ func (s *site) homeTold(route uint64, f *throttle.Feedback) *bucket {
 // hearStocks takes over what is left of the limits. In a window that is known it
 // may only be less, and the reset stays as it is: it would come later with each
 // message by the time that this takes.
-func (b *bucket) hearStocks(windows []throttle.Window, now time.Time) {
+func (b *bucket) hearStocks(windows []throttle.RemoteLimit, now time.Time) {
 	for _, w := range windows {
 		i := b.find(w)
 		if i < 0 {

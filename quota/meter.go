@@ -85,7 +85,7 @@ func (m *meter) Reserve(_ context.Context, c throttle.Claim) (throttle.Decision,
 		t := &m.told[i]
 		d.Limit, d.Remaining, d.ResetAfter = max(t.limit, 1), max(t.left(now)-f.open, 0), max(t.reset.Sub(now), 0)
 		if d.Wait, d.OK = m.check(t, n, now, &f); !d.OK {
-			d.Told = true
+			d.ServerImposed = true
 			return d, nil
 		}
 	}
@@ -145,8 +145,8 @@ func (m *meter) done(k uint64, n int64) bool {
 	return true
 }
 
-// Local implements throttle.Local.
-func (*meter) Local() bool { return true }
+// Local implements throttle.NonBlocking.
+func (*meter) NonBlocking() bool { return true }
 
 // Cancel implements throttle.Limiter.
 func (m *meter) Cancel(_ context.Context, c throttle.Claim, d throttle.Decision) {
@@ -171,7 +171,7 @@ func (m *meter) Observe(_ context.Context, c throttle.Claim, d throttle.Decision
 			m.told[i].refill.answered += n
 		}
 	}
-	said := m.learn(f.Windows, d.Grant, m.now(f.Now))
+	said := m.learn(f.RemoteLimits, d.Grant, m.now(f.Now))
 	for i := len(m.told) - 1; i >= 0; i-- {
 		t := &m.told[i]
 		switch {
@@ -186,7 +186,7 @@ func (m *meter) Observe(_ context.Context, c throttle.Claim, d throttle.Decision
 }
 
 // hearUnits tells the meters of b. It reports whether the units of one are used up.
-func (b *bucket) hearUnits(windows []throttle.Window, now time.Time) (usedUp bool) {
+func (b *bucket) hearUnits(windows []throttle.RemoteLimit, now time.Time) (usedUp bool) {
 	for _, m := range b.meters {
 		m.hear(windows, now)
 		for _, w := range windows {
@@ -197,14 +197,14 @@ func (b *bucket) hearUnits(windows []throttle.Window, now time.Time) (usedUp boo
 }
 
 // hear takes over what the answer to a request of unknown cost says.
-func (m *meter) hear(windows []throttle.Window, now time.Time) {
+func (m *meter) hear(windows []throttle.RemoteLimit, now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.learn(windows, 0, m.now(now))
 }
 
 // learn takes over what an answer to claim k says, and reports of which limits.
-func (m *meter) learn(windows []throttle.Window, k uint64, now time.Time) (said [maxTold]bool) {
+func (m *meter) learn(windows []throttle.RemoteLimit, k uint64, now time.Time) (said [maxTold]bool) {
 	f := m.inUnits()
 	for _, w := range windows {
 		if w.Unit != m.unit || w.RemainingUnknown {
@@ -219,7 +219,7 @@ func (m *meter) learn(windows []throttle.Window, k uint64, now time.Time) (said 
 }
 
 // find returns the index of the limit that w speaks of; -1 if there is no room.
-func (m *meter) find(w throttle.Window) int {
+func (m *meter) find(w throttle.RemoteLimit) int {
 	for i := range m.told {
 		if m.told[i].name == w.Name && m.told[i].per == w.Per {
 			return i

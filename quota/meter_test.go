@@ -40,7 +40,7 @@ func TestMeter_holdsUpWhoKnowsItsCost(t *testing.T) {
 		require.Equal(t, "api.test: quota of tokens", first.Policy)
 		d := spend(t, &tr, 400)
 		require.False(t, d.OK, "400 of 699 are in flight")
-		require.True(t, d.Told)
+		require.True(t, d.ServerImposed)
 		require.Equal(t, time.Minute, d.Wait)
 		require.True(t, spend(t, &tr, 200).OK)
 		require.True(t, mayAsk(t, &tr, users), "who does not know its cost is not held up")
@@ -58,7 +58,7 @@ func TestMeter_holdsUpWhoKnowsItsCost(t *testing.T) {
 func TestMeter_letsTheLargestThrough(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var tr Tracker
-		tr.DemandUnits(request(t, users), "tokens", 1).Limiter.(*meter).hear([]throttle.Window{
+		tr.DemandUnits(request(t, users), "tokens", 1).Limiter.(*meter).hear([]throttle.RemoteLimit{
 			{Unit: "tokens", Limit: 1000, Remaining: 999, ResetAfter: time.Minute}}, time.Now())
 		require.False(t, spend(t, &tr, 5000).OK)
 		time.Sleep(time.Minute)
@@ -71,7 +71,7 @@ func TestMeter_letsTheLargestThrough(t *testing.T) {
 // requests as one likes: nothing is refused, and the time is about the ideal one.
 func TestMeter_keepsABudgetOfTokens(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		tr, w := seeded(1), &throttle.Waiter{}
+		tr, w := seeded(1), &throttle.Queue{}
 		limit := throttle.NewTokenBucket(throttle.Limit{Count: 1000, Per: time.Second, Burst: 10_000}, nil)
 		refused, start := 0, time.Now()
 		var mu sync.Mutex

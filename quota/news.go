@@ -149,9 +149,9 @@ func (n *news) keep() time.Duration {
 }
 
 // windows returns the limits in the words of package throttle.
-func (n *news) windows() (all []throttle.Window) {
+func (n *news) windows() (all []throttle.RemoteLimit) {
 	for _, s := range n.Left {
-		all = append(all, throttle.Window{Name: s.Name, Limit: s.Limit, Remaining: s.Left, Per: s.Per.duration(), ResetAfter: max(s.Reset.duration(), 1)})
+		all = append(all, throttle.RemoteLimit{Name: s.Name, Limit: s.Limit, Remaining: s.Left, Per: s.Per.duration(), ResetAfter: max(s.Reset.duration(), 1)})
 	}
 	return all
 }

@@ -39,7 +39,7 @@ func (s *site) sharpen(r *Report, h http.Header, now time.Time) {
 	if !slices.ContainsFunc(r.Limits, isAbsolute) {
 		return
 	}
-	date, ok := dateOf(h["Date"], now)
+	date, ok := parseDateHeader(h["Date"], now)
 	if !ok {
 		return
 	}
@@ -53,15 +53,17 @@ func (s *site) sharpen(r *Report, h http.Header, now time.Time) {
 	}
 }
 
-func isAbsolute(l Limit) bool { return l.ResetForm == EpochSeconds || l.ResetForm == Date }
+func isAbsolute(l Limit) bool {
+	return l.ResetFormat == FormatEpochSeconds || l.ResetFormat == FormatDate
+}
 
-// roughness returns how much sooner than l.ResetAfter its units may come back,
+// resolution returns how much sooner than l.ResetAfter its units may come back,
 // because of the seconds that it was told in.
-func (l Limit) roughness() time.Duration {
+func (l Limit) resolution() time.Duration {
 	switch {
 	case isAbsolute(l):
 		return 2 * time.Second // its own fraction, and that of the Date
-	case l.ResetForm == DeltaSeconds && l.ResetAfter%time.Second == 0:
+	case l.ResetFormat == FormatDeltaSeconds && l.ResetAfter%time.Second == 0:
 		return time.Second
 	}
 	return 0
@@ -101,7 +103,7 @@ func (o *opening) reset(told time.Time, rough time.Duration) time.Time {
 
 // opens notes when the window began that w speaks of. over says that it is not the
 // one before, and refused that the claim which went first was refused.
-func (o *opening) opens(w throttle.Window, now time.Time, over, refused bool) {
+func (o *opening) opens(w throttle.RemoteLimit, now time.Time, over, refused bool) {
 	switch {
 	case w.Remaining == w.Limit-1 && w.Limit > 2:
 		o.at = now

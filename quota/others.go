@@ -173,7 +173,7 @@ func (t *told) advance(now time.Time, open int64) {
 // compare learns from an answer to claim n, of sent so far, how much of the limit
 // others use. It reports whether all units came back sooner than was thought: where
 // others begin the next window, nothing else tells when.
-func (t *told) compare(w throttle.Window, n, sent uint64, now time.Time) (stepped bool) {
+func (t *told) compare(w throttle.RemoteLimit, n, sent uint64, now time.Time) (stepped bool) {
 	o, left, reset := &t.others, max(w.Remaining, 0), resetOf(w, now).Sub(now)
 	over, rise, most := !now.Before(t.reset), left-t.remaining > w.Limit/2, left <= w.Limit/2
 	switch {
@@ -183,7 +183,7 @@ func (t *told) compare(w throttle.Window, n, sent uint64, now time.Time) (steppe
 		o.restart(max(w.Limit-left, 0), reset, now)
 	}
 	if over || !most {
-		o.late = most && w.Roughness > 0
+		o.late = most && w.Resolution > 0
 	}
 	o.answered(n, now)
 	if n > t.seen || left < t.remaining {

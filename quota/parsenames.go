@@ -42,14 +42,14 @@ func (n *Names) Hint(r *Reader, host string, status int, h http.Header) bool {
 
 // scan looks at all headers, and keeps the names that count.
 func (n *Names) scan(r *Reader, host string, h http.Header) (found bool) {
-	p := parser{vendor: r.vendor(host), table: !r.NoTable}
-	famous := famous()
+	p := parser{provider: r.provider(host), useTable: !r.NoProviderTable}
+	known := wellKnown()
 	for name, values := range h {
 		if len(h) > maxHeaders && !p.isWellKnown(name) {
 			continue
 		}
-		m, row, ok := p.meaning(name, famous)
-		if ok || row != nil && row.Read != nil || m.field == FieldRetryAfter || isPairs(m, values) {
+		m, rule, ok := p.classify(name, known)
+		if ok || rule != nil && rule.Read != nil || m.kind == KindRetryAfter || isUsageValue(m, values) {
 			found = true
 			n.keep(name)
 		}

@@ -157,7 +157,7 @@ func (s *site) patternOf(req *http.Request) (b *bucket) {
 // alike returns the quota that routes which differ from that of req in one segment have shown,
 // if windows may state that quota; nil if there is none. open is how many responses can have
 // arrived before the one that states windows although their requests were sent later.
-func (s *site) alike(req *http.Request, windows []throttle.Window, open int64, now time.Time) *bucket {
+func (s *site) alike(req *http.Request, windows []throttle.RemoteLimit, open int64, now time.Time) *bucket {
 	if len(s.patterns.sets) == 0 || req == nil {
 		return nil
 	}
@@ -237,7 +237,7 @@ func (s *site) addSet() *routeSet {
 // window or a bucket of that size can have, and no more left than can be. open is how many
 // responses that b does not know of can have arrived earlier, see alike. A quota that was found a
 // moment ago has not taken in yet what the response states that showed it.
-func (b *bucket) mayState(windows []throttle.Window, open int64, now time.Time) (may bool) {
+func (b *bucket) mayState(windows []throttle.RemoteLimit, open int64, now time.Time) (may bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if len(b.told) == 0 {
@@ -260,7 +260,7 @@ func (b *bucket) mayState(windows []throttle.Window, open int64, now time.Time) 
 // shows reports whether windows show that the limits of b are the ones that they state: more is
 // used than by one request, and about as much as b knows of. A quota that no request used
 // before looks like any other of its size.
-func (b *bucket) shows(windows []throttle.Window, open int64, now time.Time) (shown bool) {
+func (b *bucket) shows(windows []throttle.RemoteLimit, open int64, now time.Time) (shown bool) {
 	if !b.mayState(windows, open, now) {
 		return false
 	}
@@ -281,7 +281,7 @@ func (b *bucket) shows(windows []throttle.Window, open int64, now time.Time) (sh
 }
 
 // toldIn returns the limit of b that w speaks of; nil if there is none.
-func (b *bucket) toldIn(w throttle.Window) *told {
+func (b *bucket) toldIn(w throttle.RemoteLimit) *told {
 	for i := range b.told {
 		if t := &b.told[i]; countsRequests(w) && t.name == w.Name && t.per == w.Per {
 			return t
@@ -292,7 +292,7 @@ func (b *bucket) toldIn(w throttle.Window) *told {
 
 // mayBe reports whether w may be t as of now. open is how much less than w t may have left since
 // responses arrive out of order.
-func (t *told) mayBe(w throttle.Window, open int64, now time.Time) bool {
+func (t *told) mayBe(w throttle.RemoteLimit, open int64, now time.Time) bool {
 	left := t.reset.Sub(now)
 	if t.slots.are || left <= slackOf(w) {
 		return true // what was left is over
@@ -306,7 +306,7 @@ func (t *told) mayBe(w throttle.Window, open int64, now time.Time) bool {
 
 // mayFill reports whether t may be a bucket that w states, too: the reset of a bucket is when it
 // is full, so the resets and what is missing give the same rate.
-func (t *told) mayFill(w throttle.Window, open int64, now time.Time) bool {
+func (t *told) mayFill(w throttle.RemoteLimit, open int64, now time.Time) bool {
 	missing, span, passed := float64(t.limit-t.remaining), t.reset.Sub(t.at).Seconds(), now.Sub(t.at).Seconds()
 	if missing <= 0 || span <= 0 || passed < 0 {
 		return w.Remaining <= t.limit

@@ -69,7 +69,7 @@ type route struct {
 // other route. Call it in a bubble.
 func playPages(t *testing.T, tr *Tracker, s server, n, c int, other route) (j pageJob) {
 	const rtt = 50 * time.Millisecond
-	w := &throttle.Waiter{}
+	w := &throttle.Queue{}
 	start := time.Now()
 	var mu sync.Mutex
 	// send sends one request and returns how long it was delayed, and its status.

@@ -17,34 +17,34 @@ import (
 //	                 └─ put back ─▶ [ first bytes | rest as it comes ] ──▶ caller
 //
 // What is still being read when the time is over goes to the caller, too.
-type peeked struct {
+type peekedBody struct {
 	src  io.ReadCloser
 	done chan struct{} // closed when nobody reads ahead any more
 
-	mu    sync.Mutex
-	head  []byte // was read ahead
-	taken int    // of head, by the caller
-	err   error  // what ended src
-	stop  bool   // what has come is enough
+	mu     sync.Mutex
+	head   []byte // was read ahead
+	offset int    // of head, by the caller
+	err    error  // what ended src
+	stop   bool   // what has come is enough
 }
 
-// peekTime is how long a body is waited for, on the system clock, as the network is.
-const peekTime = 100 * time.Millisecond
+// peekTimeout is how long a body is waited for, on the system clock, as the network is.
+const peekTimeout = 100 * time.Millisecond
 
-// Peek returns the first bytes of the body of resp and puts them back in front of
+// peekAll returns the first bytes of the body of resp and puts them back in front of
 // the rest: what arrives within 100 ms, and no more than 8 KiB. An error other than
 // the end of the body is left for the reader of the body to find.
-func Peek(resp *http.Response) []byte { return peek(resp, false) }
+func peekAll(resp *http.Response) []byte { return peek(resp, false) }
 
 // peek is Peek, or only the first piece that arrives.
 func peek(resp *http.Response, piece bool) []byte {
 	if resp.Body == nil || resp.Body == http.NoBody {
 		return nil
 	}
-	p := &peeked{src: resp.Body, done: make(chan struct{}), stop: piece}
+	p := &peekedBody{src: resp.Body, done: make(chan struct{}), stop: piece}
 	resp.Body = p
-	go p.ahead()
-	timer := time.NewTimer(peekTime)
+	go p.readAhead()
+	timer := time.NewTimer(peekTimeout)
 	defer timer.Stop()
 	select {
 	case <-p.done:
@@ -56,21 +56,21 @@ func peek(resp *http.Response, piece bool) []byte {
 	return p.head
 }
 
-// ahead reads the first bytes.
-func (p *peeked) ahead() {
+// readAhead reads the first bytes.
+func (p *peekedBody) readAhead() {
 	defer close(p.done)
 	buf := make([]byte, maxPeek)
 	for n := 0; n < maxPeek; {
 		m, err := p.src.Read(buf[n:])
 		n += m
-		if p.came(buf[:n], err) {
+		if p.addHead(buf[:n], err) {
 			return
 		}
 	}
 }
 
-// came notes what has been read, and reports whether that is enough.
-func (p *peeked) came(head []byte, err error) bool {
+// addHead notes what has been read, and reports whether that is enough.
+func (p *peekedBody) addHead(head []byte, err error) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.head, p.err = head, err
@@ -78,32 +78,32 @@ func (p *peeked) came(head []byte, err error) bool {
 }
 
 // Read implements io.Reader.
-func (p *peeked) Read(b []byte) (int, error) {
-	if n, ok, err := p.take(b); ok {
+func (p *peekedBody) Read(b []byte) (int, error) {
+	if n, ok, err := p.readHead(b); ok {
 		return n, err
 	}
 	<-p.done
-	if n, ok, err := p.take(b); ok {
+	if n, ok, err := p.readHead(b); ok {
 		return n, err
 	}
 	return p.src.Read(b)
 }
 
-// take reads of what was read ahead. It is false if there is none left.
-func (p *peeked) take(b []byte) (n int, ok bool, err error) {
+// parseHead reads of what was read ahead. It is false if there is none left.
+func (p *peekedBody) readHead(b []byte) (n int, ok bool, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	n = copy(b, p.head[p.taken:])
-	p.taken += n
+	n = copy(b, p.head[p.offset:])
+	p.offset += n
 	if n > 0 || len(b) == 0 {
 		return n, true, nil
 	}
 	return 0, p.err != nil, p.err
 }
 
-// headOf returns the first bytes of a body that Peek has looked into; nil for any other.
-func headOf(body io.ReadCloser) []byte {
-	p, ok := body.(*peeked)
+// peekedHead returns the first bytes of a body that Peek has looked into; nil for any other.
+func peekedHead(body io.ReadCloser) []byte {
+	p, ok := body.(*peekedBody)
 	if !ok {
 		return nil
 	}
@@ -113,39 +113,39 @@ func headOf(body io.ReadCloser) []byte {
 }
 
 // Close implements io.Closer. It also ends reading ahead.
-func (p *peeked) Close() error { return p.src.Close() }
+func (p *peekedBody) Close() error { return p.src.Close() }
 
-// WantsBody reports whether the body of a response of host may state what its headers do
+// inspectsBodyOf reports whether the body of a response of host may state what its headers do
 // not: that of a 403, 429, 503 or 529; of any error if the host's Vendor has Codes or Reader.Body
 // is set; and the JSON of successes if the Vendor has Body.
-func (r *Reader) WantsBody(host string, status int, h http.Header) bool {
-	return r.wantsBody(r.vendor(host), status, h)
+func (r *Reader) inspectsBodyOf(host string, status int, h http.Header) bool {
+	return r.inspectsBody(r.provider(host), status, h)
 }
 
-func (r *Reader) wantsBody(v *Vendor, status int, h http.Header) bool {
-	if r.Body != nil && status < 500 && mayRefuse(status) {
-		return isProse(h)
+func (r *Reader) inspectsBody(provider *Provider, status int, h http.Header) bool {
+	if r.Body != nil && status < 500 && mayBeThrottled(status) {
+		return isReadableType(h)
 	}
-	return wantsBody(v, status, h)
+	return inspectsBody(provider, status, h)
 }
 
-func wantsBody(v *Vendor, status int, h http.Header) bool {
+func inspectsBody(provider *Provider, status int, h http.Header) bool {
 	switch {
 	case status == http.StatusForbidden, status == http.StatusTooManyRequests, status == http.StatusServiceUnavailable,
-		status == 529, v != nil && len(v.Codes) > 0 && mayRefuse(status):
-		return isProse(h)
+		status == 529, provider != nil && len(provider.ErrorCodes) > 0 && mayBeThrottled(status):
+		return isReadableType(h)
 	}
-	return status == http.StatusOK && v != nil && v.Body && isJSON(h)
+	return status == http.StatusOK && provider != nil && provider.InspectSuccessBody && isJSON(h)
 }
 
-// mayRefuse reports whether status is an error that some API refuses with because of a limit.
-func mayRefuse(status int) bool {
+// mayBeThrottled reports whether status is an error that some API refuses with because of a limit.
+func mayBeThrottled(status int) bool {
 	return status >= 400 && status != http.StatusNotFound && status != http.StatusUnauthorized
 }
 
-// isProse reports whether a body of this type can hold the words of an API. Pages
+// isReadableType reports whether a body of this type can hold the words of an API. Pages
 // for people hold too many other words.
-func isProse(h http.Header) bool {
+func isReadableType(h http.Header) bool {
 	t := mediaType(h)
 	return t == "" || t == "text/plain" || strings.HasSuffix(t, "xml") && t != "application/xhtml+xml" || isJSON(h) ||
 		t == "application/x-amz-json-1.0" || t == "application/x-amz-json-1.1"
@@ -160,22 +160,22 @@ func isJSON(h http.Header) bool {
 // mediaType returns the type of a body without parameters; "": not said.
 func mediaType(h http.Header) string {
 	t, _, _ := strings.Cut(h.Get("Content-Type"), ";")
-	return strings.ToLower(trim(t))
+	return strings.ToLower(trimBlanks(t))
 }
 
 // read reads a response of the host that v is about, and its body where that may state
 // more. A refusal that says when to come back is not looked into: waiting cures it.
-func (r *Reader) read(v *Vendor, resp *http.Response, now time.Time) Report {
-	rep := r.parse(v, resp.StatusCode, resp.Header, now)
-	if r.Body == nil && rep.Throttled && rep.HasRetryAfter || !r.wantsBody(v, resp.StatusCode, resp.Header) {
+func (r *Reader) read(provider *Provider, resp *http.Response, now time.Time) Report {
+	rep := r.parse(provider, resp.StatusCode, resp.Header, now)
+	if r.Body == nil && rep.Throttled && rep.HasRetryAfter || !r.inspectsBody(provider, resp.StatusCode, resp.Header) {
 		return rep
 	}
-	return r.readOn(rep, resp)
+	return r.addBody(rep, resp)
 }
 
-// readOn adds to rep what the body says. It is apart from read so that a report
+// addBody adds to rep what the body says. It is apart from read so that a report
 // without a body stays on the stack.
-func (r *Reader) readOn(rep Report, resp *http.Response) Report {
+func (r *Reader) addBody(rep Report, resp *http.Response) Report {
 	if resp.StatusCode < 400 && resp.ContentLength > maxPeek {
 		return rep // no refusal is so long
 	}

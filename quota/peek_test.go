@@ -13,27 +13,27 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestWantsBody_isForFailuresAndHostsThatHideThem(t *testing.T) {
+func TestInspectsBody_ofFailuresAndOfProvidersWithErrorsInSuccesses(t *testing.T) {
 	var r Reader
 	json := http.Header{"Content-Type": {"application/json; charset=utf-8"}}
-	require.True(t, r.WantsBody("api.github.com", 200, json))
-	require.False(t, r.WantsBody("api.github.com", 200, nil))
-	require.False(t, r.WantsBody("api.example.com", 200, json))
-	require.True(t, r.WantsBody("api.example.com", 429, nil))
-	require.True(t, r.WantsBody("api.example.com", 403, nil))
-	require.True(t, r.WantsBody("api.example.com", 503, nil))
-	require.False(t, r.WantsBody("api.example.com", 404, nil))
+	require.True(t, r.inspectsBodyOf("api.github.com", 200, json))
+	require.False(t, r.inspectsBodyOf("api.github.com", 200, nil))
+	require.False(t, r.inspectsBodyOf("api.example.com", 200, json))
+	require.True(t, r.inspectsBodyOf("api.example.com", 429, nil))
+	require.True(t, r.inspectsBodyOf("api.example.com", 403, nil))
+	require.True(t, r.inspectsBodyOf("api.example.com", 503, nil))
+	require.False(t, r.inspectsBodyOf("api.example.com", 404, nil))
 	for _, stream := range []string{"application/x-ndjson", "text/event-stream", "application/stream+json", "text/html; charset=utf-8", "image/png"} {
-		require.False(t, r.WantsBody("api.github.com", 200, http.Header{"Content-Type": {stream}}), stream)
-		require.False(t, r.WantsBody("api.github.com", 403, http.Header{"Content-Type": {stream}}), stream)
+		require.False(t, r.inspectsBodyOf("api.github.com", 200, http.Header{"Content-Type": {stream}}), stream)
+		require.False(t, r.inspectsBodyOf("api.github.com", 403, http.Header{"Content-Type": {stream}}), stream)
 	}
 }
 
-func TestPeek_putsBackWhatItRead(t *testing.T) {
+func TestPeek_restoresBody(t *testing.T) {
 	for _, text := range []string{"", "short", strings.Repeat("long ", 10000)} {
 		closed := false
 		resp := &http.Response{Body: body{iotest.OneByteReader(strings.NewReader(text)), &closed}}
-		require.Equal(t, text[:min(len(text), maxPeek)], string(Peek(resp)))
+		require.Equal(t, text[:min(len(text), maxPeek)], string(peekAll(resp)))
 		all, err := io.ReadAll(resp.Body)
 		require.NoError(t, err)
 		require.Equal(t, text, string(all))
@@ -42,16 +42,16 @@ func TestPeek_putsBackWhatItRead(t *testing.T) {
 	}
 	broken := errors.New("broken")
 	resp := &http.Response{Body: io.NopCloser(io.MultiReader(strings.NewReader("half"), iotest.ErrReader(broken)))}
-	require.Equal(t, "half", string(Peek(resp)))
+	require.Equal(t, "half", string(peekAll(resp)))
 	all, err := io.ReadAll(resp.Body)
 	require.Equal(t, "half", string(all))
 	require.ErrorIs(t, err, broken)
-	require.Nil(t, Peek(&http.Response{}))
+	require.Nil(t, peekAll(&http.Response{}))
 }
 
 // A body that does not come, or stops in the middle, keeps nobody waiting; what
 // comes later is all there.
-func TestPeek_doesNotWaitForWhatComesSlowly(t *testing.T) {
+func TestPeek_doesNotWaitForSlowBody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, w := io.Pipe()
 		go func() {
@@ -63,13 +63,13 @@ func TestPeek_doesNotWaitForWhatComesSlowly(t *testing.T) {
 		}()
 		start := time.Now()
 		resp := &http.Response{Body: r}
-		require.Equal(t, "one ", string(Peek(resp)))
-		require.Equal(t, peekTime, time.Since(start))
+		require.Equal(t, "one ", string(peekAll(resp)))
+		require.Equal(t, peekTimeout, time.Since(start))
 		head := make([]byte, 100)
 		n, err := resp.Body.Read(head)
 		require.NoError(t, err)
 		require.Equal(t, "one ", string(head[:n]))
-		require.Equal(t, peekTime, time.Since(start), "what has come is there at once")
+		require.Equal(t, peekTimeout, time.Since(start), "what has come is there at once")
 		rest, err := io.ReadAll(resp.Body)
 		require.NoError(t, err)
 		require.Equal(t, "two three", string(rest))
@@ -77,11 +77,11 @@ func TestPeek_doesNotWaitForWhatComesSlowly(t *testing.T) {
 }
 
 // Closing a body ends reading it ahead: no goroutine is left in the bubble.
-func TestPeek_endsWithTheBody(t *testing.T) {
+func TestPeek_stopsWhenBodyIsClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, _ := io.Pipe()
 		resp := &http.Response{Body: r}
-		require.Empty(t, Peek(resp))
+		require.Empty(t, peekAll(resp))
 		require.NoError(t, resp.Body.Close())
 		_, err := io.ReadAll(resp.Body)
 		require.Error(t, err)

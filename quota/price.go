@@ -67,14 +67,14 @@ func (p *price) learn(left int64, spaced bool) (changed bool) {
 func (p *price) one() int64 { return max(p.units, 1) }
 
 // in returns w in requests.
-func (p *price) in(w throttle.Window) throttle.Window {
+func (p *price) in(w throttle.RemoteLimit) throttle.RemoteLimit {
 	w.Limit, w.Remaining = max(w.Limit/p.one(), min(w.Limit, 1)), w.Remaining/p.one()
 	return w
 }
 
 // priced returns w in requests, after it has learned from it. Where the price turns
 // out to be another one, what was learned in the old one is void.
-func (t *told) priced(w throttle.Window, now time.Time, open int64) throttle.Window {
+func (t *told) priced(w throttle.RemoteLimit, now time.Time, open int64) throttle.RemoteLimit {
 	old := t.price.one()
 	changed := t.price.learn(max(w.Remaining, 0), t.shared(now, open))
 	w = t.price.in(w)

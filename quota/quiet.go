@@ -42,10 +42,10 @@ func (s *site) worthReading() bool {
 // heed takes over what an answer says. asked is the quota that granted the
 // request; nil: none was asked, since the host was quiet.
 func (s *site) heed(req *http.Request, asked *bucket, f *throttle.Feedback) {
-	if len(f.Windows) > 0 {
+	if len(f.RemoteLimits) > 0 {
 		s.hinted.Store(true)
 	}
-	if len(f.Windows) == 0 && f.Outcome != throttle.Throttled {
+	if len(f.RemoteLimits) == 0 && f.Outcome != throttle.Throttled {
 		if asked == nil {
 			s.note(f.Now)
 		}
@@ -55,7 +55,7 @@ func (s *site) heed(req *http.Request, asked *bucket, f *throttle.Feedback) {
 	learned := *f // what the quota is to learn from
 	if f.Outcome == throttle.Throttled && isEstimated(f.Cause) && !s.isEvidence(req, asked, f) {
 		learned.Outcome = throttle.Accepted
-		if len(f.Windows) == 0 {
+		if len(f.RemoteLimits) == 0 {
 			return // it concerns no route more than another
 		}
 	}
@@ -63,7 +63,7 @@ func (s *site) heed(req *http.Request, asked *bucket, f *throttle.Feedback) {
 	case asked == nil:
 		s.rouse(req, &learned)
 	case !s.place(req, asked, &learned):
-		f.Windows = nil // they speak of another quota, which has been told
+		f.RemoteLimits = nil // they speak of another quota, which has been told
 	}
 	s.tell(req, asked, f)
 }
@@ -71,7 +71,7 @@ func (s *site) heed(req *http.Request, asked *bucket, f *throttle.Feedback) {
 // isEvidence takes in a rejection that states nothing, and reports whether there is
 // evidence to stop. Suspected causes were taken in by consider, and never stop a quota.
 func (s *site) isEvidence(req *http.Request, asked *bucket, f *throttle.Feedback) bool {
-	return (f.Cause == throttle.CauseBare || f.Cause == throttle.CauseRetryNow) && s.tracker.Mode == Full && s.suspect(req, asked, f)
+	return (f.Cause == throttle.CauseUnstated || f.Cause == throttle.CauseRetryNow) && s.tracker.Mode == Full && s.suspect(req, asked, f)
 }
 
 // note notes the time.
@@ -87,8 +87,8 @@ func (s *site) rouse(req *http.Request, f *throttle.Feedback) {
 	if home := s.homeOf(req); home != nil {
 		b = home
 	}
-	if s.place(req, b, f) && len(f.Windows) > 0 {
-		b.hear(f.Windows, f.Now)
+	if s.place(req, b, f) && len(f.RemoteLimits) > 0 {
+		b.hear(f.RemoteLimits, f.Now)
 	}
 	if f.Outcome == throttle.Throttled {
 		b.startle(f, s.accepted(f.Now))
@@ -130,10 +130,10 @@ func (s *site) suspect(req *http.Request, asked *bucket, f *throttle.Feedback) (
 		b, before = s.bucket(req), s.accepted(f.Now)
 	}
 	stop = b.suspect(f, before, asked != nil)
-	if s.id != "" && f.Cause == throttle.CauseBare {
+	if s.id != "" && f.Cause == throttle.CauseUnstated {
 		b.rejects(s.route(req))
 	}
-	if asked == nil && !stop && f.Cause == throttle.CauseBare {
+	if asked == nil && !stop && f.Cause == throttle.CauseUnstated {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		defer b.record(b.view())
@@ -158,10 +158,10 @@ func (b *bucket) startle(f *throttle.Feedback, accepted tally) {
 			b.span = accepted
 		}
 	}
-	if isEstimated(f.Cause) && !explains(f.Windows) {
+	if isEstimated(f.Cause) && !explains(f.RemoteLimits) {
 		b.estimator(accepted, now)
 		b.stop(n, now)
 		return
 	}
-	b.throttled(n, *f, explains(f.Windows), now)
+	b.throttled(n, *f, explains(f.RemoteLimits), now)
 }

@@ -128,7 +128,7 @@ func (l *rateLoop) open(first tally, hold time.Duration, stopped, probed, now ti
 	if stopped.After(first.until) { // what was accepted had not come back yet when the last probe was rejected
 		rate = first.rate(stopped.Add(now.Sub(stopped) / 2))
 	}
-	*l = rateLoop{cause: throttle.CauseBare, rate: max(rate, floor, minRate), goal: math.Inf(1), eager: 2, plateau: plateauFirst, step: now, sent: sent, effect: now}
+	*l = rateLoop{cause: throttle.CauseUnstated, rate: max(rate, floor, minRate), goal: math.Inf(1), eager: 2, plateau: plateauFirst, step: now, sent: sent, effect: now}
 	if first.ok < enough {
 		l.eager = 10
 	} else if hold > 0 && hold <= shortHold && !stopped.After(first.until) {
@@ -207,7 +207,7 @@ func (l *rateLoop) grow(now, last time.Time, accepted *acceptedRate) (unneeded b
 	needed, plateau := float64(l.granted) > l.rate*now.Sub(l.step).Seconds()/2, l.plateau
 	l.step, l.granted = now, 0
 	l.calm += span.Seconds()
-	if !l.known && l.cause != throttle.CauseBare {
+	if !l.known && l.cause != throttle.CauseUnstated {
 		plateau = 2
 	}
 	switch {
@@ -233,7 +233,7 @@ func (l *rateLoop) grow(now, last time.Time, accepted *acceptedRate) (unneeded b
 // rejected takes in a rejection that counts. best is the highest accepted rate of the
 // last minute, rtt a round trip, and sent the number of the latest claim.
 func (l *rateLoop) rejected(best float64, rtt time.Duration, sent uint64, now time.Time) effect {
-	refused, implied := l.rate, l.cause == throttle.CauseBare
+	refused, implied := l.rate, l.cause == throttle.CauseUnstated
 	eight, _ := l.bad(8)
 	twenty, all := l.bad(20)
 	accepted := l.since

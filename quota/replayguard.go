@@ -25,11 +25,11 @@ const (
 //   - A message whose time is more than a day off is ignored.
 //
 // There is one exception: what is kept of an account is accepted again by a process that has
-// forgotten the account and asks for it with Share.Recall. It is then as old as it is, so it
+// forgotten the account and asks for it with Exchange.Fetch. It is then as old as it is, so it
 // holds no longer than when it was first heard.
 //
 // Limitation: clocks of processes need not agree, so a process that has heard nothing of a
-// sender cannot tell how old the first message of it is, and relies on Message.Age.
+// sender cannot tell how old the first message of it is, and relies on Update.Age.
 //
 // It is guarded by convoy.mu. Its memory is bounded: a sender takes 200 bytes.
 type replayGuard struct {

@@ -23,7 +23,7 @@ func TestShare_replayedMessagesHaveNoEffect(t *testing.T) {
 		refuse(t, one, users, "Retry-After", "60")
 		settle(b)
 		require.False(t, claim(t, other, users).OK)
-		recorded := append([]Message(nil), b.posted...)
+		recorded := append([]Update(nil), b.posted...)
 		require.NotEmpty(t, recorded)
 		time.Sleep(61 * time.Second)
 		ask(t, one, users, quotaOf(users, "1000", "999", "60"))
@@ -55,7 +55,7 @@ func TestShare_delayedMessagesAreAsOldAsTheyAre(t *testing.T) {
 				settle(b)
 				ask(t, all[0], users, quotaOf(users, "1000", "900", "3600"))
 				settle(b)
-				b.copies = func(Message) int { return 0 }
+				b.copies = func(Update) int { return 0 }
 				refuse(t, all[0], users, "Retry-After", "60")
 				held := b.posted[len(b.posted)-1]
 				time.Sleep(40 * time.Second)
@@ -73,7 +73,7 @@ func TestShare_recallsWhatItHeardBeforeItForgot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &bus{delay: time.Millisecond}
 		one, other := two(t, b)
-		other.MaxSites = 1 // per shard
+		other.MaxAccounts = 1 // per shard
 		refuse(t, one, users, "Retry-After", "600")
 		settle(b)
 		require.False(t, claim(t, other, users).OK)
@@ -159,18 +159,18 @@ func TestReplayGuard_getsUsedToAnotherClockError(t *testing.T) {
 type line struct {
 	deaf
 	mu    sync.Mutex
-	hear  func(Message)
+	hear  func(Update)
 	ended chan struct{}
 	posts int
 }
 
-func (l *line) Post(Message) {
+func (l *line) Publish(Update) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.posts++
 }
 
-func (l *line) Subscribe(ctx context.Context, hear func(Message)) {
+func (l *line) Subscribe(ctx context.Context, hear func(Update)) {
 	l.hear, l.ended = hear, make(chan struct{})
 	context.AfterFunc(ctx, func() { close(l.ended) })
 }
@@ -180,7 +180,7 @@ func TestTracker_closeEndsSharing(t *testing.T) {
 		new(Tracker).Close()
 		b, l := &bus{delay: time.Millisecond}, &line{}
 		one, other := two(t, b)
-		subscriber := &Tracker{Share: l, Secret: other.Secret}
+		subscriber := &Tracker{Exchange: l, Secret: other.Secret}
 		subscriber.Demand(request(t, users))
 		time.Sleep(recallFor)
 		require.NotZero(t, l.posts)

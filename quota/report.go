@@ -19,8 +19,8 @@ type Report struct {
 	// state. It is reported on every status, but it is a command only on a response that is
 	// Throttled, or a 503: see Wait.
 	RetryAfter    time.Duration
-	HasRetryAfter bool // RetryAfter is stated, possibly as 0; negative and malformed values are not stated
-	RetryForm     Form // how RetryAfter was written
+	HasRetryAfter bool       // RetryAfter is stated, possibly as 0; negative and malformed values are not stated
+	RetryFormat   TimeFormat // how RetryAfter was written
 
 	// Stated tells a refusal that says something about its end from a bare one.
 	// It is NotStated if the response is neither Throttled nor a 503 with Retry-After.
@@ -44,9 +44,9 @@ type Report struct {
 	Global    bool // the refusal holds for all quotas of the account, not only for those named
 	Stale     bool // the response is out of a cache (Age > 0): its limits are old and left out
 
-	documented time.Duration // wait that the API documents for this refusal; 0: none
-	marked     bool          // a known body, code or header says that it is a refusal
-	vendor     *Vendor       // what is known about the host; nil: nothing
+	documentedWait time.Duration // wait that the API documents for this refusal; 0: none
+	explicit       bool          // a known body, code or header says that it is a refusal
+	provider       *Provider     // what is known about the host; nil: nothing
 }
 
 // A Limit is the state of one limit of a server, as one answer tells it.
@@ -67,35 +67,35 @@ type Limit struct {
 	HasUsed      bool // Used was said
 	HasReset     bool // ResetAfter was said, possibly as 0
 
-	ResetAfter time.Duration // from receipt until units come back; never negative
-	ResetForm  Form          // how ResetAfter came
-	Window     time.Duration // length of the window; 0: not said
-	Rate       float64       // units that come back each second, where the server says so; 0: not said
+	ResetAfter  time.Duration // from receipt until units come back; never negative
+	ResetFormat TimeFormat    // how ResetAfter came
+	Window      time.Duration // length of the window; 0: not said
+	Rate        float64       // units that come back each second, where the server says so; 0: not said
 
 	partitioned bool // PartitionKey came with the state, and so with every response
 }
 
-// AsWindow returns l in the words of package throttle. There a reset of 0 means that none is
+// RemoteLimit returns l in the words of package throttle. There a reset of 0 means that none is
 // stated, so one that is now is 1 ns from now. The name has the partition key behind it.
-func (l Limit) AsWindow() throttle.Window {
-	w := throttle.Window{
+func (l Limit) RemoteLimit() throttle.RemoteLimit {
+	w := throttle.RemoteLimit{
 		Name:             l.fullName(),
 		Unit:             l.Unit,
 		Limit:            l.Limit,
 		Remaining:        l.Remaining,
 		RemainingUnknown: !l.HasRemaining,
 		ResetAfter:       l.ResetAfter,
-		Roughness:        l.roughness(),
+		Resolution:       l.resolution(),
 		Per:              l.Window,
 	}
 	switch {
 	case l.HasReset && w.ResetAfter == 0:
 		w.ResetAfter = 1
 	case !l.HasReset && l.HasRemaining && l.Remaining == 0 && l.Rate > 0:
-		w.ResetAfter = spacing(l.Rate) // of one unit
+		w.ResetAfter = unitInterval(l.Rate) // of one unit
 	}
 	if w.Per == 0 && w.Limit == 0 && l.Rate > 0 {
-		w.Limit, w.Per = 1, spacing(l.Rate)
+		w.Limit, w.Per = 1, unitInterval(l.Rate)
 	}
 	return w
 }
@@ -108,42 +108,44 @@ func (l Limit) fullName() string {
 	return l.Name + ";pk=" + base64.StdEncoding.EncodeToString([]byte(l.PartitionKey))
 }
 
-// spacing returns the time that one unit takes at rate units per second, at most maxDelay.
-func spacing(rate float64) time.Duration {
+// unitInterval returns the time that one unit takes at rate units per second, at most maxDelay.
+func unitInterval(rate float64) time.Duration {
 	return time.Duration(min(math.Ceil(float64(time.Second)/rate), float64(maxDelay)))
 }
 
-// AppendWindows appends the limits of r to dst, in the words of package throttle.
-func (r Report) AppendWindows(dst []throttle.Window) []throttle.Window {
+// AppendRemoteLimits appends the limits of r to dst, in the words of package throttle.
+func (r Report) AppendRemoteLimits(dst []throttle.RemoteLimit) []throttle.RemoteLimit {
 	for _, l := range r.Limits {
-		dst = append(dst, l.AsWindow())
+		dst = append(dst, l.RemoteLimit())
 	}
 	return dst
 }
 
-// A Form is how a time was written in a header.
-type Form uint8
+// A TimeFormat is how a time was written in a header.
+type TimeFormat uint8
 
 const (
-	NoForm       Form = iota // not said
-	DeltaSeconds             // a number of seconds, also with a fraction
-	DeltaMillis              // a number of milliseconds
-	Duration                 // a number with a unit, such as 1m6.779s
-	EpochSeconds             // seconds since 1970, also with a fraction
-	EpochMillis              // milliseconds since 1970
-	Date                     // a date and time as text, in any of the usual orders
-	EpochMicros              // microseconds since 1970
+	FormatNone         TimeFormat = iota // not said
+	FormatDeltaSeconds                   // a number of seconds, also with a fraction
+	FormatDeltaMillis                    // a number of milliseconds
+	FormatDuration                       // a number with a unit, such as 1m6.779s
+	FormatEpochSeconds                   // seconds since 1970, also with a fraction
+	FormatEpochMillis                    // milliseconds since 1970
+	FormatDate                           // a date and time as text, in any of the usual orders
+	FormatEpochMicros                    // microseconds since 1970
 )
 
-var formNames = [...]string{"not said", "delta seconds", "delta milliseconds", "duration", "epoch seconds", "epoch milliseconds", "date", "epoch microseconds"}
+var formatNames = [...]string{"not stated", "delta seconds", "delta milliseconds", "duration", "epoch seconds", "epoch milliseconds", "date", "epoch microseconds"}
 
 // String returns the name of f.
-func (f Form) String() string {
-	if int(f) < len(formNames) {
-		return formNames[f]
+func (f TimeFormat) String() string {
+	if int(f) < len(formatNames) {
+		return formatNames[f]
 	}
-	return "unknown form"
+	return "unknown formatatatatatat"
 }
 
-// Relative reports whether f counts from the answer, so that nobody's clock matters.
-func (f Form) Relative() bool { return f == DeltaSeconds || f == DeltaMillis || f == Duration }
+// IsDelta reports whether f counts from the answer, so that nobody's clock matters.
+func (f TimeFormat) IsDelta() bool {
+	return f == FormatDeltaSeconds || f == FormatDeltaMillis || f == FormatDuration
+}

@@ -10,13 +10,13 @@ import (
 type Statement uint8
 
 const (
-	NotStated     Statement = iota // nothing: the response is no refusal, or only its status makes it one (a bare 429)
-	StatedRefusal                  // a known body, code or header says that it is a refusal, but not until when
-	StatedLimit                    // one of Report.Limits has nothing left, and says when units come back if HasReset
-	StatedWait                     // Report.Wait says when to come back, possibly now
+	NotStated       Statement = iota // nothing: the response is no refusal, or only its status makes it one (a bare 429)
+	StatedRejection                  // a known body, code or header says that it is a refusal, but not until when
+	StatedLimit                      // one of Report.Limits has nothing left, and says when units come back if HasReset
+	StatedWait                       // Report.Wait says when to come back, possibly now
 )
 
-var statementNames = [...]string{"not stated", "refusal", "limit", "wait"}
+var statementNames = [...]string{"not stated", "rejection", "limit", "wait"}
 
 // String returns the name of s in lower case.
 func (s Statement) String() string {
@@ -44,23 +44,23 @@ func (r *Report) statement(status int) (Statement, time.Duration) {
 	if r.HasRetryAfter {
 		return StatedWait, r.RetryAfter
 	}
-	if r.usedUp() {
+	if r.anyExhausted() {
 		return StatedLimit, 0
 	}
-	if reset, ok := r.onlyReset(); ok {
+	if reset, ok := r.earliestReset(); ok {
 		return StatedWait, reset
 	}
-	if r.documented > 0 {
-		return StatedWait, r.documented
+	if r.documentedWait > 0 {
+		return StatedWait, r.documentedWait
 	}
-	if r.marked {
-		return StatedRefusal, 0
+	if r.explicit {
+		return StatedRejection, 0
 	}
 	return NotStated, 0
 }
 
-// usedUp reports whether a limit has nothing left.
-func (r *Report) usedUp() bool {
+// anyExhausted reports whether a limit has nothing left.
+func (r *Report) anyExhausted() bool {
 	for i := range r.Limits {
 		if l := &r.Limits[i]; l.HasRemaining && l.Remaining == 0 {
 			return true
@@ -69,10 +69,10 @@ func (r *Report) usedUp() bool {
 	return false
 }
 
-// onlyReset returns the reset of a refusal that states only when: no limit says what is left.
+// earliestReset returns the reset of a refusal that states only when: no limit says what is left.
 // The earliest reset counts, because the response does not say which limit refused. A reset
 // of 0 is no wait: servers send it with limits that they do not apply.
-func (r *Report) onlyReset() (reset time.Duration, ok bool) {
+func (r *Report) earliestReset() (reset time.Duration, ok bool) {
 	for i := range r.Limits {
 		l := &r.Limits[i]
 		if l.HasRemaining {
@@ -96,8 +96,8 @@ func (l *Limit) bound() {
 	}
 }
 
-// truncate returns the first maxName bytes of a name.
-func truncate(name string) string { return name[:min(len(name), maxName)] }
+// truncate returns the first maxNameLen bytes of a name.
+func truncate(name string) string { return name[:min(len(name), maxNameLen)] }
 
 // boundDelay returns d, at least 0 and at most maxDelay.
 func boundDelay(d time.Duration) time.Duration { return min(max(d, 0), maxDelay) }

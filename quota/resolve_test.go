@@ -48,14 +48,14 @@ func TestReport_saturatesWindows(t *testing.T) {
 }
 
 // Rows and hooks of users may set any number.
-func TestReport_clampsWhatHooksReport(t *testing.T) {
+func TestReport_clampsValuesOfCustomReaders(t *testing.T) {
 	bad := func(r *Report) {
 		r.RetryAfter, r.HasRetryAfter = -time.Hour, true
 		r.Limits = append(r.Limits, Limit{Limit: -1, Remaining: -2, Used: -3, HasRemaining: true, ResetAfter: math.MinInt64, Window: math.MaxInt64, Rate: math.NaN()})
 	}
 	want := Limit{HasRemaining: true, Window: maxDelay}
 	r := Reader{
-		Hosts: map[string]Vendor{"api.test": {Headers: map[string]Meaning{"X-Acme": {Read: func(_ string, r *Report) { bad(r) }}}}},
+		Hosts: map[string]Provider{"api.test": {Headers: map[string]Rule{"X-Acme": {Read: func(_ string, r *Report) { bad(r) }}}}},
 		Body:  func(_ int, _ http.Header, _ []byte, r *Report) { *r = Report{Throttled: true}; bad(r) },
 	}
 	rep := r.Parse("api.test", 429, http.Header{"X-Acme": {"x"}}, time.Unix(1700000000, 0))
@@ -67,7 +67,7 @@ func TestReport_clampsWhatHooksReport(t *testing.T) {
 	require.Zero(t, rep.RetryAfter)
 }
 
-func TestReport_saysWhatARefusalStates(t *testing.T) {
+func TestReport_statementOfEachRejection(t *testing.T) {
 	const secondary = `{"message":"You have exceeded a secondary rate limit. Please wait a few minutes before you try again."}`
 	for _, c := range []struct {
 		name         string
@@ -92,8 +92,8 @@ func TestReport_saysWhatARefusalStates(t *testing.T) {
 		{"the earliest of several", 429, "X-RateLimit-Reset-Day: 9000\nX-RateLimit-Reset-Minute: 12", "", StatedWait, 12 * time.Second},
 		{"a reset of 0", 429, "X-RateLimit-Reset: 0", "", NotStated, 0},
 		{"Retry-After before the reset", 429, "Retry-After: 5\nRateLimit-Reset: 30", "", StatedWait, 5 * time.Second},
-		{"Envoy's mark", 503, "X-Envoy-Ratelimited: true", "", StatedRefusal, 0},
-		{"a known code", 429, "", `{"error":{"code":"rate_limit_exceeded"}}`, StatedRefusal, 0},
+		{"Envoy's mark", 503, "X-Envoy-Ratelimited: true", "", StatedRejection, 0},
+		{"a known code", 429, "", `{"error":{"code":"rate_limit_exceeded"}}`, StatedRejection, 0},
 		{"a known code with a delay", 429, "", `{"code":"rate_limited","retry_after":0}`, StatedWait, 0},
 		{"GitHub's secondary limit, 403", 403, "", secondary, StatedWait, time.Minute},
 		{"GitHub's secondary limit, 429", 429, "X-RateLimit-Limit: 30\nX-RateLimit-Remaining: 14\nX-RateLimit-Reset: 20", secondary, StatedWait, time.Minute},
@@ -101,7 +101,7 @@ func TestReport_saysWhatARefusalStates(t *testing.T) {
 		{"GitHub's primary limit", 403, "X-RateLimit-Limit: 60\nX-RateLimit-Remaining: 0\nX-RateLimit-Reset: 900", `{"message":"API rate limit exceeded"}`, StatedLimit, 0},
 	} {
 		var r Reader
-		rep := r.Parse("", c.status, headerOf(c.header), time.Unix(1700000000, 0))
+		rep := r.Parse("", c.status, parseHeader(c.header), time.Unix(1700000000, 0))
 		if c.body != "" {
 			r.ReadBody(c.status, nil, []byte(c.body), &rep)
 		}

@@ -69,27 +69,27 @@ func (it *sfItem) param(key string) (sfValue, bool) {
 
 // integer returns the value of parameter key if there is one. It is not valid if there is one
 // that is no integer, or negative.
-func (it *sfItem) integer(key string) (n number, ok, valid bool) {
+func (it *sfItem) integer(key string) (n decimal, ok, valid bool) {
 	v, ok := it.param(key)
 	if !ok {
-		return number{}, false, true
+		return decimal{}, false, true
 	}
 	n, ok = v.integer()
 	return n, ok, ok
 }
 
 // integer returns v if it is an integer that is not negative.
-func (v sfValue) integer() (number, bool) {
+func (v sfValue) integer() (decimal, bool) {
 	if v.kind != sfNumber || strings.IndexByte(v.text, '.') >= 0 {
-		return number{}, false
+		return decimal{}, false
 	}
-	n, ok := parseNumber(v.text)
+	n, ok := parseDecimal(v.text)
 	return n, ok && !n.negative
 }
 
-// partition returns the partition key of an item, "" if it has none. What is not a byte
+// partitionKey returns the partition key of an item, "" if it has none. What is not a byte
 // sequence, as the draft wants it, counts as it is.
-func (it *sfItem) partition() string {
+func (it *sfItem) partitionKey() string {
 	v, ok := it.param("pk")
 	if !ok || v.kind == sfBool {
 		return ""
@@ -102,19 +102,19 @@ func (it *sfItem) partition() string {
 	return truncate(v.String())
 }
 
-// A sfReader reads a list. After the last item next is false; bad tells whether
+// A sfParser reads a list. After the last item next is false; bad tells whether
 // that was because of a mistake, which makes the whole field void.
-type sfReader struct {
-	s   string
-	pos int
-	bad bool
+type sfParser struct {
+	s         string
+	pos       int
+	malformed bool
 
 	// lenient accepts a second string where a parameter should be, as Hugging
 	// Face writes it ("fixed window";"api";q=1000). The last string counts.
 	lenient bool
 }
 
-func (r *sfReader) next(it *sfItem) bool {
+func (r *sfParser) next(it *sfItem) bool {
 	it.n = 0
 	if r.pos == 0 {
 		r.skip(" ")
@@ -122,19 +122,19 @@ func (r *sfReader) next(it *sfItem) bool {
 			return false
 		}
 	}
-	if r.bad || r.pos >= len(r.s) {
+	if r.malformed || r.pos >= len(r.s) {
 		return false
 	}
 	var ok bool
-	if it.value, ok = r.value(); !ok || !r.parameters(it) || !r.comma() {
-		r.bad = true
+	if it.value, ok = r.value(); !ok || !r.parameters(it) || !r.separator() {
+		r.malformed = true
 		return false
 	}
 	return true
 }
 
-// comma steps over what separates members; a comma at the end is a mistake.
-func (r *sfReader) comma() bool {
+// separator steps over what separates members; a comma at the end is a mistake.
+func (r *sfParser) separator() bool {
 	r.skip(" \t")
 	if r.pos == len(r.s) {
 		return true
@@ -147,7 +147,7 @@ func (r *sfReader) comma() bool {
 	return r.pos < len(r.s)
 }
 
-func (r *sfReader) parameters(it *sfItem) bool {
+func (r *sfParser) parameters(it *sfItem) bool {
 	for r.peek() == ';' {
 		r.pos++
 		r.skip(" ")
@@ -178,7 +178,7 @@ func (r *sfReader) parameters(it *sfItem) bool {
 }
 
 // value reads a bare item.
-func (r *sfReader) value() (sfValue, bool) {
+func (r *sfParser) value() (sfValue, bool) {
 	switch c := r.peek(); {
 	case c == '"':
 		return r.string()
@@ -194,7 +194,7 @@ func (r *sfReader) value() (sfValue, bool) {
 	return sfValue{}, false
 }
 
-func (r *sfReader) string() (sfValue, bool) {
+func (r *sfParser) string() (sfValue, bool) {
 	r.pos++
 	start := r.pos
 	for ; r.pos < len(r.s); r.pos++ {
@@ -215,7 +215,7 @@ func (r *sfReader) string() (sfValue, bool) {
 }
 
 // number reads up to 15 digits, or up to 12 with up to 3 behind a point.
-func (r *sfReader) number() (sfValue, bool) {
+func (r *sfParser) number() (sfValue, bool) {
 	start := r.pos
 	if r.peek() == '-' {
 		r.pos++
@@ -233,7 +233,7 @@ func (r *sfReader) number() (sfValue, bool) {
 	return sfValue{sfNumber, r.s[start:r.pos]}, true
 }
 
-func (r *sfReader) bytes() (sfValue, bool) {
+func (r *sfParser) bytes() (sfValue, bool) {
 	r.pos++
 	end := strings.IndexByte(r.s[r.pos:], ':')
 	if end < 0 {
@@ -241,10 +241,10 @@ func (r *sfReader) bytes() (sfValue, bool) {
 	}
 	text := r.s[r.pos : r.pos+end]
 	r.pos += end + 1
-	return sfValue{sfBytes, text}, prefix(text, isBase64) == len(text)
+	return sfValue{sfBytes, text}, countPrefix(text, isBase64) == len(text)
 }
 
-func (r *sfReader) bool() (sfValue, bool) {
+func (r *sfParser) bool() (sfValue, bool) {
 	r.pos++
 	c := r.peek()
 	if c != '0' && c != '1' {
@@ -254,29 +254,29 @@ func (r *sfReader) bool() (sfValue, bool) {
 	return sfValue{sfBool, r.s[r.pos-1 : r.pos]}, true
 }
 
-func (r *sfReader) digits() int {
-	n := prefix(r.s[r.pos:], isDigit)
+func (r *sfParser) digits() int {
+	n := countPrefix(r.s[r.pos:], isDigit)
 	r.pos += n
 	return n
 }
 
 // take reads a word of bytes that pass rest, the first of which passes first.
-func (r *sfReader) take(first, rest func(byte) bool) string {
+func (r *sfParser) take(first, rest func(byte) bool) string {
 	if !first(r.peek()) {
 		return ""
 	}
-	n := 1 + prefix(r.s[r.pos+1:], rest)
+	n := 1 + countPrefix(r.s[r.pos+1:], rest)
 	r.pos += n
 	return r.s[r.pos-n : r.pos]
 }
 
-func (r *sfReader) skip(chars string) {
+func (r *sfParser) skip(chars string) {
 	for r.pos < len(r.s) && strings.IndexByte(chars, r.s[r.pos]) >= 0 {
 		r.pos++
 	}
 }
 
-func (r *sfReader) peek() byte {
+func (r *sfParser) peek() byte {
 	if r.pos < len(r.s) {
 		return r.s[r.pos]
 	}

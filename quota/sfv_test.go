@@ -10,25 +10,25 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// show writes a list of items in one spelling, whoever read it.
-func show(s string, lenient bool) (string, bool) {
-	r := sfReader{s: s, lenient: lenient}
+// formatList writes a list of items in one spelling, whoever read it.
+func formatList(s string, lenient bool) (string, bool) {
+	r := sfParser{s: s, lenient: lenient}
 	var it sfItem
 	var b strings.Builder
 	for r.next(&it) {
-		fmt.Fprintf(&b, "%s", showValue(it.value))
+		fmt.Fprintf(&b, "%s", formatValue(it.value))
 		for i, p := range it.params[:it.n] {
-			if v, _ := it.param(p.key); !repeats(&it, i) {
-				fmt.Fprintf(&b, ";%s=%s", p.key, showValue(v))
+			if v, _ := it.param(p.key); !isRepeatedKey(&it, i) {
+				fmt.Fprintf(&b, ";%s=%s", p.key, formatValue(v))
 			}
 		}
 		b.WriteByte('\n')
 	}
-	return b.String(), !r.bad
+	return b.String(), !r.malformed
 }
 
-// repeats reports whether an earlier parameter has the key of parameter i.
-func repeats(it *sfItem, i int) bool {
+// isRepeatedKey reports whether an earlier parameter has the key of parameter i.
+func isRepeatedKey(it *sfItem, i int) bool {
 	for _, p := range it.params[:i] {
 		if p.key == it.params[i].key {
 			return true
@@ -37,10 +37,10 @@ func repeats(it *sfItem, i int) bool {
 	return false
 }
 
-func showValue(v sfValue) string {
+func formatValue(v sfValue) string {
 	switch v.kind {
 	case sfNumber:
-		n, _ := parseNumber(v.text)
+		n, _ := parseDecimal(v.text)
 		f := n.float()
 		if n.negative {
 			f = -f
@@ -52,9 +52,9 @@ func showValue(v sfValue) string {
 	return fmt.Sprintf("%d %s", v.kind, v.text)
 }
 
-// oracle writes the same with another reader. ok is false if the field is void, and
+// referenceList writes the same with another reader. ok is false if the field is void, and
 // known is false if it holds kinds of items that ours leaves out.
-func oracle(s string) (out string, ok, known bool) {
+func referenceList(s string) (out string, ok, known bool) {
 	list, err := httpsfv.UnmarshalList([]string{s})
 	if err != nil {
 		return "", false, true
@@ -65,7 +65,7 @@ func oracle(s string) (out string, ok, known bool) {
 		if !isItem {
 			return "", true, false
 		}
-		text, plain := oracleValue(it.Value)
+		text, plain := referenceValue(it.Value)
 		b.WriteString(text)
 		names := it.Params.Names()
 		if !plain || len(names) > 8 {
@@ -73,7 +73,7 @@ func oracle(s string) (out string, ok, known bool) {
 		}
 		for _, name := range names {
 			v, _ := it.Params.Get(name)
-			text, plain := oracleValue(v)
+			text, plain := referenceValue(v)
 			if !plain {
 				return "", true, false
 			}
@@ -84,7 +84,7 @@ func oracle(s string) (out string, ok, known bool) {
 	return b.String(), true, true
 }
 
-func oracleValue(v any) (string, bool) {
+func referenceValue(v any) (string, bool) {
 	switch v := v.(type) {
 	case int64:
 		return fmt.Sprintf("number %.3f", float64(v)), true
@@ -105,7 +105,7 @@ func oracleValue(v any) (string, bool) {
 	return "", false
 }
 
-var fields = []string{
+var fieldCases = []string{
 	`"default";r=50;t=30`, `"burst";q=100;w=60,"daily";q=1000;w=86400`, `"a";r=1;pk=:dHJpYWwxMjEzMjM=:`,
 	`100;w=10, 1000;w=3600`, `500; w=60`, `"quo\"te\\d";r=1`, `tok*en;a;b=?0;c=-1.5`, `"open`, `1,`, `;r=1`, ``, `  `,
 	`"fixed window";"api";q=1000;w=300`, `1;r=1;r=2`, `(1 2);a`, `@123`, `1.2345`, `1234567890123456`, `"é"`, `a/b:c`, `1 , 2`, "1\t,\t2",
@@ -113,16 +113,16 @@ var fields = []string{
 }
 
 func FuzzStructuredField(f *testing.F) {
-	for _, s := range fields {
+	for _, s := range fieldCases {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		show(s, true)
-		want, ok, known := oracle(s)
+		formatList(s, true)
+		want, ok, known := referenceList(s)
 		if !known || strings.Contains(s, ":") {
 			return // kinds that ours leaves out; byte sequences, which ours does not decode
 		}
-		got, gotOK := show(s, false)
+		got, gotOK := formatList(s, false)
 		if gotOK != ok || ok && got != want {
 			t.Errorf("%q: got %q %v, the oracle says %q %v", s, got, gotOK, want, ok)
 		}
@@ -131,9 +131,9 @@ func FuzzStructuredField(f *testing.F) {
 
 func TestStructuredField_acceptsTwoNamesOnlyIfLenient(t *testing.T) {
 	const s = `"fixed window";"api";q=1000;w=300`
-	_, ok := show(s, false)
+	_, ok := formatList(s, false)
 	require.False(t, ok)
-	out, ok := show(s, true)
+	out, ok := formatList(s, true)
 	require.True(t, ok)
 	require.Equal(t, "string \"api\";q=number 1000.000;w=number 300.000\n", out)
 }

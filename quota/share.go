@@ -2,7 +2,7 @@ package quota
 
 import "time"
 
-// A Share carries what servers said from each process of a fleet to all others, so
+// An Exchange carries what servers said from each process of a fleet to all others, so
 // that a refusal which one of them met closes the gate in all, and each does not
 // have to meet its own. Package throttleredis has one on Redis; another is a few
 // lines over any bus that the processes have.
@@ -19,26 +19,26 @@ import "time"
 //
 // Of the processes that wait for one gate mostly one sends the first request, and
 // the others go when they hear of its answer, or when they have not for a while.
-type Share interface {
-	// Post hands m to all who listen. If m.Keep is not 0 it is kept for so long,
+type Exchange interface {
+	// Publish hands m to all who listen. If m.Keep is not 0 it is kept for so long,
 	// for those who Recall it, in place of what was kept of its Account and Bucket.
 	// Post is called while others wait in line: it must return at once, and not
 	// wait for those who listen.
-	Post(m Message)
+	Publish(m Update)
 
 	// Listen has hear called with what is posted, from now on; what the same
 	// process posted may be among it. A Tracker calls it once, before its first
 	// request. A Share whose subscriptions can end is a Subscriber.
-	Listen(hear func(m Message))
+	Listen(hear func(m Update))
 
-	// Recall has hear called with what is kept of account, and then with a Message
+	// Fetch has hear called with what is kept of account, and then with a Message
 	// that has no News. It must return at once. If that message does not come, the
 	// first requests of the account wait for 100 ms in vain.
-	Recall(account string)
+	Fetch(account string)
 }
 
-// A Message is what a Share carries.
-type Message struct {
+// An Update is what a Share carries.
+type Update struct {
 	Account string        // whom it concerns: a keyed hash of scheme, host and credential
 	Bucket  string        // which of the quotas of that account
 	News    string        // what was said; "": that was all that was kept of Account

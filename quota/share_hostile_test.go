@@ -14,11 +14,11 @@ import (
 
 // Lost, repeated and late messages cost refusals, never more than that.
 func TestShare_bearsWhatHappensToMessages(t *testing.T) {
-	for name, copies := range map[string]func(Message) int{
-		"all lost":    func(Message) int { return 0 },
-		"half lost":   func() func(Message) int { r := random(1); return func(Message) int { return r.IntN(2) } }(),
-		"twice":       func(Message) int { return 2 },
-		"up to three": func() func(Message) int { r := random(2); return func(Message) int { return r.IntN(4) } }(),
+	for name, copies := range map[string]func(Update) int{
+		"all lost":    func(Update) int { return 0 },
+		"half lost":   func() func(Update) int { r := random(1); return func(Update) int { return r.IntN(2) } }(),
+		"twice":       func(Update) int { return 2 },
+		"up to three": func() func(Update) int { r := random(2); return func(Update) int { return r.IntN(4) } }(),
 	} {
 		for _, delay := range []time.Duration{time.Millisecond, 700 * time.Millisecond} {
 			synctest.Test(t, func(t *testing.T) {
@@ -53,10 +53,10 @@ func TestShare_ignoresWhatIsNotMadeWithTheSecret(t *testing.T) {
 			"long":            strings.Repeat("x", maxNews+1),
 			"nothing":         ".",
 		} {
-			other.convoy.hear(Message{Account: site.id, News: text})
+			other.convoy.hear(Update{Account: site.id, News: text})
 			require.True(t, claim(t, other, users).OK, name)
 		}
-		other.convoy.hear(Message{Account: site.id, News: good})
+		other.convoy.hear(Update{Account: site.id, News: good})
 		require.False(t, claim(t, other, users).OK)
 	})
 }
@@ -104,12 +104,12 @@ func TestShare_withoutSecretKeepsCredentialsAtHome(t *testing.T) {
 func TestShare_memoryIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tr := trackers(deaf{}, 1, 0)[0]
-		tr.MaxSites = 64
+		tr.MaxAccounts = 64
 		s := tr.siteOf(request(t, users))
 		for i := range 2000 {
 			n := news{From: uint64(i + 1), Seq: 1, At: time.Now().UnixMicro(), Route: uint64(i + 1), Say: sayShut, Wait: inMicros(time.Hour), Left: []stock{{Name: fmt.Sprint(i), Limit: 9, Reset: inMicros(time.Hour)}}}
 			for _, account := range []string{s.id, fmt.Sprint("unknown", i%500)} {
-				tr.convoy.hear(Message{Account: account, News: n.encode(tr.Secret, account)})
+				tr.convoy.hear(Update{Account: account, News: n.encode(tr.Secret, account)})
 			}
 			tr.Demand(request(t, fmt.Sprintf("https://host%d.test/", i)))
 		}
@@ -126,7 +126,7 @@ func TestShare_memoryIsBounded(t *testing.T) {
 			require.LessOrEqual(t, len(b.joint.crew.others), maxCrew)
 		}
 		for range 100 {
-			tr.Wakes(&throttle.Waiter{})
+			tr.Notify(&throttle.Queue{})
 		}
 	})
 }
@@ -156,7 +156,7 @@ func FuzzShare_hear(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, body string, age int64, asked uint8) {
 		now := time.Unix(1_700_000_000, 0)
-		tr := &Tracker{Share: deaf{}, Clock: stopped(now), Rand: func() float64 { return 0.999 }}
+		tr := &Tracker{Exchange: deaf{}, Clock: stopped(now), Rand: func() float64 { return 0.999 }}
 		req := request(t, users)
 		s := tr.siteOf(req)
 		s.endRecall()
@@ -164,7 +164,7 @@ func FuzzShare_hear(f *testing.F) {
 		for range asked % 4 {
 			tr.Demand(req).Limiter.Reserve(t.Context(), throttle.Claim{Now: now})
 		}
-		tr.convoy.hear(Message{Account: s.id, News: body + "." + newsCode(nil, s.id, []byte(body)), Age: time.Duration(age)})
+		tr.convoy.hear(Update{Account: s.id, News: body + "." + newsCode(nil, s.id, []byte(body)), Age: time.Duration(age)})
 		d, err := tr.Demand(req).Limiter.Reserve(t.Context(), throttle.Claim{Now: now})
 		require.NoError(t, err)
 		require.LessOrEqual(t, d.Wait, maxDelay+time.Minute)

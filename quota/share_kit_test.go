@@ -15,19 +15,19 @@ import (
 // gets as many copies as copies says, each later by delay. Call it in a bubble.
 type bus struct {
 	delay   time.Duration
-	copies  func(m Message) int // nil: one
+	copies  func(m Update) int // nil: one
 	mu      sync.Mutex
-	hearers []func(Message)
+	hearers []func(Update)
 	kept    map[string]map[string]keptMessage
-	posted  []Message
+	posted  []Update
 }
 
 type keptMessage struct {
-	Message
+	Update
 	at time.Time
 }
 
-func (b *bus) Post(m Message) {
+func (b *bus) Publish(m Update) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.posted = append(b.posted, m)
@@ -51,25 +51,25 @@ func (b *bus) Post(m Message) {
 	}
 }
 
-func (b *bus) Listen(hear func(Message)) {
+func (b *bus) Listen(hear func(Update)) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.hearers = append(b.hearers, hear)
 }
 
-func (b *bus) Recall(account string) {
+func (b *bus) Fetch(account string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	found := []Message{}
+	found := []Update{}
 	for _, k := range b.kept[account] {
 		if k.Age = time.Since(k.at); k.Age < k.Keep {
-			found = append(found, k.Message)
+			found = append(found, k.Update)
 		}
 	}
-	found = append(found, Message{Account: account})
+	found = append(found, Update{Account: account})
 	time.AfterFunc(2*b.delay, func() { // there and back
 		b.mu.Lock()
-		hearers := append([]func(Message){}, b.hearers...)
+		hearers := append([]func(Update){}, b.hearers...)
 		b.mu.Unlock()
 		for _, hear := range hearers {
 			for _, m := range found {
@@ -86,10 +86,10 @@ func (s skewed) Now() time.Time                         { return time.Now().Add(
 func (s skewed) After(d time.Duration) <-chan time.Time { return time.After(d) }
 
 // trackers returns n Trackers that share, each with a clock that is wrong by more.
-func trackers(b Share, n int, skew time.Duration) (all []*Tracker) {
+func trackers(b Exchange, n int, skew time.Duration) (all []*Tracker) {
 	for i := range n {
 		tr := seeded(uint64(i))
-		tr.Share, tr.Secret = b, []byte("of the fleet")
+		tr.Exchange, tr.Secret = b, []byte("of the fleet")
 		if skew != 0 {
 			tr.Clock = skewed(time.Duration(i) * skew)
 		}

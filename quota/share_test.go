@@ -74,7 +74,7 @@ func TestShare_gateOpensForAllWhenOneProbeIsGood(t *testing.T) {
 		settle(b)
 		d := claim(t, other, users)
 		require.False(t, d.OK)
-		require.True(t, d.Told)
+		require.True(t, d.ServerImposed)
 		require.InDelta(t, time.Minute+2*time.Second, d.Wait, float64(3*time.Second))
 		time.Sleep(62 * time.Second)
 
@@ -115,8 +115,8 @@ func TestShare_newsWakeThoseInLine(t *testing.T) {
 		one, other := two(t, b)
 		refuse(t, one, users, "Retry-After", "1")
 		time.Sleep(1100 * time.Millisecond)
-		w := &throttle.Waiter{}
-		other.Wakes(w)
+		w := &throttle.Queue{}
+		other.Notify(w)
 		ask(t, one, users, answer(200)) // probe and answer
 		start := time.Now()
 		var ticket throttle.Ticket
@@ -157,7 +157,7 @@ func TestShare_resetDoesNotCreep(t *testing.T) {
 			late := time.Duration(i%30) * 30 * time.Millisecond
 			reset := inMicros(time.Minute + late - time.Since(start))
 			n := news{From: 1, Seq: uint64(i + 1), At: time.Now().UnixMicro(), Route: site.route(request(t, users)), Say: sayLeft, Left: []stock{{Limit: 1000, Left: 1000 - int64(i), Reset: reset}}}
-			other.convoy.hear(Message{Account: site.id, News: n.encode(other.Secret, site.id)})
+			other.convoy.hear(Update{Account: site.id, News: n.encode(other.Secret, site.id)})
 			time.Sleep(time.Millisecond)
 		}
 		d := claim(t, other, users)
@@ -226,9 +226,9 @@ func TestShare_worksWithoutAnswersOfTheShare(t *testing.T) {
 // deaf is a Share that carries nothing.
 type deaf struct{}
 
-func (deaf) Post(Message)         {}
-func (deaf) Listen(func(Message)) {}
-func (deaf) Recall(string)        {}
+func (deaf) Publish(Update)      {}
+func (deaf) Listen(func(Update)) {}
+func (deaf) Fetch(string)        {}
 
 // Who leaves the last units to others and is told to wait, too, waits as told.
 func TestShare_shutGateIsWhatOneWaitsFor(t *testing.T) {

@@ -23,7 +23,7 @@ func (s *site) learnRejected(n *news, now time.Time) {
 	if !b.learnRejected(n, s.accepted(now), now) {
 		return
 	}
-	f := throttle.Feedback{Now: now, Outcome: throttle.Throttled, Cause: throttle.CauseBare}
+	f := throttle.Feedback{Now: now, Outcome: throttle.Throttled, Cause: throttle.CauseUnstated}
 	if home := s.homeTold(n.Route, &f); home != nil {
 		home.startle(&f, tally{})
 	}
@@ -58,7 +58,7 @@ func (b *bucket) learnRejected(n *news, before tally, now time.Time) (stop bool)
 	}
 	e.calm = 0
 	if l := &e.loop; l.on() {
-		if l.cause == throttle.CauseBare {
+		if l.cause == throttle.CauseUnstated {
 			l.goal, l.calm = min(l.goal, l.rate), 0
 		}
 		return false
@@ -67,7 +67,7 @@ func (b *bucket) learnRejected(n *news, before tally, now time.Time) (stop bool)
 		return false
 	}
 	for range min(n.Count, 8) {
-		e.marks.add(throttle.CauseBare, now)
+		e.marks.add(throttle.CauseUnstated, now)
 	}
 	if !e.marks.implied(false, b.roundTrip(), now) {
 		b.pause(now)

@@ -64,8 +64,8 @@ func (s *sharing) Observe(ctx context.Context, c throttle.Claim, d throttle.Deci
 	b.tell(&f)
 }
 
-// Local implements throttle.Local.
-func (*sharing) Local() bool { return true }
+// Local implements throttle.NonBlocking.
+func (*sharing) NonBlocking() bool { return true }
 
 // tell tells the fleet what an answer taught the quota of req, if it was another
 // one that granted it.

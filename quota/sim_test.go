@@ -57,8 +57,8 @@ func playUntil(t *testing.T, tr *Tracker, s server, n, c int, rtt time.Duration,
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &throttle.Waiter{Clock: tr.Clock}
-	tr.Wakes(w)
+	w := &throttle.Queue{Clock: tr.Clock}
+	tr.Notify(w)
 	var mu sync.Mutex
 	start := time.Now()
 	send := func() (int, http.Header) {
@@ -215,9 +215,9 @@ func TestTracker_heedsServers(t *testing.T) {
 			50, 50, 20 * time.Millisecond, 4200 * time.Millisecond, most{10, 1.5}, most{1, 1.5}},
 		"leaky bucket as nginx has it, no hint": {func() server { return tokenBucket(20, 21, false) },
 			300, 30, time.Millisecond, 13950 * time.Millisecond, most{20, 1.25}, most{3, 1.10}},
-		"refusals count as in HAProxy, no hint": {func() server { return haproxy(50, 2*time.Second, "") },
+		"rejections count as in HAProxy, no hint": {func() server { return haproxy(50, 2*time.Second, "") },
 			300, 30, time.Millisecond, 12 * time.Second, most{26, 1.50}, most{3, 1.15}},
-		"refusals count as in HAProxy, Retry-After": {func() server { return haproxy(50, 2*time.Second, "2") },
+		"rejections count as in HAProxy, Retry-After": {func() server { return haproxy(50, 2*time.Second, "2") },
 			300, 30, time.Millisecond, 12 * time.Second, most{26, 1.50}, most{3, 1.15}},
 		"no limit at all": {func() server { return func(time.Time) (int, http.Header) { return 200, nil } },
 			50, 50, 100 * time.Millisecond, 600 * time.Millisecond, most{0, 1}, most{0, 1}},

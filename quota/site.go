@@ -36,7 +36,7 @@ type site struct {
 	tracker *Tracker
 	key     uint64 // keyed hash of the account
 	names   *names
-	vendor  *Vendor     // what is known about the host; nil: nothing
+	vendor  *Provider   // what is known about the host; nil: nothing
 	touched uint64      // guarded by the shard: when it was last asked for
 	used    atomic.Bool // asked for since then, without the shard
 	id      string      // what the fleet calls the account; "": it is not shared
@@ -57,7 +57,7 @@ type site struct {
 }
 
 func newSite(t *Tracker, key uint64, a account) *site {
-	s := &site{tracker: t, key: key, names: newNames(a.host), vendor: t.reader().vendor(a.host)}
+	s := &site{tracker: t, key: key, names: newNames(a.host), vendor: t.reader().provider(a.host)}
 	s.fresh.Store(s.newBucket(0))
 	if t.convoy != nil {
 		t.convoy.join(s, a)
@@ -115,11 +115,11 @@ func (s *site) place(req *http.Request, asked *bucket, f *throttle.Feedback) (ow
 	defer s.mu.Unlock()
 	home := s.settleRequest(route, req, asked, f)
 	if home == nil { // nothing is stated, or there is no room for what is: then it is not tracked
-		return !saysLeft(f.Windows)
+		return !saysLeft(f.RemoteLimits)
 	}
 	s.settled(route, req, home, asked, f)
-	if home != asked && len(f.Windows) > 0 {
-		home.hear(f.Windows, f.Now)
+	if home != asked && len(f.RemoteLimits) > 0 {
+		home.hear(f.RemoteLimits, f.Now)
 		return false
 	}
 	return true
@@ -133,7 +133,7 @@ func (s *site) settled(route uint64, req *http.Request, home, asked *bucket, f *
 		return
 	}
 	if before != home {
-		shown := !saysLeft(f.Windows) || home.shows(f.Windows, asked.overtaken(), f.Now)
+		shown := !saysLeft(f.RemoteLimits) || home.shows(f.RemoteLimits, asked.overtaken(), f.Now)
 		s.showed(req, route, home, shown)
 	}
 	s.remember(route, home)
@@ -148,14 +148,14 @@ func (s *site) settleRoute(route uint64, asked *bucket, f *throttle.Feedback) *b
 // settleRequest is settleRoute for a response to req, which is of route.
 func (s *site) settleRequest(route uint64, req *http.Request, asked *bucket, f *throttle.Feedback) *bucket {
 	home := s.routes[route]
-	told := saysLeft(f.Windows)
+	told := saysLeft(f.RemoteLimits)
 	switch {
-	case home != nil && !(told && home.elsewhere(f.Windows)):
+	case home != nil && !(told && home.elsewhere(f.RemoteLimits)):
 	case told:
 		open := asked.overtaken()
 		s.patterns.crowd.note(open, f.Now)
-		if home = s.alike(req, f.Windows, open, f.Now); home == nil {
-			home = s.pool(f.Windows, f.Now)
+		if home = s.alike(req, f.RemoteLimits, open, f.Now); home == nil {
+			home = s.pool(f.RemoteLimits, f.Now)
 		}
 		if home == nil {
 			home = s.settle(asked, f.Now)
@@ -169,12 +169,12 @@ func (s *site) settleRequest(route uint64, req *http.Request, asked *bucket, f *
 }
 
 // saysLeft reports whether windows say how many requests are left.
-func saysLeft(windows []throttle.Window) bool {
+func saysLeft(windows []throttle.RemoteLimit) bool {
 	return slices.ContainsFunc(windows, countsRequests)
 }
 
 // pool returns the pool that windows speak of; nil if there is none yet.
-func (s *site) pool(windows []throttle.Window, now time.Time) *bucket {
+func (s *site) pool(windows []throttle.RemoteLimit, now time.Time) *bucket {
 	for _, b := range s.pools {
 		if b.hasTold(windows, now) {
 			return b

@@ -58,14 +58,14 @@ func (s *slots) learn(limit, left, open int64) bool {
 }
 
 // slotsOf returns what the name of w says.
-func slotsOf(w throttle.Window) slots {
+func slotsOf(w throttle.RemoteLimit) slots {
 	said := w.Unit == concurrency
 	return slots{are: said, said: said}
 }
 
 // takeSlots takes over what w says if t counts slots, and reports whether it does.
 // What is kept as remaining is then how many requests may be in flight.
-func (t *told) takeSlots(w throttle.Window, now time.Time, f *flight) bool {
+func (t *told) takeSlots(w throttle.RemoteLimit, now time.Time, f *flight) bool {
 	was := t.slots.are
 	if !t.slots.said && (w.ResetAfter > 0 || w.Per > 0) {
 		return false

@@ -47,7 +47,7 @@ func (s *workers) serve() *http.Response {
 
 // work sends n requests from c goroutines to s, rtt away, and returns how long that took.
 func work(t *testing.T, tr *Tracker, s *workers, n, c int, rtt time.Duration) time.Duration {
-	w, start := &throttle.Waiter{}, time.Now()
+	w, start := &throttle.Queue{}, time.Now()
 	calls := make(chan int, n)
 	for i := range n {
 		calls <- i

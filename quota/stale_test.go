@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestReader_reportsThatAResponseIsStale(t *testing.T) {
+func TestReader_marksStaleResponses(t *testing.T) {
 	for age, stale := range map[string]bool{"": false, "0": false, "1": true, "3600": true} {
 		h := http.Header{"X-Ratelimit-Limit": {"60"}, "X-Ratelimit-Remaining": {"59"}, "X-Ratelimit-Reset": {"60"}}
 		if age != "" {

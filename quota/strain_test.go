@@ -25,7 +25,7 @@ type stream struct {
 
 // flow returns how long it took until all had an answer.
 func (s *stream) flow(t *testing.T, tr *Tracker) time.Duration {
-	w, start := &throttle.Waiter{}, time.Now()
+	w, start := &throttle.Queue{}, time.Now()
 	s.peak = map[int]int{}
 	var wg sync.WaitGroup
 	for range s.n {

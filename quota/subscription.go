@@ -7,7 +7,7 @@ import "context"
 type Subscriber interface {
 	// Subscribe has hear called with what is posted, from now until ctx is done. It returns
 	// immediately.
-	Subscribe(ctx context.Context, hear func(m Message))
+	Subscribe(ctx context.Context, hear func(m Update))
 }
 
 // Close ends the sharing of t: it posts nothing more, and what other processes post has no

@@ -52,7 +52,7 @@ type told struct {
 
 // countsRequests reports whether w says how many requests are left, the one unit
 // that every request is known to cost, or how many more may be in flight.
-func countsRequests(w throttle.Window) bool {
+func countsRequests(w throttle.RemoteLimit) bool {
 	return !w.RemainingUnknown && (w.Unit == "" || w.Unit == "requests" || w.Unit == concurrency)
 }
 
@@ -134,10 +134,10 @@ func (t *told) scoutDelay() time.Duration {
 const slack = 1100 * time.Millisecond
 
 // slackOf returns how far w may be apart from other tellings of its reset.
-func slackOf(w throttle.Window) time.Duration { return max(slack, slack+w.Roughness-time.Second) }
+func slackOf(w throttle.RemoteLimit) time.Duration { return max(slack, slack+w.Resolution-time.Second) }
 
 // update takes over what an answer to claim n says.
-func (t *told) update(w throttle.Window, n uint64, now time.Time, f *flight) {
+func (t *told) update(w throttle.RemoteLimit, n uint64, now time.Time, f *flight) {
 	if !t.metered {
 		if t.takeSlots(w, now, f) {
 			return
@@ -151,7 +151,7 @@ func (t *told) update(w throttle.Window, n uint64, now time.Time, f *flight) {
 		over, t.refill.kind = true, unseen
 	}
 	t.opening.opens(w, now, over, t.probe && newer && left == 0)
-	reset = t.opening.reset(reset, w.Roughness)
+	reset = t.opening.reset(reset, w.Resolution)
 	if t.refill.kind != flows && w.Limit == t.limit {
 		switch ahead := reset.Sub(t.reset); {
 		case ahead < -slackOf(w) && !newer:
@@ -183,15 +183,15 @@ func (t *told) update(w throttle.Window, n uint64, now time.Time, f *flight) {
 
 // sooner returns the reset that is known by now: told roughly each is the true
 // one or later, so the earliest is best.
-func (t *told) sooner(reset time.Time, w throttle.Window) time.Time {
-	if w.Roughness == 0 || t.reset.After(reset) {
+func (t *told) sooner(reset time.Time, w throttle.RemoteLimit) time.Time {
+	if w.Resolution == 0 || t.reset.After(reset) {
 		return reset
 	}
 	return t.reset
 }
 
 // near reports whether w, received now, can be of the same window as t.
-func (t *told) near(w throttle.Window, now time.Time) bool {
+func (t *told) near(w throttle.RemoteLimit, now time.Time) bool {
 	if !now.Before(t.reset) {
 		return true // whatever it was is over
 	}
@@ -222,7 +222,7 @@ func (t *told) spend(n uint64) (outdated bool) {
 
 // resetOf returns when units come back. If the server does not say, it is when
 // the window is over, or a second.
-func resetOf(w throttle.Window, now time.Time) time.Time {
+func resetOf(w throttle.RemoteLimit, now time.Time) time.Time {
 	after := min(w.ResetAfter, maxDelay)
 	if after <= 0 {
 		after = min(max(w.Per, 0), maxDelay)

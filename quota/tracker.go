@@ -20,15 +20,15 @@ import (
 // Hosts are compared without case, default port and a dot at the end. Credentials are kept as
 // a keyed hash only.
 type Tracker struct {
-	Start    int            // requests in flight to a host that has said nothing yet; 0: 4, negative: no bound
-	MaxSites int            // how many accounts at hosts are remembered; 0: 4096. Those that say nothing go first.
-	Pace     Pace           // how told quotas are used; 0: Auto
-	Reader   *Reader        // reads what answers say of limits; nil: the zero Reader
-	Clock    throttle.Clock // nil: the system clock
+	InitialConcurrency int            // requests in flight to a host that has said nothing yet; 0: 4, negative: no bound
+	MaxAccounts        int            // how many accounts at hosts are remembered; 0: 4096. Those that say nothing go first.
+	Pacing             Pacing         // how told quotas are used; 0: Auto
+	Reader             *Reader        // reads what answers say of limits; nil: the zero Reader
+	Clock              throttle.Clock // nil: the system clock
 
 	// Account returns what tells the accounts of one host apart. Nil means by credentials: the
 	// header fields that carry them (Authorization, X-API-Key and others, but no cookies), the
-	// user of the URL, and the query parameters api_key, apikey and those of Vendor.AccountParams.
+	// user of the URL, and the query parameters api_key, apikey and those of Provider.AccountParams.
 	// It must return the same for a request each time, and "" where requests have no account.
 	Account func(*http.Request) string
 
@@ -43,16 +43,16 @@ type Tracker struct {
 	// times as long. Zero means 15 minutes.
 	MaxHold time.Duration
 
-	// ReserveShare is the part of each told quota that is left to others, in
+	// Headroom is the part of each told quota that is left to others, in
 	// [0, 1): no request goes while no more than that is left. 0: none.
-	ReserveShare float64
+	Headroom float64
 
-	// Share tells other processes what servers said, and us what they said to
+	// Exchange tells other processes what servers said, and us what they said to
 	// those; nil: this process is on its own. Secret is what these processes have in
 	// common and nobody else knows: without it only accounts without a credential
 	// are shared.
-	Share  Share
-	Secret []byte
+	Exchange Exchange
+	Secret   []byte
 
 	randMu sync.Mutex // of Rand, which need not be safe for several goroutines
 	once   sync.Once
@@ -107,7 +107,7 @@ func (t *Tracker) siteOf(req *http.Request) *site {
 
 func (t *Tracker) init() {
 	t.seed = maphash.MakeSeed()
-	if t.Share != nil {
+	if t.Exchange != nil {
 		t.convoy = newConvoy(t)
 	}
 }
@@ -182,17 +182,17 @@ func (sh *shard) leastWorth() (key uint64) {
 }
 
 func (t *Tracker) start() int {
-	if t.Start == 0 {
+	if t.InitialConcurrency == 0 {
 		return 4
 	}
-	return t.Start
+	return t.InitialConcurrency
 }
 
 func (t *Tracker) maxSites() int {
-	if t.MaxSites <= 0 {
+	if t.MaxAccounts <= 0 {
 		return 4096
 	}
-	return t.MaxSites
+	return t.MaxAccounts
 }
 
 func (t *Tracker) reader() *Reader {
@@ -209,7 +209,7 @@ func (t *Tracker) maxHold() time.Duration {
 	return t.MaxHold
 }
 
-func (t *Tracker) use() use { return use{t.Pace, t.ReserveShare, t.maxHold()} }
+func (t *Tracker) use() use { return use{t.Pacing, t.Headroom, t.maxHold()} }
 
 func (t *Tracker) clock() throttle.Clock { return throttle.ClockOr(t.Clock) }
 

@@ -65,7 +65,7 @@ func TestTracker_refusalStopsOneAccount(t *testing.T) {
 }
 
 func TestTracker_memoryIsBounded(t *testing.T) {
-	tr := Tracker{MaxSites: 64}
+	tr := Tracker{MaxAccounts: 64}
 	kept := tr.Demand(request(t, "https://kept.test/"))
 	d, _ := kept.Limiter.Reserve(t.Context(), throttle.Claim{})
 	throttle.Observe(t.Context(), kept.Limiter, throttle.Claim{}, d, tr.Feedback(request(t, "https://kept.test/"), kept, answer(429, "Retry-After", "3600"), nil, time.Now(), nil))
@@ -93,7 +93,7 @@ func TestTracker_Feedback(t *testing.T) {
 		"not found":            {answer(404), nil, throttle.Feedback{}},
 		"error":                {nil, errors.New("broken"), throttle.Feedback{Outcome: throttle.Failed}},
 		"server error":         {answer(500, "Retry-After", "7"), nil, throttle.Feedback{Outcome: throttle.Failed}},
-		"429":                  {answer(429), nil, throttle.Feedback{Outcome: throttle.Throttled, Cause: throttle.CauseBare}},
+		"429":                  {answer(429), nil, throttle.Feedback{Outcome: throttle.Throttled, Cause: throttle.CauseUnstated}},
 		"429, told":            {answer(429, "Retry-After", "7"), nil, throttle.Feedback{Outcome: throttle.Throttled, Cause: throttle.CauseStated, RetryAfter: 7 * time.Second}},
 		"429, now":             {answer(429, "Retry-After", "0"), nil, throttle.Feedback{Outcome: throttle.Throttled, Cause: throttle.CauseRetryNow}},
 		"503":                  {answer(503), nil, throttle.Feedback{Outcome: throttle.Failed, Cause: throttle.CauseUnavailable}},
@@ -115,10 +115,10 @@ func TestTracker_noticesHintsThatComeLate(t *testing.T) {
 	var tr Tracker
 	d := tr.Demand(request(t, "https://api.test/"))
 	for range 1000 {
-		require.Empty(t, tr.Feedback(request(t, "https://api.test/"), d, answer(200), nil, time.Now(), nil).Windows)
+		require.Empty(t, tr.Feedback(request(t, "https://api.test/"), d, answer(200), nil, time.Now(), nil).RemoteLimits)
 	}
 	n := 1
-	for n <= readEvery && len(tr.Feedback(request(t, "https://api.test/"), d, answer(200, "RateLimit-Limit", "10", "RateLimit-Remaining", "5"), nil, time.Now(), nil).Windows) == 0 {
+	for n <= readEvery && len(tr.Feedback(request(t, "https://api.test/"), d, answer(200, "RateLimit-Limit", "10", "RateLimit-Remaining", "5"), nil, time.Now(), nil).RemoteLimits) == 0 {
 		n++
 	}
 	require.LessOrEqual(t, n, readEvery)
@@ -133,7 +133,7 @@ func BenchmarkTracker(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			var tr Tracker
 			req := request(b, "https://api.test/", "Authorization", "one")
-			buf := make([]throttle.Window, 0, 4)
+			buf := make([]throttle.RemoteLimit, 0, 4)
 			b.ReportAllocs()
 			for b.Loop() {
 				m := tr.Demand(req)

@@ -112,9 +112,9 @@ func TestPrice_isWhatStepsHaveInCommon(t *testing.T) {
 	require.EqualValues(t, 1, p.one())
 	require.True(t, step(6, true))
 	require.EqualValues(t, 3, p.one())
-	require.Equal(t, throttle.Window{Limit: 333, Remaining: 33}, p.in(throttle.Window{Limit: 1000, Remaining: 100}))
+	require.Equal(t, throttle.RemoteLimit{Limit: 333, Remaining: 33}, p.in(throttle.RemoteLimit{Limit: 1000, Remaining: 100}))
 	require.False(t, step(-600, false), "units came back")
 	require.True(t, step(4, false), "no multiple")
 	require.EqualValues(t, 1, p.one())
-	require.Equal(t, throttle.Window{Limit: 1}, (&price{units: 7}).in(throttle.Window{Limit: 5}))
+	require.Equal(t, throttle.RemoteLimit{Limit: 1}, (&price{units: 7}).in(throttle.RemoteLimit{Limit: 5}))
 }

@@ -5,16 +5,16 @@ import (
 	"time"
 )
 
-// A Pace is how the units that a server says are left are used.
-type Pace uint8
+// A Pacing is how the units that a server says are left are used.
+type Pacing uint8
 
 const (
 	// Auto lets requests go as they come while there is plenty, and spreads what
 	// is left once it is less than a tenth and the reset is far: a pause of
 	// seconds hurts nobody, one of most of an hour stops a program.
-	Auto   Pace = iota
-	Burst       // as they come, until nothing is left
-	Spread      // evenly, to reach nothing just at the reset
+	Auto   Pacing = iota
+	Burst         // as they come, until nothing is left
+	Spread        // evenly, to reach nothing just at the reset
 )
 
 const (
@@ -24,7 +24,7 @@ const (
 
 // A use is how we use the quotas that servers tell.
 type use struct {
-	pace  Pace
+	pace  Pacing
 	share float64 // left to others
 
 	maxHold time.Duration // until the first test of a reset that is too far away

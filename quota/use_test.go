@@ -15,7 +15,7 @@ import (
 func TestTracker_leavesItsShareToOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tr := seeded(1)
-		tr.ReserveShare = 0.5
+		tr.Headroom = 0.5
 		var start time.Time
 		used, theirs, refused := 0, 0, 0
 		take := func(now time.Time) bool {
@@ -51,7 +51,7 @@ func TestTracker_leavesItsShareToOthers(t *testing.T) {
 // The last tenth of an hourly quota lasts for the hour.
 func TestTracker_spreadsWhatIsLeft(t *testing.T) {
 	for _, tt := range []struct {
-		pace  Pace
+		pace  Pacing
 		half  int // sent in the first half of the hour, at least and at most
 		most  int
 		burst time.Duration
@@ -62,7 +62,7 @@ func TestTracker_spreadsWhatIsLeft(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			tr := seeded(1)
-			tr.Pace = tt.pace
+			tr.Pacing = tt.pace
 			start := time.Now()
 			j := playUntil(t, tr, fixedWindow(100, time.Hour, true, true), 100, 4, 20*time.Millisecond, start.Add(59*time.Minute))
 			n := 0

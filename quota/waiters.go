@@ -11,18 +11,18 @@ import (
 // waiters are the queues whose callers wait for quotas of a Tracker.
 type waiters struct {
 	mu  sync.Mutex
-	all []weakly.Pointer[throttle.Waiter]
+	all []weakly.Pointer[throttle.Queue]
 }
 
-// Wakes has w look at its queues again whenever requests may go sooner than was known:
+// Notify has w look at its queues again whenever requests may go sooner than was known:
 // because of news of other processes, and after Forget. A Transport calls it for its
 // Waiter.
-func (t *Tracker) Wakes(w *throttle.Waiter) {
+func (t *Tracker) Notify(w *throttle.Queue) {
 	t.once.Do(t.init)
 	p := weakly.Make(w)
 	t.waiters.mu.Lock()
 	defer t.waiters.mu.Unlock()
-	t.waiters.all = slices.DeleteFunc(t.waiters.all, func(o weakly.Pointer[throttle.Waiter]) bool { return o == p || o.Value() == nil })
+	t.waiters.all = slices.DeleteFunc(t.waiters.all, func(o weakly.Pointer[throttle.Queue]) bool { return o == p || o.Value() == nil })
 	t.waiters.all = append(t.waiters.all, p)
 }
 

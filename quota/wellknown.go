@@ -6,12 +6,12 @@ import (
 	"sync"
 )
 
-// famous holds names that are looked up and not read by the grammar: those that nearly every
+// wellKnownNames holds names that are looked up and not read by the grammar: those that nearly every
 // response has, and the usual ones of rate limits.
-var famous = sync.OnceValue(func() map[string]*meaning {
-	m := make(map[string]*meaning)
+var wellKnown = sync.OnceValue(func() map[string]*nameInfo {
+	m := make(map[string]*nameInfo)
 	learn := func(name string) {
-		said, _ := readName(name)
+		said, _ := parseName(name)
 		m[name] = &said
 	}
 	for _, name := range strings.Fields(`Content-Type Content-Length Content-Encoding Connection Server
@@ -19,7 +19,7 @@ var famous = sync.OnceValue(func() map[string]*meaning {
 		X-Request-Id X-Powered-By X-Frame-Options X-Xss-Protection X-Content-Type-Options Accept-Ranges
 		Strict-Transport-Security Referrer-Policy Content-Security-Policy Permissions-Policy Alt-Svc Cf-Ray
 		Access-Control-Allow-Origin Access-Control-Expose-Headers X-Github-Media-Type X-Github-Request-Id`) {
-		m[name] = &meaning{}
+		m[name] = &nameInfo{}
 	}
 	for _, prefix := range []string{"", "X-"} {
 		for _, mark := range []string{"Ratelimit", "Rate-Limit"} {
@@ -32,14 +32,14 @@ var famous = sync.OnceValue(func() map[string]*meaning {
 	for _, name := range strings.Fields("Retry-After Retry-After-Ms X-Retry-After X-Ms-Retry-After-Ms X-Retry-In") {
 		learn(name)
 	}
-	m["Date"], m["Age"] = &meaning{field: fieldDate}, &meaning{field: fieldAge}
+	m["Date"], m["Age"] = &nameInfo{kind: kindDate}, &nameInfo{kind: kindAge}
 	return m
 })
 
-// wellKnown are the names of famous that are about limits or time, in order.
-var wellKnown = sync.OnceValue(func() (names []string) {
-	for name, m := range famous() {
-		if m.marked || m.field != FieldNone {
+// wellKnownNames are the names of famous that are about limits or time, in order.
+var wellKnownNames = sync.OnceValue(func() (names []string) {
+	for name, m := range wellKnown() {
+		if m.isRateLimit || m.kind != KindNone {
 			names = append(names, name)
 		}
 	}
@@ -49,43 +49,43 @@ var wellKnown = sync.OnceValue(func() (names []string) {
 
 // isWellKnown reports whether a header is found by its name, however many others there are.
 func (p *parser) isWellKnown(name string) bool {
-	if p.vendor != nil {
-		if _, ok := p.vendor.Headers[name]; ok {
+	if p.provider != nil {
+		if _, ok := p.provider.Headers[name]; ok {
 			return true
 		}
 	}
-	if p.table && distinct()[name] != nil {
+	if p.useTable && uniqueRules()[name] != nil {
 		return true
 	}
-	m := famous()[name]
-	return m != nil && (m.marked || m.field != FieldNone)
+	m := wellKnown()[name]
+	return m != nil && (m.isRateLimit || m.kind != KindNone)
 }
 
 // collectWellKnown files the headers with well-known names. It looks each name up.
 func (p *parser) collectWellKnown() {
-	famous := famous()
-	for _, name := range wellKnown() {
+	known := wellKnown()
+	for _, name := range wellKnownNames() {
 		if values, ok := p.h[name]; ok {
-			p.collectHeader(name, values, famous)
+			p.collectHeader(name, values, known)
 		}
 	}
-	if p.table {
-		for name := range distinct() {
-			p.collectRow(name, famous)
+	if p.useTable {
+		for name := range uniqueRules() {
+			p.collectRule(name, known)
 		}
 	}
-	if p.vendor != nil {
-		for name := range p.vendor.Headers {
-			if !p.table || distinct()[name] == nil {
-				p.collectRow(name, famous)
+	if p.provider != nil {
+		for name := range p.provider.Headers {
+			if !p.useTable || uniqueRules()[name] == nil {
+				p.collectRule(name, known)
 			}
 		}
 	}
 }
 
-// collectRow files the header of a row of the table, unless it is in famous, too.
-func (p *parser) collectRow(name string, famous map[string]*meaning) {
-	if values, ok := p.h[name]; ok && !slices.Contains(wellKnown(), name) {
-		p.collectHeader(name, values, famous)
+// collectRule files the header of a row of the table, unless it is in famous, too.
+func (p *parser) collectRule(name string, known map[string]*nameInfo) {
+	if values, ok := p.h[name]; ok && !slices.Contains(wellKnownNames(), name) {
+		p.collectHeader(name, values, known)
 	}
 }

@@ -29,17 +29,17 @@ const (
 // tell the tightest one. Draft10 tells all; it calls a limit without a name
 // "default", and says when one resets only together with what remains.
 func Write(h http.Header, d Dialect, r Report) {
-	w := writers.Get().(*writer)
+	w := writerPool.Get().(*writer)
 	w.buf, w.n = w.buf[:0], 0
 	if i := tightest(r.Limits); i >= 0 {
 		if d&XRateLimit != 0 {
-			w.triple("X-Ratelimit-Limit", "X-Ratelimit-Remaining", "X-Ratelimit-Reset", &r.Limits[i], 0)
+			w.limitHeaders("X-Ratelimit-Limit", "X-Ratelimit-Remaining", "X-Ratelimit-Reset", &r.Limits[i], 0)
 		}
 		if l := &r.Limits[i]; d&XResetAfter != 0 && l.HasReset {
-			w.millis("X-Ratelimit-Reset-After", l.ResetAfter)
+			w.millisHeader("X-Ratelimit-Reset-After", l.ResetAfter)
 		}
 		if d&Draft03 != 0 {
-			w.triple("Ratelimit-Limit", "Ratelimit-Remaining", "Ratelimit-Reset", &r.Limits[i], r.Limits[i].Window)
+			w.limitHeaders("Ratelimit-Limit", "Ratelimit-Remaining", "Ratelimit-Reset", &r.Limits[i], r.Limits[i].Window)
 		}
 	}
 	if d&Draft10 != 0 {
@@ -47,13 +47,13 @@ func Write(h http.Header, d Dialect, r Report) {
 		w.policies(r.Limits)
 	}
 	if r.HasRetryAfter {
-		w.number("Retry-After", wholeSeconds(r.RetryAfter))
+		w.intHeader("Retry-After", wholeSeconds(r.RetryAfter))
 		if d&XRetryAfter != 0 {
-			w.number("X-Ratelimit-Retry-After", wholeSeconds(r.RetryAfter))
+			w.intHeader("X-Ratelimit-Retry-After", wholeSeconds(r.RetryAfter))
 		}
 	}
 	w.flush(h)
-	writers.Put(w)
+	writerPool.Put(w)
 }
 
 // A writer collects values back to back and cuts them out of one string at the
@@ -65,20 +65,20 @@ type writer struct {
 	ends [11]int    // where each value ends in buf
 }
 
-var writers = sync.Pool{New: func() any { return new(writer) }}
+var writerPool = sync.Pool{New: func() any { return new(writer) }}
 
 func (w *writer) end(key string) {
 	w.keys[w.n], w.ends[w.n] = key, len(w.buf)
 	w.n++
 }
 
-func (w *writer) number(key string, n int64) {
+func (w *writer) intHeader(key string, n int64) {
 	w.int(n)
 	w.end(key)
 }
 
-// millis writes d in seconds with three decimals, rounded up.
-func (w *writer) millis(key string, d time.Duration) {
+// millisHeader writes d in seconds with three decimals, rounded up.
+func (w *writer) millisHeader(key string, d time.Duration) {
 	d = min(max(d, 0), maxDeltaSeconds*time.Second)
 	ms := int64((d + time.Millisecond - 1) / time.Millisecond)
 	w.int(ms / 1000)
@@ -90,8 +90,8 @@ func (w *writer) int(n int64) {
 	w.buf = strconv.AppendInt(w.buf, min(max(n, 0), maxInteger), 10)
 }
 
-// triple writes one limit in three headers, and its window behind the first.
-func (w *writer) triple(limit, remaining, reset string, l *Limit, window time.Duration) {
+// limitHeaders writes one limit in three headers, and its window behind the first.
+func (w *writer) limitHeaders(limit, remaining, reset string, l *Limit, window time.Duration) {
 	if l.HasLimit {
 		w.int(l.Limit)
 		if window > 0 {
@@ -102,10 +102,10 @@ func (w *writer) triple(limit, remaining, reset string, l *Limit, window time.Du
 		w.end(limit)
 	}
 	if l.HasRemaining {
-		w.number(remaining, l.Remaining)
+		w.intHeader(remaining, l.Remaining)
 	}
 	if l.HasReset {
-		w.number(reset, wholeSeconds(l.ResetAfter))
+		w.intHeader(reset, wholeSeconds(l.ResetAfter))
 	}
 }
 

@@ -20,7 +20,7 @@ func twoLimits() Report {
 	}
 }
 
-func TestWrite_tellsEachDialect(t *testing.T) {
+func TestWrite_eachDialect(t *testing.T) {
 	for d, want := range map[Dialect]http.Header{
 		0: {"Retry-After": {"2"}},
 		XRateLimit: {"Retry-After": {"2"}, "X-Ratelimit-Limit": {"10"}, "X-Ratelimit-Remaining": {"1"},
@@ -36,7 +36,7 @@ func TestWrite_tellsEachDialect(t *testing.T) {
 	}
 }
 
-func TestWrite_saysNothingThatTheReportDoesNot(t *testing.T) {
+func TestWrite_omitsUnstatedValues(t *testing.T) {
 	h := http.Header{}
 	Write(h, XRateLimit|Draft03|Draft10|XRetryAfter, Report{})
 	require.Empty(t, h)
@@ -44,7 +44,7 @@ func TestWrite_saysNothingThatTheReportDoesNot(t *testing.T) {
 	require.Equal(t, http.Header{"X-Ratelimit-Reset": {"1"}, "Ratelimit-Reset": {"1"}}, h)
 }
 
-func TestWrite_roundsUpAndStopsShortOfNonsense(t *testing.T) {
+func TestWrite_roundsUpAndClamps(t *testing.T) {
 	for d, want := range map[time.Duration]string{
 		-time.Second: "0", 0: "0", 1: "1", time.Second: "1", time.Second + 1: "2", 1<<63 - 1: "999999999",
 	} {
@@ -58,7 +58,7 @@ func TestWrite_roundsUpAndStopsShortOfNonsense(t *testing.T) {
 	require.Equal(t, `"a\"\\????";q=999999999999999`, h.Get("Ratelimit-Policy"))
 }
 
-func TestWrite_replacesWhatWasThere(t *testing.T) {
+func TestWrite_replacesExistingHeaders(t *testing.T) {
 	h := http.Header{"X-Ratelimit-Limit": {"1", "2"}, "X-Other": {"stays"}}
 	Write(h, XRateLimit, Report{Limits: []Limit{{Limit: 3, HasLimit: true}}})
 	require.Equal(t, http.Header{"X-Ratelimit-Limit": {"3"}, "X-Other": {"stays"}}, h)

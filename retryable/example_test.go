@@ -14,8 +14,8 @@ import (
 
 // A program keeps its client, and no longer sends an order twice.
 func Example() {
-	busy := heedtest.Answer{Status: 429, Header: http.Header{"Retry-After": {"0"}}}
-	api := &heedtest.Server{Answer: heedtest.Script(busy, heedtest.Answer{Status: 201}, heedtest.Answer{Status: 500, Body: "perhaps done"})}
+	busy := heedtest.Response{Status: 429, Header: http.Header{"Retry-After": {"0"}}}
+	api := &heedtest.Server{Respond: heedtest.Script(busy, heedtest.Response{Status: 201}, heedtest.Response{Status: 500, Body: "perhaps done"})}
 	api.Start()
 	defer api.Close()
 
@@ -31,7 +31,7 @@ func Example() {
 			return
 		}
 		resp.Body.Close()
-		fmt.Println(resp.StatusCode, "after", len(api.Arrivals()), "requests")
+		fmt.Println(resp.StatusCode, "after", len(api.Requests()), "requests")
 	}
 	// Output:
 	// 201 after 2 requests

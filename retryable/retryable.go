@@ -30,8 +30,8 @@ import (
 	"github.com/heed-go/heed/quota"
 )
 
-// maxWait is the longest wait that a server may ask for, as heed.Retry.MaxWait is.
-const maxWait = 2 * time.Minute
+// defaultMaxWait is the longest wait that a server may ask for, as heed.RetryPolicy.MaxWait is.
+const defaultMaxWait = 2 * time.Minute
 
 var (
 	_ retryablehttp.CheckRetry = CheckRetry
@@ -42,10 +42,10 @@ var (
 // heed.Retryable says that it may be.
 //
 // It does not where the server asks for a wait that passes the deadline of ctx, or is
-// longer than two minutes or the MaxWait that heed.With put into ctx: the caller then
+// longer than two minutes or the MaxWait that heed.WithOptions put into ctx: the caller then
 // has the answer at once. A request that failed without an answer has lost its
 // headers on the way here, so that without Wrap an Idempotency-Key does not count;
-// heed.With does.
+// heed.WithOptions does.
 func CheckRetry(ctx context.Context, resp *http.Response, err error) (bool, error) {
 	switch {
 	case ctx.Err() != nil:
@@ -53,51 +53,51 @@ func CheckRetry(ctx context.Context, resp *http.Response, err error) (bool, erro
 	case err != nil && resp != nil:
 		return false, err // http.Client gives both for a redirect that it does not follow
 	case err != nil:
-		return failed(ctx, err), nil
+		return shouldRetryError(ctx, err), nil
 	}
-	if !heed.Retryable(answered(ctx, resp), resp, nil) {
+	if !heed.Retryable(requestOf(ctx, resp), resp, nil) {
 		return false, nil
 	}
-	said := quota.Parse(resp.StatusCode, resp.Header, time.Now())
-	deadline, limited := ctx.Deadline()
-	return said.RetryAfter <= longest(ctx) && !(limited && time.Until(deadline) <= said.RetryAfter), nil
+	report := quota.Parse(resp.StatusCode, resp.Header, time.Now())
+	deadline, hasDeadline := ctx.Deadline()
+	return report.RetryAfter <= maxServerWait(ctx) && !(hasDeadline && time.Until(deadline) <= report.RetryAfter), nil
 }
 
 // Backoff is a retryablehttp.Backoff: full jitter that doubles from least, and no
 // longer than most; or, if the server said how long, that and up to half a second or
 // a tenth more, which grows with the attempt.
-func Backoff(least, most time.Duration, attempt int, resp *http.Response) time.Duration {
+func Backoff(minDelay, maxDelay time.Duration, attempt int, resp *http.Response) time.Duration {
 	if resp != nil {
-		if said := quota.Parse(resp.StatusCode, resp.Header, time.Now()); said.HasRetryAfter {
-			return backoff.Floor{}.Delay(said.RetryAfter, attempt+1)
+		if report := quota.Parse(resp.StatusCode, resp.Header, time.Now()); report.HasRetryAfter {
+			return backoff.RetryAfterJitter{}.Delay(report.RetryAfter, attempt+1)
 		}
 	}
-	least = max(least, 1) // 0 is no pause here, and the default there
-	return backoff.Exponential{Base: least, Max: max(least, most)}.Delay(attempt+1, 0)
+	minDelay = max(minDelay, 1) // 0 is no pause here, and the default there
+	return backoff.Exponential{Base: minDelay, Max: max(minDelay, maxDelay)}.Delay(attempt+1, 0)
 }
 
-// longest returns the longest wait that a server may ask for.
-func longest(ctx context.Context) time.Duration {
-	if d := heed.RequestFrom(ctx).MaxWait; d > 0 {
+// maxServerWait returns the longest wait that a server may ask for.
+func maxServerWait(ctx context.Context) time.Duration {
+	if d := heed.OptionsFrom(ctx).MaxWait; d > 0 {
 		return d
 	}
-	return maxWait
+	return defaultMaxWait
 }
 
-// answered returns the request that resp answers, or as good as nothing is known of it.
-func answered(ctx context.Context, resp *http.Response) *http.Request {
+// requestOf returns the request that resp answers, or as good as nothing is known of it.
+func requestOf(ctx context.Context, resp *http.Response) *http.Request {
 	if resp.Request != nil {
 		return resp.Request
 	}
-	return unknown(ctx, http.MethodPost)
+	return requestWithMethod(ctx, http.MethodPost)
 }
 
-// failed reports whether to send again after err. Beneath Wrap that was decided where
+// shouldRetryError reports whether to send again after err. Beneath Wrap that was decided where
 // the request was still known; http.Client leaves the method and the URL.
-func failed(ctx context.Context, err error) bool {
-	var f *failure
+func shouldRetryError(ctx context.Context, err error) bool {
+	var f *classifiedError
 	if errors.As(err, &f) {
-		return f.again
+		return f.retry
 	}
 	method := http.MethodPost
 	var u *url.Error
@@ -107,10 +107,10 @@ func failed(ctx context.Context, err error) bool {
 		}
 		method = strings.ToUpper(u.Op)
 	}
-	return heed.Retryable(unknown(ctx, method), nil, err)
+	return heed.Retryable(requestWithMethod(ctx, method), nil, err)
 }
 
-// unknown returns a request of which only the method is known.
-func unknown(ctx context.Context, method string) *http.Request {
+// requestWithMethod returns a request of which only the method is known.
+func requestWithMethod(ctx context.Context, method string) *http.Request {
 	return (&http.Request{Method: method}).WithContext(ctx)
 }

@@ -20,8 +20,8 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// client returns a client of theirs with our functions that reaches s.
-func client(s *heedtest.Server) *retryablehttp.Client {
+// newClient returns a client of theirs with our functions that reaches s.
+func newClient(s *heedtest.Server) *retryablehttp.Client {
 	c := retryablehttp.NewClient()
 	c.Logger = nil
 	c.HTTPClient = s.Client()
@@ -31,17 +31,17 @@ func client(s *heedtest.Server) *retryablehttp.Client {
 }
 
 // inMemory runs a test in a bubble with a server that plays answers.
-func inMemory(t *testing.T, test func(t *testing.T, s *heedtest.Server), answers ...heedtest.Answer) {
+func inMemory(t *testing.T, test func(t *testing.T, s *heedtest.Server), responses ...heedtest.Response) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &heedtest.Server{Answer: heedtest.Script(answers...)}
+		s := &heedtest.Server{Respond: heedtest.Script(responses...)}
 		s.StartInMemory()
 		defer s.Close()
 		test(t, s)
 	})
 }
 
-func status(code int, headers ...string) heedtest.Answer {
-	a := heedtest.Answer{Status: code, Header: http.Header{}, Body: "answer"}
+func status(code int, headers ...string) heedtest.Response {
+	a := heedtest.Response{Status: code, Header: http.Header{}, Body: "answer"}
 	for i := 0; i < len(headers); i += 2 {
 		a.Header.Set(headers[i], headers[i+1])
 	}
@@ -54,41 +54,41 @@ func request(t *testing.T, ctx context.Context, method, url string, body any) *r
 	return req
 }
 
-func TestCheckRetry_sendsAgainWhatDoesNoHarm(t *testing.T) {
+func TestCheckRetry_retriesSafeRequests(t *testing.T) {
 	keyed := http.Header{"Idempotency-Key": {"k"}}
 	for _, tt := range []struct {
 		name   string
 		method string
 		header http.Header
-		said   heed.Request
-		first  heedtest.Answer
+		opts   heed.RequestOptions
+		first  heedtest.Response
 		sent   int
 	}{
-		{"GET 500", "GET", nil, heed.Request{}, status(500), 2},
-		{"POST 500", "POST", nil, heed.Request{}, status(500), 1},
-		{"POST 500 with a key", "POST", keyed, heed.Request{}, status(500), 2},
-		{"POST 500, said to be idempotent", "POST", nil, heed.Request{Idempotent: true}, status(500), 2},
-		{"GET 500, said to be sent once", "GET", nil, heed.Request{NoRetry: true}, status(500), 1},
-		{"POST 429", "POST", nil, heed.Request{}, status(429), 2},
-		{"POST 503 with Retry-After", "POST", nil, heed.Request{}, status(503, "Retry-After", "3"), 2},
-		{"GET 403 that is a throttle", "GET", nil, heed.Request{}, status(403, "Retry-After", "3", "X-RateLimit-Limit", "9", "X-RateLimit-Remaining", "0"), 2},
-		{"GET 403", "GET", nil, heed.Request{}, status(403), 1},
-		{"GET 507", "GET", nil, heed.Request{}, status(507), 1},
-		{"GET, the server says no", "GET", nil, heed.Request{}, status(503, "X-Should-Retry", "false"), 1},
-		{"GET, no answer", "GET", nil, heed.Request{}, heedtest.Answer{Fault: heedtest.Drop}, 2},
-		{"POST, no answer", "POST", nil, heed.Request{}, heedtest.Answer{Fault: heedtest.Drop}, 1},
-		{"POST with a key, no answer", "POST", keyed, heed.Request{}, heedtest.Answer{Fault: heedtest.Drop}, 2},
-		{"POST, longer than MaxWait", "POST", nil, heed.Request{MaxWait: time.Second}, status(429, "Retry-After", "3"), 1},
-		{"GET, longer than two minutes", "GET", nil, heed.Request{}, status(429, "Retry-After", "121"), 1},
-		{"GET, longer but allowed", "GET", nil, heed.Request{MaxWait: time.Hour}, status(429, "Retry-After", "121"), 2},
+		{"GET 500", "GET", nil, heed.RequestOptions{}, status(500), 2},
+		{"POST 500", "POST", nil, heed.RequestOptions{}, status(500), 1},
+		{"POST 500 with a key", "POST", keyed, heed.RequestOptions{}, status(500), 2},
+		{"POST 500, said to be idempotent", "POST", nil, heed.RequestOptions{Idempotent: true}, status(500), 2},
+		{"GET 500, said to be sent once", "GET", nil, heed.RequestOptions{NoRetry: true}, status(500), 1},
+		{"POST 429", "POST", nil, heed.RequestOptions{}, status(429), 2},
+		{"POST 503 with Retry-After", "POST", nil, heed.RequestOptions{}, status(503, "Retry-After", "3"), 2},
+		{"GET 403 that is a throttle", "GET", nil, heed.RequestOptions{}, status(403, "Retry-After", "3", "X-RateLimit-Limit", "9", "X-RateLimit-Remaining", "0"), 2},
+		{"GET 403", "GET", nil, heed.RequestOptions{}, status(403), 1},
+		{"GET 507", "GET", nil, heed.RequestOptions{}, status(507), 1},
+		{"GET, the server says no", "GET", nil, heed.RequestOptions{}, status(503, "X-Should-Retry", "false"), 1},
+		{"GET, no answer", "GET", nil, heed.RequestOptions{}, heedtest.Response{Fault: heedtest.Drop}, 2},
+		{"POST, no answer", "POST", nil, heed.RequestOptions{}, heedtest.Response{Fault: heedtest.Drop}, 1},
+		{"POST with a key, no answer", "POST", keyed, heed.RequestOptions{}, heedtest.Response{Fault: heedtest.Drop}, 2},
+		{"POST, longer than MaxWait", "POST", nil, heed.RequestOptions{MaxWait: time.Second}, status(429, "Retry-After", "3"), 1},
+		{"GET, longer than two minutes", "GET", nil, heed.RequestOptions{}, status(429, "Retry-After", "121"), 1},
+		{"GET, longer but allowed", "GET", nil, heed.RequestOptions{MaxWait: time.Hour}, status(429, "Retry-After", "121"), 2},
 	} {
 		for _, wrapped := range []bool{true, false} {
 			inMemory(t, func(t *testing.T, s *heedtest.Server) {
-				c := client(s)
+				c := newClient(s)
 				if wrapped {
 					retryable.Wrap(c, nil)
 				}
-				req := request(t, heed.With(t.Context(), tt.said), tt.method, s.URL, []byte("body"))
+				req := request(t, heed.WithOptions(t.Context(), tt.opts), tt.method, s.URL, []byte("body"))
 				for name, v := range tt.header {
 					req.Header[name] = v
 				}
@@ -98,9 +98,9 @@ func TestCheckRetry_sendsAgainWhatDoesNoHarm(t *testing.T) {
 				if tt.header != nil && tt.first.Fault != 0 && !wrapped {
 					sent = 1 // the key is lost with the request
 				}
-				require.Len(t, s.Arrivals(), sent, "%s, wrapped: %v", tt.name, wrapped)
-				require.Empty(t, s.Early(), tt.name)
-				for _, a := range s.Arrivals() {
+				require.Len(t, s.Requests(), sent, "%s, wrapped: %v", tt.name, wrapped)
+				require.Empty(t, s.EarlyRetries(), tt.name)
+				for _, a := range s.Requests() {
 					require.Equal(t, "body", string(a.Body), tt.name)
 				}
 				if sent == 1 {
@@ -115,12 +115,12 @@ func TestCheckRetry_sendsAgainWhatDoesNoHarm(t *testing.T) {
 }
 
 // A wait that passes the deadline is not begun, and the answer is there to be read.
-func TestCheckRetry_doesNotWaitInVain(t *testing.T) {
+func TestCheckRetry_rejectsWaitsBeyondTheDeadline(t *testing.T) {
 	inMemory(t, func(t *testing.T, s *heedtest.Server) {
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Second)
 		defer cancel()
 		start := time.Now()
-		resp, err := client(s).Do(request(t, ctx, "GET", s.URL, nil))
+		resp, err := newClient(s).Do(request(t, ctx, "GET", s.URL, nil))
 		require.NoError(t, err)
 		defer resp.Body.Close()
 		body, err := io.ReadAll(resp.Body)
@@ -134,8 +134,8 @@ func TestCheckRetry_errors(t *testing.T) {
 	gone, cancel := context.WithCancelCause(t.Context())
 	why := errors.New("enough")
 	cancel(why)
-	again, err := retryable.CheckRetry(gone, nil, context.Canceled)
-	require.False(t, again)
+	retry, err := retryable.CheckRetry(gone, nil, context.Canceled)
+	require.False(t, retry)
 	require.Equal(t, why, err)
 
 	for name, tt := range map[string]struct {
@@ -148,65 +148,65 @@ func TestCheckRetry_errors(t *testing.T) {
 		"unknown request": {io.ErrUnexpectedEOF, false},
 		"refused in line": {&url.Error{Op: "Get", URL: "http://api.test", Err: &throttle.RefusedError{}}, false},
 	} {
-		again, err := retryable.CheckRetry(t.Context(), nil, tt.err)
+		retry, err := retryable.CheckRetry(t.Context(), nil, tt.err)
 		require.NoError(t, err)
-		require.Equal(t, tt.again, again, name)
+		require.Equal(t, tt.again, retry, name)
 	}
 
 	// An answer of which nobody knows what it answers may be one to a POST.
-	again, _ = retryable.CheckRetry(t.Context(), &http.Response{StatusCode: 500}, nil)
-	require.False(t, again)
+	retry, _ = retryable.CheckRetry(t.Context(), &http.Response{StatusCode: 500}, nil)
+	require.False(t, retry)
 }
 
 // The chain of redirects is followed once.
 func TestCheckRetry_redirectLoop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &heedtest.Server{Answer: func(heedtest.Arrival) heedtest.Answer { return status(302, "Location", "/") }}
+		s := &heedtest.Server{Respond: func(heedtest.Request) heedtest.Response { return status(302, "Location", "/") }}
 		s.StartInMemory()
 		defer s.Close()
 		for _, wrapped := range []bool{false, true} {
-			c, before := client(s), len(s.Arrivals())
+			c, before := newClient(s), len(s.Requests())
 			if wrapped {
 				retryable.Wrap(c, nil)
 			}
 			_, err := c.Do(request(t, t.Context(), "GET", s.URL, nil))
 			require.ErrorContains(t, err, "stopped after 10 redirects")
-			require.Len(t, s.Arrivals(), before+10)
+			require.Len(t, s.Requests(), before+10)
 		}
 	})
 }
 
-func TestBackoff_heedsTheServer(t *testing.T) {
-	said := func(headers ...string) *http.Response {
+func TestBackoff_obeysRetryAfter(t *testing.T) {
+	respond := func(headers ...string) *http.Response {
 		a := status(429, headers...)
 		return &http.Response{StatusCode: a.Status, Header: a.Header}
 	}
 	for range 200 {
-		d := retryable.Backoff(time.Second, 10*time.Second, 0, said("Retry-After", "60"))
+		d := retryable.Backoff(time.Second, 10*time.Second, 0, respond("Retry-After", "60"))
 		require.GreaterOrEqual(t, d, 60*time.Second)
 		require.Less(t, d, 66*time.Second)
-		d = retryable.Backoff(time.Second, 10*time.Second, 0, said("Retry-After-Ms", "1500"))
+		d = retryable.Backoff(time.Second, 10*time.Second, 0, respond("Retry-After-Ms", "1500"))
 		require.GreaterOrEqual(t, d, 1500*time.Millisecond)
 		require.Less(t, d, 2*time.Second)
-		for attempt, most := range []time.Duration{1, 2, 4, 8, 10, 10} {
-			d = retryable.Backoff(time.Second, 10*time.Second, attempt, said())
-			require.Less(t, d, most*time.Second+1)
+		for attempt, limit := range []time.Duration{1, 2, 4, 8, 10, 10} {
+			d = retryable.Backoff(time.Second, 10*time.Second, attempt, respond())
+			require.Less(t, d, limit*time.Second+1)
 			require.GreaterOrEqual(t, d, time.Duration(0))
 		}
 		require.LessOrEqual(t, retryable.Backoff(0, 0, 5, nil), time.Duration(1))
 	}
 }
 
-func TestWrap_everyAttemptTakesAUnit(t *testing.T) {
+func TestWrap_everyAttemptTakesOneUnit(t *testing.T) {
 	inMemory(t, func(t *testing.T, s *heedtest.Server) {
-		c := client(s)
+		c := newClient(s)
 		c.RetryWaitMin, c.RetryWaitMax = 0, 0
 		limit := throttle.NewTokenBucket(throttle.Limit{Count: 1, Per: 10 * time.Second}, nil)
-		retryable.Wrap(c, &heed.Transport{Limiter: limit, Retry: &heed.Retry{Attempts: 7}})
+		retryable.Wrap(c, &heed.Transport{Limiter: limit, Retry: &heed.RetryPolicy{MaxAttempts: 7}})
 		resp, err := c.Get(s.URL)
 		require.NoError(t, err)
 		resp.Body.Close()
-		got := s.Arrivals()
+		got := s.Requests()
 		require.Len(t, got, 4, "theirs decide how often, ours how soon")
 		for i := range got[1:] {
 			require.Equal(t, 10*time.Second, got[i+1].At.Sub(got[i].At))
@@ -217,18 +217,18 @@ func TestWrap_everyAttemptTakesAUnit(t *testing.T) {
 // How often is theirs to say: attempts do not multiply.
 func TestWrap_doesNotMultiplyAttempts(t *testing.T) {
 	inMemory(t, func(t *testing.T, s *heedtest.Server) {
-		c := client(s)
+		c := newClient(s)
 		c.RetryMax = 2
-		retryable.Wrap(c, &heed.Transport{Retry: &heed.Retry{Attempts: 7}})
+		retryable.Wrap(c, &heed.Transport{Retry: &heed.RetryPolicy{MaxAttempts: 7}})
 		resp, err := c.Get(s.URL)
 		require.NoError(t, err)
 		resp.Body.Close()
-		require.Len(t, s.Arrivals(), 3)
+		require.Len(t, s.Requests(), 3)
 	}, status(500), status(500), status(500), status(500))
 }
 
 // Their ways to give a body all work: what is sent again is whole.
-func TestWrap_sendsBodiesAgain(t *testing.T) {
+func TestWrap_resendsBodies(t *testing.T) {
 	for name, body := range map[string]any{
 		"bytes":  []byte("all of it"),
 		"string": "all of it",
@@ -240,24 +240,24 @@ func TestWrap_sendsBodiesAgain(t *testing.T) {
 			body = []byte(s)
 		}
 		inMemory(t, func(t *testing.T, s *heedtest.Server) {
-			c := client(s)
+			c := newClient(s)
 			retryable.Wrap(c, nil)
 			resp, err := c.Do(request(t, t.Context(), "PUT", s.URL, body))
 			require.NoError(t, err)
 			resp.Body.Close()
-			require.Len(t, s.Arrivals(), 4, name)
-			for _, a := range s.Arrivals() {
+			require.Len(t, s.Requests(), 4, name)
+			for _, a := range s.Requests() {
 				require.Equal(t, "all of it", string(a.Body), name)
 				require.NoError(t, a.BodyErr)
 			}
-			require.Empty(t, s.Early())
-		}, status(429, "Retry-After", "2"), heedtest.Answer{Fault: heedtest.Drop}, status(503))
+			require.Empty(t, s.EarlyRetries())
+		}, status(429, "Retry-After", "2"), heedtest.Response{Fault: heedtest.Drop}, status(503))
 	}
 }
 
-func TestWrap_errorsSayWhatTheySaid(t *testing.T) {
+func TestWrap_preservesErrors(t *testing.T) {
 	inMemory(t, func(t *testing.T, s *heedtest.Server) {
-		c := client(s)
+		c := newClient(s)
 		c.HTTPClient.Timeout, c.RetryMax = time.Second, 1
 		retryable.Wrap(c, nil)
 		_, err := c.Get(s.URL)
@@ -265,12 +265,12 @@ func TestWrap_errorsSayWhatTheySaid(t *testing.T) {
 		require.ErrorAs(t, err, &u)
 		require.True(t, u.Timeout())
 		require.ErrorIs(t, err, context.DeadlineExceeded)
-		require.Len(t, s.Arrivals(), 2, "a timeout of one attempt is not the end")
-	}, heedtest.Answer{Fault: heedtest.Hang}, heedtest.Answer{Fault: heedtest.Hang})
+		require.Len(t, s.Requests(), 2, "a timeout of one attempt is not the end")
+	}, heedtest.Response{Fault: heedtest.Hang}, heedtest.Response{Fault: heedtest.Hang})
 }
 
-func TestWrap_leavesTheClientOfOthersAlone(t *testing.T) {
-	shared, base := *http.DefaultClient, &closing{}
+func TestWrap_doesNotModifySharedClients(t *testing.T) {
+	shared, base := *http.DefaultClient, &closeRecorder{}
 	c := &retryablehttp.Client{HTTPClient: &http.Client{Transport: base}}
 	before := c.HTTPClient
 	retryable.Wrap(c, nil)
@@ -284,9 +284,9 @@ func TestWrap_leavesTheClientOfOthersAlone(t *testing.T) {
 	require.Equal(t, shared, *http.DefaultClient)
 }
 
-type closing struct {
+type closeRecorder struct {
 	http.RoundTripper
 	closed bool
 }
 
-func (c *closing) CloseIdleConnections() { c.closed = true }
+func (c *closeRecorder) CloseIdleConnections() { c.closed = true }

@@ -39,48 +39,48 @@ func Wrap(client *retryablehttp.Client, t *heed.Transport) {
 	if client.HTTPClient == nil {
 		client.HTTPClient = retryablehttp.NewClient().HTTPClient
 	}
-	own := *client.HTTPClient
+	httpClient := *client.HTTPClient
 	if t.Base == nil {
-		t.Base = own.Transport
+		t.Base = httpClient.Transport
 	}
-	var once heed.Retry
+	var policy heed.RetryPolicy
 	if t.Retry != nil {
-		once = *t.Retry
+		policy = *t.Retry
 	}
-	once.Attempts, once.Throttled = 1, 1
-	t.Retry = &once
-	own.Transport = attempts{t}
-	client.HTTPClient = &own
+	policy.MaxAttempts, policy.MaxThrottledAttempts = 1, 1
+	t.Retry = &policy
+	httpClient.Transport = singleAttempts{t}
+	client.HTTPClient = &httpClient
 }
 
-// attempts sends one attempt at a time. It marks the errors that CheckRetry would
+// singleAttempts sends one attempt at a time. It marks the errors that CheckRetry would
 // judge differently because it does not see the header of the request.
-type attempts struct{ *heed.Transport }
+type singleAttempts struct{ *heed.Transport }
 
 // RoundTrip implements http.RoundTripper.
-func (a attempts) RoundTrip(req *http.Request) (*http.Response, error) {
+func (a singleAttempts) RoundTrip(req *http.Request) (*http.Response, error) {
 	resp, err := a.Transport.RoundTrip(req)
 	if err == nil {
 		return resp, nil
 	}
-	again := heed.Retryable(req, nil, err)
-	if again == heed.Retryable(unknown(req.Context(), req.Method), nil, err) {
+	retry := heed.Retryable(req, nil, err)
+	if retry == heed.Retryable(requestWithMethod(req.Context(), req.Method), nil, err) {
 		return resp, err // of the type that other CheckRetry functions look for
 	}
-	return resp, &failure{error: err, again: again}
+	return resp, &classifiedError{error: err, retry: retry}
 }
 
-// A failure is an error with the verdict on it.
-type failure struct {
+// A classifiedError is an error with the verdict on it.
+type classifiedError struct {
 	error
-	again bool
+	retry bool
 }
 
 // Unwrap returns the error itself.
-func (f *failure) Unwrap() error { return f.error }
+func (f *classifiedError) Unwrap() error { return f.error }
 
 // Timeout is for url.Error, which asks this error only and none beneath.
-func (f *failure) Timeout() bool {
+func (f *classifiedError) Timeout() bool {
 	var t interface{ Timeout() bool }
 	return errors.As(f.error, &t) && t.Timeout()
 }

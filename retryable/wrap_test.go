@@ -20,7 +20,7 @@ import (
 
 // A client that keeps its DefaultRetryPolicy tries as often with Wrap as without:
 // what can never succeed once, with an error that reads the same.
-func TestWrap_keepsWhatDefaultRetryPolicyLooksAt(t *testing.T) {
+func TestWrap_preservesWhatDefaultRetryPolicyInspects(t *testing.T) {
 	quiet := log.New(io.Discard, "", 0)
 	untrusted := httptest.NewUnstartedServer(http.NotFoundHandler())
 	untrusted.Config.ErrorLog = quiet
@@ -66,7 +66,7 @@ func TestWrap_keepsWhatDefaultRetryPolicyLooksAt(t *testing.T) {
 
 // The error of a certificate has its type right below *url.Error, where other
 // CheckRetry functions look for it.
-func TestWrap_keepsTheTypeOfErrors(t *testing.T) {
+func TestWrap_preservesErrorTypes(t *testing.T) {
 	srv := httptest.NewUnstartedServer(http.NotFoundHandler())
 	srv.Config.ErrorLog = log.New(io.Discard, "", 0)
 	srv.StartTLS()

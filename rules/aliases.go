@@ -10,12 +10,12 @@ const maxAliased = 100_000
 // once.
 type aliasCheck struct {
 	sizes map[*yaml.Node]int // nodes that an anchor stands for, aliases written out; or open
-	own   int                // nodes of the file
-	loop  *yaml.Node         // an alias that contains itself; nil: none
+	nodes int                // nodes of the file
+	cycle *yaml.Node         // an alias that contains itself; nil: none
 }
 
-// open is the size of an anchor that is being looked at.
-const open = -1
+// inProgress is the size of an anchor that is being looked at.
+const inProgress = -1
 
 // checkAliases reports whether the file can be read with its aliases, and notes why if
 // it cannot.
@@ -23,9 +23,9 @@ func (r *reader) checkAliases(doc *yaml.Node) bool {
 	c := aliasCheck{sizes: map[*yaml.Node]int{}}
 	size := c.size(doc)
 	switch {
-	case c.loop != nil:
-		r.fail(c.loop, "the alias *%s contains itself: write out what it should stand for", clip(c.loop.Value))
-	case size > c.own+maxAliased:
+	case c.cycle != nil:
+		r.fail(c.cycle, "the alias *%s contains itself: write out what it should stand for", truncate(c.cycle.Value))
+	case size > c.nodes+maxAliased:
 		r.fail(doc, "aliases make this file too large: write out less with them")
 	default:
 		return true
@@ -36,17 +36,17 @@ func (r *reader) checkAliases(doc *yaml.Node) bool {
 // size returns the number of nodes at and below n, aliases written out, or a large number
 // if that is larger.
 func (c *aliasCheck) size(n *yaml.Node) int {
-	if c.loop != nil {
+	if c.cycle != nil {
 		return 0
 	}
 	if n.Kind == yaml.AliasNode {
-		c.own++
+		c.nodes++
 		return c.aliased(n)
 	}
 	if n.Anchor != "" {
-		c.sizes[n] = open
+		c.sizes[n] = inProgress
 	}
-	c.own++
+	c.nodes++
 	total := 1
 	for _, below := range n.Content {
 		total = min(total+c.size(below), 1<<30)
@@ -61,8 +61,8 @@ func (c *aliasCheck) size(n *yaml.Node) int {
 // file.
 func (c *aliasCheck) aliased(n *yaml.Node) int {
 	size := c.sizes[n.Alias]
-	if size == open {
-		c.loop = n
+	if size == inProgress {
+		c.cycle = n
 		return 0
 	}
 	return size

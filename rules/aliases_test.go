@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestParse_refusesAliasesThatContainThemselves reads 116 bytes that took 1 GiB.
-func TestParse_refusesAliasesThatContainThemselves(t *testing.T) {
+// TestParse_rejectsRecursiveAliases reads 116 bytes that took 1 GiB.
+func TestParse_rejectsRecursiveAliases(t *testing.T) {
 	const limit = "rate_limit: {unit: hour, requests_per_unit: 1}"
 	for text, want := range map[string]string{
 		"domain: d\ndescriptors: &d\n  - {key: x, descriptors: *d}\n  - {key: y, descriptors: *d}\n  - {key: z, descriptors: *d}\n":          "rules: 3:27: the alias *d contains itself",
@@ -20,18 +20,18 @@ func TestParse_refusesAliasesThatContainThemselves(t *testing.T) {
 	} {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		_, err := Parse([]byte(text), Setting{})
+		_, err := Parse([]byte(text), Config{})
 		runtime.ReadMemStats(&after)
 		require.ErrorContains(t, err, want)
 		require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(1<<20))
-		_, err = Lint([]byte(text), Setting{})
+		_, err = Lint([]byte(text), Config{})
 		require.ErrorContains(t, err, want)
 	}
 }
 
 // Aliases may stand for 100,000 nodes, however they are nested. An item of this file has
 // 11 nodes, and each alias stands for all of one of ten below it.
-func TestParse_boundsWhatAliasesStandFor(t *testing.T) {
+func TestParse_boundsAliasExpansion(t *testing.T) {
 	file := func(items int) string {
 		var b strings.Builder
 		b.WriteString("domain: d\ndescriptors:\n- {key: a, descriptors: &ten [")
@@ -45,29 +45,29 @@ func TestParse_boundsWhatAliasesStandFor(t *testing.T) {
 		return b.String()
 	}
 	const each = 1 + 10*9 // nodes of the list: itself, and nine for each item
-	set, err := Parse([]byte(file(maxAliased/each)), Setting{})
+	set, err := Parse([]byte(file(maxAliased/each)), Config{})
 	require.NoError(t, err)
 	require.Len(t, set.All(), 10*(1+maxAliased/each))
-	_, err = Parse([]byte(file(maxAliased/each+15)), Setting{})
+	_, err = Parse([]byte(file(maxAliased/each+15)), Config{})
 	require.EqualError(t, err, "rules: 1:1: aliases make this file too large: write out less with them")
 }
 
 // What is wrong a million times is read no further than it is reported.
-func TestParse_stopsWhenEnoughIsWrong(t *testing.T) {
+func TestParse_stopsAfterMaxErrors(t *testing.T) {
 	for name, text := range map[string]string{
 		"limits":      "domain: d\nlimits: [" + strings.Repeat("{},", 30_000) + "]",
 		"words":       "domain: d\n" + strings.Repeat("domain: e\n", 30_000),
 		"values":      "domain: d\nvalues:\n" + strings.Repeat("  x: 1\n", 30_000),
 		"descriptors": "domain: d\ndescriptors: [" + strings.Repeat("{x: 1},", 30_000) + "]",
 	} {
-		p := &parser{reader: reader{setting: &Setting{}}, byName: map[string]*source{}, names: map[string]bool{}}
+		p := &parser{reader: reader{config: &Config{}}, byName: map[string]*valueSource{}, names: map[string]bool{}}
 		p.root = &node{}
 		doc := p.document([]byte(text))
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
 		p.file(doc)
 		runtime.ReadMemStats(&after)
-		require.Len(t, p.faults, maxFaults, name)
+		require.Len(t, p.faults, maxErrors, name)
 		require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(1<<20), name)
 	}
 }

@@ -12,9 +12,9 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// crowded returns the text of a file with n rules, of which two of descriptors and
+// fileWithRules returns the text of a file with n rules, of which two of descriptors and
 // two of routes hold for the same request.
-func crowded(n int) string {
+func fileWithRules(n int) string {
 	var b strings.Builder
 	b.WriteString("domain: d\nvalues: {user: {header: X-User}}\ndescriptors:\n")
 	amount := "rate_limit: {unit: second, requests_per_unit: 1000000000, algorithm: token_bucket}"
@@ -29,12 +29,12 @@ func crowded(n int) string {
 	return b.String()
 }
 
-// inCrowd returns what asks for the middle of a crowd.
-func inCrowd(tb testing.TB, n int) func() *throttle.Ticket {
-	set, err := Parse([]byte(crowded(n)), Setting{})
+// ticketFinder returns what asks for the middle of a crowd.
+func ticketFinder(tb testing.TB, n int) func() *throttle.Ticket {
+	set, err := Parse([]byte(fileWithRules(n)), Config{})
 	require.NoError(tb, err)
 	i := n / 4
-	r := read(tb, fmt.Sprintf("GET /a/7/b%d\nX-User: u%d", i, i))
+	r := readRequest(tb, fmt.Sprintf("GET /a/7/b%d\nX-User: u%d", i, i))
 	r.Host = fmt.Sprintf("h%d.example.com", i%7)
 	ticket := new(throttle.Ticket)
 	return func() *throttle.Ticket {
@@ -44,10 +44,10 @@ func inCrowd(tb testing.TB, n int) func() *throttle.Ticket {
 	}
 }
 
-// TestLimits_allocatesNothing counts for one request through four limits: to find
+// TestSet_limitsDoesNotAllocate counts for one request through four limits: to find
 // them, and to pass them.
-func TestLimits_allocatesNothing(t *testing.T) {
-	find := inCrowd(t, 100)
+func TestSet_limitsDoesNotAllocate(t *testing.T) {
+	find := ticketFinder(t, 100)
 	require.NotNil(t, find().Demands[3].Limiter)
 	require.NotContains(t, fmt.Sprintf("%T", find().Demands[3].Limiter), "allOf")
 	if raceEnabled {
@@ -67,7 +67,7 @@ func TestLimits_allocatesNothing(t *testing.T) {
 // them.
 func BenchmarkLimits(b *testing.B) {
 	for _, n := range []int{10, 100, 1000, 10_000} {
-		find := inCrowd(b, n)
+		find := ticketFinder(b, n)
 		b.Run(fmt.Sprintf("find/%d", n), func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {

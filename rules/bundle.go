@@ -23,22 +23,22 @@ const maxBundles = 1024
 
 // bundles are the limiters for combinations of limits of one Set.
 type bundles struct {
-	mu    sync.RWMutex
-	known map[string]throttle.Limiter
+	mu       sync.RWMutex
+	limiters map[string]throttle.Limiter
 }
 
-// of returns the limiter for the limits of hits.
-func (b *bundles) of(hits []hit) throttle.Limiter {
+// limiterFor returns the limiter for the limits of hits.
+func (b *bundles) limiterFor(hits []hit) throttle.Limiter {
 	var buf [256]byte
 	id := buf[:0]
 	for _, h := range hits {
 		id = binary.AppendUvarint(id, uint64(h.rule.index))
 	}
 	b.mu.RLock()
-	l := b.known[string(id)]
+	limiter := b.limiters[string(id)]
 	b.mu.RUnlock()
-	if l != nil {
-		return l
+	if limiter != nil {
+		return limiter
 	}
 	return b.make(string(id), hits)
 }
@@ -46,52 +46,52 @@ func (b *bundles) of(hits []hit) throttle.Limiter {
 func (b *bundles) make(id string, hits []hit) throttle.Limiter {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if l := b.known[id]; l != nil {
-		return l
+	if limiter := b.limiters[id]; limiter != nil {
+		return limiter
 	}
-	if b.known == nil {
-		b.known = map[string]throttle.Limiter{}
+	if b.limiters == nil {
+		b.limiters = map[string]throttle.Limiter{}
 	}
-	for old := range b.known {
-		if len(b.known) < maxBundles {
+	for old := range b.limiters {
+		if len(b.limiters) < maxBundles {
 			break
 		}
-		delete(b.known, old)
+		delete(b.limiters, old)
 	}
 	all := make([]throttle.Limiter, len(hits))
 	for i, h := range hits {
-		all[i] = &strand{h.rule.gate, i, h.rule.limit.Cost}
+		all[i] = &member{h.rule.limiter, i, h.rule.limit.Cost}
 	}
-	l := throttle.AllOf(all...)
-	b.known[id] = l
-	return l
+	limiter := throttle.AllOf(all...)
+	b.limiters[id] = limiter
+	return limiter
 }
 
-// A strand is one limit of a bundle.
-type strand struct {
-	gate   *gate
-	number int   // of its key in that of the claim
-	cost   int64 // for each unit of the claim
+// A member is one limit of a bundle.
+type member struct {
+	limiter *activeLimit
+	index   int   // of its key in that of the claim
+	cost    int64 // for each unit of the claim
 }
 
-// lookAgain is when a claim that was refused for an unknown time asks again: there is
+// retryWait is when a claim that was refused for an unknown time asks again: there is
 // no news for what waits at several limits at once.
-const lookAgain = 100 * time.Millisecond
+const retryWait = 100 * time.Millisecond
 
-// own returns c as its limit is asked.
-func (s *strand) own(c throttle.Claim) throttle.Claim {
+// memberClaim returns c as its limit is asked.
+func (s *member) memberClaim(c throttle.Claim) throttle.Claim {
 	rest := c.Key
-	for range s.number + 1 {
+	for range s.index + 1 {
 		c.Key, rest, _ = cutPart(rest)
 	}
 	if n, err := c.Units(); err == nil {
-		c.Cost = times(n, s.cost)
+		c.Cost = mulSat(n, s.cost)
 	}
 	return c
 }
 
-// times returns a*b, or the largest number if that is less.
-func times(a, b int64) int64 {
+// mulSat returns a*b, or the largest number if that is less.
+func mulSat(a, b int64) int64 {
 	hi, lo := bits.Mul64(uint64(a), uint64(max(b, 1)))
 	if hi > 0 || lo > math.MaxInt64 {
 		return math.MaxInt64
@@ -100,23 +100,23 @@ func times(a, b int64) int64 {
 }
 
 // Reserve implements throttle.Limiter.
-func (s *strand) Reserve(ctx context.Context, c throttle.Claim) (throttle.Decision, error) {
-	d, err := s.gate.Reserve(ctx, s.own(c))
+func (s *member) Reserve(ctx context.Context, c throttle.Claim) (throttle.Decision, error) {
+	d, err := s.limiter.Reserve(ctx, s.memberClaim(c))
 	if err == nil && !d.OK && d.Wait == 0 {
-		d.Wait = lookAgain
+		d.Wait = retryWait
 	}
 	return d, err
 }
 
 // Cancel implements throttle.Limiter.
-func (s *strand) Cancel(ctx context.Context, c throttle.Claim, d throttle.Decision) {
-	s.gate.Cancel(ctx, s.own(c), d)
+func (s *member) Cancel(ctx context.Context, c throttle.Claim, d throttle.Decision) {
+	s.limiter.Cancel(ctx, s.memberClaim(c), d)
 }
 
 // Observe implements throttle.Observer.
-func (s *strand) Observe(ctx context.Context, c throttle.Claim, d throttle.Decision, f throttle.Feedback) {
-	throttle.Observe(ctx, s.gate, s.own(c), d, f)
+func (s *member) Observe(ctx context.Context, c throttle.Claim, d throttle.Decision, f throttle.Feedback) {
+	throttle.Observe(ctx, s.limiter, s.memberClaim(c), d, f)
 }
 
-// Local implements throttle.Local.
-func (s *strand) Local() bool { return s.gate.Local() }
+// Local implements throttle.NonBlocking.
+func (s *member) NonBlocking() bool { return s.limiter.NonBlocking() }

@@ -12,7 +12,7 @@ import (
 // A compact limit settles what a claim turned out to cost, and takes back what was not
 // used.
 func TestCompact_settlesAndCancels(t *testing.T) {
-	set, err := Parse([]byte("domain: d\ndescriptors: [{key: user, rate_limit: {unit: hour, requests_per_unit: 10, burst: 10, compact: true}}]"), Setting{Clock: still(friday)})
+	set, err := Parse([]byte("domain: d\ndescriptors: [{key: user, rate_limit: {unit: hour, requests_per_unit: 10, burst: 10, compact: true}}]"), Config{Clock: fixedClock(friday)})
 	require.NoError(t, err)
 	for i, tt := range []struct{ settled, left int64 }{{0, 9}, {7, 3}} {
 		var ticket throttle.Ticket

@@ -10,15 +10,15 @@ import (
 	"github.com/heed-go/heed/throttle/throttletest"
 )
 
-// gates returns what makes the gate of the one limit of a file.
-func gates(t *testing.T, rateLimit string) func(throttle.Clock) throttle.Limiter {
+// activeLimitFunc returns what makes the gate of the one limit of a file.
+func activeLimitFunc(t *testing.T, rateLimit string) func(throttle.Clock) throttle.Limiter {
 	return func(clk throttle.Clock) throttle.Limiter {
-		return oneRule(t, "value: b, "+rateLimit, Setting{Clock: clk}).gate
+		return oneRule(t, "value: b, "+rateLimit, Config{Clock: clk}).limiter
 	}
 }
 
 // oneRule returns the rule of a file with one descriptor, of key a.
-func oneRule(t *testing.T, words string, s Setting) *rule {
+func oneRule(t *testing.T, words string, s Config) *rule {
 	set, err := Parse([]byte("domain: d\ndescriptors: [{key: a, "+words+"}]"), s)
 	require.NoError(t, err)
 	return set.rules[0]
@@ -35,27 +35,27 @@ func TestConformance(t *testing.T) {
 		new  func(throttle.Clock) throttle.Limiter
 		spec throttletest.Spec
 	}{
-		"bucket": {gates(t, bucket), throttletest.Spec{Limit: ten}},
-		"window": {gates(t, "rate_limit: {requests_per_unit: 10, unit: second}"), throttletest.Spec{Bound: windows(10)}},
-		"soft": {gates(t, "rate_limit: {requests_per_unit: 10, unit: second, burst: 10, soft: 10%}"),
+		"token bucket": {activeLimitFunc(t, bucket), throttletest.Spec{Limit: ten}},
+		"window":       {activeLimitFunc(t, "rate_limit: {requests_per_unit: 10, unit: second}"), throttletest.Spec{Bound: windows(10)}},
+		"soft": {activeLimitFunc(t, "rate_limit: {requests_per_unit: 10, unit: second, burst: 10, soft: 10%}"),
 			throttletest.Spec{Limit: throttle.Limit{Count: 11, Per: time.Second}, EndsOnce: true}},
-		"in flight": {gates(t, "rate_limit: {in_flight: 10}"), throttletest.Spec{InFlight: 10, WaitUnknown: true}},
-		"keyed": {func(clk throttle.Clock) throttle.Limiter { return oneRule(t, bucket, Setting{Clock: clk}).gate },
+		"in flight": {activeLimitFunc(t, "rate_limit: {concurrency: 10}"), throttletest.Spec{Concurrency: 10, WaitUnknown: true}},
+		"keyed": {func(clk throttle.Clock) throttle.Limiter { return oneRule(t, bucket, Config{Clock: clk}).limiter },
 			throttletest.Spec{Limit: ten}},
 		"compact": {func(clk throttle.Clock) throttle.Limiter {
-			return oneRule(t, "rate_limit: {requests_per_unit: 10, unit: second, compact: true}", Setting{Clock: clk}).gate
-		}, throttletest.Spec{Limit: ten, OlderAsIs: true}},
+			return oneRule(t, "rate_limit: {requests_per_unit: 10, unit: second, compact: true}", Config{Clock: clk}).limiter
+		}, throttletest.Spec{Limit: ten, AcceptsOlderReadings: true}},
 		// What is refused until the limit changes may be refused then by the new one.
-		"active": {gates(t, "rate_limit: {requests_per_unit: 10, unit: second, burst: 10, active: {from: 09:00, to: 17:00, burst: 8}}"),
+		"active": {activeLimitFunc(t, "rate_limit: {requests_per_unit: 10, unit: second, burst: 10, active: {from: 09:00, to: 17:00, burst: 8}}"),
 			throttletest.Spec{Limit: ten, Approximate: true}},
 		"ended": {func(clk throttle.Clock) throttle.Limiter {
-			g := gates(t, "rate_limit: {requests_per_unit: 1, unit: day}")(clk).(*gate)
-			g.end(gates(t, bucket)(clk).(*gate))
+			g := activeLimitFunc(t, "rate_limit: {requests_per_unit: 1, unit: day}")(clk).(*activeLimit)
+			g.retire(activeLimitFunc(t, bucket)(clk).(*activeLimit))
 			return g
 		}, throttletest.Spec{Limit: ten, EndsOnce: true}},
 		"bundle": {func(clk throttle.Clock) throttle.Limiter {
-			return new(bundles).of([]hit{{rule: &rule{limit: &Limit{}, gate: gates(t, bucket)(clk).(*gate)}}})
-		}, throttletest.Spec{Limit: ten, EndsOnce: true, RefusalAdvances: true}},
+			return new(bundles).limiterFor([]hit{{rule: &rule{limit: &Limit{}, limiter: activeLimitFunc(t, bucket)(clk).(*activeLimit)}}})
+		}, throttletest.Spec{Limit: ten, EndsOnce: true, RefusalAdvancesClock: true}},
 	} {
 		tt.spec.Histories = 200
 		t.Run(name, func(t *testing.T) { throttletest.TestLimiter(t, tt.new, tt.spec) })

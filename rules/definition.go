@@ -12,9 +12,9 @@ import (
 
 // definition returns all that l says but its place: two limits of one definition at
 // one place are the same. It is also how a limit is printed, so that nothing that
-// matters is missing from either: see TestDefinition_missesNothing.
+// matters is missing from either: see TestDefinition_coversEveryField.
 func (l *Limit) definition() string {
-	all := []string{l.allows()}
+	all := []string{l.amountText()}
 	for _, p := range l.Active {
 		all = append(all, p.text())
 	}
@@ -23,16 +23,16 @@ func (l *Limit) definition() string {
 		text string
 	}{
 		{l.Shadow, "shadow"},
-		{l.Elastic != "", "elastic " + plain(l.Elastic)},
-		{l.Penalty != nil, penaltyText(l.Penalty)},
+		{l.Borrow != "", "borrow " + quoteIfNeeded(l.Borrow)},
+		{l.Ban != nil, banText(l.Ban)},
 		{l.Cost > 1, fmt.Sprintf("costs %d", l.Cost)},
 		{l.match != "", "matches " + l.match},
-		{l.Keyed, "each " + list(l.keys)},
-		{l.skips, "not who has none"},
+		{l.Keyed, "each " + quoteList(l.keys)},
+		{l.skipUnidentified, "requests without skipped"},
 		{l.Keyed, fmt.Sprintf("%d keys", l.maxKeys())},
 		{l.Compact, "compact"},
-		{len(l.Replaces) > 0, "replaces " + list(l.Replaces)},
-		{l.Name != "", "named " + plain(l.Name)},
+		{len(l.Replaces) > 0, "replaces " + quoteList(l.Replaces)},
+		{l.Name != "", "named " + quoteIfNeeded(l.Name)},
 	} {
 		if word.is {
 			all = append(all, word.text)
@@ -41,17 +41,17 @@ func (l *Limit) definition() string {
 	return strings.Join(all, "; ")
 }
 
-// list returns names in one line.
-func list(names []string) string {
+// quoteList returns names in one line.
+func quoteList(names []string) string {
 	all := make([]string, len(names))
 	for i, name := range names {
-		all[i] = plain(name)
+		all[i] = quoteIfNeeded(name)
 	}
 	return strings.Join(all, ", ")
 }
 
-// allows returns the algorithm of l and its amount.
-func (l *Limit) allows() string {
+// amountText returns the algorithm of l and its amount.
+func (l *Limit) amountText() string {
 	if l.Spec == nil {
 		return l.Algorithm()
 	}
@@ -73,65 +73,65 @@ func amountOf(spec, hard Spec) string {
 func describe(s Spec) string {
 	switch s := s.(type) {
 	case throttle.Limit:
-		return rate(s)
-	case throttle.Refill:
-		return rate(s.Limit)
-	case throttle.Leak:
-		return rate(s.Limit) + also(s.Queue > 0, "queue %d", s.Queue)
-	case throttle.Quota:
-		return windows(s)
-	case throttle.Log:
-		return rate(s.Limit) + also(s.MinGap > 0, "gap %s", formatDuration(s.MinGap)) + also(s.CountRefused, "counting refused")
-	case throttle.Counter:
-		return rate(s.Limit)
-	case throttle.Parts:
-		return rate(s.Limit) + also(true, "by %s", formatDuration(s.Per/time.Duration(max(s.Parts, 1))))
-	case throttle.LimitReq:
+		return rateText(s)
+	case throttle.RefillBucketConfig:
+		return rateText(s.Limit)
+	case throttle.LeakyBucketConfig:
+		return rateText(s.Limit) + optionally(s.Queue > 0, "queue %d", s.Queue)
+	case throttle.FixedWindowConfig:
+		return windowText(s)
+	case throttle.SlidingLogConfig:
+		return rateText(s.Limit) + optionally(s.MinGap > 0, "gap %s", formatDuration(s.MinGap)) + optionally(s.CountRefused, "counting refused")
+	case throttle.SlidingCounterConfig:
+		return rateText(s.Limit)
+	case throttle.SubWindowsConfig:
+		return rateText(s.Limit) + optionally(true, "by %s", formatDuration(s.Per/time.Duration(max(s.Parts, 1))))
+	case throttle.NginxConfig:
 		l := throttle.Limit{Count: s.Rate, Per: s.Per}
-		return rate(l) + also(s.Burst > 0, "burst %d", s.Burst) + also(s.Delay > 0, "delay %d", s.Delay) + also(s.NoDelay, "nodelay")
-	case throttle.Capacity:
-		return strconv.FormatInt(s.Count, 10) + " at a time" + also(s.MaxAge > 0, "lost after %s", formatDuration(s.MaxAge))
-	case warmup.Curve:
-		return rate(s.Limit) + also(s.Over > 0, "warm after %s", formatDuration(s.Over)) +
-			also(s.Cold > 0, "cold %v", s.Cold) + also(s.Outage > 0, "cold after an outage of %s", formatDuration(s.Outage))
+		return rateText(l) + optionally(s.Burst > 0, "burst %d", s.Burst) + optionally(s.Delay > 0, "delay %d", s.Delay) + optionally(s.NoDelay, "nodelay")
+	case throttle.ConcurrencyConfig:
+		return strconv.FormatInt(s.Count, 10) + " at a time" + optionally(s.MaxAge > 0, "lost after %s", formatDuration(s.MaxAge))
+	case warmup.Config:
+		return rateText(s.Limit) + optionally(s.Period > 0, "warm after %s", formatDuration(s.Period)) +
+			optionally(s.ColdFactor > 0, "cold factor %v", s.ColdFactor) + optionally(s.Outage > 0, "cold after an outage of %s", formatDuration(s.Outage))
 	}
 	return s.String()
 }
 
-// also returns a further word of a limit, if it has it.
-func also(has bool, format string, args ...any) string {
+// optionally returns a further word of a limit, if it has it.
+func optionally(has bool, format string, args ...any) string {
 	if !has {
 		return ""
 	}
 	return ", " + fmt.Sprintf(format, args...)
 }
 
-// rate returns the numbers of l.
-func rate(l throttle.Limit) string {
+// rateText returns the numbers of l.
+func rateText(l throttle.Limit) string {
 	s := strconv.FormatInt(l.Count, 10) + " per " + formatDuration(l.Per)
-	return s + also(l.Burst > 0 && l.Burst != l.Count, "burst %d", l.Burst)
+	return s + optionally(l.Burst > 0 && l.Burst != l.Count, "burst %d", l.Burst)
 }
 
-// windows returns the numbers of q and where its windows begin.
-func windows(q throttle.Quota) string {
+// windowText returns the numbers of q and where its windows begin.
+func windowText(q throttle.FixedWindowConfig) string {
 	count := strconv.FormatInt(q.Count, 10)
 	if q.Per == 0 {
 		zone := "UTC"
 		if q.Zone != nil {
 			zone = q.Zone.String()
 		}
-		return count + " " + q.Anchor.String() + " in " + zone
+		return count + " " + q.Align.String() + " in " + zone
 	}
-	return count + " per " + formatDuration(q.Per) + " " + q.Anchor.String()
+	return count + " per " + formatDuration(q.Per) + " " + q.Align.String()
 }
 
-func penaltyText(s *throttle.Sentence) string {
+func banText(s *throttle.BanConfig) string {
 	if s == nil {
 		return ""
 	}
-	return fmt.Sprintf("penalty of %s after %d refusals in %s", formatDuration(s.For), s.After, formatDuration(s.Within)) +
-		also(s.Max > 0, "at most %s", formatDuration(s.Max)) + also(s.Quiet > 0, "until quiet for %s", formatDuration(s.Quiet)) +
-		also(s.MaxKeys > 0, "of %d keys", s.MaxKeys) + also(s.Name != "", "named %s", plain(s.Name))
+	return fmt.Sprintf("ban of %s after %d refusals in %s", formatDuration(s.Duration), s.Refusals, formatDuration(s.Within)) +
+		optionally(s.MaxDuration > 0, "at most %s", formatDuration(s.MaxDuration)) + optionally(s.ForgetAfter > 0, "forgotten after %s", formatDuration(s.ForgetAfter)) +
+		optionally(s.MaxKeys > 0, "of %d keys", s.MaxKeys) + optionally(s.Name != "", "named %s", quoteIfNeeded(s.Name))
 }
 
 // text returns when p holds, and what it allows.
@@ -144,14 +144,14 @@ func (p Period) String() string {
 
 // sameShape reports whether the limiter of a can become that of b while in use.
 func sameShape(a, b *Limit) bool {
-	outside := func(l *Limit) string {
+	fixedParts := func(l *Limit) string {
 		return fmt.Sprint(l.Keyed, l.MaxKeys, l.Compact, l.Shadow, l.Unlimited, l.Blocked && len(l.Active) == 0, l.Hard != nil) +
-			fmt.Sprintf("%q%q%q", l.Elastic, penaltyText(l.Penalty), l.keys)
+			fmt.Sprintf("%q%q%q", l.Borrow, banText(l.Ban), l.keys)
 	}
-	if outside(a) != outside(b) {
+	if fixedParts(a) != fixedParts(b) {
 		return false
 	}
-	all := append(a.phases(), b.phases()...)
+	all := append(a.allSpecs(), b.allSpecs()...)
 	for i := range 2 { // the limit itself, and what is marked beyond it
 		var first Spec
 		for _, p := range all {
@@ -166,8 +166,8 @@ func sameShape(a, b *Limit) bool {
 	return true
 }
 
-// phases returns all that l may allow: usually, then at the times of its periods.
-func (l *Limit) phases() [][2]Spec {
+// allSpecs returns all that l may allow: usually, then at the times of its periods.
+func (l *Limit) allSpecs() [][2]Spec {
 	all := [][2]Spec{{l.Spec, l.Hard}}
 	for _, p := range l.Active {
 		all = append(all, [2]Spec{p.Spec, p.Hard})

@@ -6,7 +6,7 @@ import "math/bits"
 // for a shadow. The two bounds hold for at least 19 of 20 of them, so that the greediest
 // do not decide for all.
 type Demand struct {
-	Visits int64 // of keys that were refused, see Tally; 0: what they asked for is not known
+	Sessions int64 // of keys that were refused, see Tally; 0: what they asked for is not known
 
 	// Burst is the burst of a token bucket, with the rate of the limit, that would have
 	// granted them everything.
@@ -18,8 +18,8 @@ type Demand struct {
 	Peak int64
 }
 
-// served of 20 visits are below the bounds of a Demand.
-const served, outOf = 19, 20
+// quantileNumerator of 20 visits are below the bounds of a Demand.
+const quantileNumerator, quantileDenominator = 19, 20
 
 // A histogram counts numbers up to a sixteenth of their size.
 //
@@ -27,41 +27,41 @@ const served, outOf = 19, 20
 //	slots       32      │         16          │       16        │    16
 type histogram struct {
 	total int64
-	most  int64 // the largest number
+	max   int64 // the largest number
 	slots [960]int64
 }
 
 func (h *histogram) add(n, weight int64) {
-	h.total, h.most = h.total+weight, max(h.most, n)
+	h.total, h.max = h.total+weight, max(h.max, n)
 	e := max(bits.Len64(uint64(n))-5, 0)
 	h.slots[16*e+int(n>>e)] += weight
 }
 
-// bound returns a number that at least 19 of 20 do not exceed.
-func (h *histogram) bound() int64 {
+// quantile returns a number that at least 19 of 20 do not exceed.
+func (h *histogram) quantile() int64 {
 	sum := int64(0)
 	for i, n := range h.slots {
-		if sum += n; n > 0 && sum*outOf >= h.total*served {
-			return min(largestIn(i), h.most)
+		if sum += n; n > 0 && sum*quantileDenominator >= h.total*quantileNumerator {
+			return min(slotMax(i), h.max)
 		}
 	}
 	return 0
 }
 
-// largestIn returns the largest number that slot i counts.
-func largestIn(i int) int64 {
+// slotMax returns the largest number that slot i counts.
+func slotMax(i int) int64 {
 	e := max(i/16-1, 0)
 	return int64(i-16*e+1)<<e - 1
 }
 
-// visits is what is kept of visits that are over.
-type visits struct{ needs, peaks histogram }
+// sessionTotals is what is kept of visits that are over.
+type sessionTotals struct{ minBursts, peaks histogram }
 
-func (s *visits) add(v *visit) {
-	s.needs.add(v.needs, v.stands)
-	s.peaks.add(v.peak, v.stands)
+func (s *sessionTotals) add(v *session) {
+	s.minBursts.add(v.minBurst, v.weight)
+	s.peaks.add(v.peak, v.weight)
 }
 
-func (s *visits) demand() Demand {
-	return Demand{Visits: s.needs.total, Burst: s.needs.bound(), Peak: s.peaks.bound()}
+func (s *sessionTotals) demand() Demand {
+	return Demand{Sessions: s.minBursts.total, Burst: s.minBursts.quantile(), Peak: s.peaks.quantile()}
 }

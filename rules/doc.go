@@ -27,7 +27,7 @@
 // differ. Keys are counted in this process, or where [Setting].Build says. And there is
 // no proxy that makes descriptors of requests: a request has all descriptors for whose
 // keys it has values, all the way down to a limit. The keys remote_address, method,
-// path and host are known; others come from values, or from Setting.Values. Requests that
+// path and host are known; others come from values, or from Config.Values. Requests that
 // have a cookie twice with different values share one value of it, and so do requests with
 // more than 64 KiB of cookies, or of query.
 //
@@ -55,7 +55,7 @@
 //	delay, nodelay      as in nginx's limit_req
 //	cost                units that a request takes
 //	soft                percent that may come on top, marked
-//	elastic             which Setting.Spare lends beyond the limit
+//	elastic             which Config.CanBorrow lends beyond the limit
 //	penalty             after, within, for, max, quiet: for who does not heed refusals
 //	active              from, to, days, zone: another amount at these times
 //	max_keys            keys at a time; what is beyond shares a few limiters

@@ -23,7 +23,7 @@ func TestEnvoy_documentationLoadsAsItIs(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, files, 18)
 	for _, file := range files {
-		set, err := rules.Load(file, rules.Setting{})
+		set, err := rules.Load(file, rules.Config{})
 		if strings.HasSuffix(file, "service_example.yaml") {
 			require.ErrorContains(t, err, `rules: 89:5: "quota_mode": `)
 			require.ErrorContains(t, err, `rules: 93:5: "metadata": `)
@@ -49,7 +49,7 @@ func grants(t *testing.T, set *rules.Set, n int, ds ...rules.Descriptor) (grante
 }
 
 func example(t *testing.T, name string) *rules.Set {
-	set, err := rules.Load("testdata/envoy/"+name, rules.Setting{})
+	set, err := rules.Load("testdata/envoy/"+name, rules.Config{})
 	require.NoError(t, err)
 	return set
 }

@@ -26,7 +26,7 @@ limits:
     match: GET /search/{index}
     key: [user, "{index}"]
     rate_limit: {unit: hour, requests_per_unit: 2, algorithm: sliding_log}
-`), rules.Setting{})
+`), rules.Config{})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -54,7 +54,7 @@ limits:
 
 // Programs that know keys and values themselves ask with descriptors.
 func ExampleSet_Add() {
-	set, err := rules.Load("testdata/envoy/example2.yaml", rules.Setting{})
+	set, err := rules.Load("testdata/envoy/example2.yaml", rules.Config{})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -89,9 +89,9 @@ limits:
   - {name: all, rate_limit: {unit: minute, requests_per_unit: 100}}
   - {name: search, match: /search, rate_limit: {unit: minute, requests_per_unit: 200, granularity: 15s}}
   - {name: files, match: /files/, rate_limit: {unit: minute, requests_per_unit: 100}}
-`), rules.Setting{})
+`), rules.Config{})
 	for _, f := range found {
-		fmt.Println(f.What)
+		fmt.Println(f.Problem)
 	}
 	fmt.Println(err)
 	// Output:
@@ -103,10 +103,10 @@ limits:
 
 // Limits that several programs share are kept elsewhere: a Build with a limiter for each
 // algorithm that the store has leaves the rest to this process.
-func ExampleSetting_build() {
+func ExampleConfig_build() {
 	shared := func(l throttle.Limit) throttle.Limiter { // stands for a store such as Redis
 		fmt.Println("shared:", l.Name, l)
-		return throttle.NewKeyedBuckets(throttle.Buckets{Limit: l}, nil)
+		return throttle.NewKeyedBuckets(throttle.BucketsConfig{Limit: l}, nil)
 	}
 	_, err := rules.Parse([]byte(`
 domain: api
@@ -114,8 +114,8 @@ descriptors:
   - key: remote_address
     rate_limit: {unit: second, requests_per_unit: 10, algorithm: token_bucket}
   - key: method
-    rate_limit: {in_flight: 100}
-`), rules.Setting{Build: func(l *rules.Limit) (throttle.Limiter, error) {
+    rate_limit: {concurrency: 100}
+`), rules.Config{Build: func(l *rules.Limit) (throttle.Limiter, error) {
 		if spec, ok := l.Spec.(throttle.Limit); ok {
 			return shared(spec), nil
 		}

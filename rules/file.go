@@ -33,27 +33,27 @@ import (
 // and a File must not be copied.
 type File struct {
 	Path string // of the file
-	Setting
+	Config
 
 	// OnReload is told what came of each attempt to read the file again; not of the
 	// first, which is Open's. An error means that the old limits stay, and has the line
 	// and the column of what is wrong. It must not call Close. Nil: nobody is told.
 	OnReload func(error)
 
-	// Waiter is woken when limits have changed, so that who waits for them need not
+	// Queue is woken when limits have changed, so that who waits for them need not
 	// wait as long as they once said. Nil: nobody is.
-	Waiter *throttle.Waiter
+	Queue *throttle.Queue
 
-	// Poll is how often to look at the file besides, where the file system does not
+	// PollInterval is how often to look at the file besides, where the file system does not
 	// tell of changes: over a network it often does not. 0: never.
-	Poll time.Duration
+	PollInterval time.Duration
 
-	set     atomic.Pointer[Set]
-	mu      sync.Mutex // held while the file is read
-	text    []byte     // what was read last, whether it was any good
-	done    chan struct{}
-	closing sync.Once
-	over    sync.WaitGroup
+	set      atomic.Pointer[Set]
+	mu       sync.Mutex // held while the file is read
+	text     []byte     // what was read last, whether it was any good
+	done     chan struct{}
+	closing  sync.Once
+	watching sync.WaitGroup
 }
 
 // Open reads the file and begins to watch it. If there is an error, there is nothing
@@ -62,7 +62,7 @@ func (f *File) Open() error {
 	if f.done != nil {
 		return errors.New("rules: File.Open: it is open: make another File")
 	}
-	w, err := newWatch(f.Path) // before it is read, so that no change is missed
+	w, err := newFileWatcher(f.Path) // before it is read, so that no change is missed
 	if err != nil {
 		return err
 	}
@@ -70,7 +70,7 @@ func (f *File) Open() error {
 		return errors.Join(err, w.close())
 	}
 	f.done = make(chan struct{})
-	f.over.Go(func() { f.follow(w) })
+	f.watching.Go(func() { f.watch(w) })
 	return nil
 }
 
@@ -78,7 +78,7 @@ func (f *File) Open() error {
 func (f *File) Close() error {
 	if f.done != nil {
 		f.closing.Do(func() { close(f.done) })
-		f.over.Wait()
+		f.watching.Wait()
 	}
 	return nil
 }
@@ -108,45 +108,45 @@ func (f *File) Reload() error {
 
 // reload reads the file and reports whether that was news: it is not if the text is
 // the same and force is not set.
-func (f *File) reload(force bool) (news bool, err error) {
+func (f *File) reload(force bool) (changed bool, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	text, err := readFile(f.Path, &f.Setting)
+	text, err := readFile(f.Path, &f.Config)
 	if err != nil {
-		news, f.text = f.text != nil, nil
-		return news || force, err
+		changed, f.text = f.text != nil, nil
+		return changed || force, err
 	}
 	if bytes.Equal(text, f.text) && !force {
 		return false, nil
 	}
 	f.text = text
-	p, err := parse(text, &f.Setting)
+	p, err := parse(text, &f.Config)
 	if err != nil {
 		return true, fmt.Errorf("%s: %w", f.Path, err)
 	}
-	set, err := p.enforce(f.Setting, f.set.Load())
+	set, err := p.activate(f.Config, f.set.Load())
 	if err != nil {
 		return true, fmt.Errorf("%s: %w", f.Path, err)
 	}
 	f.set.Store(set)
-	if f.Waiter != nil {
-		f.Waiter.Wake()
+	if f.Queue != nil {
+		f.Queue.Wake()
 	}
 	return true, nil
 }
 
-// follow looks at the file whenever w says so, until Close.
-func (f *File) follow(w *watch) {
+// watch looks at the file whenever w says so, until Close.
+func (f *File) watch(w *fileWatcher) {
 	defer w.close()
 	var ticks <-chan time.Time
-	if f.Poll > 0 {
-		t := time.NewTicker(f.Poll)
+	if f.PollInterval > 0 {
+		t := time.NewTicker(f.PollInterval)
 		defer t.Stop()
 		ticks = t.C
 	}
 	for w.wait(f.done, ticks) {
-		w.renew()
-		if news, err := f.reload(false); news && f.OnReload != nil {
+		w.refresh()
+		if changed, err := f.reload(false); changed && f.OnReload != nil {
 			f.OnReload(err)
 		}
 	}

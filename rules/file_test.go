@@ -17,8 +17,8 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// generous is how long a test waits for a machine that has much to do.
-const generous = 30 * time.Second
+// testTimeout is how long a test waits for a machine that has much to do.
+const testTimeout = 30 * time.Second
 
 // fileOf returns a file with one limit, by a word.
 func fileOf(word string) string {
@@ -30,20 +30,20 @@ func write(t *testing.T, path, text string) {
 	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
 }
 
-// opened returns an open file with 2 an hour, and what OnReload is told.
-func opened(t *testing.T, path string) (*rules.File, <-chan error) {
-	told := make(chan error, 100)
-	f := &rules.File{Path: path, OnReload: func(err error) { told <- err }}
+// openFile returns an open file with 2 an hour, and what OnReload is told.
+func openFile(t *testing.T, path string) (*rules.File, <-chan error) {
+	reloads := make(chan error, 100)
+	f := &rules.File{Path: path, OnReload: func(err error) { reloads <- err }}
 	require.NoError(t, f.Open())
 	t.Cleanup(func() { require.NoError(t, f.Close()) })
-	return f, told
+	return f, reloads
 }
 
-// until waits for a reload after which the limit has a text.
-func until(t *testing.T, f *rules.File, told <-chan error, want string) {
-	for end := time.After(generous); ; {
+// waitForReload waits for a reload after which the limit has a text.
+func waitForReload(t *testing.T, f *rules.File, reloads <-chan error, want string) {
+	for end := time.After(testTimeout); ; {
 		select {
-		case err := <-told:
+		case err := <-reloads:
 			if err == nil && strings.Contains(f.Set().String(), want) {
 				return
 			}
@@ -53,22 +53,22 @@ func until(t *testing.T, f *rules.File, told <-chan error, want string) {
 	}
 }
 
-func TestFile_followsHoweverItIsReplaced(t *testing.T) {
+func TestFile_reloadsHoweverItIsReplaced(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "limits.yaml")
 	write(t, path, fileOf("requests_per_unit: 2"))
-	f, told := opened(t, path)
+	f, reloads := openFile(t, path)
 
 	write(t, path, fileOf("requests_per_unit: 3"))
-	until(t, f, told, "3 per 1h")
+	waitForReload(t, f, reloads, "3 per 1h")
 
 	write(t, path+".tmp", fileOf("requests_per_unit: 4"))
 	require.NoError(t, os.Rename(path+".tmp", path))
-	until(t, f, told, "4 per 1h")
+	waitForReload(t, f, reloads, "4 per 1h")
 
 	require.NoError(t, os.Rename(path, path+"~"))
 	write(t, path, fileOf("requests_per_unit: 5"))
-	until(t, f, told, "5 per 1h")
+	waitForReload(t, f, reloads, "5 per 1h")
 }
 
 // TestFile_followsAKubernetesVolume swaps the link in the middle of
@@ -88,10 +88,10 @@ func TestFile_followsAKubernetesVolume(t *testing.T) {
 	release(1)
 	path := filepath.Join(dir, "limits.yaml")
 	require.NoError(t, os.Symlink(filepath.Join("..data", "limits.yaml"), path))
-	f, told := opened(t, path)
+	f, reloads := openFile(t, path)
 	for n := 2; n <= 4; n++ {
 		release(n)
-		until(t, f, told, fmt.Sprintf("%d per 1h", n))
+		waitForReload(t, f, reloads, fmt.Sprintf("%d per 1h", n))
 	}
 }
 
@@ -101,29 +101,29 @@ func TestFile_followsAFolderThatComesBack(t *testing.T) {
 	path := filepath.Join(dir, "limits.yaml")
 	require.NoError(t, os.Mkdir(dir, 0o700))
 	write(t, path, fileOf("requests_per_unit: 2"))
-	f, told := opened(t, path)
+	f, reloads := openFile(t, path)
 	require.NoError(t, os.RemoveAll(dir))
 	select {
-	case err := <-told:
+	case err := <-reloads:
 		require.ErrorIs(t, err, os.ErrNotExist)
-	case <-time.After(generous):
-		require.Fail(t, "nobody says that the file is gone")
+	case <-time.After(testTimeout):
+		require.Fail(t, "no error although the file is gone")
 	}
 	require.NoError(t, os.Mkdir(dir, 0o700))
 	write(t, path, fileOf("requests_per_unit: 3"))
-	until(t, f, told, "3 per 1h")
+	waitForReload(t, f, reloads, "3 per 1h")
 }
 
 // TestFile_brokenFileKeepsTheOldRules says line and column of what is wrong.
 func TestFile_brokenFileKeepsTheOldRules(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "limits.yaml")
 	write(t, path, fileOf("requests_per_unit: 2"))
-	f, told := opened(t, path)
+	f, reloads := openFile(t, path)
 	old := f.Set()
 	write(t, path, fileOf("request_per_unit: 3"))
-	for end := time.After(generous); ; {
+	for end := time.After(testTimeout); ; {
 		select {
-		case err := <-told:
+		case err := <-reloads:
 			if !strings.Contains(err.Error(), "request_per_unit") {
 				continue // it was seen while it was empty
 			}
@@ -132,10 +132,10 @@ func TestFile_brokenFileKeepsTheOldRules(t *testing.T) {
 			require.ErrorAs(t, err, &fault)
 			require.Same(t, old, f.Set())
 			write(t, path, fileOf("requests_per_unit: 3"))
-			until(t, f, told, "3 per 1h")
+			waitForReload(t, f, reloads, "3 per 1h")
 			return
 		case <-end:
-			require.Fail(t, "nobody says what is wrong")
+			require.Fail(t, "no error for the invalid file")
 		}
 	}
 }
@@ -150,16 +150,16 @@ func TestFile_leavesNoGoroutine(t *testing.T) {
 	require.NoError(t, f.Close())
 	require.NoError(t, f.Close())
 	stacks := make([]byte, 1<<20)
-	for end := time.Now().Add(generous); ; runtime.Gosched() {
+	for end := time.Now().Add(testTimeout); ; runtime.Gosched() {
 		all := string(stacks[:runtime.Stack(stacks, true)])
-		if !strings.Contains(all, "fsnotify.") && !strings.Contains(all, "rules.(*File).follow") {
+		if !strings.Contains(all, "fsnotify.") && !strings.Contains(all, "rules.(*File).watch") {
 			return
 		}
 		require.True(t, time.Now().Before(end), all)
 	}
 }
 
-func TestFile_openFailsWithWhatIsWrong(t *testing.T) {
+func TestFile_openReturnsErrors(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "limits.yaml")
 	f := &rules.File{Path: path}
 	require.ErrorIs(t, f.Open(), os.ErrNotExist)
@@ -183,9 +183,9 @@ func TestFile_waitersAreRetimed(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "limits.yaml")
-			w := &throttle.Waiter{}
+			w := &throttle.Queue{}
 			defer w.Close()
-			f := &rules.File{Path: path, Waiter: w}
+			f := &rules.File{Path: path, Queue: w}
 			write(t, path, fileOf("requests_per_unit: 1, algorithm: token_bucket, burst: 1"))
 			require.NoError(t, f.Reload())
 			start := time.Now()

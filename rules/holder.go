@@ -4,28 +4,28 @@ import "github.com/heed-go/heed/throttle"
 
 // HoldsUntilEnd implements throttle.Holder. What was granted before a reload ends at
 // the limiter that granted it, so either of the two counts.
-func (g *gate) HoldsUntilEnd() bool {
-	h := g.heir.Load()
-	return throttle.HoldsUntilEnd(g.own) || h != nil && throttle.HoldsUntilEnd(h.via)
+func (a *activeLimit) HoldsUntilEnd() bool {
+	h := a.successor.Load()
+	return throttle.HoldsUntilEnd(a.limiter) || h != nil && throttle.HoldsUntilEnd(h.limiter)
 }
 
 // HoldsUntilEnd implements throttle.Holder.
-func (s *strand) HoldsUntilEnd() bool { return s.gate.HoldsUntilEnd() }
+func (s *member) HoldsUntilEnd() bool { return s.limiter.HoldsUntilEnd() }
 
 // HoldsUntilEnd implements throttle.Holder.
-func (c *cell) HoldsUntilEnd() bool { return throttle.HoldsUntilEnd(c.inner) }
+func (c *keyLimiter) HoldsUntilEnd() bool { return throttle.HoldsUntilEnd(c.inner) }
 
 // HoldsUntilEnd implements throttle.Holder.
-func (l *Counted) HoldsUntilEnd() bool { return throttle.HoldsUntilEnd(l.Limiter) }
+func (l *Instrument) HoldsUntilEnd() bool { return throttle.HoldsUntilEnd(l.Limiter) }
 
 // HoldsUntilEnd implements throttle.Holder.
-func (c *compact) HoldsUntilEnd() bool { return c.made().HoldsUntilEnd() }
+func (c *lazyBuckets) HoldsUntilEnd() bool { return c.get().HoldsUntilEnd() }
 
 // CountsRefusals implements throttle.RefusalCounter.
-func (s *strand) CountsRefusals() bool { return s.gate.CountsRefusals() }
+func (s *member) CountsRefusals() bool { return s.limiter.CountsRefusals() }
 
 // CountsRefusals implements throttle.RefusalCounter.
-func (c *cell) CountsRefusals() bool { return throttle.CountsRefusals(c.inner) }
+func (c *keyLimiter) CountsRefusals() bool { return throttle.CountsRefusals(c.inner) }
 
 // CountsRefusals implements throttle.RefusalCounter: Tally and Alarm count them.
-func (l *Counted) CountsRefusals() bool { return true }
+func (l *Instrument) CountsRefusals() bool { return true }

@@ -12,15 +12,15 @@ import (
 // package that has it. It is one of
 //
 //	throttle.Limit     token_bucket
-//	throttle.Refill    refill
-//	throttle.Leak      leaky_bucket
-//	throttle.Quota     fixed_window, permits_per_period
-//	throttle.Log       sliding_log
-//	throttle.Counter   sliding_counter
-//	throttle.Parts     sub_windows
-//	throttle.LimitReq  nginx
-//	throttle.Capacity  in_flight
-//	warmup.Curve       warm_up
+//	throttle.RefillBucketConfig    refill
+//	throttle.LeakyBucketConfig      leaky_bucket
+//	throttle.FixedWindowConfig     fixed_window, permits_per_period
+//	throttle.SlidingLogConfig       sliding_log
+//	throttle.SlidingCounterConfig   sliding_counter
+//	throttle.SubWindowsConfig     sub_windows
+//	throttle.NginxConfig  nginx
+//	throttle.ConcurrencyConfig  in_flight
+//	warmup.Config       warm_up
 //
 // always as a value, and valid.
 type Spec interface {
@@ -30,10 +30,10 @@ type Spec interface {
 
 // A Limit is what a file says at one place. All of it is read only.
 type Limit struct {
-	// Place tells the limit from all others of its file, and stays the same when the
+	// ID tells the limit from all others of its file, and stays the same when the
 	// file is read again: the domain and the descriptors that lead to it, or the
 	// domain and its name. Counters and stores may be named after it.
-	Place string
+	ID string
 
 	Name         string // as the file says; "": it has none
 	Line, Column int    // where the file says it
@@ -42,11 +42,11 @@ type Limit struct {
 	Blocked   bool // nothing is granted: requests_per_unit is 0
 	Unlimited bool // everything is granted
 
-	Hard    Spec               // what is granted in fact, beyond Spec with a mark; nil: no more than Spec
-	Elastic string             // which Setting.Spare may lend beyond Spec; "": none
-	Shadow  bool               // nothing is refused, only marked
-	Penalty *throttle.Sentence // for who does not heed refusals; nil: none
-	Active  []Period           // at these times another Spec holds
+	Hard   Spec                // what is granted in fact, beyond Spec with a mark; nil: no more than Spec
+	Borrow string              // which Config.CanBorrow may lend beyond Spec; "": none
+	Shadow bool                // nothing is refused, only marked
+	Ban    *throttle.BanConfig // for who does not heed refusals; nil: none
+	Active []Period            // at these times another Spec holds
 
 	Cost     int64    // units that each request takes; at least 1
 	Keyed    bool     // each key has the limit for itself
@@ -54,10 +54,10 @@ type Limit struct {
 	Compact  bool     // keys have 16 bytes each, and begin anew when the limit changes, see throttle.KeyedBuckets
 	Replaces []string // the names of limits that do not hold where this one does
 
-	metric metric
-	match  string   // what requests must be like, as text; "": descriptors lead here
-	keys   []string // what makes the key
-	skips  bool     // requests without that
+	metric           metric
+	match            string   // what requests must be like, as text; "": descriptors lead here
+	keys             []string // what makes the key
+	skipUnidentified bool     // requests without that
 }
 
 // A Period says when another Spec holds than at other times. Which one holds at
@@ -78,26 +78,26 @@ func (l *Limit) Algorithm() string {
 	switch s := l.Spec.(type) {
 	case throttle.Limit:
 		return "token_bucket"
-	case throttle.Refill:
+	case throttle.RefillBucketConfig:
 		return "refill"
-	case throttle.Leak:
+	case throttle.LeakyBucketConfig:
 		return "leaky_bucket"
-	case throttle.Quota:
-		if s.Anchor == throttle.AtCreation {
+	case throttle.FixedWindowConfig:
+		if s.Align == throttle.AtCreation {
 			return "permits_per_period"
 		}
 		return "fixed_window"
-	case throttle.Log:
+	case throttle.SlidingLogConfig:
 		return "sliding_log"
-	case throttle.Counter:
+	case throttle.SlidingCounterConfig:
 		return "sliding_counter"
-	case throttle.Parts:
+	case throttle.SubWindowsConfig:
 		return "sub_windows"
-	case throttle.LimitReq:
+	case throttle.NginxConfig:
 		return "nginx"
-	case throttle.Capacity:
-		return "in_flight"
-	case warmup.Curve:
+	case throttle.ConcurrencyConfig:
+		return "concurrency"
+	case warmup.Config:
 		return "warm_up"
 	}
 	if l.Blocked {
@@ -106,7 +106,7 @@ func (l *Limit) Algorithm() string {
 	return "unlimited"
 }
 
-// maxKeys returns how many keys l has limiters for, see throttle.Keyed.
+// maxKeys returns how many keys l has limiters for, see throttle.KeyedLimiter.
 func (l *Limit) maxKeys() int {
 	if l.MaxKeys == 0 {
 		return 1 << 16
@@ -119,7 +119,7 @@ func (l *Limit) Policy() string {
 	if l.Name != "" {
 		return l.Name
 	}
-	return l.Place
+	return l.ID
 }
 
 // Weekdays is a set of days of the week: bit time.Sunday to bit time.Saturday.

@@ -22,7 +22,7 @@ func TestLint_findsMisspelledValues(t *testing.T) {
 		"descriptors: [{key: remote_address, value: 2001:db8::/32, " + onceAnHour + "]":          `no request has the remote_address "2001:db8::/32"`,
 		"descriptors: [{key: remote_adress, " + onceAnHour + "]":                                 `requests have no "remote_adress"`,
 	} {
-		found, err := Lint([]byte("domain: d\n"+text), Setting{})
+		found, err := Lint([]byte("domain: d\n"+text), Config{})
 		require.NoError(t, err, text)
 		require.NotEmpty(t, found, text)
 		require.Contains(t, found[0].String(), want)
@@ -36,7 +36,7 @@ func TestLint_findsMisspelledValues(t *testing.T) {
 		"values: {method: {header: X-Method}}\ndescriptors: [{key: method, value: slow, " + onceAnHour + "]",
 		"values: {x: {query: method}}\ndescriptors: [{key: x, value: slow, " + onceAnHour + "]",
 	} {
-		found, err := Lint([]byte("domain: d\n"+text), Setting{})
+		found, err := Lint([]byte("domain: d\n"+text), Config{})
 		require.NoError(t, err, text)
 		require.Empty(t, found, text)
 	}
@@ -44,9 +44,9 @@ func TestLint_findsMisspelledValues(t *testing.T) {
 
 // The Host of a request is not among its headers, so a value from there would never be
 // found.
-func TestParse_refusesValuesFromTheHeaderHost(t *testing.T) {
-	_, err := Parse([]byte("domain: d\nvalues: {h: {header: host}}"), Setting{})
+func TestParse_rejectsHostAsHeaderValue(t *testing.T) {
+	_, err := Parse([]byte("domain: d\nvalues: {h: {header: host}}"), Config{})
 	require.EqualError(t, err, "rules: 2:22: header Host is not among the headers of a request: write request: host")
-	_, err = Parse([]byte("domain: d\nvalues: {h: {query: host}}"), Setting{})
+	_, err = Parse([]byte("domain: d\nvalues: {h: {query: host}}"), Config{})
 	require.NoError(t, err)
 }

@@ -13,12 +13,12 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// TestLint_findsWhatIsOdd lints a file in which much is, and one with every word.
-func TestLint_findsWhatIsOdd(t *testing.T) {
+// TestLint_findings lints a file in which much is, and one with every word.
+func TestLint_findings(t *testing.T) {
 	for _, name := range []string{"odd", "all"} {
 		text, err := os.ReadFile("testdata/" + name + ".yaml")
 		require.NoError(t, err)
-		found, err := Lint(text, inProgram)
+		found, err := Lint(text, testConfig)
 		require.NoError(t, err)
 		var b strings.Builder
 		for _, f := range found {
@@ -26,22 +26,22 @@ func TestLint_findsWhatIsOdd(t *testing.T) {
 		}
 		golden(t, name+"_lint.txt", b.String())
 	}
-	_, err := Lint([]byte("domain: ["), Setting{})
+	_, err := Lint([]byte("domain: ["), Config{})
 	require.Error(t, err)
 }
 
-// TestLint_whatNeverRefusesNeverDoes sends a flood through two limits, and looks whether
+// TestLint_redundantLimitsNeverRefuse sends a flood through two limits, and looks whether
 // one that is said to refuse nothing ever does.
-func TestLint_whatNeverRefusesNeverDoes(t *testing.T) {
+func TestLint_redundantLimitsNeverRefuse(t *testing.T) {
 	rng := rand.New(rand.NewPCG(8, 2))
-	said := 0
+	compared := 0
 	for range 800 {
 		o, l := randomLimit(rng), randomLimit(rng)
-		if !lessThan(o, l) {
+		if !allowsAtMost(o, l) {
 			continue
 		}
-		said++
-		clk := still(friday)
+		compared++
+		clk := fixedClock(friday)
 		first, second := newLimiter(o.Spec, clk), newLimiter(l.Spec, clk)
 		now := friday
 		for range 200 {
@@ -58,18 +58,18 @@ func TestLint_whatNeverRefusesNeverDoes(t *testing.T) {
 			}
 		}
 	}
-	require.Greater(t, said, 80)
+	require.Greater(t, compared, 80)
 }
 
 func randomLimit(rng *rand.Rand) *Limit {
 	rate := throttle.Limit{Count: 1 + rng.Int64N(30), Per: time.Duration(1+rng.IntN(6)) * time.Second}
-	l := &Limit{Spec: throttle.Log{Limit: rate}, Cost: 1 + rng.Int64N(2)}
+	l := &Limit{Spec: throttle.SlidingLogConfig{Limit: rate}, Cost: 1 + rng.Int64N(2)}
 	switch rng.IntN(3) {
 	case 0:
 		rate.Burst = 1 + rng.Int64N(60)
 		l.Spec = rate
 	case 1:
-		l.Spec = throttle.Quota{Count: rate.Count, Per: rate.Per}
+		l.Spec = throttle.FixedWindowConfig{Count: rate.Count, Per: rate.Per}
 	}
 	return l
 }

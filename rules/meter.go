@@ -19,21 +19,21 @@ type meter struct {
 	at    int64 // reading at which it was so
 }
 
-// A pace is at what rate units come back.
-type pace struct{ count, per int64 }
+// A drainRate is at what rate units come back.
+type drainRate struct{ count, per int64 }
 
-func paceOf(l throttle.Limit) pace { return pace{l.Count, int64(l.Per)} }
+func drainRateOf(l throttle.Limit) drainRate { return drainRate{l.Count, int64(l.Per)} }
 
 // add takes n units at now, or at the latest reading if that is newer. It returns the
 // level.
-func (m *meter) add(n, now int64, p pace) int64 {
+func (m *meter) add(n, now int64, p drainRate) int64 {
 	m.drain(now, p)
 	m.level = addSat(m.level, n)
 	return m.level
 }
 
 // drain lets time pass until now.
-func (m *meter) drain(now int64, p pace) {
+func (m *meter) drain(now int64, p drainRate) {
 	if now <= m.at {
 		return
 	}
@@ -51,7 +51,7 @@ func (m *meter) drain(now int64, p pace) {
 
 // until returns a reading at which the level will have fallen to low. It may be late by
 // as much as one unit takes.
-func (m *meter) until(low int64, p pace) int64 {
+func (m *meter) until(low int64, p drainRate) int64 {
 	if m.level <= low {
 		return m.at
 	}

@@ -26,9 +26,9 @@ type level struct {
 // send any number of them.
 func (l *Limit) Metric(key string) string {
 	if len(l.metric.levels) == 0 {
-		return l.Place
+		return l.ID
 	}
-	parts := l.split(key)
+	parts := l.splitKey(key)
 	var b strings.Builder
 	b.WriteString(l.metric.domain)
 	for _, at := range l.metric.levels {
@@ -47,8 +47,8 @@ func (l *Limit) Metric(key string) string {
 	return b.String()
 }
 
-// split returns the values that make up a key of l.
-func (l *Limit) split(key string) (parts []string) {
+// splitKey returns the values that make up a key of l.
+func (l *Limit) splitKey(key string) (parts []string) {
 	n := 0
 	for _, at := range l.metric.levels {
 		if at.keyed {

@@ -10,27 +10,27 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// A policy is what a file says, before it is in force.
-type policy struct {
+// A parsedFile is what a file says, before it is in force.
+type parsedFile struct {
 	domain  string
 	rules   []*rule
 	root    *node
 	router  router
-	sources []*source
+	sources []*valueSource
 }
 
 // Parse returns the limits of a file, in force. The error tells each fault with its
 // place; it is an *Error, or wraps several.
-func Parse(text []byte, s Setting) (*Set, error) {
+func Parse(text []byte, s Config) (*Set, error) {
 	p, err := parse(text, &s)
 	if err != nil {
 		return nil, err
 	}
-	return p.enforce(s, nil)
+	return p.activate(s, nil)
 }
 
 // Load is Parse for the file at a path.
-func Load(path string, s Setting) (*Set, error) {
+func Load(path string, s Config) (*Set, error) {
 	text, err := readFile(path, &s)
 	if err != nil {
 		return nil, err
@@ -43,7 +43,7 @@ func Load(path string, s Setting) (*Set, error) {
 }
 
 // readFile returns what is in a file, if it is not too long.
-func readFile(path string, s *Setting) ([]byte, error) {
+func readFile(path string, s *Config) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("rules: %w", err)
@@ -55,16 +55,16 @@ func readFile(path string, s *Setting) ([]byte, error) {
 // A parser reads the nodes of one file into a policy.
 type parser struct {
 	reader
-	policy
-	byName map[string]*source
+	parsedFile
+	byName map[string]*valueSource
 	names  map[string]bool // of limits with a match
 }
 
-func parse(text []byte, s *Setting) (*policy, error) {
-	p := &parser{reader: reader{setting: s}, byName: map[string]*source{}, names: map[string]bool{}}
+func parse(text []byte, s *Config) (*parsedFile, error) {
+	p := &parser{reader: reader{config: s}, byName: map[string]*valueSource{}, names: map[string]bool{}}
 	p.root = &node{}
 	if int64(len(text)) > s.maxBytes() {
-		return nil, &Error{What: fmt.Sprintf("the file has more than %d bytes: split it, or raise Setting.MaxBytes", s.maxBytes())}
+		return nil, &Error{Message: fmt.Sprintf("the file has more than %d bytes: split it, or raise Config.MaxBytes", s.maxBytes())}
 	}
 	if doc := p.document(text); doc != nil {
 		p.file(doc)
@@ -74,7 +74,7 @@ func parse(text []byte, s *Setting) (*policy, error) {
 	if err := p.err(); err != nil {
 		return nil, err
 	}
-	return &p.policy, nil
+	return &p.parsedFile, nil
 }
 
 // file reads a whole file. What names are for is read before what uses them, wherever
@@ -82,7 +82,7 @@ func parse(text []byte, s *Setting) (*policy, error) {
 func (p *parser) file(doc *yaml.Node) {
 	var values, descriptors, limits *yaml.Node
 	keep := func(to **yaml.Node) func(*yaml.Node) { return func(n *yaml.Node) { *to = n } }
-	p.mapping(doc, "the file", words{
+	p.mapping(doc, "the file", fieldReaders{
 		"domain":      p.str("domain", &p.domain),
 		"values":      keep(&values),
 		"descriptors": keep(&descriptors),
@@ -92,13 +92,13 @@ func (p *parser) file(doc *yaml.Node) {
 		p.fail(doc, "domain is missing: write domain: and a name for these limits")
 	}
 	if !printable(p.domain) {
-		p.fail(doc, "domain is %q: write a plain name", clip(p.domain))
+		p.fail(doc, "domain is %q: write a plain name", truncate(p.domain))
 	}
 	if values != nil {
 		p.values(values)
 	}
 	if descriptors != nil {
-		p.descriptors(descriptors, p.root, way{place: p.domain})
+		p.descriptors(descriptors, p.root, treePath{id: p.domain})
 	}
 	if limits != nil {
 		p.list(limits, "limits", p.limit)
@@ -107,12 +107,12 @@ func (p *parser) file(doc *yaml.Node) {
 
 // add makes l a rule of the policy; false: there are too many.
 func (p *parser) add(l *Limit, n *yaml.Node) *rule {
-	if len(p.rules) == p.setting.maxLimits() {
-		p.fail(n, "more than %d limits: split the file, or raise Setting.MaxLimits", p.setting.maxLimits())
+	if len(p.rules) == p.config.maxLimits() {
+		p.fail(n, "more than %d limits: split the file, or raise Config.MaxLimits", p.config.maxLimits())
 		p.stopped = true
 		return nil
 	}
-	if l == nil || len(p.rules) > p.setting.maxLimits() {
+	if l == nil || len(p.rules) > p.config.maxLimits() {
 		return nil
 	}
 	if l.Compact && !l.Keyed {
@@ -123,9 +123,9 @@ func (p *parser) add(l *Limit, n *yaml.Node) *rule {
 	return r
 }
 
-// A way is how a descriptor is reached.
-type way struct {
-	place  string
+// A treePath is how a descriptor is reached.
+type treePath struct {
+	id     string
 	levels []level
 }
 
@@ -134,13 +134,13 @@ type descriptor struct {
 	node                               *yaml.Node
 	key, value                         string
 	shadow, detailed, toMetric, shared bool
-	limit                              *draft
-	below                              *yaml.Node
-	at                                 map[string]*yaml.Node
+	limit                              *rateLimit
+	children                           *yaml.Node
+	nodes                              map[string]*yaml.Node
 }
 
 // descriptors reads a list of them into the tree below a node.
-func (p *parser) descriptors(n *yaml.Node, into *node, w way) {
+func (p *parser) descriptors(n *yaml.Node, into *node, w treePath) {
 	if len(w.levels) == maxDepth {
 		p.fail(n, "descriptors are more than %d deep: join some of their keys", maxDepth)
 		return
@@ -151,50 +151,50 @@ func (p *parser) descriptors(n *yaml.Node, into *node, w way) {
 			p.fail(n, "a descriptor has no key: write key: and a name")
 			return
 		}
-		p.grow(d, into, w)
+		p.insert(d, into, w)
 	})
 }
 
 func (p *parser) descriptor(n *yaml.Node) *descriptor {
-	d := &descriptor{node: p.follow(n), at: map[string]*yaml.Node{}}
-	p.mapping(n, "a descriptor", noting(words{
+	d := &descriptor{node: p.resolveAlias(n), nodes: map[string]*yaml.Node{}}
+	p.mapping(n, "a descriptor", recordNodes(fieldReaders{
 		"key":             p.str("key", &d.key),
 		"value":           p.str("value", &d.value),
-		"rate_limit":      func(n *yaml.Node) { d.limit = p.draft(n) },
+		"rate_limit":      func(n *yaml.Node) { d.limit = p.rateLimit(n) },
 		"shadow_mode":     p.boolean("shadow_mode", &d.shadow),
 		"detailed_metric": p.boolean("detailed_metric", &d.detailed),
 		"value_to_metric": p.boolean("value_to_metric", &d.toMetric),
 		"share_threshold": p.boolean("share_threshold", &d.shared),
-		"descriptors":     func(n *yaml.Node) { d.below = n },
-	}, d.at))
+		"descriptors":     func(n *yaml.Node) { d.children = n },
+	}, d.nodes))
 	return d
 }
 
-// grow puts d into the tree below a node, with its limit and all that is below it.
-func (p *parser) grow(d *descriptor, into *node, w way) {
+// insert puts d into the tree below a node, with its limit and all that is below it.
+func (p *parser) insert(d *descriptor, into *node, w treePath) {
 	pattern := strings.Contains(d.value, "*")
 	if d.shared && !pattern {
-		p.fail(d.at["share_threshold"], "share_threshold is for values with \"*\": %q has none", clip(d.value))
+		p.fail(d.nodes["share_threshold"], "share_threshold is for values with \"*\": %q has none", truncate(d.value))
 	}
 	n := &node{keyed: d.value == "" || pattern && !d.shared}
 	if !into.group(d.key, p.sourceOf(d.key)).add(d.value, n) {
-		p.fail(d.node, "the descriptor %s is there twice: leave one", step(d.key, d.value))
+		p.fail(d.node, "the descriptor %s is there twice: leave one", descriptorID(d.key, d.value))
 		return
 	}
-	w = way{w.place + "/" + step(d.key, d.value), append(slices.Clip(w.levels), level{d.key, d.value, n.keyed, d.toMetric && !d.shared})}
+	w = treePath{w.id + "/" + descriptorID(d.key, d.value), append(slices.Clip(w.levels), level{d.key, d.value, n.keyed, d.toMetric && !d.shared})}
 	if d.limit != nil {
 		n.rule = p.add(p.descriptorLimit(d, w), d.limit.node)
 	} else if d.shadow {
-		p.fail(d.at["shadow_mode"], "shadow_mode is for a descriptor with a rate_limit: put it next to one")
+		p.fail(d.nodes["shadow_mode"], "shadow_mode is for a descriptor with a rate_limit: put it next to one")
 	}
-	if d.below != nil {
-		p.descriptors(d.below, n, w)
+	if d.children != nil {
+		p.descriptors(d.children, n, w)
 	}
 }
 
 // descriptorLimit returns the limit of d; nil: it is wrong.
-func (p *parser) descriptorLimit(d *descriptor, w way) *Limit {
-	l := p.assemble(d.limit, w.place)
+func (p *parser) descriptorLimit(d *descriptor, w treePath) *Limit {
+	l := p.newLimit(d.limit, w.id)
 	if l == nil {
 		return nil
 	}
@@ -212,16 +212,16 @@ func (p *parser) descriptorLimit(d *descriptor, w way) *Limit {
 	return l
 }
 
-// step returns a descriptor as a part of a place, in such a way that no two lists of
+// descriptorID returns a descriptor as a part of a place, in such a way that no two lists of
 // descriptors have the same.
-func step(key, value string) string {
+func descriptorID(key, value string) string {
 	if value == "" {
-		return plain(key)
+		return quoteIfNeeded(key)
 	}
-	return plain(key) + "=" + plain(value)
+	return quoteIfNeeded(key) + "=" + quoteIfNeeded(value)
 }
 
-func plain(s string) string {
+func quoteIfNeeded(s string) string {
 	if s == "" || strings.ContainsAny(s, "/=\"\\:;, ") || !printable(s) {
 		return strconv.Quote(s)
 	}

@@ -16,18 +16,18 @@ func readAll(from io.Reader, max int64) ([]byte, error) {
 
 // values reads where the values of keys come from.
 func (p *parser) values(n *yaml.Node) {
-	at := p.follow(n)
+	at := p.resolveAlias(n)
 	if at.Kind != yaml.MappingNode {
 		p.fail(at, "values is %s: write a name and where its value comes from, as in \"user: {header: X-User}\"", kindOf(at))
 		return
 	}
 	for i := 0; i+1 < len(at.Content) && !p.done(); i += 2 {
-		name := p.follow(at.Content[i])
+		name := p.resolveAlias(at.Content[i])
 		switch {
 		case name.Kind != yaml.ScalarNode || name.Value == "" || !printable(name.Value):
 			p.fail(name, "values has %s for a name: write a plain name", kindOf(name))
 		case p.byName[name.Value] != nil:
-			p.fail(name, "values says %q twice: leave one", clip(name.Value))
+			p.fail(name, "values says %q twice: leave one", truncate(name.Value))
 		default:
 			p.declare(name.Value, at.Content[i+1])
 		}
@@ -37,31 +37,31 @@ func (p *parser) values(n *yaml.Node) {
 // declare reads where the value of one key comes from.
 func (p *parser) declare(name string, n *yaml.Node) {
 	var from func(*http.Request) (string, bool)
-	var told string
+	var origin string
 	text := func(word string, of func(string) func(*http.Request) (string, bool)) func(*yaml.Node) {
 		return func(n *yaml.Node) {
 			arg, ok := p.scalar(n, word)
 			switch {
 			case ok && (arg == "" || !printable(arg) || word != "query" && word != "fixed" && word != "request" && !isToken(arg)):
-				p.fail(n, "%s is %q: write a name", word, clip(arg))
+				p.fail(n, "%s is %q: write a name", word, truncate(arg))
 			case ok && word == "header" && http.CanonicalHeaderKey(arg) == "Host":
 				p.fail(n, "header Host is not among the headers of a request: write request: host")
 			case from != nil:
-				p.fail(n, "values of %q come from two places: leave one", clip(name))
+				p.fail(n, "values of %q come from two places: leave one", truncate(name))
 			case ok:
-				from, told = of(arg), word+" "+arg
+				from, origin = of(arg), word+" "+arg
 			}
 		}
 	}
 	faults := len(p.faults)
-	p.mapping(n, "a value", words{
+	p.mapping(n, "a value", fieldReaders{
 		"header": text("header", header),
 		"cookie": text("cookie", cookie),
 		"query":  text("query", query),
 		"fixed":  text("fixed", fixed),
 		"request": text("request", func(word string) func(*http.Request) (string, bool) {
 			if wellKnown[word] == nil {
-				p.fail(n, "request is %q: write %s", clip(word), oneOfKeys(wellKnown))
+				p.fail(n, "request is %q: write %s", truncate(word), oneOfKeys(wellKnown))
 			}
 			return wellKnown[word]
 		}),
@@ -70,27 +70,27 @@ func (p *parser) declare(name string, n *yaml.Node) {
 		return
 	}
 	if from == nil {
-		p.fail(n, "%q comes from nowhere: write header, cookie, query, fixed or request, and a name", clip(name))
+		p.fail(n, "%q comes from nowhere: write header, cookie, query, fixed or request, and a name", truncate(name))
 		return
 	}
-	p.know(name, told, from).at = position{n.Line, n.Column}
+	p.addSource(name, origin, from).position = position{n.Line, n.Column}
 }
 
-// know makes name a source.
-func (p *parser) know(name, told string, of func(*http.Request) (string, bool)) *source {
-	s := &source{number: len(p.sources), name: name, told: told, of: of}
+// addSource makes name a source.
+func (p *parser) addSource(name, origin string, of func(*http.Request) (string, bool)) *valueSource {
+	s := &valueSource{index: len(p.sources), name: name, origin: origin, value: of}
 	p.sources = append(p.sources, s)
 	p.byName[name] = s
 	return s
 }
 
 // sourceOf returns the source of a key. It is nil if requests have no such value.
-func (p *parser) sourceOf(key string) *source {
+func (p *parser) sourceOf(key string) *valueSource {
 	s := p.byName[key]
-	if of := p.setting.Values[key]; of != nil && (s == nil || s.told != program) {
-		s = p.know(key, program, of)
+	if of := p.config.Values[key]; of != nil && (s == nil || s.origin != fromProgram) {
+		s = p.addSource(key, fromProgram, of)
 	} else if of := wellKnown[key]; s == nil && of != nil {
-		s = p.know(key, "", of)
+		s = p.addSource(key, "", of)
 	}
 	if s != nil {
 		s.used = true
@@ -104,26 +104,26 @@ func (p *parser) limit(n *yaml.Node) {
 	var shadow bool
 	var m match
 	var key *yaml.Node
-	var d *draft
-	p.mapping(n, "a limit", words{
+	var d *rateLimit
+	p.mapping(n, "a limit", fieldReaders{
 		"name":         p.str("name", &name),
 		"match":        p.match(&m),
 		"key":          func(n *yaml.Node) { key = n },
 		"unidentified": p.str("unidentified", &unidentified),
 		"shadow_mode":  p.boolean("shadow_mode", &shadow),
-		"rate_limit":   func(n *yaml.Node) { d = p.draft(n) },
+		"rate_limit":   func(n *yaml.Node) { d = p.rateLimit(n) },
 	})
-	switch n = p.follow(n); {
+	switch n = p.resolveAlias(n); {
 	case name == "":
 		p.fail(n, "a limit has no name: write name: and one that no other limit has")
 	case p.names[name]:
-		p.fail(n, "the limit %q is there twice: rename one", clip(name))
+		p.fail(n, "the limit %q is there twice: rename one", truncate(name))
 	case d == nil:
-		p.fail(n, "the limit %q has no rate_limit: write one", clip(name))
+		p.fail(n, "the limit %q has no rate_limit: write one", truncate(name))
 	case d.name != "" && d.name != name:
-		p.fail(d.where("name"), "the limit %q has another name in its rate_limit: leave that out", clip(name))
+		p.fail(d.nodeOf("name"), "the limit %q has another name in its rate_limit: leave that out", truncate(name))
 	case unidentified != "" && unidentified != "share" && unidentified != "skip":
-		p.fail(n, "unidentified is %q: write share, for one limit for all of them, or skip, for none", clip(unidentified))
+		p.fail(n, "unidentified is %q: write share, for one limit for all of them, or skip, for none", truncate(unidentified))
 	default:
 		p.names[name], d.name = true, name
 		p.route(d, m, p.parts(key, m), unidentified == "skip", key, shadow)
@@ -131,14 +131,14 @@ func (p *parser) limit(n *yaml.Node) {
 }
 
 // route makes the limit of d one that is found by what requests are like.
-func (p *parser) route(d *draft, m match, parts []part, skips bool, key *yaml.Node, shadow bool) {
-	l := p.assemble(d, p.domain+":"+plain(d.name))
+func (p *parser) route(d *rateLimit, m match, parts []part, skips bool, key *yaml.Node, shadow bool) {
+	l := p.newLimit(d, p.domain+":"+quoteIfNeeded(d.name))
 	if l == nil || key != nil && len(parts) == 0 {
 		return
 	}
 	l.Shadow, l.match = shadow, m.String()
 	if l.Keyed = len(parts) > 0; l.Keyed {
-		l.keys, l.skips = p.keyNames(key), skips
+		l.keys, l.skipUnidentified = p.keyNames(key), skips
 	}
 	if r := p.add(l, d.node); r != nil {
 		r.parts, r.match = parts, &m
@@ -173,7 +173,7 @@ func (p *parser) parts(key *yaml.Node, m match) (parts []part) {
 		}
 		s := p.sourceOf(name)
 		if s == nil {
-			p.fail(n, "key %q: requests have no such value: say under values where it comes from, or set Setting.Values", clip(name))
+			p.fail(n, "key %q: requests have no such value: say under values where it comes from, or set Config.Values", truncate(name))
 			return
 		}
 		parts = append(parts, part{source: s})
@@ -193,7 +193,7 @@ func (p *parser) segment(n *yaml.Node, name string, m match) part {
 	}
 	i := slices.Index(names, name)
 	if i < 0 || name == "{$}" {
-		p.fail(n, "key %q: the path of this limit has no such name", clip(name))
+		p.fail(n, "key %q: the path of this limit has no such name", truncate(name))
 	}
 	return part{segment: max(i, 0)}
 }

@@ -12,13 +12,13 @@ import (
 // it, "GET api.example.com/files/{id}", or the parts of one, and headers.
 func (p *parser) match(m *match) func(*yaml.Node) {
 	return func(n *yaml.Node) {
-		if at := p.follow(n); at.Kind == yaml.ScalarNode {
+		if at := p.resolveAlias(n); at.Kind == yaml.ScalarNode {
 			p.pattern(at, m)
 			return
 		}
-		p.mapping(n, "match", words{
-			"host":   p.each("host", func(n *yaml.Node, text string) { p.host(n, text, m) }),
-			"method": p.each("method", func(n *yaml.Node, text string) { p.method(n, text, m) }),
+		p.mapping(n, "match", fieldReaders{
+			"host":   p.eachText("host", func(n *yaml.Node, text string) { p.host(n, text, m) }),
+			"method": p.eachText("method", func(n *yaml.Node, text string) { p.method(n, text, m) }),
 			"path":   func(n *yaml.Node) { p.path(n, m) },
 			"header": func(n *yaml.Node) { p.headers(n, m) },
 		})
@@ -32,8 +32,8 @@ func isToken(s string) bool {
 	})
 }
 
-// each returns who hands each text of a list, or one, to read.
-func (p *parser) each(what string, read func(*yaml.Node, string)) func(*yaml.Node) {
+// eachText returns who hands each text of a list, or one, to read.
+func (p *parser) eachText(what string, read func(*yaml.Node, string)) func(*yaml.Node) {
 	return func(n *yaml.Node) {
 		p.listOrOne(n, func(n *yaml.Node) {
 			if text, ok := p.scalar(n, what); ok {
@@ -52,7 +52,7 @@ func (p *parser) pattern(n *yaml.Node, m *match) {
 	}
 	slash := strings.IndexByte(rest, '/')
 	if slash < 0 {
-		p.fail(n, "match is %q: write a pattern such as \"GET api.example.com/files/{id}\"", clip(n.Value))
+		p.fail(n, "match is %q: write a pattern such as \"GET api.example.com/files/{id}\"", truncate(n.Value))
 		return
 	}
 	if slash > 0 {
@@ -63,7 +63,7 @@ func (p *parser) pattern(n *yaml.Node, m *match) {
 
 func (p *parser) method(n *yaml.Node, text string, m *match) {
 	if !isToken(text) || strings.ToUpper(text) != text {
-		p.fail(n, "method is %q: write one such as GET, in capitals", clip(text))
+		p.fail(n, "method is %q: write one such as GET, in capitals", truncate(text))
 		return
 	}
 	m.methods = append(m.methods, text)
@@ -73,7 +73,7 @@ func (p *parser) host(n *yaml.Node, text string, m *match) {
 	host := strings.TrimSuffix(strings.ToLower(text), ".")
 	name := strings.TrimPrefix(host, "*.")
 	if name == "" || !printable(name) || strings.ContainsAny(name, "*/ ,") || strings.Contains(name, ":") && !strings.HasSuffix(name, "]") {
-		p.fail(n, "host is %q: write a name without port such as api.example.com, or *.example.com for all below it", clip(text))
+		p.fail(n, "host is %q: write a name without port such as api.example.com, or *.example.com for all below it", truncate(text))
 		return
 	}
 	m.hosts = append(m.hosts, host)
@@ -89,13 +89,13 @@ func (p *parser) path(n *yaml.Node, m *match) {
 func (p *parser) setPath(n *yaml.Node, text string, m *match) {
 	names := strings.Split(strings.TrimPrefix(text, "/"), "/")
 	if !strings.HasPrefix(text, "/") || !printable(text) || len(names) > 64 {
-		p.fail(n, "path is %q: write one that begins with / and has no more than 64 segments of plain text", clip(text))
+		p.fail(n, "path is %q: write one that begins with / and has no more than 64 segments of plain text", truncate(text))
 		return
 	}
 	for i, name := range names {
 		last := i == len(names)-1
 		if what := wrongSegment(name, last, names[:i]); what != "" {
-			p.fail(n, "path %q: %q %s", clip(text), clip(name), what)
+			p.fail(n, "path %q: %q %s", truncate(text), truncate(name), what)
 			return
 		}
 	}
@@ -125,13 +125,13 @@ func wrongSegment(name string, last bool, before []string) string {
 
 // headers reads what headers must say: a value, with "*" for anything.
 func (p *parser) headers(n *yaml.Node, m *match) {
-	at := p.follow(n)
+	at := p.resolveAlias(n)
 	if at.Kind != yaml.MappingNode {
 		p.fail(at, "header is %s: write names and values, as in \"X-Plan: free\"", kindOf(at))
 		return
 	}
 	for i := 0; i+1 < len(at.Content); i += 2 {
-		name := p.follow(at.Content[i])
+		name := p.resolveAlias(at.Content[i])
 		value, ok := p.scalar(at.Content[i+1], "header")
 		canonical := http.CanonicalHeaderKey(name.Value)
 		switch {
@@ -141,7 +141,7 @@ func (p *parser) headers(n *yaml.Node, m *match) {
 		case canonical == "Host":
 			p.fail(name, "header Host: write host instead")
 		case slices.ContainsFunc(m.conditions, func(c condition) bool { return c.name == canonical }):
-			p.fail(name, "header %s is there twice: leave one", clip(canonical))
+			p.fail(name, "header %s is there twice: leave one", truncate(canonical))
 		default:
 			m.conditions = append(m.conditions, condition{canonical, strings.Split(value, "*"), value})
 		}
@@ -160,7 +160,7 @@ func (m *match) String() string {
 		s = strings.Join(m.methods, ",") + " " + s
 	}
 	for _, c := range m.conditions {
-		s += " " + c.name + "=" + plain(c.value)
+		s += " " + c.name + "=" + quoteIfNeeded(c.value)
 	}
 	return s
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// strange are places and days at which clocks do something.
-var strange = []struct {
+// clockChanges are places and days at which clocks do something.
+var clockChanges = []struct {
 	zone string
 	near time.Time
 }{
@@ -23,33 +23,33 @@ var strange = []struct {
 	{"UTC", time.Date(2026, 12, 31, 23, 0, 0, 0, time.UTC)},
 }
 
-func load(t *testing.T, name string) *time.Location {
+func loadZone(t *testing.T, name string) *time.Location {
 	zone, err := time.LoadLocation(name)
 	require.NoError(t, err)
 	return zone
 }
 
-// TestPeriod_switchesWhenTheClocksShowIt compares with somebody who looks at the clock
+// TestPeriod_followsLocalTime compares with somebody who looks at the clock
 // each quarter of an hour.
-func TestPeriod_switchesWhenTheClocksShowIt(t *testing.T) {
+func TestPeriod_followsLocalTime(t *testing.T) {
 	rng := rand.New(rand.NewPCG(8, 2))
 	quarter := func() time.Duration { return time.Duration(rng.Int64N(96)) * 15 * time.Minute }
 	for range 300 {
-		place := strange[rng.IntN(len(strange))]
+		place := clockChanges[rng.IntN(len(clockChanges))]
 		l := &Limit{}
 		for range 1 + rng.IntN(2) {
-			l.Active = append(l.Active, Period{From: quarter(), To: quarter(), Days: Weekdays(1 + rng.IntN(127)), Zone: load(t, place.zone)})
+			l.Active = append(l.Active, Period{From: quarter(), To: quarter(), Days: Weekdays(1 + rng.IntN(127)), Zone: loadZone(t, place.zone)})
 		}
 		at := place.near.Add(-time.Duration(rng.Int64N(3*96)) * 15 * time.Minute)
-		got := l.switchAfter(at)
-		if want := looked(l, at); !want.Equal(got) {
+		got := l.nextChange(at)
+		if want := scanForChange(l, at); !want.Equal(got) {
 			require.Equal(t, want, got, "%v in %s after %v", l.Active, place.zone, at)
 		}
 	}
 }
 
-// looked returns the first quarter of an hour after at at which another period holds.
-func looked(l *Limit, at time.Time) time.Time {
+// scanForChange returns the first quarter of an hour after at at which another period holds.
+func scanForChange(l *Limit, at time.Time) time.Time {
 	now := l.periodAt(at)
 	for range 14 * 96 {
 		if at = at.Add(15 * time.Minute); l.periodAt(at) != now {
@@ -59,8 +59,8 @@ func looked(l *Limit, at time.Time) time.Time {
 	return time.Time{}
 }
 
-// TestPeriod_ofHoursThatAreSkippedOrComeTwice says what holds, in Berlin in 2026.
-func TestPeriod_ofHoursThatAreSkippedOrComeTwice(t *testing.T) {
+// TestPeriod_skippedAndRepeatedHours says what holds, in Berlin in 2026.
+func TestPeriod_skippedAndRepeatedHours(t *testing.T) {
 	clock := func(h, m int) time.Duration { return time.Duration(h*60+m) * time.Minute }
 	for name, tt := range map[string]struct {
 		from, to time.Duration
@@ -78,14 +78,14 @@ func TestPeriod_ofHoursThatAreSkippedOrComeTwice(t *testing.T) {
 	} {
 		day, err := time.Parse(time.DateOnly, tt.on)
 		require.NoError(t, err)
-		l := &Limit{Active: []Period{{From: tt.from, To: tt.to, Days: EveryDay, Zone: load(t, "Europe/Berlin")}}}
+		l := &Limit{Active: []Period{{From: tt.from, To: tt.to, Days: EveryDay, Zone: loadZone(t, "Europe/Berlin")}}}
 		var holds []string
 		for at := day.Add(-4 * time.Hour); ; { // no period has begun by then
 			begin := at
 			if l.periodAt(at) == nil {
-				begin = l.switchAfter(at)
+				begin = l.nextChange(at)
 			}
-			end := l.switchAfter(begin)
+			end := l.nextChange(begin)
 			if begin.After(day.Add(21 * time.Hour)) {
 				break
 			}
@@ -96,7 +96,7 @@ func TestPeriod_ofHoursThatAreSkippedOrComeTwice(t *testing.T) {
 	}
 }
 
-func TestPeriod_daysAreThoseOnWhichItBegins(t *testing.T) {
+func TestPeriod_daysAreStartDays(t *testing.T) {
 	friday := Period{From: 22 * time.Hour, To: 6 * time.Hour, Days: 1 << time.Friday}
 	for at, want := range map[string]bool{
 		"2026-11-20T21:59:59Z": false, // a Friday
@@ -108,6 +108,6 @@ func TestPeriod_daysAreThoseOnWhichItBegins(t *testing.T) {
 	} {
 		instant, err := time.Parse(time.RFC3339, at)
 		require.NoError(t, err)
-		require.Equal(t, want, friday.holds(instant), at)
+		require.Equal(t, want, friday.contains(instant), at)
 	}
 }

@@ -19,7 +19,7 @@ func (s *Set) String() string {
 func (s *Set) WriteTo(w io.Writer) (n int64, err error) {
 	wide, where := 0, 0
 	for _, r := range s.rules {
-		wide = max(wide, min(len(r.limit.Place), 60))
+		wide = max(wide, min(len(r.limit.ID), 60))
 		where = max(where, len(r.limit.position().String()))
 	}
 	write := func(format string, args ...any) {
@@ -29,14 +29,14 @@ func (s *Set) WriteTo(w io.Writer) (n int64, err error) {
 			n += int64(k)
 		}
 	}
-	write("domain %s: %d limits\n", plain(s.domain), len(s.rules))
+	write("domain %s: %d limits\n", quoteIfNeeded(s.domain), len(s.rules))
 	for _, v := range s.sources {
-		if v.told != "" {
-			write("value %s: %s\n", plain(v.name), v.told)
+		if v.origin != "" {
+			write("value %s: %s\n", quoteIfNeeded(v.name), v.origin)
 		}
 	}
 	for _, r := range s.rules {
-		write("%-*s  %-*s  %s\n", where, r.limit.position(), wide, r.limit.Place, r.limit.definition())
+		write("%-*s  %-*s  %s\n", where, r.limit.position(), wide, r.limit.ID, r.limit.definition())
 	}
 	return n, err
 }

@@ -22,26 +22,26 @@ type router struct {
 
 // A segment is a place in the paths of all patterns for one host.
 type segment struct {
-	literal map[string]*segment
-	one     *segment // any one segment comes next
-	end     *leaf    // the path ends here
-	rest    *leaf    // anything may follow, or nothing
+	literal  map[string]*segment
+	wildcard *segment // any one segment comes next
+	end      *leaf    // the path ends here
+	rest     *leaf    // anything may follow, or nothing
 }
 
 // A leaf has the patterns that end at one place, by method.
 type leaf struct {
-	methods map[string]*bucket
-	any     *bucket
+	methods map[string]*methodRoutes
+	any     *methodRoutes
 }
 
-// A bucket has patterns that differ in their headers only.
-type bucket struct {
-	plain   []*route
-	headers []*headers
+// A methodRoutes has patterns that differ in their headers only.
+type methodRoutes struct {
+	unconditional []*route
+	byHeader      []*headerRoutes
 }
 
-// headers has patterns by the value of one header that they all ask for.
-type headers struct {
+// headerRoutes has patterns by the value of one header that they all ask for.
+type headerRoutes struct {
 	name  string
 	exact map[string][]*route
 	other []*route // with "*" in the value
@@ -62,8 +62,8 @@ type condition struct {
 
 func (c condition) exact() bool { return len(c.parts) == 1 }
 
-func (c condition) holds(h http.Header) bool {
-	return slices.ContainsFunc(h[c.name], func(v string) bool { return fits(c.parts, v) })
+func (c condition) matches(h http.Header) bool {
+	return slices.ContainsFunc(h[c.name], func(v string) bool { return matchesPattern(c.parts, v) })
 }
 
 // A match is what a file says at the word match.
@@ -106,7 +106,7 @@ func (r *router) host(host string) *segment {
 func (s *segment) add(m match, to *route) {
 	names, subtree := splitPattern(m.path)
 	for _, name := range names {
-		s = s.below(name)
+		s = s.child(name)
 	}
 	at := &s.end
 	if subtree {
@@ -118,13 +118,13 @@ func (s *segment) add(m match, to *route) {
 	(*at).add(m.methods, to)
 }
 
-// below returns the segment after s by a name of a pattern.
-func (s *segment) below(name string) *segment {
+// child returns the segment after s by a name of a pattern.
+func (s *segment) child(name string) *segment {
 	if strings.HasPrefix(name, "{") {
-		if s.one == nil {
-			s.one = &segment{}
+		if s.wildcard == nil {
+			s.wildcard = &segment{}
 		}
-		return s.one
+		return s.wildcard
 	}
 	if s.literal == nil {
 		s.literal = map[string]*segment{}
@@ -153,33 +153,33 @@ func splitPattern(pattern string) (names []string, subtree bool) {
 func (l *leaf) add(methods []string, to *route) {
 	if len(methods) == 0 {
 		if l.any == nil {
-			l.any = &bucket{}
+			l.any = &methodRoutes{}
 		}
 		l.any.add(to)
 	}
 	for _, m := range methods {
 		if l.methods == nil {
-			l.methods = map[string]*bucket{}
+			l.methods = map[string]*methodRoutes{}
 		}
 		if l.methods[m] == nil {
-			l.methods[m] = &bucket{}
+			l.methods[m] = &methodRoutes{}
 		}
 		l.methods[m].add(to)
 	}
 }
 
-func (b *bucket) add(to *route) {
+func (b *methodRoutes) add(to *route) {
 	if len(to.conditions) == 0 {
-		b.plain = append(b.plain, to)
+		b.unconditional = append(b.unconditional, to)
 		return
 	}
 	c := to.conditions[0]
-	i := slices.IndexFunc(b.headers, func(h *headers) bool { return h.name == c.name })
+	i := slices.IndexFunc(b.byHeader, func(h *headerRoutes) bool { return h.name == c.name })
 	if i < 0 {
-		i = len(b.headers)
-		b.headers = append(b.headers, &headers{name: c.name, exact: map[string][]*route{}})
+		i = len(b.byHeader)
+		b.byHeader = append(b.byHeader, &headerRoutes{name: c.name, exact: map[string][]*route{}})
 	}
-	if h := b.headers[i]; c.exact() {
+	if h := b.byHeader[i]; c.exact() {
 		h.exact[c.value] = append(h.exact[c.value], to)
 	} else {
 		h.other = append(h.other, to)
@@ -192,47 +192,47 @@ func (r *router) find(s *search) {
 		return
 	}
 	host := hostOf(s.req)
-	s.walk(r.any)
-	s.walk(r.hosts[host])
+	s.walkPath(r.any)
+	s.walkPath(r.hosts[host])
 	if r.suffixes == nil {
 		return
 	}
 	for i := range len(host) {
 		if host[i] == '.' {
-			s.walk(r.suffixes[host[i:]])
+			s.walkPath(r.suffixes[host[i:]])
 		}
 	}
 }
 
-// walk goes along the path of the request from a host's segment. A path that is
+// walkPath goes along the path of the request from a host's segment. A path that is
 // written with escapes is walked both as it is written and as it reads, since
 // servers differ in what they take it for.
-func (s *search) walk(from *segment) {
+func (s *search) walkPath(from *segment) {
 	u := s.req.URL
 	if from == nil || u == nil {
 		return
 	}
-	p := clean(u.Path)
-	s.step(from, p, false)
+	p := cleanPath(u.Path)
+	s.walkSegments(from, p, false)
 	if u.RawPath != "" {
-		s.step(from, clean(u.RawPath), true)
+		s.walkSegments(from, cleanPath(u.RawPath), true)
 	}
 }
 
-// clean returns p without what may be in it and means nothing. The slash at the
+// cleanPath returns p without what may be in it and means nothing. The slash at the
 // beginning is cut off, and so is one at the end.
-func clean(p string) string {
+func cleanPath(p string) string {
 	if strings.Contains(p, "//") || strings.Contains(p, "/.") {
 		p = path.Clean(p)
 	}
 	return strings.TrimSuffix(strings.TrimPrefix(p, "/"), "/")
 }
 
-// step tells what matches at from, with the path that is left.
-func (s *search) step(from *segment, left string, escaped bool) {
-	s.tell(from.rest)
+// walkSegments tells what matches at from, with the path that is left.
+func (s *search) walkSegments(from *segment, left string, escaped bool) {
+	s.matchLeaf(from.rest)
 	if left == "" {
-		s.tell(from.end)
+		s.matchLeaf(from.end)
 		return
 	}
 	name, rest, _ := strings.Cut(left, "/")
@@ -242,45 +242,45 @@ func (s *search) step(from *segment, left string, escaped bool) {
 		}
 	}
 	if next := from.literal[name]; next != nil {
-		s.step(next, rest, escaped)
+		s.walkSegments(next, rest, escaped)
 	}
-	if from.one != nil {
-		s.step(from.one, rest, escaped)
+	if from.wildcard != nil {
+		s.walkSegments(from.wildcard, rest, escaped)
 	}
 }
 
-// tell tells the routes of a leaf that match the method and the headers.
-func (s *search) tell(l *leaf) {
+// matchLeaf tells the routes of a leaf that match the method and the headers.
+func (s *search) matchLeaf(l *leaf) {
 	if l == nil {
 		return
 	}
-	s.open(l.any)
+	s.matchRoutes(l.any)
 	m, _ := method(s.req)
-	s.open(l.methods[m])
+	s.matchRoutes(l.methods[m])
 	if m == http.MethodHead {
-		s.open(l.methods[http.MethodGet])
+		s.matchRoutes(l.methods[http.MethodGet])
 	}
 }
 
-func (s *search) open(b *bucket) {
+func (s *search) matchRoutes(b *methodRoutes) {
 	if b == nil {
 		return
 	}
-	for _, r := range b.plain {
-		s.matched(r)
+	for _, r := range b.unconditional {
+		s.addRoute(r)
 	}
-	for _, h := range b.headers {
+	for _, h := range b.byHeader {
 		for _, v := range s.req.Header[h.name] {
-			s.try(h.exact[v])
+			s.matchHeaders(h.exact[v])
 		}
-		s.try(h.other)
+		s.matchHeaders(h.other)
 	}
 }
 
-func (s *search) try(routes []*route) {
+func (s *search) matchHeaders(routes []*route) {
 	for _, r := range routes {
-		if !slices.ContainsFunc(r.conditions, func(c condition) bool { return !c.holds(s.req.Header) }) {
-			s.matched(r)
+		if !slices.ContainsFunc(r.conditions, func(c condition) bool { return !c.matches(s.req.Header) }) {
+			s.addRoute(r)
 		}
 	}
 }

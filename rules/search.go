@@ -10,34 +10,34 @@ import (
 
 // A rule is a limit, and how requests that match it get a key.
 type rule struct {
-	index int // in the order of the file
-	limit *Limit
-	gate  *gate
-	parts []part // of the key, for a limit that matches routes
-	match *match // nil: descriptors lead to it
+	index   int // in the order of the file
+	limit   *Limit
+	limiter *activeLimit
+	parts   []part // of the key, for a limit that matches routes
+	match   *match // nil: descriptors lead to it
 }
 
 // A part is one value of the key of a rule.
 type part struct {
-	source  *source // nil: a segment of the path
-	segment int     // its number
-	tail    bool    // and all that follow it
+	source  *valueSource // nil: a segment of the path
+	segment int          // its number
+	tail    bool         // and all that follow it
 }
 
 // A search is for the limits of one request, or of one descriptor. It is used again.
 type search struct {
-	set   *Set
-	req   *http.Request
-	got   [16]value // by source, for the first of them
-	parts [maxDepth]string
-	key   []byte
-	hits  []hit
+	set    *Set
+	req    *http.Request
+	values [16]value // by source, for the first of them
+	parts  [maxDepth]string
+	key    []byte
+	hits   []hit
 }
 
 // A value is what a request has under a source.
 type value struct {
-	text      string
-	ok, asked bool
+	text       string
+	ok, cached bool
 }
 
 // A hit is a limit that was found, and the key under which it is asked.
@@ -46,27 +46,27 @@ type hit struct {
 	key  string
 }
 
-var searches = sync.Pool{New: func() any { return new(search) }}
+var searchPool = sync.Pool{New: func() any { return new(search) }}
 
-// end gives s back, without anything of the request.
-func (s *search) end() {
+// release gives s back, without anything of the request.
+func (s *search) release() {
 	clear(s.hits)
 	*s = search{key: s.key[:0], hits: s.hits[:0]}
 	if cap(s.key) > 1<<12 {
 		s.key = nil
 	}
-	searches.Put(s)
+	searchPool.Put(s)
 }
 
 // value returns what the request has under a source. A source is asked once.
-func (s *search) value(from *source) (string, bool) {
-	if from.number >= len(s.got) {
-		return from.of(s.req)
+func (s *search) value(from *valueSource) (string, bool) {
+	if from.index >= len(s.values) {
+		return from.value(s.req)
 	}
-	v := &s.got[from.number]
-	if !v.asked {
-		v.text, v.ok = from.of(s.req)
-		v.asked = true
+	v := &s.values[from.index]
+	if !v.cached {
+		v.text, v.ok = from.value(s.req)
+		v.cached = true
 	}
 	return v.text, v.ok
 }
@@ -80,27 +80,27 @@ func (s *search) descend(n *node, depth int) {
 		}
 		if v, ok := s.value(g.source); ok {
 			if next := g.find(v); next != nil {
-				s.descend(next, s.arrive(next, v, depth))
+				s.descend(next, s.addNode(next, v, depth))
 			}
 		}
 	}
 }
 
-// arrive notes the limit of n, which value has led to, and returns how many parts
+// addNode notes the limit of n, which value has led to, and returns how many parts
 // of the key are known then.
-func (s *search) arrive(n *node, value string, depth int) int {
+func (s *search) addNode(n *node, value string, depth int) int {
 	if n.keyed {
-		s.parts[depth] = short(value)
+		s.parts[depth] = hashIfLong(value)
 		depth++
 	}
 	if n.rule != nil {
-		s.add(n.rule, s.join(depth))
+		s.add(n.rule, s.joinParts(depth))
 	}
 	return depth
 }
 
-// along finds the limit to which the entries of a descriptor lead, all of them.
-func (s *search) along(n *node, d Descriptor) {
+// matchDescriptor finds the limit to which the entries of a descriptor lead, all of them.
+func (s *search) matchDescriptor(n *node, d Descriptor) {
 	depth := 0
 	for i, e := range d {
 		g := n.byKey[e.Key]
@@ -111,17 +111,17 @@ func (s *search) along(n *node, d Descriptor) {
 			return
 		}
 		if n.keyed {
-			s.parts[depth] = short(e.Value)
+			s.parts[depth] = hashIfLong(e.Value)
 			depth++
 		}
 		if i == len(d)-1 && n.rule != nil {
-			s.add(n.rule, s.join(depth))
+			s.add(n.rule, s.joinParts(depth))
 		}
 	}
 }
 
-// join returns the key of the first n parts.
-func (s *search) join(n int) string {
+// joinParts returns the key of the first n parts.
+func (s *search) joinParts(n int) string {
 	switch n {
 	case 0:
 		return ""
@@ -135,31 +135,31 @@ func (s *search) join(n int) string {
 	return string(s.key)
 }
 
-// matched notes the limit of a route, with the key that the request gives it. Requests
+// addRoute notes the limit of a route, with the key that the request gives it. Requests
 // without one of its parts share what is left of the key, unless the limit skips them.
-func (s *search) matched(r *route) {
+func (s *search) addRoute(r *route) {
 	for i, p := range r.rule.parts {
 		v, ok := s.part(p)
-		if !ok && r.rule.limit.skips {
+		if !ok && r.rule.limit.skipUnidentified {
 			return
 		}
-		s.parts[i] = short(v)
+		s.parts[i] = hashIfLong(v)
 	}
-	s.add(r.rule, s.join(len(r.rule.parts)))
+	s.add(r.rule, s.joinParts(len(r.rule.parts)))
 }
 
 func (s *search) part(p part) (string, bool) {
 	if p.source != nil {
 		return s.value(p.source)
 	}
-	left := clean(s.req.URL.Path)
+	left := cleanPath(s.req.URL.Path)
 	for range p.segment {
 		_, left, _ = strings.Cut(left, "/")
 	}
 	if !p.tail {
 		left, _, _ = strings.Cut(left, "/")
 	}
-	return some(left)
+	return nonEmpty(left)
 }
 
 // add notes that a limit was found. One that is found twice counts once.
@@ -176,11 +176,11 @@ func (s *search) add(r *rule, key string) {
 	s.hits[at] = hit{r, key}
 }
 
-// settle drops the limits that others replace, and those which nobody needs to ask.
-func (s *search) settle() {
+// applyReplaces drops the limits that others replace, and those which nobody needs to ask.
+func (s *search) applyReplaces() {
 	kept := s.hits[:0]
 	for _, h := range s.hits {
-		if !s.replaced(h.rule.limit.Name) && !h.rule.idle(s.set) {
+		if !s.replaced(h.rule.limit.Name) && !h.rule.skippable(s.set) {
 			kept = append(kept, h)
 		}
 	}
@@ -204,11 +204,11 @@ func (s *search) replaced(name string) bool {
 	return false
 }
 
-// idle reports whether r grants everything, and nobody wants to know.
-func (r *rule) idle(set *Set) bool { return r.limit.Unlimited && set.setting.Witness == nil }
+// skippable reports whether r grants everything, and nobody wants to know.
+func (r *rule) skippable(set *Set) bool { return r.limit.Unlimited && set.config.DecisionHook == nil }
 
-// demand adds to t what was found.
-func (s *search) demand(t *throttle.Ticket) {
+// addDemands adds to t what was found.
+func (s *search) addDemands(t *throttle.Ticket) {
 	free := 0
 	for i := range t.Demands {
 		if t.Demands[i].Limiter == nil {
@@ -220,16 +220,16 @@ func (s *search) demand(t *throttle.Ticket) {
 		alone = max(free-1, 0)
 	}
 	for _, h := range s.hits[:alone] {
-		t.Add(throttle.Demand{Limiter: h.rule.gate, Key: h.key, Cost: h.rule.limit.Cost})
+		t.Add(throttle.Demand{Limiter: h.rule.limiter, Key: h.key, Cost: h.rule.limit.Cost})
 	}
 	if rest := s.hits[alone:]; len(rest) > 0 {
-		b := s.set.bundles.of(rest)
-		t.Add(throttle.Demand{Limiter: b, Key: s.joined(rest)})
+		b := s.set.bundles.limiterFor(rest)
+		t.Add(throttle.Demand{Limiter: b, Key: s.joinKeys(rest)})
 	}
 }
 
-// joined returns the keys of all hits as one.
-func (s *search) joined(hits []hit) string {
+// joinKeys returns the keys of all hits as one.
+func (s *search) joinKeys(hits []hit) string {
 	s.key = s.key[:0]
 	for _, h := range hits {
 		s.key = appendPart(s.key, h.key)

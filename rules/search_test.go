@@ -16,15 +16,15 @@ import (
 func TestSearch_keepsNothingOfARequest(t *testing.T) {
 	s := &search{hits: make([]hit, 0, 4), key: []byte("key")}
 	s.hits = append(s.hits, hit{rule: new(rule), key: "secret"}, hit{rule: new(rule), key: "other"})
-	s.req, s.set, s.parts[0], s.got[0] = new(http.Request), new(Set), "secret", value{text: "secret"}
-	s.end()
+	s.req, s.set, s.parts[0], s.values[0] = new(http.Request), new(Set), "secret", value{text: "secret"}
+	s.release()
 	require.Equal(t, search{key: s.key, hits: s.hits}, *s)
 	require.Empty(t, s.hits)
 	require.Empty(t, s.key)
 	require.Equal(t, []hit{{}, {}, {}, {}}, s.hits[:4])
 
 	s.key = make([]byte, 0, 1<<12+1)
-	s.end()
+	s.release()
 	require.Nil(t, s.key, "a long key is not kept")
 }
 
@@ -34,18 +34,18 @@ func TestSet_limitsPanicsOnAFullTicket(t *testing.T) {
 		"one":  "domain: d\nlimits: [{name: a, rate_limit: {unit: hour, requests_per_unit: 1}}]",
 		"some": "domain: d\nlimits: [{name: a, rate_limit: {unit: hour, requests_per_unit: 1}}, {name: b, rate_limit: {unit: hour, requests_per_unit: 1}}]",
 	} {
-		set, err := Parse([]byte(text), Setting{})
+		set, err := Parse([]byte(text), Config{})
 		require.NoError(t, err)
 		r := &http.Request{Method: "GET", URL: &url.URL{Path: "/"}}
 		var full throttle.Ticket
 		for range throttle.MaxDemands {
-			full.Add(throttle.Demand{Limiter: throttle.Unlimited})
+			full.Add(throttle.Demand{Limiter: throttle.AllowAll})
 		}
 		require.Panics(t, func() { set.Limits(r, &full) }, name)
 
 		var almost throttle.Ticket
 		for range throttle.MaxDemands - 1 {
-			almost.Add(throttle.Demand{Limiter: throttle.Unlimited})
+			almost.Add(throttle.Demand{Limiter: throttle.AllowAll})
 		}
 		set.Limits(r, &almost)
 		last := almost.Demands[throttle.MaxDemands-1].Limiter
@@ -59,15 +59,15 @@ func TestSet_limitsPanicsOnAFullTicket(t *testing.T) {
 
 func TestLint_findsALimitOfOneThatCostsTwo(t *testing.T) {
 	for cost, odd := range map[string]bool{"1": false, "2": true} {
-		found, err := Lint([]byte("domain: d\nlimits: [{name: a, rate_limit: {unit: hour, requests_per_unit: 1, cost: "+cost+"}}]"), Setting{})
+		found, err := Lint([]byte("domain: d\nlimits: [{name: a, rate_limit: {unit: hour, requests_per_unit: 1, cost: "+cost+"}}]"), Config{})
 		require.NoError(t, err)
-		require.Equal(t, odd, len(found) > 0 && strings.Contains(found[0].What, "a request costs 2 and no more than 1 can be had at once"), "%v", found)
+		require.Equal(t, odd, len(found) > 0 && strings.Contains(found[0].Problem, "a request costs 2 and no more than 1 are available at a time"), "%v", found)
 	}
 }
 
 // WriteTo says how much it wrote, also when that ends in an error.
 func TestSet_writeToCountsBytes(t *testing.T) {
-	set, err := Load("testdata/all.yaml", inProgram)
+	set, err := Load("testdata/all.yaml", testConfig)
 	require.NoError(t, err)
 	var b strings.Builder
 	n, err := set.WriteTo(&b)
@@ -75,25 +75,25 @@ func TestSet_writeToCountsBytes(t *testing.T) {
 	require.EqualValues(t, b.Len(), n)
 	require.Equal(t, set.String(), b.String())
 
-	for _, room := range []int{0, 1, 10, b.Len() - 1} {
-		short := &shortWriter{room: room}
+	for _, space := range []int{0, 1, 10, b.Len() - 1} {
+		short := &shortWriter{space: space}
 		n, err = set.WriteTo(short)
 		require.ErrorIs(t, err, errFull)
-		require.EqualValues(t, room, n)
+		require.EqualValues(t, space, n)
 	}
 }
 
 // A shortWriter has room for so many bytes.
-type shortWriter struct{ room int }
+type shortWriter struct{ space int }
 
 var errFull = http.ErrContentLength
 
 func (w *shortWriter) Write(p []byte) (int, error) {
-	if len(p) > w.room {
-		n := w.room
-		w.room = 0
+	if len(p) > w.space {
+		n := w.space
+		w.space = 0
 		return n, errFull
 	}
-	w.room -= len(p)
+	w.space -= len(p)
 	return len(p), nil
 }

@@ -11,12 +11,12 @@ import (
 // File. A Set that was made by a File and is no longer the one in force counts as the
 // newer one does.
 type Set struct {
-	setting  Setting
+	config   Config
 	domain   string
 	rules    []*rule // in the order of the file
 	root     *node
 	router   router
-	sources  []*source
+	sources  []*valueSource
 	replaces map[string]bool // names that any limit replaces
 	bundles  bundles
 }
@@ -28,13 +28,13 @@ type Set struct {
 // the limit; of the limits with a match, all that match. Where that is more than t has
 // room for, the rest are one demand for all of them. It panics if t has no room.
 func (s *Set) Limits(r *http.Request, t *throttle.Ticket) {
-	q := s.search()
+	q := s.newSearch()
 	q.req = r
 	q.descend(s.root, 0)
 	s.router.find(q)
-	q.settle()
-	q.demand(t)
-	q.end()
+	q.applyReplaces()
+	q.addDemands(t)
+	q.release()
 }
 
 // A Descriptor is what envoyproxy/ratelimit is asked with: keys and values, in the
@@ -48,19 +48,19 @@ type Entry struct{ Key, Value string }
 // themselves. Each descriptor finds at most one limit, as many entries deep in the
 // file as it has. It panics if t has no room.
 func (s *Set) Add(t *throttle.Ticket, descriptors ...Descriptor) {
-	q := s.search()
+	q := s.newSearch()
 	for _, d := range descriptors {
 		if len(d) > 0 && len(d) <= maxDepth {
-			q.along(s.root, d)
+			q.matchDescriptor(s.root, d)
 		}
 	}
-	q.settle()
-	q.demand(t)
-	q.end()
+	q.applyReplaces()
+	q.addDemands(t)
+	q.release()
 }
 
-func (s *Set) search() *search {
-	q := searches.Get().(*search)
+func (s *Set) newSearch() *search {
+	q := searchPool.Get().(*search)
 	q.set = s
 	return q
 }
@@ -77,69 +77,69 @@ func (s *Set) All() []*Limit {
 	return all
 }
 
-// enforce makes a Set of p. Limits that old has as well go on with what they have
+// activate makes a Set of p. Limits that old has as well go on with what they have
 // counted. If there is an error, nothing has changed.
-func (p *policy) enforce(setting Setting, old *Set) (*Set, error) {
-	s := &Set{setting: setting, domain: p.domain, rules: p.rules, root: p.root, router: p.router, sources: p.sources}
+func (p *parsedFile) activate(setting Config, old *Set) (*Set, error) {
+	s := &Set{config: setting, domain: p.domain, rules: p.rules, root: p.root, router: p.router, sources: p.sources}
 	s.replaces = map[string]bool{}
 	for _, r := range s.rules {
 		for _, name := range r.limit.Replaces {
 			s.replaces[name] = true
 		}
 	}
-	before := old.gates()
-	fresh, err := s.newGates(before)
+	before := old.activeLimits()
+	created, err := s.newActiveLimits(before)
 	if err != nil {
 		return nil, err
 	}
 	now := throttle.ClockOr(setting.Clock).Now()
 	for i, r := range s.rules {
-		g := before[r.limit.Place]
-		delete(before, r.limit.Place)
+		a := before[r.limit.ID]
+		delete(before, r.limit.ID)
 		switch {
-		case fresh[i] == nil:
-			r.gate = g
-			g.change(r.limit, now)
+		case created[i] == nil:
+			r.limiter = a
+			a.update(r.limit, now)
 		default:
-			r.gate = fresh[i]
-			if g != nil {
-				g.end(r.gate)
+			r.limiter = created[i]
+			if a != nil {
+				a.retire(r.limiter)
 			}
 		}
 	}
-	for _, g := range before {
-		g.end(nil)
+	for _, a := range before {
+		a.retire(nil)
 	}
 	return s, nil
 }
 
-// gates returns the gates of s by the places of their limits.
-func (s *Set) gates() map[string]*gate {
-	all := map[string]*gate{}
+// activeLimits returns the gates of s by the places of their limits.
+func (s *Set) activeLimits() map[string]*activeLimit {
+	all := map[string]*activeLimit{}
 	if s != nil {
 		for _, r := range s.rules {
-			all[r.limit.Place] = r.gate
+			all[r.limit.ID] = r.limiter
 		}
 	}
 	return all
 }
 
-// newGates makes the gates that before has not got, or that cannot become what the
+// newActiveLimits makes the gates that before has not got, or that cannot become what the
 // file says now; nil: there is one that can.
-func (s *Set) newGates(before map[string]*gate) ([]*gate, error) {
-	fresh := make([]*gate, len(s.rules))
+func (s *Set) newActiveLimits(before map[string]*activeLimit) ([]*activeLimit, error) {
+	created := make([]*activeLimit, len(s.rules))
 	for i, r := range s.rules {
-		g := before[r.limit.Place]
-		if g != nil && g.limit().definition() == r.limit.definition() {
+		a := before[r.limit.ID]
+		if a != nil && a.limit().definition() == r.limit.definition() {
 			continue
 		}
-		built, err := build(r.limit, &s.setting)
+		built, err := build(r.limit, &s.config)
 		if err != nil {
 			return nil, &Error{r.limit.Line, r.limit.Column, "Build: " + err.Error()}
 		}
-		if built != nil || g == nil || g.rigid || !sameShape(g.limit(), r.limit) {
-			fresh[i] = newGate(r.limit, &s.setting, built)
+		if built != nil || a == nil || a.immutable || !sameShape(a.limit(), r.limit) {
+			created[i] = newActiveLimit(r.limit, &s.config, built)
 		}
 	}
-	return fresh, nil
+	return created, nil
 }

@@ -88,10 +88,10 @@ type Source struct {
 	// serves invented keys without limit. It has no effect with a Default. False rejects.
 	ErrorWithoutLimit bool
 
-	Keep        time.Duration // how long a limit is remembered; 0 means a minute
-	KeepMissing time.Duration // how long it is remembered that a key has none; 0 means 10 s
-	KeepFailed  time.Duration // time until a failed lookup is repeated; 0 means 1 s
-	Timeout     time.Duration // of one lookup; 0 means 1 s
+	TTL        time.Duration // how long a limit is remembered; 0 means a minute
+	MissingTTL time.Duration // how long it is remembered that a key has none; 0 means 10 s
+	FailedTTL  time.Duration // time until a failed lookup is repeated; 0 means 1 s
+	Timeout    time.Duration // of one lookup; 0 means 1 s
 
 	MaxLookups int // lookups at a time; 0 means 16
 	MaxKeys    int // remembered keys; all others share one Default; 0 means 65,536
@@ -107,17 +107,17 @@ type Source struct {
 	// looked up together expire apart. Nil means rand.Float64.
 	Rand func() float64
 
-	once      sync.Once
-	clock     throttle.Clock
-	keys      throttle.Keyed
-	lookups   atomic.Int64
-	round     atomic.Int64 // what was learned in another round has to be asked for again
-	responded atomic.Int64 // when a lookup last succeeded, in Unix nanoseconds; 0: never
+	once        sync.Once
+	clock       throttle.Clock
+	keys        throttle.KeyedLimiter
+	lookups     atomic.Int64
+	generation  atomic.Int64 // what was learned in another round has to be asked for again
+	lastSuccess atomic.Int64 // when a lookup last succeeded, in Unix nanoseconds; 0: never
 }
 
 // Reserve implements throttle.Limiter. It may do I/O, bounded by ctx and Timeout.
 func (s *Source) Reserve(ctx context.Context, c throttle.Claim) (throttle.Decision, error) {
-	s.once.Do(s.start)
+	s.once.Do(s.setup)
 	return s.keys.Reserve(ctx, c)
 }
 
@@ -131,22 +131,22 @@ func (s *Source) Observe(ctx context.Context, c throttle.Claim, d throttle.Decis
 	s.keys.Observe(ctx, c, d, f)
 }
 
-// Local implements throttle.Local: it looks limits up elsewhere.
-func (s *Source) Local() bool { return false }
+// Local implements throttle.NonBlocking: it looks limits up elsewhere.
+func (s *Source) NonBlocking() bool { return false }
 
 // Len returns the number of remembered keys.
 func (s *Source) Len() int { return s.keys.Len() }
 
 // Refresh asks for the limit of each key again when next it is needed.
-func (s *Source) Refresh() { s.round.Add(1) }
+func (s *Source) Refresh() { s.generation.Add(1) }
 
-func (s *Source) start() {
+func (s *Source) setup() {
 	if s.Lookup == nil {
-		panic("rules: Source: Lookup is nil: it says what the limit of a key is")
+		panic("rules: Source: Lookup is nil")
 	}
 	s.clock = throttle.ClockOr(s.Clock)
-	s.keys = throttle.Keyed{
-		New:      s.account,
+	s.keys = throttle.KeyedLimiter{
+		New:      s.newSourceKey,
 		Max:      s.MaxKeys,
 		Overflow: overflow{s},
 		Clock:    s.Clock,
@@ -156,65 +156,65 @@ func (s *Source) start() {
 	}
 }
 
-// account returns what is known of a key: nothing. The key may be part of something large.
-func (s *Source) account(key string) throttle.Limiter {
-	return &account{source: s, key: strings.Clone(key)}
+// newSourceKey returns what is known of a key: nothing. The key may be part of something large.
+func (s *Source) newSourceKey(key string) throttle.Limiter {
+	return &sourceKey{source: s, key: strings.Clone(key)}
 }
 
 // overflow decides for the keys beyond MaxKeys if there is no Default.
 type overflow struct{ source *Source }
 
 func (o overflow) Reserve(_ context.Context, c throttle.Claim) (throttle.Decision, error) {
-	return o.source.without(c.Now, busyLimit, ErrBusy)
+	return o.source.decideWithoutLimit(c.Now, policyBusy, ErrBusy)
 }
 
 func (overflow) Cancel(context.Context, throttle.Claim, throttle.Decision) {}
 
 // The policies of claims that are rejected for want of a limit.
 const (
-	noLimit      = "no limit"
-	busyLimit    = "lookup busy"
-	failedLookup = "lookup failed"
+	policyNoLimit = "no limit"
+	policyBusy    = "lookup busy"
+	policyFailed  = "lookup failed"
 )
 
 // busyWait is when to repeat a claim whose key could not be looked up: later than most
 // databases take for the lookups that were in its way.
 const busyWait = 100 * time.Millisecond
 
-// without decides a claim that has no limit to be decided by: it rejects the claim, or
+// decideWithoutLimit decides a claim that has no limit to be decided by: it rejects the claim, or
 // returns err if ErrorWithoutLimit is set.
-func (s *Source) without(now time.Time, policy string, err error) (throttle.Decision, error) {
+func (s *Source) decideWithoutLimit(now time.Time, policy string, err error) (throttle.Decision, error) {
 	if s.ErrorWithoutLimit {
 		return throttle.Decision{}, err
 	}
 	if now.IsZero() {
 		now = s.clock.Now()
 	}
-	d := throttle.Decision{At: now, Policy: policy, Wait: throttle.Forever, Degraded: policy != noLimit}
-	if policy == busyLimit {
+	d := throttle.Decision{At: now, Policy: policy, Wait: throttle.Forever, Degraded: policy != policyNoLimit}
+	if policy == policyBusy {
 		d.Wait = busyWait
 	}
 	return d, nil
 }
 
-// responsive is how long after a successful lookup the store counts as available, so
+// successLasts is how long after a successful lookup the store counts as available, so
 // that a lookup that fails is blamed on its key.
-const responsive = 10 * time.Second
+const successLasts = 10 * time.Second
 
-// noteResponse notes that a lookup succeeded.
-func (s *Source) noteResponse() { s.responded.Store(s.clock.Now().UnixNano()) }
+// recordSuccess notes that a lookup succeeded.
+func (s *Source) recordSuccess() { s.lastSuccess.Store(s.clock.Now().UnixNano()) }
 
 // available reports whether a lookup succeeded within the last 10 s.
 func (s *Source) available() bool {
-	at := s.responded.Load()
-	return at != 0 && s.clock.Now().UnixNano()-at < int64(responsive)
+	at := s.lastSuccess.Load()
+	return at != 0 && s.clock.Now().UnixNano()-at < int64(successLasts)
 }
 
 func (s *Source) hasDefault() bool { return s.Default != (throttle.Limit{}) }
 
-// keeps returns how long to remember something: d, or the default or if d is not set,
+// jitteredTTL returns how long to remember something: d, or the default or if d is not set,
 // less up to a fifth.
-func (s *Source) keeps(d, or time.Duration) time.Duration {
+func (s *Source) jitteredTTL(d, or time.Duration) time.Duration {
 	if d <= 0 {
 		d = or
 	}
@@ -225,13 +225,13 @@ func (s *Source) keeps(d, or time.Duration) time.Duration {
 	return d - time.Duration(draw()*float64(d/5))
 }
 
-// admit counts a lookup, unless there are too many.
-func (s *Source) admit() bool {
-	most := int64(s.MaxLookups)
-	if most <= 0 {
-		most = 16
+// beginLookup counts a lookup, unless there are too many.
+func (s *Source) beginLookup() bool {
+	limit := int64(s.MaxLookups)
+	if limit <= 0 {
+		limit = 16
 	}
-	if s.lookups.Add(1) <= most {
+	if s.lookups.Add(1) <= limit {
 		return true
 	}
 	s.lookups.Add(-1)

@@ -35,9 +35,9 @@ func tenants(m throttlehttp.Middleware, s *rules.Source) func(tenant string) int
 // A client that invents tenants is not served, whether its requests come one after the
 // other or more at a time than can be looked up.
 func TestSource_rejectsInventedKeys(t *testing.T) {
-	for name, m := range map[string]throttlehttp.Middleware{"rejecting": {}, "delaying": {Waiter: new(throttle.Waiter)}} {
+	for name, m := range map[string]throttlehttp.Middleware{"rejecting": {}, "delaying": {Queue: new(throttle.Queue)}} {
 		synctest.Test(t, func(t *testing.T) {
-			db := &accounts{takes: 20 * time.Millisecond}
+			db := &fakeStore{latency: 20 * time.Millisecond}
 			db.set("header.X-Tenant:acme", 60)
 			get := tenants(m, &rules.Source{Lookup: db.lookup})
 			require.Equal(t, http.StatusOK, get("acme"), name)
@@ -60,9 +60,9 @@ func TestSource_rejectsInventedKeys(t *testing.T) {
 	}
 }
 
-func TestSource_rejectionsSayWhy(t *testing.T) {
+func TestSource_rejectionsNamePolicy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		db := &accounts{takes: time.Second}
+		db := &fakeStore{latency: time.Second}
 		s := &rules.Source{Lookup: db.lookup, MaxLookups: 1, MaxKeys: 2, Timeout: time.Minute}
 		go s.Reserve(t.Context(), throttle.Claim{Key: "first"})
 		synctest.Wait()
@@ -71,13 +71,13 @@ func TestSource_rejectionsSayWhy(t *testing.T) {
 		time.Sleep(time.Second)
 		synctest.Wait()
 		require.Equal(t, throttle.Decision{Policy: "no limit", Wait: throttle.Forever, At: time.Now()}, ask(t, s, "first"))
-		require.True(t, db.times() == 1, "it is remembered that a key has no limit")
+		require.True(t, db.numLookups() == 1, "it is remembered that a key has no limit")
 	})
 }
 
 // Keys in use are not forgotten for new ones, which are rejected.
 func TestSource_rejectsMoreKeysThanItRemembers(t *testing.T) {
-	db := &accounts{}
+	db := &fakeStore{}
 	s := &rules.Source{Lookup: db.lookup, MaxKeys: 2}
 	for _, key := range []string{"ann", "bob", "eve"} {
 		db.set(key, 1)
@@ -86,16 +86,16 @@ func TestSource_rejectsMoreKeysThanItRemembers(t *testing.T) {
 	require.True(t, ask(t, s, "bob").OK)
 	d := ask(t, s, "eve")
 	require.Equal(t, []any{false, "lookup busy", true, 100 * time.Millisecond}, []any{d.OK, d.Policy, d.Degraded, d.Wait})
-	require.Equal(t, 2, db.times())
+	require.Equal(t, 2, db.numLookups())
 }
 
 // A key that the database cannot take, as one that is not UTF-8, is no outage: the
 // database responds to others. Without any response for 10 s it is one.
 func TestSource_rejectsKeysThatTheStoreCannotLookUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		db := &accounts{}
+		db := &fakeStore{}
 		db.set("ann", 5)
-		s := &rules.Source{Rand: never, Lookup: func(ctx context.Context, key string) (throttle.Limit, error) {
+		s := &rules.Source{Rand: noJitter, Lookup: func(ctx context.Context, key string) (throttle.Limit, error) {
 			if key == "\xff" {
 				return throttle.Limit{}, errors.New("invalid byte sequence")
 			}
@@ -118,7 +118,7 @@ func TestSource_rejectsKeysThatTheStoreCannotLookUp(t *testing.T) {
 // FailClosed decides in an outage, and only then.
 func TestSource_outageIsLeftToTheMiddleware(t *testing.T) {
 	for closed, want := range map[bool]int{false: http.StatusOK, true: http.StatusServiceUnavailable} {
-		db := &accounts{}
+		db := &fakeStore{}
 		db.fail(errDown)
 		get := tenants(throttlehttp.Middleware{FailClosed: closed}, &rules.Source{Lookup: db.lookup})
 		require.Equal(t, want, get("acme"))
@@ -128,7 +128,7 @@ func TestSource_outageIsLeftToTheMiddleware(t *testing.T) {
 // ErrorWithoutLimit leaves it to the caller what happens to keys without a limit.
 func TestSource_errorWithoutLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		db := &accounts{takes: time.Second}
+		db := &fakeStore{latency: time.Second}
 		s := &rules.Source{Lookup: db.lookup, MaxLookups: 1, ErrorWithoutLimit: true, Timeout: time.Minute}
 		go s.Reserve(t.Context(), throttle.Claim{Key: "first"})
 		synctest.Wait()

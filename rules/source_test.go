@@ -17,26 +17,26 @@ import (
 	"github.com/heed-go/heed/throttle/throttletest"
 )
 
-// accounts is a database that can be slow, and away.
-type accounts struct {
-	mu     sync.Mutex
-	limits map[string]throttle.Limit
-	fails  error
-	takes  time.Duration
-	asked  []string
-	now    int // lookups under way
-	most   int
+// fakeStore is a database that can be slow, and away.
+type fakeStore struct {
+	mu         sync.Mutex
+	limits     map[string]throttle.Limit
+	err        error
+	latency    time.Duration
+	lookups    []string
+	running    int // lookups under way
+	maxRunning int
 }
 
-func (a *accounts) lookup(ctx context.Context, key string) (throttle.Limit, error) {
+func (a *fakeStore) lookup(ctx context.Context, key string) (throttle.Limit, error) {
 	a.mu.Lock()
-	a.asked = append(a.asked, key)
-	a.now++
-	a.most = max(a.most, a.now)
+	a.lookups = append(a.lookups, key)
+	a.running++
+	a.maxRunning = max(a.maxRunning, a.running)
 	l, found := a.limits[key]
-	takes, err := a.takes, a.fails
+	takes, err := a.latency, a.err
 	a.mu.Unlock()
-	defer func() { a.mu.Lock(); a.now--; a.mu.Unlock() }()
+	defer func() { a.mu.Lock(); a.running--; a.mu.Unlock() }()
 	select {
 	case <-time.After(takes):
 	case <-ctx.Done():
@@ -54,7 +54,7 @@ func (a *accounts) lookup(ctx context.Context, key string) (throttle.Limit, erro
 }
 
 // set changes the limit of a key; 0 a minute is unlimited.
-func (a *accounts) set(key string, perMinute int64) {
+func (a *fakeStore) set(key string, perMinute int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.limits == nil {
@@ -63,9 +63,9 @@ func (a *accounts) set(key string, perMinute int64) {
 	a.limits[key] = throttle.PerMinute(perMinute)
 }
 
-func (a *accounts) fail(err error) { a.mu.Lock(); a.fails = err; a.mu.Unlock() }
+func (a *fakeStore) fail(err error) { a.mu.Lock(); a.err = err; a.mu.Unlock() }
 
-func (a *accounts) times() int { a.mu.Lock(); defer a.mu.Unlock(); return len(a.asked) }
+func (a *fakeStore) numLookups() int { a.mu.Lock(); defer a.mu.Unlock(); return len(a.lookups) }
 
 // ask asks for a unit of key. It may be called by any goroutine of the test.
 func ask(t *testing.T, s *rules.Source, key string) throttle.Decision {
@@ -74,7 +74,7 @@ func ask(t *testing.T, s *rules.Source, key string) throttle.Decision {
 	return d
 }
 
-func never() float64 { return 0 } // no jitter
+func noJitter() float64 { return 0 } // no jitter
 
 var errDown = errors.New("database is down")
 
@@ -95,11 +95,11 @@ func TestSource_conforms(t *testing.T) {
 
 // Only who notices that a limit is old waits for the new one.
 // The three ways not to have a limit, and how long each is believed.
-func TestSource_tellsApartWhoHasNone(t *testing.T) {
+func TestSource_distinguishesMissingUnlimitedAndFailed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		db := &accounts{}
+		db := &fakeStore{}
 		db.set("vip", 0)
-		s := &rules.Source{Lookup: db.lookup, Default: throttle.PerMinute(3), Rand: never}
+		s := &rules.Source{Lookup: db.lookup, Default: throttle.PerMinute(3), Rand: noJitter}
 		d := ask(t, s, "vip")
 		require.True(t, d.OK)
 		require.Zero(t, d.Limit, "an unlimited key has no limit")
@@ -121,19 +121,19 @@ func TestSource_tellsApartWhoHasNone(t *testing.T) {
 			{50 * time.Second, []string{"vip", "new", "bob"}},
 		} {
 			time.Sleep(step.pause)
-			db.asked = nil
+			db.lookups = nil
 			for _, key := range []string{"vip", "new", "bob"} {
 				ask(t, s, key)
 			}
-			require.Equal(t, step.asked, db.asked)
+			require.Equal(t, step.asked, db.lookups)
 		}
 	})
 }
 
 // Errors for keys without a limit are an option since issue 12, as a server that fails
 // open serves such keys; see TestSource_rejectsInventedKeys for the default.
-func TestSource_withoutDefaultSaysWhy(t *testing.T) {
-	db := &accounts{}
+func TestSource_errorsWithoutDefault(t *testing.T) {
+	db := &fakeStore{}
 	s := &rules.Source{Lookup: db.lookup, MaxKeys: 1, ErrorWithoutLimit: true}
 	_, err := s.Reserve(t.Context(), throttle.Claim{Key: "new"})
 	require.ErrorIs(t, err, rules.ErrNoLimit)
@@ -144,21 +144,21 @@ func TestSource_withoutDefaultSaysWhy(t *testing.T) {
 	require.Panics(t, func() { new(rules.Source).Reserve(t.Context(), throttle.Claim{}) })
 }
 
-func TestSource_keepsWhatItKnewInAnOutage(t *testing.T) {
+func TestSource_keepsLimitsInOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var told []string
-		db := &accounts{}
+		var errs []string
+		db := &fakeStore{}
 		db.set("ann", 5)
 		db.set("vip", 0)
-		s := &rules.Source{Lookup: db.lookup, Default: throttle.PerMinute(1), Rand: never,
-			OnError: func(key string, err error) { told = append(told, key+": "+errors.Unwrap(err).Error()) }}
+		s := &rules.Source{Lookup: db.lookup, Default: throttle.PerMinute(1), Rand: noJitter,
+			OnError: func(key string, err error) { errs = append(errs, key+": "+errors.Unwrap(err).Error()) }}
 		ask(t, s, "ann")
 		ask(t, s, "vip")
 		db.fail(errDown)
 		time.Sleep(24 * time.Hour)
 		require.EqualValues(t, 5, ask(t, s, "ann").Limit)
 		require.Zero(t, ask(t, s, "vip").Limit)
-		require.Equal(t, []string{"ann: database is down", "vip: database is down"}, told)
+		require.Equal(t, []string{"ann: database is down", "vip: database is down"}, errs)
 
 		db.fail(nil)
 		db.set("ann", 9)
@@ -167,22 +167,22 @@ func TestSource_keepsWhatItKnewInAnOutage(t *testing.T) {
 	})
 }
 
-func TestSource_limitThatCanNeverWorkIsAFailure(t *testing.T) {
-	var told error
+func TestSource_invalidLimitIsFailure(t *testing.T) {
+	var got error
 	s := &rules.Source{
 		Lookup:  func(context.Context, string) (throttle.Limit, error) { return throttle.PerMinute(-1), nil },
-		Default: throttle.PerMinute(3), OnError: func(_ string, err error) { told = err },
+		Default: throttle.PerMinute(3), OnError: func(_ string, err error) { got = err },
 	}
 	d := ask(t, s, "ann")
 	require.EqualValues(t, 3, d.Limit)
 	require.True(t, d.Degraded)
-	require.ErrorContains(t, told, "Count is -1")
+	require.ErrorContains(t, got, "Count is -1")
 }
 
 // Switching neither refills nor empties.
-func TestSource_changedLimitKeepsWhatWasUsed(t *testing.T) {
+func TestSource_changedLimitKeepsUsage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		db := &accounts{}
+		db := &fakeStore{}
 		db.set("ann", 5)
 		s := &rules.Source{Lookup: db.lookup}
 		for range 4 {
@@ -201,8 +201,8 @@ func TestSource_changedLimitKeepsWhatWasUsed(t *testing.T) {
 	})
 }
 
-func TestSource_remembersFewKeys(t *testing.T) {
-	db := &accounts{}
+func TestSource_boundsKeys(t *testing.T) {
+	db := &fakeStore{}
 	s := &rules.Source{Lookup: db.lookup, Default: throttle.PerMinute(3), MaxKeys: 10}
 	granted := 0
 	for i := range 1000 {
@@ -218,21 +218,21 @@ func TestSource_remembersFewKeys(t *testing.T) {
 
 // What was learned at one instant is not asked for at one instant again.
 // One claim with a reading of next year does not keep a limit for a year.
-func TestSource_wrongReadingDoesNotLast(t *testing.T) {
+func TestSource_futureClockReadingExpires(t *testing.T) {
 	now := time.Now()
-	db := &accounts{}
+	db := &fakeStore{}
 	db.set("ann", 5)
 	s := &rules.Source{Lookup: db.lookup}
 	_, err := s.Reserve(t.Context(), throttle.Claim{Key: "ann", Now: now.AddDate(1, 0, 0), DryRun: true})
 	require.NoError(t, err)
 	_, err = s.Reserve(t.Context(), throttle.Claim{Key: "ann", Now: now})
 	require.NoError(t, err)
-	require.Equal(t, 2, db.times())
+	require.Equal(t, 2, db.numLookups())
 }
 
 // What nothing was taken for is nothing to give back.
 func TestSource_unlimitedKeyGivesNothingBack(t *testing.T) {
-	db := &accounts{}
+	db := &fakeStore{}
 	db.set("ann", 1)
 	s := &rules.Source{Lookup: db.lookup}
 	require.True(t, ask(t, s, "ann").OK)
@@ -254,10 +254,10 @@ func TestSource_unlimitedKeyGivesNothingBack(t *testing.T) {
 }
 
 func TestSource_doesNotAllocate(t *testing.T) {
-	db := &accounts{}
+	db := &fakeStore{}
 	db.set("ann", 1)
 	db.set("vip", 0)
-	s := &rules.Source{Lookup: db.lookup, Keep: time.Hour}
+	s := &rules.Source{Lookup: db.lookup, TTL: time.Hour}
 	for _, key := range []string{"ann", "vip"} {
 		c := throttle.Claim{Key: key}
 		n := testing.AllocsPerRun(200, func() {
@@ -270,15 +270,15 @@ func TestSource_doesNotAllocate(t *testing.T) {
 
 // Who waits for a limit that is looked up goes when it opens, or sooner if it is raised.
 // A limit of a file can be kept elsewhere for each key.
-func TestSource_canBeBehindARule(t *testing.T) {
-	db := &accounts{}
+func TestSource_asConfigBuild(t *testing.T) {
+	db := &fakeStore{}
 	db.set("ann", 3)
-	set := parsed(t, `
+	set := mustParse(t, `
 domain: api
 descriptors:
   - key: user
     rate_limit: {requests_per_unit: 1, unit: minute}
-`, rules.Setting{Build: func(l *rules.Limit) (throttle.Limiter, error) {
+`, rules.Config{Build: func(l *rules.Limit) (throttle.Limiter, error) {
 		return &rules.Source{Lookup: db.lookup, Default: throttle.PerMinute(1)}, nil
 	}})
 	granted := map[string]int{}

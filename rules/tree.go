@@ -20,14 +20,14 @@ type node struct {
 // A group has all descriptors of one key below one node.
 type group struct {
 	key    string
-	source *source // what requests have under the key; nil: only programs say it
+	source *valueSource // what requests have under the key; nil: only programs say it
 	exact  map[string]*node
 	wild   patterns
 	any    *node // without a value; nil: there is none
 }
 
 // group returns the group of a key below n, a new one if need be.
-func (n *node) group(key string, s *source) *group {
+func (n *node) group(key string, s *valueSource) *group {
 	if g := n.byKey[key]; g != nil {
 		return g
 	}
@@ -115,7 +115,7 @@ func (p *patterns) find(value string) *node {
 			if c.order >= order {
 				break // later ones come later in the file as well
 			}
-			if fits(c.parts, value) {
+			if matchesPattern(c.parts, value) {
 				best, order = c.node, c.order
 				break
 			}
@@ -124,9 +124,9 @@ func (p *patterns) find(value string) *node {
 	return best
 }
 
-// fits reports whether value is the parts in their order with anything in between.
+// matchesPattern reports whether value is the parts in their order with anything in between.
 // Each part is taken where it is found first, which leaves most for those after it.
-func fits(parts []string, value string) bool {
+func matchesPattern(parts []string, value string) bool {
 	first, last := parts[0], parts[len(parts)-1]
 	if len(parts) == 1 {
 		return value == first

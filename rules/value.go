@@ -12,31 +12,31 @@ import (
 	"github.com/heed-go/heed/internal/httphost"
 )
 
-// A source is where the value of a key comes from in a request.
-type source struct {
-	number int // in the set
-	name   string
-	told   string // what a file says of it; "": it is known without
-	of     func(*http.Request) (string, bool)
-	used   bool     // as the key of anything
-	at     position // where the file says it
+// A valueSource is where the value of a key comes from in a request.
+type valueSource struct {
+	index    int // in the set
+	name     string
+	origin   string // what a file says of it; "": it is known without
+	value    func(*http.Request) (string, bool)
+	used     bool     // as the key of anything
+	position position // where the file says it
 }
 
-// program is told of a source that is in Setting.Values.
-const program = "program"
+// fromProgram is told of a source that is in Config.Values.
+const fromProgram = "program"
 
 // wellKnown are the keys whose values are known without being told.
 var wellKnown = map[string]func(*http.Request) (string, bool){
 	"remote_address": remoteAddress,
 	"method":         method,
 	"path":           requestPath,
-	"host":           func(r *http.Request) (string, bool) { return some(hostOf(r)) },
+	"host":           func(r *http.Request) (string, bool) { return nonEmpty(hostOf(r)) },
 	":method":        method,
 	":path":          requestPath,
-	":authority":     func(r *http.Request) (string, bool) { return some(hostOf(r)) },
+	":authority":     func(r *http.Request) (string, bool) { return nonEmpty(hostOf(r)) },
 }
 
-func some(s string) (string, bool) { return s, s != "" }
+func nonEmpty(s string) (string, bool) { return s, s != "" }
 
 // method returns the method of r, which is GET where a client leaves it empty.
 func method(r *http.Request) (string, bool) {
@@ -50,7 +50,7 @@ func requestPath(r *http.Request) (string, bool) {
 	if r.URL == nil {
 		return "", false
 	}
-	return some(r.URL.Path)
+	return nonEmpty(r.URL.Path)
 }
 
 // hostOf returns the host that r is for, in lower case and without port.
@@ -64,7 +64,7 @@ func hostOf(r *http.Request) string {
 
 // remoteAddress returns the address that r came from, as a server sees it: of IPv4
 // all of it, of IPv6 the first 64 bits, for a client has the rest for itself. It
-// believes no header; behind a proxy set Setting.Values.
+// believes no header; behind a proxy set Config.Values.
 func remoteAddress(r *http.Request) (string, bool) {
 	if r.RemoteAddr == "" {
 		return "", false
@@ -94,9 +94,9 @@ func header(name string) func(*http.Request) (string, bool) {
 		case 0:
 			return "", false
 		case 1:
-			return some(v[0])
+			return nonEmpty(v[0])
 		default:
-			return some(strings.Join(v, ","))
+			return nonEmpty(strings.Join(v, ","))
 		}
 	}
 }
@@ -114,7 +114,7 @@ const maxSearched = 64 << 10
 // cookie returns what finds the cookie of a name, and reads it as net/http does.
 func cookie(name string) func(*http.Request) (string, bool) {
 	return func(r *http.Request) (string, bool) {
-		var only only
+		var single singleValue
 		left := maxSearched
 		for _, line := range r.Header["Cookie"] {
 			if left -= len(line); left < 0 {
@@ -127,12 +127,12 @@ func cookie(name string) func(*http.Request) (string, bool) {
 				if textproto.TrimString(key) != name {
 					continue
 				}
-				if value, ok := cookieValue(value); ok && !only.add(value) {
+				if value, ok := cookieValue(value); ok && !single.add(value) {
 					return ambiguous, true
 				}
 			}
 		}
-		return some(only.value)
+		return nonEmpty(single.value)
 	}
 }
 
@@ -149,14 +149,14 @@ func cookieValue(v string) (string, bool) {
 	return v, true
 }
 
-// only is the only value that a request has under a name, however often.
-type only struct {
+// singleValue is the only value that a request has under a name, however often.
+type singleValue struct {
 	value string
 	found bool
 }
 
 // add notes a value. It reports whether there is no other.
-func (o *only) add(value string) bool {
+func (o *singleValue) add(value string) bool {
 	if o.found {
 		return o.value == value
 	}
@@ -182,7 +182,7 @@ func query(name string) func(*http.Request) (string, bool) {
 				continue
 			}
 			if value, err := url.QueryUnescape(value); err == nil {
-				return some(value)
+				return nonEmpty(value)
 			}
 		}
 		return "", false
@@ -217,17 +217,17 @@ func fixed(value string) func(*http.Request) (string, bool) {
 }
 
 const (
-	maxValue = 256 // bytes of a value that are kept as they are
-	hashed   = "sha256:"
+	maxValueLen = 256 // bytes of a value that are kept as they are
+	hashPrefix  = "sha256:"
 )
 
-// short returns value as part of a key. What is long, and clients send what they
+// hashIfLong returns value as part of a key. What is long, and clients send what they
 // like, is known by its hash, so that a key has a size; and so is what looks as if it
 // were one.
-func short(value string) string {
-	if len(value) <= maxValue && !strings.HasPrefix(value, hashed) {
+func hashIfLong(value string) string {
+	if len(value) <= maxValueLen && !strings.HasPrefix(value, hashPrefix) {
 		return value
 	}
 	sum := sha256.Sum256([]byte(value))
-	return hashed + hex.EncodeToString(sum[:])
+	return hashPrefix + hex.EncodeToString(sum[:])
 }

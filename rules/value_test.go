@@ -32,7 +32,7 @@ func TestCookie_isReadAsByNetHTTP(t *testing.T) {
 }
 
 // A client cannot get a limit for itself by sending a second cookie of the name.
-func TestCookie_twiceIsOneValueForAll(t *testing.T) {
+func TestCookie_conflictingValuesShareOneKey(t *testing.T) {
 	for _, lines := range [][]string{
 		{"sid=fake1; sid=real"}, {"sid=fake2", "sid=real"}, {"sid=real; sid=fake3"}, {"sid=a; sid=b; sid=c"}, {"sid=; sid=real"},
 		{"x=" + strings.Repeat("y", maxSearched), "sid=real"}, {strings.Repeat("a=b; ", 200_000) + "sid=real"},

@@ -10,13 +10,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A caller that waits in a throttle.Waiter is counted once, however often its limits are
+// A caller that waits in a throttle.Queue is counted once, however often its limits are
 // asked: as granted, or as refused when the wait fails.
 func TestCounted_countsAWaitOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		tally := new(Tally)
-		l := &Counted{Limiter: throttle.NewTokenBucket(throttle.Limit{Count: 1, Per: time.Second, Burst: 1}, nil), Tally: tally}
-		w := new(throttle.Waiter)
+		stats := new(Stats)
+		l := &Instrument{Limiter: throttle.NewTokenBucket(throttle.Limit{Count: 1, Per: time.Second, Burst: 1}, nil), Stats: stats}
+		w := new(throttle.Queue)
 		wait := func(most time.Duration) error {
 			tk := new(throttle.Ticket)
 			tk.Add(throttle.Demand{Limiter: l})
@@ -28,7 +28,7 @@ func TestCounted_countsAWaitOnce(t *testing.T) {
 			require.NoError(t, wait(time.Minute))
 		}
 		require.ErrorIs(t, wait(500*time.Millisecond), throttle.ErrRefused)
-		n := tally.Snapshot()
+		n := stats.Snapshot()
 		require.EqualValues(t, 3, n.Allowed)
 		require.EqualValues(t, 1, n.Refused)
 		require.True(t, l.CountsRefusals())

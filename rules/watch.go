@@ -9,7 +9,7 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// A watch tells when a file may have changed.
+// A fileWatcher tells when a file may have changed.
 //
 // It watches folders and not the file: an editor that saves by renaming puts another
 // file into its place, of which nobody would be told. Where symbolic links lead to the
@@ -18,7 +18,7 @@ import (
 //
 //	limits.yaml ──▶ ..data/limits.yaml        links: limits.yaml, ..data
 //	..data      ──▶ ..2026_11_21/             when the volume changes, ..data leads elsewhere
-type watch struct {
+type fileWatcher struct {
 	path    string
 	events  *fsnotify.Watcher
 	folders map[string]bool // that are watched
@@ -26,12 +26,12 @@ type watch struct {
 }
 
 const (
-	settle   = 50 * time.Millisecond // of quiet, after which whoever is writing has probably finished
-	patience = time.Second           // longest wait for quiet
-	maxLinks = 40                    // that may lead to a file, as the system has it
+	settleTime    = 50 * time.Millisecond // of quiet, after which whoever is writing has probably finished
+	maxSettleTime = time.Second           // longest wait for quiet
+	maxLinks      = 40                    // that may lead to a file, as the system has it
 )
 
-func newWatch(path string) (*watch, error) {
+func newFileWatcher(path string) (*fileWatcher, error) {
 	abs, err := filepath.Abs(path)
 	if err != nil {
 		return nil, fmt.Errorf("rules: %w", err)
@@ -40,19 +40,19 @@ func newWatch(path string) (*watch, error) {
 	if err != nil {
 		return nil, fmt.Errorf("rules: %s cannot be watched: %w", path, err)
 	}
-	w := &watch{path: abs, events: events, folders: map[string]bool{}}
-	w.renew()
+	w := &fileWatcher{path: abs, events: events, folders: map[string]bool{}}
+	w.refresh()
 	return w, nil
 }
 
-func (w *watch) close() error { return w.events.Close() }
+func (w *fileWatcher) close() error { return w.events.Close() }
 
-// renew watches what leads to the file now. Of a folder that is not there, it watches
+// refresh watches what leads to the file now. Of a folder that is not there, it watches
 // the one above.
-func (w *watch) renew() {
+func (w *fileWatcher) refresh() {
 	w.names = map[string]bool{}
 	folders := map[string]bool{}
-	for _, name := range trace(w.path) {
+	for _, name := range linkChain(w.path) {
 		w.names[name] = true
 		d := filepath.Dir(name)
 		// Also one that is watched is added: it may be another folder by now.
@@ -70,11 +70,11 @@ func (w *watch) renew() {
 	w.folders = folders
 }
 
-// trace returns the file and all links that lead to it.
-func trace(path string) (all []string) {
+// linkChain returns the file and all links that lead to it.
+func linkChain(path string) (all []string) {
 	for range maxLinks {
 		all = append(all, path)
-		at, target := link(path)
+		at, target := firstLink(path)
 		if at == "" {
 			return all
 		}
@@ -84,9 +84,9 @@ func trace(path string) (all []string) {
 	return all
 }
 
-// link returns the first symbolic link on the way to path, and where path is when that
+// firstLink returns the first symbolic link on the way to path, and where path is when that
 // is followed; "": there is none.
-func link(path string) (at, target string) {
+func firstLink(path string) (at, target string) {
 	for end := 1; end <= len(path); end++ {
 		if end < len(path) && path[end] != filepath.Separator {
 			continue
@@ -105,7 +105,7 @@ func link(path string) (at, target string) {
 
 // wait returns when the file may have changed and nobody seems to be writing it any
 // more; false: done is closed.
-func (w *watch) wait(done <-chan struct{}, ticks <-chan time.Time) bool {
+func (w *fileWatcher) wait(done <-chan struct{}, ticks <-chan time.Time) bool {
 	var quiet, limit <-chan time.Time
 	for {
 		select {
@@ -123,9 +123,9 @@ func (w *watch) wait(done <-chan struct{}, ticks <-chan time.Time) bool {
 			}
 		case <-w.events.Errors: // some events were lost: look
 		}
-		quiet = time.After(settle)
+		quiet = time.After(settleTime)
 		if limit == nil {
-			limit = time.After(patience)
+			limit = time.After(maxSettleTime)
 		}
 	}
 }

@@ -16,36 +16,36 @@ import (
 // An Error says what is wrong with a file, and where.
 type Error struct {
 	Line, Column int    // as editors count; 0: not at any one place
-	What         string // what is wrong, and what to do
+	Message      string // what is wrong, and what to do
 }
 
 // Error returns the position and what is wrong.
 func (e *Error) Error() string {
 	if e.Line == 0 {
-		return "rules: " + e.What
+		return "rules: " + e.Message
 	}
-	return "rules: " + position{e.Line, e.Column}.String() + ": " + e.What
+	return "rules: " + position{e.Line, e.Column}.String() + ": " + e.Message
 }
 
 const (
-	maxFaults = 20 // that are reported of one file
+	maxErrors = 20 // that are reported of one file
 	maxDepth  = 16 // of descriptors in descriptors
 )
 
 // A reader reads the nodes of one file. It notes what is wrong and reads on, so that
 // all of it is told at once.
 type reader struct {
-	setting *Setting
+	config  *Config
 	faults  []*Error
 	stopped bool // the rest of the file is not read
 }
 
-// words are what a mapping may say, each with who reads it.
-type words map[string]func(*yaml.Node)
+// fieldReaders are what a mapping may say, each with who reads it.
+type fieldReaders map[string]func(*yaml.Node)
 
 // fail notes that something is wrong at n.
 func (r *reader) fail(n *yaml.Node, format string, args ...any) {
-	if len(r.faults) < maxFaults {
+	if len(r.faults) < maxErrors {
 		r.faults = append(r.faults, &Error{n.Line, n.Column, fmt.Sprintf(format, args...)})
 	}
 }
@@ -95,8 +95,8 @@ func syntaxError(err error) *Error {
 	return &Error{1, 1, "not YAML: " + what}
 }
 
-// follow returns the node that n stands for.
-func (r *reader) follow(n *yaml.Node) *yaml.Node {
+// resolveAlias returns the node that n stands for.
+func (r *reader) resolveAlias(n *yaml.Node) *yaml.Node {
 	if n.Kind == yaml.AliasNode && n.Alias != nil {
 		return n.Alias
 	}
@@ -105,18 +105,18 @@ func (r *reader) follow(n *yaml.Node) *yaml.Node {
 
 // done reports whether the rest of the file need not be read, because as much is wrong as
 // is reported.
-func (r *reader) done() bool { return r.stopped || len(r.faults) >= maxFaults }
+func (r *reader) done() bool { return r.stopped || len(r.faults) >= maxErrors }
 
 // mapping hands the value of each word of n to who reads it.
-func (r *reader) mapping(n *yaml.Node, what string, known words) {
-	n = r.follow(n)
+func (r *reader) mapping(n *yaml.Node, what string, known fieldReaders) {
+	n = r.resolveAlias(n)
 	if n.Kind != yaml.MappingNode {
 		r.fail(n, "%s is %s: write words and their values, as in \"key: value\"", what, kindOf(n))
 		return
 	}
 	seen := make(map[string]bool, min(len(n.Content)/2, len(known)))
 	for i := 0; i+1 < len(n.Content) && !r.done(); i += 2 {
-		word := r.follow(n.Content[i])
+		word := r.resolveAlias(n.Content[i])
 		read, ok := known[word.Value]
 		switch {
 		case word.Kind != yaml.ScalarNode:
@@ -134,15 +134,15 @@ func (r *reader) mapping(n *yaml.Node, what string, known words) {
 
 // unsupported are words that others know, and why we do not.
 var unsupported = map[string]string{
-	"quota_mode":  "a refusal that holds only if all such limits refuse is not supported: leave it out, or use elastic",
-	"metadata":    "metadata for a proxy is not supported: leave it out; name the limit, and Decision.Policy tells who refused",
+	"quota_mode":  "a refusal that holds only if all such limits refuse is not supported: leave it out, or use borrow",
+	"metadata":    "metadata for a proxy is not supported: leave it out; name the limit, and Decision.Policy names the limit that refused",
 	"<<":          "merging is not supported: use an alias for the whole value, or repeat it",
 	"rate_limits": "the routes of a proxy are not supported: say under values where the keys of descriptors come from",
 	"actions":     "actions are not supported: say under values where the keys of descriptors come from",
 }
 
 // unknown refuses a word, by name.
-func (r *reader) unknown(word *yaml.Node, what string, known words) {
+func (r *reader) unknown(word *yaml.Node, what string, known fieldReaders) {
 	if why := unsupported[word.Value]; why != "" {
 		r.fail(word, "%q: %s", word.Value, why)
 		return
@@ -152,11 +152,11 @@ func (r *reader) unknown(word *yaml.Node, what string, known words) {
 		all = append(all, w)
 	}
 	slices.Sort(all)
-	r.fail(word, "%s has no word %q: it may have %s", what, clip(word.Value), strings.Join(all, ", "))
+	r.fail(word, "%s has no word %q: it may have %s", what, truncate(word.Value), strings.Join(all, ", "))
 }
 
-// clip shortens what comes from a file for a message.
-func clip(s string) string {
+// truncate shortens what comes from a file for a message.
+func truncate(s string) string {
 	if len(s) > 64 {
 		return s[:64] + "…"
 	}
@@ -165,7 +165,7 @@ func clip(s string) string {
 
 // list hands each item of n to read.
 func (r *reader) list(n *yaml.Node, what string, read func(*yaml.Node)) {
-	n = r.follow(n)
+	n = r.resolveAlias(n)
 	if n.Kind != yaml.SequenceNode {
 		r.fail(n, "%s is %s: write a list, one item after each \"-\"", what, kindOf(n))
 		return
@@ -180,7 +180,7 @@ func (r *reader) list(n *yaml.Node, what string, read func(*yaml.Node)) {
 
 // listOrOne hands n to read, or each item of it if it is a list.
 func (r *reader) listOrOne(n *yaml.Node, read func(*yaml.Node)) {
-	if at := r.follow(n); at.Kind == yaml.SequenceNode {
+	if at := r.resolveAlias(n); at.Kind == yaml.SequenceNode {
 		r.list(at, "this", read)
 		return
 	}
@@ -189,7 +189,7 @@ func (r *reader) listOrOne(n *yaml.Node, read func(*yaml.Node)) {
 
 // scalar returns the text of n, and reports whether it has one.
 func (r *reader) scalar(n *yaml.Node, what string) (string, bool) {
-	at := r.follow(n)
+	at := r.resolveAlias(n)
 	if at.Kind != yaml.ScalarNode {
 		r.fail(at, "%s is %s: write one value", what, kindOf(at))
 		return "", false
@@ -208,9 +208,9 @@ func (r *reader) str(what string, to *string) func(*yaml.Node) {
 // boolean returns who reads true or false into to.
 func (r *reader) boolean(what string, to *bool) func(*yaml.Node) {
 	return func(n *yaml.Node) {
-		at := r.follow(n)
+		at := r.resolveAlias(n)
 		if at.Kind != yaml.ScalarNode || at.Decode(to) != nil {
-			r.fail(at, "%s is %q: write true or false", what, clip(at.Value))
+			r.fail(at, "%s is %q: write true or false", what, truncate(at.Value))
 		}
 	}
 }
@@ -224,7 +224,7 @@ func (r *reader) number(what string, lowest int64, to *int64) func(*yaml.Node) {
 		}
 		v, err := strconv.ParseInt(strings.ReplaceAll(text, "_", ""), 10, 64)
 		if err != nil || v < lowest {
-			r.fail(n, "%s is %q: write a whole number, %d or more", what, clip(text), lowest)
+			r.fail(n, "%s is %q: write a whole number, %d or more", what, truncate(text), lowest)
 			return
 		}
 		*to = v
@@ -241,7 +241,7 @@ func kindOf(n *yaml.Node) string {
 		if n.Tag == "!!null" {
 			return "empty"
 		}
-		return "the value " + strconv.Quote(clip(n.Value))
+		return "the value " + strconv.Quote(truncate(n.Value))
 	}
 	return "something else"
 }

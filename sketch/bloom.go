@@ -4,8 +4,8 @@ import (
 	"sync/atomic"
 )
 
-// Size says for how many keys a Bloom filter has room, and how often it may err.
-type Size struct {
+// BloomConfig says for how many keys a Bloom filter has room, and how often it may err.
+type BloomConfig struct {
 	Keys      int64   // different keys that will be added; must be positive
 	ErrorRate float64 // chance that a key which was not added seems to have been; 0: 0.01
 	Bytes     int64   // memory to use instead of as much as ErrorRate needs; 0: as ErrorRate says
@@ -35,45 +35,45 @@ type Size struct {
 // A Bloom may be used by many goroutines at once. It takes no locks. The zero Bloom is
 // good for UnmarshalBinary only.
 type Bloom struct {
-	seed    uint64
-	perPair int // bits that a key sets in each pair
-	blocks  []block
+	seed        uint64
+	bitsPerPair int // bits that a key sets in each pair
+	blocks      []block
 }
 
 // A block is one cache line: Go places large arrays at multiples of 64 bytes.
 type block [2 * pairs]atomic.Uint64
 
 const (
-	pairs     = 4
-	wordBits  = 64
-	lineBytes = 64
+	pairs          = 4
+	wordBits       = 64
+	cacheLineBytes = 64
 )
 
 // NewBloom returns an empty filter. It panics if s is invalid; call s.Validate first
 // if its numbers come from outside.
-func NewBloom(s Size) *Bloom {
+func NewBloom(s BloomConfig) *Bloom {
 	if err := s.Validate(); err != nil {
 		panic(err.Error() + " (NewBloom)")
 	}
-	n, perPair := s.blocks(paired, 1)
-	return &Bloom{seed: seedOr(s.Seed), perPair: perPair, blocks: make([]block, n)}
+	n, perPair := s.blockCount(pairLayout, 1)
+	return &Bloom{seed: seedOrRandom(s.Seed), bitsPerPair: perPair, blocks: make([]block, n)}
 }
 
 // ErrorRate returns the chance that Test is true for a key that was not added, after
 // so many different keys were.
 func (b *Bloom) ErrorRate(keys int64) float64 {
-	return paired.rate(float64(keys)/float64(len(b.blocks)), b.perPair)
+	return pairLayout.falsePositiveRate(float64(keys)/float64(len(b.blocks)), b.bitsPerPair)
 }
 
 // Bytes returns how much memory the bits take.
-func (b *Bloom) Bytes() int64 { return int64(len(b.blocks)) * lineBytes }
+func (b *Bloom) Bytes() int64 { return int64(len(b.blocks)) * cacheLineBytes }
 
 // Add adds key.
 func (b *Bloom) Add(key string) {
 	h := hash(key, b.seed)
-	line := &b.blocks[spread(h, len(b.blocks))]
+	line := &b.blocks[fastRange(h, len(b.blocks))]
 	for i := range pairs {
-		w, mask := b.place(h, i)
+		w, mask := b.wordAndMask(h, i)
 		if word := &line[w]; mask&^word.Load() != 0 {
 			word.Or(mask)
 		}
@@ -83,10 +83,10 @@ func (b *Bloom) Add(key string) {
 // Test reports whether key was added, or seems to have been.
 func (b *Bloom) Test(key string) bool {
 	h := hash(key, b.seed)
-	line := &b.blocks[spread(h, len(b.blocks))]
+	line := &b.blocks[fastRange(h, len(b.blocks))]
 	var missing uint64
 	for i := range pairs {
-		w, mask := b.place(h, i)
+		w, mask := b.wordAndMask(h, i)
 		missing |= mask &^ line[w].Load()
 	}
 	return missing == 0
@@ -96,10 +96,10 @@ func (b *Bloom) Test(key string) bool {
 // have been.
 func (b *Bloom) TestAndAdd(key string) bool {
 	h := hash(key, b.seed)
-	line := &b.blocks[spread(h, len(b.blocks))]
+	line := &b.blocks[fastRange(h, len(b.blocks))]
 	var missing uint64
 	for i := range pairs {
-		w, mask := b.place(h, i)
+		w, mask := b.wordAndMask(h, i)
 		word := &line[w]
 		if m := mask &^ word.Load(); m != 0 {
 			word.Or(mask)
@@ -109,11 +109,11 @@ func (b *Bloom) TestAndAdd(key string) bool {
 	return missing == 0
 }
 
-// place returns the word and the bits of pair i that belong to the hash h.
-func (b *Bloom) place(h uint64, i int) (word int, mask uint64) {
-	x := h * odd[i]
+// wordAndMask returns the word and the bits of pair i that belong to the hash h.
+func (b *Bloom) wordAndMask(h uint64, i int) (word int, mask uint64) {
+	x := h * oddMultipliers[i]
 	word = i*2 + int(x>>63)
-	for range b.perPair {
+	for range b.bitsPerPair {
 		x <<= 6
 		mask |= 1 << (x >> 58)
 	}

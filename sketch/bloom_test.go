@@ -22,21 +22,21 @@ func falsePositives(n int, test func(string) bool) (found int) {
 	return found
 }
 
-// near requires that so many successes of n trials are what chance predicts, to five
+// requireNear requires that so many successes of n trials are what chance predicts, to five
 // standard deviations.
-func near(t *testing.T, chance float64, n, successes int, what string) {
+func requireNear(t *testing.T, chance float64, n, successes int, what string) {
 	t.Helper()
 	require.InDelta(t, chance*float64(n), successes, 5*math.Sqrt(chance*float64(n))+3, what)
 }
 
-func TestBloom_errsAsOftenAsTheorySays(t *testing.T) {
+func TestBloom_errorRateMatchesTheory(t *testing.T) {
 	const trials = 200_000
 	for _, tt := range []struct {
 		keys int64
 		rate float64
 	}{{1, 0.01}, {100, 0.01}, {10_000, 0.5}, {10_000, 0.1}, {50_000, 0.01}, {50_000, 0.001}, {20_000, 1e-5}} {
 		what := fmt.Sprintf("%+v", tt)
-		b := sketch.NewBloom(sketch.Size{Keys: tt.keys, ErrorRate: tt.rate, Seed: 7})
+		b := sketch.NewBloom(sketch.BloomConfig{Keys: tt.keys, ErrorRate: tt.rate, Seed: 7})
 		for i := range int(tt.keys) {
 			b.Add(key('k', i))
 		}
@@ -46,24 +46,24 @@ func TestBloom_errsAsOftenAsTheorySays(t *testing.T) {
 			require.LessOrEqual(t, found, int(3*tt.rate*trials), what)
 			continue
 		}
-		near(t, b.ErrorRate(tt.keys), trials, found, what)
+		requireNear(t, b.ErrorRate(tt.keys), trials, found, what)
 	}
 }
 
 func TestBloom_needsNoMoreThanElevenBits(t *testing.T) {
 	const keys = 1_000_000
-	b := sketch.NewBloom(sketch.Size{Keys: keys, ErrorRate: 0.01})
+	b := sketch.NewBloom(sketch.BloomConfig{Keys: keys, ErrorRate: 0.01})
 	require.Less(t, float64(b.Bytes()*8)/keys, 10.5)
 	require.Less(t, b.ErrorRate(keys), 0.01)
 
-	b = sketch.NewBloom(sketch.Size{Keys: keys, Bytes: 11 * keys / 8})
+	b = sketch.NewBloom(sketch.BloomConfig{Keys: keys, Bytes: 11 * keys / 8})
 	require.LessOrEqual(t, b.Bytes(), int64(11*keys/8))
 	require.Less(t, b.ErrorRate(keys), 0.0075)
 }
 
 func TestBloom_forgetsNone(t *testing.T) {
 	for _, rate := range []float64{0.3, 0.01, 1e-4, 1e-6} {
-		b := sketch.NewBloom(sketch.Size{Keys: 1000, ErrorRate: rate})
+		b := sketch.NewBloom(sketch.BloomConfig{Keys: 1000, ErrorRate: rate})
 		for i := range 20_000 { // many more than planned
 			b.Add(key('k', i))
 		}
@@ -72,13 +72,13 @@ func TestBloom_forgetsNone(t *testing.T) {
 			require.True(t, b.TestAndAdd(key('k', i)))
 		}
 	}
-	require.InDelta(t, 1, sketch.NewBloom(sketch.Size{Keys: 1}).ErrorRate(1e6), 1e-9)
+	require.InDelta(t, 1, sketch.NewBloom(sketch.BloomConfig{Keys: 1}).ErrorRate(1e6), 1e-9)
 }
 
-func TestBloom_manyAddAtOnce(t *testing.T) {
-	b := sketch.NewBloom(sketch.Size{Keys: 18_000, ErrorRate: 1e-9, Seed: 1})
+func TestBloom_concurrentAdds(t *testing.T) {
+	b := sketch.NewBloom(sketch.BloomConfig{Keys: 18_000, ErrorRate: 1e-9, Seed: 1})
 	var fresh atomic.Int64
-	together(func(id int) {
+	concurrently(func(id int) {
 		for i := range 2000 {
 			own, shared := key(byte(id), i), key('s', i)
 			if !b.TestAndAdd(own) {
@@ -93,7 +93,7 @@ func TestBloom_manyAddAtOnce(t *testing.T) {
 }
 
 func TestSlidingBloom_remembersForOneWindowToTwo(t *testing.T) {
-	b := sketch.NewSlidingBloom(sketch.Size{Keys: 100, Seed: 1}, time.Minute)
+	b := sketch.NewSlidingBloom(sketch.BloomConfig{Keys: 100, Seed: 1}, time.Minute)
 	for _, into := range []time.Duration{0, 1, 30 * time.Second, time.Minute - 1} {
 		added, k := noon.Add(into), into.String()
 		require.False(t, b.TestAndAdd(k, added))
@@ -105,14 +105,14 @@ func TestSlidingBloom_remembersForOneWindowToTwo(t *testing.T) {
 }
 
 func TestSlidingBloom_isKeptAlive(t *testing.T) {
-	b := sketch.NewSlidingBloom(sketch.Size{Keys: 100, Seed: 1}, time.Minute)
+	b := sketch.NewSlidingBloom(sketch.BloomConfig{Keys: 100, Seed: 1}, time.Minute)
 	for i := range 100 {
 		require.Equal(t, i > 0, b.TestAndAdd("k", noon.Add(time.Duration(i)*time.Minute)))
 	}
 }
 
-func TestSlidingBloom_aClockThatStepsBackMakesNobodyForgotten(t *testing.T) {
-	b := sketch.NewSlidingBloom(sketch.Size{Keys: 100, Seed: 1}, time.Minute)
+func TestSlidingBloom_clockSteppingBackForgetsNoKey(t *testing.T) {
+	b := sketch.NewSlidingBloom(sketch.BloomConfig{Keys: 100, Seed: 1}, time.Minute)
 	b.Add("k", noon)
 	for _, back := range []time.Duration{1, time.Minute, time.Hour, 200 * 365 * 24 * time.Hour} {
 		require.True(t, b.Test("k", noon.Add(-back)))
@@ -122,10 +122,10 @@ func TestSlidingBloom_aClockThatStepsBackMakesNobodyForgotten(t *testing.T) {
 	require.False(t, b.Test("k", noon.Add(2*time.Minute)), "older readings do not prolong")
 }
 
-func TestSlidingBloom_errsAsOftenAsTheorySays(t *testing.T) {
+func TestSlidingBloom_errorRateMatchesTheory(t *testing.T) {
 	const keys, trials = 20_000, 100_000
 	for _, rate := range []float64{0.1, 0.01, 0.0001} {
-		b := sketch.NewSlidingBloom(sketch.Size{Keys: keys, ErrorRate: rate, Seed: 3}, time.Minute)
+		b := sketch.NewSlidingBloom(sketch.BloomConfig{Keys: keys, ErrorRate: rate, Seed: 3}, time.Minute)
 		for window := range 5 { // what is older than two windows does not count
 			for i := range keys {
 				b.Add(key(byte(window), i), noon.Add(time.Duration(window)*time.Minute))
@@ -134,14 +134,14 @@ func TestSlidingBloom_errsAsOftenAsTheorySays(t *testing.T) {
 		now := noon.Add(4 * time.Minute)
 		found := falsePositives(trials, func(k string) bool { return b.Test(k, now) })
 		require.LessOrEqual(t, b.ErrorRate(keys), rate)
-		near(t, b.ErrorRate(keys)*(1-b.ErrorRate(keys)/4), trials, found, fmt.Sprint(rate))
+		requireNear(t, b.ErrorRate(keys)*(1-b.ErrorRate(keys)/4), trials, found, fmt.Sprint(rate))
 	}
 }
 
-func TestSlidingBloom_manyAddAtOnce(t *testing.T) {
-	b := sketch.NewSlidingBloom(sketch.Size{Keys: 2000, ErrorRate: 1e-6, Seed: 1}, time.Minute)
+func TestSlidingBloom_concurrentAdds(t *testing.T) {
+	b := sketch.NewSlidingBloom(sketch.BloomConfig{Keys: 2000, ErrorRate: 1e-6, Seed: 1}, time.Minute)
 	var fresh atomic.Int64
-	together(func(id int) {
+	concurrently(func(id int) {
 		for i := range 2000 {
 			if now := noon.Add(time.Duration(i) * 10 * time.Millisecond); !b.TestAndAdd(key('s', i), now) {
 				fresh.Add(1)

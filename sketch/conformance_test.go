@@ -14,7 +14,7 @@ import (
 // touches one window more than it is long, at either end.
 func TestConformance(t *testing.T) {
 	bound := func(w time.Duration) int64 { return 10 * int64(w/time.Second+2) }
-	for name, p := range map[string]sketch.Plan{
+	for name, p := range map[string]sketch.LimiterConfig{
 		"as planned":   {Clients: 1000, Seed: 1},
 		"random seeds": {Clients: 10},
 	} {

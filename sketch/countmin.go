@@ -33,7 +33,7 @@ import (
 // of the first row tell: they also count who is inside. Whoever enters while another is
 // inside, or sees that another came while it read the counters, adds to all four of them,
 // as the sketch without conservative updates does. That is never too little, and nobody
-// waits: see TestCountMin_losesNothingWhenManyAddAtOnce.
+// waits: see TestCountMin_losesNothingOnConcurrentAdds.
 //
 // A counter ends at 4294967295 and stays there. A CountMin may be used by many
 // goroutines at once. It takes no locks. The zero CountMin is good for UnmarshalBinary
@@ -45,97 +45,97 @@ type CountMin struct {
 
 type line struct {
 	cells [cells]atomic.Uint64 // the first row: the upper half counts, the lower says how many are inside
-	rows  [rows - 1][perRest]atomic.Uint32
+	rows  [rows - 1][countersPerRow]atomic.Uint32
 }
 
 const (
-	rows      = 4
-	cells     = 4
-	perRest   = 8   // counters in each row but the first
-	pairBytes = 128 // of a line
+	rows              = 4
+	cells             = 4
+	countersPerRow    = 8   // counters in each row but the first
+	countMinLineBytes = 128 // of a line
 
-	inside  = 1<<32 - 1
-	endOfIt = math.MaxUint32 // where a counter ends
+	writersMask = 1<<32 - 1
+	maxCounter  = math.MaxUint32 // where a counter ends
 )
 
-// A spot is where the counters of a key are.
-type spot struct {
+// A keyCounters is where the counters of a key are.
+type keyCounters struct {
 	cell    *atomic.Uint64
 	a, b, c *atomic.Uint32
 }
 
 // NewCountMin returns an empty sketch. It panics if p is invalid; call p.Validate
 // first if its numbers come from outside.
-func NewCountMin(p Precision) *CountMin {
+func NewCountMin(p CountMinConfig) *CountMin {
 	if err := p.Validate(); err != nil {
 		panic(err.Error() + " (NewCountMin)")
 	}
-	return &CountMin{seed: seedOr(p.Seed), lines: make([]line, p.lines())}
+	return &CountMin{seed: seedOrRandom(p.Seed), lines: make([]line, p.lines())}
 }
 
 // Add adds n to key and returns its count. It adds nothing if n is not positive.
 func (c *CountMin) Add(key string, n int64) (count int64) {
-	s := c.find(key)
+	s := c.countersOf(key)
 	if n <= 0 {
-		return int64(s.least())
+		return int64(s.minimum())
 	}
-	return int64(s.add(uint32(min(n, endOfIt))))
+	return int64(s.add(uint32(min(n, maxCounter))))
 }
 
 // Count returns what was added to key, or more.
 func (c *CountMin) Count(key string) int64 {
-	s := c.find(key)
-	return int64(s.least())
+	s := c.countersOf(key)
+	return int64(s.minimum())
 }
 
 // Bytes returns how much memory the counters take.
-func (c *CountMin) Bytes() int64 { return int64(len(c.lines)) * pairBytes }
+func (c *CountMin) Bytes() int64 { return int64(len(c.lines)) * countMinLineBytes }
 
 // Epsilon returns how much a count may be too high, as a share of all that was added:
 // more than that is it for at most a share of chance of the keys, whatever was added.
 func (c *CountMin) Epsilon(chance float64) float64 {
-	return min(1/(largestMean(chance, combinations)*float64(len(c.lines))), 1)
+	return min(1/(maxMean(chance, combinations)*float64(len(c.lines))), 1)
 }
 
-func (c *CountMin) find(key string) spot {
+func (c *CountMin) countersOf(key string) keyCounters {
 	h := hash(key, c.seed)
-	l := &c.lines[spread(h, len(c.lines))]
-	x := h * odd[0]
-	return spot{&l.cells[x>>62], &l.rows[0][x>>59%perRest], &l.rows[1][x>>56%perRest], &l.rows[2][x>>53%perRest]}
+	l := &c.lines[fastRange(h, len(c.lines))]
+	x := h * oddMultipliers[0]
+	return keyCounters{&l.cells[x>>62], &l.rows[0][x>>59%countersPerRow], &l.rows[1][x>>56%countersPerRow], &l.rows[2][x>>53%countersPerRow]}
 }
 
-func (s spot) least() uint32 {
+func (s keyCounters) minimum() uint32 {
 	return min(uint32(s.cell.Load()>>32), s.a.Load(), s.b.Load(), s.c.Load())
 }
 
 // add adds n to the count and returns it.
-func (s spot) add(n uint32) uint32 {
+func (s keyCounters) add(n uint32) uint32 {
 	cell := s.cell.Add(1)
 	first, a, b, c := uint32(cell>>32), s.a.Load(), s.b.Load(), s.c.Load()
-	if cell&inside != 1 || first == endOfIt || s.cell.Load() != cell {
+	if cell&writersMask != 1 || first == maxCounter || s.cell.Load() != cell {
 		return s.addToAll(n)
 	}
-	target := addSat(min(first, a, b, c), n)
-	raise(s.a, a, target)
-	raise(s.b, b, target)
-	raise(s.c, c, target)
-	leave(s.cell, cell, max(first, target)-first)
+	target := saturatingAdd(min(first, a, b, c), n)
+	raiseTo(s.a, a, target)
+	raiseTo(s.b, b, target)
+	raiseTo(s.c, c, target)
+	exitCell(s.cell, cell, max(first, target)-first)
 	return target
 }
 
 // addToAll is add for one who was not alone in the cell. It makes the cell's count
 // differ, as long as that has not ended, so that whoever was there first sees it.
-func (s spot) addToAll(n uint32) uint32 {
+func (s keyCounters) addToAll(n uint32) uint32 {
 	increase(s.a, n)
 	increase(s.b, n)
 	increase(s.c, n)
-	leave(s.cell, s.cell.Load(), n)
-	return s.least()
+	exitCell(s.cell, s.cell.Load(), n)
+	return s.minimum()
 }
 
-// raise makes a counter that was seen as old at least target. If others have increased
+// raiseTo makes a counter that was seen as old at least target. If others have increased
 // it since, it is increased by as much as it would have been.
-func raise(c *atomic.Uint32, old, target uint32) {
+func raiseTo(c *atomic.Uint32, old, target uint32) {
 	if old < target && !c.CompareAndSwap(old, target) {
 		increase(c, target-old)
 	}
@@ -145,25 +145,25 @@ func raise(c *atomic.Uint32, old, target uint32) {
 func increase(c *atomic.Uint32, n uint32) {
 	for {
 		old := c.Load()
-		if c.CompareAndSwap(old, addSat(old, n)) {
+		if c.CompareAndSwap(old, saturatingAdd(old, n)) {
 			return
 		}
 	}
 }
 
-// leave adds n to the count of a cell as far as it goes, and is one less inside; old is
+// exitCell adds n to the count of a cell as far as it goes, and is one less inside; old is
 // what the cell is likely to hold.
-func leave(c *atomic.Uint64, old uint64, n uint32) {
+func exitCell(c *atomic.Uint64, old uint64, n uint32) {
 	for {
-		count := addSat(uint32(old>>32), n)
-		if c.CompareAndSwap(old, uint64(count)<<32|old&inside-1) {
+		count := saturatingAdd(uint32(old>>32), n)
+		if c.CompareAndSwap(old, uint64(count)<<32|old&writersMask-1) {
 			return
 		}
 		old = c.Load()
 	}
 }
 
-func addSat(a, b uint32) uint32 {
+func saturatingAdd(a, b uint32) uint32 {
 	if s := a + b; s >= a {
 		return s
 	}

@@ -27,8 +27,8 @@ func countErrors(t *testing.T, added map[int]int64, count func(key string) int64
 	return mean / float64(len(added)), over / float64(len(added))
 }
 
-func TestCountMin_errsLessThanTheorySays(t *testing.T) {
-	for _, p := range []sketch.Precision{{}, {Epsilon: 0.001}, {Epsilon: 0.01, Delta: 0.1}, {Epsilon: 0.001, Delta: 1e-4}} {
+func TestCountMin_errorIsWithinTheBound(t *testing.T) {
+	for _, p := range []sketch.CountMinConfig{{}, {Epsilon: 0.001}, {Epsilon: 0.01, Delta: 0.1}, {Epsilon: 0.001, Delta: 1e-4}} {
 		p.Seed = 5
 		c := sketch.NewCountMin(p)
 		added := map[int]int64{}
@@ -51,7 +51,7 @@ func TestCountMin_errsLessThanTheorySays(t *testing.T) {
 // count may be too high, so that one of them in each row does it.
 func TestCountMin_boundHoldsForTheWorstWeights(t *testing.T) {
 	for _, delta := range []float64{0.1, 0.01, 0.001} {
-		c := sketch.NewCountMin(sketch.Precision{Epsilon: 0.0001, Delta: delta, Seed: 9})
+		c := sketch.NewCountMin(sketch.CountMinConfig{Epsilon: 0.0001, Delta: delta, Seed: 9})
 		const heavy, trials = 10_000, 200_000 // each has a ten-thousandth of all
 		for i := range heavy {
 			c.Add(key('h', i), 1000)
@@ -69,7 +69,7 @@ func TestCountMin_boundHoldsForTheWorstWeights(t *testing.T) {
 }
 
 func TestCountMin_worstCases(t *testing.T) {
-	c := sketch.NewCountMin(sketch.Precision{Bytes: 1, Seed: 1})
+	c := sketch.NewCountMin(sketch.CountMinConfig{Bytes: 1, Seed: 1})
 	require.Zero(t, c.Count("k"))
 	require.Zero(t, c.Add("k", 0))
 	require.Zero(t, c.Add("k", -5))
@@ -81,12 +81,12 @@ func TestCountMin_worstCases(t *testing.T) {
 	require.InDelta(t, 1, c.Epsilon(1e-6), 0)
 }
 
-func TestCountMin_losesNothingWhenManyAddAtOnce(t *testing.T) {
+func TestCountMin_losesNothingOnConcurrentAdds(t *testing.T) {
 	const keys = 64
 	for _, bytes := range []int64{1, 1 << 10, 1 << 16} {
-		c := sketch.NewCountMin(sketch.Precision{Bytes: bytes, Seed: 1})
+		c := sketch.NewCountMin(sketch.CountMinConfig{Bytes: bytes, Seed: 1})
 		var added [keys]atomic.Int64
-		together(func(id int) {
+		concurrently(func(id int) {
 			for i := range 20_000 {
 				k := (i*7 + id*i) % keys
 				n := int64(1 + i%3)
@@ -102,9 +102,9 @@ func TestCountMin_losesNothingWhenManyAddAtOnce(t *testing.T) {
 	}
 }
 
-func TestCountMin_oneKeyIsExactWhenManyAddAtOnce(t *testing.T) {
-	c := sketch.NewCountMin(sketch.Precision{Epsilon: 0.01})
-	together(func(int) {
+func TestCountMin_oneKeyIsExactOnConcurrentAdds(t *testing.T) {
+	c := sketch.NewCountMin(sketch.CountMinConfig{Epsilon: 0.01})
+	concurrently(func(int) {
 		for range 10_000 {
 			c.Add("k", 2)
 		}
@@ -113,7 +113,7 @@ func TestCountMin_oneKeyIsExactWhenManyAddAtOnce(t *testing.T) {
 }
 
 func TestSlidingCountMin_weighsTheWindowBefore(t *testing.T) {
-	c := sketch.NewSlidingCountMin(sketch.Precision{Epsilon: 0.01, Seed: 1}, time.Hour)
+	c := sketch.NewSlidingCountMin(sketch.CountMinConfig{Epsilon: 0.01, Seed: 1}, time.Hour)
 	require.EqualValues(t, 84, c.Add("k", 84, noon.Add(10*time.Minute)))
 	require.EqualValues(t, 84, c.Count("k", noon.Add(time.Hour)))
 	require.EqualValues(t, 99, c.Add("k", 36, noon.Add(75*time.Minute)))
@@ -127,8 +127,8 @@ func TestSlidingCountMin_weighsTheWindowBefore(t *testing.T) {
 	require.Equal(t, int64(math.MaxUint32), c.Add("k", 1, noon.Add(100*time.Hour)), "a counter stays at its end")
 }
 
-func TestSlidingCountMin_errsLessThanTheorySays(t *testing.T) {
-	c := sketch.NewSlidingCountMin(sketch.Precision{Epsilon: 0.001, Seed: 5}, time.Minute)
+func TestSlidingCountMin_errorIsWithinTheBound(t *testing.T) {
+	c := sketch.NewSlidingCountMin(sketch.CountMinConfig{Epsilon: 0.001, Seed: 5}, time.Minute)
 	draws := zipf(2, 100_000)
 	added := map[int]int64{}
 	for window := range 3 {
@@ -147,9 +147,9 @@ func TestSlidingCountMin_errsLessThanTheorySays(t *testing.T) {
 	require.LessOrEqual(t, c.Epsilon(0.01), 0.001)
 }
 
-func TestSlidingCountMin_manyAddAtOnce(t *testing.T) {
-	c := sketch.NewSlidingCountMin(sketch.Precision{Bytes: 1 << 12, Seed: 1}, time.Minute)
-	together(func(int) {
+func TestSlidingCountMin_concurrentAdds(t *testing.T) {
+	c := sketch.NewSlidingCountMin(sketch.CountMinConfig{Bytes: 1 << 12, Seed: 1}, time.Minute)
+	concurrently(func(int) {
 		for i := range 10_000 {
 			c.Add(key('k', i%50), 1, noon)
 		}
@@ -159,9 +159,9 @@ func TestSlidingCountMin_manyAddAtOnce(t *testing.T) {
 	}
 }
 
-func TestTop_findsTheHeaviest(t *testing.T) {
+func TestTopK_findsTheHeaviest(t *testing.T) {
 	const counters = 200
-	top := sketch.NewTop(counters)
+	top := sketch.NewTopK(counters)
 	added, draws := map[int]int64{}, zipf(4, 100_000)
 	for _, k := range draws {
 		added[k]++
@@ -173,8 +173,8 @@ func TestTop_findsTheHeaviest(t *testing.T) {
 	for i, h := range hits {
 		k := int(binary.LittleEndian.Uint64([]byte(h.Key)[8:]))
 		require.GreaterOrEqual(t, h.Count, added[k])
-		require.LessOrEqual(t, h.Count-h.Over, added[k])
-		require.LessOrEqual(t, h.Over, most)
+		require.LessOrEqual(t, h.Count-h.MaxError, added[k])
+		require.LessOrEqual(t, h.MaxError, most)
 		require.True(t, i == 0 || h.Count <= hits[i-1].Count)
 		found[h.Key] = true
 	}
@@ -184,8 +184,8 @@ func TestTop_findsTheHeaviest(t *testing.T) {
 	}
 }
 
-func TestTop_takesOverTheLeast(t *testing.T) {
-	top := sketch.NewTop(3)
+func TestTopK_takesOverTheLowestCount(t *testing.T) {
+	top := sketch.NewTopK(3)
 	top.Add("a", 9)
 	top.Add("b", 4)
 	require.EqualValues(t, 0, top.Count("d"), "a counter is free")
@@ -193,16 +193,16 @@ func TestTop_takesOverTheLeast(t *testing.T) {
 	require.EqualValues(t, 2, top.Count("c"), "as much as it may have had")
 	require.EqualValues(t, 2, top.Add("c", 0))
 	require.EqualValues(t, 3, top.Add("c", 1))
-	require.Equal(t, []sketch.Hit{{"a", 9, 0}, {"b", 4, 0}, {"c", 3, 2}}, top.First(10))
-	require.Equal(t, []sketch.Hit{{"a", 9, 0}}, top.First(1))
+	require.Equal(t, []sketch.Item{{"a", 9, 0}, {"b", 4, 0}, {"c", 3, 2}}, top.First(10))
+	require.Equal(t, []sketch.Item{{"a", 9, 0}}, top.First(1))
 	require.Empty(t, top.First(-1))
 	require.Positive(t, top.Add("a", math.MaxInt64))
 	require.Positive(t, top.Add("a", math.MaxInt64), "no overflow")
 }
 
-func TestTop_manyAddAtOnce(t *testing.T) {
-	top := sketch.NewTop(16)
-	together(func(id int) {
+func TestTopK_concurrentAdds(t *testing.T) {
+	top := sketch.NewTopK(16)
+	concurrently(func(id int) {
 		for i := range 5000 {
 			top.Add(key('k', i%32), 1)
 			if i%100 == id {

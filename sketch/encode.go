@@ -20,10 +20,10 @@ import (
 // A decoder allocates no more than a small multiple of the bytes that it is given,
 // whatever they say.
 const (
-	magic    = "heed"
-	version  = 1
-	headSize = 32
-	sumSize  = 8
+	magic        = "heed"
+	version      = 1
+	headerSize   = 32
+	checksumSize = 8
 )
 
 // kind is what an encoded sketch is.
@@ -32,7 +32,7 @@ type kind byte
 const (
 	kindBloom    kind = 1
 	kindCountMin kind = 2
-	kindTop      kind = 3
+	kindTopK     kind = 3
 )
 
 var (
@@ -44,13 +44,13 @@ var (
 	ErrMerge = errors.New("sketch: merge: the sketches differ in seed or size: make both from the same numbers and the same Seed")
 )
 
-// head is what the decoders need to know before the body.
-type head struct {
+// header is what the decoders need to know before the body.
+type header struct {
 	kind       kind
 	seed, a, b uint64
 }
 
-func (h head) append(to []byte) []byte {
+func (h header) append(to []byte) []byte {
 	to = append(append(to, magic...), byte(h.kind), version, 0, 0)
 	for _, v := range []uint64{h.seed, h.a, h.b} {
 		to = binary.LittleEndian.AppendUint64(to, v)
@@ -58,14 +58,14 @@ func (h head) append(to []byte) []byte {
 	return to
 }
 
-// seal appends the checksum of what was appended to buf after its first start bytes.
-func seal(buf []byte, start int) []byte {
+// appendChecksum appends the checksum of what was appended to buf after its first start bytes.
+func appendChecksum(buf []byte, start int) []byte {
 	return binary.LittleEndian.AppendUint64(buf, xxh3.Hash(buf[start:]))
 }
 
-// open checks data and returns its head and its body.
-func open(data []byte, want kind) (h head, body []byte, err error) {
-	if len(data) < headSize+sumSize || string(data[:4]) != magic {
+// decodeHeader checks data and returns its head and its body.
+func decodeHeader(data []byte, want kind) (h header, body []byte, err error) {
+	if len(data) < headerSize+checksumSize || string(data[:4]) != magic {
 		return h, nil, fmt.Errorf("%w: this is no sketch", ErrEncoding)
 	}
 	h.kind = kind(data[4])
@@ -75,17 +75,17 @@ func open(data []byte, want kind) (h head, body []byte, err error) {
 	case h.kind != want:
 		return h, nil, fmt.Errorf("%w: it is of kind %d: want %d", ErrEncoding, h.kind, want)
 	}
-	end := len(data) - sumSize
+	end := len(data) - checksumSize
 	if xxh3.Hash(data[:end]) != binary.LittleEndian.Uint64(data[end:]) {
 		return h, nil, fmt.Errorf("%w: its checksum does not match: it was damaged", ErrEncoding)
 	}
 	h.seed = binary.LittleEndian.Uint64(data[8:])
 	h.a = binary.LittleEndian.Uint64(data[16:])
 	h.b = binary.LittleEndian.Uint64(data[24:])
-	return h, data[headSize:end], nil
+	return h, data[headerSize:end], nil
 }
 
-func errBody(what string) error {
+func invalidBody(what string) error {
 	return fmt.Errorf("%w: its %s cannot be", ErrEncoding, what)
 }
 
@@ -93,31 +93,31 @@ func errBody(what string) error {
 // what is added meanwhile may be in part.
 func (b *Bloom) AppendBinary(to []byte) ([]byte, error) {
 	start := len(to)
-	to = head{kind: kindBloom, seed: b.seed, a: uint64(b.perPair), b: uint64(len(b.blocks))}.append(to)
+	to = header{kind: kindBloom, seed: b.seed, a: uint64(b.bitsPerPair), b: uint64(len(b.blocks))}.append(to)
 	for i := range b.blocks {
 		for w := range b.blocks[i] {
 			to = binary.LittleEndian.AppendUint64(to, b.blocks[i][w].Load())
 		}
 	}
-	return seal(to, start), nil
+	return appendChecksum(to, start), nil
 }
 
 // MarshalBinary implements encoding.BinaryMarshaler, as AppendBinary does.
 func (b *Bloom) MarshalBinary() ([]byte, error) {
-	return b.AppendBinary(make([]byte, 0, headSize+int(b.Bytes())+sumSize))
+	return b.AppendBinary(make([]byte, 0, headerSize+int(b.Bytes())+checksumSize))
 }
 
 // UnmarshalBinary implements encoding.BinaryUnmarshaler. It replaces b, which nobody
 // may use meanwhile; a failure, which is ErrEncoding, leaves it as it was.
 func (b *Bloom) UnmarshalBinary(data []byte) error {
-	h, body, err := open(data, kindBloom)
+	h, body, err := decodeHeader(data, kindBloom)
 	switch {
 	case err != nil:
 		return err
 	case h.a < 1 || h.a > maxPerGroup:
-		return errBody("number of bits")
-	case len(body) == 0 || len(body)%lineBytes != 0 || h.b != uint64(len(body)/lineBytes):
-		return errBody("size")
+		return invalidBody("number of bits")
+	case len(body) == 0 || len(body)%cacheLineBytes != 0 || h.b != uint64(len(body)/cacheLineBytes):
+		return invalidBody("size")
 	}
 	blocks := make([]block, h.b)
 	for i := range blocks {
@@ -126,14 +126,14 @@ func (b *Bloom) UnmarshalBinary(data []byte) error {
 			body = body[8:]
 		}
 	}
-	*b = Bloom{seed: h.seed, perPair: int(h.a), blocks: blocks}
+	*b = Bloom{seed: h.seed, bitsPerPair: int(h.a), blocks: blocks}
 	return nil
 }
 
 // Merge adds to b all that was added to other. Both must have the same size and seed;
 // else the error is ErrMerge. What is added to other meanwhile may be left out.
 func (b *Bloom) Merge(other *Bloom) error {
-	if b.seed != other.seed || b.perPair != other.perPair || len(b.blocks) != len(other.blocks) {
+	if b.seed != other.seed || b.bitsPerPair != other.bitsPerPair || len(b.blocks) != len(other.blocks) {
 		return ErrMerge
 	}
 	for i := range b.blocks {
@@ -148,36 +148,36 @@ func (b *Bloom) Merge(other *Bloom) error {
 // what is added meanwhile may be in part.
 func (c *CountMin) AppendBinary(to []byte) ([]byte, error) {
 	start := len(to)
-	to = head{kind: kindCountMin, seed: c.seed, a: counters, b: uint64(len(c.lines))}.append(to)
+	to = header{kind: kindCountMin, seed: c.seed, a: countersPerLine, b: uint64(len(c.lines))}.append(to)
 	for i := range c.lines {
 		for _, n := range c.lines[i].counts() {
 			to = binary.LittleEndian.AppendUint32(to, n)
 		}
 	}
-	return seal(to, start), nil
+	return appendChecksum(to, start), nil
 }
 
 // MarshalBinary implements encoding.BinaryMarshaler, as AppendBinary does.
 func (c *CountMin) MarshalBinary() ([]byte, error) {
-	return c.AppendBinary(make([]byte, 0, headSize+int(c.Bytes())+sumSize))
+	return c.AppendBinary(make([]byte, 0, headerSize+int(c.Bytes())+checksumSize))
 }
 
 // UnmarshalBinary implements encoding.BinaryUnmarshaler. It replaces c, which nobody
 // may use meanwhile; a failure, which is ErrEncoding, leaves it as it was.
 func (c *CountMin) UnmarshalBinary(data []byte) error {
-	const lineSize = counters * 4
-	h, body, err := open(data, kindCountMin)
+	const lineSize = countersPerLine * 4
+	h, body, err := decodeHeader(data, kindCountMin)
 	switch {
 	case err != nil:
 		return err
-	case h.a != counters:
-		return errBody("number of counters")
+	case h.a != countersPerLine:
+		return invalidBody("number of counters")
 	case len(body) == 0 || len(body)%lineSize != 0 || h.b != uint64(len(body)/lineSize):
-		return errBody("size")
+		return invalidBody("size")
 	}
 	lines := make([]line, h.b)
 	for i := range lines {
-		var counts [counters]uint32
+		var counts [countersPerLine]uint32
 		for k := range counts {
 			counts[k] = binary.LittleEndian.Uint32(body)
 			body = body[4:]
@@ -200,29 +200,29 @@ func (c *CountMin) Merge(other *CountMin) error {
 	return nil
 }
 
-// counters is how many a line has.
-const counters = cells + (rows-1)*perRest
+// countersPerLine is how many a line has.
+const countersPerLine = cells + (rows-1)*countersPerRow
 
 // counts returns what is on the counters of l.
-func (l *line) counts() (all [counters]uint32) {
+func (l *line) counts() (all [countersPerLine]uint32) {
 	for i := range l.cells {
 		all[i] = uint32(l.cells[i].Load() >> 32)
 	}
 	for i := range all[cells:] {
-		all[cells+i] = l.rows[i/perRest][i%perRest].Load()
+		all[cells+i] = l.rows[i/countersPerRow][i%countersPerRow].Load()
 	}
 	return all
 }
 
 // add adds more to the counters of l, as one who is inside all cells.
-func (l *line) add(more [counters]uint32) {
+func (l *line) add(more [countersPerLine]uint32) {
 	for i := range l.cells {
 		l.cells[i].Add(1)
 	}
 	for i, n := range more[cells:] {
-		increase(&l.rows[i/perRest][i%perRest], n)
+		increase(&l.rows[i/countersPerRow][i%countersPerRow], n)
 	}
 	for i := range l.cells {
-		leave(&l.cells[i], l.cells[i].Load(), more[i])
+		exitCell(&l.cells[i], l.cells[i].Load(), more[i])
 	}
 }

@@ -12,34 +12,34 @@ import (
 	"github.com/zeebo/xxh3"
 )
 
-type coder interface {
+type codec interface {
 	encoding.BinaryAppender
 	encoding.BinaryMarshaler
 	encoding.BinaryUnmarshaler
 }
 
-// filled returns one small sketch of each kind, and empty ones to decode into.
-func filled() (full, empty map[string]coder) {
-	b := sketch.NewBloom(sketch.Size{Keys: 10, Seed: 42})
-	c := sketch.NewCountMin(sketch.Precision{Bytes: 256, Seed: 42})
-	top := sketch.NewTop(3)
+// sampleSketches returns one small sketch of each kind, and empty ones to decode into.
+func sampleSketches() (full, empty map[string]codec) {
+	b := sketch.NewBloom(sketch.BloomConfig{Keys: 10, Seed: 42})
+	c := sketch.NewCountMin(sketch.CountMinConfig{Bytes: 256, Seed: 42})
+	top := sketch.NewTopK(3)
 	for i, k := range []string{"a", "b", "c", "d"} {
 		b.Add(k)
 		c.Add(k, int64(10-i))
 		top.Add(k, int64(10-i))
 	}
-	return map[string]coder{"Bloom": b, "CountMin": c, "Top": top},
-		map[string]coder{"Bloom": new(sketch.Bloom), "CountMin": new(sketch.CountMin), "Top": new(sketch.Top)}
+	return map[string]codec{"Bloom": b, "CountMin": c, "Top": top},
+		map[string]codec{"Bloom": new(sketch.Bloom), "CountMin": new(sketch.CountMin), "Top": new(sketch.TopK)}
 }
 
-func encoded(t testing.TB, c coder) []byte {
+func encoded(t testing.TB, c codec) []byte {
 	data, err := c.MarshalBinary()
 	require.NoError(t, err)
 	return data
 }
 
 func TestEncoding_isReadElsewhere(t *testing.T) {
-	full, empty := filled()
+	full, empty := sampleSketches()
 	for name, c := range full {
 		data := encoded(t, c)
 		require.NoError(t, empty[name].UnmarshalBinary(data), name)
@@ -50,13 +50,13 @@ func TestEncoding_isReadElsewhere(t *testing.T) {
 	}
 	require.True(t, empty["Bloom"].(*sketch.Bloom).Test("d"))
 	require.EqualValues(t, 7, empty["CountMin"].(*sketch.CountMin).Add("d", 0))
-	require.Equal(t, full["Top"].(*sketch.Top).First(3), empty["Top"].(*sketch.Top).First(3))
-	require.Equal(t, full["Top"].(*sketch.Top).Add("e", 1), empty["Top"].(*sketch.Top).Add("e", 1))
+	require.Equal(t, full["Top"].(*sketch.TopK).First(3), empty["Top"].(*sketch.TopK).First(3))
+	require.Equal(t, full["Top"].(*sketch.TopK).Add("e", 1), empty["Top"].(*sketch.TopK).Add("e", 1))
 }
 
 // What version 1 has written must be read for ever, so its bytes do not change.
 func TestEncoding_staysAsItIs(t *testing.T) {
-	full, _ := filled()
+	full, _ := sampleSketches()
 	for name, want := range map[string]string{
 		"Bloom":    "f1f975fedc35ea24",
 		"CountMin": "d845b024b0cfc667",
@@ -67,7 +67,7 @@ func TestEncoding_staysAsItIs(t *testing.T) {
 }
 
 func TestDecoding_saysWhatIsWrong(t *testing.T) {
-	full, _ := filled()
+	full, _ := sampleSketches()
 	change := func(name string, i int, to byte) []byte {
 		data := encoded(t, full[name])
 		data[i] = to
@@ -97,7 +97,7 @@ func TestDecoding_saysWhatIsWrong(t *testing.T) {
 		{"Top", change("Top", 34, 200), "its list of keys cannot be"},
 		{"Top", change("Top", 39, 'd'), "its list of keys cannot be"},
 	} {
-		_, empty := filled()
+		_, empty := sampleSketches()
 		err := empty[tt.into].UnmarshalBinary(tt.data)
 		require.ErrorIs(t, err, sketch.ErrEncoding, tt.want)
 		require.ErrorContains(t, err, tt.want)
@@ -115,7 +115,7 @@ func resealed(data []byte) []byte {
 }
 
 func TestDecoding_seesDamage(t *testing.T) {
-	full, _ := filled()
+	full, _ := sampleSketches()
 	for name, c := range full {
 		data := encoded(t, c)
 		for i := range data {
@@ -128,9 +128,9 @@ func TestDecoding_seesDamage(t *testing.T) {
 }
 
 func TestMerge_joinsWhatWasAdded(t *testing.T) {
-	size := sketch.Size{Keys: 1000, Seed: 1}
+	size := sketch.BloomConfig{Keys: 1000, Seed: 1}
 	a, b := sketch.NewBloom(size), sketch.NewBloom(size)
-	p := sketch.Precision{Epsilon: 0.01, Seed: 1}
+	p := sketch.CountMinConfig{Epsilon: 0.01, Seed: 1}
 	c, d := sketch.NewCountMin(p), sketch.NewCountMin(p)
 	for i := range 500 {
 		a.Add(key('a', i))
@@ -151,9 +151,9 @@ func TestMerge_joinsWhatWasAdded(t *testing.T) {
 }
 
 func TestMerge_losesNothingWhileOthersAdd(t *testing.T) {
-	p := sketch.Precision{Bytes: 1, Seed: 1}
+	p := sketch.CountMinConfig{Bytes: 1, Seed: 1}
 	c := sketch.NewCountMin(p)
-	together(func(id int) {
+	concurrently(func(id int) {
 		for range 2000 {
 			if id > 1 {
 				c.Add("k", 1)
@@ -169,7 +169,7 @@ func TestMerge_losesNothingWhileOthersAdd(t *testing.T) {
 
 // FuzzDecode gives decoders bytes whose checksum matches, so that they get to the rest.
 func FuzzDecode(f *testing.F) {
-	full, _ := filled()
+	full, _ := sampleSketches()
 	for _, c := range full {
 		f.Add(encoded(f, c))
 	}
@@ -178,20 +178,20 @@ func FuzzDecode(f *testing.F) {
 			return
 		}
 		data = resealed(data)
-		_, empty := filled()
+		_, empty := sampleSketches()
 		for name, c := range empty {
 			if err := c.UnmarshalBinary(data); err != nil {
 				require.ErrorIs(t, err, sketch.ErrEncoding)
 				continue
 			}
-			again := new(sketch.Top)
+			again := new(sketch.TopK)
 			switch c := c.(type) {
 			case *sketch.Bloom:
 				c.Add("k")
 				require.True(t, c.Test("k"), name)
 			case *sketch.CountMin:
 				require.GreaterOrEqual(t, c.Add("k", 3), int64(3), name)
-			case *sketch.Top:
+			case *sketch.TopK:
 				require.NoError(t, again.UnmarshalBinary(encoded(t, c)))
 				require.Positive(t, c.Add("k", 3), name)
 			}

@@ -11,7 +11,7 @@ import (
 )
 
 func ExampleBloom() {
-	seen := sketch.NewBloom(sketch.Size{Keys: 1_000_000, ErrorRate: 0.01})
+	seen := sketch.NewBloom(sketch.BloomConfig{Keys: 1_000_000, ErrorRate: 0.01})
 	fmt.Println(seen.TestAndAdd("203.0.113.7"), seen.TestAndAdd("203.0.113.7"))
 	fmt.Printf("%.1f bits a key, %.2f %% errors when full, %.2f %% with twice the keys\n", float64(seen.Bytes())*8/1e6, 100*seen.ErrorRate(1e6), 100*seen.ErrorRate(2e6))
 	// Output:
@@ -21,7 +21,7 @@ func ExampleBloom() {
 
 // What one process counted is added to what another did.
 func ExampleCountMin_Merge() {
-	p := sketch.Precision{Epsilon: 0.001, Delta: 0.01, Seed: 0x5eed} // a secret that both know
+	p := sketch.CountMinConfig{Epsilon: 0.001, Delta: 0.01, Seed: 0x5eed} // a secret that both know
 	here, there := sketch.NewCountMin(p), sketch.NewCountMin(p)
 	here.Add("GET /", 3)
 	there.Add("GET /", 4)
@@ -36,7 +36,7 @@ func ExampleCountMin_Merge() {
 }
 
 func ExampleSlidingBloom() {
-	logins := sketch.NewSlidingBloom(sketch.Size{Keys: 10_000}, time.Hour)
+	logins := sketch.NewSlidingBloom(sketch.BloomConfig{Keys: 10_000}, time.Hour)
 	at := time.Date(2026, 3, 1, 11, 50, 0, 0, time.UTC)
 	logins.Add("alice", at)
 	for _, later := range []time.Duration{20 * time.Minute, time.Hour, 2 * time.Hour} {
@@ -48,8 +48,8 @@ func ExampleSlidingBloom() {
 	// 2h0m0s false
 }
 
-func ExampleTop() {
-	top := sketch.NewTop(100)
+func ExampleTopK() {
+	top := sketch.NewTopK(100)
 	for range 50 {
 		top.Add("/search", 1)
 	}
@@ -60,7 +60,7 @@ func ExampleTop() {
 		top.Add(fmt.Sprint("/item/", i), 1)
 	}
 	for _, h := range top.First(2) {
-		fmt.Printf("%-8s at least %d, at most %d\n", h.Key, h.Count-h.Over, h.Count)
+		fmt.Printf("%-8s at least %d, at most %d\n", h.Key, h.Count-h.MaxError, h.Count)
 	}
 	// Output:
 	// /search  at least 50, at most 50
@@ -70,7 +70,7 @@ func ExampleTop() {
 // A hundred thousand clients may ask twice a minute each.
 func ExampleLimiter() {
 	clk := clock.NewMock()
-	l := sketch.NewLimiter(sketch.Plan{
+	l := sketch.NewLimiter(sketch.LimiterConfig{
 		Limit:     throttle.PerMinute(2),
 		Clients:   100_000,
 		Returning: 1_000,

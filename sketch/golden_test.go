@@ -11,7 +11,7 @@ import (
 )
 
 // The memory that a number of keys takes at an error rate does not change unnoticed.
-func TestSize_bytes(t *testing.T) {
+func TestBloomConfig_bytes(t *testing.T) {
 	for _, tt := range []struct {
 		keys           int64
 		rate           float64
@@ -25,14 +25,14 @@ func TestSize_bytes(t *testing.T) {
 		{1000, 1e-5, 3968, 9728}, {100_000, 1e-5, 390_464, 983_040},
 		{1, 1e-9, 64, 128}, {1000, 1e-9, 12_096, 28_288}, {100_000, 1e-9, 1_205_824, 2_719_744},
 	} {
-		s := sketch.Size{Keys: tt.keys, ErrorRate: tt.rate}
+		s := sketch.BloomConfig{Keys: tt.keys, ErrorRate: tt.rate}
 		require.Equal(t, tt.bloom, sketch.NewBloom(s).Bytes(), "%+v", tt)
 		require.Equal(t, tt.sliding, sketch.NewSlidingBloom(s, time.Minute).Bytes(), "%+v", tt)
 	}
 }
 
 // A limit of 32,768 does not fit into a counter of 16 bits twice, and so takes 32.
-func TestPlan_bytes(t *testing.T) {
+func TestLimiterConfig_bytes(t *testing.T) {
 	for _, tt := range []struct {
 		count, clients int64
 		rate           float64
@@ -42,7 +42,7 @@ func TestPlan_bytes(t *testing.T) {
 		{32_768, 100, 0.1, 1664}, {32_768, 10_000, 0, 337_920}, {32_768, 10_000, 1e-4, 3_530_240},
 		{65_535, 100, 0.1, 1664}, {65_535, 10_000, 0, 337_920}, {65_535, 10_000, 1e-4, 3_530_240},
 	} {
-		p := sketch.Plan{Limit: throttle.PerMinute(tt.count), Clients: tt.clients, ErrorRate: tt.rate}
+		p := sketch.LimiterConfig{Limit: throttle.PerMinute(tt.count), Clients: tt.clients, ErrorRate: tt.rate}
 		require.Equal(t, tt.bytes, sketch.NewLimiter(p, nil).Bytes(), "%+v", tt)
 	}
 }
@@ -51,7 +51,7 @@ func TestPlan_bytes(t *testing.T) {
 // its size, and no more.
 func TestLimiter_countsAtTheEndOfACounter(t *testing.T) {
 	for _, count := range []int64{32_767, 32_768, 65_535, 65_536} {
-		l := sketch.NewLimiter(sketch.Plan{Limit: throttle.PerMinute(count), Clients: 100, Seed: 1}, nil)
+		l := sketch.NewLimiter(sketch.LimiterConfig{Limit: throttle.PerMinute(count), Clients: 100, Seed: 1}, nil)
 		d := reserve(t, l, "ann", count, noon)
 		require.True(t, d.OK, count)
 		require.Zero(t, d.Remaining, count)
@@ -76,14 +76,14 @@ func reseal(data []byte) []byte {
 }
 
 // An encoded Top has room for one counter or more, and for all that it holds.
-func TestTop_encodingWithAWrongNumberOfCounters(t *testing.T) {
-	const room, held = 16, 24 // offsets
-	top := sketch.NewTop(3)
+func TestTopK_encodingWithAWrongNumberOfCounters(t *testing.T) {
+	const capacity, held = 16, 24 // offsets
+	top := sketch.NewTopK(3)
 	top.Add("a", 1)
 	top.Add("b", 1)
 	for _, tt := range []struct {
-		room, held uint64
-		want       string
+		capacity, held uint64
+		want           string
 	}{
 		{3, 2, ""}, {2, 2, ""}, {1<<31 - 1, 2, ""},
 		{0, 0, "number of counters"}, {0, 2, "number of counters"}, {1, 2, "number of counters"},
@@ -92,9 +92,9 @@ func TestTop_encodingWithAWrongNumberOfCounters(t *testing.T) {
 	} {
 		data := encoded(t, top)
 		for i := range 8 {
-			data[room+i], data[held+i] = byte(tt.room>>(8*i)), byte(tt.held>>(8*i))
+			data[capacity+i], data[held+i] = byte(tt.capacity>>(8*i)), byte(tt.held>>(8*i))
 		}
-		err := new(sketch.Top).UnmarshalBinary(reseal(data))
+		err := new(sketch.TopK).UnmarshalBinary(reseal(data))
 		if tt.want == "" {
 			require.NoError(t, err, "%+v", tt)
 			continue
@@ -102,16 +102,16 @@ func TestTop_encodingWithAWrongNumberOfCounters(t *testing.T) {
 		require.ErrorIs(t, err, sketch.ErrEncoding, "%+v", tt)
 		require.ErrorContains(t, err, tt.want, "%+v", tt)
 	}
-	empty := encoded(t, sketch.NewTop(1))
-	empty[room] = 0
-	require.ErrorContains(t, new(sketch.Top).UnmarshalBinary(reseal(empty)), "number of counters")
+	empty := encoded(t, sketch.NewTopK(1))
+	empty[capacity] = 0
+	require.ErrorContains(t, new(sketch.TopK).UnmarshalBinary(reseal(empty)), "number of counters")
 }
 
 // In given memory a key sets as many bits as err least: four in each group when there is
 // much room, and one when there is little.
 func TestBloom_setsAsManyBitsAsErrLeast(t *testing.T) {
 	for keys, rate := range map[int64]float64{50: 3.88e-12, 200: 1.599e-7, 1000: 0.00942, 3000: 0.2295, 5000: 0.5437} {
-		b := sketch.NewBloom(sketch.Size{Keys: keys, Bytes: 1280})
+		b := sketch.NewBloom(sketch.BloomConfig{Keys: keys, Bytes: 1280})
 		require.InEpsilon(t, rate, b.ErrorRate(keys), 1e-3, "%d keys", keys)
 	}
 }

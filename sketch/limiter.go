@@ -37,35 +37,35 @@ import (
 // It does not book ahead. Clients whose keys lie far from each other do not wait for
 // each other.
 type Limiter struct {
-	clock   throttle.Clock // nil: the system clock
-	start   time.Time      // carries the monotonic clock
-	limit   throttle.Limit
-	policy  string
-	seed    uint64
-	windows windows
-	base    uint64 // the window of start, from which Grant counts
-	locks   stripes
-	bits    bitShelf
-	counts  countShelf
+	clock      throttle.Clock // nil: the system clock
+	start      time.Time      // carries the monotonic clock
+	limit      throttle.Limit
+	policy     string
+	seed       uint64
+	windows    windows
+	baseWindow uint64 // the window of start, from which Grant counts
+	locks      stripes
+	filter     bitTable
+	counters   counterTable
 }
 
 // NewLimiter returns an unused limiter. A nil clk is the system clock. It panics if p is
 // invalid; call p.Validate first if its numbers come from outside.
-func NewLimiter(p Plan, clk throttle.Clock) *Limiter {
+func NewLimiter(p LimiterConfig, clk throttle.Clock) *Limiter {
 	if err := p.Validate(); err != nil {
 		panic(err.Error() + " (NewLimiter)")
 	}
-	r := p.rooms()
+	r := p.dimensions()
 	blocks, lines := max(int(r.blocks), 1), max(int(r.lines), 1)
-	l := &Limiter{clock: clk, start: throttle.ClockOr(clk).Now(), limit: p.Limit, policy: p.Name, seed: seedOr(p.Seed)}
+	l := &Limiter{clock: clk, start: throttle.ClockOr(clk).Now(), limit: p.Limit, policy: p.Name, seed: seedOrRandom(p.Seed)}
 	if l.policy == "" {
 		l.policy = p.String()
 	}
 	l.windows = windows{int64(p.Per)}
-	l.base = l.windows.at(sinceEpoch(l.start)).window
+	l.baseWindow = l.windows.at(sinceEpoch(l.start)).window
 	l.locks = stripesFor(min(blocks, lines))
-	l.bits = bitShelf{newShelf(l.locks.divide(blocks, p.Bytes > 0), bitWidth), r.perWord}
-	l.counts = newCountShelf(l.locks.divide(lines, p.Bytes > 0), p.counterBits())
+	l.filter = bitTable{newTable(l.locks.roundToStripes(blocks, p.Bytes > 0), bitWidth), r.bitsPerWord}
+	l.counters = newCounterTable(l.locks.roundToStripes(lines, p.Bytes > 0), p.counterBits())
 	return l
 }
 
@@ -75,24 +75,24 @@ func (l *Limiter) Reserve(_ context.Context, c throttle.Claim) (throttle.Decisio
 	if err != nil {
 		return throttle.Decision{}, err
 	}
-	at := l.read(c.Now)
+	at := l.readClock(c.Now)
 	h := hash(c.Key, l.seed)
-	lock := l.locks.of(h)
+	lock := l.locks.lockFor(h)
 	lock.Lock()
 	defer lock.Unlock()
 	m := l.windows.at(sinceEpoch(at))
-	if newest := max(l.bits.newest(h), l.counts.newest(h)); m.window < newest {
-		m = m.after(newest)
-		at = epoch.Add(time.Duration(l.windows.ns(m)))
+	if newest := max(l.filter.latestWindow(h), l.counters.latestWindow(h)); m.window < newest {
+		m = m.notBefore(newest)
+		at = epoch.Add(time.Duration(l.windows.nanoseconds(m)))
 	}
-	u := l.used(h, m)
+	u := l.usageOf(h, m)
 	d := throttle.Decision{Policy: l.policy, At: at, Limit: l.limit.Count, Per: l.limit.Per}
 	d.Wait = l.wait(u, n)
 	if d.OK = d.Wait == 0; d.OK && !c.DryRun {
 		d.Grant = l.take(h, u, n)
 		u.current += n
 	}
-	d.Remaining = max(l.limit.Count-l.windows.weigh(u.before, u.into)-u.current, 0)
+	d.Remaining = max(l.limit.Count-l.windows.weightedCount(u.previous, u.offset)-u.current, 0)
 	d.ResetAfter = l.wait(u, l.limit.Count)
 	return d, nil
 }
@@ -102,7 +102,7 @@ func (l *Limiter) Reserve(_ context.Context, c throttle.Claim) (throttle.Decisio
 func (l *Limiter) Cancel(_ context.Context, c throttle.Claim, d throttle.Decision) {
 	if n, err := c.Units(); err == nil && d.OK {
 		first := int64(d.Grant & 1)
-		l.move(c.Key, first-n, d)
+		l.adjust(c.Key, first-n, d)
 	}
 }
 
@@ -110,8 +110,8 @@ func (l *Limiter) Cancel(_ context.Context, c throttle.Claim, d throttle.Decisio
 // afterwards, as long as the window that the units came from counts. A debt is kept up
 // to where a counter ends, which is at least twice the limit.
 func (l *Limiter) Observe(_ context.Context, c throttle.Claim, d throttle.Decision, f throttle.Feedback) {
-	if n, err := c.Units(); err == nil && d.OK && !f.More && f.Cost > 0 {
-		l.move(c.Key, f.Cost-n, d)
+	if n, err := c.Units(); err == nil && d.OK && !f.Partial && f.Cost > 0 {
+		l.adjust(c.Key, f.Cost-n, d)
 	}
 }
 
@@ -119,78 +119,78 @@ func (l *Limiter) Observe(_ context.Context, c throttle.Claim, d throttle.Decisi
 // so many clients are granted something in each window, and so many of them take more
 // than one unit.
 func (l *Limiter) ErrorRate(clients, returning int64) float64 {
-	bloom := l.bits.rate(float64(clients))
+	bloom := l.filter.rate(float64(clients))
 	counted := float64(returning) + bloom*float64(clients)
-	return min(2*max(bloom, failure(counted/float64(l.counts.places), ways(l.counts.bits))), 1)
+	return min(2*max(bloom, failureProbability(counted/float64(l.counters.slots), combinationsFor(l.counters.bits))), 1)
 }
 
 // Bytes returns how much memory the clients take, all together.
-func (l *Limiter) Bytes() int64 { return l.bits.bytes() + l.counts.bytes() }
+func (l *Limiter) Bytes() int64 { return l.filter.bytes() + l.counters.bytes() }
 
-// used is what a client is taken to have used.
-type used struct {
-	moment
-	known           bool // it seems to have come in the current window
-	current, before int64
+// usage is what a client is taken to have used.
+type usage struct {
+	instant
+	inFilter          bool // it seems to have come in the current window
+	current, previous int64
 }
 
-func (l *Limiter) used(h uint64, m moment) used {
-	u := used{moment: m, known: l.bits.has(h, m.window)}
-	if u.known {
-		u.current = 1 + int64(l.counts.least(h, m.window))
+func (l *Limiter) usageOf(h uint64, m instant) usage {
+	u := usage{instant: m, inFilter: l.filter.has(h, m.window)}
+	if u.inFilter {
+		u.current = 1 + int64(l.counters.minimum(h, m.window))
 	}
-	if l.bits.has(h, m.window-1) {
-		u.before = 1 + int64(l.counts.least(h, m.window-1))
+	if l.filter.has(h, m.window-1) {
+		u.previous = 1 + int64(l.counters.minimum(h, m.window-1))
 	}
 	return u
 }
 
 // take takes n units and returns what Grant says of it: the window, counted from base,
 // and in the lowest bit whether the filter holds one of the units.
-func (l *Limiter) take(h uint64, u used, n int64) (grant uint64) {
-	if !u.known {
-		l.bits.set(h, u.window)
+func (l *Limiter) take(h uint64, u usage, n int64) (grant uint64) {
+	if !u.inFilter {
+		l.filter.set(h, u.window)
 		n, grant = n-1, 1
 	}
 	if n > 0 {
-		l.counts.add(h, u.window, uint64(n))
+		l.counters.add(h, u.window, uint64(n))
 	}
-	return (u.window-l.base)<<1 | grant
+	return (u.window-l.baseWindow)<<1 | grant
 }
 
-// move takes n more units in the window that d came from, or gives back -n.
-func (l *Limiter) move(key string, n int64, d throttle.Decision) {
-	window := l.base + uint64(int64(d.Grant)>>1)
+// adjust takes n more units in the window that d came from, or gives back -n.
+func (l *Limiter) adjust(key string, n int64, d throttle.Decision) {
+	window := l.baseWindow + uint64(int64(d.Grant)>>1)
 	h := hash(key, l.seed)
-	lock := l.locks.of(h)
+	lock := l.locks.lockFor(h)
 	lock.Lock()
 	defer lock.Unlock()
 	switch {
 	case n < 0:
-		l.counts.take(h, window, uint64(-n))
-	case n > 0 && l.counts.line(h, window)[0] <= window:
-		l.counts.add(h, window, uint64(n))
+		l.counters.subtract(h, window, uint64(-n))
+	case n > 0 && l.counters.line(h, window)[0] <= window:
+		l.counters.add(h, window, uint64(n))
 	}
 }
 
 // wait returns how long after now a claim of n units would be granted, if nothing was
 // taken in between; 0 if it is granted now.
-func (l *Limiter) wait(u used, n int64) time.Duration {
+func (l *Limiter) wait(u usage, n int64) time.Duration {
 	if n > l.limit.Count {
 		return throttle.Forever
 	}
-	room, ends := l.limit.Count-n, l.windows.per-u.into
+	available, ends := l.limit.Count-n, l.windows.per-u.offset
 	switch {
-	case l.windows.weigh(u.before, u.into)+u.current <= room:
+	case l.windows.weightedCount(u.previous, u.offset)+u.current <= available:
 		return 0
-	case u.current <= room: // in this window
-		return time.Duration(l.windows.fades(u.before, room-u.current) - u.into)
+	case u.current <= available: // in this window
+		return time.Duration(l.windows.decayTime(u.previous, available-u.current) - u.offset)
 	}
-	return time.Duration(ends + l.windows.fades(u.current, room)) // in the next
+	return time.Duration(ends + l.windows.decayTime(u.current, available)) // in the next
 }
 
-// read returns now, or what the clock says if now is zero, by the clock of start.
-func (l *Limiter) read(now time.Time) time.Time {
+// readClock returns now, or what the clock says if now is zero, by the clock of start.
+func (l *Limiter) readClock(now time.Time) time.Time {
 	switch {
 	case !now.IsZero():
 		return l.start.Add(now.Sub(l.start))

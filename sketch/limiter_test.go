@@ -20,7 +20,7 @@ func reserve(t testing.TB, l throttle.Limiter, key string, cost int64, at time.T
 }
 
 func TestLimiter_slides(t *testing.T) {
-	l := sketch.NewLimiter(sketch.Plan{Limit: throttle.PerHour(100), Clients: 1000, Seed: 1}, nil)
+	l := sketch.NewLimiter(sketch.LimiterConfig{Limit: throttle.PerHour(100), Clients: 1000, Seed: 1}, nil)
 	for _, s := range []struct {
 		at   time.Duration
 		cost int64
@@ -57,7 +57,7 @@ func TestLimiter_slides(t *testing.T) {
 func TestLimiter_readsItsClock(t *testing.T) {
 	clk := clock.NewMock()
 	clk.Set(noon)
-	l := sketch.NewLimiter(sketch.Plan{Limit: throttle.Limit{Name: "clients", Count: 1, Per: time.Minute}, Clients: 10}, clk)
+	l := sketch.NewLimiter(sketch.LimiterConfig{Limit: throttle.Limit{Name: "clients", Count: 1, Per: time.Minute}, Clients: 10}, clk)
 	require.True(t, reserve(t, l, "a", 1, time.Time{}).OK)
 	d := reserve(t, l, "a", 1, time.Time{})
 	require.False(t, d.OK)
@@ -65,12 +65,12 @@ func TestLimiter_readsItsClock(t *testing.T) {
 	clk.Add(d.Wait)
 	d = reserve(t, l, "a", 1, time.Time{})
 	require.True(t, d.OK && d.At.Equal(clk.Now()))
-	require.True(t, reserve(t, sketch.NewLimiter(sketch.Plan{Limit: throttle.PerMinute(1), Clients: 1}, nil), "a", 1, time.Time{}).OK)
+	require.True(t, reserve(t, sketch.NewLimiter(sketch.LimiterConfig{Limit: throttle.PerMinute(1), Clients: 1}, nil), "a", 1, time.Time{}).OK)
 }
 
 func TestLimiter_givesBackAllButTheFirstUnit(t *testing.T) {
 	ctx := t.Context()
-	l := sketch.NewLimiter(sketch.Plan{Limit: throttle.PerMinute(10), Clients: 100, Seed: 1}, nil)
+	l := sketch.NewLimiter(sketch.LimiterConfig{Limit: throttle.PerMinute(10), Clients: 100, Seed: 1}, nil)
 	left := func(at time.Time) int64 {
 		d, _ := l.Reserve(ctx, throttle.Claim{Key: "k", Now: at, DryRun: true})
 		return d.Remaining
@@ -84,7 +84,7 @@ func TestLimiter_givesBackAllButTheFirstUnit(t *testing.T) {
 	}
 	require.EqualValues(t, 9, left(noon))
 	d := reserve(t, l, "k", 4, noon)
-	l.Observe(ctx, c, d, throttle.Feedback{More: true, Cost: 1})
+	l.Observe(ctx, c, d, throttle.Feedback{Partial: true, Cost: 1})
 	require.EqualValues(t, 5, left(noon))
 	l.Observe(ctx, c, d, throttle.Feedback{Cost: 1})
 	require.EqualValues(t, 8, left(noon))
@@ -108,7 +108,7 @@ func TestLimiter_givesBackAllButTheFirstUnit(t *testing.T) {
 // What the filter holds is not in the counters, and taking it from there would be taken
 // from others.
 func TestLimiter_givesBackNoMoreThanItCounted(t *testing.T) {
-	l := sketch.NewLimiter(sketch.Plan{Limit: throttle.PerMinute(10), Clients: 100, Seed: 1}, nil)
+	l := sketch.NewLimiter(sketch.LimiterConfig{Limit: throttle.PerMinute(10), Clients: 100, Seed: 1}, nil)
 	first := reserve(t, l, "k", 4, noon)
 	require.EqualValues(t, 2, reserve(t, l, "k", 4, noon).Remaining)
 	l.Cancel(t.Context(), throttle.Claim{Key: "k", Cost: 4}, first)
@@ -119,24 +119,24 @@ func TestLimiter_givesBackNoMoreThanItCounted(t *testing.T) {
 // back must not make it seem less.
 func TestLimiter_staysFullWhenCountersEnded(t *testing.T) {
 	const most = 30_000
-	l := sketch.NewLimiter(sketch.Plan{Limit: throttle.PerMinute(most), Clients: 1000, Bytes: 1, Seed: 1}, nil)
+	l := sketch.NewLimiter(sketch.LimiterConfig{Limit: throttle.PerMinute(most), Clients: 1000, Bytes: 1, Seed: 1}, nil)
 	var granted []throttle.Decision
-	var who []string
+	var clients []string
 	for i := range 200 {
 		if d := reserve(t, l, key('c', i), most, noon); d.OK {
-			granted, who = append(granted, d), append(who, key('c', i))
+			granted, clients = append(granted, d), append(clients, key('c', i))
 		}
 	}
-	last := len(who) - 1
+	last := len(clients) - 1
 	require.Greater(t, last, 20)
 	for i, d := range granted[:last] {
-		l.Cancel(t.Context(), throttle.Claim{Key: who[i], Cost: most}, d)
+		l.Cancel(t.Context(), throttle.Claim{Key: clients[i], Cost: most}, d)
 	}
-	require.False(t, reserve(t, l, who[last], 1, noon).OK)
+	require.False(t, reserve(t, l, clients[last], 1, noon).OK)
 }
 
 func TestLimiter_countsAnOlderReadingAsTheNewest(t *testing.T) {
-	l := sketch.NewLimiter(sketch.Plan{Limit: throttle.PerMinute(1), Clients: 100, Seed: 1}, nil)
+	l := sketch.NewLimiter(sketch.LimiterConfig{Limit: throttle.PerMinute(1), Clients: 100, Seed: 1}, nil)
 	require.True(t, reserve(t, l, "k", 1, noon).OK)
 	for _, back := range []time.Duration{1, time.Minute, time.Hour, 200 * 365 * 24 * time.Hour} {
 		d := reserve(t, l, "k", 1, noon.Add(-back))
@@ -147,7 +147,7 @@ func TestLimiter_countsAnOlderReadingAsTheNewest(t *testing.T) {
 
 func TestLimiter_keepsDebts(t *testing.T) {
 	for _, limit := range []int64{10, 1 << 20} { // narrow and wide counters
-		l := sketch.NewLimiter(sketch.Plan{Limit: throttle.PerMinute(limit), Clients: 100, Seed: 1}, nil)
+		l := sketch.NewLimiter(sketch.LimiterConfig{Limit: throttle.PerMinute(limit), Clients: 100, Seed: 1}, nil)
 		d := reserve(t, l, "k", 1, noon) // all of it is in the filter
 		l.Observe(t.Context(), throttle.Claim{Key: "k"}, d, throttle.Feedback{Cost: 1 << 62})
 		require.False(t, reserve(t, l, "k", 1, noon).OK)
@@ -156,26 +156,26 @@ func TestLimiter_keepsDebts(t *testing.T) {
 	}
 }
 
-// exact is what a limiter with a count for each client decides.
-type exact struct {
-	limit           int64
-	per             time.Duration
-	current, before map[int]int64
+// exactLimiter is what a limiter with a count for each client decides.
+type exactLimiter struct {
+	limit             int64
+	per               time.Duration
+	current, previous map[int]int64
 }
 
-func (e *exact) next() { e.before, e.current = e.current, map[int]int64{} }
+func (e *exactLimiter) nextWindow() { e.previous, e.current = e.current, map[int]int64{} }
 
-func (e *exact) grants(k int, into time.Duration) bool {
-	weighed := float64(e.before[k]) * (1 - float64(into)/float64(e.per))
+func (e *exactLimiter) grants(k int, into time.Duration) bool {
+	weighed := float64(e.previous[k]) * (1 - float64(into)/float64(e.per))
 	return weighed+float64(e.current[k])+1 <= float64(e.limit)+1e-9
 }
 
-// crowd has zipf-distributed clients claim for some windows, as fast as they are planned
+// simulateClients has zipf-distributed clients claim for some windows, as fast as they are planned
 // for. It returns how often they were refused what exact counts would have granted, of
 // how many that exact counts would have granted.
-func crowd(t *testing.T, l throttle.Limiter, e *exact, draws []int, windows int) (wrong, right int) {
+func simulateClients(t *testing.T, l throttle.Limiter, e *exactLimiter, draws []int, windows int) (wrong, right int) {
 	for window := range windows {
-		e.next()
+		e.nextWindow()
 		for i, k := range draws {
 			into := e.per * time.Duration(i) / time.Duration(len(draws))
 			due := e.grants(k, into)
@@ -208,25 +208,25 @@ func TestLimiter_refusesFewWrongly(t *testing.T) {
 		}
 	}
 	for _, rate := range []float64{0.1, 0.01, 0.001} {
-		p := sketch.Plan{Limit: throttle.PerMinute(5), Clients: clients, Returning: returning, ErrorRate: rate, Seed: 3}
+		p := sketch.LimiterConfig{Limit: throttle.PerMinute(5), Clients: clients, Returning: returning, ErrorRate: rate, Seed: 3}
 		l := sketch.NewLimiter(p, nil)
 		require.LessOrEqual(t, l.ErrorRate(clients, returning), rate)
-		wrong, right := crowd(t, l, &exact{limit: 5, per: time.Minute}, draws, 4)
+		wrong, right := simulateClients(t, l, &exactLimiter{limit: 5, per: time.Minute}, draws, 4)
 		require.LessOrEqual(t, float64(wrong)/float64(right), rate)
 	}
 }
 
 // Four times as many clients as planned: more are refused, none gets more.
-func TestLimiter_isOvercrowdedOnlyOnTheSafeSide(t *testing.T) {
+func TestLimiter_tooManyClientsErrOnTheSafeSide(t *testing.T) {
 	draws := zipf(9, 40_000)
-	l := sketch.NewLimiter(sketch.Plan{Limit: throttle.PerMinute(5), Clients: 1000, Seed: 3}, nil)
-	wrong, right := crowd(t, l, &exact{limit: 5, per: time.Minute}, draws, 3)
+	l := sketch.NewLimiter(sketch.LimiterConfig{Limit: throttle.PerMinute(5), Clients: 1000, Seed: 3}, nil)
+	wrong, right := simulateClients(t, l, &exactLimiter{limit: 5, per: time.Minute}, draws, 3)
 	require.Positive(t, wrong)
 	require.Less(t, wrong, right)
 }
 
 func TestLimiter_fitsIntoBytes(t *testing.T) {
-	p := sketch.Plan{Limit: throttle.PerMinute(5), Clients: 100_000, Seed: 3}
+	p := sketch.LimiterConfig{Limit: throttle.PerMinute(5), Clients: 100_000, Seed: 3}
 	last := 1.0
 	for _, bytes := range []int64{1, 1 << 18, 1 << 20, 1 << 22} {
 		p.Bytes = bytes
@@ -239,11 +239,11 @@ func TestLimiter_fitsIntoBytes(t *testing.T) {
 	require.Less(t, last, 0.01)
 }
 
-func TestLimiter_manyClaimAtOnce(t *testing.T) {
+func TestLimiter_concurrentClaims(t *testing.T) {
 	const limit, clients = 50, 64
-	l := sketch.NewLimiter(sketch.Plan{Limit: throttle.PerMinute(limit), Clients: clients, ErrorRate: 0.5, Seed: 1}, nil)
+	l := sketch.NewLimiter(sketch.LimiterConfig{Limit: throttle.PerMinute(limit), Clients: clients, ErrorRate: 0.5, Seed: 1}, nil)
 	var kept [clients]atomic.Int64
-	together(func(id int) {
+	concurrently(func(id int) {
 		r := rand.New(rand.NewPCG(uint64(id), 1))
 		for range 3000 {
 			k := r.IntN(clients)

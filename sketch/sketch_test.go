@@ -23,8 +23,8 @@ func key(kind byte, i int) string {
 	return string(b[:])
 }
 
-// together runs f in eight goroutines.
-func together(f func(id int)) {
+// concurrently runs f in eight goroutines.
+func concurrently(f func(id int)) {
 	var all sync.WaitGroup
 	for id := range 8 {
 		all.Go(func() { f(id) })
@@ -34,12 +34,12 @@ func together(f func(id int)) {
 
 func TestHotPaths_allocateNothing(t *testing.T) {
 	ctx := t.Context()
-	bloom := sketch.NewBloom(sketch.Size{Keys: 1000})
-	counts := sketch.NewCountMin(sketch.Precision{Epsilon: 0.01})
-	recent := sketch.NewSlidingBloom(sketch.Size{Keys: 1000}, time.Minute)
-	rates := sketch.NewSlidingCountMin(sketch.Precision{Epsilon: 0.01}, time.Minute)
-	top := sketch.NewTop(10)
-	var limiter throttle.Limiter = sketch.NewLimiter(sketch.Plan{Limit: throttle.PerMinute(1 << 14), Clients: 1000}, nil)
+	bloom := sketch.NewBloom(sketch.BloomConfig{Keys: 1000})
+	counts := sketch.NewCountMin(sketch.CountMinConfig{Epsilon: 0.01})
+	recent := sketch.NewSlidingBloom(sketch.BloomConfig{Keys: 1000}, time.Minute)
+	rates := sketch.NewSlidingCountMin(sketch.CountMinConfig{Epsilon: 0.01}, time.Minute)
+	top := sketch.NewTopK(10)
+	var limiter throttle.Limiter = sketch.NewLimiter(sketch.LimiterConfig{Limit: throttle.PerMinute(1 << 14), Clients: 1000}, nil)
 	keys := make([]string, 100)
 	for i := range keys {
 		keys[i] = key('k', i)
@@ -69,33 +69,33 @@ func TestHotPaths_allocateNothing(t *testing.T) {
 }
 
 func TestConstructors_panicOnWhatCannotWork(t *testing.T) {
-	plan := func(change func(*sketch.Plan)) func() {
-		p := sketch.Plan{Limit: throttle.PerSecond(1), Clients: 1}
+	plan := func(change func(*sketch.LimiterConfig)) func() {
+		p := sketch.LimiterConfig{Limit: throttle.PerSecond(1), Clients: 1}
 		change(&p)
 		return func() { sketch.NewLimiter(p, nil) }
 	}
 	for want, f := range map[string]func(){
-		"Keys is 0":                       func() { sketch.NewBloom(sketch.Size{}) },
-		"Keys is -1":                      func() { sketch.NewSlidingBloom(sketch.Size{Keys: -1}, time.Second) },
-		"Bytes is -1":                     func() { sketch.NewBloom(sketch.Size{Keys: 1, Bytes: -1}) },
-		"ErrorRate is 1:":                 func() { sketch.NewBloom(sketch.Size{Keys: 1, ErrorRate: 1}) },
-		"ErrorRate is 1e-10":              func() { sketch.NewBloom(sketch.Size{Keys: 1, ErrorRate: 1e-10}) },
-		"keys need more than":             func() { sketch.NewBloom(sketch.Size{Keys: 1 << 60}) },
-		"sliding filter: Per is 0s":       func() { sketch.NewSlidingBloom(sketch.Size{Keys: 1}, 0) },
-		"sliding counts: Per is -1s":      func() { sketch.NewSlidingCountMin(sketch.Precision{}, -time.Second) },
-		"Epsilon is 2":                    func() { sketch.NewCountMin(sketch.Precision{Epsilon: 2}) },
-		"Delta is -1":                     func() { sketch.NewCountMin(sketch.Precision{Delta: -1}) },
-		"an Epsilon of 1e-12 needs more":  func() { sketch.NewSlidingCountMin(sketch.Precision{Epsilon: 1e-12}, 1) },
-		"precision: Bytes is -5":          func() { sketch.NewCountMin(sketch.Precision{Bytes: -5}) },
-		"NewTop: it needs at least one":   func() { sketch.NewTop(0) },
-		"Clients is 0":                    plan(func(p *sketch.Plan) { p.Clients = 0 }),
-		"Returning is 2":                  plan(func(p *sketch.Plan) { p.Returning = 2 }),
-		"Burst is 2":                      plan(func(p *sketch.Plan) { p.Burst = 2 }),
-		"Count is 0":                      plan(func(p *sketch.Plan) { p.Count = 0 }),
-		"Count is 1073741825":             plan(func(p *sketch.Plan) { p.Count = 1<<30 + 1 }),
-		"plan: ErrorRate is 3":            plan(func(p *sketch.Plan) { p.ErrorRate = 3 }),
-		"plan \"\": Bytes is -1":          plan(func(p *sketch.Plan) { p.Bytes = -1 }),
-		"it needs more memory than there": plan(func(p *sketch.Plan) { p.Clients = 1 << 60 }),
+		"Keys is 0":                       func() { sketch.NewBloom(sketch.BloomConfig{}) },
+		"Keys is -1":                      func() { sketch.NewSlidingBloom(sketch.BloomConfig{Keys: -1}, time.Second) },
+		"Bytes is -1":                     func() { sketch.NewBloom(sketch.BloomConfig{Keys: 1, Bytes: -1}) },
+		"ErrorRate is 1:":                 func() { sketch.NewBloom(sketch.BloomConfig{Keys: 1, ErrorRate: 1}) },
+		"ErrorRate is 1e-10":              func() { sketch.NewBloom(sketch.BloomConfig{Keys: 1, ErrorRate: 1e-10}) },
+		"keys need more than":             func() { sketch.NewBloom(sketch.BloomConfig{Keys: 1 << 60}) },
+		"sliding filter: Per is 0s":       func() { sketch.NewSlidingBloom(sketch.BloomConfig{Keys: 1}, 0) },
+		"sliding counts: Per is -1s":      func() { sketch.NewSlidingCountMin(sketch.CountMinConfig{}, -time.Second) },
+		"Epsilon is 2":                    func() { sketch.NewCountMin(sketch.CountMinConfig{Epsilon: 2}) },
+		"Delta is -1":                     func() { sketch.NewCountMin(sketch.CountMinConfig{Delta: -1}) },
+		"an Epsilon of 1e-12 needs more":  func() { sketch.NewSlidingCountMin(sketch.CountMinConfig{Epsilon: 1e-12}, 1) },
+		"precision: Bytes is -5":          func() { sketch.NewCountMin(sketch.CountMinConfig{Bytes: -5}) },
+		"NewTopKK: it needs at least one": func() { sketch.NewTopK(0) },
+		"Clients is 0":                    plan(func(p *sketch.LimiterConfig) { p.Clients = 0 }),
+		"Returning is 2":                  plan(func(p *sketch.LimiterConfig) { p.Returning = 2 }),
+		"Burst is 2":                      plan(func(p *sketch.LimiterConfig) { p.Burst = 2 }),
+		"Count is 0":                      plan(func(p *sketch.LimiterConfig) { p.Count = 0 }),
+		"Count is 1073741825":             plan(func(p *sketch.LimiterConfig) { p.Count = 1<<30 + 1 }),
+		"plan: ErrorRate is 3":            plan(func(p *sketch.LimiterConfig) { p.ErrorRate = 3 }),
+		"plan \"\": Bytes is -1":          plan(func(p *sketch.LimiterConfig) { p.Bytes = -1 }),
+		"it needs more memory than there": plan(func(p *sketch.LimiterConfig) { p.Clients = 1 << 60 }),
 	} {
 		require.Contains(t, fmt.Sprint(panicOf(f)), want)
 	}
@@ -109,7 +109,7 @@ func panicOf(f func()) (v any) {
 
 // TestSeeds_differ: without a seed each sketch has its own.
 func TestSeeds_differ(t *testing.T) {
-	a, b := sketch.NewBloom(sketch.Size{Keys: 100}), sketch.NewBloom(sketch.Size{Keys: 100})
+	a, b := sketch.NewBloom(sketch.BloomConfig{Keys: 100}), sketch.NewBloom(sketch.BloomConfig{Keys: 100})
 	require.ErrorIs(t, a.Merge(b), sketch.ErrMerge)
 }
 

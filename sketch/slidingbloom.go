@@ -23,14 +23,14 @@ type SlidingBloom struct {
 	seed    uint64
 	windows windows
 	locks   stripes
-	bits    bitShelf
+	filter  bitTable
 }
 
-// bitShelf are the blocks of a sliding Bloom filter: a word for the window, and seven
-// in each of which a key has perWord bits.
-type bitShelf struct {
-	shelf
-	perWord int
+// bitTable are the blocks of a sliding Bloom filter: a word for the window, and seven
+// in each of which a key has bitsPerWord bits.
+type bitTable struct {
+	table
+	bitsPerWord int
 }
 
 const bitWidth = 8
@@ -38,19 +38,19 @@ const bitWidth = 8
 // NewSlidingBloom returns an empty filter with windows of length per. Its size is that
 // of one window: s.Keys come in each at most, and s.ErrorRate holds for both panes
 // together. It panics if s is invalid or per is not positive.
-func NewSlidingBloom(s Size, per time.Duration) *SlidingBloom {
+func NewSlidingBloom(s BloomConfig, per time.Duration) *SlidingBloom {
 	err := s.Validate()
 	if err == nil {
-		err = validPer("sliding filter", per)
+		err = validateWindow("sliding filter", per)
 	}
 	if err != nil {
 		panic(err.Error() + " (NewSlidingBloom)")
 	}
-	n, perWord := s.blocks(single, 2)
+	n, perWord := s.blockCount(wordLayout, 2)
 	locks := stripesFor(n)
 	return &SlidingBloom{
-		seed: seedOr(s.Seed), windows: windows{int64(per)}, locks: locks,
-		bits: bitShelf{newShelf(locks.divide(n, s.Bytes > 0), bitWidth), perWord},
+		seed: seedOrRandom(s.Seed), windows: windows{int64(per)}, locks: locks,
+		filter: bitTable{newTable(locks.roundToStripes(n, s.Bytes > 0), bitWidth), perWord},
 	}
 }
 
@@ -60,11 +60,11 @@ func (b *SlidingBloom) Add(key string, now time.Time) { b.TestAndAdd(key, now) }
 // Test reports whether key was added in the current window or the one before.
 func (b *SlidingBloom) Test(key string, now time.Time) bool {
 	h := hash(key, b.seed)
-	lock := b.locks.of(h)
+	lock := b.locks.lockFor(h)
 	lock.Lock()
 	defer lock.Unlock()
 	window := b.window(h, now)
-	return b.bits.has(h, window) || b.bits.has(h, window-1)
+	return b.filter.has(h, window) || b.filter.has(h, window-1)
 }
 
 // TestAndAdd adds key as of now, and reports whether it had been added before, in the
@@ -72,60 +72,60 @@ func (b *SlidingBloom) Test(key string, now time.Time) bool {
 // one is told that it was not.
 func (b *SlidingBloom) TestAndAdd(key string, now time.Time) bool {
 	h := hash(key, b.seed)
-	lock := b.locks.of(h)
+	lock := b.locks.lockFor(h)
 	lock.Lock()
 	defer lock.Unlock()
 	window := b.window(h, now)
-	if b.bits.has(h, window) {
+	if b.filter.has(h, window) {
 		return true
 	}
-	b.bits.set(h, window)
-	return b.bits.has(h, window-1)
+	b.filter.set(h, window)
+	return b.filter.has(h, window-1)
 }
 
 // ErrorRate returns the chance that Test is true for a key that was not added, if so
 // many different keys were added in each of two windows.
 func (b *SlidingBloom) ErrorRate(keys int64) float64 {
-	return min(2*b.bits.rate(float64(keys)), 1)
+	return min(2*b.filter.rate(float64(keys)), 1)
 }
 
 // Bytes returns how much memory the bits take.
-func (b *SlidingBloom) Bytes() int64 { return b.bits.bytes() }
+func (b *SlidingBloom) Bytes() int64 { return b.filter.bytes() }
 
 func (b *SlidingBloom) window(h uint64, now time.Time) uint64 {
-	return b.windows.at(sinceEpoch(now)).after(b.bits.newest(h)).window
+	return b.windows.at(sinceEpoch(now)).notBefore(b.filter.latestWindow(h)).window
 }
 
 // rate returns the chance of a false positive in one pane with so many keys.
-func (b *bitShelf) rate(keys float64) float64 {
-	return single.rate(keys/float64(b.places), b.perWord)
+func (b *bitTable) rate(keys float64) float64 {
+	return wordLayout.falsePositiveRate(keys/float64(b.slots), b.bitsPerWord)
 }
 
 // has reports whether the bits of h are set in window.
-func (b *bitShelf) has(h, window uint64) bool {
-	l := b.held(h, window)
+func (b *bitTable) has(h, window uint64) bool {
+	l := b.lookup(h, window)
 	if l == nil {
 		return false
 	}
 	var missing uint64
-	for i := range single.groups {
+	for i := range wordLayout.groups {
 		missing |= b.mask(h, i) &^ l[1+i]
 	}
 	return missing == 0
 }
 
 // set sets the bits of h in window.
-func (b *bitShelf) set(h, window uint64) {
-	l := b.written(h, window)
-	for i := range single.groups {
+func (b *bitTable) set(h, window uint64) {
+	l := b.lineForWrite(h, window)
+	for i := range wordLayout.groups {
 		l[1+i] |= b.mask(h, i)
 	}
 }
 
 // mask returns the bits of h in word i: one of four products has bits for two words.
-func (b *bitShelf) mask(h uint64, i int) (mask uint64) {
-	x := h * odd[i&3] << (i >> 2 * 32)
-	for range b.perWord {
+func (b *bitTable) mask(h uint64, i int) (mask uint64) {
+	x := h * oddMultipliers[i&3] << (i >> 2 * 32)
+	for range b.bitsPerWord {
 		mask |= 1 << (x >> 58)
 		x <<= 6
 	}

@@ -8,50 +8,50 @@ import (
 	"time"
 )
 
-// An Adapt says how an Adaptive finds its rate. The zero Adapt is that of the adaptive
+// An AdaptiveConfig says how an Adaptive finds its rate. The zero Adapt is that of the adaptive
 // mode of the AWS SDKs.
-type Adapt struct {
-	Name    string        // shown as Decision.Policy; "": adaptive
-	Law     Law           // how the rate grows after a cut; nil: Cubic{}
-	Start   float64       // units a second to begin with; 0: no limit until the first refusal
-	Floor   float64       // units a second that it never falls below; 0: 0.5
-	Ceiling float64       // units a second that it never climbs above; 0: none
-	Burst   time.Duration // units of so long may come at once, but always one; 0: 100 ms
+type AdaptiveConfig struct {
+	Name        string        // shown as Decision.Policy; "": adaptive
+	Curve       RateCurve     // how the rate grows after a cut; nil: Cubic{}
+	InitialRate float64       // units a second to begin with; 0: no limit until the first refusal
+	MinRate     float64       // units a second that it never falls below; 0: 0.5
+	MaxRate     float64       // units a second that it never climbs above; 0: none
+	Burst       time.Duration // units of so long may come at once, but always one; 0: 100 ms
 }
 
 // Validate returns an error that says what to change if a can never work.
-func (a Adapt) Validate() error {
+func (a AdaptiveConfig) Validate() error {
 	for _, f := range []struct {
 		name  string
 		value float64
-	}{{"Start", a.Start}, {"Floor", a.Floor}, {"Ceiling", a.Ceiling}, {"Burst", float64(a.Burst)}} {
+	}{{"InitialRate", a.InitialRate}, {"MinRate", a.MinRate}, {"MaxRate", a.MaxRate}, {"Burst", float64(a.Burst)}} {
 		if !(f.value >= 0 && f.value <= math.MaxInt64) {
-			return fmt.Errorf("throttle: adapt %q: %s is %v: it must not be negative, nor too large for an int64", a.Name, f.name, f.value)
+			return fmt.Errorf("throttle: adaptive %q: %s is %v: it must not be negative, nor too large for an int64", a.Name, f.name, f.value)
 		}
 	}
-	if a = a.filled(); a.Floor < minRate || a.Ceiling < a.Floor {
-		return fmt.Errorf("throttle: adapt %q: Floor is %v and Ceiling %v: they must be at least one unit a day and in that order", a.Name, a.Floor, a.Ceiling)
+	if a = a.withDefaults(); a.MinRate < lowestRate || a.MaxRate < a.MinRate {
+		return fmt.Errorf("throttle: adaptive %q: MinRate is %v and MaxRate %v: they must be at least one unit a day and in that order", a.Name, a.MinRate, a.MaxRate)
 	}
-	if low := a.Law.Low(); !(low > 0 && low < 1) {
-		return fmt.Errorf("throttle: adapt %q: a cut leaves %v of the rate: it must be between 0 and 1", a.Name, low)
+	if factor := a.Curve.DecreaseFactor(); !(factor > 0 && factor < 1) {
+		return fmt.Errorf("throttle: adaptive %q: a cut leaves %v of the rate: it must be between 0 and 1", a.Name, factor)
 	}
 	return nil
 }
 
-const minRate = 1. / (24 * 60 * 60) // units a second
+const lowestRate = 1. / (24 * 60 * 60) // units a second
 
-func (a Adapt) filled() Adapt {
+func (a AdaptiveConfig) withDefaults() AdaptiveConfig {
 	if a.Name == "" {
 		a.Name = "adaptive"
 	}
-	if a.Law == nil {
-		a.Law = Cubic{}
+	if a.Curve == nil {
+		a.Curve = Cubic{}
 	}
-	if a.Floor == 0 {
-		a.Floor = .5
+	if a.MinRate == 0 {
+		a.MinRate = .5
 	}
-	if a.Ceiling == 0 {
-		a.Ceiling = 1e9
+	if a.MaxRate == 0 {
+		a.MaxRate = 1e9
 	}
 	if a.Burst == 0 {
 		a.Burst = 100 * time.Millisecond
@@ -90,18 +90,18 @@ func (a Adapt) filled() Adapt {
 //
 // For servers that do say what they allow, see package quota.
 type Adaptive struct {
-	time  timeline
-	adapt Adapt
+	time   timeline
+	config AdaptiveConfig
 
-	mu      sync.Mutex
-	rate    float64 // units a second; 0: no limit yet
-	highest float64 // rate since the last cut
-	peak    float64 // what was sent at the last cut, or Start
-	climbed float64 // seconds in which callers waited since then
-	looked  int64   // when that was last counted
-	waited  bool    // somebody has waited since then
-	cuts    uint64  // Decision.Grant
-	sent    sendRate
+	mu            sync.Mutex
+	rate          float64 // units a second; 0: no limit yet
+	highestRate   float64 // rate since the last cut
+	peak          float64 // what was sent at the last cut, or Start
+	waitedSeconds float64 // seconds in which callers waited since then
+	lastClimb     int64   // when that was last counted
+	callerWaited  bool    // somebody has waited since then
+	cuts          uint64  // Decision.Grant
+	throughput    throughput
 
 	tat  int64 // when the bucket will be full, as in TokenBucket
 	last int64 // latest reading granted at
@@ -112,15 +112,15 @@ const halfSecond = int64(time.Second / 2)
 
 // NewAdaptive returns an Adaptive. A nil clk is the system clock. It panics if a is
 // invalid.
-func NewAdaptive(a Adapt, clk Clock) *Adaptive {
+func NewAdaptive(a AdaptiveConfig, clk Clock) *Adaptive {
 	if err := a.Validate(); err != nil {
 		panic(err.Error() + " (NewAdaptive)")
 	}
-	l := &Adaptive{time: newTimeline(clk), adapt: a.filled(), last: neverRead, tat: math.MinInt64}
-	if a.Start > 0 {
-		l.peak = l.within(a.Start / l.adapt.Law.Low()) // as if it had been cut to Start
-		l.rate = l.within(a.Start)
-		l.highest = l.rate
+	l := &Adaptive{time: newTimeline(clk), config: a.withDefaults(), last: noReading, tat: math.MinInt64}
+	if a.InitialRate > 0 {
+		l.peak = l.clamp(a.InitialRate / l.config.Curve.DecreaseFactor()) // as if it had been cut to Start
+		l.rate = l.clamp(a.InitialRate)
+		l.highestRate = l.rate
 	}
 	return l
 }
@@ -142,10 +142,10 @@ func (l *Adaptive) Reserve(_ context.Context, c Claim) (Decision, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := max(given, l.last)
-	d := Decision{Policy: l.adapt.Name, At: l.time.stamp(now, given, c.Now), Grant: l.cuts}
+	d := Decision{Policy: l.config.Name, At: l.time.stamp(now, given, c.Now), Grant: l.cuts}
 	if l.rate == 0 {
 		if d.OK = true; !c.DryRun {
-			l.granted(n, now)
+			l.recordGrant(n, now)
 		}
 		return d, nil
 	}
@@ -153,21 +153,21 @@ func (l *Adaptive) Reserve(_ context.Context, c Claim) (Decision, error) {
 	switch wait := addSat(taken, min(cost, window)-window); {
 	case wait > 0:
 		d.Wait = time.Duration(wait)
-		l.waited = l.waited || !c.DryRun
+		l.callerWaited = l.callerWaited || !c.DryRun
 	case c.DryRun:
 		d.OK = true
 	default:
 		d.OK = true
 		taken = addSat(taken, cost)
 		l.tat = addSat(now, taken)
-		l.granted(n, now)
+		l.recordGrant(n, now)
 	}
 	return l.describe(d, taken), nil
 }
 
-func (l *Adaptive) granted(n, now int64) {
+func (l *Adaptive) recordGrant(n, now int64) {
 	l.last = now
-	l.sent.add(n, now)
+	l.throughput.add(n, now)
 }
 
 // describe adds to d the state of a bucket from which so much is taken.
@@ -183,13 +183,13 @@ func (l *Adaptive) describe(d Decision, taken int64) Decision {
 func (l *Adaptive) taken(now int64) int64 { return max(subSat(l.tat, now), 0) }
 
 // window returns how many nanoseconds an empty bucket takes to fill.
-func (l *Adaptive) window() int64 { return max(int64(l.adapt.Burst), l.cost(1)) }
+func (l *Adaptive) window() int64 { return max(int64(l.config.Burst), l.cost(1)) }
 
 // cost returns how many nanoseconds n units take to come.
-func (l *Adaptive) cost(n float64) int64 { return int64(nanoseconds(n / l.rate * 1e9)) }
+func (l *Adaptive) cost(n float64) int64 { return int64(ceilNanoseconds(n / l.rate * 1e9)) }
 
 // Local implements Local.
-func (*Adaptive) Local() bool { return true }
+func (*Adaptive) NonBlocking() bool { return true }
 
 // Cancel implements Limiter.
 func (l *Adaptive) Cancel(_ context.Context, c Claim, d Decision) {
@@ -199,18 +199,18 @@ func (l *Adaptive) Cancel(_ context.Context, c Claim, d Decision) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.sent.take(n)
-	l.giveBack(n, l.time.read(c.Now), d)
+	l.throughput.subtract(n)
+	l.refund(n, l.time.read(c.Now), d)
 }
 
-// giveBack gives back n units of the claim granted by d.
-func (l *Adaptive) giveBack(n, asOf int64, d Decision) {
+// refund gives back n units of the claim granted by d.
+func (l *Adaptive) refund(n, asOf int64, d Decision) {
 	if l.rate == 0 || d.Grant != l.cuts {
 		return
 	}
 	from := l.time.read(d.At)
 	since := subSat(max(asOf, l.last, from), from)
-	if left := float64(n) - float64(since)/1e9*l.highest; left > 0 {
+	if left := float64(n) - float64(since)/1e9*l.highestRate; left > 0 {
 		l.tat = subSat(l.tat, whole(left/l.rate*1e9))
 	}
 }
@@ -225,9 +225,9 @@ func (l *Adaptive) Observe(_ context.Context, c Claim, d Decision, f Feedback) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now = max(now, l.last)
-	switch extra := f.extra(c, d); {
+	switch extra := f.extraCost(c, d); {
 	case extra < 0:
-		l.giveBack(-extra, now, d)
+		l.refund(-extra, now, d)
 	case extra > 0 && l.rate > 0:
 		l.tat = addSat(max(l.tat, now), l.cost(float64(extra)))
 	}
@@ -242,40 +242,40 @@ func (l *Adaptive) Observe(_ context.Context, c Claim, d Decision, f Feedback) {
 // cut lowers the rate. A server that refuses has nothing left, so neither has the
 // bucket, until the server's own RetryAfter if it gave one.
 func (l *Adaptive) cut(now int64, retryAfter time.Duration) {
-	l.peak = l.sent.latest(now)
+	l.peak = l.throughput.rate(now)
 	if l.rate > 0 {
 		l.peak = min(l.peak, l.rate)
 	}
 	l.cuts++
-	l.rate = l.within(l.peak * l.adapt.Law.Low())
-	l.highest, l.climbed, l.looked, l.waited = l.rate, 0, now, false
+	l.rate = l.clamp(l.peak * l.config.Curve.DecreaseFactor())
+	l.highestRate, l.waitedSeconds, l.lastClimb, l.callerWaited = l.rate, 0, now, false
 	l.tat = addSat(now, addSat(l.window(), int64(max(retryAfter, 0))))
 }
 
 // climb raises the rate if callers have waited for it, and keeps it within twice what
 // is sent.
 func (l *Adaptive) climb(now int64) {
-	since := subSat(now, l.looked)
+	since := subSat(now, l.lastClimb)
 	if since < halfSecond {
 		return
 	}
-	if l.waited {
-		l.climbed += float64(min(since, 2*halfSecond)) / 1e9
+	if l.callerWaited {
+		l.waitedSeconds += float64(min(since, 2*halfSecond)) / 1e9
 	}
-	l.looked, l.waited = now, false
-	l.setRate(min(l.adapt.Law.Rate(l.peak, l.climbed), 2*l.sent.latest(now)), now)
+	l.lastClimb, l.callerWaited = now, false
+	l.setRate(min(l.config.Curve.Rate(l.peak, l.waitedSeconds), 2*l.throughput.rate(now)), now)
 }
 
 // setRate changes the rate. The units that are taken stay taken.
 func (l *Adaptive) setRate(rate float64, now int64) {
-	was := l.rate
-	l.rate = l.within(rate)
-	l.highest = max(l.highest, l.rate)
+	old := l.rate
+	l.rate = l.clamp(rate)
+	l.highestRate = max(l.highestRate, l.rate)
 	if taken := l.taken(now); taken > 0 {
-		l.tat = addSat(now, int64(nanoseconds(float64(taken)*was/l.rate)))
+		l.tat = addSat(now, int64(ceilNanoseconds(float64(taken)*old/l.rate)))
 	}
 }
 
-func (l *Adaptive) within(rate float64) float64 {
-	return min(max(rate, l.adapt.Floor), l.adapt.Ceiling)
+func (l *Adaptive) clamp(rate float64) float64 {
+	return min(max(rate, l.config.MinRate), l.config.MaxRate)
 }

@@ -16,9 +16,9 @@ import (
 
 // A crowd of callers works against a server that allows so many a second and says so
 // only by refusing. It returns what was accepted and refused in the given time.
-func crowdAt(t *testing.T, server throttle.Limiter, own *throttle.Adaptive, callers int, latency, d time.Duration) (accepted, refused int64) {
-	var yes, no atomic.Int64
-	w := new(throttle.Waiter)
+func runCallers(t *testing.T, server throttle.Limiter, own *throttle.Adaptive, callers int, latency, d time.Duration) (accepted, refused int64) {
+	var accepts, refusals atomic.Int64
+	q := new(throttle.Queue)
 	ctx, cancel := context.WithTimeout(t.Context(), d)
 	defer cancel()
 	var wg sync.WaitGroup
@@ -27,39 +27,39 @@ func crowdAt(t *testing.T, server throttle.Limiter, own *throttle.Adaptive, call
 			for ctx.Err() == nil {
 				ticket := throttle.Ticket{}
 				ticket.Add(throttle.Demand{Limiter: own})
-				if w.Wait(ctx, &ticket) != nil {
+				if q.Wait(ctx, &ticket) != nil {
 					return
 				}
 				time.Sleep(latency / 2)
-				answer, _ := server.Reserve(t.Context(), throttle.Claim{})
+				decision, _ := server.Reserve(t.Context(), throttle.Claim{})
 				time.Sleep(latency / 2)
 				f := throttle.Feedback{}
-				if yes.Add(1); !answer.OK {
-					yes.Add(-1)
-					no.Add(1)
+				if accepts.Add(1); !decision.OK {
+					accepts.Add(-1)
+					refusals.Add(1)
 					f.Outcome = throttle.Throttled
 				}
-				w.Observe(t.Context(), &ticket, f)
+				q.Observe(t.Context(), &ticket, f)
 			}
 		})
 	}
 	wg.Wait()
-	return yes.Load(), no.Load()
+	return accepts.Load(), refusals.Load()
 }
 
 // Fifty callers find the limit of a server, follow it down and up again, and are hardly
 // refused on the way.
 func TestAdaptive_findsTheLimit(t *testing.T) {
-	for name, law := range map[string]throttle.Law{"cubic": throttle.Cubic{}, "aimd": throttle.AIMD{Step: 3}} {
+	for name, curve := range map[string]throttle.RateCurve{"cubic": throttle.Cubic{}, "aimd": throttle.AIMD{Step: 3}} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				limit := func(n int64) throttle.Limit { return throttle.Limit{Count: n, Per: time.Second, Burst: 5} }
 				server := throttle.NewTokenBucket(limit(40), nil)
-				own := throttle.NewAdaptive(throttle.Adapt{Law: law}, nil)
+				own := throttle.NewAdaptive(throttle.AdaptiveConfig{Curve: curve}, nil)
 				for _, allowed := range []int64{40, 10, 80, 80} {
 					require.NoError(t, server.SetLimit(limit(allowed)))
-					crowdAt(t, server, own, 50, 50*time.Millisecond, 30*time.Second)
-					accepted, refused := crowdAt(t, server, own, 50, 50*time.Millisecond, 60*time.Second)
+					runCallers(t, server, own, 50, 50*time.Millisecond, 30*time.Second)
+					accepted, refused := runCallers(t, server, own, 50, 50*time.Millisecond, 60*time.Second)
 					t.Logf("%d/s allowed: %d accepted, %d refused in a minute", allowed, accepted, refused)
 					require.Greater(t, float64(accepted), .85*60*float64(allowed))
 					require.Less(t, float64(refused), .06*float64(accepted))
@@ -71,8 +71,8 @@ func TestAdaptive_findsTheLimit(t *testing.T) {
 
 // A hundred refusals of one burst are one cut, and those that come in later, of claims
 // made before it, do not cut again.
-func TestAdaptive_cutsOncePerBurst(t *testing.T) {
-	l := throttle.NewAdaptive(throttle.Adapt{}, nil)
+func TestAdaptive_decreasesOncePerBurst(t *testing.T) {
+	l := throttle.NewAdaptive(throttle.AdaptiveConfig{}, nil)
 	now := time.Now()
 	var granted []throttle.Decision
 	for range 100 {
@@ -81,7 +81,7 @@ func TestAdaptive_cutsOncePerBurst(t *testing.T) {
 	}
 	for _, d := range granted {
 		require.True(t, d.OK)
-		l.Observe(t.Context(), throttle.Claim{}, d, throttle.Feedback{Now: now, Outcome: throttle.Throttled, More: true})
+		l.Observe(t.Context(), throttle.Claim{}, d, throttle.Feedback{Now: now, Outcome: throttle.Throttled, Partial: true})
 		l.Observe(t.Context(), throttle.Claim{}, d, throttle.Feedback{Now: now, Outcome: throttle.Throttled})
 		require.InDelta(t, .7*100, l.Rate(), 3)
 	}
@@ -98,7 +98,7 @@ type pacer struct {
 	sent int
 }
 
-func newPacer(t *testing.T, a throttle.Adapt) *pacer {
+func newPacer(t *testing.T, a throttle.AdaptiveConfig) *pacer {
 	p := &pacer{T: t, now: time.Date(2026, 11, 21, 8, 0, 0, 0, time.UTC)}
 	p.l = throttle.NewAdaptive(a, p)
 	return p
@@ -132,27 +132,27 @@ func (p *pacer) refuse(f throttle.Feedback) {
 
 // The curve is that of the AWS SDKs: from 0.7 of the peak back to it in k seconds, flat
 // there, and then on.
-func TestAdaptive_followsItsLaw(t *testing.T) {
-	for _, law := range []throttle.Law{throttle.Cubic{}, throttle.AIMD{}, throttle.Cubic{Beta: .5, Scale: 2}, throttle.AIMD{Beta: .5, Step: 4}} {
-		p := newPacer(t, throttle.Adapt{Law: law})
+func TestAdaptive_followsItsCurve(t *testing.T) {
+	for _, curve := range []throttle.RateCurve{throttle.Cubic{}, throttle.AIMD{}, throttle.Cubic{Beta: .5, Scale: 2}, throttle.AIMD{Beta: .5, Step: 4}} {
+		p := newPacer(t, throttle.AdaptiveConfig{Curve: curve})
 		p.work(10*time.Millisecond, 10*time.Second)
 		p.refuse(throttle.Feedback{})
 		cut := p.now
-		require.InDelta(t, law.Low()*100, p.l.Rate(), 1)
+		require.InDelta(t, curve.DecreaseFactor()*100, p.l.Rate(), 1)
 		for range 12 {
 			p.work(time.Microsecond, time.Second)
-			low, high := law.Rate(100, p.now.Sub(cut).Seconds()-1.2), law.Rate(100, p.now.Sub(cut).Seconds())
+			low, high := curve.Rate(100, p.now.Sub(cut).Seconds()-1.2), curve.Rate(100, p.now.Sub(cut).Seconds())
 			require.GreaterOrEqual(t, p.l.Rate(), low-2)
 			require.LessOrEqual(t, p.l.Rate(), high+2)
 		}
-		require.Greater(t, p.l.Rate(), law.Low()*100+5)
+		require.Greater(t, p.l.Rate(), curve.DecreaseFactor()*100+5)
 	}
 	require.InDelta(t, 100, throttle.Cubic{}.Rate(100, math.Cbrt(100*.3/.4)), 1e-9)
 }
 
 // A rate that nobody waits for proves nothing, and so does a pause.
-func TestAdaptive_doesNotClimbIdle(t *testing.T) {
-	p := newPacer(t, throttle.Adapt{})
+func TestAdaptive_doesNotRaiseTheRateWhileIdle(t *testing.T) {
+	p := newPacer(t, throttle.AdaptiveConfig{})
 	p.work(10*time.Millisecond, 10*time.Second)
 	p.refuse(throttle.Feedback{})
 	before := p.l.Rate()
@@ -171,8 +171,8 @@ func TestAdaptive_doesNotClimbIdle(t *testing.T) {
 	require.Greater(t, p.l.Rate(), 70.)
 }
 
-func TestAdaptive_neverFallsBelowItsFloor(t *testing.T) {
-	p := newPacer(t, throttle.Adapt{Start: 100})
+func TestAdaptive_neverFallsBelowMinRate(t *testing.T) {
+	p := newPacer(t, throttle.AdaptiveConfig{InitialRate: 100})
 	require.Equal(t, 100., p.l.Rate())
 	for range 100 {
 		p.refuse(throttle.Feedback{})
@@ -187,8 +187,8 @@ func TestAdaptive_neverFallsBelowItsFloor(t *testing.T) {
 }
 
 // What was granted before a cut gives nothing back after it: the bucket was emptied.
-func TestAdaptive_cancelAfterACutGivesNothingBack(t *testing.T) {
-	p := newPacer(t, throttle.Adapt{Start: 10, Burst: time.Second})
+func TestAdaptive_cancelAfterADecreaseRefundsNothing(t *testing.T) {
+	p := newPacer(t, throttle.AdaptiveConfig{InitialRate: 10, Burst: time.Second})
 	before := reserve(t, p.l, throttle.Claim{Cost: 5})
 	p.refuse(throttle.Feedback{})
 	wait := reserve(t, p.l, throttle.Claim{DryRun: true}).Wait
@@ -199,7 +199,7 @@ func TestAdaptive_cancelAfterACutGivesNothingBack(t *testing.T) {
 
 // A claim that time has paid for at a high rate gives nothing back at a lower one.
 func TestAdaptive_cancelCountsTheHighestRate(t *testing.T) {
-	p := newPacer(t, throttle.Adapt{Start: 100, Burst: time.Second})
+	p := newPacer(t, throttle.AdaptiveConfig{InitialRate: 100, Burst: time.Second})
 	old := reserve(t, p.l, throttle.Claim{Cost: 60})
 	p.now = p.now.Add(10 * time.Second)
 	p.work(time.Second, 3*time.Second)
@@ -211,8 +211,8 @@ func TestAdaptive_cancelCountsTheHighestRate(t *testing.T) {
 }
 
 // What was cancelled was not sent, and says nothing of what the server can take.
-func TestAdaptive_doesNotCountWhatWasCancelled(t *testing.T) {
-	p := newPacer(t, throttle.Adapt{})
+func TestAdaptive_doesNotCountCancelledClaims(t *testing.T) {
+	p := newPacer(t, throttle.AdaptiveConfig{})
 	for range 1000 {
 		p.l.Cancel(t.Context(), throttle.Claim{}, reserve(t, p.l, throttle.Claim{}))
 	}
@@ -231,8 +231,8 @@ func TestAdaptive_sharesFairly(t *testing.T) {
 		var wg sync.WaitGroup
 		for i := range got {
 			wg.Go(func() {
-				own := throttle.NewAdaptive(throttle.Adapt{Law: throttle.AIMD{}, Start: float64(5 + 10*i)}, nil)
-				got[i], _ = crowdAt(t, server, own, 10, time.Duration(40+i)*time.Millisecond, 5*time.Minute)
+				own := throttle.NewAdaptive(throttle.AdaptiveConfig{Curve: throttle.AIMD{}, InitialRate: float64(5 + 10*i)}, nil)
+				got[i], _ = runCallers(t, server, own, 10, time.Duration(40+i)*time.Millisecond, 5*time.Minute)
 			})
 		}
 		wg.Wait()
@@ -243,9 +243,9 @@ func TestAdaptive_sharesFairly(t *testing.T) {
 	})
 }
 
-func TestAdapt_validates(t *testing.T) {
-	for _, a := range []throttle.Adapt{{Start: -1}, {Floor: math.NaN()}, {Ceiling: .1}, {Burst: -1}, {Floor: 1e-9},
-		{Law: throttle.Cubic{Beta: 1}}, {Law: throttle.AIMD{Beta: -1}}} {
+func TestAdaptiveConfig_validate(t *testing.T) {
+	for _, a := range []throttle.AdaptiveConfig{{InitialRate: -1}, {MinRate: math.NaN()}, {MaxRate: .1}, {Burst: -1}, {MinRate: 1e-9},
+		{Curve: throttle.Cubic{Beta: 1}}, {Curve: throttle.AIMD{Beta: -1}}} {
 		require.Error(t, a.Validate())
 		require.Panics(t, func() { throttle.NewAdaptive(a, nil) })
 	}

@@ -33,110 +33,112 @@ func TestConformance(t *testing.T) {
 		// Steps: a tick may fall anywhere in the span.
 		{"RefillBucket", refill(throttle.Limit{Count: 3, Per: time.Second, Burst: 10}), throttletest.Spec{Bound: steps(10, 3, time.Second)}},
 		{"RefillBucket, more than it holds", refill(throttle.Limit{Count: 7, Per: time.Second, Burst: 4}), throttletest.Spec{Bound: steps(4, 7, time.Second)}},
-		{"LeakyBucket", leaky(throttle.Leak{Limit: ten}), throttletest.Spec{Limit: ten}},
-		{"LeakyBucket, queue", leaky(throttle.Leak{Limit: ten, Queue: math.MaxInt64}), throttletest.Spec{Limit: ten}},
-		{"LeakyBucket, short queue", leaky(throttle.Leak{Limit: ten, Queue: 7}), throttletest.Spec{Limit: ten}},
+		{"LeakyBucket", leaky(throttle.LeakyBucketConfig{Limit: ten}), throttletest.Spec{Limit: ten}},
+		{"LeakyBucket, queue", leaky(throttle.LeakyBucketConfig{Limit: ten, Queue: math.MaxInt64}), throttletest.Spec{Limit: ten}},
+		{"LeakyBucket, short queue", leaky(throttle.LeakyBucketConfig{Limit: ten, Queue: 7}), throttletest.Spec{Limit: ten}},
 		// Waits are rounded up to whole nanoseconds, so that a span may be short of one.
-		{"LeakyBucket, thirds", leaky(throttle.Leak{Limit: throttle.Limit{Count: 3, Per: time.Second, Burst: 2}, Queue: 9}), throttletest.Spec{Bound: func(w time.Duration) int64 { return 2 + int64((w+1)*3/time.Second) }}},
-		{"LeakyBucket, primes", leaky(throttle.Leak{Limit: throttle.Limit{Count: 999999937, Per: time.Second, Burst: 3}, Queue: 5}), throttletest.Spec{Bound: func(w time.Duration) int64 { return 4 + int64(w) }}},
+		{"LeakyBucket, thirds", leaky(throttle.LeakyBucketConfig{Limit: throttle.Limit{Count: 3, Per: time.Second, Burst: 2}, Queue: 9}), throttletest.Spec{Bound: func(w time.Duration) int64 { return 2 + int64((w+1)*3/time.Second) }}},
+		{"LeakyBucket, primes", leaky(throttle.LeakyBucketConfig{Limit: throttle.Limit{Count: 999999937, Per: time.Second, Burst: 3}, Queue: 5}), throttletest.Spec{Bound: func(w time.Duration) int64 { return 4 + int64(w) }}},
 		// All of a split claim acts when its last unit leaves, so that a whole bucket may act at once.
-		{"LeakyBucket, split", leaky(throttle.Leak{Limit: throttle.Limit{Count: 10, Per: time.Second, Burst: 10}, Split: true}), throttletest.Spec{Limit: ten}},
+		{"LeakyBucket, split", leaky(throttle.LeakyBucketConfig{Limit: throttle.Limit{Count: 10, Per: time.Second, Burst: 10}, Split: true}), throttletest.Spec{Limit: ten}},
 		// Times are truncated to whole milliseconds at both ends of a span, and places once more.
-		{"Nginx", nginx(throttle.LimitReq{Rate: 10, Per: time.Second, Burst: 5}), throttletest.Spec{Bound: truncated(6, 10)}},
-		{"Nginx, delay", nginx(throttle.LimitReq{Rate: 100, Per: time.Minute, Burst: 9, Delay: 5}), throttletest.Spec{Bound: truncated(10, 2)}},
-		{"Nginx, nodelay", nginx(throttle.LimitReq{Rate: 1000, Per: time.Second, Burst: 9, NoDelay: true}), throttletest.Spec{Bound: truncated(10, 1000)}},
+		{"Nginx", nginx(throttle.NginxConfig{Rate: 10, Per: time.Second, Burst: 5}), throttletest.Spec{Bound: truncated(6, 10)}},
+		{"Nginx, delay", nginx(throttle.NginxConfig{Rate: 100, Per: time.Minute, Burst: 9, Delay: 5}), throttletest.Spec{Bound: truncated(10, 2)}},
+		{"Nginx, nodelay", nginx(throttle.NginxConfig{Rate: 1000, Per: time.Second, Burst: 9, NoDelay: true}), throttletest.Spec{Bound: truncated(10, 1000)}},
 		// TickQueue grants nothing that does not wait, which is what the suite asks for most: see its own tests.
 
 		// Windows: a span touches one more than it is long, at either end.
-		{"FixedWindow, epoch", fixed(throttle.Quota{Count: 10, Per: time.Second}), throttletest.Spec{Bound: windows(10, time.Second)}},
-		{"FixedWindow, first", fixed(throttle.Quota{Count: 10, Per: time.Second, Anchor: throttle.AtFirst}), throttletest.Spec{Bound: windows(10, time.Second)}},
-		{"FixedWindow, each day", fixed(throttle.Quota{Count: 10, Anchor: throttle.EachDay}), throttletest.Spec{Bound: windows(10, 24*time.Hour)}},
-		{"FixedWindow, each month", fixed(throttle.Quota{Count: 10, Anchor: throttle.EachMonth}), throttletest.Spec{Bound: windows(10, 28*24*time.Hour)}},
+		{"FixedWindow, epoch", constantLimiter(throttle.FixedWindowConfig{Count: 10, Per: time.Second}), throttletest.Spec{Bound: windows(10, time.Second)}},
+		{"FixedWindow, first", constantLimiter(throttle.FixedWindowConfig{Count: 10, Per: time.Second, Align: throttle.AtFirst}), throttletest.Spec{Bound: windows(10, time.Second)}},
+		{"FixedWindow, each day", constantLimiter(throttle.FixedWindowConfig{Count: 10, Align: throttle.EachDay}), throttletest.Spec{Bound: windows(10, 24*time.Hour)}},
+		{"FixedWindow, each month", constantLimiter(throttle.FixedWindowConfig{Count: 10, Align: throttle.EachMonth}), throttletest.Spec{Bound: windows(10, 28*24*time.Hour)}},
 		{"PermitsPerPeriod", func(clk throttle.Clock) throttle.Limiter {
 			return throttle.NewPermitsPerPeriod(10, time.Second, clk)
 		}, throttletest.Spec{Bound: windows(10, time.Second)}},
 		// A log keeps its limit in each window it slides over: any span shorter than Per.
-		{"SlidingLog", slidingLog(throttle.Log{Limit: ten}), throttletest.Spec{Bound: sliding(10, time.Second)}},
-		{"SlidingLog, gap", slidingLog(throttle.Log{Limit: ten, MinGap: 10 * time.Millisecond}), throttletest.Spec{Bound: sliding(10, time.Second)}},
-		{"SlidingLog, refusals", slidingLog(throttle.Log{Limit: ten, CountRefused: true}), throttletest.Spec{Bound: sliding(10, time.Second), CountsRefusals: true}},
-		{"SlidingCounter", counter(throttle.Counter{Limit: ten}), throttletest.Spec{Bound: windows(10, time.Second)}},
-		{"SlidingCounter, floor", counter(throttle.Counter{Limit: ten, Floor: true}), throttletest.Spec{Bound: windows(10, time.Second)}},
+		{"SlidingLog", slidingLog(throttle.SlidingLogConfig{Limit: ten}), throttletest.Spec{Bound: sliding(10, time.Second)}},
+		{"SlidingLog, gap", slidingLog(throttle.SlidingLogConfig{Limit: ten, MinGap: 10 * time.Millisecond}), throttletest.Spec{Bound: sliding(10, time.Second)}},
+		{"SlidingLog, refusals", slidingLog(throttle.SlidingLogConfig{Limit: ten, CountRefused: true}), throttletest.Spec{Bound: sliding(10, time.Second), CountsRefusals: true}},
+		{"SlidingCounter", counter(throttle.SlidingCounterConfig{Limit: ten}), throttletest.Spec{Bound: windows(10, time.Second)}},
+		{"SlidingCounter, floor", counter(throttle.SlidingCounterConfig{Limit: ten, RoundDown: true}), throttletest.Spec{Bound: windows(10, time.Second)}},
 		// A span longer than Per less one part may touch Parts+1 of them.
-		{"SubWindows", parts(throttle.Parts{Limit: ten, Parts: 3}), throttletest.Spec{Bound: sliding(10, 2*time.Second/3)}},
+		{"SubWindows", parts(throttle.SubWindowsConfig{Limit: ten, Parts: 3}), throttletest.Spec{Bound: sliding(10, 2*time.Second/3)}},
 		{"AllOf of one", allOf(bucket), throttletest.Spec{Limit: ten, EndsOnce: true, Wrap: func(l throttle.Limiter) throttle.Limiter { return throttle.AllOf(l) }}},
 		{"AllOf of three", allOf(newBucket(20, time.Second, 7), bucket, newBucket(4, time.Second, 16)),
 			throttletest.Spec{Limit: throttle.Limit{Count: 4, Per: time.Second, Burst: 7}, Bound: atMost(
-				throttle.Limit{Count: 20, Per: time.Second, Burst: 7}, ten, throttle.Limit{Count: 4, Per: time.Second, Burst: 16}), EndsOnce: true, RefusalAdvances: true,
+				throttle.Limit{Count: 20, Per: time.Second, Burst: 7}, ten, throttle.Limit{Count: 4, Per: time.Second, Burst: 16}), EndsOnce: true, RefusalAdvancesClock: true,
 				Wrap: func(l throttle.Limiter) throttle.Limiter {
-					return throttle.AllOf(throttle.Unlimited, l, throttle.AllOf())
+					return throttle.AllOf(throttle.AllowAll, l, throttle.AllOf())
 				}}},
 		{"AllOf of none", allOf(), throttletest.Spec{Bound: unbounded, EndsOnce: true}},
 		{"Fallback, primary", fallback(bucket, away), throttletest.Spec{Limit: ten, Wrap: func(l throttle.Limiter) throttle.Limiter {
-			return &throttle.Fallback{Primary: l, Secondary: throttle.Blocked}
+			return &throttle.Fallback{Primary: l, Secondary: throttle.DenyAll}
 		}}},
 		{"Fallback, secondary", fallback(away, bucket), throttletest.Spec{Limit: ten, EndsOnce: true, Wrap: func(l throttle.Limiter) throttle.Limiter {
 			return &throttle.Fallback{Primary: unreachable{}, Secondary: l}
 		}}},
 		{"AllOf in Fallback in AllOf", allOf(fallback(away, allOf(bucket, bucket)), fallback(bucket, away)), throttletest.Spec{Limit: ten, EndsOnce: true}},
-		{"Keyed", keyed(bucket), throttletest.Spec{Limit: ten}},
-		{"Keyed, windows", keyed(fixed(throttle.Quota{Count: 10, Per: time.Second})), throttletest.Spec{Bound: windows(10, time.Second)}},
-		{"Keyed, composed", keyed(allOf(bucket, bucket)), throttletest.Spec{Limit: ten, EndsOnce: true, Wrap: func(l throttle.Limiter) throttle.Limiter {
-			return &throttle.Keyed{New: func(string) throttle.Limiter { return l }}
+		{"KeyedLimiter", keyed(bucket), throttletest.Spec{Limit: ten}},
+		{"KeyedLimiter, windows", keyed(constantLimiter(throttle.FixedWindowConfig{Count: 10, Per: time.Second})), throttletest.Spec{Bound: windows(10, time.Second)}},
+		{"KeyedLimiter, composed", keyed(allOf(bucket, bucket)), throttletest.Spec{Limit: ten, EndsOnce: true, Wrap: func(l throttle.Limiter) throttle.Limiter {
+			return &throttle.KeyedLimiter{New: func(string) throttle.Limiter { return l }}
 		}}},
-		{"Keyed, overflow", func(clk throttle.Clock) throttle.Limiter {
-			return crowdedBy(1, &throttle.Keyed{New: alwaysBusy, Max: 1, Overflow: bucket(clk), Clock: clk})
+		{"KeyedLimiter, overflow", func(clk throttle.Clock) throttle.Limiter {
+			return withKeys(1, &throttle.KeyedLimiter{New: alwaysBusy, Max: 1, Overflow: bucket(clk), Clock: clk})
 		}, throttletest.Spec{Limit: ten, Wrap: func(l throttle.Limiter) throttle.Limiter {
-			return crowdedBy(1, &throttle.Keyed{New: alwaysBusy, Max: 1, Overflow: l})
+			return withKeys(1, &throttle.KeyedLimiter{New: alwaysBusy, Max: 1, Overflow: l})
 		}}},
 		// One word has no room for the latest reading.
-		{"KeyedBuckets", keyedBuckets(throttle.Buckets{Limit: ten}), throttletest.Spec{Limit: ten, OlderAsIs: true}},
-		{"KeyedBuckets, exact", keyedBuckets(throttle.Buckets{Limit: ten, Exact: true}), throttletest.Spec{Limit: ten, OlderAsIs: true}},
-		{"KeyedBuckets, thirds", keyedBuckets(throttle.Buckets{Limit: throttle.Limit{Count: 3, Per: time.Second, Burst: 2}}),
-			throttletest.Spec{Limit: throttle.Limit{Count: 3, Per: time.Second, Burst: 2}, OlderAsIs: true}},
-		{"KeyedBuckets, primes", keyedBuckets(throttle.Buckets{Limit: throttle.Limit{Count: 999999937, Per: time.Second, Burst: 3}}),
-			throttletest.Spec{Limit: throttle.Limit{Count: 999999937, Per: time.Second, Burst: 3}, OlderAsIs: true}},
+		{"KeyedBuckets", keyedBuckets(throttle.BucketsConfig{Limit: ten}), throttletest.Spec{Limit: ten, AcceptsOlderReadings: true}},
+		{"KeyedBuckets, exact", keyedBuckets(throttle.BucketsConfig{Limit: ten, Exact: true}), throttletest.Spec{Limit: ten, AcceptsOlderReadings: true}},
+		{"KeyedBuckets, thirds", keyedBuckets(throttle.BucketsConfig{Limit: throttle.Limit{Count: 3, Per: time.Second, Burst: 2}}),
+			throttletest.Spec{Limit: throttle.Limit{Count: 3, Per: time.Second, Burst: 2}, AcceptsOlderReadings: true}},
+		{"KeyedBuckets, primes", keyedBuckets(throttle.BucketsConfig{Limit: throttle.Limit{Count: 999999937, Per: time.Second, Burst: 3}}),
+			throttletest.Spec{Limit: throttle.Limit{Count: 999999937, Per: time.Second, Burst: 3}, AcceptsOlderReadings: true}},
 		// Hard is what holds; Limit only marks.
-		{"Soft", soft(ten, 10), throttletest.Spec{Limit: throttle.Limit{Count: 11, Per: time.Second}, EndsOnce: true, Wrap: func(l throttle.Limiter) throttle.Limiter {
-			return &throttle.Soft{Limit: l, Hard: throttle.Unlimited}
+		{"SoftLimit", soft(ten, 10), throttletest.Spec{Limit: throttle.Limit{Count: 11, Per: time.Second}, EndsOnce: true, Wrap: func(l throttle.Limiter) throttle.Limiter {
+			return &throttle.SoftLimit{Soft: l, Hard: throttle.AllowAll}
 		}}},
-		{"Soft, over", func(clk throttle.Clock) throttle.Limiter {
-			return &throttle.Soft{Limit: throttle.Blocked, Hard: bucket(clk)}
+		{"SoftLimit, over", func(clk throttle.Clock) throttle.Limiter {
+			return &throttle.SoftLimit{Soft: throttle.DenyAll, Hard: bucket(clk)}
 		}, throttletest.Spec{Limit: ten, EndsOnce: true, Wrap: func(l throttle.Limiter) throttle.Limiter {
-			return &throttle.Soft{Limit: throttle.Blocked, Hard: l}
+			return &throttle.SoftLimit{Soft: throttle.DenyAll, Hard: l}
 		}}},
-		{"Elastic, nothing to spare", elastic(bucket, false), throttletest.Spec{Limit: ten, Wrap: func(l throttle.Limiter) throttle.Limiter {
-			return &throttle.Elastic{Limiter: l, Spare: func(throttle.Claim, throttle.Decision) bool { return true }}
+		{"Borrowing, cannot borrow", elastic(bucket, false), throttletest.Spec{Limit: ten, Wrap: func(l throttle.Limiter) throttle.Limiter {
+			return &throttle.Borrowing{Limiter: l, CanBorrow: func(throttle.Claim, throttle.Decision) bool { return true }}
 		}}},
 		// What is lent has no bound and no largest claim.
-		{"Elastic, all to spare", elastic(bucket, true), throttletest.Spec{Bound: unbounded, PaysLater: true}},
+		{"Borrowing, can always borrow", elastic(bucket, true), throttletest.Spec{Bound: unbounded, AllowsDebt: true}},
 		{"Shadow", func(clk throttle.Clock) throttle.Limiter {
 			return &throttle.Shadow{Limiter: bucket(clk)}
-		}, throttletest.Spec{Bound: unbounded, PaysLater: true, Wrap: func(l throttle.Limiter) throttle.Limiter {
+		}, throttletest.Spec{Bound: unbounded, AllowsDebt: true, Wrap: func(l throttle.Limiter) throttle.Limiter {
 			return &throttle.Shadow{Limiter: l}
 		}}},
 		// Refusals are what it counts.
-		{"Penalty", func(clk throttle.Clock) throttle.Limiter {
-			return throttle.NewPenalty(bucket(clk), throttle.Sentence{After: 3, Within: time.Second, For: time.Second, Max: 4 * time.Second}, clk)
+		{"Ban", func(clk throttle.Clock) throttle.Limiter {
+			return throttle.NewBan(bucket(clk), throttle.BanConfig{Refusals: 3, Within: time.Second, Duration: time.Second, MaxDuration: 4 * time.Second}, clk)
 		}, throttletest.Spec{Limit: ten, CountsRefusals: true, Wrap: func(l throttle.Limiter) throttle.Limiter {
-			return throttle.NewPenalty(l, throttle.Sentence{After: 1, Within: 1, For: 1}, nil)
+			return throttle.NewBan(l, throttle.BanConfig{Refusals: 1, Within: 1, Duration: 1}, nil)
 		}}},
 		// It bounds what is in use, not a rate, and only news can tell when that ends.
-		{"InFlight", inFlight(throttle.Capacity{Count: 10}), throttletest.Spec{InFlight: 10, WaitUnknown: true, EndsOnce: true}},
-		{"InFlight, one", inFlight(throttle.Capacity{Count: 1}), throttletest.Spec{InFlight: 1, WaitUnknown: true, EndsOnce: true}},
-		{"InFlight, aged", inFlight(throttle.Capacity{Count: 10, MaxAge: 1 << 62}), throttletest.Spec{InFlight: 10, WaitUnknown: true, EndsOnce: true}},
+		{"Concurrency", inFlight(throttle.ConcurrencyConfig{Count: 10}), throttletest.Spec{Concurrency: 10, WaitUnknown: true, EndsOnce: true}},
+		{"Concurrency, one", inFlight(throttle.ConcurrencyConfig{Count: 1}), throttletest.Spec{Concurrency: 1, WaitUnknown: true, EndsOnce: true}},
+		{"Concurrency, aged", inFlight(throttle.ConcurrencyConfig{Count: 10, MaxAge: 1 << 62}), throttletest.Spec{Concurrency: 10, WaitUnknown: true, EndsOnce: true}},
 		{"FromRate", newRate(10, 10), throttletest.Spec{Bound: early(10, 10)}},
 		{"FromRate, thirds", newRate(1./3, 4), throttletest.Spec{Bound: early(1./3, 4)}},
 		// A claim of more than the burst waits for a full one and is paid for by the next.
-		{"Adaptive", adaptive(throttle.Adapt{Start: 10, Floor: 10, Ceiling: 10, Burst: time.Second}), throttletest.Spec{Limit: ten, PaysLater: true}},
-		{"Adaptive, climbing", adaptive(throttle.Adapt{Start: 5, Ceiling: 10, Burst: time.Second}), throttletest.Spec{Limit: ten, PaysLater: true}},
-		{"Adaptive, thirds", adaptive(throttle.Adapt{Start: 1. / 3, Floor: 1. / 3, Ceiling: 1. / 3, Burst: 9 * time.Second}), throttletest.Spec{Limit: throttle.Limit{Count: 1, Per: 3 * time.Second, Burst: 3}, PaysLater: true}},
-		{"Adaptive, never refused", adaptive(throttle.Adapt{}), throttletest.Spec{Bound: unbounded}},
+		{"Adaptive", adaptive(throttle.AdaptiveConfig{InitialRate: 10, MinRate: 10, MaxRate: 10, Burst: time.Second}), throttletest.Spec{Limit: ten, AllowsDebt: true}},
+		{"Adaptive, climbing", adaptive(throttle.AdaptiveConfig{InitialRate: 5, MaxRate: 10, Burst: time.Second}), throttletest.Spec{Limit: ten, AllowsDebt: true}},
+		{"Adaptive, thirds", adaptive(throttle.AdaptiveConfig{InitialRate: 1. / 3, MinRate: 1. / 3, MaxRate: 1. / 3, Burst: 9 * time.Second}), throttletest.Spec{Limit: throttle.Limit{Count: 1, Per: 3 * time.Second, Burst: 3}, AllowsDebt: true}},
+		{"Adaptive, never refused", adaptive(throttle.AdaptiveConfig{}), throttletest.Spec{Bound: unbounded}},
 		// It bounds nothing, and draws: no wait helps for sure.
-		{"AcceptRatio", func(clk throttle.Clock) throttle.Limiter { return throttle.NewAcceptRatio(throttle.Accept{}, clk) },
+		{"AdmissionControl", func(clk throttle.Clock) throttle.Limiter {
+			return throttle.NewAdmissionControl(throttle.AdmissionControlConfig{}, clk)
+		},
 			throttletest.Spec{Bound: unbounded, WaitUnknown: true, CountsRefusals: true}},
-		{"the one of the example", func(clk throttle.Clock) throttle.Limiter { return nights{clk} }, throttletest.Spec{Bound: unbounded}},
-		{"Unlimited", func(throttle.Clock) throttle.Limiter { return throttle.Unlimited }, throttletest.Spec{Bound: unbounded}},
-		{"Blocked", func(throttle.Clock) throttle.Limiter { return throttle.Blocked }, throttletest.Spec{Bound: func(time.Duration) int64 { return 0 }}},
+		{"the one of the example", func(clk throttle.Clock) throttle.Limiter { return nightOnly{clk} }, throttletest.Spec{Bound: unbounded}},
+		{"Unlimited", func(throttle.Clock) throttle.Limiter { return throttle.AllowAll }, throttletest.Spec{Bound: unbounded}},
+		{"Blocked", func(throttle.Clock) throttle.Limiter { return throttle.DenyAll }, throttletest.Spec{Bound: func(time.Duration) int64 { return 0 }}},
 	} {
 		t.Run(l.name, func(t *testing.T) {
 			t.Parallel()
@@ -195,32 +197,32 @@ func atMost(ls ...throttle.Limit) func(time.Duration) int64 {
 // unreachable is a limiter whose store is away.
 type unreachable struct{}
 
-var errAway = errors.New("store is away")
+var errUnavailable = errors.New("store is away")
 
 func (unreachable) Reserve(context.Context, throttle.Claim) (throttle.Decision, error) {
-	return throttle.Decision{}, errAway
+	return throttle.Decision{}, errUnavailable
 }
 func (unreachable) Cancel(context.Context, throttle.Claim, throttle.Decision) {}
 
 func refill(l throttle.Limit) maker {
 	return func(clk throttle.Clock) throttle.Limiter {
-		return throttle.NewRefillBucket(throttle.Refill{Limit: l}, clk)
+		return throttle.NewRefillBucket(throttle.RefillBucketConfig{Limit: l}, clk)
 	}
 }
 
-func fixed(q throttle.Quota) maker {
+func constantLimiter(q throttle.FixedWindowConfig) maker {
 	return func(clk throttle.Clock) throttle.Limiter { return throttle.NewFixedWindow(q, clk) }
 }
 
-func slidingLog(l throttle.Log) maker {
+func slidingLog(l throttle.SlidingLogConfig) maker {
 	return func(clk throttle.Clock) throttle.Limiter { return throttle.NewSlidingLog(l, clk) }
 }
 
-func counter(l throttle.Counter) maker {
+func counter(l throttle.SlidingCounterConfig) maker {
 	return func(clk throttle.Clock) throttle.Limiter { return throttle.NewSlidingCounter(l, clk) }
 }
 
-func parts(p throttle.Parts) maker {
+func parts(p throttle.SubWindowsConfig) maker {
 	return func(clk throttle.Clock) throttle.Limiter { return throttle.NewSubWindows(p, clk) }
 }
 
@@ -239,15 +241,15 @@ func sliding(n int64, per time.Duration) func(time.Duration) int64 {
 	return func(w time.Duration) int64 { return n * int64(w/per+1) }
 }
 
-func adaptive(a throttle.Adapt) maker {
+func adaptive(a throttle.AdaptiveConfig) maker {
 	return func(clk throttle.Clock) throttle.Limiter { return throttle.NewAdaptive(a, clk) }
 }
 
-func leaky(l throttle.Leak) maker {
+func leaky(l throttle.LeakyBucketConfig) maker {
 	return func(clk throttle.Clock) throttle.Limiter { return throttle.NewLeakyBucket(l, clk) }
 }
 
-func nginx(l throttle.LimitReq) maker {
+func nginx(l throttle.NginxConfig) maker {
 	return func(clk throttle.Clock) throttle.Limiter { return throttle.NewNginx(l, clk) }
 }
 
@@ -258,40 +260,40 @@ func truncated(burst, perSecond int64) func(time.Duration) int64 {
 
 func soft(l throttle.Limit, percent int64) maker {
 	return func(clk throttle.Clock) throttle.Limiter {
-		return &throttle.Soft{Limit: throttle.NewTokenBucket(l, clk), Hard: throttle.NewTokenBucket(l.Plus(percent), clk)}
+		return &throttle.SoftLimit{Soft: throttle.NewTokenBucket(l, clk), Hard: throttle.NewTokenBucket(l.PlusPercent(percent), clk)}
 	}
 }
 
 func elastic(inner maker, spare bool) maker {
 	return func(clk throttle.Clock) throttle.Limiter {
-		return &throttle.Elastic{Limiter: inner(clk), Spare: func(throttle.Claim, throttle.Decision) bool { return spare }}
+		return &throttle.Borrowing{Limiter: inner(clk), CanBorrow: func(throttle.Claim, throttle.Decision) bool { return spare }}
 	}
 }
 
-func inFlight(c throttle.Capacity) maker {
-	return func(clk throttle.Clock) throttle.Limiter { return throttle.NewInFlight(c, clk) }
+func inFlight(c throttle.ConcurrencyConfig) maker {
+	return func(clk throttle.Clock) throttle.Limiter { return throttle.NewConcurrency(c, clk) }
 }
 
 func keyed(inner maker) maker {
 	return func(clk throttle.Clock) throttle.Limiter {
-		return &throttle.Keyed{New: func(string) throttle.Limiter { return inner(clk) }, Clock: clk}
+		return &throttle.KeyedLimiter{New: func(string) throttle.Limiter { return inner(clk) }, Clock: clk}
 	}
 }
 
-func keyedBuckets(b throttle.Buckets) maker {
+func keyedBuckets(b throttle.BucketsConfig) maker {
 	b.Max = 100
 	return func(clk throttle.Clock) throttle.Limiter { return throttle.NewKeyedBuckets(b, clk) }
 }
 
 // alwaysBusy makes limiters that never become idle.
 func alwaysBusy(string) throttle.Limiter {
-	l := throttle.NewInFlight(throttle.Capacity{Count: 2}, nil)
+	l := throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 2}, nil)
 	l.Reserve(context.Background(), throttle.Claim{})
 	return l
 }
 
-// crowdedBy returns l after n keys have come.
-func crowdedBy(n int, l throttle.Limiter) throttle.Limiter {
+// withKeys returns l after n keys have come.
+func withKeys(n int, l throttle.Limiter) throttle.Limiter {
 	for i := range n {
 		l.Reserve(context.Background(), throttle.Claim{Key: strconv.Itoa(i)})
 	}

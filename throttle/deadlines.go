@@ -7,118 +7,118 @@ import (
 
 // A deadline is the instant at which a waiter leaves its queue without a grant.
 type deadline struct {
-	at   int64 // on the clock of the Waiter
-	seat *seat
+	at     int64 // on the clock of the Waiter
+	waiter *waiter
 }
 
 type byDeadline struct{}
 
-func (byDeadline) before(a, b deadline) bool { return a.at < b.at }
-func (byDeadline) moved(d deadline, i int)   { d.seat.stay = int32(i) }
+func (byDeadline) Less(a, b deadline) bool    { return a.at < b.at }
+func (byDeadline) SetIndex(d deadline, i int) { d.waiter.deadlineIndex = int32(i) }
 
-// limitStay makes s leave its queue at the end of MaxWait, when an estimate has held it
-// for Ticket.MaxTold, or Ticket.Latency before the deadline of its context. A deadline without a Latency needs no entry, as the
+// addDeadline makes s leave its queue at the end of MaxWait, when an estimate has held it
+// for Ticket.MaxServerWait, or Ticket.Latency before the deadline of its context. A deadline without a Latency needs no entry, as the
 // context itself ends that wait.
-func (w *Waiter) limitStay(s *seat) {
-	if at := min(w.maxWaitEnd(s), w.latencyEnd(s), s.estimateEnd()); at != never {
-		w.deadlines.push(deadline{at, s})
+func (q *Queue) addDeadline(w *waiter) {
+	if at := min(q.maxWaitEnd(w), q.latencyEnd(w), w.estimateEnd()); at != never {
+		q.deadlines.Push(deadline{at, w})
 	}
 }
 
-// unlimitStay removes what limitStay added.
-func (w *Waiter) unlimitStay(s *seat) {
-	if s.stay >= 0 {
-		w.deadlines.remove(int(s.stay))
+// removeDeadline removes what addDeadline added.
+func (q *Queue) removeDeadline(w *waiter) {
+	if w.deadlineIndex >= 0 {
+		q.deadlines.Remove(int(w.deadlineIndex))
 	}
 }
 
 // maxWaitEnd returns when s has been in its queue for MaxWait.
-func (w *Waiter) maxWaitEnd(s *seat) int64 {
-	if w.MaxWait <= 0 {
+func (q *Queue) maxWaitEnd(w *waiter) int64 {
+	if q.MaxWait <= 0 {
 		return never
 	}
-	return addSat(int64(s.ticket.waited), int64(w.MaxWait))
+	return addSat(int64(w.ticket.waited), int64(q.MaxWait))
 }
 
-// estimateEnd returns when an estimate has held s for Ticket.MaxTold; never if no
+// estimateEnd returns when an estimate has held s for Ticket.MaxServerWait; never if no
 // estimate holds it.
-func (s *seat) estimateEnd() int64 {
-	if !s.line.estimated || s.ticket.MaxTold <= 0 {
+func (w *waiter) estimateEnd() int64 {
+	if !w.class.estimated || w.ticket.MaxServerWait <= 0 {
 		return never
 	}
-	return addSat(int64(s.ticket.waited), int64(s.ticket.MaxTold))
+	return addSat(int64(w.ticket.waited), int64(w.ticket.MaxServerWait))
 }
 
-// estimates notes whether l waits because of an estimate.
-func (w *Waiter) estimates(l *line, estimated bool) {
-	if l.estimated == estimated {
+// setEstimated notes whether l waits because of an estimate.
+func (q *Queue) setEstimated(c *class, estimated bool) {
+	if c.estimated == estimated {
 		return
 	}
-	l.estimated = estimated
-	for i := 0; estimated && i < l.queue.len(); i++ {
-		if s := l.queue.members[i]; s != l.asking && s.ticket.MaxTold > 0 {
-			w.unlimitStay(s)
-			w.limitStay(s)
+	c.estimated = estimated
+	for i := 0; estimated && i < c.waiters.Len(); i++ {
+		if w := c.waiters.Items[i]; w != c.reserving && w.ticket.MaxServerWait > 0 {
+			q.removeDeadline(w)
+			q.addDeadline(w)
 		}
 	}
 }
 
 // latencyEnd returns when a grant comes too late for s because of Ticket.Latency.
-func (w *Waiter) latencyEnd(s *seat) int64 {
-	return latencyEnd(s, w.now, w.real())
+func (q *Queue) latencyEnd(w *waiter) int64 {
+	return latencyEnd(w, q.now, q.realNow())
 }
 
 // latencyEnd returns the same as of now, which is real on the clock of contexts.
-func latencyEnd(s *seat, now, real int64) int64 {
-	if s.ticket.Latency <= 0 || s.ends == never {
+func latencyEnd(w *waiter, now, realNow int64) int64 {
+	if w.ticket.Latency <= 0 || w.ctxDeadline == never {
 		return never
 	}
-	return addSat(now, subSat(s.ends, real))
+	return addSat(now, subSat(w.ctxDeadline, realNow))
 }
 
-// expire refuses the waiters whose deadline has come. If Clock runs faster than the
+// rejectExpired refuses the waiters whose deadline has come. If Clock runs faster than the
 // clock of contexts, the deadline of a context is later on Clock than it was thought
 // to be when s joined: it is then moved.
-func (w *Waiter) expire() {
-	for w.deadlines.len() > 0 && w.deadlines.first().at <= w.now {
-		s := w.deadlines.first().seat
-		if s.line.asking == s { // what asks for it looks at its deadline after that
-			w.unlimitStay(s)
+func (q *Queue) rejectExpired() {
+	for q.deadlines.Len() > 0 && q.deadlines.First().at <= q.now {
+		w := q.deadlines.First().waiter
+		if w.class.reserving == w { // what asks for it looks at its deadline after that
+			q.removeDeadline(w)
 			continue
 		}
-		if over, reason := w.expired(s); over {
-			w.refuse(s, w.tooLong(s, reason))
+		if passed, reason := q.deadlinePassed(w); passed {
+			q.reject(w, q.expiredError(w, reason))
 			continue
 		}
-		w.unlimitStay(s)
-		w.limitStay(s)
+		q.removeDeadline(w)
+		q.addDeadline(w)
 	}
 }
 
-// expired reports whether the deadline of s has come, and returns RefusedError.Reason.
-func (w *Waiter) expired(s *seat) (over bool, reason error) {
-	if w.latencyEnd(s) <= w.now {
+// deadlinePassed reports whether the deadline of s has come, and returns RefusedError.Reason.
+func (q *Queue) deadlinePassed(w *waiter) (passed bool, reason error) {
+	if q.latencyEnd(w) <= q.now {
 		return true, context.DeadlineExceeded
 	}
-	return min(w.maxWaitEnd(s), s.estimateEnd()) <= w.now, nil
+	return min(q.maxWaitEnd(w), w.estimateEnd()) <= q.now, nil
 }
 
-// tooLong returns the error for s, which waited too long. It names the limit that s
+// expiredError returns the error for s, which waited too long. It names the limit that s
 // waited for.
-func (w *Waiter) tooLong(s *seat, reason error) error {
-	if p := s.line.parked; p != nil {
-		e := w.refusedBy(p.gate, reason)
-		e.Decision.Told, e.Decision.Estimated = s.line.estimated, s.line.estimated
-		return e
+func (q *Queue) expiredError(w *waiter, reason error) error {
+	if e := w.class.blockedAt; e != nil {
+		refused := q.refusedError(e.limitQueue, reason)
+		refused.Decision.ServerImposed, refused.Decision.Estimated = w.class.estimated, w.class.estimated
+		return refused
 	}
-	return &RefusedError{Decision: Decision{At: w.time.at(w.now)}, Reason: reason}
+	return &RefusedError{Decision: Decision{At: q.time.at(q.now)}, Reason: reason}
 }
 
-// refusedBy returns an error that names the limit of g.
-func (w *Waiter) refusedBy(g *gate, reason error) *RefusedError {
-	e := &RefusedError{Key: g.key.key, Decision: Decision{At: w.time.at(w.now), Policy: *g.policy}, Reason: reason}
-	if g.known {
-		e.Decision.Wait = time.Duration(max(g.opens-w.now, 0))
+// refusedError returns an error that names the limit of g.
+func (q *Queue) refusedError(lq *limitQueue, reason error) *RefusedError {
+	e := &RefusedError{Key: lq.key.key, Decision: Decision{At: q.time.at(q.now), Policy: *lq.policy}, Reason: reason}
+	if lq.retryExact {
+		e.Decision.Wait = time.Duration(max(lq.retryAt-q.now, 0))
 	}
 	return e
 }

@@ -21,10 +21,10 @@ func ticketWithin(t *testing.T, l Limiter, deadline, latency time.Duration) (con
 	return ctx, tk
 }
 
-func TestWaiter_refusesWhenTheWorkCannotEndBeforeTheDeadline(t *testing.T) {
-	everyWay(t, func(t *testing.T, as func(Limiter) Limiter) {
-		w, l, start := new(Waiter), as(bucket(10*time.Second, 1)), time.Now()
-		require.NoError(t, w.Wait(t.Context(), ticket(l)))
+func TestQueue_refusesWhenTheWorkCannotEndBeforeTheDeadline(t *testing.T) {
+	localAndRemote(t, func(t *testing.T, wrap func(Limiter) Limiter) {
+		q, l, start := new(Queue), wrap(bucket(10*time.Second, 1)), time.Now()
+		require.NoError(t, q.Wait(t.Context(), ticket(l)))
 		for _, tt := range []struct {
 			deadline, latency time.Duration
 		}{
@@ -33,7 +33,7 @@ func TestWaiter_refusesWhenTheWorkCannotEndBeforeTheDeadline(t *testing.T) {
 			{12 * time.Second, time.Minute},
 		} {
 			ctx, tk := ticketWithin(t, l, tt.deadline, tt.latency)
-			err := w.Wait(ctx, tk)
+			err := q.Wait(ctx, tk)
 			var refused *RefusedError
 			require.ErrorAs(t, err, &refused)
 			require.Equal(t, context.DeadlineExceeded, refused.Reason)
@@ -41,43 +41,43 @@ func TestWaiter_refusesWhenTheWorkCannotEndBeforeTheDeadline(t *testing.T) {
 			require.Zero(t, time.Since(start))
 		}
 		ctx, tk := ticketWithin(t, l, 12*time.Second, 2*time.Second-1)
-		require.NoError(t, w.Wait(ctx, tk))
+		require.NoError(t, q.Wait(ctx, tk))
 		require.Equal(t, 10*time.Second, time.Since(start))
-		idle(t, w)
+		requireEmpty(t, q)
 	})
 }
 
-func TestWaiter_grantsImmediatelyWhateverTheLatency(t *testing.T) {
-	everyWay(t, func(t *testing.T, as func(Limiter) Limiter) {
-		w, start := new(Waiter), time.Now()
-		ctx, tk := ticketWithin(t, as(bucket(10*time.Second, 1)), time.Second, time.Minute)
-		require.NoError(t, w.Wait(ctx, tk))
+func TestQueue_grantsImmediatelyWhateverTheLatency(t *testing.T) {
+	localAndRemote(t, func(t *testing.T, wrap func(Limiter) Limiter) {
+		q, start := new(Queue), time.Now()
+		ctx, tk := ticketWithin(t, wrap(bucket(10*time.Second, 1)), time.Second, time.Minute)
+		require.NoError(t, q.Wait(ctx, tk))
 		require.Zero(t, time.Since(start))
-		idle(t, w)
+		requireEmpty(t, q)
 	})
 }
 
-// TestWaiter_leavesTheQueueLatencyBeforeTheDeadline has three callers wait for a slot
+// TestQueue_leavesTheQueueLatencyBeforeTheDeadline has three callers wait for a slot
 // that becomes free at a time that is not known. The second leaves first, without a slot.
-func TestWaiter_leavesTheQueueLatencyBeforeTheDeadline(t *testing.T) {
-	everyWay(t, func(t *testing.T, as func(Limiter) Limiter) {
-		w, s, start := new(Waiter), &slots{free: 1}, time.Now()
-		l := as(s)
+func TestQueue_leavesTheQueueLatencyBeforeTheDeadline(t *testing.T) {
+	localAndRemote(t, func(t *testing.T, wrap func(Limiter) Limiter) {
+		q, s, start := new(Queue), &slotLimiter{free: 1}, time.Now()
+		l := wrap(s)
 		first := ticket(l)
-		require.NoError(t, w.Wait(t.Context(), first))
+		require.NoError(t, q.Wait(t.Context(), first))
 		took, errs := [3]time.Duration{}, [3]error{}
 		var wg sync.WaitGroup
 		for i, latency := range []time.Duration{4 * time.Second, 7 * time.Second, 0} {
 			wg.Go(func() {
 				ctx, tk := ticketWithin(t, l, 10*time.Second, latency)
-				errs[i] = w.Wait(ctx, tk)
+				errs[i] = q.Wait(ctx, tk)
 				took[i] = time.Since(start)
-				w.Cancel(ctx, tk)
+				q.Cancel(ctx, tk)
 			})
 			synctest.Wait()
 		}
 		time.Sleep(6500 * time.Millisecond) // the first two have left by then
-		w.Cancel(t.Context(), first)
+		q.Cancel(t.Context(), first)
 		wg.Wait()
 		require.Equal(t, [3]time.Duration{6 * time.Second, 3 * time.Second, 6500 * time.Millisecond}, took)
 		for _, err := range errs[:2] {
@@ -88,13 +88,13 @@ func TestWaiter_leavesTheQueueLatencyBeforeTheDeadline(t *testing.T) {
 		}
 		require.NoError(t, errs[2])
 		require.EqualValues(t, 1, s.free)
-		idle(t, w)
+		requireEmpty(t, q)
 	})
 }
 
-func TestWaiter_theEarlierOfMaxWaitAndLatencyEndsTheWait(t *testing.T) {
-	everyWay(t, func(t *testing.T, as func(Limiter) Limiter) {
-		w, l, start := &Waiter{MaxWait: 4 * time.Second}, as(&slots{}), time.Now()
+func TestQueue_theEarlierOfMaxWaitAndLatencyEndsTheWait(t *testing.T) {
+	localAndRemote(t, func(t *testing.T, wrap func(Limiter) Limiter) {
+		q, l, start := &Queue{MaxWait: 4 * time.Second}, wrap(&slotLimiter{}), time.Now()
 		var wg sync.WaitGroup
 		for _, tt := range []struct {
 			deadline, latency, took time.Duration
@@ -107,33 +107,33 @@ func TestWaiter_theEarlierOfMaxWaitAndLatencyEndsTheWait(t *testing.T) {
 			wg.Go(func() {
 				ctx, tk := ticketWithin(t, l, tt.deadline, tt.latency)
 				var refused *RefusedError
-				if assert.ErrorAs(t, w.Wait(ctx, tk), &refused) {
+				if assert.ErrorAs(t, q.Wait(ctx, tk), &refused) {
 					assert.Equal(t, tt.reason, refused.Reason)
 				}
 				assert.Equal(t, tt.took, time.Since(start))
 			})
 		}
 		wg.Wait()
-		idle(t, w)
+		requireEmpty(t, q)
 	})
 }
 
-// TestWaiter_latencyCountsOnTheClockOfContexts has a clock that is ahead of the clock of
+// TestQueue_latencyCountsOnTheClockOfContexts has a clock that is ahead of the clock of
 // contexts: the wait goes on until the deadline comes there.
-func TestWaiter_latencyCountsOnTheClockOfContexts(t *testing.T) {
+func TestQueue_latencyCountsOnTheClockOfContexts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		clk := &leaper{now: time.Unix(0, 0)}
-		w, s := &Waiter{Clock: clk}, &slots{}
+		clk := &jumpClock{now: time.Unix(0, 0)}
+		q, s := &Queue{Clock: clk}, &slotLimiter{}
 		done := make(chan error, 1)
 		ctx, tk := ticketWithin(t, s, 10*time.Second, 2*time.Second)
-		go func() { done <- w.Wait(ctx, tk) }()
+		go func() { done <- q.Wait(ctx, tk) }()
 		synctest.Wait()
-		clk.leap(time.Hour)
+		clk.jump(time.Hour)
 		require.Empty(t, done)
 		time.Sleep(9 * time.Second)
-		clk.leap(8 * time.Second)
+		clk.jump(8 * time.Second)
 		require.ErrorIs(t, <-done, ErrRefused)
-		idle(t, w)
+		requireEmpty(t, q)
 	})
 }
 
@@ -142,17 +142,17 @@ func TestWaiter_latencyCountsOnTheClockOfContexts(t *testing.T) {
 type estimating struct{ estimated bool }
 
 func (e *estimating) Reserve(_ context.Context, c Claim) (Decision, error) {
-	return Decision{Policy: "learned rate", At: c.Now, Wait: time.Second, Told: true, Estimated: e.estimated}, nil
+	return Decision{Policy: "learned rate", At: c.Now, Wait: time.Second, ServerImposed: true, Estimated: e.estimated}, nil
 }
 func (*estimating) Cancel(context.Context, Claim, Decision) {}
-func (*estimating) Local() bool                             { return true }
+func (*estimating) NonBlocking() bool                       { return true }
 
-// An estimate that renews its short waits holds no caller for longer than MaxTold; what
+// An estimate that renews its short waits holds no caller for longer than MaxServerWait; what
 // the other side states is bounded for each wait only.
-func TestWaiter_estimatesHoldForMaxTold(t *testing.T) {
+func TestQueue_estimatesHoldForAtMostMaxServerWait(t *testing.T) {
 	for _, estimated := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
-			var w Waiter
+			var q Queue
 			l := &estimating{estimated}
 			var wg sync.WaitGroup
 			start := time.Now()
@@ -161,9 +161,9 @@ func TestWaiter_estimatesHoldForMaxTold(t *testing.T) {
 				defer cancel()
 				wg.Go(func() {
 					time.Sleep(time.Duration(i) * time.Second)
-					ticket := Ticket{MaxTold: time.Minute}
+					ticket := Ticket{MaxServerWait: time.Minute}
 					ticket.Add(Demand{Limiter: l})
-					err := w.Wait(ctx, &ticket)
+					err := q.Wait(ctx, &ticket)
 					if !estimated {
 						assert.ErrorIs(t, err, context.DeadlineExceeded)
 						return

@@ -49,13 +49,13 @@
 //	SubWindows          n in any window, to a k-th of it; remembers k numbers
 //	Keyed               a limiter for each key, in bounded memory
 //	KeyedBuckets        a token bucket for each key, in 16 bytes
-//	InFlight            n at a time, held until they end
+//	Concurrency            n at a time, held until they end
 //	Penalty             refuses for a while who does not heed refusals
 //	Soft                marks what is over one limit, refuses what is over another
 //	Elastic             lends over the limit while there is room to spare
 //	Shadow              counts and marks, refuses nothing: to try a limit out
 //	Adaptive            finds the rate of a server that says nothing but no: AIMD or CUBIC
-//	AcceptRatio         refuses some claims at random while a server refuses many
+//	AdmissionControl         refuses some claims at random while a server refuses many
 //	AllOf               grants what all of several limiters grant, takes all or nothing
 //	Fallback            asks a second limiter when the first cannot decide
 //	sketch.Limiter      n in any window for each of millions of clients, in fixed memory

@@ -15,7 +15,7 @@ import (
 // refusing: the rate, each second. The first cut is of what was sent then.
 func ExampleAdaptive() {
 	ctx, clk := context.Background(), clock.NewMock()
-	l := throttle.NewAdaptive(throttle.Adapt{}, clk)
+	l := throttle.NewAdaptive(throttle.AdaptiveConfig{}, clk)
 	server := throttle.NewTokenBucket(throttle.Limit{Count: 20, Per: time.Second, Burst: 5}, clk)
 	for second := range 20 {
 		refused := 0

@@ -11,10 +11,10 @@ import (
 )
 
 // Guests may ask twice a second, members five times.
-func ExampleKeyed() {
+func ExampleKeyedLimiter() {
 	clk := clock.NewMock()
 	members := map[string]bool{"ann": true}
-	l := &throttle.Keyed{
+	l := &throttle.KeyedLimiter{
 		Max:   100_000,
 		Clock: clk,
 		New: func(key string) throttle.Limiter {
@@ -39,7 +39,7 @@ func ExampleKeyed() {
 // A million keys of one limit, in 26 MB.
 func ExampleKeyedBuckets() {
 	clk := clock.NewMock()
-	l := throttle.NewKeyedBuckets(throttle.Buckets{
+	l := throttle.NewKeyedBuckets(throttle.BucketsConfig{
 		Limit: throttle.Limit{Name: "per client", Count: 10, Per: time.Second, Burst: 2},
 		Max:   1_000_000,
 	}, clk)

@@ -10,11 +10,11 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// nights grants work at night, from 22:00 to 06:00. It keeps no count, so that
+// nightOnly grants work at night, from 22:00 to 06:00. It keeps no count, so that
 // nothing has to be given back.
-type nights struct{ clock throttle.Clock }
+type nightOnly struct{ clock throttle.Clock }
 
-func (n nights) Reserve(_ context.Context, c throttle.Claim) (throttle.Decision, error) {
+func (n nightOnly) Reserve(_ context.Context, c throttle.Claim) (throttle.Decision, error) {
 	if _, err := c.Units(); err != nil {
 		return throttle.Decision{}, err
 	}
@@ -31,13 +31,13 @@ func (n nights) Reserve(_ context.Context, c throttle.Claim) (throttle.Decision,
 	return d, nil
 }
 
-func (nights) Cancel(context.Context, throttle.Claim, throttle.Decision) {}
+func (nightOnly) Cancel(context.Context, throttle.Claim, throttle.Decision) {}
 
 // A limiter of your own joins in with all others.
 func ExampleLimiter() {
 	clk := clock.NewMock()
 	clk.Set(time.Date(2026, 11, 21, 21, 30, 0, 0, time.UTC))
-	l := throttle.AllOf(nights{clk}, throttle.NewTokenBucket(throttle.Limit{Name: "once", Count: 1, Per: time.Hour}, clk))
+	l := throttle.AllOf(nightOnly{clk}, throttle.NewTokenBucket(throttle.Limit{Name: "once", Count: 1, Per: time.Hour}, clk))
 	for range 3 {
 		d, _ := l.Reserve(context.Background(), throttle.Claim{})
 		fmt.Printf("%s  %-5v  by %q, again in %v\n", clk.Now().Format("15:04"), d.OK, d.Policy, d.Wait)

@@ -11,55 +11,55 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-func TestFallback_secondaryDecidesWhenPrimaryCannot(t *testing.T) {
-	var heard []error
+func TestFallback_secondaryDecidesOnError(t *testing.T) {
+	var errs []error
 	local := newBucket(1, time.Hour, 5)(nil)
-	f := &throttle.Fallback{Primary: unreachable{}, Secondary: local, OnError: func(err error) { heard = append(heard, err) }}
+	f := &throttle.Fallback{Primary: unreachable{}, Secondary: local, OnError: func(err error) { errs = append(errs, err) }}
 	d := reserve(t, f, throttle.Claim{Cost: 2})
 	require.True(t, d.OK && d.Degraded)
-	require.Equal(t, []error{errAway}, heard)
-	require.EqualValues(t, 3, left(t, local))
+	require.Equal(t, []error{errUnavailable}, errs)
+	require.EqualValues(t, 3, remaining(t, local))
 	f.Cancel(t.Context(), throttle.Claim{Cost: 2}, d)
-	require.EqualValues(t, 5, left(t, local))
+	require.EqualValues(t, 5, remaining(t, local))
 	d = reserve(t, f, throttle.Claim{Cost: 6})
 	require.True(t, !d.OK && d.Degraded)
 }
 
 // Units go back to where they came from, though the store has come back meanwhile.
-func TestFallback_endsWhereItWasGranted(t *testing.T) {
+func TestFallback_endsClaimAtTheLimiterThatGranted(t *testing.T) {
 	store, local := granting(1, 1), granting(2, 2)
 	f := &throttle.Fallback{Primary: store, Secondary: local}
 	up := reserve(t, f, throttle.Claim{})
-	store.err = errAway
+	store.err = errUnavailable
 	down := reserve(t, f, throttle.Claim{})
 	require.True(t, !up.Degraded && down.Degraded)
 	store.err = nil
 	f.Cancel(t.Context(), throttle.Claim{}, down)
 	f.Observe(t.Context(), throttle.Claim{}, up, throttle.Feedback{})
-	require.Equal(t, local.made, local.canceled)
-	require.Equal(t, store.made, store.observed)
-	require.Empty(t, store.canceled)
+	require.Equal(t, local.granted, local.cancelled)
+	require.Equal(t, store.granted, store.observed)
+	require.Empty(t, store.cancelled)
 	require.Empty(t, local.observed)
 }
 
-func TestFallback_whatIsNotPrimarysFaultStaysAnError(t *testing.T) {
+func TestFallback_callerErrorsAreReturned(t *testing.T) {
 	why := errors.New("the user has left")
-	gone, cancel := context.WithCancelCause(t.Context())
+	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(why)
 	local := granting(1, 1)
 	f := &throttle.Fallback{Primary: unreachable{}, Secondary: local, OnError: func(err error) { t.Error(err) }}
-	_, err := f.Reserve(gone, throttle.Claim{})
+	_, err := f.Reserve(ctx, throttle.Claim{})
 	require.Equal(t, why, err)
 	f.Primary = newBucket(1, time.Second, 1)(nil)
 	_, err = f.Reserve(t.Context(), throttle.Claim{Cost: -1})
 	require.Equal(t, throttle.ErrCost, err)
-	require.Empty(t, local.asked)
+	require.Empty(t, local.claims)
 }
 
 func TestFallback_bothFail(t *testing.T) {
 	other := errors.New("so is this one")
-	f := &throttle.Fallback{Primary: unreachable{}, Secondary: &script{err: other}}
+	f := &throttle.Fallback{Primary: unreachable{}, Secondary: &fakeLimiter{err: other}}
 	_, err := f.Reserve(t.Context(), throttle.Claim{})
-	require.ErrorIs(t, err, errAway)
+	require.ErrorIs(t, err, errUnavailable)
 	require.ErrorIs(t, err, other)
 }

@@ -9,34 +9,34 @@ import (
 	"time"
 )
 
-// A Quota says how much a FixedWindow allows in each of its windows.
-type Quota struct {
-	Name   string         // shown as Decision.Policy; "": what String says
-	Count  int64          // units in each window; must be positive
-	Anchor Anchor         // where windows begin
-	Per    time.Duration  // length of a window; 0 where Anchor is a calendar's
-	Zone   *time.Location // whose days and months they are; nil: UTC
+// A FixedWindowConfig says how much a FixedWindow allows in each of its windows.
+type FixedWindowConfig struct {
+	Name  string         // shown as Decision.Policy; "": what String says
+	Count int64          // units in each window; must be positive
+	Align Alignment      // where windows begin
+	Per   time.Duration  // length of a window; 0 where Anchor is a calendar's
+	Zone  *time.Location // whose days and months they are; nil: UTC
 }
 
 // Validate returns an error that says what to change if q can never work.
-func (q Quota) Validate() error {
+func (q FixedWindowConfig) Validate() error {
 	switch {
 	case q.Count <= 0:
-		return fmt.Errorf("throttle: quota %q: Count is %d: it must be positive", q.Name, q.Count)
-	case q.Anchor > EachMonth:
-		return fmt.Errorf("throttle: quota %q: Anchor is %d: take one of the constants", q.Name, q.Anchor)
-	case q.Anchor.calendar() && q.Per != 0:
-		return fmt.Errorf("throttle: quota %q: Per is %v: a window of %v has its own length: leave Per 0", q.Name, q.Per, q.Anchor)
-	case !q.Anchor.calendar() && q.Per <= 0:
-		return fmt.Errorf("throttle: quota %q: Per is %v: it must be positive", q.Name, q.Per)
+		return fmt.Errorf("throttle: fixed window %q: Count is %d: it must be positive", q.Name, q.Count)
+	case q.Align > EachMonth:
+		return fmt.Errorf("throttle: fixed window %q: Align is %d: take one of the constants", q.Name, q.Align)
+	case q.Align.isCalendar() && q.Per != 0:
+		return fmt.Errorf("throttle: fixed window %q: Per is %v: a window of %v has its own length: leave Per 0", q.Name, q.Per, q.Align)
+	case !q.Align.isCalendar() && q.Per <= 0:
+		return fmt.Errorf("throttle: fixed window %q: Per is %v: it must be positive", q.Name, q.Per)
 	}
 	return nil
 }
 
 // String returns q as people say it, such as "5 per 1m0s" or "200 each day".
-func (q Quota) String() string {
-	if q.Anchor.calendar() {
-		return strconv.FormatInt(q.Count, 10) + " " + q.Anchor.String()
+func (q FixedWindowConfig) String() string {
+	if q.Align.isCalendar() {
+		return strconv.FormatInt(q.Count, 10) + " " + q.Align.String()
 	}
 	return strconv.FormatInt(q.Count, 10) + " per " + q.Per.String()
 }
@@ -62,12 +62,12 @@ func (q Quota) String() string {
 type FixedWindow struct {
 	time timeline
 
-	mu     sync.Mutex
-	quota  Quota
-	policy string
-	last   int64 // latest reading granted at
-	now    window
-	began  time.Duration // when now was entered, by the monotonic clock since processStart
+	mu        sync.Mutex
+	config    FixedWindowConfig
+	policy    string
+	last      int64 // latest reading granted at
+	current   window
+	enteredAt time.Duration // when now was entered, by the monotonic clock since processStart
 }
 
 // A window is one stretch of time, and what was taken in it.
@@ -79,18 +79,18 @@ type window struct {
 
 // NewFixedWindow returns an unused limiter. A nil clk is the system clock. It
 // panics if q is invalid.
-func NewFixedWindow(q Quota, clk Clock) *FixedWindow {
+func NewFixedWindow(q FixedWindowConfig, clk Clock) *FixedWindow {
 	if err := q.Validate(); err != nil {
 		panic(err.Error() + " (NewFixedWindow)")
 	}
-	line := newWallTimeline(clk)
-	if q.Anchor == AtFirst || q.Anchor == AtCreation {
-		line = newTimeline(clk) // nobody else sees these windows: a clock that is set need not move them
+	tl := newWallTimeline(clk)
+	if q.Align == AtFirst || q.Align == AtCreation {
+		tl = newTimeline(clk) // nobody else sees these windows: a clock that is set need not move them
 	}
-	return &FixedWindow{time: line, quota: q, policy: q.policy(), last: neverRead, now: window{span: nowhere}}
+	return &FixedWindow{time: tl, config: q, policy: q.policy(), last: noReading, current: window{span: emptySpan}}
 }
 
-func (q Quota) policy() string {
+func (q FixedWindowConfig) policy() string {
 	if q.Name == "" {
 		return q.String()
 	}
@@ -106,25 +106,25 @@ func (f *FixedWindow) Reserve(_ context.Context, c Claim) (Decision, error) {
 	given := f.time.read(c.Now)
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	now := f.reading(given)
-	w := f.at(now)
-	d := Decision{Policy: f.policy, Limit: f.quota.Count, Per: time.Duration(subSat(w.end, w.start)), At: f.time.stamp(now, given, c.Now)}
+	now := f.effectiveReading(given)
+	w := f.windowAt(now)
+	d := Decision{Policy: f.policy, Limit: f.config.Count, Per: time.Duration(subSat(w.end, w.start)), At: f.time.stamp(now, given, c.Now)}
 	switch {
-	case n > f.quota.Count:
+	case n > f.config.Count:
 		d.Wait = Forever
-	case n > f.quota.Count-w.used:
+	case n > f.config.Count-w.used:
 		d.Wait = time.Duration(subSat(w.end, now))
 	default:
 		d.OK, d.Grant = true, w.id
 		if !c.DryRun {
-			if w.id != f.now.id {
-				f.began = time.Since(processStart)
+			if w.id != f.current.id {
+				f.enteredAt = time.Since(processStart)
 			}
 			w.used += n
-			f.now, f.last = w, now
+			f.current, f.last = w, now
 		}
 	}
-	d.Remaining = max(f.quota.Count-w.used, 0)
+	d.Remaining = max(f.config.Count-w.used, 0)
 	if w.used > 0 {
 		d.ResetAfter = time.Duration(subSat(w.end, now))
 	}
@@ -132,87 +132,87 @@ func (f *FixedWindow) Reserve(_ context.Context, c Claim) (Decision, error) {
 }
 
 // Local implements Local.
-func (*FixedWindow) Local() bool { return true }
+func (*FixedWindow) NonBlocking() bool { return true }
 
 // Cancel implements Limiter.
 func (f *FixedWindow) Cancel(_ context.Context, c Claim, d Decision) {
 	if n, err := c.Units(); err == nil && d.OK {
-		f.move(-n, d)
+		f.adjust(-n, d)
 	}
 }
 
 // Observe implements Observer: it settles a cost that was known only afterwards,
 // with the window that the grant came from.
 func (f *FixedWindow) Observe(_ context.Context, c Claim, d Decision, fb Feedback) {
-	if extra := fb.extra(c, d); extra != 0 {
-		f.move(extra, d)
+	if extra := fb.extraCost(c, d); extra != 0 {
+		f.adjust(extra, d)
 	}
 }
 
-// SetQuota replaces the quota. What was taken in the window in which it happens is
+// SetConfig replaces the quota. What was taken in the window in which it happens is
 // taken in the new window, too. The anchor must stay the same. The error says what
 // to change, and then nothing has changed.
-func (f *FixedWindow) SetQuota(q Quota) error {
+func (f *FixedWindow) SetConfig(q FixedWindowConfig) error {
 	if err := q.Validate(); err != nil {
 		return err
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if q.Anchor != f.quota.Anchor {
-		return fmt.Errorf("throttle: quota %q: Anchor is %v: it was %v and cannot change: make a new FixedWindow", q.Name, q.Anchor, f.quota.Anchor)
+	if q.Align != f.config.Align {
+		return fmt.Errorf("throttle: fixed window %q: Align is %v: it was %v and cannot change: make a new FixedWindow", q.Name, q.Align, f.config.Align)
 	}
-	now := f.reading(f.time.read(time.Time{}))
-	if w := f.at(now); w.id == f.now.id {
+	now := f.effectiveReading(f.time.read(time.Time{}))
+	if w := f.windowAt(now); w.id == f.current.id {
 		w.span = q.span(&f.time, now, w.start)
-		f.now, f.last = w, now // an older reading must not find itself before the window
+		f.current, f.last = w, now // an older reading must not find itself before the window
 	}
-	f.quota, f.policy = q, q.policy()
+	f.config, f.policy = q, q.policy()
 	return nil
 }
 
-// SetLimit is SetQuota with the Name, Count and Per of l. A calendar's windows keep
+// SetLimit is SetConfig with the Name, Count and Per of l. A calendar's windows keep
 // their length. The error is that of l.Validate; a Burst cannot be kept, either.
 func (f *FixedWindow) SetLimit(l Limit) error {
 	if err := l.Validate(); err != nil {
 		return err
 	}
-	if err := l.noBurst("window"); err != nil {
+	if err := l.checkNoBurst("fixed window"); err != nil {
 		return err
 	}
 	f.mu.Lock()
-	q := f.quota
+	q := f.config
 	f.mu.Unlock()
 	q.Name, q.Count = l.Name, l.Count
-	if !q.Anchor.calendar() {
+	if !q.Align.isCalendar() {
 		q.Per = l.Per
 	}
-	return f.SetQuota(q)
+	return f.SetConfig(q)
 }
 
-// move takes n more units in the window that d came from, or gives back -n.
-func (f *FixedWindow) move(n int64, d Decision) {
+// adjust takes n more units in the window that d came from, or gives back -n.
+func (f *FixedWindow) adjust(n int64, d Decision) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if d.Grant == f.now.id {
-		f.now.used = max(addSat(f.now.used, n), 0)
+	if d.Grant == f.current.id {
+		f.current.used = max(addSat(f.current.used, n), 0)
 	}
 }
 
-// reading returns the instant that a claim with the given reading is decided at. An older
+// effectiveReading returns the instant that a claim with the given reading is decided at. An older
 // reading than the latest one granted at counts as that one, until the window in use has
 // lasted for its length by the monotonic clock. A reading before that window then shows
 // that the clock was set back, which so costs at most the length of one window.
-func (f *FixedWindow) reading(given int64) int64 {
-	if given >= f.now.start || int64(time.Since(processStart)-f.began) < subSat(f.now.end, f.now.start) {
+func (f *FixedWindow) effectiveReading(given int64) int64 {
+	if given >= f.current.start || int64(time.Since(processStart)-f.enteredAt) < subSat(f.current.end, f.current.start) {
 		return max(given, f.last)
 	}
 	return given
 }
 
-// at returns the window of now.
-func (f *FixedWindow) at(now int64) window {
-	if w := f.now; now >= w.start && (now < w.end || w.end == math.MaxInt64) {
+// windowAt returns the window of now.
+func (f *FixedWindow) windowAt(now int64) window {
+	if w := f.current; now >= w.start && (now < w.end || w.end == math.MaxInt64) {
 		return w
 	}
-	return window{span: f.quota.span(&f.time, now, now), id: f.now.id + 1}
+	return window{span: f.config.span(&f.time, now, now), id: f.current.id + 1}
 }

@@ -11,10 +11,10 @@ import (
 )
 
 func TestFixedWindow_recoversWhenTheClockIsSetBack(t *testing.T) {
-	for name, q := range map[string]Quota{
+	for name, q := range map[string]FixedWindowConfig{
 		"epoch": {Count: 2, Per: time.Minute},
-		"first": {Count: 2, Per: time.Minute, Anchor: AtFirst},
-		"hour":  {Count: 2, Anchor: EachHour},
+		"first": {Count: 2, Per: time.Minute, Align: AtFirst},
+		"hour":  {Count: 2, Align: EachHour},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			l := NewFixedWindow(q, nil)
@@ -36,15 +36,15 @@ func TestFixedWindow_recoversWhenTheClockIsSetBack(t *testing.T) {
 	}
 }
 
-func TestKeyed_forgetsWhatIsIdle(t *testing.T) {
+func TestKeyedLimiter_evictsIdleLimiters(t *testing.T) {
 	for name, new := range map[string]func(string) Limiter{
-		"Adaptive":       func(string) Limiter { return NewAdaptive(Adapt{}, nil) },
-		"Adaptive, rate": func(string) Limiter { return NewAdaptive(Adapt{Start: 10}, nil) },
-		"AcceptRatio":    func(string) Limiter { return NewAcceptRatio(Accept{}, nil) },
-		"TickQueue":      func(string) Limiter { return NewTickQueue(Ticks{Limit: PerSecond(10), Queue: 3}, nil) },
+		"Adaptive":         func(string) Limiter { return NewAdaptive(AdaptiveConfig{}, nil) },
+		"Adaptive, rate":   func(string) Limiter { return NewAdaptive(AdaptiveConfig{InitialRate: 10}, nil) },
+		"AdmissionControl": func(string) Limiter { return NewAdmissionControl(AdmissionControlConfig{}, nil) },
+		"TickQueue":        func(string) Limiter { return NewTickQueue(TickQueueConfig{Limit: PerSecond(10), Queue: 3}, nil) },
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			k := &Keyed{Max: 2, New: new}
+			k := &KeyedLimiter{Max: 2, New: new}
 			use := func(key string) Decision {
 				c := Claim{Key: key, MaxWait: time.Second}
 				d, err := k.Reserve(t.Context(), c)
@@ -62,12 +62,12 @@ func TestKeyed_forgetsWhatIsIdle(t *testing.T) {
 	}
 }
 
-func TestWaiter_rejectsNegativeSettings(t *testing.T) {
-	for _, w := range []*Waiter{{Ageing: -1}, {Patience: -1}, {MaxLate: -1}} {
-		require.ErrorContains(t, w.Validate(), "must not be negative")
-		require.Equal(t, w.Validate(), w.Wait(t.Context(), ticket(bucket(time.Second, 1))))
+func TestQueue_rejectsNegativeSettings(t *testing.T) {
+	for _, q := range []*Queue{{Aging: -1}, {MaxReservation: -1}, {MaxCatchUp: -1}} {
+		require.ErrorContains(t, q.Validate(), "must not be negative")
+		require.Equal(t, q.Validate(), q.Wait(t.Context(), ticket(bucket(time.Second, 1))))
 	}
-	require.NoError(t, new(Waiter).Validate())
+	require.NoError(t, new(Queue).Validate())
 }
 
 // An endCount is a limiter far away that counts the ends of claims whose context is live.
@@ -85,19 +85,19 @@ func (e *endCount) Observe(ctx context.Context, _ Claim, _ Decision, _ Feedback)
 	}
 }
 
-func TestTicket_endsReachTheLimiterWhenTheCallerHasGone(t *testing.T) {
-	w, e, tk := new(Waiter), new(endCount), new(Ticket)
+func TestTicket_cancelAndObserveReachTheLimiterAfterTheContextEnded(t *testing.T) {
+	q, e, tk := new(Queue), new(endCount), new(Ticket)
 	tk.Add(Demand{Limiter: e})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	for _, end := range []func(){
-		func() { w.Cancel(ctx, tk) },
+		func() { q.Cancel(ctx, tk) },
 		func() { tk.Cancel(ctx, time.Time{}) },
-		func() { w.Observe(ctx, tk, Feedback{}) },
+		func() { q.Observe(ctx, tk, Feedback{}) },
 		func() { tk.Observe(ctx, Feedback{}) },
 		func() { tk.Settle(0, 0); tk.Observe(ctx, Feedback{}) },
 	} {
-		require.NoError(t, w.Wait(t.Context(), tk))
+		require.NoError(t, q.Wait(t.Context(), tk))
 		end()
 	}
 	assert.Equal(t, endCount{cancels: 3, observes: 2}, *e)

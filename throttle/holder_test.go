@@ -10,42 +10,46 @@ import (
 
 // What wraps limiters holds until the end if one of them does, and only then.
 func TestHoldsUntilEnd_isForwarded(t *testing.T) {
-	sentence := throttle.Sentence{After: 1, Within: time.Second, For: time.Second}
+	config := throttle.BanConfig{Refusals: 1, Within: time.Second, Duration: time.Second}
 	wraps := map[string]func(throttle.Limiter) throttle.Limiter{
 		"itself": func(l throttle.Limiter) throttle.Limiter { return l },
-		"AllOf":  func(l throttle.Limiter) throttle.Limiter { return throttle.AllOf(throttle.Unlimited, l) },
+		"AllOf":  func(l throttle.Limiter) throttle.Limiter { return throttle.AllOf(throttle.AllowAll, l) },
 		"Fallback primary": func(l throttle.Limiter) throttle.Limiter {
-			return &throttle.Fallback{Primary: l, Secondary: throttle.Blocked}
+			return &throttle.Fallback{Primary: l, Secondary: throttle.DenyAll}
 		},
 		"Fallback secondary": func(l throttle.Limiter) throttle.Limiter {
-			return &throttle.Fallback{Primary: throttle.Blocked, Secondary: l}
+			return &throttle.Fallback{Primary: throttle.DenyAll, Secondary: l}
 		},
-		"Soft limit":      func(l throttle.Limiter) throttle.Limiter { return &throttle.Soft{Limit: l, Hard: throttle.Unlimited} },
-		"Soft hard limit": func(l throttle.Limiter) throttle.Limiter { return &throttle.Soft{Limit: throttle.Unlimited, Hard: l} },
-		"Elastic":         func(l throttle.Limiter) throttle.Limiter { return &throttle.Elastic{Limiter: l} },
-		"Shadow":          func(l throttle.Limiter) throttle.Limiter { return &throttle.Shadow{Limiter: l} },
-		"Penalty":         func(l throttle.Limiter) throttle.Limiter { return throttle.NewPenalty(l, sentence, nil) },
+		"Soft limit": func(l throttle.Limiter) throttle.Limiter {
+			return &throttle.SoftLimit{Soft: l, Hard: throttle.AllowAll}
+		},
+		"Soft hard limit": func(l throttle.Limiter) throttle.Limiter {
+			return &throttle.SoftLimit{Soft: throttle.AllowAll, Hard: l}
+		},
+		"Elastic": func(l throttle.Limiter) throttle.Limiter { return &throttle.Borrowing{Limiter: l} },
+		"Shadow":  func(l throttle.Limiter) throttle.Limiter { return &throttle.Shadow{Limiter: l} },
+		"Ban":     func(l throttle.Limiter) throttle.Limiter { return throttle.NewBan(l, config, nil) },
 		"Keyed overflow": func(l throttle.Limiter) throttle.Limiter {
-			return &throttle.Keyed{New: func(string) throttle.Limiter { return throttle.Unlimited }, Overflow: l}
+			return &throttle.KeyedLimiter{New: func(string) throttle.Limiter { return throttle.AllowAll }, Overflow: l}
 		},
 		"Buckets spill": func(l throttle.Limiter) throttle.Limiter {
-			return throttle.NewKeyedBuckets(throttle.Buckets{Limit: throttle.PerSecond(1), Spill: l}, nil)
+			return throttle.NewKeyedBuckets(throttle.BucketsConfig{Limit: throttle.PerSecond(1), Overflow: l}, nil)
 		},
 		"two deep": func(l throttle.Limiter) throttle.Limiter { return throttle.AllOf(&throttle.Shadow{Limiter: l}) },
 	}
 	for name, wrap := range wraps {
-		require.True(t, throttle.HoldsUntilEnd(wrap(throttle.NewInFlight(throttle.Capacity{Count: 1}, nil))), name)
+		require.True(t, throttle.HoldsUntilEnd(wrap(throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 1}, nil))), name)
 		require.False(t, throttle.HoldsUntilEnd(wrap(throttle.NewTokenBucket(throttle.PerSecond(1), nil))), name)
 	}
 	require.False(t, throttle.HoldsUntilEnd(nil))
 }
 
-func TestKeyed_holdsUntilEndOnceALimiterOfNewDoes(t *testing.T) {
-	k := &throttle.Keyed{New: func(key string) throttle.Limiter {
+func TestKeyedLimiter_holdsUntilEndOnceALimiterOfNewDoes(t *testing.T) {
+	k := &throttle.KeyedLimiter{New: func(key string) throttle.Limiter {
 		if key == "stream" {
-			return throttle.NewInFlight(throttle.Capacity{Count: 1}, nil)
+			return throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 1}, nil)
 		}
-		return throttle.Unlimited
+		return throttle.AllowAll
 	}}
 	for _, tt := range []struct {
 		key   string

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Keyed gives each key a limiter of its own, in bounded memory. It is for servers,
+// KeyedLimiter gives each key a limiter of its own, in bounded memory. It is for servers,
 // where keys are what strangers send: addresses, tokens, names.
 //
 //	ann ──▶ limiter ┐
@@ -32,11 +32,11 @@ import (
 // The odd case is an end that comes late. Cancel and Observe reach the limiter that
 // granted, also if that was the overflow's, or has been forgotten since. To look the
 // key up again looks right, and would give units back to whoever has its place: see
-// TestKeyed_cancelReachesTheLimiterThatGranted.
+// TestKeyedLimiter_cancelReachesTheLimiterThatGranted.
 //
 // New must be set, and no field may change once it is in use. A Keyed must not be
 // copied.
-type Keyed struct {
+type KeyedLimiter struct {
 	// New makes the limiter of a key, and so decides what its limit is. No lock is
 	// held. It may be called for a key that another goroutine has just made a limiter
 	// for, or that finds no room: the limiter is then dropped unused. The limiter
@@ -53,51 +53,51 @@ type Keyed struct {
 
 	Clock Clock // nil: the system clock; says which limiters may go
 
-	once   sync.Once
-	time   timeline
-	seed   maphash.Seed
-	shards []shard
-	count  atomic.Int64  // limiters, without the overflow's
-	shared [64]*keyState // the overflow's, each held by the lock of its shard
-	trails trails
-	holds  atomic.Bool // New has returned a limiter that holds until the end
+	once           sync.Once
+	time           timeline
+	seed           maphash.Seed
+	shards         []shard
+	count          atomic.Int64  // limiters, without the overflow's
+	overflowStates [64]*keyState // the overflow's, each held by the lock of its shard
+	subGrants      subGrants
+	holdsUntilEnd  atomic.Bool // New has returned a limiter that holds until the end
 }
 
-// manyKeys is how many keys get a table that is split.
-const manyKeys = 4096
+// shardThreshold is how many keys get a table that is split.
+const shardThreshold = 4096
 
 // A shard is the part of the keys that one lock is for.
 type shard struct {
-	mu    sync.Mutex
-	keys  roster[*keyState]
-	swept int64 // latest instant as of which a key was forgotten
-	_     [64]byte
+	mu          sync.Mutex
+	keys        keyTable[*keyState]
+	lastEvicted int64 // latest instant as of which a key was forgotten
+	_           [64]byte
 }
 
 // A keyState is what a key has.
 type keyState struct {
-	at    berth
-	way   trail        // to the limiter
-	calls atomic.Int32 // how many Reserves are under way
-	uses  uint64       // how many have begun; held by the lock of its shard
-	born  int64        // readings before this count as this: what came before may be forgotten
+	pos         tablePosition
+	subGrant    subGrant     // to the limiter
+	activeCalls atomic.Int32 // how many Reserves are under way
+	uses        uint64       // how many have begun; held by the lock of its shard
+	start       int64        // readings before this count as this: what came before may be forgotten
 }
 
-func (s *keyState) berth() *berth { return &s.at }
+func (s *keyState) position() *tablePosition { return &s.pos }
 
-func (k *Keyed) start() {
+func (k *KeyedLimiter) init() {
 	k.time, k.seed = newTimeline(k.Clock), maphash.MakeSeed()
 	n := 1
-	if k.max() >= manyKeys {
-		n = len(k.shared)
+	if k.maxLimiters() >= shardThreshold {
+		n = len(k.overflowStates)
 	}
 	k.shards = make([]shard, n)
 	for i := range k.shards {
-		k.shards[i].swept = neverRead
+		k.shards[i].lastEvicted = noReading
 	}
 }
 
-func (k *Keyed) max() int64 {
+func (k *KeyedLimiter) maxLimiters() int64 {
 	if k.Max <= 0 {
 		return 1 << 16
 	}
@@ -105,91 +105,91 @@ func (k *Keyed) max() int64 {
 }
 
 // Len returns how many limiters there are, without those of the overflow.
-func (k *Keyed) Len() int { return int(k.count.Load()) }
+func (k *KeyedLimiter) Len() int { return int(k.count.Load()) }
 
 // Reserve implements Limiter.
-func (k *Keyed) Reserve(ctx context.Context, c Claim) (Decision, error) {
+func (k *KeyedLimiter) Reserve(ctx context.Context, c Claim) (Decision, error) {
 	if _, err := c.Units(); err != nil {
 		return Decision{}, err
 	}
-	k.once.Do(k.start)
-	s := k.state(c)
-	if s.born != neverRead && !c.Now.IsZero() && k.time.read(c.Now) < s.born {
-		c.Now = k.time.at(s.born)
+	k.once.Do(k.init)
+	s := k.stateOf(c)
+	if s.start != noReading && !c.Now.IsZero() && k.time.read(c.Now) < s.start {
+		c.Now = k.time.at(s.start)
 	}
-	defer s.calls.Add(-1) // also if the limiter panics
-	d, err := s.way.to.Reserve(ctx, c)
+	defer s.activeCalls.Add(-1) // also if the limiter panics
+	d, err := s.subGrant.limiter.Reserve(ctx, c)
 	if err != nil {
 		return Decision{}, err
 	}
-	return s.way.lead(d, c.DryRun), nil
+	return s.subGrant.wrap(d, c.DryRun), nil
 }
 
-// state returns what the key of c has, and counts the call that follows.
-func (k *Keyed) state(c Claim) *keyState {
+// stateOf returns what the key of c has, and counts the call that follows.
+func (k *KeyedLimiter) stateOf(c Claim) *keyState {
 	h := maphash.String(k.seed, c.Key)
 	t := &k.shards[h&uint64(len(k.shards)-1)]
 	t.mu.Lock()
 	s := t.keys.byKey[c.Key]
 	if s == nil {
 		t.mu.Unlock()
-		return k.add(t, &k.shared[h&uint64(len(k.shared)-1)], c)
+		return k.add(t, &k.overflowStates[h&uint64(len(k.overflowStates)-1)], c)
 	}
-	s.use()
+	s.beginCall()
 	t.mu.Unlock()
 	return s
 }
 
-// use counts a call of the limiter of s.
-func (s *keyState) use() {
+// beginCall counts a call of the limiter of s.
+func (s *keyState) beginCall() {
 	s.uses++
-	s.calls.Add(1)
+	s.activeCalls.Add(1)
 }
 
 // add returns what the key of c has in t, which is made if there is room for it, and
 // otherwise what it shares at overflow. New and the limiters are called without a lock.
-func (k *Keyed) add(t *shard, overflow **keyState, c Claim) *keyState {
-	room := k.count.Load() < k.max() || k.makeRoom(t, c.Now)
+func (k *KeyedLimiter) add(t *shard, overflow **keyState, c Claim) *keyState {
+	hasRoom := k.count.Load() < k.maxLimiters() || k.evict(t, c.Now)
 	var l Limiter
-	if room {
-		l = k.make(c.Key)
+	if hasRoom {
+		l = k.newLimiter(c.Key)
 	} else {
-		l = k.newOverflow(t, overflow, c.Key)
+		l = k.newOverflowLimiter(t, overflow, c.Key)
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	s := t.keys.byKey[c.Key] // another goroutine may have been faster
-	if s == nil && room && k.takePlace() {
-		s = &keyState{way: trail{home: &k.trails, to: l}, born: t.swept}
-		t.keys.add(s, c.Key, t.swept)
+	if s == nil && hasRoom && k.countLimiter() {
+		s = &keyState{subGrant: subGrant{owner: &k.subGrants, limiter: l}, start: t.lastEvicted}
+		t.keys.add(s, c.Key, t.lastEvicted)
 	}
 	if s == nil {
 		if *overflow == nil {
 			if k.Overflow != nil {
 				l = k.Overflow
 			}
-			*overflow = &keyState{way: trail{home: &k.trails, to: l, degraded: true}, born: neverRead}
+			*overflow = &keyState{subGrant: subGrant{owner: &k.subGrants, limiter: l, degraded: true}, start: noReading}
 		}
 		s = *overflow
 	}
-	s.use()
+	s.beginCall()
 	return s
 }
 
-// newOverflow returns the limiter for overflow if it has none yet.
-func (k *Keyed) newOverflow(t *shard, overflow **keyState, key string) Limiter {
+// newOverflowLimiter returns the limiter for overflow if it has none yet.
+func (k *KeyedLimiter) newOverflowLimiter(t *shard, overflow **keyState, key string) Limiter {
 	t.mu.Lock()
-	made := *overflow != nil
+	exists := *overflow != nil
 	t.mu.Unlock()
-	if made || k.Overflow != nil {
+	if exists || k.Overflow != nil {
 		return k.Overflow
 	}
-	return k.make(key)
+	return k.newLimiter(key)
 }
 
-// takePlace counts one limiter more. It reports false if there are Max.
-func (k *Keyed) takePlace() bool {
-	for n := k.count.Load(); n < k.max(); n = k.count.Load() {
+// countLimiter counts one limiter more. It reports false if there are Max.
+func (k *KeyedLimiter) countLimiter() bool {
+	for n := k.count.Load(); n < k.maxLimiters(); n = k.count.Load() {
 		if k.count.CompareAndSwap(n, n+1) {
 			return true
 		}
@@ -197,29 +197,29 @@ func (k *Keyed) takePlace() bool {
 	return false
 }
 
-// makeRoom forgets a limiter of t that is idle. It reports false if it found none among
+// evict forgets a limiter of t that is idle. It reports false if it found none among
 // the few that it looked at.
 //
 // What is idle as of a reading that is ahead of the clock may still be needed, so
 // that the clock has a say.
-func (k *Keyed) makeRoom(t *shard, asOf time.Time) bool {
+func (k *KeyedLimiter) evict(t *shard, asOf time.Time) bool {
 	now := k.time.read(time.Time{})
 	if !asOf.IsZero() {
 		now = min(now, k.time.read(asOf))
 	}
-	for range tries {
+	for range maxEvictionChecks {
 		s, uses := t.candidate(now)
 		if s == nil {
 			return false
 		}
 		from := addSat(now, 1)
-		if s.calls.Load() == 0 {
-			is, again := isIdle(s.way.to, s.at.key, k.time.at(now))
-			if from = addSat(now, int64(again)); is {
+		if s.activeCalls.Load() == 0 {
+			evictable, recheckAfter := isEvictable(s.subGrant.limiter, s.pos.key, k.time.at(now))
+			if from = addSat(now, int64(recheckAfter)); evictable {
 				from = now
 			}
 		}
-		if t.settle(s, uses, from, now) {
+		if t.evictIfIdle(s, uses, from, now) {
 			k.count.Add(-1)
 			return true
 		}
@@ -232,38 +232,40 @@ func (k *Keyed) makeRoom(t *shard, asOf time.Time) bool {
 func (t *shard) candidate(now int64) (s *keyState, uses uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.keys.len() == 0 || t.keys.pile.first().at.from > now {
+	if t.keys.len() == 0 || t.keys.heap.First().pos.evictableAt > now {
 		return nil, 0
 	}
-	s = t.keys.pile.first()
+	s = t.keys.heap.First()
 	return s, s.uses
 }
 
-// settle forgets s if it is idle, which from <= now says, and was not used since. If it
+// evictIfIdle forgets s if it is idle, which from <= now says, and was not used since. If it
 // is not, it is looked at again at from.
-func (t *shard) settle(s *keyState, uses uint64, from, now int64) (forgotten bool) {
+func (t *shard) evictIfIdle(s *keyState, uses uint64, from, now int64) (evicted bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	switch {
-	case s.at.index < 0: // another goroutine has forgotten it
+	case s.pos.index < 0: // another goroutine has forgotten it
 	case from > now || s.uses != uses:
-		s.at.from = max(from, addSat(now, 1))
-		t.keys.pile.fix(s.at.index)
+		s.pos.evictableAt = max(from, addSat(now, 1))
+		t.keys.heap.Fix(s.pos.index)
 	default:
-		t.keys.drop(s)
-		t.swept = max(t.swept, now)
+		t.keys.remove(s)
+		t.lastEvicted = max(t.lastEvicted, now)
 		return true
 	}
 	return false
 }
 
 // Cancel implements Limiter.
-func (k *Keyed) Cancel(ctx context.Context, c Claim, d Decision) { k.trails.cancel(ctx, c, d) }
+func (k *KeyedLimiter) Cancel(ctx context.Context, c Claim, d Decision) {
+	k.subGrants.cancel(ctx, c, d)
+}
 
 // Observe implements Observer.
-func (k *Keyed) Observe(ctx context.Context, c Claim, d Decision, f Feedback) {
-	k.trails.observe(ctx, c, d, f)
+func (k *KeyedLimiter) Observe(ctx context.Context, c Claim, d Decision, f Feedback) {
+	k.subGrants.observe(ctx, c, d, f)
 }
 
 // Local implements Local.
-func (k *Keyed) Local() bool { return k.Overflow == nil || isLocal(k.Overflow) }
+func (k *KeyedLimiter) NonBlocking() bool { return k.Overflow == nil || isNonBlocking(k.Overflow) }

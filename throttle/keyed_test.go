@@ -24,14 +24,14 @@ func bucketsOf(l throttle.Limit, clk throttle.Clock) func(string) throttle.Limit
 	return func(string) throttle.Limiter { return throttle.NewTokenBucket(l, clk) }
 }
 
-func TestKeyed_limitsEachKeyByItsOwnLimit(t *testing.T) {
+func TestKeyedLimiter_limitsEachKeySeparately(t *testing.T) {
 	clk := clock.NewMock()
-	k := &throttle.Keyed{Clock: clk, New: func(key string) throttle.Limiter {
+	k := &throttle.KeyedLimiter{Clock: clk, New: func(key string) throttle.Limiter {
 		switch key {
 		case "root":
-			return throttle.Unlimited
+			return throttle.AllowAll
 		case "eve":
-			return throttle.Blocked
+			return throttle.DenyAll
 		}
 		return throttle.NewTokenBucket(throttle.PerMinute(int64(len(key))), clk)
 	}}
@@ -47,10 +47,10 @@ func TestKeyed_limitsEachKeyByItsOwnLimit(t *testing.T) {
 	require.Equal(t, 4, k.Len())
 }
 
-func TestKeyed_forgetsWhoIsAsNeverSeenFirst(t *testing.T) {
+func TestKeyedLimiter_evictsUnusedLimitersFirst(t *testing.T) {
 	clk := clock.NewMock()
 	made := map[string]int{}
-	k := &throttle.Keyed{Clock: clk, Max: 3, New: func(key string) throttle.Limiter {
+	k := &throttle.KeyedLimiter{Clock: clk, Max: 3, New: func(key string) throttle.Limiter {
 		made[key]++
 		return throttle.NewTokenBucket(throttle.PerMinute(6), clk)
 	}}
@@ -58,8 +58,8 @@ func TestKeyed_forgetsWhoIsAsNeverSeenFirst(t *testing.T) {
 	ask(t, k, "short", 1)
 	ask(t, k, "middle", 2)
 	clk.Add(10*time.Second - 1)
-	full := ask(t, k, "new", 1)
-	require.True(t, full.OK && full.Degraded, "nobody could go: new shares the overflow")
+	shared := ask(t, k, "new", 1)
+	require.True(t, shared.OK && shared.Degraded, "nobody could go: new shares the overflow")
 	clk.Add(1) // short is full again
 	require.False(t, ask(t, k, "new", 1).Degraded)
 	require.Equal(t, 3, k.Len())
@@ -71,26 +71,26 @@ func TestKeyed_forgetsWhoIsAsNeverSeenFirst(t *testing.T) {
 
 // As long as no more than Max keys are in use, nobody can tell a Keyed from limiters
 // without end, whatever is forgotten.
-func TestKeyed_forgetsWithoutLoss(t *testing.T) {
+func TestKeyedLimiter_evictionChangesNoDecision(t *testing.T) {
 	for name, build := range map[string]func(throttle.Clock) throttle.Limiter{
-		"bucket": newBucket(20, time.Second, 3),
-		"window": fixed(throttle.Quota{Count: 3, Per: 150 * time.Millisecond}),
-		"log":    slidingLog(throttle.Log{Limit: throttle.Limit{Count: 3, Per: 150 * time.Millisecond}}),
-		"both":   allOf(newBucket(20, time.Second, 3), newBucket(10, time.Second, 12)),
+		"bucket":       newBucket(20, time.Second, 3),
+		"fixed window": constantLimiter(throttle.FixedWindowConfig{Count: 3, Per: 150 * time.Millisecond}),
+		"sliding log":  slidingLog(throttle.SlidingLogConfig{Limit: throttle.Limit{Count: 3, Per: 150 * time.Millisecond}}),
+		"both":         allOf(newBucket(20, time.Second, 3), newBucket(10, time.Second, 12)),
 	} {
 		t.Run(name, func(t *testing.T) {
 			for seed := range uint64(50) {
-				clk := &handClock{now: time.Unix(0, 0)}
-				k := &throttle.Keyed{Clock: clk, Max: 60, New: func(string) throttle.Limiter { return build(clk) }}
-				agree(t, k, build, clk, seed, 300)
+				clk := &manualClock{now: time.Unix(0, 0)}
+				k := &throttle.KeyedLimiter{Clock: clk, Max: 60, New: func(string) throttle.Limiter { return build(clk) }}
+				requireSameDecisions(t, k, build, clk, seed, 300)
 				require.LessOrEqual(t, k.Len(), 60)
 			}
 		})
 	}
 }
 
-// agree plays the same claims on l and on a limiter per key.
-func agree(t *testing.T, l throttle.Limiter, build func(throttle.Clock) throttle.Limiter, clk *handClock, seed uint64, keys int64) {
+// requireSameDecisions plays the same claims on l and on a limiter per key.
+func requireSameDecisions(t *testing.T, l throttle.Limiter, build func(throttle.Clock) throttle.Limiter, clk *manualClock, seed uint64, keys int64) {
 	t.Helper()
 	type held struct {
 		c          throttle.Claim
@@ -108,7 +108,7 @@ func agree(t *testing.T, l throttle.Limiter, build func(throttle.Clock) throttle
 			models[c.Key] = build(clk)
 		}
 		h := held{c, reserve(t, l, c), reserve(t, models[c.Key], c)}
-		require.Equal(t, say(h.model), say(h.got), "seed %d, claim %+v", seed, c)
+		require.Equal(t, visibleFields(h.model), visibleFields(h.got), "seed %d, claim %+v", seed, c)
 		if h.got.OK && !c.DryRun {
 			all = append(all, h)
 		}
@@ -129,24 +129,24 @@ func agree(t *testing.T, l throttle.Limiter, build func(throttle.Clock) throttle
 	}
 }
 
-// A handClock is moved by hand, and at once; a mock clock lets others run first.
-type handClock struct{ now time.Time }
+// A manualClock is moved by hand, and at once; a mock clock lets others run first.
+type manualClock struct{ now time.Time }
 
-func (c *handClock) Now() time.Time                       { return c.now }
-func (c *handClock) After(time.Duration) <-chan time.Time { return nil }
+func (c *manualClock) Now() time.Time                       { return c.now }
+func (c *manualClock) After(time.Duration) <-chan time.Time { return nil }
 
-// say is what a caller can see of d.
-func say(d throttle.Decision) [7]any {
+// visibleFields is what a caller can see of d.
+func visibleFields(d throttle.Decision) [7]any {
 	return [7]any{d.OK, d.Degraded, d.At.UnixNano(), d.Wait, d.Limit, d.Remaining, d.ResetAfter}
 }
 
-func TestKeyed_newKeysShareTheOverflowWhenAllAreBusy(t *testing.T) {
+func TestKeyedLimiter_newKeysShareTheOverflowWhenFull(t *testing.T) {
 	clk := clock.NewMock()
 	for name, overflow := range map[string]throttle.Limiter{
 		"its own": nil,
 		"given":   throttle.NewTokenBucket(throttle.PerHour(5), clk),
 	} {
-		k := &throttle.Keyed{Clock: clk, Max: 2, New: bucketsOf(throttle.PerHour(5), clk), Overflow: overflow}
+		k := &throttle.KeyedLimiter{Clock: clk, Max: 2, New: bucketsOf(throttle.PerHour(5), clk), Overflow: overflow}
 		ask(t, k, "a", 1)
 		ask(t, k, "b", 1)
 		granted := 0
@@ -165,10 +165,10 @@ func TestKeyed_newKeysShareTheOverflowWhenAllAreBusy(t *testing.T) {
 	}
 }
 
-func TestKeyed_cancelReachesTheLimiterThatGranted(t *testing.T) {
+func TestKeyedLimiter_cancelReachesTheLimiterThatGranted(t *testing.T) {
 	clk := clock.NewMock()
-	var made []*script
-	k := &throttle.Keyed{Clock: clk, Max: 1, New: func(string) throttle.Limiter {
+	var made []*fakeLimiter
+	k := &throttle.KeyedLimiter{Clock: clk, Max: 1, New: func(string) throttle.Limiter {
 		s := granting(uint64(1000*len(made)), 100) // all of 100 are left: it may go
 		made = append(made, s)
 		return s
@@ -179,35 +179,35 @@ func TestKeyed_cancelReachesTheLimiterThatGranted(t *testing.T) {
 	require.Len(t, made, 3, "a went for b, and b for a")
 
 	k.Cancel(t.Context(), throttle.Claim{Key: "a"}, a)
-	require.Equal(t, made[0].made, made[0].canceled, "with its own Decision")
-	require.Empty(t, made[2].canceled)
-	k.Observe(t.Context(), throttle.Claim{Key: "a"}, a, throttle.Feedback{More: true})
-	require.Equal(t, made[0].made, made[0].observed)
+	require.Equal(t, made[0].granted, made[0].cancelled, "with its own Decision")
+	require.Empty(t, made[2].cancelled)
+	k.Observe(t.Context(), throttle.Claim{Key: "a"}, a, throttle.Feedback{Partial: true})
+	require.Equal(t, made[0].granted, made[0].observed)
 
 	k.Cancel(t.Context(), throttle.Claim{Key: "a"}, throttle.Decision{OK: true})
-	require.Empty(t, made[2].canceled, "a Decision of somebody else leads nowhere")
+	require.Empty(t, made[2].cancelled, "a Decision of somebody else leads nowhere")
 }
 
-func TestKeyed_cancelReachesTheOverflow(t *testing.T) {
+func TestKeyedLimiter_cancelReachesTheOverflow(t *testing.T) {
 	clk := clock.NewMock()
-	for name, overflow := range map[string]*script{"plain": granting(7, 50), "degraded": granting(7, 50)} {
-		overflow.says.Degraded = name == "degraded"
-		k := &throttle.Keyed{Clock: clk, Max: 1, New: alwaysBusy, Overflow: overflow}
+	for name, overflow := range map[string]*fakeLimiter{"plain": granting(7, 50), "degraded": granting(7, 50)} {
+		overflow.decision.Degraded = name == "degraded"
+		k := &throttle.KeyedLimiter{Clock: clk, Max: 1, New: alwaysBusy, Overflow: overflow}
 		ask(t, k, "a", 1)
 		d := ask(t, k, "b", 1)
 		require.True(t, d.Degraded)
-		k.Observe(t.Context(), throttle.Claim{Key: "b"}, d, throttle.Feedback{More: true})
+		k.Observe(t.Context(), throttle.Claim{Key: "b"}, d, throttle.Feedback{Partial: true})
 		k.Cancel(t.Context(), throttle.Claim{Key: "b"}, d)
-		require.Equal(t, overflow.made, overflow.canceled)
-		require.Equal(t, overflow.made, overflow.observed)
+		require.Equal(t, overflow.granted, overflow.cancelled)
+		require.Equal(t, overflow.granted, overflow.observed)
 	}
 }
 
 // A reading that is ahead of the clock makes nobody look idle.
-func TestKeyed_readingsAheadForgetNobody(t *testing.T) {
+func TestKeyedLimiter_futureReadingsEvictNothing(t *testing.T) {
 	clk := clock.NewMock()
-	k := &throttle.Keyed{Clock: clk, Max: 1, New: bucketsOf(throttle.PerMinute(6), clk), Overflow: throttle.Unlimited}
-	b := throttle.NewKeyedBuckets(throttle.Buckets{Limit: throttle.PerMinute(6), Max: 1, Spill: throttle.Unlimited}, clk)
+	k := &throttle.KeyedLimiter{Clock: clk, Max: 1, New: bucketsOf(throttle.PerMinute(6), clk), Overflow: throttle.AllowAll}
+	b := throttle.NewKeyedBuckets(throttle.BucketsConfig{Limit: throttle.PerMinute(6), Max: 1, Overflow: throttle.AllowAll}, clk)
 	for _, l := range []throttle.Limiter{k, b} {
 		ask(t, l, "a", 6)
 		for i := range 200 {
@@ -218,10 +218,10 @@ func TestKeyed_readingsAheadForgetNobody(t *testing.T) {
 }
 
 // A key that was forgotten and comes back with an older reading gets nothing twice.
-func TestKeyed_olderReadingsCreditNothingTwice(t *testing.T) {
+func TestKeyedLimiter_olderReadingsCreditNothingTwice(t *testing.T) {
 	clk := clock.NewMock()
-	k := &throttle.Keyed{Clock: clk, Max: 1, New: bucketsOf(throttle.PerMinute(6), clk)}
-	b := throttle.NewKeyedBuckets(throttle.Buckets{Limit: throttle.PerMinute(6), Max: 1}, clk)
+	k := &throttle.KeyedLimiter{Clock: clk, Max: 1, New: bucketsOf(throttle.PerMinute(6), clk)}
+	b := throttle.NewKeyedBuckets(throttle.BucketsConfig{Limit: throttle.PerMinute(6), Max: 1}, clk)
 	start := clk.Now()
 	for _, l := range []throttle.Limiter{k, b} {
 		clk.Set(start)
@@ -235,37 +235,37 @@ func TestKeyed_olderReadingsCreditNothingTwice(t *testing.T) {
 	}
 }
 
-func TestKeyed_boundsItsMemoryUnderManyGoroutines(t *testing.T) {
+func TestKeyedLimiter_staysWithinMaxUnderContention(t *testing.T) {
 	for name, row := range map[string]struct {
 		max, keys int
 	}{"one shard": {50, 200}, "many": {5000, 20000}} {
-		k := &throttle.Keyed{Max: row.max, New: bucketsOf(throttle.Limit{Count: 1000, Per: time.Second, Burst: 2}, nil)}
-		var most atomic.Int64
-		crowd(8, func(r *rand.Rand) {
+		k := &throttle.KeyedLimiter{Max: row.max, New: bucketsOf(throttle.Limit{Count: 1000, Per: time.Second, Burst: 2}, nil)}
+		var maxLen atomic.Int64
+		runGoroutines(8, func(r *rand.Rand) {
 			for range 3000 {
 				c := throttle.Claim{Key: strconv.Itoa(r.IntN(row.keys))}
 				d, err := k.Reserve(context.Background(), c)
 				if err == nil && d.OK && r.IntN(2) == 0 {
 					k.Cancel(context.Background(), c, d)
 				}
-				most.Store(max(most.Load(), int64(k.Len())))
+				maxLen.Store(max(maxLen.Load(), int64(k.Len())))
 			}
 		})
-		require.LessOrEqual(t, most.Load(), int64(row.max), name)
+		require.LessOrEqual(t, maxLen.Load(), int64(row.max), name)
 	}
 }
 
 // Keys that come and go under many goroutines are granted no more than their limit.
-func TestKeyed_keysObeyTheirLimitUnderManyGoroutines(t *testing.T) {
+func TestKeyedLimiter_keysObeyTheirLimitUnderContention(t *testing.T) {
 	limit := throttle.Limit{Count: 2000, Per: time.Second, Burst: 4}
 	for name, l := range map[string]throttle.Limiter{
-		"Keyed":        &throttle.Keyed{Max: 10, New: bucketsOf(limit, nil), Overflow: throttle.Blocked},
-		"KeyedBuckets": throttle.NewKeyedBuckets(throttle.Buckets{Limit: limit, Max: 10, Spill: throttle.Blocked}, nil),
-		"exact":        throttle.NewKeyedBuckets(throttle.Buckets{Limit: limit, Max: 10, Spill: throttle.Blocked, Exact: true}, nil),
+		"KeyedLimiter": &throttle.KeyedLimiter{Max: 10, New: bucketsOf(limit, nil), Overflow: throttle.DenyAll},
+		"KeyedBuckets": throttle.NewKeyedBuckets(throttle.BucketsConfig{Limit: limit, Max: 10, Overflow: throttle.DenyAll}, nil),
+		"exact":        throttle.NewKeyedBuckets(throttle.BucketsConfig{Limit: limit, Max: 10, Overflow: throttle.DenyAll, Exact: true}, nil),
 	} {
 		start := time.Now()
 		var used [40]atomic.Int64
-		crowd(8, func(r *rand.Rand) {
+		runGoroutines(8, func(r *rand.Rand) {
 			for range 4000 {
 				i := r.IntN(len(used))
 				c := throttle.Claim{Key: strconv.Itoa(i), Cost: 1 + r.Int64N(2)}
@@ -285,7 +285,7 @@ func TestKeyed_keysObeyTheirLimitUnderManyGoroutines(t *testing.T) {
 	}
 }
 
-func crowd(goroutines uint64, do func(*rand.Rand)) {
+func runGoroutines(goroutines uint64, do func(*rand.Rand)) {
 	var wg sync.WaitGroup
 	for id := range goroutines {
 		wg.Go(func() { do(rand.New(rand.NewPCG(id, 7))) })

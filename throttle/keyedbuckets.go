@@ -8,18 +8,18 @@ import (
 	"time"
 )
 
-// Buckets says what each key of a KeyedBuckets may do, and how many keys there are.
-type Buckets struct {
-	Limit         // of each key
-	Max   int     // keys it has room for; 0: 65,536
-	Exact bool    // keep the keys themselves, not only their hashes
-	Spill Limiter // decides for new keys when there is no room; nil: they share token buckets by their hash
+// BucketsConfig says what each key of a KeyedBuckets may do, and how many keys there are.
+type BucketsConfig struct {
+	Limit            // of each key
+	Max      int     // keys it has room for; 0: 65,536
+	Exact    bool    // keep the keys themselves, not only their hashes
+	Overflow Limiter // decides for new keys when there is no room; nil: they share token buckets by their hash
 }
 
 // Validate returns an error that says what to change if b can never work.
-func (b Buckets) Validate() error {
+func (b BucketsConfig) Validate() error {
 	if b.Max < 0 {
-		return fmt.Errorf("throttle: buckets %q: Max is %d: it must be positive, or 0 for 65,536", b.Name, b.Max)
+		return fmt.Errorf("throttle: keyed buckets %q: Max is %d: it must be positive, or 0 for 65,536", b.Name, b.Max)
 	}
 	return b.Limit.Validate()
 }
@@ -55,61 +55,61 @@ func (b Buckets) Validate() error {
 // million. The limit cannot change: its ticks are in all words. Use Keyed for limits
 // that differ or change.
 type KeyedBuckets struct {
-	time    timeline
-	pace    *era // says what ticks mean; its tat is not used
-	seed    maphash.Seed
-	regions []region
-	trails  trails
-	spill   trail // to Buckets.Spill
+	time      timeline
+	gcra      *gcra // says what ticks mean; its tat is not used
+	seed      maphash.Seed
+	tables    []slotTable
+	subGrants subGrants
+	overflow  subGrant // to BucketsConfig.Overflow
 }
 
 const (
-	finest       = 4            // ticks per nanosecond, at most
-	latestTick   = maxTicks / 2 // the furthest that time reaches: 18 years from the creation, or more
-	keysInRegion = 4096         // at least, where there are several
-	mostRegions  = 256
+	maxTicksPerNano = 4            // ticks per nanosecond, at most
+	latestTick      = maxTicks / 2 // the furthest that time reaches: 18 years from the creation, or more
+	minKeysPerTable = 4096         // at least, where there are several
+	maxTables       = 256
 )
 
 // NewKeyedBuckets returns a table without keys. A nil clk is the system clock. It
 // panics if b is invalid.
-func NewKeyedBuckets(b Buckets, clk Clock) *KeyedBuckets {
+func NewKeyedBuckets(b BucketsConfig, clk Clock) *KeyedBuckets {
 	if err := b.Validate(); err != nil {
 		panic(err.Error() + " (NewKeyedBuckets)")
 	}
 	if b.Max == 0 {
 		b.Max = 1 << 16
 	}
-	k := &KeyedBuckets{time: newTimeline(clk), pace: newEra(b.Limit, 0).coarser(finest), seed: maphash.MakeSeed()}
-	k.spill = trail{home: &k.trails, to: b.Spill, degraded: true}
-	n := 1 << max(bits.Len(uint(min(b.Max/keysInRegion, mostRegions)))-1, 0)
-	k.regions = make([]region, n)
-	bins := (int64(b.Max)*8/5/ways + int64(n)) / int64(n)
-	for i := range k.regions {
-		k.regions[i].start(bins, b.Exact)
+	k := &KeyedBuckets{time: newTimeline(clk), gcra: newGCRA(b.Limit, 0).withMaxScale(maxTicksPerNano), seed: maphash.MakeSeed()}
+	k.overflow = subGrant{owner: &k.subGrants, limiter: b.Overflow, degraded: true}
+	n := 1 << max(bits.Len(uint(min(b.Max/minKeysPerTable, maxTables)))-1, 0)
+	k.tables = make([]slotTable, n)
+	buckets := (int64(b.Max)*8/5/slotsPerBucket + int64(n)) / int64(n)
+	for i := range k.tables {
+		k.tables[i].init(buckets, b.Exact)
 	}
 	return k
 }
 
-// coarser returns e with no more than so many ticks in a nanosecond, which last for
+// withMaxScale returns e with no more than so many ticks in a nanosecond, which last for
 // longer.
-func (e *era) coarser(scale int64) *era {
+func (e *gcra) withMaxScale(scale int64) *gcra {
 	if e.scale <= scale {
 		return e
 	}
 	e.interval, e.scale = mulDivUp(e.interval, scale, e.scale), scale
 	e.burst = min(e.limit.burst(), maxWindow/e.interval)
 	e.window = e.burst * e.interval
-	e.full = e.duration(e.window)
+	e.refillTime = e.duration(e.window)
 	return e
 }
 
-// region returns where a key of hash h lives; see hash.
-func (k *KeyedBuckets) region(h uint64) *region { return &k.regions[h&uint64(len(k.regions)-1)] }
+// tableOf returns where a key of hash h lives; see hash.
+func (k *KeyedBuckets) tableOf(h uint64) *slotTable { return &k.tables[h&uint64(len(k.tables)-1)] }
 
 // hash returns what a key is known by. 0 and shared mean something else.
 func (k *KeyedBuckets) hash(key string) uint64 {
 	h := maphash.String(k.seed, key)
-	if h <= shared {
+	if h <= overflowID {
 		return h + 1<<63
 	}
 	return h
@@ -117,7 +117,7 @@ func (k *KeyedBuckets) hash(key string) uint64 {
 
 // tick returns ns of the timeline in ticks, as far as they reach.
 func (k *KeyedBuckets) tick(ns int64) int64 {
-	return min(max(mulSat(ns, k.pace.scale), -latestTick), latestTick)
+	return min(max(mulSat(ns, k.gcra.scale), -latestTick), latestTick)
 }
 
 // Reserve implements Limiter.
@@ -127,18 +127,18 @@ func (k *KeyedBuckets) Reserve(ctx context.Context, c Claim) (Decision, error) {
 		return Decision{}, err
 	}
 	h := k.hash(c.Key)
-	r, given := k.region(h), k.time.read(c.Now)
+	r, given := k.tableOf(h), k.time.read(c.Now)
 	for {
 		i := r.find(h, c.Key)
 		if i < 0 {
-			i = k.place(r, h, c, given, !c.DryRun && n <= k.pace.burst)
+			i = k.findOrInsert(r, h, c, given, !c.DryRun && n <= k.gcra.burst)
 		}
-		if i == r.spill() && k.spill.to != nil {
-			d, err := k.spill.to.Reserve(ctx, c)
+		if i == r.overflow() && k.overflow.limiter != nil {
+			d, err := k.overflow.limiter.Reserve(ctx, c)
 			if err != nil {
 				return Decision{}, err
 			}
-			return k.spill.lead(d, c.DryRun), nil
+			return k.overflow.wrap(d, c.DryRun), nil
 		}
 		if d, done := k.decide(r, i, h, c, n, given); done {
 			return d, nil
@@ -146,41 +146,41 @@ func (k *KeyedBuckets) Reserve(ctx context.Context, c Claim) (Decision, error) {
 	}
 }
 
-// place returns the slot of a key that has none yet: a new one, if it takes, or the
+// findOrInsert returns the slot of a key that has none yet: a new one, if it takes, or the
 // one that all keys share which have found no room.
 //
 // What is full as of a reading that is ahead of the clock may still be needed, so
 // that the clock has a say.
-func (k *KeyedBuckets) place(r *region, h uint64, c Claim, given int64, takes bool) int {
+func (k *KeyedBuckets) findOrInsert(r *slotTable, h uint64, c Claim, given int64, takes bool) int {
 	asOf := given
 	if !c.Now.IsZero() {
 		asOf = min(given, k.time.read(time.Time{}))
 	}
 	if !takes {
-		if r.room(h, k.tick(asOf)) >= 0 {
-			return r.fresh()
+		if r.findFree(h, k.tick(asOf)) >= 0 {
+			return r.empty()
 		}
-		return r.spill()
+		return r.overflow()
 	}
-	if i := r.moveIn(h, c.Key, k.tick(given), k.tick(asOf)); i >= 0 {
+	if i := r.insert(h, c.Key, k.tick(given), k.tick(asOf)); i >= 0 {
 		return i
 	}
-	return r.spill()
+	return r.overflow()
 }
 
 // decide decides by slot i. It reports false if that has changed meanwhile.
-func (k *KeyedBuckets) decide(r *region, i int, h uint64, c Claim, n, given int64) (Decision, bool) {
-	e, s := k.pace, &r.slots[i]
+func (k *KeyedBuckets) decide(r *slotTable, i int, h uint64, c Claim, n, given int64) (Decision, bool) {
+	e, s := k.gcra, &r.slots[i]
 	old := s.tat.Load()
-	if old == closed {
-		r.await()
+	if old == tatClosed {
+		r.waitInserted()
 		return Decision{}, false
 	}
-	if !r.holds(i, h, c.Key) {
+	if !r.belongsTo(i, h, c.Key) {
 		return Decision{}, false
 	}
 	tick := k.tick(given)
-	d := Decision{Policy: e.policy, Limit: e.burst, At: k.time.stamp(given, given, c.Now), Degraded: i == r.spill()}
+	d := Decision{Policy: e.policy, Limit: e.burst, At: k.time.stamp(given, given, c.Now), Degraded: i == r.overflow()}
 	taken := max(old, tick) - tick
 	if n > e.burst {
 		d.Wait = Forever
@@ -194,17 +194,17 @@ func (k *KeyedBuckets) decide(r *region, i int, h uint64, c Claim, n, given int6
 	if !s.tat.CompareAndSwap(old, tick+taken+cost) {
 		return Decision{}, false
 	}
-	r.grantedAt(given)
+	r.recordGrant(given)
 	return e.describe(d, taken+cost), true
 }
 
 // Cancel implements Limiter. A bucket that has been forgotten was full, so that there
 // is nothing to give back.
 func (k *KeyedBuckets) Cancel(ctx context.Context, c Claim, d Decision) {
-	if k.trails.made(d) {
-		k.trails.cancel(ctx, c, d)
+	if k.subGrants.owns(d) {
+		k.subGrants.cancel(ctx, c, d)
 	} else if n, err := c.Units(); err == nil && d.OK {
-		k.settle(c.Key, -n, c.Now, d)
+		k.adjust(c.Key, -n, c.Now, d)
 	}
 }
 
@@ -212,24 +212,26 @@ func (k *KeyedBuckets) Cancel(ctx context.Context, c Claim, d Decision) {
 // What the claim cost less comes back as in Cancel; what it cost more is taken, if
 // need be from units that are still to flow in.
 func (k *KeyedBuckets) Observe(ctx context.Context, c Claim, d Decision, f Feedback) {
-	if k.trails.made(d) {
-		k.trails.observe(ctx, c, d, f)
-	} else if extra := f.extra(c, d); extra != 0 {
-		k.settle(c.Key, extra, f.Now, d)
+	if k.subGrants.owns(d) {
+		k.subGrants.observe(ctx, c, d, f)
+	} else if extra := f.extraCost(c, d); extra != 0 {
+		k.adjust(c.Key, extra, f.Now, d)
 	}
 }
 
 // Local implements Local.
-func (k *KeyedBuckets) Local() bool { return k.spill.to == nil || isLocal(k.spill.to) }
+func (k *KeyedBuckets) NonBlocking() bool {
+	return k.overflow.limiter == nil || isNonBlocking(k.overflow.limiter)
+}
 
-// settle takes n more units for the claim that d granted, or gives back -n.
-func (k *KeyedBuckets) settle(key string, n int64, asOf time.Time, d Decision) {
+// adjust takes n more units for the claim that d granted, or gives back -n.
+func (k *KeyedBuckets) adjust(key string, n int64, asOf time.Time, d Decision) {
 	h := k.hash(key)
-	r, from := k.region(h), k.time.read(d.At)
+	r, from := k.tableOf(h), k.time.read(d.At)
 	now := max(k.time.read(asOf), r.latest.Load(), from)
-	back := mulSat(-n, k.pace.interval)
+	back := mulSat(-n, k.gcra.interval)
 	if n < 0 {
-		if back = subSat(back, mulSat(subSat(now, from), k.pace.scale)); back <= 0 {
+		if back = subSat(back, mulSat(subSat(now, from), k.gcra.scale)); back <= 0 {
 			return // time has given back all of it
 		}
 	}
@@ -237,28 +239,28 @@ func (k *KeyedBuckets) settle(key string, n int64, asOf time.Time, d Decision) {
 		i := r.find(h, key)
 		switch {
 		case d.Degraded:
-			i = r.spill()
+			i = r.overflow()
 		case i < 0 && n < 0:
 			return
 		case i < 0:
-			i = k.place(r, h, Claim{Key: key, Now: asOf}, now, true)
+			i = k.findOrInsert(r, h, Claim{Key: key, Now: asOf}, now, true)
 		}
-		if k.move(r, i, h, key, back, k.tick(now)) {
+		if k.adjustSlot(r, i, h, key, back, k.tick(now)) {
 			return
 		}
 	}
 }
 
-// move gives back so many ticks to slot i, or takes them if back is negative. It
+// adjustSlot gives back so many ticks to slot i, or takes them if back is negative. It
 // reports false if the slot has changed meanwhile.
-func (k *KeyedBuckets) move(r *region, i int, h uint64, key string, back, tick int64) bool {
+func (k *KeyedBuckets) adjustSlot(r *slotTable, i int, h uint64, key string, back, tick int64) bool {
 	s := &r.slots[i]
 	old := s.tat.Load()
-	if old == closed {
-		r.await()
+	if old == tatClosed {
+		r.waitInserted()
 		return false
 	}
-	if !r.holds(i, h, key) {
+	if !r.belongsTo(i, h, key) {
 		return false
 	}
 	next := subSat(old, back)

@@ -17,14 +17,14 @@ import (
 )
 
 // A table that forgets all the time answers like a TokenBucket for each key.
-func TestKeyedBuckets_forgetWithoutLoss(t *testing.T) {
+func TestKeyedBuckets_evictionChangesNoDecision(t *testing.T) {
 	l := throttle.Limit{Count: 20, Per: time.Second, Burst: 3}
 	build := func(clk throttle.Clock) throttle.Limiter { return throttle.NewTokenBucket(l, clk) }
 	for seed := range uint64(100) {
 		for _, exact := range []bool{false, true} {
-			clk := &handClock{now: time.Unix(0, 0)}
-			b := throttle.NewKeyedBuckets(throttle.Buckets{Limit: l, Max: 60, Exact: exact}, clk)
-			agree(t, b, build, clk, seed, 300)
+			clk := &manualClock{now: time.Unix(0, 0)}
+			b := throttle.NewKeyedBuckets(throttle.BucketsConfig{Limit: l, Max: 60, Exact: exact}, clk)
+			requireSameDecisions(t, b, build, clk, seed, 300)
 		}
 	}
 }
@@ -33,24 +33,24 @@ func TestKeyedBuckets_forgetWithoutLoss(t *testing.T) {
 func TestKeyedBuckets_haveRoomForMaxKeys(t *testing.T) {
 	for _, n := range []int{1, 8, 100, 5000, 1 << 17} {
 		clk := clock.NewMock()
-		b := throttle.NewKeyedBuckets(throttle.Buckets{Limit: throttle.PerHour(3), Max: n}, clk)
-		spilled := 0
+		b := throttle.NewKeyedBuckets(throttle.BucketsConfig{Limit: throttle.PerHour(3), Max: n}, clk)
+		overflowed := 0
 		for i := range n {
 			if ask(t, b, strconv.Itoa(i), 1).Degraded {
-				spilled++
+				overflowed++
 			}
 		}
-		require.Zero(t, spilled, "of %d keys", n)
+		require.Zero(t, overflowed, "of %d keys", n)
 		for i := range n {
 			require.EqualValues(t, 1, ask(t, b, strconv.Itoa(i), 1).Remaining)
 		}
 	}
 }
 
-func TestKeyedBuckets_newKeysShareWhenAllAreBusy(t *testing.T) {
+func TestKeyedBuckets_newKeysShareABucketWhenFull(t *testing.T) {
 	clk := clock.NewMock()
-	b := throttle.NewKeyedBuckets(throttle.Buckets{Limit: throttle.PerHour(3), Max: 8}, clk)
-	spilled, granted := 0, 0
+	b := throttle.NewKeyedBuckets(throttle.BucketsConfig{Limit: throttle.PerHour(3), Max: 8}, clk)
+	overflowed, granted := 0, 0
 	var last throttle.Decision
 	for i := range 200 {
 		c := throttle.Claim{Key: strconv.Itoa(i)}
@@ -59,13 +59,13 @@ func TestKeyedBuckets_newKeysShareWhenAllAreBusy(t *testing.T) {
 		require.Equal(t, dry.OK, d.OK)
 		require.Equal(t, dry.Degraded, d.Degraded)
 		if d.Degraded {
-			spilled++
+			overflowed++
 		}
 		if d.Degraded && d.OK {
 			granted, last = granted+1, d
 		}
 	}
-	require.Greater(t, spilled, 150)
+	require.Greater(t, overflowed, 150)
 	require.Equal(t, 3, granted, "they share one bucket")
 
 	b.Cancel(t.Context(), throttle.Claim{}, last)
@@ -74,23 +74,23 @@ func TestKeyedBuckets_newKeysShareWhenAllAreBusy(t *testing.T) {
 	require.False(t, ask(t, b, "another", 1).Degraded, "there is room again")
 }
 
-func TestKeyedBuckets_spillReachesTheLimiterThatGranted(t *testing.T) {
+func TestKeyedBuckets_cancelReachesTheOverflow(t *testing.T) {
 	clk := clock.NewMock()
 	over := granting(7, 50)
-	b := crowdedBy(200, throttle.NewKeyedBuckets(throttle.Buckets{Limit: throttle.PerHour(3), Max: 8, Spill: over}, clk))
-	over.made = nil
+	b := withKeys(200, throttle.NewKeyedBuckets(throttle.BucketsConfig{Limit: throttle.PerHour(3), Max: 8, Overflow: over}, clk))
+	over.granted = nil
 	d := ask(t, b, "late", 1)
 	require.True(t, d.Degraded)
-	throttle.Observe(t.Context(), b, throttle.Claim{Key: "late"}, d, throttle.Feedback{More: true})
+	throttle.Observe(t.Context(), b, throttle.Claim{Key: "late"}, d, throttle.Feedback{Partial: true})
 	b.Cancel(t.Context(), throttle.Claim{Key: "late"}, d)
-	require.Equal(t, over.made, over.canceled)
-	require.Equal(t, over.made, over.observed)
+	require.Equal(t, over.granted, over.cancelled)
+	require.Equal(t, over.granted, over.observed)
 }
 
 // What a cancel gives back counts from the latest grant, whatever reading it brings.
-func TestKeyedBuckets_cancelWithAnOlderReadingGivesBackNoMoreThanIsDue(t *testing.T) {
+func TestKeyedBuckets_cancelWithAnOlderReadingStaysWithinLimit(t *testing.T) {
 	clk := clock.NewMock()
-	b := throttle.NewKeyedBuckets(throttle.Buckets{Limit: throttle.PerSecond(10)}, clk)
+	b := throttle.NewKeyedBuckets(throttle.BucketsConfig{Limit: throttle.PerSecond(10)}, clk)
 	c := throttle.Claim{Key: "a", Cost: 10, Now: clk.Now()}
 	d := reserve(t, b, c)
 	clk.Add(500 * time.Millisecond)
@@ -99,9 +99,9 @@ func TestKeyedBuckets_cancelWithAnOlderReadingGivesBackNoMoreThanIsDue(t *testin
 	require.EqualValues(t, 8, reserve(t, b, throttle.Claim{Key: "a", DryRun: true}).Remaining)
 }
 
-func TestKeyedBuckets_debitsOfForgottenKeysAreTaken(t *testing.T) {
+func TestKeyedBuckets_chargesEvictedKeys(t *testing.T) {
 	clk := clock.NewMock()
-	b := throttle.NewKeyedBuckets(throttle.Buckets{Limit: throttle.PerSecond(10), Max: 8}, clk)
+	b := throttle.NewKeyedBuckets(throttle.BucketsConfig{Limit: throttle.PerSecond(10), Max: 8}, clk)
 	d := ask(t, b, "a", 1)
 	clk.Add(time.Second)
 	for i := range 200 {
@@ -112,10 +112,10 @@ func TestKeyedBuckets_debitsOfForgottenKeysAreTaken(t *testing.T) {
 	require.Equal(t, 2100*time.Millisecond, ask(t, b, "a", 1).Wait)
 }
 
-func TestKeyedBuckets_survivesExtremes(t *testing.T) {
+func TestKeyedBuckets_extremeReadings(t *testing.T) {
 	for _, l := range []throttle.Limit{throttle.PerSecond(3), throttle.PerSecond(1 << 40), {Count: 1, Per: 30 * 365 * 24 * time.Hour}, {Count: math.MaxInt64, Per: 1 << 60}} {
 		clk := clock.NewMock()
-		b := throttle.NewKeyedBuckets(throttle.Buckets{Limit: l}, clk)
+		b := throttle.NewKeyedBuckets(throttle.BucketsConfig{Limit: l}, clk)
 		for _, now := range []time.Time{{}, time.Unix(0, 0), time.Unix(1<<40, 0), time.Unix(-1<<40, 0), clk.Now()} {
 			for _, n := range []int64{1, 1000, math.MaxInt64 / 2, math.MaxInt64} {
 				c := throttle.Claim{Key: "a", Cost: n, Now: now}
@@ -142,18 +142,18 @@ func TestKeyedBuckets_memoryPerKeyIsSmall(t *testing.T) {
 		exact bool
 		most  uint64
 	}{{false, 40}, {true, 110}} {
-		before := heap()
-		b := throttle.NewKeyedBuckets(throttle.Buckets{Limit: throttle.PerHour(3), Max: n, Exact: row.exact}, nil)
+		before := heapBytes()
+		b := throttle.NewKeyedBuckets(throttle.BucketsConfig{Limit: throttle.PerHour(3), Max: n, Exact: row.exact}, nil)
 		for _, k := range keys {
 			b.Reserve(context.Background(), throttle.Claim{Key: k})
 		}
-		require.LessOrEqual(t, (heap()-before)/n, row.most, "bytes per key, exact %v", row.exact)
+		require.LessOrEqual(t, (heapBytes()-before)/n, row.most, "bytes per key, exact %v", row.exact)
 		runtime.KeepAlive(b)
 	}
 	runtime.KeepAlive(keys)
 }
 
-func heap() uint64 {
+func heapBytes() uint64 {
 	runtime.GC()
 	runtime.GC()
 	var m runtime.MemStats
@@ -169,7 +169,7 @@ func BenchmarkKeyedBuckets(b *testing.B) {
 	for i := range order {
 		order[i] = string(binary.BigEndian.AppendUint64([]byte("16 bytes"), zipf.Uint64()))
 	}
-	l := throttle.NewKeyedBuckets(throttle.Buckets{Limit: throttle.PerSecond(1e6), Max: n}, nil)
+	l := throttle.NewKeyedBuckets(throttle.BucketsConfig{Limit: throttle.PerSecond(1e6), Max: n}, nil)
 	b.ReportAllocs()
 	for i := range b.N {
 		l.Reserve(context.Background(), throttle.Claim{Key: order[i&(1<<20-1)]})

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// A Leak says how a LeakyBucket leaks and what it holds.
-type Leak struct {
+// A LeakyBucketConfig says how a LeakyBucket leaks and what it holds.
+type LeakyBucketConfig struct {
 	Limit       // Count units leak out every Per; Burst units pass without waiting
 	Queue int64 // units that may wait behind those; math.MaxInt64: as many as Claim.MaxWait allows
 
@@ -21,9 +21,9 @@ type Leak struct {
 }
 
 // Validate returns an error that says what to change if l can never work.
-func (l Leak) Validate() error {
+func (l LeakyBucketConfig) Validate() error {
 	if l.Queue < 0 {
-		return fmt.Errorf("throttle: leak %q: Queue is %d: it must not be negative", l.Name, l.Queue)
+		return fmt.Errorf("throttle: leaky bucket %q: Queue is %d: it must not be negative", l.Name, l.Queue)
 	}
 	return l.Limit.Validate()
 }
@@ -64,20 +64,20 @@ func (l Leak) Validate() error {
 type LeakyBucket struct {
 	time timeline
 
-	mu   sync.Mutex
-	leak Leak
-	last int64 // latest reading granted at
+	mu     sync.Mutex
+	config LeakyBucketConfig
+	last   int64 // latest reading granted at
 
-	line places
+	bookings bookings
 }
 
 // NewLeakyBucket returns an empty bucket. A nil clk is the system clock. It panics
 // if l is invalid.
-func NewLeakyBucket(l Leak, clk Clock) *LeakyBucket {
+func NewLeakyBucket(l LeakyBucketConfig, clk Clock) *LeakyBucket {
 	if err := l.Validate(); err != nil {
 		panic(err.Error() + " (NewLeakyBucket)")
 	}
-	return &LeakyBucket{time: newTimeline(clk), leak: l, last: neverRead, line: places{era: newEra(l.Limit, 0)}}
+	return &LeakyBucket{time: newTimeline(clk), config: l, last: noReading, bookings: bookings{gcra: newGCRA(l.Limit, 0)}}
 }
 
 // Reserve implements Limiter.
@@ -90,11 +90,11 @@ func (b *LeakyBucket) Reserve(_ context.Context, c Claim) (Decision, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := max(given, b.last)
-	p := b.line.at(now)
-	e, tick := p.era, p.era.ticks(now)
+	p := b.bookings.covering(now)
+	e, tick := p.gcra, p.gcra.ticks(now)
 	taken := max(e.tat.Load(), tick) - tick
-	d := Decision{Policy: e.policy, Limit: b.leak.most(e), At: b.time.stamp(now, given, c.Now)}
-	wait, cost, longest := int64(math.MaxInt64), mulSat(n, e.interval), b.leak.longest(e, c.MaxWait)
+	d := Decision{Policy: e.policy, Limit: b.config.maxClaim(e), At: b.time.stamp(now, given, c.Now)}
+	wait, cost, longest := int64(math.MaxInt64), mulSat(n, e.interval), b.config.maxWaitTicks(e, c.MaxWait)
 	if n <= d.Limit && cost-e.window <= longest {
 		wait = max(addSat(taken, cost-e.window), 0)
 	}
@@ -104,43 +104,43 @@ func (b *LeakyBucket) Reserve(_ context.Context, c Claim) (Decision, error) {
 	case !d.OK:
 		d.Wait = e.duration(wait - longest)
 	default:
-		d.Wait, d.Grant = p.grant(wait)
+		d.Wait, d.Grant = p.encodeGrant(wait)
 		if !c.DryRun {
 			taken += cost
 			e.tat.Store(tick + taken)
-			p.stand(tick+wait, cost)
-			b.line, b.last = p, now
+			p.book(tick+wait, cost)
+			b.bookings, b.last = p, now
 		}
 	}
-	return boundedBy(b.leak.describe(e, d, taken), c, b.leak.Queue), nil
+	return boundedBy(b.config.describe(e, d, taken), c, b.config.Queue), nil
 }
 
-// most returns the largest claim that can be granted in e.
-func (l *Leak) most(e *era) int64 {
+// maxClaim returns the largest claim that can be granted in e.
+func (l *LeakyBucketConfig) maxClaim(e *gcra) int64 {
 	if l.Split {
 		return addSat(e.burst, l.Queue)
 	}
 	return e.burst
 }
 
-// longest returns how many ticks of e a claim that accepts w may wait.
-func (l *Leak) longest(e *era, w time.Duration) int64 {
-	line := min(mulSat(l.Queue, e.interval), maxTicks/2-e.window)
-	return min(line, mulSat(max(int64(w), 0), e.scale))
+// maxWaitTicks returns how many ticks of e a claim that accepts w may wait.
+func (l *LeakyBucketConfig) maxWaitTicks(e *gcra, w time.Duration) int64 {
+	queued := min(mulSat(l.Queue, e.interval), maxTicks/2-e.window)
+	return min(queued, mulSat(max(int64(w), 0), e.scale))
 }
 
 // describe adds to d the state of a bucket from which so many ticks are taken.
-func (l *Leak) describe(e *era, d Decision, taken int64) Decision {
+func (l *LeakyBucketConfig) describe(e *gcra, d Decision, taken int64) Decision {
 	d = e.describe(d, taken)
 	if l.Split {
-		whole := e.window + l.longest(e, Forever)
+		whole := e.window + l.maxWaitTicks(e, Forever)
 		d.Remaining, d.Per = max(whole-taken, 0)/e.interval, e.duration(whole)
 	}
 	return d
 }
 
 // Local implements Local.
-func (*LeakyBucket) Local() bool { return true }
+func (*LeakyBucket) NonBlocking() bool { return true }
 
 // Cancel implements Limiter.
 func (b *LeakyBucket) Cancel(_ context.Context, c Claim, d Decision) {
@@ -150,8 +150,8 @@ func (b *LeakyBucket) Cancel(_ context.Context, c Claim, d Decision) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if place, last := b.giveBack(n, c.Now, d); last {
-		b.line.latest = max(place-mulSat(n, b.line.era.interval), b.line.held)
+	if position, last := b.refund(n, c.Now, d); last {
+		b.bookings.last = max(position-mulSat(n, b.bookings.gcra.interval), b.bookings.lastGap)
 	}
 }
 
@@ -159,14 +159,14 @@ func (b *LeakyBucket) Cancel(_ context.Context, c Claim, d Decision) {
 // What the claim cost less comes back as in Cancel; what it cost more is taken from
 // those who come next.
 func (b *LeakyBucket) Observe(_ context.Context, c Claim, d Decision, f Feedback) {
-	switch extra := f.extra(c, d); {
+	switch extra := f.extraCost(c, d); {
 	case extra > 0:
 		b.take(extra, f.Now)
 	case extra < 0:
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		b.giveBack(-extra, f.Now, d)
-		b.line.held = b.line.latest // the claim still stands there, with fewer units than are between it and the one before
+		b.refund(-extra, f.Now, d)
+		b.bookings.lastGap = b.bookings.last // the claim still stands there, with fewer units than are between it and the one before
 	}
 }
 
@@ -175,8 +175,8 @@ func (b *LeakyBucket) take(n int64, asOf time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := max(b.time.read(asOf), b.last)
-	b.line = b.line.at(now)
-	e := b.line.era
+	b.bookings = b.bookings.covering(now)
+	e := b.bookings.gcra
 	from := max(e.tat.Load(), e.ticks(now))
 	e.tat.Store(min(addSat(from, mulSat(n, e.interval)), maxTicks))
 }
@@ -190,24 +190,24 @@ func (b *LeakyBucket) SetLimit(l Limit) error {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.line = b.line.under(l, max(b.time.read(time.Time{}), b.last))
+	b.bookings = b.bookings.withLimit(l, max(b.time.read(time.Time{}), b.last))
 	return nil
 }
 
-// giveBack gives back n units of the claim granted by d. It returns the place of
+// refund gives back n units of the claim granted by d. It returns the place of
 // the claim, and whether it is the last in line.
-func (b *LeakyBucket) giveBack(n int64, asOf time.Time, d Decision) (place int64, last bool) {
+func (b *LeakyBucket) refund(n int64, asOf time.Time, d Decision) (position int64, last bool) {
 	now := max(b.time.read(asOf), b.last)
-	b.line = b.line.at(now)
-	e := b.line.era
+	b.bookings = b.bookings.covering(now)
+	e := b.bookings.gcra
 	acts := addSat(b.time.read(d.At), int64(d.Wait))
-	place, lost := b.line.since(d.Grant, acts, max(b.line.latest, e.ticks(now)))
+	position, lost := b.bookings.ticksBehind(d.Grant, acts, max(b.bookings.last, e.ticks(now)))
 	back := mulSat(n, e.interval)
-	if lost > 0 && b.leak.Split {
+	if lost > 0 && b.config.Split {
 		back = min(back, e.window) // what its units leave free one by one does not add up
 	}
 	if back -= lost; back > 0 {
 		e.tat.Store(subSat(e.tat.Load(), back))
 	}
-	return place, lost == 0
+	return position, lost == 0
 }

@@ -11,14 +11,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// handClock shows the time it was set to.
-type handClock struct{ now time.Time }
+// manualClock shows the time it was set to.
+type manualClock struct{ now time.Time }
 
-func (c *handClock) Now() time.Time                       { return c.now }
-func (c *handClock) After(time.Duration) <-chan time.Time { return nil }
+func (c *manualClock) Now() time.Time                       { return c.now }
+func (c *manualClock) After(time.Duration) <-chan time.Time { return nil }
 
 // at returns a clock that shows the instant d after the Unix epoch.
-func at(d time.Duration) *handClock { return &handClock{time.Unix(0, 0).Add(d)} }
+func at(d time.Duration) *manualClock { return &manualClock{time.Unix(0, 0).Add(d)} }
 
 // ask claims n units now, or within longest.
 func ask(l Limiter, n int64, longest time.Duration) Decision {
@@ -29,9 +29,9 @@ func ask(l Limiter, n int64, longest time.Duration) Decision {
 	return d
 }
 
-func TestLeakyBucket_givesPlacesInLine(t *testing.T) {
+func TestLeakyBucket_queuesClaims(t *testing.T) {
 	clk := at(0)
-	b := NewLeakyBucket(Leak{Limit: Limit{Count: 10, Per: time.Second, Burst: 1}, Queue: 3}, clk)
+	b := NewLeakyBucket(LeakyBucketConfig{Limit: Limit{Count: 10, Per: time.Second, Burst: 1}, Queue: 3}, clk)
 	for i := range 4 {
 		d := ask(b, 1, Forever)
 		require.True(t, d.OK)
@@ -47,7 +47,7 @@ func TestLeakyBucket_givesPlacesInLine(t *testing.T) {
 }
 
 func TestLeakyBucket_splitClaimsLeaveOneByOne(t *testing.T) {
-	b := NewLeakyBucket(Leak{Limit: Limit{Count: 10, Per: time.Second, Burst: 1}, Queue: 5, Split: true}, at(0))
+	b := NewLeakyBucket(LeakyBucketConfig{Limit: Limit{Count: 10, Per: time.Second, Burst: 1}, Queue: 5, Split: true}, at(0))
 	d := ask(b, 4, Forever)
 	require.True(t, d.OK)
 	require.Equal(t, 300*time.Millisecond, d.Wait)
@@ -58,14 +58,14 @@ func TestLeakyBucket_splitClaimsLeaveOneByOne(t *testing.T) {
 }
 
 // nginx's words for the same bucket: it rounds, and otherwise agrees.
-func TestLeakyBucket_speaksNginx(t *testing.T) {
+func TestLeakyBucket_agreesWithNginx(t *testing.T) {
 	for name, tt := range map[string]struct {
-		nginx LimitReq
-		leak  Leak
+		nginx NginxConfig
+		leak  LeakyBucketConfig
 	}{
-		"burst=5":         {LimitReq{Burst: 5}, Leak{Limit: Limit{Burst: 1}, Queue: 5}},
-		"burst=5 delay=3": {LimitReq{Burst: 5, Delay: 3}, Leak{Limit: Limit{Burst: 4}, Queue: 2}},
-		"burst=5 nodelay": {LimitReq{Burst: 5, NoDelay: true}, Leak{Limit: Limit{Burst: 6}}},
+		"burst=5":         {NginxConfig{Burst: 5}, LeakyBucketConfig{Limit: Limit{Burst: 1}, Queue: 5}},
+		"burst=5 delay=3": {NginxConfig{Burst: 5, Delay: 3}, LeakyBucketConfig{Limit: Limit{Burst: 4}, Queue: 2}},
+		"burst=5 nodelay": {NginxConfig{Burst: 5, NoDelay: true}, LeakyBucketConfig{Limit: Limit{Burst: 6}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			clk := at(0)
@@ -82,9 +82,9 @@ func TestLeakyBucket_speaksNginx(t *testing.T) {
 	}
 }
 
-func TestLeakyBucket_laterBookingsKeepTheirPlaces(t *testing.T) {
+func TestLeakyBucket_cancelKeepsLaterBookings(t *testing.T) {
 	clk := at(0)
-	b := NewLeakyBucket(Leak{Limit: Limit{Count: 10, Per: time.Second, Burst: 10}, Queue: math.MaxInt64}, clk)
+	b := NewLeakyBucket(LeakyBucketConfig{Limit: Limit{Count: 10, Per: time.Second, Burst: 10}, Queue: math.MaxInt64}, clk)
 	ask(b, 10, 0)
 	first, second := ask(b, 5, Forever), ask(b, 2, Forever)
 	b.Cancel(t.Context(), Claim{Cost: 5}, first)
@@ -93,9 +93,9 @@ func TestLeakyBucket_laterBookingsKeepTheirPlaces(t *testing.T) {
 	require.Equal(t, 400*time.Millisecond, ask(b, 1, Forever).Wait, "the last in line gives back all")
 }
 
-func TestLeakyBucket_setLimitKeepsUnitsAndPlaces(t *testing.T) {
+func TestLeakyBucket_setLimitKeepsUnitsAndBookings(t *testing.T) {
 	clk := at(0)
-	b := NewLeakyBucket(Leak{Limit: Limit{Count: 10, Per: time.Second, Burst: 4}, Queue: math.MaxInt64}, clk)
+	b := NewLeakyBucket(LeakyBucketConfig{Limit: Limit{Count: 10, Per: time.Second, Burst: 4}, Queue: math.MaxInt64}, clk)
 	ask(b, 4, 0)
 	last := ask(b, 3, Forever)
 	require.Equal(t, 300*time.Millisecond, last.Wait)
@@ -106,22 +106,22 @@ func TestLeakyBucket_setLimitKeepsUnitsAndPlaces(t *testing.T) {
 
 func TestLeakyBucket_cancelAcrossSetLimit(t *testing.T) {
 	clk := at(0)
-	b := NewLeakyBucket(Leak{Limit: PerSecond(10)}, clk)
+	b := NewLeakyBucket(LeakyBucketConfig{Limit: PerSecond(10)}, clk)
 	d := ask(b, 4, 0)
 	ask(b, 6, 0)
 	require.NoError(t, b.SetLimit(Limit{Count: 20, Per: time.Second, Burst: 10}))
 	clk.now = clk.now.Add(100 * time.Millisecond)
 	b.Cancel(t.Context(), Claim{Cost: 4}, d)
-	require.InDelta(t, 4, left(b), 1, "2 flowed in, and 2 more are given back, to the nanosecond")
-	require.LessOrEqual(t, left(b), int64(4))
+	require.InDelta(t, 4, remaining(b), 1, "2 flowed in, and 2 more are given back, to the nanosecond")
+	require.LessOrEqual(t, remaining(b), int64(4))
 }
 
 func TestLeakyBucket_settlesACost(t *testing.T) {
 	clk := at(0)
-	b := NewLeakyBucket(Leak{Limit: PerSecond(10), Queue: 10}, clk)
+	b := NewLeakyBucket(LeakyBucketConfig{Limit: PerSecond(10), Queue: 10}, clk)
 	d := ask(b, 4, 0)
 	b.Observe(t.Context(), Claim{Cost: 4}, d, Feedback{Cost: 1})
-	require.EqualValues(t, 9, left(b))
+	require.EqualValues(t, 9, remaining(b))
 	d = ask(b, 4, 0)
 	b.Observe(t.Context(), Claim{Cost: 4}, d, Feedback{Cost: 11})
 	require.Equal(t, 300*time.Millisecond, ask(b, 1, 0).Wait)
@@ -129,9 +129,9 @@ func TestLeakyBucket_settlesACost(t *testing.T) {
 
 // A reservation of x/time/rate would be lost in the gap that another has left:
 // cancelling what stands behind would then let more act at one instant than fit.
-func TestLeakyBucket_remembersWhoStandsBehindAGap(t *testing.T) {
+func TestLeakyBucket_cancelAfterAGapWasFilled(t *testing.T) {
 	clk := at(0)
-	b := NewLeakyBucket(Leak{Limit: Limit{Count: 10, Per: time.Second, Burst: 4}, Queue: math.MaxInt64}, clk)
+	b := NewLeakyBucket(LeakyBucketConfig{Limit: Limit{Count: 10, Per: time.Second, Burst: 4}, Queue: math.MaxInt64}, clk)
 	one, four := Claim{Cost: 1}, Claim{Cost: 4}
 	ask(b, 2, 0)
 	last := ask(b, 4, Forever)  // stands 200 ms from now
@@ -153,7 +153,7 @@ type booked struct {
 // Cancels in any order never let the rest exceed the limit: at each instant, what
 // acts fits into a bucket that refills all the while. Of 400,000 histories, a dozen
 // need held for it, or LeakyBucket.stand; these seeds are among them.
-func TestLeakyBucket_cancelsForgeNothing(t *testing.T) {
+func TestLeakyBucket_cancelsAddNoUnits(t *testing.T) {
 	seeds := []uint64{30929, 78408, 220734, 393752}
 	for seed := range uint64(20000) {
 		seeds = append(seeds, seed)
@@ -161,15 +161,15 @@ func TestLeakyBucket_cancelsForgeNothing(t *testing.T) {
 	for _, seed := range seeds {
 		r := rand.New(rand.NewPCG(seed, 3))
 		burst := 1 + r.Int64N(4)
-		acts := cancelALot(r, burst)
+		acts := randomCancels(r, burst)
 		require.Zero(t, overdrawn(acts, 100*time.Millisecond, burst), "seed %d", seed)
 	}
 }
 
-// cancelALot books and cancels at random, and returns what was not cancelled.
-func cancelALot(r *rand.Rand, burst int64) (acts []booked) {
+// randomCancels books and cancels at random, and returns what was not cancelled.
+func randomCancels(r *rand.Rand, burst int64) (acts []booked) {
 	clk := at(0)
-	b := NewLeakyBucket(Leak{Limit: Limit{Count: 10, Per: time.Second, Burst: burst}, Queue: math.MaxInt64}, clk)
+	b := NewLeakyBucket(LeakyBucketConfig{Limit: Limit{Count: 10, Per: time.Second, Burst: burst}, Queue: math.MaxInt64}, clk)
 	now := time.Duration(0)
 	for range 12 {
 		switch r.IntN(5) {

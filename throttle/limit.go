@@ -67,15 +67,15 @@ func (l Limit) policy() string {
 	return l.Name
 }
 
-// must panics if l can never work; name is the constructor's.
-func (l Limit) must(name string) {
+// mustValidate panics if l can never work; name is the constructor's.
+func (l Limit) mustValidate(name string) {
 	if err := l.Validate(); err != nil {
 		panic(err.Error() + " (" + name + ")")
 	}
 }
 
-// noBurst returns an error if l has a burst of its own, which kind cannot keep.
-func (l Limit) noBurst(kind string) error {
+// checkNoBurst returns an error if l has a burst of its own, which kind cannot keep.
+func (l Limit) checkNoBurst(kind string) error {
 	if l.burst() != l.Count {
 		return fmt.Errorf("throttle: %s %q: Burst is %d: it has none: leave it 0", kind, l.Name, l.Burst)
 	}

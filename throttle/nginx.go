@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// A LimitReq is a limit as nginx's limit_req and limit_req_zone state it.
-type LimitReq struct {
+// A NginxConfig is a limit as nginx's limit_req and limit_req_zone state it.
+type NginxConfig struct {
 	Name    string        // shown as Decision.Policy; "": as in nginx's configuration
 	Rate    int64         // requests every Per; 10r/s is Rate 10, Per time.Second
 	Per     time.Duration // of Rate
@@ -18,11 +18,11 @@ type LimitReq struct {
 }
 
 // Validate returns an error that says what to change if l can never work.
-func (l LimitReq) Validate() error {
+func (l NginxConfig) Validate() error {
 	switch {
-	case l.Per <= 0 || l.Rate <= 0 || l.milli() <= 0:
+	case l.Per <= 0 || l.Rate <= 0 || l.milliRate() <= 0:
 		return fmt.Errorf("throttle: limit_req %q: Rate is %d per %v: it must be a thousandth of a request a second or more", l.Name, l.Rate, l.Per)
-	case l.milli() > maxMilli:
+	case l.milliRate() > maxMilli:
 		return fmt.Errorf("throttle: limit_req %q: Rate is %d per %v: it must be a billion a second or less", l.Name, l.Rate, l.Per)
 	case l.Burst < 0 || l.Burst > maxMilli:
 		return fmt.Errorf("throttle: limit_req %q: Burst is %d: it must lie between 0 and 1e12", l.Name, l.Burst)
@@ -35,13 +35,13 @@ func (l LimitReq) Validate() error {
 // maxMilli leaves room for sums and products of what nginx counts in thousandths.
 const maxMilli = 1e12
 
-// milli returns the rate in thousandths of a request a second, truncated as nginx does.
-func (l LimitReq) milli() int64 {
+// milliRate returns the rate in thousandths of a request a second, truncated as nginx does.
+func (l NginxConfig) milliRate() int64 {
 	return mulDivDown(mulSat(l.Rate, 1000), int64(time.Second), int64(l.Per))
 }
 
-// prompt returns how many thousandths of a request may be early without waiting.
-func (l LimitReq) prompt() int64 {
+// undelayedBurst returns how many thousandths of a request may be early without waiting.
+func (l NginxConfig) undelayedBurst() int64 {
 	if l.NoDelay {
 		return l.Burst * 1000
 	}
@@ -49,7 +49,7 @@ func (l LimitReq) prompt() int64 {
 }
 
 // String returns l as nginx's configuration says it.
-func (l LimitReq) String() string {
+func (l NginxConfig) String() string {
 	s := fmt.Sprintf("rate=%d/%v burst=%d", l.Rate, l.Per, l.Burst)
 	switch {
 	case l.NoDelay:
@@ -90,23 +90,23 @@ type Nginx struct {
 	time   timeline
 	offset int64 // of the timeline's start, from the Unix epoch
 	policy string
-	limit  LimitReq
+	config NginxConfig
 	rate   int64 // thousandths a second
 
-	mu     sync.Mutex
-	seen   int64 // latest reading granted at, since the Unix epoch
-	last   int64 // its millisecond
-	level  int64 // excess + 1000 then; 0: nothing is left of any request
-	latest int64 // the latest millisecond in which a claim acts
+	mu          sync.Mutex
+	lastReading int64 // latest reading granted at, since the Unix epoch
+	lastMilli   int64 // its millisecond
+	level       int64 // excess + 1000 then; 0: nothing is left of any request
+	lastStart   int64 // the latest millisecond in which a claim acts
 }
 
 // NewNginx returns an unused limiter. A nil clk is the system clock. It panics if l
 // is invalid.
-func NewNginx(l LimitReq, clk Clock) *Nginx {
+func NewNginx(l NginxConfig, clk Clock) *Nginx {
 	if err := l.Validate(); err != nil {
 		panic(err.Error() + " (NewNginx)")
 	}
-	g := &Nginx{time: newTimeline(clk), policy: l.Name, limit: l, rate: l.milli(), seen: neverRead, last: neverRead, latest: neverRead}
+	g := &Nginx{time: newTimeline(clk), policy: l.Name, config: l, rate: l.milliRate(), lastReading: noReading, lastMilli: noReading, lastStart: noReading}
 	if g.offset = g.time.sinceEpoch(); g.policy == "" {
 		g.policy = l.String()
 	}
@@ -122,79 +122,79 @@ func (g *Nginx) Reserve(_ context.Context, c Claim) (Decision, error) {
 	given := addSat(g.time.read(c.Now), g.offset)
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	now := max(given, g.seen)
+	now := max(given, g.lastReading)
 	ms := floorDiv(now, 1e6)
-	level := g.at(ms)
-	d := Decision{Policy: g.policy, Limit: g.limit.prompt()/1000 + 1, At: g.time.stamp(now-g.offset, given-g.offset, c.Now)}
-	longest := g.longest(c.MaxWait)
+	level := g.levelAt(ms)
+	d := Decision{Policy: g.policy, Limit: g.config.undelayedBurst()/1000 + 1, At: g.time.stamp(now-g.offset, given-g.offset, c.Now)}
+	longest := g.maxExcess(c.MaxWait)
 	switch {
 	case n > d.Limit:
 		d.Wait = Forever
 	case level+n*1000-1000 > longest:
-		d.Wait = g.drained(g.level+n*1000-1000-longest, now)
+		d.Wait = g.drainTime(g.level+n*1000-1000-longest, now)
 	default:
-		wait := max(level+n*1000-1000-g.limit.prompt(), 0) * 1000 / g.rate
+		wait := max(level+n*1000-1000-g.config.undelayedBurst(), 0) * 1000 / g.rate
 		d.OK, d.Wait, d.Grant = true, time.Duration(wait)*time.Millisecond, uint64(ms+wait)
 		if !c.DryRun {
 			level += n * 1000
-			g.seen, g.last, g.level, g.latest = now, ms, level, max(g.latest, ms+wait)
+			g.lastReading, g.lastMilli, g.level, g.lastStart = now, ms, level, max(g.lastStart, ms+wait)
 		}
 	}
 	d.Per = time.Duration(mulDivUp(d.Limit*1000, int64(time.Second), g.rate))
-	d.Remaining = min(max(g.longest(0)+1000-level, 0)/1000, d.Limit)
+	d.Remaining = min(max(g.maxExcess(0)+1000-level, 0)/1000, d.Limit)
 	if level > 0 {
 		d.ResetAfter = time.Duration(mulSat(ms+(level*1000+g.rate-1)/g.rate, 1e6) - now)
 	}
-	return boundedBy(d, c, g.limit.Burst-g.limit.prompt()/1000), nil
+	return boundedBy(d, c, g.config.Burst-g.config.undelayedBurst()/1000), nil
 }
 
-// longest returns the largest excess of a claim that accepts to wait for w.
-func (g *Nginx) longest(w time.Duration) int64 {
+// maxExcess returns the largest excess of a claim that accepts to wait for w.
+func (g *Nginx) maxExcess(w time.Duration) int64 {
 	ms := max(int64(w/time.Millisecond), 0)
 	early := mulDivUp(addSat(ms, 1), g.rate, 1000) - 1 // waits for less than ms+1
-	return min(g.limit.prompt()+min(early, maxMilli*1000), g.limit.Burst*1000)
+	return min(g.config.undelayedBurst()+min(early, maxMilli*1000), g.config.Burst*1000)
 }
 
-// at returns the level at ms.
-func (g *Nginx) at(ms int64) int64 {
-	return max(g.level-mulDivDown(max(subSat(ms, g.last), 0), g.rate, 1000), 0)
+// levelAt returns the level at ms.
+func (g *Nginx) levelAt(ms int64) int64 {
+	return max(g.level-mulDivDown(max(subSat(ms, g.lastMilli), 0), g.rate, 1000), 0)
 }
 
-// drained returns how long after now so many thousandths have drained from what
+// drainTime returns how long after now so many thousandths have drained from what
 // was there at the latest grant.
-func (g *Nginx) drained(milli, now int64) time.Duration {
-	ms := g.last + (milli*1000+g.rate-1)/g.rate
+func (g *Nginx) drainTime(milli, now int64) time.Duration {
+	ms := g.lastMilli + (milli*1000+g.rate-1)/g.rate
 	return time.Duration(mulSat(ms, 1e6) - now)
 }
 
 // Local implements Local.
-func (*Nginx) Local() bool { return true }
+func (*Nginx) NonBlocking() bool { return true }
 
 // Cancel implements Limiter.
 func (g *Nginx) Cancel(_ context.Context, c Claim, d Decision) {
 	if n, err := c.Units(); err == nil && d.OK {
-		g.move(-n, c.Now, d)
+		g.adjust(-n, c.Now, d)
 	}
 }
 
 // Observe implements Observer: it settles a cost that was known only afterwards.
 // What the claim cost less comes back as in Cancel; what it cost more is added.
 func (g *Nginx) Observe(_ context.Context, c Claim, d Decision, f Feedback) {
-	if extra := f.extra(c, d); extra != 0 {
-		g.move(extra, f.Now, d)
+	if extra := f.extraCost(c, d); extra != 0 {
+		g.adjust(extra, f.Now, d)
 	}
 }
 
-// move adds n more units for the claim granted by d, or gives back -n, less what
+// adjust adds n more units for the claim granted by d, or gives back -n, less what
 // drains between its place and the last one.
-func (g *Nginx) move(n int64, asOf time.Time, d Decision) {
+func (g *Nginx) adjust(n int64, asOf time.Time, d Decision) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	now := max(floorDiv(addSat(g.time.read(asOf), g.offset), 1e6), g.last)
+	now := max(floorDiv(addSat(g.time.read(asOf), g.offset), 1e6), g.lastMilli)
 	if n > 0 {
-		g.level, g.last = min(addSat(g.at(now), mulSat(n, 1000)), maxMilli*1000), now
+		g.level, g.lastMilli = min(addSat(g.levelAt(now), mulSat(n, 1000)), maxMilli*1000), now
 		return
 	}
-	lost := mulDivUp(max(max(g.latest, now)-int64(d.Grant), 0), g.rate, 1000)
+	lost := mulDivUp(max(max(g.lastStart, now)-int64(d.Grant), 0), g.rate, 1000)
 	g.level = max(g.level-max(mulSat(-n, 1000)-lost, 0), 0)
 }

@@ -32,10 +32,10 @@ func (p *panicky) Observe(ctx context.Context, c Claim, d Decision, f Feedback) 
 	}
 	Observe(ctx, p.Limiter, c, d, f)
 }
-func (*panicky) Local() bool { return true }
+func (*panicky) NonBlocking() bool { return true }
 
 // requireFree fails unless the slot of each of ls is free.
-func requireFree(t *testing.T, ls ...*InFlight) {
+func requireFree(t *testing.T, ls ...*Concurrency) {
 	t.Helper()
 	for _, l := range ls {
 		d, err := l.Reserve(t.Context(), Claim{DryRun: true})
@@ -48,44 +48,46 @@ func requireFree(t *testing.T, ls ...*InFlight) {
 // each of its methods.
 func TestTicket_losesNoUnitsWhenALimiterPanics(t *testing.T) {
 	for name, wrap := range map[string]func(ls ...Limiter) *Ticket{
-		"demands": ticket,
-		"AllOf":   func(ls ...Limiter) *Ticket { return ticket(AllOf(ls...)) },
-		"Soft":    func(ls ...Limiter) *Ticket { return ticket(&Soft{Hard: ls[0], Limit: ls[1]}) },
-		"remote":  func(ls ...Limiter) *Ticket { return ticket(ls[0], &far{Limiter: ls[1]}, &far{Limiter: ls[2]}) },
+		"demands":   ticket,
+		"AllOf":     func(ls ...Limiter) *Ticket { return ticket(AllOf(ls...)) },
+		"SoftLimit": func(ls ...Limiter) *Ticket { return ticket(&SoftLimit{Hard: ls[0], Soft: ls[1]}) },
+		"remote": func(ls ...Limiter) *Ticket {
+			return ticket(ls[0], &remoteLimiter{Limiter: ls[1]}, &remoteLimiter{Limiter: ls[2]})
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			a, b, inner := slotOf(1), slotOf(1), slotOf(1)
+			a, b, inner := concurrencyOf(1), concurrencyOf(1), concurrencyOf(1)
 			p := &panicky{Limiter: inner}
-			tk, w := wrap(a, p, b), new(Waiter)
+			tk, q := wrap(a, p, b), new(Queue)
 
 			p.reserve = true
-			require.Panics(t, func() { _ = w.Wait(t.Context(), tk) })
+			require.Panics(t, func() { _ = q.Wait(t.Context(), tk) })
 			requireFree(t, a, b, inner)
 
 			p.reserve, p.cancel = false, true
-			require.NoError(t, w.Wait(t.Context(), tk))
-			require.Panics(t, func() { w.Cancel(t.Context(), tk) })
+			require.NoError(t, q.Wait(t.Context(), tk))
+			require.Panics(t, func() { q.Cancel(t.Context(), tk) })
 			requireFree(t, a, b)
-			*inner = *slotOf(1)
+			*inner = *concurrencyOf(1)
 
 			p.cancel, p.observe = false, true
-			require.NoError(t, w.Wait(t.Context(), tk))
-			require.Panics(t, func() { w.Observe(t.Context(), tk, Feedback{}) })
+			require.NoError(t, q.Wait(t.Context(), tk))
+			require.Panics(t, func() { q.Observe(t.Context(), tk, Feedback{}) })
 			requireFree(t, a, b)
-			*inner = *slotOf(1)
+			*inner = *concurrencyOf(1)
 
 			p.observe = false
-			require.NoError(t, w.Wait(t.Context(), tk), "the ticket has ended")
-			w.Observe(t.Context(), tk, Feedback{})
+			require.NoError(t, q.Wait(t.Context(), tk), "the ticket has ended")
+			q.Observe(t.Context(), tk, Feedback{})
 			requireFree(t, a, b, inner)
 		})
 	}
 }
 
-func TestKeyed_staysUsableWhenNewOrALimiterPanics(t *testing.T) {
+func TestKeyedLimiter_staysUsableAfterPanics(t *testing.T) {
 	p := &panicky{Limiter: NewTokenBucket(PerSecond(10), nil)}
 	var fail bool
-	k := &Keyed{Max: 1, New: func(string) Limiter {
+	k := &KeyedLimiter{Max: 1, New: func(string) Limiter {
 		if fail {
 			panic("New")
 		}
@@ -104,7 +106,7 @@ func TestKeyed_staysUsableWhenNewOrALimiterPanics(t *testing.T) {
 	p.reserve = true
 	require.Panics(t, func() { ask("a") })
 	p.reserve = false
-	require.Zero(t, k.state(Claim{Key: "a"}).calls.Add(-1), "the limiter can be forgotten")
+	require.Zero(t, k.stateOf(Claim{Key: "a"}).activeCalls.Add(-1), "the limiter can be forgotten")
 	p.reserve = true // to be asked whether it is idle
 	require.Panics(t, func() { ask("b") })
 	p.reserve = false
@@ -112,10 +114,10 @@ func TestKeyed_staysUsableWhenNewOrALimiterPanics(t *testing.T) {
 	ask("a")
 }
 
-// TestKeyed_hooksMayCallTheKeyed has New ask the Keyed for another key.
-func TestKeyed_hooksMayCallTheKeyed(t *testing.T) {
-	var k *Keyed
-	k = &Keyed{Max: 8, New: func(key string) Limiter {
+// TestKeyedLimiter_newMayCallTheLimiter has New ask the Keyed for another key.
+func TestKeyedLimiter_newMayCallTheLimiter(t *testing.T) {
+	var k *KeyedLimiter
+	k = &KeyedLimiter{Max: 8, New: func(key string) Limiter {
 		if len(key) < 4 {
 			_, err := k.Reserve(t.Context(), Claim{Key: key + "x"})
 			require.NoError(t, err)
@@ -127,10 +129,10 @@ func TestKeyed_hooksMayCallTheKeyed(t *testing.T) {
 	require.Equal(t, 4, k.Len())
 }
 
-// TestAllOf_limitersMayEndTheClaimAgain has a limiter that, as it hears of the end of a
+// TestAllOf_limitersMayEndTheClaimReentrantly has a limiter that, as it hears of the end of a
 // claim, ends the claim once more.
-func TestAllOf_limitersMayEndTheClaimAgain(t *testing.T) {
-	e := &endsAgain{Limiter: slotOf(1)}
+func TestAllOf_limitersMayEndTheClaimReentrantly(t *testing.T) {
+	e := &reentrantLimiter{Limiter: concurrencyOf(1)}
 	e.all = AllOf(e)
 	d, err := e.all.Reserve(t.Context(), Claim{})
 	require.NoError(t, err)
@@ -139,14 +141,14 @@ func TestAllOf_limitersMayEndTheClaimAgain(t *testing.T) {
 	require.Equal(t, 1, e.ends)
 }
 
-type endsAgain struct {
+type reentrantLimiter struct {
 	Limiter
 	all  Limiter
 	d    Decision
 	ends int
 }
 
-func (e *endsAgain) Cancel(ctx context.Context, c Claim, d Decision) {
+func (e *reentrantLimiter) Cancel(ctx context.Context, c Claim, d Decision) {
 	e.ends++
 	e.all.Cancel(ctx, c, e.d)
 }

@@ -7,63 +7,63 @@ import (
 )
 
 // A queue bound is how many units may wait for a limit: LeakyBucket, Nginx and TickQueue
-// have one. A refusal of a claim that Waits carries it in Decision.queue, so that it
+// have one. A refusal of a claim that Waits carries it in Decision.queueBound, so that it
 // passes through limiters that wrap others, and the Waiter keeps to it.
 
 // boundedBy returns d, a refusal of c, with the bound of n waiting units.
 func boundedBy(d Decision, c Claim, n int64) Decision {
 	if c.Waits && !d.OK && n < math.MaxInt64 {
-		d.queue = max(n, 0) + 1
+		d.queueBound = max(n, 0) + 1
 	}
 	return d
 }
 
-// learnBound notes the queue bound that d, a refusal by the limit of g, carries. Waiters
+// setBound notes the queue bound that d, a refusal by the limit of g, carries. Waiters
 // beyond it, which came before it was known, are refused, the newest first. It reports
 // whether s is one of them.
-func (w *Waiter) learnBound(g *gate, d Decision, s *seat) (refused bool) {
-	known := g.bound
-	if g.bound = d.queue; g.bound == known || !g.full() {
+func (q *Queue) setBound(lq *limitQueue, d Decision, w *waiter) (refused bool) {
+	prev := lq.bound
+	if lq.bound = d.queueBound; lq.bound == prev || !lq.overBound() {
 		return false
 	}
-	var waiting []*seat
-	for _, l := range w.lines {
-		for i := range l.places[:l.n] {
-			if l.places[i].gate == g {
-				waiting = append(waiting, l.queue.members...)
+	var waiting []*waiter
+	for _, c := range q.classes {
+		for i := range c.entries[:c.numEntries] {
+			if c.entries[i].limitQueue == lq {
+				waiting = append(waiting, c.waiters.Items...)
 			}
 		}
 	}
-	slices.SortFunc(waiting, func(a, b *seat) int { return cmp.Compare(b.ticket.turn, a.ticket.turn) })
+	slices.SortFunc(waiting, func(a, b *waiter) int { return cmp.Compare(b.ticket.arrival, a.ticket.arrival) })
 	for _, x := range waiting {
-		if g.full() && x.waits() {
-			refused = refused || x == s
-			w.refuse(x, &RefusedError{Key: g.key.key, Decision: d})
+		if lq.overBound() && x.isWaiting() {
+			refused = refused || x == w
+			q.reject(x, &RefusedError{Key: lq.key.key, Decision: d})
 		}
 	}
 	return refused
 }
 
-// full reports whether more units wait for g than its limit allows.
-func (g *gate) full() bool { return g.bound > 0 && g.waiting > g.bound-1 }
+// overBound reports whether more units wait for g than its limit allows.
+func (lq *limitQueue) overBound() bool { return lq.bound > 0 && lq.waitingUnits > lq.bound-1 }
 
-// noRoom returns an error if s, which has just joined, is more than a limit lets wait.
-func (w *Waiter) noRoom(s *seat) error {
-	for i := range s.line.places[:s.line.n] {
-		if g := s.line.places[i].gate; g.full() {
-			return w.refusedBy(g, nil)
+// checkBounds returns an error if s, which has just joined, is more than a limit lets wait.
+func (q *Queue) checkBounds(w *waiter) error {
+	for i := range w.class.entries[:w.class.numEntries] {
+		if lq := w.class.entries[i].limitQueue; lq.overBound() {
+			return q.refusedError(lq, nil)
 		}
 	}
 	return nil
 }
 
-// countWaiting adds the units of t, times sign, to what waits at its gates.
-func (w *Waiter) countWaiting(t *Ticket, sign int64) {
+// addWaitingUnits adds the units of t, times sign, to what waits at its gates.
+func (q *Queue) addWaitingUnits(t *Ticket, sign int64) {
 	for i := range t.Demands {
 		m := &t.Demands[i]
-		for k := range m.limits() {
-			if g := w.gates[m.gateKey(k)]; g != nil {
-				g.waiting += sign * max(m.Cost, 1)
+		for k := range m.numLimits() {
+			if lq := q.limitQueues[m.limitKey(k)]; lq != nil {
+				lq.waitingUnits += sign * max(m.Cost, 1)
 			}
 		}
 	}

@@ -11,21 +11,21 @@ import "context"
 // Observer can take back all of a claim, but not a part. Settle does nothing if t holds
 // no grant.
 func (t *Ticket) Settle(i int, units int64) {
-	if t.granted() {
-		t.held.settled[i] = max(units, 0) + 1
+	if t.isGranted() {
+		t.grant.settled[i] = max(units, 0) + 1
 	}
 }
 
 // observe tells the limit of demand i what came of it.
 func (t *Ticket) observe(ctx context.Context, i int, f Feedback) {
-	m, d := &t.Demands[i], t.held.decisions[i]
+	m, d := &t.Demands[i], t.grant.decisions[i]
 	c := Claim{Key: m.Key, Cost: m.Cost}
-	ctx = lasting(ctx, m.Limiter)
-	if n := t.held.settled[i]; n == 1 && !f.More {
+	ctx = withoutCancel(ctx, m.Limiter)
+	if n := t.grant.settled[i]; n == 1 && !f.Partial {
 		c.Now = f.Now
 		m.Limiter.Cancel(ctx, c, d)
 		return
-	} else if n > 1 && !f.More {
+	} else if n > 1 && !f.Partial {
 		f.Cost = n - 1
 	}
 	Observe(ctx, m.Limiter, c, d, f)

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestTicket_settlesEachLimitAtItsOwnPrice(t *testing.T) {
+func TestTicket_settlesEachDemandAtItsOwnCost(t *testing.T) {
 	now := time.Unix(0, 0)
 	const none = -1
 	for name, tt := range map[string]struct {
@@ -30,7 +30,7 @@ func TestTicket_settlesEachLimitAtItsOwnPrice(t *testing.T) {
 			tk.Settle(1, 5) // what is said last counts
 			tk.Settle(1, tt.settle)
 		}
-		tk.Observe(t.Context(), Feedback{Now: now, More: true})
+		tk.Observe(t.Context(), Feedback{Now: now, Partial: true})
 		require.EqualValues(t, 7, leftAt(t, b, now), "%s: not yet", name)
 		tk.Observe(t.Context(), Feedback{Now: now})
 		require.EqualValues(t, 7, leftAt(t, a, now), "%s: the other limit hears nothing of it", name)
@@ -43,8 +43,8 @@ func TestTicket_settlesEachLimitAtItsOwnPrice(t *testing.T) {
 	}
 }
 
-func TestTicket_settledAsNothingEndsTheHold(t *testing.T) {
-	f := NewInFlight(Capacity{Count: 1}, nil)
+func TestTicket_settlingZeroFreesTheSlot(t *testing.T) {
+	f := NewConcurrency(ConcurrencyConfig{Count: 1}, nil)
 	for range 3 {
 		tk := ticket(f)
 		d, err := tk.Reserve(t.Context(), time.Time{})

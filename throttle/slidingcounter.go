@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// A Counter says what a SlidingCounter allows.
-type Counter struct {
-	Limit      // Count units in any Per, by estimate; Burst must be 0 or Count
-	Floor bool // the estimate is rounded down, which lets a little more through
+// A SlidingCounterConfig says what a SlidingCounter allows.
+type SlidingCounterConfig struct {
+	Limit          // Count units in any Per, by estimate; Burst must be 0 or Count
+	RoundDown bool // the estimate is rounded down, which lets a little more through
 }
 
 // SlidingCounter estimates what was taken in the last Per from two counts: that of
@@ -37,7 +37,7 @@ type SlidingCounter struct {
 	offset int64 // of the timeline's start, from the Unix epoch; windows are whole multiples of Per since that
 
 	mu     sync.Mutex
-	limit  Counter
+	config SlidingCounterConfig
 	policy string
 	last   int64 // latest reading granted at, since the Unix epoch
 	counts counts
@@ -51,8 +51,8 @@ type counts struct {
 }
 
 // Validate returns an error that says what to change if c can never work.
-func (c Counter) Validate() error {
-	if err := c.Limit.noBurst("counter"); err != nil {
+func (c SlidingCounterConfig) Validate() error {
+	if err := c.Limit.checkNoBurst("sliding counter"); err != nil {
 		return err
 	}
 	return c.Limit.Validate()
@@ -60,13 +60,13 @@ func (c Counter) Validate() error {
 
 // NewSlidingCounter returns an unused limiter. A nil clk is the system clock. It
 // panics if l is invalid.
-func NewSlidingCounter(l Counter, clk Clock) *SlidingCounter {
+func NewSlidingCounter(l SlidingCounterConfig, clk Clock) *SlidingCounter {
 	if err := l.Validate(); err != nil {
 		panic(err.Error() + " (NewSlidingCounter)")
 	}
-	s := &SlidingCounter{time: newTimeline(clk), limit: l, policy: l.policy(), last: neverRead}
+	s := &SlidingCounter{time: newTimeline(clk), config: l, policy: l.policy(), last: noReading}
 	s.offset = s.time.sinceEpoch()
-	s.counts.window = neverRead
+	s.counts.window = noReading
 	return s
 }
 
@@ -80,8 +80,8 @@ func (s *SlidingCounter) Reserve(_ context.Context, c Claim) (Decision, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := max(given, s.last)
-	at := s.at(now)
-	d := Decision{Policy: s.policy, Limit: s.limit.Count, Per: s.limit.Per}
+	at := s.countsAt(now)
+	d := Decision{Policy: s.policy, Limit: s.config.Count, Per: s.config.Per}
 	d.At = s.time.stamp(now-s.offset, given-s.offset, c.Now)
 	d.Wait = s.wait(at, n, now)
 	if d.OK = d.Wait == 0; d.OK {
@@ -91,26 +91,26 @@ func (s *SlidingCounter) Reserve(_ context.Context, c Claim) (Decision, error) {
 			s.counts, s.last = at, now
 		}
 	}
-	d.Remaining = max(subSat(s.limit.Count-s.weighted(at, now), at.current), 0)
-	d.ResetAfter = s.wait(at, s.limit.Count, now)
+	d.Remaining = max(subSat(s.config.Count-s.previousWeight(at, now), at.current), 0)
+	d.ResetAfter = s.wait(at, s.config.Count, now)
 	return d, nil
 }
 
 // Local implements Local.
-func (*SlidingCounter) Local() bool { return true }
+func (*SlidingCounter) NonBlocking() bool { return true }
 
 // Cancel implements Limiter.
 func (s *SlidingCounter) Cancel(_ context.Context, c Claim, d Decision) {
 	if n, err := c.Units(); err == nil && d.OK {
-		s.move(-n, d)
+		s.adjust(-n, d)
 	}
 }
 
 // Observe implements Observer: it settles a cost that was known only afterwards,
 // with the window that the grant came from, as long as that counts.
 func (s *SlidingCounter) Observe(_ context.Context, c Claim, d Decision, f Feedback) {
-	if extra := f.extra(c, d); extra != 0 {
-		s.move(extra, d)
+	if extra := f.extraCost(c, d); extra != 0 {
+		s.adjust(extra, d)
 	}
 }
 
@@ -120,23 +120,23 @@ func (s *SlidingCounter) Observe(_ context.Context, c Claim, d Decision, f Feedb
 func (s *SlidingCounter) SetLimit(l Limit) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	next := Counter{Limit: l, Floor: s.limit.Floor}
+	next := SlidingCounterConfig{Limit: l, RoundDown: s.config.RoundDown}
 	if err := next.Validate(); err != nil {
 		return err
 	}
-	if l.Per != s.limit.Per {
+	if l.Per != s.config.Per {
 		now := max(addSat(s.time.read(time.Time{}), s.offset), s.last)
-		at := s.at(now)
-		at.current = addSat(at.current, s.weighted(at, now))
+		at := s.countsAt(now)
+		at.current = addSat(at.current, s.previousWeight(at, now))
 		s.counts = counts{window: floorDiv(now, int64(l.Per)), id: at.id + 2, current: at.current}
 		s.last = now // an older reading must not find what has moved here still to come
 	}
-	s.limit, s.policy = next, l.policy()
+	s.config, s.policy = next, l.policy()
 	return nil
 }
 
-// move takes n more units in the window that d came from, or gives back -n.
-func (s *SlidingCounter) move(n int64, d Decision) {
+// adjust takes n more units in the window that d came from, or gives back -n.
+func (s *SlidingCounter) adjust(n int64, d Decision) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch d.Grant {
@@ -147,10 +147,10 @@ func (s *SlidingCounter) move(n int64, d Decision) {
 	}
 }
 
-// at returns the counts as of now.
-func (s *SlidingCounter) at(now int64) counts {
+// countsAt returns the counts as of now.
+func (s *SlidingCounter) countsAt(now int64) counts {
 	c := s.counts
-	w := floorDiv(now, int64(s.limit.Per))
+	w := floorDiv(now, int64(s.config.Per))
 	passed := w - c.window
 	next := counts{window: w, id: c.id + uint64(passed)}
 	switch passed {
@@ -162,12 +162,12 @@ func (s *SlidingCounter) at(now int64) counts {
 	return next
 }
 
-// weighted returns what the previous count still weighs at now. Rounding it up
+// previousWeight returns what the previous count still weighs at now. Rounding it up
 // answers a claim of whole units as no rounding would.
-func (s *SlidingCounter) weighted(c counts, now int64) int64 {
-	per := int64(s.limit.Per)
+func (s *SlidingCounter) previousWeight(c counts, now int64) int64 {
+	per := int64(s.config.Per)
 	left := per - (now - c.window*per)
-	if s.limit.Floor {
+	if s.config.RoundDown {
 		return mulDivDown(c.previous, left, per)
 	}
 	return mulDivUp(c.previous, left, per)
@@ -176,29 +176,29 @@ func (s *SlidingCounter) weighted(c counts, now int64) int64 {
 // wait returns how long after now a claim of n units would be granted, if nothing
 // was taken in between.
 func (s *SlidingCounter) wait(c counts, n, now int64) time.Duration {
-	if n > s.limit.Count {
+	if n > s.config.Count {
 		return Forever
 	}
-	if subSat(s.limit.Count-s.weighted(c, now), c.current) >= n {
+	if subSat(s.config.Count-s.previousWeight(c, now), c.current) >= n {
 		return 0
 	}
-	room := subSat(s.limit.Count-n, c.current)
+	room := subSat(s.config.Count-n, c.current)
 	if room < 0 { // not in this window; in the next its count is the previous one
 		c = counts{window: c.window + 1, previous: c.current}
-		room = s.limit.Count - n
+		room = s.config.Count - n
 	}
-	start := mulSat(c.window, int64(s.limit.Per))
-	return time.Duration(subSat(addSat(start, s.fades(c.previous, room)), now))
+	start := mulSat(c.window, int64(s.config.Per))
+	return time.Duration(subSat(addSat(start, s.fadeTime(c.previous, room)), now))
 }
 
-// fades returns how long into a window the weight of the previous count is no more
+// fadeTime returns how long into a window the weight of the previous count is no more
 // than room.
-func (s *SlidingCounter) fades(previous, room int64) int64 {
-	per := int64(s.limit.Per)
+func (s *SlidingCounter) fadeTime(previous, room int64) int64 {
+	per := int64(s.config.Per)
 	switch {
 	case previous <= room:
 		return 0
-	case s.limit.Floor: // rounded down it fits while it is less than room + 1
+	case s.config.RoundDown: // rounded down it fits while it is less than room + 1
 		return per - (mulDivUp(room+1, per, previous) - 1)
 	}
 	return per - mulDivDown(room, per, previous)

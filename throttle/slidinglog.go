@@ -8,19 +8,19 @@ import (
 	"time"
 )
 
-// A Log says what a SlidingLog allows.
-type Log struct {
+// A SlidingLogConfig says what a SlidingLog allows.
+type SlidingLogConfig struct {
 	Limit                      // Count units in any Per; Burst must be 0 or Count
 	MinGap       time.Duration // least time between two claims; 0: none
 	CountRefused bool          // a refused claim counts like a granted one
 }
 
 // Validate returns an error that says what to change if l can never work.
-func (l Log) Validate() error {
+func (l SlidingLogConfig) Validate() error {
 	if l.MinGap < 0 || l.MinGap > l.Per {
-		return fmt.Errorf("throttle: log %q: MinGap is %v: it must lie between 0 and Per: for a longer one, allow 1 per MinGap", l.Name, l.MinGap)
+		return fmt.Errorf("throttle: sliding log %q: MinGap is %v: it must lie between 0 and Per: for a longer one, allow 1 per MinGap", l.Name, l.MinGap)
 	}
-	if err := l.noBurst("log"); err != nil {
+	if err := l.checkNoBurst("sliding log"); err != nil {
 		return err
 	}
 	return l.Limit.Validate()
@@ -49,7 +49,7 @@ type SlidingLog struct {
 	time timeline
 
 	mu      sync.Mutex
-	log     Log
+	config  SlidingLogConfig
 	policy  string
 	last    int64 // latest reading that entered the log
 	entries entries
@@ -57,11 +57,11 @@ type SlidingLog struct {
 
 // NewSlidingLog returns an empty log. A nil clk is the system clock. It panics if
 // l is invalid.
-func NewSlidingLog(l Log, clk Clock) *SlidingLog {
+func NewSlidingLog(l SlidingLogConfig, clk Clock) *SlidingLog {
 	if err := l.Validate(); err != nil {
 		panic(err.Error() + " (NewSlidingLog)")
 	}
-	return &SlidingLog{time: newTimeline(clk), log: l, policy: l.policy(), last: neverRead}
+	return &SlidingLog{time: newTimeline(clk), config: l, policy: l.policy(), last: noReading}
 }
 
 // Reserve implements Limiter.
@@ -75,8 +75,8 @@ func (s *SlidingLog) Reserve(_ context.Context, c Claim) (Decision, error) {
 	defer s.mu.Unlock()
 	now := max(given, s.last)
 	wait := s.wait(n, now)
-	d := Decision{OK: wait == 0, Wait: wait, Policy: s.policy, Limit: s.log.Count, Per: s.log.Per, At: s.time.stamp(now, given, c.Now)}
-	if !c.DryRun && (d.OK || s.log.CountRefused && !c.Waits) {
+	d := Decision{OK: wait == 0, Wait: wait, Policy: s.policy, Limit: s.config.Count, Per: s.config.Per, At: s.time.stamp(now, given, c.Now)}
+	if !c.DryRun && (d.OK || s.config.CountRefused && !c.Waits) {
 		s.record(n, now)
 		d.Grant = uint64(now)
 		if !d.OK {
@@ -84,28 +84,28 @@ func (s *SlidingLog) Reserve(_ context.Context, c Claim) (Decision, error) {
 		}
 	}
 	oldest := s.expired(now)
-	d.Remaining = max(s.log.Count-s.entries.after(oldest), 0)
+	d.Remaining = max(s.config.Count-s.entries.unitsAfter(oldest), 0)
 	if used := s.entries.len() - oldest; used > 0 {
-		d.ResetAfter = s.leaves(s.entries.len()-1, now)
+		d.ResetAfter = s.expiresAfter(s.entries.len()-1, now)
 	}
 	return d, nil
 }
 
 // Local implements Local.
-func (*SlidingLog) Local() bool { return true }
+func (*SlidingLog) NonBlocking() bool { return true }
 
 // Cancel implements Limiter.
 func (s *SlidingLog) Cancel(_ context.Context, c Claim, d Decision) {
 	if n, err := c.Units(); err == nil && d.OK {
-		s.move(-n, d)
+		s.adjust(-n, d)
 	}
 }
 
 // Observe implements Observer: it settles a cost that was known only afterwards,
 // with the entry that the grant made. An entry that has left the log is left alone.
 func (s *SlidingLog) Observe(_ context.Context, c Claim, d Decision, f Feedback) {
-	if extra := f.extra(c, d); extra != 0 {
-		s.move(extra, d)
+	if extra := f.extraCost(c, d); extra != 0 {
+		s.adjust(extra, d)
 	}
 }
 
@@ -114,56 +114,56 @@ func (s *SlidingLog) Observe(_ context.Context, c Claim, d Decision, f Feedback)
 func (s *SlidingLog) SetLimit(l Limit) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	log := s.log
-	log.Limit = l
-	if err := log.Validate(); err != nil {
+	next := s.config
+	next.Limit = l
+	if err := next.Validate(); err != nil {
 		return err
 	}
-	s.log, s.policy = log, l.policy()
+	s.config, s.policy = next, l.policy()
 	return nil
 }
 
 // wait returns how long after now a claim of n units would be granted.
 func (s *SlidingLog) wait(n, now int64) time.Duration {
-	if n > s.log.Count {
+	if n > s.config.Count {
 		return Forever
 	}
 	var w time.Duration
 	if last := s.entries.len() - 1; last >= 0 {
-		w = time.Duration(max(subSat(addSat(s.entries.at(last).at, int64(s.log.MinGap)), now), 0))
+		w = time.Duration(max(subSat(addSat(s.entries.at(last).at, int64(s.config.MinGap)), now), 0))
 	}
-	if i := s.entries.keeping(s.log.Count - n); i > 0 {
-		w = max(w, s.leaves(i-1, now))
+	if i := s.entries.excess(s.config.Count - n); i > 0 {
+		w = max(w, s.expiresAfter(i-1, now))
 	}
 	return w
 }
 
-// leaves returns how long after now the i-th entry leaves the log; 0 if it has.
-func (s *SlidingLog) leaves(i int, now int64) time.Duration {
-	return time.Duration(max(subSat(addSat(s.entries.at(i).at, int64(s.log.Per)), now), 0))
+// expiresAfter returns how long after now the i-th entry leaves the log; 0 if it has.
+func (s *SlidingLog) expiresAfter(i int, now int64) time.Duration {
+	return time.Duration(max(subSat(addSat(s.entries.at(i).at, int64(s.config.Per)), now), 0))
 }
 
 // expired returns how many entries have left the log by now.
 func (s *SlidingLog) expired(now int64) int {
-	return s.entries.until(subSat(now, int64(s.log.Per)))
+	return s.entries.countUntil(subSat(now, int64(s.config.Per)))
 }
 
 // record enters n units at now, and drops what has left the log by then.
 func (s *SlidingLog) record(n, now int64) {
-	n = min(n, s.log.Count)
+	n = min(n, s.config.Count)
 	s.entries.drop(s.expired(now))
-	if s.log.CountRefused {
-		s.entries.keep(s.log.Count - n)
+	if s.config.CountRefused {
+		s.entries.trimTo(s.config.Count - n)
 	}
 	s.entries.add(now, n)
 	s.last = now
 }
 
-// move adds n units to the entry that d made, or takes -n from it.
-func (s *SlidingLog) move(n int64, d Decision) {
+// adjust adds n units to the entry that d made, or takes -n from it.
+func (s *SlidingLog) adjust(n int64, d Decision) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	i := s.entries.until(int64(d.Grant)) - 1
+	i := s.entries.countUntil(int64(d.Grant)) - 1
 	if i >= 0 && s.entries.at(i).at == int64(d.Grant) {
 		s.entries.change(i, n)
 	}
@@ -171,11 +171,11 @@ func (s *SlidingLog) move(n int64, d Decision) {
 
 // entries is a queue of units, oldest first.
 type entries struct {
-	ring  []entry // its length is a power of two, or 0
-	head  int     // of the oldest entry in ring, before wrapping around
-	tail  int     // one past the newest
-	gone  uint64  // running total of all units that are no longer in the queue
-	total uint64  // and of those that are
+	ring    []entry // its length is a power of two, or 0
+	head    int     // of the oldest entry in ring, before wrapping around
+	tail    int     // one past the newest
+	dropped uint64  // running total of all units that are no longer in the queue
+	total   uint64  // and of those that are
 }
 
 // An entry is what was taken at one instant. Totals may wrap around; their
@@ -188,19 +188,19 @@ type entry struct {
 func (q *entries) len() int        { return q.tail - q.head }
 func (q *entries) at(i int) *entry { return &q.ring[(q.head+i)&(len(q.ring)-1)] }
 
-// upTo returns the units of the first i entries.
-func (q *entries) upTo(i int) int64 {
+// unitsOfFirst returns the units of the first i entries.
+func (q *entries) unitsOfFirst(i int) int64 {
 	if i == 0 {
 		return 0
 	}
-	return max(int64(q.at(i-1).total-q.gone), 0)
+	return max(int64(q.at(i-1).total-q.dropped), 0)
 }
 
-// after returns the units of all entries but the first i.
-func (q *entries) after(i int) int64 { return int64(q.total-q.gone) - q.upTo(i) }
+// unitsAfter returns the units of all entries but the first i.
+func (q *entries) unitsAfter(i int) int64 { return int64(q.total-q.dropped) - q.unitsOfFirst(i) }
 
-// until returns how many entries were made at or before t.
-func (q *entries) until(t int64) int {
+// countUntil returns how many entries were made at or before t.
+func (q *entries) countUntil(t int64) int {
 	lo, hi := 0, q.len()
 	for lo < hi {
 		if mid := int(uint(lo+hi) / 2); q.at(mid).at <= t {
@@ -212,12 +212,12 @@ func (q *entries) until(t int64) int {
 	return lo
 }
 
-// keeping returns how many of the oldest entries must go for the rest to hold n
+// excess returns how many of the oldest entries must go for the rest to hold n
 // units or less.
-func (q *entries) keeping(n int64) int {
+func (q *entries) excess(n int64) int {
 	lo, hi := 0, q.len()
 	for lo < hi {
-		if mid := int(uint(lo+hi) / 2); q.after(mid) > n {
+		if mid := int(uint(lo+hi) / 2); q.unitsAfter(mid) > n {
 			lo = mid + 1
 		} else {
 			hi = mid
@@ -228,21 +228,21 @@ func (q *entries) keeping(n int64) int {
 
 // drop forgets the first i entries.
 func (q *entries) drop(i int) {
-	q.gone += uint64(q.upTo(i))
+	q.dropped += uint64(q.unitsOfFirst(i))
 	q.head += i
 }
 
-// keep forgets the oldest units, so that n are left. An entry may go in part.
-func (q *entries) keep(n int64) {
-	if q.after(0) <= n {
+// trimTo forgets the oldest units, so that n are left. An entry may go in part.
+func (q *entries) trimTo(n int64) {
+	if q.unitsAfter(0) <= n {
 		return
 	}
-	i := q.keeping(n)
-	if q.after(i) < n {
+	i := q.excess(n)
+	if q.unitsAfter(i) < n {
 		i--
 	}
 	q.drop(i)
-	q.gone = q.total - uint64(n)
+	q.dropped = q.total - uint64(n)
 }
 
 // add appends n units at t, which is not before any other.
@@ -272,8 +272,8 @@ func (q *entries) grow() {
 // change adds n units to the i-th entry, or takes -n from it, at most what it has.
 // An entry without units leaves the queue.
 func (q *entries) change(i int, n int64) {
-	own := q.upTo(i+1) - q.upTo(i)
-	n = min(max(n, -own), math.MaxInt64-q.after(0))
+	own := q.unitsOfFirst(i+1) - q.unitsOfFirst(i)
+	n = min(max(n, -own), math.MaxInt64-q.unitsAfter(0))
 	q.total += uint64(n)
 	for j := i; j < q.len(); j++ {
 		q.at(j).total += uint64(n)

@@ -8,18 +8,18 @@ import (
 	"time"
 )
 
-// Parts says what a SubWindows allows.
-type Parts struct {
+// SubWindowsConfig says what a SubWindows allows.
+type SubWindowsConfig struct {
 	Limit     // Count units in any Parts sub-windows in a row; Burst must be 0 or Count
 	Parts int // sub-windows in Per; must be positive
 }
 
 // Validate returns an error that says what to change if p can never work.
-func (p Parts) Validate() error {
+func (p SubWindowsConfig) Validate() error {
 	if p.Parts <= 0 || time.Duration(p.Parts) > p.Per {
-		return fmt.Errorf("throttle: parts %q: Parts is %d: it must lie between 1 and the nanoseconds in Per", p.Name, p.Parts)
+		return fmt.Errorf("throttle: sub-windows %q: Parts is %d: it must lie between 1 and the nanoseconds in Per", p.Name, p.Parts)
 	}
-	if err := p.noBurst("parts"); err != nil {
+	if err := p.checkNoBurst("sub-windows"); err != nil {
 		return err
 	}
 	return p.Limit.Validate()
@@ -48,7 +48,7 @@ type SubWindows struct {
 	offset int64 // of the timeline's start, from the Unix epoch
 
 	mu     sync.Mutex
-	parts  Parts
+	config SubWindowsConfig
 	policy string
 	last   int64 // latest reading granted at, since the Unix epoch
 	part   int64 // the sub-window of last, counted from the epoch
@@ -56,17 +56,17 @@ type SubWindows struct {
 
 	// Totals may wrap around; their differences do not.
 	total  int64   // of all units so far
-	before []int64 // before[i mod Parts]: the total when part i began, for the latest parts
+	totals []int64 // before[i mod Parts]: the total when part i began, for the latest parts
 }
 
 // NewSubWindows returns an unused limiter. A nil clk is the system clock. It panics
 // if p is invalid.
-func NewSubWindows(p Parts, clk Clock) *SubWindows {
+func NewSubWindows(p SubWindowsConfig, clk Clock) *SubWindows {
 	if err := p.Validate(); err != nil {
 		panic(err.Error() + " (NewSubWindows)")
 	}
-	s := &SubWindows{time: newTimeline(clk), parts: p, policy: p.policy(), last: neverRead, part: neverRead}
-	s.offset, s.before = s.time.sinceEpoch(), make([]int64, p.Parts)
+	s := &SubWindows{time: newTimeline(clk), config: p, policy: p.policy(), last: noReading, part: noReading}
+	s.offset, s.totals = s.time.sinceEpoch(), make([]int64, p.Parts)
 	return s
 }
 
@@ -81,14 +81,14 @@ func (s *SubWindows) Reserve(_ context.Context, c Claim) (Decision, error) {
 	defer s.mu.Unlock()
 	now := max(given, s.last)
 	part := s.partAt(now)
-	d := Decision{Policy: s.policy, Limit: s.parts.Count, Per: s.parts.Per}
+	d := Decision{Policy: s.policy, Limit: s.config.Count, Per: s.config.Per}
 	d.At = s.time.stamp(now-s.offset, given-s.offset, c.Now)
 	sum := s.sum(part)
 	switch {
-	case n > s.parts.Count:
+	case n > s.config.Count:
 		d.Wait = Forever
-	case n > s.parts.Count-sum:
-		d.Wait = s.until(s.parts.Count-n, part, now)
+	case n > s.config.Count-sum:
+		d.Wait = s.waitUntilAtMost(s.config.Count-n, part, now)
 	default:
 		d.OK = true
 		if !c.DryRun {
@@ -98,28 +98,28 @@ func (s *SubWindows) Reserve(_ context.Context, c Claim) (Decision, error) {
 			d.Grant = uint64(part + s.shift)
 		}
 	}
-	d.Remaining = max(s.parts.Count-sum, 0)
+	d.Remaining = max(s.config.Count-sum, 0)
 	if sum > 0 {
-		d.ResetAfter = s.until(0, part, now)
+		d.ResetAfter = s.waitUntilAtMost(0, part, now)
 	}
 	return d, nil
 }
 
 // Local implements Local.
-func (*SubWindows) Local() bool { return true }
+func (*SubWindows) NonBlocking() bool { return true }
 
 // Cancel implements Limiter.
 func (s *SubWindows) Cancel(_ context.Context, c Claim, d Decision) {
 	if n, err := c.Units(); err == nil && d.OK {
-		s.move(-n, d)
+		s.adjust(-n, d)
 	}
 }
 
 // Observe implements Observer: it settles a cost that was known only afterwards,
 // with the sub-window that the grant came from, as long as that counts.
 func (s *SubWindows) Observe(_ context.Context, c Claim, d Decision, f Feedback) {
-	if extra := f.extra(c, d); extra != 0 {
-		s.move(extra, d)
+	if extra := f.extraCost(c, d); extra != 0 {
+		s.adjust(extra, d)
 	}
 }
 
@@ -129,51 +129,51 @@ func (s *SubWindows) Observe(_ context.Context, c Claim, d Decision, f Feedback)
 func (s *SubWindows) SetLimit(l Limit) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	next := Parts{Limit: l, Parts: s.parts.Parts}
+	next := SubWindowsConfig{Limit: l, Parts: s.config.Parts}
 	if err := next.Validate(); err != nil {
 		return err
 	}
 	now := max(addSat(s.time.read(time.Time{}), s.offset), s.last)
-	part, per := s.partAt(now), s.parts.Per
+	part, per := s.partAt(now), s.config.Per
 	sum, id := s.sum(part), part+s.shift
-	s.parts, s.policy = next, l.policy()
+	s.config, s.policy = next, l.policy()
 	if l.Per != per {
-		s.part, s.total = neverRead, 0
+		s.part, s.total = noReading, 0
 		s.advance(s.partAt(now))
-		s.total, s.shift = sum, id+int64(s.parts.Parts)-s.part
+		s.total, s.shift = sum, id+int64(s.config.Parts)-s.part
 		s.last = now // an older reading must not find what has moved here still to come
 	}
 	return nil
 }
 
-// move takes n more units in the sub-window that d came from, or gives back -n, at
+// adjust takes n more units in the sub-window that d came from, or gives back -n, at
 // most what was taken there.
-func (s *SubWindows) move(n int64, d Decision) {
+func (s *SubWindows) adjust(n int64, d Decision) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	part := int64(d.Grant) - s.shift
-	if part > s.part || part <= s.part-int64(s.parts.Parts) {
+	if part > s.part || part <= s.part-int64(s.config.Parts) {
 		return
 	}
 	own := s.totalBefore(part+1) - s.totalBefore(part)
 	n = min(max(n, -own), math.MaxInt64-s.sum(s.part))
 	s.total += n
 	for i := part + 1; i <= s.part; i++ {
-		s.before[s.index(i)] += n
+		s.totals[s.ringIndex(i)] += n
 	}
 }
 
 // advance makes part the current sub-window.
 func (s *SubWindows) advance(part int64) {
-	for i := max(s.part, part-int64(s.parts.Parts)) + 1; i <= part; i++ {
-		s.before[s.index(i)] = s.total
+	for i := max(s.part, part-int64(s.config.Parts)) + 1; i <= part; i++ {
+		s.totals[s.ringIndex(i)] = s.total
 	}
 	s.part = part
 }
 
 // sum returns the units that count in part, which is not before the current one.
 func (s *SubWindows) sum(part int64) int64 {
-	return s.total - s.totalBefore(part-int64(s.parts.Parts)+1)
+	return s.total - s.totalBefore(part-int64(s.config.Parts)+1)
 }
 
 // totalBefore returns the total when part began, or the present one if it has not.
@@ -181,12 +181,12 @@ func (s *SubWindows) totalBefore(part int64) int64 {
 	if part > s.part {
 		return s.total
 	}
-	return s.before[s.index(part)]
+	return s.totals[s.ringIndex(part)]
 }
 
-// until returns how long after now, in part, no more than room units count.
-func (s *SubWindows) until(room, part, now int64) time.Duration {
-	lo, hi := part+1, s.part+int64(s.parts.Parts) // in the last one all have gone
+// waitUntilAtMost returns how long after now, in part, no more than room units count.
+func (s *SubWindows) waitUntilAtMost(room, part, now int64) time.Duration {
+	lo, hi := part+1, s.part+int64(s.config.Parts) // in the last one all have gone
 	for lo < hi {
 		if mid := lo + (hi-lo)/2; s.sum(mid) > room {
 			lo = mid + 1
@@ -194,20 +194,20 @@ func (s *SubWindows) until(room, part, now int64) time.Duration {
 			hi = mid
 		}
 	}
-	return time.Duration(subSat(s.begin(lo), now))
+	return time.Duration(subSat(s.partStart(lo), now))
 }
 
 // partAt returns the sub-window of now.
 func (s *SubWindows) partAt(now int64) int64 {
-	return mulDivDown(now, int64(s.parts.Parts), int64(s.parts.Per))
+	return mulDivDown(now, int64(s.config.Parts), int64(s.config.Per))
 }
 
-// begin returns when part begins.
-func (s *SubWindows) begin(part int64) int64 {
-	return mulDivCeil(part, int64(s.parts.Per), int64(s.parts.Parts))
+// partStart returns when part begins.
+func (s *SubWindows) partStart(part int64) int64 {
+	return mulDivCeil(part, int64(s.config.Per), int64(s.config.Parts))
 }
 
-func (s *SubWindows) index(part int64) int {
-	k := int64(len(s.before))
+func (s *SubWindows) ringIndex(part int64) int {
+	k := int64(len(s.totals))
 	return int((part%k + k) % k)
 }

@@ -25,7 +25,7 @@ const Forever time.Duration = math.MaxInt64
 //   - A reading of the clock older than one already granted at counts as that
 //     one, so that no unit is credited twice. Refusals and dry runs advance
 //     nothing.
-//   - A granted claim may be observed any number of times with Feedback.More
+//   - A granted claim may be observed any number of times with Feedback.Partial
 //     set, and ends in exactly one Cancel or one Observe without More.
 type Limiter interface {
 	// Reserve decides on c. A refusal is a Decision, not an error: an error
@@ -78,16 +78,16 @@ func (c Claim) Units() (int64, error) {
 // A Decision is the answer to a Claim. The zero Decision is a refusal. Hand it
 // back unchanged to Cancel and Observe of the limiter that made it.
 type Decision struct {
-	OK       bool // the units are taken
-	Degraded bool // decided without the primary limiter, see Fallback and Keyed
-	Over     bool // granted although a limit would refuse, see Soft, Elastic and Shadow
-	Told     bool // refused because of the other side, by what it stated or what was estimated of it, not by a limit of our own
+	OK            bool // the units are taken
+	Degraded      bool // decided without the primary limiter, see Fallback and Keyed
+	OverLimit     bool // granted although a limit would refuse, see Soft, Elastic and Shadow
+	ServerImposed bool // refused because of the other side, by what it stated or what was estimated of it, not by a limit of our own
 
 	// Estimated says that a refusal rests on an estimate of what the other side
 	// accepts, and not on anything that it stated.
 	Estimated bool
 
-	part uint8 // which limiter of an AllOf refused
+	refusedBy uint8 // which limiter of an AllOf refused
 
 	Policy string // name of the limit that decided
 
@@ -108,45 +108,45 @@ type Decision struct {
 	// Grant belongs to the limiter that granted: a window, a place, a lease.
 	Grant uint64
 
-	// queue is, in a refusal of a claim that Waits, one more than the units that may
+	// queueBound is, in a refusal of a claim that Waits, one more than the units that may
 	// wait for the limit; 0: it has no bound.
-	queue int64
+	queueBound int64
 
-	// trail is how a composed limiter finds the limiters that granted again.
-	trail *trail
+	// subGrant is how a composed limiter finds the limiters that granted again.
+	subGrant *subGrant
 }
 
 // Feedback is what the other side said about a claim that was used. The zero
 // Feedback says that the work was accepted.
 type Feedback struct {
-	Now        time.Time     // the caller's reading of the clock; zero: the limiter reads its own
-	Outcome    Outcome       // what became of the work
-	Cause      Cause         // what a Throttled or Failed outcome looked like; zero: not known
-	RetryAfter time.Duration // 0: not said
-	Windows    []Window      // the server's own limits, one per bucket it named; read, never kept
-	Cost       int64         // what the claim turned out to cost, in this limiter's unit; 0: as claimed
-	More       bool          // the claim is still in use: more feedback follows
+	Now          time.Time     // the caller's reading of the clock; zero: the limiter reads its own
+	Outcome      Outcome       // what became of the work
+	Cause        Cause         // what a Throttled or Failed outcome looked like; zero: not known
+	RetryAfter   time.Duration // 0: not said
+	RemoteLimits []RemoteLimit // the server's own limits, one per bucket it named; read, never kept
+	Cost         int64         // what the claim turned out to cost, in this limiter's unit; 0: as claimed
+	Partial      bool          // the claim is still in use: more feedback follows
 }
 
-// extra returns how many units more than claimed the claim c, granted by d, turned
+// extraCost returns how many units more than claimed the claim c, granted by d, turned
 // out to cost; negative: how many less. It is 0 until the claim has ended.
-func (f Feedback) extra(c Claim, d Decision) int64 {
+func (f Feedback) extraCost(c Claim, d Decision) int64 {
 	n, err := c.Units()
-	if err != nil || !d.OK || f.More || f.Cost <= 0 {
+	if err != nil || !d.OK || f.Partial || f.Cost <= 0 {
 		return 0
 	}
 	return f.Cost - n
 }
 
-// A Window is the state of one limit of the other side, as it told us.
-type Window struct {
+// A RemoteLimit is the state of one limit of the other side, as it told us.
+type RemoteLimit struct {
 	Name             string        // of the bucket; "": not said
 	Unit             string        // "": requests
 	Limit            int64         // 0: not said
 	Remaining        int64         // units left
 	RemainingUnknown bool          // Remaining was not said
 	ResetAfter       time.Duration // until units come back, from Feedback.Now; 0: not said, or at once
-	Roughness        time.Duration // how much sooner than ResetAfter that may be, for it was told in whole seconds; 0: it is exact
+	Resolution       time.Duration // how much sooner than ResetAfter that may be, for it was told in whole seconds; 0: it is exact
 	Per              time.Duration // length of the window; 0: not said
 }
 
@@ -181,7 +181,7 @@ const (
 	CauseUnknown     Cause = iota
 	CauseStated            // a rejection that states that the client must stop: Retry-After, a used up quota, a documented error
 	CauseRetryNow          // a rejection that allows a retry without delay: Retry-After: 0
-	CauseBare              // a rejection that states nothing more: a 429 without rate-limit headers
+	CauseUnstated          // a rejection that states nothing more: a 429 without rate-limit headers
 	CauseUnavailable       // 503 without Retry-After
 	CauseForbidden         // 403 that states nothing about limits
 	CauseDropped           // the connection was closed before a response

@@ -22,20 +22,20 @@ const MaxDemands = 4
 // The zero Ticket demands nothing and is granted.
 //
 // A Ticket is used by one goroutine at a time. After it was granted it ends in
-// one Cancel or one Observe without Feedback.More; then it may be used again.
+// one Cancel or one Observe without Feedback.Partial; then it may be used again.
 // Used again it keeps its place in line: a retry is served before those who came
 // later. To stand in line anew, start from Ticket{}. Nothing of it may change while
 // it is in line.
 type Ticket struct {
 	Demands  [MaxDemands]Demand
-	Priority int32  // within a tenant, higher goes first: see Waiter.Ageing
+	Priority int32  // within a tenant, higher goes first: see Queue.Aging
 	Weight   int32  // the tenant's part of a limit, next to others'; 0: 1
 	Tenant   string // tenants share each limit fairly; "": who names none is one of them
 
-	// MaxTold is the longest wait that the other side may impose, see Decision.Told: a
+	// MaxServerWait is the longest wait that the other side may impose, see Decision.ServerImposed: a
 	// caller is refused as soon as a limit states a longer one, and when estimates have
 	// held it for so long. Zero means any.
-	MaxTold time.Duration
+	MaxServerWait time.Duration
 
 	// Latency is how long the work that the grant is for takes. A caller that has to
 	// wait is refused with context.DeadlineExceeded as soon as its grant cannot come
@@ -44,10 +44,10 @@ type Ticket struct {
 	// alone counts.
 	Latency time.Duration
 
-	turn   int64         // when it first came, by the Waiter's count of time; 0: not yet
-	waited time.Duration // in line for its last grant; while in line, when it joined
-	blame  *string       // the policy that it waited for longest; nil: none
-	held   *grant        // nil: not granted
+	arrival     int64         // when it first came, by the Waiter's count of time; 0: not yet
+	waited      time.Duration // in line for its last grant; while in line, when it joined
+	longestWait *string       // the policy that it waited for longest; nil: none
+	grant       *grant        // nil: not granted
 }
 
 // A grant is what a ticket holds. It is a thing of its own so that tickets in
@@ -60,9 +60,9 @@ type grant struct {
 	settled   [MaxDemands]int64 // one more than what Settle said; 0: it was not called
 }
 
-var grants = sync.Pool{New: func() any { return new(grant) }}
+var grantPool = sync.Pool{New: func() any { return new(grant) }}
 
-var errHeld = errors.New("throttle: ticket is granted already: end it with Cancel or Observe before it is used again")
+var errAlreadyGranted = errors.New("throttle: ticket is granted already: end it with Cancel or Observe before it is used again")
 
 // Add adds a demand. It panics if the ticket has MaxDemands already.
 func (t *Ticket) Add(d Demand) {
@@ -72,16 +72,16 @@ func (t *Ticket) Add(d Demand) {
 			return
 		}
 	}
-	panic("throttle: Ticket.Add: more than MaxDemands demands: join some of them with AllOf")
+	panic("throttle: Ticket.Add: more than MaxDemands demands: combine some of them with AllOf")
 }
 
 // Decision returns what the limiter of Demands[i] decided when t was granted.
 // It is false while t holds no grant.
 func (t *Ticket) Decision(i int) (Decision, bool) {
-	if !t.granted() || t.Demands[i].Limiter == nil {
+	if !t.isGranted() || t.Demands[i].Limiter == nil {
 		return Decision{}, false
 	}
-	return t.held.decisions[i], true
+	return t.grant.decisions[i], true
 }
 
 // Waited returns how long t stood in line in the last Wait.
@@ -90,19 +90,19 @@ func (t *Ticket) Waited() time.Duration { return t.waited }
 // WaitedFor returns the name of the limit for which t stood in line longest in
 // the last Wait; "" if it did not stand in line.
 func (t *Ticket) WaitedFor() string {
-	if t.blame == nil {
+	if t.longestWait == nil {
 		return ""
 	}
-	return *t.blame
+	return *t.longestWait
 }
 
 // GrantedAt returns the reading of the clock that t was granted at. It is zero
 // while t holds no grant, or demands nothing.
 func (t *Ticket) GrantedAt() time.Time {
-	if !t.granted() {
+	if !t.isGranted() {
 		return time.Time{}
 	}
-	return t.held.at
+	return t.grant.at
 }
 
 // Reserve asks for all demands as of now; a zero now is read by the first limiter
@@ -110,13 +110,13 @@ func (t *Ticket) GrantedAt() time.Time {
 // What others had granted by then is given back. Limits that may do I/O are asked
 // last, see Local. A ticket that is granted already is an error.
 func (t *Ticket) Reserve(ctx context.Context, now time.Time) (Decision, error) {
-	if t.granted() {
-		return Decision{}, errHeld
+	if t.isGranted() {
+		return Decision{}, errAlreadyGranted
 	}
 	var refusal Decision
 	_, err := t.reserve(ctx, Claim{Now: now}, &refusal)
-	if err == nil && t.granted() {
-		return Decision{OK: true, At: t.held.at}, nil
+	if err == nil && t.isGranted() {
+		return Decision{OK: true, At: t.grant.at}, nil
 	}
 	return refusal, err
 }
@@ -127,23 +127,23 @@ func (t *Ticket) Reserve(ctx context.Context, now time.Time) (Decision, error) {
 // What all claims have in common is in c. The units of other limits are given back as of c.Now, unless an answer was so slow
 // that time has given part of them back meanwhile.
 func (t *Ticket) reserve(ctx context.Context, c Claim, refusal *Decision) (i int, err error) {
-	g := grants.Get().(*grant)
-	order, n, local := t.order()
-	var w watch
+	g := grantPool.Get().(*grant)
+	order, n, nonBlocking := t.order()
+	var sw stopwatch
 	j := 0
 	defer func() { // also if a limiter panics
-		if t.held == g {
+		if t.grant == g {
 			return
 		}
-		if j >= max(local, 1) {
-			c.Now = w.now()
+		if j >= max(nonBlocking, 1) {
+			c.Now = sw.now()
 		}
-		defer g.end()
+		defer g.recycle()
 		t.cancel(ctx, order[:j], g, c.Now)
 	}()
 	for ; j < n; j++ {
-		if j == max(local, 1) {
-			w = startWatch(c)
+		if j == max(nonBlocking, 1) {
+			sw = startStopwatch(c)
 		}
 		i = int(order[j])
 		m, d := &t.Demands[i], &g.decisions[i]
@@ -156,13 +156,13 @@ func (t *Ticket) reserve(ctx context.Context, c Claim, refusal *Decision) (i int
 			c.Now = d.At
 		}
 	}
-	t.held, g.owner, g.at = g, t, c.Now
+	t.grant, g.owner, g.at = g, t, c.Now
 	return 0, nil
 }
 
 // order returns the indexes of the n demands in the order in which they are asked:
 // first those of local limiters.
-func (t *Ticket) order() (order [MaxDemands]uint8, n, local int) {
+func (t *Ticket) order() (order [MaxDemands]uint8, n, nonBlocking int) {
 	if t.Demands[1].Limiter == nil && t.Demands[2].Limiter == nil && t.Demands[3].Limiter == nil {
 		if t.Demands[0].Limiter != nil {
 			n = 1
@@ -173,9 +173,9 @@ func (t *Ticket) order() (order [MaxDemands]uint8, n, local int) {
 	for i := range t.Demands {
 		switch l := t.Demands[i].Limiter; {
 		case l == nil:
-		case isLocal(l):
-			order[local] = uint8(i)
-			local++
+		case isNonBlocking(l):
+			order[nonBlocking] = uint8(i)
+			nonBlocking++
 		default:
 			last--
 			order[last] = uint8(i)
@@ -183,39 +183,39 @@ func (t *Ticket) order() (order [MaxDemands]uint8, n, local int) {
 	}
 	remote := order[last:]
 	slices.Reverse(remote)
-	n = local + copy(order[local:], remote)
-	return order, n, local
+	n = nonBlocking + copy(order[nonBlocking:], remote)
+	return order, n, nonBlocking
 }
 
 // Cancel gives back the units of a granted ticket that was not used, as of now;
 // a zero now is read by each limiter. It does nothing if t is not granted.
 func (t *Ticket) Cancel(ctx context.Context, now time.Time) {
-	if !t.granted() {
+	if !t.isGranted() {
 		return
 	}
 	order, n, _ := t.order()
-	defer t.end()
-	t.cancel(ctx, order[:n], t.held, now)
+	defer t.endGrant()
+	t.cancel(ctx, order[:n], t.grant, now)
 }
 
 // cancel gives back what the demands with the given indexes were granted, all of it even
 // if a limiter panics.
-func (t *Ticket) cancel(ctx context.Context, which []uint8, g *grant, now time.Time) {
-	if len(which) == 0 {
+func (t *Ticket) cancel(ctx context.Context, indexes []uint8, g *grant, now time.Time) {
+	if len(indexes) == 0 {
 		return
 	}
-	if len(which) > 1 {
-		defer t.cancel(ctx, which[1:], g, now)
+	if len(indexes) > 1 {
+		defer t.cancel(ctx, indexes[1:], g, now)
 	}
-	i := which[0]
+	i := indexes[0]
 	m := &t.Demands[i]
-	m.Limiter.Cancel(lasting(ctx, m.Limiter), Claim{Key: m.Key, Cost: m.Cost, Now: now}, g.decisions[i])
+	m.Limiter.Cancel(withoutCancel(ctx, m.Limiter), Claim{Key: m.Key, Cost: m.Cost, Now: now}, g.decisions[i])
 }
 
-// lasting returns ctx, without its end if l looks at it: the end of a claim must reach
+// withoutCancel returns ctx, without its end if l looks at it: the end of a claim must reach
 // its limiter also when the caller has gone.
-func lasting(ctx context.Context, l Limiter) context.Context {
-	if ctx.Done() == nil || isLocal(l) {
+func withoutCancel(ctx context.Context, l Limiter) context.Context {
+	if ctx.Done() == nil || isNonBlocking(l) {
 		return ctx
 	}
 	return context.WithoutCancel(ctx)
@@ -224,11 +224,11 @@ func lasting(ctx context.Context, l Limiter) context.Context {
 // Observe tells the limits of a granted ticket what came of it. Without f.More
 // that ends the grant. It does nothing if t is not granted.
 func (t *Ticket) Observe(ctx context.Context, f Feedback) {
-	if !t.granted() {
+	if !t.isGranted() {
 		return
 	}
-	if !f.More {
-		defer t.end()
+	if !f.Partial {
+		defer t.endGrant()
 	}
 	t.observeFrom(ctx, 0, f)
 }
@@ -246,20 +246,20 @@ func (t *Ticket) observeFrom(ctx context.Context, i int, f Feedback) {
 	t.observe(ctx, i, f)
 }
 
-// granted reports whether t holds a grant that is its own.
-func (t *Ticket) granted() bool { return t.held != nil && t.held.owner == t }
+// isGranted reports whether t holds a grant that is its own.
+func (t *Ticket) isGranted() bool { return t.grant != nil && t.grant.owner == t }
 
-func (t *Ticket) end() {
-	g := t.held
-	t.held = nil
-	g.end()
+func (t *Ticket) endGrant() {
+	g := t.grant
+	t.grant = nil
+	g.recycle()
 }
 
-// end gives g back for others to use.
-func (g *grant) end() {
+// recycle gives g back for others to use.
+func (g *grant) recycle() {
 	g.owner, g.err, g.settled = nil, nil, [MaxDemands]int64{}
 	for i := range g.decisions {
-		g.decisions[i].trail = nil // all that it could keep from being collected
+		g.decisions[i].subGrant = nil // all that it could keep from being collected
 	}
-	grants.Put(g)
+	grantPool.Put(g)
 }

@@ -35,7 +35,7 @@ func TestTicket_takesAllOrNothing(t *testing.T) {
 
 	_, err = one.Reserve(t.Context(), now)
 	require.ErrorContains(t, err, "granted already")
-	require.Equal(t, err, new(Waiter).Wait(t.Context(), one))
+	require.Equal(t, err, new(Queue).Wait(t.Context(), one))
 
 	one.Cancel(t.Context(), now)
 	require.EqualValues(t, 3, left(a))
@@ -48,12 +48,12 @@ func TestTicket_endsOnce(t *testing.T) {
 		"cancel":  func(tk *Ticket) { tk.Cancel(t.Context(), now) },
 		"observe": func(tk *Ticket) { tk.Observe(t.Context(), Feedback{Now: now}) },
 	} {
-		s := &slots{free: 3}
+		s := &slotLimiter{free: 3}
 		mine, other := ticket(s), ticket(s)
 		_, err := mine.Reserve(t.Context(), now)
 		require.NoError(t, err)
 		copied := *mine
-		mine.Observe(t.Context(), Feedback{More: true})
+		mine.Observe(t.Context(), Feedback{Partial: true})
 		require.EqualValues(t, 2, s.free, name)
 		end(mine)
 		_, err = other.Reserve(t.Context(), now) // may reuse the grant's memory
@@ -68,7 +68,7 @@ func TestTicket_endsOnce(t *testing.T) {
 
 func TestTicket_withoutDemandsIsGranted(t *testing.T) {
 	tk := new(Ticket)
-	require.NoError(t, new(Waiter).Wait(t.Context(), tk))
+	require.NoError(t, new(Queue).Wait(t.Context(), tk))
 	tk.Cancel(t.Context(), time.Time{})
 	_, ok := tk.Decision(0)
 	require.False(t, ok)
@@ -78,29 +78,29 @@ func TestTicket_negativeCost(t *testing.T) {
 	l := bucket(time.Second, 1)
 	tk := ticket(l, l)
 	tk.Demands[1].Cost = -1
-	require.ErrorIs(t, new(Waiter).Wait(t.Context(), tk), ErrCost)
-	require.NoError(t, new(Waiter).Wait(t.Context(), ticket(l)), "nothing was taken")
+	require.ErrorIs(t, new(Queue).Wait(t.Context(), tk), ErrCost)
+	require.NoError(t, new(Queue).Wait(t.Context(), ticket(l)), "nothing was taken")
 }
 
 func TestTicket_addPanicsWhenFull(t *testing.T) {
-	require.Panics(t, func() { ticket(Unlimited, Unlimited, Unlimited, Unlimited, Unlimited) })
+	require.Panics(t, func() { ticket(AllowAll, AllowAll, AllowAll, AllowAll, AllowAll) })
 }
 
-func TestTicket_asksLocalLimitsFirst(t *testing.T) {
-	x, y := &far{Limiter: Unlimited}, &far{Limiter: Blocked}
-	order, n, local := ticket(x, Unlimited, y, Unlimited).order()
+func TestTicket_reservesNonBlockingLimitsFirst(t *testing.T) {
+	x, y := &remoteLimiter{Limiter: AllowAll}, &remoteLimiter{Limiter: DenyAll}
+	order, n, local := ticket(x, AllowAll, y, AllowAll).order()
 	require.Equal(t, [MaxDemands]uint8{1, 3, 0, 2}, order)
 	require.Equal(t, []int{4, 2}, []int{n, local})
 }
 
 func TestTicket_allocatesNothing(t *testing.T) {
-	ctx, w, l := context.Background(), new(Waiter), bucket(time.Nanosecond, 1000)
+	ctx, q, l := context.Background(), new(Queue), bucket(time.Nanosecond, 1000)
 	tk := ticket(l, AllOf(l, l))
 	for name, use := range map[string]func(){
 		"reserve, cancel":  func() { tk.Reserve(ctx, time.Time{}); tk.Cancel(ctx, time.Time{}) },
 		"reserve, observe": func() { tk.Reserve(ctx, time.Time{}); tk.Observe(ctx, Feedback{}) },
-		"wait, cancel":     func() { w.Wait(ctx, tk); w.Cancel(ctx, tk) },
-		"wait, observe":    func() { w.Wait(ctx, tk); w.Observe(ctx, tk, Feedback{}) },
+		"wait, cancel":     func() { q.Wait(ctx, tk); q.Cancel(ctx, tk) },
+		"wait, observe":    func() { q.Wait(ctx, tk); q.Observe(ctx, tk, Feedback{}) },
 	} {
 		use()
 		n := testing.AllocsPerRun(100, use)
@@ -109,6 +109,6 @@ func TestTicket_allocatesNothing(t *testing.T) {
 }
 
 // A channel takes 112 bytes, and a place in a heap 10 on average.
-func TestTicket_inLineIsSmall(t *testing.T) {
-	require.LessOrEqual(t, unsafe.Sizeof(Ticket{})+unsafe.Sizeof(seat{})+112+10, uintptr(400))
+func TestTicket_waiterMemoryIsSmall(t *testing.T) {
+	require.LessOrEqual(t, unsafe.Sizeof(Ticket{})+unsafe.Sizeof(waiter{})+112+10, uintptr(400))
 }

@@ -8,19 +8,19 @@ import (
 	"time"
 )
 
-// Ticks says how a TickQueue is served.
-type Ticks struct {
+// TickQueueConfig says how a TickQueue is served.
+type TickQueueConfig struct {
 	Limit            // Count ticks every Per, each of which serves one unit; Burst must be 0 or Count
 	Queue  int64     // units that may wait; must be positive
 	Anchor time.Time // the instant of one tick, from which all others count; zero: the creation
 }
 
 // Validate returns an error that says what to change if t can never work.
-func (t Ticks) Validate() error {
+func (t TickQueueConfig) Validate() error {
 	if t.Queue <= 0 {
-		return fmt.Errorf("throttle: ticks %q: Queue is %d: it must be positive, as everybody waits for a tick", t.Name, t.Queue)
+		return fmt.Errorf("throttle: tick queue %q: Queue is %d: it must be positive: every claim waits for a tick", t.Name, t.Queue)
 	}
-	if err := t.noBurst("ticks"); err != nil {
+	if err := t.checkNoBurst("tick queue"); err != nil {
 		return err
 	}
 	return t.Limit.Validate()
@@ -51,21 +51,21 @@ func (t Ticks) Validate() error {
 type TickQueue struct {
 	time timeline
 
-	mu     sync.Mutex
-	ticks  Ticks
-	policy string
-	anchor int64
-	last   int64 // latest reading granted at
-	booked int64 // number of the latest tick that is taken, counted from the anchor
+	mu         sync.Mutex
+	config     TickQueueConfig
+	policy     string
+	anchor     int64
+	last       int64 // latest reading granted at
+	lastBooked int64 // number of the latest tick that is taken, counted from the anchor
 }
 
 // NewTickQueue returns an empty queue. A nil clk is the system clock. It panics if
 // t is invalid.
-func NewTickQueue(t Ticks, clk Clock) *TickQueue {
+func NewTickQueue(t TickQueueConfig, clk Clock) *TickQueue {
 	if err := t.Validate(); err != nil {
 		panic(err.Error() + " (NewTickQueue)")
 	}
-	q := &TickQueue{time: newTimeline(clk), ticks: t, policy: t.policy(), last: neverRead, booked: math.MinInt64}
+	q := &TickQueue{time: newTimeline(clk), config: t, policy: t.policy(), last: noReading, lastBooked: math.MinInt64}
 	if !t.Anchor.IsZero() {
 		q.anchor = q.time.read(t.Anchor)
 	}
@@ -84,60 +84,60 @@ func (q *TickQueue) Reserve(_ context.Context, c Claim) (Decision, error) {
 	now := max(given, q.last)
 	tick := q.tickAt(now)
 	if c.Waits && c.MaxWait <= 0 {
-		return q.waits(c, n, now, given), nil
+		return q.reserveWaiting(c, n, now, given), nil
 	}
-	from := max(q.booked, tick)
+	from := max(q.lastBooked, tick)
 	to := addSat(from, n)
-	d := Decision{Policy: q.policy, Limit: q.ticks.Queue, At: q.time.stamp(now, given, c.Now)}
-	near := subSat(q.begin(to), max(int64(c.MaxWait), 0)) // when the place is near enough
-	free := q.begin(subSat(to, q.ticks.Queue))            // when it is free
-	switch wait := subSat(max(near, free), now); {
-	case n > q.ticks.Queue, near >= q.begin(addSat(from, 1)): // not even if nobody else waits
+	d := Decision{Policy: q.policy, Limit: q.config.Queue, At: q.time.stamp(now, given, c.Now)}
+	earliestByWait := subSat(q.tickTime(to), max(int64(c.MaxWait), 0)) // when the place is near enough
+	earliestByQueue := q.tickTime(subSat(to, q.config.Queue))          // when it is free
+	switch wait := subSat(max(earliestByWait, earliestByQueue), now); {
+	case n > q.config.Queue, earliestByWait >= q.tickTime(addSat(from, 1)): // not even if nobody else waits
 		d.Wait = Forever
 	case wait > 0:
 		d.Wait = time.Duration(wait)
 	default:
-		d.OK, d.Wait, d.Grant = true, time.Duration(subSat(q.begin(to), now)), uint64(to)
+		d.OK, d.Wait, d.Grant = true, time.Duration(subSat(q.tickTime(to), now)), uint64(to)
 		if !c.DryRun {
-			q.booked, q.last, from = to, now, to
+			q.lastBooked, q.last, from = to, now, to
 		}
 	}
-	d.Per = time.Duration(mulDivCeil(q.ticks.Queue, int64(q.ticks.Per), q.ticks.Count))
-	d.Remaining = max(q.ticks.Queue-subSat(from, tick), 0)
+	d.Per = time.Duration(mulDivCeil(q.config.Queue, int64(q.config.Per), q.config.Count))
+	d.Remaining = max(q.config.Queue-subSat(from, tick), 0)
 	if from > tick {
-		d.ResetAfter = time.Duration(subSat(q.begin(from), now))
+		d.ResetAfter = time.Duration(subSat(q.tickTime(from), now))
 	}
 	return d, nil
 }
 
-// waits decides on a claim of n units by a caller that Waits: it is granted at its last
+// reserveWaiting decides on a claim of n units by a caller that Waits: it is granted at its last
 // tick, instead of before. Its ticks are those after all that are taken and after the
 // instant at which the wait began; what others could have used is not made up for.
-func (q *TickQueue) waits(c Claim, n, now, given int64) Decision {
-	tick, from := q.tickAt(now), max(q.booked, q.tickAt(subSat(now, int64(c.Waited))))
-	d := Decision{Policy: q.policy, Limit: q.ticks.Queue, At: q.time.stamp(now, given, c.Now)}
+func (q *TickQueue) reserveWaiting(c Claim, n, now, given int64) Decision {
+	tick, from := q.tickAt(now), max(q.lastBooked, q.tickAt(subSat(now, int64(c.Waited))))
+	d := Decision{Policy: q.policy, Limit: q.config.Queue, At: q.time.stamp(now, given, c.Now)}
 	switch to := addSat(from, n); {
-	case n > q.ticks.Queue:
+	case n > q.config.Queue:
 		d.Wait = Forever
 	case to > tick:
-		d.Wait = time.Duration(subSat(q.begin(to), now))
+		d.Wait = time.Duration(subSat(q.tickTime(to), now))
 	default:
 		if d.OK, d.Grant = true, uint64(tick); !c.DryRun {
-			q.booked, q.last = tick, now
+			q.lastBooked, q.last = tick, now
 		}
 	}
-	d.Per = time.Duration(mulDivCeil(q.ticks.Queue, int64(q.ticks.Per), q.ticks.Count))
-	d.Remaining = max(q.ticks.Queue-max(subSat(q.booked, tick), 0), 0)
-	return boundedBy(d, c, q.ticks.Queue)
+	d.Per = time.Duration(mulDivCeil(q.config.Queue, int64(q.config.Per), q.config.Count))
+	d.Remaining = max(q.config.Queue-max(subSat(q.lastBooked, tick), 0), 0)
+	return boundedBy(d, c, q.config.Queue)
 }
 
 // Local implements Local.
-func (*TickQueue) Local() bool { return true }
+func (*TickQueue) NonBlocking() bool { return true }
 
 // Cancel implements Limiter.
 func (q *TickQueue) Cancel(_ context.Context, c Claim, d Decision) {
 	if n, err := c.Units(); err == nil && d.OK {
-		q.giveBack(n, d)
+		q.refund(n, d)
 	}
 }
 
@@ -145,32 +145,32 @@ func (q *TickQueue) Cancel(_ context.Context, c Claim, d Decision) {
 // What the claim cost less comes back as in Cancel; what it cost more takes the
 // ticks after all that are taken.
 func (q *TickQueue) Observe(_ context.Context, c Claim, d Decision, f Feedback) {
-	switch extra := f.extra(c, d); {
+	switch extra := f.extraCost(c, d); {
 	case extra < 0:
-		q.giveBack(-extra, d)
+		q.refund(-extra, d)
 	case extra > 0:
 		q.mu.Lock()
 		defer q.mu.Unlock()
-		q.booked = addSat(max(q.booked, q.tickAt(max(q.time.read(f.Now), q.last))), extra)
+		q.lastBooked = addSat(max(q.lastBooked, q.tickAt(max(q.time.read(f.Now), q.last))), extra)
 	}
 }
 
-// giveBack frees the last n ticks of the claim granted by d, if it is the last in
+// refund frees the last n ticks of the claim granted by d, if it is the last in
 // line.
-func (q *TickQueue) giveBack(n int64, d Decision) {
+func (q *TickQueue) refund(n int64, d Decision) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if int64(d.Grant) == q.booked && d.Wait > 0 { // else its tick has come
-		q.booked = subSat(q.booked, n)
+	if int64(d.Grant) == q.lastBooked && d.Wait > 0 { // else its tick has come
+		q.lastBooked = subSat(q.lastBooked, n)
 	}
 }
 
 // tickAt returns the number of the latest tick at or before now.
 func (q *TickQueue) tickAt(now int64) int64 {
-	return mulDivDown(subSat(now, q.anchor), q.ticks.Count, int64(q.ticks.Per))
+	return mulDivDown(subSat(now, q.anchor), q.config.Count, int64(q.config.Per))
 }
 
-// begin returns the instant of a tick, rounded up.
-func (q *TickQueue) begin(tick int64) int64 {
-	return addSat(q.anchor, mulDivCeil(tick, int64(q.ticks.Per), q.ticks.Count))
+// tickTime returns the instant of a tick, rounded up.
+func (q *TickQueue) tickTime(tick int64) int64 {
+	return addSat(q.anchor, mulDivCeil(tick, int64(q.config.Per), q.config.Count))
 }

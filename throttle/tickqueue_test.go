@@ -8,9 +8,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestTickQueue_servesOneAtEachTick(t *testing.T) {
+func TestTickQueue_grantsOneUnitPerTick(t *testing.T) {
 	clk := at(100 * time.Millisecond)
-	q := NewTickQueue(Ticks{Limit: Limit{Count: 2, Per: time.Second}, Queue: 4, Anchor: time.Unix(0, 0)}, clk)
+	q := NewTickQueue(TickQueueConfig{Limit: Limit{Count: 2, Per: time.Second}, Queue: 4, Anchor: time.Unix(0, 0)}, clk)
 	for i := range 4 {
 		d := ask(q, 1, Forever)
 		require.True(t, d.OK)
@@ -23,9 +23,9 @@ func TestTickQueue_servesOneAtEachTick(t *testing.T) {
 	require.Equal(t, Forever, ask(q, 5, Forever).Wait)
 }
 
-func TestTickQueue_knowsWhoCanNeverBeServedInTime(t *testing.T) {
+func TestTickQueue_refusesForeverWhenMaxWaitIsTooShort(t *testing.T) {
 	clk := at(0)
-	q := NewTickQueue(Ticks{Limit: PerSecond(1), Queue: 9}, clk)
+	q := NewTickQueue(TickQueueConfig{Limit: PerSecond(1), Queue: 9}, clk)
 	require.Equal(t, Forever, ask(q, 1, 0).Wait, "everybody waits for a tick")
 	require.Equal(t, Forever, ask(q, 3, 2*time.Second).Wait, "three take longer, whenever they come")
 	require.Equal(t, 900*time.Millisecond, ask(q, 1, 100*time.Millisecond).Wait, "just before the tick will do")
@@ -34,29 +34,29 @@ func TestTickQueue_knowsWhoCanNeverBeServedInTime(t *testing.T) {
 	require.Equal(t, time.Second, ask(q, 1, 100*time.Millisecond).Wait)
 }
 
-func TestTickQueue_onlyTheLastGivesTicksBack(t *testing.T) {
+func TestTickQueue_onlyTheLastClaimIsRefunded(t *testing.T) {
 	clk := at(0)
-	q := NewTickQueue(Ticks{Limit: PerSecond(1), Queue: 9}, clk)
+	q := NewTickQueue(TickQueueConfig{Limit: PerSecond(1), Queue: 9}, clk)
 	first, last := ask(q, 3, Forever), ask(q, 2, Forever)
 	q.Cancel(t.Context(), Claim{Cost: 3}, first)
-	require.EqualValues(t, 4, left(q), "the last keeps its ticks")
+	require.EqualValues(t, 4, remaining(q), "the last keeps its ticks")
 	q.Observe(t.Context(), Claim{Cost: 2}, last, Feedback{Cost: 1})
-	require.EqualValues(t, 5, left(q))
+	require.EqualValues(t, 5, remaining(q))
 	q.Observe(t.Context(), Claim{Cost: 3}, first, Feedback{Cost: 5})
-	require.EqualValues(t, 3, left(q), "what cost more stands at the end")
+	require.EqualValues(t, 3, remaining(q), "what cost more stands at the end")
 	clk.now = clk.now.Add(time.Hour)
 	q.Cancel(t.Context(), Claim{Cost: 2}, last)
-	require.EqualValues(t, 9, left(q))
+	require.EqualValues(t, 9, remaining(q))
 }
 
 // However claims come and are cancelled, no tick serves two units, and the Wait of a
 // refusal is honest.
-func TestTickQueue_noTickServesTwo(t *testing.T) {
+func TestTickQueue_noTickIsGrantedTwice(t *testing.T) {
 	for seed := range uint64(2000) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		clk := at(0)
-		q := NewTickQueue(Ticks{Limit: Limit{Count: 3, Per: time.Second}, Queue: 1 + r.Int64N(9)}, clk)
-		served := map[int64]bool{}
+		q := NewTickQueue(TickQueueConfig{Limit: Limit{Count: 3, Per: time.Second}, Queue: 1 + r.Int64N(9)}, clk)
+		granted := map[int64]bool{}
 		for range 40 {
 			clk.now = clk.now.Add(time.Duration(r.Int64N(2) * r.Int64N(1e9)))
 			c := Claim{Cost: 1 + r.Int64N(3), MaxWait: time.Duration(r.Int64N(4e9))}
@@ -76,8 +76,8 @@ func TestTickQueue_noTickServesTwo(t *testing.T) {
 			}
 			for i := range c.Cost {
 				tick := int64(d.Grant) - i
-				require.False(t, served[tick], "seed %d", seed)
-				served[tick] = true
+				require.False(t, granted[tick], "seed %d", seed)
+				granted[tick] = true
 			}
 		}
 	}

@@ -25,7 +25,7 @@ import (
 // means full, however far in the past it is.
 //
 // Invariant: within any span W no more than burst + rate*W units are granted and
-// kept, to the unit: see TestTokenBucket_actsObeyLimit.
+// kept, to the unit: see TestTokenBucket_usageObeysLimit.
 //
 // The odd case is a rate like 3 a second, whose interval is no whole number of
 // nanoseconds. Time is therefore counted in ticks of 1/scale nanoseconds, chosen
@@ -35,16 +35,16 @@ import (
 // ones, so a booking could not be cancelled safely. LeakyBucket books ahead.
 type TokenBucket struct {
 	time timeline
-	era  atomic.Pointer[era]
+	gcra atomic.Pointer[gcra]
 	mu   sync.Mutex // held while one era is replaced by the next
 }
 
 // NewTokenBucket returns a full bucket. A nil clk is the system clock. It panics
 // if l is invalid; call l.Validate first if its numbers come from outside.
 func NewTokenBucket(l Limit, clk Clock) *TokenBucket {
-	l.must("NewTokenBucket")
+	l.mustValidate("NewTokenBucket")
 	b := &TokenBucket{time: newTimeline(clk)}
-	b.era.Store(newEra(l, 0))
+	b.gcra.Store(newGCRA(l, 0))
 	return b
 }
 
@@ -60,21 +60,21 @@ func (b *TokenBucket) Reserve(_ context.Context, c Claim) (d Decision, err error
 	// decide.
 	d.OK, d.Wait, d.Policy = wait == 0, wait, e.policy
 	d.At = b.time.stamp(now, given, c.Now)
-	d.Limit, d.Per = e.burst, e.full
+	d.Limit, d.Per = e.burst, e.refillTime
 	d.Remaining, d.ResetAfter = max(e.window-taken, 0)/e.interval, e.duration(taken)
-	d.Grant = e.number
+	d.Grant = e.version
 	return d, nil
 }
 
 // take takes n units as of given, or of the latest grant if that is newer. It
 // returns the era and the reading that it decided on, how many ticks are taken from
 // the window then, and how long to wait if the units were not there.
-func (b *TokenBucket) take(n, given int64, dry bool) (e *era, now, taken int64, wait time.Duration) {
+func (b *TokenBucket) take(n, given int64, dry bool) (e *gcra, now, taken int64, wait time.Duration) {
 	for {
-		e = b.era.Load()
+		e = b.gcra.Load()
 		old := e.tat.Load()
-		if old == closed {
-			b.await()
+		if old == tatClosed {
+			b.waitReplaced()
 			continue
 		}
 		now = max(given, e.last.Load())
@@ -97,7 +97,7 @@ func (b *TokenBucket) take(n, given int64, dry bool) (e *era, now, taken int64, 
 			return e, now, taken, wait
 		}
 		if e.tat.CompareAndSwap(old, tick+taken+cost) {
-			e.grantedAt(now)
+			e.recordGrant(now)
 			return e, now, taken + cost, 0
 		}
 	}
@@ -109,10 +109,10 @@ func (b *TokenBucket) take(n, given int64, dry bool) (e *era, now, taken int64, 
 // full bucket would have stayed full and what flowed in meanwhile would have been
 // lost, so time has already given that much back. To subtract the whole cost
 // instead looks right and lets in more than the limit: see
-// TestTokenBucket_actsObeyLimit.
+// TestTokenBucket_usageObeysLimit.
 func (b *TokenBucket) Cancel(_ context.Context, c Claim, d Decision) {
 	if n, err := c.Units(); err == nil && d.OK {
-		b.move(-n, c.Now, d)
+		b.adjust(-n, c.Now, d)
 	}
 }
 
@@ -120,13 +120,13 @@ func (b *TokenBucket) Cancel(_ context.Context, c Claim, d Decision) {
 // What the claim cost less comes back as in Cancel; what it cost more is taken,
 // if need be from units that are still to flow in.
 func (b *TokenBucket) Observe(_ context.Context, c Claim, d Decision, f Feedback) {
-	if extra := f.extra(c, d); extra != 0 {
-		b.move(extra, f.Now, d)
+	if extra := f.extraCost(c, d); extra != 0 {
+		b.adjust(extra, f.Now, d)
 	}
 }
 
 // Local implements Local.
-func (b *TokenBucket) Local() bool { return true }
+func (b *TokenBucket) NonBlocking() bool { return true }
 
 // SetLimit replaces the limit. The units in the bucket stay, down to the fraction,
 // as far as the new burst has room for them: raising the burst adds none. The
@@ -136,7 +136,7 @@ func (b *TokenBucket) SetLimit(l Limit) error {
 		return err
 	}
 	for {
-		e := b.era.Load()
+		e := b.gcra.Load()
 		now := max(b.time.read(time.Time{}), e.last.Load())
 		if b.replace(e, l, now) {
 			return nil
@@ -144,24 +144,24 @@ func (b *TokenBucket) SetLimit(l Limit) error {
 	}
 }
 
-// move takes n more units for the claim that d granted, or gives back -n.
-func (b *TokenBucket) move(n int64, asOf time.Time, d Decision) {
+// adjust takes n more units for the claim that d granted, or gives back -n.
+func (b *TokenBucket) adjust(n int64, asOf time.Time, d Decision) {
 	given, from := b.time.read(asOf), b.time.read(d.At)
 	for {
-		e := b.era.Load()
+		e := b.gcra.Load()
 		now := max(given, e.last.Load(), from)
 		if n > 0 && !e.covers(now) {
 			b.replace(e, e.limit, now)
 			continue
 		}
 		old := e.tat.Load()
-		if old == closed {
-			b.await()
+		if old == tatClosed {
+			b.waitReplaced()
 			continue
 		}
 		var next int64
 		if n < 0 {
-			left := subSat(mulSat(-n, e.interval), e.returned(d.Grant, from, now))
+			left := subSat(mulSat(-n, e.interval), e.refilledSince(d.Grant, from, now))
 			next = subSat(old, max(left, 0))
 		} else {
 			next = min(addSat(max(old, e.ticks(now)), mulSat(n, e.interval)), maxTicks)
@@ -177,18 +177,18 @@ func (b *TokenBucket) move(n int64, asOf time.Time, d Decision) {
 //
 // Whoever still holds e finds its tat closed, so no grant can be made against
 // numbers that no longer hold, and none that was made is lost.
-func (b *TokenBucket) replace(e *era, l Limit, now int64) bool {
+func (b *TokenBucket) replace(e *gcra, l Limit, now int64) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.era.Load() != e {
+	if b.gcra.Load() != e {
 		return false
 	}
-	b.era.Store(e.next(l, now, e.tat.Swap(closed)))
+	b.gcra.Store(e.next(l, now, e.tat.Swap(tatClosed)))
 	return true
 }
 
-// await returns when the era that is being replaced has been.
-func (b *TokenBucket) await() {
+// waitReplaced returns when the era that is being replaced has been.
+func (b *TokenBucket) waitReplaced() {
 	b.mu.Lock()
 	//lint:ignore SA2001 empty on purpose: replace holds it until the new era is there
 	b.mu.Unlock()

@@ -16,37 +16,37 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// A deed is the use of n units at a time.
-type deed struct {
+// An usage is the use of n units at a time.
+type usage struct {
 	at time.Duration
 	n  int64
 }
 
-// A taken claim may still be given back.
-type taken struct {
-	c     throttle.Claim
-	d     throttle.Decision
-	under int // how many limits there had been
+// A grantedClaim claim may still be given back.
+type grantedClaim struct {
+	c      throttle.Claim
+	d      throttle.Decision
+	limits int // how many limits there had been
 }
 
 // Whatever is granted, held and given back, what was kept obeys the limit: in 2,000
 // random histories, in every window of each, to the unit.
-func TestTokenBucket_actsObeyLimit(t *testing.T) {
+func TestTokenBucket_usageObeysLimit(t *testing.T) {
 	l := throttle.Limit{Count: 10, Per: time.Second, Burst: 10}
 	for seed := range uint64(2000) {
 		r := rand.New(rand.NewPCG(seed, 3))
-		clk := new(dial)
+		clk := new(atomicClock)
 		b := throttle.NewTokenBucket(l, clk)
-		var held []taken
-		var deeds []deed
-		use := func(h taken) { deeds = append(deeds, deed{h.d.At.Sub(time.Unix(0, 0)), h.c.Cost}) }
+		var held []grantedClaim
+		var usages []usage
+		use := func(h grantedClaim) { usages = append(usages, usage{h.d.At.Sub(time.Unix(0, 0)), h.c.Cost}) }
 		for range 200 {
 			clk.ns.Add(r.Int64N(2) * r.Int64N(int64(400*time.Millisecond)))
 			c := throttle.Claim{Cost: 1 + r.Int64N(l.Burst)}
 			if d, _ := b.Reserve(t.Context(), c); d.OK {
-				held = append(held, taken{c: c, d: d})
+				held = append(held, grantedClaim{c: c, d: d})
 			}
-			held = slices.DeleteFunc(held, func(h taken) bool {
+			held = slices.DeleteFunc(held, func(h grantedClaim) bool {
 				switch r.IntN(20) {
 				case 0, 1:
 					b.Cancel(t.Context(), h.c, h.d)
@@ -61,21 +61,21 @@ func TestTokenBucket_actsObeyLimit(t *testing.T) {
 		for _, h := range held {
 			use(h)
 		}
-		requireObeyed(t, l, deeds, seed)
+		requireWithinLimit(t, l, usages, seed)
 	}
 }
 
-// requireObeyed fails if there is a window in which deeds are more than
+// requireWithinLimit fails if there is a window in which deeds are more than
 // burst + rate*window.
-func requireObeyed(t *testing.T, l throttle.Limit, deeds []deed, seed uint64) {
+func requireWithinLimit(t *testing.T, l throttle.Limit, usages []usage, seed uint64) {
 	t.Helper()
-	slices.SortStableFunc(deeds, func(a, b deed) int { return cmp.Compare(a.at, b.at) })
-	for i := range deeds {
+	slices.SortStableFunc(usages, func(a, b usage) int { return cmp.Compare(a.at, b.at) })
+	for i := range usages {
 		sum := int64(0)
-		for _, a := range deeds[i:] {
+		for _, a := range usages[i:] {
 			sum += a.n
-			if w := a.at - deeds[i].at; (sum-l.Burst)*int64(l.Per) > l.Count*int64(w) {
-				t.Fatalf("seed %d: %d units within %v from %v on, under %v", seed, sum, w, deeds[i].at, l)
+			if w := a.at - usages[i].at; (sum-l.Burst)*int64(l.Per) > l.Count*int64(w) {
+				t.Fatalf("seed %d: %d units within %v from %v on, under %v", seed, sum, w, usages[i].at, l)
 			}
 		}
 	}
@@ -83,53 +83,53 @@ func requireObeyed(t *testing.T, l throttle.Limit, deeds []deed, seed uint64) {
 
 // Random limits, costs, times and settlements, against a bucket of rationals.
 func TestTokenBucket_isExact(t *testing.T) {
-	played := 0
+	runs := 0
 	for seed := range uint64(1000) {
 		r := rand.New(rand.NewPCG(seed, 4))
-		l := throttle.Limit{Count: 1 + r.Int64N(1<<r.IntN(24)), Per: pers[r.IntN(len(pers))], Burst: 1 + r.Int64N(1<<r.IntN(16))}
+		l := throttle.Limit{Count: 1 + r.Int64N(1<<r.IntN(24)), Per: periods[r.IntN(len(periods))], Burst: 1 + r.Int64N(1<<r.IntN(16))}
 		if float64(l.Burst)*float64(l.Per) < 1<<59 { // beyond, the rate is a little lower
-			newDuel(t, r, l).play(60, 0)
-			played++
+			newComparison(t, r, l).run(60, 0)
+			runs++
 		}
 	}
-	require.Greater(t, played, 750)
+	require.Greater(t, runs, 750)
 }
 
-var pers = []time.Duration{7, time.Microsecond, time.Millisecond, time.Second, 1001 * time.Millisecond, time.Minute, time.Hour, 24 * time.Hour}
+var periods = []time.Duration{7, time.Microsecond, time.Millisecond, time.Second, 1001 * time.Millisecond, time.Minute, time.Hour, 24 * time.Hour}
 
 // SetLimit keeps the units in the bucket to less than a nanosecond's worth.
 func TestTokenBucket_setLimitKeepsUnits(t *testing.T) {
 	for seed := range uint64(500) {
 		r := rand.New(rand.NewPCG(seed, 5))
 		l := throttle.Limit{Count: 1 + r.Int64N(1000), Per: time.Second, Burst: 1 + r.Int64N(100)}
-		newDuel(t, r, l).play(60, 8)
+		newComparison(t, r, l).run(60, 8)
 	}
 }
 
-// A duel asks a TokenBucket and its model the same.
-type duel struct {
+// A comparison asks a TokenBucket and its model the same.
+type comparison struct {
 	*testing.T
-	r    *rand.Rand
-	clk  *dial
-	b    *throttle.TokenBucket
-	m    *exact
-	held []taken
-	lost float64 // units that roundings may have cost; they never add any
+	r        *rand.Rand
+	clk      *atomicClock
+	b        *throttle.TokenBucket
+	model    *exactBucket
+	held     []grantedClaim
+	rounding float64 // units that roundings may have cost; they never add any
 }
 
-func newDuel(t *testing.T, r *rand.Rand, l throttle.Limit) *duel {
-	clk := new(dial)
-	return &duel{T: t, r: r, clk: clk, b: throttle.NewTokenBucket(l, clk), m: newExact(l)}
+func newComparison(t *testing.T, r *rand.Rand, l throttle.Limit) *comparison {
+	clk := new(atomicClock)
+	return &comparison{T: t, r: r, clk: clk, b: throttle.NewTokenBucket(l, clk), model: newExactBucket(l)}
 }
 
-// play makes n claims, with a new limit after each of which one in so many is left; 0:
+// run makes n claims, with a new limit after each of which one in so many is left; 0:
 // never.
-func (d *duel) play(n, oneIn int) {
+func (d *comparison) run(n, oneIn int) {
 	d.Helper()
 	for range n {
-		unit := float64(d.m.limit.Per) / float64(d.m.limit.Count)
-		d.clk.ns.Add(int64(min(unit*d.r.ExpFloat64()*float64(d.r.Int64N(4)*(1+d.r.Int64N(d.m.limit.Burst))), 1<<56)))
-		d.claim(1 + d.r.Int64N(d.m.limit.Burst+1))
+		unit := float64(d.model.limit.Per) / float64(d.model.limit.Count)
+		d.clk.ns.Add(int64(min(unit*d.r.ExpFloat64()*float64(d.r.Int64N(4)*(1+d.r.Int64N(d.model.limit.Burst))), 1<<56)))
+		d.claim(1 + d.r.Int64N(d.model.limit.Burst+1))
 		if len(d.held) > 0 && d.r.IntN(3) == 0 {
 			i := d.r.IntN(len(d.held))
 			d.end(d.held[i])
@@ -138,65 +138,65 @@ func (d *duel) play(n, oneIn int) {
 		if oneIn > 0 && d.r.IntN(oneIn) == 0 {
 			l := throttle.Limit{Count: 1 + d.r.Int64N(1000), Per: time.Second, Burst: 1 + d.r.Int64N(100)}
 			require.NoError(d, d.b.SetLimit(l))
-			d.m.setLimit(l, d.clk.ns.Load())
-			d.lost += 1e-6 // a tick of the shortest interval
+			d.model.setLimit(l, d.clk.ns.Load())
+			d.rounding += 1e-6 // a tick of the shortest interval
 		}
 	}
 }
 
-func (d *duel) claim(n int64) {
+func (d *comparison) claim(n int64) {
 	d.Helper()
 	now := d.clk.ns.Load()
-	slack := int64(math.Ceil(d.lost * float64(d.m.limit.Per) / float64(d.m.limit.Count)))
+	slack := int64(math.Ceil(d.rounding * float64(d.model.limit.Per) / float64(d.model.limit.Count)))
 	c := throttle.Claim{Cost: n}
 	got, err := d.b.Reserve(d.Context(), c)
 	require.NoError(d, err)
-	want := d.m.wait(n, now)
+	want := d.model.wait(n, now)
 	switch {
-	case n > d.m.limit.Burst:
+	case n > d.model.limit.Burst:
 		require.Equal(d, throttle.Forever, got.Wait)
 	case got.OK:
-		require.Zero(d, want, "granted %d of %v too early", n, d.m.limit)
-		d.m.take(n, now)
-		d.held = append(d.held, taken{c, got, len(d.m.eras)})
+		require.Zero(d, want, "granted %d of %v too early", n, d.model.limit)
+		d.model.take(n, now)
+		d.held = append(d.held, grantedClaim{c, got, len(d.model.limits)})
 	default:
-		require.GreaterOrEqual(d, int64(got.Wait), want, "%d of %v", n, d.m.limit)
-		require.LessOrEqual(d, int64(got.Wait), want+slack, "%d of %v", n, d.m.limit)
+		require.GreaterOrEqual(d, int64(got.Wait), want, "%d of %v", n, d.model.limit)
+		require.LessOrEqual(d, int64(got.Wait), want+slack, "%d of %v", n, d.model.limit)
 	}
-	left := new(big.Rat).Sub(whole(d.m.limit.Burst), d.m.at(now))
-	reset := ceil(left.Mul(left, perUnit(d.m.limit)))
-	require.GreaterOrEqual(d, int64(got.ResetAfter), reset, "%v", d.m.limit)
-	require.LessOrEqual(d, int64(got.ResetAfter), reset+slack, "%v", d.m.limit)
+	left := new(big.Rat).Sub(whole(d.model.limit.Burst), d.model.at(now))
+	reset := ceil(left.Mul(left, perUnit(d.model.limit)))
+	require.GreaterOrEqual(d, int64(got.ResetAfter), reset, "%v", d.model.limit)
+	require.LessOrEqual(d, int64(got.ResetAfter), reset+slack, "%v", d.model.limit)
 	if slack == 0 {
-		require.Equal(d, max(floor(d.m.at(now)), 0), got.Remaining, "%v", d.m.limit)
+		require.Equal(d, max(floor(d.model.at(now)), 0), got.Remaining, "%v", d.model.limit)
 	}
 }
 
 // end cancels h, or settles it for less or more than it claimed.
-func (d *duel) end(h taken) {
+func (d *comparison) end(h grantedClaim) {
 	now, granted := d.clk.ns.Load(), h.d.At.UnixNano()
-	d.lost += 1e-6 * float64(len(d.m.eras)-1)
+	d.rounding += 1e-6 * float64(len(d.model.limits)-1)
 	if d.r.IntN(2) == 0 {
 		d.b.Cancel(d.Context(), h.c, h.d)
-		d.m.giveBack(h.c.Cost, granted, now, h.under)
+		d.model.refund(h.c.Cost, granted, now, h.limits)
 		return
 	}
 	f := throttle.Feedback{Cost: 1 + d.r.Int64N(2*h.c.Cost)}
-	d.b.Observe(d.Context(), h.c, h.d, throttle.Feedback{Cost: f.Cost, More: true}) // says nothing final
+	d.b.Observe(d.Context(), h.c, h.d, throttle.Feedback{Cost: f.Cost, Partial: true}) // says nothing final
 	d.b.Observe(d.Context(), h.c, h.d, f)
 	if more := f.Cost - h.c.Cost; more > 0 {
-		d.m.take(more, now)
+		d.model.take(more, now)
 	} else {
-		d.m.giveBack(-more, granted, now, h.under)
+		d.model.refund(-more, granted, now, h.limits)
 	}
 }
 
 // Thirty-two goroutines take all that flows in, and not one unit more or less.
-func TestTokenBucket_losesNothingUnderContention(t *testing.T) {
+func TestTokenBucket_losesNoUnitsUnderContention(t *testing.T) {
 	l := throttle.Limit{Count: 7919, Per: time.Second, Burst: 1 << 20}
 	for name, cancels := range map[string]int{"kept": 0, "some cancelled": 4} {
 		t.Run(name, func(t *testing.T) {
-			clk := new(dial)
+			clk := new(atomicClock)
 			b := throttle.NewTokenBucket(l, clk)
 			kept := take(t, b, l.Burst)
 			var wg sync.WaitGroup
@@ -249,7 +249,7 @@ func TestTokenBucket_scaleOverflows(t *testing.T) {
 		{Count: math.MaxInt64, Per: time.Hour, Burst: math.MaxInt64},
 		{Count: 1, Per: 30 * year, Burst: 1},
 	} {
-		clk := new(dial)
+		clk := new(atomicClock)
 		b := throttle.NewTokenBucket(l, clk)
 		full, _ := b.Reserve(t.Context(), throttle.Claim{DryRun: true})
 		for _, idle := range []time.Duration{0, 40 * year, time.Nanosecond, 40 * year, 100 * year} {
@@ -270,10 +270,10 @@ func TestTokenBucket_scaleOverflows(t *testing.T) {
 
 // The rate is never higher than it was said to be, and hardly lower, also where
 // ticks are as short as they get.
-func TestTokenBucket_rateOfPrimes(t *testing.T) {
+func TestTokenBucket_primeRates(t *testing.T) {
 	for _, count := range []int64{7919, 1_000_003, 999_999_937, 15_999_999_989} {
 		l := throttle.Limit{Count: count, Per: time.Second, Burst: 1000}
-		clk := new(dial)
+		clk := new(atomicClock)
 		b := throttle.NewTokenBucket(l, clk)
 		kept := take(t, b, l.Burst)
 		kept.Store(0)

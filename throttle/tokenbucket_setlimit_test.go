@@ -15,7 +15,7 @@ import (
 // unit comes or goes by that, however odd the rates are.
 func TestTokenBucket_setLimitUnderContention(t *testing.T) {
 	const burst = 100_000
-	b := throttle.NewTokenBucket(throttle.Limit{Count: 7, Per: time.Second, Burst: burst}, new(dial))
+	b := throttle.NewTokenBucket(throttle.Limit{Count: 7, Per: time.Second, Burst: burst}, new(atomicClock))
 	kept := take(t, b, 1)
 	var wg sync.WaitGroup
 	for id := range uint64(8) {
@@ -33,7 +33,7 @@ func TestTokenBucket_setLimitUnderContention(t *testing.T) {
 		wg.Go(func() {
 			r := rand.New(rand.NewPCG(id, 8))
 			for range 200 {
-				l := throttle.Limit{Count: 1 + r.Int64N(1000), Per: pers[3+r.IntN(3)], Burst: burst}
+				l := throttle.Limit{Count: 1 + r.Int64N(1000), Per: periods[3+r.IntN(3)], Burst: burst}
 				if err := b.SetLimit(l); err != nil {
 					t.Error(err)
 				}
@@ -49,7 +49,7 @@ func TestTokenBucket_setLimitUnderContention(t *testing.T) {
 // what one rate gives.
 func TestTokenBucket_setLimitWhileTimePasses(t *testing.T) {
 	slow, fast := throttle.Limit{Count: 3, Per: time.Second, Burst: 1 << 20}, throttle.Limit{Count: 1000, Per: time.Second, Burst: 1 << 20}
-	clk := new(dial)
+	clk := new(atomicClock)
 	b := throttle.NewTokenBucket(slow, clk)
 	kept := take(t, b, slow.Burst)
 	kept.Store(0)
@@ -85,7 +85,7 @@ func TestTokenBucket_cancelAcrossSetLimit(t *testing.T) {
 		"a cut by more": {throttle.Limit{Count: 1, Per: time.Second, Burst: 45}, 45},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := throttle.NewTokenBucket(throttle.Limit{Count: 1, Per: time.Second, Burst: 100}, new(dial))
+			b := throttle.NewTokenBucket(throttle.Limit{Count: 1, Per: time.Second, Burst: 100}, new(atomicClock))
 			c := throttle.Claim{Cost: 60}
 			d, _ := b.Reserve(t.Context(), c)
 			require.NoError(t, b.SetLimit(tt.to))
@@ -96,8 +96,8 @@ func TestTokenBucket_cancelAcrossSetLimit(t *testing.T) {
 	}
 }
 
-func TestTokenBucket_cutForgivesOnce(t *testing.T) {
-	b := throttle.NewTokenBucket(throttle.Limit{Count: 1, Per: time.Second, Burst: 100}, new(dial))
+func TestTokenBucket_loweringBurstRefundsOnce(t *testing.T) {
+	b := throttle.NewTokenBucket(throttle.Limit{Count: 1, Per: time.Second, Burst: 100}, new(atomicClock))
 	c := throttle.Claim{Cost: 50}
 	one, _ := b.Reserve(t.Context(), c)
 	two, _ := b.Reserve(t.Context(), c)
@@ -110,7 +110,7 @@ func TestTokenBucket_cutForgivesOnce(t *testing.T) {
 
 // A claim may be held across any number of limits.
 func TestTokenBucket_cancelAcrossManyLimits(t *testing.T) {
-	clk := new(dial)
+	clk := new(atomicClock)
 	b := throttle.NewTokenBucket(throttle.Limit{Count: 1, Per: time.Second, Burst: 100}, clk)
 	c := throttle.Claim{Cost: 60}
 	d, _ := b.Reserve(t.Context(), c)
@@ -125,7 +125,7 @@ func TestTokenBucket_cancelAcrossManyLimits(t *testing.T) {
 
 // The latest reading granted at outlives the limit.
 func TestTokenBucket_olderReadingAfterSetLimit(t *testing.T) {
-	clk := new(dial)
+	clk := new(atomicClock)
 	b := throttle.NewTokenBucket(throttle.PerSecond(5), clk)
 	newest := time.Unix(10, 0)
 	reserve(t, b, throttle.Claim{Now: newest})
@@ -135,23 +135,23 @@ func TestTokenBucket_olderReadingAfterSetLimit(t *testing.T) {
 
 // The first limit held before the bucket was made, too.
 func TestTokenBucket_cancelOfOlderClaimAcrossSetLimit(t *testing.T) {
-	b := throttle.NewTokenBucket(throttle.Limit{Count: 1, Per: time.Second, Burst: 100}, new(dial))
+	b := throttle.NewTokenBucket(throttle.Limit{Count: 1, Per: time.Second, Burst: 100}, new(atomicClock))
 	c := throttle.Claim{Cost: 50, Now: time.Unix(-20, 0)}
 	d := reserve(t, b, c)
 	require.NoError(t, b.SetLimit(throttle.Limit{Count: 1, Per: time.Minute, Burst: 100}))
-	require.EqualValues(t, 70, left(t, b))
+	require.EqualValues(t, 70, remaining(t, b))
 	reserve(t, b, throttle.Claim{Cost: 70})
 	c.Now = time.Unix(0, 0)
 	b.Cancel(t.Context(), c, d)
-	require.EqualValues(t, 30, left(t, b), "time has given back 20 of 50")
+	require.EqualValues(t, 30, remaining(t, b), "time has given back 20 of 50")
 }
 
 // A Cancel far ahead of the rest forgives nothing, also where ticks must be counted
 // anew to express it.
-func TestTokenBucket_cancelFarAhead(t *testing.T) {
-	b := throttle.NewTokenBucket(throttle.Limit{Count: 999_999_937, Per: time.Second, Burst: 5}, new(dial))
+func TestTokenBucket_cancelWithFutureReading(t *testing.T) {
+	b := throttle.NewTokenBucket(throttle.Limit{Count: 999_999_937, Per: time.Second, Burst: 5}, new(atomicClock))
 	d := reserve(t, b, throttle.Claim{Cost: 2})
 	reserve(t, b, throttle.Claim{Cost: 3})
 	b.Cancel(t.Context(), throttle.Claim{Cost: 2, Now: time.Unix(1e9, 0)}, d)
-	require.Zero(t, left(t, b))
+	require.Zero(t, remaining(t, b))
 }

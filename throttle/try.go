@@ -9,53 +9,53 @@ import (
 // a *RefusedError if one of them is not, or if others wait for its limits already. The
 // other errors are those of Wait. A limiter that does I/O is asked, bounded by ctx.
 // After an error t holds no units.
-func (w *Waiter) Try(ctx context.Context, t *Ticket) error {
-	if w.Trace != nil && w.Trace.Asked != nil {
-		w.Trace.Asked(t)
+func (q *Queue) Try(ctx context.Context, t *Ticket) error {
+	if q.Trace != nil && q.Trace.Started != nil {
+		q.Trace.Started(t)
 	}
-	err := w.try(ctx, t)
+	err := q.try(ctx, t)
 	switch {
-	case w.Trace == nil:
-	case err != nil && w.Trace.Refused != nil:
-		w.Trace.Refused(t, err)
-	case err == nil && w.Trace.Granted != nil:
-		w.Trace.Granted(t)
+	case q.Trace == nil:
+	case err != nil && q.Trace.Failed != nil:
+		q.Trace.Failed(t, err)
+	case err == nil && q.Trace.Granted != nil:
+		q.Trace.Granted(t)
 	}
 	return err
 }
 
-func (w *Waiter) try(ctx context.Context, t *Ticket) error {
+func (q *Queue) try(ctx context.Context, t *Ticket) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	if t.granted() {
-		return errHeld
+	if t.isGranted() {
+		return errAlreadyGranted
 	}
-	w.once.Do(w.init)
-	if w.invalid != nil {
-		return w.invalid
+	q.initOnce.Do(q.init)
+	if q.configErr != nil {
+		return q.configErr
 	}
-	if w.crowd.Load() >= shut {
+	if q.numWaiting.Load() >= closedBit {
 		return ErrClosed
 	}
-	now := w.time.read(time.Time{})
-	t.held, t.waited, t.blame = nil, 0, nil
-	if w.passes(t) {
-		if err := w.pass(ctx, t, now); err != nil || t.held != nil {
+	now := q.time.read(time.Time{})
+	t.grant, t.waited, t.longestWait = nil, 0, nil
+	if q.canBypass(t) {
+		if err := q.reserveNow(ctx, t, now); err != nil || t.grant != nil {
 			return err
 		}
 		t.waited = 0
-		w.news(t) // what it held for a moment may have been refused to others
+		q.wakeLimits(t) // what it held for a moment may have been refused to others
 	}
-	err := refusalOf(ctx, t, w.time.at(now))
+	err := findRefusal(ctx, t, q.time.at(now))
 	if _, refused := err.(*RefusedError); refused {
-		w.countRefusal(ctx, t)
+		q.countRefusal(ctx, t)
 	}
 	return err
 }
 
-// refusalOf asks which demand of t is refused, and takes nothing.
-func refusalOf(ctx context.Context, t *Ticket, now time.Time) error {
+// findRefusal asks which demand of t is refused, and takes nothing.
+func findRefusal(ctx context.Context, t *Ticket, now time.Time) error {
 	e := &RefusedError{Decision: Decision{At: now}}
 	for i := range t.Demands {
 		m := &t.Demands[i]

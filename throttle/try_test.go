@@ -10,12 +10,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestWaiter_tryDoesNotWait(t *testing.T) {
+func TestQueue_tryDoesNotWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var granted, refused int
-		w := &throttle.Waiter{Trace: &throttle.WaitTrace{
+		q := &throttle.Queue{Trace: &throttle.Trace{
 			Granted: func(*throttle.Ticket) { granted++ },
-			Refused: func(*throttle.Ticket, error) { refused++ },
+			Failed:  func(*throttle.Ticket, error) { refused++ },
 		}}
 		minute := throttle.NewTokenBucket(throttle.PerMinute(1), nil)
 		many := throttle.NewTokenBucket(throttle.PerSecond(10), nil)
@@ -26,11 +26,11 @@ func TestWaiter_tryDoesNotWait(t *testing.T) {
 			return tk
 		}
 		first := ticket()
-		require.NoError(t, w.Try(t.Context(), first))
-		require.Error(t, w.Try(t.Context(), first), "it is granted already")
+		require.NoError(t, q.Try(t.Context(), first))
+		require.Error(t, q.Try(t.Context(), first), "it is granted already")
 		start := time.Now()
 		var r *throttle.RefusedError
-		require.ErrorAs(t, w.Try(t.Context(), ticket()), &r)
+		require.ErrorAs(t, q.Try(t.Context(), ticket()), &r)
 		require.Equal(t, "k", r.Key)
 		require.Equal(t, time.Minute, r.Decision.Wait)
 		require.Zero(t, time.Since(start))
@@ -38,36 +38,36 @@ func TestWaiter_tryDoesNotWait(t *testing.T) {
 		require.NoError(t, err)
 		require.EqualValues(t, 9, d.Remaining, "what was refused took nothing")
 
-		w.Cancel(t.Context(), first)
+		q.Cancel(t.Context(), first)
 		again := ticket()
-		require.NoError(t, w.Try(t.Context(), again))
+		require.NoError(t, q.Try(t.Context(), again))
 		require.Zero(t, again.Waited())
 		require.Equal(t, 2, granted)
 		require.Equal(t, 2, refused)
 
 		ended, cancel := context.WithCancel(t.Context())
 		cancel()
-		require.ErrorIs(t, w.Try(ended, ticket()), context.Canceled)
-		require.NoError(t, w.Close())
-		require.ErrorIs(t, w.Try(t.Context(), ticket()), throttle.ErrClosed)
+		require.ErrorIs(t, q.Try(ended, ticket()), context.Canceled)
+		require.NoError(t, q.Close())
+		require.ErrorIs(t, q.Try(t.Context(), ticket()), throttle.ErrClosed)
 	})
 }
 
 // Try does not overtake callers that wait for the same limit.
-func TestWaiter_tryDoesNotOvertake(t *testing.T) {
+func TestQueue_tryDoesNotOvertake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := new(throttle.Waiter)
+		q := new(throttle.Queue)
 		bucket := throttle.NewTokenBucket(throttle.Limit{Count: 1, Per: time.Minute, Burst: 5}, nil)
 		demand := func(cost int64) *throttle.Ticket {
 			tk := new(throttle.Ticket)
 			tk.Add(throttle.Demand{Limiter: bucket, Cost: cost})
 			return tk
 		}
-		require.NoError(t, w.Try(t.Context(), demand(4)))
+		require.NoError(t, q.Try(t.Context(), demand(4)))
 		done := make(chan error)
-		go func() { done <- w.Wait(t.Context(), demand(2)) }()
+		go func() { done <- q.Wait(t.Context(), demand(2)) }()
 		synctest.Wait()
-		require.ErrorIs(t, w.Try(t.Context(), demand(1)), throttle.ErrRefused, "one unit is there, and not for us")
+		require.ErrorIs(t, q.Try(t.Context(), demand(1)), throttle.ErrRefused, "one unit is there, and not for us")
 		require.NoError(t, <-done)
 	})
 }
@@ -75,9 +75,9 @@ func TestWaiter_tryDoesNotOvertake(t *testing.T) {
 // A Try that is refused counts as a refusal, as a wait that fails does.
 func TestWaiter_tryCountsARefusal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ban := throttle.Sentence{After: 3, Within: time.Minute, For: time.Hour}
-		l := throttle.NewPenalty(throttle.NewTokenBucket(throttle.PerMinute(1), nil), ban, nil)
-		w := new(throttle.Waiter)
+		ban := throttle.BanConfig{Refusals: 3, Within: time.Minute, Duration: time.Hour}
+		l := throttle.NewBan(throttle.NewTokenBucket(throttle.PerMinute(1), nil), ban, nil)
+		w := new(throttle.Queue)
 		ticket := func() *throttle.Ticket {
 			tk := new(throttle.Ticket)
 			tk.Add(throttle.Demand{Limiter: l})
@@ -94,6 +94,6 @@ func TestWaiter_tryCountsARefusal(t *testing.T) {
 }
 
 func TestWaiter_tryReturnsTheErrorOfItsFields(t *testing.T) {
-	w := &throttle.Waiter{Ageing: -1}
-	require.ErrorContains(t, w.Try(t.Context(), new(throttle.Ticket)), "Ageing")
+	w := &throttle.Queue{Aging: -1}
+	require.ErrorContains(t, w.Try(t.Context(), new(throttle.Ticket)), "Aging")
 }

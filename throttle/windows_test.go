@@ -11,53 +11,53 @@ import (
 
 // One is a limiter with ten units a minute that settles with the window, the entry or
 // the sub-window that a grant came from.
-type one interface {
+type windowLimiter interface {
 	Limiter
 	Observer
 }
 
-func windowed(clk Clock) map[string]one {
+func windowLimiters(clk Clock) map[string]windowLimiter {
 	ten := PerMinute(10)
-	return map[string]one{
-		"FixedWindow":      NewFixedWindow(Quota{Count: 10, Per: time.Minute}, clk),
-		"SlidingLog":       NewSlidingLog(Log{Limit: ten}, clk),
-		"SlidingCounter":   NewSlidingCounter(Counter{Limit: ten}, clk),
-		"SubWindows":       NewSubWindows(Parts{Limit: ten, Parts: 4}, clk),
+	return map[string]windowLimiter{
+		"FixedWindow":      NewFixedWindow(FixedWindowConfig{Count: 10, Per: time.Minute}, clk),
+		"SlidingLog":       NewSlidingLog(SlidingLogConfig{Limit: ten}, clk),
+		"SlidingCounter":   NewSlidingCounter(SlidingCounterConfig{Limit: ten}, clk),
+		"SubWindows":       NewSubWindows(SubWindowsConfig{Limit: ten, Parts: 4}, clk),
 		"PermitsPerPeriod": NewPermitsPerPeriod(10, time.Minute, clk),
 	}
 }
 
-func left(l Limiter) int64 {
+func remaining(l Limiter) int64 {
 	d, _ := l.Reserve(context.Background(), Claim{DryRun: true})
 	return d.Remaining
 }
 
-func TestWindows_settleWhatAClaimTurnedOutToCost(t *testing.T) {
+func TestWindows_observeSettlesTheCost(t *testing.T) {
 	clk := at(0)
-	for name, l := range windowed(clk) {
+	for name, l := range windowLimiters(clk) {
 		t.Run(name, func(t *testing.T) {
 			clk.now = time.Unix(0, 0)
 			c := Claim{Cost: 4}
 			d := ask(l, 4, 0)
-			l.Observe(t.Context(), c, d, Feedback{Cost: 9, More: true})
-			require.EqualValues(t, 6, left(l), "it is still in use")
+			l.Observe(t.Context(), c, d, Feedback{Cost: 9, Partial: true})
+			require.EqualValues(t, 6, remaining(l), "it is still in use")
 			l.Observe(t.Context(), c, d, Feedback{Cost: 1})
-			require.EqualValues(t, 9, left(l), "it cost 3 less")
+			require.EqualValues(t, 9, remaining(l), "it cost 3 less")
 			d = ask(l, 4, 0)
 			l.Observe(t.Context(), c, d, Feedback{Cost: 8})
-			require.EqualValues(t, 1, left(l), "it cost 4 more")
+			require.EqualValues(t, 1, remaining(l), "it cost 4 more")
 			d = ask(l, 1, 0)
 			l.Observe(t.Context(), Claim{}, d, Feedback{Cost: math.MaxInt64})
-			require.Zero(t, left(l), "it cost more than there is")
+			require.Zero(t, remaining(l), "it cost more than there is")
 			clk.now = clk.now.Add(10 * time.Minute)
-			require.EqualValues(t, 10, left(l), "and after a while that is forgotten")
+			require.EqualValues(t, 10, remaining(l), "and after a while that is forgotten")
 		})
 	}
 }
 
-func TestWindows_cancelLeavesLaterWindowsAlone(t *testing.T) {
+func TestWindows_cancelDoesNotChangeLaterWindows(t *testing.T) {
 	clk := at(0)
-	for name, l := range windowed(clk) {
+	for name, l := range windowLimiters(clk) {
 		t.Run(name, func(t *testing.T) {
 			clk.now = time.Unix(0, 0)
 			c := Claim{Cost: 6}
@@ -65,20 +65,20 @@ func TestWindows_cancelLeavesLaterWindowsAlone(t *testing.T) {
 			clk.now = clk.now.Add(3 * time.Minute)
 			late := ask(l, 6, 0)
 			l.Cancel(t.Context(), c, early)
-			require.EqualValues(t, 4, left(l), "what was granted three windows ago has gone")
+			require.EqualValues(t, 4, remaining(l), "what was granted three windows ago has gone")
 			l.Cancel(t.Context(), c, late)
-			require.EqualValues(t, 10, left(l))
+			require.EqualValues(t, 10, remaining(l))
 			l.Cancel(t.Context(), Claim{Cost: math.MaxInt64}, late)
-			require.EqualValues(t, 10, left(l), "no window gives back more than was taken in it")
+			require.EqualValues(t, 10, remaining(l), "no window gives back more than was taken in it")
 		})
 	}
 }
 
 // A claim with an older Now that comes when old sub-windows are being dropped is
 // decided in the newest, and never sees a smaller sum.
-func TestWindows_olderReadingNeverSeesLess(t *testing.T) {
+func TestWindows_olderReadingSeesTheNewestCounts(t *testing.T) {
 	clk := at(0)
-	for name, l := range windowed(clk) {
+	for name, l := range windowLimiters(clk) {
 		t.Run(name, func(t *testing.T) {
 			start := time.Unix(0, 0)
 			clk.now = start
@@ -87,7 +87,7 @@ func TestWindows_olderReadingNeverSeesLess(t *testing.T) {
 			ask(l, 5, 0)
 			clk.now = start.Add(2 * time.Minute)
 			ask(l, 3, 0)
-			want := left(l)
+			want := remaining(l)
 			for back := range 125 {
 				d, _ := l.Reserve(t.Context(), Claim{Now: clk.now.Add(-time.Duration(back) * time.Second), DryRun: true})
 				require.LessOrEqual(t, d.Remaining, want, "%d s ago", back)
@@ -97,23 +97,23 @@ func TestWindows_olderReadingNeverSeesLess(t *testing.T) {
 	}
 }
 
-func TestWindows_setLimitKeepsWhatWasTaken(t *testing.T) {
+func TestWindows_setLimitKeepsUsage(t *testing.T) {
 	clk := at(time.Hour)
-	for name, l := range windowed(clk) {
+	for name, l := range windowLimiters(clk) {
 		s, ok := l.(interface{ SetLimit(Limit) error })
 		require.True(t, ok, name)
 		t.Run(name, func(t *testing.T) {
 			d := ask(l, 4, 0)
 			require.NoError(t, s.SetLimit(PerMinute(20)))
-			require.EqualValues(t, 16, left(l))
+			require.EqualValues(t, 16, remaining(l))
 			require.NoError(t, s.SetLimit(PerHour(8)))
-			require.EqualValues(t, 4, left(l), "taken under the former limit, taken under this")
+			require.EqualValues(t, 4, remaining(l), "taken under the former limit, taken under this")
 			require.Error(t, s.SetLimit(Limit{Count: 5}))
 			require.Error(t, s.SetLimit(Limit{Count: 5, Per: time.Second, Burst: 6}))
-			require.EqualValues(t, 4, left(l))
+			require.EqualValues(t, 4, remaining(l))
 			l.Cancel(t.Context(), Claim{Cost: 4}, d)
-			require.GreaterOrEqual(t, left(l), int64(4))
-			require.LessOrEqual(t, left(l), int64(8))
+			require.GreaterOrEqual(t, remaining(l), int64(4))
+			require.LessOrEqual(t, remaining(l), int64(8))
 		})
 	}
 }
@@ -121,61 +121,61 @@ func TestWindows_setLimitKeepsWhatWasTaken(t *testing.T) {
 // A reading from before the change is not a way to see none of what was taken.
 func TestWindows_setLimitHoldsForOlderReadings(t *testing.T) {
 	clk := at(0)
-	for name, l := range windowed(clk) {
+	for name, l := range windowLimiters(clk) {
 		t.Run(name, func(t *testing.T) {
 			clk.now = time.Unix(0, 0).Add(50 * time.Second)
 			ask(l, 10, 0)
 			clk.now = clk.now.Add(5 * time.Second)
 			require.NoError(t, l.(interface{ SetLimit(Limit) error }).SetLimit(Limit{Count: 10, Per: 2 * time.Second}))
-			before := left(l)
+			before := remaining(l)
 			d, _ := l.Reserve(t.Context(), Claim{Now: clk.now.Add(-4 * time.Second)})
 			require.False(t, d.OK && before == 0)
 		})
 	}
 }
 
-func TestSubWindows_olderReadingAfterSetLimitTakesNothingBack(t *testing.T) {
+func TestSubWindows_olderReadingAfterSetLimitRefundsNothing(t *testing.T) {
 	clk := at(time.Minute)
-	l := NewSubWindows(Parts{Limit: PerMinute(10), Parts: 4}, clk)
+	l := NewSubWindows(SubWindowsConfig{Limit: PerMinute(10), Parts: 4}, clk)
 	ask(l, 6, 0)
 	clk.now = clk.now.Add(15 * time.Second)
 	require.NoError(t, l.SetLimit(Limit{Count: 10, Per: 8 * time.Second}))
 	_, err := l.Reserve(t.Context(), Claim{Now: clk.now.Add(-12 * time.Second)})
 	require.NoError(t, err)
-	require.EqualValues(t, 3, left(l))
+	require.EqualValues(t, 3, remaining(l))
 }
 
 // Windows of another length are other windows, also where they have the same number.
-func TestSlidingCounter_forgetsGrantsOfAnotherPer(t *testing.T) {
-	l := NewSlidingCounter(Counter{Limit: PerMinute(10)}, at(0))
+func TestSlidingCounter_ignoresGrantsBeforePerChanged(t *testing.T) {
+	l := NewSlidingCounter(SlidingCounterConfig{Limit: PerMinute(10)}, at(0))
 	d := ask(l, 4, 0)
 	require.NoError(t, l.SetLimit(PerHour(10)))
 	l.Cancel(t.Context(), Claim{Cost: 4}, d)
-	require.EqualValues(t, 6, left(l))
+	require.EqualValues(t, 6, remaining(l))
 }
 
-func TestFixedWindow_setQuota(t *testing.T) {
-	l := NewFixedWindow(Quota{Name: "day", Count: 5, Anchor: EachDay}, at(time.Hour))
+func TestFixedWindow_setConfig(t *testing.T) {
+	l := NewFixedWindow(FixedWindowConfig{Name: "day", Count: 5, Align: EachDay}, at(time.Hour))
 	ask(l, 3, 0)
-	require.NoError(t, l.SetQuota(Quota{Name: "day", Count: 9, Anchor: EachDay, Zone: time.FixedZone("", 3600)}))
-	require.EqualValues(t, 6, left(l))
-	require.ErrorContains(t, l.SetQuota(Quota{Count: 9, Anchor: EachMonth}), "cannot change")
+	require.NoError(t, l.SetConfig(FixedWindowConfig{Name: "day", Count: 9, Align: EachDay, Zone: time.FixedZone("", 3600)}))
+	require.EqualValues(t, 6, remaining(l))
+	require.ErrorContains(t, l.SetConfig(FixedWindowConfig{Count: 9, Align: EachMonth}), "cannot change")
 	require.NoError(t, l.SetLimit(PerHour(4)), "a day stays a day")
-	require.EqualValues(t, 1, left(l))
+	require.EqualValues(t, 1, remaining(l))
 	require.Equal(t, 24*time.Hour, ask(l, 1, 0).Per)
 }
 
-func TestSlidingLog_equalInstantsCountAsOftenAsTheyHappen(t *testing.T) {
-	l := NewSlidingLog(Log{Limit: PerSecond(3)}, at(0))
-	playSteps(t, l, time.Unix(0, 0), append(each(0, 3),
+func TestSlidingLog_countsClaimsAtTheSameInstant(t *testing.T) {
+	l := NewSlidingLog(SlidingLogConfig{Limit: PerSecond(3)}, at(0))
+	playSteps(t, l, time.Unix(0, 0), append(claimsOfOne(0, 3),
 		step{at: 0, cost: 1, wait: time.Second},
 		step{at: time.Second - 1, cost: 1, wait: 1},
 		step{at: time.Second, cost: 3, ok: true}))
 	require.Equal(t, 1, l.entries.len())
 }
 
-func TestSlidingLog_keepsAMinimumGap(t *testing.T) {
-	l := NewSlidingLog(Log{Limit: PerMinute(3), MinGap: 10 * time.Second}, at(0))
+func TestSlidingLog_enforcesMinGap(t *testing.T) {
+	l := NewSlidingLog(SlidingLogConfig{Limit: PerMinute(3), MinGap: 10 * time.Second}, at(0))
 	playSteps(t, l, time.Unix(0, 0), []step{
 		{at: 0, cost: 1, ok: true, left: 2},
 		{at: 4 * time.Second, cost: 1, wait: 6 * time.Second, left: 2},
@@ -185,8 +185,8 @@ func TestSlidingLog_keepsAMinimumGap(t *testing.T) {
 	})
 }
 
-func TestSlidingLog_whoHammersStaysOut(t *testing.T) {
-	l := NewSlidingLog(Log{Limit: PerSecond(3), CountRefused: true}, at(0))
+func TestSlidingLog_countRefusedExtendsTheWait(t *testing.T) {
+	l := NewSlidingLog(SlidingLogConfig{Limit: PerSecond(3), CountRefused: true}, at(0))
 	now := time.Unix(0, 0)
 	for i := range 100 {
 		d, _ := l.Reserve(t.Context(), Claim{Now: now.Add(time.Duration(i) * 100 * time.Millisecond)})
@@ -199,7 +199,7 @@ func TestSlidingLog_whoHammersStaysOut(t *testing.T) {
 
 // The ring grows to what is needed, and holds what a plain list would.
 func TestSlidingLog_agreesWithAList(t *testing.T) {
-	l := NewSlidingLog(Log{Limit: Limit{Count: 50, Per: 100}}, at(0))
+	l := NewSlidingLog(SlidingLogConfig{Limit: Limit{Count: 50, Per: 100}}, at(0))
 	type entry struct{ at, n int64 }
 	var list []entry
 	for now := range int64(5000) {
@@ -222,23 +222,23 @@ func TestSlidingLog_agreesWithAList(t *testing.T) {
 	require.LessOrEqual(t, len(l.entries.ring), 64)
 }
 
-func TestNew_panicsOnWhatCanNeverWork(t *testing.T) {
+func TestNew_panicsOnInvalidConfig(t *testing.T) {
 	for name, f := range map[string]func(){
-		"refill without a limit":     func() { NewRefillBucket(Refill{}, nil) },
-		"refill with too much gone":  func() { NewRefillBucket(Refill{Limit: PerSecond(1), Missing: 2}, nil) },
-		"leak with a queue below 0":  func() { NewLeakyBucket(Leak{Limit: PerSecond(1), Queue: -1}, nil) },
-		"ticks without a queue":      func() { NewTickQueue(Ticks{Limit: PerSecond(1)}, nil) },
-		"nginx without a rate":       func() { NewNginx(LimitReq{Per: time.Second}, nil) },
-		"nginx with a large delay":   func() { NewNginx(LimitReq{Rate: 1, Per: time.Second, Delay: 1}, nil) },
-		"nginx beyond all rates":     func() { NewNginx(LimitReq{Rate: math.MaxInt64, Per: time.Second}, nil) },
-		"quota without a window":     func() { NewFixedWindow(Quota{Count: 1}, nil) },
-		"quota with two lengths":     func() { NewFixedWindow(Quota{Count: 1, Anchor: EachDay, Per: time.Hour}, nil) },
+		"refill without a limit":     func() { NewRefillBucket(RefillBucketConfig{}, nil) },
+		"refill with too much gone":  func() { NewRefillBucket(RefillBucketConfig{Limit: PerSecond(1), InitialDeficit: 2}, nil) },
+		"leak with a queue below 0":  func() { NewLeakyBucket(LeakyBucketConfig{Limit: PerSecond(1), Queue: -1}, nil) },
+		"ticks without a queue":      func() { NewTickQueue(TickQueueConfig{Limit: PerSecond(1)}, nil) },
+		"nginx without a rate":       func() { NewNginx(NginxConfig{Per: time.Second}, nil) },
+		"nginx with a large delay":   func() { NewNginx(NginxConfig{Rate: 1, Per: time.Second, Delay: 1}, nil) },
+		"nginx beyond all rates":     func() { NewNginx(NginxConfig{Rate: math.MaxInt64, Per: time.Second}, nil) },
+		"quota without a window":     func() { NewFixedWindow(FixedWindowConfig{Count: 1}, nil) },
+		"quota with two lengths":     func() { NewFixedWindow(FixedWindowConfig{Count: 1, Align: EachDay, Per: time.Hour}, nil) },
 		"quota of nothing":           func() { NewPermitsPerPeriod(0, time.Second, nil) },
-		"log with a long gap":        func() { NewSlidingLog(Log{Limit: PerSecond(2), MinGap: time.Minute}, nil) },
-		"log with a burst":           func() { NewSlidingLog(Log{Limit: Limit{Count: 2, Per: 1, Burst: 3}}, nil) },
-		"counter with a burst":       func() { NewSlidingCounter(Counter{Limit: Limit{Count: 2, Per: 1, Burst: 3}}, nil) },
-		"sub-windows without parts":  func() { NewSubWindows(Parts{Limit: PerSecond(1)}, nil) },
-		"sub-windows of no duration": func() { NewSubWindows(Parts{Limit: Limit{Count: 1, Per: 2}, Parts: 3}, nil) },
+		"log with a long gap":        func() { NewSlidingLog(SlidingLogConfig{Limit: PerSecond(2), MinGap: time.Minute}, nil) },
+		"log with a burst":           func() { NewSlidingLog(SlidingLogConfig{Limit: Limit{Count: 2, Per: 1, Burst: 3}}, nil) },
+		"counter with a burst":       func() { NewSlidingCounter(SlidingCounterConfig{Limit: Limit{Count: 2, Per: 1, Burst: 3}}, nil) },
+		"sub-windows without parts":  func() { NewSubWindows(SubWindowsConfig{Limit: PerSecond(1)}, nil) },
+		"sub-windows of no duration": func() { NewSubWindows(SubWindowsConfig{Limit: Limit{Count: 1, Per: 2}, Parts: 3}, nil) },
 	} {
 		require.Panics(t, f, name)
 	}

@@ -2,38 +2,38 @@ package throttlehttp
 
 import "strings"
 
-// A kind is a form of the same few words.
-type kind uint8
+// A format is a form of the same few words.
+type format uint8
 
 const (
-	asProblem kind = iota // what a server likes best comes first
-	asPage
-	asText
-	kinds
+	formatProblem format = iota // what a server likes best comes first
+	formatHTML
+	formatText
+	numFormats
 )
 
-func (k kind) contentType() string {
+func (k format) contentType() string {
 	switch k {
-	case asPage:
+	case formatHTML:
 		return "text/html; charset=utf-8"
-	case asText:
+	case formatText:
 		return "text/plain; charset=utf-8"
 	}
 	return "application/problem+json"
 }
 
-// is returns how exactly a media range of Accept names k: 3 by name, 2 by type, 1 by
+// specificity returns how exactly a media range of Accept names k: 3 by name, 2 by type, 1 by
 // anything, 0 not at all. Who asks for JSON is served problem details, which are JSON.
-func (k kind) is(media string) int {
+func (k format) specificity(media string) int {
 	name, group := "text/plain", "text/*"
 	switch k {
-	case asProblem:
+	case formatProblem:
 		name, group = "application/problem+json", "application/*"
-	case asPage:
+	case formatHTML:
 		name = "text/html"
 	}
 	switch {
-	case strings.EqualFold(media, name), k == asProblem && strings.EqualFold(media, "application/json"):
+	case strings.EqualFold(media, name), k == formatProblem && strings.EqualFold(media, "application/json"):
 		return 3
 	case strings.EqualFold(media, group):
 		return 2
@@ -43,29 +43,29 @@ func (k kind) is(media string) int {
 	return 0
 }
 
-// maxAccept is how many bytes of Accept are read: more than any browser sends, less than
+// maxAcceptBytes is how many bytes of Accept are read: more than any browser sends, less than
 // would be worth an attack.
-const maxAccept = 4 << 10
+const maxAcceptBytes = 4 << 10
 
-// preferred returns the kind that Accept likes best (RFC 9110, section 12.5.1). Between
+// negotiateFormat returns the kind that Accept likes best (RFC 9110, section 12.5.1). Between
 // equals it is the one that Accept names more exactly, since "text/html, */*" is what
 // browsers said that want pages. If none is acceptable it is the first all the same: an
 // error says more than nothing.
-func preferred(accept []string) kind {
+func negotiateFormat(accept []string) format {
 	if len(accept) == 0 {
-		return asProblem
+		return formatProblem
 	}
-	var wanted [kinds]struct{ q, exact int }
-	left := maxAccept
+	var wanted [numFormats]struct{ q, exact int }
+	left := maxAcceptBytes
 	for _, line := range accept {
 		line = line[:min(len(line), left)]
 		left -= len(line)
 		for item := range strings.SplitSeq(line, ",") {
 			media, params, _ := strings.Cut(item, ";")
 			media = strings.TrimSpace(media)
-			q := quality(params)
-			for k := range kinds {
-				if exact := k.is(media); exact > 0 && exact >= wanted[k].exact {
+			q := qvalue(params)
+			for k := range numFormats {
+				if exact := k.specificity(media); exact > 0 && exact >= wanted[k].exact {
 					if exact > wanted[k].exact || q > wanted[k].q {
 						wanted[k].q, wanted[k].exact = q, exact
 					}
@@ -73,8 +73,8 @@ func preferred(accept []string) kind {
 			}
 		}
 	}
-	best := asProblem
-	for k := range kinds {
+	best := formatProblem
+	for k := range numFormats {
 		if a, b := wanted[k], wanted[best]; a.q > b.q || a.q == b.q && a.q > 0 && a.exact > b.exact {
 			best = k
 		}
@@ -82,20 +82,20 @@ func preferred(accept []string) kind {
 	return best
 }
 
-// quality returns the weight among the parameters of a media range, in thousandths.
+// qvalue returns the weight among the parameters of a media range, in thousandths.
 // One that cannot be read is 0, since nobody knows what it should be.
-func quality(params string) int {
+func qvalue(params string) int {
 	for p := range strings.SplitSeq(params, ";") {
 		name, value, _ := strings.Cut(strings.TrimSpace(p), "=")
 		if strings.EqualFold(name, "q") {
-			return thousandths(value)
+			return parseQValue(value)
 		}
 	}
 	return 1000
 }
 
-// thousandths reads 0, 1, or a number between with up to three decimals.
-func thousandths(s string) int {
+// parseQValue reads 0, 1, or a number between with up to three decimals.
+func parseQValue(s string) int {
 	whole, decimals, _ := strings.Cut(s, ".")
 	if whole != "0" && whole != "1" || len(decimals) > 3 {
 		return 0

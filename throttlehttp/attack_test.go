@@ -19,64 +19,64 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A handClock is moved by hand, also back.
-type handClock struct{ now atomic.Int64 }
+// A manualClock is moved by hand, also back.
+type manualClock struct{ now atomic.Int64 }
 
-func (c *handClock) Now() time.Time                       { return time.Unix(0, c.now.Load()) }
-func (c *handClock) After(time.Duration) <-chan time.Time { return nil }
+func (c *manualClock) Now() time.Time                       { return time.Unix(0, c.now.Load()) }
+func (c *manualClock) After(time.Duration) <-chan time.Time { return nil }
 
 const (
-	eachHas  = 5       // units an hour of each key, and at once
-	room     = 1 << 10 // for keys
-	invented = 10_000
-	mostHeap = 1 << 20 // bytes, of which a map would need twice as many
+	perKey        = 5       // units an hour of each key, and at once
+	maxKeys       = 1 << 10 // for keys
+	inventedKeys  = 10_000
+	maxHeapGrowth = 1 << 20 // bytes, of which a map would need twice as many
 )
 
-// manyKeys are limiters that a server of strangers would use, each with room for few
+// keyedLimiters are limiters that a server of strangers would use, each with room for few
 // of the keys below.
-func manyKeys(clk throttle.Clock) map[string]throttle.Limiter {
-	l := throttle.Limit{Count: eachHas, Per: time.Hour}
+func keyedLimiters(clk throttle.Clock) map[string]throttle.Limiter {
+	l := throttle.Limit{Count: perKey, Per: time.Hour}
 	return map[string]throttle.Limiter{
-		"buckets": throttle.NewKeyedBuckets(throttle.Buckets{Limit: l, Max: room}, clk),
-		"keyed": &throttle.Keyed{Max: room, Clock: clk, New: func(string) throttle.Limiter {
+		"buckets": throttle.NewKeyedBuckets(throttle.BucketsConfig{Limit: l, Max: maxKeys}, clk),
+		"keyed": &throttle.KeyedLimiter{Max: maxKeys, Clock: clk, New: func(string) throttle.Limiter {
 			return throttle.NewTokenBucket(l, clk)
 		}},
-		"sketch": sketch.NewLimiter(sketch.Plan{Limit: l, Clients: room, Seed: 1}, clk),
+		"sketch": sketch.NewLimiter(sketch.LimiterConfig{Limit: l, Clients: maxKeys, Seed: 1}, clk),
 	}
 }
 
-// A door is a limited handler that counts whom it let in. It can be used by one
+// A countingHandler is a limited handler that counts whom it let in. It can be used by one
 // goroutine at a time.
-type door struct {
+type countingHandler struct {
 	http.Handler
-	open atomic.Int64
+	served atomic.Int64
 }
 
-func limited(rules ...throttlehttp.Rule) *door {
-	d := new(door)
+func newCountingHandler(rules ...throttlehttp.Rule) *countingHandler {
+	d := new(countingHandler)
 	m := &throttlehttp.Middleware{Rules: rules}
-	d.Handler = m.Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { d.open.Add(1) }))
+	d.Handler = m.Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { d.served.Add(1) }))
 	return d
 }
 
-// let reports whether r is let in.
-func (d *door) let(r *http.Request) bool {
-	before := d.open.Load()
+// allows reports whether r is let in.
+func (d *countingHandler) allows(r *http.Request) bool {
+	before := d.served.Load()
 	d.ServeHTTP(httptest.NewRecorder(), r)
-	return d.open.Load() > before
+	return d.served.Load() > before
 }
 
 // exhaust uses up what the sender of r has, and returns how much that was.
-func (d *door) exhaust(t *testing.T, r *http.Request) (n int) {
-	for d.let(r) {
+func (d *countingHandler) exhaust(t *testing.T, r *http.Request) (n int) {
+	for d.allows(r) {
 		n++
 		require.Less(t, n, 1000, "there is no end to it")
 	}
 	return n
 }
 
-// heap returns how many bytes are in use.
-func heap() int64 {
+// heapInUse returns how many bytes are in use.
+func heapInUse() int64 {
 	runtime.GC()
 	runtime.GC()
 	var m runtime.MemStats
@@ -87,53 +87,53 @@ func heap() int64 {
 // Who makes up an API key for each request fills no memory, washes nothing away that is
 // known of others, and gets no more than his address may have.
 func TestAttack_inventedKeysGainNothing(t *testing.T) {
-	clk := new(handClock)
-	for name, byKey := range manyKeys(clk) {
-		byIP := throttle.NewKeyedBuckets(throttle.Buckets{Limit: throttle.PerHour(200)}, clk)
-		d := limited(throttlehttp.Rule{Limiter: byKey, Key: throttlehttp.APIKey}, throttlehttp.Rule{Limiter: byIP, Key: throttlehttp.IP{}.Key})
+	clk := new(manualClock)
+	for name, byKey := range keyedLimiters(clk) {
+		byIP := throttle.NewKeyedBuckets(throttle.BucketsConfig{Limit: throttle.PerHour(200)}, clk)
+		d := newCountingHandler(throttlehttp.Rule{Limiter: byKey, Key: throttlehttp.APIKey}, throttlehttp.Rule{Limiter: byIP, Key: throttlehttp.IP{}.Key})
 		ann := via("192.0.2.99:1", "X-API-Key", "ann's")
-		require.Equal(t, eachHas, d.exhaust(t, ann), name)
+		require.Equal(t, perKey, d.exhaust(t, ann), name)
 
-		before := heap()
+		before := heapInUse()
 		got := 0
-		eve := from("X-API-Key", "")
-		for i := range invented {
+		eve := requestFrom("X-API-Key", "")
+		for i := range inventedKeys {
 			eve.Header["X-Api-Key"][0] = "invented " + strconv.Itoa(i)
-			if d.let(eve) {
+			if d.allows(eve) {
 				got++
 			}
 		}
 		require.LessOrEqual(t, got, 200, "%s: what her address has", name)
-		require.Less(t, heap()-before, int64(mostHeap), name)
-		require.False(t, d.let(ann), "%s: ann's was forgotten", name)
+		require.Less(t, heapInUse()-before, int64(maxHeapGrowth), name)
+		require.False(t, d.allows(ann), "%s: ann's was forgotten", name)
 		runtime.KeepAlive(byKey)
 	}
 }
 
 // Without a limit by address invented keys do gain something, up to the room that the
 // limiter has, and then nothing more.
-func TestAttack_inventedKeysAreBoundedByRoom(t *testing.T) {
-	clk := new(handClock)
-	for name, l := range manyKeys(clk) {
-		d := limited(throttlehttp.Rule{Limiter: l, Key: throttlehttp.APIKey})
-		before := heap()
-		eve := from("X-API-Key", "")
-		for i := range invented {
+func TestAttack_inventedKeysAreBoundedByCapacity(t *testing.T) {
+	clk := new(manualClock)
+	for name, l := range keyedLimiters(clk) {
+		d := newCountingHandler(throttlehttp.Rule{Limiter: l, Key: throttlehttp.APIKey})
+		before := heapInUse()
+		eve := requestFrom("X-API-Key", "")
+		for i := range inventedKeys {
 			eve.Header["X-Api-Key"][0] = "invented " + strconv.Itoa(i)
-			d.let(eve)
+			d.allows(eve)
 		}
-		require.Less(t, heap()-before, int64(mostHeap), name)
+		require.Less(t, heapInUse()-before, int64(maxHeapGrowth), name)
 		runtime.KeepAlive(l)
 		if name == "sketch" {
 			continue // it knows nobody and has no such end: the more there were, the fewer new ones it lets in
 		}
-		most := room*8/5 + 64*eachHas // as many buckets as there are, and what is shared when they are in use
-		require.LessOrEqual(t, d.open.Load(), int64(most), name)
+		most := maxKeys*8/5 + 64*perKey // as many buckets as there are, and what is shared when they are in use
+		require.LessOrEqual(t, d.served.Load(), int64(most), name)
 	}
 }
 
 func TestAttack_forgedAddressesGainNothing(t *testing.T) {
-	clk := new(handClock)
+	clk := new(manualClock)
 	headers := []string{"X-Forwarded-For", "Forwarded", "X-Real-Ip", "True-Client-Ip", "Cf-Connecting-Ip", "X-Client-Ip", "Client-Ip", "X-Originating-Ip"}
 	for name, tt := range map[string]struct {
 		ip    throttlehttp.IP
@@ -147,10 +147,10 @@ func TestAttack_forgedAddressesGainNothing(t *testing.T) {
 		"Forwarded by a proxy": {throttlehttp.IP{Trusted: proxied, Header: "Forwarded"}, "10.0.0.2:%d", http.Header{"Forwarded": {`for=192.0.2.7`}}},
 		"behind a Unix socket": {throttlehttp.IP{TrustUnix: true}, "@", http.Header{"X-Forwarded-For": {"192.0.2.7"}}},
 	} {
-		for kind, l := range manyKeys(clk) {
-			d := limited(throttlehttp.Rule{Limiter: l, Key: tt.ip.Key})
+		for kind, l := range keyedLimiters(clk) {
+			d := newCountingHandler(throttlehttp.Rule{Limiter: l, Key: tt.ip.Key})
 			for i := range 500 {
-				r := from()
+				r := requestFrom()
 				r.RemoteAddr = tt.peer
 				if strings.Contains(tt.peer, "%") {
 					r.RemoteAddr = fmt.Sprintf(tt.peer, i+1)
@@ -163,42 +163,42 @@ func TestAttack_forgedAddressesGainNothing(t *testing.T) {
 				for h, v := range tt.added {
 					r.Header[h] = append(r.Header[h], v...)
 				}
-				d.let(r)
+				d.allows(r)
 			}
-			require.EqualValues(t, eachHas, d.open.Load(), "%s, %s", name, kind)
+			require.EqualValues(t, perKey, d.served.Load(), "%s, %s", name, kind)
 		}
 	}
 }
 
 // A broken list costs its sender what the proxy has, which all who do so share.
 func TestAttack_brokenListsShareOneKey(t *testing.T) {
-	clk := new(handClock)
+	clk := new(manualClock)
 	ip := throttlehttp.IP{Trusted: proxied, Header: "Forwarded"}
-	d := limited(throttlehttp.Rule{Limiter: manyKeys(clk)["buckets"], Key: ip.Key})
+	d := newCountingHandler(throttlehttp.Rule{Limiter: keyedLimiters(clk)["buckets"], Key: ip.Key})
 	for i := range 1000 {
-		d.let(forwarded(fmt.Sprintf(`for=6.6.6.%d;by="%d, for=192.0.2.7`, i%256, i)))
+		d.allows(forwardedRequest(fmt.Sprintf(`for=6.6.6.%d;by="%d, for=192.0.2.7`, i%256, i)))
 	}
-	require.EqualValues(t, eachHas, d.open.Load())
-	require.Equal(t, eachHas, d.exhaust(t, forwarded("for=192.0.2.7")), "and who is honest has his own")
+	require.EqualValues(t, perKey, d.served.Load())
+	require.Equal(t, perKey, d.exhaust(t, forwardedRequest("for=192.0.2.7")), "and who is honest has his own")
 }
 
 // Headers of 1 MiB, each another, are neither kept nor shown.
 func TestAttack_longHeadersAreNotKept(t *testing.T) {
-	clk := new(handClock)
+	clk := new(manualClock)
 	raw := func(r *http.Request) (string, bool) { return r.Header.Get("X-Tenant"), true }
-	for name, l := range manyKeys(clk) {
+	for name, l := range keyedLimiters(clk) {
 		for i, by := range []throttlehttp.KeyFunc{
 			throttlehttp.APIKey, throttlehttp.Bearer, throttlehttp.Header("X-Tenant"), raw,
-			throttlehttp.JoinKey(throttlehttp.Header("X-Tenant"), throttlehttp.Path), throttlehttp.JoinKey(raw),
+			throttlehttp.Composite(throttlehttp.Header("X-Tenant"), throttlehttp.Path), throttlehttp.Composite(raw),
 		} {
-			d := limited(throttlehttp.Rule{Limiter: l, Key: by})
-			before := heap()
+			d := newCountingHandler(throttlehttp.Rule{Limiter: l, Key: by})
+			before := heapInUse()
 			for j := range 3 {
 				long := strings.Repeat("x", 1<<20) + strconv.Itoa(j)
-				d.let(from("X-API-Key", long, "X-Tenant", long, "Authorization", "Bearer "+long, "X-Forwarded-For", long))
+				d.allows(requestFrom("X-API-Key", long, "X-Tenant", long, "Authorization", "Bearer "+long, "X-Forwarded-For", long))
 			}
-			require.EqualValues(t, 3, d.open.Load(), "each is a client: %s %d", name, i)
-			require.Less(t, heap()-before, int64(1<<20), "%s %d", name, i)
+			require.EqualValues(t, 3, d.served.Load(), "each is a client: %s %d", name, i)
+			require.Less(t, heapInUse()-before, int64(1<<20), "%s %d", name, i)
 		}
 		runtime.KeepAlive(l)
 	}
@@ -206,18 +206,18 @@ func TestAttack_longHeadersAreNotKept(t *testing.T) {
 
 // Bytes that end strings or lines elsewhere neither make two clients one, nor one two,
 // and no answer has them.
-func TestAttack_oddBytesAreNothingSpecial(t *testing.T) {
-	clk := new(handClock)
+func TestAttack_controlBytesAreOrdinaryBytes(t *testing.T) {
+	clk := new(manualClock)
 	names := []string{"eve", "eve\x00", "eve\x00\x00", "eve\n", "eve\r\n", "\neve", "eve\nX-Admin: 1", "eve\xff", "eve:", "eve=", "3:eve"}
-	by := throttlehttp.JoinKey(throttlehttp.Named("tenant", func(r *http.Request) (string, bool) { return r.Header["X-Tenant"][0], true }), throttlehttp.Path)
-	for kind, l := range manyKeys(clk) {
+	by := throttlehttp.Composite(throttlehttp.KeyFrom("tenant", func(r *http.Request) (string, bool) { return r.Header["X-Tenant"][0], true }), throttlehttp.Path)
+	for kind, l := range keyedLimiters(clk) {
 		m := &throttlehttp.Middleware{Rules: []throttlehttp.Rule{{Limiter: l, Key: by}}}
 		h := m.Handler(ok)
 		for _, name := range names {
-			r := from()
+			r := requestFrom()
 			r.Header["X-Tenant"] = []string{name}
 			granted := 0
-			for range eachHas + 3 {
+			for range perKey + 3 {
 				w := httptest.NewRecorder()
 				h.ServeHTTP(w, r)
 				if w.Code == http.StatusOK {
@@ -225,7 +225,7 @@ func TestAttack_oddBytesAreNothingSpecial(t *testing.T) {
 				}
 				require.NotContains(t, fmt.Sprint(w.Header(), w.Body), "eve", "%q", name)
 			}
-			require.Equal(t, eachHas, granted, "%s %q", kind, name)
+			require.Equal(t, perKey, granted, "%s %q", kind, name)
 		}
 	}
 }
@@ -234,12 +234,12 @@ func TestAttack_oddBytesAreNothingSpecial(t *testing.T) {
 func TestAttack_steppedClocksGiveNothing(t *testing.T) {
 	start := time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC)
 	for seed := range uint64(20) {
-		clk := new(handClock)
+		clk := new(manualClock)
 		clk.now.Store(start.UnixNano())
-		for name, l := range manyKeys(clk) {
+		for name, l := range keyedLimiters(clk) {
 			clk.now.Store(start.UnixNano())
 			rnd := rand.New(rand.NewPCG(seed, 5))
-			d := limited(throttlehttp.Rule{Limiter: l, Key: throttlehttp.IP{}.Key})
+			d := newCountingHandler(throttlehttp.Rule{Limiter: l, Key: throttlehttp.IP{}.Key})
 			first, last := start, start
 			for range 400 {
 				clk.now.Add(rnd.Int64N(int64(20*time.Minute)) - int64(9*time.Minute))
@@ -248,39 +248,39 @@ func TestAttack_steppedClocksGiveNothing(t *testing.T) {
 				} else if now.Before(first) {
 					first = now
 				}
-				d.let(from())
+				d.allows(requestFrom())
 			}
 			shown := int64(last.Sub(first))
-			most := eachHas + eachHas*shown/int64(time.Hour)
+			most := perKey + perKey*shown/int64(time.Hour)
 			if name == "sketch" { // by the windows that this is part of
-				most = eachHas * (2 + shown/int64(time.Hour))
+				most = perKey * (2 + shown/int64(time.Hour))
 			}
-			require.LessOrEqual(t, d.open.Load(), most, "%s, seed %d", name, seed)
-			require.Positive(t, d.open.Load())
+			require.LessOrEqual(t, d.served.Load(), most, "%s, seed %d", name, seed)
+			require.Positive(t, d.served.Load())
 		}
 	}
 }
 
 // Nor does one that leaves all that can be counted.
-func TestAttack_wildClocksDoNotPanic(t *testing.T) {
-	clk := new(handClock)
-	for name, l := range manyKeys(clk) {
-		d := limited(throttlehttp.Rule{Limiter: l, Key: throttlehttp.IP{}.Key})
+func TestAttack_extremeClocksDoNotPanic(t *testing.T) {
+	clk := new(manualClock)
+	for name, l := range keyedLimiters(clk) {
+		d := newCountingHandler(throttlehttp.Rule{Limiter: l, Key: throttlehttp.IP{}.Key})
 		for range 3 {
 			for _, ns := range []int64{0, 1<<63 - 1, -1 << 63, -1, 1 << 62, 1, -1 << 62} {
 				clk.now.Store(ns)
-				d.let(from())
+				d.allows(requestFrom())
 			}
 		}
-		require.LessOrEqual(t, d.exhaust(t, from()), eachHas, name)
+		require.LessOrEqual(t, d.exhaust(t, requestFrom()), perKey, name)
 	}
 }
 
 // All at once: eve from many goroutines gets no more than from one.
-func TestAttack_haste(t *testing.T) {
-	clk := new(handClock)
-	for name, l := range manyKeys(clk) {
-		d := limited(throttlehttp.Rule{Limiter: l, Key: throttlehttp.IP{Trusted: proxied}.Key})
+func TestAttack_concurrentRequestsGainNothing(t *testing.T) {
+	clk := new(manualClock)
+	for name, l := range keyedLimiters(clk) {
+		d := newCountingHandler(throttlehttp.Rule{Limiter: l, Key: throttlehttp.IP{Trusted: proxied}.Key})
 		var wg sync.WaitGroup
 		for g := range 8 {
 			wg.Go(func() {
@@ -291,6 +291,6 @@ func TestAttack_haste(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		require.EqualValues(t, eachHas, d.open.Load(), name)
+		require.EqualValues(t, perKey, d.served.Load(), name)
 	}
 }

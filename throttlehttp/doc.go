@@ -6,16 +6,16 @@
 // A [Middleware] asks limiters, and it is they who differ. A [Rule] says for whom:
 //
 //	each client, and all together      several Rules, with Key and without
-//	a price per request                Rule.Cost, known before; Rule.Settle, known after
-//	only what fails                    Rule.Settle: OnStatus
-//	what the handler says it cost      Spend, and Answer.Spent in Rule.Settle
-//	how many at a time                 throttle.InFlight
-//	later instead of never             Middleware.Waiter
-//	warned first, or lent              throttle.Soft, Elastic
+//	a price per request                Rule.Cost, known before; Rule.FinalCost, known after
+//	only what fails                    Rule.FinalCost: OnStatus
+//	what the handler says it cost      Spend, and Response.AddedCost in Rule.FinalCost
+//	how many at a time                 throttle.Concurrency
+//	later instead of never             Middleware.Queue
+//	warned first, or lent              throttle.SoftLimit, Elastic
 //	tried out                          throttle.Shadow, with Rule.Hidden
-//	longer for who does not listen     throttle.Penalty
+//	longer for who does not listen     throttle.Ban
 //	while a store is down              throttle.Fallback, or Middleware.FailClosed
-//	an answer of your own              Middleware.Refused, RefusalFrom
+//	an answer of your own              Middleware.OnReject, RejectionFrom
 //	not at all                         Rule.Cost of 0: for health checks, or friends
 //
 // A Middleware stands around what it protects, and inside of what its answers need.
@@ -29,11 +29,11 @@
 //
 //	by what an authentication found out        FromContext
 //	by a secret, hashed                        Bearer, APIKey, APIKeyQuery, Cookie, Secrets
-//	by where the connection comes from         IP, and IP.Place for a country or a network
+//	by where the connection comes from         IP, and IP.Region for a country or a network
 //	by what the client says                    Header, BasicUser, Named
 //	by what is asked for                       Method, Path, RoutePattern, Host
-//	by the first of several that can tell      FirstKey, with Anonymous last if all others are one
-//	by several together                        JoinKey
+//	by the first of several that can tell      FirstOf, with Anonymous last if all others are one
+//	by several together                        Composite
 //
 // Three things decide whether a limit is one:
 //

@@ -11,25 +11,25 @@ import (
 )
 
 // A user counts as himself, wherever he is; all others count by address.
-func ExampleFirstKey() {
+func ExampleFirstOf() {
 	type userKey struct{}
 	user := throttlehttp.FromContext("user", func(ctx context.Context) (string, bool) {
 		name, ok := ctx.Value(userKey{}).(string)
 		return name, ok
 	})
-	who := throttlehttp.FirstKey(user, throttlehttp.IP{}.Key)
+	clientKey := throttlehttp.FirstOf(user, throttlehttp.IP{}.Key)
 
 	r := httptest.NewRequest(http.MethodGet, "/", nil)
 	r.Header.Set("X-Forwarded-For", "6.6.6.6") // nobody is believed unless he is Trusted
-	fmt.Println(who(r))
-	fmt.Println(who(r.WithContext(context.WithValue(r.Context(), userKey{}, "ann"))))
+	fmt.Println(clientKey(r))
+	fmt.Println(clientKey(r.WithContext(context.WithValue(r.Context(), userKey{}, "ann"))))
 	// Output:
 	// ip:192.0.2.1 true
 	// context.user:ann true
 }
 
-func ExampleJoinKey() {
-	perPage := throttlehttp.JoinKey(throttlehttp.IP{}.Key, throttlehttp.Method, throttlehttp.Path)
+func ExampleComposite() {
+	perPage := throttlehttp.Composite(throttlehttp.IP{}.Key, throttlehttp.Method, throttlehttp.Path)
 	fmt.Println(perPage(httptest.NewRequest(http.MethodPost, "/login/?next=/", nil)))
 	// Output:
 	// join:12:ip:192.0.2.111:method:POST11:path:/login true
@@ -43,13 +43,13 @@ func ExampleIP() {
 	}}
 	r := httptest.NewRequest(http.MethodGet, "/", nil)
 	r.RemoteAddr = "10.0.0.2:4711"
-	for _, told := range []string{
+	for _, forwardedFor := range []string{
 		"192.0.2.7, 203.0.113.9",
 		"6.6.6.6, 192.0.2.7, 203.0.113.9",
 		"2001:db8:1:2:3:4:5:6, 203.0.113.9",
 		"192.0.2.7, unknown",
 	} {
-		r.Header.Set("X-Forwarded-For", told)
+		r.Header.Set("X-Forwarded-For", forwardedFor)
 		name, _ := ip.Key(r)
 		fmt.Println(name)
 	}
@@ -64,14 +64,14 @@ func ExampleIP() {
 // token that nobody was given is no identity: its sender counts by address.
 func ExampleSecrets() {
 	tokens := &throttlehttp.Secrets{
-		Key:   []byte("32 random bytes, in a real program"),
-		Known: func(token string) bool { return token == "s3cr3t" },
+		Key:      []byte("32 random bytes, in a real program"),
+		Validate: func(token string) bool { return token == "s3cr3t" },
 	}
-	who := throttlehttp.FirstKey(tokens.Bearer, throttlehttp.IP{}.Key)
+	clientKey := throttlehttp.FirstOf(tokens.Bearer, throttlehttp.IP{}.Key)
 	for _, token := range []string{"s3cr3t", "guess"} {
 		r := httptest.NewRequest(http.MethodGet, "/", nil)
 		r.Header.Set("Authorization", "Bearer "+token)
-		name, _ := who(r)
+		name, _ := clientKey(r)
 		fmt.Println(name)
 	}
 	// Output:

@@ -14,10 +14,10 @@ import (
 )
 
 // serve sends a request of somebody through h.
-func serve(h http.Handler, who string) *httptest.ResponseRecorder {
+func serve(h http.Handler, user string) *httptest.ResponseRecorder {
 	w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil)
 	r.Header.Set("Accept", "text/plain")
-	r.Header.Set("X-User", who)
+	r.Header.Set("X-User", user)
 	h.ServeHTTP(w, r)
 	return w
 }
@@ -25,20 +25,20 @@ func serve(h http.Handler, who string) *httptest.ResponseRecorder {
 // Each user has a limit, and all of them together have another.
 func ExampleRule() {
 	clk := clock.NewMock() // nil in a program
-	each := throttle.Buckets{Limit: throttle.PerMinute(2)}
+	each := throttle.BucketsConfig{Limit: throttle.PerMinute(2)}
 	m := &throttlehttp.Middleware{Rules: []throttlehttp.Rule{
 		{Limiter: throttle.NewTokenBucket(throttle.PerMinute(100), clk)},
 		{
-			Limiter:      throttle.NewKeyedBuckets(each, clk),
-			Key:          throttlehttp.Header("X-User"),
-			Unidentified: throttlehttp.TurnAway,
+			Limiter:    throttle.NewKeyedBuckets(each, clk),
+			Key:        throttlehttp.Header("X-User"),
+			MissingKey: throttlehttp.Reject,
 		},
 	}}
 	h := m.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintln(w, "hello")
 	}))
-	for _, who := range []string{"ann", "ann", "ann", "bob", ""} {
-		fmt.Printf("%-3s  %s", who, serve(h, who).Body)
+	for _, name := range []string{"ann", "ann", "ann", "bob", ""} {
+		fmt.Printf("%-3s  %s", name, serve(h, name).Body)
 	}
 	// Output:
 	// ann  hello
@@ -52,10 +52,10 @@ func ExampleRule() {
 func ExampleOnStatus() {
 	clk := clock.NewMock()
 	m := &throttlehttp.Middleware{Rules: []throttlehttp.Rule{{
-		Limiter: throttle.NewKeyedBuckets(throttle.Buckets{Limit: throttle.PerHour(3)}, clk),
-		Key:     throttlehttp.Header("X-User"),
-		Settle:  throttlehttp.OnStatus(http.StatusUnauthorized),
-		Hidden:  true, // how many guesses are left is nobody's business
+		Limiter:   throttle.NewKeyedBuckets(throttle.BucketsConfig{Limit: throttle.PerHour(3)}, clk),
+		Key:       throttlehttp.Header("X-User"),
+		FinalCost: throttlehttp.OnStatus(http.StatusUnauthorized),
+		Hidden:    true, // how many guesses are left is nobody's business
 	}}}
 	right := map[int]bool{1: true, 2: true, 5: true, 7: true}
 	n := 0
@@ -79,17 +79,17 @@ func ExampleOnStatus() {
 }
 
 // What a request costs is known afterwards: the model says how many tokens it made.
-func ExampleSpend() {
+func ExampleAddCost() {
 	clk := clock.NewMock()
 	tokens := throttle.NewTokenBucket(throttle.PerMinute(1000), clk)
 	m := &throttlehttp.Middleware{Rules: []throttlehttp.Rule{{
-		Limiter: tokens,
-		Cost:    func(*http.Request) int64 { return 100 }, // a guess, to begin with
-		Settle:  func(_ *http.Request, a throttlehttp.Answer) int64 { return a.Spent },
+		Limiter:   tokens,
+		Cost:      func(*http.Request) int64 { return 100 }, // a guess, to begin with
+		FinalCost: func(_ *http.Request, a throttlehttp.Response) int64 { return a.AddedCost },
 	}}}
 	h := m.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		for range 3 {
-			throttlehttp.Spend(r.Context(), 150)
+			throttlehttp.AddCost(r.Context(), 150)
 		}
 	}))
 	serve(h, "ann")
@@ -103,7 +103,7 @@ func ExampleMiddleware_shadow() {
 	clk := clock.NewMock()
 	m := &throttlehttp.Middleware{Rules: []throttlehttp.Rule{{
 		Limiter: &throttle.Shadow{
-			Limiter: throttle.NewKeyedBuckets(throttle.Buckets{Limit: throttle.PerMinute(1)}, clk),
+			Limiter: throttle.NewKeyedBuckets(throttle.BucketsConfig{Limit: throttle.PerMinute(1)}, clk),
 			OnRefusal: func(c throttle.Claim, d throttle.Decision) {
 				fmt.Println("would have refused", c.Key, "for", d.Wait)
 			},
@@ -112,8 +112,8 @@ func ExampleMiddleware_shadow() {
 		Hidden: true, // clients need not know of it yet
 	}}}
 	h := m.Handler(http.NotFoundHandler())
-	for _, who := range []string{"ann", "bob", "ann"} {
-		fmt.Println(who, serve(h, who).Code)
+	for _, name := range []string{"ann", "bob", "ann"} {
+		fmt.Println(name, serve(h, name).Code)
 	}
 	// Output:
 	// ann 404
@@ -123,10 +123,10 @@ func ExampleMiddleware_shadow() {
 }
 
 // Who comes too early is delayed: one request each 10 ms, and no more than two in line.
-func ExampleMiddleware_delay() {
+func ExampleMiddleware_queue() {
 	m := &throttlehttp.Middleware{
 		Limiter: throttle.NewTokenBucket(throttle.Limit{Count: 100, Per: time.Second, Burst: 1}, nil),
-		Waiter:  &throttle.Waiter{MaxWait: time.Minute, MaxLine: 2},
+		Queue:   &throttle.Queue{MaxWait: time.Minute, MaxPerClass: 2},
 	}
 	h := m.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {}))
 	var all sync.WaitGroup

@@ -23,9 +23,9 @@ func ExampleMiddleware() {
 		w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil)
 		r.Header.Set("Accept", "text/plain")
 		h.ServeHTTP(w, r)
-		says := w.Header()
-		fmt.Printf("%d  %s of %s left, full in %s s  Retry-After %q  %s", w.Code, says.Get("X-RateLimit-Remaining"),
-			says.Get("X-RateLimit-Limit"), says.Get("X-RateLimit-Reset"), says.Get("Retry-After"), w.Body)
+		header := w.Header()
+		fmt.Printf("%d  %s of %s left, full in %s s  Retry-After %q  %s", w.Code, header.Get("X-RateLimit-Remaining"),
+			header.Get("X-RateLimit-Limit"), header.Get("X-RateLimit-Reset"), header.Get("Retry-After"), w.Body)
 		clk.Add(2500 * time.Millisecond)
 	}
 	// Output:

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// maxForwarded is the longest line of Forwarded that is read.
-const maxForwarded = 8 << 10
+// maxForwardedBytes is the longest line of Forwarded that is read.
+const maxForwardedBytes = 8 << 10
 
 // forwardedHops reads a line of Forwarded (RFC 7239, section 4):
 //
@@ -24,8 +24,8 @@ const maxForwarded = 8 << 10
 // More is accepted than the RFC allows where proxies are known to do so, and no line
 // gets another meaning by it: blanks around semicolons, and addresses with a colon or
 // in brackets that are not quoted.
-func forwardedHops(line string, room []string) []string {
-	if len(line) > maxForwarded {
+func forwardedHops(line string, buf []string) []string {
+	if len(line) > maxForwardedBytes {
 		return nil
 	}
 	n := 0
@@ -34,31 +34,31 @@ func forwardedHops(line string, room []string) []string {
 		if !ok {
 			return nil
 		}
-		room[n%len(room)] = node
+		buf[n%len(buf)] = node
 		if more = rest != ""; more {
 			line = rest[1:]
 		}
 	}
-	return unroll(room, n)
+	return lastFirst(buf, n)
 }
 
-// unroll brings the last of n values, which were put into room round and round, into
+// lastFirst brings the last of n values, which were put into room round and round, into
 // the order from last to first.
-func unroll(room []string, n int) []string {
-	if n > len(room) {
-		first := n % len(room)
-		slices.Reverse(room[:first])
-		slices.Reverse(room[first:])
-		return room
+func lastFirst(buf []string, n int) []string {
+	if n > len(buf) {
+		first := n % len(buf)
+		slices.Reverse(buf[:first])
+		slices.Reverse(buf[first:])
+		return buf
 	}
-	slices.Reverse(room[:n])
-	return room[:n]
+	slices.Reverse(buf[:n])
+	return buf[:n]
 }
 
 // forwardedElement reads up to the next comma, which rest begins with, or the end. node
 // is the value of for, "" if there is none.
 func forwardedElement(s string) (node, rest string, ok bool) {
-	said := false
+	found := false
 	for {
 		s = strings.TrimLeft(s, " \t")
 		switch {
@@ -73,10 +73,10 @@ func forwardedElement(s string) (node, rest string, ok bool) {
 			return "", "", false
 		}
 		if strings.EqualFold(name, "for") {
-			if said {
+			if found {
 				return "", "", false
 			}
-			node, said = value, true
+			node, found = value, true
 		}
 		if s = strings.TrimLeft(after, " \t"); s != "" && s[0] != ';' && s[0] != ',' {
 			return "", "", false
@@ -92,7 +92,7 @@ func forwardedPair(s string) (name, value, rest string, ok bool) {
 		return "", "", "", false
 	}
 	if s = s[1:]; strings.HasPrefix(s, `"`) {
-		value, rest, ok = quoted(s[1:])
+		value, rest, ok = parseQuoted(s[1:])
 		return name, value, rest, ok
 	}
 	end = tokenLen(s)
@@ -116,8 +116,8 @@ func tokenLen(s string) int {
 	return len(s)
 }
 
-// quoted reads a quoted-string behind its first quote (RFC 9110, section 5.6.4).
-func quoted(s string) (value, rest string, ok bool) {
+// parseQuoted reads a quoted-string behind its first quote (RFC 9110, section 5.6.4).
+func parseQuoted(s string) (value, rest string, ok bool) {
 	plain := true
 	for i := 0; i < len(s); i++ {
 		switch c := s[i]; {

@@ -11,10 +11,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// forwarding believes Forwarded of a balancer at 10.0.0.2.
-var forwarding = throttlehttp.IP{Trusted: proxied, Header: "Forwarded", IPv6Bits: 128}
+// forwardedIP believes Forwarded of a balancer at 10.0.0.2.
+var forwardedIP = throttlehttp.IP{Trusted: proxied, Header: "Forwarded", IPv6Bits: 128}
 
-func forwarded(lines ...string) *http.Request { return via("10.0.0.2:99", "Forwarded", lines...) }
+func forwardedRequest(lines ...string) *http.Request {
+	return via("10.0.0.2:99", "Forwarded", lines...)
+}
 
 func TestForwarded_asInRFC7239(t *testing.T) {
 	const peer = "10.0.0.2" // the last who is vouched for, where the line says nothing to believe
@@ -69,12 +71,12 @@ func TestForwarded_asInRFC7239(t *testing.T) {
 		{peer, []string{`for=192.0.2.43`, ``}},
 		{peer, nil},
 	} {
-		require.Equal(t, "ip:"+tt.want, key(forwarding.Key, forwarded(tt.lines...)), "%q", tt.lines)
+		require.Equal(t, "ip:"+tt.want, key(forwardedIP.Key, forwardedRequest(tt.lines...)), "%q", tt.lines)
 	}
 }
 
 // What clients send in front of what the proxies add, to have it swallowed.
-func TestForwarded_cannotBeSwallowed(t *testing.T) {
+func TestForwarded_clientsCannotHideProxies(t *testing.T) {
 	added := []string{
 		`for=192.0.2.7`, `for="192.0.2.7:80"`, `for=192.0.2.7;host="x";proto=https`, `for=192.0.2.7;host="";by="[2001:db8::1]"`,
 		`by="_a\"b";for=192.0.2.7`, `proto=https;for=192.0.2.7;by="_a\\"`, `for=192.0.2.7;host=",for=6.6.6.6;y=1"`, `for=192.0.2.7;host=";y="`,
@@ -84,16 +86,16 @@ func TestForwarded_cannotBeSwallowed(t *testing.T) {
 		`for=6.6.6.6;`, `;`, `"`, `\`, `for=6.6.6.6;by=`, `,for=6.6.6.6;by="a\\`, strings.Repeat(`for=6.6.6.6,`, 1000), `for=6.6.6.6;x="` + strings.Repeat(`a`, 9000),
 	} {
 		for _, real := range added {
-			got := key(forwarding.Key, forwarded(forged+", "+real))
+			got := key(forwardedIP.Key, forwardedRequest(forged+", "+real))
 			require.Contains(t, []string{"ip:192.0.2.7", "ip:10.0.0.2"}, got, "%.80s and %s", forged, real)
-			require.Equal(t, "ip:192.0.2.7", key(forwarding.Key, forwarded(forged, real)), "a line of its own cannot be touched")
+			require.Equal(t, "ip:192.0.2.7", key(forwardedIP.Key, forwardedRequest(forged, real)), "a line of its own cannot be touched")
 		}
 	}
 }
 
-// The grammar of RFC 7239, with what we accept beyond it, as one expression that needs
+// The forwardedGrammar of RFC 7239, with what we accept beyond it, as one expression that needs
 // no cleverness. Two for in one element are left to the other test.
-var grammar = func() *regexp.Regexp {
+var forwardedGrammar = func() *regexp.Regexp {
 	token := "[-!#$%&'*+.^_`|~0-9A-Za-z]+"
 	quoted := `"(?:[\t !\x23-\x5b\x5d-\x7e\x80-\xff]|\\[\t \x21-\x7e\x80-\xff])*"`
 	pair := token + `=(?:[-!#$%&'*+.^_` + "`" + `|~0-9A-Za-z:\[\]]+|` + quoted + `)`
@@ -105,24 +107,24 @@ var grammar = func() *regexp.Regexp {
 func TestForwarded_agreesWithTheGrammar(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(7, 239))
 	pieces := []string{`for`, `=`, `"`, `\`, `,`, `;`, ` `, "\t", `a`, `[::1]:80`, `x=y`, "\x00", "\x7f", `host="a,b"`, `by="\"`, `(`}
-	well := 0
+	wellFormed := 0
 	for range 15_000 {
 		var b strings.Builder
 		for range rnd.IntN(9) {
 			b.WriteString(pieces[rnd.IntN(len(pieces))])
 		}
 		line := b.String()
-		got := key(forwarding.Key, forwarded(line+`,for=192.0.2.7`))
+		got := key(forwardedIP.Key, forwardedRequest(line+`,for=192.0.2.7`))
 		want := "ip:10.0.0.2"
-		if grammar.MatchString(line) && !strings.Contains(line, "for=") {
+		if forwardedGrammar.MatchString(line) && !strings.Contains(line, "for=") {
 			want = "ip:192.0.2.7"
-			well++
-		} else if grammar.MatchString(line) {
+			wellFormed++
+		} else if forwardedGrammar.MatchString(line) {
 			continue
 		}
 		require.Equal(t, want, got, "%q", line)
 	}
-	require.Greater(t, well, 300)
+	require.Greater(t, wellFormed, 300)
 }
 
 func FuzzForwarded(f *testing.F) {
@@ -130,10 +132,10 @@ func FuzzForwarded(f *testing.F) {
 	f.Add(`for=6.6.6.6;by="\`, `for="_x";host="a\"b"`)
 	f.Fuzz(func(t *testing.T, forged, more string) {
 		for _, last := range []string{`for=192.0.2.7`, `host="a,b";for="192.0.2.7:80";by="_\"x"`} {
-			got := key(forwarding.Key, forwarded(forged+", "+last))
+			got := key(forwardedIP.Key, forwardedRequest(forged+", "+last))
 			require.Contains(t, []string{"ip:192.0.2.7", "ip:10.0.0.2"}, got)
 		}
-		require.NotEqual(t, "?", key(forwarding.Key, forwarded(forged, more)))
+		require.NotEqual(t, "?", key(forwardedIP.Key, forwardedRequest(forged, more)))
 	})
 }
 

@@ -11,7 +11,7 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-const triples = quota.XRateLimit | quota.XResetAfter | quota.Draft03 // the dialects with room for one limit
+const singleLimitDialects = quota.XRateLimit | quota.XResetAfter | quota.Draft03 // the dialects with room for one limit
 
 func (m *Middleware) dialect() quota.Dialect {
 	if m.Dialect == 0 {
@@ -21,61 +21,61 @@ func (m *Middleware) dialect() quota.Dialect {
 }
 
 // writeGranted says how the limits of a granted p stand.
-func (m *Middleware) writeGranted(h http.Header, p *passage) {
-	var first throttle.Decision
-	n := p.tightest(false, &first)
+func (m *Middleware) writeGranted(h http.Header, p *requestState) {
+	var tightest throttle.Decision
+	n := p.lowestRemaining(false, &tightest)
 	if n == 0 {
 		return
 	}
 	dialect := m.dialect()
-	if saysLess(h, first.Remaining) {
-		dialect &^= triples
+	if hasLowerRemaining(h, tightest.Remaining) {
+		dialect &^= singleLimitDialects
 	}
-	all := [throttle.MaxDemands]quota.Limit{limitOf(&first)}
+	all := [throttle.MaxDemands]quota.Limit{limitOf(&tightest)}
 	if n == 1 && h["Ratelimit"] == nil {
 		quota.Write(h, dialect, quota.Report{Limits: all[:1]})
 		return
 	}
-	if dialect&triples != 0 {
-		quota.Write(h, dialect&triples, quota.Report{Limits: all[:1]})
+	if dialect&singleLimitDialects != 0 {
+		quota.Write(h, dialect&singleLimitDialects, quota.Report{Limits: all[:1]})
 	}
 	if dialect&quota.Draft10 == 0 {
 		return
 	}
 	list := all[:0]
 	for i := range p.ticket.Demands {
-		if d, ok := p.ticket.Decision(i); ok && d.Limit != 0 && !p.hidden(i) {
+		if d, ok := p.ticket.Decision(i); ok && d.Limit != 0 && !p.isHidden(i) {
 			list = append(list, limitOf(&d))
 		}
 	}
-	addItems(h, quota.Report{Limits: list})
+	appendItems(h, quota.Report{Limits: list})
 }
 
-// writeRefused says how the limit stands that refused, and when to come back.
-func (m *Middleware) writeRefused(h http.Header, d throttle.Decision) {
+// writeRejected says how the limit stands that refused, and when to come back.
+func (m *Middleware) writeRejected(h http.Header, d throttle.Decision) {
 	var r quota.Report
 	if d.Limit != 0 && !slices.ContainsFunc(m.Rules, func(u Rule) bool { return u.Hidden }) {
 		r.Limits = []quota.Limit{limitOf(&d)}
 	}
 	if m.dialect()&quota.Draft10 != 0 {
-		addItems(h, r)
+		appendItems(h, r)
 	}
 	if r.HasRetryAfter = d.Wait > 0 && d.Wait != throttle.Forever; r.HasRetryAfter {
-		r.RetryAfter = m.spread(d.Wait)
+		r.RetryAfter = m.addJitter(d.Wait)
 	}
 	quota.Write(h, m.dialect()&^quota.Draft10, r)
 }
 
-// spread returns a wait that is somewhat longer than d, if m wants that.
-func (m *Middleware) spread(d time.Duration) time.Duration {
-	if m.Spread <= 0 {
+// addJitter returns a wait that is somewhat longer than d, if m wants that.
+func (m *Middleware) addJitter(d time.Duration) time.Duration {
+	if m.RetryAfterJitter <= 0 {
 		return d
 	}
-	return d + min(rand.N(m.Spread), throttle.Forever-d)
+	return d + min(rand.N(m.RetryAfterJitter), throttle.Forever-d)
 }
 
-// addItems adds the limits of r to those that a middleware further out has told.
-func addItems(h http.Header, r quota.Report) {
+// appendItems adds the limits of r to those that a middleware further out has told.
+func appendItems(h http.Header, r quota.Report) {
 	state, policy := h["Ratelimit"], h["Ratelimit-Policy"]
 	quota.Write(h, quota.Draft10, r)
 	if state != nil {
@@ -100,9 +100,9 @@ func limitOf(d *throttle.Decision) quota.Limit {
 	return l
 }
 
-// saysLess reports whether a middleware further out has told of a limit that
+// hasLowerRemaining reports whether a middleware further out has told of a limit that
 // leaves no more than left.
-func saysLess(h http.Header, left int64) bool {
+func hasLowerRemaining(h http.Header, left int64) bool {
 	for _, key := range [...]string{"X-Ratelimit-Remaining", "Ratelimit-Remaining"} {
 		if v := h[key]; len(v) > 0 {
 			n, err := strconv.ParseInt(v[0], 10, 64)

@@ -9,36 +9,36 @@ import (
 // costs no more time than they do.
 const maxHops = 32
 
-// A reading finds the last hops of one line of a header, the last of all first, and no
+// A hopParser finds the last hops of one line of a header, the last of all first, and no
 // more than room is for. None: nothing in the line can be believed.
-type reading int
+type hopParser int
 
 const (
-	lastOfList    reading = iota // X-Forwarded-For
-	lastForwarded                // RFC 7239
+	parseList      hopParser = iota // X-Forwarded-For
+	parseForwarded                  // RFC 7239
 )
 
-func (by reading) read(line string, room []string) []string {
-	if by == lastForwarded {
-		return forwardedHops(line, room)
+func (parser hopParser) parse(line string, buf []string) []string {
+	if parser == parseForwarded {
+		return forwardedHops(line, buf)
 	}
-	return listHops(line, room)
+	return listHops(line, buf)
 }
 
-// follow goes from peer, who is trusted, back along the lines of a header, and returns
+// firstUntrusted goes from peer, who is trusted, back along the lines of a header, and returns
 // the first hop that is not trusted, or the last one that is vouched for. Lines come in
 // the order of the request: proxies that do not add to a line add one below.
-func (ip IP) follow(peer netip.Addr, lines []string, by reading) netip.Addr {
-	var room [maxHops]string
+func (ip IP) firstUntrusted(peer netip.Addr, lines []string, parser hopParser) netip.Addr {
+	var buf [maxHops]string
 	at := peer
 	for left := maxHops; left > 0 && len(lines) > 0; lines = lines[:len(lines)-1] {
-		hops := by.read(lines[len(lines)-1], room[:left])
+		hops := parser.parse(lines[len(lines)-1], buf[:left])
 		for _, hop := range hops {
 			a, ok := parseNode(hop)
 			if !ok {
 				return at
 			}
-			if at = a; !ip.trusts(at) {
+			if at = a; !ip.isTrusted(at) {
 				return at
 			}
 		}
@@ -52,31 +52,31 @@ func (ip IP) follow(peer netip.Addr, lines []string, by reading) netip.Addr {
 
 // listHops reads a line of X-Forwarded-For. Nothing between two commas is a hop, too,
 // though one that nobody knows.
-func listHops(line string, room []string) []string {
-	for i := range room {
+func listHops(line string, buf []string) []string {
+	for i := range buf {
 		comma := strings.LastIndexByte(line, ',')
-		room[i] = strings.Trim(line[comma+1:], " \t")
+		buf[i] = strings.Trim(line[comma+1:], " \t")
 		if comma < 0 {
-			return room[:i+1]
+			return buf[:i+1]
 		}
 		line = line[:comma]
 	}
-	return room
+	return buf
 }
 
 // parseNode reads an address, with or without a port, as headers and RemoteAddr have
 // it: 192.0.2.7, 192.0.2.7:80, 2001:db8::1, [2001:db8::1]:80, [2001:db8::1]:_hidden.
 func parseNode(s string) (a netip.Addr, ok bool) {
-	const longest = 100 // of an address with a zone and a port
-	if s == "" || len(s) > longest {
+	const maxBytes = 100 // of an address with a zone and a port
+	if s == "" || len(s) > maxBytes {
 		return a, false
 	}
-	s, port, wide := splitPort(s)
+	s, port, mustBeIPv6 := splitPort(s)
 	if zone := strings.IndexByte(s, '%'); zone >= 0 {
-		s, wide = s[:zone], true
+		s, mustBeIPv6 = s[:zone], true
 	}
 	a, err := netip.ParseAddr(s)
-	if err != nil || wide && !a.Is6() || !isPort(port) {
+	if err != nil || mustBeIPv6 && !a.Is6() || !isPort(port) {
 		return netip.Addr{}, false
 	}
 	return a.Unmap(), true
@@ -84,7 +84,7 @@ func parseNode(s string) (a netip.Addr, ok bool) {
 
 // splitPort returns an address without brackets and what follows it. wide says that it
 // must be one of IPv6.
-func splitPort(s string) (addr, port string, wide bool) {
+func splitPort(s string) (addr, port string, mustBeIPv6 bool) {
 	if s[0] == '[' {
 		if end := strings.IndexByte(s, ']'); end > 0 {
 			return s[1:end], s[end+1:], true

@@ -61,10 +61,10 @@ func (ip IP) Key(r *http.Request) (key string, ok bool) {
 	if !ok {
 		return "", false
 	}
-	var room [64]byte
-	b := append(room[:0], "ip:"...)
+	var buf [64]byte
+	b := append(buf[:0], "ip:"...)
 	a = fromNAT64(a)
-	if bits := ip.bits(a); bits < a.BitLen() {
+	if bits := ip.prefixBits(a); bits < a.BitLen() {
 		network, _ := a.Prefix(bits)
 		b = network.AppendTo(b)
 	} else {
@@ -73,18 +73,18 @@ func (ip IP) Key(r *http.Request) (key string, ok bool) {
 	return string(b), true
 }
 
-// Place names clients by where their address is, as of says, for instance with a table
+// Region names clients by where their address is, as of says, for instance with a table
 // of countries. It names nobody if of returns "".
-func (ip IP) Place(of func(netip.Addr) string) KeyFunc {
+func (ip IP) Region(of func(netip.Addr) string) KeyFunc {
 	if of == nil {
-		panic("throttlehttp: IP.Place: no function: give one that knows where an address is")
+		panic("throttlehttp: IP.Region: no function: give one that knows where an address is")
 	}
 	return func(r *http.Request) (string, bool) {
 		a, ok := ip.Addr(r)
 		if !ok {
 			return "", false
 		}
-		return plain("place", of(fromNAT64(a)))
+		return plainKey("region", of(fromNAT64(a)))
 	}
 }
 
@@ -92,33 +92,33 @@ func (ip IP) Place(of func(netip.Addr) string) KeyFunc {
 func (ip IP) Addr(r *http.Request) (a netip.Addr, ok bool) {
 	peer, ok := parseNode(r.RemoteAddr)
 	switch {
-	case ok && !ip.trusts(peer):
+	case ok && !ip.isTrusted(peer):
 		return peer, true
 	case !ok && !ip.TrustUnix:
 		return netip.Addr{}, false
 	}
-	a = ip.told(peer, r.Header)
+	a = ip.addrFromHeader(peer, r.Header)
 	return a, a.IsValid()
 }
 
-// told returns the client that the header of a trusted peer names.
-func (ip IP) told(peer netip.Addr, h http.Header) netip.Addr {
+// addrFromHeader returns the client that the header of a trusted peer names.
+func (ip IP) addrFromHeader(peer netip.Addr, h http.Header) netip.Addr {
 	switch name := ip.Header; {
 	case name == "":
-		return ip.follow(peer, h["X-Forwarded-For"], lastOfList)
+		return ip.firstUntrusted(peer, h["X-Forwarded-For"], parseList)
 	case strings.EqualFold(name, "X-Forwarded-For"):
-		return ip.follow(peer, h["X-Forwarded-For"], lastOfList)
+		return ip.firstUntrusted(peer, h["X-Forwarded-For"], parseList)
 	case strings.EqualFold(name, "Forwarded"):
-		return ip.follow(peer, h["Forwarded"], lastForwarded)
+		return ip.firstUntrusted(peer, h["Forwarded"], parseForwarded)
 	default:
-		if a, ok := parseNode(one(h.Values(name))); ok {
+		if a, ok := parseNode(single(h.Values(name))); ok {
 			return a
 		}
 		return peer
 	}
 }
 
-func (ip IP) trusts(a netip.Addr) bool {
+func (ip IP) isTrusted(a netip.Addr) bool {
 	for _, p := range ip.Trusted {
 		if p.Contains(a) || a.Is4() && p.Addr().Is4In6() && unmapped(p).Contains(a) {
 			return true
@@ -133,13 +133,13 @@ func unmapped(p netip.Prefix) netip.Prefix {
 	return netip.PrefixFrom(p.Addr().Unmap(), p.Bits()-96)
 }
 
-func (ip IP) bits(a netip.Addr) int {
-	bits, usual := ip.IPv6Bits, 64
+func (ip IP) prefixBits(a netip.Addr) int {
+	bits, defaultBits := ip.IPv6Bits, 64
 	if a.Is4() {
-		bits, usual = ip.IPv4Bits, 32
+		bits, defaultBits = ip.IPv4Bits, 32
 	}
 	if bits <= 0 {
-		return usual
+		return defaultBits
 	}
 	return bits
 }

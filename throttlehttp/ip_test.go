@@ -24,7 +24,7 @@ var proxied = prefixes("10.0.0.0/24", "203.0.113.1/32", "2001:db8:ed6e::/48")
 
 // via returns a request that came from peer with lines of a header.
 func via(peer, header string, lines ...string) *http.Request {
-	r := from()
+	r := requestFrom()
 	r.RemoteAddr = peer
 	for _, line := range lines {
 		r.Header.Add(header, line)
@@ -32,7 +32,7 @@ func via(peer, header string, lines ...string) *http.Request {
 	return r
 }
 
-func TestIP_namesTheConnection(t *testing.T) {
+func TestIP_usesTheConnectionAddress(t *testing.T) {
 	for remote, want := range map[string]string{
 		"192.0.2.7:4711":                  "ip:192.0.2.7",
 		"192.0.2.7":                       "ip:192.0.2.7", // a middleware in front may have taken off the port
@@ -115,7 +115,7 @@ func TestIP_readsForwardedForFromTheRight(t *testing.T) {
 }
 
 // Headers that proxies pass on as they are must not count, whatever tools try.
-func TestIP_believesOneHeaderOnly(t *testing.T) {
+func TestIP_trustsOneHeaderOnly(t *testing.T) {
 	all := []string{"X-Forwarded-For", "Forwarded", "X-Real-Ip", "True-Client-Ip", "Cf-Connecting-Ip", "X-Client-Ip", "Client-Ip",
 		"X-Cluster-Client-Ip", "X-Originating-Ip", "X-Remote-Ip", "X-Remote-Addr", "Forwarded-For", "X-Original-Forwarded-For", "Via"}
 	for _, believed := range []string{"", "X-Forwarded-For", "forwarded", "X-Real-IP", "CF-Connecting-IP"} {
@@ -172,7 +172,7 @@ func TestIP_unixSocketsNeedTrust(t *testing.T) {
 	}
 }
 
-func TestIP_looksAtNetworks(t *testing.T) {
+func TestIP_groupsByNetwork(t *testing.T) {
 	for _, tt := range []struct {
 		four, six  int
 		addr, want string
@@ -193,8 +193,8 @@ func TestIP_looksAtNetworks(t *testing.T) {
 	}
 }
 
-func TestIP_knowsPlaces(t *testing.T) {
-	of := throttlehttp.IP{Trusted: proxied}.Place(func(a netip.Addr) string {
+func TestIP_region(t *testing.T) {
+	of := throttlehttp.IP{Trusted: proxied}.Region(func(a netip.Addr) string {
 		switch {
 		case a.Is6():
 			return "sea"
@@ -203,9 +203,9 @@ func TestIP_knowsPlaces(t *testing.T) {
 		}
 		return ""
 	})
-	require.Equal(t, "place:land", key(of, via("10.0.0.2:1", "X-Forwarded-For", "192.0.2.7")))
-	require.Equal(t, "place:land", key(of, via("[64:ff9b::192.0.2.7]:1", "")))
-	require.Equal(t, "place:sea", key(of, via("[2001:db8::1]:1", "")))
+	require.Equal(t, "region:land", key(of, via("10.0.0.2:1", "X-Forwarded-For", "192.0.2.7")))
+	require.Equal(t, "region:land", key(of, via("[64:ff9b::192.0.2.7]:1", "")))
+	require.Equal(t, "region:sea", key(of, via("[2001:db8::1]:1", "")))
 	require.Equal(t, "?", key(of, via("192.0.2.8:1", "")))
 	require.Equal(t, "?", key(of, via("@", "")))
 }

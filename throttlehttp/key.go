@@ -9,7 +9,7 @@ import (
 
 // A KeyFunc says whose request r is: the key that its limits are counted by. It
 // reports false if r does not say; it never makes up a name for who is unidentified.
-// What is done then is decided by who asks: see [FirstKey] and [Rule].
+// What is done then is decided by who asks: see [FirstOf] and [Rule].
 //
 // It is called by several goroutines at once and must not keep r or change it. Keys go
 // to limiters only: no answer ever shows one.
@@ -28,23 +28,23 @@ import (
 type KeyFunc func(r *http.Request) (key string, ok bool)
 
 const (
-	maxPlain = 128 // bytes that a client may put into a key
-	maxKey   = 512 // bytes of a key that has parts, or comes from elsewhere
+	maxPlainBytes = 128 // bytes that a client may put into a key
+	maxKeyBytes   = 512 // bytes of a key that has parts, or comes from elsewhere
 )
 
-// FirstKey names a client by the first function that can. It panics if there is none.
+// FirstOf names a client by the first function that can. It panics if there is none.
 //
 // Who is named by none stays unidentified, and whoever asked for the key decides what
 // that means. With [Anonymous] as the last function nobody is: all others then share
 // one key, and so one limit.
 //
 // The order is a decision about trust. A client chooses what it sends, and so which
-// function names it, and under how many names it comes: see [Secrets.Known].
-func FirstKey(of ...KeyFunc) KeyFunc {
-	mustNames("FirstKey", of)
+// function names it, and under how many names it comes: see [Secrets.Validate].
+func FirstOf(of ...KeyFunc) KeyFunc {
+	requireFuncs("FirstOf", of)
 	return func(r *http.Request) (string, bool) {
-		for _, name := range of {
-			if key, ok := name(r); ok {
+		for _, keyFunc := range of {
+			if key, ok := keyFunc(r); ok {
 				return key, true
 			}
 		}
@@ -52,52 +52,52 @@ func FirstKey(of ...KeyFunc) KeyFunc {
 	}
 }
 
-// Anonymous gives every request the same key.
-func Anonymous(*http.Request) (key string, ok bool) { return "anonymous:", true }
+// Constant gives every request the same key.
+func Constant(*http.Request) (key string, ok bool) { return "constant:", true }
 
 // FromContext names a client by what the context of its request holds, as an
 // authentication in front of the limit left it there. An empty string names nobody.
 // name says what it is, for instance "user"; it panics if name is not a token of HTTP.
-func FromContext(name string, who func(context.Context) (string, bool)) KeyFunc {
-	if who == nil {
+func FromContext(name string, value func(context.Context) (string, bool)) KeyFunc {
+	if value == nil {
 		panic("throttlehttp: FromContext: no function: give one that reads the context")
 	}
-	mustToken("FromContext", name)
-	return ofKind("context."+name, func(r *http.Request) (string, bool) { return who(r.Context()) })
+	requireToken("FromContext", name)
+	return withKind("context."+name, func(r *http.Request) (string, bool) { return value(r.Context()) })
 }
 
-// Named makes a KeyFunc of any other function: it adds a kind, bounds the length, and
+// KeyFrom makes a KeyFunc of any other function: it adds a kind, bounds the length, and
 // takes an empty string for nobody. name says what it is, for instance "plan"; it
 // panics if name is not a token of HTTP.
-func Named(name string, by func(*http.Request) (string, bool)) KeyFunc {
-	mustToken("Named", name)
-	mustNames("Named", []KeyFunc{by})
-	return ofKind("named."+name, by)
+func KeyFrom(name string, fn func(*http.Request) (string, bool)) KeyFunc {
+	requireToken("KeyFrom", name)
+	requireFuncs("KeyFrom", []KeyFunc{fn})
+	return withKind("named."+name, fn)
 }
 
-func ofKind(kind string, by func(*http.Request) (string, bool)) KeyFunc {
+func withKind(kind string, fn func(*http.Request) (string, bool)) KeyFunc {
 	return func(r *http.Request) (string, bool) {
-		if v, ok := by(r); ok {
-			return plain(kind, v)
+		if v, ok := fn(r); ok {
+			return plainKey(kind, v)
 		}
 		return "", false
 	}
 }
 
-// plain returns the key of what may be seen. Nothing names nobody.
-func plain(kind, value string) (key string, ok bool) {
+// plainKey returns the key of what may be seen. Nothing names nobody.
+func plainKey(kind, value string) (key string, ok bool) {
 	switch n := len(value); {
 	case n == 0:
 		return "", false
-	case n > maxPlain:
+	case n > maxPlainBytes:
 		return kind + "=" + digest(value), true
 	}
 	return kind + ":" + value, true
 }
 
-// bounded returns key, or a short one in its stead.
-func bounded(kind, key string) string {
-	if len(key) > maxKey {
+// boundedKey returns key, or a short one in its stead.
+func boundedKey(kind, key string) string {
+	if len(key) > maxKeyBytes {
 		return kind + "=" + digest(key)
 	}
 	return key
@@ -114,18 +114,18 @@ func digest(value string) string {
 // too little to go on hashing with it.
 const hashBytes = 16
 
-func mustNames(caller string, of []KeyFunc) {
+func requireFuncs(caller string, of []KeyFunc) {
 	if len(of) == 0 {
 		panic("throttlehttp: " + caller + ": no functions: give one or more")
 	}
-	for _, name := range of {
-		if name == nil {
+	for _, keyFunc := range of {
+		if keyFunc == nil {
 			panic("throttlehttp: " + caller + ": a function is nil: leave it out")
 		}
 	}
 }
 
-func mustToken(caller, name string) {
+func requireToken(caller, name string) {
 	if n := tokenLen(name); n == 0 || n < len(name) {
 		panic("throttlehttp: " + caller + ": the name is not a token of HTTP: use letters, digits, - and _")
 	}

@@ -24,15 +24,15 @@ func TestKeyFunc_allocatesTheKeyOnly(t *testing.T) {
 	}{
 		"ip":        {throttlehttp.IP{}.Key, 1},
 		"proxied":   {behind.Key, 1},
-		"forwarded": {forwarding.Key, 1},
+		"forwarded": {forwardedIP.Key, 1},
 		"header":    {throttlehttp.Header("X-Tenant"), 1},
 		"bearer":    {throttlehttp.Bearer, pooled},
 		"path":      {throttlehttp.Path, 1},
 		"route":     {throttlehttp.RoutePattern, 1},
 		"method":    {throttlehttp.Method, 0},
-		"anonymous": {throttlehttp.Anonymous, 0},
-		"first":     {throttlehttp.FirstKey(throttlehttp.APIKey, behind.Key), 1},
-		"join":      {throttlehttp.JoinKey(behind.Key, throttlehttp.RoutePattern), 3},
+		"constant":  {throttlehttp.Constant, 0},
+		"first":     {throttlehttp.FirstOf(throttlehttp.APIKey, behind.Key), 1},
+		"join":      {throttlehttp.Composite(behind.Key, throttlehttp.RoutePattern), 3},
 	} {
 		got := testing.AllocsPerRun(1000, func() { tt.of(r) })
 		require.LessOrEqual(t, got, tt.want, name)
@@ -45,8 +45,8 @@ func BenchmarkKeyFunc(b *testing.B) {
 	r.Header["Authorization"] = []string{"Bearer s3cr3t"}
 	behind := throttlehttp.IP{Trusted: proxied}
 	for name, of := range map[string]throttlehttp.KeyFunc{
-		"IP": throttlehttp.IP{}.Key, "XForwardedFor": behind.Key, "Forwarded": forwarding.Key, "Bearer": throttlehttp.Bearer,
-		"Join": throttlehttp.JoinKey(behind.Key, throttlehttp.Path),
+		"IP": throttlehttp.IP{}.Key, "XForwardedFor": behind.Key, "Forwarded": forwardedIP.Key, "Bearer": throttlehttp.Bearer,
+		"Join": throttlehttp.Composite(behind.Key, throttlehttp.Path),
 	} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()

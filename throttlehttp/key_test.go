@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// from returns a request from 192.0.2.7 with headers, name after value.
-func from(headers ...string) *http.Request {
+// requestFrom returns a request from 192.0.2.7 with headers, name after value.
+func requestFrom(headers ...string) *http.Request {
 	r := httptest.NewRequest(http.MethodGet, "/", nil)
 	r.RemoteAddr = "192.0.2.7:4711"
 	for i := 0; i < len(headers); i += 2 {
@@ -39,19 +39,19 @@ var user = throttlehttp.FromContext("user", func(ctx context.Context) (string, b
 	return u, ok
 })
 
-func as(name string) *http.Request {
-	r := from()
+func requestAs(name string) *http.Request {
+	r := requestFrom()
 	return r.WithContext(context.WithValue(r.Context(), userKey{}, name))
 }
 
-func to(method, target string) *http.Request {
-	r := from()
+func requestTo(method, target string) *http.Request {
+	r := requestFrom()
 	r.Method, r.Host = method, "api.example.com"
 	r.URL, _ = url.Parse(target)
 	return r
 }
 
-func TestKeyFunc_namesClientsByWhatTheySay(t *testing.T) {
+func TestKeyFunc_identifiesClients(t *testing.T) {
 	const authorization, ann = "Authorization", "QW5uOmNhdA==" // Ann:cat
 	tenant := throttlehttp.Header("x-tenant")
 	for _, tt := range []struct {
@@ -60,48 +60,48 @@ func TestKeyFunc_namesClientsByWhatTheySay(t *testing.T) {
 		r    *http.Request
 		want string
 	}{
-		{"header", tenant, from("X-Tenant", " acme "), "header.X-Tenant:acme"},
-		{"no header", tenant, from(), "?"},
-		{"empty header", tenant, from("X-Tenant", ""), "?"},
-		{"header twice", tenant, from("X-Tenant", "acme", "X-Tenant", "acme"), "?"},
-		{"any bytes", tenant, from("X-Tenant", "a\x00b\nc\xff"), "header.X-Tenant:a\x00b\nc\xff"},
-		{"128 bytes", tenant, from("X-Tenant", strings.Repeat("a", 128)), "header.X-Tenant:" + strings.Repeat("a", 128)},
-		{"129 bytes", tenant, from("X-Tenant", strings.Repeat("a", 129)), "header.X-Tenant=c12cb024a2e5551cca0e08fce8f1c5e3"},
-		{"user", user, as("ann"), "context.user:ann"},
-		{"no user", user, from(), "?"},
-		{"empty user", user, as(""), "?"},
-		{"basic", throttlehttp.BasicUser, from(authorization, "basic "+ann), "basic:Ann"},
-		{"basic twice", throttlehttp.BasicUser, from(authorization, "Basic "+ann, authorization, "Basic "+ann), "?"},
-		{"basic without a user", throttlehttp.BasicUser, from(authorization, "Basic OmNhdA=="), "?"},
-		{"basic, broken", throttlehttp.BasicUser, from(authorization, "Basic QW5"), "?"},
-		{"bearer is not basic", throttlehttp.BasicUser, from(authorization, "Bearer "+ann), "?"},
-		{"anonymous", throttlehttp.Anonymous, from(), "anonymous:"},
+		{"header", tenant, requestFrom("X-Tenant", " acme "), "header.X-Tenant:acme"},
+		{"no header", tenant, requestFrom(), "?"},
+		{"empty header", tenant, requestFrom("X-Tenant", ""), "?"},
+		{"header twice", tenant, requestFrom("X-Tenant", "acme", "X-Tenant", "acme"), "?"},
+		{"any bytes", tenant, requestFrom("X-Tenant", "a\x00b\nc\xff"), "header.X-Tenant:a\x00b\nc\xff"},
+		{"128 bytes", tenant, requestFrom("X-Tenant", strings.Repeat("a", 128)), "header.X-Tenant:" + strings.Repeat("a", 128)},
+		{"129 bytes", tenant, requestFrom("X-Tenant", strings.Repeat("a", 129)), "header.X-Tenant=c12cb024a2e5551cca0e08fce8f1c5e3"},
+		{"user", user, requestAs("ann"), "context.user:ann"},
+		{"no user", user, requestFrom(), "?"},
+		{"empty user", user, requestAs(""), "?"},
+		{"basic", throttlehttp.BasicUser, requestFrom(authorization, "basic "+ann), "basic:Ann"},
+		{"basic twice", throttlehttp.BasicUser, requestFrom(authorization, "Basic "+ann, authorization, "Basic "+ann), "?"},
+		{"basic without a user", throttlehttp.BasicUser, requestFrom(authorization, "Basic OmNhdA=="), "?"},
+		{"basic, broken", throttlehttp.BasicUser, requestFrom(authorization, "Basic QW5"), "?"},
+		{"bearer is not basic", throttlehttp.BasicUser, requestFrom(authorization, "Bearer "+ann), "?"},
+		{"constant", throttlehttp.Constant, requestFrom(), "constant:"},
 	} {
 		require.Equal(t, tt.want, key(tt.of, tt.r), tt.name)
 	}
 }
 
-func TestKeyFunc_namesRequestsByWhatTheyWant(t *testing.T) {
+func TestKeyFunc_identifiesRequests(t *testing.T) {
 	for _, tt := range []struct {
 		of   throttlehttp.KeyFunc
 		r    *http.Request
 		want string
 	}{
-		{throttlehttp.Method, to("POST", "/"), "method:POST"},
-		{throttlehttp.Method, to("HEAD", "/"), "method:GET"},
-		{throttlehttp.Method, to("", "/"), "method:GET"},
-		{throttlehttp.Method, to("AAAA", "/"), "method:"},
-		{throttlehttp.Method, to("get", "/"), "method:"},
-		{throttlehttp.Path, to("GET", "/a/b?c=d"), "path:/a/b"},
-		{throttlehttp.Path, to("GET", "/a/b/"), "path:/a/b"},
-		{throttlehttp.Path, to("GET", "/a//./x/..//%62"), "path:/a/b"},
-		{throttlehttp.Path, to("GET", "/../../a/b"), "path:/a/b"},
-		{throttlehttp.Path, to("GET", ""), "path:/"},
-		{throttlehttp.Path, to("OPTIONS", "*"), "path:/*"},
-		{throttlehttp.Path, to("GET", "/%00%0a"), "path:/\x00\n"},
-		{throttlehttp.Path, to("GET", "/"+strings.Repeat("a", 1<<20)), "path=55931a698fc4dd9c15f91b82e60a7a28"},
-		{throttlehttp.RoutePattern, to("GET", "/a"), "?"},
-		{throttlehttp.Host, to("GET", "/a"), "host:api.example.com"},
+		{throttlehttp.Method, requestTo("POST", "/"), "method:POST"},
+		{throttlehttp.Method, requestTo("HEAD", "/"), "method:GET"},
+		{throttlehttp.Method, requestTo("", "/"), "method:GET"},
+		{throttlehttp.Method, requestTo("AAAA", "/"), "method:"},
+		{throttlehttp.Method, requestTo("get", "/"), "method:"},
+		{throttlehttp.Path, requestTo("GET", "/a/b?c=d"), "path:/a/b"},
+		{throttlehttp.Path, requestTo("GET", "/a/b/"), "path:/a/b"},
+		{throttlehttp.Path, requestTo("GET", "/a//./x/..//%62"), "path:/a/b"},
+		{throttlehttp.Path, requestTo("GET", "/../../a/b"), "path:/a/b"},
+		{throttlehttp.Path, requestTo("GET", ""), "path:/"},
+		{throttlehttp.Path, requestTo("OPTIONS", "*"), "path:/*"},
+		{throttlehttp.Path, requestTo("GET", "/%00%0a"), "path:/\x00\n"},
+		{throttlehttp.Path, requestTo("GET", "/"+strings.Repeat("a", 1<<20)), "path=55931a698fc4dd9c15f91b82e60a7a28"},
+		{throttlehttp.RoutePattern, requestTo("GET", "/a"), "?"},
+		{throttlehttp.Host, requestTo("GET", "/a"), "host:api.example.com"},
 	} {
 		require.Equal(t, tt.want, key(tt.of, tt.r), "%s %s", tt.r.Method, tt.r.URL.Path[:min(len(tt.r.URL.Path), 20)])
 	}
@@ -112,7 +112,7 @@ func TestKeyFunc_namesRequestsByWhatTheyWant(t *testing.T) {
 		"":                      "?",
 		":80":                   "?",
 	} {
-		r := from()
+		r := requestFrom()
 		r.Host = host
 		require.Equal(t, want, key(throttlehttp.Host, r), host)
 	}
@@ -123,18 +123,18 @@ func TestRoutePattern_isKnownInsideOfAMux(t *testing.T) {
 	mux.HandleFunc("GET /items/{id}", func(_ http.ResponseWriter, r *http.Request) {
 		got = append(got, key(throttlehttp.RoutePattern, r))
 	})
-	mux.ServeHTTP(httptest.NewRecorder(), to("GET", "/items/1"))
-	mux.ServeHTTP(httptest.NewRecorder(), to("GET", "/items/2"))
+	mux.ServeHTTP(httptest.NewRecorder(), requestTo("GET", "/items/1"))
+	mux.ServeHTTP(httptest.NewRecorder(), requestTo("GET", "/items/2"))
 	require.Equal(t, []string{"route:GET /items/{id}", "route:GET /items/{id}"}, got)
 }
 
-func TestFirstKey_takesTheFirstThatKnows(t *testing.T) {
+func TestFirstOf_usesTheFirstKey(t *testing.T) {
 	none := func(*http.Request) (string, bool) { return "nobody", false }
-	f := throttlehttp.FirstKey(none, user, throttlehttp.Header("X-Tenant"))
-	require.Equal(t, "context.user:ann", key(f, as("ann")))
-	require.Equal(t, "header.X-Tenant:acme", key(f, from("X-Tenant", "acme")))
-	require.Equal(t, "?", key(f, from()), "nobody made up a name")
-	require.Equal(t, "anonymous:", key(throttlehttp.FirstKey(f, throttlehttp.Anonymous), from()))
+	f := throttlehttp.FirstOf(none, user, throttlehttp.Header("X-Tenant"))
+	require.Equal(t, "context.user:ann", key(f, requestAs("ann")))
+	require.Equal(t, "header.X-Tenant:acme", key(f, requestFrom("X-Tenant", "acme")))
+	require.Equal(t, "?", key(f, requestFrom()), "nobody made up a name")
+	require.Equal(t, "constant:", key(throttlehttp.FirstOf(f, throttlehttp.Constant), requestFrom()))
 }
 
 // A client that may choose its header, its cookie and its name cannot choose the key
@@ -143,20 +143,20 @@ func TestKeyFunc_kindsAreNeverEqual(t *testing.T) {
 	ip := throttlehttp.IP{}
 	kinds := []throttlehttp.KeyFunc{
 		throttlehttp.APIKey, throttlehttp.Bearer, throttlehttp.BasicUser, throttlehttp.Cookie("c"), throttlehttp.APIKeyQuery("c"),
-		throttlehttp.Header("C"), throttlehttp.Anonymous, throttlehttp.Method, throttlehttp.Path,
-		throttlehttp.Host, user, throttlehttp.Named("user", func(*http.Request) (string, bool) { return "x", true }), ip.Key,
-		ip.Place(func(netip.Addr) string { return "x" }), throttlehttp.JoinKey(ip.Key, throttlehttp.Path),
+		throttlehttp.Header("C"), throttlehttp.Constant, throttlehttp.Method, throttlehttp.Path,
+		throttlehttp.Host, user, throttlehttp.KeyFrom("user", func(*http.Request) (string, bool) { return "x", true }), ip.Key,
+		ip.Region(func(netip.Addr) string { return "x" }), throttlehttp.Composite(ip.Key, throttlehttp.Path),
 	}
 	seen := map[string]int{}
 	for i, f := range kinds {
-		forged := []string{"x", "192.0.2.7", "ip:192.0.2.7", "anonymous:", "join:12:ip:192.0.2.76:path:/", "/", "", strings.Repeat("x", 600)}
+		forged := []string{"x", "192.0.2.7", "ip:192.0.2.7", "constant:", "join:12:ip:192.0.2.76:path:/", "/", "", strings.Repeat("x", 600)}
 		for j := range kinds {
-			if k := key(kinds[j], as("x")); k != "?" {
+			if k := key(kinds[j], requestAs("x")); k != "?" {
 				forged = append(forged, k, strings.TrimPrefix(k, "ip:"), "/"+k)
 			}
 		}
 		for _, v := range forged {
-			r := as(v)
+			r := requestAs(v)
 			r.Header = http.Header{"C": {v}, "X-Api-Key": {v}, "Cookie": {"c=" + v}, "Authorization": {"Bearer " + v}}
 			r.URL.RawQuery, r.Host, r.Method, r.URL.Path = "c="+url.QueryEscape(v), v, v, v
 			k, ok := f(r)
@@ -174,29 +174,29 @@ func TestKeyFunc_kindsAreNeverEqual(t *testing.T) {
 
 func TestKeyFunc_keysAreShort(t *testing.T) {
 	long := strings.Repeat("n\x00\n", 1<<20/3)
-	r := as(long)
+	r := requestAs(long)
 	r.Header = http.Header{"X-Tenant": {long}, "X-Api-Key": {long}, "Cookie": {"c=" + strings.Repeat("c", 1<<20)}, "Authorization": {"Bearer " + long}}
 	r.URL.Path, r.Host, r.Pattern, r.URL.RawQuery = long, long, long, "c="+url.QueryEscape(long)
 	raw := func(*http.Request) (string, bool) { return long, true }
 	parts := []throttlehttp.KeyFunc{
 		throttlehttp.APIKey, throttlehttp.Bearer, throttlehttp.Cookie("c"), throttlehttp.APIKeyQuery("c"), throttlehttp.Header("X-Tenant"),
-		throttlehttp.Path, throttlehttp.Host, throttlehttp.RoutePattern, user, throttlehttp.Named("raw", raw), throttlehttp.JoinKey(raw),
+		throttlehttp.Path, throttlehttp.Host, throttlehttp.RoutePattern, user, throttlehttp.KeyFrom("raw", raw), throttlehttp.Composite(raw),
 	}
 	for i, f := range parts {
 		k, ok := f(r)
 		require.True(t, ok, i)
 		require.LessOrEqual(t, len(k), 60, "%d: %.80s", i, k)
 	}
-	k, ok := throttlehttp.JoinKey(parts...)(r)
+	k, ok := throttlehttp.Composite(parts...)(r)
 	require.True(t, ok)
 	require.LessOrEqual(t, len(k), 512)
 }
 
 func TestKeyFunc_panicsOnWhatCannotWork(t *testing.T) {
 	for name, build := range map[string]func(){
-		"FirstKey of none":     func() { throttlehttp.FirstKey() },
-		"FirstKey of nil":      func() { throttlehttp.FirstKey(throttlehttp.Bearer, nil) },
-		"JoinKey of none":      func() { throttlehttp.JoinKey() },
+		"FirstOf of none":      func() { throttlehttp.FirstOf() },
+		"FirstOf of nil":       func() { throttlehttp.FirstOf(throttlehttp.Bearer, nil) },
+		"Composite of none":    func() { throttlehttp.Composite() },
 		"Header without name":  func() { throttlehttp.Header("") },
 		"Header with a blank":  func() { throttlehttp.Header("X Tenant") },
 		"Header with a colon":  func() { throttlehttp.Header("X-Tenant:") },
@@ -204,8 +204,8 @@ func TestKeyFunc_panicsOnWhatCannotWork(t *testing.T) {
 		"Query without name":   func() { throttlehttp.APIKeyQuery("") },
 		"FromContext unnamed":  func() { throttlehttp.FromContext("", func(context.Context) (string, bool) { return "", false }) },
 		"FromContext of nil":   func() { throttlehttp.FromContext("user", nil) },
-		"Named of nil":         func() { throttlehttp.Named("user", nil) },
-		"Place without places": func() { throttlehttp.IP{}.Place(nil) },
+		"Named of nil":         func() { throttlehttp.KeyFrom("user", nil) },
+		"Place without places": func() { throttlehttp.IP{}.Region(nil) },
 	} {
 		func() {
 			defer func() { require.Contains(t, fmt.Sprint(recover()), "throttlehttp: ", name) }()

@@ -20,9 +20,9 @@ import (
 // Every answer says how the limit stands, so that a client can stay inside it
 // and need not find it by being refused. See [Middleware.Handler] for the words.
 //
-// What limits do is said by limiters, not by fields of this struct: throttle.InFlight
-// bounds what is served at a time, throttle.Shadow tries a limit out, throttle.Soft
-// and Elastic lend, throttle.Penalty shuts out who does not heed refusals.
+// What limits do is said by limiters, not by fields of this struct: throttle.Concurrency
+// bounds what is served at a time, throttle.Shadow tries a limit out, throttle.SoftLimit
+// and Elastic lend, throttle.Ban shuts out who does not heed refusals.
 //
 // The zero Middleware lets everything through. Fields must not change after
 // Handler was called.
@@ -41,7 +41,7 @@ type Middleware struct {
 	// That may be throttle.MaxDemands limits; for more, nest a second Middleware.
 	Limits func(*http.Request, *throttle.Ticket)
 
-	// Waiter delays requests instead of rejecting them, in a fair queue for each limit
+	// Queue delays requests instead of rejecting them, in a fair queue for each limit
 	// and key. Its bounds: MaxWait is the longest delay, MaxLine the most requests in one
 	// queue, and MaxAll the most in all queues, together with all others that share the
 	// Waiter. A request that finds a queue full, or a limit that is closed for longer than
@@ -55,7 +55,7 @@ type Middleware struct {
 	// What nginx calls burst=20 is a TokenBucket with Burst 1 and a MaxLine of 20.
 	// Limiters are not asked to book ahead, as LeakyBucket could: a booking is lost when
 	// the client leaves or another limit has closed meanwhile.
-	Waiter *throttle.Waiter
+	Queue *throttle.Queue
 
 	// Dialect is how answers say how the limits stand. 0: quota.XRateLimit and
 	// XResetAfter, since a bucket may be full again long before a second is over.
@@ -63,14 +63,14 @@ type Middleware struct {
 	// With quota.XRetryAfter alone, nothing is said but when to come back.
 	Dialect quota.Dialect
 
-	// Spread is how much later than necessary a refused client may be told to come
+	// RetryAfterJitter is how much later than necessary a refused client may be told to come
 	// back: each by a random part of it, so that they do not come together. Nobody is
 	// told to come earlier than would be of use. 0: not at all.
-	Spread time.Duration
+	RetryAfterJitter time.Duration
 
-	// Refused answers a request that was refused; RefusalFrom tells it why. The headers
-	// are set by then, and may be changed. Nil: Refusal.ServeHTTP.
-	Refused http.Handler
+	// OnReject answers a request that was refused; RejectionFrom tells it why. The headers
+	// are set by then, and may be changed. Nil: Rejection.ServeHTTP.
+	OnReject http.Handler
 
 	// FailClosed decides what happens to a request when a limiter returns an error, mostly
 	// because the store that it asks is down: false serves the request without limit, true
@@ -121,33 +121,33 @@ type Trace struct {
 // counts as in use until the handler returns.
 func (m *Middleware) Handler(next http.Handler) http.Handler {
 	m.check()
-	if m.Waiter != nil {
-		m.Waiter.SetDefaultMaxTotal(maxWaiting)
+	if m.Queue != nil {
+		m.Queue.SetDefaultMaxTotal(defaultMaxTotal)
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		p := passages.Get().(*passage)
-		if !m.demand(r, p) {
-			p.leave()
-			m.refuse(w, r, unidentified)
+		p := requestStates.Get().(*requestState)
+		if !m.addDemands(r, p) {
+			p.release()
+			m.reject(w, r, missingKey)
 			return
 		}
-		d, err := p.ask(m, r)
+		d, err := p.reserve(m, r)
 		if err == nil && d.OK {
 			p.serve(m, w, r, next)
 			return
 		}
-		p.leave()
+		p.release()
 		if err != nil {
-			m.failed(w, r, err, next)
+			m.handleFailure(w, r, err, next)
 		} else {
-			m.refuse(w, r, refusalOf(d))
+			m.reject(w, r, rejectionOf(d))
 		}
 	})
 }
 
-// maxWaiting is how many requests a Waiter without a MaxAll delays at a time: the default
+// defaultMaxTotal is how many requests a Waiter without a MaxAll delays at a time: the default
 // of Envoy's circuit breakers for pending requests.
-const maxWaiting = 1024
+const defaultMaxTotal = 1024
 
 // check panics if m can never work.
 func (m *Middleware) check() {
@@ -164,8 +164,8 @@ func (m *Middleware) check() {
 	}
 }
 
-// demand adds to p what r must pass. It is false if a Rule turns r away.
-func (m *Middleware) demand(r *http.Request, p *passage) bool {
+// addDemands adds to p what r must pass. It is false if a Rule turns r away.
+func (m *Middleware) addDemands(r *http.Request, p *requestState) bool {
 	if m.Limiter != nil {
 		p.ticket.Add(throttle.Demand{Limiter: m.Limiter})
 		p.n++
@@ -181,20 +181,20 @@ func (m *Middleware) demand(r *http.Request, p *passage) bool {
 	return true
 }
 
-// refuse answers a request that was refused.
-func (m *Middleware) refuse(w http.ResponseWriter, r *http.Request, f Refusal) {
-	m.decided(r, f.Decision)
-	m.writeRefused(w.Header(), f.Decision)
-	if m.Refused != nil {
-		m.Refused.ServeHTTP(w, f.in(r))
+// reject answers a request that was refused.
+func (m *Middleware) reject(w http.ResponseWriter, r *http.Request, f Rejection) {
+	m.traceDecision(r, f.Decision)
+	m.writeRejected(w.Header(), f.Decision)
+	if m.OnReject != nil {
+		m.OnReject.ServeHTTP(w, f.attachTo(r))
 		return
 	}
 	f.ServeHTTP(w, r)
 }
 
-// failed deals with a request on which no decision was reached. The error may
+// handleFailure deals with a request on which no decision was reached. The error may
 // name hosts and stores, so it goes to the Trace and never to the client.
-func (m *Middleware) failed(w http.ResponseWriter, r *http.Request, err error, next http.Handler) {
+func (m *Middleware) handleFailure(w http.ResponseWriter, r *http.Request, err error, next http.Handler) {
 	open := !m.FailClosed && !causedByRequest(r, err) && !errors.Is(err, throttle.ErrClosed)
 	if m.Trace != nil && m.Trace.Failed != nil {
 		m.Trace.Failed(r, err, open)
@@ -203,12 +203,12 @@ func (m *Middleware) failed(w http.ResponseWriter, r *http.Request, err error, n
 		next.ServeHTTP(w, r)
 		return
 	}
-	undecided.ServeHTTP(w, r)
+	unavailable.ServeHTTP(w, r)
 }
 
-// shortest is how much of a request's deadline must be left after a store has timed out
+// minTimeLeft is how much of a request's deadline must be left after a store has timed out
 // for the store to be the cause: stores are given half of what is left, or less.
-const shortest = time.Second
+const minTimeLeft = time.Second
 
 // causedByRequest reports whether a limiter failed because of what the client did: it has
 // left, its request has an impossible cost, or a deadline that is too short for a store to
@@ -219,10 +219,10 @@ func causedByRequest(r *http.Request, err error) bool {
 	}
 	var timeout net.Error
 	deadline, ok := r.Context().Deadline()
-	return ok && errors.As(err, &timeout) && timeout.Timeout() && time.Until(deadline) < shortest
+	return ok && errors.As(err, &timeout) && timeout.Timeout() && time.Until(deadline) < minTimeLeft
 }
 
-func (m *Middleware) decided(r *http.Request, d throttle.Decision) {
+func (m *Middleware) traceDecision(r *http.Request, d throttle.Decision) {
 	if m.Trace != nil && m.Trace.Decided != nil {
 		m.Trace.Decided(r, d)
 	}

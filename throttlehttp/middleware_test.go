@@ -22,21 +22,21 @@ import (
 
 var ok = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "ok") })
 
-// ask sends a GET through h without any network.
-func ask(h http.Handler) *http.Response {
+// serveGet sends a GET through h without any network.
+func serveGet(h http.Handler) *http.Response {
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
 	return w.Result()
 }
 
-// said returns the status and what the headers say of the limit.
-func said(r *http.Response) string {
+// limitSummary returns the status and what the headers say of the limit.
+func limitSummary(r *http.Response) string {
 	h := r.Header
 	return strings.TrimRight(fmt.Sprint(r.StatusCode, " ", h.Get("X-RateLimit-Limit"), "/", h.Get("X-RateLimit-Remaining"),
 		"/", h.Get("X-RateLimit-Reset"), " ", h.Get("Retry-After")), " ")
 }
 
-func TestMiddleware_saysHowTheLimitStands(t *testing.T) {
+func TestMiddleware_writesLimitHeaders(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &throttlehttp.Middleware{Limiter: throttle.NewTokenBucket(throttle.Limit{Count: 1, Per: 1500 * time.Millisecond, Burst: 3}, nil)}
 		h := m.Handler(ok)
@@ -54,13 +54,13 @@ func TestMiddleware_saysHowTheLimitStands(t *testing.T) {
 			{time.Hour, "200 3/2/2"},
 		} {
 			time.Sleep(time.Until(start.Add(step.at)))
-			require.Equal(t, step.want, said(ask(h)), "at %v", step.at)
+			require.Equal(t, step.want, limitSummary(serveGet(h)), "at %v", step.at)
 		}
 	})
 }
 
-func TestMiddleware_zeroValueLetsThrough(t *testing.T) {
-	require.Equal(t, "200 //", said(ask(new(throttlehttp.Middleware).Handler(ok))))
+func TestMiddleware_zeroValueAllowsAll(t *testing.T) {
+	require.Equal(t, "200 //", limitSummary(serveGet(new(throttlehttp.Middleware).Handler(ok))))
 }
 
 // Who waits as long as Retry-After says is not refused again, whatever the rate.
@@ -70,33 +70,33 @@ func TestMiddleware_retryAfterIsNeverEarly(t *testing.T) {
 		for range 300 {
 			l := throttle.Limit{Count: 1 + rnd.Int64N(50), Per: time.Duration(1 + rnd.Int64N(int64(time.Minute))), Burst: 1 + rnd.Int64N(5)}
 			h := (&throttlehttp.Middleware{Limiter: throttle.NewTokenBucket(l, nil)}).Handler(ok)
-			r := ask(h)
-			for ; r.StatusCode == http.StatusOK; r = ask(h) {
+			r := serveGet(h)
+			for ; r.StatusCode == http.StatusOK; r = serveGet(h) {
 				time.Sleep(time.Duration(rnd.Int64N(int64(l.Per) / l.Count)))
 			}
 			s, err := strconv.Atoi(r.Header.Get("Retry-After"))
 			require.NoError(t, err, l.String())
 			time.Sleep(time.Duration(s) * time.Second)
-			require.Equal(t, http.StatusOK, ask(h).StatusCode, l.String())
+			require.Equal(t, http.StatusOK, serveGet(h).StatusCode, l.String())
 		}
 	})
 }
 
-// decide is a limiter that always says the same.
-type decide struct {
+// fixedDecision is a limiter that always says the same.
+type fixedDecision struct {
 	d   throttle.Decision
 	err error
 }
 
-func (l decide) Reserve(context.Context, throttle.Claim) (throttle.Decision, error) {
+func (l fixedDecision) Reserve(context.Context, throttle.Claim) (throttle.Decision, error) {
 	return l.d, l.err
 }
-func (l decide) Cancel(context.Context, throttle.Claim, throttle.Decision) {}
+func (l fixedDecision) Cancel(context.Context, throttle.Claim, throttle.Decision) {}
 
-func TestMiddleware_refusal(t *testing.T) {
+func TestMiddleware_rejection(t *testing.T) {
 	for _, tt := range []struct {
-		wait       time.Duration
-		said, body string
+		wait          time.Duration
+		summary, body string
 	}{
 		{1, "429 9/0/1 1", "Try again in 1 second."},
 		{time.Second, "429 9/0/1 1", "Try again in 1 second."},
@@ -108,26 +108,26 @@ func TestMiddleware_refusal(t *testing.T) {
 		{throttle.Forever, "429 9/0/1", "This request cannot be taken at any time."},
 		{throttle.Forever - 1, "429 9/0/1 999999999", "Try again in 11575 days."},
 	} {
-		l := decide{d: throttle.Decision{Policy: "inner-name", Wait: tt.wait, Limit: 9, ResetAfter: time.Second}}
-		r := ask((&throttlehttp.Middleware{Limiter: l}).Handler(ok))
-		require.Equal(t, tt.said, said(r))
+		l := fixedDecision{d: throttle.Decision{Policy: "inner-name", Wait: tt.wait, Limit: 9, ResetAfter: time.Second}}
+		r := serveGet((&throttlehttp.Middleware{Limiter: l}).Handler(ok))
+		require.Equal(t, tt.summary, limitSummary(r))
 		body, _ := io.ReadAll(r.Body)
 		require.Contains(t, string(body), strconv.Quote(tt.body))
 		require.NotContains(t, fmt.Sprint(r.Header, string(body)), "inner-name")
 	}
 }
 
-func TestMiddleware_refusedHandlerAnswers(t *testing.T) {
+func TestMiddleware_onRejectResponds(t *testing.T) {
 	m := &throttlehttp.Middleware{
-		Limiter: decide{d: throttle.Decision{Wait: time.Second, Limit: 9}},
-		Refused: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(http.StatusTeapot) }),
+		Limiter:  fixedDecision{d: throttle.Decision{Wait: time.Second, Limit: 9}},
+		OnReject: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(http.StatusTeapot) }),
 	}
-	require.Equal(t, "418 9/0/0 1", said(ask(m.Handler(ok))))
+	require.Equal(t, "418 9/0/0 1", limitSummary(serveGet(m.Handler(ok))))
 }
 
-func TestMiddleware_tellsTheLimitThatIsNearest(t *testing.T) {
+func TestMiddleware_reportsTheTightestLimit(t *testing.T) {
 	state := func(limit, left int64, reset time.Duration) throttle.Limiter {
-		return decide{d: throttle.Decision{OK: true, Limit: limit, Remaining: left, ResetAfter: reset}}
+		return fixedDecision{d: throttle.Decision{OK: true, Limit: limit, Remaining: left, ResetAfter: reset}}
 	}
 	for name, tt := range map[string]struct {
 		demands []throttle.Demand
@@ -144,23 +144,23 @@ func TestMiddleware_tellsTheLimitThatIsNearest(t *testing.T) {
 				t.Add(d)
 			}
 		}}
-		require.Equal(t, tt.want, said(ask(m.Handler(ok))), name)
+		require.Equal(t, tt.want, limitSummary(serveGet(m.Handler(ok))), name)
 	}
 }
 
-func TestMiddleware_nestedTellsTheLimitThatIsNearest(t *testing.T) {
+func TestMiddleware_nestedReportsTheTightestLimit(t *testing.T) {
 	perSecond := func(n int64) *throttlehttp.Middleware {
 		return &throttlehttp.Middleware{Limiter: throttle.NewTokenBucket(throttle.PerSecond(n), nil)}
 	}
 	h := perSecond(5).Handler(perSecond(3).Handler(ok))
-	require.Equal(t, "200 3/2/1", said(ask(h)))
+	require.Equal(t, "200 3/2/1", limitSummary(serveGet(h)))
 	h = perSecond(3).Handler(perSecond(5).Handler(ok))
-	require.Equal(t, "200 3/2/1", said(ask(h)))
-	h = perSecond(1).Handler((&throttlehttp.Middleware{Limiter: decide{d: throttle.Decision{Wait: 1, Limit: 7}}}).Handler(ok))
-	require.Equal(t, "429 7/0/0 1", said(ask(h)), "who refuses has the word")
+	require.Equal(t, "200 3/2/1", limitSummary(serveGet(h)))
+	h = perSecond(1).Handler((&throttlehttp.Middleware{Limiter: fixedDecision{d: throttle.Decision{Wait: 1, Limit: 7}}}).Handler(ok))
+	require.Equal(t, "429 7/0/0 1", limitSummary(serveGet(h)), "who refuses has the word")
 }
 
-func TestMiddleware_speaksDialects(t *testing.T) {
+func TestMiddleware_writesDialects(t *testing.T) {
 	perMinute := throttle.Limit{Name: "minute", Count: 60, Per: time.Minute}
 	perHour := throttle.Limit{Name: "hour", Count: 100, Per: time.Hour, Burst: 70}
 	m := &throttlehttp.Middleware{
@@ -170,7 +170,7 @@ func TestMiddleware_speaksDialects(t *testing.T) {
 			t.Add(throttle.Demand{Limiter: throttle.NewTokenBucket(perMinute, nil), Cost: 20})
 		},
 	}
-	inner := &throttlehttp.Middleware{Dialect: quota.Draft10, Limiter: decide{d: throttle.Decision{Policy: "odd", Limit: 7, Wait: 1, Per: 1e9 + 1}}}
+	inner := &throttlehttp.Middleware{Dialect: quota.Draft10, Limiter: fixedDecision{d: throttle.Decision{Policy: "odd", Limit: 7, Wait: 1, Per: 1e9 + 1}}}
 	require.Equal(t, http.Header{
 		"X-Ratelimit-Limit":     {"60"},
 		"X-Ratelimit-Remaining": {"40"},
@@ -181,7 +181,7 @@ func TestMiddleware_speaksDialects(t *testing.T) {
 		"Ratelimit":             {`"hour";r=69;t=36, "minute";r=40;t=20`, `"odd";r=0;t=0`},
 		"Ratelimit-Policy":      {`"hour";q=70;w=2520, "minute";q=60;w=60`, `"odd";q=7`}, // 70 are back in 42 minutes
 		"Retry-After":           {"1"},
-	}, limits(ask(m.Handler(inner.Handler(ok)))))
+	}, rateLimitHeaders(serveGet(m.Handler(inner.Handler(ok)))))
 
 	m = &throttlehttp.Middleware{Dialect: quota.Draft03 | quota.XRetryAfter, Limiter: inner.Limiter}
 	require.Equal(t, http.Header{
@@ -190,29 +190,29 @@ func TestMiddleware_speaksDialects(t *testing.T) {
 		"Ratelimit-Reset":         {"0"},
 		"Retry-After":             {"1"},
 		"X-Ratelimit-Retry-After": {"1"},
-	}, limits(ask(m.Handler(ok))))
+	}, rateLimitHeaders(serveGet(m.Handler(ok))))
 }
 
-func TestMiddleware_tellsTheWindow(t *testing.T) {
+func TestMiddleware_reportsTheWindow(t *testing.T) {
 	limit := throttle.Limit{Count: 10, Per: 20 * time.Second}
 	for _, l := range []throttle.Limiter{
 		throttle.NewTokenBucket(limit, nil),
-		throttle.NewRefillBucket(throttle.Refill{Limit: limit}, nil),
-		throttle.NewFixedWindow(throttle.Quota{Count: 10, Per: 20 * time.Second}, nil),
-		throttle.NewSlidingLog(throttle.Log{Limit: limit}, nil),
-		throttle.NewSlidingCounter(throttle.Counter{Limit: limit}, nil),
-		throttle.NewSubWindows(throttle.Parts{Limit: limit, Parts: 4}, nil),
+		throttle.NewRefillBucket(throttle.RefillBucketConfig{Limit: limit}, nil),
+		throttle.NewFixedWindow(throttle.FixedWindowConfig{Count: 10, Per: 20 * time.Second}, nil),
+		throttle.NewSlidingLog(throttle.SlidingLogConfig{Limit: limit}, nil),
+		throttle.NewSlidingCounter(throttle.SlidingCounterConfig{Limit: limit}, nil),
+		throttle.NewSubWindows(throttle.SubWindowsConfig{Limit: limit, Parts: 4}, nil),
 	} {
-		r := ask((&throttlehttp.Middleware{Limiter: l, Dialect: quota.Draft03}).Handler(ok))
+		r := serveGet((&throttlehttp.Middleware{Limiter: l, Dialect: quota.Draft03}).Handler(ok))
 		require.Equal(t, "10, 10;w=20", r.Header.Get("RateLimit-Limit"), "%T", l)
 	}
-	burst := throttle.Refill{Limit: throttle.Limit{Count: 4, Per: time.Minute, Burst: 10}}
-	r := ask((&throttlehttp.Middleware{Limiter: throttle.NewRefillBucket(burst, nil), Dialect: quota.Draft03}).Handler(ok))
+	burst := throttle.RefillBucketConfig{Limit: throttle.Limit{Count: 4, Per: time.Minute, Burst: 10}}
+	r := serveGet((&throttlehttp.Middleware{Limiter: throttle.NewRefillBucket(burst, nil), Dialect: quota.Draft03}).Handler(ok))
 	require.Equal(t, "10, 10;w=180", r.Header.Get("RateLimit-Limit"), "three refills of four")
 }
 
-// limits returns the headers of r that are about limits.
-func limits(r *http.Response) http.Header {
+// rateLimitHeaders returns the headers of r that are about limits.
+func rateLimitHeaders(r *http.Response) http.Header {
 	h := r.Header.Clone()
 	for _, other := range []string{"Content-Type", "X-Content-Type-Options", "Content-Length", "Cache-Control", "Vary"} {
 		h.Del(other)
@@ -237,7 +237,7 @@ func TestMiddleware_noDecision(t *testing.T) {
 		"limiter's own limit": {context.DeadlineExceeded, context.Background(), false, http.StatusOK},
 	} {
 		var failed []error
-		m := &throttlehttp.Middleware{Limiter: decide{err: tt.err}, FailClosed: tt.closed, Trace: &throttlehttp.Trace{
+		m := &throttlehttp.Middleware{Limiter: fixedDecision{err: tt.err}, FailClosed: tt.closed, Trace: &throttlehttp.Trace{
 			Failed: func(r *http.Request, err error, open bool) {
 				failed = append(failed, err)
 				require.Equal(t, tt.want == http.StatusOK, open, name)
@@ -259,7 +259,7 @@ func TestMiddleware_tracesDecisions(t *testing.T) {
 	}
 	h := m.Handler(ok)
 	for range 3 {
-		ask(h)
+		serveGet(h)
 	}
 	require.Equal(t, []bool{true, true, false}, seen)
 }

@@ -11,17 +11,17 @@ import (
 // header.
 //
 // A header that comes twice names nobody, and neither does an empty one. Anybody can
-// send any value: see [Secrets.Known] for what that means. What is known to carry
+// send any value: see [Secrets.Validate] for what that means. What is known to carry
 // secrets (Authorization, Cookie, X-API-Key and the like) is hashed, as by
 // [Secrets.Header] of the zero Secrets, which is right for all other secrets too.
 func Header(name string) KeyFunc {
-	mustToken("Header", name)
+	requireToken("Header", name)
 	name = http.CanonicalHeaderKey(name)
 	if httphost.IsSecret(name) {
-		return own.Header(name)
+		return defaultSecrets.Header(name)
 	}
 	kind := "header." + name
-	return func(r *http.Request) (string, bool) { return plain(kind, one(r.Header[name])) }
+	return func(r *http.Request) (string, bool) { return plainKey(kind, single(r.Header[name])) }
 }
 
 // BasicUser names a client by the user of "Authorization: Basic", whoever says so: it
@@ -32,7 +32,7 @@ func BasicUser(r *http.Request) (key string, ok bool) {
 		return "", false
 	}
 	user, _, _ := r.BasicAuth()
-	return plain("basic", user)
+	return plainKey("basic", user)
 }
 
 // Method separates requests by what they do. HEAD is GET, for it costs the server as
@@ -43,7 +43,7 @@ func Method(r *http.Request) (key string, ok bool) {
 	case "", http.MethodGet, http.MethodHead:
 		return "method:GET", true
 	case http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions, http.MethodConnect, http.MethodTrace:
-		return plain("method", r.Method)
+		return plainKey("method", r.Method)
 	}
 	return "method:", true
 }
@@ -55,18 +55,18 @@ func Method(r *http.Request) (key string, ok bool) {
 // There are as many paths as clients like to make up. RoutePattern is better where a
 // part of the path is a parameter.
 func Path(r *http.Request) (key string, ok bool) {
-	return plain("path", path.Clean("/"+r.URL.Path))
+	return plainKey("path", path.Clean("/"+r.URL.Path))
 }
 
 // RoutePattern separates requests by the pattern of http.ServeMux that they matched. It
 // is for handlers inside a mux: before one has looked, there is no pattern and nobody
 // is identified.
 func RoutePattern(r *http.Request) (key string, ok bool) {
-	return plain("route", r.Pattern)
+	return plainKey("route", r.Pattern)
 }
 
 // Host separates requests by the host that they ask for, without port and in lower
 // case. Clients choose it, unless something in front lets only known ones through.
 func Host(r *http.Request) (key string, ok bool) {
-	return plain("host", httphost.Name(r.Host))
+	return plainKey("host", httphost.Name(r.Host))
 }

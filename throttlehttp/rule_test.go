@@ -18,62 +18,62 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// sender is who a request of these tests says that it is of.
-func sender(r *http.Request) (string, bool) {
+// senderKey is who a request of these tests says that it is of.
+func senderKey(r *http.Request) (string, bool) {
 	name, ok := r.Header["User"]
 	return strings.Join(name, ""), ok
 }
 
 // perHour returns a limit of n for each key, none of which come back soon.
 func perHour(n int64) throttle.Limiter {
-	return throttle.NewKeyedBuckets(throttle.Buckets{Limit: throttle.PerHour(n)}, nil)
+	return throttle.NewKeyedBuckets(throttle.BucketsConfig{Limit: throttle.PerHour(n)}, nil)
 }
 
 // send sends a GET of somebody through h; "-" is nobody.
-func send(h http.Handler, who string) *http.Response {
+func send(h http.Handler, user string) *http.Response {
 	w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil)
-	if who != "-" {
-		r.Header.Set("User", who)
+	if user != "-" {
+		r.Header.Set("User", user)
 	}
 	h.ServeHTTP(w, r)
 	return w.Result()
 }
 
 // statuses returns what each of these is answered, one after another.
-func statuses(h http.Handler, who ...string) (got []int) {
-	for _, name := range who {
+func statuses(h http.Handler, users ...string) (got []int) {
+	for _, name := range users {
 		got = append(got, send(h, name).StatusCode)
 	}
 	return got
 }
 
-func TestRule_givesEachKeyItsShare(t *testing.T) {
+func TestRule_limitsEachKey(t *testing.T) {
 	m := &throttlehttp.Middleware{Rules: []throttlehttp.Rule{
 		{Limiter: throttle.NewTokenBucket(throttle.PerHour(5), nil)},
-		{Limiter: perHour(2), Key: sender},
+		{Limiter: perHour(2), Key: senderKey},
 	}}
 	h := m.Handler(ok)
 	require.Equal(t, []int{200, 200, 429, 200, 200, 429, 200, 429}, statuses(h, "ann", "ann", "ann", "bob", "bob", "bob", "eve", "eve"),
 		"two each, five in all, and who is refused takes nothing from the others")
 }
 
-func TestRule_saysWhatBecomesOfTheUnidentified(t *testing.T) {
+func TestRule_missingKey(t *testing.T) {
 	for name, tt := range map[string]struct {
-		what throttlehttp.Unidentified
+		what throttlehttp.MissingKey
 		want []int
 	}{
-		"they share one key": {throttlehttp.ShareKey, []int{200, 429, 429, 200}},
-		"they are refused":   {throttlehttp.TurnAway, []int{403, 403, 403, 200}},
-		"they pass":          {throttlehttp.LetPass, []int{200, 200, 200, 200}},
+		"they share one key": {throttlehttp.Shared, []int{200, 429, 429, 200}},
+		"they are refused":   {throttlehttp.Reject, []int{403, 403, 403, 200}},
+		"they pass":          {throttlehttp.Skip, []int{200, 200, 200, 200}},
 	} {
-		m := &throttlehttp.Middleware{Rules: []throttlehttp.Rule{{Limiter: perHour(1), Key: sender, Unidentified: tt.what}}}
+		m := &throttlehttp.Middleware{Rules: []throttlehttp.Rule{{Limiter: perHour(1), Key: senderKey, MissingKey: tt.what}}}
 		require.Equal(t, tt.want, statuses(m.Handler(ok), "-", "", "-", "ann"), name)
 	}
 }
 
-func TestRule_turnsAwayWithWords(t *testing.T) {
-	all := new(ledger)
-	m := &throttlehttp.Middleware{Limiter: all, Rules: []throttlehttp.Rule{{Limiter: perHour(1), Key: sender, Unidentified: throttlehttp.TurnAway}}}
+func TestRule_rejectSendsABody(t *testing.T) {
+	all := new(grantCounter)
+	m := &throttlehttp.Middleware{Limiter: all, Rules: []throttlehttp.Rule{{Limiter: perHour(1), Key: senderKey, MissingKey: throttlehttp.Reject}}}
 	var seen []string
 	m.Trace = &throttlehttp.Trace{Decided: func(_ *http.Request, d throttle.Decision) { seen = append(seen, d.Policy) }}
 	r := send(m.Handler(ok), "-")
@@ -82,11 +82,11 @@ func TestRule_turnsAwayWithWords(t *testing.T) {
 	require.Contains(t, string(body), `"Forbidden"`)
 	require.Contains(t, string(body), "does not say whose it is")
 	require.NotContains(t, r.Header, "Retry-After")
-	require.Equal(t, []string{"unidentified"}, seen)
+	require.Equal(t, []string{"missing key"}, seen)
 	require.Zero(t, *all, "nobody was asked")
 
-	m.Refused = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		f, _ := throttlehttp.RefusalFrom(r.Context())
+	m.OnReject = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		f, _ := throttlehttp.RejectionFrom(r.Context())
 		w.Header().Set("WWW-Authenticate", "Bearer")
 		f.Status = http.StatusUnauthorized
 		f.ServeHTTP(w, r)
@@ -95,18 +95,18 @@ func TestRule_turnsAwayWithWords(t *testing.T) {
 }
 
 // Who comes back when he was told to is not told of the next limit then.
-func TestRule_refusalSaysTheLongestWait(t *testing.T) {
+func TestRule_rejectionStatesTheLongestWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		remote := new(ledger) // says nothing of being Local
+		remote := new(grantCounter) // says nothing of being Local
 		for name, tt := range map[string]struct {
 			limits []throttle.Limiter
 			want   string
 		}{
-			"the first":   {[]throttle.Limiter{throttle.NewTokenBucket(throttle.PerHour(1), nil), throttle.NewTokenBucket(throttle.PerMinute(1), nil)}, "3600"},
-			"the second":  {[]throttle.Limiter{throttle.NewTokenBucket(throttle.PerMinute(1), nil), throttle.NewTokenBucket(throttle.PerHour(1), nil)}, "3600"},
-			"not known":   {[]throttle.Limiter{throttle.NewTokenBucket(throttle.PerMinute(1), nil), decide{}}, "60"},
-			"left alone":  {[]throttle.Limiter{throttle.NewTokenBucket(throttle.PerMinute(1), nil), remote}, "60"},
-			"within line": {[]throttle.Limiter{throttle.NewTokenBucket(throttle.PerMinute(1), nil), throttle.NewTokenBucket(throttle.PerHour(1), nil)}, "3600"},
+			"the first":    {[]throttle.Limiter{throttle.NewTokenBucket(throttle.PerHour(1), nil), throttle.NewTokenBucket(throttle.PerMinute(1), nil)}, "3600"},
+			"the second":   {[]throttle.Limiter{throttle.NewTokenBucket(throttle.PerMinute(1), nil), throttle.NewTokenBucket(throttle.PerHour(1), nil)}, "3600"},
+			"not known":    {[]throttle.Limiter{throttle.NewTokenBucket(throttle.PerMinute(1), nil), fixedDecision{}}, "60"},
+			"left alone":   {[]throttle.Limiter{throttle.NewTokenBucket(throttle.PerMinute(1), nil), remote}, "60"},
+			"within queue": {[]throttle.Limiter{throttle.NewTokenBucket(throttle.PerMinute(1), nil), throttle.NewTokenBucket(throttle.PerHour(1), nil)}, "3600"},
 		} {
 			m := &throttlehttp.Middleware{}
 			for _, l := range tt.limits {
@@ -115,10 +115,10 @@ func TestRule_refusalSaysTheLongestWait(t *testing.T) {
 				}
 				m.Rules = append(m.Rules, throttlehttp.Rule{Limiter: l})
 			}
-			if name == "within line" {
-				m.Waiter = &throttle.Waiter{MaxWait: time.Second}
+			if name == "within queue" {
+				m.Queue = &throttle.Queue{MaxWait: time.Second}
 			}
-			require.Equal(t, tt.want, ask(m.Handler(ok)).Header.Get("Retry-After"), name)
+			require.Equal(t, tt.want, serveGet(m.Handler(ok)).Header.Get("Retry-After"), name)
 		}
 		require.Equal(t, 1, remote.granted)
 	})
@@ -127,26 +127,26 @@ func TestRule_refusalSaysTheLongestWait(t *testing.T) {
 // Hard refuses, Soft warns before, Elastic lends while there is room.
 func TestRule_hardSoftElastic(t *testing.T) {
 	one, two := throttle.PerHour(1), throttle.PerHour(2)
-	room := 2
+	hasCapacity := 2
 	for name, tt := range map[string]struct {
 		l    throttle.Limiter
 		want []string
 	}{
 		"hard": {throttle.NewTokenBucket(one, nil), []string{"200", "429", "429", "429"}},
-		"soft": {&throttle.Soft{Limit: throttle.NewTokenBucket(one, nil), Hard: throttle.NewTokenBucket(two, nil)}, []string{"200", "200 over", "429", "429"}},
-		"elastic": {&throttle.Elastic{Limiter: throttle.NewTokenBucket(one, nil), Spare: func(throttle.Claim, throttle.Decision) bool {
-			room--
-			return room >= 0
+		"soft": {&throttle.SoftLimit{Soft: throttle.NewTokenBucket(one, nil), Hard: throttle.NewTokenBucket(two, nil)}, []string{"200", "200 over", "429", "429"}},
+		"elastic": {&throttle.Borrowing{Limiter: throttle.NewTokenBucket(one, nil), CanBorrow: func(throttle.Claim, throttle.Decision) bool {
+			hasCapacity--
+			return hasCapacity >= 0
 		}}, []string{"200", "200 over", "200 over", "429"}},
 	} {
 		var got []string
 		over := ""
 		m := &throttlehttp.Middleware{Rules: []throttlehttp.Rule{{Limiter: tt.l}}, Trace: &throttlehttp.Trace{
-			Decided: func(_ *http.Request, d throttle.Decision) { over = map[bool]string{true: " over"}[d.Over] },
+			Decided: func(_ *http.Request, d throttle.Decision) { over = map[bool]string{true: " over"}[d.OverLimit] },
 		}}
 		h := m.Handler(ok)
 		for range tt.want {
-			got = append(got, strconv.Itoa(ask(h).StatusCode)+over)
+			got = append(got, strconv.Itoa(serveGet(h).StatusCode)+over)
 		}
 		require.Equal(t, tt.want, got, name)
 	}
@@ -159,15 +159,15 @@ func TestRule_costs(t *testing.T) {
 	}}}}
 	h := m.Handler(ok)
 	require.Equal(t, []int{200, 429, 200, 200, 429, 503, 429}, statuses(h, "6", "5", "4", "0", "1", "-1", "11"))
-	require.Equal(t, "200 //", said(send(h, "0")), "a rule that does not concern a request says nothing of itself")
+	require.Equal(t, "200 //", limitSummary(send(h, "0")), "a rule that does not concern a request says nothing of itself")
 }
 
-func TestRule_checksWhatItIsGiven(t *testing.T) {
-	one := throttlehttp.Rule{Limiter: throttle.Unlimited}
+func TestRule_validatesItsFields(t *testing.T) {
+	one := throttlehttp.Rule{Limiter: throttle.AllowAll}
 	for name, m := range map[string]*throttlehttp.Middleware{
-		"Rules[1] has no Limiter": {Rules: []throttlehttp.Rule{one, {Key: sender}}},
-		"Rules[0] has no Key":     {Rules: []throttlehttp.Rule{{Limiter: throttle.Unlimited, Unidentified: throttlehttp.TurnAway}}},
-		"5 limits":                {Limiter: throttle.Unlimited, Rules: []throttlehttp.Rule{one, one, one, one}},
+		"Rules[1] has no Limiter": {Rules: []throttlehttp.Rule{one, {Key: senderKey}}},
+		"Rules[0] has no Key":     {Rules: []throttlehttp.Rule{{Limiter: throttle.AllowAll, MissingKey: throttlehttp.Reject}}},
+		"5 limits":                {Limiter: throttle.AllowAll, Rules: []throttlehttp.Rule{one, one, one, one}},
 	} {
 		func() {
 			defer func() { require.Contains(t, fmt.Sprint(recover()), name) }()
@@ -177,7 +177,7 @@ func TestRule_checksWhatItIsGiven(t *testing.T) {
 	(&throttlehttp.Middleware{Rules: []throttlehttp.Rule{one, one, one, one}}).Handler(ok)
 }
 
-func TestRule_hiddenIsNotSpokenOf(t *testing.T) {
+func TestRule_hiddenIsNotReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		everyDialect := quota.XRateLimit | quota.XResetAfter | quota.Draft03 | quota.Draft10
 		hidden := throttlehttp.Rule{Limiter: throttle.NewTokenBucket(throttle.Limit{Name: "guesses", Count: 2, Per: time.Hour}, nil), Hidden: true}
@@ -193,35 +193,35 @@ func TestRule_hiddenIsNotSpokenOf(t *testing.T) {
 			require.Equal(t, strconv.Itoa(want), r.Header.Get("RateLimit-Remaining"))
 			require.NotContains(t, fmt.Sprint(r.Header), "guesses")
 		}
-		require.Equal(t, http.Header{"Retry-After": {"1800"}}, limits(send(h, "-")), "when to come back is told")
+		require.Equal(t, http.Header{"Retry-After": {"1800"}}, rateLimitHeaders(send(h, "-")), "when to come back is told")
 		require.Equal(t, []string{"guesses", "guesses", "guesses"}, policies, "the operator sees it")
 		m = &throttlehttp.Middleware{Rules: []throttlehttp.Rule{hidden}}
-		require.Equal(t, http.Header{"Retry-After": {"1800"}}, limits(send(m.Handler(ok), "-")))
+		require.Equal(t, http.Header{"Retry-After": {"1800"}}, rateLimitHeaders(send(m.Handler(ok), "-")))
 	})
 }
 
 func TestMiddleware_shadowOnlyMarks(t *testing.T) {
 	var refused []string
-	m := &throttlehttp.Middleware{Rules: []throttlehttp.Rule{{Key: sender, Hidden: true, Limiter: &throttle.Shadow{
+	m := &throttlehttp.Middleware{Rules: []throttlehttp.Rule{{Key: senderKey, Hidden: true, Limiter: &throttle.Shadow{
 		Limiter:   perHour(1),
 		OnRefusal: func(c throttle.Claim, _ throttle.Decision) { refused = append(refused, c.Key) },
 	}}}}
 	var over []bool
-	m.Trace = &throttlehttp.Trace{Decided: func(_ *http.Request, d throttle.Decision) { over = append(over, d.Over) }}
+	m.Trace = &throttlehttp.Trace{Decided: func(_ *http.Request, d throttle.Decision) { over = append(over, d.OverLimit) }}
 	require.Equal(t, []int{200, 200, 200}, statuses(m.Handler(ok), "ann", "bob", "ann"))
 	require.Equal(t, []string{"ann"}, refused)
 	require.Equal(t, []bool{false, false, true}, over)
 }
 
 // One limit that lends is seen beside another that is tighter.
-func TestMiddleware_tracesWhoeverIsOver(t *testing.T) {
+func TestMiddleware_tracesOverLimit(t *testing.T) {
 	var got throttle.Decision
 	m := &throttlehttp.Middleware{Trace: &throttlehttp.Trace{Decided: func(_ *http.Request, d throttle.Decision) { got = d }}, Rules: []throttlehttp.Rule{
-		{Limiter: decide{d: throttle.Decision{OK: true, Limit: 9, Remaining: 8, Over: true, Policy: "soft"}}},
-		{Limiter: decide{d: throttle.Decision{OK: true, Limit: 9, Remaining: 2, Degraded: true, Policy: "tight"}}},
+		{Limiter: fixedDecision{d: throttle.Decision{OK: true, Limit: 9, Remaining: 8, OverLimit: true, Policy: "soft"}}},
+		{Limiter: fixedDecision{d: throttle.Decision{OK: true, Limit: 9, Remaining: 2, Degraded: true, Policy: "tight"}}},
 	}}
-	ask(m.Handler(ok))
-	require.Equal(t, throttle.Decision{OK: true, Limit: 9, Remaining: 2, Policy: "tight", Over: true, Degraded: true}, got)
+	serveGet(m.Handler(ok))
+	require.Equal(t, throttle.Decision{OK: true, Limit: 9, Remaining: 2, Policy: "tight", OverLimit: true, Degraded: true}, got)
 }
 
 // What no decision was reached on is visible, and passes or not as configured.
@@ -229,13 +229,13 @@ func TestRule_failsAsTheMiddlewareDoes(t *testing.T) {
 	down := errors.New("store is down")
 	for _, closed := range []bool{false, true} {
 		var failed int
-		m := &throttlehttp.Middleware{FailClosed: closed, Rules: []throttlehttp.Rule{{Limiter: decide{err: down}, Settle: throttlehttp.OnStatus(200)}},
+		m := &throttlehttp.Middleware{FailClosed: closed, Rules: []throttlehttp.Rule{{Limiter: fixedDecision{err: down}, FinalCost: throttlehttp.OnStatus(200)}},
 			Trace: &throttlehttp.Trace{Failed: func(_ *http.Request, err error, open bool) {
 				failed++
 				require.ErrorIs(t, err, down)
 				require.Equal(t, !closed, open)
 			}}}
-		require.Equal(t, map[bool]int{false: 200, true: 503}[closed], ask(m.Handler(ok)).StatusCode)
+		require.Equal(t, map[bool]int{false: 200, true: 503}[closed], serveGet(m.Handler(ok)).StatusCode)
 		require.Equal(t, 1, failed)
 	}
 }

@@ -38,37 +38,37 @@ type Secrets struct {
 	// random one of this process, which is right for limits that are kept in memory.
 	Key []byte
 
-	// Known says whether a secret is one that was given out; others name nobody. It is
+	// Validate says whether a secret is one that was given out; others name nobody. It is
 	// asked for every request and should answer from memory. Nil: all are.
-	Known func(secret string) bool
+	Validate func(secret string) bool
 
-	macs sync.Pool
+	macPool sync.Pool
 }
 
-// own is what the functions of the package use.
-var own Secrets
+// defaultSecrets is what the functions of the package use.
+var defaultSecrets Secrets
 
 // Bearer names a client by its bearer token (RFC 6750), like [Secrets.Bearer] of the
 // zero Secrets.
-func Bearer(r *http.Request) (key string, ok bool) { return own.Bearer(r) }
+func Bearer(r *http.Request) (key string, ok bool) { return defaultSecrets.Bearer(r) }
 
 // APIKey names a client by its API key, like [Secrets.APIKey] of the zero Secrets.
-func APIKey(r *http.Request) (key string, ok bool) { return own.APIKey(r) }
+func APIKey(r *http.Request) (key string, ok bool) { return defaultSecrets.APIKey(r) }
 
 // APIKeyQuery names a client by a parameter of the URL, like [Secrets.Query] of the
 // zero Secrets.
-func APIKeyQuery(name string) KeyFunc { return own.Query(name) }
+func APIKeyQuery(name string) KeyFunc { return defaultSecrets.Query(name) }
 
 // Cookie names a client by a cookie, like [Secrets.Cookie] of the zero Secrets.
-func Cookie(name string) KeyFunc { return own.Cookie(name) }
+func Cookie(name string) KeyFunc { return defaultSecrets.Cookie(name) }
 
 // Bearer names a client by the token after "Authorization: Bearer".
 func (s *Secrets) Bearer(r *http.Request) (key string, ok bool) {
-	scheme, token, _ := strings.Cut(one(r.Header["Authorization"]), " ")
+	scheme, token, _ := strings.Cut(single(r.Header["Authorization"]), " ")
 	if !strings.EqualFold(scheme, "Bearer") {
 		return "", false
 	}
-	return s.name("bearer", strings.Trim(token, " "))
+	return s.keyFor("bearer", strings.Trim(token, " "))
 }
 
 // APIKey names a client by X-API-Key or Api-Key. Who sends both is unidentified. Where
@@ -78,68 +78,68 @@ func (s *Secrets) APIKey(r *http.Request) (key string, ok bool) {
 	if len(a) > 0 && len(b) > 0 {
 		return "", false
 	}
-	return s.name("apikey", one(a)+one(b))
+	return s.keyFor("apikey", single(a)+single(b))
 }
 
 // Header names a client by a header that holds a secret. It panics if name is not the
 // name of a header.
 func (s *Secrets) Header(name string) KeyFunc {
-	mustToken("Secrets.Header", name)
+	requireToken("Secrets.Header", name)
 	name = http.CanonicalHeaderKey(name)
 	kind := "header." + name
-	return func(r *http.Request) (string, bool) { return s.name(kind, one(r.Header[name])) }
+	return func(r *http.Request) (string, bool) { return s.keyFor(kind, single(r.Header[name])) }
 }
 
 // Query names a client by a parameter of the URL that holds a secret. That is a way to
 // lose it, for URLs are logged; so nothing here reads one unless asked to. Bodies of
 // forms are not read. It panics if name is not a token of HTTP.
 func (s *Secrets) Query(name string) KeyFunc {
-	mustToken("Secrets.Query", name)
+	requireToken("Secrets.Query", name)
 	kind := "query." + name
-	return func(r *http.Request) (string, bool) { return s.name(kind, queried(r.URL.RawQuery, name)) }
+	return func(r *http.Request) (string, bool) { return s.keyFor(kind, queryValue(r.URL.RawQuery, name)) }
 }
 
 // Cookie names a client by a cookie. It panics if name is not the name of a cookie.
 func (s *Secrets) Cookie(name string) KeyFunc {
-	mustToken("Secrets.Cookie", name)
-	kind, begin := "cookie."+name, name+"="
+	requireToken("Secrets.Cookie", name)
+	kind, prefix := "cookie."+name, name+"="
 	return func(r *http.Request) (string, bool) {
-		if !fewCookies(r, begin) {
+		if !hasFewCookies(r, prefix) {
 			return "", false
 		}
 		if found := r.CookiesNamed(name); len(found) == 1 {
-			return s.name(kind, found[0].Value)
+			return s.keyFor(kind, found[0].Value)
 		}
 		return "", false
 	}
 }
 
-// fewCookies reports whether r has a cookie that can begin so, and not so many that it
+// hasFewCookies reports whether r has a cookie that can begin so, and not so many that it
 // would take memory to read them: a header has room for 100,000 of one name.
-func fewCookies(r *http.Request, begin string) bool {
-	const most = 20 // one, and what looks like one in other values
+func hasFewCookies(r *http.Request, prefix string) bool {
+	const maxCount = 20 // one, and what looks like one in other values
 	n := 0
 	for _, line := range r.Header["Cookie"] {
-		n += strings.Count(line, begin)
+		n += strings.Count(line, prefix)
 	}
-	return 0 < n && n <= most
+	return 0 < n && n <= maxCount
 }
 
-func (s *Secrets) name(kind, secret string) (key string, ok bool) {
-	if secret == "" || s.Known != nil && !s.Known(secret) {
+func (s *Secrets) keyFor(kind, secret string) (key string, ok bool) {
+	if secret == "" || s.Validate != nil && !s.Validate(secret) {
 		return "", false
 	}
-	m, _ := s.macs.Get().(*mac)
+	m, _ := s.macPool.Get().(*mac)
 	if m == nil {
-		m = &mac{Hash: hmac.New(sha256.New, s.key())}
+		m = &mac{Hash: hmac.New(sha256.New, s.hmacKey())}
 	}
 	var text [2 * hashBytes]byte
-	hex.Encode(text[:], m.of(secret))
-	s.macs.Put(m)
+	hex.Encode(text[:], m.hashOf(secret))
+	s.macPool.Put(m)
 	return kind + "=" + string(text[:]), true
 }
 
-func (s *Secrets) key() []byte {
+func (s *Secrets) hmacKey() []byte {
 	if len(s.Key) > 0 {
 		return s.Key
 	}
@@ -155,33 +155,33 @@ var processKey = sync.OnceValue(func() []byte {
 // A mac is a keyed hash with room to work in.
 type mac struct {
 	hash.Hash
-	room [512]byte
-	sum  [sha256.Size]byte
+	buf [512]byte
+	sum [sha256.Size]byte
 }
 
-// of returns what is kept of the hash of secret, until m is used again.
-func (m *mac) of(secret string) []byte {
+// hashOf returns what is kept of the hash of secret, until m is used again.
+func (m *mac) hashOf(secret string) []byte {
 	m.Reset()
 	for len(secret) > 0 {
-		n := copy(m.room[:], secret)
-		m.Write(m.room[:n])
+		n := copy(m.buf[:], secret)
+		m.Write(m.buf[:n])
 		secret = secret[n:]
 	}
-	clear(m.room[:])
+	clear(m.buf[:])
 	return m.Sum(m.sum[:0])[:hashBytes]
 }
 
-// one returns the only value, without blanks, or "".
-func one(values []string) string {
+// single returns the only value, without blanks, or "".
+func single(values []string) string {
 	if len(values) != 1 {
 		return ""
 	}
 	return strings.Trim(values[0], " \t")
 }
 
-// queried returns the only value that a query has for name, or "". It reads what
+// queryValue returns the only value that a query has for name, or "". It reads what
 // url.ParseQuery reads, which drops pairs that are not well-formed, and keeps nothing.
-func queried(query, name string) string {
+func queryValue(query, name string) string {
 	value, seen := "", false
 	for query != "" {
 		var pair string

@@ -20,7 +20,7 @@ func TestSecrets_findWhatClientsSend(t *testing.T) {
 	const authorization = "Authorization"
 	s := shared()
 	query := func(raw string) *http.Request {
-		r := from()
+		r := requestFrom()
 		r.URL.RawQuery = raw
 		return r
 	}
@@ -30,26 +30,26 @@ func TestSecrets_findWhatClientsSend(t *testing.T) {
 		r    *http.Request
 		want string
 	}{
-		{"bearer", s.Bearer, from(authorization, "Bearer s3cr3t"), "bearer=" + hashed},
-		{"scheme in any case", s.Bearer, from(authorization, "bEARER  s3cr3t "), "bearer=" + hashed},
-		{"no token", s.Bearer, from(authorization, "Bearer "), "?"},
-		{"no blank", s.Bearer, from(authorization, "Bearer"), "?"},
-		{"another scheme", s.Bearer, from(authorization, "Basic s3cr3t"), "?"},
-		{"two tokens", s.Bearer, from(authorization, "Bearer s3cr3t", authorization, "Bearer s3cr3t"), "?"},
-		{"API key", s.APIKey, from("X-API-Key", "s3cr3t"), "apikey=" + hashed},
-		{"API key, its other header", s.APIKey, from("api-key", "s3cr3t"), "apikey=" + hashed},
-		{"API key in both", s.APIKey, from("api-key", "s3cr3t", "X-API-Key", "s3cr3t"), "?"},
-		{"API key in both, one empty", s.APIKey, from("api-key", "s3cr3t", "X-API-Key", ""), "?"},
-		{"API key twice", s.APIKey, from("X-API-Key", "s3cr3t", "X-API-Key", "other"), "?"},
-		{"header", s.Header("x-door"), from("X-Door", "s3cr3t"), "header.X-Door=" + hashed},
-		{"no header", s.Header("x-door"), from(), "?"},
-		{"cookie", s.Cookie("sid"), from("Cookie", "a=b; sid=s3cr3t"), "cookie.sid=" + hashed},
-		{"cookie twice", s.Cookie("sid"), from("Cookie", "sid=a; sid=s3cr3t"), "?"},
-		{"cookie in two lines", s.Cookie("sid"), from("Cookie", "sid=a", "Cookie", "sid=s3cr3t"), "?"},
-		{"cookie in a cookie", s.Cookie("sid"), from("Cookie", "a=sid=b; xsid=c; sid=s3cr3t"), "cookie.sid=" + hashed},
-		{"very many cookies", s.Cookie("sid"), from("Cookie", strings.Repeat("sid=s3cr3t;", 100_000)), "?"},
-		{"no cookie", s.Cookie("sid"), from(), "?"},
-		{"cookies tell case", s.Cookie("sid"), from("Cookie", "SID=s3cr3t"), "?"},
+		{"bearer", s.Bearer, requestFrom(authorization, "Bearer s3cr3t"), "bearer=" + hashed},
+		{"scheme in any case", s.Bearer, requestFrom(authorization, "bEARER  s3cr3t "), "bearer=" + hashed},
+		{"no token", s.Bearer, requestFrom(authorization, "Bearer "), "?"},
+		{"no blank", s.Bearer, requestFrom(authorization, "Bearer"), "?"},
+		{"another scheme", s.Bearer, requestFrom(authorization, "Basic s3cr3t"), "?"},
+		{"two tokens", s.Bearer, requestFrom(authorization, "Bearer s3cr3t", authorization, "Bearer s3cr3t"), "?"},
+		{"API key", s.APIKey, requestFrom("X-API-Key", "s3cr3t"), "apikey=" + hashed},
+		{"API key, its other header", s.APIKey, requestFrom("api-key", "s3cr3t"), "apikey=" + hashed},
+		{"API key in both", s.APIKey, requestFrom("api-key", "s3cr3t", "X-API-Key", "s3cr3t"), "?"},
+		{"API key in both, one empty", s.APIKey, requestFrom("api-key", "s3cr3t", "X-API-Key", ""), "?"},
+		{"API key twice", s.APIKey, requestFrom("X-API-Key", "s3cr3t", "X-API-Key", "other"), "?"},
+		{"header", s.Header("x-door"), requestFrom("X-Door", "s3cr3t"), "header.X-Door=" + hashed},
+		{"no header", s.Header("x-door"), requestFrom(), "?"},
+		{"cookie", s.Cookie("sid"), requestFrom("Cookie", "a=b; sid=s3cr3t"), "cookie.sid=" + hashed},
+		{"cookie twice", s.Cookie("sid"), requestFrom("Cookie", "sid=a; sid=s3cr3t"), "?"},
+		{"cookie in two lines", s.Cookie("sid"), requestFrom("Cookie", "sid=a", "Cookie", "sid=s3cr3t"), "?"},
+		{"cookie in a cookie", s.Cookie("sid"), requestFrom("Cookie", "a=sid=b; xsid=c; sid=s3cr3t"), "cookie.sid=" + hashed},
+		{"very many cookies", s.Cookie("sid"), requestFrom("Cookie", strings.Repeat("sid=s3cr3t;", 100_000)), "?"},
+		{"no cookie", s.Cookie("sid"), requestFrom(), "?"},
+		{"cookies tell case", s.Cookie("sid"), requestFrom("Cookie", "SID=s3cr3t"), "?"},
 		{"query", s.Query("key"), query("a=b&key=s3cr3t"), "query.key=" + hashed},
 		{"query, escaped", s.Query("key"), query("%6Be%79=s3%63r3t&%zz=1"), "query.key=" + hashed},
 		{"query twice", s.Query("key"), query("key=s3cr3t&%6Bey=s3cr3t"), "?"},
@@ -63,7 +63,7 @@ func TestSecrets_findWhatClientsSend(t *testing.T) {
 
 // Other functions must find nothing in what they were not asked to read.
 func TestSecrets_lookNowhereElse(t *testing.T) {
-	r := from()
+	r := requestFrom()
 	r.URL.RawQuery = "key=s3cr3t&api_key=s3cr3t&access_token=s3cr3t"
 	for _, f := range []throttlehttp.KeyFunc{throttlehttp.APIKey, throttlehttp.Bearer, throttlehttp.Cookie("key"), throttlehttp.Header("Key")} {
 		require.Equal(t, "?", key(f, r))
@@ -72,12 +72,12 @@ func TestSecrets_lookNowhereElse(t *testing.T) {
 
 func TestSecrets_areNeverShown(t *testing.T) {
 	const secret = "s3cr3t"
-	r := from("Authorization", "Bearer "+secret, "X-Api-Key", secret, "Cookie", "sid="+secret, "X-Door", secret)
+	r := requestFrom("Authorization", "Bearer "+secret, "X-Api-Key", secret, "Cookie", "sid="+secret, "X-Door", secret)
 	r.URL.RawQuery = "key=" + secret
 	for i, f := range []throttlehttp.KeyFunc{
 		throttlehttp.Bearer, throttlehttp.APIKey, throttlehttp.Cookie("sid"), throttlehttp.APIKeyQuery("key"),
 		throttlehttp.Header("authorization"), throttlehttp.Header("cookie"), throttlehttp.Header("X-API-Key"),
-		shared().Header("X-Door"), throttlehttp.JoinKey(throttlehttp.Bearer, throttlehttp.APIKey),
+		shared().Header("X-Door"), throttlehttp.Composite(throttlehttp.Bearer, throttlehttp.APIKey),
 	} {
 		k, ok := f(r)
 		require.True(t, ok, i)
@@ -88,23 +88,23 @@ func TestSecrets_areNeverShown(t *testing.T) {
 	require.Equal(t, key(new(throttlehttp.Secrets).Bearer, r), key(throttlehttp.Bearer, r))
 }
 
-func TestSecrets_areToldApart(t *testing.T) {
+func TestSecrets_areDistinguished(t *testing.T) {
 	s, seen := shared(), map[string]string{}
 	for _, secret := range []string{"a", "b", "A", "a\x00", strings.Repeat("a", 511), strings.Repeat("a", 512), strings.Repeat("a", 513), strings.Repeat("a", 1<<20)} {
-		k := key(s.APIKey, from("X-Api-Key", secret))
+		k := key(s.APIKey, requestFrom("X-Api-Key", secret))
 		require.Len(t, k, len("apikey=")+32)
 		require.NotContains(t, seen, k)
 		seen[k] = secret
-		require.Equal(t, k, key(shared().APIKey, from("X-Api-Key", secret)), "another instance agrees")
+		require.Equal(t, k, key(shared().APIKey, requestFrom("X-Api-Key", secret)), "another instance agrees")
 	}
 }
 
 // Who makes up a key for each request gets no limit of his own for it.
-func TestSecrets_unknownOnesNameNobody(t *testing.T) {
-	s := &throttlehttp.Secrets{Known: func(secret string) bool { return secret == "s3cr3t" }}
-	f := throttlehttp.FirstKey(s.APIKey, throttlehttp.IP{}.Key)
-	require.Regexp(t, "^apikey=", key(f, from("X-API-Key", "s3cr3t")))
-	require.Equal(t, "ip:192.0.2.7", key(f, from("X-API-Key", "made up")))
+func TestSecrets_invalidOnesGiveNoKey(t *testing.T) {
+	s := &throttlehttp.Secrets{Validate: func(secret string) bool { return secret == "s3cr3t" }}
+	f := throttlehttp.FirstOf(s.APIKey, throttlehttp.IP{}.Key)
+	require.Regexp(t, "^apikey=", key(f, requestFrom("X-API-Key", "s3cr3t")))
+	require.Equal(t, "ip:192.0.2.7", key(f, requestFrom("X-API-Key", "made up")))
 }
 
 // The parameter is the one that the application finds with r.URL.Query().
@@ -117,7 +117,7 @@ func TestSecrets_readQueriesAsOthersDo(t *testing.T) {
 		for range rnd.IntN(9) {
 			b.WriteString(pieces[rnd.IntN(len(pieces))])
 		}
-		r := from()
+		r := requestFrom()
 		r.URL.RawQuery = b.String()
 		all, _ := url.ParseQuery(r.URL.RawQuery)
 		want := "?"

@@ -9,7 +9,7 @@ import (
 )
 
 func TestReserve_allocatesLittle(t *testing.T) {
-	l := fresh(t).TokenBucket(throttle.PerSecond(1_000_000))
+	l := newTestStore(t).TokenBucket(throttle.PerSecond(1_000_000))
 	ctx := t.Context()
 	take(t, l, "k")
 	require.LessOrEqual(t, testing.AllocsPerRun(1000, func() {

@@ -16,11 +16,11 @@ import (
 //
 // The limits must be of one Store, and no limit may be there twice: AllOf panics otherwise,
 // or if there is none.
-func AllOf(limits ...*Limiter) throttle.Limiter { return allOfThese(limits...) }
+func AllOf(limits ...*Limiter) throttle.Limiter { return newAllOf(limits...) }
 
-func allOfThese(limits ...*Limiter) *allOf {
+func newAllOf(limits ...*Limiter) *allOf {
 	if len(limits) == 0 {
-		panic("throttleredis: AllOf: there is no limit: use throttle.Unlimited for none")
+		panic("throttleredis: AllOf: there is no limit: use throttle.AllowAll for none")
 	}
 	algorithms := make([]string, len(limits))
 	for i, l := range limits {
@@ -31,31 +31,31 @@ func allOfThese(limits ...*Limiter) *allOf {
 			panic("throttleredis: AllOf: limit " + strconv.Itoa(i) + " is of another Store: use throttle.AllOf")
 		}
 		for _, other := range limits[:i] {
-			if other.head+other.tail == l.head+l.tail {
+			if other.keyPrefix+other.keySuffix == l.keyPrefix+l.keySuffix {
 				panic("throttleredis: AllOf: limit " + strconv.Itoa(i) + " is there twice: leave it out, or give it another Name")
 			}
 		}
 		algorithms[i] = l.limit.algorithm
 	}
 	a := &allOf{store: limits[0].store, limits: append([]*Limiter(nil), limits...), script: scriptOf(algorithms...)}
-	a.calls.New = func() any { return newCall(a.limits...) }
+	a.callPool.New = func() any { return newCall(a.limits...) }
 	return a
 }
 
 type allOf struct {
-	store  *Store
-	limits []*Limiter
-	script *script
-	calls  sync.Pool
-	trails throttle.Trails
+	store     *Store
+	limits    []*Limiter
+	script    *script
+	callPool  sync.Pool
+	subGrants throttle.SubGrants
 }
 
-// call returns the room for a call about a key.
-func (a *allOf) call(key string) *call {
-	k := a.calls.Get().(*call)
-	tag := tagOf(key)
+// callFor returns the room for a call about a key.
+func (a *allOf) callFor(key string) *call {
+	k := a.callPool.Get().(*call)
+	tag := hashTag(key)
 	for i, l := range a.limits {
-		k.key(i, l.head+tag+l.tail)
+		k.setKey(i, l.keyPrefix+tag+l.keySuffix)
 	}
 	return k
 }
@@ -67,19 +67,19 @@ func (a *allOf) Reserve(ctx context.Context, c throttle.Claim) (throttle.Decisio
 	if err != nil {
 		return throttle.Decision{}, err
 	}
-	k := a.call(c.Key)
-	defer a.calls.Put(k)
-	longest := int64(0)
-	if len(a.limits) == 2 && a.judge() != nil {
-		longest = ticksWithin(c.MaxWait, a.limits[0].limit.scale)
+	k := a.callFor(c.Key)
+	defer a.callPool.Put(k)
+	maxWait := int64(0)
+	if len(a.limits) == 2 && a.banLimit() != nil {
+		maxWait = ticksWithin(c.MaxWait, a.limits[0].limit.ticksPerMicro)
 	}
-	r, at, err := a.store.reserve(ctx, a.script, k, c, n, longest)
+	r, at, err := a.store.reserve(ctx, a.script, k, c, n, maxWait)
 	if err != nil {
 		return throttle.Decision{}, err
 	}
-	d := a.decision(k.parts, r, at)
+	d := a.decision(k.decisions, r, at)
 	if d.OK && !c.DryRun {
-		d = a.trails.Mark(d, k.parts)
+		d = a.subGrants.Wrap(d, k.decisions)
 	}
 	return d, nil
 }
@@ -91,13 +91,13 @@ func (a *allOf) decision(parts []throttle.Decision, r reply, at time.Time) (all 
 	for i, l := range a.limits {
 		p := r.part(i)
 		d := l.limit.decision(p, r.now(), at)
-		keep(parts[2*i:], d, p)
+		storeGrant(parts[2*i:], d, p)
 		switch {
-		case l.limit.judges():
+		case l.limit.isBan():
 			if !d.OK {
-				all = l.limit.punish(all, d.Wait)
+				all = l.limit.withBan(all, d.Wait)
 			}
-		case i == 0, all.OK && !d.OK, !all.OK && !d.OK && opensLater(d, all):
+		case i == 0, all.OK && !d.OK, !all.OK && !d.OK && waitsLonger(d, all):
 			all = d
 		case all.OK && d.OK && d.Limit > 0 && (all.Limit == 0 || d.Remaining < all.Remaining):
 			d.At = all.At
@@ -107,17 +107,17 @@ func (a *allOf) decision(parts []throttle.Decision, r reply, at time.Time) (all 
 	return all
 }
 
-// judge returns the limit that makes penalties of what others refuse; nil: none does.
-func (a *allOf) judge() *Limiter {
-	if last := a.limits[len(a.limits)-1]; last.limit.judges() {
+// banLimit returns the limit that makes penalties of what others refuse; nil: none does.
+func (a *allOf) banLimit() *Limiter {
+	if last := a.limits[len(a.limits)-1]; last.limit.isBan() {
 		return last
 	}
 	return nil
 }
 
-// opensLater reports whether d, a refusal, asks to wait for longer than e does. A wait that
+// waitsLonger reports whether d, a refusal, asks to wait for longer than e does. A wait that
 // is known is longer than one that is not.
-func opensLater(d, e throttle.Decision) bool {
+func waitsLonger(d, e throttle.Decision) bool {
 	switch {
 	case d.Wait == 0 || e.Wait == throttle.Forever:
 		return false
@@ -130,44 +130,44 @@ func opensLater(d, e throttle.Decision) bool {
 // Cancel implements throttle.Limiter.
 func (a *allOf) Cancel(ctx context.Context, c throttle.Claim, d throttle.Decision) {
 	if n, err := c.Units(); err == nil && d.OK {
-		a.settle(ctx, verbCancel, c, n, -n, d, c.Now)
+		a.settle(ctx, opCancel, c, n, -n, d, c.Now)
 	}
 }
 
 // Observe implements throttle.Observer: what each limit needs to hear of it, it hears.
 func (a *allOf) Observe(ctx context.Context, c throttle.Claim, d throttle.Decision, f throttle.Feedback) {
-	if extra, ends := extra(c, d, f); ends {
+	if extra, ends := extraUnits(c, d, f); ends {
 		n, _ := c.Units()
-		a.settle(ctx, verbSettle, c, n, extra, d, f.Now)
+		a.settle(ctx, opSettle, c, n, extra, d, f.Now)
 	}
 }
 
-func (a *allOf) settle(ctx context.Context, verb any, c throttle.Claim, n, extra int64, d throttle.Decision, now time.Time) {
-	a.trails.Follow(d, false, func(parts []throttle.Decision) {
-		if extra == 0 && !a.holds() {
+func (a *allOf) settle(ctx context.Context, op any, c throttle.Claim, n, extra int64, d throttle.Decision, now time.Time) {
+	a.subGrants.Unwrap(d, false, func(parts []throttle.Decision) {
+		if extra == 0 && !a.anyHolds() {
 			return
 		}
-		k := a.call(c.Key)
-		defer a.calls.Put(k)
-		k.ask(verb, n, clip(extra))
+		k := a.callFor(c.Key)
+		defer a.callPool.Put(k)
+		k.setOp(op, n, clampUnits(extra))
 		for i, l := range a.limits {
-			l.limit.grantOf(k, parts[2*i:])
+			l.limit.appendGrant(k, parts[2*i:])
 		}
 		a.store.settle(ctx, a.script, k, now)
 	})
 }
 
-func (a *allOf) holds() bool {
+func (a *allOf) anyHolds() bool {
 	for _, l := range a.limits {
-		if l.limit.holds {
+		if l.limit.holdsUntilEnd {
 			return true
 		}
 	}
 	return false
 }
 
-// Local implements throttle.Local: it does I/O.
-func (*allOf) Local() bool { return false }
+// Local implements throttle.NonBlocking: it does I/O.
+func (*allOf) NonBlocking() bool { return false }
 
 // Share returns what Limiter.Share does, for all of the limits.
 func (a *allOf) Share(processes, maxKeys int) throttle.Limiter {

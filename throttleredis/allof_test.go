@@ -20,15 +20,15 @@ import (
 func TestAllOf_decidesAsInMemory(t *testing.T) {
 	for seed := range uint64(40) {
 		r := rand.New(rand.NewPCG(seed, 4))
-		clk := &wall{now: began}
-		s := fresh(t)
-		s.onLocalClock, s.Clock = true, clk
-		g := &game{T: t, seed: seed, r: r, clk: clk, locals: map[string]throttle.Limiter{}, forward: true}
+		clk := &manualClock{now: began}
+		s := newTestStore(t)
+		s.useLocalClock, s.Clock = true, clk
+		g := &comparison{T: t, seed: seed, r: r, clk: clk, locals: map[string]throttle.Limiter{}, forward: true}
 		chosen := choose(r)
 		var limits []*Limiter
 		for _, p := range chosen {
 			limits = append(limits, p.remote(s).(*Limiter))
-			g.most, g.pace = max(g.most, min(p.most, 20)), max(g.pace, min(p.pace, time.Second))
+			g.maxCost, g.unitTime = max(g.maxCost, min(p.maxCost, 20)), max(g.unitTime, min(p.unitTime, time.Second))
 			g.name += p.name + " + "
 		}
 		g.remote = AllOf(limits...)
@@ -42,7 +42,7 @@ func TestAllOf_decidesAsInMemory(t *testing.T) {
 		t.Run(g.name, func(t *testing.T) {
 			g.T = t
 			for g.step = range 60 {
-				g.pass()
+				g.advanceClock()
 				if g.step%2 == 0 {
 					g.claim()
 				} else if len(g.held) > 0 {
@@ -54,8 +54,8 @@ func TestAllOf_decidesAsInMemory(t *testing.T) {
 }
 
 // choose returns two to four pairs.
-func choose(r *rand.Rand) (chosen []pair) {
-	var last []pair
+func choose(r *rand.Rand) (chosen []limiterPair) {
+	var last []limiterPair
 	all := pairs()
 	r.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 	for _, p := range all[:3+r.IntN(3)] {
@@ -71,9 +71,9 @@ func choose(r *rand.Rand) (chosen []pair) {
 }
 
 func TestAllOf_takesNothingUnlessAllGrant(t *testing.T) {
-	s := fresh(t)
+	s := newTestStore(t)
 	a := s.TokenBucket(throttle.Limit{Name: "a", Count: 5, Per: time.Hour})
-	b := s.FixedWindow(throttle.Quota{Name: "b", Count: 3, Per: 24 * 365 * time.Hour})
+	b := s.FixedWindow(throttle.FixedWindowConfig{Name: "b", Count: 3, Per: 24 * 365 * time.Hour})
 	both := AllOf(a, b)
 	for range 3 {
 		require.True(t, take(t, both, "k").OK)
@@ -88,8 +88,8 @@ func TestAllOf_takesNothingUnlessAllGrant(t *testing.T) {
 }
 
 func TestAllOf_endsOnce(t *testing.T) {
-	s := fresh(t)
-	both := AllOf(s.FixedWindow(throttle.Quota{Count: 3, Per: 24 * 365 * time.Hour}), s.InFlight(throttle.Capacity{Count: 3, MaxAge: time.Hour}))
+	s := newTestStore(t)
+	both := AllOf(s.FixedWindow(throttle.FixedWindowConfig{Count: 3, Per: 24 * 365 * time.Hour}), s.Concurrency(throttle.ConcurrencyConfig{Count: 3, MaxAge: time.Hour}))
 	a, b := take(t, both, ""), take(t, both, "")
 	require.True(t, a.OK && b.OK)
 	for range 3 {
@@ -99,9 +99,9 @@ func TestAllOf_endsOnce(t *testing.T) {
 }
 
 func TestAllOf_panicsOnWhatCannotWork(t *testing.T) {
-	s, other := fresh(t), fresh(t)
+	s, other := newTestStore(t), newTestStore(t)
 	l := throttle.PerSecond(1)
-	require.PanicsWithValue(t, "throttleredis: AllOf: there is no limit: use throttle.Unlimited for none", func() { AllOf() })
+	require.PanicsWithValue(t, "throttleredis: AllOf: there is no limit: use throttle.AllowAll for none", func() { AllOf() })
 	require.PanicsWithValue(t, "throttleredis: AllOf: limit 1 is nil: leave it out", func() { AllOf(s.TokenBucket(l), nil) })
 	require.PanicsWithValue(t, "throttleredis: AllOf: limit 1 is of another Store: use throttle.AllOf", func() { AllOf(s.TokenBucket(l), other.TokenBucket(l)) })
 	require.PanicsWithValue(t, "throttleredis: AllOf: limit 1 is there twice: leave it out, or give it another Name", func() { AllOf(s.TokenBucket(l), s.TokenBucket(l)) })

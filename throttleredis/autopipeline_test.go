@@ -17,7 +17,7 @@ func TestLimiters_workThroughAutoPipeline(t *testing.T) {
 	defer c.Close()
 	pipe, err := c.AutoPipeline()
 	require.NoError(t, err)
-	s := fresh(t)
+	s := newTestStore(t)
 	s.Client = pipe
 	const units = 40
 	granted := map[string]*atomic.Int64{}
@@ -36,7 +36,7 @@ func TestLimiters_workThroughAutoPipeline(t *testing.T) {
 	}
 }
 
-func TestStore_knowsThatAutoPipelineIsDeaf(t *testing.T) {
+func TestStore_knowsThatAutoPipelineIgnoresDeadlines(t *testing.T) {
 	c := redis.NewClient(&redis.Options{ContextTimeoutEnabled: true})
 	defer c.Close()
 	pipe, err := c.AutoPipeline()

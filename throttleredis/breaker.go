@@ -41,28 +41,28 @@ var ErrOpen = errors.New("throttleredis: the breaker is open: Redis does not ans
 // must not change once it is in use, and it must not be copied.
 type Breaker struct {
 	Failures int            // in a row, that open it; 0: 5
-	Pause    backoff.Policy // before each claim that asks; nil: 50 ms, doubled up to 500 ms, of which chance takes up to half
+	OpenFor  backoff.Policy // before each claim that asks; nil: 50 ms, doubled up to 500 ms, of which chance takes up to half
 	Trace    *BreakerTrace  // nil: nobody is told
 	Clock    throttle.Clock // nil: the system clock
 
-	mu       sync.Mutex
-	state    state
-	turn     uint64 // counts the changes of state: what began before the last is old news
-	failures int    // in a row while closed
-	again    int    // times in a row that it opened soon after it had closed
-	pauses   int    // in a row
-	pause    time.Duration
-	until    time.Time // open: when to ask; closed: up to when that is soon
-	since    time.Time // when it opened
-	room     int       // closed: how many may be on their way; 0: any number
-	running  int       // and how many are, if room counts
+	mu          sync.Mutex
+	state       state
+	generation  uint64 // counts the changes of state: what began before the last is old news
+	failures    int    // in a row while closed
+	reopens     int    // times in a row that it opened soon after it had closed
+	openings    int    // in a row
+	openFor     time.Duration
+	until       time.Time // open: when to ask; closed: up to when that is soon
+	openedAt    time.Time // when it opened
+	maxInFlight int       // closed: how many may be on their way; 0: any number
+	inFlight    int       // and how many are, if room counts
 
 	nodes map[string]*Breaker // by address; nil for one server
 }
 
 const (
-	soon = time.Second
-	many = 32 // claims on their way, for which connections are there
+	reopenWindow = time.Second
+	fullInFlight = 32 // claims on their way, for which connections are there
 )
 
 // A BreakerTrace is a set of functions that are told of the changes of a Breaker. Nil ones
@@ -71,15 +71,15 @@ const (
 type BreakerTrace struct {
 	Opened func(err error)                     // nobody asks any more; err is the last failure
 	Closed func(after time.Duration)           // Redis answers again; how long it was open
-	Asked  func(err error, next time.Duration) // the claim that asked was not answered; the next one asks after that time
+	Probed func(err error, next time.Duration) // the claim that asked was not answered; the next one asks after that time
 }
 
 type state uint8
 
 const (
-	closed state = iota
-	open
-	asking // open, and one claim asks
+	stateClosed state = iota
+	stateOpen
+	stateHalfOpen // open, and one claim asks
 )
 
 // Open reports whether claims are kept from Redis, or from at least one of its nodes.
@@ -87,26 +87,26 @@ func (b *Breaker) Open() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, n := range b.nodes {
-		if n.away() {
+		if n.isOpen() {
 			return true
 		}
 	}
-	return b.state != closed
+	return b.state != stateClosed
 }
 
-// enter lets a claim ask, or returns ErrOpen. What comes of it must be told to leave, with
+// allow lets a claim ask, or returns ErrOpen. What comes of it must be told to leave, with
 // the same turn.
-func (b *Breaker) enter() (turn uint64, err error) {
+func (b *Breaker) allow() (generation uint64, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch {
-	case b.state == closed && (b.room == 0 || b.running < b.room):
-		b.running++
-		return b.turn, nil
-	case b.state == open && !b.now().Before(b.until):
-		b.state = asking
-		b.turn++
-		return b.turn, nil
+	case b.state == stateClosed && (b.maxInFlight == 0 || b.inFlight < b.maxInFlight):
+		b.inFlight++
+		return b.generation, nil
+	case b.state == stateOpen && !b.now().Before(b.until):
+		b.state = stateHalfOpen
+		b.generation++
+		return b.generation, nil
 	}
 	return 0, ErrOpen
 }
@@ -115,92 +115,92 @@ func (b *Breaker) enter() (turn uint64, err error) {
 type outcome uint8
 
 const (
-	answered  outcome = iota
-	silent            // no answer in time
-	abandoned         // whoever asked has left, and nothing is known
+	outcomeResponse  outcome = iota
+	outcomeTimeout           // no answer in time
+	outcomeAbandoned         // whoever asked has left, and nothing is known
 )
 
-// leave tells what came of asking; err is why it failed.
-func (b *Breaker) leave(turn uint64, o outcome, err error) {
+// report tells what came of asking; err is why it failed.
+func (b *Breaker) report(generation uint64, o outcome, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if turn != b.turn {
+	if generation != b.generation {
 		return
 	}
-	b.running--
+	b.inFlight--
 	switch {
-	case o == silent:
-		b.fail(err)
-	case o == abandoned && b.state == asking:
-		b.state = open // the next claim asks instead
-	case o == answered && b.state == asking:
+	case o == outcomeTimeout:
+		b.recordFailure(err)
+	case o == outcomeAbandoned && b.state == stateHalfOpen:
+		b.state = stateOpen // the next claim asks instead
+	case o == outcomeResponse && b.state == stateHalfOpen:
 		b.close()
-	case o == answered:
+	case o == outcomeResponse:
 		b.failures = 0
-		if b.room > 0 {
-			b.room = (b.room + 1) % (many + 1)
+		if b.maxInFlight > 0 {
+			b.maxInFlight = (b.maxInFlight + 1) % (fullInFlight + 1)
 		}
 	}
 }
 
-// fail counts a failure of a claim that asked.
-func (b *Breaker) fail(err error) {
+// recordFailure counts a failure of a claim that asked.
+func (b *Breaker) recordFailure(err error) {
 	now := b.now()
-	if b.state == closed {
-		if b.failures++; b.failures >= or(b.Failures, 5) {
+	if b.state == stateClosed {
+		if b.failures++; b.failures >= positiveOr(b.Failures, 5) {
 			b.open(now, err)
 		}
 		return
 	}
-	b.rest(now)
-	if b.Trace != nil && b.Trace.Asked != nil {
-		b.Trace.Asked(err, b.pause)
+	b.delayProbe(now)
+	if b.Trace != nil && b.Trace.Probed != nil {
+		b.Trace.Probed(err, b.openFor)
 	}
 }
 
 // open lets nobody ask but the next claim, or none for a while if it was open just before.
 func (b *Breaker) open(now time.Time, err error) {
-	b.since, b.pauses, b.pause = now, 0, 0
+	b.openedAt, b.openings, b.openFor = now, 0, 0
 	if now.Before(b.until) {
-		b.pauses = b.again
-		b.again++
-		b.rest(now)
+		b.openings = b.reopens
+		b.reopens++
+		b.delayProbe(now)
 	} else {
-		b.again = 0
-		b.turnTo(open, now)
+		b.reopens = 0
+		b.setState(stateOpen, now)
 	}
 	if b.Trace != nil && b.Trace.Opened != nil {
 		b.Trace.Opened(err)
 	}
 }
 
-// rest lets nobody ask for a pause.
-func (b *Breaker) rest(now time.Time) {
-	b.pauses++
-	b.pause = b.policy().Delay(b.pauses, b.pause)
-	b.turnTo(open, now.Add(b.pause))
+// delayProbe lets nobody ask for a pause.
+func (b *Breaker) delayProbe(now time.Time) {
+	b.openings++
+	b.openFor = b.openForPolicy().Delay(b.openings, b.openFor)
+	b.setState(stateOpen, now.Add(b.openFor))
 }
 
 // close lets claims ask, few at first.
 func (b *Breaker) close() {
 	now := b.now()
-	b.failures, b.room, b.running = 0, 2, 0
-	b.turnTo(closed, now.Add(soon))
+	b.failures, b.maxInFlight, b.inFlight = 0, 2, 0
+	b.setState(stateClosed, now.Add(reopenWindow))
 	if b.Trace != nil && b.Trace.Closed != nil {
-		b.Trace.Closed(now.Sub(b.since))
+		b.Trace.Closed(now.Sub(b.openedAt))
 	}
 }
 
-func (b *Breaker) turnTo(s state, until time.Time) {
+func (b *Breaker) setState(s state, until time.Time) {
 	b.state, b.until = s, until
-	b.turn++
+	b.generation++
 }
 
-// next returns how long it is until somebody asks; 0: somebody may.
-func (b *Breaker) next() time.Duration {
+// timeToProbe returns how long it is until somebody asks; 0: somebody may.
+func (b *Breaker) timeToProbe() time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.state == closed {
+	if b.state == stateClosed {
 		return 0
 	}
 	return max(b.until.Sub(b.now()), 0)
@@ -208,18 +208,18 @@ func (b *Breaker) next() time.Duration {
 
 func (b *Breaker) now() time.Time { return throttle.ClockOr(b.Clock).Now() }
 
-func (b *Breaker) policy() backoff.Policy {
-	if b.Pause == nil {
-		return defaultPause
+func (b *Breaker) openForPolicy() backoff.Policy {
+	if b.OpenFor == nil {
+		return defaultOpenFor
 	}
-	return b.Pause
+	return b.OpenFor
 }
 
 // With half a second at most, what is left of the second within which a limit should hold
 // again is for the client to connect.
-var defaultPause backoff.Policy = backoff.Exponential{Base: 50 * time.Millisecond, Max: 500 * time.Millisecond, Jitter: backoff.Equal}
+var defaultOpenFor backoff.Policy = backoff.Exponential{Base: 50 * time.Millisecond, Max: 500 * time.Millisecond, Jitter: backoff.Equal}
 
-func or(n, otherwise int) int {
+func positiveOr(n, otherwise int) int {
 	if n > 0 {
 		return n
 	}

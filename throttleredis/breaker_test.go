@@ -11,19 +11,19 @@ import (
 	"github.com/heed-go/heed/backoff"
 )
 
-var errAway = errors.New("redis is away")
+var errDown = errors.New("redis is down")
 
-// asks lets a claim ask b, with the given outcome.
-func asks(t *testing.T, b *Breaker, o outcome) {
-	turn, err := b.enter()
+// probe lets a claim ask b, with the given outcome.
+func probe(t *testing.T, b *Breaker, o outcome) {
+	generation, err := b.allow()
 	require.NoError(t, err)
-	b.leave(turn, o, errAway)
+	b.report(generation, o, errDown)
 }
 
 // mustOpen has as many claims fail as open b.
 func mustOpen(t *testing.T, b *Breaker) {
 	for range 5 {
-		asks(t, b, silent)
+		probe(t, b, outcomeTimeout)
 	}
 	require.True(t, b.Open())
 }
@@ -32,69 +32,69 @@ func TestBreaker_opensAfterFailuresInARow(t *testing.T) {
 	b := new(Breaker)
 	for range 10 {
 		for range 4 {
-			asks(t, b, silent)
+			probe(t, b, outcomeTimeout)
 		}
-		asks(t, b, answered)
+		probe(t, b, outcomeResponse)
 	}
 	for range 4 {
-		asks(t, b, silent)
+		probe(t, b, outcomeTimeout)
 	}
 	for range 10 {
-		asks(t, b, abandoned) // says nothing
+		probe(t, b, outcomeAbandoned) // says nothing
 	}
 	require.False(t, b.Open())
-	asks(t, b, silent)
+	probe(t, b, outcomeTimeout)
 	require.True(t, b.Open())
-	_, err := b.enter()
+	_, err := b.allow()
 	require.NoError(t, err, "the one that asks")
-	_, err = b.enter()
+	_, err = b.allow()
 	require.Equal(t, ErrOpen, err)
 }
 
-func TestBreaker_oneClaimAsksAfterEachPause(t *testing.T) {
+func TestBreaker_oneProbeAfterEachOpening(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := &Breaker{Pause: backoff.Exponential{Base: time.Second, Max: 3 * time.Second, Jitter: backoff.None}}
+		b := &Breaker{OpenFor: backoff.Exponential{Base: time.Second, Max: 3 * time.Second, Jitter: backoff.None}}
 		mustOpen(t, b)
-		require.Zero(t, b.next())
-		asks(t, b, silent) // at once
+		require.Zero(t, b.timeToProbe())
+		probe(t, b, outcomeTimeout) // at once
 		for _, pause := range []time.Duration{time.Second, 2 * time.Second, 3 * time.Second, 3 * time.Second} {
-			require.Equal(t, pause, b.next())
+			require.Equal(t, pause, b.timeToProbe())
 			time.Sleep(pause - 1)
-			_, err := b.enter()
+			_, err := b.allow()
 			require.Equal(t, ErrOpen, err)
 			time.Sleep(time.Nanosecond)
-			turn, err := b.enter()
+			generation, err := b.allow()
 			require.NoError(t, err)
 			for range 10 {
-				_, err := b.enter()
+				_, err := b.allow()
 				require.Equal(t, ErrOpen, err)
 			}
-			b.leave(turn, silent, errAway)
+			b.report(generation, outcomeTimeout, errDown)
 		}
 		time.Sleep(3 * time.Second)
-		asks(t, b, abandoned)
+		probe(t, b, outcomeAbandoned)
 		require.True(t, b.Open())
-		asks(t, b, answered) // at once, for the one before has left
+		probe(t, b, outcomeResponse) // at once, for the one before has left
 		require.False(t, b.Open())
 	})
 }
 
-func TestBreaker_whatBeganBeforeAChangeIsOldNews(t *testing.T) {
+func TestBreaker_ignoresOutcomesOfEarlierStates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := new(Breaker)
-		first, err := b.enter()
+		first, err := b.allow()
 		require.NoError(t, err)
 		mustOpen(t, b)
-		b.leave(first, answered, nil)
+		b.report(first, outcomeResponse, nil)
 		require.True(t, b.Open(), "a late answer does not close it")
 		time.Sleep(time.Second)
-		asking, err := b.enter()
+		asking, err := b.allow()
 		require.NoError(t, err)
-		b.leave(first, silent, errAway)
-		b.leave(asking, answered, nil)
+		b.report(first, outcomeTimeout, errDown)
+		b.report(asking, outcomeResponse, nil)
 		require.False(t, b.Open())
 		for range 10 {
-			b.leave(first, silent, errAway)
+			b.report(first, outcomeTimeout, errDown)
 		}
 		require.False(t, b.Open(), "late failures do not open it")
 	})
@@ -102,60 +102,60 @@ func TestBreaker_whatBeganBeforeAChangeIsOldNews(t *testing.T) {
 
 // A stalled process fails all its claims at once, and finds that nothing is wrong. Where
 // that goes on, Redis is asked less and less, until it was quiet for a second.
-func TestBreaker_restsIfItOpensAgainAndAgain(t *testing.T) {
+func TestBreaker_staysOpenLongerIfItReopens(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := &Breaker{Pause: backoff.Exponential{Base: time.Minute, Max: 4 * time.Minute, Jitter: backoff.None}}
+		b := &Breaker{OpenFor: backoff.Exponential{Base: time.Minute, Max: 4 * time.Minute, Jitter: backoff.None}}
 		for _, quiet := range []time.Duration{0, time.Second, time.Hour} {
 			time.Sleep(quiet)
 			mustOpen(t, b)
 			for _, pause := range []time.Duration{0, time.Minute, 2 * time.Minute, 4 * time.Minute, 4 * time.Minute} {
-				require.Equal(t, pause, b.next())
+				require.Equal(t, pause, b.timeToProbe())
 				time.Sleep(pause)
-				asks(t, b, answered)
+				probe(t, b, outcomeResponse)
 				time.Sleep(time.Second - 1)
 				mustOpen(t, b)
 			}
-			time.Sleep(b.next())
-			asks(t, b, answered)
+			time.Sleep(b.timeToProbe())
+			probe(t, b, outcomeResponse)
 			time.Sleep(time.Second)
 		}
 	})
 }
 
 // Who has just come back is not asked by everybody at once.
-func TestBreaker_letsInFewAtFirst(t *testing.T) {
+func TestBreaker_rampsUpAfterClosing(t *testing.T) {
 	b := new(Breaker)
 	mustOpen(t, b)
-	asks(t, b, answered)
-	for room := 2; room <= many; {
+	probe(t, b, outcomeResponse)
+	for maxInFlight := 2; maxInFlight <= fullInFlight; {
 		var running []uint64
 		for {
-			turn, err := b.enter()
+			generation, err := b.allow()
 			if err != nil {
 				break
 			}
-			running = append(running, turn)
+			running = append(running, generation)
 		}
-		require.Len(t, running, room)
-		for _, turn := range running {
-			b.leave(turn, answered, nil)
+		require.Len(t, running, maxInFlight)
+		for _, generation := range running {
+			b.report(generation, outcomeResponse, nil)
 		}
-		room += len(running)
+		maxInFlight += len(running)
 	}
 	for range 1000 {
-		_, err := b.enter()
+		_, err := b.allow()
 		require.NoError(t, err)
 	}
 }
 
-func TestBreaker_pausesDifferAndStayBelowHalfASecond(t *testing.T) {
+func TestBreaker_openTimesDifferAndStayBelowHalfASecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		seen := map[time.Duration]bool{}
 		b := new(Breaker)
 		mustOpen(t, b)
 		for range 50 {
-			asks(t, b, silent)
-			pause := b.next()
+			probe(t, b, outcomeTimeout)
+			pause := b.timeToProbe()
 			require.True(t, pause >= 25*time.Millisecond && pause <= 500*time.Millisecond, pause)
 			seen[pause] = true
 			time.Sleep(pause)
@@ -164,21 +164,21 @@ func TestBreaker_pausesDifferAndStayBelowHalfASecond(t *testing.T) {
 	})
 }
 
-func TestBreaker_tellsOfItsChanges(t *testing.T) {
+func TestBreaker_tracesItsChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var told []any
-		b := &Breaker{Failures: 2, Pause: backoff.Constant(time.Second), Trace: &BreakerTrace{
-			Opened: func(err error) { told = append(told, err) },
-			Asked:  func(_ error, next time.Duration) { told = append(told, next) },
-			Closed: func(after time.Duration) { told = append(told, after) },
+		var traced []any
+		b := &Breaker{Failures: 2, OpenFor: backoff.Constant(time.Second), Trace: &BreakerTrace{
+			Opened: func(err error) { traced = append(traced, err) },
+			Probed: func(_ error, next time.Duration) { traced = append(traced, next) },
+			Closed: func(after time.Duration) { traced = append(traced, after) },
 		}}
-		asks(t, b, silent)
-		asks(t, b, silent)
-		asks(t, b, silent)
+		probe(t, b, outcomeTimeout)
+		probe(t, b, outcomeTimeout)
+		probe(t, b, outcomeTimeout)
 		time.Sleep(time.Second)
-		asks(t, b, silent)
+		probe(t, b, outcomeTimeout)
 		time.Sleep(time.Second)
-		asks(t, b, answered)
-		require.Equal(t, []any{errAway, time.Second, time.Second, 2 * time.Second}, told)
+		probe(t, b, outcomeResponse)
+		require.Equal(t, []any{errDown, time.Second, time.Second, 2 * time.Second}, traced)
 	})
 }

@@ -22,7 +22,7 @@ func (b *Breaker) node(addr string) *Breaker {
 		if b.nodes == nil {
 			b.nodes = make(map[string]*Breaker)
 		}
-		n = &Breaker{Failures: b.Failures, Pause: b.Pause, Trace: b.Trace, Clock: b.Clock}
+		n = &Breaker{Failures: b.Failures, OpenFor: b.OpenFor, Trace: b.Trace, Clock: b.Clock}
 		b.nodes[addr] = n
 	}
 	if n == nil {
@@ -31,16 +31,16 @@ func (b *Breaker) node(addr string) *Breaker {
 	return n
 }
 
-// away reports whether claims are kept from the one place that b itself stands for.
-func (b *Breaker) away() bool {
+// isOpen reports whether claims are kept from the one place that b itself stands for.
+func (b *Breaker) isOpen() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.state != closed
+	return b.state != stateClosed
 }
 
-// A locator knows the address of the node that has the state of a key; "": there is only one
+// A nodeLocator knows the address of the node that has the state of a key; "": there is only one
 // place, or the node is not known yet.
-type locator interface{ nodeOf(key string) string }
+type nodeLocator interface{ nodeOf(key string) string }
 
 func (l *Limiter) nodeOf(key string) string {
 	return nodeOf(l.store.Client, func() string { return l.redisKey(key) })
@@ -49,9 +49,9 @@ func (l *Limiter) nodeOf(key string) string {
 // nodeOf returns where the first limit has its state: all of a key are on one node.
 func (a *allOf) nodeOf(key string) string { return a.limits[0].nodeOf(key) }
 
-// noWait is a context that is done: a ClusterClient that does not know its nodes yet must not
+// doneContext is a context that is done: a ClusterClient that does not know its nodes yet must not
 // ask for them here.
-var noWait = func() context.Context {
+var doneContext = func() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	return ctx
@@ -63,7 +63,7 @@ func nodeOf(client redis.Scripter, key func() string) string {
 	var err error
 	switch c := client.(type) {
 	case *redis.ClusterClient:
-		node, err = c.MasterForKey(noWait, key())
+		node, err = c.MasterForKey(doneContext, key())
 	case *redis.Ring:
 		node, err = c.GetShardClientForKey(key())
 	default:

@@ -13,14 +13,14 @@ import (
 func (s *Store) TokenBucket(l throttle.Limit) *Limiter {
 	t := ticksOf(l)
 	return s.limiter(limit{
-		algorithm: "tokenbucket",
-		err:       l.Validate(),
-		policy:    policy(l.Name, l.String()),
-		most:      t.burst,
-		per:       t.duration(t.window()),
-		scale:     t.scale,
-		args:      []any{t.interval, t.scale, t.burst},
-		share: func(n int64, c throttle.Clock) throttle.Limiter {
+		algorithm:     "tokenbucket",
+		err:           l.Validate(),
+		policy:        policyName(l.Name, l.String()),
+		capacity:      t.burst,
+		per:           t.duration(t.window()),
+		ticksPerMicro: t.scale,
+		args:          []any{t.interval, t.scale, t.burst},
+		newShare: func(n int64, c throttle.Clock) throttle.Limiter {
 			return throttle.NewTokenBucket(shareOf(l, n), c)
 		},
 	})
@@ -30,40 +30,40 @@ func (s *Store) TokenBucket(l throttle.Limit) *Limiter {
 // an Anchor count from the Unix epoch, as the processes have no creation in common. Missing
 // must be 0: keys that are not used are forgotten, and would begin anew again and again.
 // It panics if r or s is invalid.
-func (s *Store) RefillBucket(r throttle.Refill) *Limiter {
+func (s *Store) RefillBucket(r throttle.RefillBucketConfig) *Limiter {
 	burst := r.Burst
 	if burst == 0 {
 		burst = r.Count
 	}
 	per, anchor := micros(r.Per), int64(0)
 	if !r.Anchor.IsZero() && per > 0 {
-		anchor = ceilMicros(r.Anchor)
+		anchor = microAtOrAfter(r.Anchor)
 	}
 	return s.limiter(limit{
-		algorithm: "refillbucket",
-		err:       firstOf(r.Validate(), whole("refill", r.Name, r.Per), startsFull(r), countable("refill", r.Name, max(burst, r.Count))),
-		policy:    policy(r.Name, r.Limit.String()),
-		most:      burst,
-		per:       time.Duration(mulSat((burst-1)/max(r.Count, 1)+1, int64(max(r.Per, 0)))),
-		scale:     1,
-		args:      []any{per, r.Count, burst, anchor},
-		share: func(n int64, c throttle.Clock) throttle.Limiter {
-			return throttle.NewRefillBucket(throttle.Refill{Limit: shareOf(r.Limit, n), Anchor: r.Anchor}, c)
+		algorithm:     "refillbucket",
+		err:           firstError(r.Validate(), validateMicros("refill bucket", r.Name, r.Per), validateFull(r), validateCount("refill bucket", r.Name, max(burst, r.Count))),
+		policy:        policyName(r.Name, r.Limit.String()),
+		capacity:      burst,
+		per:           time.Duration(mulSat((burst-1)/max(r.Count, 1)+1, int64(max(r.Per, 0)))),
+		ticksPerMicro: 1,
+		args:          []any{per, r.Count, burst, anchor},
+		newShare: func(n int64, c throttle.Clock) throttle.Limiter {
+			return throttle.NewRefillBucket(throttle.RefillBucketConfig{Limit: shareOf(r.Limit, n), Anchor: r.Anchor}, c)
 		},
 	})
 }
 
-func startsFull(r throttle.Refill) error {
-	if r.Missing == 0 {
+func validateFull(r throttle.RefillBucketConfig) error {
+	if r.InitialDeficit == 0 {
 		return nil
 	}
-	return fmt.Errorf("throttleredis: refill %q: Missing is %d: leave it 0: keys that are not used are forgotten, so that a bucket starts full", r.Name, r.Missing)
+	return fmt.Errorf("throttleredis: refill bucket %q: InitialDeficit is %d: leave it 0: keys that are not used are forgotten, so that a bucket starts full", r.Name, r.InitialDeficit)
 }
 
 // LeakyBucket returns a limiter like throttle.NewLeakyBucket: with Queue 0 it is a meter,
 // which refuses, and otherwise a queue, which books ahead as far as Claim.MaxWait allows.
 // It panics if l or s is invalid.
-func (s *Store) LeakyBucket(l throttle.Leak) *Limiter {
+func (s *Store) LeakyBucket(l throttle.LeakyBucketConfig) *Limiter {
 	t := ticksOf(l.Limit)
 	queue := min(mulSat(max(l.Queue, 0), t.interval), maxWindow)
 	most, full, split := t.burst, t.window(), 0
@@ -71,16 +71,16 @@ func (s *Store) LeakyBucket(l throttle.Leak) *Limiter {
 		most, full, split = t.burst+min(max(l.Queue, 0), math.MaxInt64-t.burst), t.window()+queue, 1
 	}
 	return s.limiter(limit{
-		algorithm: "leakybucket",
-		err:       l.Validate(),
-		policy:    policy(l.Name, l.Limit.String()),
-		most:      most,
-		per:       t.duration(full),
-		scale:     t.scale,
-		books:     true,
-		args:      []any{t.interval, t.scale, t.burst, queue, min(most, maxUnits), split},
-		share: func(n int64, c throttle.Clock) throttle.Limiter {
-			return throttle.NewLeakyBucket(throttle.Leak{Limit: shareOf(l.Limit, n), Queue: l.Queue / n, Split: l.Split}, c)
+		algorithm:     "leakybucket",
+		err:           l.Validate(),
+		policy:        policyName(l.Name, l.Limit.String()),
+		capacity:      most,
+		per:           t.duration(full),
+		ticksPerMicro: t.scale,
+		booksAhead:    true,
+		args:          []any{t.interval, t.scale, t.burst, queue, min(most, maxUnits), split},
+		newShare: func(n int64, c throttle.Clock) throttle.Limiter {
+			return throttle.NewLeakyBucket(throttle.LeakyBucketConfig{Limit: shareOf(l.Limit, n), Queue: l.Queue / n, Split: l.Split}, c)
 		},
 	})
 }
@@ -88,61 +88,61 @@ func (s *Store) LeakyBucket(l throttle.Leak) *Limiter {
 // TickQueue returns a limiter like throttle.NewTickQueue. Ticks of one without an Anchor
 // count from the Unix epoch, and an Anchor from the next full microsecond. It panics if t or
 // s is invalid, or if ticks come more often than once in a microsecond.
-func (s *Store) TickQueue(t throttle.Ticks) *Limiter {
+func (s *Store) TickQueue(t throttle.TickQueueConfig) *Limiter {
 	per := micros(t.Per)
-	err := firstOf(t.Validate(), whole("ticks", t.Name, t.Per), countable("ticks", t.Name, t.Queue))
+	err := firstError(t.Validate(), validateMicros("tick queue", t.Name, t.Per), validateCount("tick queue", t.Name, t.Queue))
 	if err == nil && t.Count > min(per, maxScale) {
-		err = fmt.Errorf("throttleredis: ticks %q: Count is %d in %v: it must be one in a microsecond at most, and %d in all", t.Name, t.Count, t.Per, maxScale)
+		err = fmt.Errorf("throttleredis: tick queue %q: Count is %d in %v: it must be one in a microsecond at most, and %d in all", t.Name, t.Count, t.Per, maxScale)
 	}
 	if err != nil {
 		return s.limiter(limit{err: err})
 	}
 	anchor := int64(0)
 	if !t.Anchor.IsZero() {
-		anchor = ceilMicros(t.Anchor)
+		anchor = microAtOrAfter(t.Anchor)
 	}
 	g := gcd(t.Count, per)
 	return s.limiter(limit{
-		algorithm: "tickqueue",
-		policy:    policy(t.Name, t.Limit.String()),
-		most:      t.Queue,
-		per:       time.Duration(mulDivUp(t.Queue, int64(t.Per), t.Count)),
-		scale:     t.Count / g,
-		args:      []any{t.Count / g, per / g, t.Queue, anchor},
-		share: func(n int64, c throttle.Clock) throttle.Limiter {
-			part := throttle.Ticks{Limit: evenRateOf(t.Limit, n), Queue: max(t.Queue/n, 1), Anchor: t.Anchor}
+		algorithm:     "tickqueue",
+		policy:        policyName(t.Name, t.Limit.String()),
+		capacity:      t.Queue,
+		per:           time.Duration(mulDivUp(t.Queue, int64(t.Per), t.Count)),
+		ticksPerMicro: t.Count / g,
+		args:          []any{t.Count / g, per / g, t.Queue, anchor},
+		newShare: func(n int64, c throttle.Clock) throttle.Limiter {
+			part := throttle.TickQueueConfig{Limit: evenRateOf(t.Limit, n), Queue: max(t.Queue/n, 1), Anchor: t.Anchor}
 			return throttle.NewTickQueue(part, c)
 		},
 	})
 }
 
-// maxEarly is the largest Burst of a LimitReq: thousandths of it are counted.
-const maxEarly = 1e9
+// maxNginxBurst is the largest Burst of a LimitReq: thousandths of it are counted.
+const maxNginxBurst = 1e9
 
 // Nginx returns a limiter like throttle.NewNginx. It panics if l or s is invalid.
-func (s *Store) Nginx(l throttle.LimitReq) *Limiter {
+func (s *Store) Nginx(l throttle.NginxConfig) *Limiter {
 	err := l.Validate()
-	if err == nil && l.Burst > maxEarly {
+	if err == nil && l.Burst > maxNginxBurst {
 		err = fmt.Errorf("throttleredis: limit_req %q: Burst is %d: it must be a billion or less", l.Name, l.Burst)
 	}
 	if err != nil {
 		return s.limiter(limit{err: err})
 	}
 	rate := mulDiv(mulSat(l.Rate, 1000), int64(time.Second), int64(l.Per))
-	prompt := l.Delay
+	undelayed := l.Delay
 	if l.NoDelay {
-		prompt = l.Burst
+		undelayed = l.Burst
 	}
 	return s.limiter(limit{
-		algorithm: "nginx",
-		policy:    policy(l.Name, l.String()),
-		most:      prompt + 1,
-		per:       time.Duration(mulDivUp((prompt+1)*1000, int64(time.Second), rate)),
-		scale:     1,
-		args:      []any{rate, l.Burst * 1000, prompt * 1000},
-		share: func(n int64, c throttle.Clock) throttle.Limiter {
-			whole := throttle.Limit{Name: policy(l.Name, l.String()), Count: rate, Per: 1000 * time.Second, Burst: prompt + 1}
-			return throttle.NewLeakyBucket(throttle.Leak{Limit: shareOf(whole, n), Queue: (l.Burst - prompt) / n}, c)
+		algorithm:     "nginx",
+		policy:        policyName(l.Name, l.String()),
+		capacity:      undelayed + 1,
+		per:           time.Duration(mulDivUp((undelayed+1)*1000, int64(time.Second), rate)),
+		ticksPerMicro: 1,
+		args:          []any{rate, l.Burst * 1000, undelayed * 1000},
+		newShare: func(n int64, c throttle.Clock) throttle.Limiter {
+			whole := throttle.Limit{Name: policyName(l.Name, l.String()), Count: rate, Per: 1000 * time.Second, Burst: undelayed + 1}
+			return throttle.NewLeakyBucket(throttle.LeakyBucketConfig{Limit: shareOf(whole, n), Queue: (l.Burst - undelayed) / n}, c)
 		},
 	})
 }

@@ -14,27 +14,27 @@ import (
 // The odd case is a local clock that is wrong by more than a window. The script then says
 // what its own shows, and is asked again with the windows around that.
 type calendar struct {
-	quota throttle.Quota
-	known atomic.Pointer[bounds]
-	wrong atomic.Int64 // by how many microseconds the server's clock was ahead when it was outside
+	quota       throttle.FixedWindowConfig
+	cached      atomic.Pointer[bounds]
+	clockOffset atomic.Int64 // by how many microseconds the server's clock was ahead when it was outside
 }
 
 // bounds are the instants, in microseconds, at which four windows in a row begin. They
 // are arguments of a script as they are.
 type bounds struct {
-	at  [4]int64
-	any [4]any
+	at   [4]int64
+	args [4]any
 }
 
-func newCalendar(q throttle.Quota) *calendar { return &calendar{quota: q} }
+func newCalendar(q throttle.FixedWindowConfig) *calendar { return &calendar{quota: q} }
 
-// around returns the bounds for a reading of the local clock.
-func (c *calendar) around(now time.Time) *bounds {
-	us := now.UnixMicro() + c.wrong.Load()
-	b := c.known.Load()
+// boundsAt returns the bounds for a reading of the local clock.
+func (c *calendar) boundsAt(now time.Time) *bounds {
+	us := now.UnixMicro() + c.clockOffset.Load()
+	b := c.cached.Load()
 	if b == nil || us < b.at[1] || us >= b.at[2] {
 		b = c.bounds(time.UnixMicro(us))
-		c.known.Store(b)
+		c.cached.Store(b)
 	}
 	return b
 }
@@ -46,19 +46,19 @@ func (c *calendar) bounds(t time.Time) *bounds {
 	b := new(bounds)
 	for i, t := range []time.Time{before, from, to, after} {
 		b.at[i] = t.UnixMicro()
-		b.any[i] = b.at[i]
+		b.args[i] = b.at[i]
 	}
 	return b
 }
 
-// missed notes that the server's clock showed something outside all windows.
-func (c *calendar) missed(local time.Time, server int64) {
-	c.wrong.Store(server - local.UnixMicro())
+// setOffset notes that the server's clock showed something outside all windows.
+func (c *calendar) setOffset(local time.Time, server int64) {
+	c.clockOffset.Store(server - local.UnixMicro())
 }
 
-// per returns how long the window is that begins at start, in microseconds.
-func (c *calendar) per(start int64) time.Duration {
-	if b := c.known.Load(); b != nil {
+// windowLength returns how long the window is that begins at start, in microseconds.
+func (c *calendar) windowLength(start int64) time.Duration {
+	if b := c.cached.Load(); b != nil {
 		for i, at := range b.at[:3] {
 			if at == start {
 				return time.Duration(b.at[i+1]-at) * time.Microsecond

@@ -14,131 +14,131 @@ import (
 // What a script is asked to do. They are of type any once and for all, as are the
 // arguments of limits: a decision then allocates no room for them.
 var (
-	verbTake   any = "take"
-	verbTry    any = "try" // as take, but a refusal is not counted: the caller asks again
-	verbLook   any = "look"
-	verbCancel any = "cancel" // give back all: the claim was not used
-	verbSettle any = "settle" // take the units more than claimed, or give back those less
+	opTake   any = "take"
+	verbTry  any = "try" // as take, but a refusal is not counted: the caller asks again
+	opDryRun any = "look"
+	opCancel any = "cancel" // give back all: the claim was not used
+	opSettle any = "settle" // take the units more than claimed, or give back those less
 )
 
-func verbOf(c throttle.Claim) any {
+func opOf(c throttle.Claim) any {
 	switch {
 	case c.DryRun:
-		return verbLook
+		return opDryRun
 	case c.Waits:
 		return verbTry
 	}
-	return verbTake
+	return opTake
 }
 
 // A call is the room for one run of a script: the whole command, as it is sent.
 type call struct {
 	args      []any // the command, hash, number of keys, keys, arguments
-	first     int   // of the arguments
-	size      int   // of args, without grants and the time
-	calendars []dated
-	parts     []throttle.Decision // two for each limit, see keep
+	firstArg  int   // of the arguments
+	fixedArgs int   // of args, without grants and the time
+	calendars []calendarLimit
+	decisions []throttle.Decision // two for each limit, see keep
 }
 
-// A dated limit has windows of a calendar. Their bounds are the last of its arguments.
-type dated struct {
+// A calendarLimit limit has windows of a calendar. Their bounds are the last of its arguments.
+type calendarLimit struct {
 	*calendar
-	limit int // index of the limit
-	past  int // index of the argument after the bounds
+	index int // index of the limit
+	end   int // index of the argument after the bounds
 }
 
 // newCall returns a call with the arguments of limits filled in.
 func newCall(limits ...*Limiter) *call {
 	first := 3 + len(limits)
-	k := &call{args: make([]any, first+3), first: first, parts: make([]throttle.Decision, 2*len(limits))}
+	k := &call{args: make([]any, first+3), firstArg: first, decisions: make([]throttle.Decision, 2*len(limits))}
 	k.args[2] = len(limits)
 	for i, l := range limits {
 		k.args = append(k.args, l.limit.args...)
 		if l.limit.calendar != nil {
-			k.calendars = append(k.calendars, dated{l.limit.calendar, i, len(k.args)})
+			k.calendars = append(k.calendars, calendarLimit{l.limit.calendar, i, len(k.args)})
 		}
 	}
-	k.size = len(k.args)
+	k.fixedArgs = len(k.args)
 	return k
 }
 
-// key sets the i-th key.
-func (k *call) key(i int, key string) { k.args[3+i] = key }
+// setKey sets the i-th key.
+func (k *call) setKey(i int, key string) { k.args[3+i] = key }
 
-func (k *call) ask(verb any, n, third int64) {
-	k.args = k.args[:k.size]
-	k.args[k.first], k.args[k.first+1], k.args[k.first+2] = verb, min(n, maxUnits), third
+func (k *call) setOp(op any, n, arg int64) {
+	k.args = k.args[:k.fixedArgs]
+	k.args[k.firstArg], k.args[k.firstArg+1], k.args[k.firstArg+2] = op, min(n, maxUnits), arg
 }
 
-// grant adds what a limit granted.
-func (k *call) grant(grant, more any) { k.args = append(k.args, grant, more) }
+// appendGrant adds what a limit granted.
+func (k *call) appendGrant(grant, detail any) { k.args = append(k.args, grant, detail) }
 
 // command returns the whole command.
-func (k *call) command(by, what any) []any {
-	k.args[0], k.args[1] = by, what
+func (k *call) command(command, script any) []any {
+	k.args[0], k.args[1] = command, script
 	return k.args
 }
 
 // keys and arguments return its parts.
 func (k *call) keys() (keys []string) {
-	for _, key := range k.args[3:k.first] {
+	for _, key := range k.args[3:k.firstArg] {
 		keys = append(keys, key.(string))
 	}
 	return keys
 }
 
-func (k *call) arguments() []any { return k.args[k.first:] }
+func (k *call) arguments() []any { return k.args[k.firstArg:] }
 
-// date fills in the windows around a local reading of the clock.
-func (k *call) date(now time.Time) {
+// setBounds fills in the windows around a local reading of the clock.
+func (k *call) setBounds(now time.Time) {
 	for _, c := range k.calendars {
-		copy(k.args[c.past-4:c.past], c.around(now).any[:])
+		copy(k.args[c.end-4:c.end], c.boundsAt(now).args[:])
 	}
 }
 
-// outside is the wait that says that the server's clock was in none of the windows.
-const outside = -2
+// waitNoWindow is the wait that says that the server's clock was in none of the windows.
+const waitNoWindow = -2
 
-// missed reports whether a calendar did not have the window of the server's clock, and
+// missedWindow reports whether a calendar did not have the window of the server's clock, and
 // lets it know for the next time.
-func (k *call) missed(r reply, now time.Time) (missed bool) {
+func (k *call) missedWindow(r reply, now time.Time) (found bool) {
 	for _, c := range k.calendars {
-		if p := r.part(c.limit); p.wait() == outside {
-			c.missed(now, p.now())
-			missed = true
+		if p := r.part(c.index); p.wait() == waitNoWindow {
+			c.setOffset(now, p.now())
+			found = true
 		}
 	}
-	return missed
+	return found
 }
 
-var errCalendar = errors.New("throttleredis: the server's clock leaps from window to window: set it right")
+var errClockJumps = errors.New("throttleredis: the server's clock leaps from window to window: set it right")
 
 // reserve asks for n units, once more if a calendar did not fit.
-func (s *Store) reserve(ctx context.Context, script *script, k *call, c throttle.Claim, n, longest int64) (reply, time.Time, error) {
+func (s *Store) reserve(ctx context.Context, script *script, k *call, c throttle.Claim, n, maxWait int64) (reply, time.Time, error) {
 	for range 2 {
-		k.ask(verbOf(c), n, longest)
+		k.setOp(opOf(c), n, maxWait)
 		now := c.Now
-		if now.IsZero() && (len(k.calendars) > 0 || s.onLocalClock) {
+		if now.IsZero() && (len(k.calendars) > 0 || s.useLocalClock) {
 			now = s.now()
 		}
-		k.date(now)
-		r, err := s.run(ctx, script, k, now, 8+len(k.parts)/2*partSize)
+		k.setBounds(now)
+		r, err := s.run(ctx, script, k, now, 8+len(k.decisions)/2*partSize)
 		if err != nil {
 			return "", now, err
 		}
-		if !k.missed(r, now) {
-			if c.Now.IsZero() && !s.onLocalClock {
+		if !k.missedWindow(r, now) {
+			if c.Now.IsZero() && !s.useLocalClock {
 				now = s.now()
 			}
 			return r, now, nil
 		}
 	}
-	return "", c.Now, errCalendar
+	return "", c.Now, errClockJumps
 }
 
 // settle runs a script whose answer does not matter, also when ctx is done.
 func (s *Store) settle(ctx context.Context, script *script, k *call, now time.Time) {
-	if now.IsZero() && s.onLocalClock {
+	if now.IsZero() && s.useLocalClock {
 		now = s.now()
 	}
 	_, _ = s.run(context.WithoutCancel(ctx), script, k, now, 0)
@@ -148,7 +148,7 @@ func (s *Store) now() time.Time { return throttle.ClockOr(s.Clock).Now() }
 
 // run runs a script that answers so many bytes. Only in tests it is told the time.
 func (s *Store) run(ctx context.Context, script *script, k *call, now time.Time, size int) (reply, error) {
-	if s.onLocalClock {
+	if s.useLocalClock {
 		k.args = append(k.args, now.UnixMicro())
 	}
 	if s.Timeout > 0 {
@@ -158,7 +158,7 @@ func (s *Store) run(ctx context.Context, script *script, k *call, now time.Time,
 	}
 	text, err := script.run(ctx, s.Client, k)
 	if err != nil {
-		return "", failed(err)
+		return "", wrapError(err)
 	}
 	if len(text) != size {
 		return "", fmt.Errorf("throttleredis: the script answered %.40q: is something between client and server that changes answers?", text)
@@ -172,29 +172,29 @@ type reply string
 
 const partSize = 6 * 8
 
-func (r reply) now() int64      { return int64(word(string(r), 0)) }
+func (r reply) now() int64      { return int64(uint64At(string(r), 0)) }
 func (r reply) part(i int) part { return part(r[8+i*partSize:][:partSize]) }
 
 // A part is what a limit says about a claim.
 type part string
 
 func (p part) ok() bool         { return p[0] == 1 }
-func (p part) wait() int64      { return int64(word(string(p), 1)) } // ticks; negative: for ever
-func (p part) remaining() int64 { return int64(word(string(p), 2)) }
-func (p part) reset() int64     { return int64(word(string(p), 3)) } // ticks
-func (p part) now() int64       { return int64(word(string(p), 4)) } // the reading it counts from
+func (p part) wait() int64      { return int64(uint64At(string(p), 1)) } // ticks; negative: for ever
+func (p part) remaining() int64 { return int64(uint64At(string(p), 2)) }
+func (p part) reset() int64     { return int64(uint64At(string(p), 3)) } // ticks
+func (p part) now() int64       { return int64(uint64At(string(p), 4)) } // the reading it counts from
 
 // grant returns what the limit wants to hear again. Scripts count in doubles.
-func (p part) grant() uint64 { return uint64(int64(math.Float64frombits(word(string(p), 5)))) }
+func (p part) grant() uint64 { return uint64(int64(math.Float64frombits(uint64At(string(p), 5)))) }
 
-// bits is grant for limits that want to hear a double again.
-func (p part) bits() uint64 { return word(string(p), 5) }
+// grantBits is grant for limits that want to hear a double again.
+func (p part) grantBits() uint64 { return uint64At(string(p), 5) }
 
-// word returns the i-th eight bytes of s.
-func word(s string, i int) uint64 { return binary.LittleEndian.Uint64([]byte(s[8*i:][:8])) }
+// uint64At returns the i-th eight bytes of s.
+func uint64At(s string, i int) uint64 { return binary.LittleEndian.Uint64([]byte(s[8*i:][:8])) }
 
-// clip returns n as far as a script can count.
-func clip(n int64) int64 { return max(min(n, maxUnits), -maxUnits) }
+// clampUnits returns n as far as a script can count.
+func clampUnits(n int64) int64 { return max(min(n, maxUnits), -maxUnits) }
 
 // ticksWithin returns how many whole ticks d has.
 func ticksWithin(d time.Duration, scale int64) int64 {

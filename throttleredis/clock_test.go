@@ -20,9 +20,9 @@ func await(t *testing.T, what string, condition func() bool) {
 
 // By the server's clock a wait is honest: after it the claim is granted, whatever the local
 // clock shows.
-func TestLimiter_theClockIsTheServers(t *testing.T) {
-	s := fresh(t)
-	s.Clock = &wall{now: time.Date(1999, 1, 1, 0, 0, 0, 0, time.UTC)}
+func TestLimiter_usesTheServersClock(t *testing.T) {
+	s := newTestStore(t)
+	s.Clock = &manualClock{now: time.Date(1999, 1, 1, 0, 0, 0, 0, time.UTC)}
 	l := s.TokenBucket(throttle.Limit{Count: 1, Per: time.Hour})
 	require.True(t, take(t, l, "").OK)
 	d := take(t, l, "")
@@ -38,23 +38,23 @@ func TestLimiter_theClockIsTheServers(t *testing.T) {
 
 // A local clock that is a day wrong does not know the window, and learns it.
 func TestFixedWindow_findsTheServersMinute(t *testing.T) {
-	s := fresh(t)
-	s.Clock = &wall{now: time.Now().Add(-24 * time.Hour)}
-	l := s.FixedWindow(throttle.Quota{Count: 1000, Anchor: throttle.EachMinute})
+	s := newTestStore(t)
+	s.Clock = &manualClock{now: time.Now().Add(-24 * time.Hour)}
+	l := s.FixedWindow(throttle.FixedWindowConfig{Count: 1000, Align: throttle.EachMinute})
 	for range 3 {
 		d := take(t, l, "")
 		require.True(t, d.OK)
 		require.Equal(t, time.Minute, d.Per)
 		require.LessOrEqual(t, d.ResetAfter, time.Minute)
 	}
-	require.InDelta(t, 24*time.Hour/time.Microsecond, l.limit.calendar.wrong.Load(), float64(time.Hour/time.Microsecond))
+	require.InDelta(t, 24*time.Hour/time.Microsecond, l.limit.calendar.clockOffset.Load(), float64(time.Hour/time.Microsecond))
 }
 
 // 1,000 claims at one microsecond are 1,000 units, in one entry of 14 bytes.
 func TestSlidingLog_countsWhatComesInOneMicrosecond(t *testing.T) {
-	s := fresh(t)
-	s.onLocalClock, s.Clock = true, &wall{now: began}
-	l := s.SlidingLog(throttle.Log{Limit: throttle.Limit{Count: 1000, Per: time.Second}})
+	s := newTestStore(t)
+	s.useLocalClock, s.Clock = true, &manualClock{now: began}
+	l := s.SlidingLog(throttle.SlidingLogConfig{Limit: throttle.Limit{Count: 1000, Per: time.Second}})
 	for i := range 1000 {
 		d := take(t, l, "")
 		require.True(t, d.OK)
@@ -65,11 +65,11 @@ func TestSlidingLog_countsWhatComesInOneMicrosecond(t *testing.T) {
 }
 
 // A process that dies does not give its units back; they can be had again after MaxAge.
-func TestInFlight_lostUnitsComeBack(t *testing.T) {
-	s := fresh(t)
-	clk := &wall{now: began}
-	s.onLocalClock, s.Clock = true, clk
-	l := s.InFlight(throttle.Capacity{Count: 2, MaxAge: time.Minute})
+func TestConcurrency_lostUnitsComeBack(t *testing.T) {
+	s := newTestStore(t)
+	clk := &manualClock{now: began}
+	s.useLocalClock, s.Clock = true, clk
+	l := s.Concurrency(throttle.ConcurrencyConfig{Count: 2, MaxAge: time.Minute})
 	lost := take(t, l, "")
 	clk.now = clk.now.Add(time.Second)
 	held := take(t, l, "")
@@ -79,14 +79,14 @@ func TestInFlight_lostUnitsComeBack(t *testing.T) {
 	require.False(t, take(t, l, "").OK)
 	l.Cancel(t.Context(), throttle.Claim{}, lost) // too late: its place is another's
 	require.False(t, take(t, l, "").OK)
-	l.Observe(t.Context(), throttle.Claim{}, held, throttle.Feedback{More: true})
+	l.Observe(t.Context(), throttle.Claim{}, held, throttle.Feedback{Partial: true})
 	require.False(t, take(t, l, "").OK)
 	l.Observe(t.Context(), throttle.Claim{}, held, throttle.Feedback{})
 	require.True(t, take(t, l, "").OK)
 }
 
-func TestLimiter_scriptsComeBackWhenTheServerForgetsThem(t *testing.T) {
-	l := fresh(t).TokenBucket(throttle.PerHour(10))
+func TestLimiter_sendsScriptsAgainAfterAFlush(t *testing.T) {
+	l := newTestStore(t).TokenBucket(throttle.PerHour(10))
 	require.True(t, take(t, l, "").OK)
 	require.NoError(t, client(t).ScriptFlush(t.Context()).Err())
 	d := take(t, l, "")
@@ -95,8 +95,8 @@ func TestLimiter_scriptsComeBackWhenTheServerForgetsThem(t *testing.T) {
 }
 
 // Any redis.Scripter will do.
-func TestLimiter_needsNoMoreThanAScripter(t *testing.T) {
-	s := fresh(t)
+func TestLimiter_worksWithAnyScripter(t *testing.T) {
+	s := newTestStore(t)
 	s.Client = struct{ redis.Scripter }{client(t)}
 	l := s.TokenBucket(throttle.PerHour(10))
 	require.NoError(t, client(t).ScriptFlush(t.Context()).Err())
@@ -111,14 +111,14 @@ func TestReserve_errorsSayWhetherUnitsMayBeGone(t *testing.T) {
 	require.ErrorContains(t, err, "no connection")
 	require.NotErrorIs(t, err, ErrUncertain)
 
-	s := fresh(t)
+	s := newTestStore(t)
 	l := s.TokenBucket(throttle.PerHour(1))
 	require.NoError(t, client(t).LPush(t.Context(), l.redisKey("list"), "x").Err())
 	_, err = l.Reserve(t.Context(), throttle.Claim{Key: "list"})
 	require.ErrorContains(t, err, "WRONGTYPE")
 	require.NotErrorIs(t, err, ErrUncertain)
 
-	s.Client = scripterThat{errors.New("i/o timeout")}
+	s.Client = failingScripter{errors.New("i/o timeout")}
 	_, err = s.TokenBucket(throttle.PerHour(1)).Reserve(t.Context(), throttle.Claim{})
 	require.ErrorIs(t, err, ErrUncertain)
 	require.ErrorContains(t, err, "i/o timeout")
@@ -126,7 +126,7 @@ func TestReserve_errorsSayWhetherUnitsMayBeGone(t *testing.T) {
 
 // A server that does what it is told and cannot say so has taken the units. Timeout bounds
 // how long that is waited for.
-func TestReserve_isUncertainWhenOnlyTheAnswerIsLost(t *testing.T) {
+func TestReserve_isUncertainWhenOnlyTheReplyIsLost(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	proxy := redistest.StartProxy(t, server.Addr)
@@ -142,25 +142,25 @@ func TestReserve_isUncertainWhenOnlyTheAnswerIsLost(t *testing.T) {
 		return err == nil && d.OK
 	})
 	direct := (&Store{Client: dial(server.Addr)}).TokenBucket(limit)
-	left := look(t, direct).Remaining
-	proxy.Set(redistest.Mute)
+	left := dryRun(t, direct).Remaining
+	proxy.Set(redistest.NoReplies)
 	_, err := l.Reserve(t.Context(), throttle.Claim{})
 	require.ErrorIs(t, err, ErrUncertain)
-	await(t, "the units to be gone", func() bool { return look(t, direct).Remaining < left })
+	await(t, "the units to be gone", func() bool { return dryRun(t, direct).Remaining < left })
 }
 
-// A scripterThat fails.
-type scripterThat struct{ err error }
+// A failingScripter fails.
+type failingScripter struct{ err error }
 
-func (s scripterThat) EvalSha(ctx context.Context, _ string, _ []string, _ ...any) *redis.Cmd {
+func (s failingScripter) EvalSha(ctx context.Context, _ string, _ []string, _ ...any) *redis.Cmd {
 	cmd := redis.NewCmd(ctx)
 	cmd.SetErr(s.err)
 	return cmd
 }
-func (s scripterThat) Eval(ctx context.Context, _ string, _ []string, _ ...any) *redis.Cmd {
+func (s failingScripter) Eval(ctx context.Context, _ string, _ []string, _ ...any) *redis.Cmd {
 	return s.EvalSha(ctx, "", nil)
 }
-func (scripterThat) EvalRO(context.Context, string, []string, ...any) *redis.Cmd    { return nil }
-func (scripterThat) EvalShaRO(context.Context, string, []string, ...any) *redis.Cmd { return nil }
-func (scripterThat) ScriptExists(context.Context, ...string) *redis.BoolSliceCmd    { return nil }
-func (scripterThat) ScriptLoad(context.Context, string) *redis.StringCmd            { return nil }
+func (failingScripter) EvalRO(context.Context, string, []string, ...any) *redis.Cmd    { return nil }
+func (failingScripter) EvalShaRO(context.Context, string, []string, ...any) *redis.Cmd { return nil }
+func (failingScripter) ScriptExists(context.Context, ...string) *redis.BoolSliceCmd    { return nil }
+func (failingScripter) ScriptLoad(context.Context, string) *redis.StringCmd            { return nil }

@@ -37,15 +37,15 @@ func TestLimiters_workOnARing(t *testing.T) {
 // allOfWorksOn has limits of all kinds decide together, for many keys.
 func allOfWorksOn(t *testing.T, s *Store) {
 	five := throttle.Limit{Count: 5, Per: year}
-	all := s.Penalty(throttle.Sentence{After: 100, Within: time.Hour, For: time.Hour},
+	all := s.Ban(throttle.BanConfig{Refusals: 100, Within: time.Hour, Duration: time.Hour},
 		s.TokenBucket(five),
-		s.RefillBucket(throttle.Refill{Limit: five}),
-		s.LeakyBucket(throttle.Leak{Limit: five}),
-		s.FixedWindow(throttle.Quota{Count: 5, Anchor: throttle.AtFirst, Per: year}),
-		s.SlidingLog(throttle.Log{Limit: five}),
-		s.SlidingCounter(throttle.Counter{Limit: five}),
-		s.SubWindows(throttle.Parts{Limit: five, Parts: 3}),
-		s.InFlight(throttle.Capacity{Count: 5, MaxAge: year}))
+		s.RefillBucket(throttle.RefillBucketConfig{Limit: five}),
+		s.LeakyBucket(throttle.LeakyBucketConfig{Limit: five}),
+		s.FixedWindow(throttle.FixedWindowConfig{Count: 5, Align: throttle.AtFirst, Per: year}),
+		s.SlidingLog(throttle.SlidingLogConfig{Limit: five}),
+		s.SlidingCounter(throttle.SlidingCounterConfig{Limit: five}),
+		s.SubWindows(throttle.SubWindowsConfig{Limit: five, Parts: 3}),
+		s.Concurrency(throttle.ConcurrencyConfig{Count: 5, MaxAge: year}))
 	for i := range 40 {
 		key := ""
 		if i > 0 {

@@ -24,66 +24,66 @@ func TestConformance(t *testing.T) {
 		new  func(*Store) throttle.Limiter
 		spec throttletest.Spec
 	}{
-		{"TokenBucket", func(s *Store) throttle.Limiter { return s.TokenBucket(ten) }, throttletest.Spec{Bound: flow(ten, 10)}},
-		{"TokenBucket, thirds", func(s *Store) throttle.Limiter { return s.TokenBucket(thirds) }, throttletest.Spec{Bound: flow(thirds, 2)}},
+		{"TokenBucket", func(s *Store) throttle.Limiter { return s.TokenBucket(ten) }, throttletest.Spec{Bound: rateBound(ten, 10)}},
+		{"TokenBucket, thirds", func(s *Store) throttle.Limiter { return s.TokenBucket(thirds) }, throttletest.Spec{Bound: rateBound(thirds, 2)}},
 		{"RefillBucket", func(s *Store) throttle.Limiter {
-			return s.RefillBucket(throttle.Refill{Limit: ten})
+			return s.RefillBucket(throttle.RefillBucketConfig{Limit: ten})
 		}, throttletest.Spec{Bound: func(w time.Duration) int64 { return 10 + 10*int64((w+time.Second+999)/time.Second) }}},
 		{"LeakyBucket", func(s *Store) throttle.Limiter {
-			return s.LeakyBucket(throttle.Leak{Limit: thirds, Queue: 9})
-		}, throttletest.Spec{Bound: flow(thirds, 2)}},
+			return s.LeakyBucket(throttle.LeakyBucketConfig{Limit: thirds, Queue: 9})
+		}, throttletest.Spec{Bound: rateBound(thirds, 2)}},
 		{"Nginx", func(s *Store) throttle.Limiter {
-			return s.Nginx(throttle.LimitReq{Rate: 10, Per: time.Second, Burst: 5})
+			return s.Nginx(throttle.NginxConfig{Rate: 10, Per: time.Second, Burst: 5})
 		}, throttletest.Spec{Bound: func(w time.Duration) int64 { return 6 + int64((w+3*time.Millisecond).Seconds()*10) }}},
 		{"FixedWindow", func(s *Store) throttle.Limiter {
-			return s.FixedWindow(throttle.Quota{Count: 10, Per: time.Second})
+			return s.FixedWindow(throttle.FixedWindowConfig{Count: 10, Per: time.Second})
 		}, throttletest.Spec{Bound: windows(10, time.Second)}},
 		{"FixedWindow, each day", func(s *Store) throttle.Limiter {
-			return s.FixedWindow(throttle.Quota{Count: 10, Anchor: throttle.EachDay})
+			return s.FixedWindow(throttle.FixedWindowConfig{Count: 10, Align: throttle.EachDay})
 		}, throttletest.Spec{Bound: windows(10, 24*time.Hour)}},
 		{"SlidingLog", func(s *Store) throttle.Limiter {
-			return s.SlidingLog(throttle.Log{Limit: ten, MinGap: 10 * time.Millisecond})
+			return s.SlidingLog(throttle.SlidingLogConfig{Limit: ten, MinGap: 10 * time.Millisecond})
 		}, throttletest.Spec{Bound: func(w time.Duration) int64 { return 10 * int64((w+1000)/time.Second+1) }}},
 		{"SlidingLog, refusals", func(s *Store) throttle.Limiter {
-			return s.SlidingLog(throttle.Log{Limit: ten, CountRefused: true})
+			return s.SlidingLog(throttle.SlidingLogConfig{Limit: ten, CountRefused: true})
 		}, throttletest.Spec{Bound: func(w time.Duration) int64 { return 10 * int64((w+1000)/time.Second+1) }, CountsRefusals: true}},
 		{"SlidingCounter", func(s *Store) throttle.Limiter {
-			return s.SlidingCounter(throttle.Counter{Limit: ten})
+			return s.SlidingCounter(throttle.SlidingCounterConfig{Limit: ten})
 		}, throttletest.Spec{Bound: windows(10, time.Second)}},
 		{"SubWindows", func(s *Store) throttle.Limiter {
-			return s.SubWindows(throttle.Parts{Limit: ten, Parts: 4})
+			return s.SubWindows(throttle.SubWindowsConfig{Limit: ten, Parts: 4})
 		}, throttletest.Spec{Bound: func(w time.Duration) int64 { return 10 * int64((w+1000)/(3*time.Second/4)+1) }}},
 		{"WarmUp", func(s *Store) throttle.Limiter {
-			return s.WarmUp(warmup.Curve{Limit: throttle.PerSecond(10), Over: 3 * time.Second})
-		}, throttletest.Spec{Bound: flow(ten, 0), PaysLater: true, EndsOnce: true}},
+			return s.WarmUp(warmup.Config{Limit: throttle.PerSecond(10), Period: 3 * time.Second})
+		}, throttletest.Spec{Bound: rateBound(ten, 0), AllowsDebt: true, EndsOnce: true}},
 		{"Bursty", func(s *Store) throttle.Limiter {
-			return s.Bursty(warmup.Burst{Limit: throttle.PerSecond(10), Full: true})
-		}, throttletest.Spec{Bound: flow(ten, 10), PaysLater: true, EndsOnce: true}},
-		{"InFlight", func(s *Store) throttle.Limiter {
-			return s.InFlight(throttle.Capacity{Count: 10, MaxAge: math.MaxInt64})
-		}, throttletest.Spec{InFlight: 10, WaitUnknown: true, EndsOnce: true}},
+			return s.Bursty(warmup.BurstyConfig{Limit: throttle.PerSecond(10), StartFull: true})
+		}, throttletest.Spec{Bound: rateBound(ten, 10), AllowsDebt: true, EndsOnce: true}},
+		{"Concurrency", func(s *Store) throttle.Limiter {
+			return s.Concurrency(throttle.ConcurrencyConfig{Count: 10, MaxAge: math.MaxInt64})
+		}, throttletest.Spec{Concurrency: 10, WaitUnknown: true, EndsOnce: true}},
 		{"AllOf", func(s *Store) throttle.Limiter {
-			return AllOf(s.TokenBucket(ten), s.LeakyBucket(throttle.Leak{Limit: thirds, Queue: 9}))
-		}, throttletest.Spec{Bound: flow(thirds, 2), EndsOnce: true}},
+			return AllOf(s.TokenBucket(ten), s.LeakyBucket(throttle.LeakyBucketConfig{Limit: thirds, Queue: 9}))
+		}, throttletest.Spec{Bound: rateBound(thirds, 2), EndsOnce: true}},
 		{"Soft", func(s *Store) throttle.Limiter {
-			return &throttle.Soft{Limit: s.TokenBucket(thirds), Hard: s.TokenBucket(ten)}
-		}, throttletest.Spec{Bound: flow(ten, 10), EndsOnce: true}},
+			return &throttle.SoftLimit{Soft: s.TokenBucket(thirds), Hard: s.TokenBucket(ten)}
+		}, throttletest.Spec{Bound: rateBound(ten, 10), EndsOnce: true}},
 	} {
 		t.Run(l.name, func(t *testing.T) {
 			t.Parallel()
 			spec := l.spec
-			spec.OlderAsIs, spec.ResumesAfterSetBack, spec.Histories = true, true, 6
+			spec.AcceptsOlderReadings, spec.ResumesAfterSetBack, spec.Histories = true, true, 6
 			throttletest.TestLimiter(t, func(clk throttle.Clock) throttle.Limiter {
-				s := fresh(t)
-				s.Clock, s.onLocalClock = clk, true
+				s := newTestStore(t)
+				s.Clock, s.useLocalClock = clk, true
 				return l.new(s)
 			}, spec)
 		})
 	}
 }
 
-// flow is the bound of a rate with a burst.
-func flow(l throttle.Limit, burst float64) func(time.Duration) int64 {
+// rateBound is the bound of a rate with a burst.
+func rateBound(l throttle.Limit, burst float64) func(time.Duration) int64 {
 	return func(w time.Duration) int64 {
 		return int64(burst + float64(l.Count)*float64(w+2000)/float64(l.Per) + 1e-6)
 	}

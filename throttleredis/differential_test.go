@@ -15,13 +15,13 @@ import (
 	"github.com/heed-go/heed/warmup"
 )
 
-// A pair is a limit in a store, and the same in memory.
-type pair struct {
-	name   string
-	remote func(*Store) throttle.Limiter
-	local  func(throttle.Clock) throttle.Limiter
-	most   int64         // the largest claim that is worth making
-	pace   time.Duration // in which about one unit comes back
+// A limiterPair is a limit in a store, and the same in memory.
+type limiterPair struct {
+	name     string
+	remote   func(*Store) throttle.Limiter
+	local    func(throttle.Clock) throttle.Limiter
+	maxCost  int64         // the largest claim that is worth making
+	unitTime time.Duration // in which about one unit comes back
 
 	// paysLater says that any claim is granted, and so none that takes centuries is made:
 	// there is no exact double for their nanoseconds.
@@ -33,56 +33,56 @@ type pair struct {
 // began is where differential tests begin: a multiple of all periods in them.
 var began = time.UnixMicro(1_764_000_000_000_000).UTC()
 
-func pairs() []pair {
+func pairs() []limiterPair {
 	limit := func(count int64, per time.Duration, burst int64) throttle.Limit {
 		return throttle.Limit{Count: count, Per: per, Burst: burst}
 	}
-	return []pair{
+	return []limiterPair{
 		bucketPair("TokenBucket", limit(10, time.Second, 10)),
 		bucketPair("TokenBucket, thirds", limit(3, time.Second, 2)),
 		bucketPair("TokenBucket, primes", limit(997, 1013*time.Millisecond, 7)),
 		bucketPair("TokenBucket, nanoseconds", limit(7, 1234567, 20)),
 		bucketPair("TokenBucket, one a day", limit(1, 24*time.Hour, 2)),
-		refillPair("RefillBucket", throttle.Refill{Limit: limit(3, time.Second, 10), Anchor: began.Add(123456 * time.Microsecond)}),
-		refillPair("RefillBucket, more than it holds", throttle.Refill{Limit: limit(7, time.Minute, 4), Anchor: began}),
-		leakyPair("LeakyBucket, meter", throttle.Leak{Limit: limit(10, time.Second, 10)}),
-		leakyPair("LeakyBucket, queue", throttle.Leak{Limit: limit(3, time.Second, 2), Queue: 9}),
-		leakyPair("LeakyBucket, endless queue", throttle.Leak{Limit: limit(7, time.Second, 3), Queue: math.MaxInt64}),
-		leakyPair("LeakyBucket, split", throttle.Leak{Limit: limit(997, 1013*time.Millisecond, 7), Queue: 20, Split: true}),
-		ticksPair("TickQueue", throttle.Ticks{Limit: limit(10, time.Second, 0), Queue: 6, Anchor: began.Add(-123 * time.Hour)}),
-		ticksPair("TickQueue, thirds", throttle.Ticks{Limit: limit(3, time.Second, 0), Queue: 9, Anchor: began.Add(12345 * time.Microsecond)}),
-		ticksPair("TickQueue, primes", throttle.Ticks{Limit: limit(997, 1013*time.Millisecond, 0), Queue: 20, Anchor: began}),
-		nginxPair("Nginx", throttle.LimitReq{Rate: 10, Per: time.Second, Burst: 5}),
-		nginxPair("Nginx, delay", throttle.LimitReq{Rate: 100, Per: time.Minute, Burst: 9, Delay: 5}),
-		nginxPair("Nginx, nodelay", throttle.LimitReq{Rate: 300, Per: time.Second, Burst: 9, NoDelay: true}),
-		windowPair("FixedWindow, epoch", throttle.Quota{Count: 10, Per: 7 * time.Second}),
-		windowPair("FixedWindow, first", throttle.Quota{Count: 10, Per: time.Second, Anchor: throttle.AtFirst}),
-		windowPair("FixedWindow, creation", throttle.Quota{Count: 10, Per: time.Second, Anchor: throttle.AtCreation}),
-		windowPair("FixedWindow, each minute", throttle.Quota{Count: 9, Anchor: throttle.EachMinute}),
-		windowPair("FixedWindow, each hour", throttle.Quota{Count: 9, Anchor: throttle.EachHour, Zone: zone("Asia/Kolkata")}),
-		windowPair("FixedWindow, each day", throttle.Quota{Count: 9, Anchor: throttle.EachDay, Zone: zone("Europe/Berlin")}),
-		windowPair("FixedWindow, each month", throttle.Quota{Count: 9, Anchor: throttle.EachMonth, Zone: zone("America/New_York")}),
-		logPair("SlidingLog", throttle.Log{Limit: limit(10, time.Second, 0)}),
-		logPair("SlidingLog, gap", throttle.Log{Limit: limit(10, time.Second, 0), MinGap: 10 * time.Millisecond}),
-		logPair("SlidingLog, refusals", throttle.Log{Limit: limit(10, time.Second, 0), CountRefused: true}),
-		logPair("SlidingLog, large", throttle.Log{Limit: limit(150, time.Minute, 0), MinGap: time.Microsecond, CountRefused: true}),
-		logPair("SlidingLog, blocks", throttle.Log{Limit: limit(20_000, time.Minute, 0)}),
-		logPair("SlidingLog, blocks, refusals", throttle.Log{Limit: limit(5_000, time.Second, 0), CountRefused: true}),
-		counterPair("SlidingCounter", throttle.Counter{Limit: limit(10, time.Second, 0)}),
-		counterPair("SlidingCounter, floor", throttle.Counter{Limit: limit(10, time.Second, 0), Floor: true}),
-		counterPair("SlidingCounter, large", throttle.Counter{Limit: limit(1e12, 24*time.Hour, 0)}),
-		partsPair("SubWindows", throttle.Parts{Limit: limit(10, time.Second, 0), Parts: 3}),
-		partsPair("SubWindows, one", throttle.Parts{Limit: limit(10, time.Second, 0), Parts: 1}),
-		partsPair("SubWindows, many", throttle.Parts{Limit: limit(100, time.Minute, 0), Parts: 61}),
-		inFlightPair("InFlight", throttle.Capacity{Count: 10, MaxAge: time.Second}),
-		inFlightPair("InFlight, thousands", throttle.Capacity{Count: 5_000, MaxAge: 5 * time.Second}),
-		warmPair("WarmUp", warmup.Curve{Limit: limit(10, time.Second, 0), Over: 3 * time.Second}),
-		warmPair("WarmUp, thirds", warmup.Curve{Limit: limit(3, time.Second, 0), Over: 10 * time.Second, Cold: 7}),
-		warmPair("WarmUp, even pace", warmup.Curve{Limit: limit(7, time.Second, 0)}),
-		penaltyPair("Penalty", throttle.Sentence{After: 3, Within: 2 * time.Second, For: time.Second, Max: 4 * time.Second}),
-		penaltyPair("Penalty, forgiving", throttle.Sentence{After: 1, Within: 300 * time.Millisecond, For: 200 * time.Millisecond, Max: time.Second, Quiet: 500 * time.Millisecond}),
-		burstyPair("Bursty", warmup.Burst{Limit: limit(5, time.Second, 0), Full: true}),
-		burstyPair("Bursty, thirds", warmup.Burst{Limit: limit(3, time.Second, 0), Save: 2500 * time.Millisecond, Full: true}),
+		refillPair("RefillBucket", throttle.RefillBucketConfig{Limit: limit(3, time.Second, 10), Anchor: began.Add(123456 * time.Microsecond)}),
+		refillPair("RefillBucket, more than it holds", throttle.RefillBucketConfig{Limit: limit(7, time.Minute, 4), Anchor: began}),
+		leakyPair("LeakyBucket, meter", throttle.LeakyBucketConfig{Limit: limit(10, time.Second, 10)}),
+		leakyPair("LeakyBucket, queue", throttle.LeakyBucketConfig{Limit: limit(3, time.Second, 2), Queue: 9}),
+		leakyPair("LeakyBucket, endless queue", throttle.LeakyBucketConfig{Limit: limit(7, time.Second, 3), Queue: math.MaxInt64}),
+		leakyPair("LeakyBucket, split", throttle.LeakyBucketConfig{Limit: limit(997, 1013*time.Millisecond, 7), Queue: 20, Split: true}),
+		ticksPair("TickQueue", throttle.TickQueueConfig{Limit: limit(10, time.Second, 0), Queue: 6, Anchor: began.Add(-123 * time.Hour)}),
+		ticksPair("TickQueue, thirds", throttle.TickQueueConfig{Limit: limit(3, time.Second, 0), Queue: 9, Anchor: began.Add(12345 * time.Microsecond)}),
+		ticksPair("TickQueue, primes", throttle.TickQueueConfig{Limit: limit(997, 1013*time.Millisecond, 0), Queue: 20, Anchor: began}),
+		nginxPair("Nginx", throttle.NginxConfig{Rate: 10, Per: time.Second, Burst: 5}),
+		nginxPair("Nginx, delay", throttle.NginxConfig{Rate: 100, Per: time.Minute, Burst: 9, Delay: 5}),
+		nginxPair("Nginx, nodelay", throttle.NginxConfig{Rate: 300, Per: time.Second, Burst: 9, NoDelay: true}),
+		windowPair("FixedWindow, epoch", throttle.FixedWindowConfig{Count: 10, Per: 7 * time.Second}),
+		windowPair("FixedWindow, first", throttle.FixedWindowConfig{Count: 10, Per: time.Second, Align: throttle.AtFirst}),
+		windowPair("FixedWindow, creation", throttle.FixedWindowConfig{Count: 10, Per: time.Second, Align: throttle.AtCreation}),
+		windowPair("FixedWindow, each minute", throttle.FixedWindowConfig{Count: 9, Align: throttle.EachMinute}),
+		windowPair("FixedWindow, each hour", throttle.FixedWindowConfig{Count: 9, Align: throttle.EachHour, Zone: zone("Asia/Kolkata")}),
+		windowPair("FixedWindow, each day", throttle.FixedWindowConfig{Count: 9, Align: throttle.EachDay, Zone: zone("Europe/Berlin")}),
+		windowPair("FixedWindow, each month", throttle.FixedWindowConfig{Count: 9, Align: throttle.EachMonth, Zone: zone("America/New_York")}),
+		logPair("SlidingLog", throttle.SlidingLogConfig{Limit: limit(10, time.Second, 0)}),
+		logPair("SlidingLog, gap", throttle.SlidingLogConfig{Limit: limit(10, time.Second, 0), MinGap: 10 * time.Millisecond}),
+		logPair("SlidingLog, refusals", throttle.SlidingLogConfig{Limit: limit(10, time.Second, 0), CountRefused: true}),
+		logPair("SlidingLog, large", throttle.SlidingLogConfig{Limit: limit(150, time.Minute, 0), MinGap: time.Microsecond, CountRefused: true}),
+		logPair("SlidingLog, blocks", throttle.SlidingLogConfig{Limit: limit(20_000, time.Minute, 0)}),
+		logPair("SlidingLog, blocks, refusals", throttle.SlidingLogConfig{Limit: limit(5_000, time.Second, 0), CountRefused: true}),
+		counterPair("SlidingCounter", throttle.SlidingCounterConfig{Limit: limit(10, time.Second, 0)}),
+		counterPair("SlidingCounter, floor", throttle.SlidingCounterConfig{Limit: limit(10, time.Second, 0), RoundDown: true}),
+		counterPair("SlidingCounter, large", throttle.SlidingCounterConfig{Limit: limit(1e12, 24*time.Hour, 0)}),
+		partsPair("SubWindows", throttle.SubWindowsConfig{Limit: limit(10, time.Second, 0), Parts: 3}),
+		partsPair("SubWindows, one", throttle.SubWindowsConfig{Limit: limit(10, time.Second, 0), Parts: 1}),
+		partsPair("SubWindows, many", throttle.SubWindowsConfig{Limit: limit(100, time.Minute, 0), Parts: 61}),
+		concurrencyPair("Concurrency", throttle.ConcurrencyConfig{Count: 10, MaxAge: time.Second}),
+		concurrencyPair("InFlight, thousands", throttle.ConcurrencyConfig{Count: 5_000, MaxAge: 5 * time.Second}),
+		warmPair("WarmUp", warmup.Config{Limit: limit(10, time.Second, 0), Period: 3 * time.Second}),
+		warmPair("WarmUp, thirds", warmup.Config{Limit: limit(3, time.Second, 0), Period: 10 * time.Second, ColdFactor: 7}),
+		warmPair("WarmUp, even pace", warmup.Config{Limit: limit(7, time.Second, 0)}),
+		banPair("Penalty", throttle.BanConfig{Refusals: 3, Within: 2 * time.Second, Duration: time.Second, MaxDuration: 4 * time.Second}),
+		banPair("Penalty, forgiving", throttle.BanConfig{Refusals: 1, Within: 300 * time.Millisecond, Duration: 200 * time.Millisecond, MaxDuration: time.Second, ForgetAfter: 500 * time.Millisecond}),
+		burstyPair("Bursty", warmup.BurstyConfig{Limit: limit(5, time.Second, 0), StartFull: true}),
+		burstyPair("Bursty, thirds", warmup.BurstyConfig{Limit: limit(3, time.Second, 0), MaxBurst: 2500 * time.Millisecond, StartFull: true}),
 	}
 }
 
@@ -94,7 +94,7 @@ func zone(name string) *time.Location {
 	return z
 }
 
-func paceOf(l throttle.Limit) (most int64, pace time.Duration) {
+func unitTimeOf(l throttle.Limit) (most int64, unitTime time.Duration) {
 	most = max(l.Burst, 1)
 	if l.Burst == 0 {
 		most = l.Count
@@ -102,84 +102,84 @@ func paceOf(l throttle.Limit) (most int64, pace time.Duration) {
 	return most, max(l.Per/time.Duration(l.Count), 3*time.Microsecond)
 }
 
-func bucketPair(name string, l throttle.Limit) pair {
-	most, pace := paceOf(l)
-	return pair{name, func(s *Store) throttle.Limiter { return s.TokenBucket(l) },
-		func(clk throttle.Clock) throttle.Limiter { return throttle.NewTokenBucket(l, clk) }, most, pace, false, false}
+func bucketPair(name string, l throttle.Limit) limiterPair {
+	most, unitTime := unitTimeOf(l)
+	return limiterPair{name, func(s *Store) throttle.Limiter { return s.TokenBucket(l) },
+		func(clk throttle.Clock) throttle.Limiter { return throttle.NewTokenBucket(l, clk) }, most, unitTime, false, false}
 }
 
-func refillPair(name string, r throttle.Refill) pair {
-	most, pace := paceOf(r.Limit)
-	return pair{name, func(s *Store) throttle.Limiter { return s.RefillBucket(r) },
-		func(clk throttle.Clock) throttle.Limiter { return throttle.NewRefillBucket(r, clk) }, most, pace, false, false}
+func refillPair(name string, r throttle.RefillBucketConfig) limiterPair {
+	most, unitTime := unitTimeOf(r.Limit)
+	return limiterPair{name, func(s *Store) throttle.Limiter { return s.RefillBucket(r) },
+		func(clk throttle.Clock) throttle.Limiter { return throttle.NewRefillBucket(r, clk) }, most, unitTime, false, false}
 }
 
-func leakyPair(name string, l throttle.Leak) pair {
-	most, pace := paceOf(l.Limit)
+func leakyPair(name string, l throttle.LeakyBucketConfig) limiterPair {
+	most, unitTime := unitTimeOf(l.Limit)
 	if l.Split {
 		most += l.Queue
 	}
-	return pair{name, func(s *Store) throttle.Limiter { return s.LeakyBucket(l) },
-		func(clk throttle.Clock) throttle.Limiter { return throttle.NewLeakyBucket(l, clk) }, most, pace, false, false}
+	return limiterPair{name, func(s *Store) throttle.Limiter { return s.LeakyBucket(l) },
+		func(clk throttle.Clock) throttle.Limiter { return throttle.NewLeakyBucket(l, clk) }, most, unitTime, false, false}
 }
 
-func ticksPair(name string, q throttle.Ticks) pair {
-	_, pace := paceOf(q.Limit)
-	return pair{name, func(s *Store) throttle.Limiter { return s.TickQueue(q) },
-		func(clk throttle.Clock) throttle.Limiter { return throttle.NewTickQueue(q, clk) }, q.Queue, pace, false, false}
+func ticksPair(name string, q throttle.TickQueueConfig) limiterPair {
+	_, unitTime := unitTimeOf(q.Limit)
+	return limiterPair{name, func(s *Store) throttle.Limiter { return s.TickQueue(q) },
+		func(clk throttle.Clock) throttle.Limiter { return throttle.NewTickQueue(q, clk) }, q.Queue, unitTime, false, false}
 }
 
-func nginxPair(name string, l throttle.LimitReq) pair {
-	return pair{name, func(s *Store) throttle.Limiter { return s.Nginx(l) },
+func nginxPair(name string, l throttle.NginxConfig) limiterPair {
+	return limiterPair{name, func(s *Store) throttle.Limiter { return s.Nginx(l) },
 		func(clk throttle.Clock) throttle.Limiter { return throttle.NewNginx(l, clk) }, l.Burst, l.Per / time.Duration(l.Rate), false, false}
 }
 
-func windowPair(name string, q throttle.Quota) pair {
+func windowPair(name string, q throttle.FixedWindowConfig) limiterPair {
 	from, to := q.Window(began)
-	return pair{name, func(s *Store) throttle.Limiter { return s.FixedWindow(q) },
+	return limiterPair{name, func(s *Store) throttle.Limiter { return s.FixedWindow(q) },
 		func(clk throttle.Clock) throttle.Limiter { return throttle.NewFixedWindow(q, clk) }, q.Count, to.Sub(from) / time.Duration(q.Count), false, false}
 }
 
-func logPair(name string, l throttle.Log) pair {
-	most, pace := paceOf(l.Limit)
-	return pair{name, func(s *Store) throttle.Limiter { return s.SlidingLog(l) },
-		func(clk throttle.Clock) throttle.Limiter { return throttle.NewSlidingLog(l, clk) }, most, pace, false, false}
+func logPair(name string, l throttle.SlidingLogConfig) limiterPair {
+	most, unitTime := unitTimeOf(l.Limit)
+	return limiterPair{name, func(s *Store) throttle.Limiter { return s.SlidingLog(l) },
+		func(clk throttle.Clock) throttle.Limiter { return throttle.NewSlidingLog(l, clk) }, most, unitTime, false, false}
 }
 
-func counterPair(name string, c throttle.Counter) pair {
-	most, pace := paceOf(c.Limit)
-	return pair{name, func(s *Store) throttle.Limiter { return s.SlidingCounter(c) },
-		func(clk throttle.Clock) throttle.Limiter { return throttle.NewSlidingCounter(c, clk) }, most, pace, false, false}
+func counterPair(name string, c throttle.SlidingCounterConfig) limiterPair {
+	most, unitTime := unitTimeOf(c.Limit)
+	return limiterPair{name, func(s *Store) throttle.Limiter { return s.SlidingCounter(c) },
+		func(clk throttle.Clock) throttle.Limiter { return throttle.NewSlidingCounter(c, clk) }, most, unitTime, false, false}
 }
 
-func partsPair(name string, p throttle.Parts) pair {
-	most, pace := paceOf(p.Limit)
-	return pair{name, func(s *Store) throttle.Limiter { return s.SubWindows(p) },
-		func(clk throttle.Clock) throttle.Limiter { return throttle.NewSubWindows(p, clk) }, most, pace, false, false}
+func partsPair(name string, p throttle.SubWindowsConfig) limiterPair {
+	most, unitTime := unitTimeOf(p.Limit)
+	return limiterPair{name, func(s *Store) throttle.Limiter { return s.SubWindows(p) },
+		func(clk throttle.Clock) throttle.Limiter { return throttle.NewSubWindows(p, clk) }, most, unitTime, false, false}
 }
 
-func inFlightPair(name string, c throttle.Capacity) pair {
-	return pair{name, func(s *Store) throttle.Limiter { return s.InFlight(c) },
-		func(clk throttle.Clock) throttle.Limiter { return throttle.NewInFlight(c, clk) }, c.Count, c.MaxAge / time.Duration(c.Count), false, false}
+func concurrencyPair(name string, c throttle.ConcurrencyConfig) limiterPair {
+	return limiterPair{name, func(s *Store) throttle.Limiter { return s.Concurrency(c) },
+		func(clk throttle.Clock) throttle.Limiter { return throttle.NewConcurrency(c, clk) }, c.Count, c.MaxAge / time.Duration(c.Count), false, false}
 }
 
-func warmPair(name string, c warmup.Curve) pair {
-	_, pace := paceOf(c.Limit)
-	return pair{name, func(s *Store) throttle.Limiter { return s.WarmUp(c) },
-		func(clk throttle.Clock) throttle.Limiter { return warmup.New(c, clk) }, 12, pace, true, false}
+func warmPair(name string, c warmup.Config) limiterPair {
+	_, unitTime := unitTimeOf(c.Limit)
+	return limiterPair{name, func(s *Store) throttle.Limiter { return s.WarmUp(c) },
+		func(clk throttle.Clock) throttle.Limiter { return warmup.New(c, clk) }, 12, unitTime, true, false}
 }
 
-func burstyPair(name string, b warmup.Burst) pair {
-	_, pace := paceOf(b.Limit)
-	return pair{name, func(s *Store) throttle.Limiter { return s.Bursty(b) },
-		func(clk throttle.Clock) throttle.Limiter { return warmup.NewBursty(b, clk) }, 12, pace, true, false}
+func burstyPair(name string, b warmup.BurstyConfig) limiterPair {
+	_, unitTime := unitTimeOf(b.Limit)
+	return limiterPair{name, func(s *Store) throttle.Limiter { return s.Bursty(b) },
+		func(clk throttle.Clock) throttle.Limiter { return warmup.NewBursty(b, clk) }, 12, unitTime, true, false}
 }
 
-func penaltyPair(name string, v throttle.Sentence) pair {
-	l := throttle.Leak{Limit: throttle.Limit{Count: 5, Per: time.Second, Burst: 3}, Queue: 4}
-	return pair{name, func(s *Store) throttle.Limiter { return s.Penalty(v, s.LeakyBucket(l)) },
+func banPair(name string, v throttle.BanConfig) limiterPair {
+	l := throttle.LeakyBucketConfig{Limit: throttle.Limit{Count: 5, Per: time.Second, Burst: 3}, Queue: 4}
+	return limiterPair{name, func(s *Store) throttle.Limiter { return s.Ban(v, s.LeakyBucket(l)) },
 		func(clk throttle.Clock) throttle.Limiter {
-			return throttle.NewPenalty(throttle.NewLeakyBucket(l, clk), v, clk)
+			return throttle.NewBan(throttle.NewLeakyBucket(l, clk), v, clk)
 		}, 3, 200 * time.Millisecond, false, false}
 }
 
@@ -200,7 +200,7 @@ func TestLimiters_decideAsInMemory(t *testing.T) {
 				rounds *= 10 // some of what it remembers matters in rare histories only
 			}
 			for seed := range rounds {
-				play(t, p, uint64(seed*len(all)+i), round)
+				compareRandomClaims(t, p, uint64(seed*len(all)+i), round)
 			}
 		})
 	}
@@ -208,57 +208,57 @@ func TestLimiters_decideAsInMemory(t *testing.T) {
 
 // Thousands of entries are in more blocks than one claim removes, and in a tree of some height.
 func TestLimiters_decideAsInMemoryWithThousandsOfEntries(t *testing.T) {
-	for i, p := range []pair{
-		logPair("SlidingLog", throttle.Log{Limit: throttle.Limit{Count: 50_000, Per: time.Minute}}),
-		logPair("SlidingLog, refusals", throttle.Log{Limit: throttle.Limit{Count: 50_000, Per: time.Minute}, CountRefused: true}),
-		partsPair("SubWindows", throttle.Parts{Limit: throttle.Limit{Count: 50_000, Per: time.Minute}, Parts: 4000}),
-		inFlightPair("InFlight", throttle.Capacity{Count: 50_000, MaxAge: time.Minute}),
+	for i, p := range []limiterPair{
+		logPair("SlidingLog", throttle.SlidingLogConfig{Limit: throttle.Limit{Count: 50_000, Per: time.Minute}}),
+		logPair("SlidingLog, refusals", throttle.SlidingLogConfig{Limit: throttle.Limit{Count: 50_000, Per: time.Minute}, CountRefused: true}),
+		partsPair("SubWindows", throttle.SubWindowsConfig{Limit: throttle.Limit{Count: 50_000, Per: time.Minute}, Parts: 4000}),
+		concurrencyPair("Concurrency", throttle.ConcurrencyConfig{Count: 50_000, MaxAge: time.Minute}),
 	} {
 		t.Run(p.name, func(t *testing.T) {
 			t.Parallel()
 			p.small = true
-			play(t, p, uint64(i), 10_000)
+			compareRandomClaims(t, p, uint64(i), 10_000)
 		})
 	}
 }
 
-// A wall shows the time it is set to.
-type wall struct{ now time.Time }
+// A manualClock shows the time it is set to.
+type manualClock struct{ now time.Time }
 
-func (w *wall) Now() time.Time                       { return w.now }
-func (w *wall) After(time.Duration) <-chan time.Time { panic("nobody waits here") }
+func (w *manualClock) Now() time.Time                       { return w.now }
+func (w *manualClock) After(time.Duration) <-chan time.Time { panic("nobody waits here") }
 
-// A game makes the same claims on both limiters of a pair.
-type game struct {
+// A comparison makes the same claims on both limiters of a pair.
+type comparison struct {
 	*testing.T
-	pair
+	limiterPair
 	seed   uint64
 	r      *rand.Rand
-	clk    *wall
+	clk    *manualClock
 	remote throttle.Limiter
 	locals map[string]throttle.Limiter
-	held   []holding
+	held   []heldClaim
 	step   int
 
 	forward bool      // time does not run back
 	latest  time.Time // the latest reading of clk
 }
 
-type holding struct {
+type heldClaim struct {
 	c             throttle.Claim
 	remote, local throttle.Decision
 }
 
-func play(t *testing.T, p pair, seed uint64, steps int) {
-	clk := &wall{now: began}
-	s := fresh(t)
-	s.onLocalClock, s.Clock = true, clk
-	g := &game{T: t, pair: p, seed: seed, r: rand.New(rand.NewPCG(seed, 3)), clk: clk, remote: p.remote(s), locals: map[string]throttle.Limiter{}}
+func compareRandomClaims(t *testing.T, p limiterPair, seed uint64, steps int) {
+	clk := &manualClock{now: began}
+	s := newTestStore(t)
+	s.useLocalClock, s.Clock = true, clk
+	g := &comparison{T: t, limiterPair: p, seed: seed, r: rand.New(rand.NewPCG(seed, 3)), clk: clk, remote: p.remote(s), locals: map[string]throttle.Limiter{}}
 	for _, key := range keys {
 		g.locals[key] = p.local(clk)
 	}
 	for g.step = range steps {
-		g.pass()
+		g.advanceClock()
 		if g.r.IntN(4) > 0 || len(g.held) == 0 {
 			g.claim()
 		} else {
@@ -267,33 +267,33 @@ func play(t *testing.T, p pair, seed uint64, steps int) {
 	}
 }
 
-// pass advances the clock or sets it back, by at most a window from its latest reading: a
+// advanceClock advances the clock or sets it back, by at most a window from its latest reading: a
 // server's clock that was set back further runs on from there, see
 // TestLimiters_clockSetBackCostsOneWindow. The clock of a limiter in memory is monotonic.
-func (g *game) pass() {
+func (g *comparison) advanceClock() {
 	var d time.Duration
 	switch n := g.r.IntN(100); {
 	case n < 50:
 	case n < 85:
-		d = time.Duration(g.r.Int64N(int64(2*g.pace) + 1))
+		d = time.Duration(g.r.Int64N(int64(2*g.unitTime) + 1))
 	case n < 90:
-		d = g.pace * time.Duration(g.r.Int64N(g.most+1))
+		d = g.unitTime * time.Duration(g.r.Int64N(g.maxCost+1))
 	case n < 94:
-		d = -time.Duration(g.r.Int64N(int64(3*g.pace) + 1))
+		d = -time.Duration(g.r.Int64N(int64(3*g.unitTime) + 1))
 	case n < 96:
-		d = -g.pace * time.Duration(g.r.Int64N(g.most+1))
+		d = -g.unitTime * time.Duration(g.r.Int64N(g.maxCost+1))
 	case n < 98:
 		d = 1000
 	case n < 99:
-		d = 4 * g.pace * time.Duration(g.most)
+		d = 4 * g.unitTime * time.Duration(g.maxCost)
 	}
 	if g.forward {
 		d = max(d, 0)
 	}
 	g.clk.now = g.clk.now.Add(d.Truncate(time.Microsecond))
-	window := min(g.pace*time.Duration(g.most), 24*time.Hour)
+	window := min(g.unitTime*time.Duration(g.maxCost), 24*time.Hour)
 	if g.paysLater {
-		window = g.pace
+		window = g.unitTime
 	}
 	if g.latest.Sub(g.clk.now) > window {
 		g.clk.now = g.latest.Add(-window).Truncate(time.Microsecond).Add(time.Microsecond)
@@ -309,28 +309,28 @@ func (g *game) pass() {
 // keys are those of the claims. The first is used most.
 var keys = []string{"a", "", "b{c}\x00"}
 
-func (g *game) key() string { return keys[max(g.r.IntN(4)-1, 0)] }
+func (g *comparison) key() string { return keys[max(g.r.IntN(4)-1, 0)] }
 
-func (g *game) claim() {
-	c := throttle.Claim{Key: g.key(), Cost: 1 + g.r.Int64N(min(g.most, 12)), DryRun: g.r.IntN(12) == 0}
+func (g *comparison) claim() {
+	c := throttle.Claim{Key: g.key(), Cost: 1 + g.r.Int64N(min(g.maxCost, 12)), DryRun: g.r.IntN(12) == 0}
 	kind := g.r.IntN(20)
 	if g.small && g.r.IntN(500) > 0 {
 		kind = 4
 	}
 	switch kind {
 	case 0:
-		c.Cost = g.most
+		c.Cost = g.maxCost
 	case 1:
-		c.Cost = g.most + 1
+		c.Cost = g.maxCost + 1
 	case 2:
 		if c.Cost = math.MaxInt64; g.paysLater {
 			c.Cost = 100
 		}
 	case 3:
-		c.Cost = 1 + g.r.Int64N(g.most)
+		c.Cost = 1 + g.r.Int64N(g.maxCost)
 	}
 	if g.r.IntN(3) > 0 {
-		c.MaxWait = time.Duration(g.r.Int64N(int64(g.pace) * min(g.most+2, 20))).Truncate(time.Microsecond)
+		c.MaxWait = time.Duration(g.r.Int64N(int64(g.unitTime) * min(g.maxCost+2, 20))).Truncate(time.Microsecond)
 	}
 	if g.r.IntN(2) == 0 {
 		c.Now = g.clk.now
@@ -341,12 +341,12 @@ func (g *game) claim() {
 	require.NoError(g, err)
 	g.compare(c, remote, local)
 	if remote.OK && !c.DryRun {
-		g.held = append(g.held, holding{c, remote, local})
+		g.held = append(g.held, heldClaim{c, remote, local})
 	}
 }
 
 // compare expects the same from both. What only one of them can know is left out.
-func (g *game) compare(c throttle.Claim, remote, local throttle.Decision) {
+func (g *comparison) compare(c throttle.Claim, remote, local throttle.Decision) {
 	if !local.OK {
 		local.Wait = wholeMicros(local.Wait)
 	}
@@ -359,7 +359,7 @@ func (g *game) compare(c throttle.Claim, remote, local throttle.Decision) {
 }
 
 // end ends a claim in one way or another.
-func (g *game) end() {
+func (g *comparison) end() {
 	i := g.r.IntN(len(g.held))
 	if g.r.IntN(2) == 0 {
 		i = len(g.held) - 1

@@ -11,7 +11,7 @@ import (
 // A script has no integers that hold a product of two large ones. Its quotients are exact
 // all the same.
 func TestDivision_isExact(t *testing.T) {
-	text := read("head") + read("division") + `
+	text := readLua("head") + readLua("division") + `
 local answers = {}
 for i = 4, #ARGV, 3 do
   local a, b, c = tonumber(ARGV[i]), tonumber(ARGV[i + 1]), tonumber(ARGV[i + 2])
@@ -29,9 +29,9 @@ return answers`
 			c, b = 1<<50, min(b, 1<<50)
 		}
 		args = append(args, a, b, c)
-		p, rest := new(big.Int).Mul(big.NewInt(a), big.NewInt(b)), new(big.Int)
-		q, _ := p.DivMod(p, big.NewInt(c), rest)
-		want = append(want, q.Int64(), q.Int64()+int64(rest.Sign()))
+		p, remaining := new(big.Int).Mul(big.NewInt(a), big.NewInt(b)), new(big.Int)
+		q, _ := p.DivMod(p, big.NewInt(c), remaining)
+		want = append(want, q.Int64(), q.Int64()+int64(remaining.Sign()))
 	}
 	got, err := client(t).Eval(t.Context(), text, nil, args...).Result()
 	require.NoError(t, err)

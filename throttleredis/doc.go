@@ -19,9 +19,9 @@
 //   - A limit that was changed is another one, and begins unused: its id is part of the key.
 //   - Reserve can fail. An error that matches [ErrUncertain] may have taken its units.
 //
-// Several limits of one key are asked in one round trip by [AllOf] and [Store.Penalty], which
+// Several limits of one key are asked in one round trip by [AllOf] and [Store.Ban], which
 // take nothing unless all grant. What lends, warns or finds a rate goes around them from
-// outside: throttle.Elastic, Soft, Shadow, Adaptive.
+// outside: throttle.Borrowing, Soft, Shadow, Adaptive.
 //
 // # What is stored
 //
@@ -41,7 +41,7 @@
 //	WarmUp, Bursty     warmup          four doubles                   136     cold, or all is saved
 //	SlidingLog,        slidinglog      hash: blocks of 16 stamps      19 for  twice Per
 //	  SubWindows                         with units, and sums         each
-//	InFlight           inflight        sorted set: a member for each  113     MaxAge
+//	Concurrency           inflight        sorted set: a member for each  113     MaxAge
 //	                                     power of two in the units    for
 //	                                     of a claim                   each
 //	Penalty            penalty         end, length, readings          8 for   all is forgiven
@@ -51,7 +51,7 @@
 // the key and its place in the table included: see TestLimiter_keysAreSmall. A window sets
 // its expiry once; a bucket moves it when half of it is over.
 //
-// A call for a SlidingLog or an InFlight takes O(log n) for n entries or claims, and so does a
+// A call for a SlidingLog or an Concurrency takes O(log n) for n entries or claims, and so does a
 // settlement of any entry: see bench/redislarge.
 //
 // The server needs what a plain GET, SET and TIME in a script need, and a microsecond or two;

@@ -1,7 +1,7 @@
 package throttleredis
 
 // What tests in the external package need.
-var Fresh = fresh
+var NewTestStore = newTestStore
 
-// OnLocalClock has s decide by its Clock.
-func (s *Store) OnLocalClock() { s.onLocalClock = true }
+// UseLocalClock has s decide by its Clock.
+func (s *Store) UseLocalClock() { s.useLocalClock = true }

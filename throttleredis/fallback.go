@@ -63,7 +63,7 @@ type Fallback struct {
 
 	// Secondary decides while Redis does not. Nil: if Processes is given, the
 	// process's share of the limit for each key, see Limiter.Share; else
-	// throttle.Unlimited. With throttle.Blocked nothing is let through.
+	// throttle.AllowAll. With throttle.DenyAll nothing is let through.
 	Secondary throttle.Limiter
 
 	// Timeout is the longest that a call waits for Redis. Zero means 50 ms. A call whose
@@ -72,12 +72,12 @@ type Fallback struct {
 	Timeout time.Duration
 
 	MaxCalls int         // on their way to Redis at a time; 0: 256
-	MaxKeys  int         // most keys with a share of their own, see throttle.Keyed; 0: 65,536
+	MaxKeys  int         // most keys with a share of their own, see throttle.KeyedLimiter; 0: 65,536
 	Breaker  *Breaker    // nil: one of its own; of a cluster it keeps one state per node
 	OnError  func(error) // told why Redis did not decide, but for ErrOpen; nil: nobody
 
-	once sync.Once
-	both throttle.Fallback
+	once  sync.Once
+	inner throttle.Fallback
 }
 
 // A sharer can make a limiter in memory for one of several processes.
@@ -99,8 +99,8 @@ func (f *Fallback) Validate() error {
 	return nil
 }
 
-// start makes what f has to have of its own.
-func (f *Fallback) start() {
+// setup makes what f has to have of its own.
+func (f *Fallback) setup() {
 	if err := f.Validate(); err != nil {
 		panic(err.Error())
 	}
@@ -111,20 +111,20 @@ func (f *Fallback) start() {
 	if timeout <= 0 {
 		timeout = 50 * time.Millisecond
 	}
-	g := &gate{errands: errands{f.Limiter, timeout, make(chan struct{}, or(f.MaxCalls, 256))}, breaker: breaker}
+	g := &guardedCaller{asyncCaller: asyncCaller{f.Limiter, timeout, make(chan struct{}, positiveOr(f.MaxCalls, 256))}, breaker: breaker}
 	primary, secondary := throttle.Limiter(g), f.Secondary
 	switch {
 	case secondary != nil:
 	case f.Processes == 0:
-		secondary = throttle.Unlimited
+		secondary = throttle.AllowAll
 	default:
 		secondary = f.Limiter.(sharer).Share(f.Processes, f.MaxKeys)
-		primary = &twin{gate: g, share: secondary}
+		primary = &mirroredLimiter{guardedCaller: g, share: secondary}
 	}
-	f.both = throttle.Fallback{Primary: primary, Secondary: &standIn{secondary, g}, OnError: f.heard}
+	f.inner = throttle.Fallback{Primary: primary, Secondary: &degraded{secondary, g}, OnError: f.reportError}
 }
 
-func (f *Fallback) heard(err error) {
+func (f *Fallback) reportError(err error) {
 	if f.OnError != nil && !errors.Is(err, ErrOpen) {
 		f.OnError(err)
 	}
@@ -133,42 +133,42 @@ func (f *Fallback) heard(err error) {
 // Reserve implements throttle.Limiter. What is an error here is the caller's doing: a
 // negative cost, or a ctx that is done.
 func (f *Fallback) Reserve(ctx context.Context, c throttle.Claim) (throttle.Decision, error) {
-	f.once.Do(f.start)
-	return f.both.Reserve(ctx, c)
+	f.once.Do(f.setup)
+	return f.inner.Reserve(ctx, c)
 }
 
 // Cancel implements throttle.Limiter: who granted gets the units back.
 func (f *Fallback) Cancel(ctx context.Context, c throttle.Claim, d throttle.Decision) {
-	f.once.Do(f.start)
-	f.both.Cancel(ctx, c, d)
+	f.once.Do(f.setup)
+	f.inner.Cancel(ctx, c, d)
 }
 
 // Observe implements throttle.Observer: who granted hears of it.
 func (f *Fallback) Observe(ctx context.Context, c throttle.Claim, d throttle.Decision, fb throttle.Feedback) {
-	f.once.Do(f.start)
-	f.both.Observe(ctx, c, d, fb)
+	f.once.Do(f.setup)
+	f.inner.Observe(ctx, c, d, fb)
 }
 
-// Local implements throttle.Local: it does I/O.
-func (*Fallback) Local() bool { return false }
+// Local implements throttle.NonBlocking: it does I/O.
+func (*Fallback) NonBlocking() bool { return false }
 
-// A standIn decides while Redis does not. What it could never grant, Redis may grant
+// A degraded decides while Redis does not. What it could never grant, Redis may grant
 // when it is back: so it says to ask again when Redis will have been asked.
-type standIn struct {
+type degraded struct {
 	throttle.Limiter
-	gate *gate
+	redis *guardedCaller
 }
 
 // Reserve implements throttle.Limiter.
-func (s *standIn) Reserve(ctx context.Context, c throttle.Claim) (throttle.Decision, error) {
+func (s *degraded) Reserve(ctx context.Context, c throttle.Claim) (throttle.Decision, error) {
 	d, err := s.Limiter.Reserve(ctx, c)
 	if !d.OK && d.Wait == throttle.Forever {
-		d.Wait = s.gate.timeout + s.gate.breakerOf(c.Key).next()
+		d.Wait = s.redis.timeout + s.redis.breakerOf(c.Key).timeToProbe()
 	}
 	return d, err
 }
 
 // Observe implements throttle.Observer.
-func (s *standIn) Observe(ctx context.Context, c throttle.Claim, d throttle.Decision, f throttle.Feedback) {
+func (s *degraded) Observe(ctx context.Context, c throttle.Claim, d throttle.Decision, f throttle.Feedback) {
 	throttle.Observe(ctx, s.Limiter, c, d, f)
 }

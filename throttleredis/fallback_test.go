@@ -15,81 +15,83 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// A remote is a limiter that may be away, as a limit on Redis may.
-type remote struct {
+// A fakeRedis is a limiter that may be away, as a limit on Redis may.
+type fakeRedis struct {
 	throttle.Limiter
 
-	mu    sync.Mutex
-	err   error         // nil: it answers
-	takes time.Duration // to answer
-	deaf  bool          // to deadlines
-	seen  visits
+	mu               sync.Mutex
+	err              error         // nil: it answers
+	latency          time.Duration // to answer
+	ignoresDeadlines bool          // to deadlines
+	counts           callCounts
 }
 
-// visits is what a remote has seen.
-type visits struct{ asked, running, most, canceled, windows int }
+// callCounts is what a remote has seen.
+type callCounts struct{ calls, running, maxRunning, canceled, windows int }
 
-func newRemote() *remote {
-	return &remote{Limiter: throttle.NewTokenBucket(throttle.Limit{Count: 10, Per: time.Second, Burst: 20}, nil)}
+func newFakeRedis() *fakeRedis {
+	return &fakeRedis{Limiter: throttle.NewTokenBucket(throttle.Limit{Count: 10, Per: time.Second, Burst: 20}, nil)}
 }
 
-func (r *remote) set(err error, takes time.Duration) {
+func (r *fakeRedis) set(err error, takes time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.err, r.takes = err, takes
+	r.err, r.latency = err, takes
 }
 
-func (r *remote) note(f func(*visits)) visits {
+func (r *fakeRedis) count(f func(*callCounts)) callCounts {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	f(&r.seen)
-	return r.seen
+	f(&r.counts)
+	return r.counts
 }
 
-func (r *remote) visits() visits { return r.note(func(*visits) {}) }
+func (r *fakeRedis) callCounts() callCounts { return r.count(func(*callCounts) {}) }
 
-// travel takes as long as the way there and back, or as ctx lets it.
-func (r *remote) travel(ctx context.Context) error {
-	r.note(func(v *visits) { v.asked, v.running, v.most = v.asked+1, v.running+1, max(v.most, v.running+1) })
-	defer r.note(func(v *visits) { v.running-- })
+// roundTrip takes as long as the way there and back, or as ctx lets it.
+func (r *fakeRedis) roundTrip(ctx context.Context) error {
+	r.count(func(v *callCounts) {
+		v.calls, v.running, v.maxRunning = v.calls+1, v.running+1, max(v.maxRunning, v.running+1)
+	})
+	defer r.count(func(v *callCounts) { v.running-- })
 	r.mu.Lock()
-	takes, deaf, err := r.takes, r.deaf, r.err
+	latency, ignoresDeadlines, err := r.latency, r.ignoresDeadlines, r.err
 	r.mu.Unlock()
-	if deaf {
+	if ignoresDeadlines {
 		ctx = context.Background()
 	}
 	select {
-	case <-time.After(takes):
+	case <-time.After(latency):
 		return err
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 }
 
-func (r *remote) Reserve(ctx context.Context, c throttle.Claim) (throttle.Decision, error) {
-	if err := r.travel(ctx); err != nil {
+func (r *fakeRedis) Reserve(ctx context.Context, c throttle.Claim) (throttle.Decision, error) {
+	if err := r.roundTrip(ctx); err != nil {
 		return throttle.Decision{}, err
 	}
 	return r.Limiter.Reserve(ctx, c)
 }
 
-func (r *remote) Cancel(ctx context.Context, c throttle.Claim, d throttle.Decision) {
-	if r.travel(ctx) == nil {
-		r.note(func(v *visits) { v.canceled++ })
+func (r *fakeRedis) Cancel(ctx context.Context, c throttle.Claim, d throttle.Decision) {
+	if r.roundTrip(ctx) == nil {
+		r.count(func(v *callCounts) { v.canceled++ })
 		r.Limiter.Cancel(ctx, c, d)
 	}
 }
 
-func (r *remote) Observe(ctx context.Context, c throttle.Claim, d throttle.Decision, f throttle.Feedback) {
-	if r.travel(ctx) == nil {
-		for _, w := range f.Windows {
-			r.note(func(v *visits) { v.windows += int(w.Limit) })
+func (r *fakeRedis) Observe(ctx context.Context, c throttle.Claim, d throttle.Decision, f throttle.Feedback) {
+	if r.roundTrip(ctx) == nil {
+		for _, w := range f.RemoteLimits {
+			r.count(func(v *callCounts) { v.windows += int(w.Limit) })
 		}
 		throttle.Observe(ctx, r.Limiter, c, d, f)
 	}
 }
 
-func (r *remote) Share(processes, _ int) throttle.Limiter {
+func (r *fakeRedis) Share(processes, _ int) throttle.Limiter {
 	l := throttle.Limit{Count: 10, Per: time.Second, Burst: 20}
 	return throttle.NewTokenBucket(shareOf(l, int64(processes)), nil)
 }
@@ -105,14 +107,14 @@ func claim(t *testing.T, f *Fallback, c throttle.Claim) throttle.Decision {
 
 // All waits here are in a bubble, to the nanosecond.
 func TestFallback_decidesInTimeWhateverIsWrong(t *testing.T) {
-	for name, wrong := range map[string]func(*remote){
-		"it refuses connections": func(r *remote) { r.err = errAway },
-		"it answers too late":    func(r *remote) { r.takes = 200 * time.Millisecond },
-		"it never answers":       func(r *remote) { r.takes = time.Hour },
-		"nor looks at deadlines": func(r *remote) { r.takes, r.deaf = time.Hour, true },
+	for name, wrong := range map[string]func(*fakeRedis){
+		"it refuses connections": func(r *fakeRedis) { r.err = errDown },
+		"it responds too late":   func(r *fakeRedis) { r.latency = 200 * time.Millisecond },
+		"it never responds":      func(r *fakeRedis) { r.latency = time.Hour },
+		"nor looks at deadlines": func(r *fakeRedis) { r.latency, r.ignoresDeadlines = time.Hour, true },
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			r := newRemote()
+			r := newFakeRedis()
 			f := &Fallback{Limiter: r, MaxCalls: 8}
 			require.False(t, claim(t, f, throttle.Claim{}).Degraded, name)
 			wrong(r)
@@ -127,8 +129,8 @@ func TestFallback_decidesInTimeWhateverIsWrong(t *testing.T) {
 				})
 			}
 			wg.Wait()
-			require.LessOrEqual(t, r.visits().most, 8, name)
-			require.LessOrEqual(t, r.visits().asked, 130, name) // 100 at once, and then one after each pause
+			require.LessOrEqual(t, r.callCounts().maxRunning, 8, name)
+			require.LessOrEqual(t, r.callCounts().calls, 130, name) // 100 at once, and then one after each pause
 
 			r.set(nil, 0)
 			time.Sleep(2 * time.Hour) // until the deaf have come home
@@ -140,10 +142,10 @@ func TestFallback_decidesInTimeWhateverIsWrong(t *testing.T) {
 // Within a second of its return, Redis decides again.
 func TestFallback_comesBackByItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRemote()
-		f := &Fallback{Limiter: r, Secondary: throttle.Blocked}
+		r := newFakeRedis()
+		f := &Fallback{Limiter: r, Secondary: throttle.DenyAll}
 		for _, away := range []time.Duration{time.Second, time.Minute, 10 * time.Minute} {
-			r.set(errAway, time.Millisecond)
+			r.set(errDown, time.Millisecond)
 			for start := time.Now(); time.Since(start) < away; time.Sleep(10 * time.Millisecond) {
 				d := claim(t, f, throttle.Claim{})
 				require.True(t, d.Degraded && !d.OK)
@@ -162,36 +164,36 @@ func TestFallback_comesBackByItself(t *testing.T) {
 // An answer that comes too late is one that nobody waits for: what it took goes back.
 func TestFallback_lateGrantIsGivenBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRemote()
+		r := newFakeRedis()
 		f := &Fallback{Limiter: r}
 		r.set(nil, 200*time.Millisecond)
 		require.True(t, claim(t, f, throttle.Claim{Cost: 5}).Degraded)
 		time.Sleep(time.Second)
-		require.Equal(t, 1, r.visits().canceled)
+		require.Equal(t, 1, r.callCounts().canceled)
 		d, err := r.Limiter.Reserve(t.Context(), throttle.Claim{DryRun: true})
 		require.NoError(t, err)
 		require.EqualValues(t, 20, d.Remaining)
 	})
 }
 
-func TestFallback_saysWhyRedisDidNotDecide(t *testing.T) {
+func TestFallback_reportsWhyRedisDidNotDecide(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRemote()
-		var told []error
-		f := &Fallback{Limiter: r, OnError: func(err error) { told = append(told, err) }}
+		r := newFakeRedis()
+		var reported []error
+		f := &Fallback{Limiter: r, OnError: func(err error) { reported = append(reported, err) }}
 		r.set(nil, time.Second)
 		for range 20 {
 			claim(t, f, throttle.Claim{})
 		}
-		require.Len(t, told, 5+1, "and not each time that nobody asked")
-		require.ErrorIs(t, told[0], ErrUncertain)
+		require.Len(t, reported, 5+1, "and not each time that nobody asked")
+		require.ErrorIs(t, reported[0], ErrUncertain)
 		time.Sleep(time.Minute)
 	})
 }
 
 func TestFallback_grantsEndWhereTheyWereMade(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRemote()
+		r := newFakeRedis()
 		local := throttle.NewTokenBucket(throttle.PerHour(10), nil)
 		f := &Fallback{Limiter: r, Secondary: local}
 		up := claim(t, f, throttle.Claim{Cost: 3})
@@ -223,17 +225,17 @@ func TestFallback_grantsEndWhereTheyWereMade(t *testing.T) {
 
 // What ends while Redis is away ends there when it is back, one after the other, as far as
 // there is room to remember it. If Redis goes once more meanwhile, the rest waits.
-func TestFallback_endsAreMadeUpFor(t *testing.T) {
+func TestFallback_endsAreSentLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRemote()
-		r.Limiter = throttle.NewInFlight(throttle.Capacity{Count: 20}, nil)
+		r := newFakeRedis()
+		r.Limiter = throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 20}, nil)
 		f := &Fallback{Limiter: r, MaxCalls: 12}
 		var held []throttle.Decision
 		for range 20 {
 			held = append(held, claim(t, f, throttle.Claim{}))
 		}
 		goes := func() {
-			r.set(errAway, 0)
+			r.set(errDown, 0)
 			for range 10 {
 				claim(t, f, throttle.Claim{})
 			}
@@ -263,29 +265,29 @@ func TestFallback_endsAreMadeUpFor(t *testing.T) {
 // Who observes may use the windows again when Observe has returned.
 func TestFallback_keepsNoWindowsOfItsCaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRemote()
+		r := newFakeRedis()
 		f := &Fallback{Limiter: r}
 		d := claim(t, f, throttle.Claim{})
 		r.set(nil, 100*time.Millisecond)
-		windows := []throttle.Window{{Limit: 3}}
-		f.Observe(t.Context(), throttle.Claim{}, d, throttle.Feedback{Windows: windows})
+		windows := []throttle.RemoteLimit{{Limit: 3}}
+		f.Observe(t.Context(), throttle.Claim{}, d, throttle.Feedback{RemoteLimits: windows})
 		clear(windows)
 		time.Sleep(time.Second)
-		require.Equal(t, 3, r.visits().windows)
+		require.Equal(t, 3, r.callCounts().windows)
 	})
 }
 
 // What the caller does wrong is no failure of Redis, and never decided by the stand-in.
 func TestFallback_callersErrorsStayErrors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRemote()
+		r := newFakeRedis()
 		b := new(Breaker)
 		f := &Fallback{Limiter: r, Breaker: b, OnError: func(err error) { t.Error(err) }}
 		for range 10 {
 			_, err := f.Reserve(t.Context(), throttle.Claim{Cost: -1})
 			require.Equal(t, throttle.ErrCost, err)
 		}
-		require.Zero(t, r.visits().asked)
+		require.Zero(t, r.callCounts().calls)
 		why := errors.New("the user has left")
 		ctx, cancel := context.WithCancelCause(t.Context())
 		r.set(nil, time.Second)
@@ -296,7 +298,7 @@ func TestFallback_callersErrorsStayErrors(t *testing.T) {
 			require.Equal(t, why, err)
 		}
 		require.Equal(t, 10*time.Millisecond, time.Since(start))
-		require.Equal(t, 1, r.visits().asked)
+		require.Equal(t, 1, r.callCounts().calls)
 		time.Sleep(time.Minute)
 		require.False(t, b.Open())
 	})
@@ -304,16 +306,16 @@ func TestFallback_callersErrorsStayErrors(t *testing.T) {
 
 // Redis that answers with an error is there: each claim is decided by the stand-in, but
 // the next one asks.
-func TestFallback_answersOfRedisDoNotOpenTheBreaker(t *testing.T) {
+func TestFallback_errorRepliesDoNotOpenTheBreaker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r, b := newRemote(), new(Breaker)
-		r.err = failed(serverError("OOM command not allowed when used memory > 'maxmemory'."))
+		r, b := newFakeRedis(), new(Breaker)
+		r.err = wrapError(serverError("OOM command not allowed when used memory > 'maxmemory'."))
 		f := &Fallback{Limiter: r, Breaker: b}
 		for range 20 {
 			require.True(t, claim(t, f, throttle.Claim{}).Degraded)
 		}
 		require.False(t, b.Open())
-		require.Equal(t, 20, r.visits().asked)
+		require.Equal(t, 20, r.callCounts().calls)
 	})
 }
 
@@ -325,10 +327,10 @@ func (serverError) RedisError()     {}
 
 var _ redis.Error = serverError("")
 
-func TestFallback_saysWhatCannotWork(t *testing.T) {
+func TestFallback_Validate(t *testing.T) {
 	require.ErrorContains(t, (&Fallback{}).Validate(), "Limiter is nil")
-	require.ErrorContains(t, (&Fallback{Limiter: newRemote(), Processes: -1}).Validate(), "Processes is -1")
-	require.ErrorContains(t, (&Fallback{Limiter: throttle.Blocked, Processes: 2}).Validate(), "set Secondary")
-	require.NoError(t, (&Fallback{Limiter: throttle.Blocked, Processes: 2, Secondary: throttle.Blocked}).Validate())
+	require.ErrorContains(t, (&Fallback{Limiter: newFakeRedis(), Processes: -1}).Validate(), "Processes is -1")
+	require.ErrorContains(t, (&Fallback{Limiter: throttle.DenyAll, Processes: 2}).Validate(), "set Secondary")
+	require.NoError(t, (&Fallback{Limiter: throttle.DenyAll, Processes: 2, Secondary: throttle.DenyAll}).Validate())
 	require.Panics(t, func() { _, _ = (&Fallback{}).Reserve(t.Context(), throttle.Claim{}) })
 }

@@ -8,25 +8,27 @@ import (
 
 // HoldsUntilEnd implements throttle.Holder: a limit on concurrency needs to know when
 // the work of a claim has ended.
-func (l *Limiter) HoldsUntilEnd() bool { return l.limit.holds }
+func (l *Limiter) HoldsUntilEnd() bool { return l.limit.holdsUntilEnd }
 
 // HoldsUntilEnd implements throttle.Holder.
-func (a *allOf) HoldsUntilEnd() bool { return a.holds() }
+func (a *allOf) HoldsUntilEnd() bool { return a.anyHolds() }
 
 // HoldsUntilEnd implements throttle.Holder.
 func (f *Fallback) HoldsUntilEnd() bool {
-	f.once.Do(f.start)
-	return f.both.HoldsUntilEnd()
+	f.once.Do(f.setup)
+	return f.inner.HoldsUntilEnd()
 }
 
 // HoldsUntilEnd implements throttle.Holder.
-func (g *gate) HoldsUntilEnd() bool { return throttle.HoldsUntilEnd(g.to) }
+func (g *guardedCaller) HoldsUntilEnd() bool { return throttle.HoldsUntilEnd(g.limiter) }
 
 // HoldsUntilEnd implements throttle.Holder.
-func (t *twin) HoldsUntilEnd() bool { return t.gate.HoldsUntilEnd() || throttle.HoldsUntilEnd(t.share) }
+func (t *mirroredLimiter) HoldsUntilEnd() bool {
+	return t.guardedCaller.HoldsUntilEnd() || throttle.HoldsUntilEnd(t.share)
+}
 
 // HoldsUntilEnd implements throttle.Holder.
-func (s *standIn) HoldsUntilEnd() bool { return throttle.HoldsUntilEnd(s.Limiter) }
+func (s *degraded) HoldsUntilEnd() bool { return throttle.HoldsUntilEnd(s.Limiter) }
 
 // CountsRefusals implements throttle.RefusalCounter.
 func (l *Limiter) CountsRefusals() bool { return l.limit.refusals }
@@ -38,17 +40,17 @@ func (a *allOf) CountsRefusals() bool {
 
 // CountsRefusals implements throttle.RefusalCounter.
 func (f *Fallback) CountsRefusals() bool {
-	f.once.Do(f.start)
-	return f.both.CountsRefusals()
+	f.once.Do(f.setup)
+	return f.inner.CountsRefusals()
 }
 
 // CountsRefusals implements throttle.RefusalCounter.
-func (g *gate) CountsRefusals() bool { return throttle.CountsRefusals(g.to) }
+func (g *guardedCaller) CountsRefusals() bool { return throttle.CountsRefusals(g.limiter) }
 
 // CountsRefusals implements throttle.RefusalCounter.
-func (t *twin) CountsRefusals() bool {
-	return t.gate.CountsRefusals() || throttle.CountsRefusals(t.share)
+func (t *mirroredLimiter) CountsRefusals() bool {
+	return t.guardedCaller.CountsRefusals() || throttle.CountsRefusals(t.share)
 }
 
 // CountsRefusals implements throttle.RefusalCounter.
-func (s *standIn) CountsRefusals() bool { return throttle.CountsRefusals(s.Limiter) }
+func (s *degraded) CountsRefusals() bool { return throttle.CountsRefusals(s.Limiter) }

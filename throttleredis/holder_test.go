@@ -16,13 +16,13 @@ func TestLimiter_holdsUntilTheEnd(t *testing.T) {
 	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
 	defer client.Close()
 	s := &Store{Client: client}
-	places := s.InFlight(throttle.Capacity{Count: 3, MaxAge: time.Hour})
+	places := s.Concurrency(throttle.ConcurrencyConfig{Count: 3, MaxAge: time.Hour})
 	bucket := s.TokenBucket(throttle.PerSecond(10))
-	ban := throttle.Sentence{After: 1, Within: time.Second, For: time.Second}
+	ban := throttle.BanConfig{Refusals: 1, Within: time.Second, Duration: time.Second}
 	for holds, limiters := range map[bool][]throttle.Limiter{
-		true: {places, AllOf(bucket, places), s.Penalty(ban, places), &Fallback{Limiter: places}, &Fallback{Limiter: places, Processes: 2},
-			&Fallback{Limiter: bucket, Secondary: throttle.NewInFlight(throttle.Capacity{Count: 1}, nil)}},
-		false: {bucket, AllOf(bucket), s.Penalty(ban, bucket), &Fallback{Limiter: bucket, Processes: 2}},
+		true: {places, AllOf(bucket, places), s.Ban(ban, places), &Fallback{Limiter: places}, &Fallback{Limiter: places, Processes: 2},
+			&Fallback{Limiter: bucket, Secondary: throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 1}, nil)}},
+		false: {bucket, AllOf(bucket), s.Ban(ban, bucket), &Fallback{Limiter: bucket, Processes: 2}},
 	} {
 		for _, l := range limiters {
 			require.Equal(t, holds, throttle.HoldsUntilEnd(l), "%T", l)

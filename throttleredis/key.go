@@ -11,12 +11,12 @@ import (
 // maxTag is the length up to which a key is its own tag.
 const maxTag = 64
 
-// tagOf returns what stands between the braces of all Redis keys of a claim, so that they
+// hashTag returns what stands between the braces of all Redis keys of a claim, so that they
 // are in one slot of a cluster. It is the key itself where people can read that; other
 // keys, and those that begin with the sign of such, are a hash of 256 bits after a "~".
 //
 // The empty key is "~" alone: empty braces would not count.
-func tagOf(key string) string {
+func hashTag(key string) string {
 	if key == "" {
 		return "~"
 	}
@@ -29,10 +29,10 @@ func tagOf(key string) string {
 
 func unreadable(r rune) bool { return r <= ' ' || r == '{' || r == '}' || r == 0x7f }
 
-// idOf returns a short name of a limit, which no other one has. A limit that was changed has
+// limitID returns a short name of a limit, which no other one has. A limit that was changed has
 // another name, because the state of the old one means nothing for it; so has a limit whose
 // state is stored in a new format.
-func idOf(l limit) string {
+func limitID(l limit) string {
 	algorithm := l.algorithm
 	if f := algorithms[algorithm].format; f > 0 {
 		algorithm += "/" + strconv.Itoa(f)

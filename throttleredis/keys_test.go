@@ -16,11 +16,11 @@ import (
 
 // Whatever a key is, it has a bucket of its own, and a Redis key that people can read.
 func TestLimiter_keysOfAnyBytesDoNotCollide(t *testing.T) {
-	s := fresh(t)
-	once := s.FixedWindow(throttle.Quota{Name: "once", Count: 1, Per: 365 * 24 * time.Hour})
-	twice := s.FixedWindow(throttle.Quota{Name: "twice", Count: 1, Per: 365 * 24 * time.Hour})
+	s := newTestStore(t)
+	once := s.FixedWindow(throttle.FixedWindowConfig{Name: "once", Count: 1, Per: 365 * 24 * time.Hour})
+	twice := s.FixedWindow(throttle.FixedWindowConfig{Name: "twice", Count: 1, Per: 365 * 24 * time.Hour})
 	long := strings.Repeat("x", 1<<20)
-	odd := []string{"", "~", "a", "{a}", "{a", "a}", "}{", "a b", "a\n", "a\x00", "\x00", "a\x7f", "\xff\xfe", "ä", "a:b", "a}:once", tagOf("{a}"), tagOf(long), long, long + "x", long[1:]}
+	odd := []string{"", "~", "a", "{a}", "{a", "a}", "}{", "a b", "a\n", "a\x00", "\x00", "a\x7f", "\xff\xfe", "ä", "a:b", "a}:once", hashTag("{a}"), hashTag(long), long, long + "x", long[1:]}
 	for _, key := range odd {
 		require.True(t, take(t, once, key).OK, "%.20q, of %d bytes", key, len(key))
 	}
@@ -48,11 +48,11 @@ func TestLimiter_keysOfOneClaimShareATag(t *testing.T) {
 	require.NotEqual(t, a.redisKey("user-7"), b.redisKey("user-7"))
 	require.Equal(t, a.redisKey("user-7"), s.TokenBucket(throttle.PerSecond(1)).redisKey("user-7"))
 	require.NotEqual(t, a.redisKey(""), s.TokenBucket(throttle.Limit{Name: "other", Count: 1, Per: time.Second}).redisKey(""))
-	l := s.LeakyBucket(throttle.Leak{Limit: throttle.PerSecond(1)})
-	first, second := throttle.Sentence{After: 1, Within: 1, For: 1}, throttle.Sentence{After: 1, Within: 1, For: 1, Max: time.Hour}
+	l := s.LeakyBucket(throttle.LeakyBucketConfig{Limit: throttle.PerSecond(1)})
+	first, second := throttle.BanConfig{Refusals: 1, Within: 1, Duration: 1}, throttle.BanConfig{Refusals: 1, Within: 1, Duration: 1, MaxDuration: time.Hour}
 	judges := map[string]bool{}
-	for _, p := range []throttle.Limiter{s.Penalty(first, l), s.Penalty(first, a), s.Penalty(second, l)} {
-		judges[p.(*penalty).judge().redisKey("")] = true
+	for _, p := range []throttle.Limiter{s.Ban(first, l), s.Ban(first, a), s.Ban(second, l)} {
+		judges[p.(*banned).banLimit().redisKey("")] = true
 	}
 	require.Len(t, judges, 3)
 }
@@ -60,16 +60,16 @@ func TestLimiter_keysOfOneClaimShareATag(t *testing.T) {
 // What an earlier version has stored in another format is under another key: it is not read,
 // and vanishes. The keys of all other limits are as they were.
 func TestLimiter_newFormatsHaveNewKeys(t *testing.T) {
-	s := fresh(t)
+	s := newTestStore(t)
 	ten := throttle.PerHour(10)
 	for _, tt := range []struct {
 		l    *Limiter
 		same bool
 	}{
 		{s.TokenBucket(ten), true},
-		{s.SlidingCounter(throttle.Counter{Limit: ten}), true},
-		{s.SlidingLog(throttle.Log{Limit: ten}), false},
-		{s.InFlight(throttle.Capacity{Count: 10, MaxAge: time.Hour}), false},
+		{s.SlidingCounter(throttle.SlidingCounterConfig{Limit: ten}), true},
+		{s.SlidingLog(throttle.SlidingLogConfig{Limit: ten}), false},
+		{s.Concurrency(throttle.ConcurrencyConfig{Count: 10, MaxAge: time.Hour}), false},
 	} {
 		l := tt.l.limit
 		sum := sha256.Sum256(fmt.Appendf(nil, "%q %q %q %v", l.algorithm, l.policy, l.scope, l.args))
@@ -85,11 +85,11 @@ func TestLimiter_keysAreSmall(t *testing.T) {
 	most, user := int64(120), fmt.Sprintf("user-%07d", prefixes.Add(1))
 	for name, l := range map[string]*Limiter{
 		"TokenBucket":    s.TokenBucket(ten),
-		"RefillBucket":   s.RefillBucket(throttle.Refill{Limit: ten}),
-		"LeakyBucket":    s.LeakyBucket(throttle.Leak{Limit: ten}),
-		"Nginx":          s.Nginx(throttle.LimitReq{Rate: 10, Per: time.Hour, Burst: 5}),
-		"FixedWindow":    s.FixedWindow(throttle.Quota{Count: 10, Anchor: throttle.AtFirst, Per: time.Hour}),
-		"SlidingCounter": s.SlidingCounter(throttle.Counter{Limit: ten}),
+		"RefillBucket":   s.RefillBucket(throttle.RefillBucketConfig{Limit: ten}),
+		"LeakyBucket":    s.LeakyBucket(throttle.LeakyBucketConfig{Limit: ten}),
+		"Nginx":          s.Nginx(throttle.NginxConfig{Rate: 10, Per: time.Hour, Burst: 5}),
+		"FixedWindow":    s.FixedWindow(throttle.FixedWindowConfig{Count: 10, Align: throttle.AtFirst, Per: time.Hour}),
+		"SlidingCounter": s.SlidingCounter(throttle.SlidingCounterConfig{Limit: ten}),
 	} {
 		t.Run(name, func(t *testing.T) {
 			require.True(t, take(t, l, user).OK)
@@ -112,23 +112,23 @@ func TestLimiter_keysVanish(t *testing.T) {
 	ten := throttle.Limit{Count: 10, Per: 100 * time.Millisecond}
 	for _, l := range []*Limiter{
 		s.TokenBucket(ten),
-		s.RefillBucket(throttle.Refill{Limit: ten}),
-		s.LeakyBucket(throttle.Leak{Limit: ten}),
-		s.TickQueue(throttle.Ticks{Limit: ten, Queue: 3}),
-		s.Nginx(throttle.LimitReq{Rate: 100, Per: time.Second, Burst: 5}),
-		s.FixedWindow(throttle.Quota{Count: 10, Per: ten.Per}),
-		s.SlidingCounter(throttle.Counter{Limit: ten}),
-		s.SlidingLog(throttle.Log{Limit: ten}),
-		s.SubWindows(throttle.Parts{Limit: ten, Parts: 3}),
-		s.WarmUp(warmup.Curve{Limit: ten, Over: ten.Per}),
-		s.Bursty(warmup.Burst{Limit: ten, Save: ten.Per, Full: true}),
-		s.InFlight(throttle.Capacity{Count: 2, MaxAge: ten.Per}),
+		s.RefillBucket(throttle.RefillBucketConfig{Limit: ten}),
+		s.LeakyBucket(throttle.LeakyBucketConfig{Limit: ten}),
+		s.TickQueue(throttle.TickQueueConfig{Limit: ten, Queue: 3}),
+		s.Nginx(throttle.NginxConfig{Rate: 100, Per: time.Second, Burst: 5}),
+		s.FixedWindow(throttle.FixedWindowConfig{Count: 10, Per: ten.Per}),
+		s.SlidingCounter(throttle.SlidingCounterConfig{Limit: ten}),
+		s.SlidingLog(throttle.SlidingLogConfig{Limit: ten}),
+		s.SubWindows(throttle.SubWindowsConfig{Limit: ten, Parts: 3}),
+		s.WarmUp(warmup.Config{Limit: ten, Period: ten.Per}),
+		s.Bursty(warmup.BurstyConfig{Limit: ten, MaxBurst: ten.Per, StartFull: true}),
+		s.Concurrency(throttle.ConcurrencyConfig{Count: 2, MaxAge: ten.Per}),
 	} {
 		d, err := l.Reserve(t.Context(), throttle.Claim{Key: "a", MaxWait: time.Second})
 		require.NoError(t, err)
 		require.True(t, d.OK)
 	}
-	hard := s.Penalty(throttle.Sentence{After: 1, Within: ten.Per, For: ten.Per}, s.TokenBucket(throttle.Limit{Count: 1, Per: ten.Per}))
+	hard := s.Ban(throttle.BanConfig{Refusals: 1, Within: ten.Per, Duration: ten.Per}, s.TokenBucket(throttle.Limit{Count: 1, Per: ten.Per}))
 	for take(t, hard, "b").OK {
 	}
 	await(t, "all keys to vanish", func() bool {

@@ -20,17 +20,17 @@ func kinds(s *Store, n int64) map[string]throttle.Limiter {
 	slow := throttle.Limit{Count: 1, Per: month}
 	return map[string]throttle.Limiter{
 		"TokenBucket":      s.TokenBucket(units),
-		"RefillBucket":     s.RefillBucket(throttle.Refill{Limit: units}),
-		"LeakyBucket":      s.LeakyBucket(throttle.Leak{Limit: throttle.Limit{Count: 1, Per: month, Burst: n}}),
-		"Nginx":            s.Nginx(throttle.LimitReq{Rate: 1, Per: 1000 * time.Second, Burst: n - 1, NoDelay: true}),
-		"FixedWindow":      s.FixedWindow(throttle.Quota{Count: n, Anchor: throttle.AtFirst, Per: year}),
+		"RefillBucket":     s.RefillBucket(throttle.RefillBucketConfig{Limit: units}),
+		"LeakyBucket":      s.LeakyBucket(throttle.LeakyBucketConfig{Limit: throttle.Limit{Count: 1, Per: month, Burst: n}}),
+		"Nginx":            s.Nginx(throttle.NginxConfig{Rate: 1, Per: 1000 * time.Second, Burst: n - 1, NoDelay: true}),
+		"FixedWindow":      s.FixedWindow(throttle.FixedWindowConfig{Count: n, Align: throttle.AtFirst, Per: year}),
 		"PermitsPerPeriod": s.PermitsPerPeriod(n, 100*year),
-		"SlidingLog":       s.SlidingLog(throttle.Log{Limit: units}),
-		"SubWindows":       s.SubWindows(throttle.Parts{Limit: units, Parts: 3}),
-		"SlidingCounter":   s.SlidingCounter(throttle.Counter{Limit: units}),
-		"InFlight":         s.InFlight(throttle.Capacity{Count: n, MaxAge: year}),
-		"WarmUp":           s.WarmUp(warmup.Curve{Limit: slow}),
-		"Bursty":           s.Bursty(warmup.Burst{Limit: slow, Save: time.Duration(n-1) * month, Full: true}),
+		"SlidingLog":       s.SlidingLog(throttle.SlidingLogConfig{Limit: units}),
+		"SubWindows":       s.SubWindows(throttle.SubWindowsConfig{Limit: units, Parts: 3}),
+		"SlidingCounter":   s.SlidingCounter(throttle.SlidingCounterConfig{Limit: units}),
+		"Concurrency":      s.Concurrency(throttle.ConcurrencyConfig{Count: n, MaxAge: year}),
+		"WarmUp":           s.WarmUp(warmup.Config{Limit: slow}),
+		"Bursty":           s.Bursty(warmup.BurstyConfig{Limit: slow, MaxBurst: time.Duration(n-1) * month, StartFull: true}),
 	}
 }
 

@@ -12,9 +12,9 @@ import (
 
 // The units of a log that is never empty are exact after any number of them have passed.
 func TestSlidingLog_staysExactBeyondTheIntegersOfADouble(t *testing.T) {
-	s := fresh(t)
-	s.onLocalClock = true
-	log := throttle.Log{Limit: throttle.Limit{Count: 1 << 49, Per: time.Second}}
+	s := newTestStore(t)
+	s.useLocalClock = true
+	log := throttle.SlidingLogConfig{Limit: throttle.Limit{Count: 1 << 49, Per: time.Second}}
 	l, memory := s.SlidingLog(log), throttle.NewSlidingLog(log, nil)
 	for i := range 300 {
 		c := throttle.Claim{Cost: log.Count/4 - 7, Now: began.Add(time.Duration(i) * 200 * time.Millisecond)}
@@ -27,11 +27,11 @@ func TestSlidingLog_staysExactBeyondTheIntegersOfADouble(t *testing.T) {
 }
 
 // Each grant removes a part of the claims that are lost, and counts none of them.
-func TestInFlight_forgetsLostClaimsBitByBit(t *testing.T) {
-	s, clk := fresh(t), &wall{now: began}
-	s.onLocalClock, s.Clock = true, clk
+func TestConcurrency_removesLostClaimsInBatches(t *testing.T) {
+	s, clk := newTestStore(t), &manualClock{now: began}
+	s.useLocalClock, s.Clock = true, clk
 	const count = 300
-	l := s.InFlight(throttle.Capacity{Count: count, MaxAge: time.Minute})
+	l := s.Concurrency(throttle.ConcurrencyConfig{Count: count, MaxAge: time.Minute})
 	for range count {
 		require.True(t, take(t, l, "").OK)
 	}
@@ -47,10 +47,10 @@ func TestInFlight_forgetsLostClaimsBitByBit(t *testing.T) {
 
 // The oldest of thousands of entries is settled without a command for each of the others.
 func TestSlidingLog_settlesItsOldestEntryWithFewCommands(t *testing.T) {
-	s, clk := fresh(t), &wall{now: began}
-	s.onLocalClock, s.Clock = true, clk
+	s, clk := newTestStore(t), &manualClock{now: began}
+	s.useLocalClock, s.Clock = true, clk
 	const entries = 3000
-	l := s.SlidingLog(throttle.Log{Limit: throttle.Limit{Count: entries, Per: time.Hour}})
+	l := s.SlidingLog(throttle.SlidingLogConfig{Limit: throttle.Limit{Count: entries, Per: time.Hour}})
 	var claims []throttle.Decision
 	for range entries {
 		clk.now = clk.now.Add(time.Microsecond)
@@ -59,7 +59,7 @@ func TestSlidingLog_settlesItsOldestEntryWithFewCommands(t *testing.T) {
 	require.False(t, take(t, l, "").OK)
 	for i, d := range claims[:64] {
 		require.LessOrEqual(t, commands(t, func() { l.Cancel(t.Context(), throttle.Claim{}, d) }), 40)
-		require.EqualValues(t, i+1, look(t, l).Remaining)
+		require.EqualValues(t, i+1, dryRun(t, l).Remaining)
 	}
 }
 

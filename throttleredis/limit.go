@@ -8,67 +8,67 @@ import (
 
 // A limit is what has to be known to ask a script, and to read its answer.
 type limit struct {
-	algorithm string
-	err       error // of the configuration
-	policy    string
-	scope     string        // what else tells it from others
-	most      int64         // most units at once
-	per       time.Duration // in which they come back
-	scale     int64         // ticks in a microsecond
-	args      []any         // for the script
-	books     bool          // a grant may act later than it is made
-	holds     bool          // a claim has to be ended
-	refusals  bool          // a claim that was refused counts
-	wide      bool          // a grant does not fit into Decision.Grant: see keep
-	idle      time.Duration // in which the idle units of a wide limit come
-	calendar  *calendar     // nil: the windows are not those of a calendar
+	algorithm     string
+	err           error // of the configuration
+	policy        string
+	scope         string        // what else tells it from others
+	capacity      int64         // most units at once
+	per           time.Duration // in which they come back
+	ticksPerMicro int64         // ticks in a microsecond
+	args          []any         // for the script
+	booksAhead    bool          // a grant may act later than it is made
+	holdsUntilEnd bool          // a claim has to be ended
+	refusals      bool          // a claim that was refused counts
+	wideGrant     bool          // a grant does not fit into Decision.Grant: see keep
+	idleTime      time.Duration // in which the idle units of a wide limit come
+	calendar      *calendar     // nil: the windows are not those of a calendar
 
-	// share makes a limiter in memory with the n-th part of the limit, for one key.
-	share func(n int64, c throttle.Clock) throttle.Limiter
+	// newShare makes a limiter in memory with the n-th part of the limit, for one key.
+	newShare func(n int64, c throttle.Clock) throttle.Limiter
 }
 
-// judges reports whether l is the part of a penalty that makes it.
-func (l *limit) judges() bool { return l.algorithm == "penalty" }
+// isBan reports whether l is the part of a penalty that makes it.
+func (l *limit) isBan() bool { return l.algorithm == "ban" }
 
-func policy(name, says string) string {
+func policyName(name, description string) string {
 	if name == "" {
-		return says
+		return description
 	}
 	return name
 }
 
 // decision returns what p says about a claim, if given is the reading of the server's
 // clock that belongs to the local reading at.
-func (l *limit) decision(p part, given int64, at time.Time) throttle.Decision {
+func (l *limit) decision(p part, serverNow int64, at time.Time) throttle.Decision {
 	d := throttle.Decision{
 		OK:         p.ok(),
 		Policy:     l.policy,
 		At:         at,
-		Wait:       duration(p.wait(), l.scale),
-		Limit:      l.most,
+		Wait:       duration(p.wait(), l.ticksPerMicro),
+		Limit:      l.capacity,
 		Remaining:  p.remaining(),
-		ResetAfter: duration(p.reset(), l.scale),
+		ResetAfter: duration(p.reset(), l.ticksPerMicro),
 		Per:        l.per,
 		Grant:      p.grant(),
 	}
-	if ahead := p.now() - given; ahead > 0 { // a stamp of the limit is newer
+	if ahead := p.now() - serverNow; ahead > 0 { // a stamp of the limit is newer
 		d.At = at.Add(time.Duration(ahead) * time.Microsecond)
 	}
 	switch {
 	case !d.OK:
 		d.Wait = wholeMicros(d.Wait)
-	case l.wide:
-		d.Grant = p.bits()
-	case l.holds:
+	case l.wideGrant:
+		d.Grant = p.grantBits()
+	case l.holdsUntilEnd:
 		d.Grant |= uint64(p.reset()) << readingBits
-	case l.books:
-		d.Grant |= l.remainder(d.Wait, p.wait()) << readingBits
+	case l.booksAhead:
+		d.Grant |= l.ticksBeforeEnd(d.Wait, p.wait()) << readingBits
 	}
-	if l.holds {
+	if l.holdsUntilEnd {
 		d.ResetAfter = 0 // the script returns the claim's number in its place
 	}
 	if l.calendar != nil {
-		d.Per = l.calendar.per(int64(p.grant()))
+		d.Per = l.calendar.windowLength(int64(p.grant()))
 	}
 	return d
 }
@@ -80,6 +80,6 @@ func (l *limit) decision(p part, given int64, at time.Time) throttle.Decision {
 // nanoseconds; 13 bits are enough because maxScale is 4194 ticks per nanosecond.
 const readingBits = 51
 
-func (l *limit) remainder(wait time.Duration, ticks int64) uint64 {
-	return uint64(mulDiv(int64(wait), l.scale, 1000) - ticks)
+func (l *limit) ticksBeforeEnd(wait time.Duration, ticks int64) uint64 {
+	return uint64(mulDiv(int64(wait), l.ticksPerMicro, 1000) - ticks)
 }

@@ -10,7 +10,7 @@ import (
 )
 
 func TestTokenBucket_sharesItsUnits(t *testing.T) {
-	s := fresh(t)
+	s := newTestStore(t)
 	a, b := s.TokenBucket(throttle.PerHour(3)), s.TokenBucket(throttle.PerHour(3))
 	for i, l := range []*Limiter{a, b, a} {
 		d, err := l.Reserve(t.Context(), throttle.Claim{Key: "k"})

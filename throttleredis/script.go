@@ -15,13 +15,13 @@ import (
 )
 
 //go:embed lua/*.lua
-var files embed.FS
+var luaFiles embed.FS
 
 // A script decides on one or several limits. There is one for each list of algorithms,
 // whatever the limits are, so that Redis keeps few of them.
 type script struct {
-	text, sha    string
-	source, hash any // the same
+	text, sha       string
+	textArg, shaArg any // the same
 }
 
 // algorithms are the files of that name.
@@ -38,9 +38,9 @@ var algorithms = map[string]struct {
 	"fixedwindow":    {arguments: 7},
 	"slidinglog":     {arguments: 5, divides: true, format: 2},
 	"slidingcounter": {arguments: 3, divides: true},
-	"inflight":       {arguments: 2, format: 2},
+	"concurrency":    {arguments: 2, format: 2},
 	"warmup":         {arguments: 9},
-	"penalty":        {arguments: 5},
+	"ban":            {arguments: 5},
 }
 
 var scripts sync.Map // from the names of algorithms to *script
@@ -65,29 +65,29 @@ func newScript(text string) *script {
 
 func compose(names []string, list string) string {
 	var text strings.Builder
-	text.WriteString(read("head"))
+	text.WriteString(readLua("head"))
 	sizes := make([]string, len(names))
 	for i, name := range names {
 		a := algorithms[name]
 		sizes[i] = strconv.Itoa(a.arguments)
-		if a.divides && !strings.Contains(text.String(), read("division")) {
-			text.WriteString("\n" + read("division"))
+		if a.divides && !strings.Contains(text.String(), readLua("division")) {
+			text.WriteString("\n" + readLua("division"))
 		}
 		if !slices.Contains(names[:i], name) {
-			fmt.Fprintf(&text, "\nlocal %s = (function()\n%send)()\n", name, read(name))
+			fmt.Fprintf(&text, "\nlocal %s = (function()\n%send)()\n", name, readLua(name))
 		}
 	}
 	if len(names) == 1 {
-		fmt.Fprintf(&text, "\nlocal limit, size = %s, %s\n\n%s", list, sizes[0], read("one"))
+		fmt.Fprintf(&text, "\nlocal limit, size = %s, %s\n\n%s", list, sizes[0], readLua("one"))
 		return text.String()
 	}
-	fmt.Fprintf(&text, "\nlocal limits, sizes = {%s}, {%s}\n\n%s", list, strings.Join(sizes, ", "), read("tail"))
+	fmt.Fprintf(&text, "\nlocal limits, sizes = {%s}, {%s}\n\n%s", list, strings.Join(sizes, ", "), readLua("tail"))
 	return text.String()
 }
 
-// read returns the text of an embedded file.
-func read(name string) string {
-	text, err := files.ReadFile("lua/" + name + ".lua")
+// readLua returns the text of an embedded file.
+func readLua(name string) string {
+	text, err := luaFiles.ReadFile("lua/" + name + ".lua")
 	if err != nil {
 		panic("throttleredis: " + err.Error()) // a file of ours: any test finds it
 	}
@@ -101,25 +101,25 @@ type processor interface {
 
 // run runs s, by its hash if the server has it.
 func (s *script) run(ctx context.Context, c redis.Scripter, k *call) (string, error) {
-	reply, err := s.runBy(ctx, c, k, evalSHA, s.hash)
+	reply, err := s.send(ctx, c, k, evalSHA, s.shaArg)
 	if err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") {
-		return s.runBy(ctx, c, k, eval, s.source)
+		return s.send(ctx, c, k, eval, s.textArg)
 	}
 	return reply, err
 }
 
 var evalSHA, eval any = "evalsha", "eval"
 
-// runBy hands a processor the command as it is. What others copy and allocate for that,
+// send hands a processor the command as it is. What others copy and allocate for that,
 // and for an answer of unknown type, is a third of what a decision costs here.
-func (s *script) runBy(ctx context.Context, c redis.Scripter, k *call, by, what any) (string, error) {
+func (s *script) send(ctx context.Context, c redis.Scripter, k *call, command, body any) (string, error) {
 	if p, ok := c.(processor); ok {
-		cmd := redis.NewStringCmd(ctx, k.command(by, what)...)
+		cmd := redis.NewStringCmd(ctx, k.command(command, body)...)
 		cmd.SetFirstKeyPos(3)
 		_ = p.Process(ctx, cmd) // is the command's error
 		return cmd.Result()
 	}
-	if by == eval {
+	if command == eval {
 		return c.Eval(ctx, s.text, k.keys(), k.arguments()...).Text()
 	}
 	return c.EvalSha(ctx, s.sha, k.keys(), k.arguments()...).Text()

@@ -68,12 +68,12 @@ func client(t testing.TB) *redis.Client {
 
 var prefixes atomic.Int64
 
-// fresh returns a store with keys of its own.
-func fresh(t testing.TB) *Store {
+// newTestStore returns a store with keys of its own.
+func newTestStore(t testing.TB) *Store {
 	return &Store{Client: client(t), Prefix: "t" + strconv.FormatInt(prefixes.Add(1), 10)}
 }
 
-func TestStore_needsAClientThatHeedsDeadlines(t *testing.T) {
+func TestStore_needsAClientThatObservesDeadlines(t *testing.T) {
 	c := redis.NewClient(&redis.Options{})
 	defer c.Close()
 	require.ErrorContains(t, (&Store{}).Validate(), "Client is nil")

@@ -15,15 +15,15 @@ import (
 // without which nothing would pass. So where there are more processes than units in a burst,
 // each can take one at once. The units of a window are divided as those of a burst are.
 //
-// maxKeys is how many keys have a limiter of their own, 0: 65,536; see throttle.Keyed for
+// maxKeys is how many keys have a limiter of their own, 0: 65,536; see throttle.KeyedLimiter for
 // what others get. It panics if processes is not positive.
 func (l *Limiter) Share(processes, maxKeys int) throttle.Limiter {
 	if processes <= 0 {
 		panic("throttleredis: Share: processes must be positive: it is how many share the limit")
 	}
 	n, clock := int64(processes), l.store.Clock
-	return &throttle.Keyed{
-		New:   func(string) throttle.Limiter { return l.limit.share(n, clock) },
+	return &throttle.KeyedLimiter{
+		New:   func(string) throttle.Limiter { return l.limit.newShare(n, clock) },
 		Max:   maxKeys,
 		Clock: clock,
 	}
@@ -33,7 +33,7 @@ func (l *Limiter) Share(processes, maxKeys int) throttle.Limiter {
 // to come back than a Limit may is made larger.
 func shareOf(l throttle.Limit, n int64) throttle.Limit {
 	part := l
-	part.Name = policy(l.Name, l.String())
+	part.Name = policyName(l.Name, l.String())
 	if part.Burst == 0 {
 		part.Burst = l.Count
 	}
@@ -52,9 +52,9 @@ func shareOf(l throttle.Limit, n int64) throttle.Limit {
 // evenShareOf returns the n-th part of a limit that has no burst besides Count: fewer
 // units in the same time, or 1 in a longer one.
 func evenShareOf(l throttle.Limit, n int64) throttle.Limit {
-	l.Name, l.Burst = policy(l.Name, l.String()), 0
+	l.Name, l.Burst = policyName(l.Name, l.String()), 0
 	if n > l.Count {
-		l.Per = time.Duration(max(min(mulSat(int64(l.Per), (n-1)/l.Count+1), maxShare), int64(l.Per)))
+		l.Per = time.Duration(max(min(mulSat(int64(l.Per), (n-1)/l.Count+1), maxSharePer), int64(l.Per)))
 	}
 	l.Count = max(l.Count/n, 1)
 	return l
@@ -67,5 +67,5 @@ func evenRateOf(l throttle.Limit, n int64) throttle.Limit {
 	return part
 }
 
-// maxShare is how long 1 unit may take to come back: a year.
-const maxShare = int64(365 * 24 * time.Hour)
+// maxSharePer is how long 1 unit may take to come back: a year.
+const maxSharePer = int64(365 * 24 * time.Hour)

@@ -89,28 +89,28 @@ func TestLimiter_ShareIsKeyedAndBounded(t *testing.T) {
 		_, err := l.Reserve(t.Context(), throttle.Claim{Key: fmt.Sprint(i)})
 		require.NoError(t, err)
 	}
-	require.Equal(t, 100, l.(*throttle.Keyed).Len())
+	require.Equal(t, 100, l.(*throttle.KeyedLimiter).Len())
 	require.Panics(t, func() { s.TokenBucket(throttle.PerHour(8)).Share(0, 0) })
 }
 
 // Of twenty at once, four processes have five each, whatever the limit is made of.
 func TestShare_ofEachKind(t *testing.T) {
-	s := &Store{Client: scripterThat{errAway}, Clock: &wall{now: began}}
+	s := &Store{Client: failingScripter{errDown}, Clock: &manualClock{now: began}}
 	twenty := throttle.Limit{Name: "twenty", Count: 20, Per: time.Hour}
 	for name, l := range map[string]sharer{
 		"TokenBucket":      s.TokenBucket(twenty),
-		"RefillBucket":     s.RefillBucket(throttle.Refill{Limit: twenty}),
-		"LeakyBucket":      s.LeakyBucket(throttle.Leak{Limit: twenty}),
-		"Nginx":            s.Nginx(throttle.LimitReq{Name: "twenty", Rate: 1, Per: time.Minute, Burst: 19, NoDelay: true}),
-		"FixedWindow":      s.FixedWindow(throttle.Quota{Name: "twenty", Count: 20, Per: time.Hour}),
-		"each day":         s.FixedWindow(throttle.Quota{Name: "twenty", Count: 20, Anchor: throttle.EachDay}),
+		"RefillBucket":     s.RefillBucket(throttle.RefillBucketConfig{Limit: twenty}),
+		"LeakyBucket":      s.LeakyBucket(throttle.LeakyBucketConfig{Limit: twenty}),
+		"Nginx":            s.Nginx(throttle.NginxConfig{Name: "twenty", Rate: 1, Per: time.Minute, Burst: 19, NoDelay: true}),
+		"FixedWindow":      s.FixedWindow(throttle.FixedWindowConfig{Name: "twenty", Count: 20, Per: time.Hour}),
+		"each day":         s.FixedWindow(throttle.FixedWindowConfig{Name: "twenty", Count: 20, Align: throttle.EachDay}),
 		"PermitsPerPeriod": s.PermitsPerPeriod(20, time.Hour),
-		"SlidingLog":       s.SlidingLog(throttle.Log{Limit: twenty}),
-		"SubWindows":       s.SubWindows(throttle.Parts{Limit: twenty, Parts: 4}),
-		"SlidingCounter":   s.SlidingCounter(throttle.Counter{Limit: twenty}),
-		"InFlight":         s.InFlight(throttle.Capacity{Name: "twenty", Count: 20, MaxAge: time.Hour}),
-		"AllOf":            AllOf(s.TokenBucket(twenty), s.SlidingLog(throttle.Log{Limit: twenty})).(sharer),
-		"Penalty":          s.Penalty(throttle.Sentence{After: 1000, Within: time.Hour, For: time.Hour}, s.TokenBucket(twenty)).(sharer),
+		"SlidingLog":       s.SlidingLog(throttle.SlidingLogConfig{Limit: twenty}),
+		"SubWindows":       s.SubWindows(throttle.SubWindowsConfig{Limit: twenty, Parts: 4}),
+		"SlidingCounter":   s.SlidingCounter(throttle.SlidingCounterConfig{Limit: twenty}),
+		"Concurrency":      s.Concurrency(throttle.ConcurrencyConfig{Name: "twenty", Count: 20, MaxAge: time.Hour}),
+		"AllOf":            AllOf(s.TokenBucket(twenty), s.SlidingLog(throttle.SlidingLogConfig{Limit: twenty})).(sharer),
+		"Penalty":          s.Ban(throttle.BanConfig{Refusals: 1000, Within: time.Hour, Duration: time.Hour}, s.TokenBucket(twenty)).(sharer),
 	} {
 		share, n := l.Share(4, 0), 0
 		for take(t, share, "k").OK {
@@ -120,17 +120,17 @@ func TestShare_ofEachKind(t *testing.T) {
 	}
 }
 
-// A fleet is some processes that share a limit through one Redis.
-type fleet struct {
-	redis     *remote
+// A processes is some processes that share a limit through one Redis.
+type processes struct {
+	redis     *fakeRedis
 	processes []*Fallback
 
 	mu    sync.Mutex
 	times []time.Time // of each unit granted
 }
 
-func newFleet(n int) *fleet {
-	l := &fleet{redis: newRemote()}
+func newProcesses(n int) *processes {
+	l := &processes{redis: newFakeRedis()}
 	for range n {
 		l.processes = append(l.processes, &Fallback{Limiter: l.redis, Processes: n})
 	}
@@ -138,7 +138,7 @@ func newFleet(n int) *fleet {
 }
 
 // work has each process ask for a unit every few milliseconds, as claims allow.
-func (l *fleet) work(t *testing.T, length time.Duration) {
+func (l *processes) work(t *testing.T, length time.Duration) {
 	var wg sync.WaitGroup
 	for _, f := range l.processes {
 		wg.Go(func() {
@@ -173,18 +173,18 @@ func burst(times []time.Time) (most int) {
 func TestFallback_outageAddsAtMostABurstEachWay(t *testing.T) {
 	for n := 1; n <= 4; n *= 2 {
 		synctest.Test(t, func(t *testing.T) {
-			l := newFleet(n)
+			l := newProcesses(n)
 			l.work(t, 5*time.Second)
 			require.LessOrEqual(t, burst(l.times), 20)
 			up := len(l.times)
-			l.redis.set(errAway, time.Millisecond)
+			l.redis.set(errDown, time.Millisecond)
 			l.work(t, 10*time.Second)
 			require.LessOrEqual(t, burst(l.times[up:]), 20, "%d processes", n)
 			if n == 1 {
 				require.LessOrEqual(t, burst(l.times[up:]), 2, "its share was as empty as Redis")
 			}
 			l.redis.set(nil, time.Millisecond)
-			l.redis.Limiter = newRemote().Limiter // flushed
+			l.redis.Limiter = newFakeRedis().Limiter // flushed
 			l.work(t, 10*time.Second)
 			require.LessOrEqual(t, burst(l.times), 3*20, "%d processes", n)
 			require.Greater(t, burst(l.times), 20, "or nothing was flushed")
@@ -197,9 +197,9 @@ func TestFallback_outageAddsAtMostABurstEachWay(t *testing.T) {
 func TestFallback_fullSharesAreOneBurstTogether(t *testing.T) {
 	for n := 1; n <= 4; n *= 2 {
 		synctest.Test(t, func(t *testing.T) {
-			l := newFleet(n)
-			l.redis.Limiter = drained(t)
-			l.redis.set(errAway, time.Millisecond)
+			l := newProcesses(n)
+			l.redis.Limiter = drainedBucket(t)
+			l.redis.set(errDown, time.Millisecond)
 			l.work(t, 10*time.Second)
 			require.LessOrEqual(t, burst(l.times), 20, "%d processes", n)
 			require.Greater(t, len(l.times), 80)
@@ -207,9 +207,9 @@ func TestFallback_fullSharesAreOneBurstTogether(t *testing.T) {
 	}
 }
 
-// drained returns the bucket of a fleet, empty: others have used it.
-func drained(t *testing.T) throttle.Limiter {
-	l := newRemote().Limiter
+// drainedBucket returns the bucket of a fleet, empty: others have used it.
+func drainedBucket(t *testing.T) throttle.Limiter {
+	l := newFakeRedis().Limiter
 	d, err := l.Reserve(t.Context(), throttle.Claim{Cost: 20})
 	require.NoError(t, err)
 	require.True(t, d.OK)

@@ -25,8 +25,8 @@ type Store struct {
 	// Nil: the system clock.
 	Clock throttle.Clock
 
-	// onLocalClock says, in tests, to decide by the local reading of the clock.
-	onLocalClock bool
+	// useLocalClock says, in tests, to decide by the local reading of the clock.
+	useLocalClock bool
 }
 
 // Validate returns an error that says what to change if s can never work.
@@ -38,14 +38,14 @@ func (s *Store) Validate() error {
 		return fmt.Errorf("throttleredis: store %q: Prefix has a brace, which would decide on the slot of a cluster: leave it out", s.Prefix)
 	case s.Timeout < 0:
 		return fmt.Errorf("throttleredis: store %q: Timeout is %v: it must not be negative", s.Prefix, s.Timeout)
-	case s.Timeout > 0 && deaf(s.Client):
+	case s.Timeout > 0 && ignoresDeadlines(s.Client):
 		return fmt.Errorf("throttleredis: store %q: Timeout is %v, but the client does not look at deadlines: set ContextTimeoutEnabled in its options, and for an AutoPipeline no Timeout but that of a Fallback", s.Prefix, s.Timeout)
 	}
 	return nil
 }
 
-// deaf reports whether a client is known not to heed the deadline of a context.
-func deaf(c redis.Scripter) bool {
+// ignoresDeadlines reports whether a client is known not to heed the deadline of a context.
+func ignoresDeadlines(c redis.Scripter) bool {
 	switch c := c.(type) {
 	case *redis.AutoPipeliner:
 		return true

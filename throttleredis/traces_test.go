@@ -19,12 +19,12 @@ import (
 // Every limiter answers as the reference traces do, operation for operation, as those in
 // memory. Left out are scenarios that change a limit while it is in use.
 func TestLimiters_agreeWithReferenceTraces(t *testing.T) {
-	limiters := inRedis(t)
+	limiters := redisLimiters(t)
 	for file, want := range map[string]replay.Report{
 		"../throttle/testdata/algorithms.jsonl": {Scenarios: 61, Ops: 2648},
 		"../throttle/testdata/nginx.jsonl":      {Scenarios: 30, Ops: 1499, Waived: 3},
 		"../throttle/testdata/rolling.jsonl":    {Scenarios: 25, Ops: 665},
-		"../warmup/testdata/guava.jsonl":        {Scenarios: 74, Ops: 1002, LeftOut: 35},
+		"../warmup/testdata/guava.jsonl":        {Scenarios: 74, Ops: 1002, Skipped: 35},
 	} {
 		t.Run(filepath.Base(file), func(t *testing.T) {
 			t.Parallel()
@@ -38,20 +38,20 @@ func TestLimiters_agreeWithReferenceTraces(t *testing.T) {
 	}
 }
 
-// inRedis are the limiters of stores of their own.
-func inRedis(t *testing.T) *replay.Limiters {
+// redisLimiters are the limiters of stores of their own.
+func redisLimiters(t *testing.T) *replay.Limiters {
 	store := func(c throttle.Clock) *throttleredis.Store {
-		s := throttleredis.Fresh(t)
-		s.OnLocalClock()
+		s := throttleredis.NewTestStore(t)
+		s.UseLocalClock()
 		s.Clock = c
 		return s
 	}
 	return &replay.Limiters{
 		Unit:        time.Microsecond,
 		TokenBucket: func(l throttle.Limit, c throttle.Clock) throttle.Limiter { return store(c).TokenBucket(l) },
-		RefillBucket: func(r throttle.Refill, c throttle.Clock) throttle.Limiter {
-			missing := r.Missing
-			r.Missing, r.Anchor = 0, c.Now()
+		RefillBucket: func(r throttle.RefillBucketConfig, c throttle.Clock) throttle.Limiter {
+			missing := r.InitialDeficit
+			r.InitialDeficit, r.Anchor = 0, c.Now()
 			l := store(c).RefillBucket(r)
 			if missing > 0 {
 				_, err := l.Reserve(t.Context(), throttle.Claim{Cost: missing})
@@ -59,18 +59,20 @@ func inRedis(t *testing.T) *replay.Limiters {
 			}
 			return l
 		},
-		LeakyBucket: func(l throttle.Leak, c throttle.Clock) throttle.Limiter { return store(c).LeakyBucket(l) },
-		TickQueue: func(q throttle.Ticks, c throttle.Clock) throttle.Limiter {
+		LeakyBucket: func(l throttle.LeakyBucketConfig, c throttle.Clock) throttle.Limiter { return store(c).LeakyBucket(l) },
+		TickQueue: func(q throttle.TickQueueConfig, c throttle.Clock) throttle.Limiter {
 			q.Anchor = c.Now()
 			return store(c).TickQueue(q)
 		},
-		Nginx:          func(l throttle.LimitReq, c throttle.Clock) throttle.Limiter { return store(c).Nginx(l) },
-		FixedWindow:    func(q throttle.Quota, c throttle.Clock) throttle.Limiter { return store(c).FixedWindow(q) },
-		SlidingLog:     func(l throttle.Log, c throttle.Clock) throttle.Limiter { return store(c).SlidingLog(l) },
-		SlidingCounter: func(k throttle.Counter, c throttle.Clock) throttle.Limiter { return store(c).SlidingCounter(k) },
-		SubWindows:     func(p throttle.Parts, c throttle.Clock) throttle.Limiter { return store(c).SubWindows(p) },
-		Curve:          func(w warmup.Curve, c throttle.Clock) throttle.Limiter { return store(c).WarmUp(w) },
-		Burst: func(b warmup.Burst, c throttle.Clock) throttle.Limiter {
+		Nginx:       func(l throttle.NginxConfig, c throttle.Clock) throttle.Limiter { return store(c).Nginx(l) },
+		FixedWindow: func(q throttle.FixedWindowConfig, c throttle.Clock) throttle.Limiter { return store(c).FixedWindow(q) },
+		SlidingLog:  func(l throttle.SlidingLogConfig, c throttle.Clock) throttle.Limiter { return store(c).SlidingLog(l) },
+		SlidingCounter: func(k throttle.SlidingCounterConfig, c throttle.Clock) throttle.Limiter {
+			return store(c).SlidingCounter(k)
+		},
+		SubWindows: func(p throttle.SubWindowsConfig, c throttle.Clock) throttle.Limiter { return store(c).SubWindows(p) },
+		WarmUp:     func(w warmup.Config, c throttle.Clock) throttle.Limiter { return store(c).WarmUp(w) },
+		Bursty: func(b warmup.BurstyConfig, c throttle.Clock) throttle.Limiter {
 			l := store(c).Bursty(b)
 			d, err := l.Reserve(t.Context(), throttle.Claim{}) // in memory it saves since its creation, here since this
 			require.NoError(t, err)
@@ -82,12 +84,12 @@ func inRedis(t *testing.T) *replay.Limiters {
 
 // The traces of token buckets are kept in a shorter form, which is brought into shape here.
 func TestTokenBucket_agreesWithReferenceTraces(t *testing.T) {
-	limiters := inRedis(t)
+	limiters := redisLimiters(t)
 	for file, want := range map[string]replay.Report{
 		"token_bucket.jsonl": {Scenarios: 26, Ops: 1305},
 		"gcra.jsonl":         {Scenarios: 26, Ops: 814},
 	} {
-		got, known, err := limiters.File(reshaped(t, file))
+		got, known, err := limiters.File(convertTraces(t, file))
 		require.NoError(t, err)
 		require.True(t, known)
 		require.Empty(t, got.Differences)
@@ -96,8 +98,8 @@ func TestTokenBucket_agreesWithReferenceTraces(t *testing.T) {
 	}
 }
 
-// reshaped returns the name of a copy of a file that package replay knows to read.
-func reshaped(t *testing.T, name string) string {
+// convertTraces returns the name of a copy of a file that package replay knows to read.
+func convertTraces(t *testing.T, name string) string {
 	in, err := os.Open("../throttle/testdata/" + name)
 	require.NoError(t, err)
 	defer in.Close()

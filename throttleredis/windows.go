@@ -10,22 +10,22 @@ import (
 // FixedWindow returns a limiter like throttle.NewFixedWindow. Windows anchored AtCreation
 // count from the Unix epoch, as the processes have no creation in common. It panics if q
 // or s is invalid.
-func (s *Store) FixedWindow(q throttle.Quota) *Limiter {
+func (s *Store) FixedWindow(q throttle.FixedWindowConfig) *Limiter {
 	first, per := 0, micros(q.Per)
-	if q.Anchor == throttle.AtFirst {
+	if q.Align == throttle.AtFirst {
 		first = 1
 	}
 	l := limit{
-		algorithm: "fixedwindow",
-		err:       firstOf(q.Validate(), whole("quota", q.Name, q.Per), countable("quota", q.Name, q.Count)),
-		policy:    policy(q.Name, q.String()),
-		most:      q.Count,
-		per:       q.Per,
-		scale:     1,
-		args:      []any{q.Count, per, first, 0, 0, 0, 0},
-		share: func(n int64, c throttle.Clock) throttle.Limiter {
+		algorithm:     "fixedwindow",
+		err:           firstError(q.Validate(), validateMicros("fixed window", q.Name, q.Per), validateCount("fixed window", q.Name, q.Count)),
+		policy:        policyName(q.Name, q.String()),
+		capacity:      q.Count,
+		per:           q.Per,
+		ticksPerMicro: 1,
+		args:          []any{q.Count, per, first, 0, 0, 0, 0},
+		newShare: func(n int64, c throttle.Clock) throttle.Limiter {
 			part := q
-			if part.Name, part.Count = policy(q.Name, q.String()), max(q.Count/n, 1); q.Per > 0 {
+			if part.Name, part.Count = policyName(q.Name, q.String()), max(q.Count/n, 1); q.Per > 0 {
 				part.Per = evenShareOf(throttle.Limit{Count: q.Count, Per: q.Per}, n).Per
 			}
 			return throttle.NewFixedWindow(part, c)
@@ -41,76 +41,76 @@ func (s *Store) FixedWindow(q throttle.Quota) *Limiter {
 // are counted from the Unix epoch. It panics if n or period is not positive, or s is
 // invalid.
 func (s *Store) PermitsPerPeriod(n int64, period time.Duration) *Limiter {
-	return s.FixedWindow(throttle.Quota{Count: n, Anchor: throttle.AtCreation, Per: period})
+	return s.FixedWindow(throttle.FixedWindowConfig{Count: n, Align: throttle.AtCreation, Per: period})
 }
 
 // SlidingLog returns a limiter like throttle.NewSlidingLog. It panics if l or s is invalid.
-func (s *Store) SlidingLog(l throttle.Log) *Limiter {
+func (s *Store) SlidingLog(l throttle.SlidingLogConfig) *Limiter {
 	refused := 0
 	if l.CountRefused {
 		refused = 1
 	}
 	gap := micros(l.MinGap + 999)
-	r := s.sliding("log", l.Limit, l.Validate(), "slidinglog", func(n int64, c throttle.Clock) throttle.Limiter {
-		return throttle.NewSlidingLog(throttle.Log{Limit: evenShareOf(l.Limit, n), MinGap: l.MinGap, CountRefused: l.CountRefused}, c)
+	r := s.sliding("sliding log", l.Limit, l.Validate(), "slidinglog", func(n int64, c throttle.Clock) throttle.Limiter {
+		return throttle.NewSlidingLog(throttle.SlidingLogConfig{Limit: evenShareOf(l.Limit, n), MinGap: l.MinGap, CountRefused: l.CountRefused}, c)
 	}, micros(l.Per), gap, refused, 0)
 	r.limit.refusals = l.CountRefused
 	return r
 }
 
 // SubWindows returns a limiter like throttle.NewSubWindows. It panics if p or s is invalid.
-func (s *Store) SubWindows(p throttle.Parts) *Limiter {
+func (s *Store) SubWindows(p throttle.SubWindowsConfig) *Limiter {
 	err := p.Validate()
 	if err == nil && int64(p.Parts) > micros(p.Per) {
-		err = fmt.Errorf("throttleredis: parts %q: Parts is %d: there must be no more than microseconds in Per", p.Name, p.Parts)
+		err = fmt.Errorf("throttleredis: sub-windows %q: Parts is %d: there must be no more than microseconds in Per", p.Name, p.Parts)
 	}
-	return s.sliding("parts", p.Limit, err, "slidinglog", func(n int64, c throttle.Clock) throttle.Limiter {
-		return throttle.NewSubWindows(throttle.Parts{Limit: evenShareOf(p.Limit, n), Parts: p.Parts}, c)
+	return s.sliding("sub-windows", p.Limit, err, "slidinglog", func(n int64, c throttle.Clock) throttle.Limiter {
+		return throttle.NewSubWindows(throttle.SubWindowsConfig{Limit: evenShareOf(p.Limit, n), Parts: p.Parts}, c)
 	}, micros(p.Per), 0, 0, p.Parts)
 }
 
 // SlidingCounter returns a limiter like throttle.NewSlidingCounter. It panics if c or s is
 // invalid.
-func (s *Store) SlidingCounter(c throttle.Counter) *Limiter {
+func (s *Store) SlidingCounter(c throttle.SlidingCounterConfig) *Limiter {
 	floor := 0
-	if c.Floor {
+	if c.RoundDown {
 		floor = 1
 	}
-	return s.sliding("counter", c.Limit, c.Validate(), "slidingcounter", func(n int64, clk throttle.Clock) throttle.Limiter {
-		return throttle.NewSlidingCounter(throttle.Counter{Limit: evenShareOf(c.Limit, n), Floor: c.Floor}, clk)
+	return s.sliding("sliding counter", c.Limit, c.Validate(), "slidingcounter", func(n int64, clk throttle.Clock) throttle.Limiter {
+		return throttle.NewSlidingCounter(throttle.SlidingCounterConfig{Limit: evenShareOf(c.Limit, n), RoundDown: c.RoundDown}, clk)
 	}, micros(c.Per), floor)
 }
 
 func (s *Store) sliding(kind string, l throttle.Limit, err error, algorithm string, share func(int64, throttle.Clock) throttle.Limiter, args ...any) *Limiter {
 	return s.limiter(limit{
-		algorithm: algorithm,
-		err:       firstOf(err, whole(kind, l.Name, l.Per), countable(kind, l.Name, l.Count)),
-		policy:    policy(l.Name, l.String()),
-		most:      l.Count,
-		per:       l.Per,
-		scale:     1,
-		args:      append([]any{l.Count}, args...),
-		share:     share,
+		algorithm:     algorithm,
+		err:           firstError(err, validateMicros(kind, l.Name, l.Per), validateCount(kind, l.Name, l.Count)),
+		policy:        policyName(l.Name, l.String()),
+		capacity:      l.Count,
+		per:           l.Per,
+		ticksPerMicro: 1,
+		args:          append([]any{l.Count}, args...),
+		newShare:      share,
 	})
 }
 
-// InFlight returns a limiter like throttle.NewInFlight. MaxAge must be set: a process that
+// Concurrency returns a limiter like throttle.NewConcurrency. MaxAge must be set: a process that
 // dies does not say so, and would hold its units for ever. It panics if c or s is invalid.
-func (s *Store) InFlight(c throttle.Capacity) *Limiter {
+func (s *Store) Concurrency(c throttle.ConcurrencyConfig) *Limiter {
 	err := c.Validate()
 	if err == nil && c.MaxAge == 0 {
-		err = fmt.Errorf("throttleredis: capacity %q: MaxAge is 0: say after how long the units of a process that died are lost", c.Name)
+		err = fmt.Errorf("throttleredis: concurrency %q: MaxAge is 0: say after how long the units of a process that died are lost", c.Name)
 	}
 	return s.limiter(limit{
-		algorithm: "inflight",
-		err:       firstOf(err, countable("capacity", c.Name, c.Count)),
-		policy:    policy(c.Name, c.String()),
-		most:      c.Count,
-		scale:     1,
-		holds:     true,
-		args:      []any{c.Count, min(max(micros(c.MaxAge), 1), maxWindow)},
-		share: func(n int64, clk throttle.Clock) throttle.Limiter {
-			return throttle.NewInFlight(throttle.Capacity{Name: policy(c.Name, c.String()), Count: max(c.Count/n, 1), MaxAge: c.MaxAge}, clk)
+		algorithm:     "concurrency",
+		err:           firstError(err, validateCount("concurrency", c.Name, c.Count)),
+		policy:        policyName(c.Name, c.String()),
+		capacity:      c.Count,
+		ticksPerMicro: 1,
+		holdsUntilEnd: true,
+		args:          []any{c.Count, min(max(micros(c.MaxAge), 1), maxWindow)},
+		newShare: func(n int64, clk throttle.Clock) throttle.Limiter {
+			return throttle.NewConcurrency(throttle.ConcurrencyConfig{Name: policyName(c.Name, c.String()), Count: max(c.Count/n, 1), MaxAge: c.MaxAge}, clk)
 		},
 	})
 }
@@ -118,8 +118,8 @@ func (s *Store) InFlight(c throttle.Capacity) *Limiter {
 // micros returns the whole microseconds of d.
 func micros(d time.Duration) int64 { return int64(d / time.Microsecond) }
 
-// ceilMicros returns the first microsecond since the Unix epoch that is not before t.
-func ceilMicros(t time.Time) int64 {
+// microAtOrAfter returns the first microsecond since the Unix epoch that is not before t.
+func microAtOrAfter(t time.Time) int64 {
 	us := t.UnixMicro()
 	if time.UnixMicro(us).Before(t) {
 		us++
@@ -127,24 +127,24 @@ func ceilMicros(t time.Time) int64 {
 	return us
 }
 
-// whole returns an error if per is no whole number of microseconds.
-func whole(kind, name string, per time.Duration) error {
+// validateMicros returns an error if per is no whole number of microseconds.
+func validateMicros(kind, name string, per time.Duration) error {
 	if per%time.Microsecond == 0 {
 		return nil
 	}
 	return fmt.Errorf("throttleredis: %s %q: Per is %v: it must be whole microseconds: the server's clock shows no less", kind, name, per)
 }
 
-// countable returns an error if a script cannot count so many units.
-func countable(kind, name string, n int64) error {
+// validateCount returns an error if a script cannot count so many units.
+func validateCount(kind, name string, n int64) error {
 	if n <= maxCount {
 		return nil
 	}
 	return fmt.Errorf("throttleredis: %s %q: %d units are more than a script can count: it must be 2^50 or less", kind, name, n)
 }
 
-// firstOf returns the first of errs that is one.
-func firstOf(errs ...error) error {
+// firstError returns the first of errs that is one.
+func firstError(errs ...error) error {
 	for _, err := range errs {
 		if err != nil {
 			return err

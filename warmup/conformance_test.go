@@ -24,18 +24,18 @@ func TestConformance(t *testing.T) {
 		new  func(throttle.Clock) throttle.Limiter
 		spec throttletest.Spec
 	}{
-		{"Curve", curve(warmup.Curve{Limit: ten, Over: 3 * time.Second}), throttletest.Spec{Bound: flow(ten, 0), PaysLater: true}},
-		{"Curve, no warm-up", curve(warmup.Curve{Limit: ten}), throttletest.Spec{Bound: flow(ten, 0), PaysLater: true}},
-		{"Curve, thirds", curve(warmup.Curve{Limit: thirds, Over: time.Second, Cold: 1}), throttletest.Spec{Bound: flow(thirds, 0), PaysLater: true}},
-		{"Curve, primes", curve(warmup.Curve{Limit: primes, Over: time.Second, Cold: 7.5}), throttletest.Spec{Bound: flow(primes, 0), PaysLater: true}},
-		{"Curve, outage", curve(warmup.Curve{Limit: ten, Over: time.Minute, Outage: time.Second}), throttletest.Spec{Bound: flow(ten, 0), PaysLater: true}},
+		{"Curve", newWarming(warmup.Config{Limit: ten, Period: 3 * time.Second}), throttletest.Spec{Bound: flow(ten, 0), AllowsDebt: true}},
+		{"Curve, no warm-up", newWarming(warmup.Config{Limit: ten}), throttletest.Spec{Bound: flow(ten, 0), AllowsDebt: true}},
+		{"Curve, thirds", newWarming(warmup.Config{Limit: thirds, Period: time.Second, ColdFactor: 1}), throttletest.Spec{Bound: flow(thirds, 0), AllowsDebt: true}},
+		{"Curve, primes", newWarming(warmup.Config{Limit: primes, Period: time.Second, ColdFactor: 7.5}), throttletest.Spec{Bound: flow(primes, 0), AllowsDebt: true}},
+		{"Curve, outage", newWarming(warmup.Config{Limit: ten, Period: time.Minute, Outage: time.Second}), throttletest.Spec{Bound: flow(ten, 0), AllowsDebt: true}},
 		// When cold it takes a tenth of the time; there are 8 + 2*15/(1 + .1) idle units, of which 2*15/1.1 are fast.
-		{"Curve, fast when cold", curve(warmup.Curve{Limit: throttle.PerSecond(1), Over: 15 * time.Second, Cold: .1}), throttletest.Spec{Bound: flow(throttle.PerSecond(1), 28), PaysLater: true}},
-		{"Burst", bursty(warmup.Burst{Full: true, Limit: ten}), throttletest.Spec{Bound: flow(ten, 10), PaysLater: true}},
-		{"Burst, a fraction", bursty(warmup.Burst{Full: true, Limit: ten, Save: 1234 * time.Millisecond}), throttletest.Spec{Bound: flow(ten, 12.34), PaysLater: true}},
-		{"Burst, less than one", bursty(warmup.Burst{Full: true, Limit: ten, Save: time.Millisecond}), throttletest.Spec{Bound: flow(ten, .01), PaysLater: true}},
-		{"Burst, thirds", bursty(warmup.Burst{Full: true, Limit: thirds, Save: 4 * time.Second}), throttletest.Spec{Bound: flow(thirds, 12), PaysLater: true}},
-		{"Burst, primes", bursty(warmup.Burst{Full: true, Limit: primes, Save: 5}), throttletest.Spec{Bound: flow(primes, 5), PaysLater: true}},
+		{"Curve, fast when cold", newWarming(warmup.Config{Limit: throttle.PerSecond(1), Period: 15 * time.Second, ColdFactor: .1}), throttletest.Spec{Bound: flow(throttle.PerSecond(1), 28), AllowsDebt: true}},
+		{"Burst", newBursty(warmup.BurstyConfig{StartFull: true, Limit: ten}), throttletest.Spec{Bound: flow(ten, 10), AllowsDebt: true}},
+		{"Burst, a fraction", newBursty(warmup.BurstyConfig{StartFull: true, Limit: ten, MaxBurst: 1234 * time.Millisecond}), throttletest.Spec{Bound: flow(ten, 12.34), AllowsDebt: true}},
+		{"Burst, less than one", newBursty(warmup.BurstyConfig{StartFull: true, Limit: ten, MaxBurst: time.Millisecond}), throttletest.Spec{Bound: flow(ten, .01), AllowsDebt: true}},
+		{"Burst, thirds", newBursty(warmup.BurstyConfig{StartFull: true, Limit: thirds, MaxBurst: 4 * time.Second}), throttletest.Spec{Bound: flow(thirds, 12), AllowsDebt: true}},
+		{"Burst, primes", newBursty(warmup.BurstyConfig{StartFull: true, Limit: primes, MaxBurst: 5}), throttletest.Spec{Bound: flow(primes, 5), AllowsDebt: true}},
 	} {
 		t.Run(l.name, func(t *testing.T) {
 			t.Parallel()
@@ -57,12 +57,12 @@ func TestLimiter_agreesWithGuava(t *testing.T) {
 func TestNoAllocs(t *testing.T) {
 	ctx := t.Context()
 	wide := throttle.Limit{Count: math.MaxInt32, Per: time.Second}
-	shut := warmup.New(warmup.Curve{Limit: throttle.PerHour(1)}, nil)
+	shut := warmup.New(warmup.Config{Limit: throttle.PerHour(1)}, nil)
 	shut.Reserve(ctx, throttle.Claim{})
 	for name, l := range map[string]*warmup.Limiter{
-		"Curve":          warmup.New(warmup.Curve{Limit: wide, Over: time.Second, Outage: time.Second}, nil),
+		"Curve":          warmup.New(warmup.Config{Limit: wide, Period: time.Second, Outage: time.Second}, nil),
 		"Curve, refused": shut,
-		"Burst":          warmup.NewBursty(warmup.Burst{Full: true, Limit: wide}, nil),
+		"Burst":          warmup.NewBursty(warmup.BurstyConfig{StartFull: true, Limit: wide}, nil),
 	} {
 		for _, c := range []throttle.Claim{{Cost: 2}, {Now: time.Now(), MaxWait: throttle.Forever}, {DryRun: true}} {
 			require.Zero(t, testing.AllocsPerRun(100, func() {
@@ -71,7 +71,7 @@ func TestNoAllocs(t *testing.T) {
 			}), "%s: Reserve and Cancel", name)
 			require.Zero(t, testing.AllocsPerRun(100, func() {
 				d, _ := l.Reserve(ctx, c)
-				l.Observe(ctx, c, d, throttle.Feedback{More: true, Outcome: throttle.Failed})
+				l.Observe(ctx, c, d, throttle.Feedback{Partial: true, Outcome: throttle.Failed})
 				l.Observe(ctx, c, d, throttle.Feedback{Cost: 1})
 			}), "%s: Reserve and Observe", name)
 		}
@@ -86,10 +86,10 @@ func flow(l throttle.Limit, saved float64) func(time.Duration) int64 {
 	}
 }
 
-func curve(c warmup.Curve) func(throttle.Clock) throttle.Limiter {
+func newWarming(c warmup.Config) func(throttle.Clock) throttle.Limiter {
 	return func(clk throttle.Clock) throttle.Limiter { return warmup.New(c, clk) }
 }
 
-func bursty(b warmup.Burst) func(throttle.Clock) throttle.Limiter {
+func newBursty(b warmup.BurstyConfig) func(throttle.Clock) throttle.Limiter {
 	return func(clk throttle.Clock) throttle.Limiter { return warmup.NewBursty(b, clk) }
 }

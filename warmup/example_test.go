@@ -14,8 +14,8 @@ import (
 
 // How long a unit takes, by how long the limit was idle. A third of the time makes no
 // difference; then it gets slower, to three times as slow.
-func ExampleCurve() {
-	c := warmup.Curve{Limit: throttle.PerSecond(20), Over: 3 * time.Second}
+func ExampleConfig() {
+	c := warmup.Config{Limit: throttle.PerSecond(20), Period: 3 * time.Second}
 	for idle := time.Duration(0); idle <= 3500*time.Millisecond; idle += 250 * time.Millisecond {
 		took := c.Interval(idle).Round(time.Millisecond)
 		fmt.Printf("%5v  %-5v |%s\n", idle.Seconds(), took, strings.Repeat("-", int(took/(5*time.Millisecond)))+"*")
@@ -43,19 +43,19 @@ func ExampleCurve() {
 // warm, and for three, which makes it cold.
 func ExampleNew() {
 	ctx, clk := context.Background(), clock.NewMock()
-	l := warmup.New(warmup.Curve{Limit: throttle.PerSecond(20), Over: 3 * time.Second}, clk)
+	l := warmup.New(warmup.Config{Limit: throttle.PerSecond(20), Period: 3 * time.Second}, clk)
 	work := func(d time.Duration) {
 		for end := clk.Now().Add(d); clk.Now().Before(end); {
-			acts := ""
+			usages := ""
 			for quarter := clk.Now().Add(250 * time.Millisecond); clk.Now().Before(quarter); {
 				d, _ := l.Reserve(ctx, throttle.Claim{})
 				if !d.OK {
 					clk.Add(min(d.Wait, quarter.Sub(clk.Now())))
 					continue
 				}
-				acts += "*"
+				usages += "*"
 			}
-			fmt.Printf("%.2fs %s\n", float64(clk.Now().UnixMilli()-250)/1e3, acts)
+			fmt.Printf("%.2fs %s\n", float64(clk.Now().UnixMilli()-250)/1e3, usages)
 		}
 	}
 	work(4 * time.Second)
@@ -92,7 +92,7 @@ func ExampleNew() {
 // first never waits.
 func ExampleNewBursty() {
 	clk := clock.NewMock()
-	l := warmup.NewBursty(warmup.Burst{Limit: throttle.PerSecond(5)}, clk)
+	l := warmup.NewBursty(warmup.BurstyConfig{Limit: throttle.PerSecond(5)}, clk)
 	clk.Add(time.Minute)
 	for range 8 {
 		d, _ := l.Reserve(context.Background(), throttle.Claim{MaxWait: time.Second})

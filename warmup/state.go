@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// elapse makes idle units of the time that has passed since next.
-func (s *state) elapse(p *prices, now int64) {
+// advance makes idle units of the time that has passed since next.
+func (s *state) advance(p *costs, now int64) {
 	if now > s.next {
-		s.idle = min(p.most, s.idle+float64(subSat(now, s.next))/p.cooling)
-		s.next, s.rounded = now, 0
+		s.idle = min(p.maxIdle, s.idle+float64(subSat(now, s.next))/p.coolDownInterval)
+		s.next, s.roundedUp = now, 0
 	}
 }
 
@@ -18,25 +18,25 @@ func (s *state) elapse(p *prices, now int64) {
 // Who books ahead uses none that are free: they come back only by a Cancel while
 // others are in line, and would let a claim stand at the end of the line without moving
 // it, where nobody knows of it.
-func (s *state) take(p *prices, n float64, now int64) (used float64) {
-	s.elapse(p, now)
+func (s *state) take(p *costs, n float64, now int64) (used float64) {
+	s.advance(p, now)
 	booked := s.next > now
-	if !booked || !p.free() {
+	if !booked || !p.idleUnitsAreFree() {
 		used = min(n, s.idle)
 	}
-	cost := p.total(s.idle, n, used) - s.rounded
+	cost := p.total(s.idle, n, used) - s.roundedUp
 	ns := math.Ceil(cost)
 	if booked {
 		ns = max(ns, 1)
 	}
-	s.next, s.rounded = addSat(s.next, whole(ns)), max(ns-cost, 0)
+	s.next, s.roundedUp = addSat(s.next, toInt64(ns)), max(ns-cost, 0)
 	s.idle -= used
 	return used
 }
 
 // total returns how long n units take, of which so many are idle ones.
-func (p *prices) total(idle, n, used float64) float64 {
-	return p.cost(idle, used) + (n-used)*p.interval
+func (p *costs) total(idle, n, used float64) float64 {
+	return p.cost(idle, used) + (n-used)*p.stableInterval
 }
 
 // read returns now in nanoseconds since the start, or the clock's own reading if now is

@@ -14,14 +14,14 @@ import (
 	"github.com/heed-go/heed/warmup"
 )
 
-// api answers at once, and notes when it was called.
-type api struct {
+// fakeAPI answers at once, and notes when it was called.
+type fakeAPI struct {
 	mu     sync.Mutex
 	status int
 	at     []time.Time
 }
 
-func (a *api) RoundTrip(r *http.Request) (*http.Response, error) {
+func (a *fakeAPI) RoundTrip(r *http.Request) (*http.Response, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.at = append(a.at, time.Now())
@@ -29,7 +29,7 @@ func (a *api) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // burst sends n requests at once and returns when they arrived, since the first.
-func (a *api) burst(t *testing.T, c *http.Client, n int) []time.Duration {
+func (a *fakeAPI) burst(t *testing.T, c *http.Client, n int) []time.Duration {
 	a.at = nil
 	var wg sync.WaitGroup
 	for range n {
@@ -50,8 +50,8 @@ func (a *api) burst(t *testing.T, c *http.Client, n int) []time.Duration {
 	return since
 }
 
-// follows reports by how much arrivals are off the curve of a cold limit, at most.
-func follows(c warmup.Curve, arrivals []time.Duration) (off float64) {
+// maxDeviation reports by how much arrivals are off the curve of a cold limit, at most.
+func maxDeviation(c warmup.Config, arrivals []time.Duration) (off float64) {
 	for n, at := range arrivals[1:] {
 		want := c.After(int64(n) + 1)
 		off = max(off, (at-want).Abs().Seconds()/want.Seconds())
@@ -63,25 +63,25 @@ func follows(c warmup.Curve, arrivals []time.Duration) (off float64) {
 // then 20 a second. It is the same after three seconds of idleness, and after an outage.
 func TestTransport_followsTheCurve(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		curve := warmup.Curve{Limit: throttle.PerSecond(20), Over: 3 * time.Second, Outage: time.Second}
-		a := &api{status: http.StatusOK}
-		c := heed.NewClient(&heed.Transport{Base: a, Limiter: warmup.New(curve, nil), Retry: &heed.Retry{Attempts: 1}})
+		curve := warmup.Config{Limit: throttle.PerSecond(20), Period: 3 * time.Second, Outage: time.Second}
+		a := &fakeAPI{status: http.StatusOK}
+		c := heed.NewClient(&heed.Transport{Base: a, Limiter: warmup.New(curve, nil), Retry: &heed.RetryPolicy{MaxAttempts: 1}})
 		const within = .02
 
 		first := a.burst(t, c, 200)
-		t.Log("off the curve by at most", follows(curve, first))
-		require.Less(t, follows(curve, first), within)
+		t.Log("off the curve by at most", maxDeviation(curve, first))
+		require.Less(t, maxDeviation(curve, first), within)
 		require.InDelta(t, 3, first[30].Seconds(), 3*within)
 		require.InDelta(t, 20, 100/(first[199]-first[99]).Seconds(), 20*within)
 
 		time.Sleep(time.Second)
-		require.Greater(t, follows(curve, a.burst(t, c, 200)), within, "a second makes it hardly cold")
-		time.Sleep(curve.Over + 50*time.Millisecond) // which the last request of the burst takes
-		require.Less(t, follows(curve, a.burst(t, c, 200)), within, "after idleness")
+		require.Greater(t, maxDeviation(curve, a.burst(t, c, 200)), within, "a second makes it hardly cold")
+		time.Sleep(curve.Period + 50*time.Millisecond) // which the last request of the burst takes
+		require.Less(t, maxDeviation(curve, a.burst(t, c, 200)), within, "after idleness")
 
 		a.status = http.StatusServiceUnavailable
 		a.burst(t, c, 21) // more than a second
 		a.status = http.StatusOK
-		require.Less(t, follows(curve, a.burst(t, c, 200)), within, "after an outage")
+		require.Less(t, maxDeviation(curve, a.burst(t, c, 200)), within, "after an outage")
 	})
 }

@@ -37,73 +37,73 @@ type Limiter struct {
 	clock throttle.Clock // nil: the system clock
 	start time.Time      // all times are nanoseconds since then
 
-	mu     sync.Mutex
-	shape  func(throttle.Limit) (prices, error)
-	policy string
-	prices prices
-	units  float64       // whole idle units that can be had at once, besides one
-	full   time.Duration // in which they come
-	state  state
-	last   int64 // the latest reading granted at; math.MinInt64: none
+	mu         sync.Mutex
+	costsOf    func(throttle.Limit) (costs, error)
+	policy     string
+	costs      costs
+	maxAtOnce  float64       // whole idle units that can be had at once, besides one
+	refillTime time.Duration // in which they come
+	state      state
+	last       int64 // the latest reading granted at; math.MinInt64: none
 
-	outage  time.Duration // 0: never
-	failing int64         // since when nothing was accepted; math.MaxInt64: something was
+	outage       time.Duration // 0: never
+	failingSince int64         // since when nothing was accepted; math.MaxInt64: something was
 }
 
 // A state is what changes with each claim.
 type state struct {
-	next    int64   // when all that was granted is paid for; math.MaxInt64: never
-	rounded float64 // nanoseconds by which next was rounded up
-	idle    float64 // idle units as of next
+	next      int64   // when all that was granted is paid for; math.MaxInt64: never
+	roundedUp float64 // nanoseconds by which next was rounded up
+	idle      float64 // idle units as of next
 }
 
 // New returns a limiter that is cold. A nil clk is the system clock. It panics if c is
 // invalid; call c.Validate first if its numbers come from outside.
-func New(c Curve, clk throttle.Clock) *Limiter {
-	shape := func(l throttle.Limit) (prices, error) {
+func New(c Config, clk throttle.Clock) *Limiter {
+	costsOf := func(l throttle.Limit) (costs, error) {
 		c := c
 		c.Limit = l
-		return c.prices(), c.Validate()
+		return c.costs(), c.Validate()
 	}
-	l := newLimiter(shape, c.Limit, clk, "New")
-	l.state.idle, l.outage = l.prices.most, c.Outage
+	l := newLimiter(costsOf, c.Limit, clk, "New")
+	l.state.idle, l.outage = l.costs.maxIdle, c.Outage
 	return l
 }
 
 // NewBursty returns a limiter that saves up idle time from now on. A nil clk is the
 // system clock. It panics if b is invalid.
-func NewBursty(b Burst, clk throttle.Clock) *Limiter {
-	shape := func(l throttle.Limit) (prices, error) {
+func NewBursty(b BurstyConfig, clk throttle.Clock) *Limiter {
+	costsOf := func(l throttle.Limit) (costs, error) {
 		b := b
 		b.Limit = l
-		return b.prices(), b.Validate()
+		return b.costs(), b.Validate()
 	}
-	l := newLimiter(shape, b.Limit, clk, "NewBursty")
-	if b.Full {
-		l.state.idle = l.prices.most
+	l := newLimiter(costsOf, b.Limit, clk, "NewBursty")
+	if b.StartFull {
+		l.state.idle = l.costs.maxIdle
 	}
 	return l
 }
 
-func newLimiter(shape func(throttle.Limit) (prices, error), limit throttle.Limit, clk throttle.Clock, name string) *Limiter {
-	l := &Limiter{clock: clk, start: throttle.ClockOr(clk).Now(), shape: shape, last: math.MinInt64, failing: math.MaxInt64}
-	p, err := shape(limit)
+func newLimiter(costsOf func(throttle.Limit) (costs, error), limit throttle.Limit, clk throttle.Clock, name string) *Limiter {
+	l := &Limiter{clock: clk, start: throttle.ClockOr(clk).Now(), costsOf: costsOf, last: math.MinInt64, failingSince: math.MaxInt64}
+	p, err := costsOf(limit)
 	if err != nil {
 		panic(err.Error() + " (" + name + ")")
 	}
-	l.adopt(limit, p)
+	l.setCosts(limit, p)
 	return l
 }
 
-// adopt makes p the prices of l.
-func (l *Limiter) adopt(limit throttle.Limit, p prices) {
+// setCosts makes p the prices of l.
+func (l *Limiter) setCosts(limit throttle.Limit, p costs) {
 	if l.policy = limit.Name; l.policy == "" {
 		l.policy = limit.String()
 	}
-	l.prices, l.units, l.full = p, 0, 0
-	if p.free() {
-		l.units = math.Floor(p.most)
-		l.full = nanoseconds(l.units * p.interval)
+	l.costs, l.maxAtOnce, l.refillTime = p, 0, 0
+	if p.idleUnitsAreFree() {
+		l.maxAtOnce = math.Floor(p.maxIdle)
+		l.refillTime = ceilNanoseconds(l.maxAtOnce * p.stableInterval)
 	}
 }
 
@@ -131,7 +131,7 @@ func (l *Limiter) Reserve(_ context.Context, c throttle.Claim) (throttle.Decisio
 	default:
 		d.OK, d.Wait = true, wait
 		if !c.DryRun {
-			used := s.take(&l.prices, float64(n), now)
+			used := s.take(&l.costs, float64(n), now)
 			l.state, l.last, d.Grant = s, now, math.Float64bits(used)
 		}
 	}
@@ -140,34 +140,34 @@ func (l *Limiter) Reserve(_ context.Context, c throttle.Claim) (throttle.Decisio
 
 // describe adds to d what can be had in state s.
 func (l *Limiter) describe(d throttle.Decision, s state, now int64) throttle.Decision {
-	d.Limit = whole(l.units)
+	d.Limit = toInt64(l.maxAtOnce)
 	if d.Limit < math.MaxInt64 {
 		d.Limit++
 	}
-	d.Per = nanoseconds((l.units + 1) * l.prices.interval)
+	d.Per = ceilNanoseconds((l.maxAtOnce + 1) * l.costs.stableInterval)
 	if s.next > now {
-		d.ResetAfter = time.Duration(addSat(subSat(s.next, now), int64(l.full))) // see end
+		d.ResetAfter = time.Duration(addSat(subSat(s.next, now), int64(l.refillTime))) // see end
 		return d
 	}
-	s.elapse(&l.prices, now)
-	idle := min(s.idle, l.units)
-	d.Remaining = min(whole(math.Floor(idle)), d.Limit-1) + 1
-	d.ResetAfter = nanoseconds((l.units - idle) * l.prices.interval)
+	s.advance(&l.costs, now)
+	idle := min(s.idle, l.maxAtOnce)
+	d.Remaining = min(toInt64(math.Floor(idle)), d.Limit-1) + 1
+	d.ResetAfter = ceilNanoseconds((l.maxAtOnce - idle) * l.costs.stableInterval)
 	return d
 }
 
-// Local implements throttle.Local.
-func (*Limiter) Local() bool { return true }
+// Local implements throttle.NonBlocking.
+func (*Limiter) NonBlocking() bool { return true }
 
 // Cancel implements throttle.Limiter.
 func (l *Limiter) Cancel(_ context.Context, c throttle.Claim, d throttle.Decision) {
 	if n, err := c.Units(); err == nil && d.OK {
-		l.giveBack(n, n, c.Now, d)
+		l.refund(n, n, c.Now, d)
 	}
 }
 
 // Observe implements throttle.Observer: it settles a cost that was known only
-// afterwards, and notices an outage, see Curve.Outage. What the claim cost less comes
+// afterwards, and notices an outage, see Config.Outage. What the claim cost less comes
 // back as in Cancel; what it cost more is paid for by those who come next.
 func (l *Limiter) Observe(_ context.Context, c throttle.Claim, d throttle.Decision, f throttle.Feedback) {
 	n, err := c.Units()
@@ -175,31 +175,31 @@ func (l *Limiter) Observe(_ context.Context, c throttle.Claim, d throttle.Decisi
 		return
 	}
 	if l.outage > 0 {
-		l.notice(f)
+		l.recordOutcome(f)
 	}
 	switch {
-	case f.More || f.Cost <= 0 || f.Cost == n:
+	case f.Partial || f.Cost <= 0 || f.Cost == n:
 	case f.Cost < n:
-		l.giveBack(n-f.Cost, n, f.Now, d)
+		l.refund(n-f.Cost, n, f.Now, d)
 	default:
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		l.state.take(&l.prices, float64(f.Cost-n), max(l.read(f.Now), l.last))
+		l.state.take(&l.costs, float64(f.Cost-n), max(l.read(f.Now), l.last))
 	}
 }
 
-// notice makes the limit cold if nothing was accepted for long enough.
-func (l *Limiter) notice(f throttle.Feedback) {
+// recordOutcome makes the limit cold if nothing was accepted for long enough.
+func (l *Limiter) recordOutcome(f throttle.Feedback) {
 	now := l.read(f.Now)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
 	case f.Outcome == throttle.Accepted:
-		l.failing = math.MaxInt64
-	case l.failing == math.MaxInt64:
-		l.failing = now
-	case subSat(now, l.failing) >= int64(l.outage):
-		l.state.idle = l.prices.most
+		l.failingSince = math.MaxInt64
+	case l.failingSince == math.MaxInt64:
+		l.failingSince = now
+	case subSat(now, l.failingSince) >= int64(l.outage):
+		l.state.idle = l.costs.maxIdle
 	}
 }
 
@@ -209,42 +209,42 @@ func (l *Limiter) notice(f throttle.Feedback) {
 func (l *Limiter) SetLimit(limit throttle.Limit) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	p, err := l.shape(limit)
+	p, err := l.costsOf(limit)
 	if err != nil {
 		return err
 	}
 	now := max(l.read(time.Time{}), l.last)
-	l.state.elapse(&l.prices, now)
-	if l.prices.most > 0 {
-		l.state.idle = min(l.state.idle/l.prices.most*p.most, p.most)
+	l.state.advance(&l.costs, now)
+	if l.costs.maxIdle > 0 {
+		l.state.idle = min(l.state.idle/l.costs.maxIdle*p.maxIdle, p.maxIdle)
 	}
 	l.last = now
-	l.adopt(limit, p)
+	l.setCosts(limit, p)
 	return nil
 }
 
-// giveBack gives back m of the n units of the claim that d granted: those that it would
+// refund gives back m of the n units of the claim that d granted: those that it would
 // have used last.
-func (l *Limiter) giveBack(m, n int64, asOf time.Time, d throttle.Decision) {
+func (l *Limiter) refund(m, n int64, asOf time.Time, d throttle.Decision) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	at := l.read(d.At)
-	now, place := max(l.read(asOf), l.last, at), addSat(at, int64(d.Wait))
+	now, start := max(l.read(asOf), l.last, at), addSat(at, int64(d.Wait))
 	used := math.Float64frombits(d.Grant)
-	end := max(l.end(at, d), place)
-	if s := &l.state; end > place && s.next == end {
+	end := max(l.paidAt(at, d), start)
+	if s := &l.state; end > start && s.next == end {
 		kept := float64(n - m)
-		cost := l.prices.total(s.idle+used, kept, min(kept, used))
-		paid := addSat(place, whole(math.Ceil(cost)))
-		s.next, s.rounded = min(max(paid, now), end), 0
+		cost := l.costs.total(s.idle+used, kept, min(kept, used))
+		paid := addSat(start, toInt64(math.Ceil(cost)))
+		s.next, s.roundedUp = min(max(paid, now), end), 0
 	}
-	fresh := float64(n) - used
-	idle := min(max(float64(m)-fresh, 0), used) - float64(max(subSat(now, end), 0))/l.prices.cooling
-	l.state.idle = min(l.state.idle+max(idle, 0), l.prices.most)
+	notIdle := float64(n) - used
+	idle := min(max(float64(m)-notIdle, 0), used) - float64(max(subSat(now, end), 0))/l.costs.coolDownInterval
+	l.state.idle = min(l.state.idle+max(idle, 0), l.costs.maxIdle)
 }
 
-// end returns when the claim that d granted at the given time will be paid for, which
+// paidAt returns when the claim that d granted at the given time will be paid for, which
 // ResetAfter tells: next was in the future then, or there is nothing to pay.
-func (l *Limiter) end(at int64, d throttle.Decision) int64 {
-	return subSat(addSat(at, int64(d.ResetAfter)), int64(l.full))
+func (l *Limiter) paidAt(at int64, d throttle.Decision) int64 {
+	return subSat(addSat(at, int64(d.ResetAfter)), int64(l.refillTime))
 }

@@ -17,29 +17,29 @@ import (
 
 var start = time.Date(2026, 11, 21, 8, 0, 0, 0, time.UTC)
 
-// A stand is a limiter and the time.
-type stand struct {
+// A limiterAt is a limiter and the time.
+type limiterAt struct {
 	*testing.T
 	*warmup.Limiter
 	now time.Time
 }
 
-func newCurve(t *testing.T, c warmup.Curve) *stand {
-	s := &stand{T: t, now: start}
+func newLimiterAt(t *testing.T, c warmup.Config) *limiterAt {
+	s := &limiterAt{T: t, now: start}
 	s.Limiter = warmup.New(c, s)
 	return s
 }
 
-func newBurst(t *testing.T, b warmup.Burst) *stand {
-	s := &stand{T: t, now: start}
+func newBurstyAt(t *testing.T, b warmup.BurstyConfig) *limiterAt {
+	s := &limiterAt{T: t, now: start}
 	s.Limiter = warmup.NewBursty(b, s)
 	return s
 }
 
-func (s *stand) Now() time.Time                       { return s.now }
-func (s *stand) After(time.Duration) <-chan time.Time { return nil }
+func (s *limiterAt) Now() time.Time                       { return s.now }
+func (s *limiterAt) After(time.Duration) <-chan time.Time { return nil }
 
-func (s *stand) ask(n int64, longest time.Duration) throttle.Decision {
+func (s *limiterAt) reserve(n int64, longest time.Duration) throttle.Decision {
 	s.Helper()
 	d, err := s.Reserve(s.Context(), throttle.Claim{Cost: n, MaxWait: longest})
 	require.NoError(s, err)
@@ -47,30 +47,30 @@ func (s *stand) ask(n int64, longest time.Duration) throttle.Decision {
 }
 
 // book claims n units for as soon as can be and returns when that is.
-func (s *stand) book(n int64) (throttle.Decision, time.Duration) {
+func (s *limiterAt) book(n int64) (throttle.Decision, time.Duration) {
 	s.Helper()
-	d := s.ask(n, throttle.Forever)
+	d := s.reserve(n, throttle.Forever)
 	require.True(s, d.OK)
 	return d, s.now.Add(d.Wait).Sub(start)
 }
 
-func (s *stand) cancel(n int64, d throttle.Decision) {
+func (s *limiterAt) cancel(n int64, d throttle.Decision) {
 	s.Cancel(s.Context(), throttle.Claim{Cost: n}, d)
 }
 
 // next returns when a claim could act.
-func (s *stand) next() time.Duration {
+func (s *limiterAt) next() time.Duration {
 	d, err := s.Reserve(s.Context(), throttle.Claim{DryRun: true, MaxWait: throttle.Forever})
 	require.NoError(s, err)
 	return s.now.Add(d.Wait).Sub(start)
 }
 
-var twenty = warmup.Curve{Limit: throttle.PerSecond(20), Over: 3 * time.Second}
+var twenty = warmup.Config{Limit: throttle.PerSecond(20), Period: 3 * time.Second}
 
 // From cold to warm takes Over, in whatever claims, then the rate is that of the limit.
-func TestLimiter_warmsUpInOver(t *testing.T) {
+func TestLimiter_warmsUpInPeriod(t *testing.T) {
 	for _, size := range []int64{1, 2, 5, 30} {
-		s := newCurve(t, twenty)
+		s := newLimiterAt(t, twenty)
 		for used := int64(0); used < 30; used += size { // 2*3 s / (50 ms + 150 ms)
 			s.book(size)
 		}
@@ -81,11 +81,11 @@ func TestLimiter_warmsUpInOver(t *testing.T) {
 }
 
 // A claim never waits for its own size, and the next one waits for all of it.
-func TestLimiter_paysLater(t *testing.T) {
-	s := newBurst(t, warmup.Burst{Limit: throttle.PerSecond(1)})
+func TestLimiter_nextClaimWaits(t *testing.T) {
+	s := newBurstyAt(t, warmup.BurstyConfig{Limit: throttle.PerSecond(1)})
 	_, at := s.book(100)
 	require.Zero(t, at)
-	d := s.ask(1, time.Minute)
+	d := s.reserve(1, time.Minute)
 	require.False(t, d.OK)
 	require.Equal(t, 40*time.Second, d.Wait) // then it is a minute
 	_, at = s.book(1)
@@ -93,7 +93,7 @@ func TestLimiter_paysLater(t *testing.T) {
 }
 
 func TestLimiter_withoutWarmUpIsEven(t *testing.T) {
-	s := newCurve(t, warmup.Curve{Limit: throttle.PerSecond(3)})
+	s := newLimiterAt(t, warmup.Config{Limit: throttle.PerSecond(3)})
 	s.now = start.Add(time.Hour) // idleness makes no difference; Guava would never limit again
 	first := s.now.Sub(start)
 	for i := range 3000 {
@@ -103,9 +103,9 @@ func TestLimiter_withoutWarmUpIsEven(t *testing.T) {
 }
 
 func TestLimiter_isColdAgainAfterIdleness(t *testing.T) {
-	s := newCurve(t, twenty)
+	s := newLimiterAt(t, twenty)
 	s.book(1000)
-	s.now = start.Add(s.next() + twenty.Over)
+	s.now = start.Add(s.next() + twenty.Period)
 	again := s.now.Sub(start)
 	for i := range int64(40) {
 		_, at := s.book(1)
@@ -114,10 +114,10 @@ func TestLimiter_isColdAgainAfterIdleness(t *testing.T) {
 }
 
 func TestLimiter_isColdAfterAnOutage(t *testing.T) {
-	s := newCurve(t, warmup.Curve{Limit: throttle.PerSecond(20), Over: time.Hour, Outage: 2 * time.Second})
+	s := newLimiterAt(t, warmup.Config{Limit: throttle.PerSecond(20), Period: time.Hour, Outage: 2 * time.Second})
 	s.book(1e6)
 	s.now = start.Add(s.next())
-	answer := func(o throttle.Outcome) {
+	observe := func(o throttle.Outcome) {
 		d, _ := s.book(1)
 		s.Observe(t.Context(), throttle.Claim{}, d, throttle.Feedback{Now: s.now, Outcome: o})
 	}
@@ -126,23 +126,23 @@ func TestLimiter_isColdAfterAnOutage(t *testing.T) {
 		_, b := s.book(1)
 		return (b - a).Round(time.Millisecond)
 	}
-	answer(throttle.Failed)
+	observe(throttle.Failed)
 	s.now = s.now.Add(1900 * time.Millisecond)
-	answer(throttle.Accepted)
-	answer(throttle.Failed)
+	observe(throttle.Accepted)
+	observe(throttle.Failed)
 	s.now = s.now.Add(1900 * time.Millisecond)
-	answer(throttle.Throttled)
+	observe(throttle.Throttled)
 	require.Equal(t, 50*time.Millisecond, interval())
 	s.now = s.now.Add(200 * time.Millisecond)
-	answer(throttle.Failed)
+	observe(throttle.Failed)
 	require.Greater(t, interval(), 140*time.Millisecond)
 }
 
 // What was granted last goes back as if it had never been, one after another.
-func TestLimiter_cancelGivesBackInReverse(t *testing.T) {
-	for name, s := range map[string]*stand{
-		"curve": newCurve(t, twenty),
-		"burst": newBurst(t, warmup.Burst{Limit: throttle.PerSecond(7), Full: true}),
+func TestLimiter_cancelInReverseRestoresTheState(t *testing.T) {
+	for name, s := range map[string]*limiterAt{
+		"curve": newLimiterAt(t, twenty),
+		"burst": newBurstyAt(t, warmup.BurstyConfig{Limit: throttle.PerSecond(7), StartFull: true}),
 	} {
 		t.Run(name, func(t *testing.T) {
 			sizes := []int64{3, 9, 1, 20, 2}
@@ -157,22 +157,22 @@ func TestLimiter_cancelGivesBackInReverse(t *testing.T) {
 				s.cancel(sizes[i], d)
 				require.Equal(t, ends[i], s.next(), "claim %d", i)
 			}
-			require.Equal(t, s.ask(1, 0).Remaining, s.fresh(name).Remaining)
+			require.Equal(t, s.reserve(1, 0).Remaining, s.unused(name).Remaining)
 		})
 	}
 }
 
-// fresh returns the same answer of a limiter that nobody has asked.
-func (s *stand) fresh(name string) throttle.Decision {
+// unused returns the same answer of a limiter that nobody has asked.
+func (s *limiterAt) unused(name string) throttle.Decision {
 	if name == "curve" {
-		return newCurve(s.T, twenty).ask(1, 0)
+		return newLimiterAt(s.T, twenty).reserve(1, 0)
 	}
-	return newBurst(s.T, warmup.Burst{Limit: throttle.PerSecond(7), Full: true}).ask(1, 0)
+	return newBurstyAt(s.T, warmup.BurstyConfig{Limit: throttle.PerSecond(7), StartFull: true}).reserve(1, 0)
 }
 
 // Who has others behind it gives back none of the time that they wait for anyway.
-func TestLimiter_cancelMovesNobodyInLine(t *testing.T) {
-	s := newCurve(t, warmup.Curve{Limit: throttle.PerSecond(1)})
+func TestLimiter_cancelKeepsLaterBookings(t *testing.T) {
+	s := newLimiterAt(t, warmup.Config{Limit: throttle.PerSecond(1)})
 	a, _ := s.book(5)
 	_, at := s.book(1)
 	require.Equal(t, 5*time.Second, at)
@@ -182,7 +182,7 @@ func TestLimiter_cancelMovesNobodyInLine(t *testing.T) {
 
 // Claims that never act do not warm the limit up.
 func TestLimiter_cancelKeepsItCold(t *testing.T) {
-	s := newCurve(t, twenty)
+	s := newLimiterAt(t, twenty)
 	for range 1000 {
 		d, _ := s.book(3)
 		s.cancel(3, d)
@@ -194,17 +194,17 @@ func TestLimiter_cancelKeepsItCold(t *testing.T) {
 }
 
 // What a claim cost less, or more, is as if that had been claimed.
-func TestLimiter_settles(t *testing.T) {
+func TestLimiter_observeSettlesTheCost(t *testing.T) {
 	for _, cost := range []int64{1, 4, 9, 10, 11, 200} {
 		for _, later := range []time.Duration{0, 100 * time.Millisecond, 300 * time.Millisecond} {
-			for name, s := range map[string][2]*stand{
-				"curve": {newCurve(t, twenty), newCurve(t, twenty)},
-				"burst": {newBurst(t, warmup.Burst{Limit: throttle.PerSecond(7), Full: true}), newBurst(t, warmup.Burst{Limit: throttle.PerSecond(7), Full: true})},
+			for name, s := range map[string][2]*limiterAt{
+				"curve": {newLimiterAt(t, twenty), newLimiterAt(t, twenty)},
+				"burst": {newBurstyAt(t, warmup.BurstyConfig{Limit: throttle.PerSecond(7), StartFull: true}), newBurstyAt(t, warmup.BurstyConfig{Limit: throttle.PerSecond(7), StartFull: true})},
 			} {
 				d, _ := s[0].book(10)
 				s[1].book(cost)
 				s[0].now, s[1].now = start.Add(later), start.Add(later)
-				s[0].Observe(t.Context(), throttle.Claim{Cost: 10}, d, throttle.Feedback{Cost: cost, More: true})
+				s[0].Observe(t.Context(), throttle.Claim{Cost: 10}, d, throttle.Feedback{Cost: cost, Partial: true})
 				s[0].Observe(t.Context(), throttle.Claim{Cost: 10}, d, throttle.Feedback{Cost: cost})
 				require.InDelta(t, s[1].next(), s[0].next(), 2, "%s: %d instead of 10 after %v", name, cost, later)
 			}
@@ -213,41 +213,41 @@ func TestLimiter_settles(t *testing.T) {
 }
 
 func TestLimiter_setLimit(t *testing.T) {
-	s := newCurve(t, twenty)
+	s := newLimiterAt(t, twenty)
 	s.book(15) // half way up
-	owed := s.next()
+	paid := s.next()
 	require.Error(t, s.SetLimit(throttle.Limit{Count: -1, Per: time.Second}))
 	require.Error(t, s.SetLimit(throttle.Limit{Count: 1, Per: time.Second, Burst: 3}))
 	require.NoError(t, s.SetLimit(throttle.Limit{Name: "slow", Count: 2, Per: time.Second}))
-	require.Equal(t, owed, s.next(), "a debt stays as it is")
+	require.Equal(t, paid, s.next(), "a debt stays as it is")
 	d, from := s.book(3) // of 30 idle units above the threshold there are 3 now, half of them left
 	require.Equal(t, "slow", d.Policy)
 	half := time.Duration(1.5*(.5+1)/2*1e9) + 1500*time.Millisecond/2
 	require.InDelta(t, half, s.next()-from, 1000)
 
-	b := newBurst(t, warmup.Burst{Limit: throttle.PerSecond(10), Full: true})
-	b.ask(5, 0)
+	b := newBurstyAt(t, warmup.BurstyConfig{Limit: throttle.PerSecond(10), StartFull: true})
+	b.reserve(5, 0)
 	require.NoError(t, b.SetLimit(throttle.PerSecond(100)))
-	require.EqualValues(t, 51, b.ask(1, 0).Remaining+1)
+	require.EqualValues(t, 51, b.reserve(1, 0).Remaining+1)
 }
 
 // A debt that does not end in any time that can be said is refused for ever.
 func TestLimiter_saturates(t *testing.T) {
-	s := newCurve(t, warmup.Curve{Limit: throttle.PerHour(1), Over: time.Hour})
+	s := newLimiterAt(t, warmup.Config{Limit: throttle.PerHour(1), Period: time.Hour})
 	s.book(math.MaxInt64)
-	d := s.ask(1, throttle.Forever)
+	d := s.reserve(1, throttle.Forever)
 	require.False(t, d.OK)
 	require.Equal(t, throttle.Forever, d.Wait)
 }
 
-func TestNew_panicsOnWhatCannotWork(t *testing.T) {
+func TestNew_panicsOnInvalidConfig(t *testing.T) {
 	one := throttle.PerSecond(1)
-	for _, c := range []warmup.Curve{{}, {Limit: one, Over: -1}, {Limit: one, Cold: -1}, {Limit: one, Cold: math.NaN()},
-		{Limit: one, Cold: math.Inf(1)}, {Limit: one, Outage: -1}, {Limit: throttle.Limit{Count: 1, Per: 1, Burst: 1}}} {
+	for _, c := range []warmup.Config{{}, {Limit: one, Period: -1}, {Limit: one, ColdFactor: -1}, {Limit: one, ColdFactor: math.NaN()},
+		{Limit: one, ColdFactor: math.Inf(1)}, {Limit: one, Outage: -1}, {Limit: throttle.Limit{Count: 1, Per: 1, Burst: 1}}} {
 		require.Error(t, c.Validate())
 		require.Panics(t, func() { warmup.New(c, nil) })
 	}
-	for _, b := range []warmup.Burst{{}, {Limit: one, Save: -1}, {Limit: throttle.Limit{Count: 1, Per: 1, Burst: 1}}} {
+	for _, b := range []warmup.BurstyConfig{{}, {Limit: one, MaxBurst: -1}, {Limit: throttle.Limit{Count: 1, Per: 1, Burst: 1}}} {
 		require.Error(t, b.Validate())
 		require.Panics(t, func() { warmup.NewBursty(b, nil) })
 	}
@@ -255,35 +255,35 @@ func TestNew_panicsOnWhatCannotWork(t *testing.T) {
 
 // Whatever is booked, cancelled and settled, acts obey the bound. Unlike in the suite
 // claims are large, and most of them book ahead.
-func TestLimiter_actsObeyBound(t *testing.T) {
+func TestLimiter_usageObeysBound(t *testing.T) {
 	for seed := range uint64(1500) {
 		r := rand.New(rand.NewPCG(seed, 7))
 		limit, saved := throttle.PerSecond(1+r.Int64N(20)), int64(0)
-		s := newCurve(t, warmup.Curve{Limit: limit, Over: time.Duration(r.Int64N(5e9)), Cold: 1 + 4*r.Float64()})
+		s := newLimiterAt(t, warmup.Config{Limit: limit, Period: time.Duration(r.Int64N(5e9)), ColdFactor: 1 + 4*r.Float64()})
 		if seed%2 == 0 {
 			saved = limit.Count * 3
-			s = newBurst(t, warmup.Burst{Limit: limit, Save: 3 * time.Second, Full: seed%4 == 0})
+			s = newBurstyAt(t, warmup.BurstyConfig{Limit: limit, MaxBurst: 3 * time.Second, StartFull: seed%4 == 0})
 		}
-		acts, largest := play(s, r)
-		for i := range acts {
+		usages, largest := randomClaims(s, r)
+		for i := range usages {
 			sum := int64(0)
-			for _, a := range acts[i:] {
+			for _, a := range usages[i:] {
 				sum += a.n
-				w := a.at - acts[i].at + 1
+				w := a.at - usages[i].at + 1
 				bound := largest + saved + int64(w)*limit.Count/int64(time.Second)
-				require.LessOrEqual(t, sum, bound, "seed %d: within %v from %v on", seed, w, acts[i].at)
+				require.LessOrEqual(t, sum, bound, "seed %d: within %v from %v on", seed, w, usages[i].at)
 			}
 		}
 	}
 }
 
-type act struct {
+type usage struct {
 	at time.Duration
 	n  int64
 }
 
-// play makes random claims and ends them at random. It returns what was used, in order.
-func play(s *stand, r *rand.Rand) (acts []act, largest int64) {
+// randomClaims makes random claims and ends them at random. It returns what was used, in order.
+func randomClaims(s *limiterAt, r *rand.Rand) (usages []usage, largest int64) {
 	type held struct {
 		n  int64
 		d  throttle.Decision
@@ -293,7 +293,7 @@ func play(s *stand, r *rand.Rand) (acts []act, largest int64) {
 	for range 60 {
 		s.now = s.now.Add(time.Duration(r.Int64N(3)*r.Int64N(15e8) + r.Int64N(2)*17))
 		n := 1 + r.Int64N(1+r.Int64N(60))
-		if d := s.ask(n, time.Duration(r.Int64N(2)*r.Int64N(20e9))); d.OK {
+		if d := s.reserve(n, time.Duration(r.Int64N(2)*r.Int64N(20e9))); d.OK {
 			all = append(all, held{n, d, s.now.Add(d.Wait).Sub(start)})
 		}
 		all = slices.DeleteFunc(all, func(h held) bool {
@@ -305,41 +305,41 @@ func play(s *stand, r *rand.Rand) (acts []act, largest int64) {
 			case 2:
 				used := 1 + r.Int64N(h.n)
 				s.Observe(context.Background(), c, h.d, throttle.Feedback{Cost: used})
-				acts = append(acts, act{h.at, used})
+				usages = append(usages, usage{h.at, used})
 				return true
 			case 3:
-				acts = append(acts, act{h.at, h.n})
+				usages = append(usages, usage{h.at, h.n})
 				return true
 			}
 			return false
 		})
 	}
 	for _, h := range all {
-		acts = append(acts, act{h.at, h.n})
+		usages = append(usages, usage{h.at, h.n})
 	}
-	slices.SortStableFunc(acts, func(a, b act) int { return int(min(max(a.at-b.at, -1), 1)) })
-	for _, a := range acts {
+	slices.SortStableFunc(usages, func(a, b usage) int { return int(min(max(a.at-b.at, -1), 1)) })
+	for _, a := range usages {
 		largest = max(largest, a.n)
 	}
-	return acts, largest
+	return usages, largest
 }
 
-func TestLimiter_describesItself(t *testing.T) {
-	s := newBurst(t, warmup.Burst{Limit: throttle.PerSecond(4), Full: true})
-	say := func(d throttle.Decision) string {
+func TestLimiter_decisionFields(t *testing.T) {
+	s := newBurstyAt(t, warmup.BurstyConfig{Limit: throttle.PerSecond(4), StartFull: true})
+	describe := func(d throttle.Decision) string {
 		return fmt.Sprintf("%v wait %v, %d of %d, reset %v, per %v", d.OK, d.Wait, d.Remaining, d.Limit, d.ResetAfter, d.Per)
 	}
-	require.Equal(t, "true wait 0s, 4 of 5, reset 250ms, per 1.25s", say(s.ask(1, 0)))
-	require.Equal(t, "true wait 0s, 0 of 5, reset 1.25s, per 1.25s", say(s.ask(4, 0)))
-	require.Equal(t, "false wait 250ms, 0 of 5, reset 1.25s, per 1.25s", say(s.ask(9, 0)))
-	c := newCurve(t, twenty)
-	require.Equal(t, "true wait 0s, 0 of 1, reset 148.333334ms, per 50ms", say(c.ask(1, 0)))
-	require.Equal(t, "false wait 148.333334ms, 0 of 1, reset 148.333334ms, per 50ms", say(c.ask(1, 0)))
+	require.Equal(t, "true wait 0s, 4 of 5, reset 250ms, per 1.25s", describe(s.reserve(1, 0)))
+	require.Equal(t, "true wait 0s, 0 of 5, reset 1.25s, per 1.25s", describe(s.reserve(4, 0)))
+	require.Equal(t, "false wait 250ms, 0 of 5, reset 1.25s, per 1.25s", describe(s.reserve(9, 0)))
+	c := newLimiterAt(t, twenty)
+	require.Equal(t, "true wait 0s, 0 of 1, reset 148.333334ms, per 50ms", describe(c.reserve(1, 0)))
+	require.Equal(t, "false wait 148.333334ms, 0 of 1, reset 148.333334ms, per 50ms", describe(c.reserve(1, 0)))
 }
 
 // Also where a unit takes less than a nanosecond, those in line stand apart.
-func TestLimiter_knowsWhoStandsBehindAtAnyRate(t *testing.T) {
-	s := newCurve(t, warmup.Curve{Limit: throttle.Limit{Count: 2, Per: 1}})
+func TestLimiter_cancelKeepsLaterBookingsAtAnyRate(t *testing.T) {
+	s := newLimiterAt(t, warmup.Config{Limit: throttle.Limit{Count: 2, Per: 1}})
 	a, _ := s.book(1)
 	_, at := s.book(1)
 	require.EqualValues(t, 1, at)
@@ -348,8 +348,8 @@ func TestLimiter_knowsWhoStandsBehindAtAnyRate(t *testing.T) {
 }
 
 // Claims of a log are decided as they were then, though the limiter was made later.
-func TestLimiter_mayBeYoungerThanItsClaims(t *testing.T) {
-	s := newCurve(t, twenty)
+func TestLimiter_acceptsReadingsBeforeItsCreation(t *testing.T) {
+	s := newLimiterAt(t, twenty)
 	for i := range 3 {
 		c := throttle.Claim{Now: start.Add(-time.Hour + time.Duration(i)*140*time.Millisecond)}
 		d, err := s.Reserve(t.Context(), c)

@@ -20,11 +20,11 @@ import (
 
 const (
 	perHour = 5       // units of each key, and as many at once
-	room    = 1 << 20 // keys
+	maxKeys = 1 << 20 // keys
 )
 
-// A kind is a way to keep a limit for each of many keys.
-type kind struct {
+// A limiterKind is a way to keep a limit for each of many keys.
+type limiterKind struct {
 	name string
 	make func(throttle.Clock) throttle.Limiter
 	keys func(requests int64) int64 // granted to keys that were never seen, at most, by so many requests
@@ -34,36 +34,36 @@ type kind struct {
 var limit = throttle.Limit{Count: perHour, Per: time.Hour}
 
 var (
-	buckets = kind{
+	buckets = limiterKind{
 		name: "KeyedBuckets",
 		make: func(clk throttle.Clock) throttle.Limiter {
-			return throttle.NewKeyedBuckets(throttle.Buckets{Limit: limit, Max: room}, clk)
+			return throttle.NewKeyedBuckets(throttle.BucketsConfig{Limit: limit, Max: maxKeys}, clk)
 		},
-		keys: func(int64) int64 { return room * 5 / 3 }, // 6 in 10 more than Max, and what the others share
+		keys: func(int64) int64 { return maxKeys * 5 / 3 }, // 6 in 10 more than Max, and what the others share
 	}
-	sketched = kind{
+	sketched = limiterKind{
 		name: "sketch.Limiter",
 		make: func(clk throttle.Clock) throttle.Limiter {
-			return sketch.NewLimiter(sketch.Plan{Limit: limit, Clients: room}, clk)
+			return sketch.NewLimiter(sketch.LimiterConfig{Limit: limit, Clients: maxKeys}, clk)
 		},
 		keys: func(n int64) int64 { return n }, // the more there were, the less it believes in new ones
 	}
-	endless = kind{
+	unboundedMap = limiterKind{
 		name: "a map, x/time",
-		make: func(throttle.Clock) throttle.Limiter { return &registry{keys: make(map[string]*rate.Limiter)} },
+		make: func(throttle.Clock) throttle.Limiter { return &mapLimiter{keys: make(map[string]*rate.Limiter)} },
 		keys: func(n int64) int64 { return n },
 		peer: true,
 	}
 )
 
-// A registry has a limiter for each key, as is often shown.
-type registry struct {
+// A mapLimiter has a limiter for each key, as is often shown.
+type mapLimiter struct {
 	mu   sync.Mutex
 	keys map[string]*rate.Limiter
 }
 
 // Reserve implements throttle.Limiter.
-func (r *registry) Reserve(_ context.Context, c throttle.Claim) (throttle.Decision, error) {
+func (r *mapLimiter) Reserve(_ context.Context, c throttle.Claim) (throttle.Decision, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	l := r.keys[c.Key]
@@ -75,23 +75,23 @@ func (r *registry) Reserve(_ context.Context, c throttle.Claim) (throttle.Decisi
 }
 
 // Cancel implements throttle.Limiter.
-func (r *registry) Cancel(context.Context, throttle.Claim, throttle.Decision) {}
+func (r *mapLimiter) Cancel(context.Context, throttle.Claim, throttle.Decision) {}
 
 // An attack makes requests of a kind, and says what it may gain.
 type attack struct {
-	name  string
-	on    []kind
-	key   throttlehttp.KeyFunc
-	also  throttlehttp.KeyFunc           // of a second limit, if not nil
-	forge func(r *http.Request, i int64) // makes the i-th request
-	step  func(clk *steppedClock, i int64)
-	slow  int64 // how many times fewer requests there are
-	many  bool  // it comes as many clients, else as one
+	name        string
+	limiters    []limiterKind
+	key         throttlehttp.KeyFunc
+	secondKey   throttlehttp.KeyFunc           // of a second limit, if not nil
+	forge       func(r *http.Request, i int64) // makes the i-th request
+	step        func(clk *steppedClock, i int64)
+	slowdown    int64 // how many times fewer requests there are
+	manyClients bool  // it comes as many clients, else as one
 }
 
-var ours = []kind{buckets, sketched}
+var ours = []limiterKind{buckets, sketched}
 
-var proxied = throttlehttp.IP{Trusted: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/24")}}
+var trustedProxies = throttlehttp.IP{Trusted: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/24")}}
 
 var (
 	long  = strings.Repeat("x", 1<<20)
@@ -100,38 +100,38 @@ var (
 )
 
 var attacks = []attack{
-	{name: "a new API key each time", on: []kind{buckets, sketched, endless}, many: true, key: throttlehttp.APIKey, forge: func(r *http.Request, i int64) {
+	{name: "a new API key each time", limiters: []limiterKind{buckets, sketched, unboundedMap}, manyClients: true, key: throttlehttp.APIKey, forge: func(r *http.Request, i int64) {
 		r.Header["X-Api-Key"][0] = "invented " + strconv.FormatInt(i, 36)
 	}},
-	{name: "the same, and by address", on: ours, key: throttlehttp.APIKey, also: proxied.Key, forge: func(r *http.Request, i int64) {
+	{name: "the same, and by address", limiters: ours, key: throttlehttp.APIKey, secondKey: trustedProxies.Key, forge: func(r *http.Request, i int64) {
 		r.Header["X-Api-Key"][0] = "invented " + strconv.FormatInt(i, 36)
 	}},
-	{name: "a new name each time", on: ours, many: true, key: throttlehttp.Header("X-Name"), forge: func(r *http.Request, i int64) {
+	{name: "a new name each time", limiters: ours, manyClients: true, key: throttlehttp.Header("X-Name"), forge: func(r *http.Request, i int64) {
 		r.Header["X-Name"][0] = "\x00invented\n" + strconv.FormatInt(i, 36)
 	}},
-	{name: "forged X-Forwarded-For", on: ours, key: proxied.Key, forge: func(r *http.Request, i int64) {
+	{name: "forged X-Forwarded-For", limiters: ours, key: trustedProxies.Key, forge: func(r *http.Request, i int64) {
 		r.RemoteAddr = "192.0.2.7:4711"
 		r.Header["X-Forwarded-For"][0] = address(i)
 	}},
-	{name: "forged, through a proxy", on: ours, key: proxied.Key, forge: func(r *http.Request, i int64) {
+	{name: "forged, through a proxy", limiters: ours, key: trustedProxies.Key, forge: func(r *http.Request, i int64) {
 		r.Header["X-Forwarded-For"][0] = address(i) + ", 192.0.2.7"
 	}},
-	{name: "another of his addresses", on: ours, key: throttlehttp.IP{}.Key, forge: func(r *http.Request, i int64) {
+	{name: "another address of its network", limiters: ours, key: throttlehttp.IP{}.Key, forge: func(r *http.Request, i int64) {
 		r.RemoteAddr = "[2001:db8:7:7::" + strconv.FormatInt(i&0xffff, 16) + "]:4711"
 	}},
-	{name: "100,000 hops", on: ours, slow: 10, key: proxied.Key, forge: func(r *http.Request, i int64) {
+	{name: "100,000 hops", limiters: ours, slowdown: 10, key: trustedProxies.Key, forge: func(r *http.Request, i int64) {
 		r.Header["X-Forwarded-For"][0] = hops
 	}},
-	{name: "100,000 hops of Forwarded", on: ours, slow: 10, key: throttlehttp.IP{Trusted: proxied.Trusted, Header: "Forwarded"}.Key, forge: func(r *http.Request, i int64) {
+	{name: "100,000 hops of Forwarded", limiters: ours, slowdown: 10, key: throttlehttp.IP{Trusted: trustedProxies.Trusted, Header: "Forwarded"}.Key, forge: func(r *http.Request, i int64) {
 		r.Header["Forwarded"][0] = pairs
 	}},
-	{name: "a name of 1 MiB", on: ours, slow: 10_000, many: true, key: throttlehttp.Header("X-Name"), forge: func(r *http.Request, i int64) {
+	{name: "a name of 1 MiB", limiters: ours, slowdown: 10_000, manyClients: true, key: throttlehttp.Header("X-Name"), forge: func(r *http.Request, i int64) {
 		r.Header["X-Name"][0] = long + strconv.FormatInt(i, 36)
 	}},
-	{name: "an API key of 1 MiB", on: ours, slow: 10_000, many: true, key: throttlehttp.APIKey, forge: func(r *http.Request, i int64) {
+	{name: "an API key of 1 MiB", limiters: ours, slowdown: 10_000, manyClients: true, key: throttlehttp.APIKey, forge: func(r *http.Request, i int64) {
 		r.Header["X-Api-Key"][0] = long + strconv.FormatInt(i, 36)
 	}},
-	{name: "the clock goes to and fro", on: ours, key: throttlehttp.IP{}.Key, forge: func(*http.Request, int64) {}, step: func(clk *steppedClock, i int64) {
+	{name: "the clock goes to and fro", limiters: ours, key: throttlehttp.IP{}.Key, forge: func(*http.Request, int64) {}, step: func(clk *steppedClock, i int64) {
 		clk.Store([]int64{0, int64(30 * time.Minute), int64(-20 * time.Minute), int64(59 * time.Minute), 1}[i%5])
 	}},
 }

@@ -18,23 +18,23 @@ import (
 
 // A result is what came of an attack.
 type result struct {
-	Attack    string  `json:"attack"`
-	Limiter   string  `json:"limiter"`
-	Requests  int64   `json:"requests"`
-	PerSecond float64 `json:"per_second"`
-	Processor float64 `json:"processor_us"` // time that a request took of it, forging included
-	Longest   float64 `json:"longest_ms"`   // that a request took
-	Granted   int64   `json:"granted"`
-	Allowed   int64   `json:"allowed"` // by the limit of the attacker, or the room for keys
-	Size      int64   `json:"limiter_kib"`
-	Grown     int64   `json:"grown_kib"`      // in use after garbage collection, more than before the attack
-	Most      int64   `json:"grown_most_kib"` // of that
-	Panics    int64   `json:"panics"`
-	Peer      bool    `json:"peer,omitempty"` // not ours
+	Attack      string  `json:"attack"`
+	Limiter     string  `json:"limiter"`
+	Requests    int64   `json:"requests"`
+	PerSecond   float64 `json:"per_second"`
+	Processor   float64 `json:"processor_us"` // time that a request took of it, forging included
+	Longest     float64 `json:"longest_ms"`   // that a request took
+	Granted     int64   `json:"granted"`
+	Allowed     int64   `json:"allowed"` // by the limit of the attacker, or the room for keys
+	LimiterSize int64   `json:"limiter_kib"`
+	Growth      int64   `json:"grown_kib"`     // in use after garbage collection, more than before the attack
+	GrownMax    int64   `json:"grown_max_kib"` // of that
+	Panics      int64   `json:"panics"`
+	Peer        bool    `json:"peer,omitempty"` // not ours
 }
 
-func (r result) well() bool {
-	return r.Granted <= r.Allowed && r.Grown <= r.Most && r.Panics == 0
+func (r result) passed() bool {
+	return r.Granted <= r.Allowed && r.Growth <= r.GrownMax && r.Panics == 0
 }
 
 func main() {
@@ -43,12 +43,12 @@ func main() {
 	workers := flag.Int("workers", runtime.GOMAXPROCS(0), "goroutines that attack")
 	asJSON := flag.Bool("json", false, "print lines of JSON")
 	flag.Parse()
-	offer := offer{rate: *rate, length: *length, workers: *workers}
+	load := load{rate: *rate, length: *length, workers: *workers}
 	bad := false
 	for _, a := range attacks {
-		for _, k := range a.on {
-			r := offer.play(a, k)
-			bad = bad || !r.well() && !r.Peer
+		for _, k := range a.limiters {
+			r := load.run(a, k)
+			bad = bad || !r.passed() && !r.Peer
 			show(r, *asJSON)
 		}
 	}
@@ -63,9 +63,9 @@ func show(r result, asJSON bool) {
 		return
 	}
 	verdict := "gained nothing"
-	if !r.well() {
+	if !r.passed() {
 		verdict = "GAINED"
 	}
 	fmt.Printf("%-28s %-14s %9d requests, %9.0f/s, %8.3f us each, the longest %8.3f ms   %8d of %8d granted   %6d KiB and %6d more   %s\n", r.Attack, r.Limiter,
-		r.Requests, r.PerSecond, r.Processor, r.Longest, r.Granted, r.Allowed, r.Size, r.Grown, verdict)
+		r.Requests, r.PerSecond, r.Processor, r.Longest, r.Granted, r.Allowed, r.LimiterSize, r.Growth, verdict)
 }

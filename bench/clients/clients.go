@@ -19,8 +19,8 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// makers are the clients by name. limit is nil if none was declared.
-var makers = map[string]func(base http.RoundTripper, limit throttle.Limiter) *http.Client{
+// constructors are the clients by name. limit is nil if none was declared.
+var constructors = map[string]func(base http.RoundTripper, limit throttle.Limiter) *http.Client{
 	"plain": func(base http.RoundTripper, _ throttle.Limiter) *http.Client {
 		return &http.Client{Transport: base}
 	},
@@ -50,7 +50,7 @@ var makers = map[string]func(base http.RoundTripper, limit throttle.Limiter) *ht
 // New returns the client of that name over base. Only heed can be told a limit;
 // nil: none is.
 func New(name string, base http.RoundTripper, limit throttle.Limiter) (*http.Client, error) {
-	f := makers[name]
+	f := constructors[name]
 	if f == nil {
 		return nil, fmt.Errorf("no client %q: take one of %s", name, strings.Join(Names(), ", "))
 	}
@@ -62,17 +62,17 @@ func New(name string, base http.RoundTripper, limit throttle.Limiter) (*http.Cli
 
 // Names returns the names of all clients.
 func Names() []string {
-	names := make([]string, 0, len(makers))
-	for name := range makers {
+	names := make([]string, 0, len(constructors))
+	for name := range constructors {
 		names = append(names, name)
 	}
 	slices.Sort(names)
 	return names
 }
 
-// A Wire counts the requests that a client writes, including those that net/http repeats
+// A RequestCounter counts the requests that a client writes, including those that net/http repeats
 // after a connection was closed, and their outcomes.
-type Wire struct {
+type RequestCounter struct {
 	Base http.RoundTripper
 
 	Sent      atomic.Int64 // requests written
@@ -80,13 +80,13 @@ type Wire struct {
 	Wasted    atomic.Int64 // 429, 503 and 403, and requests whose connection was closed without a response
 }
 
-// NewWire returns a Wire over connections of its own, as many as callers need.
-func NewWire(callers int) *Wire {
-	return &Wire{Base: &http.Transport{MaxIdleConnsPerHost: callers, MaxIdleConns: callers}}
+// NewRequestCounter returns a Wire over connections of its own, as many as callers need.
+func NewRequestCounter(callers int) *RequestCounter {
+	return &RequestCounter{Base: &http.Transport{MaxIdleConnsPerHost: callers, MaxIdleConns: callers}}
 }
 
 // RoundTrip implements http.RoundTripper.
-func (w *Wire) RoundTrip(r *http.Request) (*http.Response, error) {
+func (w *RequestCounter) RoundTrip(r *http.Request) (*http.Response, error) {
 	var written atomic.Int64
 	trace := &httptrace.ClientTrace{WroteRequest: func(info httptrace.WroteRequestInfo) {
 		if info.Err == nil {
@@ -113,7 +113,7 @@ func (w *Wire) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // CloseIdleConnections closes those of Base.
-func (w *Wire) CloseIdleConnections() {
+func (w *RequestCounter) CloseIdleConnections() {
 	if b, ok := w.Base.(interface{ CloseIdleConnections() }); ok {
 		b.CloseIdleConnections()
 	}

@@ -24,7 +24,7 @@ func serve(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(status)
 }
 
-func TestWire_countsWhatIsWasted(t *testing.T) {
+func TestRequestCounter_countsWastedRequests(t *testing.T) {
 	s := httptest.NewUnstartedServer(http.HandlerFunc(serve))
 	s.Config.ErrorLog = log.New(io.Discard, "", 0)
 	s.Start()
@@ -39,15 +39,15 @@ func TestWire_countsWhatIsWasted(t *testing.T) {
 		{[]string{"/close"}, 1, 0, 1},
 		{[]string{"/200", "/close"}, 3, 0, 2}, // net/http repeats the second
 	} {
-		wire := NewWire(1)
+		counter := NewRequestCounter(1)
 		for _, path := range tt.paths {
-			resp, err := (&http.Client{Transport: wire}).Get(s.URL + path)
+			resp, err := (&http.Client{Transport: counter}).Get(s.URL + path)
 			if err == nil {
 				io.Copy(io.Discard, resp.Body)
 				resp.Body.Close()
 			}
 		}
-		wire.CloseIdleConnections()
-		require.Equal(t, []int64{tt.sent, tt.throttled, tt.wasted}, []int64{wire.Sent.Load(), wire.Throttled.Load(), wire.Wasted.Load()}, "%v", tt.paths)
+		counter.CloseIdleConnections()
+		require.Equal(t, []int64{tt.sent, tt.throttled, tt.wasted}, []int64{counter.Sent.Load(), counter.Throttled.Load(), counter.Wasted.Load()}, "%v", tt.paths)
 	}
 }

@@ -11,20 +11,20 @@ import (
 // Run makes n calls from c goroutines and returns how many failed, that is, ended
 // with an error or another status than 200.
 func Run(client *http.Client, url string, n, c int) (failed int64, took time.Duration) {
-	var next, bad atomic.Int64
+	var next, failures atomic.Int64
 	start := time.Now()
 	var wg sync.WaitGroup
 	for range c {
 		wg.Go(func() {
 			for next.Add(1) <= int64(n) {
 				if !get(client, url) {
-					bad.Add(1)
+					failures.Add(1)
 				}
 			}
 		})
 	}
 	wg.Wait()
-	return bad.Load(), time.Since(start)
+	return failures.Load(), time.Since(start)
 }
 
 func get(client *http.Client, url string) bool {

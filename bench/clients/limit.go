@@ -64,11 +64,11 @@ func tokenBucket(count int64, per time.Duration, rest string, margin float64) (t
 
 // fixedWindow keeps its margin in the length of the window.
 func fixedWindow(count int64, per time.Duration, rest string, margin float64) (throttle.Limiter, error) {
-	q := throttle.Quota{Count: count, Per: per + time.Duration(margin*float64(per)), Anchor: throttle.AtEpoch}
+	q := throttle.FixedWindowConfig{Count: count, Per: per + time.Duration(margin*float64(per)), Align: throttle.AtEpoch}
 	switch rest {
 	case "", "from=epoch":
 	case "from=first":
-		q.Anchor = throttle.AtFirst
+		q.Align = throttle.AtFirst
 	default:
 		return nil, fmt.Errorf("limit: %q is not understood: say from=first or from=epoch", rest)
 	}

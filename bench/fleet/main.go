@@ -23,7 +23,7 @@ type plan struct {
 	rate                      int
 	kind, url                 string
 	rtt                       time.Duration
-	silent                    bool
+	noHeaders                 bool
 }
 
 type result struct {
@@ -38,9 +38,9 @@ type result struct {
 	Elapsed   float64 `json:"elapsed_s"` // of the slowest
 	Ideal     float64 `json:"ideal_s"`   // 0: the server is not ours
 	Jain      float64 `json:"jain"`      // of the successes a second of each process
-	Closed    int     `json:"gates_closed"`
-	ClosedMS  float64 `json:"gates_closed_ms"` // from the first 429 to the last of them; 0: there was none
-	Messages  int64   `json:"messages"`        // posted, if it is known
+	Held      int     `json:"processes_held"`
+	HeldMS    float64 `json:"processes_held_ms"` // from the first 429 to the last of them; 0: there was none
+	Messages  int64   `json:"messages"`          // posted, if it is known
 }
 
 func main() {
@@ -50,7 +50,7 @@ func main() {
 	flag.IntVar(&p.callers, "c", 20, "callers in each")
 	flag.IntVar(&p.rate, "rate", 50, "requests a second that the server allows")
 	flag.DurationVar(&p.rtt, "rtt", 20*time.Millisecond, "to the server and back")
-	flag.BoolVar(&p.silent, "silent", false, "the server says nothing but Retry-After")
+	flag.BoolVar(&p.noHeaders, "no-headers", false, "the server sends no rate-limit headers but Retry-After")
 	flag.StringVar(&p.url, "url", "", "a server of yours; else one in memory")
 	kind := flag.String("kind", "", "bucket, 1s or 10s (windows); else each of them")
 	share := flag.String("share", "none", "none, memory, or the URL of a Redis")
@@ -72,7 +72,7 @@ func main() {
 			json.NewEncoder(os.Stdout).Encode(r)
 			continue
 		}
-		fmt.Printf("%-7s share %-7.7s %d of %d refused (%.1f %%), %d failed, %.1f s (ideal %.1f), Jain %.3f, %d gates closed after %.1f ms, %d messages\n",
-			r.Server, r.Share, r.Refused, r.Sent, r.Percent, r.Failed, r.Elapsed, r.Ideal, r.Jain, r.Closed, r.ClosedMS, r.Messages)
+		fmt.Printf("%-7s share %-7.7s %d of %d refused (%.1f %%), %d failed, %.1f s (ideal %.1f), Jain %.3f, %d processes held after %.1f ms, %d messages\n",
+			r.Server, r.Share, r.Refused, r.Sent, r.Percent, r.Failed, r.Elapsed, r.Ideal, r.Jain, r.Held, r.HeldMS, r.Messages)
 	}
 }

@@ -21,20 +21,20 @@ func run(p plan, share string) (r result, err error) {
 	if url == "" {
 		url = "http://api.test/items"
 	}
-	wires, err := wire(share, p.processes)
+	exchanges, err := newExchanges(share, p.processes)
 	if err != nil {
 		return r, err
 	}
-	defer wires.close()
+	defer exchanges.close()
 	r = result{Server: p.kind, Share: share, Processes: p.processes, Calls: p.processes * p.calls, Ideal: api.ideal(p.processes * p.calls)}
 	var trackers []*quota.Tracker
 	for i := range p.processes {
-		trackers = append(trackers, &quota.Tracker{Share: wires.of(i), Secret: []byte("bench")})
+		trackers = append(trackers, &quota.Tracker{Exchange: exchanges.exchange(i), Secret: []byte("bench")})
 	}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		r.Closed, r.ClosedMS = watch(trackers, url, api.at)
+		r.Held, r.HeldMS = countHeld(trackers, url, api.rejectedAt)
 	}()
 
 	var failed atomic.Int64
@@ -50,20 +50,20 @@ func run(p plan, share string) (r result, err error) {
 	}
 	all.Wait()
 	select {
-	case api.at <- time.Time{}: // there was no 429
+	case api.rejectedAt <- time.Time{}: // there was no 429
 	default:
 	}
 	<-done
 	for _, t := range took {
 		r.Elapsed = max(r.Elapsed, t.Seconds())
 	}
-	r.Sent, r.Refused, r.Failed, r.Jain, r.Messages = api.sent.Load(), api.no.Load(), failed.Load(), jain(speeds), wires.messages()
+	r.Sent, r.Refused, r.Failed, r.Jain, r.Messages = api.sent.Load(), api.rejected.Load(), failed.Load(), jain(speeds), exchanges.messages()
 	r.Percent = 100 * float64(r.Refused) / float64(max(r.Sent, 1))
 	return r, nil
 }
 
 // work does the calls of one process, and returns how many were good.
-func work(client *http.Client, p plan, url string) (good int, took time.Duration) {
+func work(client *http.Client, p plan, url string) (succeeded int, took time.Duration) {
 	start := time.Now()
 	var n, ok atomic.Int64
 	var callers sync.WaitGroup
@@ -86,28 +86,28 @@ func work(client *http.Client, p plan, url string) (good int, took time.Duration
 	return int(ok.Load()), time.Since(start)
 }
 
-// watch returns how many gates closed within two seconds of the first 429, and after
+// countHeld returns how many gates closed within two seconds of the first 429, and after
 // how many milliseconds the last did.
-func watch(trackers []*quota.Tracker, url string, first <-chan time.Time) (closed int, ms float64) {
+func countHeld(trackers []*quota.Tracker, url string, first <-chan time.Time) (n int, ms float64) {
 	at := <-first
 	if at.IsZero() {
 		return 0, 0
 	}
-	shut := make([]bool, len(trackers))
+	held := make([]bool, len(trackers))
 	req, err := http.NewRequest(http.MethodGet, url, nil)
 	if err != nil {
 		return 0, 0
 	}
-	for since := time.Duration(0); closed < len(trackers) && since < 2*time.Second; since = time.Since(at) {
+	for since := time.Duration(0); n < len(trackers) && since < 2*time.Second; since = time.Since(at) {
 		for i, tr := range trackers {
-			if !shut[i] && isShut(tr, req) {
-				shut[i], ms = true, float64(time.Since(at).Microseconds())/1000
-				closed++
+			if !held[i] && isHeld(tr, req) {
+				held[i], ms = true, float64(time.Since(at).Microseconds())/1000
+				n++
 			}
 		}
 		time.Sleep(100 * time.Microsecond)
 	}
-	return closed, ms
+	return n, ms
 }
 
 func jain(speeds []float64) float64 {

@@ -17,23 +17,23 @@ import (
 // An api is a server in memory, rtt away, that tells how its quota stands.
 type api struct {
 	plan
-	limit throttle.Limiter
-	sent  atomic.Int64
-	no    atomic.Int64
-	first sync.Once
-	at    chan time.Time // when the first 429 arrived
+	limit          throttle.Limiter
+	sent           atomic.Int64
+	rejected       atomic.Int64
+	firstRejection sync.Once
+	rejectedAt     chan time.Time // when the first 429 arrived
 }
 
 func newAPI(p plan) (*api, error) {
-	a := &api{plan: p, at: make(chan time.Time, 1)}
+	a := &api{plan: p, rejectedAt: make(chan time.Time, 1)}
 	n := int64(p.rate)
 	switch p.kind {
 	case "bucket":
 		a.limit = throttle.NewTokenBucket(throttle.Limit{Count: n, Per: time.Second, Burst: n}, nil)
 	case "1s":
-		a.limit = throttle.NewFixedWindow(throttle.Quota{Count: n, Per: time.Second}, nil)
+		a.limit = throttle.NewFixedWindow(throttle.FixedWindowConfig{Count: n, Per: time.Second}, nil)
 	case "10s":
-		a.limit = throttle.NewFixedWindow(throttle.Quota{Count: 10 * n, Per: 10 * time.Second}, nil)
+		a.limit = throttle.NewFixedWindow(throttle.FixedWindowConfig{Count: 10 * n, Per: 10 * time.Second}, nil)
 	default:
 		if p.url == "" {
 			return nil, fmt.Errorf("fleet: kind %q: take bucket, 1s or 10s", p.kind)
@@ -51,23 +51,23 @@ func (a *api) RoundTrip(req *http.Request) (resp *http.Response, err error) {
 		}
 	} else {
 		time.Sleep(a.rtt / 2)
-		resp = a.answer(req)
+		resp = a.respond(req)
 		time.Sleep(a.rtt - a.rtt/2)
 	}
 	if resp.StatusCode == http.StatusTooManyRequests {
-		a.no.Add(1)
-		a.first.Do(func() { a.at <- time.Now() })
+		a.rejected.Add(1)
+		a.firstRejection.Do(func() { a.rejectedAt <- time.Now() })
 	}
 	return resp, nil
 }
 
-func (a *api) answer(req *http.Request) *http.Response {
+func (a *api) respond(req *http.Request) *http.Response {
 	d, err := a.limit.Reserve(req.Context(), throttle.Claim{})
 	if err != nil {
 		panic(err) // a limiter in memory has none
 	}
 	h := http.Header{}
-	if !a.silent {
+	if !a.noHeaders {
 		h.Set("X-RateLimit-Limit", strconv.FormatInt(d.Limit, 10))
 		h.Set("X-RateLimit-Remaining", strconv.FormatInt(d.Remaining, 10))
 		h.Set("X-RateLimit-Reset", seconds(d.ResetAfter))

@@ -20,16 +20,16 @@ import (
 
 // A result is the harm that one client does.
 type result struct {
-	Client string `json:"client"`
-	Early  int    `json:"early"`        // requests that came before Retry-After was over
-	Bodies int    `json:"short_bodies"` // requests that arrived with less than their body
-	Twice  int    `json:"doubled"`      // POSTs that were sent again though they may have been done
-	Leaked int    `json:"leaked"`       // bodies of answers that nobody closed
-	Asleep int    `json:"overslept"`    // callers kept waiting for what could not come in time, or came in an hour
-	Failed int    `json:"failed"`       // calls without a good answer, of those where patience brings one
+	Client       string `json:"client"`
+	Early        int    `json:"early"`         // requests that came before Retry-After was over
+	ShortBodies  int    `json:"short_bodies"`  // requests that arrived with less than their body
+	Duplicates   int    `json:"duplicates"`    // POSTs that were sent again though they may have been done
+	Leaked       int    `json:"leaked"`        // bodies of answers that nobody closed
+	UselessWaits int    `json:"useless_waits"` // callers kept waiting for what could not come in time, or came in an hour
+	Failed       int    `json:"failed"`        // calls without a good answer, of those where patience brings one
 
-	Stream int64 `json:"stream_extra_kib"` // allocated for an upload of 64 MiB, beyond a plain client
-	Sends  int   `json:"stacked_sends"`    // of a call through three clients on top of each other, three attempts each; 0: not run, it would take minutes
+	StreamExtra int64 `json:"stream_extra_kib"` // allocated for an upload of 64 MiB, beyond a plain client
+	NestedSends int   `json:"nested_sends"`     // of a call through three clients on top of each other, three attempts each; 0: not run, it would take minutes
 }
 
 func main() {
@@ -58,15 +58,15 @@ func measure(names []string) ([]result, error) {
 			return nil, err
 		}
 		for _, e := range experiments {
-			all.Go(func() { e(subject{name, r}) })
+			all.Go(func() { e(trial{name, r}) })
 		}
 	}
 	all.Wait()
 	plain := uploadAllocates("plain")
 	for i := range results {
 		r := &results[i]
-		r.Stream = (uploadAllocates(r.Client) - plain) >> 10
-		r.Sends = stacked(r.Client)
+		r.StreamExtra = (uploadAllocates(r.Client) - plain) >> 10
+		r.NestedSends = nestedSends(r.Client)
 	}
 	return results, nil
 }
@@ -82,9 +82,9 @@ func write(results []result, asJSON bool) error {
 		return nil
 	}
 	t := tabwriter.NewWriter(os.Stdout, 0, 0, 3, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "client\tearly\tshort bodies\tdoubled\tleaked\toverslept\tfailed\tstream KiB\tstacked sends\t")
+	fmt.Fprintln(t, "client\tearly\tshort bodies\tduplicates\tleaked\tuseless waits\tfailed\tstream KiB\tnested sends\t")
 	for _, r := range results {
-		fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t\n", r.Client, r.Early, r.Bodies, r.Twice, r.Leaked, r.Asleep, r.Failed, r.Stream, r.Sends)
+		fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t\n", r.Client, r.Early, r.ShortBodies, r.Duplicates, r.Leaked, r.UselessWaits, r.Failed, r.StreamExtra, r.NestedSends)
 	}
 	return t.Flush()
 }

@@ -7,20 +7,20 @@ import (
 )
 
 // The experiments that need no time: ours does no harm, and they tell who does.
-func TestExperiments_tellWhoDoesHarm(t *testing.T) {
+func TestExperiments_detectHarm(t *testing.T) {
 	ours, theirs := result{}, result{}
-	for _, e := range []func(subject){doesTwice, sendsBodies} {
-		e(subject{"heed", &ours})
-		e(subject{"failsafe", &theirs})
+	for _, e := range []func(trial){countDuplicates, countShortBodies} {
+		e(trial{"heed", &ours})
+		e(trial{"failsafe", &theirs})
 	}
 	require.Equal(t, result{}, ours)
-	require.Equal(t, 4, theirs.Twice)
-	require.Equal(t, 3, stacked("heed"))
-	require.Equal(t, 27, stacked("failsafe"))
-	require.Equal(t, 1, stacked("plain"))
+	require.Equal(t, 4, theirs.Duplicates)
+	require.Equal(t, 3, nestedSends("heed"))
+	require.Equal(t, 27, nestedSends("failsafe"))
+	require.Equal(t, 1, nestedSends("plain"))
 }
 
-func TestMeasure_saysWhatIsWrong(t *testing.T) {
+func TestMeasure_unknownClient(t *testing.T) {
 	_, err := measure([]string{"nobody"})
 	require.ErrorContains(t, err, `no client "nobody"`)
 }

@@ -26,12 +26,12 @@ func uploadAllocates(name string) int64 {
 		panic(err) // measure has looked
 	}
 	defer c.CloseIdleConnections()
-	good(c.Get(server.URL)) // what is made once is not counted
+	succeeds(c.Get(server.URL)) // what is made once is not counted
 	var before, after runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&before)
 	req, _ := http.NewRequest("PUT", server.URL, io.LimitReader(zeros{}, uploadSize))
-	good(c.Do(req))
+	succeeds(c.Do(req))
 	runtime.ReadMemStats(&after)
 	return int64(after.TotalAlloc - before.TotalAlloc)
 }
@@ -40,30 +40,30 @@ type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
 
-// stacked returns how many requests a call through three clients on top of each other
+// nestedSends returns how many requests a call through three clients on top of each other
 // sends to a server that is down, three attempts each without a pause. Those that
 // cannot be told to try at once are left out.
-func stacked(name string) int {
+func nestedSends(name string) int {
 	var sent atomic.Int64
-	var top http.RoundTripper = down{&sent}
+	var top http.RoundTripper = failingTransport{&sent}
 	for range 3 {
 		switch name {
 		case "plain":
 		case "heed":
-			top = &heed.Transport{Base: top, Retry: &heed.Retry{Attempts: 3, Backoff: backoff.Constant(0)}}
+			top = &heed.Transport{Base: top, Retry: &heed.RetryPolicy{MaxAttempts: 3, Backoff: backoff.Constant(0)}}
 		case "failsafe":
 			top = failsafehttp.NewRoundTripper(top, failsafehttp.NewRetryPolicyBuilder().Build())
 		default:
 			return 0
 		}
 	}
-	good((&http.Client{Transport: top}).Get("http://api.test"))
+	succeeds((&http.Client{Transport: top}).Get("http://api.test"))
 	return int(sent.Load())
 }
 
-type down struct{ sent *atomic.Int64 }
+type failingTransport struct{ sent *atomic.Int64 }
 
-func (d down) RoundTrip(r *http.Request) (*http.Response, error) {
+func (d failingTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	d.sent.Add(1)
 	return &http.Response{StatusCode: http.StatusBadGateway, Header: http.Header{}, Body: http.NoBody, Request: r}, nil
 }

@@ -38,21 +38,21 @@ type result struct {
 }
 
 const (
-	retryNow = "429 Retry-After: 0"
-	stray    = "one 429 Retry-After: 60 on 50 routes"
-	none     = "none"
+	retryNow        = "429 Retry-After: 0"
+	singleRejection = "one 429 Retry-After: 60 on 50 routes"
+	none            = "none"
 )
 
 // faults are what a healthy server does with a small share of requests.
 var faults = map[string]simulation.Response{
-	"503":    {Status: 503},
-	"500":    {Status: 500},
-	"drop":   {Drop: true},
-	"429":    {Status: 429},
-	"403":    {Status: 403},
-	retryNow: {Status: 429, Header: http.Header{"Retry-After": {"0"}}},
-	stray:    {Status: 429, Header: http.Header{"Retry-After": {"60"}}},
-	none:     {},
+	"503":           {Status: 503},
+	"500":           {Status: 500},
+	"drop":          {Drop: true},
+	"429":           {Status: 429},
+	"403":           {Status: 403},
+	retryNow:        {Status: 429, Header: http.Header{"Retry-After": {"0"}}},
+	singleRejection: {Status: 429, Header: http.Header{"Retry-After": {"60"}}},
+	none:            {},
 }
 
 // rows returns all rows, in the order in which they are printed.
@@ -66,16 +66,16 @@ func rows() (all []row) {
 				all = append(all, row{"open", fault, percent, deadline})
 			}
 		}
-		all = append(all, row{"open", stray, 0, deadline})
+		all = append(all, row{"open", singleRejection, 0, deadline})
 	}
-	for _, loop := range []string{"closed", "crowd"} {
+	for _, loop := range []string{"closed", "spike"} {
 		for _, fault := range ordinary {
 			for _, percent := range percents {
 				all = append(all, row{loop, fault, percent, 0})
 			}
 		}
 	}
-	all = append(all, row{"crowd", retryNow, 1, 0}, row{"cold", none, 0, 300 * time.Millisecond}, row{"polls", none, 0, 0})
+	all = append(all, row{"spike", retryNow, 1, 0}, row{"cold", none, 0, 300 * time.Millisecond}, row{"polls", none, 0, 0})
 	for _, fault := range []string{"503", "drop", "429"} {
 		for _, percent := range []float64{30, 60} {
 			all = append(all, row{"overload", fault, percent, 5 * time.Second})
@@ -87,7 +87,7 @@ func rows() (all []row) {
 // run makes the calls of r with one client. It must be called in virtual time.
 func (r row) run(client string, seed int) result {
 	b := &behaviour{row: r, random: rand.New(rand.NewPCG(uint64(seed), 1)), start: time.Now()}
-	b.stray = 1000 + b.random.IntN(4000)
+	b.rejectedRequest = 1000 + b.random.IntN(4000)
 	s := simulation.NewServer(b.respond)
 	defer s.Close()
 	callers := 2000
@@ -111,18 +111,18 @@ func (r row) calls(c *http.Client, url string) simulation.Outcome {
 	switch r.loop {
 	case "open":
 		load := simulation.Load{Calls: 12_000, Deadline: r.deadline}
-		if r.fault == stray {
+		if r.fault == singleRejection {
 			load.Routes = 50
 		}
 		return load.Open(c, url, interval)
 	case "closed":
 		return simulation.Load{Calls: 2000}.Closed(c, url, 50)
-	case "crowd":
-		return simulation.Load{Calls: 2000}.Crowd(c, url)
+	case "spike":
+		return simulation.Load{Calls: 2000}.Spike(c, url)
 	case "cold":
 		return simulation.Load{Calls: 640, Deadline: r.deadline, Pause: 10 * time.Millisecond}.Closed(c, url, 32)
 	case "polls":
-		return simulation.Load{Calls: 25}.Crowd(c, url)
+		return simulation.Load{Calls: 25}.Spike(c, url)
 	case "overload":
 		return simulation.Load{Calls: 2000, Burst: 100, Deadline: r.deadline}.Open(c, url, interval)
 	}
@@ -132,10 +132,10 @@ func (r row) calls(c *http.Client, url string) simulation.Outcome {
 // A behaviour is how the server of a row responds.
 type behaviour struct {
 	row
-	random   *rand.Rand
-	start    time.Time
-	stray    int           // the request that is refused, where only one is
-	overload time.Duration // when the server was beyond its capacity for the last time
+	random          *rand.Rand
+	start           time.Time
+	rejectedRequest int           // the request that is refused, where only one is
+	overload        time.Duration // when the server was beyond its capacity for the last time
 }
 
 const (
@@ -148,9 +148,9 @@ func (b *behaviour) respond(r simulation.Request) simulation.Response {
 	chosen := b.random.Float64()*100 < b.percent
 	delay := 10 * time.Millisecond
 	switch {
-	case b.fault == stray:
-		chosen = r.N == b.stray
-	case b.loop == "crowd":
+	case b.fault == singleRejection:
+		chosen = r.N == b.rejectedRequest
+	case b.loop == "spike":
 		delay = time.Millisecond
 	case b.loop == "polls":
 		delay = pollDelay

@@ -7,29 +7,29 @@ import (
 
 // A table prints a line for each row and compares heed with go-retryablehttp.
 type table struct {
-	clients []string
-	results []result // of the row that is being measured
-	header  bool     // has been printed
-	missed  int      // rows in which heed misses a goal
+	clients    []string
+	results    []result // of the row that is being measured
+	header     bool     // has been printed
+	missedRows int      // rows in which heed misses a goal
 }
 
-// judge adds r and, with the last result of a row, returns its results and the goals
+// evaluate adds r and, with the last result of a row, returns its results and the goals
 // that heed misses in it.
-func (t *table) judge(r result) (row []result, missed []string) {
+func (t *table) evaluate(r result) (row []result, missed []string) {
 	t.results = append(t.results, r)
 	if !r.lastInRow {
 		return nil, nil
 	}
 	row, t.results = t.results, nil
 	if missed = misses(row); len(missed) > 0 {
-		t.missed++
+		t.missedRows++
 	}
 	return row, missed
 }
 
 // add prints the row of which r is the last result.
 func (t *table) add(r result) {
-	row, missed := t.judge(r)
+	row, missed := t.evaluate(r)
 	if row == nil {
 		return
 	}
@@ -43,7 +43,7 @@ func (t *table) add(r result) {
 	}
 	fmt.Printf("%-8s %-34s %5.1f %5.1f", r.Loop, r.Fault, r.Percent, r.Deadline)
 	for _, name := range t.clients {
-		f, e := of(row, name, result.failed), of(row, name, result.elapsed)
+		f, e := summarize(row, name, result.failed), summarize(row, name, result.elapsed)
 		fmt.Printf(" | %13.2f %6.2f %8.3f %8.3f", f.mean, f.max, e.mean, e.max)
 	}
 	verdict := "met"
@@ -63,38 +63,38 @@ func misses(row []result) (missed []string) {
 		}
 	}
 	r := row[0].row
-	other, points := "retryablehttp", .5
+	other, tolerance := "retryablehttp", .5
 	switch {
-	case r.fault == stray:
-		points = 1
+	case r.fault == singleRejection:
+		tolerance = 1
 	case r.loop == "overload":
-		other, points = "plain", 0
+		other, tolerance = "plain", 0
 	case r.fault == none:
-		points = 0
+		tolerance = 0
 	}
-	heeds, theirs := only(row, "heed"), only(row, other)
-	if len(heeds) == 0 || len(theirs) == 0 {
+	heedResults, theirs := byClient(row, "heed"), byClient(row, other)
+	if len(heedResults) == 0 || len(theirs) == 0 {
 		return nil
 	}
 	over := 0
-	for i, ours := range heeds {
-		if ours.failed() > theirs[i].failed()+points {
+	for i, ours := range heedResults {
+		if ours.failed() > theirs[i].failed()+tolerance {
 			over++
 		}
 	}
-	miss(over == 0, "more failures than %s in %d of %d seeds", other, over, len(heeds))
-	ours, time := of(row, "heed", result.elapsed), of(row, other, result.elapsed)
+	miss(over == 0, "more failures than %s in %d of %d seeds", other, over, len(heedResults))
+	ours, time := summarize(row, "heed", result.elapsed), summarize(row, other, result.elapsed)
 	switch {
 	case r.loop == "closed":
 		miss(ours.mean <= 1.2*time.mean && ours.max <= 1.2*time.max, "longer than 1.2 x")
-	case r.loop == "crowd" && (r.fault == retryNow || r.fault == "403"):
+	case r.loop == "spike" && (r.fault == retryNow || r.fault == "403"):
 		miss(ours.max <= .1, "longer than 0.1 s")
-	case r.loop == "crowd":
+	case r.loop == "spike":
 		miss(ours.mean <= 2*time.mean && ours.max <= 2*time.max, "longer than 2 x")
 	case r.loop == "polls":
 		miss(ours.max <= pollDelay.Seconds()+3, "the last begins after 3 s")
 	case r.loop == "overload":
-		end := of(row, "heed", func(r result) float64 { return r.Overload })
+		end := summarize(row, "heed", func(r result) float64 { return r.Overload })
 		miss(end.max <= 10, "overload until %.1f s", end.max)
 	}
 	return missed
@@ -103,8 +103,8 @@ func misses(row []result) (missed []string) {
 func (r result) failed() float64  { return 100 * float64(r.Failed) / float64(r.Calls) }
 func (r result) elapsed() float64 { return r.Elapsed }
 
-// only returns the results of one client, by seed.
-func only(row []result, client string) (of []result) {
+// byClient returns the results of one client, by seed.
+func byClient(row []result, client string) (of []result) {
 	for _, r := range row {
 		if r.Client == client {
 			of = append(of, r)
@@ -116,8 +116,8 @@ func only(row []result, client string) (of []result) {
 // A figure summarizes the seeds of a row.
 type figure struct{ mean, max float64 }
 
-func of(row []result, client string, value func(result) float64) (f figure) {
-	results := only(row, client)
+func summarize(row []result, client string, value func(result) float64) (f figure) {
+	results := byClient(row, client)
 	for _, r := range results {
 		f.mean += value(r) / float64(len(results))
 		f.max = max(f.max, value(r))

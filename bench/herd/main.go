@@ -94,14 +94,14 @@ func main() {
 		log.Fatal("herd: ", err)
 	}
 	go http.Serve(l, s)
-	wire := clients.NewWire(*n)
-	client, err := clients.New(*name, wire, nil)
+	counter := clients.NewRequestCounter(*n)
+	client, err := clients.New(*name, counter, nil)
 	if err != nil {
 		log.Fatal("herd: ", err)
 	}
 	failed, took := clients.Run(client, "http://"+l.Addr().String(), *n, *n)
 	ideal := float64((*n - 1) / *rate)
-	r := result{*name, *n, wire.Sent.Load(), wire.Throttled.Load(), failed, took.Seconds(), ideal, s.peak()}
+	r := result{*name, *n, counter.Sent.Load(), counter.Throttled.Load(), failed, took.Seconds(), ideal, s.peak()}
 	if *asJSON {
 		json.NewEncoder(os.Stdout).Encode(r)
 		return

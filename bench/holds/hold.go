@@ -33,9 +33,9 @@ type hold struct {
 
 // A goal bounds a result. Times are counted from the stop.
 type goal struct {
-	first   time.Duration // the earliest time of the first request after the stop
-	refused int           // requests that the server refuses after the stop
-	back    time.Duration // until a call succeeds
+	first        time.Duration // the earliest time of the first request after the stop
+	refused      int           // requests that the server refuses after the stop
+	firstSuccess time.Duration // until a call succeeds
 }
 
 const (
@@ -44,7 +44,7 @@ const (
 	warmUp   = 20               // calls before the hold
 	maxHold  = 15 * time.Minute // the default of MaxHold
 	deadline = 5 * time.Second  // of each call
-	full     = 50               // calls per second after the hold
+	fullRate = 50               // calls per second after the hold
 	recovery = 30 * time.Second // until none of those fails
 )
 
@@ -53,22 +53,22 @@ var holds = []hold{
 	{
 		name: "one 429, Retry-After: 1e12 seconds", every: time.Second,
 		stop: retryAfter(429, 1_000_000_000_000),
-		goal: goal{first: maxHold, back: maxHold + 2*deadline},
+		goal: goal{first: maxHold, firstSuccess: maxHold + 2*deadline},
 	},
 	{
 		name: "one 429, Retry-After: a year", every: time.Second,
 		stop: retryAfter(429, int64(year/time.Second)),
-		goal: goal{first: maxHold, back: maxHold + 2*deadline},
+		goal: goal{first: maxHold, firstSuccess: maxHold + 2*deadline},
 	},
 	{
 		name: "one 429, Retry-After: two minutes in milliseconds", every: time.Second,
 		stop: retryAfter(429, 120_000),
-		goal: goal{first: maxHold, back: maxHold + 2*deadline},
+		goal: goal{first: maxHold, firstSuccess: maxHold + 2*deadline},
 	},
 	{
 		name: "one 503, Retry-After: a year", every: time.Second,
 		stop: retryAfter(503, int64(year/time.Second)),
-		goal: goal{first: maxHold, back: maxHold + 2*deadline},
+		goal: goal{first: maxHold, firstSuccess: maxHold + 2*deadline},
 	},
 	{
 		name: "one 200, 0 left, reset in a year", every: time.Second,
@@ -76,27 +76,27 @@ var holds = []hold{
 			return rateLimit(http.StatusOK, 5000, 0, now.Add(year))
 		},
 		window: &window{limit: 5000, left: 3000}, // of a host that stated nothing before, one response of 64 is read
-		goal:   goal{first: maxHold, back: maxHold + 2*deadline},
+		goal:   goal{first: maxHold, firstSuccess: maxHold + 2*deadline},
 	},
 	{
 		name: "GitHub: 0 left until the hour is over", host: "api.github.com", until: time.Hour, every: time.Second,
 		stop: github(200), refuse: github(403), window: &window{limit: 5000, left: 3000},
-		goal: goal{first: 59 * time.Minute, back: time.Hour + recovery},
+		goal: goal{first: 59 * time.Minute, firstSuccess: time.Hour + recovery},
 	},
 	{
 		name: "ban of 30 minutes that refusals renew", until: 30 * time.Minute, renew: true, every: time.Second,
-		stop: left(429), refuse: left(429),
-		goal: goal{first: 30 * time.Minute, back: 30*time.Minute + recovery},
+		stop: retryAfterLeft(429), refuse: retryAfterLeft(429),
+		goal: goal{first: 30 * time.Minute, firstSuccess: 30*time.Minute + recovery},
 	},
 	{
 		name: "ban of 2 hours that refusals renew", until: 2 * time.Hour, renew: true, every: time.Second,
-		stop: left(429), refuse: left(429),
-		goal: goal{first: maxHold, refused: 2, back: 3*time.Hour + recovery},
+		stop: retryAfterLeft(429), refuse: retryAfterLeft(429),
+		goal: goal{first: maxHold, refused: 2, firstSuccess: 3*time.Hour + recovery},
 	},
 	{
 		name: "quota of a month is used up", until: month, every: 2 * time.Minute,
-		stop: left(429), refuse: left(429),
-		goal: goal{first: maxHold, refused: 8, back: month + 2*time.Minute + recovery},
+		stop: retryAfterLeft(429), refuse: retryAfterLeft(429),
+		goal: goal{first: maxHold, refused: 8, firstSuccess: month + 2*time.Minute + recovery},
 	},
 }
 
@@ -107,8 +107,8 @@ func retryAfter(status int, seconds int64) func(time.Time, time.Duration) simula
 	}
 }
 
-// left is a response whose Retry-After is the time that is left.
-func left(status int) func(time.Time, time.Duration) simulation.Response {
+// retryAfterLeft is a response whose Retry-After is the time that is left.
+func retryAfterLeft(status int) func(time.Time, time.Duration) simulation.Response {
 	return func(now time.Time, left time.Duration) simulation.Response {
 		return retryAfter(status, seconds(left))(now, left)
 	}
@@ -140,17 +140,17 @@ func seconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.
 // A result is what a client did. Times are counted from the stop, in seconds; negative
 // means that it did not happen within twice the time that the goal allows.
 type result struct {
-	Client   string  `json:"client"`
-	Hold     string  `json:"hold"`
-	First    float64 `json:"first_request_s"`
-	Refused  int     `json:"refused"`
-	Back     float64 `json:"back_s"`
-	Recovery float64 `json:"recovery_s"` // from back until the last of 50 calls a second that fails
-	hold     hold
+	Client       string  `json:"client"`
+	Hold         string  `json:"hold"`
+	First        float64 `json:"first_request_s"`
+	Refused      int     `json:"refused"`
+	FirstSuccess float64 `json:"first_success_s"`
+	Recovery     float64 `json:"recovery_s"` // from back until the last of 50 calls a second that fails
+	hold         hold
 }
 
-// A stopped is the server of a hold.
-type stopped struct {
+// A holdServer is the server of a hold.
+type holdServer struct {
 	hold
 	stopNow bool      // the next response begins the hold
 	atStop  time.Time // zero: it has not begun yet
@@ -161,13 +161,13 @@ type stopped struct {
 	refused int
 }
 
-func (s *stopped) respond(r simulation.Request) simulation.Response {
+func (s *holdServer) respond(r simulation.Request) simulation.Response {
 	response := s.decide(r.At)
 	response.Delay = 10 * time.Millisecond
 	return response
 }
 
-func (s *stopped) decide(now time.Time) simulation.Response {
+func (s *holdServer) decide(now time.Time) simulation.Response {
 	switch {
 	case s.stopNow:
 		s.stopNow, s.atStop = false, now
@@ -191,7 +191,7 @@ func (s *stopped) decide(now time.Time) simulation.Response {
 }
 
 // admit returns the response to a request that is not refused.
-func (s *stopped) admit(now time.Time) simulation.Response {
+func (s *holdServer) admit(now time.Time) simulation.Response {
 	if s.window == nil {
 		return simulation.Response{}
 	}
@@ -207,7 +207,7 @@ func (s *stopped) admit(now time.Time) simulation.Response {
 
 // run plays h with a client. It must be called in virtual time.
 func (h hold) run(client string) result {
-	server := &stopped{hold: h}
+	server := &holdServer{hold: h}
 	s := simulation.NewServer(server.respond)
 	defer s.Close()
 	c, err := clients.New(client, s.Transport(100), nil)
@@ -230,14 +230,14 @@ func (h hold) run(client string) result {
 		get()
 		s.Do(func() { stop = server.atStop })
 	}
-	r := result{Client: client, Hold: h.name, First: -1, Back: -1, Recovery: -1, hold: h}
-	for ; r.Back < 0 && time.Since(stop) < 2*h.goal.back; time.Sleep(h.every) {
+	r := result{Client: client, Hold: h.name, First: -1, FirstSuccess: -1, Recovery: -1, hold: h}
+	for ; r.FirstSuccess < 0 && time.Since(stop) < 2*h.goal.firstSuccess; time.Sleep(h.every) {
 		if get() {
-			r.Back = time.Since(stop).Seconds()
+			r.FirstSuccess = time.Since(stop).Seconds()
 		}
 	}
-	if r.Back >= 0 {
-		out := simulation.Load{Calls: 60 * full, Deadline: deadline}.Open(c, url, time.Second/full)
+	if r.FirstSuccess >= 0 {
+		out := simulation.Load{Calls: 60 * fullRate, Deadline: deadline}.Open(c, url, time.Second/fullRate)
 		r.Recovery = out.LastFailure.Seconds()
 	}
 	s.Do(func() {
@@ -255,7 +255,7 @@ func (r result) misses() (missed []string) {
 	for what, ok := range map[string]bool{
 		"first request": r.First >= g.first.Seconds(),
 		"refused":       r.Refused <= g.refused,
-		"back":          r.Back >= 0 && r.Back <= g.back.Seconds(),
+		"first success": r.FirstSuccess >= 0 && r.FirstSuccess <= g.firstSuccess.Seconds(),
 		"recovery":      r.Recovery >= 0 && r.Recovery <= recovery.Seconds(),
 	} {
 		if !ok {

@@ -15,13 +15,13 @@ import (
 // ignored, and after every hold the rate was that of the calls before it.
 func TestHolds_meetTheirGoals(t *testing.T) {
 	simulation.Each(t, len(holds), func(i int) result { return holds[i].run("heed") }, func(r result) {
-		assert.Empty(t, r.misses(), "%s: first request %s, %d refused, back after %s, full speed after %s", r.Hold, after(r.First), r.Refused, after(r.Back), after(r.Recovery))
+		assert.Empty(t, r.misses(), "%s: first request %s, %d refused, first success after %s, full speed after %s", r.Hold, after(r.First), r.Refused, after(r.FirstSuccess), after(r.Recovery))
 	})
 }
 
-func TestStopped_renewsItsBan(t *testing.T) {
+func TestHoldServer_renewsItsBan(t *testing.T) {
 	now := time.Now()
-	s := &stopped{hold: hold{until: time.Hour, renew: true, stop: left(429), refuse: left(429)}}
+	s := &holdServer{hold: hold{until: time.Hour, renew: true, stop: retryAfterLeft(429), refuse: retryAfterLeft(429)}}
 	status := func(after time.Duration) int { return s.decide(now.Add(after)).Status }
 	require.Zero(t, status(0))
 	s.stopNow = true
@@ -33,7 +33,7 @@ func TestStopped_renewsItsBan(t *testing.T) {
 }
 
 func TestResult_knowsItsGoal(t *testing.T) {
-	h := hold{goal: goal{first: time.Minute, refused: 1, back: time.Hour}}
-	require.Empty(t, result{First: 60, Refused: 1, Back: 3600, Recovery: 30, hold: h}.misses())
-	require.ElementsMatch(t, []string{"first request", "refused", "back", "recovery"}, result{First: 59, Refused: 2, Back: -1, Recovery: -1, hold: h}.misses())
+	h := hold{goal: goal{first: time.Minute, refused: 1, firstSuccess: time.Hour}}
+	require.Empty(t, result{First: 60, Refused: 1, FirstSuccess: 3600, Recovery: 30, hold: h}.misses())
+	require.ElementsMatch(t, []string{"first request", "refused", "first success", "recovery"}, result{First: 59, Refused: 2, FirstSuccess: -1, Recovery: -1, hold: h}.misses())
 }

@@ -31,13 +31,13 @@ func main() {
 
 	keys := bench.NewKeys()
 	before := heap()
-	l := throttle.NewKeyedBuckets(throttle.Buckets{Limit: throttle.Limit{Count: 10, Per: time.Second}, Max: keys.Len(), Exact: *exact}, nil)
+	l := throttle.NewKeyedBuckets(throttle.BucketsConfig{Limit: throttle.Limit{Count: 10, Per: time.Second}, Max: keys.Len(), Exact: *exact}, nil)
 	for i := range keys.Len() {
 		l.Reserve(context.Background(), throttle.Claim{Key: keys.Key(i)})
 	}
 	resident := heap() - before
 	fmt.Printf("keys         %d, %d bytes each, %.1f MiB in all\n", keys.Len(), resident/int64(keys.Len()), float64(resident)/(1<<20))
-	offer(l, keys, *rate, *length, *workers)
+	measureLoad(l, keys, *rate, *length, *workers)
 	expire(l, keys)
 }
 
@@ -49,18 +49,18 @@ func heap() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// offer asks for keys at a steady rate, however long decisions take, and prints what
+// measureLoad asks for keys at a steady rate, however long decisions take, and prints what
 // came of it.
-func offer(l throttle.Limiter, keys bench.Keys, rate int, length time.Duration, workers int) {
-	all := make([]times, workers)
+func measureLoad(l throttle.Limiter, keys bench.Keys, rate int, length time.Duration, workers int) {
+	all := make([]latencies, workers)
 	start := time.Now()
 	var wg sync.WaitGroup
 	for w := range workers {
-		wg.Go(func() { all[w].offer(l, keys, w<<20, float64(rate)/float64(workers), start, length) })
+		wg.Go(func() { all[w].run(l, keys, w<<20, float64(rate)/float64(workers), start, length) })
 	}
 	wg.Wait()
 	took := time.Since(start)
-	sum := times{}
+	sum := latencies{}
 	for i := range all {
 		sum.add(&all[i])
 	}
@@ -72,14 +72,14 @@ func offer(l throttle.Limiter, keys bench.Keys, rate int, length time.Duration, 
 	fmt.Printf("a decision   99 of 100 within %v, the longest %v\n", sum.quantile(0.99), sum.longest)
 }
 
-// times counts decisions by how long they took: 16 steps for each doubling.
-type times struct {
-	steps      [64 * 16]int
+// latencies counts decisions by how long they took: 16 steps for each doubling.
+type latencies struct {
+	buckets    [64 * 16]int
 	n, refused int
 	longest    time.Duration
 }
 
-func (t *times) offer(l throttle.Limiter, keys bench.Keys, from int, rate float64, start time.Time, length time.Duration) {
+func (t *latencies) run(l throttle.Limiter, keys bench.Keys, from int, rate float64, start time.Time, length time.Duration) {
 	ctx := context.Background()
 	for now := time.Since(start); now < length; now = time.Since(start) {
 		due := int(now.Seconds() * rate)
@@ -91,7 +91,7 @@ func (t *times) offer(l throttle.Limiter, keys bench.Keys, from int, rate float6
 			d, _ := l.Reserve(ctx, throttle.Claim{Key: keys.Next(from + t.n)})
 			then := now
 			now = time.Since(start)
-			t.note(now - then)
+			t.observe(now - then)
 			if !d.OK {
 				t.refused++
 			}
@@ -99,25 +99,25 @@ func (t *times) offer(l throttle.Limiter, keys bench.Keys, from int, rate float6
 	}
 }
 
-func (t *times) note(d time.Duration) {
+func (t *latencies) observe(d time.Duration) {
 	n := uint64(max(d, 16))
 	octave := bits.Len64(n) - 5
-	t.steps[octave*16+int(n>>octave)&15]++
+	t.buckets[octave*16+int(n>>octave)&15]++
 	t.longest = max(t.longest, d)
 	t.n++
 }
 
-func (t *times) add(u *times) {
-	for i, n := range u.steps {
-		t.steps[i] += n
+func (t *latencies) add(u *latencies) {
+	for i, n := range u.buckets {
+		t.buckets[i] += n
 	}
 	t.n, t.refused, t.longest = t.n+u.n, t.refused+u.refused, max(t.longest, u.longest)
 }
 
 // quantile returns a duration that so many of all decisions did not exceed.
-func (t *times) quantile(q float64) time.Duration {
+func (t *latencies) quantile(q float64) time.Duration {
 	left := int(q * float64(t.n))
-	for i, n := range t.steps {
+	for i, n := range t.buckets {
 		if left -= n; left < 0 {
 			return time.Duration((i%16+17)<<(i/16) - 1)
 		}
@@ -132,7 +132,7 @@ func expire(l throttle.Limiter, keys bench.Keys) {
 	for i := range keys.Len() {
 		l.Reserve(ctx, throttle.Claim{Key: keys.Key(i)})
 	}
-	var busy, idle times
+	var busy, idle latencies
 	name := []byte("stranger 0000000")
 	run(&busy, func(i int) {
 		for j := len(name) - 1; j > len(name)-8; j-- {
@@ -145,12 +145,12 @@ func expire(l throttle.Limiter, keys bench.Keys) {
 }
 
 // run does something for a second and notes how long each time takes.
-func run(t *times, do func(int)) {
+func run(t *latencies, do func(int)) {
 	start := time.Now()
 	for now := time.Duration(0); now < time.Second; {
 		do(t.n)
 		then := now
 		now = time.Since(start)
-		t.note(now - then)
+		t.observe(now - then)
 	}
 }

@@ -30,8 +30,8 @@ const (
 	possible  = int(length/time.Second) * perSecond
 )
 
-// makers are the clients: ours, and a plain client that waits for x/time/rate.
-var makers = []struct {
+// constructors are the clients: ours, and a plain client that waits for x/time/rate.
+var constructors = []struct {
 	name string
 	make func(base http.RoundTripper) *http.Client
 }{
@@ -40,18 +40,18 @@ var makers = []struct {
 		return heed.NewClient(&heed.Transport{Base: base, Limiter: bucket})
 	}},
 	{"x/time/rate", func(base http.RoundTripper) *http.Client {
-		return &http.Client{Transport: &waits{base, rate.NewLimiter(perSecond, 1)}}
+		return &http.Client{Transport: &limitedTransport{base, rate.NewLimiter(perSecond, 1)}}
 	}},
 }
 
-// waits sends a request when limiter admits it.
-type waits struct {
+// limitedTransport sends a request when limiter admits it.
+type limitedTransport struct {
 	base    http.RoundTripper
 	limiter *rate.Limiter
 }
 
 // RoundTrip implements http.RoundTripper.
-func (w *waits) RoundTrip(r *http.Request) (*http.Response, error) {
+func (w *limitedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err := w.limiter.Wait(r.Context()); err != nil {
 		return nil, err
 	}
@@ -73,9 +73,9 @@ func main() {
 	flag.Parse()
 	simulation.Main(func(t *testing.T) int {
 		code := 0
-		simulation.Each(t, len(makers), run, func(r result) {
+		simulation.Each(t, len(constructors), run, func(r result) {
 			show(r, *asJSON)
-			if *check && r.Client == "heed" && !r.good() {
+			if *check && r.Client == "heed" && !r.meetsGoal() {
 				code = 1
 			}
 		})
@@ -87,15 +87,15 @@ func main() {
 func run(i int) result {
 	s := simulation.NewServer(func(simulation.Request) simulation.Response { return simulation.Response{Delay: delay} })
 	defer s.Close()
-	c := makers[i].make(s.Transport(perSecond))
+	c := constructors[i].make(s.Transport(perSecond))
 	out := simulation.Load{Calls: int(length / interval), Deadline: deadline}.Open(c, s.URL, interval)
-	r := result{Client: makers[i].name, Offered: out.Calls, Sent: s.Received(), InTime: out.Calls - out.Failed, Possible: possible}
+	r := result{Client: constructors[i].name, Offered: out.Calls, Sent: s.Received(), InTime: out.Calls - out.Failed, Possible: possible}
 	r.Share = float64(r.InTime) / float64(max(r.Sent, 1))
 	return r
 }
 
-// good reports whether r meets the goals.
-func (r result) good() bool { return r.Share >= .95 && r.InTime >= possible*95/100 }
+// meetsGoal reports whether r meets the goals.
+func (r result) meetsGoal() bool { return r.Share >= .95 && r.InTime >= possible*95/100 }
 
 func show(r result, asJSON bool) {
 	if asJSON {
@@ -103,7 +103,7 @@ func show(r result, asJSON bool) {
 		return
 	}
 	verdict := "met"
-	if !r.good() {
+	if !r.meetsGoal() {
 		verdict = "missed"
 	}
 	fmt.Printf("%-12s %d offered, %d sent, %d in time of %d possible, %.1f %% of those sent: %s\n",

@@ -8,7 +8,7 @@ import (
 )
 
 func TestRun_sendsNoMoreThanTheLimitAdmits(t *testing.T) {
-	for i, m := range makers {
+	for i, m := range constructors {
 		synctest.Test(t, func(t *testing.T) {
 			r := run(i)
 			require.Equal(t, 6000, r.Offered, m.name)
@@ -23,6 +23,6 @@ func TestRun_answersInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := run(0)
 		require.Equal(t, "heed", r.Client)
-		require.True(t, r.good(), "%+v", r)
+		require.True(t, r.meetsGoal(), "%+v", r)
 	})
 }

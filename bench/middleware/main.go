@@ -21,24 +21,24 @@ import (
 	"github.com/heed-go/heed/bench"
 )
 
-// A line is one comparison. Times are nanoseconds for each request.
-type line struct {
-	Work         string  `json:"work"`
-	Call         string  `json:"call"`
-	Peer         string  `json:"peer"`
-	Ns           float64 `json:"ns"`
-	PeerNs       float64 `json:"peer_ns"`
-	Ratio        float64 `json:"ratio"`
-	Least        float64 `json:"least"`
-	Most         float64 `json:"most"`
-	Allocs       uint64  `json:"allocs"`
-	PeerAllocs   uint64  `json:"peer_allocs"`
-	Added        float64 `json:"added_ns,omitempty"` // over a server
-	AddedAllocs  int64   `json:"added_allocs,omitempty"`
-	Headers      int     `json:"headers"`
-	OfRefused    int     `json:"headers_refused"`
-	PeerHeaders  int     `json:"peer_headers"`
-	PeerOfRefuse int     `json:"peer_headers_refused"`
+// A row is one comparison. Times are nanoseconds for each request.
+type row struct {
+	Work               string  `json:"work"`
+	Call               string  `json:"call"`
+	Peer               string  `json:"peer"`
+	Ns                 float64 `json:"ns"`
+	PeerNs             float64 `json:"peer_ns"`
+	Ratio              float64 `json:"ratio"`
+	MinRatio           float64 `json:"ratio_min"`
+	MaxRatio           float64 `json:"ratio_max"`
+	Allocs             uint64  `json:"allocs"`
+	PeerAllocs         uint64  `json:"peer_allocs"`
+	Added              float64 `json:"added_ns,omitempty"` // over a server
+	AddedAllocs        int64   `json:"added_allocs,omitempty"`
+	Headers            int     `json:"headers"`
+	RefusedHeaders     int     `json:"headers_refused"`
+	PeerHeaders        int     `json:"peer_headers"`
+	PeerRefusedHeaders int     `json:"peer_headers_refused"`
 }
 
 func main() {
@@ -55,22 +55,22 @@ func main() {
 			log.Fatal(err)
 		}
 		for _, r := range results {
-			show(lineOf(r), *asJSON)
+			show(rowOf(r), *asJSON)
 		}
 	}
 }
 
-func lineOf(r bench.Result) line {
-	l := line{
+func rowOf(r bench.Result) row {
+	l := row{
 		Work: r.Pair.Work, Call: r.Pair.Call, Peer: r.Pair.Peer, Ns: r.Heed, PeerNs: r.Theirs,
-		Ratio: r.Ratio, Least: r.Least, Most: r.Most, Allocs: r.HeedAllocs, PeerAllocs: r.PeerAllocs,
+		Ratio: r.Ratio, MinRatio: r.MinRatio, MaxRatio: r.MaxRatio, Allocs: r.HeedAllocs, PeerAllocs: r.PeerAllocs,
 	}
 	for _, m := range bench.Middlewares() {
 		switch m.Name {
 		case l.Call:
-			l.Headers, l.OfRefused = m.Said()
+			l.Headers, l.RefusedHeaders = m.HeaderCounts()
 		case l.Peer:
-			l.PeerHeaders, l.PeerOfRefuse = m.Said()
+			l.PeerHeaders, l.PeerRefusedHeaders = m.HeaderCounts()
 		}
 	}
 	if l.PeerHeaders == 0 {
@@ -79,7 +79,7 @@ func lineOf(r bench.Result) line {
 	return l
 }
 
-func show(l line, asJSON bool) {
+func show(l row, asJSON bool) {
 	switch {
 	case asJSON:
 		_ = json.NewEncoder(os.Stdout).Encode(l)
@@ -87,6 +87,6 @@ func show(l line, asJSON bool) {
 		fmt.Printf("%-16s %-19s adds %6.0f ns and %2d allocations to %.0f ns; %d headers\n", l.Work, l.Call, l.Added, l.AddedAllocs, l.PeerNs, l.Headers)
 	default:
 		fmt.Printf("%-16s %-19s %-19s %6.0f ns by %6.0f ns = %.2f (%.2f to %.2f), allocations %d by %d, headers %d by %d, refused %d by %d\n",
-			l.Work, l.Call, l.Peer, l.Ns, l.PeerNs, l.Ratio, l.Least, l.Most, l.Allocs, l.PeerAllocs, l.Headers, l.PeerHeaders, l.OfRefused, l.PeerOfRefuse)
+			l.Work, l.Call, l.Peer, l.Ns, l.PeerNs, l.Ratio, l.MinRatio, l.MaxRatio, l.Allocs, l.PeerAllocs, l.Headers, l.PeerHeaders, l.RefusedHeaders, l.PeerRefusedHeaders)
 	}
 }

@@ -34,7 +34,7 @@ func main() {
 	n := flag.Int("n", 300, "calls in a job")
 	c := flag.Int("c", 30, "goroutines that make them")
 	name := flag.String("client", "heed", "one of "+strings.Join(clients.Names(), ", "))
-	declared := flag.String("limit", "", "what heed is told of the limit: 20/s,burst=20 or window=100/5s,from=first")
+	declared := flag.String("limit", "", "the limit that is declared to heed: 20/s,burst=20 or window=100/5s,from=first")
 	margin := flag.Float64("margin", 0, "how far to stay below -limit, 0.02: two per cent")
 	jobs := flag.Int("jobs", 1, "jobs with the same client, one after another")
 	gap := flag.Duration("gap", 8*time.Second, "pause between jobs, for the server's limit to cool down")
@@ -47,8 +47,8 @@ func main() {
 	if err != nil {
 		log.Fatal("polite: ", err)
 	}
-	wire := clients.NewWire(*c)
-	client, err := clients.New(*name, wire, limit)
+	counter := clients.NewRequestCounter(*c)
+	client, err := clients.New(*name, counter, limit)
 	if err != nil {
 		log.Fatal("polite: ", err)
 	}
@@ -56,9 +56,9 @@ func main() {
 		if job > 0 {
 			time.Sleep(*gap)
 		}
-		sent, throttled, wasted := wire.Sent.Load(), wire.Throttled.Load(), wire.Wasted.Load()
+		sent, throttled, wasted := counter.Sent.Load(), counter.Throttled.Load(), counter.Wasted.Load()
 		failed, took := clients.Run(client, *url, *n, *c)
-		show(*asJSON, result{*name, job + 1, *n, wire.Sent.Load() - sent, wire.Throttled.Load() - throttled, wire.Wasted.Load() - wasted, failed, took.Seconds()})
+		show(*asJSON, result{*name, job + 1, *n, counter.Sent.Load() - sent, counter.Throttled.Load() - throttled, counter.Wasted.Load() - wasted, failed, took.Seconds()})
 	}
 }
 

@@ -55,7 +55,7 @@ func table(results []bench.Result) string {
 	s.WriteString("|---|--:|---|---|--:|--:|--:|--:|--:|--:|\n")
 	for _, r := range results {
 		fmt.Fprintf(&s, "| %s | %d | %s | %s | %.1f | %.1f | **%.2f** | %.2f, %.2f | %d, %d | %d, %d |\n",
-			r.Pair.Work, r.Procs, r.Pair.Call, r.Pair.Peer, r.Heed, r.Theirs, r.Ratio, r.Least, r.Most, r.HeedAllocs, r.PeerAllocs, r.HeedBytes, r.PeerBytes)
+			r.Pair.Work, r.Procs, r.Pair.Call, r.Pair.Peer, r.Heed, r.Theirs, r.Ratio, r.MinRatio, r.MaxRatio, r.HeedAllocs, r.PeerAllocs, r.HeedBytes, r.PeerBytes)
 	}
 	return s.String()
 }

@@ -32,7 +32,7 @@ var contenders = []contender{
 	}},
 	{"ulule/limiter", ulule},
 	{"throttled", throttledGCRA},
-	{"an empty script", func(c *redis.Client, _ int, prefix string) (allow, error) { return empty(c, prefix), nil }},
+	{"an empty script", func(c *redis.Client, _ int, prefix string) (allow, error) { return emptyScript(c, prefix), nil }},
 	{"heed, AutoPipeline", func(c *redis.Client, perHour int, prefix string) (allow, error) {
 		p, err := c.AutoPipeline()
 		return heed(p, perHour, prefix), err
@@ -60,8 +60,8 @@ func redisRate(l *redis_rate.Limiter, perHour int, prefix string) allow {
 	}
 }
 
-// empty decides nothing: nobody who sends a script for each decision can be faster.
-func empty(c *redis.Client, prefix string) allow {
+// emptyScript decides nothing: nobody who sends a script for each decision can be faster.
+func emptyScript(c *redis.Client, prefix string) allow {
 	script := redis.NewScript("return 1")
 	return func(ctx context.Context, key string) (bool, error) {
 		err := script.Run(ctx, c, []string{prefix + key}).Err()

@@ -26,62 +26,62 @@ var kinds = []kind{
 		return s.TokenBucket(throttle.Limit{Count: n, Per: per})
 	}},
 	{"RefillBucket", func(s *throttleredis.Store, n int64, per time.Duration) *throttleredis.Limiter {
-		return s.RefillBucket(throttle.Refill{Limit: throttle.Limit{Count: n, Per: per}})
+		return s.RefillBucket(throttle.RefillBucketConfig{Limit: throttle.Limit{Count: n, Per: per}})
 	}},
 	{"LeakyBucket", func(s *throttleredis.Store, n int64, per time.Duration) *throttleredis.Limiter {
-		return s.LeakyBucket(throttle.Leak{Limit: throttle.Limit{Count: n, Per: per}})
+		return s.LeakyBucket(throttle.LeakyBucketConfig{Limit: throttle.Limit{Count: n, Per: per}})
 	}},
 	{"Nginx", func(s *throttleredis.Store, n int64, per time.Duration) *throttleredis.Limiter {
-		return s.Nginx(throttle.LimitReq{Rate: n, Per: per, Burst: n})
+		return s.Nginx(throttle.NginxConfig{Rate: n, Per: per, Burst: n})
 	}},
 	{"FixedWindow", func(s *throttleredis.Store, n int64, per time.Duration) *throttleredis.Limiter {
-		return s.FixedWindow(throttle.Quota{Count: n, Anchor: throttle.AtFirst, Per: per})
+		return s.FixedWindow(throttle.FixedWindowConfig{Count: n, Align: throttle.AtFirst, Per: per})
 	}},
 	{"SlidingCounter", func(s *throttleredis.Store, n int64, per time.Duration) *throttleredis.Limiter {
-		return s.SlidingCounter(throttle.Counter{Limit: throttle.Limit{Count: n, Per: per}})
+		return s.SlidingCounter(throttle.SlidingCounterConfig{Limit: throttle.Limit{Count: n, Per: per}})
 	}},
 	{"WarmUp", func(s *throttleredis.Store, n int64, per time.Duration) *throttleredis.Limiter {
-		return s.WarmUp(warmup.Curve{Limit: throttle.Limit{Count: n, Per: per}, Over: per})
+		return s.WarmUp(warmup.Config{Limit: throttle.Limit{Count: n, Per: per}, Period: per})
 	}},
 	{"SlidingLog", func(s *throttleredis.Store, n int64, per time.Duration) *throttleredis.Limiter {
-		return s.SlidingLog(throttle.Log{Limit: throttle.Limit{Count: n, Per: per}})
+		return s.SlidingLog(throttle.SlidingLogConfig{Limit: throttle.Limit{Count: n, Per: per}})
 	}},
-	{"InFlight", func(s *throttleredis.Store, n int64, per time.Duration) *throttleredis.Limiter {
-		return s.InFlight(throttle.Capacity{Count: n, MaxAge: per})
+	{"Concurrency", func(s *throttleredis.Store, n int64, per time.Duration) *throttleredis.Limiter {
+		return s.Concurrency(throttle.ConcurrencyConfig{Count: n, MaxAge: per})
 	}},
 }
 
-// A weight is what keys take that have granted one unit each.
-type weight struct {
-	Kind    string  `json:"kind"`
-	Keys    int64   `json:"keys"`
-	Mean    float64 `json:"bytes_mean"` // MEMORY USAGE of a sample
-	Most    int64   `json:"bytes_most"` // of it
-	All     float64 `json:"bytes_all"`  // used_memory / keys, the server's tables included
-	Expire  int64   `json:"keys_with_expiry"`
-	Longest float64 `json:"longest_pttl_s"` // of the sample; the limits are by the hour
+// A memoryUse is what keys take that have granted one unit each.
+type memoryUse struct {
+	Kind       string  `json:"kind"`
+	Keys       int64   `json:"keys"`
+	Mean       float64 `json:"bytes_mean"`        // MEMORY USAGE of a sample
+	Max        int64   `json:"bytes_max"`         // of it
+	WithTables float64 `json:"bytes_with_tables"` // used_memory / keys, the server's tables included
+	Expire     int64   `json:"keys_with_expiry"`
+	MaxTTL     float64 `json:"max_ttl_s"` // of the sample; the limits are by the hour
 }
 
-func (w weight) String() string {
+func (w memoryUse) String() string {
 	return fmt.Sprintf("%-15s %d keys, %.1f bytes each (at most %d, with the server's tables %.1f), %d of them expire, within %.0f s",
-		w.Kind, w.Keys, w.Mean, w.Most, w.All, w.Expire, w.Longest)
+		w.Kind, w.Keys, w.Mean, w.Max, w.WithTables, w.Expire, w.MaxTTL)
 }
 
-// A vanishing is how long keys of all kinds stay that nobody uses.
-type vanishing struct {
+// An expiry is how long keys of all kinds stay that nobody uses.
+type expiry struct {
 	Keys    int64   `json:"keys"`
 	Left    int64   `json:"left"`
 	Seconds float64 `json:"seconds"` // after the last was used
 }
 
-func (v vanishing) String() string {
+func (v expiry) String() string {
 	return fmt.Sprintf("%d keys of limits by the second: %d left after %.1f s", v.Keys, v.Left, v.Seconds)
 }
 
-const sampled = 1000
+const sampleSize = 1000
 
 // measureKeys uses each of many keys once, for each kind of limit alone.
-func measureKeys(o options, tell func(any)) error {
+func measureKeys(o options, report func(any)) error {
 	srv, err := startServer()
 	if err != nil {
 		return err
@@ -90,18 +90,18 @@ func measureKeys(o options, tell func(any)) error {
 	c := srv.client()
 	defer c.Close()
 	for _, k := range kinds {
-		w, err := weigh(c, k, o.keys)
+		w, err := measureMemory(c, k, o.keys)
 		if err != nil {
 			return err
 		}
-		tell(w)
+		report(w)
 	}
-	v, err := vanish(c, o.keys/len(kinds))
-	tell(v)
+	v, err := measureExpiry(c, o.keys/len(kinds))
+	report(v)
 	return err
 }
 
-func weigh(c *redis.Client, k kind, keys int) (w weight, err error) {
+func measureMemory(c *redis.Client, k kind, keys int) (w memoryUse, err error) {
 	ctx := context.Background()
 	if err := c.FlushAll(ctx).Err(); err != nil {
 		return w, err
@@ -111,25 +111,25 @@ func weigh(c *redis.Client, k kind, keys int) (w weight, err error) {
 		return w, err
 	}
 	w.Kind = k.name
-	w.All = float64(used(c)-empty) / float64(keys)
+	w.WithTables = float64(used(c)-empty) / float64(keys)
 	w.Keys, w.Expire = expiring(c)
 	var sum int64
-	for range sampled {
+	for range sampleSize {
 		key, err := c.RandomKey(ctx).Result()
 		if err != nil {
 			return w, err
 		}
 		bytes := c.MemoryUsage(ctx, key).Val()
-		w.Most = max(w.Most, bytes)
+		w.Max = max(w.Max, bytes)
 		sum += bytes
-		w.Longest = max(w.Longest, c.PTTL(ctx, key).Val().Seconds())
+		w.MaxTTL = max(w.MaxTTL, c.PTTL(ctx, key).Val().Seconds())
 	}
-	w.Mean = float64(sum) / sampled
+	w.Mean = float64(sum) / sampleSize
 	return w, nil
 }
 
-// vanish uses keys of all kinds, and waits for them to be gone, which Redis sees to itself.
-func vanish(c *redis.Client, keys int) (v vanishing, err error) {
+// measureExpiry uses keys of all kinds, and waits for them to be gone, which Redis sees to itself.
+func measureExpiry(c *redis.Client, keys int) (v expiry, err error) {
 	ctx := context.Background()
 	if err := c.FlushAll(ctx).Err(); err != nil {
 		return v, err

@@ -25,7 +25,7 @@ type options struct {
 
 var experiments = []struct {
 	name    string
-	measure func(o options, tell func(any)) error
+	measure func(o options, report func(any)) error
 }{
 	{"processes", measureProcesses},
 	{"ring", measureRing},
@@ -48,7 +48,7 @@ func main() {
 		work(flag.Arg(0), o.length)
 		return
 	}
-	tell := func(result any) {
+	report := func(result any) {
 		if *asJSON {
 			check(json.NewEncoder(os.Stdout).Encode(result))
 			return
@@ -57,7 +57,7 @@ func main() {
 	}
 	for _, e := range experiments {
 		if *only == "" || *only == e.name {
-			check(e.measure(o, tell))
+			check(e.measure(o, report))
 		}
 	}
 }

@@ -23,42 +23,42 @@ const (
 	callers   = 16 // in each
 )
 
-var shared = throttle.Limit{Count: 1000, Per: time.Second, Burst: 100}
+var sharedLimit = throttle.Limit{Count: 1000, Per: time.Second, Burst: 100}
 
-// A tally is what a process, or all of them together, did. First and Last are when it asked
+// A claimCounts is what a process, or all of them together, did. First and Last are when it asked
 // first and was answered last.
-type tally struct {
-	Asked, Granted, Failed int64
-	First, Last            time.Time
+type claimCounts struct {
+	Claims, Granted, Failed int64
+	First, Last             time.Time
 }
 
-func (t *tally) add(u tally) {
-	if t.Asked == 0 || u.First.Before(t.First) {
+func (t *claimCounts) add(u claimCounts) {
+	if t.Claims == 0 || u.First.Before(t.First) {
 		t.First = u.First
 	}
 	if u.Last.After(t.Last) {
 		t.Last = u.Last
 	}
-	t.Asked, t.Granted, t.Failed = t.Asked+u.Asked, t.Granted+u.Granted, t.Failed+u.Failed
+	t.Claims, t.Granted, t.Failed = t.Claims+u.Claims, t.Granted+u.Granted, t.Failed+u.Failed
 }
 
-type together struct {
+type processesResult struct {
 	Processes  int     `json:"processes"`
 	Goroutines int     `json:"goroutines"` // in each
 	Seconds    float64 `json:"seconds"`
-	Asked      int64   `json:"asked"`
+	Claims     int64   `json:"claims"`
 	Granted    int64   `json:"granted"`
 	Failed     int64   `json:"failed"`
-	Ratio      float64 `json:"granted_by_limit"` // limit x time + burst
+	Ratio      float64 `json:"granted_ratio"` // limit x time + burst
 }
 
-func (t together) String() string {
+func (t processesResult) String() string {
 	return fmt.Sprintf("%d processes x %d goroutines, %.2f s: %d of %d granted, %d failed, %.4f of limit x time + burst",
-		t.Processes, t.Goroutines, t.Seconds, t.Granted, t.Asked, t.Failed, t.Ratio)
+		t.Processes, t.Goroutines, t.Seconds, t.Granted, t.Claims, t.Failed, t.Ratio)
 }
 
 // measureProcesses has real processes ask for one key as fast as they can.
-func measureProcesses(o options, tell func(any)) error {
+func measureProcesses(o options, report func(any)) error {
 	srv, err := startServer()
 	if err != nil {
 		return err
@@ -70,7 +70,7 @@ func measureProcesses(o options, tell func(any)) error {
 			return err
 		}
 	}
-	var sum tally
+	var sum claimCounts
 	for _, w := range all {
 		err = errors.Join(err, w.stdin.Close()) // now they begin
 	}
@@ -80,8 +80,8 @@ func measureProcesses(o options, tell func(any)) error {
 		sum.add(t)
 	}
 	took := sum.Last.Sub(sum.First).Seconds()
-	most := float64(shared.Count)/shared.Per.Seconds()*took + float64(shared.Burst)
-	tell(together{processes, callers, took, sum.Asked, sum.Granted, sum.Failed, float64(sum.Granted) / most})
+	most := float64(sharedLimit.Count)/sharedLimit.Per.Seconds()*took + float64(sharedLimit.Burst)
+	report(processesResult{processes, callers, took, sum.Claims, sum.Granted, sum.Failed, float64(sum.Granted) / most})
 	return err
 }
 
@@ -116,7 +116,7 @@ func startWorker(addr string, length time.Duration) (*worker, error) {
 	return w, err
 }
 
-func (w *worker) result() (t tally, err error) {
+func (w *worker) result() (t claimCounts, err error) {
 	err = json.NewDecoder(w.stdout).Decode(&t)
 	return t, errors.Join(err, w.cmd.Wait())
 }
@@ -128,19 +128,19 @@ func work(addr string, length time.Duration) {
 	client := redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1})
 	defer client.Close()
 	store := &throttleredis.Store{Client: client}
-	limit := store.TokenBucket(shared)
+	limit := store.TokenBucket(sharedLimit)
 	_, err := limit.Reserve(ctx, throttle.Claim{DryRun: true})
 	check(err)
 	fmt.Println("ready")
 	_, err = io.Copy(io.Discard, os.Stdin)
 	check(err)
-	var sum tally
+	var sum claimCounts
 	var mu sync.Mutex
 	var wg sync.WaitGroup
 	start := time.Now()
 	for range callers {
 		wg.Go(func() {
-			t := askFor(ctx, limit, start, length)
+			t := claimUntil(ctx, limit, start, length)
 			mu.Lock()
 			defer mu.Unlock()
 			sum.add(t)
@@ -150,12 +150,12 @@ func work(addr string, length time.Duration) {
 	check(json.NewEncoder(os.Stdout).Encode(sum))
 }
 
-// askFor asks again and again.
-func askFor(ctx context.Context, l throttle.Limiter, start time.Time, length time.Duration) tally {
-	t := tally{First: start}
+// claimUntil asks again and again.
+func claimUntil(ctx context.Context, l throttle.Limiter, start time.Time, length time.Duration) claimCounts {
+	t := claimCounts{First: start}
 	for time.Since(start) < length {
 		d, err := l.Reserve(ctx, throttle.Claim{})
-		t.Asked++
+		t.Claims++
 		switch {
 		case err != nil:
 			t.Failed++

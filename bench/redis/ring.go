@@ -20,23 +20,23 @@ const (
 
 // A change of a ring is what it cost: keys that move begin anew.
 type change struct {
-	Change string  `json:"change"`
-	Shards int     `json:"shards"` // after it
-	Keys   int     `json:"keys"`
-	Moved  float64 `json:"moved_percent"`
-	Ideal  float64 `json:"moved_at_least_percent"` // of a ring that is even afterwards
-	Most   int64   `json:"most_over"`              // units beyond the limit, of any key
-	Burst  int64   `json:"burst"`
+	Change  string  `json:"change"`
+	Shards  int     `json:"shards"` // after it
+	Keys    int     `json:"keys"`
+	Moved   float64 `json:"moved_percent"`
+	Ideal   float64 `json:"moved_at_least_percent"` // of a ring that is even afterwards
+	MaxOver int64   `json:"max_over"`               // units beyond the limit, of any key
+	Burst   int64   `json:"burst"`
 }
 
 func (c change) String() string {
 	return fmt.Sprintf("%s: %d shards, %.1f %% of %d keys moved (at best %.1f %%), at most %d units over for each, of a burst of %d",
-		c.Change, c.Shards, c.Moved, c.Keys, c.Ideal, c.Most, c.Burst)
+		c.Change, c.Shards, c.Moved, c.Keys, c.Ideal, c.MaxOver, c.Burst)
 }
 
 // measureRing adds a shard to a ring of three and loses one, each time when all keys have
 // had what they may for a long time.
-func measureRing(_ options, tell func(any)) error {
+func measureRing(_ options, report func(any)) error {
 	servers, err := startServers(4)
 	if err != nil {
 		return err
@@ -58,13 +58,13 @@ func measureRing(_ options, tell func(any)) error {
 		over, err := drain(l)
 		moved := 0
 		for _, n := range over {
-			c.Most = max(c.Most, n)
+			c.MaxOver = max(c.MaxOver, n)
 			if n > 0 {
 				moved++
 			}
 		}
 		c.Moved = 100 * float64(moved) / ringKeys
-		tell(c)
+		report(c)
 		return err
 	}
 	addrs["shard3"] = servers[3].addr

@@ -16,15 +16,15 @@ import (
 	"github.com/heed-go/heed/bench"
 )
 
-// A scene is how the limiters are used.
-type scene struct {
+// A scenario is how the limiters are used.
+type scenario struct {
 	name       string
 	goroutines int
 	keys       int
 	perHour    int // units of each key
 }
 
-var scenes = []scene{
+var scenarios = []scenario{
 	{"64 goroutines, 1,000 keys", 64, 1000, 1_000_000_000},
 	{"64 goroutines, 1,000 keys, all refused", 64, 1000, 1},
 	{"64 goroutines, one key", 64, 1, 1_000_000_000},
@@ -41,28 +41,28 @@ type sample struct {
 
 // A speed is the median of the samples of a contender. The ratio is of neighbouring ones.
 type speed struct {
-	Scene     string  `json:"scene"`
-	Limiter   string  `json:"limiter"`
-	PerSecond float64 `json:"decisions_per_s"`
-	Client    float64 `json:"client_cpu_us"`
-	Server    float64 `json:"server_cpu_us"`
-	Allocs    float64 `json:"client_allocs"`
-	Granted   float64 `json:"granted_percent"`
-	Failed    int64   `json:"failed"`       // in all rounds
-	Ratio     float64 `json:"heed_by_this"` // in decisions a second
-	Least     float64 `json:"heed_by_this_least"`
-	Most      float64 `json:"heed_by_this_most"`
-	Cost      float64 `json:"this_by_heed_cpu"` // in processor time of client and server, which others on the machine disturb less
+	Scenario   string  `json:"scenario"`
+	Limiter    string  `json:"limiter"`
+	PerSecond  float64 `json:"decisions_per_s"`
+	Client     float64 `json:"client_cpu_us"`
+	Server     float64 `json:"server_cpu_us"`
+	Allocs     float64 `json:"client_allocs"`
+	Granted    float64 `json:"granted_percent"`
+	Failed     int64   `json:"failed"`  // in all rounds
+	Speedup    float64 `json:"speedup"` // in decisions a second
+	SpeedupMin float64 `json:"speedup_min"`
+	SpeedupMax float64 `json:"speedup_max"`
+	CPURatio   float64 `json:"cpu_ratio"` // in processor time of client and server, which others on the machine disturb less
 }
 
 func (s speed) String() string {
 	return fmt.Sprintf("%-39s %-25s %8.0f/s, heed is %.2f x (%.2f to %.2f), by processor time %.2f x, client %5.1f us, server %5.1f us, %5.1f allocations, %5.1f %% granted, %d failed",
-		s.Scene, s.Limiter, s.PerSecond, s.Ratio, s.Least, s.Most, s.Cost, s.Client, s.Server, s.Allocs, s.Granted, s.Failed)
+		s.Scenario, s.Limiter, s.PerSecond, s.Speedup, s.SpeedupMin, s.SpeedupMax, s.CPURatio, s.Client, s.Server, s.Allocs, s.Granted, s.Failed)
 }
 
 // measureSpeed has all contenders decide by turns, so that what disturbs the machine
 // disturbs them alike. Who goes first changes with the round.
-func measureSpeed(o options, tell func(any)) error {
+func measureSpeed(o options, report func(any)) error {
 	srv, err := startServer()
 	if err != nil {
 		return err
@@ -73,11 +73,11 @@ func measureSpeed(o options, tell func(any)) error {
 		c = connect("unix", srv.socket())
 	}
 	defer c.Close()
-	for n, s := range scenes {
+	for n, s := range scenarios {
 		samples := make([][]sample, len(contenders))
 		limits := make([]allow, len(contenders))
-		for i, who := range contenders {
-			if limits[i], err = who.make(c, s.perHour, strconv.Itoa(n)+who.name+":"); err != nil {
+		for i, cont := range contenders {
+			if limits[i], err = cont.make(c, s.perHour, strconv.Itoa(n)+cont.name+":"); err != nil {
 				return err
 			}
 			run(c, limits[i], s, o.sample/10) // scripts, connections and keys are there then
@@ -88,15 +88,15 @@ func measureSpeed(o options, tell func(any)) error {
 				samples[i] = append(samples[i], run(c, limits[i], s, o.sample))
 			}
 		}
-		for i, who := range contenders {
-			tell(sum(s.name, who.name, samples[i], samples[0]))
+		for i, cont := range contenders {
+			report(summarize(s.name, cont.name, samples[i], samples[0]))
 		}
 	}
 	return nil
 }
 
 // run has the goroutines of a scene ask for so long.
-func run(c *redis.Client, ask allow, s scene, length time.Duration) sample {
+func run(c *redis.Client, ask allow, s scenario, length time.Duration) sample {
 	ctx := context.Background()
 	var ops, granted, failed atomic.Int64
 	var before, after runtime.MemStats
@@ -148,7 +148,7 @@ func serverTime(c *redis.Client) (used time.Duration) {
 	return used
 }
 
-func sum(scene, name string, own, ours []sample) speed {
+func summarize(scenario, name string, own, ours []sample) speed {
 	var failed int64
 	ratios, costs := make([]float64, len(own)), make([]float64, len(own))
 	for i, s := range own {
@@ -160,15 +160,15 @@ func sum(scene, name string, own, ours []sample) speed {
 	slices.Sort(ratios)
 	slices.Sort(costs)
 	return speed{
-		Scene: scene, Limiter: name,
+		Scenario: scenario, Limiter: name,
 		PerSecond: 1e6 / of(func(s sample) float64 { return s.wall }),
 		Client:    of(func(s sample) float64 { return s.client }),
 		Server:    of(func(s sample) float64 { return s.server }),
 		Allocs:    of(func(s sample) float64 { return s.allocs }),
 		Granted:   100 * of(func(s sample) float64 { return s.granted }),
 		Failed:    failed,
-		Ratio:     ratios[len(ratios)/2], Least: ratios[0], Most: ratios[len(ratios)-1],
-		Cost: costs[len(costs)/2],
+		Speedup:   ratios[len(ratios)/2], SpeedupMin: ratios[0], SpeedupMax: ratios[len(ratios)-1],
+		CPURatio: costs[len(costs)/2],
 	}
 }
 

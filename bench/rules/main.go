@@ -25,9 +25,9 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// A line is the figures of one size. Times are nanoseconds for each request, the
+// A row is the figures of one size. Times are nanoseconds for each request, the
 // median of all rounds.
-type line struct {
+type row struct {
 	Rules   int     `json:"rules"`
 	LoadMs  float64 `json:"load_ms"`
 	Find    float64 `json:"find_ns"`
@@ -41,23 +41,23 @@ func main() {
 	rounds := flag.Int("rounds", 15, "rounds in which every size is measured")
 	asJSON := flag.Bool("json", false, "print lines of JSON")
 	flag.Parse()
-	var files []*file
+	var files []*ruleFile
 	for _, n := range []int{10, 100, 1000, 10_000} {
 		files = append(files, newFile(n))
 	}
 	for range *rounds {
 		for _, f := range files {
-			f.find = append(f.find, f.measure(f.finds))
-			f.pass = append(f.pass, f.measure(f.passes))
+			f.find = append(f.find, f.measure(f.findLimits))
+			f.pass = append(f.pass, f.measure(f.passLimits))
 		}
 	}
 	for _, f := range files {
-		show(f.line(files[0]), *asJSON)
+		show(f.row(files[0]), *asJSON)
 	}
 }
 
-// A file is a set of rules, and requests that ask for them.
-type file struct {
+// A ruleFile is a set of rules, and requests that ask for them.
+type ruleFile struct {
 	n          int
 	set        *rules.Set
 	loaded     time.Duration
@@ -68,13 +68,13 @@ type file struct {
 
 const requests = 512
 
-func newFile(n int) *file {
+func newFile(n int) *ruleFile {
 	text, before, start := []byte(text(n)), heap(), time.Now()
-	set, err := rules.Parse(text, rules.Setting{})
+	set, err := rules.Parse(text, rules.Config{})
 	if err != nil {
 		log.Fatal(err)
 	}
-	f := &file{n: n, set: set, loaded: time.Since(start)}
+	f := &ruleFile{n: n, set: set, loaded: time.Since(start)}
 	f.heap = heap() - before
 	for i := range requests {
 		k := i * 7919 % (n / 2)
@@ -111,11 +111,11 @@ func heap() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// finds looks up the limits of one request.
-func (f *file) finds(r *http.Request, t *throttle.Ticket) { f.set.Limits(r, t) }
+// findLimits looks up the limits of one request.
+func (f *ruleFile) findLimits(r *http.Request, t *throttle.Ticket) { f.set.Limits(r, t) }
 
-// passes looks them up, and passes them.
-func (f *file) passes(r *http.Request, t *throttle.Ticket) {
+// passLimits looks them up, and passes them.
+func (f *ruleFile) passLimits(r *http.Request, t *throttle.Ticket) {
 	ctx := r.Context()
 	f.set.Limits(r, t)
 	if d, err := t.Reserve(ctx, time.Time{}); err != nil || !d.OK {
@@ -125,7 +125,7 @@ func (f *file) passes(r *http.Request, t *throttle.Ticket) {
 }
 
 // measure returns how long an operation takes.
-func (f *file) measure(do func(*http.Request, *throttle.Ticket)) float64 {
+func (f *ruleFile) measure(do func(*http.Request, *throttle.Ticket)) float64 {
 	const turns = 20
 	ticket, start := new(throttle.Ticket), time.Now()
 	for range turns {
@@ -137,21 +137,21 @@ func (f *file) measure(do func(*http.Request, *throttle.Ticket)) float64 {
 	return float64(time.Since(start)) / (turns * requests)
 }
 
-func (f *file) line(smallest *file) line {
-	l := line{Rules: f.n, LoadMs: float64(f.loaded.Microseconds()) / 1000, Find: median(f.find), Pass: median(f.pass), HeapKiB: f.heap >> 10}
+func (f *ruleFile) row(smallest *ruleFile) row {
+	l := row{Rules: f.n, LoadMs: float64(f.loaded.Microseconds()) / 1000, Find: median(f.find), Pass: median(f.pass), HeapKiB: f.heap >> 10}
 	l.Growth = l.Find / median(smallest.find)
 	l.Allocs = f.allocs()
 	return l
 }
 
 // allocs returns the allocations of one request that passes.
-func (f *file) allocs() float64 {
+func (f *ruleFile) allocs() float64 {
 	var before, after runtime.MemStats
 	ticket := new(throttle.Ticket)
 	runtime.ReadMemStats(&before)
 	for _, r := range f.requests {
 		*ticket = throttle.Ticket{}
-		f.finds(r, ticket)
+		f.findLimits(r, ticket)
 		_, _ = ticket.Reserve(context.Background(), time.Time{})
 		ticket.Observe(context.Background(), throttle.Feedback{})
 	}
@@ -164,7 +164,7 @@ func median(all []float64) float64 {
 	return sorted[len(sorted)/2]
 }
 
-func show(l line, asJSON bool) {
+func show(l row, asJSON bool) {
 	if asJSON {
 		if err := json.NewEncoder(os.Stdout).Encode(l); err != nil {
 			log.Fatal(err)

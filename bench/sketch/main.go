@@ -55,7 +55,7 @@ func key(i int) string {
 // bloom asks for a million keys that were not added.
 func (e experiment) bloom() {
 	const trials = 1_000_000
-	b := sketch.NewBloom(sketch.Size{Keys: int64(e.keys), Bytes: e.bytes, Seed: e.seed})
+	b := sketch.NewBloom(sketch.BloomConfig{Keys: int64(e.keys), Bytes: e.bytes, Seed: e.seed})
 	for i := range e.keys {
 		b.Add(key(i))
 	}
@@ -65,7 +65,7 @@ func (e experiment) bloom() {
 			found++
 		}
 	}
-	stated := sketch.NewBloom(sketch.Size{Keys: int64(e.keys), ErrorRate: 0.01})
+	stated := sketch.NewBloom(sketch.BloomConfig{Keys: int64(e.keys), ErrorRate: 0.01})
 	show("Bloom", b.Bytes(), "false positives, computed exactly", b.ErrorRate(int64(e.keys)), float64(found)/trials)
 	fmt.Printf("%-42s %9.2f  at %.2f bits a key\n", "  1 % would take", float64(stated.Bytes())/(1<<20), float64(stated.Bytes())*8/float64(e.keys))
 }
@@ -73,7 +73,7 @@ func (e experiment) bloom() {
 // countMin adds every key once, and as many more by a zipf distribution.
 func (e experiment) countMin() {
 	const delta = 0.01
-	c := sketch.NewCountMin(sketch.Precision{Bytes: e.bytes, Seed: e.seed})
+	c := sketch.NewCountMin(sketch.CountMinConfig{Bytes: e.bytes, Seed: e.seed})
 	zipf := rand.NewZipf(rand.New(rand.NewPCG(e.seed, 1)), 1.1, 1, uint64(e.keys-1))
 	added := make([]int64, e.keys)
 	for i := range added {
@@ -101,7 +101,7 @@ func (e experiment) countMin() {
 // It then asks how much each is taken to have used.
 func (e experiment) limiter(clients int, bytes int64) {
 	ctx := context.Background()
-	l := sketch.NewLimiter(sketch.Plan{Limit: throttle.PerMinute(10), Clients: int64(clients), Bytes: bytes, Seed: e.seed}, nil)
+	l := sketch.NewLimiter(sketch.LimiterConfig{Limit: throttle.PerMinute(10), Clients: int64(clients), Bytes: bytes, Seed: e.seed}, nil)
 	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	refused, wrong := 0, 0
 	for window := range 2 {

@@ -21,10 +21,10 @@ import (
 )
 
 const (
-	calls   = 1000
-	workers = 30
-	delay   = 70 * time.Millisecond
-	slack   = .25 // seconds
+	calls     = 1000
+	workers   = 30
+	delay     = 70 * time.Millisecond
+	tolerance = .25 // seconds
 )
 
 // A row is a client and the response that is a 429.
@@ -39,7 +39,7 @@ type result struct {
 	RetryAfter *int    `json:"retry_after_s"` // null: the 429 has no Retry-After
 	Response   int     `json:"response"`
 	Elapsed    float64 `json:"elapsed_s"`
-	Without    float64 `json:"without_s"` // elapsed when there is no 429
+	Baseline   float64 `json:"baseline_s"` // elapsed when there is no 429
 	Failed     int     `json:"failed"`
 }
 
@@ -68,14 +68,14 @@ func measure(t *testing.T, names []string, asJSON bool) (missed bool) {
 			}
 		}
 	}
-	without := 0.0
+	baseline := 0.0
 	simulation.Each(t, len(rows), func(i int) result { return rows[i].run() }, func(r result) {
 		if r.Response == 0 {
-			without = r.Elapsed
+			baseline = r.Elapsed
 			return
 		}
-		r.Without = without
-		missed = missed || r.Client == "heed" && !r.good()
+		r.Baseline = baseline
+		missed = missed || r.Client == "heed" && !r.meetsGoal()
 		show(r, asJSON)
 	})
 	return missed
@@ -112,10 +112,10 @@ func (r result) goal() float64 {
 	if r.RetryAfter != nil {
 		wait = *r.RetryAfter
 	}
-	return float64(wait) + 1.1*r.Without + slack
+	return float64(wait) + 1.1*r.Baseline + tolerance
 }
 
-func (r result) good() bool { return r.Failed == 0 && r.Elapsed <= r.goal() }
+func (r result) meetsGoal() bool { return r.Failed == 0 && r.Elapsed <= r.goal() }
 
 func show(r result, asJSON bool) {
 	if asJSON {
@@ -127,9 +127,9 @@ func show(r result, asJSON bool) {
 		header = strconv.Itoa(*r.RetryAfter)
 	}
 	verdict := "met"
-	if !r.good() {
+	if !r.meetsGoal() {
 		verdict = "missed"
 	}
 	fmt.Printf("%-14s Retry-After %4s as response %3d: %8.2f s, %d failed; %.2f s without it, goal %.2f s: %s\n",
-		r.Client, header, r.Response, r.Elapsed, r.Failed, r.Without, r.goal(), verdict)
+		r.Client, header, r.Response, r.Elapsed, r.Failed, r.Baseline, r.goal(), verdict)
 }

@@ -10,12 +10,12 @@ import (
 func TestRow_waitsForRetryAfter(t *testing.T) {
 	for _, client := range []string{"heed", "retryablehttp"} {
 		synctest.Test(t, func(t *testing.T) {
-			without := row{client: client}.run()
-			require.Zero(t, without.Failed, client)
+			baseline := row{client: client}.run()
+			require.Zero(t, baseline.Failed, client)
 			r := row{client, 10, 100}.run()
 			require.Zero(t, r.Failed, client)
 			require.Greater(t, r.Elapsed, 10.0, client)
-			require.Less(t, without.Elapsed, 5.0, client)
+			require.Less(t, baseline.Elapsed, 5.0, client)
 		})
 	}
 }
@@ -27,8 +27,8 @@ func TestMeasure_meetsTheGoals(t *testing.T) {
 
 func TestResult_knowsItsGoal(t *testing.T) {
 	ten := 10
-	require.InDelta(t, 12.45, result{RetryAfter: &ten, Without: 2}.goal(), 1e-9)
-	require.True(t, result{Without: 2, Elapsed: 2.4}.good())
-	require.False(t, result{Without: 2, Elapsed: 2.5}.good())
-	require.False(t, result{Without: 2, Elapsed: 2, Failed: 1}.good())
+	require.InDelta(t, 12.45, result{RetryAfter: &ten, Baseline: 2}.goal(), 1e-9)
+	require.True(t, result{Baseline: 2, Elapsed: 2.4}.meetsGoal())
+	require.False(t, result{Baseline: 2, Elapsed: 2.5}.meetsGoal())
+	require.False(t, result{Baseline: 2, Elapsed: 2, Failed: 1}.meetsGoal())
 }

@@ -26,41 +26,55 @@ type algorithm struct {
 }
 
 var algorithms = []algorithm{
-	{"none", func(clk) limiter { return throttle.Unlimited }, nil},
+	{"none", func(clk) limiter { return throttle.AllowAll }, nil},
 	{"token bucket", bucket, nil},
 	{"token bucket of 10", func(c clk) limiter { return throttle.NewTokenBucket(short, c) }, nil},
-	{"token bucket, one of many", few(buckets), buckets},
-	{"token bucket, refilled each minute", func(c clk) limiter { return throttle.NewRefillBucket(throttle.Refill{Limit: limit, Anchor: start}, c) }, nil},
+	{"token bucket, one of many", forHundred(buckets), buckets},
+	{"token bucket, refilled each minute", func(c clk) limiter {
+		return throttle.NewRefillBucket(throttle.RefillBucketConfig{Limit: limit, Anchor: start}, c)
+	}, nil},
 	{"x/time/rate", func(c clk) limiter { return throttle.FromRate(xrate.NewLimiter(1, 60), "rate", c) }, nil},
-	{"leaky bucket of 10, queue of 5", func(c clk) limiter { return throttle.NewLeakyBucket(throttle.Leak{Limit: short, Queue: 5}, c) }, nil},
+	{"leaky bucket of 10, queue of 5", func(c clk) limiter {
+		return throttle.NewLeakyBucket(throttle.LeakyBucketConfig{Limit: short, Queue: 5}, c)
+	}, nil},
 	{"nginx burst=10", func(c clk) limiter {
-		return throttle.NewNginx(throttle.LimitReq{Rate: 60, Per: time.Minute, Burst: 10}, c)
+		return throttle.NewNginx(throttle.NginxConfig{Rate: 60, Per: time.Minute, Burst: 10}, c)
 	}, nil},
 	{"nginx burst=59 nodelay", func(c clk) limiter {
-		return throttle.NewNginx(throttle.LimitReq{Rate: 60, Per: time.Minute, Burst: 59, NoDelay: true}, c)
+		return throttle.NewNginx(throttle.NginxConfig{Rate: 60, Per: time.Minute, Burst: 59, NoDelay: true}, c)
 	}, nil},
-	{"queue served by ticks", func(c clk) limiter { return throttle.NewTickQueue(throttle.Ticks{Limit: limit, Queue: 10}, c) }, nil},
-	{"fixed window, by the clock", func(c clk) limiter { return throttle.NewFixedWindow(throttle.Quota{Count: 60, Per: time.Minute}, c) }, nil},
+	{"queue served by ticks", func(c clk) limiter {
+		return throttle.NewTickQueue(throttle.TickQueueConfig{Limit: limit, Queue: 10}, c)
+	}, nil},
+	{"fixed window, by the clock", func(c clk) limiter {
+		return throttle.NewFixedWindow(throttle.FixedWindowConfig{Count: 60, Per: time.Minute}, c)
+	}, nil},
 	{"fixed window, from the first", func(c clk) limiter {
-		return throttle.NewFixedWindow(throttle.Quota{Count: 60, Per: time.Minute, Anchor: throttle.AtFirst}, c)
+		return throttle.NewFixedWindow(throttle.FixedWindowConfig{Count: 60, Per: time.Minute, Align: throttle.AtFirst}, c)
 	}, nil},
 	{"permits per period", func(c clk) limiter { return throttle.NewPermitsPerPeriod(60, time.Minute, c) }, nil},
-	{"sliding log", func(c clk) limiter { return throttle.NewSlidingLog(throttle.Log{Limit: limit}, c) }, nil},
-	{"sliding log, refusals count", func(c clk) limiter { return throttle.NewSlidingLog(throttle.Log{Limit: limit, CountRefused: true}, c) }, nil},
-	{"sliding counter", func(c clk) limiter { return throttle.NewSlidingCounter(throttle.Counter{Limit: limit}, c) }, nil},
-	{"6 sub-windows", func(c clk) limiter { return throttle.NewSubWindows(throttle.Parts{Limit: limit, Parts: 6}, c) }, nil},
-	{"sketch", few(sketched), sketched},
-	{"one at a time", func(c clk) limiter { return throttle.NewInFlight(throttle.Capacity{Count: 1}, c) }, nil},
-	{"penalty after 30 refusals", few(punished), punished},
+	{"sliding log", func(c clk) limiter { return throttle.NewSlidingLog(throttle.SlidingLogConfig{Limit: limit}, c) }, nil},
+	{"sliding log, refusals count", func(c clk) limiter {
+		return throttle.NewSlidingLog(throttle.SlidingLogConfig{Limit: limit, CountRefused: true}, c)
+	}, nil},
+	{"sliding counter", func(c clk) limiter { return throttle.NewSlidingCounter(throttle.SlidingCounterConfig{Limit: limit}, c) }, nil},
+	{"6 sub-windows", func(c clk) limiter {
+		return throttle.NewSubWindows(throttle.SubWindowsConfig{Limit: limit, Parts: 6}, c)
+	}, nil},
+	{"sketch", forHundred(sketched), sketched},
+	{"one at a time", func(c clk) limiter { return throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 1}, c) }, nil},
+	{"penalty after 30 refusals", forHundred(banned), banned},
 	{"soft, 10 % more", func(c clk) limiter {
-		return &throttle.Soft{Limit: bucket(c), Hard: throttle.NewTokenBucket(limit.Plus(10), c)}
+		return &throttle.SoftLimit{Soft: bucket(c), Hard: throttle.NewTokenBucket(limit.PlusPercent(10), c)}
 	}, nil},
-	{"adaptive", func(c clk) limiter { return throttle.NewAdaptive(throttle.Adapt{}, c) }, nil},
+	{"adaptive", func(c clk) limiter { return throttle.NewAdaptive(throttle.AdaptiveConfig{}, c) }, nil},
 	{"accept ratio", func(c clk) limiter {
-		return throttle.NewAcceptRatio(throttle.Accept{Rand: rand.New(rand.NewPCG(1, 2)).Float64}, c)
+		return throttle.NewAdmissionControl(throttle.AdmissionControlConfig{Rand: rand.New(rand.NewPCG(1, 2)).Float64}, c)
 	}, nil},
-	{"warm-up of 20 s", func(c clk) limiter { return warmup.New(warmup.Curve{Limit: limit, Over: 20 * time.Second}, c) }, nil},
-	{"saves up 10 s of idle time", func(c clk) limiter { return warmup.NewBursty(warmup.Burst{Limit: limit, Save: 10 * time.Second}, c) }, nil},
+	{"warm-up of 20 s", func(c clk) limiter { return warmup.New(warmup.Config{Limit: limit, Period: 20 * time.Second}, c) }, nil},
+	{"saves up 10 s of idle time", func(c clk) limiter {
+		return warmup.NewBursty(warmup.BurstyConfig{Limit: limit, MaxBurst: 10 * time.Second}, c)
+	}, nil},
 }
 
 var short = throttle.Limit{Count: 60, Per: time.Minute, Burst: 10}
@@ -68,18 +82,18 @@ var short = throttle.Limit{Count: 60, Per: time.Minute, Burst: 10}
 func bucket(c clk) limiter { return throttle.NewTokenBucket(limit, c) }
 
 func buckets(c clk, clients int) limiter {
-	return throttle.NewKeyedBuckets(throttle.Buckets{Limit: limit, Max: clients}, c)
+	return throttle.NewKeyedBuckets(throttle.BucketsConfig{Limit: limit, Max: clients}, c)
 }
 
 func sketched(c clk, clients int) limiter {
-	return sketch.NewLimiter(sketch.Plan{Limit: limit, Clients: int64(clients), Seed: 1}, c)
+	return sketch.NewLimiter(sketch.LimiterConfig{Limit: limit, Clients: int64(clients), Seed: 1}, c)
 }
 
-func punished(c clk, clients int) limiter {
-	s := throttle.Sentence{After: 30, Within: 10 * time.Second, For: time.Minute, MaxKeys: clients}
-	return throttle.NewPenalty(buckets(c, clients), s, c)
+func banned(c clk, clients int) limiter {
+	s := throttle.BanConfig{Refusals: 30, Within: 10 * time.Second, Duration: time.Minute, MaxKeys: clients}
+	return throttle.NewBan(buckets(c, clients), s, c)
 }
 
-func few(many func(clk, int) limiter) func(clk) limiter {
+func forHundred(many func(clk, int) limiter) func(clk) limiter {
 	return func(c clk) limiter { return many(c, 100) }
 }

@@ -20,32 +20,32 @@ import (
 var limit = throttle.Limit{Name: "60 a minute", Count: 60, Per: time.Minute}
 
 const (
-	patience = 10 * time.Second // longest wait that a request accepts
-	takes    = time.Second      // from act to answer
+	maxWait         = 10 * time.Second // longest wait that a request accepts
+	requestDuration = time.Second      // from act to answer
 )
 
 func main() {
-	table(os.Stdout, weigh)
+	table(os.Stdout, bytesPerClient)
 	plots(os.Stdout)
 }
 
 // table prints what each limiter lets through, and what weigh says of it.
-func table(out io.Writer, weigh func(algorithm) string) {
+func table(out io.Writer, measure func(algorithm) string) {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprint(w, "granted, and most in a minute:\t")
-	for _, c := range crowds {
+	for _, c := range workloads {
 		fmt.Fprintf(w, "%s\tmost\t", c.name)
 	}
 	fmt.Fprint(w, "waits\tbytes a client\t\n")
 	for _, a := range algorithms {
 		fmt.Fprintf(w, "%s\t", a.name)
 		var longest time.Duration
-		for _, c := range crowds {
-			acts, wait := play(a.one(newClock()), c.arrivals())
+		for _, c := range workloads {
+			acts, wait := simulate(a.one(newClock()), c.arrivals())
 			longest = max(longest, wait)
-			fmt.Fprintf(w, "%d\t%d\t", len(acts), fullest(acts, limit.Per))
+			fmt.Fprintf(w, "%d\t%d\t", len(acts), maxInWindow(acts, limit.Per))
 		}
-		fmt.Fprintf(w, "%v\t%s\t\n", longest, weigh(a))
+		fmt.Fprintf(w, "%v\t%s\t\n", longest, measure(a))
 	}
 	w.Flush()
 }

@@ -10,10 +10,10 @@ import (
 )
 
 // What a client weighs is measured, and differs from machine to machine.
-func unweighed(algorithm) string { return "?" }
+func unmeasured(algorithm) string { return "?" }
 
 func Example_table() {
-	table(os.Stdout, unweighed)
+	table(os.Stdout, unmeasured)
 	// Output:
 	// granted, and most in a minute:  steady  most  sale  most  edge  most  waits  bytes a client
 	//                                 none     270    90   356   316   240   120     0s               ?
@@ -133,11 +133,11 @@ func Example_plots() {
 	//                                     0:00                1:00                2:00                3:00
 }
 
-func TestWeigh_seesWhatTablesSave(t *testing.T) {
+func TestBytesPerClient_tablesAreSmaller(t *testing.T) {
 	bytes := map[string]int{}
 	for _, a := range algorithms {
 		if a.name == "token bucket" || a.name == "token bucket, one of many" || a.name == "sketch" {
-			n, err := strconv.Atoi(weigh(a))
+			n, err := strconv.Atoi(bytesPerClient(a))
 			require.NoError(t, err)
 			bytes[a.name] = n
 		}
@@ -147,9 +147,9 @@ func TestWeigh_seesWhatTablesSave(t *testing.T) {
 	require.Positive(t, bytes["sketch"])
 }
 
-func TestFullest_countsAnyWindow(t *testing.T) {
-	require.Equal(t, 0, fullest(nil, 10))
-	require.Equal(t, 2, fullest([]time.Duration{0, 9}, 10))
-	require.Equal(t, 1, fullest([]time.Duration{0, 10}, 10), "a window does not hold both its ends")
-	require.Equal(t, 3, fullest([]time.Duration{0, 8, 10, 17, 30}, 10))
+func TestMaxInWindow_countsAnyWindow(t *testing.T) {
+	require.Equal(t, 0, maxInWindow(nil, 10))
+	require.Equal(t, 2, maxInWindow([]time.Duration{0, 9}, 10))
+	require.Equal(t, 1, maxInWindow([]time.Duration{0, 10}, 10), "a window does not hold both its ends")
+	require.Equal(t, 3, maxInWindow([]time.Duration{0, 8, 10, 17, 30}, 10))
 }

@@ -27,10 +27,10 @@ func plots(out io.Writer) {
 		}
 	}
 	fmt.Fprintln(out, " or more")
-	for _, c := range crowds {
-		fmt.Fprintf(out, "\n%s: %s\n", c.name, c.says)
+	for _, c := range workloads {
+		fmt.Fprintf(out, "\n%s: %s\n", c.name, c.description)
 		for _, a := range algorithms {
-			acts, _ := play(a.one(newClock()), c.arrivals())
+			acts, _ := simulate(a.one(newClock()), c.arrivals())
 			fmt.Fprintf(out, "%34s |%s|\n", a.name, plot(acts))
 		}
 		fmt.Fprintf(out, "%34s  0:00                1:00                2:00                3:00\n", "")
@@ -39,7 +39,7 @@ func plots(out io.Writer) {
 
 // plot returns one character for each column of time.
 func plot(acts []time.Duration) string {
-	counts := make([]int, lasts/column)
+	counts := make([]int, duration/column)
 	for _, at := range acts {
 		if i := int(at / column); i < len(counts) {
 			counts[i]++

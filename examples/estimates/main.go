@@ -25,24 +25,24 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// A scene is a server, and the calls that are made to it.
-type scene struct {
+// A scenario is a server, and the calls that are made to it.
+type scenario struct {
 	title   string
-	answer  func() func(heedtest.Arrival) heedtest.Answer
+	respond func() func(heedtest.Request) heedtest.Response
 	calls   int
 	workers int
 }
 
-var scenes = []scene{
+var scenarios = []scenario{
 	{"healthy, 5 % are a bare 503", healthy, 400, 4},
 	{"bare 429 above 20 a second", limited, 100, 20},
 }
 
 // healthy fails the first request for every 20th item.
-func healthy() func(heedtest.Arrival) heedtest.Answer {
+func healthy() func(heedtest.Request) heedtest.Response {
 	var failed sync.Map
-	return func(r heedtest.Arrival) heedtest.Answer {
-		a := heedtest.Answer{Delay: 10 * time.Millisecond}
+	return func(r heedtest.Request) heedtest.Response {
+		a := heedtest.Response{Delay: 10 * time.Millisecond}
 		item, err := strconv.Atoi(path.Base(r.URL))
 		if _, again := failed.LoadOrStore(r.URL, true); err == nil && item%20 == 0 && !again {
 			a.Status = http.StatusServiceUnavailable
@@ -52,10 +52,10 @@ func healthy() func(heedtest.Arrival) heedtest.Answer {
 }
 
 // limited accepts 20 requests a second, with a burst of 20.
-func limited() func(heedtest.Arrival) heedtest.Answer {
+func limited() func(heedtest.Request) heedtest.Response {
 	limit := throttle.NewTokenBucket(throttle.PerSecond(20), nil)
-	return func(heedtest.Arrival) heedtest.Answer {
-		a := heedtest.Answer{Delay: 10 * time.Millisecond}
+	return func(heedtest.Request) heedtest.Response {
+		a := heedtest.Response{Delay: 10 * time.Millisecond}
 		if d, err := limit.Reserve(context.Background(), throttle.Claim{}); err != nil || !d.OK {
 			a.Status = http.StatusTooManyRequests
 		}
@@ -66,16 +66,16 @@ func limited() func(heedtest.Arrival) heedtest.Answer {
 func main() {
 	asJSON := flag.Bool("json", false, "print a line of JSON for each server instead of tables")
 	flag.Parse()
-	if err := play(os.Stdout, *asJSON, (*heedtest.Server).Start); err != nil {
+	if err := runScenarios(os.Stdout, *asJSON, (*heedtest.Server).Start); err != nil {
 		log.Fatal("estimates: ", err)
 	}
 }
 
-// play plays all scenes, each with a server of its own, which start starts.
-func play(out io.Writer, asJSON bool, start func(*heedtest.Server)) error {
+// runScenarios plays all scenes, each with a server of its own, which start starts.
+func runScenarios(out io.Writer, asJSON bool, start func(*heedtest.Server)) error {
 	var results []result
-	for _, s := range scenes {
-		server := &heedtest.Server{Answer: s.answer()}
+	for _, s := range scenarios {
+		server := &heedtest.Server{Respond: s.respond()}
 		start(server)
 		results = append(results, s.run(server))
 		server.Close()

@@ -12,10 +12,10 @@ import (
 )
 
 // In a bubble no time passes while calls wait.
-func TestPlay_waitsOnlyWhereThereIsALimit(t *testing.T) {
+func TestRunScenarios_waitsOnlyWhereThereIsALimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out strings.Builder
-		require.NoError(t, play(&out, true, (*heedtest.Server).StartInMemory))
+		require.NoError(t, runScenarios(&out, true, (*heedtest.Server).StartInMemory))
 		lines := json.NewDecoder(strings.NewReader(out.String()))
 		var healthy, limited result
 		require.NoError(t, lines.Decode(&healthy))
@@ -36,10 +36,10 @@ func TestPlay_waitsOnlyWhereThereIsALimit(t *testing.T) {
 	})
 }
 
-func TestPlay_printsTables(t *testing.T) {
+func TestRunScenarios_printsTables(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out strings.Builder
-		require.NoError(t, play(&out, false, (*heedtest.Server).StartInMemory))
+		require.NoError(t, runScenarios(&out, false, (*heedtest.Server).StartInMemory))
 		for _, want := range []string{"server   calls   failed   sent   rejected   waited", "no call waited", `calls waited longest for "learned rate"`} {
 			require.Contains(t, out.String(), want)
 		}

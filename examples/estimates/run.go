@@ -41,7 +41,7 @@ type recorder struct {
 }
 
 // run makes the calls of s to server.
-func (s scene) run(server *heedtest.Server) result {
+func (s scenario) run(server *heedtest.Server) result {
 	r := &recorder{start: time.Now(), result: result{Server: s.title, Calls: s.calls, Waited: map[string]int{}, Events: []event{}}}
 	client := heed.NewClient(&heed.Transport{Base: server.Transport(), Trace: r.trace()})
 	defer client.CloseIdleConnections()
@@ -50,7 +50,7 @@ func (s scene) run(server *heedtest.Server) result {
 	for range s.workers {
 		all.Go(func() {
 			for item := next.Add(1); item <= int64(s.calls); item = next.Add(1) {
-				r.called(client.Get(fmt.Sprintf("%s/items/%d", server.URL, item)))
+				r.countCall(client.Get(fmt.Sprintf("%s/items/%d", server.URL, item)))
 			}
 		})
 	}
@@ -62,7 +62,7 @@ func (s scene) run(server *heedtest.Server) result {
 // trace returns functions that count what is sent, and note what is learned of the server.
 func (r *recorder) trace() *heed.Trace {
 	return &heed.Trace{
-		Answer: func(_ *http.Request, s heed.Step) {
+		AttemptDone: func(_ *http.Request, s heed.TraceInfo) {
 			r.mu.Lock()
 			defer r.mu.Unlock()
 			r.Sent++
@@ -72,19 +72,19 @@ func (r *recorder) trace() *heed.Trace {
 		},
 		Hold: func(i heed.HoldInfo) {
 			if i.Held {
-				r.note("no requests for %d ms: %s", i.For.Milliseconds(), nameOf(i.Limit))
+				r.addEvent("no requests for %d ms: %s", i.For.Milliseconds(), nameOf(i.Limit))
 			} else {
-				r.note("requests again: %s", nameOf(i.Limit))
+				r.addEvent("requests again: %s", nameOf(i.Limit))
 			}
 		},
 		LimitLearned: func(i heed.LimitLearnedInfo) {
-			r.note("%s: %s, %.1f requests a second", nameOf(i.Limit), i.Change, i.Rate)
+			r.addEvent("%s: %s, %.1f requests a second", nameOf(i.Limit), i.Change, i.Rate)
 		},
 	}
 }
 
-// note adds an event.
-func (r *recorder) note(format string, args ...any) {
+// addEvent adds an event.
+func (r *recorder) addEvent(format string, args ...any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.Events = append(r.Events, event{time.Since(r.start).Seconds(), fmt.Sprintf(format, args...)})
@@ -96,8 +96,8 @@ func nameOf(limit string) string {
 	return name
 }
 
-// called counts a call that returned resp and err.
-func (r *recorder) called(resp *http.Response, err error) {
+// countCall counts a call that returned resp and err.
+func (r *recorder) countCall(resp *http.Response, err error) {
 	if err == nil {
 		defer resp.Body.Close()
 		_, err = io.Copy(io.Discard, resp.Body)
@@ -107,8 +107,8 @@ func (r *recorder) called(resp *http.Response, err error) {
 	if err != nil || resp.StatusCode != http.StatusOK {
 		r.Failed++
 	}
-	if info, ok := heed.InfoFrom(resp); ok && info.InLine > 0 {
+	if info, ok := heed.InfoFrom(resp); ok && info.QueueWait > 0 {
 		r.Waited[nameOf(info.Limit)]++
-		r.Longest = max(r.Longest, info.InLine.Seconds())
+		r.Longest = max(r.Longest, info.QueueWait.Seconds())
 	}
 }

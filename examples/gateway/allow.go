@@ -10,8 +10,8 @@ import (
 	"github.com/heed-go/heed/throttlehttp"
 )
 
-// A verdict is the answer of GET /allow. The headers say the same, and more.
-type verdict struct {
+// An allowResponse is the answer of GET /allow. The headers say the same, and more.
+type allowResponse struct {
 	Allowed    bool  `json:"allowed"`
 	Remaining  int64 `json:"remaining"`             // units left
 	RetryAfter int64 `json:"retry_after,omitempty"` // seconds until asking again is of use; 0: unknown, or never
@@ -23,7 +23,7 @@ type verdict struct {
 func allow(limits *rules.File) http.Handler {
 	m := &throttlehttp.Middleware{
 		Limits: func(r *http.Request, t *throttle.Ticket) {
-			key, cost, _ := question(r)
+			key, cost, _ := parseRequest(r)
 			limits.Add(t, rules.Descriptor{{Key: "allow", Value: key}})
 			for i := range t.Demands {
 				if t.Demands[i].Limiter != nil {
@@ -31,11 +31,11 @@ func allow(limits *rules.File) http.Handler {
 				}
 			}
 		},
-		Refused: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { say(w, http.StatusTooManyRequests) }),
+		OnReject: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { writeResponse(w, http.StatusTooManyRequests) }),
 	}
-	granted := m.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { say(w, http.StatusOK) }))
+	granted := m.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { writeResponse(w, http.StatusOK) }))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if _, _, ok := question(r); !ok {
+		if _, _, ok := parseRequest(r); !ok {
 			http.Error(w, "gateway: /allow needs a key, and a cost from 1 to 1,000,000 if there is one", http.StatusBadRequest)
 			return
 		}
@@ -43,8 +43,8 @@ func allow(limits *rules.File) http.Handler {
 	})
 }
 
-// question returns whose units are asked for, and how many.
-func question(r *http.Request) (key string, cost int64, ok bool) {
+// parseRequest returns whose units are asked for, and how many.
+func parseRequest(r *http.Request) (key string, cost int64, ok bool) {
 	q := r.URL.Query()
 	key, cost = q.Get("key"), 1
 	if s := q.Get("cost"); s != "" {
@@ -57,9 +57,9 @@ func question(r *http.Request) (key string, cost int64, ok bool) {
 	return key, cost, key != ""
 }
 
-func say(w http.ResponseWriter, status int) {
+func writeResponse(w http.ResponseWriter, status int) {
 	h := w.Header()
-	v := verdict{Allowed: status == http.StatusOK}
+	v := allowResponse{Allowed: status == http.StatusOK}
 	v.Remaining, _ = strconv.ParseInt(h.Get("X-RateLimit-Remaining"), 10, 64)
 	v.RetryAfter, _ = strconv.ParseInt(h.Get("Retry-After"), 10, 64)
 	h.Set("Content-Type", "application/json")

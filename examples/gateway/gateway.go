@@ -25,15 +25,15 @@ type gateway struct {
 // path. Copies that share their counts must have the same secret, or each has names of
 // its own for the same clients. build is where limits are kept; nil: in this process.
 // tell hears of reloads.
-func newGateway(path string, users, orders *url.URL, secret []byte, build func(*rules.Limit) (throttle.Limiter, error), tell func(error)) (*gateway, error) {
+func newGateway(path string, users, orders *url.URL, secret []byte, build func(*rules.Limit) (throttle.Limiter, error), onReload func(error)) (*gateway, error) {
 	// A client is who has a token, or else who has an address. Behind a balancer of
 	// your own name it in IP.Trusted, or all clients are one.
 	tokens := &throttlehttp.Secrets{Key: secret}
-	client := throttlehttp.FirstKey(tokens.Bearer, throttlehttp.IP{}.Key)
+	client := throttlehttp.FirstOf(tokens.Bearer, throttlehttp.IP{}.Key)
 	g := &gateway{mux: http.NewServeMux(), limits: &rules.File{
 		Path:     path,
-		OnReload: tell,
-		Setting:  rules.Setting{Build: build, Values: map[string]func(*http.Request) (string, bool){"client": client}},
+		OnReload: onReload,
+		Config:   rules.Config{Build: build, Values: map[string]func(*http.Request) (string, bool){"client": client}},
 	}}
 	if err := g.limits.Open(); err != nil {
 		return nil, fmt.Errorf("gateway: the limits in %s: %w", path, err)

@@ -16,8 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// alone returns a gateway that counts in this process, and the path of its file.
-func alone(t *testing.T, text string) (g *gateway, file string, reloaded chan error) {
+// newTestGateway returns a gateway that counts in this process, and the path of its file.
+func newTestGateway(t *testing.T, text string) (g *gateway, file string, reloaded chan error) {
 	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		io.WriteString(w, r.URL.Path+" for "+r.Header.Get("X-Forwarded-For"))
 	}))
@@ -32,7 +32,7 @@ func alone(t *testing.T, text string) (g *gateway, file string, reloaded chan er
 	return g, file, reloaded
 }
 
-func ask(g *gateway, method, path string, header ...string) *httptest.ResponseRecorder {
+func serveRequest(g *gateway, method, path string, header ...string) *httptest.ResponseRecorder {
 	r, w := httptest.NewRequest(method, path, nil), httptest.NewRecorder()
 	for i := 0; i < len(header); i += 2 {
 		r.Header.Set(header[i], header[i+1])
@@ -41,74 +41,74 @@ func ask(g *gateway, method, path string, header ...string) *httptest.ResponseRe
 	return w
 }
 
-func TestGateway_passesOnWhatIsAllowed(t *testing.T) {
-	g, _, _ := alone(t, limits)
-	w := ask(g, http.MethodGet, "/users/7")
+func TestGateway_forwardsWhatIsAllowed(t *testing.T) {
+	g, _, _ := newTestGateway(t, limits)
+	w := serveRequest(g, http.MethodGet, "/users/7")
 	require.Equal(t, 200, w.Code)
 	require.Equal(t, "/users/7 for 192.0.2.1", w.Body.String())
 	require.Equal(t, "19", w.Header().Get("X-RateLimit-Remaining"))
-	require.Equal(t, 404, ask(g, http.MethodGet, "/elsewhere").Code)
+	require.Equal(t, 404, serveRequest(g, http.MethodGet, "/elsewhere").Code)
 }
 
 func TestGateway_limitsEachClient(t *testing.T) {
-	g, _, _ := alone(t, limits)
+	g, _, _ := newTestGateway(t, limits)
 	for range 5 {
-		require.Equal(t, 200, ask(g, http.MethodPost, "/orders/", "Authorization", "Bearer ann").Code)
+		require.Equal(t, 200, serveRequest(g, http.MethodPost, "/orders/", "Authorization", "Bearer ann").Code)
 	}
 	for name, accept := range map[string]string{"curl": "*/*", "browser": "text/html,application/xhtml+xml,*/*;q=0.8"} {
-		w := ask(g, http.MethodPost, "/orders/", "Authorization", "Bearer ann", "Accept", accept)
+		w := serveRequest(g, http.MethodPost, "/orders/", "Authorization", "Bearer ann", "Accept", accept)
 		require.Equal(t, 429, w.Code, name)
 		require.NotEmpty(t, w.Header().Get("Retry-After"), name)
 		require.Contains(t, w.Body.String(), "Try again in", name)
 		require.NotContains(t, w.Body.String(), "ann", name)
 		require.NotContains(t, w.Body.String(), "orders", "%s: nobody's business", name)
 	}
-	require.Equal(t, 200, ask(g, http.MethodPost, "/orders/", "Authorization", "Bearer bob").Code)
-	require.Equal(t, 200, ask(g, http.MethodGet, "/users/", "Authorization", "Bearer ann").Code)
+	require.Equal(t, 200, serveRequest(g, http.MethodPost, "/orders/", "Authorization", "Bearer bob").Code)
+	require.Equal(t, 200, serveRequest(g, http.MethodGet, "/users/", "Authorization", "Bearer ann").Code)
 }
 
 func TestGateway_allowDecidesForOthers(t *testing.T) {
-	g, _, _ := alone(t, limits)
+	g, _, _ := newTestGateway(t, limits)
 	for _, step := range []struct {
 		query  string
 		status int
-		want   verdict
+		want   allowResponse
 	}{
-		{"?key=mail&cost=4", 200, verdict{Allowed: true, Remaining: 6}},
-		{"?key=mail&cost=6", 200, verdict{Allowed: true}},
-		{"?key=mail", 429, verdict{}},
-		{"?key=other", 200, verdict{Allowed: true, Remaining: 9}},
+		{"?key=mail&cost=4", 200, allowResponse{Allowed: true, Remaining: 6}},
+		{"?key=mail&cost=6", 200, allowResponse{Allowed: true}},
+		{"?key=mail", 429, allowResponse{}},
+		{"?key=other", 200, allowResponse{Allowed: true, Remaining: 9}},
 	} {
-		w := ask(g, http.MethodGet, "/allow"+step.query)
+		w := serveRequest(g, http.MethodGet, "/allow"+step.query)
 		require.Equal(t, step.status, w.Code, step.query)
-		var v verdict
+		var v allowResponse
 		require.NoError(t, json.Unmarshal(w.Body.Bytes(), &v), step.query)
 		require.Equal(t, !v.Allowed, v.RetryAfter > 0, step.query)
 		v.RetryAfter = 0
 		require.Equal(t, step.want, v, step.query)
 	}
 	for _, query := range []string{"", "?key=", "?key=a&cost=0", "?key=a&cost=-1", "?key=a&cost=many", "?key=a&cost=9223372036854775807"} {
-		require.Equal(t, 400, ask(g, http.MethodGet, "/allow"+query).Code, query)
+		require.Equal(t, 400, serveRequest(g, http.MethodGet, "/allow"+query).Code, query)
 	}
 }
 
 func TestGateway_followsItsFile(t *testing.T) {
 	slow := strings.Replace(limits, "unit: minute", "unit: day", 1) // nothing comes back while the test runs
-	g, file, reloaded := alone(t, slow)
+	g, file, reloaded := newTestGateway(t, slow)
 	for range 5 {
-		ask(g, http.MethodPost, "/orders/")
+		serveRequest(g, http.MethodPost, "/orders/")
 	}
-	require.Equal(t, 429, ask(g, http.MethodPost, "/orders/").Code)
+	require.Equal(t, 429, serveRequest(g, http.MethodPost, "/orders/").Code)
 	replace := func(text string) error {
 		require.NoError(t, os.WriteFile(file+".new", []byte(text), 0o600))
 		require.NoError(t, os.Rename(file+".new", file))
 		return <-reloaded
 	}
 	require.ErrorContains(t, replace("limits: [{name: orders, rate_limit: {unit: fortnight}}]"), "fortnight")
-	require.Equal(t, 429, ask(g, http.MethodPost, "/orders/").Code, "the old limits stay")
+	require.Equal(t, 429, serveRequest(g, http.MethodPost, "/orders/").Code, "the old limits stay")
 	require.NoError(t, replace(strings.Replace(slow, "requests_per_unit: 5,", "requests_per_unit: 6,", 1)))
-	require.Equal(t, 200, ask(g, http.MethodPost, "/orders/").Code, "one more")
-	require.Equal(t, 429, ask(g, http.MethodPost, "/orders/").Code, "the five still count")
+	require.Equal(t, 200, serveRequest(g, http.MethodPost, "/orders/").Code, "one more")
+	require.Equal(t, 429, serveRequest(g, http.MethodPost, "/orders/").Code, "the five still count")
 }
 
 // Two copies share one Redis, and go on without it. That one copy grants all ten shows
@@ -117,12 +117,12 @@ func TestGateway_copiesShare(t *testing.T) {
 	if _, err := exec.LookPath("redis-server"); err != nil && os.Getenv("CI") == "" {
 		t.Skip("redis-server is not installed: one in memory cannot run the scripts")
 	}
-	town, err := build(time.Minute) // a slow machine is no outage
+	demo, err := build(time.Minute) // a slow machine is no outage
 	require.NoError(t, err)
-	defer town.close()
+	defer demo.close()
 	granted := func(copy, n int, path string) (served int) {
 		for range n {
-			if status, _ := town.ask(copy, http.MethodGet, path, ""); status == 200 {
+			if status, _ := demo.request(copy, http.MethodGet, path, ""); status == 200 {
 				served++
 			}
 		}
@@ -130,12 +130,12 @@ func TestGateway_copiesShare(t *testing.T) {
 	}
 	require.Equal(t, 10, granted(0, 12, "/allow?key=mail"))
 	require.Zero(t, granted(1, 3, "/allow?key=mail"), "the other copy knows")
-	town.stopRedis()
+	demo.stopRedis()
 	require.Equal(t, 5, granted(0, 12, "/allow?key=fax"), "its share")
 	require.Equal(t, 5, granted(1, 12, "/allow?key=fax"), "its share")
 }
 
-func TestGateway_saysWhatIsWrongWithItsFile(t *testing.T) {
+func TestGateway_reportsAMissingFile(t *testing.T) {
 	_, err := newGateway(filepath.Join(t.TempDir(), "none.yaml"), nil, nil, nil, nil, nil)
 	require.ErrorContains(t, err, "none.yaml")
 }

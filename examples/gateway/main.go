@@ -25,7 +25,7 @@ import (
 
 func main() {
 	log.SetFlags(0)
-	listen := flag.String("listen", "", "address to serve at; without it the gateway shows itself")
+	listen := flag.String("listen", "", "address to serve at; without it the gateway runs a demonstration")
 	file := flag.String("rules", "limits.yaml", "file with the limits")
 	users := flag.String("users", "http://localhost:9001", "API behind /users/")
 	orders := flag.String("orders", "http://localhost:9002", "API behind /orders/")
@@ -34,7 +34,7 @@ func main() {
 	secret := flag.String("secret", os.Getenv("GATEWAY_SECRET"), "what copies hash tokens with, the same for all; $GATEWAY_SECRET")
 	flag.Parse()
 	if *listen == "" {
-		check(show(os.Stdout))
+		check(runDemo(os.Stdout))
 		return
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
@@ -61,9 +61,9 @@ func serve(ctx context.Context, listen, file, users, orders, shared, secret stri
 		if err != nil {
 			return err
 		}
-		client := redis.NewClient(patient(options))
+		client := redis.NewClient(withoutRetries(options))
 		defer client.Close()
-		build = inRedis(client, copies, 0, func(err error) { log.Print("without Redis: ", err) })
+		build = redisBuilder(client, copies, 0, func(err error) { log.Print("without Redis: ", err) })
 	}
 	g, err := newGateway(file, usersURL, ordersURL, []byte(secret), build, func(err error) { log.Print("limits read again: ", err) })
 	if err != nil {
@@ -83,8 +83,8 @@ func serve(ctx context.Context, listen, file, users, orders, shared, secret stri
 	return nil
 }
 
-// patient has a client of Redis give up when it is told to, and never ask twice.
-func patient(o *redis.Options) *redis.Options {
+// withoutRetries has a client of Redis give up when it is told to, and never ask twice.
+func withoutRetries(o *redis.Options) *redis.Options {
 	o.ContextTimeoutEnabled, o.MaxRetries, o.DialerRetries = true, -1, 1
 	return o
 }

@@ -32,13 +32,13 @@ var limiters = []struct {
 	l    throttle.Limiter
 }{
 	{"token bucket", throttle.NewTokenBucket(limit, clk)},
-	{"token bucket, refilled each minute", throttle.NewRefillBucket(throttle.Refill{Limit: limit, Anchor: start.Truncate(time.Minute)}, clk)},
-	{"leaky bucket, one at a time", throttle.NewLeakyBucket(throttle.Leak{Limit: throttle.Limit{Count: 5, Per: time.Minute, Burst: 1}}, clk)},
-	{"fixed window, by the clock", throttle.NewFixedWindow(throttle.Quota{Count: 5, Per: time.Minute}, clk)},
-	{"fixed window, from the first", throttle.NewFixedWindow(throttle.Quota{Count: 5, Per: time.Minute, Anchor: throttle.AtFirst}, clk)},
-	{"sliding log", throttle.NewSlidingLog(throttle.Log{Limit: limit}, clk)},
-	{"sliding counter", throttle.NewSlidingCounter(throttle.Counter{Limit: limit}, clk)},
-	{"sliding counter, 6 sub-windows", throttle.NewSubWindows(throttle.Parts{Limit: limit, Parts: 6}, clk)},
+	{"token bucket, refilled each minute", throttle.NewRefillBucket(throttle.RefillBucketConfig{Limit: limit, Anchor: start.Truncate(time.Minute)}, clk)},
+	{"leaky bucket, one at a time", throttle.NewLeakyBucket(throttle.LeakyBucketConfig{Limit: throttle.Limit{Count: 5, Per: time.Minute, Burst: 1}}, clk)},
+	{"fixed window, by the clock", throttle.NewFixedWindow(throttle.FixedWindowConfig{Count: 5, Per: time.Minute}, clk)},
+	{"fixed window, from the first", throttle.NewFixedWindow(throttle.FixedWindowConfig{Count: 5, Per: time.Minute, Align: throttle.AtFirst}, clk)},
+	{"sliding log", throttle.NewSlidingLog(throttle.SlidingLogConfig{Limit: limit}, clk)},
+	{"sliding counter", throttle.NewSlidingCounter(throttle.SlidingCounterConfig{Limit: limit}, clk)},
+	{"sliding counter, 6 sub-windows", throttle.NewSubWindows(throttle.SubWindowsConfig{Limit: limit, Parts: 6}, clk)},
 }
 
 // arrivals are 5 at 11:00:59, 5 at 11:01:00, and then one every six seconds.
@@ -76,13 +76,13 @@ func compare(out io.Writer) {
 			marks += mark
 		}
 		m := []rune(marks)
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%d\n", x.name, string(m[:5]), string(m[5:10]), string(m[10:]), len(granted), most(granted))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%d\n", x.name, string(m[:5]), string(m[5:10]), string(m[10:]), len(granted), maxInAMinute(granted))
 	}
 	w.Flush()
 }
 
-// most returns how many fall into the fullest minute.
-func most(granted []time.Time) (n int) {
+// maxInAMinute returns how many fall into the fullest minute.
+func maxInAMinute(granted []time.Time) (n int) {
 	for i, from := range granted {
 		in := 0
 		for _, at := range granted[i:] {

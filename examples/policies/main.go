@@ -29,16 +29,16 @@ var file []byte
 var midnight = time.Date(2026, time.November, 21, 0, 0, 0, 0, time.UTC)
 
 func main() {
-	for _, s := range scenes {
-		if err := s.play(os.Stdout); err != nil {
+	for _, s := range scenarios {
+		if err := s.run(os.Stdout); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
 	}
 }
 
-// play asks the limits of the file, unused, what s asks, and prints what they say.
-func (s scene) play(out io.Writer) error {
+// run asks the limits of the file, unused, what s asks, and prints what they say.
+func (s scenario) run(out io.Writer) error {
 	set, err := load()
 	if err != nil {
 		return err
@@ -47,12 +47,12 @@ func (s scene) play(out io.Writer) error {
 	for _, step := range s.steps {
 		marks, last := "", throttle.Decision{}
 		for range step.times {
-			if last, err = ask(set, s, step); err != nil {
+			if last, err = request(set, s, step); err != nil {
 				return err
 			}
 			marks += mark(last)
 		}
-		fmt.Fprintf(out, "  %-27s %s%s\n", step.says(), shorten(marks), again(last))
+		fmt.Fprintf(out, "  %-27s %s%s\n", step.describe(), compact(marks), retryIn(last))
 	}
 	return nil
 }
@@ -62,13 +62,13 @@ func (s scene) play(out io.Writer) error {
 func load() (*rules.Set, error) {
 	clk := clock.NewMock()
 	clk.Set(midnight)
-	return rules.Parse(file, rules.Setting{Clock: clk, Spare: map[string]func(throttle.Claim, throttle.Decision) bool{
+	return rules.Parse(file, rules.Config{Clock: clk, CanBorrow: map[string]func(throttle.Claim, throttle.Decision) bool{
 		"others": func(c throttle.Claim, _ throttle.Decision) bool { return c.Now.Hour() < 12 },
 	}})
 }
 
-// ask is one request of s. Where only failures count, what succeeded is given back.
-func ask(set *rules.Set, s scene, at step) (throttle.Decision, error) {
+// request is one request of s. Where only failures count, what succeeded is given back.
+func request(set *rules.Set, s scenario, at step) (throttle.Decision, error) {
 	ctx := context.Background()
 	r := httptest.NewRequest(s.method, s.path, http.NoBody)
 	r.Header.Set("X-User", "ann")
@@ -84,8 +84,8 @@ func ask(set *rules.Set, s scene, at step) (throttle.Decision, error) {
 		return d, err
 	}
 	for i := range t.Demands {
-		said, _ := t.Decision(i)
-		d.Over = d.Over || said.Over
+		granted, _ := t.Decision(i)
+		d.OverLimit = d.OverLimit || granted.OverLimit
 	}
 	if at.succeeds {
 		t.Cancel(ctx, now)

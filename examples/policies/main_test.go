@@ -14,7 +14,7 @@ import (
 
 // Each policy of the file, and what it decides: # granted, + granted beyond the limit,
 // - refused.
-var decides = map[string]string{
+var wantDecisions = map[string]string{
 	"20 accounts a day per IP": `
   Nov 21 10:00:00             20# --  again in 14h0m0s
   Nov 21 23:00:00             -  again in 1h0m0s
@@ -75,12 +75,12 @@ var decides = map[string]string{
 }
 
 func TestPolicies_decide(t *testing.T) {
-	require.Len(t, scenes, len(decides))
-	for _, s := range scenes {
+	require.Len(t, scenarios, len(wantDecisions))
+	for _, s := range scenarios {
 		t.Run(s.policy, func(t *testing.T) {
 			var out strings.Builder
-			require.NoError(t, s.play(&out))
-			require.Equal(t, s.policy+decides[s.policy], out.String())
+			require.NoError(t, s.run(&out))
+			require.Equal(t, s.policy+wantDecisions[s.policy], out.String())
 		})
 	}
 }
@@ -93,14 +93,14 @@ func TestPolicies_areAllShown(t *testing.T) {
 	for _, l := range set.All() {
 		inFile = append(inFile, l.Policy())
 	}
-	for _, s := range scenes {
+	for _, s := range scenarios {
 		shown = append(shown, policies(t, set, s)...)
 	}
 	require.ElementsMatch(t, inFile, shown)
 }
 
 // policies returns the names of the limits that the requests of s must pass.
-func policies(t *testing.T, set *rules.Set, s scene) (names []string) {
+func policies(t *testing.T, set *rules.Set, s scenario) (names []string) {
 	r := httptest.NewRequest(s.method, s.path, http.NoBody)
 	r.Header.Set("X-User", "bob")
 	r.Header.Set("X-Device", "tablet")

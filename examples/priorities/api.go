@@ -17,20 +17,20 @@ func (api) RoundTrip(r *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: http.NoBody, Request: r}, nil
 }
 
-func (c crowd) callAll(client *http.Client) {
+func (c callGroup) callAll(client *http.Client) {
 	var all sync.WaitGroup
 	for range c.calls {
 		all.Go(func() {
 			if err := c.call(client); err != nil {
-				fmt.Fprintln(os.Stderr, c.who+":", err)
+				fmt.Fprintln(os.Stderr, c.name+":", err)
 			}
 		})
 	}
 	all.Wait()
 }
 
-func (c crowd) call(client *http.Client) error {
-	ctx := heed.With(context.Background(), heed.Request{Priority: c.priority})
+func (c callGroup) call(client *http.Client) error {
+	ctx := heed.WithOptions(context.Background(), heed.RequestOptions{Priority: c.priority})
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://api.example.com"+c.path, nil)
 	if err != nil {
 		return err

@@ -16,40 +16,40 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// A crowd is calls that are made at the same time.
-type crowd struct {
-	who, path, customer string
-	calls, priority     int
+// A callGroup is calls that are made at the same time.
+type callGroup struct {
+	name, path, customer string
+	calls, priority      int
 }
 
 // Of two crowds the first comes first, by a moment.
-var scenes = []struct {
+var scenarios = []struct {
 	title  string
-	crowds []crowd
+	crowds []callGroup
 }{
-	{"People go before batch jobs, by priority:", []crowd{
-		{who: "batch job", calls: 60, path: "/items"},
-		{who: "a person", calls: 5, path: "/items", priority: 1},
+	{"People go before batch jobs, by priority:", []callGroup{
+		{name: "batch job", calls: 60, path: "/items"},
+		{name: "a person", calls: 5, path: "/items", priority: 1},
 	}},
-	{"Each customer has half of the quota, until one needs no more:", []crowd{
-		{who: "large customer", calls: 60, path: "/items", customer: "large"},
-		{who: "small customer", calls: 10, path: "/items", customer: "small"},
+	{"Each customer has half of the quota, until one needs no more:", []callGroup{
+		{name: "large customer", calls: 60, path: "/items", customer: "large"},
+		{name: "small customer", calls: 10, path: "/items", customer: "small"},
 	}},
-	{"Searches have a limit of their own besides, and hold up nobody else:", []crowd{
-		{who: "searches", calls: 5, path: "/search"},
-		{who: "items", calls: 40, path: "/items"},
+	{"Searches have a limit of their own besides, and hold up nobody else:", []callGroup{
+		{name: "searches", calls: 5, path: "/search"},
+		{name: "items", calls: 40, path: "/items"},
 	}},
 }
 
 func main() {
-	for _, s := range scenes {
+	for _, s := range scenarios {
 		fmt.Println(s.title)
-		play(os.Stdout, s.crowds)
+		run(os.Stdout, s.crowds)
 	}
 }
 
-// play makes all calls with one client and says when each crowd had its last answer.
-func play(out io.Writer, crowds []crowd) {
+// run makes all calls with one client and says when each crowd had its last answer.
+func run(out io.Writer, groups []callGroup) {
 	core := throttle.NewTokenBucket(throttle.Limit{Name: "50 requests a second", Count: 50, Per: time.Second, Burst: 1}, nil)
 	search := throttle.NewTokenBucket(throttle.Limit{Name: "2 searches a second", Count: 2, Per: time.Second, Burst: 1}, nil)
 	client := heed.NewClient(&heed.Transport{Base: api{}, Limits: func(r *http.Request, t *throttle.Ticket) {
@@ -59,9 +59,9 @@ func play(out io.Writer, crowds []crowd) {
 			t.Add(throttle.Demand{Limiter: search})
 		}
 	}})
-	start, took := time.Now(), make([]time.Duration, len(crowds))
+	start, took := time.Now(), make([]time.Duration, len(groups))
 	var all sync.WaitGroup
-	for i, c := range crowds {
+	for i, c := range groups {
 		all.Go(func() {
 			c.callAll(client)
 			took[i] = time.Since(start)
@@ -70,8 +70,8 @@ func play(out io.Writer, crowds []crowd) {
 	}
 	all.Wait()
 	t := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
-	for i, c := range crowds {
-		fmt.Fprintf(t, "   %s\t%d calls\tlast answer after %.2f s\n", c.who, c.calls, took[i].Seconds())
+	for i, c := range groups {
+		fmt.Fprintf(t, "   %s\t%d calls\tlast answer after %.2f s\n", c.name, c.calls, took[i].Seconds())
 	}
 	t.Flush()
 }

@@ -9,16 +9,16 @@ import (
 )
 
 // In a bubble time is exact: 50 requests a second, the first at once.
-func TestPlay_saysWhoWentFirst(t *testing.T) {
+func TestRun_priorityAndTenants(t *testing.T) {
 	want := [][]string{
 		{"batch job   60 calls   last answer after 1.28 s", "a person    5 calls    last answer after 0.10 s"},
 		{"large customer   60 calls   last answer after 1.38 s", "small customer   10 calls   last answer after 0.40 s"},
 		{"searches   5 calls    last answer after 2.00 s", "items      40 calls   last answer after 0.82 s"},
 	}
-	for i, s := range scenes {
+	for i, s := range scenarios {
 		synctest.Test(t, func(t *testing.T) {
 			var out strings.Builder
-			play(&out, s.crowds)
+			run(&out, s.crowds)
 			for _, line := range want[i] {
 				require.Contains(t, out.String(), line, s.title)
 			}

@@ -50,13 +50,13 @@ func (j job) run(out io.Writer, asJSON, progress bool) error {
 		if err != nil {
 			return err
 		}
-		w, client := new(wire), new(http.Client)
+		w, client := new(countingTransport), new(http.Client)
 		if client.Transport = w; name == "heed" {
 			client = heed.NewClient(&heed.Transport{Base: w}) // that is all
 		}
 		r := result{Client: name, Calls: j.n, Ideal: ideal}
 		var done atomic.Int64
-		hide := show(out, progress, name, &done, j.n)
+		hide := showProgress(out, progress, name, &done, j.n)
 		start := time.Now()
 		r.Failed = j.fetchAll(client, url, &done)
 		r.Elapsed = time.Since(start).Seconds()

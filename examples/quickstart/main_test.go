@@ -43,7 +43,7 @@ func TestRun_tableAndProgress(t *testing.T) {
 	}
 }
 
-func TestRun_saysWhatIsWrong(t *testing.T) {
+func TestRun_invalidFlags(t *testing.T) {
 	for want, j := range map[string]job{
 		"-n 0 -c 1: both must be positive": {n: 0, c: 1},
 		"Count is -1: it must be positive": {n: 1, c: 1, rate: -1, burst: 1},

@@ -44,8 +44,8 @@ func write(out io.Writer, results []result, asJSON bool) error {
 	return t.Flush()
 }
 
-// show keeps a line with how far a client is, until hide is called.
-func show(out io.Writer, wanted bool, client string, done *atomic.Int64, n int) (hide func()) {
+// showProgress keeps a line with how far a client is, until hide is called.
+func showProgress(out io.Writer, wanted bool, client string, done *atomic.Int64, n int) (hide func()) {
 	if !wanted {
 		return func() {}
 	}

@@ -41,10 +41,10 @@ func page(w http.ResponseWriter, r *http.Request) {
 	io.WriteString(w, `{"items":["one","two"]}`+"\n")
 }
 
-// A wire counts what is really sent, retries too.
-type wire struct{ sent, throttled atomic.Int64 }
+// A countingTransport counts what is really sent, retries too.
+type countingTransport struct{ sent, throttled atomic.Int64 }
 
-func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
+func (w *countingTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	w.sent.Add(1)
 	resp, err := http.DefaultTransport.RoundTrip(r)
 	if err == nil && (resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode == http.StatusServiceUnavailable) {

@@ -7,14 +7,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestPlay_showsWhatIsSentAgain(t *testing.T) {
+func TestRunScenarios_showsRetries(t *testing.T) {
 	var out strings.Builder
-	require.NoError(t, play(&out))
+	require.NoError(t, runScenarios(&out))
 	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
-	require.Len(t, lines, 1+len(scenes))
-	for i, want := range []string{"429 200 2", "503 200 3", "no answer 200 2", "503 200 2", "500 500 1", "500 200 2", "503 503 1"} {
-		require.Contains(t, strings.Join(strings.Fields(lines[i+1]), " "), scenes[i].title+" "+want)
+	require.Len(t, lines, 1+len(scenarios))
+	for i, want := range []string{"429 200 2", "503 200 3", "no response 200 2", "503 200 2", "500 500 1", "500 200 2", "503 503 1"} {
+		require.Contains(t, strings.Join(strings.Fields(lines[i+1]), " "), scenarios[i].title+" "+want)
 	}
 	require.Contains(t, lines[5], "idempotent")
-	require.Contains(t, lines[7], "heed: the wait is too long: Retry.MaxWait is 2m0s")
+	require.Contains(t, lines[7], "heed: the wait is too long: RetryPolicy.MaxWait is 2m0s")
 }

@@ -96,15 +96,15 @@ const host = "api.invalid"
 
 // Report reads the case, by rules alone or with the table and the body.
 func (c *Case) Report(table bool) quota.Report {
-	r := quota.Reader{NoTable: !table}
+	r := quota.Reader{NoProviderTable: !table}
 	if table {
-		if v, ok := quota.VendorByName(c.API); ok {
-			r.Hosts = map[string]quota.Vendor{host: v}
+		if v, ok := quota.ProviderByName(c.API); ok {
+			r.Hosts = map[string]quota.Provider{host: v}
 		}
 	}
-	rep := r.Parse(host, c.Status, c.Header(), c.ReceivedAt())
+	report := r.Parse(host, c.Status, c.Header(), c.ReceivedAt())
 	if table && c.BodyHint != "" {
-		r.ReadBody(c.Status, c.Header(), []byte(body(c.BodyHint)), &rep)
+		r.ReadBody(c.Status, c.Header(), []byte(bodyFromHint(c.BodyHint)), &report)
 	}
-	return rep
+	return report
 }

@@ -15,36 +15,36 @@ import (
 // A limit is right if all of it is: its counts, its reset within a second, its
 // unit, its window, and its name where a header states one. Without the table,
 // a window counts only where a header carries it.
-func (c *Case) Compare(rep quota.Report, table bool) string {
+func (c *Case) Compare(report quota.Report, table bool) string {
 	switch {
-	case rep.Throttled != c.Expect.Throttled:
-		return fmt.Sprintf("throttled is %v, want %v", rep.Throttled, c.Expect.Throttled)
-	case rep.HasRetryAfter != (c.Expect.RetryAfter != nil):
-		return fmt.Sprintf("retry after: %v %v, want %s", rep.HasRetryAfter, rep.RetryAfter, text(c.Expect.RetryAfter))
-	case rep.HasRetryAfter && !near(rep.RetryAfter.Seconds(), *c.Expect.RetryAfter, 0.001):
-		return fmt.Sprintf("retry after %v, want %s s", rep.RetryAfter, text(c.Expect.RetryAfter))
-	case len(rep.Limits) != len(c.Expect.Limits):
-		return fmt.Sprintf("%d limits, want %d: %+v", len(rep.Limits), len(c.Expect.Limits), rep.Limits)
+	case report.Throttled != c.Expect.Throttled:
+		return fmt.Sprintf("throttled is %v, want %v", report.Throttled, c.Expect.Throttled)
+	case report.HasRetryAfter != (c.Expect.RetryAfter != nil):
+		return fmt.Sprintf("retry after: %v %v, want %s", report.HasRetryAfter, report.RetryAfter, format(c.Expect.RetryAfter))
+	case report.HasRetryAfter && !near(report.RetryAfter.Seconds(), *c.Expect.RetryAfter, 0.001):
+		return fmt.Sprintf("retry after %v, want %s s", report.RetryAfter, format(c.Expect.RetryAfter))
+	case len(report.Limits) != len(c.Expect.Limits):
+		return fmt.Sprintf("%d limits, want %d: %+v", len(report.Limits), len(c.Expect.Limits), report.Limits)
 	}
-	return c.compareLimits(rep.Limits, table)
+	return c.compareLimits(report.Limits, table)
 }
 
 // compareLimits pairs each expected limit with one that was read.
 func (c *Case) compareLimits(got []quota.Limit, table bool) string {
 	left := append([]quota.Limit(nil), got...)
 	for i := range c.Expect.Limits {
-		want, why := &c.Expect.Limits[i], "nothing left"
+		want, reason := &c.Expect.Limits[i], "nothing left"
 		found := -1
 		for j := range left {
-			wrong := c.compareLimit(&left[j], want, table)
-			if wrong == "" {
+			mismatch := c.compareLimit(&left[j], want, table)
+			if mismatch == "" {
 				found = j
 				break
 			}
-			why = wrong
+			reason = mismatch
 		}
 		if found < 0 {
-			return fmt.Sprintf("limit %d: %s in %+v", i, why, left)
+			return fmt.Sprintf("limit %d: %s in %+v", i, reason, left)
 		}
 		left = append(left[:found], left[found+1:]...)
 	}
@@ -53,31 +53,31 @@ func (c *Case) compareLimits(got []quota.Limit, table bool) string {
 
 func (c *Case) compareLimit(got *quota.Limit, want *Limit, table bool) string {
 	switch {
-	case c.states(want.Name) && !same(got.Name, *want.Name):
+	case c.statesName(want.Name) && !sameName(got.Name, *want.Name):
 		return fmt.Sprintf("name %q, want %q", got.Name, *want.Name)
 	case !sameUnit(got.Unit, want.Unit):
 		return fmt.Sprintf("unit %q, want %q", got.Unit, want.Unit)
-	case !counts(got.Limit, got.HasLimit, want.Limit):
-		return fmt.Sprintf("limit %v %d, want %s", got.HasLimit, got.Limit, text(want.Limit))
-	case !counts(got.Remaining, got.HasRemaining, want.Remaining):
-		return fmt.Sprintf("remaining %v %d, want %s", got.HasRemaining, got.Remaining, text(want.Remaining))
-	case want.Used != nil && !counts(got.Used, got.HasUsed, want.Used):
-		return fmt.Sprintf("used %v %d, want %s", got.HasUsed, got.Used, text(want.Used))
-	case !c.resets(got, want):
-		return fmt.Sprintf("reset %v %v, want %s or %v", got.HasReset, got.ResetAfter, text(want.ResetAfter), want.ResetAt)
+	case !sameCount(got.Limit, got.HasLimit, want.Limit):
+		return fmt.Sprintf("limit %v %d, want %s", got.HasLimit, got.Limit, format(want.Limit))
+	case !sameCount(got.Remaining, got.HasRemaining, want.Remaining):
+		return fmt.Sprintf("remaining %v %d, want %s", got.HasRemaining, got.Remaining, format(want.Remaining))
+	case want.Used != nil && !sameCount(got.Used, got.HasUsed, want.Used):
+		return fmt.Sprintf("used %v %d, want %s", got.HasUsed, got.Used, format(want.Used))
+	case !c.sameReset(got, want):
+		return fmt.Sprintf("reset %v %v, want %s or %v", got.HasReset, got.ResetAfter, format(want.ResetAfter), want.ResetAt)
 	case (table || c.carriesWindow(want)) && got.Window != seconds(want.Window):
-		return fmt.Sprintf("window %v, want %s", got.Window, text(want.Window))
-	case !rates(got, want):
-		return fmt.Sprintf("rate %v, want %s, %s or %s", got.Rate, text(want.Rate), text(want.Refill), text(want.PerWindow))
+		return fmt.Sprintf("window %v, want %s", got.Window, format(want.Window))
+	case !sameRate(got, want):
+		return fmt.Sprintf("rate %v, want %s, %s or %s", got.Rate, format(want.Rate), format(want.Refill), format(want.PerWindow))
 	}
 	return ""
 }
 
-func counts(got int64, has bool, want *float64) bool {
+func sameCount(got int64, has bool, want *float64) bool {
 	return has == (want != nil) && (want == nil || float64(got) == *want)
 }
 
-func (c *Case) resets(got *quota.Limit, want *Limit) bool {
+func (c *Case) sameReset(got *quota.Limit, want *Limit) bool {
 	switch {
 	case want.ResetAfter != nil:
 		return got.HasReset && near(got.ResetAfter.Seconds(), *want.ResetAfter, 1)
@@ -88,7 +88,7 @@ func (c *Case) resets(got *quota.Limit, want *Limit) bool {
 	return !got.HasReset
 }
 
-func rates(got *quota.Limit, want *Limit) bool {
+func sameRate(got *quota.Limit, want *Limit) bool {
 	switch {
 	case want.Rate != nil:
 		return near(got.Rate, *want.Rate, 1e-9)
@@ -100,23 +100,23 @@ func rates(got *quota.Limit, want *Limit) bool {
 	return true
 }
 
-// states reports whether a header states the name: whole, in a value or in the
+// statesName reports whether a header states the name: whole, in a value or in the
 // name of a header.
-func (c *Case) states(name *string) bool {
+func (c *Case) statesName(name *string) bool {
 	if name == nil {
 		return false
 	}
 	for header, values := range c.Headers {
-		if within(header, *name) || within(strings.Join(values, ","), *name) {
+		if containsWord(header, *name) || containsWord(strings.Join(values, ","), *name) {
 			return true
 		}
 	}
 	return false
 }
 
-// within reports whether text holds word, with no letter or digit beside it.
-func within(text, word string) bool {
-	text, word = fold(text), fold(word)
+// containsWord reports whether text holds word, with no letter or digit beside it.
+func containsWord(text, word string) bool {
+	text, word = normalize(text), normalize(word)
 	for from := 0; ; {
 		i := strings.Index(text[from:], word)
 		if i < 0 {
@@ -139,14 +139,14 @@ func (c *Case) carriesWindow(want *Limit) bool {
 	s := strconv.FormatFloat(*want.Window, 'f', -1, 64)
 	ms := strconv.FormatFloat(*want.Window*1000, 'f', -1, 64)
 	for header, values := range c.Headers {
-		header, v := fold(header), fold(strings.Join(values, ","))
+		header, v := normalize(header), normalize(strings.Join(values, ","))
 		switch {
-		case within(v, "w="+s), within(v, "window="+s), strings.Contains(v, ":"+s) && strings.Contains(header, "limit"):
+		case containsWord(v, "w="+s), containsWord(v, "window="+s), strings.Contains(v, ":"+s) && strings.Contains(header, "limit"):
 			return true
 		case (strings.Contains(header, "interval") || strings.Contains(header, "period") || strings.Contains(header, "window")) &&
-			(within(v, s) || within(v, ms) || within(v, s+"s")):
+			(containsWord(v, s) || containsWord(v, ms) || containsWord(v, s+"s")):
 			return true
-		case strings.Contains(header, "limit") && within(v, s+"s"):
+		case strings.Contains(header, "limit") && containsWord(v, s+"s"):
 			return true
 		case windowWord(header, *want.Window):
 			return true
@@ -164,7 +164,7 @@ func windowWord(header string, window float64) bool {
 	return false
 }
 
-func same(a, b string) bool { return fold(a) == fold(b) }
+func sameName(a, b string) bool { return normalize(a) == normalize(b) }
 
 func sameUnit(got, want string) bool {
 	if got == "" {
@@ -173,15 +173,15 @@ func sameUnit(got, want string) bool {
 	if want == "" {
 		want = "requests"
 	}
-	return fold(got) == fold(want)
+	return normalize(got) == normalize(want)
 }
 
-// fold makes spellings of a name alike.
-func fold(s string) string { return strings.ReplaceAll(strings.ToLower(s), "_", "-") }
+// normalize makes spellings of a name alike.
+func normalize(s string) string { return strings.ReplaceAll(strings.ToLower(s), "_", "-") }
 
 func alphanumeric(c byte) bool { return c >= 'a' && c <= 'z' || c >= '0' && c <= '9' }
 
-func near(a, b, slack float64) bool { return math.Abs(a-b) <= slack }
+func near(a, b, tolerance float64) bool { return math.Abs(a-b) <= tolerance }
 
 func seconds(s *float64) time.Duration {
 	if s == nil {
@@ -190,16 +190,16 @@ func seconds(s *float64) time.Duration {
 	return time.Duration(*s * float64(time.Second))
 }
 
-func text(f *float64) string {
+func format(f *float64) string {
 	if f == nil {
 		return "none"
 	}
 	return strconv.FormatFloat(*f, 'f', -1, 64)
 }
 
-// body turns the hint at a body into one that says so: cases name the path and
+// bodyFromHint turns the hint at a body into one that says so: cases name the path and
 // the value ("errors[0].type RATE_LIMITED"), or quote the text.
-func body(hint string) string {
+func bodyFromHint(hint string) string {
 	path, value, ok := strings.Cut(hint, " ")
 	if name, nested := strings.CutPrefix(path, "errors[0]."); ok && nested {
 		value, _, _ = strings.Cut(value, ";")

@@ -7,11 +7,11 @@ import "strings"
 // and without the default port of scheme (80 for http, 443 for any other). A host that is
 // canonical is returned without a copy.
 func Canonical(scheme, host string) string {
-	name, port := split(host)
+	name, port := splitPort(host)
 	if port == "" || port == "80" && scheme == "http" || port == "443" && scheme != "http" {
-		return clean(name)
+		return normalize(name)
 	}
-	if c := clean(name); len(c) != len(name) || c != name {
+	if c := normalize(name); len(c) != len(name) || c != name {
 		return c + ":" + port
 	}
 	return host
@@ -21,12 +21,12 @@ func Canonical(scheme, host string) string {
 // without a dot at the end. An address of IPv6 keeps its brackets. A host that is canonical is
 // returned without a copy.
 func Name(host string) string {
-	name, _ := split(host)
-	return clean(name)
+	name, _ := splitPort(host)
+	return normalize(name)
 }
 
-// split cuts the port off. An address of IPv6 without brackets has none.
-func split(host string) (name, port string) {
+// splitPort cuts the port off. An address of IPv6 without brackets has none.
+func splitPort(host string) (name, port string) {
 	i := strings.LastIndexByte(host, ':')
 	if i < 0 || strings.IndexByte(host[i:], ']') >= 0 || host[0] != '[' && strings.IndexByte(host[:i], ':') >= 0 {
 		return host, ""
@@ -34,19 +34,19 @@ func split(host string) (name, port string) {
 	return host[:i], host[i+1:]
 }
 
-func clean(name string) string { return strings.ToLower(strings.TrimSuffix(name, ".")) }
+func normalize(name string) string { return strings.ToLower(strings.TrimSuffix(name, ".")) }
 
 // credentials are the header fields, in canonical form, that name the account of a client.
-var credentials = set(`Authorization X-Api-Key Api-Key Apikey X-Apikey X-Auth-Token X-Auth-Key X-Access-Token X-Api-Token Api-Token
+var credentials = nameSet(`Authorization X-Api-Key Api-Key Apikey X-Apikey X-Auth-Token X-Auth-Key X-Access-Token X-Api-Token Api-Token
 	Private-Token Job-Token Circle-Token X-Vault-Token X-Goog-Api-Key Ocp-Apim-Subscription-Key X-Functions-Key
 	X-Subscription-Token X-Rapidapi-Key X-Mbx-Apikey X-Riot-Token X-Figma-Token X-Shopify-Access-Token
 	X-Algolia-Api-Key X-Typesense-Api-Key X-Postmark-Server-Token Xi-Api-Key Dd-Api-Key X-N8n-Api-Key X-Redmine-Api-Key`)
 
 // secrets are header fields with secrets that name no account: they are another party's, or
 // change from session to session.
-var secrets = set("Cookie Proxy-Authorization X-Csrf-Token X-Amz-Security-Token")
+var secrets = nameSet("Cookie Proxy-Authorization X-Csrf-Token X-Amz-Security-Token")
 
-func set(names string) map[string]bool {
+func nameSet(names string) map[string]bool {
 	m := make(map[string]bool)
 	for name := range strings.FieldsSeq(names) {
 		m[name] = true

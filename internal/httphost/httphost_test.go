@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestCanonical_isOneSpelling(t *testing.T) {
+func TestCanonical_normalizes(t *testing.T) {
 	for _, c := range []struct{ scheme, host, want, name string }{
 		{"https", "api.github.com", "api.github.com", "api.github.com"},
 		{"https", "API.GitHub.com", "api.github.com", "api.github.com"},
@@ -49,7 +49,7 @@ func FuzzCanonical(f *testing.F) {
 	})
 }
 
-func TestIsCredential_isForCanonicalNames(t *testing.T) {
+func TestIsCredential_takesCanonicalNames(t *testing.T) {
 	for _, m := range []map[string]bool{credentials, secrets} {
 		for name := range m {
 			require.Equal(t, http.CanonicalHeaderKey(name), name)

@@ -75,12 +75,12 @@ func (l *Listener) pair() (client, server *Conn) {
 	client.local = &net.TCPAddr{IP: serverAddr.IP, Port: l.port}
 	client.remote = serverAddr
 	server.local, server.remote = client.remote, client.local
-	server.onClose = func() { l.forget(server) }
+	server.onClose = func() { l.remove(server) }
 	l.conns[server] = struct{}{}
 	return client, server
 }
 
-func (l *Listener) forget(c *Conn) {
+func (l *Listener) remove(c *Conn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.conns, c)

@@ -25,7 +25,7 @@ type Server struct {
 
 	config   *http.Server
 	listener *Listener
-	running  *Running
+	running  *RunningServer
 }
 
 // NewServer starts a server of HTTP/1.1.

@@ -33,7 +33,7 @@ func get(t *testing.T, c *http.Client, url string) string {
 	return string(body)
 }
 
-func TestServer_answersInBothVersions(t *testing.T) {
+func TestServer_respondsInBothVersions(t *testing.T) {
 	for want, start := range map[string]func(http.Handler) *memhttp.Server{
 		"HTTP/1.1": memhttp.NewServer,
 		"HTTP/2.0": memhttp.NewHTTP2Server,
@@ -55,7 +55,7 @@ func TestServer_answersInBothVersions(t *testing.T) {
 	}
 }
 
-func TestServer_letsFakeTimeAdvance(t *testing.T) {
+func TestServer_fakeTimeAdvances(t *testing.T) {
 	for _, start := range []func(http.Handler) *memhttp.Server{memhttp.NewServer, memhttp.NewHTTP2Server} {
 		synctest.Test(t, func(t *testing.T) {
 			s := start(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { time.Sleep(time.Hour) }))
@@ -143,7 +143,7 @@ func TestServer_closeEndsHijackedConnections(t *testing.T) {
 	})
 }
 
-func TestServer_tellsConnectionsApart(t *testing.T) {
+func TestServer_connectionsHaveDistinctAddresses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memhttp.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			io.WriteString(w, r.RemoteAddr)
@@ -240,7 +240,7 @@ func TestConn_closing(t *testing.T) {
 		}
 		require.True(t, errors.Is(err, tt.read), "%s: %v", name, err)
 		_, err = b.Write([]byte("x"))
-		require.ErrorIs(t, orNil(err), orNil(tt.writeBack), name)
+		require.ErrorIs(t, orErrNone(err), orErrNone(tt.writeBack), name)
 		_, err = a.Write([]byte("x"))
 		require.ErrorIs(t, err, tt.ownWrite, name)
 		if tt.ownRead != nil {
@@ -254,14 +254,14 @@ func TestConn_closing(t *testing.T) {
 
 var errNone = errors.New("none")
 
-func orNil(err error) error {
+func orErrNone(err error) error {
 	if err == nil {
 		return errNone
 	}
 	return err
 }
 
-func TestListener_dialGivesUp(t *testing.T) {
+func TestListener_dialEndsWithContextAndClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := memhttp.NewListener() // nobody accepts
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)

@@ -8,28 +8,28 @@ import (
 	"time"
 )
 
-// most is how many bytes wait in a stream, about as many as a socket's buffers
+// maxBuffered is how many bytes wait in a stream, about as many as a socket's buffers
 // hold: a writer is not in step with its reader, but cannot run away from it.
-const most = 64 << 10
+const maxBuffered = 64 << 10
 
 // A stream carries bytes one way.
 //
 // Both ends wait on one condition variable, which counts as durably blocked in
 // a bubble. The mutex does not, and is never held while waiting.
 type stream struct {
-	mu      sync.Mutex
-	changed sync.Cond
-	data    []byte
-	readEnd error // what a reader gets when data is used up; nil: it waits
-	sendEnd error // what a writer gets; nil: it may write
+	mu       sync.Mutex
+	changed  sync.Cond
+	data     []byte
+	readErr  error // what a reader gets when data is used up; nil: it waits
+	writeErr error // what a writer gets; nil: it may write
 
 	reader, writer deadline
 }
 
 // A deadline says whether one end may still wait.
 type deadline struct {
-	timer *time.Timer // nil: none runs
-	past  bool
+	timer   *time.Timer // nil: none runs
+	expired bool
 }
 
 func newStream() *stream {
@@ -43,7 +43,7 @@ func (s *stream) read(p []byte) (int, error) {
 	defer s.mu.Unlock()
 	for {
 		switch {
-		case s.reader.past:
+		case s.reader.expired:
 			return 0, os.ErrDeadlineExceeded
 		case len(p) == 0:
 			return 0, nil
@@ -52,8 +52,8 @@ func (s *stream) read(p []byte) (int, error) {
 			s.data = s.data[n:]
 			s.changed.Broadcast()
 			return n, nil
-		case s.readEnd != nil:
-			return 0, s.readEnd
+		case s.readErr != nil:
+			return 0, s.readErr
 		}
 		s.changed.Wait()
 	}
@@ -64,12 +64,12 @@ func (s *stream) write(p []byte) (n int, err error) {
 	defer s.mu.Unlock()
 	for {
 		switch {
-		case s.writer.past:
+		case s.writer.expired:
 			return n, os.ErrDeadlineExceeded
-		case s.sendEnd != nil:
-			return n, s.sendEnd
+		case s.writeErr != nil:
+			return n, s.writeErr
 		}
-		k := min(len(p)-n, most-len(s.data))
+		k := min(len(p)-n, maxBuffered-len(s.data))
 		s.data = append(s.data, p[n:n+k]...)
 		s.changed.Broadcast()
 		if n += k; n == len(p) {
@@ -84,9 +84,9 @@ func (s *stream) write(p []byte) (n int, err error) {
 func (s *stream) closeRead(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.data, s.readEnd = nil, net.ErrClosed
-	if s.sendEnd == nil {
-		s.sendEnd = err
+	s.data, s.readErr = nil, net.ErrClosed
+	if s.writeErr == nil {
+		s.writeErr = err
 	}
 	s.changed.Broadcast()
 }
@@ -96,9 +96,9 @@ func (s *stream) closeRead(err error) {
 func (s *stream) closeWrite(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.sendEnd = net.ErrClosed
-	if s.readEnd == nil || s.readEnd == io.EOF {
-		s.readEnd = err
+	s.writeErr = net.ErrClosed
+	if s.readErr == nil || s.readErr == io.EOF {
+		s.readErr = err
 	}
 	if err != io.EOF {
 		s.data = nil
@@ -113,7 +113,7 @@ func (s *stream) setDeadline(d *deadline, t time.Time) {
 	if d.timer != nil {
 		d.timer.Stop()
 	}
-	d.timer, d.past = nil, false
+	d.timer, d.expired = nil, false
 	if !t.IsZero() {
 		s.startTimer(d, time.Until(t))
 	}
@@ -124,7 +124,7 @@ func (s *stream) setDeadline(d *deadline, t time.Time) {
 // stopped finds another in its place, and does nothing.
 func (s *stream) startTimer(d *deadline, wait time.Duration) {
 	if wait <= 0 {
-		d.past = true
+		d.expired = true
 		return
 	}
 	var timer *time.Timer
@@ -132,7 +132,7 @@ func (s *stream) startTimer(d *deadline, wait time.Duration) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if d.timer == timer {
-			d.past = true
+			d.expired = true
 			s.changed.Broadcast()
 		}
 	})

@@ -47,7 +47,7 @@ type algorithmOp struct {
 // answer itself.
 var algorithms = map[string]struct {
 	new     func(m *Limiters, p algorithmParams, clk throttle.Clock) throttle.Limiter
-	compare func(t *tally, p algorithmParams, op algorithmOp, d throttle.Decision)
+	compare func(t *result, p algorithmParams, op algorithmOp, d throttle.Decision)
 }{
 	"token_bucket":          {newTokenBucket, compareBucket},
 	"leaky_meter":           {newTokenBucket, compareBucket},
@@ -56,25 +56,25 @@ var algorithms = map[string]struct {
 	"leaky_queue_tick":      {newTickQueue, compareQueue},
 	"fixed_window":          {newFixedWindow, compareWindow},
 	"sliding_log":           {newSlidingLog, compareLog},
-	"sliding_counter":       {newSlidingCounter, compareRoom},
-	"sliding_subwindows":    {newSubWindows, compareRoom},
+	"sliding_counter":       {newSlidingCounter, compareRemaining},
+	"sliding_subwindows":    {newSubWindows, compareRemaining},
 }
 
-func replayAlgorithm(line []byte, t *tally) error {
+func replayAlgorithm(line []byte, t *result) error {
 	var s algorithm
 	if err := json.Unmarshal(line, &s); err != nil {
 		return err
 	}
 	a, ok := algorithms[s.Algo]
 	if !ok {
-		return fmt.Errorf("%q is no algorithm that is known", s.Algo)
+		return fmt.Errorf("%q is not a known algorithm", s.Algo)
 	}
 	t.waive = s.Flips > 0
 	clk := &clock{now: time.UnixMicro(s.Params.T0)}
-	l := throttle.Blocked
+	l := throttle.DenyAll
 	if s.Params.Capacity+s.Params.Limit > 0 || s.Algo == "leaky_queue" { // a queue may have nobody waiting
 		if l = a.new(t.limiters, s.Params, clk); l == nil {
-			return errLeftOut
+			return errNoLimiter
 		}
 	}
 	for _, op := range s.Ops {
@@ -109,47 +109,47 @@ func newTokenBucket(m *Limiters, p algorithmParams, clk throttle.Clock) throttle
 }
 
 func newRefillBucket(m *Limiters, p algorithmParams, clk throttle.Clock) throttle.Limiter {
-	r := throttle.Refill{Limit: throttle.Limit{Count: p.RefillAmount, Per: time.Duration(p.RefillTime) * time.Microsecond, Burst: p.Capacity}}
+	r := throttle.RefillBucketConfig{Limit: throttle.Limit{Count: p.RefillAmount, Per: time.Duration(p.RefillTime) * time.Microsecond, Burst: p.Capacity}}
 	if p.Initial != nil {
-		r.Missing = p.Capacity - *p.Initial
+		r.InitialDeficit = p.Capacity - *p.Initial
 	}
 	return m.RefillBucket(r, clk)
 }
 
 func newLeakyBucket(m *Limiters, p algorithmParams, clk throttle.Clock) throttle.Limiter {
-	return m.LeakyBucket(throttle.Leak{Limit: p.Rate.perSecond(1), Queue: p.Capacity, Split: true}, clk)
+	return m.LeakyBucket(throttle.LeakyBucketConfig{Limit: p.Rate.perSecond(1), Queue: p.Capacity, Split: true}, clk)
 }
 
 func newTickQueue(m *Limiters, p algorithmParams, clk throttle.Clock) throttle.Limiter {
-	return m.TickQueue(throttle.Ticks{Limit: p.Rate.perSecond(0), Queue: p.Capacity}, clk)
+	return m.TickQueue(throttle.TickQueueConfig{Limit: p.Rate.perSecond(0), Queue: p.Capacity}, clk)
 }
 
 func newFixedWindow(m *Limiters, p algorithmParams, clk throttle.Clock) throttle.Limiter {
-	q := throttle.Quota{Count: p.Limit, Per: time.Duration(p.Window) * time.Microsecond}
+	q := throttle.FixedWindowConfig{Count: p.Limit, Per: time.Duration(p.Window) * time.Microsecond}
 	if p.Anchor == "first" {
-		q.Anchor = throttle.AtFirst
+		q.Align = throttle.AtFirst
 	}
 	return m.FixedWindow(q, clk)
 }
 
 func newSlidingLog(m *Limiters, p algorithmParams, clk throttle.Clock) throttle.Limiter {
-	return m.SlidingLog(throttle.Log{Limit: p.perWindow(), CountRefused: p.RecordRejected}, clk)
+	return m.SlidingLog(throttle.SlidingLogConfig{Limit: p.perWindow(), CountRefused: p.RecordRejected}, clk)
 }
 
 func newSlidingCounter(m *Limiters, p algorithmParams, clk throttle.Clock) throttle.Limiter {
-	return m.SlidingCounter(throttle.Counter{Limit: p.perWindow(), Floor: p.Rounding == "floor"}, clk)
+	return m.SlidingCounter(throttle.SlidingCounterConfig{Limit: p.perWindow(), RoundDown: p.Rounding == "floor"}, clk)
 }
 
 func newSubWindows(m *Limiters, p algorithmParams, clk throttle.Clock) throttle.Limiter {
-	return m.SubWindows(throttle.Parts{Limit: p.perWindow(), Parts: p.K}, clk)
+	return m.SubWindows(throttle.SubWindowsConfig{Limit: p.perWindow(), Parts: p.K}, clk)
 }
 
 func (p algorithmParams) perWindow() throttle.Limit {
 	return throttle.Limit{Count: p.Limit, Per: time.Duration(p.Window) * time.Microsecond}
 }
 
-// compareRoom compares what is left, which for a refusal is slack and what it asked.
-func compareRoom(t *tally, _ algorithmParams, op algorithmOp, d throttle.Decision) {
+// compareRemaining compares what is left, which for a refusal is slack and what it asked.
+func compareRemaining(t *result, _ algorithmParams, op algorithmOp, d throttle.Decision) {
 	left := op.Slack.floor()
 	if !op.Allowed {
 		left += op.N
@@ -157,13 +157,13 @@ func compareRoom(t *tally, _ algorithmParams, op algorithmOp, d throttle.Decisio
 	expect(t, "remaining", max(left, 0), d.Remaining)
 }
 
-func compareBucket(t *tally, p algorithmParams, op algorithmOp, d throttle.Decision) {
-	compareRoom(t, p, op, d)
+func compareBucket(t *result, p algorithmParams, op algorithmOp, d throttle.Decision) {
+	compareRemaining(t, p, op, d)
 	compareRetry(t, op, d)
 }
 
 // compareRetry compares when to ask again; null is never.
-func compareRetry(t *tally, op algorithmOp, d throttle.Decision) {
+func compareRetry(t *result, op algorithmOp, d throttle.Decision) {
 	want := throttle.Forever
 	if op.RetryAfter != nil {
 		want = t.limiters.roundUp(op.RetryAfter.seconds())
@@ -173,7 +173,7 @@ func compareRetry(t *tally, op algorithmOp, d throttle.Decision) {
 
 // compareWindow leaves out the end of a window in which nothing is taken: there is
 // nothing to reset.
-func compareWindow(t *tally, p algorithmParams, op algorithmOp, d throttle.Decision) {
+func compareWindow(t *result, p algorithmParams, op algorithmOp, d throttle.Decision) {
 	compareBucket(t, p, op, d)
 	if d.Remaining < d.Limit {
 		expect(t, "reset", op.ResetAfter.seconds(), d.ResetAfter)
@@ -193,7 +193,7 @@ func openWindow(l throttle.Limiter, refused throttle.Decision) {
 
 // compareLog has nothing to compare with where refused claims count: the trace does
 // not say when they have left.
-func compareLog(t *tally, p algorithmParams, op algorithmOp, d throttle.Decision) {
+func compareLog(t *result, p algorithmParams, op algorithmOp, d throttle.Decision) {
 	if p.RecordRejected {
 		expect(t, "remaining", max(op.Slack.floor(), 0), d.Remaining)
 		return
@@ -203,7 +203,7 @@ func compareLog(t *tally, p algorithmParams, op algorithmOp, d throttle.Decision
 
 // compareQueue compares when the last unit leaves, and how many are in line then. One
 // unit more than wait can be in the queue that serves at once: it is being served.
-func compareQueue(t *tally, p algorithmParams, op algorithmOp, d throttle.Decision) {
+func compareQueue(t *result, p algorithmParams, op algorithmOp, d throttle.Decision) {
 	if op.Allowed && op.Wait != nil {
 		expect(t, "wait", op.Wait.seconds(), d.Wait)
 	}

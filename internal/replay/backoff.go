@@ -40,31 +40,31 @@ type backoffTrace struct {
 	Max []int64 `json:"max_ns"`
 }
 
-// A drawn makes a policy that draws with random.
-type drawn func(random func() float64) backoff.Policy
+// A policyMaker makes a policy that draws with random.
+type policyMaker func(random func() float64) backoff.Policy
 
-func replayBackoff(line []byte, t *tally) error {
+func replayBackoff(line []byte, t *result) error {
 	var s backoffTrace
 	if err := json.Unmarshal(line, &s); err != nil {
 		return err
 	}
 	switch s.Kind {
 	case "exp2_capped":
-		s.doubles(t)
+		s.compareDoubling(t)
 	case "cenkalti_exp":
-		s.stops(t)
+		s.compareStop(t)
 	case "cenkalti_jitter":
-		s.draws(t, s.plusMinus())
+		s.compareDraws(t, s.plusMinus())
 	case "full_jitter":
-		s.draws(t, func(random func() float64) backoff.Policy {
+		s.compareDraws(t, func(random func() float64) backoff.Policy {
 			return backoff.Exponential{Base: time.Duration(s.Params.Base), Max: time.Duration(s.Params.Max), Rand: random}
 		})
 	case "linear_jitter":
-		s.draws(t, s.linear())
+		s.compareDraws(t, s.linearJitter())
 	case "retry_after_seconds":
-		s.retryAfter(t)
+		s.compareRetryAfter(t)
 	default:
-		return fmt.Errorf("%q is no kind of back-off that is known", s.Kind)
+		return fmt.Errorf("%q is not a known kind of backoff", s.Kind)
 	}
 	return nil
 }
@@ -78,15 +78,15 @@ func (s *backoffTrace) doubling() backoff.Policy {
 	return backoff.Exponential{Base: time.Duration(s.Params.Min), Max: time.Duration(s.Params.Max), Jitter: backoff.None}
 }
 
-func (s *backoffTrace) doubles(t *tally) {
+func (s *backoffTrace) compareDoubling(t *result) {
 	for i, want := range s.Seq {
 		t.op()
 		expect(t, "delay", float64(want), float64(s.doubling().Delay(i+1, 0)))
 	}
 }
 
-// stops replays a clock that moves by each delay; -1 is the end.
-func (s *backoffTrace) stops(t *tally) {
+// compareStop replays a clock that moves by each delay; -1 is the end.
+func (s *backoffTrace) compareStop(t *result) {
 	p := s.Params
 	clk := &clock{now: time.Unix(0, 0)}
 	b := &backoff.Cenkalti{
@@ -103,7 +103,7 @@ func (s *backoffTrace) stops(t *tally) {
 }
 
 // plusMinus caps the end of the range where theirs caps its middle.
-func (s *backoffTrace) plusMinus() drawn {
+func (s *backoffTrace) plusMinus() policyMaker {
 	p := s.Params
 	return func(random func() float64) backoff.Policy {
 		return backoff.Exponential{
@@ -113,8 +113,8 @@ func (s *backoffTrace) plusMinus() drawn {
 	}
 }
 
-// linear is attempt times a draw from [min, max]: a Linear around their middle.
-func (s *backoffTrace) linear() drawn {
+// linearJitter is attempt times a draw from [min, max]: a Linear around their middle.
+func (s *backoffTrace) linearJitter() policyMaker {
 	low, high := s.Params.Min, s.Params.Max
 	return func(random func() float64) backoff.Policy {
 		l := backoff.Linear{Base: time.Duration((low + high) / 2), Max: math.MaxInt64, Jitter: backoff.None, Rand: random}
@@ -125,8 +125,8 @@ func (s *backoffTrace) linear() drawn {
 	}
 }
 
-// draws compares the extremes of each delay and some draws with the bounds.
-func (s *backoffTrace) draws(t *tally, policy drawn) {
+// compareDraws compares the extremes of each delay and some draws with the bounds.
+func (s *backoffTrace) compareDraws(t *result, policy policyMaker) {
 	rng := rand.New(rand.NewPCG(11, 12))
 	extremes := []float64{0, 1 - 0x1p-53}
 	for i := range s.Min {
@@ -144,9 +144,9 @@ func (s *backoffTrace) draws(t *tally, policy drawn) {
 	}
 }
 
-// retryAfter compares the wait that an answer asks for, which is that of the policy
+// compareRetryAfter compares the wait that an answer asks for, which is that of the policy
 // if it asks for none.
-func (s *backoffTrace) retryAfter(t *tally) {
+func (s *backoffTrace) compareRetryAfter(t *result) {
 	p := s.Params
 	got := s.doubling().Delay(p.Attempt+1, 0)
 	if p.Status == http.StatusTooManyRequests || p.Status == http.StatusServiceUnavailable {

@@ -31,7 +31,7 @@ type gcraOp struct {
 	ResetAfter float64 `json:"exact_reset_after"`
 }
 
-func replayGCRA(line []byte, t *tally) error {
+func replayGCRA(line []byte, t *result) error {
 	var s gcra
 	if err := json.Unmarshal(line, &s); err != nil {
 		return err
@@ -58,7 +58,7 @@ func replayGCRA(line []byte, t *tally) error {
 
 // replay plays one operation. With n of 0 it only looks; at most n is n, or all there
 // are. An older reading takes what the trace took, so that both go on alike.
-func (op gcraOp) replay(t *tally, b throttle.Limiter, burst int64) error {
+func (op gcraOp) replay(t *result, b throttle.Limiter, burst int64) error {
 	ctx := context.Background()
 	c := throttle.Claim{Cost: op.N, Now: time.UnixMicro(op.T), DryRun: op.N == 0}
 	if op.Op == "atMost" && op.N > 0 {

@@ -19,14 +19,14 @@ import (
 // such figures: an infinite rate or one of next to nothing, and a warm-up of 0, after
 // which theirs never limits again.
 type guava struct {
-	Rate      decimal `json:"permitsPerSecond"`
-	WarmUp    float64 `json:"warmup_ms"`
-	Cold      float64 `json:"coldFactor"`
-	Save      decimal `json:"maxBurstSeconds"`
-	Kind      string
-	Deviation *float64 `json:"ideal_max_dev_us"`
-	Flips     *int     `json:"ideal_flips"`
-	Ops       []guavaOp
+	Rate       decimal `json:"permitsPerSecond"`
+	WarmUp     float64 `json:"warmup_ms"`
+	ColdFactor float64 `json:"coldFactor"`
+	MaxBurst   decimal `json:"maxBurstSeconds"`
+	Kind       string
+	Deviation  *float64 `json:"ideal_max_dev_us"`
+	Flips      *int     `json:"ideal_flips"`
+	Ops        []guavaOp
 }
 
 type guavaOp struct {
@@ -39,7 +39,7 @@ type guavaOp struct {
 	Wait    float64         `json:"wait_us"`
 }
 
-func replayGuava(line []byte, t *tally) error {
+func replayGuava(line []byte, t *result) error {
 	var s guava
 	if err := json.Unmarshal(line, &s); err != nil {
 		return err
@@ -51,8 +51,8 @@ func replayGuava(line []byte, t *tally) error {
 	}
 	clk := &clock{now: time.UnixMicro(0)}
 	l := s.limiter(t.limiters, clk)
-	if l == nil || !s.fits(l) {
-		return errLeftOut
+	if l == nil || !s.supports(l) {
+		return errNoLimiter
 	}
 	for _, op := range s.Ops {
 		t.op()
@@ -65,28 +65,28 @@ func replayGuava(line []byte, t *tally) error {
 }
 
 func (s *guava) limiter(m *Limiters, clk throttle.Clock) throttle.Limiter {
-	save := nanoseconds(float64(s.Save) * 1e9)
+	maxBurst := nanoseconds(float64(s.MaxBurst) * 1e9)
 	switch {
 	case s.Kind == "warmup":
-		return m.Curve(warmup.Curve{Limit: s.Rate.steady(), Over: nanoseconds(s.WarmUp * 1e6), Cold: s.Cold}, clk)
-	case save == 0:
-		return m.Curve(warmup.Curve{Limit: s.Rate.steady()}, clk)
+		return m.WarmUp(warmup.Config{Limit: s.Rate.steady(), Period: nanoseconds(s.WarmUp * 1e6), ColdFactor: s.ColdFactor}, clk)
+	case maxBurst == 0:
+		return m.WarmUp(warmup.Config{Limit: s.Rate.steady()}, clk)
 	}
-	return m.Burst(warmup.Burst{Limit: s.Rate.steady(), Save: save}, clk)
+	return m.Bursty(warmup.BurstyConfig{Limit: s.Rate.steady(), MaxBurst: maxBurst}, clk)
 }
 
-// A changeable limiter can be given another rate.
-type changeable interface {
+// A limitSetter limiter can be given another rate.
+type limitSetter interface {
 	SetLimit(throttle.Limit) error
 }
 
-// fits reports whether l can do all that s asks for.
-func (s *guava) fits(l throttle.Limiter) bool {
-	_, changes := l.(changeable)
+// supports reports whether l can do all that s asks for.
+func (s *guava) supports(l throttle.Limiter) bool {
+	_, changes := l.(limitSetter)
 	return changes || !slices.ContainsFunc(s.Ops, func(op guavaOp) bool { return op.Op == "setRate" })
 }
 
-func (op guavaOp) replay(t *tally, l throttle.Limiter, tolerance float64) error {
+func (op guavaOp) replay(t *result, l throttle.Limiter, tolerance float64) error {
 	switch op.Op {
 	case "sleep":
 		return nil
@@ -95,7 +95,7 @@ func (op guavaOp) replay(t *tally, l throttle.Limiter, tolerance float64) error 
 		if err := json.Unmarshal(op.Arg, &rate); err != nil {
 			return err
 		}
-		return l.(changeable).SetLimit(rate.steady())
+		return l.(limitSetter).SetLimit(rate.steady())
 	}
 	c := throttle.Claim{Cost: op.N, MaxWait: throttle.Forever}
 	granted, wait := true, op.Wait
@@ -128,7 +128,7 @@ func (d decimal) steady() throttle.Limit {
 	count := math.Round(float64(d) * per)
 	switch {
 	case count < 1:
-		return throttle.Limit{Count: 1, Per: never}
+		return throttle.Limit{Count: 1, Per: farFuture}
 	case count >= math.MaxInt64:
 		return throttle.Limit{Count: math.MaxInt64, Per: 1}
 	}

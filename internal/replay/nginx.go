@@ -25,12 +25,12 @@ type nginx struct {
 	}
 }
 
-func replayNginx(line []byte, t *tally) error {
+func replayNginx(line []byte, t *result) error {
 	var s nginx
 	if err := json.Unmarshal(line, &s); err != nil {
 		return err
 	}
-	limit := throttle.LimitReq{Rate: s.Milli, Per: 1000 * time.Second, Burst: s.Burst}
+	limit := throttle.NginxConfig{Rate: s.Milli, Per: 1000 * time.Second, Burst: s.Burst}
 	if limit.NoDelay = string(s.Delay) == `"nodelay"`; !limit.NoDelay {
 		if err := json.Unmarshal(s.Delay, &limit.Delay); err != nil {
 			return err

@@ -14,7 +14,7 @@ type rational struct{ big.Rat }
 
 func (r *rational) UnmarshalText(text []byte) error {
 	if _, ok := r.SetString(string(text)); !ok {
-		return fmt.Errorf("%q is no rational number", text)
+		return fmt.Errorf("%q is not a rational number", text)
 	}
 	return nil
 }
@@ -56,19 +56,19 @@ func (d decimal) infinite() bool { return math.IsInf(float64(d), 1) }
 func (d decimal) perSecond(burst int64) throttle.Limit {
 	l := throttle.Limit{Count: int64(math.Round(float64(d) * 1000)), Per: 1000 * time.Second, Burst: burst}
 	if float64(d)*1000 != math.Trunc(float64(d)*1000) && math.Abs(float64(l.Count)/1000-float64(d)) > 1e-12*float64(d) {
-		l.Count, l.Per = 1, never/time.Duration(burst)
+		l.Count, l.Per = 1, farFuture/time.Duration(burst)
 		if ns := math.Round(1e9 / float64(d)); ns < float64(l.Per) {
 			l.Per = time.Duration(ns)
 		}
 	}
 	if l.Count == 0 {
-		l.Count, l.Per = 1, never/time.Duration(burst)
+		l.Count, l.Per = 1, farFuture/time.Duration(burst)
 	}
 	return l
 }
 
-// never is as good as never: longer than any trace.
-const never = 36 * 365 * 24 * time.Hour
+// farFuture is as good as never: longer than any trace.
+const farFuture = 36 * 365 * 24 * time.Hour
 
 // A clock shows the time it was set to.
 type clock struct{ now time.Time }

@@ -29,17 +29,17 @@ type rateWaiter struct {
 	End      int64 `json:"end_ns"`
 }
 
-func replayRateWait(line []byte, t *tally) error {
+func replayRateWait(line []byte, t *result) error {
 	var s rateWait
 	if err := json.Unmarshal(line, &s); err != nil {
 		return err
 	}
-	l := newRateLimiter(s.Limit, s.Burst)
-	waiting := map[int]booking{}
+	l := newPeerLimiter(s.Limit, s.Burst)
+	waiting := map[int]reservation{}
 	for _, e := range events(s.Waiters) {
 		w := s.Waiters[e.waiter]
 		if e.cancel {
-			if b, ok := waiting[e.waiter]; ok && b.acts > e.at {
+			if b, ok := waiting[e.waiter]; ok && b.actAt > e.at {
 				l.cancel(e.at, b)
 				w.compare(t, "canceled", e.at)
 				delete(waiting, e.waiter)
@@ -48,11 +48,11 @@ func replayRateWait(line []byte, t *tally) error {
 		}
 		t.op()
 		result, b := w.start(l)
-		if result == "ok" && w.Cancel != nil && *w.Cancel < b.acts {
+		if result == "ok" && w.Cancel != nil && *w.Cancel < b.actAt {
 			waiting[e.waiter] = b
 			continue
 		}
-		w.compare(t, result, b.acts)
+		w.compare(t, result, b.actAt)
 	}
 	if !l.limit.infinite() && l.burst > 0 {
 		near(t, "final tokens", s.Tokens, l.tokens(s.Final), l.tolerance())
@@ -82,28 +82,28 @@ func events(ws []rateWaiter) []event {
 
 // start asks as WaitN does: first whether it can ever be, then whether anybody still
 // wants it, then for a place before the deadline.
-func (w rateWaiter) start(l *rateLimiter) (result string, b booking) {
-	b.acts = w.Start
-	longest := throttle.Forever
+func (w rateWaiter) start(l *peerLimiter) (result string, b reservation) {
+	b.actAt = w.Start
+	maxWait := throttle.Forever
 	if w.Deadline != nil {
-		longest = time.Duration(*w.Deadline - w.Start)
+		maxWait = time.Duration(*w.Deadline - w.Start)
 	}
 	switch {
 	case w.N > l.burst && !l.limit.infinite():
 		return "exceeds_burst", b
 	case w.Cancel != nil && *w.Cancel <= w.Start:
 		return "canceled", b
-	case longest <= 0:
+	case maxWait <= 0:
 		return "deadline", b
 	}
-	if b = l.reserve(w.Start, w.N, min(longest, math.MaxInt64)); !b.ok {
-		b.acts = w.Start
+	if b = l.reserve(w.Start, w.N, min(maxWait, math.MaxInt64)); !b.ok {
+		b.actAt = w.Start
 		return "exceeds_deadline", b
 	}
 	return "ok", b
 }
 
-func (w rateWaiter) compare(t *tally, result string, at int64) {
+func (w rateWaiter) compare(t *result, result string, at int64) {
 	expect(t, "result", w.Result, result)
 	near(t, "end", float64(w.End), float64(at), 2)
 }

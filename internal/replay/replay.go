@@ -25,10 +25,10 @@ import (
 type Report struct {
 	File       string `json:"file"`
 	Scenarios  int    `json:"scenarios"`
-	Ops        int    `json:"ops"`                // operations that were compared
-	Mismatches int    `json:"mismatches"`         // operations with another answer
-	Waived     int    `json:"waived"`             // the same, where the trace's own flags say that they may differ
-	LeftOut    int    `json:"left_out,omitempty"` // scenarios for which there is no limiter
+	Ops        int    `json:"ops"`               // operations that were compared
+	Mismatches int    `json:"mismatches"`        // operations with another answer
+	Waived     int    `json:"waived"`            // the same, where the trace's own flags say that they may differ
+	Skipped    int    `json:"skipped,omitempty"` // scenarios for which there is no limiter
 
 	// Differences describes what counts as mismatches, the first of each scenario.
 	Differences []string `json:"-"`
@@ -37,7 +37,7 @@ type Report struct {
 // A shape is a kind of scenario.
 type shape struct {
 	fields []string // which a line has
-	replay func(line []byte, t *tally) error
+	replay func(line []byte, t *result) error
 }
 
 // shapes are all that are known; the first that fits a line replays it.
@@ -63,11 +63,11 @@ func (l *Limiters) File(path string) (Report, bool, error) {
 	}
 	defer f.Close()
 	r := Report{File: filepath.Base(path)}
-	known, err := r.lines(f, l)
+	known, err := r.readLines(f, l)
 	return r, known, err
 }
 
-func (r *Report) lines(in io.Reader, l *Limiters) (known bool, err error) {
+func (r *Report) readLines(in io.Reader, l *Limiters) (known bool, err error) {
 	lines := bufio.NewScanner(in)
 	lines.Buffer(nil, 64<<20)
 	for n := 1; lines.Scan(); n++ {
@@ -82,9 +82,9 @@ func (r *Report) lines(in io.Reader, l *Limiters) (known bool, err error) {
 			continue
 		}
 		known = true
-		t := tally{limiters: l}
-		if err := s.replay(lines.Bytes(), &t); errors.Is(err, errLeftOut) {
-			r.LeftOut++
+		t := result{limiters: l}
+		if err := s.replay(lines.Bytes(), &t); errors.Is(err, errNoLimiter) {
+			r.Skipped++
 			continue
 		} else if err != nil {
 			return known, fmt.Errorf("replay: %s, line %d: %w", r.File, n, err)
@@ -94,7 +94,7 @@ func (r *Report) lines(in io.Reader, l *Limiters) (known bool, err error) {
 	return known, lines.Err()
 }
 
-func (r *Report) add(t tally, line int) {
+func (r *Report) add(t result, line int) {
 	r.Scenarios++
 	r.Ops += t.ops
 	r.Mismatches += t.mismatches
@@ -111,14 +111,14 @@ func shapeOf(line []byte) (*shape, error) {
 		return nil, err
 	}
 	for i := range shapes {
-		if shapes[i].fits(has) {
+		if shapes[i].matches(has) {
 			return &shapes[i], nil
 		}
 	}
 	return nil, nil
 }
 
-func (s *shape) fits(has map[string]json.RawMessage) bool {
+func (s *shape) matches(has map[string]json.RawMessage) bool {
 	for _, f := range s.fields {
 		if _, ok := has[f]; !ok {
 			return false
@@ -127,8 +127,8 @@ func (s *shape) fits(has map[string]json.RawMessage) bool {
 	return true
 }
 
-// A tally counts the operations of one scenario.
-type tally struct {
+// A result counts the operations of one scenario.
+type result struct {
 	limiters *Limiters
 
 	ops, mismatches, waived int
@@ -138,26 +138,26 @@ type tally struct {
 }
 
 // op begins the next operation, the i-th of a scenario.
-func (t *tally) op() {
+func (t *result) op() {
 	t.ops++
 	t.failed = false
 }
 
 // expect notes that got differs from want, once for each operation.
-func expect[T comparable](t *tally, name string, want, got T) {
+func expect[T comparable](t *result, name string, want, got T) {
 	if want != got {
 		t.differ("%s: want %v, got %v", name, want, got)
 	}
 }
 
 // near is expect for numbers that may be off by tolerance.
-func near(t *tally, name string, want, got, tolerance float64) {
+func near(t *result, name string, want, got, tolerance float64) {
 	if !(want-got <= tolerance && got-want <= tolerance) {
 		t.differ("%s: want %v, got %v", name, want, got)
 	}
 }
 
-func (t *tally) differ(format string, args ...any) {
+func (t *result) differ(format string, args ...any) {
 	if t.failed {
 		return
 	}

@@ -10,7 +10,7 @@ import (
 )
 
 // A line that differs in one answer is noticed, whatever its shape.
-func TestFile_noticesWrongAnswers(t *testing.T) {
+func TestFile_reportsMismatches(t *testing.T) {
 	for name, tt := range map[string]struct{ line, right, wrong string }{
 		"algorithm": {
 			`{"algo":"sliding_log","params":{"limit":1,"window_us":1000},"ops":[{"t_us":0,"n":1,"allowed":true,"slack":"0","retry_after_s":"0"},{"t_us":1,"n":1,"allowed":false,"slack":"-1","retry_after_s":"999/1000000"}]}`,
@@ -74,7 +74,7 @@ func TestFile_waivesByFlags(t *testing.T) {
 	require.Equal(t, 1, r.Mismatches)
 }
 
-func TestFile_leavesAloneWhatItDoesNotKnow(t *testing.T) {
+func TestFile_ignoresUnknownShapes(t *testing.T) {
 	_, known, err := replayText(t, `{"weather":"fine"}`)
 	require.NoError(t, err)
 	require.False(t, known)

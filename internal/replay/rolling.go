@@ -29,7 +29,7 @@ type rollingOp struct {
 	Remaining int64
 }
 
-func replayRolling(line []byte, t *tally) error {
+func replayRolling(line []byte, t *result) error {
 	var s rolling
 	if err := json.Unmarshal(line, &s); err != nil {
 		return err
@@ -49,7 +49,7 @@ func replayRolling(line []byte, t *tally) error {
 			op.compare(t, logs[op.ID])
 			taken[op.ID] = append(taken[op.ID], op.T)
 		case "would":
-			expect(t, "blocked by a look", op.Blocked, !look(logs[op.ID], op.T).OK)
+			expect(t, "blocked by a dry run", op.Blocked, !dryRun(logs[op.ID], op.T).OK)
 			op.compare(t, s.log(t, taken[op.ID]))
 		}
 	}
@@ -57,8 +57,8 @@ func replayRolling(line []byte, t *tally) error {
 }
 
 // log returns a limiter that has seen actions at ts.
-func (s *rolling) log(t *tally, ts []int64) throttle.Limiter {
-	l := t.limiters.SlidingLog(throttle.Log{
+func (s *rolling) log(t *result, ts []int64) throttle.Limiter {
+	l := t.limiters.SlidingLog(throttle.SlidingLogConfig{
 		Limit:        throttle.Limit{Count: s.Max, Per: time.Duration(s.Interval) * time.Millisecond},
 		MinGap:       time.Duration(s.MinGap) * time.Millisecond,
 		CountRefused: true,
@@ -69,20 +69,20 @@ func (s *rolling) log(t *tally, ts []int64) throttle.Limiter {
 	return l
 }
 
-func (op rollingOp) compare(t *tally, l throttle.Limiter) {
+func (op rollingOp) compare(t *result, l throttle.Limiter) {
 	d, err := l.Reserve(context.Background(), throttle.Claim{Now: time.UnixMicro(op.T)})
 	expect(t, "error", nil, err)
 	expect(t, "blocked", op.Blocked, !d.OK)
 	expect(t, "remaining", op.Remaining, d.Remaining)
-	next := look(l, op.T).Wait
+	next := dryRun(l, op.T).Wait
 	expect(t, "next", op.Next, int64((next+time.Millisecond-1)/time.Millisecond))
 	if op.Blocked {
 		expect(t, "wait", next, d.Wait)
 	}
 }
 
-// look returns what a claim at t would get.
-func look(l throttle.Limiter, t int64) throttle.Decision {
+// dryRun returns what a claim at t would get.
+func dryRun(l throttle.Limiter, t int64) throttle.Decision {
 	d, _ := l.Reserve(context.Background(), throttle.Claim{Now: time.UnixMicro(t), DryRun: true})
 	return d
 }

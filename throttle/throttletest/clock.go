@@ -9,10 +9,10 @@ import (
 type clock struct {
 	mu     sync.Mutex
 	now    time.Time
-	alarms []alarm
+	timers []timer
 }
 
-type alarm struct {
+type timer struct {
 	at time.Time
 	c  chan time.Time
 }
@@ -28,9 +28,9 @@ func (c *clock) Now() time.Time {
 func (c *clock) After(d time.Duration) <-chan time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	a := alarm{c.now.Add(d), make(chan time.Time, 1)}
-	c.alarms = append(c.alarms, a)
-	c.ring()
+	a := timer{c.now.Add(d), make(chan time.Time, 1)}
+	c.timers = append(c.timers, a)
+	c.fire()
 	return a.c
 }
 
@@ -39,28 +39,28 @@ func (c *clock) add(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.now = c.now.Add(d)
-	c.ring()
+	c.fire()
 }
 
-// reach moves the clock to t unless it is there already.
-func (c *clock) reach(t time.Time) {
+// advanceTo moves the clock to t unless it is there already.
+func (c *clock) advanceTo(t time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if t.After(c.now) {
 		c.now = t
 	}
-	c.ring()
+	c.fire()
 }
 
-// ring sets off the alarms that are due.
-func (c *clock) ring() {
-	left := c.alarms[:0]
-	for _, a := range c.alarms {
+// fire sets off the alarms that are due.
+func (c *clock) fire() {
+	left := c.timers[:0]
+	for _, a := range c.timers {
 		if a.at.After(c.now) {
 			left = append(left, a)
 			continue
 		}
 		a.c <- c.now
 	}
-	c.alarms = left
+	c.timers = left
 }

@@ -12,34 +12,34 @@ import (
 // histories plays random claims, holds, cancels and settlements. Whatever happens,
 // the claims that were kept obey the bound.
 func (s *suite) histories() {
-	span, most := s.scale()
+	recovery, largest := s.recoveryAndLargest()
 	for seed := range uint64(s.Histories) {
 		start := epoch
 		if seed%3 == 0 {
 			start = time.Unix(0, 0)
 		}
-		h := &history{subject: s.fresh(start), r: rand.New(rand.NewPCG(seed, 1)), start: start, span: span, most: most}
+		h := &history{subject: s.newSubject(start), r: rand.New(rand.NewPCG(seed, 1)), start: start, recovery: recovery, largest: largest}
 		for range 80 {
 			h.step()
 		}
 		for _, g := range h.held {
-			h.keep(g, g.c.Cost)
+			h.recordUsage(g, g.c.Cost)
 		}
-		slices.SortStableFunc(h.acts, func(a, b act) int { return int(min(max(a.at-b.at, -1), 1)) })
-		s.obey(h.acts, fmt.Sprintf("history with seed %d", seed))
+		slices.SortStableFunc(h.usages, func(a, b usage) int { return int(min(max(a.at-b.at, -1), 1)) })
+		s.checkBound(h.usages, fmt.Sprintf("history with seed %d", seed))
 	}
 }
 
 // A history is one run of random events on one limiter.
 type history struct {
 	*subject
-	r     *rand.Rand
-	start time.Time
-	span  time.Duration // in which the limiter recovers
-	most  int64         // largest claim
-	held  []*grant
-	acts  []act
-	using int64 // units that claims hold which have not ended
+	r        *rand.Rand
+	start    time.Time
+	recovery time.Duration // in which the limiter recovers
+	largest  int64         // largest claim
+	held     []*grant
+	usages   []usage
+	using    int64 // units that claims hold which have not ended
 }
 
 type grant struct {
@@ -49,19 +49,19 @@ type grant struct {
 }
 
 func (h *history) step() {
-	h.pass()
+	h.advance()
 	h.claim()
 	h.held = slices.DeleteFunc(h.held, h.end)
 }
 
-// pass lets time go by.
-func (h *history) pass() {
+// advance lets time go by.
+func (h *history) advance() {
 	switch n := h.r.IntN(1000); {
 	case n < 500:
 	case n < 990:
-		h.clk.add(time.Duration(h.r.Int64N(int64(h.span)/4 + 1)))
+		h.clk.add(time.Duration(h.r.Int64N(int64(h.recovery)/4 + 1)))
 	case n < 999:
-		h.clk.add(3 * h.span)
+		h.clk.add(3 * h.recovery)
 	default:
 		h.clk.add(year)
 	}
@@ -71,18 +71,18 @@ func (h *history) claim() {
 	c := throttle.Claim{Key: key, Cost: h.cost(), DryRun: h.r.IntN(16) == 0}
 	switch h.r.IntN(8) {
 	case 0:
-		c.Now = h.clk.Now().Add(-time.Duration(h.r.Int64N(int64(h.span) + 1)))
+		c.Now = h.clk.Now().Add(-time.Duration(h.r.Int64N(int64(h.recovery) + 1)))
 	case 1, 2, 3:
 		c.Now = h.clk.Now()
 	}
 	if h.r.IntN(2) == 0 {
-		c.MaxWait = time.Duration(h.r.Int64N(2*int64(h.span) + 1))
+		c.MaxWait = time.Duration(h.r.Int64N(2*int64(h.recovery) + 1))
 	}
-	ask := h.ask
+	reserve := h.reserve
 	if h.r.IntN(8) == 0 {
-		ask = h.honest
+		reserve = h.reserveAfterWait
 	}
-	if d := ask(c); d.OK && !c.DryRun {
+	if d := reserve(c); d.OK && !c.DryRun {
 		h.granted(c, d)
 	}
 }
@@ -90,11 +90,11 @@ func (h *history) claim() {
 func (h *history) cost() int64 {
 	switch h.r.IntN(16) {
 	case 0:
-		return h.most
+		return h.largest
 	case 1:
-		return h.most + 1
+		return h.largest + 1
 	}
-	return 1 + h.r.Int64N(min(h.most, 12))
+	return 1 + h.r.Int64N(min(h.largest, 12))
 }
 
 func (h *history) granted(c throttle.Claim, d throttle.Decision) {
@@ -104,8 +104,8 @@ func (h *history) granted(c throttle.Claim, d throttle.Decision) {
 	}
 	g := &grant{c, d, at.Add(d.Wait).Sub(h.start)}
 	h.using += c.Cost
-	if h.InFlight > 0 && h.using > h.InFlight {
-		h.Fatalf("%d units are in flight at a time; the bound is %d", h.using, h.InFlight)
+	if h.Concurrency > 0 && h.using > h.Concurrency {
+		h.Fatalf("%d units are in flight at a time; the bound is %d", h.using, h.Concurrency)
 	}
 	h.held = append(h.held, g)
 }
@@ -125,24 +125,24 @@ func (h *history) end(g *grant) bool {
 		h.using -= c.Cost
 		return true
 	case n < 5:
-		f.More = true
+		f.Partial = true
 		h.observe(c.Cost, g.d, f)
 		return false
 	case n < 8:
-		h.keep(g, c.Cost)
+		h.recordUsage(g, c.Cost)
 		h.observe(c.Cost, g.d, f)
 		return true
 	case n == 8:
 		f.Cost = 1 + h.r.Int64N(c.Cost)
-		h.keep(g, f.Cost)
+		h.recordUsage(g, f.Cost)
 		h.observe(c.Cost, g.d, f)
 		return true
 	}
 	return false
 }
 
-// keep notes that n units of g were used.
-func (h *history) keep(g *grant, n int64) {
-	h.acts = append(h.acts, act{g.at, n})
+// recordUsage notes that n units of g were used.
+func (h *history) recordUsage(g *grant, n int64) {
+	h.usages = append(h.usages, usage{g.at, n})
 	h.using -= g.c.Cost
 }

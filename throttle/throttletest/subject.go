@@ -16,23 +16,23 @@ type subject struct {
 // key is the share that all claims of the suite belong to.
 const key = "throttletest"
 
-// ask claims c and checks what holds for every answer.
-func (s *subject) ask(c throttle.Claim) throttle.Decision {
+// reserve claims c and checks what holds for every answer.
+func (s *subject) reserve(c throttle.Claim) throttle.Decision {
 	c.Key = key
 	d, err := s.l.Reserve(s.Context(), c)
 	switch {
 	case err != nil:
-		s.Fatalf("Reserve(%+v): %v; a limiter that is asked properly decides", c, err)
+		s.Fatalf("Reserve(%+v): %v; a valid claim must not fail", c, err)
 	case d.Wait < 0:
-		s.Fatalf("Reserve(%+v): %s: Wait is negative", c, say(d))
+		s.Fatalf("Reserve(%+v): %s: Wait is negative", c, describe(d))
 	case d.OK && d.Wait > c.MaxWait:
-		s.Fatalf("Reserve(%+v): %s: it was granted for later than MaxWait", c, say(d))
+		s.Fatalf("Reserve(%+v): %s: it was granted for later than MaxWait", c, describe(d))
 	case !d.OK && d.Wait == 0 && !s.WaitUnknown:
-		s.Fatalf("Reserve(%+v): %s: the wait is said to be unknown (0), which Spec.WaitUnknown does not allow", c, say(d))
+		s.Fatalf("Reserve(%+v): %s: the wait is unknown (0), which Spec.WaitUnknown does not allow", c, describe(d))
 	case d.Remaining < 0 || d.ResetAfter < 0 || d.Limit < 0:
-		s.Fatalf("Reserve(%+v): %s: a negative number", c, say(d))
+		s.Fatalf("Reserve(%+v): %s: a negative number", c, describe(d))
 	case d.Limit > 0 && d.Remaining > d.Limit:
-		s.Fatalf("Reserve(%+v): %s: more is left than the limit is", c, say(d))
+		s.Fatalf("Reserve(%+v): %s: more is left than the limit is", c, describe(d))
 	}
 	return d
 }
@@ -40,13 +40,13 @@ func (s *subject) ask(c throttle.Claim) throttle.Decision {
 // take claims n units now.
 func (s *subject) take(n int64) throttle.Decision {
 	s.Helper()
-	return s.ask(throttle.Claim{Cost: n})
+	return s.reserve(throttle.Claim{Cost: n})
 }
 
-// look returns what a claim of one unit would get.
-func (s *subject) look() throttle.Decision {
+// peek returns what a claim of one unit would get.
+func (s *subject) peek() throttle.Decision {
 	s.Helper()
-	return s.ask(throttle.Claim{Cost: 1, DryRun: true})
+	return s.reserve(throttle.Claim{Cost: 1, DryRun: true})
 }
 
 func (s *subject) cancel(n int64, d throttle.Decision) {
@@ -62,7 +62,7 @@ func (s *subject) observe(n int64, d throttle.Decision, f throttle.Feedback) {
 func (s *subject) drain() (taken int64, last throttle.Decision, dry bool) {
 	s.Helper()
 	for range 1000 {
-		n := max(s.look().Remaining, 1)
+		n := max(s.peek().Remaining, 1)
 		d := s.take(n)
 		if !d.OK && n > 1 {
 			n = 1
@@ -76,27 +76,27 @@ func (s *subject) drain() (taken int64, last throttle.Decision, dry bool) {
 	return taken, last, false
 }
 
-// scale returns a span in which the limiter recovers, so that histories are played
+// recoveryAndLargest returns a span in which the limiter recovers, so that histories are played
 // at its own pace, and the largest claim that is worth making.
-func (s *suite) scale() (span time.Duration, most int64) {
+func (s *suite) recoveryAndLargest() (recovery time.Duration, largest int64) {
 	s.Helper()
-	sub := s.fresh(epoch)
-	most = sub.look().Limit
-	if most == 0 {
-		most = 8
+	sub := s.newSubject(epoch)
+	largest = sub.peek().Limit
+	if largest == 0 {
+		largest = 8
 	}
 	_, d, dry := sub.drain()
-	span = d.ResetAfter
+	recovery = d.ResetAfter
 	if d.Wait != throttle.Forever {
-		span = max(span, d.Wait)
+		recovery = max(recovery, d.Wait)
 	}
-	if !dry || span == 0 {
-		span = time.Second
+	if !dry || recovery == 0 {
+		recovery = time.Second
 	}
-	return min(span, 1000*time.Hour), most
+	return min(recovery, 1000*time.Hour), largest
 }
 
-// same reports whether a and b say the same about the state of a limiter.
-func same(a, b throttle.Decision) bool {
+// sameState reports whether a and b say the same about the state of a limiter.
+func sameState(a, b throttle.Decision) bool {
 	return a.OK == b.OK && a.Wait == b.Wait && a.Limit == b.Limit && a.Remaining == b.Remaining && a.ResetAfter == b.ResetAfter
 }

@@ -23,7 +23,7 @@ import (
 )
 
 // A Spec says what a limiter is allowed to let through, and where it differs from
-// the contract of throttle.Limiter. At least one of Limit, Bound and InFlight must
+// the contract of throttle.Limiter. At least one of Limit, Bound and Concurrency must
 // be set.
 type Spec struct {
 	// Limit is the limit that the limiter enforces. Unless Bound is set, the units
@@ -35,13 +35,13 @@ type Spec struct {
 	// math.MaxInt64.
 	Bound func(w time.Duration) int64
 
-	// InFlight is the most units that claims which have not ended may hold at one
+	// Concurrency is the most units that claims which have not ended may hold at one
 	// time. 0: ending a claim has no effect on the next.
-	InFlight int64
+	Concurrency int64
 
-	// PaysLater: a claim is granted whatever its size, and the next one waits for it.
+	// AllowsDebt: a claim is granted whatever its size, and the next one waits for it.
 	// The bound then grows by the largest claim, and no claim is too large.
-	PaysLater bool
+	AllowsDebt bool
 
 	// WaitUnknown: the Wait of a refusal may be 0, because only news can tell.
 	WaitUnknown bool
@@ -54,13 +54,13 @@ type Spec struct {
 	// is honest all the same, with itself counted. The limiter must be a RefusalCounter.
 	CountsRefusals bool
 
-	// RefusalAdvances: the reading of a refused claim counts, so that older ones count
+	// RefusalAdvancesClock: the reading of a refused claim counts, so that older ones count
 	// as that one. AllOf has to take from one limit to find out about the next.
-	RefusalAdvances bool
+	RefusalAdvancesClock bool
 
-	// OlderAsIs: a reading of the clock older than one granted at counts as itself. No
+	// AcceptsOlderReadings: a reading of the clock older than one granted at counts as itself. No
 	// unit is credited twice all the same; a claim made with it may get less.
-	OlderAsIs bool
+	AcceptsOlderReadings bool
 
 	// ResumesAfterSetBack: if the clock is set back by more than the window, time runs
 	// on from the latest reading granted at. The bound then holds before and after.
@@ -88,48 +88,48 @@ type Spec struct {
 // stands still in some, and leaps by a year in others.
 func TestLimiter(t *testing.T, new func(throttle.Clock) throttle.Limiter, spec Spec) {
 	t.Helper()
-	for _, p := range promises {
+	for _, p := range requirements {
 		t.Run(p.name, func(t *testing.T) {
-			check(t, p, new, spec)
+			run(t, p, new, spec)
 		})
 	}
 }
 
-// A promise is one sentence of the contract and the test of it.
-type promise struct {
+// A requirement is one sentence of the contract and the test of it.
+type requirement struct {
 	name string
 	test func(*suite)
 }
 
-var promises = []promise{
+var requirements = []requirement{
 	{"a negative cost is ErrCost", (*suite).negativeCost},
 	{"no cost means one unit", (*suite).zeroCost},
 	{"At is the reading of the clock", (*suite).readings},
 	{"a dry run takes nothing", (*suite).dryRuns},
 	{"a refusal takes nothing", (*suite).refusals},
 	{"a refusal of a claim that Waits takes nothing", (*suite).refusalsOfWaits},
-	{"the Wait of a refusal is honest", (*suite).honestWait},
-	{"Remaining is what can be had", (*suite).remaining},
+	{"an equal claim after Wait is granted", (*suite).waitIsSufficient},
+	{"Remaining is what is granted", (*suite).remaining},
 	{"a cost over the limit waits Forever", (*suite).tooLarge},
 	{"Cancel gives back", (*suite).cancels},
 	{"Cancel works when ctx is done", (*suite).cancelsWhenDone},
 	{"Cancel of a refusal does nothing", (*suite).cancelsRefusal},
 	{"a second end does nothing", (*suite).endsTwice},
-	{"More does not end a claim", (*suite).moreThenFinal},
-	{"the end of a claim frees its place", (*suite).freesPlaces},
-	{"extreme feedback does no harm", (*suite).extremeFeedback},
+	{"Partial feedback does not end a claim", (*suite).partialThenFinal},
+	{"the end of a claim releases its units", (*suite).releasesUnits},
+	{"extreme feedback keeps the bound", (*suite).extremeFeedback},
 	{"an older reading counts as the newest", (*suite).olderReadings},
-	{"the clock may stand still, leap and step back", (*suite).strangeClocks},
-	{"the acts of random histories obey the bound", (*suite).histories},
-	{"the acts of many goroutines obey the bound", (*suite).crowd},
-	{"a wrapper hands back what it was given", (*suite).wraps},
+	{"the clock may stop, jump and step back", (*suite).irregularClocks},
+	{"random histories obey the bound", (*suite).histories},
+	{"concurrent claims obey the bound", (*suite).concurrentClaims},
+	{"a wrapper hands back what it was given", (*suite).wrapper},
 }
 
-// check runs the test of p. It takes a testing.TB so that the suite can be tested.
-func check(t testing.TB, p promise, new func(throttle.Clock) throttle.Limiter, spec Spec) {
+// run runs the test of p. It takes a testing.TB so that the suite can be tested.
+func run(t testing.TB, p requirement, new func(throttle.Clock) throttle.Limiter, spec Spec) {
 	t.Helper()
-	if spec.Bound == nil && spec.Limit.Count == 0 && spec.InFlight == 0 {
-		t.Fatalf("throttletest: Spec: no bound: set Limit, Bound or InFlight")
+	if spec.Bound == nil && spec.Limit.Count == 0 && spec.Concurrency == 0 {
+		t.Fatalf("throttletest: Spec: no bound: set Limit, Bound or Concurrency")
 	}
 	if spec.Histories == 0 {
 		spec.Histories = 2000
@@ -150,8 +150,8 @@ type suite struct {
 // epoch is where the tests begin that do not care.
 var epoch = time.Date(2026, 2, 28, 23, 59, 58, 123456789, time.UTC)
 
-// fresh returns an unused limiter and the clock that it reads.
-func (s *suite) fresh(start time.Time) *subject {
+// newSubject returns an unused limiter and the clock that it reads.
+func (s *suite) newSubject(start time.Time) *subject {
 	clk := &clock{now: start}
 	l := s.new(clk)
 	if l == nil {
@@ -170,7 +170,7 @@ func (s *suite) bound(w time.Duration, largest int64) int64 {
 		n = flow(s.Limit, w)
 		n += min(burst(s.Limit), math.MaxInt64-n)
 	}
-	if s.PaysLater {
+	if s.AllowsDebt {
 		n += min(largest, math.MaxInt64-n)
 	}
 	return n
@@ -193,8 +193,8 @@ func burst(l throttle.Limit) int64 {
 	return l.Burst
 }
 
-// say writes the parts of d that a reader of a failure wants to see.
-func say(d throttle.Decision) string {
+// describe writes the parts of d that a reader of a failure wants to see.
+func describe(d throttle.Decision) string {
 	verb := "refused"
 	if d.OK {
 		verb = "granted"

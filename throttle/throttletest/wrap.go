@@ -7,8 +7,8 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// wraps puts a limiter that remembers into a wrapper and checks what comes back.
-func (s *suite) wraps() {
+// wrapper puts a limiter that remembers into a wrapper and checks what comes back.
+func (s *suite) wrapper() {
 	if s.Wrap == nil {
 		return
 	}
@@ -17,11 +17,11 @@ func (s *suite) wraps() {
 			l.Cancel(s.Context(), c, d)
 		},
 		"Observe": func(l throttle.Limiter, c throttle.Claim, d throttle.Decision) {
-			throttle.Observe(s.Context(), l, c, d, throttle.Feedback{More: true})
+			throttle.Observe(s.Context(), l, c, d, throttle.Feedback{Partial: true})
 			throttle.Observe(s.Context(), l, c, d, throttle.Feedback{Cost: 3})
 		},
 	} {
-		p := &probe{}
+		p := &recordingLimiter{}
 		// Two layers of AllOf give the Decision a part that cannot be copied field by field.
 		l := s.Wrap(throttle.AllOf(throttle.AllOf(p)))
 		c := throttle.Claim{Key: key, Cost: 2}
@@ -31,10 +31,10 @@ func (s *suite) wraps() {
 		end(l, c, first)
 		if got := p.ended[name]; len(got) == 0 {
 			s.Errorf("%s did not reach the limiter inside the wrapper", name)
-		} else if got[0] != p.made[1] || got[len(got)-1] != p.made[0] {
-			s.Errorf("%s reached the limiter inside the wrapper with another Decision than it had made: %+v, made %+v", name, got, p.made)
+		} else if got[0] != p.granted[1] || got[len(got)-1] != p.granted[0] {
+			s.Errorf("%s reached the limiter inside the wrapper with another Decision than it had made: %+v, made %+v", name, got, p.granted)
 		} else if name == "Observe" && len(got) != 4 {
-			s.Errorf("2 claims were observed twice each; the limiter inside the wrapper heard of %d", len(got))
+			s.Errorf("2 claims were observed twice each; the limiter inside the wrapper observed %d", len(got))
 		}
 	}
 }
@@ -43,39 +43,41 @@ func (s *suite) grant(l throttle.Limiter, c throttle.Claim) throttle.Decision {
 	s.Helper()
 	d, err := l.Reserve(s.Context(), c)
 	if err != nil || !d.OK {
-		s.Fatalf("Spec.Wrap: around a limiter that grants: %s, error %v", say(d), err)
+		s.Fatalf("Spec.Wrap: around a limiter that grants: %s, error %v", describe(d), err)
 	}
 	return d
 }
 
-// probe grants everything and remembers what it is told.
-type probe struct {
-	mu    sync.Mutex
-	made  []throttle.Decision
-	ended map[string][]throttle.Decision
+// recordingLimiter grants everything and remembers what it is told.
+type recordingLimiter struct {
+	mu      sync.Mutex
+	granted []throttle.Decision
+	ended   map[string][]throttle.Decision
 }
 
 // Reserve implements throttle.Limiter.
-func (p *probe) Reserve(_ context.Context, c throttle.Claim) (throttle.Decision, error) {
+func (p *recordingLimiter) Reserve(_ context.Context, c throttle.Claim) (throttle.Decision, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	n := int64(len(p.made))
+	n := int64(len(p.granted))
 	d := throttle.Decision{OK: true, Policy: "probe", At: epoch, Limit: 1000, Remaining: 900 - n, Grant: uint64(77 + n)}
 	if !c.DryRun {
-		p.made = append(p.made, d)
+		p.granted = append(p.granted, d)
 	}
 	return d, nil
 }
 
 // Cancel implements throttle.Limiter.
-func (p *probe) Cancel(_ context.Context, _ throttle.Claim, d throttle.Decision) { p.note("Cancel", d) }
-
-// Observe implements throttle.Observer.
-func (p *probe) Observe(_ context.Context, _ throttle.Claim, d throttle.Decision, _ throttle.Feedback) {
-	p.note("Observe", d)
+func (p *recordingLimiter) Cancel(_ context.Context, _ throttle.Claim, d throttle.Decision) {
+	p.record("Cancel", d)
 }
 
-func (p *probe) note(how string, d throttle.Decision) {
+// Observe implements throttle.Observer.
+func (p *recordingLimiter) Observe(_ context.Context, _ throttle.Claim, d throttle.Decision, _ throttle.Feedback) {
+	p.record("Observe", d)
+}
+
+func (p *recordingLimiter) record(how string, d throttle.Decision) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.ended == nil {

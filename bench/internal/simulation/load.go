@@ -61,8 +61,8 @@ func (l Load) Closed(client *http.Client, url string, workers int) Outcome {
 	return r.finish(l.Calls)
 }
 
-// Crowd makes all calls at the same moment.
-func (l Load) Crowd(client *http.Client, url string) Outcome {
+// Spike makes all calls at the same moment.
+func (l Load) Spike(client *http.Client, url string) Outcome {
 	return l.Closed(client, url, l.Calls)
 }
 
@@ -71,7 +71,7 @@ type run struct {
 	load    Load
 	client  *http.Client
 	url     string
-	began   time.Time
+	start   time.Time
 	running sync.WaitGroup
 
 	mu          sync.Mutex
@@ -80,17 +80,17 @@ type run struct {
 }
 
 func (l Load) start(client *http.Client, url string) *run {
-	return &run{load: l, client: client, url: url, began: time.Now()}
+	return &run{load: l, client: client, url: url, start: time.Now()}
 }
 
 func (r *run) finish(calls int) Outcome {
 	r.running.Wait()
-	return Outcome{Calls: calls, Failed: r.failed, Elapsed: time.Since(r.began), LastFailure: r.lastFailure}
+	return Outcome{Calls: calls, Failed: r.failed, Elapsed: time.Since(r.start), LastFailure: r.lastFailure}
 }
 
 // call reports whether call i succeeds.
 func (r *run) call(i int) bool {
-	ctx, made := context.Background(), time.Since(r.began)
+	ctx, made := context.Background(), time.Since(r.start)
 	if r.load.Deadline > 0 {
 		limited, cancel := context.WithTimeout(ctx, r.load.Deadline)
 		defer cancel()

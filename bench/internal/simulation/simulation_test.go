@@ -41,7 +41,7 @@ func TestLoad_countsFailuresAndTime(t *testing.T) {
 			return l.Open(c, url, time.Second)
 		}, 80*time.Second + 10*time.Millisecond},
 		"closed": {func(l simulation.Load, c *http.Client, url string) simulation.Outcome { return l.Closed(c, url, 8) }, 100 * time.Millisecond},
-		"crowd":  {simulation.Load.Crowd, 10 * time.Millisecond},
+		"spike":  {simulation.Load.Spike, 10 * time.Millisecond},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -61,7 +61,7 @@ func TestLoad_endsCallsAtTheirDeadline(t *testing.T) {
 			return simulation.Response{Delay: time.Duration(r.InFlight) * time.Second}
 		})
 		defer s.Close()
-		out := simulation.Load{Calls: 4, Deadline: 2500 * time.Millisecond}.Crowd(&http.Client{Transport: s.Transport(4)}, s.URL)
+		out := simulation.Load{Calls: 4, Deadline: 2500 * time.Millisecond}.Spike(&http.Client{Transport: s.Transport(4)}, s.URL)
 		require.Equal(t, simulation.Outcome{Calls: 4, Failed: 2, Elapsed: 2500 * time.Millisecond}, out)
 	})
 }

@@ -15,37 +15,37 @@ const servers = 3
 func main() {
 	url, stop := server.Start()
 	defer stop()
-	var way cable
+	var link redisLink
 	var fleet []*node
 	for range servers {
-		n := start(url, &way)
+		n := start(url, &link)
 		defer n.Close()
 		fleet = append(fleet, n)
 	}
 	fmt.Println("Redis is there: one limit, whoever answers")
-	ask(fleet, "ann", 8)
+	sendRequests(fleet, "ann", 8)
 
-	way.cut.Store(true)
+	link.down.Store(true)
 	fmt.Println("Redis is away: each server has a third of the limit")
-	ask(fleet, "bob", 8)
+	sendRequests(fleet, "bob", 8)
 
-	way.cut.Store(false)
-	for end := time.Now().Add(5 * time.Second); degraded(fleet) && time.Now().Before(end); {
+	link.down.Store(false)
+	for end := time.Now().Add(5 * time.Second); anyDegraded(fleet) && time.Now().Before(end); {
 		time.Sleep(50 * time.Millisecond)
 	}
 	fmt.Println("Redis is back, and has not forgotten ann")
-	ask(fleet, "ann", 2)
-	ask(fleet, "cid", 2)
+	sendRequests(fleet, "ann", 2)
+	sendRequests(fleet, "cid", 2)
 }
 
-// ask sends requests of a client to one server after the other.
-func ask(fleet []*node, client string, times int) {
+// sendRequests sends requests of a client to one server after the other.
+func sendRequests(fleet []*node, client string, times int) {
 	for i := range times {
 		n := i % len(fleet)
 		resp := fleet[n].get(client)
 		fmt.Printf("  %s asks server %d: %d, %s of %s left", client, n+1, resp.StatusCode,
 			resp.Header.Get("X-RateLimit-Remaining"), resp.Header.Get("X-RateLimit-Limit"))
-		if fleet[n].alone.Load() {
+		if fleet[n].degraded.Load() {
 			fmt.Print(", decided without Redis")
 		}
 		if after := resp.Header.Get("Retry-After"); after != "" {
@@ -55,11 +55,11 @@ func ask(fleet []*node, client string, times int) {
 	}
 }
 
-// degraded reports whether any server still decides without Redis.
-func degraded(fleet []*node) (any bool) {
+// anyDegraded reports whether any server still decides without Redis.
+func anyDegraded(fleet []*node) (any bool) {
 	for _, n := range fleet {
 		n.get("somebody else")
-		any = any || n.alone.Load()
+		any = any || n.degraded.Load()
 	}
 	return any
 }

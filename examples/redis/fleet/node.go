@@ -20,20 +20,20 @@ import (
 // A node is one server of the fleet.
 type node struct {
 	*httptest.Server
-	alone atomic.Bool // its last decision was made without Redis
+	degraded atomic.Bool // its last decision was made without Redis
 }
 
-func start(url string, way *cable) *node {
+func start(url string, link *redisLink) *node {
 	opts, err := redis.ParseURL(url)
 	check(err)
 	opts.ContextTimeoutEnabled, opts.MaxRetries = true, -1
-	opts.Limiter = way
+	opts.Limiter = link
 	store := &throttleredis.Store{Client: redis.NewClient(opts), Timeout: time.Second, Prefix: fmt.Sprint("fleet-", os.Getpid())}
 	limit := &throttleredis.Fallback{Limiter: store.TokenBucket(throttle.PerMinute(6)), Processes: servers, Timeout: time.Second}
 	n := new(node)
 	middleware := &throttlehttp.Middleware{
 		Rules: []throttlehttp.Rule{{Limiter: limit, Key: throttlehttp.Header("X-Client")}},
-		Trace: &throttlehttp.Trace{Decided: func(_ *http.Request, d throttle.Decision) { n.alone.Store(d.Degraded) }},
+		Trace: &throttlehttp.Trace{Decided: func(_ *http.Request, d throttle.Decision) { n.degraded.Store(d.Degraded) }},
 	}
 	n.Server = httptest.NewServer(middleware.Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})))
 	return n
@@ -50,18 +50,18 @@ func (n *node) get(client string) *http.Response {
 	return resp
 }
 
-// A cable leads to Redis, and can be cut.
-type cable struct{ cut atomic.Bool }
+// A redisLink leads to Redis, and can be cut.
+type redisLink struct{ down atomic.Bool }
 
 // Allow is asked by go-redis before each command.
-func (c *cable) Allow() error {
-	if c.cut.Load() {
+func (c *redisLink) Allow() error {
+	if c.down.Load() {
 		return errors.New("there is no way to Redis")
 	}
 	return nil
 }
 
-func (*cable) ReportResult(error) {}
+func (*redisLink) ReportResult(error) {}
 
 func check(err error) {
 	if err != nil {

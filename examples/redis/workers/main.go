@@ -32,14 +32,14 @@ func main() {
 	url, stop := server.Start()
 	defer stop()
 	var a api
-	site := httptest.NewServer(&a)
-	defer site.Close()
+	apiServer := httptest.NewServer(&a)
+	defer apiServer.Close()
 	self, err := os.Executable()
 	check(err)
 	var workers sync.WaitGroup
 	for _, name := range []string{"worker 1", "worker 2"} {
 		workers.Go(func() {
-			cmd := exec.Command(self, name, url, site.URL)
+			cmd := exec.Command(self, name, url, apiServer.URL)
 			cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 			check(cmd.Run())
 		})
@@ -54,14 +54,14 @@ func work(name, redisURL, url string) {
 	check(err)
 	opts.ContextTimeoutEnabled = true
 	client := redis.NewClient(opts)
-	told := &throttleredis.Told{Client: client, Prefix: url}
+	exchange := &throttleredis.Exchange{Client: client, Prefix: url}
 	store := &throttleredis.Store{Client: client, Prefix: url, Timeout: time.Second}
 	limit := store.TokenBucket(throttle.Limit{Count: 20, Per: time.Second, Burst: 2})
 	var refused atomic.Int64
 	api := heed.NewClient(&heed.Transport{
 		Limiter: &throttleredis.Fallback{Limiter: limit, Processes: 2}, // without Redis each keeps half of it
-		Quota:   &quota.Tracker{Share: told, Secret: []byte("only our workers know it")},
-		Trace: &heed.Trace{Answer: func(_ *http.Request, s heed.Step) {
+		Quota:   &quota.Tracker{Exchange: exchange, Secret: []byte("only our workers know it")},
+		Trace: &heed.Trace{AttemptDone: func(_ *http.Request, s heed.TraceInfo) {
 			if s.Response != nil && s.Response.StatusCode == http.StatusTooManyRequests {
 				refused.Add(1)
 			}
@@ -80,7 +80,7 @@ func work(name, redisURL, url string) {
 	}
 	callers.Wait()
 	fmt.Printf("%s made 20 calls in %.1f s, and was refused %d times\n", name, time.Since(start).Seconds(), refused.Load())
-	check(told.Close(context.Background()))
+	check(exchange.Close(context.Background()))
 	check(client.Close())
 }
 

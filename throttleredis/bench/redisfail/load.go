@@ -26,10 +26,10 @@ var limit = throttle.Limit{Count: 1000, Per: time.Second, Burst: 100}
 
 // A decision is what a caller saw.
 type decision struct {
-	at      time.Time // when it was asked for
-	took    time.Duration
-	without bool // Degraded, or an error
-	failed  bool
+	at           time.Time // when it was asked for
+	took         time.Duration
+	withoutRedis bool // Degraded, or an error
+	failed       bool
 }
 
 // A span is from when Redis goes until it is there again.
@@ -37,9 +37,9 @@ type span struct{ from, to time.Time }
 
 // A plan is how to measure.
 type plan struct {
-	fallback      bool
-	pool          int
-	away, between time.Duration
+	fallback        bool
+	pool            int
+	outage, between time.Duration
 }
 
 // measure has processes claim while Redis goes and comes.
@@ -47,7 +47,7 @@ func measure(t *redistest.Program, f fault, p plan) (r result) {
 	server := redistest.Start(t)
 	proxy := redistest.StartProxy(t, server.Addr)
 	addr := server.Addr
-	if f.onTheWay {
+	if f.viaProxy {
 		addr = proxy.Addr
 	}
 	before := runtime.NumGoroutine()
@@ -68,7 +68,7 @@ func measure(t *redistest.Program, f fault, p plan) (r result) {
 		time.Sleep(p.between)
 		f.begin(server, proxy)
 		from := time.Now()
-		time.Sleep(p.away)
+		time.Sleep(p.outage)
 		f.end(server, proxy)
 		spans = append(spans, span{from, time.Now()})
 	}
@@ -79,8 +79,8 @@ func measure(t *redistest.Program, f fault, p plan) (r result) {
 	rate := float64(limit.Count) / limit.Per.Seconds()
 	r.Granted, r.Opened = granted.Load(), opened.Load()
 	r.Over = (float64(r.Granted) - rate*time.Since(start).Seconds()) / float64(limit.Burst)
-	r.tell(all[:], spans, end)
-	r.Left = left(before)
+	r.summarize(all[:], spans, end)
+	r.Leaked = leakedGoroutines(before)
 	return r
 }
 
@@ -134,27 +134,27 @@ func reserve(l throttle.Limiter, deadline time.Duration) (throttle.Decision, err
 	return l.Reserve(ctx, throttle.Claim{})
 }
 
-// tell fills in what the decisions have cost while Redis was away, and until it decided
+// summarize fills in what the decisions have cost while Redis was away, and until it decided
 // again.
-func (r *result) tell(processes [][]decision, spans []span, end time.Time) {
+func (r *result) summarize(processes [][]decision, spans []span, end time.Time) {
 	var took []time.Duration
-	stray, later := 0, 0
+	withoutRedis, later := 0, 0
 	for i, s := range spans {
 		until := end
 		if i+1 < len(spans) {
 			until = spans[i+1].from
 		}
 		for _, all := range processes {
-			back := returned(all, s.to, until)
-			r.Back = max(r.Back, milliseconds(back.Sub(s.to)))
+			recovered := recoveredAt(all, s.to, until)
+			r.Recovery = max(r.Recovery, milliseconds(recovered.Sub(s.to)))
 			for _, d := range all {
 				switch {
-				case d.at.After(back) && d.at.Before(until):
+				case d.at.After(recovered) && d.at.Before(until):
 					later++
-					if d.without {
-						stray++
+					if d.withoutRedis {
+						withoutRedis++
 					}
-				case d.ended().After(s.from) && !d.at.After(back):
+				case d.ended().After(s.from) && !d.at.After(recovered):
 					took = append(took, d.took)
 					if d.failed {
 						r.Errors++
@@ -166,14 +166,14 @@ func (r *result) tell(processes [][]decision, spans []span, end time.Time) {
 	slices.Sort(took)
 	r.Decisions = len(took)
 	r.P50, r.P99, r.Max = milliseconds(took[len(took)/2]), milliseconds(took[len(took)*99/100]), milliseconds(took[len(took)-1])
-	r.Stray = 100 * float64(stray) / float64(max(later, 1))
+	r.WithoutRedis = 100 * float64(withoutRedis) / float64(max(later, 1))
 }
 
-// returned returns when Redis decided for the first time after t.
-func returned(all []decision, t, until time.Time) time.Time {
+// recoveredAt returns when Redis decided for the first time after t.
+func recoveredAt(all []decision, t, until time.Time) time.Time {
 	first := until
 	for _, d := range all {
-		if end := d.ended(); !d.without && d.at.After(t) && end.Before(first) {
+		if end := d.ended(); !d.withoutRedis && d.at.After(t) && end.Before(first) {
 			first = end
 		}
 	}
@@ -184,9 +184,9 @@ func (d decision) ended() time.Time { return d.at.Add(d.took) }
 
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// left returns how many goroutines are still there that were not there before, when they
+// leakedGoroutines returns how many goroutines are still there that were not there before, when they
 // have had some time to end.
-func left(before int) (n int) {
+func leakedGoroutines(before int) (n int) {
 	for range 100 {
 		if n = runtime.NumGoroutine() - before; n <= 0 {
 			return 0

@@ -21,40 +21,40 @@ import (
 
 // A result is what one kind of fault costs.
 type result struct {
-	Fault     string  `json:"fault"`
-	With      string  `json:"with"`
-	Decisions int     `json:"decisions"`       // while Redis was away, and until it decided again
-	Errors    int     `json:"errors"`          // of those, without a decision
-	P50       float64 `json:"p50_ms"`          // of those
-	P99       float64 `json:"p99_ms"`          // of those
-	Max       float64 `json:"max_ms"`          // of those
-	Back      float64 `json:"back_ms"`         // from the return of Redis until it decides in each process, at worst
-	Stray     float64 `json:"stray_percent"`   // of the decisions from then on until it goes again, those without Redis
-	Opened    int64   `json:"opened"`          // how often breakers did, in all of the time: once per process and outage is needed
-	Granted   int64   `json:"granted"`         // units, in all of the time
-	Over      float64 `json:"over_bursts"`     // of those, beyond rate x time, in bursts: each of three outages may add two to the first
-	Left      int     `json:"goroutines_left"` // when all is over
+	Fault        string  `json:"fault"`
+	Client       string  `json:"client"`
+	Decisions    int     `json:"decisions"`             // while Redis was away, and until it decided again
+	Errors       int     `json:"errors"`                // of those, without a decision
+	P50          float64 `json:"p50_ms"`                // of those
+	P99          float64 `json:"p99_ms"`                // of those
+	Max          float64 `json:"max_ms"`                // of those
+	Recovery     float64 `json:"recovery_ms"`           // from the return of Redis until it decides in each process, at worst
+	WithoutRedis float64 `json:"without_redis_percent"` // of the decisions from then on until it goes again, those without Redis
+	Opened       int64   `json:"opened"`                // how often breakers did, in all of the time: once per process and outage is needed
+	Granted      int64   `json:"granted"`               // units, in all of the time
+	Over         float64 `json:"over_bursts"`           // of those, beyond rate x time, in bursts: each of three outages may add two to the first
+	Leaked       int     `json:"goroutines_leaked"`     // when all is over
 }
 
 func main() {
 	log.SetFlags(0)
-	away := flag.Duration("away", 2*time.Second, "how long Redis is away")
-	between := flag.Duration("between", 2*time.Second, "how long it is there before and after")
+	outage := flag.Duration("outage", 2*time.Second, "how long Redis is unavailable")
+	between := flag.Duration("between", 2*time.Second, "how long it is available before and after")
 	alone := flag.Bool("alone", true, "measure go-redis without a Fallback, too")
 	pool := flag.Int("pool", 200, "PoolSize of the clients: after so many failed dials in a row go-redis looks for a server once a second only")
 	only := flag.String("only", "", "the name of a fault; empty: all of them")
 	asJSON := flag.Bool("json", false, "print lines of JSON")
 	flag.Parse()
-	redis.SetLogger(new(quiet))
+	redis.SetLogger(new(noLogger))
 	t := new(redistest.Program)
 	defer t.End()
 	for _, f := range faults {
-		for _, with := range []string{"Fallback", "go-redis"} {
-			if with == "go-redis" && !*alone || *only != "" && *only != f.name {
+		for _, client := range []string{"Fallback", "go-redis"} {
+			if client == "go-redis" && !*alone || *only != "" && *only != f.name {
 				continue
 			}
-			r := measure(t, f, plan{with == "Fallback", *pool, *away, *between})
-			r.Fault, r.With = f.name, with
+			r := measure(t, f, plan{client == "Fallback", *pool, *outage, *between})
+			r.Fault, r.Client = f.name, client
 			if err := print(os.Stdout, r, *asJSON); err != nil {
 				t.Fatalf("redisfail: %v", err)
 			}
@@ -66,15 +66,15 @@ func print(w io.Writer, r result, asJSON bool) error {
 	if asJSON {
 		return json.NewEncoder(w).Encode(r)
 	}
-	_, err := fmt.Fprintf(w, "%-21s %-8s  %6d decisions, %5d errors, p50 %8.2f ms, p99 %8.2f ms, max %8.2f ms, back after %5.0f ms, %5.2f %% stray, opened %d times, %5.2f bursts over, %d goroutines left\n",
-		r.Fault, r.With, r.Decisions, r.Errors, r.P50, r.P99, r.Max, r.Back, r.Stray, r.Opened, r.Over, r.Left)
+	_, err := fmt.Fprintf(w, "%-21s %-8s  %6d decisions, %5d errors, p50 %8.2f ms, p99 %8.2f ms, max %8.2f ms, recovered after %5.0f ms, %5.2f %% without Redis, opened %d times, %5.2f bursts over, %d goroutines leaked\n",
+		r.Fault, r.Client, r.Decisions, r.Errors, r.P50, r.P99, r.Max, r.Recovery, r.WithoutRedis, r.Opened, r.Over, r.Leaked)
 	return err
 }
 
 // A fault is a way to lose Redis, and to get it back.
 type fault struct {
 	name     string
-	onTheWay bool          // clients go through the proxy
+	viaProxy bool          // clients go through the proxy
 	deadline time.Duration // of each claim; zero: none
 	begin    func(*redistest.Server, *redistest.Proxy)
 	end      func(*redistest.Server, *redistest.Proxy)
@@ -86,11 +86,11 @@ var faults = []fault{
 		begin: func(s *redistest.Server, _ *redistest.Proxy) { s.Kill() },
 		end:   func(s *redistest.Server, _ *redistest.Proxy) { s.Restart() },
 	},
-	onTheWay("200 ms", redistest.Slow),
-	onTheWay("resets", redistest.Reset),
-	onTheWay("black hole", redistest.BlackHole),
-	onTheWay("mute", redistest.Mute),
-	withDeadline("hung, 30 ms deadlines", 30*time.Millisecond, onTheWay("", redistest.BlackHole)),
+	viaProxy("200 ms", redistest.Slow),
+	viaProxy("resets", redistest.Reset),
+	viaProxy("black hole", redistest.BlackHole),
+	viaProxy("no replies", redistest.NoReplies),
+	withDeadline("hung, 30 ms deadlines", 30*time.Millisecond, viaProxy("", redistest.BlackHole)),
 }
 
 // withDeadline is f for callers that have little time.
@@ -99,17 +99,17 @@ func withDeadline(name string, deadline time.Duration, f fault) fault {
 	return f
 }
 
-func onTheWay(name string, f redistest.Fault) fault {
+func viaProxy(name string, f redistest.Fault) fault {
 	return fault{
 		name:     name,
-		onTheWay: true,
+		viaProxy: true,
 		begin:    func(_ *redistest.Server, p *redistest.Proxy) { p.Set(f) },
 		end:      func(_ *redistest.Server, p *redistest.Proxy) { p.Set(redistest.Pass) },
 	}
 }
 
-// quiet keeps what go-redis says of each connection to itself.
-type quiet struct{}
+// noLogger keeps what go-redis says of each connection to itself.
+type noLogger struct{}
 
 // Printf implements the logger of go-redis.
-func (*quiet) Printf(context.Context, string, ...any) {}
+func (*noLogger) Printf(context.Context, string, ...any) {}

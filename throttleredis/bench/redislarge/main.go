@@ -36,17 +36,17 @@ type result struct {
 
 // A bench is a server, its client, and how to print.
 type bench struct {
-	t      *redistest.Program
-	client *redis.Client
-	many   redis.Scripter // sends claims together
-	calls  int
-	asJSON bool
+	t         *redistest.Program
+	client    *redis.Client
+	pipelined redis.Scripter // sends claims together
+	calls     int
+	asJSON    bool
 }
 
 func main() {
 	log.SetFlags(0)
 	entries := flag.Int("entries", 1_000_000, "entries of the SlidingLog")
-	leases := flag.Int("leases", 50_000, "claims of the InFlight that are never ended")
+	leases := flag.Int("leases", 50_000, "claims of the Concurrency that are never ended")
 	calls := flag.Int("calls", 500, "calls of each kind")
 	asJSON := flag.Bool("json", false, "print lines of JSON")
 	flag.Parse()
@@ -57,21 +57,21 @@ func main() {
 	defer t.End()
 	client := redis.NewClient(&redis.Options{Addr: redistest.Start(t).Addr, ContextTimeoutEnabled: true, MaxRetries: -1, ReadTimeout: time.Minute})
 	defer client.Close()
-	many, err := client.AutoPipeline()
+	pipelined, err := client.AutoPipeline()
 	if err != nil {
 		t.Fatalf("redislarge: %v", err)
 	}
-	defer many.Close()
-	b := &bench{t: t, client: client, many: many, calls: *calls, asJSON: *asJSON}
+	defer pipelined.Close()
+	b := &bench{t: t, client: client, pipelined: pipelined, calls: *calls, asJSON: *asJSON}
 	b.slidingLog(*entries)
-	b.inFlight(*leases)
+	b.concurrency(*leases)
 }
 
 // slidingLog fills a log and settles, grants and refuses claims.
 func (b *bench) slidingLog(entries int) {
-	configuration := throttle.Log{Limit: throttle.Limit{Count: int64(entries + 2*b.calls), Per: time.Hour}}
+	configuration := throttle.SlidingLogConfig{Limit: throttle.Limit{Count: int64(entries + 2*b.calls), Per: time.Hour}}
 	l := b.store().SlidingLog(configuration)
-	claims := b.fill((&throttleredis.Store{Client: b.many}).SlidingLog(configuration), entries)
+	claims := b.fill((&throttleredis.Store{Client: b.pipelined}).SlidingLog(configuration), entries)
 	state := fmt.Sprintf("SlidingLog, %d entries", entries)
 	settle := func(i int, cost int64) {
 		l.Observe(context.Background(), throttle.Claim{}, claims[i], throttle.Feedback{Cost: cost})
@@ -84,16 +84,16 @@ func (b *bench) slidingLog(entries int) {
 	b.measure(state, "refuse", func(int) { b.reserve(l, throttle.Claim{Cost: configuration.Count / 2}) })
 }
 
-// inFlight claims units that are never given back, waits until they are lost, and claims more.
-func (b *bench) inFlight(leases int) {
-	configuration := throttle.Capacity{Count: int64(leases), MaxAge: 20 * time.Second}
+// concurrency claims units that are never given back, waits until they are lost, and claims more.
+func (b *bench) concurrency(leases int) {
+	configuration := throttle.ConcurrencyConfig{Count: int64(leases), MaxAge: 20 * time.Second}
 	b.client.FlushAll(context.Background())
-	l := b.store().InFlight(configuration)
-	b.fill((&throttleredis.Store{Client: b.many}).InFlight(configuration), leases)
-	state := fmt.Sprintf("InFlight, %d claims that were never ended", leases)
+	l := b.store().Concurrency(configuration)
+	b.fill((&throttleredis.Store{Client: b.pipelined}).Concurrency(configuration), leases)
+	state := fmt.Sprintf("Concurrency, %d claims that were never ended", leases)
 	b.measure(state, "refuse while they hold", func(int) { b.reserve(l, throttle.Claim{Cost: int64(leases)}) })
 	time.Sleep(configuration.MaxAge)
-	b.measure(state, "look when all are lost", func(int) { b.reserve(l, throttle.Claim{DryRun: true}) })
+	b.measure(state, "dry run when all are lost", func(int) { b.reserve(l, throttle.Claim{DryRun: true}) })
 	b.measure(state, "grant when all are lost", func(int) { b.reserve(l, throttle.Claim{}) })
 }
 

@@ -49,11 +49,11 @@ func (s *Server) do(t T, args ...any) any {
 	t.Helper()
 	c := redis.NewClient(&redis.Options{Addr: s.Addr})
 	defer c.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), waitTimeout)
 	defer cancel()
-	answer, err := c.Do(ctx, args...).Result()
+	reply, err := c.Do(ctx, args...).Result()
 	if err != nil {
 		t.Fatalf("redistest: %v: %v", args, err)
 	}
-	return answer
+	return reply
 }

@@ -15,13 +15,13 @@ import (
 	"github.com/heed-go/heed/throttleredis/internal/redistest"
 )
 
-// crashes is set in the process of a test that panics.
-const crashes = "REDISTEST_CRASHES"
+// crashEnv is set in the process of a test that panics.
+const crashEnv = "REDISTEST_CRASHES"
 
 // A test that panics on a goroutine of its own ends the process without any cleanup. The
 // servers that it has started end as well.
-func TestStart_leavesNoServerBehindAPanic(t *testing.T) {
-	if os.Getenv(crashes) != "" {
+func TestStart_killsServersWhenATestPanics(t *testing.T) {
+	if os.Getenv(crashEnv) != "" {
 		s := redistest.Start(t)
 		println("address " + s.Addr)
 		go panic("as a test may")
@@ -32,7 +32,7 @@ func TestStart_leavesNoServerBehindAPanic(t *testing.T) {
 	}
 	redistest.Start(t) // or the test is skipped
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.timeout=1m")
-	cmd.Env = append(os.Environ(), crashes+"=1", "GORACE=", "TMPDIR="+t.TempDir())
+	cmd.Env = append(os.Environ(), crashEnv+"=1", "GORACE=", "TMPDIR="+t.TempDir())
 	stderr, err := cmd.StderrPipe()
 	require.NoError(t, err)
 	require.NoError(t, cmd.Start())

@@ -14,7 +14,7 @@ const (
 	Slow                   // each answer comes Latency later
 	Reset                  // connections are accepted and reset at once
 	BlackHole              // connections are accepted and nothing comes through
-	Mute                   // what is asked comes through, and is done, but no answer comes back
+	NoReplies              // what is asked comes through, and is done, but no answer comes back
 	Refuse                 // connections are refused
 )
 
@@ -108,7 +108,7 @@ func (p *Proxy) serve(client *net.TCPConn) {
 	_, target := p.current()
 	upstream, err := net.Dial("tcp", target)
 	if err != nil {
-		hangUp(client)
+		resetConn(client)
 		return
 	}
 	server := upstream.(*net.TCPConn)
@@ -116,12 +116,12 @@ func (p *Proxy) serve(client *net.TCPConn) {
 		return
 	}
 	defer p.remove(server)
-	p.wg.Go(func() { p.pass(client, server, false) })
-	p.pass(server, client, true)
+	p.wg.Go(func() { p.forward(client, server, false) })
+	p.forward(server, client, true)
 }
 
-// pass copies what comes from one side to the other, as far as the fault lets it.
-func (p *Proxy) pass(from, to *net.TCPConn, answers bool) {
+// forward copies what comes from one side to the other, as far as the fault lets it.
+func (p *Proxy) forward(from, to *net.TCPConn, replies bool) {
 	defer to.Close()
 	buf := make([]byte, 32<<10)
 	for {
@@ -130,11 +130,11 @@ func (p *Proxy) pass(from, to *net.TCPConn, answers bool) {
 			return
 		}
 		f, _ := p.current()
-		if f == Slow && answers {
+		if f == Slow && replies {
 			<-time.After(p.latency())
 			f, _ = p.current()
 		}
-		if f == BlackHole || f == Mute && answers {
+		if f == BlackHole || f == NoReplies && replies {
 			continue
 		}
 		if _, err := to.Write(buf[:n]); err != nil {
@@ -161,7 +161,7 @@ func (p *Proxy) add(conn *net.TCPConn) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed || p.fault == Reset || p.fault == Refuse {
-		hangUp(conn)
+		resetConn(conn)
 		return false
 	}
 	p.conns[conn] = struct{}{}
@@ -178,7 +178,7 @@ func (p *Proxy) remove(conn *net.TCPConn) {
 // reset resets all connections. p.mu must be held.
 func (p *Proxy) reset() {
 	for conn := range p.conns {
-		hangUp(conn)
+		resetConn(conn)
 	}
 }
 
@@ -200,8 +200,8 @@ func (p *Proxy) close() {
 	p.wg.Wait()
 }
 
-// hangUp closes conn without a word of farewell: the other side reads a reset.
-func hangUp(conn *net.TCPConn) {
+// resetConn closes conn without a word of farewell: the other side reads a reset.
+func resetConn(conn *net.TCPConn) {
 	_ = conn.SetLinger(0)
 	_ = conn.Close()
 }

@@ -23,14 +23,14 @@ type T interface {
 	Skipf(format string, args ...any)
 }
 
-// patience is how long anything may take before it counts as broken.
-const patience = time.Minute
+// waitTimeout is how long anything may take before it counts as broken.
+const waitTimeout = time.Minute
 
 // Await returns when condition holds, and fails the test if that takes a minute.
 func Await(t T, what string, condition func() bool) {
 	t.Helper()
 	for start := time.Now(); !condition(); {
-		if time.Since(start) > patience {
+		if time.Since(start) > waitTimeout {
 			t.Fatalf("redistest: waited a minute for this: %s", what)
 		}
 		<-time.After(5 * time.Millisecond)
@@ -55,7 +55,7 @@ var host = func() string {
 	return "127.0.0.1"
 }()
 
-var given = struct {
+var usedPorts = struct {
 	sync.Mutex
 	ports map[int]bool
 }{ports: map[int]bool{}}
@@ -63,12 +63,12 @@ var given = struct {
 // freePort returns a port of host that was not given out before, and that nobody
 // listens at, nor at its bus port.
 func freePort() string {
-	given.Lock()
-	defer given.Unlock()
+	usedPorts.Lock()
+	defer usedPorts.Unlock()
 	for {
 		port := firstPort + rand.IntN(ports)
-		if !given.ports[port] && isFree(port) && isFree(port+busOffset) {
-			given.ports[port] = true
+		if !usedPorts.ports[port] && isFree(port) && isFree(port+busOffset) {
+			usedPorts.ports[port] = true
 			return strconv.Itoa(port)
 		}
 	}

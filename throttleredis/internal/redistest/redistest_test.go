@@ -12,7 +12,7 @@ import (
 	"github.com/heed-go/heed/throttleredis/internal/redistest"
 )
 
-func TestServer_comesBackEmptyAtTheSameAddress(t *testing.T) {
+func TestServer_restartsEmptyAtTheSameAddress(t *testing.T) {
 	s := redistest.Start(t)
 	c := client(t, s.Addr)
 	require.NoError(t, c.Set(t.Context(), "k", "v", 0).Err())
@@ -23,7 +23,7 @@ func TestServer_comesBackEmptyAtTheSameAddress(t *testing.T) {
 	require.ErrorIs(t, client(t, s.Addr).Get(t.Context(), "k").Err(), redis.Nil)
 }
 
-func TestServer_comesBackWithWhatItKept(t *testing.T) {
+func TestServer_restartsWithItsData(t *testing.T) {
 	s := redistest.Start(t, "--appendonly", "yes", "--appendfsync", "always")
 	require.NoError(t, client(t, s.Addr).Set(t.Context(), "k", "v", 0).Err())
 	s.Kill()
@@ -31,7 +31,7 @@ func TestServer_comesBackWithWhatItKept(t *testing.T) {
 	require.Equal(t, "v", client(t, s.Addr).Get(t.Context(), "k").Val())
 }
 
-func TestStartCluster_eachNodeKnowsWhoHasWhat(t *testing.T) {
+func TestStartCluster_eachNodeKnowsAllSlots(t *testing.T) {
 	nodes := redistest.StartCluster(t, 3)
 	c := redis.NewClusterClient(&redis.ClusterOptions{Addrs: redistest.Addrs(nodes)})
 	t.Cleanup(func() { _ = c.Close() })
@@ -43,7 +43,7 @@ func TestStartCluster_eachNodeKnowsWhoHasWhat(t *testing.T) {
 	}
 }
 
-func TestStartN_serversAreOnesOwn(t *testing.T) {
+func TestStartN_serversAreIndependent(t *testing.T) {
 	servers := redistest.StartN(t, 3)
 	for i, s := range servers {
 		require.NoError(t, client(t, s.Addr).Set(t.Context(), "k", i, 0).Err())
@@ -65,7 +65,7 @@ func TestProxy_hasFaults(t *testing.T) {
 		"slow":       {fault: redistest.Slow, answers: true, done: true},
 		"reset":      {fault: redistest.Reset},
 		"black hole": {fault: redistest.BlackHole, patience: 50 * time.Millisecond},
-		"mute":       {fault: redistest.Mute, done: true, patience: 2 * time.Second}, // in which it must come to write
+		"mute":       {fault: redistest.NoReplies, done: true, patience: 2 * time.Second}, // in which it must come to write
 		"refuse":     {fault: redistest.Refuse},
 	} {
 		t.Run(name, func(t *testing.T) {

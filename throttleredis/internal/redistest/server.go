@@ -24,9 +24,9 @@ type Server struct {
 
 // A process is one life of a server.
 type process struct {
-	cmd   *exec.Cmd
-	said  bytes.Buffer    // to be read when it has ended
-	ended <-chan struct{} // closed then
+	cmd    *exec.Cmd
+	output bytes.Buffer    // to be read when it has ended
+	ended  <-chan struct{} // closed then
 }
 
 // Start runs a redis-server until the test ends. It keeps nothing on disk, unless
@@ -63,8 +63,8 @@ func start(t T, configuration string, args []string) *Server {
 		if s.run() {
 			return s
 		}
-		if said := s.process.said.String(); !strings.Contains(said, "Address already in use") {
-			t.Fatalf("redistest: the server ended: %s", said)
+		if output := s.process.output.String(); !strings.Contains(output, "Address already in use") {
+			t.Fatalf("redistest: the server ended: %s", output)
 		}
 	}
 	t.Fatalf("redistest: found no free port in 20 attempts")
@@ -105,7 +105,7 @@ func (s *Server) Restart() {
 		s.t.Fatalf("redistest: Restart: the server at %s is running: kill it first", s.Addr)
 	}
 	if !s.run() {
-		s.t.Fatalf("redistest: Restart: the server ended: %s", &s.process.said)
+		s.t.Fatalf("redistest: Restart: the server ended: %s", &s.process.output)
 	}
 }
 
@@ -114,17 +114,17 @@ func (s *Server) Restart() {
 func (s *Server) run() bool {
 	s.t.Helper()
 	p := &process{cmd: exec.Command(s.program, s.args...)}
-	p.cmd.Stdout, p.cmd.Stderr = &p.said, &p.said
+	p.cmd.Stdout, p.cmd.Stderr = &p.output, &p.output
 	var err error
 	if p.ended, err = StartProcess(p.cmd); err != nil {
 		s.t.Fatalf("redistest: %v", err)
 	}
 	s.process = p
-	Await(s.t, "an answer of the server at "+s.Addr, func() bool { return p.over() || ping(s.Addr) })
-	return !p.over()
+	Await(s.t, "an answer of the server at "+s.Addr, func() bool { return p.hasEnded() || ping(s.Addr) })
+	return !p.hasEnded()
 }
 
-func (p *process) over() bool {
+func (p *process) hasEnded() bool {
 	select {
 	case <-p.ended:
 		return true
@@ -144,9 +144,9 @@ func ping(addr string) bool {
 	if _, err := conn.Write([]byte("PING\r\n")); err != nil {
 		return false
 	}
-	answer := make([]byte, 16)
-	n, _ := conn.Read(answer)
-	return strings.HasPrefix(string(answer[:n]), "+PONG")
+	reply := make([]byte, 16)
+	n, _ := conn.Read(reply)
+	return strings.HasPrefix(string(reply[:n]), "+PONG")
 }
 
 // installed returns the path of a program.

@@ -1,0 +1,137 @@
+package main
+
+import (
+	_ "embed"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+//go:embed limits.yaml
+var limits string
+
+// A demo is two APIs, two copies of the gateway, and the Redis that these share.
+type demo struct {
+	stopRedis func()
+	file      string
+	reloaded  chan error
+	copies    [2]*httptest.Server
+	close     func()
+}
+
+// build starts all of it. What Redis does not answer within timeout, 0 for 50 ms, is
+// decided without it.
+func build(timeout time.Duration) (*demo, error) {
+	t, secret := &demo{reloaded: make(chan error, 16)}, []byte("only the copies know it")
+	dir, err := os.MkdirTemp("", "gateway")
+	if err != nil {
+		return nil, err
+	}
+	server, stop, err := startRedis(dir)
+	if err != nil {
+		return nil, err
+	}
+	t.stopRedis = stop
+	t.file = filepath.Join(dir, "limits.yaml")
+	if err := os.WriteFile(t.file, []byte(limits), 0o600); err != nil {
+		return nil, err
+	}
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "done") }))
+	to, err := url.Parse(api.URL)
+	if err != nil {
+		return nil, err
+	}
+	closers := []func(){stop, api.Close, func() { os.RemoveAll(dir) }}
+	for i := range t.copies {
+		client := redis.NewClient(withoutRetries(&redis.Options{Network: server.Network, Addr: server.Addr}))
+		limits := redisBuilder(client, len(t.copies), timeout, nil)
+		g, err := newGateway(t.file, to, to, secret, limits, func(err error) { t.reloaded <- err })
+		if err != nil {
+			return nil, err
+		}
+		t.copies[i] = httptest.NewServer(g)
+		closers = append(closers, t.copies[i].Close, func() { g.close() }, func() { client.Close() })
+	}
+	t.close = func() {
+		for i := range closers {
+			closers[len(closers)-1-i]()
+		}
+	}
+	return t, nil
+}
+
+// rewrite changes the file, and waits until both copies have read it.
+func (t *demo) rewrite(old, new string) error {
+	if err := os.WriteFile(t.file+".new", []byte(strings.Replace(limits, old, new, 1)), 0o600); err != nil {
+		return err
+	}
+	if err := os.Rename(t.file+".new", t.file); err != nil {
+		return err
+	}
+	for range t.copies {
+		if err := <-t.reloaded; err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// callParallel makes n calls from ten goroutines, to both copies by turns.
+func (t *demo) callParallel(c *http.Client, token string, n int) (ok, refused int) {
+	calls := make(chan int, n)
+	for i := range n {
+		calls <- i
+	}
+	close(calls)
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	for range 10 {
+		all.Go(func() {
+			for i := range calls {
+				status, _ := t.requestWith(c, i, http.MethodGet, "/users/", token)
+				mu.Lock()
+				if status == http.StatusOK {
+					ok++
+				} else {
+					refused++
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	all.Wait()
+	return ok, refused
+}
+
+func (t *demo) request(i int, method, path, token string) (status int, body string) {
+	return t.requestWith(http.DefaultClient, i, method, path, token)
+}
+
+func (t *demo) requestWith(c *http.Client, i int, method, path, token string) (status int, body string) {
+	req, err := http.NewRequest(method, t.copies[i%len(t.copies)].URL+path, nil)
+	if err != nil {
+		return 0, err.Error()
+	}
+	req.Header.Set("Accept", "text/plain")
+	if token != "" {
+		req.Header.Set("Authorization", "Bearer "+token)
+	}
+	resp, err := c.Do(req)
+	if err != nil {
+		return 0, err.Error()
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return 0, err.Error()
+	}
+	return resp.StatusCode, strings.TrimSpace(string(text))
+}

@@ -1,0 +1,78 @@
+package heedtest
+
+import (
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+)
+
+// earlyGuard knows who must not come before when.
+//
+//	refusal sent   grace                     until
+//	─────+───────────+─────────────────────────+──▶ time
+//	     |  on their |  early: refused again,  | welcome
+//	     |  way then |  and Penalty is added   |
+type earlyGuard struct {
+	mu    sync.Mutex
+	holds map[string]hold
+}
+
+type hold struct{ from, until time.Time }
+
+// check returns by how much key comes too early, and how long it has to wait
+// now; 0, 0 if it does not.
+func (b *earlyGuard) check(key string, now time.Time, penalty time.Duration) (early, left time.Duration) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	current := b.holds[key]
+	if !now.After(current.from) || !now.Before(current.until) {
+		return 0, 0
+	}
+	early = current.until.Sub(now)
+	current.until = current.until.Add(penalty)
+	b.holds[key] = current
+	return early, current.until.Sub(now)
+}
+
+// record notes that key was answered with status and h.
+func (b *earlyGuard) record(key string, status int, h http.Header, now time.Time, skew, grace time.Duration) {
+	if status != http.StatusTooManyRequests && status != http.StatusServiceUnavailable {
+		return
+	}
+	wait := retryAfter(h.Get("Retry-After"), now.Add(skew))
+	if wait <= 0 {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	current := b.holds[key]
+	if now.After(current.until) || current.from.IsZero() {
+		current.from = now.Add(grace)
+	}
+	if until := now.Add(wait); until.After(current.until) {
+		current.until = until
+	}
+	if b.holds == nil {
+		b.holds = map[string]hold{}
+	}
+	b.holds[key] = current
+}
+
+// retryAfter returns the delay that v says to a client whose clock is right.
+func retryAfter(v string, now time.Time) time.Duration {
+	if s, err := strconv.ParseInt(v, 10, 32); err == nil {
+		return time.Duration(s) * time.Second
+	}
+	if at, err := http.ParseTime(v); err == nil {
+		return at.Sub(now)
+	}
+	return 0
+}
+
+// rejectEarly answers someone who came too early and has to wait for left now.
+func rejectEarly(w http.ResponseWriter, left time.Duration) {
+	s := int64((left + time.Second - 1) / time.Second)
+	w.Header().Set("Retry-After", strconv.FormatInt(s, 10))
+	http.Error(w, "too early: Retry-After has not elapsed", http.StatusTooManyRequests)
+}

@@ -1,0 +1,36 @@
+package heed
+
+import (
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/heed-go/heed/throttle"
+	"github.com/stretchr/testify/require"
+)
+
+// A request that says what it costs in tokens waits until so many are left; one that
+// does not is not held up by them.
+func TestTransport_waitsForTheTokensThatARequestCosts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		headers := []string{"X-RateLimit-Limit-Tokens", "1000", "X-RateLimit-Remaining-Tokens", "500", "X-RateLimit-Reset-Tokens", "30s"}
+		s := newScript(response{200, "", headers})
+		tr := &Transport{Base: s, Limiter: throttle.NewTokenBucket(throttle.PerSecond(1000), nil)}
+		get := func(costs map[string]int64) *http.Response {
+			resp, err := tr.RoundTrip(request(t, "GET", "").WithContext(WithOptions(t.Context(), RequestOptions{Costs: costs})))
+			require.NoError(t, err)
+			return resp
+		}
+		get(map[string]int64{"tokens": 600})
+		get(map[string]int64{"tokens": 400})
+		get(nil)
+		get(map[string]int64{"points": 10_000})
+		require.Zero(t, time.Since(s.start))
+		resp := get(map[string]int64{"tokens": 600, "points": 1})
+		require.Equal(t, 30*time.Second, time.Since(s.start))
+		info, ok := InfoFrom(resp)
+		require.True(t, ok)
+		require.Equal(t, "api.test: quota of tokens", info.Limit)
+	})
+}

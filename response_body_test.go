@@ -1,0 +1,192 @@
+package heed
+
+import (
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/heed-go/heed/quota"
+	"github.com/heed-go/heed/throttle"
+	"github.com/stretchr/testify/require"
+)
+
+// exchange sends a request to a host, and returns the answer with its body.
+func exchange(t *testing.T, tr *Transport, method, url string, opts RequestOptions) (*http.Response, string) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(WithOptions(t.Context(), opts), method, url, strings.NewReader("{}"))
+	require.NoError(t, err)
+	resp, err := tr.RoundTrip(req)
+	require.NoError(t, err)
+	return resp, text(t, resp)
+}
+
+const (
+	isJSON      = "application/json; charset=utf-8"
+	rateLimited = `{"errors":[{"type":"RATE_LIMITED","message":"API rate limit exceeded"}]}`
+)
+
+// Some APIs refuse inside a 200. Where the table knows so the gate is shut, the
+// request is sent again if that does no harm, and whoever gets the answer gets all
+// of its body.
+func TestTransport_obeysRejectionInSuccessBody(t *testing.T) {
+	for _, tt := range []struct {
+		name, url, body string
+		opts            RequestOptions
+		sent            int
+	}{
+		{"GraphQL query", "https://api.github.com/graphql", rateLimited, RequestOptions{Idempotent: true}, 2},
+		{"GraphQL, of which nothing is known", "https://api.github.com/graphql", rateLimited, RequestOptions{}, 1},
+		{"Slack", "https://slack.com/api/conversations.list", `{"ok":false,"error":"ratelimited"}`, RequestOptions{Idempotent: true}, 2},
+		{"Slack, served", "https://slack.com/api/conversations.list", `{"ok":true,"error":""}`, RequestOptions{Idempotent: true}, 1},
+		{"another host", "https://api.test/graphql", rateLimited, RequestOptions{Idempotent: true}, 1},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newScript(response{200, tt.body, []string{"Content-Type", isJSON}}, 200)
+			resp, body := exchange(t, &Transport{Base: s}, "POST", tt.url, tt.opts)
+			require.Equal(t, tt.sent, s.sent(), tt.name)
+			require.Equal(t, s.opened, s.closed, tt.name)
+			if tt.sent == 1 {
+				require.Equal(t, tt.body, body, tt.name)
+				return
+			}
+			require.Equal(t, "answer 2", body, tt.name)
+			require.Greater(t, s.gaps()[0], 400*time.Millisecond, tt.name)
+			info, ok := InfoFrom(resp)
+			require.True(t, ok)
+			require.Contains(t, info.Limit, "retry-after", "the gate is shut for everybody")
+		})
+	}
+}
+
+// Others tell in the body of a refusal how long it is for.
+func TestTransport_readsRetryDelayFromBody(t *testing.T) {
+	for _, tt := range []struct {
+		name, url, body string
+		status          int
+		wait            time.Duration
+	}{
+		{"Telegram", "https://api.telegram.org/bot/sendMessage", `{"ok":false,"error_code":429,"parameters":{"retry_after":35}}`, 429, 35 * time.Second},
+		{"Google", "https://pubsub.googleapis.com/v1/x", `{"error":{"code":429,"status":"RESOURCE_EXHAUSTED","details":[{"retryDelay":"57.5s"}]}}`, 429, 57500 * time.Millisecond},
+		// Issue 11.7: without a header, the wait is the minute that GitHub documents.
+		{"GitHub's secondary limit", "https://api.github.com/x", `{"message":"You have exceeded a secondary rate limit."}`, 403, time.Minute},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newScript(response{tt.status, tt.body, []string{"Content-Type", isJSON}}, 200)
+			resp, _ := exchange(t, &Transport{Base: s}, "POST", tt.url, RequestOptions{})
+			require.Equal(t, 200, resp.StatusCode, tt.name)
+			require.GreaterOrEqual(t, s.gaps()[0], tt.wait, tt.name)
+			require.LessOrEqual(t, s.gaps()[0], tt.wait+2*time.Second, tt.name)
+		})
+	}
+}
+
+// A wait in a body that is too long hands out the answer, body and all.
+func TestTransport_returnsInspectedBodyWhole(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		long := `{"parameters":{"retry_after":86400},"padding":"` + strings.Repeat("x", 100_000) + `"}`
+		s := newScript(response{429, long, []string{"Content-Type", isJSON}})
+		tr := &Transport{Base: s}
+		resp, body := exchange(t, tr, "GET", "https://api.telegram.org/x", RequestOptions{})
+		require.Equal(t, long, body)
+		info, _ := InfoFrom(resp)
+		require.ErrorIs(t, info.StopReason, ErrMaxWait)
+		req, err := http.NewRequestWithContext(t.Context(), "GET", "https://api.telegram.org/x", nil)
+		require.NoError(t, err)
+		_, err = tr.RoundTrip(req)
+		var refused *throttle.RefusedError
+		require.ErrorAs(t, err, &refused, "the others fail immediately")
+		// The stated day is tested after Tracker.MaxHold, which it was not before.
+		require.InDelta(t, 15*time.Minute, refused.Decision.Wait, float64(time.Second))
+	})
+}
+
+// A stream is handed out as soon as its headers are there, also by hosts whose
+// bodies are looked into; JSON of unknown length as soon as its first bytes are.
+func TestTransport_doesNotDelayStreams(t *testing.T) {
+	for contentType, wait := range map[string]time.Duration{
+		"text/event-stream":    0,
+		"application/x-ndjson": 0,
+		"application/json":     10 * time.Millisecond,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			tr := &Transport{Base: baseFunc(func(*http.Request) (*http.Response, error) {
+				r, w := io.Pipe()
+				go func() {
+					for range 5 {
+						time.Sleep(10 * time.Millisecond)
+						io.WriteString(w, "piece ")
+						time.Sleep(time.Minute)
+					}
+					w.Close()
+				}()
+				resp := newResponse(200, "", "Content-Type", contentType)
+				resp.Body, resp.ContentLength = r, -1
+				return resp, nil
+			})}
+			start := time.Now()
+			req, err := http.NewRequestWithContext(t.Context(), "GET", "https://api.github.com/x", nil)
+			require.NoError(t, err)
+			resp, err := tr.RoundTrip(req)
+			require.NoError(t, err)
+			require.Equal(t, wait, time.Since(start), contentType)
+			require.Equal(t, strings.Repeat("piece ", 5), text(t, resp))
+		})
+	}
+}
+
+// A program may say of a host what the table does not.
+func TestTransport_usesCustomHeaderRules(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScript(
+			response{200, "", []string{"X-Our-Cap", "2", "X-Our-Rest", "0", "X-Our-Rest-Back", "5000"}},
+			response{200, "EBUSY", []string{"Content-Type", "application/json"}},
+			200)
+		tr := &Transport{Base: s, Quota: &quota.Tracker{Reader: &quota.Reader{
+			Hosts: map[string]quota.Provider{"api.test": {
+				Headers: map[string]quota.Rule{
+					"X-Our-Cap":       {Kind: quota.KindLimit, Name: "our"},
+					"X-Our-Rest":      {Kind: quota.KindRemaining, Name: "our"},
+					"X-Our-Rest-Back": {Kind: quota.KindResetAfter, Name: "our", Scale: time.Millisecond},
+				},
+				InspectSuccessBody: true,
+			}},
+			Body: func(_ int, _ http.Header, peek []byte, r *quota.Report) {
+				if string(peek) == "EBUSY" {
+					r.Throttled, r.RetryAfter, r.HasRetryAfter = true, 3*time.Second, true
+				}
+			},
+		}}}
+		resp, err := get(t, tr)
+		require.NoError(t, err)
+		info, ok := InfoFrom(resp)
+		require.True(t, ok)
+		require.Equal(t, []throttle.RemoteLimit{{Name: "our", Limit: 2, ResetAfter: 5 * time.Second}}, info.Limits)
+		resp, err = get(t, tr)
+		require.NoError(t, err)
+		require.Equal(t, "answer 3", text(t, resp))
+		require.GreaterOrEqual(t, s.gaps()[0], 5*time.Second, "what a header of our own says")
+		require.GreaterOrEqual(t, s.gaps()[1], 3*time.Second, "what the hook says")
+	})
+}
+
+// MaxBodyBuffer bytes are kept; one more are not, be the length known or not.
+func TestRetryPolicy_maxBodyBufferIsTheLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, known := range []bool{true, false} {
+			for size, sent := range map[int]int{100: 2, 101: 1} {
+				s, length := newScript(503, 200), int64(-1)
+				if known {
+					length = int64(size)
+				}
+				body := &opaque{Reader: strings.NewReader(strings.Repeat("x", size))}
+				_, err := (&Transport{Base: s, Retry: &RetryPolicy{MaxBodyBuffer: 100}}).RoundTrip(put(t, body, length))
+				require.NoError(t, err)
+				require.Equal(t, sent, s.sent(), "%d bytes, length known: %v", size, known)
+				require.Equal(t, 1, body.closed)
+			}
+		}
+	})
+}

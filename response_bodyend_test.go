@@ -1,0 +1,204 @@
+package heed
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"math"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/heed-go/heed/throttle"
+	"github.com/stretchr/testify/require"
+)
+
+// smallBodies answers every request with a small body of its own.
+type smallBodies struct{}
+
+func (smallBodies) RoundTrip(*http.Request) (*http.Response, error) {
+	return &http.Response{StatusCode: 200, Header: http.Header{}, Body: io.NopCloser(strings.NewReader("hello"))}, nil
+}
+
+// bytesPerCall returns how many bytes rt allocates for a request, its body read.
+func bytesPerCall(t *testing.T, rt http.RoundTripper, ctx context.Context) float64 {
+	req, err := http.NewRequestWithContext(ctx, "GET", "http://api.test/items", nil)
+	require.NoError(t, err)
+	buf := make([]byte, 64)
+	call := func() {
+		resp, err := rt.RoundTrip(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for err == nil {
+			_, err = resp.Body.Read(buf)
+		}
+		resp.Body.Close()
+	}
+	const calls = 2000
+	for range 200 {
+		call()
+	}
+	lowest := math.Inf(1)
+	for range 5 { // a garbage collection empties the pools now and then
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		for range calls {
+			call()
+		}
+		runtime.ReadMemStats(&after)
+		lowest = min(lowest, float64(after.TotalAlloc-before.TotalAlloc)/calls)
+	}
+	return lowest
+}
+
+// A Limiter adds at most 64 bytes to what Base allocates. Only one that holds until
+// the end of the body pays for a wrapper around it.
+func TestRoundTrip_allocatesFewBytesWithALimiter(t *testing.T) {
+	if racing {
+		t.Skip("the race detector allocates")
+	}
+	many := throttle.Limit{Count: 1e9, Per: time.Second}
+	ending, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	for name, ctx := range map[string]context.Context{"background": context.Background(), "cancellable": ending} {
+		base := bytesPerCall(t, smallBodies{}, ctx)
+		for _, tt := range []struct {
+			limiter string
+			rt      http.RoundTripper
+			most    float64
+		}{
+			{"none", &Transport{Base: smallBodies{}}, 1},
+			{"token bucket", &Transport{Base: smallBodies{}, Limiter: throttle.NewTokenBucket(many, nil)}, 64},
+			{"concurrency", &Transport{Base: smallBodies{}, Limiter: throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 100}, nil)}, 64},
+		} {
+			n := bytesPerCall(t, tt.rt, ctx) - base
+			t.Logf("%s, %s: %.0f B beside %.0f B of Base", tt.limiter, name, n, base)
+			require.LessOrEqual(t, n, tt.most, "%s, %s", tt.limiter, name)
+		}
+	}
+}
+
+// A limit that does not hold until the end hears of the response once, and leaves
+// its body alone.
+func TestTransport_wrapsBodiesForHoldersOnly(t *testing.T) {
+	body := &opaque{Reader: strings.NewReader("x")}
+	tr := &Transport{Limiter: throttle.NewTokenBucket(throttle.PerSecond(1), nil), Base: baseFunc(func(*http.Request) (*http.Response, error) {
+		return &http.Response{StatusCode: 200, Body: body}, nil
+	})}
+	resp, err := get(t, tr)
+	require.NoError(t, err)
+	require.Same(t, body, resp.Body)
+}
+
+// What ends a claim runs with a context that does not end, whatever happened to that
+// of the request.
+func TestTransport_endsClaimsWithAnUncanceledContext(t *testing.T) {
+	for name, end := range map[string]func(t *testing.T, tr *Transport, cancel func()){
+		"Observe of a failure": func(t *testing.T, tr *Transport, cancel func()) {
+			tr.Base = baseFunc(func(*http.Request) (*http.Response, error) { cancel(); return nil, errBroken })
+		},
+		"Observe of the end of a body": func(t *testing.T, tr *Transport, cancel func()) {
+			tr.Trace = &Trace{AttemptDone: func(*http.Request, TraceInfo) { cancel() }}
+		},
+		"Cancel": func(t *testing.T, tr *Transport, cancel func()) {
+			tr.Breaker = func(*http.Request) Breaker { cancel(); return &attemptBreaker{} }
+		},
+		"Cancel after a panic": func(t *testing.T, tr *Transport, cancel func()) {
+			tr.Breaker = func(*http.Request) Breaker { cancel(); panic("hook") }
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithCancel(t.Context())
+				l := &recorder{}
+				tr := &Transport{Base: newScript(200), Limiter: l}
+				end(t, tr, cancel)
+				func() {
+					defer func() { _ = recover() }()
+					tr.RoundTrip(request(t, "GET", "").WithContext(ctx))
+				}()
+				time.Sleep(abandonedAfter) // not immediately: a context.AfterFunc for each body takes 160 B
+				synctest.Wait()
+				require.NotEmpty(t, l.contextErrs)
+				for _, err := range l.contextErrs {
+					require.NoError(t, err)
+				}
+				require.Equal(t, 1, l.cancelled+l.observed)
+			})
+		})
+	}
+}
+
+// A WebSocket takes a place of a limit on concurrency until it is closed, not until
+// the context of the request that opened it ends.
+func TestTransport_holdsASlotUntilAWebSocketIsClosed(t *testing.T) {
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		conn, rw, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			return
+		}
+		defer conn.Close()
+		conn.SetDeadline(time.Now().Add(10 * time.Second))
+		rw.WriteString("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n")
+		rw.Flush()
+		io.Copy(conn, rw)
+	}))
+	defer srv.Close()
+	slots := throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 1}, nil)
+	free := func() bool {
+		d, err := slots.Reserve(t.Context(), throttle.Claim{DryRun: true})
+		require.NoError(t, err)
+		return d.OK
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	req, err := http.NewRequestWithContext(ctx, "GET", srv.URL, nil)
+	require.NoError(t, err)
+	req.Header.Set("Connection", "Upgrade")
+	req.Header.Set("Upgrade", "echo")
+	resp, err := (&Transport{Base: &http.Transport{}, Limiter: slots}).RoundTrip(req)
+	require.NoError(t, err)
+	require.Equal(t, 101, resp.StatusCode)
+	cancel()
+	conn, ok := resp.Body.(io.ReadWriteCloser)
+	require.True(t, ok)
+	for range 2 {
+		_, err = io.WriteString(conn, "hello\n")
+		require.NoError(t, err)
+		line, err := bufio.NewReader(conn).ReadString('\n')
+		require.NoError(t, err)
+		require.Equal(t, "hello\n", line)
+		require.False(t, free())
+	}
+	half, ok := conn.(interface{ CloseWrite() error })
+	require.True(t, ok, "as that of http.Transport is")
+	require.NoError(t, half.CloseWrite())
+	_, err = io.ReadAll(conn)
+	require.NoError(t, err)
+	require.False(t, free())
+	require.NoError(t, conn.Close())
+	require.True(t, free())
+}
+
+// The body of a 101 keeps the methods that it has, and gets no others.
+func TestTransport_upgradedConnectionKeepsItsMethods(t *testing.T) {
+	a, b := net.Pipe()
+	defer b.Close()
+	for _, body := range []io.ReadCloser{a, &opaque{Reader: strings.NewReader("x")}} {
+		resp, err := get(t, &Transport{Limiter: &recorder{}, Base: baseFunc(func(*http.Request) (*http.Response, error) {
+			return &http.Response{StatusCode: 101, Body: body}, nil
+		})})
+		require.NoError(t, err)
+		_, had := body.(io.Writer)
+		_, has := resp.Body.(io.Writer)
+		require.Equal(t, had, has)
+		_, has = resp.Body.(closeWriter)
+		require.False(t, has)
+		require.NoError(t, resp.Body.Close())
+	}
+}

@@ -1,0 +1,63 @@
+package heed
+
+import (
+	"context"
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/heed-go/heed/throttle"
+	"github.com/stretchr/testify/require"
+)
+
+// A body that is neither read nor closed gives its unit of a limit on concurrency back
+// within abandonedAfter of the end of its context; one whose context goes on keeps it.
+func TestTransport_releasesTheClaimOfAnAbandonedBody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const calls = 3000
+		limit := throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: calls}, nil)
+		inUse := func() (n int64) {
+			d, err := limit.Reserve(t.Context(), throttle.Claim{DryRun: true, Cost: calls})
+			require.NoError(t, err)
+			return calls - d.Remaining
+		}
+		tr := &Transport{Base: smallBodies{}, Limiter: limit}
+		ctx, cancel := context.WithCancel(t.Context())
+		lasting, stop := context.WithCancel(t.Context())
+		defer stop()
+		var bodies []*http.Response
+		for i := range calls {
+			c := ctx
+			if i%3 == 0 {
+				c = lasting
+			}
+			resp, err := tr.RoundTrip(request(t, "GET", "").WithContext(c))
+			require.NoError(t, err)
+			bodies = append(bodies, resp)
+		}
+		time.Sleep(10 * abandonedAfter)
+		require.EqualValues(t, calls, inUse())
+		cancel()
+		time.Sleep(abandonedAfter)
+		synctest.Wait()
+		require.EqualValues(t, calls/3, inUse())
+		for _, resp := range bodies {
+			resp.Body.Close()
+			resp.Body.Close()
+		}
+		require.Zero(t, inUse())
+		time.Sleep(2 * abandonedAfter)
+		tr.resolved.openBodies.mu.Lock()
+		require.False(t, tr.resolved.openBodies.running, "nothing is left to look at")
+		require.Nil(t, tr.resolved.openBodies.bodies)
+		tr.resolved.openBodies.mu.Unlock()
+		resp, err := tr.RoundTrip(request(t, "GET", "").WithContext(lasting))
+		require.NoError(t, err)
+		stop()
+		time.Sleep(abandonedAfter)
+		synctest.Wait()
+		require.Zero(t, inUse(), "the timer runs again")
+		require.NoError(t, resp.Body.Close())
+	})
+}

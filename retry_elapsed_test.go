@@ -1,0 +1,123 @@
+package heed
+
+import (
+	"errors"
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/heed-go/heed/backoff"
+	"github.com/heed-go/heed/throttle"
+	"github.com/stretchr/testify/require"
+)
+
+// respondLate returns status after d.
+func respondLate(d time.Duration, status int) func(*http.Request) (*http.Response, error) {
+	return func(*http.Request) (*http.Response, error) {
+		time.Sleep(d)
+		return newResponse(status, "late"), nil
+	}
+}
+
+// MaxElapsed counts from the end of the first attempt to the start of the last. The
+// limiter grants the first attempt after a minute and the second another minute
+// later; each takes 20 s, so the second begins 40 s after the first has ended.
+func TestRetryPolicy_maxElapsedBoundsTheRetryPhase(t *testing.T) {
+	for elapsed, tt := range map[time.Duration]struct {
+		status, sent int
+		took         time.Duration
+	}{
+		41 * time.Second: {200, 2, 140 * time.Second},
+		39 * time.Second: {500, 1, 80 * time.Second}, // the wait is known to be too long: it is not begun
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			limiter := throttle.NewTokenBucket(throttle.PerMinute(1), nil)
+			_, err := limiter.Reserve(t.Context(), throttle.Claim{})
+			require.NoError(t, err)
+			s := newScript(respondLate(20*time.Second, 500), respondLate(20*time.Second, 200))
+			resp, err := get(t, &Transport{Base: s, Limiter: limiter, Retry: &RetryPolicy{MaxElapsed: elapsed, Backoff: backoff.Constant(0)}})
+			require.NoError(t, err)
+			require.Equal(t, tt.status, resp.StatusCode)
+			require.Equal(t, tt.sent, s.sent())
+			require.Equal(t, tt.took, time.Since(s.start))
+			info, ok := InfoFrom(resp)
+			require.True(t, ok)
+			require.Equal(t, tt.status == 500, errors.Is(info.StopReason, ErrMaxElapsed))
+		})
+	}
+}
+
+// A retry that waits for a limit whose end is not known waits no longer than
+// MaxElapsed allows.
+func TestRetryPolicy_maxElapsedEndsAWaitForAConfiguredLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		slots := throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 1}, nil)
+		s := newScript(func(r *http.Request) (*http.Response, error) {
+			go func() { // takes the place that the first attempt gives back, and keeps it
+				for {
+					if d, err := slots.Reserve(t.Context(), throttle.Claim{}); err != nil || d.OK {
+						return
+					}
+					time.Sleep(time.Millisecond)
+				}
+			}()
+			return nil, errBroken
+		})
+		_, err := get(t, &Transport{Base: s, Limiter: slots, Retry: &RetryPolicy{MaxElapsed: 10 * time.Second, Backoff: backoff.Constant(time.Second)}})
+		require.ErrorIs(t, err, ErrMaxElapsed)
+		require.ErrorIs(t, err, errBroken)
+		require.Equal(t, 10*time.Second, time.Since(s.start))
+		require.Equal(t, 1, s.sent())
+	})
+}
+
+// By default no attempt begins more than 3 minutes after the first has ended,
+// whatever the server asks for.
+func TestRetryPolicy_maxElapsedDefaultsToThreeMinutes(t *testing.T) {
+	for elapsed, last := range map[time.Duration]time.Duration{0: 2 * time.Minute, -1: 9 * time.Minute} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newScript(response{503, "", []string{"Retry-After", "60"}})
+			exact := backoff.RetryAfterJitter{Rand: func() float64 { return 0 }}
+			_, err := get(t, &Transport{Base: s, Retry: &RetryPolicy{MaxElapsed: elapsed, MaxAttempts: 10, RetryAfterJitter: exact}})
+			require.NoError(t, err)
+			if elapsed == 0 {
+				require.LessOrEqual(t, s.got[s.sent()-1].at, 3*time.Minute)
+			}
+			require.GreaterOrEqual(t, s.got[s.sent()-1].at, last)
+		})
+	}
+}
+
+// A request that is already a retry of the program that made it is sent once; one
+// that is the first of several is, too, where its header says that more may follow.
+func TestTransport_sendsOnceForACallerThatRetries(t *testing.T) {
+	for name, tt := range map[string]struct {
+		header, value string
+		sent          int
+	}{
+		"the first of an SDK that counts":     {"X-Stainless-Retry-Count", "0", 4},
+		"its first retry":                     {"X-Stainless-Retry-Count", "1", 1},
+		"no number":                           {"X-Stainless-Retry-Count", "x", 4},
+		"the only attempt of an AWS SDK":      {"amz-sdk-request", "attempt=1; max=1", 4},
+		"the first of three":                  {"amz-sdk-request", "attempt=1; max=3", 1},
+		"the second":                          {"amz-sdk-request", "attempt=2", 1},
+		"with a time, in another order":       {"amz-sdk-request", "ttl=20261121T120000Z; max=3; attempt=1", 1},
+		"without spaces":                      {"amz-sdk-request", "attempt=1;max=2", 1},
+		"the first, of which no more is said": {"amz-sdk-request", "attempt=1", 4},
+		"nothing of the kind":                 {"amz-sdk-request", "; =;max;attempt=", 4},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newScript(500)
+			req := request(t, "GET", "")
+			req.Header.Set(tt.header, tt.value)
+			resp, err := (&Transport{Base: s}).RoundTrip(req)
+			require.NoError(t, err, name)
+			require.Equal(t, tt.sent, s.sent(), name)
+			if tt.sent == 1 {
+				_, ok := InfoFrom(resp)
+				require.False(t, ok, name)
+			}
+		})
+	}
+}

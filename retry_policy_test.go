@@ -1,0 +1,174 @@
+package heed
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/heed-go/heed/backoff"
+	"github.com/heed-go/heed/throttle"
+	"github.com/stretchr/testify/require"
+)
+
+// RetryFor chooses the policy of each request; where it returns nil, Retry holds.
+func TestTransport_retryForChoosesThePolicy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		reports := &RetryPolicy{MaxAttempts: 6, Backoff: backoff.Constant(time.Second)}
+		tr := &Transport{
+			Retry: &RetryPolicy{MaxAttempts: 2, Backoff: backoff.Constant(time.Minute)},
+			RetryFor: func(r *http.Request) *RetryPolicy {
+				switch {
+				case strings.HasPrefix(r.URL.Path, "/reports"):
+					return reports
+				case r.URL.Path == "/once":
+					return &RetryPolicy{MaxAttempts: 1}
+				}
+				return nil
+			},
+		}
+		for path, want := range map[string]struct {
+			sent int
+			took time.Duration
+		}{"/reports/1": {6, 5 * time.Second}, "/once": {1, 0}, "/items": {2, time.Minute}} {
+			s := newScript(500)
+			tr := &Transport{Base: s, Retry: tr.Retry, RetryFor: tr.RetryFor}
+			req := request(t, "GET", "")
+			req.URL.Path = path
+			_, err := tr.RoundTrip(req)
+			require.NoError(t, err)
+			require.Equal(t, want.sent, s.sent(), path)
+			require.Equal(t, want.took, time.Since(s.start), path)
+		}
+	})
+}
+
+// A policy of RetryFor without a Budget shares that of Retry, so that the bound on
+// retries is one for the Transport.
+func TestTransport_retryForSharesTheBudget(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScript(500)
+		budget := &backoff.Budget{MinPerSecond: 1e-9}
+		for budget.Withdraw(time.Now()) {
+		}
+		_, err := get(t, &Transport{Base: s, Retry: &RetryPolicy{Budget: budget}, RetryFor: func(*http.Request) *RetryPolicy { return &RetryPolicy{} }})
+		require.NoError(t, err)
+		require.Equal(t, 1, s.sent())
+	})
+}
+
+// RetryPolicy.Idempotent adds to the rules: it is asked for what they do not call idempotent.
+func TestRetryPolicy_idempotentAddsToTheRules(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		asked := 0
+		r := &RetryPolicy{Backoff: backoff.Constant(0), Idempotent: func(r *http.Request) bool {
+			asked++
+			return r.URL.Path == "/search"
+		}}
+		for _, tt := range []struct {
+			method, path string
+			sent         int
+		}{{"POST", "/search", 4}, {"POST", "/orders", 1}, {"GET", "/orders", 4}} {
+			s := newScript(500)
+			asked = 0
+			req := request(t, tt.method, "")
+			req.URL.Path = tt.path
+			_, err := (&Transport{Base: s, Retry: r}).RoundTrip(req)
+			require.NoError(t, err)
+			require.Equal(t, tt.sent, s.sent(), tt.method+" "+tt.path)
+			require.Equal(t, tt.method == "GET", asked == 0)
+		}
+	})
+}
+
+// A hook that chooses a policy and panics leaves no body open.
+func TestTransport_aPanicOfRetryForClosesTheBody(t *testing.T) {
+	body := &opaque{Reader: strings.NewReader("x")}
+	tr := &Transport{Base: newScript(200), RetryFor: func(*http.Request) *RetryPolicy { panic("hook") }}
+	require.PanicsWithValue(t, "hook", func() { tr.RoundTrip(put(t, body, 1)) })
+	require.Equal(t, 1, body.closed)
+	require.Zero(t, tr.cancellations.len())
+}
+
+// NoWait fails immediately where any other request would wait: for a limit of our own,
+// one of the server, others in line, a pause between attempts, and Splay.
+func TestTransport_noWaitFailsInsteadOfWaiting(t *testing.T) {
+	noWait := func(t *testing.T, tr *Transport) (*http.Response, error) {
+		return tr.RoundTrip(request(t, "GET", "").WithContext(WithOptions(t.Context(), RequestOptions{NoWait: true, MaxWait: time.Hour})))
+	}
+	refuses := func(t *testing.T, tr *Transport) {
+		t.Helper()
+		start := time.Now()
+		_, err := noWait(t, tr)
+		require.ErrorIs(t, err, ErrMaxWait)
+		require.ErrorContains(t, err, "RequestOptions.NoWait")
+		var g *GiveUpError
+		require.ErrorAs(t, err, &g)
+		require.Zero(t, time.Since(start))
+	}
+	grants := func(t *testing.T, tr *Transport) {
+		t.Helper()
+		start := time.Now()
+		resp, err := noWait(t, tr)
+		require.NoError(t, err)
+		require.Equal(t, 200, resp.StatusCode)
+		require.Zero(t, time.Since(start))
+	}
+	for name, test := range map[string]func(*testing.T){
+		"a limit of our own": func(t *testing.T) {
+			tr := &Transport{Base: newScript(200), Limiter: throttle.NewTokenBucket(throttle.PerMinute(1), nil)}
+			grants(t, tr)
+			refuses(t, tr)
+			time.Sleep(time.Minute)
+			grants(t, tr)
+		},
+		"a remote limiter": func(t *testing.T) { refuses(t, &Transport{Base: newScript(200), Limiter: remote{}}) },
+		"places in use": func(t *testing.T) {
+			slots := throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 1}, nil)
+			tr := &Transport{Base: newScript(200), Limiter: slots}
+			resp, err := noWait(t, tr)
+			require.NoError(t, err)
+			refuses(t, tr)
+			resp.Body.Close()
+			resp, err = noWait(t, tr)
+			require.NoError(t, err)
+			resp.Body.Close()
+		},
+		"a quota of the server": func(t *testing.T) {
+			tr := &Transport{Base: newScript(response{200, "", []string{"X-RateLimit-Limit", "60", "X-RateLimit-Remaining", "0", "X-RateLimit-Reset", "30"}})}
+			grants(t, tr)
+			refuses(t, tr)
+		},
+		"others in line": func(t *testing.T) {
+			tr := &Transport{Base: newScript(200), Limiter: throttle.NewTokenBucket(throttle.PerMinute(1), nil)}
+			grants(t, tr)
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				tr.RoundTrip(request(t, "GET", "").WithContext(WithOptions(t.Context(), RequestOptions{Cost: 1})))
+			}()
+			synctest.Wait()
+			refuses(t, tr)
+			<-done
+		},
+		"Splay": func(t *testing.T) {
+			_, err := noWait(t, &Transport{Base: newScript(200), StartJitter: time.Hour, StartSeed: backoff.Offset(1 << 63)})
+			require.ErrorIs(t, err, ErrMaxWait)
+		},
+		"a pause between attempts": func(t *testing.T) {
+			s := newScript(500, 200)
+			resp, err := noWait(t, &Transport{Base: s, Retry: &RetryPolicy{Backoff: backoff.Constant(time.Second)}})
+			require.NoError(t, err)
+			require.Equal(t, 500, resp.StatusCode)
+			info, _ := InfoFrom(resp)
+			require.ErrorIs(t, info.StopReason, ErrMaxWait)
+			require.Zero(t, time.Since(s.start))
+		},
+		"a retry without a delay": func(t *testing.T) {
+			grants(t, &Transport{Base: newScript(500, 200), Retry: &RetryPolicy{Backoff: backoff.Constant(0)}})
+		},
+	} {
+		t.Run(name, func(t *testing.T) { synctest.Test(t, test) })
+	}
+}

@@ -1,0 +1,72 @@
+package heed
+
+import (
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/heed-go/heed/backoff"
+	"github.com/heed-go/heed/quota"
+	"github.com/stretchr/testify/require"
+)
+
+// A crowd in front of a server that refuses one request in a hundred with Retry-After:
+// 0 is through within 0.1 s.
+func TestTransport_retryAfterZeroDoesNotDelayOtherCallers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var sent, failed atomic.Int64
+		tr := &Transport{Quota: &quota.Tracker{InitialConcurrency: -1}, Base: baseFunc(func(*http.Request) (*http.Response, error) {
+			time.Sleep(time.Millisecond)
+			if sent.Add(1)%100 == 0 {
+				return newResponse(429, "", "Retry-After", "0"), nil
+			}
+			return newResponse(200, ""), nil
+		})}
+		start := time.Now()
+		var wg sync.WaitGroup
+		for range 2000 {
+			wg.Go(func() {
+				if resp, err := get(t, tr); err != nil || resp.StatusCode != 200 {
+					failed.Add(1)
+				}
+			})
+		}
+		wg.Wait()
+		require.Zero(t, failed.Load())
+		require.LessOrEqual(t, time.Since(start), 100*time.Millisecond)
+	})
+}
+
+// Retry-After: 0 is obeyed once; after that the delay grows, from a tenth of what the
+// policy says.
+func TestTransport_retriesImmediatelyAfterRetryAfterZero(t *testing.T) {
+	for _, status := range []int{429, 503} {
+		synctest.Test(t, func(t *testing.T) {
+			refusal := response{status, "", []string{"Retry-After", "0"}}
+			s := newScript(refusal, refusal, refusal, refusal, 200)
+			second := backoff.Exponential{Base: time.Second, Jitter: backoff.None}
+			resp, err := (&Transport{Base: s, Retry: &RetryPolicy{Backoff: second, MaxAttempts: 10}}).RoundTrip(request(t, "POST", "x"))
+			require.NoError(t, err)
+			require.Equal(t, 200, resp.StatusCode)
+			gaps := s.gaps()
+			require.Less(t, gaps[0], 10*time.Millisecond)
+			for i, want := range []time.Duration{100 * time.Millisecond, 200 * time.Millisecond, 400 * time.Millisecond} {
+				require.InDelta(t, want, gaps[i+1], float64(10*time.Millisecond), status)
+			}
+		})
+	}
+}
+
+// Floor.Least says what a Retry-After of 0 counts as.
+func TestTransport_retryAfterJitterRaisesRetryAfterZero(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScript(response{429, "", []string{"Retry-After", "0"}}, 200)
+		exact := backoff.RetryAfterJitter{Min: 3 * time.Second, Rand: func() float64 { return 0 }}
+		_, err := get(t, &Transport{Base: s, Retry: &RetryPolicy{RetryAfterJitter: exact}})
+		require.NoError(t, err)
+		require.Equal(t, []time.Duration{3 * time.Second}, s.gaps())
+	})
+}

@@ -1,0 +1,144 @@
+package heed
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/heed-go/heed/backoff"
+	"github.com/heed-go/heed/throttle"
+	"github.com/stretchr/testify/require"
+)
+
+// TestTransport_leaksNothingWheneverCanceled cancels a call of several
+// attempts, waits and a slow answer at every tenth of a second of its life. The
+// bubble itself fails if a goroutine is left.
+func TestTransport_leaksNothingWheneverCanceled(t *testing.T) {
+	ended := 0
+	for at := time.Duration(0); at < 9*time.Second; at += 100 * time.Millisecond {
+		synctest.Test(t, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			time.AfterFunc(at, cancel)
+			limit := &concurrencyLimit{max: 1}
+			tr := &Transport{
+				Base:    newScript(500, response{429, "wait", []string{"Retry-After", "2"}}, errConnRefused, respondAfter(1500*time.Millisecond)),
+				Retry:   &RetryPolicy{AttemptTimeout: time.Minute, Backoff: backoff.Constant(time.Second)},
+				Limiter: throttle.AllOf(limit, throttle.NewTokenBucket(throttle.Limit{Count: 1, Per: 1500 * time.Millisecond}, nil)),
+			}
+			body := &opaque{Reader: strings.NewReader("abc")}
+			resp, err := tr.RoundTrip(put(t, body, -1).WithContext(ctx))
+			if err == nil {
+				ended++
+				require.Equal(t, 200, resp.StatusCode)
+				resp.Body.Close()
+			} else {
+				require.ErrorIs(t, err, context.Canceled)
+				require.Equal(t, at, time.Since(tr.Base.(*scriptServer).start))
+			}
+			synctest.Wait()
+			s := tr.Base.(*scriptServer)
+			require.Equal(t, s.opened, s.closed)
+			require.Equal(t, 1, body.closed)
+			require.Zero(t, limit.held())
+			cancel()
+		})
+	}
+	require.Positive(t, ended)
+	require.Less(t, ended, 45)
+}
+
+// TestTransport_queueWaitBeyondDeadlineIsATimeout is what a client with a
+// Timeout sees when the line is too long.
+func TestTransport_queueWaitBeyondDeadlineIsATimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScript(200)
+		c := NewClient(&Transport{Base: s, Limiter: perMinute()})
+		c.Timeout = 10 * time.Second
+		for range 2 {
+			resp, err := c.Get("http://me:secret@api.test/?key=secret")
+			if s.sent() == 1 && err == nil {
+				resp.Body.Close()
+				continue
+			}
+			var u *url.Error
+			require.ErrorAs(t, err, &u)
+			require.True(t, u.Timeout())
+			require.ErrorIs(t, err, throttle.ErrRefused)
+			require.ErrorContains(t, u.Err, "gave up before it was sent")
+			require.NotContains(t, u.Err.Error(), "api.test", "url.Error says method and URL")
+		}
+		require.Equal(t, 1, s.sent())
+		require.Zero(t, time.Since(s.start))
+	})
+}
+
+// TestClient_timeoutIncludesQueueWait: whoever stands in line for six of ten
+// seconds has four left for the answer.
+func TestClient_timeoutIncludesQueueWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var sent []time.Duration
+		start := time.Now()
+		c := NewClient(&Transport{
+			Limiter: throttle.NewTokenBucket(throttle.Limit{Count: 1, Per: 6 * time.Second}, nil),
+			Base: baseFunc(func(r *http.Request) (*http.Response, error) {
+				sent = append(sent, time.Since(start))
+				select {
+				case <-time.After(5 * time.Second):
+					return newResponse(200, ""), nil
+				case <-r.Context().Done():
+					return nil, r.Context().Err()
+				}
+			}),
+		})
+		c.Timeout = 10 * time.Second
+		var wg sync.WaitGroup
+		for i, want := range []time.Duration{5 * time.Second, 10 * time.Second} {
+			wg.Go(func() {
+				time.Sleep(time.Duration(i)) // in this order
+				_, err := c.Get("http://api.test/")
+				if took := time.Since(start).Round(time.Second); took != want || (err == nil) != (i == 0) {
+					t.Errorf("call %d: %v after %v", i, err, took)
+				}
+			})
+		}
+		wg.Wait()
+		require.Equal(t, []time.Duration{0, 6 * time.Second}, sent)
+	})
+}
+
+// TestTransport_addsLittleLoadToAnOutage has 200 clients, with a budget each, call a
+// server that is down for a minute.
+func TestTransport_addsLittleLoadToAnOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const clients = 200
+		s := newScript(errors.New("down"))
+		var first int
+		var mu sync.Mutex
+		var wg sync.WaitGroup
+		start := time.Now()
+		for i := range clients {
+			tr := &Transport{Base: s, Retry: &RetryPolicy{Budget: &backoff.Budget{MinPerSecond: 0.1}}}
+			wg.Go(func() {
+				time.Sleep(time.Duration(i) * time.Second / clients)
+				for time.Since(start) < time.Minute {
+					mu.Lock()
+					first++
+					mu.Unlock()
+					get(t, tr)
+					time.Sleep(time.Second)
+				}
+			})
+		}
+		wg.Wait()
+		t.Logf("an outage of %v, %d clients: %d requests for %d first attempts, %.3f each; 1.2 each and 1,200 are allowed: %.0f",
+			time.Since(start).Round(time.Second), clients, s.sent(), first, float64(s.sent())/float64(first), 1.2*float64(first)+1200)
+		require.Greater(t, first, clients)
+		require.LessOrEqual(t, float64(s.sent()), 1.2*float64(first)+1200)
+	})
+}

@@ -1,0 +1,265 @@
+package heed
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/heed-go/heed/throttle"
+	"github.com/stretchr/testify/require"
+)
+
+// recorder is a limiter without a limit that counts how its grants end.
+type recorder struct {
+	mu                           sync.Mutex
+	granted, cancelled, observed int
+	contextErrs                  []error // of the contexts of Observe and Cancel
+}
+
+func (l *recorder) Reserve(_ context.Context, c throttle.Claim) (throttle.Decision, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !c.DryRun {
+		l.granted++
+	}
+	return throttle.Decision{OK: true, Policy: "recorder", At: c.Now}, nil
+}
+
+func (l *recorder) Cancel(ctx context.Context, _ throttle.Claim, _ throttle.Decision) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.cancelled++
+	l.contextErrs = append(l.contextErrs, ctx.Err())
+}
+
+func (l *recorder) Observe(ctx context.Context, _ throttle.Claim, _ throttle.Decision, f throttle.Feedback) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !f.Partial {
+		l.observed++
+	}
+	l.contextErrs = append(l.contextErrs, ctx.Err())
+}
+
+func (l *recorder) HoldsUntilEnd() bool { return true }
+
+// ends returns how many grants were given, cancelled and observed.
+func (l *recorder) ends() [3]int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return [3]int{l.granted, l.cancelled, l.observed}
+}
+
+// attemptBreaker is a Breaker that allows so many attempts.
+type attemptBreaker struct{ left int }
+
+func (b *attemptBreaker) Allow() (func(error), error) {
+	if b.left == 0 {
+		return nil, errBroken
+	}
+	b.left--
+	return func(error) {}, nil
+}
+
+// closeCounter is a body that counts how often it is closed.
+type closeCounter struct {
+	io.Reader
+	n *int
+}
+
+func (c closeCounter) Close() error { *c.n++; return nil }
+
+// The claim of a retry that is not sent is cancelled before the last response is
+// returned; that response's own claim was observed.
+func TestTransport_cancelsTheClaimOfAnAttemptThatIsNotSent(t *testing.T) {
+	noRetry := errors.New("no signature")
+	for name, tr := range map[string]*Transport{
+		"the Breaker refuses": func() *Transport {
+			b := &attemptBreaker{left: 1}
+			return &Transport{Breaker: func(*http.Request) Breaker { return b }}
+		}(),
+		"Prepare fails": {Retry: &RetryPolicy{BeforeSend: func(*http.Request, int) error { return noRetry }}},
+		"Prepare fails, and there is a timer": {Retry: &RetryPolicy{AttemptTimeout: time.Minute,
+			BeforeSend: func(*http.Request, int) error { return noRetry }}},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			l, s := &recorder{}, newScript(503)
+			tr.Base, tr.Limiter = s, l
+			resp, err := get(t, tr)
+			require.NoError(t, err, name)
+			require.Equal(t, [3]int{2, 1, 1}, l.ends(), name)
+			require.Equal(t, "answer 1", text(t, resp), name)
+			require.Equal(t, [3]int{2, 1, 1}, l.ends(), name)
+			require.Equal(t, 1, s.sent(), name)
+		})
+	}
+}
+
+func TestTransport_returnsUnitsOfAnAttemptThatIsNotSent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		bucket := throttle.NewTokenBucket(throttle.Limit{Count: 1, Per: time.Hour, Burst: 2}, nil)
+		b := &attemptBreaker{left: 1}
+		_, err := get(t, &Transport{Base: newScript(503), Limiter: bucket, Breaker: func(*http.Request) Breaker { return b }})
+		require.NoError(t, err)
+		d, err := bucket.Reserve(t.Context(), throttle.Claim{DryRun: true})
+		require.NoError(t, err)
+		require.EqualValues(t, 1, d.Remaining)
+	})
+}
+
+// Whatever panics, a grant ends once, in Cancel if nothing was sent and in Observe
+// else, and the bodies of the request and of the response are closed.
+func TestTransport_aPanicEndsGrantsAndClosesBodies(t *testing.T) {
+	boom := func(*http.Request, TraceInfo) { panic("hook") }
+	for name, tt := range map[string]struct {
+		tr   *Transport
+		want [3]int
+	}{
+		"Limits":  {&Transport{Limits: func(*http.Request, *throttle.Ticket) { panic("hook") }}, [3]int{0, 0, 0}},
+		"Admit":   {&Transport{Trace: &Trace{WaitDone: boom}}, [3]int{1, 1, 0}},
+		"Breaker": {&Transport{Breaker: func(*http.Request) Breaker { panic("hook") }}, [3]int{1, 1, 0}},
+		"Send":    {&Transport{Trace: &Trace{AttemptStart: boom}}, [3]int{1, 1, 0}},
+		"Base":    {&Transport{Base: baseFunc(func(*http.Request) (*http.Response, error) { panic("hook") })}, [3]int{1, 0, 1}},
+		"done":    {&Transport{Breaker: func(*http.Request) Breaker { return panickingBreaker{} }}, [3]int{1, 0, 1}},
+		"Answer":  {&Transport{Trace: &Trace{AttemptDone: boom}}, [3]int{1, 0, 1}},
+		"Retry":   {&Transport{Trace: &Trace{Retry: boom}}, [3]int{1, 0, 1}},
+		"Prepare": {&Transport{Retry: &RetryPolicy{BeforeSend: func(*http.Request, int) error { panic("hook") }}}, [3]int{2, 1, 1}},
+		"GiveUp":  {&Transport{Trace: &Trace{GiveUp: boom}}, [3]int{4, 0, 4}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l, s, closed := &recorder{}, newScript(500), 0
+				tt.tr.Limiter = l
+				var sender http.RoundTripper = s
+				if tt.tr.Base != nil {
+					sender = tt.tr.Base
+				}
+				tt.tr.Base = baseFunc(func(r *http.Request) (*http.Response, error) {
+					defer r.Body.Close()
+					return sender.RoundTrip(r)
+				})
+				for _, kept := range []bool{false, true} {
+					*l = recorder{}
+					closed = 0
+					req := put(t, closeCounter{strings.NewReader("x"), &closed}, 1)
+					if kept {
+						req.GetBody = func() (io.ReadCloser, error) { return closeCounter{strings.NewReader("x"), new(int)}, nil }
+					}
+					require.PanicsWithValue(t, "hook", func() { tt.tr.RoundTrip(req) })
+					require.Equal(t, tt.want, l.ends())
+					require.Positive(t, closed)
+					require.Equal(t, s.opened, s.closed)
+				}
+			})
+		})
+	}
+}
+
+// panickingBreaker is a Breaker whose done panics.
+type panickingBreaker struct{}
+
+func (panickingBreaker) Allow() (func(error), error) { return func(error) { panic("hook") }, nil }
+
+// Nothing was sent: the body is the Transport's to close, once.
+func TestTransport_closesTheBodyOnceIfNothingIsSent(t *testing.T) {
+	getBody := func() (io.ReadCloser, error) { return closeCounter{strings.NewReader("x"), new(int)}, nil }
+	for name, tt := range map[string]struct {
+		tr      *Transport
+		getBody func() (io.ReadCloser, error)
+		request RequestOptions
+	}{
+		"the Breaker refuses":                         {&Transport{}, nil, RequestOptions{}},
+		"the Breaker refuses a body with GetBody":     {&Transport{}, getBody, RequestOptions{}},
+		"the Breaker refuses, and there is a timer":   {&Transport{Retry: &RetryPolicy{AttemptTimeout: time.Second}}, getBody, RequestOptions{}},
+		"the Breaker refuses a body that is not kept": {&Transport{Retry: &RetryPolicy{AttemptTimeout: time.Second, MaxBodyBuffer: -1}}, nil, RequestOptions{}},
+		"the Breaker refuses, and there is no retry":  {&Transport{Retry: &RetryPolicy{AttemptTimeout: time.Second}}, nil, RequestOptions{NoRetry: true}},
+		"too many demands":                            {&Transport{Limiter: throttle.AllowAll, Limits: fillTicket}, getBody, RequestOptions{}},
+		"too many units":                              {&Transport{Limiter: throttle.AllowAll}, getBody, RequestOptions{Costs: map[string]int64{"a": 1, "b": 1, "c": 1, "d": 1}}},
+	} {
+		s, closed := newScript(200), 0
+		tt.tr.Base = s
+		tt.tr.Breaker = func(*http.Request) Breaker { return &attemptBreaker{} }
+		req := put(t, closeCounter{strings.NewReader("x"), &closed}, 1)
+		req.GetBody = tt.getBody
+		_, err := tt.tr.RoundTrip(req.WithContext(WithOptions(t.Context(), tt.request)))
+		require.Error(t, err, name)
+		require.Equal(t, 1, closed, name)
+		require.Zero(t, s.sent(), name)
+	}
+}
+
+// fillTicket sets as many demands as a ticket can hold.
+func fillTicket(_ *http.Request, t *throttle.Ticket) {
+	for range throttle.MaxDemands {
+		t.Add(throttle.Demand{Limiter: throttle.AllowAll})
+	}
+}
+
+// More demands than a ticket has places for are an error that is not retried, be they
+// set by Limits or by what a request costs.
+func TestTransport_tooManyDemandsAreAnError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, limiter := range []throttle.Limiter{nil, throttle.AllowAll} {
+			s := newScript(200)
+			_, err := get(t, &Transport{Base: s, Limiter: limiter, Limits: fillTicket})
+			require.ErrorIs(t, err, errTooManyDemands)
+			require.False(t, Retryable(request(t, "GET", ""), nil, err))
+			require.Zero(t, s.sent())
+		}
+		s := newScript(200)
+		ctx := WithOptions(t.Context(), RequestOptions{Costs: map[string]int64{"tokens": 1500, "input_tokens": 1000, "output_tokens": 500}})
+		_, err := (&Transport{Base: s, Limiter: throttle.AllowAll}).RoundTrip(request(t, "GET", "").WithContext(ctx))
+		require.ErrorIs(t, err, errTooManyUnits)
+		require.Zero(t, s.sent())
+	})
+}
+
+// contextBody is the body of a response that cannot be read once the context of its request
+// has ended.
+type contextBody struct {
+	io.Reader
+	ctx    context.Context
+	closed *int
+}
+
+func (d contextBody) Read(p []byte) (int, error) {
+	if d.ctx.Err() != nil {
+		return 0, context.Cause(d.ctx)
+	}
+	return d.Reader.Read(p)
+}
+
+func (d contextBody) Close() error { *d.closed++; return nil }
+
+// A response that arrives as AttemptTimeout ends is either returned with a body that can
+// be read, or closed and reported as a timeout. Which of them is up to chance.
+func TestTransport_responseAtAttemptTimeoutIsWholeOrATimeout(t *testing.T) {
+	for range 300 {
+		synctest.Test(t, func(t *testing.T) {
+			closed := 0
+			resp, err := get(t, &Transport{
+				Retry: &RetryPolicy{AttemptTimeout: 100 * time.Millisecond, MaxAttempts: -1},
+				Base: baseFunc(func(r *http.Request) (*http.Response, error) {
+					time.Sleep(100 * time.Millisecond)
+					resp := newResponse(200, "hello")
+					resp.Body = contextBody{bytes.NewReader([]byte("hello")), r.Context(), &closed}
+					return resp, nil
+				}),
+			})
+			if err == nil {
+				require.Equal(t, "hello", text(t, resp))
+			} else {
+				require.Nil(t, resp)
+				require.ErrorIs(t, err, errAttemptTimeout)
+			}
+			require.Equal(t, 1, closed)
+		})
+	}
+}

@@ -1,0 +1,25 @@
+package rules
+
+import (
+	"testing"
+
+	"github.com/heed-go/heed/throttle"
+	"github.com/stretchr/testify/require"
+)
+
+// A limit on concurrency holds until the end, however a file asks for it; the others
+// do not.
+func TestActiveLimit_holdsUntilEnd(t *testing.T) {
+	for words, holds := range map[string]bool{
+		"rate_limit: {concurrency: 10}":                                             true,
+		"rate_limit: {unit: second, requests_per_unit: 10}":                         false,
+		"rate_limit: {unit: second, requests_per_unit: 10, algorithm: sliding_log}": false,
+	} {
+		g := activeLimitFunc(t, words)(nil)
+		_, err := g.Reserve(t.Context(), throttle.Claim{Key: "k"})
+		require.NoError(t, err)
+		require.Equal(t, holds, throttle.HoldsUntilEnd(g), words)
+		require.Equal(t, holds, throttle.HoldsUntilEnd(&Instrument{Limiter: g}), words)
+		require.Equal(t, holds, throttle.HoldsUntilEnd(&member{limiter: g.(*activeLimit)}), words)
+	}
+}

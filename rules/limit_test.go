@@ -1,0 +1,89 @@
+package rules
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/heed-go/heed/throttle"
+)
+
+// TestLimit_outcomeOfRefusals asks eight times, and writes down what it gets: "y"
+// is granted, "o" granted although it is over, "n" refused.
+func TestLimit_outcomeOfRefusals(t *testing.T) {
+	lends := true
+	s := Config{Clock: fixedClock(friday), CanBorrow: map[string]func(throttle.Claim, throttle.Decision) bool{
+		"spare": func(throttle.Claim, throttle.Decision) bool { return lends },
+	}}
+	const two = "rate_limit: {unit: hour, requests_per_unit: 2"
+	for words, want := range map[string]string{
+		two + "}":                                        "yynnnnnn",
+		"shadow_mode: true, " + two + "}":                "yyoooooo",
+		two + ", soft: 150%}":                            "yyooonnn",
+		two + ", borrow: spare}":                         "yyoooonn",
+		"shadow_mode: true, " + two + ", soft: 50%}":     "yyoooooo",
+		"rate_limit: {unit: hour, requests_per_unit: 0}": "nnnnnnnn",
+		"rate_limit: {unlimited: true}":                  "yyyyyyyy",
+		"shadow_mode: true, rate_limit: {unit: hour, requests_per_unit: 0}": "oooooooo",
+		two + ", cost: 2}": "ynnnnnnn",
+	} {
+		r, got := oneRule(t, words, s), ""
+		for i := range 8 {
+			lends = i < 6
+			d, err := r.limiter.Reserve(context.Background(), throttle.Claim{Key: "k", Cost: r.limit.Cost, Now: friday})
+			require.NoError(t, err)
+			switch {
+			case d.OverLimit:
+				got += "o"
+			case d.OK:
+				got += "y"
+			default:
+				got += "n"
+			}
+		}
+		require.Equal(t, want, got, words)
+	}
+}
+
+// TestLimit_bansKeysThatIgnoreRefusals refuses somebody, who goes on asking.
+func TestLimit_bansKeysThatIgnoreRefusals(t *testing.T) {
+	g := activeLimitOf(t, "rate_limit: {unit: second, requests_per_unit: 1, ban: {refusals: 3, within: 1m, duration: 10m, name: time-out}}")
+	for range 4 {
+		reserveAt(t, g, 1, "09:00:00")
+	}
+	d := reserveAt(t, g, 1, "09:05:00")
+	require.False(t, d.OK)
+	require.Equal(t, "time-out", d.Policy)
+	require.Equal(t, 5*time.Minute, d.Wait)
+	d, err := g.Reserve(context.Background(), throttle.Claim{Key: "another", Now: friday.Add(9 * time.Hour)})
+	require.NoError(t, err)
+	require.True(t, d.OK)
+}
+
+// TestFile_pollsForChanges watches a folder in which nothing happens.
+func TestFile_pollsForChanges(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "limits.yaml")
+	write := func(text string) { require.NoError(t, os.WriteFile(path, []byte(text), 0o600)) }
+	write("domain: one")
+	reloads := make(chan error, 10)
+	f := &File{Path: path, PollInterval: time.Millisecond, OnReload: func(err error) { reloads <- err }}
+	require.NoError(t, f.Reload())
+	w, err := newFileWatcher(filepath.Join(t.TempDir(), "nothing.yaml"))
+	require.NoError(t, err)
+	f.done = make(chan struct{})
+	f.watching.Go(func() { f.watch(w) })
+	defer f.Close()
+
+	write("domain: two")
+	for f.Set().Domain() != "two" {
+		select {
+		case <-reloads: // it may have been empty for a moment
+		case <-time.After(30 * time.Second):
+			require.Fail(t, "nobody looked")
+		}
+	}
+}

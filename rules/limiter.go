@@ -1,0 +1,138 @@
+package rules
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/warmup"
+)
+
+// newLimiter makes the local limiter of s, which has been validated.
+func newLimiter(s Spec, clk throttle.Clock) throttle.Limiter {
+	switch s := s.(type) {
+	case throttle.Limit:
+		return throttle.NewTokenBucket(s, clk)
+	case throttle.RefillBucketConfig:
+		return throttle.NewRefillBucket(s, clk)
+	case throttle.LeakyBucketConfig:
+		return throttle.NewLeakyBucket(s, clk)
+	case throttle.FixedWindowConfig:
+		return throttle.NewFixedWindow(s, clk)
+	case throttle.SlidingLogConfig:
+		return throttle.NewSlidingLog(s, clk)
+	case throttle.SlidingCounterConfig:
+		return throttle.NewSlidingCounter(s, clk)
+	case throttle.SubWindowsConfig:
+		return throttle.NewSubWindows(s, clk)
+	case throttle.NginxConfig:
+		return throttle.NewNginx(s, clk)
+	case throttle.ConcurrencyConfig:
+		return throttle.NewConcurrency(s, clk)
+	case warmup.Config:
+		return warmup.New(s, clk)
+	}
+	panic(fmt.Sprintf("rules: no limiter for a %T", s))
+}
+
+// resize makes l, which newLimiter made of a spec that resizable said yes to, what s
+// says. Units that are taken stay taken.
+func resize(l throttle.Limiter, s Spec) error {
+	switch l := l.(type) {
+	case *throttle.FixedWindow:
+		return l.SetConfig(s.(throttle.FixedWindowConfig))
+	case interface{ SetLimit(throttle.Limit) error }:
+		return l.SetLimit(rateOf(s))
+	}
+	return fmt.Errorf("rules: a %T cannot change: make a new one", l)
+}
+
+// rateOf returns the part of s that can change while a limiter is in use.
+func rateOf(s Spec) throttle.Limit {
+	switch s := s.(type) {
+	case throttle.Limit:
+		return s
+	case throttle.RefillBucketConfig:
+		return s.Limit
+	case throttle.LeakyBucketConfig:
+		return s.Limit
+	case throttle.SlidingLogConfig:
+		return s.Limit
+	case throttle.SlidingCounterConfig:
+		return s.Limit
+	case throttle.SubWindowsConfig:
+		return s.Limit
+	case warmup.Config:
+		return s.Limit
+	}
+	return throttle.Limit{}
+}
+
+// resizable reports whether the limiter of a can become that of b: both have the
+// same algorithm, and what cannot change while it is in use is the same.
+func resizable(a, b Spec) bool {
+	switch b := b.(type) {
+	case throttle.Limit:
+		_, ok := a.(throttle.Limit)
+		return ok
+	case throttle.RefillBucketConfig:
+		a, ok := a.(throttle.RefillBucketConfig)
+		a.Limit = b.Limit
+		return ok && a == b
+	case throttle.LeakyBucketConfig:
+		a, ok := a.(throttle.LeakyBucketConfig)
+		a.Limit = b.Limit
+		return ok && a == b
+	case throttle.FixedWindowConfig:
+		a, ok := a.(throttle.FixedWindowConfig)
+		return ok && a.Align == b.Align
+	case throttle.SlidingLogConfig:
+		a, ok := a.(throttle.SlidingLogConfig)
+		a.Limit = b.Limit
+		return ok && a == b
+	case throttle.SlidingCounterConfig:
+		a, ok := a.(throttle.SlidingCounterConfig)
+		a.Limit = b.Limit
+		return ok && a == b
+	case throttle.SubWindowsConfig:
+		a, ok := a.(throttle.SubWindowsConfig)
+		a.Limit = b.Limit
+		return ok && a == b
+	case warmup.Config:
+		a, ok := a.(warmup.Config)
+		a.Limit = b.Limit
+		return ok && a == b
+	}
+	return a == nil && b == nil
+}
+
+// maxCapacity returns the most units that l grants at once at any time.
+func (l *Limit) maxCapacity() (n int64) {
+	for _, p := range l.allSpecs() {
+		n = max(n, specCapacity(p[0]), specCapacity(p[1]))
+	}
+	return n
+}
+
+// specCapacity returns the most units that s grants at once.
+func specCapacity(s Spec) int64 {
+	switch s := s.(type) {
+	case nil:
+		return 0
+	case throttle.FixedWindowConfig:
+		return s.Count
+	case throttle.ConcurrencyConfig:
+		return s.Count
+	case throttle.NginxConfig:
+		return s.Burst + 1
+	case warmup.Config:
+		return math.MaxInt64 // what it grants pays later
+	case throttle.SlidingLogConfig, throttle.SlidingCounterConfig, throttle.SubWindowsConfig:
+		return rateOf(s).Count
+	}
+	l := rateOf(s)
+	if l.Burst > 0 {
+		return l.Burst
+	}
+	return l.Count
+}

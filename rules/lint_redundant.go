@@ -1,0 +1,191 @@
+package rules
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/heed-go/heed/throttle"
+)
+
+// redundantLimits finds limits that have nothing to do: because another one that holds whenever
+// they do, for as many requests or more, lets less through, says the same, or replaces
+// them.
+func (l *linter) redundantLimits() {
+	var global []*rule
+	same, byPlace := map[string][]*rule{}, map[string]*rule{}
+	for _, r := range l.rules {
+		byPlace[r.limit.ID] = r
+		if r.match == nil {
+			continue
+		}
+		if r.limit.match == "/" {
+			global = append(global, r)
+		}
+		same[r.limit.match] = append(same[r.limit.match], r)
+	}
+	for _, r := range l.rules {
+		if l.onlyViaAdd(r) {
+			continue // whoever calls Set.Add asks for one limit at a time
+		}
+		others := append(append([]*rule(nil), global...), l.ancestors(r, byPlace)...)
+		if r.limit.match != "/" && r.limit.match != "" {
+			others = append(others, same[r.limit.match]...)
+		}
+		if len(others) > maxCompared {
+			others = others[:maxCompared]
+		}
+		l.compare(r, others)
+	}
+}
+
+// onlyViaAdd reports whether no request has the keys that lead to r.
+func (l *linter) onlyViaAdd(r *rule) bool {
+	return slices.ContainsFunc(r.limit.metric.levels, func(at level) bool { return l.source(at.key) == nil })
+}
+
+// maxCompared is how many limits one is compared with.
+const maxCompared = 100
+
+// ancestors returns the limits of the descriptors on the way to that of r.
+func (l *linter) ancestors(r *rule, byPlace map[string]*rule) (all []*rule) {
+	place := l.domain
+	for _, at := range r.limit.metric.levels {
+		place += "/" + descriptorID(at.key, at.value)
+		if o := byPlace[place]; o != nil && o != r {
+			all = append(all, o)
+		}
+	}
+	return all
+}
+
+// compare looks for one of others that leaves r nothing to do. All of them match
+// whatever r matches.
+func (l *linter) compare(r *rule, others []*rule) {
+	for _, o := range others {
+		switch {
+		case o == r:
+		case r.limit.Name != "" && !o.limit.skipUnidentified && slices.Contains(o.limit.Replaces, r.limit.Name):
+			l.report(r, fmt.Sprintf("it never holds: %s in line %d replaces it whenever it would", o.limit.Policy(), o.limit.Line), "leave it out, or replace less")
+			return
+		case sameLimit(o.limit, r.limit) && o.index < r.index:
+			l.report(r, fmt.Sprintf("%s in line %d says the same of the same requests", o.limit.Policy(), o.limit.Line), "leave one of them out")
+			return
+		case l.alwaysApplies(o, r) && allowsAtMost(o.limit, r.limit) && (!allowsAtMost(r.limit, o.limit) || o.index < r.index):
+			l.report(r, fmt.Sprintf("it never refuses: %s in line %d lets no more than %s through", o.limit.Policy(), o.limit.Line, amountOf(o.limit.Spec, o.limit.Hard)),
+				"leave it out, or allow less")
+			return
+		}
+	}
+}
+
+// sameLimit reports whether two limits differ in their names only.
+func sameLimit(a, b *Limit) bool {
+	if a.match == "" || a.match != b.match || a.Cost != b.Cost || a.Algorithm() != b.Algorithm() {
+		return false
+	}
+	one, two := *a, *b
+	one.Name, two.Name = "", ""
+	return one.definition() == two.definition()
+}
+
+// alwaysApplies reports whether o, which matches whatever r matches, holds for all of that
+// and counts together what r counts together.
+func (l *linter) alwaysApplies(o, r *rule) bool {
+	if o.limit.Shadow || o.limit.Borrow != "" || len(o.limit.Active)+len(r.limit.Active) > 0 || l.replaced[o.limit.Name] || o.limit.skipUnidentified {
+		return false
+	}
+	return !slices.ContainsFunc(o.limit.keys, func(k string) bool { return !slices.Contains(r.limit.keys, k) })
+}
+
+// allowsAtMost reports whether what o lets through never exceeds what l allows.
+func allowsAtMost(o, l *Limit) bool {
+	if l.Spec == nil || l.Unlimited {
+		return false
+	}
+	if o.Blocked {
+		return true
+	}
+	if o.Spec == nil {
+		return false
+	}
+	upper := o.Spec
+	if o.Hard != nil {
+		upper = o.Hard
+	}
+	costRatio := float64(l.Cost) / float64(o.Cost) // units of l for each unit of o
+	if n, ok := alignedUnits(upper, l.Spec); ok {
+		return n*costRatio <= float64(specCapacity(l.Spec))
+	}
+	through, known := upperBound(upper)
+	allowed, lasting, ok := refusesAbove(l.Spec)
+	if !known || !ok {
+		return false
+	}
+	if lasting > 0 {
+		return through.within(lasting)*costRatio <= allowed
+	}
+	return through.within(0)*costRatio <= allowed && through.rate*costRatio <= perNanosecond(rateOf(l.Spec))
+}
+
+// alignedUnits returns how many units o lets through in a window of l, if both have windows
+// that begin together.
+func alignedUnits(o, l Spec) (units float64, ok bool) {
+	a, _ := o.(throttle.FixedWindowConfig)
+	b, _ := l.(throttle.FixedWindowConfig)
+	switch {
+	case a.Per <= 0 || b.Per <= 0 || a.Align != throttle.AtEpoch || b.Align != throttle.AtEpoch:
+		return 0, false
+	case a.Per%b.Per == 0:
+		return float64(a.Count), true
+	case b.Per%a.Per == 0:
+		return float64(a.Count) * float64(b.Per/a.Per), true
+	}
+	return 0, false
+}
+
+// A bound is the most units in any span w, without its end: once + rate*w or, where
+// there are windows, count for each of the windows that it may touch.
+type bound struct {
+	burst, rate float64 // rate is per nanosecond
+	count       float64 // 0: units flow
+	per         time.Duration
+	extra       float64 // windows that a span may touch besides those that it is long
+}
+
+func (b bound) within(w time.Duration) float64 {
+	if b.count > 0 {
+		return b.count * (max(math.Ceil(float64(w)/float64(b.per)), 1) + b.extra)
+	}
+	return b.burst + b.rate*float64(w)
+}
+
+// upperBound returns how much s lets through.
+func upperBound(s Spec) (bound, bool) {
+	switch s := s.(type) {
+	case throttle.Limit:
+		return bound{burst: float64(specCapacity(s)), rate: perNanosecond(s)}, true
+	case throttle.SlidingLogConfig:
+		return bound{count: float64(s.Count), per: s.Per, rate: perNanosecond(s.Limit)}, true
+	case throttle.FixedWindowConfig:
+		return bound{count: float64(s.Count), per: s.Per, rate: float64(s.Count) / float64(s.Per), extra: 1}, s.Per > 0
+	}
+	return bound{}, false
+}
+
+func perNanosecond(l throttle.Limit) float64 { return float64(l.Count) / float64(l.Per) }
+
+// refusesAbove returns how many units must come within a time, at once if that is 0,
+// before s refuses any.
+func refusesAbove(s Spec) (units float64, within time.Duration, ok bool) {
+	switch s := s.(type) {
+	case throttle.Limit:
+		return float64(specCapacity(s)), 0, true
+	case throttle.SlidingLogConfig:
+		return float64(s.Count), s.Per, s.MinGap == 0
+	case throttle.FixedWindowConfig:
+		return float64(s.Count), s.Per, s.Per > 0
+	}
+	return 0, 0, false
+}

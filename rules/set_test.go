@@ -1,0 +1,134 @@
+package rules
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/heed-go/heed/throttle"
+)
+
+// TestReload_underLoadObeysTheLimits changes the file all the time, to another rate, to
+// another algorithm and back, while many ask.
+func TestReload_underLoadObeysTheLimits(t *testing.T) {
+	for name, tt := range map[string]struct {
+		other string
+		most  func(elapsed time.Duration, changes int64) int64
+	}{
+		"another rate": {"unit: second, requests_per_unit: 500, burst: 20", func(e time.Duration, _ int64) int64 {
+			return 20 + int64(1000*e.Seconds())
+		}},
+		// Each change of the algorithm begins with a new limiter.
+		"another algorithm": {"unit: second, requests_per_unit: 10, algorithm: sliding_log", func(e time.Duration, n int64) int64 {
+			return 10*(n+2) + int64(1000*e.Seconds())
+		}},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			text := "domain: d\ndescriptors: [{key: a, rate_limit: {%s}}]"
+			one := fmt.Sprintf(text, "unit: second, requests_per_unit: 1000, burst: 10")
+			start := time.Now()
+			set := new(atomic.Pointer[Set])
+			first, err := Parse([]byte(one), Config{})
+			require.NoError(t, err)
+			set.Store(first)
+			var granted, changes int64
+			done := make(chan struct{})
+			for range 8 {
+				go func() {
+					for {
+						var ticket throttle.Ticket
+						set.Load().Add(&ticket, Descriptor{{"a", "x"}})
+						if d, err := ticket.Reserve(context.Background(), time.Time{}); err == nil && d.OK {
+							atomic.AddInt64(&granted, 1)
+							ticket.Observe(context.Background(), throttle.Feedback{})
+						}
+						select {
+						case <-done:
+							return
+						case <-time.After(time.Millisecond):
+						}
+					}
+				}()
+			}
+			for i := range 200 {
+				time.Sleep(3 * time.Millisecond)
+				set.Store(reload(t, set.Load(), []string{fmt.Sprintf(text, tt.other), one}[i%2], Config{}))
+				changes++
+			}
+			close(done)
+			synctest.Wait()
+			require.LessOrEqual(t, granted, tt.most(time.Since(start), changes), name)
+			require.Greater(t, granted, int64(250*time.Since(start).Seconds()), name)
+		})
+	}
+}
+
+// TestKeys_areBounded asks with many keys that nobody has seen before.
+func TestKeys_areBounded(t *testing.T) {
+	r := oneRule(t, "rate_limit: {unit: hour, requests_per_unit: 1, max_keys: 100}", Config{Clock: fixedClock(friday)})
+	granted := 0
+	for i := range 10_000 {
+		d, err := r.limiter.Reserve(context.Background(), throttle.Claim{Key: fmt.Sprint(i)})
+		require.NoError(t, err)
+		if d.OK {
+			granted++
+		}
+	}
+	require.Equal(t, 100, r.limiter.limiter.(*throttle.KeyedLimiter).Len())
+	require.LessOrEqual(t, granted, 100+64, "keys beyond the bound share what the overflow has")
+}
+
+// TestConfig_valuesOverrideFile takes functions that say who is asking.
+func TestConfig_valuesOverrideFile(t *testing.T) {
+	type keyFunc func(*http.Request) (string, bool) // as the middleware's identity has it
+	var ip keyFunc = func(r *http.Request) (string, bool) {
+		a, err := netip.ParseAddr(r.Header.Get("X-Real-Ip"))
+		return a.String(), err == nil
+	}
+	s := Config{Values: map[string]func(*http.Request) (string, bool){"remote_address": ip, "country": func(*http.Request) (string, bool) { return "nz", true }}}
+	set, err := Parse([]byte(`
+domain: d
+values: {country: {header: X-Country}}
+descriptors:
+- {key: remote_address, rate_limit: {name: addr, unit: hour, requests_per_unit: 1}}
+- {key: country, value: nz, rate_limit: {name: nz, unit: hour, requests_per_unit: 1}}
+`), s)
+	require.NoError(t, err)
+	require.Equal(t, []string{"nz"}, matchedLimits(set, readRequest(t, "GET /")))
+	require.Equal(t, []string{"addr, 198.51.100.7", "nz"}, matchedLimits(set, readRequest(t, "GET /\nX-Real-Ip: 198.51.100.7")))
+}
+
+// TestLimit_metricMatchesEnvoy has the names that the documentation of
+// envoyproxy/ratelimit gives, and those of its program where it gives none.
+func TestLimit_metricMatchesEnvoy(t *testing.T) {
+	for _, tt := range []struct {
+		file string
+		ask  Descriptor
+		want string
+	}{
+		{"example8", Descriptor{{"key1", "unspecified_value"}}, "example8.key1_unspecified_value"},
+		{"example8", Descriptor{{"key1", "value1"}}, "example8.key1_value1"},
+		{"example2", Descriptor{{"message_type", "marketing"}, {"to_number", "7"}}, "messaging.message_type_marketing.to_number"},
+		{"example10", Descriptor{{"route", "api"}, {"http_method", "GET"}, {"subject_id", "123"}}, "example10.route_api.http_method_GET.subject_id"},
+		{"example10b", Descriptor{{"user", "alice"}, {"action", "readfile"}, {"resource", "documents"}}, "example10_wildcard.user_alice.action_readfile.resource"},
+		{"example11", Descriptor{{"files", "files/a"}}, "example11.files_files/*"},
+		{"example11b", Descriptor{{"route", "api/v1"}, {"method", "GET"}}, "example11_metrics.route_api/*.method"},
+	} {
+		set, err := Load("testdata/envoy/"+tt.file+".yaml", Config{})
+		require.NoError(t, err)
+		q := set.newSearch()
+		q.matchDescriptor(set.root, tt.ask)
+		require.Len(t, q.hits, 1, tt.ask)
+		require.Equal(t, tt.want, q.hits[0].rule.limit.Metric(q.hits[0].key), tt.file)
+		q.release()
+	}
+	l := Limit{ID: "d:n"}
+	require.Equal(t, "d:n", l.Metric("x"))
+}

@@ -1,0 +1,310 @@
+package throttle
+
+import (
+	"context"
+	"errors"
+	"math"
+	"slices"
+	"strconv"
+	"time"
+)
+
+// AllOf returns a Limiter that grants a claim only if each of ls grants it now.
+// What it refuses has taken nothing from any of them. AllOf of none grants
+// everything. It panics if one of ls is nil.
+//
+// A grant shows the limit with the fewest units left: that many can still be had
+// from all of them. A refusal shows the limit that asks for the longest wait, so
+// that a caller sleeps once rather than once per limit; where nobody knows the
+// wait it is 0.
+//
+// Limits are asked in order, so put the cheap ones first and a remote one last.
+// The first one that reads a clock reads it for all. While a claim is tried,
+// others may see the units that it holds for a moment: AllOf may refuse a claim
+// that would just have fit, and never grants one that does not. A limit that granted
+// what the next one refused keeps no units of it, but the reading of the clock: older
+// readings count as that one from then on.
+//
+// AllOf does not book ahead, whatever Claim.MaxWait says: a unit booked at one
+// limit would be used when the others have changed.
+//
+// A claim that has ended stays as it ended: Cancel and Observe of the same
+// Decision do nothing from then on.
+func AllOf(ls ...Limiter) Limiter {
+	for i, l := range ls {
+		if l == nil {
+			panic("throttle: AllOf: limiter " + strconv.Itoa(i) + " is nil: leave it out, or use AllowAll")
+		}
+	}
+	a := &allOf{}
+	for _, l := range ls {
+		if inner, ok := l.(*allOf); ok {
+			a.limiters = append(a.limiters, inner.limiters...)
+		} else {
+			a.limiters = append(a.limiters, l)
+		}
+	}
+	return a
+}
+
+type allOf struct {
+	limiters  []Limiter
+	subGrants subGrants
+}
+
+// slowThreshold is how long trying a claim may take before it counts as time that has
+// passed: more than any local limiter needs, less than a remote one.
+const slowThreshold = time.Millisecond
+
+// Reserve implements Limiter.
+func (a *allOf) Reserve(ctx context.Context, c Claim) (Decision, error) {
+	if _, err := c.Units(); err != nil {
+		return Decision{}, err
+	}
+	c.MaxWait = 0
+	all, t, sw := Decision{OK: true, At: c.Now}, a.subGrants.get(len(a.limiters)), startStopwatch(c)
+	i := 0
+	defer func() { // also if a limiter panics
+		if i == len(a.limiters) {
+			return
+		}
+		defer a.subGrants.pool.Put(t)
+		if !c.DryRun {
+			a.rollback(ctx, c, t.parts[:i], sw)
+		}
+	}()
+	for ; i < len(a.limiters); i++ {
+		d, err := a.limiters[i].Reserve(ctx, c)
+		if err != nil {
+			return Decision{}, err
+		}
+		if !d.OK {
+			d.Degraded = d.Degraded || all.Degraded
+			d.refusedBy = uint8(min(i, math.MaxUint8))
+			return a.longestRefusal(ctx, c, d, i+1), nil
+		}
+		t.parts[i] = d
+		if all = mergeGrants(all, d, i == 0); c.Now.IsZero() {
+			c.Now = d.At
+		}
+	}
+	if all.subGrant = nil; c.DryRun {
+		a.subGrants.pool.Put(t)
+		return all, nil
+	}
+	return t.attach(all), nil
+}
+
+// rollback gives back what the first limiters granted, as of now.
+//
+// To give it back as of the moment it was taken looks right and lets in more than
+// the limits: while a slow limiter was asked, units flowed back by themselves. See
+// TestAllOf_cancelAfterSlowRefusalStaysWithinLimit.
+func (a *allOf) rollback(ctx context.Context, c Claim, parts []Decision, w stopwatch) {
+	c.Now = w.now()
+	cancelAll(ctx, a.limiters, c, parts)
+}
+
+// cancelAll hands each of parts to its limiter of ls, even if one of them panics.
+func cancelAll(ctx context.Context, ls []Limiter, c Claim, parts []Decision) {
+	if len(parts) == 0 {
+		return
+	}
+	defer cancelAll(ctx, ls[1:], c, parts[1:])
+	ls[0].Cancel(ctx, c, parts[0])
+}
+
+// observeAll hands f to each limiter of ls, even if one of them panics.
+func observeAll(ctx context.Context, ls []Limiter, c Claim, parts []Decision, f Feedback) {
+	if len(parts) == 0 {
+		return
+	}
+	defer observeAll(ctx, ls[1:], c, parts[1:], f)
+	Observe(ctx, ls[0], c, parts[0], f)
+}
+
+// longestRefusal returns d, or the refusal of one of the limiters from the i-th on if
+// that asks to wait longer.
+func (a *allOf) longestRefusal(ctx context.Context, c Claim, d Decision, i int) Decision {
+	c.DryRun = true
+	for ; i < len(a.limiters); i++ {
+		if p, err := a.limiters[i].Reserve(ctx, c); err == nil && !p.OK && waitsLonger(p, d) {
+			p.Degraded = p.Degraded || d.Degraded
+			p.refusedBy = uint8(min(i, math.MaxUint8))
+			d = p
+		}
+	}
+	d.subGrant = nil
+	return d
+}
+
+// Cancel implements Limiter.
+func (a *allOf) Cancel(ctx context.Context, c Claim, d Decision) {
+	if t := a.subGrants.lookup(d, false); t != nil {
+		defer t.release()
+		cancelAll(ctx, a.limiters, c, t.parts)
+	}
+}
+
+// Observe implements Observer.
+func (a *allOf) Observe(ctx context.Context, c Claim, d Decision, f Feedback) {
+	if t := a.subGrants.lookup(d, f.Partial); t != nil {
+		defer t.release()
+		observeAll(ctx, a.limiters, c, t.parts, f)
+	}
+}
+
+// Local implements Local.
+func (a *allOf) NonBlocking() bool {
+	return !slices.ContainsFunc(a.limiters, func(l Limiter) bool { return !isNonBlocking(l) })
+}
+
+// mergeGrants returns the decision on a claim that all and then one more limiter granted.
+func mergeGrants(all, d Decision, first bool) Decision {
+	at, degraded, over, wait := all.At, all.Degraded || d.Degraded, all.OverLimit || d.OverLimit, max(all.Wait, d.Wait)
+	if first || at.IsZero() {
+		at = d.At
+	}
+	if first || d.Limit > 0 && (all.Limit == 0 || d.Remaining < all.Remaining) {
+		all = d
+	}
+	all.At, all.Degraded, all.OverLimit, all.Wait = at, degraded, over, wait
+	return all
+}
+
+// waitsLonger reports whether p, a refusal, asks to wait for longer than d does. A
+// wait that is known is longer than one that is not.
+func waitsLonger(p, d Decision) bool {
+	switch {
+	case p.Wait == 0 || d.Wait == Forever:
+		return false
+	case p.Wait == Forever || d.Wait == 0:
+		return true
+	}
+	return p.At.Add(p.Wait).After(d.At.Add(d.Wait))
+}
+
+// A stopwatch tells how the reading of a claim moves on while limiters are asked.
+type stopwatch struct {
+	reading time.Time // the caller's reading; zero: each limiter reads its own clock
+	started time.Duration
+}
+
+var processStart = time.Now() // time.Since of it costs half of time.Now
+
+func startStopwatch(c Claim) stopwatch {
+	if c.Now.IsZero() || c.DryRun {
+		return stopwatch{}
+	}
+	return stopwatch{c.Now, time.Since(processStart)}
+}
+
+// now returns the reading by now: the same while little time has passed, so that
+// claims replayed from data stay exact.
+func (w stopwatch) now() time.Time {
+	if w.reading.IsZero() {
+		return time.Time{}
+	}
+	if d := time.Since(processStart) - w.started; d > slowThreshold {
+		return w.reading.Add(d)
+	}
+	return w.reading
+}
+
+// Fallback asks Primary, and Secondary when Primary cannot decide. Its decisions
+// are Degraded then. With Unlimited as Secondary it fails open, with Blocked it
+// fails closed, and a local limiter keeps a rough limit while a store that is
+// shared with others is away.
+//
+// What is not Primary's fault stays an error: a negative cost, and a ctx that is
+// done. Primary must therefore give up on a store that hangs before its callers
+// lose patience.
+//
+// Both limiters must be set, and neither may change once the Fallback is in use. A
+// Fallback must not be copied.
+type Fallback struct {
+	Primary, Secondary Limiter
+	OnError            func(error) // told of each error of Primary that Secondary stood in for; nil: nobody
+
+	subGrants subGrants
+}
+
+// Reserve implements Limiter. If both limiters fail, the error is that of both.
+func (f *Fallback) Reserve(ctx context.Context, c Claim) (Decision, error) {
+	d, err := f.Primary.Reserve(ctx, c)
+	switch {
+	case err == nil:
+		return d, nil
+	case errors.Is(err, ErrCost):
+		return Decision{}, err
+	case ctx.Err() != nil:
+		return Decision{}, context.Cause(ctx)
+	}
+	if f.OnError != nil {
+		f.OnError(err)
+	}
+	d, secondaryErr := f.Secondary.Reserve(ctx, c)
+	if secondaryErr != nil {
+		return Decision{}, errors.Join(err, secondaryErr)
+	}
+	if d.OK && !c.DryRun {
+		t := f.subGrants.get(1)
+		t.parts[0] = d
+		d = t.attach(d)
+	}
+	d.Degraded = true
+	return d, nil
+}
+
+// Cancel implements Limiter: the limiter that granted gets its units back.
+func (f *Fallback) Cancel(ctx context.Context, c Claim, d Decision) {
+	if !f.subGrants.owns(d) {
+		f.Primary.Cancel(ctx, c, d)
+		return
+	}
+	if t := f.subGrants.lookup(d, false); t != nil {
+		defer t.release()
+		f.Secondary.Cancel(ctx, c, t.parts[0])
+	}
+}
+
+// Observe implements Observer: the limiter that granted hears of it.
+func (f *Fallback) Observe(ctx context.Context, c Claim, d Decision, fb Feedback) {
+	if !f.subGrants.owns(d) {
+		Observe(ctx, f.Primary, c, d, fb)
+		return
+	}
+	if t := f.subGrants.lookup(d, fb.Partial); t != nil {
+		defer t.release()
+		Observe(ctx, f.Secondary, c, t.parts[0], fb)
+	}
+}
+
+// Local implements Local.
+func (f *Fallback) NonBlocking() bool { return isNonBlocking(f.Primary) && isNonBlocking(f.Secondary) }
+
+// AllowAll grants everything. It reads no clock: its Decision.At is Claim.Now.
+var AllowAll Limiter = constantLimiter{Decision{OK: true, Policy: "unlimited"}}
+
+// DenyAll refuses everything, for ever. It reads no clock: its Decision.At is
+// Claim.Now.
+var DenyAll Limiter = constantLimiter{Decision{Wait: Forever, Policy: "blocked"}}
+
+// constantLimiter is a limiter that always decides the same.
+type constantLimiter struct{ decision Decision }
+
+// Reserve implements Limiter.
+func (f constantLimiter) Reserve(_ context.Context, c Claim) (Decision, error) {
+	if _, err := c.Units(); err != nil {
+		return Decision{}, err
+	}
+	d := f.decision
+	d.At = c.Now
+	return d, nil
+}
+
+// Cancel implements Limiter: there is nothing to give back.
+func (constantLimiter) Cancel(context.Context, Claim, Decision) {}
+
+// Local implements Local.
+func (constantLimiter) NonBlocking() bool { return true }

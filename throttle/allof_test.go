@@ -1,0 +1,296 @@
+package throttle_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/heed-go/heed/throttle"
+)
+
+// A fakeLimiter is a limiter that answers as it was told to, and remembers what comes
+// back.
+type fakeLimiter struct {
+	decision throttle.Decision
+	err      error
+	delay    time.Duration // how long it takes to answer
+
+	mu          sync.Mutex
+	claims      []throttle.Claim
+	granted     []throttle.Decision
+	cancelled   []throttle.Decision
+	observed    []throttle.Decision
+	cancelTimes []time.Time // Claim.Now of cancels
+}
+
+func (s *fakeLimiter) Reserve(_ context.Context, c throttle.Claim) (throttle.Decision, error) {
+	if s.delay > 0 {
+		time.Sleep(s.delay)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.claims = append(s.claims, c)
+	d := s.decision
+	if d.At = c.Now; d.At.IsZero() {
+		d.At = time.Unix(1, 0)
+	}
+	if s.err == nil && d.OK && !c.DryRun {
+		d.Grant += uint64(len(s.granted))
+		s.granted = append(s.granted, d)
+	}
+	return d, s.err
+}
+
+func (s *fakeLimiter) Cancel(_ context.Context, c throttle.Claim, d throttle.Decision) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.cancelled, s.cancelTimes = append(s.cancelled, d), append(s.cancelTimes, c.Now)
+}
+
+func (s *fakeLimiter) Observe(_ context.Context, _ throttle.Claim, d throttle.Decision, _ throttle.Feedback) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.observed = append(s.observed, d)
+}
+
+func granting(grant uint64, left int64) *fakeLimiter {
+	return &fakeLimiter{decision: throttle.Decision{OK: true, Policy: fmt.Sprint("grant ", grant), Limit: 100, Remaining: left, Grant: grant}}
+}
+
+func refusing(wait time.Duration) *fakeLimiter {
+	return &fakeLimiter{decision: throttle.Decision{Policy: "refusal", Wait: wait, Limit: 100}}
+}
+
+func reserve(t *testing.T, l throttle.Limiter, c throttle.Claim) throttle.Decision {
+	t.Helper()
+	d, err := l.Reserve(t.Context(), c)
+	require.NoError(t, err)
+	return d
+}
+
+func remaining(t *testing.T, l throttle.Limiter) int64 {
+	t.Helper()
+	return reserve(t, l, throttle.Claim{DryRun: true}).Remaining
+}
+
+// embeddingLimiter is how third parties wrap a limiter: what they do not care about passes.
+type embeddingLimiter struct{ throttle.Limiter }
+
+func (e embeddingLimiter) Observe(ctx context.Context, c throttle.Claim, d throttle.Decision, f throttle.Feedback) {
+	throttle.Observe(ctx, e.Limiter, c, d, f)
+}
+
+func TestAllOf_refusalTakesNothing(t *testing.T) {
+	wide, narrow := newBucket(100, time.Second, 100)(new(atomicClock)), newBucket(1, time.Second, 1)(new(atomicClock))
+	l := throttle.AllOf(wide, narrow)
+	var granted atomic.Int64
+	var wg sync.WaitGroup
+	for range 64 {
+		wg.Go(func() {
+			for range 100 {
+				if d, _ := l.Reserve(t.Context(), throttle.Claim{}); d.OK {
+					granted.Add(1)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	require.EqualValues(t, 1, granted.Load())
+	require.EqualValues(t, 99, remaining(t, wide))
+}
+
+func TestAllOf_reportsTheFewestRemaining(t *testing.T) {
+	d := reserve(t, throttle.AllOf(throttle.AllowAll, granting(1, 7), granting(2, 3), granting(3, 5)), throttle.Claim{})
+	require.True(t, d.OK)
+	require.Equal(t, "grant 2", d.Policy)
+	require.EqualValues(t, 3, d.Remaining)
+	require.Equal(t, "unlimited", reserve(t, throttle.AllOf(throttle.AllowAll), throttle.Claim{}).Policy)
+}
+
+// The first limiter that reads a clock reads it for all.
+func TestAllOf_readsTheClockOnce(t *testing.T) {
+	first, second := granting(1, 1), granting(2, 2)
+	d := reserve(t, throttle.AllOf(throttle.AllowAll, first, second), throttle.Claim{MaxWait: time.Hour})
+	require.Equal(t, time.Unix(1, 0), second.claims[0].Now)
+	require.Equal(t, time.Unix(1, 0), d.At)
+	require.Zero(t, first.claims[0].MaxWait, "nothing is booked ahead")
+}
+
+func TestAllOf_reportsTheLongestWait(t *testing.T) {
+	for _, tt := range []struct {
+		waits []time.Duration
+		want  time.Duration
+	}{
+		{[]time.Duration{2}, 2},
+		{[]time.Duration{2, 5, 3}, 5},
+		{[]time.Duration{5, 2}, 5},
+		{[]time.Duration{2, throttle.Forever, 5}, throttle.Forever},
+		{[]time.Duration{throttle.Forever, 0, 2}, throttle.Forever},
+		{[]time.Duration{0, 2}, 2},
+		{[]time.Duration{2, 0}, 2},
+		{[]time.Duration{0, 0}, 0},
+	} {
+		ls := []throttle.Limiter{granting(1, 1)}
+		for _, w := range tt.waits {
+			ls = append(ls, refusing(w), granting(2, 2))
+		}
+		d := reserve(t, throttle.AllOf(ls...), throttle.Claim{})
+		require.False(t, d.OK)
+		require.Equal(t, tt.want, d.Wait, "%v", tt.waits)
+		for _, l := range ls {
+			s := l.(*fakeLimiter)
+			require.Equal(t, s.granted, s.cancelled, "what was taken comes back")
+		}
+	}
+}
+
+func TestAllOf_cancelsOnError(t *testing.T) {
+	first, broken, last := granting(1, 1), &fakeLimiter{err: errUnavailable}, granting(3, 1)
+	d, err := throttle.AllOf(first, broken, last).Reserve(t.Context(), throttle.Claim{})
+	require.ErrorIs(t, err, errUnavailable)
+	require.Zero(t, d)
+	require.Len(t, first.cancelled, 1)
+	require.Equal(t, first.granted, first.cancelled)
+	require.Empty(t, broken.cancelled)
+	require.Empty(t, last.claims)
+}
+
+// Every limiter gets the Decision back that it made, however they are nested and
+// whichever claim ends first.
+func TestAllOf_returnsEachDecisionToItsLimiter(t *testing.T) {
+	parts := []*fakeLimiter{granting(1000, 4), granting(2000, 3), granting(3000, 2), granting(4000, 1)}
+	l := throttle.AllOf(parts[0], embeddingLimiter{throttle.AllOf(parts[1],
+		embeddingLimiter{&throttle.Fallback{Primary: unreachable{}, Secondary: embeddingLimiter{throttle.AllOf(parts[2])}}})},
+		&throttle.Fallback{Primary: embeddingLimiter{throttle.AllOf(parts[3])}, Secondary: throttle.DenyAll})
+	var ds []throttle.Decision
+	for range 50 {
+		ds = append(ds, reserve(t, l, throttle.Claim{}))
+	}
+	c := throttle.Claim{}
+	for i := range ds {
+		d := ds[(i*7)%50]
+		throttle.Observe(t.Context(), l, c, d, throttle.Feedback{Partial: true})
+		if i%2 == 0 {
+			l.Cancel(t.Context(), c, d)
+		} else {
+			throttle.Observe(t.Context(), l, c, d, throttle.Feedback{})
+		}
+		for _, p := range parts {
+			want := p.granted[(i*7)%50]
+			require.Equal(t, want, p.observed[len(p.observed)-1])
+			if i%2 == 0 {
+				require.Equal(t, want, p.cancelled[len(p.cancelled)-1])
+			}
+		}
+	}
+	for _, p := range parts {
+		require.Len(t, p.cancelled, 25)
+		require.Len(t, p.observed, 75)
+	}
+}
+
+// A claim ends once, also when eight goroutines end it at a time, and when what led
+// back to its limiters serves another claim by then.
+func TestAllOf_endsOnce(t *testing.T) {
+	for name, wrap := range map[string]func(throttle.Limiter) throttle.Limiter{
+		"AllOf": func(l throttle.Limiter) throttle.Limiter { return throttle.AllOf(l) },
+		"Fallback": func(l throttle.Limiter) throttle.Limiter {
+			return &throttle.Fallback{Primary: unreachable{}, Secondary: l}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := granting(1, 1)
+			l := wrap(s)
+			var old []throttle.Decision
+			for range 100 {
+				d := reserve(t, l, throttle.Claim{})
+				old = append(old, d)
+				var wg sync.WaitGroup
+				for range 8 {
+					wg.Go(func() { l.Cancel(t.Context(), throttle.Claim{}, d) })
+				}
+				wg.Wait()
+			}
+			now := reserve(t, l, throttle.Claim{})
+			for _, d := range old {
+				l.Cancel(t.Context(), throttle.Claim{}, d)
+				throttle.Observe(t.Context(), l, throttle.Claim{}, d, throttle.Feedback{})
+			}
+			require.Len(t, s.cancelled, 100)
+			require.Empty(t, s.observed)
+			l.Cancel(t.Context(), throttle.Claim{}, now)
+			require.Equal(t, s.granted, s.cancelled)
+		})
+	}
+}
+
+// A limiter that took a second to refuse lets the bucket before it refill
+// meanwhile: giving all back then let 19 units through within 10 ms at a burst of 10.
+func TestAllOf_cancelAfterSlowRefusalStaysWithinLimit(t *testing.T) {
+	for name, given := range map[string]bool{"its own clock": false, "the caller's reading": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := throttle.NewTokenBucket(throttle.PerSecond(10), nil)
+				slow := refusing(time.Minute)
+				slow.delay = time.Second
+				c := throttle.Claim{Cost: 10}
+				if given {
+					c.Now = time.Now()
+				}
+				go throttle.AllOf(b, slow).Reserve(t.Context(), c)
+				time.Sleep(990 * time.Millisecond)
+				used := int64(0)
+				if reserve(t, b, throttle.Claim{Cost: 9}).OK {
+					used = 9
+				}
+				time.Sleep(10 * time.Millisecond)
+				synctest.Wait()
+				for reserve(t, b, throttle.Claim{}).OK {
+					used++
+				}
+				require.EqualValues(t, 10, used, "units within 10 ms")
+			})
+		})
+	}
+}
+
+func TestAllOf_slowRefusalCountsAsTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		first, slow, start := granting(1, 1), refusing(time.Minute), time.Now()
+		slow.delay = time.Second
+		l := throttle.AllOf(first, slow)
+		reserve(t, l, throttle.Claim{Now: start})
+		reserve(t, l, throttle.Claim{Now: time.Unix(1000, 0)}) // from data, yet it took a second
+		reserve(t, l, throttle.Claim{})
+		require.Equal(t, []time.Time{start.Add(time.Second), time.Unix(1001, 0), {}}, first.cancelTimes)
+	})
+}
+
+// A replay of claims from data does not depend on how fast it runs.
+func TestAllOf_rollbackInDataTimeIsExact(t *testing.T) {
+	now := time.Unix(1000, 0)
+	first := granting(1, 1)
+	reserve(t, throttle.AllOf(first, refusing(time.Minute)), throttle.Claim{Now: now})
+	require.Equal(t, []time.Time{now}, first.cancelTimes)
+}
+
+func TestAllOf_panicsOnNil(t *testing.T) {
+	require.PanicsWithValue(t, "throttle: AllOf: limiter 1 is nil: leave it out, or use AllowAll", func() {
+		throttle.AllOf(throttle.AllowAll, nil)
+	})
+}
+
+// What AllOf takes back on a refusal finds its way through a Fallback.
+func TestAllOf_rollsBackThroughFallback(t *testing.T) {
+	up, local := newBucket(1, time.Hour, 5)(nil), newBucket(1, time.Hour, 5)(nil)
+	l := throttle.AllOf(up, embeddingLimiter{&throttle.Fallback{Primary: unreachable{}, Secondary: local}}, throttle.DenyAll)
+	require.False(t, reserve(t, l, throttle.Claim{Cost: 2}).OK)
+	require.EqualValues(t, 5, remaining(t, up))
+	require.EqualValues(t, 5, remaining(t, local))
+}

@@ -1,0 +1,230 @@
+package throttle
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// A BanConfig says whom a Penalty punishes, and how.
+type BanConfig struct {
+	Name        string        // shown as Decision.Policy during a penalty; "": "penalty"
+	Refusals    int           // refusals that make a penalty; must be positive
+	Within      time.Duration // in which they come; must be positive
+	Duration    time.Duration // length of the first penalty; must be positive
+	MaxDuration time.Duration // each further one is twice as long, but no longer than this; 0: as long as the first
+	ForgetAfter time.Duration // after so long without a refusal or penalty all is forgiven; 0: Within or Max, whichever is longer
+	MaxKeys     int           // keys that are watched at a time; 0: 65,536
+}
+
+// Validate returns an error that says what to change if s can never work.
+func (s BanConfig) Validate() error {
+	switch {
+	case s.Refusals <= 0:
+		return fmt.Errorf("throttle: ban %q: Refusals is %d: it must be positive", s.Name, s.Refusals)
+	case s.Within <= 0 || s.Duration <= 0:
+		return fmt.Errorf("throttle: ban %q: Within is %v and Duration %v: they must be positive", s.Name, s.Within, s.Duration)
+	case s.MaxDuration != 0 && s.MaxDuration < s.Duration:
+		return fmt.Errorf("throttle: ban %q: MaxDuration is %v: it must not be less than Duration, which is %v; or 0 for Duration", s.Name, s.MaxDuration, s.Duration)
+	case s.ForgetAfter != 0 && s.ForgetAfter < s.Within:
+		return fmt.Errorf("throttle: ban %q: ForgetAfter is %v: it must not be less than Within, which is %v", s.Name, s.ForgetAfter, s.Within)
+	case s.MaxKeys < 0:
+		return fmt.Errorf("throttle: ban %q: MaxKeys is %d: it must be positive, or 0 for 65,536", s.Name, s.MaxKeys)
+	}
+	return nil
+}
+
+// Ban refuses for a while whoever does not heed refusals. Who is refused After
+// times Within a time is refused everything for a while, longer each time, until he
+// has kept Quiet:
+//
+//	refusals        After 3, For d, Max 4d
+//	 │││               │││                    │││              │││
+//	─┴┴┴█████──────────┴┴┴██████████──────────┴┴┴██████████████████──▶ time
+//	     |-d-|             |- 2d --|             |---- 4d ----|
+//
+// What is refused during a penalty is not counted: it has been paid for.
+//
+// Invariant: what is granted obeys the limiter inside. No more than MaxKeys keys are
+// remembered, with After readings each; keys that are never refused cost nothing.
+//
+// The odd case is a crowd of more keys than that. Who has kept quiet is forgotten
+// first; if nobody has, new keys are not watched, for otherwise who is punished could
+// be forgotten for the sake of names that he made up. The limiter inside refuses them
+// all the same.
+type Ban struct {
+	limiter Limiter
+	config  BanConfig
+	time    timeline
+
+	mu   sync.Mutex
+	keys keyTable[*banState]
+}
+
+// A banState is what is remembered of a key.
+type banState struct {
+	pos      tablePosition
+	refusals []int64 // the latest readings at which it was; a ring
+	oldest   int     // the oldest of them
+	until    int64   // the end of its penalty
+	duration int64   // how long that was; 0: none yet
+	forgetAt int64   // when all is forgotten
+}
+
+func (o *banState) position() *tablePosition { return &o.pos }
+
+// evictableAt is for keyTable.evict.
+func (o *banState) evictableAt(now int64) int64 { return max(o.forgetAt, now) }
+
+// NewBan returns a limiter around l. A nil clk is the system clock; it is read
+// where l says nothing of the time. It panics if s is invalid or l is nil.
+func NewBan(l Limiter, s BanConfig, clk Clock) *Ban {
+	if err := s.Validate(); err != nil {
+		panic(err.Error() + " (NewPenalty)")
+	}
+	if l == nil {
+		panic("throttle: NewBan: the limiter is nil")
+	}
+	if s.Name == "" {
+		s.Name = "ban"
+	}
+	s.MaxDuration = max(s.MaxDuration, s.Duration)
+	if s.ForgetAfter == 0 {
+		s.ForgetAfter = max(s.Within, s.MaxDuration)
+	}
+	if s.MaxKeys == 0 {
+		s.MaxKeys = 1 << 16
+	}
+	return &Ban{limiter: l, config: s, time: newTimeline(clk)}
+}
+
+// Reserve implements Limiter. The Wait of a refusal that begins a penalty includes it.
+func (p *Ban) Reserve(ctx context.Context, c Claim) (Decision, error) {
+	until := p.bannedUntil(c.Key)
+	dryRun := until != noReading && p.time.read(c.Now) < until
+	d, now, err := p.reserveInner(ctx, c, dryRun)
+	if dryRun && err == nil && now >= until { // the limiter has seen a later reading
+		d, now, err = p.reserveInner(ctx, c, false)
+	}
+	if err != nil {
+		return Decision{}, err
+	}
+	if now >= until && !d.OK && !c.DryRun && !c.Waits {
+		until = p.countRefusal(c.Key, now)
+	}
+	if now < until {
+		d = p.banned(d, until, now)
+	}
+	return d, nil
+}
+
+// reserveInner asks the limiter inside, and returns its reading of the clock as well.
+func (p *Ban) reserveInner(ctx context.Context, c Claim, dryRun bool) (Decision, int64, error) {
+	c.DryRun = c.DryRun || dryRun
+	d, err := p.limiter.Reserve(ctx, c)
+	if err != nil {
+		return Decision{}, 0, err
+	}
+	return d, p.time.read(d.At), nil
+}
+
+// banned returns the refusal of a claim that d is the answer to, were it not for a
+// penalty. It waits for both.
+func (p *Ban) banned(d Decision, until, now int64) Decision {
+	left := time.Duration(subSat(until, now))
+	if d.OK {
+		d.Wait = 0
+	}
+	if left > d.Wait {
+		d.Wait, d.Policy = left, p.config.Name
+	}
+	d.OK, d.Remaining, d.subGrant = false, 0, nil
+	d.ResetAfter = max(d.ResetAfter, left)
+	return d
+}
+
+// bannedUntil returns the end of the latest penalty of key; noReading: it had none.
+func (p *Ban) bannedUntil(key string) int64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if o, ok := p.keys.byKey[key]; ok {
+		return o.until
+	}
+	return noReading
+}
+
+// countRefusal counts a refusal of key at now, and returns the end of its penalty.
+func (p *Ban) countRefusal(key string, now int64) (until int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	o, ok := p.keys.byKey[key]
+	if !ok {
+		if o = p.track(key, now); o == nil {
+			return noReading
+		}
+	}
+	if now >= o.forgetAt {
+		o.reset()
+	}
+	o.forgetAt = max(o.forgetAt, addSat(now, int64(p.config.ForgetAfter)))
+	if now < o.until || !o.count(now, p.config) {
+		return o.until
+	}
+	o.duration = min(max(mulSat(o.duration, 2), int64(p.config.Duration)), int64(p.config.MaxDuration))
+	o.until = addSat(now, o.duration)
+	o.forgetAt = addSat(o.until, int64(p.config.ForgetAfter))
+	return o.until
+}
+
+// track returns a new offender; nil: there is no room.
+func (p *Ban) track(key string, now int64) *banState {
+	if p.keys.len() >= p.config.MaxKeys && !p.keys.evict(now, (*banState).evictableAt) {
+		return nil
+	}
+	o := &banState{until: noReading, forgetAt: noReading}
+	p.keys.add(o, key, noReading)
+	return o
+}
+
+func (o *banState) reset() {
+	o.refusals, o.oldest, o.until, o.duration = o.refusals[:0], 0, noReading, 0
+}
+
+// count notes a refusal at now. It reports whether that makes a penalty, and then
+// begins to count anew.
+func (o *banState) count(now int64, s BanConfig) bool {
+	if len(o.refusals) < s.Refusals {
+		o.refusals = append(o.refusals, now)
+	} else {
+		o.refusals[o.oldest] = now
+		o.oldest = (o.oldest + 1) % s.Refusals
+	}
+	if len(o.refusals) < s.Refusals || subSat(now, o.refusals[o.oldest]) >= int64(s.Within) {
+		return false
+	}
+	o.refusals, o.oldest = o.refusals[:0], 0
+	return true
+}
+
+// Cancel implements Limiter.
+func (p *Ban) Cancel(ctx context.Context, c Claim, d Decision) { p.limiter.Cancel(ctx, c, d) }
+
+// Observe implements Observer.
+func (p *Ban) Observe(ctx context.Context, c Claim, d Decision, f Feedback) {
+	Observe(ctx, p.limiter, c, d, f)
+}
+
+// Local implements Local.
+func (p *Ban) NonBlocking() bool { return isNonBlocking(p.limiter) }
+
+// Idle implements Idler.
+func (p *Ban) Evictable(now time.Time) bool {
+	p.mu.Lock()
+	n := p.keys.len()
+	for n > 0 && p.keys.evict(p.time.read(now), (*banState).evictableAt) {
+		n--
+	}
+	p.mu.Unlock()
+	return n == 0 && allEvictable(now, p.limiter)
+}

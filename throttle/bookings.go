@@ -1,0 +1,85 @@
+package throttle
+
+import "time"
+
+// bookings are where the claims of a LeakyBucket stand, as far as it needs to know.
+//
+//	      tat less the window
+//	────────────┼──┼──┼─────────┼─────▶ ticks of era
+//	            │  │  held      latest
+//	            │  a claim that filled a gap, as did the one at held
+//	            the next claim stands here
+//
+// Usually nobody stands behind the next one's place, and latest is the last claim
+// before it. Gaps come from claims that were cancelled.
+//
+// Invariant: no claim stands behind latest. If the claim at latest is cancelled, none
+// stands behind the place that it took its units from, or behind held.
+//
+// The odd case is a claim before a change of the limit: its Grant is in ticks that
+// are no more. Its place is then known to the nanosecond.
+type bookings struct {
+	gcra    *gcra // ticks, and tat
+	last    int64 // the latest place that was given
+	lastGap int64 // the latest of those places that did not follow the latest at the time
+}
+
+// remainderBits of a Grant are by how many ticks its place is before At + Wait, which
+// is in whole nanoseconds. The others are the number of the limit.
+const remainderBits = 24 // as era.scale is at most 1<<24
+
+// covering returns p in ticks that can express now.
+func (p bookings) covering(now int64) bookings {
+	if p.gcra.covers(now) {
+		return p
+	}
+	return p.withLimit(p.gcra.limit, now)
+}
+
+// withLimit returns p as of now in ticks of limit l. Nobody moves.
+func (p bookings) withLimit(l Limit, now int64) bookings {
+	e := p.gcra.next(l, now, p.gcra.tat.Load())
+	elapsed := mulSat(subSat(now, p.gcra.origin), p.gcra.scale)
+	move := func(position int64) int64 {
+		return mulDivUp(max(subSat(position, elapsed), 0), e.scale, p.gcra.scale)
+	}
+	return bookings{e, move(p.last), move(p.lastGap)}
+}
+
+// encodeGrant returns a wait of so many ticks, and what Decision.Grant says of it.
+func (p bookings) encodeGrant(wait int64) (time.Duration, uint64) {
+	d := p.gcra.duration(wait)
+	return d, p.gcra.version<<remainderBits | uint64(int64(d)*p.gcra.scale-wait)
+}
+
+// book notes that a claim stands at place and takes cost ticks before it. Usually
+// that is where the last one stands, who is then the next to be last.
+func (p *bookings) book(position, cost int64) {
+	if position <= p.last {
+		p.lastGap = max(p.lastGap, position)
+		return
+	}
+	if p.last > position-cost {
+		p.lastGap = max(p.lastGap, p.last)
+	}
+	p.last = position
+}
+
+// ticksBehind returns the place of a grant that acts at acts, and how many ticks leave
+// between it and until.
+func (p bookings) ticksBehind(grant uint64, acts, until int64) (position, ticks int64) {
+	e := p.gcra
+	if !e.covers(acts) {
+		return noReading, maxTicks // in an era long over
+	}
+	position = e.ticks(acts)
+	if grant>>remainderBits == e.version {
+		position -= int64(grant & (1<<remainderBits - 1))
+		return position, until - position
+	}
+	if until <= position {
+		return until, 0
+	}
+	end := e.origin + int64(e.duration(until))
+	return position, e.refilledSince(grant>>remainderBits, acts-1, end) // the limit has changed in between
+}

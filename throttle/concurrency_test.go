@@ -1,0 +1,173 @@
+package throttle_test
+
+import (
+	"context"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/benbjohnson/clock"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/heed-go/heed/throttle"
+)
+
+func TestConcurrency_endingTwiceReleasesOnce(t *testing.T) {
+	l := throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 2}, clock.NewMock())
+	a := reserve(t, l, throttle.Claim{})
+	b := reserve(t, l, throttle.Claim{})
+	refused := reserve(t, l, throttle.Claim{})
+	require.False(t, refused.OK)
+	require.Zero(t, refused.Wait, "nobody knows when a or b end")
+	require.Equal(t, throttle.Forever, reserve(t, l, throttle.Claim{Cost: 3}).Wait)
+
+	l.Observe(t.Context(), throttle.Claim{}, a, throttle.Feedback{Partial: true})
+	require.False(t, reserve(t, l, throttle.Claim{}).OK, "a is still in use")
+	l.Observe(t.Context(), throttle.Claim{}, a, throttle.Feedback{Cost: 7})
+	c := reserve(t, l, throttle.Claim{})
+	require.True(t, c.OK)
+	for range 3 { // c has a's place now, and keeps it
+		l.Cancel(t.Context(), throttle.Claim{}, a)
+		l.Observe(t.Context(), throttle.Claim{}, a, throttle.Feedback{})
+	}
+	require.False(t, reserve(t, l, throttle.Claim{}).OK)
+	l.Cancel(t.Context(), throttle.Claim{}, b)
+	l.Cancel(t.Context(), throttle.Claim{}, c)
+	require.EqualValues(t, 2, remaining(t, l))
+}
+
+func TestConcurrency_releasesClaimsOlderThanMaxAge(t *testing.T) {
+	clk := clock.NewMock()
+	l := throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 3, MaxAge: time.Minute}, clk)
+	lost := reserve(t, l, throttle.Claim{Cost: 2})
+	clk.Add(time.Second)
+	kept := reserve(t, l, throttle.Claim{})
+	clk.Add(59*time.Second - 1)
+	require.Zero(t, remaining(t, l))
+	clk.Add(1)
+	require.EqualValues(t, 2, remaining(t, l))
+	require.True(t, reserve(t, l, throttle.Claim{Cost: 2}).OK)
+	l.Cancel(t.Context(), throttle.Claim{Cost: 2}, lost)
+	require.Zero(t, remaining(t, l), "who was given up does not free the place of others")
+	l.Cancel(t.Context(), throttle.Claim{}, kept)
+	require.EqualValues(t, 1, remaining(t, l))
+}
+
+// A refusal with a reading of the future must not give up anybody.
+func TestConcurrency_refusalsReleaseNothing(t *testing.T) {
+	clk := clock.NewMock()
+	l := throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 2, MaxAge: time.Minute}, clk)
+	d := reserve(t, l, throttle.Claim{Cost: 2})
+	later := clk.Now().Add(time.Hour)
+	require.True(t, reserve(t, l, throttle.Claim{Now: later, DryRun: true}).OK)
+	require.False(t, reserve(t, l, throttle.Claim{Now: later, Cost: 3}).OK)
+	require.False(t, reserve(t, l, throttle.Claim{}).OK)
+	l.Cancel(t.Context(), throttle.Claim{Cost: 2}, d)
+	require.EqualValues(t, 2, remaining(t, l))
+}
+
+// Random claims and ends against a plain list of who is in.
+func TestConcurrency_agreesWithAList(t *testing.T) {
+	type guest struct {
+		d throttle.Decision
+		n int64
+		t time.Time
+	}
+	for seed := range uint64(300) {
+		r, now := rand.New(rand.NewPCG(seed, 4)), time.Unix(0, 0)
+		count, age := 1+r.Int64N(12), time.Duration(1+r.IntN(20))
+		l := throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: count, MaxAge: age}, nil)
+		var in, ended []guest
+		for range 200 {
+			now = now.Add(time.Duration(r.IntN(3)))
+			for len(in) > 0 && now.Sub(in[0].t) >= age {
+				in, ended = in[1:], append(ended, in[0])
+			}
+			used := int64(0)
+			for _, g := range in {
+				used += g.n
+			}
+			n := 1 + r.Int64N(4)
+			d := reserve(t, l, throttle.Claim{Cost: n, Now: now})
+			require.Equal(t, n <= count-used, d.OK, "seed %d", seed)
+			if d.OK {
+				in, used = append(in, guest{d, n, now}), used+n
+			}
+			require.Equal(t, count-used, d.Remaining, "seed %d", seed)
+			if len(in) > 0 && r.IntN(2) == 0 {
+				i := r.IntN(len(in))
+				l.Cancel(t.Context(), throttle.Claim{Cost: in[i].n, Now: now}, in[i].d)
+				ended, in = append(ended, in[i]), slices.Delete(in, i, i+1)
+			}
+			if len(ended) > 0 {
+				g := ended[r.IntN(len(ended))]
+				l.Cancel(t.Context(), throttle.Claim{Cost: g.n, Now: now}, g.d)
+			}
+		}
+	}
+}
+
+func TestConcurrency_neverExceedsCountUnderContention(t *testing.T) {
+	l := throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 5}, nil)
+	var using atomic.Int64
+	var wg sync.WaitGroup
+	for id := range uint64(8) {
+		wg.Go(func() {
+			r := rand.New(rand.NewPCG(id, 5))
+			for range 1000 {
+				c := throttle.Claim{Cost: 1 + r.Int64N(3)}
+				d, _ := l.Reserve(context.Background(), c)
+				if !d.OK {
+					continue
+				}
+				if n := using.Add(c.Cost); n > 5 {
+					t.Errorf("%d units in use", n)
+				}
+				using.Add(-c.Cost)
+				l.Cancel(context.Background(), c, d)
+				l.Cancel(context.Background(), c, d)
+			}
+		})
+	}
+	wg.Wait()
+	require.EqualValues(t, 5, remaining(t, l))
+}
+
+// A Waiter hears of the end of a claim and lets the next one in.
+func TestConcurrency_wakesWaitersOfAQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var q throttle.Queue
+		defer q.Close()
+		l := throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 2}, nil)
+		start := time.Now()
+		var mu sync.Mutex
+		var began []time.Duration
+		var wg sync.WaitGroup
+		for range 6 {
+			wg.Go(func() {
+				ticket := throttle.Ticket{}
+				ticket.Add(throttle.Demand{Limiter: l})
+				assert.NoError(t, q.Wait(t.Context(), &ticket))
+				mu.Lock()
+				began = append(began, time.Since(start))
+				mu.Unlock()
+				time.Sleep(time.Second)
+				q.Observe(t.Context(), &ticket, throttle.Feedback{})
+			})
+		}
+		wg.Wait()
+		require.Equal(t, []time.Duration{0, 0, time.Second, time.Second, 2 * time.Second, 2 * time.Second}, began)
+	})
+}
+
+func TestNewConcurrency_panicsOnInvalidConfig(t *testing.T) {
+	require.PanicsWithValue(t, `throttle: capacity "": Count is 0: it must be positive (NewConcurrency)`, func() {
+		throttle.NewConcurrency(throttle.ConcurrencyConfig{}, nil)
+	})
+	require.Panics(t, func() { throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 1, MaxAge: -1}, nil) })
+}

@@ -1,0 +1,78 @@
+package throttle_test
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/time/rate"
+
+	"github.com/heed-go/heed/throttle"
+)
+
+// Where rate.Limiter does not round, it decides as TokenBucket does.
+func TestFromRate_agreesWithTokenBucket(t *testing.T) {
+	for seed := range uint64(500) {
+		r := rand.New(rand.NewPCG(seed, 9))
+		perSecond, burst := 1+r.Int64N(50), 1+r.Int64N(20)
+		clk := new(atomicClock)
+		theirs := newRate(rate.Limit(perSecond), int(burst))(clk)
+		ours := newBucket(perSecond, time.Second, burst)(clk)
+		for range 100 {
+			clk.ns.Add(r.Int64N(2) * r.Int64N(500) * int64(time.Millisecond))
+			c := throttle.Claim{Cost: 1 + r.Int64N(burst+1), DryRun: r.IntN(4) == 0}
+			a, b := reserve(t, theirs, c), reserve(t, ours, c)
+			require.Equal(t, b.OK, a.OK, "%+v: %+v, %+v", c, b, a)
+			require.Equal(t, b.Remaining, a.Remaining, "%+v: %+v, %+v", c, b, a)
+			require.InDelta(t, float64(b.Wait), float64(a.Wait), 1, "%+v: %+v, %+v", c, b, a)
+			require.InDelta(t, float64(b.ResetAfter), float64(a.ResetAfter), 1e3, "%+v: %+v, %+v", c, b, a)
+		}
+	}
+}
+
+func TestFromRate_zeroAndInfiniteLimits(t *testing.T) {
+	clk := new(atomicClock)
+	free := newRate(rate.Inf, 0)(clk)
+	d := reserve(t, free, throttle.Claim{Cost: math.MaxInt64})
+	require.True(t, d.OK && d.Limit == 0)
+	free.Cancel(t.Context(), throttle.Claim{Cost: math.MaxInt64}, d)
+
+	once := newRate(0, 3)(clk)
+	require.True(t, reserve(t, once, throttle.Claim{Cost: 3}).OK)
+	require.Equal(t, throttle.Forever, reserve(t, once, throttle.Claim{}).Wait)
+
+	never := newRate(10, 0)(clk)
+	require.Equal(t, throttle.Forever, reserve(t, never, throttle.Claim{}).Wait)
+}
+
+// What was granted without a limit has taken nothing, so there is nothing to give
+// back when there is one.
+func TestFromRate_cancelOfUnlimited(t *testing.T) {
+	clk := new(atomicClock)
+	old := rate.NewLimiter(rate.Inf, 5)
+	l := throttle.FromRate(old, "old", clk)
+	d := reserve(t, l, throttle.Claim{Cost: 4})
+	old.SetLimitAt(clk.Now(), 1)
+	require.True(t, old.AllowN(clk.Now(), 4))
+	before := remaining(t, l)
+	l.Cancel(t.Context(), throttle.Claim{Cost: 4}, d)
+	require.Equal(t, before, remaining(t, l))
+}
+
+// A cancelled reservation of somebody else's would give the same units back again.
+func TestFromRate_cancelWhileInDebt(t *testing.T) {
+	clk := new(atomicClock)
+	old := rate.NewLimiter(1, 5)
+	l := throttle.FromRate(old, "old", clk)
+	d := reserve(t, l, throttle.Claim{Cost: 3})
+	ahead := old.ReserveN(clk.Now(), 5) // 3 in debt
+	l.Cancel(t.Context(), throttle.Claim{Cost: 3}, d)
+	ahead.CancelAt(clk.Now())
+	require.EqualValues(t, 2, remaining(t, l))
+}
+
+func TestFromRate_panicsOnNil(t *testing.T) {
+	require.Panics(t, func() { throttle.FromRate(nil, "", nil) })
+}

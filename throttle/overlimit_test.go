@@ -1,0 +1,168 @@
+package throttle_test
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/benbjohnson/clock"
+	"github.com/stretchr/testify/require"
+
+	"github.com/heed-go/heed/throttle"
+)
+
+// 100 a minute and 10 % on top: 1 to 100 pass, 101 to 110 are marked, 111 is refused.
+func TestSoftLimit_marksClaimsOverSoftAndRefusesOverHard(t *testing.T) {
+	l := throttle.PerMinute(100)
+	window := func(l throttle.Limit, clk throttle.Clock) throttle.Limiter {
+		return throttle.NewFixedWindow(throttle.FixedWindowConfig{Count: l.Count, Per: l.Per}, clk)
+	}
+	bucket := func(l throttle.Limit, clk throttle.Clock) throttle.Limiter { return throttle.NewTokenBucket(l, clk) }
+	for name, build := range map[string]func(throttle.Limit, throttle.Clock) throttle.Limiter{"fixed window": window, "bucket": bucket} {
+		clk := clock.NewMock()
+		s := &throttle.SoftLimit{Soft: build(l, clk), Hard: build(l.PlusPercent(10), clk)}
+		for range 2 {
+			for i := 1; i <= 112; i++ {
+				d := reserve(t, s, throttle.Claim{})
+				require.Equal(t, i <= 110, d.OK, "%s: claim %d", name, i)
+				require.Equal(t, i > 100 && i <= 110, d.OverLimit, "%s: claim %d", name, i)
+			}
+			clk.Add(time.Minute)
+		}
+	}
+}
+
+// A steady excess is marked, too, not only a burst.
+func TestSoftLimit_marksSteadyExcess(t *testing.T) {
+	clk := &manualClock{now: time.Unix(0, 0)}
+	l := throttle.Limit{Count: 100, Per: time.Second, Burst: 10}
+	s := &throttle.SoftLimit{Soft: throttle.NewTokenBucket(l, clk), Hard: throttle.NewTokenBucket(l.PlusPercent(10), clk)}
+	over := 0
+	for range 10 * 105 {
+		d := reserve(t, s, throttle.Claim{})
+		require.True(t, d.OK)
+		if d.OverLimit {
+			over++
+		}
+		clk.now = clk.now.Add(time.Second / 105)
+	}
+	require.InDelta(t, 10*5-10, over, 1, "105 a second for 10 s are 50 too many, less the burst")
+}
+
+func TestSoftLimit_cancelRefundsBothLimits(t *testing.T) {
+	clk := clock.NewMock()
+	limit, hard := newWindow(10, clk), newWindow(12, clk)
+	s := &throttle.SoftLimit{Soft: limit, Hard: hard}
+
+	within := reserve(t, s, throttle.Claim{Cost: 9})
+	over := reserve(t, s, throttle.Claim{Cost: 2})
+	require.True(t, over.OverLimit)
+	require.Equal(t, []int64{1, 1}, []int64{remaining(t, limit), remaining(t, hard)}, "what is over is taken from Hard alone")
+
+	s.Cancel(t.Context(), throttle.Claim{Cost: 2}, over)
+	require.Equal(t, []int64{1, 3}, []int64{remaining(t, limit), remaining(t, hard)})
+	s.Observe(t.Context(), throttle.Claim{Cost: 9}, within, throttle.Feedback{Cost: 4})
+	require.Equal(t, []int64{6, 8}, []int64{remaining(t, limit), remaining(t, hard)})
+	s.Cancel(t.Context(), throttle.Claim{Cost: 9}, within)
+	require.Equal(t, []int64{6, 8}, []int64{remaining(t, limit), remaining(t, hard)}, "a claim ends once")
+}
+
+// Whatever happens, claims without a mark obey Limit and all of them obey Hard.
+func TestSoftLimit_unmarkedClaimsObeySoft(t *testing.T) {
+	for seed := range uint64(200) {
+		r, clk := rand.New(rand.NewPCG(seed, 3)), clock.NewMock()
+		s := &throttle.SoftLimit{Soft: newWindow(20, clk), Hard: newWindow(25, clk)}
+		var all, unmarked int64
+		for range 60 {
+			n := 1 + r.Int64N(4)
+			d := reserve(t, s, throttle.Claim{Cost: n})
+			switch {
+			case d.OK && r.IntN(4) == 0:
+				s.Cancel(t.Context(), throttle.Claim{Cost: n}, d)
+			case d.OK:
+				all += n
+				if !d.OverLimit {
+					unmarked += n
+				}
+			}
+		}
+		require.LessOrEqual(t, unmarked, int64(20), "seed %d", seed)
+		require.LessOrEqual(t, all, int64(25), "seed %d", seed)
+		require.Greater(t, all, int64(20), "seed %d: nothing was over", seed)
+	}
+}
+
+func TestSoftLimit_takesNothingOnError(t *testing.T) {
+	hard := newWindow(10, clock.NewMock())
+	s := &throttle.SoftLimit{Soft: unreachable{}, Hard: hard}
+	_, err := s.Reserve(t.Context(), throttle.Claim{})
+	require.ErrorIs(t, err, errUnavailable)
+	require.EqualValues(t, 10, remaining(t, hard))
+}
+
+func TestBorrowing_grantsWhileCanBorrow(t *testing.T) {
+	clk := clock.NewMock()
+	room := true
+	inner := newWindow(2, clk)
+	e := &throttle.Borrowing{Limiter: inner, CanBorrow: func(c throttle.Claim, d throttle.Decision) bool {
+		require.False(t, d.OK)
+		require.Positive(t, d.Wait)
+		return room
+	}}
+	require.False(t, reserve(t, e, throttle.Claim{Cost: 2}).OverLimit)
+	lent := reserve(t, e, throttle.Claim{})
+	require.True(t, lent.OK && lent.OverLimit && lent.Wait == 0, "%+v", lent)
+	require.True(t, reserve(t, e, throttle.Claim{Cost: 5}).OK, "more than the limit can be lent")
+
+	e.Cancel(t.Context(), throttle.Claim{}, lent)
+	require.Zero(t, remaining(t, inner), "what was lent was never taken")
+	e.Observe(t.Context(), throttle.Claim{}, lent, throttle.Feedback{Cost: 100})
+
+	room = false
+	require.Equal(t, time.Minute, reserve(t, e, throttle.Claim{}).Wait)
+	clk.Add(time.Minute)
+	require.True(t, reserve(t, e, throttle.Claim{Cost: 2}).OK)
+}
+
+func TestShadow_countsAndRefusesNothing(t *testing.T) {
+	clk := clock.NewMock()
+	var refusals []throttle.Decision
+	s := &throttle.Shadow{Limiter: newWindow(3, clk), OnRefusal: func(_ throttle.Claim, d throttle.Decision) { refusals = append(refusals, d) }}
+	var over []bool
+	for range 5 {
+		d := reserve(t, s, throttle.Claim{MaxWait: throttle.Forever})
+		require.True(t, d.OK && d.Wait == 0)
+		over = append(over, d.OverLimit)
+	}
+	require.True(t, reserve(t, s, throttle.Claim{DryRun: true}).OverLimit)
+	require.Equal(t, []bool{false, false, false, true, true}, over)
+	require.Len(t, refusals, 2, "a dry run is told to nobody")
+	require.Equal(t, time.Minute, refusals[0].Wait)
+	require.False(t, refusals[0].OK)
+}
+
+func TestShadow_delaysNothing(t *testing.T) {
+	clk := clock.NewMock()
+	s := &throttle.Shadow{Limiter: throttle.NewLeakyBucket(throttle.LeakyBucketConfig{Limit: throttle.Limit{Count: 1, Per: time.Second}, Queue: 9}, clk)}
+	for range 5 {
+		require.Zero(t, reserve(t, s, throttle.Claim{MaxWait: throttle.Forever}).Wait)
+	}
+}
+
+func TestShadow_marksClaimsInAllOf(t *testing.T) {
+	clk := clock.NewMock()
+	inner := newWindow(1, clk)
+	all := throttle.AllOf(&throttle.Shadow{Limiter: inner}, newWindow(5, clk))
+	first := reserve(t, all, throttle.Claim{})
+	second := reserve(t, all, throttle.Claim{})
+	require.False(t, first.OverLimit)
+	require.True(t, second.OK && second.OverLimit)
+	all.Cancel(t.Context(), throttle.Claim{}, second)
+	require.Zero(t, remaining(t, inner), "the second took nothing from it")
+	all.Cancel(t.Context(), throttle.Claim{}, first)
+	require.EqualValues(t, 1, remaining(t, inner))
+}
+
+func newWindow(count int64, clk throttle.Clock) *throttle.FixedWindow {
+	return throttle.NewFixedWindow(throttle.FixedWindowConfig{Count: count, Per: time.Minute}, clk)
+}

@@ -1,0 +1,198 @@
+package throttle
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// RateLimiter gives any Limiter the methods of a *rate.Limiter of golang.org/x/time/rate, for
+// programs that are written in its manner. Its fields must not change after the first
+// call, and it must not be copied.
+//
+// What is different, for the better:
+//
+//   - Who stops waiting has taken nothing, and those behind move up. There, units are
+//     taken when the wait begins, and a part of them is lost when it is given up.
+//   - Allow does not overtake those who Wait.
+//   - Errors say which limit refused, and when it may be asked again: *RefusedError.
+//   - A reading of the clock older than one granted at counts as that one; there it
+//     credits the time between twice.
+//   - A negative n is an error; there it adds tokens. An n of 0 costs nothing and is
+//     always allowed.
+//   - What can never be granted is refused, never booked for in 292 years.
+//   - A second Cancel does nothing; there it gives back twice. A late one gives back what
+//     time has not; there nothing.
+//
+// A claim ends where it is granted, as used and accepted. Limits that want to know what
+// came of it (Adaptive, those on what is in flight) are for those who say so, with a
+// Ticket.
+type RateLimiter struct {
+	Limiter Limiter
+	Key     string // Claim.Key
+	Queue   *Queue // where Wait stands in line; nil: one of its own
+	Clock   Clock  // for Reservation.Delay and a Waiter of its own; nil: the system clock
+
+	once     sync.Once
+	ownQueue *Queue
+}
+
+// A limitSetter limiter can change its limit while it is in use.
+type limitSetter interface{ SetLimit(Limit) error }
+
+// Allow reports whether one unit may be used now.
+func (v *RateLimiter) Allow() bool { return v.AllowN(time.Time{}, 1) }
+
+// AllowN reports whether n units may be used as of now; a zero now is the limiter's own
+// reading. It is false as well if no decision was reached; ReserveN says why.
+func (v *RateLimiter) AllowN(now time.Time, n int) bool {
+	if n <= 0 {
+		return n == 0
+	}
+	ctx, c := context.Background(), v.claim(now, n)
+	if q := v.queue(); q.numWaiting.Load() > 0 && !v.queueEmpty(q) {
+		return false
+	}
+	d, err := v.Limiter.Reserve(ctx, c)
+	if err != nil || !d.OK {
+		return false
+	}
+	Observe(ctx, v.Limiter, c, d, Feedback{Now: now})
+	return true
+}
+
+// queueEmpty reports whether nobody waits in line for the limit.
+func (v *RateLimiter) queueEmpty(q *Queue) bool {
+	return q.canBypass(&Ticket{Demands: [MaxDemands]Demand{{Limiter: v.Limiter, Key: v.Key}}})
+}
+
+// Reserve books one unit: the caller may use it after Reservation.Delay.
+func (v *RateLimiter) Reserve() *Reservation { return v.ReserveN(time.Time{}, 1) }
+
+// ReserveN books n units as of now; a zero now is the limiter's own reading. The
+// limiter has to be one that books ahead, as LeakyBucket and those of package warmup do;
+// others give only what can be used at once.
+//
+// What is reserved has its place whatever happens later, and goes before those who
+// Wait. Use one or the other.
+func (v *RateLimiter) ReserveN(now time.Time, n int) *Reservation {
+	r := &Reservation{limiter: v, claim: v.claim(now, n)}
+	if n == 0 {
+		r.decision.OK, r.decision.At = true, now
+		r.cancelled.Store(true) // there is nothing to give back
+		return r
+	}
+	r.claim.MaxWait = Forever
+	r.decision, r.err = v.Limiter.Reserve(context.Background(), r.claim)
+	switch d := r.decision; {
+	case r.err != nil:
+		r.decision = Decision{}
+	case d.OK:
+	case d.Wait == Forever:
+		r.err = &RefusedError{Key: v.Key, Decision: d}
+	default:
+		r.err = fmt.Errorf("throttle: RateLimiter.ReserveN: no units available: use a limiter that books ahead, such as LeakyBucket with a Queue, or WaitN: %w",
+			&RefusedError{Key: v.Key, Decision: d})
+	}
+	return r
+}
+
+// Wait blocks until one unit may be used.
+func (v *RateLimiter) Wait(ctx context.Context) error { return v.WaitN(ctx, 1) }
+
+// WaitN blocks until n units may be used. Errors are those of Queue.Wait; after an
+// error nothing is taken.
+func (v *RateLimiter) WaitN(ctx context.Context, n int) error {
+	switch {
+	case n < 0:
+		return ErrCost
+	case n == 0:
+		return context.Cause(ctx)
+	}
+	t := ticketPool.Get().(*Ticket)
+	t.Demands[0] = Demand{Limiter: v.Limiter, Key: v.Key, Cost: int64(n)}
+	q := v.queue()
+	err := q.Wait(ctx, t)
+	if err == nil {
+		q.Observe(ctx, t, Feedback{})
+	}
+	*t = Ticket{}
+	ticketPool.Put(t)
+	return err
+}
+
+var ticketPool = sync.Pool{New: func() any { return new(Ticket) }}
+
+// SetLimit replaces the limit, and lets those go who may under the new one. The error
+// is that of Limit.Validate, or says that the limiter cannot change its limit.
+func (v *RateLimiter) SetLimit(l Limit) error {
+	s, ok := v.Limiter.(limitSetter)
+	if !ok {
+		return fmt.Errorf("throttle: RateLimiter.SetLimit: a %T cannot change its limit: use one with a method SetLimit, such as TokenBucket", v.Limiter)
+	}
+	if err := s.SetLimit(l); err != nil {
+		return err
+	}
+	v.queue().Wake()
+	return nil
+}
+
+func (v *RateLimiter) claim(now time.Time, n int) Claim {
+	return Claim{Key: v.Key, Cost: int64(n), Now: now}
+}
+
+func (v *RateLimiter) queue() *Queue {
+	if v.Queue != nil {
+		return v.Queue
+	}
+	v.once.Do(func() { v.ownQueue = &Queue{Clock: v.Clock} })
+	return v.ownQueue
+}
+
+// A Reservation is units that are booked.
+type Reservation struct {
+	limiter   *RateLimiter
+	claim     Claim
+	decision  Decision
+	err       error
+	cancelled atomic.Bool // cancelled
+}
+
+// OK reports whether the units are booked.
+func (r *Reservation) OK() bool { return r.err == nil }
+
+// Err returns why the units are not booked, which matches ErrRefused if the limit
+// refused them; nil if they are.
+func (r *Reservation) Err() error { return r.err }
+
+// Delay returns how long to wait from now until the units may be used, Forever if they
+// are not booked.
+func (r *Reservation) Delay() time.Duration { return r.DelayFrom(ClockOr(r.limiter.Clock).Now()) }
+
+// DelayFrom is Delay as of now.
+func (r *Reservation) DelayFrom(now time.Time) time.Duration {
+	if r.err != nil {
+		return Forever
+	}
+	if r.decision.Wait == 0 {
+		return 0
+	}
+	return max(r.decision.At.Add(r.decision.Wait).Sub(now), 0)
+}
+
+// Cancel gives the units back that will not be used.
+func (r *Reservation) Cancel() { r.CancelAt(time.Time{}) }
+
+// CancelAt is Cancel as of now; a zero now is the limiter's own reading. What has been
+// cancelled once stays so.
+func (r *Reservation) CancelAt(now time.Time) {
+	if r.err != nil || r.cancelled.Swap(true) {
+		return
+	}
+	c := r.claim
+	c.Now = now
+	r.limiter.Limiter.Cancel(context.Background(), c, r.decision)
+	r.limiter.queue().Wake()
+}

@@ -1,0 +1,196 @@
+package throttle
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// A RefillBucketConfig says how a RefillBucket is filled.
+type RefillBucketConfig struct {
+	Limit                    // Count units are added every Per, up to Burst
+	InitialDeficit int64     // units that are not there at the start; 0: it starts full
+	Anchor         time.Time // the instant of one tick, from which all others count; zero: the creation
+}
+
+// Validate returns an error that says what to change if r can never work.
+func (r RefillBucketConfig) Validate() error {
+	if r.InitialDeficit < 0 || r.InitialDeficit > r.burst() {
+		return fmt.Errorf("throttle: refill bucket %q: InitialDeficit is %d: it must lie between 0 and the burst", r.Name, r.InitialDeficit)
+	}
+	return r.Limit.Validate()
+}
+
+// RefillBucket is a token bucket that is refilled in steps, for limits that are
+// stated so: 5 more every minute, or all 200 again at noon. Where units flow back
+// evenly, TokenBucket is the better image.
+//
+//	units
+//	  5 ┤▁▁          ▁▁▁▁▁▁▁▁▁
+//	  3 ┤  ▔▔▁      ▏         ▔▔▁▁         + 2 at each tick,
+//	  1 ┤    ▔▔▔▔▔▔▔▏             ▔▔▔▔     never above the burst
+//	    ┼───────┬───────┬───────┬───────▶ time
+//	          tick    tick    tick
+//
+// Ticks are at anchor + k*Per whatever is asked in between: they are counted, not
+// remembered, so that they do not drift and no goroutine has to make them. A tick
+// at an instant counts for a claim at that instant.
+//
+// Invariant: within any span W no more than burst + Count*(ticks in W) units are
+// granted and kept.
+//
+// The odd case is Cancel: ticks since the grant have filled up what it took. What
+// all ticks together have brought is therefore counted, also across SetLimit, and
+// a claim gives back what it took less what was brought since.
+type RefillBucket struct {
+	time timeline
+
+	mu     sync.Mutex
+	limit  Limit
+	policy string
+	burst  int64
+	anchor int64
+	last   int64 // latest reading granted at
+	state  refillState
+}
+
+// A refillState is how full a RefillBucket is right after a tick.
+type refillState struct {
+	tick     int64 // its number, counted from the anchor
+	taken    int64 // units short of burst; more than burst: in debt
+	refilled int64 // what all ticks have brought, whether there was room for it or not
+}
+
+// NewRefillBucket returns a bucket that is filled as r says. A nil clk is the
+// system clock. It panics if r is invalid.
+func NewRefillBucket(r RefillBucketConfig, clk Clock) *RefillBucket {
+	if err := r.Validate(); err != nil {
+		panic(err.Error() + " (NewRefillBucket)")
+	}
+	b := &RefillBucket{time: newTimeline(clk), last: noReading}
+	if !r.Anchor.IsZero() {
+		b.anchor = b.time.read(r.Anchor)
+	}
+	b.useLimit(r.Limit)
+	b.state = refillState{tick: b.tickAt(0), taken: r.InitialDeficit}
+	return b
+}
+
+func (b *RefillBucket) useLimit(l Limit) {
+	b.limit, b.policy, b.burst = l, l.policy(), l.burst()
+}
+
+// Reserve implements Limiter.
+func (b *RefillBucket) Reserve(_ context.Context, c Claim) (Decision, error) {
+	n, err := c.Units()
+	if err != nil {
+		return Decision{}, err
+	}
+	given := b.time.read(c.Now)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now := max(given, b.last)
+	s := b.stateAt(now)
+	d := Decision{Policy: b.policy, Limit: b.burst, At: b.time.stamp(now, given, c.Now)}
+	d.Per = time.Duration(mulSat((b.burst-1)/b.limit.Count+1, int64(b.limit.Per)))
+	switch short := subSat(n, b.burst-s.taken); {
+	case n > b.burst:
+		d.Wait = Forever
+	case short > 0:
+		d.Wait = b.waitFor(short, s.tick, now)
+	default:
+		d.OK, d.Grant = true, uint64(s.refilled)
+		if !c.DryRun {
+			s.taken += n
+			b.state, b.last = s, now
+		}
+	}
+	d.Remaining = max(b.burst-s.taken, 0)
+	d.ResetAfter = b.waitFor(s.taken, s.tick, now)
+	return d, nil
+}
+
+// Local implements Local.
+func (*RefillBucket) NonBlocking() bool { return true }
+
+// Cancel implements Limiter.
+func (b *RefillBucket) Cancel(_ context.Context, c Claim, d Decision) {
+	if n, err := c.Units(); err == nil && d.OK {
+		b.adjust(-n, c.Now, d)
+	}
+}
+
+// Observe implements Observer: it settles a cost that was known only afterwards.
+// What the claim cost less comes back as in Cancel; what it cost more is taken,
+// if need be from ticks to come.
+func (b *RefillBucket) Observe(_ context.Context, c Claim, d Decision, f Feedback) {
+	if extra := f.extraCost(c, d); extra != 0 {
+		b.adjust(extra, f.Now, d)
+	}
+}
+
+// SetLimit replaces the limit. The units in the bucket stay, as far as the new
+// burst has room for them, and so does the anchor. The error is that of
+// l.Validate, and then nothing has changed.
+func (b *RefillBucket) SetLimit(l Limit) error {
+	if err := l.Validate(); err != nil {
+		return err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now := max(b.time.read(time.Time{}), b.last)
+	s := b.stateAt(now)
+	free := b.burst - s.taken
+	b.useLimit(l)
+	s.tick, s.taken = b.tickAt(now), subSat(b.burst, min(free, b.burst))
+	b.state = s
+	return nil
+}
+
+// adjust takes n more units for the claim granted by d, or gives back -n.
+func (b *RefillBucket) adjust(n int64, asOf time.Time, d Decision) {
+	now := b.time.read(asOf)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	s := b.stateAt(max(now, b.last))
+	switch since := s.refilled - int64(d.Grant); {
+	case n > 0:
+		s.taken = addSat(s.taken, n)
+		b.state = s
+	case s.refilled < maxTicks && since < -n: // beyond maxTicks the count is not to be trusted
+		b.state.taken = max(b.state.taken+n+since, 0)
+	}
+}
+
+// stateAt returns the state as of now.
+func (b *RefillBucket) stateAt(now int64) refillState {
+	s := b.state
+	if tick := b.tickAt(now); tick > s.tick {
+		flow := mulSat(subSat(tick, s.tick), b.limit.Count)
+		s = refillState{tick, max(s.taken-flow, 0), addSat(s.refilled, flow)}
+	}
+	return s
+}
+
+func (b *RefillBucket) tickAt(now int64) int64 {
+	return floorDiv(subSat(now, b.anchor), int64(b.limit.Per))
+}
+
+// waitFor returns how long after now the ticks after tick have brought n units.
+func (b *RefillBucket) waitFor(n, tick, now int64) time.Duration {
+	if n <= 0 {
+		return 0
+	}
+	tick = addSat(tick, (n-1)/b.limit.Count+1)
+	return time.Duration(subSat(addSat(b.anchor, mulSat(tick, int64(b.limit.Per))), now))
+}
+
+// floorDiv returns a/b rounded down, for positive b.
+func floorDiv(a, b int64) int64 {
+	q := a / b
+	if a%b < 0 {
+		q--
+	}
+	return q
+}

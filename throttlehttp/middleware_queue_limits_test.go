@@ -1,0 +1,74 @@
+package throttlehttp_test
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttlehttp"
+	"github.com/stretchr/testify/require"
+)
+
+// countWaiting sends n requests of different clients, each of which must wait, and returns how
+// many do.
+func countWaiting(t *testing.T, m *throttlehttp.Middleware, n int) (waits int) {
+	perClient := throttle.NewKeyedBuckets(throttle.BucketsConfig{Limit: throttle.PerHour(1)}, nil)
+	m.Rules = []throttlehttp.Rule{{Limiter: perClient, Key: throttlehttp.Header("User")}}
+	h := m.Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	ctx, leave := context.WithCancel(t.Context())
+	codes := map[int]int{}
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	for i := range 2 * n {
+		all.Go(func() {
+			w, r := httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil)
+			r.Header.Set("User", strconv.Itoa(i%n))
+			h.ServeHTTP(w, r)
+			mu.Lock()
+			defer mu.Unlock()
+			codes[w.Code]++
+		})
+	}
+	synctest.Wait()
+	mu.Lock()
+	waits = 2*n - codes[http.StatusOK] - codes[http.StatusTooManyRequests]
+	require.Equal(t, n, codes[http.StatusOK], "a client that need not wait is served however many wait")
+	mu.Unlock()
+	leave()
+	all.Wait()
+	return waits
+}
+
+// A Waiter without bounds delays 1,024 requests of a Middleware, and more only if it is
+// told to.
+func TestQueue_isBoundedByDefault(t *testing.T) {
+	for name, tt := range map[string]struct {
+		m     throttlehttp.Middleware
+		waits int
+	}{
+		"default":  {throttlehttp.Middleware{Queue: new(throttle.Queue)}, 1024},
+		"MaxAll":   {throttlehttp.Middleware{Queue: &throttle.Queue{MaxTotal: 1050}}, 1050},
+		"no bound": {throttlehttp.Middleware{Queue: &throttle.Queue{MaxTotal: -1}}, 1100},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			require.Equal(t, tt.waits, countWaiting(t, &tt.m, 1100), name)
+		})
+	}
+}
+
+// A place in the queue is free again when a request has left it.
+func TestQueue_boundCountsWaitingRequests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := new(throttle.Queue)
+		for range 3 {
+			require.Equal(t, 1024, countWaiting(t, &throttlehttp.Middleware{Queue: w}, 1100))
+			time.Sleep(time.Hour)
+		}
+	})
+}

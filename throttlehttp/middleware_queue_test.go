@@ -1,0 +1,224 @@
+package throttlehttp_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttlehttp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// onePerSecond returns a limit of one request a second, and none saved up.
+func onePerSecond() throttle.Limiter {
+	return throttle.NewTokenBucket(throttle.PerSecond(1), nil)
+}
+
+// A requestGroup sends requests through a handler, each on a goroutine of its own, and notes
+// when each was answered with what, in the order of the answers.
+type requestGroup struct {
+	handler   http.Handler
+	start     time.Time
+	all       sync.WaitGroup
+	mu        sync.Mutex
+	responses []string
+}
+
+func (c *requestGroup) send(ctx context.Context, name string) {
+	c.all.Go(func() {
+		w, r := httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil)
+		r.Header.Set("User", name)
+		c.handler.ServeHTTP(w, r)
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.responses = append(c.responses, fmt.Sprint(name, " ", w.Code, " at ", time.Since(c.start)))
+	})
+	synctest.Wait() // who comes later is later in line
+}
+
+func (c *requestGroup) wait() []string {
+	c.all.Wait()
+	return c.responses
+}
+
+func newRequestGroup(m *throttlehttp.Middleware, next http.Handler) *requestGroup {
+	return &requestGroup{handler: m.Handler(next), start: time.Now()}
+}
+
+func TestQueue_isInTheOrderOfArrival(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newRequestGroup(&throttlehttp.Middleware{Limiter: onePerSecond(), Queue: &throttle.Queue{MaxPerClass: 3}}, ok)
+		for _, name := range []string{"a", "b", "c", "d", "e"} {
+			c.send(t.Context(), name)
+		}
+		require.Equal(t, []string{"a 200 at 0s", "e 429 at 0s", "b 200 at 1s", "c 200 at 2s", "d 200 at 3s"}, c.wait())
+	})
+}
+
+func TestQueue_delayIsNotLongerThanMaxWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := &throttlehttp.Middleware{
+			Rules: []throttlehttp.Rule{{Limiter: throttle.NewKeyedBuckets(throttle.BucketsConfig{Limit: throttle.PerMinute(1)}, nil), Key: senderKey}},
+			Queue: &throttle.Queue{MaxWait: 5 * time.Second},
+		}
+		c := newRequestGroup(m, ok)
+		c.send(t.Context(), "ann")
+		c.send(t.Context(), "ann") // would wait for a minute
+		c.send(t.Context(), "bob") // has a line of its own
+		time.Sleep(57 * time.Second)
+		c.send(t.Context(), "ann")
+		c.send(t.Context(), "ann") // would not be too late, but somebody is first
+		require.ElementsMatch(t, []string{"ann 200 at 0s", "ann 429 at 0s", "bob 200 at 0s", "ann 200 at 1m0s", "ann 429 at 1m0s"}, c.wait())
+		time.Sleep(30 * time.Second)
+		r := send(c.handler, "ann")
+		require.Equal(t, "429 1/0/30 30", limitSummary(r), "who is refused learns when")
+	})
+}
+
+func TestQueue_bounds(t *testing.T) {
+	for name, w := range map[string]*throttle.Queue{"one line": {MaxPerClass: 2}, "all lines": {MaxTotal: 2}} {
+		synctest.Test(t, func(t *testing.T) {
+			var c *requestGroup
+			var policies []string
+			m := &throttlehttp.Middleware{Limiter: onePerSecond(), Queue: w, Trace: &throttlehttp.Trace{
+				Decided: func(_ *http.Request, d throttle.Decision) {
+					c.mu.Lock()
+					defer c.mu.Unlock()
+					policies = append(policies, d.Policy)
+				},
+			}}
+			c = newRequestGroup(m, ok)
+			for range 3 {
+				c.send(t.Context(), "x")
+			}
+			r := send(c.handler, "y")
+			require.Equal(t, "429 // 1", limitSummary(r), "%s: then there is a place", name)
+			body, _ := io.ReadAll(r.Body)
+			require.Contains(t, string(body), throttlehttp.ReducedCapacity, name)
+			time.Sleep(time.Second)
+			synctest.Wait()
+			c.send(t.Context(), "y")
+			require.Equal(t, []string{"x 200 at 0s", "x 200 at 1s", "x 200 at 2s", "y 200 at 3s"}, c.wait(), name)
+			require.Equal(t, []string{"1 per 1s", "queue full", "1 per 1s", "1 per 1s", "1 per 1s"}, policies, name)
+		})
+	}
+}
+
+func TestQueue_canceledRequestLeavesTheQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var failed []error
+		m := &throttlehttp.Middleware{Limiter: onePerSecond(), Queue: new(throttle.Queue), Trace: &throttlehttp.Trace{
+			Failed: func(_ *http.Request, err error, open bool) {
+				failed = append(failed, err)
+				assert.False(t, open)
+			},
+		}}
+		c := newRequestGroup(m, ok)
+		ctx, leave := context.WithCancel(t.Context())
+		c.send(t.Context(), "a")
+		c.send(ctx, "b")
+		c.send(t.Context(), "c")
+		leave()
+		require.Equal(t, []string{"a 200 at 0s", "b 503 at 0s", "c 200 at 1s"}, c.wait())
+		require.Equal(t, []error{context.Canceled}, failed)
+	})
+}
+
+// A place in what is in use is free when the handler comes back, however it does, and
+// whoever waits for it goes on at that instant.
+func TestQueue_concurrency(t *testing.T) {
+	for name, end := range map[string]func(){"returns": func() {}, "panics": func() { panic(http.ErrAbortHandler) }} {
+		synctest.Test(t, func(t *testing.T) {
+			m := &throttlehttp.Middleware{Limiter: throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 2}, nil), Queue: new(throttle.Queue)}
+			busy, most := 0, 0
+			c := newRequestGroup(m, nil)
+			c.handler = recoverPanics(m.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				c.mu.Lock()
+				busy++
+				most = max(most, busy)
+				c.mu.Unlock()
+				time.Sleep(time.Second)
+				c.mu.Lock()
+				busy--
+				c.mu.Unlock()
+				end()
+			})))
+			for range 6 {
+				c.send(t.Context(), "x")
+			}
+			c.all.Wait()
+			require.Equal(t, 2, most, name)
+			require.Equal(t, 3*time.Second, time.Since(c.start), name)
+		})
+	}
+}
+
+// recoverPanics does what a server does with panics.
+func recoverPanics(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer func() { _ = recover() }()
+		next.ServeHTTP(w, r)
+	})
+}
+
+// What is given back by Settle is given to who waits for it.
+func TestQueue_returnedUnitsGoToWaiters(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := &throttlehttp.Middleware{
+			Rules: []throttlehttp.Rule{{Limiter: perHour(1), Key: senderKey, FinalCost: throttlehttp.OnStatus(http.StatusUnauthorized)}},
+			Queue: &throttle.Queue{MaxWait: 2 * time.Hour},
+		}
+		c := newRequestGroup(m, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			time.Sleep(time.Second)
+			io.WriteString(w, "hello")
+		}))
+		for range 3 {
+			c.send(t.Context(), "ann")
+		}
+		require.Equal(t, []string{"ann 200 at 1s", "ann 200 at 2s", "ann 200 at 3s"}, c.wait())
+	})
+}
+
+func TestQueue_higherPriorityGoesFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := &throttlehttp.Middleware{Limiter: onePerSecond(), Queue: new(throttle.Queue), Limits: func(r *http.Request, t *throttle.Ticket) {
+			if r.Header.Get("User") == "urgent" {
+				t.Priority = 1
+			}
+		}}
+		c := newRequestGroup(m, ok)
+		for _, name := range []string{"a", "b", "urgent"} {
+			c.send(t.Context(), name)
+		}
+		require.Equal(t, []string{"a 200 at 0s", "urgent 200 at 1s", "b 200 at 2s"}, c.wait())
+	})
+}
+
+// A Waiter that is closed lets nobody through, and a limit without a decision as
+// configured, whether anybody waits or not.
+func TestQueue_failures(t *testing.T) {
+	down := errors.New("store is down")
+	closed := new(throttle.Queue)
+	require.NoError(t, closed.Close())
+	for name, tt := range map[string]struct {
+		m    throttlehttp.Middleware
+		want int
+	}{
+		"closed": {throttlehttp.Middleware{Limiter: throttle.DenyAll, Queue: closed}, 503},
+		"open":   {throttlehttp.Middleware{Limiter: fixedDecision{err: down}, Queue: new(throttle.Queue)}, 200},
+		"shut":   {throttlehttp.Middleware{Limiter: fixedDecision{err: down}, Queue: new(throttle.Queue), FailClosed: true}, 503},
+		"never":  {throttlehttp.Middleware{Limiter: throttle.DenyAll, Queue: new(throttle.Queue)}, 429},
+		"cost":   {throttlehttp.Middleware{Rules: []throttlehttp.Rule{{Limiter: onePerSecond(), Cost: func(*http.Request) int64 { return -1 }}}, Queue: new(throttle.Queue)}, 503},
+	} {
+		require.Equal(t, tt.want, serveGet(tt.m.Handler(ok)).StatusCode, name)
+	}
+}

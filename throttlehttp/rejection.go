@@ -1,0 +1,204 @@
+package throttlehttp
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/heed-go/heed/throttle"
+)
+
+// Problem types of draft-ietf-httpapi-ratelimit-headers, for Rejection.Type.
+const (
+	QuotaExceeded   = "https://iana.org/assignments/http-problem-types#quota-exceeded"
+	ReducedCapacity = "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity"
+	AbnormalUsage   = "https://iana.org/assignments/http-problem-types#abnormal-usage-detected"
+)
+
+// A Rejection is why a request is not served, and an http.Handler that says so. A
+// Middleware.OnReject may look at it, change it and let it answer:
+//
+//	f, _ := throttlehttp.RejectionFrom(r.Context())
+//	if f.Decision.Policy == "penalty" {
+//		f.Type = throttlehttp.AbnormalUsage
+//	}
+//	f.ServeHTTP(w, r)
+type Rejection struct {
+	// Decision is that of the limit that refused. Its Policy is a name that clients
+	// should not see; "unidentified" if the request does not say whose it is, see
+	// Reject, and "full line" if too many are waiting, see Middleware.Queue.
+	Decision throttle.Decision
+
+	Status int    // of the answer: 429, or 403 for the unidentified; 0: 429
+	Type   string // of the problem, a URI; "": the status says it all
+}
+
+const queueFull = "queue full"
+
+var (
+	missingKey  = Rejection{Decision: throttle.Decision{Policy: "missing key", Wait: throttle.Forever}, Status: http.StatusForbidden}
+	unavailable = Rejection{Status: http.StatusServiceUnavailable}
+)
+
+// rejectionOf returns what is said when a limit decided d.
+func rejectionOf(d throttle.Decision) Rejection {
+	f := Rejection{Decision: d, Status: http.StatusTooManyRequests, Type: QuotaExceeded}
+	if d.Policy == queueFull {
+		f.Type = ReducedCapacity
+	}
+	return f
+}
+
+type rejectionKey struct{}
+
+// attachTo returns r with f for RejectionFrom to find.
+func (f Rejection) attachTo(r *http.Request) *http.Request {
+	return r.WithContext(context.WithValue(r.Context(), rejectionKey{}, f))
+}
+
+// RejectionFrom returns why the request of ctx was refused. It is false outside of
+// Middleware.OnReject.
+func RejectionFrom(ctx context.Context) (Rejection, bool) {
+	f, ok := ctx.Value(rejectionKey{}).(Rejection)
+	return f, ok
+}
+
+// ServeHTTP answers with f.Status and a few words, in the form that the client likes
+// best: problem details (RFC 9457) for programs and whoever likes anything, a page for
+// browsers, or text. When to come back is taken from the Retry-After of w, so that all
+// say the same; in problem details it is the member retry_after, in seconds.
+//
+// The answer is not to be stored. An unread body of the request is left to the server:
+// that of net/http reads on if it is small, to keep the connection, and otherwise
+// closes it.
+func (f Rejection) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if f.Status == 0 {
+		f.Status = http.StatusTooManyRequests
+	}
+	k := negotiateFormat(r.Header["Accept"])
+	h := w.Header()
+	seconds := int64(0)
+	if v := h["Retry-After"]; len(v) > 0 {
+		seconds, _ = strconv.ParseInt(v[0], 10, 64)
+	}
+	body := f.body(k, seconds, f.policyIsPublic(h))
+	for _, other := range [...]string{"Content-Encoding", "Etag", "Last-Modified"} {
+		delete(h, other) // of the answer that is not to come
+	}
+	v := []string{k.contentType(), strconv.Itoa(len(body)), "no-store", "nosniff", "Accept"} // one allocation for all
+	h["Content-Type"], h["Content-Length"] = v[0:1:1], v[1:2:2]
+	h["Cache-Control"], h["X-Content-Type-Options"] = v[2:3:3], v[3:4:4]
+	if h["Vary"] == nil {
+		h["Vary"] = v[4:]
+	} else {
+		h["Vary"] = append(h["Vary"], "Accept")
+	}
+	w.WriteHeader(f.Status)
+	if r.Method != http.MethodHead {
+		_, _ = w.Write(body)
+	}
+}
+
+// policyIsPublic reports whether the headers of the response name the limit of f as a policy.
+func (f Rejection) policyIsPublic(h http.Header) bool {
+	if f.Type != QuotaExceeded || f.Decision.Policy == "" {
+		return false
+	}
+	name, _ := json.Marshal(f.Decision.Policy) // a string has no errors
+	return slices.ContainsFunc(h["Ratelimit-Policy"], func(v string) bool { return strings.Contains(v, string(name)) })
+}
+
+// body describes f in constant texts: no keys, no errors, and the name of its limit only in
+// violated-policies, a member of problem details that draft-ietf-httpapi-ratelimit-headers
+// defines, and only if it is public.
+func (f Rejection) body(k format, seconds int64, public bool) []byte {
+	b, title := make([]byte, 0, 320), f.title()
+	switch k {
+	case formatHTML:
+		b = append(b, `<!DOCTYPE html>
+<html lang="en">
+<head><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>`...)
+		b = append(append(b, title...), "</title></head>\n<body>\n<h1>"...)
+		b = append(append(b, title...), "</h1>\n<p>"...)
+		return append(f.appendDetail(b, seconds), "</p>\n</body>\n</html>\n"...)
+	case formatText:
+		b = append(append(b, title...), ". "...)
+		return append(f.appendDetail(b, seconds), '\n')
+	}
+	b = f.appendType(append(b, "{\n  \"type\": "...))
+	b = append(append(b, ",\n  \"title\": \""...), title...)
+	b = strconv.AppendInt(append(b, "\",\n  \"status\": "...), int64(f.Status), 10)
+	b = append(f.appendDetail(append(b, ",\n  \"detail\": \""...), seconds), '"')
+	if seconds > 0 {
+		b = strconv.AppendInt(append(b, ",\n  \"retry_after\": "...), seconds, 10)
+	}
+	if public {
+		name, _ := json.Marshal([]string{f.Decision.Policy})
+		b = append(append(b, ",\n  \"violated-policies\": "...), name...)
+	}
+	return append(b, "\n}\n"...)
+}
+
+// appendType appends f.Type in JSON.
+func (f Rejection) appendType(b []byte) []byte {
+	switch f.Type {
+	case "":
+		return append(b, `"about:blank"`...)
+	case QuotaExceeded, ReducedCapacity, AbnormalUsage:
+		return append(append(append(b, '"'), f.Type...), '"')
+	}
+	other, _ := json.Marshal(f.Type) // a string has no errors
+	return append(b, other...)
+}
+
+// title says in a few words what f.Type means.
+func (f Rejection) title() string {
+	switch text := http.StatusText(f.Status); {
+	case f.Type == ReducedCapacity:
+		return "Too busy at the moment"
+	case f.Type == AbnormalUsage:
+		return "Unusual use"
+	case f.Type == QuotaExceeded:
+		return "Too many requests"
+	case text != "":
+		return text
+	}
+	return "Rejected"
+}
+
+// appendDetail appends when to come back, or why not.
+func (f Rejection) appendDetail(b []byte, seconds int64) []byte {
+	switch {
+	case f.Decision == missingKey.Decision:
+		return append(b, "This request does not say whose it is."...)
+	case f.Decision.Wait == throttle.Forever:
+		return append(b, "This request cannot be taken at any time."...)
+	case seconds <= 0:
+		return append(b, "Try again later."...)
+	}
+	n, unit := roundToUnit(seconds)
+	b = strconv.AppendInt(append(b, "Try again in "...), n, 10)
+	b = append(append(b, ' '), unit...)
+	if n != 1 {
+		b = append(b, 's')
+	}
+	return append(b, '.')
+}
+
+// roundToUnit returns so many seconds in the unit that people would say it in, rounded
+// up: nobody is to come too early.
+func roundToUnit(seconds int64) (n int64, unit string) {
+	n, unit = seconds, "second"
+	for _, u := range [...]struct {
+		name    string
+		seconds int64
+	}{{"minute", 60}, {"hour", 3600}, {"day", 86400}} {
+		if seconds > 2*u.seconds {
+			n, unit = (seconds+u.seconds-1)/u.seconds, u.name
+		}
+	}
+	return n, unit
+}

@@ -1,0 +1,34 @@
+package throttlehttp
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/heed-go/heed/quota"
+	"github.com/heed-go/heed/throttle"
+)
+
+// Problem details name the limit that refused only where the headers name it, too.
+func TestRejection_namesPoliciesOfTheHeadersOnly(t *testing.T) {
+	for policy, want := range map[string][]string{
+		`"daily";q=5;w=86400`:          {"daily"},
+		`"other";q=5, "daily";q=5;w=9`: {"daily"},
+		`"other";q=5`:                  nil,
+		"":                             nil,
+	} {
+		w := httptest.NewRecorder()
+		if policy != "" {
+			w.Header().Set("RateLimit-Policy", policy)
+		}
+		rejectionOf(throttle.Decision{Policy: "daily", Wait: time.Minute}).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
+		var r quota.Reader
+		rep := r.Parse("", w.Code, w.Header(), time.Now())
+		r.ReadBody(w.Code, w.Header(), w.Body.Bytes(), &rep)
+		require.Equal(t, want, rep.Violated, policy)
+		require.True(t, rep.Throttled)
+	}
+}

@@ -1,0 +1,251 @@
+package throttlehttp_test
+
+import (
+	"encoding/json"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/heed-go/heed/quota"
+	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttlehttp"
+	"github.com/stretchr/testify/require"
+)
+
+const (
+	problem = "application/problem+json"
+	page    = "text/html; charset=utf-8"
+	text    = "text/plain; charset=utf-8"
+)
+
+// rejection returns what a client with these values of Accept is told.
+func rejection(m *throttlehttp.Middleware, method string, accept ...string) *http.Response {
+	w, r := httptest.NewRecorder(), httptest.NewRequest(method, "/", nil)
+	r.Header["Accept"] = accept
+	m.Handler(ok).ServeHTTP(w, r)
+	return w.Result()
+}
+
+func TestRejection_negotiatesTheFormat(t *testing.T) {
+	m := &throttlehttp.Middleware{Limiter: fixedDecision{d: throttle.Decision{Policy: "inner", Wait: 5 * time.Second, Limit: 9}}}
+	for name, tt := range map[string]struct {
+		accept []string
+		want   string
+	}{
+		"curl":              {[]string{"*/*"}, problem},
+		"Go":                {nil, problem},
+		"fetch":             {[]string{"*/*"}, problem},
+		"axios":             {[]string{"application/json, text/plain, */*"}, problem},
+		"jQuery":            {[]string{"application/json, text/javascript, */*; q=0.01"}, problem},
+		"httpie":            {[]string{"application/json, */*;q=0.5"}, problem},
+		"Chrome":            {[]string{"text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,image/webp,image/apng,*/*;q=0.8,application/signed-exchange;v=b3;q=0.7"}, page},
+		"Firefox":           {[]string{"text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"}, page},
+		"Safari":            {[]string{"text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"}, page},
+		"an old browser":    {[]string{"text/html, application/xhtml+xml, */*"}, page},
+		"w3m":               {[]string{"text/html, text/*;q=0.5, image/*, application/*"}, page},
+		"an image":          {[]string{"image/avif,image/webp,*/*;q=0.8"}, problem},
+		"only images":       {[]string{"image/png"}, problem},
+		"nothing":           {[]string{"*/*;q=0"}, problem},
+		"text":              {[]string{"text/plain"}, text},
+		"text of any kind":  {[]string{"text/*"}, page},
+		"anything but HTML": {[]string{"text/html;q=0, text/*"}, text},
+		"rather text":       {[]string{"text/html;q=0.5, text/plain;q=0.501"}, text},
+		"several lines":     {[]string{"application/json;q=0.1", "Text/Plain;Q=0.2"}, text},
+		"odd case":          {[]string{"TEXT/HTML"}, page},
+		"a broken weight":   {[]string{"text/html;q=high, text/plain;q=0.1"}, text},
+		"too many decimals": {[]string{"text/html;q=0.9999, text/plain;q=0.1"}, text},
+		"more than all":     {[]string{"text/html;q=2, text/plain;q=0.1"}, text},
+		"named beats any":   {[]string{"*/*, application/json;q=0.1, text/html;q=0.2, text/plain;q=0.3"}, text},
+		"a capital weight":  {[]string{"text/html;q=0.5, text/plain;Q=0.1"}, page},
+		"over the top":      {[]string{"text/html, text/plain;q=1.5"}, page},
+		"empty":             {[]string{""}, problem},
+		"commas":            {[]string{",,;,/,;q=;q,text/html"}, page},
+		"a MiB":             {[]string{strings.Repeat("a/b,", 1<<18) + "text/html"}, problem},
+	} {
+		r := rejection(m, http.MethodGet, tt.accept...)
+		require.Equal(t, tt.want, r.Header.Get("Content-Type"), name)
+		body, err := io.ReadAll(r.Body)
+		require.NoError(t, err)
+		require.Equal(t, http.StatusTooManyRequests, r.StatusCode, name)
+		require.Contains(t, string(body), "Too many requests", name)
+		require.Contains(t, string(body), "Try again in 5 seconds.", name)
+		require.True(t, strings.HasSuffix(string(body), "\n"), "%s: a prompt follows on a line of its own", name)
+		require.Equal(t, strconv.Itoa(len(body)), r.Header.Get("Content-Length"), name)
+		require.Equal(t, "no-store", r.Header.Get("Cache-Control"), name)
+		require.Equal(t, "Accept", r.Header.Get("Vary"), name)
+	}
+}
+
+func TestRejection_isAProblem(t *testing.T) {
+	for name, tt := range map[string]struct {
+		d    throttle.Decision
+		want map[string]any
+	}{
+		"with a time": {throttle.Decision{Wait: 1500 * time.Millisecond}, map[string]any{
+			"type": throttlehttp.QuotaExceeded, "title": "Too many requests", "status": 429.0,
+			"detail": "Try again in 2 seconds.", "retry_after": 2.0,
+		}},
+		"without": {throttle.Decision{}, map[string]any{
+			"type": throttlehttp.QuotaExceeded, "title": "Too many requests", "status": 429.0, "detail": "Try again later.",
+		}},
+		"for ever": {throttle.Decision{Wait: throttle.Forever}, map[string]any{
+			"type": throttlehttp.QuotaExceeded, "title": "Too many requests", "status": 429.0,
+			"detail": "This request cannot be taken at any time.",
+		}},
+	} {
+		r := rejection(&throttlehttp.Middleware{Limiter: fixedDecision{d: tt.d}}, http.MethodGet)
+		var got map[string]any
+		require.NoError(t, json.NewDecoder(r.Body).Decode(&got), name)
+		require.Equal(t, tt.want, got, name)
+	}
+}
+
+func TestRejection_headHasNoBody(t *testing.T) {
+	m := &throttlehttp.Middleware{Limiter: fixedDecision{d: throttle.Decision{Wait: time.Second}}}
+	head, get := rejection(m, http.MethodHead), rejection(m, http.MethodGet)
+	body, _ := io.ReadAll(head.Body)
+	require.Empty(t, body)
+	require.Equal(t, get.Header, head.Header, "they say the same")
+}
+
+// What another part of the server has said of the answer that is not to come is not
+// said of the refusal.
+func TestRejection_replacesHeadersOfTheResponse(t *testing.T) {
+	h := (&throttlehttp.Middleware{Limiter: fixedDecision{}}).Handler(ok)
+	w := httptest.NewRecorder()
+	for _, key := range []string{"Content-Encoding", "Etag", "Last-Modified", "Cache-Control", "Content-Length", "Content-Type", "Vary"} {
+		w.Header().Set(key, "7")
+	}
+	h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
+	require.Equal(t, http.Header{
+		"Content-Length": {strconv.Itoa(w.Body.Len())}, "Content-Type": {problem}, "Cache-Control": {"no-store"},
+		"Vary": {"7", "Accept"}, "X-Content-Type-Options": {"nosniff"},
+	}, w.Header())
+}
+
+func TestRejection_canBeChangedByOnReject(t *testing.T) {
+	m := &throttlehttp.Middleware{
+		Limiter: fixedDecision{d: throttle.Decision{Policy: "penalty", Wait: time.Second}},
+		OnReject: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			f, found := throttlehttp.RejectionFrom(r.Context())
+			require.True(t, found)
+			require.Equal(t, "penalty", f.Decision.Policy)
+			require.Equal(t, http.StatusTooManyRequests, f.Status)
+			f.Type, f.Status = `https://example.com/"busy"`, http.StatusServiceUnavailable
+			w.Header().Set("Retry-After", "7")
+			f.ServeHTTP(w, r)
+		}),
+	}
+	r := rejection(m, http.MethodGet)
+	var got map[string]any
+	require.NoError(t, json.NewDecoder(r.Body).Decode(&got))
+	require.Equal(t, map[string]any{
+		"type": `https://example.com/"busy"`, "title": "Service Unavailable", "status": 503.0,
+		"detail": "Try again in 7 seconds.", "retry_after": 7.0,
+	}, got)
+
+	for kind, title := range map[string]string{
+		throttlehttp.AbnormalUsage: "Unusual use", throttlehttp.ReducedCapacity: "Too busy at the moment", "": "Rejected",
+	} {
+		w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil)
+		throttlehttp.Rejection{Type: kind, Status: 599}.ServeHTTP(w, r)
+		require.Contains(t, w.Body.String(), strconv.Quote(title))
+	}
+	w := httptest.NewRecorder()
+	throttlehttp.Rejection{}.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
+	require.Equal(t, http.StatusTooManyRequests, w.Code)
+	_, found := throttlehttp.RejectionFrom(t.Context())
+	require.False(t, found)
+}
+
+// Nothing of what is inside reaches a client, whatever it likes to read and whatever
+// has failed.
+func TestRejection_keepsSecrets(t *testing.T) {
+	secrets := []string{"key-of-ann", "10.0.0.7", "inner-name"}
+	key := func(*http.Request) (string, bool) { return "key-of-ann", true }
+	for name, l := range map[string]throttle.Limiter{
+		"refused": fixedDecision{d: throttle.Decision{Policy: "inner-name", Wait: time.Second, Limit: 5}},
+		"failed":  fixedDecision{err: &throttle.RefusedError{Key: "10.0.0.7", Decision: throttle.Decision{Policy: "inner-name"}}},
+	} {
+		for _, w := range []*throttle.Queue{nil, {MaxWait: time.Millisecond}} {
+			for _, accept := range []string{"*/*", "text/html", "text/plain"} {
+				m := &throttlehttp.Middleware{
+					Rules: []throttlehttp.Rule{{Limiter: l, Key: key}}, Queue: w, FailClosed: true,
+					Dialect: quota.XRateLimit | quota.Draft03 | quota.XRetryAfter | quota.XResetAfter,
+				}
+				r := rejection(m, http.MethodGet, accept)
+				body, _ := io.ReadAll(r.Body)
+				require.GreaterOrEqual(t, r.StatusCode, 400, name)
+				for _, s := range secrets {
+					require.NotContains(t, string(body), s, name)
+					for _, v := range r.Header {
+						require.NotContains(t, strings.Join(v, ""), s, name)
+					}
+				}
+			}
+		}
+	}
+}
+
+// Retry-After is a number of seconds and never a date, in whatever time zone.
+func TestRejection_retryAfterIsANumber(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(3, 4))
+	for i := range 2000 {
+		wait := time.Duration(rnd.Int64N(1 << uint(1+i%62)))
+		m := &throttlehttp.Middleware{
+			Limiter: fixedDecision{d: throttle.Decision{Wait: wait, Limit: 5}},
+			Dialect: quota.Dialect(1 + rnd.IntN(31)), RetryAfterJitter: time.Duration(rnd.Int64N(int64(time.Hour))) * time.Duration(i%2),
+		}
+		for key, values := range rejection(m, http.MethodGet).Header {
+			if !strings.HasSuffix(key, "Retry-After") {
+				continue
+			}
+			n, err := strconv.ParseUint(values[0], 10, 64)
+			require.NoError(t, err)
+			least := min(uint64(wait.Seconds()), 999999999)
+			require.GreaterOrEqual(t, n, least)
+			require.LessOrEqual(t, n, least+1+uint64(m.RetryAfterJitter.Seconds())+1)
+		}
+	}
+}
+
+func TestMiddleware_retryAfterJitterOnlyAdds(t *testing.T) {
+	m := &throttlehttp.Middleware{Limiter: fixedDecision{d: throttle.Decision{Wait: 10 * time.Second}}, RetryAfterJitter: 20 * time.Second}
+	seen := map[int]int{}
+	for range 1000 {
+		r := rejection(m, http.MethodGet)
+		s, err := strconv.Atoi(r.Header.Get("Retry-After"))
+		require.NoError(t, err)
+		seen[s]++
+		var got struct{ Retry_after int }
+		require.NoError(t, json.NewDecoder(r.Body).Decode(&got))
+		require.Equal(t, s, got.Retry_after, "header and body say the same")
+	}
+	for s := range seen {
+		require.True(t, 10 <= s && s <= 30, "%d", s)
+	}
+	require.Greater(t, len(seen), 15, "they come back all over the time: %v", seen)
+}
+
+func TestMiddleware_retryAfterJitterNeverOverflows(t *testing.T) {
+	m := &throttlehttp.Middleware{Limiter: fixedDecision{d: throttle.Decision{Wait: throttle.Forever - 1}}, RetryAfterJitter: throttle.Forever}
+	for range 100 {
+		require.Equal(t, "999999999", rejection(m, http.MethodGet).Header.Get("Retry-After"))
+	}
+}
+
+func FuzzRejection_accept(f *testing.F) {
+	for _, s := range []string{"*/*", "text/html;q=0.5", "a/b;q=1.000,text/plain;q=0.001", ";;q==,", "application/*;q=.5"} {
+		f.Add(s)
+	}
+	m := &throttlehttp.Middleware{Limiter: fixedDecision{}}
+	f.Fuzz(func(t *testing.T, accept string) {
+		r := rejection(m, http.MethodGet, accept)
+		require.Contains(t, []string{problem, page, text}, r.Header.Get("Content-Type"))
+	})
+}

@@ -1,0 +1,187 @@
+package throttlehttp_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttlehttp"
+	"github.com/stretchr/testify/require"
+)
+
+// attempt is a handler that says what the password was.
+var attempt = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	switch r.Header.Get("Password") {
+	case "right":
+		fmt.Fprintln(w, "hello")
+	case "crash":
+		panic("boom")
+	case "half":
+		fmt.Fprintln(w, "hel")
+		panic(http.ErrAbortHandler)
+	case "half wrong":
+		w.WriteHeader(http.StatusUnauthorized)
+		panic(http.ErrAbortHandler)
+	default:
+		w.WriteHeader(http.StatusUnauthorized)
+	}
+})
+
+// try returns the status of an attempt of ann with a password, 0 if it panicked.
+func try(h http.Handler, password string) (status int) {
+	w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/", nil)
+	r.Header.Set("User", "ann")
+	r.Header.Set("Password", password)
+	defer func() {
+		if recover() == nil {
+			status = w.Code
+		}
+	}()
+	h.ServeHTTP(w, r)
+	return
+}
+
+func failedLogins(n int64) throttlehttp.Rule {
+	return throttlehttp.Rule{Limiter: perHour(n), Key: senderKey, FinalCost: throttlehttp.OnStatus(http.StatusUnauthorized), Hidden: true}
+}
+
+func TestFinalCost_countsFailedLoginsOnly(t *testing.T) {
+	h := (&throttlehttp.Middleware{Rules: []throttlehttp.Rule{failedLogins(4)}}).Handler(attempt)
+	for i, step := range []struct {
+		password string
+		want     int
+	}{
+		{"right", 200}, {"right", 200}, {"right", 200}, {"right", 200}, {"right", 200},
+		{"wrong", 401},
+		{"half", 0},       // it had said 200 by then
+		{"half wrong", 0}, // and here 401
+		{"crash", 0},      // who can crash it at will gets no guesses for that
+		{"right", 200},
+		{"wrong", 401},
+		{"right", 429},
+		{"wrong", 429},
+	} {
+		require.Equal(t, step.want, try(h, step.password), "%d: %s", i, step.password)
+	}
+}
+
+// Who tries passwords in parallel gets no more of them than one after another: the
+// units are held while the handlers run.
+func TestFinalCost_parallelGuessesAreCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) { // in which a hang is noticed
+		let := make(chan struct{})
+		h := (&throttlehttp.Middleware{Rules: []throttlehttp.Rule{failedLogins(5)}}).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			<-let
+			attempt(w, r)
+		}))
+		got := make(chan int)
+		for range 50 {
+			go func() { got <- try(h, "wrong") }()
+		}
+		for range 45 {
+			require.Equal(t, http.StatusTooManyRequests, <-got)
+		}
+		close(let)
+		for range 5 {
+			require.Equal(t, http.StatusUnauthorized, <-got)
+		}
+	})
+}
+
+func TestFinalCost_banForRepeatedGuessing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		punished := throttle.NewBan(perHour(2), throttle.BanConfig{Refusals: 3, Within: time.Minute, Duration: 24 * time.Hour}, nil)
+		rule := throttlehttp.Rule{Limiter: punished, Key: senderKey, FinalCost: throttlehttp.OnStatus(http.StatusUnauthorized)}
+		h := (&throttlehttp.Middleware{Rules: []throttlehttp.Rule{rule}}).Handler(attempt)
+		for _, want := range []int{401, 401, 429, 429, 429} {
+			require.Equal(t, want, try(h, "wrong"))
+		}
+		w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/", nil)
+		r.Header.Set("User", "ann")
+		h.ServeHTTP(w, r)
+		require.Equal(t, "86400", w.Header().Get("Retry-After"))
+	})
+}
+
+func TestFinalCost_chargesWhatWasDone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var seen []throttlehttp.Response
+		left := throttle.NewTokenBucket(throttle.PerHour(1000), nil)
+		m := &throttlehttp.Middleware{
+			Limiter: throttle.NewTokenBucket(throttle.PerHour(100), nil),
+			Rules: []throttlehttp.Rule{{Limiter: left, FinalCost: func(_ *http.Request, a throttlehttp.Response) int64 {
+				seen = append(seen, a)
+				return a.Bytes + a.AddedCost
+			}}},
+		}
+		for name, tt := range map[string]struct {
+			handle http.HandlerFunc
+			want   throttlehttp.Response
+		}{
+			"nothing":   {func(http.ResponseWriter, *http.Request) {}, throttlehttp.Response{Status: 200}},
+			"writes":    {func(w http.ResponseWriter, _ *http.Request) { w.Write(make([]byte, 7)); io.WriteString(w, "eight") }, throttlehttp.Response{Status: 200, Bytes: 12}},
+			"copies":    {func(w http.ResponseWriter, _ *http.Request) { io.Copy(w, strings.NewReader("four")) }, throttlehttp.Response{Status: 200, Bytes: 4}},
+			"flushes":   {func(w http.ResponseWriter, _ *http.Request) { w.(http.Flusher).Flush(); w.WriteHeader(500) }, throttlehttp.Response{Status: 200}},
+			"not found": {http.NotFound, throttlehttp.Response{Status: 404, Bytes: 19}},
+			"hints": {func(w http.ResponseWriter, _ *http.Request) {
+				w.WriteHeader(http.StatusEarlyHints)
+				w.WriteHeader(http.StatusCreated)
+				w.WriteHeader(http.StatusTeapot) // too late
+			}, throttlehttp.Response{Status: 201}},
+			"spends": {func(_ http.ResponseWriter, r *http.Request) {
+				ctx, cancel := context.WithCancel(r.Context())
+				cancel()
+				require.True(t, throttlehttp.AddCost(ctx, 30))
+				require.True(t, throttlehttp.AddCost(ctx, 12))
+				require.True(t, throttlehttp.AddCost(ctx, -5))
+			}, throttlehttp.Response{Status: 200, AddedCost: 42}},
+		} {
+			before, _ := left.Reserve(t.Context(), throttle.Claim{DryRun: true})
+			seen = nil
+			serveGet(m.Handler(tt.handle))
+			require.Equal(t, []throttlehttp.Response{tt.want}, seen, name)
+			after, _ := left.Reserve(t.Context(), throttle.Claim{DryRun: true})
+			require.Equal(t, before.Remaining-tt.want.Bytes-tt.want.AddedCost, after.Remaining, name)
+		}
+		d, _ := m.Limiter.Reserve(t.Context(), throttle.Claim{DryRun: true})
+		require.EqualValues(t, 93, d.Remaining, "the other limit is charged as before")
+	})
+}
+
+func TestAddCost_reachesOuterMiddlewares(t *testing.T) {
+	var seen []int64
+	spent := func(_ *http.Request, a throttlehttp.Response) int64 {
+		seen = append(seen, a.AddedCost)
+		return a.AddedCost
+	}
+	m := &throttlehttp.Middleware{Rules: []throttlehttp.Rule{{Limiter: perHour(10), FinalCost: spent}}}
+	h := m.Handler(m.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		throttlehttp.AddCost(r.Context(), math.MaxInt64)
+		throttlehttp.AddCost(r.Context(), 2)
+	})))
+	serveGet(h)
+	require.Equal(t, []int64{math.MaxInt64, math.MaxInt64}, seen)
+	require.False(t, throttlehttp.AddCost(t.Context(), 1), "nobody charges by it")
+}
+
+// A hook that panics ends all grants, and charges what was claimed.
+func TestFinalCost_panicEndsEveryGrant(t *testing.T) {
+	last := new(grantCounter)
+	slots := throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 1}, nil)
+	m := &throttlehttp.Middleware{Rules: []throttlehttp.Rule{
+		{Limiter: slots, FinalCost: func(*http.Request, throttlehttp.Response) int64 { panic("boom") }},
+		{Limiter: last},
+	}}
+	for range 3 {
+		require.PanicsWithValue(t, "boom", func() { serveGet(m.Handler(ok)) })
+	}
+	require.Equal(t, []throttle.Outcome{throttle.Failed, throttle.Failed, throttle.Failed}, last.ended)
+}

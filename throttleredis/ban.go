@@ -1,0 +1,70 @@
+package throttleredis
+
+import (
+	"time"
+
+	"github.com/heed-go/heed/throttle"
+)
+
+// Ban returns a limiter like throttle.NewBan around AllOf(limits...), for all
+// processes together and still in one round trip; around one limit it books ahead if that
+// does. MaxKeys does not matter: keys that keep quiet vanish. It panics if v or s is
+// invalid, or AllOf would.
+func (s *Store) Ban(v throttle.BanConfig, limits ...*Limiter) throttle.Limiter {
+	if v.Name == "" {
+		v.Name = "ban"
+	}
+	longest := max(v.MaxDuration, v.Duration)
+	quiet := v.ForgetAfter
+	if quiet == 0 {
+		quiet = max(v.Within, longest)
+	}
+	scope := ""
+	for _, l := range limits {
+		if l != nil {
+			scope += l.keySuffix
+		}
+	}
+	ban := s.limiter(limit{
+		algorithm:     "ban",
+		err:           v.Validate(),
+		policy:        v.Name,
+		scope:         scope,
+		ticksPerMicro: 1,
+		refusals:      true,
+		args:          []any{v.Refusals, ceilMicros(v.Within), ceilMicros(v.Duration), ceilMicros(longest), ceilMicros(quiet)},
+	})
+	p := newAllOf(limits...)
+	return &banned{newAllOf(append(p.limits, ban)...), p, v}
+}
+
+// microAtOrAfter returns d in microseconds, rounded up, as far as a script can count.
+func ceilMicros(d time.Duration) int64 { return min(micros(wholeMicros(d)), maxWindow) }
+
+// A banned is AllOf of its limits and one more, which judges.
+type banned struct {
+	*allOf
+	inner  *allOf
+	config throttle.BanConfig
+}
+
+// withBan returns the refusal of a claim that d is the answer to, were it not for a penalty
+// that lasts so long. It waits for both.
+func (l *limit) withBan(d throttle.Decision, left time.Duration) throttle.Decision {
+	if d.OK {
+		d.Wait = 0
+	}
+	if left > d.Wait {
+		d.Wait, d.Policy = left, l.policy
+	}
+	d.OK, d.Remaining = false, 0
+	d.ResetAfter = max(d.ResetAfter, left)
+	return d
+}
+
+// Share returns what Limiter.Share does, with penalties of each process's own.
+func (p *banned) Share(processes, maxKeys int) throttle.Limiter {
+	v := p.config
+	v.MaxKeys = maxKeys
+	return throttle.NewBan(p.inner.Share(processes, maxKeys), v, p.store.Clock)
+}

@@ -1,0 +1,207 @@
+package throttleredis
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/heed-go/heed/quota"
+)
+
+// Exchange carries what servers said to one process to all others, over Redis: see
+// quota.Exchange.
+//
+//	told := &throttleredis.Exchange{Client: client}
+//	defer told.Close(ctx)
+//	tracker := &quota.Tracker{Share: told, Secret: secret}
+//	defer tracker.Close()
+//
+// News are published, and what lasts is kept under a key for each account, so that
+// processes that begin later learn of it; the key vanishes when nothing in it holds
+// any more. The server's clock says how old it is then.
+//
+// While Redis is away each process is on its own, which Stats tells. Told connects
+// again by itself, and reads the keys of all accounts that were asked for, as it may
+// have missed something. Nobody ever waits for Redis.
+//
+// All keys and the channel share a hash tag, so that a cluster or ring has them in
+// one place. The fields must not change after the first use.
+type Exchange struct {
+	// Client is a Client, ClusterClient, Ring or failover client; must be set. It is
+	// not closed with Told.
+	Client interface {
+		redis.Scripter
+		Subscribe(ctx context.Context, channels ...string) *redis.PubSub
+	}
+	Prefix  string        // of all keys and the channel; "": "heed"; without braces
+	Timeout time.Duration // of one script, if the client heeds it, see Store.Timeout; 0: 250 ms
+
+	once   sync.Once
+	ctx    context.Context
+	cancel context.CancelFunc
+	tasks  sync.WaitGroup
+	ended  chan struct{} // closed when both goroutines have ended
+	work   chan struct{} // there is something in the queue
+
+	mu          sync.Mutex
+	subscribers []*func(quota.Update) // pointers tell equal functions apart
+	queue       exchangeQueue
+	stats       ExchangeStats
+}
+
+// ExchangeStats is how a Told fares.
+type ExchangeStats struct {
+	Connected bool   // news of others arrive
+	Published uint64 // messages that Redis took
+	Received  uint64 // messages that arrived, our own too
+	Dropped   uint64 // messages that were lost on our side, as Redis was away or slow for too long
+	Err       error  // why it failed last; nil: it does not
+}
+
+const exchangeTimeout = 250 * time.Millisecond
+
+// Validate returns an error that says what to change if t can never work.
+func (t *Exchange) Validate() error {
+	switch {
+	case t.Client == nil:
+		return fmt.Errorf("throttleredis: exchange %q: Client is nil: set it to a client of go-redis", t.Prefix)
+	case strings.ContainsAny(t.Prefix, "{}"):
+		return fmt.Errorf("throttleredis: exchange %q: Prefix has a brace, which would decide on the slot of a cluster: leave it out", t.Prefix)
+	case t.Timeout < 0:
+		return fmt.Errorf("throttleredis: exchange %q: Timeout is %v: it must not be negative", t.Prefix, t.Timeout)
+	}
+	return nil
+}
+
+// start begins to listen and to post. It panics if t is invalid.
+func (t *Exchange) start() {
+	t.once.Do(func() {
+		if err := t.Validate(); err != nil {
+			panic(err)
+		}
+		t.ctx, t.cancel = context.WithCancel(context.Background())
+		t.work, t.ended = make(chan struct{}, 1), make(chan struct{})
+		t.tasks.Go(t.keepSubscribed)
+		t.tasks.Go(t.deliver)
+		go func() {
+			t.tasks.Wait()
+			close(t.ended)
+		}()
+	})
+}
+
+// Close ends all that t does, and returns when it has ended, or when ctx ends with
+// its cause. What is still to be posted is lost.
+func (t *Exchange) Close(ctx context.Context) error {
+	t.start()
+	t.cancel()
+	select {
+	case <-t.ended:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// Stats returns how t fares.
+func (t *Exchange) Stats() ExchangeStats {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.stats
+}
+
+// Listen implements quota.Exchange: it is Subscribe without an end.
+func (t *Exchange) Listen(f func(quota.Update)) { t.Subscribe(context.Background(), f) }
+
+// Subscribe implements quota.Subscriber: hear is called with what is published, until ctx is
+// done or t is closed. A call that is running when ctx is done completes.
+func (t *Exchange) Subscribe(ctx context.Context, f func(quota.Update)) {
+	t.start()
+	t.mu.Lock()
+	t.subscribers = append(slices.Clone(t.subscribers), &f)
+	t.mu.Unlock()
+	context.AfterFunc(ctx, func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		t.subscribers = slices.DeleteFunc(slices.Clone(t.subscribers), func(h *func(quota.Update)) bool { return h == &f })
+	})
+}
+
+// Post implements quota.Exchange.
+func (t *Exchange) Publish(m quota.Update) {
+	t.start()
+	t.mu.Lock()
+	t.stats.Dropped += t.queue.add(m, time.Now())
+	t.mu.Unlock()
+	t.wakeDelivery()
+}
+
+// Recall implements quota.Exchange.
+func (t *Exchange) Fetch(account string) {
+	t.start()
+	t.mu.Lock()
+	t.queue.addFetch(account)
+	t.mu.Unlock()
+	t.wakeDelivery()
+}
+
+// wakeDelivery wakes who works on the queue.
+func (t *Exchange) wakeDelivery() {
+	select {
+	case t.work <- struct{}{}:
+	default: // it knows
+	}
+}
+
+// notify hands messages to all who listen.
+func (t *Exchange) notify(all ...quota.Update) {
+	t.mu.Lock()
+	subscribers := t.subscribers // is replaced, never changed
+	for _, m := range all {
+		if m.News != "" {
+			t.stats.Received++
+		}
+	}
+	t.mu.Unlock()
+	for _, f := range subscribers {
+		for _, m := range all {
+			(*f)(m)
+		}
+	}
+}
+
+func (t *Exchange) prefix() string {
+	if t.Prefix == "" {
+		return "heed"
+	}
+	return t.Prefix
+}
+
+func (t *Exchange) channel() string           { return "{" + t.prefix() + ":exchange}" }
+func (t *Exchange) key(account string) string { return t.channel() + ":" + account }
+
+// retryDelay are those between attempts to reach Redis.
+type retryDelay time.Duration
+
+// next returns how long to wait after one more failure.
+func (p *retryDelay) next() time.Duration {
+	*p = min(max(2**p, retryDelay(50*time.Millisecond)), retryDelay(time.Second))
+	return time.Duration(*p)
+}
+
+// sleep waits for d. It reports false if t was closed.
+func (t *Exchange) sleep(d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-t.ctx.Done():
+		return false
+	}
+}

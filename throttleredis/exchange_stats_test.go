@@ -1,0 +1,100 @@
+package throttleredis
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/heed-go/heed/quota"
+	"github.com/heed-go/heed/throttleredis/internal/redistest"
+)
+
+// Each message is counted once where it was posted, and once by each process that hears it.
+// Probes of the connection, which carry nothing, are not counted.
+func TestExchange_countsUpdates(t *testing.T) {
+	s := redistest.Start(t)
+	one, _ := newTestExchange(t, dial(t, s.Addr), "")
+	other, updates := newTestExchange(t, dial(t, s.Addr), "")
+	require.Equal(t, ExchangeStats{Connected: true}, one.Stats())
+	one.Publish(quota.Update{})
+	for i := range 3 {
+		one.Publish(quota.Update{Account: "a", Bucket: "b", News: fmt.Sprint(i), Keep: time.Hour})
+	}
+	updates.find(t, "2")
+	redistest.Await(t, "the counts", func() bool {
+		return one.Stats() == ExchangeStats{Connected: true, Published: 3, Received: 3} && other.Stats() == ExchangeStats{Connected: true, Received: 3}
+	})
+	other.Fetch("a")
+	updates.find(t, "")
+	require.Equal(t, uint64(4), other.Stats().Received, "the last is kept, and heard again")
+
+	s.Kill()
+	redistest.Await(t, "noticing it", func() bool { return !one.Stats().Connected })
+	const posts = 3 * maxQueuedUpdates
+	for i := range posts {
+		one.Publish(quota.Update{Account: "a", Bucket: fmt.Sprint(i), News: fmt.Sprint("away", i), Keep: time.Hour})
+	}
+	require.GreaterOrEqual(t, one.Stats().Dropped, uint64(posts-maxQueuedUpdates-maxBatch))
+	s.Restart()
+	redistest.Await(t, "all to be posted or dropped", func() bool { return one.Stats().Published+one.Stats().Dropped >= 3+posts })
+	require.Equal(t, uint64(3+posts), one.Stats().Published+one.Stats().Dropped)
+}
+
+// A subscription ends with its context, others go on, and nothing of it is left.
+func TestExchange_subscriptionsEnd(t *testing.T) {
+	exchange, stays := newTestExchange(t, client(t), newTestStore(t).Prefix)
+	before := runtime.NumGoroutine()
+	ctx, cancel := context.WithCancel(t.Context())
+	var ended [10]updateRecorder
+	for i := range ended {
+		exchange.Subscribe(ctx, ended[i].record)
+	}
+	exchange.Publish(quota.Update{Account: "a", News: "first"})
+	for i := range ended {
+		ended[i].find(t, "first")
+	}
+	cancel()
+	subscribers := func() int {
+		exchange.mu.Lock()
+		defer exchange.mu.Unlock()
+		return len(exchange.subscribers)
+	}
+	redistest.Await(t, "the subscriptions to end", func() bool { return subscribers() == 1 })
+	exchange.Publish(quota.Update{Account: "a", News: "second"})
+	stays.find(t, "second")
+	for i := range ended {
+		require.Zero(t, ended[i].count("second"))
+	}
+	redistest.Await(t, "goroutines to end", func() bool { return runtime.NumGoroutine() <= before })
+}
+
+// Trackers that are closed leave nothing in a Told, which goes on for others.
+func TestExchange_closedTrackersLeaveNothing(t *testing.T) {
+	c, prefix := client(t), newTestStore(t).Prefix
+	before := runtime.NumGoroutine()
+	exchange := &Exchange{Client: c, Prefix: prefix}
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://api.test/items", nil)
+	require.NoError(t, err)
+	for range 20 {
+		tracker := &quota.Tracker{Exchange: exchange, Secret: []byte("secret")}
+		tracker.Demand(req)
+		tracker.Close()
+	}
+	redistest.Await(t, "the subscriptions to end", func() bool {
+		exchange.mu.Lock()
+		defer exchange.mu.Unlock()
+		return len(exchange.subscribers) == 0
+	})
+	require.NoError(t, exchange.Close(t.Context()))
+	redistest.Await(t, "goroutines to end", func() bool { return runtime.NumGoroutine() <= before })
+}
+
+var (
+	_ quota.Exchange   = (*Exchange)(nil)
+	_ quota.Subscriber = (*Exchange)(nil)
+)

@@ -1,0 +1,252 @@
+package throttleredis
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/heed-go/heed/quota"
+	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttleredis/internal/redistest"
+)
+
+// An updateRecorder writes down what a Told hears.
+type updateRecorder struct {
+	mu  sync.Mutex
+	all []quota.Update
+}
+
+func (e *updateRecorder) record(m quota.Update) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.all = append(e.all, m)
+}
+
+// count returns how many messages said news.
+func (e *updateRecorder) count(news string) (n int) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, m := range e.all {
+		if m.News == news {
+			n++
+		}
+	}
+	return n
+}
+
+func (e *updateRecorder) find(t *testing.T, news string) (found quota.Update) {
+	redistest.Await(t, "hearing "+news, func() bool { return e.count(news) > 0 })
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, m := range e.all {
+		if m.News == news {
+			found = m
+		}
+	}
+	return found
+}
+
+// newTestExchange returns a Told that is connected, and what it hears. It ends with the test.
+func newTestExchange(t *testing.T, c redis.UniversalClient, prefix string) (*Exchange, *updateRecorder) {
+	exchange, e := &Exchange{Client: c, Prefix: prefix, Timeout: 5 * time.Second}, &updateRecorder{}
+	exchange.Listen(e.record)
+	t.Cleanup(func() { require.NoError(t, exchange.Close(context.Background())) })
+	awaitConnected(t, exchange)
+	return exchange, e
+}
+
+func awaitConnected(t *testing.T, exchange *Exchange) {
+	redistest.Await(t, "a subscription", func() bool { return exchange.Stats().Connected })
+}
+
+func dial(t *testing.T, addr string) *redis.Client {
+	c := redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true, MaxRetries: -1})
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+func TestExchange_notifiesAllSubscribers(t *testing.T) {
+	c, prefix := client(t), newTestStore(t).Prefix
+	one, own := newTestExchange(t, c, prefix)
+	_, other := newTestExchange(t, c, prefix)
+	_, stranger := newTestExchange(t, c, prefix+" of others")
+	one.Publish(quota.Update{Account: "a", Bucket: "b", News: "a b c", Age: time.Second})
+	m := other.find(t, "a b c")
+	require.Equal(t, "a", m.Account)
+	require.Equal(t, "b", m.Bucket)
+	require.GreaterOrEqual(t, m.Age, time.Second)
+	own.find(t, "a b c")
+	require.Zero(t, stranger.count("a b c"))
+	require.Zero(t, c.Exists(t.Context(), one.key("a")).Val(), "nothing to keep")
+	redistest.Await(t, "the count", func() bool { return one.Stats().Published == 1 })
+	require.NoError(t, one.Stats().Err)
+}
+
+func TestExchange_keepsForLaterSubscribers(t *testing.T) {
+	c, prefix := client(t), newTestStore(t).Prefix
+	one, updates := newTestExchange(t, c, prefix)
+	for _, news := range []string{"old", "new"} {
+		one.Publish(quota.Update{Account: "a", Bucket: "b", News: news, Keep: time.Hour})
+	}
+	one.Publish(quota.Update{Account: "a", Bucket: "c", News: "over", Keep: time.Millisecond})
+	one.Publish(quota.Update{Account: "a", Bucket: "d", News: "late", Keep: time.Hour, Age: time.Minute})
+	updates.find(t, "late")
+	late, found := newTestExchange(t, c, prefix)
+	late.Fetch("a")
+	require.GreaterOrEqual(t, found.find(t, "late").Age, time.Minute)
+	require.Less(t, found.find(t, "new").Age, time.Minute)
+	found.find(t, "") // the end
+	require.Zero(t, found.count("old")+found.count("over"))
+	left := c.PTTL(t.Context(), one.key("a")).Val()
+	require.Greater(t, left, 50*time.Minute)
+	require.LessOrEqual(t, left, time.Hour)
+}
+
+func TestExchange_keepsNoMoreThanItMust(t *testing.T) {
+	c := client(t)
+	one, updates := newTestExchange(t, c, newTestStore(t).Prefix)
+	for i := range 500 {
+		one.Publish(quota.Update{Account: "a", Bucket: fmt.Sprint(i), News: fmt.Sprint("news", i), Keep: time.Hour})
+		if i%100 == 99 {
+			updates.find(t, fmt.Sprint("news", i))
+		}
+	}
+	require.LessOrEqual(t, c.HLen(t.Context(), one.key("a")).Val(), int64(64))
+}
+
+// A server that comes back is heard again, and told what was said meanwhile.
+func TestExchange_outlivesAServer(t *testing.T) {
+	s := redistest.Start(t)
+	one, _ := newTestExchange(t, dial(t, s.Addr), "")
+	other, updates := newTestExchange(t, dial(t, s.Addr), "")
+	other.Fetch("a")
+	updates.find(t, "")
+	s.Kill()
+	redistest.Await(t, "noticing it", func() bool { return !one.Stats().Connected && !other.Stats().Connected })
+	require.Error(t, other.Stats().Err)
+	one.Publish(quota.Update{Account: "a", Bucket: "b", News: "meanwhile", Keep: time.Hour})
+	other.Fetch("x")
+	redistest.Await(t, "nobody waits for it", func() bool { return updates.count("") >= 2 })
+	s.Restart()
+	updates.find(t, "meanwhile")
+	awaitConnected(t, one)
+	awaitConnected(t, other)
+	one.Publish(quota.Update{Account: "a", Bucket: "b", News: "after"})
+	updates.find(t, "after")
+	require.NoError(t, other.Stats().Err)
+}
+
+// What was published while a subscription was away is found in the keys.
+func TestExchange_fetchesWhatItMissed(t *testing.T) {
+	s := redistest.Start(t)
+	p := redistest.StartProxy(t, s.Addr)
+	one, _ := newTestExchange(t, dial(t, s.Addr), "")
+	other, updates := newTestExchange(t, dial(t, p.Addr), "")
+	other.Fetch("a")
+	updates.find(t, "")
+	p.Set(redistest.Refuse)
+	redistest.Await(t, "noticing it", func() bool { return !other.Stats().Connected })
+	one.Publish(quota.Update{Account: "a", Bucket: "b", News: "missed", Keep: time.Hour})
+	redistest.Await(t, "posting it", func() bool { return one.Stats().Published == 1 })
+	p.Set(redistest.Pass)
+	updates.find(t, "missed")
+}
+
+// A server that falls silent is not waited for, neither by Close.
+func TestExchange_closesWhateverHappens(t *testing.T) {
+	s := redistest.Start(t)
+	for _, fault := range []redistest.Fault{redistest.Pass, redistest.BlackHole, redistest.Refuse, redistest.Reset, redistest.NoReplies} {
+		p := redistest.StartProxy(t, s.Addr)
+		c := redis.NewClient(&redis.Options{Addr: p.Addr, ContextTimeoutEnabled: true, MaxRetries: -1})
+		before := runtime.NumGoroutine()
+		exchange := &Exchange{Client: c}
+		exchange.Listen(func(quota.Update) {})
+		awaitConnected(t, exchange)
+		p.Set(fault)
+		for i := range 1000 {
+			exchange.Publish(quota.Update{Account: "a", Bucket: fmt.Sprint(i), News: "n", Keep: time.Hour})
+			exchange.Fetch(fmt.Sprint(i))
+		}
+		require.NoError(t, exchange.Close(t.Context()))
+		require.LessOrEqual(t, len(exchange.queue.updates), maxQueuedUpdates)
+		require.NoError(t, c.Close())
+		redistest.Await(t, "all goroutines to end", func() bool { return runtime.NumGoroutine() <= before+2 })
+		exchange.Publish(quota.Update{Account: "a", News: "after the end"})
+	}
+}
+
+func TestExchange_ignoresMalformedUpdates(t *testing.T) {
+	c := client(t)
+	exchange, updates := newTestExchange(t, c, newTestStore(t).Prefix)
+	for _, text := range []string{"", " ", "1 a b", "x a b c", "-1 a b c", "1 a b ", "99999999999999999999 a b c", strings.Repeat("9 ", maxUpdateBytes)} {
+		require.NoError(t, c.Publish(t.Context(), exchange.channel(), text).Err())
+	}
+	require.NoError(t, c.HSet(t.Context(), exchange.key("a"), "b", "junk", "c", "1 x y", "d", "99999999999999999999 99999999999999999999 later").Err())
+	require.NoError(t, c.Publish(t.Context(), exchange.channel(), "1 a b good").Err())
+	exchange.Fetch("a")
+	updates.find(t, "good")
+	updates.find(t, "")
+	updates.mu.Lock()
+	all := slices.Clone(updates.all)
+	updates.mu.Unlock()
+	for _, m := range all {
+		require.Contains(t, []string{"", "good", "later", "cannot be kept"}, m.News)
+		require.GreaterOrEqual(t, m.Age, time.Duration(0))
+	}
+	require.NoError(t, c.Set(t.Context(), exchange.key("text"), "no hash", time.Minute).Err())
+	exchange.Publish(quota.Update{Account: "text", Bucket: "b", News: "cannot be kept", Keep: time.Hour})
+	updates.find(t, "cannot be kept")
+	redistest.Await(t, "the failure", func() bool {
+		exchange.Fetch("text") // again, for what goes well in between takes Err away
+		return strings.Contains(fmt.Sprint(exchange.Stats().Err), "WRONGTYPE")
+	})
+	redistest.Await(t, "the end", func() bool { return updates.count("") >= 2 })
+	exchange.Publish(quota.Update{Account: "a", Bucket: "b", News: "it goes on"})
+	redistest.Await(t, "a success", func() bool { return exchange.Stats().Err == nil })
+}
+
+func TestExchange_Validate(t *testing.T) {
+	c := redis.NewClient(&redis.Options{})
+	defer c.Close()
+	require.ErrorContains(t, (&Exchange{}).Validate(), "Client is nil")
+	require.ErrorContains(t, (&Exchange{Client: c, Prefix: "{x}"}).Validate(), "brace")
+	require.ErrorContains(t, (&Exchange{Client: c, Timeout: -1}).Validate(), "negative")
+	require.Panics(t, func() { (&Exchange{}).Publish(quota.Update{}) })
+}
+
+// A refusal that one process met holds back the other.
+func TestExchange_sharesAHold(t *testing.T) {
+	c, prefix := client(t), newTestStore(t).Prefix
+	one, _ := newTestExchange(t, c, prefix)
+	other, _ := newTestExchange(t, c, prefix)
+	var trackers []*quota.Tracker
+	for _, exchange := range []*Exchange{one, other} {
+		trackers = append(trackers, &quota.Tracker{Exchange: exchange, Secret: []byte("secret")})
+	}
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://api.test/items", nil)
+	require.NoError(t, err)
+	req.Header.Set("Authorization", "Bearer one")
+	reserve := func(tr *quota.Tracker, dry bool) throttle.Decision {
+		d, err := tr.Demand(req).Limiter.Reserve(t.Context(), throttle.Claim{DryRun: dry})
+		require.NoError(t, err)
+		return d
+	}
+	for _, tr := range trackers {
+		redistest.Await(t, "the first request may go", func() bool { return reserve(tr, true).OK })
+	}
+	m := trackers[0].Demand(req)
+	d := reserve(trackers[0], false)
+	resp := &http.Response{StatusCode: 429, Header: http.Header{"Retry-After": {"3600"}}}
+	throttle.Observe(t.Context(), m.Limiter, throttle.Claim{}, d, trackers[0].Feedback(req, m, resp, nil, time.Now(), nil))
+	redistest.Await(t, "the gate of the other to close", func() bool { return !reserve(trackers[1], true).OK })
+	require.Greater(t, reserve(trackers[1], true).Wait, 58*time.Minute)
+}

@@ -1,0 +1,130 @@
+package throttleredis
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/heed-go/heed/quota"
+)
+
+var publishScript, fetchScript = redis.NewScript(readLua("exchange_publish")), redis.NewScript(readLua("exchange_fetch"))
+
+// deliver works on the queue until t is closed. After a failure it pauses, so that a
+// Redis that is away costs nothing.
+func (t *Exchange) deliver() {
+	var p retryDelay
+	for {
+		select {
+		case <-t.work:
+		case <-t.ctx.Done():
+			return
+		}
+		for {
+			t.mu.Lock()
+			updates, fetches := t.queue.take()
+			t.mu.Unlock()
+			if len(updates)+len(fetches) == 0 {
+				break
+			}
+			if err := t.process(updates, fetches); err == nil {
+				p = 0
+			} else if !t.sleep(p.next()) {
+				return
+			}
+		}
+	}
+}
+
+// process posts and recalls. What cannot be posted is put back.
+func (t *Exchange) process(updates []queuedUpdate, fetches []string) error {
+	err := t.fetchAll(fetches)
+	if err == nil {
+		err = t.publishAll(updates)
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if err != nil {
+		t.stats.Err = err
+		t.stats.Dropped += t.queue.requeue(updates, time.Now())
+		return err
+	}
+	if t.stats.Connected {
+		t.stats.Err = nil
+	}
+	for _, p := range updates {
+		if p.News != "" {
+			t.stats.Published++
+		}
+	}
+	return nil
+}
+
+// runScript runs a script within the time limit.
+func (t *Exchange) runScript(s *redis.Script, keys []string, args []any) (any, error) {
+	timeout := t.Timeout
+	if timeout == 0 {
+		timeout = exchangeTimeout
+	}
+	ctx, cancel := context.WithTimeout(t.ctx, timeout)
+	defer cancel()
+	return s.Run(ctx, t.Client, keys, args...).Result()
+}
+
+// publishAll posts all in one script.
+func (t *Exchange) publishAll(updates []queuedUpdate) error {
+	if len(updates) == 0 {
+		return nil
+	}
+	now := time.Now()
+	keys, args := make([]string, 0, len(updates)), []any{t.channel()}
+	for _, p := range updates {
+		keys = append(keys, t.key(p.Account))
+		args = append(args, p.Account, p.Bucket, p.Keep.Microseconds(), max(now.Sub(p.queuedAt)+p.Age, 0).Microseconds(), p.News)
+	}
+	if _, err := t.runScript(publishScript, keys, args); err != nil {
+		return fmt.Errorf("throttleredis: exchange: publish: %w", err)
+	}
+	return nil
+}
+
+// fetchAll hands what is kept of accounts to those who listen. They learn that this
+// was all also if it failed: nobody is to wait for it.
+func (t *Exchange) fetchAll(accounts []string) error {
+	if len(accounts) == 0 {
+		return nil
+	}
+	keys := make([]string, len(accounts))
+	for i, a := range accounts {
+		keys[i] = t.key(a)
+	}
+	reply, err := t.runScript(fetchScript, keys, nil)
+	found, _ := reply.([]any)
+	for i, account := range accounts {
+		var all []quota.Update
+		if i < len(found) {
+			all = parseStored(account, found[i])
+		}
+		t.notify(append(all, quota.Update{Account: account})...)
+	}
+	if err != nil {
+		return fmt.Errorf("throttleredis: exchange: fetch: %w", err)
+	}
+	return nil
+}
+
+// parseStored reads what told_recall.lua found of an account: bucket, age and news, in turn.
+func parseStored(account string, found any) (all []quota.Update) {
+	parts, _ := found.([]any)
+	for ; len(parts) >= 3; parts = parts[3:] {
+		bucket, _ := parts[0].(string)
+		age, _ := parts[1].(int64)
+		news, _ := parts[2].(string)
+		if news != "" && age >= 0 && age <= maxUnits {
+			all = append(all, quota.Update{Account: account, Bucket: bucket, News: news, Age: time.Duration(age) * time.Microsecond})
+		}
+	}
+	return all
+}

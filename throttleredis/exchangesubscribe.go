@@ -1,0 +1,105 @@
+package throttleredis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/heed-go/heed/quota"
+)
+
+const (
+	pingInterval   = time.Second // after which we look whether our subscription still has news
+	maxUpdateBytes = 16 << 10    // bytes of a message
+)
+
+// keepSubscribed hears what others publish until t is closed.
+func (t *Exchange) keepSubscribed() {
+	var p retryDelay
+	for t.ctx.Err() == nil {
+		began := time.Now()
+		err := t.runSubscription()
+		t.mu.Lock()
+		t.stats.Connected = false
+		if t.ctx.Err() == nil {
+			t.stats.Err = err
+		}
+		t.mu.Unlock()
+		if time.Since(began) > pingInterval {
+			p = 0
+		}
+		if !t.sleep(p.next()) {
+			return
+		}
+	}
+}
+
+// runSubscription hears what is published until something is wrong. A server that
+// answers a ping may still be the wrong one: in a ring the place of the channel moves
+// when a server goes, and back when it comes back. So it has to hear what we post.
+func (t *Exchange) runSubscription() (err error) {
+	defer func() {
+		// A Ring panics if none of its servers is up.
+		if r := recover(); r != nil {
+			err = fmt.Errorf("throttleredis: exchange: subscribe: %v", r)
+		}
+	}()
+	ctx, cancel := context.WithCancel(t.ctx)
+	defer cancel()
+	sub := t.Client.Subscribe(ctx, t.channel())
+	defer sub.Close()
+	stop := context.AfterFunc(ctx, func() { sub.Close() })
+	defer stop()
+	for pinged := false; ; {
+		m, err := sub.ReceiveTimeout(ctx, pingInterval)
+		var slow net.Error
+		switch {
+		case err == nil:
+			pinged = false
+			t.receive(m)
+		case pinged || !errors.As(err, &slow) || !slow.Timeout():
+			return err
+		default:
+			t.Publish(quota.Update{}) // which says nothing: do we hear ourselves?
+			pinged = true
+		}
+	}
+}
+
+// receive takes what a subscription brings.
+func (t *Exchange) receive(m any) {
+	switch m := m.(type) {
+	case *redis.Subscription:
+		t.mu.Lock()
+		t.stats.Connected, t.stats.Err = true, nil
+		t.queue.fetchKnown() // what was published until now was missed
+		t.mu.Unlock()
+		t.wakeDelivery()
+	case *redis.Message:
+		if m, ok := parseUpdate(m.Payload); ok {
+			t.notify(m)
+		}
+	}
+}
+
+// parseUpdate reads a message as told_post.lua writes it:
+//
+//	age in microseconds, account, bucket, news
+func parseUpdate(text string) (m quota.Update, ok bool) {
+	parts := strings.SplitN(text, " ", 4)
+	if len(parts) < 4 || len(text) > maxUpdateBytes {
+		return m, false
+	}
+	age, err := strconv.ParseInt(parts[0], 10, 64)
+	if err != nil || age < 0 || age > maxUnits {
+		return m, false
+	}
+	m = quota.Update{Account: parts[1], Bucket: parts[2], News: parts[3], Age: time.Duration(age) * time.Microsecond}
+	return m, m.News != ""
+}

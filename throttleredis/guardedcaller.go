@@ -1,0 +1,146 @@
+package throttleredis
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/heed-go/heed/throttle"
+)
+
+// A guardedCaller is the way to Redis: past the breaker, by an errand.
+type guardedCaller struct {
+	asyncCaller
+	breaker *Breaker
+
+	mu       sync.Mutex
+	deferred []deferredEnd // of claims, for when their node is back
+	draining bool          // a goroutine runs them
+}
+
+// A deferredEnd is a Cancel or Observe that is kept until a node is back.
+type deferredEnd struct {
+	key string // of the claim
+	run func(context.Context)
+}
+
+// breakerOf returns the Breaker of the node that has the state of a key.
+func (g *guardedCaller) breakerOf(key string) *Breaker {
+	if l, ok := g.limiter.(nodeLocator); ok {
+		return g.breaker.node(l.nodeOf(key))
+	}
+	return g.breaker
+}
+
+// Reserve implements throttle.Limiter.
+func (g *guardedCaller) Reserve(ctx context.Context, c throttle.Claim) (throttle.Decision, error) {
+	if _, err := c.Units(); err != nil {
+		return throttle.Decision{}, err
+	}
+	breaker := g.breakerOf(c.Key)
+	generation, err := breaker.allow()
+	if err != nil {
+		return throttle.Decision{}, err
+	}
+	start := time.Now()
+	d, late, err := g.asyncCaller.Reserve(ctx, c)
+	if remaining := g.timeout - time.Since(start); late != nil && ctx.Err() == nil && remaining > 0 {
+		go reportLate(breaker, generation, late, remaining, err)
+		return d, err
+	}
+	breaker.report(generation, outcomeOf(ctx, err), err)
+	if err == nil {
+		g.drainDeferred()
+	}
+	return d, err
+}
+
+// reportLate reports the outcome of a claim whose caller could not wait for the whole timeout, so
+// that short deadlines do not open the Breaker of a Redis that answers within the timeout. It
+// waits for the rest of it.
+func reportLate(b *Breaker, generation uint64, late *pendingCall, remaining time.Duration, err error) {
+	timer := time.NewTimer(remaining)
+	defer timer.Stop()
+	select {
+	case <-late.done:
+		b.report(generation, outcomeOf(context.Background(), late.err), late.err)
+	case <-timer.C:
+		b.report(generation, outcomeTimeout, err)
+	}
+}
+
+// Cancel implements throttle.Limiter: what Redis granted goes back to Redis.
+func (g *guardedCaller) Cancel(ctx context.Context, c throttle.Claim, d throttle.Decision) {
+	g.runOrDefer(ctx, c.Key, func(ctx context.Context) { g.limiter.Cancel(ctx, c, d) })
+}
+
+// Observe implements throttle.Observer, as Cancel does throttle.Limiter.
+func (g *guardedCaller) Observe(ctx context.Context, c throttle.Claim, d throttle.Decision, f throttle.Feedback) {
+	o, ok := g.limiter.(throttle.Observer)
+	if !ok {
+		return
+	}
+	f.RemoteLimits = slices.Clone(f.RemoteLimits) // the caller's, who may leave before they are read
+	g.runOrDefer(ctx, c.Key, func(ctx context.Context) { o.Observe(ctx, c, d, f) })
+}
+
+// runOrDefer runs do, which needs no answer, or keeps it for later if the node of key is known to be
+// away. It never runs as the one claim that asks whether the node is back, because it does not
+// say whether it was answered. An end that was begun and not answered may have been executed,
+// and is not repeated.
+func (g *guardedCaller) runOrDefer(ctx context.Context, key string, do func(context.Context)) {
+	if !g.breakerOf(key).isOpen() {
+		_, _ = g.run(context.WithoutCancel(ctx), do)
+		return
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if len(g.deferred) < cap(g.semaphore) {
+		g.deferred = append(g.deferred, deferredEnd{key, do})
+	}
+}
+
+// drainDeferred runs what was kept for later, after Redis has answered.
+func (g *guardedCaller) drainDeferred() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if len(g.deferred) > 0 && !g.draining {
+		g.draining = true
+		go g.runDeferred()
+	}
+}
+
+func (g *guardedCaller) runDeferred() {
+	for do := g.nextDeferred(); do != nil; do = g.nextDeferred() {
+		_, _ = g.run(context.Background(), do)
+	}
+}
+
+// nextDeferred returns the first of what was kept for a node that is not away; nil: there is none.
+func (g *guardedCaller) nextDeferred() func(context.Context) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	i := slices.IndexFunc(g.deferred, func(e deferredEnd) bool { return !g.breakerOf(e.key).isOpen() })
+	if g.draining = i >= 0; !g.draining {
+		return nil
+	}
+	do := g.deferred[i].run
+	g.deferred = slices.Delete(g.deferred, i, i+1)
+	return do
+}
+
+// outcomeOf returns what an error means for the state of Redis.
+func outcomeOf(ctx context.Context, err error) outcome {
+	var reply redis.Error
+	switch {
+	case err == nil, errors.As(err, &reply):
+		return outcomeResponse
+	case ctx.Err() != nil:
+		return outcomeAbandoned
+	}
+	return outcomeTimeout
+}

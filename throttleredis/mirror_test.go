@@ -1,0 +1,74 @@
+package throttleredis
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttle/throttletest"
+)
+
+// As a limiter it is as good as the one on Redis. Time is real where it asks, so that
+// Timeout must be long.
+func TestFallback_conformance(t *testing.T) {
+	ten := throttle.Limit{Name: "ten", Count: 10, Per: time.Second, Burst: 10}
+	for name, processes := range map[string]int{"alone": 0, "with a share": 2} {
+		t.Run(name, func(t *testing.T) {
+			wrap := func(l throttle.Limiter) throttle.Limiter {
+				return &Fallback{Limiter: divisible{l}, Processes: processes, Timeout: time.Minute}
+			}
+			throttletest.TestLimiter(t, func(clk throttle.Clock) throttle.Limiter {
+				return wrap(throttle.NewTokenBucket(ten, clk))
+			}, throttletest.Spec{Limit: ten, Wrap: wrap, Histories: 100})
+		})
+	}
+}
+
+// A divisible limiter has shares, for which here all is enough.
+type divisible struct{ throttle.Limiter }
+
+func (divisible) Share(int, int) throttle.Limiter {
+	return throttle.NewTokenBucket(throttle.PerSecond(5), nil)
+}
+
+func (d divisible) Observe(ctx context.Context, c throttle.Claim, by throttle.Decision, f throttle.Feedback) {
+	throttle.Observe(ctx, d.Limiter, c, by, f)
+}
+
+// What Redis gets back, the share gets back: else in-flight claims would fill it for ever.
+func TestFallback_shareIsToldOfEnds(t *testing.T) {
+	for name, end := range map[string]func(*Fallback, throttle.Decision){
+		"cancel": func(f *Fallback, d throttle.Decision) { f.Cancel(t.Context(), throttle.Claim{}, d) },
+		"observe": func(f *Fallback, d throttle.Decision) {
+			f.Observe(t.Context(), throttle.Claim{}, d, throttle.Feedback{})
+		},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newFakeRedis()
+			r.Limiter = throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 4}, nil)
+			f := &Fallback{Limiter: concurrencyRemote{r}, Processes: 2}
+			for range 100 {
+				end(f, claim(t, f, throttle.Claim{}))
+			}
+			held := claim(t, f, throttle.Claim{})
+			r.set(errDown, 0)
+			for _, ok := range []bool{true, false} {
+				d := claim(t, f, throttle.Claim{})
+				require.True(t, d.Degraded, name)
+				require.Equal(t, ok, d.OK, "%s: one of two places is in use", name)
+			}
+			end(f, held)
+		})
+	}
+}
+
+// concurrencyRemote is a remote whose shares are of what is in flight.
+type concurrencyRemote struct{ *fakeRedis }
+
+func (concurrencyRemote) Share(processes, _ int) throttle.Limiter {
+	return throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 4 / int64(processes)}, nil)
+}

@@ -1,0 +1,33 @@
+package throttleredis
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/heed-go/heed/throttle"
+)
+
+// Whatever the limit, a process that is alone has about its part of it, and lets something
+// through.
+func TestShare_ofEveryKindOfLimit(t *testing.T) {
+	t.Parallel()
+	all := append(pairs(), limiterPair{name: "AllOf", remote: func(s *Store) throttle.Limiter {
+		return AllOf(s.TokenBucket(throttle.PerSecond(9)), s.SlidingLog(throttle.SlidingLogConfig{Limit: throttle.PerSecond(30)}))
+	}})
+	for _, p := range all {
+		s := newTestStore(t)
+		s.Clock, s.useLocalClock = &manualClock{now: began}, true
+		l := p.remote(s)
+		share := l.(sharer).Share(3, 0)
+		claim := throttle.Claim{Key: "k", MaxWait: 10 * time.Second}
+		whole, err := l.Reserve(t.Context(), claim)
+		require.NoError(t, err, p.name)
+		part, err := share.Reserve(t.Context(), claim)
+		require.NoError(t, err, p.name)
+		require.True(t, part.OK, "%s: %+v", p.name, part)
+		require.LessOrEqual(t, 3*part.Limit, whole.Limit+3, p.name)
+		require.Equal(t, whole.Policy, part.Policy, p.name)
+	}
+}

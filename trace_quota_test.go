@@ -1,0 +1,124 @@
+package heed_test
+
+import (
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/heed-go/heed"
+	"github.com/heed-go/heed/quota"
+	"github.com/stretchr/testify/require"
+)
+
+// Trace.Hold and Trace.LimitLearned tell of each hold and estimate, by the name that
+// errors have too.
+func TestTrace_reportsHoldsAndLimits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var holds []heed.HoldInfo
+		var learned []heed.LimitLearnedInfo
+		rejected := false
+		s := &simulatedServer{rtt: time.Millisecond, serve: func(time.Time) (int, http.Header) {
+			h := http.Header{"X-Ratelimit-Limit": {"100"}, "X-Ratelimit-Remaining": {"99"}, "X-Ratelimit-Reset": {"60"}}
+			if !rejected {
+				rejected = true
+				return 429, http.Header{"Retry-After": {"5"}}
+			}
+			return 200, h
+		}}
+		client := heed.NewClient(&heed.Transport{Base: s, Trace: &heed.Trace{
+			Hold:         func(h heed.HoldInfo) { holds = append(holds, h) },
+			LimitLearned: func(l heed.LimitLearnedInfo) { learned = append(learned, l) },
+		}})
+		failed, _ := runJob(t, client, 2, 1)
+		require.Zero(t, failed)
+		require.Len(t, holds, 2)
+		require.True(t, holds[0].Held)
+		require.Equal(t, "api.test: retry-after", holds[0].Limit)
+		require.InDelta(t, 5*time.Second, holds[0].For, float64(250*time.Millisecond))
+		require.False(t, holds[0].Estimated)
+		require.False(t, holds[1].Held)
+		require.Equal(t, heed.LimitLearnedInfo{Host: "api.test", Limit: "api.test: quota", Size: 100}, learned[0])
+	})
+}
+
+// LimitLearned is called when an estimated rate begins, changes and is dropped.
+func TestTrace_reportsALearnedRate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		changes := map[quota.Change]int{}
+		limited, start := bucketServer(20, 21, 429, false), time.Now()
+		s := &simulatedServer{rtt: time.Millisecond, serve: func(now time.Time) (int, http.Header) {
+			if now.Sub(start) > 20*time.Second {
+				return 200, nil // the limit is gone
+			}
+			return limited(now)
+		}}
+		client := heed.NewClient(&heed.Transport{Base: s, Trace: &heed.Trace{LimitLearned: func(l heed.LimitLearnedInfo) {
+			changes[l.Change]++
+			require.Equal(t, "api.test: learned rate", l.Limit)
+			require.Zero(t, l.Size)
+		}}})
+		for time.Since(start) < 2*time.Minute {
+			failed, _ := runJob(t, client, 30, 30)
+			require.Zero(t, failed)
+			time.Sleep(500 * time.Millisecond)
+		}
+		require.Positive(t, changes[quota.Learned])
+		require.Positive(t, changes[quota.Changed])
+		require.Positive(t, changes[quota.Dropped])
+	})
+}
+
+// Tracker.Forget lets callers go that wait for a hold.
+func TestTracker_forgetReleasesWaitingRequests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rejected := false
+		s := &simulatedServer{rtt: time.Millisecond, serve: func(time.Time) (int, http.Header) {
+			if !rejected {
+				rejected = true
+				return 429, http.Header{"Retry-After": {"60"}}
+			}
+			return 200, nil
+		}}
+		var tracker quota.Tracker
+		client := heed.NewClient(&heed.Transport{Base: s, Quota: &tracker})
+		go func() {
+			time.Sleep(10 * time.Second)
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://API.test:80/other", nil)
+			if err != nil {
+				panic(err)
+			}
+			tracker.Forget(req)
+		}()
+		failed, elapsed := runJob(t, client, 5, 5)
+		require.Zero(t, failed)
+		require.InDelta(t, 10*time.Second, elapsed, float64(time.Second))
+	})
+}
+
+// In front of a server that rejects with bare 429 above its limit, StatedOnly and Disabled
+// hold nothing back; Retry-After is obeyed by StatedOnly.
+func TestTracker_modes(t *testing.T) {
+	for _, tt := range []struct {
+		mode       quota.Mode
+		retryAfter bool
+		wasted     func(int) bool
+	}{
+		{quota.Full, false, func(n int) bool { return n <= 25 }},
+		{quota.StatedOnly, false, func(n int) bool { return n > 100 }},
+		{quota.StatedOnly, true, func(n int) bool { return n <= 300 }},
+		{quota.Disabled, true, func(n int) bool { return n > 60 }},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s := &simulatedServer{rtt: time.Millisecond, serve: bucketServer(20, 21, 429, tt.retryAfter)}
+			estimates := 0
+			client := heed.NewClient(&heed.Transport{Base: s, Quota: &quota.Tracker{Mode: tt.mode}, Trace: &heed.Trace{
+				LimitLearned: func(heed.LimitLearnedInfo) { estimates++ },
+			}})
+			runJob(t, client, 200, 30)
+			require.Equal(t, tt.mode == quota.Full, estimates > 0)
+			t.Logf("mode %d, Retry-After %v: %d wasted", tt.mode, tt.retryAfter, s.wasted)
+			require.True(t, tt.wasted(s.wasted), "mode %d: %d wasted", tt.mode, s.wasted)
+		})
+	}
+}

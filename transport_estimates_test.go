@@ -1,0 +1,208 @@
+package heed_test
+
+import (
+	"context"
+	"io"
+	"math"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/heed-go/heed"
+	"github.com/heed-go/heed/throttle"
+)
+
+// A limitedServer responds to one request that arrives now; status 0 closes the
+// connection.
+type limitedServer func(now time.Time) (status int, h http.Header)
+
+// A cost is what a job came to, or may come to at most: responses that were wasted, calls
+// that failed, and the time as a multiple of what a client needs that knows the limit.
+type cost struct {
+	wasted, failed int
+	elapsed        float64
+}
+
+// runJob sends n calls from c goroutines.
+func runJob(t *testing.T, client *http.Client, n, c int) (failed int, elapsed time.Duration) {
+	calls := make(chan int, n)
+	for i := range n {
+		calls <- i
+	}
+	close(calls)
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	start := time.Now()
+	for range c {
+		wg.Go(func() {
+			for range calls {
+				req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://api.test/items", nil)
+				if err != nil {
+					panic(err)
+				}
+				resp, err := client.Do(req)
+				ok := err == nil && resp.StatusCode == http.StatusOK
+				if err == nil {
+					resp.Body.Close()
+				}
+				if !ok {
+					mu.Lock()
+					failed++
+					mu.Unlock()
+				}
+			}
+		})
+	}
+	wg.Wait()
+	return failed, time.Since(start)
+}
+
+// simulatedServer is a server that is rtt away, as an http.RoundTripper.
+type simulatedServer struct {
+	serve  limitedServer
+	rtt    time.Duration
+	mu     sync.Mutex
+	wasted int
+}
+
+func (s *simulatedServer) RoundTrip(req *http.Request) (*http.Response, error) {
+	time.Sleep(s.rtt / 2)
+	s.mu.Lock()
+	status, h := s.serve(time.Now())
+	if status != http.StatusOK {
+		s.wasted++
+	}
+	s.mu.Unlock()
+	time.Sleep(s.rtt - s.rtt/2)
+	if status == 0 {
+		return nil, io.EOF
+	}
+	if h == nil {
+		h = http.Header{}
+	}
+	return &http.Response{StatusCode: status, Header: h, Body: io.NopCloser(strings.NewReader("")), Request: req, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1}, nil
+}
+
+func bucketServer(rate float64, burst int64, status int, retryAfter bool) limitedServer {
+	l := throttle.NewTokenBucket(throttle.Limit{Count: int64(rate), Per: time.Second, Burst: burst}, nil)
+	return func(now time.Time) (int, http.Header) {
+		d, _ := l.Reserve(context.Background(), throttle.Claim{Now: now})
+		if d.OK {
+			return 200, nil
+		}
+		h := http.Header{}
+		if retryAfter {
+			h.Set("Retry-After", strconv.Itoa(int(math.Ceil(d.Wait.Seconds()))))
+		}
+		return status, h
+	}
+}
+
+func windowServer(limit int, per time.Duration, status int, retryAfter bool) limitedServer {
+	var start time.Time
+	used := 0
+	return func(now time.Time) (int, http.Header) {
+		if now.Sub(start) >= per {
+			start, used = now, 0
+		}
+		used++
+		if used <= limit {
+			return 200, nil
+		}
+		h := http.Header{}
+		if retryAfter {
+			h.Set("Retry-After", strconv.Itoa(int(math.Ceil(start.Add(per).Sub(now).Seconds()))))
+		}
+		return status, h
+	}
+}
+
+func haproxyServer(limit int, per time.Duration, status int, retryAfter string) limitedServer {
+	var start time.Time
+	cur, prev := 0, 0
+	return func(now time.Time) (int, http.Header) {
+		if start.IsZero() {
+			start = now
+		}
+		if p := now.Sub(start); p >= 2*per {
+			cur, prev, start = 0, 0, now
+		} else if p >= per {
+			cur, prev, start = 0, cur, start.Add(per)
+		}
+		cur++
+		if cur+int(float64(prev)*float64(per-now.Sub(start))/float64(per)) <= limit {
+			return 200, nil
+		}
+		h := http.Header{}
+		if retryAfter != "" {
+			h.Set("Retry-After", retryAfter)
+		}
+		return status, h
+	}
+}
+
+// The same jobs on servers that state nothing or only Retry-After, in virtual time and
+// through the whole Transport. The bounds are those of the means of five runs, with a
+// fifth of room: they keep the rules of package quota from getting worse unnoticed. Figures
+// are in bench/README.md.
+func TestTransport_estimatesLimits(t *testing.T) {
+	nginx := func(status int, retryAfter bool) func() limitedServer {
+		return func() limitedServer { return bucketServer(20, 21, status, retryAfter) }
+	}
+	for _, tt := range []struct {
+		name          string
+		make          func() limitedServer
+		n             int
+		ideal         time.Duration
+		first, second cost
+	}{
+		{"20/s, burst of 20, bare 429", nginx(429, false), 300, 13950 * time.Millisecond, cost{20, 0, 1.10}, cost{3, 0, 1.10}},
+		{"20/s, burst of 20, bare 503", nginx(503, false), 300, 13950 * time.Millisecond, cost{25, 0, 1.10}, cost{3, 0, 1.10}},
+		{"20/s, burst of 20, closed connections", nginx(0, false), 300, 13950 * time.Millisecond, cost{25, 0, 1.10}, cost{3, 0, 1.10}},
+		{"20/s, burst of 20, bare 403", nginx(403, false), 300, 13950 * time.Millisecond, cost{25, 8, 1.10}, cost{3, 0, 1.10}},
+		{"20/s, burst of 20, Retry-After", nginx(429, true), 300, 13950 * time.Millisecond, cost{20, 0, 1.25}, cost{3, 0, 1.15}},
+		{"20/s without burst, bare 429", func() limitedServer { return bucketServer(20, 1, 429, false) }, 300, 14950 * time.Millisecond, cost{14, 0, 1.60}, cost{3, 0, 1.15}},
+		{"20/s without burst, Retry-After", func() limitedServer { return bucketServer(20, 1, 429, true) }, 300, 14950 * time.Millisecond, cost{13, 0, 2.10}, cost{3, 0, 1.50}},
+		{"50 per 2 s of HAProxy, bare 429", func() limitedServer { return haproxyServer(50, 2*time.Second, 429, "") }, 300, 12 * time.Second, cost{35, 0, 1.60}, cost{5, 0, 1.30}},
+		{"50 per 2 s of HAProxy, Retry-After", func() limitedServer { return haproxyServer(50, 2*time.Second, 429, "2") }, 300, 12 * time.Second, cost{25, 0, 1.60}, cost{3, 0, 1.15}},
+		{"50 per 2 s of HAProxy, bare 503", func() limitedServer { return haproxyServer(50, 2*time.Second, 503, "") }, 300, 12 * time.Second, cost{68, 3, 2.10}, cost{19, 0, 1.40}},
+		{"5 per s, bare 429", func() limitedServer { return windowServer(5, time.Second, 429, false) }, 300, 59 * time.Second, cost{21, 0, 1.30}, cost{4, 0, 1.20}},
+		{"5 per s, Retry-After", func() limitedServer { return windowServer(5, time.Second, 429, true) }, 300, 59 * time.Second, cost{15, 0, 1.35}, cost{4, 0, 1.35}},
+		{"1 per s, bare 429", func() limitedServer { return windowServer(1, time.Second, 429, false) }, 100, 99 * time.Second, cost{18, 0, 1.45}, cost{4, 0, 1.35}},
+		{"1 per s, bare 503", func() limitedServer { return windowServer(1, time.Second, 503, false) }, 100, 99 * time.Second, cost{23, 0, 1.45}, cost{4, 0, 1.35}},
+		{"100 per 5 s, bare 429", func() limitedServer { return windowServer(100, 5*time.Second, 429, false) }, 300, 10 * time.Second, cost{35, 0, 2.00}, cost{15, 0, 1.90}},
+		{"10/s, burst of 10, bare 429", func() limitedServer { return bucketServer(10, 10, 429, false) }, 300, 29 * time.Second, cost{18, 0, 1.15}, cost{4, 0, 1.15}},
+	} {
+		for _, rtt := range []time.Duration{time.Millisecond, 50 * time.Millisecond} {
+			t.Run(tt.name+", "+rtt.String(), func(t *testing.T) {
+				const runs = 5
+				var jobs [2]cost // sums
+				for range runs {
+					synctest.Test(t, func(t *testing.T) {
+						s := &simulatedServer{serve: tt.make(), rtt: rtt}
+						client := heed.NewClient(&heed.Transport{Base: s})
+						for i := range jobs {
+							s.wasted = 0
+							failed, elapsed := runJob(t, client, tt.n, 30)
+							jobs[i].wasted += s.wasted
+							jobs[i].failed += failed
+							jobs[i].elapsed += float64(elapsed) / float64(tt.ideal)
+							time.Sleep(8 * time.Second)
+						}
+					})
+				}
+				for i, most := range []cost{tt.first, tt.second} {
+					got := jobs[i]
+					t.Logf("job %d: wasted %.1f, failed %.1f, %.2f x", i+1, float64(got.wasted)/runs, float64(got.failed)/runs, got.elapsed/runs)
+					if got.wasted > runs*most.wasted || got.failed > runs*most.failed || got.elapsed > runs*most.elapsed {
+						t.Errorf("job %d: want at most %+v", i+1, most)
+					}
+				}
+			})
+		}
+	}
+}

@@ -1,0 +1,263 @@
+package heed
+
+import (
+	"fmt"
+	"net/http"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/heed-go/heed/quota"
+	"github.com/heed-go/heed/sketch"
+	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/warmup"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/time/rate"
+)
+
+// TestTransport_obeysEveryLimiter drives the Transport with each limiter that counts
+// by time, all set to 5 a second: 5 at once and 5 more within a second is the most
+// that any of them may let through. Those with a queue bound let all callers wait: the
+// bound holds beneath a Transport, too, and shorter queues would refuse some callers.
+func TestTransport_obeysEveryLimiter(t *testing.T) {
+	limit := throttle.Limit{Count: 5, Per: time.Second}
+	for name, limiter := range map[string]func() throttle.Limiter{
+		"TokenBucket": func() throttle.Limiter { return throttle.NewTokenBucket(limit, nil) },
+		"RefillBucket": func() throttle.Limiter {
+			return throttle.NewRefillBucket(throttle.RefillBucketConfig{Limit: limit}, nil)
+		},
+		"LeakyBucket": func() throttle.Limiter {
+			return throttle.NewLeakyBucket(throttle.LeakyBucketConfig{Limit: limit, Queue: 100}, nil)
+		},
+		"Nginx": func() throttle.Limiter {
+			return throttle.NewNginx(throttle.NginxConfig{Rate: 5, Per: time.Second, Burst: 104, Delay: 4}, nil)
+		},
+		"TickQueue": func() throttle.Limiter {
+			return throttle.NewTickQueue(throttle.TickQueueConfig{Limit: limit, Queue: 100}, nil)
+		},
+		"FixedWindow": func() throttle.Limiter {
+			return throttle.NewFixedWindow(throttle.FixedWindowConfig{Count: 5, Per: time.Second}, nil)
+		},
+		"Permits":    func() throttle.Limiter { return throttle.NewPermitsPerPeriod(5, time.Second, nil) },
+		"SlidingLog": func() throttle.Limiter { return throttle.NewSlidingLog(throttle.SlidingLogConfig{Limit: limit}, nil) },
+		"SlidingCounter": func() throttle.Limiter {
+			return throttle.NewSlidingCounter(throttle.SlidingCounterConfig{Limit: limit}, nil)
+		},
+		"SubWindows": func() throttle.Limiter {
+			return throttle.NewSubWindows(throttle.SubWindowsConfig{Limit: limit, Parts: 10}, nil)
+		},
+		"FromRate": func() throttle.Limiter { return throttle.FromRate(rate.NewLimiter(5, 5), "rate", nil) },
+		"AllOf": func() throttle.Limiter {
+			return throttle.AllOf(throttle.NewTokenBucket(limit, nil), throttle.NewFixedWindow(throttle.FixedWindowConfig{Count: 100, Per: time.Minute}, nil))
+		},
+		"Fallback": func() throttle.Limiter {
+			return &throttle.Fallback{Primary: throttle.NewTokenBucket(limit, nil), Secondary: throttle.AllowAll}
+		},
+		"Soft": func() throttle.Limiter {
+			return &throttle.SoftLimit{Soft: throttle.NewTokenBucket(throttle.PerSecond(1), nil), Hard: throttle.NewTokenBucket(limit, nil)}
+		},
+		"Elastic": func() throttle.Limiter {
+			return &throttle.Borrowing{
+				Limiter:   throttle.NewTokenBucket(limit, nil),
+				CanBorrow: func(throttle.Claim, throttle.Decision) bool { return false },
+			}
+		},
+		"Keyed": func() throttle.Limiter {
+			return &throttle.KeyedLimiter{New: func(string) throttle.Limiter { return throttle.NewTokenBucket(limit, nil) }}
+		},
+		"KeyedBuckets": func() throttle.Limiter { return throttle.NewKeyedBuckets(throttle.BucketsConfig{Limit: limit}, nil) },
+		"sketch": func() throttle.Limiter {
+			return sketch.NewLimiter(sketch.LimiterConfig{Limit: limit, Clients: 100}, nil)
+		},
+		"warmup": func() throttle.Limiter {
+			return warmup.NewBursty(warmup.BurstyConfig{Limit: throttle.Limit{Count: 5, Per: time.Second}, MaxBurst: 800 * time.Millisecond}, nil)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				// Every third answer is a failure, so that there are retries among them.
+				s := newScript(200, 200, 500, 200, 200, 500, 200, 200, 500, 200, 200, 500, 200)
+				tr := &Transport{Base: s, Limiter: limiter(), Quota: &quota.Tracker{InitialConcurrency: -1}, Retry: &RetryPolicy{MaxAttempts: 20}}
+				var wg sync.WaitGroup
+				for range 25 {
+					wg.Go(func() {
+						resp, err := get(t, tr)
+						if err != nil || resp.StatusCode != 200 {
+							t.Error(err, resp)
+						}
+					})
+				}
+				wg.Wait()
+				require.Equal(t, 25+4, s.sent())
+				for i := range s.got[10:] {
+					require.GreaterOrEqual(t, s.got[i+10].at-s.got[i].at, time.Second, "11 within a second")
+				}
+				require.Less(t, time.Since(s.start), 12*time.Second)
+			})
+		})
+	}
+}
+
+// TestTransport_obeysLimitersNotBasedOnTime drives it with those that do not count
+// by time.
+func TestTransport_obeysLimitersNotBasedOnTime(t *testing.T) {
+	for name, tt := range map[string]struct {
+		limiter throttle.Limiter
+		took    time.Duration // for 12 requests that take a second each
+	}{
+		"Unlimited":   {throttle.AllowAll, time.Second},
+		"Shadow":      {&throttle.Shadow{Limiter: throttle.DenyAll}, time.Second},
+		"InFlight":    {throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 4}, nil), 3 * time.Second},
+		"Adaptive":    {throttle.NewAdaptive(throttle.AdaptiveConfig{}, nil), time.Second},
+		"AcceptRatio": {throttle.NewAdmissionControl(throttle.AdmissionControlConfig{}, nil), time.Second},
+		"Penalty": {throttle.NewBan(throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 12}, nil),
+			throttle.BanConfig{Refusals: 1, Within: time.Second, Duration: time.Minute}, nil), time.Second},
+		"Blocked": {throttle.DenyAll, 0},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			tr := &Transport{Limiter: tt.limiter, Quota: &quota.Tracker{InitialConcurrency: -1}, Base: baseFunc(func(*http.Request) (*http.Response, error) {
+				time.Sleep(time.Second)
+				return newResponse(200, ""), nil
+			})}
+			start := time.Now()
+			var wg sync.WaitGroup
+			for range 12 {
+				wg.Go(func() {
+					_, err := get(t, tr)
+					if tt.limiter == throttle.DenyAll {
+						assert.ErrorIs(t, err, throttle.ErrRefused, name)
+						return
+					}
+					assert.NoError(t, err, name)
+				})
+			}
+			wg.Wait()
+			require.Equal(t, tt.took, time.Since(start), name)
+		})
+	}
+}
+
+// TestTransport_hooksMaySetDemands: who sets the demands of a ticket instead of
+// adding to them replaces neither Limiter nor what is known of the server.
+func TestTransport_hooksMaySetDemands(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hooks := 0
+		s := newScript(response{429, "", []string{"Retry-After", "10"}}, 200)
+		tr := &Transport{Base: s, Limiter: perMinute(), Limits: func(_ *http.Request, tk *throttle.Ticket) {
+			hooks++
+			tk.Demands[0] = throttle.Demand{Limiter: throttle.NewTokenBucket(throttle.PerSecond(1), nil)}
+		}}
+		for range 2 {
+			resp, err := get(t, tr)
+			require.NoError(t, err)
+			require.Equal(t, 200, resp.StatusCode)
+		}
+		require.Equal(t, 2, hooks)
+		require.Equal(t, []time.Duration{time.Minute, time.Minute}, s.gaps())
+	})
+}
+
+// TestTransport_startsSlowlyWithAnUnknownHost: each round takes 50 ms, so that
+// what is sent at one instant is what may be in flight. It was a second, but now one more
+// request is sent for each 100 ms without a response.
+func TestTransport_startsSlowlyWithAnUnknownHost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const round = 50 * time.Millisecond
+		tr := &Transport{Base: baseFunc(func(*http.Request) (*http.Response, error) {
+			time.Sleep(round)
+			return newResponse(200, ""), nil
+		})}
+		sendMany := func(n int) (rounds []int) {
+			var mu sync.Mutex
+			var wg sync.WaitGroup
+			start, sent := time.Now(), map[time.Duration]int{}
+			for range n {
+				wg.Go(func() {
+					_, err := get(t, tr)
+					assert.NoError(t, err)
+					mu.Lock()
+					sent[time.Since(start)]++
+					mu.Unlock()
+				})
+			}
+			wg.Wait()
+			for i := range len(sent) {
+				rounds = append(rounds, sent[time.Duration(i+1)*round])
+			}
+			return rounds
+		}
+		require.Equal(t, []int{4, 6, 9, 13, 18, 18, 18, 14}, sendMany(100), "4, and one more for every two good answers, up to 18")
+		require.Equal(t, []int{60}, sendMany(60), "the host is known")
+	})
+}
+
+// TestTransport_holdsAllCallersAfterRetryAfter has 50 callers at a server that allows
+// 10 a second and states no more than Retry-After. Mostly 56 to 59 requests are sent; in one
+// run of about 50 too few of the first rejections come together to be evidence of a rate,
+// and then it is a few more.
+func TestTransport_holdsAllCallersAfterRetryAfter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		allowed := throttle.NewTokenBucket(throttle.PerSecond(10), nil)
+		s := newCountingServer(t, rejectOver(allowed, "Retry-After", "1"))
+		defer s.close()
+		tr := &Transport{Base: s.base}
+		start := time.Now()
+		var wg sync.WaitGroup
+		for range 50 {
+			wg.Go(func() {
+				resp, err := get(t, tr)
+				if err != nil || resp.StatusCode != 200 {
+					t.Error(err, resp)
+					return
+				}
+				resp.Body.Close()
+			})
+		}
+		wg.Wait()
+		t.Logf("sent %d, elapsed %v", s.requests.Load(), time.Since(start))
+		require.LessOrEqual(t, s.requests.Load(), int64(66))
+		require.Less(t, time.Since(start), 8*time.Second)
+	})
+}
+
+// TestTransport_waitsOnceForRetryAfter: the gate in line and the pause of
+// the retry are one wait, not two.
+func TestTransport_waitsOnceForRetryAfter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScript(response{429, "", []string{"Retry-After", "10"}}, 200)
+		resp, err := get(t, &Transport{Base: s})
+		require.NoError(t, err)
+		require.GreaterOrEqual(t, s.gaps()[0], 10*time.Second)
+		require.LessOrEqual(t, s.gaps()[0], 11*time.Second)
+		info, ok := InfoFrom(resp)
+		require.True(t, ok)
+		require.Equal(t, s.gaps()[0], info.QueueWait)
+		require.Zero(t, info.BackoffWait)
+		require.Contains(t, fmt.Sprint(info.Limit), "api.test")
+	})
+}
+
+func perMinute() throttle.Limiter {
+	return throttle.NewTokenBucket(throttle.PerMinute(1), nil)
+}
+
+// TestTransport_retriesARejectionWithAnyStatus: a 403 that is a throttle, as
+// GitHub sends it, is one for POST too; any other 403 is none.
+func TestTransport_retriesARejectionWithAnyStatus(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, tt := range []struct {
+			headers []string
+			sent    int
+		}{
+			{[]string{"Retry-After", "2", "X-RateLimit-Limit", "60", "X-RateLimit-Remaining", "0", "X-RateLimit-Reset", "2"}, 2},
+			{nil, 1},
+		} {
+			s := newScript(response{403, "", tt.headers}, 200)
+			_, err := (&Transport{Base: s}).RoundTrip(request(t, "POST", "x"))
+			require.NoError(t, err)
+			require.Equal(t, tt.sent, s.sent())
+		}
+	})
+}

@@ -1,0 +1,65 @@
+package heed_test
+
+import (
+	"io"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/heed-go/heed"
+	"github.com/heed-go/heed/internal/memhttp"
+	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttlehttp"
+	"github.com/stretchr/testify/require"
+)
+
+// TestTransport_finishesWhereAPlainClientFails is the main job in a bubble: a
+// limit of which the client is told nothing, 30 goroutines, 300 calls.
+func TestTransport_finishesWhereAPlainClientFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var sent, throttled atomic.Int64
+		limited := (&throttlehttp.Middleware{
+			Limiter: throttle.NewTokenBucket(throttle.Limit{Count: 50, Per: time.Second, Burst: 25}, nil),
+		}).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "ok") }))
+		s := memhttp.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			sent.Add(1)
+			limited.ServeHTTP(w, r)
+		}))
+		defer s.Close()
+		base := s.Transport()
+		defer base.CloseIdleConnections()
+		client := heed.NewClient(&heed.Transport{Base: base, Trace: &heed.Trace{
+			AttemptDone: func(_ *http.Request, s heed.TraceInfo) {
+				if s.Response != nil && s.Response.StatusCode == http.StatusTooManyRequests {
+					throttled.Add(1)
+				}
+			},
+		}})
+		start := time.Now()
+		var failed atomic.Int64
+		var wg sync.WaitGroup
+		for range 30 {
+			wg.Go(func() {
+				for range 10 {
+					resp, err := client.Get(s.URL)
+					if err != nil || resp.StatusCode != http.StatusOK {
+						failed.Add(1)
+						t.Log(err, resp)
+						continue
+					}
+					io.Copy(io.Discard, resp.Body)
+					resp.Body.Close()
+				}
+			})
+		}
+		wg.Wait()
+		ideal := (300 - 25) * time.Second / 50
+		t.Logf("sent %d, throttled %d, failed %d, elapsed %v, ideal %v", sent.Load(), throttled.Load(), failed.Load(), time.Since(start), ideal)
+		require.Zero(t, failed.Load())
+		require.LessOrEqual(t, throttled.Load(), int64(3))
+		require.LessOrEqual(t, time.Since(start), ideal*115/100)
+	})
+}

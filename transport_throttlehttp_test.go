@@ -1,0 +1,132 @@
+package heed_test
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/heed-go/heed"
+	"github.com/heed-go/heed/internal/memhttp"
+	"github.com/heed-go/heed/quota"
+	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttlehttp"
+	"github.com/heed-go/heed/warmup"
+	"github.com/stretchr/testify/require"
+)
+
+// ownLimiters are the limiters of this project, each at about 20 requests a second.
+var ownLimiters = map[string]func() throttle.Limiter{
+	"token bucket": func() throttle.Limiter { return throttle.NewTokenBucket(throttle.PerSecond(20), nil) },
+	"small burst": func() throttle.Limiter {
+		return throttle.NewTokenBucket(throttle.Limit{Count: 20, Per: time.Second, Burst: 5}, nil)
+	},
+	"refill": func() throttle.Limiter {
+		return throttle.NewRefillBucket(throttle.RefillBucketConfig{Limit: per2Seconds}, nil)
+	},
+	"leaky bucket": func() throttle.Limiter {
+		return throttle.NewLeakyBucket(throttle.LeakyBucketConfig{Limit: per2Seconds}, nil)
+	},
+	"nginx": func() throttle.Limiter {
+		return throttle.NewNginx(throttle.NginxConfig{Rate: 20, Per: time.Second, Burst: 20, NoDelay: true}, nil)
+	},
+	"clock window": func() throttle.Limiter {
+		return throttle.NewFixedWindow(throttle.FixedWindowConfig{Count: 40, Per: 2 * time.Second}, nil)
+	},
+	"period": func() throttle.Limiter { return throttle.NewPermitsPerPeriod(40, 2*time.Second, nil) },
+	"log": func() throttle.Limiter {
+		return throttle.NewSlidingLog(throttle.SlidingLogConfig{Limit: per2Seconds}, nil)
+	},
+	"counter": func() throttle.Limiter {
+		return throttle.NewSlidingCounter(throttle.SlidingCounterConfig{Limit: per2Seconds}, nil)
+	},
+	"sub-windows": func() throttle.Limiter {
+		return throttle.NewSubWindows(throttle.SubWindowsConfig{Limit: per2Seconds, Parts: 8}, nil)
+	},
+	"saved bursts": func() throttle.Limiter {
+		return warmup.NewBursty(warmup.BurstyConfig{Limit: throttle.PerSecond(20)}, nil)
+	},
+	"warm-up": func() throttle.Limiter {
+		return warmup.New(warmup.Config{Limit: throttle.PerSecond(20), Period: 2 * time.Second}, nil)
+	},
+	"five at a time": func() throttle.Limiter { return throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 5}, nil) },
+}
+
+var per2Seconds = throttle.Limit{Count: 40, Per: 2 * time.Second}
+
+// A countingTransport counts what it sends once the first answer has come, and how much of it
+// is refused.
+type countingTransport struct {
+	base           http.RoundTripper
+	responded      atomic.Bool
+	sent, rejected atomic.Int64
+}
+
+func (s *countingTransport) RoundTrip(req *http.Request) (*http.Response, error) {
+	counts := s.responded.Load()
+	time.Sleep(time.Millisecond) // a way that is not walked in no time
+	resp, err := s.base.RoundTrip(req)
+	s.responded.Store(true)
+	if counts {
+		s.sent.Add(1)
+		if err == nil && resp.StatusCode == http.StatusTooManyRequests {
+			s.rejected.Add(1)
+		}
+	}
+	return resp, err
+}
+
+// The Transport against the middleware: whatever the algorithm and the words, once
+// the first answer has come nothing is sent that is refused. Only logs, which no header
+// describes, may refuse a few: three in one of 25 runs, by the order in which goroutines run.
+func TestTransport_isNeverRejectedByOurMiddleware(t *testing.T) {
+	dialects := []quota.Dialect{0, quota.XRateLimit, quota.Draft03, quota.Draft10, quota.XRateLimit | quota.XRetryAfter}
+	for name, limiter := range ownLimiters {
+		for _, dialect := range dialects {
+			synctest.Test(t, func(t *testing.T) {
+				m := &throttlehttp.Middleware{Limiter: limiter(), Dialect: dialect}
+				s := memhttp.NewServer(m.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					time.Sleep(5 * time.Millisecond)
+					io.WriteString(w, "ok")
+				})))
+				defer s.Close()
+				base := s.Transport()
+				defer base.CloseIdleConnections()
+				wire := &countingTransport{base: base}
+				start := time.Now()
+				failed := crowd(heed.NewClient(&heed.Transport{Base: wire}), s.URL)
+				summary := fmt.Sprintf("%s, dialect %d: of %d sent after the first answer %d refused, %d failed, %v",
+					name, dialect, wire.sent.Load(), wire.rejected.Load(), failed, time.Since(start).Round(time.Millisecond))
+				t.Log(summary)
+				few := int64(0)
+				if name == "log" || name == "sub-windows" {
+					few = wire.sent.Load() / 20
+				}
+				require.LessOrEqual(t, wire.rejected.Load(), few, summary)
+				require.Zero(t, failed, summary)
+			})
+		}
+	}
+}
+
+// crowd has 30 goroutines make 180 calls, which takes several windows. It returns how
+// many fail.
+func crowd(client *http.Client, url string) int64 {
+	var failed atomic.Int64
+	var all sync.WaitGroup
+	for range 30 {
+		all.Go(func() {
+			for range 6 {
+				if _, status := roundTrip(client, url); status != http.StatusOK {
+					failed.Add(1)
+				}
+			}
+		})
+	}
+	all.Wait()
+	return failed.Load()
+}
