@@ -6,6 +6,8 @@ import (
 	"math"
 	"sync"
 	"time"
+
+	"github.com/heed-go/heed/internal/ticks"
 )
 
 // An AdaptiveConfig says how an Adaptive finds its rate. The zero Adapt is that of the adaptive
@@ -90,7 +92,7 @@ func (a AdaptiveConfig) withDefaults() AdaptiveConfig {
 //
 // For servers that do say what they allow, see package quota.
 type Adaptive struct {
-	time   timeline
+	time   ticks.Timeline
 	config AdaptiveConfig
 
 	mu            sync.Mutex
@@ -116,7 +118,7 @@ func NewAdaptive(a AdaptiveConfig, clk Clock) *Adaptive {
 	if err := a.Validate(); err != nil {
 		panic(err.Error() + " (NewAdaptive)")
 	}
-	l := &Adaptive{time: newTimeline(clk), config: a.withDefaults(), last: noReading, tat: math.MinInt64}
+	l := &Adaptive{time: ticks.NewTimeline(clk), config: a.withDefaults(), last: noReading, tat: math.MinInt64}
 	if a.InitialRate > 0 {
 		l.peak = l.clamp(a.InitialRate / l.config.Curve.DecreaseFactor()) // as if it had been cut to Start
 		l.rate = l.clamp(a.InitialRate)
@@ -138,11 +140,11 @@ func (l *Adaptive) Reserve(_ context.Context, c Claim) (Decision, error) {
 	if err != nil {
 		return Decision{}, err
 	}
-	given := l.time.read(c.Now)
+	given := l.time.Read(c.Now)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := max(given, l.last)
-	d := Decision{Policy: l.config.Name, At: l.time.stamp(now, given, c.Now), Grant: l.cuts}
+	d := Decision{Policy: l.config.Name, At: l.time.Stamp(now, given, c.Now), Grant: l.cuts}
 	if l.rate == 0 {
 		if d.OK = true; !c.DryRun {
 			l.recordGrant(n, now)
@@ -150,7 +152,7 @@ func (l *Adaptive) Reserve(_ context.Context, c Claim) (Decision, error) {
 		return d, nil
 	}
 	taken, cost, window := l.taken(now), l.cost(float64(n)), l.window()
-	switch wait := addSat(taken, min(cost, window)-window); {
+	switch wait := ticks.Add(taken, min(cost, window)-window); {
 	case wait > 0:
 		d.Wait = time.Duration(wait)
 		l.callerWaited = l.callerWaited || !c.DryRun
@@ -158,8 +160,8 @@ func (l *Adaptive) Reserve(_ context.Context, c Claim) (Decision, error) {
 		d.OK = true
 	default:
 		d.OK = true
-		taken = addSat(taken, cost)
-		l.tat = addSat(now, taken)
+		taken = ticks.Add(taken, cost)
+		l.tat = ticks.Add(now, taken)
 		l.recordGrant(n, now)
 	}
 	return l.describe(d, taken), nil
@@ -173,20 +175,20 @@ func (l *Adaptive) recordGrant(n, now int64) {
 // describe adds to d the state of a bucket from which so much is taken.
 func (l *Adaptive) describe(d Decision, taken int64) Decision {
 	window, interval := l.window(), 1e9/l.rate
-	d.Limit = max(whole(math.Floor(float64(window)/interval)), 1)
-	d.Remaining = min(whole(math.Floor(float64(max(window-taken, 0))/interval)), d.Limit)
+	d.Limit = max(ticks.Int64(math.Floor(float64(window)/interval)), 1)
+	d.Remaining = min(ticks.Int64(math.Floor(float64(max(window-taken, 0))/interval)), d.Limit)
 	d.ResetAfter, d.Per = time.Duration(taken), time.Duration(window)
 	return d
 }
 
 // taken returns how many nanoseconds until the bucket is full.
-func (l *Adaptive) taken(now int64) int64 { return max(subSat(l.tat, now), 0) }
+func (l *Adaptive) taken(now int64) int64 { return max(ticks.Sub(l.tat, now), 0) }
 
 // window returns how many nanoseconds an empty bucket takes to fill.
 func (l *Adaptive) window() int64 { return max(int64(l.config.Burst), l.cost(1)) }
 
 // cost returns how many nanoseconds n units take to come.
-func (l *Adaptive) cost(n float64) int64 { return int64(ceilNanoseconds(n / l.rate * 1e9)) }
+func (l *Adaptive) cost(n float64) int64 { return int64(ticks.CeilDuration(n / l.rate * 1e9)) }
 
 // Local implements Local.
 func (*Adaptive) NonBlocking() bool { return true }
@@ -200,7 +202,7 @@ func (l *Adaptive) Cancel(_ context.Context, c Claim, d Decision) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.throughput.subtract(n)
-	l.refund(n, l.time.read(c.Now), d)
+	l.refund(n, l.time.Read(c.Now), d)
 }
 
 // refund gives back n units of the claim granted by d.
@@ -208,10 +210,10 @@ func (l *Adaptive) refund(n, asOf int64, d Decision) {
 	if l.rate == 0 || d.Grant != l.cuts {
 		return
 	}
-	from := l.time.read(d.At)
-	since := subSat(max(asOf, l.last, from), from)
+	from := l.time.Read(d.At)
+	since := ticks.Sub(max(asOf, l.last, from), from)
 	if left := float64(n) - float64(since)/1e9*l.highestRate; left > 0 {
-		l.tat = subSat(l.tat, whole(left/l.rate*1e9))
+		l.tat = ticks.Sub(l.tat, ticks.Int64(left/l.rate*1e9))
 	}
 }
 
@@ -221,7 +223,7 @@ func (l *Adaptive) Observe(_ context.Context, c Claim, d Decision, f Feedback) {
 	if !d.OK {
 		return
 	}
-	now := l.time.read(f.Now)
+	now := l.time.Read(f.Now)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now = max(now, l.last)
@@ -229,7 +231,7 @@ func (l *Adaptive) Observe(_ context.Context, c Claim, d Decision, f Feedback) {
 	case extra < 0:
 		l.refund(-extra, now, d)
 	case extra > 0 && l.rate > 0:
-		l.tat = addSat(max(l.tat, now), l.cost(float64(extra)))
+		l.tat = ticks.Add(max(l.tat, now), l.cost(float64(extra)))
 	}
 	switch {
 	case f.Outcome == Throttled && d.Grant == l.cuts:
@@ -249,13 +251,13 @@ func (l *Adaptive) cut(now int64, retryAfter time.Duration) {
 	l.cuts++
 	l.rate = l.clamp(l.peak * l.config.Curve.DecreaseFactor())
 	l.highestRate, l.waitedSeconds, l.lastClimb, l.callerWaited = l.rate, 0, now, false
-	l.tat = addSat(now, addSat(l.window(), int64(max(retryAfter, 0))))
+	l.tat = ticks.Add(now, ticks.Add(l.window(), int64(max(retryAfter, 0))))
 }
 
 // climb raises the rate if callers have waited for it, and keeps it within twice what
 // is sent.
 func (l *Adaptive) climb(now int64) {
-	since := subSat(now, l.lastClimb)
+	since := ticks.Sub(now, l.lastClimb)
 	if since < halfSecond {
 		return
 	}
@@ -272,7 +274,7 @@ func (l *Adaptive) setRate(rate float64, now int64) {
 	l.rate = l.clamp(rate)
 	l.highestRate = max(l.highestRate, l.rate)
 	if taken := l.taken(now); taken > 0 {
-		l.tat = addSat(now, int64(ceilNanoseconds(float64(taken)*old/l.rate)))
+		l.tat = ticks.Add(now, int64(ticks.CeilDuration(float64(taken)*old/l.rate)))
 	}
 }
 

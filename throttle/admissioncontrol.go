@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"sync"
 	"time"
+
+	"github.com/heed-go/heed/internal/ticks"
 )
 
 // An AdmissionControlConfig says when an AdmissionControl refuses. The zero Accept is that of the book.
@@ -58,7 +60,7 @@ func (a AdmissionControlConfig) Validate() error {
 // The odd case is Decision.Wait: there is no time after which a claim is granted, it is
 // 0. A Waiter asks again each second. To fail at once instead, use Ticket.Reserve.
 type AdmissionControl struct {
-	time   timeline
+	time   ticks.Timeline
 	config AdmissionControlConfig
 
 	randMu sync.Mutex // guards only accept.Rand, which is not called under mu
@@ -94,7 +96,7 @@ func NewAdmissionControl(a AdmissionControlConfig, clk Clock) *AdmissionControl 
 	if a.Rand == nil {
 		a.Rand = rand.Float64
 	}
-	return &AdmissionControl{time: newTimeline(clk), config: a}
+	return &AdmissionControl{time: ticks.NewTimeline(clk), config: a}
 }
 
 // Reserve implements Limiter. A dry run draws as well.
@@ -103,8 +105,8 @@ func (l *AdmissionControl) Reserve(_ context.Context, c Claim) (Decision, error)
 	if err != nil {
 		return Decision{}, err
 	}
-	given := l.time.read(c.Now)
-	d := Decision{Policy: l.config.Name, At: l.time.stamp(given, given, c.Now)}
+	given := l.time.Read(c.Now)
+	d := Decision{Policy: l.config.Name, At: l.time.Stamp(given, given, c.Now)}
 	l.mu.Lock()
 	p := l.rejectProbability(l.recent(given))
 	l.mu.Unlock()
@@ -145,7 +147,7 @@ func (l *AdmissionControl) Observe(_ context.Context, c Claim, d Decision, f Fee
 	if f.Outcome == Accepted {
 		a.accepts = n
 	}
-	now := l.time.read(f.Now)
+	now := l.time.Read(f.Now)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.count(a, now)
@@ -155,8 +157,8 @@ func (l *AdmissionControl) Observe(_ context.Context, c Claim, d Decision, f Fee
 func (l *AdmissionControl) count(a requestCounts, now int64) {
 	l.advance(now)
 	for _, to := range []*requestCounts{&l.parts[l.newest], &l.sum} {
-		to.requests = addSat(to.requests, a.requests)
-		to.accepts = addSat(to.accepts, a.accepts)
+		to.requests = ticks.Add(to.requests, a.requests)
+		to.accepts = ticks.Add(to.accepts, a.accepts)
 	}
 }
 
@@ -170,7 +172,7 @@ func (l *AdmissionControl) advance(now int64) {
 		l.newest = (l.newest + 1) % numParts
 		l.parts[l.newest] = requestCounts{}
 	}
-	l.partStart = addSat(l.partStart, elapsed*l.partLength())
+	l.partStart = ticks.Add(l.partStart, elapsed*l.partLength())
 	l.sum = l.sumNewest(numParts)
 }
 
@@ -185,7 +187,7 @@ func (l *AdmissionControl) recent(now int64) requestCounts {
 
 // elapsedParts returns how many parts have begun since the newest.
 func (l *AdmissionControl) elapsedParts(now int64) int64 {
-	return max(subSat(now, l.partStart), 0) / l.partLength()
+	return max(ticks.Sub(now, l.partStart), 0) / l.partLength()
 }
 
 func (l *AdmissionControl) partLength() int64 { return max(int64(l.config.Per)/numParts, 1) }
@@ -194,8 +196,8 @@ func (l *AdmissionControl) partLength() int64 { return max(int64(l.config.Per)/n
 func (l *AdmissionControl) sumNewest(n int64) (sum requestCounts) {
 	for i := range n {
 		p := l.parts[(l.newest-int(i)+numParts)%numParts]
-		sum.requests = addSat(sum.requests, p.requests)
-		sum.accepts = addSat(sum.accepts, p.accepts)
+		sum.requests = ticks.Add(sum.requests, p.requests)
+		sum.accepts = ticks.Add(sum.accepts, p.accepts)
 	}
 	return sum
 }

@@ -4,6 +4,8 @@ import (
 	"math"
 	"strconv"
 	"time"
+
+	"github.com/heed-go/heed/internal/ticks"
 )
 
 // An Alignment says where the windows of a FixedWindow begin.
@@ -50,16 +52,16 @@ var emptySpan = span{math.MaxInt64, math.MinInt64}
 
 // span returns the window of q that contains now. A window that opens with a claim
 // opened at opened.
-func (q FixedWindowConfig) span(tl *timeline, now, opened int64) span {
+func (q FixedWindowConfig) span(tl *ticks.Timeline, now, opened int64) span {
 	if q.Align.isCalendar() {
-		from, to := q.Align.calendarWindow(tl.at(now).In(zoneOrUTC(q.Zone)))
-		return span{min(tl.read(from), now), tl.read(to)}
+		from, to := q.Align.calendarWindow(tl.At(now).In(zoneOrUTC(q.Zone)))
+		return span{min(tl.Read(from), now), tl.Read(to)}
 	}
 	start := opened
 	if q.Align != AtFirst {
-		start = mulSat(floorDiv(now, int64(q.Per)), int64(q.Per))
+		start = ticks.Mul(floorDiv(now, int64(q.Per)), int64(q.Per))
 	}
-	return span{start, addSat(start, int64(q.Per))}
+	return span{start, ticks.Add(start, int64(q.Per))}
 }
 
 // Window returns the window of q that contains t: from is in it, to is not. It is for

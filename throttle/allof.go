@@ -6,7 +6,8 @@ import (
 	"math"
 	"slices"
 	"strconv"
-	"time"
+
+	"github.com/heed-go/heed/internal/ticks"
 )
 
 // AllOf returns a Limiter that grants a claim only if each of ls grants it now.
@@ -52,10 +53,6 @@ type allOf struct {
 	subGrants subGrants
 }
 
-// slowThreshold is how long trying a claim may take before it counts as time that has
-// passed: more than any local limiter needs, less than a remote one.
-const slowThreshold = time.Millisecond
-
 // Reserve implements Limiter.
 func (a *allOf) Reserve(ctx context.Context, c Claim) (Decision, error) {
 	if _, err := c.Units(); err != nil {
@@ -100,8 +97,8 @@ func (a *allOf) Reserve(ctx context.Context, c Claim) (Decision, error) {
 // To give it back as of the moment it was taken looks right and lets in more than
 // the limits: while a slow limiter was asked, units flowed back by themselves. See
 // TestAllOf_cancelAfterSlowRefusalStaysWithinLimit.
-func (a *allOf) rollback(ctx context.Context, c Claim, parts []Decision, w stopwatch) {
-	c.Now = w.now()
+func (a *allOf) rollback(ctx context.Context, c Claim, parts []Decision, w ticks.Stopwatch) {
+	c.Now = w.Now()
 	cancelAll(ctx, a.limiters, c, parts)
 }
 
@@ -184,31 +181,13 @@ func waitsLonger(p, d Decision) bool {
 	return p.At.Add(p.Wait).After(d.At.Add(d.Wait))
 }
 
-// A stopwatch tells how the reading of a claim moves on while limiters are asked.
-type stopwatch struct {
-	reading time.Time // the caller's reading; zero: each limiter reads its own clock
-	started time.Duration
-}
-
-var processStart = time.Now() // time.Since of it costs half of time.Now
-
-func startStopwatch(c Claim) stopwatch {
-	if c.Now.IsZero() || c.DryRun {
-		return stopwatch{}
+// startStopwatch returns a Stopwatch for c. A dry run needs none, as it takes nothing
+// that would have to be returned.
+func startStopwatch(c Claim) ticks.Stopwatch {
+	if c.DryRun {
+		return ticks.Stopwatch{}
 	}
-	return stopwatch{c.Now, time.Since(processStart)}
-}
-
-// now returns the reading by now: the same while little time has passed, so that
-// claims replayed from data stay exact.
-func (w stopwatch) now() time.Time {
-	if w.reading.IsZero() {
-		return time.Time{}
-	}
-	if d := time.Since(processStart) - w.started; d > slowThreshold {
-		return w.reading.Add(d)
-	}
-	return w.reading
+	return ticks.StartStopwatch(c.Now)
 }
 
 // Fallback asks Primary, and Secondary when Primary cannot decide. Its decisions

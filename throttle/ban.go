@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/heed-go/heed/internal/ticks"
 )
 
 // A BanConfig says whom a Penalty punishes, and how.
@@ -56,7 +58,7 @@ func (s BanConfig) Validate() error {
 type Ban struct {
 	limiter Limiter
 	config  BanConfig
-	time    timeline
+	time    ticks.Timeline
 
 	mu   sync.Mutex
 	keys keyTable[*banState]
@@ -96,13 +98,13 @@ func NewBan(l Limiter, s BanConfig, clk Clock) *Ban {
 	if s.MaxKeys == 0 {
 		s.MaxKeys = 1 << 16
 	}
-	return &Ban{limiter: l, config: s, time: newTimeline(clk)}
+	return &Ban{limiter: l, config: s, time: ticks.NewTimeline(clk)}
 }
 
 // Reserve implements Limiter. The Wait of a refusal that begins a penalty includes it.
 func (p *Ban) Reserve(ctx context.Context, c Claim) (Decision, error) {
 	until := p.bannedUntil(c.Key)
-	dryRun := until != noReading && p.time.read(c.Now) < until
+	dryRun := until != noReading && p.time.Read(c.Now) < until
 	d, now, err := p.reserveInner(ctx, c, dryRun)
 	if dryRun && err == nil && now >= until { // the limiter has seen a later reading
 		d, now, err = p.reserveInner(ctx, c, false)
@@ -126,13 +128,13 @@ func (p *Ban) reserveInner(ctx context.Context, c Claim, dryRun bool) (Decision,
 	if err != nil {
 		return Decision{}, 0, err
 	}
-	return d, p.time.read(d.At), nil
+	return d, p.time.Read(d.At), nil
 }
 
 // banned returns the refusal of a claim that d is the answer to, were it not for a
 // penalty. It waits for both.
 func (p *Ban) banned(d Decision, until, now int64) Decision {
-	left := time.Duration(subSat(until, now))
+	left := time.Duration(ticks.Sub(until, now))
 	if d.OK {
 		d.Wait = 0
 	}
@@ -167,13 +169,13 @@ func (p *Ban) countRefusal(key string, now int64) (until int64) {
 	if now >= o.forgetAt {
 		o.reset()
 	}
-	o.forgetAt = max(o.forgetAt, addSat(now, int64(p.config.ForgetAfter)))
+	o.forgetAt = max(o.forgetAt, ticks.Add(now, int64(p.config.ForgetAfter)))
 	if now < o.until || !o.count(now, p.config) {
 		return o.until
 	}
-	o.duration = min(max(mulSat(o.duration, 2), int64(p.config.Duration)), int64(p.config.MaxDuration))
-	o.until = addSat(now, o.duration)
-	o.forgetAt = addSat(o.until, int64(p.config.ForgetAfter))
+	o.duration = min(max(ticks.Mul(o.duration, 2), int64(p.config.Duration)), int64(p.config.MaxDuration))
+	o.until = ticks.Add(now, o.duration)
+	o.forgetAt = ticks.Add(o.until, int64(p.config.ForgetAfter))
 	return o.until
 }
 
@@ -200,7 +202,7 @@ func (o *banState) count(now int64, s BanConfig) bool {
 		o.refusals[o.oldest] = now
 		o.oldest = (o.oldest + 1) % s.Refusals
 	}
-	if len(o.refusals) < s.Refusals || subSat(now, o.refusals[o.oldest]) >= int64(s.Within) {
+	if len(o.refusals) < s.Refusals || ticks.Sub(now, o.refusals[o.oldest]) >= int64(s.Within) {
 		return false
 	}
 	o.refusals, o.oldest = o.refusals[:0], 0
@@ -222,7 +224,7 @@ func (p *Ban) NonBlocking() bool { return isNonBlocking(p.limiter) }
 func (p *Ban) Evictable(now time.Time) bool {
 	p.mu.Lock()
 	n := p.keys.len()
-	for n > 0 && p.keys.evict(p.time.read(now), (*banState).evictableAt) {
+	for n > 0 && p.keys.evict(p.time.Read(now), (*banState).evictableAt) {
 		n--
 	}
 	p.mu.Unlock()

@@ -1,6 +1,10 @@
 package throttle
 
-import "time"
+import (
+	"time"
+
+	"github.com/heed-go/heed/internal/ticks"
+)
 
 // bookings are where the claims of a LeakyBucket stand, as far as it needs to know.
 //
@@ -39,9 +43,9 @@ func (p bookings) covering(now int64) bookings {
 // withLimit returns p as of now in ticks of limit l. Nobody moves.
 func (p bookings) withLimit(l Limit, now int64) bookings {
 	e := p.gcra.next(l, now, p.gcra.tat.Load())
-	elapsed := mulSat(subSat(now, p.gcra.origin), p.gcra.scale)
+	elapsed := ticks.Mul(ticks.Sub(now, p.gcra.origin), p.gcra.scale)
 	move := func(position int64) int64 {
-		return mulDivUp(max(subSat(position, elapsed), 0), e.scale, p.gcra.scale)
+		return mulDivUp(max(ticks.Sub(position, elapsed), 0), e.scale, p.gcra.scale)
 	}
 	return bookings{e, move(p.last), move(p.lastGap)}
 }

@@ -4,6 +4,9 @@ import (
 	"cmp"
 	"slices"
 	"time"
+
+	"github.com/heed-go/heed/internal/indexheap"
+	"github.com/heed-go/heed/internal/ticks"
 )
 
 // A waiter is one caller in line.
@@ -21,12 +24,12 @@ type waiter struct {
 // to gate with it.
 type class struct {
 	key          classKey
-	waiters      indexHeap[*waiter, byPriority] // never empty while Waiter.mu is free
-	entries      [maxLimitQueues]queueEntry     // one for each of its gates
-	numEntries   int                            // how many of places there are
-	blockedAt    *queueEntry                    // the gate that must open for the first; nil: not asked yet
-	blockedSince int64                          // when it was parked there
-	periodStart  int64                          // when queueEntry.blockedTime began to be counted
+	waiters      indexheap.Heap[*waiter, byPriority] // never empty while Waiter.mu is free
+	entries      [maxLimitQueues]queueEntry          // one for each of its gates
+	numEntries   int                                 // how many of places there are
+	blockedAt    *queueEntry                         // the gate that must open for the first; nil: not asked yet
+	blockedSince int64                               // when it was parked there
+	periodStart  int64                               // when queueEntry.blockedTime began to be counted
 
 	// There is one question at a time, asked without the lock: by the caller itself
 	// where limits may do I/O, else by the goroutine that brings news. asking is the waiter: its
@@ -64,7 +67,7 @@ func (o byPriority) Less(a, b *waiter) bool {
 }
 
 func (o byPriority) rank(t *Ticket) int64 {
-	return subSat(t.arrival, mulSat(int64(t.Priority), o.aging))
+	return ticks.Sub(t.arrival, ticks.Mul(int64(t.Priority), o.aging))
 }
 
 func (byPriority) SetIndex(w *waiter, i int) { w.classIndex = int32(i) }

@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"sync"
 	"time"
+
+	"github.com/heed-go/heed/internal/ticks"
 )
 
 // A ConcurrencyConfig says how much an Concurrency lets be in use at a time.
@@ -55,7 +57,7 @@ func (c ConcurrencyConfig) String() string { return strconv.FormatInt(c.Count, 1
 // The odd case is an end that comes twice, or after MaxAge: each hold has a number
 // of its own, so that ending it again does nothing to whoever has its place by then.
 type Concurrency struct {
-	time timeline
+	time ticks.Timeline
 
 	mu       sync.Mutex
 	config   ConcurrencyConfig
@@ -80,7 +82,7 @@ func NewConcurrency(c ConcurrencyConfig, clk Clock) *Concurrency {
 	if err := c.Validate(); err != nil {
 		panic(err.Error() + " (NewConcurrency)")
 	}
-	f := &Concurrency{time: newTimeline(clk), config: c, policy: c.Name, last: noReading, claims: make([]activeClaim, 1)}
+	f := &Concurrency{time: ticks.NewTimeline(clk), config: c, policy: c.Name, last: noReading, claims: make([]activeClaim, 1)}
 	if f.policy == "" {
 		f.policy = c.String()
 	}
@@ -93,12 +95,12 @@ func (f *Concurrency) Reserve(_ context.Context, c Claim) (Decision, error) {
 	if err != nil {
 		return Decision{}, err
 	}
-	given := f.time.read(c.Now)
+	given := f.time.Read(c.Now)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	now := max(given, f.last)
 	used := f.used - f.expiredUnits(now)
-	d := Decision{Policy: f.policy, Limit: f.config.Count, At: f.time.stamp(now, given, c.Now)}
+	d := Decision{Policy: f.policy, Limit: f.config.Count, At: f.time.Stamp(now, given, c.Now)}
 	switch d.OK = n <= f.config.Count-used; {
 	case n > f.config.Count:
 		d.Wait = Forever
@@ -146,7 +148,7 @@ func (f *Concurrency) removeExpired(now int64) {
 }
 
 func (f *Concurrency) isExpired(i uint32, now int64) bool {
-	return f.config.MaxAge > 0 && subSat(now, f.claims[i].since) >= int64(f.config.MaxAge)
+	return f.config.MaxAge > 0 && ticks.Sub(now, f.claims[i].since) >= int64(f.config.MaxAge)
 }
 
 // add puts a hold of n units at the end of the line, and returns what to end it by.

@@ -3,6 +3,8 @@ package throttle
 import (
 	"context"
 	"time"
+
+	"github.com/heed-go/heed/internal/ticks"
 )
 
 // A deadline is the instant at which a waiter leaves its queue without a grant.
@@ -37,7 +39,7 @@ func (q *Queue) maxWaitEnd(w *waiter) int64 {
 	if q.MaxWait <= 0 {
 		return never
 	}
-	return addSat(int64(w.ticket.waited), int64(q.MaxWait))
+	return ticks.Add(int64(w.ticket.waited), int64(q.MaxWait))
 }
 
 // estimateEnd returns when an estimate has held s for Ticket.MaxServerWait; never if no
@@ -46,7 +48,7 @@ func (w *waiter) estimateEnd() int64 {
 	if !w.class.estimated || w.ticket.MaxServerWait <= 0 {
 		return never
 	}
-	return addSat(int64(w.ticket.waited), int64(w.ticket.MaxServerWait))
+	return ticks.Add(int64(w.ticket.waited), int64(w.ticket.MaxServerWait))
 }
 
 // setEstimated notes whether l waits because of an estimate.
@@ -73,7 +75,7 @@ func latencyEnd(w *waiter, now, realNow int64) int64 {
 	if w.ticket.Latency <= 0 || w.ctxDeadline == never {
 		return never
 	}
-	return addSat(now, subSat(w.ctxDeadline, realNow))
+	return ticks.Add(now, ticks.Sub(w.ctxDeadline, realNow))
 }
 
 // rejectExpired refuses the waiters whose deadline has come. If Clock runs faster than the
@@ -111,12 +113,12 @@ func (q *Queue) expiredError(w *waiter, reason error) error {
 		refused.Decision.ServerImposed, refused.Decision.Estimated = w.class.estimated, w.class.estimated
 		return refused
 	}
-	return &RefusedError{Decision: Decision{At: q.time.at(q.now)}, Reason: reason}
+	return &RefusedError{Decision: Decision{At: q.time.At(q.now)}, Reason: reason}
 }
 
 // refusedError returns an error that names the limit of g.
 func (q *Queue) refusedError(lq *limitQueue, reason error) *RefusedError {
-	e := &RefusedError{Key: lq.key.key, Decision: Decision{At: q.time.at(q.now), Policy: *lq.policy}, Reason: reason}
+	e := &RefusedError{Key: lq.key.key, Decision: Decision{At: q.time.At(q.now), Policy: *lq.policy}, Reason: reason}
 	if lq.retryExact {
 		e.Decision.Wait = time.Duration(max(lq.retryAt-q.now, 0))
 	}

@@ -3,6 +3,8 @@ package throttle
 import (
 	"context"
 	"time"
+
+	"github.com/heed-go/heed/internal/ticks"
 )
 
 const (
@@ -19,7 +21,7 @@ const (
 // lock takes the lock and reads the clock.
 func (q *Queue) lock() {
 	q.mu.Lock()
-	q.now = q.time.read(time.Time{})
+	q.now = q.time.Read(time.Time{})
 	q.claimTime = q.now
 }
 
@@ -123,7 +125,7 @@ func (q *Queue) onRefusal(w *waiter, i int, d Decision) {
 	e.limitQueue.lastRefusal = q.numRefusals
 	c.resetBroken(e)
 	if e.limitQueue.broken > maxBroken {
-		retryAt = max(retryAt, addSat(q.now, brokenRetryInterval))
+		retryAt = max(retryAt, ticks.Add(q.now, brokenRetryInterval))
 	}
 	if *e.limitQueue.policy != d.Policy {
 		e.limitQueue.policy = &d.Policy
@@ -180,7 +182,7 @@ func (q *Queue) updateReservation(c *class, e *queueEntry, retryAt int64) {
 	case c.reservedUntil != 0 && retryAt > c.reservedUntil:
 		c.reservedUntil, c.bounces = 0, 0
 	case c.reservedUntil == 0 && !sameLimit && wait <= q.maxReservation && (c.bounces > 1 || c.bounces == 1 && wait <= c.lastWait):
-		c.reservedUntil = addSat(q.now, q.maxReservation)
+		c.reservedUntil = ticks.Add(q.now, q.maxReservation)
 	}
 	c.lastWait = wait
 }
@@ -196,13 +198,13 @@ func (c *class) resetBroken(e *queueEntry) {
 // retryTime returns when to ask again after d.
 func (q *Queue) retryTime(d Decision) (retryAt int64, exact bool) {
 	if d.Wait <= 0 {
-		return addSat(q.now, unknownRetryInterval), false
+		return ticks.Add(q.now, unknownRetryInterval), false
 	}
 	at := q.claimTime
 	if !d.At.IsZero() {
-		at = q.time.read(d.At)
+		at = q.time.Read(d.At)
 	}
-	return addSat(at, int64(d.Wait)), true
+	return ticks.Add(at, int64(d.Wait)), true
 }
 
 // cannotWait returns an error if it makes no sense for s to wait.

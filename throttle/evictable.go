@@ -3,6 +3,8 @@ package throttle
 import (
 	"context"
 	"time"
+
+	"github.com/heed-go/heed/internal/ticks"
 )
 
 // An Evictable can say whether it is as it was made, so that nobody would notice if a
@@ -63,15 +65,15 @@ const adaptiveRetention = 10 * time.Minute
 // Idle implements Idler. What l has learned counts as outdated when no claim was granted
 // for ten minutes and no RetryAfter is left.
 func (l *Adaptive) Evictable(now time.Time) bool {
-	at := l.time.read(now)
+	at := l.time.Read(now)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return subSat(at, max(l.last, l.lastClimb, l.tat)) >= int64(adaptiveRetention)
+	return ticks.Sub(at, max(l.last, l.lastClimb, l.tat)) >= int64(adaptiveRetention)
 }
 
 // Idle implements Idler.
 func (l *AdmissionControl) Evictable(now time.Time) bool {
-	at := l.time.read(now)
+	at := l.time.Read(now)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.recent(at) == requestCounts{}
@@ -79,7 +81,7 @@ func (l *AdmissionControl) Evictable(now time.Time) bool {
 
 // Idle implements Idler: all ticks that were taken have passed.
 func (q *TickQueue) Evictable(now time.Time) bool {
-	at := q.time.read(now)
+	at := q.time.Read(now)
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.lastBooked <= q.tickAt(max(at, q.last))

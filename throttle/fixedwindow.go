@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"sync"
 	"time"
+
+	"github.com/heed-go/heed/internal/ticks"
 )
 
 // A FixedWindowConfig says how much a FixedWindow allows in each of its windows.
@@ -60,14 +62,14 @@ func (q FixedWindowConfig) String() string {
 // with its window. If the clock is set back, claims
 // count in the window in use until that has lasted for its length.
 type FixedWindow struct {
-	time timeline
+	time ticks.Timeline
 
 	mu        sync.Mutex
 	config    FixedWindowConfig
 	policy    string
 	last      int64 // latest reading granted at
 	current   window
-	enteredAt time.Duration // when now was entered, by the monotonic clock since processStart
+	enteredAt time.Duration // when now was entered, by the monotonic clock since ticks.SinceStart
 }
 
 // A window is one stretch of time, and what was taken in it.
@@ -83,9 +85,9 @@ func NewFixedWindow(q FixedWindowConfig, clk Clock) *FixedWindow {
 	if err := q.Validate(); err != nil {
 		panic(err.Error() + " (NewFixedWindow)")
 	}
-	tl := newWallTimeline(clk)
+	tl := ticks.NewWallTimeline(clk)
 	if q.Align == AtFirst || q.Align == AtCreation {
-		tl = newTimeline(clk) // nobody else sees these windows: a clock that is set need not move them
+		tl = ticks.NewTimeline(clk) // nobody else sees these windows: a clock that is set need not move them
 	}
 	return &FixedWindow{time: tl, config: q, policy: q.policy(), last: noReading, current: window{span: emptySpan}}
 }
@@ -103,22 +105,22 @@ func (f *FixedWindow) Reserve(_ context.Context, c Claim) (Decision, error) {
 	if err != nil {
 		return Decision{}, err
 	}
-	given := f.time.read(c.Now)
+	given := f.time.Read(c.Now)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	now := f.effectiveReading(given)
 	w := f.windowAt(now)
-	d := Decision{Policy: f.policy, Limit: f.config.Count, Per: time.Duration(subSat(w.end, w.start)), At: f.time.stamp(now, given, c.Now)}
+	d := Decision{Policy: f.policy, Limit: f.config.Count, Per: time.Duration(ticks.Sub(w.end, w.start)), At: f.time.Stamp(now, given, c.Now)}
 	switch {
 	case n > f.config.Count:
 		d.Wait = Forever
 	case n > f.config.Count-w.used:
-		d.Wait = time.Duration(subSat(w.end, now))
+		d.Wait = time.Duration(ticks.Sub(w.end, now))
 	default:
 		d.OK, d.Grant = true, w.id
 		if !c.DryRun {
 			if w.id != f.current.id {
-				f.enteredAt = time.Since(processStart)
+				f.enteredAt = ticks.SinceStart()
 			}
 			w.used += n
 			f.current, f.last = w, now
@@ -126,7 +128,7 @@ func (f *FixedWindow) Reserve(_ context.Context, c Claim) (Decision, error) {
 	}
 	d.Remaining = max(f.config.Count-w.used, 0)
 	if w.used > 0 {
-		d.ResetAfter = time.Duration(subSat(w.end, now))
+		d.ResetAfter = time.Duration(ticks.Sub(w.end, now))
 	}
 	return d, nil
 }
@@ -161,7 +163,7 @@ func (f *FixedWindow) SetConfig(q FixedWindowConfig) error {
 	if q.Align != f.config.Align {
 		return fmt.Errorf("throttle: fixed window %q: Align is %v: it was %v and cannot change: make a new FixedWindow", q.Name, q.Align, f.config.Align)
 	}
-	now := f.effectiveReading(f.time.read(time.Time{}))
+	now := f.effectiveReading(f.time.Read(time.Time{}))
 	if w := f.windowAt(now); w.id == f.current.id {
 		w.span = q.span(&f.time, now, w.start)
 		f.current, f.last = w, now // an older reading must not find itself before the window
@@ -194,7 +196,7 @@ func (f *FixedWindow) adjust(n int64, d Decision) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if d.Grant == f.current.id {
-		f.current.used = max(addSat(f.current.used, n), 0)
+		f.current.used = max(ticks.Add(f.current.used, n), 0)
 	}
 }
 
@@ -203,7 +205,7 @@ func (f *FixedWindow) adjust(n int64, d Decision) {
 // lasted for its length by the monotonic clock. A reading before that window then shows
 // that the clock was set back, which so costs at most the length of one window.
 func (f *FixedWindow) effectiveReading(given int64) int64 {
-	if given >= f.current.start || int64(time.Since(processStart)-f.enteredAt) < subSat(f.current.end, f.current.start) {
+	if given >= f.current.start || int64(ticks.SinceStart()-f.enteredAt) < ticks.Sub(f.current.end, f.current.start) {
 		return max(given, f.last)
 	}
 	return given

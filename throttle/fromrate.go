@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/heed-go/heed/internal/ticks"
 	"golang.org/x/time/rate"
 )
 
@@ -125,7 +126,7 @@ func (r *fromRate) wait(n int64, now time.Time) time.Duration {
 	case ns < 1:
 		return 0
 	default:
-		return ceilNanoseconds(ns - 0.5 + burst/limit*1e9*0x1p-51)
+		return ticks.CeilDuration(ns - 0.5 + burst/limit*1e9*0x1p-51)
 	}
 }
 
@@ -138,22 +139,11 @@ func (r *fromRate) describe(now time.Time) Decision {
 	}
 	d.Limit = int64(r.l.Burst())
 	soon := math.Ceil(tokens+limit/1e9) - 1 // with those that l grants a nanosecond early
-	d.Remaining = min(whole(max(math.Floor(tokens), soon, 0)), d.Limit)
+	d.Remaining = min(ticks.Int64(max(math.Floor(tokens), soon, 0)), d.Limit)
 	if missing := float64(d.Limit) - tokens; missing > 0 {
-		d.ResetAfter = ceilNanoseconds(missing / limit * 1e9)
+		d.ResetAfter = ticks.CeilDuration(missing / limit * 1e9)
 	}
 	return d
-}
-
-// ceilNanoseconds returns ns rounded up, Forever if it is more than a Duration can say.
-func ceilNanoseconds(ns float64) time.Duration { return time.Duration(whole(math.Ceil(ns))) }
-
-// whole returns f, which is not negative, as an int64.
-func whole(f float64) int64 {
-	if f < math.MaxInt64 {
-		return int64(f)
-	}
-	return math.MaxInt64
 }
 
 // asInt returns n as far as an int can say.

@@ -5,6 +5,8 @@ import (
 	"math/bits"
 	"sync/atomic"
 	"time"
+
+	"github.com/heed-go/heed/internal/ticks"
 )
 
 const (
@@ -88,8 +90,8 @@ func (e *gcra) next(l Limit, now, tat int64) *gcra {
 	n := newGCRA(l, now)
 	n.last.Store(e.last.Load())
 	taken := int64(0)
-	if elapsed := subSat(now, e.origin); elapsed < e.horizon*2 {
-		taken = max(subSat(tat, mulSat(elapsed, e.scale)), 0)
+	if elapsed := ticks.Sub(now, e.origin); elapsed < e.horizon*2 {
+		taken = max(ticks.Sub(tat, ticks.Mul(elapsed, e.scale)), 0)
 	}
 	if l == e.limit {
 		n.version, n.limitSince, n.formerLimits = e.version, e.limitSince, e.formerLimits
@@ -119,7 +121,7 @@ func (e *gcra) withFormer(cut int64) []formerLimit {
 	if b.fasterThan(a) {
 		a, b = b, a
 	}
-	a.version, a.since, a.cut = first, since, addSat(a.cut, mulDivUp(b.cut, a.interval, b.interval))
+	a.version, a.since, a.cut = first, since, ticks.Add(a.cut, mulDivUp(b.cut, a.interval, b.interval))
 	return append(all[:maxFormerLimits-1], a)
 }
 
@@ -131,7 +133,7 @@ func (a formerLimit) fasterThan(b formerLimit) bool {
 
 // covers reports whether now can be expressed in ticks of e.
 func (e *gcra) covers(now int64) bool {
-	d := subSat(now, e.origin)
+	d := ticks.Sub(now, e.origin)
 	return -e.horizon <= d && d <= e.horizon
 }
 
@@ -169,12 +171,12 @@ func (e *gcra) recordGrant(now int64) {
 // one just as time does.
 func (e *gcra) refilledSince(grant uint64, from, now int64) int64 {
 	if grant >= e.version {
-		return mulSat(subSat(now, from), e.scale)
+		return ticks.Mul(ticks.Sub(now, from), e.scale)
 	}
-	sum, until := mulSat(subSat(now, max(from, e.limitSince)), e.scale), e.limitSince
+	sum, until := ticks.Mul(ticks.Sub(now, max(from, e.limitSince)), e.scale), e.limitSince
 	for _, f := range e.formerLimits {
-		own := addSat(mulSat(max(subSat(until, max(from, f.since)), 0), f.scale), f.cut)
-		sum = addSat(sum, mulDivUp(own, e.interval, f.interval))
+		own := ticks.Add(ticks.Mul(max(ticks.Sub(until, max(from, f.since)), 0), f.scale), f.cut)
+		sum = ticks.Add(sum, mulDivUp(own, e.interval, f.interval))
 		if until = f.since; grant >= f.version {
 			break
 		}
@@ -187,38 +189,6 @@ func gcd(a, b int64) int64 {
 		a, b = b, a%b
 	}
 	return a
-}
-
-func addSat(a, b int64) int64 {
-	if s := a + b; (s > a) == (b > 0) {
-		return s
-	}
-	if b > 0 {
-		return math.MaxInt64
-	}
-	return math.MinInt64
-}
-
-func subSat(a, b int64) int64 {
-	if d := a - b; (d < a) == (b > 0) {
-		return d
-	}
-	if b > 0 {
-		return math.MinInt64
-	}
-	return math.MaxInt64
-}
-
-// mulSat multiplies a and b; b must be positive.
-func mulSat(a, b int64) int64 {
-	hi, lo := bits.Mul64(uint64(max(a, -a)), uint64(b))
-	switch {
-	case a == math.MinInt64 || (a < 0 && (hi != 0 || lo > math.MaxInt64)):
-		return math.MinInt64
-	case hi != 0 || lo > math.MaxInt64:
-		return math.MaxInt64
-	}
-	return a * b
 }
 
 // mulDivUp returns a*b/c rounded up, for a >= 0 and positive b and c.

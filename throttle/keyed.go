@@ -6,6 +6,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/heed-go/heed/internal/ticks"
 )
 
 // KeyedLimiter gives each key a limiter of its own, in bounded memory. It is for servers,
@@ -54,7 +56,7 @@ type KeyedLimiter struct {
 	Clock Clock // nil: the system clock; says which limiters may go
 
 	once           sync.Once
-	time           timeline
+	time           ticks.Timeline
 	seed           maphash.Seed
 	shards         []shard
 	count          atomic.Int64  // limiters, without the overflow's
@@ -86,7 +88,7 @@ type keyState struct {
 func (s *keyState) position() *tablePosition { return &s.pos }
 
 func (k *KeyedLimiter) init() {
-	k.time, k.seed = newTimeline(k.Clock), maphash.MakeSeed()
+	k.time, k.seed = ticks.NewTimeline(k.Clock), maphash.MakeSeed()
 	n := 1
 	if k.maxLimiters() >= shardThreshold {
 		n = len(k.overflowStates)
@@ -114,8 +116,8 @@ func (k *KeyedLimiter) Reserve(ctx context.Context, c Claim) (Decision, error) {
 	}
 	k.once.Do(k.init)
 	s := k.stateOf(c)
-	if s.start != noReading && !c.Now.IsZero() && k.time.read(c.Now) < s.start {
-		c.Now = k.time.at(s.start)
+	if s.start != noReading && !c.Now.IsZero() && k.time.Read(c.Now) < s.start {
+		c.Now = k.time.At(s.start)
 	}
 	defer s.activeCalls.Add(-1) // also if the limiter panics
 	d, err := s.subGrant.limiter.Reserve(ctx, c)
@@ -203,19 +205,19 @@ func (k *KeyedLimiter) countLimiter() bool {
 // What is idle as of a reading that is ahead of the clock may still be needed, so
 // that the clock has a say.
 func (k *KeyedLimiter) evict(t *shard, asOf time.Time) bool {
-	now := k.time.read(time.Time{})
+	now := k.time.Read(time.Time{})
 	if !asOf.IsZero() {
-		now = min(now, k.time.read(asOf))
+		now = min(now, k.time.Read(asOf))
 	}
 	for range maxEvictionChecks {
 		s, uses := t.candidate(now)
 		if s == nil {
 			return false
 		}
-		from := addSat(now, 1)
+		from := ticks.Add(now, 1)
 		if s.activeCalls.Load() == 0 {
-			evictable, recheckAfter := isEvictable(s.subGrant.limiter, s.pos.key, k.time.at(now))
-			if from = addSat(now, int64(recheckAfter)); evictable {
+			evictable, recheckAfter := isEvictable(s.subGrant.limiter, s.pos.key, k.time.At(now))
+			if from = ticks.Add(now, int64(recheckAfter)); evictable {
 				from = now
 			}
 		}
@@ -247,7 +249,7 @@ func (t *shard) evictIfIdle(s *keyState, uses uint64, from, now int64) (evicted 
 	switch {
 	case s.pos.index < 0: // another goroutine has forgotten it
 	case from > now || s.uses != uses:
-		s.pos.evictableAt = max(from, addSat(now, 1))
+		s.pos.evictableAt = max(from, ticks.Add(now, 1))
 		t.keys.heap.Fix(s.pos.index)
 	default:
 		t.keys.remove(s)

@@ -6,6 +6,8 @@ import (
 	"hash/maphash"
 	"math/bits"
 	"time"
+
+	"github.com/heed-go/heed/internal/ticks"
 )
 
 // BucketsConfig says what each key of a KeyedBuckets may do, and how many keys there are.
@@ -55,7 +57,7 @@ func (b BucketsConfig) Validate() error {
 // million. The limit cannot change: its ticks are in all words. Use Keyed for limits
 // that differ or change.
 type KeyedBuckets struct {
-	time      timeline
+	time      ticks.Timeline
 	gcra      *gcra // says what ticks mean; its tat is not used
 	seed      maphash.Seed
 	tables    []slotTable
@@ -79,7 +81,7 @@ func NewKeyedBuckets(b BucketsConfig, clk Clock) *KeyedBuckets {
 	if b.Max == 0 {
 		b.Max = 1 << 16
 	}
-	k := &KeyedBuckets{time: newTimeline(clk), gcra: newGCRA(b.Limit, 0).withMaxScale(maxTicksPerNano), seed: maphash.MakeSeed()}
+	k := &KeyedBuckets{time: ticks.NewTimeline(clk), gcra: newGCRA(b.Limit, 0).withMaxScale(maxTicksPerNano), seed: maphash.MakeSeed()}
 	k.overflow = subGrant{owner: &k.subGrants, limiter: b.Overflow, degraded: true}
 	n := 1 << max(bits.Len(uint(min(b.Max/minKeysPerTable, maxTables)))-1, 0)
 	k.tables = make([]slotTable, n)
@@ -117,7 +119,7 @@ func (k *KeyedBuckets) hash(key string) uint64 {
 
 // tick returns ns of the timeline in ticks, as far as they reach.
 func (k *KeyedBuckets) tick(ns int64) int64 {
-	return min(max(mulSat(ns, k.gcra.scale), -latestTick), latestTick)
+	return min(max(ticks.Mul(ns, k.gcra.scale), -latestTick), latestTick)
 }
 
 // Reserve implements Limiter.
@@ -127,7 +129,7 @@ func (k *KeyedBuckets) Reserve(ctx context.Context, c Claim) (Decision, error) {
 		return Decision{}, err
 	}
 	h := k.hash(c.Key)
-	r, given := k.tableOf(h), k.time.read(c.Now)
+	r, given := k.tableOf(h), k.time.Read(c.Now)
 	for {
 		i := r.find(h, c.Key)
 		if i < 0 {
@@ -154,7 +156,7 @@ func (k *KeyedBuckets) Reserve(ctx context.Context, c Claim) (Decision, error) {
 func (k *KeyedBuckets) findOrInsert(r *slotTable, h uint64, c Claim, given int64, takes bool) int {
 	asOf := given
 	if !c.Now.IsZero() {
-		asOf = min(given, k.time.read(time.Time{}))
+		asOf = min(given, k.time.Read(time.Time{}))
 	}
 	if !takes {
 		if r.findFree(h, k.tick(asOf)) >= 0 {
@@ -180,7 +182,7 @@ func (k *KeyedBuckets) decide(r *slotTable, i int, h uint64, c Claim, n, given i
 		return Decision{}, false
 	}
 	tick := k.tick(given)
-	d := Decision{Policy: e.policy, Limit: e.burst, At: k.time.stamp(given, given, c.Now), Degraded: i == r.overflow()}
+	d := Decision{Policy: e.policy, Limit: e.burst, At: k.time.Stamp(given, given, c.Now), Degraded: i == r.overflow()}
 	taken := max(old, tick) - tick
 	if n > e.burst {
 		d.Wait = Forever
@@ -227,11 +229,11 @@ func (k *KeyedBuckets) NonBlocking() bool {
 // adjust takes n more units for the claim that d granted, or gives back -n.
 func (k *KeyedBuckets) adjust(key string, n int64, asOf time.Time, d Decision) {
 	h := k.hash(key)
-	r, from := k.tableOf(h), k.time.read(d.At)
-	now := max(k.time.read(asOf), r.latest.Load(), from)
-	back := mulSat(-n, k.gcra.interval)
+	r, from := k.tableOf(h), k.time.Read(d.At)
+	now := max(k.time.Read(asOf), r.latest.Load(), from)
+	back := ticks.Mul(-n, k.gcra.interval)
 	if n < 0 {
-		if back = subSat(back, mulSat(subSat(now, from), k.gcra.scale)); back <= 0 {
+		if back = ticks.Sub(back, ticks.Mul(ticks.Sub(now, from), k.gcra.scale)); back <= 0 {
 			return // time has given back all of it
 		}
 	}
@@ -263,9 +265,9 @@ func (k *KeyedBuckets) adjustSlot(r *slotTable, i int, h uint64, key string, bac
 	if !r.belongsTo(i, h, key) {
 		return false
 	}
-	next := subSat(old, back)
+	next := ticks.Sub(old, back)
 	if back < 0 {
-		next = min(subSat(max(old, tick), back), maxTicks)
+		next = min(ticks.Sub(max(old, tick), back), maxTicks)
 	}
 	return s.tat.CompareAndSwap(old, next)
 }

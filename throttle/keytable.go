@@ -1,6 +1,10 @@
 package throttle
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/heed-go/heed/internal/indexheap"
+)
 
 // A keyTable keeps a record per key and knows which of them could be forgotten, so
 // that there is a bound on how many there are. A record whose state equals that of a
@@ -13,7 +17,7 @@ import "strings"
 // for longer than it must.
 type keyTable[R tableEntry] struct {
 	byKey map[string]R
-	heap  indexHeap[R, nextExpiry[R]]
+	heap  indexheap.Heap[R, nextExpiry[R]]
 }
 
 // A tableEntry is what a roster keeps for a key.

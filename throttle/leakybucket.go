@@ -6,6 +6,8 @@ import (
 	"math"
 	"sync"
 	"time"
+
+	"github.com/heed-go/heed/internal/ticks"
 )
 
 // A LeakyBucketConfig says how a LeakyBucket leaks and what it holds.
@@ -62,7 +64,7 @@ func (l LeakyBucketConfig) Validate() error {
 // in the line is filled, and may then give back 15 units for 1. A third number, held,
 // remembers the last who would be forgotten.
 type LeakyBucket struct {
-	time timeline
+	time ticks.Timeline
 
 	mu     sync.Mutex
 	config LeakyBucketConfig
@@ -77,7 +79,7 @@ func NewLeakyBucket(l LeakyBucketConfig, clk Clock) *LeakyBucket {
 	if err := l.Validate(); err != nil {
 		panic(err.Error() + " (NewLeakyBucket)")
 	}
-	return &LeakyBucket{time: newTimeline(clk), config: l, last: noReading, bookings: bookings{gcra: newGCRA(l.Limit, 0)}}
+	return &LeakyBucket{time: ticks.NewTimeline(clk), config: l, last: noReading, bookings: bookings{gcra: newGCRA(l.Limit, 0)}}
 }
 
 // Reserve implements Limiter.
@@ -86,17 +88,17 @@ func (b *LeakyBucket) Reserve(_ context.Context, c Claim) (Decision, error) {
 	if err != nil {
 		return Decision{}, err
 	}
-	given := b.time.read(c.Now)
+	given := b.time.Read(c.Now)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := max(given, b.last)
 	p := b.bookings.covering(now)
 	e, tick := p.gcra, p.gcra.ticks(now)
 	taken := max(e.tat.Load(), tick) - tick
-	d := Decision{Policy: e.policy, Limit: b.config.maxClaim(e), At: b.time.stamp(now, given, c.Now)}
-	wait, cost, longest := int64(math.MaxInt64), mulSat(n, e.interval), b.config.maxWaitTicks(e, c.MaxWait)
+	d := Decision{Policy: e.policy, Limit: b.config.maxClaim(e), At: b.time.Stamp(now, given, c.Now)}
+	wait, cost, longest := int64(math.MaxInt64), ticks.Mul(n, e.interval), b.config.maxWaitTicks(e, c.MaxWait)
 	if n <= d.Limit && cost-e.window <= longest {
-		wait = max(addSat(taken, cost-e.window), 0)
+		wait = max(ticks.Add(taken, cost-e.window), 0)
 	}
 	switch d.OK = wait <= longest; {
 	case wait == math.MaxInt64:
@@ -118,15 +120,15 @@ func (b *LeakyBucket) Reserve(_ context.Context, c Claim) (Decision, error) {
 // maxClaim returns the largest claim that can be granted in e.
 func (l *LeakyBucketConfig) maxClaim(e *gcra) int64 {
 	if l.Split {
-		return addSat(e.burst, l.Queue)
+		return ticks.Add(e.burst, l.Queue)
 	}
 	return e.burst
 }
 
 // maxWaitTicks returns how many ticks of e a claim that accepts w may wait.
 func (l *LeakyBucketConfig) maxWaitTicks(e *gcra, w time.Duration) int64 {
-	queued := min(mulSat(l.Queue, e.interval), maxTicks/2-e.window)
-	return min(queued, mulSat(max(int64(w), 0), e.scale))
+	queued := min(ticks.Mul(l.Queue, e.interval), maxTicks/2-e.window)
+	return min(queued, ticks.Mul(max(int64(w), 0), e.scale))
 }
 
 // describe adds to d the state of a bucket from which so many ticks are taken.
@@ -151,7 +153,7 @@ func (b *LeakyBucket) Cancel(_ context.Context, c Claim, d Decision) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if position, last := b.refund(n, c.Now, d); last {
-		b.bookings.last = max(position-mulSat(n, b.bookings.gcra.interval), b.bookings.lastGap)
+		b.bookings.last = max(position-ticks.Mul(n, b.bookings.gcra.interval), b.bookings.lastGap)
 	}
 }
 
@@ -174,11 +176,11 @@ func (b *LeakyBucket) Observe(_ context.Context, c Claim, d Decision, f Feedback
 func (b *LeakyBucket) take(n int64, asOf time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	now := max(b.time.read(asOf), b.last)
+	now := max(b.time.Read(asOf), b.last)
 	b.bookings = b.bookings.covering(now)
 	e := b.bookings.gcra
 	from := max(e.tat.Load(), e.ticks(now))
-	e.tat.Store(min(addSat(from, mulSat(n, e.interval)), maxTicks))
+	e.tat.Store(min(ticks.Add(from, ticks.Mul(n, e.interval)), maxTicks))
 }
 
 // SetLimit replaces the limit. The units in the bucket stay, down to the fraction,
@@ -190,24 +192,24 @@ func (b *LeakyBucket) SetLimit(l Limit) error {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.bookings = b.bookings.withLimit(l, max(b.time.read(time.Time{}), b.last))
+	b.bookings = b.bookings.withLimit(l, max(b.time.Read(time.Time{}), b.last))
 	return nil
 }
 
 // refund gives back n units of the claim granted by d. It returns the place of
 // the claim, and whether it is the last in line.
 func (b *LeakyBucket) refund(n int64, asOf time.Time, d Decision) (position int64, last bool) {
-	now := max(b.time.read(asOf), b.last)
+	now := max(b.time.Read(asOf), b.last)
 	b.bookings = b.bookings.covering(now)
 	e := b.bookings.gcra
-	acts := addSat(b.time.read(d.At), int64(d.Wait))
+	acts := ticks.Add(b.time.Read(d.At), int64(d.Wait))
 	position, lost := b.bookings.ticksBehind(d.Grant, acts, max(b.bookings.last, e.ticks(now)))
-	back := mulSat(n, e.interval)
+	back := ticks.Mul(n, e.interval)
 	if lost > 0 && b.config.Split {
 		back = min(back, e.window) // what its units leave free one by one does not add up
 	}
 	if back -= lost; back > 0 {
-		e.tat.Store(subSat(e.tat.Load(), back))
+		e.tat.Store(ticks.Sub(e.tat.Load(), back))
 	}
 	return position, lost == 0
 }

@@ -3,6 +3,9 @@ package throttle
 import (
 	"math"
 	"reflect"
+
+	"github.com/heed-go/heed/internal/indexheap"
+	"github.com/heed-go/heed/internal/ticks"
 )
 
 // never is an instant that does not come.
@@ -16,22 +19,22 @@ const never = math.MaxInt64
 type limitQueue struct {
 	key              limitKey
 	id               uint64
-	numClasses       int                              // lines that must pass it
-	tenants          indexHeap[*tenantQueue, byUsage] // tenants that have lines here
-	defaultTenant    tenantQueue                      // of those who name no tenant
-	byTenant         map[string]*tenantQueue          // of those who do
-	sweepAt          int                              // how many shares there may be before idle ones are forgotten
-	lastUsage        int64                            // by who was granted last, before that
-	retryAt          int64                            // when to ask for the first
-	retryExact       bool                             // that it will be granted then; else it is just time to ask again
-	scheduledIndex   int                              // in Queue.scheduled, or -1
-	bound            int64                            // one more than the units that may wait; 0: no bound is known
-	waitingUnits     int64                            // units that wait here, saturating
-	policy           *string                          // the limit's name, as of its last refusal
-	broken           int                              // promises in a row that it did not keep
-	generation       uint64                           // how often there was news of it
-	lastRefusal      uint64                           // Queue.numRefusals after its last refusal
-	announcedRetryAt int64                            // the latest opening that the other side imposed and all who wait know of
+	numClasses       int                                   // lines that must pass it
+	tenants          indexheap.Heap[*tenantQueue, byUsage] // tenants that have lines here
+	defaultTenant    tenantQueue                           // of those who name no tenant
+	byTenant         map[string]*tenantQueue               // of those who do
+	sweepAt          int                                   // how many shares there may be before idle ones are forgotten
+	lastUsage        int64                                 // by who was granted last, before that
+	retryAt          int64                                 // when to ask for the first
+	retryExact       bool                                  // that it will be granted then; else it is just time to ask again
+	scheduledIndex   int                                   // in Queue.scheduled, or -1
+	bound            int64                                 // one more than the units that may wait; 0: no bound is known
+	waitingUnits     int64                                 // units that wait here, saturating
+	policy           *string                               // the limit's name, as of its last refusal
+	broken           int                                   // promises in a row that it did not keep
+	generation       uint64                                // how often there was news of it
+	lastRefusal      uint64                                // Queue.numRefusals after its last refusal
+	announcedRetryAt int64                                 // the latest opening that the other side imposed and all who wait know of
 }
 
 // A tenantQueue is what a tenant has had of a gate, and its lines there.
@@ -40,7 +43,7 @@ type limitQueue struct {
 // starts level with the others: to have been away earns nothing.
 type tenantQueue struct {
 	usage   int64 // units by weight, see charge
-	entries indexHeap[*queueEntry, byHeadWaiter]
+	entries indexheap.Heap[*queueEntry, byHeadWaiter]
 	index   int // in limitQueue.tenants, or -1
 }
 
@@ -193,7 +196,7 @@ func (q *Queue) charge(e *queueEntry, units, weight int64) {
 		tq.usage = max(tq.usage, lq.baseUsage())
 	}
 	lq.lastUsage = max(lq.lastUsage, tq.usage)
-	tq.usage = addSat(tq.usage, max(mulSat(max(units, 1), scale)/max(weight, 1), 1))
+	tq.usage = ticks.Add(tq.usage, max(ticks.Mul(max(units, 1), scale)/max(weight, 1), 1))
 	if tq.index >= 0 {
 		lq.tenants.Fix(tq.index)
 	}

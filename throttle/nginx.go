@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/heed-go/heed/internal/ticks"
 )
 
 // A NginxConfig is a limit as nginx's limit_req and limit_req_zone state it.
@@ -37,7 +39,7 @@ const maxMilli = 1e12
 
 // milliRate returns the rate in thousandths of a request a second, truncated as nginx does.
 func (l NginxConfig) milliRate() int64 {
-	return mulDivDown(mulSat(l.Rate, 1000), int64(time.Second), int64(l.Per))
+	return mulDivDown(ticks.Mul(l.Rate, 1000), int64(time.Second), int64(l.Per))
 }
 
 // undelayedBurst returns how many thousandths of a request may be early without waiting.
@@ -87,7 +89,7 @@ func (l NginxConfig) String() string {
 // nginx knows neither Cancel nor units: units come back as in LeakyBucket, and as
 // all of a claim acts at one instant, it may not be larger than what need not wait.
 type Nginx struct {
-	time   timeline
+	time   ticks.Timeline
 	offset int64 // of the timeline's start, from the Unix epoch
 	policy string
 	config NginxConfig
@@ -106,8 +108,8 @@ func NewNginx(l NginxConfig, clk Clock) *Nginx {
 	if err := l.Validate(); err != nil {
 		panic(err.Error() + " (NewNginx)")
 	}
-	g := &Nginx{time: newTimeline(clk), policy: l.Name, config: l, rate: l.milliRate(), lastReading: noReading, lastMilli: noReading, lastStart: noReading}
-	if g.offset = g.time.sinceEpoch(); g.policy == "" {
+	g := &Nginx{time: ticks.NewTimeline(clk), policy: l.Name, config: l, rate: l.milliRate(), lastReading: noReading, lastMilli: noReading, lastStart: noReading}
+	if g.offset = g.time.SinceEpoch(); g.policy == "" {
 		g.policy = l.String()
 	}
 	return g
@@ -119,13 +121,13 @@ func (g *Nginx) Reserve(_ context.Context, c Claim) (Decision, error) {
 	if err != nil {
 		return Decision{}, err
 	}
-	given := addSat(g.time.read(c.Now), g.offset)
+	given := ticks.Add(g.time.Read(c.Now), g.offset)
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	now := max(given, g.lastReading)
 	ms := floorDiv(now, 1e6)
 	level := g.levelAt(ms)
-	d := Decision{Policy: g.policy, Limit: g.config.undelayedBurst()/1000 + 1, At: g.time.stamp(now-g.offset, given-g.offset, c.Now)}
+	d := Decision{Policy: g.policy, Limit: g.config.undelayedBurst()/1000 + 1, At: g.time.Stamp(now-g.offset, given-g.offset, c.Now)}
 	longest := g.maxExcess(c.MaxWait)
 	switch {
 	case n > d.Limit:
@@ -143,7 +145,7 @@ func (g *Nginx) Reserve(_ context.Context, c Claim) (Decision, error) {
 	d.Per = time.Duration(mulDivUp(d.Limit*1000, int64(time.Second), g.rate))
 	d.Remaining = min(max(g.maxExcess(0)+1000-level, 0)/1000, d.Limit)
 	if level > 0 {
-		d.ResetAfter = time.Duration(mulSat(ms+(level*1000+g.rate-1)/g.rate, 1e6) - now)
+		d.ResetAfter = time.Duration(ticks.Mul(ms+(level*1000+g.rate-1)/g.rate, 1e6) - now)
 	}
 	return boundedBy(d, c, g.config.Burst-g.config.undelayedBurst()/1000), nil
 }
@@ -151,20 +153,20 @@ func (g *Nginx) Reserve(_ context.Context, c Claim) (Decision, error) {
 // maxExcess returns the largest excess of a claim that accepts to wait for w.
 func (g *Nginx) maxExcess(w time.Duration) int64 {
 	ms := max(int64(w/time.Millisecond), 0)
-	early := mulDivUp(addSat(ms, 1), g.rate, 1000) - 1 // waits for less than ms+1
+	early := mulDivUp(ticks.Add(ms, 1), g.rate, 1000) - 1 // waits for less than ms+1
 	return min(g.config.undelayedBurst()+min(early, maxMilli*1000), g.config.Burst*1000)
 }
 
 // levelAt returns the level at ms.
 func (g *Nginx) levelAt(ms int64) int64 {
-	return max(g.level-mulDivDown(max(subSat(ms, g.lastMilli), 0), g.rate, 1000), 0)
+	return max(g.level-mulDivDown(max(ticks.Sub(ms, g.lastMilli), 0), g.rate, 1000), 0)
 }
 
 // drainTime returns how long after now so many thousandths have drained from what
 // was there at the latest grant.
 func (g *Nginx) drainTime(milli, now int64) time.Duration {
 	ms := g.lastMilli + (milli*1000+g.rate-1)/g.rate
-	return time.Duration(mulSat(ms, 1e6) - now)
+	return time.Duration(ticks.Mul(ms, 1e6) - now)
 }
 
 // Local implements Local.
@@ -190,11 +192,11 @@ func (g *Nginx) Observe(_ context.Context, c Claim, d Decision, f Feedback) {
 func (g *Nginx) adjust(n int64, asOf time.Time, d Decision) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	now := max(floorDiv(addSat(g.time.read(asOf), g.offset), 1e6), g.lastMilli)
+	now := max(floorDiv(ticks.Add(g.time.Read(asOf), g.offset), 1e6), g.lastMilli)
 	if n > 0 {
-		g.level, g.lastMilli = min(addSat(g.levelAt(now), mulSat(n, 1000)), maxMilli*1000), now
+		g.level, g.lastMilli = min(ticks.Add(g.levelAt(now), ticks.Mul(n, 1000)), maxMilli*1000), now
 		return
 	}
 	lost := mulDivUp(max(max(g.lastStart, now)-int64(d.Grant), 0), g.rate, 1000)
-	g.level = max(g.level-max(mulSat(-n, 1000)-lost, 0), 0)
+	g.level = max(g.level-max(ticks.Mul(-n, 1000)-lost, 0), 0)
 }

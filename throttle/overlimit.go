@@ -1,6 +1,10 @@
 package throttle
 
-import "context"
+import (
+	"context"
+
+	"github.com/heed-go/heed/internal/ticks"
+)
 
 // Three limiters grant what a limit would refuse, and say so in Decision.OverLimit. A
 // server warns by it before it refuses, lends what nobody uses, or tries a limit
@@ -45,9 +49,9 @@ type SoftLimit struct {
 // PlusPercent returns l with so many percent more, rounded down: Count and Burst grow
 // alike. A negative percent makes l smaller; the result must still be valid.
 func (l Limit) PlusPercent(percent int64) Limit {
-	l.Count = addSat(l.Count, mulSat(percent, l.Count)/100)
+	l.Count = ticks.Add(l.Count, ticks.Mul(percent, l.Count)/100)
 	if l.Burst > 0 {
-		l.Burst = addSat(l.Burst, mulSat(percent, l.Burst)/100)
+		l.Burst = ticks.Add(l.Burst, ticks.Mul(percent, l.Burst)/100)
 	}
 	return l
 }
@@ -66,7 +70,7 @@ func (s *SoftLimit) Reserve(ctx context.Context, c Claim) (Decision, error) {
 	}
 	decided := false
 	defer func() { // also if Limit panics
-		if c.Now = sw.now(); !decided && !c.DryRun {
+		if c.Now = sw.Now(); !decided && !c.DryRun {
 			s.Hard.Cancel(ctx, c, d)
 		}
 	}()

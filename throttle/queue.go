@@ -8,6 +8,9 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/heed-go/heed/internal/indexheap"
+	"github.com/heed-go/heed/internal/ticks"
 )
 
 // ErrClosed is returned to those who stand in line of a Waiter when it is closed,
@@ -51,7 +54,7 @@ type Queue struct {
 
 	initOnce        sync.Once
 	configErr       error // what Validate returns
-	time            timeline
+	time            ticks.Timeline
 	realStart       time.Time    // time.start on the real clock
 	lastArrival     atomic.Int64 // the newest turn
 	numWaiting      atomic.Int64 // callers in line; shut is added when closed
@@ -75,8 +78,8 @@ type Queue struct {
 
 	numRefusals uint64 // of questions so far
 
-	scheduled indexHeap[*limitQueue, byRetryTime] // gates that open by themselves
-	deadlines indexHeap[deadline, byDeadline]     // of waiters in all lines: MaxWait, or Ticket.Latency before the context ends
+	scheduled indexheap.Heap[*limitQueue, byRetryTime] // gates that open by themselves
+	deadlines indexheap.Heap[deadline, byDeadline]     // of waiters in all lines: MaxWait, or Ticket.Latency before the context ends
 }
 
 // closedBit is added to Queue.numWaiting once the Waiter is closed.
@@ -125,7 +128,7 @@ func (q *Queue) wait(ctx context.Context, t *Ticket) error {
 	if q.configErr != nil {
 		return q.configErr
 	}
-	now, retry := q.time.read(time.Time{}), t.arrival != 0
+	now, retry := q.time.Read(time.Time{}), t.arrival != 0
 	t.grant, t.waited, t.longestWait = nil, 0, nil
 	if q.canBypass(t) {
 		if err := q.reserveNow(ctx, t, now); err != nil || t.grant != nil {
@@ -152,7 +155,7 @@ func (q *Queue) reserveNow(ctx context.Context, t *Ticket, now int64) (err error
 			q.wakeLimits(t)
 		}
 	}()
-	reserveCtx, c := ctx, Claim{Now: q.time.at(now), Waits: true}
+	reserveCtx, c := ctx, Claim{Now: q.time.At(now), Waits: true}
 	if !t.isNonBlocking() {
 		t.waited = time.Duration(now)
 		defer func() {
@@ -171,7 +174,7 @@ func (q *Queue) reserveNow(ctx context.Context, t *Ticket, now int64) (err error
 	_, err = t.reserve(reserveCtx, c, &refusal)
 	if err != nil && reserveCtx.Err() != nil && ctx.Err() == nil {
 		if err = context.Cause(reserveCtx); err == errWaitExpired {
-			err = &RefusedError{Decision: Decision{At: q.time.at(now)}}
+			err = &RefusedError{Decision: Decision{At: q.time.At(now)}}
 		}
 	}
 	returned = true
@@ -185,7 +188,7 @@ func (q *Queue) reserveNow(ctx context.Context, t *Ticket, now int64) (err error
 func (q *Queue) Cancel(ctx context.Context, t *Ticket) {
 	q.initOnce.Do(q.init)
 	defer q.wakeLimits(t)
-	t.Cancel(ctx, q.time.at(q.time.read(time.Time{})))
+	t.Cancel(ctx, q.time.At(q.time.Read(time.Time{})))
 }
 
 // Observe tells the limits of t what came of it, and looks again at the lines
@@ -194,7 +197,7 @@ func (q *Queue) Cancel(ctx context.Context, t *Ticket) {
 func (q *Queue) Observe(ctx context.Context, t *Ticket, f Feedback) {
 	q.initOnce.Do(q.init)
 	if f.Now.IsZero() && q.Clock != nil {
-		f.Now = q.time.at(q.time.read(time.Time{}))
+		f.Now = q.time.At(q.time.Read(time.Time{}))
 	}
 	defer q.wakeLimits(t)
 	t.Observe(ctx, f)
@@ -277,9 +280,9 @@ func (q *Queue) Validate() error {
 
 func (q *Queue) init() {
 	q.configErr = q.Validate()
-	q.time, q.realStart = newTimeline(q.Clock), time.Now()
+	q.time, q.realStart = ticks.NewTimeline(q.Clock), time.Now()
 	if q.Clock == nil {
-		q.realStart = q.time.start
+		q.realStart = q.time.Start()
 	}
 	q.maxReservation = int64(durationOrDefault(q.MaxReservation, time.Second))
 	q.maxCatchUp = int64(durationOrDefault(q.MaxCatchUp, 5*time.Millisecond))

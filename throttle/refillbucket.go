@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/heed-go/heed/internal/ticks"
 )
 
 // A RefillBucketConfig says how a RefillBucket is filled.
@@ -44,7 +46,7 @@ func (r RefillBucketConfig) Validate() error {
 // all ticks together have brought is therefore counted, also across SetLimit, and
 // a claim gives back what it took less what was brought since.
 type RefillBucket struct {
-	time timeline
+	time ticks.Timeline
 
 	mu     sync.Mutex
 	limit  Limit
@@ -68,9 +70,9 @@ func NewRefillBucket(r RefillBucketConfig, clk Clock) *RefillBucket {
 	if err := r.Validate(); err != nil {
 		panic(err.Error() + " (NewRefillBucket)")
 	}
-	b := &RefillBucket{time: newTimeline(clk), last: noReading}
+	b := &RefillBucket{time: ticks.NewTimeline(clk), last: noReading}
 	if !r.Anchor.IsZero() {
-		b.anchor = b.time.read(r.Anchor)
+		b.anchor = b.time.Read(r.Anchor)
 	}
 	b.useLimit(r.Limit)
 	b.state = refillState{tick: b.tickAt(0), taken: r.InitialDeficit}
@@ -87,14 +89,14 @@ func (b *RefillBucket) Reserve(_ context.Context, c Claim) (Decision, error) {
 	if err != nil {
 		return Decision{}, err
 	}
-	given := b.time.read(c.Now)
+	given := b.time.Read(c.Now)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := max(given, b.last)
 	s := b.stateAt(now)
-	d := Decision{Policy: b.policy, Limit: b.burst, At: b.time.stamp(now, given, c.Now)}
-	d.Per = time.Duration(mulSat((b.burst-1)/b.limit.Count+1, int64(b.limit.Per)))
-	switch short := subSat(n, b.burst-s.taken); {
+	d := Decision{Policy: b.policy, Limit: b.burst, At: b.time.Stamp(now, given, c.Now)}
+	d.Per = time.Duration(ticks.Mul((b.burst-1)/b.limit.Count+1, int64(b.limit.Per)))
+	switch short := ticks.Sub(n, b.burst-s.taken); {
 	case n > b.burst:
 		d.Wait = Forever
 	case short > 0:
@@ -139,24 +141,24 @@ func (b *RefillBucket) SetLimit(l Limit) error {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	now := max(b.time.read(time.Time{}), b.last)
+	now := max(b.time.Read(time.Time{}), b.last)
 	s := b.stateAt(now)
 	free := b.burst - s.taken
 	b.useLimit(l)
-	s.tick, s.taken = b.tickAt(now), subSat(b.burst, min(free, b.burst))
+	s.tick, s.taken = b.tickAt(now), ticks.Sub(b.burst, min(free, b.burst))
 	b.state = s
 	return nil
 }
 
 // adjust takes n more units for the claim granted by d, or gives back -n.
 func (b *RefillBucket) adjust(n int64, asOf time.Time, d Decision) {
-	now := b.time.read(asOf)
+	now := b.time.Read(asOf)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	s := b.stateAt(max(now, b.last))
 	switch since := s.refilled - int64(d.Grant); {
 	case n > 0:
-		s.taken = addSat(s.taken, n)
+		s.taken = ticks.Add(s.taken, n)
 		b.state = s
 	case s.refilled < maxTicks && since < -n: // beyond maxTicks the count is not to be trusted
 		b.state.taken = max(b.state.taken+n+since, 0)
@@ -167,14 +169,14 @@ func (b *RefillBucket) adjust(n int64, asOf time.Time, d Decision) {
 func (b *RefillBucket) stateAt(now int64) refillState {
 	s := b.state
 	if tick := b.tickAt(now); tick > s.tick {
-		flow := mulSat(subSat(tick, s.tick), b.limit.Count)
-		s = refillState{tick, max(s.taken-flow, 0), addSat(s.refilled, flow)}
+		flow := ticks.Mul(ticks.Sub(tick, s.tick), b.limit.Count)
+		s = refillState{tick, max(s.taken-flow, 0), ticks.Add(s.refilled, flow)}
 	}
 	return s
 }
 
 func (b *RefillBucket) tickAt(now int64) int64 {
-	return floorDiv(subSat(now, b.anchor), int64(b.limit.Per))
+	return floorDiv(ticks.Sub(now, b.anchor), int64(b.limit.Per))
 }
 
 // waitFor returns how long after now the ticks after tick have brought n units.
@@ -182,8 +184,8 @@ func (b *RefillBucket) waitFor(n, tick, now int64) time.Duration {
 	if n <= 0 {
 		return 0
 	}
-	tick = addSat(tick, (n-1)/b.limit.Count+1)
-	return time.Duration(subSat(addSat(b.anchor, mulSat(tick, int64(b.limit.Per))), now))
+	tick = ticks.Add(tick, (n-1)/b.limit.Count+1)
+	return time.Duration(ticks.Sub(ticks.Add(b.anchor, ticks.Mul(tick, int64(b.limit.Per))), now))
 }
 
 // floorDiv returns a/b rounded down, for positive b.

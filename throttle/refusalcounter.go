@@ -62,7 +62,7 @@ func (q *Queue) countRefusal(ctx context.Context, t *Ticket) {
 		if !CountsRefusals(m.Limiter) {
 			continue
 		}
-		c := Claim{Key: m.Key, Cost: m.Cost, Now: q.time.at(q.time.read(time.Time{}))}
+		c := Claim{Key: m.Key, Cost: m.Cost, Now: q.time.At(q.time.Read(time.Time{}))}
 		if d, err := m.Limiter.Reserve(ctx, c); err == nil && d.OK { // another limit refused
 			m.Limiter.Cancel(withoutCancel(ctx, m.Limiter), c, d)
 		}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"github.com/heed-go/heed/internal/ticks"
 )
 
 // A NonBlocking limiter can say that it answers from memory: its methods return immediately
@@ -93,7 +95,7 @@ func (q *Queue) reserveLocal(w *waiter) (r reserveResult) {
 
 // baseClaim returns what the claims of t have in common.
 func (q *Queue) baseClaim(t *Ticket, now int64) Claim {
-	return Claim{Now: q.time.at(now), Waits: true, Waited: max(time.Duration(now)-t.waited, 0)}
+	return Claim{Now: q.time.At(now), Waits: true, Waited: max(time.Duration(now)-t.waited, 0)}
 }
 
 // finishLocal does what an answer from memory says. It is called with the lock.
@@ -145,7 +147,7 @@ func (q *Queue) reserveRemote(ctx context.Context, w *waiter) (done bool, err er
 	r := q.callRemote(ctx, w)
 	granted := w.ticket.grant != nil
 	if granted && r.aborted != nil {
-		w.ticket.Cancel(ctx, q.time.at(q.time.read(time.Time{})))
+		w.ticket.Cancel(ctx, q.time.At(q.time.Read(time.Time{})))
 		granted = false
 	}
 	q.lock()
@@ -230,9 +232,9 @@ func (q *Queue) callRemote(ctx context.Context, w *waiter) (r reserveResult) {
 			q.unlock()
 		}
 	}()
-	now, remaining := q.time.read(time.Time{}), int64(never)
+	now, remaining := q.time.Read(time.Time{}), int64(never)
 	if end := min(q.maxWaitEnd(w), latencyEnd(w, now, q.realAt(now))); end != never {
-		remaining = subSat(end, now)
+		remaining = ticks.Sub(end, now)
 	}
 	reserveCtx, stop := q.boundedContext(ctx, remaining)
 	defer stop()

@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/heed-go/heed/internal/ticks"
 )
 
 // A SlidingCounterConfig says what a SlidingCounter allows.
@@ -33,7 +35,7 @@ type SlidingCounterConfig struct {
 // The odd case is idleness: after a gap of two windows both counts are old, and
 // not even the previous one counts.
 type SlidingCounter struct {
-	time   timeline
+	time   ticks.Timeline
 	offset int64 // of the timeline's start, from the Unix epoch; windows are whole multiples of Per since that
 
 	mu     sync.Mutex
@@ -64,8 +66,8 @@ func NewSlidingCounter(l SlidingCounterConfig, clk Clock) *SlidingCounter {
 	if err := l.Validate(); err != nil {
 		panic(err.Error() + " (NewSlidingCounter)")
 	}
-	s := &SlidingCounter{time: newTimeline(clk), config: l, policy: l.policy(), last: noReading}
-	s.offset = s.time.sinceEpoch()
+	s := &SlidingCounter{time: ticks.NewTimeline(clk), config: l, policy: l.policy(), last: noReading}
+	s.offset = s.time.SinceEpoch()
 	s.counts.window = noReading
 	return s
 }
@@ -76,13 +78,13 @@ func (s *SlidingCounter) Reserve(_ context.Context, c Claim) (Decision, error) {
 	if err != nil {
 		return Decision{}, err
 	}
-	given := addSat(s.time.read(c.Now), s.offset)
+	given := ticks.Add(s.time.Read(c.Now), s.offset)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := max(given, s.last)
 	at := s.countsAt(now)
 	d := Decision{Policy: s.policy, Limit: s.config.Count, Per: s.config.Per}
-	d.At = s.time.stamp(now-s.offset, given-s.offset, c.Now)
+	d.At = s.time.Stamp(now-s.offset, given-s.offset, c.Now)
 	d.Wait = s.wait(at, n, now)
 	if d.OK = d.Wait == 0; d.OK {
 		d.Grant = at.id
@@ -91,7 +93,7 @@ func (s *SlidingCounter) Reserve(_ context.Context, c Claim) (Decision, error) {
 			s.counts, s.last = at, now
 		}
 	}
-	d.Remaining = max(subSat(s.config.Count-s.previousWeight(at, now), at.current), 0)
+	d.Remaining = max(ticks.Sub(s.config.Count-s.previousWeight(at, now), at.current), 0)
 	d.ResetAfter = s.wait(at, s.config.Count, now)
 	return d, nil
 }
@@ -125,9 +127,9 @@ func (s *SlidingCounter) SetLimit(l Limit) error {
 		return err
 	}
 	if l.Per != s.config.Per {
-		now := max(addSat(s.time.read(time.Time{}), s.offset), s.last)
+		now := max(ticks.Add(s.time.Read(time.Time{}), s.offset), s.last)
 		at := s.countsAt(now)
-		at.current = addSat(at.current, s.previousWeight(at, now))
+		at.current = ticks.Add(at.current, s.previousWeight(at, now))
 		s.counts = counts{window: floorDiv(now, int64(l.Per)), id: at.id + 2, current: at.current}
 		s.last = now // an older reading must not find what has moved here still to come
 	}
@@ -141,9 +143,9 @@ func (s *SlidingCounter) adjust(n int64, d Decision) {
 	defer s.mu.Unlock()
 	switch d.Grant {
 	case s.counts.id:
-		s.counts.current = max(addSat(s.counts.current, n), 0)
+		s.counts.current = max(ticks.Add(s.counts.current, n), 0)
 	case s.counts.id - 1:
-		s.counts.previous = max(addSat(s.counts.previous, n), 0)
+		s.counts.previous = max(ticks.Add(s.counts.previous, n), 0)
 	}
 }
 
@@ -179,16 +181,16 @@ func (s *SlidingCounter) wait(c counts, n, now int64) time.Duration {
 	if n > s.config.Count {
 		return Forever
 	}
-	if subSat(s.config.Count-s.previousWeight(c, now), c.current) >= n {
+	if ticks.Sub(s.config.Count-s.previousWeight(c, now), c.current) >= n {
 		return 0
 	}
-	room := subSat(s.config.Count-n, c.current)
+	room := ticks.Sub(s.config.Count-n, c.current)
 	if room < 0 { // not in this window; in the next its count is the previous one
 		c = counts{window: c.window + 1, previous: c.current}
 		room = s.config.Count - n
 	}
-	start := mulSat(c.window, int64(s.config.Per))
-	return time.Duration(subSat(addSat(start, s.fadeTime(c.previous, room)), now))
+	start := ticks.Mul(c.window, int64(s.config.Per))
+	return time.Duration(ticks.Sub(ticks.Add(start, s.fadeTime(c.previous, room)), now))
 }
 
 // fadeTime returns how long into a window the weight of the previous count is no more

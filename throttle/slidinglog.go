@@ -6,6 +6,8 @@ import (
 	"math"
 	"sync"
 	"time"
+
+	"github.com/heed-go/heed/internal/ticks"
 )
 
 // A SlidingLogConfig says what a SlidingLog allows.
@@ -46,7 +48,7 @@ func (l SlidingLogConfig) Validate() error {
 // units make room, which changes no later answer: while they would still count,
 // all Count units newer than them do, too.
 type SlidingLog struct {
-	time timeline
+	time ticks.Timeline
 
 	mu      sync.Mutex
 	config  SlidingLogConfig
@@ -61,7 +63,7 @@ func NewSlidingLog(l SlidingLogConfig, clk Clock) *SlidingLog {
 	if err := l.Validate(); err != nil {
 		panic(err.Error() + " (NewSlidingLog)")
 	}
-	return &SlidingLog{time: newTimeline(clk), config: l, policy: l.policy(), last: noReading}
+	return &SlidingLog{time: ticks.NewTimeline(clk), config: l, policy: l.policy(), last: noReading}
 }
 
 // Reserve implements Limiter.
@@ -70,12 +72,12 @@ func (s *SlidingLog) Reserve(_ context.Context, c Claim) (Decision, error) {
 	if err != nil {
 		return Decision{}, err
 	}
-	given := s.time.read(c.Now)
+	given := s.time.Read(c.Now)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := max(given, s.last)
 	wait := s.wait(n, now)
-	d := Decision{OK: wait == 0, Wait: wait, Policy: s.policy, Limit: s.config.Count, Per: s.config.Per, At: s.time.stamp(now, given, c.Now)}
+	d := Decision{OK: wait == 0, Wait: wait, Policy: s.policy, Limit: s.config.Count, Per: s.config.Per, At: s.time.Stamp(now, given, c.Now)}
 	if !c.DryRun && (d.OK || s.config.CountRefused && !c.Waits) {
 		s.record(n, now)
 		d.Grant = uint64(now)
@@ -130,7 +132,7 @@ func (s *SlidingLog) wait(n, now int64) time.Duration {
 	}
 	var w time.Duration
 	if last := s.entries.len() - 1; last >= 0 {
-		w = time.Duration(max(subSat(addSat(s.entries.at(last).at, int64(s.config.MinGap)), now), 0))
+		w = time.Duration(max(ticks.Sub(ticks.Add(s.entries.at(last).at, int64(s.config.MinGap)), now), 0))
 	}
 	if i := s.entries.excess(s.config.Count - n); i > 0 {
 		w = max(w, s.expiresAfter(i-1, now))
@@ -140,12 +142,12 @@ func (s *SlidingLog) wait(n, now int64) time.Duration {
 
 // expiresAfter returns how long after now the i-th entry leaves the log; 0 if it has.
 func (s *SlidingLog) expiresAfter(i int, now int64) time.Duration {
-	return time.Duration(max(subSat(addSat(s.entries.at(i).at, int64(s.config.Per)), now), 0))
+	return time.Duration(max(ticks.Sub(ticks.Add(s.entries.at(i).at, int64(s.config.Per)), now), 0))
 }
 
 // expired returns how many entries have left the log by now.
 func (s *SlidingLog) expired(now int64) int {
-	return s.entries.countUntil(subSat(now, int64(s.config.Per)))
+	return s.entries.countUntil(ticks.Sub(now, int64(s.config.Per)))
 }
 
 // record enters n units at now, and drops what has left the log by then.

@@ -6,6 +6,8 @@ import (
 	"math"
 	"sync"
 	"time"
+
+	"github.com/heed-go/heed/internal/ticks"
 )
 
 // SubWindowsConfig says what a SubWindows allows.
@@ -44,7 +46,7 @@ func (p SubWindowsConfig) Validate() error {
 // decided in the sub-window of the newest grant, and never sees a smaller sum than
 // those before it did. Only grants drop parts.
 type SubWindows struct {
-	time   timeline
+	time   ticks.Timeline
 	offset int64 // of the timeline's start, from the Unix epoch
 
 	mu     sync.Mutex
@@ -65,8 +67,8 @@ func NewSubWindows(p SubWindowsConfig, clk Clock) *SubWindows {
 	if err := p.Validate(); err != nil {
 		panic(err.Error() + " (NewSubWindows)")
 	}
-	s := &SubWindows{time: newTimeline(clk), config: p, policy: p.policy(), last: noReading, part: noReading}
-	s.offset, s.totals = s.time.sinceEpoch(), make([]int64, p.Parts)
+	s := &SubWindows{time: ticks.NewTimeline(clk), config: p, policy: p.policy(), last: noReading, part: noReading}
+	s.offset, s.totals = s.time.SinceEpoch(), make([]int64, p.Parts)
 	return s
 }
 
@@ -76,13 +78,13 @@ func (s *SubWindows) Reserve(_ context.Context, c Claim) (Decision, error) {
 	if err != nil {
 		return Decision{}, err
 	}
-	given := addSat(s.time.read(c.Now), s.offset)
+	given := ticks.Add(s.time.Read(c.Now), s.offset)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := max(given, s.last)
 	part := s.partAt(now)
 	d := Decision{Policy: s.policy, Limit: s.config.Count, Per: s.config.Per}
-	d.At = s.time.stamp(now-s.offset, given-s.offset, c.Now)
+	d.At = s.time.Stamp(now-s.offset, given-s.offset, c.Now)
 	sum := s.sum(part)
 	switch {
 	case n > s.config.Count:
@@ -133,7 +135,7 @@ func (s *SubWindows) SetLimit(l Limit) error {
 	if err := next.Validate(); err != nil {
 		return err
 	}
-	now := max(addSat(s.time.read(time.Time{}), s.offset), s.last)
+	now := max(ticks.Add(s.time.Read(time.Time{}), s.offset), s.last)
 	part, per := s.partAt(now), s.config.Per
 	sum, id := s.sum(part), part+s.shift
 	s.config, s.policy = next, l.policy()
@@ -194,7 +196,7 @@ func (s *SubWindows) waitUntilAtMost(room, part, now int64) time.Duration {
 			hi = mid
 		}
 	}
-	return time.Duration(subSat(s.partStart(lo), now))
+	return time.Duration(ticks.Sub(s.partStart(lo), now))
 }
 
 // partAt returns the sub-window of now.

@@ -1,5 +1,7 @@
 package throttle
 
+import "github.com/heed-go/heed/internal/ticks"
+
 // A throughput measures what is sent. Units are counted in steps of half a second; the
 // latest step counts for 0.8 and all before it for the rest.
 type throughput struct {
@@ -16,7 +18,7 @@ func (r *throughput) add(n, now int64) {
 		r.stepStart, r.started = now, true
 	}
 	r.smoothed, r.stepStart, r.count = r.stateAt(now)
-	r.count = addSat(r.count, n)
+	r.count = ticks.Add(r.count, n)
 }
 
 // subtract takes back what was not sent after all.
@@ -24,7 +26,7 @@ func (r *throughput) subtract(n int64) { r.count = max(r.count-n, 0) }
 
 // stateAt returns what add would go on from.
 func (r *throughput) stateAt(now int64) (smoothed float64, stepStart, count int64) {
-	steps := subSat(now, r.stepStart) / halfSecond
+	steps := ticks.Sub(now, r.stepStart) / halfSecond
 	if steps < 1 {
 		return r.smoothed, r.stepStart, r.count
 	}

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/heed-go/heed/internal/ticks"
 )
 
 // A Demand is one limit that a ticket must pass.
@@ -129,14 +131,14 @@ func (t *Ticket) Reserve(ctx context.Context, now time.Time) (Decision, error) {
 func (t *Ticket) reserve(ctx context.Context, c Claim, refusal *Decision) (i int, err error) {
 	g := grantPool.Get().(*grant)
 	order, n, nonBlocking := t.order()
-	var sw stopwatch
+	var sw ticks.Stopwatch
 	j := 0
 	defer func() { // also if a limiter panics
 		if t.grant == g {
 			return
 		}
 		if j >= max(nonBlocking, 1) {
-			c.Now = sw.now()
+			c.Now = sw.Now()
 		}
 		defer g.recycle()
 		t.cancel(ctx, order[:j], g, c.Now)

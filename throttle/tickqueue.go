@@ -6,6 +6,8 @@ import (
 	"math"
 	"sync"
 	"time"
+
+	"github.com/heed-go/heed/internal/ticks"
 )
 
 // TickQueueConfig says how a TickQueue is served.
@@ -49,7 +51,7 @@ func (t TickQueueConfig) Validate() error {
 // last in line gives ticks back, those that have not passed. A refund in Observe
 // likewise frees ticks only before a claim acts.
 type TickQueue struct {
-	time timeline
+	time ticks.Timeline
 
 	mu         sync.Mutex
 	config     TickQueueConfig
@@ -65,9 +67,9 @@ func NewTickQueue(t TickQueueConfig, clk Clock) *TickQueue {
 	if err := t.Validate(); err != nil {
 		panic(err.Error() + " (NewTickQueue)")
 	}
-	q := &TickQueue{time: newTimeline(clk), config: t, policy: t.policy(), last: noReading, lastBooked: math.MinInt64}
+	q := &TickQueue{time: ticks.NewTimeline(clk), config: t, policy: t.policy(), last: noReading, lastBooked: math.MinInt64}
 	if !t.Anchor.IsZero() {
-		q.anchor = q.time.read(t.Anchor)
+		q.anchor = q.time.Read(t.Anchor)
 	}
 	return q
 }
@@ -78,7 +80,7 @@ func (q *TickQueue) Reserve(_ context.Context, c Claim) (Decision, error) {
 	if err != nil {
 		return Decision{}, err
 	}
-	given := q.time.read(c.Now)
+	given := q.time.Read(c.Now)
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	now := max(given, q.last)
@@ -87,25 +89,25 @@ func (q *TickQueue) Reserve(_ context.Context, c Claim) (Decision, error) {
 		return q.reserveWaiting(c, n, now, given), nil
 	}
 	from := max(q.lastBooked, tick)
-	to := addSat(from, n)
-	d := Decision{Policy: q.policy, Limit: q.config.Queue, At: q.time.stamp(now, given, c.Now)}
-	earliestByWait := subSat(q.tickTime(to), max(int64(c.MaxWait), 0)) // when the place is near enough
-	earliestByQueue := q.tickTime(subSat(to, q.config.Queue))          // when it is free
-	switch wait := subSat(max(earliestByWait, earliestByQueue), now); {
-	case n > q.config.Queue, earliestByWait >= q.tickTime(addSat(from, 1)): // not even if nobody else waits
+	to := ticks.Add(from, n)
+	d := Decision{Policy: q.policy, Limit: q.config.Queue, At: q.time.Stamp(now, given, c.Now)}
+	earliestByWait := ticks.Sub(q.tickTime(to), max(int64(c.MaxWait), 0)) // when the place is near enough
+	earliestByQueue := q.tickTime(ticks.Sub(to, q.config.Queue))          // when it is free
+	switch wait := ticks.Sub(max(earliestByWait, earliestByQueue), now); {
+	case n > q.config.Queue, earliestByWait >= q.tickTime(ticks.Add(from, 1)): // not even if nobody else waits
 		d.Wait = Forever
 	case wait > 0:
 		d.Wait = time.Duration(wait)
 	default:
-		d.OK, d.Wait, d.Grant = true, time.Duration(subSat(q.tickTime(to), now)), uint64(to)
+		d.OK, d.Wait, d.Grant = true, time.Duration(ticks.Sub(q.tickTime(to), now)), uint64(to)
 		if !c.DryRun {
 			q.lastBooked, q.last, from = to, now, to
 		}
 	}
 	d.Per = time.Duration(mulDivCeil(q.config.Queue, int64(q.config.Per), q.config.Count))
-	d.Remaining = max(q.config.Queue-subSat(from, tick), 0)
+	d.Remaining = max(q.config.Queue-ticks.Sub(from, tick), 0)
 	if from > tick {
-		d.ResetAfter = time.Duration(subSat(q.tickTime(from), now))
+		d.ResetAfter = time.Duration(ticks.Sub(q.tickTime(from), now))
 	}
 	return d, nil
 }
@@ -114,20 +116,20 @@ func (q *TickQueue) Reserve(_ context.Context, c Claim) (Decision, error) {
 // tick, instead of before. Its ticks are those after all that are taken and after the
 // instant at which the wait began; what others could have used is not made up for.
 func (q *TickQueue) reserveWaiting(c Claim, n, now, given int64) Decision {
-	tick, from := q.tickAt(now), max(q.lastBooked, q.tickAt(subSat(now, int64(c.Waited))))
-	d := Decision{Policy: q.policy, Limit: q.config.Queue, At: q.time.stamp(now, given, c.Now)}
-	switch to := addSat(from, n); {
+	tick, from := q.tickAt(now), max(q.lastBooked, q.tickAt(ticks.Sub(now, int64(c.Waited))))
+	d := Decision{Policy: q.policy, Limit: q.config.Queue, At: q.time.Stamp(now, given, c.Now)}
+	switch to := ticks.Add(from, n); {
 	case n > q.config.Queue:
 		d.Wait = Forever
 	case to > tick:
-		d.Wait = time.Duration(subSat(q.tickTime(to), now))
+		d.Wait = time.Duration(ticks.Sub(q.tickTime(to), now))
 	default:
 		if d.OK, d.Grant = true, uint64(tick); !c.DryRun {
 			q.lastBooked, q.last = tick, now
 		}
 	}
 	d.Per = time.Duration(mulDivCeil(q.config.Queue, int64(q.config.Per), q.config.Count))
-	d.Remaining = max(q.config.Queue-max(subSat(q.lastBooked, tick), 0), 0)
+	d.Remaining = max(q.config.Queue-max(ticks.Sub(q.lastBooked, tick), 0), 0)
 	return boundedBy(d, c, q.config.Queue)
 }
 
@@ -151,7 +153,7 @@ func (q *TickQueue) Observe(_ context.Context, c Claim, d Decision, f Feedback) 
 	case extra > 0:
 		q.mu.Lock()
 		defer q.mu.Unlock()
-		q.lastBooked = addSat(max(q.lastBooked, q.tickAt(max(q.time.read(f.Now), q.last))), extra)
+		q.lastBooked = ticks.Add(max(q.lastBooked, q.tickAt(max(q.time.Read(f.Now), q.last))), extra)
 	}
 }
 
@@ -161,16 +163,16 @@ func (q *TickQueue) refund(n int64, d Decision) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if int64(d.Grant) == q.lastBooked && d.Wait > 0 { // else its tick has come
-		q.lastBooked = subSat(q.lastBooked, n)
+		q.lastBooked = ticks.Sub(q.lastBooked, n)
 	}
 }
 
 // tickAt returns the number of the latest tick at or before now.
 func (q *TickQueue) tickAt(now int64) int64 {
-	return mulDivDown(subSat(now, q.anchor), q.config.Count, int64(q.config.Per))
+	return mulDivDown(ticks.Sub(now, q.anchor), q.config.Count, int64(q.config.Per))
 }
 
 // tickTime returns the instant of a tick, rounded up.
 func (q *TickQueue) tickTime(tick int64) int64 {
-	return addSat(q.anchor, mulDivCeil(tick, int64(q.config.Per), q.config.Count))
+	return ticks.Add(q.anchor, mulDivCeil(tick, int64(q.config.Per), q.config.Count))
 }

@@ -5,6 +5,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/heed-go/heed/internal/ticks"
 )
 
 // TokenBucket limits to a steady rate with a burst. It starts full; units flow
@@ -34,7 +36,7 @@ import (
 // TokenBucket does not book ahead: one number cannot tell booked units from used
 // ones, so a booking could not be cancelled safely. LeakyBucket books ahead.
 type TokenBucket struct {
-	time timeline
+	time ticks.Timeline
 	gcra atomic.Pointer[gcra]
 	mu   sync.Mutex // held while one era is replaced by the next
 }
@@ -43,7 +45,7 @@ type TokenBucket struct {
 // if l is invalid; call l.Validate first if its numbers come from outside.
 func NewTokenBucket(l Limit, clk Clock) *TokenBucket {
 	l.mustValidate("NewTokenBucket")
-	b := &TokenBucket{time: newTimeline(clk)}
+	b := &TokenBucket{time: ticks.NewTimeline(clk)}
 	b.gcra.Store(newGCRA(l, 0))
 	return b
 }
@@ -54,12 +56,12 @@ func (b *TokenBucket) Reserve(_ context.Context, c Claim) (d Decision, err error
 	if err != nil {
 		return d, err
 	}
-	given := b.time.read(c.Now)
+	given := b.time.Read(c.Now)
 	e, now, taken, wait := b.take(n, given, c.DryRun)
 	// Filled in where the caller wants it: to copy a Decision costs as much as to
 	// decide.
 	d.OK, d.Wait, d.Policy = wait == 0, wait, e.policy
-	d.At = b.time.stamp(now, given, c.Now)
+	d.At = b.time.Stamp(now, given, c.Now)
 	d.Limit, d.Per = e.burst, e.refillTime
 	d.Remaining, d.ResetAfter = max(e.window-taken, 0)/e.interval, e.duration(taken)
 	d.Grant = e.version
@@ -137,7 +139,7 @@ func (b *TokenBucket) SetLimit(l Limit) error {
 	}
 	for {
 		e := b.gcra.Load()
-		now := max(b.time.read(time.Time{}), e.last.Load())
+		now := max(b.time.Read(time.Time{}), e.last.Load())
 		if b.replace(e, l, now) {
 			return nil
 		}
@@ -146,7 +148,7 @@ func (b *TokenBucket) SetLimit(l Limit) error {
 
 // adjust takes n more units for the claim that d granted, or gives back -n.
 func (b *TokenBucket) adjust(n int64, asOf time.Time, d Decision) {
-	given, from := b.time.read(asOf), b.time.read(d.At)
+	given, from := b.time.Read(asOf), b.time.Read(d.At)
 	for {
 		e := b.gcra.Load()
 		now := max(given, e.last.Load(), from)
@@ -161,10 +163,10 @@ func (b *TokenBucket) adjust(n int64, asOf time.Time, d Decision) {
 		}
 		var next int64
 		if n < 0 {
-			left := subSat(mulSat(-n, e.interval), e.refilledSince(d.Grant, from, now))
-			next = subSat(old, max(left, 0))
+			left := ticks.Sub(ticks.Mul(-n, e.interval), e.refilledSince(d.Grant, from, now))
+			next = ticks.Sub(old, max(left, 0))
 		} else {
-			next = min(addSat(max(old, e.ticks(now)), mulSat(n, e.interval)), maxTicks)
+			next = min(ticks.Add(max(old, e.ticks(now)), ticks.Mul(n, e.interval)), maxTicks)
 		}
 		if e.tat.CompareAndSwap(old, next) {
 			return

@@ -38,7 +38,7 @@ func (q *Queue) try(ctx context.Context, t *Ticket) error {
 	if q.numWaiting.Load() >= closedBit {
 		return ErrClosed
 	}
-	now := q.time.read(time.Time{})
+	now := q.time.Read(time.Time{})
 	t.grant, t.waited, t.longestWait = nil, 0, nil
 	if q.canBypass(t) {
 		if err := q.reserveNow(ctx, t, now); err != nil || t.grant != nil {
@@ -47,7 +47,7 @@ func (q *Queue) try(ctx context.Context, t *Ticket) error {
 		t.waited = 0
 		q.wakeLimits(t) // what it held for a moment may have been refused to others
 	}
-	err := findRefusal(ctx, t, q.time.at(now))
+	err := findRefusal(ctx, t, q.time.At(now))
 	if _, refused := err.(*RefusedError); refused {
 		q.countRefusal(ctx, t)
 	}

@@ -1,6 +1,10 @@
 package throttle
 
-import "context"
+import (
+	"context"
+
+	"github.com/heed-go/heed/internal/ticks"
+)
 
 // waitInQueue lets t wait in line.
 func (q *Queue) waitInQueue(ctx context.Context, t *Ticket, retry bool) error {
@@ -69,7 +73,7 @@ func (q *Queue) newWaiter(ctx context.Context, t *Ticket) *waiter {
 	}
 	w.ticket, w.ctxDeadline, w.deadlineIndex = t, never, -1
 	if deadline, ok := ctx.Deadline(); ok {
-		w.ctxDeadline = subSat(int64(deadline.Sub(q.realStart)), max(int64(t.Latency), 0))
+		w.ctxDeadline = ticks.Sub(int64(deadline.Sub(q.realStart)), max(int64(t.Latency), 0))
 	}
 	return w
 }

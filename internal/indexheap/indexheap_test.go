@@ -1,4 +1,4 @@
-package throttle
+package indexheap
 
 import (
 	"math/rand/v2"
@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A heapItem is a member of a pile that knows its place.
+// A heapItem is a member of a Heap that knows its index.
 type heapItem struct{ rank, pos int }
 
 type heapItemOrder struct{}
@@ -16,9 +16,9 @@ type heapItemOrder struct{}
 func (heapItemOrder) Less(a, b *heapItem) bool    { return a.rank < b.rank }
 func (heapItemOrder) SetIndex(m *heapItem, i int) { m.pos = i }
 
-func TestIndexHeap_firstIsTheLeast(t *testing.T) {
+func TestHeap_firstIsTheLeast(t *testing.T) {
 	rng := rand.New(rand.NewPCG(4, 2))
-	var p indexHeap[*heapItem, heapItemOrder]
+	var p Heap[*heapItem, heapItemOrder]
 	var all []*heapItem
 	for range 20000 {
 		switch i := rng.IntN(max(len(all), 1)); {
@@ -46,8 +46,8 @@ func TestIndexHeap_firstIsTheLeast(t *testing.T) {
 	}
 }
 
-func TestIndexHeap_shrinks(t *testing.T) {
-	var p indexHeap[*heapItem, heapItemOrder]
+func TestHeap_shrinks(t *testing.T) {
+	var p Heap[*heapItem, heapItemOrder]
 	for i := range 100000 {
 		p.Push(&heapItem{rank: i})
 	}

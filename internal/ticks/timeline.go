@@ -1,0 +1,58 @@
+package ticks
+
+import "time"
+
+// A Clock gives the current time. throttle.Clock implements it.
+type Clock interface{ Now() time.Time }
+
+// A Timeline counts nanoseconds from its start, so that limiters can calculate with
+// int64. Readings before the start are negative. Readings that an int64 cannot express
+// saturate.
+type Timeline struct {
+	clock Clock // nil: the system clock
+	start time.Time
+}
+
+// NewTimeline returns a Timeline that starts now. A nil clock is the system clock.
+func NewTimeline(c Clock) Timeline {
+	if c == nil {
+		return Timeline{start: time.Now()}
+	}
+	return Timeline{clock: c, start: c.Now()}
+}
+
+// NewWallTimeline returns a Timeline that counts from the Unix epoch by the wall clock,
+// for windows whose boundaries others know as well. It follows a wall clock that is set.
+func NewWallTimeline(c Clock) Timeline {
+	return Timeline{clock: c, start: time.Unix(0, 0)}
+}
+
+// Read returns now on the timeline, or the clock's own reading if now is zero.
+// The system clock is read by time.Since, which costs half of time.Now.
+func (l *Timeline) Read(now time.Time) int64 {
+	switch {
+	case !now.IsZero():
+		return int64(now.Sub(l.start))
+	case l.clock == nil:
+		return int64(time.Since(l.start))
+	}
+	return int64(l.clock.Now().Sub(l.start))
+}
+
+// At is the inverse of Read.
+func (l *Timeline) At(ns int64) time.Time { return l.start.Add(time.Duration(ns)) }
+
+// Start returns the instant from which l counts.
+func (l *Timeline) Start() time.Time { return l.start }
+
+// SinceEpoch returns the start in nanoseconds since the Unix epoch.
+func (l *Timeline) SinceEpoch() int64 { return int64(l.start.Sub(time.Unix(0, 0))) }
+
+// Stamp returns the reading that a decision as of now is based on: callers, the
+// caller's own value, if now equals given, what Read returned for it.
+func (l *Timeline) Stamp(now, given int64, callers time.Time) time.Time {
+	if now == given && !callers.IsZero() {
+		return callers
+	}
+	return l.At(now)
+}
