@@ -48,6 +48,15 @@ func AllOf(ls ...Limiter) Limiter {
 	return a
 }
 
+// Parts returns the limiters of an AllOf, nil for any other limiter. The slice must not be
+// changed.
+func Parts(l Limiter) []Limiter {
+	if a, ok := l.(*allOf); ok {
+		return a.limiters
+	}
+	return nil
+}
+
 type allOf struct {
 	limiters  []Limiter
 	subGrants subGrants
@@ -153,7 +162,7 @@ func (a *allOf) Observe(ctx context.Context, c Claim, d Decision, f Feedback) {
 
 // Local implements Local.
 func (a *allOf) NonBlocking() bool {
-	return !slices.ContainsFunc(a.limiters, func(l Limiter) bool { return !isNonBlocking(l) })
+	return !slices.ContainsFunc(a.limiters, func(l Limiter) bool { return !IsNonBlocking(l) })
 }
 
 // mergeGrants returns the decision on a claim that all and then one more limiter granted.
@@ -260,7 +269,7 @@ func (f *Fallback) Observe(ctx context.Context, c Claim, d Decision, fb Feedback
 }
 
 // Local implements Local.
-func (f *Fallback) NonBlocking() bool { return isNonBlocking(f.Primary) && isNonBlocking(f.Secondary) }
+func (f *Fallback) NonBlocking() bool { return IsNonBlocking(f.Primary) && IsNonBlocking(f.Secondary) }
 
 // AllowAll grants everything. It reads no clock: its Decision.At is Claim.Now.
 var AllowAll Limiter = constantLimiter{Decision{OK: true, Policy: "unlimited"}}

@@ -218,7 +218,7 @@ func (p *Ban) Observe(ctx context.Context, c Claim, d Decision, f Feedback) {
 }
 
 // Local implements Local.
-func (p *Ban) NonBlocking() bool { return isNonBlocking(p.limiter) }
+func (p *Ban) NonBlocking() bool { return IsNonBlocking(p.limiter) }
 
 // Idle implements Idler.
 func (p *Ban) Evictable(now time.Time) bool {

@@ -217,8 +217,8 @@ func (q *Queue) classOf(t *Ticket) *class {
 func (q *Queue) limitQueuesOf(t *Ticket) (queues [maxLimitQueues]*limitQueue, n int) {
 	for i := range t.Demands {
 		m := &t.Demands[i]
-		for k := range m.numLimits() {
-			lq := q.limitQueueFor(m.limitKey(k))
+		for k := range numLimits(m) {
+			lq := q.limitQueueFor(limitKeyOf(m, k))
 			at, found := slices.BinarySearchFunc(queues[:n], lq, func(a, b *limitQueue) int { return cmp.Compare(a.id, b.id) })
 			if !found {
 				copy(queues[at+1:], queues[at:n])

@@ -104,8 +104,8 @@ func (q *Queue) onGrant(w *waiter) {
 	c.resetBroken(nil)
 	for i := range t.Demands {
 		m := &t.Demands[i]
-		for k := range m.numLimits() {
-			q.charge(c.entryAt(m.limitKey(k)), m.Cost, int64(t.Weight))
+		for k := range numLimits(m) {
+			q.charge(c.entryAt(limitKeyOf(m, k)), m.Cost, int64(t.Weight))
 		}
 	}
 	q.removeWaiter(w)
@@ -119,7 +119,7 @@ func (q *Queue) onRefusal(w *waiter, i int, d Decision) {
 		q.reject(w, err)
 		return
 	}
-	e := c.entryAt(m.limitKey(int(d.refusedBy)))
+	e := c.entryAt(limitKeyOf(m, d.Part()))
 	q.setEstimated(c, d.Estimated)
 	q.numRefusals++
 	e.limitQueue.lastRefusal = q.numRefusals
@@ -240,7 +240,7 @@ func (q *Queue) realAt(now int64) int64 {
 func (q *Queue) checkUpFront(w *waiter, c Claim) {
 	for i := range w.ticket.Demands {
 		m := &w.ticket.Demands[i]
-		if m.Limiter == nil || !isNonBlocking(m.Limiter) {
+		if m.Limiter == nil || !IsNonBlocking(m.Limiter) {
 			continue
 		}
 		c.Key, c.Cost, c.DryRun = m.Key, m.Cost, true
@@ -251,7 +251,7 @@ func (q *Queue) checkUpFront(w *waiter, c Claim) {
 		q.lock()
 		waiting := w.isWaiting()
 		if waiting && err == nil {
-			if lq := q.limitQueues[m.limitKey(int(d.refusedBy))]; lq != nil && d.queueBound > 0 {
+			if lq := q.limitQueues[limitKeyOf(m, d.Part())]; lq != nil && boundOf(d) > 0 {
 				waiting = !q.setBound(lq, d, w)
 			}
 		}

@@ -270,4 +270,4 @@ func (k *KeyedLimiter) Observe(ctx context.Context, c Claim, d Decision, f Feedb
 }
 
 // Local implements Local.
-func (k *KeyedLimiter) NonBlocking() bool { return k.Overflow == nil || isNonBlocking(k.Overflow) }
+func (k *KeyedLimiter) NonBlocking() bool { return k.Overflow == nil || IsNonBlocking(k.Overflow) }

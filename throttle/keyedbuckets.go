@@ -223,7 +223,7 @@ func (k *KeyedBuckets) Observe(ctx context.Context, c Claim, d Decision, f Feedb
 
 // Local implements Local.
 func (k *KeyedBuckets) NonBlocking() bool {
-	return k.overflow.limiter == nil || isNonBlocking(k.overflow.limiter)
+	return k.overflow.limiter == nil || IsNonBlocking(k.overflow.limiter)
 }
 
 // adjust takes n more units for the claim that d granted, or gives back -n.

@@ -70,23 +70,23 @@ const (
 )
 
 // numLimits returns how many limits m consists of: those of an AllOf count by themselves, so
-// that they share their gates with demands for them alone.
-func (m *Demand) numLimits() int {
+// that they share their limitQueues with demands for them alone.
+func numLimits(m *Demand) int {
 	if m.Limiter == nil {
 		return 0
 	}
-	if a, ok := m.Limiter.(*allOf); ok && len(a.limiters) <= maxParts && len(a.limiters) > 0 {
-		return len(a.limiters)
+	if parts := Parts(m.Limiter); len(parts) <= maxParts && len(parts) > 0 {
+		return len(parts)
 	}
 	return 1
 }
 
-// limitKey names the gate of the i-th limit of m. Limiters that cannot be compared cannot
-// be recognized: each demand for one has a gate of its own.
-func (m *Demand) limitKey(i int) limitKey {
+// limitKeyOf returns the key of the i-th limit of m. Limiters that cannot be compared cannot
+// be recognized: each demand for one has a limitQueue of its own.
+func limitKeyOf(m *Demand, i int) limitKey {
 	l := m.Limiter
-	if a, ok := l.(*allOf); ok && len(a.limiters) <= maxParts && len(a.limiters) > 0 {
-		l = a.limiters[min(i, len(a.limiters)-1)]
+	if parts := Parts(l); len(parts) <= maxParts && len(parts) > 0 {
+		l = parts[min(i, len(parts)-1)]
 	} else {
 		i = 0
 	}

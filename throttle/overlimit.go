@@ -113,7 +113,7 @@ func (s *SoftLimit) Observe(ctx context.Context, c Claim, d Decision, f Feedback
 }
 
 // Local implements Local.
-func (s *SoftLimit) NonBlocking() bool { return isNonBlocking(s.Soft) && isNonBlocking(s.Hard) }
+func (s *SoftLimit) NonBlocking() bool { return IsNonBlocking(s.Soft) && IsNonBlocking(s.Hard) }
 
 // Borrowing grants what Limiter refuses for as long as Spare says that there is room:
 // a limit that protects others from one caller need not hold while others are away.
@@ -161,7 +161,7 @@ func (e *Borrowing) Observe(ctx context.Context, c Claim, d Decision, f Feedback
 }
 
 // Local implements Local.
-func (e *Borrowing) NonBlocking() bool { return isNonBlocking(e.Limiter) }
+func (e *Borrowing) NonBlocking() bool { return IsNonBlocking(e.Limiter) }
 
 // Shadow counts as Limiter does, and refuses nothing: a limit can be tried out on
 // what really happens before anybody suffers from it. What Limiter would have
@@ -213,4 +213,4 @@ func (s *Shadow) Observe(ctx context.Context, c Claim, d Decision, f Feedback) {
 }
 
 // Local implements Local.
-func (s *Shadow) NonBlocking() bool { return isNonBlocking(s.Limiter) }
+func (s *Shadow) NonBlocking() bool { return IsNonBlocking(s.Limiter) }

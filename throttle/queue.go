@@ -146,6 +146,21 @@ func (q *Queue) wait(ctx context.Context, t *Ticket) error {
 	return err
 }
 
+// countRefusal lets the limits of t that count refusals count that its wait has failed.
+// It is called without the lock, in the goroutine of the caller.
+func (q *Queue) countRefusal(ctx context.Context, t *Ticket) {
+	for i := range t.Demands {
+		m := &t.Demands[i]
+		if !CountsRefusals(m.Limiter) {
+			continue
+		}
+		c := Claim{Key: m.Key, Cost: m.Cost, Now: q.time.At(q.time.Read(time.Time{}))}
+		if d, err := m.Limiter.Reserve(ctx, c); err == nil && d.OK { // another limit refused
+			m.Limiter.Cancel(withoutCancel(ctx, m.Limiter), c, d)
+		}
+	}
+}
+
 // reserveNow asks for t without standing in line.
 func (q *Queue) reserveNow(ctx context.Context, t *Ticket, now int64) (err error) {
 	var refusal Decision
@@ -310,7 +325,16 @@ func (q *Queue) nextArrival(now int64) int64 {
 	}
 }
 
-// canBypass reports whether t need not stand in line, as nobody waits at its limits.
+// CanBypass reports whether no caller waits for l with the given key. It is false after
+// Close and Drain. AllowN of package rate uses it.
+func (q *Queue) CanBypass(l Limiter, key string) bool {
+	if q.numWaiting.Load() == 0 {
+		return true
+	}
+	return q.canBypass(&Ticket{Demands: [MaxDemands]Demand{{Limiter: l, Key: key}}})
+}
+
+// canBypass reports whether t need not wait in a queue, as no caller waits for its limits.
 func (q *Queue) canBypass(t *Ticket) bool {
 	switch n := q.numWaiting.Load(); {
 	case n == 0:
@@ -322,8 +346,8 @@ func (q *Queue) canBypass(t *Ticket) bool {
 	defer q.mu.Unlock()
 	for i := range t.Demands {
 		m := &t.Demands[i]
-		for k := range m.numLimits() {
-			if lq := q.limitQueues[m.limitKey(k)]; lq != nil && lq.tenants.Len() > 0 {
+		for k := range numLimits(m) {
+			if lq := q.limitQueues[limitKeyOf(m, k)]; lq != nil && lq.tenants.Len() > 0 {
 				return false
 			}
 		}
@@ -339,8 +363,8 @@ func (q *Queue) wakeLimits(t *Ticket) {
 	q.lock()
 	for i := range t.Demands {
 		m := &t.Demands[i]
-		for k := range m.numLimits() {
-			if lq := q.limitQueues[m.limitKey(k)]; lq != nil {
+		for k := range numLimits(m) {
+			if lq := q.limitQueues[limitKeyOf(m, k)]; lq != nil {
 				q.wakeLimit(lq)
 			}
 		}

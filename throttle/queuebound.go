@@ -2,20 +2,16 @@ package throttle
 
 import (
 	"cmp"
-	"math"
 	"slices"
 )
 
-// A queue bound is how many units may wait for a limit: LeakyBucket, Nginx and TickQueue
-// have one. A refusal of a claim that Waits carries it in Decision.queueBound, so that it
-// passes through limiters that wrap others, and the Waiter keeps to it.
-
-// boundedBy returns d, a refusal of c, with the bound of n waiting units.
-func boundedBy(d Decision, c Claim, n int64) Decision {
-	if c.Waits && !d.OK && n < math.MaxInt64 {
-		d.queueBound = max(n, 0) + 1
+// boundOf returns one more than the units that may wait for the limit that made d, a
+// refusal; 0 if it has no queue bound. LeakyBucket, Nginx and TickQueue have one.
+func boundOf(d Decision) int64 {
+	if units, ok := d.QueueBound(); ok {
+		return units + 1
 	}
-	return d
+	return 0
 }
 
 // setBound notes the queue bound that d, a refusal by the limit of g, carries. Waiters
@@ -23,7 +19,7 @@ func boundedBy(d Decision, c Claim, n int64) Decision {
 // whether s is one of them.
 func (q *Queue) setBound(lq *limitQueue, d Decision, w *waiter) (refused bool) {
 	prev := lq.bound
-	if lq.bound = d.queueBound; lq.bound == prev || !lq.overBound() {
+	if lq.bound = boundOf(d); lq.bound == prev || !lq.overBound() {
 		return false
 	}
 	var waiting []*waiter
@@ -61,8 +57,8 @@ func (q *Queue) checkBounds(w *waiter) error {
 func (q *Queue) addWaitingUnits(t *Ticket, sign int64) {
 	for i := range t.Demands {
 		m := &t.Demands[i]
-		for k := range m.numLimits() {
-			if lq := q.limitQueues[m.limitKey(k)]; lq != nil {
+		for k := range numLimits(m) {
+			if lq := q.limitQueues[limitKeyOf(m, k)]; lq != nil {
 				lq.waitingUnits += sign * max(m.Cost, 1)
 			}
 		}

@@ -52,7 +52,7 @@ func (v *RateLimiter) AllowN(now time.Time, n int) bool {
 		return n == 0
 	}
 	ctx, c := context.Background(), v.claim(now, n)
-	if q := v.queue(); q.numWaiting.Load() > 0 && !v.queueEmpty(q) {
+	if !v.queue().CanBypass(v.Limiter, v.Key) {
 		return false
 	}
 	d, err := v.Limiter.Reserve(ctx, c)
@@ -61,11 +61,6 @@ func (v *RateLimiter) AllowN(now time.Time, n int) bool {
 	}
 	Observe(ctx, v.Limiter, c, d, Feedback{Now: now})
 	return true
-}
-
-// queueEmpty reports whether nobody waits in line for the limit.
-func (v *RateLimiter) queueEmpty(q *Queue) bool {
-	return q.canBypass(&Ticket{Demands: [MaxDemands]Demand{{Limiter: v.Limiter, Key: v.Key}}})
 }
 
 // Reserve books one unit: the caller may use it after Reservation.Delay.

@@ -1,9 +1,7 @@
 package throttle
 
 import (
-	"context"
 	"slices"
-	"time"
 )
 
 // A RefusalCounter is a Limiter that can say whether its decisions depend on how many
@@ -53,18 +51,3 @@ func (e *Borrowing) CountsRefusals() bool { return CountsRefusals(e.Limiter) }
 
 // CountsRefusals implements RefusalCounter.
 func (s *Shadow) CountsRefusals() bool { return CountsRefusals(s.Limiter) }
-
-// countRefusal lets the limits of t that count refusals count that its wait has failed.
-// It is called without the lock, in the goroutine of the caller.
-func (q *Queue) countRefusal(ctx context.Context, t *Ticket) {
-	for i := range t.Demands {
-		m := &t.Demands[i]
-		if !CountsRefusals(m.Limiter) {
-			continue
-		}
-		c := Claim{Key: m.Key, Cost: m.Cost, Now: q.time.At(q.time.Read(time.Time{}))}
-		if d, err := m.Limiter.Reserve(ctx, c); err == nil && d.OK { // another limit refused
-			m.Limiter.Cancel(withoutCancel(ctx, m.Limiter), c, d)
-		}
-	}
-}

@@ -8,27 +8,10 @@ import (
 	"github.com/heed-go/heed/internal/ticks"
 )
 
-// A NonBlocking limiter can say that it answers from memory: its methods return immediately
-// and do not look at ctx. A Waiter asks such limiters for a caller from whatever
-// goroutine brings the news, without a lock. A panic of the limiter reaches the caller
-// that it was asked for.
-//
-// All other limiters are asked by the caller who waits, with its ctx, one question
-// per line at a time, and hold up nobody else. It is therefore always safe not to
-// be Local, and only somewhat slower. What wraps limiters is Local if they are.
-type NonBlocking interface {
-	NonBlocking() bool
-}
-
-func isNonBlocking(l Limiter) bool {
-	x, ok := l.(NonBlocking)
-	return ok && x.NonBlocking()
-}
-
-// isNonBlocking reports whether all limiters of t are.
+// isNonBlocking reports whether all limiters of t are NonBlocking.
 func (t *Ticket) isNonBlocking() bool {
 	for i := range t.Demands {
-		if l := t.Demands[i].Limiter; l != nil && !isNonBlocking(l) {
+		if l := t.Demands[i].Limiter; l != nil && !IsNonBlocking(l) {
 			return false
 		}
 	}
@@ -205,8 +188,8 @@ func (q *Queue) wakeRolledBack(w *waiter, i int) {
 			continue
 		}
 		m := &w.ticket.Demands[j]
-		for k := range m.numLimits() {
-			lq := q.limitQueues[m.limitKey(k)]
+		for k := range numLimits(m) {
+			lq := q.limitQueues[limitKeyOf(m, k)]
 			switch {
 			case lq == nil:
 			case lq.lastRefusal > w.class.reserveRefusals:

@@ -237,7 +237,7 @@ func TestNonBlocking_wrappersForwardIt(t *testing.T) {
 		{AllOf(local, AllowAll), true}, {AllOf(local, remote), false}, {AllOf(), true},
 		{&Fallback{Primary: local, Secondary: AllowAll}, true}, {&Fallback{Primary: remote, Secondary: local}, false},
 	} {
-		require.Equal(t, tt.want, isNonBlocking(tt.l), "%T", tt.l)
+		require.Equal(t, tt.want, IsNonBlocking(tt.l), "%T", tt.l)
 	}
 }
 

@@ -116,6 +116,16 @@ type Decision struct {
 	subGrant *subGrant
 }
 
+// Part returns the index in Parts of the limiter of an AllOf that refused. It is 0 for
+// grants and for other limiters.
+func (d Decision) Part() int { return int(d.refusedBy) }
+
+// QueueBound returns how many units may wait for the limit that refused a claim with
+// Claim.Waits. If ok is false, the limit has no such bound, or d is not such a refusal.
+func (d Decision) QueueBound() (units int64, ok bool) {
+	return max(d.queueBound-1, 0), d.queueBound > 0
+}
+
 // Feedback is what the other side said about a claim that was used. The zero
 // Feedback says that the work was accepted.
 type Feedback struct {

@@ -10,13 +10,6 @@ import (
 	"github.com/heed-go/heed/internal/ticks"
 )
 
-// A Demand is one limit that a ticket must pass.
-type Demand struct {
-	Limiter Limiter // nil: none
-	Key     string  // Claim.Key
-	Cost    int64   // Claim.Cost
-}
-
 // MaxDemands is how many limits one ticket can pass. Use AllOf for more.
 const MaxDemands = 4
 
@@ -145,7 +138,7 @@ func (t *Ticket) reserve(ctx context.Context, c Claim, refusal *Decision) (i int
 	}()
 	for ; j < n; j++ {
 		if j == max(nonBlocking, 1) {
-			sw = startStopwatch(c)
+			sw = ticks.StartStopwatch(c.Now)
 		}
 		i = int(order[j])
 		m, d := &t.Demands[i], &g.decisions[i]
@@ -175,7 +168,7 @@ func (t *Ticket) order() (order [MaxDemands]uint8, n, nonBlocking int) {
 	for i := range t.Demands {
 		switch l := t.Demands[i].Limiter; {
 		case l == nil:
-		case isNonBlocking(l):
+		case IsNonBlocking(l):
 			order[nonBlocking] = uint8(i)
 			nonBlocking++
 		default:
@@ -217,7 +210,7 @@ func (t *Ticket) cancel(ctx context.Context, indexes []uint8, g *grant, now time
 // withoutCancel returns ctx, without its end if l looks at it: the end of a claim must reach
 // its limiter also when the caller has gone.
 func withoutCancel(ctx context.Context, l Limiter) context.Context {
-	if ctx.Done() == nil || isNonBlocking(l) {
+	if ctx.Done() == nil || IsNonBlocking(l) {
 		return ctx
 	}
 	return context.WithoutCancel(ctx)
@@ -259,9 +252,6 @@ func (t *Ticket) endGrant() {
 
 // recycle gives g back for others to use.
 func (g *grant) recycle() {
-	g.owner, g.err, g.settled = nil, nil, [MaxDemands]int64{}
-	for i := range g.decisions {
-		g.decisions[i].subGrant = nil // all that it could keep from being collected
-	}
+	*g = grant{} // a Decision can keep other objects from being collected
 	grantPool.Put(g)
 }
