@@ -5,8 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/time/rate"
-
 	"github.com/heed-go/heed/throttle"
 )
 
@@ -24,7 +22,6 @@ func TestNoAllocs(t *testing.T) {
 	refused := throttle.AllOf(bucket, all, closed)
 	primary := &throttle.Fallback{Primary: all, Secondary: throttle.DenyAll}
 	secondary := &throttle.Fallback{Primary: unreachable{}, Secondary: nested}
-	fromRate := throttle.FromRate(rate.NewLimiter(1e9, 1e9), "rate", nil)
 
 	for _, row := range []struct {
 		name  string
@@ -64,7 +61,6 @@ func TestNoAllocs(t *testing.T) {
 		{"Adaptive", throttle.NewAdaptive(throttle.AdaptiveConfig{InitialRate: 1e9}, nil), false},
 		{"Adaptive, refused", throttle.NewAdaptive(throttle.AdaptiveConfig{InitialRate: .5}, nil), false},
 		{"AdmissionControl", throttle.NewAdmissionControl(throttle.AdmissionControlConfig{}, nil), false},
-		{"FromRate", fromRate, false},
 		{"Unlimited", throttle.AllowAll, false},
 		{"Blocked", throttle.DenyAll, false},
 	} {

@@ -8,8 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/time/rate"
-
 	"github.com/heed-go/heed/throttle"
 	"github.com/heed-go/heed/throttle/throttletest"
 )
@@ -124,8 +122,6 @@ func TestConformance(t *testing.T) {
 		{"Concurrency", inFlight(throttle.ConcurrencyConfig{Count: 10}), throttletest.Spec{Concurrency: 10, WaitUnknown: true, EndsOnce: true}},
 		{"Concurrency, one", inFlight(throttle.ConcurrencyConfig{Count: 1}), throttletest.Spec{Concurrency: 1, WaitUnknown: true, EndsOnce: true}},
 		{"Concurrency, aged", inFlight(throttle.ConcurrencyConfig{Count: 10, MaxAge: 1 << 62}), throttletest.Spec{Concurrency: 10, WaitUnknown: true, EndsOnce: true}},
-		{"FromRate", newRate(10, 10), throttletest.Spec{Bound: early(10, 10)}},
-		{"FromRate, thirds", newRate(1./3, 4), throttletest.Spec{Bound: early(1./3, 4)}},
 		// A claim of more than the burst waits for a full one and is paid for by the next.
 		{"Adaptive", adaptive(throttle.AdaptiveConfig{InitialRate: 10, MinRate: 10, MaxRate: 10, Burst: time.Second}), throttletest.Spec{Limit: ten, AllowsDebt: true}},
 		{"Adaptive, climbing", adaptive(throttle.AdaptiveConfig{InitialRate: 5, MaxRate: 10, Burst: time.Second}), throttletest.Spec{Limit: ten, AllowsDebt: true}},
@@ -169,18 +165,6 @@ func fallback(primary, secondary maker) maker {
 	return func(clk throttle.Clock) throttle.Limiter {
 		return &throttle.Fallback{Primary: primary(clk), Secondary: secondary(clk)}
 	}
-}
-
-func newRate(limit rate.Limit, burst int) maker {
-	return func(clk throttle.Clock) throttle.Limiter {
-		return throttle.FromRate(rate.NewLimiter(limit, burst), "rate", clk)
-	}
-}
-
-// early returns the bound of a rate.Limiter, which grants what is due within the
-// next nanosecond.
-func early(limit, burst float64) func(time.Duration) int64 {
-	return func(w time.Duration) int64 { return int64(burst + limit*(w+1).Seconds() + 1e-9) }
 }
 
 // atMost returns the bound of several limits that hold at once.

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/benbjohnson/clock"
-	"golang.org/x/time/rate"
 
 	"github.com/heed-go/heed/throttle"
 )
@@ -54,19 +53,3 @@ func (store) Reserve(context.Context, throttle.Claim) (throttle.Decision, error)
 	return throttle.Decision{}, errors.New("connection refused")
 }
 func (store) Cancel(context.Context, throttle.Claim, throttle.Decision) {}
-
-// A rate.Limiter that a program already has joins in.
-func ExampleFromRate() {
-	clk := clock.NewMock()
-	old := rate.NewLimiter(rate.Every(100*time.Millisecond), 3)
-	l := throttle.FromRate(old, "old", clk)
-
-	old.AllowN(clk.Now(), 2) // somewhere else in the program
-	for range 2 {
-		d, _ := l.Reserve(context.Background(), throttle.Claim{})
-		fmt.Printf("%-5v  left %d of %d  again in %v\n", d.OK, d.Remaining, d.Limit, d.Wait)
-	}
-	// Output:
-	// true   left 0 of 3  again in 0s
-	// false  left 0 of 3  again in 100ms
-}

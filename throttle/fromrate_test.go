@@ -10,7 +10,35 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttle/throttletest"
 )
+
+func TestFromRate_conformance(t *testing.T) {
+	for name, l := range map[string]struct {
+		new  maker
+		spec throttletest.Spec
+	}{
+		"whole":  {newRate(10, 10), throttletest.Spec{Bound: early(10, 10)}},
+		"thirds": {newRate(1./3, 4), throttletest.Spec{Bound: early(1./3, 4)}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			throttletest.TestLimiter(t, l.new, l.spec)
+		})
+	}
+}
+
+func TestFromRate_allocatesNothing(t *testing.T) {
+	ctx, l := t.Context(), throttle.FromRate(rate.NewLimiter(1e9, 1e9), "rate", nil)
+	for _, c := range []throttle.Claim{{Key: "api.example.com", Cost: 2}, {Now: time.Now()}, {DryRun: true}} {
+		require.Zero(t, testing.AllocsPerRun(200, func() {
+			d, _ := l.Reserve(ctx, c)
+			l.Cancel(ctx, c, d)
+			d, _ = l.Reserve(ctx, c)
+			throttle.Observe(ctx, l, c, d, throttle.Feedback{Cost: 1})
+		}))
+	}
+}
 
 // Where rate.Limiter does not round, it decides as TokenBucket does.
 func TestFromRate_agreesWithTokenBucket(t *testing.T) {
@@ -75,4 +103,16 @@ func TestFromRate_cancelWhileInDebt(t *testing.T) {
 
 func TestFromRate_panicsOnNil(t *testing.T) {
 	require.Panics(t, func() { throttle.FromRate(nil, "", nil) })
+}
+
+func newRate(limit rate.Limit, burst int) maker {
+	return func(clk throttle.Clock) throttle.Limiter {
+		return throttle.FromRate(rate.NewLimiter(limit, burst), "rate", clk)
+	}
+}
+
+// early returns the bound of a rate.Limiter, which grants what is due within the
+// next nanosecond.
+func early(limit, burst float64) func(time.Duration) int64 {
+	return func(w time.Duration) int64 { return int64(burst + limit*(w+1).Seconds() + 1e-9) }
 }

@@ -1,12 +1,10 @@
 package throttle
 
 import (
-	"context"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
@@ -60,45 +58,4 @@ func TestKeyedLimiter_evictsIdleLimiters(t *testing.T) {
 			require.Equal(t, 2, k.Len(), name)
 		})
 	}
-}
-
-func TestQueue_rejectsNegativeSettings(t *testing.T) {
-	for _, q := range []*Queue{{Aging: -1}, {MaxReservation: -1}, {MaxCatchUp: -1}} {
-		require.ErrorContains(t, q.Validate(), "must not be negative")
-		require.Equal(t, q.Validate(), q.Wait(t.Context(), ticket(bucket(time.Second, 1))))
-	}
-	require.NoError(t, new(Queue).Validate())
-}
-
-// An endCount is a limiter far away that counts the ends of claims whose context is live.
-type endCount struct{ cancels, observes int }
-
-func (*endCount) Reserve(context.Context, Claim) (Decision, error) { return Decision{OK: true}, nil }
-func (e *endCount) Cancel(ctx context.Context, _ Claim, _ Decision) {
-	if ctx.Err() == nil {
-		e.cancels++
-	}
-}
-func (e *endCount) Observe(ctx context.Context, _ Claim, _ Decision, _ Feedback) {
-	if ctx.Err() == nil {
-		e.observes++
-	}
-}
-
-func TestTicket_cancelAndObserveReachTheLimiterAfterTheContextEnded(t *testing.T) {
-	q, e, tk := new(Queue), new(endCount), new(Ticket)
-	tk.Add(Demand{Limiter: e})
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	for _, end := range []func(){
-		func() { q.Cancel(ctx, tk) },
-		func() { tk.Cancel(ctx, time.Time{}) },
-		func() { q.Observe(ctx, tk, Feedback{}) },
-		func() { tk.Observe(ctx, Feedback{}) },
-		func() { tk.Settle(0, 0); tk.Observe(ctx, Feedback{}) },
-	} {
-		require.NoError(t, q.Wait(t.Context(), tk))
-		end()
-	}
-	assert.Equal(t, endCount{cancels: 3, observes: 2}, *e)
 }

@@ -34,56 +34,6 @@ func (p *panicky) Observe(ctx context.Context, c Claim, d Decision, f Feedback) 
 }
 func (*panicky) NonBlocking() bool { return true }
 
-// requireFree fails unless the slot of each of ls is free.
-func requireFree(t *testing.T, ls ...*Concurrency) {
-	t.Helper()
-	for _, l := range ls {
-		d, err := l.Reserve(t.Context(), Claim{DryRun: true})
-		require.NoError(t, err)
-		require.True(t, d.OK, "units were lost")
-	}
-}
-
-// TestTicket_losesNoUnitsWhenALimiterPanics has a limiter between two others panic in
-// each of its methods.
-func TestTicket_losesNoUnitsWhenALimiterPanics(t *testing.T) {
-	for name, wrap := range map[string]func(ls ...Limiter) *Ticket{
-		"demands":   ticket,
-		"AllOf":     func(ls ...Limiter) *Ticket { return ticket(AllOf(ls...)) },
-		"SoftLimit": func(ls ...Limiter) *Ticket { return ticket(&SoftLimit{Hard: ls[0], Soft: ls[1]}) },
-		"remote": func(ls ...Limiter) *Ticket {
-			return ticket(ls[0], &remoteLimiter{Limiter: ls[1]}, &remoteLimiter{Limiter: ls[2]})
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			a, b, inner := concurrencyOf(1), concurrencyOf(1), concurrencyOf(1)
-			p := &panicky{Limiter: inner}
-			tk, q := wrap(a, p, b), new(Queue)
-
-			p.reserve = true
-			require.Panics(t, func() { _ = q.Wait(t.Context(), tk) })
-			requireFree(t, a, b, inner)
-
-			p.reserve, p.cancel = false, true
-			require.NoError(t, q.Wait(t.Context(), tk))
-			require.Panics(t, func() { q.Cancel(t.Context(), tk) })
-			requireFree(t, a, b)
-			*inner = *concurrencyOf(1)
-
-			p.cancel, p.observe = false, true
-			require.NoError(t, q.Wait(t.Context(), tk))
-			require.Panics(t, func() { q.Observe(t.Context(), tk, Feedback{}) })
-			requireFree(t, a, b)
-			*inner = *concurrencyOf(1)
-
-			p.observe = false
-			require.NoError(t, q.Wait(t.Context(), tk), "the ticket has ended")
-			q.Observe(t.Context(), tk, Feedback{})
-			requireFree(t, a, b, inner)
-		})
-	}
-}
-
 func TestKeyedLimiter_staysUsableAfterPanics(t *testing.T) {
 	p := &panicky{Limiter: NewTokenBucket(PerSecond(10), nil)}
 	var fail bool
@@ -132,7 +82,7 @@ func TestKeyedLimiter_newMayCallTheLimiter(t *testing.T) {
 // TestAllOf_limitersMayEndTheClaimReentrantly has a limiter that, as it hears of the end of a
 // claim, ends the claim once more.
 func TestAllOf_limitersMayEndTheClaimReentrantly(t *testing.T) {
-	e := &reentrantLimiter{Limiter: concurrencyOf(1)}
+	e := &reentrantLimiter{Limiter: NewConcurrency(ConcurrencyConfig{Count: 1}, nil)}
 	e.all = AllOf(e)
 	d, err := e.all.Reserve(t.Context(), Claim{})
 	require.NoError(t, err)

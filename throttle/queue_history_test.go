@@ -119,9 +119,9 @@ func (s *simulation) recordUse(t *Ticket) {
 // bucket that is filled by time alone never lacks the units.
 func withinLimit(l Limit, uses []event) bool {
 	slices.SortFunc(uses, func(a, b event) int { return a.at.Compare(b.at) })
-	level, last := float64(l.burst()), uses[0].at
+	level, last := float64(l.Burst), uses[0].at
 	for _, a := range uses {
-		level = min(level+a.at.Sub(last).Seconds()*float64(l.Count)/l.Per.Seconds(), float64(l.burst()))
+		level = min(level+a.at.Sub(last).Seconds()*float64(l.Count)/l.Per.Seconds(), float64(l.Burst))
 		last = a.at
 		if level -= float64(a.cost); level < -1e-6 {
 			return false

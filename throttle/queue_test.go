@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/benbjohnson/clock"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -447,3 +448,29 @@ func (g *unknownHold) Reserve(_ context.Context, c Claim) (Decision, error) {
 }
 func (*unknownHold) Cancel(context.Context, Claim, Decision) {}
 func (*unknownHold) NonBlocking() bool                       { return true }
+
+func TestQueue_rejectsNegativeSettings(t *testing.T) {
+	for _, q := range []*Queue{{Aging: -1}, {MaxReservation: -1}, {MaxCatchUp: -1}} {
+		require.ErrorContains(t, q.Validate(), "must not be negative")
+		require.Equal(t, q.Validate(), q.Wait(t.Context(), ticket(bucket(time.Second, 1))))
+	}
+	require.NoError(t, new(Queue).Validate())
+}
+
+// A lastFeedback keeps what was observed last.
+type lastFeedback struct {
+	Limiter
+	got Feedback
+}
+
+func (l *lastFeedback) Observe(_ context.Context, _ Claim, _ Decision, f Feedback) { l.got = f }
+
+func TestQueue_feedbackUsesTheClockOfTheQueue(t *testing.T) {
+	clk := clock.NewMock()
+	q, l := &Queue{Clock: clk}, &lastFeedback{Limiter: AllowAll}
+	tk := ticket(l)
+	require.NoError(t, q.Wait(t.Context(), tk))
+	clk.Add(time.Hour)
+	q.Observe(t.Context(), tk, Feedback{})
+	require.True(t, l.got.Now.Equal(clk.Now()))
+}

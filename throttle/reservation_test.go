@@ -1,13 +1,11 @@
 package throttle
 
 import (
-	"context"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/benbjohnson/clock"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -52,33 +50,4 @@ func TestQueue_reservationsEndAfterMaxReservation(t *testing.T) {
 		}, took)
 		requireEmpty(t, q)
 	})
-}
-
-func TestQueue_waitedForIsTheLimitWithTheLongestTotalWait(t *testing.T) {
-	localAndRemote(t, func(t *testing.T, wrap func(Limiter) Limiter) {
-		q, a, b := new(Queue), wrap(bucket(10*time.Second, 1)), wrap(bucket(11*time.Second, 1))
-		require.NoError(t, q.Wait(t.Context(), ticket(a, b)))
-		tk := ticket(a, b)
-		require.NoError(t, q.Wait(t.Context(), tk))
-		require.Equal(t, 11*time.Second, tk.Waited())
-		require.Equal(t, "10s", tk.WaitedFor(), "10 s for the one, then 1 s for the other")
-	})
-}
-
-// A lastFeedback keeps what was observed last.
-type lastFeedback struct {
-	Limiter
-	got Feedback
-}
-
-func (l *lastFeedback) Observe(_ context.Context, _ Claim, _ Decision, f Feedback) { l.got = f }
-
-func TestQueue_feedbackUsesTheClockOfTheQueue(t *testing.T) {
-	clk := clock.NewMock()
-	q, l := &Queue{Clock: clk}, &lastFeedback{Limiter: AllowAll}
-	tk := ticket(l)
-	require.NoError(t, q.Wait(t.Context(), tk))
-	clk.Add(time.Hour)
-	q.Observe(t.Context(), tk, Feedback{})
-	require.True(t, l.got.Now.Equal(clk.Now()))
 }

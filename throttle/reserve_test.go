@@ -227,20 +227,6 @@ func (l *failingLimiter) Reserve(ctx context.Context, c Claim) (Decision, error)
 	return l.Limiter.Reserve(ctx, c)
 }
 
-func TestNonBlocking_wrappersForwardIt(t *testing.T) {
-	local, remote := bucket(time.Second, 1), &remoteLimiter{Limiter: AllowAll}
-	for _, tt := range []struct {
-		l    Limiter
-		want bool
-	}{
-		{local, true}, {AllowAll, true}, {DenyAll, true}, {remote, false}, {struct{ Limiter }{local}, false},
-		{AllOf(local, AllowAll), true}, {AllOf(local, remote), false}, {AllOf(), true},
-		{&Fallback{Primary: local, Secondary: AllowAll}, true}, {&Fallback{Primary: remote, Secondary: local}, false},
-	} {
-		require.Equal(t, tt.want, IsNonBlocking(tt.l), "%T", tt.l)
-	}
-}
-
 // panicOnce is a far limiter that panics, once told to.
 type panicOnce struct {
 	Limiter

@@ -118,3 +118,14 @@ func TestQueue_drain(t *testing.T) {
 		requireEmpty(t, q)
 	})
 }
+
+func TestQueue_waitedForIsTheLimitWithTheLongestTotalWait(t *testing.T) {
+	localAndRemote(t, func(t *testing.T, wrap func(Limiter) Limiter) {
+		q, a, b := new(Queue), wrap(bucket(10*time.Second, 1)), wrap(bucket(11*time.Second, 1))
+		require.NoError(t, q.Wait(t.Context(), ticket(a, b)))
+		tk := ticket(a, b)
+		require.NoError(t, q.Wait(t.Context(), tk))
+		require.Equal(t, 11*time.Second, tk.Waited())
+		require.Equal(t, "10s", tk.WaitedFor(), "10 s for the one, then 1 s for the other")
+	})
+}

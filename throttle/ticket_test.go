@@ -6,6 +6,7 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
@@ -111,4 +112,89 @@ func TestTicket_allocatesNothing(t *testing.T) {
 // A channel takes 112 bytes, and a place in a heap 10 on average.
 func TestTicket_waiterMemoryIsSmall(t *testing.T) {
 	require.LessOrEqual(t, unsafe.Sizeof(Ticket{})+unsafe.Sizeof(waiter{})+112+10, uintptr(400))
+}
+
+// An endCount is a limiter far away that counts the ends of claims whose context is live.
+type endCount struct{ cancels, observes int }
+
+func (*endCount) Reserve(context.Context, Claim) (Decision, error) { return Decision{OK: true}, nil }
+
+func (e *endCount) Cancel(ctx context.Context, _ Claim, _ Decision) {
+	if ctx.Err() == nil {
+		e.cancels++
+	}
+}
+
+func (e *endCount) Observe(ctx context.Context, _ Claim, _ Decision, _ Feedback) {
+	if ctx.Err() == nil {
+		e.observes++
+	}
+}
+
+func TestTicket_cancelAndObserveReachTheLimiterAfterTheContextEnded(t *testing.T) {
+	q, e, tk := new(Queue), new(endCount), new(Ticket)
+	tk.Add(Demand{Limiter: e})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, end := range []func(){
+		func() { q.Cancel(ctx, tk) },
+		func() { tk.Cancel(ctx, time.Time{}) },
+		func() { q.Observe(ctx, tk, Feedback{}) },
+		func() { tk.Observe(ctx, Feedback{}) },
+		func() { tk.Settle(0, 0); tk.Observe(ctx, Feedback{}) },
+	} {
+		require.NoError(t, q.Wait(t.Context(), tk))
+		end()
+	}
+	assert.Equal(t, endCount{cancels: 3, observes: 2}, *e)
+}
+
+// requireFree fails unless the slot of each of ls is free.
+func requireFree(t *testing.T, ls ...*Concurrency) {
+	t.Helper()
+	for _, l := range ls {
+		d, err := l.Reserve(t.Context(), Claim{DryRun: true})
+		require.NoError(t, err)
+		require.True(t, d.OK, "units were lost")
+	}
+}
+
+// TestTicket_losesNoUnitsWhenALimiterPanics has a limiter between two others panic in
+// each of its methods.
+func TestTicket_losesNoUnitsWhenALimiterPanics(t *testing.T) {
+	for name, wrap := range map[string]func(ls ...Limiter) *Ticket{
+		"demands":   ticket,
+		"AllOf":     func(ls ...Limiter) *Ticket { return ticket(AllOf(ls...)) },
+		"SoftLimit": func(ls ...Limiter) *Ticket { return ticket(&SoftLimit{Hard: ls[0], Soft: ls[1]}) },
+		"remote": func(ls ...Limiter) *Ticket {
+			return ticket(ls[0], &remoteLimiter{Limiter: ls[1]}, &remoteLimiter{Limiter: ls[2]})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a, b, inner := concurrencyOf(1), concurrencyOf(1), concurrencyOf(1)
+			p := &panicky{Limiter: inner}
+			tk, q := wrap(a, p, b), new(Queue)
+
+			p.reserve = true
+			require.Panics(t, func() { _ = q.Wait(t.Context(), tk) })
+			requireFree(t, a, b, inner)
+
+			p.reserve, p.cancel = false, true
+			require.NoError(t, q.Wait(t.Context(), tk))
+			require.Panics(t, func() { q.Cancel(t.Context(), tk) })
+			requireFree(t, a, b)
+			*inner = *concurrencyOf(1)
+
+			p.cancel, p.observe = false, true
+			require.NoError(t, q.Wait(t.Context(), tk))
+			require.Panics(t, func() { q.Observe(t.Context(), tk, Feedback{}) })
+			requireFree(t, a, b)
+			*inner = *concurrencyOf(1)
+
+			p.observe = false
+			require.NoError(t, q.Wait(t.Context(), tk), "the ticket has ended")
+			q.Observe(t.Context(), tk, Feedback{})
+			requireFree(t, a, b, inner)
+		})
+	}
 }
