@@ -10,6 +10,7 @@ import (
 
 	"github.com/heed-go/heed/backoff"
 	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttle/queue"
 )
 
 // A sendToBase is one RoundTrip with all its attempts. It is taken from a pool, so that a
@@ -26,10 +27,10 @@ type roundTrip struct {
 
 	waitCtx waitContext
 
-	quotaSlot  int                      // where in the ticket the Tracker's demand is; -1: it has none
-	unitSlots  [throttle.MaxDemands]int // where those of RequestOptions.Costs are
-	unitCount  int                      // how many there are
-	hasDemands bool                     // there are demands
+	quotaSlot  int                   // where in the ticket the Tracker's demand is; -1: it has none
+	unitSlots  [queue.MaxDemands]int // where those of RequestOptions.Costs are
+	unitCount  int                   // how many there are
+	hasDemands bool                  // there are demands
 
 	body           body
 	idempotencyKey string      // Idempotency-Key made for it; "": none

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttle/queue"
 )
 
 // Why a ticket cannot hold all demands of a request.
@@ -22,12 +23,12 @@ func (rt *roundTrip) addDemands() error {
 		t.Limits(rt.req, &rt.ticket)
 	}
 	if t.Limiter != nil {
-		if rt.freeSlot() == throttle.MaxDemands {
+		if rt.freeSlot() == queue.MaxDemands {
 			return errTooManyDemands
 		}
 		rt.ticket.Add(throttle.Demand{Limiter: t.Limiter, Cost: rt.opts.Cost})
 	}
-	if rt.freeSlot() == throttle.MaxDemands {
+	if rt.freeSlot() == queue.MaxDemands {
 		return errTooManyDemands
 	}
 	for i := range rt.ticket.Demands {
@@ -73,7 +74,7 @@ func (rt *roundTrip) addUnitDemands() error {
 			continue
 		}
 		i := rt.freeSlot()
-		if i == throttle.MaxDemands || rt.quotaSlot < 0 && i == throttle.MaxDemands-1 {
+		if i == queue.MaxDemands || rt.quotaSlot < 0 && i == queue.MaxDemands-1 {
 			return errTooManyUnits
 		}
 		rt.ticket.Demands[i] = d
@@ -84,7 +85,7 @@ func (rt *roundTrip) addUnitDemands() error {
 
 // freeSlot returns the first place in the ticket without a demand; MaxDemands: none.
 func (rt *roundTrip) freeSlot() (i int) {
-	for i < throttle.MaxDemands && rt.ticket.Demands[i].Limiter != nil {
+	for i < queue.MaxDemands && rt.ticket.Demands[i].Limiter != nil {
 		i++
 	}
 	return i

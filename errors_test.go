@@ -13,6 +13,7 @@ import (
 
 	"github.com/heed-go/heed/backoff"
 	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttle/queue"
 	"github.com/stretchr/testify/require"
 )
 
@@ -79,7 +80,7 @@ func TestTransport_namesTheExceededSetting(t *testing.T) {
 
 // What has nothing to do with a wait is returned as it is if nothing was sent.
 func TestTransport_wrapsNoErrorThatIsNotAboutTime(t *testing.T) {
-	closed := new(throttle.Queue)
+	closed := new(queue.Queue)
 	require.NoError(t, closed.Close())
 	bucket := throttle.NewTokenBucket(throttle.PerSecond(1), nil)
 	for name, tt := range map[string]struct {
@@ -88,7 +89,7 @@ func TestTransport_wrapsNoErrorThatIsNotAboutTime(t *testing.T) {
 		want error
 	}{
 		"a Breaker":        {&Transport{Breaker: func(*http.Request) Breaker { return &attemptBreaker{} }}, RequestOptions{}, errBroken},
-		"a closed Waiter":  {&Transport{Queue: closed, Limiter: bucket}, RequestOptions{}, throttle.ErrClosed},
+		"a closed Waiter":  {&Transport{Queue: closed, Limiter: bucket}, RequestOptions{}, queue.ErrClosed},
 		"a negative cost":  {&Transport{Limiter: bucket}, RequestOptions{Cost: -1}, throttle.ErrCost},
 		"too many demands": {&Transport{Limits: fillTicket}, RequestOptions{}, errTooManyDemands},
 	} {

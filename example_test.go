@@ -12,6 +12,7 @@ import (
 	"github.com/heed-go/heed"
 	"github.com/heed-go/heed/backoff"
 	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttle/queue"
 	"github.com/sony/gobreaker/v2"
 )
 
@@ -70,7 +71,7 @@ func ExampleTransport_limits() {
 	client := heed.NewClient(&heed.Transport{
 		Base:  &api{200},
 		Clock: clk,
-		Limits: func(r *http.Request, t *throttle.Ticket) {
+		Limits: func(r *http.Request, t *queue.Ticket) {
 			t.Add(throttle.Demand{Limiter: account})
 			if r.URL.Path == "/search" {
 				t.Add(throttle.Demand{Limiter: search})

@@ -10,6 +10,7 @@ import (
 	"net/http"
 
 	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttle/queue"
 )
 
 // classifyError judges a failure without an answer, by its type alone. What has
@@ -45,7 +46,7 @@ func isPermanent(err error) bool {
 		below          *GiveUpError
 	)
 	switch {
-	case errors.As(err, &invalidRequest), errors.As(err, &below), errors.Is(err, throttle.ErrRefused), errors.Is(err, throttle.ErrClosed):
+	case errors.As(err, &invalidRequest), errors.As(err, &below), errors.Is(err, throttle.ErrRefused), errors.Is(err, queue.ErrClosed):
 		return true
 	case errors.As(err, &cert), errors.As(err, &unknown), errors.As(err, &hostname), errors.As(err, &invalidCert),
 		errors.As(err, &record), errors.As(err, &ech), errors.Is(err, http.ErrSchemeMismatch), errors.Is(err, context.Canceled):

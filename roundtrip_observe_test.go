@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttle/queue"
 	"github.com/stretchr/testify/require"
 )
 
@@ -100,7 +101,7 @@ func TestTransport_releasesGrantsWhenBasePanics(t *testing.T) {
 func TestTransport_releasesGrantsWhenAHookPanics(t *testing.T) {
 	boom := func(*http.Request, TraceInfo) { panic("hook") }
 	for name, tr := range map[string]*Transport{
-		"granted": {Queue: &throttle.Queue{Trace: &throttle.Trace{Granted: func(*throttle.Ticket) { panic("hook") }}}},
+		"granted": {Queue: &queue.Queue{Trace: &queue.Trace{Granted: func(*queue.Ticket) { panic("hook") }}}},
 		"admit":   {Trace: &Trace{WaitDone: boom}},
 		"send":    {Trace: &Trace{AttemptStart: boom}},
 		"answer":  {Trace: &Trace{AttemptDone: boom}},

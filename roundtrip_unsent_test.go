@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttle/queue"
 	"github.com/stretchr/testify/require"
 )
 
@@ -122,7 +123,7 @@ func TestTransport_aPanicEndsGrantsAndClosesBodies(t *testing.T) {
 		tr   *Transport
 		want [3]int
 	}{
-		"Limits":  {&Transport{Limits: func(*http.Request, *throttle.Ticket) { panic("hook") }}, [3]int{0, 0, 0}},
+		"Limits":  {&Transport{Limits: func(*http.Request, *queue.Ticket) { panic("hook") }}, [3]int{0, 0, 0}},
 		"Admit":   {&Transport{Trace: &Trace{WaitDone: boom}}, [3]int{1, 1, 0}},
 		"Breaker": {&Transport{Breaker: func(*http.Request) Breaker { panic("hook") }}, [3]int{1, 1, 0}},
 		"Send":    {&Transport{Trace: &Trace{AttemptStart: boom}}, [3]int{1, 1, 0}},
@@ -196,8 +197,8 @@ func TestTransport_closesTheBodyOnceIfNothingIsSent(t *testing.T) {
 }
 
 // fillTicket sets as many demands as a ticket can hold.
-func fillTicket(_ *http.Request, t *throttle.Ticket) {
-	for range throttle.MaxDemands {
+func fillTicket(_ *http.Request, t *queue.Ticket) {
+	for range queue.MaxDemands {
 		t.Add(throttle.Demand{Limiter: throttle.AllowAll})
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/heed-go/heed/quota"
 	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttle/queue"
 	"github.com/stretchr/testify/require"
 )
 
@@ -80,7 +81,7 @@ var limitScenarios = []scenario{
 	}},
 	{number: 151, summary: "a full line: its error, nothing sent", run: func(t *testing.T) {
 		s := newScript(200)
-		w := &throttle.Queue{MaxPerClass: 1}
+		w := &queue.Queue{MaxPerClass: 1}
 		l := &concurrencyLimit{max: 0}
 		tr := &Transport{Base: s, Limiter: l, Queue: w}
 		ctx, cancel := context.WithCancel(t.Context())
@@ -92,7 +93,7 @@ var limitScenarios = []scenario{
 		synctest.Wait()
 		_, err := get(t, tr)
 		require.ErrorIs(t, err, throttle.ErrRefused)
-		var full *throttle.FullError
+		var full *queue.FullError
 		require.ErrorAs(t, err, &full)
 		cancel()
 		require.Equal(t, context.Canceled, <-done)

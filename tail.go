@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttle/queue"
 )
 
 // An attemptResources is what a call holds that can last as long as the body of its response:
@@ -18,7 +19,7 @@ type attemptResources struct {
 	t                   *Transport
 	ctx                 context.Context // of the request
 	detachedCtx         context.Context // ctx without its end; nil: not needed yet
-	ticket              throttle.Ticket
+	ticket              queue.Ticket
 	hasConfiguredLimits bool                    // there are limits other than the Tracker's
 	granted             bool                    // the ticket is granted, and the grant has not ended
 	sentToBase          bool                    // Base was given the attempt that the ticket is granted for

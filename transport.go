@@ -10,6 +10,7 @@ import (
 	"github.com/heed-go/heed/backoff"
 	"github.com/heed-go/heed/quota"
 	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttle/queue"
 )
 
 // A Transport is an http.RoundTripper that keeps the limits of the servers it
@@ -27,12 +28,12 @@ import (
 // A throttle.Fallback around the limiter decides otherwise: with throttle.AllowAll as its
 // Secondary requests are sent without limit, with a local limiter within that one.
 type Transport struct {
-	Base    http.RoundTripper                     // sends; nil: http.DefaultTransport
-	Limiter throttle.Limiter                      // a limit of our own for all requests; nil: none
-	Limits  func(*http.Request, *throttle.Ticket) // adds demands and a priority per request; nil: none
-	Quota   *quota.Tracker                        // the servers' limits; nil: one of the Transport's own
-	Queue   *throttle.Queue                       // nil: one of the Transport's own; share it wherever limits are shared
-	Retry   *RetryPolicy                          // nil: the zero Retry
+	Base    http.RoundTripper                  // sends; nil: http.DefaultTransport
+	Limiter throttle.Limiter                   // a limit of our own for all requests; nil: none
+	Limits  func(*http.Request, *queue.Ticket) // adds demands and a priority per request; nil: none
+	Quota   *quota.Tracker                     // the servers' limits; nil: one of the Transport's own
+	Queue   *queue.Queue                       // nil: one of the Transport's own; share it wherever limits are shared
+	Retry   *RetryPolicy                       // nil: the zero Retry
 
 	// RetryFor returns the policy of a request, for example by its host or route. Nil,
 	// or if it returns nil: Retry. A policy without a Budget shares that of Retry. It
@@ -63,7 +64,7 @@ type resolved struct {
 	base       http.RoundTripper
 	quota      *quota.Tracker
 	events     *quota.Events // what the Tracker calls; nil: Trace asks for none
-	queue      *throttle.Queue
+	queue      *queue.Queue
 	trace      *Trace
 	retry      RetryPolicy
 	openBodies openBodies
@@ -132,7 +133,7 @@ func (t *Transport) resolve() {
 			t.resolved.trace = new(Trace)
 		}
 		if t.resolved.queue == nil {
-			t.resolved.queue = &throttle.Queue{Clock: t.Clock}
+			t.resolved.queue = &queue.Queue{Clock: t.Clock}
 		}
 		t.resolved.quota.Notify(t.resolved.queue)
 		if tr := t.resolved.trace; tr.Hold != nil || tr.LimitLearned != nil {

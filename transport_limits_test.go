@@ -9,8 +9,10 @@ import (
 	"time"
 
 	"github.com/heed-go/heed/quota"
+	"github.com/heed-go/heed/rate/xtime"
 	"github.com/heed-go/heed/sketch"
 	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttle/queue"
 	"github.com/heed-go/heed/warmup"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -48,7 +50,7 @@ func TestTransport_obeysEveryLimiter(t *testing.T) {
 		"SubWindows": func() throttle.Limiter {
 			return throttle.NewSubWindows(throttle.SubWindowsConfig{Limit: limit, Parts: 10}, nil)
 		},
-		"FromRate": func() throttle.Limiter { return throttle.FromRate(rate.NewLimiter(5, 5), "rate", nil) },
+		"FromRate": func() throttle.Limiter { return xtime.New(rate.NewLimiter(5, 5), "rate", nil) },
 		"AllOf": func() throttle.Limiter {
 			return throttle.AllOf(throttle.NewTokenBucket(limit, nil), throttle.NewFixedWindow(throttle.FixedWindowConfig{Count: 100, Per: time.Minute}, nil))
 		},
@@ -145,7 +147,7 @@ func TestTransport_hooksMaySetDemands(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hooks := 0
 		s := newScript(response{429, "", []string{"Retry-After", "10"}}, 200)
-		tr := &Transport{Base: s, Limiter: perMinute(), Limits: func(_ *http.Request, tk *throttle.Ticket) {
+		tr := &Transport{Base: s, Limiter: perMinute(), Limits: func(_ *http.Request, tk *queue.Ticket) {
 			hooks++
 			tk.Demands[0] = throttle.Demand{Limiter: throttle.NewTokenBucket(throttle.PerSecond(1), nil)}
 		}}

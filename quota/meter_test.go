@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttle/queue"
 	"github.com/stretchr/testify/require"
 )
 
@@ -71,7 +72,7 @@ func TestMeter_letsTheLargestThrough(t *testing.T) {
 // requests as one likes: nothing is refused, and the time is about the ideal one.
 func TestMeter_keepsABudgetOfTokens(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		tr, w := seeded(1), &throttle.Queue{}
+		tr, w := seeded(1), &queue.Queue{}
 		limit := throttle.NewTokenBucket(throttle.Limit{Count: 1000, Per: time.Second, Burst: 10_000}, nil)
 		refused, start := 0, time.Now()
 		var mu sync.Mutex
@@ -94,7 +95,7 @@ func TestMeter_keepsABudgetOfTokens(t *testing.T) {
 				for j := range 5 {
 					cost := int64(100 + 60*((i+j)%20))
 					req := request(t, users)
-					var ticket throttle.Ticket
+					var ticket queue.Ticket
 					ticket.Demands[0], ticket.Demands[1] = tr.Demand(req), tr.DemandUnits(req, "tokens", cost)
 					require.NoError(t, w.Wait(t.Context(), &ticket))
 					resp := serve(cost)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttle/queue"
 	"github.com/stretchr/testify/require"
 )
 
@@ -69,13 +70,13 @@ type route struct {
 // other route. Call it in a bubble.
 func playPages(t *testing.T, tr *Tracker, s server, n, c int, other route) (j pageJob) {
 	const rtt = 50 * time.Millisecond
-	w := &throttle.Queue{}
+	w := &queue.Queue{}
 	start := time.Now()
 	var mu sync.Mutex
 	// send sends one request and returns how long it was delayed, and its status.
 	send := func(url string, s server) (time.Duration, int) {
 		req, asked := request(t, url), time.Now()
-		var ticket throttle.Ticket
+		var ticket queue.Ticket
 		ticket.Demands[0] = tr.Demand(req)
 		if err := w.Wait(t.Context(), &ticket); err != nil {
 			return 0, 0

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttle/queue"
 	"github.com/stretchr/testify/require"
 )
 
@@ -126,7 +127,7 @@ func TestShare_memoryIsBounded(t *testing.T) {
 			require.LessOrEqual(t, len(b.joint.crew.others), maxCrew)
 		}
 		for range 100 {
-			tr.Notify(&throttle.Queue{})
+			tr.Notify(&queue.Queue{})
 		}
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttle/queue"
 	"github.com/stretchr/testify/require"
 )
 
@@ -115,11 +116,11 @@ func TestShare_newsWakeThoseInLine(t *testing.T) {
 		one, other := two(t, b)
 		refuse(t, one, users, "Retry-After", "1")
 		time.Sleep(1100 * time.Millisecond)
-		w := &throttle.Queue{}
+		w := &queue.Queue{}
 		other.Notify(w)
 		ask(t, one, users, answer(200)) // probe and answer
 		start := time.Now()
-		var ticket throttle.Ticket
+		var ticket queue.Ticket
 		ticket.Demands[0] = other.Demand(request(t, users))
 		require.NoError(t, w.Wait(t.Context(), &ticket))
 		require.Less(t, time.Since(start), 10*time.Millisecond)

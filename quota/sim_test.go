@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttle/queue"
 )
 
 // A server answers one request that arrives now.
@@ -57,7 +58,7 @@ func playUntil(t *testing.T, tr *Tracker, s server, n, c int, rtt time.Duration,
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &throttle.Queue{Clock: tr.Clock}
+	w := &queue.Queue{Clock: tr.Clock}
 	tr.Notify(w)
 	var mu sync.Mutex
 	start := time.Now()
@@ -75,7 +76,7 @@ func playUntil(t *testing.T, tr *Tracker, s server, n, c int, rtt time.Duration,
 		return status, h
 	}
 	call := func() bool {
-		var ticket throttle.Ticket
+		var ticket queue.Ticket
 		for range 6 {
 			ticket.Demands[0] = tr.Demand(req)
 			if err := w.Wait(t.Context(), &ticket); err != nil {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttle/queue"
 	"github.com/stretchr/testify/require"
 )
 
@@ -47,7 +48,7 @@ func (s *workers) serve() *http.Response {
 
 // work sends n requests from c goroutines to s, rtt away, and returns how long that took.
 func work(t *testing.T, tr *Tracker, s *workers, n, c int, rtt time.Duration) time.Duration {
-	w, start := &throttle.Queue{}, time.Now()
+	w, start := &queue.Queue{}, time.Now()
 	calls := make(chan int, n)
 	for i := range n {
 		calls <- i
@@ -58,7 +59,7 @@ func work(t *testing.T, tr *Tracker, s *workers, n, c int, rtt time.Duration) ti
 		wg.Go(func() {
 			for range calls {
 				req := request(t, users)
-				var ticket throttle.Ticket
+				var ticket queue.Ticket
 				for ok := false; !ok; {
 					ticket.Demands[0] = tr.Demand(req)
 					if !assertNoError(t, w.Wait(t.Context(), &ticket)) {

@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttle/queue"
 	"github.com/stretchr/testify/require"
 )
 
@@ -25,13 +25,13 @@ type stream struct {
 
 // flow returns how long it took until all had an answer.
 func (s *stream) flow(t *testing.T, tr *Tracker) time.Duration {
-	w, start := &throttle.Queue{}, time.Now()
+	w, start := &queue.Queue{}, time.Now()
 	s.peak = map[int]int{}
 	var wg sync.WaitGroup
 	for range s.n {
 		wg.Go(func() {
 			req := request(t, users)
-			var ticket throttle.Ticket
+			var ticket queue.Ticket
 			ticket.Demands[0] = tr.Demand(req)
 			assertNoError(t, w.Wait(t.Context(), &ticket))
 			s.count(1, time.Since(start))

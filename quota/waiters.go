@@ -1,28 +1,27 @@
 package quota
 
 import (
+	"github.com/heed-go/heed/throttle/queue"
 	"slices"
 	"sync"
 	weakly "weak"
-
-	"github.com/heed-go/heed/throttle"
 )
 
 // waiters are the queues whose callers wait for quotas of a Tracker.
 type waiters struct {
 	mu  sync.Mutex
-	all []weakly.Pointer[throttle.Queue]
+	all []weakly.Pointer[queue.Queue]
 }
 
 // Notify has w look at its queues again whenever requests may go sooner than was known:
 // because of news of other processes, and after Forget. A Transport calls it for its
 // Waiter.
-func (t *Tracker) Notify(w *throttle.Queue) {
+func (t *Tracker) Notify(w *queue.Queue) {
 	t.once.Do(t.init)
 	p := weakly.Make(w)
 	t.waiters.mu.Lock()
 	defer t.waiters.mu.Unlock()
-	t.waiters.all = slices.DeleteFunc(t.waiters.all, func(o weakly.Pointer[throttle.Queue]) bool { return o == p || o.Value() == nil })
+	t.waiters.all = slices.DeleteFunc(t.waiters.all, func(o weakly.Pointer[queue.Queue]) bool { return o == p || o.Value() == nil })
 	t.waiters.all = append(t.waiters.all, p)
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttle/queue"
 )
 
 // reload returns the set after the file has changed from one text to the next.
@@ -149,7 +150,7 @@ func TestBundle_takesAllOrNothing(t *testing.T) {
 	for range 8 {
 		for _, user := range []string{"ann", "bob"} {
 			r := readRequest(t, "GET /\nX-User: "+user)
-			var ticket throttle.Ticket
+			var ticket queue.Ticket
 			set.Limits(r, &ticket)
 			require.NotNil(t, ticket.Demands[3].Limiter)
 			d, err := ticket.Reserve(context.Background(), friday)
@@ -189,12 +190,12 @@ func TestBundle_worksWithQueue(t *testing.T) {
 		}
 		set, err := Parse([]byte(text), Config{})
 		require.NoError(t, err)
-		w := &throttle.Queue{}
+		w := &queue.Queue{}
 		defer w.Close()
 		start := time.Now()
 		ends := make(chan time.Duration, 3)
 		for range 3 {
-			var ticket throttle.Ticket
+			var ticket queue.Ticket
 			set.Limits(readRequest(t, "GET /"), &ticket)
 			go func() {
 				if err := w.Wait(t.Context(), &ticket); err != nil {

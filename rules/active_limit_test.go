@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttle/queue"
 )
 
 // fixedClock is a clock that shows the same all the time.
@@ -173,7 +174,7 @@ descriptors:
 	ctx := context.Background()
 	for range 2 {
 		for _, ds := range [][]Descriptor{{{{"b", "x"}}}, {{{"c", "x"}}}, {{{"c", "x"}}, {{"a", "x"}}}} {
-			var ticket throttle.Ticket
+			var ticket queue.Ticket
 			set.Add(&ticket, ds...)
 			_, err := ticket.Reserve(ctx, time.Time{})
 			require.NoError(t, err)

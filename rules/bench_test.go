@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttle/queue"
 )
 
 // fileWithRules returns the text of a file with n rules, of which two of descriptors and
@@ -30,15 +31,15 @@ func fileWithRules(n int) string {
 }
 
 // ticketFinder returns what asks for the middle of a crowd.
-func ticketFinder(tb testing.TB, n int) func() *throttle.Ticket {
+func ticketFinder(tb testing.TB, n int) func() *queue.Ticket {
 	set, err := Parse([]byte(fileWithRules(n)), Config{})
 	require.NoError(tb, err)
 	i := n / 4
 	r := readRequest(tb, fmt.Sprintf("GET /a/7/b%d\nX-User: u%d", i, i))
 	r.Host = fmt.Sprintf("h%d.example.com", i%7)
-	ticket := new(throttle.Ticket)
-	return func() *throttle.Ticket {
-		*ticket = throttle.Ticket{}
+	ticket := new(queue.Ticket)
+	return func() *queue.Ticket {
+		*ticket = queue.Ticket{}
 		set.Limits(r, ticket)
 		return ticket
 	}

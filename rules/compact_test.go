@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttle/queue"
 )
 
 // A compact limit settles what a claim turned out to cost, and takes back what was not
@@ -15,7 +16,7 @@ func TestCompact_settlesAndCancels(t *testing.T) {
 	set, err := Parse([]byte("domain: d\ndescriptors: [{key: user, rate_limit: {unit: hour, requests_per_unit: 10, burst: 10, compact: true}}]"), Config{Clock: fixedClock(friday)})
 	require.NoError(t, err)
 	for i, tt := range []struct{ settled, left int64 }{{0, 9}, {7, 3}} {
-		var ticket throttle.Ticket
+		var ticket queue.Ticket
 		key := []string{"ann", "bob"}[i]
 		set.Add(&ticket, Descriptor{{"user", key}})
 		d, err := ticket.Reserve(t.Context(), time.Time{})
@@ -27,7 +28,7 @@ func TestCompact_settlesAndCancels(t *testing.T) {
 		ticket.Observe(t.Context(), throttle.Feedback{})
 		require.Equal(t, tt.left, unitsLeft(t, set, key), key)
 
-		ticket = throttle.Ticket{}
+		ticket = queue.Ticket{}
 		set.Add(&ticket, Descriptor{{"user", key}})
 		_, err = ticket.Reserve(t.Context(), time.Time{})
 		require.NoError(t, err)
@@ -38,7 +39,7 @@ func TestCompact_settlesAndCancels(t *testing.T) {
 
 // unitsLeft returns how many units of a user are left.
 func unitsLeft(t *testing.T, set *Set, user string) int64 {
-	var ticket throttle.Ticket
+	var ticket queue.Ticket
 	set.Add(&ticket, Descriptor{{"user", user}})
 	demand := ticket.Demands[0]
 	d, err := demand.Limiter.Reserve(t.Context(), throttle.Claim{Key: demand.Key, DryRun: true, Now: friday})

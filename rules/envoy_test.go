@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/heed-go/heed/rules"
-	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttle/queue"
 )
 
 // hour is an instant at which windows of any unit up to an hour begin.
@@ -37,7 +37,7 @@ func TestEnvoy_documentationLoadsAsItIs(t *testing.T) {
 // grants counts how many of n tickets for descriptors are granted at hour.
 func grants(t *testing.T, set *rules.Set, n int, ds ...rules.Descriptor) (granted int) {
 	for range n {
-		var ticket throttle.Ticket
+		var ticket queue.Ticket
 		set.Add(&ticket, ds...)
 		d, err := ticket.Reserve(context.Background(), hour)
 		require.NoError(t, err)

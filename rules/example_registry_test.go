@@ -8,7 +8,7 @@ import (
 	"github.com/benbjohnson/clock"
 
 	"github.com/heed-go/heed/rules"
-	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttle/queue"
 )
 
 // A Ledger is the Witness of a file, and tells of each limit whether it does its job.
@@ -28,7 +28,7 @@ descriptors:
 		return
 	}
 	for i := range 1000 { // ann wants 75 a minute
-		var t throttle.Ticket
+		var t queue.Ticket
 		set.Add(&t, rules.Descriptor{{Key: "user", Value: "ann"}}, rules.Descriptor{{Key: "country", Value: "AT"}})
 		if _, err := t.Reserve(context.Background(), clk.Now().Add(time.Duration(i)*800*time.Millisecond)); err != nil {
 			fmt.Println(err)

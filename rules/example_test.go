@@ -9,6 +9,7 @@ import (
 
 	"github.com/heed-go/heed/rules"
 	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttle/queue"
 	"github.com/heed-go/heed/throttlehttp"
 )
 
@@ -61,7 +62,7 @@ func ExampleSet_Add() {
 	}
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	for range 6 {
-		var t throttle.Ticket
+		var t queue.Ticket
 		set.Add(&t,
 			rules.Descriptor{{Key: "message_type", Value: "marketing"}, {Key: "to_number", Value: "2061111111"}},
 			rules.Descriptor{{Key: "to_number", Value: "2061111111"}})

@@ -4,12 +4,11 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"github.com/heed-go/heed/throttle/queue"
 	"net/http"
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/heed-go/heed/throttle"
 )
 
 // A File is the limits of a file that changes while they are in force. When it has
@@ -42,7 +41,7 @@ type File struct {
 
 	// Queue is woken when limits have changed, so that who waits for them need not
 	// wait as long as they once said. Nil: nobody is.
-	Queue *throttle.Queue
+	Queue *queue.Queue
 
 	// PollInterval is how often to look at the file besides, where the file system does not
 	// tell of changes: over a network it often does not. 0: never.
@@ -84,11 +83,11 @@ func (f *File) Close() error {
 }
 
 // Limits adds to t what r must pass, as Set.Limits does. It panics before Open or Reload.
-func (f *File) Limits(r *http.Request, t *throttle.Ticket) { f.Set().Limits(r, t) }
+func (f *File) Limits(r *http.Request, t *queue.Ticket) { f.Set().Limits(r, t) }
 
 // Add adds to t what the descriptors must pass, as Set.Add does. It panics before Open
 // or Reload.
-func (f *File) Add(t *throttle.Ticket, descriptors ...Descriptor) { f.Set().Add(t, descriptors...) }
+func (f *File) Add(t *queue.Ticket, descriptors ...Descriptor) { f.Set().Add(t, descriptors...) }
 
 // Set returns the limits in force. It panics before Open or Reload.
 func (f *File) Set() *Set {

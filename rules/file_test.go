@@ -15,6 +15,7 @@ import (
 
 	"github.com/heed-go/heed/rules"
 	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttle/queue"
 )
 
 // testTimeout is how long a test waits for a machine that has much to do.
@@ -183,14 +184,14 @@ func TestFile_waitersAreRetimed(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "limits.yaml")
-			w := &throttle.Queue{}
+			w := &queue.Queue{}
 			defer w.Close()
 			f := &rules.File{Path: path, Queue: w}
 			write(t, path, fileOf("requests_per_unit: 1, algorithm: token_bucket, burst: 1"))
 			require.NoError(t, f.Reload())
 			start := time.Now()
 			pass := func() {
-				var ticket throttle.Ticket
+				var ticket queue.Ticket
 				f.Add(&ticket, rules.Descriptor{{Key: "a", Value: "x"}})
 				require.NoError(t, w.Wait(context.Background(), &ticket))
 				w.Observe(context.Background(), &ticket, throttle.Feedback{})

@@ -11,6 +11,7 @@ import (
 
 	"github.com/heed-go/heed/rules"
 	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttle/queue"
 )
 
 const tightFile = `
@@ -34,7 +35,7 @@ func mustParse(t *testing.T, text string, s rules.Config) *rules.Set {
 // reserveEvenly asks for one user so often.
 func reserveEvenly(t *testing.T, set *rules.Set, n int, every time.Duration) {
 	for i := range n {
-		var ticket throttle.Ticket
+		var ticket queue.Ticket
 		set.Add(&ticket, entries("user", "ann"), entries("country", "at"), entries("plan", "free"))
 		now := hour.Add(time.Duration(i) * every)
 		d, err := ticket.Reserve(context.Background(), now)

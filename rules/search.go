@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttle/queue"
 )
 
 // A rule is a limit, and how requests that match it get a key.
@@ -208,7 +209,7 @@ func (s *search) replaced(name string) bool {
 func (r *rule) skippable(set *Set) bool { return r.limit.Unlimited && set.config.DecisionHook == nil }
 
 // addDemands adds to t what was found.
-func (s *search) addDemands(t *throttle.Ticket) {
+func (s *search) addDemands(t *queue.Ticket) {
 	free := 0
 	for i := range t.Demands {
 		if t.Demands[i].Limiter == nil {

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttle/queue"
 )
 
 // What a search has found does not stay in the pool, where it would keep the strings of a
@@ -37,20 +38,20 @@ func TestSet_limitsPanicsOnAFullTicket(t *testing.T) {
 		set, err := Parse([]byte(text), Config{})
 		require.NoError(t, err)
 		r := &http.Request{Method: "GET", URL: &url.URL{Path: "/"}}
-		var full throttle.Ticket
-		for range throttle.MaxDemands {
+		var full queue.Ticket
+		for range queue.MaxDemands {
 			full.Add(throttle.Demand{Limiter: throttle.AllowAll})
 		}
 		require.Panics(t, func() { set.Limits(r, &full) }, name)
 
-		var almost throttle.Ticket
-		for range throttle.MaxDemands - 1 {
+		var almost queue.Ticket
+		for range queue.MaxDemands - 1 {
 			almost.Add(throttle.Demand{Limiter: throttle.AllowAll})
 		}
 		set.Limits(r, &almost)
-		last := almost.Demands[throttle.MaxDemands-1].Limiter
+		last := almost.Demands[queue.MaxDemands-1].Limiter
 		for _, want := range []bool{true, false} {
-			d, err := last.Reserve(t.Context(), throttle.Claim{Key: almost.Demands[throttle.MaxDemands-1].Key, Now: friday})
+			d, err := last.Reserve(t.Context(), throttle.Claim{Key: almost.Demands[queue.MaxDemands-1].Key, Now: friday})
 			require.NoError(t, err)
 			require.Equal(t, want, d.OK, name)
 		}

@@ -4,6 +4,7 @@ import (
 	"net/http"
 
 	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttle/queue"
 )
 
 // A Set is the limits of a file, in force. Its methods may be called by many
@@ -27,7 +28,7 @@ type Set struct {
 // Of the descriptors, those hold whose keys r has a value for, all the way down to
 // the limit; of the limits with a match, all that match. Where that is more than t has
 // room for, the rest are one demand for all of them. It panics if t has no room.
-func (s *Set) Limits(r *http.Request, t *throttle.Ticket) {
+func (s *Set) Limits(r *http.Request, t *queue.Ticket) {
 	q := s.newSearch()
 	q.req = r
 	q.descend(s.root, 0)
@@ -47,7 +48,7 @@ type Entry struct{ Key, Value string }
 // Add adds to t what the descriptors must pass, for programs that know the values
 // themselves. Each descriptor finds at most one limit, as many entries deep in the
 // file as it has. It panics if t has no room.
-func (s *Set) Add(t *throttle.Ticket, descriptors ...Descriptor) {
+func (s *Set) Add(t *queue.Ticket, descriptors ...Descriptor) {
 	q := s.newSearch()
 	for _, d := range descriptors {
 		if len(d) > 0 && len(d) <= maxDepth {

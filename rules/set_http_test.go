@@ -11,7 +11,7 @@ import (
 
 	"github.com/heed-go/heed"
 	"github.com/heed-go/heed/rules"
-	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttle/queue"
 	"github.com/heed-go/heed/throttlehttp"
 )
 
@@ -48,7 +48,7 @@ func TestSet_drivesTheTransport(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		set, err := rules.Parse([]byte(sharedFile), rules.Config{})
 		require.NoError(t, err)
-		waiter := &throttle.Queue{}
+		waiter := &queue.Queue{}
 		defer waiter.Close()
 		start, sent := time.Now(), map[string][]time.Duration{}
 		tr := &heed.Transport{

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttle/queue"
 )
 
 // TestReload_underLoadObeysTheLimits changes the file all the time, to another rate, to
@@ -43,7 +44,7 @@ func TestReload_underLoadObeysTheLimits(t *testing.T) {
 			for range 8 {
 				go func() {
 					for {
-						var ticket throttle.Ticket
+						var ticket queue.Ticket
 						set.Load().Add(&ticket, Descriptor{{"a", "x"}})
 						if d, err := ticket.Reserve(context.Background(), time.Time{}); err == nil && d.OK {
 							atomic.AddInt64(&granted, 1)

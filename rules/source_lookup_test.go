@@ -14,6 +14,7 @@ import (
 
 	"github.com/heed-go/heed/rules"
 	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttle/queue"
 )
 
 func TestSource_looksUpOnceForConcurrentClaims(t *testing.T) {
@@ -217,12 +218,12 @@ func TestSource_worksWithQueue(t *testing.T) {
 		db := &fakeStore{latency: 10 * time.Millisecond}
 		db.set("ann", 60)
 		s := &rules.Source{Lookup: db.lookup, TTL: time.Hour}
-		w := &throttle.Queue{}
+		w := &queue.Queue{}
 		defer w.Close()
 		var went []time.Duration
 		start := time.Now()
 		for range 62 {
-			ticket := throttle.Ticket{}
+			ticket := queue.Ticket{}
 			ticket.Add(throttle.Demand{Limiter: s, Key: "ann"})
 			require.NoError(t, w.Wait(t.Context(), &ticket))
 			went = append(went, time.Since(start).Round(10*time.Millisecond))
@@ -232,7 +233,7 @@ func TestSource_worksWithQueue(t *testing.T) {
 
 		raised := make(chan time.Duration)
 		go func() {
-			ticket := throttle.Ticket{}
+			ticket := queue.Ticket{}
 			ticket.Add(throttle.Demand{Limiter: s, Key: "ann"})
 			if err := w.Wait(t.Context(), &ticket); err != nil {
 				t.Error(err)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/heed-go/heed/rules"
 	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttle/queue"
 	"github.com/heed-go/heed/throttlehttp"
 )
 
@@ -35,7 +36,7 @@ func tenants(m throttlehttp.Middleware, s *rules.Source) func(tenant string) int
 // A client that invents tenants is not served, whether its requests come one after the
 // other or more at a time than can be looked up.
 func TestSource_rejectsInventedKeys(t *testing.T) {
-	for name, m := range map[string]throttlehttp.Middleware{"rejecting": {}, "delaying": {Queue: new(throttle.Queue)}} {
+	for name, m := range map[string]throttlehttp.Middleware{"rejecting": {}, "delaying": {Queue: new(queue.Queue)}} {
 		synctest.Test(t, func(t *testing.T) {
 			db := &fakeStore{latency: 20 * time.Millisecond}
 			db.set("header.X-Tenant:acme", 60)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttle/queue"
 	"github.com/stretchr/testify/require"
 )
 
@@ -16,9 +17,9 @@ func TestCounted_countsAWaitOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stats := new(Stats)
 		l := &Instrument{Limiter: throttle.NewTokenBucket(throttle.Limit{Count: 1, Per: time.Second, Burst: 1}, nil), Stats: stats}
-		w := new(throttle.Queue)
+		w := new(queue.Queue)
 		wait := func(most time.Duration) error {
-			tk := new(throttle.Ticket)
+			tk := new(queue.Ticket)
 			tk.Add(throttle.Demand{Limiter: l})
 			ctx, cancel := context.WithTimeout(t.Context(), most)
 			defer cancel()

@@ -12,20 +12,21 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttle/queue"
 )
 
 // A crowd of callers works against a server that allows so many a second and says so
 // only by refusing. It returns what was accepted and refused in the given time.
 func runCallers(t *testing.T, server throttle.Limiter, own *throttle.Adaptive, callers int, latency, d time.Duration) (accepted, refused int64) {
 	var accepts, refusals atomic.Int64
-	q := new(throttle.Queue)
+	q := new(queue.Queue)
 	ctx, cancel := context.WithTimeout(t.Context(), d)
 	defer cancel()
 	var wg sync.WaitGroup
 	for range callers {
 		wg.Go(func() {
 			for ctx.Err() == nil {
-				ticket := throttle.Ticket{}
+				ticket := queue.Ticket{}
 				ticket.Add(throttle.Demand{Limiter: own})
 				if q.Wait(ctx, &ticket) != nil {
 					return

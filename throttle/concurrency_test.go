@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttle/queue"
 )
 
 func TestConcurrency_endingTwiceReleasesOnce(t *testing.T) {
@@ -141,7 +142,7 @@ func TestConcurrency_neverExceedsCountUnderContention(t *testing.T) {
 // A Waiter hears of the end of a claim and lets the next one in.
 func TestConcurrency_wakesWaitersOfAQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var q throttle.Queue
+		var q queue.Queue
 		defer q.Close()
 		l := throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 2}, nil)
 		start := time.Now()
@@ -150,7 +151,7 @@ func TestConcurrency_wakesWaitersOfAQueue(t *testing.T) {
 		var wg sync.WaitGroup
 		for range 6 {
 			wg.Go(func() {
-				ticket := throttle.Ticket{}
+				ticket := queue.Ticket{}
 				ticket.Add(throttle.Demand{Limiter: l})
 				assert.NoError(t, q.Wait(t.Context(), &ticket))
 				mu.Lock()

@@ -10,6 +10,7 @@ import (
 
 	"github.com/benbjohnson/clock"
 	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttle/queue"
 	"github.com/heed-go/heed/throttlehttp"
 )
 
@@ -126,7 +127,7 @@ func ExampleMiddleware_shadow() {
 func ExampleMiddleware_queue() {
 	m := &throttlehttp.Middleware{
 		Limiter: throttle.NewTokenBucket(throttle.Limit{Count: 100, Per: time.Second, Burst: 1}, nil),
-		Queue:   &throttle.Queue{MaxWait: time.Minute, MaxPerClass: 2},
+		Queue:   &queue.Queue{MaxWait: time.Minute, MaxPerClass: 2},
 	}
 	h := m.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {}))
 	var all sync.WaitGroup

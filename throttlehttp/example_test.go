@@ -8,6 +8,7 @@ import (
 
 	"github.com/benbjohnson/clock"
 	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttle/queue"
 	"github.com/heed-go/heed/throttlehttp"
 )
 
@@ -40,7 +41,7 @@ func ExampleMiddleware_limits() {
 	clk := clock.NewMock()
 	all := throttle.NewTokenBucket(throttle.PerSecond(100), clk)
 	writes := throttle.NewTokenBucket(throttle.PerMinute(10), clk)
-	m := &throttlehttp.Middleware{Limits: func(r *http.Request, t *throttle.Ticket) {
+	m := &throttlehttp.Middleware{Limits: func(r *http.Request, t *queue.Ticket) {
 		t.Add(throttle.Demand{Limiter: all})
 		if r.Method != http.MethodGet {
 			t.Add(throttle.Demand{Limiter: writes, Cost: 1 + max(r.ContentLength, 0)/1000})

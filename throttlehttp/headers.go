@@ -9,6 +9,7 @@ import (
 
 	"github.com/heed-go/heed/quota"
 	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttle/queue"
 )
 
 const singleLimitDialects = quota.XRateLimit | quota.XResetAfter | quota.Draft03 // the dialects with room for one limit
@@ -31,7 +32,7 @@ func (m *Middleware) writeGranted(h http.Header, p *requestState) {
 	if hasLowerRemaining(h, tightest.Remaining) {
 		dialect &^= singleLimitDialects
 	}
-	all := [throttle.MaxDemands]quota.Limit{limitOf(&tightest)}
+	all := [queue.MaxDemands]quota.Limit{limitOf(&tightest)}
 	if n == 1 && h["Ratelimit"] == nil {
 		quota.Write(h, dialect, quota.Report{Limits: all[:1]})
 		return

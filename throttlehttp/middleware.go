@@ -9,6 +9,7 @@ import (
 
 	"github.com/heed-go/heed/quota"
 	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttle/queue"
 )
 
 // A Middleware lets a request through to the next handler, or refuses it:
@@ -39,7 +40,7 @@ type Middleware struct {
 	//
 	// A request passes all that Limiter, Rules and Limits ask for, or takes nothing.
 	// That may be throttle.MaxDemands limits; for more, nest a second Middleware.
-	Limits func(*http.Request, *throttle.Ticket)
+	Limits func(*http.Request, *queue.Ticket)
 
 	// Queue delays requests instead of rejecting them, in a fair queue for each limit
 	// and key. Its bounds: MaxWait is the longest delay, MaxLine the most requests in one
@@ -55,7 +56,7 @@ type Middleware struct {
 	// What nginx calls burst=20 is a TokenBucket with Burst 1 and a MaxLine of 20.
 	// Limiters are not asked to book ahead, as LeakyBucket could: a booking is lost when
 	// the client leaves or another limit has closed meanwhile.
-	Queue *throttle.Queue
+	Queue *queue.Queue
 
 	// Dialect is how answers say how the limits stand. 0: quota.XRateLimit and
 	// XResetAfter, since a bucket may be full again long before a second is over.
@@ -155,9 +156,9 @@ func (m *Middleware) check() {
 	if m.Limiter != nil {
 		n++
 	}
-	if n > throttle.MaxDemands {
+	if n > queue.MaxDemands {
 		panic("throttlehttp: Middleware: " + strconv.Itoa(n) + " limits: a request can pass " +
-			strconv.Itoa(throttle.MaxDemands) + " at once: nest a second Middleware")
+			strconv.Itoa(queue.MaxDemands) + " at once: nest a second Middleware")
 	}
 	for i := range m.Rules {
 		m.Rules[i].check(i)
@@ -195,7 +196,7 @@ func (m *Middleware) reject(w http.ResponseWriter, r *http.Request, f Rejection)
 // handleFailure deals with a request on which no decision was reached. The error may
 // name hosts and stores, so it goes to the Trace and never to the client.
 func (m *Middleware) handleFailure(w http.ResponseWriter, r *http.Request, err error, next http.Handler) {
-	open := !m.FailClosed && !causedByRequest(r, err) && !errors.Is(err, throttle.ErrClosed)
+	open := !m.FailClosed && !causedByRequest(r, err) && !errors.Is(err, queue.ErrClosed)
 	if m.Trace != nil && m.Trace.Failed != nil {
 		m.Trace.Failed(r, err, open)
 	}

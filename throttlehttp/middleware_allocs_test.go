@@ -8,6 +8,7 @@ import (
 
 	"github.com/heed-go/heed/quota"
 	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttle/queue"
 	"github.com/heed-go/heed/throttlehttp"
 	"github.com/stretchr/testify/require"
 )
@@ -36,7 +37,7 @@ var allocCases = map[string]struct {
 	"four limits": {throttlehttp.Middleware{Limiter: ampleLimit(), Rules: []throttlehttp.Rule{{Limiter: ampleLimit()}, {Limiter: ampleLimit()}, {Limiter: ampleLimit()}}}, 3},
 	"hidden":      {throttlehttp.Middleware{Rules: []throttlehttp.Rule{{Limiter: ampleLimit(), Hidden: true}}}, 1},
 	"in flight":   {throttlehttp.Middleware{Limiter: throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 9}, nil)}, 3},
-	"queued":      {throttlehttp.Middleware{Limiter: ampleLimit(), Queue: new(throttle.Queue)}, 3},
+	"queued":      {throttlehttp.Middleware{Limiter: ampleLimit(), Queue: new(queue.Queue)}, 3},
 	"settled":     {throttlehttp.Middleware{Limiter: ampleLimit(), Rules: []throttlehttp.Rule{{Limiter: ampleLimit(), FinalCost: throttlehttp.OnStatus(401)}}}, 5}, // and the watch, and a request with its context
 	"refused":     {throttlehttp.Middleware{Limiter: fixedDecision{d: throttle.Decision{Wait: time.Second, Limit: 9}}}, 7},
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttle/queue"
 	"github.com/heed-go/heed/throttlehttp"
 	"github.com/stretchr/testify/require"
 )
@@ -52,9 +53,9 @@ func TestQueue_isBoundedByDefault(t *testing.T) {
 		m     throttlehttp.Middleware
 		waits int
 	}{
-		"default":  {throttlehttp.Middleware{Queue: new(throttle.Queue)}, 1024},
-		"MaxAll":   {throttlehttp.Middleware{Queue: &throttle.Queue{MaxTotal: 1050}}, 1050},
-		"no bound": {throttlehttp.Middleware{Queue: &throttle.Queue{MaxTotal: -1}}, 1100},
+		"default":  {throttlehttp.Middleware{Queue: new(queue.Queue)}, 1024},
+		"MaxAll":   {throttlehttp.Middleware{Queue: &queue.Queue{MaxTotal: 1050}}, 1050},
+		"no bound": {throttlehttp.Middleware{Queue: &queue.Queue{MaxTotal: -1}}, 1100},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			require.Equal(t, tt.waits, countWaiting(t, &tt.m, 1100), name)
@@ -65,7 +66,7 @@ func TestQueue_isBoundedByDefault(t *testing.T) {
 // A place in the queue is free again when a request has left it.
 func TestQueue_boundCountsWaitingRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := new(throttle.Queue)
+		w := new(queue.Queue)
 		for range 3 {
 			require.Equal(t, 1024, countWaiting(t, &throttlehttp.Middleware{Queue: w}, 1100))
 			time.Sleep(time.Hour)

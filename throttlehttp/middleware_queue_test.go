@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttle/queue"
 	"github.com/heed-go/heed/throttlehttp"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -56,7 +57,7 @@ func newRequestGroup(m *throttlehttp.Middleware, next http.Handler) *requestGrou
 
 func TestQueue_isInTheOrderOfArrival(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newRequestGroup(&throttlehttp.Middleware{Limiter: onePerSecond(), Queue: &throttle.Queue{MaxPerClass: 3}}, ok)
+		c := newRequestGroup(&throttlehttp.Middleware{Limiter: onePerSecond(), Queue: &queue.Queue{MaxPerClass: 3}}, ok)
 		for _, name := range []string{"a", "b", "c", "d", "e"} {
 			c.send(t.Context(), name)
 		}
@@ -68,7 +69,7 @@ func TestQueue_delayIsNotLongerThanMaxWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &throttlehttp.Middleware{
 			Rules: []throttlehttp.Rule{{Limiter: throttle.NewKeyedBuckets(throttle.BucketsConfig{Limit: throttle.PerMinute(1)}, nil), Key: senderKey}},
-			Queue: &throttle.Queue{MaxWait: 5 * time.Second},
+			Queue: &queue.Queue{MaxWait: 5 * time.Second},
 		}
 		c := newRequestGroup(m, ok)
 		c.send(t.Context(), "ann")
@@ -85,7 +86,7 @@ func TestQueue_delayIsNotLongerThanMaxWait(t *testing.T) {
 }
 
 func TestQueue_bounds(t *testing.T) {
-	for name, w := range map[string]*throttle.Queue{"one line": {MaxPerClass: 2}, "all lines": {MaxTotal: 2}} {
+	for name, w := range map[string]*queue.Queue{"one line": {MaxPerClass: 2}, "all lines": {MaxTotal: 2}} {
 		synctest.Test(t, func(t *testing.T) {
 			var c *requestGroup
 			var policies []string
@@ -116,7 +117,7 @@ func TestQueue_bounds(t *testing.T) {
 func TestQueue_canceledRequestLeavesTheQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var failed []error
-		m := &throttlehttp.Middleware{Limiter: onePerSecond(), Queue: new(throttle.Queue), Trace: &throttlehttp.Trace{
+		m := &throttlehttp.Middleware{Limiter: onePerSecond(), Queue: new(queue.Queue), Trace: &throttlehttp.Trace{
 			Failed: func(_ *http.Request, err error, open bool) {
 				failed = append(failed, err)
 				assert.False(t, open)
@@ -138,7 +139,7 @@ func TestQueue_canceledRequestLeavesTheQueue(t *testing.T) {
 func TestQueue_concurrency(t *testing.T) {
 	for name, end := range map[string]func(){"returns": func() {}, "panics": func() { panic(http.ErrAbortHandler) }} {
 		synctest.Test(t, func(t *testing.T) {
-			m := &throttlehttp.Middleware{Limiter: throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 2}, nil), Queue: new(throttle.Queue)}
+			m := &throttlehttp.Middleware{Limiter: throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 2}, nil), Queue: new(queue.Queue)}
 			busy, most := 0, 0
 			c := newRequestGroup(m, nil)
 			c.handler = recoverPanics(m.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -175,7 +176,7 @@ func TestQueue_returnedUnitsGoToWaiters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &throttlehttp.Middleware{
 			Rules: []throttlehttp.Rule{{Limiter: perHour(1), Key: senderKey, FinalCost: throttlehttp.OnStatus(http.StatusUnauthorized)}},
-			Queue: &throttle.Queue{MaxWait: 2 * time.Hour},
+			Queue: &queue.Queue{MaxWait: 2 * time.Hour},
 		}
 		c := newRequestGroup(m, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			time.Sleep(time.Second)
@@ -190,7 +191,7 @@ func TestQueue_returnedUnitsGoToWaiters(t *testing.T) {
 
 func TestQueue_higherPriorityGoesFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := &throttlehttp.Middleware{Limiter: onePerSecond(), Queue: new(throttle.Queue), Limits: func(r *http.Request, t *throttle.Ticket) {
+		m := &throttlehttp.Middleware{Limiter: onePerSecond(), Queue: new(queue.Queue), Limits: func(r *http.Request, t *queue.Ticket) {
 			if r.Header.Get("User") == "urgent" {
 				t.Priority = 1
 			}
@@ -207,17 +208,17 @@ func TestQueue_higherPriorityGoesFirst(t *testing.T) {
 // configured, whether anybody waits or not.
 func TestQueue_failures(t *testing.T) {
 	down := errors.New("store is down")
-	closed := new(throttle.Queue)
+	closed := new(queue.Queue)
 	require.NoError(t, closed.Close())
 	for name, tt := range map[string]struct {
 		m    throttlehttp.Middleware
 		want int
 	}{
 		"closed": {throttlehttp.Middleware{Limiter: throttle.DenyAll, Queue: closed}, 503},
-		"open":   {throttlehttp.Middleware{Limiter: fixedDecision{err: down}, Queue: new(throttle.Queue)}, 200},
-		"shut":   {throttlehttp.Middleware{Limiter: fixedDecision{err: down}, Queue: new(throttle.Queue), FailClosed: true}, 503},
-		"never":  {throttlehttp.Middleware{Limiter: throttle.DenyAll, Queue: new(throttle.Queue)}, 429},
-		"cost":   {throttlehttp.Middleware{Rules: []throttlehttp.Rule{{Limiter: onePerSecond(), Cost: func(*http.Request) int64 { return -1 }}}, Queue: new(throttle.Queue)}, 503},
+		"open":   {throttlehttp.Middleware{Limiter: fixedDecision{err: down}, Queue: new(queue.Queue)}, 200},
+		"shut":   {throttlehttp.Middleware{Limiter: fixedDecision{err: down}, Queue: new(queue.Queue), FailClosed: true}, 503},
+		"never":  {throttlehttp.Middleware{Limiter: throttle.DenyAll, Queue: new(queue.Queue)}, 429},
+		"cost":   {throttlehttp.Middleware{Rules: []throttlehttp.Rule{{Limiter: onePerSecond(), Cost: func(*http.Request) int64 { return -1 }}}, Queue: new(queue.Queue)}, 503},
 	} {
 		require.Equal(t, tt.want, serveGet(tt.m.Handler(ok)).StatusCode, name)
 	}

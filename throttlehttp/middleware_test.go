@@ -16,6 +16,7 @@ import (
 
 	"github.com/heed-go/heed/quota"
 	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttle/queue"
 	"github.com/heed-go/heed/throttlehttp"
 	"github.com/stretchr/testify/require"
 )
@@ -139,7 +140,7 @@ func TestMiddleware_reportsTheTightestLimit(t *testing.T) {
 		"longer reset":     {[]throttle.Demand{{Limiter: state(10, 5, 1e9)}, {Limiter: state(10, 5, 2e9)}}, "200 10/5/2"},
 		"uncounted":        {[]throttle.Demand{{Limiter: state(0, 0, 0)}, {Limiter: state(10, 5, 2e9)}}, "200 10/5/2"},
 	} {
-		m := &throttlehttp.Middleware{Limits: func(_ *http.Request, t *throttle.Ticket) {
+		m := &throttlehttp.Middleware{Limits: func(_ *http.Request, t *queue.Ticket) {
 			for _, d := range tt.demands {
 				t.Add(d)
 			}
@@ -165,7 +166,7 @@ func TestMiddleware_writesDialects(t *testing.T) {
 	perHour := throttle.Limit{Name: "hour", Count: 100, Per: time.Hour, Burst: 70}
 	m := &throttlehttp.Middleware{
 		Dialect: quota.XRateLimit | quota.Draft03 | quota.Draft10 | quota.XRetryAfter,
-		Limits: func(_ *http.Request, t *throttle.Ticket) {
+		Limits: func(_ *http.Request, t *queue.Ticket) {
 			t.Add(throttle.Demand{Limiter: throttle.NewTokenBucket(perHour, nil)})
 			t.Add(throttle.Demand{Limiter: throttle.NewTokenBucket(perMinute, nil), Cost: 20})
 		},

@@ -13,6 +13,7 @@ import (
 
 	"github.com/heed-go/heed/quota"
 	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttle/queue"
 	"github.com/heed-go/heed/throttlehttp"
 	"github.com/stretchr/testify/require"
 )
@@ -172,7 +173,7 @@ func TestRejection_keepsSecrets(t *testing.T) {
 		"refused": fixedDecision{d: throttle.Decision{Policy: "inner-name", Wait: time.Second, Limit: 5}},
 		"failed":  fixedDecision{err: &throttle.RefusedError{Key: "10.0.0.7", Decision: throttle.Decision{Policy: "inner-name"}}},
 	} {
-		for _, w := range []*throttle.Queue{nil, {MaxWait: time.Millisecond}} {
+		for _, w := range []*queue.Queue{nil, {MaxWait: time.Millisecond}} {
 			for _, accept := range []string{"*/*", "text/html", "text/plain"} {
 				m := &throttlehttp.Middleware{
 					Rules: []throttlehttp.Rule{{Limiter: l, Key: key}}, Queue: w, FailClosed: true,

@@ -8,14 +8,15 @@ import (
 	"time"
 
 	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttle/queue"
 )
 
 // A requestState is a request on its way through.
 type requestState struct {
-	ticket        throttle.Ticket
-	rules         [throttle.MaxDemands]*Rule // of the demands; nil: it is no rule's
-	n             int                        // demands so far
-	needsResponse bool                       // there is a rule with Settle
+	ticket        queue.Ticket
+	rules         [queue.MaxDemands]*Rule // of the demands; nil: it is no rule's
+	n             int                     // demands so far
+	needsResponse bool                    // there is a rule with Settle
 }
 
 var requestStates = sync.Pool{New: func() any { return new(requestState) }}
@@ -52,7 +53,7 @@ func (p *requestState) reserve(m *Middleware, r *http.Request) (throttle.Decisio
 		return throttle.Decision{OK: true}, nil
 	}
 	var refused *throttle.RefusedError
-	var full *throttle.FullError
+	var full *queue.FullError
 	switch {
 	case errors.As(err, &refused):
 		return p.rejectedDecision(r.Context(), refused.Decision), nil

@@ -12,6 +12,7 @@ import (
 
 	"github.com/heed-go/heed/internal/memhttp"
 	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttle/queue"
 	"github.com/heed-go/heed/throttlehttp"
 	"github.com/stretchr/testify/require"
 )
@@ -83,7 +84,7 @@ func TestMiddleware_endsEveryGrantOnce(t *testing.T) {
 
 func TestMiddleware_rejectionByOneLimitReturnsTheOthers(t *testing.T) {
 	first, last := new(grantCounter), new(grantCounter)
-	m := &throttlehttp.Middleware{Limiter: first, Limits: func(_ *http.Request, t *throttle.Ticket) {
+	m := &throttlehttp.Middleware{Limiter: first, Limits: func(_ *http.Request, t *queue.Ticket) {
 		t.Add(throttle.Demand{Limiter: fixedDecision{}})
 		t.Add(throttle.Demand{Limiter: last})
 	}}

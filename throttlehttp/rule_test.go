@@ -14,6 +14,7 @@ import (
 
 	"github.com/heed-go/heed/quota"
 	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttle/queue"
 	"github.com/heed-go/heed/throttlehttp"
 	"github.com/stretchr/testify/require"
 )
@@ -116,7 +117,7 @@ func TestRule_rejectionStatesTheLongestWait(t *testing.T) {
 				m.Rules = append(m.Rules, throttlehttp.Rule{Limiter: l})
 			}
 			if name == "within queue" {
-				m.Queue = &throttle.Queue{MaxWait: time.Second}
+				m.Queue = &queue.Queue{MaxWait: time.Second}
 			}
 			require.Equal(t, tt.want, serveGet(m.Handler(ok)).Header.Get("Retry-After"), name)
 		}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/heed-go/heed"
 	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttle/queue"
 	"github.com/heed-go/heed/throttlehttp"
 	"github.com/heed-go/heed/throttleredis"
 	"github.com/heed-go/heed/throttleredis/internal/redistest"
@@ -95,7 +96,7 @@ func TestFallback_openLimitsLeaveTheLoadBounded(t *testing.T) {
 	var serving, sending concurrencyGauge
 	var hangs atomic.Bool
 	places, limit := throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 8}, nil), open("server")
-	middleware := &throttlehttp.Middleware{Limits: func(_ *http.Request, t *throttle.Ticket) {
+	middleware := &throttlehttp.Middleware{Limits: func(_ *http.Request, t *queue.Ticket) {
 		t.Add(throttle.Demand{Limiter: places})
 		t.Add(throttle.Demand{Limiter: limit})
 	}}
@@ -110,7 +111,7 @@ func TestFallback_openLimitsLeaveTheLoadBounded(t *testing.T) {
 	slots, quota, blows := throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 4}, nil), open("client"), new(tripBreaker)
 	ours := &http.Client{Transport: &heed.Transport{
 		Base: sending.RoundTripper(api.Client().Transport),
-		Limits: func(_ *http.Request, t *throttle.Ticket) {
+		Limits: func(_ *http.Request, t *queue.Ticket) {
 			t.Add(throttle.Demand{Limiter: slots})
 			t.Add(throttle.Demand{Limiter: quota})
 		},

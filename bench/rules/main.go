@@ -23,6 +23,7 @@ import (
 
 	"github.com/heed-go/heed/rules"
 	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttle/queue"
 )
 
 // A row is the figures of one size. Times are nanoseconds for each request, the
@@ -112,10 +113,10 @@ func heap() int64 {
 }
 
 // findLimits looks up the limits of one request.
-func (f *ruleFile) findLimits(r *http.Request, t *throttle.Ticket) { f.set.Limits(r, t) }
+func (f *ruleFile) findLimits(r *http.Request, t *queue.Ticket) { f.set.Limits(r, t) }
 
 // passLimits looks them up, and passes them.
-func (f *ruleFile) passLimits(r *http.Request, t *throttle.Ticket) {
+func (f *ruleFile) passLimits(r *http.Request, t *queue.Ticket) {
 	ctx := r.Context()
 	f.set.Limits(r, t)
 	if d, err := t.Reserve(ctx, time.Time{}); err != nil || !d.OK {
@@ -125,12 +126,12 @@ func (f *ruleFile) passLimits(r *http.Request, t *throttle.Ticket) {
 }
 
 // measure returns how long an operation takes.
-func (f *ruleFile) measure(do func(*http.Request, *throttle.Ticket)) float64 {
+func (f *ruleFile) measure(do func(*http.Request, *queue.Ticket)) float64 {
 	const turns = 20
-	ticket, start := new(throttle.Ticket), time.Now()
+	ticket, start := new(queue.Ticket), time.Now()
 	for range turns {
 		for _, r := range f.requests {
-			*ticket = throttle.Ticket{}
+			*ticket = queue.Ticket{}
 			do(r, ticket)
 		}
 	}
@@ -147,10 +148,10 @@ func (f *ruleFile) row(smallest *ruleFile) row {
 // allocs returns the allocations of one request that passes.
 func (f *ruleFile) allocs() float64 {
 	var before, after runtime.MemStats
-	ticket := new(throttle.Ticket)
+	ticket := new(queue.Ticket)
 	runtime.ReadMemStats(&before)
 	for _, r := range f.requests {
-		*ticket = throttle.Ticket{}
+		*ticket = queue.Ticket{}
 		f.findLimits(r, ticket)
 		_, _ = ticket.Reserve(context.Background(), time.Time{})
 		ticket.Observe(context.Background(), throttle.Feedback{})

@@ -6,6 +6,7 @@ import (
 
 	xrate "golang.org/x/time/rate"
 
+	"github.com/heed-go/heed/rate/xtime"
 	"github.com/heed-go/heed/sketch"
 	"github.com/heed-go/heed/throttle"
 	"github.com/heed-go/heed/warmup"
@@ -33,7 +34,7 @@ var algorithms = []algorithm{
 	{"token bucket, refilled each minute", func(c clk) limiter {
 		return throttle.NewRefillBucket(throttle.RefillBucketConfig{Limit: limit, Anchor: start}, c)
 	}, nil},
-	{"x/time/rate", func(c clk) limiter { return throttle.FromRate(xrate.NewLimiter(1, 60), "rate", c) }, nil},
+	{"x/time/rate", func(c clk) limiter { return xtime.New(xrate.NewLimiter(1, 60), "rate", c) }, nil},
 	{"leaky bucket of 10, queue of 5", func(c clk) limiter {
 		return throttle.NewLeakyBucket(throttle.LeakyBucketConfig{Limit: short, Queue: 5}, c)
 	}, nil},

@@ -6,7 +6,7 @@ import (
 	"strconv"
 
 	"github.com/heed-go/heed/rules"
-	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttle/queue"
 	"github.com/heed-go/heed/throttlehttp"
 )
 
@@ -22,7 +22,7 @@ type allowResponse struct {
 // like any other, so it speaks the same headers.
 func allow(limits *rules.File) http.Handler {
 	m := &throttlehttp.Middleware{
-		Limits: func(r *http.Request, t *throttle.Ticket) {
+		Limits: func(r *http.Request, t *queue.Ticket) {
 			key, cost, _ := parseRequest(r)
 			limits.Add(t, rules.Descriptor{{Key: "allow", Value: key}})
 			for i := range t.Demands {

@@ -20,6 +20,7 @@ import (
 
 	"github.com/heed-go/heed/rules"
 	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttle/queue"
 )
 
 //go:embed policies.yaml
@@ -73,7 +74,7 @@ func request(set *rules.Set, s scenario, at step) (throttle.Decision, error) {
 	r := httptest.NewRequest(s.method, s.path, http.NoBody)
 	r.Header.Set("X-User", "ann")
 	r.Header.Set("X-Device", "phone")
-	var t throttle.Ticket
+	var t queue.Ticket
 	set.Limits(r, &t)
 	if at.cost > 0 {
 		t.Demands[0].Cost = at.cost

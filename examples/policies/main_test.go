@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/heed-go/heed/rules"
-	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttle/queue"
 )
 
 // Each policy of the file, and what it decides: # granted, + granted beyond the limit,
@@ -104,7 +104,7 @@ func policies(t *testing.T, set *rules.Set, s scenario) (names []string) {
 	r := httptest.NewRequest(s.method, s.path, http.NoBody)
 	r.Header.Set("X-User", "bob")
 	r.Header.Set("X-Device", "tablet")
-	var ticket throttle.Ticket
+	var ticket queue.Ticket
 	set.Limits(r, &ticket)
 	d, err := ticket.Reserve(t.Context(), midnight)
 	require.NoError(t, err)

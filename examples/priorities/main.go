@@ -14,6 +14,7 @@ import (
 
 	"github.com/heed-go/heed"
 	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttle/queue"
 )
 
 // A callGroup is calls that are made at the same time.
@@ -52,7 +53,7 @@ func main() {
 func run(out io.Writer, groups []callGroup) {
 	core := throttle.NewTokenBucket(throttle.Limit{Name: "50 requests a second", Count: 50, Per: time.Second, Burst: 1}, nil)
 	search := throttle.NewTokenBucket(throttle.Limit{Name: "2 searches a second", Count: 2, Per: time.Second, Burst: 1}, nil)
-	client := heed.NewClient(&heed.Transport{Base: api{}, Limits: func(r *http.Request, t *throttle.Ticket) {
+	client := heed.NewClient(&heed.Transport{Base: api{}, Limits: func(r *http.Request, t *queue.Ticket) {
 		t.Tenant = r.Header.Get("Customer")
 		t.Add(throttle.Demand{Limiter: core})
 		if r.URL.Path == "/search" {

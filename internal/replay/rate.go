@@ -6,6 +6,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/heed-go/heed/rate"
 	"github.com/heed-go/heed/throttle"
 )
 
@@ -95,7 +96,7 @@ type peerLimiter struct {
 	clk            clock
 	cancels        float64 // how many there were: in each, theirs rounds three instants
 	bucket         *throttle.LeakyBucket
-	waiter         *throttle.RateLimiter
+	waiter         *rate.Limiter
 	limit          decimal
 	burst          int64
 	unlimitedSince int64 // since when the limit has no end
@@ -117,7 +118,7 @@ func newPeerLimiter(limit decimal, burst int64) *peerLimiter {
 // renew makes a full bucket.
 func (l *peerLimiter) renew() {
 	l.bucket = throttle.NewLeakyBucket(throttle.LeakyBucketConfig{Limit: l.throttle(), Queue: math.MaxInt64}, &l.clk)
-	l.waiter = &throttle.RateLimiter{Limiter: l.bucket, Clock: &l.clk}
+	l.waiter = &rate.Limiter{Limiter: l.bucket, Clock: &l.clk}
 }
 
 // throttle returns the limit, or the nearest that a Limit can be.

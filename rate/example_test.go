@@ -1,0 +1,61 @@
+package rate_test
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/benbjohnson/clock"
+	xrate "golang.org/x/time/rate"
+
+	"github.com/heed-go/heed/rate"
+	"github.com/heed-go/heed/throttle"
+)
+
+// The same calls beside those of golang.org/x/time/rate, where the two differ: a
+// reservation is cancelled twice, time goes back, and a request is larger than the
+// burst.
+func ExampleRateLimiter() {
+	clk := clock.NewMock()
+	now := clk.Now()
+	theirs := func() *xrate.Limiter { return xrate.NewLimiter(10, 5) }
+	ours := func() *rate.Limiter {
+		leak := throttle.LeakyBucketConfig{Limit: throttle.Limit{Name: "ten", Count: 10, Per: time.Second, Burst: 5}, Queue: math.MaxInt64}
+		return &rate.Limiter{Limiter: throttle.NewLeakyBucket(leak, clk), Clock: clk}
+	}
+
+	l, v := theirs(), ours()
+	l.AllowN(now, 5)
+	v.AllowN(now, 5)
+	a, b := l.ReserveN(now, 3), v.ReserveN(now, 3)
+	fmt.Println("booked for:  ", a.DelayFrom(now), b.DelayFrom(now))
+	for range 2 {
+		a.CancelAt(now)
+		b.CancelAt(now)
+	}
+	fmt.Println("given twice: ", l.AllowN(now, 3), v.AllowN(now, 3))
+
+	l, v = theirs(), ours()
+	counts := [2]int{}
+	for i := range 20 {
+		at := now.Add(time.Duration(i%2) * 100 * time.Millisecond)
+		if l.AllowN(at, 1) {
+			counts[0]++
+		}
+		if v.AllowN(at, 1) {
+			counts[1]++
+		}
+	}
+	fmt.Println("in 100 ms:   ", counts[0], counts[1])
+
+	ctx := context.Background()
+	fmt.Println("theirs says: ", l.WaitN(ctx, 6))
+	fmt.Println("ours says:   ", v.WaitN(ctx, 6))
+	// Output:
+	// booked for:   300ms 300ms
+	// given twice:  true false
+	// in 100 ms:    10 6
+	// theirs says:  rate: Wait(n=6) exceeds limiter's burst 5
+	// ours says:    throttle: refused by limit "ten": it can never grant this claim; at most 5 units can be had at once
+}

@@ -1,0 +1,273 @@
+package rate_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"math"
+	"os"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/heed-go/heed/rate"
+	"github.com/heed-go/heed/throttle"
+)
+
+var morning = time.Date(2026, 11, 21, 8, 0, 0, 0, time.UTC)
+
+func tenASecond(burst int64) throttle.Limit {
+	return throttle.Limit{Name: "ten", Count: 10, Per: time.Second, Burst: burst}
+}
+
+func bookingLimiter(burst int64) *rate.Limiter {
+	clk := &stoppedClock{morning}
+	return &rate.Limiter{Limiter: throttle.NewLeakyBucket(throttle.LeakyBucketConfig{Limit: tenASecond(burst), Queue: math.MaxInt64}, clk), Clock: clk}
+}
+
+// stoppedClock is a clock that stands still until it is set.
+type stoppedClock struct{ now time.Time }
+
+func (s *stoppedClock) Now() time.Time                       { return s.now }
+func (s *stoppedClock) After(time.Duration) <-chan time.Time { return nil }
+
+func TestRateLimiter_allowsAndReserves(t *testing.T) {
+	v := bookingLimiter(2)
+	require.True(t, v.Allow())
+	require.True(t, v.AllowN(morning, 1))
+	require.False(t, v.Allow())
+	require.True(t, v.AllowN(morning, 0), "nothing costs nothing")
+	a, b := v.Reserve(), v.ReserveN(morning, 2)
+	require.True(t, a.OK() && b.OK())
+	require.NoError(t, b.Err())
+	require.Equal(t, 100*time.Millisecond, a.Delay())
+	require.Equal(t, 300*time.Millisecond, b.Delay())
+	require.Equal(t, 50*time.Millisecond, b.DelayFrom(morning.Add(250*time.Millisecond)))
+	require.Zero(t, b.DelayFrom(morning.Add(time.Hour)))
+	require.Zero(t, v.ReserveN(morning, 0).Delay())
+}
+
+// The original gives back as often as it is asked to.
+func TestReservation_cancelsOnce(t *testing.T) {
+	v := bookingLimiter(5)
+	v.ReserveN(morning, 5)
+	r := v.ReserveN(morning, 3)
+	for range 5 {
+		r.Cancel()
+	}
+	require.Equal(t, 100*time.Millisecond, v.Reserve().Delay())
+	var wg sync.WaitGroup
+	r = v.ReserveN(morning, 3)
+	for range 8 {
+		wg.Go(r.Cancel)
+	}
+	wg.Wait()
+	require.Equal(t, 200*time.Millisecond, v.Reserve().Delay())
+	for _, v := range []*rate.Limiter{{Limiter: throttle.NewFixedWindow(throttle.FixedWindowConfig{Count: 5, Per: time.Minute}, &stoppedClock{morning})},
+		{Limiter: throttle.NewTokenBucket(tenASecond(5), &stoppedClock{morning})}} {
+		v.AllowN(morning, 5)
+		v.ReserveN(morning, 0).Cancel()
+		require.False(t, v.Allow())
+	}
+}
+
+// What is cancelled is there for those who wait.
+func TestReservation_cancelWakes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v := &rate.Limiter{Limiter: throttle.NewLeakyBucket(throttle.LeakyBucketConfig{Limit: tenASecond(5), Queue: 100}, nil)}
+		start := time.Now()
+		v.ReserveN(time.Time{}, 5)
+		r := v.ReserveN(time.Time{}, 5)
+		var wg sync.WaitGroup
+		wg.Go(func() { assert.NoError(t, v.Wait(t.Context())) })
+		synctest.Wait()
+		r.Cancel()
+		wg.Wait()
+		require.Equal(t, 100*time.Millisecond, time.Since(start))
+	})
+}
+
+// The original gives back nothing once the units could have been used.
+func TestReservation_lateCancelRefundsTheRest(t *testing.T) {
+	v := bookingLimiter(5)
+	r := v.ReserveN(morning, 5)
+	r.CancelAt(morning.Add(time.Nanosecond))
+	require.True(t, v.AllowN(morning.Add(time.Nanosecond), 5))
+}
+
+// The original credits the time between twice.
+func TestRateLimiter_olderReadingsCreditNothing(t *testing.T) {
+	v := bookingLimiter(1)
+	for i := range 20 {
+		ok := v.AllowN(morning.Add(time.Duration(i%2)*100*time.Millisecond), 1)
+		require.Equal(t, i < 2, ok)
+	}
+}
+
+func TestRateLimiter_errors(t *testing.T) {
+	v := bookingLimiter(2)
+	require.False(t, v.AllowN(morning, -3))
+	r := v.ReserveN(morning, -3)
+	require.ErrorIs(t, r.Err(), throttle.ErrCost)
+	require.ErrorIs(t, v.WaitN(t.Context(), -3), throttle.ErrCost)
+	require.True(t, v.AllowN(morning, 2), "the original has five now")
+	require.False(t, v.Allow())
+
+	r = v.ReserveN(morning, 3)
+	require.False(t, r.OK())
+	require.Equal(t, throttle.Forever, r.Delay())
+	require.ErrorIs(t, r.Err(), throttle.ErrRefused)
+	require.ErrorContains(t, r.Err(), "at most 2 units")
+	require.ErrorContains(t, v.WaitN(t.Context(), 3), "at most 2 units")
+	r.Cancel()
+
+	v = &rate.Limiter{Limiter: throttle.NewTokenBucket(tenASecond(1), &stoppedClock{morning}), Clock: &stoppedClock{morning}}
+	require.True(t, v.Reserve().OK())
+	r = v.Reserve()
+	require.ErrorContains(t, r.Err(), "books ahead")
+	require.ErrorContains(t, r.Err(), "100ms")
+	refused := new(throttle.RefusedError)
+	require.ErrorAs(t, r.Err(), &refused)
+	require.Equal(t, "ten", refused.Decision.Policy)
+
+	v = &rate.Limiter{Limiter: unreachable{}}
+	require.False(t, v.Allow())
+	require.ErrorIs(t, v.Reserve().Err(), errUnavailable)
+	require.ErrorIs(t, v.Wait(t.Context()), errUnavailable)
+	require.ErrorContains(t, v.SetLimit(tenASecond(1)), "cannot change its limit")
+	require.Error(t, bookingLimiter(1).SetLimit(throttle.Limit{}))
+}
+
+func TestRateLimiter_waits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v := &rate.Limiter{Limiter: throttle.NewTokenBucket(tenASecond(1), nil)}
+		start := time.Now()
+		require.NoError(t, v.Wait(t.Context()))
+		require.NoError(t, v.WaitN(t.Context(), 0))
+
+		short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		require.ErrorIs(t, v.Wait(short), context.DeadlineExceeded)
+		require.Zero(t, time.Since(start), "a wait that cannot end in time is not begun")
+		cancel()
+		require.ErrorIs(t, v.WaitN(short, 0), context.Canceled)
+
+		var wg sync.WaitGroup
+		gone, leave := context.WithCancelCause(t.Context())
+		why := errors.New("gone")
+		wg.Go(func() { assert.ErrorIs(t, v.Wait(gone), why) })
+		synctest.Wait()
+		wg.Go(func() { assert.NoError(t, v.Wait(t.Context())) })
+		synctest.Wait()
+		time.Sleep(50 * time.Millisecond)
+		leave(why)
+		wg.Wait()
+		require.Equal(t, 100*time.Millisecond, time.Since(start), "who was behind moves up")
+
+		wg.Go(func() { assert.NoError(t, v.Wait(t.Context())) })
+		synctest.Wait()
+		time.Sleep(100 * time.Millisecond)
+		require.False(t, v.Allow(), "not before those who wait")
+		wg.Wait()
+
+		require.NoError(t, v.SetLimit(throttle.PerHour(1)))
+		wg.Go(func() { assert.NoError(t, v.Wait(t.Context())) })
+		synctest.Wait()
+		require.NoError(t, v.SetLimit(throttle.PerSecond(1000)))
+		wg.Wait()
+		require.Less(t, time.Since(start), time.Second)
+	})
+}
+
+// Callers who wait are let go when x/time/rate lets them go, wherever nobody gives up:
+// there, others stay where they are then. It cuts to a nanosecond where we round up, for
+// each who waits.
+func TestRateLimiter_agreesWithXTimeRate(t *testing.T) {
+	file, err := os.Open("testdata/rate_wait.jsonl")
+	require.NoError(t, err)
+	defer file.Close()
+	played := 0
+	for lines := bufio.NewScanner(file); lines.Scan(); {
+		var s waitTrace
+		if json.Unmarshal(lines.Bytes(), &s) == nil && s.maxWait() {
+			played++
+			synctest.Test(t, s.run)
+		}
+	}
+	require.Equal(t, 5, played)
+}
+
+type waitTrace struct {
+	Name    string
+	Limit   float64 // a scenario without a limit says so in words, and is left out
+	Burst   int64
+	Waiters []struct {
+		Start    int64 `json:"start_ns"`
+		Deadline int64 `json:"deadline_ns"` // 0: none
+		N        int
+		Result   string
+		End      int64 `json:"end_ns"`
+	}
+}
+
+func (s *waitTrace) maxWait() bool {
+	for _, w := range s.Waiters {
+		if w.Result != "ok" && w.Result != "exceeds_burst" || w.Deadline == w.End {
+			return false
+		}
+	}
+	return s.Burst > 0 && s.Limit >= .001
+}
+
+func (s *waitTrace) run(t *testing.T) {
+	limit := throttle.Limit{Count: int64(math.Round(s.Limit * 1000)), Per: 1000 * time.Second, Burst: s.Burst}
+	v := &rate.Limiter{Limiter: throttle.NewTokenBucket(limit, nil)}
+	start := time.Now()
+	var wg sync.WaitGroup
+	for i, w := range s.Waiters {
+		time.Sleep(time.Duration(w.Start) - time.Since(start))
+		wg.Go(func() {
+			ctx := t.Context()
+			if w.Deadline > 0 {
+				var cancel context.CancelFunc
+				ctx, cancel = context.WithDeadline(ctx, start.Add(time.Duration(w.Deadline)))
+				defer cancel()
+			}
+			err := v.WaitN(ctx, w.N)
+			assert.Equal(t, w.Result == "ok", err == nil, "%s: waiter %d: %v", s.Name, i, err)
+			assert.InDelta(t, w.End, time.Since(start), float64(2+i), "%s: waiter %d", s.Name, i)
+		})
+		synctest.Wait()
+	}
+	wg.Wait()
+}
+
+func TestRateLimiter_eightConcurrentWaiters(t *testing.T) {
+	v := &rate.Limiter{Limiter: throttle.NewLeakyBucket(throttle.LeakyBucketConfig{Limit: throttle.Limit{Count: 1e6, Per: time.Second, Burst: 100}, Queue: 1000}, nil)}
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for i := range 200 {
+				v.Allow()
+				v.Reserve().Cancel()
+				assert.NoError(t, v.WaitN(t.Context(), 1+i%3))
+				assert.NoError(t, v.SetLimit(throttle.Limit{Count: 1e6 + int64(i), Per: time.Second, Burst: 100}))
+			}
+		})
+	}
+	wg.Wait()
+}
+
+func TestRateLimiter_allocatesNothing(t *testing.T) {
+	if Racing {
+		return
+	}
+	v := &rate.Limiter{Limiter: throttle.NewTokenBucket(throttle.Limit{Count: math.MaxInt32, Per: time.Second}, nil)}
+	ctx := t.Context()
+	noAllocs(t, "Allow", func() { v.Allow() })
+	noAllocs(t, "Wait", func() { v.Wait(ctx) })
+}

@@ -1,0 +1,184 @@
+package queue
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/heed-go/heed/throttle"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// ticketWithin returns a ticket for work that takes latency, and a context that ends after
+// the deadline.
+func ticketWithin(t *testing.T, l throttle.Limiter, deadline, latency time.Duration) (context.Context, *Ticket) {
+	ctx, cancel := context.WithTimeout(t.Context(), deadline)
+	t.Cleanup(cancel)
+	tk := ticket(l)
+	tk.Latency = latency
+	return ctx, tk
+}
+
+func TestQueue_refusesWhenTheWorkCannotEndBeforeTheDeadline(t *testing.T) {
+	localAndRemote(t, func(t *testing.T, wrap func(throttle.Limiter) throttle.Limiter) {
+		q, l, start := new(Queue), wrap(bucket(10*time.Second, 1)), time.Now()
+		require.NoError(t, q.Wait(t.Context(), ticket(l)))
+		for _, tt := range []struct {
+			deadline, latency time.Duration
+		}{
+			{12 * time.Second, 3 * time.Second},
+			{12 * time.Second, 2 * time.Second}, // the work would end at the deadline
+			{12 * time.Second, time.Minute},
+		} {
+			ctx, tk := ticketWithin(t, l, tt.deadline, tt.latency)
+			err := q.Wait(ctx, tk)
+			var refused *throttle.RefusedError
+			require.ErrorAs(t, err, &refused)
+			require.Equal(t, context.DeadlineExceeded, refused.Reason)
+			require.Equal(t, 10*time.Second, refused.Decision.Wait)
+			require.Zero(t, time.Since(start))
+		}
+		ctx, tk := ticketWithin(t, l, 12*time.Second, 2*time.Second-1)
+		require.NoError(t, q.Wait(ctx, tk))
+		require.Equal(t, 10*time.Second, time.Since(start))
+		requireEmpty(t, q)
+	})
+}
+
+func TestQueue_grantsImmediatelyWhateverTheLatency(t *testing.T) {
+	localAndRemote(t, func(t *testing.T, wrap func(throttle.Limiter) throttle.Limiter) {
+		q, start := new(Queue), time.Now()
+		ctx, tk := ticketWithin(t, wrap(bucket(10*time.Second, 1)), time.Second, time.Minute)
+		require.NoError(t, q.Wait(ctx, tk))
+		require.Zero(t, time.Since(start))
+		requireEmpty(t, q)
+	})
+}
+
+// TestQueue_leavesTheQueueLatencyBeforeTheDeadline has three callers wait for a slot
+// that becomes free at a time that is not known. The second leaves first, without a slot.
+func TestQueue_leavesTheQueueLatencyBeforeTheDeadline(t *testing.T) {
+	localAndRemote(t, func(t *testing.T, wrap func(throttle.Limiter) throttle.Limiter) {
+		q, s, start := new(Queue), &slotLimiter{free: 1}, time.Now()
+		l := wrap(s)
+		first := ticket(l)
+		require.NoError(t, q.Wait(t.Context(), first))
+		took, errs := [3]time.Duration{}, [3]error{}
+		var wg sync.WaitGroup
+		for i, latency := range []time.Duration{4 * time.Second, 7 * time.Second, 0} {
+			wg.Go(func() {
+				ctx, tk := ticketWithin(t, l, 10*time.Second, latency)
+				errs[i] = q.Wait(ctx, tk)
+				took[i] = time.Since(start)
+				q.Cancel(ctx, tk)
+			})
+			synctest.Wait()
+		}
+		time.Sleep(6500 * time.Millisecond) // the first two have left by then
+		q.Cancel(t.Context(), first)
+		wg.Wait()
+		require.Equal(t, [3]time.Duration{6 * time.Second, 3 * time.Second, 6500 * time.Millisecond}, took)
+		for _, err := range errs[:2] {
+			var refused *throttle.RefusedError
+			require.ErrorAs(t, err, &refused)
+			require.Equal(t, context.DeadlineExceeded, refused.Reason)
+			require.Equal(t, "slots", refused.Decision.Policy)
+		}
+		require.NoError(t, errs[2])
+		require.EqualValues(t, 1, s.free)
+		requireEmpty(t, q)
+	})
+}
+
+func TestQueue_theEarlierOfMaxWaitAndLatencyEndsTheWait(t *testing.T) {
+	localAndRemote(t, func(t *testing.T, wrap func(throttle.Limiter) throttle.Limiter) {
+		q, l, start := &Queue{MaxWait: 4 * time.Second}, wrap(&slotLimiter{}), time.Now()
+		var wg sync.WaitGroup
+		for _, tt := range []struct {
+			deadline, latency, took time.Duration
+			reason                  error
+		}{
+			{10 * time.Second, 8 * time.Second, 2 * time.Second, context.DeadlineExceeded},
+			{10 * time.Second, 5 * time.Second, 4 * time.Second, nil},
+			{time.Second, time.Minute, 0, context.DeadlineExceeded},
+		} {
+			wg.Go(func() {
+				ctx, tk := ticketWithin(t, l, tt.deadline, tt.latency)
+				var refused *throttle.RefusedError
+				if assert.ErrorAs(t, q.Wait(ctx, tk), &refused) {
+					assert.Equal(t, tt.reason, refused.Reason)
+				}
+				assert.Equal(t, tt.took, time.Since(start))
+			})
+		}
+		wg.Wait()
+		requireEmpty(t, q)
+	})
+}
+
+// TestQueue_latencyCountsOnTheClockOfContexts has a clock that is ahead of the clock of
+// contexts: the wait goes on until the deadline comes there.
+func TestQueue_latencyCountsOnTheClockOfContexts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		clk := &jumpClock{now: time.Unix(0, 0)}
+		q, s := &Queue{Clock: clk}, &slotLimiter{}
+		done := make(chan error, 1)
+		ctx, tk := ticketWithin(t, s, 10*time.Second, 2*time.Second)
+		go func() { done <- q.Wait(ctx, tk) }()
+		synctest.Wait()
+		clk.jump(time.Hour)
+		require.Empty(t, done)
+		time.Sleep(9 * time.Second)
+		clk.jump(8 * time.Second)
+		require.ErrorIs(t, <-done, throttle.ErrRefused)
+		requireEmpty(t, q)
+	})
+}
+
+// estimating refuses all claims for a while because of an estimate, or because of what
+// the other side stated.
+type estimating struct{ estimated bool }
+
+func (e *estimating) Reserve(_ context.Context, c throttle.Claim) (throttle.Decision, error) {
+	return throttle.Decision{Policy: "learned rate", At: c.Now, Wait: time.Second, ServerImposed: true, Estimated: e.estimated}, nil
+}
+func (*estimating) Cancel(context.Context, throttle.Claim, throttle.Decision) {}
+func (*estimating) NonBlocking() bool                                         { return true }
+
+// An estimate that renews its short waits holds no caller for longer than MaxServerWait; what
+// the other side states is bounded for each wait only.
+func TestQueue_estimatesHoldForAtMostMaxServerWait(t *testing.T) {
+	for _, estimated := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			var q Queue
+			l := &estimating{estimated}
+			var wg sync.WaitGroup
+			start := time.Now()
+			for i := range 3 {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+				defer cancel()
+				wg.Go(func() {
+					time.Sleep(time.Duration(i) * time.Second)
+					ticket := Ticket{MaxServerWait: time.Minute}
+					ticket.Add(throttle.Demand{Limiter: l})
+					err := q.Wait(ctx, &ticket)
+					if !estimated {
+						assert.ErrorIs(t, err, context.DeadlineExceeded)
+						return
+					}
+					var refused *throttle.RefusedError
+					if assert.ErrorAs(t, err, &refused) {
+						assert.True(t, refused.Decision.Estimated)
+						assert.Equal(t, "learned rate", refused.Decision.Policy)
+					}
+					assert.Equal(t, time.Minute, ticket.Waited())
+					assert.Equal(t, time.Minute+time.Duration(i)*time.Second, time.Since(start))
+				})
+			}
+			wg.Wait()
+		})
+	}
+}

@@ -1,0 +1,195 @@
+package queue
+
+import (
+	"context"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/heed-go/heed/throttle"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// A hookLimiter limiter calls hook for each claim that it is asked for, and refuses it for d.
+type hookLimiter struct {
+	d    time.Duration
+	hook func(c throttle.Claim)
+}
+
+func (h *hookLimiter) Reserve(_ context.Context, c throttle.Claim) (throttle.Decision, error) {
+	h.hook(c)
+	return throttle.Decision{Policy: "hooked", At: c.Now, Wait: h.d}, nil
+}
+func (*hookLimiter) Cancel(context.Context, throttle.Claim, throttle.Decision) {}
+func (*hookLimiter) NonBlocking() bool                                         { return true }
+
+// TestQueue_hooksMayCallTheQueue has limiters that call the Waiter which asks them: no
+// lock is held while a limiter or a hook runs.
+func TestQueue_hooksMayCallTheQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q, other := new(Queue), bucket(time.Millisecond, 100)
+		l := &hookLimiter{d: time.Second}
+		l.hook = func(throttle.Claim) {
+			q.Stats()
+			tk := ticket(other)
+			assert.NoError(t, q.Wait(t.Context(), tk))
+			q.Cancel(t.Context(), tk)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 3500*time.Millisecond)
+		defer cancel()
+		var wg sync.WaitGroup
+		for range 3 {
+			wg.Go(func() { assert.ErrorIs(t, q.Wait(ctx, ticket(l)), context.DeadlineExceeded) })
+		}
+		wg.Wait()
+		requireEmpty(t, q)
+	})
+}
+
+func TestQueue_staysUsableWhenALimiterPanics(t *testing.T) {
+	for _, asked := range []int64{1, 2, 3, 4, 5} {
+		localAndRemote(t, func(t *testing.T, wrap func(throttle.Limiter) throttle.Limiter) {
+			q, held := new(Queue), concurrencyOf(1)
+			var n atomic.Int64 // callers of a remote limiter ask it side by side
+			l := wrap(&hookLimiter{d: 100 * time.Millisecond, hook: func(throttle.Claim) {
+				if n.Add(1) == asked {
+					panic("limiter")
+				}
+			}})
+			var wg sync.WaitGroup
+			panicked := make(chan any, 2)
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			defer cancel()
+			for range 2 {
+				wg.Go(func() {
+					defer func() {
+						if v := recover(); v != nil {
+							panicked <- v
+						}
+					}()
+					assert.Error(t, q.Wait(ctx, ticket(held, l)))
+				})
+			}
+			synctest.Wait()
+			other := ticket(bucket(time.Second, 1))
+			require.NoError(t, q.Wait(ctx, other))
+			wg.Wait()
+			require.Len(t, panicked, 1)
+			require.Equal(t, "limiter", <-panicked, "the caller that the limiter was asked for panics")
+			requireFree(t, held)
+			require.NoError(t, q.Close())
+			requireEmpty(t, q)
+		})
+	}
+}
+
+// A limiter that ends the goroutine which asks it, as t.FailNow does.
+func TestQueue_staysUsableWhenALimiterEndsItsGoroutine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q, n := new(Queue), 0
+		l := &hookLimiter{d: 100 * time.Millisecond, hook: func(throttle.Claim) {
+			if n++; n == 4 {
+				runtime.Goexit()
+			}
+		}}
+		start := time.Now()
+		require.ErrorIs(t, q.Wait(t.Context(), ticket(l)), errGoexit)
+		require.LessOrEqual(t, time.Since(start), time.Second)
+		requireEmpty(t, q)
+	})
+}
+
+// A hangingLimiter limiter is far away and does not answer before the context ends.
+type hangingLimiter struct{ responds atomic.Bool }
+
+func newHangingLimiter(responds bool) *hangingLimiter {
+	l := new(hangingLimiter)
+	l.responds.Store(responds)
+	return l
+}
+
+func (l *hangingLimiter) Reserve(ctx context.Context, c throttle.Claim) (throttle.Decision, error) {
+	if l.responds.Load() {
+		return throttle.Decision{Policy: "stuck", Wait: time.Second, At: c.Now}, nil
+	}
+	<-ctx.Done()
+	return throttle.Decision{}, context.Cause(ctx)
+}
+func (*hangingLimiter) Cancel(context.Context, throttle.Claim, throttle.Decision) {}
+
+func TestQueue_maxWaitHoldsWhileALimiterHangs(t *testing.T) {
+	for _, responds := range []bool{false, true} { // to the first question
+		synctest.Test(t, func(t *testing.T) {
+			q, l := &Queue{MaxWait: 5 * time.Second}, newHangingLimiter(responds)
+			start := time.Now()
+			time.AfterFunc(500*time.Millisecond, func() { l.responds.Store(false) })
+			var refused *throttle.RefusedError
+			require.ErrorAs(t, q.Wait(t.Context(), ticket(l)), &refused)
+			require.NoError(t, refused.Reason)
+			require.Equal(t, q.MaxWait, time.Since(start))
+			requireEmpty(t, q)
+		})
+	}
+}
+
+func TestQueue_latencyHoldsWhileALimiterHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q, l, start := new(Queue), newHangingLimiter(true), time.Now()
+		time.AfterFunc(500*time.Millisecond, func() { l.responds.Store(false) })
+		ctx, tk := ticketWithin(t, l, 10*time.Second, 6*time.Second)
+		require.ErrorIs(t, q.Wait(ctx, tk), throttle.ErrRefused)
+		require.Equal(t, 4*time.Second, time.Since(start))
+		requireEmpty(t, q)
+	})
+}
+
+func TestQueue_closeCancelsRemoteCalls(t *testing.T) {
+	for _, responds := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			q, l, start := new(Queue), newHangingLimiter(responds), time.Now()
+			time.AfterFunc(500*time.Millisecond, func() { l.responds.Store(false) })
+			time.AfterFunc(90*time.Second, func() { _ = q.Close() })
+			require.Equal(t, ErrClosed, q.Wait(t.Context(), ticket(l)))
+			require.Equal(t, 90*time.Second, time.Since(start))
+			requireEmpty(t, q)
+		})
+	}
+}
+
+// TestQueue_allOfSharesTheQueueOfItsLimits has small claims for a limit and a large one
+// for the same limit inside of an AllOf: the small ones do not overtake it.
+func TestQueue_allOfSharesTheQueueOfItsLimits(t *testing.T) {
+	localAndRemote(t, func(t *testing.T, wrap func(throttle.Limiter) throttle.Limiter) {
+		pool := concurrencyOf(4)
+		q, l := new(Queue), wrap(pool)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		var wg sync.WaitGroup
+		for range 8 {
+			wg.Go(func() {
+				for ctx.Err() == nil {
+					if tk := ticket(l); q.Wait(ctx, tk) == nil {
+						time.Sleep(10 * time.Millisecond)
+						q.Cancel(ctx, tk)
+					}
+				}
+			})
+		}
+		time.Sleep(time.Second)
+		big, start := ticket(throttle.AllOf(throttle.AllowAll, throttle.AllOf(l))), time.Now()
+		big.Demands[0].Cost = 4
+		require.NoError(t, q.Wait(ctx, big))
+		require.LessOrEqual(t, time.Since(start), 30*time.Millisecond)
+		q.Cancel(ctx, big)
+		cancel()
+		wg.Wait()
+		requireEmpty(t, q)
+	})
+}
+
+func concurrencyOf(n int64) *throttle.Concurrency {
+	return throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: n}, nil)
+}

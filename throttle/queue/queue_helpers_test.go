@@ -1,0 +1,136 @@
+package queue
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/heed-go/heed/throttle"
+	"github.com/stretchr/testify/require"
+)
+
+// ticket returns a Ticket that demands one unit of each limiter.
+func ticket(ls ...throttle.Limiter) *Ticket {
+	t := new(Ticket)
+	for _, l := range ls {
+		t.Add(throttle.Demand{Limiter: l})
+	}
+	return t
+}
+
+func bucket(every time.Duration, burst int64) *throttle.TokenBucket {
+	return throttle.NewTokenBucket(throttle.Limit{Name: every.String(), Count: 1, Per: every, Burst: burst}, nil)
+}
+
+// A holdLimiter grants everything, but nothing before until.
+type holdLimiter struct {
+	mu            sync.Mutex
+	until         time.Time
+	serverImposed bool
+}
+
+func (g *holdLimiter) Reserve(_ context.Context, c throttle.Claim) (throttle.Decision, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	wait := max(g.until.Sub(c.Now), 0)
+	return throttle.Decision{OK: wait == 0, Policy: "hold", At: c.Now, Wait: wait, ServerImposed: g.serverImposed && wait > 0}, nil
+}
+func (*holdLimiter) NonBlocking() bool                                         { return true }
+func (*holdLimiter) Cancel(context.Context, throttle.Claim, throttle.Decision) {}
+func (g *holdLimiter) set(until time.Time) {
+	g.mu.Lock()
+	g.until = until
+	g.mu.Unlock()
+}
+
+// slotLimiter grants n claims that have not ended yet, and cannot know when they will.
+type slotLimiter struct {
+	mu   sync.Mutex
+	free int64
+}
+
+func (s *slotLimiter) Reserve(_ context.Context, c throttle.Claim) (throttle.Decision, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.free == 0 {
+		return throttle.Decision{Policy: "slots", At: c.Now}, nil
+	}
+	if !c.DryRun {
+		s.free--
+	}
+	return throttle.Decision{OK: true, Policy: "slots", At: c.Now}, nil
+}
+func (*slotLimiter) NonBlocking() bool                                           { return true }
+func (s *slotLimiter) Cancel(context.Context, throttle.Claim, throttle.Decision) { s.end() }
+func (s *slotLimiter) Observe(_ context.Context, _ throttle.Claim, _ throttle.Decision, f throttle.Feedback) {
+	if !f.Partial {
+		s.end()
+	}
+}
+func (s *slotLimiter) end() {
+	s.mu.Lock()
+	s.free++
+	s.mu.Unlock()
+}
+
+// An eventLog notes when things happened, from its start.
+type eventLog struct {
+	mu    sync.Mutex
+	start time.Time
+	times map[string][]time.Duration
+	order []string
+}
+
+func newEventLog() *eventLog {
+	return &eventLog{start: time.Now(), times: map[string][]time.Duration{}}
+}
+
+func (d *eventLog) record(what string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.times[what] = append(d.times[what], time.Since(d.start))
+	d.order = append(d.order, what)
+}
+
+func (d *eventLog) last(what string) time.Duration {
+	return d.times[what][len(d.times[what])-1]
+}
+
+func requireEmpty(t *testing.T, q *Queue) {
+	t.Helper()
+	q.initOnce.Do(q.init)
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	require.Zero(t, q.numWaiting.Load()&^closedBit)
+	require.Empty(t, q.classes)
+	require.Empty(t, q.limitQueues)
+	require.Zero(t, q.scheduled.Len())
+	require.Zero(t, q.deadlines.Len())
+	require.Equal(t, int64(never), q.timer.at)
+}
+
+// remoteLimiter is a limiter that is not known to be local, and takes a while to answer.
+type remoteLimiter struct {
+	throttle.Limiter
+	delay time.Duration
+}
+
+func (l *remoteLimiter) Reserve(ctx context.Context, c throttle.Claim) (throttle.Decision, error) {
+	time.Sleep(l.delay)
+	return l.Limiter.Reserve(ctx, c)
+}
+func (l *remoteLimiter) Observe(ctx context.Context, c throttle.Claim, d throttle.Decision, f throttle.Feedback) {
+	throttle.Observe(ctx, l.Limiter, c, d, f)
+}
+func (*remoteLimiter) NonBlocking() bool { return false }
+
+// localAndRemote runs test in a bubble with limiters that the Waiter asks itself, and
+// with some that the callers ask.
+func localAndRemote(t *testing.T, test func(t *testing.T, wrap func(throttle.Limiter) throttle.Limiter)) {
+	synctest.Test(t, func(t *testing.T) { test(t, func(l throttle.Limiter) throttle.Limiter { return l }) })
+	synctest.Test(t, func(t *testing.T) {
+		test(t, func(l throttle.Limiter) throttle.Limiter { return &remoteLimiter{Limiter: l} })
+	})
+}

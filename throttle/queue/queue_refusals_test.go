@@ -1,0 +1,69 @@
+package queue
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/heed-go/heed/throttle"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// refusalCounters are limiters of ten units a second that punish refusals.
+var refusalCounters = map[string]func() throttle.Limiter{
+	"Ban": func() throttle.Limiter {
+		return throttle.NewBan(bucket(100*time.Millisecond, 1), throttle.BanConfig{Refusals: 5, Within: time.Minute, Duration: 10 * time.Minute}, nil)
+	},
+	"SlidingLog": func() throttle.Limiter {
+		return throttle.NewSlidingLog(throttle.SlidingLogConfig{Limit: throttle.Limit{Count: 1, Per: 100 * time.Millisecond}, CountRefused: true}, nil)
+	},
+	"KeyedLimiter": func() throttle.Limiter {
+		return &throttle.KeyedLimiter{New: func(string) throttle.Limiter {
+			return throttle.NewBan(bucket(100*time.Millisecond, 1), throttle.BanConfig{Refusals: 5, Within: time.Minute, Duration: 10 * time.Minute}, nil)
+		}}
+	},
+}
+
+func TestQueue_waitingDoesNotCountAsRefusals(t *testing.T) {
+	for name, new := range refusalCounters {
+		t.Run(name, func(t *testing.T) {
+			localAndRemote(t, func(t *testing.T, wrap func(throttle.Limiter) throttle.Limiter) {
+				q, l, start := &Queue{}, wrap(new()), time.Now()
+				var wg sync.WaitGroup
+				for range 10 {
+					wg.Go(func() {
+						tk := ticket(l)
+						assert.NoError(t, q.Wait(t.Context(), tk))
+						q.Observe(t.Context(), tk, throttle.Feedback{})
+					})
+				}
+				wg.Wait()
+				require.Equal(t, 900*time.Millisecond, time.Since(start))
+				requireEmpty(t, q)
+			})
+		})
+	}
+}
+
+// TestQueue_aFailedWaitCountsAsOneRefusal has five callers that cannot wait as long as
+// they would have to: the fifth refusal begins the penalty.
+func TestQueue_aFailedWaitCountsAsOneRefusal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q, l := new(Queue), refusalCounters["Ban"]()
+		require.NoError(t, q.Wait(t.Context(), ticket(l)))
+		for i := range 5 {
+			d, err := l.Reserve(t.Context(), throttle.Claim{DryRun: true})
+			require.NoError(t, err)
+			require.Equal(t, 100*time.Millisecond, d.Wait, i)
+			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+			require.ErrorIs(t, q.Wait(ctx, ticket(throttle.AllOf(l))), throttle.ErrRefused)
+			cancel()
+		}
+		d, err := l.Reserve(t.Context(), throttle.Claim{DryRun: true})
+		require.NoError(t, err)
+		require.Equal(t, 10*time.Minute, d.Wait)
+	})
+}

@@ -1,0 +1,267 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/heed-go/heed/throttle"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// store is a limiter far away. It counts the questions that are asked at a time.
+type store struct {
+	throttle.Limiter
+	delay                 time.Duration
+	inFlight, maxInFlight atomic.Int64
+	calls                 atomic.Int64
+}
+
+type callerKey struct{}
+
+func (s *store) Reserve(ctx context.Context, c throttle.Claim) (throttle.Decision, error) {
+	if ctx.Value(callerKey{}) == nil {
+		panic("not the caller's context")
+	}
+	s.calls.Add(1)
+	n := s.inFlight.Add(1)
+	defer s.inFlight.Add(-1)
+	for m := s.maxInFlight.Load(); n > m && !s.maxInFlight.CompareAndSwap(m, n); m = s.maxInFlight.Load() {
+	}
+	select {
+	case <-time.After(s.delay):
+		return s.Limiter.Reserve(ctx, c)
+	case <-ctx.Done():
+		return throttle.Decision{}, ctx.Err()
+	}
+}
+
+func callerContext(t *testing.T) context.Context {
+	return context.WithValue(t.Context(), callerKey{}, true)
+}
+
+func TestQueue_oneRemoteCallPerClass(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q, local := new(Queue), bucket(100*time.Millisecond, 1)
+		remote := &store{Limiter: bucket(time.Second, 1), delay: 200 * time.Millisecond}
+		ctx := callerContext(t)
+		var wg sync.WaitGroup
+		for range 2 { // the second has to wait, and so have all others
+			require.NoError(t, q.Wait(ctx, ticket(local)))
+			wg.Go(func() { assert.NoError(t, q.Wait(ctx, ticket(remote))) })
+		}
+		time.Sleep(700 * time.Millisecond)
+		d := newEventLog()
+		remote.maxInFlight.Store(0)
+		for range 20 {
+			for name, l := range map[string]throttle.Limiter{"far": remote, "near": local} {
+				wg.Go(func() {
+					assert.NoError(t, q.Wait(ctx, ticket(l)))
+					d.record(name)
+				})
+			}
+		}
+		wg.Wait()
+		require.Equal(t, 1900*time.Millisecond, d.last("near"), "nobody waits for the I/O of another line")
+		require.EqualValues(t, 1, remote.maxInFlight.Load())
+		requireEmpty(t, q)
+	})
+}
+
+func TestTicket_givesBackNoMoreThanIsDueAfterASlowRefusal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		local := bucket(100*time.Millisecond, 10)
+		remote := &store{Limiter: &holdLimiter{until: time.Now().Add(time.Hour)}, delay: 300 * time.Millisecond}
+		ctx := callerContext(t)
+		_, err := local.Reserve(ctx, throttle.Claim{Cost: 5})
+		require.NoError(t, err)
+		tk := ticket(remote, local) // near is asked first all the same
+		tk.Demands[1].Cost = 5
+		d, err := tk.Reserve(ctx, time.Time{})
+		require.NoError(t, err)
+		require.False(t, d.OK)
+		left, _ := local.Reserve(ctx, throttle.Claim{DryRun: true})
+		require.EqualValues(t, 5, left.Remaining, "3 came back by themselves, 2 were given back")
+	})
+}
+
+// A far slots limiter answers a while after it has decided.
+type delayedSlots struct {
+	*slotLimiter
+	fail atomic.Bool
+}
+
+func (l *delayedSlots) NonBlocking() bool { return false }
+func (l *delayedSlots) Reserve(ctx context.Context, c throttle.Claim) (throttle.Decision, error) {
+	d, err := l.slotLimiter.Reserve(ctx, c)
+	time.Sleep(200 * time.Millisecond)
+	if l.fail.Load() {
+		return throttle.Decision{}, errGone
+	}
+	return d, err
+}
+
+func TestQueue_wakesDuringARemoteCallAreNotLost(t *testing.T) {
+	for name, tt := range map[string]struct{ early, fail bool }{
+		"granted":       {early: true},
+		"refused":       {},
+		"limiter fails": {fail: true},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			q, l, d := new(Queue), &delayedSlots{slotLimiter: new(slotLimiter)}, newEventLog()
+			var wg sync.WaitGroup
+			for range 2 {
+				wg.Go(func() {
+					if q.Wait(t.Context(), ticket(l)) == nil {
+						d.record("granted")
+					} else {
+						d.record("failed")
+					}
+				})
+				time.Sleep(50 * time.Millisecond)
+			}
+			if tt.early {
+				l.end()
+				l.end()
+			}
+			time.Sleep(160 * time.Millisecond) // both are in line, and the first asks once more
+			if !tt.early {
+				l.end()
+				l.end()
+				q.Wake()
+			}
+			l.fail.Store(tt.fail)
+			time.Sleep(200 * time.Millisecond)
+			l.fail.Store(false)
+			wg.Wait()
+			require.LessOrEqual(t, d.last("granted"), 900*time.Millisecond, "%s: news is heard while a question is out", name)
+			require.Equal(t, tt.fail, len(d.times["failed"]) == 1, name)
+			requireEmpty(t, q)
+		})
+	}
+}
+
+func TestQueue_cancelledAtTheInstantOfItsGrant(t *testing.T) {
+	localAndRemote(t, func(t *testing.T, wrap func(throttle.Limiter) throttle.Limiter) {
+		for range 50 {
+			q, l := new(Queue), wrap(bucket(time.Second, 1))
+			require.NoError(t, q.Wait(t.Context(), ticket(l)))
+			ctx, cancel := context.WithCancel(t.Context())
+			time.AfterFunc(time.Second, cancel)
+			var wg sync.WaitGroup
+			wg.Go(func() { q.Wait(ctx, ticket(l)) })
+			synctest.Wait()
+			wg.Go(func() { assert.NoError(t, q.Wait(t.Context(), ticket(l))) })
+			wg.Wait()
+			requireEmpty(t, q)
+		}
+	})
+}
+
+func TestQueue_endsDuringARemoteCall(t *testing.T) {
+	for name, tt := range map[string]struct {
+		end  func(*Queue, context.CancelCauseFunc)
+		want error
+	}{
+		"cancel": {func(_ *Queue, cancel context.CancelCauseFunc) { cancel(errGone) }, errGone},
+		"close":  {func(q *Queue, _ context.CancelCauseFunc) { q.Close() }, ErrClosed},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			hold := &holdLimiter{until: time.Now().Add(1500 * time.Millisecond)}
+			q, remote := new(Queue), &store{Limiter: hold, delay: time.Second}
+			ctx, cancel := context.WithCancelCause(callerContext(t))
+			var wg sync.WaitGroup
+			for range 5 {
+				wg.Go(func() { assert.ErrorIs(t, q.Wait(ctx, ticket(remote)), tt.want, name) })
+			}
+			time.Sleep(2500 * time.Millisecond) // the first is asking, for it was told to come back
+			hold.set(time.Now().Add(time.Hour))
+			tt.end(q, cancel)
+			wg.Wait()
+			cancel(nil)
+			requireEmpty(t, q)
+		})
+	}
+}
+
+var errGone = errors.New("gone")
+
+func TestQueue_limiterErrorsReachOnlyTheirCaller(t *testing.T) {
+	localAndRemote(t, func(t *testing.T, wrap func(throttle.Limiter) throttle.Limiter) {
+		q, l := new(Queue), &failingLimiter{Limiter: bucket(time.Second, 1), local: wrap(throttle.AllowAll) == throttle.AllowAll}
+		require.NoError(t, q.Wait(t.Context(), ticket(l)))
+		var wg sync.WaitGroup
+		var failed atomic.Int64
+		for range 5 {
+			wg.Go(func() {
+				if err := q.Wait(t.Context(), ticket(l)); err != nil {
+					assert.Equal(t, errGone, err)
+					failed.Add(1)
+				}
+			})
+		}
+		synctest.Wait()
+		l.fail.Store(2)
+		wg.Wait()
+		require.EqualValues(t, 2, failed.Load())
+		requireEmpty(t, q)
+	})
+}
+
+// failingLimiter is a limiter that fails when told to.
+type failingLimiter struct {
+	throttle.Limiter
+	local bool
+	fail  atomic.Int64
+}
+
+func (l *failingLimiter) NonBlocking() bool { return l.local }
+func (l *failingLimiter) Reserve(ctx context.Context, c throttle.Claim) (throttle.Decision, error) {
+	if l.fail.Add(-1) >= 0 {
+		return throttle.Decision{}, errGone
+	}
+	return l.Limiter.Reserve(ctx, c)
+}
+
+// panicOnce is a far limiter that panics, once told to.
+type panicOnce struct {
+	throttle.Limiter
+	panics atomic.Bool
+}
+
+func (l *panicOnce) Reserve(ctx context.Context, c throttle.Claim) (throttle.Decision, error) {
+	if l.panics.Swap(false) {
+		panic("the limiter is broken")
+	}
+	return l.Limiter.Reserve(ctx, c)
+}
+
+func TestQueue_waiterLeavesWhenItsLimiterPanics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q, l, d := new(Queue), &panicOnce{Limiter: bucket(time.Second, 1)}, newEventLog()
+		require.NoError(t, q.Wait(t.Context(), ticket(l)))
+		var wg sync.WaitGroup
+		for range 3 {
+			wg.Go(func() {
+				defer func() {
+					if recover() != nil {
+						d.record("panic")
+					}
+				}()
+				assert.NoError(t, q.Wait(t.Context(), ticket(l)))
+				d.record("granted")
+			})
+			synctest.Wait()
+		}
+		l.panics.Store(true)
+		wg.Wait()
+		require.Equal(t, []string{"panic", "granted", "granted"}, d.order)
+		require.Equal(t, 2*time.Second, d.last("granted"), "nobody behind it waits longer")
+		requireEmpty(t, q)
+	})
+}

@@ -1,0 +1,64 @@
+package queue
+
+import (
+	"testing"
+	"time"
+
+	"github.com/heed-go/heed/throttle"
+	"github.com/stretchr/testify/require"
+)
+
+func TestTicket_settlesEachDemandAtItsOwnCost(t *testing.T) {
+	now := time.Unix(0, 0)
+	const none = -1
+	for name, tt := range map[string]struct {
+		units  int64
+		settle int64
+		want   int64 // units left of 10, by a claim of 3
+	}{
+		"not at all": {3, none, 7},
+		"nothing":    {3, 0, 10},
+		"less":       {3, 1, 9},
+		"as claimed": {3, 3, 7},
+		"more":       {3, 8, 2},
+	} {
+		a, b := bucket(time.Second, 10), bucket(time.Minute, 10)
+		tk := &Ticket{Demands: [MaxDemands]throttle.Demand{{Limiter: a, Cost: 3}, {Limiter: b, Cost: tt.units}}}
+		tk.Settle(1, 9) // not granted yet
+		_, err := tk.Reserve(t.Context(), now)
+		require.NoError(t, err)
+		if tt.settle != none {
+			tk.Settle(1, 5) // what is said last counts
+			tk.Settle(1, tt.settle)
+		}
+		tk.Observe(t.Context(), throttle.Feedback{Now: now, Partial: true})
+		require.EqualValues(t, 7, leftAt(t, b, now), "%s: not yet", name)
+		tk.Observe(t.Context(), throttle.Feedback{Now: now})
+		require.EqualValues(t, 7, leftAt(t, a, now), "%s: the other limit hears nothing of it", name)
+		require.EqualValues(t, tt.want, leftAt(t, b, now), name)
+
+		_, err = tk.Reserve(t.Context(), now.Add(time.Hour))
+		require.NoError(t, err)
+		tk.Observe(t.Context(), throttle.Feedback{Now: now.Add(time.Hour)})
+		require.EqualValues(t, 7, leftAt(t, b, now.Add(time.Hour)), "%s: the next grant is not settled", name)
+	}
+}
+
+func TestTicket_settlingZeroFreesTheSlot(t *testing.T) {
+	f := throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 1}, nil)
+	for range 3 {
+		tk := ticket(f)
+		d, err := tk.Reserve(t.Context(), time.Time{})
+		require.NoError(t, err)
+		require.True(t, d.OK)
+		tk.Settle(0, -1)
+		tk.Observe(t.Context(), throttle.Feedback{})
+	}
+}
+
+// leftAt returns how many units of l can be had.
+func leftAt(t *testing.T, l throttle.Limiter, now time.Time) int64 {
+	d, err := l.Reserve(t.Context(), throttle.Claim{DryRun: true, Now: now})
+	require.NoError(t, err)
+	return d.Remaining
+}

@@ -1,0 +1,132 @@
+package queue
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/heed-go/heed/throttle"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestQueue_stats(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q, g, l := new(Queue), &holdLimiter{until: time.Now().Add(time.Minute)}, bucket(time.Hour, 1)
+		require.Nil(t, q.Stats())
+		var wg sync.WaitGroup
+		for range 3 {
+			wg.Go(func() { q.Wait(t.Context(), &Ticket{Tenant: "x", Demands: ticket(l, g).Demands}) })
+		}
+		synctest.Wait()
+		time.Sleep(10 * time.Second)
+		require.Equal(t, []Stats{{
+			Demands: ticket(l, g).Demands, Tenant: "x", Waiting: 3,
+			HeadWaited: 10 * time.Second, Limit: "hold", GrantAfter: 50 * time.Second,
+		}}, q.Stats())
+		q.Close()
+		wg.Wait()
+		require.Empty(t, q.Stats())
+	})
+}
+
+func TestQueue_trace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var events []string
+		var mu sync.Mutex
+		add := func(format string, a ...any) {
+			mu.Lock()
+			defer mu.Unlock()
+			events = append(events, fmt.Sprintf(format, a...))
+		}
+		q := &Queue{MaxPerClass: 2, Trace: &Trace{
+			Started: func(*Ticket) { add("started") },
+			Queued:  func(_ *Ticket, l Stats) { add("queued at %s, place %d", l.Limit, l.Waiting) },
+			Granted: func(t *Ticket) { add("granted after %v for %q", t.Waited(), t.WaitedFor()) },
+			Failed:  func(_ *Ticket, err error) { add("refused: %v", err) },
+		}}
+		g, l := &holdLimiter{until: time.Now().Add(time.Minute)}, bucket(time.Second, 1)
+		var wg sync.WaitGroup
+		for range 3 {
+			wg.Go(func() { q.Wait(t.Context(), ticket(l, g)) })
+			synctest.Wait()
+		}
+		wg.Wait()
+		require.Equal(t, []string{
+			"started", "queued at hold, place 1",
+			"started", "queued at hold, place 2",
+			"started", "refused: throttle: queue is full: 2 callers wait already and the limit is 2: ask again later",
+			`granted after 1m0s for "hold"`,
+			`granted after 1m1s for "hold"`,
+		}, events)
+		q.Trace = &Trace{} // nil funcs are left out
+		require.NoError(t, q.Wait(t.Context(), ticket(throttle.AllowAll)))
+	})
+}
+
+func TestQueue_waiterLeavesWhenATraceFuncPanics(t *testing.T) {
+	localAndRemote(t, func(t *testing.T, wrap func(throttle.Limiter) throttle.Limiter) {
+		q, s := &Queue{Trace: &Trace{Queued: func(*Ticket, Stats) { panic("trace") }}}, &slotLimiter{}
+		l := wrap(s)
+		require.PanicsWithValue(t, "trace", func() { q.Wait(t.Context(), ticket(l)) })
+		s.end()
+		q.Wake()
+		requireEmpty(t, q)
+		require.NoError(t, q.Wait(t.Context(), ticket(l)), "the unit was not lost")
+	})
+}
+
+func TestQueue_waitedForIgnoresLongPastWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q, g, l := new(Queue), &holdLimiter{until: time.Now().Add(time.Hour)}, bucket(time.Second, 1)
+		ctx, stop := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		flood(ctx, &wg, q, 3, func() *Ticket { return ticket(g, l) }, func() {})
+		time.Sleep(time.Hour + time.Minute)
+		last := ticket(g, l)
+		require.NoError(t, q.Wait(ctx, last))
+		require.Equal(t, "1s", last.WaitedFor())
+		require.LessOrEqual(t, last.Waited(), 4*time.Second)
+		stop()
+		wg.Wait()
+	})
+}
+
+func TestQueue_drain(t *testing.T) {
+	localAndRemote(t, func(t *testing.T, wrap func(throttle.Limiter) throttle.Limiter) {
+		q, l, d := new(Queue), wrap(bucket(time.Second, 1)), newEventLog()
+		var wg sync.WaitGroup
+		for range 5 {
+			wg.Go(func() {
+				assert.NoError(t, q.Wait(t.Context(), ticket(l)))
+				d.record("go")
+			})
+		}
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
+		defer cancel()
+		require.Equal(t, context.DeadlineExceeded, q.Drain(ctx))
+		require.ErrorIs(t, q.Wait(t.Context(), ticket(throttle.AllowAll)), ErrClosed)
+		require.NoError(t, q.Drain(t.Context()))
+		require.Equal(t, 4*time.Second, time.Since(d.start))
+		wg.Wait()
+		require.Len(t, d.order, 5)
+		require.NoError(t, q.Close())
+		require.NoError(t, new(Queue).Drain(t.Context()))
+		requireEmpty(t, q)
+	})
+}
+
+func TestQueue_waitedForIsTheLimitWithTheLongestTotalWait(t *testing.T) {
+	localAndRemote(t, func(t *testing.T, wrap func(throttle.Limiter) throttle.Limiter) {
+		q, a, b := new(Queue), wrap(bucket(10*time.Second, 1)), wrap(bucket(11*time.Second, 1))
+		require.NoError(t, q.Wait(t.Context(), ticket(a, b)))
+		tk := ticket(a, b)
+		require.NoError(t, q.Wait(t.Context(), tk))
+		require.Equal(t, 11*time.Second, tk.Waited())
+		require.Equal(t, "10s", tk.WaitedFor(), "10 s for the one, then 1 s for the other")
+	})
+}

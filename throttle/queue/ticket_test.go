@@ -1,0 +1,205 @@
+package queue
+
+import (
+	"context"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/heed-go/heed/throttle"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestTicket_takesAllOrNothing(t *testing.T) {
+	now := time.Unix(0, 0)
+	a, b := bucket(time.Second, 3), bucket(time.Minute, 1)
+	left := func(l throttle.Limiter) int64 {
+		d, err := l.Reserve(t.Context(), throttle.Claim{DryRun: true, Now: now})
+		require.NoError(t, err)
+		return d.Remaining
+	}
+	one, two := ticket(a, b), ticket(a, b)
+	d, err := one.Reserve(t.Context(), now)
+	require.NoError(t, err)
+	require.Equal(t, throttle.Decision{OK: true, At: now}, d)
+	granted, ok := one.Decision(1)
+	require.True(t, ok && granted.OK)
+	require.Equal(t, "1m0s", granted.Policy)
+
+	d, err = two.Reserve(t.Context(), now)
+	require.NoError(t, err)
+	require.False(t, d.OK)
+	require.Equal(t, "1m0s", d.Policy)
+	_, ok = two.Decision(0)
+	require.False(t, ok)
+	require.EqualValues(t, 2, left(a), "what the first limit granted was given back")
+
+	_, err = one.Reserve(t.Context(), now)
+	require.ErrorContains(t, err, "granted already")
+	require.Equal(t, err, new(Queue).Wait(t.Context(), one))
+
+	one.Cancel(t.Context(), now)
+	require.EqualValues(t, 3, left(a))
+	require.EqualValues(t, 1, left(b))
+}
+
+func TestTicket_endsOnce(t *testing.T) {
+	now := time.Unix(0, 0)
+	for name, end := range map[string]func(*Ticket){
+		"cancel":  func(tk *Ticket) { tk.Cancel(t.Context(), now) },
+		"observe": func(tk *Ticket) { tk.Observe(t.Context(), throttle.Feedback{Now: now}) },
+	} {
+		s := &slotLimiter{free: 3}
+		mine, other := ticket(s), ticket(s)
+		_, err := mine.Reserve(t.Context(), now)
+		require.NoError(t, err)
+		copied := *mine
+		mine.Observe(t.Context(), throttle.Feedback{Partial: true})
+		require.EqualValues(t, 2, s.free, name)
+		end(mine)
+		_, err = other.Reserve(t.Context(), now) // may reuse the grant's memory
+		require.NoError(t, err)
+		end(mine)
+		end(&copied)
+		require.EqualValues(t, 2, s.free, name)
+		end(other)
+		require.EqualValues(t, 3, s.free, name)
+	}
+}
+
+func TestTicket_withoutDemandsIsGranted(t *testing.T) {
+	tk := new(Ticket)
+	require.NoError(t, new(Queue).Wait(t.Context(), tk))
+	tk.Cancel(t.Context(), time.Time{})
+	_, ok := tk.Decision(0)
+	require.False(t, ok)
+}
+
+func TestTicket_negativeCost(t *testing.T) {
+	l := bucket(time.Second, 1)
+	tk := ticket(l, l)
+	tk.Demands[1].Cost = -1
+	require.ErrorIs(t, new(Queue).Wait(t.Context(), tk), throttle.ErrCost)
+	require.NoError(t, new(Queue).Wait(t.Context(), ticket(l)), "nothing was taken")
+}
+
+func TestTicket_addPanicsWhenFull(t *testing.T) {
+	require.Panics(t, func() {
+		ticket(throttle.AllowAll, throttle.AllowAll, throttle.AllowAll, throttle.AllowAll, throttle.AllowAll)
+	})
+}
+
+func TestTicket_reservesNonBlockingLimitsFirst(t *testing.T) {
+	x, y := &remoteLimiter{Limiter: throttle.AllowAll}, &remoteLimiter{Limiter: throttle.DenyAll}
+	order, n, local := ticket(x, throttle.AllowAll, y, throttle.AllowAll).order()
+	require.Equal(t, [MaxDemands]uint8{1, 3, 0, 2}, order)
+	require.Equal(t, []int{4, 2}, []int{n, local})
+}
+
+func TestTicket_allocatesNothing(t *testing.T) {
+	ctx, q, l := context.Background(), new(Queue), bucket(time.Nanosecond, 1000)
+	tk := ticket(l, throttle.AllOf(l, l))
+	for name, use := range map[string]func(){
+		"reserve, cancel":  func() { tk.Reserve(ctx, time.Time{}); tk.Cancel(ctx, time.Time{}) },
+		"reserve, observe": func() { tk.Reserve(ctx, time.Time{}); tk.Observe(ctx, throttle.Feedback{}) },
+		"wait, cancel":     func() { q.Wait(ctx, tk); q.Cancel(ctx, tk) },
+		"wait, observe":    func() { q.Wait(ctx, tk); q.Observe(ctx, tk, throttle.Feedback{}) },
+	} {
+		use()
+		n := testing.AllocsPerRun(100, use)
+		require.True(t, Racing || n == 0, "%s: %v allocations", name, n)
+	}
+}
+
+// A channel takes 112 bytes, and a place in a heap 10 on average.
+func TestTicket_waiterMemoryIsSmall(t *testing.T) {
+	require.LessOrEqual(t, unsafe.Sizeof(Ticket{})+unsafe.Sizeof(waiter{})+112+10, uintptr(400))
+}
+
+// An endCount is a limiter far away that counts the ends of claims whose context is live.
+type endCount struct{ cancels, observes int }
+
+func (*endCount) Reserve(context.Context, throttle.Claim) (throttle.Decision, error) {
+	return throttle.Decision{OK: true}, nil
+}
+
+func (e *endCount) Cancel(ctx context.Context, _ throttle.Claim, _ throttle.Decision) {
+	if ctx.Err() == nil {
+		e.cancels++
+	}
+}
+
+func (e *endCount) Observe(ctx context.Context, _ throttle.Claim, _ throttle.Decision, _ throttle.Feedback) {
+	if ctx.Err() == nil {
+		e.observes++
+	}
+}
+
+func TestTicket_cancelAndObserveReachTheLimiterAfterTheContextEnded(t *testing.T) {
+	q, e, tk := new(Queue), new(endCount), new(Ticket)
+	tk.Add(throttle.Demand{Limiter: e})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, end := range []func(){
+		func() { q.Cancel(ctx, tk) },
+		func() { tk.Cancel(ctx, time.Time{}) },
+		func() { q.Observe(ctx, tk, throttle.Feedback{}) },
+		func() { tk.Observe(ctx, throttle.Feedback{}) },
+		func() { tk.Settle(0, 0); tk.Observe(ctx, throttle.Feedback{}) },
+	} {
+		require.NoError(t, q.Wait(t.Context(), tk))
+		end()
+	}
+	assert.Equal(t, endCount{cancels: 3, observes: 2}, *e)
+}
+
+// requireFree fails unless the slot of each of ls is free.
+func requireFree(t *testing.T, ls ...*throttle.Concurrency) {
+	t.Helper()
+	for _, l := range ls {
+		d, err := l.Reserve(t.Context(), throttle.Claim{DryRun: true})
+		require.NoError(t, err)
+		require.True(t, d.OK, "units were lost")
+	}
+}
+
+// TestTicket_losesNoUnitsWhenALimiterPanics has a limiter between two others panic in
+// each of its methods.
+func TestTicket_losesNoUnitsWhenALimiterPanics(t *testing.T) {
+	for name, wrap := range map[string]func(ls ...throttle.Limiter) *Ticket{
+		"demands":   ticket,
+		"AllOf":     func(ls ...throttle.Limiter) *Ticket { return ticket(throttle.AllOf(ls...)) },
+		"SoftLimit": func(ls ...throttle.Limiter) *Ticket { return ticket(&throttle.SoftLimit{Hard: ls[0], Soft: ls[1]}) },
+		"remote": func(ls ...throttle.Limiter) *Ticket {
+			return ticket(ls[0], &remoteLimiter{Limiter: ls[1]}, &remoteLimiter{Limiter: ls[2]})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a, b, inner := concurrencyOf(1), concurrencyOf(1), concurrencyOf(1)
+			p := &panicky{Limiter: inner}
+			tk, q := wrap(a, p, b), new(Queue)
+
+			p.reserve = true
+			require.Panics(t, func() { _ = q.Wait(t.Context(), tk) })
+			requireFree(t, a, b, inner)
+
+			p.reserve, p.cancel = false, true
+			require.NoError(t, q.Wait(t.Context(), tk))
+			require.Panics(t, func() { q.Cancel(t.Context(), tk) })
+			requireFree(t, a, b)
+			*inner = *concurrencyOf(1)
+
+			p.cancel, p.observe = false, true
+			require.NoError(t, q.Wait(t.Context(), tk))
+			require.Panics(t, func() { q.Observe(t.Context(), tk, throttle.Feedback{}) })
+			requireFree(t, a, b)
+			*inner = *concurrencyOf(1)
+
+			p.observe = false
+			require.NoError(t, q.Wait(t.Context(), tk), "the ticket has ended")
+			q.Observe(t.Context(), tk, throttle.Feedback{})
+			requireFree(t, a, b, inner)
+		})
+	}
+}

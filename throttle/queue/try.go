@@ -1,0 +1,76 @@
+package queue
+
+import (
+	"context"
+	"github.com/heed-go/heed/throttle"
+	"time"
+)
+
+// Try is Wait without waiting: it returns nil if all demands of t are granted now, and
+// a *RefusedError if one of them is not, or if others wait for its limits already. The
+// other errors are those of Wait. A limiter that does I/O is asked, bounded by ctx.
+// After an error t holds no units.
+func (q *Queue) Try(ctx context.Context, t *Ticket) error {
+	if q.Trace != nil && q.Trace.Started != nil {
+		q.Trace.Started(t)
+	}
+	err := q.try(ctx, t)
+	switch {
+	case q.Trace == nil:
+	case err != nil && q.Trace.Failed != nil:
+		q.Trace.Failed(t, err)
+	case err == nil && q.Trace.Granted != nil:
+		q.Trace.Granted(t)
+	}
+	return err
+}
+
+func (q *Queue) try(ctx context.Context, t *Ticket) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if t.isGranted() {
+		return errAlreadyGranted
+	}
+	q.initOnce.Do(q.init)
+	if q.configErr != nil {
+		return q.configErr
+	}
+	if q.numWaiting.Load() >= closedBit {
+		return ErrClosed
+	}
+	now := q.time.Read(time.Time{})
+	t.grant, t.waited, t.longestWait = nil, 0, nil
+	if q.canBypass(t) {
+		if err := q.reserveNow(ctx, t, now); err != nil || t.grant != nil {
+			return err
+		}
+		t.waited = 0
+		q.wakeLimits(t) // what it held for a moment may have been refused to others
+	}
+	err := findRefusal(ctx, t, q.time.At(now))
+	if _, refused := err.(*throttle.RefusedError); refused {
+		q.countRefusal(ctx, t)
+	}
+	return err
+}
+
+// findRefusal asks which demand of t is refused, and takes nothing.
+func findRefusal(ctx context.Context, t *Ticket, now time.Time) error {
+	e := &throttle.RefusedError{Decision: throttle.Decision{At: now}}
+	for i := range t.Demands {
+		m := &t.Demands[i]
+		if m.Limiter == nil {
+			continue
+		}
+		d, err := m.Limiter.Reserve(ctx, throttle.Claim{Key: m.Key, Cost: m.Cost, Now: now, DryRun: true})
+		if err != nil {
+			return err
+		}
+		if e.Key, e.Decision.Policy = m.Key, d.Policy; !d.OK {
+			e.Decision = d
+			break
+		}
+	}
+	return e
+}

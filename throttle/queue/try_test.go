@@ -1,0 +1,100 @@
+package queue_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttle/queue"
+	"github.com/stretchr/testify/require"
+)
+
+func TestQueue_tryDoesNotWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var granted, refused int
+		q := &queue.Queue{Trace: &queue.Trace{
+			Granted: func(*queue.Ticket) { granted++ },
+			Failed:  func(*queue.Ticket, error) { refused++ },
+		}}
+		minute := throttle.NewTokenBucket(throttle.PerMinute(1), nil)
+		many := throttle.NewTokenBucket(throttle.PerSecond(10), nil)
+		ticket := func() *queue.Ticket {
+			tk := new(queue.Ticket)
+			tk.Add(throttle.Demand{Limiter: many})
+			tk.Add(throttle.Demand{Limiter: minute, Key: "k"})
+			return tk
+		}
+		first := ticket()
+		require.NoError(t, q.Try(t.Context(), first))
+		require.Error(t, q.Try(t.Context(), first), "it is granted already")
+		start := time.Now()
+		var r *throttle.RefusedError
+		require.ErrorAs(t, q.Try(t.Context(), ticket()), &r)
+		require.Equal(t, "k", r.Key)
+		require.Equal(t, time.Minute, r.Decision.Wait)
+		require.Zero(t, time.Since(start))
+		d, err := many.Reserve(t.Context(), throttle.Claim{DryRun: true})
+		require.NoError(t, err)
+		require.EqualValues(t, 9, d.Remaining, "what was refused took nothing")
+
+		q.Cancel(t.Context(), first)
+		again := ticket()
+		require.NoError(t, q.Try(t.Context(), again))
+		require.Zero(t, again.Waited())
+		require.Equal(t, 2, granted)
+		require.Equal(t, 2, refused)
+
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		require.ErrorIs(t, q.Try(ended, ticket()), context.Canceled)
+		require.NoError(t, q.Close())
+		require.ErrorIs(t, q.Try(t.Context(), ticket()), queue.ErrClosed)
+	})
+}
+
+// Try does not overtake callers that wait for the same limit.
+func TestQueue_tryDoesNotOvertake(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := new(queue.Queue)
+		bucket := throttle.NewTokenBucket(throttle.Limit{Count: 1, Per: time.Minute, Burst: 5}, nil)
+		demand := func(cost int64) *queue.Ticket {
+			tk := new(queue.Ticket)
+			tk.Add(throttle.Demand{Limiter: bucket, Cost: cost})
+			return tk
+		}
+		require.NoError(t, q.Try(t.Context(), demand(4)))
+		done := make(chan error)
+		go func() { done <- q.Wait(t.Context(), demand(2)) }()
+		synctest.Wait()
+		require.ErrorIs(t, q.Try(t.Context(), demand(1)), throttle.ErrRefused, "one unit is there, and not for us")
+		require.NoError(t, <-done)
+	})
+}
+
+// A Try that is refused counts as a refusal, as a wait that fails does.
+func TestWaiter_tryCountsARefusal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ban := throttle.BanConfig{Refusals: 3, Within: time.Minute, Duration: time.Hour}
+		l := throttle.NewBan(throttle.NewTokenBucket(throttle.PerMinute(1), nil), ban, nil)
+		w := new(queue.Queue)
+		ticket := func() *queue.Ticket {
+			tk := new(queue.Ticket)
+			tk.Add(throttle.Demand{Limiter: l})
+			return tk
+		}
+		require.NoError(t, w.Try(t.Context(), ticket()))
+		for range 3 {
+			require.ErrorIs(t, w.Try(t.Context(), ticket()), throttle.ErrRefused)
+		}
+		d, err := l.Reserve(t.Context(), throttle.Claim{DryRun: true})
+		require.NoError(t, err)
+		require.Equal(t, time.Hour, d.Wait)
+	})
+}
+
+func TestWaiter_tryReturnsTheErrorOfItsFields(t *testing.T) {
+	w := &queue.Queue{Aging: -1}
+	require.ErrorContains(t, w.Try(t.Context(), new(queue.Ticket)), "Aging")
+}

@@ -1,0 +1,131 @@
+package queue
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/benbjohnson/clock"
+	"github.com/heed-go/heed/throttle"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// A jumpClock is a clock that stands still until it leaps.
+type jumpClock struct {
+	mu     sync.Mutex
+	now    time.Time
+	timers []jumpTimer
+}
+
+type jumpTimer struct {
+	at time.Time
+	c  chan time.Time
+}
+
+func (l *jumpClock) Now() time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.now
+}
+
+func (l *jumpClock) After(d time.Duration) <-chan time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	c := make(chan time.Time, 1)
+	l.timers = append(l.timers, jumpTimer{l.now.Add(d), c})
+	return c
+}
+
+func (l *jumpClock) jump(d time.Duration) {
+	l.mu.Lock()
+	l.now = l.now.Add(d)
+	var later []jumpTimer
+	for _, t := range l.timers {
+		if t.at.After(l.now) {
+			later = append(later, t)
+		} else {
+			t.c <- l.now
+		}
+	}
+	l.timers = later
+	l.mu.Unlock()
+	synctest.Wait()
+}
+
+func TestQueue_catchesUpAtMostMaxCatchUp(t *testing.T) {
+	for _, late := range []time.Duration{0, 20 * time.Millisecond} {
+		localAndRemote(t, func(t *testing.T, wrap func(throttle.Limiter) throttle.Limiter) {
+			clk := &jumpClock{now: time.Unix(0, 0)}
+			q, d := &Queue{Clock: clk, MaxCatchUp: late}, newEventLog()
+			l := wrap(throttle.NewTokenBucket(throttle.Limit{Count: 2000, Per: time.Second, Burst: 1}, clk))
+			ctx, stop := context.WithCancel(t.Context())
+			var wg sync.WaitGroup
+			for range 1000 {
+				wg.Go(func() {
+					if q.Wait(ctx, ticket(l)) == nil {
+						d.record("go")
+					}
+				})
+			}
+			synctest.Wait()
+			require.Len(t, d.order, 1)
+			require.Less(t, len(clk.timers), 5, "one timer for all, and what the first callers gave up while they came")
+			clk.jump(500 * time.Microsecond)
+			require.Len(t, d.order, 2)
+			clk.jump(2 * time.Millisecond) // a timer that fires late
+			require.Len(t, d.order, 6)
+			clk.jump(3 * time.Second) // a process that was suspended
+			most := int(max(late, 5*time.Millisecond) / (500 * time.Microsecond))
+			require.LessOrEqual(t, len(d.order)-6, most+1)
+			require.GreaterOrEqual(t, len(d.order)-6, most)
+			stop()
+			wg.Wait()
+			requireEmpty(t, q)
+		})
+	}
+}
+
+func TestQueue_customClock(t *testing.T) {
+	localAndRemote(t, func(t *testing.T, wrap func(throttle.Limiter) throttle.Limiter) {
+		clk := clock.NewMock()
+		q, d := &Queue{Clock: clk}, newEventLog()
+		l := wrap(throttle.NewTokenBucket(throttle.Limit{Count: 1, Per: time.Second, Burst: 1}, clk))
+		var wg sync.WaitGroup
+		for range 4 {
+			wg.Go(func() {
+				assert.NoError(t, q.Wait(t.Context(), ticket(l)))
+				d.record("go")
+			})
+		}
+		for i := range 4 {
+			synctest.Wait()
+			require.Len(t, d.order, i+1)
+			clk.Add(time.Second)
+		}
+		wg.Wait()
+		requireEmpty(t, q)
+	})
+}
+
+func TestQueue_contextDeadlinesUseTheRealClock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		clk := clock.NewMock()
+		q, l := &Queue{Clock: clk}, throttle.NewTokenBucket(throttle.Limit{Count: 1, Per: time.Minute}, clk)
+		require.NoError(t, q.Wait(t.Context(), ticket(l)))
+		clk.Add(30 * time.Second)
+		time.Sleep(time.Hour)
+		ctx, cancel := context.WithTimeout(t.Context(), 29*time.Second)
+		defer cancel()
+		start := time.Now()
+		require.ErrorIs(t, q.Wait(ctx, ticket(l)), context.DeadlineExceeded)
+		require.Zero(t, time.Since(start))
+		ctx, cancel = context.WithTimeout(t.Context(), 31*time.Second)
+		defer cancel()
+		require.Equal(t, context.DeadlineExceeded, q.Wait(ctx, ticket(l)), "it could have ended in time, had the mock moved")
+		require.Equal(t, 31*time.Second, time.Since(start))
+		requireEmpty(t, q)
+	})
+}
