@@ -14,8 +14,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/heed-go/heed"
 	"github.com/stretchr/testify/require"
+
+	"github.com/heed-go/heed"
 )
 
 // The servers here were written by others, and nothing about their limits is

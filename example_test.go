@@ -9,11 +9,12 @@ import (
 	"time"
 
 	"github.com/benbjohnson/clock"
+	"github.com/sony/gobreaker/v2"
+
 	"github.com/heed-go/heed"
 	"github.com/heed-go/heed/backoff"
 	"github.com/heed-go/heed/throttle"
 	"github.com/heed-go/heed/throttle/queue"
-	"github.com/sony/gobreaker/v2"
 )
 
 // An api answers with one status after the other, and with the last one for ever.

@@ -13,8 +13,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/heed-go/heed/backoff"
 	"github.com/stretchr/testify/require"
+
+	"github.com/heed-go/heed/backoff"
 )
 
 // Pages answer by "METHOD URL": one step after the other, and the last for ever.

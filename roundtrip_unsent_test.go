@@ -12,9 +12,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/heed-go/heed/throttle"
 	"github.com/heed-go/heed/throttle/queue"
-	"github.com/stretchr/testify/require"
 )
 
 // recorder is a limiter without a limit that counts how its grants end.

@@ -9,10 +9,11 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/heed-go/heed/quota"
 	"github.com/heed-go/heed/throttle"
 	"github.com/heed-go/heed/throttle/queue"
-	"github.com/stretchr/testify/require"
 )
 
 // concurrencyLimit is a limit on what is in flight, which needs to know when it ends.

@@ -9,8 +9,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/heed-go/heed/throttle/queue"
 	"github.com/stretchr/testify/require"
+
+	"github.com/heed-go/heed/throttle/queue"
 )
 
 // A stream is callers who come one every so often, whatever becomes of the others.

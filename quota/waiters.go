@@ -1,10 +1,11 @@
 package quota
 
 import (
-	"github.com/heed-go/heed/throttle/queue"
 	"slices"
 	"sync"
 	weakly "weak"
+
+	"github.com/heed-go/heed/throttle/queue"
 )
 
 // waiters are the queues whose callers wait for quotas of a Tracker.

@@ -16,7 +16,7 @@ import (
 // The same calls beside those of golang.org/x/time/rate, where the two differ: a
 // reservation is cancelled twice, time goes back, and a request is larger than the
 // burst.
-func ExampleRateLimiter() {
+func ExampleLimiter() {
 	clk := clock.NewMock()
 	now := clk.Now()
 	theirs := func() *xrate.Limiter { return xrate.NewLimiter(10, 5) }

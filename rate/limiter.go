@@ -3,11 +3,12 @@ package rate
 import (
 	"context"
 	"fmt"
-	"github.com/heed-go/heed/throttle"
-	"github.com/heed-go/heed/throttle/queue"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttle/queue"
 )
 
 // RateLimiter gives any Limiter the methods of a *rate.Limiter of golang.org/x/time/rate, for

@@ -36,7 +36,7 @@ type stoppedClock struct{ now time.Time }
 func (s *stoppedClock) Now() time.Time                       { return s.now }
 func (s *stoppedClock) After(time.Duration) <-chan time.Time { return nil }
 
-func TestRateLimiter_allowsAndReserves(t *testing.T) {
+func TestLimiter_allowsAndReserves(t *testing.T) {
 	v := bookingLimiter(2)
 	require.True(t, v.Allow())
 	require.True(t, v.AllowN(morning, 1))
@@ -101,7 +101,7 @@ func TestReservation_lateCancelRefundsTheRest(t *testing.T) {
 }
 
 // The original credits the time between twice.
-func TestRateLimiter_olderReadingsCreditNothing(t *testing.T) {
+func TestLimiter_olderReadingsCreditNothing(t *testing.T) {
 	v := bookingLimiter(1)
 	for i := range 20 {
 		ok := v.AllowN(morning.Add(time.Duration(i%2)*100*time.Millisecond), 1)
@@ -109,7 +109,7 @@ func TestRateLimiter_olderReadingsCreditNothing(t *testing.T) {
 	}
 }
 
-func TestRateLimiter_errors(t *testing.T) {
+func TestLimiter_errors(t *testing.T) {
 	v := bookingLimiter(2)
 	require.False(t, v.AllowN(morning, -3))
 	r := v.ReserveN(morning, -3)
@@ -143,7 +143,7 @@ func TestRateLimiter_errors(t *testing.T) {
 	require.Error(t, bookingLimiter(1).SetLimit(throttle.Limit{}))
 }
 
-func TestRateLimiter_waits(t *testing.T) {
+func TestLimiter_waits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := &rate.Limiter{Limiter: throttle.NewTokenBucket(tenASecond(1), nil)}
 		start := time.Now()
@@ -186,8 +186,8 @@ func TestRateLimiter_waits(t *testing.T) {
 // Callers who wait are let go when x/time/rate lets them go, wherever nobody gives up:
 // there, others stay where they are then. It cuts to a nanosecond where we round up, for
 // each who waits.
-func TestRateLimiter_agreesWithXTimeRate(t *testing.T) {
-	file, err := os.Open("testdata/rate_wait.jsonl")
+func TestLimiter_agreesWithXTimeRate(t *testing.T) {
+	file, err := os.Open("../throttle/testdata/rate_wait.jsonl")
 	require.NoError(t, err)
 	defer file.Close()
 	played := 0
@@ -246,7 +246,7 @@ func (s *waitTrace) run(t *testing.T) {
 	wg.Wait()
 }
 
-func TestRateLimiter_eightConcurrentWaiters(t *testing.T) {
+func TestLimiter_eightConcurrentWaiters(t *testing.T) {
 	v := &rate.Limiter{Limiter: throttle.NewLeakyBucket(throttle.LeakyBucketConfig{Limit: throttle.Limit{Count: 1e6, Per: time.Second, Burst: 100}, Queue: 1000}, nil)}
 	var wg sync.WaitGroup
 	for range 8 {
@@ -262,8 +262,8 @@ func TestRateLimiter_eightConcurrentWaiters(t *testing.T) {
 	wg.Wait()
 }
 
-func TestRateLimiter_allocatesNothing(t *testing.T) {
-	if Racing {
+func TestLimiter_allocatesNothing(t *testing.T) {
+	if racing {
 		return
 	}
 	v := &rate.Limiter{Limiter: throttle.NewTokenBucket(throttle.Limit{Count: math.MaxInt32, Per: time.Second}, nil)}
@@ -271,3 +271,20 @@ func TestRateLimiter_allocatesNothing(t *testing.T) {
 	noAllocs(t, "Allow", func() { v.Allow() })
 	noAllocs(t, "Wait", func() { v.Wait(ctx) })
 }
+
+func noAllocs(t *testing.T, what string, f func()) {
+	t.Helper()
+	if n := testing.AllocsPerRun(200, f); n != 0 {
+		t.Errorf("%s: %v allocations", what, n)
+	}
+}
+
+// unreachable is a limiter whose store cannot be reached.
+type unreachable struct{}
+
+var errUnavailable = errors.New("store is away")
+
+func (unreachable) Reserve(context.Context, throttle.Claim) (throttle.Decision, error) {
+	return throttle.Decision{}, errUnavailable
+}
+func (unreachable) Cancel(context.Context, throttle.Claim, throttle.Decision) {}

@@ -4,11 +4,12 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"github.com/heed-go/heed/throttle/queue"
 	"net/http"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/heed-go/heed/throttle/queue"
 )
 
 // A File is the limits of a file that changes while they are in force. When it has

@@ -6,9 +6,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/heed-go/heed/throttle"
 	"github.com/heed-go/heed/throttle/queue"
-	"github.com/stretchr/testify/require"
 )
 
 // A caller that waits in a throttle.Queue is counted once, however often its limits are

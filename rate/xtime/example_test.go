@@ -13,7 +13,7 @@ import (
 )
 
 // A rate.Limiter that a program already has joins in.
-func ExampleFromRate() {
+func ExampleNew() {
 	clk := clock.NewMock()
 	old := rate.NewLimiter(rate.Every(100*time.Millisecond), 3)
 	l := xtime.New(old, "old", clk)

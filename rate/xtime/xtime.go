@@ -6,9 +6,10 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"github.com/heed-go/heed/internal/ticks"
 	"github.com/heed-go/heed/throttle"
-	"golang.org/x/time/rate"
 )
 
 // FromRate makes a Limiter of one that a program already has. Both may be used side

@@ -3,6 +3,7 @@ package xtime_test
 import (
 	"math"
 	"math/rand/v2"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -14,7 +15,7 @@ import (
 	"github.com/heed-go/heed/throttle/throttletest"
 )
 
-func TestFromRate_conformance(t *testing.T) {
+func TestLimiter_conformance(t *testing.T) {
 	for name, l := range map[string]struct {
 		new  maker
 		spec throttletest.Spec
@@ -29,7 +30,7 @@ func TestFromRate_conformance(t *testing.T) {
 	}
 }
 
-func TestFromRate_allocatesNothing(t *testing.T) {
+func TestLimiter_allocatesNothing(t *testing.T) {
 	ctx, l := t.Context(), xtime.New(rate.NewLimiter(1e9, 1e9), "rate", nil)
 	for _, c := range []throttle.Claim{{Key: "api.example.com", Cost: 2}, {Now: time.Now()}, {DryRun: true}} {
 		require.Zero(t, testing.AllocsPerRun(200, func() {
@@ -42,7 +43,7 @@ func TestFromRate_allocatesNothing(t *testing.T) {
 }
 
 // Where rate.Limiter does not round, it decides as TokenBucket does.
-func TestFromRate_agreesWithTokenBucket(t *testing.T) {
+func TestLimiter_agreesWithTokenBucket(t *testing.T) {
 	for seed := range uint64(500) {
 		r := rand.New(rand.NewPCG(seed, 9))
 		perSecond, burst := 1+r.Int64N(50), 1+r.Int64N(20)
@@ -61,7 +62,7 @@ func TestFromRate_agreesWithTokenBucket(t *testing.T) {
 	}
 }
 
-func TestFromRate_zeroAndInfiniteLimits(t *testing.T) {
+func TestLimiter_zeroAndInfiniteLimits(t *testing.T) {
 	clk := new(atomicClock)
 	free := newRate(rate.Inf, 0)(clk)
 	d := reserve(t, free, throttle.Claim{Cost: math.MaxInt64})
@@ -78,7 +79,7 @@ func TestFromRate_zeroAndInfiniteLimits(t *testing.T) {
 
 // What was granted without a limit has taken nothing, so there is nothing to give
 // back when there is one.
-func TestFromRate_cancelOfUnlimited(t *testing.T) {
+func TestLimiter_cancelOfUnlimited(t *testing.T) {
 	clk := new(atomicClock)
 	old := rate.NewLimiter(rate.Inf, 5)
 	l := xtime.New(old, "old", clk)
@@ -91,7 +92,7 @@ func TestFromRate_cancelOfUnlimited(t *testing.T) {
 }
 
 // A cancelled reservation of somebody else's would give the same units back again.
-func TestFromRate_cancelWhileInDebt(t *testing.T) {
+func TestLimiter_cancelWhileInDebt(t *testing.T) {
 	clk := new(atomicClock)
 	old := rate.NewLimiter(1, 5)
 	l := xtime.New(old, "old", clk)
@@ -102,7 +103,7 @@ func TestFromRate_cancelWhileInDebt(t *testing.T) {
 	require.EqualValues(t, 2, remaining(t, l))
 }
 
-func TestFromRate_panicsOnNil(t *testing.T) {
+func TestLimiter_panicsOnNil(t *testing.T) {
 	require.Panics(t, func() { xtime.New(nil, "", nil) })
 }
 
@@ -116,4 +117,32 @@ func newRate(limit rate.Limit, burst int) maker {
 // next nanosecond.
 func early(limit, burst float64) func(time.Duration) int64 {
 	return func(w time.Duration) int64 { return int64(burst + limit*(w+1).Seconds() + 1e-9) }
+}
+
+type maker = func(throttle.Clock) throttle.Limiter
+
+func newBucket(count int64, per time.Duration, burst int64) maker {
+	return func(clk throttle.Clock) throttle.Limiter {
+		return throttle.NewTokenBucket(throttle.Limit{Count: count, Per: per, Burst: burst}, clk)
+	}
+}
+
+func reserve(t *testing.T, l throttle.Limiter, c throttle.Claim) throttle.Decision {
+	t.Helper()
+	d, err := l.Reserve(t.Context(), c)
+	require.NoError(t, err)
+	return d
+}
+
+func remaining(t *testing.T, l throttle.Limiter) int64 {
+	t.Helper()
+	return reserve(t, l, throttle.Claim{DryRun: true}).Remaining
+}
+
+// An atomicClock shows the nanoseconds that it is set to.
+type atomicClock struct{ ns atomic.Int64 }
+
+func (c *atomicClock) Now() time.Time { return time.Unix(0, c.ns.Load()) }
+func (c *atomicClock) After(time.Duration) <-chan time.Time {
+	panic("a limiter that decides does not wait")
 }

@@ -9,16 +9,6 @@ import (
 	"github.com/heed-go/heed/internal/ticks"
 )
 
-// A waiter is one caller in line.
-type waiter struct {
-	ticket        *Ticket
-	class         *class
-	wake          chan struct{} // has room for one, so that calling never blocks
-	ctxDeadline   int64         // deadline of its context less Ticket.Latency, on the real clock; or never
-	classIndex    int32         // in class.waiters
-	deadlineIndex int32         // in Waiter.deadlines, or -1
-}
-
 // A class is everybody of one tenant who must pass the same gates. Its first stands
 // for all: it is parked at the gate that refused it, and the line moves from gate
 // to gate with it.

@@ -269,6 +269,3 @@ func (q *Queue) checkUpFront(w *waiter, c throttle.Claim) {
 		}
 	}
 }
-
-// isWaiting reports whether s is in its line and not asked for at the moment.
-func (w *waiter) isWaiting() bool { return w.class.reserving != w && w.ticket.grant == nil }

@@ -2,12 +2,13 @@ package queue
 
 import (
 	"context"
-	"github.com/heed-go/heed/throttle"
 	"runtime"
 	"slices"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/heed-go/heed/throttle"
 )
 
 func BenchmarkReserve(b *testing.B) {

@@ -7,8 +7,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/heed-go/heed/throttle"
 	"github.com/stretchr/testify/require"
+
+	"github.com/heed-go/heed/throttle"
 )
 
 // ticket returns a Ticket that demands one unit of each limiter.
@@ -134,3 +135,29 @@ func localAndRemote(t *testing.T, test func(t *testing.T, wrap func(throttle.Lim
 		test(t, func(l throttle.Limiter) throttle.Limiter { return &remoteLimiter{Limiter: l} })
 	})
 }
+
+// A panicky limiter panics while it is armed, in the methods that it is armed for.
+type panicky struct {
+	throttle.Limiter
+	reserve, cancel, observe bool
+}
+
+func (p *panicky) Reserve(ctx context.Context, c throttle.Claim) (throttle.Decision, error) {
+	if p.reserve {
+		panic("limiter")
+	}
+	return p.Limiter.Reserve(ctx, c)
+}
+func (p *panicky) Cancel(ctx context.Context, c throttle.Claim, d throttle.Decision) {
+	if p.cancel {
+		panic("limiter")
+	}
+	p.Limiter.Cancel(ctx, c, d)
+}
+func (p *panicky) Observe(ctx context.Context, c throttle.Claim, d throttle.Decision, f throttle.Feedback) {
+	if p.observe {
+		panic("limiter")
+	}
+	throttle.Observe(ctx, p.Limiter, c, d, f)
+}
+func (*panicky) NonBlocking() bool { return true }

@@ -11,8 +11,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/heed-go/heed/throttle"
 	"github.com/stretchr/testify/require"
+
+	"github.com/heed-go/heed/throttle"
 )
 
 // A simulation is some limits, and callers who need various of them and do everything

@@ -11,9 +11,10 @@ import (
 	"time"
 
 	"github.com/benbjohnson/clock"
-	"github.com/heed-go/heed/throttle"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/heed-go/heed/throttle"
 )
 
 func TestQueue_grantsInOrderOfArrival(t *testing.T) {

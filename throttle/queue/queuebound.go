@@ -2,8 +2,9 @@ package queue
 
 import (
 	"cmp"
-	"github.com/heed-go/heed/throttle"
 	"slices"
+
+	"github.com/heed-go/heed/throttle"
 )
 
 // boundOf returns one more than the units that may wait for the limit that made d, a

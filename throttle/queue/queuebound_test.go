@@ -7,9 +7,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/heed-go/heed/throttle"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/heed-go/heed/throttle"
 )
 
 // TestQueue_obeysTheQueueBoundsOfLimits has eight callers at a time ask for a limit of

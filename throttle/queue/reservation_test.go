@@ -6,9 +6,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/heed-go/heed/throttle"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/heed-go/heed/throttle"
 )
 
 // TestQueue_reservationsEndAfterMaxReservation has a ticket that needs limits a and b bounce

@@ -4,8 +4,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/heed-go/heed/throttle"
 	"github.com/stretchr/testify/require"
+
+	"github.com/heed-go/heed/throttle"
 )
 
 func TestTicket_settlesEachDemandAtItsOwnCost(t *testing.T) {

@@ -6,9 +6,10 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/heed-go/heed/throttle"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/heed-go/heed/throttle"
 )
 
 func TestTicket_takesAllOrNothing(t *testing.T) {

@@ -2,8 +2,9 @@ package queue
 
 import (
 	"context"
-	"github.com/heed-go/heed/throttle"
 	"time"
+
+	"github.com/heed-go/heed/throttle"
 )
 
 // Try is Wait without waiting: it returns nil if all demands of t are granted now, and

@@ -6,9 +6,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/heed-go/heed/throttle"
 	"github.com/heed-go/heed/throttle/queue"
-	"github.com/stretchr/testify/require"
 )
 
 func TestQueue_tryDoesNotWait(t *testing.T) {

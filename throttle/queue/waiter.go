@@ -131,18 +131,6 @@ func (q *Queue) abandon(ctx context.Context, w *waiter) error {
 	return context.Cause(ctx)
 }
 
-// outcome returns nil if t was granted, else why not. A panic of a limiter goes on here.
-func (t *Ticket) outcome() error {
-	err := t.grant.err
-	if err != nil {
-		t.endGrant()
-	}
-	if p, ok := err.(*panicError); ok {
-		panic(p.value)
-	}
-	return err
-}
-
 // reject sends s home with err.
 func (q *Queue) reject(w *waiter, err error) {
 	q.removeWaiter(w)
@@ -154,4 +142,17 @@ func (w *waiter) fail(err error) {
 	g := grantPool.Get().(*grant)
 	g.err, w.ticket.grant = err, g
 	w.signal()
+}
+
+// isWaiting reports whether s is in its line and not asked for at the moment.
+func (w *waiter) isWaiting() bool { return w.class.reserving != w && w.ticket.grant == nil }
+
+// A waiter is one caller in line.
+type waiter struct {
+	ticket        *Ticket
+	class         *class
+	wake          chan struct{} // has room for one, so that calling never blocks
+	ctxDeadline   int64         // deadline of its context less Ticket.Latency, on the real clock; or never
+	classIndex    int32         // in class.waiters
+	deadlineIndex int32         // in Waiter.deadlines, or -1
 }

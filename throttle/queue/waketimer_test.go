@@ -8,9 +8,10 @@ import (
 	"time"
 
 	"github.com/benbjohnson/clock"
-	"github.com/heed-go/heed/throttle"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/heed-go/heed/throttle"
 )
 
 // A jumpClock is a clock that stands still until it leaps.
