@@ -14,9 +14,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/require"
-
 	"github.com/heed-go/heed"
+	"github.com/stretchr/testify/require"
 )
 
 // The servers here were written by others, and nothing about their limits is

@@ -13,9 +13,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/stretchr/testify/require"
-
 	"github.com/heed-go/heed/backoff"
+	"github.com/stretchr/testify/require"
 )
 
 // Pages answer by "METHOD URL": one step after the other, and the last for ever.

@@ -9,11 +9,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/stretchr/testify/require"
-
 	"github.com/heed-go/heed/backoff"
 	"github.com/heed-go/heed/internal/memhttp"
 	"github.com/heed-go/heed/throttle"
+	"github.com/stretchr/testify/require"
 )
 
 func setCancel(req *http.Request, c <-chan struct{}) {

@@ -10,10 +10,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/heed-go/heed/backoff"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/heed-go/heed/backoff"
 )
 
 // TestTransport_startJitterSpreadsFirstRequests has clients that all start at noon and are all told

@@ -10,14 +10,13 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/stretchr/testify/require"
-
 	"github.com/heed-go/heed"
 	"github.com/heed-go/heed/internal/memhttp"
 	"github.com/heed-go/heed/quota"
 	"github.com/heed-go/heed/throttle"
 	"github.com/heed-go/heed/throttlehttp"
 	"github.com/heed-go/heed/warmup"
+	"github.com/stretchr/testify/require"
 )
 
 // ownLimiters are the limiters of this project, each at about 20 requests a second.
