@@ -74,6 +74,20 @@ func TestWindows_cancelDoesNotChangeLaterWindows(t *testing.T) {
 	}
 }
 
+// A claim that is cancelled in the window after its own no longer weighs in it.
+func TestSlidingCounter_cancelsInTheNextWindow(t *testing.T) {
+	clk := at(0)
+	l := NewSlidingCounter(SlidingCounterConfig{Limit: PerMinute(10)}, clk)
+	early := ask(l, 8, 0)
+	clk.now = time.Unix(60, 0)
+	late := ask(l, 1, 0)
+	require.EqualValues(t, 1, remaining(l))
+	l.Cancel(t.Context(), Claim{Cost: 8}, early)
+	require.EqualValues(t, 9, remaining(l))
+	l.Cancel(t.Context(), Claim{Cost: 1}, late)
+	require.EqualValues(t, 10, remaining(l))
+}
+
 // A claim with an older Now that comes when old sub-windows are being dropped is
 // decided in the newest, and never sees a smaller sum.
 func TestWindows_olderReadingSeesTheNewestCounts(t *testing.T) {
