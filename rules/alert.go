@@ -35,13 +35,13 @@ type Incident struct {
 // depend on how long it was. The episode is over when the level has been at half of the
 // Burst or below for Quiet.
 //
-// Invariant: of one key Ring is told no more than once in Quiet. No more than MaxKeys
+// Invariant: of one key OnIncident is told no more than once in Quiet. No more than MaxKeys
 // keys are watched, and a key that is neither refused nor fails costs nothing.
 //
 // The odd case is a crowd of more keys than that. Whoever is at a level is not forgotten
 // for the sake of others, and new keys are not watched until there is room.
 //
-// No field may change once it is in use. An Alarm must not be copied.
+// No field may change once it is in use. An Alert must not be copied.
 type Alert struct {
 	Threshold throttle.Limit // must be valid
 	Quiet     time.Duration  // 0: Threshold.Per

@@ -13,7 +13,7 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// incidents collects what an Alarm tells, such as "ann at 5s: 5+1".
+// incidents collects what an Alert tells, such as "ann at 5s: 5+1".
 type incidents struct{ all []string }
 
 func (s *incidents) record(e rules.Incident) {

@@ -7,7 +7,7 @@ import (
 	"github.com/heed-go/heed/sketch"
 )
 
-// Counts is what a Tally has counted. All are claims, whatever they cost, but for those
+// Counts is what a Stats has counted. All are claims, whatever they cost, but for those
 // that say otherwise.
 type Counts struct {
 	From, To time.Time // the readings of the first claim and of the last; zero: none was counted

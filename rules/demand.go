@@ -6,7 +6,7 @@ import "math/bits"
 // for a shadow. The two bounds hold for at least 19 of 20 of them, so that the greediest
 // do not decide for all.
 type Demand struct {
-	Sessions int64 // of keys that were refused, see Tally; 0: what they asked for is not known
+	Sessions int64 // of keys that were refused, see Stats; 0: what they asked for is not known
 
 	// Burst is the burst of a token bucket, with the rate of the limit, that would have
 	// granted them everything.

@@ -38,7 +38,7 @@ func ExampleRecommend() {
 	fmt.Println(stats.Snapshot().Refused, "refused then")
 	// Output:
 	// 10 allowed, 290 refused, 9 times she came back
-	// Use a token bucket of 60 per 1m0s, burst 30: 96.7 % of all claims were refused, of those who come in crowds but keep to the rate.
+	// Use a token bucket of 60 per 1m0s, burst 30: 96.7 % of all claims were refused, from keys that send bursts but keep to the rate.
 	// 0 refused then
 }
 

@@ -11,7 +11,7 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// A Ledger is the Witness of a file, and tells of each limit whether it does its job.
+// A Registry is the DecisionHook of a file, and tells of each limit whether it does its job.
 func ExampleRegistry() {
 	clk := clock.NewMock()
 	registry := &rules.Registry{}
@@ -40,7 +40,7 @@ descriptors:
 	user := registry.Stats(set.All()[0])
 	fmt.Println(user.TopRefusedCleartext(1)[0].Key, "was refused most often,", user.Snapshot().Refused, "times")
 	// Output:
-	// shop/user: Relax to 80 per 1m0s: 19.5 % of all claims were refused, of those who want no more than that.
-	// shop/country: Leave it: it refuses 0.0 % of all claims.
+	// shop/user: Raise to 80 per 1m0s: 19.5 % of all claims were refused, from keys that need no more than that.
+	// shop/country: Keep it: it refuses 0.0 % of all claims.
 	// ann was refused most often, 195 times
 }

@@ -27,5 +27,5 @@ func (s *member) CountsRefusals() bool { return s.limiter.CountsRefusals() }
 // CountsRefusals implements throttle.RefusalCounter.
 func (c *keyLimiter) CountsRefusals() bool { return throttle.CountsRefusals(c.inner) }
 
-// CountsRefusals implements throttle.RefusalCounter: Tally and Alarm count them.
+// CountsRefusals implements throttle.RefusalCounter: Stats and Alert count them.
 func (l *Instrument) CountsRefusals() bool { return true }

@@ -6,8 +6,8 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// Instrument counts what Limiter decides in Tally, and tells Alarm of refusals and failures.
-// It decides nothing itself. Limiters may share a Tally or an Alarm.
+// Instrument counts what Limiter decides in Stats, and tells Alert of refusals and failures.
+// It decides nothing itself. Limiters may share a Stats or an Alert.
 //
 // Limiter must be set; no field may change. A refusal of a claim that Waits is not counted:
 // the caller goes on waiting for a grant. A wait that fails is counted once.

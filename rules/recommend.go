@@ -32,7 +32,7 @@ func (v Action) String() string {
 // A Recommendation says what to do with a limit, and why.
 type Recommendation struct {
 	Action Action
-	Limit  throttle.Limit // what it should be; as it is if the verdict is Leave
+	Limit  throttle.Limit // what it should be; as it is if the verdict is Keep
 	Reason string
 }
 
@@ -53,23 +53,23 @@ const (
 	abuseFactor     = 10   // times the limit is more than it was made for
 )
 
-// Recommend says whether to change l, given what a Tally with that Limit has counted. Of
+// Recommend says whether to change l, given what a Stats with that Limit has counted. Of
 // these the first that holds decides:
 //
-//	leave   fewer than 100 claims were decided
-//	leave   fewer than 1 in 100 of them were refused
-//	leave   what those wanted who were refused is not known
-//	leave   more than half of those who were refused were granted nothing afterwards:
+//	keep    fewer than 100 claims were decided
+//	keep    fewer than 1 in 100 of them were refused
+//	keep    what those wanted who were refused is not known
+//	keep    more than half of those who were refused were granted nothing afterwards:
 //	        they look like those whom a limit is to keep away
-//	leave   they wanted 10 times the limit, or more
+//	keep    they wanted 10 times the limit, or more
 //	bucket  a token bucket with the rate of l would have granted them everything, with a
 //	        burst that is no larger than what they wanted in one Per. They come in
 //	        crowds, but want no more than l allows in the long run
-//	relax   otherwise: to what they wanted in one Per
+//	raise   otherwise: to what they wanted in one Per
 //
 // "They" are those 19 of 20 visits with a refusal that wanted least, and what a shadow
 // did not refuse counts as refused. A token bucket of the new limit would have granted
-// them everything, and so would a fixed window or a log after Relax.
+// them everything, and so would a fixed window or a log after Raise.
 //
 // Who is refused and asks again at once has asked for more than he needs. The advice is
 // therefore rather too generous than too tight; and a limit that protects something

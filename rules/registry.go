@@ -8,28 +8,28 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// A Registry keeps a Tally of each limit of a file:
+// A Registry keeps a Stats of each limit of a file:
 //
-//	ledger := &rules.Registry{}
-//	f := &rules.File{Path: "limits.yaml", Setting: rules.Config{Witness: ledger}}
+//	registry := &rules.Registry{}
+//	f := &rules.File{Path: "limits.yaml", Config: rules.Config{DecisionHook: registry}}
 //	…
 //	for _, l := range f.Set().All() {
-//		fmt.Println(l.Policy(), ledger.Advise(l))
+//		fmt.Println(l.Policy(), registry.Recommend(l))
 //	}
 //
-// A limit that is in the file again when it has changed goes on with its Tally if it
+// A limit that is in the file again when it has changed goes on with its Stats if it
 // allows as much as before, and has a new one otherwise: what was counted under other
 // numbers says nothing of these. A limit with an active time is measured by what holds
 // at other times.
 //
-// The zero Ledger is good. No field may change once it is in use, and a Ledger must not
+// The zero Registry is good. No field may change once it is in use, and a Registry must not
 // be copied.
 type Registry struct {
-	MaxSessions, TopKeys int           // as those of each Tally
+	MaxSessions, TopKeys int           // as those of each Stats
 	ReturnWithin         time.Duration // as well
 
 	// Alert returns what is told of refusals and failures of a limit. It is called once
-	// per limit. Nil, or a nil Alarm: nobody is told.
+	// per limit. Nil, or a nil Alert: nobody is told.
 	Alert func(l *Limit) *Alert
 
 	byLimit sync.Map // by *Limit: what is in force finds its page without a lock
@@ -43,13 +43,13 @@ type limitKey struct {
 	limit throttle.Limit
 }
 
-// A registryEntry is what a Ledger has of one limit.
+// A registryEntry is what a Registry has of one limit.
 type registryEntry struct {
 	stats *Stats
 	alert *Alert // nil: none
 }
 
-// Decided implements Witness.
+// Decided implements DecisionHook.
 func (r *Registry) Decided(l *Limit, c throttle.Claim, d throttle.Decision) {
 	p := r.entry(l)
 	p.stats.Decided(c, d)
@@ -58,12 +58,12 @@ func (r *Registry) Decided(l *Limit, c throttle.Claim, d throttle.Decision) {
 	}
 }
 
-// Cancelled implements Witness.
+// Cancelled implements DecisionHook.
 func (r *Registry) Cancelled(l *Limit, c throttle.Claim, _ throttle.Decision) {
 	r.entry(l).stats.Cancelled(c)
 }
 
-// Observed implements Witness.
+// Observed implements DecisionHook.
 func (r *Registry) Observed(_ context.Context, l *Limit, c throttle.Claim, d throttle.Decision, f throttle.Feedback) {
 	if p := r.entry(l); p.alert != nil {
 		p.alert.Observed(c, d, f)

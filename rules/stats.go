@@ -13,7 +13,7 @@ import (
 
 // A Stats counts what a limit decides, so that one can tell whether it does its job: how
 // many were refused, who most often, whether they came back and were granted something
-// then, and how much they wanted. Advise makes a sentence of it. The zero Tally counts;
+// then, and how much they wanted. Recommend makes a sentence of it. The zero Stats counts;
 // with a Limit it also knows how much was wanted.
 //
 //	refused  ####          ##         #
@@ -34,7 +34,7 @@ import (
 // visits that are followed stay a fair sample, and are so from beginning to end. When
 // there is room again it is given to keys that may be in the middle of a visit.
 //
-// No field may change once it is in use. A Tally must not be copied.
+// No field may change once it is in use. A Stats must not be copied.
 type Stats struct {
 	// Limit is what demand is measured against; it must be valid. Zero: demand and
 	// streaks are not followed.

@@ -220,7 +220,7 @@ func TestStats_separatesSessions(t *testing.T) {
 	require.Equal(t, rules.Demand{Sessions: 3, Burst: 20, Peak: 20}, stats.Snapshot().Demand)
 }
 
-// The same claims give the same demand, whenever the Tally was made.
+// The same claims give the same demand, whenever the Stats was made.
 func TestStats_independentOfStartTime(t *testing.T) {
 	seen := map[rules.Demand]bool{}
 	for i := range 20 {

@@ -40,8 +40,8 @@ func (t *Stats) truncateKey(key string) string {
 	return key[:maxKeyLen-len(h)-1] + "~" + h
 }
 
-// Pseudonym returns the name under which TopRefused shows key. It differs from Tally to
-// Tally, and is another one after a restart.
+// Pseudonym returns the name under which TopRefused shows key. It differs from Stats to
+// Stats, and is another one after a restart.
 func (t *Stats) Pseudonym(key string) string {
 	t.once.Do(t.setup)
 	return t.pseudonyms.pseudonym(t.truncateKey(key))
