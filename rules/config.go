@@ -19,7 +19,7 @@ type Config struct {
 	Values map[string]func(*http.Request) (string, bool)
 
 	// Build makes the limiter of l where it is not to be kept in this process, in
-	// Redis say, or where each key has a limit of its own, by a Source. It is told the
+	// Redis say, or where each key has a limit of its own, by a source.Source. It is told the
 	// key of each claim and so is made once for all keys, and again when the file says
 	// something else of l. It makes l.Spec, l.Hard and l.Active what they should be
 	// there, while Shadow, Borrowing and Ban are put around it. Nil, or a nil limiter

@@ -66,8 +66,7 @@
 //
 // # Besides files
 //
-// A [Source] looks the limit of each key up in a database or an API. A [Registry] counts
-// what each limit of a file decides, and says by [Recommend] whether it does its job; for
-// limits that are in no file, [Instrument] does. An [Alert] rings when a key is refused or
-// fails too often.
+// Package rules/source looks the limit of each key up in a database or an API; [Config].Build
+// can use it for a limit of a file. Package rules/monitor counts what each limit of a file
+// decides, recommends changes, and reports keys that are refused or fail too often.
 package rules

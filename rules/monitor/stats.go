@@ -1,4 +1,4 @@
-package rules
+package monitor
 
 import (
 	"hash/maphash"
@@ -80,7 +80,7 @@ func (t *Stats) setup() {
 		return
 	}
 	if err := t.Limit.Validate(); err != nil {
-		panic("rules: Stats: " + err.Error())
+		panic("monitor: Stats: " + err.Error())
 	}
 	t.params = newSessionParams(t.Limit, int64(t.ReturnWithin))
 	// Bins begin where they would in any other run, so that the same claims give the same demand.

@@ -1,4 +1,4 @@
-package rules
+package monitor
 
 // session returns the visit that a key of hash h is on; nil: it is not followed. The
 // caller holds the lock of s.

@@ -1,4 +1,4 @@
-package rules
+package source
 
 import (
 	"context"
@@ -9,9 +9,9 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// A sourceKey is what a Source knows of one key, and what the key has used. Whoever
+// A keyLimiter is what a Source knows of one key, and what the key has used. Whoever
 // finds something that is not too old takes no lock.
-type sourceKey struct {
+type keyLimiter struct {
 	source *Source
 	key    string
 	record atomic.Pointer[limitRecord]          // nil: nothing is known
@@ -22,7 +22,7 @@ type sourceKey struct {
 	lookupDone chan struct{}  // closed when the lookup that is under way has ended; nil: none is
 }
 
-// Terms are what is known of a key. They never change.
+// A limitRecord is what is known of a key. It never changes.
 type limitRecord struct {
 	kind       recordKind
 	limit      throttle.Limit // of kind limited
@@ -44,7 +44,7 @@ const (
 
 // Reserve implements throttle.Limiter. The time that a lookup takes counts, unless the
 // caller says what time it is.
-func (a *sourceKey) Reserve(ctx context.Context, c throttle.Claim) (throttle.Decision, error) {
+func (a *keyLimiter) Reserve(ctx context.Context, c throttle.Claim) (throttle.Decision, error) {
 	now := c.Now
 	if now.IsZero() {
 		now = a.source.clock.Now()
@@ -71,7 +71,7 @@ func (a *sourceKey) Reserve(ctx context.Context, c throttle.Claim) (throttle.Dec
 
 // decideWithoutBucket decides a claim for which there is no bucket, given what is known of the
 // key.
-func (a *sourceKey) decideWithoutBucket(now time.Time, f *limitRecord) (throttle.Decision, error) {
+func (a *keyLimiter) decideWithoutBucket(now time.Time, f *limitRecord) (throttle.Decision, error) {
 	switch {
 	case f == nil:
 		return a.source.decideWithoutLimit(now, policyBusy, ErrBusy)
@@ -84,21 +84,21 @@ func (a *sourceKey) decideWithoutBucket(now time.Time, f *limitRecord) (throttle
 }
 
 // Cancel implements throttle.Limiter. What nothing was taken for is nothing to give back.
-func (a *sourceKey) Cancel(ctx context.Context, c throttle.Claim, d throttle.Decision) {
+func (a *keyLimiter) Cancel(ctx context.Context, c throttle.Claim, d throttle.Decision) {
 	if d.Limit > 0 {
 		a.bucket.Load().Cancel(ctx, c, d)
 	}
 }
 
 // Observe implements throttle.Observer.
-func (a *sourceKey) Observe(ctx context.Context, c throttle.Claim, d throttle.Decision, f throttle.Feedback) {
+func (a *keyLimiter) Observe(ctx context.Context, c throttle.Claim, d throttle.Decision, f throttle.Feedback) {
 	if d.Limit > 0 {
 		a.bucket.Load().Observe(ctx, c, d, f)
 	}
 }
 
-// Idle implements throttle.Evictable: an account whose bucket is full can be looked up anew.
-func (a *sourceKey) Evictable(now time.Time) bool {
+// Evictable implements throttle.Evictable: a key whose bucket is full can be looked up anew.
+func (a *keyLimiter) Evictable(now time.Time) bool {
 	b := a.bucket.Load()
 	if b == nil {
 		return true

@@ -1,4 +1,4 @@
-package rules_test
+package monitor_test
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/heed-go/heed/rules"
+	"github.com/heed-go/heed/rules/monitor"
 	"github.com/heed-go/heed/throttle"
 )
 
@@ -45,7 +46,7 @@ func reserveEvenly(t *testing.T, set *rules.Set, n int, every time.Duration) {
 	}
 }
 
-func recommendations(g *rules.Registry, set *rules.Set) (all []string) {
+func recommendations(g *monitor.Registry, set *rules.Set) (all []string) {
 	for _, l := range set.All() {
 		all = append(all, l.Policy()+": "+g.Recommend(l).String())
 	}
@@ -53,7 +54,7 @@ func recommendations(g *rules.Registry, set *rules.Set) (all []string) {
 }
 
 func TestRegistry_recommendsPerLimit(t *testing.T) {
-	g := &rules.Registry{}
+	g := &monitor.Registry{}
 	set := mustParse(t, tightFile, rules.Config{DecisionHook: g, Clock: fixedClock(hour)})
 	reserveEvenly(t, set, 9000, time.Minute/90)
 	all := strings.Join(recommendations(g, set), "\n")
@@ -65,7 +66,7 @@ api/plan: Keep it: it refuses 0.0 % of all claims.`, all)
 // What a limit counted goes on when its file has changed elsewhere, and begins anew when
 // it allows another amount.
 func TestRegistry_keepsStatsOfUnchangedLimits(t *testing.T) {
-	g := &rules.Registry{}
+	g := &monitor.Registry{}
 	s := rules.Config{DecisionHook: g, Clock: fixedClock(hour)}
 	set := mustParse(t, tightFile, s)
 	reserveEvenly(t, set, 100, time.Millisecond)
@@ -84,11 +85,11 @@ func TestRegistry_keepsStatsOfUnchangedLimits(t *testing.T) {
 
 func TestRegistry_alertsOncePerLimitAndKey(t *testing.T) {
 	var incidents []string
-	g := &rules.Registry{Alert: func(l *rules.Limit) *rules.Alert {
+	g := &monitor.Registry{Alert: func(l *rules.Limit) *monitor.Alert {
 		if l.Policy() == "api/country" {
 			return nil
 		}
-		return &rules.Alert{Threshold: throttle.PerMinute(30), OnIncident: func(e rules.Incident) {
+		return &monitor.Alert{Threshold: throttle.PerMinute(30), OnIncident: func(e monitor.Incident) {
 			incidents = append(incidents, fmt.Sprintf("%s %s: %d+%d", l.Policy(), e.Key, e.Refused, e.Failed))
 		}}
 	}}
@@ -97,7 +98,7 @@ func TestRegistry_alertsOncePerLimitAndKey(t *testing.T) {
 }
 
 func TestRegistry_doesNotAllocate(t *testing.T) {
-	g := &rules.Registry{}
+	g := &monitor.Registry{}
 	l := &rules.Limit{ID: "api/user", Spec: throttle.PerMinute(60)}
 	c, d := throttle.Claim{Key: "ann"}, throttle.Decision{OK: true, At: hour}
 	require.Zero(t, testing.AllocsPerRun(200, func() {
@@ -105,4 +106,14 @@ func TestRegistry_doesNotAllocate(t *testing.T) {
 		g.Observed(t.Context(), l, c, d, throttle.Feedback{})
 		g.Cancelled(l, c, d)
 	}))
+}
+
+// hour is an instant at which windows of any unit up to an hour begin.
+var hour = time.Date(2026, 11, 21, 13, 0, 0, 0, time.UTC)
+
+func entries(pairs ...string) (d rules.Descriptor) {
+	for i := 0; i < len(pairs); i += 2 {
+		d = append(d, rules.Entry{Key: pairs[i], Value: pairs[i+1]})
+	}
+	return d
 }

@@ -1,4 +1,4 @@
-package rules_test
+package source_test
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/heed-go/heed/rules"
+	"github.com/heed-go/heed/rules/source"
 	"github.com/heed-go/heed/throttle"
 	"github.com/heed-go/heed/throttle/throttletest"
 )
@@ -46,9 +47,9 @@ func (a *fakeStore) lookup(ctx context.Context, key string) (throttle.Limit, err
 	case err != nil:
 		return l, err
 	case !found:
-		return l, rules.ErrNoLimit
+		return l, source.ErrNoLimit
 	case l.Count == 0:
-		return l, rules.ErrUnlimited
+		return l, source.ErrUnlimited
 	}
 	return l, nil
 }
@@ -68,7 +69,7 @@ func (a *fakeStore) fail(err error) { a.mu.Lock(); a.err = err; a.mu.Unlock() }
 func (a *fakeStore) numLookups() int { a.mu.Lock(); defer a.mu.Unlock(); return len(a.lookups) }
 
 // ask asks for a unit of key. It may be called by any goroutine of the test.
-func ask(t *testing.T, s *rules.Source, key string) throttle.Decision {
+func ask(t *testing.T, s *source.Source, key string) throttle.Decision {
 	d, err := s.Reserve(t.Context(), throttle.Claim{Key: key})
 	assert.NoError(t, err)
 	return d
@@ -82,12 +83,12 @@ func TestSource_conforms(t *testing.T) {
 	ten := throttle.Limit{Name: "ten", Count: 10, Per: time.Second, Burst: 10}
 	for name, lookup := range map[string]func(context.Context, string) (throttle.Limit, error){
 		"limited": func(context.Context, string) (throttle.Limit, error) { return ten, nil },
-		"missing": func(context.Context, string) (throttle.Limit, error) { return ten, rules.ErrNoLimit },
+		"missing": func(context.Context, string) (throttle.Limit, error) { return ten, source.ErrNoLimit },
 		"failed":  func(context.Context, string) (throttle.Limit, error) { return ten, errDown },
 	} {
 		t.Run(name, func(t *testing.T) {
 			throttletest.TestLimiter(t, func(clk throttle.Clock) throttle.Limiter {
-				return &rules.Source{Lookup: lookup, Default: ten, Clock: clk}
+				return &source.Source{Lookup: lookup, Default: ten, Clock: clk}
 			}, throttletest.Spec{Limit: ten, Histories: 200})
 		})
 	}
@@ -99,7 +100,7 @@ func TestSource_distinguishesMissingUnlimitedAndFailed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := &fakeStore{}
 		db.set("vip", 0)
-		s := &rules.Source{Lookup: db.lookup, Default: throttle.PerMinute(3), Rand: noJitter}
+		s := &source.Source{Lookup: db.lookup, Default: throttle.PerMinute(3), Rand: noJitter}
 		d := ask(t, s, "vip")
 		require.True(t, d.OK)
 		require.Zero(t, d.Limit, "an unlimited key has no limit")
@@ -134,14 +135,14 @@ func TestSource_distinguishesMissingUnlimitedAndFailed(t *testing.T) {
 // open serves such keys; see TestSource_rejectsInventedKeys for the default.
 func TestSource_errorsWithoutDefault(t *testing.T) {
 	db := &fakeStore{}
-	s := &rules.Source{Lookup: db.lookup, MaxKeys: 1, ErrorWithoutLimit: true}
+	s := &source.Source{Lookup: db.lookup, MaxKeys: 1, ErrorWithoutLimit: true}
 	_, err := s.Reserve(t.Context(), throttle.Claim{Key: "new"})
-	require.ErrorIs(t, err, rules.ErrNoLimit)
+	require.ErrorIs(t, err, source.ErrNoLimit)
 	db.fail(errDown)
 	_, err = s.Reserve(t.Context(), throttle.Claim{Key: "bob"})
 	require.ErrorIs(t, err, errDown)
 	require.NotContains(t, err.Error(), "bob", "an error must not hold a key")
-	require.Panics(t, func() { new(rules.Source).Reserve(t.Context(), throttle.Claim{}) })
+	require.Panics(t, func() { new(source.Source).Reserve(t.Context(), throttle.Claim{}) })
 }
 
 func TestSource_keepsLimitsInOutage(t *testing.T) {
@@ -150,7 +151,7 @@ func TestSource_keepsLimitsInOutage(t *testing.T) {
 		db := &fakeStore{}
 		db.set("ann", 5)
 		db.set("vip", 0)
-		s := &rules.Source{Lookup: db.lookup, Default: throttle.PerMinute(1), Rand: noJitter,
+		s := &source.Source{Lookup: db.lookup, Default: throttle.PerMinute(1), Rand: noJitter,
 			OnError: func(key string, err error) { errs = append(errs, key+": "+errors.Unwrap(err).Error()) }}
 		ask(t, s, "ann")
 		ask(t, s, "vip")
@@ -169,7 +170,7 @@ func TestSource_keepsLimitsInOutage(t *testing.T) {
 
 func TestSource_invalidLimitIsFailure(t *testing.T) {
 	var got error
-	s := &rules.Source{
+	s := &source.Source{
 		Lookup:  func(context.Context, string) (throttle.Limit, error) { return throttle.PerMinute(-1), nil },
 		Default: throttle.PerMinute(3), OnError: func(_ string, err error) { got = err },
 	}
@@ -184,7 +185,7 @@ func TestSource_changedLimitKeepsUsage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := &fakeStore{}
 		db.set("ann", 5)
-		s := &rules.Source{Lookup: db.lookup}
+		s := &source.Source{Lookup: db.lookup}
 		for range 4 {
 			require.True(t, ask(t, s, "ann").OK)
 		}
@@ -203,7 +204,7 @@ func TestSource_changedLimitKeepsUsage(t *testing.T) {
 
 func TestSource_boundsKeys(t *testing.T) {
 	db := &fakeStore{}
-	s := &rules.Source{Lookup: db.lookup, Default: throttle.PerMinute(3), MaxKeys: 10}
+	s := &source.Source{Lookup: db.lookup, Default: throttle.PerMinute(3), MaxKeys: 10}
 	granted := 0
 	for i := range 1000 {
 		if d := ask(t, s, strconv.Itoa(i)); d.OK {
@@ -222,7 +223,7 @@ func TestSource_futureClockReadingExpires(t *testing.T) {
 	now := time.Now()
 	db := &fakeStore{}
 	db.set("ann", 5)
-	s := &rules.Source{Lookup: db.lookup}
+	s := &source.Source{Lookup: db.lookup}
 	_, err := s.Reserve(t.Context(), throttle.Claim{Key: "ann", Now: now.AddDate(1, 0, 0), DryRun: true})
 	require.NoError(t, err)
 	_, err = s.Reserve(t.Context(), throttle.Claim{Key: "ann", Now: now})
@@ -234,7 +235,7 @@ func TestSource_futureClockReadingExpires(t *testing.T) {
 func TestSource_unlimitedKeyGivesNothingBack(t *testing.T) {
 	db := &fakeStore{}
 	db.set("ann", 1)
-	s := &rules.Source{Lookup: db.lookup}
+	s := &source.Source{Lookup: db.lookup}
 	require.True(t, ask(t, s, "ann").OK)
 	db.set("ann", 0)
 	s.Refresh()
@@ -257,7 +258,7 @@ func TestSource_doesNotAllocate(t *testing.T) {
 	db := &fakeStore{}
 	db.set("ann", 1)
 	db.set("vip", 0)
-	s := &rules.Source{Lookup: db.lookup, TTL: time.Hour}
+	s := &source.Source{Lookup: db.lookup, TTL: time.Hour}
 	for _, key := range []string{"ann", "vip"} {
 		c := throttle.Claim{Key: key}
 		n := testing.AllocsPerRun(200, func() {
@@ -273,18 +274,25 @@ func TestSource_doesNotAllocate(t *testing.T) {
 func TestSource_asConfigBuild(t *testing.T) {
 	db := &fakeStore{}
 	db.set("ann", 3)
-	set := mustParse(t, `
+	set, err := rules.Parse([]byte(`
 domain: api
 descriptors:
   - key: user
     rate_limit: {requests_per_unit: 1, unit: minute}
-`, rules.Config{Build: func(l *rules.Limit) (throttle.Limiter, error) {
-		return &rules.Source{Lookup: db.lookup, Default: throttle.PerMinute(1)}, nil
+`), rules.Config{Build: func(l *rules.Limit) (throttle.Limiter, error) {
+		return &source.Source{Lookup: db.lookup, Default: throttle.PerMinute(1)}, nil
 	}})
+	require.NoError(t, err)
 	granted := map[string]int{}
 	for range 5 {
 		for _, user := range []string{"ann", "bob"} {
-			granted[user] += grants(t, set, 1, entries("user", user))
+			var ticket throttle.Ticket
+			set.Add(&ticket, rules.Descriptor{{Key: "user", Value: user}})
+			d, err := ticket.Reserve(t.Context(), time.Time{})
+			require.NoError(t, err)
+			if d.OK {
+				granted[user]++
+			}
 		}
 	}
 	require.Equal(t, map[string]int{"ann": 3, "bob": 1}, granted)

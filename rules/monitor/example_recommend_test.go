@@ -1,4 +1,4 @@
-package rules_test
+package monitor_test
 
 import (
 	"context"
@@ -7,7 +7,7 @@ import (
 
 	"github.com/benbjohnson/clock"
 
-	"github.com/heed-go/heed/rules"
+	"github.com/heed-go/heed/rules/monitor"
 	"github.com/heed-go/heed/throttle"
 )
 
@@ -16,7 +16,7 @@ import (
 func ExampleRecommend() {
 	clk := clock.NewMock()
 	limit := throttle.Limit{Count: 60, Per: time.Minute, Burst: 1}
-	stats := &rules.Stats{Limit: limit}
+	stats := &monitor.Stats{Limit: limit}
 	sendBursts := func(l throttle.Limiter) {
 		for minute := range 10 {
 			for range 30 {
@@ -27,14 +27,14 @@ func ExampleRecommend() {
 			}
 		}
 	}
-	sendBursts(&rules.Instrument{Limiter: throttle.NewTokenBucket(limit, clk), Stats: stats})
+	sendBursts(&monitor.Instrument{Limiter: throttle.NewTokenBucket(limit, clk), Stats: stats})
 	n := stats.Snapshot()
 	fmt.Println(n.Allowed, "allowed,", n.Refused, "refused,", n.Returned, "times she came back")
-	recommendation := rules.Recommend(limit, n)
+	recommendation := monitor.Recommend(limit, n)
 	fmt.Println(recommendation)
 
 	stats.Reset()
-	sendBursts(&rules.Instrument{Limiter: throttle.NewTokenBucket(recommendation.Limit, clk), Stats: stats})
+	sendBursts(&monitor.Instrument{Limiter: throttle.NewTokenBucket(recommendation.Limit, clk), Stats: stats})
 	fmt.Println(stats.Snapshot().Refused, "refused then")
 	// Output:
 	// 10 allowed, 290 refused, 9 times she came back
@@ -45,9 +45,9 @@ func ExampleRecommend() {
 // A login form allows 5 attempts a minute, and rings once when somebody goes on and on.
 func ExampleAlert() {
 	clk := clock.NewMock()
-	l := &rules.Instrument{
+	l := &monitor.Instrument{
 		Limiter: throttle.NewKeyedBuckets(throttle.BucketsConfig{Limit: throttle.PerMinute(5)}, clk),
-		Alert: &rules.Alert{Threshold: throttle.PerMinute(10), Quiet: time.Hour, OnIncident: func(e rules.Incident) {
+		Alert: &monitor.Alert{Threshold: throttle.PerMinute(10), Quiet: time.Hour, OnIncident: func(e monitor.Incident) {
 			fmt.Println(e.Key, e.Refused, "refusals,", e.Failed, "failures")
 		}},
 	}

@@ -1,4 +1,4 @@
-package rules
+package monitor
 
 import (
 	"context"
@@ -12,7 +12,7 @@ import (
 
 // A caller that waits in a throttle.Queue is counted once, however often its limits are
 // asked: as granted, or as refused when the wait fails.
-func TestCounted_countsAWaitOnce(t *testing.T) {
+func TestInstrument_countsAWaitOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stats := new(Stats)
 		l := &Instrument{Limiter: throttle.NewTokenBucket(throttle.Limit{Count: 1, Per: time.Second, Burst: 1}, nil), Stats: stats}
@@ -33,4 +33,9 @@ func TestCounted_countsAWaitOnce(t *testing.T) {
 		require.EqualValues(t, 1, n.Refused)
 		require.True(t, l.CountsRefusals())
 	})
+}
+
+func TestInstrument_holdsUntilEndIfLimiterDoes(t *testing.T) {
+	require.True(t, (&Instrument{Limiter: throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 10}, nil)}).HoldsUntilEnd())
+	require.False(t, (&Instrument{Limiter: throttle.NewTokenBucket(throttle.PerMinute(10), nil)}).HoldsUntilEnd())
 }

@@ -1,4 +1,4 @@
-package rules_test
+package source_test
 
 import (
 	"context"
@@ -12,7 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/heed-go/heed/rules"
+	"github.com/heed-go/heed/rules/source"
 	"github.com/heed-go/heed/throttle"
 )
 
@@ -20,7 +20,7 @@ func TestSource_looksUpOnceForConcurrentClaims(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := &fakeStore{latency: 100 * time.Millisecond}
 		db.set("ann", 5)
-		s := &rules.Source{Lookup: db.lookup, TTL: time.Minute, Rand: noJitter}
+		s := &source.Source{Lookup: db.lookup, TTL: time.Minute, Rand: noJitter}
 		granted, began := make(chan bool, 100), time.Now()
 		for range 100 {
 			go func() { granted <- ask(t, s, "ann").OK }()
@@ -44,7 +44,7 @@ func TestSource_servesStaleLimitDuringLookup(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := &fakeStore{}
 		db.set("ann", 5)
-		s := &rules.Source{Lookup: db.lookup, Rand: noJitter}
+		s := &source.Source{Lookup: db.lookup, Rand: noJitter}
 		ask(t, s, "ann")
 		time.Sleep(2 * time.Minute)
 		db.set("ann", 7)
@@ -65,7 +65,7 @@ func TestSource_waitingClaimTakesOverCancelledLookup(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := &fakeStore{latency: 100 * time.Millisecond}
 		db.set("ann", 5)
-		s := &rules.Source{Lookup: db.lookup, OnError: func(string, error) { t.Error("nothing failed") }}
+		s := &source.Source{Lookup: db.lookup, OnError: func(string, error) { t.Error("nothing failed") }}
 		hasty, cancel := context.WithTimeoutCause(t.Context(), 50*time.Millisecond, errors.New("hasty"))
 		defer cancel()
 		gaveUp := make(chan error, 1)
@@ -94,7 +94,7 @@ func TestSource_cancelledLookupUsesStaleLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := &fakeStore{latency: time.Millisecond} // a database that is done at once may win
 		db.set("ann", 5)
-		s := &rules.Source{Lookup: db.lookup, Rand: noJitter}
+		s := &source.Source{Lookup: db.lookup, Rand: noJitter}
 		ask(t, s, "ann")
 		time.Sleep(time.Minute)
 		db.set("ann", 7)
@@ -111,7 +111,7 @@ func TestSource_cancelledLookupUsesStaleLimit(t *testing.T) {
 func TestSource_lookupTimesOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := &fakeStore{latency: time.Hour}
-		s := &rules.Source{Lookup: db.lookup, Default: throttle.PerMinute(3), Timeout: 2 * time.Second}
+		s := &source.Source{Lookup: db.lookup, Default: throttle.PerMinute(3), Timeout: 2 * time.Second}
 		began := time.Now()
 		require.True(t, ask(t, s, "ann").Degraded)
 		require.Equal(t, 2*time.Second, time.Since(began))
@@ -121,7 +121,7 @@ func TestSource_lookupTimesOut(t *testing.T) {
 func TestSource_boundsConcurrentLookups(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := &fakeStore{latency: 100 * time.Millisecond}
-		s := &rules.Source{Lookup: db.lookup, Default: throttle.PerMinute(3), MaxLookups: 4}
+		s := &source.Source{Lookup: db.lookup, Default: throttle.PerMinute(3), MaxLookups: 4}
 		var wg sync.WaitGroup
 		var mu sync.Mutex
 		degraded := 0
@@ -150,7 +150,7 @@ func TestSource_boundsConcurrentLookups(t *testing.T) {
 func TestSource_spreadsExpiry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db, x := &fakeStore{}, 0.
-		s := &rules.Source{Lookup: db.lookup, Default: throttle.PerSecond(3), MissingTTL: 100 * time.Second,
+		s := &source.Source{Lookup: db.lookup, Default: throttle.PerSecond(3), MissingTTL: 100 * time.Second,
 			Rand: func() float64 { x += .01; return x - .01 }}
 		for i := range 100 {
 			ask(t, s, strconv.Itoa(i))
@@ -172,7 +172,7 @@ func TestSource_spreadsExpiry(t *testing.T) {
 
 func TestSource_survivesPanicInLookup(t *testing.T) {
 	calls := 0
-	s := &rules.Source{MaxLookups: 1, Lookup: func(context.Context, string) (throttle.Limit, error) {
+	s := &source.Source{MaxLookups: 1, Lookup: func(context.Context, string) (throttle.Limit, error) {
 		if calls++; calls == 1 {
 			panic("driver")
 		}
@@ -187,7 +187,7 @@ func TestSource_concurrentUse(t *testing.T) {
 	for i := range 20 {
 		db.set(strconv.Itoa(i), int64(i))
 	}
-	s := &rules.Source{Lookup: db.lookup, Default: throttle.PerMinute(3), MaxKeys: 8, MaxLookups: 2}
+	s := &source.Source{Lookup: db.lookup, Default: throttle.PerMinute(3), MaxKeys: 8, MaxLookups: 2}
 	var wg sync.WaitGroup
 	for g := range 8 {
 		wg.Go(func() {
@@ -216,7 +216,7 @@ func TestSource_worksWithQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := &fakeStore{latency: 10 * time.Millisecond}
 		db.set("ann", 60)
-		s := &rules.Source{Lookup: db.lookup, TTL: time.Hour}
+		s := &source.Source{Lookup: db.lookup, TTL: time.Hour}
 		w := &throttle.Queue{}
 		defer w.Close()
 		var went []time.Duration
@@ -245,4 +245,46 @@ func TestSource_worksWithQueue(t *testing.T) {
 		w.Wake()
 		require.Less(t, <-raised, 2300*time.Millisecond)
 	})
+}
+
+func TestSource_defaultMaxLookupsIsSixteen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db := &fakeStore{latency: time.Second}
+		s := &source.Source{Lookup: db.lookup, Default: throttle.PerMinute(3), Timeout: time.Minute}
+		var all sync.WaitGroup
+		for i := range 17 {
+			all.Go(func() { _, _ = s.Reserve(t.Context(), throttle.Claim{Key: strconv.Itoa(i)}) })
+		}
+		all.Wait()
+		require.Equal(t, 16, db.numLookups())
+		require.Equal(t, 16, db.maxRunning)
+	})
+}
+
+// Each of the times that a Source remembers something can be set.
+func TestSource_obeysTTLs(t *testing.T) {
+	for name, tt := range map[string]struct {
+		key    string
+		lookup func(context.Context, string) (throttle.Limit, error)
+		want   time.Duration
+	}{
+		"TTL":              {"ann", func(context.Context, string) (throttle.Limit, error) { return throttle.PerMinute(1), nil }, 7 * time.Minute},
+		"TTL of unlimited": {"vip", func(context.Context, string) (throttle.Limit, error) { return throttle.Limit{}, source.ErrUnlimited }, 7 * time.Minute},
+		"MissingTTL":       {"new", func(context.Context, string) (throttle.Limit, error) { return throttle.Limit{}, source.ErrNoLimit }, 3 * time.Minute},
+		"FailedTTL":        {"bob", func(context.Context, string) (throttle.Limit, error) { return throttle.Limit{}, errDown }, 2 * time.Minute},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			calls := 0
+			s := &source.Source{Default: throttle.PerMinute(3), Rand: noJitter,
+				TTL: 7 * time.Minute, MissingTTL: 3 * time.Minute, FailedTTL: 2 * time.Minute,
+				Lookup: func(ctx context.Context, key string) (throttle.Limit, error) { calls++; return tt.lookup(ctx, key) }}
+			ask(t, s, tt.key)
+			time.Sleep(tt.want - time.Nanosecond)
+			ask(t, s, tt.key)
+			require.Equal(t, 1, calls, name)
+			time.Sleep(time.Nanosecond)
+			ask(t, s, tt.key)
+			require.Equal(t, 2, calls, name)
+		})
+	}
 }

@@ -1,7 +1,8 @@
-package rules_test
+package monitor_test
 
 import (
 	"context"
+	"errors"
 	"strconv"
 	"strings"
 	"sync"
@@ -11,7 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/heed-go/heed/rules"
+	"github.com/heed-go/heed/rules/monitor"
 	"github.com/heed-go/heed/throttle"
 	"github.com/heed-go/heed/throttle/throttletest"
 )
@@ -24,6 +25,16 @@ type fixedClock time.Time
 func (c fixedClock) Now() time.Time                       { return time.Time(c) }
 func (c fixedClock) After(time.Duration) <-chan time.Time { return nil }
 
+// failing is a limiter that cannot decide, and may block.
+type failing struct{}
+
+var errDown = errors.New("database is down")
+
+func (failing) Reserve(context.Context, throttle.Claim) (throttle.Decision, error) {
+	return throttle.Decision{}, errDown
+}
+func (failing) Cancel(context.Context, throttle.Claim, throttle.Decision) {}
+
 func askAt(t *testing.T, l throttle.Limiter, key string, at time.Duration) throttle.Decision {
 	d, err := l.Reserve(t.Context(), throttle.Claim{Key: key, Now: noon.Add(at)})
 	require.NoError(t, err)
@@ -33,8 +44,8 @@ func askAt(t *testing.T, l throttle.Limiter, key string, at time.Duration) throt
 func TestInstrument_conforms(t *testing.T) {
 	ten := throttle.Limit{Name: "ten", Count: 10, Per: time.Second, Burst: 10}
 	wrap := func(l throttle.Limiter) throttle.Limiter {
-		return &rules.Instrument{Limiter: l, Stats: &rules.Stats{Limit: ten},
-			Alert: &rules.Alert{Threshold: ten, OnIncident: func(rules.Incident) {}}}
+		return &monitor.Instrument{Limiter: l, Stats: &monitor.Stats{Limit: ten},
+			Alert: &monitor.Alert{Threshold: ten, OnIncident: func(monitor.Incident) {}}}
 	}
 	throttletest.TestLimiter(t, func(clk throttle.Clock) throttle.Limiter {
 		return wrap(throttle.NewTokenBucket(ten, clk))
@@ -42,28 +53,28 @@ func TestInstrument_conforms(t *testing.T) {
 }
 
 func TestInstrument_nonBlockingIfLimiterIs(t *testing.T) {
-	require.True(t, (&rules.Instrument{Limiter: throttle.DenyAll}).NonBlocking())
-	require.False(t, (&rules.Instrument{Limiter: &rules.Source{}}).NonBlocking())
+	require.True(t, (&monitor.Instrument{Limiter: throttle.DenyAll}).NonBlocking())
+	require.False(t, (&monitor.Instrument{Limiter: failing{}}).NonBlocking())
 }
 
 func TestStats_countsEachDecision(t *testing.T) {
 	two := throttle.Limit{Count: 2, Per: time.Minute}
 	bucket := func() throttle.Limiter { return throttle.NewTokenBucket(two, fixedClock(noon)) }
-	away := &rules.Source{Lookup: func(context.Context, string) (throttle.Limit, error) { return two, errDown }}
+	down := failing{}
 	for name, tt := range map[string]struct {
 		l      throttle.Limiter
 		shadow bool
-		want   rules.Counts
+		want   monitor.Counts
 	}{
-		"a limit":    {bucket(), false, rules.Counts{Allowed: 2, Refused: 3}},
-		"a shadow":   {&throttle.Shadow{Limiter: bucket()}, true, rules.Counts{Allowed: 5, Shadowed: 3}},
-		"soft":       {&throttle.SoftLimit{Soft: bucket(), Hard: throttle.NewTokenBucket(two.PlusPercent(50), fixedClock(noon))}, false, rules.Counts{Allowed: 3, OverLimit: 1, Refused: 2}},
-		"degraded":   {&throttle.Fallback{Primary: away, Secondary: bucket()}, false, rules.Counts{Allowed: 2, Refused: 3, Degraded: 5}},
-		"no store":   {away, false, rules.Counts{Undecided: 5}},
-		"all or not": {throttle.AllowAll, false, rules.Counts{Allowed: 5}},
+		"a limit":    {bucket(), false, monitor.Counts{Allowed: 2, Refused: 3}},
+		"a shadow":   {&throttle.Shadow{Limiter: bucket()}, true, monitor.Counts{Allowed: 5, Shadowed: 3}},
+		"soft":       {&throttle.SoftLimit{Soft: bucket(), Hard: throttle.NewTokenBucket(two.PlusPercent(50), fixedClock(noon))}, false, monitor.Counts{Allowed: 3, OverLimit: 1, Refused: 2}},
+		"degraded":   {&throttle.Fallback{Primary: down, Secondary: bucket()}, false, monitor.Counts{Allowed: 2, Refused: 3, Degraded: 5}},
+		"no store":   {down, false, monitor.Counts{Undecided: 5}},
+		"all or not": {throttle.AllowAll, false, monitor.Counts{Allowed: 5}},
 	} {
-		stats := &rules.Stats{Shadow: tt.shadow}
-		l := &rules.Instrument{Limiter: tt.l, Stats: stats}
+		stats := &monitor.Stats{Shadow: tt.shadow}
+		l := &monitor.Instrument{Limiter: tt.l, Stats: stats}
 		for i := range 5 {
 			l.Reserve(t.Context(), throttle.Claim{Now: noon.Add(time.Duration(i) * time.Second)})
 			l.Reserve(t.Context(), throttle.Claim{Now: noon, DryRun: true})
@@ -75,8 +86,8 @@ func TestStats_countsEachDecision(t *testing.T) {
 }
 
 func TestStats_countsCancelled(t *testing.T) {
-	stats := &rules.Stats{}
-	l := &rules.Instrument{Limiter: throttle.NewTokenBucket(throttle.PerMinute(1), fixedClock(noon)), Stats: stats}
+	stats := &monitor.Stats{}
+	l := &monitor.Instrument{Limiter: throttle.NewTokenBucket(throttle.PerMinute(1), fixedClock(noon)), Stats: stats}
 	for range 3 {
 		c := throttle.Claim{Key: "ann", Now: noon}
 		granted, refused := askAt(t, l, "ann", 0), askAt(t, l, "ann", 0)
@@ -89,8 +100,8 @@ func TestStats_countsCancelled(t *testing.T) {
 }
 
 func TestStats_timeRange(t *testing.T) {
-	stats := &rules.Stats{}
-	require.Equal(t, rules.Counts{}, stats.Snapshot())
+	stats := &monitor.Stats{}
+	require.Equal(t, monitor.Counts{}, stats.Snapshot())
 	for _, at := range []time.Duration{3, 1, 2, 2} {
 		stats.Decided(throttle.Claim{Key: strconv.Itoa(int(at) % 2)}, throttle.Decision{OK: true, At: noon.Add(at * time.Second)})
 	}
@@ -112,8 +123,8 @@ func TestStats_countsReturnedAndAbandoned(t *testing.T) {
 		"came back after an hour": {[]int{0, 1, 3600}, 0, 1},
 		"asks for ever":           {[]int{0, 1, 3600, 3601, 7200}, 0, 2},
 	} {
-		stats := &rules.Stats{Limit: one}
-		l := &rules.Instrument{Limiter: throttle.NewTokenBucket(one, fixedClock(noon)), Stats: stats}
+		stats := &monitor.Stats{Limit: one}
+		l := &monitor.Instrument{Limiter: throttle.NewTokenBucket(one, fixedClock(noon)), Stats: stats}
 		for _, at := range tt.asks {
 			askAt(t, l, "ann", time.Duration(at)*time.Second)
 		}
@@ -122,8 +133,8 @@ func TestStats_countsReturnedAndAbandoned(t *testing.T) {
 	}
 
 	// A grant after Later is too late, also while the limit still has what came before.
-	hasty := &rules.Stats{Limit: one, ReturnWithin: time.Second}
-	l := &rules.Instrument{Limiter: throttle.NewTokenBucket(one, fixedClock(noon)), Stats: hasty}
+	hasty := &monitor.Stats{Limit: one, ReturnWithin: time.Second}
+	l := &monitor.Instrument{Limiter: throttle.NewTokenBucket(one, fixedClock(noon)), Stats: hasty}
 	for _, at := range []time.Duration{0, 9, 10, 19, 21} {
 		askAt(t, l, "ann", at*time.Second)
 	}
@@ -131,7 +142,7 @@ func TestStats_countsReturnedAndAbandoned(t *testing.T) {
 	require.Equal(t, [2]int64{1, 1}, [2]int64{n.Returned, n.Abandoned})
 
 	// Others go on while one stays away.
-	stats := &rules.Stats{Limit: one}
+	stats := &monitor.Stats{Limit: one}
 	refusal := throttle.Decision{At: noon}
 	stats.Decided(throttle.Claim{Key: "ann"}, refusal)
 	require.Zero(t, stats.Snapshot().Abandoned)
@@ -140,7 +151,7 @@ func TestStats_countsReturnedAndAbandoned(t *testing.T) {
 }
 
 func TestStats_topRefused(t *testing.T) {
-	stats := &rules.Stats{TopKeys: 10}
+	stats := &monitor.Stats{TopKeys: 10}
 	for i, key := range []string{"ann", "bob", "192.0.2.1"} {
 		for range 3 * (i + 1) {
 			stats.Decided(throttle.Claim{Key: key}, throttle.Decision{At: noon})
@@ -159,11 +170,11 @@ func TestStats_topRefused(t *testing.T) {
 		require.Empty(t, strings.Trim(h.Key, "0123456789abcdef"))
 	}
 	require.Equal(t, stats.Pseudonym("192.0.2.1"), hidden[0].Key)
-	require.NotEqual(t, new(rules.Stats).Pseudonym("192.0.2.1"), hidden[0].Key, "pseudonyms of two Stats are unrelated")
+	require.NotEqual(t, new(monitor.Stats).Pseudonym("192.0.2.1"), hidden[0].Key, "pseudonyms of two Stats are unrelated")
 }
 
 func TestStats_truncatesLongKeys(t *testing.T) {
-	stats := &rules.Stats{}
+	stats := &monitor.Stats{}
 	long := strings.Repeat("x", 1<<20)
 	for _, key := range []string{long + "a", long + "b", long + "b"} {
 		stats.Decided(throttle.Claim{Key: key}, throttle.Decision{At: noon})
@@ -178,7 +189,7 @@ func TestStats_truncatesLongKeys(t *testing.T) {
 // A million keys do not make it grow, and the sample that is followed stays fair.
 func TestStats_boundedSampleIsFair(t *testing.T) {
 	l := throttle.Limit{Count: 10, Per: time.Second}
-	stats := &rules.Stats{Limit: l, MaxSessions: 160, TopKeys: 10}
+	stats := &monitor.Stats{Limit: l, MaxSessions: 160, TopKeys: 10}
 	const numKeys = 3000
 	for i := range numKeys {
 		key := strconv.Itoa(i)
@@ -211,22 +222,22 @@ func TestStats_boundedSampleIsFair(t *testing.T) {
 
 // Who comes again much later is another visit, and both count.
 func TestStats_separatesSessions(t *testing.T) {
-	stats := &rules.Stats{Limit: throttle.PerSecond(10)}
+	stats := &monitor.Stats{Limit: throttle.PerSecond(10)}
 	for _, at := range []time.Duration{0, time.Hour, 2 * time.Hour} {
 		for range 20 {
 			stats.Decided(throttle.Claim{Key: "ann"}, throttle.Decision{At: noon.Add(at)})
 		}
 	}
-	require.Equal(t, rules.Demand{Sessions: 3, Burst: 20, Peak: 20}, stats.Snapshot().Demand)
+	require.Equal(t, monitor.Demand{Sessions: 3, Burst: 20, Peak: 20}, stats.Snapshot().Demand)
 }
 
 // The same claims give the same demand, whenever the Stats was made.
 func TestStats_independentOfStartTime(t *testing.T) {
-	seen := map[rules.Demand]bool{}
+	seen := map[monitor.Demand]bool{}
 	for i := range 20 {
 		synctest.Test(t, func(t *testing.T) {
 			time.Sleep(time.Duration(i) * 1234567 * time.Microsecond)
-			stats := &rules.Stats{Limit: throttle.PerMinute(60)}
+			stats := &monitor.Stats{Limit: throttle.PerMinute(60)}
 			for j := range 500 {
 				at := noon.Add(time.Duration(j*j) * time.Millisecond)
 				stats.Decided(throttle.Claim{Key: "ann"}, throttle.Decision{At: at})
@@ -239,12 +250,12 @@ func TestStats_independentOfStartTime(t *testing.T) {
 
 func TestStats_resetKeepsSessionLevels(t *testing.T) {
 	one := throttle.Limit{Count: 10, Per: time.Second}
-	stats := &rules.Stats{Limit: one}
+	stats := &monitor.Stats{Limit: one}
 	for range 30 {
 		stats.Decided(throttle.Claim{Key: "ann"}, throttle.Decision{At: noon})
 	}
 	stats.Reset()
-	require.Equal(t, rules.Counts{}, stats.Snapshot())
+	require.Equal(t, monitor.Counts{}, stats.Snapshot())
 	require.Empty(t, stats.TopRefused(1))
 	stats.Decided(throttle.Claim{Key: "ann"}, throttle.Decision{At: noon.Add(time.Second)})
 	d := stats.Snapshot().Demand
@@ -253,7 +264,7 @@ func TestStats_resetKeepsSessionLevels(t *testing.T) {
 
 // All counts of a snapshot are of one instant.
 func TestStats_snapshotIsConsistent(t *testing.T) {
-	stats := &rules.Stats{Limit: throttle.PerSecond(1), Shadow: true}
+	stats := &monitor.Stats{Limit: throttle.PerSecond(1), Shadow: true}
 	var wg sync.WaitGroup
 	for g := range 4 {
 		wg.Go(func() {
@@ -275,12 +286,12 @@ func TestStats_snapshotIsConsistent(t *testing.T) {
 }
 
 func TestStats_rejectsInvalidLimit(t *testing.T) {
-	bad := &rules.Stats{Limit: throttle.PerSecond(-1)}
+	bad := &monitor.Stats{Limit: throttle.PerSecond(-1)}
 	require.Panics(t, func() { bad.Decided(throttle.Claim{}, throttle.Decision{}) })
 }
 
 func TestStats_acceptsAnyTimeAndCost(t *testing.T) {
-	stats := &rules.Stats{Limit: throttle.PerSecond(1)}
+	stats := &monitor.Stats{Limit: throttle.PerSecond(1)}
 	for _, at := range []time.Time{{}, noon, time.Unix(1<<40, 0), time.Unix(-1<<40, 0), noon} {
 		for _, cost := range []int64{0, 1, 1<<63 - 1, -1} {
 			stats.Decided(throttle.Claim{Cost: cost}, throttle.Decision{At: at})
@@ -294,7 +305,7 @@ func TestStats_acceptsAnyTimeAndCost(t *testing.T) {
 func TestInstrument_doesNotAllocate(t *testing.T) {
 	wide := throttle.Limit{Count: 1 << 30, Per: time.Second}
 	for name, inner := range map[string]throttle.Limiter{"granted": throttle.NewTokenBucket(wide, nil), "refused": throttle.DenyAll} {
-		l := &rules.Instrument{Limiter: inner, Stats: &rules.Stats{Limit: wide}, Alert: &rules.Alert{Threshold: wide, OnIncident: func(rules.Incident) {}}}
+		l := &monitor.Instrument{Limiter: inner, Stats: &monitor.Stats{Limit: wide}, Alert: &monitor.Alert{Threshold: wide, OnIncident: func(monitor.Incident) {}}}
 		c, i := throttle.Claim{Key: "client 0"}, 0
 		keys := []string{"ann", "bob", "eve"}
 		n := testing.AllocsPerRun(200, func() {

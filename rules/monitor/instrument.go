@@ -1,4 +1,4 @@
-package rules
+package monitor
 
 import (
 	"context"
@@ -21,7 +21,7 @@ type Instrument struct {
 func (l *Instrument) Reserve(ctx context.Context, c throttle.Claim) (throttle.Decision, error) {
 	d, err := l.Limiter.Reserve(ctx, c)
 	switch {
-	case err == nil && !final(c, d):
+	case err == nil && (c.DryRun || c.Waits && !d.OK):
 	case err == nil:
 		if l.Stats != nil {
 			l.Stats.Decided(c, d)
@@ -51,8 +51,14 @@ func (l *Instrument) Observe(ctx context.Context, c throttle.Claim, d throttle.D
 	}
 }
 
-// Local implements throttle.NonBlocking: it answers from memory if Limiter does.
+// NonBlocking implements throttle.NonBlocking: it answers from memory if Limiter does.
 func (l *Instrument) NonBlocking() bool {
 	x, ok := l.Limiter.(throttle.NonBlocking)
 	return ok && x.NonBlocking()
 }
+
+// HoldsUntilEnd implements throttle.Holder.
+func (l *Instrument) HoldsUntilEnd() bool { return throttle.HoldsUntilEnd(l.Limiter) }
+
+// CountsRefusals implements throttle.RefusalCounter: Stats and Alert count them.
+func (l *Instrument) CountsRefusals() bool { return true }

@@ -1,4 +1,4 @@
-package rules_test
+package monitor_test
 
 import (
 	"cmp"
@@ -11,7 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/heed-go/heed/rules"
+	"github.com/heed-go/heed/rules/monitor"
 	"github.com/heed-go/heed/throttle"
 )
 
@@ -114,36 +114,36 @@ func TestRecommend_byTraffic(t *testing.T) {
 		"they try and go": {merge(forClients(100, func(key string) []call { return evenly(key, 62, 10*time.Millisecond) }), evenly("ann", 600, time.Second)), tokenBuckets,
 			"Keep it: of the refused keys, 100.0 % were granted nothing afterwards."},
 	} {
-		stats := &rules.Stats{Limit: sixty}
-		replay(&rules.Instrument{Limiter: tt.kept(sixty), Stats: stats}, tt.calls)
+		stats := &monitor.Stats{Limit: sixty}
+		replay(&monitor.Instrument{Limiter: tt.kept(sixty), Stats: stats}, tt.calls)
 		n := stats.Snapshot()
-		require.Equal(t, tt.want, rules.Recommend(sixty, n).String(), "%s: %+v", name, n)
+		require.Equal(t, tt.want, monitor.Recommend(sixty, n).String(), "%s: %+v", name, n)
 	}
 }
 
 // What is advised would have granted what it promises: everything, to 19 of 20.
 func TestRecommend_newLimitGrantsNineteenOfTwentyKeys(t *testing.T) {
-	actions := map[rules.Action]int{}
+	actions := map[monitor.Action]int{}
 	for seed := range uint64(50) {
 		r := rand.New(rand.NewPCG(seed, 7))
 		l := throttle.Limit{Count: 1 + r.Int64N(100), Per: time.Duration(1+r.Int64N(100)) * time.Second}
 		calls := randomCalls(r, l)
 		kept := []limiterFunc{tokenBuckets, fixedWindows, slidingLogs, leakyBuckets}[r.IntN(4)]
-		stats := &rules.Stats{Limit: l}
-		before := replay(&rules.Instrument{Limiter: kept(l), Stats: stats}, calls)
-		recommendation := rules.Recommend(l, stats.Snapshot())
+		stats := &monitor.Stats{Limit: l}
+		before := replay(&monitor.Instrument{Limiter: kept(l), Stats: stats}, calls)
+		recommendation := monitor.Recommend(l, stats.Snapshot())
 		actions[recommendation.Action]++
 		switch recommendation.Action {
-		case rules.Keep:
+		case monitor.Keep:
 			require.Equal(t, l, recommendation.Limit)
 			continue
-		case rules.Raise:
+		case monitor.Raise:
 			requireGranted(t, fixedWindows(recommendation.Limit), calls, before, "seed %d, %v, by a window", seed, recommendation)
 			requireGranted(t, slidingLogs(recommendation.Limit), calls, before, "seed %d, %v, by a log", seed, recommendation)
 		}
 		requireGranted(t, tokenBuckets(recommendation.Limit), calls, before, "seed %d, %v", seed, recommendation)
 	}
-	for _, v := range []rules.Action{rules.Keep, rules.Raise, rules.UseTokenBucket} {
+	for _, v := range []monitor.Action{monitor.Keep, monitor.Raise, monitor.UseTokenBucket} {
 		require.Greater(t, actions[v], 5, "the test sees too little: %v", actions)
 	}
 }
@@ -177,25 +177,25 @@ func requireGranted(t *testing.T, l throttle.Limiter, calls []call, before map[s
 }
 
 func TestRecommend_treatsShadowLikeLimit(t *testing.T) {
-	stats := &rules.Stats{Limit: sixty, Shadow: true}
-	l := &rules.Instrument{Limiter: &throttle.Shadow{Limiter: tokenBuckets(sixty)}, Stats: stats}
+	stats := &monitor.Stats{Limit: sixty, Shadow: true}
+	l := &monitor.Instrument{Limiter: &throttle.Shadow{Limiter: tokenBuckets(sixty)}, Stats: stats}
 	require.Empty(t, replay(l, evenly("ann", 5400, time.Minute/90)))
 	require.Equal(t, "Raise to 96 per 1m0s: 32.2 % of all claims were refused, from keys that need no more than that.",
-		rules.Recommend(sixty, stats.Snapshot()).String())
+		monitor.Recommend(sixty, stats.Snapshot()).String())
 }
 
 // A burst of one's own is not taken away when the rate grows.
 func TestRecommend_keepsLargerBurst(t *testing.T) {
 	l := throttle.Limit{Count: 60, Per: time.Minute, Burst: 500}
-	stats := &rules.Stats{Limit: l}
-	replay(&rules.Instrument{Limiter: tokenBuckets(l), Stats: stats}, evenly("ann", 5400, time.Minute/90))
-	require.Equal(t, throttle.Limit{Count: 96, Per: time.Minute, Burst: 500}, rules.Recommend(l, stats.Snapshot()).Limit)
+	stats := &monitor.Stats{Limit: l}
+	replay(&monitor.Instrument{Limiter: tokenBuckets(l), Stats: stats}, evenly("ann", 5400, time.Minute/90))
+	require.Equal(t, throttle.Limit{Count: 96, Per: time.Minute, Burst: 500}, monitor.Recommend(l, stats.Snapshot()).Limit)
 }
 
 func TestRecommend_keepsUnknownLimit(t *testing.T) {
-	stats := &rules.Stats{}
-	replay(&rules.Instrument{Limiter: throttle.DenyAll, Stats: stats}, evenly("ann", 200, time.Second))
-	require.Equal(t, "Keep it: the demand of the refused keys is not known.", rules.Recommend(sixty, stats.Snapshot()).String())
-	require.Equal(t, "raise", rules.Raise.String())
-	require.Equal(t, "action 9", rules.Action(9).String())
+	stats := &monitor.Stats{}
+	replay(&monitor.Instrument{Limiter: throttle.DenyAll, Stats: stats}, evenly("ann", 200, time.Second))
+	require.Equal(t, "Keep it: the demand of the refused keys is not known.", monitor.Recommend(sixty, stats.Snapshot()).String())
+	require.Equal(t, "raise", monitor.Raise.String())
+	require.Equal(t, "action 9", monitor.Action(9).String())
 }

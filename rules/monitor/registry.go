@@ -1,16 +1,18 @@
-package rules
+package monitor
 
 import (
 	"context"
 	"sync"
 	"time"
 
+	"github.com/heed-go/heed/rules"
 	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/warmup"
 )
 
 // A Registry keeps a Stats of each limit of a file:
 //
-//	registry := &rules.Registry{}
+//	registry := &monitor.Registry{}
 //	f := &rules.File{Path: "limits.yaml", Config: rules.Config{DecisionHook: registry}}
 //	…
 //	for _, l := range f.Set().All() {
@@ -30,9 +32,9 @@ type Registry struct {
 
 	// Alert returns what is told of refusals and failures of a limit. It is called once
 	// per limit. Nil, or a nil Alert: nobody is told.
-	Alert func(l *Limit) *Alert
+	Alert func(l *rules.Limit) *Alert
 
-	byLimit sync.Map // by *Limit: what is in force finds its page without a lock
+	byLimit sync.Map // by *rules.Limit: what is in force finds its page without a lock
 	mu      sync.Mutex
 	entries map[limitKey]*registryEntry
 }
@@ -49,8 +51,8 @@ type registryEntry struct {
 	alert *Alert // nil: none
 }
 
-// Decided implements DecisionHook.
-func (r *Registry) Decided(l *Limit, c throttle.Claim, d throttle.Decision) {
+// Decided implements rules.DecisionHook.
+func (r *Registry) Decided(l *rules.Limit, c throttle.Claim, d throttle.Decision) {
 	p := r.entry(l)
 	p.stats.Decided(c, d)
 	if p.alert != nil {
@@ -58,29 +60,29 @@ func (r *Registry) Decided(l *Limit, c throttle.Claim, d throttle.Decision) {
 	}
 }
 
-// Cancelled implements DecisionHook.
-func (r *Registry) Cancelled(l *Limit, c throttle.Claim, _ throttle.Decision) {
+// Cancelled implements rules.DecisionHook.
+func (r *Registry) Cancelled(l *rules.Limit, c throttle.Claim, _ throttle.Decision) {
 	r.entry(l).stats.Cancelled(c)
 }
 
-// Observed implements DecisionHook.
-func (r *Registry) Observed(_ context.Context, l *Limit, c throttle.Claim, d throttle.Decision, f throttle.Feedback) {
+// Observed implements rules.DecisionHook.
+func (r *Registry) Observed(_ context.Context, l *rules.Limit, c throttle.Claim, d throttle.Decision, f throttle.Feedback) {
 	if p := r.entry(l); p.alert != nil {
 		p.alert.Observed(c, d, f)
 	}
 }
 
 // Stats returns what counts the decisions of l.
-func (r *Registry) Stats(l *Limit) *Stats { return r.entry(l).stats }
+func (r *Registry) Stats(l *rules.Limit) *Stats { return r.entry(l).stats }
 
 // Recommend says what to do with l, given what was counted until now.
-func (r *Registry) Recommend(l *Limit) Recommendation {
+func (r *Registry) Recommend(l *rules.Limit) Recommendation {
 	return Recommend(nominalLimit(l.Spec), r.entry(l).stats.Snapshot())
 }
 
 // Retain forgets all limits but those of s. Call it when a file has changed, so that what
 // was in it once is not kept for ever.
-func (r *Registry) Retain(s *Set) {
+func (r *Registry) Retain(s *rules.Set) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	kept := map[limitKey]*registryEntry{}
@@ -94,7 +96,7 @@ func (r *Registry) Retain(s *Set) {
 	r.byLimit.Clear()
 }
 
-func (r *Registry) entry(l *Limit) *registryEntry {
+func (r *Registry) entry(l *rules.Limit) *registryEntry {
 	if p, ok := r.byLimit.Load(l); ok {
 		return p.(*registryEntry)
 	}
@@ -116,11 +118,11 @@ func (r *Registry) entry(l *Limit) *registryEntry {
 	return p
 }
 
-func limitKeyOf(l *Limit) limitKey { return limitKey{l.ID, nominalLimit(l.Spec)} }
+func limitKeyOf(l *rules.Limit) limitKey { return limitKey{l.ID, nominalLimit(l.Spec)} }
 
 // nominalLimit returns what demand for s is measured against; zero: it limits no rate, or
 // one that is too slow.
-func nominalLimit(s Spec) (l throttle.Limit) {
+func nominalLimit(s rules.Spec) (l throttle.Limit) {
 	switch s := s.(type) {
 	case throttle.FixedWindowConfig:
 		l = throttle.Limit{Name: s.Name, Count: s.Count, Per: windowLength(s)}
@@ -128,8 +130,20 @@ func nominalLimit(s Spec) (l throttle.Limit) {
 		l = throttle.Limit{Name: s.Name, Count: s.Rate, Per: s.Per, Burst: addSat(s.Burst, 1)}
 	case throttle.TickQueueConfig:
 		l = s.Limit
-	default:
-		l = rateOf(s)
+	case throttle.Limit:
+		l = s
+	case throttle.RefillBucketConfig:
+		l = s.Limit
+	case throttle.LeakyBucketConfig:
+		l = s.Limit
+	case throttle.SlidingLogConfig:
+		l = s.Limit
+	case throttle.SlidingCounterConfig:
+		l = s.Limit
+	case throttle.SubWindowsConfig:
+		l = s.Limit
+	case warmup.Config:
+		l = s.Limit
 	}
 	if l.Validate() != nil {
 		return throttle.Limit{}
@@ -145,9 +159,9 @@ func windowLength(q throttle.FixedWindowConfig) time.Duration {
 	case throttle.EachHour:
 		return time.Hour
 	case throttle.EachDay:
-		return day
+		return (24 * time.Hour)
 	case throttle.EachMonth:
-		return 28 * day
+		return 28 * (24 * time.Hour)
 	}
 	return q.Per
 }

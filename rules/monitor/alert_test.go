@@ -1,4 +1,4 @@
-package rules_test
+package monitor_test
 
 import (
 	"fmt"
@@ -9,18 +9,18 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/heed-go/heed/rules"
+	"github.com/heed-go/heed/rules/monitor"
 	"github.com/heed-go/heed/throttle"
 )
 
 // incidents collects what an Alert tells, such as "ann at 5s: 5+1".
 type incidents struct{ all []string }
 
-func (s *incidents) record(e rules.Incident) {
+func (s *incidents) record(e monitor.Incident) {
 	s.all = append(s.all, fmt.Sprintf("%s at %v: %d+%d", e.Key, e.At.Sub(noon), e.Refused, e.Failed))
 }
 
-func refuse(a *rules.Alert, key string, at time.Duration) {
+func refuse(a *monitor.Alert, key string, at time.Duration) {
 	a.Decided(throttle.Claim{Key: key}, throttle.Decision{At: noon.Add(at)})
 }
 
@@ -43,7 +43,7 @@ func TestAlert_reportsOncePerIncident(t *testing.T) {
 		"clock goes back":       {[]float64{0, 0, 0, 0, 100, 50, 50, 50, 50}, []string{"ann at 50s: 5+0"}},
 	} {
 		var s incidents
-		a := &rules.Alert{Threshold: throttle.Limit{Count: 4, Per: 10 * time.Second}, OnIncident: s.record}
+		a := &monitor.Alert{Threshold: throttle.Limit{Count: 4, Per: 10 * time.Second}, OnIncident: s.record}
 		for _, at := range tt.at {
 			refuse(a, "ann", time.Duration(at*float64(time.Second)))
 			refuse(a, "bob", time.Duration(at*float64(time.Hour))) // another key changes nothing
@@ -60,8 +60,8 @@ func TestAlert_reportsOncePerIncident(t *testing.T) {
 
 func TestAlert_countsFailures(t *testing.T) {
 	var s incidents
-	a := &rules.Alert{Threshold: throttle.PerMinute(3), OnIncident: s.record}
-	l := &rules.Instrument{Limiter: throttle.NewTokenBucket(throttle.PerMinute(5), fixedClock(noon)), Alert: a}
+	a := &monitor.Alert{Threshold: throttle.PerMinute(3), OnIncident: s.record}
+	l := &monitor.Instrument{Limiter: throttle.NewTokenBucket(throttle.PerMinute(5), fixedClock(noon)), Alert: a}
 	c := throttle.Claim{Key: "ann", Now: noon}
 	for i, f := range []throttle.Feedback{
 		{}, // a success
@@ -86,7 +86,7 @@ func TestAlert_countsFailures(t *testing.T) {
 // there is room.
 func TestAlert_boundsKeys(t *testing.T) {
 	var s incidents
-	a := &rules.Alert{Threshold: throttle.PerMinute(2), MaxKeys: 10, OnIncident: s.record}
+	a := &monitor.Alert{Threshold: throttle.PerMinute(2), MaxKeys: 10, OnIncident: s.record}
 	for range 3 {
 		refuse(a, "ann", 0)
 	}
@@ -104,7 +104,7 @@ func TestAlert_boundsKeys(t *testing.T) {
 func TestAlert_reportsOnceForConcurrentRefusals(t *testing.T) {
 	var mu sync.Mutex
 	n := 0
-	a := &rules.Alert{Threshold: throttle.PerMinute(10), OnIncident: func(rules.Incident) { mu.Lock(); n++; mu.Unlock() }}
+	a := &monitor.Alert{Threshold: throttle.PerMinute(10), OnIncident: func(monitor.Incident) { mu.Lock(); n++; mu.Unlock() }}
 	var wg sync.WaitGroup
 	for range 8 {
 		wg.Go(func() {
@@ -118,10 +118,10 @@ func TestAlert_reportsOnceForConcurrentRefusals(t *testing.T) {
 }
 
 func TestAlert_panicsWithoutRequiredFields(t *testing.T) {
-	require.PanicsWithValue(t, "rules: Alert: OnIncident is nil", func() {
-		refuse(&rules.Alert{Threshold: throttle.PerMinute(1)}, "", 0)
+	require.PanicsWithValue(t, "monitor: Alert: OnIncident is nil", func() {
+		refuse(&monitor.Alert{Threshold: throttle.PerMinute(1)}, "", 0)
 	})
-	require.Panics(t, func() { refuse(&rules.Alert{OnIncident: new(incidents).record}, "", 0) })
+	require.Panics(t, func() { refuse(&monitor.Alert{OnIncident: new(incidents).record}, "", 0) })
 }
 
 // An episode that ends while the level is not yet 0 leaves its record to the next one,
@@ -129,7 +129,7 @@ func TestAlert_panicsWithoutRequiredFields(t *testing.T) {
 // after 2 s more it is quiet.
 func TestAlert_countsRefusalAfterQuiet(t *testing.T) {
 	var s incidents
-	a := &rules.Alert{Threshold: throttle.Limit{Count: 4, Per: 10 * time.Second}, Quiet: 2 * time.Second, OnIncident: s.record}
+	a := &monitor.Alert{Threshold: throttle.Limit{Count: 4, Per: 10 * time.Second}, Quiet: 2 * time.Second, OnIncident: s.record}
 	for range 5 {
 		refuse(a, "ann", 0)
 	}
@@ -141,7 +141,7 @@ func TestAlert_countsRefusalAfterQuiet(t *testing.T) {
 
 func TestAlert_countsFailureAfterQuiet(t *testing.T) {
 	var s incidents
-	a := &rules.Alert{Threshold: throttle.Limit{Count: 4, Per: 10 * time.Second}, Quiet: 2 * time.Second, OnIncident: s.record}
+	a := &monitor.Alert{Threshold: throttle.Limit{Count: 4, Per: 10 * time.Second}, Quiet: 2 * time.Second, OnIncident: s.record}
 	fail := func(at time.Duration) {
 		a.Observed(throttle.Claim{Key: "ann"}, throttle.Decision{OK: true, At: noon}, throttle.Feedback{Outcome: throttle.Failed, Now: noon.Add(at)})
 	}

@@ -1,4 +1,4 @@
-package rules
+package monitor
 
 // A table keeps a record for each of a bounded number of keys. It knows keys by a hash
 // of theirs, so that it holds nothing that a client sent, however long, and a record

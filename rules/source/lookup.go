@@ -1,4 +1,4 @@
-package rules
+package source
 
 import (
 	"context"
@@ -18,7 +18,7 @@ var doneCh = func() chan struct{} {
 
 // current returns what is known of the key, and whether that took a while. It is nil if
 // nothing is known and too much is being asked for.
-func (a *sourceKey) current(ctx context.Context, now time.Time) (f *limitRecord, waited bool, err error) {
+func (a *keyLimiter) current(ctx context.Context, now time.Time) (f *limitRecord, waited bool, err error) {
 	for {
 		if f = a.record.Load(); a.isFresh(f, now) {
 			return f, waited, nil
@@ -43,7 +43,7 @@ func (a *sourceKey) current(ctx context.Context, now time.Time) (f *limitRecord,
 // isFresh reports whether f need not be asked for again. It may be from a reading of the
 // clock that is a little ahead of now, but a reading that was wrong by a year must not
 // keep it for a year.
-func (a *sourceKey) isFresh(f *limitRecord, now time.Time) bool {
+func (a *keyLimiter) isFresh(f *limitRecord, now time.Time) bool {
 	if f == nil || f.generation != a.source.generation.Load() {
 		return false
 	}
@@ -54,7 +54,7 @@ func (a *sourceKey) isFresh(f *limitRecord, now time.Time) bool {
 // join returns the lookup of the key that is under way, or begins one, which is mine
 // then. It is nil if there are too many; then the key has a bucket, if there is a
 // Default.
-func (a *sourceKey) join(now time.Time) (done chan struct{}, mine bool) {
+func (a *keyLimiter) join(now time.Time) (done chan struct{}, mine bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	f := a.record.Load()
@@ -74,7 +74,7 @@ func (a *sourceKey) join(now time.Time) (done chan struct{}, mine bool) {
 
 // lookup looks the key up and keeps what it learns. A claim that gives up learns nothing,
 // and its error says nothing of the key: what was known before will do, if anything was.
-func (a *sourceKey) lookup(ctx context.Context, now time.Time) (*limitRecord, error) {
+func (a *keyLimiter) lookup(ctx context.Context, now time.Time) (*limitRecord, error) {
 	defer a.finish()
 	s := a.source
 	round := s.generation.Load()
@@ -102,7 +102,7 @@ func (a *sourceKey) lookup(ctx context.Context, now time.Time) (*limitRecord, er
 }
 
 // newRecord returns what is known after a lookup.
-func (a *sourceKey) newRecord(l throttle.Limit, err error) *limitRecord {
+func (a *keyLimiter) newRecord(l throttle.Limit, err error) *limitRecord {
 	s := a.source
 	if err == nil || errors.Is(err, ErrUnlimited) || errors.Is(err, ErrNoLimit) {
 		s.recordSuccess()
@@ -118,11 +118,11 @@ func (a *sourceKey) newRecord(l throttle.Limit, err error) *limitRecord {
 	case errors.Is(err, ErrNoLimit):
 		return &limitRecord{kind: missing, ttl: s.jitteredTTL(s.MissingTTL, 10*time.Second)}
 	}
-	return a.newFailureRecord(fmt.Errorf("rules: Source: the limit of a key cannot be looked up: %w", err))
+	return a.newFailureRecord(fmt.Errorf("source: the limit of a key cannot be looked up: %w", err))
 }
 
 // newFailureRecord returns what is known after a lookup that failed: what was known before.
-func (a *sourceKey) newFailureRecord(err error) *limitRecord {
+func (a *keyLimiter) newFailureRecord(err error) *limitRecord {
 	s := a.source
 	if s.OnError != nil {
 		s.OnError(a.key, err)
@@ -137,7 +137,7 @@ func (a *sourceKey) newFailureRecord(err error) *limitRecord {
 
 // setLimit gives the key the limit l, which is valid, or zero: then all stays as it is.
 // The caller holds a.mu.
-func (a *sourceKey) setLimit(l throttle.Limit) {
+func (a *keyLimiter) setLimit(l throttle.Limit) {
 	if l == a.limit || l == (throttle.Limit{}) {
 		return
 	}
@@ -150,7 +150,7 @@ func (a *sourceKey) setLimit(l throttle.Limit) {
 }
 
 // finish ends a lookup, also one that panicked.
-func (a *sourceKey) finish() {
+func (a *keyLimiter) finish() {
 	a.mu.Lock()
 	close(a.lookupDone)
 	a.lookupDone = nil

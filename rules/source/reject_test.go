@@ -1,4 +1,4 @@
-package rules_test
+package source_test
 
 import (
 	"context"
@@ -14,14 +14,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/heed-go/heed/rules"
+	"github.com/heed-go/heed/rules/source"
 	"github.com/heed-go/heed/throttle"
 	"github.com/heed-go/heed/throttlehttp"
 )
 
 // tenants is a server that limits each tenant by s. It returns what sends a request of
 // one and returns the status.
-func tenants(m throttlehttp.Middleware, s *rules.Source) func(tenant string) int {
+func tenants(m throttlehttp.Middleware, s *source.Source) func(tenant string) int {
 	m.Rules = []throttlehttp.Rule{{Limiter: s, Key: throttlehttp.Header("X-Tenant")}}
 	h := m.Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	return func(tenant string) int {
@@ -39,7 +39,7 @@ func TestSource_rejectsInventedKeys(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			db := &fakeStore{latency: 20 * time.Millisecond}
 			db.set("header.X-Tenant:acme", 60)
-			get := tenants(m, &rules.Source{Lookup: db.lookup})
+			get := tenants(m, &source.Source{Lookup: db.lookup})
 			require.Equal(t, http.StatusOK, get("acme"), name)
 			for range 50 {
 				require.Equal(t, http.StatusTooManyRequests, get("invented"), name)
@@ -63,7 +63,7 @@ func TestSource_rejectsInventedKeys(t *testing.T) {
 func TestSource_rejectionsNamePolicy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := &fakeStore{latency: time.Second}
-		s := &rules.Source{Lookup: db.lookup, MaxLookups: 1, MaxKeys: 2, Timeout: time.Minute}
+		s := &source.Source{Lookup: db.lookup, MaxLookups: 1, MaxKeys: 2, Timeout: time.Minute}
 		go s.Reserve(t.Context(), throttle.Claim{Key: "first"})
 		synctest.Wait()
 		busy := throttle.Decision{Policy: "lookup busy", Wait: 100 * time.Millisecond, At: time.Now(), Degraded: true}
@@ -78,7 +78,7 @@ func TestSource_rejectionsNamePolicy(t *testing.T) {
 // Keys in use are not forgotten for new ones, which are rejected.
 func TestSource_rejectsMoreKeysThanItRemembers(t *testing.T) {
 	db := &fakeStore{}
-	s := &rules.Source{Lookup: db.lookup, MaxKeys: 2}
+	s := &source.Source{Lookup: db.lookup, MaxKeys: 2}
 	for _, key := range []string{"ann", "bob", "eve"} {
 		db.set(key, 1)
 	}
@@ -95,7 +95,7 @@ func TestSource_rejectsKeysThatTheStoreCannotLookUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := &fakeStore{}
 		db.set("ann", 5)
-		s := &rules.Source{Rand: noJitter, Lookup: func(ctx context.Context, key string) (throttle.Limit, error) {
+		s := &source.Source{Rand: noJitter, Lookup: func(ctx context.Context, key string) (throttle.Limit, error) {
 			if key == "\xff" {
 				return throttle.Limit{}, errors.New("invalid byte sequence")
 			}
@@ -120,7 +120,7 @@ func TestSource_outageIsLeftToTheMiddleware(t *testing.T) {
 	for closed, want := range map[bool]int{false: http.StatusOK, true: http.StatusServiceUnavailable} {
 		db := &fakeStore{}
 		db.fail(errDown)
-		get := tenants(throttlehttp.Middleware{FailClosed: closed}, &rules.Source{Lookup: db.lookup})
+		get := tenants(throttlehttp.Middleware{FailClosed: closed}, &source.Source{Lookup: db.lookup})
 		require.Equal(t, want, get("acme"))
 	}
 }
@@ -129,15 +129,15 @@ func TestSource_outageIsLeftToTheMiddleware(t *testing.T) {
 func TestSource_errorWithoutLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := &fakeStore{latency: time.Second}
-		s := &rules.Source{Lookup: db.lookup, MaxLookups: 1, ErrorWithoutLimit: true, Timeout: time.Minute}
+		s := &source.Source{Lookup: db.lookup, MaxLookups: 1, ErrorWithoutLimit: true, Timeout: time.Minute}
 		go s.Reserve(t.Context(), throttle.Claim{Key: "first"})
 		synctest.Wait()
 		_, err := s.Reserve(t.Context(), throttle.Claim{Key: "second"})
-		require.ErrorIs(t, err, rules.ErrBusy)
+		require.ErrorIs(t, err, source.ErrBusy)
 		time.Sleep(time.Second)
 		synctest.Wait()
 		_, err = s.Reserve(t.Context(), throttle.Claim{Key: "first"})
-		require.ErrorIs(t, err, rules.ErrNoLimit)
+		require.ErrorIs(t, err, source.ErrNoLimit)
 		db.fail(errDown)
 		_, err = s.Reserve(t.Context(), throttle.Claim{Key: "third"})
 		require.ErrorIs(t, err, errDown)

@@ -1,4 +1,4 @@
-package rules_test
+package source_test
 
 import (
 	"context"
@@ -6,7 +6,7 @@ import (
 
 	"github.com/benbjohnson/clock"
 
-	"github.com/heed-go/heed/rules"
+	"github.com/heed-go/heed/rules/source"
 	"github.com/heed-go/heed/throttle"
 )
 
@@ -14,14 +14,14 @@ import (
 func ExampleSource() {
 	clk := clock.NewMock()
 	perMinute := map[string]int64{"ann": 2, "bob": 1}
-	s := &rules.Source{
+	s := &source.Source{
 		Lookup: func(_ context.Context, key string) (throttle.Limit, error) {
 			if key == "admin" {
-				return throttle.Limit{}, rules.ErrUnlimited
+				return throttle.Limit{}, source.ErrUnlimited
 			}
 			n, found := perMinute[key]
 			if !found {
-				return throttle.Limit{}, rules.ErrNoLimit
+				return throttle.Limit{}, source.ErrNoLimit
 			}
 			return throttle.PerMinute(n), nil
 		},

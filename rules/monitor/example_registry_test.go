@@ -1,4 +1,4 @@
-package rules_test
+package monitor_test
 
 import (
 	"context"
@@ -8,13 +8,14 @@ import (
 	"github.com/benbjohnson/clock"
 
 	"github.com/heed-go/heed/rules"
+	"github.com/heed-go/heed/rules/monitor"
 	"github.com/heed-go/heed/throttle"
 )
 
-// A Registry is the DecisionHook of a file, and tells of each limit whether it does its job.
+// A Registry is the rules.DecisionHook of a file, and tells of each limit whether it does its job.
 func ExampleRegistry() {
 	clk := clock.NewMock()
-	registry := &rules.Registry{}
+	registry := &monitor.Registry{}
 	set, err := rules.Parse([]byte(`
 domain: shop
 descriptors:

@@ -1,4 +1,4 @@
-package rules
+package source
 
 import (
 	"context"
@@ -17,15 +17,15 @@ var (
 	// for a key that cannot have one, such as one that is not well-formed. It is the
 	// error of Source.Reserve for such a key if there is no Default and ErrorWithoutLimit
 	// is set.
-	ErrNoLimit = errors.New("rules: the key has no limit")
+	ErrNoLimit = errors.New("source: the key has no limit")
 
 	// ErrUnlimited is returned by Source.Lookup for a key that is granted everything.
-	ErrUnlimited = errors.New("rules: the key is unlimited")
+	ErrUnlimited = errors.New("source: the key is unlimited")
 
 	// ErrBusy is the error of Source.Reserve for a key that cannot be looked up now,
 	// because MaxLookups lookups are running or MaxKeys keys are remembered, if there is
 	// no Default and ErrorWithoutLimit is set.
-	ErrBusy = errors.New("rules: too many limits are looked up")
+	ErrBusy = errors.New("source: too many limits are looked up")
 )
 
 // Source is a limiter whose limits per key come from elsewhere: a database, an API, a
@@ -131,7 +131,7 @@ func (s *Source) Observe(ctx context.Context, c throttle.Claim, d throttle.Decis
 	s.keys.Observe(ctx, c, d, f)
 }
 
-// Local implements throttle.NonBlocking: it looks limits up elsewhere.
+// NonBlocking implements throttle.NonBlocking: it looks limits up elsewhere.
 func (s *Source) NonBlocking() bool { return false }
 
 // Len returns the number of remembered keys.
@@ -142,11 +142,11 @@ func (s *Source) Refresh() { s.generation.Add(1) }
 
 func (s *Source) setup() {
 	if s.Lookup == nil {
-		panic("rules: Source: Lookup is nil")
+		panic("source: Lookup is nil")
 	}
 	s.clock = throttle.ClockOr(s.Clock)
 	s.keys = throttle.KeyedLimiter{
-		New:      s.newSourceKey,
+		New:      s.newKeyLimiter,
 		Max:      s.MaxKeys,
 		Overflow: overflow{s},
 		Clock:    s.Clock,
@@ -156,9 +156,9 @@ func (s *Source) setup() {
 	}
 }
 
-// newSourceKey returns what is known of a key: nothing. The key may be part of something large.
-func (s *Source) newSourceKey(key string) throttle.Limiter {
-	return &sourceKey{source: s, key: strings.Clone(key)}
+// newKeyLimiter returns what is known of a key: nothing. The key may be part of something large.
+func (s *Source) newKeyLimiter(key string) throttle.Limiter {
+	return &keyLimiter{source: s, key: strings.Clone(key)}
 }
 
 // overflow decides for the keys beyond MaxKeys if there is no Default.

@@ -1,4 +1,4 @@
-package rules
+package monitor
 
 import (
 	"hash/maphash"
@@ -73,10 +73,10 @@ type keyState struct {
 
 func (a *Alert) setup() {
 	if err := a.Threshold.Validate(); err != nil {
-		panic("rules: Alert: " + err.Error())
+		panic("monitor: Alert: " + err.Error())
 	}
 	if a.OnIncident == nil {
-		panic("rules: Alert: OnIncident is nil")
+		panic("monitor: Alert: OnIncident is nil")
 	}
 	a.seed, a.start, a.rate = maphash.MakeSeed(), time.Now(), drainRateOf(a.Threshold)
 	if a.burst = a.Threshold.Burst; a.burst == 0 {
