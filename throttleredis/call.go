@@ -15,7 +15,7 @@ import (
 // arguments of limits: a decision then allocates no room for them.
 var (
 	opTake   any = "take"
-	verbTry  any = "try" // as take, but a refusal is not counted: the caller asks again
+	opTry    any = "try" // as take, but a refusal is not counted: the caller asks again
 	opDryRun any = "look"
 	opCancel any = "cancel" // give back all: the claim was not used
 	opSettle any = "settle" // take the units more than claimed, or give back those less
@@ -26,7 +26,7 @@ func opOf(c throttle.Claim) any {
 	case c.DryRun:
 		return opDryRun
 	case c.Waits:
-		return verbTry
+		return opTry
 	}
 	return opTake
 }

@@ -8,20 +8,20 @@ import (
 
 // A limit is what has to be known to ask a script, and to read its answer.
 type limit struct {
-	algorithm     string
-	err           error // of the configuration
-	policy        string
-	scope         string        // what else tells it from others
-	capacity      int64         // most units at once
-	per           time.Duration // in which they come back
-	ticksPerMicro int64         // ticks in a microsecond
-	args          []any         // for the script
-	booksAhead    bool          // a grant may act later than it is made
-	holdsUntilEnd bool          // a claim has to be ended
-	refusals      bool          // a claim that was refused counts
-	wideGrant     bool          // a grant does not fit into Decision.Grant: see keep
-	idleTime      time.Duration // in which the idle units of a wide limit come
-	calendar      *calendar     // nil: the windows are not those of a calendar
+	algorithm      string
+	err            error // of the configuration
+	policy         string
+	scope          string        // what else tells it from others
+	capacity       int64         // most units at once
+	per            time.Duration // in which they come back
+	ticksPerMicro  int64         // ticks in a microsecond
+	args           []any         // for the script
+	booksAhead     bool          // a grant may act later than it is made
+	holdsUntilEnd  bool          // a claim has to be ended
+	countsRefusals bool          // a claim that was refused counts
+	wideGrant      bool          // a grant does not fit into Decision.Grant: see keep
+	idleTime       time.Duration // in which the idle units of a wide limit come
+	calendar       *calendar     // nil: the windows are not those of a calendar
 
 	// newShare makes a limiter in memory with the n-th part of the limit, for one key.
 	newShare func(n int64, c throttle.Clock) throttle.Limiter
