@@ -16,7 +16,7 @@ import (
 var (
 	opTake   any = "take"
 	opTry    any = "try" // as take, but a refusal is not counted: the caller asks again
-	opDryRun any = "look"
+	opDryRun any = "dryrun"
 	opCancel any = "cancel" // give back all: the claim was not used
 	opSettle any = "settle" // take the units more than claimed, or give back those less
 )

@@ -78,10 +78,10 @@ func compose(names []string, list string) string {
 		}
 	}
 	if len(names) == 1 {
-		fmt.Fprintf(&text, "\nlocal limit, size = %s, %s\n\n%s", list, sizes[0], readLua("one"))
+		fmt.Fprintf(&text, "\nlocal limit, size = %s, %s\n\n%s", list, sizes[0], readLua("single"))
 		return text.String()
 	}
-	fmt.Fprintf(&text, "\nlocal limits, sizes = {%s}, {%s}\n\n%s", list, strings.Join(sizes, ", "), readLua("tail"))
+	fmt.Fprintf(&text, "\nlocal limits, sizes = {%s}, {%s}\n\n%s", list, strings.Join(sizes, ", "), readLua("multi"))
 	return text.String()
 }
 

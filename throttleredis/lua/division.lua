@@ -4,7 +4,7 @@
 -- Where the product has no exact double, digits of a are divided one by one, as on paper.
 local function muldiv(a, b, c)
   local p = a * b
-  if p <= most then
+  if p <= maxExact then
     return floor(p / c), p % c > 0
   end
   local digit = 1

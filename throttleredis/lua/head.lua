@@ -20,27 +20,27 @@
 local call, pack, unpack = redis.call, struct.pack, struct.unpack
 local floor, ceil, max, min = math.floor, math.ceil, math.max, math.min
 
-local most = 2 ^ 52 -- units or ticks: sums of two are exact
-local ages = 2 ^ 62 -- more ticks than a time can have
-local verb, n, third = ARGV[1], ARGV[2] + 0, ARGV[3] + 0
-local dry = verb == 'look'
-local takes = verb == 'take' or verb == 'try'
-local settles = verb == 'settle' or verb == 'cancel'
-local frozen = false -- in tests time stands still, and nothing expires
+local maxExact = 2 ^ 52 -- units or ticks: sums of two are exact
+local maxTicks = 2 ^ 62 -- more ticks than a time can have
+local op, n, arg = ARGV[1], ARGV[2] + 0, ARGV[3] + 0
+local dryRun = op == 'dryrun'
+local takes = op == 'take' or op == 'try'
+local settles = op == 'settle' or op == 'cancel'
+local testClock = false -- in tests time stands still, and nothing expires
 
 -- lasts returns for how many milliseconds to keep what is needed for so many microseconds.
-local function lasts(us)
-  if frozen then
+local function ttlMillis(us)
+  if testClock then
     return 86400000
   end
-  return floor(min(max(us, 0), most) / 1000) + 1000
+  return floor(min(max(us, 0), maxExact) / 1000) + 1000
 end
 
 -- virtual returns the time that an algorithm counts in, which never runs back: the reading
 -- now plus shift, by which the clock was set back in all. It returns that shift as well, and
 -- whether it has changed, which must be stored even if the claim is refused. last is the
 -- latest time granted at; nil: there is none. window is in microseconds.
-local function virtual(now, last, shift, window)
+local function monotonic(now, last, shift, window)
   if not last then
     return now, shift, false
   elseif last - (now + shift) > window then

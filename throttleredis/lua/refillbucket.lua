@@ -10,28 +10,28 @@ local function read(key)
   return nil, 0, nil
 end
 
-local function write(key, tick, taken, last, empty)
-  call('SET', key, pack('<i7i7i7', tick, taken, last), 'PX', lasts(empty))
+local function write(key, tick, taken, last, idleAfter)
+  call('SET', key, pack('<i7i7i7', tick, taken, last), 'PX', ttlMillis(idleAfter))
 end
 
 return {
   check = function(key, a, now)
     local per, count = tonumber(ARGV[a]), tonumber(ARGV[a + 1])
     local burst, anchor = tonumber(ARGV[a + 2]), tonumber(ARGV[a + 3])
-    local s, taken, last = read(key)
+    local storedTick, taken, last = read(key)
     if last and last - now > ceil(burst / count) * per then -- the clock was set back
-      s, last = floor((now - anchor) / per), now
-      write(key, s, taken, last, anchor + (s + ceil(taken / count)) * per - now)
+      storedTick, last = floor((now - anchor) / per), now
+      write(key, storedTick, taken, last, anchor + (storedTick + ceil(taken / count)) * per - now)
     end
     now = max(now, last or now)
     local tick = floor((now - anchor) / per)
-    if s and tick <= s then
-      tick = s
-    elseif s then
-      taken = max(taken - (tick - s) * count, 0)
+    if storedTick and tick <= storedTick then
+      tick = storedTick
+    elseif storedTick then
+      taken = max(taken - (tick - storedTick) * count, 0)
     end
     -- how long after now the ticks to come have brought so many units
-    local function till(units)
+    local function waitFor(units)
       if units <= 0 then
         return 0
       end
@@ -39,15 +39,15 @@ return {
     end
     local ok, wait = 0, -1
     if n <= burst then
-      wait = till(n - (burst - taken))
+      wait = waitFor(n - (burst - taken))
       if wait == 0 then
         ok = 1
-        if not dry then
+        if not dryRun then
           taken = taken + n
         end
       end
     end
-    return ok, wait, max(burst - taken, 0), till(taken), now, tick, taken
+    return ok, wait, max(burst - taken, 0), waitFor(taken), now, tick, taken
   end,
 
   take = function(key, a, _, _, _, reset, last, tick, taken)
@@ -56,7 +56,7 @@ return {
 
   settle = function(key, a, now, extra, from)
     local per, count, anchor = tonumber(ARGV[a]), tonumber(ARGV[a + 1]), tonumber(ARGV[a + 3])
-    local s, taken, last = read(key)
+    local storedTick, taken, last = read(key)
     if not last then
       if extra < 0 then
         return
@@ -64,10 +64,10 @@ return {
       last = now
     end
     now = max(now, last)
-    local tick = max(floor((now - anchor) / per), s or from)
+    local tick = max(floor((now - anchor) / per), storedTick or from)
     if extra > 0 then
-      taken = min(max(taken - (tick - (s or tick)) * count, 0) + extra, most)
-      s = tick
+      taken = min(max(taken - (tick - (storedTick or tick)) * count, 0) + extra, maxExact)
+      storedTick = tick
     else
       local since = max(tick - from, 0) * count
       if since >= -extra then
@@ -75,6 +75,6 @@ return {
       end
       taken = max(taken + extra + since, 0)
     end
-    write(key, s, taken, last, anchor + (s + ceil(taken / count)) * per - now)
+    write(key, storedTick, taken, last, anchor + (storedTick + ceil(taken / count)) * per - now)
   end,
 }

@@ -21,42 +21,42 @@ local function latest(a, now)
 end
 
 -- till returns how long after now a tick is.
-local function till(a, tick, now)
+local function timeUntil(a, tick, now)
   local count, per = tonumber(ARGV[a]), tonumber(ARGV[a + 1])
   local periods = floor(tick / count)
   return (tonumber(ARGV[a + 3]) + periods * per - now) * count + (tick - periods * count) * per
 end
 
-local function write(key, a, booked, last)
-  call('SET', key, pack('<i7i7', booked, last), 'PX', lasts(till(a, booked, last) / tonumber(ARGV[a])))
+local function write(key, a, lastBooked, last)
+  call('SET', key, pack('<i7i7', lastBooked, last), 'PX', ttlMillis(timeUntil(a, lastBooked, last) / tonumber(ARGV[a])))
 end
 
 return {
   check = function(key, a, now)
     local queue = tonumber(ARGV[a + 2])
-    local booked, last = read(key)
+    local lastBooked, last = read(key)
     if last and (last - now) * tonumber(ARGV[a]) > queue * tonumber(ARGV[a + 1]) then -- the clock was set back
-      booked, last = booked - latest(a, last) + latest(a, now), now
-      write(key, a, booked, last)
+      lastBooked, last = lastBooked - latest(a, last) + latest(a, now), now
+      write(key, a, lastBooked, last)
     end
     now = max(now, last or now)
     local tick = latest(a, now)
-    local from = max(booked or tick, tick)
+    local from = max(lastBooked or tick, tick)
     local to = from + n
     local ok, wait = 0, -1
     if n <= queue then
-      local near = till(a, to, now) - third
-      if near < till(a, from + 1, now) then -- else not even if nobody else waits
-        wait = max(near, till(a, to - queue, now))
+      local earliest = timeUntil(a, to, now) - arg
+      if earliest < timeUntil(a, from + 1, now) then -- else not even if nobody else waits
+        wait = max(earliest, timeUntil(a, to - queue, now))
         if wait <= 0 then
-          ok, wait = 1, till(a, to, now)
-          if not dry then
+          ok, wait = 1, timeUntil(a, to, now)
+          if not dryRun then
             from = to
           end
         end
       end
     end
-    local reset = from > tick and till(a, from, now) or 0
+    local reset = from > tick and timeUntil(a, from, now) or 0
     return ok, wait, max(queue - (from - tick), 0), reset, now, to
   end,
 
@@ -66,12 +66,12 @@ return {
 
   -- Who stands behind keeps his tick, so that only the last in line gives ticks back.
   settle = function(key, a, now, extra, from)
-    local booked, last = read(key)
+    local lastBooked, last = read(key)
     if extra > 0 then
       local tick = latest(a, max(now, last or now))
-      write(key, a, min(max(booked or tick, tick) + extra, most), last or now)
-    elseif booked == from then
-      write(key, a, booked + extra, last)
+      write(key, a, min(max(lastBooked or tick, tick) + extra, maxExact), last or now)
+    elseif lastBooked == from then
+      write(key, a, lastBooked + extra, last)
     end
   end,
 }
