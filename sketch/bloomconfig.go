@@ -20,7 +20,7 @@ func (s BloomConfig) Validate() error {
 	case s.Bytes < 0 || s.Bytes > maxBytes:
 		return fmt.Errorf("sketch: BloomConfig: Bytes is %d: it must lie between 0 and %d", s.Bytes, int64(maxBytes))
 	}
-	if err := validateProbability("size", "ErrorRate", s.ErrorRate); err != nil {
+	if err := validateProbability("BloomConfig", "ErrorRate", s.ErrorRate); err != nil {
 		return err
 	}
 	if load, _ := s.maxLoad(pairLayout, 1); s.Bytes == 0 && float64(s.Keys)/load > maxBytes/cacheLineBytes {

@@ -6,7 +6,7 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// A limit is what has to be known to ask a script, and to read its answer.
+// A limit holds what is needed to run a script for it, and to decode the reply.
 type limit struct {
 	algorithm      string
 	err            error // of the configuration
@@ -18,7 +18,7 @@ type limit struct {
 	args           []any         // for the script
 	booksAhead     bool          // a grant may act later than it is made
 	holdsUntilEnd  bool          // a claim has to be ended
-	countsRefusals bool          // a claim that was refused counts
+	countsRefusals bool          // a rejected claim counts
 	wideGrant      bool          // a grant does not fit into Decision.Grant: see keep
 	idleTime       time.Duration // in which the idle units of a wide limit come
 	calendar       *calendar     // nil: the windows are not those of a calendar
@@ -27,7 +27,7 @@ type limit struct {
 	newShare func(n int64, c throttle.Clock) throttle.Limiter
 }
 
-// isBan reports whether l is the part of a penalty that makes it.
+// isBan reports whether l counts the rejections of other limits and bans keys.
 func (l *limit) isBan() bool { return l.algorithm == "ban" }
 
 func policyName(name, description string) string {
@@ -37,8 +37,8 @@ func policyName(name, description string) string {
 	return name
 }
 
-// decision returns what p says about a claim, if given is the reading of the server's
-// clock that belongs to the local reading at.
+// decision returns the decision that p encodes. serverNow is the reading of the server's
+// clock at the local time at.
 func (l *limit) decision(p part, serverNow int64, at time.Time) throttle.Decision {
 	d := throttle.Decision{
 		OK:         p.ok(),

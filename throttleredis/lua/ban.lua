@@ -1,8 +1,10 @@
--- The last of several limits: it refuses all while a penalty lasts, and hears of what the
--- others refuse otherwise. It keeps the end of the latest penalty, how long that was, when
--- all is forgiven, and the readings of refusals, oldest first.
--- Arguments: refusals that make a penalty; in microseconds: in which they come, the first
--- penalty, the longest one, and the quiet after which all is forgiven.
+-- A ban, which is the last of several limits. While a key is banned it rejects all claims;
+-- otherwise it counts the claims that the other limits reject. It stores the end of the
+-- latest ban, the duration of that ban, the time at which everything is forgotten, and the
+-- readings of rejections, oldest first.
+-- Arguments: rejections that cause a ban; in microseconds: the period within which they
+-- occur, the first duration, the maximum duration, and the time without rejections after
+-- which everything is forgotten.
 
 local function read(key)
   local v, rejections = call('GET', key), {}
@@ -16,7 +18,7 @@ local function read(key)
   return bannedUntil, duration, forgetAt, rejections
 end
 
--- counts notes a refusal, and reports whether that makes a penalty.
+-- recordRejection adds a rejection, and returns whether it causes a ban.
 local function recordRejection(rejections, after, within, now)
   if #rejections == after then
     table.remove(rejections, 1)
@@ -36,7 +38,7 @@ end
 return {
   isBan = true,
 
-  -- The reading is that of the first limit.
+  -- The reading of the clock is the one that the first limit used.
   check = function(key, a, _, decisions)
     local now, maxDuration = decisions[1][5], tonumber(ARGV[a + 3])
     local bannedUntil, duration, forgetAt, rejections = read(key)

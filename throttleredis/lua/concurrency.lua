@@ -1,29 +1,31 @@
--- A sorted set of the claims that have not ended. All scores are 0, so members are in the
--- order of their bytes. A claim has a member for each power of two in its units: the power,
--- the reading at which the claim was granted, and its number among the claims of that
--- reading. The member that begins with a zero byte holds the latest reading granted at, the
--- number of the latest claim, how far the clock was set back, and the powers in use.
--- Arguments: most units, microseconds after which a claim is lost.
+-- A concurrency limit: a sorted set of the claims that have not ended. All scores are 0, so
+-- that members are in the order of their bytes. A claim has one member for each power of two
+-- in its units: the power, the reading at which the claim was granted, and its number among
+-- the claims of that reading. The member that begins with a zero byte holds the latest reading
+-- granted at, the number of the latest claim, the total by which the clock was set back, and
+-- the powers in use.
+-- Arguments: the limit in units, the microseconds after which a claim is lost.
 --
--- The claims of one power that are not lost follow each other in the set, so that ZLEXCOUNT
--- counts them in O(log n). Lost claims are not counted. Each grant removes at most 50 of
--- them per power, which takes less time than 1 ms however many there are.
+-- The claims of one power that are not lost are adjacent in the set, so ZLEXCOUNT counts them
+-- in O(log n). Lost claims do not count. Each grant removes at most 50 lost claims per power,
+-- which takes less than 1 ms however many there are.
 --
--- The number is returned in place of the time until all units are left, which is not known.
+-- check returns the number of the claim in place of the time until all units are available,
+-- which is not known.
 
-local maxPerReading = 8192 -- of the claims of one reading: a grant has 13 bits for them
-local removedPerGrant = 50
+local maxPerReading = 8192 -- claims of one reading: a grant has 13 bits for the number
+local removedPerGrant = 50 -- lost claims of one power
 
 local function memberPrefix(power, at)
   return power .. pack('>I7', max(at, 0))
 end
 
--- past returns the upper bound of the members of a power.
+-- upperBound returns the exclusive upper bound of the members of a power.
 local function upperBound(power)
   return '(' .. string.char(power:byte() + 1)
 end
 
--- write replaces the member that has no claim.
+-- write replaces the member that is not a claim.
 local function write(key, s)
   if s.member then
     call('ZREM', key, s.member)
@@ -60,7 +62,7 @@ local function used(key, s, age)
   return units
 end
 
--- forget removes some of the claims that are lost, and powers that no claim has.
+-- removeLost removes up to removedPerGrant lost claims of each power, and powers without claims.
 local function removeLost(key, s, age)
   local powers = ''
   for power in s.powers:gmatch('.') do

@@ -1,5 +1,5 @@
--- Returns for each key, which told_post.lua wrote, bucket, age in microseconds and
--- news of all that still holds.
+-- Returns for each key, as written by exchange_publish.lua, the bucket, the age in
+-- microseconds and the payload of each update that is still valid.
 
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]

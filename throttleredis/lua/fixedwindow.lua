@@ -1,8 +1,9 @@
--- A window from start to the instant before past, in which so many units were used. Its
--- start is the grant, which tells it from all others.
--- Arguments: most units; microseconds of a window, 0: of a calendar; 1: a window begins with
--- the first claim; the instants at which four windows of the calendar begin. If it is none
--- of the first three, the wait is -2: the caller's clock was so wrong that he must ask again.
+-- A window from start until just before stop, in which used units were taken. The grant is
+-- the start, which identifies the window.
+-- Arguments: the limit in units; the length of a window in microseconds, or 0 for windows of
+-- a calendar; 1 if a window begins with the first claim; the instants at which four
+-- consecutive windows of the calendar begin. If the server's time is in none of the first
+-- three, the wait is -2, and the caller retries with other windows.
 
 local function read(key)
   local v = call('GET', key)

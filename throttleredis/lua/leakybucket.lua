@@ -1,9 +1,11 @@
--- A line of claims: so many ticks were taken as of last, the latest reading granted at, and
--- latest and held are places in line, in ticks after it, as throttle.LeakyBucket has them:
--- the latest place that was given, and the latest of those that did not follow it then.
--- A grant is the reading it was made at, and how many ticks after that it acts.
--- Arguments: ticks of a unit, ticks of a microsecond, most units at once, ticks of the
--- queue, most units of a claim, 1 if the units of a claim leave one by one.
+-- A leaky bucket: taken is the number of ticks booked after last, which is the latest reading
+-- granted at. A place is the time at which a claim leaves the queue, in ticks after last.
+-- latestPlace is the latest place granted, and latestUnordered the latest of the places that
+-- did not directly follow latestPlace when they were granted: they remain occupied if the
+-- claim at latestPlace is cancelled. throttle.LeakyBucket stores the same as last and lastGap.
+-- A grant is the reading it was made at, and the number of ticks after that at which it acts.
+-- Arguments: ticks per unit, ticks per microsecond, maximum units that leave immediately,
+-- ticks of the queue, maximum units per claim, 1 if the units of a claim leave one by one.
 
 local function read(key)
   local v = call('GET', key)
@@ -63,8 +65,8 @@ return {
     write(key, last, taken, latestPlace, latestUnordered, scale)
   end,
 
-  -- Who stands behind keeps his place, so what leaves between this one and the last is not
-  -- given back.
+  -- Claims behind this one keep their places, so units that leave between this claim and
+  -- the last one are not returned.
   settle = function(key, a, now, extra, from, wait, cancels)
     local interval, scale, burst = tonumber(ARGV[a]), tonumber(ARGV[a + 1]), tonumber(ARGV[a + 2])
     local split = ARGV[a + 5] == '1'

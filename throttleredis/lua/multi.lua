@@ -1,5 +1,5 @@
--- After the algorithms: limits are the ones to pass, in the order of KEYS, and sizes the
--- numbers of their arguments.
+-- The end of a script for several limits. limits are the algorithms in the order of KEYS, and
+-- sizes the numbers of their arguments.
 
 local firstArgs, nextArg = {}, 4
 for i = 1, #limits do
@@ -45,7 +45,7 @@ for i = 1, #limits do
   end
 end
 if takes and limits[#limits].isBan and decisions[#limits][1] == 0 then
-  takes, dryRun = false, true -- in a penalty: show what there is, not what would be left
+  takes, dryRun = false, true -- banned: report the units available, not those left after the claim
   for i = 1, #limits - 1 do
     decisions[i] = {limits[i].check(KEYS[i], firstArgs[i], now)}
   end

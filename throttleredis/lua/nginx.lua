@@ -1,8 +1,8 @@
--- nginx's limit_req: the latest reading granted at, the millisecond as of which level is the
--- excess and 1000 more, in thousandths of a request, and the latest millisecond in which a
--- claim acts. Such a millisecond is the grant.
--- Arguments: thousandths of a request a second, most that may be early, and how many of
--- those need not wait, in thousandths.
+-- nginx's limit_req. It stores lastSeen, the latest reading granted at; the millisecond
+-- since, as of which level is valid; level, the excess plus 1000, in thousandths of a request;
+-- and the latest millisecond at which a claim acts. That millisecond is the grant.
+-- Arguments: thousandths of a request per second; burst; and how much of the burst is not
+-- delayed, both in thousandths of a request.
 
 local function read(key)
   local v = call('GET', key)
@@ -16,7 +16,7 @@ local function write(key, lastSeen, ms, level, latest, rate)
   call('SET', key, pack('<i7i7i7i7', lastSeen, ms, level, latest), 'PX', ttlMillis(left * 1000))
 end
 
--- drained returns what is left of level after so many milliseconds.
+-- drained returns what remains of level after ms milliseconds.
 local function drained(level, ms, rate)
   return max(level - floor(max(ms, 0) * rate / 1000), 0)
 end
@@ -35,7 +35,7 @@ return {
     if lastSeen then
       level = drained(storedLevel, ms - since, rate)
     end
-    -- the largest excess of a claim that accepts to wait for so many milliseconds
+    -- maxExcessFor returns the largest excess with which a claim waits no longer than wait ms
     local function maxExcessFor(wait)
       return min(undelayed + ceil((wait + 1) * rate / 1000) - 1, burst)
     end

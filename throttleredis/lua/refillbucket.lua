@@ -1,6 +1,7 @@
--- A bucket from which so many units were taken right after the tick with a number, counted
--- from the anchor. A grant is the number of its tick: those since have brought units.
--- Arguments: microseconds between ticks, units that each brings, most units, the anchor.
+-- A bucket that is refilled at ticks. Ticks are numbered from the anchor. It stores storedTick,
+-- the units that were missing right after that tick, and the latest reading granted at. The
+-- grant is the number of the tick, from which a settlement derives the refills since then.
+-- Arguments: microseconds between ticks, units added by each, capacity, the anchor.
 
 local function read(key)
   local v = call('GET', key)
@@ -30,7 +31,7 @@ return {
     elseif storedTick then
       taken = max(taken - (tick - storedTick) * count, 0)
     end
-    -- how long after now the ticks to come have brought so many units
+    -- waitFor returns the time until the next ticks have added units
     local function waitFor(units)
       if units <= 0 then
         return 0

@@ -1,4 +1,4 @@
--- After the algorithm, instead of tail.lua, where there is one limit: the same without loops.
+-- The end of a script for one limit: multi.lua without loops.
 
 local grantArg = 4 + size
 local timeArg = settles and grantArg + 2 or grantArg

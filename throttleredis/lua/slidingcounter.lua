@@ -1,5 +1,6 @@
--- The units of the window with a number, and of the one before it. The number is the grant.
--- Arguments: most units, microseconds of a window, 1 if the estimate is rounded down.
+-- A sliding window counter: the units used in a numbered window and in the one before it. The
+-- grant is the number of the window.
+-- Arguments: the limit in units, microseconds per window, 1 if the estimate is rounded down.
 
 local function read(key)
   local v = call('GET', key)
@@ -16,7 +17,7 @@ local function weighted(a, per, window, previous, now)
   return muldivup(previous, left, per)
 end
 
--- fades returns how long into a window the weight of the previous count is no more than room.
+-- decayTime returns how far into a window the weighted previous count has decayed to available.
 local function decayTime(a, per, previous, available)
   if previous <= available then
     return 0
@@ -26,6 +27,7 @@ local function decayTime(a, per, previous, available)
   return per - muldiv(per, available, previous)
 end
 
+-- waitFor returns the time until units are available; -1: never.
 local function waitFor(a, count, per, window, current, previous, units, now)
   if units > count then
     return -1
@@ -33,7 +35,7 @@ local function waitFor(a, count, per, window, current, previous, units, now)
     return 0
   end
   local available = count - units - current
-  if available < 0 then -- not in this window; in the next its count is the previous one
+  if available < 0 then -- not in this window: in the next one, current is the previous count
     window, previous, available = window + 1, current, count - units
   end
   return window * per + decayTime(a, per, previous, available) - now

@@ -1,22 +1,24 @@
--- A hash that holds a log of claims, oldest first, in blocks of up to 16 entries. An entry is
--- a stamp and the units of all claims at it; an entry without units is removed. A stamp is a
--- microsecond, or with parts the number of a sub-window. The stamp is the grant.
--- Arguments: most units, microseconds that they count, least microseconds between two claims,
--- 1 if refusals count, how many sub-windows there are (0: none).
+-- A sliding log: a hash that holds the log of claims, oldest first, in blocks of up to 16
+-- entries. An entry is a stamp and the units of all claims at that stamp; an entry without
+-- units is removed. A stamp is a microsecond, or with parts the number of a sub-window. The
+-- stamp is the grant.
+-- Arguments: the limit in units, the microseconds for which they count, the minimum number of
+-- microseconds between two claims, 1 if rejections count, the number of sub-windows (0: none).
 --
--- Fields: '' has the latest reading that was entered, how far the clock was set back, the
--- numbers of the first block that is stored, of the first that is in the log and of the open
--- one, and the units of those between the last two. '+' has the entries of the open block.
--- The field of a number has a block that is full: a sum, the first stamp, and the entries.
+-- Fields: '' holds the latest reading entered, the total by which the clock was set back, the
+-- numbers of the first stored block, of the first block in the log and of the open block, and
+-- the units in the blocks from the first in the log up to the open one. '+' holds the entries
+-- of the open block. The field named by a number holds a full block: a sum, the first stamp,
+-- and the entries.
 --
--- The sums are a Fenwick tree: that of block p is the units of the blocks from p up to, but
--- not including, p + step(p), where step(p) is the largest power of two that divides p. So
--- the units from any block on, the block of a stamp, and a settlement take O(log n) reads and
--- writes, and no number is larger than the units in the log. A block without entries and
--- units is removed; its place in the tree counts as 0.
+-- The sums form a Fenwick tree: the sum of block p is the units of the blocks from p up to,
+-- but not including, p + step(p), where step(p) is the largest power of two that divides p.
+-- Finding the units from any block on, finding the block of a stamp, and a settlement
+-- therefore take O(log n) reads and writes, and no number is larger than the units in the log.
+-- A block without entries and units is removed; its sum in the tree counts as 0.
 
 local blockSize = 16 -- entries of a block
-local removedAtOnce = 64 -- blocks
+local removedAtOnce = 64 -- blocks removed by one save
 
 local function number(a, i) return tonumber(ARGV[a + i]) end
 
@@ -29,6 +31,7 @@ local function stamp(a, at)
   return rounds * parts + muldiv(at - rounds * per, parts, per)
 end
 
+-- startOf returns the first microsecond of a stamp.
 local function startOf(a, stamp)
   local parts, per = number(a, 4), number(a, 1)
   if parts == 0 then
@@ -38,7 +41,7 @@ local function startOf(a, stamp)
   return rounds * per + muldivup(per, stamp - rounds * parts, parts)
 end
 
--- counts returns for how many stamps an entry counts.
+-- stampsCounted returns the number of stamps for which an entry counts.
 local function stampsCounted(a)
   local parts = number(a, 4)
   return parts > 0 and parts or number(a, 1)
@@ -119,7 +122,7 @@ local function itemsIn(b)
   return b.items
 end
 
--- block returns a full block; nil: it has no units, nor have those that its sum covers.
+-- block returns a full block, or nil if neither it nor the blocks that its sum covers have units.
 local function block(log, p)
   local b = log.blocks[p]
   if b == nil then
@@ -145,7 +148,7 @@ local function add(log, p, units)
   end
 end
 
--- after returns the units of the full blocks from p on.
+-- sealedUnitsFrom returns the units of the full blocks from p on.
 local function sealedUnitsFrom(log, p)
   if p <= log.first then
     return log.sealed
@@ -159,9 +162,9 @@ local function sealedUnitsFrom(log, p)
   return units
 end
 
--- last returns the last full block that is not fit, where all after it are; if all are, the
--- number before the first. A block is passed with the sum that it has in the tree, and is fit
--- only if those that its sum covers are.
+-- lastNotMatching returns the last full block for which matches is false, provided that all
+-- blocks after it match; if all match, the number before the first. The argument of matches
+-- is a block with its sum in the tree; it matches only if all blocks that its sum covers do.
 local function lastNotMatching(log, matches)
   local d = 1
   while d < log.open - log.first do
@@ -190,8 +193,8 @@ local function itemsOf(log, p)
   return b and itemsIn(b) or {}
 end
 
--- later returns the place of the first entry whose stamp is later: its block and its index
--- there, which is beyond the end of the block if it is in one of the next.
+-- firstAfter returns the position of the first entry with a later stamp: its block and its
+-- index there. The index is beyond the end of the block if the entry is in a later block.
 local function firstAfter(log, stamp)
   local p = log.open
   if log.first < log.open and not (log.items[1] and log.items[1] <= stamp) then
@@ -213,7 +216,7 @@ local function firstAfter(log, stamp)
   return p, k
 end
 
--- unitsFrom returns the units from the k-th entry of block p on.
+-- unitsFrom returns the units from index k of block p on.
 local function unitsFrom(log, p, k)
   if p == log.open then
     return sum(log.items, k)
@@ -228,8 +231,9 @@ local function unitsFrom(log, p, k)
   return sum(itemsOf(log, p), k) + sealedUnitsFrom(log, p + 1) + units
 end
 
--- keeping returns the place of the first entry from which on there are no more units than
--- room, and those units. The entry before it is in the same block, unless there is none.
+-- firstWithin returns the position of the first entry such that it and all later entries have
+-- at most available units, and that number of units. The entry before it, if there is one, is
+-- in the same block.
 local function firstWithin(log, available)
   local units, p = sum(log.items, 1), log.open
   if units <= available then
@@ -253,7 +257,7 @@ local function firstWithin(log, available)
   return p, k, units
 end
 
--- newest returns the stamp of the newest entry; nil: there is none.
+-- newest returns the stamp of the newest entry, or nil if there is none.
 local function newest(log)
   if #log.items == 0 then
     local p, k = firstWithin(log, 0)
@@ -262,7 +266,7 @@ local function newest(log)
   return log.items[#log.items - 1]
 end
 
--- waits returns how long after now there is room for so many units and the gap has passed.
+-- waitFor returns the time until units are available and the gap has passed; -1: never.
 local function waitFor(a, log, units)
   local count, gap = number(a, 0), number(a, 2)
   if units > count then
@@ -279,13 +283,13 @@ local function waitFor(a, log, units)
   return wait
 end
 
--- expire notes what is left in the log by now: the place of its first entry, and its units.
+-- expire sets the position of the first entry that still counts, and the units that do.
 local function expire(a, log)
   log.p, log.k = firstAfter(log, stamp(a, log.now) - stampsCounted(a))
   log.liveUnits = unitsFrom(log, log.p, log.k)
 end
 
--- cut drops the entries before the k-th of block p.
+-- dropBefore drops the entries before index k of block p.
 local function dropBefore(log, p, k)
   log.sealed = p < log.open and sealedUnitsFrom(log, p) or 0
   log.first = p
@@ -309,7 +313,7 @@ local function dropBefore(log, p, k)
   end
 end
 
--- keep drops the oldest units, so that so many are left. An entry may go in part.
+-- trimTo drops the oldest units so that units are left. Part of an entry may be dropped.
 local function trimTo(log, units)
   if log.liveUnits <= units then
     return
@@ -333,7 +337,7 @@ local function trimTo(log, units)
   log.p, log.k, log.liveUnits = p, 1, units
 end
 
--- record drops what has expired, and enters units.
+-- append drops the expired entries, and adds units at the current stamp.
 local function append(a, log, units)
   dropBefore(log, log.p, log.k)
   local s, items = stamp(a, log.now), log.items
@@ -355,7 +359,7 @@ local function append(a, log, units)
   call('PEXPIRE', log.key, ttlMillis(2 * number(a, 1)))
 end
 
--- describe returns how many units are left of those in use, and how long until all are.
+-- describe returns the units left while liveUnits are in use, and the time until all are.
 local function describe(a, log, liveUnits, latest)
   local reset = 0
   if liveUnits > 0 then

@@ -1,9 +1,9 @@
--- A queue from which a unit is served at each tick: the number of the latest tick that is
--- taken, counted from the anchor, and the latest reading granted at. The number of its last
--- tick is a grant.
--- Arguments: ticks in a period, microseconds of the period, units that may wait, the anchor.
--- There is nothing smaller that is whole; times are in parts of a microsecond, as many as
--- there are ticks in a period.
+-- A queue from which one unit is served at each tick. Ticks are numbered from the anchor. It
+-- stores the number of the last booked tick, and the latest reading granted at. The grant is
+-- the number of the last tick of the claim.
+-- Arguments: ticks per period, microseconds per period, units that may wait, the anchor.
+-- Durations are in fractions of a microsecond, as many as there are ticks in a period: then
+-- all times of ticks are whole numbers.
 
 local function read(key)
   local v = call('GET', key)
@@ -20,7 +20,7 @@ local function latest(a, now)
   return periods * count + muldiv(count, since - periods * per, per)
 end
 
--- till returns how long after now a tick is.
+-- timeUntil returns the time from now until a tick.
 local function timeUntil(a, tick, now)
   local count, per = tonumber(ARGV[a]), tonumber(ARGV[a + 1])
   local periods = floor(tick / count)
@@ -46,7 +46,7 @@ return {
     local ok, wait = 0, -1
     if n <= queue then
       local earliest = timeUntil(a, to, now) - arg
-      if earliest < timeUntil(a, from + 1, now) then -- else not even if nobody else waits
+      if earliest < timeUntil(a, from + 1, now) then -- otherwise the wait is too long even for an empty queue
         wait = max(earliest, timeUntil(a, to - queue, now))
         if wait <= 0 then
           ok, wait = 1, timeUntil(a, to, now)
@@ -64,7 +64,7 @@ return {
     write(key, a, to, last)
   end,
 
-  -- Who stands behind keeps his tick, so that only the last in line gives ticks back.
+  -- Claims behind this one keep their ticks, so only the last claim in the queue returns ticks.
   settle = function(key, a, now, extra, from)
     local lastBooked, last = read(key)
     if extra > 0 then

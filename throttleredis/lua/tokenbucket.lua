@@ -1,8 +1,8 @@
--- A bucket from which so many ticks were taken as of last, the latest reading granted at.
--- Two numbers, last and taken, say what throttle.TokenBucket keeps as tat and last. The key
--- vanishes so many milliseconds after last, or later, which is not before the bucket is full:
--- the expiry is moved only when that comes too near.
--- Arguments: ticks of a unit, ticks of a microsecond, most units.
+-- A token bucket: taken is the number of ticks of tokens missing at the time last, which is
+-- the latest reading granted at. The two correspond to tat and last of throttle.TokenBucket.
+-- The third number stored is the expiry of the key, in milliseconds after last. A write that
+-- leaves the bucket full before the key expires keeps the expiry, which is cheaper.
+-- Arguments: ticks per unit, ticks per microsecond, capacity in units.
 
 local function write(key, last, taken, expiresAt, scale)
   if last + taken / scale < expiresAt then
@@ -50,8 +50,8 @@ return {
     write(key, last, taken, expiresAt, ARGV[a + 1] + 0)
   end,
 
-  -- What is given back is less the longer it was held: had it not been taken, a full
-  -- bucket would have stayed full.
+  -- A returned unit counts less the longer it was held, because the refill since then would
+  -- have been lost if the unit had not been taken from a full bucket.
   settle = function(key, a, now, extra, from)
     local interval, scale = tonumber(ARGV[a]), tonumber(ARGV[a + 1])
     local v, last, taken, expiresAt = call('GET', key), now, 0, 0

@@ -1,10 +1,12 @@
--- A limit that pays later, as package warmup has it: as of last, the latest reading granted
--- at, all is paid for in ahead nanoseconds, which were rounded up by so many, and there will
--- be so many idle units then. All are doubles, as they are there.
--- Arguments: the prices: nanoseconds of a unit, of an idle one up to the threshold, by which
--- each further one takes longer; the threshold; most idle units; nanoseconds of idleness that
--- make one. Whole idle units that are free, and nanoseconds in which they come. Idle units
--- that are not there at first: such a key is kept for an hour longer.
+-- A limit that delays the claim after the one that causes the cost, as package warmup does. It
+-- stores last, the latest reading granted at; paidAfter, the nanoseconds after last until all
+-- granted units are paid for; rounded, by how much that was rounded up; and idle, the idle
+-- units at that time. All are doubles, as in package warmup.
+-- Arguments: the costs: nanoseconds per unit, nanoseconds per idle unit up to the threshold,
+-- and the increase for each further one; the threshold; the maximum number of idle units; the
+-- nanoseconds of idleness per idle unit. The number of whole idle units that are free, and the
+-- nanoseconds in which they accrue. The number of idle units that a new key lacks: such a key
+-- is kept for an hour longer.
 
 local function unitCosts(a)
   return {
@@ -39,7 +41,7 @@ local function write(key, s, p)
   call('SET', key, pack('<dddd', s.last, s.paidAfter, s.rounded, s.idle), 'PX', ttlMillis(ns / 1000))
 end
 
--- elapse makes idle units of the time that has passed until so many nanoseconds after last.
+-- accrueIdle adds the idle units of the time until now, in nanoseconds after last.
 local function accrueIdle(s, p, now)
   if now > s.paidAfter then
     s.idle = min(p.maxIdle, s.idle + (now - s.paidAfter) / p.idlePerUnit)
@@ -47,13 +49,15 @@ local function accrueIdle(s, p, now)
   end
 end
 
+-- costOf returns the nanoseconds for units of which used are idle ones.
 local function costOf(p, idle, units, used)
   local above = max(idle - p.threshold, 0)
   local cold = min(above, used)
   return p.warm * used + cold * (above - cold / 2) * p.slope + (units - used) * p.interval
 end
 
--- use takes units, from idle ones first unless it books ahead and they are free.
+-- consume takes units and returns how many were idle ones. It takes idle units first, except
+-- that a claim that books ahead takes none if they are free.
 local function consume(s, p, units, now)
   accrueIdle(s, p, now)
   local booked, used = s.paidAfter > now, 0
@@ -80,8 +84,8 @@ return {
       write(key, s, p)
     end
     now = max(now, s.last)
-    local passed = (now - s.last) * 1000
-    local ok, wait, used = 0, max(s.paidAfter - passed, 0), 0
+    local elapsed = (now - s.last) * 1000
+    local ok, wait, used = 0, max(s.paidAfter - elapsed, 0), 0
     if s.paidAfter >= maxNanos then
       wait = -1
     elseif wait > arg then
@@ -89,14 +93,14 @@ return {
     else
       ok = 1
       if not dryRun then
-        used = consume(s, p, n, passed)
-        s.last, s.paidAfter, passed = now, s.paidAfter - passed, 0
+        used = consume(s, p, n, elapsed)
+        s.last, s.paidAfter, elapsed = now, s.paidAfter - elapsed, 0
       end
     end
-    local left, reset = 0, min(s.paidAfter - passed + p.full, maxNanos)
-    if s.paidAfter <= passed then
+    local left, reset = 0, min(s.paidAfter - elapsed + p.full, maxNanos)
+    if s.paidAfter <= elapsed then
       local future = {paidAfter = s.paidAfter, idle = s.idle}
-      accrueIdle(future, p, passed)
+      accrueIdle(future, p, elapsed)
       local idle = min(future.idle, p.units)
       left, reset = floor(idle) + 1, ceil((p.units - idle) * p.interval)
     end
@@ -107,8 +111,8 @@ return {
     write(key, s, p)
   end,
 
-  -- A grant is the reading it was made at, and with that as origin: where the claim acts,
-  -- where it is paid for, and how many idle units it used.
+  -- A grant is the reading it was made at; in nanoseconds after that, when the claim acts and
+  -- when it is paid for; and how many idle units it used.
   settle = function(key, a, now, extra, from, grant)
     local p, s = unitCosts(a), read(key)
     if not s then
@@ -116,9 +120,9 @@ return {
     end
     now = max(now, s.last)
     from = min(from, now)
-    local passed = (now - s.last) * 1000
+    local elapsed = (now - s.last) * 1000
     if extra > 0 then
-      consume(s, p, extra, passed)
+      consume(s, p, extra, elapsed)
       return write(key, s, p)
     end
     local actsAt, paid, used = unpack('<ddd', grant)
@@ -128,9 +132,9 @@ return {
     if paid > actsAt and s.paidAfter == paid then
       local remaining = n - returned
       local cost = costOf(p, s.idle + used, remaining, min(remaining, used))
-      s.paidAfter, s.rounded = min(max(actsAt + ceil(cost), passed), paid), 0
+      s.paidAfter, s.rounded = min(max(actsAt + ceil(cost), elapsed), paid), 0
     end
-    local idle = min(max(returned - (n - used), 0), used) - max(passed - paid, 0) / p.idlePerUnit
+    local idle = min(max(returned - (n - used), 0), used) - max(elapsed - paid, 0) / p.idlePerUnit
     s.idle = min(s.idle + max(idle, 0), p.maxIdle)
     write(key, s, p)
   end,
