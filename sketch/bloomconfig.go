@@ -29,7 +29,7 @@ func (s BloomConfig) Validate() error {
 	return nil
 }
 
-// validateProbability returns an error if p is no chance that a sketch can keep, or 0.
+// validateProbability returns an error if p is neither 0 nor an error rate that a sketch supports.
 func validateProbability(what, field string, p float64) error {
 	if p != 0 && !(p >= minErrorRate && p < 1) {
 		return fmt.Errorf("sketch: %s: %s is %v: it must lie between %v and 1, or be 0 for %v", what, field, p, minErrorRate, defaultErrorRate)

@@ -202,8 +202,8 @@ func queryValue(query, name string) string {
 	return value
 }
 
-// is reports whether url.QueryUnescape returns name for k. It allocates nothing, as a query
-// may have 100,000 names.
+// queryNameIs reports whether url.QueryUnescape(k) returns name. It does not allocate, because
+// a query may have 100,000 names.
 func queryNameIs(k, name string) bool {
 	for i := range len(name) {
 		switch {
