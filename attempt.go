@@ -91,7 +91,7 @@ func (rt *roundTrip) withAttemptTimeout(d time.Duration) context.Context {
 	return ctx
 }
 
-// watchesCancel reports whether RequestOptions.Cancel must end the context of the attempt: only
+// watchesCancel reports whether Request.Cancel must end the context of the attempt: only
 // http.Transport is known to look at it by itself.
 func (rt *roundTrip) watchesCancel() bool {
 	if cancelOf(rt.req) == nil {

@@ -33,7 +33,7 @@ type source uint8
 const (
 	noBody      source = iota // there is no body
 	sentOnce                  // nowhere: it can be sent once
-	fromGetBody               // RequestOptions.GetBody
+	fromGetBody               // Request.GetBody
 	fromRewind                // a replay
 )
 

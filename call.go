@@ -13,7 +13,7 @@ import (
 	"github.com/heed-go/heed/throttle/queue"
 )
 
-// A sendToBase is one RoundTrip with all its attempts. It is taken from a pool, so that a
+// A roundTrip is one RoundTrip with all its attempts. It is taken from a pool, so that a
 // request that is granted immediately and succeeds allocates nothing.
 type roundTrip struct {
 	*attemptResources

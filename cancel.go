@@ -9,7 +9,7 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// errCanceled is returned for a request that RequestOptions.Cancel or CancelRequest ended
+// errCanceled is returned for a request that Request.Cancel or CancelRequest ended
 // while it waited.
 var errCanceled error = canceledError{}
 
@@ -121,7 +121,7 @@ func (rt *roundTrip) cancelCause() error {
 	return nil
 }
 
-// cancelOf returns RequestOptions.Cancel, which programs still set, and http.Client does for
+// cancelOf returns Request.Cancel, which programs still set, and http.Client does for
 // its Timeout.
 func cancelOf(req *http.Request) <-chan struct{} {
 	return req.Cancel //lint:ignore SA1019 see above

@@ -56,7 +56,7 @@ func finishes(t *testing.T, url string) {
 	require.Zero(t, failed.Load(), "calls failed")
 }
 
-// sendToBase returns how often a request was sent, and the last status; 0: no answer.
+// roundTrip returns how often a request was sent, and the last status; 0: no answer.
 func roundTrip(client *http.Client, url string) (attempts int64, status int) {
 	resp, err := client.Get(url)
 	if err != nil {

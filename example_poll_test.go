@@ -69,7 +69,7 @@ func ExamplePoller() {
 	body, _ := io.ReadAll(resp.Body)
 	fmt.Println(resp.StatusCode, string(body))
 	// Output:
-	// heed: operation https://api.example.com/operations/7 after 0 looks: context deadline exceeded
+	// heed: operation https://api.example.com/operations/7 after 0 polls: context deadline exceeded
 	// 200 {"name":"vm1"}
 }
 

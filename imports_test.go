@@ -21,33 +21,34 @@ import (
 // modulePath is the path of the root module.
 const modulePath = "github.com/heed-go/heed"
 
-// layers says who may import whom: only what stands further up. Rooms that share
-// a layer know nothing of each other. The table holds for all files but those of
-// external test packages, which may reach where they like.
+// importOrder lists all packages. A package imports only packages of earlier lines. External
+// test packages may import all.
 //
-// A room is a folder with a package. One that ends in "/*" is each folder in it,
-// one that ends in "/..." a whole tree, whose packages may import each other.
-var layers = [][]string{
-	{"backoff", "internal/memhttp", "internal/httphost"},
-	{"throttle"},
-	{"warmup", "quota", "sketch", "throttle/throttletest"},
-	{".", "throttlehttp", "rules", "throttleredis/...", "internal/replay"},
-	{"retryable", "debugpage", "heedtest", "internal/headercases"},
-	{"examples/gateway", "examples/redis/...", "examples/*", "bench/...", "throttleotel/...", "throttleprom/..."},
+// An entry that ends in "/*" is each folder in it, one that ends in "/..." a whole tree,
+// whose packages may import each other.
+var importOrder = [][]string{
+	{"internal/ticks"},
+	{"backoff", "internal/gcra", "internal/indexheap", "internal/sfv", "internal/httphost", "internal/httpbody", "internal/memhttp"},
+	{"throttle", "backoff/cenkalti"},
+	{"throttle/keyed", "throttle/queue", "throttle/throttletest", "warmup", "sketch", "quota/headers"},
+	{"quota", "rate"},
+	{"rate/xtime", "quota/fleet", ".", "throttlehttp", "rules", "throttleredis/...", "internal/replay"},
+	{"poll", "rules/*", "retryable", "heedtest", "internal/headercases"},
+	{"examples/gateway", "examples/redis/...", "examples/*", "bench/..."},
 }
 
-// nested are the rooms that are modules of their own, so that whoever does not
-// use them never gets their dependencies.
-var nested = []string{"examples/gateway", "examples/redis/...", "throttleredis/...", "bench/...", "throttleotel/...", "throttleprom/..."}
+// nestedModules are the folders that are modules of their own, so that their dependencies
+// are not those of the root module.
+var nestedModules = []string{"examples/gateway", "examples/redis/...", "throttleredis/...", "bench/..."}
 
-// arithmetic are the rooms that must not reach net/http, not even through others.
-var arithmetic = []string{"backoff", "throttle", "warmup", "sketch"}
+// noHTTP are the packages that must not import net/http, not even through others.
+var noHTTP = []string{"backoff", "throttle", "warmup", "sketch"}
 
-// foreign says in which room of the root module the code of others is used. Only
-// tests, examples and nested modules are free.
-var foreign = map[string]string{
-	"github.com/cenkalti/backoff/v4":        "backoff",
-	"golang.org/x/time":                     "throttle",
+// allowedModules names the package of the root module that may import each module of
+// others. Tests, examples and nested modules may import all.
+var allowedModules = map[string]string{
+	"github.com/cenkalti/backoff/v4":        "backoff/cenkalti",
+	"golang.org/x/time":                     "rate/xtime",
 	"github.com/zeebo/xxh3":                 "sketch",
 	"golang.org/x/net/http/httpguts":        ".",
 	"golang.org/x/net/http2/hpack":          "heedtest",
@@ -56,18 +57,11 @@ var foreign = map[string]string{
 	"go.yaml.in/yaml/v3":                    "rules",
 }
 
-// bannedNames are folders that say nothing of what is in them.
-var bannedNames = []string{"util", "utils", "common", "types", "testutil", "helpers", "misc"}
-
-// maxLines is the length that a file with one idea does not reach.
-const maxLines = 350
-
-// source is what the rules need to know of one file.
+// source is what the checks need to know of one file.
 type source struct {
 	file    string // slashes, from the root of the repository
 	pkg     string
 	imports []string
-	lines   int
 	module  string // folder of the go.mod that it belongs to
 }
 
@@ -87,22 +81,19 @@ func TestImports_violationsAreReported(t *testing.T) {
 		source source
 		fault  string
 	}{
-		"up":             {source{file: "throttle/a.go", imports: []string{modulePath + "/quota"}}, "throttle/a.go imports quota: "},
-		"up to the root": {source{file: "quota/a.go", imports: []string{modulePath}}, "quota/a.go imports .: "},
-		"sideways":       {source{file: "quota/a.go", imports: []string{modulePath + "/warmup"}}, "quota/a.go imports warmup: "},
-		"sideways in a test of its own package": {source{file: "quota/a_test.go", pkg: "quota", imports: []string{modulePath + "/warmup"}},
-			"quota/a_test.go imports warmup: "},
-		"another example":   {source{file: "examples/a/main.go", imports: []string{modulePath + "/examples/b"}}, "examples/a/main.go imports examples/b: "},
-		"no room":           {source{file: "queue/a.go"}, "queue/a.go: "},
-		"no room for it":    {source{file: "heedtest/a.go", imports: []string{modulePath + "/queue"}}, "heedtest/a.go imports queue: "},
-		"nameless":          {source{file: "bench/util/a.go", module: "bench"}, "bench/util/a.go: "},
-		"too long":          {source{file: "quota/a.go", lines: maxLines}, "quota/a.go has 350 lines: "},
-		"not a module":      {source{file: "throttleredis/a.go"}, "throttleredis/a.go: "},
-		"a module":          {source{file: "quota/a.go", module: "quota"}, "quota/a.go: "},
-		"net/http":          {source{file: "warmup/a.go", imports: []string{"net/http"}}, "warmup/a.go imports net/http: "},
-		"below net/http":    {source{file: "sketch/a.go", imports: []string{"net/http/httptrace"}}, "sketch/a.go imports net/http/httptrace: "},
-		"stranger":          {source{file: "quota/a.go", imports: []string{"example.org/x"}}, "quota/a.go imports example.org/x: "},
-		"in the wrong room": {source{file: "quota/a.go", imports: []string{"golang.org/x/time/rate"}}, "quota/a.go imports golang.org/x/time/rate: "},
+		"later":              {source{file: "throttle/a.go", imports: []string{modulePath + "/quota"}}, "throttle/a.go imports quota: "},
+		"the root":           {source{file: "quota/a.go", imports: []string{modulePath}}, "quota/a.go imports .: "},
+		"same line":          {source{file: "sketch/a.go", imports: []string{modulePath + "/warmup"}}, "sketch/a.go imports warmup: "},
+		"in-package test":    {source{file: "sketch/a_test.go", pkg: "sketch", imports: []string{modulePath + "/warmup"}}, "sketch/a_test.go imports warmup: "},
+		"another example":    {source{file: "examples/a/main.go", imports: []string{modulePath + "/examples/b"}}, "examples/a/main.go imports examples/b: "},
+		"not listed":         {source{file: "other/a.go"}, "other/a.go: "},
+		"imports unlisted":   {source{file: "heedtest/a.go", imports: []string{modulePath + "/other"}}, "heedtest/a.go imports other: "},
+		"not a module":       {source{file: "throttleredis/a.go"}, "throttleredis/a.go: "},
+		"a module":           {source{file: "quota/a.go", module: "quota"}, "quota/a.go: "},
+		"net/http":           {source{file: "warmup/a.go", imports: []string{"net/http"}}, "warmup/a.go imports net/http: "},
+		"below net/http":     {source{file: "sketch/a.go", imports: []string{"net/http/httptrace"}}, "sketch/a.go imports net/http/httptrace: "},
+		"foreign module":     {source{file: "quota/a.go", imports: []string{"example.org/x"}}, "quota/a.go imports example.org/x: "},
+		"in another package": {source{file: "quota/a.go", imports: []string{"golang.org/x/time/rate"}}, "quota/a.go imports golang.org/x/time/rate: "},
 	} {
 		if tt.source.module == "" {
 			tt.source.module = "."
@@ -115,9 +106,9 @@ func TestImports_violationsAreReported(t *testing.T) {
 
 func TestImports_validOnesPass(t *testing.T) {
 	require.Empty(t, faults([]source{
-		{file: "quota/a.go", module: ".", imports: []string{"net/http", modulePath + "/throttle"}, lines: maxLines - 1},
-		{file: "throttle/rate.go", module: ".", imports: []string{"golang.org/x/time/rate"}},
-		{file: "throttle/a_test.go", pkg: "throttle_test", module: ".", imports: []string{modulePath, "net/http"}, lines: 2000},
+		{file: "quota/a.go", module: ".", imports: []string{"net/http", modulePath + "/throttle"}},
+		{file: "rate/xtime/a.go", module: ".", imports: []string{"golang.org/x/time/rate", modulePath + "/throttle"}},
+		{file: "throttle/a_test.go", pkg: "throttle_test", module: ".", imports: []string{modulePath, "net/http"}},
 		{file: "throttle/b_test.go", pkg: "throttle", module: ".", imports: []string{"github.com/stretchr/testify/require"}},
 		{file: "examples/a/main.go", module: ".", imports: []string{modulePath, "github.com/benbjohnson/clock"}},
 		{file: "bench/ratio/main.go", module: "bench", imports: []string{modulePath + "/bench", "golang.org/x/time/rate"}},
@@ -128,10 +119,7 @@ func TestImports_validOnesPass(t *testing.T) {
 // TestImports_limitersDoNotReachHTTP asks the go command, which also sees what
 // the dependencies import.
 func TestImports_limitersDoNotReachHTTP(t *testing.T) {
-	for _, dir := range arithmetic {
-		if found, _ := filepath.Glob(dir + "/*.go"); len(found) == 0 {
-			continue // not built yet
-		}
+	for _, dir := range noHTTP {
 		for dep := range strings.Lines(run(t, "go", "list", "-deps", "./"+dir)) {
 			require.NotEqual(t, "net/http", strings.TrimSpace(dep), dir)
 		}
@@ -161,8 +149,7 @@ func TestModules_areInTheWorkspace(t *testing.T) {
 	}
 }
 
-// TestDocs_nameTestsThatExist keeps comments and pages honest: what they give
-// as evidence must be there.
+// TestDocs_nameTestsThatExist checks that the tests exist that comments and pages name.
 func TestDocs_nameTestsThatExist(t *testing.T) {
 	declared := regexp.MustCompile(`(?m)^func ((?:Test|Fuzz|Benchmark|Example)\w*)\(`)
 	named := regexp.MustCompile(`\b(?:Test|Fuzz|Benchmark|Example)(?:[A-Z]\w*)?_\w+`)
@@ -187,19 +174,22 @@ func TestDocs_nameTestsThatExist(t *testing.T) {
 	}
 }
 
-// faults returns what is wrong with the house, one line each.
+// faults returns a line for each violation.
 func faults(sources []source) (all []string) {
 	for _, s := range sources {
-		for _, fault := range []string{misplaced(s), tooLong(s)} {
-			if fault != "" {
-				all = append(all, fault)
-			}
+		pattern, _ := entryOf(s.dir())
+		switch {
+		case pattern == "":
+			all = append(all, s.file+": the package is not listed in importOrder of imports_test.go")
+			continue
+		case slices.Contains(nestedModules, pattern) != (s.module != "."):
+			all = append(all, s.file+": nestedModules of imports_test.go and its go.mod differ: it belongs to module "+s.module)
 		}
-		if dir, _ := place(s.dir()); dir == "" || s.external() {
+		if s.external() {
 			continue
 		}
 		for _, imp := range s.imports {
-			if fault := misuse(s, imp); fault != "" {
+			if fault := faultOf(s, imp); fault != "" {
 				all = append(all, fmt.Sprintf("%s imports %s: %s", s.file, under(imp), fault))
 			}
 		}
@@ -207,47 +197,27 @@ func faults(sources []source) (all []string) {
 	return all
 }
 
-func misplaced(s source) string {
-	dir, _ := place(s.dir())
-	switch {
-	case slices.ContainsFunc(strings.Split(s.dir(), "/"), func(p string) bool { return slices.Contains(bannedNames, p) }):
-		return s.file + ": the folder's name does not say what is in it"
-	case dir == "":
-		return s.file + ": the package has no room: give it a line in the table of layers_test.go"
-	case slices.Contains(nested, dir) != (s.module != "."):
-		return s.file + ": the table of nested modules and its go.mod differ: it belongs to module " + s.module
-	}
-	return ""
-}
-
-func tooLong(s source) string {
-	if s.isTest() || s.lines < maxLines {
-		return ""
-	}
-	return fmt.Sprintf("%s has %d lines: one idea per file, under %d lines", s.file, s.lines, maxLines)
-}
-
-// misuse says what is wrong when s imports imp.
-func misuse(s source, imp string) string {
-	from, layer := place(s.dir())
+// faultOf returns what is wrong with the import of imp by s; "": nothing.
+func faultOf(s source, imp string) string {
+	from, line := entryOf(s.dir())
 	if rel := under(imp); rel != imp {
-		switch to, below := place(rel); {
+		switch to, earlier := entryOf(rel); {
 		case to == "":
-			return "it has no room in the table"
+			return "it is not listed in importOrder"
 		case to == from && strings.HasSuffix(from, "/..."):
 			return ""
-		case below >= layer:
-			return "imports go down only, never sideways"
+		case earlier >= line:
+			return "it is not listed before the importing package"
 		}
 		return ""
 	}
 	switch {
 	case s.isTest():
 		return ""
-	case (imp == "net/http" || strings.HasPrefix(imp, "net/http/")) && slices.Contains(arithmetic, from):
-		return from + " is arithmetic only"
+	case (imp == "net/http" || strings.HasPrefix(imp, "net/http/")) && slices.Contains(noHTTP, from):
+		return from + " must not use net/http"
 	case !isStandard(imp) && s.module == "." && from != "examples/*" && packageFor(imp) != from:
-		return "the code of others has one room each: see the table foreign in layers_test.go"
+		return "allowedModules of imports_test.go names another package for it"
 	}
 	return ""
 }
@@ -260,9 +230,9 @@ func under(imp string) string {
 	return strings.TrimPrefix(imp, modulePath+"/")
 }
 
-// place finds the room of a folder and its layer; the room is "" if there is none.
-func place(dir string) (pattern string, layer int) {
-	for i, patterns := range layers {
+// entryOf returns the entry of importOrder for a folder, and its line; "": there is none.
+func entryOf(dir string) (pattern string, line int) {
+	for i, patterns := range importOrder {
 		for _, pattern := range patterns {
 			tree, isTree := strings.CutSuffix(pattern, "/...")
 			each, isEach := strings.CutSuffix(pattern, "/*")
@@ -283,7 +253,7 @@ func isStandard(imp string) bool {
 }
 
 func packageFor(imp string) string {
-	for mod, dir := range foreign {
+	for mod, dir := range allowedModules {
 		if imp == mod || strings.HasPrefix(imp, mod+"/") {
 			return dir
 		}
@@ -312,7 +282,7 @@ func readRepository(t *testing.T) (all []source) {
 		require.NoError(t, err)
 		f, err := parser.ParseFile(token.NewFileSet(), file, text, parser.ImportsOnly)
 		require.NoError(t, err)
-		s := source{file: file, pkg: f.Name.Name, lines: strings.Count(string(text), "\n")}
+		s := source{file: file, pkg: f.Name.Name}
 		for _, imp := range f.Imports {
 			s.imports = append(s.imports, strings.Trim(imp.Path.Value, "\"`"))
 		}

@@ -245,7 +245,7 @@ func TestPoller_reportsFailures(t *testing.T) {
 		"not found, later":  {response{404, "who?", []string{"Retry-After", "5"}}, Poller{}, statusError(404), "404 Not Found", time.Second},
 		"a failure":         {response{500, "oops", nil}, Poller{}, statusError(500), "500 Internal Server Error", time.Second},
 		"no status":         {response{200, "{}", nil}, Poller{}, errNoStatus, "set Poller.ParseStatus", time.Second},
-		"a long status":     {response{200, `{"status":"` + strings.Repeat("x", 100) + `"}`, nil}, Poller{MaxBody: 50}, errNoStatus, "Poll.MaxBody", time.Second},
+		"a long status":     {response{200, `{"status":"` + strings.Repeat("x", 100) + `"}`, nil}, Poller{MaxBody: 50}, errNoStatus, "Poller.MaxBody", time.Second},
 		"a wait too long":   {response{200, `{"status":"Running"}`, []string{"Retry-After", "3601"}}, Poller{}, ErrMaxWait, "Running", time.Second},
 		"a wait above Most": {response{200, `{"status":"Running"}`, []string{"Retry-After", "20"}}, Poller{MaxInterval: 19 * time.Second, Interval: backoff.Constant(2 * time.Second)}, ErrMaxWait, "Running", 2 * time.Second},
 		"cancelled caller":  {monitorStatus("Running"), Poller{}, gone, "gone home", 10 * time.Second},

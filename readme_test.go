@@ -19,16 +19,16 @@ func TestReadme_programBuilds(t *testing.T) {
 	require.NoError(t, err, "%s", out)
 }
 
-// TestReadme_listsEveryPackage compares the map with the rooms that have a
-// package. Examples are one line together.
+// TestReadme_listsEveryPackage compares the list of packages with importOrder, as far as the
+// packages exist. Examples are one line together.
 func TestReadme_listsEveryPackage(t *testing.T) {
 	var shown, built []string
-	for line := range strings.Lines(readmeBlock(t, "## The house\n", "```\n")) {
+	for line := range strings.Lines(readmeBlock(t, "## Packages\n", "```\n")) {
 		dir, _, _ := strings.Cut(line, " ")
 		shown = append(shown, strings.TrimSuffix(dir, "/"))
 	}
 	for _, s := range readRepository(t) {
-		pkg, _ := place(s.dir())
+		pkg, _ := entryOf(s.dir())
 		pkg = strings.TrimSuffix(strings.TrimSuffix(pkg, "/..."), "/*")
 		if pkg != "" && !s.isTest() && !slices.Contains(built, pkg) {
 			built = append(built, pkg)

@@ -101,7 +101,7 @@ func (r *rewindBody) rewind(ctx context.Context) (io.ReadCloser, error) {
 	return r.newReader(), nil
 }
 
-// getBody is RequestOptions.GetBody of the attempts, for what net/http sends again by
+// getBody is Request.GetBody of the attempts, for what net/http sends again by
 // itself: requests on connections that turn out to be closed, and HTTP/2 streams
 // that were refused.
 func (r *rewindBody) getBody() (io.ReadCloser, error) { return r.rewind(context.Background()) }

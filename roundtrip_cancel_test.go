@@ -28,7 +28,7 @@ func (remote) Reserve(ctx context.Context, c throttle.Claim) (throttle.Decision,
 }
 func (remote) Cancel(context.Context, throttle.Claim, throttle.Decision) {}
 
-// RequestOptions.Cancel and CancelRequest end a call wherever it is, and nothing is sent
+// Request.Cancel and CancelRequest end a call wherever it is, and nothing is sent
 // after that. Each call would take a minute or more.
 func TestTransport_canceledWithoutContext(t *testing.T) {
 	hangs := func(w http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
@@ -38,7 +38,7 @@ func TestTransport_canceledWithoutContext(t *testing.T) {
 		opts   RequestOptions
 		base   bool // plays a 500 instead of asking a server that hangs
 		sent   int64
-		needsC bool // only RequestOptions.Cancel can end it
+		needsC bool // only Request.Cancel can end it
 	}{
 		"in the queue":                       {bucket: 1},
 		"in the queue, with a MaxWait":       {bucket: 1, opts: RequestOptions{MaxWait: time.Hour}},
@@ -140,7 +140,7 @@ func TestTransport_canceledBeforeStart(t *testing.T) {
 	require.Equal(t, 2, s.sent())
 }
 
-// http.Client.Timeout sets RequestOptions.Cancel and calls CancelRequest: neither changes
+// http.Client.Timeout sets Request.Cancel and calls CancelRequest: neither changes
 // what the caller sees of a timeout, in the queue or in flight.
 func TestClient_timeoutIsATimeoutInEveryPhase(t *testing.T) {
 	for _, limiter := range []throttle.Limiter{nil, throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 1}, nil)} {

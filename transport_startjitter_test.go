@@ -53,7 +53,7 @@ func TestTransport_startJitterSpreadsFirstRequests(t *testing.T) {
 				})
 			}
 			wg.Wait()
-			a, b := crowd(first), crowd(second)
+			a, b := maxPerSecond(first), maxPerSecond(second)
 			t.Logf("%-17s  %d clients: largest crowd within 1 s: %4d at 12:00, %4d at 12:01; last at %v", tt.name, clients, a, b, time.Since(start).Round(time.Second))
 			require.LessOrEqual(t, a, tt.first)
 			require.LessOrEqual(t, b, tt.second)
@@ -65,8 +65,8 @@ func TestTransport_startJitterSpreadsFirstRequests(t *testing.T) {
 	}
 }
 
-// crowd returns the most instants within a second.
-func crowd(at []time.Duration) (most int) {
+// maxPerSecond returns the most instants within a second.
+func maxPerSecond(at []time.Duration) (most int) {
 	slices.Sort(at)
 	for i, j := 0, 0; i < len(at); i++ {
 		for j < len(at) && at[j] < at[i]+time.Second {

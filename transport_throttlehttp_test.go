@@ -98,7 +98,7 @@ func TestTransport_isNeverRejectedByOurMiddleware(t *testing.T) {
 				defer base.CloseIdleConnections()
 				wire := &countingTransport{base: base}
 				start := time.Now()
-				failed := crowd(heed.NewClient(&heed.Transport{Base: wire}), s.URL)
+				failed := sendConcurrently(heed.NewClient(&heed.Transport{Base: wire}), s.URL)
 				summary := fmt.Sprintf("%s, dialect %d: of %d sent after the first answer %d refused, %d failed, %v",
 					name, dialect, wire.sent.Load(), wire.rejected.Load(), failed, time.Since(start).Round(time.Millisecond))
 				t.Log(summary)
@@ -113,9 +113,9 @@ func TestTransport_isNeverRejectedByOurMiddleware(t *testing.T) {
 	}
 }
 
-// crowd has 30 goroutines make 180 calls, which takes several windows. It returns how
+// sendConcurrently has 30 goroutines make 180 calls, which takes several windows. It returns how
 // many fail.
-func crowd(client *http.Client, url string) int64 {
+func sendConcurrently(client *http.Client, url string) int64 {
 	var failed atomic.Int64
 	var all sync.WaitGroup
 	for range 30 {

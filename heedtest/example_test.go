@@ -32,6 +32,6 @@ func Example() {
 	// Output:
 	// 200 "half of this" unexpected EOF
 	// 503 "closed" <nil>
-	// 429 "Too early: it was said when to come back.\n" <nil>
+	// 429 "too early: Retry-After has not elapsed\n" <nil>
 	// 1 of 3 came too early
 }

@@ -142,7 +142,7 @@ func (f TimeFormat) String() string {
 	if int(f) < len(formatNames) {
 		return formatNames[f]
 	}
-	return "unknown formatatatatatat"
+	return "unknown format"
 }
 
 // IsDelta reports whether f counts from the answer, so that nobody's clock matters.

@@ -30,5 +30,5 @@ func TestTimeFormat_isDelta(t *testing.T) {
 	} {
 		require.Equal(t, isDelta, f.IsDelta(), f.String())
 	}
-	require.Equal(t, "unknown formatat", TimeFormat(99).String())
+	require.Equal(t, "unknown format", TimeFormat(99).String())
 }

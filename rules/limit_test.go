@@ -21,15 +21,16 @@ func TestLimit_outcomeOfRefusals(t *testing.T) {
 	}}
 	const two = "rate_limit: {unit: hour, requests_per_unit: 2"
 	for words, want := range map[string]string{
-		two + "}":                                        "yynnnnnn",
-		"shadow_mode: true, " + two + "}":                "yyoooooo",
-		two + ", soft: 150%}":                            "yyooonnn",
-		two + ", borrow: spare}":                         "yyoooonn",
-		"shadow_mode: true, " + two + ", soft: 50%}":     "yyoooooo",
-		"rate_limit: {unit: hour, requests_per_unit: 0}": "nnnnnnnn",
-		"rate_limit: {unlimited: true}":                  "yyyyyyyy",
+		two + "}":                                                           "yynnnnnn",
+		"shadow_mode: true, " + two + "}":                                   "yyoooooo",
+		two + ", soft: 150%}":                                               "yyooonnn",
+		two + ", borrow: spare}":                                            "yyoooonn",
+		"shadow_mode: true, " + two + ", soft: 50%}":                        "yyoooooo",
+		"rate_limit: {unit: hour, requests_per_unit: 0}":                    "nnnnnnnn",
+		"rate_limit: {unlimited: true}":                                     "yyyyyyyy",
+		"rate_limit: {unlimited: true, requests_per_unit: 0}":               "yyyyyyyy",
 		"shadow_mode: true, rate_limit: {unit: hour, requests_per_unit: 0}": "oooooooo",
-		two + ", cost: 2}": "ynnnnnnn",
+		two + ", cost: 2}":                                                  "ynnnnnnn",
 	} {
 		r, got := oneRule(t, words, s), ""
 		for i := range 8 {

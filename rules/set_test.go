@@ -106,6 +106,25 @@ descriptors:
 	require.Equal(t, []string{"addr, 198.51.100.7", "nz"}, matchedLimits(set, readRequest(t, "GET /\nX-Real-Ip: 198.51.100.7")))
 }
 
+// A value is computed once for a request, however many limits use it, and however many
+// values a file has.
+func TestConfig_valuesAreComputedOncePerRequest(t *testing.T) {
+	calls := map[string]int{}
+	values := map[string]func(*http.Request) (string, bool){}
+	file := "domain: d\ndescriptors:\n"
+	for i := range 40 {
+		name := fmt.Sprint("v", i)
+		values[name] = func(*http.Request) (string, bool) { calls[name]++; return "x", true }
+		file += fmt.Sprintf("- {key: %s, rate_limit: {name: a%d, unit: hour, requests_per_unit: 1}}\n", name, i)
+		file += fmt.Sprintf("- {key: %s, value: x, rate_limit: {name: b%d, unit: hour, requests_per_unit: 1}}\n", name, i)
+	}
+	set, err := Parse([]byte(file), Config{Values: values})
+	require.NoError(t, err)
+	require.NotEmpty(t, matchedLimits(set, readRequest(t, "GET /")))
+	require.Len(t, calls, 40)
+	require.Equal(t, 1, calls["v0"])
+}
+
 // TestLimit_metricMatchesEnvoy has the names that the documentation of
 // envoyproxy/ratelimit gives, and those of its program where it gives none.
 func TestLimit_metricMatchesEnvoy(t *testing.T) {

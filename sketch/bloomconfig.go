@@ -20,7 +20,7 @@ func (s BloomConfig) Validate() error {
 	case s.Bytes < 0 || s.Bytes > maxBytes:
 		return fmt.Errorf("sketch: BloomConfig: Bytes is %d: it must lie between 0 and %d", s.Bytes, int64(maxBytes))
 	}
-	if err := validateProbability("size", "ErrorRate", s.ErrorRate); err != nil {
+	if err := validateProbability("BloomConfig", "ErrorRate", s.ErrorRate); err != nil {
 		return err
 	}
 	if load, _ := s.maxLoad(pairLayout, 1); s.Bytes == 0 && float64(s.Keys)/load > maxBytes/cacheLineBytes {
@@ -29,7 +29,7 @@ func (s BloomConfig) Validate() error {
 	return nil
 }
 
-// validateProbability returns an error if p is no chance that a sketch can keep, or 0.
+// validateProbability returns an error if p is neither 0 nor an error rate that a sketch supports.
 func validateProbability(what, field string, p float64) error {
 	if p != 0 && !(p >= minErrorRate && p < 1) {
 		return fmt.Errorf("sketch: %s: %s is %v: it must lie between %v and 1, or be 0 for %v", what, field, p, minErrorRate, defaultErrorRate)

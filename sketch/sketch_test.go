@@ -87,7 +87,7 @@ func TestConstructors_panicOnWhatCannotWork(t *testing.T) {
 		"Delta is -1":                     func() { sketch.NewCountMin(sketch.CountMinConfig{Delta: -1}) },
 		"an Epsilon of 1e-12 needs more":  func() { sketch.NewSlidingCountMin(sketch.CountMinConfig{Epsilon: 1e-12}, 1) },
 		"precision: Bytes is -5":          func() { sketch.NewCountMin(sketch.CountMinConfig{Bytes: -5}) },
-		"NewTopKK: it needs at least one": func() { sketch.NewTopK(0) },
+		"NewTopK: it needs at least one": func() { sketch.NewTopK(0) },
 		"Clients is 0":                    plan(func(p *sketch.LimiterConfig) { p.Clients = 0 }),
 		"Returning is 2":                  plan(func(p *sketch.LimiterConfig) { p.Returning = 2 }),
 		"Burst is 2":                      plan(func(p *sketch.LimiterConfig) { p.Burst = 2 }),

@@ -47,7 +47,7 @@ const maxItemCount = 1 << 62
 // several times k are needed. It panics if counters is not positive.
 func NewTopK(counters int) *TopK {
 	if counters <= 0 {
-		panic("sketch: NewTopKK: it needs at least one counter")
+		panic("sketch: NewTopK: it needs at least one counter")
 	}
 	return &TopK{capacity: counters, index: map[string]int{}}
 }

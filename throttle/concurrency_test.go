@@ -167,7 +167,7 @@ func TestConcurrency_wakesWaitersOfAQueue(t *testing.T) {
 }
 
 func TestNewConcurrency_panicsOnInvalidConfig(t *testing.T) {
-	require.PanicsWithValue(t, `throttle: capacity "": Count is 0: it must be positive (NewConcurrency)`, func() {
+	require.PanicsWithValue(t, `throttle: concurrency "": Count is 0: it must be positive (NewConcurrency)`, func() {
 		throttle.NewConcurrency(throttle.ConcurrencyConfig{}, nil)
 	})
 	require.Panics(t, func() { throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 1, MaxAge: -1}, nil) })

@@ -28,9 +28,9 @@ func ExampleBan() {
 	// true  logins: again in 0s
 	// true  logins: again in 0s
 	// false logins: again in 1s
-	// false penalty: again in 1m0s
+	// false ban: again in 1m0s
 	// true  logins: again in 0s
 	// true  logins: again in 0s
 	// false logins: again in 1s
-	// false penalty: again in 2m0s
+	// false ban: again in 2m0s
 }

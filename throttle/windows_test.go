@@ -74,6 +74,20 @@ func TestWindows_cancelDoesNotChangeLaterWindows(t *testing.T) {
 	}
 }
 
+// A claim that is cancelled in the window after its own no longer weighs in it.
+func TestSlidingCounter_cancelsInTheNextWindow(t *testing.T) {
+	clk := at(0)
+	l := NewSlidingCounter(SlidingCounterConfig{Limit: PerMinute(10)}, clk)
+	early := ask(l, 8, 0)
+	clk.now = time.Unix(60, 0)
+	late := ask(l, 1, 0)
+	require.EqualValues(t, 1, remaining(l))
+	l.Cancel(t.Context(), Claim{Cost: 8}, early)
+	require.EqualValues(t, 9, remaining(l))
+	l.Cancel(t.Context(), Claim{Cost: 1}, late)
+	require.EqualValues(t, 10, remaining(l))
+}
+
 // A claim with an older Now that comes when old sub-windows are being dropped is
 // decided in the newest, and never sees a smaller sum.
 func TestWindows_olderReadingSeesTheNewestCounts(t *testing.T) {
@@ -241,5 +255,21 @@ func TestNew_panicsOnInvalidConfig(t *testing.T) {
 		"sub-windows of no duration": func() { NewSubWindows(SubWindowsConfig{Limit: Limit{Count: 1, Per: 2}, Parts: 3}, nil) },
 	} {
 		require.Panics(t, f, name)
+	}
+}
+
+// One unit more than was claimed, and one less, are settled like any other number.
+func TestWindows_observeSettlesOneUnit(t *testing.T) {
+	clk := at(0)
+	for name, l := range windowLimiters(clk) {
+		t.Run(name, func(t *testing.T) {
+			clk.now = time.Unix(0, 0)
+			d := ask(l, 1, 0)
+			l.Observe(t.Context(), Claim{}, d, Feedback{Cost: 2})
+			require.EqualValues(t, 8, remaining(l))
+			d = ask(l, 2, 0)
+			l.Observe(t.Context(), Claim{Cost: 2}, d, Feedback{Cost: 1})
+			require.EqualValues(t, 7, remaining(l))
+		})
 	}
 }

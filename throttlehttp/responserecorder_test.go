@@ -46,11 +46,11 @@ func (s *recordedResponses) all() []throttlehttp.Response {
 // capabilities returns what w can do besides answering.
 func capabilities(w http.ResponseWriter) (can []string) {
 	for name, ok := range map[string]bool{
-		"flush":  is[http.Flusher](w) && is[interface{ FlushError() error }](w),
-		"hijack": is[http.Hijacker](w),
-		"read":   is[io.ReaderFrom](w),
-		"push":   is[http.Pusher](w),
-		"string": is[io.StringWriter](w),
+		"flush":  implements[http.Flusher](w) && implements[interface{ FlushError() error }](w),
+		"hijack": implements[http.Hijacker](w),
+		"read":   implements[io.ReaderFrom](w),
+		"push":   implements[http.Pusher](w),
+		"string": implements[io.StringWriter](w),
 	} {
 		if ok {
 			can = append(can, name)
@@ -60,7 +60,7 @@ func capabilities(w http.ResponseWriter) (can []string) {
 	return can
 }
 
-func is[T any](v any) bool {
+func implements[T any](v any) bool {
 	_, ok := v.(T)
 	return ok
 }

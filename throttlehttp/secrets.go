@@ -187,7 +187,7 @@ func queryValue(query, name string) string {
 		var pair string
 		pair, query, _ = strings.Cut(query, "&")
 		k, v, _ := strings.Cut(pair, "=")
-		if !is(k, name) || strings.Contains(pair, ";") {
+		if !queryNameIs(k, name) || strings.Contains(pair, ";") {
 			continue
 		}
 		v, err := url.QueryUnescape(v)
@@ -202,9 +202,9 @@ func queryValue(query, name string) string {
 	return value
 }
 
-// is reports whether url.QueryUnescape returns name for k. It allocates nothing, as a query
-// may have 100,000 names.
-func is(k, name string) bool {
+// queryNameIs reports whether url.QueryUnescape(k) returns name. It does not allocate, because
+// a query may have 100,000 names.
+func queryNameIs(k, name string) bool {
 	for i := range len(name) {
 		switch {
 		case k == "":

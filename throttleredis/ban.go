@@ -26,13 +26,13 @@ func (s *Store) Ban(v throttle.BanConfig, limits ...*Limiter) throttle.Limiter {
 		}
 	}
 	ban := s.limiter(limit{
-		algorithm:     "ban",
-		err:           v.Validate(),
-		policy:        v.Name,
-		scope:         scope,
-		ticksPerMicro: 1,
-		refusals:      true,
-		args:          []any{v.Refusals, ceilMicros(v.Within), ceilMicros(v.Duration), ceilMicros(longest), ceilMicros(quiet)},
+		algorithm:      "ban",
+		err:            v.Validate(),
+		policy:         v.Name,
+		scope:          scope,
+		ticksPerMicro:  1,
+		countsRefusals: true,
+		args:           []any{v.Refusals, ceilMicros(v.Within), ceilMicros(v.Duration), ceilMicros(longest), ceilMicros(quiet)},
 	})
 	p := newAllOf(limits...)
 	return &banned{newAllOf(append(p.limits, ban)...), p, v}

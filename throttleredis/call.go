@@ -11,14 +11,14 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// What a script is asked to do. They are of type any once and for all, as are the
-// arguments of limits: a decision then allocates no room for them.
+// Operations of a script. They have type any, as the arguments of limits have, so that a
+// decision does not allocate for the conversion.
 var (
 	opTake   any = "take"
-	verbTry  any = "try" // as take, but a refusal is not counted: the caller asks again
-	opDryRun any = "look"
-	opCancel any = "cancel" // give back all: the claim was not used
-	opSettle any = "settle" // take the units more than claimed, or give back those less
+	opTry    any = "try" // as take, but a rejection is not counted, because the caller retries
+	opDryRun any = "dryrun"
+	opCancel any = "cancel" // return all units: the claim was not used
+	opSettle any = "settle" // take the units used beyond the claim, or return those not used
 )
 
 func opOf(c throttle.Claim) any {
@@ -26,7 +26,7 @@ func opOf(c throttle.Claim) any {
 	case c.DryRun:
 		return opDryRun
 	case c.Waits:
-		return verbTry
+		return opTry
 	}
 	return opTake
 }

@@ -21,7 +21,7 @@ end
 return answers`
 	r := rand.New(rand.NewPCG(1, 1))
 	upTo := func(bits uint) int64 { return r.Int64N(1<<(1+r.UintN(bits)) + 1) }
-	args, want := []any{"look", 1, 0}, []any{}
+	args, want := []any{"dryrun", 1, 0}, []any{}
 	for range 2000 {
 		c := max(upTo(50), 1)
 		a, b := upTo(51), r.Int64N(c+1)

@@ -31,7 +31,7 @@ func (t *mirroredLimiter) HoldsUntilEnd() bool {
 func (s *degraded) HoldsUntilEnd() bool { return throttle.HoldsUntilEnd(s.Limiter) }
 
 // CountsRefusals implements throttle.RefusalCounter.
-func (l *Limiter) CountsRefusals() bool { return l.limit.refusals }
+func (l *Limiter) CountsRefusals() bool { return l.limit.countsRefusals }
 
 // CountsRefusals implements throttle.RefusalCounter.
 func (a *allOf) CountsRefusals() bool {

@@ -6,28 +6,28 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// A limit is what has to be known to ask a script, and to read its answer.
+// A limit holds what is needed to run a script for it, and to decode the reply.
 type limit struct {
-	algorithm     string
-	err           error // of the configuration
-	policy        string
-	scope         string        // what else tells it from others
-	capacity      int64         // most units at once
-	per           time.Duration // in which they come back
-	ticksPerMicro int64         // ticks in a microsecond
-	args          []any         // for the script
-	booksAhead    bool          // a grant may act later than it is made
-	holdsUntilEnd bool          // a claim has to be ended
-	refusals      bool          // a claim that was refused counts
-	wideGrant     bool          // a grant does not fit into Decision.Grant: see keep
-	idleTime      time.Duration // in which the idle units of a wide limit come
-	calendar      *calendar     // nil: the windows are not those of a calendar
+	algorithm      string
+	err            error // of the configuration
+	policy         string
+	scope          string        // what else tells it from others
+	capacity       int64         // most units at once
+	per            time.Duration // in which they come back
+	ticksPerMicro  int64         // ticks in a microsecond
+	args           []any         // for the script
+	booksAhead     bool          // a grant may act later than it is made
+	holdsUntilEnd  bool          // a claim has to be ended
+	countsRefusals bool          // a rejected claim counts
+	wideGrant      bool          // a grant does not fit into Decision.Grant: see keep
+	idleTime       time.Duration // in which the idle units of a wide limit come
+	calendar       *calendar     // nil: the windows are not those of a calendar
 
 	// newShare makes a limiter in memory with the n-th part of the limit, for one key.
 	newShare func(n int64, c throttle.Clock) throttle.Limiter
 }
 
-// isBan reports whether l is the part of a penalty that makes it.
+// isBan reports whether l counts the rejections of other limits and bans keys.
 func (l *limit) isBan() bool { return l.algorithm == "ban" }
 
 func policyName(name, description string) string {
@@ -37,8 +37,8 @@ func policyName(name, description string) string {
 	return name
 }
 
-// decision returns what p says about a claim, if given is the reading of the server's
-// clock that belongs to the local reading at.
+// decision returns the decision that p encodes. serverNow is the reading of the server's
+// clock at the local time at.
 func (l *limit) decision(p part, serverNow int64, at time.Time) throttle.Decision {
 	d := throttle.Decision{
 		OK:         p.ok(),

@@ -45,8 +45,8 @@ var algorithms = map[string]struct {
 
 var scripts sync.Map // from the names of algorithms to *script
 
-// scriptOf returns the script for limits of the given algorithms, in their order: each
-// algorithm is a file that says how to check, take and settle, and knows of no other.
+// scriptOf returns the script for limits of the given algorithms, in their order. Each
+// algorithm is a file with functions that check, take and settle: see lua/head.lua.
 func scriptOf(names ...string) *script {
 	list := strings.Join(names, ", ")
 	if s, ok := scripts.Load(list); ok {
@@ -78,10 +78,10 @@ func compose(names []string, list string) string {
 		}
 	}
 	if len(names) == 1 {
-		fmt.Fprintf(&text, "\nlocal limit, size = %s, %s\n\n%s", list, sizes[0], readLua("one"))
+		fmt.Fprintf(&text, "\nlocal limit, size = %s, %s\n\n%s", list, sizes[0], readLua("single"))
 		return text.String()
 	}
-	fmt.Fprintf(&text, "\nlocal limits, sizes = {%s}, {%s}\n\n%s", list, strings.Join(sizes, ", "), readLua("tail"))
+	fmt.Fprintf(&text, "\nlocal limits, sizes = {%s}, {%s}\n\n%s", list, strings.Join(sizes, ", "), readLua("multi"))
 	return text.String()
 }
 

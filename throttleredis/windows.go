@@ -54,7 +54,7 @@ func (s *Store) SlidingLog(l throttle.SlidingLogConfig) *Limiter {
 	r := s.sliding("sliding log", l.Limit, l.Validate(), "slidinglog", func(n int64, c throttle.Clock) throttle.Limiter {
 		return throttle.NewSlidingLog(throttle.SlidingLogConfig{Limit: evenShareOf(l.Limit, n), MinGap: l.MinGap, CountRefused: l.CountRefused}, c)
 	}, micros(l.Per), gap, refused, 0)
-	r.limit.refusals = l.CountRefused
+	r.limit.countsRefusals = l.CountRefused
 	return r
 }
 

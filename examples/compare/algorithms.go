@@ -64,12 +64,12 @@ var algorithms = []algorithm{
 	}, nil},
 	{"sketch", forHundred(sketched), sketched},
 	{"one at a time", func(c clk) limiter { return throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 1}, c) }, nil},
-	{"penalty after 30 refusals", forHundred(banned), banned},
+	{"ban after 30 refusals", forHundred(banned), banned},
 	{"soft, 10 % more", func(c clk) limiter {
 		return &throttle.SoftLimit{Soft: bucket(c), Hard: throttle.NewTokenBucket(limit.PlusPercent(10), c)}
 	}, nil},
 	{"adaptive", func(c clk) limiter { return throttle.NewAdaptive(throttle.AdaptiveConfig{}, c) }, nil},
-	{"accept ratio", func(c clk) limiter {
+	{"admission control", func(c clk) limiter {
 		return throttle.NewAdmissionControl(throttle.AdmissionControlConfig{Rand: rand.New(rand.NewPCG(1, 2)).Float64}, c)
 	}, nil},
 	{"warm-up of 20 s", func(c clk) limiter { return warmup.New(warmup.Config{Limit: limit, Period: 20 * time.Second}, c) }, nil},

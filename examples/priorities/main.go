@@ -23,10 +23,10 @@ type callGroup struct {
 	calls, priority      int
 }
 
-// Of two crowds the first comes first, by a moment.
+// scenarios are the groups of calls to compare. The calls of the first group start first.
 var scenarios = []struct {
 	title  string
-	crowds []callGroup
+	groups []callGroup
 }{
 	{"People go before batch jobs, by priority:", []callGroup{
 		{name: "batch job", calls: 60, path: "/items"},
@@ -45,11 +45,11 @@ var scenarios = []struct {
 func main() {
 	for _, s := range scenarios {
 		fmt.Println(s.title)
-		run(os.Stdout, s.crowds)
+		run(os.Stdout, s.groups)
 	}
 }
 
-// run makes all calls with one client and says when each crowd had its last answer.
+// run makes all calls with one client and prints when the last response of each group arrived.
 func run(out io.Writer, groups []callGroup) {
 	core := throttle.NewTokenBucket(throttle.Limit{Name: "50 requests a second", Count: 50, Per: time.Second, Burst: 1}, nil)
 	search := throttle.NewTokenBucket(throttle.Limit{Name: "2 searches a second", Count: 2, Per: time.Second, Burst: 1}, nil)

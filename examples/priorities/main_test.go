@@ -18,7 +18,7 @@ func TestRun_priorityAndTenants(t *testing.T) {
 	for i, s := range scenarios {
 		synctest.Test(t, func(t *testing.T) {
 			var out strings.Builder
-			run(&out, s.crowds)
+			run(&out, s.groups)
 			for _, line := range want[i] {
 				require.Contains(t, out.String(), line, s.title)
 			}

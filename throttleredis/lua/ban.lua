@@ -1,50 +1,52 @@
--- The last of several limits: it refuses all while a penalty lasts, and hears of what the
--- others refuse otherwise. It keeps the end of the latest penalty, how long that was, when
--- all is forgiven, and the readings of refusals, oldest first.
--- Arguments: refusals that make a penalty; in microseconds: in which they come, the first
--- penalty, the longest one, and the quiet after which all is forgiven.
+-- A ban, which is the last of several limits. While a key is banned it rejects all claims;
+-- otherwise it counts the claims that the other limits reject. It stores the end of the
+-- latest ban, the duration of that ban, the time at which everything is forgotten, and the
+-- readings of rejections, oldest first.
+-- Arguments: rejections that cause a ban; in microseconds: the period within which they
+-- occur, the first duration, the maximum duration, and the time without rejections after
+-- which everything is forgotten.
 
 local function read(key)
-  local v, refused = call('GET', key), {}
+  local v, rejections = call('GET', key), {}
   if not v then
-    return -most, 0, -most, refused
+    return -maxExact, 0, -maxExact, rejections
   end
-  local till, length, forgiven, i = unpack('<i7i7i7', v)
+  local bannedUntil, duration, forgetAt, i = unpack('<i7i7i7', v)
   while i <= #v do
-    refused[#refused + 1], i = unpack('<i7', v, i)
+    rejections[#rejections + 1], i = unpack('<i7', v, i)
   end
-  return till, length, forgiven, refused
+  return bannedUntil, duration, forgetAt, rejections
 end
 
--- counts notes a refusal, and reports whether that makes a penalty.
-local function counts(refused, after, within, now)
-  if #refused == after then
-    table.remove(refused, 1)
+-- recordRejection adds a rejection, and returns whether it causes a ban.
+local function recordRejection(rejections, after, within, now)
+  if #rejections == after then
+    table.remove(rejections, 1)
   end
-  refused[#refused + 1] = now
-  return #refused == after and now - refused[1] < within
+  rejections[#rejections + 1] = now
+  return #rejections == after and now - rejections[1] < within
 end
 
-local function write(key, till, length, forgiven, refused, now)
-  local v = {pack('<i7i7i7', till, length, forgiven)}
-  for _, at in ipairs(refused) do
+local function write(key, bannedUntil, duration, forgetAt, rejections, now)
+  local v = {pack('<i7i7i7', bannedUntil, duration, forgetAt)}
+  for _, at in ipairs(rejections) do
     v[#v + 1] = pack('<i7', at)
   end
-  call('SET', key, table.concat(v), 'PX', lasts(forgiven - now))
+  call('SET', key, table.concat(v), 'PX', ttlMillis(forgetAt - now))
 end
 
 return {
-  judges = true,
+  isBan = true,
 
-  -- The reading is that of the first limit.
-  check = function(key, a, _, others)
-    local now, longest = others[1][5], tonumber(ARGV[a + 3])
-    local till, length, forgiven, refused = read(key)
-    if till - now > 2 * longest then -- the clock was set back
-      till, forgiven = now + longest, now + longest + ARGV[a + 4]
-      write(key, till, length, forgiven, refused, now)
+  -- The reading of the clock is the one that the first limit used.
+  check = function(key, a, _, decisions)
+    local now, maxDuration = decisions[1][5], tonumber(ARGV[a + 3])
+    local bannedUntil, duration, forgetAt, rejections = read(key)
+    if bannedUntil - now > 2 * maxDuration then -- the clock was set back
+      bannedUntil, forgetAt = now + maxDuration, now + maxDuration + ARGV[a + 4]
+      write(key, bannedUntil, duration, forgetAt, rejections, now)
     end
-    local left = max(till - now, 0)
+    local left = max(bannedUntil - now, 0)
     return left == 0 and 1 or 0, left, 0, left, now, 0
   end,
 
@@ -52,22 +54,22 @@ return {
 
   settle = function() end,
 
-  refuse = function(key, a, ok, wait, left, reset, now)
+  reject = function(key, a, ok, wait, left, reset, now)
     local after, within = tonumber(ARGV[a]), tonumber(ARGV[a + 1])
-    local shortest, longest = tonumber(ARGV[a + 2]), tonumber(ARGV[a + 3])
-    local quiet = tonumber(ARGV[a + 4])
-    local till, length, forgiven, refused = read(key)
-    if now >= forgiven then
-      till, length, refused = -most, 0, {}
+    local firstDuration, maxDuration = tonumber(ARGV[a + 2]), tonumber(ARGV[a + 3])
+    local forgetAfter = tonumber(ARGV[a + 4])
+    local bannedUntil, duration, forgetAt, rejections = read(key)
+    if now >= forgetAt then
+      bannedUntil, duration, rejections = -maxExact, 0, {}
     end
-    forgiven = max(forgiven, now + quiet)
-    if counts(refused, after, within, now) then
-      length = min(max(length * 2, shortest), longest)
-      till, refused = now + length, {}
-      forgiven = till + quiet
-      ok, wait, reset = 0, length, length
+    forgetAt = max(forgetAt, now + forgetAfter)
+    if recordRejection(rejections, after, within, now) then
+      duration = min(max(duration * 2, firstDuration), maxDuration)
+      bannedUntil, rejections = now + duration, {}
+      forgetAt = bannedUntil + forgetAfter
+      ok, wait, reset = 0, duration, duration
     end
-    write(key, till, length, forgiven, refused, now)
+    write(key, bannedUntil, duration, forgetAt, rejections, now)
     return ok, wait, left, reset
   end,
 }

@@ -1,29 +1,31 @@
--- A sorted set of the claims that have not ended. All scores are 0, so members are in the
--- order of their bytes. A claim has a member for each power of two in its units: the power,
--- the reading at which the claim was granted, and its number among the claims of that
--- reading. The member that begins with a zero byte holds the latest reading granted at, the
--- number of the latest claim, how far the clock was set back, and the powers in use.
--- Arguments: most units, microseconds after which a claim is lost.
+-- A concurrency limit: a sorted set of the claims that have not ended. All scores are 0, so
+-- that members are in the order of their bytes. A claim has one member for each power of two
+-- in its units: the power, the reading at which the claim was granted, and its number among
+-- the claims of that reading. The member that begins with a zero byte holds the latest reading
+-- granted at, the number of the latest claim, the total by which the clock was set back, and
+-- the powers in use.
+-- Arguments: the limit in units, the microseconds after which a claim is lost.
 --
--- The claims of one power that are not lost follow each other in the set, so that ZLEXCOUNT
--- counts them in O(log n). Lost claims are not counted. Each grant removes at most 50 of
--- them per power, which takes less time than 1 ms however many there are.
+-- The claims of one power that are not lost are adjacent in the set, so ZLEXCOUNT counts them
+-- in O(log n). Lost claims do not count. Each grant removes at most 50 lost claims per power,
+-- which takes less than 1 ms however many there are.
 --
--- The number is returned in place of the time until all units are left, which is not known.
+-- check returns the number of the claim in place of the time until all units are available,
+-- which is not known.
 
-local numbers = 8192 -- of the claims of one reading: a grant has 13 bits for them
-local lostAtOnce = 50
+local maxPerReading = 8192 -- claims of one reading: a grant has 13 bits for the number
+local removedPerGrant = 50 -- lost claims of one power
 
-local function name(power, at)
+local function memberPrefix(power, at)
   return power .. pack('>I7', max(at, 0))
 end
 
--- past returns the upper bound of the members of a power.
-local function past(power)
+-- upperBound returns the exclusive upper bound of the members of a power.
+local function upperBound(power)
   return '(' .. string.char(power:byte() + 1)
 end
 
--- write replaces the member that has no claim.
+-- write replaces the member that is not a claim.
 local function write(key, s)
   if s.member then
     call('ZREM', key, s.member)
@@ -44,7 +46,7 @@ end
 
 local function readAt(key, age, now)
   local s, moved = read(key), false
-  s.now, s.shift, moved = virtual(now, s.last, s.shift, age)
+  s.now, s.shift, moved = monotonic(now, s.last, s.shift, age)
   if moved then
     write(key, s)
   end
@@ -55,20 +57,20 @@ end
 local function used(key, s, age)
   local units = 0
   for power in s.powers:gmatch('.') do
-    units = units + 2 ^ (power:byte() - 1) * call('ZLEXCOUNT', key, '[' .. name(power, s.now - age + 1), past(power))
+    units = units + 2 ^ (power:byte() - 1) * call('ZLEXCOUNT', key, '[' .. memberPrefix(power, s.now - age + 1), upperBound(power))
   end
   return units
 end
 
--- forget removes some of the claims that are lost, and powers that no claim has.
-local function forget(key, s, age)
+-- removeLost removes up to removedPerGrant lost claims of each power, and powers without claims.
+local function removeLost(key, s, age)
   local powers = ''
   for power in s.powers:gmatch('.') do
-    local lost = call('ZRANGEBYLEX', key, '[' .. power, '(' .. name(power, s.now - age + 1), 'LIMIT', 0, lostAtOnce)
+    local lost = call('ZRANGEBYLEX', key, '[' .. power, '(' .. memberPrefix(power, s.now - age + 1), 'LIMIT', 0, removedPerGrant)
     if #lost > 0 then
       call('ZREM', key, _G.unpack(lost))
     end
-    if call('ZLEXCOUNT', key, '[' .. power, past(power)) > 0 then
+    if call('ZLEXCOUNT', key, '[' .. power, upperBound(power)) > 0 then
       powers = powers .. power
     end
   end
@@ -76,7 +78,7 @@ local function forget(key, s, age)
 end
 
 return {
-  holds = true,
+  holdsUntilEnd = true,
 
   check = function(key, a, now)
     local count, age = tonumber(ARGV[a]), tonumber(ARGV[a + 1])
@@ -87,14 +89,14 @@ return {
       wait = -1
     elseif n <= left then
       ok = 1
-      if not dry then
+      if not dryRun then
         left = left - n
       end
     end
     local number = 0
     if s.now == s.last then
       number = s.number + 1
-      if number == numbers then
+      if number == maxPerReading then
         s.now, number = s.now + 1, 0
       end
     end
@@ -103,12 +105,12 @@ return {
 
   take = function(key, a, _, _, _, number, _, at, s)
     local age = tonumber(ARGV[a + 1])
-    forget(key, s, age)
+    removeLost(key, s, age)
     local add, units, power = {}, n, 1
     while units > 0 do
       if units % 2 == 1 then
         local byte = string.char(power)
-        add[#add + 1], add[#add + 2] = 0, name(byte, at) .. pack('>I2', number)
+        add[#add + 1], add[#add + 2] = 0, memberPrefix(byte, at) .. pack('>I2', number)
         if not s.powers:find(byte, 1, true) then
           s.powers = s.powers .. byte
         end
@@ -118,13 +120,13 @@ return {
     s.last, s.number = at, number
     write(key, s)
     call('ZADD', key, _G.unpack(add))
-    call('PEXPIRE', key, lasts(age))
+    call('PEXPIRE', key, ttlMillis(age))
   end,
 
   settle = function(key, a, now, extra, from, number)
     local s, members = read(key), {}
     for power in s.powers:gmatch('.') do
-      members[#members + 1] = name(power, from) .. pack('>I2', tonumber(number))
+      members[#members + 1] = memberPrefix(power, from) .. pack('>I2', tonumber(number))
     end
     if #members > 0 then
       call('ZREM', key, _G.unpack(members))

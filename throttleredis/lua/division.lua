@@ -1,10 +1,10 @@
 -- Exact division, for the algorithms that need it.
 
--- muldiv returns a*b/c rounded down, and whether it had to be, for 0 <= b <= c <= 2^50.
--- Where the product has no exact double, digits of a are divided one by one, as on paper.
+-- muldiv returns a*b/c rounded down, and whether that differs from a*b/c, for
+-- 0 <= b <= c <= 2^50. If a*b has no exact double, it is a long division in base 4.
 local function muldiv(a, b, c)
   local p = a * b
-  if p <= most then
+  if p <= maxExact then
     return floor(p / c), p % c > 0
   end
   local digit = 1

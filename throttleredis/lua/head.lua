@@ -1,46 +1,54 @@
--- Before the algorithms. ARGV: what is to be done; units; longest wait in ticks, or for a
--- settlement the units more than claimed; the arguments of each limit; for a settlement
--- what each limit granted, as two numbers; in tests the time in microseconds.
+-- The beginning of every script.
 --
--- Each algorithm is a table of functions, which get the key of the limit and the index of
--- its first argument:
---   check   says what becomes of a claim, and writes nothing: 1 if granted, wait in ticks
---           (-1 for ever), units left, ticks until all are, reading, grant, and up to three
---           more things that take will want to know
---   take    writes what check said, and gets all of that
---   settle  takes more units for what was granted, or gives back some
---   holds   (optional) true if a settlement of no units ends a claim
---   refuse  (optional) gets the same, counts a claim that was refused, and says anew the
---           first four things. It is not called for the verb try
---   judges  (optional) true if the last limit counts what the others refuse
--- An older reading of the clock than one granted at counts as that one. If it is older by
--- more than a window, the clock was set back: time then goes on from the reading granted at,
--- so that a clock that is set back delays claims by at most one window.
+-- ARGV: the operation; units; arg, which is the longest accepted wait in ticks, or for a
+-- settlement the number of units used minus the number claimed; the arguments of each limit;
+-- for a settlement the grant of each limit, as two numbers; in tests the time in microseconds.
+--
+-- Operations: take; try, which is take without counting a rejection, because the caller
+-- retries; dryrun, which changes nothing; settle and cancel, which end a claim.
+--
+-- An algorithm is a table of functions. Each gets the key of the limit and the index of its
+-- first argument:
+--   check           decides on a claim without writing it. It returns 1 if the claim is
+--                   granted, otherwise 0; the wait in ticks (-1: the claim can never be
+--                   granted); the units left; the ticks until all units are available; the
+--                   reading of the clock it used; the grant; and up to three values for take
+--   take            writes a granted claim. It gets all results of check
+--   settle          takes further units for a granted claim, or returns some
+--   holdsUntilEnd   (optional) true if a settlement of no units ends a claim
+--   reject          (optional) counts a rejected claim. It gets all results of check and
+--                   returns new values for the first four. It is not called for try
+--   isBan           (optional) true if the limit counts the rejections of those before it
+--
+-- A reading of the clock that is older than the latest one granted at counts as that one. If
+-- it is older by more than a window, the clock was set back: the stored state then counts as
+-- the state at the new reading, and time continues from there. Setting the clock back
+-- therefore delays claims by at most one window.
 
 local call, pack, unpack = redis.call, struct.pack, struct.unpack
 local floor, ceil, max, min = math.floor, math.ceil, math.max, math.min
 
-local most = 2 ^ 52 -- units or ticks: sums of two are exact
-local ages = 2 ^ 62 -- more ticks than a time can have
-local verb, n, third = ARGV[1], ARGV[2] + 0, ARGV[3] + 0
-local dry = verb == 'look'
-local takes = verb == 'take' or verb == 'try'
-local settles = verb == 'settle' or verb == 'cancel'
-local frozen = false -- in tests time stands still, and nothing expires
+local maxExact = 2 ^ 52 -- units or ticks: the sum of two is an exact double
+local maxTicks = 2 ^ 62 -- more ticks than any duration has
+local op, n, arg = ARGV[1], ARGV[2] + 0, ARGV[3] + 0
+local dryRun = op == 'dryrun'
+local takes = op == 'take' or op == 'try'
+local settles = op == 'settle' or op == 'cancel'
+local testClock = false -- true in tests: the time is an argument, and no key expires
 
--- lasts returns for how many milliseconds to keep what is needed for so many microseconds.
-local function lasts(us)
-  if frozen then
+-- ttlMillis returns the expiry in milliseconds of a key that is needed for us microseconds.
+local function ttlMillis(us)
+  if testClock then
     return 86400000
   end
-  return floor(min(max(us, 0), most) / 1000) + 1000
+  return floor(min(max(us, 0), maxExact) / 1000) + 1000
 end
 
--- virtual returns the time that an algorithm counts in, which never runs back: the reading
--- now plus shift, by which the clock was set back in all. It returns that shift as well, and
--- whether it has changed, which must be stored even if the claim is refused. last is the
--- latest time granted at; nil: there is none. window is in microseconds.
-local function virtual(now, last, shift, window)
+-- monotonic returns the time that an algorithm counts in, which never decreases: the reading
+-- now plus shift, the total by which the clock was set back. It also returns the shift, and
+-- whether the shift has changed and must be stored even if the claim is rejected. last is the
+-- latest time granted at, or nil if there is none. window is in microseconds.
+local function monotonic(now, last, shift, window)
   if not last then
     return now, shift, false
   elseif last - (now + shift) > window then

@@ -1,9 +1,11 @@
--- A line of claims: so many ticks were taken as of last, the latest reading granted at, and
--- latest and held are places in line, in ticks after it, as throttle.LeakyBucket has them:
--- the latest place that was given, and the latest of those that did not follow it then.
--- A grant is the reading it was made at, and how many ticks after that it acts.
--- Arguments: ticks of a unit, ticks of a microsecond, most units at once, ticks of the
--- queue, most units of a claim, 1 if the units of a claim leave one by one.
+-- A leaky bucket: taken is the number of ticks booked after last, which is the latest reading
+-- granted at. A place is the time at which a claim leaves the queue, in ticks after last.
+-- latestPlace is the latest place granted, and latestUnordered the latest of the places that
+-- did not directly follow latestPlace when they were granted: they remain occupied if the
+-- claim at latestPlace is cancelled. throttle.LeakyBucket stores the same as last and lastGap.
+-- A grant is the reading it was made at, and the number of ticks after that at which it acts.
+-- Arguments: ticks per unit, ticks per microsecond, maximum units that leave immediately,
+-- ticks of the queue, maximum units per claim, 1 if the units of a claim leave one by one.
 
 local function read(key)
   local v = call('GET', key)
@@ -12,86 +14,86 @@ local function read(key)
   end
 end
 
-local function write(key, last, taken, latest, held, scale)
-  local left = max(taken, latest) / scale
-  call('SET', key, pack('<i7i7i7i7', last, taken, latest, held), 'PX', lasts(left))
+local function write(key, last, taken, latestPlace, latestUnordered, scale)
+  local left = max(taken, latestPlace) / scale
+  call('SET', key, pack('<i7i7i7i7', last, taken, latestPlace, latestUnordered), 'PX', ttlMillis(left))
 end
 
 return {
   check = function(key, a, now)
     local interval, scale, burst = tonumber(ARGV[a]), tonumber(ARGV[a + 1]), tonumber(ARGV[a + 2])
     local queue, largest, split = tonumber(ARGV[a + 3]), tonumber(ARGV[a + 4]), ARGV[a + 5] == '1'
-    local last, taken, latest, held = read(key)
+    local last, taken, latestPlace, latestUnordered = read(key)
     if not last then
-      taken, latest, held = 0, -most, -most
+      taken, latestPlace, latestUnordered = 0, -maxExact, -maxExact
     elseif last >= now and (last - now) * scale <= burst * interval + (split and queue or 0) then
       now = last
     elseif last >= now then -- the clock was set back
-      write(key, now, taken, latest, held, scale)
+      write(key, now, taken, latestPlace, latestUnordered, scale)
     else
-      local passed = (now - last) * scale
-      taken = max(taken - passed, 0)
-      latest, held = max(latest - passed, -most), max(held - passed, -most)
+      local elapsed = (now - last) * scale
+      taken = max(taken - elapsed, 0)
+      latestPlace, latestUnordered = max(latestPlace - elapsed, -maxExact), max(latestUnordered - elapsed, -maxExact)
     end
-    local window, cost, longest = burst * interval, n * interval, min(queue, third)
+    local window, cost, maxWait = burst * interval, n * interval, min(queue, arg)
     local ok, wait = 0, -1
-    if n <= largest and cost - window <= longest then
+    if n <= largest and cost - window <= maxWait then
       wait = max(taken + cost - window, 0)
-      if wait > longest then
-        wait = wait - longest
+      if wait > maxWait then
+        wait = wait - maxWait
       else
         ok = 1
-        if not dry then
+        if not dryRun then
           taken = taken + cost
         end
       end
     end
-    local whole = split and window + queue or window
-    return ok, wait, floor(max(whole - taken, 0) / interval), taken, now, now, latest, held
+    local capacity = split and window + queue or window
+    return ok, wait, floor(max(capacity - taken, 0) / interval), taken, now, now, latestPlace, latestUnordered
   end,
 
-  take = function(key, a, _, place, _, taken, last, _, latest, held)
+  take = function(key, a, _, place, _, taken, last, _, latestPlace, latestUnordered)
     local interval, scale = tonumber(ARGV[a]), tonumber(ARGV[a + 1])
-    if place <= latest then
-      held = max(held, place)
+    if place <= latestPlace then
+      latestUnordered = max(latestUnordered, place)
     else
-      if latest > place - n * interval then
-        held = max(held, latest)
+      if latestPlace > place - n * interval then
+        latestUnordered = max(latestUnordered, latestPlace)
       end
-      latest = place
+      latestPlace = place
     end
-    write(key, last, taken, latest, held, scale)
+    write(key, last, taken, latestPlace, latestUnordered, scale)
   end,
 
-  -- Who stands behind keeps his place, so what leaves between this one and the last is not
-  -- given back.
+  -- Claims behind this one keep their places, so units that leave between this claim and
+  -- the last one are not returned.
   settle = function(key, a, now, extra, from, wait, cancels)
     local interval, scale, burst = tonumber(ARGV[a]), tonumber(ARGV[a + 1]), tonumber(ARGV[a + 2])
     local split = ARGV[a + 5] == '1'
-    local last, taken, latest, held = read(key)
+    local last, taken, latestPlace, latestUnordered = read(key)
     if not last then
       if extra < 0 then
         return
       end
-      last, taken, latest, held = now, 0, -most, -most
+      last, taken, latestPlace, latestUnordered = now, 0, -maxExact, -maxExact
     end
-    local present = max(now - last, 0) * scale
+    local elapsed = max(now - last, 0) * scale
     if extra > 0 then
-      taken = min(max(taken, present) + extra * interval, most)
-      return write(key, last, taken, latest, held, scale)
+      taken = min(max(taken, elapsed) + extra * interval, maxExact)
+      return write(key, last, taken, latestPlace, latestUnordered, scale)
     end
     local place = (from - last) * scale + tonumber(wait)
-    local lost = max(latest, present) - place
-    local back = -extra * interval
-    if lost > 0 and split then
-      back = min(back, burst * interval)
+    local notReturned = max(latestPlace, elapsed) - place
+    local returned = -extra * interval
+    if notReturned > 0 and split then
+      returned = min(returned, burst * interval)
     end
-    taken = max(taken - max(back - lost, 0), 0)
+    taken = max(taken - max(returned - notReturned, 0), 0)
     if not cancels then
-      held = latest
-    elseif lost == 0 then
-      latest = max(place + extra * interval, held)
+      latestUnordered = latestPlace
+    elseif notReturned == 0 then
+      latestPlace = max(place + extra * interval, latestUnordered)
     end
-    write(key, last, taken, latest, held, scale)
+    write(key, last, taken, latestPlace, latestUnordered, scale)
   end,
 }

@@ -1,6 +1,7 @@
--- A bucket from which so many units were taken right after the tick with a number, counted
--- from the anchor. A grant is the number of its tick: those since have brought units.
--- Arguments: microseconds between ticks, units that each brings, most units, the anchor.
+-- A bucket that is refilled at ticks. Ticks are numbered from the anchor. It stores storedTick,
+-- the units that were missing right after that tick, and the latest reading granted at. The
+-- grant is the number of the tick, from which a settlement derives the refills since then.
+-- Arguments: microseconds between ticks, units added by each, capacity, the anchor.
 
 local function read(key)
   local v = call('GET', key)
@@ -10,28 +11,28 @@ local function read(key)
   return nil, 0, nil
 end
 
-local function write(key, tick, taken, last, empty)
-  call('SET', key, pack('<i7i7i7', tick, taken, last), 'PX', lasts(empty))
+local function write(key, tick, taken, last, idleAfter)
+  call('SET', key, pack('<i7i7i7', tick, taken, last), 'PX', ttlMillis(idleAfter))
 end
 
 return {
   check = function(key, a, now)
     local per, count = tonumber(ARGV[a]), tonumber(ARGV[a + 1])
     local burst, anchor = tonumber(ARGV[a + 2]), tonumber(ARGV[a + 3])
-    local s, taken, last = read(key)
+    local storedTick, taken, last = read(key)
     if last and last - now > ceil(burst / count) * per then -- the clock was set back
-      s, last = floor((now - anchor) / per), now
-      write(key, s, taken, last, anchor + (s + ceil(taken / count)) * per - now)
+      storedTick, last = floor((now - anchor) / per), now
+      write(key, storedTick, taken, last, anchor + (storedTick + ceil(taken / count)) * per - now)
     end
     now = max(now, last or now)
     local tick = floor((now - anchor) / per)
-    if s and tick <= s then
-      tick = s
-    elseif s then
-      taken = max(taken - (tick - s) * count, 0)
+    if storedTick and tick <= storedTick then
+      tick = storedTick
+    elseif storedTick then
+      taken = max(taken - (tick - storedTick) * count, 0)
     end
-    -- how long after now the ticks to come have brought so many units
-    local function till(units)
+    -- waitFor returns the time until the next ticks have added units
+    local function waitFor(units)
       if units <= 0 then
         return 0
       end
@@ -39,15 +40,15 @@ return {
     end
     local ok, wait = 0, -1
     if n <= burst then
-      wait = till(n - (burst - taken))
+      wait = waitFor(n - (burst - taken))
       if wait == 0 then
         ok = 1
-        if not dry then
+        if not dryRun then
           taken = taken + n
         end
       end
     end
-    return ok, wait, max(burst - taken, 0), till(taken), now, tick, taken
+    return ok, wait, max(burst - taken, 0), waitFor(taken), now, tick, taken
   end,
 
   take = function(key, a, _, _, _, reset, last, tick, taken)
@@ -56,7 +57,7 @@ return {
 
   settle = function(key, a, now, extra, from)
     local per, count, anchor = tonumber(ARGV[a]), tonumber(ARGV[a + 1]), tonumber(ARGV[a + 3])
-    local s, taken, last = read(key)
+    local storedTick, taken, last = read(key)
     if not last then
       if extra < 0 then
         return
@@ -64,10 +65,10 @@ return {
       last = now
     end
     now = max(now, last)
-    local tick = max(floor((now - anchor) / per), s or from)
+    local tick = max(floor((now - anchor) / per), storedTick or from)
     if extra > 0 then
-      taken = min(max(taken - (tick - (s or tick)) * count, 0) + extra, most)
-      s = tick
+      taken = min(max(taken - (tick - (storedTick or tick)) * count, 0) + extra, maxExact)
+      storedTick = tick
     else
       local since = max(tick - from, 0) * count
       if since >= -extra then
@@ -75,6 +76,6 @@ return {
       end
       taken = max(taken + extra + since, 0)
     end
-    write(key, s, taken, last, anchor + (s + ceil(taken / count)) * per - now)
+    write(key, storedTick, taken, last, anchor + (storedTick + ceil(taken / count)) * per - now)
   end,
 }

@@ -1,5 +1,6 @@
--- The units of the window with a number, and of the one before it. The number is the grant.
--- Arguments: most units, microseconds of a window, 1 if the estimate is rounded down.
+-- A sliding window counter: the units used in a numbered window and in the one before it. The
+-- grant is the number of the window.
+-- Arguments: the limit in units, microseconds per window, 1 if the estimate is rounded down.
 
 local function read(key)
   local v = call('GET', key)
@@ -16,58 +17,59 @@ local function weighted(a, per, window, previous, now)
   return muldivup(previous, left, per)
 end
 
--- fades returns how long into a window the weight of the previous count is no more than room.
-local function fades(a, per, previous, room)
-  if previous <= room then
+-- decayTime returns how far into a window the weighted previous count has decayed to available.
+local function decayTime(a, per, previous, available)
+  if previous <= available then
     return 0
   elseif ARGV[a + 2] == '1' then
-    return per - (muldivup(per, room + 1, previous) - 1)
+    return per - (muldivup(per, available + 1, previous) - 1)
   end
-  return per - muldiv(per, room, previous)
+  return per - muldiv(per, available, previous)
 end
 
-local function waits(a, count, per, window, current, previous, units, now)
+-- waitFor returns the time until units are available; -1: never.
+local function waitFor(a, count, per, window, current, previous, units, now)
   if units > count then
     return -1
   elseif count - weighted(a, per, window, previous, now) - current >= units then
     return 0
   end
-  local room = count - units - current
-  if room < 0 then -- not in this window; in the next its count is the previous one
-    window, previous, room = window + 1, current, count - units
+  local available = count - units - current
+  if available < 0 then -- not in this window: in the next one, current is the previous count
+    window, previous, available = window + 1, current, count - units
   end
-  return window * per + fades(a, per, previous, room) - now
+  return window * per + decayTime(a, per, previous, available) - now
 end
 
 return {
   check = function(key, a, now)
     local count, per = tonumber(ARGV[a]), tonumber(ARGV[a + 1])
-    local was, current, previous, last = read(key)
+    local storedWindow, current, previous, last = read(key)
     if last and last - now > 2 * per then -- the clock was set back
-      was, last = floor(now / per), now
-      call('SET', key, pack('<i7i7i7i7', was, current, previous, last), 'PX', lasts((was + 2) * per - last))
+      storedWindow, last = floor(now / per), now
+      call('SET', key, pack('<i7i7i7i7', storedWindow, current, previous, last), 'PX', ttlMillis((storedWindow + 2) * per - last))
     end
     now = max(now, last or now)
     local window = floor(now / per)
-    if was ~= window then
-      previous = was == window - 1 and current or 0
+    if storedWindow ~= window then
+      previous = storedWindow == window - 1 and current or 0
       current = 0
     end
-    local wait = waits(a, count, per, window, current, previous, n, now)
+    local wait = waitFor(a, count, per, window, current, previous, n, now)
     local ok = wait == 0 and 1 or 0
-    if ok == 1 and not dry then
+    if ok == 1 and not dryRun then
       current = current + n
     end
     local left = max(count - weighted(a, per, window, previous, now) - current, 0)
-    local reset = waits(a, count, per, window, current, previous, count, now)
-    return ok, wait, left, reset, now, window, current, previous, was ~= window
+    local reset = waitFor(a, count, per, window, current, previous, count, now)
+    return ok, wait, left, reset, now, window, current, previous, storedWindow ~= window
   end,
 
-  take = function(key, a, _, _, _, _, last, window, current, previous, begins)
+  take = function(key, a, _, _, _, _, last, window, current, previous, isNew)
     local v = pack('<i7i7i7i7', window, current, previous, last)
-    if begins then
+    if isNew then
       local per = tonumber(ARGV[a + 1])
-      call('SET', key, v, 'PX', lasts((window + 2) * per - last))
+      call('SET', key, v, 'PX', ttlMillis((window + 2) * per - last))
     else
       call('SET', key, v, 'KEEPTTL')
     end
@@ -78,9 +80,9 @@ return {
     if not window then
       return
     elseif from == window then
-      current = min(max(current + extra, 0), most)
+      current = min(max(current + extra, 0), maxExact)
     elseif from == window - 1 then
-      previous = min(max(previous + extra, 0), most)
+      previous = min(max(previous + extra, 0), maxExact)
     end
     call('SET', key, pack('<i7i7i7i7', window, current, previous, last), 'KEEPTTL')
   end,

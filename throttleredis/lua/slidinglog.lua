@@ -1,22 +1,24 @@
--- A hash that holds a log of claims, oldest first, in blocks of up to 16 entries. An entry is
--- a stamp and the units of all claims at it; an entry without units is removed. A stamp is a
--- microsecond, or with parts the number of a sub-window. The stamp is the grant.
--- Arguments: most units, microseconds that they count, least microseconds between two claims,
--- 1 if refusals count, how many sub-windows there are (0: none).
+-- A sliding log: a hash that holds the log of claims, oldest first, in blocks of up to 16
+-- entries. An entry is a stamp and the units of all claims at that stamp; an entry without
+-- units is removed. A stamp is a microsecond, or with parts the number of a sub-window. The
+-- stamp is the grant.
+-- Arguments: the limit in units, the microseconds for which they count, the minimum number of
+-- microseconds between two claims, 1 if rejections count, the number of sub-windows (0: none).
 --
--- Fields: '' has the latest reading that was entered, how far the clock was set back, the
--- numbers of the first block that is stored, of the first that is in the log and of the open
--- one, and the units of those between the last two. '+' has the entries of the open block.
--- The field of a number has a block that is full: a sum, the first stamp, and the entries.
+-- Fields: '' holds the latest reading entered, the total by which the clock was set back, the
+-- numbers of the first stored block, of the first block in the log and of the open block, and
+-- the units in the blocks from the first in the log up to the open one. '+' holds the entries
+-- of the open block. The field named by a number holds a full block: a sum, the first stamp,
+-- and the entries.
 --
--- The sums are a Fenwick tree: that of block p is the units of the blocks from p up to, but
--- not including, p + step(p), where step(p) is the largest power of two that divides p. So
--- the units from any block on, the block of a stamp, and a settlement take O(log n) reads and
--- writes, and no number is larger than the units in the log. A block without entries and
--- units is removed; its place in the tree counts as 0.
+-- The sums form a Fenwick tree: the sum of block p is the units of the blocks from p up to,
+-- but not including, p + step(p), where step(p) is the largest power of two that divides p.
+-- Finding the units from any block on, finding the block of a stamp, and a settlement
+-- therefore take O(log n) reads and writes, and no number is larger than the units in the log.
+-- A block without entries and units is removed; its sum in the tree counts as 0.
 
-local full = 16 -- entries of a block
-local removedAtOnce = 64 -- blocks
+local blockSize = 16 -- entries of a block
+local removedAtOnce = 64 -- blocks removed by one save
 
 local function number(a, i) return tonumber(ARGV[a + i]) end
 
@@ -29,7 +31,8 @@ local function stamp(a, at)
   return rounds * parts + muldiv(at - rounds * per, parts, per)
 end
 
-local function begin(a, stamp)
+-- startOf returns the first microsecond of a stamp.
+local function startOf(a, stamp)
   local parts, per = number(a, 4), number(a, 1)
   if parts == 0 then
     return stamp
@@ -38,8 +41,8 @@ local function begin(a, stamp)
   return rounds * per + muldivup(per, stamp - rounds * parts, parts)
 end
 
--- counts returns for how many stamps an entry counts.
-local function counts(a)
+-- stampsCounted returns the number of stamps for which an entry counts.
+local function stampsCounted(a)
   local parts = number(a, 4)
   return parts > 0 and parts or number(a, 1)
 end
@@ -77,22 +80,22 @@ local function save(log)
     call('UNLINK', log.key)
     log.stored = log.open
   end
-  local gone, written = {}, {}
-  while log.stored < log.first and #gone < removedAtOnce do
-    gone[#gone + 1] = log.stored
+  local removed, written = {}, {}
+  while log.stored < log.first and #removed < removedAtOnce do
+    removed[#removed + 1] = log.stored
     log.stored = log.stored + 1
   end
   for p in pairs(log.changed) do
     local b = log.blocks[p]
     local text = b.items and encode(b.items) or b.text
     if p >= log.first and b.sum == 0 and text == '' then
-      gone[#gone + 1] = p
+      removed[#removed + 1] = p
     elseif p >= log.first then
       written[#written + 1], written[#written + 2] = p, pack('<i7i7', b.sum, b.first) .. text
     end
   end
-  if #gone > 0 then
-    call('HDEL', log.key, _G.unpack(gone))
+  if #removed > 0 then
+    call('HDEL', log.key, _G.unpack(removed))
   end
   local state = pack('<i7i7i7i7i7i7', log.last, log.shift, log.stored, log.first, log.open, log.sealed)
   call('HSET', log.key, '', state, '+', encode(log.items), _G.unpack(written))
@@ -105,7 +108,7 @@ local function load(key, a, now)
     log.last, log.shift, log.stored, log.first, log.open, log.sealed = unpack('<i7i7i7i7i7i7', v[1])
     log.items = decode(v[2])
     local moved
-    log.now, log.shift, moved = virtual(now, log.last, log.shift, number(a, 1))
+    log.now, log.shift, moved = monotonic(now, log.last, log.shift, number(a, 1))
     if moved then
       save(log)
     end
@@ -119,7 +122,7 @@ local function itemsIn(b)
   return b.items
 end
 
--- block returns a full block; nil: it has no units, nor have those that its sum covers.
+-- block returns a full block, or nil if neither it nor the blocks that its sum covers have units.
 local function block(log, p)
   local b = log.blocks[p]
   if b == nil then
@@ -145,8 +148,8 @@ local function add(log, p, units)
   end
 end
 
--- after returns the units of the full blocks from p on.
-local function after(log, p)
+-- sealedUnitsFrom returns the units of the full blocks from p on.
+local function sealedUnitsFrom(log, p)
   if p <= log.first then
     return log.sealed
   end
@@ -159,10 +162,10 @@ local function after(log, p)
   return units
 end
 
--- last returns the last full block that is not fit, where all after it are; if all are, the
--- number before the first. A block is passed with the sum that it has in the tree, and is fit
--- only if those that its sum covers are.
-local function last(log, fit)
+-- lastNotMatching returns the last full block for which matches is false, provided that all
+-- blocks after it match; if all match, the number before the first. The argument of matches
+-- is a block with its sum in the tree; it matches only if all blocks that its sum covers do.
+local function lastNotMatching(log, matches)
   local d = 1
   while d < log.open - log.first do
     d = 2 * d
@@ -172,7 +175,7 @@ local function last(log, fit)
     local q = i - d
     if q >= log.first then
       local b = q < log.open and block(log, q)
-      if not b or fit(b) then
+      if not b or matches(b) then
         i = q
       end
     end
@@ -190,9 +193,9 @@ local function itemsOf(log, p)
   return b and itemsIn(b) or {}
 end
 
--- later returns the place of the first entry whose stamp is later: its block and its index
--- there, which is beyond the end of the block if it is in one of the next.
-local function later(log, stamp)
+-- firstAfter returns the position of the first entry with a later stamp: its block and its
+-- index there. The index is beyond the end of the block if the entry is in a later block.
+local function firstAfter(log, stamp)
   local p = log.open
   if log.first < log.open and not (log.items[1] and log.items[1] <= stamp) then
     p = log.first
@@ -200,7 +203,7 @@ local function later(log, stamp)
     if not b or b.first <= stamp then
       b = p + 1 < log.open and block(log, p + 1)
       if p + 1 < log.open and not (b and b.first > stamp) then
-        p = max(last(log, function(b) return b.first > stamp end), p)
+        p = max(lastNotMatching(log, function(b) return b.first > stamp end), p)
       end
     elseif b then
       return p, 1
@@ -213,7 +216,7 @@ local function later(log, stamp)
   return p, k
 end
 
--- unitsFrom returns the units from the k-th entry of block p on.
+-- unitsFrom returns the units from index k of block p on.
 local function unitsFrom(log, p, k)
   if p == log.open then
     return sum(log.items, k)
@@ -225,17 +228,18 @@ local function unitsFrom(log, p, k)
     local items = itemsOf(log, p)
     return log.sealed - sum(items, 1) + sum(items, k) + units
   end
-  return sum(itemsOf(log, p), k) + after(log, p + 1) + units
+  return sum(itemsOf(log, p), k) + sealedUnitsFrom(log, p + 1) + units
 end
 
--- keeping returns the place of the first entry from which on there are no more units than
--- room, and those units. The entry before it is in the same block, unless there is none.
-local function keeping(log, room)
+-- firstWithin returns the position of the first entry such that it and all later entries have
+-- at most available units, and that number of units. The entry before it, if there is one, is
+-- in the same block.
+local function firstWithin(log, available)
   local units, p = sum(log.items, 1), log.open
-  if units <= room then
+  if units <= available then
     local beyond = units
-    p = last(log, function(b)
-      if beyond + b.sum > room then
+    p = lastNotMatching(log, function(b)
+      if beyond + b.sum > available then
         return false
       end
       beyond = beyond + b.sum
@@ -247,23 +251,23 @@ local function keeping(log, room)
   end
   local items = itemsOf(log, p)
   local k = #items + 1
-  while k > 1 and units + items[k - 1] <= room do
+  while k > 1 and units + items[k - 1] <= available do
     units, k = units + items[k - 1], k - 2
   end
   return p, k, units
 end
 
--- newest returns the stamp of the newest entry; nil: there is none.
+-- newest returns the stamp of the newest entry, or nil if there is none.
 local function newest(log)
   if #log.items == 0 then
-    local p, k = keeping(log, 0)
+    local p, k = firstWithin(log, 0)
     return itemsOf(log, p)[k - 2]
   end
   return log.items[#log.items - 1]
 end
 
--- waits returns how long after now there is room for so many units and the gap has passed.
-local function waits(a, log, units)
+-- waitFor returns the time until units are available and the gap has passed; -1: never.
+local function waitFor(a, log, units)
   local count, gap = number(a, 0), number(a, 2)
   if units > count then
     return -1
@@ -272,22 +276,22 @@ local function waits(a, log, units)
   if latest then
     wait = max(latest + gap - log.now, 0)
   end
-  if log.live > count - units then
-    local p, k = keeping(log, count - units)
-    wait = max(wait, begin(a, itemsOf(log, p)[k - 2] + counts(a)) - log.now)
+  if log.liveUnits > count - units then
+    local p, k = firstWithin(log, count - units)
+    wait = max(wait, startOf(a, itemsOf(log, p)[k - 2] + stampsCounted(a)) - log.now)
   end
   return wait
 end
 
--- expire notes what is left in the log by now: the place of its first entry, and its units.
+-- expire sets the position of the first entry that still counts, and the units that do.
 local function expire(a, log)
-  log.p, log.k = later(log, stamp(a, log.now) - counts(a))
-  log.live = unitsFrom(log, log.p, log.k)
+  log.p, log.k = firstAfter(log, stamp(a, log.now) - stampsCounted(a))
+  log.liveUnits = unitsFrom(log, log.p, log.k)
 end
 
--- cut drops the entries before the k-th of block p.
-local function cut(log, p, k)
-  log.sealed = p < log.open and after(log, p) or 0
+-- dropBefore drops the entries before index k of block p.
+local function dropBefore(log, p, k)
+  log.sealed = p < log.open and sealedUnitsFrom(log, p) or 0
   log.first = p
   if k == 1 then
     return
@@ -309,38 +313,38 @@ local function cut(log, p, k)
   end
 end
 
--- keep drops the oldest units, so that so many are left. An entry may go in part.
-local function keep(log, units)
-  if log.live <= units then
+-- trimTo drops the oldest units so that units are left. Part of an entry may be dropped.
+local function trimTo(log, units)
+  if log.liveUnits <= units then
     return
   end
-  local p, k, kept = keeping(log, units)
+  local p, k, kept = firstWithin(log, units)
   if kept < units then
     k = k - 2
   end
-  cut(log, p, k)
+  dropBefore(log, p, k)
   if kept < units then
-    local items, surplus = itemsOf(log, p), kept - units
+    local items, excess = itemsOf(log, p), kept - units
     if p == log.open then
-      items[2] = -surplus
+      items[2] = -excess
     else
-      surplus = surplus + items[2]
-      items[2] = items[2] - surplus
-      add(log, p, -surplus)
-      log.sealed = log.sealed - surplus
+      excess = excess + items[2]
+      items[2] = items[2] - excess
+      add(log, p, -excess)
+      log.sealed = log.sealed - excess
     end
   end
-  log.p, log.k, log.live = p, 1, units
+  log.p, log.k, log.liveUnits = p, 1, units
 end
 
--- record drops what has expired, and enters units.
-local function record(a, log, units)
-  cut(log, log.p, log.k)
+-- append drops the expired entries, and adds units at the current stamp.
+local function append(a, log, units)
+  dropBefore(log, log.p, log.k)
   local s, items = stamp(a, log.now), log.items
   if items[#items - 1] == s then
     items[#items] = items[#items] + units
   else
-    if #items == 2 * full then
+    if #items == 2 * blockSize then
       local p = log.open
       log.blocks[p] = {sum = 0, first = items[1], items = items}
       log.open, log.items = p + 1, {}
@@ -350,64 +354,64 @@ local function record(a, log, units)
     end
     items[#items + 1], items[#items + 2] = s, units
   end
-  log.last, log.live = log.now, log.live + units
+  log.last, log.liveUnits = log.now, log.liveUnits + units
   save(log)
-  call('PEXPIRE', log.key, lasts(2 * number(a, 1)))
+  call('PEXPIRE', log.key, ttlMillis(2 * number(a, 1)))
 end
 
--- describe returns how many units are left of those in use, and how long until all are.
-local function describe(a, log, live, latest)
+-- describe returns the units left while liveUnits are in use, and the time until all are.
+local function describe(a, log, liveUnits, latest)
   local reset = 0
-  if live > 0 then
-    reset = max(begin(a, latest + counts(a)) - log.now, 0)
+  if liveUnits > 0 then
+    reset = max(startOf(a, latest + stampsCounted(a)) - log.now, 0)
   end
-  return max(number(a, 0) - live, 0), reset
+  return max(number(a, 0) - liveUnits, 0), reset
 end
 
 return {
   check = function(key, a, now)
     local log = load(key, a, now)
     expire(a, log)
-    local wait, s = waits(a, log, n), stamp(a, log.now)
+    local wait, s = waitFor(a, log, n), stamp(a, log.now)
     local ok, left, reset = 0, nil, nil
     if wait == 0 then
       ok = 1
     end
-    if ok == 1 and not dry then
-      left, reset = describe(a, log, log.live + n, s)
+    if ok == 1 and not dryRun then
+      left, reset = describe(a, log, log.liveUnits + n, s)
     else
-      left, reset = describe(a, log, log.live, log.live > 0 and newest(log))
+      left, reset = describe(a, log, log.liveUnits, log.liveUnits > 0 and newest(log))
     end
     return ok, wait, left, reset, log.now - log.shift, s, log
   end,
 
   take = function(key, a, _, _, _, _, _, _, log)
     if ARGV[a + 3] == '1' then
-      keep(log, number(a, 0) - n)
+      trimTo(log, number(a, 0) - n)
     end
-    record(a, log, n)
+    append(a, log, n)
   end,
 
-  refuse = function(key, a, ok, wait, left, reset, _, _, log)
+  reject = function(key, a, ok, wait, left, reset, _, _, log)
     if ARGV[a + 3] ~= '1' then
       return ok, wait, left, reset
     end
     local count = number(a, 0)
     local units = min(n, count)
-    keep(log, count - units)
-    record(a, log, units)
-    return 0, waits(a, log, n), describe(a, log, log.live, newest(log))
+    trimTo(log, count - units)
+    append(a, log, units)
+    return 0, waitFor(a, log, n), describe(a, log, log.liveUnits, newest(log))
   end,
 
   settle = function(key, a, now, extra, from)
     local log = load(key, a, now)
-    local p, k = later(log, from)
+    local p, k = firstAfter(log, from)
     local items = itemsOf(log, p)
     k = k - 2
     if items[k] ~= from then
       return
     end
-    extra = min(max(extra, -items[k + 1]), most - log.sealed - sum(log.items, 1))
+    extra = min(max(extra, -items[k + 1]), maxExact - log.sealed - sum(log.items, 1))
     items[k + 1] = items[k + 1] + extra
     if items[k + 1] == 0 then
       table.remove(items, k)

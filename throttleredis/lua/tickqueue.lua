@@ -1,9 +1,9 @@
--- A queue from which a unit is served at each tick: the number of the latest tick that is
--- taken, counted from the anchor, and the latest reading granted at. The number of its last
--- tick is a grant.
--- Arguments: ticks in a period, microseconds of the period, units that may wait, the anchor.
--- There is nothing smaller that is whole; times are in parts of a microsecond, as many as
--- there are ticks in a period.
+-- A queue from which one unit is served at each tick. Ticks are numbered from the anchor. It
+-- stores the number of the last booked tick, and the latest reading granted at. The grant is
+-- the number of the last tick of the claim.
+-- Arguments: ticks per period, microseconds per period, units that may wait, the anchor.
+-- Durations are in fractions of a microsecond, as many as there are ticks in a period: then
+-- all times of ticks are whole numbers.
 
 local function read(key)
   local v = call('GET', key)
@@ -20,43 +20,43 @@ local function latest(a, now)
   return periods * count + muldiv(count, since - periods * per, per)
 end
 
--- till returns how long after now a tick is.
-local function till(a, tick, now)
+-- timeUntil returns the time from now until a tick.
+local function timeUntil(a, tick, now)
   local count, per = tonumber(ARGV[a]), tonumber(ARGV[a + 1])
   local periods = floor(tick / count)
   return (tonumber(ARGV[a + 3]) + periods * per - now) * count + (tick - periods * count) * per
 end
 
-local function write(key, a, booked, last)
-  call('SET', key, pack('<i7i7', booked, last), 'PX', lasts(till(a, booked, last) / tonumber(ARGV[a])))
+local function write(key, a, lastBooked, last)
+  call('SET', key, pack('<i7i7', lastBooked, last), 'PX', ttlMillis(timeUntil(a, lastBooked, last) / tonumber(ARGV[a])))
 end
 
 return {
   check = function(key, a, now)
     local queue = tonumber(ARGV[a + 2])
-    local booked, last = read(key)
+    local lastBooked, last = read(key)
     if last and (last - now) * tonumber(ARGV[a]) > queue * tonumber(ARGV[a + 1]) then -- the clock was set back
-      booked, last = booked - latest(a, last) + latest(a, now), now
-      write(key, a, booked, last)
+      lastBooked, last = lastBooked - latest(a, last) + latest(a, now), now
+      write(key, a, lastBooked, last)
     end
     now = max(now, last or now)
     local tick = latest(a, now)
-    local from = max(booked or tick, tick)
+    local from = max(lastBooked or tick, tick)
     local to = from + n
     local ok, wait = 0, -1
     if n <= queue then
-      local near = till(a, to, now) - third
-      if near < till(a, from + 1, now) then -- else not even if nobody else waits
-        wait = max(near, till(a, to - queue, now))
+      local earliest = timeUntil(a, to, now) - arg
+      if earliest < timeUntil(a, from + 1, now) then -- otherwise the wait is too long even for an empty queue
+        wait = max(earliest, timeUntil(a, to - queue, now))
         if wait <= 0 then
-          ok, wait = 1, till(a, to, now)
-          if not dry then
+          ok, wait = 1, timeUntil(a, to, now)
+          if not dryRun then
             from = to
           end
         end
       end
     end
-    local reset = from > tick and till(a, from, now) or 0
+    local reset = from > tick and timeUntil(a, from, now) or 0
     return ok, wait, max(queue - (from - tick), 0), reset, now, to
   end,
 
@@ -64,14 +64,14 @@ return {
     write(key, a, to, last)
   end,
 
-  -- Who stands behind keeps his tick, so that only the last in line gives ticks back.
+  -- Claims behind this one keep their ticks, so only the last claim in the queue returns ticks.
   settle = function(key, a, now, extra, from)
-    local booked, last = read(key)
+    local lastBooked, last = read(key)
     if extra > 0 then
       local tick = latest(a, max(now, last or now))
-      write(key, a, min(max(booked or tick, tick) + extra, most), last or now)
-    elseif booked == from then
-      write(key, a, booked + extra, last)
+      write(key, a, min(max(lastBooked or tick, tick) + extra, maxExact), last or now)
+    elseif lastBooked == from then
+      write(key, a, lastBooked + extra, last)
     end
   end,
 }

@@ -1,32 +1,32 @@
--- A bucket from which so many ticks were taken as of last, the latest reading granted at.
--- Two numbers, last and taken, say what throttle.TokenBucket keeps as tat and last. The key
--- vanishes so many milliseconds after last, or later, which is not before the bucket is full:
--- the expiry is moved only when that comes too near.
--- Arguments: ticks of a unit, ticks of a microsecond, most units.
+-- A token bucket: taken is the number of ticks of tokens missing at the time last, which is
+-- the latest reading granted at. The two correspond to tat and last of throttle.TokenBucket.
+-- The third number stored is the expiry of the key, in milliseconds after last. A write that
+-- leaves the bucket full before the key expires keeps the expiry, which is cheaper.
+-- Arguments: ticks per unit, ticks per microsecond, capacity in units.
 
-local function write(key, last, taken, goes, scale)
-  if last + taken / scale < goes then
-    call('SET', key, pack('<i7i7I4', last, taken, (goes - last) / 1000), 'KEEPTTL')
+local function write(key, last, taken, expiresAt, scale)
+  if last + taken / scale < expiresAt then
+    call('SET', key, pack('<i7i7I4', last, taken, (expiresAt - last) / 1000), 'KEEPTTL')
   else
     local ms = min(max(floor(2 * taken / scale / 1000), 1000), 2 ^ 31)
-    call('SET', key, pack('<i7i7I4', last, taken, ms), 'PX', lasts(max(ms * 1000, taken / scale)))
+    call('SET', key, pack('<i7i7I4', last, taken, ms), 'PX', ttlMillis(max(ms * 1000, taken / scale)))
   end
 end
 
 return {
   check = function(key, a, now)
     local interval, scale, burst = ARGV[a] + 0, ARGV[a + 1] + 0, ARGV[a + 2] + 0
-    local v, taken, goes = call('GET', key), 0, 0
+    local v, taken, expiresAt = call('GET', key), 0, 0
     if v then
-      local last, was, ms = unpack('<i7i7I4', v)
-      goes = last + ms * 1000
+      local last, storedTaken, ms = unpack('<i7i7I4', v)
+      expiresAt = last + ms * 1000
       if last >= now and (last - now) * scale <= burst * interval then
-        now, taken = last, was
+        now, taken = last, storedTaken
       elseif last >= now then -- the clock was set back
-        taken, goes = was, 0
-        write(key, now, taken, goes, scale)
-      elseif was > (now - last) * scale then
-        taken = was - (now - last) * scale
+        taken, expiresAt = storedTaken, 0
+        write(key, now, taken, expiresAt, scale)
+      elseif storedTaken > (now - last) * scale then
+        taken = storedTaken - (now - last) * scale
       end
     end
     local window, ok, wait = burst * interval, 0, -1
@@ -34,7 +34,7 @@ return {
       wait = taken + n * interval - window
       if wait <= 0 then
         ok, wait = 1, 0
-        if not dry then
+        if not dryRun then
           taken = taken + n * interval
         end
       end
@@ -43,35 +43,35 @@ return {
     if taken < window then
       left = floor((window - taken) / interval)
     end
-    return ok, wait, left, taken, now, now, goes
+    return ok, wait, left, taken, now, now, expiresAt
   end,
 
-  take = function(key, a, _, _, _, taken, last, _, goes)
-    write(key, last, taken, goes, ARGV[a + 1] + 0)
+  take = function(key, a, _, _, _, taken, last, _, expiresAt)
+    write(key, last, taken, expiresAt, ARGV[a + 1] + 0)
   end,
 
-  -- What is given back is less the longer it was held: had it not been taken, a full
-  -- bucket would have stayed full.
+  -- A returned unit counts less the longer it was held, because the refill since then would
+  -- have been lost if the unit had not been taken from a full bucket.
   settle = function(key, a, now, extra, from)
     local interval, scale = tonumber(ARGV[a]), tonumber(ARGV[a + 1])
-    local v, last, taken, goes = call('GET', key), now, 0, 0
+    local v, last, taken, expiresAt = call('GET', key), now, 0, 0
     if v then
       local ms
       last, taken, ms = unpack('<i7i7I4', v)
-      goes = last + ms * 1000
+      expiresAt = last + ms * 1000
     elseif extra < 0 then
       return
     end
     now = max(now, last)
     from = min(from, now)
-    local passed = (now - last) * scale
+    local elapsed = (now - last) * scale
     if extra < 0 then
       taken = max(taken - max(-extra * interval - (now - from) * scale, 0), 0)
-    elseif passed > most then
-      last, taken = now, min(extra * interval, most)
+    elseif elapsed > maxExact then
+      last, taken = now, min(extra * interval, maxExact)
     else
-      taken = min(max(taken, passed) + extra * interval, most)
+      taken = min(max(taken, elapsed) + extra * interval, maxExact)
     end
-    write(key, last, taken, goes, scale)
+    write(key, last, taken, expiresAt, scale)
   end,
 }

@@ -1,19 +1,21 @@
--- A limit that pays later, as package warmup has it: as of last, the latest reading granted
--- at, all is paid for in ahead nanoseconds, which were rounded up by so many, and there will
--- be so many idle units then. All are doubles, as they are there.
--- Arguments: the prices: nanoseconds of a unit, of an idle one up to the threshold, by which
--- each further one takes longer; the threshold; most idle units; nanoseconds of idleness that
--- make one. Whole idle units that are free, and nanoseconds in which they come. Idle units
--- that are not there at first: such a key is kept for an hour longer.
+-- A limit that delays the claim after the one that causes the cost, as package warmup does. It
+-- stores last, the latest reading granted at; paidAfter, the nanoseconds after last until all
+-- granted units are paid for; rounded, by how much that was rounded up; and idle, the idle
+-- units at that time. All are doubles, as in package warmup.
+-- Arguments: the costs: nanoseconds per unit, nanoseconds per idle unit up to the threshold,
+-- and the increase for each further one; the threshold; the maximum number of idle units; the
+-- nanoseconds of idleness per idle unit. The number of whole idle units that are free, and the
+-- nanoseconds in which they accrue. The number of idle units that a new key lacks: such a key
+-- is kept for an hour longer.
 
-local function prices(a)
+local function unitCosts(a)
   return {
     interval = tonumber(ARGV[a]),
     warm = tonumber(ARGV[a + 1]),
     slope = tonumber(ARGV[a + 2]),
     threshold = tonumber(ARGV[a + 3]),
-    most = tonumber(ARGV[a + 4]),
-    cooling = tonumber(ARGV[a + 5]),
+    maxIdle = tonumber(ARGV[a + 4]),
+    idlePerUnit = tonumber(ARGV[a + 5]),
     units = tonumber(ARGV[a + 6]),
     full = tonumber(ARGV[a + 7]),
     missing = tonumber(ARGV[a + 8]),
@@ -23,81 +25,83 @@ end
 local function read(key)
   local v = call('GET', key)
   if v then
-    local last, ahead, rounded, idle = unpack('<dddd', v)
-    return {last = last, ahead = ahead, rounded = rounded, idle = idle}
+    local last, paidAfter, rounded, idle = unpack('<dddd', v)
+    return {last = last, paidAfter = paidAfter, rounded = rounded, idle = idle}
   end
 end
 
 local function write(key, s, p)
-  local ns = s.ahead
-  if s.idle < p.most then
-    ns = ns + (p.most - s.idle) * p.cooling
+  local ns = s.paidAfter
+  if s.idle < p.maxIdle then
+    ns = ns + (p.maxIdle - s.idle) * p.idlePerUnit
   end
   if p.missing > 0 then
     ns = ns + 3600e9
   end
-  call('SET', key, pack('<dddd', s.last, s.ahead, s.rounded, s.idle), 'PX', lasts(ns / 1000))
+  call('SET', key, pack('<dddd', s.last, s.paidAfter, s.rounded, s.idle), 'PX', ttlMillis(ns / 1000))
 end
 
--- elapse makes idle units of the time that has passed until so many nanoseconds after last.
-local function elapse(s, p, now)
-  if now > s.ahead then
-    s.idle = min(p.most, s.idle + (now - s.ahead) / p.cooling)
-    s.ahead, s.rounded = now, 0
+-- accrueIdle adds the idle units of the time until now, in nanoseconds after last.
+local function accrueIdle(s, p, now)
+  if now > s.paidAfter then
+    s.idle = min(p.maxIdle, s.idle + (now - s.paidAfter) / p.idlePerUnit)
+    s.paidAfter, s.rounded = now, 0
   end
 end
 
-local function total(p, idle, units, used)
+-- costOf returns the nanoseconds for units of which used are idle ones.
+local function costOf(p, idle, units, used)
   local above = max(idle - p.threshold, 0)
   local cold = min(above, used)
   return p.warm * used + cold * (above - cold / 2) * p.slope + (units - used) * p.interval
 end
 
--- use takes units, from idle ones first unless it books ahead and they are free.
-local function use(s, p, units, now)
-  elapse(s, p, now)
-  local booked, used = s.ahead > now, 0
+-- consume takes units and returns how many were idle ones. It takes idle units first, except
+-- that a claim that books ahead takes none if they are free.
+local function consume(s, p, units, now)
+  accrueIdle(s, p, now)
+  local booked, used = s.paidAfter > now, 0
   if not booked or p.warm > 0 then
     used = min(units, s.idle)
   end
-  local cost = total(p, s.idle, units, used) - s.rounded
+  local cost = costOf(p, s.idle, units, used) - s.rounded
   local ns = ceil(cost)
   if booked then
     ns = max(ns, 1)
   end
-  s.ahead, s.rounded, s.idle = s.ahead + ns, max(ns - cost, 0), s.idle - used
+  s.paidAfter, s.rounded, s.idle = s.paidAfter + ns, max(ns - cost, 0), s.idle - used
   return used
 end
 
-local never = 2 ^ 63 -- nanoseconds
+local maxNanos = 2 ^ 63 -- nanoseconds
 
 return {
   check = function(key, a, now)
-    local p, s = prices(a), read(key)
-    s = s or {last = now, ahead = 0, rounded = 0, idle = p.most - p.missing}
-    if (s.last - now) * 1000 > 2 * max(p.most * p.cooling, p.full, p.interval) then -- the clock was set back
+    local p, s = unitCosts(a), read(key)
+    s = s or {last = now, paidAfter = 0, rounded = 0, idle = p.maxIdle - p.missing}
+    if (s.last - now) * 1000 > 2 * max(p.maxIdle * p.idlePerUnit, p.full, p.interval) then -- the clock was set back
       s.last = now
       write(key, s, p)
     end
     now = max(now, s.last)
-    local passed = (now - s.last) * 1000
-    local ok, wait, used = 0, max(s.ahead - passed, 0), 0
-    if s.ahead >= never then
+    local elapsed = (now - s.last) * 1000
+    local ok, wait, used = 0, max(s.paidAfter - elapsed, 0), 0
+    if s.paidAfter >= maxNanos then
       wait = -1
-    elseif wait > third then
-      wait = wait - third
+    elseif wait > arg then
+      wait = wait - arg
     else
       ok = 1
-      if not dry then
-        used = use(s, p, n, passed)
-        s.last, s.ahead, passed = now, s.ahead - passed, 0
+      if not dryRun then
+        used = consume(s, p, n, elapsed)
+        s.last, s.paidAfter, elapsed = now, s.paidAfter - elapsed, 0
       end
     end
-    local left, reset = 0, min(s.ahead - passed + p.full, never)
-    if s.ahead <= passed then
-      local later = {ahead = s.ahead, idle = s.idle}
-      elapse(later, p, passed)
-      local idle = min(later.idle, p.units)
+    local left, reset = 0, min(s.paidAfter - elapsed + p.full, maxNanos)
+    if s.paidAfter <= elapsed then
+      local future = {paidAfter = s.paidAfter, idle = s.idle}
+      accrueIdle(future, p, elapsed)
+      local idle = min(future.idle, p.units)
       left, reset = floor(idle) + 1, ceil((p.units - idle) * p.interval)
     end
     return ok, wait, left, reset, now, used, s, p
@@ -107,31 +111,31 @@ return {
     write(key, s, p)
   end,
 
-  -- A grant is the reading it was made at, and with that as origin: where the claim acts,
-  -- where it is paid for, and how many idle units it used.
+  -- A grant is the reading it was made at; in nanoseconds after that, when the claim acts and
+  -- when it is paid for; and how many idle units it used.
   settle = function(key, a, now, extra, from, grant)
-    local p, s = prices(a), read(key)
+    local p, s = unitCosts(a), read(key)
     if not s then
       return
     end
     now = max(now, s.last)
     from = min(from, now)
-    local passed = (now - s.last) * 1000
+    local elapsed = (now - s.last) * 1000
     if extra > 0 then
-      use(s, p, extra, passed)
+      consume(s, p, extra, elapsed)
       return write(key, s, p)
     end
-    local place, paid, used = unpack('<ddd', grant)
-    local origin, back = (from - s.last) * 1000, -extra
-    place, paid = origin + place, origin + paid
-    paid = max(paid, place)
-    if paid > place and s.ahead == paid then
-      local kept = n - back
-      local cost = total(p, s.idle + used, kept, min(kept, used))
-      s.ahead, s.rounded = min(max(place + ceil(cost), passed), paid), 0
+    local actsAt, paid, used = unpack('<ddd', grant)
+    local origin, returned = (from - s.last) * 1000, -extra
+    actsAt, paid = origin + actsAt, origin + paid
+    paid = max(paid, actsAt)
+    if paid > actsAt and s.paidAfter == paid then
+      local remaining = n - returned
+      local cost = costOf(p, s.idle + used, remaining, min(remaining, used))
+      s.paidAfter, s.rounded = min(max(actsAt + ceil(cost), elapsed), paid), 0
     end
-    local idle = min(max(back - (n - used), 0), used) - max(passed - paid, 0) / p.cooling
-    s.idle = min(s.idle + max(idle, 0), p.most)
+    local idle = min(max(returned - (n - used), 0), used) - max(elapsed - paid, 0) / p.idlePerUnit
+    s.idle = min(s.idle + max(idle, 0), p.maxIdle)
     write(key, s, p)
   end,
 }
