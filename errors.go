@@ -42,7 +42,7 @@ func (e *settingError) Unwrap() error { return e.err }
 // was not sent because of the wait that it would have taken. Nothing else is wrapped:
 // a request that was sent once and is not retried in any case (RequestOptions.NoRetry, or
 // a failure that is final) fails with the error of Base, one that was not sent for
-// another reason (Breaker, Waiter.Close, a full line, Limits) with that reason, and
+// another reason (Breaker, Queue.Close, a full line, Limits) with that reason, and
 // one whose context ends before it is sent with the cause of that.
 //
 // It matches, in the sense of errors.Is and errors.As, what the last attempt

@@ -67,7 +67,7 @@ func (rt *roundTrip) countForBudget() {
 // budgetBatch is how many calls that no limit concerns are counted at a time.
 const budgetBatch = 16
 
-// wait is Waiter.Wait within the longest wait that the request allows.
+// wait is Queue.Wait within the longest wait that the request allows.
 func (rt *roundTrip) wait() error {
 	if !rt.hasDemands {
 		return rt.cancelCause()

@@ -20,7 +20,7 @@ import (
 //
 // Its methods may be called by many goroutines at once. Fields must not change
 // after the first request, and a Transport must not be copied after it. Share one
-// Transport, or one Quota and Waiter between several, among all that call the same
+// Transport, or one Quota and Queue between several, among all that call the same
 // servers.
 //
 // If a limiter returns an error, mostly because the store that it asks is down, RoundTrip

@@ -16,7 +16,7 @@ type waiters struct {
 
 // Notify has w look at its queues again whenever requests may go sooner than was known:
 // because of news of other processes, and after Forget. A Transport calls it for its
-// Waiter.
+// Queue.
 func (t *Tracker) Notify(w *queue.Queue) {
 	t.once.Do(t.init)
 	p := weakly.Make(w)

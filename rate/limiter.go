@@ -1,3 +1,4 @@
+// Package rate gives a throttle.Limiter the API of golang.org/x/time/rate.
 package rate
 
 import (
@@ -11,8 +12,8 @@ import (
 	"github.com/heed-go/heed/throttle/queue"
 )
 
-// RateLimiter gives any Limiter the methods of a *rate.Limiter of golang.org/x/time/rate, for
-// programs that are written in its manner. Its fields must not change after the first
+// A Limiter gives any throttle.Limiter the methods of a *rate.Limiter of
+// golang.org/x/time/rate, for programs that are written in its manner. Its fields must not change after the first
 // call, and it must not be copied.
 //
 // What is different, for the better:
@@ -20,7 +21,7 @@ import (
 //   - Who stops waiting has taken nothing, and those behind move up. There, units are
 //     taken when the wait begins, and a part of them is lost when it is given up.
 //   - Allow does not overtake those who Wait.
-//   - Errors say which limit refused, and when it may be asked again: *RefusedError.
+//   - Errors say which limit refused, and when it may be asked again: *throttle.RefusedError.
 //   - A reading of the clock older than one granted at counts as that one; there it
 //     credits the time between twice.
 //   - A negative n is an error; there it adds tokens. An n of 0 costs nothing and is
@@ -30,13 +31,13 @@ import (
 //     time has not; there nothing.
 //
 // A claim ends where it is granted, as used and accepted. Limits that want to know what
-// came of it (Adaptive, those on what is in flight) are for those who say so, with a
-// Ticket.
+// came of it (throttle.Adaptive, throttle.Concurrency) are for callers that report it, with
+// a queue.Ticket.
 type Limiter struct {
 	Limiter throttle.Limiter
 	Key     string         // Claim.Key
 	Queue   *queue.Queue   // where Wait stands in line; nil: one of its own
-	Clock   throttle.Clock // for Reservation.Delay and a Waiter of its own; nil: the system clock
+	Clock   throttle.Clock // for Reservation.Delay and a Queue of its own; nil: the system clock
 
 	once     sync.Once
 	ownQueue *queue.Queue
@@ -70,7 +71,7 @@ func (v *Limiter) AllowN(now time.Time, n int) bool {
 func (v *Limiter) Reserve() *Reservation { return v.ReserveN(time.Time{}, 1) }
 
 // ReserveN books n units as of now; a zero now is the limiter's own reading. The
-// limiter has to be one that books ahead, as LeakyBucket and those of package warmup do;
+// limiter has to be one that books ahead, as throttle.LeakyBucket and those of package warmup do;
 // others give only what can be used at once.
 //
 // What is reserved has its place whatever happens later, and goes before those who
@@ -91,7 +92,7 @@ func (v *Limiter) ReserveN(now time.Time, n int) *Reservation {
 	case d.Wait == throttle.Forever:
 		r.err = &throttle.RefusedError{Key: v.Key, Decision: d}
 	default:
-		r.err = fmt.Errorf("throttle: RateLimiter.ReserveN: no units available: use a limiter that books ahead, such as LeakyBucket with a Queue, or WaitN: %w",
+		r.err = fmt.Errorf("rate: ReserveN: no units available: use a limiter that books ahead, such as LeakyBucket with a Queue, or WaitN: %w",
 			&throttle.RefusedError{Key: v.Key, Decision: d})
 	}
 	return r
@@ -100,7 +101,7 @@ func (v *Limiter) ReserveN(now time.Time, n int) *Reservation {
 // Wait blocks until one unit may be used.
 func (v *Limiter) Wait(ctx context.Context) error { return v.WaitN(ctx, 1) }
 
-// WaitN blocks until n units may be used. Errors are those of Queue.Wait; after an
+// WaitN blocks until n units may be used. Errors are those of queue.Queue.Wait; after an
 // error nothing is taken.
 func (v *Limiter) WaitN(ctx context.Context, n int) error {
 	switch {
@@ -124,11 +125,11 @@ func (v *Limiter) WaitN(ctx context.Context, n int) error {
 var ticketPool = sync.Pool{New: func() any { return new(queue.Ticket) }}
 
 // SetLimit replaces the limit, and lets those go who may under the new one. The error
-// is that of Limit.Validate, or says that the limiter cannot change its limit.
+// is that of throttle.Limit.Validate, or says that the limiter cannot change its limit.
 func (v *Limiter) SetLimit(l throttle.Limit) error {
 	s, ok := v.Limiter.(limitSetter)
 	if !ok {
-		return fmt.Errorf("throttle: RateLimiter.SetLimit: a %T cannot change its limit: use one with a method SetLimit, such as TokenBucket", v.Limiter)
+		return fmt.Errorf("rate: SetLimit: a %T cannot change its limit: use one with a method SetLimit, such as TokenBucket", v.Limiter)
 	}
 	if err := s.SetLimit(l); err != nil {
 		return err
@@ -165,7 +166,7 @@ func (r *Reservation) OK() bool { return r.err == nil }
 // refused them; nil if they are.
 func (r *Reservation) Err() error { return r.err }
 
-// Delay returns how long to wait from now until the units may be used, Forever if they
+// Delay returns how long to wait from now until the units may be used, throttle.Forever if they
 // are not booked.
 func (r *Reservation) Delay() time.Duration {
 	return r.DelayFrom(throttle.ClockOr(r.limiter.Clock).Now())

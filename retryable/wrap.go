@@ -15,7 +15,7 @@ import (
 //
 // The client owns t from then on. t sends each attempt once, whatever t.Retry says
 // of attempts, and through what the client used before unless t.Base is set. To share
-// limits with other Transports, share their Quota and Waiter. The client gets an
+// limits with other Transports, share their Quota and Queue. The client gets an
 // http.Client of its own, as the one before may be used elsewhere.
 //
 // With CheckRetry of the client's own, as with retryablehttp.DefaultRetryPolicy, these

@@ -11,7 +11,7 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// A ticket has room for throttle.MaxDemands limits. What matches beyond that is put
+// A ticket has room for queue.MaxDemands limits. What matches beyond that is put
 // into one limiter: an AllOf of gates, each of which finds its own key and cost in a
 // claim for all of them. The same limits are always the same limiter, since requests
 // that wait for one stand in one line.

@@ -44,7 +44,7 @@ type Config struct {
 
 // A DecisionHook is told by each limit of a Set what it decided and how that ended.
 // Its methods are called by many goroutines at once, and sometimes under the lock
-// of a Waiter: they must not block, panic, or call one. Dry runs are not told, and
+// of a Queue: they must not block, panic, or call one. Dry runs are not told, and
 // neither is what reached no decision. Decision.Over tells what a limit would have
 // refused but for Limit.Shadow, Hard or Borrow. Who waits in line is told as refused
 // each time that he is asked for.

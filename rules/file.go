@@ -19,7 +19,7 @@ import (
 //	f := &rules.File{Path: "limits.yaml", OnReload: func(err error) { … }}
 //	if err := f.Open(); err != nil { … }
 //	defer f.Close()
-//	transport := &heed.Transport{Limits: f.Limits, Waiter: f.Waiter}
+//	transport := &heed.Transport{Limits: f.Limits, Queue: f.Queue}
 //
 // A limit that is still there goes on with what it has counted, at the same place in
 // the file and by its name or descriptors: unchanged, or with other numbers. Units in

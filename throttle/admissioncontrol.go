@@ -58,7 +58,7 @@ func (a AdmissionControlConfig) Validate() error {
 // other limits with AllOf.
 //
 // The odd case is Decision.Wait: there is no time after which a claim is granted, it is
-// 0. A Waiter asks again each second. To fail at once instead, use Ticket.Reserve.
+// 0. A queue.Queue asks again each second. To fail at once instead, use queue.Ticket.Reserve.
 type AdmissionControl struct {
 	time   ticks.Timeline
 	config AdmissionControlConfig

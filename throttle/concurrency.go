@@ -49,7 +49,7 @@ func (c ConcurrencyConfig) String() string { return strconv.FormatInt(c.Count, 1
 //	             ends
 //
 // Nobody knows when work ends, so the Wait of a refusal is 0: ask again when there
-// is news. A Waiter does: it looks at its lines whenever a claim ends through it.
+// is news. A queue.Queue does: it looks at its lines whenever a claim ends through it.
 //
 // Invariant: the units of the claims that were granted and have not ended are never
 // more than Count. There is one hold per such claim, so never more than Count holds.

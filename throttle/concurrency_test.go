@@ -139,7 +139,7 @@ func TestConcurrency_neverExceedsCountUnderContention(t *testing.T) {
 	require.EqualValues(t, 5, remaining(t, l))
 }
 
-// A Waiter hears of the end of a claim and lets the next one in.
+// A Queue hears of the end of a claim and lets the next one in.
 func TestConcurrency_wakesWaitersOfAQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var q queue.Queue

@@ -8,9 +8,9 @@
 // the other side said about work that was done is [Feedback], and a limiter that
 // learns from it is an [Observer].
 //
-// Limiters do arithmetic on a reading of the clock, and never sleep. Who wants to wait
-// hands a [Ticket] to a [Waiter]: it keeps everybody who shares limits in line, and
-// lets them go at the instants at which their limits open.
+// Limiters do arithmetic on a reading of the clock, and never sleep. Package
+// throttle/queue lets callers wait: a queue.Queue keeps the callers that share limits in
+// order, and grants their tickets at the instants at which the limits admit them.
 //
 // Units are int64 and saturate. Times are readings that a caller may bring along:
 // claims replayed from a log decide as they did then. Zero values mean something
@@ -59,7 +59,7 @@
 //	AllOf               grants what all of several limiters grant, takes all or nothing
 //	Fallback            asks a second limiter when the first cannot decide
 //	sketch.Limiter      n in any window for each of millions of clients, in fixed memory
-//	FromRate            a *rate.Limiter of golang.org/x/time/rate that you already have
+//	xtime.New           a *rate.Limiter of golang.org/x/time/rate that you already have; package rate/xtime
 //	warmup.Limiter      begins slowly, or saves up idle time; a claim pays later; package warmup
 //	Unlimited, Blocked  grants everything; refuses everything
 //
@@ -67,7 +67,7 @@
 // in windows, take what counts as they do: a bucket of n per minute may take almost 2n
 // within one of their minutes.
 //
-// [Verbs] gives any of them the methods of a *rate.Limiter: Allow, Reserve, Wait.
+// A rate.Limiter gives any of them the methods of a *rate.Limiter: Allow, Reserve, Wait.
 //
 // # Your own
 //

@@ -47,7 +47,7 @@ func (l LeakyBucketConfig) Validate() error {
 //
 // Use it where claims are paced by this one limit. Where others have a say (AllOf,
 // a response with Retry-After), a place booked before has no effect: wait with a
-// Waiter, which lets no more than Queue units wait and refuses the next claim.
+// queue.Queue, which lets no more than Queue units wait and refuses the next claim.
 //
 // Invariant: within any span W no more than burst + rate*W units act and are kept,
 // where a claim acts Decision.Wait after Decision.At; with Split, queue more. Places

@@ -54,9 +54,9 @@ type Claim struct {
 	MaxWait time.Duration // longest acceptable Decision.Wait, for limiters that book ahead
 	DryRun  bool          // decide, but take nothing
 
-	// Waits says that the caller waits and asks again until it is granted, as a Waiter
+	// Waits says that the caller waits and asks again until it is granted, as a queue.Queue
 	// does: a refusal is not its last answer. Limiters that count refusals do not count
-	// this one; the Waiter repeats the claim without Waits when the wait has failed.
+	// this one; the Queue repeats the claim without Waits when the wait has failed.
 	Waits bool
 
 	// Waited is how long a caller that Waits has waited so far.

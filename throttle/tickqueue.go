@@ -41,7 +41,7 @@ func (t TickQueueConfig) Validate() error {
 // later they have not drifted. Whoever comes at a tick is too late for it.
 //
 // All claims wait. One with Claim.MaxWait is granted before its tick, with the time until
-// then as Decision.Wait; one that Waits, as those of a Waiter do, is granted at its tick.
+// then as Decision.Wait; one that Waits, as those of a queue.Queue do, is granted at its tick.
 // Others are refused. LeakyBucket grants immediately where it can.
 //
 // Invariant: no two units share a tick, and no more than Queue units wait. A claim

@@ -39,13 +39,13 @@ type Middleware struct {
 	// client's, so one function can serve both. It must not keep the ticket. Nil: nothing.
 	//
 	// A request passes all that Limiter, Rules and Limits ask for, or takes nothing.
-	// That may be throttle.MaxDemands limits; for more, nest a second Middleware.
+	// That may be queue.MaxDemands limits; for more, nest a second Middleware.
 	Limits func(*http.Request, *queue.Ticket)
 
 	// Queue delays requests instead of rejecting them, in a fair queue for each limit
 	// and key. Its bounds: MaxWait is the longest delay, MaxLine the most requests in one
 	// queue, and MaxAll the most in all queues, together with all others that share the
-	// Waiter. A request that finds a queue full, or a limit that is closed for longer than
+	// Queue. A request that finds a queue full, or a limit that is closed for longer than
 	// MaxWait, is rejected immediately. A MaxAll of zero means 1,024, because Handler calls
 	// SetDefaultMaxTotal; a negative one means no bound.
 	//
@@ -81,7 +81,7 @@ type Middleware struct {
 	//
 	// Failures that a client can cause at will never let a request through: a client that
 	// has left, a cost below zero, a timeout of the store when less than a second is left
-	// until the deadline of the request. Neither does a Waiter that is closed. Limiters of this module
+	// until the deadline of the request. Neither does a Queue that is closed. Limiters of this module
 	// reject keys that clients invent and return no error for them, see Source of package
 	// rules/source.
 	// Still, a flood of requests can overload a store: limits that protect against floods
@@ -147,7 +147,7 @@ func (m *Middleware) Handler(next http.Handler) http.Handler {
 	})
 }
 
-// defaultMaxTotal is how many requests a Waiter without a MaxAll delays at a time: the default
+// defaultMaxTotal is how many requests a Queue without a MaxTotal delays at a time: the default
 // of Envoy's circuit breakers for pending requests.
 const defaultMaxTotal = 1024
 

@@ -47,7 +47,7 @@ func countWaiting(t *testing.T, m *throttlehttp.Middleware, n int) (waits int) {
 	return waits
 }
 
-// A Waiter without bounds delays 1,024 requests of a Middleware, and more only if it is
+// A Queue without bounds delays 1,024 requests of a Middleware, and more only if it is
 // told to.
 func TestQueue_isBoundedByDefault(t *testing.T) {
 	for name, tt := range map[string]struct {

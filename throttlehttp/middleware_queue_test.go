@@ -205,7 +205,7 @@ func TestQueue_higherPriorityGoesFirst(t *testing.T) {
 	})
 }
 
-// A Waiter that is closed lets nobody through, and a limit without a decision as
+// A Queue that is closed lets nobody through, and a limit without a decision as
 // configured, whether anybody waits or not.
 func TestQueue_failures(t *testing.T) {
 	down := errors.New("store is down")

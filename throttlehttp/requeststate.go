@@ -39,7 +39,7 @@ func (p *requestState) add(u *Rule, r *http.Request) bool {
 	return ok
 }
 
-// reserve claims all demands of p. With a Waiter it waits until they are granted.
+// reserve claims all demands of p. With a Queue it waits until they are granted.
 func (p *requestState) reserve(m *Middleware, r *http.Request) (throttle.Decision, error) {
 	if m.Queue == nil {
 		d, err := p.ticket.Reserve(r.Context(), time.Time{})

@@ -10,7 +10,7 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// A rateTrace is a scenario of golang.org/x/time/rate, replayed with the Verbs of a
+// A rateTrace is a scenario of golang.org/x/time/rate, replayed with a rate.Limiter of a
 // LeakyBucket whose queue has no end.
 //
 // Meant to differ, and waived: scenarios in which a float64 decided (ideal_flips),

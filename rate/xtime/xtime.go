@@ -1,3 +1,4 @@
+// Package xtime makes a throttle.Limiter of a *rate.Limiter of golang.org/x/time/rate.
 package xtime
 
 import (
@@ -12,18 +13,18 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// FromRate makes a Limiter of one that a program already has. Both may be used side
-// by side: they share their tokens. The name is shown as Decision.Policy; a nil clk
+// New returns a Limiter that uses l, which a program already has. Both may be used side
+// by side: they share their tokens. The name is shown as throttle.Decision.Policy; a nil clk
 // is the system clock. It panics if l is nil.
 //
 // It decides for now, by AllowN, and does not book ahead. What l is, it stays:
 //
 //   - Tokens are a float64 and waits are cut to whole nanoseconds, so that l grants
-//     what will be due within the next nanosecond. TokenBucket is exact.
-//   - A limit of 0 never refills: claims wait Forever once the burst is used. A limit
-//     of rate.Inf grants everything, and Decision.Limit is 0.
+//     what will be due within the next nanosecond. throttle.TokenBucket is exact.
+//   - A limit of 0 never refills: claims wait throttle.Forever once the burst is used. A limit
+//     of rate.Inf grants everything, and throttle.Decision.Limit is 0.
 //   - SetLimit and SetBurst of l take effect at once, by the system clock. Wake the
-//     Waiter after them.
+//     queue.Queue after them.
 //
 // Two things are mended. A reading of the clock older than one granted at counts as
 // that one, where l would credit the time between twice; this holds for claims made
@@ -33,7 +34,7 @@ import (
 // give the same units to them as well.
 func New(l *rate.Limiter, name string, clk throttle.Clock) throttle.Limiter {
 	if l == nil {
-		panic("throttle: FromRate: the limiter is nil: make one with rate.NewLimiter, or use AllowAll")
+		panic("xtime: New: the limiter is nil: make one with rate.NewLimiter, or use throttle.AllowAll")
 	}
 	return &Limiter{l: l, name: name, clock: throttle.ClockOr(clk)}
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/heed-go/heed/throttle/queue"
 )
 
-// A caller that waits in a throttle.Queue is counted once, however often its limits are
+// A caller that waits in a queue.Queue is counted once, however often its limits are
 // asked: as granted, or as refused when the wait fails.
 func TestInstrument_countsAWaitOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

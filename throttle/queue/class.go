@@ -14,7 +14,7 @@ import (
 // to gate with it.
 type class struct {
 	key          classKey
-	waiters      indexheap.Heap[*waiter, byPriority] // never empty while Waiter.mu is free
+	waiters      indexheap.Heap[*waiter, byPriority] // never empty while Queue.mu is free
 	entries      [maxLimitQueues]queueEntry          // one for each of its gates
 	numEntries   int                                 // how many of places there are
 	blockedAt    *queueEntry                         // the gate that must open for the first; nil: not asked yet
@@ -241,5 +241,5 @@ func (c *class) entryAt(k limitKey) *queueEntry {
 			return &c.entries[i]
 		}
 	}
-	panic("throttle: Queue: the demands of a ticket were changed while it was queued")
+	panic("queue: the demands of a ticket were changed while it was queued")
 }

@@ -96,7 +96,7 @@ func TestQueue_higherPriorityGoesFirstWithinTheBoundOfAging(t *testing.T) {
 		time.Sleep(30 * time.Second)
 		stop()
 		wg.Wait()
-		bound := 2*10*time.Second + 8*100*time.Millisecond // 2 steps of Ageing, and who was in line by then
+		bound := 2*10*time.Second + 8*100*time.Millisecond // 2 steps of Aging, and who was in line by then
 		require.Len(t, d.times["low"], 3)
 		require.Greater(t, d.times["low"][0], 20*time.Second)
 		require.LessOrEqual(t, d.last("low"), bound)

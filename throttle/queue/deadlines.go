@@ -10,7 +10,7 @@ import (
 
 // A deadline is the instant at which a waiter leaves its queue without a grant.
 type deadline struct {
-	at     int64 // on the clock of the Waiter
+	at     int64 // on the clock of the Queue
 	waiter *waiter
 }
 
@@ -98,7 +98,7 @@ func (q *Queue) rejectExpired() {
 	}
 }
 
-// deadlinePassed reports whether the deadline of s has come, and returns RefusedError.Reason.
+// deadlinePassed reports whether the deadline of s has come, and returns throttle.RefusedError.Reason.
 func (q *Queue) deadlinePassed(w *waiter) (passed bool, reason error) {
 	if q.latencyEnd(w) <= q.now {
 		return true, context.DeadlineExceeded

@@ -171,7 +171,7 @@ func (q *Queue) rejectHopeless(lq *limitQueue, d throttle.Decision, retryAt int6
 // A ticket that needs two busy limits would never find both open: while it waits
 // for one, others take the other. To be fair to them it keeps its places only if
 // it was sent from one limit to the next, if it costs them less than what was
-// waited before or this was tried already, and for no longer than Patience.
+// waited before or this was tried already, and for no longer than MaxReservation.
 func (q *Queue) updateReservation(c *class, e *queueEntry, retryAt int64) {
 	wait := retryAt - q.now
 	sameLimit := c.blockedAt == e && !c.newHead         // asked again because of news

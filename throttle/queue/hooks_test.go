@@ -28,7 +28,7 @@ func (h *hookLimiter) Reserve(_ context.Context, c throttle.Claim) (throttle.Dec
 func (*hookLimiter) Cancel(context.Context, throttle.Claim, throttle.Decision) {}
 func (*hookLimiter) NonBlocking() bool                                         { return true }
 
-// TestQueue_hooksMayCallTheQueue has limiters that call the Waiter which asks them: no
+// TestQueue_hooksMayCallTheQueue has limiters that call the Queue which asks them: no
 // lock is held while a limiter or a hook runs.
 func TestQueue_hooksMayCallTheQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -162,7 +162,7 @@ func TestQueue_closeCancelsRemoteCalls(t *testing.T) {
 }
 
 // TestQueue_allOfSharesTheQueueOfItsLimits has small claims for a limit and a large one
-// for the same limit inside of an AllOf: the small ones do not overtake it.
+// for the same limit inside of a throttle.AllOf: the small ones do not overtake it.
 func TestQueue_allOfSharesTheQueueOfItsLimits(t *testing.T) {
 	localAndRemote(t, func(t *testing.T, wrap func(throttle.Limiter) throttle.Limiter) {
 		pool := concurrencyOf(4)

@@ -12,7 +12,7 @@ import (
 // never is an instant that does not come.
 const never = math.MaxInt64
 
-// A limitQueue is one limit that somebody waits for, as seen by the Waiter.
+// A limitQueue is one limit that somebody waits for, as seen by the Queue.
 //
 // Lines queue at the gate that refused their first. Only the first line of the
 // queue is asked for, so that a large claim is not starved by small ones that
@@ -63,14 +63,14 @@ type limitKey struct {
 	key     string
 }
 
-// maxParts is the largest AllOf whose limits each have a gate. A larger one has a gate of
+// maxParts is the largest throttle.AllOf whose limits each have a gate. A larger one has a gate of
 // its own, as any other limiter.
 const (
 	maxParts       = 4
 	maxLimitQueues = MaxDemands * maxParts
 )
 
-// numLimits returns how many limits m consists of: those of an AllOf count by themselves, so
+// numLimits returns how many limits m consists of: those of a throttle.AllOf count by themselves, so
 // that they share their limitQueues with demands for them alone.
 func numLimits(m *throttle.Demand) int {
 	if m.Limiter == nil {

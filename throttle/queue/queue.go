@@ -14,12 +14,12 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// ErrClosed is returned to those who stand in line of a Waiter when it is closed,
-// and to those who come later.
-var ErrClosed = errors.New("throttle: queue closed")
+// ErrClosed is returned by Wait and Try after the Queue has been closed, and by Wait to
+// the callers that wait when it is closed.
+var ErrClosed = errors.New("queue: closed")
 
 // A Queue blocks callers until the limits of their tickets grant them. Share one
-// wherever limits are shared. The zero Waiter is ready to use; its fields must not
+// wherever limits are shared. The zero Queue is ready to use; its fields must not
 // change after the first Wait, and it must not be copied.
 //
 // Callers that must pass the same limits stand in one line, and only the first of
@@ -46,8 +46,8 @@ type Queue struct {
 	MaxCatchUp time.Duration
 
 	// Aging is the head start that a step of Ticket.Priority is worth. A ticket
-	// goes before others of d steps less unless they came d*Ageing or more before
-	// it. That is also the bound on starvation: who has waited d*Ageing is
+	// goes before others of d steps less unless they came d*Aging or more before
+	// it. That is also the bound on starvation: who has waited d*Aging is
 	// overtaken by nobody of d steps more who comes from then on. 0: 10 s.
 	Aging time.Duration
 
@@ -61,9 +61,9 @@ type Queue struct {
 	numWaiting      atomic.Int64 // callers in line; shut is added when closed
 	waiterPool      sync.Pool
 	defaultMaxTotal atomic.Int64  // the default of MaxTotal
-	drained         chan struct{} // closed once the Waiter is shut and nobody is in line any more
+	drained         chan struct{} // closed once the Queue is shut and nobody is in line any more
 
-	closeCtx       context.Context // ends when the Waiter is closed
+	closeCtx       context.Context // ends when the Queue is closed
 	cancelCloseCtx func()          // ends closing
 
 	maxReservation, maxCatchUp, aging int64 // nanoseconds
@@ -83,11 +83,11 @@ type Queue struct {
 	deadlines indexheap.Heap[deadline, byDeadline]     // of waiters in all lines: MaxWait, or Ticket.Latency before the context ends
 }
 
-// closedBit is added to Queue.numWaiting once the Waiter is closed.
+// closedBit is added to Queue.numWaiting once the Queue is closed.
 const closedBit = 1 << 62
 
 // A FullError says that a line is full, or that all of them together are. It matches
-// ErrRefused.
+// throttle.ErrRefused.
 type FullError struct {
 	Waiting int // callers in the line, or in all lines
 	Max     int // Queue.MaxPerClass, MaxTotal, or the default of SetDefaultMaxTotal
@@ -95,17 +95,17 @@ type FullError struct {
 
 // Error says how long the line is.
 func (e *FullError) Error() string {
-	return "throttle: queue is full: " + strconv.Itoa(e.Waiting) + " callers wait already and the limit is " +
+	return "queue: full: " + strconv.Itoa(e.Waiting) + " callers wait already and the limit is " +
 		strconv.Itoa(e.Max) + ": ask again later"
 }
 
-// Is reports whether target is ErrRefused.
+// Is reports whether target is throttle.ErrRefused.
 func (e *FullError) Is(target error) bool { return target == throttle.ErrRefused }
 
 // Wait returns nil when all demands of t are granted. The same Ticket again is a
 // retry and keeps its turn.
 //
-// Wait returns a *RefusedError as soon as it is known that the wait cannot end before
+// Wait returns a *throttle.RefusedError as soon as it is known that the wait cannot end before
 // the deadline of ctx less Ticket.Latency, that it is longer than MaxWait or
 // Ticket.MaxServerWait, or that a limit can never grant its demand. In the first case the
 // error matches context.DeadlineExceeded. If ctx ends while t is in line, the error is
@@ -280,6 +280,11 @@ func (q *Queue) closeClass(c *class) {
 	}
 }
 
+// SetDefaultMaxTotal sets the number of callers that may be in all lines together while
+// MaxTotal is zero. Zero, as before the first call, means no bound. It may be called at any
+// time; callers that are in line already stay there.
+func (q *Queue) SetDefaultMaxTotal(n int) { q.defaultMaxTotal.Store(int64(n)) }
+
 // Validate returns an error that says which field of w can never work. Wait returns it,
 // too.
 func (q *Queue) Validate() error {
@@ -288,7 +293,7 @@ func (q *Queue) Validate() error {
 		d    time.Duration
 	}{{"Aging", q.Aging}, {"MaxReservation", q.MaxReservation}, {"MaxCatchUp", q.MaxCatchUp}} {
 		if f.d < 0 {
-			return fmt.Errorf("throttle: queue: %s is %v: it must not be negative", f.name, f.d)
+			return fmt.Errorf("queue: %s is %v: it must not be negative", f.name, f.d)
 		}
 	}
 	return nil
@@ -372,11 +377,6 @@ func (q *Queue) wakeLimits(t *Ticket) {
 	}
 	q.unlock()
 }
-
-// SetDefaultMaxTotal sets the number of callers that may be in all lines together while
-// MaxTotal is zero. Zero, as before the first call, means no bound. It may be called at any
-// time; callers that are in line already stay there.
-func (q *Queue) SetDefaultMaxTotal(n int) { q.defaultMaxTotal.Store(int64(n)) }
 
 // maxTotal returns how many callers may be in all lines together; 0 or less: any number.
 func (q *Queue) maxTotal() int {

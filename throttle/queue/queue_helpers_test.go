@@ -127,7 +127,7 @@ func (l *remoteLimiter) Observe(ctx context.Context, c throttle.Claim, d throttl
 }
 func (*remoteLimiter) NonBlocking() bool { return false }
 
-// localAndRemote runs test in a bubble with limiters that the Waiter asks itself, and
+// localAndRemote runs test in a bubble with limiters that the Queue asks itself, and
 // with some that the callers ask.
 func localAndRemote(t *testing.T, test func(t *testing.T, wrap func(throttle.Limiter) throttle.Limiter)) {
 	synctest.Test(t, func(t *testing.T) { test(t, func(l throttle.Limiter) throttle.Limiter { return l }) })

@@ -8,7 +8,7 @@ import (
 )
 
 // boundOf returns one more than the units that may wait for the limit that made d, a
-// refusal; 0 if it has no queue bound. LeakyBucket, Nginx and TickQueue have one.
+// refusal; 0 if it has no queue bound. throttle.LeakyBucket, Nginx and TickQueue have one.
 func boundOf(d throttle.Decision) int64 {
 	if units, ok := d.QueueBound(); ok {
 		return units + 1

@@ -14,7 +14,7 @@ import (
 
 // TestQueue_reservationsEndAfterMaxReservation has a ticket that needs limits a and b bounce
 // between them, so that it keeps its place at a while it waits for b, but no longer than
-// Patience. What it did before does not count after that.
+// MaxReservation. What it did before does not count after that.
 func TestQueue_reservationsEndAfterMaxReservation(t *testing.T) {
 	localAndRemote(t, func(t *testing.T, wrap func(throttle.Limiter) throttle.Limiter) {
 		q, start := new(Queue), time.Now()

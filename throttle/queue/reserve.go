@@ -9,7 +9,7 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// isNonBlocking reports whether all limiters of t are NonBlocking.
+// isNonBlocking reports whether all limiters of t are throttle.NonBlocking.
 func (t *Ticket) isNonBlocking() bool {
 	for i := range t.Demands {
 		if l := t.Demands[i].Limiter; l != nil && !throttle.IsNonBlocking(l) {
@@ -31,12 +31,12 @@ type reserveResult struct {
 // A panicError is a panic of a limiter, on its way to the caller it was asked for.
 type panicError struct{ value any }
 
-func (*panicError) Error() string { return "throttle: a limiter panicked" }
+func (*panicError) Error() string { return "queue: a limiter panicked" }
 
 var (
-	errGoexit      = errors.New("throttle: a limiter ended its goroutine")
-	errAbandoned   = errors.New("throttle: the context of the caller has ended")
-	errWaitExpired = errors.New("throttle: the wait is over")
+	errGoexit      = errors.New("queue: a limiter ended its goroutine")
+	errAbandoned   = errors.New("queue: the context of the caller has ended")
+	errWaitExpired = errors.New("queue: the wait is over")
 )
 
 // startReserve begins to ask for s, the first of its line. Until there is an answer the line

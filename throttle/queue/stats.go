@@ -6,7 +6,7 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// A Stats is what a Waiter shows of one of its lines: the callers of one tenant who
+// A Stats is what a Queue shows of one of its lines: the callers of one tenant who
 // must pass the same limits.
 type Stats struct {
 	Demands     [MaxDemands]throttle.Demand // of the first in line
@@ -14,7 +14,7 @@ type Stats struct {
 	Waiting     int                         // callers in line
 	HeadWaited  time.Duration               // how long the first has been in line
 	Limit       string                      // name of the limit that the line waits for; "": it is just being asked
-	Key         string                      // Claim.Key there
+	Key         string                      // throttle.Claim.Key there
 	GrantAfter  time.Duration               // until the first is let through, if nothing changes; 0: unknown, or it is behind another line
 	BehindOther bool                        // another line goes first there
 }

@@ -59,7 +59,7 @@ func TestQueue_trace(t *testing.T) {
 		require.Equal(t, []string{
 			"started", "queued at hold, place 1",
 			"started", "queued at hold, place 2",
-			"started", "refused: throttle: queue is full: 2 callers wait already and the limit is 2: ask again later",
+			"started", "refused: queue: full: 2 callers wait already and the limit is 2: ask again later",
 			`granted after 1m0s for "hold"`,
 			`granted after 1m1s for "hold"`,
 		}, events)

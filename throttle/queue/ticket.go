@@ -11,14 +11,14 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// MaxDemands is how many limits one ticket can pass. Use AllOf for more.
+// MaxDemands is how many limits one ticket can pass. Use throttle.AllOf for more.
 const MaxDemands = 4
 
 // A Ticket asks for units of several limits at one instant: all of them, or none.
 // The zero Ticket demands nothing and is granted.
 //
 // A Ticket is used by one goroutine at a time. After it was granted it ends in
-// one Cancel or one Observe without Feedback.Partial; then it may be used again.
+// one Cancel or one Observe without throttle.Feedback.Partial; then it may be used again.
 // Used again it keeps its place in line: a retry is served before those who came
 // later. To stand in line anew, start from Ticket{}. Nothing of it may change while
 // it is in line.
@@ -28,7 +28,7 @@ type Ticket struct {
 	Weight   int32  // the tenant's part of a limit, next to others'; 0: 1
 	Tenant   string // tenants share each limit fairly; "": who names none is one of them
 
-	// MaxServerWait is the longest wait that the other side may impose, see Decision.ServerImposed: a
+	// MaxServerWait is the longest wait that the other side may impose, see throttle.Decision.ServerImposed: a
 	// caller is refused as soon as a limit states a longer one, and when estimates have
 	// held it for so long. Zero means any.
 	MaxServerWait time.Duration
@@ -40,7 +40,7 @@ type Ticket struct {
 	// alone counts.
 	Latency time.Duration
 
-	arrival     int64         // when it first came, by the Waiter's count of time; 0: not yet
+	arrival     int64         // when it first came, by the Queue's count of time; 0: not yet
 	waited      time.Duration // in line for its last grant; while in line, when it joined
 	longestWait *string       // the policy that it waited for longest; nil: none
 	grant       *grant        // nil: not granted
@@ -58,7 +58,7 @@ type grant struct {
 
 var grantPool = sync.Pool{New: func() any { return new(grant) }}
 
-var errAlreadyGranted = errors.New("throttle: ticket is granted already: end it with Cancel or Observe before it is used again")
+var errAlreadyGranted = errors.New("queue: ticket is granted already: end it with Cancel or Observe before it is used again")
 
 // Add adds a demand. It panics if the ticket has MaxDemands already.
 func (t *Ticket) Add(d throttle.Demand) {
@@ -68,7 +68,7 @@ func (t *Ticket) Add(d throttle.Demand) {
 			return
 		}
 	}
-	panic("throttle: Ticket.Add: more than MaxDemands demands: combine some of them with AllOf")
+	panic("queue: Ticket.Add: more than MaxDemands demands: combine some of them with throttle.AllOf")
 }
 
 // Decision returns what the limiter of Demands[i] decided when t was granted.
@@ -104,7 +104,7 @@ func (t *Ticket) GrantedAt() time.Time {
 // Reserve asks for all demands as of now; a zero now is read by the first limiter
 // that is asked. It returns the decision of the first limit that refused, or OK.
 // What others had granted by then is given back. Limits that may do I/O are asked
-// last, see Local. A ticket that is granted already is an error.
+// last, see throttle.NonBlocking. A ticket that is granted already is an error.
 func (t *Ticket) Reserve(ctx context.Context, now time.Time) (throttle.Decision, error) {
 	if t.isGranted() {
 		return throttle.Decision{}, errAlreadyGranted
@@ -259,11 +259,11 @@ func (g *grant) recycle() {
 
 // Settle says what demand i of a granted t turned out to cost, in units of its limit.
 // It is for tickets of several limits, where each may have a price of its own:
-// Feedback.Cost says the same to all of them.
+// throttle.Feedback.Cost says the same to all of them.
 //
 // What is said last counts, from the Observe that ends the grant. 0, or less, says that
 // nothing was used: that demand is given back, as by Cancel. A limiter that is no
-// Observer can take back all of a claim, but not a part. Settle does nothing if t holds
+// throttle.Observer can take back all of a claim, but not a part. Settle does nothing if t holds
 // no grant.
 func (t *Ticket) Settle(i int, units int64) {
 	if t.isGranted() {

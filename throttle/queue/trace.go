@@ -4,7 +4,7 @@ import (
 	"context"
 )
 
-// A Trace is told what happens to the tickets of a Waiter. Each of its funcs
+// A Trace is told what happens to the tickets of a Queue. Each of its funcs
 // is called by the goroutine that waits, without a lock; nil funcs are left out.
 type Trace struct {
 	Started func(*Ticket)        // Wait was called

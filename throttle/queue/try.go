@@ -8,7 +8,7 @@ import (
 )
 
 // Try is Wait without waiting: it returns nil if all demands of t are granted now, and
-// a *RefusedError if one of them is not, or if others wait for its limits already. The
+// a *throttle.RefusedError if one of them is not, or if others wait for its limits already. The
 // other errors are those of Wait. A limiter that does I/O is asked, bounded by ctx.
 // After an error t holds no units.
 func (q *Queue) Try(ctx context.Context, t *Ticket) error {

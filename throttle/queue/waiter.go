@@ -6,6 +6,16 @@ import (
 	"github.com/heed-go/heed/internal/ticks"
 )
 
+// A waiter is one caller in line.
+type waiter struct {
+	ticket        *Ticket
+	class         *class
+	wake          chan struct{} // has room for one, so that calling never blocks
+	ctxDeadline   int64         // deadline of its context less Ticket.Latency, on the real clock; or never
+	classIndex    int32         // in class.waiters
+	deadlineIndex int32         // in Queue.deadlines, or -1
+}
+
 // waitInQueue lets t wait in line.
 func (q *Queue) waitInQueue(ctx context.Context, t *Ticket, retry bool) error {
 	w := q.newWaiter(ctx, t)
@@ -37,7 +47,7 @@ func (q *Queue) enqueue(w *waiter, retry bool) error {
 	}
 	panicked := true
 	defer func() {
-		if panicked { // a limiter or Parked panicked: the caller leaves, and so does s
+		if panicked { // a limiter or Trace.Queued panicked: the caller leaves, and so does s
 			_ = q.abandon(context.Background(), w)
 		}
 	}()
@@ -49,7 +59,7 @@ func (q *Queue) enqueue(w *waiter, retry bool) error {
 	return nil
 }
 
-// traceQueued calls Trace.Parked if s waits.
+// traceQueued calls Trace.Queued if s waits.
 func (q *Queue) traceQueued(w *waiter) {
 	if q.Trace == nil || q.Trace.Queued == nil {
 		return
@@ -146,13 +156,3 @@ func (w *waiter) fail(err error) {
 
 // isWaiting reports whether s is in its line and not asked for at the moment.
 func (w *waiter) isWaiting() bool { return w.class.reserving != w && w.ticket.grant == nil }
-
-// A waiter is one caller in line.
-type waiter struct {
-	ticket        *Ticket
-	class         *class
-	wake          chan struct{} // has room for one, so that calling never blocks
-	ctxDeadline   int64         // deadline of its context less Ticket.Latency, on the real clock; or never
-	classIndex    int32         // in class.waiters
-	deadlineIndex int32         // in Waiter.deadlines, or -1
-}

@@ -2,7 +2,7 @@ package queue
 
 import "time"
 
-// A wakeTimer wakes a Waiter at one instant. With the system clock it is one
+// A wakeTimer wakes a Queue at one instant. With the system clock it is one
 // time.Timer that is reset; other clocks can only be asked for a channel.
 type wakeTimer struct {
 	at    int64 // or never
