@@ -22,7 +22,7 @@ const (
 // Middleware.OnReject may look at it, change it and let it answer:
 //
 //	f, _ := throttlehttp.RejectionFrom(r.Context())
-//	if f.Decision.Policy == "penalty" {
+//	if f.Decision.Policy == "ban" {
 //		f.Type = throttlehttp.AbnormalUsage
 //	}
 //	f.ServeHTTP(w, r)
