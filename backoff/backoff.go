@@ -12,10 +12,10 @@ const Stop time.Duration = math.MaxInt64
 // A Policy says how long to wait before trying again.
 //
 // Its method may be called by many goroutines at once. The policies of this
-// package are values without state, except where a [Source] says otherwise.
+// package are values without state, except where a [Stateful] says otherwise.
 type Policy interface {
 	// Delay returns the wait between attempt and the next one: never negative,
-	// and Never if there should be no next one. Attempts count from 1, and
+	// and Stop if there should be no next one. Attempts count from 1, and
 	// anything below counts as 1. prev is what Delay returned before this one,
 	// 0 after the first attempt.
 	Delay(attempt int, prev time.Duration) time.Duration
@@ -32,7 +32,7 @@ type Stateful interface {
 }
 
 // ForCall returns the Policy to use for one call with all its retries: one of its
-// own if p is a Source, else p itself.
+// own if p is a Stateful, else p itself.
 func ForCall(p Policy) Policy {
 	if s, ok := p.(Stateful); ok {
 		return s.ForCall()

@@ -4,8 +4,6 @@ import (
 	"math/rand/v2"
 	"testing"
 	"time"
-
-	cenkalti "github.com/cenkalti/backoff/v4"
 )
 
 // The results go here, so that the compiler cannot drop the work.
@@ -52,13 +50,6 @@ func BenchmarkPolicy(b *testing.B) {
 			}
 			sinkDelay = n
 		})
-	}
-}
-
-func BenchmarkCenkalti_theirs(b *testing.B) {
-	e := cenkalti.NewExponentialBackOff()
-	for range b.N {
-		sinkDelay += e.NextBackOff()
 	}
 }
 

@@ -27,7 +27,7 @@
 //
 // # What a server says
 //
-// A wait that a server asked for is a lower bound: [Floor] spreads upwards from it.
+// A wait that a server asked for is a lower bound: [RetryAfterJitter] spreads upwards from it.
 //
 // # Whether to retry at all
 //
@@ -39,10 +39,10 @@
 // # The first request
 //
 // No policy helps jobs that all start at noon, because nothing has failed yet:
-// [Splay] spreads their beginning.
+// [Offset] spreads their beginning.
 //
 // # Other libraries
 //
-// [Cenkalti] makes any policy a BackOff of github.com/cenkalti/backoff/v4, and
-// [FromCenkalti] makes theirs a policy.
+// Package backoff/cenkalti makes any policy a BackOff of github.com/cenkalti/backoff/v4,
+// and a BackOff a policy.
 package backoff

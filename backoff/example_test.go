@@ -1,14 +1,12 @@
 package backoff_test
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"strings"
 	"time"
 
 	"github.com/benbjohnson/clock"
-	cenkalti "github.com/cenkalti/backoff/v4"
 
 	"github.com/heed-go/heed/backoff"
 )
@@ -173,34 +171,4 @@ func largest(counts map[time.Duration]int) int {
 		n = max(n, c)
 	}
 	return n
-}
-
-// A policy of ours in their Retry.
-func ExampleCenkalti() {
-	b := &backoff.Cenkalti{Policy: backoff.Constant(time.Millisecond), MaxRetries: 2, Clock: clock.NewMock()}
-	tries := 0
-	err := cenkalti.Retry(func() error {
-		tries++
-		return errors.New("still down")
-	}, b)
-	fmt.Println(tries, err)
-	// Output: 3 still down
-}
-
-// A policy of theirs as ours: it keeps state, so there is one for each call.
-func ExampleFromCenkalti() {
-	p := backoff.FromCenkalti(func() cenkalti.BackOff {
-		return cenkalti.WithMaxRetries(cenkalti.NewConstantBackOff(time.Second), 2)
-	})
-	call := backoff.ForCall(p)
-	for attempt := 1; ; attempt++ {
-		d := call.Delay(attempt, 0)
-		if d == backoff.Stop {
-			break
-		}
-		fmt.Println(d)
-	}
-	// Output:
-	// 1s
-	// 1s
 }

@@ -312,3 +312,8 @@ func TestHotPaths_allocateNothing(t *testing.T) {
 		require.Zero(t, testing.AllocsPerRun(100, f), name)
 	}
 }
+
+func TestForCall_returnsStatelessPoliciesUnchanged(t *testing.T) {
+	require.Equal(t, Policy(Constant(s)), ForCall(Constant(s)))
+	require.Nil(t, ForCall(nil))
+}

@@ -283,7 +283,7 @@ func (a *activeLimit) NonBlocking() bool {
 	return ok && local.NonBlocking()
 }
 
-// CountsRefusals implements throttle.RefusalCounter: a Witness counts them.
+// CountsRefusals implements throttle.RefusalCounter: DecisionHook counts them.
 func (a *activeLimit) CountsRefusals() bool {
 	if a.hook != nil {
 		return true

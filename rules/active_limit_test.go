@@ -138,7 +138,7 @@ func TestActiveLimit_shadowInClosedHoursTakesNothing(t *testing.T) {
 	require.True(t, d.OverLimit)
 }
 
-// a witness counts what it is told.
+// decisionCounts counts what a DecisionHook is told.
 type decisionCounts map[string]int
 
 func (w decisionCounts) Decided(l *Limit, _ throttle.Claim, d throttle.Decision) {

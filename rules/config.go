@@ -7,7 +7,7 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// A Config is what a file cannot say and the program does. The zero Setting is
+// A Config is what a file cannot say and the program does. The zero Config is
 // good for files that speak of nothing but what package rules knows itself. No
 // field may change once it is in use.
 type Config struct {
@@ -19,14 +19,14 @@ type Config struct {
 	Values map[string]func(*http.Request) (string, bool)
 
 	// Build makes the limiter of l where it is not to be kept in this process, in
-	// Redis say, or where each key has a limit of its own, by a Source. It is told the
+	// Redis say, or where each key has a limit of its own, by a source.Source. It is told the
 	// key of each claim and so is made once for all keys, and again when the file says
 	// something else of l. It makes l.Spec, l.Hard and l.Active what they should be
-	// there, while Shadow, Elastic and Penalty are put around it. Nil, or a nil limiter
+	// there, while Shadow, Borrowing and Ban are put around it. Nil, or a nil limiter
 	// without an error: local. An error is one of the file, at the place of l.
 	Build func(l *Limit) (throttle.Limiter, error)
 
-	// CanBorrow says for each name that a file has at the word elastic whether there is
+	// CanBorrow says for each name that a file has at the word borrow whether there is
 	// room to lend, see throttle.Borrowing.
 	CanBorrow map[string]func(throttle.Claim, throttle.Decision) bool
 
@@ -46,7 +46,7 @@ type Config struct {
 // Its methods are called by many goroutines at once, and sometimes under the lock
 // of a Waiter: they must not block, panic, or call one. Dry runs are not told, and
 // neither is what reached no decision. Decision.Over tells what a limit would have
-// refused but for Limit.Shadow, Hard or Elastic. Who waits in line is told as refused
+// refused but for Limit.Shadow, Hard or Borrow. Who waits in line is told as refused
 // each time that he is asked for.
 type DecisionHook interface {
 	// Decided is told the answer to c.

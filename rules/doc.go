@@ -24,7 +24,7 @@
 // key, value with "*" for any text, rate_limit with unit, requests_per_unit, unlimited,
 // name and replaces, shadow_mode, detailed_metric, value_to_metric, share_threshold.
 // What it knows and we do not, quota_mode and metadata, is refused by name. Two things
-// differ. Keys are counted in this process, or where [Setting].Build says. And there is
+// differ. Keys are counted in this process, or where [Config].Build says. And there is
 // no proxy that makes descriptors of requests: a request has all descriptors for whose
 // keys it has values, all the way down to a limit. The keys remote_address, method,
 // path and host are known; others come from values, or from Config.Values. Requests that
@@ -41,33 +41,32 @@
 //
 // # What a rate_limit may say
 //
-//	requests_per_unit   how many; 0: none
-//	unit, per           second, minute, hour, day, week, month, year; or any time, such as 90s
-//	algorithm           how they are counted; fixed_window, unless a word below implies another
-//	burst               at once: token_bucket, also refill, leaky_bucket and nginx
-//	granularity         length of a sub-window: sub_windows
-//	queue               how many may wait: leaky_bucket
-//	calendar, zone      windows of the calendar: minute, hour, day or month
-//	anchor              where windows begin: epoch, or at the first request
-//	warm_up             over, cold, outage: slow at first
-//	in_flight, max_age  how many at a time, and when one is taken for lost
-//	min_gap             least time between two: sliding_log; also count_refused
-//	delay, nodelay      as in nginx's limit_req
-//	cost                units that a request takes
-//	soft                percent that may come on top, marked
-//	elastic             which Config.CanBorrow lends beyond the limit
-//	penalty             after, within, for, max, quiet: for who does not heed refusals
-//	active              from, to, days, zone: another amount at these times
-//	max_keys            keys at a time; what is beyond shares a few limiters
-//	compact             16 bytes for each key of a token_bucket instead of 500; when the
-//	                    limit changes, all of them begin anew
+//	requests_per_unit     how many; 0: none
+//	unit, per             second, minute, hour, day, week, month, year; or any time, such as 90s
+//	algorithm             how they are counted; fixed_window, unless a word below implies another
+//	burst                 at once: token_bucket, also refill, leaky_bucket and nginx
+//	granularity           length of a sub-window: sub_windows
+//	queue                 how many may wait: leaky_bucket
+//	calendar, zone        windows of the calendar: minute, hour, day or month
+//	align                 where windows begin: epoch, or at the first request
+//	warm_up               period, cold_factor, outage: slow at first
+//	concurrency, max_age  how many at a time, and when one is taken for lost
+//	min_gap               least time between two: sliding_log; also count_refused
+//	delay, nodelay        as in nginx's limit_req
+//	cost                  units that a request takes
+//	soft                  percent that may come on top, marked
+//	borrow                which Config.CanBorrow lends beyond the limit
+//	ban                   refusals, within, duration, max_duration, forget_after: for keys that ignore refusals
+//	active                from, to, days, zone: another amount at these times
+//	max_keys              keys at a time; what is beyond shares a few limiters
+//	compact               16 bytes for each key of a token_bucket instead of 500; when the
+//	                      limit changes, all of them begin anew
 //
 // Further algorithms are sliding_counter and permits_per_period.
 //
 // # Besides files
 //
-// A [Source] looks the limit of each key up in a database or an API. A [Ledger] counts
-// what each limit of a file decides, and says by [Advise] whether it does its job; for
-// limits that are in no file, [Counted] does. An [Alarm] rings when a key is refused or
-// fails too often.
+// Package rules/source looks the limit of each key up in a database or an API; [Config].Build
+// can use it for a limit of a file. Package rules/monitor counts what each limit of a file
+// decides, recommends changes, and reports keys that are refused or fail too often.
 package rules

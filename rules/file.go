@@ -25,7 +25,7 @@ import (
 // the file and by its name or descriptors: unchanged, or with other numbers. Units in
 // use stay used, and a bucket has no more in it than before. One with another algorithm
 // begins anew, and who is waiting at the old one is asked for at the new one; so do
-// in_flight, nginx and what Build has made, with other numbers already. One that is gone
+// concurrency, nginx and what Build has made, with other numbers already. One that is gone
 // lets them all go.
 //
 // The file may be written in place, replaced by renaming, or reached by symbolic links

@@ -16,9 +16,6 @@ func (s *member) HoldsUntilEnd() bool { return s.limiter.HoldsUntilEnd() }
 func (c *keyLimiter) HoldsUntilEnd() bool { return throttle.HoldsUntilEnd(c.inner) }
 
 // HoldsUntilEnd implements throttle.Holder.
-func (l *Instrument) HoldsUntilEnd() bool { return throttle.HoldsUntilEnd(l.Limiter) }
-
-// HoldsUntilEnd implements throttle.Holder.
 func (c *lazyBuckets) HoldsUntilEnd() bool { return c.get().HoldsUntilEnd() }
 
 // CountsRefusals implements throttle.RefusalCounter.
@@ -26,6 +23,3 @@ func (s *member) CountsRefusals() bool { return s.limiter.CountsRefusals() }
 
 // CountsRefusals implements throttle.RefusalCounter.
 func (c *keyLimiter) CountsRefusals() bool { return throttle.CountsRefusals(c.inner) }
-
-// CountsRefusals implements throttle.RefusalCounter: Tally and Alarm count them.
-func (l *Instrument) CountsRefusals() bool { return true }

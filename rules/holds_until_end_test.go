@@ -19,7 +19,6 @@ func TestActiveLimit_holdsUntilEnd(t *testing.T) {
 		_, err := g.Reserve(t.Context(), throttle.Claim{Key: "k"})
 		require.NoError(t, err)
 		require.Equal(t, holds, throttle.HoldsUntilEnd(g), words)
-		require.Equal(t, holds, throttle.HoldsUntilEnd(&Instrument{Limiter: g}), words)
 		require.Equal(t, holds, throttle.HoldsUntilEnd(&member{limiter: g.(*activeLimit)}), words)
 	}
 }

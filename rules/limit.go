@@ -11,16 +11,16 @@ import (
 // A Spec says how much a limit allows and by which algorithm, in the words of the
 // package that has it. It is one of
 //
-//	throttle.Limit     token_bucket
+//	throttle.Limit                 token_bucket
 //	throttle.RefillBucketConfig    refill
-//	throttle.LeakyBucketConfig      leaky_bucket
+//	throttle.LeakyBucketConfig     leaky_bucket
 //	throttle.FixedWindowConfig     fixed_window, permits_per_period
-//	throttle.SlidingLogConfig       sliding_log
-//	throttle.SlidingCounterConfig   sliding_counter
-//	throttle.SubWindowsConfig     sub_windows
-//	throttle.NginxConfig  nginx
-//	throttle.ConcurrencyConfig  in_flight
-//	warmup.Config       warm_up
+//	throttle.SlidingLogConfig      sliding_log
+//	throttle.SlidingCounterConfig  sliding_counter
+//	throttle.SubWindowsConfig      sub_windows
+//	throttle.NginxConfig           nginx
+//	throttle.ConcurrencyConfig     concurrency
+//	warmup.Config                  warm_up
 //
 // always as a value, and valid.
 type Spec interface {

@@ -245,7 +245,7 @@ func (r *reader) float(what string, to *float64) func(*yaml.Node) {
 	}
 }
 
-// ban returns who reads what is said at the word penalty.
+// ban returns who reads what is said at the word ban.
 func (r *reader) ban(to **throttle.BanConfig) func(*yaml.Node) {
 	return func(n *yaml.Node) {
 		var s throttle.BanConfig
@@ -256,7 +256,7 @@ func (r *reader) ban(to **throttle.BanConfig) func(*yaml.Node) {
 			"within":       r.duration("within", &s.Within),
 			"duration":     r.duration("duration", &s.Duration),
 			"max_duration": r.duration("max_duration", &s.MaxDuration),
-			"quiet":        r.duration("quiet", &s.ForgetAfter),
+			"forget_after": r.duration("forget_after", &s.ForgetAfter),
 			"max_keys":     r.number("max_keys", 1, &keys),
 		})
 		s.Refusals, s.MaxKeys = clampInt(after), clampInt(keys)

@@ -257,3 +257,19 @@ func TestNew_panicsOnInvalidConfig(t *testing.T) {
 		require.Panics(t, f, name)
 	}
 }
+
+// One unit more than was claimed, and one less, are settled like any other number.
+func TestWindows_observeSettlesOneUnit(t *testing.T) {
+	clk := at(0)
+	for name, l := range windowLimiters(clk) {
+		t.Run(name, func(t *testing.T) {
+			clk.now = time.Unix(0, 0)
+			d := ask(l, 1, 0)
+			l.Observe(t.Context(), Claim{}, d, Feedback{Cost: 2})
+			require.EqualValues(t, 8, remaining(l))
+			d = ask(l, 2, 0)
+			l.Observe(t.Context(), Claim{Cost: 2}, d, Feedback{Cost: 1})
+			require.EqualValues(t, 7, remaining(l))
+		})
+	}
+}

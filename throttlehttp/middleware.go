@@ -81,7 +81,8 @@ type Middleware struct {
 	// Failures that a client can cause at will never let a request through: a client that
 	// has left, a cost below zero, a timeout of the store when less than a second is left
 	// until the deadline of the request. Neither does a Waiter that is closed. Limiters of this module
-	// reject keys that clients invent and return no error for them, see rules.Source.
+	// reject keys that clients invent and return no error for them, see Source of package
+	// rules/source.
 	// Still, a flood of requests can overload a store: limits that protect against floods
 	// should be local, or have a Fallback that is.
 	FailClosed bool

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/heed-go/heed/backoff"
+	"github.com/heed-go/heed/backoff/cenkalti"
 	"github.com/heed-go/heed/quota"
 )
 
@@ -89,7 +90,7 @@ func (s *backoffTrace) compareDoubling(t *result) {
 func (s *backoffTrace) compareStop(t *result) {
 	p := s.Params
 	clk := &clock{now: time.Unix(0, 0)}
-	b := &backoff.Cenkalti{
+	b := &cenkalti.BackOff{
 		Policy:     backoff.Exponential{Base: time.Duration(p.Initial), Max: time.Duration(p.MaxInterval), Factor: p.Multiplier, Jitter: backoff.None},
 		MaxElapsed: time.Duration(p.MaxElapsed),
 		Clock:      clk,

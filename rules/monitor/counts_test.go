@@ -1,0 +1,45 @@
+package monitor_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/heed-go/heed/rules/monitor"
+	"github.com/heed-go/heed/throttle"
+)
+
+func TestCounts_shares(t *testing.T) {
+	n := monitor.Counts{Allowed: 6, Refused: 2, Shadowed: 1, Returned: 3, Abandoned: 1}
+	require.InDelta(t, 3./8, n.RefusedShare(), 1e-12)
+	require.InDelta(t, 3./4, n.ReturnedShare(), 1e-12)
+	require.Zero(t, monitor.Counts{}.RefusedShare())
+	require.Zero(t, monitor.Counts{}.ReturnedShare())
+	require.InDelta(t, 1., monitor.Counts{Returned: 5}.ReturnedShare(), 1e-12)
+	require.Zero(t, monitor.Counts{Abandoned: 5}.ReturnedShare())
+}
+
+// What is granted only because of a shadow counts as refused: it is named, and begins a
+// streak. What is granted over a soft limit does not.
+func TestStats_countsShadowedGrantsAsRefused(t *testing.T) {
+	for shadow, want := range map[bool]int64{true: 1, false: 0} {
+		stats := &monitor.Stats{Limit: throttle.PerMinute(1), Shadow: shadow}
+		decide := func(key string, at time.Duration, over bool) {
+			stats.Decided(throttle.Claim{Key: key}, throttle.Decision{OK: true, OverLimit: over, At: noon.Add(at)})
+		}
+		decide("ann", 0, false)
+		decide("ann", time.Second, true)
+		decide("ann", time.Minute, false)
+		decide("bob", time.Minute, false)
+		n := stats.Snapshot()
+		require.Equal(t, want, n.Returned)
+		require.Equal(t, want, n.Demand.Sessions)
+		hits := stats.TopRefusedCleartext(5)
+		require.Len(t, hits, int(want))
+		for _, h := range hits {
+			require.Equal(t, "ann", h.Key)
+			require.EqualValues(t, 1, h.Count)
+		}
+	}
+}

@@ -1,0 +1,66 @@
+package monitor_test
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/benbjohnson/clock"
+
+	"github.com/heed-go/heed/rules/monitor"
+	"github.com/heed-go/heed/throttle"
+)
+
+// A client sends 30 requests at the top of each minute, to a limit that lets one pass
+// each second. The advice, applied, grants all of them.
+func ExampleRecommend() {
+	clk := clock.NewMock()
+	limit := throttle.Limit{Count: 60, Per: time.Minute, Burst: 1}
+	stats := &monitor.Stats{Limit: limit}
+	sendBursts := func(l throttle.Limiter) {
+		for minute := range 10 {
+			for range 30 {
+				c := throttle.Claim{Key: "ann", Now: clk.Now().Add(time.Duration(minute) * time.Minute)}
+				if _, err := l.Reserve(context.Background(), c); err != nil {
+					fmt.Println(err)
+				}
+			}
+		}
+	}
+	sendBursts(&monitor.Instrument{Limiter: throttle.NewTokenBucket(limit, clk), Stats: stats})
+	n := stats.Snapshot()
+	fmt.Println(n.Allowed, "allowed,", n.Refused, "refused,", n.Returned, "times she came back")
+	recommendation := monitor.Recommend(limit, n)
+	fmt.Println(recommendation)
+
+	stats.Reset()
+	sendBursts(&monitor.Instrument{Limiter: throttle.NewTokenBucket(recommendation.Limit, clk), Stats: stats})
+	fmt.Println(stats.Snapshot().Refused, "refused then")
+	// Output:
+	// 10 allowed, 290 refused, 9 times she came back
+	// Use a token bucket of 60 per 1m0s, burst 30: 96.7 % of all claims were refused, from keys that send bursts but keep to the rate.
+	// 0 refused then
+}
+
+// A login form allows 5 attempts a minute, and rings once when somebody goes on and on.
+func ExampleAlert() {
+	clk := clock.NewMock()
+	l := &monitor.Instrument{
+		Limiter: throttle.NewKeyedBuckets(throttle.BucketsConfig{Limit: throttle.PerMinute(5)}, clk),
+		Alert: &monitor.Alert{Threshold: throttle.PerMinute(10), Quiet: time.Hour, OnIncident: func(e monitor.Incident) {
+			fmt.Println(e.Key, e.Refused, "refusals,", e.Failed, "failures")
+		}},
+	}
+	for range 200 {
+		c := throttle.Claim{Key: "192.0.2.1", Now: clk.Now()}
+		d, err := l.Reserve(context.Background(), c)
+		if err != nil {
+			fmt.Println(err)
+		}
+		if d.OK { // and the password was wrong
+			l.Observe(context.Background(), c, d, throttle.Feedback{Now: clk.Now(), Outcome: throttle.Failed})
+		}
+	}
+	// Output:
+	// 192.0.2.1 6 refusals, 5 failures
+}

@@ -1,0 +1,41 @@
+package monitor
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/heed-go/heed/throttle"
+	"github.com/stretchr/testify/require"
+)
+
+// A caller that waits in a throttle.Queue is counted once, however often its limits are
+// asked: as granted, or as refused when the wait fails.
+func TestInstrument_countsAWaitOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stats := new(Stats)
+		l := &Instrument{Limiter: throttle.NewTokenBucket(throttle.Limit{Count: 1, Per: time.Second, Burst: 1}, nil), Stats: stats}
+		w := new(throttle.Queue)
+		wait := func(most time.Duration) error {
+			tk := new(throttle.Ticket)
+			tk.Add(throttle.Demand{Limiter: l})
+			ctx, cancel := context.WithTimeout(t.Context(), most)
+			defer cancel()
+			return w.Wait(ctx, tk)
+		}
+		for range 3 {
+			require.NoError(t, wait(time.Minute))
+		}
+		require.ErrorIs(t, wait(500*time.Millisecond), throttle.ErrRefused)
+		n := stats.Snapshot()
+		require.EqualValues(t, 3, n.Allowed)
+		require.EqualValues(t, 1, n.Refused)
+		require.True(t, l.CountsRefusals())
+	})
+}
+
+func TestInstrument_holdsUntilEndIfLimiterDoes(t *testing.T) {
+	require.True(t, (&Instrument{Limiter: throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 10}, nil)}).HoldsUntilEnd())
+	require.False(t, (&Instrument{Limiter: throttle.NewTokenBucket(throttle.PerMinute(10), nil)}).HoldsUntilEnd())
+}

@@ -1,0 +1,46 @@
+package monitor
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/heed-go/heed/rules"
+	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/warmup"
+)
+
+func TestRegistry_measuresEveryAlgorithm(t *testing.T) {
+	for name, spec := range specs {
+		stats := (&Registry{}).Stats(&rules.Limit{ID: name, Spec: spec})
+		require.NotPanics(t, func() { stats.Decided(throttle.Claim{}, throttle.Decision{}) }, name)
+		if name != "concurrency" {
+			require.NoError(t, stats.Limit.Validate(), name)
+			require.EqualValues(t, 10, stats.Limit.Count, name)
+		}
+	}
+}
+
+// What is valid of an algorithm may be no Limit, and must not panic later.
+func TestRegistry_skipsUnmeasurableLimits(t *testing.T) {
+	slow := throttle.NginxConfig{Rate: 1, Per: 1e12, Burst: 1e12}
+	require.NoError(t, slow.Validate())
+	require.Zero(t, nominalLimit(slow))
+	require.Zero(t, nominalLimit(nil))
+}
+
+// specs has every algorithm, with a count of 10.
+var specs = map[string]rules.Spec{
+	"token_bucket":    throttle.Limit{Count: 10, Per: time.Minute, Burst: 5},
+	"refill":          throttle.RefillBucketConfig{Limit: throttle.Limit{Count: 10, Per: time.Minute, Burst: 5}},
+	"leaky_bucket":    throttle.LeakyBucketConfig{Limit: throttle.Limit{Count: 10, Per: time.Minute, Burst: 5}, Queue: 3},
+	"fixed_window":    throttle.FixedWindowConfig{Count: 10, Per: time.Minute},
+	"calendar":        throttle.FixedWindowConfig{Count: 10, Align: throttle.EachDay, Zone: time.UTC},
+	"sliding_log":     throttle.SlidingLogConfig{Limit: throttle.Limit{Count: 10, Per: time.Minute}, MinGap: time.Second},
+	"sliding_counter": throttle.SlidingCounterConfig{Limit: throttle.Limit{Count: 10, Per: time.Minute}},
+	"sub_windows":     throttle.SubWindowsConfig{Limit: throttle.Limit{Count: 10, Per: time.Minute}, Parts: 6},
+	"nginx":           throttle.NginxConfig{Rate: 10, Per: time.Second, Burst: 5, Delay: 2},
+	"concurrency":     throttle.ConcurrencyConfig{Count: 10, MaxAge: time.Minute},
+	"warm_up":         warmup.Config{Limit: throttle.Limit{Count: 10, Per: time.Minute}, Period: time.Minute, ColdFactor: 2, Outage: time.Hour},
+}

@@ -1,0 +1,119 @@
+package monitor_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/heed-go/heed/rules"
+	"github.com/heed-go/heed/rules/monitor"
+	"github.com/heed-go/heed/throttle"
+)
+
+const tightFile = `
+domain: api
+descriptors:
+  - key: user
+    rate_limit: {requests_per_unit: 60, unit: minute}
+  - key: country
+    rate_limit: {requests_per_unit: 1000000, unit: minute}
+  - key: plan
+    shadow_mode: true
+    rate_limit: {requests_per_unit: 60, unit: minute, algorithm: token_bucket}
+`
+
+func mustParse(t *testing.T, text string, s rules.Config) *rules.Set {
+	set, err := rules.Parse([]byte(text), s)
+	require.NoError(t, err)
+	return set
+}
+
+// reserveEvenly asks for one user so often.
+func reserveEvenly(t *testing.T, set *rules.Set, n int, every time.Duration) {
+	for i := range n {
+		var ticket throttle.Ticket
+		set.Add(&ticket, entries("user", "ann"), entries("country", "at"), entries("plan", "free"))
+		now := hour.Add(time.Duration(i) * every)
+		d, err := ticket.Reserve(context.Background(), now)
+		require.NoError(t, err)
+		if d.OK {
+			ticket.Observe(context.Background(), throttle.Feedback{Now: now, Outcome: throttle.Failed})
+		}
+	}
+}
+
+func recommendations(g *monitor.Registry, set *rules.Set) (all []string) {
+	for _, l := range set.All() {
+		all = append(all, l.Policy()+": "+g.Recommend(l).String())
+	}
+	return all
+}
+
+func TestRegistry_recommendsPerLimit(t *testing.T) {
+	g := &monitor.Registry{}
+	set := mustParse(t, tightFile, rules.Config{DecisionHook: g, Clock: fixedClock(hour)})
+	reserveEvenly(t, set, 9000, time.Minute/90)
+	all := strings.Join(recommendations(g, set), "\n")
+	require.Equal(t, `api/user: Raise to 96 per 1m0s: 33.3 % of all claims were refused, from keys that need no more than that.
+api/country: Keep it: it refuses 0.0 % of all claims.
+api/plan: Keep it: it refuses 0.0 % of all claims.`, all)
+}
+
+// What a limit counted goes on when its file has changed elsewhere, and begins anew when
+// it allows another amount.
+func TestRegistry_keepsStatsOfUnchangedLimits(t *testing.T) {
+	g := &monitor.Registry{}
+	s := rules.Config{DecisionHook: g, Clock: fixedClock(hour)}
+	set := mustParse(t, tightFile, s)
+	reserveEvenly(t, set, 100, time.Millisecond)
+	user, country := set.All()[0], set.All()[1]
+	require.EqualValues(t, 40, g.Stats(user).Snapshot().Refused)
+
+	changed := mustParse(t, strings.Replace(tightFile, "1000000", "2000000", 1), s)
+	require.Same(t, g.Stats(user), g.Stats(changed.All()[0]))
+	require.NotSame(t, g.Stats(country), g.Stats(changed.All()[1]))
+
+	was := g.Stats(user)
+	g.Retain(changed)
+	require.Same(t, was, g.Stats(changed.All()[0]))
+	require.Zero(t, g.Stats(country).Snapshot().Decided(), "it is not in the file any more")
+}
+
+func TestRegistry_alertsOncePerLimitAndKey(t *testing.T) {
+	var incidents []string
+	g := &monitor.Registry{Alert: func(l *rules.Limit) *monitor.Alert {
+		if l.Policy() == "api/country" {
+			return nil
+		}
+		return &monitor.Alert{Threshold: throttle.PerMinute(30), OnIncident: func(e monitor.Incident) {
+			incidents = append(incidents, fmt.Sprintf("%s %s: %d+%d", l.Policy(), e.Key, e.Refused, e.Failed))
+		}}
+	}}
+	reserveEvenly(t, mustParse(t, tightFile, rules.Config{DecisionHook: g, Clock: fixedClock(hour)}), 100, time.Millisecond)
+	require.Equal(t, []string{"api/user ann: 0+31", "api/plan free: 0+31"}, incidents)
+}
+
+func TestRegistry_doesNotAllocate(t *testing.T) {
+	g := &monitor.Registry{}
+	l := &rules.Limit{ID: "api/user", Spec: throttle.PerMinute(60)}
+	c, d := throttle.Claim{Key: "ann"}, throttle.Decision{OK: true, At: hour}
+	require.Zero(t, testing.AllocsPerRun(200, func() {
+		g.Decided(l, c, d)
+		g.Observed(t.Context(), l, c, d, throttle.Feedback{})
+		g.Cancelled(l, c, d)
+	}))
+}
+
+// hour is an instant at which windows of any unit up to an hour begin.
+var hour = time.Date(2026, 11, 21, 13, 0, 0, 0, time.UTC)
+
+func entries(pairs ...string) (d rules.Descriptor) {
+	for i := 0; i < len(pairs); i += 2 {
+		d = append(d, rules.Entry{Key: pairs[i], Value: pairs[i+1]})
+	}
+	return d
+}

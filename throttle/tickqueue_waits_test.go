@@ -1,0 +1,37 @@
+package throttle
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A decision about a caller that waits reports the queue as any other does: its length, how
+// many units may still wait, and in how long a full queue is served.
+func TestTickQueue_reportsItsQueueToCallersThatWait(t *testing.T) {
+	clk := at(0)
+	q := NewTickQueue(TickQueueConfig{Limit: PerSecond(10), Queue: 5}, clk)
+	for i, tt := range []struct {
+		claim     Claim
+		at        time.Duration
+		ok        bool
+		wait      time.Duration
+		remaining int64
+	}{
+		{Claim{Cost: 2, Waits: true}, 0, false, 200 * time.Millisecond, 5},
+		{Claim{Cost: 2, Waits: true, Waited: 200 * time.Millisecond}, 200 * time.Millisecond, true, 0, 5},
+		{Claim{Cost: 3, MaxWait: time.Second}, 200 * time.Millisecond, true, 300 * time.Millisecond, 2},
+		{Claim{Waits: true}, 200 * time.Millisecond, false, 400 * time.Millisecond, 2},
+		{Claim{Waits: true, Waited: 200 * time.Millisecond}, 400 * time.Millisecond, false, 200 * time.Millisecond, 4},
+	} {
+		tt.claim.Now = time.Unix(0, int64(tt.at))
+		d, err := q.Reserve(t.Context(), tt.claim)
+		require.NoError(t, err)
+		require.Equal(t, tt.ok, d.OK, i)
+		require.Equal(t, tt.wait, d.Wait, i)
+		require.EqualValues(t, 5, d.Limit, i)
+		require.Equal(t, tt.remaining, d.Remaining, i)
+		require.Equal(t, 500*time.Millisecond, d.Per, i)
+	}
+}
