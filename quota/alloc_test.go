@@ -18,9 +18,6 @@ func TestParse_allocatesOnlyLimits(t *testing.T) {
 	Parse(200, github, now)
 	require.LessOrEqual(t, testing.AllocsPerRun(200, func() { Parse(200, github, now) }), 1.0)
 	require.LessOrEqual(t, testing.AllocsPerRun(200, func() { Parse(200, plain, now) }), 0.0)
-	var n Names
-	var r Reader
-	require.LessOrEqual(t, testing.AllocsPerRun(200, func() { n.Hint(&r, "api.example.com", 200, plain) }), 0.0)
 }
 
 func TestWrite_allocatesTwice(t *testing.T) {

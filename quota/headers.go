@@ -18,9 +18,11 @@ type Reader struct {
 	Hosts           map[string]Provider // your own rows by host name, in place of those of the table
 	NoProviderTable bool                // go by rules alone (Hosts still count)
 
-	// Body reads the first bytes of a body for what the headers do not say, and
-	// adds it to r. nil: ReadBody.
-	// It is asked about answers that inspectsBodyOf is true of.
+	// Body reads the first bytes of a body and adds to r what the headers do not state. Nil
+	// means the reading that ReadBody describes. Body is called for errors below 500 except 401
+	// and 404, for 503 and 529, and for the responses that Provider.ErrorCodes and
+	// Provider.InspectSuccessBody add, but not for HTML, streams and other types of content
+	// that are not read.
 	Body func(status int, h http.Header, peek []byte, r *Report)
 }
 
@@ -107,7 +109,7 @@ type retryHeader struct {
 	isRetryAfter bool // it is Retry-After itself
 }
 
-// A customHeader header has a reader of its own.
+// A customHeader is a header that has a reader of its own.
 type customHeader struct {
 	header, value string
 	read          func(string, *Report)

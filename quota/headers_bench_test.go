@@ -32,16 +32,6 @@ func headerWithoutLimits() http.Header {
 	}
 }
 
-func BenchmarkNames_plainAnswer(b *testing.B) {
-	var n Names
-	var r Reader
-	h := headerWithoutLimits()
-	b.ReportAllocs()
-	for b.Loop() {
-		n.Hint(&r, "api.example.com", 200, h)
-	}
-}
-
 func BenchmarkParse_noLimits(b *testing.B) {
 	h, now := headerWithoutLimits(), time.Unix(1631652195, 0)
 	b.ReportAllocs()

@@ -91,10 +91,10 @@ func FuzzWriteParse(f *testing.F) {
 		}
 		plain := l
 		plain.Window = 0
-		roundTrip(t, XRateLimit, r, plain)
-		roundTrip(t, XRateLimit|XRetryAfter, r, plain)
+		checkRoundTrip(t, XRateLimit, r, plain)
+		checkRoundTrip(t, XRateLimit|XRetryAfter, r, plain)
 		if l.HasLimit && l.Limit > 0 {
-			roundTrip(t, Draft03, r, l)
+			checkRoundTrip(t, Draft03, r, l)
 		}
 		if l.HasReset = l.HasReset && l.HasRemaining; !l.HasReset {
 			l.ResetAfter, l.ResetFormat = 0, FormatNone
@@ -106,11 +106,11 @@ func FuzzWriteParse(f *testing.F) {
 		if !l.HasLimit {
 			l.Unit, l.Window = "", 0
 		}
-		roundTrip(t, Draft10, r, l)
+		checkRoundTrip(t, Draft10, r, l)
 	})
 }
 
-func roundTrip(t *testing.T, d Dialect, r Report, l Limit) {
+func checkRoundTrip(t *testing.T, d Dialect, r Report, l Limit) {
 	if l.HasLimit || l.HasRemaining || l.HasReset {
 		r.Limits = []Limit{l}
 	}

@@ -23,8 +23,6 @@ func TestParse_findsWellKnownNamesAmongMany(t *testing.T) {
 		for range 20 {
 			require.Equal(t, "a 0/? in 9s, 3/10, retry 1m10s, refused", formatReport(Parse(429, h, time.Unix(1700000000, 0))), n)
 		}
-		var names Names
-		require.True(t, names.Hint(&Reader{}, "", 200, h))
 	}
 }
 

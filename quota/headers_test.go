@@ -217,27 +217,3 @@ func TestReader_appliesProviderTable(t *testing.T) {
 	h = parseHeader("X-Sentry-Rate-Limits: 60:transaction:key, 2700:default;error:organization")
 	require.Equal(t, "retry 45m0s, refused", formatReport(r.Parse("", 429, h, time.Time{})))
 }
-
-func TestNames_findsWhatItHasMet(t *testing.T) {
-	var n Names
-	var r Reader
-	plain, told := headerWithoutLimits(), githubHeader()
-	for range 4 {
-		require.False(t, n.Hint(&r, "", 200, plain))
-	}
-	require.False(t, n.Hint(&r, "", 200, told), "not looked at in full")
-	require.True(t, n.Hint(&r, "", 429, told), "a rejection is")
-	require.True(t, n.Hint(&r, "", 200, told), "and its names are known from then on")
-	require.False(t, n.Hint(&r, "", 200, plain))
-	var other Names
-	found := 0
-	for range 4 {
-		other.Hint(&r, "", 200, plain)
-	}
-	for range 128 {
-		if other.Hint(&r, "", 200, told) {
-			found++
-		}
-	}
-	require.Equal(t, 128-59, found, "one in 64 is looked at in full")
-}

@@ -31,12 +31,10 @@ type peekedBody struct {
 // peekTimeout is how long a body is waited for, on the system clock, as the network is.
 const peekTimeout = 100 * time.Millisecond
 
-// peekAll returns the first bytes of the body of resp and puts them back in front of
-// the rest: what arrives within 100 ms, and no more than 8 KiB. An error other than
-// the end of the body is left for the reader of the body to find.
-func peekAll(resp *http.Response) []byte { return peek(resp, false) }
-
-// peek is Peek, or only the first piece that arrives.
+// peek returns the first bytes of the body of resp and puts them back in front of
+// the rest: what arrives within 100 ms, and no more than 8 KiB; of a piece, only the
+// first bytes that arrive. An error other than the end of the body is left for the
+// reader of the body to find.
 func peek(resp *http.Response, piece bool) []byte {
 	if resp.Body == nil || resp.Body == http.NoBody {
 		return nil
@@ -89,7 +87,7 @@ func (p *peekedBody) Read(b []byte) (int, error) {
 	return p.src.Read(b)
 }
 
-// parseHead reads of what was read ahead. It is false if there is none left.
+// readHead reads of what was read ahead. It is false if there is none left.
 func (p *peekedBody) readHead(b []byte) (n int, ok bool, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -101,7 +99,7 @@ func (p *peekedBody) readHead(b []byte) (n int, ok bool, err error) {
 	return 0, p.err != nil, p.err
 }
 
-// peekedHead returns the first bytes of a body that Peek has looked into; nil for any other.
+// peekedHead returns the first bytes of a body that peek has looked into; nil for any other.
 func peekedHead(body io.ReadCloser) []byte {
 	p, ok := body.(*peekedBody)
 	if !ok {
@@ -115,13 +113,8 @@ func peekedHead(body io.ReadCloser) []byte {
 // Close implements io.Closer. It also ends reading ahead.
 func (p *peekedBody) Close() error { return p.src.Close() }
 
-// inspectsBodyOf reports whether the body of a response of host may state what its headers do
-// not: that of a 403, 429, 503 or 529; of any error if the host's Vendor has Codes or Reader.Body
-// is set; and the JSON of successes if the Vendor has Body.
-func (r *Reader) inspectsBodyOf(host string, status int, h http.Header) bool {
-	return r.inspectsBody(r.provider(host), status, h)
-}
-
+// inspectsBody reports whether the body of a response may state what its headers do not: as
+// InspectsBody says, and of any error below 500 if Body is set.
 func (r *Reader) inspectsBody(provider *Provider, status int, h http.Header) bool {
 	if r.Body != nil && status < 500 && mayBeThrottled(status) {
 		return isReadableType(h)
@@ -129,6 +122,9 @@ func (r *Reader) inspectsBody(provider *Provider, status int, h http.Header) boo
 	return inspectsBody(provider, status, h)
 }
 
+// inspectsBody reports whether the body of a response of provider may state what its headers do
+// not: that of a 403, 429, 503 or 529; of most errors if the provider has ErrorCodes; and the
+// JSON of a 200 if it has InspectSuccessBody. A nil provider has neither.
 func inspectsBody(provider *Provider, status int, h http.Header) bool {
 	switch {
 	case status == http.StatusForbidden, status == http.StatusTooManyRequests, status == http.StatusServiceUnavailable,

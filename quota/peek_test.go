@@ -16,16 +16,16 @@ import (
 func TestInspectsBody_ofFailuresAndOfProvidersWithErrorsInSuccesses(t *testing.T) {
 	var r Reader
 	json := http.Header{"Content-Type": {"application/json; charset=utf-8"}}
-	require.True(t, r.inspectsBodyOf("api.github.com", 200, json))
-	require.False(t, r.inspectsBodyOf("api.github.com", 200, nil))
-	require.False(t, r.inspectsBodyOf("api.example.com", 200, json))
-	require.True(t, r.inspectsBodyOf("api.example.com", 429, nil))
-	require.True(t, r.inspectsBodyOf("api.example.com", 403, nil))
-	require.True(t, r.inspectsBodyOf("api.example.com", 503, nil))
-	require.False(t, r.inspectsBodyOf("api.example.com", 404, nil))
+	require.True(t, r.inspectsBody(r.provider("api.github.com"), 200, json))
+	require.False(t, r.inspectsBody(r.provider("api.github.com"), 200, nil))
+	require.False(t, r.inspectsBody(r.provider("api.example.com"), 200, json))
+	require.True(t, r.inspectsBody(r.provider("api.example.com"), 429, nil))
+	require.True(t, r.inspectsBody(r.provider("api.example.com"), 403, nil))
+	require.True(t, r.inspectsBody(r.provider("api.example.com"), 503, nil))
+	require.False(t, r.inspectsBody(r.provider("api.example.com"), 404, nil))
 	for _, stream := range []string{"application/x-ndjson", "text/event-stream", "application/stream+json", "text/html; charset=utf-8", "image/png"} {
-		require.False(t, r.inspectsBodyOf("api.github.com", 200, http.Header{"Content-Type": {stream}}), stream)
-		require.False(t, r.inspectsBodyOf("api.github.com", 403, http.Header{"Content-Type": {stream}}), stream)
+		require.False(t, r.inspectsBody(r.provider("api.github.com"), 200, http.Header{"Content-Type": {stream}}), stream)
+		require.False(t, r.inspectsBody(r.provider("api.github.com"), 403, http.Header{"Content-Type": {stream}}), stream)
 	}
 }
 
@@ -33,7 +33,7 @@ func TestPeek_restoresBody(t *testing.T) {
 	for _, text := range []string{"", "short", strings.Repeat("long ", 10000)} {
 		closed := false
 		resp := &http.Response{Body: body{iotest.OneByteReader(strings.NewReader(text)), &closed}}
-		require.Equal(t, text[:min(len(text), maxPeek)], string(peekAll(resp)))
+		require.Equal(t, text[:min(len(text), maxPeek)], string(peek(resp, false)))
 		all, err := io.ReadAll(resp.Body)
 		require.NoError(t, err)
 		require.Equal(t, text, string(all))
@@ -42,11 +42,11 @@ func TestPeek_restoresBody(t *testing.T) {
 	}
 	broken := errors.New("broken")
 	resp := &http.Response{Body: io.NopCloser(io.MultiReader(strings.NewReader("half"), iotest.ErrReader(broken)))}
-	require.Equal(t, "half", string(peekAll(resp)))
+	require.Equal(t, "half", string(peek(resp, false)))
 	all, err := io.ReadAll(resp.Body)
 	require.Equal(t, "half", string(all))
 	require.ErrorIs(t, err, broken)
-	require.Nil(t, peekAll(&http.Response{}))
+	require.Nil(t, peek(&http.Response{}, false))
 }
 
 // A body that does not come, or stops in the middle, keeps nobody waiting; what
@@ -63,7 +63,7 @@ func TestPeek_doesNotWaitForSlowBody(t *testing.T) {
 		}()
 		start := time.Now()
 		resp := &http.Response{Body: r}
-		require.Equal(t, "one ", string(peekAll(resp)))
+		require.Equal(t, "one ", string(peek(resp, false)))
 		require.Equal(t, peekTimeout, time.Since(start))
 		head := make([]byte, 100)
 		n, err := resp.Body.Read(head)
@@ -81,7 +81,7 @@ func TestPeek_stopsWhenBodyIsClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, _ := io.Pipe()
 		resp := &http.Response{Body: r}
-		require.Empty(t, peekAll(resp))
+		require.Empty(t, peek(resp, false))
 		require.NoError(t, resp.Body.Close())
 		_, err := io.ReadAll(resp.Body)
 		require.Error(t, err)

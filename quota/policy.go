@@ -52,18 +52,18 @@ func (l *builders) applyPolicy(q *policy, n int) {
 	}
 	for i := range l.limits {
 		d := &l.limits[i]
-		if q.mayBe(d) && d.HasLimit && d.Limit.Limit == q.limit && d.Window == 0 {
+		if q.mayApply(d) && d.HasLimit && d.Limit.Limit == q.limit && d.Window == 0 {
 			d.applyPolicy(q)
 			return
 		}
 	}
-	if len(l.limits) == 1 && q.mayBe(&l.limits[0]) && !l.limits[0].HasLimit && (n == 1 || q.name == "") {
+	if len(l.limits) == 1 && q.mayApply(&l.limits[0]) && !l.limits[0].HasLimit && (n == 1 || q.name == "") {
 		l.limits[0].applyPolicy(q)
 	}
 }
 
-// mayBe reports whether q can be about d, going by the names: one of the two has none.
-func (q *policy) mayBe(d *limitBuilder) bool {
+// mayApply reports whether q can be about d, going by the names: one of the two has none.
+func (q *policy) mayApply(d *limitBuilder) bool {
 	return (q.name == "" || d.Name == "") && q.samePartition(d)
 }
 

@@ -1,6 +1,9 @@
 package quota
 
-import "time"
+import (
+	"context"
+	"time"
+)
 
 // An Exchange carries what servers said from each process of a fleet to all others, so
 // that a refusal which one of them met closes the gate in all, and each does not
@@ -20,16 +23,17 @@ import "time"
 // Of the processes that wait for one gate mostly one sends the first request, and
 // the others go when they hear of its answer, or when they have not for a while.
 type Exchange interface {
-	// Publish hands m to all who listen. If m.Keep is not 0 it is kept for so long,
+	// Publish hands m to all subscribers. If m.Keep is not 0 it is kept for so long,
 	// for those who Recall it, in place of what was kept of its Account and Bucket.
 	// Post is called while others wait in line: it must return at once, and not
-	// wait for those who listen.
+	// wait for subscribers.
 	Publish(m Update)
 
-	// Listen has hear called with what is posted, from now on; what the same
-	// process posted may be among it. A Tracker calls it once, before its first
-	// request. A Share whose subscriptions can end is a Subscriber.
-	Listen(hear func(m Update))
+	// Subscribe calls receive with each update that is published, from now until ctx is
+	// done; updates that the same process published may be among them. It returns
+	// immediately. A Tracker calls it once, before its first request, and ends ctx when it
+	// is closed; an Exchange that cannot end a subscription may ignore that.
+	Subscribe(ctx context.Context, receive func(u Update))
 
 	// Fetch has hear called with what is kept of account, and then with a Message
 	// that has no News. It must return at once. If that message does not come, the

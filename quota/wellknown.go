@@ -6,13 +6,13 @@ import (
 	"sync"
 )
 
-// wellKnownNames holds names that are looked up and not read by the grammar: those that nearly every
+// wellKnown holds names that are looked up and not read by the grammar: those that nearly every
 // response has, and the usual ones of rate limits.
 var wellKnown = sync.OnceValue(func() map[string]*nameInfo {
 	m := make(map[string]*nameInfo)
-	learn := func(name string) {
-		said, _ := parseName(name)
-		m[name] = &said
+	add := func(name string) {
+		info, _ := parseName(name)
+		m[name] = &info
 	}
 	for _, name := range strings.Fields(`Content-Type Content-Length Content-Encoding Connection Server
 		Cache-Control Vary Etag Last-Modified Link Location Expires Set-Cookie Via Status Transfer-Encoding
@@ -23,20 +23,20 @@ var wellKnown = sync.OnceValue(func() map[string]*nameInfo {
 	}
 	for _, prefix := range []string{"", "X-"} {
 		for _, mark := range []string{"Ratelimit", "Rate-Limit"} {
-			learn(prefix + mark)
+			add(prefix + mark)
 			for _, rest := range strings.Fields("-Limit -Remaining -Reset -Used -Resource -Policy -Reset-After -Bucket -Limit-Requests -Remaining-Requests -Reset-Requests -Limit-Tokens -Remaining-Tokens -Reset-Tokens -Retry-After") {
-				learn(prefix + mark + rest)
+				add(prefix + mark + rest)
 			}
 		}
 	}
 	for _, name := range strings.Fields("Retry-After Retry-After-Ms X-Retry-After X-Ms-Retry-After-Ms X-Retry-In") {
-		learn(name)
+		add(name)
 	}
 	m["Date"], m["Age"] = &nameInfo{kind: kindDate}, &nameInfo{kind: kindAge}
 	return m
 })
 
-// wellKnownNames are the names of famous that are about limits or time, in order.
+// wellKnownNames are the names of wellKnown that are about limits or time, in order.
 var wellKnownNames = sync.OnceValue(func() (names []string) {
 	for name, m := range wellKnown() {
 		if m.isRateLimit || m.kind != KindNone {
@@ -83,7 +83,7 @@ func (p *parser) collectWellKnown() {
 	}
 }
 
-// collectRule files the header of a row of the table, unless it is in famous, too.
+// collectRule files the header of a row of the table, unless it is in wellKnown, too.
 func (p *parser) collectRule(name string, known map[string]*nameInfo) {
 	if values, ok := p.h[name]; ok && !slices.Contains(wellKnownNames(), name) {
 		p.collectHeader(name, values, known)
