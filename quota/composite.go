@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/heed-go/heed/internal/sfv"
 )
 
 // A header that names no field tells a whole limit in its value: as structured
@@ -36,16 +38,16 @@ func (p *parser) readComposite(g *headerGroup, s *headerValue, l *builders) bool
 // readStructured reads RateLimit as of draft-08: a list of "name";r=50;t=30. A mistake anywhere voids
 // all of it, and so does a number that is no integer, or negative.
 func (p *parser) readStructured(v string, l *builders) bool {
-	r := sfParser{s: v, lenient: true}
-	var it sfItem
+	r := sfv.NewParser(v, true)
+	var it sfv.Item
 	var found [maxEntries]limitBuilder
 	n := 0
-	for n < len(found) && r.next(&it) {
-		if it.value.kind != sfString && it.value.kind != sfToken {
+	for n < len(found) && r.Next(&it) {
+		if it.Value.Kind != sfv.String && it.Value.Kind != sfv.Token {
 			continue
 		}
-		left, ok, valid := it.integer("r")
-		t, hasReset, resetValid := it.integer("t")
+		left, ok, valid := intParam(&it, "r")
+		t, hasReset, resetValid := intParam(&it, "t")
 		if !valid || !resetValid {
 			return true
 		}
@@ -53,8 +55,8 @@ func (p *parser) readStructured(v string, l *builders) bool {
 			continue
 		}
 		d := limitBuilder{header: "Ratelimit", structured: true}
-		d.Name = it.value.String()
-		d.PartitionKey = it.partitionKey()
+		d.Name = it.Value.String()
+		d.PartitionKey = partitionKey(&it)
 		d.partitioned = d.PartitionKey != ""
 		d.Remaining, d.HasRemaining = left.whole, true
 		if hasReset {
@@ -63,7 +65,7 @@ func (p *parser) readStructured(v string, l *builders) bool {
 		found[n] = d
 		n++
 	}
-	if r.malformed {
+	if r.Malformed() {
 		return false
 	}
 	for i := range n {

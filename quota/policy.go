@@ -1,6 +1,10 @@
 package quota
 
-import "time"
+import (
+	"time"
+
+	"github.com/heed-go/heed/internal/sfv"
+)
 
 // A policy is what RateLimit-Policy says of one limit: "name";q=100;w=60 since
 // draft-08, 100;w=60 before.
@@ -92,9 +96,9 @@ func (d *limitBuilder) applyPolicy(q *policy) {
 // parsePolicies reads the header. A mistake anywhere voids all of it, and so does a number that is
 // not what the draft allows.
 func parsePolicies(v string, out *[maxEntries]policy) (n int) {
-	r := sfParser{s: v, lenient: true}
-	var it sfItem
-	for n < len(out) && r.next(&it) {
+	r := sfv.NewParser(v, true)
+	var it sfv.Item
+	for n < len(out) && r.Next(&it) {
 		ok, valid := out[n].parse(&it)
 		if !valid {
 			return 0
@@ -103,37 +107,37 @@ func parsePolicies(v string, out *[maxEntries]policy) (n int) {
 			n++
 		}
 	}
-	if r.malformed {
+	if r.Malformed() {
 		return 0
 	}
 	return n
 }
 
 // parse reads one item. It is not ok if it has no count, and not valid if a number is malformed.
-func (q *policy) parse(it *sfItem) (ok, valid bool) {
+func (q *policy) parse(it *sfv.Item) (ok, valid bool) {
 	var limit decimal
 	*q = policy{}
-	if it.value.kind == sfNumber {
-		limit, ok = it.value.integer()
+	if it.Value.Kind == sfv.Number {
+		limit, ok = intValue(it.Value)
 		valid = ok
 	} else {
-		q.name = it.value.String()
-		limit, ok, valid = it.integer("q")
+		q.name = it.Value.String()
+		limit, ok, valid = intParam(it, "q")
 	}
 	q.limit = limit.whole
 	for _, key := range [...]string{"w", "window"} {
-		w, has, whole := it.integer(key)
+		w, has, whole := intParam(it, key)
 		if valid = valid && whole; has {
 			q.window = w.duration(time.Second)
 		}
 	}
-	if qu, ok := it.param("qu"); ok && (qu.kind == sfString || qu.kind == sfToken) {
+	if qu, ok := it.Param("qu"); ok && (qu.Kind == sfv.String || qu.Kind == sfv.Token) {
 		q.unit = normalizeUnit(qu.String())
 	}
-	if name, ok := it.param("name"); ok && q.name == "" {
+	if name, ok := it.Param("name"); ok && q.name == "" {
 		q.name = name.String()
 	}
-	q.partition = it.partitionKey()
+	q.partition = partitionKey(it)
 	return ok, valid
 }
 

@@ -1,10 +1,13 @@
 package quota
 
 import (
+	"encoding/base64"
 	"math"
 	"math/bits"
 	"strings"
 	"time"
+
+	"github.com/heed-go/heed/internal/sfv"
 )
 
 // A decimal is a decimal as it stands in a header, saturating: its whole part and
@@ -243,4 +246,39 @@ func windowSuffix(name string) time.Duration {
 	}
 	n, _ := parseDecimal(name[digits:letters])
 	return n.duration(unitOfTime(name[letters:]))
+}
+
+// intParam returns the value of parameter key of it, if there is one. It is not valid if
+// there is one that is no integer, or negative.
+func intParam(it *sfv.Item, key string) (n decimal, ok, valid bool) {
+	v, ok := it.Param(key)
+	if !ok {
+		return decimal{}, false, true
+	}
+	n, ok = intValue(v)
+	return n, ok, ok
+}
+
+// intValue returns v if it is an integer that is not negative.
+func intValue(v sfv.Value) (decimal, bool) {
+	if v.Kind != sfv.Number || strings.IndexByte(v.Text, '.') >= 0 {
+		return decimal{}, false
+	}
+	n, ok := parseDecimal(v.Text)
+	return n, ok && !n.negative
+}
+
+// partitionKey returns the partition key of it, "" if it has none. A value that is not a
+// byte sequence, as the draft requires, counts as it is.
+func partitionKey(it *sfv.Item) string {
+	v, ok := it.Param("pk")
+	if !ok || v.Kind == sfv.Bool {
+		return ""
+	}
+	if v.Kind == sfv.Bytes {
+		if b, err := base64.StdEncoding.DecodeString(v.Text); err == nil {
+			return truncate(string(b))
+		}
+	}
+	return truncate(v.String())
 }

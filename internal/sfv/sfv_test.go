@@ -1,8 +1,9 @@
-package quota
+package sfv
 
 import (
 	"encoding/base64"
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -12,44 +13,40 @@ import (
 
 // formatList writes a list of items in one spelling, whoever read it.
 func formatList(s string, lenient bool) (string, bool) {
-	r := sfParser{s: s, lenient: lenient}
-	var it sfItem
+	r := NewParser(s, lenient)
+	var it Item
 	var b strings.Builder
-	for r.next(&it) {
-		fmt.Fprintf(&b, "%s", formatValue(it.value))
+	for r.Next(&it) {
+		fmt.Fprintf(&b, "%s", formatValue(it.Value))
 		for i, p := range it.params[:it.n] {
-			if v, _ := it.param(p.key); !isRepeatedKey(&it, i) {
-				fmt.Fprintf(&b, ";%s=%s", p.key, formatValue(v))
+			if v, _ := it.Param(p.Key); !isRepeatedKey(&it, i) {
+				fmt.Fprintf(&b, ";%s=%s", p.Key, formatValue(v))
 			}
 		}
 		b.WriteByte('\n')
 	}
-	return b.String(), !r.malformed
+	return b.String(), !r.Malformed()
 }
 
 // isRepeatedKey reports whether an earlier parameter has the key of parameter i.
-func isRepeatedKey(it *sfItem, i int) bool {
+func isRepeatedKey(it *Item, i int) bool {
 	for _, p := range it.params[:i] {
-		if p.key == it.params[i].key {
+		if p.Key == it.params[i].Key {
 			return true
 		}
 	}
 	return false
 }
 
-func formatValue(v sfValue) string {
-	switch v.kind {
-	case sfNumber:
-		n, _ := parseDecimal(v.text)
-		f := n.float()
-		if n.negative {
-			f = -f
-		}
+func formatValue(v Value) string {
+	switch v.Kind {
+	case Number:
+		f, _ := strconv.ParseFloat(v.Text, 64)
 		return fmt.Sprintf("number %.3f", f+0)
-	case sfString:
+	case String:
 		return fmt.Sprintf("string %q", v.String())
 	}
-	return fmt.Sprintf("%d %s", v.kind, v.text)
+	return fmt.Sprintf("%d %s", v.Kind, v.Text)
 }
 
 // referenceList writes the same with another reader. ok is false if the field is void, and
@@ -93,14 +90,14 @@ func referenceValue(v any) (string, bool) {
 	case string:
 		return fmt.Sprintf("string %q", v), true
 	case httpsfv.Token:
-		return fmt.Sprintf("%d %s", sfToken, string(v)), true
+		return fmt.Sprintf("%d %s", Token, string(v)), true
 	case bool:
 		if v {
-			return fmt.Sprintf("%d 1", sfBool), true
+			return fmt.Sprintf("%d 1", Bool), true
 		}
-		return fmt.Sprintf("%d 0", sfBool), true
+		return fmt.Sprintf("%d 0", Bool), true
 	case []byte:
-		return fmt.Sprintf("%d %s", sfBytes, base64.StdEncoding.EncodeToString(v)), true
+		return fmt.Sprintf("%d %s", Bytes, base64.StdEncoding.EncodeToString(v)), true
 	}
 	return "", false
 }
