@@ -110,8 +110,8 @@ func TestReadBody_usesProviderErrorCodes(t *testing.T) {
 		r.ReadBody(c.status, nil, []byte(c.body), &rep)
 		require.Equal(t, c.throttled, rep.Throttled, "%s %d %s", c.host, c.status, c.body)
 	}
-	require.True(t, r.inspectsBody(r.provider("api.test"), 422, nil))
-	require.False(t, r.inspectsBody(r.provider("api.example.com"), 422, nil))
+	require.True(t, r.inspectsBody(r.Provider("api.test"), 422, nil))
+	require.False(t, r.inspectsBody(r.Provider("api.example.com"), 422, nil))
 }
 
 func TestReadBody_detectsPermanentRejections(t *testing.T) {

@@ -9,8 +9,9 @@ import (
 // One reader takes them all. It goes by what each token looks like and never
 // checks the weekday, which real servers get wrong.
 
-// parseDateHeader returns the Date of an answer, given as the values of that header.
-func parseDateHeader(values []string, received time.Time) (time.Time, bool) {
+// ParseDate returns the time in a Date header, given as the values of that header. received
+// is the local time of receipt. It returns false if there is no valid date.
+func ParseDate(values []string, received time.Time) (time.Time, bool) {
 	for _, v := range values {
 		if at, ok := parseDate(v, received); ok {
 			return at, true

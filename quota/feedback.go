@@ -38,13 +38,13 @@ func (t *Tracker) Feedback(req *http.Request, d throttle.Demand, resp *http.Resp
 		s.consider(req, b, &f)
 		return f
 	}
-	if resp.StatusCode < 400 && !s.worthReading() && !inspectsBody(s.vendor, resp.StatusCode, resp.Header) {
+	if resp.StatusCode < 400 && !s.worthReading() && !InspectsBody(s.vendor, resp.StatusCode, resp.Header) {
 		return f
 	}
 	if f.Now.IsZero() {
 		f.Now = t.clock().Now()
 	}
-	r := t.reader().read(s.vendor, resp, f.Now)
+	r := t.reader().Read(s.vendor, resp, f.Now)
 	f.Outcome, f.RetryAfter = outcome(resp.StatusCode, &r)
 	s.sharpen(&r, resp.Header, f.Now)
 	f.RemoteLimits = r.AppendRemoteLimits(buf)
@@ -65,14 +65,14 @@ func (t *Tracker) classify(req *http.Request, resp *http.Response, err error, f 
 		f.Outcome, f.Cause = throttle.Failed, causeOf(req, err)
 		return
 	}
-	vendor := t.reader().provider(req.URL.Host)
-	if resp.StatusCode < 400 && !inspectsBody(vendor, resp.StatusCode, resp.Header) {
+	vendor := t.reader().Provider(req.URL.Host)
+	if resp.StatusCode < 400 && !InspectsBody(vendor, resp.StatusCode, resp.Header) {
 		return
 	}
 	if f.Now.IsZero() {
 		f.Now = t.clock().Now()
 	}
-	r := t.reader().read(vendor, resp, f.Now)
+	r := t.reader().Read(vendor, resp, f.Now)
 	f.Outcome, f.RetryAfter = outcome(resp.StatusCode, &r)
 	f.RemoteLimits = r.AppendRemoteLimits(buf)
 	f.Cause = causeOn(resp.StatusCode, f, &r)
@@ -129,15 +129,11 @@ func (t *Tracker) Report(req *http.Request, resp *http.Response, now time.Time) 
 	r := t.reader()
 	var vendor *Provider
 	if t.Mode == Disabled {
-		vendor = r.provider(req.URL.Host)
+		vendor = r.Provider(req.URL.Host)
 	} else {
 		vendor = t.siteOf(req).vendor
 	}
-	rep := r.parse(vendor, resp.StatusCode, resp.Header, now)
-	if head := peekedHead(resp.Body); len(head) > 0 {
-		r.ReadBody(resp.StatusCode, resp.Header, head, &rep)
-	}
-	return rep
+	return r.ReadPeeked(vendor, resp, now)
 }
 
 // outcome classifies a response and returns the wait that it states. A Retry-After is a

@@ -41,7 +41,7 @@ func Parse(status int, h http.Header, received time.Time) Report {
 // a response with more than 512 header names only the well-known ones are read, of more
 // than 32 limits the first by name, and no value longer than 4 KiB.
 func (r *Reader) Parse(host string, status int, h http.Header, received time.Time) Report {
-	return r.parse(r.provider(host), status, h, received)
+	return r.parse(r.Provider(host), status, h, received)
 }
 
 // parse reads an answer of the host that v is about; nil: nothing is known of it.
@@ -58,8 +58,9 @@ func (r *Reader) parse(provider *Provider, status int, h http.Header, received t
 	return out
 }
 
-// provider returns what is known about host, nil if nothing.
-func (r *Reader) provider(host string) *Provider {
+// Provider returns the row of Hosts or of the built-in table for host. It returns nil if the
+// host is unknown.
+func (r *Reader) Provider(host string) *Provider {
 	if host == "" {
 		return nil
 	}
@@ -295,7 +296,7 @@ func joinValues(values []string) string {
 func (p *parser) serverTime() time.Time {
 	if p.serverNow.IsZero() {
 		p.serverNow = p.received
-		if at, ok := parseDateHeader(p.dates, p.received); ok {
+		if at, ok := ParseDate(p.dates, p.received); ok {
 			p.serverNow = at.Add(p.age)
 		}
 	}

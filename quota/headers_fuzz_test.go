@@ -52,13 +52,13 @@ func FuzzParse(f *testing.F) {
 // checkReport checks what holds for every report, whatever was sent.
 func checkReport(t *testing.T, r Report) {
 	require.GreaterOrEqual(t, min(r.RetryAfter, r.Wait), time.Duration(0))
-	require.LessOrEqual(t, max(r.RetryAfter, r.Wait), maxDelay)
+	require.LessOrEqual(t, max(r.RetryAfter, r.Wait), MaxDelay)
 	require.False(t, r.Wait > 0 && r.Stated != StatedWait)
 	require.False(t, r.RetryAfter > 0 && !r.HasRetryAfter)
 	require.LessOrEqual(t, len(r.Limits), 2*maxGroups)
 	for _, l := range r.Limits {
 		require.GreaterOrEqual(t, min(l.ResetAfter, l.Window), time.Duration(0))
-		require.LessOrEqual(t, max(l.ResetAfter, l.Window), maxDelay)
+		require.LessOrEqual(t, max(l.ResetAfter, l.Window), MaxDelay)
 		require.GreaterOrEqual(t, min(l.Limit, l.Remaining, l.Used), int64(0))
 		require.False(t, l.Rate < 0 || math.IsNaN(l.Rate) || math.IsInf(l.Rate, 0), "rate %v", l.Rate)
 		require.LessOrEqual(t, len(l.Name)+len(l.Unit), 2*maxValueLen)

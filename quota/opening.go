@@ -39,7 +39,7 @@ func (s *site) sharpen(r *Report, h http.Header, now time.Time) {
 	if !slices.ContainsFunc(r.Limits, isAbsolute) {
 		return
 	}
-	date, ok := parseDateHeader(h["Date"], now)
+	date, ok := ParseDate(h["Date"], now)
 	if !ok {
 		return
 	}
@@ -55,18 +55,6 @@ func (s *site) sharpen(r *Report, h http.Header, now time.Time) {
 
 func isAbsolute(l Limit) bool {
 	return l.ResetFormat == FormatEpochSeconds || l.ResetFormat == FormatDate
-}
-
-// resolution returns how much sooner than l.ResetAfter its units may come back,
-// because of the seconds that it was told in.
-func (l Limit) resolution() time.Duration {
-	switch {
-	case isAbsolute(l):
-		return 2 * time.Second // its own fraction, and that of the Date
-	case l.ResetFormat == FormatDeltaSeconds && l.ResetAfter%time.Second == 0:
-		return time.Second
-	}
-	return 0
 }
 
 // An opening is the answer that was the first of its window: it says that all but

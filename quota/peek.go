@@ -119,13 +119,13 @@ func (r *Reader) inspectsBody(provider *Provider, status int, h http.Header) boo
 	if r.Body != nil && status < 500 && mayBeThrottled(status) {
 		return isReadableType(h)
 	}
-	return inspectsBody(provider, status, h)
+	return InspectsBody(provider, status, h)
 }
 
-// inspectsBody reports whether the body of a response of provider may state what its headers do
+// InspectsBody reports whether the body of a response of provider may state what its headers do
 // not: that of a 403, 429, 503 or 529; of most errors if the provider has ErrorCodes; and the
 // JSON of a 200 if it has InspectSuccessBody. A nil provider has neither.
-func inspectsBody(provider *Provider, status int, h http.Header) bool {
+func InspectsBody(provider *Provider, status int, h http.Header) bool {
 	switch {
 	case status == http.StatusForbidden, status == http.StatusTooManyRequests, status == http.StatusServiceUnavailable,
 		status == 529, provider != nil && len(provider.ErrorCodes) > 0 && mayBeThrottled(status):
@@ -159,9 +159,11 @@ func mediaType(h http.Header) string {
 	return strings.ToLower(trimBlanks(t))
 }
 
-// read reads a response of the host that v is about, and its body where that may state
-// more. A refusal that says when to come back is not looked into: waiting cures it.
-func (r *Reader) read(provider *Provider, resp *http.Response, now time.Time) Report {
+// Read returns what a response that was received now states about limits: its headers, and the
+// first bytes of its body where these may state more. It does not read the body of a rejection
+// that states a delay. If it reads a body, it replaces resp.Body by one that yields all of it, and
+// waits at most 100 ms for the bytes. provider is what Provider returned for the host; it may be nil.
+func (r *Reader) Read(provider *Provider, resp *http.Response, now time.Time) Report {
 	rep := r.parse(provider, resp.StatusCode, resp.Header, now)
 	if r.Body == nil && rep.Throttled && rep.HasRetryAfter || !r.inspectsBody(provider, resp.StatusCode, resp.Header) {
 		return rep
@@ -169,7 +171,7 @@ func (r *Reader) read(provider *Provider, resp *http.Response, now time.Time) Re
 	return r.addBody(rep, resp)
 }
 
-// addBody adds to rep what the body says. It is apart from read so that a report
+// addBody adds to rep what the body says. It is apart from Read so that a report
 // without a body stays on the stack.
 func (r *Reader) addBody(rep Report, resp *http.Response) Report {
 	if resp.StatusCode < 400 && resp.ContentLength > maxPeek {
@@ -177,6 +179,16 @@ func (r *Reader) addBody(rep Report, resp *http.Response) Report {
 	}
 	// Where nobody knows when the end comes, there is no waiting for it.
 	if head := peek(resp, resp.ContentLength < 0); len(head) > 0 {
+		r.ReadBody(resp.StatusCode, resp.Header, head, &rep)
+	}
+	return rep
+}
+
+// ReadPeeked returns what Read has returned for resp, which was received now, or what it would
+// return from the headers alone if it has not read the body. It reads nothing from the body.
+func (r *Reader) ReadPeeked(provider *Provider, resp *http.Response, now time.Time) Report {
+	rep := r.parse(provider, resp.StatusCode, resp.Header, now)
+	if head := peekedHead(resp.Body); len(head) > 0 {
 		r.ReadBody(resp.StatusCode, resp.Header, head, &rep)
 	}
 	return rep

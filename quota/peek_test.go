@@ -16,16 +16,16 @@ import (
 func TestInspectsBody_ofFailuresAndOfProvidersWithErrorsInSuccesses(t *testing.T) {
 	var r Reader
 	json := http.Header{"Content-Type": {"application/json; charset=utf-8"}}
-	require.True(t, r.inspectsBody(r.provider("api.github.com"), 200, json))
-	require.False(t, r.inspectsBody(r.provider("api.github.com"), 200, nil))
-	require.False(t, r.inspectsBody(r.provider("api.example.com"), 200, json))
-	require.True(t, r.inspectsBody(r.provider("api.example.com"), 429, nil))
-	require.True(t, r.inspectsBody(r.provider("api.example.com"), 403, nil))
-	require.True(t, r.inspectsBody(r.provider("api.example.com"), 503, nil))
-	require.False(t, r.inspectsBody(r.provider("api.example.com"), 404, nil))
+	require.True(t, r.inspectsBody(r.Provider("api.github.com"), 200, json))
+	require.False(t, r.inspectsBody(r.Provider("api.github.com"), 200, nil))
+	require.False(t, r.inspectsBody(r.Provider("api.example.com"), 200, json))
+	require.True(t, r.inspectsBody(r.Provider("api.example.com"), 429, nil))
+	require.True(t, r.inspectsBody(r.Provider("api.example.com"), 403, nil))
+	require.True(t, r.inspectsBody(r.Provider("api.example.com"), 503, nil))
+	require.False(t, r.inspectsBody(r.Provider("api.example.com"), 404, nil))
 	for _, stream := range []string{"application/x-ndjson", "text/event-stream", "application/stream+json", "text/html; charset=utf-8", "image/png"} {
-		require.False(t, r.inspectsBody(r.provider("api.github.com"), 200, http.Header{"Content-Type": {stream}}), stream)
-		require.False(t, r.inspectsBody(r.provider("api.github.com"), 403, http.Header{"Content-Type": {stream}}), stream)
+		require.False(t, r.inspectsBody(r.Provider("api.github.com"), 200, http.Header{"Content-Type": {stream}}), stream)
+		require.False(t, r.inspectsBody(r.Provider("api.github.com"), 403, http.Header{"Content-Type": {stream}}), stream)
 	}
 }
 

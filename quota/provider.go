@@ -3,6 +3,8 @@ package quota
 import (
 	"sync"
 	"time"
+
+	"github.com/heed-go/heed/internal/httphost"
 )
 
 // A Provider says what the answers of one API leave open: what a name means that the
@@ -147,3 +149,16 @@ var providersByHost = sync.OnceValue(func() map[string]*Provider {
 	}
 	return m
 })
+
+// AccountParams returns the query parameters that identify the account in requests to host, as
+// far as its Provider lists them. They do not include api_key and apikey.
+func (r *Reader) AccountParams(host string) []string {
+	host = httphost.Name(host)
+	if p, ok := r.Hosts[host]; ok {
+		return p.AccountParams
+	}
+	if p := builtinProvider(host); p != nil && !r.NoProviderTable {
+		return p.AccountParams
+	}
+	return nil
+}

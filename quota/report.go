@@ -100,6 +100,18 @@ func (l Limit) RemoteLimit() throttle.RemoteLimit {
 	return w
 }
 
+// resolution returns how much earlier than l.ResetAfter its units may come back, because the
+// reset was stated in whole seconds.
+func (l Limit) resolution() time.Duration {
+	switch {
+	case l.ResetFormat == FormatEpochSeconds || l.ResetFormat == FormatDate:
+		return 2 * time.Second // its own fraction, and that of the Date
+	case l.ResetFormat == FormatDeltaSeconds && l.ResetAfter%time.Second == 0:
+		return time.Second
+	}
+	return 0
+}
+
 // fullName returns the name of the limit and, where its state has one, its partition.
 func (l Limit) fullName() string {
 	if !l.partitioned {
@@ -108,9 +120,9 @@ func (l Limit) fullName() string {
 	return l.Name + ";pk=" + base64.StdEncoding.EncodeToString([]byte(l.PartitionKey))
 }
 
-// unitInterval returns the time that one unit takes at rate units per second, at most maxDelay.
+// unitInterval returns the time that one unit takes at rate units per second, at most MaxDelay.
 func unitInterval(rate float64) time.Duration {
-	return time.Duration(min(math.Ceil(float64(time.Second)/rate), float64(maxDelay)))
+	return time.Duration(min(math.Ceil(float64(time.Second)/rate), float64(MaxDelay)))
 }
 
 // AppendRemoteLimits appends the limits of r to dst, in the words of package throttle.

@@ -20,7 +20,7 @@ func TestReport_appendsRemoteLimits(t *testing.T) {
 		{Name: "core", Limit: 5000, Remaining: 4872, ResetAfter: time.Minute, Per: time.Hour},
 		{Unit: "tokens", Limit: 10, RemainingUnknown: true},
 		{Limit: 1, RemainingUnknown: true, Per: 4 * time.Second},
-		{Limit: 1, RemainingUnknown: true, Per: maxDelay},
+		{Limit: 1, RemainingUnknown: true, Per: MaxDelay},
 	}, r.AppendRemoteLimits(nil))
 }
 

@@ -86,7 +86,7 @@ func (r *Report) earliestReset() (reset time.Duration, ok bool) {
 }
 
 // bound brings the numbers of l into their ranges: counts are never negative, delays and
-// windows are in [0, maxDelay], and rates are finite.
+// windows are in [0, MaxDelay], and rates are finite.
 func (l *Limit) bound() {
 	l.Name, l.Unit = truncate(l.Name), truncate(l.Unit)
 	l.Limit, l.Remaining, l.Used = max(l.Limit, 0), max(l.Remaining, 0), max(l.Used, 0)
@@ -99,5 +99,9 @@ func (l *Limit) bound() {
 // truncate returns the first maxNameLen bytes of a name.
 func truncate(name string) string { return name[:min(len(name), maxNameLen)] }
 
-// boundDelay returns d, at least 0 and at most maxDelay.
-func boundDelay(d time.Duration) time.Duration { return min(max(d, 0), maxDelay) }
+// boundDelay returns d, at least 0 and at most MaxDelay.
+func boundDelay(d time.Duration) time.Duration { return min(max(d, 0), MaxDelay) }
+
+// MaxDelay is the longest delay or window that a Report contains: 366 days. Longer values are
+// reduced to it. There are quotas per month, and there may be quotas per year.
+const MaxDelay = 366 * 24 * time.Hour

@@ -14,14 +14,14 @@ func TestReport_clampsDelaysToAYear(t *testing.T) {
 	for _, v := range []string{"31622401", "315360000", "9223372036854775807", "99999999999999999999999", "Fri, 31 Dec 9999 23:59:59 GMT"} {
 		r := Parse(429, http.Header{"Retry-After": {v}}, at)
 		require.True(t, r.HasRetryAfter, v)
-		require.Equal(t, maxDelay, r.RetryAfter, v)
-		require.Equal(t, maxDelay, r.Wait, v)
+		require.Equal(t, MaxDelay, r.RetryAfter, v)
+		require.Equal(t, MaxDelay, r.Wait, v)
 		r = Parse(200, http.Header{"X-Ratelimit-Remaining": {"0"}, "X-Ratelimit-Reset-After": {v}}, at)
 		require.True(t, r.Limits[0].HasReset, v)
-		require.Equal(t, maxDelay, r.Limits[0].ResetAfter, v)
+		require.Equal(t, MaxDelay, r.Limits[0].ResetAfter, v)
 	}
 	r := Parse(429, http.Header{"Retry-After": {"31622400"}}, at)
-	require.Equal(t, maxDelay, r.RetryAfter, "exactly 366 days")
+	require.Equal(t, MaxDelay, r.RetryAfter, "exactly 366 days")
 }
 
 // A reset that is negative is past. -1 is what gateways send for "unknown", and is not a time.
@@ -40,11 +40,11 @@ func TestReport_clampsNegativeResetsToZero(t *testing.T) {
 func TestReport_saturatesWindows(t *testing.T) {
 	for _, name := range []string{"X-Ratelimit-9999-9999w-Limit", "X-Ratelimit-Limit-9999-9999d", "X-Ratelimit-9998-9997w-Limit", "X-Ratelimit-Limit-9999w"} {
 		for _, l := range Parse(200, http.Header{name: {"10"}}, time.Unix(1700000000, 0)).Limits {
-			require.Equal(t, maxDelay, l.Window, name)
+			require.Equal(t, MaxDelay, l.Window, name)
 		}
 	}
 	r := Parse(200, http.Header{"X-Ratelimit-Limit": {"10;w=9223372036854775807"}}, time.Unix(1700000000, 0))
-	require.Equal(t, maxDelay, r.Limits[0].Window)
+	require.Equal(t, MaxDelay, r.Limits[0].Window)
 }
 
 // Rows and hooks of users may set any number.
@@ -53,7 +53,7 @@ func TestReport_clampsValuesOfCustomReaders(t *testing.T) {
 		r.RetryAfter, r.HasRetryAfter = -time.Hour, true
 		r.Limits = append(r.Limits, Limit{Limit: -1, Remaining: -2, Used: -3, HasRemaining: true, ResetAfter: math.MinInt64, Window: math.MaxInt64, Rate: math.NaN()})
 	}
-	want := Limit{HasRemaining: true, Window: maxDelay}
+	want := Limit{HasRemaining: true, Window: MaxDelay}
 	r := Reader{
 		Hosts: map[string]Provider{"api.test": {Headers: map[string]Rule{"X-Acme": {Read: func(_ string, r *Report) { bad(r) }}}}},
 		Body:  func(_ int, _ http.Header, _ []byte, r *Report) { *r = Report{Throttled: true}; bad(r) },

@@ -35,9 +35,9 @@ func TestParse_readsRetryAfterInEveryFormat(t *testing.T) {
 		"epoch":            {"Retry-After", []string{strconv.FormatInt(now.Unix()+30, 10)}, 30 * time.Second, FormatEpochSeconds},
 		"epoch past":       {"Retry-After", []string{strconv.FormatInt(now.Unix()-30, 10)}, 0, FormatEpochSeconds},
 		"epoch millis":     {"Retry-After", []string{strconv.FormatInt(now.UnixMilli()+1500, 10)}, 1500 * time.Millisecond, FormatEpochMillis},
-		"ten years":        {"Retry-After", []string{"315360000"}, maxDelay, FormatDeltaSeconds}, // issue 11.4: clamped to a year
-		"endless":          {"Retry-After", []string{"9223372036854775807"}, maxDelay, FormatDeltaSeconds},
-		"beyond int64":     {"Retry-After", []string{"99999999999999999999999"}, maxDelay, FormatDeltaSeconds},
+		"ten years":        {"Retry-After", []string{"315360000"}, MaxDelay, FormatDeltaSeconds}, // issue 11.4: clamped to a year
+		"endless":          {"Retry-After", []string{"9223372036854775807"}, MaxDelay, FormatDeltaSeconds},
+		"beyond int64":     {"Retry-After", []string{"99999999999999999999999"}, MaxDelay, FormatDeltaSeconds},
 		"longest counts":   {"Retry-After", []string{"1", "7", "x", "-9", "3"}, 7 * time.Second, FormatDeltaSeconds},
 		"milliseconds":     {"Retry-After-Ms", []string{"1500"}, 1500 * time.Millisecond, FormatDeltaMillis},
 		"azure":            {"X-Ms-Retry-After-Ms", []string{"27"}, 27 * time.Millisecond, FormatDeltaMillis},

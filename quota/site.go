@@ -57,7 +57,7 @@ type site struct {
 }
 
 func newSite(t *Tracker, key uint64, a account) *site {
-	s := &site{tracker: t, key: key, names: newNames(a.host), vendor: t.reader().provider(a.host)}
+	s := &site{tracker: t, key: key, names: newNames(a.host), vendor: t.reader().Provider(a.host)}
 	s.fresh.Store(s.newBucket(0))
 	if t.convoy != nil {
 		t.convoy.join(s, a)
