@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/heed-go/heed/quota/headers"
 	"github.com/heed-go/heed/throttle"
 )
 
@@ -35,11 +36,11 @@ func (l *dateline) unsaid(date, now time.Time) time.Duration {
 }
 
 // sharpen takes from the resets in r what the answer's Date leaves out.
-func (s *site) sharpen(r *Report, h http.Header, now time.Time) {
+func (s *site) sharpen(r *headers.Report, h http.Header, now time.Time) {
 	if !slices.ContainsFunc(r.Limits, isAbsolute) {
 		return
 	}
-	date, ok := ParseDate(h["Date"], now)
+	date, ok := headers.ParseDate(h["Date"], now)
 	if !ok {
 		return
 	}
@@ -53,8 +54,8 @@ func (s *site) sharpen(r *Report, h http.Header, now time.Time) {
 	}
 }
 
-func isAbsolute(l Limit) bool {
-	return l.ResetFormat == FormatEpochSeconds || l.ResetFormat == FormatDate
+func isAbsolute(l headers.Limit) bool {
+	return l.ResetFormat == headers.FormatEpochSeconds || l.ResetFormat == headers.FormatDate
 }
 
 // An opening is the answer that was the first of its window: it says that all but

@@ -4,6 +4,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/heed-go/heed/quota/headers"
 	"github.com/heed-go/heed/throttle"
 )
 
@@ -234,4 +235,4 @@ func resetOf(w throttle.RemoteLimit, now time.Time) time.Time {
 }
 
 // maxDelay is the longest delay that a server can state.
-const maxDelay = MaxDelay
+const maxDelay = headers.MaxDelay

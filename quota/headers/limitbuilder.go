@@ -1,0 +1,239 @@
+package headers
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// A limitBuilder is a limit that may still have to be joined with others.
+type limitBuilder struct {
+	Limit
+	header        string // the first of its headers
+	qualifierHash uint64 // which bucket its headers name
+	unscaled      bool   // the reset was a number without a unit, beside a window in a header of its own
+	invalid       bool   // a count was negative: what is allowed is not known
+	structured    bool   // out of a structured field: nothing in it is a guess
+}
+
+// hasCounts reports whether d says how much, and not only until when.
+func (d *limitBuilder) hasCounts() bool {
+	return d.HasLimit || d.HasRemaining || d.HasUsed || d.Rate > 0
+}
+
+// A builders is the limits of one answer while they are put together.
+type builders struct {
+	limits   []limitBuilder
+	policies []headerValue
+}
+
+func (l *builders) add(d limitBuilder) {
+	if len(l.limits) < maxGroups {
+		l.limits = append(l.limits, d)
+	}
+}
+
+// finish turns the groups into the report.
+func (p *parser) finish() {
+	l := &p.builders
+	if len(p.groups) > 1 {
+		slices.SortFunc(p.groups, func(a, b headerGroup) int { return cmp.Compare(a.firstHeader, b.firstHeader) })
+	}
+	for i := range p.groups {
+		p.build(&p.groups[i], l)
+	}
+	p.readRetryHeaders()
+	p.readCustom()
+	p.applyPolicies(l)
+	if len(l.limits) > 1 {
+		l.merge()
+	}
+	p.out.Throttled = p.isThrottled(l.limits) || p.out.Throttled
+	l.dropInvalid(p.out.Throttled)
+	l.fixMilliseconds()
+	p.fixRetryAfter(l)
+	if p.out.Stale = p.age > 0; p.out.Stale {
+		p.out.Limits = nil
+		return
+	}
+	p.appendLimits(l.limits)
+}
+
+// readCustom reads the headers that rows of the table read themselves.
+func (p *parser) readCustom() {
+	slices.SortFunc(p.custom, func(a, b customHeader) int { return cmp.Compare(a.header, b.header) })
+	for _, o := range p.custom {
+		if len(o.value) <= maxValueLen {
+			o.read(o.value, &p.out)
+		}
+	}
+	p.out.explicit = p.out.Throttled // by one of them
+}
+
+// appendLimits hands out what has been put together, in a stable order.
+func (p *parser) appendLimits(list []limitBuilder) {
+	if len(list) == 0 {
+		return
+	}
+	p.out.Limits = slices.Grow(p.out.Limits, len(list))
+	for i := range list {
+		d := &list[i]
+		if p.provider != nil {
+			p.provider.applyHints(&d.Limit)
+		}
+		p.out.Limits = append(p.out.Limits, d.Limit)
+	}
+}
+
+// build turns one group into drafts.
+func (p *parser) build(g *headerGroup, l *builders) {
+	if s := &g.values[KindPolicy]; s.value != "" {
+		l.policies = append(l.policies, *s)
+	}
+	if s := &g.values[KindNone]; s.value != "" && p.readComposite(g, s, l) {
+		return
+	}
+	d := limitBuilder{header: g.firstHeader, qualifierHash: g.qualifierHash}
+	d.Unit, d.Window = g.unit, g.window
+	d.Name = p.limitName(g)
+	p.readReset(g, &d)
+	p.readWindow(g, &d)
+	if !p.readCounts(g, &d) {
+		p.readLists(g, d, l)
+		return
+	}
+	if !g.isRateLimit && !d.looksLikeLimit() {
+		return
+	}
+	p.readRate(g, &d)
+	if d.hasCounts() || d.HasReset || d.Window > 0 || d.Name != "" && g.qualifierHash == 0 {
+		l.add(d)
+	}
+}
+
+// looksLikeLimit reports whether the values look like those of a limit, where the names
+// do not say so.
+func (d *limitBuilder) looksLikeLimit() bool {
+	return d.HasRemaining || d.HasUsed && (d.HasLimit || d.Window > 0) || d.HasLimit && d.Window > 0
+}
+
+// limitName returns the bucket's name: the value of a header that is there to tell
+// it, else the words of the headers' names.
+func (p *parser) limitName(g *headerGroup) string {
+	if s := &g.values[KindName]; s.value != "" {
+		return truncate(s.value)
+	}
+	if g.qualifierHash == 0 || g.singleQualifier != "" {
+		return g.singleQualifier
+	}
+	return qualifierName(g.firstHeader)
+}
+
+// readReset takes the delay before the moment.
+func (p *parser) readReset(g *headerGroup, d *limitBuilder) {
+	for _, f := range [...]Kind{KindResetAfter, KindReset} {
+		s := &g.values[f]
+		if s.value == "" {
+			continue
+		}
+		t, ok := parseTime(s.value, s.scale, p.received)
+		if !ok {
+			continue
+		}
+		if !d.HasReset || t.format.IsDelta() && !d.ResetFormat.IsDelta() {
+			d.ResetAfter, d.HasReset, d.ResetFormat = p.delayUntil(t), true, t.format
+			d.unscaled = t.format == FormatDeltaSeconds && s.scale == 0 && g.values[KindWindow].value != ""
+		}
+	}
+}
+
+// readWindow reads Interval, Period and their like: a duration, or a number in
+// seconds, or in milliseconds if the reset is.
+func (p *parser) readWindow(g *headerGroup, d *limitBuilder) {
+	s := &g.values[KindWindow]
+	if s.value == "" {
+		return
+	}
+	scale := s.scale
+	if scale == 0 && (d.ResetFormat == FormatEpochMillis || d.ResetFormat == FormatDeltaMillis) {
+		scale = time.Millisecond
+	}
+	if t, ok := parseTime(s.value, scale, p.received); ok && t.format.IsDelta() {
+		d.Window = t.delay
+	} else if w, ok := parsePeriod(trimBlanks(s.value)); ok {
+		d.Window = w
+	}
+}
+
+// readCounts reads limit, remaining and used where each is one number, as usual.
+// It returns false if one of them is something else.
+func (p *parser) readCounts(g *headerGroup, d *limitBuilder) bool {
+	limit, ok := g.parseNumber(KindLimit)
+	if !ok {
+		return false
+	}
+	remaining, ok := g.parseNumber(KindRemaining)
+	if !ok {
+		return false
+	}
+	used, ok := g.parseNumber(KindUsed)
+	if !ok {
+		return false
+	}
+	d.invalid = limit.negative || remaining.negative
+	d.setCounts(limit, remaining, used)
+	return true
+}
+
+// An optionalNumber is a number that may be missing.
+type optionalNumber struct {
+	decimal
+	present bool
+}
+
+// parseDecimal reads one field; ok is false if it holds more than one number.
+func (g *headerGroup) parseNumber(f Kind) (c optionalNumber, ok bool) {
+	s := &g.values[f]
+	if s.value == "" {
+		return c, true
+	}
+	c.decimal, ok = parseDecimal(trimBlanks(s.value))
+	c.present = ok && !c.negative
+	return c, ok
+}
+
+// setCounts sets what is said. Used counts up to the limit, so that it says what
+// remains. A limit of a fraction, alone, is no count but a rate per second.
+func (d *limitBuilder) setCounts(limit, remaining, used optionalNumber) {
+	if limit.present && limit.nanos != 0 && !remaining.present && !used.present {
+		if d.Unit != "percent" && d.Unit != "fraction" { // which are shares of a limit that is not stated
+			d.Rate = limit.float()
+		}
+		return
+	}
+	if limit.present {
+		d.Limit.Limit, d.HasLimit = limit.whole, true
+	}
+	if used.present {
+		d.Used, d.HasUsed = used.whole, true
+		if limit.present {
+			d.Remaining, d.HasRemaining = max(limit.whole-used.whole, 0), true
+		}
+	}
+	if remaining.present {
+		d.Remaining, d.HasRemaining = remaining.whole, true
+	}
+}
+
+// readRate reads how much comes back: in each window if there is one, else in
+// each second.
+func (p *parser) readRate(g *headerGroup, d *limitBuilder) {
+	n, ok := parseDecimal(trimBlanks(g.values[KindRate].value))
+	if !ok || n.negative {
+		return
+	}
+	d.Rate = n.float()
+	if d.Window > 0 {
+		d.Rate /= d.Window.Seconds()
+	}
+}
