@@ -13,8 +13,8 @@ import (
 
 // An account is what a quota belongs to. Two requests have one account if scheme, canonical host
 // and credentials are the same: header fields that carry credentials, the user of the URL, and
-// the query parameters api_key, apikey, and those that the host's Vendor names. Cookies do not
-// count, because they change.
+// the query parameters api_key, apikey, and those that the host's headers.Provider names. Cookies
+// do not count, because they change.
 type account struct {
 	plain bool // http, not https
 	host  string

@@ -29,7 +29,7 @@ type Tracker struct {
 
 	// Account returns what tells the accounts of one host apart. Nil means by credentials: the
 	// header fields that carry them (Authorization, X-API-Key and others, but no cookies), the
-	// user of the URL, and the query parameters api_key, apikey and those of Provider.AccountParams.
+	// user of the URL, and the query parameters api_key, apikey and those of headers.Provider.AccountParams.
 	// It must return the same for a request each time, and "" where requests have no account.
 	Account func(*http.Request) string
 

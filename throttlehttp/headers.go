@@ -84,7 +84,7 @@ func appendItems(h http.Header, r headers.Report) {
 	}
 }
 
-// limitOf returns the state that d tells in the words of package quota. Headers
+// limitOf returns the state that d tells in the words of package quota/headers. Headers
 // have whole seconds; a window that has not is better not told at all, since
 // quota by window is the pace that a client may trust.
 func limitOf(d *throttle.Decision) headers.Limit {

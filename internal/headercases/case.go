@@ -1,5 +1,5 @@
 // Package headercases replays answers of real APIs, each with what it means,
-// against the reader of package quota.
+// against the reader of package quota/headers.
 package headercases
 
 import (

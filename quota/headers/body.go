@@ -20,7 +20,7 @@ const maxPeek = 8 << 10
 //
 // Error codes at known places make a 403, 429 or 503 a refusal. Phrases do so on 429 and 503
 // only, since other errors may speak of rate limits and be about something else. On every
-// other status only the codes of the host's Vendor count, and inside a 200 the codes of errors.
+// other status only the ErrorCodes of the host's Provider count, and inside a 200 the codes of errors.
 func (r *Reader) ReadBody(status int, h http.Header, peek []byte, rep *Report) {
 	defer rep.resolve(status)
 	peek = peek[:min(len(peek), maxPeek)]

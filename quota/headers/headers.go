@@ -1,3 +1,8 @@
+// Package headers parses and writes rate-limit headers. [Parse] returns what a response states
+// about limits as a [Report]: RateLimit and RateLimit-Policy of the IETF drafts, the X-RateLimit
+// family and its relatives, Retry-After, and the headers of the APIs in a built-in table, see
+// [Provider]. [Reader.ReadBody] adds what the first bytes of a body state. [Write] sets the
+// headers of a server. The package does not depend on the tracker in package quota.
 package headers
 
 import (
