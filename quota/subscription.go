@@ -4,7 +4,7 @@ import "context"
 
 // Close ends the sharing of t: it posts nothing more, and what other processes post has no
 // effect on it any more. Its subscription ends. A Tracker
-// without a Share does nothing. A Tracker may be used after Close, on its own.
+// without an Exchange does nothing. A Tracker may be used after Close, on its own.
 func (t *Tracker) Close() {
 	t.once.Do(t.init)
 	if t.convoy != nil {
