@@ -115,10 +115,7 @@ func (t *Exchange) Stats() ExchangeStats {
 	return t.stats
 }
 
-// Listen implements quota.Exchange: it is Subscribe without an end.
-func (t *Exchange) Listen(f func(quota.Update)) { t.Subscribe(context.Background(), f) }
-
-// Subscribe implements quota.Subscriber: hear is called with what is published, until ctx is
+// Subscribe implements quota.Exchange: f is called with what is published, until ctx is
 // done or t is closed. A call that is running when ctx is done completes.
 func (t *Exchange) Subscribe(ctx context.Context, f func(quota.Update)) {
 	t.start()
@@ -132,7 +129,7 @@ func (t *Exchange) Subscribe(ctx context.Context, f func(quota.Update)) {
 	})
 }
 
-// Post implements quota.Exchange.
+// Publish implements quota.Exchange.
 func (t *Exchange) Publish(m quota.Update) {
 	t.start()
 	t.mu.Lock()
@@ -141,7 +138,7 @@ func (t *Exchange) Publish(m quota.Update) {
 	t.wakeDelivery()
 }
 
-// Recall implements quota.Exchange.
+// Fetch implements quota.Exchange.
 func (t *Exchange) Fetch(account string) {
 	t.start()
 	t.mu.Lock()
