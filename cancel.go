@@ -218,10 +218,8 @@ func (w *waitContext) Err() error {
 // look at a context.
 func (l *attemptResources) nonBlocking() bool {
 	for i := range l.ticket.Demands {
-		if x := l.ticket.Demands[i].Limiter; x != nil {
-			if m, ok := x.(throttle.NonBlocking); !ok || !m.NonBlocking() {
-				return false
-			}
+		if x := l.ticket.Demands[i].Limiter; x != nil && !throttle.IsNonBlocking(x) {
+			return false
 		}
 	}
 	return true

@@ -5,7 +5,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/heed-go/heed/quota"
+	"github.com/heed-go/heed/quota/headers"
 	"github.com/heed-go/heed/throttle"
 )
 
@@ -59,7 +59,7 @@ func limitsOf(resp *http.Response, n *infoContext) []throttle.RemoteLimit {
 	if resp.Request != nil && resp.Request.URL != nil {
 		host = resp.Request.URL.Host
 	}
-	r := new(quota.Reader)
+	r := new(headers.Reader)
 	if n != nil && n.reader != nil {
 		r = n.reader
 	}
@@ -73,8 +73,8 @@ func limitsOf(resp *http.Response, n *infoContext) []throttle.RemoteLimit {
 type infoContext struct {
 	context.Context
 	info   Info
-	reader *quota.Reader // of the Tracker; nil: the zero Reader
-	owner  *http.Request // whose context it is: the note means nothing to requests derived from that
+	reader *headers.Reader // of the Tracker; nil: the zero Reader
+	owner  *http.Request   // whose context it is: the note means nothing to requests derived from that
 }
 
 type infoContextKey struct{}
@@ -88,7 +88,7 @@ func (n *infoContext) Value(key any) any {
 }
 
 // attachInfo adds info to resp, which answers req.
-func attachInfo(resp *http.Response, req *http.Request, info Info, r *quota.Reader) {
+func attachInfo(resp *http.Response, req *http.Request, info Info, r *headers.Reader) {
 	n := &infoContext{Context: req.Context(), info: info, reader: r}
 	n.owner = req.WithContext(n)
 	resp.Request = n.owner

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/heed-go/heed/backoff"
-	"github.com/heed-go/heed/quota"
+	"github.com/heed-go/heed/quota/headers"
 	"github.com/heed-go/heed/throttle"
 )
 
@@ -45,13 +45,13 @@ func (rt *roundTrip) shouldRetry(resp *http.Response, err error) bool {
 }
 
 // classify returns what resp or err is worth, and what the answer says of limits.
-func (rt *roundTrip) classify() (retryClass, quota.Report) {
+func (rt *roundTrip) classify() (retryClass, headers.Report) {
 	if rt.err != nil {
 		class := classifyError(rt.err)
 		if class == retryIdempotent && !isHTTP(rt.req.URL) && !isNetworkError(rt.err) {
 			class = retryNever // most likely a scheme that is not registered, which has no type
 		}
-		return class, quota.Report{}
+		return class, headers.Report{}
 	}
 	report := rt.t.resolved.quota.Report(rt.req, rt.resp, rt.endedAt)
 	if rt.retryAfter > report.RetryAfter { // in the body
@@ -86,7 +86,7 @@ func (rt *roundTrip) isTerminal() bool {
 }
 
 // prepareRetry prepares the next attempt, or returns why there can be none.
-func (rt *roundTrip) prepareRetry(now time.Time, r quota.Report) error {
+func (rt *roundTrip) prepareRetry(now time.Time, r headers.Report) error {
 	p := rt.retry
 	if rt.firstEnd.IsZero() {
 		rt.firstEnd, rt.backoffPolicy = now, backoff.ForCall(p.Backoff)
@@ -126,7 +126,7 @@ func (rt *roundTrip) prepareRetry(now time.Time, r quota.Report) error {
 
 // backoffDelay returns the pause of this call alone. Jitter does not lead beyond the
 // longest wait that is allowed if what the server said does not.
-func (rt *roundTrip) backoffDelay(r quota.Report) time.Duration {
+func (rt *roundTrip) backoffDelay(r headers.Report) time.Duration {
 	p := rt.retry
 	if rt.retryAfterIsZero(r) {
 		return rt.zeroRetryAfterDelay()
@@ -145,7 +145,7 @@ func (rt *roundTrip) backoffDelay(r quota.Report) time.Duration {
 // statedWait returns how long a refusal says that it lasts: its Retry-After, or else the
 // longest time until a limit is reset that is used up, or of which nothing else is
 // said.
-func (rt *roundTrip) statedWait(r quota.Report) (d time.Duration) {
+func (rt *roundTrip) statedWait(r headers.Report) (d time.Duration) {
 	if d = max(r.RetryAfter, rt.retryAfter); r.HasRetryAfter || d > 0 {
 		return d
 	}
@@ -160,8 +160,8 @@ func (rt *roundTrip) statedWait(r quota.Report) (d time.Duration) {
 // retryAfterIsZero reports whether the server stated a Retry-After of 0, and RetryPolicy.RetryAfterJitter
 // does not say that it counts as more. A date that has passed is not a 0: clocks
 // differ.
-func (rt *roundTrip) retryAfterIsZero(r quota.Report) bool {
-	relative := r.RetryFormat == quota.FormatDeltaSeconds || r.RetryFormat == quota.FormatDeltaMillis
+func (rt *roundTrip) retryAfterIsZero(r headers.Report) bool {
+	relative := r.RetryFormat == headers.FormatDeltaSeconds || r.RetryFormat == headers.FormatDeltaMillis
 	return relative && max(r.RetryAfter, rt.retryAfter) < time.Microsecond && rt.retry.RetryAfterJitter.Min <= 0
 }
 

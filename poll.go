@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/heed-go/heed/backoff"
-	"github.com/heed-go/heed/quota"
+	"github.com/heed-go/heed/quota/headers"
 	"github.com/heed-go/heed/throttle"
 )
 
@@ -178,7 +178,7 @@ func (f *poller) poll(resp *http.Response) (done bool, result *http.Response, er
 // nothing of that.
 func (f *poller) parseStatus(resp *http.Response, body []byte) (Status, error) {
 	if resp.StatusCode >= 400 {
-		if r := quota.Parse(resp.StatusCode, resp.Header, f.now()); r.HasRetryAfter && Retryable(resp.Request, resp, nil) {
+		if r := headers.Parse(resp.StatusCode, resp.Header, f.now()); r.HasRetryAfter && Retryable(resp.Request, resp, nil) {
 			return Status{Status: f.op.Status, Percent: f.op.Percent}, nil
 		}
 		return Status{Status: f.op.Status, Percent: f.op.Percent}, statusError(resp.StatusCode)
@@ -221,7 +221,7 @@ func (f *poller) get(url string) (*http.Response, error) {
 // schedule notes when to look again after resp.
 func (f *poller) schedule(resp *http.Response) {
 	now, minInterval := f.now(), orDefault(f.MinInterval, time.Second)
-	if report := quota.Parse(resp.StatusCode, resp.Header, now); report.HasRetryAfter {
+	if report := headers.Parse(resp.StatusCode, resp.Header, now); report.HasRetryAfter {
 		jitter := backoff.RetryAfterJitter{Min: 1, Spread: 0.1, Max: throttle.Forever}
 		f.retryAfter = report.RetryAfter
 		f.op.Next = now.Add(jitter.Delay(max(report.RetryAfter, minInterval), 1))

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/heed-go/heed/quota"
+	"github.com/heed-go/heed/quota/headers"
 	"github.com/heed-go/heed/throttle"
 	"github.com/stretchr/testify/require"
 )
@@ -144,16 +145,16 @@ func TestTransport_usesCustomHeaderRules(t *testing.T) {
 			response{200, "", []string{"X-Our-Cap", "2", "X-Our-Rest", "0", "X-Our-Rest-Back", "5000"}},
 			response{200, "EBUSY", []string{"Content-Type", "application/json"}},
 			200)
-		tr := &Transport{Base: s, Quota: &quota.Tracker{Reader: &quota.Reader{
-			Hosts: map[string]quota.Provider{"api.test": {
-				Headers: map[string]quota.Rule{
-					"X-Our-Cap":       {Kind: quota.KindLimit, Name: "our"},
-					"X-Our-Rest":      {Kind: quota.KindRemaining, Name: "our"},
-					"X-Our-Rest-Back": {Kind: quota.KindResetAfter, Name: "our", Scale: time.Millisecond},
+		tr := &Transport{Base: s, Quota: &quota.Tracker{Reader: &headers.Reader{
+			Hosts: map[string]headers.Provider{"api.test": {
+				Headers: map[string]headers.Rule{
+					"X-Our-Cap":       {Kind: headers.KindLimit, Name: "our"},
+					"X-Our-Rest":      {Kind: headers.KindRemaining, Name: "our"},
+					"X-Our-Rest-Back": {Kind: headers.KindResetAfter, Name: "our", Scale: time.Millisecond},
 				},
 				InspectSuccessBody: true,
 			}},
-			Body: func(_ int, _ http.Header, peek []byte, r *quota.Report) {
+			Body: func(_ int, _ http.Header, peek []byte, r *headers.Report) {
 				if string(peek) == "EBUSY" {
 					r.Throttled, r.RetryAfter, r.HasRetryAfter = true, 3*time.Second, true
 				}

@@ -12,7 +12,7 @@ import (
 
 	"github.com/heed-go/heed"
 	"github.com/heed-go/heed/internal/memhttp"
-	"github.com/heed-go/heed/quota"
+	"github.com/heed-go/heed/quota/headers"
 	"github.com/heed-go/heed/throttle"
 	"github.com/heed-go/heed/throttlehttp"
 	"github.com/heed-go/heed/warmup"
@@ -84,7 +84,7 @@ func (s *countingTransport) RoundTrip(req *http.Request) (*http.Response, error)
 // the first answer has come nothing is sent that is refused. Only logs, which no header
 // describes, may refuse a few: three in one of 25 runs, by the order in which goroutines run.
 func TestTransport_isNeverRejectedByOurMiddleware(t *testing.T) {
-	dialects := []quota.Dialect{0, quota.XRateLimit, quota.Draft03, quota.Draft10, quota.XRateLimit | quota.XRetryAfter}
+	dialects := []headers.Dialect{0, headers.XRateLimit, headers.Draft03, headers.Draft10, headers.XRateLimit | headers.XRetryAfter}
 	for name, limiter := range ownLimiters {
 		for _, dialect := range dialects {
 			synctest.Test(t, func(t *testing.T) {

@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/heed-go/heed/quota"
+	"github.com/heed-go/heed/quota/headers"
 	"github.com/heed-go/heed/throttle"
 )
 
@@ -31,7 +31,7 @@ func Retryable(req *http.Request, resp *http.Response, err error) bool {
 	if err != nil {
 		class = classifyError(err)
 	} else {
-		var r quota.Reader
+		var r headers.Reader
 		host := "" // of a request that nobody knows, as retryable makes it
 		if req.URL != nil {
 			host = req.URL.Host

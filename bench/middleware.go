@@ -22,7 +22,7 @@ import (
 	"github.com/ulule/limiter/v3/drivers/store/memory"
 
 	"github.com/heed-go/heed/internal/memhttp"
-	"github.com/heed-go/heed/quota"
+	"github.com/heed-go/heed/quota/headers"
 	"github.com/heed-go/heed/throttle"
 	"github.com/heed-go/heed/throttlehttp"
 )
@@ -39,7 +39,7 @@ type Middleware struct {
 func Middlewares() []Middleware {
 	return []Middleware{
 		{"heed", heedMiddleware(0)},
-		{"heed, all dialects", heedMiddleware(quota.XRateLimit | quota.XResetAfter | quota.Draft03 | quota.Draft10)},
+		{"heed, all dialects", heedMiddleware(headers.XRateLimit | headers.XResetAfter | headers.Draft03 | headers.Draft10)},
 		{"go-chi/httprate", wrapHTTPRate},
 		{"ulule/limiter v3", wrapUlule},
 		{"didip/tollbooth v7", wrapTollbooth7},
@@ -48,7 +48,7 @@ func Middlewares() []Middleware {
 	}
 }
 
-func heedMiddleware(d quota.Dialect) func(int, http.Handler) http.Handler {
+func heedMiddleware(d headers.Dialect) func(int, http.Handler) http.Handler {
 	return func(perHour int, next http.Handler) http.Handler {
 		m := &throttlehttp.Middleware{Dialect: d, Rules: []throttlehttp.Rule{{
 			Limiter: throttle.NewKeyedBuckets(throttle.BucketsConfig{Limit: throttle.PerHour(int64(perHour))}, nil),

@@ -10,7 +10,7 @@ import (
 
 	"github.com/heed-go/heed"
 	"github.com/heed-go/heed/heedtest"
-	"github.com/heed-go/heed/quota"
+	"github.com/heed-go/heed/quota/headers"
 	"github.com/heed-go/heed/throttle"
 	"github.com/heed-go/heed/throttlehttp"
 	"github.com/stretchr/testify/require"
@@ -66,14 +66,14 @@ var imprecise = map[string]int{"sliding log": 10, "unforgiving": 10}
 // or next to nothing.
 func TestServer_heedObeysEveryLimit(t *testing.T) {
 	for limit, limiter := range limiters {
-		for dialect, maxRejected := range map[quota.Dialect]int{ // that are refused
-			quota.XRateLimit:                 3, // all is sent in no time: the order is up to the scheduler
-			quota.Draft03:                    3,
-			quota.Draft10:                    3,
-			quota.XRateLimit | quota.Draft10: 3,
-			quota.XRetryAfter:                40, // nothing is said but on refusals
+		for dialect, maxRejected := range map[headers.Dialect]int{ // that are refused
+			headers.XRateLimit:                   3, // all is sent in no time: the order is up to the scheduler
+			headers.Draft03:                      3,
+			headers.Draft10:                      3,
+			headers.XRateLimit | headers.Draft10: 3,
+			headers.XRetryAfter:                  40, // nothing is said but on refusals
 		} {
-			s := &heedtest.Server{HTTP2: dialect&quota.Draft10 != 0}
+			s := &heedtest.Server{HTTP2: dialect&headers.Draft10 != 0}
 			inMemory(t, s, func(t *testing.T) {
 				s.Limit = &throttlehttp.Middleware{Limiter: limiter(), Dialect: dialect}
 				start := time.Now()

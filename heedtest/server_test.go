@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/heed-go/heed/heedtest"
-	"github.com/heed-go/heed/quota"
+	"github.com/heed-go/heed/quota/headers"
 	"github.com/heed-go/heed/throttle"
 	"github.com/heed-go/heed/throttlehttp"
 	"github.com/stretchr/testify/require"
@@ -208,7 +208,7 @@ func TestServer_recordsTruncatedBodies(t *testing.T) {
 }
 
 func TestEditHeader_runsLast(t *testing.T) {
-	full := &throttlehttp.Middleware{Dialect: quota.XRateLimit | quota.Draft03 | quota.Draft10 | quota.XRetryAfter, Limiter: countingRejected(1, time.Minute)}
+	full := &throttlehttp.Middleware{Dialect: headers.XRateLimit | headers.Draft03 | headers.Draft10 | headers.XRetryAfter, Limiter: countingRejected(1, time.Minute)}
 	for name, tt := range map[string]struct {
 		edit  func(http.Header)
 		skew  time.Duration

@@ -13,8 +13,8 @@ import (
 
 // An account is what a quota belongs to. Two requests have one account if scheme, canonical host
 // and credentials are the same: header fields that carry credentials, the user of the URL, and
-// the query parameters api_key, apikey, and those that the host's Vendor names. Cookies do not
-// count, because they change.
+// the query parameters api_key, apikey, and those that the host's headers.Provider names. Cookies
+// do not count, because they change.
 type account struct {
 	plain bool // http, not https
 	host  string
@@ -109,27 +109,21 @@ func (t *Tracker) credentials(req *http.Request, host string, found func(name, v
 
 // parameters calls found with the parameters of a query that name an account.
 func (t *Tracker) parameters(query, host string, found func(name, value string)) {
-	names := t.reader().accountParams(host)
+	names := t.reader().AccountParams(host)
 	for query != "" {
 		var pair string
 		pair, query, _ = strings.Cut(query, "&")
 		name, value, _ := strings.Cut(pair, "=")
-		if value != "" && (equalFold(name, "api_key") || equalFold(name, "apikey") || slices.Contains(names, name)) {
+		if value != "" && (isAPIKey(name) || slices.Contains(names, name)) {
 			found("query", value)
 		}
 	}
 }
 
-// accountParams returns the query parameters that name the account at host.
-func (r *Reader) accountParams(host string) []string {
-	host = httphost.Name(host)
-	if v, ok := r.Hosts[host]; ok {
-		return v.AccountParams
-	}
-	if v := builtinProvider(host); v != nil && !r.NoProviderTable {
-		return v.AccountParams
-	}
-	return nil
+// isAPIKey reports whether name is api_key or apikey, in any case. The length excludes letters
+// outside ASCII that strings.EqualFold takes for an ASCII letter: they are longer.
+func isAPIKey(name string) bool {
+	return len(name) == len("api_key") && strings.EqualFold(name, "api_key") || len(name) == len("apikey") && strings.EqualFold(name, "apikey")
 }
 
 // whoSigns returns the part of an Authorization that stays the same from request to request.

@@ -27,11 +27,6 @@ func TestTracker_knowsAHostInEverySpelling(t *testing.T) {
 		require.False(t, one(&tr, a, request(t, other)), other)
 	}
 	require.True(t, one(&tr, request(t, "http://api.test"), request(t, "http://api.test:80")))
-	var r Reader
-	h := http.Header{"X-Ratelimit-Limit": {"30"}, "X-Ratelimit-Remaining": {"3"}}
-	for _, host := range []string{"api.github.com", "API.GitHub.com", "api.github.com:443", "api.github.com."} {
-		require.Equal(t, "3/30 per 1m0s", formatReport(r.Parse(host, 200, h, time.Now())), host)
-	}
 }
 
 func TestTracker_knowsAccountsByTheirCredentials(t *testing.T) {

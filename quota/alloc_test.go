@@ -13,23 +13,6 @@ import (
 
 // Not with -race, under which a sync.Pool forgets on purpose.
 
-func TestParse_allocatesOnlyLimits(t *testing.T) {
-	github, plain, now := githubHeader(), headerWithoutLimits(), time.Unix(1700000000, 0)
-	Parse(200, github, now)
-	require.LessOrEqual(t, testing.AllocsPerRun(200, func() { Parse(200, github, now) }), 1.0)
-	require.LessOrEqual(t, testing.AllocsPerRun(200, func() { Parse(200, plain, now) }), 0.0)
-	var n Names
-	var r Reader
-	require.LessOrEqual(t, testing.AllocsPerRun(200, func() { n.Hint(&r, "api.example.com", 200, plain) }), 0.0)
-}
-
-func TestWrite_allocatesTwice(t *testing.T) {
-	h, r := http.Header{}, twoLimits()
-	const all = XRateLimit | Draft03 | Draft10 | XRetryAfter
-	Write(h, all, r)
-	require.LessOrEqual(t, testing.AllocsPerRun(100, func() { Write(h, all, r) }), 2.0)
-}
-
 func TestTracker_noAllocs(t *testing.T) {
 	var tr Tracker
 	ctx := t.Context()

@@ -1,6 +1,5 @@
 // Package quota knows the limits of the servers that a client calls. A [Tracker] learns
-// them from responses, a [Reader] reads them from headers and bodies, and [Write] writes
-// those of a server to its responses.
+// them from responses, which package quota/headers parses.
 //
 // # Names of limits
 //

@@ -7,6 +7,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/heed-go/heed/quota/headers"
 	"github.com/heed-go/heed/throttle"
 )
 
@@ -38,13 +39,13 @@ func (t *Tracker) Feedback(req *http.Request, d throttle.Demand, resp *http.Resp
 		s.consider(req, b, &f)
 		return f
 	}
-	if resp.StatusCode < 400 && !s.worthReading() && !inspectsBody(s.vendor, resp.StatusCode, resp.Header) {
+	if resp.StatusCode < 400 && !s.worthReading() && !headers.InspectsBody(s.vendor, resp.StatusCode, resp.Header) {
 		return f
 	}
 	if f.Now.IsZero() {
 		f.Now = t.clock().Now()
 	}
-	r := t.reader().read(s.vendor, resp, f.Now)
+	r := t.reader().Read(s.vendor, resp, f.Now)
 	f.Outcome, f.RetryAfter = outcome(resp.StatusCode, &r)
 	s.sharpen(&r, resp.Header, f.Now)
 	f.RemoteLimits = r.AppendRemoteLimits(buf)
@@ -65,14 +66,14 @@ func (t *Tracker) classify(req *http.Request, resp *http.Response, err error, f 
 		f.Outcome, f.Cause = throttle.Failed, causeOf(req, err)
 		return
 	}
-	vendor := t.reader().provider(req.URL.Host)
-	if resp.StatusCode < 400 && !inspectsBody(vendor, resp.StatusCode, resp.Header) {
+	vendor := t.reader().Provider(req.URL.Host)
+	if resp.StatusCode < 400 && !headers.InspectsBody(vendor, resp.StatusCode, resp.Header) {
 		return
 	}
 	if f.Now.IsZero() {
 		f.Now = t.clock().Now()
 	}
-	r := t.reader().read(vendor, resp, f.Now)
+	r := t.reader().Read(vendor, resp, f.Now)
 	f.Outcome, f.RetryAfter = outcome(resp.StatusCode, &r)
 	f.RemoteLimits = r.AppendRemoteLimits(buf)
 	f.Cause = causeOn(resp.StatusCode, f, &r)
@@ -94,11 +95,11 @@ func causeOf(req *http.Request, err error) throttle.Cause {
 }
 
 // causeOn returns what a response says of why it is a rejection or failure.
-func causeOn(status int, f *throttle.Feedback, r *Report) throttle.Cause {
+func causeOn(status int, f *throttle.Feedback, r *headers.Report) throttle.Cause {
 	switch {
-	case f.Outcome == throttle.Throttled && r.Stated == StatedWait && f.RetryAfter == 0:
+	case f.Outcome == throttle.Throttled && r.Stated == headers.StatedWait && f.RetryAfter == 0:
 		return throttle.CauseRetryNow
-	case f.Outcome == throttle.Throttled && r.Stated == NotStated:
+	case f.Outcome == throttle.Throttled && r.Stated == headers.NotStated:
 		return throttle.CauseUnstated
 	case f.Outcome == throttle.Throttled:
 		return throttle.CauseStated
@@ -125,24 +126,20 @@ func (s *site) consider(req *http.Request, asked *bucket, f *throttle.Feedback) 
 
 // Report returns what a response to req states about limits: its headers, and the first bytes
 // of its body if Feedback has read those. It changes nothing.
-func (t *Tracker) Report(req *http.Request, resp *http.Response, now time.Time) Report {
+func (t *Tracker) Report(req *http.Request, resp *http.Response, now time.Time) headers.Report {
 	r := t.reader()
-	var vendor *Provider
+	var vendor *headers.Provider
 	if t.Mode == Disabled {
-		vendor = r.provider(req.URL.Host)
+		vendor = r.Provider(req.URL.Host)
 	} else {
 		vendor = t.siteOf(req).vendor
 	}
-	rep := r.parse(vendor, resp.StatusCode, resp.Header, now)
-	if head := peekedHead(resp.Body); len(head) > 0 {
-		r.ReadBody(resp.StatusCode, resp.Header, head, &rep)
-	}
-	return rep
+	return r.ReadPeeked(vendor, resp, now)
 }
 
 // outcome classifies a response and returns the wait that it states. A Retry-After is a
 // command only on a refusal: on a success it is a polling interval, or means nothing.
-func outcome(status int, r *Report) (throttle.Outcome, time.Duration) {
+func outcome(status int, r *headers.Report) (throttle.Outcome, time.Duration) {
 	switch {
 	case r.Throttled || status == http.StatusServiceUnavailable && r.HasRetryAfter:
 		return throttle.Throttled, r.Wait

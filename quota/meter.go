@@ -36,7 +36,7 @@ type meter struct {
 const maxMeters = 8 // units of one quota
 
 // DemandUnits returns the limit that req must pass because it takes n of a unit
-// that the server counts beside requests, as it calls it in [Limit.Unit]: "tokens",
+// that the server counts beside requests, as it calls it in [headers.Limit.Unit]: "tokens",
 // "points". Nobody waits for units that the server never speaks of. n below 1 demands
 // nothing.
 func (t *Tracker) DemandUnits(req *http.Request, unit string, n int64) throttle.Demand {

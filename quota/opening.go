@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/heed-go/heed/quota/headers"
 	"github.com/heed-go/heed/throttle"
 )
 
@@ -35,11 +36,11 @@ func (l *dateline) unsaid(date, now time.Time) time.Duration {
 }
 
 // sharpen takes from the resets in r what the answer's Date leaves out.
-func (s *site) sharpen(r *Report, h http.Header, now time.Time) {
+func (s *site) sharpen(r *headers.Report, h http.Header, now time.Time) {
 	if !slices.ContainsFunc(r.Limits, isAbsolute) {
 		return
 	}
-	date, ok := parseDateHeader(h["Date"], now)
+	date, ok := headers.ParseDate(h["Date"], now)
 	if !ok {
 		return
 	}
@@ -53,20 +54,8 @@ func (s *site) sharpen(r *Report, h http.Header, now time.Time) {
 	}
 }
 
-func isAbsolute(l Limit) bool {
-	return l.ResetFormat == FormatEpochSeconds || l.ResetFormat == FormatDate
-}
-
-// resolution returns how much sooner than l.ResetAfter its units may come back,
-// because of the seconds that it was told in.
-func (l Limit) resolution() time.Duration {
-	switch {
-	case isAbsolute(l):
-		return 2 * time.Second // its own fraction, and that of the Date
-	case l.ResetFormat == FormatDeltaSeconds && l.ResetAfter%time.Second == 0:
-		return time.Second
-	}
-	return 0
+func isAbsolute(l headers.Limit) bool {
+	return l.ResetFormat == headers.FormatEpochSeconds || l.ResetFormat == headers.FormatDate
 }
 
 // An opening is the answer that was the first of its window: it says that all but

@@ -76,7 +76,7 @@ func epochs(s server, off time.Duration, dated bool) server {
 func TestTracker_doesNotMindTheServersClock(t *testing.T) {
 	for _, off := range []time.Duration{0, 10 * time.Minute, -10 * time.Minute} {
 		synctest.Test(t, func(t *testing.T) {
-			time.Sleep(20 * 365 * day) // from 2000 on: seconds since 1970 have ten digits
+			time.Sleep(20 * 365 * 24 * time.Hour) // from 2000 on: seconds since 1970 have ten digits
 			j := play(t, seeded(1), epochs(fixedWindow(100, 5*time.Second, true, true), off, true), 300, 30, 20*time.Millisecond)
 			t.Logf("%v off: %v", off, j)
 			require.Zero(t, j.throttled)

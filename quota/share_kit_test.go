@@ -1,6 +1,7 @@
 package quota
 
 import (
+	"context"
 	"math/rand/v2"
 	"net/http"
 	"strconv"
@@ -51,7 +52,8 @@ func (b *bus) Publish(m Update) {
 	}
 }
 
-func (b *bus) Listen(hear func(Update)) {
+// Subscribe ignores its context: a bus has no end.
+func (b *bus) Subscribe(_ context.Context, hear func(Update)) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.hearers = append(b.hearers, hear)

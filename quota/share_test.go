@@ -1,6 +1,7 @@
 package quota
 
 import (
+	"context"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -228,9 +229,9 @@ func TestShare_worksWithoutAnswersOfTheShare(t *testing.T) {
 // deaf is a Share that carries nothing.
 type deaf struct{}
 
-func (deaf) Publish(Update)      {}
-func (deaf) Listen(func(Update)) {}
-func (deaf) Fetch(string)        {}
+func (deaf) Publish(Update)                          {}
+func (deaf) Subscribe(context.Context, func(Update)) {}
+func (deaf) Fetch(string)                            {}
 
 // Who leaves the last units to others and is told to wait, too, waits as told.
 func TestShare_shutGateIsWhatOneWaitsFor(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/heed-go/heed/quota/headers"
 	"github.com/heed-go/heed/throttle"
 )
 
@@ -36,10 +37,10 @@ type site struct {
 	tracker *Tracker
 	key     uint64 // keyed hash of the account
 	names   *names
-	vendor  *Provider   // what is known about the host; nil: nothing
-	touched uint64      // guarded by the shard: when it was last asked for
-	used    atomic.Bool // asked for since then, without the shard
-	id      string      // what the fleet calls the account; "": it is not shared
+	vendor  *headers.Provider // what is known about the host; nil: nothing
+	touched uint64            // guarded by the shard: when it was last asked for
+	used    atomic.Bool       // asked for since then, without the shard
+	id      string            // what the fleet calls the account; "": it is not shared
 
 	hinted  atomic.Bool   // an answer has spoken of limits
 	answers atomic.Uint32 // good ones, while none has
@@ -57,7 +58,7 @@ type site struct {
 }
 
 func newSite(t *Tracker, key uint64, a account) *site {
-	s := &site{tracker: t, key: key, names: newNames(a.host), vendor: t.reader().provider(a.host)}
+	s := &site{tracker: t, key: key, names: newNames(a.host), vendor: t.reader().Provider(a.host)}
 	s.fresh.Store(s.newBucket(0))
 	if t.convoy != nil {
 		t.convoy.join(s, a)

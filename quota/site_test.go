@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/heed-go/heed/quota/headers"
 	"github.com/heed-go/heed/throttle"
 	"github.com/stretchr/testify/require"
 )
@@ -54,7 +55,7 @@ func TestSite_refusalOfOneRouteDoesNotDelayAnother(t *testing.T) {
 // Discord states when a refusal is not meant for one route alone. Only its row makes that a
 // command (issue 12.18): another host cannot stop all routes by a header.
 func TestSite_refusalOfAllRoutesStopsThemAll(t *testing.T) {
-	discord, ok := ProviderByName("Discord")
+	discord, ok := headers.ProviderByName("Discord")
 	require.True(t, ok)
 	synctest.Test(t, func(t *testing.T) {
 		var tr Tracker
@@ -65,7 +66,7 @@ func TestSite_refusalOfAllRoutesStopsThemAll(t *testing.T) {
 		require.True(t, mayAsk(t, &tr, users), "the header of an unknown host")
 	})
 	synctest.Test(t, func(t *testing.T) {
-		tr := Tracker{Reader: &Reader{Hosts: map[string]Provider{"api.test": discord}}}
+		tr := Tracker{Reader: &headers.Reader{Hosts: map[string]headers.Provider{"api.test": discord}}}
 		ask(t, &tr, users, quotaOf("users", "5", "4", "60"))
 		ask(t, &tr, search, quotaOf("search", "5", "4", "60"))
 		ask(t, &tr, search, answer(429, "Retry-After", "60", "X-RateLimit-Global", "true"))

@@ -2,17 +2,9 @@ package quota
 
 import "context"
 
-// A Subscriber is a Share whose subscriptions end. A Tracker calls Subscribe instead of Listen
-// if its Share has both.
-type Subscriber interface {
-	// Subscribe has hear called with what is posted, from now until ctx is done. It returns
-	// immediately.
-	Subscribe(ctx context.Context, hear func(m Update))
-}
-
 // Close ends the sharing of t: it posts nothing more, and what other processes post has no
-// effect on it any more. If its Share is a Subscriber, its subscription ends. A Tracker
-// without a Share does nothing. A Tracker may be used after Close, on its own.
+// effect on it any more. Its subscription ends. A Tracker
+// without an Exchange does nothing. A Tracker may be used after Close, on its own.
 func (t *Tracker) Close() {
 	t.once.Do(t.init)
 	if t.convoy != nil {
@@ -26,11 +18,7 @@ func (f *convoy) listen() {
 	f.mu.Lock()
 	f.closed, f.cancel = ctx.Done(), cancel
 	f.mu.Unlock()
-	if s, ok := f.share.(Subscriber); ok {
-		s.Subscribe(ctx, f.hear)
-		return
-	}
-	f.share.Listen(f.hear)
+	f.share.Subscribe(ctx, f.hear)
 }
 
 func (f *convoy) close() {

@@ -4,6 +4,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/heed-go/heed/quota/headers"
 	"github.com/heed-go/heed/throttle"
 )
 
@@ -233,6 +234,5 @@ func resetOf(w throttle.RemoteLimit, now time.Time) time.Time {
 	return now.Add(after)
 }
 
-// maxDelay is the longest delay that a server can state: there are quotas of a month, and
-// perhaps of a year. The parser clamps what is longer, see Report.
-const maxDelay = 366 * 24 * time.Hour
+// maxDelay is the longest delay that a server can state.
+const maxDelay = headers.MaxDelay

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/heed-go/heed/quota/headers"
 	"github.com/heed-go/heed/throttle"
 )
 
@@ -20,15 +21,15 @@ import (
 // Hosts are compared without case, default port and a dot at the end. Credentials are kept as
 // a keyed hash only.
 type Tracker struct {
-	InitialConcurrency int            // requests in flight to a host that has said nothing yet; 0: 4, negative: no bound
-	MaxAccounts        int            // how many accounts at hosts are remembered; 0: 4096. Those that say nothing go first.
-	Pacing             Pacing         // how told quotas are used; 0: Auto
-	Reader             *Reader        // reads what answers say of limits; nil: the zero Reader
-	Clock              throttle.Clock // nil: the system clock
+	InitialConcurrency int             // requests in flight to a host that has said nothing yet; 0: 4, negative: no bound
+	MaxAccounts        int             // how many accounts at hosts are remembered; 0: 4096. Those that say nothing go first.
+	Pacing             Pacing          // how told quotas are used; 0: Auto
+	Reader             *headers.Reader // reads what answers say of limits; nil: the zero Reader
+	Clock              throttle.Clock  // nil: the system clock
 
 	// Account returns what tells the accounts of one host apart. Nil means by credentials: the
 	// header fields that carry them (Authorization, X-API-Key and others, but no cookies), the
-	// user of the URL, and the query parameters api_key, apikey and those of Provider.AccountParams.
+	// user of the URL, and the query parameters api_key, apikey and those of headers.Provider.AccountParams.
 	// It must return the same for a request each time, and "" where requests have no account.
 	Account func(*http.Request) string
 
@@ -56,7 +57,7 @@ type Tracker struct {
 
 	randMu sync.Mutex // of Rand, which need not be safe for several goroutines
 	once   sync.Once
-	zero   Reader
+	zero   headers.Reader
 	seed   maphash.Seed
 	convoy *convoy // nil: no Share
 	host   atomic.Pointer[knownHost]
@@ -195,7 +196,7 @@ func (t *Tracker) maxSites() int {
 	return t.MaxAccounts
 }
 
-func (t *Tracker) reader() *Reader {
+func (t *Tracker) reader() *headers.Reader {
 	if t.Reader == nil {
 		return &t.zero
 	}

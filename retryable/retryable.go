@@ -27,7 +27,7 @@ import (
 
 	"github.com/heed-go/heed"
 	"github.com/heed-go/heed/backoff"
-	"github.com/heed-go/heed/quota"
+	"github.com/heed-go/heed/quota/headers"
 )
 
 // defaultMaxWait is the longest wait that a server may ask for, as heed.RetryPolicy.MaxWait is.
@@ -58,7 +58,7 @@ func CheckRetry(ctx context.Context, resp *http.Response, err error) (bool, erro
 	if !heed.Retryable(requestOf(ctx, resp), resp, nil) {
 		return false, nil
 	}
-	report := quota.Parse(resp.StatusCode, resp.Header, time.Now())
+	report := headers.Parse(resp.StatusCode, resp.Header, time.Now())
 	deadline, hasDeadline := ctx.Deadline()
 	return report.RetryAfter <= maxServerWait(ctx) && !(hasDeadline && time.Until(deadline) <= report.RetryAfter), nil
 }
@@ -68,7 +68,7 @@ func CheckRetry(ctx context.Context, resp *http.Response, err error) (bool, erro
 // a tenth more, which grows with the attempt.
 func Backoff(minDelay, maxDelay time.Duration, attempt int, resp *http.Response) time.Duration {
 	if resp != nil {
-		if report := quota.Parse(resp.StatusCode, resp.Header, time.Now()); report.HasRetryAfter {
+		if report := headers.Parse(resp.StatusCode, resp.Header, time.Now()); report.HasRetryAfter {
 			return backoff.RetryAfterJitter{}.Delay(report.RetryAfter, attempt+1)
 		}
 	}

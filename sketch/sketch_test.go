@@ -69,10 +69,10 @@ func TestHotPaths_allocateNothing(t *testing.T) {
 }
 
 func TestConstructors_panicOnWhatCannotWork(t *testing.T) {
-	plan := func(change func(*sketch.LimiterConfig)) func() {
-		p := sketch.LimiterConfig{Limit: throttle.PerSecond(1), Clients: 1}
-		change(&p)
-		return func() { sketch.NewLimiter(p, nil) }
+	withLimiter := func(change func(*sketch.LimiterConfig)) func() {
+		c := sketch.LimiterConfig{Limit: throttle.PerSecond(1), Clients: 1}
+		change(&c)
+		return func() { sketch.NewLimiter(c, nil) }
 	}
 	for want, f := range map[string]func(){
 		"Keys is 0":                       func() { sketch.NewBloom(sketch.BloomConfig{}) },
@@ -86,16 +86,16 @@ func TestConstructors_panicOnWhatCannotWork(t *testing.T) {
 		"Epsilon is 2":                    func() { sketch.NewCountMin(sketch.CountMinConfig{Epsilon: 2}) },
 		"Delta is -1":                     func() { sketch.NewCountMin(sketch.CountMinConfig{Delta: -1}) },
 		"an Epsilon of 1e-12 needs more":  func() { sketch.NewSlidingCountMin(sketch.CountMinConfig{Epsilon: 1e-12}, 1) },
-		"precision: Bytes is -5":          func() { sketch.NewCountMin(sketch.CountMinConfig{Bytes: -5}) },
-		"NewTopK: it needs at least one": func() { sketch.NewTopK(0) },
-		"Clients is 0":                    plan(func(p *sketch.LimiterConfig) { p.Clients = 0 }),
-		"Returning is 2":                  plan(func(p *sketch.LimiterConfig) { p.Returning = 2 }),
-		"Burst is 2":                      plan(func(p *sketch.LimiterConfig) { p.Burst = 2 }),
-		"Count is 0":                      plan(func(p *sketch.LimiterConfig) { p.Count = 0 }),
-		"Count is 1073741825":             plan(func(p *sketch.LimiterConfig) { p.Count = 1<<30 + 1 }),
-		"plan: ErrorRate is 3":            plan(func(p *sketch.LimiterConfig) { p.ErrorRate = 3 }),
-		"plan \"\": Bytes is -1":          plan(func(p *sketch.LimiterConfig) { p.Bytes = -1 }),
-		"it needs more memory than there": plan(func(p *sketch.LimiterConfig) { p.Clients = 1 << 60 }),
+		"CountMinConfig: Bytes is -5":     func() { sketch.NewCountMin(sketch.CountMinConfig{Bytes: -5}) },
+		"NewTopK: it needs at least one":  func() { sketch.NewTopK(0) },
+		"Clients is 0":                    withLimiter(func(c *sketch.LimiterConfig) { c.Clients = 0 }),
+		"Returning is 2":                  withLimiter(func(c *sketch.LimiterConfig) { c.Returning = 2 }),
+		"Burst is 2":                      withLimiter(func(c *sketch.LimiterConfig) { c.Burst = 2 }),
+		"Count is 0":                      withLimiter(func(c *sketch.LimiterConfig) { c.Count = 0 }),
+		"Count is 1073741825":             withLimiter(func(c *sketch.LimiterConfig) { c.Count = 1<<30 + 1 }),
+		"LimiterConfig: ErrorRate is 3":   withLimiter(func(c *sketch.LimiterConfig) { c.ErrorRate = 3 }),
+		"LimiterConfig \"\": Bytes is -1": withLimiter(func(c *sketch.LimiterConfig) { c.Bytes = -1 }),
+		"it needs more memory than there": withLimiter(func(c *sketch.LimiterConfig) { c.Clients = 1 << 60 }),
 	} {
 		require.Contains(t, fmt.Sprint(panicOf(f)), want)
 	}

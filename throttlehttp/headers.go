@@ -7,16 +7,16 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/heed-go/heed/quota"
+	"github.com/heed-go/heed/quota/headers"
 	"github.com/heed-go/heed/throttle"
 	"github.com/heed-go/heed/throttle/queue"
 )
 
-const singleLimitDialects = quota.XRateLimit | quota.XResetAfter | quota.Draft03 // the dialects with room for one limit
+const singleLimitDialects = headers.XRateLimit | headers.XResetAfter | headers.Draft03 // the dialects with room for one limit
 
-func (m *Middleware) dialect() quota.Dialect {
+func (m *Middleware) dialect() headers.Dialect {
 	if m.Dialect == 0 {
-		return quota.XRateLimit | quota.XResetAfter
+		return headers.XRateLimit | headers.XResetAfter
 	}
 	return m.Dialect
 }
@@ -32,15 +32,15 @@ func (m *Middleware) writeGranted(h http.Header, p *requestState) {
 	if hasLowerRemaining(h, tightest.Remaining) {
 		dialect &^= singleLimitDialects
 	}
-	all := [queue.MaxDemands]quota.Limit{limitOf(&tightest)}
+	all := [queue.MaxDemands]headers.Limit{limitOf(&tightest)}
 	if n == 1 && h["Ratelimit"] == nil {
-		quota.Write(h, dialect, quota.Report{Limits: all[:1]})
+		headers.Write(h, dialect, headers.Report{Limits: all[:1]})
 		return
 	}
 	if dialect&singleLimitDialects != 0 {
-		quota.Write(h, dialect&singleLimitDialects, quota.Report{Limits: all[:1]})
+		headers.Write(h, dialect&singleLimitDialects, headers.Report{Limits: all[:1]})
 	}
-	if dialect&quota.Draft10 == 0 {
+	if dialect&headers.Draft10 == 0 {
 		return
 	}
 	list := all[:0]
@@ -49,22 +49,22 @@ func (m *Middleware) writeGranted(h http.Header, p *requestState) {
 			list = append(list, limitOf(&d))
 		}
 	}
-	appendItems(h, quota.Report{Limits: list})
+	appendItems(h, headers.Report{Limits: list})
 }
 
 // writeRejected says how the limit stands that refused, and when to come back.
 func (m *Middleware) writeRejected(h http.Header, d throttle.Decision) {
-	var r quota.Report
+	var r headers.Report
 	if d.Limit != 0 && !slices.ContainsFunc(m.Rules, func(u Rule) bool { return u.Hidden }) {
-		r.Limits = []quota.Limit{limitOf(&d)}
+		r.Limits = []headers.Limit{limitOf(&d)}
 	}
-	if m.dialect()&quota.Draft10 != 0 {
+	if m.dialect()&headers.Draft10 != 0 {
 		appendItems(h, r)
 	}
 	if r.HasRetryAfter = d.Wait > 0 && d.Wait != throttle.Forever; r.HasRetryAfter {
 		r.RetryAfter = m.addJitter(d.Wait)
 	}
-	quota.Write(h, m.dialect()&^quota.Draft10, r)
+	headers.Write(h, m.dialect()&^headers.Draft10, r)
 }
 
 // addJitter returns a wait that is somewhat longer than d, if m wants that.
@@ -76,20 +76,20 @@ func (m *Middleware) addJitter(d time.Duration) time.Duration {
 }
 
 // appendItems adds the limits of r to those that a middleware further out has told.
-func appendItems(h http.Header, r quota.Report) {
+func appendItems(h http.Header, r headers.Report) {
 	state, policy := h["Ratelimit"], h["Ratelimit-Policy"]
-	quota.Write(h, quota.Draft10, r)
+	headers.Write(h, headers.Draft10, r)
 	if state != nil {
 		h["Ratelimit"] = append(state, h["Ratelimit"]...)
 		h["Ratelimit-Policy"] = append(policy, h["Ratelimit-Policy"]...)
 	}
 }
 
-// limitOf returns the state that d tells in the words of package quota. Headers
+// limitOf returns the state that d tells in the words of package quota/headers. Headers
 // have whole seconds; a window that has not is better not told at all, since
 // quota by window is the pace that a client may trust.
-func limitOf(d *throttle.Decision) quota.Limit {
-	l := quota.Limit{
+func limitOf(d *throttle.Decision) headers.Limit {
+	l := headers.Limit{
 		Name:  d.Policy,
 		Limit: d.Limit, HasLimit: true,
 		Remaining: d.Remaining, HasRemaining: true,

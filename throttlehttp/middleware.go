@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/heed-go/heed/quota"
+	"github.com/heed-go/heed/quota/headers"
 	"github.com/heed-go/heed/throttle"
 	"github.com/heed-go/heed/throttle/queue"
 )
@@ -58,11 +58,11 @@ type Middleware struct {
 	// the client leaves or another limit has closed meanwhile.
 	Queue *queue.Queue
 
-	// Dialect is how answers say how the limits stand. 0: quota.XRateLimit and
+	// Dialect is how answers say how the limits stand. 0: headers.XRateLimit and
 	// XResetAfter, since a bucket may be full again long before a second is over.
-	// With quota.Draft10 the names of limits (Decision.Policy) are seen by clients.
-	// With quota.XRetryAfter alone, nothing is said but when to come back.
-	Dialect quota.Dialect
+	// With headers.Draft10 the names of limits (Decision.Policy) are seen by clients.
+	// With headers.XRetryAfter alone, nothing is said but when to come back.
+	Dialect headers.Dialect
 
 	// RetryAfterJitter is how much later than necessary a refused client may be told to come
 	// back: each by a random part of it, so that they do not come together. Nobody is

@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/heed-go/heed/quota"
+	"github.com/heed-go/heed/quota/headers"
 	"github.com/heed-go/heed/throttle"
 	"github.com/heed-go/heed/throttle/queue"
 	"github.com/heed-go/heed/throttlehttp"
@@ -25,14 +25,14 @@ var allocCases = map[string]struct {
 	want float64 // allocations
 }{
 	"nothing": {throttlehttp.Middleware{}, 1},
-	"limiter": {throttlehttp.Middleware{Limiter: ampleLimit()}, 3}, // the passage, and what quota.Write makes: a string and a list of values
+	"limiter": {throttlehttp.Middleware{Limiter: ampleLimit()}, 3}, // the passage, and what headers.Write makes: a string and a list of values
 	"address": {throttlehttp.Middleware{Rules: []throttlehttp.Rule{{Limiter: ampleLimitPerKey(), Key: throttlehttp.IP{}.Key}}}, 4},
 	"all dialects": {throttlehttp.Middleware{
-		Dialect: quota.XRateLimit | quota.XResetAfter | quota.Draft03 | quota.Draft10,
+		Dialect: headers.XRateLimit | headers.XResetAfter | headers.Draft03 | headers.Draft10,
 		Rules:   []throttlehttp.Rule{{Limiter: ampleLimitPerKey(), Key: throttlehttp.IP{}.Key}},
 	}, 4},
 	"draft 10": {throttlehttp.Middleware{
-		Dialect: quota.Draft10,
+		Dialect: headers.Draft10,
 		Rules:   []throttlehttp.Rule{{Limiter: ampleLimit()}, {Limiter: ampleLimitPerKey(), Key: throttlehttp.IP{}.Key}},
 	}, 4},
 	"four limits": {throttlehttp.Middleware{Limiter: ampleLimit(), Rules: []throttlehttp.Rule{{Limiter: ampleLimit()}, {Limiter: ampleLimit()}, {Limiter: ampleLimit()}}}, 3},

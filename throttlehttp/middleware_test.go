@@ -16,7 +16,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/heed-go/heed/quota"
+	"github.com/heed-go/heed/quota/headers"
 	"github.com/heed-go/heed/throttle"
 	"github.com/heed-go/heed/throttle/queue"
 	"github.com/heed-go/heed/throttlehttp"
@@ -168,13 +168,13 @@ func TestMiddleware_writesDialects(t *testing.T) {
 	perMinute := throttle.Limit{Name: "minute", Count: 60, Per: time.Minute}
 	perHour := throttle.Limit{Name: "hour", Count: 100, Per: time.Hour, Burst: 70}
 	m := &throttlehttp.Middleware{
-		Dialect: quota.XRateLimit | quota.Draft03 | quota.Draft10 | quota.XRetryAfter,
+		Dialect: headers.XRateLimit | headers.Draft03 | headers.Draft10 | headers.XRetryAfter,
 		Limits: func(_ *http.Request, t *queue.Ticket) {
 			t.Add(throttle.Demand{Limiter: throttle.NewTokenBucket(perHour, nil)})
 			t.Add(throttle.Demand{Limiter: throttle.NewTokenBucket(perMinute, nil), Cost: 20})
 		},
 	}
-	inner := &throttlehttp.Middleware{Dialect: quota.Draft10, Limiter: fixedDecision{d: throttle.Decision{Policy: "odd", Limit: 7, Wait: 1, Per: 1e9 + 1}}}
+	inner := &throttlehttp.Middleware{Dialect: headers.Draft10, Limiter: fixedDecision{d: throttle.Decision{Policy: "odd", Limit: 7, Wait: 1, Per: 1e9 + 1}}}
 	require.Equal(t, http.Header{
 		"X-Ratelimit-Limit":     {"60"},
 		"X-Ratelimit-Remaining": {"40"},
@@ -187,7 +187,7 @@ func TestMiddleware_writesDialects(t *testing.T) {
 		"Retry-After":           {"1"},
 	}, rateLimitHeaders(serveGet(m.Handler(inner.Handler(ok)))))
 
-	m = &throttlehttp.Middleware{Dialect: quota.Draft03 | quota.XRetryAfter, Limiter: inner.Limiter}
+	m = &throttlehttp.Middleware{Dialect: headers.Draft03 | headers.XRetryAfter, Limiter: inner.Limiter}
 	require.Equal(t, http.Header{
 		"Ratelimit-Limit":         {"7"},
 		"Ratelimit-Remaining":     {"0"},
@@ -207,11 +207,11 @@ func TestMiddleware_reportsTheWindow(t *testing.T) {
 		throttle.NewSlidingCounter(throttle.SlidingCounterConfig{Limit: limit}, nil),
 		throttle.NewSubWindows(throttle.SubWindowsConfig{Limit: limit, Parts: 4}, nil),
 	} {
-		r := serveGet((&throttlehttp.Middleware{Limiter: l, Dialect: quota.Draft03}).Handler(ok))
+		r := serveGet((&throttlehttp.Middleware{Limiter: l, Dialect: headers.Draft03}).Handler(ok))
 		require.Equal(t, "10, 10;w=20", r.Header.Get("RateLimit-Limit"), "%T", l)
 	}
 	burst := throttle.RefillBucketConfig{Limit: throttle.Limit{Count: 4, Per: time.Minute, Burst: 10}}
-	r := serveGet((&throttlehttp.Middleware{Limiter: throttle.NewRefillBucket(burst, nil), Dialect: quota.Draft03}).Handler(ok))
+	r := serveGet((&throttlehttp.Middleware{Limiter: throttle.NewRefillBucket(burst, nil), Dialect: headers.Draft03}).Handler(ok))
 	require.Equal(t, "10, 10;w=180", r.Header.Get("RateLimit-Limit"), "three refills of four")
 }
 

@@ -22,14 +22,14 @@ const (
 // Middleware.OnReject may look at it, change it and let it answer:
 //
 //	f, _ := throttlehttp.RejectionFrom(r.Context())
-//	if f.Decision.Policy == "penalty" {
+//	if f.Decision.Policy == "ban" {
 //		f.Type = throttlehttp.AbnormalUsage
 //	}
 //	f.ServeHTTP(w, r)
 type Rejection struct {
-	// Decision is that of the limit that refused. Its Policy is a name that clients
-	// should not see; "unidentified" if the request does not say whose it is, see
-	// Reject, and "full line" if too many are waiting, see Middleware.Queue.
+	// Decision is that of the limit that rejected the request. Its Policy is a name that
+	// clients should not see. It is "missing key" if the Rule found no key, see Reject,
+	// and "queue full" if too many requests are waiting, see Middleware.Queue.
 	Decision throttle.Decision
 
 	Status int    // of the answer: 429, or 403 for the unidentified; 0: 429

@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/heed-go/heed/quota"
+	"github.com/heed-go/heed/quota/headers"
 	"github.com/heed-go/heed/throttle"
 )
 
@@ -25,7 +25,7 @@ func TestRejection_namesPoliciesOfTheHeadersOnly(t *testing.T) {
 			w.Header().Set("RateLimit-Policy", policy)
 		}
 		rejectionOf(throttle.Decision{Policy: "daily", Wait: time.Minute}).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
-		var r quota.Reader
+		var r headers.Reader
 		rep := r.Parse("", w.Code, w.Header(), time.Now())
 		r.ReadBody(w.Code, w.Header(), w.Body.Bytes(), &rep)
 		require.Equal(t, want, rep.Violated, policy)

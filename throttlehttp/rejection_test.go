@@ -13,7 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/heed-go/heed/quota"
+	"github.com/heed-go/heed/quota/headers"
 	"github.com/heed-go/heed/throttle"
 	"github.com/heed-go/heed/throttle/queue"
 	"github.com/heed-go/heed/throttlehttp"
@@ -178,7 +178,7 @@ func TestRejection_keepsSecrets(t *testing.T) {
 			for _, accept := range []string{"*/*", "text/html", "text/plain"} {
 				m := &throttlehttp.Middleware{
 					Rules: []throttlehttp.Rule{{Limiter: l, Key: key}}, Queue: w, FailClosed: true,
-					Dialect: quota.XRateLimit | quota.Draft03 | quota.XRetryAfter | quota.XResetAfter,
+					Dialect: headers.XRateLimit | headers.Draft03 | headers.XRetryAfter | headers.XResetAfter,
 				}
 				r := rejection(m, http.MethodGet, accept)
 				body, _ := io.ReadAll(r.Body)
@@ -201,7 +201,7 @@ func TestRejection_retryAfterIsANumber(t *testing.T) {
 		wait := time.Duration(rnd.Int64N(1 << uint(1+i%62)))
 		m := &throttlehttp.Middleware{
 			Limiter: fixedDecision{d: throttle.Decision{Wait: wait, Limit: 5}},
-			Dialect: quota.Dialect(1 + rnd.IntN(31)), RetryAfterJitter: time.Duration(rnd.Int64N(int64(time.Hour))) * time.Duration(i%2),
+			Dialect: headers.Dialect(1 + rnd.IntN(31)), RetryAfterJitter: time.Duration(rnd.Int64N(int64(time.Hour))) * time.Duration(i%2),
 		}
 		for key, values := range rejection(m, http.MethodGet).Header {
 			if !strings.HasSuffix(key, "Retry-After") {

@@ -79,7 +79,7 @@ func (p *requestState) longestWait(ctx context.Context, d throttle.Decision) thr
 	now := d.At
 	for i := range p.ticket.Demands {
 		m := &p.ticket.Demands[i]
-		if l, ok := m.Limiter.(throttle.NonBlocking); !ok || !l.NonBlocking() {
+		if !throttle.IsNonBlocking(m.Limiter) {
 			continue
 		}
 		other, err := m.Limiter.Reserve(ctx, throttle.Claim{Key: m.Key, Cost: m.Cost, Now: now, DryRun: true})

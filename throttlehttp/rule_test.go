@@ -14,7 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/heed-go/heed/quota"
+	"github.com/heed-go/heed/quota/headers"
 	"github.com/heed-go/heed/throttle"
 	"github.com/heed-go/heed/throttle/queue"
 	"github.com/heed-go/heed/throttlehttp"
@@ -181,7 +181,7 @@ func TestRule_validatesItsFields(t *testing.T) {
 
 func TestRule_hiddenIsNotReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		everyDialect := quota.XRateLimit | quota.XResetAfter | quota.Draft03 | quota.Draft10
+		everyDialect := headers.XRateLimit | headers.XResetAfter | headers.Draft03 | headers.Draft10
 		hidden := throttlehttp.Rule{Limiter: throttle.NewTokenBucket(throttle.Limit{Name: "guesses", Count: 2, Per: time.Hour}, nil), Hidden: true}
 		shown := throttlehttp.Rule{Limiter: throttle.NewTokenBucket(throttle.Limit{Name: "shown", Count: 9, Per: time.Hour}, nil)}
 		var policies []string

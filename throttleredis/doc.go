@@ -65,5 +65,5 @@
 //
 //	limit := &throttleredis.Fallback{Limiter: store.TokenBucket(throttle.PerSecond(100)), Processes: 4}
 //
-// A [Told] has processes that call the same API share what that says of its limits.
+// An [Exchange] shares what an API states about its limits between processes that call it.
 package throttleredis

@@ -16,24 +16,24 @@ import (
 // Exchange carries what servers said to one process to all others, over Redis: see
 // quota.Exchange.
 //
-//	told := &throttleredis.Exchange{Client: client}
-//	defer told.Close(ctx)
-//	tracker := &quota.Tracker{Share: told, Secret: secret}
+//	exchange := &throttleredis.Exchange{Client: client}
+//	defer exchange.Close(ctx)
+//	tracker := &quota.Tracker{Exchange: exchange, Secret: secret}
 //	defer tracker.Close()
 //
 // News are published, and what lasts is kept under a key for each account, so that
 // processes that begin later learn of it; the key vanishes when nothing in it holds
 // any more. The server's clock says how old it is then.
 //
-// While Redis is away each process is on its own, which Stats tells. Told connects
-// again by itself, and reads the keys of all accounts that were asked for, as it may
-// have missed something. Nobody ever waits for Redis.
+// While Redis is unavailable each process works alone, which Stats shows. The Exchange
+// reconnects by itself and then fetches the updates of all accounts that were asked for,
+// because it may have missed some. No request waits for Redis.
 //
 // All keys and the channel share a hash tag, so that a cluster or ring has them in
 // one place. The fields must not change after the first use.
 type Exchange struct {
 	// Client is a Client, ClusterClient, Ring or failover client; must be set. It is
-	// not closed with Told.
+	// not closed by Exchange.Close.
 	Client interface {
 		redis.Scripter
 		Subscribe(ctx context.Context, channels ...string) *redis.PubSub
@@ -54,13 +54,13 @@ type Exchange struct {
 	stats       ExchangeStats
 }
 
-// ExchangeStats is how a Told fares.
+// ExchangeStats describes the state of an Exchange.
 type ExchangeStats struct {
-	Connected bool   // news of others arrive
-	Published uint64 // messages that Redis took
-	Received  uint64 // messages that arrived, our own too
-	Dropped   uint64 // messages that were lost on our side, as Redis was away or slow for too long
-	Err       error  // why it failed last; nil: it does not
+	Connected bool   // updates of other processes arrive
+	Published uint64 // updates that Redis accepted
+	Received  uint64 // updates that arrived, including our own
+	Dropped   uint64 // updates lost in this process, because Redis was unavailable or slow for too long
+	Err       error  // the latest error; nil: none since the last success
 }
 
 const exchangeTimeout = 250 * time.Millisecond
@@ -115,10 +115,7 @@ func (t *Exchange) Stats() ExchangeStats {
 	return t.stats
 }
 
-// Listen implements quota.Exchange: it is Subscribe without an end.
-func (t *Exchange) Listen(f func(quota.Update)) { t.Subscribe(context.Background(), f) }
-
-// Subscribe implements quota.Subscriber: hear is called with what is published, until ctx is
+// Subscribe implements quota.Exchange: f is called with what is published, until ctx is
 // done or t is closed. A call that is running when ctx is done completes.
 func (t *Exchange) Subscribe(ctx context.Context, f func(quota.Update)) {
 	t.start()
@@ -132,7 +129,7 @@ func (t *Exchange) Subscribe(ctx context.Context, f func(quota.Update)) {
 	})
 }
 
-// Post implements quota.Exchange.
+// Publish implements quota.Exchange.
 func (t *Exchange) Publish(m quota.Update) {
 	t.start()
 	t.mu.Lock()
@@ -141,7 +138,7 @@ func (t *Exchange) Publish(m quota.Update) {
 	t.wakeDelivery()
 }
 
-// Recall implements quota.Exchange.
+// Fetch implements quota.Exchange.
 func (t *Exchange) Fetch(account string) {
 	t.start()
 	t.mu.Lock()

@@ -94,7 +94,4 @@ func TestExchange_closedTrackersLeaveNothing(t *testing.T) {
 	redistest.Await(t, "goroutines to end", func() bool { return runtime.NumGoroutine() <= before })
 }
 
-var (
-	_ quota.Exchange   = (*Exchange)(nil)
-	_ quota.Subscriber = (*Exchange)(nil)
-)
+var _ quota.Exchange = (*Exchange)(nil)

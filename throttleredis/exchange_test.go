@@ -58,7 +58,7 @@ func (e *updateRecorder) find(t *testing.T, news string) (found quota.Update) {
 // newTestExchange returns a Told that is connected, and what it hears. It ends with the test.
 func newTestExchange(t *testing.T, c redis.UniversalClient, prefix string) (*Exchange, *updateRecorder) {
 	exchange, e := &Exchange{Client: c, Prefix: prefix, Timeout: 5 * time.Second}, &updateRecorder{}
-	exchange.Listen(e.record)
+	exchange.Subscribe(t.Context(), e.record)
 	t.Cleanup(func() { require.NoError(t, exchange.Close(context.Background())) })
 	awaitConnected(t, exchange)
 	return exchange, e
@@ -169,7 +169,7 @@ func TestExchange_closesWhateverHappens(t *testing.T) {
 		c := redis.NewClient(&redis.Options{Addr: p.Addr, ContextTimeoutEnabled: true, MaxRetries: -1})
 		before := runtime.NumGoroutine()
 		exchange := &Exchange{Client: c}
-		exchange.Listen(func(quota.Update) {})
+		exchange.Subscribe(t.Context(), func(quota.Update) {})
 		awaitConnected(t, exchange)
 		p.Set(fault)
 		for i := range 1000 {

@@ -115,7 +115,8 @@ func (t *Exchange) fetchAll(accounts []string) error {
 	return nil
 }
 
-// parseStored reads what told_recall.lua found of an account: bucket, age and news, in turn.
+// parseStored parses the result of exchange_fetch.lua for an account: bucket, age and payload
+// of each update.
 func parseStored(account string, found any) (all []quota.Update) {
 	parts, _ := found.([]any)
 	for ; len(parts) >= 3; parts = parts[3:] {

@@ -88,9 +88,9 @@ func (t *Exchange) receive(m any) {
 	}
 }
 
-// parseUpdate reads a message as told_post.lua writes it:
+// parseUpdate parses a message that exchange_publish.lua wrote:
 //
-//	age in microseconds, account, bucket, news
+//	age in microseconds, account, bucket, payload
 func parseUpdate(text string) (m quota.Update, ok bool) {
 	parts := strings.SplitN(text, " ", 4)
 	if len(parts) < 4 || len(text) > maxUpdateBytes {

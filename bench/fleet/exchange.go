@@ -94,7 +94,7 @@ func (h *memoryExchange) Publish(m quota.Update) {
 	})
 }
 
-func (h *memoryExchange) Listen(f func(quota.Update)) {
+func (h *memoryExchange) Subscribe(_ context.Context, f func(quota.Update)) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.subscribers = append(h.subscribers[:len(h.subscribers):len(h.subscribers)], f)

@@ -1,10 +1,10 @@
-// Compare sends three crowds through every limiter that keeps "60 a minute", and shows
-// what each lets through: how many in all, how many in the fullest minute, how long
-// somebody was told to wait, and what it remembers of a client.
+// Compare sends three workloads through every limiter that enforces "60 a minute", and shows
+// what each admits: the number of requests in total and in the fullest minute, the longest
+// wait that it stated, and the bytes that it keeps per client.
 //
-// Time is data here, so that it ends at once. Each request takes a second, and the
-// server that it is for grants 60 a minute as well: Adaptive and AcceptRatio learn from
-// its answers.
+// Time is an argument, so the program ends immediately. Each request takes a second, and the
+// server behind the limiter also grants 60 a minute: Adaptive and AdmissionControl learn from
+// its responses.
 package main
 
 import (

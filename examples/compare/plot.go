@@ -17,7 +17,7 @@ var (
 	steps = []int{0, 1, 2, 3, 4, 11, 60}
 )
 
-// plots prints, for each crowd, when those act that each limiter grants.
+// plots prints for each workload when the claims granted by each limiter act.
 func plots(out io.Writer) {
 	fmt.Fprintf(out, "\nin %v:", column)
 	for i, n := range steps[1:] {

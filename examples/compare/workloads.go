@@ -16,7 +16,7 @@ func newClock() *clock.Mock {
 	return clk
 }
 
-// duration is how long every crowd comes.
+// duration is the length of every workload.
 const duration = 3 * time.Minute
 
 // A workload is an order in which requests arrive.

@@ -40,7 +40,7 @@ var scenarios = []scenario{
 	{"10 failed logins, one more each hour", http.MethodPost, "/login", []step{
 		{times: 12}, {at: hour, times: 2}, {at: 4 * hour, times: 4}, {at: 4 * hour, times: 1, succeeds: true}}},
 	{"100 a minute and 10 % more", http.MethodGet, "/soft", []step{{times: 112}, {at: 30 * second, times: 57}}},
-	{"100 a minute and what others leave", http.MethodGet, "/elastic", []step{{at: 9 * hour, times: 150}, {at: 13 * hour, times: 150}}},
+	{"100 a minute and what others leave", http.MethodGet, "/borrow", []step{{at: 9 * hour, times: 150}, {at: 13 * hour, times: 150}}},
 	{"5 a minute and 2 a second", http.MethodGet, "/search", []step{
 		{times: 3}, {at: second, times: 3}, {at: 2 * second, times: 3}, {at: minute, times: 3}}},
 	{"200 of cost a day, refilled 50 a day", http.MethodPost, "/reports", []step{

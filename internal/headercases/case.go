@@ -1,5 +1,5 @@
 // Package headercases replays answers of real APIs, each with what it means,
-// against the reader of package quota.
+// against the reader of package quota/headers.
 package headercases
 
 import (
@@ -10,7 +10,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/heed-go/heed/quota"
+	"github.com/heed-go/heed/quota/headers"
 )
 
 // A Case is one answer, recorded or documented, and what it says.
@@ -95,11 +95,11 @@ func (c *Case) ReceivedAt() time.Time {
 const host = "api.invalid"
 
 // Report reads the case, by rules alone or with the table and the body.
-func (c *Case) Report(table bool) quota.Report {
-	r := quota.Reader{NoProviderTable: !table}
+func (c *Case) Report(table bool) headers.Report {
+	r := headers.Reader{NoProviderTable: !table}
 	if table {
-		if v, ok := quota.ProviderByName(c.API); ok {
-			r.Hosts = map[string]quota.Provider{host: v}
+		if v, ok := headers.ProviderByName(c.API); ok {
+			r.Hosts = map[string]headers.Provider{host: v}
 		}
 	}
 	report := r.Parse(host, c.Status, c.Header(), c.ReceivedAt())

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/heed-go/heed/quota"
+	"github.com/heed-go/heed/quota/headers"
 )
 
 // Compare returns what rep gets wrong, "" if nothing.
@@ -15,7 +15,7 @@ import (
 // A limit is right if all of it is: its counts, its reset within a second, its
 // unit, its window, and its name where a header states one. Without the table,
 // a window counts only where a header carries it.
-func (c *Case) Compare(report quota.Report, table bool) string {
+func (c *Case) Compare(report headers.Report, table bool) string {
 	switch {
 	case report.Throttled != c.Expect.Throttled:
 		return fmt.Sprintf("throttled is %v, want %v", report.Throttled, c.Expect.Throttled)
@@ -30,8 +30,8 @@ func (c *Case) Compare(report quota.Report, table bool) string {
 }
 
 // compareLimits pairs each expected limit with one that was read.
-func (c *Case) compareLimits(got []quota.Limit, table bool) string {
-	left := append([]quota.Limit(nil), got...)
+func (c *Case) compareLimits(got []headers.Limit, table bool) string {
+	left := append([]headers.Limit(nil), got...)
 	for i := range c.Expect.Limits {
 		want, reason := &c.Expect.Limits[i], "nothing left"
 		found := -1
@@ -51,7 +51,7 @@ func (c *Case) compareLimits(got []quota.Limit, table bool) string {
 	return ""
 }
 
-func (c *Case) compareLimit(got *quota.Limit, want *Limit, table bool) string {
+func (c *Case) compareLimit(got *headers.Limit, want *Limit, table bool) string {
 	switch {
 	case c.statesName(want.Name) && !sameName(got.Name, *want.Name):
 		return fmt.Sprintf("name %q, want %q", got.Name, *want.Name)
@@ -77,7 +77,7 @@ func sameCount(got int64, has bool, want *float64) bool {
 	return has == (want != nil) && (want == nil || float64(got) == *want)
 }
 
-func (c *Case) sameReset(got *quota.Limit, want *Limit) bool {
+func (c *Case) sameReset(got *headers.Limit, want *Limit) bool {
 	switch {
 	case want.ResetAfter != nil:
 		return got.HasReset && near(got.ResetAfter.Seconds(), *want.ResetAfter, 1)
@@ -88,7 +88,7 @@ func (c *Case) sameReset(got *quota.Limit, want *Limit) bool {
 	return !got.HasReset
 }
 
-func sameRate(got *quota.Limit, want *Limit) bool {
+func sameRate(got *headers.Limit, want *Limit) bool {
 	switch {
 	case want.Rate != nil:
 		return near(got.Rate, *want.Rate, 1e-9)

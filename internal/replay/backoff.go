@@ -11,7 +11,7 @@ import (
 
 	"github.com/heed-go/heed/backoff"
 	"github.com/heed-go/heed/backoff/cenkalti"
-	"github.com/heed-go/heed/quota"
+	"github.com/heed-go/heed/quota/headers"
 )
 
 // A backoffTrace is a sequence of delays of another library, the bounds between
@@ -151,7 +151,7 @@ func (s *backoffTrace) compareRetryAfter(t *result) {
 	p := s.Params
 	got := s.doubling().Delay(p.Attempt+1, 0)
 	if p.Status == http.StatusTooManyRequests || p.Status == http.StatusServiceUnavailable {
-		r := quota.Parse(p.Status, http.Header{"Retry-After": {p.Header}}, time.Unix(0, 0))
+		r := headers.Parse(p.Status, http.Header{"Retry-After": {p.Header}}, time.Unix(0, 0))
 		if r.HasRetryAfter {
 			got = r.RetryAfter
 		}

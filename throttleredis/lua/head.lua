@@ -5,7 +5,7 @@
 -- for a settlement the grant of each limit, as two numbers; in tests the time in microseconds.
 --
 -- Operations: take; try, which is take without counting a rejection, because the caller
--- retries; dryrun, which changes nothing; settle and cancel, which end a claim.
+-- retries; dryrun, which takes nothing; settle and cancel, which end a claim.
 --
 -- An algorithm is a table of functions. Each gets the key of the limit and the index of its
 -- first argument:
@@ -29,7 +29,7 @@ local call, pack, unpack = redis.call, struct.pack, struct.unpack
 local floor, ceil, max, min = math.floor, math.ceil, math.max, math.min
 
 local maxExact = 2 ^ 52 -- units or ticks: the sum of two is an exact double
-local maxTicks = 2 ^ 62 -- more ticks than any duration has
+local maxTicks = 2 ^ 62 -- the longest duration returned: fits into 64 bits
 local op, n, arg = ARGV[1], ARGV[2] + 0, ARGV[3] + 0
 local dryRun = op == 'dryrun'
 local takes = op == 'take' or op == 'try'

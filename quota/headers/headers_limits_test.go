@@ -1,0 +1,149 @@
+package headers
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/heed-go/heed/throttle"
+)
+
+// Headers about other things, however many, do not hide the well-known ones.
+func TestParse_findsWellKnownNamesAmongMany(t *testing.T) {
+	for _, n := range []int{100, maxHeaders, 1500} {
+		h := parseHeader("Retry-After: 60\nRateLimit: \"a\";r=0;t=9\nX-RateLimit-Limit: 10\nX-RateLimit-Remaining: 3\nX-Sentry-Rate-Limits: 70:x\n" + dateLine)
+		for i := range n {
+			h[fmt.Sprintf("X-Junk-%d", i)] = []string{"1"}
+		}
+		for range 20 {
+			require.Equal(t, "a 0/? in 9s, 3/10, retry 1m10s, refused", formatReport(Parse(429, h, time.Unix(1700000000, 0))), n)
+		}
+	}
+}
+
+// Of more limits than are read, it is always the same ones: those with well-known names, and
+// then the first.
+func TestParse_isDeterministic(t *testing.T) {
+	h := parseHeader("X-RateLimit-Limit: 10\nX-RateLimit-Remaining: 0\nX-RateLimit-Reset: 60")
+	for i := range 60 {
+		h[fmt.Sprintf("X-Ratelimit-Limit-B%c%c", 'a'+i/26, 'a'+i%26)] = []string{"5"}
+	}
+	first := Parse(200, h, time.Unix(1700000000, 0))
+	require.Len(t, first.Limits, maxGroups)
+	require.True(t, slices.ContainsFunc(first.Limits, func(l Limit) bool { return l.Name == "" && l.HasRemaining && l.Remaining == 0 }))
+	for range 50 {
+		require.Equal(t, first, Parse(200, h, time.Unix(1700000000, 0)))
+	}
+}
+
+// A policy is about the state of the same name. Only where one has no name is there a guess.
+func TestParse_matchesPoliciesByName(t *testing.T) {
+	for _, c := range []struct{ name, header, want string }{
+		{"another name", `RateLimit: "default";r=0;t=60
+RateLimit-Policy: "peruser";q=65535;qu="content-bytes";w=10`, "default 0/? in 1m0s, peruser[content_bytes] ?/65535 per 10s"},
+		{"the same name", `RateLimit: "default";r=0;t=60
+RateLimit-Policy: "default";q=100;w=60`, "default 0/100 in 1m0s per 1m0s"},
+		{"a policy without name", `RateLimit: "default";r=0;t=60
+RateLimit-Policy: 100;w=60`, "default 0/100 in 1m0s per 1m0s"},
+		{"a state without name", `RateLimit-Limit: 100
+RateLimit-Remaining: 0
+RateLimit-Policy: "default";q=100;w=60`, "default 0/100 per 1m0s"},
+		{"a state of another name and the same size", `X-RateLimit-Limit: 100
+X-RateLimit-Remaining: 0
+X-RateLimit-Resource: core
+RateLimit-Policy: "daily";q=100;w=86400`, "core 0/100, daily ?/100 per 24h0m0s"},
+		{"other partitions", `RateLimit: "a";r=1;pk=:YQ==:, "a";r=2;pk=:Yg==:
+RateLimit-Policy: "a";q=10;w=5;pk=:Yg==:`, "a 1/?, a 2/10 per 5s"},
+	} {
+		require.Equal(t, c.want, formatReport(Parse(200, parseHeader(c.header), time.Unix(1700000000, 0))), c.name)
+	}
+}
+
+func TestParse_ignoresMalformedStructuredFields(t *testing.T) {
+	for _, v := range []string{`"a";r=5.5;t=60`, `"a";r=-1;t=60`, `"a";r=0;t=1.5`, `"a";r=0;t=-1`, `"a";r="0";t=60`, `"a";r=0, "b";r=1.0`, `"a";r=?0`} {
+		require.Empty(t, Parse(200, http.Header{"Ratelimit": {v}}, time.Unix(1700000000, 0)).Limits, v)
+	}
+	for _, v := range []string{`"a";q=5.5;w=60`, `"a";q=-1;w=60`, `"a";q=5;w=1.5`, `"a";q="5"`, `10.5;w=60`, `"a";q=5, "b";q=1.5`} {
+		require.Empty(t, Parse(200, http.Header{"Ratelimit-Policy": {v}}, time.Unix(1700000000, 0)).Limits, v)
+	}
+}
+
+// A long name is cut off. The limit counts all the same.
+func TestParse_truncatesNames(t *testing.T) {
+	long := strings.Repeat("n", 300)
+	for _, h := range []http.Header{
+		{"Ratelimit": {`"` + long + `";r=0;t=60`}, "Ratelimit-Policy": {`"` + long + `";q=5`}},
+		{"X-Ratelimit-Limit": {"5"}, "X-Ratelimit-Remaining": {"0"}, "X-Ratelimit-Reset": {"60"}, "X-Ratelimit-Bucket": {long}},
+		{"X-Ratelimit-Limit": {`5, 5;w=60;name="` + long + `"`}, "X-Ratelimit-Remaining": {"0"}, "X-Ratelimit-Reset": {"60"}},
+		{"X-Ratelimit-" + long + "-Limit": {"5"}, "X-Ratelimit-" + long + "-Remaining": {"0"}, "X-Ratelimit-" + long + "-Reset": {"60"}},
+	} {
+		limits := Parse(200, h, time.Unix(1700000000, 0)).Limits
+		require.Len(t, limits, 1, h)
+		require.True(t, limits[0].HasRemaining && limits[0].Limit == 5 && limits[0].ResetAfter == time.Minute, "%+v", limits[0])
+		require.NotEmpty(t, limits[0].Name)
+		require.LessOrEqual(t, len(limits[0].Name), maxNameLen)
+	}
+}
+
+func TestParse_readsAndWritesPartitionKeys(t *testing.T) {
+	r := Parse(200, parseHeader(`RateLimit: "a";r=4;t=9;pk=:dHJpYWw=:, "b";r=3;pk=user
+RateLimit-Policy: "a";q=5;w=60, "c";q=7;pk=:Yw==:`), time.Unix(1700000000, 0))
+	require.Len(t, r.Limits, 3)
+	require.Equal(t, []string{"trial", "user", "c"}, []string{r.Limits[0].PartitionKey, r.Limits[1].PartitionKey, r.Limits[2].PartitionKey})
+	require.Equal(t, "a;pk=dHJpYWw=", r.Limits[0].RemoteLimit().Name, "a limit of its own")
+	require.Equal(t, "c", r.Limits[2].RemoteLimit().Name, "not every response names the key of a policy")
+	h := make(http.Header)
+	Write(h, Draft10, r)
+	require.Equal(t, `"a";r=4;t=9;pk=:dHJpYWw=:, "b";r=3;pk=:dXNlcg==:`, h.Get("RateLimit"))
+	require.Equal(t, `"a";q=5;w=60;pk=:dHJpYWw=:, "c";q=7;pk=:Yw==:`, h.Get("RateLimit-Policy"))
+	require.Equal(t, r, Parse(200, h, time.Unix(1700000000, 0)))
+}
+
+func TestParse_prefersMillisecondDelay(t *testing.T) {
+	for _, c := range []struct {
+		header string
+		want   time.Duration
+	}{
+		{"Retry-After: 2\nRetry-After-Ms: 1500", 1500 * time.Millisecond},
+		{"Retry-After: 1\nRetry-After-Ms: 1500", 1500 * time.Millisecond},
+		{"Retry-After: 1\nRetry-After-Ms: 0", time.Second}, // Azure rounds down to 0: not now
+		{"Retry-After: 1\nRetry-After-Ms: x", time.Second},
+		{"Retry-After: 1\nRetry-After-Ms: 200\nX-RateLimit-Retry-After: 9", 9 * time.Second},
+	} {
+		require.Equal(t, c.want, Parse(429, parseHeader(c.header), time.Unix(1700000000, 0)).RetryAfter, c.header)
+	}
+}
+
+// A share of a limit that is used up is neither a count nor a rate.
+func TestParse_ignoresUtilization(t *testing.T) {
+	for _, h := range []string{
+		"Anthropic-Ratelimit-Unified-5h-Utilization: 0.35", "X-RateLimit-Utilization: 0.5", "X-RateLimit-Limit-Utilization: 0.5",
+		"X-RateLimit-Usage-Ratio: 0.9", "X-RateLimit-Limit-Percent: 0.5",
+	} {
+		for _, l := range Parse(200, parseHeader(h), time.Unix(1700000000, 0)).Limits {
+			require.Zero(t, l.Rate, h)
+			require.False(t, l.HasLimit || l.HasRemaining, h)
+		}
+	}
+	require.InDelta(t, 0.5, Parse(200, parseHeader("X-RateLimit-Limit: 0.5"), time.Unix(1700000000, 0)).Limits[0].Rate, 1e-9)
+}
+
+// "0 left, reset now" is a reset; a window without one says 0.
+func TestLimit_RemoteLimitDistinguishesNowFromUnknown(t *testing.T) {
+	require.Equal(t, throttle.RemoteLimit{ResetAfter: 1}, Limit{HasRemaining: true, HasReset: true}.RemoteLimit())
+	require.Equal(t, throttle.RemoteLimit{}, Limit{HasRemaining: true}.RemoteLimit())
+	require.Equal(t, throttle.RemoteLimit{Limit: 20, ResetAfter: 100 * time.Millisecond}, Limit{Limit: 20, HasLimit: true, HasRemaining: true, Rate: 10}.RemoteLimit(),
+		"nothing left, and one unit comes back each 100 ms")
+}
+
+func TestParse_obeysGlobalHeaderOfItsProviderOnly(t *testing.T) {
+	var r Reader
+	h := parseHeader("X-RateLimit-Global: true\nRetry-After: 1")
+	require.True(t, r.Parse("discord.com", 429, h, time.Time{}).Global)
+	require.False(t, r.Parse("api.test", 429, h, time.Time{}).Global)
+}

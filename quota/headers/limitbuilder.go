@@ -1,0 +1,442 @@
+package headers
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+)
+
+// A limitBuilder is a limit that may still have to be joined with others.
+type limitBuilder struct {
+	Limit
+	header        string // the first of its headers
+	qualifierHash uint64 // which bucket its headers name
+	unscaled      bool   // the reset was a number without a unit, beside a window in a header of its own
+	invalid       bool   // a count was negative: what is allowed is not known
+	structured    bool   // out of a structured field: nothing in it is a guess
+}
+
+// hasCounts reports whether d says how much, and not only until when.
+func (d *limitBuilder) hasCounts() bool {
+	return d.HasLimit || d.HasRemaining || d.HasUsed || d.Rate > 0
+}
+
+// A builders is the limits of one answer while they are put together.
+type builders struct {
+	limits   []limitBuilder
+	policies []headerValue
+}
+
+func (l *builders) add(d limitBuilder) {
+	if len(l.limits) < maxGroups {
+		l.limits = append(l.limits, d)
+	}
+}
+
+// finish turns the groups into the report.
+func (p *parser) finish() {
+	l := &p.builders
+	if len(p.groups) > 1 {
+		slices.SortFunc(p.groups, func(a, b headerGroup) int { return cmp.Compare(a.firstHeader, b.firstHeader) })
+	}
+	for i := range p.groups {
+		p.build(&p.groups[i], l)
+	}
+	p.readRetryHeaders()
+	p.readCustom()
+	p.applyPolicies(l)
+	if len(l.limits) > 1 {
+		l.merge()
+	}
+	p.out.Throttled = p.isThrottled(l.limits) || p.out.Throttled
+	l.dropInvalid(p.out.Throttled)
+	l.fixMilliseconds()
+	p.fixRetryAfter(l)
+	if p.out.Stale = p.age > 0; p.out.Stale {
+		p.out.Limits = nil
+		return
+	}
+	p.appendLimits(l.limits)
+}
+
+// readCustom reads the headers that rows of the table read themselves.
+func (p *parser) readCustom() {
+	slices.SortFunc(p.custom, func(a, b customHeader) int { return cmp.Compare(a.header, b.header) })
+	for _, o := range p.custom {
+		if len(o.value) <= maxValueLen {
+			o.read(o.value, &p.out)
+		}
+	}
+	p.out.explicit = p.out.Throttled // by one of them
+}
+
+// appendLimits hands out what has been put together, in a stable order.
+func (p *parser) appendLimits(list []limitBuilder) {
+	if len(list) == 0 {
+		return
+	}
+	p.out.Limits = slices.Grow(p.out.Limits, len(list))
+	for i := range list {
+		d := &list[i]
+		if p.provider != nil {
+			p.provider.applyHints(&d.Limit)
+		}
+		p.out.Limits = append(p.out.Limits, d.Limit)
+	}
+}
+
+// build turns one group into drafts.
+func (p *parser) build(g *headerGroup, l *builders) {
+	if s := &g.values[KindPolicy]; s.value != "" {
+		l.policies = append(l.policies, *s)
+	}
+	if s := &g.values[KindNone]; s.value != "" && p.readComposite(g, s, l) {
+		return
+	}
+	d := limitBuilder{header: g.firstHeader, qualifierHash: g.qualifierHash}
+	d.Unit, d.Window = g.unit, g.window
+	d.Name = p.limitName(g)
+	p.readReset(g, &d)
+	p.readWindow(g, &d)
+	if !p.readCounts(g, &d) {
+		p.readLists(g, d, l)
+		return
+	}
+	if !g.isRateLimit && !d.looksLikeLimit() {
+		return
+	}
+	p.readRate(g, &d)
+	if d.hasCounts() || d.HasReset || d.Window > 0 || d.Name != "" && g.qualifierHash == 0 {
+		l.add(d)
+	}
+}
+
+// looksLikeLimit reports whether the values look like those of a limit, where the names
+// do not say so.
+func (d *limitBuilder) looksLikeLimit() bool {
+	return d.HasRemaining || d.HasUsed && (d.HasLimit || d.Window > 0) || d.HasLimit && d.Window > 0
+}
+
+// limitName returns the bucket's name: the value of a header that is there to tell
+// it, else the words of the headers' names.
+func (p *parser) limitName(g *headerGroup) string {
+	if s := &g.values[KindName]; s.value != "" {
+		return truncate(s.value)
+	}
+	if g.qualifierHash == 0 || g.singleQualifier != "" {
+		return g.singleQualifier
+	}
+	return qualifierName(g.firstHeader)
+}
+
+// readReset takes the delay before the moment.
+func (p *parser) readReset(g *headerGroup, d *limitBuilder) {
+	for _, f := range [...]Kind{KindResetAfter, KindReset} {
+		s := &g.values[f]
+		if s.value == "" {
+			continue
+		}
+		t, ok := parseTime(s.value, s.scale, p.received)
+		if !ok {
+			continue
+		}
+		if !d.HasReset || t.format.IsDelta() && !d.ResetFormat.IsDelta() {
+			d.ResetAfter, d.HasReset, d.ResetFormat = p.delayUntil(t), true, t.format
+			d.unscaled = t.format == FormatDeltaSeconds && s.scale == 0 && g.values[KindWindow].value != ""
+		}
+	}
+}
+
+// readWindow reads Interval, Period and their like: a duration, or a number in
+// seconds, or in milliseconds if the reset is.
+func (p *parser) readWindow(g *headerGroup, d *limitBuilder) {
+	s := &g.values[KindWindow]
+	if s.value == "" {
+		return
+	}
+	scale := s.scale
+	if scale == 0 && (d.ResetFormat == FormatEpochMillis || d.ResetFormat == FormatDeltaMillis) {
+		scale = time.Millisecond
+	}
+	if t, ok := parseTime(s.value, scale, p.received); ok && t.format.IsDelta() {
+		d.Window = t.delay
+	} else if w, ok := parsePeriod(trimBlanks(s.value)); ok {
+		d.Window = w
+	}
+}
+
+// readCounts reads limit, remaining and used where each is one number, as usual.
+// It returns false if one of them is something else.
+func (p *parser) readCounts(g *headerGroup, d *limitBuilder) bool {
+	limit, ok := g.parseNumber(KindLimit)
+	if !ok {
+		return false
+	}
+	remaining, ok := g.parseNumber(KindRemaining)
+	if !ok {
+		return false
+	}
+	used, ok := g.parseNumber(KindUsed)
+	if !ok {
+		return false
+	}
+	d.invalid = limit.negative || remaining.negative
+	d.setCounts(limit, remaining, used)
+	return true
+}
+
+// An optionalNumber is a number that may be missing.
+type optionalNumber struct {
+	decimal
+	present bool
+}
+
+// parseDecimal reads one field; ok is false if it holds more than one number.
+func (g *headerGroup) parseNumber(f Kind) (c optionalNumber, ok bool) {
+	s := &g.values[f]
+	if s.value == "" {
+		return c, true
+	}
+	c.decimal, ok = parseDecimal(trimBlanks(s.value))
+	c.present = ok && !c.negative
+	return c, ok
+}
+
+// setCounts sets what is said. Used counts up to the limit, so that it says what
+// remains. A limit of a fraction, alone, is no count but a rate per second.
+func (d *limitBuilder) setCounts(limit, remaining, used optionalNumber) {
+	if limit.present && limit.nanos != 0 && !remaining.present && !used.present {
+		if d.Unit != "percent" && d.Unit != "fraction" { // which are shares of a limit that is not stated
+			d.Rate = limit.float()
+		}
+		return
+	}
+	if limit.present {
+		d.Limit.Limit, d.HasLimit = limit.whole, true
+	}
+	if used.present {
+		d.Used, d.HasUsed = used.whole, true
+		if limit.present {
+			d.Remaining, d.HasRemaining = max(limit.whole-used.whole, 0), true
+		}
+	}
+	if remaining.present {
+		d.Remaining, d.HasRemaining = remaining.whole, true
+	}
+}
+
+// readRate reads how much comes back: in each window if there is one, else in
+// each second.
+func (p *parser) readRate(g *headerGroup, d *limitBuilder) {
+	n, ok := parseDecimal(trimBlanks(g.values[KindRate].value))
+	if !ok || n.negative {
+		return
+	}
+	d.Rate = n.float()
+	if d.Window > 0 {
+		d.Rate /= d.Window.Seconds()
+	}
+}
+
+// merge joins drafts that are one limit: told in two spellings, told again
+// without its name, or told in pieces.
+func (l *builders) merge() {
+	for rule := mergeRespelled; rule <= mergeComplementary; rule++ {
+		l.mergeBy(rule)
+	}
+	l.assignResets()
+}
+
+// A mergeRule is a way for two drafts to be one limit.
+type mergeRule uint8
+
+const (
+	mergeRespelled mergeRule = iota
+	mergeRepeated
+	mergeUnnamed
+	mergeComplementary
+)
+
+// mergeBy merges every later draft into the first earlier one that it is like.
+func (l *builders) mergeBy(rule mergeRule) {
+	for i := 0; i < len(l.limits); i++ {
+		for j := i + 1; j < len(l.limits); j++ {
+			a, b := &l.limits[i], &l.limits[j]
+			if a.matches(b, rule) || b.matches(a, rule) {
+				a.mergeFrom(b)
+				l.remove(j)
+				j--
+			}
+		}
+	}
+}
+
+func (a *limitBuilder) matches(b *limitBuilder, rule mergeRule) bool {
+	switch rule {
+	case mergeRespelled:
+		return a.isRespelling(b)
+	case mergeRepeated:
+		return a.isRepetition(b)
+	case mergeUnnamed:
+		return a.isNamedLimitOf(b)
+	}
+	return a.isComplement(b)
+}
+
+func (l *builders) remove(i int) { l.limits = slices.Delete(l.limits, i, i+1) }
+
+// isRespelling: the same bucket under another spelling of the name, X-Rate-Limit-
+// beside RateLimit-, and nothing said differs.
+func (a *limitBuilder) isRespelling(b *limitBuilder) bool {
+	return a.qualifierHash == b.qualifierHash && a.header != b.header && !a.structured && !b.structured &&
+		a.Unit == b.Unit && a.isCompatible(b)
+}
+
+// isCompatible reports whether nothing that both say differs.
+func (a *limitBuilder) isCompatible(b *limitBuilder) bool {
+	return a.sameCounts(b) && !(a.Name != "" && b.Name != "" && a.Name != b.Name)
+}
+
+func (a *limitBuilder) sameCounts(b *limitBuilder) bool {
+	return !(a.HasLimit && b.HasLimit && a.Limit.Limit != b.Limit.Limit) &&
+		!(a.HasRemaining && b.HasRemaining && a.Remaining != b.Remaining) &&
+		!(a.Window > 0 && b.Window > 0 && a.Window != b.Window)
+}
+
+// isRepetition: b, which has no name or only the first words of it, says what a says.
+func (a *limitBuilder) isRepetition(b *limitBuilder) bool {
+	named := strings.HasPrefix(a.Name, b.Name) && (b.Name == "" || len(a.Name) > len(b.Name) && a.Name[len(b.Name)] == '-')
+	return named && a.HasLimit && b.HasLimit && a.HasRemaining && b.HasRemaining &&
+		a.Unit == b.Unit && a.sameCounts(b)
+}
+
+// isNamedLimitOf: one names its window and has only the limit, the other has no name and only
+// what remains (RateLimit-DailyLimit beside RateLimit-Remaining).
+func (a *limitBuilder) isNamedLimitOf(b *limitBuilder) bool {
+	return b.qualifierHash == 0 && a.HasLimit && !a.HasRemaining && !a.HasReset && b.HasRemaining && !b.HasLimit &&
+		!a.structured && !b.structured && a.Unit == b.Unit
+}
+
+// isComplement: each says of one window what the other does not (x-rate-limit-minute
+// beside x-minute-requests-left), or one has the limit and the other, which is
+// named after requests and nothing else, only what remains.
+func (a *limitBuilder) isComplement(b *limitBuilder) bool {
+	if a.structured || b.structured || a.Unit != b.Unit || a.HasLimit && b.HasLimit || a.HasRemaining && b.HasRemaining ||
+		a.HasUsed && b.HasUsed || a.HasReset && b.HasReset {
+		return false
+	}
+	return a.Window > 0 && a.Window == b.Window || a.HasLimit && b.HasRemaining && b.Name == "requests" && b.Window == 0
+}
+
+// mergeFrom adds what b says and a does not. A delay comes before a moment.
+func (a *limitBuilder) mergeFrom(b *limitBuilder) {
+	if !a.HasLimit && b.HasLimit {
+		a.Limit.Limit, a.HasLimit = b.Limit.Limit, true
+	}
+	if !a.HasRemaining && b.HasRemaining {
+		a.Remaining, a.HasRemaining = b.Remaining, true
+	}
+	if !a.HasUsed && b.HasUsed {
+		a.Used, a.HasUsed = b.Used, true
+	}
+	if b.HasReset && (!a.HasReset || b.ResetFormat.IsDelta() && !a.ResetFormat.IsDelta()) {
+		a.ResetAfter, a.HasReset, a.ResetFormat, a.unscaled = b.ResetAfter, true, b.ResetFormat, b.unscaled
+	}
+	a.Window = max(a.Window, b.Window)
+	a.Rate = max(a.Rate, b.Rate)
+	if len(b.Name) > len(a.Name) {
+		a.Name = b.Name
+	}
+	a.qualifierHash = max(a.qualifierHash, b.qualifierHash)
+}
+
+// assignResets gives a reset, a window or a name that stands alone to the limit
+// that lacks it: to the only one, else to the tightest.
+func (l *builders) assignResets() {
+	for i := 0; i < len(l.limits); i++ {
+		d := &l.limits[i]
+		if d.hasCounts() {
+			continue
+		}
+		if to := l.findIncomplete(d); to != nil {
+			to.mergeFrom(&limitBuilder{Limit: Limit{HasReset: d.HasReset, ResetAfter: d.ResetAfter, ResetFormat: d.ResetFormat, Window: d.Window}})
+			l.remove(i)
+			i--
+		}
+	}
+}
+
+func (l *builders) findIncomplete(d *limitBuilder) (to *limitBuilder) {
+	for i := range l.limits {
+		e := &l.limits[i]
+		if !e.hasCounts() || d.HasReset && e.HasReset || d.Window > 0 && e.Window > 0 {
+			continue
+		}
+		if to == nil || e.isTighter(to) {
+			to = e
+		}
+	}
+	return to
+}
+
+func (d *limitBuilder) isTighter(than *limitBuilder) bool {
+	if d.HasRemaining && than.HasRemaining && (d.Remaining == 0) != (than.Remaining == 0) {
+		return d.Remaining == 0
+	}
+	return d.Window > 0 && (than.Window == 0 || d.Window < than.Window)
+}
+
+// dropInvalid takes out what is no limit. Zeros on an answer that was served mean that
+// nothing is counted; a limit of zero on a refusal was not said; a reset of
+// nothing, beside counts that are negative, means that they are unknown.
+func (l *builders) dropInvalid(throttled bool) {
+	for i := 0; i < len(l.limits); i++ {
+		d := &l.limits[i]
+		switch {
+		case d.isUsedOnly(),
+			!d.hasCounts() && (d.invalid || !d.HasReset),
+			!throttled && d.HasLimit && d.Limit.Limit == 0 && d.Remaining == 0 && d.ResetAfter == 0:
+			l.remove(i)
+			i--
+		case throttled && d.HasLimit && d.Limit.Limit == 0:
+			d.HasLimit = false
+		}
+	}
+}
+
+// isUsedOnly reports whether d says only how much was used, and not in what time:
+// that is what this one request took, or what nobody can do anything with.
+func (d *limitBuilder) isUsedOnly() bool {
+	return d.HasUsed && !d.HasLimit && !d.HasRemaining && !d.HasReset && d.Window == 0 && d.Rate == 0
+}
+
+// fixMilliseconds finds resets in milliseconds that do not say so: one is beyond its
+// own window, and as milliseconds just what the missing units take to come back.
+// If one reset of an answer is, all are. The IETF drafts, which have the window
+// behind a number, are not suspected: they say seconds.
+func (l *builders) fixMilliseconds() {
+	if !l.hasMillisecondResets() {
+		return
+	}
+	for i := range l.limits {
+		if d := &l.limits[i]; d.unscaled {
+			d.ResetAfter, d.ResetFormat = d.ResetAfter/1000, FormatDeltaMillis
+		}
+	}
+}
+
+func (l *builders) hasMillisecondResets() bool {
+	for i := range l.limits {
+		d := &l.limits[i]
+		if !d.unscaled || d.Window == 0 || d.ResetAfter <= d.Window || !d.HasRemaining || d.Limit.Limit <= d.Remaining {
+			continue
+		}
+		missing := float64(d.Limit.Limit - d.Remaining)
+		refill := time.Duration(missing / float64(d.Limit.Limit) * float64(boundDelay(d.Window)))
+		if off := d.ResetAfter/1000 - refill; off.Abs() <= time.Millisecond+refill/100 {
+			return true
+		}
+	}
+	return false
+}

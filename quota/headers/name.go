@@ -1,0 +1,368 @@
+package headers
+
+import (
+	"strconv"
+	"time"
+)
+
+// A nameInfo is what a header name says.
+type nameInfo struct {
+	kind        Kind
+	isRateLimit bool          // the name speaks of rate limits; else only the values can tell
+	weakSignal  bool          // not marked, but limits are all that such names speak of
+	unit        string        // what is counted; "" is requests
+	window      time.Duration // the window named, 0: none
+	scale       time.Duration // unit of time of a bare number, 0: not named
+
+	spelling        uint8  // X- or not, one word or two
+	qualifierHash   uint64 // hash of the words that say which bucket; 0: none do
+	singleQualifier string // the bucket's name if it is one word of the dictionary
+}
+
+const (
+	spellingX = 1 << iota
+	spellingTwoWords
+)
+
+// maxNameLen is the number of bytes of a name that count, of a header as of a limit. What is
+// longer is truncated: of a header name each word, since the last ones say what the value is.
+const maxNameLen = 96
+
+// A nameWord is one word of a name.
+type nameWord struct {
+	dictWord
+	lo, hi   uint8 // where it stands
+	consumed bool  // it played its part and does not name the bucket
+}
+
+// A nameParser takes a name apart.
+type nameParser struct {
+	buf        [maxNameLen]byte // the name in lower case
+	words      [16]nameWord
+	n          int
+	keywordEnd int // index of the first part behind the marker; 0: no marker
+	kindIndex  int // index of the field word; -1: none
+}
+
+// parseName reads a name by its grammar: the rightmost field word says what the
+// value is, units and windows say of what, and the rest says which bucket.
+func parseName(name string) (m nameInfo, ok bool) {
+	var r nameParser
+	r.parse(name, &m)
+	return m, m.isRateLimit || m.weakSignal || m.kind == KindRetryAfter
+}
+
+func (r *nameParser) parse(name string, m *nameInfo) {
+	r.split(name)
+	r.findKeyword(m)
+	r.kindIndex = -1
+	r.findTwoWordKinds()
+	r.findKind()
+	if r.kindIndex >= 0 {
+		m.kind = r.words[r.kindIndex].kind
+		r.readTime(m)
+	}
+	r.readQualifiers(m)
+}
+
+// split cuts the name at its hyphens, and words that are glued together.
+func (r *nameParser) split(name string) {
+	s := toLower(r.buf[:], name)
+	if len(name) > maxNameLen {
+		s = truncateWords(r.buf[:], name)
+	}
+	start := 0
+	for i := 0; i <= len(s); i++ {
+		if i == len(s) || s[i] == '-' || s[i] == '_' || s[i] == '.' {
+			if i > start {
+				r.addWord(start, i, 3)
+			}
+			start = i + 1
+		}
+	}
+}
+
+// truncateWords copies into buf, in lower case, the first bytes of each word of a long name. What does
+// not fit then is left out.
+func truncateWords(buf []byte, name string) []byte {
+	const most = 16 // longer than any word of the dictionary
+	n, word := 0, 0
+	for i := 0; i < len(name) && n < len(buf); i++ {
+		if word++; name[i] == '-' || name[i] == '_' || name[i] == '.' {
+			word = 0
+		}
+		if word <= most {
+			toLower(buf[n:n+1], name[i:i+1])
+			n++
+		}
+	}
+	return buf[:n]
+}
+
+// addWord adds the word between lo and hi, or the words that it is glued of, cutting
+// up to depth times.
+func (r *nameParser) addWord(lo, hi, depth int) {
+	s := r.buf[lo:hi]
+	w, known := dictionary[string(s)]
+	if !known && depth > 0 {
+		if cut := splitPoint(s); cut > 0 {
+			r.addWord(lo, lo+cut, depth-1)
+			r.addWord(lo+cut, hi, depth-1)
+			return
+		}
+	}
+	if !known {
+		w = parseWindowWord(s)
+	}
+	if r.n < len(r.words) {
+		r.words[r.n] = nameWord{dictWord: w, lo: uint8(lo), hi: uint8(hi)}
+		r.n++
+	}
+}
+
+// splitPoint returns where to cut s, 0 if it is one word: in front of a field word
+// that ends it, behind a marker that begins it, or between a scope and a window.
+func splitPoint(s []byte) int {
+	const keyword = "ratelimit"
+	if len(s) > len(keyword) && string(s[:len(keyword)]) == keyword {
+		return len(keyword)
+	}
+	for _, suffix := range suffixes {
+		if cut := len(s) - len(suffix); cut > 1 && string(s[cut:]) == suffix {
+			return cut
+		}
+	}
+	if len(s) > 3 && (string(s[:3]) == "app" || string(s[:3]) == "api") {
+		return 3
+	}
+	return 0
+}
+
+// parseWindowWord reads windows such as 1m, 10s and 15min; what is neither that nor a
+// number alone is a qualifier.
+func parseWindowWord(s []byte) dictWord {
+	digits := 0
+	for digits < len(s) && digits < 4 && isDigit(s[digits]) {
+		digits++
+	}
+	if digits == 0 || digits == len(s) {
+		return dictWord{}
+	}
+	if unit := unitOfTime(string(s[digits:])); unit >= time.Second {
+		return dictWord{class: classWindow, duration: mulSaturating(unit, smallInt(s[:digits]))}
+	}
+	return dictWord{}
+}
+
+// findKeyword looks for what says that the name is about rate limits, in one
+// word or in two.
+func (r *nameParser) findKeyword(m *nameInfo) {
+	if r.n > 0 && r.is(0, "x") {
+		m.spelling |= spellingX
+	}
+	for i := range r.words[:r.n] {
+		p := &r.words[i]
+		if p.class == classKeyword {
+			p.consumed, r.keywordEnd, m.isRateLimit = true, i+1, true
+			return
+		}
+		if r.is(i, "rate") && i+1 < r.n && r.words[i+1].kind == KindLimit {
+			p.consumed, r.keywordEnd, m.isRateLimit = true, i+2, true
+			r.words[i+1].consumed, r.words[i+1].class = true, classKeyword
+			m.spelling |= spellingTwoWords
+			return
+		}
+	}
+}
+
+// findTwoWordKinds looks for fields of two words: retry after, fill rate.
+func (r *nameParser) findTwoWordKinds() {
+	for i := 0; i+1 < r.n; i++ {
+		p, next := &r.words[i], &r.words[i+1]
+		switch {
+		case r.is(i, "retry") && (next.class == classRelative || next.class == classAbsolute):
+			p.class, p.kind = classKind, KindRetryAfter // and not Retry-Count
+		case r.is(i, "burst") && next.class == classWeakKind && next.kind == KindLimit:
+			p.consumed = true // Burst-Capacity: how much fits into the bucket
+		case r.is(i, "per") && next.class != classWindow:
+			p.class = classQualifier // per-ticket
+		case r.is(i+1, "rate") && (r.is(i, "fill") || r.is(i, "refill") || r.is(i, "replenish") || r.is(i, "restore")):
+			p.consumed = true
+			next.class, next.kind = classKind, KindRate
+		}
+	}
+}
+
+// findKind takes the rightmost strong field word, else the rightmost weak one.
+// Retry is never overruled.
+func (r *nameParser) findKind() {
+	for i := range r.words[:r.n] {
+		p := &r.words[i]
+		switch {
+		case p.consumed || p.class != classKind && p.class != classWeakKind:
+		case r.kindIndex < 0, r.words[r.kindIndex].kind != KindRetryAfter && (p.class == classKind || r.words[r.kindIndex].class == classWeakKind):
+			r.kindIndex = i
+		}
+	}
+	if r.kindIndex >= 0 {
+		r.words[r.kindIndex].consumed = true
+	}
+}
+
+// readTime reads what stands behind a timed field: the unit of a bare number,
+// and whether it is a delay. What remains in seconds is the time until the reset.
+func (r *nameParser) readTime(m *nameInfo) {
+	if i := r.kindIndex + 1; m.kind == KindRemaining && i < r.n && r.words[i].class == classScale {
+		m.kind = KindResetAfter
+	}
+	if !m.kind.isTime() {
+		return
+	}
+	for i := range r.words[:r.n] {
+		p := &r.words[i]
+		near := i > r.kindIndex && r.words[i-1].consumed
+		switch {
+		case p.class == classScale && (near || i > r.kindIndex && r.is(i, "ms")):
+			m.scale, p.consumed = p.duration, true
+			if m.kind == KindReset {
+				m.kind = KindResetAfter
+			}
+		case p.class == classRelative && near:
+			p.consumed = true
+			if m.kind == KindReset {
+				m.kind = KindResetAfter
+			}
+		case p.class == classAbsolute && near, r.is(i, "time"):
+			p.consumed = true
+		}
+	}
+}
+
+func (r *nameParser) is(i int, s string) bool { return r.text(i) == s }
+
+// text returns part i. The compiler spares the copy where it is only compared.
+func (r *nameParser) text(i int) string {
+	p := &r.words[i]
+	return string(r.buf[p.lo:p.hi])
+}
+
+// readQualifiers reads the words that are left: unit, window, and which bucket.
+func (r *nameParser) readQualifiers(m *nameInfo) {
+	numQualifiers, at := 0, 0
+	for i := range r.words[:r.n] {
+		p := &r.words[i]
+		switch p.class {
+		case classUnit:
+			m.unit = r.unitAt(i)
+			m.weakSignal = m.weakSignal || p.onlyLimits && m.kind != KindNone
+		case classWindow:
+			m.window, m.unit = r.windowAt(i), max(m.unit, r.words[i].unit)
+			m.weakSignal = m.weakSignal || m.kind != KindNone && !m.kind.isTime()
+		case classScale:
+			if !p.consumed && p.duration == time.Second && i > r.keywordEnd && r.isQualifier(i-1) {
+				m.unit = r.text(i-1) + "_" + r.text(i) // seconds are always seconds of something
+			}
+		}
+		if !p.consumed && (p.kind == KindLimit || p.kind == KindUsed) {
+			m.weakSignal = m.weakSignal || m.kind != KindNone && m.kind != KindName // Limit-Remaining, Quota-Reset
+		}
+		if r.isQualifier(i) {
+			m.qualifierHash = r.addHash(m.qualifierHash, i)
+			numQualifiers, at = numQualifiers+1, i
+		}
+	}
+	if numQualifiers == 1 {
+		p := &r.words[at]
+		m.singleQualifier = commonName(r.buf[p.lo:p.hi])
+	}
+}
+
+// addHash adds part i to the hash of a bucket. Words for one window are one: what
+// remains today is of the limit per day.
+func (r *nameParser) addHash(h uint64, i int) uint64 {
+	p := &r.words[i]
+	if p.class == classWindow && p.duration > 0 {
+		var buf [20]byte
+		return hashWord(h, strconv.AppendInt(buf[:0], int64(p.duration), 10))
+	}
+	return hashWord(h, r.buf[p.lo:p.hi])
+}
+
+// isQualifier reports whether part i belongs to the name of the bucket.
+func (r *nameParser) isQualifier(i int) bool {
+	p := &r.words[i]
+	return !p.consumed && p.class != classFiller && p.class != classRelative && p.class != classAbsolute &&
+		(p.class != classKind || r.is(i, "quota"))
+}
+
+// unitAt returns the unit that part i names. What goes in and what comes out are
+// two units, as they have two prices.
+func (r *nameParser) unitAt(i int) string {
+	u := r.words[i].unit
+	for _, j := range [...]int{i - 1, i + 1} {
+		switch {
+		case j < 0 || j >= r.n:
+		case u == "" && j < i && r.words[j].unit == "concurrent_requests":
+			return "concurrent_requests"
+		case u == "tokens" && (r.is(j, "input") || r.is(j, "prompt")):
+			return "input_tokens"
+		case u == "tokens" && (r.is(j, "output") || r.is(j, "completion") || r.is(j, "generated")):
+			return "output_tokens"
+		}
+	}
+	return u
+}
+
+// windowAt returns the window that part i names: 10-second is ten of them.
+func (r *nameParser) windowAt(i int) time.Duration {
+	window := r.words[i].duration
+	if i > 0 {
+		if p := &r.words[i-1]; p.hi-p.lo <= 4 {
+			if n := smallInt(r.buf[p.lo:p.hi]); n > 0 {
+				window = mulSaturating(window, n)
+			}
+		}
+	}
+	return window
+}
+
+// qualifierName returns the words of a header name that say which bucket: those
+// behind the marker if there are any, else those in front.
+func qualifierName(name string) string {
+	var r nameParser
+	var m nameInfo
+	r.parse(name, &m)
+	for from := r.keywordEnd; ; from = 0 {
+		var out []byte
+		for i := from; i < r.n; i++ {
+			if r.isQualifier(i) {
+				if len(out) > 0 {
+					out = append(out, '-')
+				}
+				out = append(out, r.buf[r.words[i].lo:r.words[i].hi]...)
+			}
+		}
+		if len(out) > 0 || from == 0 {
+			return string(out)
+		}
+	}
+}
+
+// commonName returns the usual names of buckets without a copy, "" for others.
+func commonName(b []byte) string {
+	switch string(b) {
+	case "requests":
+		return "requests"
+	case "tokens":
+		return "tokens"
+	case "second":
+		return "second"
+	case "minute":
+		return "minute"
+	case "hour":
+		return "hour"
+	case "day":
+		return "day"
+	}
+	return ""
+}

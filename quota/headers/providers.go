@@ -1,0 +1,194 @@
+package headers
+
+import (
+	"sync"
+	"time"
+)
+
+// providers is the table. A row stands here because rules cannot tell it: most APIs
+// need none. The first row whose name or host fits counts.
+var providers = []Provider{
+	{Name: "Airweave", LimitHints: perWindow(time.Minute)},
+	{Name: "Amazon", Hosts: []string{".amazonaws.com", ".amazonaws.com.cn"}, Headers: map[string]Rule{
+		"X-Amzn-Ratelimit-Limit": {Kind: KindRate, Unique: true},
+	}, ErrorCodes: []string{ // as the SDKs of AWS have them
+		"Throttling", "ThrottlingException", "ThrottledException", "RequestThrottled", "RequestThrottledException",
+		"TooManyRequestsException", "RequestLimitExceeded", "ProvisionedThroughputExceededException",
+		"BandwidthLimitExceeded", "EC2ThrottledException", "PriorRequestNotComplete", "SlowDown", "TransactionInProgressException",
+	}},
+	{Name: "Atlassian", Hosts: []string{".atlassian.net"}, LimitHints: []LimitHint{
+		{WithoutLimit: true},
+		{Unit: "points", Window: time.Hour},
+	}},
+	{Name: "BigCommerce", Hosts: []string{"api.bigcommerce.com"}, Headers: map[string]Rule{
+		"X-Rate-Limit-Requests-Quota": {Kind: KindLimit, Name: "-", Unique: true},
+		"X-Rate-Limit-Requests-Left":  {Kind: KindRemaining, Name: "-", Unique: true},
+		"X-Rate-Limit-Time-Reset-Ms":  {Kind: KindResetAfter, Name: "-", Scale: time.Millisecond, Unique: true},
+		"X-Rate-Limit-Time-Window-Ms": {Kind: KindWindow, Name: "-", Scale: time.Millisecond, Unique: true},
+	}},
+	{Name: "Bitget", Hosts: []string{"api.bitget.com"}, Headers: map[string]Rule{
+		"X-Mbx-Used-Remain-Limit": {Kind: KindRemaining, Name: "-", Unique: true},
+	}},
+	{Name: "Bybit", Hosts: []string{"api.bybit.com"}, Headers: map[string]Rule{
+		"X-Bapi-Limit":                 {Kind: KindLimit, Name: "-", Unique: true},
+		"X-Bapi-Limit-Status":          {Kind: KindRemaining, Name: "-", Unique: true},
+		"X-Bapi-Limit-Reset-Timestamp": {Kind: KindReset, Name: "-", Unique: true},
+	}},
+	{Name: "Binance", Hosts: []string{".binance.com"}, ThrottledStatuses: []int{418}},
+	{Name: "bitFlyer", Hosts: []string{"api.bitflyer.com"}, Headers: map[string]Rule{
+		"X-Ratelimit-Period": {}, // counts down: the rest of the window, which Reset says too
+	}, LimitHints: perWindow(5 * time.Minute)},
+	{Name: "Buildkite", Hosts: []string{"api.buildkite.com", "graphql.buildkite.com"}, LimitHints: []LimitHint{
+		{Unit: "points", Window: 5 * time.Minute},
+	}},
+	{Name: "Dataverse", Hosts: []string{".dynamics.com"}, Headers: map[string]Rule{
+		"X-Ms-Ratelimit-Time-Remaining-Xrm-Requests": {Unique: true}, // seconds of execution
+	}},
+	{Name: "DNS Made Easy", Hosts: []string{"api.dnsmadeeasy.com"}, LimitHints: perWindow(5 * time.Minute)},
+	{Name: "DNSimple", Hosts: []string{"api.dnsimple.com"}, LimitHints: perWindow(time.Hour)},
+	{Name: "DigitalOcean", Hosts: []string{"api.digitalocean.com"}, LimitHints: perWindow(time.Hour)},
+	{Name: "Discogs", Hosts: []string{"api.discogs.com"}, LimitHints: perWindow(time.Minute)},
+	{Name: "Discord", Hosts: []string{"discord.com"}, Headers: map[string]Rule{
+		"X-Ratelimit-Global": {Read: func(v string, r *Report) { r.Global = v == "true" }},
+	}},
+	{Name: "Elsevier", Hosts: []string{"api.elsevier.com"}, LimitHints: perWindow(7 * day)},
+	{Name: "Envoy", Headers: map[string]Rule{
+		"X-Envoy-Ratelimited": {Unique: true, Read: func(_ string, r *Report) { r.Throttled = true }},
+	}},
+	{Name: "Facebook", Hosts: []string{"graph.facebook.com"}, Headers: map[string]Rule{
+		"X-App-Usage":                 {Unique: true, Read: readMetaUsage},
+		"X-Ad-Account-Usage":          {Unique: true, Read: readMetaUsage},
+		"X-Business-Use-Case-Usage":   {Unique: true, Read: readMetaUsage},
+		"X-Fb-Ads-Insights-Throttle":  {Unique: true, Read: readMetaUsage},
+		"X-Page-Usage":                {Unique: true, Read: readMetaUsage},
+		"X-Ad-Account-Insights-Usage": {Unique: true, Read: readMetaUsage},
+	}},
+	{Name: "Fastly", Hosts: []string{"api.fastly.com"}, LimitHints: perWindow(time.Hour)},
+	{Name: "Fitbit", Hosts: []string{"api.fitbit.com"}, LimitHints: perWindow(time.Hour)},
+	{Name: "GitHub", Hosts: []string{"api.github.com"}, InspectSuccessBody: true, LimitHints: []LimitHint{
+		{Name: "graphql", Unit: "points", Window: time.Hour},
+		{Name: "search", Window: time.Minute},
+		{Name: "code_search", Window: time.Minute},
+		{Name: "-", Limit: 30, Window: time.Minute},
+		{Name: "-", Limit: 10, Window: time.Minute},
+		{Window: time.Hour},
+	}},
+	{Name: "Freshdesk", Hosts: []string{".freshdesk.com", ".freshservice.com"}, Headers: map[string]Rule{
+		"X-Ratelimit-Used-Currentrequest": {Unique: true}, // units of this request
+	}},
+	{Name: "GitLab", Hosts: []string{"gitlab.com"}, LimitHints: perWindow(time.Minute)},
+	{Name: "GoCardless", Hosts: []string{"api.gocardless.com"}, LimitHints: perWindow(time.Minute)},
+	{Name: "Google", Hosts: []string{".googleapis.com"}, AccountParams: []string{"key"}},
+	{Name: "Hetzner", Hosts: []string{"dns.hetzner.com", "api.hetzner.cloud"}, LimitHints: perWindow(time.Hour)},
+	{Name: "Imgur", Hosts: []string{"api.imgur.com"}, LimitHints: []LimitHint{
+		{Name: "user", Unit: "credits", Window: time.Hour},
+		{Name: "client", Unit: "credits", Window: day},
+	}},
+	{Name: "ip-api.com", Hosts: []string{"ip-api.com", ".ip-api.com"}, Headers: map[string]Rule{
+		"X-Rl":  {Kind: KindRemaining, Name: "-", Unique: true},
+		"X-Ttl": {Kind: KindResetAfter, Name: "-"},
+	}},
+	{Name: "KuCoin", Hosts: []string{"api.kucoin.com", "api-futures.kucoin.com"}, Headers: map[string]Rule{
+		"Gw-Ratelimit-Limit":     {Kind: KindLimit, Name: "-", Unique: true},
+		"Gw-Ratelimit-Remaining": {Kind: KindRemaining, Name: "-", Unique: true},
+		"Gw-Ratelimit-Reset":     {Kind: KindResetAfter, Name: "-", Scale: time.Millisecond, Unique: true},
+	}, LimitHints: perWindow(30 * time.Second)},
+	{Name: "Lightspeed Retail", Hosts: []string{"api.lightspeedapp.com"}, Headers: map[string]Rule{
+		"X-Ls-Api-Bucket-Level": {Kind: KindLimit, Name: "-", Unique: true},
+	}},
+	{Name: "Jira", LimitHints: []LimitHint{{WithoutLimit: true}, {Unit: "points", Window: time.Hour}}},
+	{Name: "Linear", Hosts: []string{"api.linear.app"}, InspectSuccessBody: true, LimitHints: perWindow(time.Hour)},
+	{Name: "lemlist", Hosts: []string{"api.lemlist.com"}, LimitHints: perWindow(2 * time.Second)},
+	{Name: "MailerLite", Hosts: []string{"api.mailerlite.com"}, LimitHints: perWindow(time.Minute)},
+	{Name: "Mashery", Headers: map[string]Rule{
+		"X-Mashery-Error-Code": {Unique: true, Read: readMashery},
+	}},
+	{Name: "Mastodon", Hosts: []string{"mastodon.social", "mastodon.online"}, LimitHints: []LimitHint{
+		{Limit: 30, Window: 30 * time.Minute},
+		{Limit: 300, Window: 5 * time.Minute},
+	}},
+	{Name: "Miro", Hosts: []string{"api.miro.com"}, LimitHints: []LimitHint{{Unit: "credits", Window: time.Minute}}},
+	{Name: "Mistral", Hosts: []string{"api.mistral.ai"}, LimitHints: []LimitHint{
+		{Name: "bysize", Rename: "size", Unit: "tokens"},
+		{Name: "bysize-minute", Rename: "size", Unit: "tokens"},
+		{Name: "bysize-month", Rename: "size-month", Unit: "tokens"},
+	}},
+	{Name: "NCBI", Hosts: []string{"eutils.ncbi.nlm.nih.gov"}, LimitHints: perWindow(time.Second)},
+	{Name: "Okta", Hosts: []string{".okta.com", ".oktapreview.com"}, LimitHints: []LimitHint{
+		{WithoutLimit: true, Rename: "concurrency", Unit: "concurrent_requests"},
+		{Window: time.Minute},
+	}},
+	{Name: "Persona", Hosts: []string{"withpersona.com"}, LimitHints: perWindow(time.Minute)},
+	{Name: "Pingdom", Hosts: []string{"api.pingdom.com"}, Headers: map[string]Rule{
+		"Req-Limit-Short": {Unique: true, Read: func(v string, r *Report) { readPingdom("short", v, r) }},
+		"Req-Limit-Long":  {Unique: true, Read: func(v string, r *Report) { readPingdom("long", v, r) }},
+	}},
+	{Name: "Pipedrive", Hosts: []string{".pipedrive.com"}, Headers: map[string]Rule{
+		"X-Daily-Ratelimit-Token-Limit":     {Kind: KindLimit, Unit: "tokens", Unique: true},
+		"X-Daily-Ratelimit-Token-Remaining": {Kind: KindRemaining, Unit: "tokens", Unique: true},
+	}},
+	{Name: "Prisjakt", Headers: map[string]Rule{
+		"X-Rate-Limit-Reset": {Kind: KindResetAfter, Scale: time.Millisecond},
+	}, LimitHints: perWindow(time.Hour)},
+	{Name: "pyannote", Hosts: []string{"api.pyannote.ai"}, LimitHints: perWindow(time.Minute)},
+	{Name: "Reddit", Hosts: []string{".reddit.com"}, LimitHints: perWindow(10 * time.Minute)},
+	{Name: "Resend", Hosts: []string{"api.resend.com"}, LimitHints: perWindow(time.Second)},
+	{Name: "Salesforce", Hosts: []string{".salesforce.com", ".force.com"}, LimitHints: []LimitHint{
+		{Name: "api-usage", Window: day},
+	}, ErrorCodes: []string{"REQUEST_LIMIT_EXCEEDED"}},
+	{Name: "Sentry", Hosts: []string{".sentry.io", "sentry.io"}, Headers: map[string]Rule{
+		"X-Sentry-Rate-Limits": {Unique: true, Read: readSentry},
+	}},
+	{Name: "Shopify", Hosts: []string{".myshopify.com"}, InspectSuccessBody: true, Headers: map[string]Rule{
+		"X-Shopify-Shop-Api-Call-Limit":      {Kind: KindLimit, Name: "shop", Unique: true},
+		"Http_x_shopify_shop_api_call_limit": {Unique: true}, // the same again
+	}},
+	{Name: "SkuVault", Hosts: []string{"app.skuvault.com"}, Headers: map[string]Rule{
+		"X-Ratelimit-Reset": {Kind: KindResetAfter, Scale: time.Millisecond},
+	}},
+	{Name: "Slack", Hosts: []string{"slack.com"}, InspectSuccessBody: true},
+	{Name: "Strava", Hosts: []string{"www.strava.com"}, Headers: map[string]Rule{
+		"X-Ratelimit-Limit":     {Kind: KindLimit, Windows: []time.Duration{15 * time.Minute, day}},
+		"X-Readratelimit-Limit": {Kind: KindLimit, Windows: []time.Duration{15 * time.Minute, day}},
+	}},
+	{Name: "Telegram", Hosts: []string{"api.telegram.org"}},
+	{Name: "TMDB", Hosts: []string{"api.themoviedb.org"}, LimitHints: perWindow(10 * time.Second)},
+	{Name: "Trello", Hosts: []string{"api.trello.com"}, LimitHints: []LimitHint{
+		{Name: "db-query-time", Unit: "milliseconds"},
+	}},
+	{Name: "Twilio", Hosts: []string{".twilio.com"}, Headers: map[string]Rule{
+		"Twilio-Concurrent-Requests": {Kind: KindUsed, Unit: "concurrent_requests", Unique: true},
+	}},
+	{Name: "Walmart", Hosts: []string{"marketplace.walmartapis.com"}, Headers: map[string]Rule{
+		"X-Current-Token-Count":     {Kind: KindRemaining, Name: "-", Unique: true},
+		"X-Next-Replenishment-Time": {Kind: KindReset, Name: "-", Unique: true},
+	}},
+	{Name: "X (Twitter)", Hosts: []string{"api.twitter.com", "api.x.com"}, LimitHints: []LimitHint{
+		{Name: "app", Window: day},
+		{Name: "-", Rename: "user", Window: 15 * time.Minute},
+	}},
+	{Name: "Xero", Hosts: []string{"api.xero.com"}, LimitHints: []LimitHint{
+		{Name: "day", Max: 5000},
+		{Name: "min", Rename: "minute", Max: 60},
+		{Name: "app-min", Rename: "app-minute", Max: 10000},
+	}},
+	{Name: "Zendesk", Hosts: []string{".zendesk.com"}, LimitHints: []LimitHint{
+		{Name: "-", Rename: "account", Window: time.Minute},
+	}},
+}
+
+// perWindow is an API all of whose limits are per window.
+func perWindow(window time.Duration) []LimitHint { return []LimitHint{{Window: window}} }
+
+// uniqueRules returns the rows whose header names mean one thing on every host.
+var uniqueRules = sync.OnceValue(func() map[string]*Rule {
+	m := make(map[string]*Rule)
+	for i := range providers {
+		for name, rule := range providers[i].Headers {
+			if rule.Unique {
+				m[name] = &rule
+			}
+		}
+	}
+	return m
+})

@@ -1,0 +1,126 @@
+package headers
+
+import (
+	"net/http"
+	"slices"
+	"time"
+)
+
+// readRetryHeaders reads the headers of the Retry-After family. The longest delay counts, and what
+// is malformed is not stated. A delay in milliseconds that is not 0 goes before Retry-After,
+// which is the same in whole seconds.
+func (p *parser) readRetryHeaders() {
+	exact := slices.ContainsFunc(p.retryHeaders, p.isMilliseconds)
+	for _, h := range p.retryHeaders {
+		if exact && h.isRetryAfter {
+			continue
+		}
+		for _, v := range h.values[:min(len(h.values), maxInstances)] {
+			if len(v) <= maxDateLen {
+				p.addRetryAfter(v, h.scale)
+			}
+		}
+	}
+}
+
+// isMilliseconds reports whether h is a delay in milliseconds, and not 0.
+func (p *parser) isMilliseconds(h retryHeader) bool {
+	if h.scale != time.Millisecond || len(h.values[0]) > maxDateLen {
+		return false
+	}
+	d, _, ok := p.parseRetryDelay(h.values[0], h.scale)
+	return ok && d > 0
+}
+
+func (p *parser) addRetryAfter(v string, scale time.Duration) {
+	d, form, ok := p.parseRetryDelay(v, scale)
+	if ok && (!p.out.HasRetryAfter || d > p.out.RetryAfter || d == p.out.RetryAfter && form < p.out.RetryFormat) {
+		p.out.RetryAfter, p.out.HasRetryAfter, p.out.RetryFormat = d, true, form
+	}
+}
+
+func (p *parser) parseRetryDelay(v string, scale time.Duration) (time.Duration, TimeFormat, bool) {
+	v = trimBlanks(v)
+	n, ok := parseDecimal(v)
+	switch {
+	case ok && n.negative:
+		return 0, FormatNone, false
+	case ok && n.whole >= 1e9:
+		return p.parseRetryEpoch(n, scale)
+	case ok && scale == time.Millisecond:
+		return n.duration(scale), FormatDeltaMillis, true
+	case ok:
+		return n.duration(time.Second), FormatDeltaSeconds, true
+	}
+	t, ok := parseTime(v, scale, p.received)
+	if !ok {
+		return 0, FormatNone, false
+	}
+	return p.delayUntil(t), t.format, true
+}
+
+// parseRetryEpoch reads a number too large for a delay: the time since 1970 in seconds
+// or milliseconds, sent by mistake, if that is a time about now; else it is the
+// endless delay that it says.
+func (p *parser) parseRetryEpoch(n decimal, scale time.Duration) (time.Duration, TimeFormat, bool) {
+	now := p.serverTime()
+	about := func(at time.Time) bool { d := at.Sub(now); return d > -10*365*day && d < 10*365*day }
+	if at := time.Unix(n.whole, n.nanos); n.whole < 1e11 && about(at) {
+		return timeUntil(at, now), FormatEpochSeconds, true
+	}
+	if at := time.UnixMilli(n.whole); n.whole < 1e14 && about(at) {
+		return timeUntil(at, now), FormatEpochMillis, true
+	}
+	if scale == 0 {
+		scale = time.Second
+	}
+	return n.duration(scale), FormatDeltaSeconds, true
+}
+
+// fixRetryAfter finds a Retry-After in milliseconds: as such it is about the reset of
+// the same answer, and as seconds a thousand times that.
+func (p *parser) fixRetryAfter(l *builders) {
+	if p.out.RetryFormat != FormatDeltaSeconds || p.out.RetryAfter < 1000*time.Second {
+		return
+	}
+	for i := range l.limits {
+		d := &l.limits[i]
+		if !d.HasReset || d.ResetAfter == 0 {
+			continue
+		}
+		if off := p.out.RetryAfter/1000 - d.ResetAfter; off.Abs() <= 2*time.Second && d.ResetAfter < p.out.RetryAfter/100 {
+			p.out.RetryAfter, p.out.RetryFormat = p.out.RetryAfter/1000, FormatDeltaMillis
+			return
+		}
+	}
+}
+
+// isThrottled reports whether the answer is a refusal because of a limit. 429 is
+// one by definition. 403 and 503 mean other things too: a limit that is used up
+// makes them one, and Retry-After makes 403 one. 418, 420 and 529 are what some
+// made up for the purpose.
+func (p *parser) isThrottled(list []limitBuilder) bool {
+	if p.provider != nil && p.provider.isThrottledStatus(p.status) {
+		return true
+	}
+	switch p.status {
+	case http.StatusTooManyRequests, 420, 529:
+		return true
+	case http.StatusTeapot:
+		return p.out.HasRetryAfter
+	case http.StatusForbidden:
+		return p.out.HasRetryAfter || anyExhausted(list)
+	case http.StatusServiceUnavailable:
+		return anyExhausted(list)
+	}
+	return false
+}
+
+func anyExhausted(list []limitBuilder) bool {
+	for i := range list {
+		if list[i].HasRemaining && list[i].Remaining == 0 {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,73 @@
+package headers
+
+import (
+	"math"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestParseDate_readsFormatsInUse(t *testing.T) {
+	received := time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC)
+	for s, want := range map[string]string{
+		"Sun, 06 Nov 1994 08:49:37 GMT":                                      "1994-11-06T08:49:37Z",
+		"Sunday, 06-Nov-94 08:49:37 GMT":                                     "1994-11-06T08:49:37Z",
+		"Sun Nov  6 08:49:37 1994":                                           "1994-11-06T08:49:37Z",
+		"sat, 07 may 2022 13:10:40 UTC":                                      "2022-05-07T13:10:40Z",
+		"Fri, 25 Sep 2020  00:34:18 GMT":                                     "2020-09-25T00:34:18Z",
+		"Fri, 14 Feb 2019 20:14:19 GMT":                                      "2019-02-14T20:14:19Z", // a Thursday
+		"Monday, 01-Jan-40 00:00:00 GMT":                                     "2040-01-01T00:00:00Z",
+		"Monday, 01-Jan-80 00:00:00 GMT":                                     "1980-01-01T00:00:00Z",
+		"2018-07-20T10:08:27.9891144Z":                                       "2018-07-20T10:08:27.9891144Z",
+		"2026-05-18T10:00Z":                                                  "2026-05-18T10:00:00Z",
+		"2021-02-16 09:02:42":                                                "2021-02-16T09:02:42Z",
+		"2025-07-08 15:35:40 -0700":                                          "2025-07-08T22:35:40Z",
+		"2020-02-27T00:00:00+00:00":                                          "2020-02-27T00:00:00Z",
+		"2021-02-16 09:02:42 +0530 IST":                                      "",
+		"2023-11-14 22:13:20 +0000 UTC":                                      "2023-11-14T22:13:20Z",
+		"Tue Feb 16 2021 09:02:42 GMT+0100 (Central European Standard Time)": "2021-02-16T08:02:42Z",
+		"2026-13-01T00:00:00Z":                                               "", "2026-11-21": "", "Tue": "", "": "", "-3": "", "1.5": "", "1000abc": "",
+		"2026-11-21T25:61:00Z": "", "21 Nov 2026 8:5:1 GMT": "", "Wed, 21 Oct 2015 07:28:00 EST": "",
+	} {
+		got, ok := parseDate(s, received)
+		if want == "" {
+			require.False(t, ok, "%q is %v", s, got)
+			continue
+		}
+		at, err := time.Parse(time.RFC3339Nano, want)
+		require.NoError(t, err)
+		require.True(t, ok, "%q", s)
+		require.True(t, got.Equal(at), "%q is %v", s, got)
+	}
+}
+
+func TestParseDate_agreesWithNetHTTP(t *testing.T) {
+	at := time.Date(1999, 12, 31, 23, 59, 59, 0, time.UTC)
+	for range 800 {
+		at = at.Add(31*day + 3*time.Hour + 7*time.Minute + 11*time.Second)
+		for _, layout := range []string{http.TimeFormat, time.ANSIC, time.RFC3339} {
+			got, ok := parseDate(at.Format(layout), at)
+			require.True(t, ok)
+			require.True(t, got.Equal(at), "%s: %v", at.Format(layout), got)
+		}
+	}
+}
+
+func TestParseDuration_readsFormatsInUse(t *testing.T) {
+	for s, want := range map[string]time.Duration{
+		"6ms": 6 * time.Millisecond, "8.64s": 8640 * time.Millisecond, "1m6.779s": 66779 * time.Millisecond, "0s": 0,
+		"17.399999999s": 17399999999, "1h0m0s": time.Hour, "10s": 10 * time.Second, "1d": day, "10 seconds": 10 * time.Second,
+		"1 minute 30 seconds": 90 * time.Second, "734.512ms": 734512 * time.Microsecond, "500µs": 500 * time.Microsecond,
+		"57.238747106s": 57238747106, "0.0000000001s": 1, "999999999999999h": math.MaxInt64, "1w": 7 * day,
+	} {
+		got, ok := parseDuration(s)
+		require.True(t, ok, s)
+		require.Equal(t, want, got, s)
+	}
+	for _, s := range []string{"", "s", "1", "-1s", "1x", "1s2", "1..5s", ".5s", "1e3s"} {
+		_, ok := parseDuration(s)
+		require.False(t, ok, s)
+	}
+}

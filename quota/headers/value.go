@@ -1,0 +1,375 @@
+package headers
+
+import (
+	"encoding/base64"
+	"math"
+	"math/bits"
+	"strings"
+	"time"
+
+	"github.com/heed-go/heed/internal/sfv"
+)
+
+// A decimal is a decimal as it stands in a header, saturating: its whole part and
+// the billionths behind the point, rounded up.
+type decimal struct {
+	whole    int64
+	nanos    int64
+	negative bool
+}
+
+// parseDecimal reads a decimal, and nothing but a decimal: "1000abc", "0x10" and
+// "1e3" are not numbers here, since no server means what a prefix of them says.
+func parseDecimal(s string) (n decimal, ok bool) {
+	if s != "" && (s[0] == '-' || s[0] == '+') {
+		n.negative = s[0] == '-'
+		s = s[1:]
+	}
+	i := 0
+	for ; i < len(s) && isDigit(s[i]); i++ {
+		hi, lo := bits.Mul64(uint64(n.whole), 10)
+		lo += uint64(s[i] - '0')
+		if n.whole = int64(lo); hi != 0 || lo > math.MaxInt64 {
+			n.whole = math.MaxInt64
+			i += countPrefix(s[i:], isDigit)
+			break
+		}
+	}
+	if i == 0 || i > maxDigits {
+		return decimal{}, false
+	}
+	if i == len(s) {
+		return n, true
+	}
+	if s[i] != '.' || i+1 == len(s) {
+		return decimal{}, false
+	}
+	return n, n.fraction(s[i+1:])
+}
+
+// maxDigits bounds what is read as a number at all.
+const maxDigits = 64
+
+func (n *decimal) fraction(s string) bool {
+	unit, more := int64(1e8), false
+	for i := range len(s) {
+		if !isDigit(s[i]) || i > maxDigits {
+			return false
+		}
+		n.nanos += int64(s[i]-'0') * unit
+		more = more || unit == 0 && s[i] != '0'
+		unit /= 10
+	}
+	if more {
+		n.nanos++
+	}
+	if n.nanos >= 1e9 && n.whole < math.MaxInt64 {
+		n.whole, n.nanos = n.whole+1, 0
+	}
+	return true
+}
+
+// duration returns n units of time, rounded up, at most the longest duration.
+func (n decimal) duration(unit time.Duration) time.Duration {
+	hi, lo := bits.Mul64(uint64(n.whole), uint64(unit))
+	if hi != 0 || lo > math.MaxInt64 {
+		return math.MaxInt64
+	}
+	u := int64(unit)
+	part := u/1e9*n.nanos + (u%1e9*n.nanos+1e9-1)/1e9
+	return addSaturating(time.Duration(lo), time.Duration(part))
+}
+
+func (n decimal) float() float64 { return float64(n.whole) + float64(n.nanos)/1e9 }
+
+// A timeValue is a time as a header tells it: a delay, or a moment.
+type timeValue struct {
+	format TimeFormat
+	delay  time.Duration // of relative forms
+	at     time.Time     // of absolute forms
+}
+
+// parseTime reads a delay or a moment. What a bare number is shows in its
+// size: from 1e9 on it is seconds since 1970, from 1e11 on milliseconds, from 1e14
+// on microseconds. scale is the unit of a bare number if the name says it, 0 if not.
+// A negative number is a moment that is past, but -1 says nothing: some gateways send
+// it for what they do not know.
+func parseTime(s string, scale time.Duration, received time.Time) (t timeValue, ok bool) {
+	s = trimBlanks(s)
+	n, ok := parseDecimal(s)
+	switch {
+	case ok && n.negative:
+		return timeValue{format: FormatDeltaSeconds}, n.whole != 1
+	case ok && n.whole >= 1e11 && n.whole < 1e14:
+		return timeValue{format: FormatEpochMillis, at: time.UnixMilli(n.whole)}, true
+	case ok && n.whole >= 1e14 && n.whole < 1e17:
+		return timeValue{format: FormatEpochMicros, at: time.UnixMicro(n.whole)}, true
+	case ok && n.whole >= 1e9 && n.whole < 1e11 && scale == 0:
+		return timeValue{format: FormatEpochSeconds, at: time.Unix(n.whole, n.nanos)}, true
+	case ok && scale == time.Millisecond:
+		return timeValue{format: FormatDeltaMillis, delay: n.duration(scale)}, true
+	case ok:
+		return timeValue{format: FormatDeltaSeconds, delay: n.duration(time.Second)}, true
+	}
+	if d, ok := parseDuration(s); ok {
+		return timeValue{format: FormatDuration, delay: d}, true
+	}
+	at, ok := parseDate(s, received)
+	return timeValue{format: FormatDate, at: at}, ok
+}
+
+// A listEntry is one member of a value that holds several: "100;w=60", "100:120",
+// "32/40", "DeleteVM3Min;237".
+type listEntry struct {
+	name      string
+	n         decimal
+	hasN      bool    // n was there
+	second    decimal // behind a slash
+	hasSecond bool    // second was there
+	window    time.Duration
+}
+
+// maxEntries is how many members of one value are read.
+const maxEntries = 16
+
+// parseEntries reads a list of entries. It returns false if any of them makes
+// no sense, since then the others may not either. Three numbers or more between
+// slashes are a list, too.
+func parseEntries(s string, out *[maxEntries]listEntry) (n int, ok bool) {
+	sep := byte(',')
+	if strings.Count(s, "/") >= 2 && countPrefix(s, func(c byte) bool { return isDigit(c) || c == '/' }) == len(s) {
+		sep = '/'
+	}
+	for s != "" && n < len(out) {
+		var item string
+		item, s = cutOutsideQuotes(s, sep)
+		if item = trimBlanks(item); item == "" {
+			continue
+		}
+		if !out[n].parse(item) {
+			return 0, false
+		}
+		n++
+	}
+	return n, n > 0
+}
+
+func (e *listEntry) parse(s string) bool {
+	*e = listEntry{}
+	head, params := cutOutsideQuotes(s, ';')
+	head = trimBlanks(head)
+	if !e.parseHead(head) {
+		*e = listEntry{name: head}
+	}
+	for params != "" {
+		var p string
+		p, params = cutOutsideQuotes(params, ';')
+		e.parseParam(trimBlanks(p))
+	}
+	return e.hasN
+}
+
+// parseHead reads "100", "100:60", "32/40", "100/hour", "100 per minute" and
+// "QueriesPerHour:3".
+func (e *listEntry) parseHead(s string) (ok bool) {
+	digits := countPrefix(s, func(c byte) bool { return isDigit(c) || c == '.' || c == '-' || c == '+' })
+	rest := trimBlanks(s[digits:])
+	if e.n, ok = parseDecimal(s[:digits]); !ok {
+		return e.parseNamed(s)
+	}
+	switch e.hasN = true; {
+	case rest == "":
+		return true
+	case rest[0] == ':':
+		e.second, ok = parseDecimal(trimBlanks(rest[1:]))
+		e.window = e.second.duration(time.Second)
+		return ok
+	case rest[0] == '/':
+		if e.second, e.hasSecond = parseDecimal(trimBlanks(rest[1:])); e.hasSecond {
+			return true
+		}
+		e.window, ok = parsePeriod(trimBlanks(rest[1:]))
+		return ok
+	}
+	_, rest, _ = strings.Cut(rest, "per ")
+	e.window, ok = parsePeriod(rest)
+	return ok
+}
+
+// parseNamed reads what is left under a name: "QueriesPerHour:3".
+func (e *listEntry) parseNamed(s string) (ok bool) {
+	i := strings.LastIndexByte(s, ':')
+	if i <= 0 || !isLetter(s[0]) {
+		return false
+	}
+	e.n, ok = parseDecimal(s[i+1:])
+	e.name, e.hasN = s[:i], ok
+	return ok
+}
+
+// parsePeriod reads a length of time behind "per": "minute" is one of them.
+func parsePeriod(s string) (time.Duration, bool) {
+	if unit := unitOfTime(s); unit > 0 {
+		return unit, true
+	}
+	return parseDuration(s)
+}
+
+func (e *listEntry) parseParam(s string) {
+	key, value, isPair := strings.Cut(s, "=")
+	n, ok := parseDecimal(trimBlanks(value))
+	switch key = trimBlanks(key); {
+	case !isPair:
+		if n, ok := parseDecimal(key); ok && !e.hasN { // DeleteVM3Min;237
+			e.n, e.hasN = n, true
+			e.window = windowSuffix(e.name)
+		}
+	case (key == "w" || key == "window") && ok:
+		e.window = n.duration(time.Second)
+	case key == "name":
+		e.name = strings.Trim(trimBlanks(value), `"`)
+	}
+}
+
+// windowSuffix returns the window at the end of a bucket's name, as DeleteVM30Min has it.
+func windowSuffix(name string) time.Duration {
+	letters := len(name)
+	for letters > 0 && isLetter(name[letters-1]) {
+		letters--
+	}
+	digits := letters
+	for digits > 0 && letters-digits < 4 && isDigit(name[digits-1]) {
+		digits--
+	}
+	if digits == letters {
+		return 0
+	}
+	n, _ := parseDecimal(name[digits:letters])
+	return n.duration(unitOfTime(name[letters:]))
+}
+
+// intParam returns the value of parameter key of it, if there is one. It is not valid if
+// there is one that is no integer, or negative.
+func intParam(it *sfv.Item, key string) (n decimal, ok, valid bool) {
+	v, ok := it.Param(key)
+	if !ok {
+		return decimal{}, false, true
+	}
+	n, ok = intValue(v)
+	return n, ok, ok
+}
+
+// intValue returns v if it is an integer that is not negative.
+func intValue(v sfv.Value) (decimal, bool) {
+	if v.Kind != sfv.Number || strings.IndexByte(v.Text, '.') >= 0 {
+		return decimal{}, false
+	}
+	n, ok := parseDecimal(v.Text)
+	return n, ok && !n.negative
+}
+
+// partitionKey returns the partition key of it, "" if it has none. A value that is not a
+// byte sequence, as the draft requires, counts as it is.
+func partitionKey(it *sfv.Item) string {
+	v, ok := it.Param("pk")
+	if !ok || v.Kind == sfv.Bool {
+		return ""
+	}
+	if v.Kind == sfv.Bytes {
+		if b, err := base64.StdEncoding.DecodeString(v.Text); err == nil {
+			return truncate(string(b))
+		}
+	}
+	return truncate(v.String())
+}
+
+// Header names and values are ASCII; these take them apart without copies.
+
+func isDigit(c byte) bool { return c >= '0' && c <= '9' }
+
+func isLetter(c byte) bool { return c|0x20 >= 'a' && c|0x20 <= 'z' }
+
+// countPrefix returns how many bytes at the start of s pass ok.
+func countPrefix(s string, ok func(byte) bool) int {
+	n := 0
+	for n < len(s) && ok(s[n]) {
+		n++
+	}
+	return n
+}
+
+// trimBlanks cuts blanks off both ends.
+func trimBlanks(s string) string {
+	for s != "" && (s[0] == ' ' || s[0] == '\t') {
+		s = s[1:]
+	}
+	for s != "" && (s[len(s)-1] == ' ' || s[len(s)-1] == '\t') {
+		s = s[:len(s)-1]
+	}
+	return s
+}
+
+// toLower copies s into buf in lower case, as far as it fits.
+func toLower(buf []byte, s string) []byte {
+	n := min(len(s), len(buf))
+	for i := range n {
+		c := s[i]
+		if c >= 'A' && c <= 'Z' {
+			c += 'a' - 'A'
+		}
+		buf[i] = c
+	}
+	return buf[:n]
+}
+
+// equalFold reports whether a and b are the same but for case.
+func equalFold(a, b string) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for i := range len(a) {
+		x, y := a[i], b[i]
+		if x != y && (x|0x20 != y|0x20 || !isLetter(x)) {
+			return false
+		}
+	}
+	return true
+}
+
+// cutOutsideQuotes cuts s at the first sep that is in no quoted string.
+func cutOutsideQuotes(s string, sep byte) (before, after string) {
+	quoted := false
+	for i := 0; i < len(s); i++ {
+		switch c := s[i]; {
+		case c == '"':
+			quoted = !quoted
+		case c == '\\' && quoted:
+			i++
+		case c == sep && !quoted:
+			return s[:i], s[i+1:]
+		}
+	}
+	return s, ""
+}
+
+// smallInt returns the number that s writes, 0 if s is none.
+func smallInt(s []byte) (n int) {
+	for _, c := range s {
+		if !isDigit(c) {
+			return 0
+		}
+		n = n*10 + int(c-'0')
+	}
+	return n
+}
+
+// hashWord adds a word to an FNV-1a hash of words; 0 is the hash of none.
+func hashWord(h uint64, word []byte) uint64 {
+	if h == 0 {
+		h = 14695981039346656037
+	}
+	for _, c := range word {
+		h = (h ^ uint64(c)) * 1099511628211
+	}
+	return (h ^ '-') * 1099511628211
+}

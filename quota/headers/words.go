@@ -1,0 +1,132 @@
+package headers
+
+import "time"
+
+// Header names are made of few words, in any order and sometimes glued together.
+// This is the dictionary; parsename.go is the grammar.
+
+// isTime reports whether values of f are times, so that a unit of time in the name is
+// the unit of the value and not of the limit.
+func (f Kind) isTime() bool {
+	return f == KindReset || f == KindResetAfter || f == KindWindow || f == KindRetryAfter
+}
+
+// A wordClass is the part that a word plays in a name.
+type wordClass uint8
+
+const (
+	classQualifier wordClass = iota // says which bucket: all unknown words do
+	classFiller                     // says nothing
+	classKeyword                    // says that this is about rate limits
+	classKind                       // a field word; the rightmost one counts
+	classWeakKind                   // a field word if there is no strong one, else a qualifier
+	classUnit                       // what is counted
+	classWindow                     // how long
+	classScale                      // unit of time of the value, behind a timed field
+	classRelative                   // behind reset: a delay follows
+	classAbsolute                   // behind reset: a moment follows
+)
+
+// A dictWord is a word of a header name.
+type dictWord struct {
+	class      wordClass
+	kind       Kind
+	unit       string        // classUnit, classWindow; "" means requests
+	onlyLimits bool          // classUnit: nothing but limits is counted in it
+	duration   time.Duration // classWindow, classScale; 0 for months, which have no one length
+}
+
+const day = 24 * time.Hour
+
+var dictionary = map[string]dictWord{
+	"ratelimit": {class: classKeyword}, "ratelimits": {class: classKeyword}, "ratelimiting": {class: classKeyword},
+	"throttle": {class: classKeyword}, "throttling": {class: classKeyword},
+
+	"limit": {class: classKind, kind: KindLimit}, "limits": {class: classKind, kind: KindLimit},
+	"remaining": {class: classKind, kind: KindRemaining}, "remain": {class: classKind, kind: KindRemaining},
+	"left": {class: classKind, kind: KindRemaining}, "available": {class: classKind, kind: KindRemaining},
+	"used": {class: classKind, kind: KindUsed}, "usage": {class: classKind, kind: KindUsed},
+	"observed": {class: classKind, kind: KindUsed}, "consumed": {class: classKind, kind: KindUsed},
+	"reset": {class: classKind, kind: KindReset}, "resets": {class: classKind, kind: KindReset},
+	"resettime": {class: classKind, kind: KindReset}, "resetat": {class: classKind, kind: KindReset},
+	"resetdate": {class: classKind, kind: KindReset}, "resettimestamp": {class: classKind, kind: KindReset},
+	"resetafter": {class: classKind, kind: KindResetAfter}, "resetin": {class: classKind, kind: KindResetAfter},
+	"period": {class: classKind, kind: KindWindow}, "interval": {class: classKind, kind: KindWindow},
+	"window": {class: classKind, kind: KindWindow}, "renewalperiod": {class: classKind, kind: KindWindow},
+	"timewindow": {class: classKind, kind: KindWindow}, "timeframe": {class: classKind, kind: KindWindow},
+	"policy": {class: classKind, kind: KindPolicy}, "policies": {class: classKind, kind: KindPolicy},
+	"fillrate": {class: classKind, kind: KindRate}, "refillrate": {class: classKind, kind: KindRate},
+	"replenishrate": {class: classKind, kind: KindRate}, "restorerate": {class: classKind, kind: KindRate},
+	"retryafter": {class: classKind, kind: KindRetryAfter}, "retryin": {class: classKind, kind: KindRetryAfter},
+
+	"max": {class: classWeakKind, kind: KindLimit}, "maximum": {class: classWeakKind, kind: KindLimit},
+	"quota": {class: classWeakKind, kind: KindLimit}, "capacity": {class: classWeakKind, kind: KindLimit},
+	"total": {class: classWeakKind, kind: KindLimit}, "allowed": {class: classWeakKind, kind: KindLimit},
+	"allowance": {class: classWeakKind, kind: KindLimit}, "allotted": {class: classWeakKind, kind: KindLimit},
+	"count": {class: classWeakKind, kind: KindUsed}, "current": {class: classWeakKind, kind: KindUsed},
+	"rate": {class: classWeakKind, kind: KindRate},
+	"next": {class: classWeakKind, kind: KindReset}, "expires": {class: classWeakKind, kind: KindReset},
+	"expiry": {class: classWeakKind, kind: KindReset}, "expire": {class: classWeakKind, kind: KindReset},
+	"renew": {class: classWeakKind, kind: KindReset}, "renews": {class: classWeakKind, kind: KindReset},
+	"refresh": {class: classWeakKind, kind: KindReset}, "ttl": {class: classWeakKind, kind: KindResetAfter},
+	"resource": {class: classWeakKind, kind: KindName}, "bucket": {class: classWeakKind, kind: KindName},
+	"name": {class: classWeakKind, kind: KindName}, "by": {class: classWeakKind, kind: KindName},
+	"reason": {class: classWeakKind, kind: KindName}, "group": {class: classWeakKind, kind: KindName},
+
+	"request": {class: classUnit, onlyLimits: true}, "requests": {class: classUnit, onlyLimits: true},
+	"req": {class: classUnit, onlyLimits: true}, "reqs": {class: classUnit, onlyLimits: true},
+	"call": {class: classUnit, onlyLimits: true}, "calls": {class: classUnit, onlyLimits: true},
+	"hits":    {class: classUnit, onlyLimits: true},
+	"tokens":  {class: classUnit, unit: "tokens", onlyLimits: true},
+	"credits": {class: classUnit, unit: "credits", onlyLimits: true}, "credit": {class: classUnit, unit: "credits", onlyLimits: true},
+	"points": {class: classUnit, unit: "points", onlyLimits: true}, "point": {class: classUnit, unit: "points"},
+	"cost": {class: classUnit, unit: "cost"}, "complexity": {class: classUnit, unit: "complexity", onlyLimits: true},
+	"weight": {class: classUnit, unit: "weight", onlyLimits: true}, "orders": {class: classUnit, unit: "orders"},
+	"order": {class: classUnit, unit: "orders"}, "bytes": {class: classUnit, unit: "bytes"},
+	"images": {class: classUnit, unit: "images"}, "pages": {class: classUnit, unit: "pages"},
+	"characters": {class: classUnit, unit: "characters"}, "chars": {class: classUnit, unit: "characters"},
+	"entities": {class: classUnit, unit: "entities"}, "records": {class: classUnit, unit: "records"},
+	"rows": {class: classUnit, unit: "rows"}, "events": {class: classUnit, unit: "events"},
+	"recipient": {class: classUnit, unit: "recipients", onlyLimits: true}, "recipients": {class: classUnit, unit: "recipients", onlyLimits: true},
+	"messages": {class: classUnit, unit: "messages", onlyLimits: true}, "emails": {class: classUnit, unit: "emails", onlyLimits: true},
+	"error": {class: classUnit, unit: "errors"}, "errors": {class: classUnit, unit: "errors"},
+	"percent": {class: classUnit, unit: "percent"}, "percentage": {class: classUnit, unit: "percent"},
+	"utilization": {class: classUnit, unit: "fraction"}, "utilisation": {class: classUnit, unit: "fraction"},
+	"fraction": {class: classUnit, unit: "fraction"}, "ratio": {class: classUnit, unit: "fraction"},
+	"concurrent":  {class: classUnit, unit: "concurrent_requests", onlyLimits: true},
+	"concurrency": {class: classUnit, unit: "concurrent_requests", onlyLimits: true},
+
+	"qps": {class: classWindow, duration: time.Second}, "qpm": {class: classWindow, duration: time.Minute},
+	"rps": {class: classWindow, duration: time.Second}, "rpm": {class: classWindow, duration: time.Minute},
+	"rph": {class: classWindow, duration: time.Hour}, "rpd": {class: classWindow, duration: day},
+	"tpm": {class: classWindow, duration: time.Minute, unit: "tokens"},
+	"tph": {class: classWindow, duration: time.Hour, unit: "tokens"},
+	"tpd": {class: classWindow, duration: day, unit: "tokens"},
+
+	"second": {class: classWindow, duration: time.Second}, "secondly": {class: classWindow, duration: time.Second},
+	"persecond": {class: classWindow, duration: time.Second}, "minute": {class: classWindow, duration: time.Minute},
+	"min": {class: classWindow, duration: time.Minute}, "minutely": {class: classWindow, duration: time.Minute},
+	"perminute": {class: classWindow, duration: time.Minute}, "hour": {class: classWindow, duration: time.Hour},
+	"hourly": {class: classWindow, duration: time.Hour}, "perhour": {class: classWindow, duration: time.Hour},
+	"day": {class: classWindow, duration: day}, "daily": {class: classWindow, duration: day},
+	"today": {class: classWindow, duration: day}, "perday": {class: classWindow, duration: day},
+	"week": {class: classWindow, duration: 7 * day}, "weekly": {class: classWindow, duration: 7 * day},
+	"month": {class: classWindow}, "monthly": {class: classWindow}, "year": {class: classWindow},
+
+	"ms": {class: classScale, duration: time.Millisecond}, "millis": {class: classScale, duration: time.Millisecond},
+	"milliseconds": {class: classScale, duration: time.Millisecond}, "seconds": {class: classScale, duration: time.Second},
+	"secs": {class: classScale, duration: time.Second}, "sec": {class: classScale, duration: time.Second},
+
+	"after": {class: classRelative}, "in": {class: classRelative}, "delta": {class: classRelative},
+	"at": {class: classAbsolute}, "date": {class: classAbsolute}, "timestamp": {class: classAbsolute},
+	"epoch": {class: classAbsolute}, "utc": {class: classAbsolute}, "unix": {class: classAbsolute}, "on": {class: classAbsolute},
+
+	"x": {class: classFiller}, "http": {class: classFiller}, "per": {class: classFiller}, "this": {class: classFiller},
+	"header": {class: classFiller}, "info": {class: classFiller}, "of": {class: classFiller}, "the": {class: classFiller},
+}
+
+// suffixes are the field words that other words run into, as in UserLimit,
+// requestsRemaining or DayLimit. The longer of two with one ending comes first.
+var suffixes = [...]string{
+	"ratelimit", "limit", "remaining", "resettime", "reset", "usage", "used", "quota", "interval", "period", "header", "left",
+}
