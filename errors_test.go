@@ -90,7 +90,7 @@ func TestTransport_wrapsNoErrorThatIsNotAboutTime(t *testing.T) {
 		want error
 	}{
 		"a Breaker":        {&Transport{Breaker: func(*http.Request) Breaker { return &attemptBreaker{} }}, RequestOptions{}, errBroken},
-		"a closed Queue":  {&Transport{Queue: closed, Limiter: bucket}, RequestOptions{}, queue.ErrClosed},
+		"a closed Queue":   {&Transport{Queue: closed, Limiter: bucket}, RequestOptions{}, queue.ErrClosed},
 		"a negative cost":  {&Transport{Limiter: bucket}, RequestOptions{Cost: -1}, throttle.ErrCost},
 		"too many demands": {&Transport{Limits: fillTicket}, RequestOptions{}, errTooManyDemands},
 	} {

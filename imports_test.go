@@ -31,8 +31,8 @@ var importOrder = [][]string{
 	{"backoff", "internal/gcra", "internal/indexheap", "internal/sfv", "internal/httphost", "internal/httpbody", "internal/memhttp"},
 	{"throttle", "backoff/cenkalti"},
 	{"throttle/keyed", "throttle/queue", "throttle/throttletest", "warmup", "sketch", "quota/headers"},
-	{"quota", "rate"},
-	{"rate/xtime", "quota/fleet", ".", "throttlehttp", "rules", "throttleredis/...", "internal/replay"},
+	{"quota", "rate", "rate/xtime"},
+	{"quota/fleet", ".", "throttlehttp", "rules", "throttleredis/...", "internal/replay"},
 	{"poll", "rules/*", "retryable", "heedtest", "internal/headercases"},
 	{"examples/gateway", "examples/redis/...", "examples/*", "bench/..."},
 }
