@@ -274,6 +274,21 @@ func TestPoller_reportsFailures(t *testing.T) {
 	}
 }
 
+// The error of a context that ends while a poll is in flight is its cause, whatever the
+// round tripper returns.
+func TestPoller_returnsTheCauseOfItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		gone, down := errors.New("gone"), errors.New("connection lost")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		p := &operationServer{steps: map[string][]response{"POST " + api + "/": {{202, "", []string{"Operation-Location", ops}}}}}
+		first := p.start(t, "POST", api+"/")
+		client := &http.Client{Transport: baseFunc(func(*http.Request) (*http.Response, error) { cancel(gone); return nil, down })}
+		_, err := (&Poller{Client: client}).Follow(ctx, first)
+		require.ErrorIs(t, err, gone)
+		require.NotErrorIs(t, err, down)
+	})
+}
+
 // TestPoller_sendsCredentialsToTheOriginOnly: where the server sends us does not decide who gets
 // to see our credentials.
 func TestPoller_sendsCredentialsToTheOriginOnly(t *testing.T) {

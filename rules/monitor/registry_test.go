@@ -98,6 +98,20 @@ func TestRegistry_alertsOncePerLimitAndKey(t *testing.T) {
 	require.Equal(t, []string{"api/user ann: 0+31", "api/plan free: 0+31"}, incidents)
 }
 
+func TestRegistry_alertsOfRefusals(t *testing.T) {
+	var incidents []monitor.Incident
+	g := &monitor.Registry{Alert: func(*rules.Limit) *monitor.Alert {
+		return &monitor.Alert{Threshold: throttle.PerMinute(30), OnIncident: func(e monitor.Incident) { incidents = append(incidents, e) }}
+	}}
+	l := mustParse(t, tightFile, rules.Config{}).All()[0]
+	for i := range 100 {
+		g.Decided(l, throttle.Claim{Key: "ann"}, throttle.Decision{At: hour.Add(time.Duration(i) * time.Millisecond)})
+	}
+	require.Len(t, incidents, 1)
+	require.EqualValues(t, 31, incidents[0].Refused)
+	require.Zero(t, incidents[0].Failed)
+}
+
 func TestRegistry_doesNotAllocate(t *testing.T) {
 	g := &monitor.Registry{}
 	l := &rules.Limit{ID: "api/user", Spec: throttle.PerMinute(60)}
