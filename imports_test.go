@@ -33,7 +33,7 @@ var importOrder = [][]string{
 	{"throttle/keyed", "throttle/queue", "throttle/throttletest", "warmup", "sketch", "quota/headers"},
 	{"quota", "rate", "rate/xtime"},
 	{"quota/fleet", ".", "throttlehttp", "rules", "throttleredis/...", "internal/replay"},
-	{"poll", "rules/*", "retryable", "heedtest", "internal/headercases"},
+	{"poll", "rules/monitor", "rules/source", "retryable", "heedtest", "internal/headercases"},
 	{"examples/gateway", "examples/redis/...", "examples/*", "bench/..."},
 }
 
