@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/heed-go/heed/backoff"
+	"github.com/heed-go/heed/internal/httpbody"
 	"github.com/heed-go/heed/throttle"
 	"github.com/heed-go/heed/throttle/queue"
 )
@@ -189,7 +190,7 @@ func (rt *roundTrip) waitForRetry() error {
 		return nil
 	}
 	start, ctx := rt.t.now(), rt.newWaitContext(false)
-	err := sleep(ctx, rt.t.Clock, rt.delay)
+	err := httpbody.Sleep(ctx, rt.t.Clock, rt.delay)
 	ctx.end()
 	rt.info.BackoffWait += rt.t.now().Sub(start)
 	return err
@@ -273,7 +274,7 @@ func isWaitError(err error) bool {
 func (rt *roundTrip) giveUp() error {
 	e := &GiveUpError{
 		Method:      rt.req.Method,
-		URL:         redactURL(rt.req.URL),
+		URL:         httpbody.RedactURL(rt.req.URL),
 		Attempts:    rt.pastAttempts,
 		QueueWait:   rt.info.QueueWait,
 		BackoffWait: rt.info.BackoffWait,

@@ -6,6 +6,8 @@ import (
 	"io"
 	"net/http"
 	"time"
+
+	"github.com/heed-go/heed/internal/httpbody"
 )
 
 // An answer that is not final is read to its end, so that the connection can be
@@ -30,7 +32,7 @@ type drained struct {
 // a Read that hangs: Close unblocks it in net/http, and if another Base does not
 // do so, it is that goroutine that hangs and not the caller.
 func drain(ctx context.Context, resp *http.Response) drained {
-	if !hasBody(resp) {
+	if !httpbody.HasBody(resp) {
 		return drained{complete: true}
 	}
 	defer resp.Body.Close()
@@ -58,19 +60,8 @@ func (r drained) reader() io.ReadCloser {
 	if r.err == nil {
 		return io.NopCloser(bytes.NewReader(r.data))
 	}
-	return io.NopCloser(io.MultiReader(bytes.NewReader(r.data), errReader{r.err}))
+	return io.NopCloser(io.MultiReader(bytes.NewReader(r.data), httpbody.ErrReader{Err: r.err}))
 }
 
 // snippet returns the beginning of r.
-func (r drained) snippet() string { return string(r.data[:min(len(r.data), maxSnippet)]) }
-
-// errReader fails every Read.
-type errReader struct{ err error }
-
-func (b errReader) Read([]byte) (int, error) { return 0, b.err }
-
-// hasBody reports whether resp has a body with an end to wait for. The body of 101
-// is a connection, for the caller alone.
-func hasBody(resp *http.Response) bool {
-	return resp != nil && resp.Body != nil && resp.Body != http.NoBody && resp.StatusCode != http.StatusSwitchingProtocols
-}
+func (r drained) snippet() string { return httpbody.Snippet(r.data) }

@@ -44,7 +44,7 @@
 // than RetryPolicy.MaxWait, be it in line or before another attempt. http.Client.Timeout is
 // part of the context and includes the time in line.
 //
-// What takes longer than one answer is followed by [Poll]. Programs that all start at
+// What takes longer than one answer is followed by [github.com/heed-go/heed/poll.Poller]. Programs that all start at
 // the same time set Transport.StartJitter.
 //
 // # Holds

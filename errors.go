@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -64,9 +63,6 @@ type Attempt struct {
 	Err    error  // nil if there was an answer
 	Body   string // beginning of the answer's body, at most 256 bytes; "" if it was not read
 }
-
-// maxSnippet bounds Attempt.Body.
-const maxSnippet = 256
 
 // Error says what was tried, what came of each attempt, and why there was no other.
 // Method and URL are not in it: http.Client puts them before it.
@@ -127,26 +123,4 @@ func (e *GiveUpError) Timeout() bool {
 func (e *GiveUpError) Temporary() bool {
 	var t interface{ Temporary() bool }
 	return errors.As(e.Err, &t) && t.Temporary() || e.Timeout()
-}
-
-// redactURL returns u without what may be secret: the password, the values of the
-// query, whose names do not tell which of them are keys, and the fragment.
-func redactURL(u *url.URL) string {
-	if u == nil {
-		return ""
-	}
-	v := url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path, RawPath: u.RawPath, Opaque: u.Opaque, User: u.User}
-	if u.RawQuery == "" {
-		return v.Redacted()
-	}
-	parts := strings.Split(u.RawQuery, "&")
-	for i, p := range parts {
-		if name, _, ok := strings.Cut(p, "="); ok {
-			parts[i] = name + "=xxxxx"
-		} else {
-			parts[i] = "xxxxx"
-		}
-	}
-	v.RawQuery = strings.Join(parts, "&")
-	return v.Redacted()
 }

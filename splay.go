@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/heed-go/heed/backoff"
+	"github.com/heed-go/heed/internal/httpbody"
 )
 
 // A startDelay is when a Transport with a Splay begins to send.
@@ -44,7 +45,7 @@ func (rt *roundTrip) waitForStart() error {
 		return fmt.Errorf("heed: Transport.StartJitter delays the first request by another %v: %w", wait, reason)
 	}
 	ctx := rt.newWaitContext(false)
-	err := sleep(ctx, t.Clock, wait)
+	err := httpbody.Sleep(ctx, t.Clock, wait)
 	ctx.end()
 	rt.info.BackoffWait += t.now().Sub(now)
 	return err

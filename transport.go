@@ -1,7 +1,6 @@
 package heed
 
 import (
-	"context"
 	"net/http"
 	"sync"
 	"sync/atomic"
@@ -148,24 +147,4 @@ func (t *Transport) now() time.Time {
 		return time.Now()
 	}
 	return t.Clock.Now()
-}
-
-// sleep returns after d on clock, or when ctx ends with its cause.
-func sleep(ctx context.Context, clock throttle.Clock, d time.Duration) error {
-	if clock != nil {
-		select {
-		case <-clock.After(d):
-			return nil
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }
