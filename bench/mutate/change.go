@@ -162,7 +162,7 @@ func (f *finder) deleteFrom(list []ast.Stmt) {
 				continue
 			}
 		case *ast.ExprStmt:
-			if isPut(s.X) {
+			if hasNoEffect(s.X) {
 				continue
 			}
 		case *ast.BranchStmt, *ast.DeferStmt, *ast.GoStmt, *ast.IncDecStmt, *ast.SendStmt:
@@ -191,14 +191,15 @@ func (f *finder) skipCapacity(c *ast.CallExpr) {
 	}
 }
 
-// isPut reports whether e gives something back to a sync.Pool, which nothing depends on.
-func isPut(e ast.Expr) bool {
+// hasNoEffect reports whether e gives something back to a sync.Pool, or marks a test helper:
+// nothing depends on either.
+func hasNoEffect(e ast.Expr) bool {
 	c, ok := e.(*ast.CallExpr)
-	if !ok || len(c.Args) != 1 {
+	if !ok {
 		return false
 	}
 	method, ok := c.Fun.(*ast.SelectorExpr)
-	return ok && method.Sel.Name == "Put"
+	return ok && (method.Sel.Name == "Put" && len(c.Args) == 1 || method.Sel.Name == "Helper" && len(c.Args) == 0)
 }
 
 func blank(all []ast.Expr) bool {

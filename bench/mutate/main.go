@@ -8,8 +8,9 @@
 //
 // The sample depends on -seed, -pkg, -exclude and the code, and on nothing else. Changes
 // that do not compile are replaced by others. Changes that cannot be observed by
-// construction are not made: capacities of make, padding, what is assigned to _, and what
-// is given back to a sync.Pool. A test that runs longer than -timeout has noticed the
+// construction are not made: capacities of make, padding, what is assigned to _, what is
+// given back to a sync.Pool, and marks of test helpers. Files of the quota tracker and
+// code that only tests and measurements use are excluded unless -exclude says otherwise. A test that runs longer than -timeout has noticed the
 // change. The checkout must not be edited meanwhile.
 package main
 
@@ -50,7 +51,7 @@ func main() {
 	n := flag.Int("n", 100, "number of changes")
 	seed := flag.Uint64("seed", 1, "seed of the sample")
 	pkg := flag.String("pkg", "", "regular expression: only files whose path from the root of the repository matches")
-	exclude := flag.String("exclude", `^(quota|examples|bench|internal)/`, "regular expression: no files whose path matches")
+	exclude := flag.String("exclude", `^(quota/[^/]*|(examples|bench|internal/(memhttp|replay|headercases)|throttle/throttletest)/.*)$`, "regular expression: no files whose path matches")
 	timeout := flag.Duration("timeout", 3*time.Minute, "for the tests of one package")
 	least := flag.Float64("least", 0, "exit with status 1 if less than so many percent were noticed")
 	root := flag.String("root", "..", "root of the repository")
