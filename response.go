@@ -1,75 +1,85 @@
 package heed
 
 import (
+	"bytes"
 	"context"
 	"io"
 	"net/http"
 	"sync"
 	"sync/atomic"
+	"time"
 
-	"github.com/heed-go/heed/throttle"
-	"github.com/heed-go/heed/throttle/queue"
+	"github.com/heed-go/heed/internal/httpbody"
 )
 
-// An attemptResources is what a call holds that can last as long as the body of its response:
-// the context of the attempt, and the claims of limits that hold until the end. It is
-// taken from a pool. The call owns it until RoundTrip returns a response with such a
-// body; from then on the body does.
-type attemptResources struct {
-	t                   *Transport
-	ctx                 context.Context // of the request
-	detachedCtx         context.Context // ctx without its end; nil: not needed yet
-	ticket              queue.Ticket
-	hasConfiguredLimits bool                    // there are limits other than the Tracker's
-	granted             bool                    // the ticket is granted, and the grant has not ended
-	sentToBase          bool                    // Base was given the attempt that the ticket is granted for
-	outcome             throttle.Outcome        // of that attempt
-	cancel              context.CancelCauseFunc // ends the context of the attempt; nil: it is the request's own
+// An answer that is not final is read to its end, so that the connection can be
+// used again, but only if the end comes soon: a longer body costs more than a new
+// connection.
+const (
+	maxDrain     = 64 << 10               // bytes
+	drainTimeout = 100 * time.Millisecond // on the system clock, as the network is
+)
+
+// A drained is what was read of an answer that is not final. If it is all there was,
+// the answer can still be handed out.
+type drained struct {
+	data     []byte
+	complete bool
+	err      error // what ended it, if it was not its end
 }
 
-var attemptResourcesPool = sync.Pool{New: func() any { return new(attemptResources) }}
-
-// detached returns the context for what ends a claim: it does not end, since what was
-// claimed has to be given back also when the caller is gone. The Tracker's limits do
-// not look at it.
-func (l *attemptResources) detached() context.Context {
-	if !l.hasConfiguredLimits || l.ctx.Done() == nil {
-		return l.ctx
+// drain reads and closes the body of resp.
+//
+// The reader has a goroutine of its own, since nothing else can bound the time of
+// a Read that hangs: Close unblocks it in net/http, and if another Base does not
+// do so, it is that goroutine that hangs and not the caller.
+func drain(ctx context.Context, resp *http.Response) drained {
+	if !httpbody.HasBody(resp) {
+		return drained{complete: true}
 	}
-	if l.detachedCtx == nil {
-		l.detachedCtx = context.WithoutCancel(l.ctx)
+	defer resp.Body.Close()
+	if resp.ContentLength > maxDrain {
+		return drained{}
 	}
-	return l.detachedCtx
+	done := make(chan drained, 1)
+	go func() {
+		data, err := io.ReadAll(io.LimitReader(resp.Body, maxDrain+1))
+		done <- drained{data, len(data) <= maxDrain, err}
+	}()
+	timer := time.NewTimer(drainTimeout)
+	defer timer.Stop()
+	select {
+	case r := <-done:
+		return r
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	return drained{}
 }
 
-// holdsUntilEnd reports whether a limit waits for the end of the body.
-func (l *attemptResources) holdsUntilEnd() bool {
-	if !l.hasConfiguredLimits {
-		return false
+// reader returns a body that reads as the original would have.
+func (r drained) reader() io.ReadCloser {
+	if r.err == nil {
+		return io.NopCloser(bytes.NewReader(r.data))
 	}
-	for i := range l.ticket.Demands {
-		if throttle.HoldsUntilEnd(l.ticket.Demands[i].Limiter) {
-			return true
-		}
-	}
-	return false
+	return io.NopCloser(io.MultiReader(bytes.NewReader(r.data), httpbody.ErrReader{Err: r.err}))
 }
 
-// release ends the context of the attempt and the claim.
-func (l *attemptResources) release() {
-	if l.cancel != nil {
-		l.cancel(nil)
-		l.cancel = nil
-	}
-	if l.granted {
-		l.granted = false
-		l.t.resolved.queue.Observe(l.detached(), &l.ticket, throttle.Feedback{Now: l.t.now(), Outcome: l.outcome})
-	}
-}
+// snippet returns the beginning of r.
+func (r drained) snippet() string { return httpbody.Snippet(r.data) }
 
 // hasOpenBody reports whether resp has a body with an end to wait for, or is a connection.
 func hasOpenBody(resp *http.Response) bool {
 	return resp != nil && resp.Body != nil && resp.Body != http.NoBody
+}
+
+// A bodyEOFSignal is the body of a response that releases a lease at its end.
+type bodyEOFSignal struct {
+	io.ReadCloser
+	resources *attemptResources // belongs to the goroutine that sets ended
+	ctx       context.Context   // whose end is the end of the body, too; nil: of none
+	index     int32             // in openBodies, counted from 1; guarded by its mu; 0: not listed
+	ended     atomic.Bool
 }
 
 // observeBodyEnd returns the body of resp so that l is released at its end: when the caller has
@@ -85,15 +95,6 @@ func (l *attemptResources) observeBodyEnd(resp *http.Response) io.ReadCloser {
 		l.t.resolved.openBodies.add(b)
 	}
 	return b
-}
-
-// A bodyEOFSignal is the body of a response that releases a lease at its end.
-type bodyEOFSignal struct {
-	io.ReadCloser
-	resources *attemptResources // belongs to the goroutine that sets ended
-	ctx       context.Context   // whose end is the end of the body, too; nil: of none
-	index     int32             // in openBodies, counted from 1; guarded by its mu; 0: not listed
-	ended     atomic.Bool
 }
 
 // Read implements io.Reader.
@@ -126,6 +127,17 @@ func (b *bodyEOFSignal) end() {
 	attemptResourcesPool.Put(l)
 }
 
+// upgraded returns b with the methods that the body of 101 has.
+func (b *bodyEOFSignal) upgraded() io.ReadCloser {
+	if _, ok := b.ReadCloser.(io.Writer); !ok {
+		return b
+	}
+	if _, ok := b.ReadCloser.(closeWriter); ok {
+		return halfCloseConn{upgradedConn{b}}
+	}
+	return upgradedConn{b}
+}
+
 // An upgradedConn is the body of 101, which can be written to. A Read that fails does
 // not end it: the other direction may still be open.
 type upgradedConn struct{ *bodyEOFSignal }
@@ -141,13 +153,69 @@ type closeWriter interface{ CloseWrite() error }
 
 func (c halfCloseConn) CloseWrite() error { return c.ReadCloser.(closeWriter).CloseWrite() }
 
-// upgraded returns b with the methods that the body of 101 has.
-func (b *bodyEOFSignal) upgraded() io.ReadCloser {
-	if _, ok := b.ReadCloser.(io.Writer); !ok {
-		return b
+// abandonedAfter is the longest time from the end of a context until the claim of a
+// body that is neither read nor closed has ended.
+const abandonedAfter = time.Second
+
+// openBodies lists the bodies that hold a claim and whose contexts can end. A timer
+// that looks at all of them while there are any takes the place of a
+// context.AfterFunc for each, which allocates more than the rest of the wrapper.
+type openBodies struct {
+	mu      sync.Mutex
+	bodies  []*bodyEOFSignal
+	timer   *time.Timer // nil: nothing was listed yet
+	running bool        // the timer fires within abandonedAfter
+}
+
+// add lists b.
+func (o *openBodies) add(b *bodyEOFSignal) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.bodies = append(o.bodies, b)
+	b.index = int32(len(o.bodies))
+	if o.running {
+		return
 	}
-	if _, ok := b.ReadCloser.(closeWriter); ok {
-		return halfCloseConn{upgradedConn{b}}
+	o.running = true
+	if o.timer == nil {
+		o.timer = time.AfterFunc(abandonedAfter, o.sweep)
+	} else {
+		o.timer.Reset(abandonedAfter)
 	}
-	return upgradedConn{b}
+}
+
+// remove takes b from the list. It has no effect if b is not listed.
+func (o *openBodies) remove(b *bodyEOFSignal) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if b.index == 0 {
+		return
+	}
+	last := len(o.bodies) - 1
+	moved := o.bodies[last]
+	o.bodies[last] = nil
+	o.bodies = o.bodies[:last]
+	if moved != b {
+		o.bodies[b.index-1] = moved
+		moved.index = b.index
+	}
+	b.index = 0
+	if last == 0 && cap(o.bodies) > 1024 {
+		o.bodies = nil // of a time with many
+	}
+}
+
+// sweep ends the claims of bodies whose contexts have ended. Limiters run on
+// goroutines of their own, so that one that hangs delays no other.
+func (o *openBodies) sweep() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, b := range o.bodies {
+		if b.ctx.Err() != nil {
+			go b.end()
+		}
+	}
+	if o.running = len(o.bodies) > 0; o.running {
+		o.timer.Reset(abandonedAfter)
+	}
 }

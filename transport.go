@@ -1,6 +1,7 @@
 package heed
 
 import (
+	"context"
 	"net/http"
 	"sync"
 	"sync/atomic"
@@ -69,6 +70,20 @@ type resolved struct {
 	openBodies openBodies
 }
 
+// NewClient returns a client that sends through t; nil is a zero Transport of its
+// own. The client follows redirects as any http.Client; each hop is a request of
+// its own to t.
+//
+// The client's Timeout, if it gets one, is for a call with all its hops, attempts and
+// pauses, and with the time in line: it says how long the caller can wait. How long
+// one attempt may take is RetryPolicy.AttemptTimeout.
+func NewClient(t *Transport) *http.Client {
+	if t == nil {
+		t = new(Transport)
+	}
+	return &http.Client{Transport: t}
+}
+
 // RoundTrip implements http.RoundTripper: it stands in line, sends, tells the
 // limits what came back, and sends again what may be sent again.
 func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
@@ -118,6 +133,20 @@ func (t *Transport) CloseIdleConnections() {
 	}
 }
 
+// CancelRequest ends the RoundTrip of req, which is the request that it was given: in
+// the queue, between two attempts, and in flight if Base has CancelRequest, as
+// http.Transport has, or if RetryPolicy.AttemptTimeout is set. It is not retried.
+//
+// Use a context instead. CancelRequest is there for programs that were written for
+// http.Transport, and for http.Client.
+func (t *Transport) CancelRequest(req *http.Request) {
+	t.resolve()
+	sent := t.cancellations.cancel(req)
+	if b, ok := t.resolved.base.(interface{ CancelRequest(*http.Request) }); ok {
+		b.CancelRequest(sent)
+	}
+}
+
 // resolve makes what t has to have of its own.
 func (t *Transport) resolve() {
 	t.once.Do(func() {
@@ -147,4 +176,97 @@ func (t *Transport) now() time.Time {
 		return time.Now()
 	}
 	return t.Clock.Now()
+}
+
+// A Breaker stops requests to a server that is down. The two-step breaker of
+// github.com/sony/gobreaker/v2 is one as it is.
+type Breaker interface {
+	// Allow returns an error if nothing may be sent now, and else a function to
+	// call with what came of it: nil if the server works.
+	Allow() (done func(error), err error)
+}
+
+// A startDelay is when a Transport with a Splay begins to send.
+type startDelay struct {
+	once   sync.Once
+	at     time.Time
+	passed atomic.Bool // at has passed
+}
+
+// cancelRegistry knows which requests CancelRequest has named, and of the calls that wait or have
+// a copy of their request in flight how to end that. Calls that do neither are not in it,
+// so that most requests pay no more than one atomic reading.
+type cancelRegistry struct {
+	hasCanceled atomic.Bool // there are canceled requests
+	mu          sync.Mutex
+	canceled    map[*http.Request]bool
+	active      map[*http.Request]cancellation
+}
+
+// A cancellation is what can end a call from outside, beside its context.
+type cancellation struct {
+	sent *http.Request           // the attempt in flight, if it is a copy; nil: there is none
+	stop context.CancelCauseFunc // ends the wait, or the attempt; nil: there is none
+}
+
+// maxCanceled bounds the requests that were named and have no call, as after its end.
+const maxCanceled = 1024
+
+// update records how the call of req can be ended from now on. The zero cancellation
+// says that it cannot.
+func (r *cancelRegistry) update(req *http.Request, c cancellation) {
+	r.mu.Lock()
+	if c.sent == nil && c.stop == nil {
+		delete(r.active, req)
+	} else {
+		if r.active == nil {
+			r.active = make(map[*http.Request]cancellation)
+		}
+		r.active[req] = c
+	}
+	canceled := r.canceled[req]
+	r.mu.Unlock()
+	if c.stop != nil && canceled {
+		c.stop(errCanceled)
+	}
+}
+
+// cancel ends the call of req and returns the request that it may have in flight.
+func (r *cancelRegistry) cancel(req *http.Request) (sent *http.Request) {
+	r.mu.Lock()
+	if r.canceled == nil || len(r.canceled) >= maxCanceled {
+		r.canceled = make(map[*http.Request]bool)
+	}
+	r.canceled[req] = true
+	r.hasCanceled.Store(true)
+	c := r.active[req]
+	r.mu.Unlock()
+	if c.stop != nil {
+		c.stop(errCanceled)
+	}
+	if c.sent != nil {
+		return c.sent
+	}
+	return req
+}
+
+// isCanceled reports whether CancelRequest has named req.
+func (r *cancelRegistry) isCanceled(req *http.Request) bool {
+	if !r.hasCanceled.Load() {
+		return false
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.canceled[req]
+}
+
+// end forgets that req was named, as its call begins or returns.
+func (r *cancelRegistry) end(req *http.Request) {
+	if !r.hasCanceled.Load() {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.canceled, req)
+	r.hasCanceled.Store(len(r.canceled) > 0)
 }
