@@ -36,10 +36,10 @@ const (
 	noBody      source = iota // there is no body
 	sentOnce                  // nowhere: it can be sent once
 	fromGetBody               // Request.GetBody
-	fromRewind                // a replay
+	fromRewind                // a rewindBody
 )
 
-// bodyOf returns how the body of req is sent. At most keep bytes of it are kept.
+// bodyOf returns how the body of req is sent. At most maxLength bytes of it are kept.
 func bodyOf(req *http.Request, maxLength int64) body {
 	switch {
 	case req.Body == nil || req.Body == http.NoBody:
@@ -72,7 +72,7 @@ func (b *body) checkReplayable(req *http.Request) (err error) {
 	return nil
 }
 
-// rewind makes ready what prepare could not while Base was still reading.
+// rewind makes ready what checkReplayable could not while Base was still reading.
 func (b *body) rewind(ctx context.Context) (err error) {
 	if b.source == fromRewind {
 		b.pending, err = b.rewinder.rewind(ctx)
@@ -80,7 +80,7 @@ func (b *body) rewind(ctx context.Context) (err error) {
 	return err
 }
 
-// next returns the body of the attempt that is about to be sent. fresh: it is not
+// next returns the body of the attempt that is about to be sent. isNew: it is not
 // that of req.
 func (b *body) next(req *http.Request) (body io.ReadCloser, isNew bool) {
 	if b.pending == nil {
@@ -108,7 +108,7 @@ func (b *body) finish(req *http.Request) {
 
 var errBodyReplaced = errors.New("heed: the body cannot be sent again: GetBody returns another one than Body: set both")
 
-// replaced reports whether fresh, which GetBody returned, is not the body that was
+// replaced reports whether opened, which GetBody returned, is not the body that was
 // sent, as when somebody has put a compressed one into Body and nothing into
 // GetBody. It shows in the size of the readers that http.NewRequest knows.
 func replaced(req *http.Request, opened io.ReadCloser) bool {
@@ -158,15 +158,15 @@ type rewindBody struct {
 
 	mu         sync.Mutex
 	blocks     []*block
-	length     int         // bytes in kept
+	length     int         // bytes in blocks
 	maxLength  int64       // most bytes kept
-	overflowed bool        // there was more than that; kept is gone
+	overflowed bool        // there was more than that; blocks are gone
 	err        error       // how the source ended
 	finished   bool        // no pass follows
 	current    *bodyReader // nil: none yet
 }
 
-// A block is what a replay keeps its bytes in.
+// A block is what a rewindBody keeps its bytes in.
 type block [16 << 10]byte
 
 var blockPool = sync.Pool{New: func() any { return new(block) }}

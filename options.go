@@ -9,8 +9,8 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// A RequestOptions says of one request what the Transport cannot know. The zero Request
-// says nothing. It travels in the context, and so through any library that takes
+// A RequestOptions says of one request what the Transport cannot know. The zero
+// RequestOptions says nothing. It travels in the context, and so through any library that takes
 // a context and an http.Client:
 //
 //	ctx = heed.WithOptions(ctx, heed.RequestOptions{Idempotent: true})
@@ -35,12 +35,12 @@ type RequestOptions struct {
 }
 
 // WithOptions returns a context that carries r to the Transport. It replaces what an
-// earlier With said.
+// earlier WithOptions said.
 func WithOptions(ctx context.Context, r RequestOptions) context.Context {
 	return context.WithValue(ctx, requestKey{}, &r)
 }
 
-// OptionsFrom returns what With put into ctx, or the zero Request.
+// OptionsFrom returns what WithOptions put into ctx, or the zero RequestOptions.
 func OptionsFrom(ctx context.Context) RequestOptions {
 	if r, ok := ctx.Value(requestKey{}).(*RequestOptions); ok {
 		return *r

@@ -73,7 +73,7 @@ func hasOpenBody(resp *http.Response) bool {
 	return resp != nil && resp.Body != nil && resp.Body != http.NoBody
 }
 
-// A bodyEOFSignal is the body of a response that releases a lease at its end.
+// A bodyEOFSignal is the body of a response that releases resources at its end.
 type bodyEOFSignal struct {
 	io.ReadCloser
 	resources *attemptResources // belongs to the goroutine that sets ended
@@ -112,7 +112,7 @@ func (b *bodyEOFSignal) Close() error {
 	return b.ReadCloser.Close()
 }
 
-// end releases the lease, once, and returns it to the pool. The caller calls it after a
+// end releases the resources, once, and returns it to the pool. The caller calls it after a
 // Read that failed or a Close, and openBodies when the context has ended.
 func (b *bodyEOFSignal) end() {
 	if !b.ended.CompareAndSwap(false, true) {

@@ -18,8 +18,8 @@ import (
 	"github.com/heed-go/heed/throttle/queue"
 )
 
-// RetryPolicy says which requests are sent again, how often and how soon. The zero Retry
-// is what the zero Transport does.
+// RetryPolicy says which requests are sent again, how often and how soon. The zero
+// RetryPolicy is what the zero Transport does.
 //
 // Sent again, if the body can be:
 //
@@ -43,13 +43,13 @@ type RetryPolicy struct {
 	// MaxThrottledAttempts is most times a request is sent if all that goes wrong is that the
 	// server says to slow down. Where many share a limit, one may be refused
 	// several times because of the others, and the wait is the limit's, so this
-	// is a bound on patience rather than on load. 0: Attempts if that is set, else 10.
+	// is a bound on patience rather than on load. 0: MaxAttempts if that is set, else 10.
 	MaxThrottledAttempts int
 
 	Backoff backoff.Policy // pause after a failure; nil: the zero backoff.Exponential
 
 	// RetryAfterJitter makes the delay where the server states a Retry-After. Zero seconds are
-	// obeyed too unless Floor.Least is set: the first retry of a call is then sent
+	// obeyed too unless RetryAfterJitter.Min is set: the first retry of a call is then sent
 	// immediately, and each later one after a tenth of the delay of Backoff.
 	RetryAfterJitter backoff.RetryAfterJitter
 
@@ -155,9 +155,9 @@ func boundOrDefault(d, or time.Duration) time.Duration {
 }
 
 // Retryable reports whether req may be sent again after what came of it, resp or
-// err, by the table of [Retry], for programs with loops of their own. The body of
-// req, the number of attempts and the wait are not looked at. What [With] said of
-// req counts; err may be wrapped, as by http.Client.
+// err, by the table of [RetryPolicy], for programs with loops of their own. The body of
+// req, the number of attempts and the wait are not looked at. What [WithOptions] says
+// of req counts; err may be wrapped, as by http.Client.
 func Retryable(req *http.Request, resp *http.Response, err error) bool {
 	opts := OptionsFrom(req.Context())
 	if opts.NoRetry || resp == nil && err == nil {
@@ -190,7 +190,7 @@ const (
 	retryAlways                       // any: the work was not done
 )
 
-// classifyResponse judges an answer. said: it has a Retry-After.
+// classifyResponse judges an answer; hasRetryAfter: it has a Retry-After.
 func classifyResponse(resp *http.Response, o throttle.Outcome, hasRetryAfter bool) retryClass {
 	if resp.StatusCode < 400 && o != throttle.Throttled {
 		return retryNever
@@ -368,7 +368,7 @@ func severalAttempts(s string) bool {
 }
 
 // shouldRetry decides whether what came of the latest attempt is not final, and then how
-// long to pause. If it is a failure and final, reason says why.
+// long to pause. If it is a failure and final, stopReason says why.
 func (rt *roundTrip) shouldRetry(resp *http.Response, err error) bool {
 	rt.stopReason = nil
 	p := rt.retry

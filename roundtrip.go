@@ -18,13 +18,41 @@ import (
 	"github.com/heed-go/heed/throttle/queue"
 )
 
-// A roundTrip is one RoundTrip with all its attempts. It is taken from a pool, so that a
-// request that is granted immediately and succeeds allocates nothing.
+// A roundTrip is one call of Transport.RoundTrip with all its attempts. It is taken from a
+// pool, so that a request that is granted immediately and succeeds allocates nothing.
+//
+//	                              ┌───────────────────────────────────────────┐
+//	                              ▼                                           │
+//	addDemands ─▶ waitForStart ─▶ nextAttempt ─▶ send ─▶ shouldRetry ─ yes ─▶ waitForRetry
+//	  │ error       │ error         │ error                │ no                │ error
+//	  ▼             ▼               ▼                      ▼                   ▼
+//	reject        fail            fail                   finish              fail
+//
+// After each step, the claims of the ticket, the body of the request and the context of the
+// attempt are owned by:
+//
+//	               claims                    body         context
+//	addDemands     none yet                  roundTrip    none yet
+//	nextAttempt    roundTrip                 roundTrip    roundTrip, if the attempt has its own
+//	send           roundTrip if a limit      Base         roundTrip if the response has a body,
+//	               holds until the end of                 else it has ended
+//	               the response, else they
+//	               have ended
+//	shouldRetry    as before                 roundTrip,   as before
+//	                                         if yes
+//	waitForRetry   ended                     roundTrip    ended
+//	finish         body of the response,     closed       body of the response, or ended
+//	               or ended
+//	fail, reject   ended                     closed       ended
+//
+// The owner ends a claim with Queue.Cancel if the attempt was not sent, and else with
+// Queue.Observe. If a hook, a limiter or Base panics, end does what fail does, and closes the
+// body of the response.
 type roundTrip struct {
 	*attemptResources
 	t       *Transport
 	req     *http.Request
-	opts    RequestOptions // what With said
+	opts    RequestOptions // what WithOptions said
 	noRetry bool           // the request is sent once at most
 
 	retry       *RetryPolicy // the policy of the call, with its defaults
@@ -51,11 +79,11 @@ type roundTrip struct {
 	limitBuf       [2]throttle.RemoteLimit // room for those of an answer
 	drained        drained                 // what was read of resp to discard it
 	stopReason     error                   // why it is not sent again; nil: it need not be
-	stoppedByHook  bool                    // reason came from RetryPolicy.ShouldRetry, and is to be returned
+	stoppedByHook  bool                    // stopReason came from RetryPolicy.ShouldRetry, and is to be returned
 	returned       bool                    // RoundTrip returns in the usual way: nothing has panicked
 
 	backoffPolicy   backoff.Policy // of this call; nil: nothing has failed yet
-	lastDelay       time.Duration  // what policy returned last
+	lastDelay       time.Duration  // what backoffPolicy returned last
 	zeroRetryAfters int            // responses that stated a Retry-After of 0
 	delay           time.Duration  // before the next attempt
 	firstEnd        time.Time      // when the first attempt had failed
@@ -133,7 +161,7 @@ func (l *attemptResources) release() {
 	}
 }
 
-// newRoundTrip returns a call for req.
+// newRoundTrip returns a roundTrip for req.
 func (t *Transport) newRoundTrip(req *http.Request) *roundTrip {
 	rt := roundTripPool.Get().(*roundTrip)
 	if rt.attemptResources == nil {
@@ -381,7 +409,7 @@ func (rt *roundTrip) wait() error {
 	return err
 }
 
-// tryAcquire is stand for a request that does not wait.
+// tryAcquire is wait for a request that does not wait.
 func (rt *roundTrip) tryAcquire() error {
 	ctx := rt.newWaitContext(!rt.nonBlocking())
 	defer ctx.end()
@@ -759,7 +787,7 @@ type waitContext struct {
 }
 
 // newWaitContext returns the context of a wait that begins. It must be ended. If shared is
-// false, nobody keeps the context when the wait is over, and it is part of c.
+// false, nobody keeps the context when the wait is over, and it is part of rt.
 func (rt *roundTrip) newWaitContext(shared bool) *waitContext {
 	w := &rt.waitCtx
 	if shared {

@@ -33,7 +33,7 @@ type Transport struct {
 	Limits  func(*http.Request, *queue.Ticket) // adds demands and a priority per request; nil: none
 	Quota   *quota.Tracker                     // the servers' limits; nil: one of the Transport's own
 	Queue   *queue.Queue                       // nil: one of the Transport's own; share it wherever limits are shared
-	Retry   *RetryPolicy                       // nil: the zero Retry
+	Retry   *RetryPolicy                       // nil: the zero RetryPolicy
 
 	// RetryFor returns the policy of a request, for example by its host or route. Nil,
 	// or if it returns nil: Retry. A policy without a Budget shares that of Retry. It
@@ -46,7 +46,7 @@ type Transport struct {
 
 	// StartJitter is for programs that all start at the same time, as at noon: the first
 	// request, and those that come meanwhile, wait for a part of it that differs from
-	// program to program. Slot is the part: drawn at random if it is 0, or derived
+	// program to program. StartSeed is the part: drawn at random if it is 0, or derived
 	// with backoff.OffsetFor from what tells the programs apart. 0: nobody waits.
 	StartJitter time.Duration
 	StartSeed   backoff.Offset
@@ -99,7 +99,7 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// run sends the attempts of c until one is final.
+// run sends the attempts of rt until one is final.
 func (rt *roundTrip) run() (*http.Response, error) {
 	rt.resolvePolicy()
 	if err := rt.addDemands(); err != nil {
@@ -186,7 +186,7 @@ type Breaker interface {
 	Allow() (done func(error), err error)
 }
 
-// A startDelay is when a Transport with a Splay begins to send.
+// A startDelay is when a Transport with a StartJitter begins to send.
 type startDelay struct {
 	once   sync.Once
 	at     time.Time
