@@ -28,7 +28,7 @@ type reserveResult struct {
 	aborted error // why the call was ended before its result; nil: it was not
 }
 
-// A panicError carries a panic of a limiter to the caller whose ticket it was asked for.
+// A panicError carries a panic of a limiter to the goroutine that called Wait.
 type panicError struct{ value any }
 
 func (*panicError) Error() string { return "queue: a limiter panicked" }
@@ -203,7 +203,7 @@ func (q *Queue) wakeRolledBack(w *waiter, i int) {
 }
 
 // callRemote asks the limiters of w in the goroutine of its caller. If a limiter panics, w
-// leaves its class, so that the waiters behind it are asked for.
+// leaves its class, so that the next waiter becomes the head.
 func (q *Queue) callRemote(ctx context.Context, w *waiter) (r reserveResult) {
 	returned := false
 	defer func() {
