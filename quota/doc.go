@@ -1,5 +1,5 @@
-// Package quota knows the limits of the servers that a client calls. A [Tracker] learns
-// them from responses, which package quota/headers parses.
+// Package quota tracks the limits of the servers that a client calls. A [Tracker] learns them
+// from responses, which package quota/headers parses.
 //
 // # Names of limits
 //
