@@ -99,7 +99,8 @@ func (q *Queue) rejectExpired() {
 	}
 }
 
-// deadlinePassed reports whether the deadline of w has passed, and returns the Reason of the RefusedError.
+// deadlinePassed reports whether the deadline of w has passed, and returns the Reason for the
+// RefusedError.
 func (q *Queue) deadlinePassed(w *waiter) (passed bool, reason error) {
 	if q.latencyEnd(w) <= q.now {
 		return true, context.DeadlineExceeded
