@@ -69,8 +69,8 @@ func (q *Queue) dispatch() {
 	for now := q.now; q.scheduled.Len() > 0 && q.scheduled.First().retryAt <= now; {
 		lq := q.scheduled.First()
 		q.claimTime = max(lq.retryAt, q.now-q.maxCatchUp)
-		if lq.retryExact { // until resetBroken
-			lq.broken++ // onGrant or resetBroken resets it
+		if lq.retryExact {
+			lq.broken++ // resetBroken resets it unless the limit rejects this claim
 		}
 		if e := lq.first(); e.class.blockedAt == e {
 			q.tryHead(e.class)

@@ -146,8 +146,9 @@ func (e *queueEntry) mustYield() bool {
 	return first.tenantQueue.usage < usage
 }
 
-// baseUsage returns the usage at which a new tenant starts: the usage of the tenant that is
-// granted next. With a lower one, a succession of new tenants could starve a waiting tenant.
+// baseUsage returns the usage at which a new tenant starts: that of the tenant that is granted
+// next, or was granted last if that is higher. With a lower one, a succession of new tenants
+// could starve a waiting tenant.
 func (lq *limitQueue) baseUsage() int64 {
 	if lq.tenants.Len() == 0 {
 		return lq.lastUsage

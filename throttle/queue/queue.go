@@ -80,6 +80,7 @@ type Queue struct {
 
 	maxReservation, maxCatchUp, aging int64 // nanoseconds
 
+	// mu guards the fields below. It is released while limiters are asked.
 	mu               sync.Mutex
 	now              int64 // reading of the clock by lock
 	claimTime        int64 // Claim.Now of claims: now, or at most maxCatchUp before

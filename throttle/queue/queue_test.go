@@ -288,7 +288,7 @@ func TestQueue_longerThanMaxServerWaitIsRefusedImmediately(t *testing.T) {
 	})
 }
 
-// Waiters of other tenants are rejected, too, although they are not asked for behind another class.
+// Waiters of other tenants are rejected, too, although their class is not the first.
 func TestQueue_longerThanMaxServerWaitIsRefusedInAllClasses(t *testing.T) {
 	localAndRemote(t, func(t *testing.T, wrap func(throttle.Limiter) throttle.Limiter) {
 		q, g := new(Queue), &holdLimiter{until: time.Now().Add(10 * time.Second), serverImposed: true}
