@@ -19,8 +19,8 @@ type parsedFile struct {
 	sources []*valueSource
 }
 
-// Parse returns the limits of a file, in force. The error contains all errors of the file with
-// their positions: it wraps one *Error for each, see errors.As.
+// Parse returns the limits of a file, in force. It reports all errors of the file: the returned
+// error is an *Error, or wraps one *Error for each.
 func Parse(text []byte, s Config) (*Set, error) {
 	p, err := parse(text, &s)
 	if err != nil {
