@@ -14,8 +14,8 @@ type Config struct {
 	// Values maps keys of descriptors and limits to functions that return the value of a request,
 	// such as its user, account or country. A function reports false if the request has no value;
 	// then limits of descriptors with that key do not apply. An entry takes precedence over a
-	// built-in key or an entry of the section values with the same name. The keys of package
-	// throttlehttp and of a client have this type.
+	// built-in key or an entry of the section values with the same name. A throttlehttp.KeyFunc
+	// can be used as an entry.
 	Values map[string]func(*http.Request) (string, bool)
 
 	// Build returns the limiter of l if it is not kept in this process: for example a limiter in
