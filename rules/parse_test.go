@@ -186,8 +186,8 @@ func TestError_includesPosition(t *testing.T) {
 	require.NotErrorIs(t, &Error{}, errors.ErrUnsupported)
 }
 
-// FuzzParse looks for a file for which Parse panics, or whose printed limits differ after a second
-// Parse.
+// FuzzParse looks for a file for which Parse panics, returns an error that is not an *Error, or
+// returns an invalid Spec.
 func FuzzParse(f *testing.F) {
 	for _, text := range invalidFiles {
 		f.Add(text)

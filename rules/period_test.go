@@ -29,8 +29,8 @@ func loadZone(t *testing.T, name string) *time.Location {
 	return zone
 }
 
-// TestPeriod_followsLocalTime compares nextChange and periodAt with a scan of local time in steps
-// of a quarter of an hour.
+// TestPeriod_followsLocalTime compares nextChange with a scan of periodAt in steps of a quarter of
+// an hour.
 func TestPeriod_followsLocalTime(t *testing.T) {
 	rng := rand.New(rand.NewPCG(8, 2))
 	quarter := func() time.Duration { return time.Duration(rng.Int64N(96)) * 15 * time.Minute }

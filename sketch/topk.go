@@ -34,6 +34,7 @@ type TopK struct {
 
 // Item is a key that was added often.
 type Item struct {
+	// Key is the key.
 	Key string
 
 	// Count is the sum of what was added to Key, or more.

@@ -39,6 +39,7 @@ type Counts struct {
 	// are in neither.
 	Returned, Abandoned int64
 
+	// Demand is what refused keys asked for. It is zero without Stats.Limit.
 	Demand Demand
 }
 

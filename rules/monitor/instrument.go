@@ -13,9 +13,14 @@ import (
 // with Claim.Waits set is not counted, because the caller waits for a grant. A wait that fails is
 // counted once.
 type Instrument struct {
+	// Limiter decides the claims. It must be set.
 	Limiter throttle.Limiter
-	Stats   *Stats // nil means no counts
-	Alert   *Alert // nil means no alerts
+
+	// Stats counts the decisions of Limiter. Nil means no counts.
+	Stats *Stats
+
+	// Alert receives refusals and failures. Nil means no alerts.
+	Alert *Alert
 }
 
 // Reserve implements throttle.Limiter.

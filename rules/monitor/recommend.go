@@ -36,10 +36,13 @@ func (v Action) String() string {
 
 // Recommendation is a recommended change of a limit and its reason.
 type Recommendation struct {
+	// Action is the recommended action.
 	Action Action
 
 	// Limit is the recommended limit. It is the current limit if Action is Keep.
-	Limit  throttle.Limit
+	Limit throttle.Limit
+
+	// Reason is the reason for the recommendation, as a part of a sentence.
 	Reason string
 }
 

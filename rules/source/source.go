@@ -28,48 +28,46 @@ var (
 	ErrBusy = errors.New("source: too many limits are looked up")
 )
 
-// Source is a limiter whose limits per key come from elsewhere: a database, an API, a
-// file of accounts. It remembers each limit for a while, and the first claim after that
-// looks it up again.
+// Source is a limiter that looks up the limit of each key in a database, an API or a file of
+// accounts. It remembers each limit for TTL, and the first claim after that looks it up again.
 //
 //	claim ──▶ known and fresh ──────────────────────────────────▶ token bucket of the key
-//	      ├─▶ known and old ───────┬─ first to notice: Lookup ───▶ its limit is changed
+//	      ├─▶ known and expired ───┬─ first claim: Lookup ───────▶ its limit is changed
 //	      │                        └─ all others ────────────────▶ the old limit
-//	      └─▶ not known ───────────┬─ first: Lookup ─────────────▶ a new bucket, full
+//	      └─▶ not known ───────────┬─ first claim: Lookup ───────▶ a new bucket, full
 //	                               └─ all others: wait for it
 //
-// A key is looked up by one claim at a time, in the goroutine of that claim and for no
-// longer than its context. If that context ends early, another claim of the key takes
-// over; no goroutine is left behind. A key that was looked up once keeps its limit while
-// Lookup fails, however long that lasts.
+// A key is looked up by one claim at a time, in the goroutine of that claim and for no longer than
+// its context. If that context ends early, another claim of the key repeats the lookup. Source
+// starts no goroutines. A key that was looked up once keeps its limit while Lookup fails, however
+// long that lasts.
 //
-// Keys often come from clients, which can invent them. So a key without a limit is under
-// Default or, if there is no Default, rejected:
+// Keys often come from clients, which can invent them. A key without a limit is therefore limited
+// by Default or, if there is no Default, rejected:
 //
-//	what Lookup returned, or why it was not called     decision without Default       Policy
+//	result of Lookup, or why it was not called         decision without Default       Policy
 //	ErrNoLimit                                         rejected, Wait is Forever      "no limit"
 //	MaxLookups or MaxKeys is reached                   rejected, Wait is 100 ms       "lookup busy"
 //	another error, while other lookups succeed         rejected, Wait is Forever      "lookup failed"
 //	another error, and none has succeeded for 10 s     the error: the store is down
 //
-// ErrorWithoutLimit turns the first three into errors too. What an error means is decided
-// by the caller: a throttle.Fallback asks its Secondary, a throttlehttp.Middleware obeys
-// its FailClosed, and a heed.Transport returns it.
+// ErrorWithoutLimit turns the first three into errors too. The caller decides what an error means:
+// a throttle.Fallback asks its Secondary, a throttlehttp.Middleware follows its FailClosed, and a
+// heed.Transport returns the error.
 //
-// When a limit changes, the units in the bucket stay, down to the fraction, as far as
-// the new burst has room: see throttle.TokenBucket.SetLimit. They also stay while the key
-// is unlimited.
+// When a limit changes, the bucket keeps its units, including fractions, up to the new burst: see
+// throttle.TokenBucket.SetLimit. It also keeps them while the key is unlimited.
 //
-// Invariant: no more than MaxLookups lookups are running, one per key, and no more than
-// MaxKeys keys are remembered. Within any span a key is granted what the largest limit
-// that was in force for it allows.
+// Invariant: at most MaxLookups lookups are running, one per key, and at most MaxKeys keys are
+// remembered. Within any span a key is granted at most what the largest limit that applied to it
+// allows.
 //
-// Limitation: more than MaxLookups new keys at a time are not kept waiting. Those that
-// cannot be looked up immediately are under Default, Degraded, and keep what they used
-// when their own limit is known; without Default they are rejected.
+// Limitations: if more than MaxLookups new keys arrive at the same time, the claims of the others
+// do not wait for a lookup. They are decided by Default, with Decision.Degraded set, and the units
+// that they take stay taken when the limit of the key is known; without Default they are rejected.
 //
-// Lookup must be set, and no field may change once the Source is in use. A Source must
-// not be copied.
+// Lookup must be set, and fields must not be changed after the first claim. A Source must not be
+// copied.
 type Source struct {
 	// Lookup returns the limit of a key. It returns ErrNoLimit if the key has none, and
 	// ErrUnlimited if all claims of the key are granted. Any other error is a failure, and so is a
@@ -107,7 +105,7 @@ type Source struct {
 	MaxLookups int
 
 	// MaxKeys is the maximum number of remembered keys. All other keys share one bucket with
-	// Default. Zero means 65,536.
+	// Default, or are rejected without Default. Zero means 65,536.
 	MaxKeys int
 
 	// OnError is called for each failed lookup, except those whose claim was cancelled. It must
