@@ -46,8 +46,8 @@ type version struct {
 const maxVersions = 32
 
 // A successor takes the claims of a retired activeLimit. Its limiter is an AllOf of another
-// activeLimit, or AllowAll. An AllOf ignores decisions of other limiters, so Cancel and Observe of
-// a claim are passed to both limiters.
+// activeLimit, or AllowAll. Cancel and Observe of a claim are passed to both limiters: an AllOf
+// ignores decisions of other limiters, and the retired limiter makes no further decisions.
 type successor struct{ limiter throttle.Limiter }
 
 // newActiveLimit returns the activeLimit of l. It uses built to decide, or a local limiter if
