@@ -24,9 +24,9 @@ import (
 // A limit that is in the file before and after a change, with the same Limit.ID, keeps its counts
 // if it is unchanged or only its numbers have changed: units in use stay in use, and a bucket
 // contains no more than before. A limit with another algorithm starts anew, and requests that wait
-// for the old limit ask the new one. The algorithms concurrency and nginx, and limiters of
-// Config.Build, also start anew if only their numbers change. Requests that wait for a limit that
-// has been removed are admitted by it.
+// for the old limit ask the new one. The algorithms concurrency and nginx, compact
+// limits, and limiters of Config.Build also start anew if only their numbers change. Requests that
+// wait for a limit that has been removed are admitted by it.
 //
 // The file may be written in place or replaced by renaming, and each symbolic link on its path may
 // be replaced, as in a Kubernetes volume. Fields must not be changed after Open, and a File must
