@@ -227,7 +227,7 @@ func (l *Adaptive) Observe(_ context.Context, c Claim, d Decision, f Feedback) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now = max(now, l.last)
-	switch extra := f.extraCost(c, d); {
+	switch extra := f.ExtraCost(c, d); {
 	case extra < 0:
 		l.refund(-extra, now, d)
 	case extra > 0 && l.rate > 0:

@@ -59,7 +59,7 @@ func Parts(l Limiter) []Limiter {
 
 type allOf struct {
 	limiters  []Limiter
-	subGrants subGrants
+	subGrants SubGrants
 }
 
 // Reserve implements Limiter.
@@ -214,7 +214,7 @@ type Fallback struct {
 	Primary, Secondary Limiter
 	OnError            func(error) // told of each error of Primary that Secondary stood in for; nil: nobody
 
-	subGrants subGrants
+	subGrants SubGrants
 }
 
 // Reserve implements Limiter. If both limiters fail, the error is that of both.
@@ -246,7 +246,7 @@ func (f *Fallback) Reserve(ctx context.Context, c Claim) (Decision, error) {
 
 // Cancel implements Limiter: the limiter that granted gets its units back.
 func (f *Fallback) Cancel(ctx context.Context, c Claim, d Decision) {
-	if !f.subGrants.owns(d) {
+	if !f.subGrants.Owns(d) {
 		f.Primary.Cancel(ctx, c, d)
 		return
 	}
@@ -258,7 +258,7 @@ func (f *Fallback) Cancel(ctx context.Context, c Claim, d Decision) {
 
 // Observe implements Observer: the limiter that granted hears of it.
 func (f *Fallback) Observe(ctx context.Context, c Claim, d Decision, fb Feedback) {
-	if !f.subGrants.owns(d) {
+	if !f.subGrants.Owns(d) {
 		Observe(ctx, f.Primary, c, d, fb)
 		return
 	}

@@ -138,10 +138,10 @@ func (p *Ban) banned(d Decision, until, now int64) Decision {
 	if d.OK {
 		d.Wait = 0
 	}
+	d = d.AsRefusal()
 	if left > d.Wait {
 		d.Wait, d.Policy = left, p.config.Name
 	}
-	d.OK, d.Remaining, d.subGrant = false, 0, nil
 	d.ResetAfter = max(d.ResetAfter, left)
 	return d
 }
@@ -228,5 +228,9 @@ func (p *Ban) Evictable(now time.Time) bool {
 		n--
 	}
 	p.mu.Unlock()
-	return n == 0 && allEvictable(now, p.limiter)
+	if n > 0 {
+		return false
+	}
+	evictable, _ := IsEvictable(p.limiter, "", now)
+	return evictable
 }

@@ -17,8 +17,10 @@ type Evictable interface {
 	Evictable(now time.Time) bool
 }
 
-// isEvictable reports whether l is as it was made, and if it is not, when to look again.
-func isEvictable(l Limiter, key string, now time.Time) (evictable bool, recheckAfter time.Duration) {
+// IsEvictable reports whether the state of l for key is that of a new limiter at the instant
+// now. If it is not, recheckAfter is the time after which to ask again. It asks l itself if
+// that is an Evictable, and otherwise by a dry run.
+func IsEvictable(l Limiter, key string, now time.Time) (evictable bool, recheckAfter time.Duration) {
 	if i, ok := l.(Evictable); ok {
 		return i.Evictable(now), evictionRecheck
 	}
@@ -37,7 +39,7 @@ const evictionRecheck = time.Second
 
 func allEvictable(now time.Time, ls ...Limiter) bool {
 	for _, l := range ls {
-		if evictable, _ := isEvictable(l, "", now); !evictable {
+		if evictable, _ := IsEvictable(l, "", now); !evictable {
 			return false
 		}
 	}

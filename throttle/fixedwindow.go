@@ -146,7 +146,7 @@ func (f *FixedWindow) Cancel(_ context.Context, c Claim, d Decision) {
 // Observe implements Observer: it settles a cost that was known only afterwards,
 // with the window that the grant came from.
 func (f *FixedWindow) Observe(_ context.Context, c Claim, d Decision, fb Feedback) {
-	if extra := fb.extraCost(c, d); extra != 0 {
+	if extra := fb.ExtraCost(c, d); extra != 0 {
 		f.adjust(extra, d)
 	}
 }

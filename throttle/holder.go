@@ -64,4 +64,4 @@ func (k *KeyedLimiter) newLimiter(key string) Limiter {
 }
 
 // HoldsUntilEnd implements Holder.
-func (k *KeyedBuckets) HoldsUntilEnd() bool { return HoldsUntilEnd(k.overflow.limiter) }
+func (k *KeyedBuckets) HoldsUntilEnd() bool { return HoldsUntilEnd(k.overflow.Limiter()) }

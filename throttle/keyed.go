@@ -61,7 +61,7 @@ type KeyedLimiter struct {
 	shards         []shard
 	count          atomic.Int64  // limiters, without the overflow's
 	overflowStates [64]*keyState // the overflow's, each held by the lock of its shard
-	subGrants      subGrants
+	subGrants      SubGrants
 	holdsUntilEnd  atomic.Bool // New has returned a limiter that holds until the end
 }
 
@@ -79,7 +79,7 @@ type shard struct {
 // A keyState is what a key has.
 type keyState struct {
 	pos         tablePosition
-	subGrant    subGrant     // to the limiter
+	inner       Inner
 	activeCalls atomic.Int32 // how many Reserves are under way
 	uses        uint64       // how many have begun; held by the lock of its shard
 	start       int64        // readings before this count as this: what came before may be forgotten
@@ -120,11 +120,7 @@ func (k *KeyedLimiter) Reserve(ctx context.Context, c Claim) (Decision, error) {
 		c.Now = k.time.At(s.start)
 	}
 	defer s.activeCalls.Add(-1) // also if the limiter panics
-	d, err := s.subGrant.limiter.Reserve(ctx, c)
-	if err != nil {
-		return Decision{}, err
-	}
-	return s.subGrant.wrap(d, c.DryRun), nil
+	return s.inner.Reserve(ctx, c)
 }
 
 // stateOf returns what the key of c has, and counts the call that follows.
@@ -162,7 +158,7 @@ func (k *KeyedLimiter) add(t *shard, overflow **keyState, c Claim) *keyState {
 	defer t.mu.Unlock()
 	s := t.keys.byKey[c.Key] // another goroutine may have been faster
 	if s == nil && hasRoom && k.countLimiter() {
-		s = &keyState{subGrant: subGrant{owner: &k.subGrants, limiter: l}, start: t.lastEvicted}
+		s = &keyState{inner: k.subGrants.Inner(l, false), start: t.lastEvicted}
 		t.keys.add(s, c.Key, t.lastEvicted)
 	}
 	if s == nil {
@@ -170,7 +166,7 @@ func (k *KeyedLimiter) add(t *shard, overflow **keyState, c Claim) *keyState {
 			if k.Overflow != nil {
 				l = k.Overflow
 			}
-			*overflow = &keyState{subGrant: subGrant{owner: &k.subGrants, limiter: l, degraded: true}, start: noReading}
+			*overflow = &keyState{inner: k.subGrants.Inner(l, true), start: noReading}
 		}
 		s = *overflow
 	}
@@ -216,7 +212,7 @@ func (k *KeyedLimiter) evict(t *shard, asOf time.Time) bool {
 		}
 		from := ticks.Add(now, 1)
 		if s.activeCalls.Load() == 0 {
-			evictable, recheckAfter := isEvictable(s.subGrant.limiter, s.pos.key, k.time.At(now))
+			evictable, recheckAfter := IsEvictable(s.inner.Limiter(), s.pos.key, k.time.At(now))
 			if from = ticks.Add(now, int64(recheckAfter)); evictable {
 				from = now
 			}
@@ -261,12 +257,12 @@ func (t *shard) evictIfIdle(s *keyState, uses uint64, from, now int64) (evicted 
 
 // Cancel implements Limiter.
 func (k *KeyedLimiter) Cancel(ctx context.Context, c Claim, d Decision) {
-	k.subGrants.cancel(ctx, c, d)
+	k.subGrants.Cancel(ctx, c, d)
 }
 
 // Observe implements Observer.
 func (k *KeyedLimiter) Observe(ctx context.Context, c Claim, d Decision, f Feedback) {
-	k.subGrants.observe(ctx, c, d, f)
+	k.subGrants.Observe(ctx, c, d, f)
 }
 
 // Local implements Local.

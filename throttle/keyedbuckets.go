@@ -1,12 +1,14 @@
 package throttle
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"hash/maphash"
 	"math/bits"
 	"time"
 
+	"github.com/heed-go/heed/internal/gcra"
 	"github.com/heed-go/heed/internal/ticks"
 )
 
@@ -58,17 +60,18 @@ func (b BucketsConfig) Validate() error {
 // that differ or change.
 type KeyedBuckets struct {
 	time      ticks.Timeline
-	gcra      *gcra // says what ticks mean; its tat is not used
+	params    gcra.Params
+	policy    string
 	seed      maphash.Seed
 	tables    []slotTable
-	subGrants subGrants
-	overflow  subGrant // to BucketsConfig.Overflow
+	subGrants SubGrants
+	overflow  Inner // around BucketsConfig.Overflow
 }
 
 const (
-	maxTicksPerNano = 4            // ticks per nanosecond, at most
-	latestTick      = maxTicks / 2 // the furthest that time reaches: 18 years from the creation, or more
-	minKeysPerTable = 4096         // at least, where there are several
+	maxTicksPerNano = 4                 // ticks per nanosecond, at most
+	latestTick      = gcra.MaxTicks / 2 // the furthest that time reaches: 18 years from the creation, or more
+	minKeysPerTable = 4096              // at least, where there are several
 	maxTables       = 256
 )
 
@@ -81,8 +84,14 @@ func NewKeyedBuckets(b BucketsConfig, clk Clock) *KeyedBuckets {
 	if b.Max == 0 {
 		b.Max = 1 << 16
 	}
-	k := &KeyedBuckets{time: ticks.NewTimeline(clk), gcra: newGCRA(b.Limit, 0).withMaxScale(maxTicksPerNano), seed: maphash.MakeSeed()}
-	k.overflow = subGrant{owner: &k.subGrants, limiter: b.Overflow, degraded: true}
+	burst := cmp.Or(b.Burst, b.Count)
+	k := &KeyedBuckets{
+		time:   ticks.NewTimeline(clk),
+		params: gcra.New(b.Count, b.Per, burst, 0).WithMaxScale(maxTicksPerNano, burst),
+		policy: cmp.Or(b.Name, b.String()),
+		seed:   maphash.MakeSeed(),
+	}
+	k.overflow = k.subGrants.Inner(b.Overflow, true)
 	n := 1 << max(bits.Len(uint(min(b.Max/minKeysPerTable, maxTables)))-1, 0)
 	k.tables = make([]slotTable, n)
 	buckets := (int64(b.Max)*8/5/slotsPerBucket + int64(n)) / int64(n)
@@ -90,19 +99,6 @@ func NewKeyedBuckets(b BucketsConfig, clk Clock) *KeyedBuckets {
 		k.tables[i].init(buckets, b.Exact)
 	}
 	return k
-}
-
-// withMaxScale returns e with no more than so many ticks in a nanosecond, which last for
-// longer.
-func (e *gcra) withMaxScale(scale int64) *gcra {
-	if e.scale <= scale {
-		return e
-	}
-	e.interval, e.scale = mulDivUp(e.interval, scale, e.scale), scale
-	e.burst = min(e.limit.burst(), maxWindow/e.interval)
-	e.window = e.burst * e.interval
-	e.refillTime = e.duration(e.window)
-	return e
 }
 
 // tableOf returns where a key of hash h lives; see hash.
@@ -119,7 +115,7 @@ func (k *KeyedBuckets) hash(key string) uint64 {
 
 // tick returns ns of the timeline in ticks, as far as they reach.
 func (k *KeyedBuckets) tick(ns int64) int64 {
-	return min(max(ticks.Mul(ns, k.gcra.scale), -latestTick), latestTick)
+	return min(max(ticks.Mul(ns, k.params.Scale), -latestTick), latestTick)
 }
 
 // Reserve implements Limiter.
@@ -133,14 +129,10 @@ func (k *KeyedBuckets) Reserve(ctx context.Context, c Claim) (Decision, error) {
 	for {
 		i := r.find(h, c.Key)
 		if i < 0 {
-			i = k.findOrInsert(r, h, c, given, !c.DryRun && n <= k.gcra.burst)
+			i = k.findOrInsert(r, h, c, given, !c.DryRun && n <= k.params.Burst)
 		}
-		if i == r.overflow() && k.overflow.limiter != nil {
-			d, err := k.overflow.limiter.Reserve(ctx, c)
-			if err != nil {
-				return Decision{}, err
-			}
-			return k.overflow.wrap(d, c.DryRun), nil
+		if i == r.overflow() && k.overflow.Limiter() != nil {
+			return k.overflow.Reserve(ctx, c)
 		}
 		if d, done := k.decide(r, i, h, c, n, given); done {
 			return d, nil
@@ -172,9 +164,9 @@ func (k *KeyedBuckets) findOrInsert(r *slotTable, h uint64, c Claim, given int64
 
 // decide decides by slot i. It reports false if that has changed meanwhile.
 func (k *KeyedBuckets) decide(r *slotTable, i int, h uint64, c Claim, n, given int64) (Decision, bool) {
-	e, s := k.gcra, &r.slots[i]
+	e, s := &k.params, &r.slots[i]
 	old := s.tat.Load()
-	if old == tatClosed {
+	if old == gcra.Closed {
 		r.waitInserted()
 		return Decision{}, false
 	}
@@ -182,29 +174,36 @@ func (k *KeyedBuckets) decide(r *slotTable, i int, h uint64, c Claim, n, given i
 		return Decision{}, false
 	}
 	tick := k.tick(given)
-	d := Decision{Policy: e.policy, Limit: e.burst, At: k.time.Stamp(given, given, c.Now), Degraded: i == r.overflow()}
+	d := Decision{Policy: k.policy, Limit: e.Burst, At: k.time.Stamp(given, given, c.Now), Degraded: i == r.overflow()}
 	taken := max(old, tick) - tick
-	if n > e.burst {
+	if n > e.Burst {
 		d.Wait = Forever
-		return e.describe(d, taken), true
+		return k.describe(d, taken), true
 	}
-	cost := n * e.interval
-	d.Wait = e.duration(taken + cost - e.window)
+	cost := n * e.Interval
+	d.Wait = e.Duration(taken + cost - e.Window)
 	if d.OK = d.Wait == 0; !d.OK || c.DryRun {
-		return e.describe(d, taken), true
+		return k.describe(d, taken), true
 	}
 	if !s.tat.CompareAndSwap(old, tick+taken+cost) {
 		return Decision{}, false
 	}
 	r.recordGrant(given)
-	return e.describe(d, taken+cost), true
+	return k.describe(d, taken+cost), true
+}
+
+// describe adds to d the state of a bucket from which so many ticks are taken.
+func (k *KeyedBuckets) describe(d Decision, taken int64) Decision {
+	d.Remaining, d.ResetAfter = k.params.State(taken)
+	d.Per = k.params.RefillTime
+	return d
 }
 
 // Cancel implements Limiter. A bucket that has been forgotten was full, so that there
 // is nothing to give back.
 func (k *KeyedBuckets) Cancel(ctx context.Context, c Claim, d Decision) {
-	if k.subGrants.owns(d) {
-		k.subGrants.cancel(ctx, c, d)
+	if k.subGrants.Owns(d) {
+		k.subGrants.Cancel(ctx, c, d)
 	} else if n, err := c.Units(); err == nil && d.OK {
 		k.adjust(c.Key, -n, c.Now, d)
 	}
@@ -214,16 +213,16 @@ func (k *KeyedBuckets) Cancel(ctx context.Context, c Claim, d Decision) {
 // What the claim cost less comes back as in Cancel; what it cost more is taken, if
 // need be from units that are still to flow in.
 func (k *KeyedBuckets) Observe(ctx context.Context, c Claim, d Decision, f Feedback) {
-	if k.subGrants.owns(d) {
-		k.subGrants.observe(ctx, c, d, f)
-	} else if extra := f.extraCost(c, d); extra != 0 {
+	if k.subGrants.Owns(d) {
+		k.subGrants.Observe(ctx, c, d, f)
+	} else if extra := f.ExtraCost(c, d); extra != 0 {
 		k.adjust(c.Key, extra, f.Now, d)
 	}
 }
 
 // Local implements Local.
 func (k *KeyedBuckets) NonBlocking() bool {
-	return k.overflow.limiter == nil || IsNonBlocking(k.overflow.limiter)
+	return k.overflow.Limiter() == nil || IsNonBlocking(k.overflow.Limiter())
 }
 
 // adjust takes n more units for the claim that d granted, or gives back -n.
@@ -231,9 +230,9 @@ func (k *KeyedBuckets) adjust(key string, n int64, asOf time.Time, d Decision) {
 	h := k.hash(key)
 	r, from := k.tableOf(h), k.time.Read(d.At)
 	now := max(k.time.Read(asOf), r.latest.Load(), from)
-	back := ticks.Mul(-n, k.gcra.interval)
+	back := ticks.Mul(-n, k.params.Interval)
 	if n < 0 {
-		if back = ticks.Sub(back, ticks.Mul(ticks.Sub(now, from), k.gcra.scale)); back <= 0 {
+		if back = ticks.Sub(back, ticks.Mul(ticks.Sub(now, from), k.params.Scale)); back <= 0 {
 			return // time has given back all of it
 		}
 	}
@@ -258,7 +257,7 @@ func (k *KeyedBuckets) adjust(key string, n int64, asOf time.Time, d Decision) {
 func (k *KeyedBuckets) adjustSlot(r *slotTable, i int, h uint64, key string, back, tick int64) bool {
 	s := &r.slots[i]
 	old := s.tat.Load()
-	if old == tatClosed {
+	if old == gcra.Closed {
 		r.waitInserted()
 		return false
 	}
@@ -267,7 +266,7 @@ func (k *KeyedBuckets) adjustSlot(r *slotTable, i int, h uint64, key string, bac
 	}
 	next := ticks.Sub(old, back)
 	if back < 0 {
-		next = min(ticks.Sub(max(old, tick), back), maxTicks)
+		next = min(ticks.Sub(max(old, tick), back), gcra.MaxTicks)
 	}
 	return s.tat.CompareAndSwap(old, next)
 }

@@ -182,7 +182,7 @@ func (g *Nginx) Cancel(_ context.Context, c Claim, d Decision) {
 // Observe implements Observer: it settles a cost that was known only afterwards.
 // What the claim cost less comes back as in Cancel; what it cost more is added.
 func (g *Nginx) Observe(_ context.Context, c Claim, d Decision, f Feedback) {
-	if extra := f.extraCost(c, d); extra != 0 {
+	if extra := f.ExtraCost(c, d); extra != 0 {
 		g.adjust(extra, f.Now, d)
 	}
 }

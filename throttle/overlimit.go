@@ -43,7 +43,7 @@ type SoftLimit struct {
 	Soft Limiter // what callers are to keep to
 	Hard Limiter // what they get; it should allow more than Limit does
 
-	subGrants subGrants
+	subGrants SubGrants
 }
 
 // PlusPercent returns l with so many percent more, rounded down: Count and Burst grow

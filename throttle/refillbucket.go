@@ -127,7 +127,7 @@ func (b *RefillBucket) Cancel(_ context.Context, c Claim, d Decision) {
 // What the claim cost less comes back as in Cancel; what it cost more is taken,
 // if need be from ticks to come.
 func (b *RefillBucket) Observe(_ context.Context, c Claim, d Decision, f Feedback) {
-	if extra := f.extraCost(c, d); extra != 0 {
+	if extra := f.ExtraCost(c, d); extra != 0 {
 		b.adjust(extra, f.Now, d)
 	}
 }
@@ -160,10 +160,13 @@ func (b *RefillBucket) adjust(n int64, asOf time.Time, d Decision) {
 	case n > 0:
 		s.taken = ticks.Add(s.taken, n)
 		b.state = s
-	case s.refilled < maxTicks && since < -n: // beyond maxTicks the count is not to be trusted
+	case s.refilled < maxRefilled && since < -n: // beyond maxRefilled the count is not to be trusted
 		b.state.taken = max(b.state.taken+n+since, 0)
 	}
 }
+
+// maxRefilled is the largest count of refilled units that is exact.
+const maxRefilled = 1 << 62
 
 // stateAt returns the state as of now.
 func (b *RefillBucket) stateAt(now int64) refillState {

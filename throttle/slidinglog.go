@@ -106,7 +106,7 @@ func (s *SlidingLog) Cancel(_ context.Context, c Claim, d Decision) {
 // Observe implements Observer: it settles a cost that was known only afterwards,
 // with the entry that the grant made. An entry that has left the log is left alone.
 func (s *SlidingLog) Observe(_ context.Context, c Claim, d Decision, f Feedback) {
-	if extra := f.extraCost(c, d); extra != 0 {
+	if extra := f.ExtraCost(c, d); extra != 0 {
 		s.adjust(extra, d)
 	}
 }

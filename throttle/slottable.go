@@ -5,6 +5,8 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+
+	"github.com/heed-go/heed/internal/gcra"
 )
 
 // A bucketSlot is what one key has of a region: 16 bytes.
@@ -142,13 +144,13 @@ func (r *slotTable) insert(h uint64, key string, now, asOf int64) int {
 		s := &r.slots[i]
 		old := s.tat.Load()
 		used := s.id.Load() != 0
-		if used && (old >= asOf || !s.tat.CompareAndSwap(old, tatClosed)) {
+		if used && (old >= asOf || !s.tat.CompareAndSwap(old, gcra.Closed)) {
 			continue // its key is back
 		}
 		if used {
 			r.lastEvicted = max(r.lastEvicted, asOf)
 		}
-		s.tat.Store(tatClosed)
+		s.tat.Store(gcra.Closed)
 		if r.keys != nil {
 			own := strings.Clone(key) // it may be a part of something large
 			r.keys[i].Store(&own)

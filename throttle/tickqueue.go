@@ -147,7 +147,7 @@ func (q *TickQueue) Cancel(_ context.Context, c Claim, d Decision) {
 // What the claim cost less comes back as in Cancel; what it cost more takes the
 // ticks after all that are taken.
 func (q *TickQueue) Observe(_ context.Context, c Claim, d Decision, f Feedback) {
-	switch extra := f.extraCost(c, d); {
+	switch extra := f.ExtraCost(c, d); {
 	case extra < 0:
 		q.refund(-extra, d)
 	case extra > 0:

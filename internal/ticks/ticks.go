@@ -42,6 +42,26 @@ func Mul(a, b int64) int64 {
 	return a * b
 }
 
+// MulDivUp returns a*b/c rounded up, saturated. a must not be negative, b and c must be
+// positive.
+func MulDivUp(a, b, c int64) int64 {
+	hi, lo := bits.Mul64(uint64(a), uint64(b))
+	lo, carry := bits.Add64(lo, uint64(c-1), 0)
+	if hi += carry; hi >= uint64(c) {
+		return math.MaxInt64
+	}
+	q, _ := bits.Div64(hi, lo, uint64(c))
+	return int64(min(q, math.MaxInt64))
+}
+
+// GCD returns the greatest common divisor of a and b, which must not be negative.
+func GCD(a, b int64) int64 {
+	for b != 0 {
+		a, b = b, a%b
+	}
+	return a
+}
+
 // Int64 returns f as an int64, saturated. NaN gives math.MaxInt64.
 func Int64(f float64) int64 {
 	switch {
