@@ -234,3 +234,9 @@ func (p *Ban) Evictable(now time.Time) bool {
 	evictable, _ := IsEvictable(p.limiter, "", now)
 	return evictable
 }
+
+// HoldsUntilEnd implements Holder.
+func (p *Ban) HoldsUntilEnd() bool { return HoldsUntilEnd(p.limiter) }
+
+// CountsRefusals implements RefusalCounter.
+func (*Ban) CountsRefusals() bool { return true }

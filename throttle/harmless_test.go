@@ -33,29 +33,3 @@ func TestFixedWindow_recoversWhenTheClockIsSetBack(t *testing.T) {
 		})
 	}
 }
-
-func TestKeyedLimiter_evictsIdleLimiters(t *testing.T) {
-	for name, new := range map[string]func(string) Limiter{
-		"Adaptive":         func(string) Limiter { return NewAdaptive(AdaptiveConfig{}, nil) },
-		"Adaptive, rate":   func(string) Limiter { return NewAdaptive(AdaptiveConfig{InitialRate: 10}, nil) },
-		"AdmissionControl": func(string) Limiter { return NewAdmissionControl(AdmissionControlConfig{}, nil) },
-		"TickQueue":        func(string) Limiter { return NewTickQueue(TickQueueConfig{Limit: PerSecond(10), Queue: 3}, nil) },
-	} {
-		synctest.Test(t, func(t *testing.T) {
-			k := &KeyedLimiter{Max: 2, New: new}
-			use := func(key string) Decision {
-				c := Claim{Key: key, MaxWait: time.Second}
-				d, err := k.Reserve(t.Context(), c)
-				require.NoError(t, err)
-				k.Observe(t.Context(), c, d, Feedback{Outcome: Throttled})
-				return d
-			}
-			use("a")
-			use("b")
-			require.True(t, use("c").Degraded, "%s: both are in use", name)
-			time.Sleep(time.Hour)
-			require.False(t, use("d").Degraded, name)
-			require.Equal(t, 2, k.Len(), name)
-		})
-	}
-}

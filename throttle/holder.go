@@ -44,24 +44,3 @@ func (e *Borrowing) HoldsUntilEnd() bool { return HoldsUntilEnd(e.Limiter) }
 
 // HoldsUntilEnd implements Holder.
 func (s *Shadow) HoldsUntilEnd() bool { return HoldsUntilEnd(s.Limiter) }
-
-// HoldsUntilEnd implements Holder.
-func (p *Ban) HoldsUntilEnd() bool { return HoldsUntilEnd(p.limiter) }
-
-// HoldsUntilEnd implements Holder. It is true once New has returned a limiter whose
-// claims last until the end.
-func (k *KeyedLimiter) HoldsUntilEnd() bool {
-	return k.holdsUntilEnd.Load() || HoldsUntilEnd(k.Overflow)
-}
-
-// newLimiter returns a limiter of New.
-func (k *KeyedLimiter) newLimiter(key string) Limiter {
-	l := k.New(key)
-	if HoldsUntilEnd(l) {
-		k.holdsUntilEnd.Store(true)
-	}
-	return l
-}
-
-// HoldsUntilEnd implements Holder.
-func (k *KeyedBuckets) HoldsUntilEnd() bool { return HoldsUntilEnd(k.overflow.Limiter()) }

@@ -43,20 +43,3 @@ func TestHoldsUntilEnd_isForwarded(t *testing.T) {
 	}
 	require.False(t, throttle.HoldsUntilEnd(nil))
 }
-
-func TestKeyedLimiter_holdsUntilEndOnceALimiterOfNewDoes(t *testing.T) {
-	k := &throttle.KeyedLimiter{New: func(key string) throttle.Limiter {
-		if key == "stream" {
-			return throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 1}, nil)
-		}
-		return throttle.AllowAll
-	}}
-	for _, tt := range []struct {
-		key   string
-		holds bool
-	}{{"a", false}, {"stream", true}, {"b", true}} {
-		_, err := k.Reserve(t.Context(), throttle.Claim{Key: tt.key})
-		require.NoError(t, err)
-		require.Equal(t, tt.holds, k.HoldsUntilEnd(), tt.key)
-	}
-}

@@ -267,3 +267,21 @@ func (k *KeyedLimiter) Observe(ctx context.Context, c Claim, d Decision, f Feedb
 
 // Local implements Local.
 func (k *KeyedLimiter) NonBlocking() bool { return k.Overflow == nil || IsNonBlocking(k.Overflow) }
+
+// HoldsUntilEnd implements Holder. It is true once New has returned a limiter whose
+// claims last until the end.
+func (k *KeyedLimiter) HoldsUntilEnd() bool {
+	return k.holdsUntilEnd.Load() || HoldsUntilEnd(k.Overflow)
+}
+
+// newLimiter returns a limiter of New.
+func (k *KeyedLimiter) newLimiter(key string) Limiter {
+	l := k.New(key)
+	if HoldsUntilEnd(l) {
+		k.holdsUntilEnd.Store(true)
+	}
+	return l
+}
+
+// CountsRefusals implements RefusalCounter. The limiters that New makes may count them.
+func (*KeyedLimiter) CountsRefusals() bool { return true }

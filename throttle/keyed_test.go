@@ -292,3 +292,20 @@ func runGoroutines(goroutines uint64, do func(*rand.Rand)) {
 	}
 	wg.Wait()
 }
+
+func TestKeyedLimiter_holdsUntilEndOnceALimiterOfNewDoes(t *testing.T) {
+	k := &throttle.KeyedLimiter{New: func(key string) throttle.Limiter {
+		if key == "stream" {
+			return throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 1}, nil)
+		}
+		return throttle.AllowAll
+	}}
+	for _, tt := range []struct {
+		key   string
+		holds bool
+	}{{"a", false}, {"stream", true}, {"b", true}} {
+		_, err := k.Reserve(t.Context(), throttle.Claim{Key: tt.key})
+		require.NoError(t, err)
+		require.Equal(t, tt.holds, k.HoldsUntilEnd(), tt.key)
+	}
+}

@@ -270,3 +270,6 @@ func (k *KeyedBuckets) adjustSlot(r *slotTable, i int, h uint64, key string, bac
 	}
 	return s.tat.CompareAndSwap(old, next)
 }
+
+// HoldsUntilEnd implements Holder.
+func (k *KeyedBuckets) HoldsUntilEnd() bool { return HoldsUntilEnd(k.overflow.Limiter()) }

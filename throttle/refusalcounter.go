@@ -20,9 +20,6 @@ func CountsRefusals(l Limiter) bool {
 }
 
 // CountsRefusals implements RefusalCounter.
-func (*Ban) CountsRefusals() bool { return true }
-
-// CountsRefusals implements RefusalCounter.
 func (*AdmissionControl) CountsRefusals() bool { return true }
 
 // CountsRefusals implements RefusalCounter.
@@ -31,9 +28,6 @@ func (s *SlidingLog) CountsRefusals() bool {
 	defer s.mu.Unlock()
 	return s.config.CountRefused
 }
-
-// CountsRefusals implements RefusalCounter. The limiters that New makes may count them.
-func (*KeyedLimiter) CountsRefusals() bool { return true }
 
 // CountsRefusals implements RefusalCounter.
 func (a *allOf) CountsRefusals() bool { return slices.ContainsFunc(a.limiters, CountsRefusals) }
