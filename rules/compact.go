@@ -5,23 +5,24 @@ import (
 	"sync"
 
 	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttle/keyed"
 )
 
 // lazyBuckets is a throttle.KeyedBuckets that is made when it is first asked: the table
 // has its full size from the beginning, and a file may have many limits that nobody
 // ever comes to.
 type lazyBuckets struct {
-	config  throttle.BucketsConfig
+	config  keyed.BucketsConfig
 	clock   throttle.Clock
 	once    sync.Once
-	limiter *throttle.KeyedBuckets // nil: nobody has asked yet
+	limiter *keyed.Buckets // nil: nobody has asked yet
 }
 
 // maxKeys is how many keys a limit may have: 27 bytes each are 430 MiB.
 const maxKeys = 1 << 24
 
-func (c *lazyBuckets) get() *throttle.KeyedBuckets {
-	c.once.Do(func() { c.limiter = throttle.NewKeyedBuckets(c.config, c.clock) })
+func (c *lazyBuckets) get() *keyed.Buckets {
+	c.once.Do(func() { c.limiter = keyed.NewBuckets(c.config, c.clock) })
 	return c.limiter
 }
 

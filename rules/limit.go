@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttle/keyed"
 	"github.com/heed-go/heed/warmup"
 )
 
@@ -42,11 +43,11 @@ type Limit struct {
 	Blocked   bool // nothing is granted: requests_per_unit is 0
 	Unlimited bool // everything is granted
 
-	Hard   Spec                // what is granted in fact, beyond Spec with a mark; nil: no more than Spec
-	Borrow string              // which Config.CanBorrow may lend beyond Spec; "": none
-	Shadow bool                // nothing is refused, only marked
-	Ban    *throttle.BanConfig // for who does not heed refusals; nil: none
-	Active []Period            // at these times another Spec holds
+	Hard   Spec             // what is granted in fact, beyond Spec with a mark; nil: no more than Spec
+	Borrow string           // which Config.CanBorrow may lend beyond Spec; "": none
+	Shadow bool             // nothing is refused, only marked
+	Ban    *keyed.BanConfig // for who does not heed refusals; nil: none
+	Active []Period         // at these times another Spec holds
 
 	Cost     int64    // units that each request takes; at least 1
 	Keyed    bool     // each key has the limit for itself

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttle/keyed"
 	"github.com/heed-go/heed/throttle/throttletest"
 )
 
@@ -76,22 +77,22 @@ func TestConformance(t *testing.T) {
 			return &throttle.Fallback{Primary: unreachable{}, Secondary: l}
 		}}},
 		{"AllOf in Fallback in AllOf", allOf(fallback(away, allOf(bucket, bucket)), fallback(bucket, away)), throttletest.Spec{Limit: ten, EndsOnce: true}},
-		{"KeyedLimiter", keyed(bucket), throttletest.Spec{Limit: ten}},
-		{"KeyedLimiter, windows", keyed(constantLimiter(throttle.FixedWindowConfig{Count: 10, Per: time.Second})), throttletest.Spec{Bound: windows(10, time.Second)}},
-		{"KeyedLimiter, composed", keyed(allOf(bucket, bucket)), throttletest.Spec{Limit: ten, EndsOnce: true, Wrap: func(l throttle.Limiter) throttle.Limiter {
-			return &throttle.KeyedLimiter{New: func(string) throttle.Limiter { return l }}
+		{"KeyedLimiter", keyedLimiter(bucket), throttletest.Spec{Limit: ten}},
+		{"KeyedLimiter, windows", keyedLimiter(constantLimiter(throttle.FixedWindowConfig{Count: 10, Per: time.Second})), throttletest.Spec{Bound: windows(10, time.Second)}},
+		{"KeyedLimiter, composed", keyedLimiter(allOf(bucket, bucket)), throttletest.Spec{Limit: ten, EndsOnce: true, Wrap: func(l throttle.Limiter) throttle.Limiter {
+			return &keyed.Limiter{New: func(string) throttle.Limiter { return l }}
 		}}},
 		{"KeyedLimiter, overflow", func(clk throttle.Clock) throttle.Limiter {
-			return withKeys(1, &throttle.KeyedLimiter{New: alwaysBusy, Max: 1, Overflow: bucket(clk), Clock: clk})
+			return withKeys(1, &keyed.Limiter{New: alwaysBusy, Max: 1, Overflow: bucket(clk), Clock: clk})
 		}, throttletest.Spec{Limit: ten, Wrap: func(l throttle.Limiter) throttle.Limiter {
-			return withKeys(1, &throttle.KeyedLimiter{New: alwaysBusy, Max: 1, Overflow: l})
+			return withKeys(1, &keyed.Limiter{New: alwaysBusy, Max: 1, Overflow: l})
 		}}},
 		// One word has no room for the latest reading.
-		{"KeyedBuckets", keyedBuckets(throttle.BucketsConfig{Limit: ten}), throttletest.Spec{Limit: ten, AcceptsOlderReadings: true}},
-		{"KeyedBuckets, exact", keyedBuckets(throttle.BucketsConfig{Limit: ten, Exact: true}), throttletest.Spec{Limit: ten, AcceptsOlderReadings: true}},
-		{"KeyedBuckets, thirds", keyedBuckets(throttle.BucketsConfig{Limit: throttle.Limit{Count: 3, Per: time.Second, Burst: 2}}),
+		{"KeyedBuckets", keyedBuckets(keyed.BucketsConfig{Limit: ten}), throttletest.Spec{Limit: ten, AcceptsOlderReadings: true}},
+		{"KeyedBuckets, exact", keyedBuckets(keyed.BucketsConfig{Limit: ten, Exact: true}), throttletest.Spec{Limit: ten, AcceptsOlderReadings: true}},
+		{"KeyedBuckets, thirds", keyedBuckets(keyed.BucketsConfig{Limit: throttle.Limit{Count: 3, Per: time.Second, Burst: 2}}),
 			throttletest.Spec{Limit: throttle.Limit{Count: 3, Per: time.Second, Burst: 2}, AcceptsOlderReadings: true}},
-		{"KeyedBuckets, primes", keyedBuckets(throttle.BucketsConfig{Limit: throttle.Limit{Count: 999999937, Per: time.Second, Burst: 3}}),
+		{"KeyedBuckets, primes", keyedBuckets(keyed.BucketsConfig{Limit: throttle.Limit{Count: 999999937, Per: time.Second, Burst: 3}}),
 			throttletest.Spec{Limit: throttle.Limit{Count: 999999937, Per: time.Second, Burst: 3}, AcceptsOlderReadings: true}},
 		// Hard is what holds; Limit only marks.
 		{"SoftLimit", soft(ten, 10), throttletest.Spec{Limit: throttle.Limit{Count: 11, Per: time.Second}, EndsOnce: true, Wrap: func(l throttle.Limiter) throttle.Limiter {
@@ -114,9 +115,9 @@ func TestConformance(t *testing.T) {
 		}}},
 		// Refusals are what it counts.
 		{"Ban", func(clk throttle.Clock) throttle.Limiter {
-			return throttle.NewBan(bucket(clk), throttle.BanConfig{Refusals: 3, Within: time.Second, Duration: time.Second, MaxDuration: 4 * time.Second}, clk)
+			return keyed.NewBan(bucket(clk), keyed.BanConfig{Refusals: 3, Within: time.Second, Duration: time.Second, MaxDuration: 4 * time.Second}, clk)
 		}, throttletest.Spec{Limit: ten, CountsRefusals: true, Wrap: func(l throttle.Limiter) throttle.Limiter {
-			return throttle.NewBan(l, throttle.BanConfig{Refusals: 1, Within: 1, Duration: 1}, nil)
+			return keyed.NewBan(l, keyed.BanConfig{Refusals: 1, Within: 1, Duration: 1}, nil)
 		}}},
 		// It bounds what is in use, not a rate, and only news can tell when that ends.
 		{"Concurrency", inFlight(throttle.ConcurrencyConfig{Count: 10}), throttletest.Spec{Concurrency: 10, WaitUnknown: true, EndsOnce: true}},
@@ -258,15 +259,15 @@ func inFlight(c throttle.ConcurrencyConfig) maker {
 	return func(clk throttle.Clock) throttle.Limiter { return throttle.NewConcurrency(c, clk) }
 }
 
-func keyed(inner maker) maker {
+func keyedLimiter(inner maker) maker {
 	return func(clk throttle.Clock) throttle.Limiter {
-		return &throttle.KeyedLimiter{New: func(string) throttle.Limiter { return inner(clk) }, Clock: clk}
+		return &keyed.Limiter{New: func(string) throttle.Limiter { return inner(clk) }, Clock: clk}
 	}
 }
 
-func keyedBuckets(b throttle.BucketsConfig) maker {
+func keyedBuckets(b keyed.BucketsConfig) maker {
 	b.Max = 100
-	return func(clk throttle.Clock) throttle.Limiter { return throttle.NewKeyedBuckets(b, clk) }
+	return func(clk throttle.Clock) throttle.Limiter { return keyed.NewBuckets(b, clk) }
 }
 
 // alwaysBusy makes limiters that never become idle.

@@ -5,12 +5,13 @@ import (
 	"time"
 
 	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttle/keyed"
 	"github.com/stretchr/testify/require"
 )
 
 // What wraps limiters holds until the end if one of them does, and only then.
 func TestHoldsUntilEnd_isForwarded(t *testing.T) {
-	config := throttle.BanConfig{Refusals: 1, Within: time.Second, Duration: time.Second}
+	config := keyed.BanConfig{Refusals: 1, Within: time.Second, Duration: time.Second}
 	wraps := map[string]func(throttle.Limiter) throttle.Limiter{
 		"itself": func(l throttle.Limiter) throttle.Limiter { return l },
 		"AllOf":  func(l throttle.Limiter) throttle.Limiter { return throttle.AllOf(throttle.AllowAll, l) },
@@ -28,12 +29,12 @@ func TestHoldsUntilEnd_isForwarded(t *testing.T) {
 		},
 		"Elastic": func(l throttle.Limiter) throttle.Limiter { return &throttle.Borrowing{Limiter: l} },
 		"Shadow":  func(l throttle.Limiter) throttle.Limiter { return &throttle.Shadow{Limiter: l} },
-		"Ban":     func(l throttle.Limiter) throttle.Limiter { return throttle.NewBan(l, config, nil) },
+		"Ban":     func(l throttle.Limiter) throttle.Limiter { return keyed.NewBan(l, config, nil) },
 		"Keyed overflow": func(l throttle.Limiter) throttle.Limiter {
-			return &throttle.KeyedLimiter{New: func(string) throttle.Limiter { return throttle.AllowAll }, Overflow: l}
+			return &keyed.Limiter{New: func(string) throttle.Limiter { return throttle.AllowAll }, Overflow: l}
 		},
 		"Buckets spill": func(l throttle.Limiter) throttle.Limiter {
-			return throttle.NewKeyedBuckets(throttle.BucketsConfig{Limit: throttle.PerSecond(1), Overflow: l}, nil)
+			return keyed.NewBuckets(keyed.BucketsConfig{Limit: throttle.PerSecond(1), Overflow: l}, nil)
 		},
 		"two deep": func(l throttle.Limiter) throttle.Limiter { return throttle.AllOf(&throttle.Shadow{Limiter: l}) },
 	}

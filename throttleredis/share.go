@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttle/keyed"
 )
 
 // Share returns a limiter in memory with the part of l's limit that one of several
@@ -22,7 +23,7 @@ func (l *Limiter) Share(processes, maxKeys int) throttle.Limiter {
 		panic("throttleredis: Share: processes must be positive: it is how many share the limit")
 	}
 	n, clock := int64(processes), l.store.Clock
-	return &throttle.KeyedLimiter{
+	return &keyed.Limiter{
 		New:   func(string) throttle.Limiter { return l.limit.newShare(n, clock) },
 		Max:   maxKeys,
 		Clock: clock,

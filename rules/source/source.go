@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttle/keyed"
 )
 
 var (
@@ -109,7 +110,7 @@ type Source struct {
 
 	once        sync.Once
 	clock       throttle.Clock
-	keys        throttle.KeyedLimiter
+	keys        keyed.Limiter
 	lookups     atomic.Int64
 	generation  atomic.Int64 // what was learned in another round has to be asked for again
 	lastSuccess atomic.Int64 // when a lookup last succeeded, in Unix nanoseconds; 0: never
@@ -145,7 +146,7 @@ func (s *Source) setup() {
 		panic("source: Lookup is nil")
 	}
 	s.clock = throttle.ClockOr(s.Clock)
-	s.keys = throttle.KeyedLimiter{
+	s.keys = keyed.Limiter{
 		New:      s.newKeyLimiter,
 		Max:      s.MaxKeys,
 		Overflow: overflow{s},

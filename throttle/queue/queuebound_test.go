@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttle/keyed"
 )
 
 // TestQueue_obeysTheQueueBoundsOfLimits has eight callers at a time ask for a limit of
@@ -30,7 +31,7 @@ func TestQueue_obeysTheQueueBoundsOfLimits(t *testing.T) {
 			return throttle.AllOf(throttle.AllowAll, throttle.NewLeakyBucket(throttle.LeakyBucketConfig{Limit: one, Queue: 1}, nil))
 		}, []time.Duration{0, tick}},
 		"LeakyBucket in Keyed": {func() throttle.Limiter {
-			return &throttle.KeyedLimiter{New: func(string) throttle.Limiter {
+			return &keyed.Limiter{New: func(string) throttle.Limiter {
 				return throttle.NewLeakyBucket(throttle.LeakyBucketConfig{Limit: one, Queue: 1}, nil)
 			}}
 		}, []time.Duration{0, tick}},

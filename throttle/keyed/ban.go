@@ -1,4 +1,4 @@
-package throttle
+package keyed
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/heed-go/heed/internal/ticks"
+	"github.com/heed-go/heed/throttle"
 )
 
 // A BanConfig says whom a Penalty punishes, and how.
@@ -56,7 +57,7 @@ func (s BanConfig) Validate() error {
 // be forgotten for the sake of names that he made up. The limiter inside refuses them
 // all the same.
 type Ban struct {
-	limiter Limiter
+	limiter throttle.Limiter
 	config  BanConfig
 	time    ticks.Timeline
 
@@ -81,7 +82,7 @@ func (o *banState) evictableAt(now int64) int64 { return max(o.forgetAt, now) }
 
 // NewBan returns a limiter around l. A nil clk is the system clock; it is read
 // where l says nothing of the time. It panics if s is invalid or l is nil.
-func NewBan(l Limiter, s BanConfig, clk Clock) *Ban {
+func NewBan(l throttle.Limiter, s BanConfig, clk throttle.Clock) *Ban {
 	if err := s.Validate(); err != nil {
 		panic(err.Error() + " (NewPenalty)")
 	}
@@ -102,7 +103,7 @@ func NewBan(l Limiter, s BanConfig, clk Clock) *Ban {
 }
 
 // Reserve implements Limiter. The Wait of a refusal that begins a penalty includes it.
-func (p *Ban) Reserve(ctx context.Context, c Claim) (Decision, error) {
+func (p *Ban) Reserve(ctx context.Context, c throttle.Claim) (throttle.Decision, error) {
 	until := p.bannedUntil(c.Key)
 	dryRun := until != noReading && p.time.Read(c.Now) < until
 	d, now, err := p.reserveInner(ctx, c, dryRun)
@@ -110,7 +111,7 @@ func (p *Ban) Reserve(ctx context.Context, c Claim) (Decision, error) {
 		d, now, err = p.reserveInner(ctx, c, false)
 	}
 	if err != nil {
-		return Decision{}, err
+		return throttle.Decision{}, err
 	}
 	if now >= until && !d.OK && !c.DryRun && !c.Waits {
 		until = p.countRefusal(c.Key, now)
@@ -122,18 +123,18 @@ func (p *Ban) Reserve(ctx context.Context, c Claim) (Decision, error) {
 }
 
 // reserveInner asks the limiter inside, and returns its reading of the clock as well.
-func (p *Ban) reserveInner(ctx context.Context, c Claim, dryRun bool) (Decision, int64, error) {
+func (p *Ban) reserveInner(ctx context.Context, c throttle.Claim, dryRun bool) (throttle.Decision, int64, error) {
 	c.DryRun = c.DryRun || dryRun
 	d, err := p.limiter.Reserve(ctx, c)
 	if err != nil {
-		return Decision{}, 0, err
+		return throttle.Decision{}, 0, err
 	}
 	return d, p.time.Read(d.At), nil
 }
 
 // banned returns the refusal of a claim that d is the answer to, were it not for a
 // penalty. It waits for both.
-func (p *Ban) banned(d Decision, until, now int64) Decision {
+func (p *Ban) banned(d throttle.Decision, until, now int64) throttle.Decision {
 	left := time.Duration(ticks.Sub(until, now))
 	if d.OK {
 		d.Wait = 0
@@ -210,15 +211,17 @@ func (o *banState) count(now int64, s BanConfig) bool {
 }
 
 // Cancel implements Limiter.
-func (p *Ban) Cancel(ctx context.Context, c Claim, d Decision) { p.limiter.Cancel(ctx, c, d) }
+func (p *Ban) Cancel(ctx context.Context, c throttle.Claim, d throttle.Decision) {
+	p.limiter.Cancel(ctx, c, d)
+}
 
 // Observe implements Observer.
-func (p *Ban) Observe(ctx context.Context, c Claim, d Decision, f Feedback) {
-	Observe(ctx, p.limiter, c, d, f)
+func (p *Ban) Observe(ctx context.Context, c throttle.Claim, d throttle.Decision, f throttle.Feedback) {
+	throttle.Observe(ctx, p.limiter, c, d, f)
 }
 
 // Local implements Local.
-func (p *Ban) NonBlocking() bool { return IsNonBlocking(p.limiter) }
+func (p *Ban) NonBlocking() bool { return throttle.IsNonBlocking(p.limiter) }
 
 // Idle implements Idler.
 func (p *Ban) Evictable(now time.Time) bool {
@@ -231,12 +234,12 @@ func (p *Ban) Evictable(now time.Time) bool {
 	if n > 0 {
 		return false
 	}
-	evictable, _ := IsEvictable(p.limiter, "", now)
+	evictable, _ := throttle.IsEvictable(p.limiter, "", now)
 	return evictable
 }
 
 // HoldsUntilEnd implements Holder.
-func (p *Ban) HoldsUntilEnd() bool { return HoldsUntilEnd(p.limiter) }
+func (p *Ban) HoldsUntilEnd() bool { return throttle.HoldsUntilEnd(p.limiter) }
 
 // CountsRefusals implements RefusalCounter.
 func (*Ban) CountsRefusals() bool { return true }

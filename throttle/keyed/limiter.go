@@ -1,4 +1,4 @@
-package throttle
+package keyed
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/heed-go/heed/internal/ticks"
+	"github.com/heed-go/heed/throttle"
 )
 
 // KeyedLimiter gives each key a limiter of its own, in bounded memory. It is for servers,
@@ -38,12 +39,12 @@ import (
 //
 // New must be set, and no field may change once it is in use. A Keyed must not be
 // copied.
-type KeyedLimiter struct {
+type Limiter struct {
 	// New makes the limiter of a key, and so decides what its limit is. No lock is
 	// held. It may be called for a key that another goroutine has just made a limiter
 	// for, or that finds no room: the limiter is then dropped unused. The limiter
 	// must answer from memory (see Local). It should read Clock.
-	New func(key string) Limiter
+	New func(key string) throttle.Limiter
 
 	// Max is how many limiters there may be. 0: 65,536.
 	Max int
@@ -51,9 +52,9 @@ type KeyedLimiter struct {
 	// Overflow decides for new keys when there is no room for them; its decisions
 	// are Degraded. Nil: new keys then share 64 limiters by their hash, each made by
 	// New for the first key that needs it.
-	Overflow Limiter
+	Overflow throttle.Limiter
 
-	Clock Clock // nil: the system clock; says which limiters may go
+	Clock throttle.Clock // nil: the system clock; says which limiters may go
 
 	once           sync.Once
 	time           ticks.Timeline
@@ -61,7 +62,7 @@ type KeyedLimiter struct {
 	shards         []shard
 	count          atomic.Int64  // limiters, without the overflow's
 	overflowStates [64]*keyState // the overflow's, each held by the lock of its shard
-	subGrants      SubGrants
+	subGrants      throttle.SubGrants
 	holdsUntilEnd  atomic.Bool // New has returned a limiter that holds until the end
 }
 
@@ -79,7 +80,7 @@ type shard struct {
 // A keyState is what a key has.
 type keyState struct {
 	pos         tablePosition
-	inner       Inner
+	inner       throttle.Inner
 	activeCalls atomic.Int32 // how many Reserves are under way
 	uses        uint64       // how many have begun; held by the lock of its shard
 	start       int64        // readings before this count as this: what came before may be forgotten
@@ -87,7 +88,7 @@ type keyState struct {
 
 func (s *keyState) position() *tablePosition { return &s.pos }
 
-func (k *KeyedLimiter) init() {
+func (k *Limiter) init() {
 	k.time, k.seed = ticks.NewTimeline(k.Clock), maphash.MakeSeed()
 	n := 1
 	if k.maxLimiters() >= shardThreshold {
@@ -99,7 +100,7 @@ func (k *KeyedLimiter) init() {
 	}
 }
 
-func (k *KeyedLimiter) maxLimiters() int64 {
+func (k *Limiter) maxLimiters() int64 {
 	if k.Max <= 0 {
 		return 1 << 16
 	}
@@ -107,12 +108,12 @@ func (k *KeyedLimiter) maxLimiters() int64 {
 }
 
 // Len returns how many limiters there are, without those of the overflow.
-func (k *KeyedLimiter) Len() int { return int(k.count.Load()) }
+func (k *Limiter) Len() int { return int(k.count.Load()) }
 
 // Reserve implements Limiter.
-func (k *KeyedLimiter) Reserve(ctx context.Context, c Claim) (Decision, error) {
+func (k *Limiter) Reserve(ctx context.Context, c throttle.Claim) (throttle.Decision, error) {
 	if _, err := c.Units(); err != nil {
-		return Decision{}, err
+		return throttle.Decision{}, err
 	}
 	k.once.Do(k.init)
 	s := k.stateOf(c)
@@ -124,7 +125,7 @@ func (k *KeyedLimiter) Reserve(ctx context.Context, c Claim) (Decision, error) {
 }
 
 // stateOf returns what the key of c has, and counts the call that follows.
-func (k *KeyedLimiter) stateOf(c Claim) *keyState {
+func (k *Limiter) stateOf(c throttle.Claim) *keyState {
 	h := maphash.String(k.seed, c.Key)
 	t := &k.shards[h&uint64(len(k.shards)-1)]
 	t.mu.Lock()
@@ -146,9 +147,9 @@ func (s *keyState) beginCall() {
 
 // add returns what the key of c has in t, which is made if there is room for it, and
 // otherwise what it shares at overflow. New and the limiters are called without a lock.
-func (k *KeyedLimiter) add(t *shard, overflow **keyState, c Claim) *keyState {
+func (k *Limiter) add(t *shard, overflow **keyState, c throttle.Claim) *keyState {
 	hasRoom := k.count.Load() < k.maxLimiters() || k.evict(t, c.Now)
-	var l Limiter
+	var l throttle.Limiter
 	if hasRoom {
 		l = k.newLimiter(c.Key)
 	} else {
@@ -175,7 +176,7 @@ func (k *KeyedLimiter) add(t *shard, overflow **keyState, c Claim) *keyState {
 }
 
 // newOverflowLimiter returns the limiter for overflow if it has none yet.
-func (k *KeyedLimiter) newOverflowLimiter(t *shard, overflow **keyState, key string) Limiter {
+func (k *Limiter) newOverflowLimiter(t *shard, overflow **keyState, key string) throttle.Limiter {
 	t.mu.Lock()
 	exists := *overflow != nil
 	t.mu.Unlock()
@@ -186,7 +187,7 @@ func (k *KeyedLimiter) newOverflowLimiter(t *shard, overflow **keyState, key str
 }
 
 // countLimiter counts one limiter more. It reports false if there are Max.
-func (k *KeyedLimiter) countLimiter() bool {
+func (k *Limiter) countLimiter() bool {
 	for n := k.count.Load(); n < k.maxLimiters(); n = k.count.Load() {
 		if k.count.CompareAndSwap(n, n+1) {
 			return true
@@ -200,7 +201,7 @@ func (k *KeyedLimiter) countLimiter() bool {
 //
 // What is idle as of a reading that is ahead of the clock may still be needed, so
 // that the clock has a say.
-func (k *KeyedLimiter) evict(t *shard, asOf time.Time) bool {
+func (k *Limiter) evict(t *shard, asOf time.Time) bool {
 	now := k.time.Read(time.Time{})
 	if !asOf.IsZero() {
 		now = min(now, k.time.Read(asOf))
@@ -212,7 +213,7 @@ func (k *KeyedLimiter) evict(t *shard, asOf time.Time) bool {
 		}
 		from := ticks.Add(now, 1)
 		if s.activeCalls.Load() == 0 {
-			evictable, recheckAfter := IsEvictable(s.inner.Limiter(), s.pos.key, k.time.At(now))
+			evictable, recheckAfter := throttle.IsEvictable(s.inner.Limiter(), s.pos.key, k.time.At(now))
 			if from = ticks.Add(now, int64(recheckAfter)); evictable {
 				from = now
 			}
@@ -256,32 +257,32 @@ func (t *shard) evictIfIdle(s *keyState, uses uint64, from, now int64) (evicted 
 }
 
 // Cancel implements Limiter.
-func (k *KeyedLimiter) Cancel(ctx context.Context, c Claim, d Decision) {
+func (k *Limiter) Cancel(ctx context.Context, c throttle.Claim, d throttle.Decision) {
 	k.subGrants.Cancel(ctx, c, d)
 }
 
 // Observe implements Observer.
-func (k *KeyedLimiter) Observe(ctx context.Context, c Claim, d Decision, f Feedback) {
+func (k *Limiter) Observe(ctx context.Context, c throttle.Claim, d throttle.Decision, f throttle.Feedback) {
 	k.subGrants.Observe(ctx, c, d, f)
 }
 
 // Local implements Local.
-func (k *KeyedLimiter) NonBlocking() bool { return k.Overflow == nil || IsNonBlocking(k.Overflow) }
+func (k *Limiter) NonBlocking() bool { return k.Overflow == nil || throttle.IsNonBlocking(k.Overflow) }
 
 // HoldsUntilEnd implements Holder. It is true once New has returned a limiter whose
 // claims last until the end.
-func (k *KeyedLimiter) HoldsUntilEnd() bool {
-	return k.holdsUntilEnd.Load() || HoldsUntilEnd(k.Overflow)
+func (k *Limiter) HoldsUntilEnd() bool {
+	return k.holdsUntilEnd.Load() || throttle.HoldsUntilEnd(k.Overflow)
 }
 
 // newLimiter returns a limiter of New.
-func (k *KeyedLimiter) newLimiter(key string) Limiter {
+func (k *Limiter) newLimiter(key string) throttle.Limiter {
 	l := k.New(key)
-	if HoldsUntilEnd(l) {
+	if throttle.HoldsUntilEnd(l) {
 		k.holdsUntilEnd.Store(true)
 	}
 	return l
 }
 
 // CountsRefusals implements RefusalCounter. The limiters that New makes may count them.
-func (*KeyedLimiter) CountsRefusals() bool { return true }
+func (*Limiter) CountsRefusals() bool { return true }

@@ -1,4 +1,4 @@
-package throttle
+package keyed
 
 import (
 	"cmp"
@@ -10,14 +10,15 @@ import (
 
 	"github.com/heed-go/heed/internal/gcra"
 	"github.com/heed-go/heed/internal/ticks"
+	"github.com/heed-go/heed/throttle"
 )
 
 // BucketsConfig says what each key of a KeyedBuckets may do, and how many keys there are.
 type BucketsConfig struct {
-	Limit            // of each key
-	Max      int     // keys it has room for; 0: 65,536
-	Exact    bool    // keep the keys themselves, not only their hashes
-	Overflow Limiter // decides for new keys when there is no room; nil: they share token buckets by their hash
+	throttle.Limit                  // of each key
+	Max            int              // keys it has room for; 0: 65,536
+	Exact          bool             // keep the keys themselves, not only their hashes
+	Overflow       throttle.Limiter // decides for new keys when there is no room; nil: they share token buckets by their hash
 }
 
 // Validate returns an error that says what to change if b can never work.
@@ -58,14 +59,14 @@ func (b BucketsConfig) Validate() error {
 // Rates above a million a second are rounded down, by up to a fifth at a thousand
 // million. The limit cannot change: its ticks are in all words. Use Keyed for limits
 // that differ or change.
-type KeyedBuckets struct {
+type Buckets struct {
 	time      ticks.Timeline
 	params    gcra.Params
 	policy    string
 	seed      maphash.Seed
 	tables    []slotTable
-	subGrants SubGrants
-	overflow  Inner // around BucketsConfig.Overflow
+	subGrants throttle.SubGrants
+	overflow  throttle.Inner // around BucketsConfig.Overflow
 }
 
 const (
@@ -77,7 +78,7 @@ const (
 
 // NewKeyedBuckets returns a table without keys. A nil clk is the system clock. It
 // panics if b is invalid.
-func NewKeyedBuckets(b BucketsConfig, clk Clock) *KeyedBuckets {
+func NewBuckets(b BucketsConfig, clk throttle.Clock) *Buckets {
 	if err := b.Validate(); err != nil {
 		panic(err.Error() + " (NewKeyedBuckets)")
 	}
@@ -85,7 +86,7 @@ func NewKeyedBuckets(b BucketsConfig, clk Clock) *KeyedBuckets {
 		b.Max = 1 << 16
 	}
 	burst := cmp.Or(b.Burst, b.Count)
-	k := &KeyedBuckets{
+	k := &Buckets{
 		time:   ticks.NewTimeline(clk),
 		params: gcra.New(b.Count, b.Per, burst, 0).WithMaxScale(maxTicksPerNano, burst),
 		policy: cmp.Or(b.Name, b.String()),
@@ -102,10 +103,10 @@ func NewKeyedBuckets(b BucketsConfig, clk Clock) *KeyedBuckets {
 }
 
 // tableOf returns where a key of hash h lives; see hash.
-func (k *KeyedBuckets) tableOf(h uint64) *slotTable { return &k.tables[h&uint64(len(k.tables)-1)] }
+func (k *Buckets) tableOf(h uint64) *slotTable { return &k.tables[h&uint64(len(k.tables)-1)] }
 
 // hash returns what a key is known by. 0 and shared mean something else.
-func (k *KeyedBuckets) hash(key string) uint64 {
+func (k *Buckets) hash(key string) uint64 {
 	h := maphash.String(k.seed, key)
 	if h <= overflowID {
 		return h + 1<<63
@@ -114,15 +115,15 @@ func (k *KeyedBuckets) hash(key string) uint64 {
 }
 
 // tick returns ns of the timeline in ticks, as far as they reach.
-func (k *KeyedBuckets) tick(ns int64) int64 {
+func (k *Buckets) tick(ns int64) int64 {
 	return min(max(ticks.Mul(ns, k.params.Scale), -latestTick), latestTick)
 }
 
 // Reserve implements Limiter.
-func (k *KeyedBuckets) Reserve(ctx context.Context, c Claim) (Decision, error) {
+func (k *Buckets) Reserve(ctx context.Context, c throttle.Claim) (throttle.Decision, error) {
 	n, err := c.Units()
 	if err != nil {
-		return Decision{}, err
+		return throttle.Decision{}, err
 	}
 	h := k.hash(c.Key)
 	r, given := k.tableOf(h), k.time.Read(c.Now)
@@ -145,7 +146,7 @@ func (k *KeyedBuckets) Reserve(ctx context.Context, c Claim) (Decision, error) {
 //
 // What is full as of a reading that is ahead of the clock may still be needed, so
 // that the clock has a say.
-func (k *KeyedBuckets) findOrInsert(r *slotTable, h uint64, c Claim, given int64, takes bool) int {
+func (k *Buckets) findOrInsert(r *slotTable, h uint64, c throttle.Claim, given int64, takes bool) int {
 	asOf := given
 	if !c.Now.IsZero() {
 		asOf = min(given, k.time.Read(time.Time{}))
@@ -163,21 +164,21 @@ func (k *KeyedBuckets) findOrInsert(r *slotTable, h uint64, c Claim, given int64
 }
 
 // decide decides by slot i. It reports false if that has changed meanwhile.
-func (k *KeyedBuckets) decide(r *slotTable, i int, h uint64, c Claim, n, given int64) (Decision, bool) {
+func (k *Buckets) decide(r *slotTable, i int, h uint64, c throttle.Claim, n, given int64) (throttle.Decision, bool) {
 	e, s := &k.params, &r.slots[i]
 	old := s.tat.Load()
 	if old == gcra.Closed {
 		r.waitInserted()
-		return Decision{}, false
+		return throttle.Decision{}, false
 	}
 	if !r.belongsTo(i, h, c.Key) {
-		return Decision{}, false
+		return throttle.Decision{}, false
 	}
 	tick := k.tick(given)
-	d := Decision{Policy: k.policy, Limit: e.Burst, At: k.time.Stamp(given, given, c.Now), Degraded: i == r.overflow()}
+	d := throttle.Decision{Policy: k.policy, Limit: e.Burst, At: k.time.Stamp(given, given, c.Now), Degraded: i == r.overflow()}
 	taken := max(old, tick) - tick
 	if n > e.Burst {
-		d.Wait = Forever
+		d.Wait = throttle.Forever
 		return k.describe(d, taken), true
 	}
 	cost := n * e.Interval
@@ -186,14 +187,14 @@ func (k *KeyedBuckets) decide(r *slotTable, i int, h uint64, c Claim, n, given i
 		return k.describe(d, taken), true
 	}
 	if !s.tat.CompareAndSwap(old, tick+taken+cost) {
-		return Decision{}, false
+		return throttle.Decision{}, false
 	}
 	r.recordGrant(given)
 	return k.describe(d, taken+cost), true
 }
 
 // describe adds to d the state of a bucket from which so many ticks are taken.
-func (k *KeyedBuckets) describe(d Decision, taken int64) Decision {
+func (k *Buckets) describe(d throttle.Decision, taken int64) throttle.Decision {
 	d.Remaining, d.ResetAfter = k.params.State(taken)
 	d.Per = k.params.RefillTime
 	return d
@@ -201,7 +202,7 @@ func (k *KeyedBuckets) describe(d Decision, taken int64) Decision {
 
 // Cancel implements Limiter. A bucket that has been forgotten was full, so that there
 // is nothing to give back.
-func (k *KeyedBuckets) Cancel(ctx context.Context, c Claim, d Decision) {
+func (k *Buckets) Cancel(ctx context.Context, c throttle.Claim, d throttle.Decision) {
 	if k.subGrants.Owns(d) {
 		k.subGrants.Cancel(ctx, c, d)
 	} else if n, err := c.Units(); err == nil && d.OK {
@@ -212,7 +213,7 @@ func (k *KeyedBuckets) Cancel(ctx context.Context, c Claim, d Decision) {
 // Observe implements Observer: it settles a cost that was known only afterwards.
 // What the claim cost less comes back as in Cancel; what it cost more is taken, if
 // need be from units that are still to flow in.
-func (k *KeyedBuckets) Observe(ctx context.Context, c Claim, d Decision, f Feedback) {
+func (k *Buckets) Observe(ctx context.Context, c throttle.Claim, d throttle.Decision, f throttle.Feedback) {
 	if k.subGrants.Owns(d) {
 		k.subGrants.Observe(ctx, c, d, f)
 	} else if extra := f.ExtraCost(c, d); extra != 0 {
@@ -221,12 +222,12 @@ func (k *KeyedBuckets) Observe(ctx context.Context, c Claim, d Decision, f Feedb
 }
 
 // Local implements Local.
-func (k *KeyedBuckets) NonBlocking() bool {
-	return k.overflow.Limiter() == nil || IsNonBlocking(k.overflow.Limiter())
+func (k *Buckets) NonBlocking() bool {
+	return k.overflow.Limiter() == nil || throttle.IsNonBlocking(k.overflow.Limiter())
 }
 
 // adjust takes n more units for the claim that d granted, or gives back -n.
-func (k *KeyedBuckets) adjust(key string, n int64, asOf time.Time, d Decision) {
+func (k *Buckets) adjust(key string, n int64, asOf time.Time, d throttle.Decision) {
 	h := k.hash(key)
 	r, from := k.tableOf(h), k.time.Read(d.At)
 	now := max(k.time.Read(asOf), r.latest.Load(), from)
@@ -244,7 +245,7 @@ func (k *KeyedBuckets) adjust(key string, n int64, asOf time.Time, d Decision) {
 		case i < 0 && n < 0:
 			return
 		case i < 0:
-			i = k.findOrInsert(r, h, Claim{Key: key, Now: asOf}, now, true)
+			i = k.findOrInsert(r, h, throttle.Claim{Key: key, Now: asOf}, now, true)
 		}
 		if k.adjustSlot(r, i, h, key, back, k.tick(now)) {
 			return
@@ -254,7 +255,7 @@ func (k *KeyedBuckets) adjust(key string, n int64, asOf time.Time, d Decision) {
 
 // adjustSlot gives back so many ticks to slot i, or takes them if back is negative. It
 // reports false if the slot has changed meanwhile.
-func (k *KeyedBuckets) adjustSlot(r *slotTable, i int, h uint64, key string, back, tick int64) bool {
+func (k *Buckets) adjustSlot(r *slotTable, i int, h uint64, key string, back, tick int64) bool {
 	s := &r.slots[i]
 	old := s.tat.Load()
 	if old == gcra.Closed {
@@ -272,4 +273,4 @@ func (k *KeyedBuckets) adjustSlot(r *slotTable, i int, h uint64, key string, bac
 }
 
 // HoldsUntilEnd implements Holder.
-func (k *KeyedBuckets) HoldsUntilEnd() bool { return HoldsUntilEnd(k.overflow.Limiter()) }
+func (k *Buckets) HoldsUntilEnd() bool { return throttle.HoldsUntilEnd(k.overflow.Limiter()) }
