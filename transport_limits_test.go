@@ -68,10 +68,10 @@ func TestTransport_obeysEveryLimiter(t *testing.T) {
 				CanBorrow: func(throttle.Claim, throttle.Decision) bool { return false },
 			}
 		},
-		"Keyed": func() throttle.Limiter {
+		"keyed.Limiter": func() throttle.Limiter {
 			return &keyed.Limiter{New: func(string) throttle.Limiter { return throttle.NewTokenBucket(limit, nil) }}
 		},
-		"KeyedBuckets": func() throttle.Limiter { return keyed.NewBuckets(keyed.BucketsConfig{Limit: limit}, nil) },
+		"keyed.Buckets": func() throttle.Limiter { return keyed.NewBuckets(keyed.BucketsConfig{Limit: limit}, nil) },
 		"sketch": func() throttle.Limiter {
 			return sketch.NewLimiter(sketch.LimiterConfig{Limit: limit, Clients: 100}, nil)
 		},
@@ -116,7 +116,7 @@ func TestTransport_obeysLimitersNotBasedOnTime(t *testing.T) {
 		"InFlight":    {throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 4}, nil), 3 * time.Second},
 		"Adaptive":    {throttle.NewAdaptive(throttle.AdaptiveConfig{}, nil), time.Second},
 		"AcceptRatio": {throttle.NewAdmissionControl(throttle.AdmissionControlConfig{}, nil), time.Second},
-		"Penalty": {keyed.NewBan(throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 12}, nil),
+		"Ban": {keyed.NewBan(throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 12}, nil),
 			keyed.BanConfig{Refusals: 1, Within: time.Second, Duration: time.Minute}, nil), time.Second},
 		"Blocked": {throttle.DenyAll, 0},
 	} {

@@ -8,7 +8,7 @@ import (
 	"github.com/heed-go/heed/throttle/keyed"
 )
 
-// lazyBuckets is a throttle.KeyedBuckets that is made when it is first asked: the table
+// lazyBuckets is a keyed.Buckets that is made when it is first asked: the table
 // has its full size from the beginning, and a file may have many limits that nobody
 // ever comes to.
 type lazyBuckets struct {

@@ -52,7 +52,7 @@ type Limit struct {
 	Cost     int64    // units that each request takes; at least 1
 	Keyed    bool     // each key has the limit for itself
 	MaxKeys  int      // keys at a time, of about 500 bytes; those beyond share a few limiters; 0: 65,536
-	Compact  bool     // keys have 16 bytes each, and begin anew when the limit changes, see throttle.KeyedBuckets
+	Compact  bool     // keys have 16 bytes each, and begin anew when the limit changes, see keyed.Buckets
 	Replaces []string // the names of limits that do not hold where this one does
 
 	metric           metric
@@ -107,7 +107,7 @@ func (l *Limit) Algorithm() string {
 	return "unlimited"
 }
 
-// maxKeys returns how many keys l has limiters for, see throttle.KeyedLimiter.
+// maxKeys returns how many keys l has limiters for, see keyed.Limiter.
 func (l *Limit) maxKeys() int {
 	if l.MaxKeys == 0 {
 		return 1 << 16

@@ -12,7 +12,7 @@
 //	may this client, one of millions, go on?   [Limiter]         refusing too often
 //
 // All of them err on one side only, and it is the side on which a limit is kept. Where a
-// million keys are few, throttle.KeyedLimiter is better: it takes some 40 to 110 bytes for each,
+// million keys are few, keyed.Limiter is better: it takes some 40 to 110 bytes for each,
 // and does not err at all.
 //
 // # How much memory

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/heed-go/heed/throttle"
-	"github.com/heed-go/heed/throttle/keyed"
 )
 
 // No hot method allocates. Every limiter has its row here; pools says that it keeps
@@ -47,17 +46,9 @@ func TestNoAllocs(t *testing.T) {
 		{"AllOf, refused", refused, true},
 		{"Fallback, primary", primary, true},
 		{"Fallback, secondary", secondary, true},
-		{"KeyedLimiter", &keyed.Limiter{New: func(string) throttle.Limiter { return bucket }}, false},
-		{"KeyedLimiter, overflow", withKeys(1000, &keyed.Limiter{New: func(string) throttle.Limiter { return closed }, Max: 1, Overflow: bucket}), false},
-		{"KeyedLimiter, composed", &keyed.Limiter{New: func(string) throttle.Limiter { return all }}, true},
-		{"KeyedBuckets", keyed.NewBuckets(keyed.BucketsConfig{Limit: wide}, nil), false},
-		{"KeyedBuckets, exact", keyed.NewBuckets(keyed.BucketsConfig{Limit: wide, Exact: true}, nil), false},
-		{"KeyedBuckets, spilled", withKeys(1000, keyed.NewBuckets(keyed.BucketsConfig{Limit: shut, Max: 1, Overflow: bucket}, nil)), false},
 		{"SoftLimit", &throttle.SoftLimit{Soft: closed, Hard: bucket}, true},
 		{"Elastic", &throttle.Borrowing{Limiter: closed, CanBorrow: func(throttle.Claim, throttle.Decision) bool { return true }}, false},
 		{"Shadow", &throttle.Shadow{Limiter: closed}, false},
-		{"Ban", keyed.NewBan(bucket, keyed.BanConfig{Refusals: 3, Within: time.Second, Duration: time.Second}, nil), false},
-		{"Penalty, refused", keyed.NewBan(closed, keyed.BanConfig{Refusals: 3, Within: time.Second, Duration: time.Millisecond}, nil), false},
 		{"Concurrency", throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 10, MaxAge: time.Hour}, nil), false},
 		{"Adaptive", throttle.NewAdaptive(throttle.AdaptiveConfig{InitialRate: 1e9}, nil), false},
 		{"Adaptive, refused", throttle.NewAdaptive(throttle.AdaptiveConfig{InitialRate: .5}, nil), false},

@@ -8,7 +8,7 @@ import (
 )
 
 // An Evictable can say whether it is as it was made, so that nobody would notice if a
-// new one took its place. Keyed asks before it forgets a limiter.
+// new one took its place. A keyed.Limiter asks before it forgets a limiter.
 //
 // Of limiters that are no Idlers it takes the word of a dry run: all of a limit is
 // there, and nothing has to come back. That is enough for whatever has one limit.

@@ -2,16 +2,13 @@ package throttle_test
 
 import (
 	"testing"
-	"time"
 
 	"github.com/heed-go/heed/throttle"
-	"github.com/heed-go/heed/throttle/keyed"
 	"github.com/stretchr/testify/require"
 )
 
 // What wraps limiters holds until the end if one of them does, and only then.
 func TestHoldsUntilEnd_isForwarded(t *testing.T) {
-	config := keyed.BanConfig{Refusals: 1, Within: time.Second, Duration: time.Second}
 	wraps := map[string]func(throttle.Limiter) throttle.Limiter{
 		"itself": func(l throttle.Limiter) throttle.Limiter { return l },
 		"AllOf":  func(l throttle.Limiter) throttle.Limiter { return throttle.AllOf(throttle.AllowAll, l) },
@@ -27,15 +24,8 @@ func TestHoldsUntilEnd_isForwarded(t *testing.T) {
 		"Soft hard limit": func(l throttle.Limiter) throttle.Limiter {
 			return &throttle.SoftLimit{Soft: throttle.AllowAll, Hard: l}
 		},
-		"Elastic": func(l throttle.Limiter) throttle.Limiter { return &throttle.Borrowing{Limiter: l} },
-		"Shadow":  func(l throttle.Limiter) throttle.Limiter { return &throttle.Shadow{Limiter: l} },
-		"Ban":     func(l throttle.Limiter) throttle.Limiter { return keyed.NewBan(l, config, nil) },
-		"Keyed overflow": func(l throttle.Limiter) throttle.Limiter {
-			return &keyed.Limiter{New: func(string) throttle.Limiter { return throttle.AllowAll }, Overflow: l}
-		},
-		"Buckets spill": func(l throttle.Limiter) throttle.Limiter {
-			return keyed.NewBuckets(keyed.BucketsConfig{Limit: throttle.PerSecond(1), Overflow: l}, nil)
-		},
+		"Elastic":  func(l throttle.Limiter) throttle.Limiter { return &throttle.Borrowing{Limiter: l} },
+		"Shadow":   func(l throttle.Limiter) throttle.Limiter { return &throttle.Shadow{Limiter: l} },
 		"two deep": func(l throttle.Limiter) throttle.Limiter { return throttle.AllOf(&throttle.Shadow{Limiter: l}) },
 	}
 	for name, wrap := range wraps {

@@ -79,7 +79,7 @@ func (c Claim) Units() (int64, error) {
 // back unchanged to Cancel and Observe of the limiter that made it.
 type Decision struct {
 	OK            bool // the units are taken
-	Degraded      bool // decided without the primary limiter, see Fallback and Keyed
+	Degraded      bool // decided without the primary limiter, see Fallback and keyed.Limiter
 	OverLimit     bool // granted although a limit would refuse, see Soft, Elastic and Shadow
 	ServerImposed bool // refused because of the other side, by what it stated or what was estimated of it, not by a limit of our own
 

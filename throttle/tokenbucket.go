@@ -32,7 +32,7 @@ import (
 //
 // The odd case is a rate like 3 a second, whose interval is no whole number of
 // nanoseconds. Time is therefore counted in ticks of 1/scale nanoseconds, chosen
-// so that interval and rate are both whole: see [era].
+// so that interval and rate are both whole: see internal/gcra.
 //
 // TokenBucket does not book ahead: one number cannot tell booked units from used
 // ones, so a booking could not be cancelled safely. LeakyBucket books ahead.

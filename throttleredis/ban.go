@@ -7,7 +7,7 @@ import (
 	"github.com/heed-go/heed/throttle/keyed"
 )
 
-// Ban returns a limiter like throttle.NewBan around AllOf(limits...), for all
+// Ban returns a limiter like keyed.NewBan around AllOf(limits...), for all
 // processes together and still in one round trip; around one limit it books ahead if that
 // does. MaxKeys does not matter: keys that keep quiet vanish. It panics if v or s is
 // invalid, or AllOf would.

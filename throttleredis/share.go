@@ -16,7 +16,7 @@ import (
 // without which nothing would pass. So where there are more processes than units in a burst,
 // each can take one at once. The units of a window are divided as those of a burst are.
 //
-// maxKeys is how many keys have a limiter of their own, 0: 65,536; see throttle.KeyedLimiter for
+// maxKeys is how many keys have a limiter of their own, 0: 65,536; see keyed.Limiter for
 // what others get. It panics if processes is not positive.
 func (l *Limiter) Share(processes, maxKeys int) throttle.Limiter {
 	if processes <= 0 {

@@ -36,7 +36,7 @@ var limit = throttle.Limit{Count: perHour, Per: time.Hour}
 
 var (
 	buckets = limiterKind{
-		name: "KeyedBuckets",
+		name: "keyed.Buckets",
 		make: func(clk throttle.Clock) throttle.Limiter {
 			return keyed.NewBuckets(keyed.BucketsConfig{Limit: limit, Max: maxKeys}, clk)
 		},

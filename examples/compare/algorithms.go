@@ -23,7 +23,7 @@ type algorithm struct {
 	name string
 	one  func(clk) limiter
 
-	// many returns a limiter of so many clients. Nil: a Keyed of those that one returns.
+	// many returns a limiter of so many clients. Nil: a keyed.Limiter of those that one returns.
 	many func(clk, int) limiter
 }
 

@@ -44,3 +44,15 @@ func TestTimeline_stampKeepsTheCallersValue(t *testing.T) {
 	require.Equal(t, l.At(5), l.Stamp(5, 4, callers))
 	require.Equal(t, l.At(5), l.Stamp(5, 5, time.Time{}))
 }
+
+func TestMulDivUp_roundsUpAndSaturates(t *testing.T) {
+	require.EqualValues(t, 4, MulDivUp(7, 1, 2))
+	require.EqualValues(t, 1<<62, MulDivUp(1<<62, 1<<20, 1<<20))
+	require.EqualValues(t, math.MaxInt64, MulDivUp(math.MaxInt64, 3, 2))
+	require.EqualValues(t, math.MaxInt64, MulDivUp(math.MaxInt64, math.MaxInt64, 1))
+}
+
+func TestGCD(t *testing.T) {
+	require.EqualValues(t, 6, GCD(12, 18))
+	require.EqualValues(t, 5, GCD(5, 0))
+}

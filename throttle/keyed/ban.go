@@ -10,7 +10,7 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// A BanConfig says whom a Penalty punishes, and how.
+// A BanConfig says which keys a Ban punishes, and how.
 type BanConfig struct {
 	Name        string        // shown as Decision.Policy during a penalty; "": "penalty"
 	Refusals    int           // refusals that make a penalty; must be positive
@@ -25,15 +25,15 @@ type BanConfig struct {
 func (s BanConfig) Validate() error {
 	switch {
 	case s.Refusals <= 0:
-		return fmt.Errorf("throttle: ban %q: Refusals is %d: it must be positive", s.Name, s.Refusals)
+		return fmt.Errorf("keyed: ban %q: Refusals is %d: it must be positive", s.Name, s.Refusals)
 	case s.Within <= 0 || s.Duration <= 0:
-		return fmt.Errorf("throttle: ban %q: Within is %v and Duration %v: they must be positive", s.Name, s.Within, s.Duration)
+		return fmt.Errorf("keyed: ban %q: Within is %v and Duration %v: they must be positive", s.Name, s.Within, s.Duration)
 	case s.MaxDuration != 0 && s.MaxDuration < s.Duration:
-		return fmt.Errorf("throttle: ban %q: MaxDuration is %v: it must not be less than Duration, which is %v; or 0 for Duration", s.Name, s.MaxDuration, s.Duration)
+		return fmt.Errorf("keyed: ban %q: MaxDuration is %v: it must not be less than Duration, which is %v; or 0 for Duration", s.Name, s.MaxDuration, s.Duration)
 	case s.ForgetAfter != 0 && s.ForgetAfter < s.Within:
-		return fmt.Errorf("throttle: ban %q: ForgetAfter is %v: it must not be less than Within, which is %v", s.Name, s.ForgetAfter, s.Within)
+		return fmt.Errorf("keyed: ban %q: ForgetAfter is %v: it must not be less than Within, which is %v", s.Name, s.ForgetAfter, s.Within)
 	case s.MaxKeys < 0:
-		return fmt.Errorf("throttle: ban %q: MaxKeys is %d: it must be positive, or 0 for 65,536", s.Name, s.MaxKeys)
+		return fmt.Errorf("keyed: ban %q: MaxKeys is %d: it must be positive, or 0 for 65,536", s.Name, s.MaxKeys)
 	}
 	return nil
 }
@@ -84,10 +84,10 @@ func (o *banState) evictableAt(now int64) int64 { return max(o.forgetAt, now) }
 // where l says nothing of the time. It panics if s is invalid or l is nil.
 func NewBan(l throttle.Limiter, s BanConfig, clk throttle.Clock) *Ban {
 	if err := s.Validate(); err != nil {
-		panic(err.Error() + " (NewPenalty)")
+		panic(err.Error() + " (NewBan)")
 	}
 	if l == nil {
-		panic("throttle: NewBan: the limiter is nil")
+		panic("keyed: NewBan: the limiter is nil")
 	}
 	if s.Name == "" {
 		s.Name = "ban"
@@ -102,7 +102,7 @@ func NewBan(l throttle.Limiter, s BanConfig, clk throttle.Clock) *Ban {
 	return &Ban{limiter: l, config: s, time: ticks.NewTimeline(clk)}
 }
 
-// Reserve implements Limiter. The Wait of a refusal that begins a penalty includes it.
+// Reserve implements throttle.Limiter. The Wait of a refusal that begins a penalty includes it.
 func (p *Ban) Reserve(ctx context.Context, c throttle.Claim) (throttle.Decision, error) {
 	until := p.bannedUntil(c.Key)
 	dryRun := until != noReading && p.time.Read(c.Now) < until
@@ -210,20 +210,20 @@ func (o *banState) count(now int64, s BanConfig) bool {
 	return true
 }
 
-// Cancel implements Limiter.
+// Cancel implements throttle.Limiter.
 func (p *Ban) Cancel(ctx context.Context, c throttle.Claim, d throttle.Decision) {
 	p.limiter.Cancel(ctx, c, d)
 }
 
-// Observe implements Observer.
+// Observe implements throttle.Observer.
 func (p *Ban) Observe(ctx context.Context, c throttle.Claim, d throttle.Decision, f throttle.Feedback) {
 	throttle.Observe(ctx, p.limiter, c, d, f)
 }
 
-// Local implements Local.
+// NonBlocking implements throttle.NonBlocking.
 func (p *Ban) NonBlocking() bool { return throttle.IsNonBlocking(p.limiter) }
 
-// Idle implements Idler.
+// Evictable implements throttle.Evictable.
 func (p *Ban) Evictable(now time.Time) bool {
 	p.mu.Lock()
 	n := p.keys.len()
@@ -238,8 +238,8 @@ func (p *Ban) Evictable(now time.Time) bool {
 	return evictable
 }
 
-// HoldsUntilEnd implements Holder.
+// HoldsUntilEnd implements throttle.Holder.
 func (p *Ban) HoldsUntilEnd() bool { return throttle.HoldsUntilEnd(p.limiter) }
 
-// CountsRefusals implements RefusalCounter.
+// CountsRefusals implements throttle.RefusalCounter.
 func (*Ban) CountsRefusals() bool { return true }

@@ -13,7 +13,7 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// BucketsConfig says what each key of a KeyedBuckets may do, and how many keys there are.
+// BucketsConfig says what each key of a Buckets may do, and how many keys there are.
 type BucketsConfig struct {
 	throttle.Limit                  // of each key
 	Max            int              // keys it has room for; 0: 65,536
@@ -24,16 +24,16 @@ type BucketsConfig struct {
 // Validate returns an error that says what to change if b can never work.
 func (b BucketsConfig) Validate() error {
 	if b.Max < 0 {
-		return fmt.Errorf("throttle: keyed buckets %q: Max is %d: it must be positive, or 0 for 65,536", b.Name, b.Max)
+		return fmt.Errorf("keyed: buckets %q: Max is %d: it must be positive, or 0 for 65,536", b.Name, b.Max)
 	}
 	return b.Limit.Validate()
 }
 
-// KeyedBuckets gives each key a token bucket of one limit, in 16 bytes: 8 say whose
+// Buckets gives each key a token bucket of one limit, in 16 bytes: 8 say whose
 // bucket it is and 8 what is in it. There are no pointers to follow, for a claim or
 // for the garbage collector.
 //
-//	          hash of key       tat, as in TokenBucket
+//	          hash of key       tat, see internal/gcra
 //	         ├─────────────────┼─────────────────┤
 //	bucket   │ 9f3a 06c1 … e2  │ 00 00 … 5d 2c   │
 //
@@ -48,7 +48,7 @@ func (b BucketsConfig) Validate() error {
 // share a bucket; Exact excludes even that, for 30 bytes more a key and the key.
 //
 // Invariant: within any span W a key is granted no more than burst + rate*W units
-// that are kept, to the unit, as with a TokenBucket of its own; while it shares a
+// that are kept, to the unit, as with a throttle.TokenBucket of its own; while it shares a
 // bucket, that many together with others.
 //
 // The odd case is an older reading of the clock: a word has no room for the latest
@@ -57,7 +57,7 @@ func (b BucketsConfig) Validate() error {
 // from the latest reading at which anything was granted nearby.
 //
 // Rates above a million a second are rounded down, by up to a fifth at a thousand
-// million. The limit cannot change: its ticks are in all words. Use Keyed for limits
+// million. The limit cannot change: its ticks are in all words. Use Limiter for limits
 // that differ or change.
 type Buckets struct {
 	time      ticks.Timeline
@@ -76,11 +76,11 @@ const (
 	maxTables       = 256
 )
 
-// NewKeyedBuckets returns a table without keys. A nil clk is the system clock. It
+// NewBuckets returns a table without keys. A nil clk is the system clock. It
 // panics if b is invalid.
 func NewBuckets(b BucketsConfig, clk throttle.Clock) *Buckets {
 	if err := b.Validate(); err != nil {
-		panic(err.Error() + " (NewKeyedBuckets)")
+		panic(err.Error() + " (NewBuckets)")
 	}
 	if b.Max == 0 {
 		b.Max = 1 << 16
@@ -119,7 +119,7 @@ func (k *Buckets) tick(ns int64) int64 {
 	return min(max(ticks.Mul(ns, k.params.Scale), -latestTick), latestTick)
 }
 
-// Reserve implements Limiter.
+// Reserve implements throttle.Limiter.
 func (k *Buckets) Reserve(ctx context.Context, c throttle.Claim) (throttle.Decision, error) {
 	n, err := c.Units()
 	if err != nil {
@@ -200,7 +200,7 @@ func (k *Buckets) describe(d throttle.Decision, taken int64) throttle.Decision {
 	return d
 }
 
-// Cancel implements Limiter. A bucket that has been forgotten was full, so that there
+// Cancel implements throttle.Limiter. A bucket that has been forgotten was full, so that there
 // is nothing to give back.
 func (k *Buckets) Cancel(ctx context.Context, c throttle.Claim, d throttle.Decision) {
 	if k.subGrants.Owns(d) {
@@ -210,7 +210,7 @@ func (k *Buckets) Cancel(ctx context.Context, c throttle.Claim, d throttle.Decis
 	}
 }
 
-// Observe implements Observer: it settles a cost that was known only afterwards.
+// Observe implements throttle.Observer: it settles a cost that was known only afterwards.
 // What the claim cost less comes back as in Cancel; what it cost more is taken, if
 // need be from units that are still to flow in.
 func (k *Buckets) Observe(ctx context.Context, c throttle.Claim, d throttle.Decision, f throttle.Feedback) {
@@ -221,7 +221,7 @@ func (k *Buckets) Observe(ctx context.Context, c throttle.Claim, d throttle.Deci
 	}
 }
 
-// Local implements Local.
+// NonBlocking implements throttle.NonBlocking.
 func (k *Buckets) NonBlocking() bool {
 	return k.overflow.Limiter() == nil || throttle.IsNonBlocking(k.overflow.Limiter())
 }
@@ -272,5 +272,5 @@ func (k *Buckets) adjustSlot(r *slotTable, i int, h uint64, key string, back, ti
 	return s.tat.CompareAndSwap(old, next)
 }
 
-// HoldsUntilEnd implements Holder.
+// HoldsUntilEnd implements throttle.Holder.
 func (k *Buckets) HoldsUntilEnd() bool { return throttle.HoldsUntilEnd(k.overflow.Limiter()) }

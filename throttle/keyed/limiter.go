@@ -1,3 +1,8 @@
+// Package keyed limits each key, such as a client's address, separately and in bounded memory.
+//
+// A [Limiter] has a limiter per key, of any kind. [Buckets] has a token bucket of the same
+// limit for every key and needs a tenth of the memory. A [Ban] around either of them rejects
+// all claims of a key that keeps exceeding its limit, for longer each time.
 package keyed
 
 import (
@@ -11,7 +16,7 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// KeyedLimiter gives each key a limiter of its own, in bounded memory. It is for servers,
+// Limiter gives each key a limiter of its own, in bounded memory. It is for servers,
 // where keys are what strangers send: addresses, tokens, names.
 //
 //	ann ──▶ limiter ┐
@@ -25,7 +30,7 @@ import (
 // is known of others, nor of himself. Nothing is swept: room is made when it is
 // needed, by looking at a few limiters, and no goroutine runs.
 //
-// Where all keys have token buckets of one limit, KeyedBuckets keeps them in a tenth
+// Where all keys have token buckets of one limit, Buckets keeps them in a tenth
 // of the memory.
 //
 // Invariant: there are never more than Max limiters and 64 for the overflow, and each
@@ -35,15 +40,15 @@ import (
 // The odd case is an end that comes late. Cancel and Observe reach the limiter that
 // granted, also if that was the overflow's, or has been forgotten since. To look the
 // key up again looks right, and would give units back to whoever has its place: see
-// TestKeyedLimiter_cancelReachesTheLimiterThatGranted.
+// TestLimiter_cancelReachesTheLimiterThatGranted.
 //
-// New must be set, and no field may change once it is in use. A Keyed must not be
+// New must be set, and no field may change once it is in use. A Limiter must not be
 // copied.
 type Limiter struct {
 	// New makes the limiter of a key, and so decides what its limit is. No lock is
 	// held. It may be called for a key that another goroutine has just made a limiter
 	// for, or that finds no room: the limiter is then dropped unused. The limiter
-	// must answer from memory (see Local). It should read Clock.
+	// must answer from memory (see throttle.NonBlocking). It should read Clock.
 	New func(key string) throttle.Limiter
 
 	// Max is how many limiters there may be. 0: 65,536.
@@ -110,7 +115,7 @@ func (k *Limiter) maxLimiters() int64 {
 // Len returns how many limiters there are, without those of the overflow.
 func (k *Limiter) Len() int { return int(k.count.Load()) }
 
-// Reserve implements Limiter.
+// Reserve implements throttle.Limiter.
 func (k *Limiter) Reserve(ctx context.Context, c throttle.Claim) (throttle.Decision, error) {
 	if _, err := c.Units(); err != nil {
 		return throttle.Decision{}, err
@@ -256,20 +261,20 @@ func (t *shard) evictIfIdle(s *keyState, uses uint64, from, now int64) (evicted 
 	return false
 }
 
-// Cancel implements Limiter.
+// Cancel implements throttle.Limiter.
 func (k *Limiter) Cancel(ctx context.Context, c throttle.Claim, d throttle.Decision) {
 	k.subGrants.Cancel(ctx, c, d)
 }
 
-// Observe implements Observer.
+// Observe implements throttle.Observer.
 func (k *Limiter) Observe(ctx context.Context, c throttle.Claim, d throttle.Decision, f throttle.Feedback) {
 	k.subGrants.Observe(ctx, c, d, f)
 }
 
-// Local implements Local.
+// NonBlocking implements throttle.NonBlocking.
 func (k *Limiter) NonBlocking() bool { return k.Overflow == nil || throttle.IsNonBlocking(k.Overflow) }
 
-// HoldsUntilEnd implements Holder. It is true once New has returned a limiter whose
+// HoldsUntilEnd implements throttle.Holder. It is true once New has returned a limiter whose
 // claims last until the end.
 func (k *Limiter) HoldsUntilEnd() bool {
 	return k.holdsUntilEnd.Load() || throttle.HoldsUntilEnd(k.Overflow)
@@ -284,5 +289,5 @@ func (k *Limiter) newLimiter(key string) throttle.Limiter {
 	return l
 }
 
-// CountsRefusals implements RefusalCounter. The limiters that New makes may count them.
+// CountsRefusals implements throttle.RefusalCounter. The limiters that New makes may count them.
 func (*Limiter) CountsRefusals() bool { return true }

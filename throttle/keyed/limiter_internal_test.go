@@ -69,7 +69,7 @@ func TestLimiter_staysUsableAfterPanics(t *testing.T) {
 	ask("a")
 }
 
-// TestKeyedLimiter_newMayCallTheLimiter has New ask the Keyed for another key.
+// TestLimiter_newMayCallTheLimiter has New ask the Limiter for another key.
 func TestLimiter_newMayCallTheLimiter(t *testing.T) {
 	var k *Limiter
 	k = &Limiter{Max: 8, New: func(key string) throttle.Limiter {

@@ -70,12 +70,12 @@ func TestLimiter_evictsUnusedLimitersFirst(t *testing.T) {
 	require.Equal(t, 1, made["long"])
 }
 
-// As long as no more than Max keys are in use, nobody can tell a Keyed from limiters
+// As long as no more than Max keys are in use, nobody can tell a Limiter from limiters
 // without end, whatever is forgotten.
 func TestLimiter_evictionChangesNoDecision(t *testing.T) {
 	for name, build := range map[string]func(throttle.Clock) throttle.Limiter{
 		"bucket":       newBucket(20, time.Second, 3),
-		"fixed window": constantLimiter(throttle.FixedWindowConfig{Count: 3, Per: 150 * time.Millisecond}),
+		"fixed window": fixedWindow(throttle.FixedWindowConfig{Count: 3, Per: 150 * time.Millisecond}),
 		"sliding log":  slidingLog(throttle.SlidingLogConfig{Limit: throttle.Limit{Count: 3, Per: 150 * time.Millisecond}}),
 		"both":         allOf(newBucket(20, time.Second, 3), newBucket(10, time.Second, 12)),
 	} {
@@ -260,9 +260,9 @@ func TestLimiter_staysWithinMaxUnderContention(t *testing.T) {
 func TestLimiter_keysObeyTheirLimitUnderContention(t *testing.T) {
 	limit := throttle.Limit{Count: 2000, Per: time.Second, Burst: 4}
 	for name, l := range map[string]throttle.Limiter{
-		"KeyedLimiter": &keyed.Limiter{Max: 10, New: bucketsOf(limit, nil), Overflow: throttle.DenyAll},
-		"KeyedBuckets": keyed.NewBuckets(keyed.BucketsConfig{Limit: limit, Max: 10, Overflow: throttle.DenyAll}, nil),
-		"exact":        keyed.NewBuckets(keyed.BucketsConfig{Limit: limit, Max: 10, Overflow: throttle.DenyAll, Exact: true}, nil),
+		"Limiter": &keyed.Limiter{Max: 10, New: bucketsOf(limit, nil), Overflow: throttle.DenyAll},
+		"Buckets": keyed.NewBuckets(keyed.BucketsConfig{Limit: limit, Max: 10, Overflow: throttle.DenyAll}, nil),
+		"exact":   keyed.NewBuckets(keyed.BucketsConfig{Limit: limit, Max: 10, Overflow: throttle.DenyAll, Exact: true}, nil),
 	} {
 		start := time.Now()
 		var used [40]atomic.Int64
@@ -308,5 +308,23 @@ func TestLimiter_holdsUntilEndOnceALimiterOfNewDoes(t *testing.T) {
 		_, err := k.Reserve(t.Context(), throttle.Claim{Key: tt.key})
 		require.NoError(t, err)
 		require.Equal(t, tt.holds, k.HoldsUntilEnd(), tt.key)
+	}
+}
+
+// A limiter that wraps others holds until the end if one of them does, and only then.
+func TestHoldsUntilEnd_isForwarded(t *testing.T) {
+	config := keyed.BanConfig{Refusals: 1, Within: time.Second, Duration: time.Second}
+	wraps := map[string]func(throttle.Limiter) throttle.Limiter{
+		"Ban": func(l throttle.Limiter) throttle.Limiter { return keyed.NewBan(l, config, nil) },
+		"Limiter, overflow": func(l throttle.Limiter) throttle.Limiter {
+			return &keyed.Limiter{New: func(string) throttle.Limiter { return throttle.AllowAll }, Overflow: l}
+		},
+		"Buckets, overflow": func(l throttle.Limiter) throttle.Limiter {
+			return keyed.NewBuckets(keyed.BucketsConfig{Limit: throttle.PerSecond(1), Overflow: l}, nil)
+		},
+	}
+	for name, wrap := range wraps {
+		require.True(t, throttle.HoldsUntilEnd(wrap(throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 1}, nil))), name)
+		require.False(t, throttle.HoldsUntilEnd(wrap(throttle.NewTokenBucket(throttle.PerSecond(1), nil))), name)
 	}
 }

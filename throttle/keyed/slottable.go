@@ -12,7 +12,7 @@ import (
 // A bucketSlot is what one key has of a region: 16 bytes.
 type bucketSlot struct {
 	id  atomic.Uint64 // hash of the key; 0: no key yet
-	tat atomic.Int64  // as in TokenBucket, in ticks; closed: a key is just moving in
+	tat atomic.Int64  // see internal/gcra, in ticks; gcra.Closed: a key is just moving in
 }
 
 const (

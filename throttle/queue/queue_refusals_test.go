@@ -22,7 +22,7 @@ var refusalCounters = map[string]func() throttle.Limiter{
 	"SlidingLog": func() throttle.Limiter {
 		return throttle.NewSlidingLog(throttle.SlidingLogConfig{Limit: throttle.Limit{Count: 1, Per: 100 * time.Millisecond}, CountRefused: true}, nil)
 	},
-	"KeyedLimiter": func() throttle.Limiter {
+	"keyed.Limiter": func() throttle.Limiter {
 		return &keyed.Limiter{New: func(string) throttle.Limiter {
 			return keyed.NewBan(bucket(100*time.Millisecond, 1), keyed.BanConfig{Refusals: 5, Within: time.Minute, Duration: 10 * time.Minute}, nil)
 		}}

@@ -30,7 +30,7 @@ func TestQueue_obeysTheQueueBoundsOfLimits(t *testing.T) {
 		"LeakyBucket in AllOf": {func() throttle.Limiter {
 			return throttle.AllOf(throttle.AllowAll, throttle.NewLeakyBucket(throttle.LeakyBucketConfig{Limit: one, Queue: 1}, nil))
 		}, []time.Duration{0, tick}},
-		"LeakyBucket in Keyed": {func() throttle.Limiter {
+		"LeakyBucket in keyed.Limiter": {func() throttle.Limiter {
 			return &keyed.Limiter{New: func(string) throttle.Limiter {
 				return throttle.NewLeakyBucket(throttle.LeakyBucketConfig{Limit: one, Queue: 1}, nil)
 			}}
