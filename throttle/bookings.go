@@ -45,7 +45,7 @@ func (p bookings) withLimit(l Limit, now int64) bookings {
 	e := p.gcra.next(l, now, p.gcra.tat.Load())
 	elapsed := ticks.Mul(ticks.Sub(now, p.gcra.origin), p.gcra.scale)
 	move := func(position int64) int64 {
-		return mulDivUp(max(ticks.Sub(position, elapsed), 0), e.scale, p.gcra.scale)
+		return ticks.MulDivUp(max(ticks.Sub(position, elapsed), 0), e.scale, p.gcra.scale)
 	}
 	return bookings{e, move(p.last), move(p.lastGap)}
 }
@@ -71,10 +71,10 @@ func (p *bookings) book(position, cost int64) {
 
 // ticksBehind returns the place of a grant that acts at acts, and how many ticks leave
 // between it and until.
-func (p bookings) ticksBehind(grant uint64, acts, until int64) (position, ticks int64) {
+func (p bookings) ticksBehind(grant uint64, acts, until int64) (position, behind int64) {
 	e := p.gcra
 	if !e.covers(acts) {
-		return noReading, maxTicks // in an era long over
+		return ticks.Never, maxTicks // in an era long over
 	}
 	position = e.ticks(acts)
 	if grant>>remainderBits == e.version {

@@ -15,7 +15,6 @@ const (
 	maxScale        = 1 << 24       // ticks per nanosecond; an era then covers at least two minutes
 	maxFormerLimits = 8             // how many former limits are remembered
 	tatClosed       = math.MaxInt64 // tat of an era that has ended
-	noReading       = math.MinInt64 // last of an era without a grant
 )
 
 // A gcra is a stretch of time in which a TokenBucket's limit stays the same. A
@@ -65,13 +64,13 @@ func newGCRA(l Limit, now int64) *gcra {
 	e.refillTime = e.duration(e.window)
 	e.horizon = maxTicks / 2 / e.scale
 	e.tat.Store(math.MinInt64)
-	e.last.Store(noReading)
+	e.last.Store(ticks.Never)
 	return e
 }
 
 // intervalAndScale returns the ticks of a unit and of a nanosecond under l.
 func intervalAndScale(l Limit) (interval, scale int64) {
-	g := gcd(l.Count, int64(l.Per))
+	g := ticks.GCD(l.Count, int64(l.Per))
 	interval, scale = int64(l.Per)/g, l.Count/g
 	fit := int64(maxScale)
 	if w := float64(l.burst()) * float64(interval); w > maxWindow/2 {
@@ -79,7 +78,7 @@ func intervalAndScale(l Limit) (interval, scale int64) {
 	}
 	if scale > fit {
 		fit = max(fit, 1)
-		interval, scale = mulDivUp(interval, fit, scale), fit
+		interval, scale = ticks.MulDivUp(interval, fit, scale), fit
 	}
 	return interval, scale
 }
@@ -97,8 +96,8 @@ func (e *gcra) next(l Limit, now, tat int64) *gcra {
 		n.version, n.limitSince, n.formerLimits = e.version, e.limitSince, e.formerLimits
 	} else {
 		n.version, n.limitSince, n.formerLimits = e.version+1, now, e.withFormer(max(e.burst-n.burst, 0)*e.interval)
-		free := e.window - taken                                    // below 0: in debt
-		taken = n.window - mulDivDown(free, n.interval, e.interval) // below 0: what the cut takes away
+		free := e.window - taken                                          // below 0: in debt
+		taken = n.window - ticks.MulDivDown(free, n.interval, e.interval) // below 0: what the cut takes away
 	}
 	if taken > 0 {
 		n.tat.Store(min(taken, maxTicks))
@@ -121,7 +120,7 @@ func (e *gcra) withFormer(cut int64) []formerLimit {
 	if b.fasterThan(a) {
 		a, b = b, a
 	}
-	a.version, a.since, a.cut = first, since, ticks.Add(a.cut, mulDivUp(b.cut, a.interval, b.interval))
+	a.version, a.since, a.cut = first, since, ticks.Add(a.cut, ticks.MulDivUp(b.cut, a.interval, b.interval))
 	return append(all[:maxFormerLimits-1], a)
 }
 
@@ -176,49 +175,10 @@ func (e *gcra) refilledSince(grant uint64, from, now int64) int64 {
 	sum, until := ticks.Mul(ticks.Sub(now, max(from, e.limitSince)), e.scale), e.limitSince
 	for _, f := range e.formerLimits {
 		own := ticks.Add(ticks.Mul(max(ticks.Sub(until, max(from, f.since)), 0), f.scale), f.cut)
-		sum = ticks.Add(sum, mulDivUp(own, e.interval, f.interval))
+		sum = ticks.Add(sum, ticks.MulDivUp(own, e.interval, f.interval))
 		if until = f.since; grant >= f.version {
 			break
 		}
 	}
 	return sum
-}
-
-func gcd(a, b int64) int64 {
-	for b != 0 {
-		a, b = b, a%b
-	}
-	return a
-}
-
-// mulDivUp returns a*b/c rounded up, for a >= 0 and positive b and c.
-func mulDivUp(a, b, c int64) int64 {
-	hi, lo := bits.Mul64(uint64(a), uint64(b))
-	lo, carry := bits.Add64(lo, uint64(c-1), 0)
-	if hi += carry; hi >= uint64(c) {
-		return math.MaxInt64
-	}
-	q, _ := bits.Div64(hi, lo, uint64(c))
-	return int64(min(q, math.MaxInt64))
-}
-
-// mulDivDown returns a*b/c rounded down, for positive b and c.
-func mulDivDown(a, b, c int64) int64 {
-	if a < 0 {
-		return -mulDivUp(-max(a, -math.MaxInt64), b, c)
-	}
-	hi, lo := bits.Mul64(uint64(a), uint64(b))
-	if hi >= uint64(c) {
-		return math.MaxInt64
-	}
-	q, _ := bits.Div64(hi, lo, uint64(c))
-	return int64(min(q, math.MaxInt64))
-}
-
-// mulDivCeil returns a*b/c rounded up, for positive b and c.
-func mulDivCeil(a, b, c int64) int64 {
-	if a < 0 {
-		return -mulDivDown(-max(a, -math.MaxInt64), b, c)
-	}
-	return mulDivUp(a, b, c)
 }

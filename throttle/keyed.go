@@ -95,7 +95,7 @@ func (k *KeyedLimiter) init() {
 	}
 	k.shards = make([]shard, n)
 	for i := range k.shards {
-		k.shards[i].lastEvicted = noReading
+		k.shards[i].lastEvicted = ticks.Never
 	}
 }
 
@@ -116,7 +116,7 @@ func (k *KeyedLimiter) Reserve(ctx context.Context, c Claim) (Decision, error) {
 	}
 	k.once.Do(k.init)
 	s := k.stateOf(c)
-	if s.start != noReading && !c.Now.IsZero() && k.time.Read(c.Now) < s.start {
+	if s.start != ticks.Never && !c.Now.IsZero() && k.time.Read(c.Now) < s.start {
 		c.Now = k.time.At(s.start)
 	}
 	defer s.activeCalls.Add(-1) // also if the limiter panics
@@ -170,7 +170,7 @@ func (k *KeyedLimiter) add(t *shard, overflow **keyState, c Claim) *keyState {
 			if k.Overflow != nil {
 				l = k.Overflow
 			}
-			*overflow = &keyState{subGrant: subGrant{owner: &k.subGrants, limiter: l, degraded: true}, start: noReading}
+			*overflow = &keyState{subGrant: subGrant{owner: &k.subGrants, limiter: l, degraded: true}, start: ticks.Never}
 		}
 		s = *overflow
 	}

@@ -98,7 +98,7 @@ func (e *gcra) withMaxScale(scale int64) *gcra {
 	if e.scale <= scale {
 		return e
 	}
-	e.interval, e.scale = mulDivUp(e.interval, scale, e.scale), scale
+	e.interval, e.scale = ticks.MulDivUp(e.interval, scale, e.scale), scale
 	e.burst = min(e.limit.burst(), maxWindow/e.interval)
 	e.window = e.burst * e.interval
 	e.refillTime = e.duration(e.window)
