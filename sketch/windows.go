@@ -3,9 +3,10 @@ package sketch
 import (
 	"fmt"
 	"math"
-	"math/bits"
 	"sync"
 	"time"
+
+	"github.com/heed-go/heed/internal/ticks"
 )
 
 // A table keeps lines of words in two panes, one for the current window of time and
@@ -76,10 +77,7 @@ type instant struct {
 }
 
 func (w windows) at(ns int64) instant {
-	index := ns / w.per
-	if ns%w.per < 0 {
-		index--
-	}
+	index := ticks.FloorDiv(ns, w.per)
 	return instant{window: uint64(index) ^ 1<<63, offset: ns - index*w.per}
 }
 
@@ -97,12 +95,7 @@ func (m instant) notBefore(window uint64) instant {
 // weightedCount returns how much of a count of the window before m still counts: as much of it
 // as of the time from m back by a window lies there. It rounds up.
 func (w windows) weightedCount(count, offset int64) int64 {
-	hi, lo := bits.Mul64(uint64(count), uint64(w.per-offset))
-	q, r := bits.Div64(hi, lo, uint64(w.per))
-	if r > 0 {
-		q++
-	}
-	return int64(q)
+	return ticks.MulDivUp(count, w.per-offset, w.per)
 }
 
 func validateWindow(what string, per time.Duration) error {
@@ -118,9 +111,7 @@ func (w windows) decayTime(count, available int64) int64 {
 	if count <= available {
 		return 0
 	}
-	hi, lo := bits.Mul64(uint64(available), uint64(w.per))
-	q, _ := bits.Div64(hi, lo, uint64(count))
-	return w.per - int64(q)
+	return w.per - ticks.MulDivDown(available, w.per, count)
 }
 
 var epoch = time.Unix(0, 0)

@@ -118,7 +118,7 @@ func NewAdaptive(a AdaptiveConfig, clk Clock) *Adaptive {
 	if err := a.Validate(); err != nil {
 		panic(err.Error() + " (NewAdaptive)")
 	}
-	l := &Adaptive{time: ticks.NewTimeline(clk), config: a.withDefaults(), last: noReading, tat: math.MinInt64}
+	l := &Adaptive{time: ticks.NewTimeline(clk), config: a.withDefaults(), last: ticks.Never, tat: math.MinInt64}
 	if a.InitialRate > 0 {
 		l.peak = l.clamp(a.InitialRate / l.config.Curve.DecreaseFactor()) // as if it had been cut to Start
 		l.rate = l.clamp(a.InitialRate)

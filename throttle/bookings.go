@@ -46,7 +46,7 @@ func (p bookings) withLimit(l Limit, now int64) bookings {
 	e := p.state.next(l, now, p.state.tat.Load())
 	elapsed := ticks.Mul(ticks.Sub(now, p.state.Origin), p.state.Scale)
 	move := func(position int64) int64 {
-		return mulDivUp(max(ticks.Sub(position, elapsed), 0), e.Scale, p.state.Scale)
+		return ticks.MulDivUp(max(ticks.Sub(position, elapsed), 0), e.Scale, p.state.Scale)
 	}
 	return bookings{e, move(p.last), move(p.lastGap)}
 }
@@ -72,10 +72,10 @@ func (p *bookings) book(position, cost int64) {
 
 // ticksBehind returns the place of a grant that acts at acts, and how many ticks leave
 // between it and until.
-func (p bookings) ticksBehind(grant uint64, acts, until int64) (position, ticks int64) {
+func (p bookings) ticksBehind(grant uint64, acts, until int64) (position, behind int64) {
 	e := p.state
 	if !e.Covers(acts) {
-		return noReading, gcra.MaxTicks // in an era long over
+		return ticks.Never, gcra.MaxTicks // in an era long over
 	}
 	position = e.Ticks(acts)
 	if grant>>remainderBits == e.version {

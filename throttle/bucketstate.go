@@ -9,10 +9,7 @@ import (
 	"github.com/heed-go/heed/internal/ticks"
 )
 
-const (
-	maxFormerLimits = 8             // how many former limits are remembered
-	noReading       = math.MinInt64 // last of a bucketState without a grant
-)
+const maxFormerLimits = 8 // how many former limits are remembered
 
 // A bucketState is the state of a TokenBucket during a time in which its limit stays the
 // same. A new one begins when the limit changes, and when ticks would overflow.
@@ -43,7 +40,7 @@ type formerLimit struct {
 func newBucketState(l Limit, now int64) *bucketState {
 	e := &bucketState{limit: l, version: 1, policy: l.policy(), Params: gcra.New(l.Count, l.Per, l.burst(), now), limitSince: math.MinInt64}
 	e.tat.Store(math.MinInt64)
-	e.last.Store(noReading)
+	e.last.Store(ticks.Never)
 	return e
 }
 
@@ -60,8 +57,8 @@ func (e *bucketState) next(l Limit, now, tat int64) *bucketState {
 		n.version, n.limitSince, n.formerLimits = e.version, e.limitSince, e.formerLimits
 	} else {
 		n.version, n.limitSince, n.formerLimits = e.version+1, now, e.withFormer(max(e.Burst-n.Burst, 0)*e.Interval)
-		free := e.Window - taken                                    // below 0: in debt
-		taken = n.Window - mulDivDown(free, n.Interval, e.Interval) // below 0: what the cut takes away
+		free := e.Window - taken                                          // below 0: in debt
+		taken = n.Window - ticks.MulDivDown(free, n.Interval, e.Interval) // below 0: what the cut takes away
 	}
 	if taken > 0 {
 		n.tat.Store(min(taken, gcra.MaxTicks))
@@ -84,7 +81,7 @@ func (e *bucketState) withFormer(cut int64) []formerLimit {
 	if b.fasterThan(a) {
 		a, b = b, a
 	}
-	a.version, a.since, a.cut = first, since, ticks.Add(a.cut, mulDivUp(b.cut, a.interval, b.interval))
+	a.version, a.since, a.cut = first, since, ticks.Add(a.cut, ticks.MulDivUp(b.cut, a.interval, b.interval))
 	return append(all[:maxFormerLimits-1], a)
 }
 
@@ -119,42 +116,10 @@ func (e *bucketState) refilledSince(grant uint64, from, now int64) int64 {
 	sum, until := ticks.Mul(ticks.Sub(now, max(from, e.limitSince)), e.Scale), e.limitSince
 	for _, f := range e.formerLimits {
 		own := ticks.Add(ticks.Mul(max(ticks.Sub(until, max(from, f.since)), 0), f.scale), f.cut)
-		sum = ticks.Add(sum, mulDivUp(own, e.Interval, f.interval))
+		sum = ticks.Add(sum, ticks.MulDivUp(own, e.Interval, f.interval))
 		if until = f.since; grant >= f.version {
 			break
 		}
 	}
 	return sum
-}
-
-// mulDivUp returns a*b/c rounded up, for a >= 0 and positive b and c.
-func mulDivUp(a, b, c int64) int64 {
-	hi, lo := bits.Mul64(uint64(a), uint64(b))
-	lo, carry := bits.Add64(lo, uint64(c-1), 0)
-	if hi += carry; hi >= uint64(c) {
-		return math.MaxInt64
-	}
-	q, _ := bits.Div64(hi, lo, uint64(c))
-	return int64(min(q, math.MaxInt64))
-}
-
-// mulDivDown returns a*b/c rounded down, for positive b and c.
-func mulDivDown(a, b, c int64) int64 {
-	if a < 0 {
-		return -mulDivUp(-max(a, -math.MaxInt64), b, c)
-	}
-	hi, lo := bits.Mul64(uint64(a), uint64(b))
-	if hi >= uint64(c) {
-		return math.MaxInt64
-	}
-	q, _ := bits.Div64(hi, lo, uint64(c))
-	return int64(min(q, math.MaxInt64))
-}
-
-// mulDivCeil returns a*b/c rounded up, for positive b and c.
-func mulDivCeil(a, b, c int64) int64 {
-	if a < 0 {
-		return -mulDivDown(-max(a, -math.MaxInt64), b, c)
-	}
-	return mulDivUp(a, b, c)
 }

@@ -82,7 +82,7 @@ func NewConcurrency(c ConcurrencyConfig, clk Clock) *Concurrency {
 	if err := c.Validate(); err != nil {
 		panic(err.Error() + " (NewConcurrency)")
 	}
-	f := &Concurrency{time: ticks.NewTimeline(clk), config: c, policy: c.Name, last: noReading, claims: make([]activeClaim, 1)}
+	f := &Concurrency{time: ticks.NewTimeline(clk), config: c, policy: c.Name, last: ticks.Never, claims: make([]activeClaim, 1)}
 	if f.policy == "" {
 		f.policy = c.String()
 	}

@@ -89,7 +89,7 @@ func NewFixedWindow(q FixedWindowConfig, clk Clock) *FixedWindow {
 	if q.Align == AtFirst || q.Align == AtCreation {
 		tl = ticks.NewTimeline(clk) // nobody else sees these windows: a clock that is set need not move them
 	}
-	return &FixedWindow{time: tl, config: q, policy: q.policy(), last: noReading, current: window{span: emptySpan}}
+	return &FixedWindow{time: tl, config: q, policy: q.policy(), last: ticks.Never, current: window{span: emptySpan}}
 }
 
 func (q FixedWindowConfig) policy() string {

@@ -80,7 +80,7 @@ func NewLeakyBucket(l LeakyBucketConfig, clk Clock) *LeakyBucket {
 	if err := l.Validate(); err != nil {
 		panic(err.Error() + " (NewLeakyBucket)")
 	}
-	return &LeakyBucket{time: ticks.NewTimeline(clk), config: l, last: noReading, bookings: bookings{state: newBucketState(l.Limit, 0)}}
+	return &LeakyBucket{time: ticks.NewTimeline(clk), config: l, last: ticks.Never, bookings: bookings{state: newBucketState(l.Limit, 0)}}
 }
 
 // Reserve implements Limiter.

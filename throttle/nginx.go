@@ -39,7 +39,7 @@ const maxMilli = 1e12
 
 // milliRate returns the rate in thousandths of a request a second, truncated as nginx does.
 func (l NginxConfig) milliRate() int64 {
-	return mulDivDown(ticks.Mul(l.Rate, 1000), int64(time.Second), int64(l.Per))
+	return ticks.MulDivDown(ticks.Mul(l.Rate, 1000), int64(time.Second), int64(l.Per))
 }
 
 // undelayedBurst returns how many thousandths of a request may be early without waiting.
@@ -108,7 +108,7 @@ func NewNginx(l NginxConfig, clk Clock) *Nginx {
 	if err := l.Validate(); err != nil {
 		panic(err.Error() + " (NewNginx)")
 	}
-	g := &Nginx{time: ticks.NewTimeline(clk), policy: l.Name, config: l, rate: l.milliRate(), lastReading: noReading, lastMilli: noReading, lastStart: noReading}
+	g := &Nginx{time: ticks.NewTimeline(clk), policy: l.Name, config: l, rate: l.milliRate(), lastReading: ticks.Never, lastMilli: ticks.Never, lastStart: ticks.Never}
 	if g.offset = g.time.SinceEpoch(); g.policy == "" {
 		g.policy = l.String()
 	}
@@ -125,7 +125,7 @@ func (g *Nginx) Reserve(_ context.Context, c Claim) (Decision, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	now := max(given, g.lastReading)
-	ms := floorDiv(now, 1e6)
+	ms := ticks.FloorDiv(now, 1e6)
 	level := g.levelAt(ms)
 	d := Decision{Policy: g.policy, Limit: g.config.undelayedBurst()/1000 + 1, At: g.time.Stamp(now-g.offset, given-g.offset, c.Now)}
 	longest := g.maxExcess(c.MaxWait)
@@ -142,7 +142,7 @@ func (g *Nginx) Reserve(_ context.Context, c Claim) (Decision, error) {
 			g.lastReading, g.lastMilli, g.level, g.lastStart = now, ms, level, max(g.lastStart, ms+wait)
 		}
 	}
-	d.Per = time.Duration(mulDivUp(d.Limit*1000, int64(time.Second), g.rate))
+	d.Per = time.Duration(ticks.MulDivUp(d.Limit*1000, int64(time.Second), g.rate))
 	d.Remaining = min(max(g.maxExcess(0)+1000-level, 0)/1000, d.Limit)
 	if level > 0 {
 		d.ResetAfter = time.Duration(ticks.Mul(ms+(level*1000+g.rate-1)/g.rate, 1e6) - now)
@@ -153,13 +153,13 @@ func (g *Nginx) Reserve(_ context.Context, c Claim) (Decision, error) {
 // maxExcess returns the largest excess of a claim that accepts to wait for w.
 func (g *Nginx) maxExcess(w time.Duration) int64 {
 	ms := max(int64(w/time.Millisecond), 0)
-	early := mulDivUp(ticks.Add(ms, 1), g.rate, 1000) - 1 // waits for less than ms+1
+	early := ticks.MulDivUp(ticks.Add(ms, 1), g.rate, 1000) - 1 // waits for less than ms+1
 	return min(g.config.undelayedBurst()+min(early, maxMilli*1000), g.config.Burst*1000)
 }
 
 // levelAt returns the level at ms.
 func (g *Nginx) levelAt(ms int64) int64 {
-	return max(g.level-mulDivDown(max(ticks.Sub(ms, g.lastMilli), 0), g.rate, 1000), 0)
+	return max(g.level-ticks.MulDivDown(max(ticks.Sub(ms, g.lastMilli), 0), g.rate, 1000), 0)
 }
 
 // drainTime returns how long after now so many thousandths have drained from what
@@ -192,11 +192,11 @@ func (g *Nginx) Observe(_ context.Context, c Claim, d Decision, f Feedback) {
 func (g *Nginx) adjust(n int64, asOf time.Time, d Decision) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	now := max(floorDiv(ticks.Add(g.time.Read(asOf), g.offset), 1e6), g.lastMilli)
+	now := max(ticks.FloorDiv(ticks.Add(g.time.Read(asOf), g.offset), 1e6), g.lastMilli)
 	if n > 0 {
 		g.level, g.lastMilli = min(ticks.Add(g.levelAt(now), ticks.Mul(n, 1000)), maxMilli*1000), now
 		return
 	}
-	lost := mulDivUp(max(max(g.lastStart, now)-int64(d.Grant), 0), g.rate, 1000)
+	lost := ticks.MulDivUp(max(max(g.lastStart, now)-int64(d.Grant), 0), g.rate, 1000)
 	g.level = max(g.level-max(ticks.Mul(-n, 1000)-lost, 0), 0)
 }

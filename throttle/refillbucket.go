@@ -70,7 +70,7 @@ func NewRefillBucket(r RefillBucketConfig, clk Clock) *RefillBucket {
 	if err := r.Validate(); err != nil {
 		panic(err.Error() + " (NewRefillBucket)")
 	}
-	b := &RefillBucket{time: ticks.NewTimeline(clk), last: noReading}
+	b := &RefillBucket{time: ticks.NewTimeline(clk), last: ticks.Never}
 	if !r.Anchor.IsZero() {
 		b.anchor = b.time.Read(r.Anchor)
 	}
@@ -179,7 +179,7 @@ func (b *RefillBucket) stateAt(now int64) refillState {
 }
 
 func (b *RefillBucket) tickAt(now int64) int64 {
-	return floorDiv(ticks.Sub(now, b.anchor), int64(b.limit.Per))
+	return ticks.FloorDiv(ticks.Sub(now, b.anchor), int64(b.limit.Per))
 }
 
 // waitFor returns how long after now the ticks after tick have brought n units.
@@ -189,13 +189,4 @@ func (b *RefillBucket) waitFor(n, tick, now int64) time.Duration {
 	}
 	tick = ticks.Add(tick, (n-1)/b.limit.Count+1)
 	return time.Duration(ticks.Sub(ticks.Add(b.anchor, ticks.Mul(tick, int64(b.limit.Per))), now))
-}
-
-// floorDiv returns a/b rounded down, for positive b.
-func floorDiv(a, b int64) int64 {
-	q := a / b
-	if a%b < 0 {
-		q--
-	}
-	return q
 }

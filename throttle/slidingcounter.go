@@ -66,9 +66,9 @@ func NewSlidingCounter(l SlidingCounterConfig, clk Clock) *SlidingCounter {
 	if err := l.Validate(); err != nil {
 		panic(err.Error() + " (NewSlidingCounter)")
 	}
-	s := &SlidingCounter{time: ticks.NewTimeline(clk), config: l, policy: l.policy(), last: noReading}
+	s := &SlidingCounter{time: ticks.NewTimeline(clk), config: l, policy: l.policy(), last: ticks.Never}
 	s.offset = s.time.SinceEpoch()
-	s.counts.window = noReading
+	s.counts.window = ticks.Never
 	return s
 }
 
@@ -130,7 +130,7 @@ func (s *SlidingCounter) SetLimit(l Limit) error {
 		now := max(ticks.Add(s.time.Read(time.Time{}), s.offset), s.last)
 		at := s.countsAt(now)
 		at.current = ticks.Add(at.current, s.previousWeight(at, now))
-		s.counts = counts{window: floorDiv(now, int64(l.Per)), id: at.id + 2, current: at.current}
+		s.counts = counts{window: ticks.FloorDiv(now, int64(l.Per)), id: at.id + 2, current: at.current}
 		s.last = now // an older reading must not find what has moved here still to come
 	}
 	s.config, s.policy = next, l.policy()
@@ -152,7 +152,7 @@ func (s *SlidingCounter) adjust(n int64, d Decision) {
 // countsAt returns the counts as of now.
 func (s *SlidingCounter) countsAt(now int64) counts {
 	c := s.counts
-	w := floorDiv(now, int64(s.config.Per))
+	w := ticks.FloorDiv(now, int64(s.config.Per))
 	passed := w - c.window
 	next := counts{window: w, id: c.id + uint64(passed)}
 	switch passed {
@@ -170,9 +170,9 @@ func (s *SlidingCounter) previousWeight(c counts, now int64) int64 {
 	per := int64(s.config.Per)
 	left := per - (now - c.window*per)
 	if s.config.RoundDown {
-		return mulDivDown(c.previous, left, per)
+		return ticks.MulDivDown(c.previous, left, per)
 	}
-	return mulDivUp(c.previous, left, per)
+	return ticks.MulDivUp(c.previous, left, per)
 }
 
 // wait returns how long after now a claim of n units would be granted, if nothing
@@ -201,7 +201,7 @@ func (s *SlidingCounter) fadeTime(previous, room int64) int64 {
 	case previous <= room:
 		return 0
 	case s.config.RoundDown: // rounded down it fits while it is less than room + 1
-		return per - (mulDivUp(room+1, per, previous) - 1)
+		return per - (ticks.MulDivUp(room+1, per, previous) - 1)
 	}
-	return per - mulDivDown(room, per, previous)
+	return per - ticks.MulDivDown(room, per, previous)
 }

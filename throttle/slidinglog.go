@@ -63,7 +63,7 @@ func NewSlidingLog(l SlidingLogConfig, clk Clock) *SlidingLog {
 	if err := l.Validate(); err != nil {
 		panic(err.Error() + " (NewSlidingLog)")
 	}
-	return &SlidingLog{time: ticks.NewTimeline(clk), config: l, policy: l.policy(), last: noReading}
+	return &SlidingLog{time: ticks.NewTimeline(clk), config: l, policy: l.policy(), last: ticks.Never}
 }
 
 // Reserve implements Limiter.

@@ -67,7 +67,7 @@ func NewSubWindows(p SubWindowsConfig, clk Clock) *SubWindows {
 	if err := p.Validate(); err != nil {
 		panic(err.Error() + " (NewSubWindows)")
 	}
-	s := &SubWindows{time: ticks.NewTimeline(clk), config: p, policy: p.policy(), last: noReading, part: noReading}
+	s := &SubWindows{time: ticks.NewTimeline(clk), config: p, policy: p.policy(), last: ticks.Never, part: ticks.Never}
 	s.offset, s.totals = s.time.SinceEpoch(), make([]int64, p.Parts)
 	return s
 }
@@ -140,7 +140,7 @@ func (s *SubWindows) SetLimit(l Limit) error {
 	sum, id := s.sum(part), part+s.shift
 	s.config, s.policy = next, l.policy()
 	if l.Per != per {
-		s.part, s.total = noReading, 0
+		s.part, s.total = ticks.Never, 0
 		s.advance(s.partAt(now))
 		s.total, s.shift = sum, id+int64(s.config.Parts)-s.part
 		s.last = now // an older reading must not find what has moved here still to come
@@ -201,12 +201,12 @@ func (s *SubWindows) waitUntilAtMost(room, part, now int64) time.Duration {
 
 // partAt returns the sub-window of now.
 func (s *SubWindows) partAt(now int64) int64 {
-	return mulDivDown(now, int64(s.config.Parts), int64(s.config.Per))
+	return ticks.MulDivDown(now, int64(s.config.Parts), int64(s.config.Per))
 }
 
 // partStart returns when part begins.
 func (s *SubWindows) partStart(part int64) int64 {
-	return mulDivCeil(part, int64(s.config.Per), int64(s.config.Parts))
+	return ticks.MulDivCeil(part, int64(s.config.Per), int64(s.config.Parts))
 }
 
 func (s *SubWindows) ringIndex(part int64) int {

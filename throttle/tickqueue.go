@@ -67,7 +67,7 @@ func NewTickQueue(t TickQueueConfig, clk Clock) *TickQueue {
 	if err := t.Validate(); err != nil {
 		panic(err.Error() + " (NewTickQueue)")
 	}
-	q := &TickQueue{time: ticks.NewTimeline(clk), config: t, policy: t.policy(), last: noReading, lastBooked: math.MinInt64}
+	q := &TickQueue{time: ticks.NewTimeline(clk), config: t, policy: t.policy(), last: ticks.Never, lastBooked: math.MinInt64}
 	if !t.Anchor.IsZero() {
 		q.anchor = q.time.Read(t.Anchor)
 	}
@@ -104,7 +104,7 @@ func (q *TickQueue) Reserve(_ context.Context, c Claim) (Decision, error) {
 			q.lastBooked, q.last, from = to, now, to
 		}
 	}
-	d.Per = time.Duration(mulDivCeil(q.config.Queue, int64(q.config.Per), q.config.Count))
+	d.Per = time.Duration(ticks.MulDivCeil(q.config.Queue, int64(q.config.Per), q.config.Count))
 	d.Remaining = max(q.config.Queue-ticks.Sub(from, tick), 0)
 	if from > tick {
 		d.ResetAfter = time.Duration(ticks.Sub(q.tickTime(from), now))
@@ -128,7 +128,7 @@ func (q *TickQueue) reserveWaiting(c Claim, n, now, given int64) Decision {
 			q.lastBooked, q.last = tick, now
 		}
 	}
-	d.Per = time.Duration(mulDivCeil(q.config.Queue, int64(q.config.Per), q.config.Count))
+	d.Per = time.Duration(ticks.MulDivCeil(q.config.Queue, int64(q.config.Per), q.config.Count))
 	d.Remaining = max(q.config.Queue-max(ticks.Sub(q.lastBooked, tick), 0), 0)
 	return boundedBy(d, c, q.config.Queue)
 }
@@ -169,10 +169,10 @@ func (q *TickQueue) refund(n int64, d Decision) {
 
 // tickAt returns the number of the latest tick at or before now.
 func (q *TickQueue) tickAt(now int64) int64 {
-	return mulDivDown(ticks.Sub(now, q.anchor), q.config.Count, int64(q.config.Per))
+	return ticks.MulDivDown(ticks.Sub(now, q.anchor), q.config.Count, int64(q.config.Per))
 }
 
 // tickTime returns the instant of a tick, rounded up.
 func (q *TickQueue) tickTime(tick int64) int64 {
-	return ticks.Add(q.anchor, mulDivCeil(tick, int64(q.config.Per), q.config.Count))
+	return ticks.Add(q.anchor, ticks.MulDivCeil(tick, int64(q.config.Per), q.config.Count))
 }

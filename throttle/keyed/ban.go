@@ -105,7 +105,7 @@ func NewBan(l throttle.Limiter, s BanConfig, clk throttle.Clock) *Ban {
 // Reserve implements throttle.Limiter. The Wait of a refusal that begins a penalty includes it.
 func (p *Ban) Reserve(ctx context.Context, c throttle.Claim) (throttle.Decision, error) {
 	until := p.bannedUntil(c.Key)
-	dryRun := until != noReading && p.time.Read(c.Now) < until
+	dryRun := until != ticks.Never && p.time.Read(c.Now) < until
 	d, now, err := p.reserveInner(ctx, c, dryRun)
 	if dryRun && err == nil && now >= until { // the limiter has seen a later reading
 		d, now, err = p.reserveInner(ctx, c, false)
@@ -147,14 +147,14 @@ func (p *Ban) banned(d throttle.Decision, until, now int64) throttle.Decision {
 	return d
 }
 
-// bannedUntil returns the end of the latest penalty of key; noReading: it had none.
+// bannedUntil returns the end of the latest penalty of key; ticks.Never: it had none.
 func (p *Ban) bannedUntil(key string) int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if o, ok := p.keys.byKey[key]; ok {
 		return o.until
 	}
-	return noReading
+	return ticks.Never
 }
 
 // countRefusal counts a refusal of key at now, and returns the end of its penalty.
@@ -164,7 +164,7 @@ func (p *Ban) countRefusal(key string, now int64) (until int64) {
 	o, ok := p.keys.byKey[key]
 	if !ok {
 		if o = p.track(key, now); o == nil {
-			return noReading
+			return ticks.Never
 		}
 	}
 	if now >= o.forgetAt {
@@ -185,13 +185,13 @@ func (p *Ban) track(key string, now int64) *banState {
 	if p.keys.len() >= p.config.MaxKeys && !p.keys.evict(now, (*banState).evictableAt) {
 		return nil
 	}
-	o := &banState{until: noReading, forgetAt: noReading}
-	p.keys.add(o, key, noReading)
+	o := &banState{until: ticks.Never, forgetAt: ticks.Never}
+	p.keys.add(o, key, ticks.Never)
 	return o
 }
 
 func (o *banState) reset() {
-	o.refusals, o.oldest, o.until, o.duration = o.refusals[:0], 0, noReading, 0
+	o.refusals, o.oldest, o.until, o.duration = o.refusals[:0], 0, ticks.Never, 0
 }
 
 // count notes a refusal at now. It reports whether that makes a penalty, and then

@@ -1,14 +1,10 @@
 package keyed
 
 import (
-	"math"
 	"strings"
 
 	"github.com/heed-go/heed/internal/indexheap"
 )
-
-// noReading is earlier than every reading of the clock.
-const noReading = math.MinInt64
 
 // A keyTable keeps a record per key and knows which of them could be forgotten, so
 // that there is a bound on how many there are. A record whose state equals that of a

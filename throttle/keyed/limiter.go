@@ -101,7 +101,7 @@ func (k *Limiter) init() {
 	}
 	k.shards = make([]shard, n)
 	for i := range k.shards {
-		k.shards[i].lastEvicted = noReading
+		k.shards[i].lastEvicted = ticks.Never
 	}
 }
 
@@ -122,7 +122,7 @@ func (k *Limiter) Reserve(ctx context.Context, c throttle.Claim) (throttle.Decis
 	}
 	k.once.Do(k.init)
 	s := k.stateOf(c)
-	if s.start != noReading && !c.Now.IsZero() && k.time.Read(c.Now) < s.start {
+	if s.start != ticks.Never && !c.Now.IsZero() && k.time.Read(c.Now) < s.start {
 		c.Now = k.time.At(s.start)
 	}
 	defer s.activeCalls.Add(-1) // also if the limiter panics
@@ -172,7 +172,7 @@ func (k *Limiter) add(t *shard, overflow **keyState, c throttle.Claim) *keyState
 			if k.Overflow != nil {
 				l = k.Overflow
 			}
-			*overflow = &keyState{inner: k.subGrants.Inner(l, true), start: noReading}
+			*overflow = &keyState{inner: k.subGrants.Inner(l, true), start: ticks.Never}
 		}
 		s = *overflow
 	}

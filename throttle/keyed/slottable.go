@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/heed-go/heed/internal/gcra"
+	"github.com/heed-go/heed/internal/ticks"
 )
 
 // A bucketSlot is what one key has of a region: 16 bytes.
@@ -52,10 +53,10 @@ func (r *slotTable) init(buckets int64, exact bool) {
 	}
 	for _, i := range []int{r.overflow(), r.empty()} {
 		r.slots[i].id.Store(overflowID)
-		r.slots[i].tat.Store(noReading)
+		r.slots[i].tat.Store(ticks.Never)
 	}
-	r.lastEvicted = noReading
-	r.latest.Store(noReading)
+	r.lastEvicted = ticks.Never
+	r.latest.Store(ticks.Never)
 }
 
 // overflow is the slot of all keys that found no room.
