@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"sync"
 	"time"
 
 	"github.com/heed-go/heed/internal/gcra"
@@ -65,38 +64,29 @@ func (l LeakyBucketConfig) Validate() error {
 // in the line is filled, and may then give back 15 units for 1. A third number, held,
 // remembers the last who would be forgotten.
 type LeakyBucket struct {
-	time ticks.Timeline
-
-	mu     sync.Mutex
-	config LeakyBucketConfig
-	last   int64 // latest reading granted at
-
+	base
+	config   LeakyBucketConfig
 	bookings bookings
 }
 
 // NewLeakyBucket returns an empty bucket. A nil clk is the system clock. It panics
 // if l is invalid.
 func NewLeakyBucket(l LeakyBucketConfig, clk Clock) *LeakyBucket {
-	if err := l.Validate(); err != nil {
-		panic(err.Error() + " (NewLeakyBucket)")
-	}
-	return &LeakyBucket{time: ticks.NewTimeline(clk), config: l, last: ticks.Never, bookings: bookings{state: newBucketState(l.Limit, 0)}}
+	must(l.Validate(), "NewLeakyBucket")
+	return &LeakyBucket{base: newBase(ticks.NewTimeline(clk), l.policy()), config: l, bookings: bookings{state: newBucketState(l.Limit, 0)}}
 }
 
 // Reserve implements Limiter.
-func (b *LeakyBucket) Reserve(_ context.Context, c Claim) (Decision, error) {
-	n, err := c.Units()
+func (b *LeakyBucket) Reserve(_ context.Context, c Claim) (d Decision, err error) {
+	n, r, err := b.begin(&c, &d)
 	if err != nil {
-		return Decision{}, err
+		return d, err
 	}
-	given := b.time.Read(c.Now)
-	b.mu.Lock()
 	defer b.mu.Unlock()
-	now := max(given, b.last)
-	p := b.bookings.covering(now)
-	e, tick := p.state, p.state.Ticks(now)
+	p := b.bookings.covering(r.now)
+	e, tick := p.state, p.state.Ticks(r.now)
 	taken := max(e.tat.Load(), tick) - tick
-	d := Decision{Policy: e.policy, Limit: b.config.maxClaim(e), At: b.time.Stamp(now, given, c.Now)}
+	d.Limit = b.config.maxClaim(e)
 	wait, cost, longest := int64(math.MaxInt64), ticks.Mul(n, e.Interval), b.config.maxWaitTicks(e, c.MaxWait)
 	if n <= d.Limit && cost-e.Window <= longest {
 		wait = max(ticks.Add(taken, cost-e.Window), 0)
@@ -112,7 +102,7 @@ func (b *LeakyBucket) Reserve(_ context.Context, c Claim) (Decision, error) {
 			taken += cost
 			e.tat.Store(tick + taken)
 			p.book(tick+wait, cost)
-			b.bookings, b.last = p, now
+			b.bookings, b.last = p, r.now
 		}
 	}
 	return boundedBy(b.config.describe(e, d, taken), c, b.config.Queue), nil
@@ -141,9 +131,6 @@ func (l *LeakyBucketConfig) describe(e *bucketState, d Decision, taken int64) De
 	}
 	return d
 }
-
-// Local implements Local.
-func (*LeakyBucket) NonBlocking() bool { return true }
 
 // Cancel implements Limiter.
 func (b *LeakyBucket) Cancel(_ context.Context, c Claim, d Decision) {
@@ -177,7 +164,7 @@ func (b *LeakyBucket) Observe(_ context.Context, c Claim, d Decision, f Feedback
 func (b *LeakyBucket) take(n int64, asOf time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	now := max(b.time.Read(asOf), b.last)
+	now := b.latest(asOf)
 	b.bookings = b.bookings.covering(now)
 	e := b.bookings.state
 	from := max(e.tat.Load(), e.Ticks(now))
@@ -193,14 +180,14 @@ func (b *LeakyBucket) SetLimit(l Limit) error {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.bookings = b.bookings.withLimit(l, max(b.time.Read(time.Time{}), b.last))
+	b.bookings, b.policy = b.bookings.withLimit(l, b.latest(time.Time{})), l.policy()
 	return nil
 }
 
 // refund gives back n units of the claim granted by d. It returns the place of
 // the claim, and whether it is the last in line.
 func (b *LeakyBucket) refund(n int64, asOf time.Time, d Decision) (position int64, last bool) {
-	now := max(b.time.Read(asOf), b.last)
+	now := b.latest(asOf)
 	b.bookings = b.bookings.covering(now)
 	e := b.bookings.state
 	acts := ticks.Add(b.time.Read(d.At), int64(d.Wait))

@@ -3,7 +3,6 @@ package throttle
 import (
 	"context"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/heed-go/heed/internal/ticks"
@@ -89,63 +88,57 @@ func (l NginxConfig) String() string {
 // nginx knows neither Cancel nor units: units come back as in LeakyBucket, and as
 // all of a claim acts at one instant, it may not be larger than what need not wait.
 type Nginx struct {
-	time   ticks.Timeline
-	offset int64 // of the timeline's start, from the Unix epoch
-	policy string
+	base
 	config NginxConfig
 	rate   int64 // thousandths a second
 
-	mu          sync.Mutex
-	lastReading int64 // latest reading granted at, since the Unix epoch
-	lastMilli   int64 // its millisecond
-	level       int64 // excess + 1000 then; 0: nothing is left of any request
-	lastStart   int64 // the latest millisecond in which a claim acts
+	lastMilli int64 // the millisecond of last
+	level     int64 // excess + 1000 then; 0: nothing is left of any request
+	lastStart int64 // the latest millisecond in which a claim acts
 }
 
 // NewNginx returns an unused limiter. A nil clk is the system clock. It panics if l
 // is invalid.
 func NewNginx(l NginxConfig, clk Clock) *Nginx {
-	if err := l.Validate(); err != nil {
-		panic(err.Error() + " (NewNginx)")
+	must(l.Validate(), "NewNginx")
+	return &Nginx{base: newEpochBase(clk, l.policy()), config: l, rate: l.milliRate(), lastMilli: ticks.Never, lastStart: ticks.Never}
+}
+
+func (l NginxConfig) policy() string {
+	if l.Name == "" {
+		return l.String()
 	}
-	g := &Nginx{time: ticks.NewTimeline(clk), policy: l.Name, config: l, rate: l.milliRate(), lastReading: ticks.Never, lastMilli: ticks.Never, lastStart: ticks.Never}
-	if g.offset = g.time.SinceEpoch(); g.policy == "" {
-		g.policy = l.String()
-	}
-	return g
+	return l.Name
 }
 
 // Reserve implements Limiter.
-func (g *Nginx) Reserve(_ context.Context, c Claim) (Decision, error) {
-	n, err := c.Units()
+func (g *Nginx) Reserve(_ context.Context, c Claim) (d Decision, err error) {
+	n, r, err := g.begin(&c, &d)
 	if err != nil {
-		return Decision{}, err
+		return d, err
 	}
-	given := ticks.Add(g.time.Read(c.Now), g.offset)
-	g.mu.Lock()
 	defer g.mu.Unlock()
-	now := max(given, g.lastReading)
-	ms := ticks.FloorDiv(now, 1e6)
+	ms := ticks.FloorDiv(r.now, 1e6)
 	level := g.levelAt(ms)
-	d := Decision{Policy: g.policy, Limit: g.config.undelayedBurst()/1000 + 1, At: g.time.Stamp(now-g.offset, given-g.offset, c.Now)}
+	d.Limit = g.config.undelayedBurst()/1000 + 1
 	longest := g.maxExcess(c.MaxWait)
 	switch {
 	case n > d.Limit:
 		d.Wait = Forever
 	case level+n*1000-1000 > longest:
-		d.Wait = g.drainTime(g.level+n*1000-1000-longest, now)
+		d.Wait = g.drainTime(g.level+n*1000-1000-longest, r.now)
 	default:
 		wait := max(level+n*1000-1000-g.config.undelayedBurst(), 0) * 1000 / g.rate
 		d.OK, d.Wait, d.Grant = true, time.Duration(wait)*time.Millisecond, uint64(ms+wait)
 		if !c.DryRun {
 			level += n * 1000
-			g.lastReading, g.lastMilli, g.level, g.lastStart = now, ms, level, max(g.lastStart, ms+wait)
+			g.last, g.lastMilli, g.level, g.lastStart = r.now, ms, level, max(g.lastStart, ms+wait)
 		}
 	}
 	d.Per = time.Duration(ticks.MulDivUp(d.Limit*1000, int64(time.Second), g.rate))
 	d.Remaining = min(max(g.maxExcess(0)+1000-level, 0)/1000, d.Limit)
 	if level > 0 {
-		d.ResetAfter = time.Duration(ticks.Mul(ms+(level*1000+g.rate-1)/g.rate, 1e6) - now)
+		d.ResetAfter = time.Duration(ticks.Mul(ms+(level*1000+g.rate-1)/g.rate, 1e6) - r.now)
 	}
 	return boundedBy(d, c, g.config.Burst-g.config.undelayedBurst()/1000), nil
 }
@@ -169,9 +162,6 @@ func (g *Nginx) drainTime(milli, now int64) time.Duration {
 	return time.Duration(ticks.Mul(ms, 1e6) - now)
 }
 
-// Local implements Local.
-func (*Nginx) NonBlocking() bool { return true }
-
 // Cancel implements Limiter.
 func (g *Nginx) Cancel(_ context.Context, c Claim, d Decision) {
 	if n, err := c.Units(); err == nil && d.OK {
@@ -192,7 +182,7 @@ func (g *Nginx) Observe(_ context.Context, c Claim, d Decision, f Feedback) {
 func (g *Nginx) adjust(n int64, asOf time.Time, d Decision) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	now := max(ticks.FloorDiv(ticks.Add(g.time.Read(asOf), g.offset), 1e6), g.lastMilli)
+	now := max(ticks.FloorDiv(g.read(asOf), 1e6), g.lastMilli)
 	if n > 0 {
 		g.level, g.lastMilli = min(ticks.Add(g.levelAt(now), ticks.Mul(n, 1000)), maxMilli*1000), now
 		return

@@ -3,7 +3,6 @@ package throttle
 import (
 	"context"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/heed-go/heed/internal/ticks"
@@ -46,14 +45,10 @@ func (r RefillBucketConfig) Validate() error {
 // all ticks together have brought is therefore counted, also across SetLimit, and
 // a claim gives back what it took less what was brought since.
 type RefillBucket struct {
-	time ticks.Timeline
-
-	mu     sync.Mutex
+	base
 	limit  Limit
-	policy string
 	burst  int64
 	anchor int64
-	last   int64 // latest reading granted at
 	state  refillState
 }
 
@@ -67,12 +62,10 @@ type refillState struct {
 // NewRefillBucket returns a bucket that is filled as r says. A nil clk is the
 // system clock. It panics if r is invalid.
 func NewRefillBucket(r RefillBucketConfig, clk Clock) *RefillBucket {
-	if err := r.Validate(); err != nil {
-		panic(err.Error() + " (NewRefillBucket)")
-	}
-	b := &RefillBucket{time: ticks.NewTimeline(clk), last: ticks.Never}
+	must(r.Validate(), "NewRefillBucket")
+	b := &RefillBucket{base: newBase(ticks.NewTimeline(clk), "")}
 	if !r.Anchor.IsZero() {
-		b.anchor = b.time.Read(r.Anchor)
+		b.anchor = b.read(r.Anchor)
 	}
 	b.useLimit(r.Limit)
 	b.state = refillState{tick: b.tickAt(0), taken: r.InitialDeficit}
@@ -84,18 +77,14 @@ func (b *RefillBucket) useLimit(l Limit) {
 }
 
 // Reserve implements Limiter.
-func (b *RefillBucket) Reserve(_ context.Context, c Claim) (Decision, error) {
-	n, err := c.Units()
+func (b *RefillBucket) Reserve(_ context.Context, c Claim) (d Decision, err error) {
+	n, r, err := b.begin(&c, &d)
 	if err != nil {
-		return Decision{}, err
+		return d, err
 	}
-	given := b.time.Read(c.Now)
-	b.mu.Lock()
 	defer b.mu.Unlock()
-	now := max(given, b.last)
-	s := b.stateAt(now)
-	d := Decision{Policy: b.policy, Limit: b.burst, At: b.time.Stamp(now, given, c.Now)}
-	d.Per = time.Duration(ticks.Mul((b.burst-1)/b.limit.Count+1, int64(b.limit.Per)))
+	now, s := r.now, b.stateAt(r.now)
+	d.Limit, d.Per = b.burst, time.Duration(ticks.Mul((b.burst-1)/b.limit.Count+1, int64(b.limit.Per)))
 	switch short := ticks.Sub(n, b.burst-s.taken); {
 	case n > b.burst:
 		d.Wait = Forever
@@ -112,9 +101,6 @@ func (b *RefillBucket) Reserve(_ context.Context, c Claim) (Decision, error) {
 	d.ResetAfter = b.waitFor(s.taken, s.tick, now)
 	return d, nil
 }
-
-// Local implements Local.
-func (*RefillBucket) NonBlocking() bool { return true }
 
 // Cancel implements Limiter.
 func (b *RefillBucket) Cancel(_ context.Context, c Claim, d Decision) {
@@ -141,7 +127,7 @@ func (b *RefillBucket) SetLimit(l Limit) error {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	now := max(b.time.Read(time.Time{}), b.last)
+	now := b.latest(time.Time{})
 	s := b.stateAt(now)
 	free := b.burst - s.taken
 	b.useLimit(l)
@@ -152,7 +138,7 @@ func (b *RefillBucket) SetLimit(l Limit) error {
 
 // adjust takes n more units for the claim granted by d, or gives back -n.
 func (b *RefillBucket) adjust(n int64, asOf time.Time, d Decision) {
-	now := b.time.Read(asOf)
+	now := b.read(asOf)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	s := b.stateAt(max(now, b.last))

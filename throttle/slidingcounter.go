@@ -2,7 +2,6 @@ package throttle
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	"github.com/heed-go/heed/internal/ticks"
@@ -35,13 +34,8 @@ type SlidingCounterConfig struct {
 // The odd case is idleness: after a gap of two windows both counts are old, and
 // not even the previous one counts.
 type SlidingCounter struct {
-	time   ticks.Timeline
-	offset int64 // of the timeline's start, from the Unix epoch; windows are whole multiples of Per since that
-
-	mu     sync.Mutex
+	base   // readings are since the Unix epoch: windows are whole multiples of Per since that
 	config SlidingCounterConfig
-	policy string
-	last   int64 // latest reading granted at, since the Unix epoch
 	counts counts
 }
 
@@ -63,43 +57,31 @@ func (c SlidingCounterConfig) Validate() error {
 // NewSlidingCounter returns an unused limiter. A nil clk is the system clock. It
 // panics if l is invalid.
 func NewSlidingCounter(l SlidingCounterConfig, clk Clock) *SlidingCounter {
-	if err := l.Validate(); err != nil {
-		panic(err.Error() + " (NewSlidingCounter)")
-	}
-	s := &SlidingCounter{time: ticks.NewTimeline(clk), config: l, policy: l.policy(), last: ticks.Never}
-	s.offset = s.time.SinceEpoch()
-	s.counts.window = ticks.Never
-	return s
+	must(l.Validate(), "NewSlidingCounter")
+	return &SlidingCounter{base: newEpochBase(clk, l.policy()), config: l, counts: counts{window: ticks.Never}}
 }
 
 // Reserve implements Limiter.
-func (s *SlidingCounter) Reserve(_ context.Context, c Claim) (Decision, error) {
-	n, err := c.Units()
+func (s *SlidingCounter) Reserve(_ context.Context, c Claim) (d Decision, err error) {
+	n, r, err := s.begin(&c, &d)
 	if err != nil {
-		return Decision{}, err
+		return d, err
 	}
-	given := ticks.Add(s.time.Read(c.Now), s.offset)
-	s.mu.Lock()
 	defer s.mu.Unlock()
-	now := max(given, s.last)
-	at := s.countsAt(now)
-	d := Decision{Policy: s.policy, Limit: s.config.Count, Per: s.config.Per}
-	d.At = s.time.Stamp(now-s.offset, given-s.offset, c.Now)
-	d.Wait = s.wait(at, n, now)
+	at := s.countsAt(r.now)
+	d.Limit, d.Per = s.config.Count, s.config.Per
+	d.Wait = s.wait(at, n, r.now)
 	if d.OK = d.Wait == 0; d.OK {
 		d.Grant = at.id
 		if !c.DryRun {
 			at.current += n
-			s.counts, s.last = at, now
+			s.counts, s.last = at, r.now
 		}
 	}
-	d.Remaining = max(ticks.Sub(s.config.Count-s.previousWeight(at, now), at.current), 0)
-	d.ResetAfter = s.wait(at, s.config.Count, now)
+	d.Remaining = max(ticks.Sub(s.config.Count-s.previousWeight(at, r.now), at.current), 0)
+	d.ResetAfter = s.wait(at, s.config.Count, r.now)
 	return d, nil
 }
-
-// Local implements Local.
-func (*SlidingCounter) NonBlocking() bool { return true }
 
 // Cancel implements Limiter.
 func (s *SlidingCounter) Cancel(_ context.Context, c Claim, d Decision) {
@@ -127,7 +109,7 @@ func (s *SlidingCounter) SetLimit(l Limit) error {
 		return err
 	}
 	if l.Per != s.config.Per {
-		now := max(ticks.Add(s.time.Read(time.Time{}), s.offset), s.last)
+		now := s.latest(time.Time{})
 		at := s.countsAt(now)
 		at.current = ticks.Add(at.current, s.previousWeight(at, now))
 		s.counts = counts{window: ticks.FloorDiv(now, int64(l.Per)), id: at.id + 2, current: at.current}

@@ -37,7 +37,7 @@ import (
 // TokenBucket does not book ahead: one number cannot tell booked units from used
 // ones, so a booking could not be cancelled safely. LeakyBucket books ahead.
 type TokenBucket struct {
-	time  ticks.Timeline
+	clocked
 	state atomic.Pointer[bucketState]
 	mu    sync.Mutex // held while one era is replaced by the next
 }
@@ -45,8 +45,8 @@ type TokenBucket struct {
 // NewTokenBucket returns a full bucket. A nil clk is the system clock. It panics
 // if l is invalid; call l.Validate first if its numbers come from outside.
 func NewTokenBucket(l Limit, clk Clock) *TokenBucket {
-	l.mustValidate("NewTokenBucket")
-	b := &TokenBucket{time: ticks.NewTimeline(clk)}
+	must(l.Validate(), "NewTokenBucket")
+	b := &TokenBucket{clocked: clocked{ticks.NewTimeline(clk)}}
 	b.state.Store(newBucketState(l, 0))
 	return b
 }
@@ -127,9 +127,6 @@ func (b *TokenBucket) Observe(_ context.Context, c Claim, d Decision, f Feedback
 		b.adjust(extra, f.Now, d)
 	}
 }
-
-// Local implements Local.
-func (b *TokenBucket) NonBlocking() bool { return true }
 
 // SetLimit replaces the limit. The units in the bucket stay, down to the fraction,
 // as far as the new burst has room for them: raising the burst adds none. The
