@@ -270,3 +270,15 @@ func (l *Adaptive) setRate(rate float64, now int64) {
 func (l *Adaptive) clamp(rate float64) float64 {
 	return min(max(rate, l.config.MinRate), l.config.MaxRate)
 }
+
+// adaptiveRetention is how long an Adaptive that is not used keeps what it has learned.
+const adaptiveRetention = 10 * time.Minute
+
+// Idle implements Idler. What l has learned counts as outdated when no claim was granted
+// for ten minutes and no RetryAfter is left.
+func (l *Adaptive) Evictable(now time.Time) bool {
+	at := l.time.Read(now)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return ticks.Sub(at, max(l.last, l.lastClimb, l.tat)) >= int64(adaptiveRetention)
+}

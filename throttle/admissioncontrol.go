@@ -196,3 +196,14 @@ func (l *AdmissionControl) sumNewest(n int64) (sum requestCounts) {
 	}
 	return sum
 }
+
+// Idle implements Idler.
+func (l *AdmissionControl) Evictable(now time.Time) bool {
+	at := l.time.Read(now)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.recent(at) == requestCounts{}
+}
+
+// CountsRefusals implements RefusalCounter.
+func (*AdmissionControl) CountsRefusals() bool { return true }

@@ -175,3 +175,6 @@ func (f *Concurrency) remove(i uint32) {
 	*h = activeClaim{next: f.freeList, generation: h.generation}
 	f.freeList = i
 }
+
+// HoldsUntilEnd implements Holder: a place is taken until the claim has ended.
+func (*Concurrency) HoldsUntilEnd() bool { return true }

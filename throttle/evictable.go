@@ -3,8 +3,6 @@ package throttle
 import (
 	"context"
 	"time"
-
-	"github.com/heed-go/heed/internal/ticks"
 )
 
 // An Evictable can say whether it is as it was made, so that nobody would notice if a
@@ -45,49 +43,3 @@ func allEvictable(now time.Time, ls ...Limiter) bool {
 	}
 	return true
 }
-
-// Idle implements Idler.
-func (a *allOf) Evictable(now time.Time) bool { return allEvictable(now, a.limiters...) }
-
-// Idle implements Idler.
-func (f *Fallback) Evictable(now time.Time) bool { return allEvictable(now, f.Primary, f.Secondary) }
-
-// Idle implements Idler.
-func (s *SoftLimit) Evictable(now time.Time) bool { return allEvictable(now, s.Soft, s.Hard) }
-
-// Idle implements Idler.
-func (e *Borrowing) Evictable(now time.Time) bool { return allEvictable(now, e.Limiter) }
-
-// Idle implements Idler.
-func (s *Shadow) Evictable(now time.Time) bool { return allEvictable(now, s.Limiter) }
-
-// adaptiveRetention is how long an Adaptive that is not used keeps what it has learned.
-const adaptiveRetention = 10 * time.Minute
-
-// Idle implements Idler. What l has learned counts as outdated when no claim was granted
-// for ten minutes and no RetryAfter is left.
-func (l *Adaptive) Evictable(now time.Time) bool {
-	at := l.time.Read(now)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return ticks.Sub(at, max(l.last, l.lastClimb, l.tat)) >= int64(adaptiveRetention)
-}
-
-// Idle implements Idler.
-func (l *AdmissionControl) Evictable(now time.Time) bool {
-	at := l.time.Read(now)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.recent(at) == requestCounts{}
-}
-
-// Idle implements Idler: all ticks that were taken have passed.
-func (q *TickQueue) Evictable(now time.Time) bool {
-	at := q.time.Read(now)
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.lastBooked <= q.tickAt(max(at, q.last))
-}
-
-// Idle implements Idler.
-func (constantLimiter) Evictable(time.Time) bool { return true }

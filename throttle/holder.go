@@ -17,30 +17,3 @@ func HoldsUntilEnd(l Limiter) bool {
 	h, ok := l.(Holder)
 	return ok && h.HoldsUntilEnd()
 }
-
-// HoldsUntilEnd implements Holder: a place is taken until the claim has ended.
-func (*Concurrency) HoldsUntilEnd() bool { return true }
-
-// HoldsUntilEnd implements Holder.
-func (a *allOf) HoldsUntilEnd() bool {
-	for _, l := range a.limiters {
-		if HoldsUntilEnd(l) {
-			return true
-		}
-	}
-	return false
-}
-
-// HoldsUntilEnd implements Holder.
-func (f *Fallback) HoldsUntilEnd() bool {
-	return HoldsUntilEnd(f.Primary) || HoldsUntilEnd(f.Secondary)
-}
-
-// HoldsUntilEnd implements Holder.
-func (s *SoftLimit) HoldsUntilEnd() bool { return HoldsUntilEnd(s.Soft) || HoldsUntilEnd(s.Hard) }
-
-// HoldsUntilEnd implements Holder.
-func (e *Borrowing) HoldsUntilEnd() bool { return HoldsUntilEnd(e.Limiter) }
-
-// HoldsUntilEnd implements Holder.
-func (s *Shadow) HoldsUntilEnd() bool { return HoldsUntilEnd(s.Limiter) }

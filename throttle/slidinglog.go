@@ -275,3 +275,10 @@ func (q *entries) change(i int, n int64) {
 	}
 	q.tail--
 }
+
+// CountsRefusals implements RefusalCounter.
+func (s *SlidingLog) CountsRefusals() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.config.CountRefused
+}

@@ -165,3 +165,11 @@ func (q *TickQueue) tickAt(now int64) int64 {
 func (q *TickQueue) tickTime(tick int64) int64 {
 	return ticks.Add(q.anchor, ticks.MulDivCeil(tick, int64(q.config.Per), q.config.Count))
 }
+
+// Idle implements Idler: all ticks that were taken have passed.
+func (q *TickQueue) Evictable(now time.Time) bool {
+	at := q.time.Read(now)
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.lastBooked <= q.tickAt(max(at, q.last))
+}

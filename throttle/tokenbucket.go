@@ -64,7 +64,7 @@ func (b *TokenBucket) Reserve(_ context.Context, c Claim) (d Decision, err error
 	d.OK, d.Wait, d.Policy = wait == 0, wait, e.policy
 	d.At = b.time.Stamp(now, given, c.Now)
 	d.Limit, d.Per = e.Burst, e.RefillTime
-	d.Remaining, d.ResetAfter = max(e.Window-taken, 0)/e.Interval, e.Duration(taken)
+	d.Remaining, d.ResetAfter = e.State(taken)
 	d.Grant = e.version
 	return d, nil
 }
