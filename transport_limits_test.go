@@ -16,6 +16,7 @@ import (
 	"github.com/heed-go/heed/rate/xtime"
 	"github.com/heed-go/heed/sketch"
 	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttle/keyed"
 	"github.com/heed-go/heed/throttle/queue"
 	"github.com/heed-go/heed/warmup"
 )
@@ -67,10 +68,10 @@ func TestTransport_obeysEveryLimiter(t *testing.T) {
 				CanBorrow: func(throttle.Claim, throttle.Decision) bool { return false },
 			}
 		},
-		"Keyed": func() throttle.Limiter {
-			return &throttle.KeyedLimiter{New: func(string) throttle.Limiter { return throttle.NewTokenBucket(limit, nil) }}
+		"keyed.Limiter": func() throttle.Limiter {
+			return &keyed.Limiter{New: func(string) throttle.Limiter { return throttle.NewTokenBucket(limit, nil) }}
 		},
-		"KeyedBuckets": func() throttle.Limiter { return throttle.NewKeyedBuckets(throttle.BucketsConfig{Limit: limit}, nil) },
+		"keyed.Buckets": func() throttle.Limiter { return keyed.NewBuckets(keyed.BucketsConfig{Limit: limit}, nil) },
 		"sketch": func() throttle.Limiter {
 			return sketch.NewLimiter(sketch.LimiterConfig{Limit: limit, Clients: 100}, nil)
 		},
@@ -115,8 +116,8 @@ func TestTransport_obeysLimitersNotBasedOnTime(t *testing.T) {
 		"InFlight":    {throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 4}, nil), 3 * time.Second},
 		"Adaptive":    {throttle.NewAdaptive(throttle.AdaptiveConfig{}, nil), time.Second},
 		"AcceptRatio": {throttle.NewAdmissionControl(throttle.AdmissionControlConfig{}, nil), time.Second},
-		"Penalty": {throttle.NewBan(throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 12}, nil),
-			throttle.BanConfig{Refusals: 1, Within: time.Second, Duration: time.Minute}, nil), time.Second},
+		"Ban": {keyed.NewBan(throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 12}, nil),
+			keyed.BanConfig{Refusals: 1, Within: time.Second, Duration: time.Minute}, nil), time.Second},
 		"Blocked": {throttle.DenyAll, 0},
 	} {
 		synctest.Test(t, func(t *testing.T) {

@@ -3,6 +3,8 @@ package backoff
 import (
 	"math"
 	"time"
+
+	"github.com/heed-go/heed/internal/ticks"
 )
 
 // Stop, as a delay, says that there are to be no more retries. Whoever takes it
@@ -56,22 +58,8 @@ func orDefault(d, def time.Duration) time.Duration {
 	return def
 }
 
-// scale returns d*f rounded down; what does not fit saturates.
-func scale(d time.Duration, f float64) time.Duration { return saturate(float64(d) * f) }
+// scale returns d*f rounded down, saturated.
+func scale(d time.Duration, f float64) time.Duration { return toDuration(float64(d) * f) }
 
-// saturate returns ns rounded down, as far as a Duration can say it.
-func saturate(ns float64) time.Duration {
-	if ns < math.MaxInt64 {
-		return time.Duration(ns)
-	}
-	return math.MaxInt64
-}
-
-// addSat returns a+b for a and b that are not negative; what does not fit
-// saturates.
-func addSat(a, b time.Duration) time.Duration {
-	if s := a + b; s >= 0 {
-		return s
-	}
-	return math.MaxInt64
-}
+// toDuration returns ns nanoseconds rounded down, saturated.
+func toDuration(ns float64) time.Duration { return time.Duration(ticks.Int64(ns)) }

@@ -147,7 +147,7 @@ func (b *Budget) allows(requests, retries int64) bool {
 func (b *Budget) part() time.Duration {
 	w := orDefault(b.Window, 10*time.Second)
 	if f := b.minPerSecond(); f > 0 {
-		w = max(w, saturate(float64(time.Second)/f))
+		w = max(w, toDuration(float64(time.Second)/f))
 	}
 	return max(w/tenths, 1)
 }

@@ -117,5 +117,5 @@ func power(base, maxDelay time.Duration, factor float64, attempt int) time.Durat
 	if n > steps {
 		c *= math.Pow(factor, float64(n-steps))
 	}
-	return min(saturate(c), maxDelay)
+	return min(toDuration(c), maxDelay)
 }

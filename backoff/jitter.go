@@ -50,7 +50,7 @@ func plusMinus(c, maxDelay time.Duration, spread float64, rnd func() float64) ti
 	case spread > 1:
 		spread = 1
 	}
-	c = min(c, saturate(float64(maxDelay)/(1+spread)))
+	c = min(c, toDuration(float64(maxDelay)/(1+spread)))
 	by := min(scale(c, spread), c, maxDelay-c)
 	return c - by + random(uint64(2*by)+1, rnd)
 }

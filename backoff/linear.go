@@ -2,9 +2,9 @@ package backoff
 
 import (
 	"fmt"
-	"math"
-	"math/bits"
 	"time"
+
+	"github.com/heed-go/heed/internal/ticks"
 )
 
 // Linear is a Policy whose delays grow by the same amount with each attempt:
@@ -37,12 +37,8 @@ func (l Linear) Delay(attempt int, _ time.Duration) time.Duration {
 
 // ceiling returns c.
 func (l Linear) ceiling(attempt int) time.Duration {
-	maxDelay := orDefault(l.Max, DefaultMax)
-	hi, lo := bits.Mul64(uint64(orDefault(l.Base, DefaultBase)), uint64(max(attempt, 1)))
-	if hi != 0 || lo > math.MaxInt64 {
-		return maxDelay
-	}
-	return min(time.Duration(lo), maxDelay)
+	c := ticks.Mul(int64(orDefault(l.Base, DefaultBase)), int64(max(attempt, 1)))
+	return min(time.Duration(c), orDefault(l.Max, DefaultMax))
 }
 
 // Validate returns an error that says what to change if a field is out of its

@@ -1,6 +1,10 @@
 package backoff
 
-import "time"
+import (
+	"time"
+
+	"github.com/heed-go/heed/internal/ticks"
+)
 
 // RetryAfterJitter makes a wait that a server asked for into one that a client should keep.
 //
@@ -36,5 +40,6 @@ func (f RetryAfterJitter) Delay(retryAfter time.Duration, attempt int) time.Dura
 	if spread > 0 {
 		w = max(w, scale(retryAfter, spread))
 	}
-	return addSat(retryAfter, random(uint64(double(w, orDefault(f.Max, DefaultMax), attempt)), f.Rand))
+	extra := random(uint64(double(w, orDefault(f.Max, DefaultMax), attempt)), f.Rand)
+	return time.Duration(ticks.Add(int64(retryAfter), int64(extra)))
 }

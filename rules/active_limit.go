@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttle/keyed"
 )
 
 // An activeLimit is the limiter of a limit in force. Requests that wait refer to it, so it stays
@@ -82,11 +83,11 @@ func (a *activeLimit) newLocal(l *Limit, s *Config) throttle.Limiter {
 	case l.constant():
 		return throttle.DenyAll
 	case l.Compact:
-		return &lazyBuckets{config: throttle.BucketsConfig{Limit: l.Spec.(throttle.Limit), Max: l.MaxKeys}, clock: s.Clock}
+		return &lazyBuckets{config: keyed.BucketsConfig{Limit: l.Spec.(throttle.Limit), Max: l.MaxKeys}, clock: s.Clock}
 	case !l.Keyed:
 		return newKeyLimiter(a)
 	}
-	return &throttle.KeyedLimiter{New: func(string) throttle.Limiter { return newKeyLimiter(a) }, Max: l.MaxKeys, Clock: s.Clock}
+	return &keyed.Limiter{New: func(string) throttle.Limiter { return newKeyLimiter(a) }, Max: l.MaxKeys, Clock: s.Clock}
 }
 
 // wrap adds borrowing, ban and shadow mode of l to inner.
@@ -98,7 +99,7 @@ func wrap(inner throttle.Limiter, l *Limit, s *Config) throttle.Limiter {
 		inner = &throttle.Borrowing{Limiter: inner, CanBorrow: s.CanBorrow[l.Borrow]}
 	}
 	if l.Ban != nil {
-		inner = throttle.NewBan(inner, *l.Ban, s.Clock)
+		inner = keyed.NewBan(inner, *l.Ban, s.Clock)
 	}
 	if l.Shadow {
 		inner = &throttle.Shadow{Limiter: inner}

@@ -3,11 +3,10 @@ package rules
 import (
 	"context"
 	"encoding/binary"
-	"math"
-	"math/bits"
 	"sync"
 	"time"
 
+	"github.com/heed-go/heed/internal/ticks"
 	"github.com/heed-go/heed/throttle"
 )
 
@@ -84,18 +83,9 @@ func (s *member) memberClaim(c throttle.Claim) throttle.Claim {
 		c.Key, rest, _ = cutPart(rest)
 	}
 	if n, err := c.Units(); err == nil {
-		c.Cost = mulSat(n, s.cost)
+		c.Cost = ticks.Mul(n, max(s.cost, 1))
 	}
 	return c
-}
-
-// mulSat returns a*b, or math.MaxInt64 if the product is larger.
-func mulSat(a, b int64) int64 {
-	hi, lo := bits.Mul64(uint64(a), uint64(max(b, 1)))
-	if hi > 0 || lo > math.MaxInt64 {
-		return math.MaxInt64
-	}
-	return int64(lo)
 }
 
 // Reserve implements throttle.Limiter.

@@ -5,22 +5,23 @@ import (
 	"sync"
 
 	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttle/keyed"
 )
 
-// lazyBuckets is a throttle.KeyedBuckets that is created by the first claim. Its table has its
+// lazyBuckets is a keyed.Buckets that is created by the first claim. Its table has its
 // full size from the beginning, and a file may contain many limits that are never used.
 type lazyBuckets struct {
-	config  throttle.BucketsConfig
+	config  keyed.BucketsConfig
 	clock   throttle.Clock
 	once    sync.Once
-	limiter *throttle.KeyedBuckets // nil before the first claim
+	limiter *keyed.Buckets // nil before the first claim
 }
 
 // maxKeys is the maximum value of max_keys. At 27 bytes per key such a table takes 430 MiB.
 const maxKeys = 1 << 24
 
-func (c *lazyBuckets) get() *throttle.KeyedBuckets {
-	c.once.Do(func() { c.limiter = throttle.NewKeyedBuckets(c.config, c.clock) })
+func (c *lazyBuckets) get() *keyed.Buckets {
+	c.once.Do(func() { c.limiter = keyed.NewBuckets(c.config, c.clock) })
 	return c.limiter
 }
 

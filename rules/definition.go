@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttle/keyed"
 	"github.com/heed-go/heed/warmup"
 )
 
@@ -125,7 +126,7 @@ func windowText(q throttle.FixedWindowConfig) string {
 	return count + " per " + formatDuration(q.Per) + " " + q.Align.String()
 }
 
-func banText(s *throttle.BanConfig) string {
+func banText(s *keyed.BanConfig) string {
 	if s == nil {
 		return ""
 	}

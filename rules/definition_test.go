@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttle/keyed"
 	"github.com/heed-go/heed/warmup"
 )
 
@@ -43,7 +44,7 @@ func TestDefinition_coversEveryField(t *testing.T) {
 		})
 	}
 	notPrinted := []string{"ID", "Line", "Column", "Keyed", "Blocked", "Unlimited"} // the last three are visible in other fields
-	l := Limit{Name: "a", Spec: specs["token_bucket"], Ban: &throttle.BanConfig{}, Active: []Period{{Spec: specs["token_bucket"]}}, Cost: 1, Keyed: true}
+	l := Limit{Name: "a", Spec: specs["token_bucket"], Ban: &keyed.BanConfig{}, Active: []Period{{Spec: specs["token_bucket"]}}, Cost: 1, Keyed: true}
 	eachChange(reflect.ValueOf(l), func(field string, v reflect.Value) {
 		if !slices.Contains(notPrinted, field) {
 			other := v.Interface().(Limit)
@@ -57,9 +58,9 @@ func TestDefinition_coversEveryField(t *testing.T) {
 	})
 	blocked, unlimited := Limit{Blocked: true}, Limit{Unlimited: true}
 	require.NotEqual(t, blocked.definition(), unlimited.definition())
-	s := throttle.BanConfig{Refusals: 1, Within: time.Second, Duration: time.Minute}
+	s := keyed.BanConfig{Refusals: 1, Within: time.Second, Duration: time.Minute}
 	eachChange(reflect.ValueOf(s), func(field string, v reflect.Value) {
-		other := v.Interface().(throttle.BanConfig)
+		other := v.Interface().(keyed.BanConfig)
 		require.NotEqual(t, banText(&s), banText(&other), field)
 	})
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/heed-go/heed/rules"
 	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttle/keyed"
 	"github.com/heed-go/heed/throttle/queue"
 	"github.com/heed-go/heed/throttlehttp"
 )
@@ -107,7 +108,7 @@ limits:
 func ExampleConfig_build() {
 	shared := func(l throttle.Limit) throttle.Limiter { // in place of a store such as Redis
 		fmt.Println("shared:", l.Name, l)
-		return throttle.NewKeyedBuckets(throttle.BucketsConfig{Limit: l}, nil)
+		return keyed.NewBuckets(keyed.BucketsConfig{Limit: l}, nil)
 	}
 	_, err := rules.Parse([]byte(`
 domain: api

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttle/keyed"
 	"github.com/heed-go/heed/warmup"
 )
 
@@ -64,7 +65,7 @@ type Limit struct {
 	Shadow bool
 
 	// Ban is the ban for keys that keep exceeding the limit. Nil means none.
-	Ban *throttle.BanConfig
+	Ban *keyed.BanConfig
 
 	// Active lists the periods in which another Spec applies. The first one that applies wins.
 	Active []Period
@@ -80,7 +81,7 @@ type Limit struct {
 	MaxKeys int
 
 	// Compact means that each key takes 16 bytes and starts anew when the limit changes. See
-	// throttle.KeyedBuckets.
+	// keyed.Buckets.
 	Compact bool
 
 	// Replaces lists the names of limits that do not apply to requests to which this limit
@@ -150,7 +151,7 @@ func (l *Limit) Algorithm() string {
 }
 
 // maxKeys returns the maximum number of keys of l with a limiter of their own. See
-// throttle.KeyedLimiter.
+// keyed.Limiter.
 func (l *Limit) maxKeys() int {
 	if l.MaxKeys == 0 {
 		return 1 << 16

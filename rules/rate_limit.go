@@ -8,6 +8,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttle/keyed"
 )
 
 // A rateLimit holds the words of a rate_limit mapping, before newLimit validates them together.
@@ -35,7 +36,7 @@ type rateLimit struct {
 	zone         *time.Location
 	soft         int64 // percent
 	borrow       string
-	ban          *throttle.BanConfig
+	ban          *keyed.BanConfig
 	active       []activeItem
 	maxKeys      int64
 	compact      bool
@@ -248,9 +249,9 @@ func (r *reader) float(what string, to *float64) func(*yaml.Node) {
 }
 
 // ban returns a reader that stores a ban mapping in to.
-func (r *reader) ban(to **throttle.BanConfig) func(*yaml.Node) {
+func (r *reader) ban(to **keyed.BanConfig) func(*yaml.Node) {
 	return func(n *yaml.Node) {
-		var s throttle.BanConfig
+		var s keyed.BanConfig
 		var after, keys int64
 		r.mapping(n, "ban", fieldReaders{
 			"name":         r.str("name", &s.Name),

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttle/keyed"
 	"github.com/heed-go/heed/throttle/queue"
 )
 
@@ -82,7 +83,7 @@ func TestKeys_areBounded(t *testing.T) {
 			granted++
 		}
 	}
-	require.Equal(t, 100, r.limiter.limiter.(*throttle.KeyedLimiter).Len())
+	require.Equal(t, 100, r.limiter.limiter.(*keyed.Limiter).Len())
 	require.LessOrEqual(t, granted, 100+64, "keys beyond the bound share what the overflow has")
 }
 

@@ -12,7 +12,7 @@
 //	may this client, one of millions, send?    [Limiter]         rejecting too often
 //
 // Each type errs in one direction only, so that a limit based on it is never exceeded. For up to a
-// few million keys throttle.KeyedLimiter is better: it takes some 40 to 110 bytes for each key and
+// few million keys keyed.Limiter is better: it takes some 40 to 110 bytes for each key and
 // has no errors.
 //
 // # Memory

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/heed-go/heed/internal/ticks"
 	"github.com/heed-go/heed/throttle"
 )
 
@@ -37,8 +38,8 @@ import (
 // Limiter grants no units in advance (Claim.MaxWait). Each lock guards a part of the keys, so that
 // most clients do not wait for each other.
 type Limiter struct {
-	clock      throttle.Clock // nil means the system clock
-	start      time.Time      // has a monotonic clock reading
+	time       ticks.Timeline
+	offset     int64 // of the timeline's start since the Unix epoch, in nanoseconds
 	limit      throttle.Limit
 	policy     string
 	seed       uint64
@@ -57,12 +58,12 @@ func NewLimiter(p LimiterConfig, clk throttle.Clock) *Limiter {
 	}
 	r := p.dimensions()
 	blocks, lines := max(int(r.blocks), 1), max(int(r.lines), 1)
-	l := &Limiter{clock: clk, start: throttle.ClockOr(clk).Now(), limit: p.Limit, policy: p.Name, seed: seedOrRandom(p.Seed)}
+	l := &Limiter{time: ticks.NewTimeline(clk), limit: p.Limit, policy: p.Name, seed: seedOrRandom(p.Seed)}
 	if l.policy == "" {
 		l.policy = p.String()
 	}
-	l.windows = windows{int64(p.Per)}
-	l.baseWindow = l.windows.at(sinceEpoch(l.start)).window
+	l.windows, l.offset = windows{int64(p.Per)}, l.time.SinceEpoch()
+	l.baseWindow = l.windows.at(l.offset).window
 	l.locks = stripesFor(min(blocks, lines))
 	l.filter = bitTable{newTable(l.locks.roundToStripes(blocks, p.Bytes > 0), bitWidth), r.bitsPerWord}
 	l.counters = newCounterTable(l.locks.roundToStripes(lines, p.Bytes > 0), p.counterBits())
@@ -75,12 +76,12 @@ func (l *Limiter) Reserve(_ context.Context, c throttle.Claim) (throttle.Decisio
 	if err != nil {
 		return throttle.Decision{}, err
 	}
-	at := l.readClock(c.Now)
+	now := l.time.Read(c.Now)
 	h := hash(c.Key, l.seed)
 	lock := l.locks.lockFor(h)
 	lock.Lock()
 	defer lock.Unlock()
-	m := l.windows.at(sinceEpoch(at))
+	at, m := l.time.At(now), l.windows.at(ticks.Add(now, l.offset))
 	if newest := max(l.filter.latestWindow(h), l.counters.latestWindow(h)); m.window < newest {
 		m = m.notBefore(newest)
 		at = epoch.Add(time.Duration(l.windows.nanoseconds(m)))

@@ -3,9 +3,10 @@ package sketch
 import (
 	"fmt"
 	"math"
-	"math/bits"
 	"sync"
 	"time"
+
+	"github.com/heed-go/heed/internal/ticks"
 )
 
 // A table stores lines of words for two windows of time, the current and the previous one. The two
@@ -77,10 +78,7 @@ type instant struct {
 }
 
 func (w windows) at(ns int64) instant {
-	index := ns / w.per
-	if ns%w.per < 0 {
-		index--
-	}
+	index := ticks.FloorDiv(ns, w.per)
 	return instant{window: uint64(index) ^ 1<<63, offset: ns - index*w.per}
 }
 
@@ -99,12 +97,7 @@ func (m instant) notBefore(window uint64) instant {
 // the current window: the share of the previous window within the last window length. It rounds
 // up.
 func (w windows) weightedCount(count, offset int64) int64 {
-	hi, lo := bits.Mul64(uint64(count), uint64(w.per-offset))
-	q, r := bits.Div64(hi, lo, uint64(w.per))
-	if r > 0 {
-		q++
-	}
-	return int64(q)
+	return ticks.MulDivUp(count, w.per-offset, w.per)
 }
 
 func validateWindow(what string, per time.Duration) error {
@@ -120,9 +113,7 @@ func (w windows) decayTime(count, available int64) int64 {
 	if count <= available {
 		return 0
 	}
-	hi, lo := bits.Mul64(uint64(available), uint64(w.per))
-	q, _ := bits.Div64(hi, lo, uint64(count))
-	return w.per - int64(q)
+	return w.per - ticks.MulDivDown(available, w.per, count)
 }
 
 var epoch = time.Unix(0, 0)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/heed-go/heed/sketch"
 	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttle/keyed"
 	"github.com/heed-go/heed/throttlehttp"
 	"github.com/stretchr/testify/require"
 )
@@ -37,8 +38,8 @@ const (
 func keyedLimiters(clk throttle.Clock) map[string]throttle.Limiter {
 	l := throttle.Limit{Count: perKey, Per: time.Hour}
 	return map[string]throttle.Limiter{
-		"buckets": throttle.NewKeyedBuckets(throttle.BucketsConfig{Limit: l, Max: maxKeys}, clk),
-		"keyed": &throttle.KeyedLimiter{Max: maxKeys, Clock: clk, New: func(string) throttle.Limiter {
+		"buckets": keyed.NewBuckets(keyed.BucketsConfig{Limit: l, Max: maxKeys}, clk),
+		"keyed": &keyed.Limiter{Max: maxKeys, Clock: clk, New: func(string) throttle.Limiter {
 			return throttle.NewTokenBucket(l, clk)
 		}},
 		"sketch": sketch.NewLimiter(sketch.LimiterConfig{Limit: l, Clients: maxKeys, Seed: 1}, clk),
@@ -89,7 +90,7 @@ func heapInUse() int64 {
 func TestAttack_inventedKeysGainNothing(t *testing.T) {
 	clk := new(manualClock)
 	for name, byKey := range keyedLimiters(clk) {
-		byIP := throttle.NewKeyedBuckets(throttle.BucketsConfig{Limit: throttle.PerHour(200)}, clk)
+		byIP := keyed.NewBuckets(keyed.BucketsConfig{Limit: throttle.PerHour(200)}, clk)
 		d := newCountingHandler(throttlehttp.Rule{Limiter: byKey, Key: throttlehttp.APIKey}, throttlehttp.Rule{Limiter: byIP, Key: throttlehttp.IP{}.Key})
 		ann := via("192.0.2.99:1", "X-API-Key", "ann's")
 		require.Equal(t, perKey, d.exhaust(t, ann), name)

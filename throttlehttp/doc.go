@@ -13,7 +13,7 @@
 //	later instead of never             Middleware.Queue
 //	warned first, or lent              throttle.SoftLimit, Elastic
 //	tried out                          throttle.Shadow, with Rule.Hidden
-//	longer for who does not listen     throttle.Ban
+//	longer for who does not listen     keyed.Ban
 //	while a store is down              throttle.Fallback, or Middleware.FailClosed
 //	an answer of your own              Middleware.OnReject, RejectionFrom
 //	not at all                         Rule.Cost of 0: for health checks, or friends

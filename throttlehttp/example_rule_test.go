@@ -11,6 +11,7 @@ import (
 	"github.com/benbjohnson/clock"
 
 	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttle/keyed"
 	"github.com/heed-go/heed/throttle/queue"
 	"github.com/heed-go/heed/throttlehttp"
 )
@@ -27,11 +28,11 @@ func serve(h http.Handler, user string) *httptest.ResponseRecorder {
 // Each user has a limit, and all of them together have another.
 func ExampleRule() {
 	clk := clock.NewMock() // nil in a program
-	each := throttle.BucketsConfig{Limit: throttle.PerMinute(2)}
+	each := keyed.BucketsConfig{Limit: throttle.PerMinute(2)}
 	m := &throttlehttp.Middleware{Rules: []throttlehttp.Rule{
 		{Limiter: throttle.NewTokenBucket(throttle.PerMinute(100), clk)},
 		{
-			Limiter:    throttle.NewKeyedBuckets(each, clk),
+			Limiter:    keyed.NewBuckets(each, clk),
 			Key:        throttlehttp.Header("X-User"),
 			MissingKey: throttlehttp.Reject,
 		},
@@ -54,7 +55,7 @@ func ExampleRule() {
 func ExampleOnStatus() {
 	clk := clock.NewMock()
 	m := &throttlehttp.Middleware{Rules: []throttlehttp.Rule{{
-		Limiter:   throttle.NewKeyedBuckets(throttle.BucketsConfig{Limit: throttle.PerHour(3)}, clk),
+		Limiter:   keyed.NewBuckets(keyed.BucketsConfig{Limit: throttle.PerHour(3)}, clk),
 		Key:       throttlehttp.Header("X-User"),
 		FinalCost: throttlehttp.OnStatus(http.StatusUnauthorized),
 		Hidden:    true, // how many guesses are left is nobody's business
@@ -105,7 +106,7 @@ func ExampleMiddleware_shadow() {
 	clk := clock.NewMock()
 	m := &throttlehttp.Middleware{Rules: []throttlehttp.Rule{{
 		Limiter: &throttle.Shadow{
-			Limiter: throttle.NewKeyedBuckets(throttle.BucketsConfig{Limit: throttle.PerMinute(1)}, clk),
+			Limiter: keyed.NewBuckets(keyed.BucketsConfig{Limit: throttle.PerMinute(1)}, clk),
 			OnRefusal: func(c throttle.Claim, d throttle.Decision) {
 				fmt.Println("would have refused", c.Key, "for", d.Wait)
 			},

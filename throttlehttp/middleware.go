@@ -23,7 +23,7 @@ import (
 //
 // What limits do is said by limiters, not by fields of this struct: throttle.Concurrency
 // bounds what is served at a time, throttle.Shadow tries a limit out, throttle.SoftLimit
-// and Elastic lend, throttle.Ban shuts out who does not heed refusals.
+// and Elastic lend, keyed.Ban shuts out who does not heed refusals.
 //
 // The zero Middleware lets everything through. Fields must not change after
 // Handler was called.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/heed-go/heed/quota/headers"
 	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttle/keyed"
 	"github.com/heed-go/heed/throttle/queue"
 	"github.com/heed-go/heed/throttlehttp"
 )
@@ -17,7 +18,7 @@ import (
 // ampleLimit returns limits that are wide enough for any benchmark.
 func ampleLimit() throttle.Limiter { return throttle.NewTokenBucket(throttle.PerSecond(1e9), nil) }
 func ampleLimitPerKey() throttle.Limiter {
-	return throttle.NewKeyedBuckets(throttle.BucketsConfig{Limit: throttle.PerSecond(1e6)}, nil)
+	return keyed.NewBuckets(keyed.BucketsConfig{Limit: throttle.PerSecond(1e6)}, nil)
 }
 
 var allocCases = map[string]struct {

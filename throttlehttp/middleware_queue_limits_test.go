@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttle/keyed"
 	"github.com/heed-go/heed/throttle/queue"
 	"github.com/heed-go/heed/throttlehttp"
 )
@@ -20,7 +21,7 @@ import (
 // countWaiting sends n requests of different clients, each of which must wait, and returns how
 // many do.
 func countWaiting(t *testing.T, m *throttlehttp.Middleware, n int) (waits int) {
-	perClient := throttle.NewKeyedBuckets(throttle.BucketsConfig{Limit: throttle.PerHour(1)}, nil)
+	perClient := keyed.NewBuckets(keyed.BucketsConfig{Limit: throttle.PerHour(1)}, nil)
 	m.Rules = []throttlehttp.Rule{{Limiter: perClient, Key: throttlehttp.Header("User")}}
 	h := m.Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	ctx, leave := context.WithCancel(t.Context())

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttle/keyed"
 	"github.com/heed-go/heed/throttle/queue"
 	"github.com/heed-go/heed/throttlehttp"
 )
@@ -69,7 +70,7 @@ func TestQueue_isInTheOrderOfArrival(t *testing.T) {
 func TestQueue_delayIsNotLongerThanMaxWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &throttlehttp.Middleware{
-			Rules: []throttlehttp.Rule{{Limiter: throttle.NewKeyedBuckets(throttle.BucketsConfig{Limit: throttle.PerMinute(1)}, nil), Key: senderKey}},
+			Rules: []throttlehttp.Rule{{Limiter: keyed.NewBuckets(keyed.BucketsConfig{Limit: throttle.PerMinute(1)}, nil), Key: senderKey}},
 			Queue: &queue.Queue{MaxWait: 5 * time.Second},
 		}
 		c := newRequestGroup(m, ok)

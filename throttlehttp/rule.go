@@ -13,7 +13,7 @@ import (
 // Failed logins, ten an hour for each address and name:
 //
 //	Rule{
-//		Limiter: throttle.NewKeyedBuckets(throttle.BucketsConfig{Limit: throttle.PerHour(10)}, nil),
+//		Limiter: keyed.NewBuckets(keyed.BucketsConfig{Limit: throttle.PerHour(10)}, nil),
 //		Key:     Composite(IP{}.Key, name),
 //		Settle:  OnStatus(http.StatusUnauthorized),
 //		Hidden:  true,
@@ -22,7 +22,7 @@ type Rule struct {
 	Limiter throttle.Limiter
 
 	// Key says whose share a request is from: the limiter should then be one of many
-	// keys, such as throttle.KeyedBuckets. Nil: all requests are of one.
+	// keys, such as keyed.Buckets. Nil: all requests are of one.
 	Key KeyFunc
 
 	// MissingKey says what becomes of requests that Key finds nobody in, or "".

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttle/keyed"
 	"github.com/heed-go/heed/throttlehttp"
 	"github.com/stretchr/testify/require"
 )
@@ -98,7 +99,7 @@ func TestFinalCost_parallelGuessesAreCounted(t *testing.T) {
 
 func TestFinalCost_banForRepeatedGuessing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		punished := throttle.NewBan(perHour(2), throttle.BanConfig{Refusals: 3, Within: time.Minute, Duration: 24 * time.Hour}, nil)
+		punished := keyed.NewBan(perHour(2), keyed.BanConfig{Refusals: 3, Within: time.Minute, Duration: 24 * time.Hour}, nil)
 		rule := throttlehttp.Rule{Limiter: punished, Key: senderKey, FinalCost: throttlehttp.OnStatus(http.StatusUnauthorized)}
 		h := (&throttlehttp.Middleware{Rules: []throttlehttp.Rule{rule}}).Handler(attempt)
 		for _, want := range []int{401, 401, 429, 429, 429} {

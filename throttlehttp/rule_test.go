@@ -16,6 +16,7 @@ import (
 
 	"github.com/heed-go/heed/quota/headers"
 	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttle/keyed"
 	"github.com/heed-go/heed/throttle/queue"
 	"github.com/heed-go/heed/throttlehttp"
 )
@@ -28,7 +29,7 @@ func senderKey(r *http.Request) (string, bool) {
 
 // perHour returns a limit of n for each key, none of which come back soon.
 func perHour(n int64) throttle.Limiter {
-	return throttle.NewKeyedBuckets(throttle.BucketsConfig{Limit: throttle.PerHour(n)}, nil)
+	return keyed.NewBuckets(keyed.BucketsConfig{Limit: throttle.PerHour(n)}, nil)
 }
 
 // send sends a GET of somebody through h; "-" is nobody.

@@ -72,7 +72,7 @@ type Fallback struct {
 	Timeout time.Duration
 
 	MaxCalls int         // on their way to Redis at a time; 0: 256
-	MaxKeys  int         // most keys with a share of their own, see throttle.KeyedLimiter; 0: 65,536
+	MaxKeys  int         // most keys with a share of their own, see keyed.Limiter; 0: 65,536
 	Breaker  *Breaker    // nil: one of its own; of a cluster it keeps one state per node
 	OnError  func(error) // told why Redis did not decide, but for ErrOpen; nil: nobody
 

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttle/keyed"
 )
 
 // Share returns a limiter in memory with the part of l's limit that one of several
@@ -15,14 +16,14 @@ import (
 // without which nothing would pass. So where there are more processes than units in a burst,
 // each can take one at once. The units of a window are divided as those of a burst are.
 //
-// maxKeys is how many keys have a limiter of their own, 0: 65,536; see throttle.KeyedLimiter for
+// maxKeys is how many keys have a limiter of their own, 0: 65,536; see keyed.Limiter for
 // what others get. It panics if processes is not positive.
 func (l *Limiter) Share(processes, maxKeys int) throttle.Limiter {
 	if processes <= 0 {
 		panic("throttleredis: Share: processes must be positive: it is how many share the limit")
 	}
 	n, clock := int64(processes), l.store.Clock
-	return &throttle.KeyedLimiter{
+	return &keyed.Limiter{
 		New:   func(string) throttle.Limiter { return l.limit.newShare(n, clock) },
 		Max:   maxKeys,
 		Clock: clock,

@@ -16,6 +16,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/heed-go/heed/internal/ticks"
 	"github.com/heed-go/heed/throttle"
 )
 
@@ -75,7 +76,7 @@ func (c Config) Validate() error {
 func (c Config) Interval(idle time.Duration) time.Duration {
 	p := c.costs()
 	units := min(max(float64(idle), 0)/p.coolDownInterval, p.maxIdle)
-	return ceilNanoseconds(p.idleInterval + max(units-p.thresholdUnits, 0)*p.slope)
+	return ticks.CeilDuration(p.idleInterval + max(units-p.thresholdUnits, 0)*p.slope)
 }
 
 // After returns how long after the first unit the n-th one after it comes when the
@@ -83,7 +84,7 @@ func (c Config) Interval(idle time.Duration) time.Duration {
 func (c Config) After(n int64) time.Duration {
 	p := c.costs()
 	idle := min(float64(max(n, 0)), p.maxIdle)
-	return ceilNanoseconds(p.cost(p.maxIdle, idle) + (float64(max(n, 0))-idle)*p.stableInterval)
+	return ticks.CeilDuration(p.cost(p.maxIdle, idle) + (float64(max(n, 0))-idle)*p.stableInterval)
 }
 
 // A BurstyConfig says how a limit saves up idle time, as Guava's SmoothBursty does.
@@ -162,18 +163,4 @@ func (p *costs) cost(idle, n float64) float64 {
 	above := max(idle-p.thresholdUnits, 0)
 	cold := min(above, n)
 	return p.idleInterval*n + cold*(above-cold/2)*p.slope
-}
-
-// ceilNanoseconds returns ns rounded up, as far as a Duration can say.
-func ceilNanoseconds(ns float64) time.Duration { return time.Duration(toInt64(math.Ceil(ns))) }
-
-// toInt64 returns f as an int64, as far as one can say.
-func toInt64(f float64) int64 {
-	switch {
-	case f >= math.MaxInt64:
-		return math.MaxInt64
-	case f <= math.MinInt64:
-		return math.MinInt64
-	}
-	return int64(f)
 }

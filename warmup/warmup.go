@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/heed-go/heed/internal/ticks"
 	"github.com/heed-go/heed/throttle"
 )
 
@@ -34,8 +35,7 @@ import (
 // made since; on a Curve that makes the limit colder, so that claims which never act do
 // not warm it up.
 type Limiter struct {
-	clock throttle.Clock // nil: the system clock
-	start time.Time      // all times are nanoseconds since then
+	time ticks.Timeline
 
 	mu         sync.Mutex
 	costsOf    func(throttle.Limit) (costs, error)
@@ -44,7 +44,7 @@ type Limiter struct {
 	maxAtOnce  float64       // whole idle units that can be had at once, besides one
 	refillTime time.Duration // in which they come
 	state      state
-	last       int64 // the latest reading granted at; math.MinInt64: none
+	last       int64 // the latest reading granted at; ticks.Never: none
 
 	outage       time.Duration // 0: never
 	failingSince int64         // since when nothing was accepted; math.MaxInt64: something was
@@ -86,7 +86,7 @@ func NewBursty(b BurstyConfig, clk throttle.Clock) *Limiter {
 }
 
 func newLimiter(costsOf func(throttle.Limit) (costs, error), limit throttle.Limit, clk throttle.Clock, name string) *Limiter {
-	l := &Limiter{clock: clk, start: throttle.ClockOr(clk).Now(), costsOf: costsOf, last: math.MinInt64, failingSince: math.MaxInt64}
+	l := &Limiter{time: ticks.NewTimeline(clk), costsOf: costsOf, last: ticks.Never, failingSince: math.MaxInt64}
 	p, err := costsOf(limit)
 	if err != nil {
 		panic(err.Error() + " (" + name + ")")
@@ -103,7 +103,7 @@ func (l *Limiter) setCosts(limit throttle.Limit, p costs) {
 	l.costs, l.maxAtOnce, l.refillTime = p, 0, 0
 	if p.idleUnitsAreFree() {
 		l.maxAtOnce = math.Floor(p.maxIdle)
-		l.refillTime = ceilNanoseconds(l.maxAtOnce * p.stableInterval)
+		l.refillTime = ticks.CeilDuration(l.maxAtOnce * p.stableInterval)
 	}
 }
 
@@ -114,15 +114,15 @@ func (l *Limiter) Reserve(_ context.Context, c throttle.Claim) (throttle.Decisio
 	if err != nil {
 		return throttle.Decision{}, err
 	}
-	given := l.read(c.Now)
+	given := l.time.Read(c.Now)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now, s := max(given, l.last), l.state
-	if l.last == math.MinInt64 {
+	if l.last == ticks.Never {
 		s.next = min(s.next, now) // the first reading may be older than the limiter
 	}
-	d := throttle.Decision{Policy: l.policy, At: l.stamp(now, given, c.Now)}
-	wait, longest := time.Duration(max(subSat(s.next, now), 0)), max(c.MaxWait, 0)
+	d := throttle.Decision{Policy: l.policy, At: l.time.Stamp(now, given, c.Now)}
+	wait, longest := time.Duration(max(ticks.Sub(s.next, now), 0)), max(c.MaxWait, 0)
 	switch {
 	case s.next == math.MaxInt64:
 		d.Wait = throttle.Forever
@@ -140,19 +140,19 @@ func (l *Limiter) Reserve(_ context.Context, c throttle.Claim) (throttle.Decisio
 
 // describe adds to d what can be had in state s.
 func (l *Limiter) describe(d throttle.Decision, s state, now int64) throttle.Decision {
-	d.Limit = toInt64(l.maxAtOnce)
+	d.Limit = ticks.Int64(l.maxAtOnce)
 	if d.Limit < math.MaxInt64 {
 		d.Limit++
 	}
-	d.Per = ceilNanoseconds((l.maxAtOnce + 1) * l.costs.stableInterval)
+	d.Per = ticks.CeilDuration((l.maxAtOnce + 1) * l.costs.stableInterval)
 	if s.next > now {
-		d.ResetAfter = time.Duration(addSat(subSat(s.next, now), int64(l.refillTime))) // see end
+		d.ResetAfter = time.Duration(ticks.Add(ticks.Sub(s.next, now), int64(l.refillTime))) // see end
 		return d
 	}
 	s.advance(&l.costs, now)
 	idle := min(s.idle, l.maxAtOnce)
-	d.Remaining = min(toInt64(math.Floor(idle)), d.Limit-1) + 1
-	d.ResetAfter = ceilNanoseconds((l.maxAtOnce - idle) * l.costs.stableInterval)
+	d.Remaining = min(ticks.Int64(math.Floor(idle)), d.Limit-1) + 1
+	d.ResetAfter = ticks.CeilDuration((l.maxAtOnce - idle) * l.costs.stableInterval)
 	return d
 }
 
@@ -184,13 +184,13 @@ func (l *Limiter) Observe(_ context.Context, c throttle.Claim, d throttle.Decisi
 	default:
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		l.state.take(&l.costs, float64(f.Cost-n), max(l.read(f.Now), l.last))
+		l.state.take(&l.costs, float64(f.Cost-n), max(l.time.Read(f.Now), l.last))
 	}
 }
 
 // recordOutcome makes the limit cold if nothing was accepted for long enough.
 func (l *Limiter) recordOutcome(f throttle.Feedback) {
-	now := l.read(f.Now)
+	now := l.time.Read(f.Now)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
@@ -198,7 +198,7 @@ func (l *Limiter) recordOutcome(f throttle.Feedback) {
 		l.failingSince = math.MaxInt64
 	case l.failingSince == math.MaxInt64:
 		l.failingSince = now
-	case subSat(now, l.failingSince) >= int64(l.outage):
+	case ticks.Sub(now, l.failingSince) >= int64(l.outage):
 		l.state.idle = l.costs.maxIdle
 	}
 }
@@ -213,7 +213,7 @@ func (l *Limiter) SetLimit(limit throttle.Limit) error {
 	if err != nil {
 		return err
 	}
-	now := max(l.read(time.Time{}), l.last)
+	now := max(l.time.Read(time.Time{}), l.last)
 	l.state.advance(&l.costs, now)
 	if l.costs.maxIdle > 0 {
 		l.state.idle = min(l.state.idle/l.costs.maxIdle*p.maxIdle, p.maxIdle)
@@ -228,23 +228,23 @@ func (l *Limiter) SetLimit(limit throttle.Limit) error {
 func (l *Limiter) refund(m, n int64, asOf time.Time, d throttle.Decision) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	at := l.read(d.At)
-	now, start := max(l.read(asOf), l.last, at), addSat(at, int64(d.Wait))
+	at := l.time.Read(d.At)
+	now, start := max(l.time.Read(asOf), l.last, at), ticks.Add(at, int64(d.Wait))
 	used := math.Float64frombits(d.Grant)
 	end := max(l.paidAt(at, d), start)
 	if s := &l.state; end > start && s.next == end {
 		kept := float64(n - m)
 		cost := l.costs.total(s.idle+used, kept, min(kept, used))
-		paid := addSat(start, toInt64(math.Ceil(cost)))
+		paid := ticks.Add(start, ticks.Int64(math.Ceil(cost)))
 		s.next, s.roundedUp = min(max(paid, now), end), 0
 	}
 	notIdle := float64(n) - used
-	idle := min(max(float64(m)-notIdle, 0), used) - float64(max(subSat(now, end), 0))/l.costs.coolDownInterval
+	idle := min(max(float64(m)-notIdle, 0), used) - float64(max(ticks.Sub(now, end), 0))/l.costs.coolDownInterval
 	l.state.idle = min(l.state.idle+max(idle, 0), l.costs.maxIdle)
 }
 
 // paidAt returns when the claim that d granted at the given time will be paid for, which
 // ResetAfter tells: next was in the future then, or there is nothing to pay.
 func (l *Limiter) paidAt(at int64, d throttle.Decision) int64 {
-	return subSat(addSat(at, int64(d.ResetAfter)), int64(l.refillTime))
+	return ticks.Sub(ticks.Add(at, int64(d.ResetAfter)), int64(l.refillTime))
 }

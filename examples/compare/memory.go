@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttle/keyed"
 )
 
 // clients is how many are weighed at once, which makes what else is on the heap too
@@ -37,7 +38,7 @@ func (a algorithm) limiterOf(clients int) throttle.Limiter {
 		return a.many(newClock(), clients)
 	}
 	c := newClock()
-	return &throttle.KeyedLimiter{New: func(string) throttle.Limiter { return a.one(c) }, Max: clients, Clock: c}
+	return &keyed.Limiter{New: func(string) throttle.Limiter { return a.one(c) }, Max: clients, Clock: c}
 }
 
 // exhaust asks until l has refused once, so that those who remember more of a busy

@@ -9,6 +9,7 @@ import (
 
 	"github.com/heed-go/heed/rules/monitor"
 	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttle/keyed"
 )
 
 // A client sends 30 requests at the beginning of each minute, to a limit of one request per
@@ -47,7 +48,7 @@ func ExampleRecommend() {
 func ExampleAlert() {
 	clk := clock.NewMock()
 	l := &monitor.Instrument{
-		Limiter: throttle.NewKeyedBuckets(throttle.BucketsConfig{Limit: throttle.PerMinute(5)}, clk),
+		Limiter: keyed.NewBuckets(keyed.BucketsConfig{Limit: throttle.PerMinute(5)}, clk),
 		Alert: &monitor.Alert{Threshold: throttle.PerMinute(10), Quiet: time.Hour, OnIncident: func(e monitor.Incident) {
 			fmt.Println(e.Key, e.Refused, "refusals,", e.Failed, "failures")
 		}},

@@ -1,9 +1,9 @@
 package monitor
 
 import (
-	"math"
 	"math/bits"
 
+	"github.com/heed-go/heed/internal/ticks"
 	"github.com/heed-go/heed/throttle"
 )
 
@@ -27,7 +27,7 @@ func drainRateOf(l throttle.Limit) drainRate { return drainRate{l.Count, int64(l
 // add takes n units at now, or at the latest time of m if that is later. It returns the level.
 func (m *meter) add(n, now int64, p drainRate) int64 {
 	m.drain(now, p)
-	m.level = addSat(m.level, n)
+	m.level = ticks.Add(m.level, n)
 	return m.level
 }
 
@@ -54,24 +54,5 @@ func (m *meter) until(low int64, p drainRate) int64 {
 	if m.level <= low {
 		return m.at
 	}
-	return addSat(m.at, mulDivUp(m.level-low, p.per, p.count))
-}
-
-// mulDivUp returns a*b/c rounded up, for positive a, b and c.
-func mulDivUp(a, b, c int64) int64 {
-	hi, lo := bits.Mul64(uint64(a), uint64(b))
-	lo, carry := bits.Add64(lo, uint64(c-1), 0)
-	if hi += carry; hi >= uint64(c) {
-		return math.MaxInt64
-	}
-	q, _ := bits.Div64(hi, lo, uint64(c))
-	return int64(min(q, math.MaxInt64))
-}
-
-// addSat returns a+b, or math.MaxInt64 if the sum is larger. b must not be negative.
-func addSat(a, b int64) int64 {
-	if s := a + b; s >= a {
-		return s
-	}
-	return math.MaxInt64
+	return ticks.Add(m.at, ticks.MulDivUp(m.level-low, p.per, p.count))
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/heed-go/heed/rules/monitor"
 	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttle/keyed"
 )
 
 // A call is a request of a key at a time.
@@ -41,7 +42,7 @@ type limiterFunc func(throttle.Limit) throttle.Limiter
 
 func perKey(one limiterFunc) limiterFunc {
 	return func(l throttle.Limit) throttle.Limiter {
-		return &throttle.KeyedLimiter{New: func(string) throttle.Limiter { return one(l) }, Clock: fixedClock(noon)}
+		return &keyed.Limiter{New: func(string) throttle.Limiter { return one(l) }, Clock: fixedClock(noon)}
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/heed-go/heed/internal/ticks"
 	"github.com/heed-go/heed/rules"
 	"github.com/heed-go/heed/throttle"
 	"github.com/heed-go/heed/warmup"
@@ -129,7 +130,7 @@ func nominalLimit(s rules.Spec) (l throttle.Limit) {
 	case throttle.FixedWindowConfig:
 		l = throttle.Limit{Name: s.Name, Count: s.Count, Per: windowLength(s)}
 	case throttle.NginxConfig:
-		l = throttle.Limit{Name: s.Name, Count: s.Rate, Per: s.Per, Burst: addSat(s.Burst, 1)}
+		l = throttle.Limit{Name: s.Name, Count: s.Rate, Per: s.Per, Burst: ticks.Add(s.Burst, 1)}
 	case throttle.TickQueueConfig:
 		l = s.Limit
 	case throttle.Limit:

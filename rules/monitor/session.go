@@ -1,6 +1,9 @@
 package monitor
 
-import "github.com/heed-go/heed/throttle"
+import (
+	"github.com/heed-go/heed/internal/ticks"
+	"github.com/heed-go/heed/throttle"
+)
 
 // A session holds what one key asks for, from its first claim until the limit no longer depends on
 // any of its claims. It measures the limits that would have granted all of its claims:
@@ -46,14 +49,14 @@ type sessionParams struct {
 func newSessionParams(l throttle.Limit, returnWithin int64) *sessionParams {
 	per := int64(l.Per)
 	if returnWithin <= 0 {
-		returnWithin = addSat(per, per)
+		returnWithin = ticks.Add(per, per)
 	}
 	return &sessionParams{rate: drainRateOf(l), binWidth: (per + binsPerPer - 1) / binsPerPer, returnWithin: returnWithin}
 }
 
 // begin makes v a new session that represents weight sessions.
 func (v *session) begin(m *sessionParams, now, weight int64) {
-	*v = session{params: m, last: now, weight: weight, meter: meter{at: now}, bin: floorDiv(now, m.binWidth)}
+	*v = session{params: m, last: now, weight: weight, meter: meter{at: now}, bin: ticks.FloorDiv(now, m.binWidth)}
 }
 
 // addClaim counts a claim of n units.
@@ -61,7 +64,7 @@ func (v *session) addClaim(n, now int64) {
 	n, now = min(n, maxUnits), max(now, v.last)
 	v.last = now
 	v.minBurst = max(v.minBurst, v.meter.add(n, now, v.params.rate))
-	v.advance(floorDiv(now, v.params.binWidth))
+	v.advance(ticks.FloorDiv(now, v.params.binWidth))
 	b := &v.bins[binIndex(v.bin)]
 	was := *b
 	*b = min(was+n, maxBinUnits)
@@ -118,13 +121,4 @@ func (v *session) streakExpired(now int64) bool { return now-v.refusedAt > v.par
 // expired implements tableRecord. It reports whether no claim of v affects the limit at now.
 func (v *session) expired(now int64) bool {
 	return now-v.last > (binsPerPer+1)*v.params.binWidth && v.meter.until(0, v.params.rate) <= now && !(v.inStreak && !v.streakExpired(now))
-}
-
-// floorDiv returns a/b rounded down, for positive b.
-func floorDiv(a, b int64) int64 {
-	q := a / b
-	if a%b < 0 {
-		q--
-	}
-	return q
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttle/keyed"
 )
 
 var (
@@ -122,7 +123,7 @@ type Source struct {
 
 	once       sync.Once
 	clock      throttle.Clock
-	keys       throttle.KeyedLimiter
+	keys       keyed.Limiter
 	lookups    atomic.Int64
 	generation atomic.Int64 // records of an earlier generation must be looked up again
 
@@ -160,7 +161,7 @@ func (s *Source) setup() {
 		panic("source: Lookup is nil")
 	}
 	s.clock = throttle.ClockOr(s.Clock)
-	s.keys = throttle.KeyedLimiter{
+	s.keys = keyed.Limiter{
 		New:      s.newKeyLimiter,
 		Max:      s.MaxKeys,
 		Overflow: overflow{s},

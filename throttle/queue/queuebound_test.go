@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttle/keyed"
 )
 
 // Eight callers arrive at the same time at a limit of ten units per second. Those that can
@@ -29,8 +30,8 @@ func TestQueue_obeysTheQueueBoundsOfLimits(t *testing.T) {
 		"LeakyBucket in AllOf": {func() throttle.Limiter {
 			return throttle.AllOf(throttle.AllowAll, throttle.NewLeakyBucket(throttle.LeakyBucketConfig{Limit: one, Queue: 1}, nil))
 		}, []time.Duration{0, tick}},
-		"LeakyBucket in Keyed": {func() throttle.Limiter {
-			return &throttle.KeyedLimiter{New: func(string) throttle.Limiter {
+		"LeakyBucket in keyed.Limiter": {func() throttle.Limiter {
+			return &keyed.Limiter{New: func(string) throttle.Limiter {
 				return throttle.NewLeakyBucket(throttle.LeakyBucketConfig{Limit: one, Queue: 1}, nil)
 			}}
 		}, []time.Duration{0, tick}},

@@ -1,4 +1,4 @@
-package throttle_test
+package keyed_test
 
 import (
 	"context"
@@ -8,13 +8,14 @@ import (
 	"github.com/benbjohnson/clock"
 
 	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttle/keyed"
 )
 
 // Guests may ask twice a second, members five times.
-func ExampleKeyedLimiter() {
+func ExampleLimiter() {
 	clk := clock.NewMock()
 	members := map[string]bool{"ann": true}
-	l := &throttle.KeyedLimiter{
+	l := &keyed.Limiter{
 		Max:   100_000,
 		Clock: clk,
 		New: func(key string) throttle.Limiter {
@@ -37,9 +38,9 @@ func ExampleKeyedLimiter() {
 }
 
 // A million keys of one limit, in 26 MB.
-func ExampleKeyedBuckets() {
+func ExampleBuckets() {
 	clk := clock.NewMock()
-	l := throttle.NewKeyedBuckets(throttle.BucketsConfig{
+	l := keyed.NewBuckets(keyed.BucketsConfig{
 		Limit: throttle.Limit{Name: "per client", Count: 10, Per: time.Second, Burst: 2},
 		Max:   1_000_000,
 	}, clk)

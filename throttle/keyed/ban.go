@@ -1,4 +1,4 @@
-package throttle
+package keyed
 
 import (
 	"context"
@@ -7,9 +7,10 @@ import (
 	"time"
 
 	"github.com/heed-go/heed/internal/ticks"
+	"github.com/heed-go/heed/throttle"
 )
 
-// A BanConfig says whom a Penalty punishes, and how.
+// A BanConfig says which keys a Ban punishes, and how.
 type BanConfig struct {
 	Name        string        // shown as Decision.Policy during a penalty; "": "penalty"
 	Refusals    int           // refusals that make a penalty; must be positive
@@ -24,15 +25,15 @@ type BanConfig struct {
 func (s BanConfig) Validate() error {
 	switch {
 	case s.Refusals <= 0:
-		return fmt.Errorf("throttle: ban %q: Refusals is %d: it must be positive", s.Name, s.Refusals)
+		return fmt.Errorf("keyed: ban %q: Refusals is %d: it must be positive", s.Name, s.Refusals)
 	case s.Within <= 0 || s.Duration <= 0:
-		return fmt.Errorf("throttle: ban %q: Within is %v and Duration %v: they must be positive", s.Name, s.Within, s.Duration)
+		return fmt.Errorf("keyed: ban %q: Within is %v and Duration %v: they must be positive", s.Name, s.Within, s.Duration)
 	case s.MaxDuration != 0 && s.MaxDuration < s.Duration:
-		return fmt.Errorf("throttle: ban %q: MaxDuration is %v: it must not be less than Duration, which is %v; or 0 for Duration", s.Name, s.MaxDuration, s.Duration)
+		return fmt.Errorf("keyed: ban %q: MaxDuration is %v: it must not be less than Duration, which is %v; or 0 for Duration", s.Name, s.MaxDuration, s.Duration)
 	case s.ForgetAfter != 0 && s.ForgetAfter < s.Within:
-		return fmt.Errorf("throttle: ban %q: ForgetAfter is %v: it must not be less than Within, which is %v", s.Name, s.ForgetAfter, s.Within)
+		return fmt.Errorf("keyed: ban %q: ForgetAfter is %v: it must not be less than Within, which is %v", s.Name, s.ForgetAfter, s.Within)
 	case s.MaxKeys < 0:
-		return fmt.Errorf("throttle: ban %q: MaxKeys is %d: it must be positive, or 0 for 65,536", s.Name, s.MaxKeys)
+		return fmt.Errorf("keyed: ban %q: MaxKeys is %d: it must be positive, or 0 for 65,536", s.Name, s.MaxKeys)
 	}
 	return nil
 }
@@ -56,7 +57,7 @@ func (s BanConfig) Validate() error {
 // be forgotten for the sake of names that he made up. The limiter inside refuses them
 // all the same.
 type Ban struct {
-	limiter Limiter
+	limiter throttle.Limiter
 	config  BanConfig
 	time    ticks.Timeline
 
@@ -81,12 +82,12 @@ func (o *banState) evictableAt(now int64) int64 { return max(o.forgetAt, now) }
 
 // NewBan returns a limiter around l. A nil clk is the system clock; it is read
 // where l says nothing of the time. It panics if s is invalid or l is nil.
-func NewBan(l Limiter, s BanConfig, clk Clock) *Ban {
+func NewBan(l throttle.Limiter, s BanConfig, clk throttle.Clock) *Ban {
 	if err := s.Validate(); err != nil {
-		panic(err.Error() + " (NewPenalty)")
+		panic(err.Error() + " (NewBan)")
 	}
 	if l == nil {
-		panic("throttle: NewBan: the limiter is nil")
+		panic("keyed: NewBan: the limiter is nil")
 	}
 	if s.Name == "" {
 		s.Name = "ban"
@@ -101,16 +102,16 @@ func NewBan(l Limiter, s BanConfig, clk Clock) *Ban {
 	return &Ban{limiter: l, config: s, time: ticks.NewTimeline(clk)}
 }
 
-// Reserve implements Limiter. The Wait of a refusal that begins a penalty includes it.
-func (p *Ban) Reserve(ctx context.Context, c Claim) (Decision, error) {
+// Reserve implements throttle.Limiter. The Wait of a refusal that begins a penalty includes it.
+func (p *Ban) Reserve(ctx context.Context, c throttle.Claim) (throttle.Decision, error) {
 	until := p.bannedUntil(c.Key)
-	dryRun := until != noReading && p.time.Read(c.Now) < until
+	dryRun := until != ticks.Never && p.time.Read(c.Now) < until
 	d, now, err := p.reserveInner(ctx, c, dryRun)
 	if dryRun && err == nil && now >= until { // the limiter has seen a later reading
 		d, now, err = p.reserveInner(ctx, c, false)
 	}
 	if err != nil {
-		return Decision{}, err
+		return throttle.Decision{}, err
 	}
 	if now >= until && !d.OK && !c.DryRun && !c.Waits {
 		until = p.countRefusal(c.Key, now)
@@ -122,38 +123,38 @@ func (p *Ban) Reserve(ctx context.Context, c Claim) (Decision, error) {
 }
 
 // reserveInner asks the limiter inside, and returns its reading of the clock as well.
-func (p *Ban) reserveInner(ctx context.Context, c Claim, dryRun bool) (Decision, int64, error) {
+func (p *Ban) reserveInner(ctx context.Context, c throttle.Claim, dryRun bool) (throttle.Decision, int64, error) {
 	c.DryRun = c.DryRun || dryRun
 	d, err := p.limiter.Reserve(ctx, c)
 	if err != nil {
-		return Decision{}, 0, err
+		return throttle.Decision{}, 0, err
 	}
 	return d, p.time.Read(d.At), nil
 }
 
 // banned returns the refusal of a claim that d is the answer to, were it not for a
 // penalty. It waits for both.
-func (p *Ban) banned(d Decision, until, now int64) Decision {
+func (p *Ban) banned(d throttle.Decision, until, now int64) throttle.Decision {
 	left := time.Duration(ticks.Sub(until, now))
 	if d.OK {
 		d.Wait = 0
 	}
+	d = d.AsRefusal()
 	if left > d.Wait {
 		d.Wait, d.Policy = left, p.config.Name
 	}
-	d.OK, d.Remaining, d.subGrant = false, 0, nil
 	d.ResetAfter = max(d.ResetAfter, left)
 	return d
 }
 
-// bannedUntil returns the end of the latest penalty of key; noReading: it had none.
+// bannedUntil returns the end of the latest penalty of key; ticks.Never: it had none.
 func (p *Ban) bannedUntil(key string) int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if o, ok := p.keys.byKey[key]; ok {
 		return o.until
 	}
-	return noReading
+	return ticks.Never
 }
 
 // countRefusal counts a refusal of key at now, and returns the end of its penalty.
@@ -163,7 +164,7 @@ func (p *Ban) countRefusal(key string, now int64) (until int64) {
 	o, ok := p.keys.byKey[key]
 	if !ok {
 		if o = p.track(key, now); o == nil {
-			return noReading
+			return ticks.Never
 		}
 	}
 	if now >= o.forgetAt {
@@ -184,13 +185,13 @@ func (p *Ban) track(key string, now int64) *banState {
 	if p.keys.len() >= p.config.MaxKeys && !p.keys.evict(now, (*banState).evictableAt) {
 		return nil
 	}
-	o := &banState{until: noReading, forgetAt: noReading}
-	p.keys.add(o, key, noReading)
+	o := &banState{until: ticks.Never, forgetAt: ticks.Never}
+	p.keys.add(o, key, ticks.Never)
 	return o
 }
 
 func (o *banState) reset() {
-	o.refusals, o.oldest, o.until, o.duration = o.refusals[:0], 0, noReading, 0
+	o.refusals, o.oldest, o.until, o.duration = o.refusals[:0], 0, ticks.Never, 0
 }
 
 // count notes a refusal at now. It reports whether that makes a penalty, and then
@@ -209,18 +210,20 @@ func (o *banState) count(now int64, s BanConfig) bool {
 	return true
 }
 
-// Cancel implements Limiter.
-func (p *Ban) Cancel(ctx context.Context, c Claim, d Decision) { p.limiter.Cancel(ctx, c, d) }
-
-// Observe implements Observer.
-func (p *Ban) Observe(ctx context.Context, c Claim, d Decision, f Feedback) {
-	Observe(ctx, p.limiter, c, d, f)
+// Cancel implements throttle.Limiter.
+func (p *Ban) Cancel(ctx context.Context, c throttle.Claim, d throttle.Decision) {
+	p.limiter.Cancel(ctx, c, d)
 }
 
-// Local implements Local.
-func (p *Ban) NonBlocking() bool { return IsNonBlocking(p.limiter) }
+// Observe implements throttle.Observer.
+func (p *Ban) Observe(ctx context.Context, c throttle.Claim, d throttle.Decision, f throttle.Feedback) {
+	throttle.Observe(ctx, p.limiter, c, d, f)
+}
 
-// Idle implements Idler.
+// NonBlocking implements throttle.NonBlocking.
+func (p *Ban) NonBlocking() bool { return throttle.IsNonBlocking(p.limiter) }
+
+// Evictable implements throttle.Evictable.
 func (p *Ban) Evictable(now time.Time) bool {
 	p.mu.Lock()
 	n := p.keys.len()
@@ -228,5 +231,15 @@ func (p *Ban) Evictable(now time.Time) bool {
 		n--
 	}
 	p.mu.Unlock()
-	return n == 0 && allEvictable(now, p.limiter)
+	if n > 0 {
+		return false
+	}
+	evictable, _ := throttle.IsEvictable(p.limiter, "", now)
+	return evictable
 }
+
+// HoldsUntilEnd implements throttle.Holder.
+func (p *Ban) HoldsUntilEnd() bool { return throttle.HoldsUntilEnd(p.limiter) }
+
+// CountsRefusals implements throttle.RefusalCounter.
+func (*Ban) CountsRefusals() bool { return true }

@@ -1,4 +1,4 @@
-package throttle_test
+package keyed_test
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttle/keyed"
 )
 
 func ask(t *testing.T, l throttle.Limiter, key string, n int64) throttle.Decision {
@@ -24,9 +25,9 @@ func bucketsOf(l throttle.Limit, clk throttle.Clock) func(string) throttle.Limit
 	return func(string) throttle.Limiter { return throttle.NewTokenBucket(l, clk) }
 }
 
-func TestKeyedLimiter_limitsEachKeySeparately(t *testing.T) {
+func TestLimiter_limitsEachKeySeparately(t *testing.T) {
 	clk := clock.NewMock()
-	k := &throttle.KeyedLimiter{Clock: clk, New: func(key string) throttle.Limiter {
+	k := &keyed.Limiter{Clock: clk, New: func(key string) throttle.Limiter {
 		switch key {
 		case "root":
 			return throttle.AllowAll
@@ -47,10 +48,10 @@ func TestKeyedLimiter_limitsEachKeySeparately(t *testing.T) {
 	require.Equal(t, 4, k.Len())
 }
 
-func TestKeyedLimiter_evictsUnusedLimitersFirst(t *testing.T) {
+func TestLimiter_evictsUnusedLimitersFirst(t *testing.T) {
 	clk := clock.NewMock()
 	made := map[string]int{}
-	k := &throttle.KeyedLimiter{Clock: clk, Max: 3, New: func(key string) throttle.Limiter {
+	k := &keyed.Limiter{Clock: clk, Max: 3, New: func(key string) throttle.Limiter {
 		made[key]++
 		return throttle.NewTokenBucket(throttle.PerMinute(6), clk)
 	}}
@@ -69,19 +70,19 @@ func TestKeyedLimiter_evictsUnusedLimitersFirst(t *testing.T) {
 	require.Equal(t, 1, made["long"])
 }
 
-// As long as no more than Max keys are in use, nobody can tell a Keyed from limiters
+// As long as no more than Max keys are in use, nobody can tell a Limiter from limiters
 // without end, whatever is forgotten.
-func TestKeyedLimiter_evictionChangesNoDecision(t *testing.T) {
+func TestLimiter_evictionChangesNoDecision(t *testing.T) {
 	for name, build := range map[string]func(throttle.Clock) throttle.Limiter{
 		"bucket":       newBucket(20, time.Second, 3),
-		"fixed window": constantLimiter(throttle.FixedWindowConfig{Count: 3, Per: 150 * time.Millisecond}),
+		"fixed window": fixedWindow(throttle.FixedWindowConfig{Count: 3, Per: 150 * time.Millisecond}),
 		"sliding log":  slidingLog(throttle.SlidingLogConfig{Limit: throttle.Limit{Count: 3, Per: 150 * time.Millisecond}}),
 		"both":         allOf(newBucket(20, time.Second, 3), newBucket(10, time.Second, 12)),
 	} {
 		t.Run(name, func(t *testing.T) {
 			for seed := range uint64(50) {
 				clk := &manualClock{now: time.Unix(0, 0)}
-				k := &throttle.KeyedLimiter{Clock: clk, Max: 60, New: func(string) throttle.Limiter { return build(clk) }}
+				k := &keyed.Limiter{Clock: clk, Max: 60, New: func(string) throttle.Limiter { return build(clk) }}
 				requireSameDecisions(t, k, build, clk, seed, 300)
 				require.LessOrEqual(t, k.Len(), 60)
 			}
@@ -140,13 +141,13 @@ func visibleFields(d throttle.Decision) [7]any {
 	return [7]any{d.OK, d.Degraded, d.At.UnixNano(), d.Wait, d.Limit, d.Remaining, d.ResetAfter}
 }
 
-func TestKeyedLimiter_newKeysShareTheOverflowWhenFull(t *testing.T) {
+func TestLimiter_newKeysShareTheOverflowWhenFull(t *testing.T) {
 	clk := clock.NewMock()
 	for name, overflow := range map[string]throttle.Limiter{
 		"its own": nil,
 		"given":   throttle.NewTokenBucket(throttle.PerHour(5), clk),
 	} {
-		k := &throttle.KeyedLimiter{Clock: clk, Max: 2, New: bucketsOf(throttle.PerHour(5), clk), Overflow: overflow}
+		k := &keyed.Limiter{Clock: clk, Max: 2, New: bucketsOf(throttle.PerHour(5), clk), Overflow: overflow}
 		ask(t, k, "a", 1)
 		ask(t, k, "b", 1)
 		granted := 0
@@ -165,10 +166,10 @@ func TestKeyedLimiter_newKeysShareTheOverflowWhenFull(t *testing.T) {
 	}
 }
 
-func TestKeyedLimiter_cancelReachesTheLimiterThatGranted(t *testing.T) {
+func TestLimiter_cancelReachesTheLimiterThatGranted(t *testing.T) {
 	clk := clock.NewMock()
 	var made []*fakeLimiter
-	k := &throttle.KeyedLimiter{Clock: clk, Max: 1, New: func(string) throttle.Limiter {
+	k := &keyed.Limiter{Clock: clk, Max: 1, New: func(string) throttle.Limiter {
 		s := granting(uint64(1000*len(made)), 100) // all of 100 are left: it may go
 		made = append(made, s)
 		return s
@@ -188,11 +189,11 @@ func TestKeyedLimiter_cancelReachesTheLimiterThatGranted(t *testing.T) {
 	require.Empty(t, made[2].cancelled, "a Decision of somebody else leads nowhere")
 }
 
-func TestKeyedLimiter_cancelReachesTheOverflow(t *testing.T) {
+func TestLimiter_cancelReachesTheOverflow(t *testing.T) {
 	clk := clock.NewMock()
 	for name, overflow := range map[string]*fakeLimiter{"plain": granting(7, 50), "degraded": granting(7, 50)} {
 		overflow.decision.Degraded = name == "degraded"
-		k := &throttle.KeyedLimiter{Clock: clk, Max: 1, New: alwaysBusy, Overflow: overflow}
+		k := &keyed.Limiter{Clock: clk, Max: 1, New: alwaysBusy, Overflow: overflow}
 		ask(t, k, "a", 1)
 		d := ask(t, k, "b", 1)
 		require.True(t, d.Degraded)
@@ -204,10 +205,10 @@ func TestKeyedLimiter_cancelReachesTheOverflow(t *testing.T) {
 }
 
 // A reading that is ahead of the clock makes nobody look idle.
-func TestKeyedLimiter_futureReadingsEvictNothing(t *testing.T) {
+func TestLimiter_futureReadingsEvictNothing(t *testing.T) {
 	clk := clock.NewMock()
-	k := &throttle.KeyedLimiter{Clock: clk, Max: 1, New: bucketsOf(throttle.PerMinute(6), clk), Overflow: throttle.AllowAll}
-	b := throttle.NewKeyedBuckets(throttle.BucketsConfig{Limit: throttle.PerMinute(6), Max: 1, Overflow: throttle.AllowAll}, clk)
+	k := &keyed.Limiter{Clock: clk, Max: 1, New: bucketsOf(throttle.PerMinute(6), clk), Overflow: throttle.AllowAll}
+	b := keyed.NewBuckets(keyed.BucketsConfig{Limit: throttle.PerMinute(6), Max: 1, Overflow: throttle.AllowAll}, clk)
 	for _, l := range []throttle.Limiter{k, b} {
 		ask(t, l, "a", 6)
 		for i := range 200 {
@@ -218,10 +219,10 @@ func TestKeyedLimiter_futureReadingsEvictNothing(t *testing.T) {
 }
 
 // A key that was forgotten and comes back with an older reading gets nothing twice.
-func TestKeyedLimiter_olderReadingsCreditNothingTwice(t *testing.T) {
+func TestLimiter_olderReadingsCreditNothingTwice(t *testing.T) {
 	clk := clock.NewMock()
-	k := &throttle.KeyedLimiter{Clock: clk, Max: 1, New: bucketsOf(throttle.PerMinute(6), clk)}
-	b := throttle.NewKeyedBuckets(throttle.BucketsConfig{Limit: throttle.PerMinute(6), Max: 1}, clk)
+	k := &keyed.Limiter{Clock: clk, Max: 1, New: bucketsOf(throttle.PerMinute(6), clk)}
+	b := keyed.NewBuckets(keyed.BucketsConfig{Limit: throttle.PerMinute(6), Max: 1}, clk)
 	start := clk.Now()
 	for _, l := range []throttle.Limiter{k, b} {
 		clk.Set(start)
@@ -235,11 +236,11 @@ func TestKeyedLimiter_olderReadingsCreditNothingTwice(t *testing.T) {
 	}
 }
 
-func TestKeyedLimiter_staysWithinMaxUnderContention(t *testing.T) {
+func TestLimiter_staysWithinMaxUnderContention(t *testing.T) {
 	for name, row := range map[string]struct {
 		max, keys int
 	}{"one shard": {50, 200}, "many": {5000, 20000}} {
-		k := &throttle.KeyedLimiter{Max: row.max, New: bucketsOf(throttle.Limit{Count: 1000, Per: time.Second, Burst: 2}, nil)}
+		k := &keyed.Limiter{Max: row.max, New: bucketsOf(throttle.Limit{Count: 1000, Per: time.Second, Burst: 2}, nil)}
 		var maxLen atomic.Int64
 		runGoroutines(8, func(r *rand.Rand) {
 			for range 3000 {
@@ -256,12 +257,12 @@ func TestKeyedLimiter_staysWithinMaxUnderContention(t *testing.T) {
 }
 
 // Keys that come and go under many goroutines are granted no more than their limit.
-func TestKeyedLimiter_keysObeyTheirLimitUnderContention(t *testing.T) {
+func TestLimiter_keysObeyTheirLimitUnderContention(t *testing.T) {
 	limit := throttle.Limit{Count: 2000, Per: time.Second, Burst: 4}
 	for name, l := range map[string]throttle.Limiter{
-		"KeyedLimiter": &throttle.KeyedLimiter{Max: 10, New: bucketsOf(limit, nil), Overflow: throttle.DenyAll},
-		"KeyedBuckets": throttle.NewKeyedBuckets(throttle.BucketsConfig{Limit: limit, Max: 10, Overflow: throttle.DenyAll}, nil),
-		"exact":        throttle.NewKeyedBuckets(throttle.BucketsConfig{Limit: limit, Max: 10, Overflow: throttle.DenyAll, Exact: true}, nil),
+		"Limiter": &keyed.Limiter{Max: 10, New: bucketsOf(limit, nil), Overflow: throttle.DenyAll},
+		"Buckets": keyed.NewBuckets(keyed.BucketsConfig{Limit: limit, Max: 10, Overflow: throttle.DenyAll}, nil),
+		"exact":   keyed.NewBuckets(keyed.BucketsConfig{Limit: limit, Max: 10, Overflow: throttle.DenyAll, Exact: true}, nil),
 	} {
 		start := time.Now()
 		var used [40]atomic.Int64
@@ -291,4 +292,39 @@ func runGoroutines(goroutines uint64, do func(*rand.Rand)) {
 		wg.Go(func() { do(rand.New(rand.NewPCG(id, 7))) })
 	}
 	wg.Wait()
+}
+
+func TestLimiter_holdsUntilEndOnceALimiterOfNewDoes(t *testing.T) {
+	k := &keyed.Limiter{New: func(key string) throttle.Limiter {
+		if key == "stream" {
+			return throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 1}, nil)
+		}
+		return throttle.AllowAll
+	}}
+	for _, tt := range []struct {
+		key   string
+		holds bool
+	}{{"a", false}, {"stream", true}, {"b", true}} {
+		_, err := k.Reserve(t.Context(), throttle.Claim{Key: tt.key})
+		require.NoError(t, err)
+		require.Equal(t, tt.holds, k.HoldsUntilEnd(), tt.key)
+	}
+}
+
+// A limiter that wraps others holds until the end if one of them does, and only then.
+func TestHoldsUntilEnd_isForwarded(t *testing.T) {
+	config := keyed.BanConfig{Refusals: 1, Within: time.Second, Duration: time.Second}
+	wraps := map[string]func(throttle.Limiter) throttle.Limiter{
+		"Ban": func(l throttle.Limiter) throttle.Limiter { return keyed.NewBan(l, config, nil) },
+		"Limiter, overflow": func(l throttle.Limiter) throttle.Limiter {
+			return &keyed.Limiter{New: func(string) throttle.Limiter { return throttle.AllowAll }, Overflow: l}
+		},
+		"Buckets, overflow": func(l throttle.Limiter) throttle.Limiter {
+			return keyed.NewBuckets(keyed.BucketsConfig{Limit: throttle.PerSecond(1), Overflow: l}, nil)
+		},
+	}
+	for name, wrap := range wraps {
+		require.True(t, throttle.HoldsUntilEnd(wrap(throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 1}, nil))), name)
+		require.False(t, throttle.HoldsUntilEnd(wrap(throttle.NewTokenBucket(throttle.PerSecond(1), nil))), name)
+	}
 }

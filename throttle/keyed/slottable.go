@@ -1,16 +1,19 @@
-package throttle
+package keyed
 
 import (
 	"math"
 	"strings"
 	"sync"
 	"sync/atomic"
+
+	"github.com/heed-go/heed/internal/gcra"
+	"github.com/heed-go/heed/internal/ticks"
 )
 
 // A bucketSlot is what one key has of a region: 16 bytes.
 type bucketSlot struct {
 	id  atomic.Uint64 // hash of the key; 0: no key yet
-	tat atomic.Int64  // as in TokenBucket, in ticks; closed: a key is just moving in
+	tat atomic.Int64  // see internal/gcra, in ticks; gcra.Closed: a key is just moving in
 }
 
 const (
@@ -50,10 +53,10 @@ func (r *slotTable) init(buckets int64, exact bool) {
 	}
 	for _, i := range []int{r.overflow(), r.empty()} {
 		r.slots[i].id.Store(overflowID)
-		r.slots[i].tat.Store(noReading)
+		r.slots[i].tat.Store(ticks.Never)
 	}
-	r.lastEvicted = noReading
-	r.latest.Store(noReading)
+	r.lastEvicted = ticks.Never
+	r.latest.Store(ticks.Never)
 }
 
 // overflow is the slot of all keys that found no room.
@@ -142,13 +145,13 @@ func (r *slotTable) insert(h uint64, key string, now, asOf int64) int {
 		s := &r.slots[i]
 		old := s.tat.Load()
 		used := s.id.Load() != 0
-		if used && (old >= asOf || !s.tat.CompareAndSwap(old, tatClosed)) {
+		if used && (old >= asOf || !s.tat.CompareAndSwap(old, gcra.Closed)) {
 			continue // its key is back
 		}
 		if used {
 			r.lastEvicted = max(r.lastEvicted, asOf)
 		}
-		s.tat.Store(tatClosed)
+		s.tat.Store(gcra.Closed)
 		if r.keys != nil {
 			own := strings.Clone(key) // it may be a part of something large
 			r.keys[i].Store(&own)

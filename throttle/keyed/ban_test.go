@@ -1,4 +1,4 @@
-package throttle_test
+package keyed_test
 
 import (
 	"math/rand/v2"
@@ -10,13 +10,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttle/keyed"
 )
 
-func newBan(s throttle.BanConfig, inner func(string) throttle.Limiter, clk throttle.Clock) *throttle.Ban {
-	return throttle.NewBan(&throttle.KeyedLimiter{New: inner, Clock: clk}, s, clk)
+func newBan(s keyed.BanConfig, inner func(string) throttle.Limiter, clk throttle.Clock) *keyed.Ban {
+	return keyed.NewBan(&keyed.Limiter{New: inner, Clock: clk}, s, clk)
 }
 
-var banAfterThree = throttle.BanConfig{Refusals: 3, Within: time.Second, Duration: 10 * time.Second, MaxDuration: 35 * time.Second, ForgetAfter: time.Minute}
+var banAfterThree = keyed.BanConfig{Refusals: 3, Within: time.Second, Duration: 10 * time.Second, MaxDuration: 35 * time.Second, ForgetAfter: time.Minute}
 
 func TestBan_doublesUpToMaxDuration(t *testing.T) {
 	clk := clock.NewMock()
@@ -56,7 +57,7 @@ func TestBan_resetsAfterForgetAfter(t *testing.T) {
 
 func TestBan_countsRefusalsWithinOnly(t *testing.T) {
 	clk := clock.NewMock()
-	p := throttle.NewBan(throttle.DenyAll, banAfterThree, clk)
+	p := keyed.NewBan(throttle.DenyAll, banAfterThree, clk)
 	for range 50 {
 		require.Equal(t, "blocked", ask(t, p, "slow", 1).Policy)
 		clk.Add(500 * time.Millisecond) // the third comes a second after the first
@@ -73,8 +74,8 @@ func TestBan_countsRefusalsWithinOnly(t *testing.T) {
 func TestBan_agreesWithAList(t *testing.T) {
 	for seed := range uint64(300) {
 		r, clk := rand.New(rand.NewPCG(seed, 9)), &manualClock{now: time.Unix(0, 0)}
-		s := throttle.BanConfig{Refusals: 1 + r.IntN(5), Within: 50, Duration: 20, MaxDuration: 150, ForgetAfter: 100}
-		p := throttle.NewBan(throttle.NewTokenBucket(throttle.Limit{Count: 1, Per: 10, Burst: 3}, clk), s, clk)
+		s := keyed.BanConfig{Refusals: 1 + r.IntN(5), Within: 50, Duration: 20, MaxDuration: 150, ForgetAfter: 100}
+		p := keyed.NewBan(throttle.NewTokenBucket(throttle.Limit{Count: 1, Per: 10, Burst: 3}, clk), s, clk)
 		model := throttle.NewTokenBucket(throttle.Limit{Count: 1, Per: 10, Burst: 3}, clk)
 		var list []int64
 		now, until, duration, forgetAt := int64(0), int64(-1), int64(0), int64(1<<60)
@@ -112,7 +113,7 @@ func TestBan_newKeysDoNotEvictBannedKeys(t *testing.T) {
 	clk := clock.NewMock()
 	s := banAfterThree
 	s.MaxKeys = 2
-	p := throttle.NewBan(throttle.DenyAll, s, clk)
+	p := keyed.NewBan(throttle.DenyAll, s, clk)
 	exceed := func(key string) bool {
 		for range 3 {
 			reserve(t, p, throttle.Claim{Key: key, Now: clk.Now()})
@@ -120,7 +121,7 @@ func TestBan_newKeysDoNotEvictBannedKeys(t *testing.T) {
 		return isBanned(p.Reserve(t.Context(), throttle.Claim{Key: key, Now: clk.Now(), DryRun: true}))
 	}
 	require.False(t, exceed("eve"), "Blocked says Forever, which is longer than any penalty")
-	p = throttle.NewBan(refusing(time.Millisecond), s, clk)
+	p = keyed.NewBan(refusing(time.Millisecond), s, clk)
 	require.True(t, exceed("eve"))
 	require.True(t, exceed("mallory"))
 	for i := range 100 {
@@ -134,11 +135,11 @@ func TestBan_newKeysDoNotEvictBannedKeys(t *testing.T) {
 func isBanned(d throttle.Decision, err error) bool { return err == nil && d.Policy == "ban" }
 
 func TestNewBan_panicsOnInvalidConfig(t *testing.T) {
-	for _, s := range []throttle.BanConfig{
+	for _, s := range []keyed.BanConfig{
 		{}, {Refusals: 1}, {Refusals: 1, Within: 1}, {Refusals: 1, Within: 1, Duration: 2, MaxDuration: 1}, {Refusals: 1, Within: 2, Duration: 2, ForgetAfter: 1}, {Refusals: 1, Within: 2, Duration: 2, MaxKeys: -1},
 	} {
 		require.Error(t, s.Validate())
-		require.Panics(t, func() { throttle.NewBan(throttle.DenyAll, s, nil) })
+		require.Panics(t, func() { keyed.NewBan(throttle.DenyAll, s, nil) })
 	}
-	require.Panics(t, func() { throttle.NewBan(nil, banAfterThree, nil) })
+	require.Panics(t, func() { keyed.NewBan(nil, banAfterThree, nil) })
 }

@@ -1,4 +1,9 @@
-package throttle
+// Package keyed limits each key, such as a client's address, separately and in bounded memory.
+//
+// A [Limiter] has a limiter per key, of any kind. [Buckets] has a token bucket of the same
+// limit for every key and needs a tenth of the memory. A [Ban] around either of them rejects
+// all claims of a key that keeps exceeding its limit, for longer each time.
+package keyed
 
 import (
 	"context"
@@ -8,9 +13,10 @@ import (
 	"time"
 
 	"github.com/heed-go/heed/internal/ticks"
+	"github.com/heed-go/heed/throttle"
 )
 
-// KeyedLimiter gives each key a limiter of its own, in bounded memory. It is for servers,
+// Limiter gives each key a limiter of its own, in bounded memory. It is for servers,
 // where keys are what strangers send: addresses, tokens, names.
 //
 //	ann ──▶ limiter ┐
@@ -24,7 +30,7 @@ import (
 // is known of others, nor of himself. Nothing is swept: room is made when it is
 // needed, by looking at a few limiters, and no goroutine runs.
 //
-// Where all keys have token buckets of one limit, KeyedBuckets keeps them in a tenth
+// Where all keys have token buckets of one limit, Buckets keeps them in a tenth
 // of the memory.
 //
 // Invariant: there are never more than Max limiters and 64 for the overflow, and each
@@ -34,16 +40,16 @@ import (
 // The odd case is an end that comes late. Cancel and Observe reach the limiter that
 // granted, also if that was the overflow's, or has been forgotten since. To look the
 // key up again looks right, and would give units back to whoever has its place: see
-// TestKeyedLimiter_cancelReachesTheLimiterThatGranted.
+// TestLimiter_cancelReachesTheLimiterThatGranted.
 //
-// New must be set, and no field may change once it is in use. A Keyed must not be
+// New must be set, and no field may change once it is in use. A Limiter must not be
 // copied.
-type KeyedLimiter struct {
+type Limiter struct {
 	// New makes the limiter of a key, and so decides what its limit is. No lock is
 	// held. It may be called for a key that another goroutine has just made a limiter
 	// for, or that finds no room: the limiter is then dropped unused. The limiter
-	// must answer from memory (see Local). It should read Clock.
-	New func(key string) Limiter
+	// must answer from memory (see throttle.NonBlocking). It should read Clock.
+	New func(key string) throttle.Limiter
 
 	// Max is how many limiters there may be. 0: 65,536.
 	Max int
@@ -51,9 +57,9 @@ type KeyedLimiter struct {
 	// Overflow decides for new keys when there is no room for them; its decisions
 	// are Degraded. Nil: new keys then share 64 limiters by their hash, each made by
 	// New for the first key that needs it.
-	Overflow Limiter
+	Overflow throttle.Limiter
 
-	Clock Clock // nil: the system clock; says which limiters may go
+	Clock throttle.Clock // nil: the system clock; says which limiters may go
 
 	once           sync.Once
 	time           ticks.Timeline
@@ -61,7 +67,7 @@ type KeyedLimiter struct {
 	shards         []shard
 	count          atomic.Int64  // limiters, without the overflow's
 	overflowStates [64]*keyState // the overflow's, each held by the lock of its shard
-	subGrants      subGrants
+	subGrants      throttle.SubGrants
 	holdsUntilEnd  atomic.Bool // New has returned a limiter that holds until the end
 }
 
@@ -79,7 +85,7 @@ type shard struct {
 // A keyState is what a key has.
 type keyState struct {
 	pos         tablePosition
-	subGrant    subGrant     // to the limiter
+	inner       throttle.Inner
 	activeCalls atomic.Int32 // how many Reserves are under way
 	uses        uint64       // how many have begun; held by the lock of its shard
 	start       int64        // readings before this count as this: what came before may be forgotten
@@ -87,7 +93,7 @@ type keyState struct {
 
 func (s *keyState) position() *tablePosition { return &s.pos }
 
-func (k *KeyedLimiter) init() {
+func (k *Limiter) init() {
 	k.time, k.seed = ticks.NewTimeline(k.Clock), maphash.MakeSeed()
 	n := 1
 	if k.maxLimiters() >= shardThreshold {
@@ -95,11 +101,11 @@ func (k *KeyedLimiter) init() {
 	}
 	k.shards = make([]shard, n)
 	for i := range k.shards {
-		k.shards[i].lastEvicted = noReading
+		k.shards[i].lastEvicted = ticks.Never
 	}
 }
 
-func (k *KeyedLimiter) maxLimiters() int64 {
+func (k *Limiter) maxLimiters() int64 {
 	if k.Max <= 0 {
 		return 1 << 16
 	}
@@ -107,28 +113,24 @@ func (k *KeyedLimiter) maxLimiters() int64 {
 }
 
 // Len returns how many limiters there are, without those of the overflow.
-func (k *KeyedLimiter) Len() int { return int(k.count.Load()) }
+func (k *Limiter) Len() int { return int(k.count.Load()) }
 
-// Reserve implements Limiter.
-func (k *KeyedLimiter) Reserve(ctx context.Context, c Claim) (Decision, error) {
+// Reserve implements throttle.Limiter.
+func (k *Limiter) Reserve(ctx context.Context, c throttle.Claim) (throttle.Decision, error) {
 	if _, err := c.Units(); err != nil {
-		return Decision{}, err
+		return throttle.Decision{}, err
 	}
 	k.once.Do(k.init)
 	s := k.stateOf(c)
-	if s.start != noReading && !c.Now.IsZero() && k.time.Read(c.Now) < s.start {
+	if s.start != ticks.Never && !c.Now.IsZero() && k.time.Read(c.Now) < s.start {
 		c.Now = k.time.At(s.start)
 	}
 	defer s.activeCalls.Add(-1) // also if the limiter panics
-	d, err := s.subGrant.limiter.Reserve(ctx, c)
-	if err != nil {
-		return Decision{}, err
-	}
-	return s.subGrant.wrap(d, c.DryRun), nil
+	return s.inner.Reserve(ctx, c)
 }
 
 // stateOf returns what the key of c has, and counts the call that follows.
-func (k *KeyedLimiter) stateOf(c Claim) *keyState {
+func (k *Limiter) stateOf(c throttle.Claim) *keyState {
 	h := maphash.String(k.seed, c.Key)
 	t := &k.shards[h&uint64(len(k.shards)-1)]
 	t.mu.Lock()
@@ -150,9 +152,9 @@ func (s *keyState) beginCall() {
 
 // add returns what the key of c has in t, which is made if there is room for it, and
 // otherwise what it shares at overflow. New and the limiters are called without a lock.
-func (k *KeyedLimiter) add(t *shard, overflow **keyState, c Claim) *keyState {
+func (k *Limiter) add(t *shard, overflow **keyState, c throttle.Claim) *keyState {
 	hasRoom := k.count.Load() < k.maxLimiters() || k.evict(t, c.Now)
-	var l Limiter
+	var l throttle.Limiter
 	if hasRoom {
 		l = k.newLimiter(c.Key)
 	} else {
@@ -162,7 +164,7 @@ func (k *KeyedLimiter) add(t *shard, overflow **keyState, c Claim) *keyState {
 	defer t.mu.Unlock()
 	s := t.keys.byKey[c.Key] // another goroutine may have been faster
 	if s == nil && hasRoom && k.countLimiter() {
-		s = &keyState{subGrant: subGrant{owner: &k.subGrants, limiter: l}, start: t.lastEvicted}
+		s = &keyState{inner: k.subGrants.Inner(l, false), start: t.lastEvicted}
 		t.keys.add(s, c.Key, t.lastEvicted)
 	}
 	if s == nil {
@@ -170,7 +172,7 @@ func (k *KeyedLimiter) add(t *shard, overflow **keyState, c Claim) *keyState {
 			if k.Overflow != nil {
 				l = k.Overflow
 			}
-			*overflow = &keyState{subGrant: subGrant{owner: &k.subGrants, limiter: l, degraded: true}, start: noReading}
+			*overflow = &keyState{inner: k.subGrants.Inner(l, true), start: ticks.Never}
 		}
 		s = *overflow
 	}
@@ -179,7 +181,7 @@ func (k *KeyedLimiter) add(t *shard, overflow **keyState, c Claim) *keyState {
 }
 
 // newOverflowLimiter returns the limiter for overflow if it has none yet.
-func (k *KeyedLimiter) newOverflowLimiter(t *shard, overflow **keyState, key string) Limiter {
+func (k *Limiter) newOverflowLimiter(t *shard, overflow **keyState, key string) throttle.Limiter {
 	t.mu.Lock()
 	exists := *overflow != nil
 	t.mu.Unlock()
@@ -190,7 +192,7 @@ func (k *KeyedLimiter) newOverflowLimiter(t *shard, overflow **keyState, key str
 }
 
 // countLimiter counts one limiter more. It reports false if there are Max.
-func (k *KeyedLimiter) countLimiter() bool {
+func (k *Limiter) countLimiter() bool {
 	for n := k.count.Load(); n < k.maxLimiters(); n = k.count.Load() {
 		if k.count.CompareAndSwap(n, n+1) {
 			return true
@@ -204,7 +206,7 @@ func (k *KeyedLimiter) countLimiter() bool {
 //
 // What is idle as of a reading that is ahead of the clock may still be needed, so
 // that the clock has a say.
-func (k *KeyedLimiter) evict(t *shard, asOf time.Time) bool {
+func (k *Limiter) evict(t *shard, asOf time.Time) bool {
 	now := k.time.Read(time.Time{})
 	if !asOf.IsZero() {
 		now = min(now, k.time.Read(asOf))
@@ -216,7 +218,7 @@ func (k *KeyedLimiter) evict(t *shard, asOf time.Time) bool {
 		}
 		from := ticks.Add(now, 1)
 		if s.activeCalls.Load() == 0 {
-			evictable, recheckAfter := isEvictable(s.subGrant.limiter, s.pos.key, k.time.At(now))
+			evictable, recheckAfter := throttle.IsEvictable(s.inner.Limiter(), s.pos.key, k.time.At(now))
 			if from = ticks.Add(now, int64(recheckAfter)); evictable {
 				from = now
 			}
@@ -259,15 +261,33 @@ func (t *shard) evictIfIdle(s *keyState, uses uint64, from, now int64) (evicted 
 	return false
 }
 
-// Cancel implements Limiter.
-func (k *KeyedLimiter) Cancel(ctx context.Context, c Claim, d Decision) {
-	k.subGrants.cancel(ctx, c, d)
+// Cancel implements throttle.Limiter.
+func (k *Limiter) Cancel(ctx context.Context, c throttle.Claim, d throttle.Decision) {
+	k.subGrants.Cancel(ctx, c, d)
 }
 
-// Observe implements Observer.
-func (k *KeyedLimiter) Observe(ctx context.Context, c Claim, d Decision, f Feedback) {
-	k.subGrants.observe(ctx, c, d, f)
+// Observe implements throttle.Observer.
+func (k *Limiter) Observe(ctx context.Context, c throttle.Claim, d throttle.Decision, f throttle.Feedback) {
+	k.subGrants.Observe(ctx, c, d, f)
 }
 
-// Local implements Local.
-func (k *KeyedLimiter) NonBlocking() bool { return k.Overflow == nil || IsNonBlocking(k.Overflow) }
+// NonBlocking implements throttle.NonBlocking.
+func (k *Limiter) NonBlocking() bool { return k.Overflow == nil || throttle.IsNonBlocking(k.Overflow) }
+
+// HoldsUntilEnd implements throttle.Holder. It is true once New has returned a limiter whose
+// claims last until the end.
+func (k *Limiter) HoldsUntilEnd() bool {
+	return k.holdsUntilEnd.Load() || throttle.HoldsUntilEnd(k.Overflow)
+}
+
+// newLimiter returns a limiter of New.
+func (k *Limiter) newLimiter(key string) throttle.Limiter {
+	l := k.New(key)
+	if throttle.HoldsUntilEnd(l) {
+		k.holdsUntilEnd.Store(true)
+	}
+	return l
+}
+
+// CountsRefusals implements throttle.RefusalCounter. The limiters that New makes may count them.
+func (*Limiter) CountsRefusals() bool { return true }

@@ -1,4 +1,4 @@
-package throttle_test
+package keyed_test
 
 import (
 	"context"
@@ -8,15 +8,16 @@ import (
 	"github.com/benbjohnson/clock"
 
 	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttle/keyed"
 )
 
 // Who keeps trying passwords has to wait longer and longer.
 func ExampleBan() {
 	clk := clock.NewMock()
-	logins := &throttle.KeyedLimiter{Clock: clk, New: func(string) throttle.Limiter {
+	logins := &keyed.Limiter{Clock: clk, New: func(string) throttle.Limiter {
 		return throttle.NewTokenBucket(throttle.Limit{Name: "logins", Count: 1, Per: time.Second, Burst: 2}, clk)
 	}}
-	l := throttle.NewBan(logins, throttle.BanConfig{Refusals: 2, Within: time.Minute, Duration: time.Minute, MaxDuration: time.Hour}, clk)
+	l := keyed.NewBan(logins, keyed.BanConfig{Refusals: 2, Within: time.Minute, Duration: time.Minute, MaxDuration: time.Hour}, clk)
 	for range 8 {
 		d, _ := l.Reserve(context.Background(), throttle.Claim{Key: "eve"})
 		fmt.Printf("%-5v %s: again in %v\n", d.OK, d.Policy, d.Wait)

@@ -1,4 +1,4 @@
-package throttle_test
+package keyed_test
 
 import (
 	"context"
@@ -14,26 +14,27 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttle/keyed"
 )
 
-// A table that forgets all the time answers like a TokenBucket for each key.
-func TestKeyedBuckets_evictionChangesNoDecision(t *testing.T) {
+// A table that forgets all the time answers like a throttle.TokenBucket for each key.
+func TestBuckets_evictionChangesNoDecision(t *testing.T) {
 	l := throttle.Limit{Count: 20, Per: time.Second, Burst: 3}
 	build := func(clk throttle.Clock) throttle.Limiter { return throttle.NewTokenBucket(l, clk) }
 	for seed := range uint64(100) {
 		for _, exact := range []bool{false, true} {
 			clk := &manualClock{now: time.Unix(0, 0)}
-			b := throttle.NewKeyedBuckets(throttle.BucketsConfig{Limit: l, Max: 60, Exact: exact}, clk)
+			b := keyed.NewBuckets(keyed.BucketsConfig{Limit: l, Max: 60, Exact: exact}, clk)
 			requireSameDecisions(t, b, build, clk, seed, 300)
 		}
 	}
 }
 
 // A million keys at once all find room in a table for a million.
-func TestKeyedBuckets_haveRoomForMaxKeys(t *testing.T) {
+func TestBuckets_haveRoomForMaxKeys(t *testing.T) {
 	for _, n := range []int{1, 8, 100, 5000, 1 << 17} {
 		clk := clock.NewMock()
-		b := throttle.NewKeyedBuckets(throttle.BucketsConfig{Limit: throttle.PerHour(3), Max: n}, clk)
+		b := keyed.NewBuckets(keyed.BucketsConfig{Limit: throttle.PerHour(3), Max: n}, clk)
 		overflowed := 0
 		for i := range n {
 			if ask(t, b, strconv.Itoa(i), 1).Degraded {
@@ -47,9 +48,9 @@ func TestKeyedBuckets_haveRoomForMaxKeys(t *testing.T) {
 	}
 }
 
-func TestKeyedBuckets_newKeysShareABucketWhenFull(t *testing.T) {
+func TestBuckets_newKeysShareABucketWhenFull(t *testing.T) {
 	clk := clock.NewMock()
-	b := throttle.NewKeyedBuckets(throttle.BucketsConfig{Limit: throttle.PerHour(3), Max: 8}, clk)
+	b := keyed.NewBuckets(keyed.BucketsConfig{Limit: throttle.PerHour(3), Max: 8}, clk)
 	overflowed, granted := 0, 0
 	var last throttle.Decision
 	for i := range 200 {
@@ -74,10 +75,10 @@ func TestKeyedBuckets_newKeysShareABucketWhenFull(t *testing.T) {
 	require.False(t, ask(t, b, "another", 1).Degraded, "there is room again")
 }
 
-func TestKeyedBuckets_cancelReachesTheOverflow(t *testing.T) {
+func TestBuckets_cancelReachesTheOverflow(t *testing.T) {
 	clk := clock.NewMock()
 	over := granting(7, 50)
-	b := withKeys(200, throttle.NewKeyedBuckets(throttle.BucketsConfig{Limit: throttle.PerHour(3), Max: 8, Overflow: over}, clk))
+	b := withKeys(200, keyed.NewBuckets(keyed.BucketsConfig{Limit: throttle.PerHour(3), Max: 8, Overflow: over}, clk))
 	over.granted = nil
 	d := ask(t, b, "late", 1)
 	require.True(t, d.Degraded)
@@ -88,9 +89,9 @@ func TestKeyedBuckets_cancelReachesTheOverflow(t *testing.T) {
 }
 
 // What a cancel gives back counts from the latest grant, whatever reading it brings.
-func TestKeyedBuckets_cancelWithAnOlderReadingStaysWithinLimit(t *testing.T) {
+func TestBuckets_cancelWithAnOlderReadingStaysWithinLimit(t *testing.T) {
 	clk := clock.NewMock()
-	b := throttle.NewKeyedBuckets(throttle.BucketsConfig{Limit: throttle.PerSecond(10)}, clk)
+	b := keyed.NewBuckets(keyed.BucketsConfig{Limit: throttle.PerSecond(10)}, clk)
 	c := throttle.Claim{Key: "a", Cost: 10, Now: clk.Now()}
 	d := reserve(t, b, c)
 	clk.Add(500 * time.Millisecond)
@@ -99,9 +100,9 @@ func TestKeyedBuckets_cancelWithAnOlderReadingStaysWithinLimit(t *testing.T) {
 	require.EqualValues(t, 8, reserve(t, b, throttle.Claim{Key: "a", DryRun: true}).Remaining)
 }
 
-func TestKeyedBuckets_chargesEvictedKeys(t *testing.T) {
+func TestBuckets_chargesEvictedKeys(t *testing.T) {
 	clk := clock.NewMock()
-	b := throttle.NewKeyedBuckets(throttle.BucketsConfig{Limit: throttle.PerSecond(10), Max: 8}, clk)
+	b := keyed.NewBuckets(keyed.BucketsConfig{Limit: throttle.PerSecond(10), Max: 8}, clk)
 	d := ask(t, b, "a", 1)
 	clk.Add(time.Second)
 	for i := range 200 {
@@ -112,10 +113,10 @@ func TestKeyedBuckets_chargesEvictedKeys(t *testing.T) {
 	require.Equal(t, 2100*time.Millisecond, ask(t, b, "a", 1).Wait)
 }
 
-func TestKeyedBuckets_extremeReadings(t *testing.T) {
+func TestBuckets_extremeReadings(t *testing.T) {
 	for _, l := range []throttle.Limit{throttle.PerSecond(3), throttle.PerSecond(1 << 40), {Count: 1, Per: 30 * 365 * 24 * time.Hour}, {Count: math.MaxInt64, Per: 1 << 60}} {
 		clk := clock.NewMock()
-		b := throttle.NewKeyedBuckets(throttle.BucketsConfig{Limit: l}, clk)
+		b := keyed.NewBuckets(keyed.BucketsConfig{Limit: l}, clk)
 		for _, now := range []time.Time{{}, time.Unix(0, 0), time.Unix(1<<40, 0), time.Unix(-1<<40, 0), clk.Now()} {
 			for _, n := range []int64{1, 1000, math.MaxInt64 / 2, math.MaxInt64} {
 				c := throttle.Claim{Key: "a", Cost: n, Now: now}
@@ -132,7 +133,7 @@ func TestKeyedBuckets_extremeReadings(t *testing.T) {
 
 // Memory per key at a hundred thousand keys, of which the table has as many slots per
 // key as at a million.
-func TestKeyedBuckets_memoryPerKeyIsSmall(t *testing.T) {
+func TestBuckets_memoryPerKeyIsSmall(t *testing.T) {
 	const n = 100_000
 	keys := make([]string, n)
 	for i := range keys {
@@ -143,7 +144,7 @@ func TestKeyedBuckets_memoryPerKeyIsSmall(t *testing.T) {
 		most  uint64
 	}{{false, 40}, {true, 110}} {
 		before := heapBytes()
-		b := throttle.NewKeyedBuckets(throttle.BucketsConfig{Limit: throttle.PerHour(3), Max: n, Exact: row.exact}, nil)
+		b := keyed.NewBuckets(keyed.BucketsConfig{Limit: throttle.PerHour(3), Max: n, Exact: row.exact}, nil)
 		for _, k := range keys {
 			b.Reserve(context.Background(), throttle.Claim{Key: k})
 		}
@@ -161,7 +162,7 @@ func heapBytes() uint64 {
 	return m.HeapAlloc
 }
 
-func BenchmarkKeyedBuckets(b *testing.B) {
+func BenchmarkBuckets(b *testing.B) {
 	const n = 1 << 20
 	r := rand.New(rand.NewPCG(1, 8))
 	zipf := rand.NewZipf(r, 1.1, 1, n-1)
@@ -169,7 +170,7 @@ func BenchmarkKeyedBuckets(b *testing.B) {
 	for i := range order {
 		order[i] = string(binary.BigEndian.AppendUint64([]byte("16 bytes"), zipf.Uint64()))
 	}
-	l := throttle.NewKeyedBuckets(throttle.BucketsConfig{Limit: throttle.PerSecond(1e6), Max: n}, nil)
+	l := keyed.NewBuckets(keyed.BucketsConfig{Limit: throttle.PerSecond(1e6), Max: n}, nil)
 	b.ReportAllocs()
 	for i := range b.N {
 		l.Reserve(context.Background(), throttle.Claim{Key: order[i&(1<<20-1)]})
