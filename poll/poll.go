@@ -1,22 +1,32 @@
-package heed
+// Package poll follows long-running operations, which a server begins when it accepts a
+// request and completes later.
+//
+//	accepted, err := client.Do(req)
+//	...
+//	resp, err := (&poll.Poller{Client: client}).Follow(ctx, accepted)
+//
+// The [Operation] in an [Error] can be stored as JSON and resumed later by another process.
+package poll
 
 import (
 	"context"
 	"net/http"
 	"time"
 
+	"github.com/heed-go/heed"
 	"github.com/heed-go/heed/backoff"
+	"github.com/heed-go/heed/internal/httpbody"
 	"github.com/heed-go/heed/quota/headers"
 	"github.com/heed-go/heed/throttle"
 )
 
-// Poller follows operations that servers accept now and finish later. The zero Poll
+// Poller follows operations that servers accept now and finish later. The zero Poller
 // is ready to use; it may be used by many goroutines at once.
 //
 //	           202, where to ask                       done
 //	Follow ──▶ pause ──▶ look ──▶ not yet? ── no ──▶ look at the result ──▶ its answer
 //	             ▲                   │ yes      │
-//	             └───────────────────┘          └─ failed ──▶ *PollError
+//	             └───────────────────┘          └─ failed ──▶ *Error
 //
 // Where to ask is said by Operation-Location, Azure-AsyncOperation, or on a 202
 // Location, and where none of them is by properties.provisioningState in the answer
@@ -25,11 +35,11 @@ import (
 // not yet. The result is then at its resourceLocation; else, after PUT and PATCH, at
 // the URL of the request; else, after POST, at Location; else it is the last answer of
 // the monitor. Whatever else is asked answers 202 until it has the result. These are
-// the rules of Azure's guidelines; Read is for others.
+// the rules of Azure's guidelines; ParseStatus is for others.
 //
 // Every look is a request of its own through Client, and so through its limits.
 type Poller struct {
-	Client *http.Client // asks; nil: NewClient(nil)
+	Client *http.Client // asks; nil: heed.NewClient(nil)
 
 	// Interval is the time between two looks where the server does not say. Nil: 1 s,
 	// half as much more each time, up to 30 s, plus or minus a tenth. Where it does
@@ -61,21 +71,21 @@ type Status struct {
 	Percent   float64 // done, 0 to 100; 0: not said
 	Done      bool    // it has ended
 	Failed    bool    // and not well
-	ResultURL string  // where the result is; "": where Poll says
+	ResultURL string  // where the result is; "": where Poller says
 }
 
 // Follow returns the result of the operation that accepted began: an answer with its
 // body to be read. Accepted is read and closed. If it began none, it is returned as it
 // came.
 //
-// An operation that ended badly, or could not be followed to its end, is a *PollError.
-// A pause that passes the deadline of ctx, or is longer than Most, is not begun.
+// An operation that ended badly, or could not be followed to its end, is an *Error.
+// A pause that passes the deadline of ctx, or is longer than MaxInterval, is not begun.
 func (p *Poller) Follow(ctx context.Context, accepted *http.Response) (*http.Response, error) {
 	body, _ := p.peekBody(accepted)
 	op, err := operationOf(accepted, body)
 	if err != nil {
 		accepted.Body.Close()
-		return nil, &PollError{Operation: op, Body: snippetOf(body), Err: err}
+		return nil, &Error{Operation: op, Body: httpbody.Snippet(body), Err: err}
 	}
 	if op.URL == "" {
 		return accepted, nil
@@ -89,7 +99,7 @@ func (p *Poller) Follow(ctx context.Context, accepted *http.Response) (*http.Res
 	return f.run()
 }
 
-// Resume is Follow for an operation that a PollError left to be resumed, or of which
+// Resume is Follow for an operation that an Error left to be resumed, or of which
 // only the URL is known. It is asked at once, unless op.Next is still to come.
 func (p *Poller) Resume(ctx context.Context, op Operation) (*http.Response, error) {
 	f := poller{Poller: p, ctx: ctx, op: op, header: p.Header, retryAfter: throttle.Forever}
@@ -104,13 +114,13 @@ type poller struct {
 	header       http.Header
 	client       *http.Client
 	intervals    int
-	lastInterval time.Duration // what Pause returned last
+	lastInterval time.Duration // what Interval returned last
 	retryAfter   time.Duration // the pause that the server asked for; 0: it did not
 }
 
 func (f *poller) run() (*http.Response, error) {
 	if f.client = f.Client; f.client == nil {
-		f.client = NewClient(nil)
+		f.client = heed.NewClient(nil)
 	}
 	for {
 		if err := f.wait(); err != nil {
@@ -138,10 +148,10 @@ func (f *poller) wait() error {
 	switch deadline, hasDeadline := f.ctx.Deadline(); {
 	case hasDeadline && time.Until(deadline) <= d:
 		return context.DeadlineExceeded
-	case f.MaxInterval >= 0 && min(d, f.retryAfter) > orDefault(f.MaxInterval, time.Hour): // what is added to said is ours
-		return ErrMaxWait
+	case f.MaxInterval >= 0 && min(d, f.retryAfter) > orDefault(f.MaxInterval, time.Hour): // what is added to retryAfter is ours
+		return heed.ErrMaxWait
 	}
-	return sleep(f.ctx, f.Clock, d)
+	return httpbody.Sleep(f.ctx, f.Clock, d)
 }
 
 // poll learns from an answer. If it is the last one, it returns the result.
@@ -163,7 +173,7 @@ func (f *poller) poll(resp *http.Response) (done bool, result *http.Response, er
 		f.schedule(resp)
 		return false, nil, nil
 	case err == nil && state.Failed:
-		err = ErrOperationFailed
+		err = ErrFailed
 	case err == nil:
 		result, err = f.result(resp, state)
 	}
@@ -178,7 +188,7 @@ func (f *poller) poll(resp *http.Response) (done bool, result *http.Response, er
 // nothing of that.
 func (f *poller) parseStatus(resp *http.Response, body []byte) (Status, error) {
 	if resp.StatusCode >= 400 {
-		if r := headers.Parse(resp.StatusCode, resp.Header, f.now()); r.HasRetryAfter && Retryable(resp.Request, resp, nil) {
+		if r := headers.Parse(resp.StatusCode, resp.Header, f.now()); r.HasRetryAfter && heed.Retryable(resp.Request, resp, nil) {
 			return Status{Status: f.op.Status, Percent: f.op.Percent}, nil
 		}
 		return Status{Status: f.op.Status, Percent: f.op.Percent}, statusError(resp.StatusCode)
@@ -243,7 +253,7 @@ func (f *poller) fail(err error, body []byte) error {
 	if f.ctx.Err() != nil {
 		err = context.Cause(f.ctx)
 	}
-	return &PollError{Operation: f.op, Body: snippetOf(body), Err: err}
+	return &Error{Operation: f.op, Body: httpbody.Snippet(body), Err: err}
 }
 
 func (p *Poller) now() time.Time { return throttle.ClockOr(p.Clock).Now() }

@@ -1,4 +1,4 @@
-package heed
+package poll
 
 import (
 	"net/http"

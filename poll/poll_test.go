@@ -1,4 +1,4 @@
-package heed
+package poll
 
 import (
 	"bytes"
@@ -13,12 +13,13 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/heed-go/heed"
 	"github.com/heed-go/heed/backoff"
 	"github.com/stretchr/testify/require"
 )
 
-// Pages answer by "METHOD URL": one step after the other, and the last for ever.
-// They note what was asked for, and with which headers.
+// An operationServer responds by "METHOD URL" with one step after the other, and repeats the
+// last. It records the requests and their headers.
 type operationServer struct {
 	steps      map[string][]response
 	requests   []string
@@ -59,6 +60,38 @@ type trackedBody struct {
 
 func (c trackedBody) Close() error { c.p.openBodies--; return c.ReadCloser.Close() }
 
+type response struct {
+	status  int
+	body    string
+	headers []string // name, value
+}
+
+// newResponse returns a response; headers are given as name, value.
+func newResponse(status int, body string, headers ...string) *http.Response {
+	resp := &http.Response{StatusCode: status, Header: http.Header{}, Body: http.NoBody, ContentLength: int64(len(body))}
+	for i := 0; i < len(headers); i += 2 {
+		resp.Header.Add(headers[i], headers[i+1])
+	}
+	if body != "" {
+		resp.Body = io.NopCloser(strings.NewReader(body))
+	}
+	return resp
+}
+
+// text reads and closes the body of resp.
+func text(t *testing.T, resp *http.Response) string {
+	t.Helper()
+	b, err := io.ReadAll(resp.Body)
+	require.NoError(t, err)
+	require.NoError(t, resp.Body.Close())
+	return string(b)
+}
+
+// roundTripFunc is an http.RoundTripper made of a function.
+type roundTripFunc func(*http.Request) (*http.Response, error)
+
+func (f roundTripFunc) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
 const (
 	api = "https://api.test"
 	ops = "https://ops.api.test/1"
@@ -77,7 +110,7 @@ func (p *operationServer) start(t *testing.T, method, url string, headers ...str
 }
 
 func (p *operationServer) client() *http.Client {
-	return NewClient(&Transport{Base: p, Retry: &RetryPolicy{MaxAttempts: 1}})
+	return heed.NewClient(&heed.Transport{Base: p, Retry: &heed.RetryPolicy{MaxAttempts: 1}})
 }
 
 func monitorStatus(status string) response { return response{200, `{"status":"` + status + `"}`, nil} }
@@ -165,11 +198,11 @@ func TestPoller_obeysRetryAfter(t *testing.T) {
 		start := time.Now()
 		var at []time.Duration
 		var progress []string
-		poll := &Poller{Client: p.client(), Progress: func(op Operation) {
+		poller := &Poller{Client: p.client(), Progress: func(op Operation) {
 			at = append(at, time.Since(start))
 			progress = append(progress, fmt.Sprint(op.Polls, op.Status, op.Percent))
 		}}
-		_, err := poll.Follow(t.Context(), p.start(t, "POST", api+"/"))
+		_, err := poller.Follow(t.Context(), p.start(t, "POST", api+"/"))
 		require.NoError(t, err)
 		require.Equal(t, "[1Running40 2Running0 3Running0 4Running0 5Succeeded0]", fmt.Sprint(progress))
 		for i, want := range []time.Duration{10 * time.Second, 60 * time.Second, time.Second, time.Second, 1500 * time.Millisecond} {
@@ -200,7 +233,7 @@ func TestPoller_stopsAndResumes(t *testing.T) {
 		defer cancel()
 		_, err := (&Poller{Client: p.client()}).Follow(ctx, p.start(t, "PUT", api+"/vm?sig=secret"))
 		require.ErrorIs(t, err, context.DeadlineExceeded)
-		var e *PollError
+		var e *Error
 		require.ErrorAs(t, err, &e)
 		require.True(t, e.Timeout())
 		require.Less(t, time.Since(start), 34*time.Second, "it did not sleep until the deadline")
@@ -222,8 +255,8 @@ func TestPoller_stopsAndResumes(t *testing.T) {
 func TestPoller_resumesByURL(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &operationServer{steps: map[string][]response{"GET " + ops: {{202, "", nil}, {200, "result", nil}}}}
-		poll := &Poller{Client: p.client(), Header: http.Header{"Authorization": {"Bearer x"}}}
-		resp, err := poll.Resume(t.Context(), Operation{URL: ops})
+		poller := &Poller{Client: p.client(), Header: http.Header{"Authorization": {"Bearer x"}}}
+		resp, err := poller.Resume(t.Context(), Operation{URL: ops})
 		require.NoError(t, err)
 		require.Equal(t, "result", text(t, resp))
 		require.Equal(t, "Bearer x", p.headers[1].Get("Authorization"))
@@ -239,17 +272,17 @@ func TestPoller_reportsFailures(t *testing.T) {
 		text string
 		at   time.Duration
 	}{
-		"failed":            {response{200, `{"status":"Failed","error":{"code":"Quota"}}`, nil}, Poller{}, ErrOperationFailed, `has status "Failed" after 1 polls: heed: operation failed: "{\"status\":\"Failed\"`, time.Second},
-		"cancelled":         {monitorStatus("Canceled"), Poller{}, ErrOperationFailed, "Canceled", time.Second},
-		"not found":         {response{404, "who?", nil}, Poller{}, statusError(404), `server responded 404 Not Found: "who?"`, time.Second},
-		"not found, later":  {response{404, "who?", []string{"Retry-After", "5"}}, Poller{}, statusError(404), "404 Not Found", time.Second},
-		"a failure":         {response{500, "oops", nil}, Poller{}, statusError(500), "500 Internal Server Error", time.Second},
-		"no status":         {response{200, "{}", nil}, Poller{}, errNoStatus, "set Poller.ParseStatus", time.Second},
-		"a long status":     {response{200, `{"status":"` + strings.Repeat("x", 100) + `"}`, nil}, Poller{MaxBody: 50}, errNoStatus, "Poller.MaxBody", time.Second},
-		"a wait too long":   {response{200, `{"status":"Running"}`, []string{"Retry-After", "3601"}}, Poller{}, ErrMaxWait, "Running", time.Second},
-		"a wait above Most": {response{200, `{"status":"Running"}`, []string{"Retry-After", "20"}}, Poller{MaxInterval: 19 * time.Second, Interval: backoff.Constant(2 * time.Second)}, ErrMaxWait, "Running", 2 * time.Second},
-		"cancelled caller":  {monitorStatus("Running"), Poller{}, gone, "gone home", 10 * time.Second},
-		"where to":          {response{200, `{"status":"Succeeded","resourceLocation":"file:///etc/passwd"}`, nil}, Poller{}, nil, `scheme "file"`, time.Second},
+		"failed":                   {response{200, `{"status":"Failed","error":{"code":"Quota"}}`, nil}, Poller{}, ErrFailed, `has status "Failed" after 1 polls: poll: operation failed: "{\"status\":\"Failed\"`, time.Second},
+		"cancelled":                {monitorStatus("Canceled"), Poller{}, ErrFailed, "Canceled", time.Second},
+		"not found":                {response{404, "who?", nil}, Poller{}, statusError(404), `server responded 404 Not Found: "who?"`, time.Second},
+		"not found, later":         {response{404, "who?", []string{"Retry-After", "5"}}, Poller{}, statusError(404), "404 Not Found", time.Second},
+		"a failure":                {response{500, "oops", nil}, Poller{}, statusError(500), "500 Internal Server Error", time.Second},
+		"no status":                {response{200, "{}", nil}, Poller{}, errNoStatus, "set Poller.ParseStatus", time.Second},
+		"a long status":            {response{200, `{"status":"` + strings.Repeat("x", 100) + `"}`, nil}, Poller{MaxBody: 50}, errNoStatus, "Poller.MaxBody", time.Second},
+		"a wait too long":          {response{200, `{"status":"Running"}`, []string{"Retry-After", "3601"}}, Poller{}, heed.ErrMaxWait, "Running", time.Second},
+		"a wait above MaxInterval": {response{200, `{"status":"Running"}`, []string{"Retry-After", "20"}}, Poller{MaxInterval: 19 * time.Second, Interval: backoff.Constant(2 * time.Second)}, heed.ErrMaxWait, "Running", 2 * time.Second},
+		"cancelled caller":         {monitorStatus("Running"), Poller{}, gone, "gone home", 10 * time.Second},
+		"where to":                 {response{200, `{"status":"Succeeded","resourceLocation":"file:///etc/passwd"}`, nil}, Poller{}, nil, `scheme "file"`, time.Second},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			p := &operationServer{steps: map[string][]response{
@@ -261,7 +294,7 @@ func TestPoller_reportsFailures(t *testing.T) {
 			time.AfterFunc(10*time.Second, func() { cancel(gone) })
 			tt.poll.Client = p.client()
 			_, err := tt.poll.Follow(ctx, p.start(t, "POST", api+"/"))
-			var e *PollError
+			var e *Error
 			require.ErrorAs(t, err, &e, name)
 			if tt.err != nil {
 				require.ErrorIs(t, err, tt.err, name)
@@ -282,7 +315,7 @@ func TestPoller_returnsTheCauseOfItsContext(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		p := &operationServer{steps: map[string][]response{"POST " + api + "/": {{202, "", []string{"Operation-Location", ops}}}}}
 		first := p.start(t, "POST", api+"/")
-		client := &http.Client{Transport: baseFunc(func(*http.Request) (*http.Response, error) { cancel(gone); return nil, down })}
+		client := &http.Client{Transport: roundTripFunc(func(*http.Request) (*http.Response, error) { cancel(gone); return nil, down })}
 		_, err := (&Poller{Client: client}).Follow(ctx, first)
 		require.ErrorIs(t, err, gone)
 		require.NotErrorIs(t, err, down)

@@ -1,4 +1,4 @@
-package heed_test
+package poll_test
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 
 	"github.com/heed-go/heed"
 	"github.com/heed-go/heed/backoff"
+	"github.com/heed-go/heed/poll"
 )
 
 // A scriptedTransport answers what it is asked first with the first of its answers, and so on.
@@ -41,7 +42,7 @@ func ExamplePoller() {
 		newResponse(200, `{"status":"Succeeded"}`),
 		newResponse(200, `{"name":"vm1"}`),
 	}})
-	poll := &heed.Poller{Client: client}
+	poller := &poll.Poller{Client: client}
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 
@@ -51,16 +52,16 @@ func ExamplePoller() {
 		fmt.Println(err)
 		return
 	}
-	_, err = poll.Follow(ctx, accepted)
+	_, err = poller.Follow(ctx, accepted)
 	fmt.Println(err)
 
-	var stopped *heed.PollError
+	var stopped *poll.Error
 	if !errors.As(err, &stopped) {
 		return
 	}
 	later := stopped.Operation
 	later.Next = time.Time{} // a minute has passed
-	resp, err := poll.Resume(ctx, later)
+	resp, err := poller.Resume(ctx, later)
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -69,21 +70,21 @@ func ExamplePoller() {
 	body, _ := io.ReadAll(resp.Body)
 	fmt.Println(resp.StatusCode, string(body))
 	// Output:
-	// heed: operation https://api.example.com/operations/7 after 0 polls: context deadline exceeded
+	// poll: operation https://api.example.com/operations/7 after 0 polls: context deadline exceeded
 	// 200 {"name":"vm1"}
 }
 
 // Google's operations have a name to be asked by, and say in "done" that they have
 // ended.
 func ExamplePoller_parseStatus() {
-	poll := &heed.Poller{
+	poller := &poll.Poller{
 		Client: heed.NewClient(&heed.Transport{Base: &scriptedTransport{
 			newResponse(200, `{"name":"operations/7"}`),
 			newResponse(200, `{"name":"operations/7","done":true,"response":{"size":3}}`),
 		}}),
 		Interval:    backoff.Constant(0),
 		MinInterval: 1,
-		ParseStatus: func(_ *http.Response, body []byte) (s heed.Status, err error) {
+		ParseStatus: func(_ *http.Response, body []byte) (s poll.Status, err error) {
 			var op struct {
 				Done  bool
 				Error *struct{ Message string }
@@ -94,9 +95,9 @@ func ExamplePoller_parseStatus() {
 			}
 			return s, err
 		},
-		Progress: func(op heed.Operation) { fmt.Println("look", op.Polls) },
+		Progress: func(op poll.Operation) { fmt.Println("look", op.Polls) },
 	}
-	resp, err := poll.Resume(context.Background(), heed.Operation{URL: "https://example.googleapis.com/v1/operations/7"})
+	resp, err := poller.Resume(context.Background(), poll.Operation{URL: "https://example.googleapis.com/v1/operations/7"})
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -1,4 +1,4 @@
-package heed
+package poll
 
 import (
 	"bytes"
@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/heed-go/heed/internal/httpbody"
 	"github.com/heed-go/heed/internal/httphost"
 )
 
@@ -35,25 +36,25 @@ type Operation struct {
 }
 
 var (
-	// ErrOperationFailed is matched by a PollError of an operation that ended badly. There
+	// ErrFailed is matched by an Error of an operation that ended badly. There
 	// is nothing to resume then.
-	ErrOperationFailed = errors.New("heed: operation failed")
+	ErrFailed = errors.New("poll: operation failed")
 
-	errNoStatus = errors.New("heed: the response has no status: set Poller.ParseStatus if the server reports it in another way, or Poller.MaxBody if it is long")
+	errNoStatus = errors.New("poll: the response has no status: set Poller.ParseStatus if the server reports it in another way, or Poller.MaxBody if it is long")
 )
 
-// A PollError is an operation that was not followed to a good end. It matches Err.
-type PollError struct {
+// An Error is an operation that was not followed to a good end. It matches Err.
+type Error struct {
 	Operation Operation // hand it to Poller.Resume to go on
 	Body      string    // beginning of the last answer's body, at most 256 bytes; "": there was none
-	Err       error     // why: ErrOperationFailed, ErrMaxWait, what ended the context, or what a look failed with
+	Err       error     // why: ErrFailed, heed.ErrMaxWait, what ended the context, or what a look failed with
 }
 
 // Error says how the operation stood, and why it was not followed further.
-func (e *PollError) Error() string {
-	s := "heed: operation"
+func (e *Error) Error() string {
+	s := "poll: operation"
 	if u, err := url.Parse(e.Operation.URL); err == nil && e.Operation.URL != "" {
-		s += " " + redactURL(u)
+		s += " " + httpbody.RedactURL(u)
 	}
 	if e.Operation.Status != "" {
 		s += " has status " + strconv.Quote(e.Operation.Status)
@@ -66,12 +67,19 @@ func (e *PollError) Error() string {
 }
 
 // Unwrap returns e.Err.
-func (e *PollError) Unwrap() error { return e.Err }
+func (e *Error) Unwrap() error { return e.Err }
 
 // Timeout reports whether time ran out, as net.Error understands it.
-func (e *PollError) Timeout() bool {
+func (e *Error) Timeout() bool {
 	var t interface{ Timeout() bool }
 	return errors.As(e.Err, &t) && t.Timeout()
+}
+
+// statusError is the status of a response that a Poller does not poll again after.
+type statusError int
+
+func (s statusError) Error() string {
+	return "poll: server responded " + strconv.Itoa(int(s)) + " " + http.StatusText(int(s))
 }
 
 // operationOf returns the operation that resp began; its URL is empty if it began none.
@@ -128,14 +136,14 @@ func (o *Operation) result() string {
 	return ""
 }
 
-// resolve returns where as an absolute URL, as seen from resp.
+// resolve returns ref as an absolute URL, as seen from resp.
 func resolve(resp *http.Response, ref string) (string, error) {
 	u, err := resp.Request.URL.Parse(ref)
 	if err != nil {
-		return "", fmt.Errorf("heed: the server's URL of the operation is invalid: %w", err)
+		return "", fmt.Errorf("poll: the server's URL of the operation is invalid: %w", err)
 	}
 	if u.Scheme != "https" && u.Scheme != "http" {
-		return "", fmt.Errorf("heed: the server's URL of the operation has the scheme %q: it must be http or https", u.Scheme)
+		return "", fmt.Errorf("poll: the server's URL of the operation has the scheme %q: it must be http or https", u.Scheme)
 	}
 	u.Fragment = ""
 	return u.String(), nil
@@ -247,13 +255,13 @@ func (p *Poller) peekBody(resp *http.Response) ([]byte, error) {
 	if limit <= 0 {
 		limit = 1 << 20
 	}
-	if !hasBody(resp) {
+	if !httpbody.HasBody(resp) {
 		return nil, nil
 	}
 	data, err := io.ReadAll(io.LimitReader(resp.Body, limit))
 	whole := io.MultiReader(bytes.NewReader(data), resp.Body)
 	if err != nil {
-		whole = io.MultiReader(bytes.NewReader(data), errReader{err})
+		whole = io.MultiReader(bytes.NewReader(data), httpbody.ErrReader{Err: err})
 	}
 	resp.Body = struct {
 		io.Reader
@@ -261,5 +269,3 @@ func (p *Poller) peekBody(resp *http.Response) ([]byte, error) {
 	}{whole, resp.Body}
 	return data, err
 }
-
-func snippetOf(body []byte) string { return string(body[:min(len(body), maxSnippet)]) }
