@@ -188,15 +188,3 @@ func (l *Limiter) wait(u usage, n int64) time.Duration {
 	}
 	return time.Duration(ends + l.windows.decayTime(u.current, available)) // granted in the next window
 }
-
-// readClock returns now, or the current time if now is zero, relative to the monotonic reading of
-// start.
-func (l *Limiter) readClock(now time.Time) time.Time {
-	switch {
-	case !now.IsZero():
-		return l.start.Add(now.Sub(l.start))
-	case l.clock == nil:
-		return l.start.Add(time.Since(l.start))
-	}
-	return l.clock.Now()
-}
