@@ -12,8 +12,8 @@ import (
 	"github.com/heed-go/heed/throttle/keyed"
 )
 
-// A client sends 30 requests at the top of each minute, to a limit that lets one pass
-// each second. The advice, applied, grants all of them.
+// A client sends 30 requests at the beginning of each minute, to a limit of one request per
+// second. The recommended limit grants all of them.
 func ExampleRecommend() {
 	clk := clock.NewMock()
 	limit := throttle.Limit{Count: 60, Per: time.Minute, Burst: 1}
@@ -43,7 +43,8 @@ func ExampleRecommend() {
 	// 0 refused then
 }
 
-// A login form allows 5 attempts a minute, and rings once when somebody goes on and on.
+// A login form allows 5 attempts per minute. The Alert reports a client once that keeps exceeding
+// the limit.
 func ExampleAlert() {
 	clk := clock.NewMock()
 	l := &monitor.Instrument{

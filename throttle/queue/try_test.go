@@ -75,7 +75,7 @@ func TestQueue_tryDoesNotOvertake(t *testing.T) {
 	})
 }
 
-// A Try that is refused counts as a refusal, as a wait that fails does.
+// A rejected Try counts as one rejection, as a failed wait does.
 func TestWaiter_tryCountsARefusal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ban := keyed.BanConfig{Refusals: 3, Within: time.Minute, Duration: time.Hour}
