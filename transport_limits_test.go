@@ -44,7 +44,9 @@ func TestTransport_obeysEveryLimiter(t *testing.T) {
 		"FixedWindow": func() throttle.Limiter {
 			return throttle.NewFixedWindow(throttle.FixedWindowConfig{Count: 5, Per: time.Second}, nil)
 		},
-		"Permits":    func() throttle.Limiter { return throttle.NewPermitsPerPeriod(5, time.Second, nil) },
+		"FixedWindow, from creation": func() throttle.Limiter {
+			return throttle.NewFixedWindow(throttle.FixedWindowConfig{Count: 5, Per: time.Second, Align: throttle.AtCreation}, nil)
+		},
 		"SlidingLog": func() throttle.Limiter { return throttle.NewSlidingLog(throttle.SlidingLogConfig{Limit: limit}, nil) },
 		"SlidingCounter": func() throttle.Limiter {
 			return throttle.NewSlidingCounter(throttle.SlidingCounterConfig{Limit: limit}, nil)

@@ -36,7 +36,7 @@ func TestNoAllocs(t *testing.T) {
 		{"Nginx", throttle.NewNginx(throttle.NginxConfig{Rate: 1000, Per: time.Second, Burst: 1e6, NoDelay: true}, nil), false},
 		{"FixedWindow", throttle.NewFixedWindow(throttle.FixedWindowConfig{Count: math.MaxInt32, Per: time.Second}, nil), false},
 		{"FixedWindow, each day", throttle.NewFixedWindow(throttle.FixedWindowConfig{Count: math.MaxInt32, Align: throttle.EachDay}, nil), false},
-		{"PermitsPerPeriod", throttle.NewPermitsPerPeriod(math.MaxInt32, time.Nanosecond, nil), false},
+		{"FixedWindow, from creation", throttle.NewFixedWindow(throttle.FixedWindowConfig{Count: math.MaxInt32, Per: time.Nanosecond, Align: throttle.AtCreation}, nil), false},
 		{"SlidingLog", throttle.NewSlidingLog(throttle.SlidingLogConfig{Limit: throttle.Limit{Count: 10, Per: time.Hour}}, nil), false},
 		{"SlidingLog, refusals", throttle.NewSlidingLog(throttle.SlidingLogConfig{Limit: throttle.Limit{Count: 10, Per: time.Hour}, CountRefused: true}, nil), false},
 		{"SlidingCounter", throttle.NewSlidingCounter(throttle.SlidingCounterConfig{Limit: wide}, nil), false},

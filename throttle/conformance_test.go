@@ -49,9 +49,7 @@ func TestConformance(t *testing.T) {
 		{"FixedWindow, first", constantLimiter(throttle.FixedWindowConfig{Count: 10, Per: time.Second, Align: throttle.AtFirst}), throttletest.Spec{Bound: windows(10, time.Second)}},
 		{"FixedWindow, each day", constantLimiter(throttle.FixedWindowConfig{Count: 10, Align: throttle.EachDay}), throttletest.Spec{Bound: windows(10, 24*time.Hour)}},
 		{"FixedWindow, each month", constantLimiter(throttle.FixedWindowConfig{Count: 10, Align: throttle.EachMonth}), throttletest.Spec{Bound: windows(10, 28*24*time.Hour)}},
-		{"PermitsPerPeriod", func(clk throttle.Clock) throttle.Limiter {
-			return throttle.NewPermitsPerPeriod(10, time.Second, clk)
-		}, throttletest.Spec{Bound: windows(10, time.Second)}},
+		{"FixedWindow, from creation", constantLimiter(throttle.FixedWindowConfig{Count: 10, Per: time.Second, Align: throttle.AtCreation}), throttletest.Spec{Bound: windows(10, time.Second)}},
 		// A log keeps its limit in each window it slides over: any span shorter than Per.
 		{"SlidingLog", slidingLog(throttle.SlidingLogConfig{Limit: ten}), throttletest.Spec{Bound: sliding(10, time.Second)}},
 		{"SlidingLog, gap", slidingLog(throttle.SlidingLogConfig{Limit: ten, MinGap: 10 * time.Millisecond}), throttletest.Spec{Bound: sliding(10, time.Second)}},

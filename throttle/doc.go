@@ -43,7 +43,6 @@
 //	Nginx               what nginx limit_req would decide, with its rounding
 //	TickQueue           a queue that is served at the ticks of a clock
 //	FixedWindow         n per clock window, or per window from the first claim on
-//	PermitsPerPeriod    n per period since it was made, a FixedWindow
 //	SlidingLog          n in any window, exactly; remembers each claim
 //	SlidingCounter      n in any window, nearly; remembers two numbers
 //	SubWindows          n in any window, to a k-th of it; remembers k numbers

@@ -20,11 +20,11 @@ type windowLimiter interface {
 func windowLimiters(clk Clock) map[string]windowLimiter {
 	ten := PerMinute(10)
 	return map[string]windowLimiter{
-		"FixedWindow":      NewFixedWindow(FixedWindowConfig{Count: 10, Per: time.Minute}, clk),
-		"SlidingLog":       NewSlidingLog(SlidingLogConfig{Limit: ten}, clk),
-		"SlidingCounter":   NewSlidingCounter(SlidingCounterConfig{Limit: ten}, clk),
-		"SubWindows":       NewSubWindows(SubWindowsConfig{Limit: ten, Parts: 4}, clk),
-		"PermitsPerPeriod": NewPermitsPerPeriod(10, time.Minute, clk),
+		"FixedWindow":                NewFixedWindow(FixedWindowConfig{Count: 10, Per: time.Minute}, clk),
+		"SlidingLog":                 NewSlidingLog(SlidingLogConfig{Limit: ten}, clk),
+		"SlidingCounter":             NewSlidingCounter(SlidingCounterConfig{Limit: ten}, clk),
+		"SubWindows":                 NewSubWindows(SubWindowsConfig{Limit: ten, Parts: 4}, clk),
+		"FixedWindow, from creation": NewFixedWindow(FixedWindowConfig{Count: 10, Per: time.Minute, Align: AtCreation}, clk),
 	}
 }
 
@@ -248,7 +248,7 @@ func TestNew_panicsOnInvalidConfig(t *testing.T) {
 		"nginx beyond all rates":     func() { NewNginx(NginxConfig{Rate: math.MaxInt64, Per: time.Second}, nil) },
 		"quota without a window":     func() { NewFixedWindow(FixedWindowConfig{Count: 1}, nil) },
 		"quota with two lengths":     func() { NewFixedWindow(FixedWindowConfig{Count: 1, Align: EachDay, Per: time.Hour}, nil) },
-		"quota of nothing":           func() { NewPermitsPerPeriod(0, time.Second, nil) },
+		"quota of nothing":           func() { NewFixedWindow(FixedWindowConfig{Count: 0, Per: time.Second, Align: AtCreation}, nil) },
 		"log with a long gap":        func() { NewSlidingLog(SlidingLogConfig{Limit: PerSecond(2), MinGap: time.Minute}, nil) },
 		"log with a burst":           func() { NewSlidingLog(SlidingLogConfig{Limit: Limit{Count: 2, Per: 1, Burst: 3}}, nil) },
 		"counter with a burst":       func() { NewSlidingCounter(SlidingCounterConfig{Limit: Limit{Count: 2, Per: 1, Burst: 3}}, nil) },
