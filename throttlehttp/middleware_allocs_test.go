@@ -25,7 +25,7 @@ var allocCases = map[string]struct {
 	want float64 // allocations
 }{
 	"nothing": {throttlehttp.Middleware{}, 1},
-	"limiter": {throttlehttp.Middleware{Limiter: ampleLimit()}, 3}, // the closure of the request, and in headers.Write a string and a list of values
+	"limiter": {throttlehttp.Middleware{Limiter: ampleLimit()}, 3}, // context.WithoutCancel, and in headers.Write a string and a list of values
 	"address": {throttlehttp.Middleware{Rules: []throttlehttp.Rule{{Limiter: ampleLimitPerKey(), Key: throttlehttp.IP{}.Key}}}, 4},
 	"all dialects": {throttlehttp.Middleware{
 		Dialect: headers.XRateLimit | headers.XResetAfter | headers.Draft03 | headers.Draft10,
