@@ -20,7 +20,7 @@ const (
 	PlusMinus                  // uniform around the computed delay, by a fraction of it
 )
 
-const defaultSpread = 0.5 // of PlusMinus, as in cenkalti/backoff
+const defaultSpread = 0.5 // default of Spread for PlusMinus, as in cenkalti/backoff
 
 // String returns the name of j in lower case.
 func (j Jitter) String() string {

@@ -20,10 +20,12 @@ type Request struct {
 	At time.Time
 
 	// Conn is the number of the connection, counted from 1 in order of acceptance.
-	Conn   int
+	Conn int
 
+	// Method, URL, Host, Proto and Header are those of the request. URL is the target of
+	// the request line.
 	Method string
-	URL    string // the target of the request line
+	URL    string
 	Host   string
 	Proto  string
 	Header http.Header

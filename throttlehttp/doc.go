@@ -31,10 +31,11 @@
 //	the result of an authentication            FromContext
 //	a secret, hashed                           Bearer, APIKey, APIKeyQuery, Cookie, Secrets
 //	the address of the client                  IP, and IP.Region for a country or a network
-//	an unverified statement of the client      Header, BasicUser, KeyFrom
+//	an unverified header                       Header, BasicUser
 //	the target of the request                  Method, Path, RoutePattern, Host
 //	the first of several that is known         FirstOf, with Constant last for all other requests
 //	several together                           Composite
+//	any other function                         KeyFrom
 //
 // Three rules decide whether a limit is effective:
 //

@@ -77,11 +77,12 @@ type Middleware struct {
 	// about limits are already set and may be changed. Nil means Rejection.ServeHTTP.
 	OnReject http.Handler
 
-	// FailClosed decides what happens to a request when a limiter returns an error, mostly
-	// because the store that it asks is down: false serves the request without limit, true
-	// responds with status 503. It fails open by default because the service would be down
-	// with the store otherwise; Trace.Failed reports each such request. To keep a limit
-	// meanwhile, put the limiter into a throttle.Fallback with a local one.
+	// FailClosed is what happens to a request when a limiter returns an error, usually
+	// because its store is unavailable: false serves the request without a limit, true
+	// responds with status 503. The default is false so that an outage of the store does
+	// not become an outage of the service; Trace.Failed reports each such request. To
+	// keep a limit during an outage, combine the limiter with a local one in a
+	// throttle.Fallback.
 	//
 	// The request is never served without a limit if its client can cause the failure: the
 	// client has disconnected, the cost is negative, or the store timed out when less than

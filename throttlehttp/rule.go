@@ -20,6 +20,7 @@ import (
 //		Hidden:    true,
 //	}
 type Rule struct {
+	// Limiter grants or rejects the requests. It must not be nil.
 	Limiter throttle.Limiter
 
 	// Key returns the key of a request for Limiter, which should then have a limit for each
