@@ -6,7 +6,7 @@ import (
 	"github.com/heed-go/heed/internal/ticks"
 )
 
-// advance makes idle units of the time that has passed since next.
+// advance converts the time that has passed since next to idle units.
 func (s *state) advance(p *costs, now int64) {
 	if now > s.next {
 		s.idle = min(p.maxIdle, s.idle+float64(ticks.Sub(now, s.next))/p.coolDownInterval)
@@ -14,11 +14,12 @@ func (s *state) advance(p *costs, now int64) {
 	}
 }
 
-// take uses n units as of now, from idle ones first. It returns how many of those.
+// take uses n units as of now, idle ones first, and returns how many idle ones it used.
 //
-// Who books ahead uses none that are free: they come back only by a Cancel while
-// others are in line, and would let a claim stand at the end of the line without moving
-// it, where nobody knows of it.
+// A claim that is booked ahead does not use idle units that take no time (BurstyConfig). Such
+// units exist while claims are booked only after a Cancel has returned them. A claim that used
+// them would act at next without moving next, so that later claims and Cancel could not take
+// it into account.
 func (s *state) take(p *costs, n float64, now int64) (used float64) {
 	s.advance(p, now)
 	booked := s.next > now
@@ -35,7 +36,7 @@ func (s *state) take(p *costs, n float64, now int64) (used float64) {
 	return used
 }
 
-// total returns how long n units take, of which so many are idle ones.
+// total returns how long n units take if used of them are idle units.
 func (p *costs) total(idle, n, used float64) float64 {
 	return p.cost(idle, used) + (n-used)*p.stableInterval
 }
