@@ -391,8 +391,9 @@ func (d *limitBuilder) isTighter(than *limitBuilder) bool {
 }
 
 // dropInvalid removes what is not a limit. Zeros in a response that is not a rejection mean
-// that nothing is counted. A limit of zero in a rejection counts as not stated. A reset of
-// zero together with negative counts means that the values are unknown.
+// that nothing is counted. A limit of zero in a rejection counts as not stated. A limit
+// without counts is removed if a count was negative, which means unknown, or if it has no
+// reset.
 func (l *builders) dropInvalid(throttled bool) {
 	for i := 0; i < len(l.limits); i++ {
 		d := &l.limits[i]

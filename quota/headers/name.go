@@ -139,8 +139,8 @@ func splitPoint(s []byte) int {
 	return 0
 }
 
-// parseWindowWord parses windows such as 1m, 10s and 15min. Other words are qualifiers,
-// except numbers.
+// parseWindowWord parses windows such as 1m, 10s and 15min. For other words it returns the
+// zero dictWord, which is a qualifier.
 func parseWindowWord(s []byte) dictWord {
 	digits := 0
 	for digits < len(s) && digits < 4 && isDigit(s[digits]) {
@@ -261,7 +261,8 @@ func (r *nameParser) readQualifiers(m *nameInfo) {
 			m.weakSignal = m.weakSignal || m.kind != KindNone && !m.kind.isTime()
 		case classScale:
 			if !p.consumed && p.duration == time.Second && i > r.keywordEnd && r.isQualifier(i-1) {
-				m.unit = r.text(i-1) + "_" + r.text(i) // such as request seconds
+				// seconds are a unit only together with the word before
+				m.unit = r.text(i-1) + "_" + r.text(i)
 			}
 		}
 		if !p.consumed && (p.kind == KindLimit || p.kind == KindUsed) {
