@@ -17,12 +17,13 @@ type (
 	limiter = throttle.Limiter
 )
 
-// An algorithm keeps 60 a minute, in its way.
+// An algorithm is a limiter of 60 requests per minute.
 type algorithm struct {
 	name string
 	one  func(clk) limiter
 
-	// many returns a limiter of so many clients. Nil: a Keyed of those that one returns.
+	// many returns a limiter for the given number of clients. Nil means a Keyed of the
+	// limiters that one returns.
 	many func(clk, int) limiter
 }
 

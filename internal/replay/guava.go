@@ -119,7 +119,8 @@ func (op guavaOp) replay(t *result, l throttle.Limiter, tolerance float64) error
 }
 
 // steady returns the limit of d units per second without a burst, or the nearest valid
-// limit: Per is the largest power of ten for which the Limit is valid.
+// limit. Per is the largest power of ten of seconds, up to 10^9, for which Count is less
+// than 2^53.
 func (d decimal) steady() throttle.Limit {
 	per := 1e9 // seconds
 	for per > 1 && float64(d)*per >= 1<<53 {

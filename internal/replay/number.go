@@ -52,8 +52,8 @@ func (d *decimal) UnmarshalJSON(text []byte) error {
 func (d decimal) infinite() bool { return math.IsInf(float64(d), 1) }
 
 // perSecond returns the limit of d units per second. Rates in traces have up to three
-// decimals, or are one unit in a number of nanoseconds. A rate that is too low for a Limit
-// becomes the lowest valid rate, or one unit in farFuture.
+// decimals, or are one unit in a number of nanoseconds. A lower rate becomes burst units in
+// farFuture.
 func (d decimal) perSecond(burst int64) throttle.Limit {
 	l := throttle.Limit{Count: int64(math.Round(float64(d) * 1000)), Per: 1000 * time.Second, Burst: burst}
 	if float64(d)*1000 != math.Trunc(float64(d)*1000) && math.Abs(float64(l.Count)/1000-float64(d)) > 1e-12*float64(d) {
