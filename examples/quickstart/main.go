@@ -20,7 +20,7 @@ import (
 
 // A job is n calls from c goroutines with one client.
 type job struct {
-	url         string // "": an API of our own
+	url         string // "": an API in this process
 	n, c        int
 	rate, burst int64 // of the API in this process
 }
