@@ -97,8 +97,8 @@ func wrapThrottled(perHour int, next http.Handler) http.Handler {
 	return m.RateLimit(next)
 }
 
-// ample is more requests than any measurement makes from one address. It is the maximum for
-// which a bucket is exact to the nanosecond.
+// ample is more requests than any measurement makes from one address. A bucket counts this
+// rate exactly in nanoseconds.
 const ample = 1_000_000_000
 
 // MiddlewarePairs compares ours with each peer, called directly: with all requests granted,

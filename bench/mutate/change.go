@@ -149,7 +149,7 @@ func (f *finder) offByOne(n *ast.BasicLit) {
 	}
 }
 
-// deleteFrom deletes each statement that can be missing.
+// deleteFrom deletes each statement that is not required to compile.
 func (f *finder) deleteFrom(list []ast.Stmt) {
 	for _, s := range list {
 		switch s := s.(type) {
