@@ -23,8 +23,8 @@
 //   - Reserve can fail. If its error matches [ErrUncertain], the units may have been taken.
 //
 // [AllOf] and [Store.Ban] ask several limits for one key in one round trip, and take no
-// units unless all limits grant the claim. throttle.Soft, Shadow and Adaptive wrap limiters
-// of this package as they wrap limiters in memory.
+// units unless all limits grant the claim. throttle.Borrowing, SoftLimit, Shadow and
+// Adaptive wrap limiters of this package as they wrap limiters in memory.
 //
 // # Storage
 //

@@ -154,7 +154,7 @@ func countUselessWaits(s trial) {
 	}
 }
 
-// succeeds reads an answer to its end, as a caller should.
+// succeeds reads a response to its end, as a caller should.
 func succeeds(resp *http.Response, err error) bool {
 	if err != nil {
 		return false

@@ -150,7 +150,7 @@ func work(addr string, length time.Duration) {
 	check(json.NewEncoder(os.Stdout).Encode(sum))
 }
 
-// claimUntil asks again and again.
+// claimUntil makes claims until the time is over.
 func claimUntil(ctx context.Context, l throttle.Limiter, start time.Time, length time.Duration) claimCounts {
 	t := claimCounts{First: start}
 	for time.Since(start) < length {
