@@ -9,20 +9,20 @@ import (
 	"time"
 )
 
-// A Result is what the rounds of one pair came to. Heed and Theirs are medians in
-// nanoseconds per operation; the ratios are of samples of the same round.
+// A Result holds the figures of one pair. Heed and Theirs are medians in nanoseconds per
+// operation; the ratios are of samples of the same round.
 type Result struct {
 	Pair                      Pair
 	Procs                     int // goroutines, and GOMAXPROCS
 	Heed, Theirs              float64
 	Ratio, MinRatio, MaxRatio float64
 	HeedAllocs, PeerAllocs    uint64 // per operation
-	HeedBytes, PeerBytes      uint64 // likewise, allocated
+	HeedBytes, PeerBytes      uint64 // bytes allocated per operation
 }
 
-// Compare measures every pair with each number of goroutines. All of them take
-// part in each round, so that what disturbs the machine disturbs them alike, and
-// who goes first changes with the round.
+// Compare measures every pair with each number of goroutines. Each round measures all of
+// them, so that other load on the machine affects them equally. The order of the two sides
+// alternates between rounds.
 func Compare(pairs []Pair, procs []int, rounds int, perSample time.Duration) ([]Result, error) {
 	runs := make([]*run, 0, len(pairs)*len(procs))
 	for _, n := range procs {
@@ -44,7 +44,7 @@ func Compare(pairs []Pair, procs []int, rounds int, perSample time.Duration) ([]
 	return results, nil
 }
 
-// run collects the samples of one pair.
+// A run collects the samples of one pair.
 type run struct {
 	pair         Pair
 	procs        int
@@ -54,7 +54,7 @@ type run struct {
 type sample struct {
 	ns     float64 // per operation
 	allocs uint64  // per operation
-	bytes  uint64  // likewise, allocated
+	bytes  uint64  // bytes allocated per operation
 }
 
 func (r *run) round(peerFirst bool, d time.Duration) error {
@@ -89,12 +89,12 @@ func (r *run) result() Result {
 	}
 }
 
-// maxOps ends the search for a long enough sample when a side takes no time at all.
+// maxOps limits the search for a sufficiently long sample if an operation takes no time.
 const maxOps = 1 << 30
 
-// measure runs s for about d and returns what one operation costs. With a single
-// goroutine that is processor time, which others on the machine do not add to;
-// with several it is wall time, since waiting for each other is part of it.
+// measure runs s for about d and returns the cost of one operation. With one goroutine the
+// time is CPU time, which does not depend on other load. With several goroutines it is wall
+// time, because it includes the time in which they wait for each other.
 func measure(s Side, procs int, d time.Duration, granted bool) (sample, error) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(procs))
 	clock := ProcessorTime
@@ -119,7 +119,7 @@ func measure(s Side, procs int, d time.Duration, granted bool) (sample, error) {
 	}
 }
 
-// runParallel has each of procs goroutines do n operations.
+// runParallel runs n operations on each of procs goroutines.
 func runParallel(s Side, procs, n int) int {
 	if procs == 1 {
 		return s(n)
@@ -145,7 +145,8 @@ func medianOf(samples []sample) float64 {
 	return median(ns)
 }
 
-// median sorts a copy; of an even number it is the mean of the middle two.
+// median returns the median of values, which it does not modify. For an even number of
+// values it is the mean of the middle two.
 func median(values []float64) float64 {
 	v := slices.Sorted(slices.Values(values))
 	return (v[(len(v)-1)/2] + v[len(v)/2]) / 2

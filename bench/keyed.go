@@ -13,8 +13,8 @@ import (
 	"github.com/heed-go/heed/throttle/keyed"
 )
 
-// Keys are a million different keys of 16 bytes, and an order to ask for them in which
-// some are asked for much more often than others.
+// Keys holds a million different keys of 16 bytes, and an order of accesses in which some
+// keys are much more frequent than others.
 type Keys struct {
 	all   string
 	order []uint32
@@ -22,8 +22,8 @@ type Keys struct {
 
 const clientBytes = 16
 
-// NewKeys returns keys in an order by Zipf's law: the i-th most frequent one is asked
-// for in proportion to i to the power of -1.1.
+// NewKeys returns keys in an order by Zipf's law: the i-th most frequent key has a
+// frequency proportional to i^-1.1.
 func NewKeys() Keys {
 	const n = 1 << 20
 	b := make([]byte, 0, n*clientBytes)
@@ -39,22 +39,22 @@ func NewKeys() Keys {
 	return k
 }
 
-// Len returns how many different keys there are.
+// Len returns the number of different keys.
 func (k Keys) Len() int { return len(k.all) / clientBytes }
 
 // Key returns the i-th key.
 func (k Keys) Key(i int) string { return k.all[i*clientBytes : (i+1)*clientBytes] }
 
-// Next returns the i-th key to ask for.
+// Next returns the key of the i-th access.
 func (k Keys) Next(i int) string { return k.Key(int(k.order[i&(len(k.order)-1)])) }
 
 var zipfKeys = sync.OnceValue(NewKeys)
 
-// perKey is enough for whatever a benchmark asks of the most frequent key. The peer
-// has it for an hour: when its interval is over it adds far fewer tokens than it says.
+// perKey is more than the benchmarks use of the most frequent key. The peer has this limit
+// per hour: after its interval it adds fewer tokens than configured.
 const perKey = 100_000_000
 
-// keyedPairs compares limits per key, when a million keys are known already.
+// keyedPairs compares limiters per key after a million keys have been used.
 func keyedPairs() []Pair {
 	return []Pair{{
 		Work: "a million keys, zipf", Call: "keyed.Buckets Reserve", Peer: "sethvargo/go-limiter Take", Granted: true,
@@ -87,7 +87,7 @@ func takeKey() func(string) bool {
 	}
 }
 
-// warmedUp returns ask after every key has been asked for once.
+// warmedUp returns ask after it was called once for every key.
 func warmedUp(ask func(string) bool) func(string) bool {
 	k := zipfKeys()
 	for i := range k.Len() {
@@ -96,7 +96,7 @@ func warmedUp(ask func(string) bool) func(string) bool {
 	return ask
 }
 
-// askInOrder returns a Side that asks for keys, beginning anywhere in their order.
+// askInOrder returns a Side that accesses keys in order, beginning at a random position.
 func askInOrder(ready func() func(string) bool) Side {
 	return func(n int) (granted int) {
 		ask, k, from := ready(), zipfKeys(), rand.IntN(1<<22)

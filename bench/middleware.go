@@ -28,15 +28,15 @@ import (
 	"github.com/heed-go/heed/throttlehttp"
 )
 
-// A Middleware limits each address to so many requests an hour, and says in headers
-// how that stands.
+// A Middleware limits each address to a number of requests per hour, and states the limit
+// in headers.
 type Middleware struct {
 	Name string
 	Wrap func(perHour int, next http.Handler) http.Handler
 }
 
-// Middlewares returns ours first, in two dialects, and then the peers, each as its
-// documentation sets it up for limits by address in memory.
+// Middlewares returns ours first, in two dialects, and then the peers, each configured as
+// in its documentation for limits by address in memory.
 func Middlewares() []Middleware {
 	return []Middleware{
 		{"heed", heedMiddleware(0)},
@@ -98,12 +98,12 @@ func wrapThrottled(perHour int, next http.Handler) http.Handler {
 	return m.RateLimit(next)
 }
 
-// ample is more than is asked of one address while anything is measured, and what a
-// bucket can still count by the nanosecond.
+// ample is more requests than any measurement makes from one address. A bucket counts this
+// rate exactly in nanoseconds.
 const ample = 1_000_000_000
 
-// MiddlewarePairs returns ours beside each peer, called directly: with everything
-// granted, and with everything refused.
+// MiddlewarePairs compares ours with each peer, called directly: with all requests granted,
+// and with all requests rejected.
 func MiddlewarePairs() (pairs []Pair) {
 	all := Middlewares()
 	for _, theirs := range all[2:] {
@@ -117,8 +117,8 @@ func MiddlewarePairs() (pairs []Pair) {
 	return pairs
 }
 
-// ServerPairs returns requests over a server in memory, with each middleware and with
-// none: the difference is what a middleware costs.
+// ServerPairs measures requests to a server in memory with each middleware and with none;
+// the difference is the cost of the middleware.
 func ServerPairs() (pairs []Pair) {
 	bare := Middleware{"none", func(_ int, next http.Handler) http.Handler { return next }}
 	for _, m := range Middlewares() {
@@ -128,8 +128,8 @@ func ServerPairs() (pairs []Pair) {
 	return pairs
 }
 
-// HeaderCounts returns how many headers m adds to an answer, one that is granted and one that
-// is refused.
+// HeaderCounts returns the number of headers that m adds to a granted and to a rejected
+// response.
 func (m Middleware) HeaderCounts() (granted, refused int) {
 	h := m.Wrap(2, okHandler)
 	for range 2 {
@@ -148,7 +148,7 @@ func (m Middleware) HeaderCounts() (granted, refused int) {
 	return granted, len(w.header)
 }
 
-// okHandler is a handler that says what any handler does, and no more.
+// okHandler is a minimal handler.
 var okHandler = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 	w.Header()["Content-Type"] = plainText
 	w.WriteHeader(http.StatusOK)
@@ -156,7 +156,7 @@ var okHandler = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 
 var plainText = []string{"text/plain"}
 
-// clientRequests are requests of a thousand clients, which nobody changes.
+// clientRequests are requests of a thousand clients. They are not modified.
 var clientRequests = sync.OnceValue(func() []*http.Request {
 	all := make([]*http.Request, 1000)
 	for i := range all {
@@ -166,7 +166,7 @@ var clientRequests = sync.OnceValue(func() []*http.Request {
 	return all
 })
 
-// A statusWriter is a ResponseWriter that costs next to nothing.
+// A statusWriter is a ResponseWriter with negligible cost.
 type statusWriter struct {
 	header http.Header
 	status int
@@ -176,7 +176,7 @@ func (a *statusWriter) Header() http.Header         { return a.header }
 func (a *statusWriter) WriteHeader(status int)      { a.status = status }
 func (a *statusWriter) Write(p []byte) (int, error) { return len(p), nil }
 
-// serve calls the handler of m directly. A limit of one is used up before.
+// serve calls the handler of m directly. A limit of one request is exhausted first.
 func serve(m Middleware, perHour int) Side {
 	handler := sync.OnceValue(func() http.Handler {
 		h := m.Wrap(perHour, okHandler)
@@ -201,7 +201,7 @@ func serveAll(h http.Handler, n int) (granted int) {
 }
 
 // overServer sends requests over one connection to a server in memory, and reads the
-// answers with as little as possible of its own.
+// responses at minimal cost.
 func overServer(m Middleware) Side {
 	server := sync.OnceValue(func() *memhttp.Server { return memhttp.NewServer(m.Wrap(ample, okHandler)) })
 	return func(n int) (granted int) {

@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Every side does what its figures are about.
+// Every side does the work that its figures describe.
 func TestMiddlewares_doTheSameWork(t *testing.T) {
 	for _, m := range Middlewares() {
 		require.Equal(t, 3000, serve(m, ample)(3000), m.Name)

@@ -1,29 +1,37 @@
-// Package bench measures heed beside its peers: the same work, in one process,
-// by turns.
+// Package bench compares the performance of heed with that of its peers: the same work, in
+// one process, in alternation.
 //
-// Absolute figures of two runs cannot be compared, for the machine differs from
-// minute to minute; two samples taken right after each other can. So every figure
-// of BENCHMARKS.md is the median of ratios, each of two neighbouring samples.
-// `make bench` writes that file; `go test -bench .` shows single pairs.
+// Absolute figures of two runs cannot be compared, because the load of the machine varies;
+// two consecutive samples can. Therefore each figure in BENCHMARKS.md is the median of
+// ratios of two consecutive samples. `make bench` writes that file; `go test -bench .`
+// measures single pairs.
 package bench
 
 import "slices"
 
-// A Side does n operations, one after another, and returns how many of them were
-// granted. It is called by several goroutines at once.
+// A Side runs n operations in sequence, and returns how many of them were granted. It is
+// called concurrently.
 type Side func(n int) (granted int)
 
 // A Pair is the same work for heed and for a peer.
 type Pair struct {
-	Work    string // what is done
-	Call    string // the call of ours that does it
-	Peer    string // the call of theirs
-	Granted bool   // whether each operation is granted, or none
-	Heed    Side
-	Theirs  Side
+	// Work describes the operation.
+	Work string
+
+	// Call is the function of ours that is called.
+	Call string
+
+	// Peer is the function of the peer that is called.
+	Peer string
+
+	// Granted reports whether all operations are granted; otherwise none is.
+	Granted bool
+
+	Heed   Side
+	Theirs Side
 }
 
-// Pairs returns everything that is measured.
+// Pairs returns all pairs.
 func Pairs() []Pair {
 	return slices.Concat(tokenBucketPairs(), keyedPairs(), sketchPairs(), transportPairs())
 }

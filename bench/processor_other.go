@@ -4,5 +4,6 @@ package bench
 
 import "time"
 
-// ProcessorTime is wall time where the system does not say it in the same way.
+// ProcessorTime returns the wall time, because the system does not provide CPU time as Unix
+// does.
 func ProcessorTime() time.Duration { return wallTime() }

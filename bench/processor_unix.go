@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// ProcessorTime returns what this process has used of all processors.
+// ProcessorTime returns the CPU time used by this process.
 func ProcessorTime() time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {

@@ -11,12 +11,13 @@ import (
 	boom "github.com/tylertreat/BoomFilters"
 )
 
-// sketchKeys are so many different keys of 16 bytes; filters are made for all of them.
+// sketchKeys is the number of different keys of 16 bytes. The filters are sized for all of
+// them.
 const sketchKeys = 1 << 20
 
-// sketchPairs compares sketches for a million keys. The peers are not made for several
-// goroutines: with more than one, they are behind a mutex. Count-min sketches have the
-// same memory; TestSketches_countNoWorseThanPeers compares their errors.
+// sketchPairs compares sketches for a million keys. The peers are not safe for concurrent
+// use: with more than one goroutine they are guarded by a mutex. The count-min sketches
+// have the same memory; TestSketches_countNoWorseThanPeers compares their errors.
 func sketchPairs() []Pair {
 	ours, theirs := sketch.NewBloom(bloomSize), bloom.NewWithEstimates(sketchKeys, 0.01)
 	for i := range sketchKeys / 2 {
@@ -63,7 +64,7 @@ const boomBytes = 7 * 27183 * 8
 
 func newBoom() *boom.CountMinSketch { return boom.NewCountMinSketch(0.0001, 0.001) }
 
-// Keys lie beside each other, so that fetching one costs little.
+// keyBytes and keyString hold the keys contiguously, so that reading one is cheap.
 var keyBytes, keyString = sketchKeyText()
 
 func sketchKeyText() ([]byte, string) {
@@ -85,13 +86,13 @@ func bytesKey(i int) []byte {
 	return keyBytes[at : at+16]
 }
 
-// A synchronize stands around every operation of a side.
+// A synchronize function wraps every operation of a side.
 type synchronize func(op func(int), i int)
 
 func unsynchronized(op func(int), i int) { op(i) }
 
-// locked returns a guard that lets in one goroutine at a time, and costs nothing if there
-// is only one.
+// locked returns a function that runs one operation at a time, at no cost if there is only
+// one goroutine.
 func locked() synchronize {
 	var mu sync.Mutex
 	return func(op func(int), i int) {
@@ -105,13 +106,14 @@ func locked() synchronize {
 	}
 }
 
-// eachKey does op with one key after the other, and goes on where it ended before.
+// eachKey returns a Side that runs op with one key after the other, and continues at the
+// key where it stopped before.
 func eachKey(op func(i int), g synchronize) Side {
 	return withNewState(func() func(int) { return op }, g)
 }
 
-// withNewState does the same with an op that is made anew before the keys repeat, so that they
-// are new to it.
+// withNewState is like eachKey, but creates op anew before the keys repeat, so that each
+// key is new to it.
 func withNewState(newOp func() func(i int), g synchronize) Side {
 	var next atomic.Int64
 	var op atomic.Pointer[func(int)]

@@ -9,8 +9,8 @@ import (
 	"github.com/heed-go/heed/sketch"
 )
 
-// TestSketches_countNoWorseThanPeers: with the same memory and keys, of which few are
-// many, our mean error is no larger.
+// With the same memory and the same keys, few of which are frequent, our mean error is not
+// larger.
 func TestSketches_countNoWorseThanPeers(t *testing.T) {
 	ours, theirs := sketch.NewCountMin(sketch.CountMinConfig{Bytes: boomBytes, Seed: 1}), newBoom()
 	require.LessOrEqual(t, ours.Bytes(), int64(boomBytes))

@@ -13,9 +13,9 @@ const (
 	rateCall        = "x/time/rate Allow"
 )
 
-// tokenBucketPairs compares one shared bucket. Ours is called as the Transport
-// calls it, through the interface, reads its own clock and answers with a full
-// Decision; the peer answers yes or no.
+// tokenBucketPairs compares one shared bucket. Ours is called as the Transport calls it:
+// through the interface, with a reading of its own clock, and with a complete Decision as
+// the result. The peer returns only a boolean.
 func tokenBucketPairs() []Pair {
 	plenty := throttle.Limit{Count: 1e9, Per: time.Second} // an interval shorter than any call
 	spent := throttle.Limit{Count: 1, Per: 1000 * time.Hour}

@@ -17,9 +17,9 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// transportPairs returns requests through a Transport beside the same requests through
-// each peer that retries, and through nothing. The response is made in memory, with a
-// body that is read: all that is measured is what stands before it.
+// transportPairs compares requests through a Transport with the same requests through each
+// peer that retries, and through no client. The response is created in memory, with a body
+// that is read, so only the clients are measured.
 func transportPairs() (pairs []Pair) {
 	many := throttle.Limit{Count: 1e9, Per: time.Second}
 	for _, w := range []struct {
@@ -47,8 +47,8 @@ type peer struct {
 	rt   http.RoundTripper
 }
 
-// peersOf returns the peers over base, with their defaults. Only failsafe has a
-// limiter of its own.
+// peersOf returns the peers over base, with their defaults. Only failsafe has its own
+// limiter.
 func peersOf(base http.RoundTripper, limited bool) []peer {
 	retries := retryablehttp.NewClient()
 	retries.Logger = nil
@@ -70,7 +70,7 @@ func peersOf(base http.RoundTripper, limited bool) []peer {
 
 // sending sends GET requests through rt and reads the responses.
 func sending(rt http.RoundTripper) Side {
-	warmUp := sync.OnceFunc(func() { sendAll(rt, 2000) }) // no slow start, and pools are filled
+	warmUp := sync.OnceFunc(func() { sendAll(rt, 2000) }) // ends the slow start and fills pools
 	return func(n int) int {
 		warmUp()
 		return sendAll(rt, n)
@@ -95,14 +95,14 @@ func sendAll(rt http.RoundTripper, n int) (granted int) {
 	return granted
 }
 
-// cannedTransport answers with a header that is given, and a few bytes.
+// A cannedTransport responds with a fixed header and a few bytes.
 type cannedTransport struct{ header http.Header }
 
 func (s cannedTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: http.StatusOK, Header: s.header, Body: io.NopCloser(strings.NewReader("hello")), Request: req}, nil
 }
 
-// gitHub returns what api.github.com says of its limits.
+// gitHub returns the rate-limit headers of api.github.com.
 func gitHub() http.Header {
 	now := time.Now()
 	return http.Header{

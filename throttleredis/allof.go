@@ -10,12 +10,12 @@ import (
 )
 
 // AllOf returns a limiter that grants a claim only if each of limits grants it, for the
-// same Claim.Key. It decides as throttle.AllOf does, but in one round trip and at one
-// instant: nobody else sees units that a claim holds for a moment, and what is refused has
-// not even moved a clock. Cancel and Observe take one round trip as well.
+// same Claim.Key. It decides as throttle.AllOf does, but in one round trip and atomically:
+// other claims never see units that a claim holds temporarily, and a rejected claim does
+// not change any state. Cancel and Observe take one round trip as well.
 //
-// The limits must be of one Store, and no limit may be there twice: AllOf panics otherwise,
-// or if there is none.
+// All limits must be of one Store, and no limit may occur twice. AllOf panics otherwise, or
+// if there is no limit.
 func AllOf(limits ...*Limiter) throttle.Limiter { return newAllOf(limits...) }
 
 func newAllOf(limits ...*Limiter) *allOf {
@@ -50,7 +50,7 @@ type allOf struct {
 	subGrants throttle.SubGrants
 }
 
-// callFor returns the room for a call about a key.
+// callFor returns a call for a key.
 func (a *allOf) callFor(key string) *call {
 	k := a.callPool.Get().(*call)
 	tag := hashTag(key)
@@ -60,8 +60,8 @@ func (a *allOf) callFor(key string) *call {
 	return k
 }
 
-// Reserve implements throttle.Limiter. It does not book ahead, whatever Claim.MaxWait says,
-// but for one limit with penalties.
+// Reserve implements throttle.Limiter. It ignores Claim.MaxWait and does not book ahead,
+// except for one limit with a ban.
 func (a *allOf) Reserve(ctx context.Context, c throttle.Claim) (throttle.Decision, error) {
 	n, err := c.Units()
 	if err != nil {
@@ -84,9 +84,9 @@ func (a *allOf) Reserve(ctx context.Context, c throttle.Claim) (throttle.Decisio
 	return d, nil
 }
 
-// decision returns what the limits together say: if all grant, the one with the fewest
-// units left; else the refusal that asks for the longest wait. It writes to parts what has
-// to be known of grants.
+// decision combines the decisions of the limits. If all grant, it returns the one with the
+// fewest units left; otherwise the rejection with the longest wait. It stores in parts what
+// a settlement needs of each grant.
 func (a *allOf) decision(parts []throttle.Decision, r reply, at time.Time) (all throttle.Decision) {
 	for i, l := range a.limits {
 		p := r.part(i)
@@ -107,7 +107,7 @@ func (a *allOf) decision(parts []throttle.Decision, r reply, at time.Time) (all 
 	return all
 }
 
-// banLimit returns the limit that makes penalties of what others refuse; nil: none does.
+// banLimit returns the limit that bans keys after rejections of the others, or nil.
 func (a *allOf) banLimit() *Limiter {
 	if last := a.limits[len(a.limits)-1]; last.limit.isBan() {
 		return last
@@ -115,8 +115,8 @@ func (a *allOf) banLimit() *Limiter {
 	return nil
 }
 
-// waitsLonger reports whether d, a refusal, asks to wait for longer than e does. A wait that
-// is known is longer than one that is not.
+// waitsLonger reports whether the rejection d has a longer wait than the rejection e. A
+// known wait counts as longer than an unknown one.
 func waitsLonger(d, e throttle.Decision) bool {
 	switch {
 	case d.Wait == 0 || e.Wait == throttle.Forever:
@@ -134,7 +134,7 @@ func (a *allOf) Cancel(ctx context.Context, c throttle.Claim, d throttle.Decisio
 	}
 }
 
-// Observe implements throttle.Observer: what each limit needs to hear of it, it hears.
+// Observe implements throttle.Observer. It settles the claim at each of the limits.
 func (a *allOf) Observe(ctx context.Context, c throttle.Claim, d throttle.Decision, f throttle.Feedback) {
 	if extra, ends := extraUnits(c, d, f); ends {
 		n, _ := c.Units()
@@ -166,10 +166,10 @@ func (a *allOf) anyHolds() bool {
 	return false
 }
 
-// Local implements throttle.NonBlocking: it does I/O.
+// NonBlocking implements throttle.NonBlocking. It returns false because Reserve does I/O.
 func (*allOf) NonBlocking() bool { return false }
 
-// Share returns what Limiter.Share does, for all of the limits.
+// Share returns AllOf of the shares of the limits: see Limiter.Share.
 func (a *allOf) Share(processes, maxKeys int) throttle.Limiter {
 	shares := make([]throttle.Limiter, len(a.limits))
 	for i, l := range a.limits {

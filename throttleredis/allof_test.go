@@ -13,10 +13,10 @@ import (
 
 // TestAllOf_decidesAsInMemory makes 1,200 random claims on random lists of limits.
 //
-// In memory a limit that granted what a later one refused has to be given its units back,
-// and keeps the reading of the clock, a window that has opened, or what was rounded. In
-// Redis it has never been touched. So limits that show it come last here, and time does
-// not run back.
+// In memory, a limit that granted a claim that a later limit rejected gets its units back,
+// but keeps the reading of the clock, an opened window, or a rounding. In Redis it does not
+// change at all. Therefore limits with such effects are last in this test, and time does
+// not run backwards.
 func TestAllOf_decidesAsInMemory(t *testing.T) {
 	for seed := range uint64(40) {
 		r := rand.New(rand.NewPCG(seed, 4))
@@ -60,7 +60,8 @@ func choose(r *rand.Rand) (chosen []limiterPair) {
 	r.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 	for _, p := range all[:3+r.IntN(3)] {
 		switch {
-		case strings.HasPrefix(p.name, "Penalty"), strings.HasPrefix(p.name, "TickQueue"): // they need a MaxWait, or are made of several
+		// these need a MaxWait, or consist of several limits
+		case strings.HasPrefix(p.name, "Penalty"), strings.HasPrefix(p.name, "TickQueue"):
 		case !p.paysLater && !strings.HasPrefix(p.name, "Nginx") && p.name != "FixedWindow, first":
 			chosen = append(chosen, p)
 		case len(last) == 0:

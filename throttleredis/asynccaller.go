@@ -10,29 +10,33 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// asyncCaller ask a limiter that may hang, each on a goroutine of its own, and wait for it
-// only so long. What a client does about deadlines, dials and retries does not matter then.
+// An asyncCaller asks a limiter that may block, each time on a separate goroutine, and
+// waits for it only until a timeout. The timeout holds regardless of the client's
+// deadlines, dials and retries.
 //
-//	caller ─ asks ───────────── timeout ─▶ goes on without an answer
-//	            └─▶ errand ──────────────────── late answer ─▶ gives back what it took
+//	caller ─ asks ───────────── timeout ─▶ continues without a decision
+//	            └─▶ goroutine ─────────────── late decision ─▶ cancels its units
 //
-// Each errand has a deadline too, later than the caller's by patience, so that a late
-// answer is still heard. A client that heeds deadlines ends it then. Others end it when
-// their own timeouts do, which is why there are never more errands than places.
+// Each goroutine has a deadline, which is lateTimeout after that of the caller, so that a
+// late decision can be cancelled. A client that supports deadlines returns then. Other
+// clients return after timeouts of their own, so the number of goroutines is limited by
+// semaphore.
 type asyncCaller struct {
 	limiter   throttle.Limiter
 	timeout   time.Duration
-	semaphore chan struct{} // has one for each errand that is on its way
+	semaphore chan struct{} // contains one element for each goroutine that is running
 }
 
-// lateTimeout is how long a late answer is waited for.
+// lateTimeout is the time for which a goroutine waits for a late decision.
 const lateTimeout = time.Second
 
-// errTooManyCalls is the error of a claim for which there was no place: it has taken nothing.
+// errTooManyCalls is the error of a claim that was not sent because the semaphore was full.
+// It has taken no units.
 var errTooManyCalls = errors.New("throttleredis: too many claims wait for a Redis that does not answer: raise Fallback.MaxCalls if it is only slow")
 
-// Reserve asks for c. The error matches ErrUncertain if there was no answer in time.
-// Then late is the question, whose end is closed when it ends after all; nil: it was not asked.
+// Reserve claims c. If there is no decision in time, the error matches ErrUncertain, and
+// late is the pending call, whose done is closed when it ends. late is nil if the claim was
+// not sent.
 func (r *asyncCaller) Reserve(ctx context.Context, c throttle.Claim) (d throttle.Decision, late *pendingCall, err error) {
 	q := new(pendingCall)
 	q.done, err = r.run(ctx, func(ctx context.Context) { q.reserve(ctx, r.limiter, c) })
@@ -45,27 +49,27 @@ func (r *asyncCaller) Reserve(ctx context.Context, c throttle.Claim) (d throttle
 	return q.decision, nil, q.err
 }
 
-// A pendingCall is an errand for a decision.
+// A pendingCall is a call of Reserve that runs on its own goroutine.
 type pendingCall struct {
 	decision throttle.Decision
 	err      error
 	done     <-chan struct{} // closed when decision and err are set
-	finished atomic.Bool     // set by the first of both: the answer, or the caller who leaves
+	finished atomic.Bool     // set by whichever is first: the decision, or the timeout of the caller
 }
 
-// reserve gets the answer. If nobody is there to hear it, it is given back.
+// reserve calls l.Reserve. If the caller has stopped waiting, it cancels a granted claim.
 func (q *pendingCall) reserve(ctx context.Context, l throttle.Limiter, c throttle.Claim) {
 	q.decision, q.err = l.Reserve(ctx, c)
 	if q.finished.CompareAndSwap(false, true) || q.err != nil || !q.decision.OK || c.DryRun {
 		return
 	}
-	c.Now = time.Time{} // by now it is later
+	c.Now = time.Time{} // Cancel happens later than the claim
 	l.Cancel(ctx, c, q.decision)
 }
 
 // timeoutFor returns how long a call with ctx waits for Redis: the timeout, or half of the
-// time until the deadline of ctx if that is less, so that there is time left to decide without
-// Redis.
+// time until the deadline of ctx if that is less, so that there is time left to decide
+// without Redis.
 func (r *asyncCaller) timeoutFor(ctx context.Context) time.Duration {
 	if deadline, ok := ctx.Deadline(); ok {
 		return min(r.timeout, time.Until(deadline)/2)
@@ -73,10 +77,10 @@ func (r *asyncCaller) timeoutFor(ctx context.Context) time.Duration {
 	return r.timeout
 }
 
-// run runs do on a goroutine of its own and waits until it returns, for at most as long as
-// timeoutFor says. The error is why it returns before that: no place was free, or there was
-// no answer in time. If ctx is done, it is one of both or the error of ctx. Once do runs, the
-// channel is closed when it has returned.
+// run runs f on a separate goroutine and waits until it returns, but not longer than
+// timeoutFor returns. It returns an error if it stops waiting: the semaphore was full, or
+// there was no result in time. If ctx is done, the error is one of both or that of ctx. If
+// f was started, the returned channel is closed when f has returned.
 func (r *asyncCaller) run(ctx context.Context, f func(context.Context)) (<-chan struct{}, error) {
 	if ctx.Err() != nil {
 		return nil, ctx.Err()

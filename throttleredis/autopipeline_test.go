@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Claims of many goroutines, and about many limits, may be sent together. The server may
-// have forgotten the scripts of some.
+// Claims of many goroutines and for many limits may be sent together, also if the server
+// has lost the scripts of some of them.
 func TestLimiters_workThroughAutoPipeline(t *testing.T) {
 	c := redis.NewClient(client(t).Options())
 	defer c.Close()

@@ -39,18 +39,18 @@ func (s *Store) Ban(v keyed.BanConfig, limits ...*Limiter) throttle.Limiter {
 	return &banned{newAllOf(append(p.limits, ban)...), p, v}
 }
 
-// microAtOrAfter returns d in microseconds, rounded up, as far as a script can count.
+// ceilMicros returns d in microseconds, rounded up, but at most maxWindow.
 func ceilMicros(d time.Duration) int64 { return min(micros(wholeMicros(d)), maxWindow) }
 
-// A banned is AllOf of its limits and one more, which judges.
+// A banned limiter is the AllOf of its limits and a ban, which is the last of them.
 type banned struct {
 	*allOf
 	inner  *allOf
 	config keyed.BanConfig
 }
 
-// withBan returns the refusal of a claim that d is the answer to, were it not for a penalty
-// that lasts so long. It waits for both.
+// withBan returns the decision about a claim whose key is banned for left. d is the
+// decision of the other limits. The wait is the longer one of both.
 func (l *limit) withBan(d throttle.Decision, left time.Duration) throttle.Decision {
 	if d.OK {
 		d.Wait = 0
@@ -63,7 +63,8 @@ func (l *limit) withBan(d throttle.Decision, left time.Duration) throttle.Decisi
 	return d
 }
 
-// Share returns what Limiter.Share does, with penalties of each process's own.
+// Share returns the shares of the limits as Limiter.Share does. Each process counts
+// rejections and bans keys on its own.
 func (p *banned) Share(processes, maxKeys int) throttle.Limiter {
 	v := p.config
 	v.MaxKeys = maxKeys

@@ -9,69 +9,86 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// ErrOpen is the error of claims that a Breaker keeps from Redis.
+// ErrOpen is returned for claims that are not sent to Redis because a Breaker is open.
 var ErrOpen = errors.New("throttleredis: the breaker is open: Redis does not answer, and is asked again in a moment")
 
-// A Breaker keeps a Redis that is away from costing each claim a timeout. After some
-// failures in a row nobody asks any more, but for one claim at once, and then one after
-// each pause:
+// A Breaker limits what an unreachable Redis costs. After several consecutive failures it
+// is open: claims fail immediately with ErrOpen, except for probes. The first probe is the
+// next claim; a further one follows after each pause:
 //
-//	           failures in a row               it fails:
-//	closed ───────────────────────▶ one claim ───────────▶ open for a pause,
-//	  ▲                               asks    ◀─────────── longer each time
-//	  └────── it is answered ──────────┘       then
+//	           consecutive failures          no response
+//	closed ───────────────────────▶ probe ───────────▶ open for a pause,
+//	  ▲                               │   ◀─────────── longer each time
+//	  └────────── response ───────────┘    pause over
 //
-// Only a claim that gets no answer is a failure. An error that Redis answers with came in
-// time, and may concern one key alone.
+// Only a claim without a response is a failure. An error that Redis returns arrived in time
+// and may concern a single key.
 //
-// A Redis that has just come back is not asked by all at once, who would first have to
-// connect: each answer lets one claim more be on its way, up to 32, and then any number.
+// After a probe has succeeded the number of claims in flight is limited, so that not all
+// callers connect at the same time: it begins at 2, each response raises it by one up to
+// 32, and then there is no limit.
 //
-// Invariant: unless it is closed, one claim at a time asks, and none before its pause is
-// over.
+// Invariant: while a Breaker is not closed, at most one claim at a time is a probe, and
+// none is sent before its pause is over.
 //
-// The odd case is a process that was stalled itself, by others who need the processor: all
-// its claims have waited too long then, and nothing is wrong with Redis. The claim that asks
-// at once finds that out. Where it happens again and again, each time within a second, Redis
-// may be overloaded, and the Breaker begins with a pause, longer each time.
+// Limitations: if the process itself was stalled, because other processes used the CPU, all
+// its claims exceed their timeout although Redis is healthy. The first probe, which is sent
+// without a pause, then closes the Breaker. If the Breaker opens again within a second of
+// closing, Redis may be overloaded; it then starts with a pause, which is longer each time.
 //
-// The zero Breaker is ready to use. Share one among the limits that are kept in one place:
-// then they learn of an outage together. For limits on a ClusterClient or a Ring it keeps one
-// state per node, so that a node that is away does not keep claims from the others. Its fields
-// must not change once it is in use, and it must not be copied.
+// The zero Breaker is ready to use. Limits whose state is stored in one place should share
+// a Breaker, so that they detect an outage together. For limits on a ClusterClient or a
+// Ring it keeps one state per node, so that an unreachable node does not affect claims of
+// other nodes. Its fields must not be changed after the first use, and it must not be
+// copied.
 type Breaker struct {
-	Failures int            // in a row, that open it; 0: 5
-	OpenFor  backoff.Policy // before each claim that asks; nil: 50 ms, doubled up to 500 ms, of which chance takes up to half
-	Trace    *BreakerTrace  // nil: nobody is told
-	Clock    throttle.Clock // nil: the system clock
+	// Failures is the number of consecutive failures that open the Breaker. Zero means 5.
+	Failures int
+
+	// OpenFor determines the pause before each probe. Nil means exponential: 50 ms, doubled
+	// up to 500 ms, with equal jitter.
+	OpenFor backoff.Policy
+
+	// Trace holds functions to call on state changes. Nil means none.
+	Trace *BreakerTrace
+
+	// Clock is the clock for pauses. Nil means the system clock.
+	Clock throttle.Clock
 
 	mu          sync.Mutex
 	state       state
-	generation  uint64 // counts the changes of state: what began before the last is old news
-	failures    int    // in a row while closed
-	reopens     int    // times in a row that it opened soon after it had closed
-	openings    int    // in a row
+	generation  uint64 // number of state changes; a report of an earlier generation is ignored
+	failures    int    // consecutive, while closed
+	reopens     int    // consecutive times that it opened within reopenWindow of closing
+	openings    int    // consecutive pauses
 	openFor     time.Duration
-	until       time.Time // open: when to ask; closed: up to when that is soon
-	openedAt    time.Time // when it opened
-	maxInFlight int       // closed: how many may be on their way; 0: any number
-	inFlight    int       // and how many are, if room counts
+	until       time.Time // open: time of the next probe; closed: end of reopenWindow
+	openedAt    time.Time // time at which it opened
+	maxInFlight int       // closed: maximum number of claims in flight; 0: no limit
+	inFlight    int       // claims in flight since the last state change
 
 	nodes map[string]*Breaker // by address; nil for one server
 }
 
 const (
 	reopenWindow = time.Second
-	fullInFlight = 32 // claims on their way, for which connections are there
+	fullInFlight = 32 // claims in flight from which on there is no limit: enough connections are established
 )
 
-// A BreakerTrace is a set of functions that are told of the changes of a Breaker. Nil ones
-// are left out. Those about one node are called in order, while claims wait: they must return
-// soon, and must not use the Breaker. Those about several nodes may be called concurrently.
+// A BreakerTrace holds functions that a Breaker calls when its state changes. A nil
+// function is not called. Calls for one node are made in order and with a lock held: the
+// functions must return quickly and must not use the Breaker. Calls for several nodes may
+// be concurrent.
 type BreakerTrace struct {
-	Opened func(err error)                     // nobody asks any more; err is the last failure
-	Closed func(after time.Duration)           // Redis answers again; how long it was open
-	Probed func(err error, next time.Duration) // the claim that asked was not answered; the next one asks after that time
+	// Opened is called when the Breaker opens; err is the last failure.
+	Opened func(err error)
+
+	// Closed is called when a probe succeeded; after is the time for which the Breaker was
+	// open.
+	Closed func(after time.Duration)
+
+	// Probed is called when a probe failed; next is the pause before the next one.
+	Probed func(err error, next time.Duration)
 }
 
 type state uint8
@@ -79,10 +96,11 @@ type state uint8
 const (
 	stateClosed state = iota
 	stateOpen
-	stateHalfOpen // open, and one claim asks
+	stateHalfOpen // open, and a probe is in flight
 )
 
-// Open reports whether claims are kept from Redis, or from at least one of its nodes.
+// Open reports whether claims are rejected with ErrOpen for Redis, or for at least one of
+// its nodes.
 func (b *Breaker) Open() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -94,8 +112,8 @@ func (b *Breaker) Open() bool {
 	return b.state != stateClosed
 }
 
-// allow lets a claim ask, or returns ErrOpen. What comes of it must be told to leave, with
-// the same turn.
+// allow returns ErrOpen, or admits a claim. The outcome of an admitted claim must be passed
+// to report with the same generation.
 func (b *Breaker) allow() (generation uint64, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -111,16 +129,16 @@ func (b *Breaker) allow() (generation uint64, err error) {
 	return 0, ErrOpen
 }
 
-// An outcome is what came of asking.
+// An outcome is the result of a claim that was sent to Redis.
 type outcome uint8
 
 const (
 	outcomeResponse  outcome = iota
-	outcomeTimeout           // no answer in time
-	outcomeAbandoned         // whoever asked has left, and nothing is known
+	outcomeTimeout           // no response within the timeout
+	outcomeAbandoned         // the caller's context ended first, so the state of Redis is unknown
 )
 
-// report tells what came of asking; err is why it failed.
+// report updates the state with the outcome of an admitted claim. err is its error.
 func (b *Breaker) report(generation uint64, o outcome, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -132,7 +150,7 @@ func (b *Breaker) report(generation uint64, o outcome, err error) {
 	case o == outcomeTimeout:
 		b.recordFailure(err)
 	case o == outcomeAbandoned && b.state == stateHalfOpen:
-		b.state = stateOpen // the next claim asks instead
+		b.state = stateOpen // the next claim is the probe instead
 	case o == outcomeResponse && b.state == stateHalfOpen:
 		b.close()
 	case o == outcomeResponse:
@@ -143,7 +161,7 @@ func (b *Breaker) report(generation uint64, o outcome, err error) {
 	}
 }
 
-// recordFailure counts a failure of a claim that asked.
+// recordFailure counts the failure of a claim.
 func (b *Breaker) recordFailure(err error) {
 	now := b.now()
 	if b.state == stateClosed {
@@ -158,7 +176,8 @@ func (b *Breaker) recordFailure(err error) {
 	}
 }
 
-// open lets nobody ask but the next claim, or none for a while if it was open just before.
+// open opens b. The next claim is a probe, unless b closed less than reopenWindow ago: then
+// a pause comes first.
 func (b *Breaker) open(now time.Time, err error) {
 	b.openedAt, b.openings, b.openFor = now, 0, 0
 	if now.Before(b.until) {
@@ -174,14 +193,14 @@ func (b *Breaker) open(now time.Time, err error) {
 	}
 }
 
-// delayProbe lets nobody ask for a pause.
+// delayProbe starts the next pause, after which a claim is a probe.
 func (b *Breaker) delayProbe(now time.Time) {
 	b.openings++
 	b.openFor = b.openForPolicy().Delay(b.openings, b.openFor)
 	b.setState(stateOpen, now.Add(b.openFor))
 }
 
-// close lets claims ask, few at first.
+// close closes b and limits the number of claims in flight.
 func (b *Breaker) close() {
 	now := b.now()
 	b.failures, b.maxInFlight, b.inFlight = 0, 2, 0
@@ -196,7 +215,7 @@ func (b *Breaker) setState(s state, until time.Time) {
 	b.generation++
 }
 
-// timeToProbe returns how long it is until somebody asks; 0: somebody may.
+// timeToProbe returns the time until the next probe may be sent. Zero means now.
 func (b *Breaker) timeToProbe() time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -215,8 +234,8 @@ func (b *Breaker) openForPolicy() backoff.Policy {
 	return b.OpenFor
 }
 
-// With half a second at most, what is left of the second within which a limit should hold
-// again is for the client to connect.
+// defaultOpenFor has pauses of at most half a second, so that the client has the rest of a
+// second to connect: a limit should hold again within one second after an outage.
 var defaultOpenFor backoff.Policy = backoff.Exponential{Base: 50 * time.Millisecond, Max: 500 * time.Millisecond, Jitter: backoff.Equal}
 
 func positiveOr(n, otherwise int) int {

@@ -13,14 +13,14 @@ import (
 
 var errDown = errors.New("redis is down")
 
-// probe lets a claim ask b, with the given outcome.
+// probe makes a claim that b admits, with the given outcome.
 func probe(t *testing.T, b *Breaker, o outcome) {
 	generation, err := b.allow()
 	require.NoError(t, err)
 	b.report(generation, o, errDown)
 }
 
-// mustOpen has as many claims fail as open b.
+// mustOpen makes as many claims fail as are necessary to open b.
 func mustOpen(t *testing.T, b *Breaker) {
 	for range 5 {
 		probe(t, b, outcomeTimeout)
@@ -40,7 +40,7 @@ func TestBreaker_opensAfterFailuresInARow(t *testing.T) {
 		probe(t, b, outcomeTimeout)
 	}
 	for range 10 {
-		probe(t, b, outcomeAbandoned) // says nothing
+		probe(t, b, outcomeAbandoned) // no effect
 	}
 	require.False(t, b.Open())
 	probe(t, b, outcomeTimeout)
@@ -56,7 +56,7 @@ func TestBreaker_oneProbeAfterEachOpening(t *testing.T) {
 		b := &Breaker{OpenFor: backoff.Exponential{Base: time.Second, Max: 3 * time.Second, Jitter: backoff.None}}
 		mustOpen(t, b)
 		require.Zero(t, b.timeToProbe())
-		probe(t, b, outcomeTimeout) // at once
+		probe(t, b, outcomeTimeout) // without a pause
 		for _, pause := range []time.Duration{time.Second, 2 * time.Second, 3 * time.Second, 3 * time.Second} {
 			require.Equal(t, pause, b.timeToProbe())
 			time.Sleep(pause - 1)
@@ -74,7 +74,7 @@ func TestBreaker_oneProbeAfterEachOpening(t *testing.T) {
 		time.Sleep(3 * time.Second)
 		probe(t, b, outcomeAbandoned)
 		require.True(t, b.Open())
-		probe(t, b, outcomeResponse) // at once, for the one before has left
+		probe(t, b, outcomeResponse) // immediately, because the previous one has ended
 		require.False(t, b.Open())
 	})
 }
@@ -100,8 +100,8 @@ func TestBreaker_ignoresOutcomesOfEarlierStates(t *testing.T) {
 	})
 }
 
-// A stalled process fails all its claims at once, and finds that nothing is wrong. Where
-// that goes on, Redis is asked less and less, until it was quiet for a second.
+// A stalled process fails all its claims at the same time, although Redis is healthy. If
+// this repeats, probes become less frequent, until there was no failure for a second.
 func TestBreaker_staysOpenLongerIfItReopens(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &Breaker{OpenFor: backoff.Exponential{Base: time.Minute, Max: 4 * time.Minute, Jitter: backoff.None}}
@@ -122,7 +122,7 @@ func TestBreaker_staysOpenLongerIfItReopens(t *testing.T) {
 	})
 }
 
-// Who has just come back is not asked by everybody at once.
+// After a probe has succeeded the number of claims in flight is limited at first.
 func TestBreaker_rampsUpAfterClosing(t *testing.T) {
 	b := new(Breaker)
 	mustOpen(t, b)

@@ -6,11 +6,11 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// maxNodes is the maximum number of nodes for which a Breaker keeps a state of their own.
+// maxNodes is the maximum number of nodes for which a Breaker keeps separate states.
 const maxNodes = 1024
 
-// node returns the Breaker of the node at addr, which has the settings of b and a state of
-// its own. It returns b if addr is empty or there are too many nodes.
+// node returns the Breaker of the node at addr, which has the settings of b and its own
+// state. It returns b if addr is empty or there are too many nodes.
 func (b *Breaker) node(addr string) *Breaker {
 	if addr == "" {
 		return b
@@ -31,33 +31,35 @@ func (b *Breaker) node(addr string) *Breaker {
 	return n
 }
 
-// isOpen reports whether claims are kept from the one place that b itself stands for.
+// isOpen reports whether b itself is not closed, regardless of its nodes.
 func (b *Breaker) isOpen() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.state != stateClosed
 }
 
-// A nodeLocator knows the address of the node that has the state of a key; "": there is only one
-// place, or the node is not known yet.
+// A nodeLocator returns the address of the node that stores the state of a key, or "" if
+// there is only one server or the node is not known yet.
 type nodeLocator interface{ nodeOf(key string) string }
 
 func (l *Limiter) nodeOf(key string) string {
 	return nodeOf(l.store.Client, func() string { return l.redisKey(key) })
 }
 
-// nodeOf returns where the first limit has its state: all of a key are on one node.
+// nodeOf returns the node of the first limit: the state of all limits of a key is on one
+// node.
 func (a *allOf) nodeOf(key string) string { return a.limits[0].nodeOf(key) }
 
-// doneContext is a context that is done: a ClusterClient that does not know its nodes yet must not
-// ask for them here.
+// doneContext is a context that is done. It prevents a ClusterClient that does not know its
+// nodes yet from querying them.
 var doneContext = func() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	return ctx
 }()
 
-// nodeOf returns the address of the node of a ClusterClient or Ring that has a Redis key.
+// nodeOf returns the address of the node of a ClusterClient or Ring that stores a Redis
+// key.
 func nodeOf(client redis.Scripter, key func() string) string {
 	var node *redis.Client
 	var err error

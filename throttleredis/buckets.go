@@ -8,8 +8,8 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// TokenBucket returns a limiter like throttle.NewTokenBucket. It panics if l or s is
-// invalid.
+// TokenBucket returns a limiter that behaves like throttle.NewTokenBucket. It panics if l
+// or s is invalid.
 func (s *Store) TokenBucket(l throttle.Limit) *Limiter {
 	t := ticksOf(l)
 	return s.limiter(limit{
@@ -26,10 +26,10 @@ func (s *Store) TokenBucket(l throttle.Limit) *Limiter {
 	})
 }
 
-// RefillBucket returns a limiter like throttle.NewRefillBucket. Ticks of a Refill without
-// an Anchor count from the Unix epoch, as the processes have no creation in common. Missing
-// must be 0: keys that are not used are forgotten, and would begin anew again and again.
-// It panics if r or s is invalid.
+// RefillBucket returns a limiter that behaves like throttle.NewRefillBucket. Without an
+// Anchor, ticks count from the Unix epoch, because the processes have no creation time in
+// common. InitialDeficit must be 0: unused keys expire and would begin with the deficit
+// again and again. RefillBucket panics if r or s is invalid.
 func (s *Store) RefillBucket(r throttle.RefillBucketConfig) *Limiter {
 	burst := r.Burst
 	if burst == 0 {
@@ -60,9 +60,9 @@ func validateFull(r throttle.RefillBucketConfig) error {
 	return fmt.Errorf("throttleredis: refill bucket %q: InitialDeficit is %d: leave it 0: keys that are not used are forgotten, so that a bucket starts full", r.Name, r.InitialDeficit)
 }
 
-// LeakyBucket returns a limiter like throttle.NewLeakyBucket: with Queue 0 it is a meter,
-// which refuses, and otherwise a queue, which books ahead as far as Claim.MaxWait allows.
-// It panics if l or s is invalid.
+// LeakyBucket returns a limiter that behaves like throttle.NewLeakyBucket. With Queue 0 it
+// is a meter, which rejects claims; otherwise it is a queue, which books ahead as far as
+// Claim.MaxWait allows. LeakyBucket panics if l or s is invalid.
 func (s *Store) LeakyBucket(l throttle.LeakyBucketConfig) *Limiter {
 	t := ticksOf(l.Limit)
 	queue := min(mulSat(max(l.Queue, 0), t.interval), maxWindow)
@@ -85,9 +85,9 @@ func (s *Store) LeakyBucket(l throttle.LeakyBucketConfig) *Limiter {
 	})
 }
 
-// TickQueue returns a limiter like throttle.NewTickQueue. Ticks of one without an Anchor
-// count from the Unix epoch, and an Anchor from the next full microsecond. It panics if t or
-// s is invalid, or if ticks come more often than once in a microsecond.
+// TickQueue returns a limiter that behaves like throttle.NewTickQueue. Without an Anchor,
+// ticks count from the Unix epoch; an Anchor is rounded up to whole microseconds. TickQueue
+// panics if t or s is invalid, or if there is more than one tick per microsecond.
 func (s *Store) TickQueue(t throttle.TickQueueConfig) *Limiter {
 	per := micros(t.Per)
 	err := firstError(t.Validate(), validateMicros("tick queue", t.Name, t.Per), validateCount("tick queue", t.Name, t.Queue))
@@ -116,10 +116,12 @@ func (s *Store) TickQueue(t throttle.TickQueueConfig) *Limiter {
 	})
 }
 
-// maxNginxBurst is the largest Burst of a LimitReq: thousandths of it are counted.
+// maxNginxBurst is the maximum Burst of a throttle.NginxConfig: the script counts
+// thousandths of it.
 const maxNginxBurst = 1e9
 
-// Nginx returns a limiter like throttle.NewNginx. It panics if l or s is invalid.
+// Nginx returns a limiter that behaves like throttle.NewNginx. It panics if l or s is
+// invalid.
 func (s *Store) Nginx(l throttle.NginxConfig) *Limiter {
 	err := l.Validate()
 	if err == nil && l.Burst > maxNginxBurst {

@@ -7,20 +7,22 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// A calendar knows where the windows of a zone begin, which a script cannot. It gives four
-// instants that bound the window of the local clock and its neighbours; the script takes the
-// one that the server's clock is in.
+// A calendar computes where the windows of a time zone begin, which a script cannot. It
+// passes four instants to the script: they bound the window of the local clock, the one
+// before and the one after. The script uses the window that contains the server's time.
 //
-// The odd case is a local clock that is wrong by more than a window. The script then says
-// what its own shows, and is asked again with the windows around that.
+// If the local clock is wrong by more than a window, none of them contains the server's
+// time. The script then returns its own reading, and is run again with the windows around
+// that reading.
 type calendar struct {
-	quota       throttle.FixedWindowConfig
-	cached      atomic.Pointer[bounds]
-	clockOffset atomic.Int64 // by how many microseconds the server's clock was ahead when it was outside
+	quota  throttle.FixedWindowConfig
+	cached atomic.Pointer[bounds]
+	// microseconds by which the server's clock was ahead when it was in none of the windows
+	clockOffset atomic.Int64
 }
 
-// bounds are the instants, in microseconds, at which four windows in a row begin. They
-// are arguments of a script as they are.
+// bounds are the instants, in microseconds, at which four consecutive windows begin. args
+// holds them as arguments of a script.
 type bounds struct {
 	at   [4]int64
 	args [4]any
@@ -51,12 +53,14 @@ func (c *calendar) bounds(t time.Time) *bounds {
 	return b
 }
 
-// setOffset notes that the server's clock showed something outside all windows.
+// setOffset stores the difference of the clocks after the server's clock was in none of the
+// windows.
 func (c *calendar) setOffset(local time.Time, server int64) {
 	c.clockOffset.Store(server - local.UnixMicro())
 }
 
-// windowLength returns how long the window is that begins at start, in microseconds.
+// windowLength returns the length of the window that begins at start, which is in
+// microseconds.
 func (c *calendar) windowLength(start int64) time.Duration {
 	if b := c.cached.Load(); b != nil {
 		for i, at := range b.at[:3] {

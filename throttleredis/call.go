@@ -31,23 +31,25 @@ func opOf(c throttle.Claim) any {
 	return opTake
 }
 
-// A call is the room for one run of a script: the whole command, as it is sent.
+// A call is the reusable storage for one run of a script: the complete command as it is
+// sent.
 type call struct {
 	args      []any // the command, hash, number of keys, keys, arguments
-	firstArg  int   // of the arguments
-	fixedArgs int   // of args, without grants and the time
+	firstArg  int   // index in args of the first argument
+	fixedArgs int   // length of args without grants and the time
 	calendars []calendarLimit
-	decisions []throttle.Decision // two for each limit, see keep
+	decisions []throttle.Decision // two for each limit, see storeGrant
 }
 
-// A calendarLimit limit has windows of a calendar. Their bounds are the last of its arguments.
+// A calendarLimit is a limit with windows of a calendar. Their bounds are the last of its
+// arguments.
 type calendarLimit struct {
 	*calendar
 	index int // index of the limit
 	end   int // index of the argument after the bounds
 }
 
-// newCall returns a call with the arguments of limits filled in.
+// newCall returns a call that contains the arguments of limits.
 func newCall(limits ...*Limiter) *call {
 	first := 3 + len(limits)
 	k := &call{args: make([]any, first+3), firstArg: first, decisions: make([]throttle.Decision, 2*len(limits))}
@@ -62,7 +64,7 @@ func newCall(limits ...*Limiter) *call {
 	return k
 }
 
-// setKey sets the i-th key.
+// setKey sets the i-th Redis key.
 func (k *call) setKey(i int, key string) { k.args[3+i] = key }
 
 func (k *call) setOp(op any, n, arg int64) {
@@ -70,16 +72,16 @@ func (k *call) setOp(op any, n, arg int64) {
 	k.args[k.firstArg], k.args[k.firstArg+1], k.args[k.firstArg+2] = op, min(n, maxUnits), arg
 }
 
-// appendGrant adds what a limit granted.
+// appendGrant appends the grant of one limit.
 func (k *call) appendGrant(grant, detail any) { k.args = append(k.args, grant, detail) }
 
-// command returns the whole command.
+// command returns the complete command.
 func (k *call) command(command, script any) []any {
 	k.args[0], k.args[1] = command, script
 	return k.args
 }
 
-// keys and arguments return its parts.
+// keys returns the keys of the command, and arguments its arguments.
 func (k *call) keys() (keys []string) {
 	for _, key := range k.args[3:k.firstArg] {
 		keys = append(keys, key.(string))
@@ -89,18 +91,19 @@ func (k *call) keys() (keys []string) {
 
 func (k *call) arguments() []any { return k.args[k.firstArg:] }
 
-// setBounds fills in the windows around a local reading of the clock.
+// setBounds sets the bounds of all calendars for a local reading of the clock.
 func (k *call) setBounds(now time.Time) {
 	for _, c := range k.calendars {
 		copy(k.args[c.end-4:c.end], c.boundsAt(now).args[:])
 	}
 }
 
-// waitNoWindow is the wait that says that the server's clock was in none of the windows.
+// waitNoWindow is the wait of a reply that means that the server's time was in none of the
+// windows.
 const waitNoWindow = -2
 
-// missedWindow reports whether a calendar did not have the window of the server's clock, and
-// lets it know for the next time.
+// missedWindow reports whether the server's time was in none of the windows of a calendar.
+// If so, it corrects the calendar for the next call.
 func (k *call) missedWindow(r reply, now time.Time) (found bool) {
 	for _, c := range k.calendars {
 		if p := r.part(c.index); p.wait() == waitNoWindow {
@@ -113,7 +116,8 @@ func (k *call) missedWindow(r reply, now time.Time) (found bool) {
 
 var errClockJumps = errors.New("throttleredis: the server's clock leaps from window to window: set it right")
 
-// reserve asks for n units, once more if a calendar did not fit.
+// reserve claims n units. If a calendar did not have the server's window, it tries a second
+// time.
 func (s *Store) reserve(ctx context.Context, script *script, k *call, c throttle.Claim, n, maxWait int64) (reply, time.Time, error) {
 	for range 2 {
 		k.setOp(opOf(c), n, maxWait)
@@ -136,7 +140,7 @@ func (s *Store) reserve(ctx context.Context, script *script, k *call, c throttle
 	return "", c.Now, errClockJumps
 }
 
-// settle runs a script whose answer does not matter, also when ctx is done.
+// settle runs a script whose result is ignored, even if ctx is done.
 func (s *Store) settle(ctx context.Context, script *script, k *call, now time.Time) {
 	if now.IsZero() && s.useLocalClock {
 		now = s.now()
@@ -146,7 +150,7 @@ func (s *Store) settle(ctx context.Context, script *script, k *call, now time.Ti
 
 func (s *Store) now() time.Time { return throttle.ClockOr(s.Clock).Now() }
 
-// run runs a script that answers so many bytes. Only in tests it is told the time.
+// run runs a script that returns size bytes. It passes now to the script only in tests.
 func (s *Store) run(ctx context.Context, script *script, k *call, now time.Time, size int) (reply, error) {
 	if s.useLocalClock {
 		k.args = append(k.args, now.UnixMicro())
@@ -166,8 +170,8 @@ func (s *Store) run(ctx context.Context, script *script, k *call, now time.Time,
 	return reply(text), nil
 }
 
-// A reply is a reading of the server's clock, and a part for each limit. All numbers are
-// eight bytes, little end first.
+// A reply is a reading of the server's clock, followed by a part for each limit. All
+// numbers have eight bytes, in little-endian order.
 type reply string
 
 const partSize = 6 * 8
@@ -175,28 +179,30 @@ const partSize = 6 * 8
 func (r reply) now() int64      { return int64(uint64At(string(r), 0)) }
 func (r reply) part(i int) part { return part(r[8+i*partSize:][:partSize]) }
 
-// A part is what a limit says about a claim.
+// A part is the encoded decision of one limit.
 type part string
 
 func (p part) ok() bool         { return p[0] == 1 }
-func (p part) wait() int64      { return int64(uint64At(string(p), 1)) } // ticks; negative: for ever
+func (p part) wait() int64      { return int64(uint64At(string(p), 1)) } // ticks; negative: forever
 func (p part) remaining() int64 { return int64(uint64At(string(p), 2)) }
 func (p part) reset() int64     { return int64(uint64At(string(p), 3)) } // ticks
-func (p part) now() int64       { return int64(uint64At(string(p), 4)) } // the reading it counts from
+func (p part) now() int64       { return int64(uint64At(string(p), 4)) } // the reading of the clock that the limit used
 
-// grant returns what the limit wants to hear again. Scripts count in doubles.
+// grant returns the number that a settlement passes back to the script. Scripts count in
+// doubles.
 func (p part) grant() uint64 { return uint64(int64(math.Float64frombits(uint64At(string(p), 5)))) }
 
-// grantBits is grant for limits that want to hear a double again.
+// grantBits returns the bits of grant, for limits whose grant is a double that is not a
+// whole number.
 func (p part) grantBits() uint64 { return uint64At(string(p), 5) }
 
-// uint64At returns the i-th eight bytes of s.
+// uint64At returns the i-th group of eight bytes of s.
 func uint64At(s string, i int) uint64 { return binary.LittleEndian.Uint64([]byte(s[8*i:][:8])) }
 
-// clampUnits returns n as far as a script can count.
+// clampUnits returns n, limited to what a script can count.
 func clampUnits(n int64) int64 { return max(min(n, maxUnits), -maxUnits) }
 
-// ticksWithin returns how many whole ticks d has.
+// ticksWithin returns the number of whole ticks in d.
 func ticksWithin(d time.Duration, scale int64) int64 {
 	return min(mulDiv(int64(max(d, 0)), scale, 1000), maxUnits)
 }

@@ -11,8 +11,9 @@ import (
 	"github.com/heed-go/heed/warmup"
 )
 
-// A limit of 10 per second, used up, whose server's clock is then set back by a day: no unit
-// comes back early, all come back within a window, and the limit holds from then on.
+// A limit of 10 per second is exhausted, and then the server's clock is set back by a day:
+// no unit is restored early, all units are restored within a window, and the limit holds
+// afterwards.
 func TestLimiters_clockSetBackCostsOneWindow(t *testing.T) {
 	ten := throttle.Limit{Count: 10, Per: time.Second}
 	for name, limiter := range map[string]func(*Store) throttle.Limiter{

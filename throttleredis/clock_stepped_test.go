@@ -9,10 +9,10 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// A server's clock that is set forward, or that of the server which takes its place, gives
-// each key a burst too early, at most. One that is set back by up to a window gives nothing
-// until it has caught up; if it is set back further, time goes on from where it was. Waits are
-// right in both cases.
+// A server's clock that is set forward, or a new server whose clock is ahead, restores at
+// most one burst per key too early. After a step back of up to a window no units are
+// restored until the clock has caught up; after a larger step, time continues from the
+// stored reading. Waits are correct in both cases.
 func TestTokenBucket_stepsOfTheServersClock(t *testing.T) {
 	const window = 2 * time.Second
 	for _, step := range []time.Duration{time.Second, window, window + time.Microsecond, time.Hour, 1000 * time.Hour} {

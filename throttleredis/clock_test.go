@@ -18,8 +18,8 @@ func await(t *testing.T, what string, condition func() bool) {
 	require.Eventually(t, condition, time.Minute, 10*time.Millisecond, what)
 }
 
-// By the server's clock a wait is honest: after it the claim is granted, whatever the local
-// clock shows.
+// Waits are exact by the server's clock: after the wait the claim is granted, regardless of
+// the local clock.
 func TestLimiter_usesTheServersClock(t *testing.T) {
 	s := newTestStore(t)
 	s.Clock = &manualClock{now: time.Date(1999, 1, 1, 0, 0, 0, 0, time.UTC)}
@@ -36,7 +36,8 @@ func TestLimiter_usesTheServersClock(t *testing.T) {
 	require.Equal(t, then, again.At)
 }
 
-// A local clock that is a day wrong does not know the window, and learns it.
+// With a local clock that is wrong by a day, the first claim does not know the window of
+// the server, and the limiter corrects it.
 func TestFixedWindow_findsTheServersMinute(t *testing.T) {
 	s := newTestStore(t)
 	s.Clock = &manualClock{now: time.Now().Add(-24 * time.Hour)}
@@ -64,7 +65,7 @@ func TestSlidingLog_countsWhatComesInOneMicrosecond(t *testing.T) {
 	require.Len(t, client(t).HGet(t.Context(), l.redisKey(""), "+").Val(), 14)
 }
 
-// A process that dies does not give its units back; they can be had again after MaxAge.
+// A process that crashes does not return its units; they are available again after MaxAge.
 func TestConcurrency_lostUnitsComeBack(t *testing.T) {
 	s := newTestStore(t)
 	clk := &manualClock{now: began}
@@ -77,7 +78,7 @@ func TestConcurrency_lostUnitsComeBack(t *testing.T) {
 	clk.now = clk.now.Add(59 * time.Second)
 	require.True(t, take(t, l, "").OK)
 	require.False(t, take(t, l, "").OK)
-	l.Cancel(t.Context(), throttle.Claim{}, lost) // too late: its place is another's
+	l.Cancel(t.Context(), throttle.Claim{}, lost) // too late: its units belong to another claim
 	require.False(t, take(t, l, "").OK)
 	l.Observe(t.Context(), throttle.Claim{}, held, throttle.Feedback{Partial: true})
 	require.False(t, take(t, l, "").OK)
@@ -94,7 +95,7 @@ func TestLimiter_sendsScriptsAgainAfterAFlush(t *testing.T) {
 	require.Equal(t, int64(8), d.Remaining)
 }
 
-// Any redis.Scripter will do.
+// Any redis.Scripter is sufficient.
 func TestLimiter_worksWithAnyScripter(t *testing.T) {
 	s := newTestStore(t)
 	s.Client = struct{ redis.Scripter }{client(t)}
@@ -124,8 +125,8 @@ func TestReserve_errorsSayWhetherUnitsMayBeGone(t *testing.T) {
 	require.ErrorContains(t, err, "i/o timeout")
 }
 
-// A server that does what it is told and cannot say so has taken the units. Timeout bounds
-// how long that is waited for.
+// If only the reply is lost, the units have been taken. Timeout limits how long the caller
+// waits for it.
 func TestReserve_isUncertainWhenOnlyTheReplyIsLost(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -149,7 +150,7 @@ func TestReserve_isUncertainWhenOnlyTheReplyIsLost(t *testing.T) {
 	await(t, "the units to be gone", func() bool { return dryRun(t, direct).Remaining < left })
 }
 
-// A failingScripter fails.
+// A failingScripter returns err for every script.
 type failingScripter struct{ err error }
 
 func (s failingScripter) EvalSha(ctx context.Context, _ string, _ []string, _ ...any) *redis.Cmd {

@@ -13,8 +13,7 @@ import (
 	"github.com/heed-go/heed/throttleredis/internal/redistest"
 )
 
-// All Redis keys of a claim are in one slot, whatever the key is, so that a script may
-// touch them together.
+// All Redis keys of a claim are in one slot for any key, so that one script can use them.
 func TestLimiters_workInACluster(t *testing.T) {
 	t.Parallel()
 	c := redis.NewClusterClient(&redis.ClusterOptions{Addrs: redistest.Addrs(redistest.StartCluster(t, 3))})
@@ -35,7 +34,7 @@ func TestLimiters_workOnARing(t *testing.T) {
 	allOfWorksOn(t, &Store{Client: c})
 }
 
-// allOfWorksOn has limits of all kinds decide together, for many keys.
+// allOfWorksOn makes claims on an AllOf of all kinds of limits, for many keys.
 func allOfWorksOn(t *testing.T, s *Store) {
 	five := throttle.Limit{Count: 5, Per: year}
 	all := s.Ban(keyed.BanConfig{Refusals: 100, Within: time.Hour, Duration: time.Hour},

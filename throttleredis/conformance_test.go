@@ -10,9 +10,10 @@ import (
 	"github.com/heed-go/heed/warmup"
 )
 
-// The suite's clock shows nanoseconds, the server's microseconds: a span may seem shorter by
-// one at its begin. For the same reason an older reading is, within a microsecond, the same.
-// That it counts as the newest otherwise is seen by TestLimiters_decideAsInMemory.
+// The clock of the suite has nanoseconds and that of the server microseconds: a period may
+// appear shorter by one microsecond at its start. For the same reason an older reading
+// within the same microsecond counts as equal. Larger differences are covered by
+// TestLimiters_decideAsInMemory.
 func TestConformance(t *testing.T) {
 	ten := throttle.Limit{Name: "ten", Count: 10, Per: time.Second, Burst: 10}
 	thirds := throttle.Limit{Count: 3, Per: time.Second, Burst: 2}
@@ -82,7 +83,7 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// rateBound is the bound of a rate with a burst.
+// rateBound returns the maximum number of units for a rate with a burst.
 func rateBound(l throttle.Limit, burst float64) func(time.Duration) int64 {
 	return func(w time.Duration) int64 {
 		return int64(burst + float64(l.Count)*float64(w+2000)/float64(l.Per) + 1e-6)

@@ -16,22 +16,22 @@ import (
 	"github.com/heed-go/heed/warmup"
 )
 
-// A limiterPair is a limit in a store, and the same in memory.
+// A limiterPair is a limit in a store and the same limit in memory.
 type limiterPair struct {
 	name     string
 	remote   func(*Store) throttle.Limiter
 	local    func(throttle.Clock) throttle.Limiter
-	maxCost  int64         // the largest claim that is worth making
-	unitTime time.Duration // in which about one unit comes back
+	maxCost  int64         // the largest useful claim
+	unitTime time.Duration // in which about one unit is restored
 
-	// paysLater says that any claim is granted, and so none that takes centuries is made:
-	// there is no exact double for their nanoseconds.
+	// paysLater means that any claim is granted. Claims that take centuries are then
+	// excluded, because doubles cannot represent their nanoseconds exactly.
 	paysLater bool
 
 	small bool // all claims are of a few units
 }
 
-// began is where differential tests begin: a multiple of all periods in them.
+// began is the start time of differential tests: a multiple of all their periods.
 var began = time.UnixMicro(1_764_000_000_000_000).UTC()
 
 func pairs() []limiterPair {
@@ -184,8 +184,8 @@ func banPair(name string, v keyed.BanConfig) limiterPair {
 		}, 3, 200 * time.Millisecond, false, false}
 }
 
-// TestLimiters_decideAsInMemory makes the same random claims in Redis and in memory. With
-// HEED_STEPS=1000000 it makes so many in all; make redis-million does.
+// TestLimiters_decideAsInMemory makes the same random claims in Redis and in memory.
+// HEED_STEPS=1000000 sets the total number of claims; make redis-million uses it.
 func TestLimiters_decideAsInMemory(t *testing.T) {
 	all := pairs()
 	steps := 24_000
@@ -198,7 +198,7 @@ func TestLimiters_decideAsInMemory(t *testing.T) {
 			const round = 400
 			rounds := max(steps/len(all)/round, 1)
 			if strings.HasPrefix(p.name, "LeakyBucket") {
-				rounds *= 10 // some of what it remembers matters in rare histories only
+				rounds *= 10 // some of its state matters only in rare sequences
 			}
 			for seed := range rounds {
 				compareRandomClaims(t, p, uint64(seed*len(all)+i), round)
@@ -207,7 +207,8 @@ func TestLimiters_decideAsInMemory(t *testing.T) {
 	}
 }
 
-// Thousands of entries are in more blocks than one claim removes, and in a tree of some height.
+// Thousands of entries fill more blocks than one claim removes, and a tree of several
+// levels.
 func TestLimiters_decideAsInMemoryWithThousandsOfEntries(t *testing.T) {
 	for i, p := range []limiterPair{
 		logPair("SlidingLog", throttle.SlidingLogConfig{Limit: throttle.Limit{Count: 50_000, Per: time.Minute}}),
@@ -223,7 +224,7 @@ func TestLimiters_decideAsInMemoryWithThousandsOfEntries(t *testing.T) {
 	}
 }
 
-// A manualClock shows the time it is set to.
+// A manualClock returns the time that it was set to.
 type manualClock struct{ now time.Time }
 
 func (w *manualClock) Now() time.Time                       { return w.now }
@@ -241,8 +242,8 @@ type comparison struct {
 	held   []heldClaim
 	step   int
 
-	forward bool      // time does not run back
-	latest  time.Time // the latest reading of clk
+	forward bool      // time does not run backwards
+	latest  time.Time // latest reading of clk
 }
 
 type heldClaim struct {
@@ -268,8 +269,8 @@ func compareRandomClaims(t *testing.T, p limiterPair, seed uint64, steps int) {
 	}
 }
 
-// advanceClock advances the clock or sets it back, by at most a window from its latest reading: a
-// server's clock that was set back further runs on from there, see
+// advanceClock advances the clock or sets it back, by at most a window from its latest
+// reading: after a larger step the limiter in Redis continues from the stored reading, see
 // TestLimiters_clockSetBackCostsOneWindow. The clock of a limiter in memory is monotonic.
 func (g *comparison) advanceClock() {
 	var d time.Duration
@@ -302,12 +303,12 @@ func (g *comparison) advanceClock() {
 	if g.clk.now.After(g.latest) {
 		g.latest = g.clk.now
 	}
-	if g.clk.now.Before(began) { // before the limiter in memory was made; the other never was
+	if g.clk.now.Before(began) { // before the limiter in memory was created, a time that the other limiter does not have
 		g.clk.now = began
 	}
 }
 
-// keys are those of the claims. The first is used most.
+// keys are the keys of the claims. The first is used most often.
 var keys = []string{"a", "", "b{c}\x00"}
 
 func (g *comparison) key() string { return keys[max(g.r.IntN(4)-1, 0)] }
@@ -346,7 +347,7 @@ func (g *comparison) claim() {
 	}
 }
 
-// compare expects the same from both. What only one of them can know is left out.
+// compare expects equal decisions. It excludes what only one of the limiters can know.
 func (g *comparison) compare(c throttle.Claim, remote, local throttle.Decision) {
 	if !local.OK {
 		local.Wait = wholeMicros(local.Wait)
@@ -359,7 +360,7 @@ func (g *comparison) compare(c throttle.Claim, remote, local throttle.Decision) 
 	require.Equal(g, shown(local), shown(remote), "seed %d, step %d: %+v at %v", g.seed, g.step, c, g.clk.now)
 }
 
-// end ends a claim in one way or another.
+// end ends a claim in a random way.
 func (g *comparison) end() {
 	i := g.r.IntN(len(g.held))
 	if g.r.IntN(2) == 0 {

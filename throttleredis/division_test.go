@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A script has no integers that hold a product of two large ones. Its quotients are exact
-// all the same.
+// Lua has no integers that can hold a product of two large ones. The quotients of the
+// scripts are exact nevertheless.
 func TestDivision_isExact(t *testing.T) {
 	text := readLua("head") + readLua("division") + `
 local answers = {}

@@ -1,69 +1,77 @@
-// Package throttleredis has the limiters of package throttle for quotas that several
-// processes share: their state is in Redis or Valkey, and each decision is one script
-// there, which nothing can interrupt.
+// Package throttleredis provides the limiters of package throttle for limits that several
+// processes share. Their state is stored in Redis or Valkey, and each decision is one
+// atomic script.
 //
 //	store := &throttleredis.Store{Client: redis.NewClient(&redis.Options{Addr: "localhost:6379"})}
 //	limit := store.TokenBucket(throttle.PerSecond(100)) // of each Claim.Key, in all processes together
 //
-// A limit is configured by the same value as the one in memory, and decides the same, unit
-// for unit: see TestLimiters_decideAsInMemory. What differs follows from where the state is:
+// A limit is configured by the same value as the limiter in memory and makes the same
+// decisions, unit for unit: see TestLimiters_decideAsInMemory. The differences follow from
+// where the state is stored:
 //
-//   - Time is the server's, in whole microseconds; the clocks of the processes do not matter.
-//     Waits of refusals are rounded up to those. If the server's clock steps back by less than
-//     a window, nothing comes back until it has caught up. If it steps back further, time goes
-//     on from the latest reading granted at. No unit comes back twice. A window is what all
-//     units take to come back: Per, the time to fill a bucket, MaxAge, two Per for a
-//     SlidingCounter, and the longest sentence, twice, for a Penalty.
-//   - A key that is as if it had never been used vanishes by itself. So every key begins
-//     full, and periods count from the Unix epoch rather than from a creation.
-//   - A limit that was changed is another one, and begins unused: its id is part of the key.
-//   - Reserve can fail. An error that matches [ErrUncertain] may have taken its units.
+//   - Time is the server's clock, in whole microseconds. The clocks of the processes do not
+//     matter. The Wait of a rejected claim is rounded up to whole microseconds. If the
+//     server's clock steps back by less than a window, no units are restored until the clock
+//     has caught up. If it steps back further, time continues from the latest reading at
+//     which a claim was granted. No unit is restored twice. A window is the time in which all
+//     units are restored: Per, the time to fill a bucket, MaxAge, two Per for a
+//     SlidingCounter, and twice MaxDuration for a Ban.
+//   - A key whose state equals that of an unused key expires. Therefore every key begins with
+//     all of its units, and periods count from the Unix epoch rather than from a creation.
+//   - A limit with a changed configuration is a new limit and begins unused, because the key
+//     contains an id of the configuration.
+//   - Reserve can fail. If its error matches [ErrUncertain], the units may have been taken.
 //
-// Several limits of one key are asked in one round trip by [AllOf] and [Store.Ban], which
-// take nothing unless all grant. What lends, warns or finds a rate goes around them from
-// outside: throttle.Borrowing, Soft, Shadow, Adaptive.
+// [AllOf] and [Store.Ban] ask several limits for one key in one round trip, and take no
+// units unless all limits grant the claim. throttle.Borrowing, SoftLimit, Shadow and
+// Adaptive wrap limiters of this package as they wrap limiters in memory.
 //
-// # What is stored
+// # Storage
 //
-// Keys are prefix:{tag}:id, where the tag is Claim.Key, or a hash of it if it is long or
-// cannot be read, and alone decides on the slot of a cluster. An id is 11 characters, for
-// the algorithm and all numbers of a limit. Each algorithm is a script in the folder lua:
+// Keys have the form prefix:{tag}:id. The tag is Claim.Key, or a hash of it if it is long
+// or contains characters that are not printable, and it alone determines the slot in a
+// cluster. The id has 11 characters and identifies the algorithm and all numbers of the
+// limit. Each algorithm is a script in the folder lua:
 //
 //	method             script          value                          bytes   kept until
 //	TokenBucket        tokenbucket     reading, ticks taken           120     full, twice that at most
 //	RefillBucket       refillbucket    tick, units taken, reading     120     full
-//	LeakyBucket        leakybucket     as TokenBucket, two places     120     full, and all have acted
-//	TickQueue          tickqueue       tick, reading                  104     all have been served
+//	LeakyBucket        leakybucket     as TokenBucket, two places     120     full, and all claims have acted
+//	TickQueue          tickqueue       tick, reading                  104     all claims have been served
 //	Nginx              nginx           readings, excess, a place      120     empty
 //	FixedWindow,       fixedwindow     begin, end, units, reading     120     the end of the window
 //	  PermitsPerPeriod
 //	SlidingCounter     slidingcounter  number, two counts, reading    120     the end of the next window
-//	WarmUp, Bursty     warmup          four doubles                   136     cold, or all is saved
+//	WarmUp, Bursty     warmup          four doubles                   136     no idle unit is missing
 //	SlidingLog,        slidinglog      hash: blocks of 16 stamps      19 for  twice Per
 //	  SubWindows                         with units, and sums         each
-//	Concurrency           inflight        sorted set: a member for each  113     MaxAge
+//	Concurrency        concurrency     sorted set: a member for each  113     MaxAge
 //	                                     power of two in the units    for
 //	                                     of a claim                   each
-//	Penalty            penalty         end, length, readings          8 for   all is forgiven
+//	Ban                ban             end, length, readings          8 for   all is forgotten
 //	                                                                  each
 //
-// Bytes are those of MEMORY USAGE for a Claim.Key of up to 25 bytes under the prefix "heed",
-// the key and its place in the table included: see TestLimiter_keysAreSmall. A window sets
-// its expiry once; a bucket moves it when half of it is over.
+// Bytes are the result of MEMORY USAGE for a Claim.Key of up to 25 bytes under the prefix
+// "heed", and include the key and its entry in the table of keys: see
+// TestLimiter_keysAreSmall. A window sets its expiry once; a bucket moves its expiry when
+// half of it is over.
 //
-// A call for a SlidingLog or an Concurrency takes O(log n) for n entries or claims, and so does a
-// settlement of any entry: see bench/redislarge.
+// A call of a SlidingLog or a Concurrency limiter takes O(log n) time for n entries or
+// claims, and so does a settlement of any entry: see bench/redislarge.
 //
-// The server needs what a plain GET, SET and TIME in a script need, and a microsecond or two;
-// the client allocates 7 times, one less than for the answer of an empty script.
+// The server needs the time of a script that calls GET, SET and TIME, plus one or two
+// microseconds. The client allocates 7 times per decision.
 //
-// Where many goroutines decide at a time, a Store whose Client is the AutoPipeline of a client
-// sends their claims together, and makes more than twice as many decisions. It does not look
-// at deadlines; a Fallback keeps its own.
+// If many goroutines make decisions at the same time, a Store whose Client is the
+// AutoPipeline of a client sends their claims together and makes more than twice as many
+// decisions per second. An AutoPipeline ignores the deadlines of contexts; a Fallback
+// enforces its own.
 //
-// A [Fallback] around a limit goes on without Redis, and bounds what it costs to ask:
+// A [Fallback] around a limit continues without Redis and bounds the time that a call waits
+// for Redis:
 //
 //	limit := &throttleredis.Fallback{Limiter: store.TokenBucket(throttle.PerSecond(100)), Processes: 4}
 //
-// An [Exchange] shares what an API states about its limits between processes that call it.
+// An [Exchange] shares what a server states about its limits between the processes that
+// call it.
 package throttleredis

@@ -8,16 +8,16 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// ErrUncertain matches the error of a Reserve that may have taken its units all the same:
-// the connection was lost, or time was up, when the script may have been sent already. What
-// it took comes back as time gives it back, or, from an Concurrency, after MaxAge. A client
-// that sends again by itself may have taken them once for each time: let MaxRetries be -1
-// in its options where that is too much.
+// ErrUncertain matches the error of a Reserve that may have taken its units: the connection
+// was lost or the time ran out when the script may already have been sent. The units that
+// it took are restored by time, or, for a Concurrency limiter, after MaxAge. A client that
+// retries by itself may have taken the units once per attempt: set MaxRetries to -1 in its
+// options to prevent this.
 //
-// An error that does not match it has taken nothing.
+// A claim whose error does not match ErrUncertain has taken no units.
 var ErrUncertain = errors.New("throttleredis: the units may have been taken")
 
-// wrapError returns err as an error of ours.
+// wrapError returns err as an error of this package.
 func wrapError(err error) error {
 	var reply redis.Error
 	var op *net.OpError

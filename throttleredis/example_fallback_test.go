@@ -10,7 +10,7 @@ import (
 	"github.com/heed-go/heed/throttleredis"
 )
 
-// Four processes share 8 requests an hour, and Redis is down: each has its part of them.
+// Four processes share 8 requests per hour, and Redis is down: each uses its share.
 func ExampleFallback() {
 	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", ContextTimeoutEnabled: true, MaxRetries: -1})
 	defer client.Close()

@@ -13,40 +13,47 @@ import (
 	"github.com/heed-go/heed/quota"
 )
 
-// Exchange carries what servers said to one process to all others, over Redis: see
-// quota.Exchange.
+// Exchange implements quota.Exchange over Redis: it sends what one process learns about the
+// limits of servers to all other processes.
 //
 //	exchange := &throttleredis.Exchange{Client: client}
 //	defer exchange.Close(ctx)
 //	tracker := &quota.Tracker{Exchange: exchange, Secret: secret}
 //	defer tracker.Close()
 //
-// News are published, and what lasts is kept under a key for each account, so that
-// processes that begin later learn of it; the key vanishes when nothing in it holds
-// any more. The server's clock says how old it is then.
+// Updates are published on a channel. Updates that stay valid are also stored under a key
+// for each account, so that processes that start later can fetch them; the key expires when
+// none of its updates is valid any more. The age of a stored update is measured by the
+// server's clock.
 //
 // While Redis is unavailable each process works alone, which Stats shows. The Exchange
 // reconnects by itself and then fetches the updates of all accounts that were asked for,
 // because it may have missed some. No request waits for Redis.
 //
-// All keys and the channel share a hash tag, so that a cluster or ring has them in
-// one place. The fields must not change after the first use.
+// All keys and the channel share a hash tag, so that they are on one node of a cluster or
+// ring. The fields must not be changed after the first use.
 type Exchange struct {
-	// Client is a Client, ClusterClient, Ring or failover client; must be set. It is
-	// not closed by Exchange.Close.
+	// Client is a Client, ClusterClient, Ring or failover client of go-redis. It must be
+	// set. Exchange.Close does not close it.
 	Client interface {
 		redis.Scripter
 		Subscribe(ctx context.Context, channels ...string) *redis.PubSub
 	}
-	Prefix  string        // of all keys and the channel; "": "heed"; without braces
-	Timeout time.Duration // of one script, if the client heeds it, see Store.Timeout; 0: 250 ms
+
+	// Prefix begins all keys and the channel. It must not contain braces. Empty means
+	// "heed".
+	Prefix string
+
+	// Timeout is the time limit of one script, if the client supports deadlines: see
+	// Store.Timeout. Zero means 250 ms.
+	Timeout time.Duration
 
 	once   sync.Once
 	ctx    context.Context
 	cancel context.CancelFunc
 	tasks  sync.WaitGroup
 	ended  chan struct{} // closed when both goroutines have ended
-	work   chan struct{} // there is something in the queue
+	work   chan struct{} // signals that the queue is not empty
 
 	mu          sync.Mutex
 	subscribers []*func(quota.Update) // pointers tell equal functions apart
@@ -65,7 +72,7 @@ type ExchangeStats struct {
 
 const exchangeTimeout = 250 * time.Millisecond
 
-// Validate returns an error that says what to change if t can never work.
+// Validate returns an error that describes how to correct t, or nil if t is valid.
 func (t *Exchange) Validate() error {
 	switch {
 	case t.Client == nil:
@@ -78,7 +85,7 @@ func (t *Exchange) Validate() error {
 	return nil
 }
 
-// start begins to listen and to post. It panics if t is invalid.
+// start starts the goroutines that subscribe and publish. It panics if t is invalid.
 func (t *Exchange) start() {
 	t.once.Do(func() {
 		if err := t.Validate(); err != nil {
@@ -95,8 +102,8 @@ func (t *Exchange) start() {
 	})
 }
 
-// Close ends all that t does, and returns when it has ended, or when ctx ends with
-// its cause. What is still to be posted is lost.
+// Close stops t and waits until its goroutines have ended. If ctx ends first, it returns
+// the cause of ctx. Updates that are not published yet are lost.
 func (t *Exchange) Close(ctx context.Context) error {
 	t.start()
 	t.cancel()
@@ -108,15 +115,15 @@ func (t *Exchange) Close(ctx context.Context) error {
 	}
 }
 
-// Stats returns how t fares.
+// Stats returns the state of t.
 func (t *Exchange) Stats() ExchangeStats {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.stats
 }
 
-// Subscribe implements quota.Exchange: f is called with what is published, until ctx is
-// done or t is closed. A call that is running when ctx is done completes.
+// Subscribe implements quota.Exchange. It calls f with each update that arrives, until ctx
+// is done or t is closed. A call that is running when ctx is done completes.
 func (t *Exchange) Subscribe(ctx context.Context, f func(quota.Update)) {
 	t.start()
 	t.mu.Lock()
@@ -129,7 +136,7 @@ func (t *Exchange) Subscribe(ctx context.Context, f func(quota.Update)) {
 	})
 }
 
-// Publish implements quota.Exchange.
+// Publish implements quota.Exchange. It queues m and does not wait for Redis.
 func (t *Exchange) Publish(m quota.Update) {
 	t.start()
 	t.mu.Lock()
@@ -138,7 +145,8 @@ func (t *Exchange) Publish(m quota.Update) {
 	t.wakeDelivery()
 }
 
-// Fetch implements quota.Exchange.
+// Fetch implements quota.Exchange. It queues a fetch of the stored updates of account and
+// does not wait for Redis.
 func (t *Exchange) Fetch(account string) {
 	t.start()
 	t.mu.Lock()
@@ -147,18 +155,18 @@ func (t *Exchange) Fetch(account string) {
 	t.wakeDelivery()
 }
 
-// wakeDelivery wakes who works on the queue.
+// wakeDelivery wakes the goroutine that processes the queue.
 func (t *Exchange) wakeDelivery() {
 	select {
 	case t.work <- struct{}{}:
-	default: // it knows
+	default: // a signal is pending
 	}
 }
 
-// notify hands messages to all who listen.
+// notify calls all subscribers with updates.
 func (t *Exchange) notify(all ...quota.Update) {
 	t.mu.Lock()
-	subscribers := t.subscribers // is replaced, never changed
+	subscribers := t.subscribers // the slice is replaced, never changed
 	for _, m := range all {
 		if m.News != "" {
 			t.stats.Received++
@@ -182,16 +190,16 @@ func (t *Exchange) prefix() string {
 func (t *Exchange) channel() string           { return "{" + t.prefix() + ":exchange}" }
 func (t *Exchange) key(account string) string { return t.channel() + ":" + account }
 
-// retryDelay are those between attempts to reach Redis.
+// A retryDelay is the delay before the next attempt to reach Redis.
 type retryDelay time.Duration
 
-// next returns how long to wait after one more failure.
+// next doubles the delay, between 50 ms and 1 s, and returns it.
 func (p *retryDelay) next() time.Duration {
 	*p = min(max(2**p, retryDelay(50*time.Millisecond)), retryDelay(time.Second))
 	return time.Duration(*p)
 }
 
-// sleep waits for d. It reports false if t was closed.
+// sleep waits for d. It returns false if t was closed.
 func (t *Exchange) sleep(d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

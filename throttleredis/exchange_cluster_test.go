@@ -30,8 +30,8 @@ func TestExchange_worksInACluster(t *testing.T) {
 	}
 }
 
-// In a ring the place of the channel moves when a server goes, and back when it
-// comes back.
+// In a ring the channel moves to another server when its server fails, and back when that
+// recovers.
 func TestExchange_followsARing(t *testing.T) {
 	servers := redistest.StartN(t, 2)
 	open := func() *redis.Ring {
@@ -86,7 +86,7 @@ func TestExchange_queueIsBounded(t *testing.T) {
 	if len(posts) != maxBatch || posts[0].News != fmt.Sprint(2*maxQueuedUpdates) {
 		t.Fatal(len(posts), posts[0].News)
 	}
-	// A minute later only what was to be kept for longer is of use.
+	// After a minute only updates that are kept longer are useful.
 	dropped = q.requeue(posts, now.Add(time.Minute))
 	if dropped != maxQueuedUpdates/2 || q.updates[0].News != fmt.Sprint(2*maxQueuedUpdates+1) || len(q.updates) != maxQueuedUpdates/2 {
 		t.Fatal(dropped, q.updates[0].News, len(q.updates))

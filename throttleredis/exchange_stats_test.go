@@ -14,8 +14,8 @@ import (
 	"github.com/heed-go/heed/throttleredis/internal/redistest"
 )
 
-// Each message is counted once where it was posted, and once by each process that hears it.
-// Probes of the connection, which carry nothing, are not counted.
+// Each update is counted once where it was published, and once by each process that
+// receives it. Empty updates, which test the connection, are not counted.
 func TestExchange_countsUpdates(t *testing.T) {
 	s := redistest.Start(t)
 	one, _ := newTestExchange(t, dial(t, s.Addr), "")
@@ -45,7 +45,7 @@ func TestExchange_countsUpdates(t *testing.T) {
 	require.Equal(t, uint64(3+posts), one.Stats().Published+one.Stats().Dropped)
 }
 
-// A subscription ends with its context, others go on, and nothing of it is left.
+// A subscription ends with its context. Others continue, and it leaves no goroutine.
 func TestExchange_subscriptionsEnd(t *testing.T) {
 	exchange, stays := newTestExchange(t, client(t), newTestStore(t).Prefix)
 	before := runtime.NumGoroutine()
@@ -73,7 +73,7 @@ func TestExchange_subscriptionsEnd(t *testing.T) {
 	redistest.Await(t, "goroutines to end", func() bool { return runtime.NumGoroutine() <= before })
 }
 
-// Trackers that are closed leave nothing in a Told, which goes on for others.
+// Trackers that are closed leave no state in an Exchange, which continues for others.
 func TestExchange_closedTrackersLeaveNothing(t *testing.T) {
 	c, prefix := client(t), newTestStore(t).Prefix
 	before := runtime.NumGoroutine()

@@ -19,7 +19,7 @@ import (
 	"github.com/heed-go/heed/throttleredis/internal/redistest"
 )
 
-// An updateRecorder writes down what a Told hears.
+// An updateRecorder records the updates that an Exchange receives.
 type updateRecorder struct {
 	mu  sync.Mutex
 	all []quota.Update
@@ -31,7 +31,7 @@ func (e *updateRecorder) record(m quota.Update) {
 	e.all = append(e.all, m)
 }
 
-// count returns how many messages said news.
+// count returns the number of recorded updates with the given News.
 func (e *updateRecorder) count(news string) (n int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -55,7 +55,8 @@ func (e *updateRecorder) find(t *testing.T, news string) (found quota.Update) {
 	return found
 }
 
-// newTestExchange returns a Told that is connected, and what it hears. It ends with the test.
+// newTestExchange returns a connected Exchange and a recorder of its updates. It is closed
+// at the end of the test.
 func newTestExchange(t *testing.T, c redis.UniversalClient, prefix string) (*Exchange, *updateRecorder) {
 	exchange, e := &Exchange{Client: c, Prefix: prefix, Timeout: 5 * time.Second}, &updateRecorder{}
 	exchange.Subscribe(t.Context(), e.record)
@@ -123,7 +124,8 @@ func TestExchange_keepsNoMoreThanItMust(t *testing.T) {
 	require.LessOrEqual(t, c.HLen(t.Context(), one.key("a")).Val(), int64(64))
 }
 
-// A server that comes back is heard again, and told what was said meanwhile.
+// After a server has been restarted, updates arrive again, including those published in
+// between.
 func TestExchange_outlivesAServer(t *testing.T) {
 	s := redistest.Start(t)
 	one, _ := newTestExchange(t, dial(t, s.Addr), "")
@@ -145,7 +147,7 @@ func TestExchange_outlivesAServer(t *testing.T) {
 	require.NoError(t, other.Stats().Err)
 }
 
-// What was published while a subscription was away is found in the keys.
+// Updates that were published while a subscription was down are fetched from the keys.
 func TestExchange_fetchesWhatItMissed(t *testing.T) {
 	s := redistest.Start(t)
 	p := redistest.StartProxy(t, s.Addr)
@@ -161,7 +163,7 @@ func TestExchange_fetchesWhatItMissed(t *testing.T) {
 	updates.find(t, "missed")
 }
 
-// A server that falls silent is not waited for, neither by Close.
+// A server that stops responding does not delay callers or Close.
 func TestExchange_closesWhateverHappens(t *testing.T) {
 	s := redistest.Start(t)
 	for _, fault := range []redistest.Fault{redistest.Pass, redistest.BlackHole, redistest.Refuse, redistest.Reset, redistest.NoReplies} {
@@ -206,7 +208,7 @@ func TestExchange_ignoresMalformedUpdates(t *testing.T) {
 	exchange.Publish(quota.Update{Account: "text", Bucket: "b", News: "cannot be kept", Keep: time.Hour})
 	updates.find(t, "cannot be kept")
 	redistest.Await(t, "the failure", func() bool {
-		exchange.Fetch("text") // again, for what goes well in between takes Err away
+		exchange.Fetch("text") // again, because a success in between clears Err
 		return strings.Contains(fmt.Sprint(exchange.Stats().Err), "WRONGTYPE")
 	})
 	redistest.Await(t, "the end", func() bool { return updates.count("") >= 2 })
@@ -223,7 +225,7 @@ func TestExchange_Validate(t *testing.T) {
 	require.Panics(t, func() { (&Exchange{}).Publish(quota.Update{}) })
 }
 
-// A refusal that one process met holds back the other.
+// A rejection that one process received holds requests of the other.
 func TestExchange_sharesAHold(t *testing.T) {
 	c, prefix := client(t), newTestStore(t).Prefix
 	one, _ := newTestExchange(t, c, prefix)

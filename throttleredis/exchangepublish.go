@@ -12,8 +12,8 @@ import (
 
 var publishScript, fetchScript = redis.NewScript(readLua("exchange_publish")), redis.NewScript(readLua("exchange_fetch"))
 
-// deliver works on the queue until t is closed. After a failure it pauses, so that a
-// Redis that is away costs nothing.
+// deliver processes the queue until t is closed. After a failure it waits, so that an
+// unreachable Redis costs little.
 func (t *Exchange) deliver() {
 	var p retryDelay
 	for {
@@ -38,7 +38,8 @@ func (t *Exchange) deliver() {
 	}
 }
 
-// process posts and recalls. What cannot be posted is put back.
+// process fetches accounts and publishes updates. Updates that cannot be published are put
+// back into the queue.
 func (t *Exchange) process(updates []queuedUpdate, fetches []string) error {
 	err := t.fetchAll(fetches)
 	if err == nil {
@@ -62,7 +63,7 @@ func (t *Exchange) process(updates []queuedUpdate, fetches []string) error {
 	return nil
 }
 
-// runScript runs a script within the time limit.
+// runScript runs a script within the timeout.
 func (t *Exchange) runScript(s *redis.Script, keys []string, args []any) (any, error) {
 	timeout := t.Timeout
 	if timeout == 0 {
@@ -73,7 +74,7 @@ func (t *Exchange) runScript(s *redis.Script, keys []string, args []any) (any, e
 	return s.Run(ctx, t.Client, keys, args...).Result()
 }
 
-// publishAll posts all in one script.
+// publishAll publishes updates with one script.
 func (t *Exchange) publishAll(updates []queuedUpdate) error {
 	if len(updates) == 0 {
 		return nil
@@ -90,8 +91,8 @@ func (t *Exchange) publishAll(updates []queuedUpdate) error {
 	return nil
 }
 
-// fetchAll hands what is kept of accounts to those who listen. They learn that this
-// was all also if it failed: nobody is to wait for it.
+// fetchAll passes the stored updates of accounts to the subscribers. It also reports that a
+// fetch has ended if it failed, so that no subscriber waits for it.
 func (t *Exchange) fetchAll(accounts []string) error {
 	if len(accounts) == 0 {
 		return nil

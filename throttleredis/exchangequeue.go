@@ -8,30 +8,31 @@ import (
 )
 
 const (
-	maxQueuedUpdates = 256  // messages that wait to be posted
-	maxAccounts      = 4096 // that are read again after a gap
-	maxBatch         = 64   // messages, or accounts, of one script
+	maxQueuedUpdates = 256  // updates that are not published yet
+	maxAccounts      = 4096 // accounts whose updates are fetched again after a reconnect
+	maxBatch         = 64   // updates, or accounts, per script
 	staleAfter       = time.Second
 )
 
-// An exchangeQueue is what is still to be done: messages to post, and accounts to recall.
+// An exchangeQueue holds the work that is not done yet: updates to publish and accounts to
+// fetch.
 type exchangeQueue struct {
 	updates  []queuedUpdate
 	fetches  []string
-	accounts map[string]struct{} // that were ever asked for
+	accounts map[string]struct{} // accounts that Fetch was called for
 }
 
 type queuedUpdate struct {
 	quota.Update
-	queuedAt time.Time // of Post
+	queuedAt time.Time // time of Publish
 }
 
-// stale reports whether p is of no use to anybody any more.
+// stale reports whether p has been queued for so long that no process can use it.
 func (p queuedUpdate) stale(now time.Time) bool {
 	return now.Sub(p.queuedAt) > max(p.Keep, staleAfter)
 }
 
-// add adds m. If that is too much the oldest is dropped.
+// add appends m. If the queue is full it drops the oldest update.
 func (q *exchangeQueue) add(m quota.Update, now time.Time) (dropped uint64) {
 	if len(q.updates) == maxQueuedUpdates {
 		q.updates, dropped = slices.Delete(q.updates, 0, 1), 1
@@ -40,7 +41,8 @@ func (q *exchangeQueue) add(m quota.Update, now time.Time) (dropped uint64) {
 	return dropped
 }
 
-// requeue puts back what could not be posted, in front of what has come since.
+// requeue puts back a batch that could not be published, before the updates that were added
+// since.
 func (q *exchangeQueue) requeue(batch []queuedUpdate, now time.Time) (dropped uint64) {
 	all := append(batch, q.updates...)
 	q.updates = slices.DeleteFunc(all, func(p queuedUpdate) bool { return p.stale(now) })
@@ -50,7 +52,8 @@ func (q *exchangeQueue) requeue(batch []queuedUpdate, now time.Time) (dropped ui
 	return uint64(len(all) - len(q.updates))
 }
 
-// addFetch adds an account to be read, and remembers it for the day of a gap.
+// addFetch queues a fetch of an account, and stores the account for fetches after a
+// reconnect.
 func (q *exchangeQueue) addFetch(account string) {
 	if q.accounts == nil {
 		q.accounts = make(map[string]struct{})
@@ -67,7 +70,7 @@ func (q *exchangeQueue) addFetch(account string) {
 	}
 }
 
-// fetchKnown has all accounts read again.
+// fetchKnown queues a fetch of all stored accounts.
 func (q *exchangeQueue) fetchKnown() {
 	q.fetches = q.fetches[:0]
 	for account := range q.accounts {
@@ -75,7 +78,7 @@ func (q *exchangeQueue) fetchKnown() {
 	}
 }
 
-// take returns what is to be done next.
+// take removes and returns the next batch.
 func (q *exchangeQueue) take() (updates []queuedUpdate, fetches []string) {
 	n := min(len(q.updates), maxBatch)
 	updates = slices.Clone(q.updates[:n])

@@ -15,11 +15,11 @@ import (
 )
 
 const (
-	pingInterval   = time.Second // after which we look whether our subscription still has news
-	maxUpdateBytes = 16 << 10    // bytes of a message
+	pingInterval   = time.Second // idle time after which the subscription is tested
+	maxUpdateBytes = 16 << 10    // maximum length of a message in bytes
 )
 
-// keepSubscribed hears what others publish until t is closed.
+// keepSubscribed keeps a subscription until t is closed.
 func (t *Exchange) keepSubscribed() {
 	var p retryDelay
 	for t.ctx.Err() == nil {
@@ -40,9 +40,10 @@ func (t *Exchange) keepSubscribed() {
 	}
 }
 
-// runSubscription hears what is published until something is wrong. A server that
-// answers a ping may still be the wrong one: in a ring the place of the channel moves
-// when a server goes, and back when it comes back. So it has to hear what we post.
+// runSubscription receives messages until an error occurs. A server that responds to a ping
+// may still be the wrong one: when a server of a ring fails or recovers, the channel moves
+// to another one. Therefore runSubscription tests that it receives the updates that this
+// process publishes.
 func (t *Exchange) runSubscription() (err error) {
 	defer func() {
 		// A Ring panics if none of its servers is up.
@@ -66,19 +67,19 @@ func (t *Exchange) runSubscription() (err error) {
 		case pinged || !errors.As(err, &slow) || !slow.Timeout():
 			return err
 		default:
-			t.Publish(quota.Update{}) // which says nothing: do we hear ourselves?
+			t.Publish(quota.Update{}) // an empty update, which tests whether our own messages arrive
 			pinged = true
 		}
 	}
 }
 
-// receive takes what a subscription brings.
+// receive processes a message of a subscription.
 func (t *Exchange) receive(m any) {
 	switch m := m.(type) {
 	case *redis.Subscription:
 		t.mu.Lock()
 		t.stats.Connected, t.stats.Err = true, nil
-		t.queue.fetchKnown() // what was published until now was missed
+		t.queue.fetchKnown() // updates published before the subscription were missed
 		t.mu.Unlock()
 		t.wakeDelivery()
 	case *redis.Message:

@@ -1,7 +1,7 @@
 package throttleredis
 
-// What tests in the external package need.
+// NewTestStore is newTestStore, for tests in the external package.
 var NewTestStore = newTestStore
 
-// UseLocalClock has s decide by its Clock.
+// UseLocalClock makes s use its Clock instead of the server's.
 func (s *Store) UseLocalClock() { s.useLocalClock = true }

@@ -10,60 +10,63 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// A Fallback is a limit on Redis that goes on without it. While Redis is away, slow, out of
-// memory or in the middle of a failover, another limiter decides, and says so by
-// Decision.Degraded; when Redis is back, it decides again. Nothing has to be done for either.
+// A Fallback is a limit on Redis that continues without Redis. While Redis is unreachable,
+// slow, out of memory or failing over, a second limiter decides and sets Decision.Degraded.
+// When Redis has recovered, it decides again. Neither change requires an action.
 //
-//	claim ─▶ breaker closed? ─▶ Redis answers in time? ─▶ its decision
+//	claim ─▶ breaker closed? ─▶ Redis responds in time? ─▶ its decision
 //	              │ no                  │ no
 //	              └─────────────────────┴──▶ Secondary, Degraded
 //
-// In time is within Timeout, and within half of what is left until the deadline of the context.
-// No decision takes longer than Timeout, whatever the client does about deadlines and
-// retries, and while the Breaker is open none asks Redis. Claims that are on their way are
-// on goroutines of their own, at most MaxCalls of them.
+// In time means within Timeout, and within half of the time until the deadline of the
+// context. No decision takes longer than Timeout, regardless of the client's deadlines and
+// retries, and while the Breaker is open only probes are sent to Redis. Claims in flight
+// run on separate goroutines, at most MaxCalls of them.
 //
-// # What is kept, and what is not
+// # Guarantees
 //
-// Without Redis, N processes with shares let through no more than the limit together, as
-// each has the N-th part of it. On the way there and back units are counted twice:
+// Without Redis, N processes with shares together grant no more than the limit, because
+// each has the N-th part of it. Around an outage units can be granted twice:
 //
-//   - When Redis goes, each process has a share that is full, but for what it took
-//     itself lately: at most one burst more, in all processes together.
-//   - When Redis comes back, its buckets are as full as time has made them, or all are
-//     if it comes back empty: at most one burst more for each key.
-//   - A claim that was given up (its error matches ErrUncertain) may have taken units of
-//     Redis, which are then missing: not more than its cost, times the attempts of the
-//     client. They are given back if the answer comes within a second, else by time. There
-//     are never more such claims than MaxCalls at a time.
+//   - When Redis fails, the share of each process is full, except for the units that the
+//     process took recently: at most one burst more, in all processes together.
+//   - When Redis recovers, its buckets have been refilled by time, or are full if its data
+//     was lost: at most one burst more per key.
+//   - A claim that timed out (its error matches ErrUncertain) may have taken units in Redis:
+//     at most its cost times the number of attempts of the client. The units are returned if
+//     the response arrives within a second, otherwise they are restored by time. At most
+//     MaxCalls claims are in this state at a time.
 //
-// A claim that is not answered in time is a small outage of its own. One that Redis granted
-// ends at Redis, and never at Secondary, but for what it took of a share: Cancel and Observe
-// take no longer than Timeout, or no time at all while Redis is away: they are then kept until
-// it is back, up to MaxCalls of them.
+// A claim without a response in time is handled like a short outage. A claim that Redis
+// granted is ended in Redis and never at Secondary, except for the units that it took of a
+// share. Cancel and Observe take at most Timeout. While Redis is known to be unreachable
+// they return immediately and are kept until it is reachable, up to MaxCalls of them.
 //
-// If the server's clock is set back, or the server is replaced by one whose clock is behind,
-// units come back at most one window later; if it is set forward, they come back too early, at
-// most a burst for each key.
+// If the server's clock is set back, or the server is replaced by one whose clock is
+// behind, units are restored at most one window later. If the clock is set forward, units
+// are restored too early, at most one burst per key.
 //
-// The odd case is the client that does more than it is told to. Clients of go-redis send
-// again three times by default, also when a connection was lost after the script had been
-// sent, which may take the units each time: set MaxRetries to -1. They need not look at
-// deadlines: set ContextTimeoutEnabled, and Store.Timeout to a second, so that what was given
-// up comes to an end. And after as many failed dials in a row as PoolSize they look for the
-// server once a second only: let that be some hundreds.
+// # Limitations
 //
-// Limiter must be set. Fields must not change once it is in use, and a Fallback must not be
-// copied.
+// By default a client of go-redis retries three times, even if a connection was lost after
+// the script had been sent, which may take the units in each attempt: set MaxRetries to -1.
+// By default it ignores the deadlines of contexts: set ContextTimeoutEnabled, and
+// Store.Timeout to one second, so that abandoned calls end. After PoolSize consecutive
+// failed dials it dials only once per second: set PoolSize to several hundred.
+//
+// Limiter must be set. The fields must not be changed after the first use, and a Fallback
+// must not be copied.
 type Fallback struct {
-	Limiter throttle.Limiter // on Redis
+	// Limiter is the limiter on Redis. It must be set.
+	Limiter throttle.Limiter
 
-	// Processes is how many share the limit, if that is known. 0: it is not.
+	// Processes is the number of processes that share the limit. Zero means that it is
+	// unknown.
 	Processes int
 
-	// Secondary decides while Redis does not. Nil: if Processes is given, the
-	// process's share of the limit for each key, see Limiter.Share; else
-	// throttle.AllowAll. With throttle.DenyAll nothing is let through.
+	// Secondary decides while Redis does not. Nil means, for each key, the process's share
+	// of the limit if Processes is set (see Limiter.Share), and throttle.AllowAll
+	// otherwise. throttle.DenyAll rejects all claims.
 	Secondary throttle.Limiter
 
 	// Timeout is the longest that a call waits for Redis. Zero means 50 ms. A call whose
@@ -80,12 +83,12 @@ type Fallback struct {
 	inner throttle.Fallback
 }
 
-// A sharer can make a limiter in memory for one of several processes.
+// A sharer returns a limiter in memory with the share of one of several processes.
 type sharer interface {
 	Share(processes, maxKeys int) throttle.Limiter
 }
 
-// Validate returns an error that says what to change if f can never work.
+// Validate returns an error that describes how to correct f, or nil if f is valid.
 func (f *Fallback) Validate() error {
 	_, shares := f.Limiter.(sharer)
 	switch {
@@ -99,7 +102,7 @@ func (f *Fallback) Validate() error {
 	return nil
 }
 
-// setup makes what f has to have of its own.
+// setup creates the limiters that f uses.
 func (f *Fallback) setup() {
 	if err := f.Validate(); err != nil {
 		panic(err.Error())
@@ -130,30 +133,30 @@ func (f *Fallback) reportError(err error) {
 	}
 }
 
-// Reserve implements throttle.Limiter. What is an error here is the caller's doing: a
-// negative cost, or a ctx that is done.
+// Reserve implements throttle.Limiter. It returns an error only if the cost is negative or
+// ctx is done, or if Secondary fails.
 func (f *Fallback) Reserve(ctx context.Context, c throttle.Claim) (throttle.Decision, error) {
 	f.once.Do(f.setup)
 	return f.inner.Reserve(ctx, c)
 }
 
-// Cancel implements throttle.Limiter: who granted gets the units back.
+// Cancel implements throttle.Limiter. It cancels the claim at the limiter that granted it.
 func (f *Fallback) Cancel(ctx context.Context, c throttle.Claim, d throttle.Decision) {
 	f.once.Do(f.setup)
 	f.inner.Cancel(ctx, c, d)
 }
 
-// Observe implements throttle.Observer: who granted hears of it.
+// Observe implements throttle.Observer. It reports to the limiter that granted the claim.
 func (f *Fallback) Observe(ctx context.Context, c throttle.Claim, d throttle.Decision, fb throttle.Feedback) {
 	f.once.Do(f.setup)
 	f.inner.Observe(ctx, c, d, fb)
 }
 
-// Local implements throttle.NonBlocking: it does I/O.
+// NonBlocking implements throttle.NonBlocking. It returns false because Reserve does I/O.
 func (*Fallback) NonBlocking() bool { return false }
 
-// A degraded decides while Redis does not. What it could never grant, Redis may grant
-// when it is back: so it says to ask again when Redis will have been asked.
+// A degraded limiter decides while Redis does not. Redis may be able to grant a claim that
+// this limiter can never grant, so such a rejection has a Wait until Redis has been probed.
 type degraded struct {
 	throttle.Limiter
 	redis *guardedCaller

@@ -14,13 +14,13 @@ import (
 	"github.com/heed-go/heed/throttleredis/internal/redistest"
 )
 
-// Callers have deadlines shorter than Timeout, and Redis hangs: Secondary decides before each
-// deadline, and after five such claims the Breaker is open.
+// Callers have deadlines shorter than Timeout, and Redis does not respond: Secondary
+// decides before each deadline, and after five such claims the Breaker is open.
 func TestFallback_decidesWithinShortDeadlines(t *testing.T) {
 	for _, deadline := range []time.Duration{5 * time.Millisecond, 30 * time.Millisecond, 90 * time.Millisecond, 200 * time.Millisecond} {
 		t.Run(deadline.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				defer time.Sleep(2 * time.Hour) // until the claims that hang have ended
+				defer time.Sleep(2 * time.Hour) // until the pending claims have ended
 				r, b := newFakeRedis(), new(Breaker)
 				f := &Fallback{Limiter: r, Breaker: b}
 				r.set(nil, time.Hour)
@@ -33,7 +33,7 @@ func TestFallback_decidesWithinShortDeadlines(t *testing.T) {
 					require.NoError(t, err)
 					require.True(t, d.OK && d.Degraded)
 					require.LessOrEqual(t, took, min(deadline/2, 50*time.Millisecond))
-					time.Sleep(50*time.Millisecond - took) // a Redis that answers within Timeout is not away
+					time.Sleep(50*time.Millisecond - took) // a Redis that responds within Timeout is not down
 					synctest.Wait()
 					require.Equal(t, i >= 4, b.Open(), "after %d claims", i+1)
 				}
@@ -42,7 +42,7 @@ func TestFallback_decidesWithinShortDeadlines(t *testing.T) {
 	}
 }
 
-// A deadline so short that a healthy Redis may miss it says nothing about Redis.
+// A deadline so short that a healthy Redis may miss it does not affect the Breaker.
 func TestFallback_tinyDeadlinesDoNotOpenTheBreaker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, b := newFakeRedis(), new(Breaker)
@@ -61,7 +61,8 @@ func TestFallback_tinyDeadlinesDoNotOpenTheBreaker(t *testing.T) {
 	})
 }
 
-// A cluster is a remote for each of its nodes; keys begin with the address of their node.
+// A cluster is a limiter with a fakeRedis for each of its nodes; keys begin with the
+// address of their node.
 type cluster map[string]*fakeRedis
 
 func (c cluster) nodeOf(key string) string        { return key[:1] }
@@ -76,11 +77,12 @@ func (c cluster) Cancel(ctx context.Context, cl throttle.Claim, d throttle.Decis
 	c.at(cl).Cancel(ctx, cl, d)
 }
 
-// One node of a cluster hangs: claims for its keys do not ask it, and the others are decided
-// by their nodes. What ends meanwhile ends at the node when it is back.
+// One node of a cluster does not respond: claims for its keys are not sent to it, and the
+// other nodes decide on their keys. Claims that end in the meantime are ended at the node
+// when it has recovered.
 func TestFallback_eachNodeHasABreakerOfItsOwn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		defer time.Sleep(2 * time.Hour) // until the claims that hang have ended
+		defer time.Sleep(2 * time.Hour) // until the pending claims have ended
 		c, b := cluster{"a": newFakeRedis(), "b": newFakeRedis()}, new(Breaker)
 		f := &Fallback{Limiter: c, Breaker: b}
 		held := claim(t, f, throttle.Claim{Key: "a1"})
@@ -122,7 +124,7 @@ func TestBreaker_boundsItsNodes(t *testing.T) {
 	require.Same(t, b.node("7"), b.node("7"))
 }
 
-// Where a key is, a client that knows its cluster knows without asking.
+// A client that knows its cluster locates a key without a request.
 func TestLimiter_knowsTheNodeOfAKey(t *testing.T) {
 	t.Parallel()
 	addrs := redistest.Addrs(redistest.StartCluster(t, 3))

@@ -19,7 +19,7 @@ import (
 	"github.com/heed-go/heed/throttleredis/internal/redistest"
 )
 
-// A concurrencyGauge counts how much is going on, and the most that ever did.
+// A concurrencyGauge counts operations in flight, their maximum and their total.
 type concurrencyGauge struct{ total, current, max atomic.Int64 }
 
 func (g *concurrencyGauge) enter() (leave func()) {
@@ -42,7 +42,7 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// A tripBreaker is a heed.Breaker that blows for ever after ten failures.
+// A tripBreaker is a heed.Breaker that opens permanently after ten failures.
 type tripBreaker struct{ failures atomic.Int64 }
 
 var errTripped = errors.New("the breaker is open")
@@ -71,7 +71,7 @@ func inParallel(n int, f func()) {
 	wg.Wait()
 }
 
-// get returns the status of an answer of url; 0: there was none.
+// get returns the status of a response of url, or 0 if there was none.
 func get(c *http.Client, url string) int {
 	resp, err := c.Get(url)
 	if err != nil {
@@ -81,9 +81,9 @@ func get(c *http.Client, url string) int {
 	return resp.StatusCode
 }
 
-// Redis is dead, and its limits let everything through. What is in flight is still bounded
-// on both sides. When the API hangs as well, callers are let go by the time limit of an
-// attempt, and the breaker ends it.
+// Redis is down, and its limits admit all requests. The number of requests in flight is
+// still limited on both sides. When the API does not respond either, the timeout of an
+// attempt ends the calls, and the breaker stops them.
 func TestFallback_openLimitsLeaveTheLoadBounded(t *testing.T) {
 	redis := redistest.Start(t)
 	client := connect(t, redis.Addr)

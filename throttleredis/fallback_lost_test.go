@@ -13,8 +13,8 @@ import (
 	"github.com/heed-go/heed/throttleredis/internal/redistest"
 )
 
-// slowFallback is a Fallback that no slow machine makes doubt its Redis: what is Degraded here
-// was not decided by it.
+// slowFallback returns a Fallback with a timeout that a slow machine does not exceed: a
+// decision is Degraded only if Redis did not make it.
 func slowFallback(c redis.Scripter, l throttle.Limit) *throttleredis.Fallback {
 	store := &throttleredis.Store{Client: c}
 	return &throttleredis.Fallback{
@@ -45,11 +45,11 @@ func awaitRedis(t *testing.T, l throttle.Limiter) {
 	})
 }
 
-// slowThousand is so slow that nothing comes back while a test runs.
+// slowThousand is so slow that no units are restored during a test.
 var slowThousand = throttle.Limit{Count: 1, Per: 24 * time.Hour, Burst: 1000}
 
-// Without memory Redis answers with an error, at once. Each claim asks, and the first one
-// after there is memory again is decided by Redis.
+// Without memory Redis immediately returns an error. Each claim is sent, and the first one
+// after memory is available is decided by Redis.
 func TestFallback_outOfMemory(t *testing.T) {
 	s := redistest.Start(t, "--maxmemory-policy", "noeviction")
 	c := connect(t, s.Addr)
@@ -70,7 +70,7 @@ func TestFallback_outOfMemory(t *testing.T) {
 	require.EqualValues(t, 998, d.Remaining)
 }
 
-// A lost script cache is no outage: nobody notices.
+// A lost script cache is not an outage: all claims are decided by Redis.
 func TestFallback_lostScripts(t *testing.T) {
 	c := connect(t, redistest.Start(t).Addr)
 	f := slowFallback(c, slowThousand)
@@ -82,7 +82,7 @@ func TestFallback_lostScripts(t *testing.T) {
 	}
 }
 
-// A Redis that has lost all data gives each key one burst more, to the unit.
+// A Redis that has lost all data grants each key exactly one burst more.
 func TestFallback_lostData(t *testing.T) {
 	for name, lose := range map[string]func(*testing.T, *redistest.Server, *redis.Client){
 		"flushed": func(t *testing.T, _ *redistest.Server, c *redis.Client) {
@@ -106,7 +106,7 @@ func TestFallback_lostData(t *testing.T) {
 	}
 }
 
-// takeAllUnits takes all that there is, from several goroutines, and returns how much that was.
+// takeAllUnits takes all available units from several goroutines, and returns their number.
 func takeAllUnits(t *testing.T, l throttle.Limiter) (n int) {
 	var mu sync.Mutex
 	var wg sync.WaitGroup
@@ -126,7 +126,7 @@ func takeAllUnits(t *testing.T, l throttle.Limiter) (n int) {
 	return n
 }
 
-// Persisted buckets are as they were.
+// Persisted buckets keep their state.
 func TestFallback_keptData(t *testing.T) {
 	s := redistest.Start(t, "--appendonly", "yes", "--appendfsync", "always")
 	f := slowFallback(connect(t, s.Addr), slowThousand)
@@ -137,8 +137,8 @@ func TestFallback_keptData(t *testing.T) {
 	require.EqualValues(t, 998, decide(t, f).Remaining)
 }
 
-// The old master dies, and the address leads to a replica, which refuses to write until it
-// is the new one. It knows of what was replicated.
+// The old master fails, and its address leads to a replica, which rejects writes until it
+// is the new master. It has the data that was replicated.
 func TestFallback_failover(t *testing.T) {
 	old, next := redistest.Start(t, "--repl-diskless-sync-delay", "0"), redistest.Start(t)
 	p := redistest.StartProxy(t, old.Addr)
@@ -165,7 +165,7 @@ func TestFallback_failover(t *testing.T) {
 	require.EqualValues(t, 997, decide(t, f).Remaining)
 }
 
-// inSync reports whether a replica has all that its master has.
+// inSync reports whether a replica has all data of its master.
 func inSync(t *testing.T, master, replica *redis.Client) bool {
 	keys := master.Keys(t.Context(), "*").Val()
 	require.NotEmpty(t, keys)

@@ -16,20 +16,20 @@ import (
 	"github.com/heed-go/heed/throttleredis/internal/redistest"
 )
 
-// A claimLoad is goroutines that claim from one Fallback, each again and again.
+// A claimLoad is a number of goroutines that repeatedly make claims on one Fallback.
 type claimLoad struct {
 	fallback *throttleredis.Fallback
 	breaker  throttleredis.Breaker
 
 	opened, closed    atomic.Int64
-	byRedis, degraded atomic.Int64 // decisions
+	byRedis, degraded atomic.Int64 // numbers of decisions
 	errors            atomic.Int64
 
 	stop context.CancelFunc
 	wg   sync.WaitGroup
 }
 
-// startLoad runs 16 goroutines on a limit kept by client, until end is called.
+// startLoad runs 16 goroutines on a limit stored by client, until end is called.
 func startLoad(t *testing.T, client redis.Scripter) *claimLoad {
 	l := new(claimLoad)
 	l.breaker.Trace = &throttleredis.BreakerTrace{
@@ -71,14 +71,14 @@ func (l *claimLoad) end() {
 	l.wg.Wait()
 }
 
-// awaitMore returns when n has grown by a hundred.
+// awaitMore returns when n has increased by a hundred.
 func awaitMore(t *testing.T, what string, n *atomic.Int64) {
 	from := n.Load()
 	redistest.Await(t, what, func() bool { return n.Load() >= from+100 })
 }
 
-// clients are the two kinds that there are: those that look at the deadline of a context,
-// and those that go-redis makes by default.
+// clients returns both kinds of clients: one that supports deadlines, and one with the
+// defaults of go-redis.
 func clients(t *testing.T, addr string) map[string]*redis.Client {
 	all := map[string]*redis.Client{
 		"heeds deadlines": redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true, MaxRetries: -1}),
@@ -90,7 +90,7 @@ func clients(t *testing.T, addr string) map[string]*redis.Client {
 	return all
 }
 
-// requireNoLeaks runs f and fails if goroutines of it stay.
+// requireNoLeaks runs f and fails the test if goroutines of f remain.
 func requireNoLeaks(t *testing.T, f func()) {
 	before := runtime.NumGoroutine()
 	f()

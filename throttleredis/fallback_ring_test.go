@@ -15,15 +15,15 @@ import (
 
 const keys, each = 300, 5
 
-// fiveEach grants each key five units, and then none while a test runs.
+// fiveEach grants each key five units, and then none during a test.
 func fiveEach(c redis.Scripter) *throttleredis.Fallback {
 	f := slowFallback(c, throttle.Limit{Count: 1, Per: 24 * time.Hour, Burst: each})
 	f.Secondary = throttle.DenyAll
 	return f
 }
 
-// takeAll claims for each key until it is refused, and returns how much each was granted.
-// It does not count what Redis did not decide.
+// takeAll makes claims for each key until one is rejected, and returns the number of grants
+// of each key. It counts only decisions by Redis.
 func takeAll(t *testing.T, l throttle.Limiter) (granted [keys]int) {
 	for i := range keys {
 		for ok := true; ok; {
@@ -37,8 +37,8 @@ func takeAll(t *testing.T, l throttle.Limiter) (granted [keys]int) {
 	return granted
 }
 
-// movedShare returns which part of the keys was granted anything, and fails if that was more
-// than a burst for any of them.
+// movedShare returns the share of the keys with a grant, and fails the test if a key was
+// granted more than a burst.
 func movedShare(t *testing.T, granted [keys]int) float64 {
 	n := 0
 	for i, g := range granted {
@@ -50,9 +50,9 @@ func movedShare(t *testing.T, granted [keys]int) float64 {
 	return float64(n) / keys
 }
 
-// Of three shards one is added, and then one is lost: a quarter of the keys move to the new
-// one, and those of the lost one to the others. No other key moves, and those that do begin
-// anew: one burst more for each.
+// A shard is added to three, and then one is lost: a quarter of the keys move to the new
+// one, and the keys of the lost one move to the others. No other key moves. The keys that
+// move begin unused, which grants one burst more for each.
 func TestFallback_ringThatGrowsAndShrinks(t *testing.T) {
 	servers := redistest.StartN(t, 4)
 	addrs := map[string]string{}
@@ -75,8 +75,8 @@ func TestFallback_ringThatGrowsAndShrinks(t *testing.T) {
 	require.Zero(t, movedShare(t, takeAll(t, f)))
 }
 
-// A lost node takes its third of the keys with it. The others are decided by Redis all the
-// while, as far as the breaker is closed.
+// The keys of a lost node, a third of all, are decided without Redis. The others are
+// decided by Redis throughout, as far as the breaker is closed.
 func TestFallback_lostNodeOfACluster(t *testing.T) {
 	nodes := redistest.StartCluster(t, 3, "--cluster-require-full-coverage", "no")
 	c := redis.NewClusterClient(&redis.ClusterOptions{Addrs: redistest.Addrs(nodes), ContextTimeoutEnabled: true, MaxRedirects: -1})

@@ -9,8 +9,8 @@ import (
 	"github.com/heed-go/heed/throttleredis/internal/redistest"
 )
 
-// When Sentinel makes another server the master, claims are decided there, by what was
-// replicated.
+// When Sentinel promotes another server, claims are decided there, with the replicated
+// data.
 func TestFallback_followsSentinel(t *testing.T) {
 	t.Parallel()
 	sentinel, master, replica := redistest.StartSentinel(t)

@@ -15,18 +15,18 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// A fakeRedis is a limiter that may be away, as a limit on Redis may.
+// A fakeRedis is a limiter that may be unreachable, like a limit on Redis.
 type fakeRedis struct {
 	throttle.Limiter
 
 	mu               sync.Mutex
-	err              error         // nil: it answers
-	latency          time.Duration // to answer
-	ignoresDeadlines bool          // to deadlines
+	err              error         // nil: it responds
+	latency          time.Duration // of a response
+	ignoresDeadlines bool          // it ignores the deadlines of contexts
 	counts           callCounts
 }
 
-// callCounts is what a remote has seen.
+// callCounts are the numbers of calls that a fakeRedis received.
 type callCounts struct{ calls, running, maxRunning, canceled, windows int }
 
 func newFakeRedis() *fakeRedis {
@@ -48,7 +48,7 @@ func (r *fakeRedis) count(f func(*callCounts)) callCounts {
 
 func (r *fakeRedis) callCounts() callCounts { return r.count(func(*callCounts) {}) }
 
-// roundTrip takes as long as the way there and back, or as ctx lets it.
+// roundTrip waits for the latency, or until ctx is done.
 func (r *fakeRedis) roundTrip(ctx context.Context) error {
 	r.count(func(v *callCounts) {
 		v.calls, v.running, v.maxRunning = v.calls+1, v.running+1, max(v.maxRunning, v.running+1)
@@ -96,7 +96,7 @@ func (r *fakeRedis) Share(processes, _ int) throttle.Limiter {
 	return throttle.NewTokenBucket(shareOf(l, int64(processes)), nil)
 }
 
-// claim makes a claim that must be decided on within the timeout.
+// claim makes a claim, which must be decided within the timeout.
 func claim(t *testing.T, f *Fallback, c throttle.Claim) throttle.Decision {
 	start := time.Now()
 	d, err := f.Reserve(t.Context(), c)
@@ -105,7 +105,7 @@ func claim(t *testing.T, f *Fallback, c throttle.Claim) throttle.Decision {
 	return d
 }
 
-// All waits here are in a bubble, to the nanosecond.
+// All waits are in a synctest bubble and exact to the nanosecond.
 func TestFallback_decidesInTimeWhateverIsWrong(t *testing.T) {
 	for name, wrong := range map[string]func(*fakeRedis){
 		"it refuses connections": func(r *fakeRedis) { r.err = errDown },
@@ -130,16 +130,17 @@ func TestFallback_decidesInTimeWhateverIsWrong(t *testing.T) {
 			}
 			wg.Wait()
 			require.LessOrEqual(t, r.callCounts().maxRunning, 8, name)
-			require.LessOrEqual(t, r.callCounts().calls, 130, name) // 100 at once, and then one after each pause
+			// 100 at the same time, and then one after each pause
+			require.LessOrEqual(t, r.callCounts().calls, 130, name)
 
 			r.set(nil, 0)
-			time.Sleep(2 * time.Hour) // until the deaf have come home
+			time.Sleep(2 * time.Hour) // until the calls that ignore deadlines have ended
 			require.False(t, claim(t, f, throttle.Claim{}).Degraded, name)
 		})
 	}
 }
 
-// Within a second of its return, Redis decides again.
+// Within a second of its recovery, Redis decides again.
 func TestFallback_comesBackByItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newFakeRedis()
@@ -161,7 +162,7 @@ func TestFallback_comesBackByItself(t *testing.T) {
 	})
 }
 
-// An answer that comes too late is one that nobody waits for: what it took goes back.
+// A grant that arrives after the timeout is cancelled.
 func TestFallback_lateGrantIsGivenBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newFakeRedis()
@@ -223,8 +224,9 @@ func TestFallback_grantsEndWhereTheyWereMade(t *testing.T) {
 	})
 }
 
-// What ends while Redis is away ends there when it is back, one after the other, as far as
-// there is room to remember it. If Redis goes once more meanwhile, the rest waits.
+// Claims that end while Redis is unreachable are ended in Redis when it has recovered, one
+// after the other, up to MaxCalls of them. If Redis fails again in the meantime, the others
+// wait.
 func TestFallback_endsAreSentLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newFakeRedis()
@@ -242,7 +244,7 @@ func TestFallback_endsAreSentLater(t *testing.T) {
 		}
 		left := func() int64 {
 			time.Sleep(time.Minute)
-			claim(t, f, throttle.Claim{DryRun: true}) // asks, and begins to catch up
+			claim(t, f, throttle.Claim{DryRun: true}) // is sent, and starts the deferred ends
 			claim(t, f, throttle.Claim{DryRun: true})
 			time.Sleep(35 * time.Millisecond)
 			d, err := r.Limiter.Reserve(t.Context(), throttle.Claim{DryRun: true})
@@ -262,7 +264,7 @@ func TestFallback_endsAreSentLater(t *testing.T) {
 	})
 }
 
-// Who observes may use the windows again when Observe has returned.
+// The caller of Observe may reuse its slice of limits when Observe has returned.
 func TestFallback_keepsNoWindowsOfItsCaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newFakeRedis()
@@ -277,7 +279,8 @@ func TestFallback_keepsNoWindowsOfItsCaller(t *testing.T) {
 	})
 }
 
-// What the caller does wrong is no failure of Redis, and never decided by the stand-in.
+// Errors caused by the caller are not failures of Redis, and Secondary does not decide on
+// them.
 func TestFallback_callersErrorsStayErrors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newFakeRedis()
@@ -304,8 +307,8 @@ func TestFallback_callersErrorsStayErrors(t *testing.T) {
 	})
 }
 
-// Redis that answers with an error is there: each claim is decided by the stand-in, but
-// the next one asks.
+// A Redis that returns an error is reachable: Secondary decides on each such claim, but the
+// next claim is sent.
 func TestFallback_errorRepliesDoNotOpenTheBreaker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, b := newFakeRedis(), new(Breaker)
@@ -319,7 +322,7 @@ func TestFallback_errorRepliesDoNotOpenTheBreaker(t *testing.T) {
 	})
 }
 
-// A serverError is what Redis answers instead of a reply.
+// A serverError is an error reply of Redis.
 type serverError string
 
 func (e serverError) Error() string { return string(e) }

@@ -7,18 +7,21 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// What a script has to know of a grant is more than Decision.Grant holds if the limit is
-// wide, or if there are several limits. A trail keeps two parts for each limit then: its
-// Decision, and one whose Grant is the server's reading that it was made at.
+// If a limit is wide, or if there are several limits, a script needs more data about a
+// grant than Decision.Grant can hold. throttle.SubGrants then stores two parts for each
+// limit: its Decision, and a Decision whose Grant is the server's reading at which the
+// claim was granted.
 
-// storeGrant writes what has to be known of d, as p says it, to the two parts.
+// storeGrant stores in the two parts what a settlement of d needs. p is the encoded
+// decision.
 func storeGrant(parts []throttle.Decision, d throttle.Decision, p part) {
 	parts[0], parts[1] = d, throttle.Decision{Grant: uint64(p.now())}
 }
 
-// grantArgs returns what a settlement of d passes to the script: the grant, which is the
-// reading at which d was made or another number that the algorithm chose; and the ticks after
-// which d acts, or the number of the claim if l holds.
+// grantArgs returns the two numbers that a settlement of d passes to the script. The first
+// is the grant: the reading at which d was made, or another number that the algorithm
+// chose. The second is the number of ticks after which d acts, or the number of the claim
+// if l holds units until the end.
 func (l *limit) grantArgs(d throttle.Decision) (grant, acts int64) {
 	reading, remaining := int64(d.Grant&(1<<readingBits-1)), int64(d.Grant>>readingBits)
 	switch {
@@ -30,7 +33,7 @@ func (l *limit) grantArgs(d throttle.Decision) (grant, acts int64) {
 	return reading, mulDiv(int64(max(d.Wait, 0)), l.ticksPerMicro, 1000) - remaining
 }
 
-// appendGrant adds to k what the script has to know of two parts.
+// appendGrant appends to k what the script needs of the two parts.
 func (l *limit) appendGrant(k *call, parts []throttle.Decision) {
 	if !l.wideGrant {
 		grant, acts := l.grantArgs(parts[0])

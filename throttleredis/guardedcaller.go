@@ -12,23 +12,23 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// A guardedCaller is the way to Redis: past the breaker, by an errand.
+// A guardedCaller sends calls to Redis, unless the breaker is open, through an asyncCaller.
 type guardedCaller struct {
 	asyncCaller
 	breaker *Breaker
 
 	mu       sync.Mutex
-	deferred []deferredEnd // of claims, for when their node is back
-	draining bool          // a goroutine runs them
+	deferred []deferredEnd // ends of claims that wait until their node is reachable
+	draining bool          // a goroutine is running them
 }
 
-// A deferredEnd is a Cancel or Observe that is kept until a node is back.
+// A deferredEnd is a Cancel or Observe that is kept until a node is reachable.
 type deferredEnd struct {
 	key string // of the claim
 	run func(context.Context)
 }
 
-// breakerOf returns the Breaker of the node that has the state of a key.
+// breakerOf returns the Breaker of the node that stores the state of a key.
 func (g *guardedCaller) breakerOf(key string) *Breaker {
 	if l, ok := g.limiter.(nodeLocator); ok {
 		return g.breaker.node(l.nodeOf(key))
@@ -59,9 +59,9 @@ func (g *guardedCaller) Reserve(ctx context.Context, c throttle.Claim) (throttle
 	return d, err
 }
 
-// reportLate reports the outcome of a claim whose caller could not wait for the whole timeout, so
-// that short deadlines do not open the Breaker of a Redis that answers within the timeout. It
-// waits for the rest of it.
+// reportLate reports the outcome of a claim whose caller did not wait for the whole
+// timeout. It waits for the remaining time, so that short deadlines do not open the Breaker
+// of a Redis that responds within the timeout.
 func reportLate(b *Breaker, generation uint64, late *pendingCall, remaining time.Duration, err error) {
 	timer := time.NewTimer(remaining)
 	defer timer.Stop()
@@ -73,24 +73,26 @@ func reportLate(b *Breaker, generation uint64, late *pendingCall, remaining time
 	}
 }
 
-// Cancel implements throttle.Limiter: what Redis granted goes back to Redis.
+// Cancel implements throttle.Limiter. It returns the units of a claim that Redis granted to
+// Redis.
 func (g *guardedCaller) Cancel(ctx context.Context, c throttle.Claim, d throttle.Decision) {
 	g.runOrDefer(ctx, c.Key, func(ctx context.Context) { g.limiter.Cancel(ctx, c, d) })
 }
 
-// Observe implements throttle.Observer, as Cancel does throttle.Limiter.
+// Observe implements throttle.Observer. Like Cancel, it sends the outcome of a claim that
+// Redis granted to Redis.
 func (g *guardedCaller) Observe(ctx context.Context, c throttle.Claim, d throttle.Decision, f throttle.Feedback) {
 	o, ok := g.limiter.(throttle.Observer)
 	if !ok {
 		return
 	}
-	f.RemoteLimits = slices.Clone(f.RemoteLimits) // the caller's, who may leave before they are read
+	f.RemoteLimits = slices.Clone(f.RemoteLimits) // the caller may reuse its slice before this one is read
 	g.runOrDefer(ctx, c.Key, func(ctx context.Context) { o.Observe(ctx, c, d, f) })
 }
 
-// runOrDefer runs do, which needs no answer, or keeps it for later if the node of key is known to be
-// away. It never runs as the one claim that asks whether the node is back, because it does not
-// say whether it was answered. An end that was begun and not answered may have been executed,
+// runOrDefer runs do, whose result is not needed, or keeps it for later if the node of key
+// is known to be unreachable. It never runs as a probe, because do does not report whether
+// there was a response. An end that was sent and got no response may have been executed,
 // and is not repeated.
 func (g *guardedCaller) runOrDefer(ctx context.Context, key string, do func(context.Context)) {
 	if !g.breakerOf(key).isOpen() {
@@ -104,7 +106,7 @@ func (g *guardedCaller) runOrDefer(ctx context.Context, key string, do func(cont
 	}
 }
 
-// drainDeferred runs what was kept for later, after Redis has answered.
+// drainDeferred starts the deferred ends, after Redis has responded.
 func (g *guardedCaller) drainDeferred() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -120,7 +122,7 @@ func (g *guardedCaller) runDeferred() {
 	}
 }
 
-// nextDeferred returns the first of what was kept for a node that is not away; nil: there is none.
+// nextDeferred removes and returns the first deferred end whose node is reachable, or nil.
 func (g *guardedCaller) nextDeferred() func(context.Context) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -133,7 +135,7 @@ func (g *guardedCaller) nextDeferred() func(context.Context) {
 	return do
 }
 
-// outcomeOf returns what an error means for the state of Redis.
+// outcomeOf returns the outcome that an error of a claim stands for.
 func outcomeOf(ctx context.Context, err error) outcome {
 	var reply redis.Error
 	switch {

@@ -6,8 +6,8 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// HoldsUntilEnd implements throttle.Holder: a limit on concurrency needs to know when
-// the work of a claim has ended.
+// HoldsUntilEnd implements throttle.Holder. It returns true for a concurrency limit, whose
+// units are held until the claim has ended.
 func (l *Limiter) HoldsUntilEnd() bool { return l.limit.holdsUntilEnd }
 
 // HoldsUntilEnd implements throttle.Holder.

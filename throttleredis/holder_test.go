@@ -11,8 +11,8 @@ import (
 	"github.com/heed-go/heed/throttle/keyed"
 )
 
-// Only limits on concurrency hold until the end, and so do those that contain one. No
-// server is asked.
+// Only concurrency limits, and limiters that contain one, hold units until the end. No
+// server is needed.
 func TestLimiter_holdsUntilTheEnd(t *testing.T) {
 	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
 	defer client.Close()

@@ -8,14 +8,14 @@ import (
 	"strings"
 )
 
-// maxTag is the length up to which a key is its own tag.
+// maxTag is the maximum length of a key that is used as its own hash tag.
 const maxTag = 64
 
-// hashTag returns what stands between the braces of all Redis keys of a claim, so that they
-// are in one slot of a cluster. It is the key itself where people can read that; other
-// keys, and those that begin with the sign of such, are a hash of 256 bits after a "~".
+// hashTag returns the text between the braces of all Redis keys of a claim, which places
+// them in one slot of a cluster. It is the key itself if the key is short and readable.
+// Other keys, and keys that begin with "~", are represented by "~" and a hash of 256 bits.
 //
-// The empty key is "~" alone: empty braces would not count.
+// The tag of the empty key is "~", because Redis ignores empty braces.
 func hashTag(key string) string {
 	if key == "" {
 		return "~"
@@ -29,9 +29,9 @@ func hashTag(key string) string {
 
 func unreadable(r rune) bool { return r <= ' ' || r == '{' || r == '}' || r == 0x7f }
 
-// limitID returns a short name of a limit, which no other one has. A limit that was changed has
-// another name, because the state of the old one means nothing for it; so has a limit whose
-// state is stored in a new format.
+// limitID returns a short, unique name of a limit. A limit with a changed configuration has
+// another name, because the stored state does not apply to it; so does a limit whose state
+// is stored in a new format.
 func limitID(l limit) string {
 	algorithm := l.algorithm
 	if f := algorithms[algorithm].format; f > 0 {

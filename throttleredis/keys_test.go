@@ -15,7 +15,7 @@ import (
 	"github.com/heed-go/heed/warmup"
 )
 
-// Whatever a key is, it has a bucket of its own, and a Redis key that people can read.
+// Every key has its own bucket and a readable Redis key.
 func TestLimiter_keysOfAnyBytesDoNotCollide(t *testing.T) {
 	s := newTestStore(t)
 	once := s.FixedWindow(throttle.FixedWindowConfig{Name: "once", Count: 1, Per: 365 * 24 * time.Hour})
@@ -40,7 +40,7 @@ func TestLimiter_keysOfAnyBytesDoNotCollide(t *testing.T) {
 	}
 }
 
-// The limits of a claim share what decides on the slot of a cluster, and nothing else.
+// The limits of a claim share the hash tag, and nothing else.
 func TestLimiter_keysOfOneClaimShareATag(t *testing.T) {
 	s := &Store{Client: client(t)}
 	a, b := s.TokenBucket(throttle.PerSecond(1)), s.TokenBucket(throttle.PerMinute(1))
@@ -58,8 +58,8 @@ func TestLimiter_keysOfOneClaimShareATag(t *testing.T) {
 	require.Len(t, judges, 3)
 }
 
-// What an earlier version has stored in another format is under another key: it is not read,
-// and vanishes. The keys of all other limits are as they were.
+// Data that an earlier version has stored in another format has another key: it is not
+// read, and expires. The keys of all other limits do not change.
 func TestLimiter_newFormatsHaveNewKeys(t *testing.T) {
 	s := newTestStore(t)
 	ten := throttle.PerHour(10)
@@ -79,7 +79,7 @@ func TestLimiter_newFormatsHaveNewKeys(t *testing.T) {
 	}
 }
 
-// A key takes no more than 120 bytes, what Redis needs to find it included.
+// A key takes at most 120 bytes, including its entry in the table of Redis.
 func TestLimiter_keysAreSmall(t *testing.T) {
 	s := &Store{Client: client(t), Prefix: "heed"}
 	ten := throttle.PerHour(10)
@@ -107,7 +107,7 @@ func TestLimiter_keysAreSmall(t *testing.T) {
 	}
 }
 
-// Keys that are not used vanish soon after they are as if they had never been.
+// Unused keys expire soon after their state equals that of new keys.
 func TestLimiter_keysVanish(t *testing.T) {
 	s := &Store{Client: client(t), Prefix: "vanish"}
 	ten := throttle.Limit{Count: 10, Per: 100 * time.Millisecond}

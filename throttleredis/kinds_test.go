@@ -13,8 +13,8 @@ import (
 
 const month, year = 30 * 24 * time.Hour, 365 * 24 * time.Hour
 
-// kinds returns a limiter of each kind. Each key is granted n units, and then none while a
-// test runs.
+// kinds returns a limiter of each kind. Each key is granted n units, and then none during a
+// test.
 func kinds(s *Store, n int64) map[string]throttle.Limiter {
 	units := throttle.Limit{Count: n, Per: year}
 	slow := throttle.Limit{Count: 1, Per: month}
@@ -34,15 +34,15 @@ func kinds(s *Store, n int64) map[string]throttle.Limiter {
 	}
 }
 
-// grantedOf says how many units of n a kind of limiter grants at once.
+// grantedOf returns how many of n units a kind of limiter grants at the same time.
 func grantedOf(kind string, n int64) int64 {
 	if kind == "WarmUp" {
-		return 1 // and each other a month later
+		return 1 // the others follow at intervals of a month
 	}
 	return n
 }
 
-// eachWorksOn has limiters of all kinds decide alone, for keys on all nodes.
+// eachWorksOn makes claims on limiters of all kinds, for keys on all nodes.
 func eachWorksOn(t *testing.T, s *Store) {
 	for kind, l := range kinds(s, 3) {
 		for i := range 10 {

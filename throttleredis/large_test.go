@@ -10,7 +10,7 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// The units of a log that is never empty are exact after any number of them have passed.
+// The units of a log that is never empty are exact after any number of them have expired.
 func TestSlidingLog_staysExactBeyondTheIntegersOfADouble(t *testing.T) {
 	s := newTestStore(t)
 	s.useLocalClock = true
@@ -26,7 +26,7 @@ func TestSlidingLog_staysExactBeyondTheIntegersOfADouble(t *testing.T) {
 	}
 }
 
-// Each grant removes a part of the claims that are lost, and counts none of them.
+// Each grant removes a part of the lost claims, and counts none of them.
 func TestConcurrency_removesLostClaimsInBatches(t *testing.T) {
 	s, clk := newTestStore(t), &manualClock{now: began}
 	s.useLocalClock, s.Clock = true, clk
@@ -63,7 +63,7 @@ func TestSlidingLog_settlesItsOldestEntryWithFewCommands(t *testing.T) {
 	}
 }
 
-// commands returns how many commands the server executes while f runs.
+// commands returns the number of commands that the server executes while f runs.
 func commands(t *testing.T, f func()) int {
 	count := func() (n int) {
 		for _, stat := range client(t).InfoMap(t.Context(), "commandstats").Val()["Commandstats"] {

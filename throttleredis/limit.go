@@ -6,24 +6,24 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// A limit holds what is needed to run a script for it, and to decode the reply.
+// A limit holds what is needed to run a script for a limit and to decode the reply.
 type limit struct {
 	algorithm      string
-	err            error // of the configuration
+	err            error // from validating the configuration
 	policy         string
-	scope          string        // what else tells it from others
-	capacity       int64         // most units at once
-	per            time.Duration // in which they come back
+	scope          string        // further text that distinguishes the limit from others
+	capacity       int64         // maximum number of units at the same time
+	per            time.Duration // time in which all units are restored
 	ticksPerMicro  int64         // ticks in a microsecond
-	args           []any         // for the script
+	args           []any         // of the script
 	booksAhead     bool          // a grant may act later than it is made
-	holdsUntilEnd  bool          // a claim has to be ended
+	holdsUntilEnd  bool          // each claim must be ended
 	countsRefusals bool          // a rejected claim counts
-	wideGrant      bool          // a grant does not fit into Decision.Grant: see keep
-	idleTime       time.Duration // in which the idle units of a wide limit come
+	wideGrant      bool          // a grant does not fit into Decision.Grant: see storeGrant
+	idleTime       time.Duration // time in which the idle units of a wide limit accrue
 	calendar       *calendar     // nil: the windows are not those of a calendar
 
-	// newShare makes a limiter in memory with the n-th part of the limit, for one key.
+	// newShare returns a limiter in memory with the n-th part of the limit, for one key.
 	newShare func(n int64, c throttle.Clock) throttle.Limiter
 }
 
@@ -51,7 +51,7 @@ func (l *limit) decision(p part, serverNow int64, at time.Time) throttle.Decisio
 		Per:        l.per,
 		Grant:      p.grant(),
 	}
-	if ahead := p.now() - serverNow; ahead > 0 { // a stamp of the limit is newer
+	if ahead := p.now() - serverNow; ahead > 0 { // a stored reading of the clock is newer
 		d.At = at.Add(time.Duration(ahead) * time.Microsecond)
 	}
 	switch {
@@ -74,10 +74,11 @@ func (l *limit) decision(p part, serverNow int64, at time.Time) throttle.Decisio
 }
 
 // readingBits is the number of bits of a Grant that hold the server's reading at which the
-// claim was granted, in microseconds; they last until the year 2041. For a limit that holds,
-// the other bits are the number of the claim among those of one reading. For a limit that
-// books, they are the ticks by which the claim acts before the end of Wait, which is in whole
-// nanoseconds; 13 bits are enough because maxScale is 4194 ticks per nanosecond.
+// claim was granted, in microseconds; they suffice until the year 2041. For a limit that
+// holds units until the end, the other bits are the number of the claim among those of one
+// reading. For a limit that books ahead, they are the ticks by which the claim acts before
+// the end of Wait, which is in whole nanoseconds; 13 bits are enough because maxScale is
+// 4194 ticks per nanosecond.
 const readingBits = 51
 
 func (l *limit) ticksBeforeEnd(wait time.Duration, ticks int64) uint64 {

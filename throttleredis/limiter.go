@@ -8,19 +8,19 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// A Limiter is one limit in a Store, for each Claim.Key of its own. It is a
-// throttle.Limiter and a throttle.Observer, and is not throttle.NonBlocking.
+// A Limiter is one limit in a Store, with separate state for each Claim.Key. It implements
+// throttle.Limiter and throttle.Observer. It is not throttle.NonBlocking.
 //
-// Decision.At is Claim.Now, or the local reading at which the answer came: Wait counts
-// from it. That the server's clock shows something else does not matter.
+// Decision.At is Claim.Now, or the local reading of the clock at which the response
+// arrived, and Wait counts from it. It does not depend on the server's clock.
 type Limiter struct {
 	store     *Store
 	script    *script
 	limit     limit
 	keyPrefix string // of Redis keys, before the tag
-	keySuffix string // and after it
+	keySuffix string // of Redis keys, after the tag
 	callPool  sync.Pool
-	subGrants throttle.SubGrants // of grants that a Decision has no room for
+	subGrants throttle.SubGrants // of grants that do not fit into a Decision
 }
 
 // limiter returns the limiter of l. It panics if l or s is invalid.
@@ -40,11 +40,11 @@ func (s *Store) limiter(l limit) *Limiter {
 // redisKey returns the Redis key for a claim's key.
 func (l *Limiter) redisKey(key string) string { return l.keyPrefix + hashTag(key) + l.keySuffix }
 
-// Local implements throttle.NonBlocking: it does I/O.
+// NonBlocking implements throttle.NonBlocking. It returns false because Reserve does I/O.
 func (*Limiter) NonBlocking() bool { return false }
 
-// Reserve implements throttle.Limiter. Of the errors, those that match ErrUncertain may
-// have taken the units; all others have not.
+// Reserve implements throttle.Limiter. If the error matches ErrUncertain, the units may
+// have been taken; otherwise an error means that no units were taken.
 func (l *Limiter) Reserve(ctx context.Context, c throttle.Claim) (throttle.Decision, error) {
 	n, err := c.Units()
 	if err != nil {
@@ -65,24 +65,24 @@ func (l *Limiter) Reserve(ctx context.Context, c throttle.Claim) (throttle.Decis
 	return d, nil
 }
 
-// Cancel implements throttle.Limiter. If it fails nobody is told: the units are then lost
-// until time gives them back.
+// Cancel implements throttle.Limiter. It does not report failures: units that it could not
+// return are restored by time.
 func (l *Limiter) Cancel(ctx context.Context, c throttle.Claim, d throttle.Decision) {
 	if n, err := c.Units(); err == nil && d.OK {
 		l.settle(ctx, opCancel, c, -n, d, c.Now)
 	}
 }
 
-// Observe implements throttle.Observer: it settles a cost that was known only afterwards,
-// as the limiter in memory does. If it fails nobody is told.
+// Observe implements throttle.Observer. It settles a cost that was unknown before, as the
+// limiter in memory does. It does not report failures.
 func (l *Limiter) Observe(ctx context.Context, c throttle.Claim, d throttle.Decision, f throttle.Feedback) {
 	if extra, ends := extraUnits(c, d, f); ends && (extra != 0 || l.limit.holdsUntilEnd || l.limit.wideGrant) {
 		l.settle(ctx, opSettle, c, extra, d, f.Now)
 	}
 }
 
-// extraUnits returns how many units more than claimed c turned out to cost; negative: how many
-// less. It reports false if there is nothing to settle.
+// extraUnits returns the actual cost of c minus the units claimed. It returns false if
+// there is nothing to settle.
 func extraUnits(c throttle.Claim, d throttle.Decision, f throttle.Feedback) (int64, bool) {
 	n, err := c.Units()
 	switch {

@@ -9,8 +9,8 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// What lends, warns, tries out or finds a rate does so around a limit in Redis as around
-// one in memory.
+// Wrappers such as Borrowing, SoftLimit, Shadow and Adaptive work with a limit in Redis as
+// with a limit in memory.
 func TestLimiter_canBeWrapped(t *testing.T) {
 	s := newTestStore(t)
 	limit := func(name string, n int64) *Limiter {
@@ -31,8 +31,8 @@ func TestLimiter_canBeWrapped(t *testing.T) {
 	require.False(t, take(t, &throttle.SoftLimit{Soft: limit("warn", 1), Hard: limit("none", 1)}, "x").OverLimit)
 }
 
-// An Adaptive slows down by itself for what a server refuses, and the limit in Redis holds
-// beside it.
+// An Adaptive slows down because of a server's rejections, and the limit in Redis holds as
+// well.
 func TestLimiter_besidesAnAdaptive(t *testing.T) {
 	s := newTestStore(t)
 	shared := s.TokenBucket(throttle.Limit{Name: "shared", Count: 3, Per: time.Hour})

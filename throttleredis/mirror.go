@@ -6,12 +6,13 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// A mirroredLimiter takes from a share in memory what a limit on Redis grants, as far as it is there,
-// and gives it back when Redis gets it back. So when Redis goes, the share of a process that
-// was busy is as empty as it would be had there never been a Redis.
+// A mirroredLimiter takes the units that a limit on Redis grants from a share in memory as
+// well, as far as the share has them, and returns them to the share when they are returned
+// to Redis. When Redis fails, the share of a busy process is therefore as empty as if the
+// process had never used Redis.
 //
-// To let the share rest until it is needed looks right, and lets each outage begin with a
-// burst, however short the pauses between outages are: see
+// If the share were left full until it is needed, each outage would begin with a burst, no
+// matter how short the time between outages is: see
 // TestFallback_outageAddsAtMostABurstEachWay.
 type mirroredLimiter struct {
 	*guardedCaller
@@ -25,7 +26,7 @@ func (t *mirroredLimiter) Reserve(ctx context.Context, c throttle.Claim) (thrott
 	if err != nil || !d.OK || c.DryRun {
 		return d, err
 	}
-	shared, _ := t.share.Reserve(ctx, c) // its refusal changes nothing
+	shared, _ := t.share.Reserve(ctx, c) // a rejection of the share is ignored
 	return t.subGrants.Wrap(d, []throttle.Decision{d, shared}), nil
 }
 

@@ -12,8 +12,8 @@ import (
 	"github.com/heed-go/heed/throttle/throttletest"
 )
 
-// As a limiter it is as good as the one on Redis. Time is real where it asks, so that
-// Timeout must be long.
+// A Fallback conforms to the tests of limiters like the limit on Redis. The calls use real
+// time, so Timeout must be long.
 func TestFallback_conformance(t *testing.T) {
 	ten := throttle.Limit{Name: "ten", Count: 10, Per: time.Second, Burst: 10}
 	for name, processes := range map[string]int{"alone": 0, "with a share": 2} {
@@ -28,7 +28,7 @@ func TestFallback_conformance(t *testing.T) {
 	}
 }
 
-// A divisible limiter has shares, for which here all is enough.
+// A divisible limiter has shares, each of which is the whole limiter.
 type divisible struct{ throttle.Limiter }
 
 func (divisible) Share(int, int) throttle.Limiter {
@@ -39,7 +39,8 @@ func (d divisible) Observe(ctx context.Context, c throttle.Claim, by throttle.De
 	throttle.Observe(ctx, d.Limiter, c, by, f)
 }
 
-// What Redis gets back, the share gets back: else in-flight claims would fill it for ever.
+// Units that are returned to Redis are returned to the share, because claims in flight
+// would otherwise exhaust it.
 func TestFallback_shareIsToldOfEnds(t *testing.T) {
 	for name, end := range map[string]func(*Fallback, throttle.Decision){
 		"cancel": func(f *Fallback, d throttle.Decision) { f.Cancel(t.Context(), throttle.Claim{}, d) },
@@ -66,7 +67,7 @@ func TestFallback_shareIsToldOfEnds(t *testing.T) {
 	}
 }
 
-// concurrencyRemote is a remote whose shares are of what is in flight.
+// concurrencyRemote is a fakeRedis whose shares are concurrency limits.
 type concurrencyRemote struct{ *fakeRedis }
 
 func (concurrencyRemote) Share(processes, _ int) throttle.Limiter {

@@ -14,8 +14,8 @@ import (
 	"github.com/heed-go/heed/throttleredis/internal/redistest"
 )
 
-// A slot moves around a cluster, twice, while claims for a key in it run. They are sent on
-// to where the key is, and each limiter grants what it may, to the unit.
+// A slot moves to another node of a cluster, twice, during claims for a key in it. The
+// claims are redirected to the new node, and each limiter grants exactly its limit.
 func TestLimiters_keepTheirUnitsWhileASlotMoves(t *testing.T) {
 	t.Parallel()
 	nodes := redistest.StartCluster(t, 3)
@@ -54,8 +54,8 @@ func TestLimiters_keepTheirUnitsWhileASlotMoves(t *testing.T) {
 	}
 }
 
-// claimSome claims n times. What is an error has taken nothing: the limits of an AllOf cannot be
-// asked while some of them have moved and others have not.
+// claimSome makes n claims. A claim that returns an error has taken no units: the limits of
+// an AllOf cannot be used while only some of their keys have moved.
 func claimSome(t *testing.T, l throttle.Limiter, key string, n int, granted *atomic.Int64) {
 	for range n {
 		d, err := l.Reserve(t.Context(), throttle.Claim{Key: key})
@@ -68,7 +68,7 @@ func claimSome(t *testing.T, l throttle.Limiter, key string, n int, granted *ato
 	}
 }
 
-// slots is how many parts the keys of a cluster are in.
+// slots is the number of hash slots of a cluster.
 const slots = 16384
 
 func slotOf(t *testing.T, node *redistest.Server, key string) int {
@@ -83,7 +83,8 @@ func nodeID(t *testing.T, node *redistest.Server) string {
 	return id
 }
 
-// migrationSteps returns the steps that give a slot of one node to another, as redis-cli does it.
+// migrationSteps returns the steps that move a slot from one node to another, as redis-cli
+// does.
 func migrationSteps(t *testing.T, slot int, nodes []*redistest.Server, from, to int) []func() {
 	source, target := nodes[from], nodes[to]
 	set := func(node *redistest.Server, args ...any) func() {
@@ -95,7 +96,7 @@ func migrationSteps(t *testing.T, slot int, nodes []*redistest.Server, from, to 
 		set(source, "MIGRATING", targetID),
 		func() { migrate(t, slot, source, target) },
 	}
-	for i := range nodes { // the target first, or the slot could be nobody's
+	for i := range nodes { // the target first, because otherwise the slot could have no owner
 		steps = append(steps, set(nodes[(to+i)%len(nodes)], "NODE", targetID))
 	}
 	return steps
@@ -117,7 +118,7 @@ func migrate(t *testing.T, slot int, source, target *redistest.Server) {
 	}
 }
 
-// do has a node execute a command.
+// do executes a command on a node.
 func do(t *testing.T, node *redistest.Server, args ...any) *redis.Cmd {
 	c := redis.NewClient(&redis.Options{Addr: node.Addr, ReadTimeout: time.Minute, MaxRetries: -1})
 	defer c.Close()

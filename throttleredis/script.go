@@ -17,18 +17,19 @@ import (
 //go:embed lua/*.lua
 var luaFiles embed.FS
 
-// A script decides on one or several limits. There is one for each list of algorithms,
-// whatever the limits are, so that Redis keeps few of them.
+// A script decides on one or several limits. There is one script for each list of
+// algorithms, independent of the configuration of the limits, so that Redis stores few
+// scripts.
 type script struct {
 	text, sha       string
-	textArg, shaArg any // the same
+	textArg, shaArg any // text and sha as values of type any
 }
 
-// algorithms are the files of that name.
+// algorithms describes the files of that name.
 var algorithms = map[string]struct {
-	arguments int  // of a limit
+	arguments int  // number of arguments of a limit
 	divides   bool // it needs division.lua
-	format    int  // of what is stored: a new one when a script cannot read the old one
+	format    int  // version of the stored data; raised when a script cannot read the previous one
 }{
 	"tokenbucket":    {arguments: 3},
 	"refillbucket":   {arguments: 4},
@@ -43,7 +44,7 @@ var algorithms = map[string]struct {
 	"ban":            {arguments: 5},
 }
 
-var scripts sync.Map // from the names of algorithms to *script
+var scripts sync.Map // from lists of algorithms to *script
 
 // scriptOf returns the script for limits of the given algorithms, in their order. Each
 // algorithm is a file with functions that check, take and settle: see lua/head.lua.
@@ -85,21 +86,21 @@ func compose(names []string, list string) string {
 	return text.String()
 }
 
-// readLua returns the text of an embedded file.
+// readLua returns the text of an embedded Lua file.
 func readLua(name string) string {
 	text, err := luaFiles.ReadFile("lua/" + name + ".lua")
 	if err != nil {
-		panic("throttleredis: " + err.Error()) // a file of ours: any test finds it
+		panic("throttleredis: " + err.Error()) // a programming error, which every test detects
 	}
 	return string(text)
 }
 
-// A processor is a client that can be handed a command. All of go-redis can.
+// A processor is a client that processes a command. All clients of go-redis implement it.
 type processor interface {
 	Process(ctx context.Context, cmd redis.Cmder) error
 }
 
-// run runs s, by its hash if the server has it.
+// run runs s by its hash, and sends its text if the server does not have it.
 func (s *script) run(ctx context.Context, c redis.Scripter, k *call) (string, error) {
 	reply, err := s.send(ctx, c, k, evalSHA, s.shaArg)
 	if err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") {
@@ -110,13 +111,14 @@ func (s *script) run(ctx context.Context, c redis.Scripter, k *call) (string, er
 
 var evalSHA, eval any = "evalsha", "eval"
 
-// send hands a processor the command as it is. What others copy and allocate for that,
-// and for an answer of unknown type, is a third of what a decision costs here.
+// send sends the command with as few allocations as possible: a processor gets the prepared
+// command. The copies and allocations of Eval, and those for a reply of unknown type, are a
+// third of the cost of a decision on the client.
 func (s *script) send(ctx context.Context, c redis.Scripter, k *call, command, body any) (string, error) {
 	if p, ok := c.(processor); ok {
 		cmd := redis.NewStringCmd(ctx, k.command(command, body)...)
 		cmd.SetFirstKeyPos(3)
-		_ = p.Process(ctx, cmd) // is the command's error
+		_ = p.Process(ctx, cmd) // Process returns the error of cmd
 		return cmd.Result()
 	}
 	if command == eval {

@@ -16,16 +16,16 @@ import (
 	"github.com/heed-go/heed/throttleredis/internal/redistest"
 )
 
-// shared is a client of the redis-server that the tests of this package share; nil:
-// none is installed.
+// shared is a client of the redis-server that the tests of this package share; nil if none
+// is installed.
 var shared *redis.Client
 
 func TestMain(m *testing.M) {
 	os.Exit(withServer(m.Run))
 }
 
-// withServer runs f while a redis-server of its own listens at a socket, where no port
-// can be taken.
+// withServer runs f with a separate redis-server that listens on a Unix socket, which does
+// not need a free port.
 func withServer(f func() int) int {
 	program, err := exec.LookPath("redis-server")
 	if err != nil {
@@ -54,8 +54,8 @@ func withServer(f func() int) int {
 	return f()
 }
 
-// client returns the client of the shared server. Without one the test is left out, but
-// not in CI.
+// client returns the client of the shared server. Without a server it skips the test, or
+// fails it in CI.
 func client(t testing.TB) *redis.Client {
 	if shared == nil {
 		if os.Getenv("CI") != "" {
@@ -68,7 +68,7 @@ func client(t testing.TB) *redis.Client {
 
 var prefixes atomic.Int64
 
-// newTestStore returns a store with keys of its own.
+// newTestStore returns a store with a unique prefix.
 func newTestStore(t testing.TB) *Store {
 	return &Store{Client: client(t), Prefix: "t" + strconv.FormatInt(prefixes.Add(1), 10)}
 }

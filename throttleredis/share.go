@@ -8,13 +8,14 @@ import (
 	"github.com/heed-go/heed/throttle/keyed"
 )
 
-// Share returns a limiter in memory with the part of l's limit that one of several
-// processes has, for each key: it is what a Fallback uses while Redis is away.
+// Share returns a limiter in memory that has, for each key, the part of the limit that one
+// of several processes may use. A Fallback uses it while Redis is unreachable.
 //
-// The shares of all processes let through no more than the limit together. The rate is
-// divided to the unit; of the burst each has a whole number, rounded down, but at least 1,
-// without which nothing would pass. So where there are more processes than units in a burst,
-// each can take one at once. The units of a window are divided as those of a burst are.
+// The shares of all processes together grant no more than the limit. The rate is divided
+// exactly. The burst is divided and rounded down to whole units, but is at least 1, because
+// otherwise no claim would be granted; if there are more processes than units in a burst,
+// each process can therefore take one unit at a time. The units of a window are divided
+// like a burst.
 //
 // maxKeys is how many keys have a limiter of their own, 0: 65,536; see keyed.Limiter for
 // what others get. It panics if processes is not positive.
@@ -30,8 +31,8 @@ func (l *Limiter) Share(processes, maxKeys int) throttle.Limiter {
 	}
 }
 
-// shareOf returns the n-th part of l, to the unit in n times Per. A part that takes longer
-// to come back than a Limit may is made larger.
+// shareOf returns the n-th part of l, exactly in n times Per. If Per becomes longer than a
+// Limit allows, the part is made larger.
 func shareOf(l throttle.Limit, n int64) throttle.Limit {
 	part := l
 	part.Name = policyName(l.Name, l.String())
@@ -50,8 +51,8 @@ func shareOf(l throttle.Limit, n int64) throttle.Limit {
 	return part
 }
 
-// evenShareOf returns the n-th part of a limit that has no burst besides Count: fewer
-// units in the same time, or 1 in a longer one.
+// evenShareOf returns the n-th part of a limit that has no burst besides Count: fewer units
+// in the same time, or 1 unit in a longer time.
 func evenShareOf(l throttle.Limit, n int64) throttle.Limit {
 	l.Name, l.Burst = policyName(l.Name, l.String()), 0
 	if n > l.Count {
@@ -61,12 +62,12 @@ func evenShareOf(l throttle.Limit, n int64) throttle.Limit {
 	return l
 }
 
-// evenRateOf is shareOf for a limit that has no burst.
+// evenRateOf returns the n-th part of a limit that has no burst.
 func evenRateOf(l throttle.Limit, n int64) throttle.Limit {
 	part := shareOf(l, n)
 	part.Burst = 0
 	return part
 }
 
-// maxSharePer is how long 1 unit may take to come back: a year.
+// maxSharePer is the maximum time in which 1 unit is restored: a year.
 const maxSharePer = int64(365 * 24 * time.Hour)

@@ -9,8 +9,7 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// Whatever the limit, a process that is alone has about its part of it, and lets something
-// through.
+// For every limit a process that is alone gets about its share, and at least one unit.
 func TestShare_ofEveryKindOfLimit(t *testing.T) {
 	t.Parallel()
 	all := append(pairs(), limiterPair{name: "AllOf", remote: func(s *Store) throttle.Limiter {

@@ -35,7 +35,7 @@ func TestShareOf_workedExamples(t *testing.T) {
 	require.Equal(t, "search", shareOf(throttle.Limit{Name: "search", Count: 1, Per: 1}, 2).Name)
 }
 
-// All shares together are no more than the limit, in exact arithmetic.
+// The sum of all shares is at most the limit, in exact arithmetic.
 func TestShareOf_sumIsNoMoreThanTheLimit(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 1))
 	rate := func(l throttle.Limit, times int64) *big.Rat {
@@ -61,7 +61,7 @@ func TestShareOf_sumIsNoMoreThanTheLimit(t *testing.T) {
 	}
 }
 
-// Even parts that would be too slow for a Limit are one.
+// Shares that would be too slow for a Limit are valid.
 func TestShareOf_extremesStayValid(t *testing.T) {
 	const year = 365 * 24 * time.Hour
 	for _, l := range []throttle.Limit{
@@ -94,7 +94,8 @@ func TestLimiter_ShareIsKeyedAndBounded(t *testing.T) {
 	require.Panics(t, func() { s.TokenBucket(throttle.PerHour(8)).Share(0, 0) })
 }
 
-// Of twenty at once, four processes have five each, whatever the limit is made of.
+// Of twenty units at the same time, each of four processes has five, for every kind of
+// limit.
 func TestShare_ofEachKind(t *testing.T) {
 	s := &Store{Client: failingScripter{errDown}, Clock: &manualClock{now: began}}
 	twenty := throttle.Limit{Name: "twenty", Count: 20, Per: time.Hour}
@@ -121,7 +122,7 @@ func TestShare_ofEachKind(t *testing.T) {
 	}
 }
 
-// A processes is some processes that share a limit through one Redis.
+// A processes simulates processes that share a limit through one Redis.
 type processes struct {
 	redis     *fakeRedis
 	processes []*Fallback
@@ -138,7 +139,7 @@ func newProcesses(n int) *processes {
 	return l
 }
 
-// work has each process ask for a unit every few milliseconds, as claims allow.
+// work makes each process claim a unit every few milliseconds.
 func (l *processes) work(t *testing.T, length time.Duration) {
 	var wg sync.WaitGroup
 	for _, f := range l.processes {
@@ -155,10 +156,10 @@ func (l *processes) work(t *testing.T, length time.Duration) {
 	wg.Wait()
 }
 
-// burst returns by how much the units granted within any span exceed rate x time: at most
-// the burst, if a limit of 10 a second is kept.
+// burst returns the maximum by which the units granted within any time exceed rate x time:
+// at most the burst if a limit of 10 per second is kept.
 func burst(times []time.Time) (most int) {
-	var full time.Time // when all of it has come back
+	var full time.Time // when all units are restored
 	for _, at := range times {
 		if full.Before(at) {
 			full = at
@@ -169,8 +170,8 @@ func burst(times []time.Time) (most int) {
 	return most
 }
 
-// The limit of the fleets is 10 a second, burst 20. What is stated of Fallback is that an
-// outage adds no more than one burst on the way there, and one on the way back.
+// The limit is 10 per second with a burst of 20. As documented by Fallback, an outage adds
+// at most one burst when Redis fails and one when it recovers.
 func TestFallback_outageAddsAtMostABurstEachWay(t *testing.T) {
 	for n := 1; n <= 4; n *= 2 {
 		synctest.Test(t, func(t *testing.T) {
@@ -185,7 +186,7 @@ func TestFallback_outageAddsAtMostABurstEachWay(t *testing.T) {
 				require.LessOrEqual(t, burst(l.times[up:]), 2, "its share was as empty as Redis")
 			}
 			l.redis.set(nil, time.Millisecond)
-			l.redis.Limiter = newFakeRedis().Limiter // flushed
+			l.redis.Limiter = newFakeRedis().Limiter // its data is lost
 			l.work(t, 10*time.Second)
 			require.LessOrEqual(t, burst(l.times), 3*20, "%d processes", n)
 			require.Greater(t, burst(l.times), 20, "or nothing was flushed")
@@ -193,7 +194,7 @@ func TestFallback_outageAddsAtMostABurstEachWay(t *testing.T) {
 	}
 }
 
-// A process that has just started, or that others have kept from Redis, has all of its
+// A process that has just started, or whose Redis grants were used by others, has its full
 // share.
 func TestFallback_fullSharesAreOneBurstTogether(t *testing.T) {
 	for n := 1; n <= 4; n *= 2 {
@@ -208,7 +209,7 @@ func TestFallback_fullSharesAreOneBurstTogether(t *testing.T) {
 	}
 }
 
-// drainedBucket returns the bucket of a fleet, empty: others have used it.
+// drainedBucket returns an empty bucket, whose units were used by other processes.
 func drainedBucket(t *testing.T) throttle.Limiter {
 	l := newFakeRedis().Limiter
 	d, err := l.Reserve(t.Context(), throttle.Claim{Cost: 20})

@@ -10,26 +10,31 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// A Store is where limiters keep their state. Its methods make them. The fields must not
-// change once the first is made.
+// A Store holds the state of limiters in Redis. Its methods create limiters. The fields
+// must not be changed after the first limiter was created.
 type Store struct {
-	Client redis.Scripter // a Client, a Ring, a ClusterClient, a failover client, or the AutoPipeline of one; must be set
-	Prefix string         // of all keys, for programs that share a Redis; "": "heed"; without braces
+	// Client is a Client, Ring, ClusterClient or failover client of go-redis, or the
+	// AutoPipeline of one. It must be set.
+	Client redis.Scripter
 
-	// Timeout is how long Reserve, Cancel and Observe may take. The client must
-	// heed it: set ContextTimeoutEnabled in its options. 0: as long as ctx and the
-	// options of the client allow.
+	// Prefix begins all keys, for programs that share a Redis. It must not contain braces.
+	// Empty means "heed".
+	Prefix string
+
+	// Timeout is the maximum duration of Reserve, Cancel and Observe. The client must
+	// support deadlines: set ContextTimeoutEnabled in its options. Zero means that only ctx
+	// and the options of the client limit the duration.
 	Timeout time.Duration
 
-	// Clock is what Decision.At is read from; decisions are made by the server's.
-	// Nil: the system clock.
+	// Clock is the clock that Decision.At is read from. Decisions use the clock of the
+	// server. Nil means the system clock.
 	Clock throttle.Clock
 
-	// useLocalClock says, in tests, to decide by the local reading of the clock.
+	// useLocalClock makes scripts use the local reading of the clock, in tests.
 	useLocalClock bool
 }
 
-// Validate returns an error that says what to change if s can never work.
+// Validate returns an error that describes how to correct s, or nil if s is valid.
 func (s *Store) Validate() error {
 	switch {
 	case s.Client == nil:
@@ -44,7 +49,7 @@ func (s *Store) Validate() error {
 	return nil
 }
 
-// ignoresDeadlines reports whether a client is known not to heed the deadline of a context.
+// ignoresDeadlines reports whether a client is known to ignore the deadlines of contexts.
 func ignoresDeadlines(c redis.Scripter) bool {
 	switch c := c.(type) {
 	case *redis.AutoPipeliner:

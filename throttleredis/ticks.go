@@ -8,30 +8,31 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// Lua counts in doubles, which are exact up to 2^53. These leave room for sums.
+// Lua counts in doubles, which are exact up to 2^53. The following maximum values leave
+// room for sums.
 const (
 	maxWindow = 1 << 51 // ticks of a full bucket
 	maxUnits  = 1 << 52 // units of a claim: more than any limit has
 	maxCount  = 1 << 50 // units of a limit that a script counts one by one
-	maxScale  = 1 << 22 // ticks per microsecond, see booking
+	maxScale  = 1 << 22 // ticks per microsecond, see readingBits
 )
 
-// ticks are the unit of time in which the interval of a rate is whole. With g the greatest
-// common divisor of Count and Per, a unit takes Per/g of them, and a microsecond is
-// 1000*Count/g if Per is in nanoseconds; both are made smaller by what they have in
-// common. So 3 a second is 3 a second for ever.
+// ticks is the unit of time in which the interval of a rate is a whole number. With g the
+// greatest common divisor of Count and Per, a unit takes Per/g ticks, and a microsecond has
+// 1000*Count/g ticks if Per is in nanoseconds; both are divided by their greatest common
+// divisor. A rate of 3 units per second is therefore exact.
 //
-// Where that would not fit, scale is lowered and interval rounded up, which makes the
-// rate lower, never higher.
+// If the numbers are too large, scale is lowered and interval is rounded up, which makes
+// the rate lower, never higher.
 type ticks struct {
-	interval int64 // that a unit takes to come back
-	scale    int64 // in a microsecond
-	burst    int64 // most units at once
+	interval int64 // ticks in which one unit is restored
+	scale    int64 // ticks per microsecond
+	burst    int64 // maximum number of units at the same time
 }
 
 func ticksOf(l throttle.Limit) ticks {
 	if l.Validate() != nil {
-		return ticks{1, 1, 1} // nobody gets to see it
+		return ticks{1, 1, 1} // not used: the configuration is invalid
 	}
 	burst := l.Burst
 	if burst == 0 {
@@ -55,11 +56,11 @@ func ticksOf(l throttle.Limit) ticks {
 
 func (t ticks) window() int64 { return t.burst * t.interval }
 
-// duration returns how long n ticks last, rounded up to whole nanoseconds.
+// duration returns the length of n ticks, rounded up to whole nanoseconds.
 func (t ticks) duration(n int64) time.Duration { return duration(n, t.scale) }
 
-// duration returns how long n ticks last if there are scale in a microsecond, rounded up
-// to whole nanoseconds; forever if n is negative.
+// duration returns the length of n ticks if there are scale ticks per microsecond, rounded
+// up to whole nanoseconds. A negative n means throttle.Forever.
 func duration(n, scale int64) time.Duration {
 	if n < 0 {
 		return throttle.Forever
@@ -67,8 +68,8 @@ func duration(n, scale int64) time.Duration {
 	return time.Duration(mulDivUp(n, 1000, scale))
 }
 
-// wholeMicros returns d rounded up to whole microseconds: the server's clock shows no
-// less, and who comes a part of one too early is refused.
+// wholeMicros returns d rounded up to whole microseconds, the resolution of the server's
+// clock: a claim that is retried a fraction of a microsecond too early would be rejected.
 func wholeMicros(d time.Duration) time.Duration {
 	if d > math.MaxInt64-1000 {
 		return d
@@ -83,7 +84,8 @@ func gcd(a, b int64) int64 {
 	return a
 }
 
-// mulSat returns a*b, or math.MaxInt64 if it is more; neither may be negative.
+// mulSat returns a*b, or math.MaxInt64 if the product is larger. Neither a nor b may be
+// negative.
 func mulSat(a, b int64) int64 {
 	hi, lo := bits.Mul64(uint64(a), uint64(b))
 	if hi != 0 || lo > math.MaxInt64 {
@@ -92,7 +94,7 @@ func mulSat(a, b int64) int64 {
 	return int64(lo)
 }
 
-// mulDivUp returns a*b/c rounded up, or math.MaxInt64 if it is more.
+// mulDivUp returns a*b/c rounded up, or math.MaxInt64 if the result is larger.
 func mulDivUp(a, b, c int64) int64 {
 	hi, lo := bits.Mul64(uint64(a), uint64(b))
 	lo, carry := bits.Add64(lo, uint64(c-1), 0)
@@ -103,7 +105,7 @@ func mulDivUp(a, b, c int64) int64 {
 	return int64(min(q, math.MaxInt64))
 }
 
-// mulDiv returns a*b/c rounded down, or math.MaxInt64 if it is more.
+// mulDiv returns a*b/c rounded down, or math.MaxInt64 if the result is larger.
 func mulDiv(a, b, c int64) int64 {
 	hi, lo := bits.Mul64(uint64(a), uint64(b))
 	if hi >= uint64(c) {

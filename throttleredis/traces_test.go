@@ -16,8 +16,8 @@ import (
 	"github.com/heed-go/heed/warmup"
 )
 
-// Every limiter answers as the reference traces do, operation for operation, as those in
-// memory. Left out are scenarios that change a limit while it is in use.
+// Every limiter makes the decisions of the reference traces, operation by operation, like
+// those in memory. Scenarios that change a limit during use are excluded.
 func TestLimiters_agreeWithReferenceTraces(t *testing.T) {
 	limiters := redisLimiters(t)
 	for file, want := range map[string]replay.Report{
@@ -38,7 +38,7 @@ func TestLimiters_agreeWithReferenceTraces(t *testing.T) {
 	}
 }
 
-// redisLimiters are the limiters of stores of their own.
+// redisLimiters returns limiters of separate stores.
 func redisLimiters(t *testing.T) *replay.Limiters {
 	store := func(c throttle.Clock) *throttleredis.Store {
 		s := throttleredis.NewTestStore(t)
@@ -74,7 +74,7 @@ func redisLimiters(t *testing.T) *replay.Limiters {
 		WarmUp:     func(w warmup.Config, c throttle.Clock) throttle.Limiter { return store(c).WarmUp(w) },
 		Bursty: func(b warmup.BurstyConfig, c throttle.Clock) throttle.Limiter {
 			l := store(c).Bursty(b)
-			d, err := l.Reserve(t.Context(), throttle.Claim{}) // in memory it saves since its creation, here since this
+			d, err := l.Reserve(t.Context(), throttle.Claim{}) // in memory idle units accrue from the creation, here from this claim
 			require.NoError(t, err)
 			l.Cancel(t.Context(), throttle.Claim{}, d)
 			return l
@@ -82,7 +82,7 @@ func redisLimiters(t *testing.T) *replay.Limiters {
 	}
 }
 
-// The traces of token buckets are kept in a shorter form, which is brought into shape here.
+// The traces of token buckets have a shorter form, which convertTraces converts.
 func TestTokenBucket_agreesWithReferenceTraces(t *testing.T) {
 	limiters := redisLimiters(t)
 	for file, want := range map[string]replay.Report{
@@ -98,7 +98,7 @@ func TestTokenBucket_agreesWithReferenceTraces(t *testing.T) {
 	}
 }
 
-// convertTraces returns the name of a copy of a file that package replay knows to read.
+// convertTraces returns the name of a copy of a file in the form that package replay reads.
 func convertTraces(t *testing.T, name string) string {
 	in, err := os.Open("../throttle/testdata/" + name)
 	require.NoError(t, err)

@@ -10,8 +10,8 @@ import (
 	"github.com/heed-go/heed/warmup"
 )
 
-// WarmUp returns a limiter like warmup.New. Outage must be 0: what it needs to know are all
-// answers of the other side, in order. It panics if c or s is invalid.
+// WarmUp returns a limiter that behaves like warmup.New. Outage must be 0: detecting an
+// outage requires all responses of the server in order. WarmUp panics if c or s is invalid.
 func (s *Store) WarmUp(c warmup.Config) *Limiter {
 	err := c.Validate()
 	if err == nil && c.Outage != 0 {
@@ -24,10 +24,11 @@ func (s *Store) WarmUp(c warmup.Config) *Limiter {
 	})
 }
 
-// Bursty returns a limiter like warmup.NewBursty. It panics if b or s is invalid.
+// Bursty returns a limiter that behaves like warmup.NewBursty. It panics if b or s is
+// invalid.
 //
-// If it does not begin Full, a key saves from its first grant on, and one that has
-// saved all that can be saved, and was not used for an hour after that, begins anew.
+// Without StartFull, a key accrues idle units from its first grant on. A key that has all
+// idle units and is then unused for an hour expires and begins anew.
 func (s *Store) Bursty(b warmup.BurstyConfig) *Limiter {
 	p := burstyCosts(b)
 	if !b.StartFull {
@@ -66,16 +67,16 @@ func (s *Store) smooth(l throttle.Limit, err error, p unitCosts, share func(thro
 	})
 }
 
-// unitCosts are what units take, in nanoseconds, as package warmup works them out: see
+// unitCosts are the costs of units in nanoseconds, as package warmup computes them: see
 // warmup.Config for the formulas.
 type unitCosts struct {
-	interval    float64 // of a unit when there are no idle ones
-	warm        float64 // of an idle one up to the threshold
-	slope       float64 // by which each one further up takes longer
+	interval    float64 // of a unit if there are no idle units
+	warm        float64 // of an idle unit up to the threshold
+	slope       float64 // increase for each further idle unit
 	threshold   float64 // idle units up to which the limit is warm
-	maxIdle     float64 // idle units
-	idlePerUnit float64 // of idleness that make an idle unit; +Inf: none do
-	missing     float64 // idle units that are not there at first
+	maxIdle     float64 // maximum number of idle units
+	idlePerUnit float64 // idle time per idle unit; +Inf: none accrue
+	missing     float64 // idle units that a new key lacks
 }
 
 func warmUpCosts(c warmup.Config) unitCosts {
@@ -105,11 +106,11 @@ func burstyCosts(b warmup.BurstyConfig) unitCosts {
 	return unitCosts{interval: interval, idlePerUnit: interval, maxIdle: most, threshold: most}
 }
 
-// floats returns numbers as arguments that Lua reads as the same.
+// floats returns numbers as arguments that Lua reads as the same numbers.
 func floats(fs ...float64) (args []any) {
 	for _, f := range fs {
 		if math.IsInf(f, 1) {
-			args = append(args, "1e999") // is infinite, too
+			args = append(args, "1e999") // Lua reads it as infinity
 			continue
 		}
 		args = append(args, strconv.FormatFloat(f, 'g', -1, 64))
@@ -117,7 +118,7 @@ func floats(fs ...float64) (args []any) {
 	return args
 }
 
-// nanoseconds returns ns rounded up, as far as a Duration can say.
+// nanoseconds returns ns rounded up, or the maximum Duration if that is less.
 func nanoseconds(ns float64) time.Duration { return time.Duration(truncateToInt64(math.Ceil(ns))) }
 
 func truncateToInt64(f float64) int64 {

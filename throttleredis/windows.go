@@ -7,9 +7,9 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// FixedWindow returns a limiter like throttle.NewFixedWindow. Windows anchored AtCreation
-// count from the Unix epoch, as the processes have no creation in common. It panics if q
-// or s is invalid.
+// FixedWindow returns a limiter that behaves like throttle.NewFixedWindow. With AtCreation,
+// windows count from the Unix epoch, because the processes have no creation time in common.
+// FixedWindow panics if q or s is invalid.
 func (s *Store) FixedWindow(q throttle.FixedWindowConfig) *Limiter {
 	first, per := 0, micros(q.Per)
 	if q.Align == throttle.AtFirst {
@@ -44,7 +44,8 @@ func (s *Store) PermitsPerPeriod(n int64, period time.Duration) *Limiter {
 	return s.FixedWindow(throttle.FixedWindowConfig{Count: n, Align: throttle.AtCreation, Per: period})
 }
 
-// SlidingLog returns a limiter like throttle.NewSlidingLog. It panics if l or s is invalid.
+// SlidingLog returns a limiter that behaves like throttle.NewSlidingLog. It panics if l or
+// s is invalid.
 func (s *Store) SlidingLog(l throttle.SlidingLogConfig) *Limiter {
 	refused := 0
 	if l.CountRefused {
@@ -58,7 +59,8 @@ func (s *Store) SlidingLog(l throttle.SlidingLogConfig) *Limiter {
 	return r
 }
 
-// SubWindows returns a limiter like throttle.NewSubWindows. It panics if p or s is invalid.
+// SubWindows returns a limiter that behaves like throttle.NewSubWindows. It panics if p or
+// s is invalid.
 func (s *Store) SubWindows(p throttle.SubWindowsConfig) *Limiter {
 	err := p.Validate()
 	if err == nil && int64(p.Parts) > micros(p.Per) {
@@ -69,8 +71,8 @@ func (s *Store) SubWindows(p throttle.SubWindowsConfig) *Limiter {
 	}, micros(p.Per), 0, 0, p.Parts)
 }
 
-// SlidingCounter returns a limiter like throttle.NewSlidingCounter. It panics if c or s is
-// invalid.
+// SlidingCounter returns a limiter that behaves like throttle.NewSlidingCounter. It panics
+// if c or s is invalid.
 func (s *Store) SlidingCounter(c throttle.SlidingCounterConfig) *Limiter {
 	floor := 0
 	if c.RoundDown {
@@ -94,8 +96,9 @@ func (s *Store) sliding(kind string, l throttle.Limit, err error, algorithm stri
 	})
 }
 
-// Concurrency returns a limiter like throttle.NewConcurrency. MaxAge must be set: a process that
-// dies does not say so, and would hold its units for ever. It panics if c or s is invalid.
+// Concurrency returns a limiter that behaves like throttle.NewConcurrency. MaxAge must be
+// set, because a process that crashes does not end its claims and would hold their units
+// indefinitely. Concurrency panics if c or s is invalid.
 func (s *Store) Concurrency(c throttle.ConcurrencyConfig) *Limiter {
 	err := c.Validate()
 	if err == nil && c.MaxAge == 0 {
@@ -115,7 +118,7 @@ func (s *Store) Concurrency(c throttle.ConcurrencyConfig) *Limiter {
 	})
 }
 
-// micros returns the whole microseconds of d.
+// micros returns d in whole microseconds, rounded down.
 func micros(d time.Duration) int64 { return int64(d / time.Microsecond) }
 
 // microAtOrAfter returns the first microsecond since the Unix epoch that is not before t.
@@ -127,7 +130,7 @@ func microAtOrAfter(t time.Time) int64 {
 	return us
 }
 
-// validateMicros returns an error if per is no whole number of microseconds.
+// validateMicros returns an error if per is not a whole number of microseconds.
 func validateMicros(kind, name string, per time.Duration) error {
 	if per%time.Microsecond == 0 {
 		return nil
@@ -135,7 +138,7 @@ func validateMicros(kind, name string, per time.Duration) error {
 	return fmt.Errorf("throttleredis: %s %q: Per is %v: it must be whole microseconds: the server's clock shows no less", kind, name, per)
 }
 
-// validateCount returns an error if a script cannot count so many units.
+// validateCount returns an error if n is more than a script can count.
 func validateCount(kind, name string, n int64) error {
 	if n <= maxCount {
 		return nil
@@ -143,7 +146,7 @@ func validateCount(kind, name string, n int64) error {
 	return fmt.Errorf("throttleredis: %s %q: %d units are more than a script can count: it must be 2^50 or less", kind, name, n)
 }
 
-// firstError returns the first of errs that is one.
+// firstError returns the first of errs that is not nil.
 func firstError(errs ...error) error {
 	for _, err := range errs {
 		if err != nil {

@@ -20,15 +20,16 @@ import (
 )
 
 const (
-	perHour = 5       // units of each key, and as many at once
-	maxKeys = 1 << 20 // keys
+	perHour = 5       // units of each key per hour, which is also the burst
+	maxKeys = 1 << 20 // maximum number of keys
 )
 
-// A limiterKind is a way to keep a limit for each of many keys.
+// A limiterKind is a way to limit each of many keys.
 type limiterKind struct {
 	name string
 	make func(throttle.Clock) throttle.Limiter
-	keys func(requests int64) int64 // granted to keys that were never seen, at most, by so many requests
+	// maximum number of units granted to new keys in the given number of requests
+	keys func(requests int64) int64
 	peer bool
 }
 
@@ -40,14 +41,14 @@ var (
 		make: func(clk throttle.Clock) throttle.Limiter {
 			return keyed.NewBuckets(keyed.BucketsConfig{Limit: limit, Max: maxKeys}, clk)
 		},
-		keys: func(int64) int64 { return maxKeys * 5 / 3 }, // 6 in 10 more than Max, and what the others share
+		keys: func(int64) int64 { return maxKeys * 5 / 3 }, // 60 % more than Max, plus the units of the shared limiter
 	}
 	sketched = limiterKind{
 		name: "sketch.Limiter",
 		make: func(clk throttle.Clock) throttle.Limiter {
 			return sketch.NewLimiter(sketch.LimiterConfig{Limit: limit, Clients: maxKeys}, clk)
 		},
-		keys: func(n int64) int64 { return n }, // the more there were, the less it believes in new ones
+		keys: func(n int64) int64 { return n }, // the sketch grants less to new keys the more keys there were
 	}
 	unboundedMap = limiterKind{
 		name: "a map, x/time",
@@ -57,7 +58,7 @@ var (
 	}
 )
 
-// A mapLimiter has a limiter for each key, as is often shown.
+// A mapLimiter has a limiter for each key in a map, as many tutorials show.
 type mapLimiter struct {
 	mu   sync.Mutex
 	keys map[string]*rate.Limiter
@@ -78,16 +79,16 @@ func (r *mapLimiter) Reserve(_ context.Context, c throttle.Claim) (throttle.Deci
 // Cancel implements throttle.Limiter.
 func (r *mapLimiter) Cancel(context.Context, throttle.Claim, throttle.Decision) {}
 
-// An attack makes requests of a kind, and says what it may gain.
+// An attack makes requests of a kind, and defines the limit of what it may gain.
 type attack struct {
 	name        string
 	limiters    []limiterKind
 	key         throttlehttp.KeyFunc
-	secondKey   throttlehttp.KeyFunc           // of a second limit, if not nil
-	forge       func(r *http.Request, i int64) // makes the i-th request
+	secondKey   throttlehttp.KeyFunc           // of a second limit; nil: none
+	forge       func(r *http.Request, i int64) // creates the i-th request
 	step        func(clk *steppedClock, i int64)
-	slowdown    int64 // how many times fewer requests there are
-	manyClients bool  // it comes as many clients, else as one
+	slowdown    int64 // factor by which the number of requests is reduced
+	manyClients bool  // the requests come from many clients instead of one
 }
 
 var ours = []limiterKind{buckets, sketched}
@@ -139,7 +140,7 @@ var attacks = []attack{
 
 func address(i int64) string { return fmt.Sprintf("6.%d.%d.%d", i>>16&255, i>>8&255, i&255) }
 
-// A steppedClock is set by the attacker, within an hour.
+// A steppedClock is set by the attack, within an hour.
 type steppedClock struct{ atomic.Int64 }
 
 func (c *steppedClock) Now() time.Time                       { return time.Unix(1<<30, c.Load()) }

@@ -1,10 +1,10 @@
-// Attack does to a limited server what its enemies would do, and prints what they
-// gained: requests beyond what they may have, and memory.
+// Attack runs attacks against a limited server and prints what they gained: requests beyond
+// the limit, and memory.
 //
 //	go run ./bench/attack -json
 //
-// It ends with status 1 if they gained anything by one of our limiters. What a map of
-// limiters without an end would do is shown beside them.
+// It exits with status 1 if an attack gained anything with one of our limiters. A map of
+// limiters without a bound is shown for comparison.
 package main
 
 import (
@@ -16,21 +16,21 @@ import (
 	"time"
 )
 
-// A result is what came of an attack.
+// A result holds the figures of one attack.
 type result struct {
 	Attack      string  `json:"attack"`
 	Limiter     string  `json:"limiter"`
 	Requests    int64   `json:"requests"`
 	PerSecond   float64 `json:"per_second"`
-	Processor   float64 `json:"processor_us"` // time that a request took of it, forging included
-	Longest     float64 `json:"longest_ms"`   // that a request took
+	Processor   float64 `json:"processor_us"` // mean CPU time of a request, including its creation
+	Longest     float64 `json:"longest_ms"`   // maximum time of a request
 	Granted     int64   `json:"granted"`
-	Allowed     int64   `json:"allowed"` // by the limit of the attacker, or the room for keys
+	Allowed     int64   `json:"allowed"` // by the limit of the attacker, or the maximum number of keys
 	LimiterSize int64   `json:"limiter_kib"`
-	Growth      int64   `json:"grown_kib"`     // in use after garbage collection, more than before the attack
-	GrownMax    int64   `json:"grown_max_kib"` // of that
+	Growth      int64   `json:"grown_kib"`     // increase of the memory in use after garbage collection
+	GrownMax    int64   `json:"grown_max_kib"` // maximum increase that is allowed
 	Panics      int64   `json:"panics"`
-	Peer        bool    `json:"peer,omitempty"` // not ours
+	Peer        bool    `json:"peer,omitempty"` // not a limiter of ours
 }
 
 func (r result) passed() bool {

@@ -12,17 +12,17 @@ import (
 	"github.com/heed-go/heed/throttlehttp"
 )
 
-// A load is how much there is of an attack.
+// A load is the size of an attack.
 type load struct {
 	rate    int64
 	length  time.Duration
 	workers int
 }
 
-// A counters counts what became of requests.
+// A counters counts requests by outcome.
 type counters struct{ requests, granted, panics, longest atomic.Int64 }
 
-// run has limits of kind k attacked by a.
+// run runs attack a against limiters of kind k.
 func (o load) run(a attack, k limiterKind) result {
 	empty := heap()
 	clk := new(steppedClock)
@@ -42,7 +42,7 @@ func (o load) run(a attack, k limiterKind) result {
 	}
 	wg.Wait()
 	n, took, used := t.requests.Load(), time.Since(start), bench.ProcessorTime()-used
-	r := result{ // one client may have its burst, and what comes back of it in the hour that the clock shows
+	r := result{ // one client may use its burst, and the units restored in the hour of the clock
 		Attack: a.name, Limiter: k.name, Requests: n, PerSecond: float64(n) / took.Seconds(), Processor: used.Seconds() * 1e6 / float64(n), Longest: float64(t.longest.Load()) / 1e6,
 		Granted: t.granted.Load(), Allowed: 2 * perHour, LimiterSize: (made - empty) >> 10, Growth: (heap() - made) >> 10, GrownMax: 1 << 10,
 		Panics: t.panics.Load(), Peer: k.peer,
@@ -54,7 +54,7 @@ func (o load) run(a attack, k limiterKind) result {
 	return r
 }
 
-// work is one attacker: it sends what is due by now, and then looks at the clock again.
+// work is one attacker: it sends the requests that are due, and then reads the clock again.
 func (o load) work(h http.Handler, t *counters, a attack, clk *steppedClock, w int64, start time.Time) {
 	rate := float64(o.rate) / float64(o.workers) / float64(max(a.slowdown, 1))
 	r, rw := request(), discardWriter{}
@@ -101,7 +101,7 @@ func (t *counters) observe(d time.Duration) {
 	}
 }
 
-// request returns what an attacker forges: it comes from one of our proxies.
+// request returns the request that attackers modify. It comes from a trusted proxy.
 func request() *http.Request {
 	return &http.Request{
 		Method: http.MethodGet, URL: &url.URL{Path: "/"}, Host: "api.example.com", RemoteAddr: "10.0.0.2:4711",
@@ -109,14 +109,14 @@ func request() *http.Request {
 	}
 }
 
-// discardWriter is the other end of an answer that nobody reads.
+// discardWriter is a ResponseWriter that discards the body.
 type discardWriter http.Header
 
 func (n discardWriter) Header() http.Header         { return http.Header(n) }
 func (n discardWriter) Write(b []byte) (int, error) { return len(b), nil }
 func (n discardWriter) WriteHeader(int)             {}
 
-// heap returns how many bytes are in use after garbage collection.
+// heap returns the number of bytes in use after garbage collection.
 func heap() int64 {
 	runtime.GC()
 	runtime.GC()

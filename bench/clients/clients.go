@@ -1,5 +1,5 @@
-// Package clients makes the http.Clients that bench compares: ours, and those that
-// Go programs are built with, each as its documentation shows it.
+// Package clients creates the http.Clients that bench compares: ours, and those of other
+// libraries, each configured as in its documentation.
 package clients
 
 import (
@@ -19,7 +19,8 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// constructors are the clients by name. limit is nil if none was declared.
+// constructors are the constructors of the clients by name. limit is nil if none was
+// stated.
 var constructors = map[string]func(base http.RoundTripper, limit throttle.Limiter) *http.Client{
 	"plain": func(base http.RoundTripper, _ throttle.Limiter) *http.Client {
 		return &http.Client{Transport: base}
@@ -47,8 +48,8 @@ var constructors = map[string]func(base http.RoundTripper, limit throttle.Limite
 	},
 }
 
-// New returns the client of that name over base. Only heed can be told a limit;
-// nil: none is.
+// New returns the client with the given name over base. Only heed supports a limit. A nil
+// limit means none.
 func New(name string, base http.RoundTripper, limit throttle.Limiter) (*http.Client, error) {
 	f := constructors[name]
 	if f == nil {
@@ -75,12 +76,16 @@ func Names() []string {
 type RequestCounter struct {
 	Base http.RoundTripper
 
-	Sent      atomic.Int64 // requests written
-	Throttled atomic.Int64 // responses that refuse because of a limit: 429, 503, or 403 with rate-limit headers
-	Wasted    atomic.Int64 // 429, 503 and 403, and requests whose connection was closed without a response
+	Sent atomic.Int64 // requests written
+
+	// Throttled counts responses that reject because of a limit: 429, 503, or 403 with
+	// rate-limit headers.
+	Throttled atomic.Int64
+
+	Wasted atomic.Int64 // 429, 503 and 403, and requests whose connection was closed without a response
 }
 
-// NewRequestCounter returns a Wire over connections of its own, as many as callers need.
+// NewRequestCounter returns a RequestCounter over new connections, as many as callers need.
 func NewRequestCounter(callers int) *RequestCounter {
 	return &RequestCounter{Base: &http.Transport{MaxIdleConnsPerHost: callers, MaxIdleConns: callers}}
 }
@@ -97,7 +102,7 @@ func (w *RequestCounter) RoundTrip(r *http.Request) (*http.Response, error) {
 	resp, err := w.Base.RoundTrip(r.WithContext(httptrace.WithClientTrace(r.Context(), trace)))
 	unanswered := written.Load()
 	if err == nil || r.Context().Err() != nil {
-		unanswered-- // the last one was answered, or given up by the caller
+		unanswered-- // the last request got a response, or the caller has cancelled it
 	}
 	w.Wasted.Add(max(unanswered, 0))
 	if err != nil {
@@ -112,15 +117,15 @@ func (w *RequestCounter) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// CloseIdleConnections closes those of Base.
+// CloseIdleConnections closes the idle connections of Base.
 func (w *RequestCounter) CloseIdleConnections() {
 	if b, ok := w.Base.(interface{ CloseIdleConnections() }); ok {
 		b.CloseIdleConnections()
 	}
 }
 
-// throttled reports whether resp refuses because of a limit: 429, 503, or 403 that
-// speaks of one.
+// throttled reports whether resp rejects because of a limit: 429, 503, or 403 with
+// rate-limit headers.
 func throttled(resp *http.Response) bool {
 	switch resp.StatusCode {
 	case http.StatusTooManyRequests, http.StatusServiceUnavailable:

@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A path is a status; "/close" closes the connection, which net/http answers by another
-// request if the connection was used before.
+// serve interprets the path as a status. "/close" closes the connection; net/http then
+// repeats the request if the connection was used before.
 func serve(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Path == "/close" {
 		panic(http.ErrAbortHandler)
@@ -37,7 +37,7 @@ func TestRequestCounter_countsWastedRequests(t *testing.T) {
 		{[]string{"/429", "/503", "/403?limit"}, 3, 3, 3},
 		{[]string{"/403"}, 1, 0, 1},
 		{[]string{"/close"}, 1, 0, 1},
-		{[]string{"/200", "/close"}, 3, 0, 2}, // net/http repeats the second
+		{[]string{"/200", "/close"}, 3, 0, 2}, // net/http repeats the second request
 	} {
 		counter := NewRequestCounter(1)
 		for _, path := range tt.paths {

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Run makes n calls from c goroutines and returns how many failed, that is, ended
-// with an error or another status than 200.
+// Run makes n calls from c goroutines. It returns the number of calls that failed, which
+// means an error or a status other than 200, and the total time.
 func Run(client *http.Client, url string, n, c int) (failed int64, took time.Duration) {
 	var next, failures atomic.Int64
 	start := time.Now()

@@ -9,8 +9,8 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// ParseLimit reads a limit as a command line says it, and keeps margin below it
-// (0.02: two per cent). The empty string is no limit.
+// ParseLimit parses a limit of a command line, and reduces it by margin (0.02 means two
+// percent). The empty string means no limit.
 //
 //	20/s,burst=20              a token bucket
 //	window=100/5s,from=first   100 in each 5 s counted from the first request
@@ -45,7 +45,7 @@ func parseRate(s string) (count int64, per time.Duration, err error) {
 	return count, per, nil
 }
 
-// tokenBucket keeps its margin in the rate: each unit takes a little longer.
+// tokenBucket applies the margin to the rate: each unit takes longer.
 func tokenBucket(count int64, per time.Duration, rest string, margin float64) (throttle.Limiter, error) {
 	l := throttle.Limit{Count: count, Per: per + time.Duration(margin*float64(per)), Burst: 1}
 	if rest != "" {
@@ -62,7 +62,7 @@ func tokenBucket(count int64, per time.Duration, rest string, margin float64) (t
 	return throttle.NewTokenBucket(l, nil), nil
 }
 
-// fixedWindow keeps its margin in the length of the window.
+// fixedWindow applies the margin to the length of the window.
 func fixedWindow(count int64, per time.Duration, rest string, margin float64) (throttle.Limiter, error) {
 	q := throttle.FixedWindowConfig{Count: count, Per: per + time.Duration(margin*float64(per)), Align: throttle.AtEpoch}
 	switch rest {

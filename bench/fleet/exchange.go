@@ -16,9 +16,9 @@ import (
 	"github.com/heed-go/heed/throttleredis"
 )
 
-// exchanges are what the processes share by.
+// exchanges are the exchanges through which the processes share updates.
 type exchanges struct {
-	all      []quota.Exchange // nil: they do not
+	all      []quota.Exchange // nil: the processes do not share
 	messages func() int64
 	close    func()
 }
@@ -46,7 +46,7 @@ func newExchanges(share string, n int) (*exchanges, error) {
 	return w, w.redis(share, n)
 }
 
-// redis gives each process a client of its own.
+// redis creates an Exchange with a separate client for each process.
 func (w *exchanges) redis(url string, n int) error {
 	opts, err := redis.ParseURL(url)
 	if err != nil {
@@ -73,7 +73,7 @@ func (w *exchanges) redis(url string, n int) error {
 	return nil
 }
 
-// A memoryExchange is a bus of this process, with nothing kept.
+// A memoryExchange delivers updates within this process and stores none.
 type memoryExchange struct {
 	published   atomic.Int64
 	mu          sync.Mutex
@@ -102,7 +102,7 @@ func (h *memoryExchange) Subscribe(_ context.Context, f func(quota.Update)) {
 
 func (h *memoryExchange) Fetch(account string) { h.Publish(quota.Update{Account: account}) }
 
-// isHeld reports whether a tracker lets nothing go as the server said stop.
+// isHeld reports whether a tracker holds all requests because of a rejection.
 func isHeld(tr *quota.Tracker, req *http.Request) bool {
 	m := tr.Demand(req)
 	if m.Limiter == nil {

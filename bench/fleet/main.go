@@ -1,6 +1,7 @@
-// Fleet has processes that live off one quota of an API do their calls, all at
-// once and cold, and looks at what that costs: each has a Transport and Tracker of
-// its own. They share what the server says, or know nothing of each other.
+// Fleet runs processes that share one quota of an API and make their calls at the same
+// time, without knowing the limits, and measures the cost. Each process has its own
+// Transport and Tracker. The processes share what the server states, or do not share
+// anything.
 //
 //	go run ./bench/fleet -json
 //	go run ./bench/fleet -share memory
@@ -17,7 +18,7 @@ import (
 	"time"
 )
 
-// A plan is what is done.
+// A plan configures a run.
 type plan struct {
 	processes, calls, callers int
 	rate                      int
@@ -30,17 +31,18 @@ type result struct {
 	Server    string  `json:"server"`
 	Share     string  `json:"share"`
 	Processes int     `json:"processes"`
-	Calls     int     `json:"calls"` // of all
+	Calls     int     `json:"calls"` // of all processes
 	Sent      int64   `json:"sent"`
 	Refused   int64   `json:"refused"`
 	Percent   float64 `json:"refused_percent"`
 	Failed    int64   `json:"failed"`
-	Elapsed   float64 `json:"elapsed_s"` // of the slowest
-	Ideal     float64 `json:"ideal_s"`   // 0: the server is not ours
-	Jain      float64 `json:"jain"`      // of the successes a second of each process
+	Elapsed   float64 `json:"elapsed_s"` // of the slowest process
+	Ideal     float64 `json:"ideal_s"`   // 0: unknown, because the server is external
+	Jain      float64 `json:"jain"`      // fairness index of the successes per second of the processes
 	Held      int     `json:"processes_held"`
-	HeldMS    float64 `json:"processes_held_ms"` // from the first 429 to the last of them; 0: there was none
-	Messages  int64   `json:"messages"`          // posted, if it is known
+	// from the first 429 until the last process is held; 0: there was no 429
+	HeldMS   float64 `json:"processes_held_ms"`
+	Messages int64   `json:"messages"` // number of published updates; 0: unknown
 }
 
 func main() {

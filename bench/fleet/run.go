@@ -11,7 +11,7 @@ import (
 	"github.com/heed-go/heed/quota"
 )
 
-// run has the whole fleet do its calls.
+// run makes the calls of all processes.
 func run(p plan, share string) (r result, err error) {
 	api, err := newAPI(p)
 	if err != nil {
@@ -62,7 +62,7 @@ func run(p plan, share string) (r result, err error) {
 	return r, nil
 }
 
-// work does the calls of one process, and returns how many were good.
+// work makes the calls of one process, and returns the number of successes and the time.
 func work(client *http.Client, p plan, url string) (succeeded int, took time.Duration) {
 	start := time.Now()
 	var n, ok atomic.Int64
@@ -86,8 +86,8 @@ func work(client *http.Client, p plan, url string) (succeeded int, took time.Dur
 	return int(ok.Load()), time.Since(start)
 }
 
-// countHeld returns how many gates closed within two seconds of the first 429, and after
-// how many milliseconds the last did.
+// countHeld returns the number of trackers that hold requests within two seconds of the
+// first 429, and the time in milliseconds until the last of them does.
 func countHeld(trackers []*quota.Tracker, url string, first <-chan time.Time) (n int, ms float64) {
 	at := <-first
 	if at.IsZero() {

@@ -14,14 +14,15 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// An api is a server in memory, rtt away, that tells how its quota stands.
+// An api is a server in memory with a round-trip time of rtt, which states the state of its
+// quota.
 type api struct {
 	plan
 	limit          throttle.Limiter
 	sent           atomic.Int64
 	rejected       atomic.Int64
 	firstRejection sync.Once
-	rejectedAt     chan time.Time // when the first 429 arrived
+	rejectedAt     chan time.Time // the time of the first 429
 }
 
 func newAPI(p plan) (*api, error) {
@@ -64,7 +65,7 @@ func (a *api) RoundTrip(req *http.Request) (resp *http.Response, err error) {
 func (a *api) respond(req *http.Request) *http.Response {
 	d, err := a.limit.Reserve(req.Context(), throttle.Claim{})
 	if err != nil {
-		panic(err) // a limiter in memory has none
+		panic(err) // limiters in memory do not fail
 	}
 	h := http.Header{}
 	if !a.noHeaders {
@@ -85,7 +86,7 @@ func (a *api) respond(req *http.Request) *http.Response {
 
 func seconds(d time.Duration) string { return strconv.Itoa(int(math.Ceil(d.Seconds()))) }
 
-// ideal returns how long who knows the limit needs for n calls.
+// ideal returns the time that n calls take if the limit is known.
 func (a *api) ideal(n int) float64 {
 	all, per := float64(n), float64(a.rate)
 	switch a.kind {

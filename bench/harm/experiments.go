@@ -14,8 +14,8 @@ import (
 	"github.com/heed-go/heed/heedtest"
 )
 
-// A trial is a client that is looked at. Several experiments write to its result at
-// the same time, each to fields of its own.
+// A trial is a client under test. Several experiments write to different fields of its
+// result at the same time.
 type trial struct {
 	name   string
 	result *result
@@ -23,7 +23,7 @@ type trial struct {
 
 var experiments = []func(trial){countEarlyRetries, countShortBodies, countDuplicates, countLeakedBodies, countUselessWaits}
 
-// newClient returns a fresh client over a server that plays answers. Stop ends both.
+// newClient returns a new client and a server that sends responses. stop closes both.
 func (s trial) newClient(responses ...heedtest.Response) (c *http.Client, server *heedtest.Server, w *bodyCounter, stop func()) {
 	server = &heedtest.Server{Respond: heedtest.Script(responses...), Grace: 5 * time.Millisecond}
 	server.Start()
@@ -31,7 +31,7 @@ func (s trial) newClient(responses ...heedtest.Response) (c *http.Client, server
 	w = &bodyCounter{base: base}
 	c, err := clients.New(s.name, w, nil)
 	if err != nil {
-		panic(err) // measure has looked
+		panic(err) // measure has checked the name
 	}
 	return c, server, w, func() {
 		base.CloseIdleConnections()
@@ -47,7 +47,8 @@ func status(code int, headers ...string) heedtest.Response {
 	return a
 }
 
-// countEarlyRetries says in several ways when to come back.
+// countEarlyRetries states in several ways when to retry, and counts the requests that are
+// too early.
 func countEarlyRetries(s trial) {
 	later := time.Now().Add(3 * time.Second).UTC().Format(http.TimeFormat)
 	var early, failed atomic.Int64
@@ -72,8 +73,8 @@ func countEarlyRetries(s trial) {
 	s.result.Early, s.result.Failed = int(early.Load()), int(failed.Load())
 }
 
-// earlyAfter502 counts what came within two seconds after a 502 that asked for that: heedtest
-// watches over 429 and 503 only.
+// earlyAfter502 counts the requests within two seconds after a 502 with Retry-After: 2,
+// because heedtest checks only 429 and 503.
 func earlyAfter502(server *heedtest.Server, a heedtest.Response) (n int) {
 	got := server.Requests()
 	if a.Status != http.StatusBadGateway {
@@ -87,7 +88,8 @@ func earlyAfter502(server *heedtest.Server, a heedtest.Response) (n int) {
 	return n
 }
 
-// countShortBodies sends bodies that can be read once, and looks at what arrives.
+// countShortBodies sends bodies that can be read only once, and counts the requests that
+// arrive with an incomplete body.
 func countShortBodies(s trial) {
 	const text = "the whole of it"
 	for _, method := range []string{"PUT", "POST"} {
@@ -105,7 +107,8 @@ func countShortBodies(s trial) {
 	}
 }
 
-// countDuplicates lets POSTs fail in ways that do not tell whether they were done.
+// countDuplicates makes POSTs fail such that it is unknown whether they were processed, and
+// counts the retries.
 func countDuplicates(s trial) {
 	for _, first := range []heedtest.Response{status(500), status(502), status(504), {Fault: heedtest.Drop}} {
 		c, server, _, stop := s.newClient(first)
@@ -115,7 +118,8 @@ func countDuplicates(s trial) {
 	}
 }
 
-// countLeakedBodies looks at which bodies are still open after calls that end in any way.
+// countLeakedBodies counts the bodies that are still open after calls with various
+// outcomes.
 func countLeakedBodies(s trial) {
 	c, server, w, stop := s.newClient(status(503), status(500), status(429), status(503), status(503), status(503))
 	defer stop()
@@ -128,8 +132,8 @@ func countLeakedBodies(s trial) {
 	s.result.Leaked = int(w.opened.Load() - w.closed.Load())
 }
 
-// countUselessWaits asks callers to wait for longer than they can: one has a deadline, one has
-// none and is told to come back in an hour.
+// countUselessWaits counts calls that wait longer than is useful: one has a deadline, one
+// has none and gets a response with a Retry-After of one hour.
 func countUselessWaits(s trial) {
 	for retryAfter, deadline := range map[string]time.Duration{"60": 2 * time.Second, "3600": 0} {
 		c, server, _, stop := s.newClient(status(429, "Retry-After", retryAfter))
@@ -150,7 +154,7 @@ func countUselessWaits(s trial) {
 	}
 }
 
-// succeeds reads an answer to its end, as a caller should.
+// succeeds reads a response to its end, as a caller should.
 func succeeds(resp *http.Response, err error) bool {
 	if err != nil {
 		return false
@@ -159,7 +163,7 @@ func succeeds(resp *http.Response, err error) bool {
 	return errors.Join(err, resp.Body.Close()) == nil && resp.StatusCode == http.StatusOK
 }
 
-// A bodyCounter counts the bodies of answers.
+// A bodyCounter counts the bodies of responses.
 type bodyCounter struct {
 	base           http.RoundTripper
 	opened, closed atomic.Int64

@@ -1,6 +1,6 @@
-// Harm counts what clients with retries do to servers and callers when things go
-// wrong: ours, and those that Go programs are built with, as their documentation shows
-// them. All else being well, every number is 0.
+// Harm counts the harm that clients with retries cause to servers and callers in case of
+// errors: our client, and those of other libraries, configured as in their documentation.
+// The ideal is 0 for every number.
 //
 //	go run ./bench/harm -json
 package main
@@ -18,18 +18,23 @@ import (
 	"github.com/heed-go/heed/bench/clients"
 )
 
-// A result is the harm that one client does.
+// A result counts the harm caused by one client.
 type result struct {
-	Client       string `json:"client"`
-	Early        int    `json:"early"`         // requests that came before Retry-After was over
-	ShortBodies  int    `json:"short_bodies"`  // requests that arrived with less than their body
-	Duplicates   int    `json:"duplicates"`    // POSTs that were sent again though they may have been done
-	Leaked       int    `json:"leaked"`        // bodies of answers that nobody closed
-	UselessWaits int    `json:"useless_waits"` // callers kept waiting for what could not come in time, or came in an hour
-	Failed       int    `json:"failed"`        // calls without a good answer, of those where patience brings one
+	Client      string `json:"client"`
+	Early       int    `json:"early"`        // requests sent before the time in Retry-After
+	ShortBodies int    `json:"short_bodies"` // requests that arrived with an incomplete body
+	Duplicates  int    `json:"duplicates"`   // POSTs that were retried although they may have been processed
+	Leaked      int    `json:"leaked"`       // response bodies that were not closed
+	// calls that waited although success before the deadline, or within an hour, was
+	// impossible
+	UselessWaits int `json:"useless_waits"`
+	// calls without a successful response although a later retry would have succeeded
+	Failed int `json:"failed"`
 
 	StreamExtra int64 `json:"stream_extra_kib"` // allocated for an upload of 64 MiB, beyond a plain client
-	NestedSends int   `json:"nested_sends"`     // of a call through three clients on top of each other, three attempts each; 0: not run, it would take minutes
+	// requests of a call through three nested clients with three attempts each; 0: not run,
+	// because it would take minutes
+	NestedSends int `json:"nested_sends"`
 }
 
 func main() {
@@ -46,8 +51,8 @@ func main() {
 	}
 }
 
-// measure runs all experiments with all clients. Those that wait run at the same time;
-// what is counted in memory runs alone, after them.
+// measure runs all experiments with all clients. Experiments that wait run concurrently;
+// those that measure memory run alone, after them.
 func measure(names []string) ([]result, error) {
 	results := make([]result, len(names))
 	var all sync.WaitGroup

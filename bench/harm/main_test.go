@@ -6,7 +6,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The experiments that need no time: ours does no harm, and they tell who does.
+// Covers the experiments that do not wait: our client does no harm, and the experiments
+// detect the harm of others.
 func TestExperiments_detectHarm(t *testing.T) {
 	ours, theirs := result{}, result{}
 	for _, e := range []func(trial){countDuplicates, countShortBodies} {

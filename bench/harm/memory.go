@@ -16,17 +16,17 @@ import (
 
 const uploadSize = 64 << 20
 
-// uploadAllocates returns the bytes that are allocated while a body of 64 MiB of which
-// nobody knows the length is sent and answered well.
+// uploadAllocates returns the number of bytes allocated for a successful upload of a body
+// of 64 MiB with unknown length.
 func uploadAllocates(name string) int64 {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.Copy(io.Discard, r.Body) }))
 	defer server.Close()
 	c, err := clients.New(name, &http.Transport{}, nil)
 	if err != nil {
-		panic(err) // measure has looked
+		panic(err) // measure has checked the name
 	}
 	defer c.CloseIdleConnections()
-	succeeds(c.Get(server.URL)) // what is made once is not counted
+	succeeds(c.Get(server.URL)) // one-time allocations are not counted
 	var before, after runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&before)
@@ -40,9 +40,9 @@ type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
 
-// nestedSends returns how many requests a call through three clients on top of each other
-// sends to a server that is down, three attempts each without a pause. Those that
-// cannot be told to try at once are left out.
+// nestedSends returns the number of requests that a call through three nested clients, with
+// three attempts each and no pauses, sends to a server that is down. It skips clients whose
+// pauses cannot be disabled.
 func nestedSends(name string) int {
 	var sent atomic.Int64
 	var top http.RoundTripper = failingTransport{&sent}

@@ -1,9 +1,9 @@
-// Headers reads recorded answers of real APIs and counts how many are understood
-// in full, with the table of vendors and by rules alone:
+// Headers parses recorded responses of real APIs and counts how many are completely
+// correct, with the table of providers and by the general rules alone:
 //
 //	go run ./headers -f cases.jsonl -json
 //
-// It prints a line of totals, and before it a line for each miss.
+// It prints a line for each error, and then a line of totals.
 package main
 
 import (
@@ -24,7 +24,7 @@ type totals struct {
 	Panics int `json:"panics"`
 }
 
-// miss is a case that was not understood in full.
+// A miss is a case that was not parsed correctly.
 type miss struct {
 	ID    string `json:"miss"`
 	API   string `json:"api"`
@@ -70,7 +70,7 @@ func run(all []headercases.Case, print func(any)) {
 	print(t)
 }
 
-// try reads one case. A panic is a miss like any other, and is counted.
+// try parses one case. A panic counts as a miss, and is counted separately.
 func try(c *headercases.Case, table bool) (wrong string, panicked bool) {
 	defer func() {
 		if v := recover(); v != nil {

@@ -1,5 +1,5 @@
-// Healthy measures what clients make of servers without a limit that fail a small share
-// of requests at random, and of one that is overloaded, in virtual time.
+// Healthy measures how clients treat servers without a limit that fail a small share of
+// requests at random, and one that is overloaded, in virtual time.
 //
 //	go run ./bench/healthy -json
 package main

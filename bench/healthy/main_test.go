@@ -29,8 +29,8 @@ func TestRow_measuresAllClients(t *testing.T) {
 	}
 }
 
-// A part of what the command checks, with one seed. Seen failing on b52aeb0 in all rows
-// but the crowd of 503s.
+// Covers a part of what the command measures, with one seed. Fails on b52aeb0 in all rows
+// except that of many concurrent 503 responses.
 func TestRows_meetTheirGoals(t *testing.T) {
 	short := 300 * time.Millisecond
 	some := []row{

@@ -32,7 +32,7 @@ type result struct {
 	Failed    int     `json:"failed"`
 	Elapsed   float64 `json:"elapsed_s"`
 	Sent      int     `json:"sent"`
-	Overload  float64 `json:"overload_s,omitempty"` // until the server was beyond its capacity for the last time
+	Overload  float64 `json:"overload_s,omitempty"` // time until the server last exceeded its capacity
 	row       row
 	lastInRow bool
 }
@@ -43,7 +43,7 @@ const (
 	none            = "none"
 )
 
-// faults are what a healthy server does with a small share of requests.
+// faults are the ways in which a healthy server fails a small share of requests.
 var faults = map[string]simulation.Response{
 	"503":           {Status: 503},
 	"500":           {Status: 500},
@@ -129,13 +129,13 @@ func (r row) calls(c *http.Client, url string) simulation.Outcome {
 	panic(fmt.Sprintf("healthy: no loop %q", r.loop))
 }
 
-// A behaviour is how the server of a row responds.
+// A behaviour determines the responses of the server of a row.
 type behaviour struct {
 	row
 	random          *rand.Rand
 	start           time.Time
-	rejectedRequest int           // the request that is refused, where only one is
-	overload        time.Duration // when the server was beyond its capacity for the last time
+	rejectedRequest int           // the number of the request that is rejected, if only one is
+	overload        time.Duration // time at which the server last exceeded its capacity
 }
 
 const (
@@ -169,8 +169,8 @@ func (b *behaviour) respond(r simulation.Request) simulation.Response {
 	return response
 }
 
-// matching returns the rows whose loop, fault and percentage are asked for. An empty
-// list asks for all.
+// matching returns the rows with the given loops, faults and percentages. An empty list
+// matches all.
 func matching(all []row, loops, faults []string, percents []string) []row {
 	asked := func(list []string, s string) bool { return len(list) == 0 || slices.Contains(list, s) }
 	return slices.DeleteFunc(all, func(r row) bool {

@@ -8,8 +8,8 @@ import (
 // A table prints a line for each row and compares heed with go-retryablehttp.
 type table struct {
 	clients    []string
-	results    []result // of the row that is being measured
-	header     bool     // has been printed
+	results    []result // of the current row
+	header     bool     // the header has been printed
 	missedRows int      // rows in which heed misses a goal
 }
 
@@ -53,9 +53,9 @@ func (t *table) add(r result) {
 	fmt.Println(" |", verdict)
 }
 
-// misses returns what heed misses in a row: failures in every seed, times by their mean
-// and their maximum. Times are compared where other clients retry; elsewhere and with
-// Retry-After: 0 there is a bound.
+// misses returns the goals that heed misses in a row. Failures are compared for every seed,
+// times by their mean and their maximum. Times are compared with other clients if these
+// retry; otherwise, and with Retry-After: 0, there is a fixed maximum.
 func misses(row []result) (missed []string) {
 	miss := func(ok bool, format string, args ...any) {
 		if !ok {

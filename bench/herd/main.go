@@ -1,5 +1,6 @@
-// Herd throws callers at a server that serves ten a second, all at once, and looks
-// at how they come back. The server says Retry-After: 1 and nothing else.
+// Herd makes many callers send requests at the same time to a server that admits ten per
+// second, and measures the distribution of their retries. The server responds with
+// Retry-After: 1 and states nothing else.
 //
 //	go run ./bench/herd -client heed -json
 package main
@@ -31,7 +32,7 @@ type result struct {
 	Peak      int     `json:"peak_20ms"`
 }
 
-// A server allows rate requests in each second that begins with a request.
+// A server admits rate requests in each second that begins with a request.
 type server struct {
 	rate int
 
@@ -62,8 +63,8 @@ func (s *server) take(now time.Time) bool {
 	return s.used <= s.rate
 }
 
-// peak returns the most arrivals in any 20 ms after the first wave, which is what
-// came within half a second of the first.
+// peak returns the maximum number of arrivals in any 20 ms after the first wave, which
+// consists of the arrivals within half a second of the first.
 func (s *server) peak() (most int) {
 	slices.SortFunc(s.arrivals, time.Time.Compare)
 	for i, a := range s.arrivals {

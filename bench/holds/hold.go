@@ -11,16 +11,19 @@ import (
 	"github.com/heed-go/heed/bench/internal/simulation"
 )
 
-// A hold is how a server stops a client, and what a client should do then.
+// A hold is the way in which a server stops a client, and the expected behaviour of the
+// client.
 type hold struct {
-	name  string
-	host  string        // zero means api.test
-	until time.Duration // how long the server refuses from the stop on; zero: it refuses one request
-	renew bool          // a refused request extends the hold to until from then on
+	name string
+	host string // zero means api.test
+	// the time from the stop on for which the server rejects requests; zero: it rejects one
+	// request
+	until time.Duration
+	renew bool          // a rejected request extends the hold to until from then on
 	every time.Duration // between the calls during the hold
 
-	// stop returns the response that begins the hold, and refuse what the server
-	// responds during it. Both state the end of the hold in some way; left is the time to it.
+	// stop returns the response that begins the hold, and refuse the responses during it.
+	// Both state the end of the hold in some way; left is the time until it ends.
 	stop, refuse func(now time.Time, left time.Duration) simulation.Response
 
 	// window makes the hold the end of a fixed window: until is the length of the window,
@@ -34,7 +37,7 @@ type hold struct {
 // A goal bounds a result. Times are counted from the stop.
 type goal struct {
 	first        time.Duration // the earliest time of the first request after the stop
-	refused      int           // requests that the server refuses after the stop
+	refused      int           // requests that the server rejects after the stop
 	firstSuccess time.Duration // until a call succeeds
 }
 
@@ -45,7 +48,7 @@ const (
 	maxHold  = 15 * time.Minute // the default of MaxHold
 	deadline = 5 * time.Second  // of each call
 	fullRate = 50               // calls per second after the hold
-	recovery = 30 * time.Second // until none of those fails
+	recovery = 30 * time.Second // time after which no call fails
 )
 
 // holds are the rows that are printed.
@@ -75,7 +78,7 @@ var holds = []hold{
 		stop: func(now time.Time, _ time.Duration) simulation.Response {
 			return rateLimit(http.StatusOK, 5000, 0, now.Add(year))
 		},
-		window: &window{limit: 5000, left: 3000}, // of a host that stated nothing before, one response of 64 is read
+		window: &window{limit: 5000, left: 3000}, // of a host that stated nothing before, one response in 64 is read
 		goal:   goal{first: maxHold, firstSuccess: maxHold + 2*deadline},
 	},
 	{
@@ -131,10 +134,11 @@ func rateLimit(status, limit, remaining int, reset time.Time) simulation.Respons
 	}}
 }
 
-// A window is a fixed window. Other clients use up what is left when the hold begins.
+// A window is a fixed window. Other clients use the remaining requests when the hold
+// begins.
 type window struct{ limit, left int }
 
-// seconds rounds up.
+// seconds returns d in seconds, rounded up.
 func seconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
 
 // A result is what a client did. Times are counted from the stop, in seconds; negative
@@ -149,7 +153,7 @@ type result struct {
 	hold         hold
 }
 
-// A holdServer is the server of a hold.
+// A holdServer is a server with a hold.
 type holdServer struct {
 	hold
 	stopNow bool      // the next response begins the hold
@@ -190,7 +194,7 @@ func (s *holdServer) decide(now time.Time) simulation.Response {
 	return s.refuse(now, s.end.Sub(now))
 }
 
-// admit returns the response to a request that is not refused.
+// admit returns the response to a request that is not rejected.
 func (s *holdServer) admit(now time.Time) simulation.Response {
 	if s.window == nil {
 		return simulation.Response{}
@@ -205,7 +209,7 @@ func (s *holdServer) admit(now time.Time) simulation.Response {
 	return rateLimit(http.StatusOK, s.window.limit, s.left, s.end)
 }
 
-// run plays h with a client. It must be called in virtual time.
+// run runs h with a client. It must be called in virtual time.
 func (h hold) run(client string) result {
 	server := &holdServer{hold: h}
 	s := simulation.NewServer(server.respond)
@@ -249,7 +253,7 @@ func (h hold) run(client string) result {
 	return r
 }
 
-// misses returns what r misses of its goal.
+// misses returns the goals that r misses.
 func (r result) misses() (missed []string) {
 	g := r.hold.goal
 	for what, ok := range map[string]bool{

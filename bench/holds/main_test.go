@@ -11,7 +11,7 @@ import (
 	"github.com/heed-go/heed/bench/internal/simulation"
 )
 
-// Seen failing on b52aeb0 in eight of nine rows: a year was obeyed to its end or
+// Fails on b52aeb0 in eight of nine rows: a hold of a year was either kept to its end or
 // ignored, and after every hold the rate was that of the calls before it.
 func TestHolds_meetTheirGoals(t *testing.T) {
 	simulation.Each(t, len(holds), func(i int) result { return holds[i].run("heed") }, func(r result) {

@@ -1,12 +1,12 @@
-// Keyed shows what limits for a million keys take: a million decisions a second are
-// offered for ten seconds, of which some keys ask for most, and then every key comes
-// to be forgotten at once while new ones take their places.
+// Keyed measures limiters for a million keys: it makes a million decisions per second for
+// ten seconds, most of them for few keys. Then all keys expire at the same time while new
+// ones are added.
 //
 //	go run ./keyed
 //
-// It prints whether the load was sustained, how long decisions took (99 of 100, and
-// the longest), what they cost in memory, and the longest stall while keys expire,
-// beside that of a loop which only reads the clock: what the machine itself does.
+// It prints whether the load was sustained, the duration of decisions (99th percentile and
+// maximum), the memory used, and the longest stall while keys expire, together with the
+// longest stall of a loop that only reads the clock, which is caused by the machine.
 package main
 
 import (
@@ -50,8 +50,8 @@ func heap() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// measureLoad asks for keys at a steady rate, however long decisions take, and prints what
-// came of it.
+// measureLoad makes decisions at a constant rate, regardless of their duration, and prints
+// the results.
 func measureLoad(l throttle.Limiter, keys bench.Keys, rate int, length time.Duration, workers int) {
 	all := make([]latencies, workers)
 	start := time.Now()
@@ -73,7 +73,7 @@ func measureLoad(l throttle.Limiter, keys bench.Keys, rate int, length time.Dura
 	fmt.Printf("a decision   99 of 100 within %v, the longest %v\n", sum.quantile(0.99), sum.longest)
 }
 
-// latencies counts decisions by how long they took: 16 steps for each doubling.
+// latencies is a histogram of the durations of decisions, with 16 buckets per power of two.
 type latencies struct {
 	buckets    [64 * 16]int
 	n, refused int
@@ -115,7 +115,7 @@ func (t *latencies) add(u *latencies) {
 	t.n, t.refused, t.longest = t.n+u.n, t.refused+u.refused, max(t.longest, u.longest)
 }
 
-// quantile returns a duration that so many of all decisions did not exceed.
+// quantile returns the duration that a fraction q of all decisions did not exceed.
 func (t *latencies) quantile(q float64) time.Duration {
 	left := int(q * float64(t.n))
 	for i, n := range t.buckets {
@@ -126,8 +126,8 @@ func (t *latencies) quantile(q float64) time.Duration {
 	return t.longest
 }
 
-// expire asks for new keys only, in the second in which all that are known become as
-// good as never seen.
+// expire makes decisions for new keys only, in the second in which all known keys become
+// equivalent to unused ones.
 func expire(l throttle.Limiter, keys bench.Keys) {
 	ctx := context.Background()
 	for i := range keys.Len() {
@@ -145,7 +145,7 @@ func expire(l throttle.Limiter, keys bench.Keys) {
 	fmt.Printf("expiry       %d new keys while all others expire: the longest stall %v, 99 of 100 within %v; of a loop that does nothing %v\n", busy.n, busy.longest, busy.quantile(0.99), idle.longest)
 }
 
-// run does something for a second and notes how long each time takes.
+// run calls do for a second and records the duration of each call.
 func run(t *latencies, do func(int)) {
 	start := time.Now()
 	for now := time.Duration(0); now < time.Second; {

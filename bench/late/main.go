@@ -1,6 +1,6 @@
-// Late counts the responses that arrive before the deadline of their call when a limit
-// of our own is offered twice what it admits, in virtual time. A request that is
-// sent so late that its response cannot arrive in time uses the limit for nothing.
+// Late counts the responses that arrive before the deadline of their call when a limit of
+// our own is offered twice what it admits, in virtual time. A request that is sent too late
+// for its response to arrive in time uses units of the limit without any effect.
 //
 //	go run ./bench/late -json
 package main
@@ -83,7 +83,7 @@ func main() {
 	})
 }
 
-// run makes all calls with one of the makers. It must be called in virtual time.
+// run makes all calls with one of the clients. It must be called in virtual time.
 func run(i int) result {
 	s := simulation.NewServer(func(simulation.Request) simulation.Response { return simulation.Response{Delay: delay} })
 	defer s.Close()

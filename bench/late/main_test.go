@@ -18,7 +18,7 @@ func TestRun_sendsNoMoreThanTheLimitAdmits(t *testing.T) {
 	}
 }
 
-// Seen failing on b52aeb0: 158 of 3,089 responses arrived in time.
+// Fails on b52aeb0: 158 of 3,089 responses arrived in time.
 func TestRun_answersInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := run(0)

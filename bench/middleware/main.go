@@ -1,13 +1,13 @@
-// Middleware measures what it costs to limit a request by its address in net/http,
-// beside four peers: by turns, in one process.
+// Middleware measures the cost of limiting a request by its address in net/http, compared
+// with four peers in alternation within one process.
 //
 //	go run ./middleware -json
 //
-// Two things are measured. Handlers are called directly: time of ours by time of each
-// peer, with everything granted and with everything refused. And requests go over a
-// server in memory, with each middleware and with none: the difference is its cost.
-// Times are processor time of one goroutine; allocations are per request; headers are
-// those that an answer says about the limit.
+// It makes two measurements. Handlers are called directly: the result is the time of ours
+// divided by the time of each peer, with all requests granted and with all requests
+// rejected. Requests are sent to a server in memory, with each middleware and with none:
+// the difference is the cost. Times are CPU time of one goroutine; allocations are per
+// request; headers are those that a response contains about the limit.
 package main
 
 import (
@@ -21,7 +21,7 @@ import (
 	"github.com/heed-go/heed/bench"
 )
 
-// A row is one comparison. Times are nanoseconds for each request.
+// A row is one comparison. Times are nanoseconds per request.
 type row struct {
 	Work               string  `json:"work"`
 	Call               string  `json:"call"`
@@ -33,7 +33,7 @@ type row struct {
 	MaxRatio           float64 `json:"ratio_max"`
 	Allocs             uint64  `json:"allocs"`
 	PeerAllocs         uint64  `json:"peer_allocs"`
-	Added              float64 `json:"added_ns,omitempty"` // over a server
+	Added              float64 `json:"added_ns,omitempty"` // to requests to a server
 	AddedAllocs        int64   `json:"added_allocs,omitempty"`
 	Headers            int     `json:"headers"`
 	RefusedHeaders     int     `json:"headers_refused"`

@@ -10,9 +10,9 @@ import (
 	"strings"
 )
 
-// A change replaces some bytes of a file by others.
+// A change replaces bytes of a file.
 type change struct {
-	File string `json:"file"` // from the root of the repository, with slashes
+	File string `json:"file"` // relative to the root of the repository, with slashes
 	Line int    `json:"line"`
 	Kind string `json:"kind"`
 	Was  string `json:"was"`
@@ -23,7 +23,7 @@ type change struct {
 	start, end int // offsets
 }
 
-// String returns where the change is and what it does, in one line.
+// String returns a line with the position and the effect of the change.
 func (c change) String() string {
 	return fmt.Sprintf("%s:%d: %s: %q becomes %q", c.File, c.Line, c.Kind, short(c.Was), short(c.Now))
 }
@@ -36,12 +36,12 @@ func short(s string) string {
 	return s
 }
 
-// apply returns the file with the change.
+// apply returns the content of the file with the change.
 func (c change) apply(text []byte) []byte {
 	return []byte(string(text[:c.start]) + c.Now + string(text[c.end:]))
 }
 
-// swaps are the operators that stand in for others.
+// swaps maps operators to their replacements.
 var swaps = map[token.Token]token.Token{
 	token.ADD: token.SUB, token.SUB: token.ADD, token.MUL: token.QUO, token.QUO: token.MUL, token.REM: token.MUL,
 	token.LSS: token.LEQ, token.LEQ: token.LSS, token.GTR: token.GEQ, token.GEQ: token.GTR,
@@ -57,7 +57,7 @@ type finder struct {
 	fset  *token.FileSet
 	text  []byte
 	found []change
-	skip  map[ast.Node]bool // what cannot be observed
+	skip  map[ast.Node]bool // nodes whose changes cannot be observed
 }
 
 // changesOf returns the changes that can be made to the file at a path.
@@ -78,7 +78,7 @@ func changesOf(path string) ([]change, error) {
 	return f.found, nil
 }
 
-// visit adds the changes of one node. It reports whether to look below it.
+// visit adds the changes of one node. It reports whether to visit its children.
 func (f *finder) visit(n ast.Node) bool {
 	if n == nil || f.skip[n] {
 		return false
@@ -122,7 +122,7 @@ func (f *finder) source(n ast.Node) string {
 	return string(f.text[f.fset.Position(n.Pos()).Offset:f.fset.Position(n.End()).Offset])
 }
 
-// negate negates the condition of an if or a for. A comparison is left to swap.
+// negate negates the condition of an if or a for. It skips comparisons, which swap changes.
 func (f *finder) negate(cond ast.Expr) {
 	if cond == nil {
 		return
@@ -139,7 +139,7 @@ func (f *finder) swap(op token.Token, at token.Pos) {
 	}
 }
 
-// offByOne makes a whole number one larger.
+// offByOne increments an integer literal.
 func (f *finder) offByOne(n *ast.BasicLit) {
 	if n.Kind != token.INT {
 		return
@@ -149,7 +149,7 @@ func (f *finder) offByOne(n *ast.BasicLit) {
 	}
 }
 
-// deleteFrom deletes each statement that can be missing.
+// deleteFrom deletes each statement that is not required to compile.
 func (f *finder) deleteFrom(list []ast.Stmt) {
 	for _, s := range list {
 		switch s := s.(type) {
@@ -177,8 +177,8 @@ func (f *finder) deleteFrom(list []ast.Stmt) {
 	}
 }
 
-// skipCapacity leaves the capacity of a make as it is: the second argument for a map and
-// the third for a slice.
+// skipCapacity skips the capacity in a call of make: the second argument for a map and the
+// third for a slice.
 func (f *finder) skipCapacity(c *ast.CallExpr) {
 	if name, ok := c.Fun.(*ast.Ident); !ok || name.Name != "make" || len(c.Args) < 2 {
 		return
@@ -191,8 +191,8 @@ func (f *finder) skipCapacity(c *ast.CallExpr) {
 	}
 }
 
-// hasNoEffect reports whether e gives something back to a sync.Pool, or marks a test helper:
-// nothing depends on either.
+// hasNoEffect reports whether e returns a value to a sync.Pool or marks a test helper,
+// which have no observable effect.
 func hasNoEffect(e ast.Expr) bool {
 	c, ok := e.(*ast.CallExpr)
 	if !ok {

@@ -1,17 +1,17 @@
-// Mutate measures how many small changes to the code the tests notice (mutation testing).
+// Mutate measures how many small changes to the code the tests detect (mutation testing).
 // It makes a random sample of changes: negated conditions, swapped operators, constants
 // that are off by one, and deleted statements. It applies them one at a time through an
-// overlay, so that no file of the checkout ever changes, and runs the tests of the changed
+// overlay, so that no file of the checkout changes, and runs the tests of the changed
 // package and then of the packages that import it, until one fails.
 //
 //	cd bench && go run ./mutate -n 100 -seed 1 -json
 //
-// The sample depends on -seed, -pkg, -exclude and the code, and on nothing else. Changes
-// that do not compile are replaced by others. Changes that cannot be observed by
-// construction are not made: capacities of make, padding, what is assigned to _, what is
-// given back to a sync.Pool, and marks of test helpers. Files of the quota tracker and
-// code that only tests and measurements use are excluded unless -exclude says otherwise. A test that runs longer than -timeout has noticed the
-// change. The checkout must not be edited meanwhile.
+// The sample depends only on -seed, -pkg, -exclude and the code. Changes that do not
+// compile are replaced by others. Changes that cannot be observed by construction are not
+// made: capacities of make, padding, assignments to _, values returned to a sync.Pool, and
+// marks of test helpers. Files of the quota tracker and code that only tests and
+// measurements use are excluded unless -exclude states otherwise. A test that runs longer
+// than -timeout counts as failed. The checkout must not be edited during a run.
 package main
 
 import (
@@ -27,21 +27,21 @@ import (
 	"time"
 )
 
-// A result is what became of one change.
+// A result is the outcome of one change.
 type result struct {
 	change
 	Noticed string  `json:"noticed_by,omitempty"` // import path of the package whose tests failed; "": none
-	Hung    bool    `json:"timed_out,omitempty"`  // the tests failed because they ran too long
+	Hung    bool    `json:"timed_out,omitempty"`  // the tests failed because of the timeout
 	Seconds float64 `json:"seconds"`
 }
 
-// A report sums up all results.
+// A report summarizes all results.
 type report struct {
 	Seed     uint64   `json:"seed"`
-	Sites    int      `json:"sites"` // changes that could have been made
+	Sites    int      `json:"sites"` // number of possible changes
 	Made     int      `json:"made"`
 	Noticed  int      `json:"noticed"`
-	Share    float64  `json:"share"` // of Made, in percent
+	Share    float64  `json:"share"` // percentage of Made
 	Survived []result `json:"survived"`
 }
 
@@ -96,7 +96,7 @@ func main() {
 	}
 }
 
-// run makes the first n of the changes that compile, one at a time.
+// run tries changes in order until n of them compile, one at a time.
 func run(ctx context.Context, packages *packages, changes []change, n int, timeout time.Duration, done func(result)) error {
 	t, err := newTester(packages, timeout)
 	if err != nil {

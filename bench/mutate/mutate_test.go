@@ -44,7 +44,7 @@ func TestLeast(t *testing.T) {
 }
 `
 
-// module writes a module of two packages, of which one tests the other, and returns its
+// module writes a module of two packages, one of which tests the other, and returns its
 // root.
 func module(t *testing.T) string {
 	root := t.TempDir()
@@ -79,8 +79,8 @@ func TestChanges_ofAFile(t *testing.T) {
 	}, got)
 }
 
-// Three of the changes matter. One of them is noticed only by the package that imports
-// the changed one, and one, without which a variable is not used, does not compile.
+// Three of the changes affect behaviour. One of them is detected only by the package that
+// imports the changed one. One change does not compile, because a variable becomes unused.
 func TestRun_tellsWhatIsNoticed(t *testing.T) {
 	root := module(t)
 	p, err := load(t.Context(), root)
@@ -101,7 +101,7 @@ func TestRun_tellsWhatIsNoticed(t *testing.T) {
 	require.Equal(t, code, string(text), "no file is changed")
 }
 
-// Tests that fail as they are notice nothing.
+// Tests that fail without a change detect nothing.
 func TestRun_needsTestsThatPass(t *testing.T) {
 	root := module(t)
 	require.NoError(t, os.WriteFile(filepath.Join(root, "p/p_test.go"), []byte("package p\n\nimport \"testing\"\n\nfunc TestLeast(t *testing.T) { t.Fatal() }\n"), 0o600))

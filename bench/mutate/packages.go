@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// A pkg is a package of the root module, as go list describes it.
+// A pkg is a package of the root module, as listed by go list.
 type pkg struct {
 	ImportPath   string
 	Name         string
@@ -27,18 +27,18 @@ type pkg struct {
 
 func (p *pkg) hasTests() bool { return len(p.TestGoFiles)+len(p.XTestGoFiles) > 0 }
 
-// imports reports whether p or its tests import the package of a path.
+// imports reports whether p or its tests import the package with the given path.
 func (p *pkg) imports(path string) bool {
 	return slices.Contains(p.Imports, path) || slices.Contains(p.TestImports, path) || slices.Contains(p.XTestImports, path)
 }
 
-// packages are all packages of a module.
+// packages holds all packages of a module.
 type packages struct {
 	root string // absolute
 	all  []*pkg
 }
 
-// load lists the packages of the module in a folder.
+// load lists the packages of the module in a directory.
 func load(ctx context.Context, root string) (*packages, error) {
 	root, err := filepath.Abs(root)
 	if err != nil {
@@ -70,8 +70,8 @@ func stderr(err error) string {
 	return ""
 }
 
-// changes returns all changes that can be made to files whose path from the root of the
-// module is wanted, in the order of the files.
+// changes returns all changes to files whose path relative to the root of the module
+// satisfies wanted, in the order of the files.
 func (p *packages) changes(wanted func(file string) bool) ([]change, error) {
 	var all []change
 	for _, one := range p.all {
@@ -100,8 +100,8 @@ func (p *packages) changes(wanted func(file string) bool) ([]change, error) {
 	return all, nil
 }
 
-// testersOf returns the packages whose tests may notice a change of one: itself, then
-// those that import it.
+// testersOf returns the packages whose tests may detect a change of one: the package
+// itself, then those that import it.
 func (p *packages) testersOf(one *pkg) []*pkg {
 	var all []*pkg
 	if one.hasTests() {

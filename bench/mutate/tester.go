@@ -29,7 +29,7 @@ func newTester(p *packages, timeout time.Duration) (*tester, error) {
 
 func (t *tester) close() { _ = os.RemoveAll(t.dir) }
 
-// try makes a change and looks for tests that notice it.
+// try applies a change and returns whether a test detects it.
 func (t *tester) try(ctx context.Context, c change) (r result, compiles bool, err error) {
 	overlay, err := t.overlay(c)
 	if err != nil {
@@ -49,7 +49,7 @@ func (t *tester) try(ctx context.Context, c change) (r result, compiles bool, er
 			return r, true, ctx.Err()
 		}
 		if err != nil && strings.Contains(out, "[build failed]") {
-			return r, false, nil // such as a constant that a test needs as it is
+			return r, false, nil // such as a constant that a test requires unchanged
 		}
 		if err != nil {
 			r.Noticed, r.Hung = p.ImportPath, strings.Contains(out, "panic: test timed out")
@@ -60,8 +60,8 @@ func (t *tester) try(ctx context.Context, c change) (r result, compiles bool, er
 	return r, true, nil
 }
 
-// overlay writes the changed file and returns the file that puts it in the place of the
-// original.
+// overlay writes the changed file, and returns the overlay file that replaces the original
+// by it.
 func (t *tester) overlay(c change) (string, error) {
 	text, err := os.ReadFile(c.path)
 	if err != nil {
@@ -78,8 +78,8 @@ func (t *tester) overlay(c change) (string, error) {
 	return overlay, os.WriteFile(overlay, replace, 0o600)
 }
 
-// passesUnchanged returns an error if the tests of p fail as they are: then they cannot
-// tell whether a change matters.
+// passesUnchanged returns an error if the tests of p fail without a change, because they
+// then cannot detect one.
 func (t *tester) passesUnchanged(ctx context.Context, p *pkg) error {
 	if t.passes[p.ImportPath] {
 		return nil
@@ -91,14 +91,14 @@ func (t *tester) passesUnchanged(ctx context.Context, p *pkg) error {
 	return nil
 }
 
-// test runs the tests of p, without the checks of go vet, which are no tests.
+// test runs the tests of p without the checks of go vet.
 func (t *tester) test(ctx context.Context, p *pkg, flags ...string) (string, error) {
 	args := append([]string{"test", "-vet=off", "-failfast", "-timeout", t.timeout.String()}, flags...)
 	return t.goCommand(ctx, append(args, p.ImportPath)...)
 }
 
-// goCommand runs the go command in the root of the module. A changed loop may take all
-// memory there is, so what the command may take is limited where the shell can do that.
+// goCommand runs the go command in the root of the module. A changed loop may allocate all
+// memory, so the memory of the command is limited if the shell supports it.
 func (t *tester) goCommand(ctx context.Context, args ...string) (string, error) {
 	const limit = `ulimit -v 12000000 2>/dev/null; exec go "$@"`
 	ctx, cancel := context.WithTimeout(ctx, t.timeout+5*time.Minute)

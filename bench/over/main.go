@@ -1,5 +1,5 @@
-// Over lets 32 goroutines take from one bucket as fast as they can, each with its own
-// reading of the clock, and counts the units beyond rate x time + burst.
+// Over makes 32 goroutines take units from one bucket as fast as possible, each with its
+// own reading of the clock, and counts the units beyond rate x time + burst.
 //
 //	go run ./bench/over -json
 package main

@@ -1,6 +1,6 @@
-// Polite makes a client do a job on a server that limits it, and prints what that
-// cost: requests sent, refused, wasted and failed, and the time. Wasted requests are
-// those answered with 429, 503 or 403, and those whose connection was closed.
+// Polite runs a client against a server with a limit, and prints the cost: requests sent,
+// rejected, wasted and failed, and the time. Wasted requests are those with a response of
+// 429, 503 or 403, and those whose connection was closed without a response.
 //
 //	go run ./bench/polite -url http://127.0.0.1:18001/ -n 300 -c 30 -client heed -jobs 2 -json
 package main

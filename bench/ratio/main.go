@@ -60,7 +60,7 @@ func table(results []bench.Result) string {
 	return s.String()
 }
 
-// loadAverage says how busy the machine is, where the system tells.
+// loadAverage returns the load average of the machine, if the system provides it.
 func loadAverage() string {
 	text, err := os.ReadFile("/proc/loadavg")
 	if err != nil {

@@ -16,10 +16,11 @@ import (
 	"github.com/heed-go/heed/throttleredis"
 )
 
-// An allow asks a limiter for one unit of a key.
+// An allow claims one unit of a key.
 type allow func(ctx context.Context, key string) (bool, error)
 
-// A contender makes limiters of so many units an hour for each key. heed comes first.
+// A contender creates limiters with a number of units per hour for each key. heed is the
+// first.
 type contender struct {
 	name string
 	make func(c *redis.Client, perHour int, prefix string) (allow, error)
@@ -60,7 +61,8 @@ func redisRate(l *redis_rate.Limiter, perHour int, prefix string) allow {
 	}
 }
 
-// emptyScript decides nothing: nobody who sends a script for each decision can be faster.
+// emptyScript makes no decision. It is the minimum time of any limiter that runs a script
+// per decision.
 func emptyScript(c *redis.Client, prefix string) allow {
 	script := redis.NewScript("return 1")
 	return func(ctx context.Context, key string) (bool, error) {
@@ -69,7 +71,7 @@ func emptyScript(c *redis.Client, prefix string) allow {
 	}
 }
 
-// ulule has fixed windows only.
+// ulule supports only fixed windows.
 func ulule(c *redis.Client, perHour int, prefix string) (allow, error) {
 	store, err := redisstore.NewStoreWithOptions(c, limiter.StoreOptions{Prefix: prefix})
 	if err != nil {
@@ -82,8 +84,8 @@ func ulule(c *redis.Client, perHour int, prefix string) (allow, error) {
 	}, nil
 }
 
-// throttledGCRA asks twice: for the state, and to change it if nobody else has. It gives
-// up with an error when others were faster too often.
+// throttledGCRA makes two requests: to read the state, and to change it unless it has
+// changed in between. It returns an error after several concurrent changes.
 func throttledGCRA(c *redis.Client, perHour int, prefix string) (allow, error) {
 	store, err := goredisstore.NewCtx(c, prefix)
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/heed-go/heed/warmup"
 )
 
-// A kind makes limiters of n units in per.
+// A kind creates limiters of n units in per.
 type kind struct {
 	name string
 	make func(s *throttleredis.Store, n int64, per time.Duration) *throttleredis.Limiter
@@ -51,15 +51,15 @@ var kinds = []kind{
 	}},
 }
 
-// A memoryUse is what keys take that have granted one unit each.
+// A memoryUse is the memory of keys that have each granted one unit.
 type memoryUse struct {
 	Kind       string  `json:"kind"`
 	Keys       int64   `json:"keys"`
-	Mean       float64 `json:"bytes_mean"`        // MEMORY USAGE of a sample
-	Max        int64   `json:"bytes_max"`         // of it
-	WithTables float64 `json:"bytes_with_tables"` // used_memory / keys, the server's tables included
+	Mean       float64 `json:"bytes_mean"`        // mean of MEMORY USAGE of a sample
+	Max        int64   `json:"bytes_max"`         // maximum of the sample
+	WithTables float64 `json:"bytes_with_tables"` // used_memory / keys, which includes the server's tables
 	Expire     int64   `json:"keys_with_expiry"`
-	MaxTTL     float64 `json:"max_ttl_s"` // of the sample; the limits are by the hour
+	MaxTTL     float64 `json:"max_ttl_s"` // maximum of the sample; the limits are per hour
 }
 
 func (w memoryUse) String() string {
@@ -67,11 +67,11 @@ func (w memoryUse) String() string {
 		w.Kind, w.Keys, w.Mean, w.Max, w.WithTables, w.Expire, w.MaxTTL)
 }
 
-// An expiry is how long keys of all kinds stay that nobody uses.
+// An expiry is the time after which unused keys of all kinds are deleted.
 type expiry struct {
 	Keys    int64   `json:"keys"`
 	Left    int64   `json:"left"`
-	Seconds float64 `json:"seconds"` // after the last was used
+	Seconds float64 `json:"seconds"` // from the last use of a key
 }
 
 func (v expiry) String() string {
@@ -80,7 +80,7 @@ func (v expiry) String() string {
 
 const sampleSize = 1000
 
-// measureKeys uses each of many keys once, for each kind of limit alone.
+// measureKeys uses each of many keys once, separately for each kind of limit.
 func measureKeys(o options, report func(any)) error {
 	srv, err := startServer()
 	if err != nil {
@@ -128,7 +128,7 @@ func measureMemory(c *redis.Client, k kind, keys int) (w memoryUse, err error) {
 	return w, nil
 }
 
-// measureExpiry uses keys of all kinds, and waits for them to be gone, which Redis sees to itself.
+// measureExpiry uses keys of all kinds, and waits until Redis has deleted them.
 func measureExpiry(c *redis.Client, keys int) (v expiry, err error) {
 	ctx := context.Background()
 	if err := c.FlushAll(ctx).Err(); err != nil {
@@ -149,7 +149,7 @@ func measureExpiry(c *redis.Client, keys int) (v expiry, err error) {
 	return v, err
 }
 
-// fill takes a unit of each key.
+// fill takes one unit of each key.
 func fill(c *redis.Client, k kind, keys int, per time.Duration) (err error) {
 	pipe, err := c.AutoPipeline()
 	if err != nil {
@@ -180,7 +180,7 @@ func fill(c *redis.Client, k kind, keys int, per time.Duration) (err error) {
 	return err
 }
 
-// expiring returns how many keys there are, and how many of them expire.
+// expiring returns the number of keys, and the number of keys with an expiry.
 func expiring(c *redis.Client) (keys, expire int64) {
 	for line := range strings.Lines(c.Info(context.Background(), "keyspace").Val()) {
 		_, _ = fmt.Sscanf(line, "db0:keys=%d,expires=%d", &keys, &expire)
@@ -188,7 +188,7 @@ func expiring(c *redis.Client) (keys, expire int64) {
 	return keys, expire
 }
 
-// used returns the bytes that the server has allocated.
+// used returns the number of bytes that the server has allocated.
 func used(c *redis.Client) (bytes int64) {
 	for line := range strings.Lines(c.Info(context.Background(), "memory").Val()) {
 		_, _ = fmt.Sscanf(line, "used_memory:%d", &bytes)

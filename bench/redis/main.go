@@ -1,6 +1,6 @@
-// Redis measures limits that processes share through Redis, with servers of its own: how
-// fast they are beside peers, whether processes together keep the limit, how much memory a
-// key takes, and what a ring that grows and shrinks costs.
+// Redis measures limits that processes share through Redis, with its own servers: their
+// speed compared with peers, whether several processes together keep the limit, the memory
+// per key, and the effect of a ring that grows and shrinks.
 //
 //	go run ./redis -json
 //	go run ./redis -only speed
@@ -44,7 +44,7 @@ func main() {
 	only := flag.String("only", "", "processes, ring, speed or keys; empty: all of them")
 	asJSON := flag.Bool("json", false, "print lines of JSON")
 	flag.Parse()
-	if flag.NArg() == 1 { // it was started by itself
+	if flag.NArg() == 1 { // this is a worker process
 		work(flag.Arg(0), o.length)
 		return
 	}

@@ -20,13 +20,13 @@ import (
 
 const (
 	processes = 4
-	callers   = 16 // in each
+	callers   = 16 // in each process
 )
 
 var sharedLimit = throttle.Limit{Count: 1000, Per: time.Second, Burst: 100}
 
-// A claimCounts is what a process, or all of them together, did. First and Last are when it asked
-// first and was answered last.
+// A claimCounts counts the claims of one process, or of all together. First and Last are
+// the times of the first claim and of the last decision.
 type claimCounts struct {
 	Claims, Granted, Failed int64
 	First, Last             time.Time
@@ -44,12 +44,12 @@ func (t *claimCounts) add(u claimCounts) {
 
 type processesResult struct {
 	Processes  int     `json:"processes"`
-	Goroutines int     `json:"goroutines"` // in each
+	Goroutines int     `json:"goroutines"` // in each process
 	Seconds    float64 `json:"seconds"`
 	Claims     int64   `json:"claims"`
 	Granted    int64   `json:"granted"`
 	Failed     int64   `json:"failed"`
-	Ratio      float64 `json:"granted_ratio"` // limit x time + burst
+	Ratio      float64 `json:"granted_ratio"` // denominator: limit x time + burst
 }
 
 func (t processesResult) String() string {
@@ -57,7 +57,7 @@ func (t processesResult) String() string {
 		t.Processes, t.Goroutines, t.Seconds, t.Granted, t.Claims, t.Failed, t.Ratio)
 }
 
-// measureProcesses has real processes ask for one key as fast as they can.
+// measureProcesses runs real processes that claim units of one key as fast as possible.
 func measureProcesses(o options, report func(any)) error {
 	srv, err := startServer()
 	if err != nil {
@@ -72,7 +72,7 @@ func measureProcesses(o options, report func(any)) error {
 	}
 	var sum claimCounts
 	for _, w := range all {
-		err = errors.Join(err, w.stdin.Close()) // now they begin
+		err = errors.Join(err, w.stdin.Close()) // starts the workers
 	}
 	for _, w := range all {
 		t, e := w.result()
@@ -85,14 +85,14 @@ func measureProcesses(o options, report func(any)) error {
 	return err
 }
 
-// A worker is a process of ours.
+// A worker is a process started by this program.
 type worker struct {
 	cmd    *exec.Cmd
 	stdin  io.WriteCloser
 	stdout *bufio.Reader
 }
 
-// startWorker returns when the process is ready.
+// startWorker starts a process and returns when it is ready.
 func startWorker(addr string, length time.Duration) (*worker, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -121,8 +121,8 @@ func (w *worker) result() (t claimCounts, err error) {
 	return t, errors.Join(err, w.cmd.Wait())
 }
 
-// work is what one process does: it says that it is ready, begins when there is no more to
-// read, and says what it did.
+// work runs a worker process: it prints that it is ready, begins at the end of its standard
+// input, and prints its counts.
 func work(addr string, length time.Duration) {
 	ctx := context.Background()
 	client := redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1})
@@ -150,7 +150,7 @@ func work(addr string, length time.Duration) {
 	check(json.NewEncoder(os.Stdout).Encode(sum))
 }
 
-// claimUntil asks again and again.
+// claimUntil makes claims until the time is over.
 func claimUntil(ctx context.Context, l throttle.Limiter, start time.Time, length time.Duration) claimCounts {
 	t := claimCounts{First: start}
 	for time.Since(start) < length {

@@ -18,14 +18,14 @@ const (
 	ringBurst = 5
 )
 
-// A change of a ring is what it cost: keys that move begin anew.
+// A change is the cost of a change of a ring: keys that move begin unused.
 type change struct {
 	Change  string  `json:"change"`
-	Shards  int     `json:"shards"` // after it
+	Shards  int     `json:"shards"` // after the change
 	Keys    int     `json:"keys"`
 	Moved   float64 `json:"moved_percent"`
-	Ideal   float64 `json:"moved_at_least_percent"` // of a ring that is even afterwards
-	MaxOver int64   `json:"max_over"`               // units beyond the limit, of any key
+	Ideal   float64 `json:"moved_at_least_percent"` // for a ring that is balanced afterwards
+	MaxOver int64   `json:"max_over"`               // maximum number of units beyond the limit, over all keys
 	Burst   int64   `json:"burst"`
 }
 
@@ -34,8 +34,8 @@ func (c change) String() string {
 		c.Change, c.Shards, c.Moved, c.Keys, c.Ideal, c.MaxOver, c.Burst)
 }
 
-// measureRing adds a shard to a ring of three and loses one, each time when all keys have
-// had what they may for a long time.
+// measureRing adds a shard to a ring of three and removes one, each time after the limits
+// of all keys were exhausted for a long time.
 func measureRing(_ options, report func(any)) error {
 	servers, err := startServers(4)
 	if err != nil {
@@ -79,7 +79,7 @@ func measureRing(_ options, report func(any)) error {
 	return observe("one lost", 100./4)
 }
 
-// drain takes all that keys can have, and returns how much that was.
+// drain takes all available units of all keys, and returns their numbers.
 func drain(l throttle.Limiter) (taken [ringKeys]int64, err error) {
 	const goroutines = 32
 	var mu sync.Mutex

@@ -13,7 +13,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A server is a redis-server of our own, on loopback, that keeps nothing on disk.
+// A server is a redis-server started by this program, on a loopback address, that stores
+// nothing on disk.
 type server struct {
 	addr string
 	dir  string
@@ -47,7 +48,7 @@ func startServer() (*server, error) {
 	return nil, fmt.Errorf("redis: the server at %s does not answer: %w", s.addr, err)
 }
 
-// startServers runs n of them.
+// startServers starts n servers.
 func startServers(n int) (all []*server, err error) {
 	for range n {
 		s, err := startServer()
@@ -71,7 +72,7 @@ func (s *server) makeDir() (err error) {
 	return err
 }
 
-// stop ends the server, and may be called twice.
+// stop ends the server. It may be called twice.
 func (s *server) stop() {
 	_ = s.cmd.Process.Kill()
 	_ = s.cmd.Wait()
@@ -80,7 +81,7 @@ func (s *server) stop() {
 
 func (s *server) socket() string { return filepath.Join(s.dir, "redis.sock") }
 
-// client returns a client with a connection for each of 64 goroutines.
+// client returns a client with enough connections for 64 goroutines.
 func (s *server) client() *redis.Client { return connect("tcp", s.addr) }
 
 func connect(network, addr string) *redis.Client {

@@ -16,7 +16,7 @@ import (
 	"github.com/heed-go/heed/bench"
 )
 
-// A scenario is how the limiters are used.
+// A scenario is a way to use the limiters.
 type scenario struct {
 	name       string
 	goroutines int
@@ -31,15 +31,16 @@ var scenarios = []scenario{
 	{"1 goroutine, 1,000 keys", 1, 1000, 1_000_000_000},
 }
 
-// A sample is what one contender's part of a round came to, for each decision.
+// A sample holds the figures of one contender in one round, per decision.
 type sample struct {
-	wall, client, server float64 // microseconds; the latter two of processors
+	wall, client, server float64 // microseconds; client and server are CPU time
 	allocs               float64
 	failed               int64
-	granted              float64 // part of the decisions
+	granted              float64 // as a fraction of the decisions
 }
 
-// A speed is the median of the samples of a contender. The ratio is of neighbouring ones.
+// A speed holds the medians of the samples of a contender. The ratios are of consecutive
+// samples.
 type speed struct {
 	Scenario   string  `json:"scenario"`
 	Limiter    string  `json:"limiter"`
@@ -49,10 +50,11 @@ type speed struct {
 	Allocs     float64 `json:"client_allocs"`
 	Granted    float64 `json:"granted_percent"`
 	Failed     int64   `json:"failed"`  // in all rounds
-	Speedup    float64 `json:"speedup"` // in decisions a second
+	Speedup    float64 `json:"speedup"` // ratio of decisions per second
 	SpeedupMin float64 `json:"speedup_min"`
 	SpeedupMax float64 `json:"speedup_max"`
-	CPURatio   float64 `json:"cpu_ratio"` // in processor time of client and server, which others on the machine disturb less
+	// ratio of CPU time of client and server, which depends less on other load
+	CPURatio float64 `json:"cpu_ratio"`
 }
 
 func (s speed) String() string {
@@ -60,8 +62,8 @@ func (s speed) String() string {
 		s.Scenario, s.Limiter, s.PerSecond, s.Speedup, s.SpeedupMin, s.SpeedupMax, s.CPURatio, s.Client, s.Server, s.Allocs, s.Granted, s.Failed)
 }
 
-// measureSpeed has all contenders decide by turns, so that what disturbs the machine
-// disturbs them alike. Who goes first changes with the round.
+// measureSpeed measures all contenders in alternation, so that other load on the machine
+// affects them equally. The order changes with each round.
 func measureSpeed(o options, report func(any)) error {
 	srv, err := startServer()
 	if err != nil {
@@ -80,7 +82,7 @@ func measureSpeed(o options, report func(any)) error {
 			if limits[i], err = cont.make(c, s.perHour, strconv.Itoa(n)+cont.name+":"); err != nil {
 				return err
 			}
-			run(c, limits[i], s, o.sample/10) // scripts, connections and keys are there then
+			run(c, limits[i], s, o.sample/10) // loads scripts, opens connections and creates keys
 		}
 		for round := range o.rounds {
 			for k := range contenders {
@@ -95,7 +97,7 @@ func measureSpeed(o options, report func(any)) error {
 	return nil
 }
 
-// run has the goroutines of a scene ask for so long.
+// run makes decisions for the given time on the goroutines of a scenario.
 func run(c *redis.Client, ask allow, s scenario, length time.Duration) sample {
 	ctx := context.Background()
 	var ops, granted, failed atomic.Int64
@@ -127,7 +129,7 @@ func run(c *redis.Client, ask allow, s scenario, length time.Duration) sample {
 	}
 }
 
-// names are keys, made beforehand.
+// names are keys, created before the measurement.
 var names = func() (all [1000]string) {
 	for i := range all {
 		all[i] = "user-" + strconv.Itoa(i)
@@ -135,7 +137,7 @@ var names = func() (all [1000]string) {
 	return all
 }()
 
-// serverTime returns what the server has used of processors.
+// serverTime returns the CPU time used by the server.
 func serverTime(c *redis.Client) (used time.Duration) {
 	for line := range strings.Lines(c.Info(context.Background(), "cpu").Val()) {
 		for _, name := range []string{"used_cpu_sys:", "used_cpu_user:"} {

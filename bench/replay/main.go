@@ -1,5 +1,5 @@
-// Replay plays every file of reference traces in a folder against our limiters and
-// prints how each compares. What it does not know, it leaves alone.
+// Replay replays every file of reference traces in a directory with our limiters and prints
+// the result for each. It skips files of unknown kinds.
 //
 //	go run ./bench/replay -dir DIR -json
 package main
@@ -45,7 +45,7 @@ func main() {
 	}
 }
 
-// show prints r, and what differs beside it.
+// show prints r and its differences.
 func show(r replay.Report, asJSON bool) {
 	for _, d := range r.Differences {
 		log.Print(d)

@@ -1,11 +1,11 @@
-// Rules measures what it costs to find the limits of a request in a file, and to pass
-// them, with 10, 100, 1,000 and 10,000 rules: half of them descriptors with a value,
-// half of them patterns of host, method and path. Each request is under four.
+// Rules measures the cost of finding the limits of a request in a file, and of passing
+// them, with 10, 100, 1,000 and 10,000 rules: half of them descriptors with a value, half
+// of them patterns of host, method and path. Each request matches four rules.
 //
 //	go run ./rules -json
 //
-// Requests go to rules all over the file, by turns between the sizes, so that a slow
-// minute of the machine slows all of them.
+// Requests use rules from all parts of the file. The sizes are measured in alternation, so
+// that other load on the machine affects all of them.
 package main
 
 import (
@@ -26,16 +26,16 @@ import (
 	"github.com/heed-go/heed/throttle/queue"
 )
 
-// A row is the figures of one size. Times are nanoseconds for each request, the
-// median of all rounds.
+// A row holds the figures of one size. Times are nanoseconds per request, the median of all
+// rounds.
 type row struct {
 	Rules   int     `json:"rules"`
 	LoadMs  float64 `json:"load_ms"`
 	Find    float64 `json:"find_ns"`
-	Pass    float64 `json:"pass_ns"` // find them and pass them
-	Allocs  float64 `json:"allocs"`  // to do both
+	Pass    float64 `json:"pass_ns"` // finding and passing the limits
+	Allocs  float64 `json:"allocs"`  // for both
 	HeapKiB int64   `json:"heap_kib"`
-	Growth  float64 `json:"growth"` // of Find, from the smallest size
+	Growth  float64 `json:"growth"` // of Find, relative to the smallest size
 }
 
 func main() {
@@ -57,7 +57,7 @@ func main() {
 	}
 }
 
-// A ruleFile is a set of rules, and requests that ask for them.
+// A ruleFile is a set of rules and the requests that match them.
 type ruleFile struct {
 	n          int
 	set        *rules.Set
@@ -90,7 +90,7 @@ func newFile(n int) *ruleFile {
 	return f
 }
 
-// text returns n rules.
+// text returns the text of n rules.
 func text(n int) string {
 	var b strings.Builder
 	const amount = "rate_limit: {unit: second, requests_per_unit: 1000000000, algorithm: token_bucket}"
@@ -112,10 +112,10 @@ func heap() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// findLimits looks up the limits of one request.
+// findLimits finds the limits of one request.
 func (f *ruleFile) findLimits(r *http.Request, t *queue.Ticket) { f.set.Limits(r, t) }
 
-// passLimits looks them up, and passes them.
+// passLimits finds the limits of one request and passes them.
 func (f *ruleFile) passLimits(r *http.Request, t *queue.Ticket) {
 	ctx := r.Context()
 	f.set.Limits(r, t)
@@ -125,7 +125,7 @@ func (f *ruleFile) passLimits(r *http.Request, t *queue.Ticket) {
 	t.Observe(ctx, throttle.Feedback{})
 }
 
-// measure returns how long an operation takes.
+// measure returns the duration of an operation.
 func (f *ruleFile) measure(do func(*http.Request, *queue.Ticket)) float64 {
 	const turns = 20
 	ticket, start := new(queue.Ticket), time.Now()
@@ -145,7 +145,7 @@ func (f *ruleFile) row(smallest *ruleFile) row {
 	return l
 }
 
-// allocs returns the allocations of one request that passes.
+// allocs returns the number of allocations of one request that passes.
 func (f *ruleFile) allocs() float64 {
 	var before, after runtime.MemStats
 	ticket := new(queue.Ticket)

@@ -1,5 +1,5 @@
-// Sketch prints the errors of sketches with many keys in little memory: as they are
-// stated, and as they are measured.
+// Sketch prints the errors of sketches with many keys in little memory: the stated bounds,
+// and the measured errors.
 //
 //	go run ./bench/sketch
 package main
@@ -52,7 +52,7 @@ func key(i int) string {
 	return string(b[:])
 }
 
-// bloom asks for a million keys that were not added.
+// bloom looks up a million keys that were not added.
 func (e experiment) bloom() {
 	const trials = 1_000_000
 	b := sketch.NewBloom(sketch.BloomConfig{Keys: int64(e.keys), Bytes: e.bytes, Seed: e.seed})
@@ -70,7 +70,7 @@ func (e experiment) bloom() {
 	fmt.Printf("%-42s %9.2f  at %.2f bits a key\n", "  1 % would take", float64(stated.Bytes())/(1<<20), float64(stated.Bytes())*8/float64(e.keys))
 }
 
-// countMin adds every key once, and as many more by a zipf distribution.
+// countMin adds every key once, and the same number of keys by a Zipf distribution.
 func (e experiment) countMin() {
 	const delta = 0.01
 	c := sketch.NewCountMin(sketch.CountMinConfig{Bytes: e.bytes, Seed: e.seed})
@@ -97,8 +97,8 @@ func (e experiment) countMin() {
 	fmt.Printf("%-42s %9s  %-34s %12s %12.6g\n", "", "", "mean excess", "", sum/float64(e.keys))
 }
 
-// limiter has so many clients come once in each of two windows, and every tenth twice more.
-// It then asks how much each is taken to have used.
+// limiter makes each client use one unit in each of two windows, and every tenth client two
+// more. It then compares the estimated use of each client with the actual one.
 func (e experiment) limiter(clients int, bytes int64) {
 	ctx := context.Background()
 	l := sketch.NewLimiter(sketch.LimiterConfig{Limit: throttle.PerMinute(10), Clients: int64(clients), Bytes: bytes, Seed: e.seed}, nil)
@@ -114,7 +114,7 @@ func (e experiment) limiter(clients int, bytes int64) {
 			}
 		}
 	}
-	end := start.Add(90 * time.Second) // half of the window before still counts
+	end := start.Add(90 * time.Second) // half of the previous window still counts
 	for i := range clients {
 		d, _ := l.Reserve(ctx, throttle.Claim{Key: key(i), Now: end, DryRun: true})
 		switch left := 10 - uses(i) - (uses(i)+1)/2; {
@@ -129,7 +129,7 @@ func (e experiment) limiter(clients int, bytes int64) {
 	fmt.Printf("%-42s %9s  %-34s %12s %12.6g\n", "", "", "claims refused that exact counts grant", "", float64(refused)/(2.4*float64(clients)))
 }
 
-// uses returns how many units client i takes in each window.
+// uses returns the number of units that client i takes in each window.
 func uses(i int) int64 {
 	if i%10 == 0 {
 		return 3

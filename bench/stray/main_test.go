@@ -20,7 +20,7 @@ func TestRow_waitsForRetryAfter(t *testing.T) {
 	}
 }
 
-// Seen failing on b52aeb0 in all eight rows: 60 s became 275 to 709.
+// Fails on b52aeb0 in all eight rows: 60 s became 275 to 709 s.
 func TestMeasure_meetsTheGoals(t *testing.T) {
 	require.False(t, measure(t, []string{"heed"}, false))
 }

@@ -18,7 +18,7 @@ type (
 	limiter = throttle.Limiter
 )
 
-// An algorithm keeps 60 a minute, in its way.
+// An algorithm is a limiter of 60 requests per minute.
 type algorithm struct {
 	name string
 	one  func(clk) limiter

@@ -21,7 +21,7 @@ var limit = throttle.Limit{Name: "60 a minute", Count: 60, Per: time.Minute}
 
 const (
 	maxWait         = 10 * time.Second // longest wait that a request accepts
-	requestDuration = time.Second      // from act to answer
+	requestDuration = time.Second      // time from the start of a request to its response
 )
 
 func main() {
@@ -29,7 +29,7 @@ func main() {
 	plots(os.Stdout)
 }
 
-// table prints what each limiter lets through, and what weigh says of it.
+// table prints what each limiter admits, and the result of measure for it.
 func table(out io.Writer, measure func(algorithm) string) {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprint(w, "granted, and most in a minute:\t")

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What a client weighs is measured, and differs from machine to machine.
+// unmeasured replaces the measured bytes per client, which differ between machines.
 func unmeasured(algorithm) string { return "?" }
 
 func Example_table() {

@@ -10,12 +10,12 @@ import (
 	"github.com/heed-go/heed/throttle/keyed"
 )
 
-// clients is how many are weighed at once, which makes what else is on the heap too
-// little to notice.
+// clients is the number of clients whose memory is measured together; it is so large that
+// other memory on the heap is negligible.
 const clients = 4000
 
-// bytesPerClient returns by how many bytes the heap grows for each client that uses its limit
-// up, with its key of 12 bytes where a limiter has to keep that.
+// bytesPerClient returns by how many bytes the heap grows per client that uses up its
+// limit, including its key of 12 bytes if the limiter stores it.
 func bytesPerClient(a algorithm) string {
 	keys := make([]string, clients)
 	for i := range keys {
@@ -32,7 +32,7 @@ func bytesPerClient(a algorithm) string {
 	return strconv.FormatInt(max(grown+clients/2, 0)/clients, 10)
 }
 
-// limiterOf returns a limiter of so many clients.
+// limiterOf returns a limiter for the given number of clients.
 func (a algorithm) limiterOf(clients int) throttle.Limiter {
 	if a.many != nil {
 		return a.many(newClock(), clients)
@@ -41,8 +41,8 @@ func (a algorithm) limiterOf(clients int) throttle.Limiter {
 	return &keyed.Limiter{New: func(string) throttle.Limiter { return a.one(c) }, Max: clients, Clock: c}
 }
 
-// exhaust asks until l has refused once, so that those who remember more of a busy
-// client have done so.
+// exhaust claims units until l has rejected a claim, so that limiters that store more about
+// a busy client have done so.
 func exhaust(l throttle.Limiter, key string) {
 	for i := range limit.Count + 1 {
 		at := start.Add(time.Duration(i) * time.Millisecond)
@@ -53,11 +53,11 @@ func exhaust(l throttle.Limiter, key string) {
 	}
 }
 
-// heap returns how many bytes of the heap are in use.
+// heap returns the number of bytes in use on the heap.
 func heap() int64 {
 	var m runtime.MemStats
 	runtime.GC()
-	runtime.GC() // what a pool held
+	runtime.GC() // frees objects in pools
 	runtime.ReadMemStats(&m)
 	return int64(m.HeapAlloc)
 }

@@ -7,17 +7,17 @@ import (
 	"time"
 )
 
-// column is how much time one character of a plot stands for.
+// column is the time that one character of a plot represents.
 const column = 3 * time.Second
 
-// ramp shows how many acts are in a column: the i-th character stands for as many as
-// steps says, or more. In the middle is what the limit brings in 3 seconds.
+// ramp has the characters for the number of requests in a column: the i-th character means
+// steps[i] or more. The middle one is the number that the limit admits in 3 seconds.
 var (
 	ramp  = []byte(" .:+*#@")
 	steps = []int{0, 1, 2, 3, 4, 11, 60}
 )
 
-// plots prints for each workload when the claims granted by each limiter act.
+// plots prints, for each workload, when the requests admitted by each limiter start.
 func plots(out io.Writer) {
 	fmt.Fprintf(out, "\nin %v:", column)
 	for i, n := range steps[1:] {
@@ -37,7 +37,7 @@ func plots(out io.Writer) {
 	}
 }
 
-// plot returns one character for each column of time.
+// plot returns one character for each column.
 func plot(acts []time.Duration) string {
 	counts := make([]int, duration/column)
 	for _, at := range acts {
@@ -52,7 +52,7 @@ func plot(acts []time.Duration) string {
 	return line.String()
 }
 
-// level returns the last step that n reaches.
+// level returns the index of the last step that n reaches.
 func level(n int) (i int) {
 	for i+1 < len(steps) && n >= steps[i+1] {
 		i++

@@ -7,8 +7,8 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// simulate asks l for each arrival. It returns when those that it granted act, and the
-// longest wait among them.
+// simulate makes a claim for each arrival. It returns when the admitted requests start, and
+// the longest wait among them.
 func simulate(l throttle.Limiter, arrivals []time.Duration) (acts []time.Duration, longest time.Duration) {
 	ctx := context.Background()
 	server := throttle.NewTokenBucket(limit, newClock())
@@ -21,7 +21,7 @@ func simulate(l throttle.Limiter, arrivals []time.Duration) (acts []time.Duratio
 		c := throttle.Claim{Key: "client", Now: start.Add(at), MaxWait: maxWait}
 		d, err := l.Reserve(ctx, c)
 		if err != nil {
-			panic(err) // no limiter here has a store that can fail
+			panic(err) // limiters in memory do not fail
 		}
 		if !d.OK {
 			continue
@@ -33,7 +33,7 @@ func simulate(l throttle.Limiter, arrivals []time.Duration) (acts []time.Duratio
 	return acts, longest
 }
 
-// pendingRequest is a request that has not been answered yet.
+// A pendingRequest is a request without a response yet.
 type pendingRequest struct {
 	claim    throttle.Claim
 	decision throttle.Decision
@@ -49,7 +49,8 @@ func (w pendingRequest) end(l throttle.Limiter) {
 	throttle.Observe(context.Background(), l, w.claim, w.decision, f)
 }
 
-// maxInWindow returns how many of acts, which are in order, fall into the fullest window.
+// maxInWindow returns the number of elements of acts, which are in order, in the fullest
+// window.
 func maxInWindow(acts []time.Duration, window time.Duration) (most int) {
 	from := 0
 	for i, at := range acts {

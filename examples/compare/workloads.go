@@ -6,10 +6,11 @@ import (
 	"github.com/benbjohnson/clock"
 )
 
-// start is a full minute, so that windows by the clock begin at 0:00, 1:00 and 2:00.
+// start is the beginning of a minute, so that windows aligned to the clock begin at 0:00,
+// 1:00 and 2:00.
 var start = time.Date(2026, time.November, 21, 11, 0, 0, 0, time.UTC)
 
-// newClock returns a clock that stands still; each claim brings its own time.
+// newClock returns a clock that does not advance; each claim states its own time.
 func newClock() *clock.Mock {
 	clk := clock.NewMock()
 	clk.Set(start)
@@ -19,7 +20,7 @@ func newClock() *clock.Mock {
 // duration is the length of every workload.
 const duration = 3 * time.Minute
 
-// A workload is an order in which requests arrive.
+// A workload is a sequence of arrivals of requests.
 type workload struct {
 	name        string
 	description string
@@ -47,7 +48,7 @@ func edge() (all []time.Duration) {
 	return all
 }
 
-// evenly returns n instants, the first at from and all before to.
+// evenly returns n instants at equal intervals, the first at from and all before to.
 func evenly(n int, from, to time.Duration) []time.Duration {
 	all := make([]time.Duration, n)
 	for i := range all {

@@ -25,7 +25,7 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// A scenario is a server, and the calls that are made to it.
+// A scenario is a server and the calls made to it.
 type scenario struct {
 	title   string
 	respond func() func(heedtest.Request) heedtest.Response
@@ -71,7 +71,7 @@ func main() {
 	}
 }
 
-// runScenarios plays all scenes, each with a server of its own, which start starts.
+// runScenarios runs all scenarios, each with a new server, which start starts.
 func runScenarios(out io.Writer, asJSON bool, start func(*heedtest.Server)) error {
 	var results []result
 	for _, s := range scenarios {
@@ -92,7 +92,7 @@ func runScenarios(out io.Writer, asJSON bool, start func(*heedtest.Server)) erro
 	return write(out, results)
 }
 
-// write prints a table of the results, and what happened while they came.
+// write prints a table of the results, and the events.
 func write(out io.Writer, results []result) error {
 	t := tabwriter.NewWriter(out, 0, 0, 3, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(t, "server\tcalls\tfailed\tsent\trejected\twaited\tlongest\ttime\t")
@@ -127,7 +127,7 @@ func (r *result) names() []string {
 	return names
 }
 
-// waited returns how many calls waited.
+// waited returns the number of calls that waited.
 func (r *result) waited() (n int) {
 	for _, calls := range r.Waited {
 		n += calls

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// In a bubble no time passes while calls wait.
+// In a synctest bubble waiting takes no time.
 func TestRunScenarios_waitsOnlyWhereThereIsALimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out strings.Builder

@@ -13,12 +13,12 @@ import (
 	"github.com/heed-go/heed/heedtest"
 )
 
-// A result is what became of the calls of a scene.
+// A result holds the outcome of the calls of a scenario.
 type result struct {
 	Server   string         `json:"server"`
 	Calls    int            `json:"calls"`
 	Failed   int            `json:"failed"`   // calls without a successful response
-	Sent     int            `json:"sent"`     // requests, retries included
+	Sent     int            `json:"sent"`     // requests, including retries
 	Rejected int            `json:"rejected"` // responses with status 503 or 429
 	Waited   map[string]int `json:"waited"`   // calls by the limit that they waited longest for
 	Longest  float64        `json:"longest_wait_s"`
@@ -26,7 +26,7 @@ type result struct {
 	Events   []event        `json:"events"`
 }
 
-// An event is something that the Transport reported by its Trace.
+// An event is an event that the Transport reported through its Trace.
 type event struct {
 	After float64 `json:"after_s"`
 	What  string  `json:"what"`
@@ -59,7 +59,8 @@ func (s scenario) run(server *heedtest.Server) result {
 	return r.result
 }
 
-// trace returns functions that count what is sent, and note what is learned of the server.
+// trace returns a Trace that counts requests and records what the Transport learns about
+// the server.
 func (r *recorder) trace() *heed.Trace {
 	return &heed.Trace{
 		AttemptDone: func(_ *http.Request, s heed.TraceInfo) {

@@ -10,16 +10,17 @@ import (
 	"github.com/heed-go/heed/throttlehttp"
 )
 
-// An allowResponse is the answer of GET /allow. The headers say the same, and more.
+// An allowResponse is the body of a response of GET /allow. The headers state the same, and
+// more.
 type allowResponse struct {
 	Allowed    bool  `json:"allowed"`
 	Remaining  int64 `json:"remaining"`             // units left
-	RetryAfter int64 `json:"retry_after,omitempty"` // seconds until asking again is of use; 0: unknown, or never
+	RetryAfter int64 `json:"retry_after,omitempty"` // seconds until a retry can succeed; 0: unknown, or never
 }
 
-// allow decides on units of a key without doing anything else: GET /allow?key=…&cost=…
-// takes them, and answers 200, or says when to come back, with 429. It is a Middleware
-// like any other, so it speaks the same headers.
+// allow returns a handler that decides on units of a key and does nothing else: GET
+// /allow?key=…&cost=… takes the units and responds with 200, or responds with 429 and the
+// time to wait. It uses the Middleware, and therefore the same headers as other handlers.
 func allow(limits *rules.File) http.Handler {
 	m := &throttlehttp.Middleware{
 		Limits: func(r *http.Request, t *queue.Ticket) {
@@ -43,7 +44,7 @@ func allow(limits *rules.File) http.Handler {
 	})
 }
 
-// parseRequest returns whose units are asked for, and how many.
+// parseRequest returns the key and the cost of a request.
 func parseRequest(r *http.Request) (key string, cost int64, ok bool) {
 	q := r.URL.Query()
 	key, cost = q.Get("key"), 1
@@ -65,5 +66,5 @@ func writeResponse(w http.ResponseWriter, status int) {
 	h.Set("Content-Type", "application/json")
 	h.Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(v) // the client may have left
+	_ = json.NewEncoder(w).Encode(v) // the client may have disconnected
 }

@@ -18,7 +18,7 @@ import (
 //go:embed limits.yaml
 var limits string
 
-// A demo is two APIs, two copies of the gateway, and the Redis that these share.
+// A demo is two APIs, two copies of the gateway, and the Redis that the copies share.
 type demo struct {
 	stopRedis func()
 	file      string
@@ -27,8 +27,8 @@ type demo struct {
 	close     func()
 }
 
-// build starts all of it. What Redis does not answer within timeout, 0 for 50 ms, is
-// decided without it.
+// build starts all parts of the demo. If Redis does not respond within timeout, the gateway
+// decides without it. Zero means 50 ms.
 func build(timeout time.Duration) (*demo, error) {
 	t, secret := &demo{reloaded: make(chan error, 16)}, []byte("only the copies know it")
 	dir, err := os.MkdirTemp("", "gateway")
@@ -68,7 +68,7 @@ func build(timeout time.Duration) (*demo, error) {
 	return t, nil
 }
 
-// rewrite changes the file, and waits until both copies have read it.
+// rewrite changes the file, and waits until both copies have loaded it.
 func (t *demo) rewrite(old, new string) error {
 	if err := os.WriteFile(t.file+".new", []byte(strings.Replace(limits, old, new, 1)), 0o600); err != nil {
 		return err
@@ -84,7 +84,7 @@ func (t *demo) rewrite(old, new string) error {
 	return nil
 }
 
-// callParallel makes n calls from ten goroutines, to both copies by turns.
+// callParallel makes n calls from ten goroutines, alternating between the copies.
 func (t *demo) callParallel(c *http.Client, token string, n int) (ok, refused int) {
 	calls := make(chan int, n)
 	for i := range n {

@@ -11,23 +11,23 @@ import (
 	"github.com/heed-go/heed/throttlehttp"
 )
 
-// A gateway stands before two APIs, and lets through what a file of limits allows.
+// A gateway is a reverse proxy for two APIs with the limits of a file.
 //
 //	/users/…   ─▶ limits ─▶ one API
 //	/orders/…  ─▶ limits ─▶ the other
-//	/allow     ─▶ a decision, for whoever does the work elsewhere
+//	/allow     ─▶ a decision, for services that do the work elsewhere
 type gateway struct {
 	limits *rules.File
 	mux    *http.ServeMux
 }
 
-// newGateway returns a gateway before users and orders, with the limits in the file at
-// path. Copies that share their counts must have the same secret, or each has names of
-// its own for the same clients. build is where limits are kept; nil: in this process.
-// tell hears of reloads.
+// newGateway returns a gateway for users and orders, with the limits in the file at path.
+// Copies that share their counts must have the same secret, because the keys of clients
+// depend on it. build returns the limiter of a limit; nil means a limiter in this process.
+// onReload is called after each reload of the file.
 func newGateway(path string, users, orders *url.URL, secret []byte, build func(*rules.Limit) (throttle.Limiter, error), onReload func(error)) (*gateway, error) {
-	// A client is who has a token, or else who has an address. Behind a balancer of
-	// your own name it in IP.Trusted, or all clients are one.
+	// A client is identified by its token, or else by its address. If a load balancer is in
+	// front of the gateway, add it to IP.Trusted; otherwise all clients share one address.
 	tokens := &throttlehttp.Secrets{Key: secret}
 	client := throttlehttp.FirstOf(tokens.Bearer, throttlehttp.IP{}.Key)
 	g := &gateway{mux: http.NewServeMux(), limits: &rules.File{
@@ -55,5 +55,5 @@ func proxy(to *url.URL) http.Handler {
 // ServeHTTP implements http.Handler.
 func (g *gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) { g.mux.ServeHTTP(w, r) }
 
-// close ends the watching of the file.
+// close stops watching the file.
 func (g *gateway) close() error { return g.limits.Close() }

@@ -93,7 +93,7 @@ func TestGateway_allowDecidesForOthers(t *testing.T) {
 }
 
 func TestGateway_followsItsFile(t *testing.T) {
-	slow := strings.Replace(limits, "unit: minute", "unit: day", 1) // nothing comes back while the test runs
+	slow := strings.Replace(limits, "unit: minute", "unit: day", 1) // no units are restored during the test
 	g, file, reloaded := newTestGateway(t, slow)
 	for range 5 {
 		serveRequest(g, http.MethodPost, "/orders/")
@@ -111,13 +111,13 @@ func TestGateway_followsItsFile(t *testing.T) {
 	require.Equal(t, 429, serveRequest(g, http.MethodPost, "/orders/").Code, "the five still count")
 }
 
-// Two copies share one Redis, and go on without it. That one copy grants all ten shows
-// that Redis decides: on its own it would grant five.
+// Two copies share one Redis, and continue without it. If one copy grants all ten requests,
+// Redis decides: without Redis it would grant five.
 func TestGateway_copiesShare(t *testing.T) {
 	if _, err := exec.LookPath("redis-server"); err != nil && os.Getenv("CI") == "" {
 		t.Skip("redis-server is not installed: one in memory cannot run the scripts")
 	}
-	demo, err := build(time.Minute) // a slow machine is no outage
+	demo, err := build(time.Minute) // a slow machine must not count as an outage
 	require.NoError(t, err)
 	defer demo.close()
 	granted := func(copy, n int, path string) (served int) {

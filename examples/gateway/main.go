@@ -1,10 +1,11 @@
-// Gateway stands before two APIs, limits what reaches them by a file of rules, and
-// decides for others at /allow. Any number of copies share their counts through Redis.
+// Gateway is a reverse proxy for two APIs that limits requests by a file of rules, and
+// makes decisions for other services at /allow. Any number of copies share their counts
+// through Redis.
 //
 //	go run . -listen :8080 -users http://localhost:9001 -orders http://localhost:9002 -redis redis://localhost:6379 -copies 2
 //
-// serves until it is interrupted. Without flags it shows itself: two APIs, two copies,
-// a polite client and a hasty one, a rule that changes, and a Redis that goes away.
+// serves until it is interrupted. Without flags it runs a demo: two APIs, two copies, a
+// slow client and a fast one, a rule that changes, and a Redis that fails.
 package main
 
 import (
@@ -75,7 +76,7 @@ func serve(ctx context.Context, listen, file, users, orders, shared, secret stri
 		<-ctx.Done()
 		last, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
-		_ = s.Shutdown(last) // what is still going on after that is cut off
+		_ = s.Shutdown(last) // requests that are still running after that are interrupted
 	}()
 	if err := s.ListenAndServe(); !errors.Is(err, http.ErrServerClosed) {
 		return err
@@ -83,7 +84,7 @@ func serve(ctx context.Context, listen, file, users, orders, shared, secret stri
 	return nil
 }
 
-// withoutRetries has a client of Redis give up when it is told to, and never ask twice.
+// withoutRetries makes a Redis client respect the deadlines of contexts and never retry.
 func withoutRetries(o *redis.Options) *redis.Options {
 	o.ContextTimeoutEnabled, o.MaxRetries, o.DialerRetries = true, -1, 1
 	return o

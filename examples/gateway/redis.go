@@ -11,9 +11,9 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// startRedis starts a redis-server in dir that keeps nothing, or where none is
-// installed one in memory, which cannot run the scripts of all limits: those then go on
-// without it.
+// startRedis starts a redis-server in dir that stores nothing on disk. If none is
+// installed, it starts a server in memory, which cannot run the scripts of all limits:
+// these limits then decide without Redis.
 func startRedis(dir string) (*redis.Options, func(), error) {
 	o := &redis.Options{Network: "unix", Addr: filepath.Join(dir, "redis.sock")}
 	cmd := exec.Command("redis-server", "--port", "0", "--unixsocket", o.Addr, "--save", "", "--dir", dir)

@@ -10,7 +10,7 @@ import (
 	"github.com/redis/go-redis/v9/logging"
 )
 
-// runDemo plays all that a gateway does, for people to read.
+// runDemo shows all features of the gateway.
 func runDemo(out io.Writer) error {
 	t, err := build(0)
 	if err != nil {
@@ -43,7 +43,7 @@ func runDemo(out io.Writer) error {
 	status, body := t.request(0, http.MethodPost, "/orders/", "buyer")
 	fmt.Fprintf(out, "   copy 1: %d %s\n", status, body)
 	fmt.Fprintln(out, "Redis goes away, and each copy goes on with half of each limit:")
-	logging.Disable() // go-redis would say so line by line
+	logging.Disable() // go-redis would log each failed connection
 	t.stopRedis()
 	ok, refused := t.callParallel(&http.Client{}, "somebody", 60)
 	fmt.Fprintf(out, "   hasty   %2d served, %2d refused\n", ok, refused)

@@ -11,12 +11,13 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// redisBuilder returns a function that keeps the limits of a file in a Redis, which so many
-// copies of the gateway share. While Redis is away, or does not answer within timeout, 0
-// for 50 ms, each goes on with its share, and away hears why.
+// redisBuilder returns a function that creates the limits of a file in a Redis that the
+// given number of copies of the gateway share. While Redis is unreachable or does not
+// respond within timeout, each copy uses its share of the limit, and onError is called with
+// the reason. A timeout of zero means 50 ms.
 func redisBuilder(client redis.UniversalClient, copies int, timeout time.Duration, onError func(error)) func(*rules.Limit) (throttle.Limiter, error) {
 	store := &throttleredis.Store{Client: client, Prefix: "gateway", Timeout: max(timeout, time.Second)}
-	breaker := new(throttleredis.Breaker) // one opinion of one Redis
+	breaker := new(throttleredis.Breaker) // shared, because there is one Redis
 	return func(l *rules.Limit) (throttle.Limiter, error) {
 		limit, err := redisLimit(store, l)
 		if limit == nil || err != nil {
@@ -26,8 +27,9 @@ func redisBuilder(client redis.UniversalClient, copies int, timeout time.Duratio
 	}
 }
 
-// redisLimit returns l in store; nil if there is nothing to count. The name of a limit is
-// part of where its counts are, so two limits with the same numbers stay two.
+// redisLimit returns a limiter for l in store, or nil if there is nothing to count. The
+// name of a limit is part of its key, so two limits with the same numbers are counted
+// separately.
 func redisLimit(store *throttleredis.Store, l *rules.Limit) (throttle.Limiter, error) {
 	if l.Hard != nil || len(l.Active) > 0 {
 		return nil, fmt.Errorf("soft limits and hours are not kept in Redis by this gateway: leave the words out, or run it without -redis")

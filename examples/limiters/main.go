@@ -1,6 +1,6 @@
-// Limiters shows what "5 a minute" means to each of the classic limiters: two
-// bursts at the edge of a minute, then one request every six seconds. Time is data
-// here, so it ends at once.
+// Limiters shows what "5 a minute" means for each of the classic limiters: two bursts at
+// the end and the start of a minute, then one request every six seconds. Time is an
+// argument, so the program ends immediately.
 package main
 
 import (
@@ -20,7 +20,7 @@ var (
 	limit = throttle.Limit{Count: 5, Per: time.Minute}
 )
 
-// clk stands still; each claim brings its own time.
+// clk does not advance; each claim states its own time.
 var clk = func() *clock.Mock {
 	c := clock.NewMock()
 	c.Set(start)
@@ -81,7 +81,7 @@ func compare(out io.Writer) {
 	w.Flush()
 }
 
-// maxInAMinute returns how many fall into the fullest minute.
+// maxInAMinute returns the number of grants in the fullest minute.
 func maxInAMinute(granted []time.Time) (n int) {
 	for i, from := range granted {
 		in := 0

@@ -1,7 +1,7 @@
-// Policies loads a file with every policy that texts on rate limits use, and shows
-// each of them deciding. Time is data here, so that days pass at once.
+// Policies loads a file with every policy that the literature on rate limits describes, and
+// shows decisions of each of them. Time is an argument, so days pass immediately.
 //
-// On a server the same file works as it is:
+// A server uses the same file unchanged:
 //
 //	m := &throttlehttp.Middleware{Limits: set.Limits}
 package main
@@ -26,7 +26,7 @@ import (
 //go:embed policies.yaml
 var file []byte
 
-// midnight is when every scene begins.
+// midnight is the time at which every scenario begins.
 var midnight = time.Date(2026, time.November, 21, 0, 0, 0, 0, time.UTC)
 
 func main() {
@@ -38,7 +38,7 @@ func main() {
 	}
 }
 
-// run asks the limits of the file, unused, what s asks, and prints what they say.
+// run makes the requests of s with unused limits of the file, and prints the decisions.
 func (s scenario) run(out io.Writer) error {
 	set, err := load()
 	if err != nil {
@@ -58,8 +58,8 @@ func (s scenario) run(out io.Writer) error {
 	return nil
 }
 
-// load returns the limits of the file. Whether there is room to spare is for the
-// program to say: here there always is, until noon.
+// load returns the limits of the file. The program determines whether there is spare
+// capacity: here there is until noon.
 func load() (*rules.Set, error) {
 	clk := clock.NewMock()
 	clk.Set(midnight)
@@ -68,7 +68,8 @@ func load() (*rules.Set, error) {
 	}})
 }
 
-// request is one request of s. Where only failures count, what succeeded is given back.
+// request makes one request of s. If only failures count, the units of a success are
+// returned.
 func request(set *rules.Set, s scenario, at step) (throttle.Decision, error) {
 	ctx := context.Background()
 	r := httptest.NewRequest(s.method, s.path, http.NoBody)

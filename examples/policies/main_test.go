@@ -12,8 +12,8 @@ import (
 	"github.com/heed-go/heed/throttle/queue"
 )
 
-// Each policy of the file, and what it decides: # granted, + granted beyond the limit,
-// - refused.
+// wantDecisions holds the decisions for each policy of the file: # granted, + granted
+// beyond the limit, - rejected.
 var wantDecisions = map[string]string{
 	"20 accounts a day per IP": `
   Nov 21 10:00:00             20# --  again in 14h0m0s
@@ -85,7 +85,7 @@ func TestPolicies_decide(t *testing.T) {
 	}
 }
 
-// No limit of the file is without a scene, and no scene without a limit.
+// Every limit of the file has a scenario, and every scenario has a limit.
 func TestPolicies_areAllShown(t *testing.T) {
 	set, err := load()
 	require.NoError(t, err)

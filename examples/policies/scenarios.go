@@ -9,19 +9,19 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// A scenario is what somebody asks of one policy of the file.
+// A scenario is a sequence of requests for one policy of the file.
 type scenario struct {
 	policy       string
 	method, path string
 	steps        []step
 }
 
-// A step is some requests at one instant.
+// A step is a number of requests at one instant.
 type step struct {
 	at       time.Duration // since midnight
 	times    int
-	cost     int64 // of each; 0: as the file says
-	succeeds bool  // where only failures count
+	cost     int64 // of each request; 0: as in the file
+	succeeds bool  // for policies that count only failures
 }
 
 const (
@@ -50,7 +50,7 @@ var scenarios = []scenario{
 	{"150 friends a day", http.MethodPost, "/friends", []step{{at: 22 * hour, times: 152}, {at: 36 * hour, times: 78}}},
 }
 
-// mark is # for granted, + for granted beyond the limit, and - for refused.
+// mark returns # for granted, + for granted beyond the limit, and - for rejected.
 func mark(d throttle.Decision) string {
 	switch {
 	case !d.OK:
@@ -61,7 +61,7 @@ func mark(d throttle.Decision) string {
 	return "#"
 }
 
-// describe is when a step is and what is special about it.
+// describe returns the time and the special properties of a step.
 func (s step) describe() string {
 	at := midnight.Add(s.at).Format("Jan 2 15:04:05.9")
 	switch {
@@ -73,7 +73,7 @@ func (s step) describe() string {
 	return at
 }
 
-// retryIn says when to ask again.
+// retryIn returns a text with the time after which to retry.
 func retryIn(d throttle.Decision) string {
 	switch {
 	case d.OK:
@@ -84,7 +84,7 @@ func retryIn(d throttle.Decision) string {
 	return "  again in " + d.Wait.Round(time.Millisecond).String()
 }
 
-// compact writes long runs of one mark as a number.
+// compact replaces long runs of one mark by a count.
 func compact(marks string) string {
 	var b strings.Builder
 	for i := 0; i < len(marks); {

@@ -10,7 +10,7 @@ import (
 	"github.com/heed-go/heed"
 )
 
-// An api answers everything at once.
+// An api responds to every request immediately.
 type api struct{}
 
 func (api) RoundTrip(r *http.Request) (*http.Response, error) {

@@ -1,6 +1,6 @@
-// Priorities shows who goes first where many share the quota of one API: people
-// before batch jobs, and each customer as often as any other, however many requests
-// one has in line. A limit that is used up holds up only those who need it.
+// Priorities shows the order of requests that share the quota of one API: interactive
+// requests before batch jobs, and customers in turn, however many requests one of them has
+// in the queue. An exhausted limit delays only the requests that need it.
 package main
 
 import (
@@ -17,7 +17,7 @@ import (
 	"github.com/heed-go/heed/throttle/queue"
 )
 
-// A callGroup is calls that are made at the same time.
+// A callGroup is a group of calls that are made at the same time.
 type callGroup struct {
 	name, path, customer string
 	calls, priority      int

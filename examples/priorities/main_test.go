@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// In a bubble time is exact: 50 requests a second, the first at once.
+// In a synctest bubble time is exact: 50 requests per second, the first immediately.
 func TestRun_priorityAndTenants(t *testing.T) {
 	want := [][]string{
 		{"batch job   60 calls   last answer after 1.28 s", "a person    5 calls    last answer after 0.10 s"},

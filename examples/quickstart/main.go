@@ -1,6 +1,7 @@
-// Quickstart shows what heed is for: 30 goroutines fetch 300 pages from an API
-// that grants 30 a second, first with a plain http.Client, then with heed. The
-// plain one drowns in 429s; heed reads what the answers say and keeps to it.
+// Quickstart shows the purpose of heed: 30 goroutines fetch 300 pages from an API that
+// admits 30 requests per second, first with a plain http.Client, then with heed. Most
+// requests of the plain client are rejected with 429; heed reads the limits from the
+// responses and keeps them.
 package main
 
 import (
@@ -17,11 +18,11 @@ import (
 	"github.com/heed-go/heed"
 )
 
-// A job is n calls by c goroutines, all with one client.
+// A job is n calls from c goroutines with one client.
 type job struct {
-	url         string // "": an API of our own
+	url         string // "": an API in this process
 	n, c        int
-	rate, burst int64 // of our own API
+	rate, burst int64 // of the API in this process
 }
 
 func main() {
@@ -39,20 +40,20 @@ func main() {
 	}
 }
 
-// run does the job with each client and prints what became of it.
+// run runs the job with each client and prints the results.
 func (j job) run(out io.Writer, asJSON, progress bool) error {
 	if j.n < 1 || j.c < 1 {
 		return fmt.Errorf("-n %d -c %d: both must be positive", j.n, j.c)
 	}
 	var results []result
 	for _, name := range []string{"plain", "heed"} {
-		url, ideal, stop, err := j.server() // each client gets a fresh one
+		url, ideal, stop, err := j.server() // a new one for each client
 		if err != nil {
 			return err
 		}
 		w, client := new(countingTransport), new(http.Client)
 		if client.Transport = w; name == "heed" {
-			client = heed.NewClient(&heed.Transport{Base: w}) // that is all
+			client = heed.NewClient(&heed.Transport{Base: w}) // the only change
 		}
 		r := result{Client: name, Calls: j.n, Ideal: ideal}
 		var done atomic.Int64
@@ -68,7 +69,7 @@ func (j job) run(out io.Writer, asJSON, progress bool) error {
 	return write(out, results, asJSON)
 }
 
-// fetchAll fetches n pages and returns how many calls failed.
+// fetchAll fetches n pages and returns the number of calls that failed.
 func (j job) fetchAll(client *http.Client, url string, done *atomic.Int64) int64 {
 	var failed, next atomic.Int64
 	var all sync.WaitGroup

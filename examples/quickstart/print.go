@@ -11,13 +11,13 @@ import (
 	"time"
 )
 
-// A result is what became of a job with one client.
+// A result is the outcome of a job with one client.
 type result struct {
 	Client    string   `json:"client"`
 	Calls     int      `json:"calls"`
-	Sent      int64    `json:"sent"`      // requests on the wire
-	Throttled int64    `json:"throttled"` // answers that said to slow down
-	Failed    int64    `json:"failed"`    // calls without a good answer in the end
+	Sent      int64    `json:"sent"`      // requests sent, including retries
+	Throttled int64    `json:"throttled"` // responses that reject because of a limit
+	Failed    int64    `json:"failed"`    // calls without a successful response
 	Elapsed   float64  `json:"elapsed_s"`
 	Ideal     *float64 `json:"ideal_s"`
 }
@@ -44,7 +44,7 @@ func write(out io.Writer, results []result, asJSON bool) error {
 	return t.Flush()
 }
 
-// showProgress keeps a line with how far a client is, until hide is called.
+// showProgress shows the progress of a client on one line, until hide is called.
 func showProgress(out io.Writer, wanted bool, client string, done *atomic.Int64, n int) (hide func()) {
 	if !wanted {
 		return func() {}

@@ -12,8 +12,8 @@ import (
 	"github.com/heed-go/heed/throttlehttp"
 )
 
-// server returns where to fetch from, and how many seconds that takes at best;
-// nil: nobody knows.
+// server returns the URL to fetch from, and the minimum time of the job in seconds; nil
+// means that it is unknown.
 func (j job) server() (url string, ideal *float64, stop func(), err error) {
 	if j.url != "" {
 		return j.url, nil, func() {}, nil
@@ -41,7 +41,7 @@ func page(w http.ResponseWriter, r *http.Request) {
 	io.WriteString(w, `{"items":["one","two"]}`+"\n")
 }
 
-// A countingTransport counts what is really sent, retries too.
+// A countingTransport counts the requests that are sent, including retries.
 type countingTransport struct{ sent, throttled atomic.Int64 }
 
 func (w *countingTransport) RoundTrip(r *http.Request) (*http.Response, error) {

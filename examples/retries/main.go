@@ -1,5 +1,5 @@
-// Retries shows what is sent again and what is not, when a server fails in seven
-// ways: first by a plain http.Client, then by heed.
+// Retries shows which requests are retried when a server fails in seven ways: with a plain
+// http.Client, and with heed.
 package main
 
 import (
@@ -17,7 +17,7 @@ import (
 	"github.com/heed-go/heed/heedtest"
 )
 
-// A scenario is a request, and what the server answers at first. Then it is well.
+// A scenario is a request and the first responses of the server. Later requests succeed.
 type scenario struct {
 	title     string
 	responses []heedtest.Response
@@ -62,14 +62,14 @@ func runScenarios(out io.Writer) error {
 	return t.Flush()
 }
 
-// An outcome is what became of a scene.
+// An outcome is the result of a scenario.
 type outcome struct {
 	status, stopReason string
 	sent               int
 	took               time.Duration
 }
 
-// run plays s with the client that dial makes over a connection to the server.
+// run runs s with the client that newClient returns for a transport to the server.
 func (s scenario) run(newClient func(http.RoundTripper) *http.Client) (e outcome, err error) {
 	server := &heedtest.Server{Respond: heedtest.Script(s.responses...)}
 	server.Start()
@@ -81,9 +81,9 @@ func (s scenario) run(newClient func(http.RoundTripper) *http.Client) (e outcome
 		return e, err
 	}
 	if s.method != "" {
-		req.Body = io.NopCloser(io.MultiReader(strings.NewReader("all of it"))) // it can be read once
+		req.Body = io.NopCloser(io.MultiReader(strings.NewReader("all of it"))) // it can be read only once
 	}
-	req.Header.Set("Idempotency-Key", s.key) // an empty one is none
+	req.Header.Set("Idempotency-Key", s.key) // an empty value means no key
 	start := time.Now()
 	e.status = "no response"
 	if resp, err := newClient(server.Transport()).Do(req); err == nil {

@@ -1,5 +1,5 @@
-// Package headercases replays answers of real APIs, each with what it means,
-// against the reader of package quota/headers.
+// Package headercases tests package quota/headers with recorded responses of real APIs and
+// their expected meanings.
 package headercases
 
 import (
@@ -13,7 +13,7 @@ import (
 	"github.com/heed-go/heed/quota/headers"
 )
 
-// A Case is one answer, recorded or documented, and what it says.
+// A Case is one response, recorded or documented, and its expected meaning.
 type Case struct {
 	ID       string              `json:"id"`
 	API      string              `json:"api"`
@@ -24,14 +24,14 @@ type Case struct {
 	Expect   Expect              `json:"expect"`
 }
 
-// Expect is what an answer says.
+// Expect is the expected meaning of a response.
 type Expect struct {
 	Limits     []Limit  `json:"limits"`
 	RetryAfter *float64 `json:"retry_after_s"`
 	Throttled  bool     `json:"throttled"`
 }
 
-// Limit is what an answer says of one limit; nil: not said.
+// Limit is the expected state of one limit. A nil field is not stated.
 type Limit struct {
 	Name       *string    `json:"name"`
 	Unit       string     `json:"unit"`
@@ -46,7 +46,7 @@ type Limit struct {
 	PerWindow  *float64   `json:"refill_per_window"`
 }
 
-// Read reads cases, one JSON object on each line.
+// Read reads cases, with one JSON object per line.
 func Read(r io.Reader) ([]Case, error) {
 	var all []Case
 	lines := bufio.NewScanner(r)
@@ -75,8 +75,8 @@ func (c *Case) Header() http.Header {
 	return h
 }
 
-// ReceivedAt returns the time of receipt. Where none was recorded it is a little
-// before the first reset, so that delays can be told.
+// ReceivedAt returns the time of receipt. If none was recorded, it is shortly before the
+// first reset, so that delays can be computed.
 func (c *Case) ReceivedAt() time.Time {
 	if c.Received != nil {
 		return *c.Received
@@ -90,11 +90,11 @@ func (c *Case) ReceivedAt() time.Time {
 	return at.UTC()
 }
 
-// host is where a case comes from, as far as a reader of the table can tell: the
-// cases name APIs, not hosts.
+// host is the host of every case. The built-in table does not contain it, because cases
+// name APIs, not hosts.
 const host = "api.invalid"
 
-// Report reads the case, by rules alone or with the table and the body.
+// Report parses the case: by the general rules alone, or with the table and the body.
 func (c *Case) Report(table bool) headers.Report {
 	r := headers.Reader{NoProviderTable: !table}
 	if table {

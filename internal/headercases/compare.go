@@ -10,11 +10,11 @@ import (
 	"github.com/heed-go/heed/quota/headers"
 )
 
-// Compare returns what rep gets wrong, "" if nothing.
+// Compare returns what is wrong in report, or "" if nothing is.
 //
-// A limit is right if all of it is: its counts, its reset within a second, its
-// unit, its window, and its name where a header states one. Without the table,
-// a window counts only where a header carries it.
+// A limit is correct if all of its properties are: its counts, its reset within a second,
+// its unit, its window, and its name if a header states one. Without the table, a window
+// counts only if a header states it.
 func (c *Case) Compare(report headers.Report, table bool) string {
 	switch {
 	case report.Throttled != c.Expect.Throttled:
@@ -29,7 +29,7 @@ func (c *Case) Compare(report headers.Report, table bool) string {
 	return c.compareLimits(report.Limits, table)
 }
 
-// compareLimits pairs each expected limit with one that was read.
+// compareLimits matches each expected limit with one that was parsed.
 func (c *Case) compareLimits(got []headers.Limit, table bool) string {
 	left := append([]headers.Limit(nil), got...)
 	for i := range c.Expect.Limits {
@@ -100,8 +100,8 @@ func sameRate(got *headers.Limit, want *Limit) bool {
 	return true
 }
 
-// statesName reports whether a header states the name: whole, in a value or in the
-// name of a header.
+// statesName reports whether a header states the complete name, in its value or in its
+// name.
 func (c *Case) statesName(name *string) bool {
 	if name == nil {
 		return false
@@ -114,7 +114,7 @@ func (c *Case) statesName(name *string) bool {
 	return false
 }
 
-// containsWord reports whether text holds word, with no letter or digit beside it.
+// containsWord reports whether text contains word without a letter or digit next to it.
 func containsWord(text, word string) bool {
 	text, word = normalize(text), normalize(word)
 	for from := 0; ; {
@@ -130,8 +130,8 @@ func containsWord(text, word string) bool {
 	}
 }
 
-// carriesWindow reports whether a header carries the window: as a parameter, under a name that
-// speaks of windows, or as a word of the name.
+// carriesWindow reports whether a header states the window: as a parameter, in a header
+// whose name mentions windows, or as a word of the name.
 func (c *Case) carriesWindow(want *Limit) bool {
 	if want.Window == nil {
 		return false
@@ -176,7 +176,7 @@ func sameUnit(got, want string) bool {
 	return normalize(got) == normalize(want)
 }
 
-// normalize makes spellings of a name alike.
+// normalize returns one spelling for all spellings of a name.
 func normalize(s string) string { return strings.ReplaceAll(strings.ToLower(s), "_", "-") }
 
 func alphanumeric(c byte) bool { return c >= 'a' && c <= 'z' || c >= '0' && c <= '9' }
@@ -197,8 +197,8 @@ func format(f *float64) string {
 	return strconv.FormatFloat(*f, 'f', -1, 64)
 }
 
-// bodyFromHint turns the hint at a body into one that says so: cases name the path and
-// the value ("errors[0].type RATE_LIMITED"), or quote the text.
+// bodyFromHint converts the hint of a case into a body that states the same: a hint is the
+// path and the value ("errors[0].type RATE_LIMITED"), or quotes the text.
 func bodyFromHint(hint string) string {
 	path, value, ok := strings.Cut(hint, " ")
 	if name, nested := strings.CutPrefix(path, "errors[0]."); ok && nested {

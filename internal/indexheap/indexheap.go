@@ -1,4 +1,4 @@
-// Package indexheap is a binary heap whose members know their index, so that any of
+// Package indexheap provides a binary heap whose members store their index, so that any of
 // them can be removed or moved in O(log n).
 package indexheap
 
@@ -8,7 +8,7 @@ type Order[T any] interface {
 	SetIndex(m T, i int) // i is -1 after m was removed
 }
 
-// A Heap is a binary heap. Order must not change while it has members.
+// A Heap is a binary heap. Order must not be changed while the heap has members.
 type Heap[T any, O Order[T]] struct {
 	Order O
 	Items []T
@@ -27,8 +27,8 @@ func (h *Heap[T, O]) Push(m T) {
 	h.up(len(h.Items) - 1)
 }
 
-// Remove removes the member at index i. It halves the capacity when less than a
-// quarter of it is used, so that a heap that once was large does not stay so.
+// Remove removes the member at index i. It halves the capacity when less than a quarter of
+// it is used, so that a heap does not keep the memory of its largest size.
 func (h *Heap[T, O]) Remove(i int) {
 	last := len(h.Items) - 1
 	h.swap(i, last)

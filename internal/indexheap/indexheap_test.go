@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A heapItem is a member of a Heap that knows its index.
+// A heapItem is a member of a Heap that stores its index.
 type heapItem struct{ rank, pos int }
 
 type heapItemOrder struct{}

@@ -9,14 +9,14 @@ import (
 	"time"
 )
 
-// A Conn is one end of a connection in memory. It behaves as a *net.TCPConn
-// does, as far as HTTP can tell.
+// A Conn is one end of a connection in memory. It behaves like a *net.TCPConn as far as
+// net/http requires.
 type Conn struct {
 	in, out       *stream
 	local, remote net.Addr
-	reset         atomic.Bool // Close resets
+	reset         atomic.Bool // true: Close resets the connection
 	once          sync.Once
-	onClose       func() // nil: nothing
+	onClose       func() // nil: none
 }
 
 // Pipe returns both ends of a connection.
@@ -35,8 +35,8 @@ func (c *Conn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Write implements net.Conn. It returns when all of p is on its way, which is
-// when less than 64 KiB are waiting to be read.
+// Write implements net.Conn. It returns when all of p is written to the buffer, which holds
+// 64 KiB.
 func (c *Conn) Write(p []byte) (int, error) {
 	n, err := c.out.write(p)
 	if err != nil {
@@ -45,10 +45,10 @@ func (c *Conn) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// Close implements net.Conn. The other end still reads what was written.
+// Close implements net.Conn. The other end can still read what was written.
 func (c *Conn) Close() error {
 	c.once.Do(func() {
-		reader, writer := error(io.EOF), error(syscall.EPIPE) // what the other end gets
+		reader, writer := error(io.EOF), error(syscall.EPIPE) // errors of the other end
 		if c.reset.Load() {
 			reader, writer = syscall.ECONNRESET, syscall.ECONNRESET
 		}
@@ -62,14 +62,14 @@ func (c *Conn) Close() error {
 	return nil
 }
 
-// CloseWrite ends what the other end can read. Reading goes on.
+// CloseWrite closes the writing side. Reading remains possible.
 func (c *Conn) CloseWrite() error {
 	c.out.closeWrite(io.EOF)
 	return nil
 }
 
-// SetLinger as of *net.TCPConn: after SetLinger(0), Close throws away what the
-// other end has not read yet, and resets the connection.
+// SetLinger behaves like that of *net.TCPConn: after SetLinger(0), Close discards what the
+// other end has not read yet and resets the connection.
 func (c *Conn) SetLinger(sec int) error {
 	c.reset.Store(sec == 0)
 	return nil

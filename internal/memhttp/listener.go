@@ -6,7 +6,7 @@ import (
 	"sync"
 )
 
-// A Listener accepts the connections that its Dial makes.
+// A Listener accepts connections made by its Dial method.
 type Listener struct {
 	incoming chan *Conn
 	closed   chan struct{}
@@ -17,16 +17,16 @@ type Listener struct {
 	port  int                // of the latest client
 }
 
-// serverAddr is what every Listener calls itself.
+// serverAddr is the address of every Listener.
 var serverAddr = &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 80}
 
-// NewListener returns a Listener that is ready to be dialled.
+// NewListener returns a Listener.
 func NewListener() *Listener {
 	return &Listener{
 		incoming: make(chan *Conn),
 		closed:   make(chan struct{}),
 		conns:    map[*Conn]struct{}{},
-		port:     49151, // the ports that systems give to clients begin here
+		port:     49151, // the last port before the ephemeral ports
 	}
 }
 
@@ -56,7 +56,7 @@ func (l *Listener) Accept() (net.Conn, error) {
 	}
 }
 
-// Close implements net.Listener. Connections stay open.
+// Close implements net.Listener. Connections remain open.
 func (l *Listener) Close() error {
 	l.once.Do(func() { close(l.closed) })
 	return nil
@@ -65,8 +65,8 @@ func (l *Listener) Close() error {
 // Addr implements net.Listener.
 func (l *Listener) Addr() net.Addr { return serverAddr }
 
-// pair makes a connection whose client has a port of its own, so that a server
-// can tell connections apart by RemoteAddr.
+// pair returns the ends of a new connection. Its client has a unique port, so that a server
+// can distinguish connections by RemoteAddr.
 func (l *Listener) pair() (client, server *Conn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -86,7 +86,7 @@ func (l *Listener) remove(c *Conn) {
 	delete(l.conns, c)
 }
 
-// closeConns closes the server's end of all connections.
+// closeConns closes the server's ends of all connections.
 func (l *Listener) closeConns() {
 	l.mu.Lock()
 	open := make([]*Conn, 0, len(l.conns))

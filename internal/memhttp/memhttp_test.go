@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// echo answers with the protocol, the path and the request's body.
+// echo responds with the protocol, the path and the body of the request.
 func echo(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
 	io.WriteString(w, r.Proto+" "+r.URL.Path+" "+string(body))
@@ -44,7 +44,7 @@ func TestServer_respondsInBothVersions(t *testing.T) {
 			c := s.Client()
 			require.Equal(t, want+" /a ", get(t, c, s.URL+"/a"))
 			require.Equal(t, want+" /b ", get(t, c, "http://elsewhere.test/b"))
-			big := strings.Repeat("x", 1<<20) // many times what a stream holds
+			big := strings.Repeat("x", 1<<20) // much more than the buffer of a stream
 			resp, err := c.Post(s.URL, "text/plain", strings.NewReader(big))
 			require.NoError(t, err)
 			got, err := io.ReadAll(resp.Body)
@@ -91,7 +91,7 @@ func TestServer_readTimeoutWorks(t *testing.T) {
 			}),
 		})
 		defer s.Close()
-		body, writer := io.Pipe() // nothing is written
+		body, writer := io.Pipe() // no data is written
 		defer writer.Close()
 		_, _ = s.Client().Post(s.URL, "", body)
 		require.ErrorIs(t, <-got, os.ErrDeadlineExceeded)
@@ -100,7 +100,7 @@ func TestServer_readTimeoutWorks(t *testing.T) {
 
 func TestServer_closeEndsEverything(t *testing.T) {
 	for _, start := range []func(http.Handler) *memhttp.Server{memhttp.NewServer, memhttp.NewHTTP2Server} {
-		synctest.Test(t, func(t *testing.T) { // a goroutine that stays makes the bubble panic
+		synctest.Test(t, func(t *testing.T) { // a goroutine that does not end makes the bubble panic
 			s := start(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
 			c := s.Client()
 			failed := make(chan error)
@@ -117,8 +117,7 @@ func TestServer_closeEndsEverything(t *testing.T) {
 	}
 }
 
-// A server that answers before it has read the body closes, and waits a little
-// before it does.
+// A server that responds before it has read the body waits before it closes the connection.
 func TestServer_closeWaitsForLingeringConnections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memhttp.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(413) }))
@@ -132,7 +131,7 @@ func TestServer_closeWaitsForLingeringConnections(t *testing.T) {
 func TestServer_closeEndsHijackedConnections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memhttp.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			_, _, _ = http.NewResponseController(w).Hijack() // and silence
+			_, _, _ = http.NewResponseController(w).Hijack() // no response is sent
 		}))
 		go func() {
 			time.Sleep(time.Second)
@@ -169,7 +168,7 @@ func TestConn_deadlines(t *testing.T) {
 		_, err := a.Read(buf)
 		require.ErrorIs(t, err, os.ErrDeadlineExceeded)
 		require.Equal(t, time.Second, time.Since(before))
-		synctest.Wait() // both timers have run
+		synctest.Wait() // both timers have fired
 		_, err = a.Write([]byte("x"))
 		require.ErrorIs(t, err, os.ErrDeadlineExceeded, "past for the writer too")
 
@@ -180,7 +179,7 @@ func TestConn_deadlines(t *testing.T) {
 		require.Equal(t, 64<<10, n, "what fitted is on its way")
 
 		require.NoError(t, a.SetReadDeadline(time.Now().Add(time.Second)))
-		require.NoError(t, a.SetReadDeadline(time.Now().Add(time.Minute))) // replaces it
+		require.NoError(t, a.SetReadDeadline(time.Now().Add(time.Minute))) // replaces the deadline
 		go func() {
 			time.Sleep(10 * time.Second)
 			b.Write([]byte("late"))
@@ -189,7 +188,7 @@ func TestConn_deadlines(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, "late", string(buf[:n]))
 
-		go func() { // a deadline in the past wakes who waits already
+		go func() { // a deadline in the past wakes a reader that is already waiting
 			time.Sleep(time.Second)
 			a.SetReadDeadline(time.Unix(1, 0))
 		}()
@@ -203,11 +202,11 @@ func TestConn_deadlines(t *testing.T) {
 func TestConn_closing(t *testing.T) {
 	for name, tt := range map[string]struct {
 		close     func(*memhttp.Conn)
-		data      string // that the other end still reads
-		read      error  // then
-		ownRead   error  // nil: not tried, it would wait
+		data      string // that the other end can still read
+		read      error  // error of the next read
+		ownRead   error  // nil: not tested, because it would block
 		ownWrite  error
-		writeBack error // nil: works
+		writeBack error // nil: no error
 	}{
 		"close": {
 			close: func(c *memhttp.Conn) { c.Close() },
@@ -263,7 +262,7 @@ func orErrNone(err error) error {
 
 func TestListener_dialEndsWithContextAndClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := memhttp.NewListener() // nobody accepts
+		l := memhttp.NewListener() // no connection is accepted
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		_, err := l.Dial(ctx)

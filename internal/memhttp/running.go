@@ -6,19 +6,19 @@ import (
 	"sync"
 )
 
-// A RunningServer is an http.Server that can be closed without leaving anything behind,
-// which http.Server.Close alone does not promise.
+// A RunningServer is an http.Server whose Close waits for all of its goroutines, which
+// http.Server.Close does not.
 type RunningServer struct {
 	config     *http.Server
 	closeConns func()
 
 	mu      sync.Mutex
-	closing bool           // no handler may begin
-	active  sync.WaitGroup // Serve, every connection, and every handler
+	closing bool           // no handler may start
+	active  sync.WaitGroup // counts Serve, connections and handlers
 }
 
-// Serve serves config, which it owns from then on, at l. closeConns closes the
-// connections of l that the server does not know any more, as they were hijacked.
+// Serve serves config on l. The caller must not use config afterwards. closeConns closes
+// the connections of l that the server does not track because they were hijacked.
 func Serve(config *http.Server, l net.Listener, closeConns func()) *RunningServer {
 	r := &RunningServer{config: config, closeConns: closeConns}
 	next := config.Handler
@@ -42,8 +42,8 @@ func Serve(config *http.Server, l net.Listener, closeConns func()) *RunningServe
 	return r
 }
 
-// Close ends all connections and returns when no goroutine of the server runs any
-// more. A handler that does not heed its context holds it up.
+// Close closes all connections and returns when all goroutines of the server have ended. It
+// waits for handlers that ignore their contexts.
 func (r *RunningServer) Close() {
 	r.mu.Lock()
 	r.closing = true
@@ -53,7 +53,7 @@ func (r *RunningServer) Close() {
 	r.active.Wait()
 }
 
-// beginHandler reports whether a handler may begin, which must then end with running.Done.
+// beginHandler reports whether a handler may start. It must then end with active.Done.
 func (r *RunningServer) beginHandler() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -63,8 +63,8 @@ func (r *RunningServer) beginHandler() bool {
 	return !r.closing
 }
 
-// countConn counts connections that are served. They may last longer than their
-// handlers: after some answers the server lingers for half a second.
+// countConn counts connections that are served. They may outlive their handlers: after some
+// responses the server waits for half a second before it closes the connection.
 func (r *RunningServer) countConn(state http.ConnState) {
 	switch state {
 	case http.StateNew:

@@ -8,27 +8,27 @@ import (
 	"time"
 )
 
-// maxBuffered is how many bytes wait in a stream, about as many as a socket's buffers
-// hold: a writer is not in step with its reader, but cannot run away from it.
+// maxBuffered is the maximum number of bytes in a stream, close to the buffer size of a
+// socket: a writer can be ahead of its reader, but only by this number.
 const maxBuffered = 64 << 10
 
-// A stream carries bytes one way.
+// A stream carries bytes in one direction.
 //
-// Both ends wait on one condition variable, which counts as durably blocked in
-// a bubble. The mutex does not, and is never held while waiting.
+// Both ends wait on one condition variable, which counts as durably blocked in a bubble.
+// Waiting for the mutex does not, so the mutex is never held during a wait.
 type stream struct {
 	mu       sync.Mutex
 	changed  sync.Cond
 	data     []byte
-	readErr  error // what a reader gets when data is used up; nil: it waits
-	writeErr error // what a writer gets; nil: it may write
+	readErr  error // returned to a reader when the data is used up; nil: the reader waits
+	writeErr error // returned to a writer; nil: it may write
 
 	reader, writer deadline
 }
 
-// A deadline says whether one end may still wait.
+// A deadline determines whether one end may still wait.
 type deadline struct {
-	timer   *time.Timer // nil: none runs
+	timer   *time.Timer // nil: no timer is running
 	expired bool
 }
 
@@ -79,8 +79,8 @@ func (s *stream) write(p []byte) (n int, err error) {
 	}
 }
 
-// closeRead ends s from its reader's side: nobody reads what is left, and the
-// writer gets err from now on.
+// closeRead closes the reading side of s: remaining data is discarded, and the writer gets
+// err from now on.
 func (s *stream) closeRead(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -91,8 +91,8 @@ func (s *stream) closeRead(err error) {
 	s.changed.Broadcast()
 }
 
-// closeWrite ends s from its writer's side: the reader gets err after what is
-// left, or at once if it is not io.EOF.
+// closeWrite closes the writing side of s: the reader gets err after the remaining data, or
+// immediately if err is not io.EOF.
 func (s *stream) closeWrite(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -106,7 +106,7 @@ func (s *stream) closeWrite(err error) {
 	s.changed.Broadcast()
 }
 
-// setDeadline makes t the deadline d; a zero t means none.
+// setDeadline sets the deadline d to t. A zero t means no deadline.
 func (s *stream) setDeadline(d *deadline, t time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -120,8 +120,8 @@ func (s *stream) setDeadline(d *deadline, t time.Time) {
 	s.changed.Broadcast()
 }
 
-// startTimer makes d past after wait. A timer that fires although it was
-// stopped finds another in its place, and does nothing.
+// startTimer makes d expire after wait. A timer that fires although it was stopped has no
+// effect, because another one has replaced it.
 func (s *stream) startTimer(d *deadline, wait time.Duration) {
 	if wait <= 0 {
 		d.expired = true

@@ -9,8 +9,8 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// An algorithm is a scenario of one of the classic algorithms, in exact rationals:
-// the answers must be equal.
+// An algorithm is a scenario of one of the classic algorithms, in exact rational numbers:
+// the decisions must be equal.
 type algorithm struct {
 	Algo   string
 	Params algorithmParams
@@ -43,8 +43,8 @@ type algorithmOp struct {
 	WaitingAfter int64     `json:"waiting_after"`
 }
 
-// algorithms make the limiter of a scenario, and say what is compared besides the
-// answer itself.
+// algorithms holds for each algorithm the constructor of the limiter, and the function that
+// compares values other than the decision itself.
 var algorithms = map[string]struct {
 	new     func(m *Limiters, p algorithmParams, clk throttle.Clock) throttle.Limiter
 	compare func(t *result, p algorithmParams, op algorithmOp, d throttle.Decision)
@@ -72,7 +72,7 @@ func replayAlgorithm(line []byte, t *result) error {
 	t.waive = s.Flips > 0
 	clk := &clock{now: time.UnixMicro(s.Params.T0)}
 	l := throttle.DenyAll
-	if s.Params.Capacity+s.Params.Limit > 0 || s.Algo == "leaky_queue" { // a queue may have nobody waiting
+	if s.Params.Capacity+s.Params.Limit > 0 || s.Algo == "leaky_queue" { // a queue may have no waiting places
 		if l = a.new(t.limiters, s.Params, clk); l == nil {
 			return errNoLimiter
 		}
@@ -81,7 +81,7 @@ func replayAlgorithm(line []byte, t *result) error {
 		t.op()
 		clk.now = time.UnixMicro(op.T)
 		c := throttle.Claim{Cost: op.N, MaxWait: throttle.Forever}
-		if op.N == 0 { // asks for nothing; here 0 means 1
+		if op.N == 0 { // claims nothing; here a cost of 0 means 1
 			c.DryRun = true
 		}
 		d, err := l.Reserve(context.Background(), c)
@@ -148,7 +148,8 @@ func (p algorithmParams) perWindow() throttle.Limit {
 	return throttle.Limit{Count: p.Limit, Per: time.Duration(p.Window) * time.Microsecond}
 }
 
-// compareRemaining compares what is left, which for a refusal is slack and what it asked.
+// compareRemaining compares the units left, which for a rejection are slack plus the units
+// claimed.
 func compareRemaining(t *result, _ algorithmParams, op algorithmOp, d throttle.Decision) {
 	left := op.Slack.floor()
 	if !op.Allowed {
@@ -162,7 +163,7 @@ func compareBucket(t *result, p algorithmParams, op algorithmOp, d throttle.Deci
 	compareRetry(t, op, d)
 }
 
-// compareRetry compares when to ask again; null is never.
+// compareRetry compares the time after which to retry; null means never.
 func compareRetry(t *result, op algorithmOp, d throttle.Decision) {
 	want := throttle.Forever
 	if op.RetryAfter != nil {
@@ -171,8 +172,8 @@ func compareRetry(t *result, op algorithmOp, d throttle.Decision) {
 	expect(t, "wait", want, d.Wait)
 }
 
-// compareWindow leaves out the end of a window in which nothing is taken: there is
-// nothing to reset.
+// compareWindow ignores the end of a window in which no units were taken: there is nothing
+// to reset.
 func compareWindow(t *result, p algorithmParams, op algorithmOp, d throttle.Decision) {
 	compareBucket(t, p, op, d)
 	if d.Remaining < d.Limit {
@@ -180,8 +181,8 @@ func compareWindow(t *result, p algorithmParams, op algorithmOp, d throttle.Deci
 	}
 }
 
-// openWindow opens the window that a refused claim opens in the trace, but not here,
-// where a refusal leaves nothing behind: it takes a unit and gives it back.
+// openWindow opens the window that a rejected claim opens in the trace. Here a rejection
+// changes no state, so openWindow takes a unit and returns it.
 func openWindow(l throttle.Limiter, refused throttle.Decision) {
 	if refused.Remaining == refused.Limit {
 		c := throttle.Claim{}
@@ -191,8 +192,8 @@ func openWindow(l throttle.Limiter, refused throttle.Decision) {
 	}
 }
 
-// compareLog has nothing to compare with where refused claims count: the trace does
-// not say when they have left.
+// compareLog compares only the remaining units if rejected claims count: the trace does not
+// state when they expire.
 func compareLog(t *result, p algorithmParams, op algorithmOp, d throttle.Decision) {
 	if p.RecordRejected {
 		expect(t, "remaining", max(op.Slack.floor(), 0), d.Remaining)
@@ -201,8 +202,9 @@ func compareLog(t *result, p algorithmParams, op algorithmOp, d throttle.Decisio
 	compareBucket(t, p, op, d)
 }
 
-// compareQueue compares when the last unit leaves, and how many are in line then. One
-// unit more than wait can be in the queue that serves at once: it is being served.
+// compareQueue compares the time at which the last unit leaves, and the length of the queue
+// at that time. A queue that serves units immediately can hold one unit more than can wait:
+// the one that is being served.
 func compareQueue(t *result, p algorithmParams, op algorithmOp, d throttle.Decision) {
 	if op.Allowed && op.Wait != nil {
 		expect(t, "wait", op.Wait.seconds(), d.Wait)

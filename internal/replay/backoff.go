@@ -14,13 +14,13 @@ import (
 	"github.com/heed-go/heed/quota/headers"
 )
 
-// A backoffTrace is a sequence of delays of another library, the bounds between
-// which it draws them, or how it reads a Retry-After.
+// A backoffTrace is a sequence of delays of another library, the bounds of its random
+// delays, or its interpretation of Retry-After.
 //
-// Meant to differ: theirs computes in float64, which above 2^53 nanoseconds is all
-// that is compared. A Retry-After that is no sequence of digits, or one of so many
-// that it overflows or may be a date, is read as each sees fit; what differs there is
-// waived.
+// Intended differences: the other library computes in float64, so values above 2^53
+// nanoseconds are compared only to that precision. A Retry-After that is not a sequence of
+// digits, or has so many digits that it overflows or may be a date, may be interpreted
+// differently; these differences are waived.
 type backoffTrace struct {
 	Kind   string
 	Params struct {
@@ -41,7 +41,7 @@ type backoffTrace struct {
 	Max []int64 `json:"max_ns"`
 }
 
-// A policyMaker makes a policy that draws with random.
+// A policyMaker returns a policy that uses random.
 type policyMaker func(random func() float64) backoff.Policy
 
 func replayBackoff(line []byte, t *result) error {
@@ -70,8 +70,8 @@ func replayBackoff(line []byte, t *result) error {
 	return nil
 }
 
-// doubling is the policy of exp2_capped. There a least delay of 0 is none; here a Base
-// of 0 is the default.
+// doubling is the policy of exp2_capped. A minimum delay of 0 means none in the trace; here
+// a Base of 0 means the default.
 func (s *backoffTrace) doubling() backoff.Policy {
 	if s.Params.Min == 0 {
 		return backoff.Constant(0)
@@ -86,7 +86,7 @@ func (s *backoffTrace) compareDoubling(t *result) {
 	}
 }
 
-// compareStop replays a clock that moves by each delay; -1 is the end.
+// compareStop replays a clock that advances by each delay; -1 is the end.
 func (s *backoffTrace) compareStop(t *result) {
 	p := s.Params
 	clk := &clock{now: time.Unix(0, 0)}
@@ -103,7 +103,7 @@ func (s *backoffTrace) compareStop(t *result) {
 	}
 }
 
-// plusMinus caps the end of the range where theirs caps its middle.
+// plusMinus limits the end of the range, where the other library limits its middle.
 func (s *backoffTrace) plusMinus() policyMaker {
 	p := s.Params
 	return func(random func() float64) backoff.Policy {
@@ -114,7 +114,8 @@ func (s *backoffTrace) plusMinus() policyMaker {
 	}
 }
 
-// linearJitter is attempt times a draw from [min, max]: a Linear around their middle.
+// linearJitter is the attempt times a random number in [min, max]: a Linear policy around
+// their mean.
 func (s *backoffTrace) linearJitter() policyMaker {
 	low, high := s.Params.Min, s.Params.Max
 	return func(random func() float64) backoff.Policy {
@@ -126,7 +127,8 @@ func (s *backoffTrace) linearJitter() policyMaker {
 	}
 }
 
-// compareDraws compares the extremes of each delay and some draws with the bounds.
+// compareDraws compares the extremes of each delay, and some random delays, with the
+// bounds.
 func (s *backoffTrace) compareDraws(t *result, policy policyMaker) {
 	rng := rand.New(rand.NewPCG(11, 12))
 	extremes := []float64{0, 1 - 0x1p-53}
@@ -145,8 +147,8 @@ func (s *backoffTrace) compareDraws(t *result, policy policyMaker) {
 	}
 }
 
-// compareRetryAfter compares the wait that an answer asks for, which is that of the policy
-// if it asks for none.
+// compareRetryAfter compares the wait that a response requests. If it requests none, the
+// policy determines the wait.
 func (s *backoffTrace) compareRetryAfter(t *result) {
 	p := s.Params
 	got := s.doubling().Delay(p.Attempt+1, 0)

@@ -14,11 +14,11 @@ import (
 
 // A guava is a scenario of Guava's RateLimiter.
 //
-// Meant to differ: theirs cuts to whole microseconds whatever lands on the clock, ours
-// rounds up to nanoseconds, so that waits may be as far apart as the trace says. Waived
-// are scenarios in which the cutting decided an answer (ideal_flips), and those without
-// such figures: an infinite rate or one of next to nothing, and a warm-up of 0, after
-// which theirs never limits again.
+// Intended differences: Guava truncates times to whole microseconds and our limiters round
+// up to nanoseconds, so waits may differ by the amount stated in the trace. Waived are
+// scenarios in which the truncation determined a decision (ideal_flips), and those without
+// these figures: an infinite or extremely low rate, and a warm-up of 0, after which Guava
+// never limits again.
 type guava struct {
 	Rate       decimal `json:"permitsPerSecond"`
 	WarmUp     float64 `json:"warmup_ms"`
@@ -35,8 +35,8 @@ type guavaOp struct {
 	At      int64 `json:"at_us"`
 	N       int64
 	Timeout int64           `json:"timeout_us"`
-	Arg     json.RawMessage // of setRate: a decimal
-	Result  json.RawMessage // of tryAcquire a bool, else microseconds
+	Arg     json.RawMessage // of setRate: a decimal number
+	Result  json.RawMessage // of tryAcquire a boolean, otherwise microseconds
 	Wait    float64         `json:"wait_us"`
 }
 
@@ -76,12 +76,12 @@ func (s *guava) limiter(m *Limiters, clk throttle.Clock) throttle.Limiter {
 	return m.Bursty(warmup.BurstyConfig{Limit: s.Rate.steady(), MaxBurst: maxBurst}, clk)
 }
 
-// A limitSetter limiter can be given another rate.
+// A limitSetter is a limiter whose rate can be changed.
 type limitSetter interface {
 	SetLimit(throttle.Limit) error
 }
 
-// supports reports whether l can do all that s asks for.
+// supports reports whether l supports all operations of s.
 func (s *guava) supports(l throttle.Limiter) bool {
 	_, changes := l.(limitSetter)
 	return changes || !slices.ContainsFunc(s.Ops, func(op guavaOp) bool { return op.Op == "setRate" })
@@ -119,8 +119,9 @@ func (op guavaOp) replay(t *result, l throttle.Limiter, tolerance float64) error
 	return nil
 }
 
-// steady returns the limit of d units a second without a burst, or the nearest that
-// there can be: as many as come in as long as a Limit can say, in powers of ten.
+// steady returns the limit of d units per second without a burst, or the nearest valid
+// limit. Per is the largest power of ten of seconds, up to 10^9, for which Count is less
+// than 2^53.
 func (d decimal) steady() throttle.Limit {
 	per := 1e9 // seconds
 	for per > 1 && float64(d)*per >= 1<<53 {

@@ -8,8 +8,8 @@ import (
 	"github.com/heed-go/heed/warmup"
 )
 
-// Limiters make what traces are played against. Where one returns nil there is no such
-// limiter, and the scenario is left out.
+// Limiters holds constructors of the limiters that traces are replayed with. If one returns
+// nil, there is no such limiter and the scenario is skipped.
 type Limiters struct {
 	TokenBucket    func(throttle.Limit, throttle.Clock) throttle.Limiter
 	RefillBucket   func(throttle.RefillBucketConfig, throttle.Clock) throttle.Limiter
@@ -23,11 +23,11 @@ type Limiters struct {
 	WarmUp         func(warmup.Config, throttle.Clock) throttle.Limiter
 	Bursty         func(warmup.BurstyConfig, throttle.Clock) throttle.Limiter
 
-	// Unit is what waits of refusals are rounded up to; 0: nanoseconds.
+	// Unit is the unit to which waits of rejections are rounded up. Zero means nanoseconds.
 	Unit time.Duration
 }
 
-// InMemory are the limiters of packages throttle and warmup.
+// InMemory holds the limiters of packages throttle and warmup.
 var InMemory = Limiters{
 	TokenBucket: func(l throttle.Limit, c throttle.Clock) throttle.Limiter { return throttle.NewTokenBucket(l, c) },
 	RefillBucket: func(r throttle.RefillBucketConfig, c throttle.Clock) throttle.Limiter {
@@ -56,10 +56,10 @@ var InMemory = Limiters{
 	Bursty: func(b warmup.BurstyConfig, c throttle.Clock) throttle.Limiter { return warmup.NewBursty(b, c) },
 }
 
-// errNoLimiter is for a scenario that needs a limiter which there is not.
+// errNoLimiter is returned for a scenario whose limiter is not available.
 var errNoLimiter = errors.New("no such limiter")
 
-// roundUp returns d as the wait of a refusal.
+// roundUp returns d rounded up as the wait of a rejection.
 func (l *Limiters) roundUp(d time.Duration) time.Duration {
 	if l.Unit <= 1 || d > throttle.Forever-l.Unit {
 		return d

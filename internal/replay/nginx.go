@@ -8,11 +8,11 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// An nginx is a scenario of limit_req: the answers must be equal, to the millisecond
-// and to the last truncation.
+// An nginx is a scenario of limit_req: the decisions must be equal to the millisecond,
+// including all truncations.
 //
-// Meant to differ: nginx believes a clock that steps back by more than a minute. What
-// differs from there on is waived.
+// Intended differences: nginx accepts a clock that steps back by more than a minute.
+// Differences after such a step are waived.
 type nginx struct {
 	Milli int64 `json:"rate_milli"`
 	Burst int64

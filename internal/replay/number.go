@@ -21,7 +21,8 @@ func (r *rational) UnmarshalText(text []byte) error {
 
 // floor returns r rounded down.
 func (r *rational) floor() int64 {
-	return new(big.Int).Div(r.Num(), r.Denom()).Int64() // Euclidean: the denominator is positive
+	// Euclidean division rounds down, because the denominator is positive
+	return new(big.Int).Div(r.Num(), r.Denom()).Int64()
 }
 
 // seconds returns r seconds, rounded up to whole nanoseconds.
@@ -31,7 +32,7 @@ func (r *rational) seconds() time.Duration {
 	return time.Duration(-ns.floor())
 }
 
-// perSecond returns the limit of r units a second.
+// perSecond returns the limit of r units per second.
 func (r *rational) perSecond(burst int64) throttle.Limit {
 	return throttle.Limit{Count: r.Num().Int64(), Per: time.Duration(r.Denom().Int64()) * time.Second, Burst: burst}
 }
@@ -50,9 +51,9 @@ func (d *decimal) UnmarshalJSON(text []byte) error {
 
 func (d decimal) infinite() bool { return math.IsInf(float64(d), 1) }
 
-// perSecond returns the limit of d units a second. Rates in traces have up to three
-// decimals, or are one in so many nanoseconds. What is slower than a Limit can be is
-// as slow as one can be, or as good as never.
+// perSecond returns the limit of d units per second. Rates in traces have up to three
+// decimals, or are one unit in a number of nanoseconds. A lower rate becomes burst units in
+// farFuture.
 func (d decimal) perSecond(burst int64) throttle.Limit {
 	l := throttle.Limit{Count: int64(math.Round(float64(d) * 1000)), Per: 1000 * time.Second, Burst: burst}
 	if float64(d)*1000 != math.Trunc(float64(d)*1000) && math.Abs(float64(l.Count)/1000-float64(d)) > 1e-12*float64(d) {
@@ -67,10 +68,10 @@ func (d decimal) perSecond(burst int64) throttle.Limit {
 	return l
 }
 
-// farFuture is as good as never: longer than any trace.
+// farFuture is longer than any trace.
 const farFuture = 36 * 365 * 24 * time.Hour
 
-// A clock shows the time it was set to.
+// A clock returns the time that it was set to.
 type clock struct{ now time.Time }
 
 func (c *clock) Now() time.Time                       { return c.now }

@@ -11,14 +11,15 @@ import (
 )
 
 // A rateTrace is a scenario of golang.org/x/time/rate, replayed with a rate.Limiter of a
-// LeakyBucket whose queue has no end.
+// LeakyBucket with an unlimited queue.
 //
-// Meant to differ, and waived: scenarios in which a float64 decided (ideal_flips),
-// in which time goes back and is credited twice (time_goes_back), or in which a
-// reservation is cancelled twice and gives back twice (cancels_twice). Also waived is
-// what follows two more quirks, which the operations themselves show: a negative
-// number of events, which theirs adds to the bucket and a Limiter refuses; and a
-// cancel while theirs has forgotten who stands last in line: see peerQueue.
+// Intended differences, which are waived: scenarios in which the rounding of float64
+// determined a decision (ideal_flips), in which time goes back and is credited twice
+// (time_goes_back), or in which a reservation is cancelled twice and returns its tokens
+// twice (cancels_twice). Also waived are the differences after two further peculiarities,
+// which the operations show: a negative number of events, which x/time/rate adds to the
+// bucket and a Limiter rejects; and a cancel while x/time/rate does not know the last
+// reservation of its queue: see peerQueue.
 type rateTrace struct {
 	Limit        decimal
 	Burst        int64
@@ -37,7 +38,7 @@ type rateOp struct {
 	Delay  int64 `json:"delay_ns"` // -1: none
 	Limit  decimal
 	Burst  int64
-	Tokens float64 // after it
+	Tokens float64 // after the operation
 }
 
 func replayRate(line []byte, t *result) error {
@@ -76,8 +77,8 @@ func replayRate(line []byte, t *result) error {
 	return nil
 }
 
-// compare compares the delay of a booking. Theirs are cut to nanoseconds, ours
-// rounded up. What is not for years may as well be refused.
+// compare compares the delay of a reservation. Delays of x/time/rate are truncated to
+// nanoseconds, ours are rounded up. A reservation that acts in years may also be rejected.
 func (op rateOp) compare(t *result, b reservation, rounding float64) {
 	if op.OK && op.Delay == math.MaxInt64 {
 		if b.ok && b.actAt-op.T < int64(365*24*time.Hour) {
@@ -90,16 +91,16 @@ func (op rateOp) compare(t *result, b reservation, rounding float64) {
 	}
 }
 
-// A peerLimiter is a LeakyBucket with what only x/time/rate has: limits without end,
-// bursts of 0, and claims of 0 events.
+// A peerLimiter is a LeakyBucket with the features that only x/time/rate has: infinite
+// limits, bursts of 0, and claims of 0 events.
 type peerLimiter struct {
 	clk            clock
-	cancels        float64 // how many there were: in each, theirs rounds three instants
+	cancels        float64 // number of cancels: in each of them x/time/rate rounds three instants
 	bucket         *throttle.LeakyBucket
 	waiter         *rate.Limiter
 	limit          decimal
 	burst          int64
-	unlimitedSince int64 // since when the limit has no end
+	unlimitedSince int64 // time since which the limit is infinite
 }
 
 // A reservation is a granted claim.
@@ -115,13 +116,13 @@ func newPeerLimiter(limit decimal, burst int64) *peerLimiter {
 	return l
 }
 
-// renew makes a full bucket.
+// renew creates a full bucket.
 func (l *peerLimiter) renew() {
 	l.bucket = throttle.NewLeakyBucket(throttle.LeakyBucketConfig{Limit: l.throttle(), Queue: math.MaxInt64}, &l.clk)
 	l.waiter = &rate.Limiter{Limiter: l.bucket, Clock: &l.clk}
 }
 
-// throttle returns the limit, or the nearest that a Limit can be.
+// throttle returns the limit, or the nearest valid Limit.
 func (l *peerLimiter) throttle() throttle.Limit {
 	if l.limit.infinite() {
 		return decimal(1).perSecond(max(l.burst, 1))
@@ -133,7 +134,7 @@ func (l *peerLimiter) reserve(at, n int64, maxWait time.Duration) reservation {
 	switch {
 	case l.limit.infinite():
 		return reservation{ok: true, actAt: at}
-	case n == 0: // costs nothing, but waits for a debt to be paid
+	case n == 0: // costs nothing, but waits until a debt is paid
 		debt := max(l.dryRun(at).ResetAfter-l.fillTime(), 2) - 2 // both are rounded
 		return reservation{ok: debt <= maxWait, actAt: at + int64(debt)}
 	case l.burst == 0:
@@ -155,7 +156,8 @@ func (l *peerLimiter) reserve(at, n int64, maxWait time.Duration) reservation {
 	}}
 }
 
-// cancel gives back what is booked. As theirs, it leaves alone what has come due.
+// cancel cancels a reservation. Like x/time/rate, it does nothing if the reservation
+// already acts.
 func (l *peerLimiter) cancel(at int64, b reservation) {
 	if b.actAt < at || b.cancel == nil || l.limit.infinite() {
 		return
@@ -164,8 +166,8 @@ func (l *peerLimiter) cancel(at int64, b reservation) {
 	b.cancel(time.Unix(0, at))
 }
 
-// set changes the limit at an instant. Whatever time passes under a limit without end
-// fills the bucket; a burst of 0 empties it.
+// set changes the limit at an instant. Time under an infinite limit fills the bucket; a
+// burst of 0 empties it.
 func (l *peerLimiter) set(at int64, limit decimal, burst int64) {
 	l.clk.now = time.Unix(0, at)
 	oldLimit, oldBurst := l.limit, l.burst
@@ -180,7 +182,7 @@ func (l *peerLimiter) set(at int64, limit decimal, burst int64) {
 		return
 	}
 	if err := l.bucket.SetLimit(l.throttle()); err != nil {
-		panic(err) // l.throttle makes limits that are valid
+		panic(err) // l.throttle returns valid limits
 	}
 	if oldBurst == 0 {
 		l.renew()
@@ -193,25 +195,25 @@ func (l *peerLimiter) dryRun(at int64) throttle.Decision {
 	return d
 }
 
-// fillTime returns how long the bucket takes to fill.
+// fillTime returns the time in which the bucket is filled.
 func (l *peerLimiter) fillTime() time.Duration {
 	return time.Duration(float64(l.burst) / l.perSecond() * 1e9)
 }
 
-// perSecond returns the rate that the bucket has.
+// perSecond returns the rate of the bucket.
 func (l *peerLimiter) perSecond() float64 {
 	t := l.throttle()
 	return float64(t.Count) / t.Per.Seconds()
 }
 
-// tokens returns what is in the bucket, negative if it is in debt.
+// tokens returns the number of tokens in the bucket, which is negative if it is in debt.
 func (l *peerLimiter) tokens(at int64) float64 {
 	return float64(l.burst) - l.dryRun(at).ResetAfter.Seconds()*l.perSecond()
 }
 
-// tolerance is what tokens may be off by: what theirs, as floats, are off by, and what
-// flows in the nanoseconds that a ResetAfter is rounded by.
+// tolerance returns the maximum difference of tokens: the rounding errors of x/time/rate's
+// floats, plus the tokens of the nanoseconds by which ResetAfter is rounded.
 func (l *peerLimiter) tolerance() float64 { return 3e-5 + l.rounding()*1e-9*l.perSecond() }
 
-// rounding returns how many nanoseconds the two may be apart.
+// rounding returns the maximum difference of the two limiters in nanoseconds.
 func (l *peerLimiter) rounding() float64 { return 3 + 3*l.cancels }

@@ -2,36 +2,36 @@ package replay
 
 import "math"
 
-// peerQueue follows what golang.org/x/time/rate knows of its line: when the latest
-// reservation acts. By that it works out how many tokens were reserved after one that
-// is cancelled. It is wrong about it
+// peerQueue tracks what golang.org/x/time/rate stores about its queue: the time at which
+// the latest reservation acts. From that time x/time/rate computes how many tokens were
+// reserved after a reservation that is cancelled. The result is wrong
 //
-//   - where a reservation fills a gap that an earlier cancel has left: it acts before
-//     others that are in line, and counts as the latest all the same. To cancel one of
-//     those others gives back tokens that were never taken, 15 for 1 in one trace;
-//   - where the last in line is cancelled, and the one before it did not wait: the line
+//   - if a reservation fills a gap that an earlier cancel has left: it acts before other
+//     reservations, but is stored as the latest. Cancelling one of the others then returns
+//     tokens that were never taken, 15 for 1 in one trace;
+//   - if the last reservation is cancelled, and the one before it did not wait: the queue
 //     then seems as long as before, and tokens are lost;
-//   - where limit or burst have changed since: the tokens are counted at the former
-//     limit, and what a cut of the burst has forgiven comes back as well.
+//   - if limit or burst have changed since: the tokens are computed with the former limit,
+//     and tokens that were removed by a lower burst are returned as well.
 //
-// Here nothing is forged, or lost for these reasons.
+// Our limiters do not create or lose tokens for these reasons.
 type peerQueue struct {
 	limit   decimal
 	changes int // of limit or burst
 	latest  float64
-	booked  map[int]peerReservation // those that may still be cancelled
+	booked  map[int]peerReservation // reservations that may still be cancelled
 }
 
 // A peerReservation is a reservation of n tokens.
 type peerReservation struct {
 	actAt   float64
 	n       float64
-	per     float64 // nanoseconds for each, at the time
-	changes int     // that there had been
+	per     float64 // nanoseconds per token at the time of the reservation
+	changes int     // number of changes before it
 }
 
-// follow notes an operation. It reports true for a cancel while others stand behind
-// what counts as the latest.
+// follow records an operation. It returns true for a cancel while other reservations are
+// after the one that is stored as the latest.
 func (l *peerQueue) follow(op rateOp) (wrong bool) {
 	now := float64(op.T)
 	switch {

@@ -10,8 +10,8 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// A rateWait is a scenario of callers that wait for golang.org/x/time/rate, with
-// deadlines and cancels. What happens is replayed in the order of its instants.
+// A rateWait is a scenario of callers that wait for golang.org/x/time/rate, with deadlines
+// and cancels. The events are replayed in order of time.
 type rateWait struct {
 	Limit   decimal
 	Burst   int64
@@ -60,14 +60,15 @@ func replayRateWait(line []byte, t *result) error {
 	return nil
 }
 
-// An event is the start of a waiter, or its cancel.
+// An event is the start or the cancel of a waiter.
 type event struct {
 	at     int64
 	waiter int
 	cancel bool
 }
 
-// events returns what happens in order; who comes first in the trace goes first.
+// events returns the events in order of time; events of the same instant are in the order
+// of the trace.
 func events(ws []rateWaiter) []event {
 	var es []event
 	for i, w := range ws {
@@ -80,8 +81,8 @@ func events(ws []rateWaiter) []event {
 	return es
 }
 
-// start asks as WaitN does: first whether it can ever be, then whether anybody still
-// wants it, then for a place before the deadline.
+// start makes a claim as WaitN does: it first checks whether the claim can ever be granted,
+// then whether the context is done, and then reserves before the deadline.
 func (w rateWaiter) start(l *peerLimiter) (result string, b reservation) {
 	b.actAt = w.Start
 	maxWait := throttle.Forever

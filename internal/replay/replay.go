@@ -1,14 +1,13 @@
-// Package replay plays reference traces against our limiters, operation for
-// operation.
+// Package replay replays reference traces with our limiters, operation by operation.
 //
-// A file of traces has one scenario a line, in JSON. What replays a line is found by
-// the fields it has, never by the name of a file or a scenario: see shapes. Each
-// shape has a file here, which says where our answers are meant to differ from those
-// in the trace, and why.
+// A file of traces has one scenario per line, in JSON. The fields of a line determine how
+// it is replayed, never the name of a file or a scenario: see shapes. Each shape has its
+// own file in this package, which states the intended differences between our decisions and
+// those of the trace, with reasons.
 //
-// Where the notes on the traces flag a scenario, because rounding or a quirk of a
-// peer decided an answer in it, it is played all the same. Its differences then
-// count as waived.
+// A scenario may be flagged in the notes on the traces because rounding or a peculiarity of
+// another limiter determined a decision. Such a scenario is replayed as well, and its
+// differences count as waived.
 package replay
 
 import (
@@ -21,26 +20,26 @@ import (
 	"path/filepath"
 )
 
-// A Report says how a file of traces compares.
+// A Report compares our decisions with a file of traces.
 type Report struct {
 	File       string `json:"file"`
 	Scenarios  int    `json:"scenarios"`
 	Ops        int    `json:"ops"`               // operations that were compared
-	Mismatches int    `json:"mismatches"`        // operations with another answer
-	Waived     int    `json:"waived"`            // the same, where the trace's own flags say that they may differ
-	Skipped    int    `json:"skipped,omitempty"` // scenarios for which there is no limiter
+	Mismatches int    `json:"mismatches"`        // operations with a different result
+	Waived     int    `json:"waived"`            // the same, in scenarios that the trace flags as allowed to differ
+	Skipped    int    `json:"skipped,omitempty"` // scenarios without a limiter
 
-	// Differences describes what counts as mismatches, the first of each scenario.
+	// Differences describes the first mismatch of each scenario.
 	Differences []string `json:"-"`
 }
 
 // A shape is a kind of scenario.
 type shape struct {
-	fields []string // which a line has
+	fields []string // fields that a line must have
 	replay func(line []byte, t *result) error
 }
 
-// shapes are all that are known; the first that fits a line replays it.
+// shapes are all known shapes; the first that matches a line replays it.
 var shapes = []shape{
 	{[]string{"algo", "params", "ops"}, replayAlgorithm},
 	{[]string{"period_s", "rate", "burst", "ideal_flips", "ops"}, replayGCRA},
@@ -52,10 +51,11 @@ var shapes = []shape{
 	{[]string{"kind", "params"}, replayBackoff},
 }
 
-// File replays a file in memory. It returns false if that has no scenario of a known shape.
+// File replays a file with limiters in memory. It returns false if the file has no scenario
+// of a known shape.
 func File(path string) (Report, bool, error) { return InMemory.File(path) }
 
-// File replays a file. It returns false if that has no scenario of a known shape.
+// File replays a file. It returns false if the file has no scenario of a known shape.
 func (l *Limiters) File(path string) (Report, bool, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -104,7 +104,7 @@ func (r *Report) add(t result, line int) {
 	}
 }
 
-// shapeOf returns the shape of a line; nil if it is not known.
+// shapeOf returns the shape of a line, or nil if it is unknown.
 func shapeOf(line []byte) (*shape, error) {
 	var has map[string]json.RawMessage
 	if err := json.Unmarshal(line, &has); err != nil {
@@ -132,25 +132,25 @@ type result struct {
 	limiters *Limiters
 
 	ops, mismatches, waived int
-	first                   string // difference that is not waived
-	waive                   bool   // what differs from here on is waived
-	failed                  bool   // the operation at hand has differed
+	first                   string // first difference that is not waived
+	waive                   bool   // further differences are waived
+	failed                  bool   // the current operation has differed
 }
 
-// op begins the next operation, the i-th of a scenario.
+// op begins the next operation of a scenario.
 func (t *result) op() {
 	t.ops++
 	t.failed = false
 }
 
-// expect notes that got differs from want, once for each operation.
+// expect records a difference between got and want, once per operation.
 func expect[T comparable](t *result, name string, want, got T) {
 	if want != got {
 		t.differ("%s: want %v, got %v", name, want, got)
 	}
 }
 
-// near is expect for numbers that may be off by tolerance.
+// near is expect for numbers that may differ by tolerance.
 func near(t *result, name string, want, got, tolerance float64) {
 	if !(want-got <= tolerance && got-want <= tolerance) {
 		t.differ("%s: want %v, got %v", name, want, got)

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A line that differs in one answer is noticed, whatever its shape.
+// A line with one different decision is reported, for every shape.
 func TestFile_reportsMismatches(t *testing.T) {
 	for name, tt := range map[string]struct{ line, right, wrong string }{
 		"algorithm": {
@@ -62,7 +62,7 @@ func TestFile_reportsMismatches(t *testing.T) {
 	}
 }
 
-// What differs in a scenario with a flag counts as waived.
+// Differences in a scenario with a flag are waived.
 func TestFile_waivesByFlags(t *testing.T) {
 	line := `{"limit":10,"burst":1,"ideal_flips":1,"time_goes_back":false,"cancels_twice":false,"ops":[{"op":"allow","t_ns":0,"n":1,"ok":false,"tokens":0}]}`
 	r, _, err := replayText(t, line)

@@ -8,12 +8,13 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// A rolling is a scenario of rolling-rate-limiter: a log of actions with a minimum
-// gap, in which refused ones count.
+// A rolling is a scenario of rolling-rate-limiter: a log of actions with a minimum gap, in
+// which rejected actions count.
 //
-// Theirs says after each action when the next one is allowed. Here that is what a
-// look says: a dry run. Their look goes further and says when the one after it would
-// be; to compare, it is taken, on a limiter that has seen the same actions.
+// After each action the other library returns the time until the next one is allowed. Here
+// a dry run returns that time. A dry run of the other library returns the time until the
+// action after the next one; to compare it, the next action is taken on a limiter with the
+// same log.
 type rolling struct {
 	Interval int64 `json:"interval_ms"`
 	Max      int64
@@ -56,7 +57,7 @@ func replayRolling(line []byte, t *result) error {
 	return nil
 }
 
-// log returns a limiter that has seen actions at ts.
+// log returns a limiter with actions at ts.
 func (s *rolling) log(t *result, ts []int64) throttle.Limiter {
 	l := t.limiters.SlidingLog(throttle.SlidingLogConfig{
 		Limit:        throttle.Limit{Count: s.Max, Per: time.Duration(s.Interval) * time.Millisecond},
@@ -81,7 +82,7 @@ func (op rollingOp) compare(t *result, l throttle.Limiter) {
 	}
 }
 
-// dryRun returns what a claim at t would get.
+// dryRun returns the decision on a claim at t.
 func dryRun(l throttle.Limiter, t int64) throttle.Decision {
 	d, _ := l.Reserve(context.Background(), throttle.Claim{Now: time.UnixMicro(t), DryRun: true})
 	return d

@@ -52,7 +52,8 @@ type Item struct {
 	n      int
 }
 
-// Param returns the last value of parameter key, as RFC 9651 requires, and whether there is one.
+// Param returns the last value of the parameter key, as RFC 9651 requires, and whether
+// there is one.
 func (it *Item) Param(key string) (Value, bool) {
 	for i := it.n - 1; i >= 0; i-- {
 		if it.params[i].Key == key {
@@ -99,7 +100,7 @@ func (r *Parser) Next(it *Item) bool {
 	return true
 }
 
-// separator steps over what separates members; a comma at the end is a mistake.
+// separator skips the separator of two members. A comma at the end is a syntax error.
 func (r *Parser) separator() bool {
 	r.skip(" \t")
 	if r.pos == len(r.s) {
@@ -143,7 +144,7 @@ func (r *Parser) parameters(it *Item) bool {
 	return true
 }
 
-// value reads a bare item.
+// value parses a bare item.
 func (r *Parser) value() (Value, bool) {
 	switch c := r.peek(); {
 	case c == '"':
@@ -180,7 +181,7 @@ func (r *Parser) string() (Value, bool) {
 	return Value{}, false
 }
 
-// number reads up to 15 digits, or up to 12 with up to 3 behind a point.
+// number parses up to 15 digits, or up to 12 digits followed by a point and up to 3 digits.
 func (r *Parser) number() (Value, bool) {
 	start := r.pos
 	if r.peek() == '-' {
@@ -226,7 +227,7 @@ func (r *Parser) digits() int {
 	return n
 }
 
-// take reads a word of bytes that pass rest, the first of which passes first.
+// take reads a word whose first byte satisfies first and whose other bytes satisfy rest.
 func (r *Parser) take(first, rest func(byte) bool) string {
 	if !first(r.peek()) {
 		return ""
@@ -269,7 +270,7 @@ func isDigit(c byte) bool { return c >= '0' && c <= '9' }
 
 func isLetter(c byte) bool { return c|0x20 >= 'a' && c|0x20 <= 'z' }
 
-// countPrefix returns how many bytes at the start of s pass ok.
+// countPrefix returns the number of bytes at the start of s for which ok returns true.
 func countPrefix(s string, ok func(byte) bool) int {
 	n := 0
 	for n < len(s) && ok(s[n]) {

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// formatList writes a list of items in one spelling, whoever read it.
+// formatList returns a list of items in canonical form, for comparison with another parser.
 func formatList(s string, lenient bool) (string, bool) {
 	r := NewParser(s, lenient)
 	var it Item
@@ -49,8 +49,9 @@ func formatValue(v Value) string {
 	return fmt.Sprintf("%d %s", v.Kind, v.Text)
 }
 
-// referenceList writes the same with another reader. ok is false if the field is void, and
-// known is false if it holds kinds of items that ours leaves out.
+// referenceList returns the result of another parser in the same form. ok is false if the
+// field is invalid, and known is false if it contains kinds of items that our parser does
+// not support.
 func referenceList(s string) (out string, ok, known bool) {
 	list, err := httpsfv.UnmarshalList([]string{s})
 	if err != nil {
@@ -117,7 +118,7 @@ func FuzzStructuredField(f *testing.F) {
 		formatList(s, true)
 		want, ok, known := referenceList(s)
 		if !known || strings.Contains(s, ":") {
-			return // kinds that ours leaves out; byte sequences, which ours does not decode
+			return // kinds that our parser does not support, and byte sequences, which it does not decode
 		}
 		got, gotOK := formatList(s, false)
 		if gotOK != ok || ok && got != want {

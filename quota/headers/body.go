@@ -8,19 +8,21 @@ import (
 	"time"
 )
 
-// Some APIs state only in the body that they refuse: GraphQL and Slack inside a 200, GitHub's
-// secondary limit in a 403, DynamoDB in a 400. Telegram and Google state the delay there.
+// Some APIs state a rejection only in the body: GraphQL and Slack in a 200, GitHub's
+// secondary limit in a 403, DynamoDB in a 400. Telegram and Google state the delay in the
+// body.
 
 // maxPeek is the number of bytes of a body that are read.
 const maxPeek = 8 << 10
 
-// ReadBody adds to rep what the first bytes of a body state: that the response is a refusal,
-// until when, and what is left. rep is what Parse returned for the same response. At most 8 KiB
-// are read, and a truncated body is read as far as it goes.
+// ReadBody adds to rep what the first bytes of a body state: that the response is a
+// rejection, until when, and what is left. rep is the result of Parse for the same
+// response. At most 8 KiB are read, and a truncated body is read as far as possible.
 //
-// Error codes at known places make a 403, 429 or 503 a refusal. Phrases do so on 429 and 503
-// only, since other errors may speak of rate limits and be about something else. On every
-// other status only the ErrorCodes of the host's Provider count, and inside a 200 the codes of errors.
+// Error codes in known members make a 403, 429 or 503 a rejection. Phrases do so only on
+// 429 and 503, because the text of other errors may mention rate limits without being a
+// rejection. On any other status only the ErrorCodes of the host's Provider count, and in a
+// 200 only the codes of errors.
 func (r *Reader) ReadBody(status int, h http.Header, peek []byte, rep *Report) {
 	defer rep.resolve(status)
 	peek = peek[:min(len(peek), maxPeek)]
@@ -41,38 +43,39 @@ func (r *Reader) ReadBody(status int, h http.Header, peek []byte, rep *Report) {
 	b.addTo(rep)
 }
 
-// A bodyParser walks through a body and notes what is about limits.
+// A bodyParser reads a body and collects what is about limits.
 type bodyParser struct {
 	json     *json.Decoder
 	status   int
-	provider *Provider // what is known about the host; nil: nothing
+	provider *Provider // properties of the host; nil: none
 
 	throttled, permanent, global bool
-	githubSecondary              bool // the words of GitHub's secondary limit
+	githubSecondary              bool // the text of GitHub's secondary limit
 	hasDelay                     bool
 	delay                        time.Duration
 	cost                         shopifyCost
 	violated                     []string
 }
 
-// shopifyCost is the throttleStatus of Shopify's GraphQL.
+// shopifyCost is the throttleStatus of Shopify's GraphQL API.
 type shopifyCost struct{ maximum, available, rate decimal }
 
-// A jsonContext says where a JSON value stands.
+// A jsonContext is the position of a JSON value.
 type jsonContext struct {
 	key        string // of the innermost object
-	inError    bool   // inside of what reports an error
-	atCodePath bool   // at the top, or inside of objects that APIs put error codes into
+	inError    bool   // inside a member that reports an error
+	atCodePath bool   // at the top level, or inside objects in which APIs put error codes
 }
 
-// githubSecondaryWait is how long GitHub documents to wait after its secondary limit has refused
-// a request without a header that says until when.
+// githubSecondaryWait is the delay that GitHub documents for a rejection by its secondary
+// limit without a header that states a delay.
 const githubSecondaryWait = time.Minute
 
-// maxDepth is the number of levels of JSON that are read.
+// maxDepth is the maximum number of nested levels of JSON that are read.
 const maxDepth = 12
 
-// value reads one JSON value, that of m. It returns false at the end or at a mistake.
+// value reads one JSON value at position m. It returns false at the end of the body or at a
+// syntax error.
 func (b *bodyParser) value(m jsonContext, depth int) bool {
 	t, err := b.json.Token()
 	if err != nil || depth > maxDepth {
@@ -114,8 +117,8 @@ func (b *bodyParser) members(object bool, m jsonContext, depth int) bool {
 	return err == nil
 }
 
-// mayHoldCode reports whether key is a member that APIs put error codes into. "" is that of
-// an array at the top.
+// mayHoldCode reports whether APIs put error codes into a member named key. The key "" is
+// that of an array at the top level.
 func mayHoldCode(key string) bool {
 	switch key {
 	case "", "error", "errors", "Error", "Errors", "extensions", "details", "detail", "fault":
@@ -124,7 +127,7 @@ func mayHoldCode(key string) bool {
 	return false
 }
 
-// isCodeKey reports whether key is that of an error code.
+// isCodeKey reports whether key is the name of a member that is an error code.
 func isCodeKey(key string) bool {
 	switch key {
 	case "type", "code", "error", "reason", "status", "errorCode", "error_code", "errorcode", "__type", "Code":
@@ -133,8 +136,8 @@ func isCodeKey(key string) bool {
 	return false
 }
 
-// string reads a string. In a success only the code of an error counts, since anything else
-// may be data.
+// string reads a string. In a success only the code of an error counts, because other
+// strings may be data.
 func (b *bodyParser) string(m jsonContext, depth int, s string) {
 	switch {
 	case m.key == "retryDelay":
@@ -193,7 +196,7 @@ func (b *bodyParser) addDelay(d time.Duration) {
 	b.delay, b.hasDelay = max(b.delay, d), true
 }
 
-// addTo adds what was found to rep.
+// addTo adds the results to rep.
 func (b *bodyParser) addTo(rep *Report) {
 	rep.Violated = append(rep.Violated, b.violated...)
 	rep.Throttled = rep.Throttled || b.throttled
@@ -224,8 +227,8 @@ func (b *bodyParser) addCost(rep *Report) {
 	})
 }
 
-// scanText searches prose and XML for phrases that make a 429 or 503 a refusal in its own words.
-// GitHub's names for its secondary limit count on 403, too.
+// scanText searches prose and XML for phrases that make a 429 or 503 an explicit rejection.
+// The names of GitHub's secondary limit count on 403 as well.
 func (b *bodyParser) scanText(s string) {
 	switch b.status {
 	case http.StatusForbidden, http.StatusTooManyRequests, http.StatusServiceUnavailable:
@@ -248,14 +251,14 @@ func (b *bodyParser) scanText(s string) {
 	}
 }
 
-// throttlePhrases are in lower case.
+// throttlePhrases are phrases of rejections, in lower case.
 var throttlePhrases = []string{
 	"rate limit exceeded", "exceeded the rate limit", "exceeded your rate limit",
 	"exceeded rate limit", "rate limit reached", "rate limited", "rate-limited", "ratelimited", "rate_limit", "ratelimitexceeded",
 	"abuse detection", "too many requests", "request_limit_exceeded", "slowdown", "slow down", "throttl",
 }
 
-// scanProviderCodes searches XML and prose for one of the codes of the host.
+// scanProviderCodes searches XML and prose for one of the error codes of the host.
 func (b *bodyParser) scanProviderCodes(s string) {
 	if b.provider == nil || len(b.provider.ErrorCodes) == 0 {
 		return
@@ -269,8 +272,8 @@ func (b *bodyParser) scanProviderCodes(s string) {
 	}
 }
 
-// hasErrorCode reports whether code is one of those that v refuses with. What stands before a #
-// does not count: com.amazonaws.dynamodb.v20120810#ThrottlingException.
+// hasErrorCode reports whether code is one of the ErrorCodes of p. The part before a # is
+// ignored: com.amazonaws.dynamodb.v20120810#ThrottlingException.
 func (p *Provider) hasErrorCode(code string) bool {
 	if p == nil {
 		return false
@@ -284,11 +287,12 @@ func (p *Provider) hasErrorCode(code string) bool {
 	return false
 }
 
-// problemTypePrefix is what the URIs of problem types begin with (RFC 9457).
+// problemTypePrefix is the common prefix of the URIs of problem types (RFC 9457).
 const problemTypePrefix = "https://iana.org/assignments/http-problem-types#"
 
-// isThrottleCode reports whether an error code states that a limit refused the request: it is a
-// problem type of draft-ietf-httpapi-ratelimit-headers, or its letters are those of a known code.
+// isThrottleCode reports whether an error code states that a limit rejected the request: it
+// is a problem type of draft-ietf-httpapi-ratelimit-headers, or its letters are those of a
+// known code.
 func isThrottleCode(code string) bool {
 	if kind, ok := strings.CutPrefix(code, problemTypePrefix); ok {
 		return kind == "quota-exceeded" || kind == "temporary-reduced-capacity" || kind == "abnormal-usage-detected"
@@ -304,8 +308,8 @@ func isThrottleCode(code string) bool {
 	return false
 }
 
-// isPermanentCode reports whether an error code states a refusal that waiting does not cure: the
-// account has no money left, or is suspended.
+// isPermanentCode reports whether an error code states a rejection that waiting does not
+// resolve: the account has no money left, or is suspended.
 func isPermanentCode(code string) bool {
 	switch lettersOf(code) {
 	case "insufficientquota", "insufficientbalance", "insufficientcredits", "insufficientfunds", "creditbalancetoolow",
@@ -318,7 +322,8 @@ func isPermanentCode(code string) bool {
 	return false
 }
 
-// lettersOf returns the letters of a code in lower case; "" for what is too long to be one.
+// lettersOf returns the letters of a code in lower case, or "" if the text is too long to
+// be a code.
 func lettersOf(code string) string {
 	if len(code) > maxNameLen {
 		return ""

@@ -32,7 +32,8 @@ func TestReadBody_findsThrottlingAndDelays(t *testing.T) {
 		{"Google 403", 403, `{"error":{"errors":[{"reason":"rateLimitExceeded"}],"code":403}}`, "refused"},
 		{"Google 403 other", 403, `{"error":{"errors":[{"reason":"forbidden"}],"code":403}}`, ""},
 		{"GitHub secondary", 403, `{"message":"You have exceeded a secondary rate limit. Please wait"}`, "refused"},
-		// Issue 12.15: on a 400 only a row of the host decides; this one has no host.
+		// Issue 12.15: on a 400 only the Provider of the host decides; this case has no
+		// host.
 		{"DynamoDB, host unknown", 400, `{"__type":"com.amazonaws.dynamodb.v20120810#ProvisionedThroughputExceededException"}`, ""},
 		{"S3", 503, `<?xml version="1.0"?><Error><Code>SlowDown</Code></Error>`, "refused"},
 		{"outage", 503, `<html>we will be back</html>`, ""},
@@ -60,7 +61,7 @@ func TestReadBody_callsReaderBody(t *testing.T) {
 	require.True(t, rep.Throttled)
 }
 
-// A word about limits in an error that is about something else is no refusal.
+// The words of a limit in an error about something else do not make it a rejection.
 func TestReadBody_ignoresUnrelatedErrors(t *testing.T) {
 	for _, c := range []struct {
 		status int
@@ -87,7 +88,7 @@ func TestReadBody_ignoresUnrelatedErrors(t *testing.T) {
 	}
 }
 
-// On other statuses the codes that a row has for the host decide.
+// On other statuses the ErrorCodes of the host's Provider decide.
 func TestReadBody_usesProviderErrorCodes(t *testing.T) {
 	r := Reader{Hosts: map[string]Provider{"api.test": {ErrorCodes: []string{"QuotaPerSecond"}}}}
 	for _, c := range []struct {

@@ -10,11 +10,12 @@ import (
 	"github.com/heed-go/heed/internal/sfv"
 )
 
-// A header that names no field tells a whole limit in its value: as structured
-// field, as key=value, as JSON; or it is the limit itself beside a -Remaining.
+// A header whose name contains no field states a complete limit in its value: as a
+// structured field, as key=value pairs, or as JSON. Otherwise the value is the limit, next
+// to a -Remaining header.
 
-// readComposite reads such a value. It returns false if the rest of the group is still
-// to be read.
+// readComposite reads such a value. It returns false if the remaining fields of the group
+// must still be read.
 func (p *parser) readComposite(g *headerGroup, s *headerValue, l *builders) bool {
 	v := trimBlanks(s.value)
 	switch {
@@ -35,8 +36,9 @@ func (p *parser) readComposite(g *headerGroup, s *headerValue, l *builders) bool
 	return false
 }
 
-// readStructured reads RateLimit as of draft-08: a list of "name";r=50;t=30. A mistake anywhere voids
-// all of it, and so does a number that is no integer, or negative.
+// readStructured reads RateLimit as of draft-08: a list of "name";r=50;t=30. A syntax error
+// anywhere invalidates the whole value, and so does a number that is negative or not an
+// integer.
 func (p *parser) readStructured(v string, l *builders) bool {
 	r := sfv.NewParser(v, true)
 	var it sfv.Item
@@ -74,8 +76,8 @@ func (p *parser) readStructured(v string, l *builders) bool {
 	return n > 0
 }
 
-// readPairs reads key=value, as of draft-07 and as vendors have it. A key that
-// comes again begins another limit.
+// readPairs reads key=value pairs, as of draft-07 and of vendors. A repeated key begins
+// another limit.
 func (p *parser) readPairs(g *headerGroup, v string, l *builders) bool {
 	start := limitBuilder{header: g.firstHeader, qualifierHash: g.qualifierHash}
 	start.Unit, start.Window = g.unit, g.window
@@ -115,7 +117,8 @@ func (p *parser) readPairs(g *headerGroup, v string, l *builders) bool {
 	return added
 }
 
-// setPair sets one field of d. A key that is no field names a limit of its own, used/limit.
+// setPair sets one field of d. A key that is not a field names a separate limit with the
+// value used/limit.
 func (p *parser) setPair(d *limitBuilder, m nameInfo, key, value string) {
 	value = strings.Trim(value, `"`)
 	n, isNumber := parseDecimal(value)
@@ -149,8 +152,8 @@ func (p *parser) setPair(d *limitBuilder, m nameInfo, key, value string) {
 	}
 }
 
-// readJSON reads a flat object, as Basecamp had it: its keys are the words that
-// header names are made of.
+// readJSON reads a flat object, as Basecamp sent it. Its keys consist of the words of
+// header names.
 func (p *parser) readJSON(g *headerGroup, v string, l *builders) bool {
 	var object map[string]json.RawMessage
 	if json.Unmarshal([]byte(v), &object) != nil {
@@ -174,21 +177,21 @@ func (p *parser) readJSON(g *headerGroup, v string, l *builders) bool {
 	return true
 }
 
-// A policy is what RateLimit-Policy says of one limit: "name";q=100;w=60 since
+// A policy is what RateLimit-Policy states about one limit: "name";q=100;w=60 since
 // draft-08, 100;w=60 before.
 type policy struct {
 	name    string
 	unit    string
 	limit   int64
 	window  time.Duration
-	applied bool // it completed a limit
+	applied bool // it was applied to a limit
 
 	partition string
 }
 
-// applyPolicies gives each limit its policy. Policies with a name that no limit
-// has are limits of their own, of which the state is not told; without names they
-// are comments, save where nothing else is said.
+// applyPolicies applies each policy to its limit. A policy whose name no limit has becomes
+// a limit without a state. Policies without names are ignored if they match no limit,
+// unless the response states nothing else.
 func (p *parser) applyPolicies(l *builders) {
 	for i := range l.policies {
 		var all [maxEntries]policy
@@ -213,8 +216,9 @@ func (q *policy) builder() limitBuilder {
 	return d
 }
 
-// applyPolicy looks for the limit that q, one of n policies, is about: the one with its name; else,
-// where one of the two has no name, the one of its size, or the only one.
+// applyPolicy finds the limit that q, one of n policies, describes, and completes it: the
+// limit with the same name; otherwise, if one of the two has no name, the limit of the same
+// size, or the only limit.
 func (l *builders) applyPolicy(q *policy, n int) {
 	for i := range l.limits {
 		if d := &l.limits[i]; q.name != "" && d.Name == q.name && q.samePartition(d) {
@@ -234,12 +238,12 @@ func (l *builders) applyPolicy(q *policy, n int) {
 	}
 }
 
-// mayApply reports whether q can be about d, going by the names: one of the two has none.
+// mayApply reports whether the names allow that q describes d: one of the two has no name.
 func (q *policy) mayApply(d *limitBuilder) bool {
 	return (q.name == "" || d.Name == "") && q.samePartition(d)
 }
 
-// samePartition reports whether q and d are not about different partitions.
+// samePartition reports whether q and d are of the same partition, or one of them has none.
 func (q *policy) samePartition(d *limitBuilder) bool {
 	return q.partition == "" || d.PartitionKey == "" || q.partition == d.PartitionKey
 }
@@ -261,8 +265,8 @@ func (d *limitBuilder) applyPolicy(q *policy) {
 	}
 }
 
-// parsePolicies reads the header. A mistake anywhere voids all of it, and so does a number that is
-// not what the draft allows.
+// parsePolicies parses the header. A syntax error anywhere invalidates the whole value, and
+// so does a number that the draft does not allow.
 func parsePolicies(v string, out *[maxEntries]policy) (n int) {
 	r := sfv.NewParser(v, true)
 	var it sfv.Item
@@ -281,7 +285,8 @@ func parsePolicies(v string, out *[maxEntries]policy) (n int) {
 	return n
 }
 
-// parse reads one item. It is not ok if it has no count, and not valid if a number is malformed.
+// parse parses one item. ok is false if it has no count, and valid is false if a number is
+// malformed.
 func (q *policy) parse(it *sfv.Item) (ok, valid bool) {
 	var limit decimal
 	*q = policy{}
@@ -309,8 +314,8 @@ func (q *policy) parse(it *sfv.Item) (ok, valid bool) {
 	return ok, valid
 }
 
-// normalizeUnit returns a unit in our spelling: "content-bytes" is content_bytes, and
-// requests are "".
+// normalizeUnit returns a unit in our spelling: "content-bytes" becomes content_bytes, and
+// "requests" becomes "".
 func normalizeUnit(s string) string {
 	if s == "requests" {
 		return ""
@@ -324,10 +329,10 @@ func normalizeUnit(s string) string {
 	return string(toLower(b, string(b)))
 }
 
-// Some values hold several numbers: a limit with the policies behind it, one
-// number per window, or what is used and what is allowed.
+// Some values contain several numbers: a limit followed by its policies, one number per
+// window, or the units used and the limit.
 
-// A valueList is one header of a bucket, taken apart.
+// A valueList is one header of a bucket, parsed.
 type valueList struct {
 	entries [maxEntries]listEntry
 	n       int
@@ -344,7 +349,7 @@ func (l *valueList) parse(s *headerValue) {
 	l.n = n
 }
 
-// at returns entry i, or one that says nothing.
+// at returns entry i, or an empty entry.
 func (l *valueList) at(i int) listEntry {
 	if i < l.n {
 		return l.entries[i]
@@ -352,7 +357,7 @@ func (l *valueList) at(i int) listEntry {
 	return listEntry{}
 }
 
-// forWindow returns the entry for a window, else entry i.
+// forWindow returns the entry for a window, or else entry i.
 func (l *valueList) forWindow(window time.Duration, i int) listEntry {
 	for j := range l.n {
 		if window > 0 && l.entries[j].window == window {
@@ -362,12 +367,12 @@ func (l *valueList) forWindow(window time.Duration, i int) listEntry {
 	return l.at(i)
 }
 
-// readLists reads a group some of whose values hold more than one number. d is
-// what the others say.
+// readLists reads a group in which some values contain more than one number. d holds what
+// the other values state.
 func (p *parser) readLists(g *headerGroup, d limitBuilder, l *builders) {
 	var limit, remaining, used, reset valueList
 	if window, ok := parseDuration(g.values[KindLimit].value); ok {
-		d.Window = window // AspNetCoreRateLimit names the period there
+		d.Window = window // AspNetCoreRateLimit states the period there
 	}
 	limit.parse(&g.values[KindLimit])
 	for i := range min(limit.n, len(g.windows)) {
@@ -402,7 +407,7 @@ func (p *parser) readLists(g *headerGroup, d limitBuilder, l *builders) {
 	}
 }
 
-// setEntries sets what one place of each list says.
+// setEntries sets what one entry of each list states.
 func (d *limitBuilder) setEntries(limit, remaining, used listEntry) {
 	switch {
 	case limit.hasSecond: // used/limit
@@ -424,15 +429,15 @@ func (d *limitBuilder) setEntries(limit, remaining, used listEntry) {
 
 func (e listEntry) optional() optionalNumber { return optionalNumber{e.n, e.hasN && !e.n.negative} }
 
-// hasPolicies reports whether l is the form of the IETF drafts up to 03: the limit
-// in force, and behind it, each with its window, all the limits there are.
+// hasPolicies reports whether l has the form of the IETF drafts up to 03: the current
+// limit, followed by all limits, each with its window.
 func (l *valueList) hasPolicies() bool {
 	return l.n > 1 && l.entries[0].window == 0 && !l.entries[0].hasSecond && l.entries[1].window > 0
 }
 
-// readDraft03 reads such a list. The policies are comments, save the one that says
-// the window of the limit in force. If more remains than the limit in force
-// allows, the state is that of a larger policy.
+// readDraft03 reads such a list. The policies are ignored, except for the one that states
+// the window of the current limit. If more units remain than the current limit allows, the
+// state belongs to a larger policy.
 func (p *parser) readDraft03(limit *valueList, d limitBuilder, l *builders) {
 	first := limit.at(0).n.whole
 	in := limit.findPolicy(func(n int64) bool { return n == first })
@@ -455,7 +460,7 @@ func (p *parser) readDraft03(limit *valueList, d limitBuilder, l *builders) {
 	l.add(d)
 }
 
-// findPolicy returns the first policy whose count fits.
+// findPolicy returns the first policy with a count for which fits returns true.
 func (l *valueList) findPolicy(fits func(int64) bool) listEntry {
 	for _, e := range l.entries[1:max(l.n, 1)] {
 		if fits(e.n.whole) {

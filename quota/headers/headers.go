@@ -16,12 +16,16 @@ import (
 	"github.com/heed-go/heed/internal/httphost"
 )
 
-// A Reader reads what answers say about limits. The zero Reader knows the
-// dialects and a table of APIs that leave something out. Fields must not change
-// after the first use; a Reader may be used by many goroutines at once.
+// A Reader reads what responses state about limits. The zero Reader knows the dialects and
+// a built-in table of APIs whose headers are incomplete. The fields must not be changed
+// after the first use. A Reader is safe for concurrent use.
 type Reader struct {
-	Hosts           map[string]Provider // your own rows by host name, in place of those of the table
-	NoProviderTable bool                // go by rules alone (Hosts still count)
+	// Hosts holds additional providers by host name. They take precedence over the built-in
+	// table. Nil means none.
+	Hosts map[string]Provider
+
+	// NoProviderTable disables the built-in table. Hosts is still used.
+	NoProviderTable bool
 
 	// Body reads the first bytes of a body and adds to r what the headers do not state. Nil
 	// means the reading that ReadBody describes. Body is called for errors below 500 except 401
@@ -31,25 +35,26 @@ type Reader struct {
 	Body func(status int, h http.Header, peek []byte, r *Report)
 }
 
-// Parse reads what an answer says about limits, as the zero Reader does for a
-// host that it does not know. received is the local time of receipt; where times
-// are absolute, the answer's own Date counts before it.
+// Parse returns what a response states about limits, as the zero Reader does for an unknown
+// host. received is the local time of receipt. For absolute times the response's Date takes
+// precedence over received.
 func Parse(status int, h http.Header, received time.Time) Report {
 	var r Reader
 	return r.Parse("", status, h, received)
 }
 
-// Parse reads what an answer of host says about limits. A host that is "" or
-// unknown is read by rules and by header names that mean one thing only.
+// Parse returns what a response of host states about limits. If host is empty or unknown,
+// Parse uses the general rules and the header names that have only one meaning.
 //
-// Whatever the headers hold, delays are between 0 and 366 days, and the work is bounded: of
-// a response with more than 512 header names only the well-known ones are read, of more
-// than 32 limits the first by name, and no value longer than 4 KiB.
+// Delays are between 0 and 366 days for any input, and the work is bounded: of a response
+// with more than 512 header names only the well-known ones are read, of more than 32 limits
+// the first by name, and no value longer than 4 KiB.
 func (r *Reader) Parse(host string, status int, h http.Header, received time.Time) Report {
 	return r.parse(r.Provider(host), status, h, received)
 }
 
-// parse reads an answer of the host that v is about; nil: nothing is known of it.
+// parse reads a response of the host that provider describes. A nil provider means an
+// unknown host.
 func (r *Reader) parse(provider *Provider, status int, h http.Header, received time.Time) Report {
 	p := parserPool.Get().(*parser)
 	p.h, p.status, p.received, p.provider, p.useTable = h, status, received, provider, !r.NoProviderTable
@@ -63,8 +68,8 @@ func (r *Reader) parse(provider *Provider, status int, h http.Header, received t
 	return out
 }
 
-// Provider returns the row of Hosts or of the built-in table for host. It returns nil if the
-// host is unknown.
+// Provider returns the entry of Hosts or of the built-in table for host. It returns nil if
+// the host is unknown.
 func (r *Reader) Provider(host string) *Provider {
 	if host == "" {
 		return nil
@@ -88,7 +93,7 @@ const (
 	maxInstances = 16   // instances of one header
 )
 
-// A parser reads one answer.
+// A parser parses one response.
 type parser struct {
 	h         http.Header
 	status    int
@@ -98,7 +103,7 @@ type parser struct {
 	provider  *Provider
 	useTable  bool
 	overflow  bool     // there were more groups than are read
-	scratch   nameInfo // of the name that was read last
+	scratch   nameInfo // of the name that was parsed last
 
 	out          Report
 	dates        []string // values of Date
@@ -112,19 +117,19 @@ type parser struct {
 type retryHeader struct {
 	values       []string
 	scale        time.Duration
-	isRetryAfter bool // it is Retry-After itself
+	isRetryAfter bool // the header is Retry-After itself
 }
 
-// A customHeader is a header that has a reader of its own.
+// A customHeader is a header that a Rule reads with its own function.
 type customHeader struct {
 	header, value string
 	read          func(string, *Report)
 }
 
-// parserPool keeps the room that parsers work in. Nothing of an answer stays there.
+// parserPool holds parsers for reuse. They contain no data of responses.
 var parserPool = sync.Pool{New: func() any { return new(parser) }}
 
-// reset makes p new again, but keeps its memory.
+// reset clears p and keeps its memory.
 func (p *parser) reset() {
 	p.resetGroups()
 	clear(p.builders.limits)
@@ -134,7 +139,7 @@ func (p *parser) reset() {
 	p.serverNow, p.age = time.Time{}, 0
 }
 
-// resetGroups undoes collect.
+// resetGroups discards the result of collect.
 func (p *parser) resetGroups() {
 	clear(p.groups)
 	clear(p.retryHeaders)
@@ -142,22 +147,22 @@ func (p *parser) resetGroups() {
 	p.groups, p.retryHeaders, p.custom, p.overflow = p.groups[:0], p.retryHeaders[:0], p.custom[:0], false
 }
 
-// A headerGroup is the headers of one bucket.
+// A headerGroup holds the headers of one bucket.
 type headerGroup struct {
 	nameInfo
 	firstHeader string          // the first of the names, for a stable order
-	windows     []time.Duration // of the numbers in a value, where a row tells them
+	windows     []time.Duration // of the numbers in a value, if a rule states them
 	values      [KindRetryAfter]headerValue
 }
 
-// A headerValue is the value of one field of a bucket, and the header it came in.
+// A headerValue is the value of one field of a bucket, and the name of its header.
 type headerValue struct {
 	header, value string
-	scale         time.Duration // unit of time of a bare number, 0: not named
+	scale         time.Duration // unit of time of a bare number; 0: not stated
 }
 
-// collect sorts the headers into groups. Which of them are read does not depend on the order
-// of a map: if there are too many groups, they are collected again in the order of their names.
+// collect sorts the headers into groups. The result does not depend on the order of the
+// map: if there are too many groups, they are collected again in the order of their names.
 func (p *parser) collect() {
 	if len(p.h) > maxHeaders {
 		p.collectWellKnown()
@@ -179,7 +184,7 @@ func (p *parser) collect() {
 	}
 }
 
-// collectHeader files one header.
+// collectHeader adds one header to its group.
 func (p *parser) collectHeader(name string, values []string, known map[string]*nameInfo) {
 	if len(values) == 0 {
 		return
@@ -199,8 +204,8 @@ func (p *parser) collectHeader(name string, values []string, known map[string]*n
 	}
 }
 
-// isUsageValue reports whether a header that may be about something else holds what
-// only limits look like: api-usage=135/5000, or 2/40 alone.
+// isUsageValue reports whether a header whose name is ambiguous has a value in a form that
+// only limits have: api-usage=135/5000, or 2/40 alone.
 func isUsageValue(m *nameInfo, values []string) bool {
 	if m.kind != KindLimit || len(values) == 0 || len(values[0]) > maxValueLen {
 		return false
@@ -210,7 +215,8 @@ func isUsageValue(m *nameInfo, values []string) bool {
 	return slash > 0 && (strings.Contains(v, "=") || countPrefix(v, isDigit) == slash && slash+1 < len(v) && countPrefix(v[slash+1:], isDigit) == len(v)-slash-1)
 }
 
-// classify asks the rows of the host, then those that hold everywhere, then rules.
+// classify looks up a header name in the rules of the host and in those for all hosts, and
+// then parses it by the general rules.
 func (p *parser) classify(name string, known map[string]*nameInfo) (m *nameInfo, rule *Rule, ok bool) {
 	if p.provider != nil && p.provider.Headers != nil {
 		if r, found := p.provider.Headers[name]; found {
@@ -229,7 +235,7 @@ func (p *parser) classify(name string, known map[string]*nameInfo) (m *nameInfo,
 	return &p.scratch, nil, ok
 }
 
-// applyTo returns what the rules say of name, corrected by row.
+// applyTo returns what the general rules state about name, corrected by rule.
 func (rule *Rule) applyTo(name string) *nameInfo {
 	m, _ := parseName(name)
 	m.kind, m.scale, m.isRateLimit = rule.Kind, rule.Scale, true
@@ -242,8 +248,8 @@ func (rule *Rule) applyTo(name string) *nameInfo {
 	return &m
 }
 
-// store files a value under its bucket and field. Where two headers say the same
-// field of the same bucket, the first name in the alphabet counts.
+// store adds a value to the field of its bucket. If two headers state the same field of the
+// same bucket, the first name in alphabetical order is used.
 func (p *parser) store(name, value string, m *nameInfo, rule *Rule) {
 	if value == "" || len(value) > maxValueLen {
 		return
@@ -265,7 +271,7 @@ func (p *parser) findGroup(name string, m *nameInfo) *headerGroup {
 		if g := &p.groups[i]; g.qualifierHash == m.qualifierHash && g.spelling == m.spelling {
 			g.firstHeader = min(g.firstHeader, name)
 			g.isRateLimit = g.isRateLimit || m.isRateLimit
-			g.unit = max(g.unit, m.unit) // a user's row may say it of one header only
+			g.unit = max(g.unit, m.unit) // a user's rule may state it for one header only
 			return g
 		}
 	}
@@ -276,7 +282,8 @@ func (p *parser) findGroup(name string, m *nameInfo) *headerGroup {
 	return p.newGroup(name, m)
 }
 
-// newGroup takes the next place, which forget has cleared: a group is large.
+// newGroup appends a group. It reuses the memory that resetGroups has cleared, because a
+// group is large.
 func (p *parser) newGroup(name string, m *nameInfo) *headerGroup {
 	n := len(p.groups)
 	if n == cap(p.groups) {
@@ -288,7 +295,7 @@ func (p *parser) newGroup(name string, m *nameInfo) *headerGroup {
 	return g
 }
 
-// joinValues returns all instances of a header as one list.
+// joinValues returns all values of a header as one list.
 func joinValues(values []string) string {
 	if len(values) == 1 {
 		return values[0]
@@ -296,8 +303,8 @@ func joinValues(values []string) string {
 	return strings.Join(values[:min(len(values), maxInstances)], ", ")
 }
 
-// serverTime returns the time at the server when the answer came: its Date, older by
-// the age that caches have added. Without a Date it is the local time.
+// serverTime returns the time at the server at which the response was received: its Date
+// plus the age added by caches. Without a Date it is the local time.
 func (p *parser) serverTime() time.Time {
 	if p.serverNow.IsZero() {
 		p.serverNow = p.received
@@ -308,7 +315,7 @@ func (p *parser) serverTime() time.Time {
 	return p.serverNow
 }
 
-// delayUntil turns an instant into the time from the answer until it.
+// delayUntil returns the time from receipt of the response until t.
 func (p *parser) delayUntil(t timeValue) time.Duration {
 	if t.format.IsDelta() {
 		return t.delay
@@ -316,7 +323,7 @@ func (p *parser) delayUntil(t timeValue) time.Duration {
 	return timeUntil(t.at, p.serverTime())
 }
 
-// wellKnown holds names that are looked up and not read by the grammar: those that nearly every
+// wellKnown holds names that are looked up instead of being parsed: those that nearly every
 // response has, and the usual ones of rate limits.
 var wellKnown = sync.OnceValue(func() map[string]*nameInfo {
 	m := make(map[string]*nameInfo)
@@ -346,7 +353,7 @@ var wellKnown = sync.OnceValue(func() map[string]*nameInfo {
 	return m
 })
 
-// wellKnownNames are the names of wellKnown that are about limits or time, in order.
+// wellKnownNames are the names of wellKnown that concern limits or time, sorted.
 var wellKnownNames = sync.OnceValue(func() (names []string) {
 	for name, m := range wellKnown() {
 		if m.isRateLimit || m.kind != KindNone {
@@ -357,7 +364,8 @@ var wellKnownNames = sync.OnceValue(func() (names []string) {
 	return names
 })
 
-// isWellKnown reports whether a header is found by its name, however many others there are.
+// isWellKnown reports whether a header is found by its name, regardless of the number of
+// headers.
 func (p *parser) isWellKnown(name string) bool {
 	if p.provider != nil {
 		if _, ok := p.provider.Headers[name]; ok {
@@ -371,7 +379,7 @@ func (p *parser) isWellKnown(name string) bool {
 	return m != nil && (m.isRateLimit || m.kind != KindNone)
 }
 
-// collectWellKnown files the headers with well-known names. It looks each name up.
+// collectWellKnown collects the headers with well-known names by looking up each name.
 func (p *parser) collectWellKnown() {
 	known := wellKnown()
 	for _, name := range wellKnownNames() {
@@ -393,7 +401,7 @@ func (p *parser) collectWellKnown() {
 	}
 }
 
-// collectRule files the header of a row of the table, unless it is in wellKnown, too.
+// collectRule collects the header of a rule, unless the name is also in wellKnown.
 func (p *parser) collectRule(name string, known map[string]*nameInfo) {
 	if values, ok := p.h[name]; ok && !slices.Contains(wellKnownNames(), name) {
 		p.collectHeader(name, values, known)

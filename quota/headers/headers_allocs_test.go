@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Not with -race, under which a sync.Pool forgets on purpose.
+// The test is excluded with -race, because a sync.Pool then drops objects at random.
 
 func TestParse_allocatesOnlyLimits(t *testing.T) {
 	github, plain, now := githubHeader(), headerWithoutLimits(), time.Unix(1700000000, 0)

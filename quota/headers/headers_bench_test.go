@@ -23,7 +23,7 @@ func BenchmarkParse_github(b *testing.B) {
 	}
 }
 
-// headerWithoutLimits is a usual answer that says nothing about limits.
+// headerWithoutLimits returns the headers of a usual response that states no limits.
 func headerWithoutLimits() http.Header {
 	return http.Header{
 		"Date": {"Tue, 14 Sep 2021 20:43:15 GMT"}, "Content-Type": {"application/json"}, "Content-Length": {"532"},

@@ -9,13 +9,14 @@ import (
 	"github.com/heed-go/heed/internal/headercases"
 )
 
-// knownMisses says why a case cannot be read in full, with the table or by rules alone.
+// knownMisses holds the reasons why cases cannot be parsed completely, with the table or
+// without it.
 var knownMisses = map[string]string{
 	"anthropic-429-requests":        "the case gives a window of 60 s that no header carries; other answers of the same API come without one",
 	"shopify-graphql-200-throttled": "the numbers of the limit are in a body that the case does not quote",
 }
 
-// knownMissesByRules says what the headers alone leave open; the table or the body tells it.
+// knownMissesByRules holds what the headers alone do not state; the table or the body does.
 var knownMissesByRules = map[string]string{
 	"github-403-secondary-search":     "a 403 with units left: only the body says that it is a rejection",
 	"github-403-secondary-no-headers": "a 403 without any header: only the body says that it is a rejection",
@@ -40,9 +41,8 @@ func TestParse_recordedResponses(t *testing.T) {
 	require.GreaterOrEqual(t, full, 0.84)
 }
 
-// moreKnownMisses says the same of the second file: answers of APIs that are not in
-// the first one, made after their documentation. The rules were not written for
-// them.
+// moreKnownMisses holds the reasons for the second file: responses of further APIs, written
+// according to their documentation. The rules were not developed with these cases.
 var moreKnownMisses = map[string]string{
 	"imgur-200":        "credits: no header tells the unit",
 	"jira-near":        "points: no header tells the unit",
@@ -69,8 +69,8 @@ func TestParse_documentedResponses(t *testing.T) {
 	require.GreaterOrEqual(t, full, 0.9)
 }
 
-// compareAll returns the share of cases that are read in full. A miss without a
-// reason is a failure, and so is a reason without a miss.
+// compareAll returns the share of cases that are parsed completely. It fails the test for
+// an error without a reason, and for a reason without an error.
 func compareAll(t *testing.T, all []headercases.Case, table bool, reasons map[string]string) float64 {
 	misses := 0
 	for i := range all {

@@ -10,7 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A header as a fuzzer writes it: a line each, name and value apart by a colon.
+// parseHeader parses a header in the form that the fuzzer uses: one line per field, with a
+// colon between name and value.
 func parseHeader(text string) http.Header {
 	h := make(http.Header)
 	for line := range strings.SplitSeq(text, "\n") {
@@ -49,7 +50,7 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// checkReport checks what holds for every report, whatever was sent.
+// checkReport checks the properties of every report, for any input.
 func checkReport(t *testing.T, r Report) {
 	require.GreaterOrEqual(t, min(r.RetryAfter, r.Wait), time.Duration(0))
 	require.LessOrEqual(t, max(r.RetryAfter, r.Wait), MaxDelay)
@@ -65,7 +66,8 @@ func checkReport(t *testing.T, r Report) {
 	}
 }
 
-// FuzzWriteParse: whatever is written is read again, as far as the dialect can say it.
+// FuzzWriteParse checks that Parse returns what Write has written, as far as the dialect
+// can state it.
 func FuzzWriteParse(f *testing.F) {
 	f.Add(int64(100), int64(42), uint32(30), uint32(60), uint32(5), byte(31), "api", "content_bytes")
 	f.Add(int64(0), int64(0), uint32(0), uint32(0), uint32(0), byte(15), "", "")
@@ -87,7 +89,7 @@ func FuzzWriteParse(f *testing.F) {
 			r.RetryAfter, r.RetryFormat = seconds(retry), FormatDeltaSeconds
 		}
 		if l.Limit == 0 {
-			l.HasLimit = false // a limit of nothing is not one, on a refusal
+			l.HasLimit = false // in a rejection a limit of zero counts as not stated
 		}
 		plain := l
 		plain.Window = 0
@@ -120,12 +122,12 @@ func checkRoundTrip(t *testing.T, d Dialect, r Report, l Limit) {
 	require.Equal(t, r, Parse(429, h, time.Unix(1700000000, 0)), "dialect %d: %v", d, h)
 }
 
-// seconds returns n seconds, at most as many as are believed.
+// seconds returns n seconds, at most MaxDelay.
 func seconds(n uint32) time.Duration { return boundDelay(time.Duration(n) * time.Second) }
 
 func clampCount(n int64) int64 { return min(max(n, 0), maxInteger) }
 
-// printable leaves what a structured string can hold.
+// printable removes the characters that a structured-field string cannot contain.
 func printable(s string) string {
 	return strings.Map(func(c rune) rune {
 		if c < ' ' || c > '~' {

@@ -13,7 +13,7 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// Headers about other things, however many, do not hide the well-known ones.
+// Well-known headers are found among any number of other headers.
 func TestParse_findsWellKnownNamesAmongMany(t *testing.T) {
 	for _, n := range []int{100, maxHeaders, 1500} {
 		h := parseHeader("Retry-After: 60\nRateLimit: \"a\";r=0;t=9\nX-RateLimit-Limit: 10\nX-RateLimit-Remaining: 3\nX-Sentry-Rate-Limits: 70:x\n" + dateLine)
@@ -26,8 +26,8 @@ func TestParse_findsWellKnownNamesAmongMany(t *testing.T) {
 	}
 }
 
-// Of more limits than are read, it is always the same ones: those with well-known names, and
-// then the first.
+// If there are more limits than are read, the selection is deterministic: those with
+// well-known names, and then the first by name.
 func TestParse_isDeterministic(t *testing.T) {
 	h := parseHeader("X-RateLimit-Limit: 10\nX-RateLimit-Remaining: 0\nX-RateLimit-Reset: 60")
 	for i := range 60 {
@@ -41,7 +41,8 @@ func TestParse_isDeterministic(t *testing.T) {
 	}
 }
 
-// A policy is about the state of the same name. Only where one has no name is there a guess.
+// A policy describes the limit of the same name. Other matches are possible only if one of
+// the two has no name.
 func TestParse_matchesPoliciesByName(t *testing.T) {
 	for _, c := range []struct{ name, header, want string }{
 		{"another name", `RateLimit: "default";r=0;t=60
@@ -73,7 +74,7 @@ func TestParse_ignoresMalformedStructuredFields(t *testing.T) {
 	}
 }
 
-// A long name is cut off. The limit counts all the same.
+// A long name is truncated. Its limit still counts.
 func TestParse_truncatesNames(t *testing.T) {
 	long := strings.Repeat("n", 300)
 	for _, h := range []http.Header{
@@ -111,7 +112,7 @@ func TestParse_prefersMillisecondDelay(t *testing.T) {
 	}{
 		{"Retry-After: 2\nRetry-After-Ms: 1500", 1500 * time.Millisecond},
 		{"Retry-After: 1\nRetry-After-Ms: 1500", 1500 * time.Millisecond},
-		{"Retry-After: 1\nRetry-After-Ms: 0", time.Second}, // Azure rounds down to 0: not now
+		{"Retry-After: 1\nRetry-After-Ms: 0", time.Second}, // Azure rounds down to 0, which does not mean now
 		{"Retry-After: 1\nRetry-After-Ms: x", time.Second},
 		{"Retry-After: 1\nRetry-After-Ms: 200\nX-RateLimit-Retry-After: 9", 9 * time.Second},
 	} {
@@ -119,7 +120,7 @@ func TestParse_prefersMillisecondDelay(t *testing.T) {
 	}
 }
 
-// A share of a limit that is used up is neither a count nor a rate.
+// The used share of a limit is neither a count nor a rate.
 func TestParse_ignoresUtilization(t *testing.T) {
 	for _, h := range []string{
 		"Anthropic-Ratelimit-Unified-5h-Utilization: 0.35", "X-RateLimit-Utilization: 0.5", "X-RateLimit-Limit-Utilization: 0.5",
@@ -133,7 +134,7 @@ func TestParse_ignoresUtilization(t *testing.T) {
 	require.InDelta(t, 0.5, Parse(200, parseHeader("X-RateLimit-Limit: 0.5"), time.Unix(1700000000, 0)).Limits[0].Rate, 1e-9)
 }
 
-// "0 left, reset now" is a reset; a window without one says 0.
+// A reset of 0 with 0 units left is stated; a limit without a reset has ResetAfter 0.
 func TestLimit_RemoteLimitDistinguishesNowFromUnknown(t *testing.T) {
 	require.Equal(t, throttle.RemoteLimit{ResetAfter: 1}, Limit{HasRemaining: true, HasReset: true}.RemoteLimit())
 	require.Equal(t, throttle.RemoteLimit{}, Limit{HasRemaining: true}.RemoteLimit())

@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// formatReport writes a report in a line: name, unit, what is left of what, when it
-// comes back, and the window.
+// formatReport returns a report in one line: name, unit, units left, limit, reset and
+// window.
 func formatReport(r Report) string {
 	var out []string
 	for _, l := range r.Limits {
@@ -49,8 +49,8 @@ func formatCount(n int64, has bool) string {
 
 const dateLine = "Date: Tue, 14 Nov 2023 22:13:20 GMT\n" // 1700000000
 
-// dialectCases are answers with what they say, by the rules. The recorded ones are in
-// testdata; these are spellings that are not among them.
+// dialectCases are responses with their expected reports by the general rules. Recorded
+// responses are in testdata; these are spellings that do not occur there.
 var dialectCases = []struct{ name, header, want string }{
 	{"one reset for two windows is the shorter one's", `X-Contentful-RateLimit-Hour-Limit: 36000
 X-Contentful-RateLimit-Hour-Remaining: 35999

@@ -7,22 +7,22 @@ import (
 	"time"
 )
 
-// A limitBuilder is a limit that may still have to be joined with others.
+// A limitBuilder is a limit that may have to be merged with others.
 type limitBuilder struct {
 	Limit
 	header        string // the first of its headers
-	qualifierHash uint64 // which bucket its headers name
-	unscaled      bool   // the reset was a number without a unit, beside a window in a header of its own
-	invalid       bool   // a count was negative: what is allowed is not known
-	structured    bool   // out of a structured field: nothing in it is a guess
+	qualifierHash uint64 // of the bucket that its headers name
+	unscaled      bool   // the reset was a number without a unit, next to a header with the window
+	invalid       bool   // a count was negative, so the limit is unknown
+	structured    bool   // from a structured field, so nothing is inferred
 }
 
-// hasCounts reports whether d says how much, and not only until when.
+// hasCounts reports whether d states a number of units or a rate, and not only a time.
 func (d *limitBuilder) hasCounts() bool {
 	return d.HasLimit || d.HasRemaining || d.HasUsed || d.Rate > 0
 }
 
-// A builders is the limits of one answer while they are put together.
+// builders holds the limits of one response while they are assembled.
 type builders struct {
 	limits   []limitBuilder
 	policies []headerValue
@@ -34,7 +34,7 @@ func (l *builders) add(d limitBuilder) {
 	}
 }
 
-// finish turns the groups into the report.
+// finish adds the limits of all groups to the report.
 func (p *parser) finish() {
 	l := &p.builders
 	if len(p.groups) > 1 {
@@ -60,7 +60,7 @@ func (p *parser) finish() {
 	p.appendLimits(l.limits)
 }
 
-// readCustom reads the headers that rows of the table read themselves.
+// readCustom reads the headers whose rules have their own function.
 func (p *parser) readCustom() {
 	slices.SortFunc(p.custom, func(a, b customHeader) int { return cmp.Compare(a.header, b.header) })
 	for _, o := range p.custom {
@@ -68,10 +68,10 @@ func (p *parser) readCustom() {
 			o.read(o.value, &p.out)
 		}
 	}
-	p.out.explicit = p.out.Throttled // by one of them
+	p.out.explicit = p.out.Throttled // by one of these headers
 }
 
-// appendLimits hands out what has been put together, in a stable order.
+// appendLimits appends the assembled limits to the report, in a stable order.
 func (p *parser) appendLimits(list []limitBuilder) {
 	if len(list) == 0 {
 		return
@@ -86,7 +86,7 @@ func (p *parser) appendLimits(list []limitBuilder) {
 	}
 }
 
-// build turns one group into drafts.
+// build adds the limits of one group to l.
 func (p *parser) build(g *headerGroup, l *builders) {
 	if s := &g.values[KindPolicy]; s.value != "" {
 		l.policies = append(l.policies, *s)
@@ -112,14 +112,14 @@ func (p *parser) build(g *headerGroup, l *builders) {
 	}
 }
 
-// looksLikeLimit reports whether the values look like those of a limit, where the names
-// do not say so.
+// looksLikeLimit reports whether the values are those of a limit, for names that do not
+// mention rate limits.
 func (d *limitBuilder) looksLikeLimit() bool {
 	return d.HasRemaining || d.HasUsed && (d.HasLimit || d.Window > 0) || d.HasLimit && d.Window > 0
 }
 
-// limitName returns the bucket's name: the value of a header that is there to tell
-// it, else the words of the headers' names.
+// limitName returns the name of the bucket: the value of a header that states it, or else
+// the words of the header names.
 func (p *parser) limitName(g *headerGroup) string {
 	if s := &g.values[KindName]; s.value != "" {
 		return truncate(s.value)
@@ -130,7 +130,7 @@ func (p *parser) limitName(g *headerGroup) string {
 	return qualifierName(g.firstHeader)
 }
 
-// readReset takes the delay before the moment.
+// readReset reads the reset. A delay takes precedence over an instant.
 func (p *parser) readReset(g *headerGroup, d *limitBuilder) {
 	for _, f := range [...]Kind{KindResetAfter, KindReset} {
 		s := &g.values[f]
@@ -148,8 +148,8 @@ func (p *parser) readReset(g *headerGroup, d *limitBuilder) {
 	}
 }
 
-// readWindow reads Interval, Period and their like: a duration, or a number in
-// seconds, or in milliseconds if the reset is.
+// readWindow reads Interval, Period and similar fields: a duration, or a number in seconds,
+// or in milliseconds if the reset is in milliseconds.
 func (p *parser) readWindow(g *headerGroup, d *limitBuilder) {
 	s := &g.values[KindWindow]
 	if s.value == "" {
@@ -166,8 +166,8 @@ func (p *parser) readWindow(g *headerGroup, d *limitBuilder) {
 	}
 }
 
-// readCounts reads limit, remaining and used where each is one number, as usual.
-// It returns false if one of them is something else.
+// readCounts reads limit, remaining and used if each of them is one number. It returns
+// false otherwise.
 func (p *parser) readCounts(g *headerGroup, d *limitBuilder) bool {
 	limit, ok := g.parseNumber(KindLimit)
 	if !ok {
@@ -192,7 +192,7 @@ type optionalNumber struct {
 	present bool
 }
 
-// parseDecimal reads one field; ok is false if it holds more than one number.
+// parseNumber parses one field. ok is false if the field contains more than one number.
 func (g *headerGroup) parseNumber(f Kind) (c optionalNumber, ok bool) {
 	s := &g.values[f]
 	if s.value == "" {
@@ -203,11 +203,12 @@ func (g *headerGroup) parseNumber(f Kind) (c optionalNumber, ok bool) {
 	return c, ok
 }
 
-// setCounts sets what is said. Used counts up to the limit, so that it says what
-// remains. A limit of a fraction, alone, is no count but a rate per second.
+// setCounts sets the counts that are stated. Used counts up to the limit, so that it
+// determines what remains. A limit with a fraction and without other counts is a rate per
+// second.
 func (d *limitBuilder) setCounts(limit, remaining, used optionalNumber) {
 	if limit.present && limit.nanos != 0 && !remaining.present && !used.present {
-		if d.Unit != "percent" && d.Unit != "fraction" { // which are shares of a limit that is not stated
+		if d.Unit != "percent" && d.Unit != "fraction" { // these are shares of a limit that is not stated
 			d.Rate = limit.float()
 		}
 		return
@@ -226,8 +227,8 @@ func (d *limitBuilder) setCounts(limit, remaining, used optionalNumber) {
 	}
 }
 
-// readRate reads how much comes back: in each window if there is one, else in
-// each second.
+// readRate reads the number of units that are restored in each window if there is one,
+// otherwise in each second.
 func (p *parser) readRate(g *headerGroup, d *limitBuilder) {
 	n, ok := parseDecimal(trimBlanks(g.values[KindRate].value))
 	if !ok || n.negative {
@@ -239,8 +240,8 @@ func (p *parser) readRate(g *headerGroup, d *limitBuilder) {
 	}
 }
 
-// merge joins drafts that are one limit: told in two spellings, told again
-// without its name, or told in pieces.
+// merge merges builders that describe the same limit: in two spellings, repeated without
+// the name, or in parts.
 func (l *builders) merge() {
 	for rule := mergeRespelled; rule <= mergeComplementary; rule++ {
 		l.mergeBy(rule)
@@ -248,7 +249,7 @@ func (l *builders) merge() {
 	l.assignResets()
 }
 
-// A mergeRule is a way for two drafts to be one limit.
+// A mergeRule is a reason for which two builders describe the same limit.
 type mergeRule uint8
 
 const (
@@ -258,7 +259,7 @@ const (
 	mergeComplementary
 )
 
-// mergeBy merges every later draft into the first earlier one that it is like.
+// mergeBy merges each builder into the first earlier one that the rule matches.
 func (l *builders) mergeBy(rule mergeRule) {
 	for i := 0; i < len(l.limits); i++ {
 		for j := i + 1; j < len(l.limits); j++ {
@@ -286,14 +287,14 @@ func (a *limitBuilder) matches(b *limitBuilder, rule mergeRule) bool {
 
 func (l *builders) remove(i int) { l.limits = slices.Delete(l.limits, i, i+1) }
 
-// isRespelling: the same bucket under another spelling of the name, X-Rate-Limit-
-// beside RateLimit-, and nothing said differs.
+// isRespelling reports whether a and b describe the same bucket in different spellings of
+// the name, such as X-Rate-Limit- and RateLimit-, without a difference in the values.
 func (a *limitBuilder) isRespelling(b *limitBuilder) bool {
 	return a.qualifierHash == b.qualifierHash && a.header != b.header && !a.structured && !b.structured &&
 		a.Unit == b.Unit && a.isCompatible(b)
 }
 
-// isCompatible reports whether nothing that both say differs.
+// isCompatible reports whether all values that both state are equal.
 func (a *limitBuilder) isCompatible(b *limitBuilder) bool {
 	return a.sameCounts(b) && !(a.Name != "" && b.Name != "" && a.Name != b.Name)
 }
@@ -304,23 +305,24 @@ func (a *limitBuilder) sameCounts(b *limitBuilder) bool {
 		!(a.Window > 0 && b.Window > 0 && a.Window != b.Window)
 }
 
-// isRepetition: b, which has no name or only the first words of it, says what a says.
+// isRepetition reports whether b, which has no name or only the first words of the name of
+// a, states the same values as a.
 func (a *limitBuilder) isRepetition(b *limitBuilder) bool {
 	named := strings.HasPrefix(a.Name, b.Name) && (b.Name == "" || len(a.Name) > len(b.Name) && a.Name[len(b.Name)] == '-')
 	return named && a.HasLimit && b.HasLimit && a.HasRemaining && b.HasRemaining &&
 		a.Unit == b.Unit && a.sameCounts(b)
 }
 
-// isNamedLimitOf: one names its window and has only the limit, the other has no name and only
-// what remains (RateLimit-DailyLimit beside RateLimit-Remaining).
+// isNamedLimitOf reports whether a has a name with its window and only the limit, and b has
+// no name and only the remaining units (RateLimit-DailyLimit and RateLimit-Remaining).
 func (a *limitBuilder) isNamedLimitOf(b *limitBuilder) bool {
 	return b.qualifierHash == 0 && a.HasLimit && !a.HasRemaining && !a.HasReset && b.HasRemaining && !b.HasLimit &&
 		!a.structured && !b.structured && a.Unit == b.Unit
 }
 
-// isComplement: each says of one window what the other does not (x-rate-limit-minute
-// beside x-minute-requests-left), or one has the limit and the other, which is
-// named after requests and nothing else, only what remains.
+// isComplement reports whether a and b describe the same window and each states what the
+// other does not (x-rate-limit-minute and x-minute-requests-left), or one has the limit and
+// the other, whose name contains only requests, has the remaining units.
 func (a *limitBuilder) isComplement(b *limitBuilder) bool {
 	if a.structured || b.structured || a.Unit != b.Unit || a.HasLimit && b.HasLimit || a.HasRemaining && b.HasRemaining ||
 		a.HasUsed && b.HasUsed || a.HasReset && b.HasReset {
@@ -329,7 +331,8 @@ func (a *limitBuilder) isComplement(b *limitBuilder) bool {
 	return a.Window > 0 && a.Window == b.Window || a.HasLimit && b.HasRemaining && b.Name == "requests" && b.Window == 0
 }
 
-// mergeFrom adds what b says and a does not. A delay comes before a moment.
+// mergeFrom adds the values that b states and a does not. A delay takes precedence over an
+// instant.
 func (a *limitBuilder) mergeFrom(b *limitBuilder) {
 	if !a.HasLimit && b.HasLimit {
 		a.Limit.Limit, a.HasLimit = b.Limit.Limit, true
@@ -351,8 +354,8 @@ func (a *limitBuilder) mergeFrom(b *limitBuilder) {
 	a.qualifierHash = max(a.qualifierHash, b.qualifierHash)
 }
 
-// assignResets gives a reset, a window or a name that stands alone to the limit
-// that lacks it: to the only one, else to the tightest.
+// assignResets assigns a reset, a window or a name that stands alone to the limit that
+// lacks it: to the only one, otherwise to the tightest one.
 func (l *builders) assignResets() {
 	for i := 0; i < len(l.limits); i++ {
 		d := &l.limits[i]
@@ -387,9 +390,10 @@ func (d *limitBuilder) isTighter(than *limitBuilder) bool {
 	return d.Window > 0 && (than.Window == 0 || d.Window < than.Window)
 }
 
-// dropInvalid takes out what is no limit. Zeros on an answer that was served mean that
-// nothing is counted; a limit of zero on a refusal was not said; a reset of
-// nothing, beside counts that are negative, means that they are unknown.
+// dropInvalid removes what is not a limit. Zeros in a response that is not a rejection mean
+// that nothing is counted. A limit of zero in a rejection counts as not stated. A limit
+// without counts is removed if a count was negative, which means unknown, or if it has no
+// reset.
 func (l *builders) dropInvalid(throttled bool) {
 	for i := 0; i < len(l.limits); i++ {
 		d := &l.limits[i]
@@ -405,16 +409,17 @@ func (l *builders) dropInvalid(throttled bool) {
 	}
 }
 
-// isUsedOnly reports whether d says only how much was used, and not in what time:
-// that is what this one request took, or what nobody can do anything with.
+// isUsedOnly reports whether d states only the units used, without a window. This is the
+// cost of this request, or of no use.
 func (d *limitBuilder) isUsedOnly() bool {
 	return d.HasUsed && !d.HasLimit && !d.HasRemaining && !d.HasReset && d.Window == 0 && d.Rate == 0
 }
 
-// fixMilliseconds finds resets in milliseconds that do not say so: one is beyond its
-// own window, and as milliseconds just what the missing units take to come back.
-// If one reset of an answer is, all are. The IETF drafts, which have the window
-// behind a number, are not suspected: they say seconds.
+// fixMilliseconds detects resets in milliseconds without a stated unit: one is longer than
+// its own window, and read as milliseconds it equals the time in which the missing units
+// are restored. If one reset of a response is in milliseconds, all are. Limits of the IETF
+// drafts, which state the window with the number, are excluded, because they are in
+// seconds.
 func (l *builders) fixMilliseconds() {
 	if !l.hasMillisecondResets() {
 		return

@@ -7,18 +7,18 @@ import (
 	"github.com/heed-go/heed/internal/ticks"
 )
 
-// A nameInfo is what a header name says.
+// A nameInfo is what a header name states.
 type nameInfo struct {
 	kind        Kind
-	isRateLimit bool          // the name speaks of rate limits; else only the values can tell
-	weakSignal  bool          // not marked, but limits are all that such names speak of
-	unit        string        // what is counted; "" is requests
-	window      time.Duration // the window named, 0: none
-	scale       time.Duration // unit of time of a bare number, 0: not named
+	isRateLimit bool          // the name mentions rate limits; otherwise the values decide
+	weakSignal  bool          // the name does not mention rate limits, but is used only for limits
+	unit        string        // what is counted; "": requests
+	window      time.Duration // the window in the name; 0: none
+	scale       time.Duration // unit of time of a bare number; 0: not stated
 
-	spelling        uint8  // X- or not, one word or two
-	qualifierHash   uint64 // hash of the words that say which bucket; 0: none do
-	singleQualifier string // the bucket's name if it is one word of the dictionary
+	spelling        uint8  // with or without X-, as one word or two
+	qualifierHash   uint64 // hash of the words that name the bucket; 0: there are none
+	singleQualifier string // the name of the bucket if it is one word of the dictionary
 }
 
 const (
@@ -26,28 +26,29 @@ const (
 	spellingTwoWords
 )
 
-// maxNameLen is the number of bytes of a name that count, of a header as of a limit. What is
-// longer is truncated: of a header name each word, since the last ones say what the value is.
+// maxNameLen is the maximum number of bytes of a name that are used, for headers and
+// limits. Longer names are truncated; in the name of a header each word is truncated,
+// because the last words determine the meaning of the value.
 const maxNameLen = 96
 
 // A nameWord is one word of a name.
 type nameWord struct {
 	dictWord
-	lo, hi   uint8 // where it stands
-	consumed bool  // it played its part and does not name the bucket
+	lo, hi   uint8 // start and end in buf
+	consumed bool  // the word has a role and is not part of the name of the bucket
 }
 
-// A nameParser takes a name apart.
+// A nameParser splits a name into words and interprets them.
 type nameParser struct {
 	buf        [maxNameLen]byte // the name in lower case
 	words      [16]nameWord
 	n          int
-	keywordEnd int // index of the first part behind the marker; 0: no marker
+	keywordEnd int // index of the first word after the keyword; 0: no keyword
 	kindIndex  int // index of the field word; -1: none
 }
 
-// parseName reads a name by its grammar: the rightmost field word says what the
-// value is, units and windows say of what, and the rest says which bucket.
+// parseName parses a header name: the rightmost field word determines the kind of the
+// value, units and windows describe the limit, and the remaining words name the bucket.
 func parseName(name string) (m nameInfo, ok bool) {
 	var r nameParser
 	r.parse(name, &m)
@@ -67,7 +68,7 @@ func (r *nameParser) parse(name string, m *nameInfo) {
 	r.readQualifiers(m)
 }
 
-// split cuts the name at its hyphens, and words that are glued together.
+// split splits the name at hyphens, and splits words without separators.
 func (r *nameParser) split(name string) {
 	s := toLower(r.buf[:], name)
 	if len(name) > maxNameLen {
@@ -84,8 +85,8 @@ func (r *nameParser) split(name string) {
 	}
 }
 
-// truncateWords copies into buf, in lower case, the first bytes of each word of a long name. What does
-// not fit then is left out.
+// truncateWords copies the first bytes of each word of a long name into buf, in lower case,
+// and drops what does not fit.
 func truncateWords(buf []byte, name string) []byte {
 	const most = 16 // longer than any word of the dictionary
 	n, word := 0, 0
@@ -101,7 +102,7 @@ func truncateWords(buf []byte, name string) []byte {
 	return buf[:n]
 }
 
-// addWord adds the word between lo and hi, or the words that it is glued of, cutting
+// addWord adds the word between lo and hi, or the words that it is composed of. It splits
 // up to depth times.
 func (r *nameParser) addWord(lo, hi, depth int) {
 	s := r.buf[lo:hi]
@@ -122,8 +123,8 @@ func (r *nameParser) addWord(lo, hi, depth int) {
 	}
 }
 
-// splitPoint returns where to cut s, 0 if it is one word: in front of a field word
-// that ends it, behind a marker that begins it, or between a scope and a window.
+// splitPoint returns the index at which to split s, or 0 if it is one word: before a field
+// word that ends s, after a keyword that begins s, or between a scope and a window.
 func splitPoint(s []byte) int {
 	const keyword = "ratelimit"
 	if len(s) > len(keyword) && string(s[:len(keyword)]) == keyword {
@@ -140,8 +141,8 @@ func splitPoint(s []byte) int {
 	return 0
 }
 
-// parseWindowWord reads windows such as 1m, 10s and 15min; what is neither that nor a
-// number alone is a qualifier.
+// parseWindowWord parses windows such as 1m, 10s and 15min. For other words it returns the
+// zero dictWord, which is a qualifier.
 func parseWindowWord(s []byte) dictWord {
 	digits := 0
 	for digits < len(s) && digits < 4 && isDigit(s[digits]) {
@@ -156,8 +157,7 @@ func parseWindowWord(s []byte) dictWord {
 	return dictWord{}
 }
 
-// findKeyword looks for what says that the name is about rate limits, in one
-// word or in two.
+// findKeyword finds the keyword of rate limits, which is one word or two.
 func (r *nameParser) findKeyword(m *nameInfo) {
 	if r.n > 0 && r.is(0, "x") {
 		m.spelling |= spellingX
@@ -177,15 +177,16 @@ func (r *nameParser) findKeyword(m *nameInfo) {
 	}
 }
 
-// findTwoWordKinds looks for fields of two words: retry after, fill rate.
+// findTwoWordKinds finds fields that consist of two words, such as retry after and fill
+// rate.
 func (r *nameParser) findTwoWordKinds() {
 	for i := 0; i+1 < r.n; i++ {
 		p, next := &r.words[i], &r.words[i+1]
 		switch {
 		case r.is(i, "retry") && (next.class == classRelative || next.class == classAbsolute):
-			p.class, p.kind = classKind, KindRetryAfter // and not Retry-Count
+			p.class, p.kind = classKind, KindRetryAfter // not a Retry-Count
 		case r.is(i, "burst") && next.class == classWeakKind && next.kind == KindLimit:
-			p.consumed = true // Burst-Capacity: how much fits into the bucket
+			p.consumed = true // Burst-Capacity: the size of the bucket
 		case r.is(i, "per") && next.class != classWindow:
 			p.class = classQualifier // per-ticket
 		case r.is(i+1, "rate") && (r.is(i, "fill") || r.is(i, "refill") || r.is(i, "replenish") || r.is(i, "restore")):
@@ -195,8 +196,8 @@ func (r *nameParser) findTwoWordKinds() {
 	}
 }
 
-// findKind takes the rightmost strong field word, else the rightmost weak one.
-// Retry is never overruled.
+// findKind finds the rightmost strong field word, or else the rightmost weak one. A retry
+// field has precedence over all others.
 func (r *nameParser) findKind() {
 	for i := range r.words[:r.n] {
 		p := &r.words[i]
@@ -211,8 +212,8 @@ func (r *nameParser) findKind() {
 	}
 }
 
-// readTime reads what stands behind a timed field: the unit of a bare number,
-// and whether it is a delay. What remains in seconds is the time until the reset.
+// readTime reads the words after a field that is a time: the unit of a bare number, and
+// whether it is a delay. A remaining value with a unit of time is the time until the reset.
 func (r *nameParser) readTime(m *nameInfo) {
 	if i := r.kindIndex + 1; m.kind == KindRemaining && i < r.n && r.words[i].class == classScale {
 		m.kind = KindResetAfter
@@ -242,13 +243,13 @@ func (r *nameParser) readTime(m *nameInfo) {
 
 func (r *nameParser) is(i int, s string) bool { return r.text(i) == s }
 
-// text returns part i. The compiler spares the copy where it is only compared.
+// text returns word i. The compiler avoids the copy if the result is only compared.
 func (r *nameParser) text(i int) string {
 	p := &r.words[i]
 	return string(r.buf[p.lo:p.hi])
 }
 
-// readQualifiers reads the words that are left: unit, window, and which bucket.
+// readQualifiers reads the remaining words: unit, window, and name of the bucket.
 func (r *nameParser) readQualifiers(m *nameInfo) {
 	numQualifiers, at := 0, 0
 	for i := range r.words[:r.n] {
@@ -262,7 +263,8 @@ func (r *nameParser) readQualifiers(m *nameInfo) {
 			m.weakSignal = m.weakSignal || m.kind != KindNone && !m.kind.isTime()
 		case classScale:
 			if !p.consumed && p.duration == time.Second && i > r.keywordEnd && r.isQualifier(i-1) {
-				m.unit = r.text(i-1) + "_" + r.text(i) // seconds are always seconds of something
+				// seconds are a unit only together with the word before
+				m.unit = r.text(i-1) + "_" + r.text(i)
 			}
 		}
 		if !p.consumed && (p.kind == KindLimit || p.kind == KindUsed) {
@@ -279,8 +281,8 @@ func (r *nameParser) readQualifiers(m *nameInfo) {
 	}
 }
 
-// addHash adds part i to the hash of a bucket. Words for one window are one: what
-// remains today is of the limit per day.
+// addHash adds word i to the hash of a bucket. Different words for one window have the same
+// hash: what remains today belongs to the limit per day.
 func (r *nameParser) addHash(h uint64, i int) uint64 {
 	p := &r.words[i]
 	if p.class == classWindow && p.duration > 0 {
@@ -290,15 +292,15 @@ func (r *nameParser) addHash(h uint64, i int) uint64 {
 	return hashWord(h, r.buf[p.lo:p.hi])
 }
 
-// isQualifier reports whether part i belongs to the name of the bucket.
+// isQualifier reports whether word i is part of the name of the bucket.
 func (r *nameParser) isQualifier(i int) bool {
 	p := &r.words[i]
 	return !p.consumed && p.class != classFiller && p.class != classRelative && p.class != classAbsolute &&
 		(p.class != classKind || r.is(i, "quota"))
 }
 
-// unitAt returns the unit that part i names. What goes in and what comes out are
-// two units, as they have two prices.
+// unitAt returns the unit that word i states. Input and output are separate units, because
+// they have separate limits.
 func (r *nameParser) unitAt(i int) string {
 	u := r.words[i].unit
 	for _, j := range [...]int{i - 1, i + 1} {
@@ -315,7 +317,8 @@ func (r *nameParser) unitAt(i int) string {
 	return u
 }
 
-// windowAt returns the window that part i names: 10-second is ten of them.
+// windowAt returns the window that word i states, multiplied by a preceding number as in
+// 10-second.
 func (r *nameParser) windowAt(i int) time.Duration {
 	window := r.words[i].duration
 	if i > 0 {
@@ -328,8 +331,8 @@ func (r *nameParser) windowAt(i int) time.Duration {
 	return window
 }
 
-// qualifierName returns the words of a header name that say which bucket: those
-// behind the marker if there are any, else those in front.
+// qualifierName returns the words of a header name that name the bucket: those after the
+// keyword if there are any, otherwise those before it.
 func qualifierName(name string) string {
 	var r nameParser
 	var m nameInfo
@@ -350,7 +353,7 @@ func qualifierName(name string) string {
 	}
 }
 
-// commonName returns the usual names of buckets without a copy, "" for others.
+// commonName returns the usual names of buckets without an allocation, and "" for others.
 func commonName(b []byte) string {
 	switch string(b) {
 	case "requests":

@@ -8,33 +8,32 @@ import (
 	"time"
 )
 
-// A body is looked into where it may say what the headers do not. The caller must
-// not notice: what was read is put back, and nobody waits for a body that comes
-// slowly.
+// A peekedBody is a response body whose first bytes have been read because they may state
+// what the headers do not. The bytes are put back, so that the caller reads the complete
+// body, and the caller does not wait for a slow body.
 //
-//	answer ──▶ first bytes, 100 ms at most ──▶ what they say
-//	                 │
-//	                 └─ put back ─▶ [ first bytes | rest as it comes ] ──▶ caller
+//	response ──▶ first bytes, at most 100 ms ──▶ what they state
+//	                │
+//	                └─ put back ─▶ [ first bytes | rest as it arrives ] ──▶ caller
 //
-// What is still being read when the time is over goes to the caller, too.
+// Bytes that are still being read when the time is over go to the caller as well.
 type peekedBody struct {
 	src  io.ReadCloser
-	done chan struct{} // closed when nobody reads ahead any more
+	done chan struct{} // closed when the goroutine that reads ahead has ended
 
 	mu     sync.Mutex
-	head   []byte // was read ahead
-	offset int    // of head, by the caller
-	err    error  // what ended src
-	stop   bool   // what has come is enough
+	head   []byte // bytes that were read ahead
+	offset int    // number of bytes of head that the caller has read
+	err    error  // the error that ended src
+	stop   bool   // no further bytes are needed
 }
 
-// peekTimeout is how long a body is waited for, on the system clock, as the network is.
+// peekTimeout is the maximum time to wait for a body, measured by the system clock.
 const peekTimeout = 100 * time.Millisecond
 
-// peek returns the first bytes of the body of resp and puts them back in front of
-// the rest: what arrives within 100 ms, and no more than 8 KiB; of a piece, only the
-// first bytes that arrive. An error other than the end of the body is left for the
-// reader of the body to find.
+// peek returns the first bytes of the body of resp and puts them back: what arrives within
+// 100 ms, and at most 8 KiB. If piece is true, it returns only the first bytes that arrive.
+// An error other than the end of the body is returned to the caller that reads the body.
 func peek(resp *http.Response, piece bool) []byte {
 	if resp.Body == nil || resp.Body == http.NoBody {
 		return nil
@@ -67,7 +66,7 @@ func (p *peekedBody) readAhead() {
 	}
 }
 
-// addHead notes what has been read, and reports whether that is enough.
+// addHead stores what has been read, and reports whether that is enough.
 func (p *peekedBody) addHead(head []byte, err error) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -87,7 +86,7 @@ func (p *peekedBody) Read(b []byte) (int, error) {
 	return p.src.Read(b)
 }
 
-// readHead reads of what was read ahead. It is false if there is none left.
+// readHead reads from the bytes that were read ahead. ok is false if none are left.
 func (p *peekedBody) readHead(b []byte) (n int, ok bool, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -99,7 +98,8 @@ func (p *peekedBody) readHead(b []byte) (n int, ok bool, err error) {
 	return 0, p.err != nil, p.err
 }
 
-// peekedHead returns the first bytes of a body that peek has looked into; nil for any other.
+// peekedHead returns the first bytes of a body that peek has read from, and nil for any
+// other body.
 func peekedHead(body io.ReadCloser) []byte {
 	p, ok := body.(*peekedBody)
 	if !ok {
@@ -110,11 +110,11 @@ func peekedHead(body io.ReadCloser) []byte {
 	return p.head
 }
 
-// Close implements io.Closer. It also ends reading ahead.
+// Close implements io.Closer. It also stops reading ahead.
 func (p *peekedBody) Close() error { return p.src.Close() }
 
-// inspectsBody reports whether the body of a response may state what its headers do not: as
-// InspectsBody says, and of any error below 500 if Body is set.
+// inspectsBody reports whether the body of a response may state what its headers do not: if
+// InspectsBody does, and for any error below 500 if Body is set.
 func (r *Reader) inspectsBody(provider *Provider, status int, h http.Header) bool {
 	if r.Body != nil && status < 500 && mayBeThrottled(status) {
 		return isReadableType(h)
@@ -122,9 +122,10 @@ func (r *Reader) inspectsBody(provider *Provider, status int, h http.Header) boo
 	return InspectsBody(provider, status, h)
 }
 
-// InspectsBody reports whether the body of a response of provider may state what its headers do
-// not: that of a 403, 429, 503 or 529; of most errors if the provider has ErrorCodes; and the
-// JSON of a 200 if it has InspectSuccessBody. A nil provider has neither.
+// InspectsBody reports whether the body of a response of provider may state what its
+// headers do not: that of a 403, 429, 503 or 529; of most errors if the provider has
+// ErrorCodes; and the JSON of a 200 if it has InspectSuccessBody. A nil provider has
+// neither.
 func InspectsBody(provider *Provider, status int, h http.Header) bool {
 	switch {
 	case status == http.StatusForbidden, status == http.StatusTooManyRequests, status == http.StatusServiceUnavailable,
@@ -134,35 +135,37 @@ func InspectsBody(provider *Provider, status int, h http.Header) bool {
 	return status == http.StatusOK && provider != nil && provider.InspectSuccessBody && isJSON(h)
 }
 
-// mayBeThrottled reports whether status is an error that some API refuses with because of a limit.
+// mayBeThrottled reports whether status is an error that some APIs use for rejections
+// because of a limit.
 func mayBeThrottled(status int) bool {
 	return status >= 400 && status != http.StatusNotFound && status != http.StatusUnauthorized
 }
 
-// isReadableType reports whether a body of this type can hold the words of an API. Pages
-// for people hold too many other words.
+// isReadableType reports whether a body of this type can contain an error of an API. HTML
+// pages contain too much other text.
 func isReadableType(h http.Header) bool {
 	t := mediaType(h)
 	return t == "" || t == "text/plain" || strings.HasSuffix(t, "xml") && t != "application/xhtml+xml" || isJSON(h) ||
 		t == "application/x-amz-json-1.0" || t == "application/x-amz-json-1.1"
 }
 
-// isJSON reports whether a body is one JSON value, and not a stream of them.
+// isJSON reports whether a body is a single JSON value, not a stream of values.
 func isJSON(h http.Header) bool {
 	t := mediaType(h)
 	return t == "application/json" || t == "text/json" || strings.HasSuffix(t, "+json") && t != "application/stream+json"
 }
 
-// mediaType returns the type of a body without parameters; "": not said.
+// mediaType returns the type of a body without parameters, or "" if it is not stated.
 func mediaType(h http.Header) string {
 	t, _, _ := strings.Cut(h.Get("Content-Type"), ";")
 	return strings.ToLower(trimBlanks(t))
 }
 
-// Read returns what a response that was received now states about limits: its headers, and the
-// first bytes of its body where these may state more. It does not read the body of a rejection
-// that states a delay. If it reads a body, it replaces resp.Body by one that yields all of it, and
-// waits at most 100 ms for the bytes. provider is what Provider returned for the host; it may be nil.
+// Read returns what a response that was received at now states about limits: its headers,
+// and the first bytes of its body if these may state more. It does not read the body of a
+// rejection that states a delay. If it reads from a body, it replaces resp.Body by one that
+// returns all of its bytes, and waits at most 100 ms for the first ones. provider is the
+// result of Provider for the host; it may be nil.
 func (r *Reader) Read(provider *Provider, resp *http.Response, now time.Time) Report {
 	rep := r.parse(provider, resp.StatusCode, resp.Header, now)
 	if r.Body == nil && rep.Throttled && rep.HasRetryAfter || !r.inspectsBody(provider, resp.StatusCode, resp.Header) {
@@ -171,21 +174,23 @@ func (r *Reader) Read(provider *Provider, resp *http.Response, now time.Time) Re
 	return r.addBody(rep, resp)
 }
 
-// addBody adds to rep what the body says. It is apart from Read so that a report
+// addBody adds to rep what the body states. It is separate from Read so that a report
 // without a body stays on the stack.
 func (r *Reader) addBody(rep Report, resp *http.Response) Report {
 	if resp.StatusCode < 400 && resp.ContentLength > maxPeek {
-		return rep // no refusal is so long
+		return rep // rejections are shorter
 	}
-	// Where nobody knows when the end comes, there is no waiting for it.
+	// If the length is unknown, the end of the body may never arrive, so only the first
+	// piece is read.
 	if head := peek(resp, resp.ContentLength < 0); len(head) > 0 {
 		r.ReadBody(resp.StatusCode, resp.Header, head, &rep)
 	}
 	return rep
 }
 
-// ReadPeeked returns what Read has returned for resp, which was received now, or what it would
-// return from the headers alone if it has not read the body. It reads nothing from the body.
+// ReadPeeked returns what Read has returned for resp, which was received at now, or what
+// Read would return from the headers alone if it has not read from the body. It does not
+// read from the body.
 func (r *Reader) ReadPeeked(provider *Provider, resp *http.Response, now time.Time) Report {
 	rep := r.parse(provider, resp.StatusCode, resp.Header, now)
 	if head := peekedHead(resp.Body); len(head) > 0 {

@@ -49,8 +49,8 @@ func TestPeek_restoresBody(t *testing.T) {
 	require.Nil(t, peek(&http.Response{}, false))
 }
 
-// A body that does not come, or stops in the middle, keeps nobody waiting; what
-// comes later is all there.
+// A body that does not arrive, or stops in the middle, does not delay the caller. The
+// caller reads what arrives later completely.
 func TestPeek_doesNotWaitForSlowBody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, w := io.Pipe()
@@ -76,7 +76,7 @@ func TestPeek_doesNotWaitForSlowBody(t *testing.T) {
 	})
 }
 
-// Closing a body ends reading it ahead: no goroutine is left in the bubble.
+// Closing a body ends reading ahead: no goroutine remains in the bubble.
 func TestPeek_stopsWhenBodyIsClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, _ := io.Pipe()

@@ -11,74 +11,117 @@ import (
 	"github.com/heed-go/heed/internal/httphost"
 )
 
-// A Provider says what the answers of one API leave open: what a name means that the
-// rules cannot read, in which unit a bare number is, how long a window is.
-// Everything in it is optional.
+// A Provider describes what the responses of one API do not state: the meaning of names
+// that the general rules cannot interpret, the units of bare numbers, and the lengths of
+// windows. All fields are optional.
 type Provider struct {
-	Name               string          // for people
-	Hosts              []string        // "api.github.com"; ".zendesk.com" is every host below
-	Headers            map[string]Rule // by header name in canonical form
-	LimitHints         []LimitHint     // what the answers do not say; the first that fits counts
-	ThrottledStatuses  []int           // statuses that refuse because of a limit, besides 429
-	InspectSuccessBody bool            // refusals show in bodies only: look into those of successes too
+	// Name is the name of the API.
+	Name string
 
-	// AccountParams are query parameters that name the account, besides api_key and apikey: "key".
+	// Hosts holds host names such as "api.github.com". A name that begins with a dot, such
+	// as ".zendesk.com", matches all hosts below.
+	Hosts []string
+
+	// Headers holds rules by header name in canonical form.
+	Headers map[string]Rule
+
+	// LimitHints complete limits that responses state in part. The first hint that matches
+	// is used.
+	LimitHints []LimitHint
+
+	// ThrottledStatuses are the statuses of rejections because of a limit, in addition to
+	// 429.
+	ThrottledStatuses []int
+
+	// InspectSuccessBody means that rejections are stated in bodies only, also in those of
+	// successes.
+	InspectSuccessBody bool
+
+	// AccountParams are the query parameters that identify the account, in addition to
+	// api_key and apikey.
 	AccountParams []string
 
-	// ErrorCodes are error codes that refuse because of a limit, on any status from 400 on. They
-	// count at the known places of JSON, and as words of XML and prose.
+	// ErrorCodes are the error codes of rejections because of a limit, on any status from
+	// 400 on. They count in known members of JSON, and as words of XML and prose.
 	ErrorCodes []string
 }
 
-// A Rule is what one header says.
+// A Rule describes one header.
 type Rule struct {
-	Kind    Kind
-	Name    string          // of the bucket; headers with the same one belong together
-	Unit    string          // what is counted; "": requests
-	Scale   time.Duration   // unit of time of a bare number; 0: by its size
-	Windows []time.Duration // of the numbers in the value, in order
-	Unique  bool            // the name is unmistakable: it means this on every host
+	Kind Kind
 
-	// Read reads values that have a grammar of their own. It adds to r.
+	// Name is the name of the bucket. Headers with the same name belong together.
+	Name string
+
+	// Unit is what is counted. Empty means requests.
+	Unit string
+
+	// Scale is the unit of time of a bare number. Zero means that its size determines the
+	// unit.
+	Scale time.Duration
+
+	// Windows are the windows of the numbers in the value, in order.
+	Windows []time.Duration
+
+	// Unique means that the header name has this meaning on all hosts.
+	Unique bool
+
+	// Read parses values with a syntax of their own, and adds the result to r. Nil means
+	// the general syntax.
 	Read func(value string, r *Report)
 }
 
-// A Kind is what the value of a header is.
+// A Kind is the meaning of the value of a header.
 type Kind uint8
 
 const (
-	KindNone       Kind = iota // nothing that matters
-	KindLimit                  // most units in a window
+	KindNone       Kind = iota // not relevant
+	KindLimit                  // maximum number of units in a window
 	KindRemaining              // units left
-	KindUsed                   // units spent
-	KindReset                  // when units come back: a moment or a delay
-	KindResetAfter             // when units come back: a delay
+	KindUsed                   // units used
+	KindReset                  // time at which units are restored: an instant or a delay
+	KindResetAfter             // time after which units are restored: a delay
 	KindWindow                 // length of the window
-	KindRate                   // units that come back each second, or each window
+	KindRate                   // units restored per second, or per window
 	KindName                   // name of the bucket
 	KindPolicy                 // limits with their windows
-	KindRetryAfter             // when to come again
+	KindRetryAfter             // time after which to retry
 
-	// Not about limits, but needed to read them.
+	// Headers that are not about limits, but are needed to interpret them.
 	kindDate
 	kindAge
 )
 
-// A LimitHint completes a limit that the answer has named in part. Zero fields of
-// the first group fit every limit, zero fields of the second set nothing.
+// A LimitHint completes a limit that the response states in part. The fields of the first
+// group select limits; zero values match every limit. The fields of the second group set
+// properties; zero values set nothing.
 type LimitHint struct {
-	Name         string // the limit's name in the answer; "-": it has none
-	StatedUnit   string // the limit's unit in the answer
-	Limit        int64  // the limit's size in the answer
-	WithoutLimit bool   // the answer does not say the limit's size
+	// Name is the stated name of the limit. "-" means that it has none.
+	Name string
 
-	Rename string        // what to call it
-	Unit   string        // its true unit
-	Max    int64         // its size, where the answer does not say
-	Window time.Duration // its window, where the answer does not say
+	// StatedUnit is the stated unit of the limit.
+	StatedUnit string
+
+	// Limit is the stated size of the limit.
+	Limit int64
+
+	// WithoutLimit matches limits whose size is not stated.
+	WithoutLimit bool
+
+	// Rename is the name to use.
+	Rename string
+
+	// Unit is the actual unit.
+	Unit string
+
+	// Max is the size, if the response does not state it.
+	Max int64
+
+	// Window is the window, if the response does not state it.
+	Window time.Duration
 }
 
-// applyHints fills in what the answer has left out.
+// applyHints sets what the response does not state.
 func (p *Provider) applyHints(l *Limit) {
 	for i := range p.LimitHints {
 		h := &p.LimitHints[i]
@@ -106,7 +149,7 @@ func (h *LimitHint) matches(l *Limit) bool {
 		(h.StatedUnit == "" || h.StatedUnit == l.Unit) && (h.Limit == 0 || h.Limit == l.Limit) && !(h.WithoutLimit && l.HasLimit)
 }
 
-// isThrottledStatus reports whether status is a refusal at v.
+// isThrottledStatus reports whether status is a rejection because of a limit for p.
 func (p *Provider) isThrottledStatus(status int) bool {
 	for _, s := range p.ThrottledStatuses {
 		if s == status {
@@ -116,8 +159,7 @@ func (p *Provider) isThrottledStatus(status int) bool {
 	return false
 }
 
-// ProviderByName returns the row of the built-in table for an API by the name that
-// people call it.
+// ProviderByName returns the row of the built-in table with the given Name.
 func ProviderByName(name string) (Provider, bool) {
 	for i := range providers {
 		if p := &providers[i]; len(name) >= len(p.Name) && equalFold(name[:len(p.Name)], p.Name) {
@@ -127,8 +169,8 @@ func ProviderByName(name string) (Provider, bool) {
 	return Provider{}, false
 }
 
-// builtinProvider returns the row of the built-in table for a host, nil if it has none:
-// that of the host itself, else that of the nearest domain above.
+// builtinProvider returns the row of the built-in table for a host: that of the host
+// itself, or else that of the nearest parent domain. It returns nil if there is none.
 func builtinProvider(host string) *Provider {
 	index := providersByHost()
 	if p, ok := index[host]; ok {
@@ -154,8 +196,8 @@ var providersByHost = sync.OnceValue(func() map[string]*Provider {
 	return m
 })
 
-// AccountParams returns the query parameters that identify the account in requests to host, as
-// far as its Provider lists them. They do not include api_key and apikey.
+// AccountParams returns the query parameters that identify the account in requests to host,
+// as listed by its Provider. They do not include api_key and apikey.
 func (r *Reader) AccountParams(host string) []string {
 	host = httphost.Name(host)
 	if p, ok := r.Hosts[host]; ok {
@@ -167,11 +209,10 @@ func (r *Reader) AccountParams(host string) []string {
 	return nil
 }
 
-// Readers of the headers that have a grammar of their own, for the table.
+// Functions that parse the headers of the table with a syntax of their own.
 
-// readMetaUsage reads the usage headers of Meta: JSON with what is used up in
-// percent, and in minutes when access comes back. Some have a list of that per
-// business.
+// readMetaUsage reads the usage headers of Meta: JSON with the usage in percent, and the
+// minutes until access is restored. Some headers have a list of such objects per business.
 func readMetaUsage(v string, r *Report) {
 	var top map[string]json.RawMessage
 	if json.Unmarshal([]byte(v), &top) != nil {
@@ -205,8 +246,9 @@ func addMetaUsage(object map[string]json.RawMessage, r *Report) {
 	}
 }
 
-// readSentry reads "60:transaction:key, 2700:default;error:organization": how long
-// each category of data is refused. Ours may be any of them, so the longest counts.
+// readSentry reads "60:transaction:key, 2700:default;error:organization": the time for
+// which each category of data is rejected. The request may be of any category, so the
+// longest time is used.
 func readSentry(v string, r *Report) {
 	for v != "" {
 		var item string
@@ -218,8 +260,8 @@ func readSentry(v string, r *Report) {
 	}
 }
 
-// readMashery reads the code of a refusal by a Mashery gateway, which says 403 for
-// all that goes wrong: ERR_403_DEVELOPER_OVER_QPS is one because of a limit.
+// readMashery reads the error code of a Mashery gateway, which responds with 403 to all
+// errors. A code such as ERR_403_DEVELOPER_OVER_QPS is a rejection because of a limit.
 func readMashery(v string, r *Report) {
 	r.Throttled = r.Throttled || strings.Contains(v, "_OVER_")
 }

@@ -5,13 +5,14 @@ import (
 	"time"
 )
 
-// providers is the table. A row stands here because rules cannot tell it: most APIs
-// need none. The first row whose name or host fits counts.
+// providers is the built-in table. It contains only APIs whose headers the general rules
+// cannot interpret; most APIs need no row. The first row whose name or host matches is
+// used.
 var providers = []Provider{
 	{Name: "Airweave", LimitHints: perWindow(time.Minute)},
 	{Name: "Amazon", Hosts: []string{".amazonaws.com", ".amazonaws.com.cn"}, Headers: map[string]Rule{
 		"X-Amzn-Ratelimit-Limit": {Kind: KindRate, Unique: true},
-	}, ErrorCodes: []string{ // as the SDKs of AWS have them
+	}, ErrorCodes: []string{ // as in the SDKs of AWS
 		"Throttling", "ThrottlingException", "ThrottledException", "RequestThrottled", "RequestThrottledException",
 		"TooManyRequestsException", "RequestLimitExceeded", "ProvisionedThroughputExceededException",
 		"BandwidthLimitExceeded", "EC2ThrottledException", "PriorRequestNotComplete", "SlowDown", "TransactionInProgressException",
@@ -36,7 +37,7 @@ var providers = []Provider{
 	}},
 	{Name: "Binance", Hosts: []string{".binance.com"}, ThrottledStatuses: []int{418}},
 	{Name: "bitFlyer", Hosts: []string{"api.bitflyer.com"}, Headers: map[string]Rule{
-		"X-Ratelimit-Period": {}, // counts down: the rest of the window, which Reset says too
+		"X-Ratelimit-Period": {}, // counts down: the rest of the window, which Reset states as well
 	}, LimitHints: perWindow(5 * time.Minute)},
 	{Name: "Buildkite", Hosts: []string{"api.buildkite.com", "graphql.buildkite.com"}, LimitHints: []LimitHint{
 		{Unit: "points", Window: 5 * time.Minute},
@@ -141,7 +142,7 @@ var providers = []Provider{
 	}},
 	{Name: "Shopify", Hosts: []string{".myshopify.com"}, InspectSuccessBody: true, Headers: map[string]Rule{
 		"X-Shopify-Shop-Api-Call-Limit":      {Kind: KindLimit, Name: "shop", Unique: true},
-		"Http_x_shopify_shop_api_call_limit": {Unique: true}, // the same again
+		"Http_x_shopify_shop_api_call_limit": {Unique: true}, // a duplicate of the header above
 	}},
 	{Name: "SkuVault", Hosts: []string{"app.skuvault.com"}, Headers: map[string]Rule{
 		"X-Ratelimit-Reset": {Kind: KindResetAfter, Scale: time.Millisecond},
@@ -177,10 +178,10 @@ var providers = []Provider{
 	}},
 }
 
-// perWindow is an API all of whose limits are per window.
+// perWindow describes an API all of whose limits have the same window.
 func perWindow(window time.Duration) []LimitHint { return []LimitHint{{Window: window}} }
 
-// uniqueRules returns the rows whose header names mean one thing on every host.
+// uniqueRules returns the rules of headers whose names have one meaning on all hosts.
 var uniqueRules = sync.OnceValue(func() map[string]*Rule {
 	m := make(map[string]*Rule)
 	for i := range providers {

@@ -8,75 +8,112 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// A Report is what one response says about limits. The zero Report says nothing.
+// A Report is what one response states about limits. The zero Report states nothing.
 //
-// All delays and windows in it are at least 0 and at most 366 days: an instant that is past
-// is 0, and what is longer than a year is a year.
+// All delays and windows are at least 0 and at most 366 days (MaxDelay): an instant in the
+// past is 0, and longer times are reduced to MaxDelay.
 type Report struct {
-	Limits []Limit // one per quota that the response names; nil means none
+	// Limits holds one element per limit that the response states. Nil means none.
+	Limits []Limit
 
 	// RetryAfter is the delay, from receipt, that Retry-After and related headers or a body
-	// state. It is reported on every status, but it is a command only on a response that is
-	// Throttled, or a 503: see Wait.
-	RetryAfter    time.Duration
-	HasRetryAfter bool       // RetryAfter is stated, possibly as 0; negative and malformed values are not stated
-	RetryFormat   TimeFormat // how RetryAfter was written
+	// state. It is reported for every status, but it must be obeyed only if the response is
+	// Throttled or a 503: see Wait.
+	RetryAfter time.Duration
 
-	// Stated tells a refusal that says something about its end from a bare one.
-	// It is NotStated if the response is neither Throttled nor a 503 with Retry-After.
+	// HasRetryAfter reports that RetryAfter is stated, possibly as 0. Negative and
+	// malformed values count as not stated.
+	HasRetryAfter bool
+
+	// RetryFormat is the format in which RetryAfter was stated.
+	RetryFormat TimeFormat
+
+	// Stated is how much the rejection states about its end. It is NotStated if the
+	// response is neither Throttled nor a 503 with Retry-After.
 	Stated Statement
 
-	// Wait is how long the refused quota is closed, from receipt, if Stated is StatedWait: the
-	// RetryAfter; else the earliest reset of a refusal that says nothing of what is left; else
-	// what the API documents for a refusal of this kind (60 s for GitHub's secondary limit).
-	// Zero then means that the request may be repeated immediately.
+	// Wait is the time, from receipt, after which the limit admits requests again, if
+	// Stated is StatedWait: RetryAfter if it is stated; else the earliest reset of a
+	// rejection that does not state what is left; else what the API documents for such a
+	// rejection (60 s for GitHub's secondary limit). Zero then means that the request may
+	// be repeated immediately.
 	Wait time.Duration
 
-	// Permanent says that the body names a reason which waiting does not cure: the account has
-	// no money left, or is suspended. Throttled is false then, whatever the status.
+	// Permanent means that the body states a reason that waiting does not resolve: the
+	// account has no money left, or is suspended. Throttled is then false for any status.
 	Permanent bool
 
-	// Violated names the limits that a problem body (RFC 9457, member violated-policies) says
-	// were exceeded; nil means none.
+	// Violated holds the names of the limits that were exceeded according to a problem body
+	// (RFC 9457, member violated-policies). Nil means none.
 	Violated []string
 
-	Throttled bool // the response is a refusal because of a limit
-	Global    bool // the refusal holds for all quotas of the account, not only for those named
-	Stale     bool // the response is out of a cache (Age > 0): its limits are old and left out
+	// Throttled means that the response is a rejection because of a limit.
+	Throttled bool
+
+	// Global means that the rejection applies to all quotas of the account, not only to
+	// those named.
+	Global bool
+
+	// Stale means that the response is from a cache (Age > 0). Its limits are outdated and
+	// omitted.
+	Stale bool
 
 	documentedWait time.Duration // wait that the API documents for this refusal; 0: none
-	explicit       bool          // a known body, code or header says that it is a refusal
-	provider       *Provider     // what is known about the host; nil: nothing
+	explicit       bool          // a known body, code or header states that it is a rejection
+	provider       *Provider     // properties of the host; nil: none
 }
 
-// A Limit is the state of one limit of a server, as one answer tells it.
+// A Limit is the state of one limit of a server, as stated by one response.
 type Limit struct {
-	Name string // of the bucket, as the server calls it; "": not said
-	Unit string // what is counted, in lower case with underscores; "": requests
+	// Name is the server's name of the bucket. Empty means that it is not stated.
+	Name string
 
-	// PartitionKey is the pk of the IETF fields: which part of the server's users the limit is
-	// applied to. Limits of one name with different keys are different limits. "" means none.
+	// Unit is what is counted, in lower case with underscores. Empty means requests.
+	Unit string
+
+	// PartitionKey is the pk parameter of the IETF fields, which identifies the part of the
+	// server's users that the limit applies to. Limits with the same name and different
+	// keys are different limits. Empty means none.
 	PartitionKey string
 
-	Limit     int64 // most units that can be had in a window
-	Remaining int64 // units left
-	Used      int64 // units spent
+	// Limit is the maximum number of units in a window.
+	Limit int64
 
-	HasLimit     bool // Limit was said
-	HasRemaining bool // Remaining was said, or follows from Limit and Used
-	HasUsed      bool // Used was said
-	HasReset     bool // ResetAfter was said, possibly as 0
+	// Remaining is the number of units left.
+	Remaining int64
 
-	ResetAfter  time.Duration // from receipt until units come back; never negative
-	ResetFormat TimeFormat    // how ResetAfter came
-	Window      time.Duration // length of the window; 0: not said
-	Rate        float64       // units that come back each second, where the server says so; 0: not said
+	// Used is the number of units used.
+	Used int64
 
-	partitioned bool // PartitionKey came with the state, and so with every response
+	// HasLimit reports that Limit is stated.
+	HasLimit bool
+
+	// HasRemaining reports that Remaining is stated, or follows from Limit and Used.
+	HasRemaining bool
+
+	// HasUsed reports that Used is stated.
+	HasUsed bool
+
+	// HasReset reports that ResetAfter is stated, possibly as 0.
+	HasReset bool
+
+	// ResetAfter is the time from receipt until units are restored. It is never negative.
+	ResetAfter time.Duration
+
+	// ResetFormat is the format in which ResetAfter was stated.
+	ResetFormat TimeFormat
+
+	// Window is the length of the window. Zero means that it is not stated.
+	Window time.Duration
+
+	// Rate is the number of units restored per second. Zero means that it is not stated.
+	Rate float64
+
+	partitioned bool // PartitionKey was stated with the state, and therefore with every response
 }
 
-// RemoteLimit returns l in the words of package throttle. There a reset of 0 means that none is
-// stated, so one that is now is 1 ns from now. The name has the partition key behind it.
+// RemoteLimit returns l as a throttle.RemoteLimit. There a reset of 0 means that no reset
+// is stated, so a reset of 0 becomes 1 ns. The name ends with the partition key.
 func (l Limit) RemoteLimit() throttle.RemoteLimit {
 	w := throttle.RemoteLimit{
 		Name:             l.fullName(),
@@ -100,19 +137,19 @@ func (l Limit) RemoteLimit() throttle.RemoteLimit {
 	return w
 }
 
-// resolution returns how much earlier than l.ResetAfter its units may come back, because the
+// resolution returns by how much units may be restored before l.ResetAfter, because the
 // reset was stated in whole seconds.
 func (l Limit) resolution() time.Duration {
 	switch {
 	case l.ResetFormat == FormatEpochSeconds || l.ResetFormat == FormatDate:
-		return 2 * time.Second // its own fraction, and that of the Date
+		return 2 * time.Second // its own fraction of a second, and that of the Date
 	case l.ResetFormat == FormatDeltaSeconds && l.ResetAfter%time.Second == 0:
 		return time.Second
 	}
 	return 0
 }
 
-// fullName returns the name of the limit and, where its state has one, its partition.
+// fullName returns the name of the limit, followed by its partition if its state has one.
 func (l Limit) fullName() string {
 	if !l.partitioned {
 		return l.Name
@@ -120,12 +157,13 @@ func (l Limit) fullName() string {
 	return l.Name + ";pk=" + base64.StdEncoding.EncodeToString([]byte(l.PartitionKey))
 }
 
-// unitInterval returns the time that one unit takes at rate units per second, at most MaxDelay.
+// unitInterval returns the time in which one unit is restored at rate units per second, at
+// most MaxDelay.
 func unitInterval(rate float64) time.Duration {
 	return time.Duration(min(math.Ceil(float64(time.Second)/rate), float64(MaxDelay)))
 }
 
-// AppendRemoteLimits appends the limits of r to dst, in the words of package throttle.
+// AppendRemoteLimits appends the limits of r to dst as values of throttle.RemoteLimit.
 func (r Report) AppendRemoteLimits(dst []throttle.RemoteLimit) []throttle.RemoteLimit {
 	for _, l := range r.Limits {
 		dst = append(dst, l.RemoteLimit())
@@ -133,17 +171,17 @@ func (r Report) AppendRemoteLimits(dst []throttle.RemoteLimit) []throttle.Remote
 	return dst
 }
 
-// A TimeFormat is how a time was written in a header.
+// A TimeFormat is the format of a time in a header.
 type TimeFormat uint8
 
 const (
-	FormatNone         TimeFormat = iota // not said
-	FormatDeltaSeconds                   // a number of seconds, also with a fraction
+	FormatNone         TimeFormat = iota // not stated
+	FormatDeltaSeconds                   // a number of seconds, possibly with a fraction
 	FormatDeltaMillis                    // a number of milliseconds
 	FormatDuration                       // a number with a unit, such as 1m6.779s
-	FormatEpochSeconds                   // seconds since 1970, also with a fraction
+	FormatEpochSeconds                   // seconds since 1970, possibly with a fraction
 	FormatEpochMillis                    // milliseconds since 1970
-	FormatDate                           // a date and time as text, in any of the usual orders
+	FormatDate                           // a date and time as text, in any of the usual formats
 	FormatEpochMicros                    // microseconds since 1970
 )
 
@@ -157,7 +195,8 @@ func (f TimeFormat) String() string {
 	return "unknown format"
 }
 
-// IsDelta reports whether f counts from the answer, so that nobody's clock matters.
+// IsDelta reports whether f is relative to the response, so that it does not depend on a
+// clock.
 func (f TimeFormat) IsDelta() bool {
 	return f == FormatDeltaSeconds || f == FormatDeltaMillis || f == FormatDuration
 }

@@ -6,14 +6,17 @@ import (
 	"time"
 )
 
-// A Statement is what a refusal says about its own end, from the least to the most.
+// A Statement is what a rejection states about its end. The values are ordered from the
+// least to the most precise.
 type Statement uint8
 
 const (
-	NotStated       Statement = iota // nothing: the response is no refusal, or only its status makes it one (a bare 429)
-	StatedRejection                  // a known body, code or header says that it is a refusal, but not until when
-	StatedLimit                      // one of Report.Limits has nothing left, and says when units come back if HasReset
-	StatedWait                       // Report.Wait says when to come back, possibly now
+	// nothing: the response is not a rejection, or only its status makes it one (a bare
+	// 429)
+	NotStated       Statement = iota
+	StatedRejection           // a known body, code or header states that it is a rejection, but not until when
+	StatedLimit               // one of Report.Limits has no units left, and states when units are restored if HasReset
+	StatedWait                // Report.Wait is the time after which to retry, possibly 0
 )
 
 var statementNames = [...]string{"not stated", "rejection", "limit", "wait"}
@@ -26,7 +29,7 @@ func (s Statement) String() string {
 	return "unknown statement"
 }
 
-// resolve completes r after headers or body have been read: it brings every number into its
+// resolve completes r after headers or body have been read: it limits every number to its
 // range and derives Stated and Wait. It may be called again after more has been read.
 func (r *Report) resolve(status int) {
 	r.RetryAfter = boundDelay(r.RetryAfter)
@@ -36,7 +39,7 @@ func (r *Report) resolve(status int) {
 	r.Stated, r.Wait = r.statement(status)
 }
 
-// statement returns what a refusal states. A 503 with Retry-After counts as one.
+// statement returns what a rejection states. A 503 with Retry-After counts as a rejection.
 func (r *Report) statement(status int) (Statement, time.Duration) {
 	if !r.Throttled && !(status == http.StatusServiceUnavailable && r.HasRetryAfter) {
 		return NotStated, 0
@@ -59,7 +62,7 @@ func (r *Report) statement(status int) (Statement, time.Duration) {
 	return NotStated, 0
 }
 
-// anyExhausted reports whether a limit has nothing left.
+// anyExhausted reports whether a limit has no units left.
 func (r *Report) anyExhausted() bool {
 	for i := range r.Limits {
 		if l := &r.Limits[i]; l.HasRemaining && l.Remaining == 0 {
@@ -69,9 +72,10 @@ func (r *Report) anyExhausted() bool {
 	return false
 }
 
-// earliestReset returns the reset of a refusal that states only when: no limit says what is left.
-// The earliest reset counts, because the response does not say which limit refused. A reset
-// of 0 is no wait: servers send it with limits that they do not apply.
+// earliestReset returns the reset of a rejection that states only resets: no limit states
+// what is left. It returns the earliest reset, because the response does not state which
+// limit rejected the request. It ignores a reset of 0, which servers send with limits that
+// they do not apply.
 func (r *Report) earliestReset() (reset time.Duration, ok bool) {
 	for i := range r.Limits {
 		l := &r.Limits[i]
@@ -85,7 +89,7 @@ func (r *Report) earliestReset() (reset time.Duration, ok bool) {
 	return reset, ok
 }
 
-// bound brings the numbers of l into their ranges: counts are never negative, delays and
+// bound limits the numbers of l to their ranges: counts are never negative, delays and
 // windows are in [0, MaxDelay], and rates are finite.
 func (l *Limit) bound() {
 	l.Name, l.Unit = truncate(l.Name), truncate(l.Unit)

@@ -24,7 +24,7 @@ func TestReport_clampsDelaysToAYear(t *testing.T) {
 	require.Equal(t, MaxDelay, r.RetryAfter, "exactly 366 days")
 }
 
-// A reset that is negative is past. -1 is what gateways send for "unknown", and is not a time.
+// A negative reset is in the past. Gateways send -1 for "unknown", so it is ignored.
 func TestReport_clampsNegativeResetsToZero(t *testing.T) {
 	at := time.Unix(1700000000, 0)
 	for v, want := range map[string]bool{"-5": true, "-1484742195": true, "-1": false} {
@@ -47,7 +47,7 @@ func TestReport_saturatesWindows(t *testing.T) {
 	require.Equal(t, MaxDelay, r.Limits[0].Window)
 }
 
-// Rows and hooks of users may set any number.
+// Providers and hooks of users may set any number.
 func TestReport_clampsValuesOfCustomReaders(t *testing.T) {
 	bad := func(r *Report) {
 		r.RetryAfter, r.HasRetryAfter = -time.Hour, true

@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// readRetryHeaders reads the headers of the Retry-After family. The longest delay counts, and what
-// is malformed is not stated. A delay in milliseconds that is not 0 goes before Retry-After,
-// which is the same in whole seconds.
+// readRetryHeaders reads the headers of the Retry-After family. The longest delay is used,
+// and malformed values are ignored. A delay in milliseconds that is not 0 takes precedence
+// over Retry-After, which is the same delay in whole seconds.
 func (p *parser) readRetryHeaders() {
 	exact := slices.ContainsFunc(p.retryHeaders, p.isMilliseconds)
 	for _, h := range p.retryHeaders {
@@ -23,7 +23,7 @@ func (p *parser) readRetryHeaders() {
 	}
 }
 
-// isMilliseconds reports whether h is a delay in milliseconds, and not 0.
+// isMilliseconds reports whether h is a delay in milliseconds that is not 0.
 func (p *parser) isMilliseconds(h retryHeader) bool {
 	if h.scale != time.Millisecond || len(h.values[0]) > maxDateLen {
 		return false
@@ -59,9 +59,9 @@ func (p *parser) parseRetryDelay(v string, scale time.Duration) (time.Duration, 
 	return p.delayUntil(t), t.format, true
 }
 
-// parseRetryEpoch reads a number too large for a delay: the time since 1970 in seconds
-// or milliseconds, sent by mistake, if that is a time about now; else it is the
-// endless delay that it says.
+// parseRetryEpoch reads a number that is too large for a delay. If it is the time since
+// 1970 in seconds or milliseconds, sent by mistake, and close to the current time, it is
+// that instant. Otherwise it is the long delay that it states.
 func (p *parser) parseRetryEpoch(n decimal, scale time.Duration) (time.Duration, TimeFormat, bool) {
 	now := p.serverTime()
 	about := func(at time.Time) bool { d := at.Sub(now); return d > -10*365*day && d < 10*365*day }
@@ -77,8 +77,8 @@ func (p *parser) parseRetryEpoch(n decimal, scale time.Duration) (time.Duration,
 	return n.duration(scale), FormatDeltaSeconds, true
 }
 
-// fixRetryAfter finds a Retry-After in milliseconds: as such it is about the reset of
-// the same answer, and as seconds a thousand times that.
+// fixRetryAfter detects a Retry-After in milliseconds: read as milliseconds it is close to
+// the reset of the same response, and read as seconds it is a thousand times as long.
 func (p *parser) fixRetryAfter(l *builders) {
 	if p.out.RetryFormat != FormatDeltaSeconds || p.out.RetryAfter < 1000*time.Second {
 		return
@@ -95,10 +95,10 @@ func (p *parser) fixRetryAfter(l *builders) {
 	}
 }
 
-// isThrottled reports whether the answer is a refusal because of a limit. 429 is
-// one by definition. 403 and 503 mean other things too: a limit that is used up
-// makes them one, and Retry-After makes 403 one. 418, 420 and 529 are what some
-// made up for the purpose.
+// isThrottled reports whether the response is a rejection because of a limit. A 429 is one
+// by definition. 403 and 503 have other meanings as well: an exhausted limit makes them a
+// rejection, and Retry-After makes a 403 one. Some servers use 418, 420 and 529 for
+// rejections.
 func (p *parser) isThrottled(list []limitBuilder) bool {
 	if p.provider != nil && p.provider.isThrottledStatus(p.status) {
 		return true

@@ -35,7 +35,7 @@ func TestParse_readsRetryAfterInEveryFormat(t *testing.T) {
 		"epoch":            {"Retry-After", []string{strconv.FormatInt(now.Unix()+30, 10)}, 30 * time.Second, FormatEpochSeconds},
 		"epoch past":       {"Retry-After", []string{strconv.FormatInt(now.Unix()-30, 10)}, 0, FormatEpochSeconds},
 		"epoch millis":     {"Retry-After", []string{strconv.FormatInt(now.UnixMilli()+1500, 10)}, 1500 * time.Millisecond, FormatEpochMillis},
-		"ten years":        {"Retry-After", []string{"315360000"}, MaxDelay, FormatDeltaSeconds}, // issue 11.4: clamped to a year
+		"ten years":        {"Retry-After", []string{"315360000"}, MaxDelay, FormatDeltaSeconds}, // issue 11.4: limited to a year
 		"endless":          {"Retry-After", []string{"9223372036854775807"}, MaxDelay, FormatDeltaSeconds},
 		"beyond int64":     {"Retry-After", []string{"99999999999999999999999"}, MaxDelay, FormatDeltaSeconds},
 		"longest counts":   {"Retry-After", []string{"1", "7", "x", "-9", "3"}, 7 * time.Second, FormatDeltaSeconds},
@@ -49,7 +49,7 @@ func TestParse_readsRetryAfterInEveryFormat(t *testing.T) {
 		"lower case names": {"retry-after", []string{"5"}, 5 * time.Second, FormatDeltaSeconds},
 	} {
 		h := http.Header{c.header: c.values, "Date": {at(0)}}
-		r := Parse(429, h, now.Add(10*time.Minute)) // our clock is wrong
+		r := Parse(429, h, now.Add(10*time.Minute)) // the local clock is wrong
 		require.True(t, r.HasRetryAfter, name)
 		require.Equal(t, c.want, r.RetryAfter, name)
 		require.Equal(t, c.format, r.RetryFormat, name)
@@ -85,8 +85,8 @@ func TestParse_retryAfterAloneIsNotThrottled(t *testing.T) {
 	}
 }
 
-// The trace is of a client that waits 2 s where it does not understand the
-// header or the status does not allow it.
+// The trace was recorded from a client that waits 2 s if it cannot parse the header or
+// ignores the status.
 func TestParse_agreesWithRecordedRetryAfter(t *testing.T) {
 	f, err := os.Open("testdata/retry_after.jsonl")
 	require.NoError(t, err)

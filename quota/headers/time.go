@@ -6,10 +6,10 @@ import (
 	"github.com/heed-go/heed/internal/ticks"
 )
 
-// Dates come in the three forms of RFC 9110, in RFC 3339 with any fraction and
-// offset, and as the languages of the servers print them: JavaScript, Ruby, Go.
-// One reader takes them all. It goes by what each token looks like and never
-// checks the weekday, which real servers get wrong.
+// Dates are accepted in the three formats of RFC 9110, in RFC 3339 with any fraction and
+// offset, and in the default formats of JavaScript, Ruby and Go. One parser accepts all of
+// them. It classifies each token by its form, and ignores the weekday, which some servers
+// state incorrectly.
 
 // ParseDate returns the time in a Date header, given as the values of that header. received
 // is the local time of receipt. It returns false if there is no valid date.
@@ -22,7 +22,8 @@ func ParseDate(values []string, received time.Time) (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// parseAge returns how long an answer has been in caches, 0 for a fresh one.
+// parseAge returns the time for which a response has been in caches. It returns 0 for a
+// response that was not cached.
 func parseAge(v string) time.Duration {
 	if n, ok := parseDecimal(trimBlanks(v)); ok && !n.negative {
 		return n.duration(time.Second)
@@ -30,8 +31,8 @@ func parseAge(v string) time.Duration {
 	return 0
 }
 
-// parseDate reads a date. A date without a zone is in UTC. received decides the
-// century of a year of two digits.
+// parseDate parses a date. A date without a zone is in UTC. received determines the century
+// of a year with two digits.
 func parseDate(s string, received time.Time) (time.Time, bool) {
 	if t, ok := parseHTTPDate(s); ok {
 		return t, true
@@ -46,10 +47,10 @@ func parseDate(s string, received time.Time) (time.Time, bool) {
 	return d.time(received)
 }
 
-const maxDateLen = 96 // bytes; the longest in use is JavaScript's, about 70
+const maxDateLen = 96 // bytes; the longest format in use is JavaScript's, with about 70
 
-// parseHTTPDate reads the form that nearly every Date has, a quarter of the time that
-// the general reader takes: Tue, 14 Sep 2021 20:43:15 GMT.
+// parseHTTPDate parses the usual format of Date in a quarter of the time that the general
+// parser takes: Tue, 14 Sep 2021 20:43:15 GMT.
 func parseHTTPDate(s string) (time.Time, bool) {
 	if len(s) != 29 || s[3:5] != ", " || s[7] != ' ' || s[11] != ' ' || s[16] != ' ' || s[19] != ':' || s[22] != ':' || s[25:] != " GMT" {
 		return time.Time{}, false
@@ -72,8 +73,7 @@ func twoDigits(s string) (n int, ok bool) {
 	return int(s[0]-'0')*10 + int(s[1]-'0'), isDigit(s[0]) && isDigit(s[1])
 }
 
-// month returns the number of a month from 0 by its first three letters, -1 for
-// no month.
+// month returns the number of a month, from 0, by its first three letters, or -1.
 func month(s string) int {
 	const names = "janfebmaraprmayjunjulaugsepoctnovdec"
 	for i := 0; i < len(names); i += 3 {
@@ -84,7 +84,7 @@ func month(s string) int {
 	return -1
 }
 
-// A dateParser collects the parts of a date. -1 or false means not seen.
+// A dateParser collects the parts of a date. -1 or false means that a part is missing.
 type dateParser struct {
 	s   string
 	pos int
@@ -102,7 +102,7 @@ func (d *dateParser) read() bool {
 		switch {
 		case c == ' ' || c == ',':
 			d.pos++
-		case c == '(': // a zone's name in brackets: the rest says nothing new
+		case c == '(': // the name of a zone in parentheses: the rest contains no further part
 			return true
 		case isDigit(c):
 			if !d.digits() {
@@ -125,7 +125,7 @@ func (d *dateParser) read() bool {
 	return true
 }
 
-// digits reads a day, a year, a time of day, or a date in ISO order.
+// digits parses a day, a year, a time of day, or a date in ISO order.
 func (d *dateParser) digits() bool {
 	n, width := d.int()
 	switch next := d.peek(); {
@@ -160,7 +160,7 @@ func (d *dateParser) iso(year int) bool {
 	return true
 }
 
-// clock reads what follows the hour: minutes, then seconds and a fraction if any.
+// clock parses what follows the hour: minutes, then seconds and a fraction if present.
 func (d *dateParser) clock(hour int) bool {
 	d.hour, d.hasClock = hour, true
 	d.pos++
@@ -191,7 +191,7 @@ func (d *dateParser) fraction() bool {
 	return d.pos > start
 }
 
-// word reads a month, a weekday or the name of a zone.
+// word parses a month, a weekday or the name of a zone.
 func (d *dateParser) word() bool {
 	start := d.pos
 	for isLetter(d.peek()) {
@@ -218,7 +218,7 @@ func (d *dateParser) word() bool {
 	return false
 }
 
-// zone reads an offset: +01:00, +0100 or +01.
+// zone parses an offset: +01:00, +0100 or +01.
 func (d *dateParser) zone() bool {
 	sign := 1
 	if d.s[d.pos] == '-' {
@@ -255,8 +255,8 @@ func (d *dateParser) time(received time.Time) (time.Time, bool) {
 	return t.Add(-time.Duration(d.offset) * time.Second), true
 }
 
-// century completes a year of two digits: one that would be more than 50 years
-// ahead is past (RFC 9110, 5.6.7).
+// century completes a year with two digits: a year more than 50 years in the future is in
+// the past (RFC 9110, section 5.6.7).
 func century(year int, received time.Time) int {
 	now := received.Year()
 	year += now - now%100
@@ -266,7 +266,7 @@ func century(year int, received time.Time) int {
 	return year
 }
 
-// int reads digits, and says how many there were. More than nine are not a date.
+// int parses digits and returns their number. More than nine digits are not valid.
 func (d *dateParser) int() (n, width int) {
 	start := d.pos
 	for isDigit(d.peek()) && d.pos-start < 10 {
@@ -283,11 +283,11 @@ func (d *dateParser) peek() byte {
 	return 0
 }
 
-// timeUntil returns the time from now to at, 0 if it is past.
+// timeUntil returns the time from now until at, or 0 if at is in the past.
 func timeUntil(at, now time.Time) time.Duration { return max(at.Sub(now), 0) }
 
-// parseDuration reads a number with a unit, once or several times: 6ms, 1m6.779s,
-// "10 seconds", 1d12h. Fractions of a nanosecond round up.
+// parseDuration parses one or more numbers with units: 6ms, 1m6.779s, "10 seconds", 1d12h.
+// Fractions of a nanosecond are rounded up.
 func parseDuration(s string) (time.Duration, bool) {
 	if len(s) > maxDateLen {
 		return 0, false
@@ -313,7 +313,7 @@ func parseDuration(s string) (time.Duration, bool) {
 	}
 }
 
-// clockDuration reads hours, minutes and seconds: 00:01:30.
+// clockDuration parses hours, minutes and seconds: 00:01:30.
 func clockDuration(s string) (d time.Duration, ok bool) {
 	if len(s) != len("00:00:00") || s[2] != ':' || s[5] != ':' {
 		return 0, false

@@ -11,16 +11,16 @@ import (
 	"github.com/heed-go/heed/internal/ticks"
 )
 
-// A decimal is a decimal as it stands in a header, saturating: its whole part and
-// the billionths behind the point, rounded up.
+// A decimal is a decimal number of a header: its whole part, and its fraction in
+// billionths, rounded up. Larger numbers saturate.
 type decimal struct {
 	whole    int64
 	nanos    int64
 	negative bool
 }
 
-// parseDecimal reads a decimal, and nothing but a decimal: "1000abc", "0x10" and
-// "1e3" are not numbers here, since no server means what a prefix of them says.
+// parseDecimal parses a decimal number. Texts that only begin with a number, such as
+// "1000abc", and the forms "0x10" and "1e3" are not valid.
 func parseDecimal(s string) (n decimal, ok bool) {
 	if s != "" && (s[0] == '-' || s[0] == '+') {
 		n.negative = s[0] == '-'
@@ -48,7 +48,7 @@ func parseDecimal(s string) (n decimal, ok bool) {
 	return n, n.fraction(s[i+1:])
 }
 
-// maxDigits bounds what is read as a number at all.
+// maxDigits is the maximum length of a text that is parsed as a number.
 const maxDigits = 64
 
 func (n *decimal) fraction(s string) bool {
@@ -70,7 +70,7 @@ func (n *decimal) fraction(s string) bool {
 	return true
 }
 
-// duration returns n units of time, rounded up, at most the longest duration.
+// duration returns n units of time, rounded up. It saturates at the maximum Duration.
 func (n decimal) duration(unit time.Duration) time.Duration {
 	u := int64(unit)
 	part := u/1e9*n.nanos + (u%1e9*n.nanos+1e9-1)/1e9
@@ -79,18 +79,18 @@ func (n decimal) duration(unit time.Duration) time.Duration {
 
 func (n decimal) float() float64 { return float64(n.whole) + float64(n.nanos)/1e9 }
 
-// A timeValue is a time as a header tells it: a delay, or a moment.
+// A timeValue is a time that a header states: a delay or an instant.
 type timeValue struct {
 	format TimeFormat
-	delay  time.Duration // of relative forms
-	at     time.Time     // of absolute forms
+	delay  time.Duration // for relative formats
+	at     time.Time     // for absolute formats
 }
 
-// parseTime reads a delay or a moment. What a bare number is shows in its
-// size: from 1e9 on it is seconds since 1970, from 1e11 on milliseconds, from 1e14
-// on microseconds. scale is the unit of a bare number if the name says it, 0 if not.
-// A negative number is a moment that is past, but -1 says nothing: some gateways send
-// it for what they do not know.
+// parseTime parses a delay or an instant. The size of a bare number determines its meaning:
+// from 1e9 on it is seconds since 1970, from 1e11 on milliseconds, from 1e14 on
+// microseconds. scale is the unit of a bare number if the name of the header states it,
+// otherwise 0. A negative number is an instant in the past, but -1 is ignored: some
+// gateways send it for unknown values.
 func parseTime(s string, scale time.Duration, received time.Time) (t timeValue, ok bool) {
 	s = trimBlanks(s)
 	n, ok := parseDecimal(s)
@@ -115,23 +115,23 @@ func parseTime(s string, scale time.Duration, received time.Time) (t timeValue, 
 	return timeValue{format: FormatDate, at: at}, ok
 }
 
-// A listEntry is one member of a value that holds several: "100;w=60", "100:120",
-// "32/40", "DeleteVM3Min;237".
+// A listEntry is one entry of a value with several entries, such as "100;w=60", "100:120",
+// "32/40" or "DeleteVM3Min;237".
 type listEntry struct {
 	name      string
 	n         decimal
-	hasN      bool    // n was there
-	second    decimal // behind a slash
-	hasSecond bool    // second was there
+	hasN      bool    // n is present
+	second    decimal // the number after a slash
+	hasSecond bool    // second is present
 	window    time.Duration
 }
 
-// maxEntries is how many members of one value are read.
+// maxEntries is the maximum number of entries of one value.
 const maxEntries = 16
 
-// parseEntries reads a list of entries. It returns false if any of them makes
-// no sense, since then the others may not either. Three numbers or more between
-// slashes are a list, too.
+// parseEntries parses a list of entries. It returns false if any of them is malformed,
+// because the others are then not reliable. Three or more numbers separated by slashes are
+// a list as well.
 func parseEntries(s string, out *[maxEntries]listEntry) (n int, ok bool) {
 	sep := byte(',')
 	if strings.Count(s, "/") >= 2 && countPrefix(s, func(c byte) bool { return isDigit(c) || c == '/' }) == len(s) {
@@ -166,8 +166,8 @@ func (e *listEntry) parse(s string) bool {
 	return e.hasN
 }
 
-// parseHead reads "100", "100:60", "32/40", "100/hour", "100 per minute" and
-// "QueriesPerHour:3".
+// parseHead parses the part before the parameters: "100", "100:60", "32/40", "100/hour",
+// "100 per minute" or "QueriesPerHour:3".
 func (e *listEntry) parseHead(s string) (ok bool) {
 	digits := countPrefix(s, func(c byte) bool { return isDigit(c) || c == '.' || c == '-' || c == '+' })
 	rest := trimBlanks(s[digits:])
@@ -193,7 +193,7 @@ func (e *listEntry) parseHead(s string) (ok bool) {
 	return ok
 }
 
-// parseNamed reads what is left under a name: "QueriesPerHour:3".
+// parseNamed parses the count after a name: "QueriesPerHour:3".
 func (e *listEntry) parseNamed(s string) (ok bool) {
 	i := strings.LastIndexByte(s, ':')
 	if i <= 0 || !isLetter(s[0]) {
@@ -204,7 +204,7 @@ func (e *listEntry) parseNamed(s string) (ok bool) {
 	return ok
 }
 
-// parsePeriod reads a length of time behind "per": "minute" is one of them.
+// parsePeriod parses the duration after "per", such as "minute".
 func parsePeriod(s string) (time.Duration, bool) {
 	if unit := unitOfTime(s); unit > 0 {
 		return unit, true
@@ -228,7 +228,8 @@ func (e *listEntry) parseParam(s string) {
 	}
 }
 
-// windowSuffix returns the window at the end of a bucket's name, as DeleteVM30Min has it.
+// windowSuffix returns the window at the end of the name of a bucket, such as
+// DeleteVM30Min.
 func windowSuffix(name string) time.Duration {
 	letters := len(name)
 	for letters > 0 && isLetter(name[letters-1]) {
@@ -245,8 +246,8 @@ func windowSuffix(name string) time.Duration {
 	return n.duration(unitOfTime(name[letters:]))
 }
 
-// intParam returns the value of parameter key of it, if there is one. It is not valid if
-// there is one that is no integer, or negative.
+// intParam returns the value of the parameter key of it. ok is false if there is no such
+// parameter. valid is false if it is not an integer, or is negative.
 func intParam(it *sfv.Item, key string) (n decimal, ok, valid bool) {
 	v, ok := it.Param(key)
 	if !ok {
@@ -256,7 +257,7 @@ func intParam(it *sfv.Item, key string) (n decimal, ok, valid bool) {
 	return n, ok, ok
 }
 
-// intValue returns v if it is an integer that is not negative.
+// intValue returns v if it is a non-negative integer.
 func intValue(v sfv.Value) (decimal, bool) {
 	if v.Kind != sfv.Number || strings.IndexByte(v.Text, '.') >= 0 {
 		return decimal{}, false
@@ -265,8 +266,8 @@ func intValue(v sfv.Value) (decimal, bool) {
 	return n, ok && !n.negative
 }
 
-// partitionKey returns the partition key of it, "" if it has none. A value that is not a
-// byte sequence, as the draft requires, counts as it is.
+// partitionKey returns the partition key of it, or "" if there is none. A value that is not
+// a byte sequence, as the draft requires, is used unchanged.
 func partitionKey(it *sfv.Item) string {
 	v, ok := it.Param("pk")
 	if !ok || v.Kind == sfv.Bool {
@@ -280,13 +281,13 @@ func partitionKey(it *sfv.Item) string {
 	return truncate(v.String())
 }
 
-// Header names and values are ASCII; these take them apart without copies.
+// Header names and values are ASCII. The following functions process them without copies.
 
 func isDigit(c byte) bool { return c >= '0' && c <= '9' }
 
 func isLetter(c byte) bool { return c|0x20 >= 'a' && c|0x20 <= 'z' }
 
-// countPrefix returns how many bytes at the start of s pass ok.
+// countPrefix returns the number of bytes at the start of s for which ok returns true.
 func countPrefix(s string, ok func(byte) bool) int {
 	n := 0
 	for n < len(s) && ok(s[n]) {
@@ -295,7 +296,7 @@ func countPrefix(s string, ok func(byte) bool) int {
 	return n
 }
 
-// trimBlanks cuts blanks off both ends.
+// trimBlanks removes spaces and tabs from both ends of s.
 func trimBlanks(s string) string {
 	for s != "" && (s[0] == ' ' || s[0] == '\t') {
 		s = s[1:]
@@ -306,7 +307,7 @@ func trimBlanks(s string) string {
 	return s
 }
 
-// toLower copies s into buf in lower case, as far as it fits.
+// toLower copies s into buf in lower case, up to the length of buf.
 func toLower(buf []byte, s string) []byte {
 	n := min(len(s), len(buf))
 	for i := range n {
@@ -319,7 +320,7 @@ func toLower(buf []byte, s string) []byte {
 	return buf[:n]
 }
 
-// equalFold reports whether a and b are the same but for case.
+// equalFold reports whether a and b are equal, ignoring case.
 func equalFold(a, b string) bool {
 	if len(a) != len(b) {
 		return false
@@ -333,7 +334,7 @@ func equalFold(a, b string) bool {
 	return true
 }
 
-// cutOutsideQuotes cuts s at the first sep that is in no quoted string.
+// cutOutsideQuotes cuts s at the first sep that is not inside a quoted string.
 func cutOutsideQuotes(s string, sep byte) (before, after string) {
 	quoted := false
 	for i := 0; i < len(s); i++ {
@@ -349,7 +350,7 @@ func cutOutsideQuotes(s string, sep byte) (before, after string) {
 	return s, ""
 }
 
-// smallInt returns the number that s writes, 0 if s is none.
+// smallInt parses a small integer. It returns 0 if s is not one.
 func smallInt(s []byte) (n int) {
 	for _, c := range s {
 		if !isDigit(c) {
@@ -360,7 +361,7 @@ func smallInt(s []byte) (n int) {
 	return n
 }
 
-// hashWord adds a word to an FNV-1a hash of words; 0 is the hash of none.
+// hashWord adds a word to an FNV-1a hash of words. The hash of no words is 0.
 func hashWord(h uint64, word []byte) uint64 {
 	if h == 0 {
 		h = 14695981039346656037

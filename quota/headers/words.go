@@ -2,29 +2,29 @@ package headers
 
 import "time"
 
-// Header names are made of few words, in any order and sometimes glued together.
-// This is the dictionary; parsename.go is the grammar.
+// Header names consist of few words, in any order and sometimes without separators. This
+// file is the dictionary; the grammar is in name.go.
 
-// isTime reports whether values of f are times, so that a unit of time in the name is
-// the unit of the value and not of the limit.
+// isTime reports whether values of kind f are times, so that a unit of time in the name is
+// the unit of the value and not the window of the limit.
 func (f Kind) isTime() bool {
 	return f == KindReset || f == KindResetAfter || f == KindWindow || f == KindRetryAfter
 }
 
-// A wordClass is the part that a word plays in a name.
+// A wordClass is the role of a word in a name.
 type wordClass uint8
 
 const (
-	classQualifier wordClass = iota // says which bucket: all unknown words do
-	classFiller                     // says nothing
-	classKeyword                    // says that this is about rate limits
-	classKind                       // a field word; the rightmost one counts
-	classWeakKind                   // a field word if there is no strong one, else a qualifier
+	classQualifier wordClass = iota // part of the name of the bucket, such as all unknown words
+	classFiller                     // without meaning
+	classKeyword                    // marks a name of rate limits
+	classKind                       // a field word; the rightmost one is used
+	classWeakKind                   // a field word if there is no strong one, otherwise a qualifier
 	classUnit                       // what is counted
-	classWindow                     // how long
-	classScale                      // unit of time of the value, behind a timed field
-	classRelative                   // behind reset: a delay follows
-	classAbsolute                   // behind reset: a moment follows
+	classWindow                     // the length of the window
+	classScale                      // unit of time of the value, after a field that is a time
+	classRelative                   // after reset: the value is a delay
+	classAbsolute                   // after reset: the value is an instant
 )
 
 // A dictWord is a word of a header name.
@@ -32,8 +32,8 @@ type dictWord struct {
 	class      wordClass
 	kind       Kind
 	unit       string        // classUnit, classWindow; "" means requests
-	onlyLimits bool          // classUnit: nothing but limits is counted in it
-	duration   time.Duration // classWindow, classScale; 0 for months, which have no one length
+	onlyLimits bool          // classUnit: this unit counts only limits
+	duration   time.Duration // classWindow, classScale; 0 for months, whose length varies
 }
 
 const day = 24 * time.Hour
@@ -125,8 +125,9 @@ var dictionary = map[string]dictWord{
 	"header": {class: classFiller}, "info": {class: classFiller}, "of": {class: classFiller}, "the": {class: classFiller},
 }
 
-// suffixes are the field words that other words run into, as in UserLimit,
-// requestsRemaining or DayLimit. The longer of two with one ending comes first.
+// suffixes are the field words that may end a word without a separator, as in UserLimit,
+// requestsRemaining or DayLimit. If one suffix ends with another, the longer one comes
+// first.
 var suffixes = [...]string{
 	"ratelimit", "limit", "remaining", "resettime", "reset", "usage", "used", "quota", "interval", "period", "header", "left",
 }

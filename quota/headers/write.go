@@ -8,26 +8,26 @@ import (
 	"time"
 )
 
-// A Dialect is a way to tell a Report in headers. Dialects add up:
+// A Dialect is a set of headers in which a Report can be written. Dialects can be combined:
 // XRateLimit|Draft10 writes both.
 type Dialect uint8
 
 const (
 	XRateLimit  Dialect = 1 << iota // X-RateLimit-Limit, -Remaining, and -Reset in seconds from now
 	Draft03                         // RateLimit-Limit with its window, -Remaining, -Reset
-	Draft10                         // RateLimit and RateLimit-Policy: structured fields, an item per limit
+	Draft10                         // RateLimit and RateLimit-Policy: structured fields, with one item per limit
 	XRetryAfter                     // X-RateLimit-Retry-After beside Retry-After
 	XResetAfter                     // X-RateLimit-Reset-After: as XRateLimit's Reset, but in seconds with three decimals, as Discord does
 )
 
-// Write sets the headers that tell r in the dialects of d, and Retry-After if r
-// has one. What r does not say is not written, so that Parse of the result says
-// r again as far as the dialect can. Times are rounded up to whole seconds: who
-// obeys them is never early.
+// Write sets the headers that state r in the dialects of d, and Retry-After if r has one.
+// It omits what r does not state, so that Parse of the result returns r as far as the
+// dialect allows. Times are rounded up to whole seconds, so that a client that waits for
+// them is not early.
 //
-// XRateLimit and Draft03 have room for one limit and none for its name; they
-// tell the tightest one. Draft10 tells all; it calls a limit without a name
-// "default", and says when one resets only together with what remains.
+// XRateLimit and Draft03 can state one limit, without its name; they state the one with the
+// smallest share left. Draft10 states all limits; it names a limit without a name
+// "default", and states a reset only together with the remaining units.
 func Write(h http.Header, d Dialect, r Report) {
 	w := writerPool.Get().(*writer)
 	w.buf, w.n = w.buf[:0], 0
@@ -56,13 +56,13 @@ func Write(h http.Header, d Dialect, r Report) {
 	writerPool.Put(w)
 }
 
-// A writer collects values back to back and cuts them out of one string at the
-// end, so that an answer pays for two allocations however many headers it has.
+// A writer appends all values to one buffer and cuts them from one string at the end, so
+// that a response costs two allocations regardless of the number of headers.
 type writer struct {
 	buf  []byte
 	n    int
-	keys [11]string // names of headers, all of them constants
-	ends [11]int    // where each value ends in buf
+	keys [11]string // names of headers, which are constants
+	ends [11]int    // index in buf of the end of each value
 }
 
 var writerPool = sync.Pool{New: func() any { return new(writer) }}
@@ -90,7 +90,7 @@ func (w *writer) int(n int64) {
 	w.buf = strconv.AppendInt(w.buf, min(max(n, 0), maxInteger), 10)
 }
 
-// limitHeaders writes one limit in three headers, and its window behind the first.
+// limitHeaders writes one limit to three headers, with its window after the first value.
 func (w *writer) limitHeaders(limit, remaining, reset string, l *Limit, window time.Duration) {
 	if l.HasLimit {
 		w.int(l.Limit)
@@ -109,7 +109,7 @@ func (w *writer) limitHeaders(limit, remaining, reset string, l *Limit, window t
 	}
 }
 
-// states writes what is left: RateLimit: "name";r=50;t=30.
+// states writes the remaining units of each limit: RateLimit: "name";r=50;t=30.
 func (w *writer) states(limits []Limit) {
 	start := len(w.buf)
 	for i := range limits {
@@ -127,7 +127,7 @@ func (w *writer) states(limits []Limit) {
 	w.endUnlessEmpty("Ratelimit", start)
 }
 
-// policies writes what is allowed: RateLimit-Policy: "name";q=100;w=60.
+// policies writes the configuration of each limit: RateLimit-Policy: "name";q=100;w=60.
 func (w *writer) policies(limits []Limit) {
 	start := len(w.buf)
 	for i := range limits {
@@ -172,7 +172,7 @@ func (w *writer) partition(key string) {
 	}
 }
 
-// item begins a list item in the value that began at start.
+// item starts a list item in the value that starts at index start.
 func (w *writer) item(start int, name string) {
 	if len(w.buf) > start {
 		w.text(", ")
@@ -185,8 +185,8 @@ func (w *writer) item(start int, name string) {
 	w.text(`"`)
 }
 
-// quoted writes s as the inside of a structured-field string, with every from
-// byte replaced by to. Such strings hold ASCII only: the rest becomes '?'.
+// quoted writes the content of a structured-field string, with each byte from replaced by
+// to. Such strings contain only ASCII; other bytes are replaced by '?'.
 func (w *writer) quoted(s string, from, to byte) {
 	for i := range len(s) {
 		c := s[i]
@@ -213,8 +213,8 @@ func (w *writer) flush(h http.Header) {
 	}
 }
 
-// tightest returns the index of the limit of which the smallest share is left,
-// -1 if there is none. One that does not say what is left comes last.
+// tightest returns the index of the limit with the smallest share left, or -1 if there is
+// none. Limits that do not state what is left come last.
 func tightest(limits []Limit) int {
 	best, least := -1, 0.0
 	for i := range limits {
@@ -229,8 +229,8 @@ func tightest(limits []Limit) int {
 	return best
 }
 
-// wholeSeconds returns d in seconds, rounded up. It stops short of a billion, 31
-// years, where readers take a number for the time since 1970.
+// wholeSeconds returns d in seconds, rounded up. The result is less than a billion (31
+// years), because clients interpret larger numbers as the time since 1970.
 func wholeSeconds(d time.Duration) int64 {
 	if d <= 0 {
 		return 0

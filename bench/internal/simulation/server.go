@@ -40,8 +40,8 @@ type Server struct {
 	inFlight int
 }
 
-// NewServer starts a server that answers as respond says. The server calls respond with
-// one request at a time, in the order of arrival.
+// NewServer starts a server whose responses are determined by respond. The server calls
+// respond with one request at a time, in the order of arrival.
 func NewServer(respond func(Request) Response) *Server {
 	s := &Server{respond: respond}
 	s.http = memhttp.Start(&http.Server{Handler: s, ErrorLog: log.New(io.Discard, "", 0)})
@@ -60,7 +60,7 @@ func (s *Server) Transport(callers int) *http.Transport {
 	return base
 }
 
-// Do calls f while the server does not call respond, so that both may use the same data.
+// Do calls f while the server does not call respond, so that both can use the same data.
 func (s *Server) Do(f func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -30,8 +30,8 @@ func Main(f func(t *testing.T) int) {
 	testing.Main(matchAll, []testing.InternalTest{test}, nil, nil)
 }
 
-// start is when virtual time begins. synctest begins in 2000, where the Unix times that
-// servers state have nine digits, which clients may take for something else.
+// start is the beginning of virtual time. synctest begins in 2000; Unix times of that year
+// have nine digits, and clients may take them for delays.
 var start = time.Date(2026, time.January, 1, 0, 0, 0, 0, time.UTC)
 
 // Each calls run with 0 to n-1, each in virtual time of its own and as many in parallel as

@@ -1,6 +1,6 @@
 // Fleet shows three HTTP servers that share one limit through Redis: a client has 6
-// requests a minute, whoever answers. Then Redis goes away, and each server goes on with a
-// third of the limit. Then Redis is back, and knows what it knew.
+// requests per minute, on all servers together. Then Redis fails, and each server uses a
+// third of the limit. Then Redis recovers with its data.
 package main
 
 import (
@@ -38,7 +38,7 @@ func main() {
 	sendRequests(fleet, "cid", 2)
 }
 
-// sendRequests sends requests of a client to one server after the other.
+// sendRequests sends requests of a client to the servers in turn.
 func sendRequests(fleet []*node, client string, times int) {
 	for i := range times {
 		n := i % len(fleet)

@@ -50,10 +50,10 @@ func (n *node) get(client string) *http.Response {
 	return resp
 }
 
-// A redisLink leads to Redis, and can be cut.
+// A redisLink is a connection to Redis that can be interrupted.
 type redisLink struct{ down atomic.Bool }
 
-// Allow is asked by go-redis before each command.
+// Allow is called by go-redis before each command.
 func (c *redisLink) Allow() error {
 	if c.down.Load() {
 		return errors.New("there is no way to Redis")

@@ -1,4 +1,4 @@
-// Package server has a Redis for programs that only show something.
+// Package server provides a Redis for the examples.
 package server
 
 import (
@@ -13,8 +13,9 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Start returns the URL of a Redis: that of REDIS_URL, or a redis-server of our
-// own, or where none is installed one in memory, which cannot run the scripts of limits.
+// Start returns the URL of a Redis: that in REDIS_URL, or that of a redis-server that it
+// starts, or, if none is installed, that of a server in memory, which cannot run the
+// scripts of limits.
 func Start() (url string, stop func()) {
 	if url = os.Getenv("REDIS_URL"); url != "" {
 		return url, func() {}

@@ -1,6 +1,6 @@
-// Workers shows two processes that live off one quota of an API: 20 requests a
-// second, which Redis counts, and whatever the API itself says. It stops in the
-// middle, and tells one of them to come back in a second. Then both do.
+// Workers shows two processes that share one quota of an API: 20 requests per second, which
+// are counted in Redis, and the limits that the API states. The API pauses once: it rejects
+// a request of one process with a Retry-After of one second, and both processes wait.
 package main
 
 import (
@@ -25,7 +25,7 @@ import (
 )
 
 func main() {
-	if len(os.Args) == 4 { // it was started by itself
+	if len(os.Args) == 4 { // this is a worker process
 		work(os.Args[1], os.Args[2], os.Args[3])
 		return
 	}
@@ -48,7 +48,7 @@ func main() {
 	fmt.Printf("the API served %d requests and refused %d\n", a.served.Load(), a.refused.Load())
 }
 
-// work is what one process does: 20 calls from 2 goroutines.
+// work runs one process: 20 calls from 2 goroutines.
 func work(name, redisURL, url string) {
 	opts, err := redis.ParseURL(redisURL)
 	check(err)
@@ -59,7 +59,7 @@ func work(name, redisURL, url string) {
 	limit := store.TokenBucket(throttle.Limit{Count: 20, Per: time.Second, Burst: 2})
 	var refused atomic.Int64
 	api := heed.NewClient(&heed.Transport{
-		Limiter: &throttleredis.Fallback{Limiter: limit, Processes: 2}, // without Redis each keeps half of it
+		Limiter: &throttleredis.Fallback{Limiter: limit, Processes: 2}, // without Redis each process uses half of the limit
 		Quota:   &quota.Tracker{Exchange: exchange, Secret: []byte("only our workers know it")},
 		Trace: &heed.Trace{AttemptDone: func(_ *http.Request, s heed.TraceInfo) {
 			if s.Response != nil && s.Response.StatusCode == http.StatusTooManyRequests {

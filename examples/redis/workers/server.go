@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// An api serves all it is asked for, but pauses for a second after 15 requests.
+// An api serves all requests, but pauses for a second after 15 requests.
 type api struct {
 	served, refused atomic.Int64
 

@@ -17,32 +17,32 @@ import (
 
 const (
 	processes = 2
-	callers   = 32 // of each process, a claim every 10 ms: more than the limit grants
+	callers   = 32 // per process; each makes a claim every 10 ms, which is more than the limit grants
 	pause     = 10 * time.Millisecond
 	outages   = 3
 )
 
 var limit = throttle.Limit{Count: 1000, Per: time.Second, Burst: 100}
 
-// A decision is what a caller saw.
+// A decision is the result of one claim.
 type decision struct {
-	at           time.Time // when it was asked for
+	at           time.Time // time of the claim
 	took         time.Duration
 	withoutRedis bool // Degraded, or an error
 	failed       bool
 }
 
-// A span is from when Redis goes until it is there again.
+// A span is the time from a failure of Redis until its recovery.
 type span struct{ from, to time.Time }
 
-// A plan is how to measure.
+// A plan configures a measurement.
 type plan struct {
 	fallback        bool
 	pool            int
 	outage, between time.Duration
 }
 
-// measure has processes claim while Redis goes and comes.
+// measure runs processes that make claims while Redis fails and recovers.
 func measure(t *redistest.Program, f fault, p plan) (r result) {
 	server := redistest.Start(t)
 	proxy := redistest.StartProxy(t, server.Addr)
@@ -84,8 +84,8 @@ func measure(t *redistest.Program, f fault, p plan) (r result) {
 	return r
 }
 
-// options are what the documentation of Fallback says; alone, go-redis does what it does by
-// default.
+// options returns the client options that the documentation of Fallback recommends, or
+// without a Fallback the defaults of go-redis.
 func (p plan) options(addr string) *redis.Options {
 	if !p.fallback {
 		return &redis.Options{Addr: addr}
@@ -103,8 +103,8 @@ func limiter(client *redis.Client, withFallback bool, opened *atomic.Int64) thro
 	return &throttleredis.Fallback{Limiter: l, Processes: processes, Breaker: &throttleredis.Breaker{Trace: trace}}
 }
 
-// work has the callers of a process claim until ctx is done, each claim with the given time
-// until its deadline. Zero means none.
+// work runs the callers of a process, which make claims until ctx is done. deadline is the
+// time from each claim until its deadline. Zero means none.
 func work(ctx context.Context, l throttle.Limiter, deadline time.Duration, granted *atomic.Int64) []decision {
 	var all [callers][]decision
 	var wg sync.WaitGroup
@@ -134,8 +134,8 @@ func reserve(l throttle.Limiter, deadline time.Duration) (throttle.Decision, err
 	return l.Reserve(ctx, throttle.Claim{})
 }
 
-// summarize fills in what the decisions have cost while Redis was away, and until it decided
-// again.
+// summarize computes the figures for the decisions made while Redis was unreachable and
+// until it decided again.
 func (r *result) summarize(processes [][]decision, spans []span, end time.Time) {
 	var took []time.Duration
 	withoutRedis, later := 0, 0
@@ -169,7 +169,7 @@ func (r *result) summarize(processes [][]decision, spans []span, end time.Time) 
 	r.WithoutRedis = 100 * float64(withoutRedis) / float64(max(later, 1))
 }
 
-// recoveredAt returns when Redis decided for the first time after t.
+// recoveredAt returns the time of the first decision by Redis after t.
 func recoveredAt(all []decision, t, until time.Time) time.Time {
 	first := until
 	for _, d := range all {
@@ -184,8 +184,8 @@ func (d decision) ended() time.Time { return d.at.Add(d.took) }
 
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// leakedGoroutines returns how many goroutines are still there that were not there before, when they
-// have had some time to end.
+// leakedGoroutines returns by how many the number of goroutines exceeds before, after
+// waiting a limited time for goroutines to end.
 func leakedGoroutines(before int) (n int) {
 	for range 100 {
 		if n = runtime.NumGoroutine() - before; n <= 0 {

@@ -1,5 +1,6 @@
-// Redisfail takes a real Redis away from two processes that share a limit, three times per
-// kind of fault, and looks at what that costs them: with a Fallback, and with go-redis alone.
+// Redisfail makes a real Redis unreachable for two processes that share a limit, three
+// times per kind of fault, and measures the effect: with a Fallback, and with go-redis
+// alone.
 //
 //	go run ./bench/redisfail -json
 package main
@@ -19,21 +20,26 @@ import (
 	"github.com/heed-go/heed/throttleredis/internal/redistest"
 )
 
-// A result is what one kind of fault costs.
+// A result holds the figures for one kind of fault.
 type result struct {
-	Fault        string  `json:"fault"`
-	Client       string  `json:"client"`
-	Decisions    int     `json:"decisions"`             // while Redis was away, and until it decided again
-	Errors       int     `json:"errors"`                // of those, without a decision
-	P50          float64 `json:"p50_ms"`                // of those
-	P99          float64 `json:"p99_ms"`                // of those
-	Max          float64 `json:"max_ms"`                // of those
-	Recovery     float64 `json:"recovery_ms"`           // from the return of Redis until it decides in each process, at worst
-	WithoutRedis float64 `json:"without_redis_percent"` // of the decisions from then on until it goes again, those without Redis
-	Opened       int64   `json:"opened"`                // how often breakers did, in all of the time: once per process and outage is needed
-	Granted      int64   `json:"granted"`               // units, in all of the time
-	Over         float64 `json:"over_bursts"`           // of those, beyond rate x time, in bursts: each of three outages may add two to the first
-	Leaked       int     `json:"goroutines_leaked"`     // when all is over
+	Fault     string  `json:"fault"`
+	Client    string  `json:"client"`
+	Decisions int     `json:"decisions"` // while Redis was unreachable, and until it decided again
+	Errors    int     `json:"errors"`    // those of them without a decision
+	P50       float64 `json:"p50_ms"`    // of the same decisions
+	P99       float64 `json:"p99_ms"`    // of the same decisions
+	Max       float64 `json:"max_ms"`    // of the same decisions
+	// maximum over processes and outages, from the recovery of Redis until it decides
+	Recovery float64 `json:"recovery_ms"`
+	// decisions without Redis, from then until the next fault
+	WithoutRedis float64 `json:"without_redis_percent"`
+	// how often breakers opened in total; one per process and outage is necessary
+	Opened  int64 `json:"opened"`
+	Granted int64 `json:"granted"` // units granted in total
+	// units granted beyond rate x time, in bursts; each of three outages may add two to the
+	// first
+	Over   float64 `json:"over_bursts"`
+	Leaked int     `json:"goroutines_leaked"` // at the end
 }
 
 func main() {
@@ -71,10 +77,10 @@ func print(w io.Writer, r result, asJSON bool) error {
 	return err
 }
 
-// A fault is a way to lose Redis, and to get it back.
+// A fault describes how to make Redis fail and how to restore it.
 type fault struct {
 	name     string
-	viaProxy bool          // clients go through the proxy
+	viaProxy bool          // clients connect through the proxy
 	deadline time.Duration // of each claim; zero: none
 	begin    func(*redistest.Server, *redistest.Proxy)
 	end      func(*redistest.Server, *redistest.Proxy)
@@ -93,7 +99,7 @@ var faults = []fault{
 	withDeadline("hung, 30 ms deadlines", 30*time.Millisecond, viaProxy("", redistest.BlackHole)),
 }
 
-// withDeadline is f for callers that have little time.
+// withDeadline returns f with a deadline for each claim.
 func withDeadline(name string, deadline time.Duration, f fault) fault {
 	f.name, f.deadline = name, deadline
 	return f
@@ -108,7 +114,7 @@ func viaProxy(name string, f redistest.Fault) fault {
 	}
 }
 
-// noLogger keeps what go-redis says of each connection to itself.
+// noLogger discards the log of go-redis.
 type noLogger struct{}
 
 // Printf implements the logger of go-redis.

@@ -1,6 +1,7 @@
-// Redislarge measures how long single calls of limiters take whose state in Redis is large: a
-// SlidingLog of a million entries, and an InFlight most of whose claims were never ended. All
-// state is made by ordinary claims on a redis-server of its own.
+// Redislarge measures the duration of single calls of limiters whose state in Redis is
+// large: a SlidingLog with a million entries, and a Concurrency limiter most of whose
+// claims were never ended. All state is created by ordinary claims on a separate
+// redis-server.
 //
 //	go run ./bench/redislarge -json
 package main
@@ -23,18 +24,19 @@ import (
 	"github.com/heed-go/heed/throttleredis/internal/redistest"
 )
 
-// A result is how long calls of one kind took, as the client sees it and without it.
+// A result holds the duration of calls of one kind, measured by the client and by the
+// server.
 type result struct {
 	State  string  `json:"state"`
 	Call   string  `json:"call"`
 	Calls  int     `json:"calls"`
 	P50    float64 `json:"p50_ms"`
 	Max    float64 `json:"max_ms"`
-	Server float64 `json:"server_mean_ms"` // of one script, by INFO commandstats
+	Server float64 `json:"server_mean_ms"` // of one script, from INFO commandstats
 	Bytes  int64   `json:"bytes"`          // MEMORY USAGE of the key before the calls
 }
 
-// A bench is a server, its client, and how to print.
+// A bench holds a server, its client, and the output format.
 type bench struct {
 	t         *redistest.Program
 	client    *redis.Client
@@ -67,7 +69,7 @@ func main() {
 	b.concurrency(*leases)
 }
 
-// slidingLog fills a log and settles, grants and refuses claims.
+// slidingLog fills a log, then settles, grants and rejects claims.
 func (b *bench) slidingLog(entries int) {
 	configuration := throttle.SlidingLogConfig{Limit: throttle.Limit{Count: int64(entries + 2*b.calls), Per: time.Hour}}
 	l := b.store().SlidingLog(configuration)
@@ -84,7 +86,8 @@ func (b *bench) slidingLog(entries int) {
 	b.measure(state, "refuse", func(int) { b.reserve(l, throttle.Claim{Cost: configuration.Count / 2}) })
 }
 
-// concurrency claims units that are never given back, waits until they are lost, and claims more.
+// concurrency claims units that are never returned, waits until the claims are lost, and
+// makes further claims.
 func (b *bench) concurrency(leases int) {
 	configuration := throttle.ConcurrencyConfig{Count: int64(leases), MaxAge: 20 * time.Second}
 	b.client.FlushAll(context.Background())
@@ -151,7 +154,7 @@ func (b *bench) measure(state, name string, call func(i int)) {
 	fmt.Printf("%-50s %-24s p50 %7.3f ms, max %8.3f ms, %7.3f ms in the server, %d bytes\n", r.State, r.Call, r.P50, r.Max, r.Server, r.Bytes)
 }
 
-// serverTime returns the mean time of one script since the last reset, in milliseconds.
+// serverTime returns the mean duration of a script since the last reset, in milliseconds.
 func (b *bench) serverTime() float64 {
 	stats := b.client.InfoMap(context.Background(), "commandstats").Val()["Commandstats"]["cmdstat_evalsha"]
 	var calls, us int64

@@ -7,11 +7,11 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// slots is how many parts the keys of a cluster are in.
+// slots is the number of hash slots of a cluster.
 const slots = 16384
 
-// StartCluster starts n servers that are one cluster without replicas, and returns
-// when each of them knows who has which keys. args are options of redis-server.
+// StartCluster starts n servers that form one cluster without replicas, and returns when
+// each of them knows the owner of each slot. args are options of redis-server.
 func StartCluster(t T, n int, args ...string) []*Server {
 	t.Helper()
 	nodes := StartN(t, n, append([]string{"--cluster-enabled", "yes", "--cluster-node-timeout", "5000", "--cluster-announce-ip", host}, args...)...)
@@ -37,14 +37,14 @@ func Addrs(servers []*Server) (all []string) {
 	return all
 }
 
-// isComplete reports whether s serves, and knows an owner for each slot.
+// isComplete reports whether s serves requests and knows an owner for each slot.
 func (s *Server) isComplete(t T) bool {
 	t.Helper()
 	info, _ := s.do(t, "CLUSTER", "INFO").(string)
 	return strings.Contains(info, "cluster_state:ok") && strings.Contains(info, "cluster_slots_ok:16384")
 }
 
-// do has s execute a command, and returns its answer.
+// do executes a command on s and returns its reply.
 func (s *Server) do(t T, args ...any) any {
 	t.Helper()
 	c := redis.NewClient(&redis.Options{Addr: s.Addr})

@@ -5,13 +5,13 @@ import (
 	"runtime"
 )
 
-// StartProcess starts cmd and returns a channel that is closed when its process has ended. On
-// Linux the process is killed when this one ends, however that happens: a test that panics, or
-// is killed by a time limit, runs no cleanup.
+// StartProcess starts cmd and returns a channel that is closed when its process has ended.
+// On Linux the process is killed when this process ends for any reason: a test that panics
+// or exceeds its time limit runs no cleanup.
 func StartProcess(cmd *exec.Cmd) (ended <-chan struct{}, err error) {
 	started, done := make(chan error), make(chan struct{})
 	go func() {
-		// Linux sends the signal when the thread ends that started the process.
+		// Linux sends the signal when the thread that started the process ends.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		killWithParent(cmd)

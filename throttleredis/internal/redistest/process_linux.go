@@ -5,7 +5,7 @@ import (
 	"syscall"
 )
 
-// killWithParent has the process of cmd killed when this one ends.
+// killWithParent makes the kernel kill the process of cmd when this process ends.
 func killWithParent(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 }

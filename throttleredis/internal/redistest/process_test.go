@@ -18,8 +18,8 @@ import (
 // crashEnv is set in the process of a test that panics.
 const crashEnv = "REDISTEST_CRASHES"
 
-// A test that panics on a goroutine of its own ends the process without any cleanup. The
-// servers that it has started end as well.
+// A test that panics on another goroutine ends the process without any cleanup. The servers
+// that it has started end as well.
 func TestStart_killsServersWhenATestPanics(t *testing.T) {
 	if os.Getenv(crashEnv) != "" {
 		s := redistest.Start(t)
@@ -30,7 +30,7 @@ func TestStart_killsServersWhenATestPanics(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("only Linux ties a process to its parent")
 	}
-	redistest.Start(t) // or the test is skipped
+	redistest.Start(t) // skips the test if there is no redis-server
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.timeout=1m")
 	cmd.Env = append(os.Environ(), crashEnv+"=1", "GORACE=", "TMPDIR="+t.TempDir())
 	stderr, err := cmd.StderrPipe()

@@ -2,7 +2,8 @@ package redistest
 
 import "log"
 
-// A Program is a T for programs that are not tests. Call End before the program exits.
+// A Program implements T for programs that are not tests. End must be called before the
+// program exits.
 type Program struct{ cleanups []func() }
 
 // Helper implements T.
@@ -11,16 +12,16 @@ func (*Program) Helper() {}
 // Cleanup implements T.
 func (p *Program) Cleanup(f func()) { p.cleanups = append(p.cleanups, f) }
 
-// Fatalf implements T: it ends the program.
+// Fatalf implements T. It ends the program.
 func (p *Program) Fatalf(format string, args ...any) {
 	p.End()
 	log.Fatalf(format, args...)
 }
 
-// Skipf implements T: a program cannot be skipped, so it ends.
+// Skipf implements T. A program cannot be skipped, so Skipf ends it.
 func (p *Program) Skipf(format string, args ...any) { p.Fatalf(format, args...) }
 
-// End calls the functions given to Cleanup, the last one first.
+// End calls the functions passed to Cleanup in reverse order.
 func (p *Program) End() {
 	for len(p.cleanups) > 0 {
 		last := len(p.cleanups) - 1

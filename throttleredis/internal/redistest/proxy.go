@@ -6,22 +6,26 @@ import (
 	"time"
 )
 
-// A Fault is what is wrong with the way between client and server.
+// A Fault is a fault of the network between client and server.
 type Fault int
 
 const (
-	Pass      Fault = iota // nothing
-	Slow                   // each answer comes Latency later
-	Reset                  // connections are accepted and reset at once
-	BlackHole              // connections are accepted and nothing comes through
-	NoReplies              // what is asked comes through, and is done, but no answer comes back
+	Pass      Fault = iota // no fault
+	Slow                   // responses are delayed by Latency
+	Reset                  // connections are accepted and reset immediately
+	BlackHole              // connections are accepted and no data is forwarded
+	NoReplies              // commands are forwarded and executed, but responses are not forwarded
 	Refuse                 // connections are refused
 )
 
-// A Proxy stands between clients and a server. At first it lets all through.
+// A Proxy forwards connections of clients to a server. It begins without a fault.
 type Proxy struct {
-	Addr    string        // host:port, for clients
-	Latency time.Duration // of Slow; 0: 200 ms. It must not change while the fault is Slow
+	// Addr is host:port, for clients.
+	Addr string
+
+	// Latency is the delay of Slow. It must not be changed while the fault is Slow. Zero
+	// means 200 ms.
+	Latency time.Duration
 
 	t  T
 	wg sync.WaitGroup
@@ -29,12 +33,12 @@ type Proxy struct {
 	mu       sync.Mutex
 	target   string
 	fault    Fault
-	listener net.Listener // nil: refuses
+	listener net.Listener // nil: connections are refused
 	conns    map[*net.TCPConn]struct{}
 	closed   bool
 }
 
-// StartProxy stands in front of the server at target until the test ends.
+// StartProxy starts a proxy for the server at target, which runs until the test ends.
 func StartProxy(t T, target string) *Proxy {
 	t.Helper()
 	p := &Proxy{t: t, target: target, conns: map[*net.TCPConn]struct{}{}}
@@ -49,8 +53,9 @@ func StartProxy(t T, target string) *Proxy {
 	return nil
 }
 
-// Set has the fault from now on. Connections that there are have it too: they are
-// closed with a reset, but for those that only get slow, or fall silent.
+// Set changes the fault. It also applies to open connections: they are reset, except that
+// Slow, BlackHole and NoReplies affect them without a reset if the previous fault was Pass
+// or Slow.
 func (p *Proxy) Set(f Fault) {
 	p.t.Helper()
 	p.mu.Lock()
@@ -69,8 +74,7 @@ func (p *Proxy) Set(f Fault) {
 	}
 }
 
-// Retarget has the server at target answer from now on. Connections to the one before are
-// reset.
+// Retarget changes the address of the server and resets all connections.
 func (p *Proxy) Retarget(target string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -78,7 +82,7 @@ func (p *Proxy) Retarget(target string) {
 	p.reset()
 }
 
-// listen accepts connections at p.Addr from now on.
+// listen starts to accept connections at p.Addr.
 func (p *Proxy) listen() error {
 	l, err := net.Listen("tcp", p.Addr)
 	if err != nil {
@@ -99,7 +103,7 @@ func (p *Proxy) listen() error {
 	return nil
 }
 
-// serve connects client with the server until one of them leaves.
+// serve connects client with the server until either side closes its connection.
 func (p *Proxy) serve(client *net.TCPConn) {
 	if !p.add(client) {
 		return
@@ -120,7 +124,7 @@ func (p *Proxy) serve(client *net.TCPConn) {
 	p.forward(server, client, true)
 }
 
-// forward copies what comes from one side to the other, as far as the fault lets it.
+// forward copies data from one side to the other, unless the fault prevents it.
 func (p *Proxy) forward(from, to *net.TCPConn, replies bool) {
 	defer to.Close()
 	buf := make([]byte, 32<<10)
@@ -156,7 +160,8 @@ func (p *Proxy) current() (f Fault, target string) {
 	return p.fault, p.target
 }
 
-// add counts conn as one of p's, unless the fault is that there are none.
+// add registers conn. If the fault does not allow connections, or p is closed, it resets
+// conn and returns false.
 func (p *Proxy) add(conn *net.TCPConn) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -190,7 +195,7 @@ func (p *Proxy) refuse() {
 	}
 }
 
-// close ends the proxy, and returns when nothing of it is left.
+// close stops the proxy and waits for its goroutines.
 func (p *Proxy) close() {
 	p.mu.Lock()
 	p.closed = true
@@ -200,7 +205,7 @@ func (p *Proxy) close() {
 	p.wg.Wait()
 }
 
-// resetConn closes conn without a word of farewell: the other side reads a reset.
+// resetConn closes conn with a TCP reset.
 func resetConn(conn *net.TCPConn) {
 	_ = conn.SetLinger(0)
 	_ = conn.Close()

@@ -1,9 +1,9 @@
-// Package redistest runs real Redis servers for tests and measurements: single
-// ones that can be killed and started again, a cluster, and a proxy between
-// client and server that has faults.
+// Package redistest runs real Redis servers for tests and measurements: single servers that
+// can be killed and restarted, a cluster, and a proxy between client and server that
+// simulates faults.
 //
-// All of it ends with the test. What has to be waited for is waited for by
-// condition, with a limit that only a machine that has stopped exceeds.
+// Servers and proxies end with the test. The package waits for conditions, never for a
+// fixed time, and fails the test after one minute.
 package redistest
 
 import (
@@ -15,7 +15,8 @@ import (
 	"time"
 )
 
-// T is what the package needs of a testing.T, so that programs can use it, too.
+// T is the part of testing.T that the package needs, so that programs can use the package
+// as well.
 type T interface {
 	Helper()
 	Cleanup(func())
@@ -23,10 +24,10 @@ type T interface {
 	Skipf(format string, args ...any)
 }
 
-// waitTimeout is how long anything may take before it counts as broken.
+// waitTimeout is the time after which a condition counts as failed.
 const waitTimeout = time.Minute
 
-// Await returns when condition holds, and fails the test if that takes a minute.
+// Await waits until condition holds. It fails the test after one minute.
 func Await(t T, what string, condition func() bool) {
 	t.Helper()
 	for start := time.Now(); !condition(); {
@@ -37,14 +38,14 @@ func Await(t T, what string, condition func() bool) {
 	}
 }
 
-// The ports that are given out lie below those that systems give to outgoing
-// connections (Linux from 32768, others from 49152), and so do the ports 10,000
-// further up, at which nodes of a cluster speak to each other. Another port looks
-// free while its server is down, but may be a client's by the time it comes back.
+// firstPort and ports describe the range of ports for servers. It lies below the ports that
+// systems use for outgoing connections (Linux from 32768, others from 49152), and so do the
+// cluster bus ports, which are higher by busOffset. A port of the ephemeral range is free
+// while its server is down, but a client may use it when the server is restarted.
 const firstPort, ports, busOffset = 10_000, 10_000, 10_000
 
-// host is an address of loopback that no other process listens at, where there is
-// more than one: nobody can take the port of a server that is down.
+// host is a loopback address on which no other process listens, on systems with more than
+// one such address: no other process can use the port of a server that is down.
 var host = func() string {
 	pid := os.Getpid()
 	own := net.IPv4(127, byte(1+pid>>16&0x7f), byte(pid>>8), byte(pid)).String()
@@ -60,8 +61,8 @@ var usedPorts = struct {
 	ports map[int]bool
 }{ports: map[int]bool{}}
 
-// freePort returns a port of host that was not given out before, and that nobody
-// listens at, nor at its bus port.
+// freePort returns a port of host that was not returned before, such that no process
+// listens on it or on its bus port.
 func freePort() string {
 	usedPorts.Lock()
 	defer usedPorts.Unlock()

@@ -53,19 +53,19 @@ func TestStartN_serversAreIndependent(t *testing.T) {
 	}
 }
 
-// Each fault is seen by a client that was connected before, and ends when it is
-// taken away. What counts is what the server has done by then.
+// Each fault affects a client that was connected before, and ends when it is removed. The
+// test checks what the server has executed by then.
 func TestProxy_hasFaults(t *testing.T) {
 	for name, tt := range map[string]struct {
 		fault         redistest.Fault
 		answers, done bool
-		patience      time.Duration // of the client, where there is no answer
+		patience      time.Duration // timeout of the client, if there is no response
 	}{
 		"pass":       {fault: redistest.Pass, answers: true, done: true},
 		"slow":       {fault: redistest.Slow, answers: true, done: true},
 		"reset":      {fault: redistest.Reset},
 		"black hole": {fault: redistest.BlackHole, patience: 50 * time.Millisecond},
-		"mute":       {fault: redistest.NoReplies, done: true, patience: 2 * time.Second}, // in which it must come to write
+		"mute":       {fault: redistest.NoReplies, done: true, patience: 2 * time.Second}, // in this time the write must complete
 		"refuse":     {fault: redistest.Refuse},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -1,11 +1,11 @@
 package redistest
 
-// SentinelMaster is the name by which the sentinel of StartSentinel knows its master.
+// SentinelMaster is the name of the master in the configuration of StartSentinel.
 const SentinelMaster = "master"
 
-// StartSentinel starts a master, a replica of it that has all that it has, and a sentinel
-// that knows both. The sentinel alone decides on a failover: have it do "SENTINEL",
-// "FAILOVER", SentinelMaster.
+// StartSentinel starts a master, a replica that is in sync with it, and a sentinel that
+// monitors both. Only the sentinel decides on a failover: send it "SENTINEL", "FAILOVER",
+// SentinelMaster.
 func StartSentinel(t T) (sentinel, master, replica *Server) {
 	t.Helper()
 	master = Start(t, "--repl-diskless-sync-delay", "0")

@@ -11,10 +11,11 @@ import (
 	"time"
 )
 
-// A Server is a redis-server of its own, on loopback. Its methods are for one
-// goroutine at a time.
+// A Server is a separate redis-server on a loopback address. Its methods must not be called
+// concurrently.
 type Server struct {
-	Addr string // host:port, the same after a restart
+	// Addr is host:port. It stays the same after a restart.
+	Addr string
 
 	t       T
 	program string
@@ -22,24 +23,25 @@ type Server struct {
 	process *process // nil: it was killed
 }
 
-// A process is one life of a server.
+// A process is one run of a server.
 type process struct {
 	cmd    *exec.Cmd
-	output bytes.Buffer    // to be read when it has ended
-	ended  <-chan struct{} // closed then
+	output bytes.Buffer    // readable when the process has ended
+	ended  <-chan struct{} // closed when the process has ended
 }
 
-// Start runs a redis-server until the test ends. It keeps nothing on disk, unless
-// args say otherwise: with "--appendonly", "yes", "--appendfsync", "always" a killed
-// server comes back with all that it had answered. args are options of redis-server.
+// Start runs a redis-server until the test ends. args are options of redis-server. By
+// default the server stores nothing on disk; with "--appendonly", "yes", "--appendfsync",
+// "always" a killed server keeps all writes that it has responded to.
 //
-// Where redis-server is not installed the test is skipped, but not in CI.
+// If redis-server is not installed, Start skips the test, or fails it in CI.
 func Start(t T, args ...string) *Server {
 	t.Helper()
 	return start(t, "", args)
 }
 
-// start runs a redis-server with a configuration; "": there is none. It may write to it.
+// start runs a redis-server with the text of a configuration file, which may be empty. The
+// server may write to the file.
 func start(t T, configuration string, args []string) *Server {
 	t.Helper()
 	s := &Server{t: t, program: installed(t, "redis-server")}
@@ -71,7 +73,7 @@ func start(t T, configuration string, args []string) *Server {
 	return nil
 }
 
-// StartN starts n servers that know nothing of each other, as for a redis.Ring.
+// StartN starts n independent servers, such as those of a redis.Ring.
 func StartN(t T, n int, args ...string) (all []*Server) {
 	t.Helper()
 	for range n {
@@ -80,14 +82,14 @@ func StartN(t T, n int, args ...string) (all []*Server) {
 	return all
 }
 
-// HostPort returns the two parts of Addr.
+// HostPort returns the host and the port of Addr.
 func (s *Server) HostPort() (host, port string) {
 	host, port, _ = net.SplitHostPort(s.Addr)
 	return host, port
 }
 
-// Kill ends the server as kill -9 does, and returns when it has ended. It does
-// nothing to a server that was killed already.
+// Kill ends the server as kill -9 does, and returns when it has ended. It has no effect on
+// a server that was already killed.
 func (s *Server) Kill() {
 	if s.process == nil {
 		return
@@ -97,8 +99,7 @@ func (s *Server) Kill() {
 	s.process = nil
 }
 
-// Restart starts a killed server again, at the same address, and returns when it
-// answers.
+// Restart starts a killed server again at the same address, and returns when it responds.
 func (s *Server) Restart() {
 	s.t.Helper()
 	if s.process != nil {
@@ -109,8 +110,8 @@ func (s *Server) Restart() {
 	}
 }
 
-// run starts the program and waits for it to answer. It reports false if the
-// program has ended.
+// run starts the program and waits until it responds. It returns false if the program has
+// ended.
 func (s *Server) run() bool {
 	s.t.Helper()
 	p := &process{cmd: exec.Command(s.program, s.args...)}
@@ -133,7 +134,7 @@ func (p *process) hasEnded() bool {
 	}
 }
 
-// ping reports whether a server at addr answers, and is done with loading.
+// ping reports whether a server at addr responds and has loaded its data.
 func ping(addr string) bool {
 	conn, err := net.DialTimeout("tcp", addr, time.Second)
 	if err != nil {
