@@ -21,22 +21,26 @@ import (
 // RetryPolicy defines which failed requests are retried, how often, and after which
 // delay. The zero RetryPolicy is the default of the Transport.
 //
-// A request is retried in these cases, if its body can be sent again:
+// A request is retried in these cases, if its body can be sent again. The first row that
+// matches applies:
 //
-//	outcome of the attempt                     retried requests
-//	429, and 403 that states a rate limit      all: the server rejected the request
-//	503 with Retry-After, 529                  all
-//	408, 425, 500, 502, 503, 504,              idempotent ones
-//	520 to 524
-//	failure with X-Should-Retry or             all if "true", none if "false"
-//	Stripe-Should-Retry
-//	connection failure before the request      all
-//	was sent
-//	any other connection failure               idempotent ones
-//	untrusted certificate                      none
-//	rejection that waiting does not cure,      none
+//	outcome of the attempt                    requests that are retried
+//	rejection that waiting does not cure,     none
 //	such as insufficient_quota
-//	any other response                         none
+//	failure with X-Should-Retry or            all if "true", none if "false"
+//	Stripe-Should-Retry
+//	429, 529, 503 with Retry-After            all
+//	408, 425, 500, 502, 503, 504, 520 to 524  idempotent requests
+//	other 4xx that states a rate limit        all
+//	2xx whose body states a rate limit        idempotent requests
+//	any other response                        none
+//	untrusted certificate, invalid address    none
+//	connection failure before the request     all
+//	was sent
+//	any other connection failure              idempotent requests
+//
+// In the rows with "all", the server rejected the request, did not receive it, or states
+// that it may be retried.
 //
 // Requests are idempotent if their method is GET, HEAD, OPTIONS, TRACE, PUT or DELETE, if
 // they have an Idempotency-Key or X-Idempotency-Key header, or if
@@ -44,8 +48,8 @@ import (
 type RetryPolicy struct {
 	// MaxAttempts is the maximum number of times that a request is sent, including the
 	// first. Attempts that the server throttled do not count; MaxThrottledAttempts limits
-	// all attempts. Zero means 4; 1 and negative values disable retries, unless
-	// MaxThrottledAttempts is set.
+	// all attempts. Zero means 4. 1 disables retries, except those of throttled attempts
+	// if MaxThrottledAttempts is larger. A negative value disables all retries.
 	MaxAttempts int
 
 	// MaxThrottledAttempts is the maximum number of times that a request is sent,
@@ -77,10 +81,10 @@ type RetryPolicy struct {
 	MaxWait time.Duration
 
 	// MaxElapsed is the longest time from the end of the first attempt to the start of
-	// the last. It includes delays and waits in the queue between these attempts, also
-	// those that the program's own limits impose. It does not include the wait before the
-	// first attempt or the duration of the last: an attempt in flight is never canceled.
-	// Zero means 3 minutes; a negative value means no limit.
+	// the last. It includes the attempts, delays and waits in the queue between these
+	// two, also waits that the program's own limits impose. It does not include the wait
+	// before the first attempt or the duration of the last: an attempt in flight is never
+	// canceled. Zero means 3 minutes; a negative value means no limit.
 	MaxElapsed time.Duration
 
 	// AttemptTimeout is the longest time from the start of an attempt to the headers of
@@ -119,16 +123,16 @@ type RetryPolicy struct {
 	BeforeSend func(req *http.Request, attempt int) error
 
 	// ShouldRetry decides whether an attempt is retried. It is called after each attempt,
-	// also after a success. The argument again is the decision of the rules above; the
-	// result replaces it. The limits above apply in any case: number of attempts, waits,
-	// body and budget. If ShouldRetry returns an error, the call ends with a GiveUpError
-	// that matches it. It must not read the body of resp. Nil means that only the rules
-	// apply.
+	// also after a success, unless retries of the request are disabled or the caller
+	// canceled it. The argument again is the decision of the rules above; the result
+	// replaces it. The limits above apply in any case: number of attempts, waits, body
+	// and budget. If ShouldRetry returns an error, the call ends with a GiveUpError that
+	// matches it. It must not read the body of resp. Nil means that only the rules apply.
 	ShouldRetry func(req *http.Request, resp *http.Response, err error, again bool) (bool, error)
 }
 
+// Defaults of the fields of RetryPolicy.
 const (
-	// Defaults of the fields of RetryPolicy.
 	defaultMaxAttempts          = 4
 	defaultMaxThrottledAttempts = 10
 	defaultMaxWait              = 2 * time.Minute

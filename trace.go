@@ -60,7 +60,8 @@ type TraceInfo struct {
 	// Attempt is the number of the attempt, starting at 1.
 	Attempt int
 
-	Waited time.Duration // in line
+	// Waited is the time that the request waited in the queue before this attempt.
+	Waited time.Duration
 
 	// Limit is the name of the limit that caused the wait.
 	Limit string
