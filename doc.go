@@ -14,31 +14,33 @@
 //
 // # The steps of a request
 //
-// A [Transport] handles a request in these steps:
+// A [Transport] processes a request in these steps:
 //
-//		              ┌──────────────────── delay ◀──────────┐
-//		              ▼                                      │ yes
-//		validate ─▶ queue ─▶ send ─▶ observe ─▶ classify ─▶ retry?
-//		   │          │                                      │ no
-//		   ▼          ▼                                      ▼
-//		 error      error                            response or error
+//	              ┌──────────────────── delay ◀──────────┐
+//	              ▼                                      │ yes
+//	validate ─▶ queue ─▶ send ─▶ observe ─▶ classify ─▶ retry?
+//	   │          │                                      │ no
+//	   ▼          ▼                                      ▼
+//	 error      error                            response or error
 //
-//	  - validate: a request that cannot be sent, such as one without a host or with a
-//	    space in a header name, fails with an error that names the invalid part.
-//	  - queue: the request waits until every limit grants it: the known limits of the
-//	    server and those that the program configures. Each attempt passes this step,
-//	    so retries do not exceed a limit. A retry keeps the queue position of the
-//	    first attempt.
-//	  - send: Base sends the request. The caller's request is never modified.
-//	  - observe: the limits receive the outcome immediately. If the server asked clients
-//	    to stop, all requests that this concerns are held until that time is over; then
-//	    they are released one by one.
-//	  - classify: a response or error is final if it is a success, if a retry would fail
-//	    in the same way, or if the request may have been processed and is not
-//	    idempotent. See [RetryPolicy].
-//	  - delay: the Transport waits before a retry, by default with exponential backoff and
-//	    jitter, and never for less than the server stated. If the limits already make
-//	    the retry wait, there is no additional delay.
+// The steps do the following:
+//
+//   - validate: a request that cannot be sent, such as one without a host or with a
+//     space in a header name, fails with an error that names the invalid part.
+//   - queue: the request waits until every limit grants it: the known limits of the
+//     server and those that the program configures. Each attempt passes this step,
+//     so retries do not exceed a limit. A retry keeps the queue position of the
+//     first attempt.
+//   - send: Base sends the request. The caller's request is never modified.
+//   - observe: the limits receive the outcome immediately. If the server asked clients
+//     to stop, the requests that share the quota are held until that time is over;
+//     then they are released one by one.
+//   - classify: the outcome is final if it is a success, if a retry would fail in the
+//     same way, or if the request may have been processed and is not idempotent.
+//     See [RetryPolicy].
+//   - delay: the Transport waits before a retry, by default with exponential backoff and
+//     jitter, and never for less than the server stated. If the limits already make
+//     the retry wait, there is no additional delay.
 //
 // # Responses and errors
 //

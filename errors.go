@@ -12,7 +12,7 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// Reasons for which a request is not retried. Info.StopReason, GiveUpError.Reason and
+// Reasons for not retrying a request. Info.StopReason, GiveUpError.Reason and
 // TraceInfo.Reason match one of them, or they are the cause of the context's end, a
 // *throttle.RefusedError, or the error of the hook, limiter or breaker that prevented the
 // retry.
@@ -95,8 +95,8 @@ type GiveUpError struct {
 	// Transport.StartJitter before the first attempt, and between attempts.
 	BackoffWait time.Duration
 
-	// Reason is the reason for which the request was not sent again, or was not sent at
-	// all. It is nil if the last error is final.
+	// Reason states why the request was not sent again, or why it was not sent at all. It
+	// is nil if Err is an error that is never retried.
 	Reason error
 
 	// Err is the error of the last attempt. It is nil if that attempt got a response, or

@@ -83,9 +83,9 @@ type Info struct {
 	// Limits holds the server's limits that the headers of the response state.
 	Limits []throttle.RemoteLimit
 
-	// StopReason is the reason for which a failed request was not retried. It has the
-	// values that GiveUpError.Reason may have. Nil means that the response is not a
-	// failure, or that retries of this failure or request are disabled in any case.
+	// StopReason states why a failed request was not retried. It has the values that
+	// GiveUpError.Reason may have. Nil means that the response is a success, or a failure
+	// that is never retried, such as a 404 or any failure with RequestOptions.NoRetry.
 	StopReason error
 
 	longestWait time.Duration // time in the queue for Limit, in one wait

@@ -48,8 +48,8 @@ import (
 type RetryPolicy struct {
 	// MaxAttempts is the maximum number of times that a request is sent, including the
 	// first. Attempts that the server throttled do not count; MaxThrottledAttempts limits
-	// all attempts. Zero means 4. 1 disables retries, except those of throttled attempts
-	// if MaxThrottledAttempts is larger. A negative value disables all retries.
+	// all attempts. Zero means 4. One disables retries, except those of throttled
+	// attempts if MaxThrottledAttempts is larger. A negative value disables all retries.
 	MaxAttempts int
 
 	// MaxThrottledAttempts is the maximum number of times that a request is sent,
@@ -88,8 +88,8 @@ type RetryPolicy struct {
 	MaxElapsed time.Duration
 
 	// AttemptTimeout is the longest time from the start of an attempt to the headers of
-	// its response. It does not limit the time for reading the response body. Zero means
-	// no limit.
+	// its response. It does not limit the time for reading the response body. Zero or
+	// less means no limit.
 	AttemptTimeout time.Duration
 
 	// MaxBodyBuffer is the maximum number of bytes of a request body that are buffered

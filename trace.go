@@ -75,6 +75,6 @@ type TraceInfo struct {
 	// Delay is the time until the retry enters the queue.
 	Delay time.Duration
 
-	// Reason is the reason for which the request is not retried. See GiveUpError.Reason.
+	// Reason states why the request is not retried. See GiveUpError.Reason.
 	Reason error
 }

@@ -27,10 +27,11 @@ import (
 // request, and it must not be copied after that. Callers of the same servers should share
 // one Transport, or several Transports with the same Quota and Queue.
 //
-// If a limiter returns an error, for example because its store cannot be reached,
-// RoundTrip returns that error and sends nothing. Use a throttle.Fallback as Limiter to
-// send requests in that case: with throttle.AllowAll as its Secondary without a limit, or
-// with a local limiter as its Secondary within that limit.
+// If a limiter returns an error, for example because its store cannot be reached, nothing
+// is sent: RoundTrip returns that error or, before a retry, the last response. Use a
+// throttle.Fallback as Limiter to send requests in that case: with throttle.AllowAll as
+// its Secondary without a limit, or with a local limiter as its Secondary within that
+// limit.
 type Transport struct {
 	// Base sends the requests. Nil means http.DefaultTransport.
 	Base http.RoundTripper
