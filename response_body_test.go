@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// exchange sends a request to a host, and returns the answer with its body.
+// exchange sends a request to a host. It returns the response and its body.
 func exchange(t *testing.T, tr *Transport, method, url string, opts RequestOptions) (*http.Response, string) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(WithOptions(t.Context(), opts), method, url, strings.NewReader("{}"))
@@ -29,9 +29,9 @@ const (
 	rateLimited = `{"errors":[{"type":"RATE_LIMITED","message":"API rate limit exceeded"}]}`
 )
 
-// Some APIs refuse inside a 200. Where the table knows so the gate is shut, the
-// request is sent again if that does no harm, and whoever gets the answer gets all
-// of its body.
+// TestTransport_obeysRejectionInSuccessBody checks that a rejection in the body of a 200
+// holds the route and is retried if the request is idempotent, and that the caller gets
+// the whole body. Some APIs respond like that; package headers lists them.
 func TestTransport_obeysRejectionInSuccessBody(t *testing.T) {
 	for _, tt := range []struct {
 		name, url, body string
