@@ -113,8 +113,8 @@ func TestTransport_canceledWithoutContext(t *testing.T) {
 	}
 }
 
-// TestTransport_canceledBeforeStart checks that a request that was canceled before the
-// call is not sent, and that a request without a call can be canceled too.
+// TestTransport_canceledBeforeStart checks that CancelRequest has no effect on a later
+// call, and that a request whose Cancel channel is closed before the call is not sent.
 func TestTransport_canceledBeforeStart(t *testing.T) {
 	s := newScript(200)
 	for _, limiter := range []throttle.Limiter{nil, throttle.AllowAll} {

@@ -23,7 +23,7 @@ func TestTransport_startJitterSpreadsFirstRequests(t *testing.T) {
 		name   string
 		jitter time.Duration
 		seed   func(i int) backoff.Offset
-		first  int // at most
+		first  int // maximum number of first requests within a second
 		second int
 	}{
 		{"without Splay", 0, nil, clients, clients},

@@ -82,8 +82,8 @@ func (s *countingTransport) RoundTrip(req *http.Request) (*http.Response, error)
 
 // TestTransport_isNeverRejectedByOurMiddleware checks that after the first response no
 // request is sent that the middleware rejects, for every algorithm and header format.
-// Only SlidingLog, which no header describes, may reject a few: up to three in about one
-// of 25 runs, depending on the order of goroutines.
+// Only sliding logs, which no header describes, may reject a few: up to three in about
+// one of 25 runs, depending on the order of goroutines.
 func TestTransport_isNeverRejectedByOurMiddleware(t *testing.T) {
 	dialects := []headers.Dialect{0, headers.XRateLimit, headers.Draft03, headers.Draft10, headers.XRateLimit | headers.XRetryAfter}
 	for name, limiter := range ownLimiters {
