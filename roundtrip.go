@@ -606,8 +606,8 @@ func (rt *roundTrip) stopAttemptTimer(ctx context.Context, resp *http.Response, 
 	return err
 }
 
-// breakerResult returns the result of an attempt for the Breaker. A server that throttles
-// requests counts as working.
+// breakerResult returns the result of an attempt for the Breaker. All responses below 500
+// count as success, including 429.
 func breakerResult(resp *http.Response, err error) error {
 	if err == nil && resp.StatusCode >= 500 {
 		return statusError(resp.StatusCode)
@@ -624,7 +624,7 @@ func (rt *roundTrip) reportToBreaker(err error) {
 }
 
 // observeLatency reports to the Tracker how long the server took to accept the attempt.
-// Attempts without limits are not measured, because their latency is not used.
+// Only attempts that had to pass a limit are measured.
 func (rt *roundTrip) observeLatency() {
 	if !rt.hasDemands || rt.outcome != throttle.Accepted || rt.sentAt.IsZero() {
 		return

@@ -65,7 +65,7 @@ func (s *countingServer) closeIdle() {
 func (s *countingServer) close() {
 	s.base.CloseIdleConnections()
 	s.Close()
-	time.Sleep(time.Second) // net/http gives a connection that it closes half a second
+	time.Sleep(time.Second) // net/http closes a connection half a second after the last write
 }
 
 var drainScenarios = []scenario{

@@ -57,26 +57,27 @@ type Poller struct {
 
 	// Interval returns the time between two polls if the server states none. If a
 	// response states a Retry-After, with any status, that time plus up to 10 % is used.
-	// Nil means 1 s after the first poll, 1.5 times longer after each further one, at
+	// Nil means 1 s before the first poll, 1.5 times longer before each further one, at
 	// most 30 s, with a jitter of 10 % in both directions.
 	Interval backoff.Policy
 
 	// MinInterval is the shortest time between two polls. It applies to Interval and to
-	// Retry-After. Zero means 1 s.
+	// Retry-After. Zero means 1 s; a negative value means no minimum.
 	MinInterval time.Duration
 
 	// MaxInterval is the longest Retry-After that is obeyed; a longer one ends Follow
 	// with heed.ErrMaxWait. Zero means 1 h; a negative value means no limit.
 	MaxInterval time.Duration
 
-	// Header is sent with each poll. Only Accept, Accept-Language and User-Agent are sent
-	// to other hosts than that of the accepted request and its subdomains. Nil means the
-	// header of the request that began the operation, without the fields that do not
-	// apply to a GET.
+	// Header is sent with each poll and with the request for the result. Only Accept,
+	// Accept-Language and User-Agent are sent to other hosts than that of the request
+	// that began the operation and its subdomains. For Follow, nil means the header of
+	// that request, without the fields that do not apply to a GET; for Resume, nil means
+	// none.
 	Header http.Header
 
 	// MaxBody is the maximum number of bytes of a response body that are read to
-	// determine the status. The result may be longer. Zero means 1 MiB.
+	// determine the status. The result may be longer. Zero or less means 1 MiB.
 	MaxBody int64
 
 	// ParseStatus returns the status of the operation from a response with a status code
@@ -137,8 +138,9 @@ func (p *Poller) Follow(ctx context.Context, accepted *http.Response) (*http.Res
 	return f.run()
 }
 
-// Resume continues to poll an operation of which an Error holds the Operation, or of
-// which only the URL is known. It polls immediately unless op.Next is in the future.
+// Resume continues to poll op, which is the Operation of an Error or an Operation with
+// only a URL. It polls immediately unless op.Next is in the future. Its result is that of
+// Follow.
 func (p *Poller) Resume(ctx context.Context, op Operation) (*http.Response, error) {
 	f := poller{Poller: p, ctx: ctx, op: op, header: p.Header, retryAfter: throttle.Forever}
 	return f.run()

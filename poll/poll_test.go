@@ -66,7 +66,7 @@ type response struct {
 	headers []string // name, value
 }
 
-// newResponse returns a response; headers are given as name, value.
+// newResponse returns a response. headers are pairs of name and value.
 func newResponse(status int, body string, headers ...string) *http.Response {
 	resp := &http.Response{StatusCode: status, Header: http.Header{}, Body: http.NoBody, ContentLength: int64(len(body))}
 	for i := 0; i < len(headers); i += 2 {
@@ -87,7 +87,7 @@ func text(t *testing.T, resp *http.Response) string {
 	return string(b)
 }
 
-// roundTripFunc is an http.RoundTripper made of a function.
+// roundTripFunc is an http.RoundTripper function.
 type roundTripFunc func(*http.Request) (*http.Response, error)
 
 func (f roundTripFunc) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
