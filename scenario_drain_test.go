@@ -65,7 +65,7 @@ func (s *countingServer) closeIdle() {
 func (s *countingServer) close() {
 	s.base.CloseIdleConnections()
 	s.Close()
-	time.Sleep(time.Second) // net/http closes a connection half a second after the last write
+	time.Sleep(time.Second) // net/http may wait half a second before it closes a connection
 }
 
 var drainScenarios = []scenario{
