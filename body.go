@@ -13,33 +13,34 @@ import (
 	"time"
 )
 
-// A body sends the body of a request once per attempt:
+// A body provides the request body for each attempt:
 //
-//   - from GetBody, if there is one;
-//   - else by seeking back to where it began, if it can seek;
-//   - else from what was kept while it was sent, if that is not too much;
-//   - else it is sent once.
+//   - from GetBody, if it is set;
+//   - else by seeking to the start position, if the body is an io.Seeker;
+//   - else from a buffer that is filled while the body is sent, up to
+//     RetryPolicy.MaxBodyBuffer bytes;
+//   - else the request is sent once.
 //
-// Nothing is read before the first attempt, and there is never an attempt with an
-// empty body for want of a better one.
+// Nothing is read before the first attempt. A request is never sent with a partial or
+// empty body in place of the original.
 type body struct {
 	source      source
-	rewinder    *rewindBody   // of fromRewind
-	pending     io.ReadCloser // opened for the next attempt, and not given to Base yet; nil: none
-	givenToBase bool          // Base was given a body at least once, and closes what it was given
+	rewinder    *rewindBody   // set if source is fromRewind
+	pending     io.ReadCloser // the body of the next attempt until Base gets it; nil if there is none
+	givenToBase bool          // whether Base got a body, which it then closes
 }
 
-// A source is where the body of another attempt comes from.
+// A source is where the body of a retry comes from.
 type source uint8
 
 const (
-	noBody      source = iota // there is no body
-	sentOnce                  // nowhere: it can be sent once
+	noBody      source = iota // no body
+	sentOnce                  // the body can be sent only once
 	fromGetBody               // Request.GetBody
 	fromRewind                // a rewindBody
 )
 
-// bodyOf returns how the body of req is sent. At most maxLength bytes of it are kept.
+// bodyOf returns the body of req. At most maxLength bytes of it are buffered.
 func bodyOf(req *http.Request, maxLength int64) body {
 	switch {
 	case req.Body == nil || req.Body == http.NoBody:
@@ -54,7 +55,8 @@ func bodyOf(req *http.Request, maxLength int64) body {
 	return body{source: fromRewind, rewinder: r, pending: r.newReader()}
 }
 
-// checkReplayable opens the body of another attempt, or returns why there is none.
+// checkReplayable opens the body of the next attempt, or returns the error that prevents
+// it. A rewindBody is opened later, by rewind.
 func (b *body) checkReplayable(req *http.Request) (err error) {
 	switch b.source {
 	case sentOnce:
@@ -72,7 +74,7 @@ func (b *body) checkReplayable(req *http.Request) (err error) {
 	return nil
 }
 
-// rewind makes ready what checkReplayable could not while Base was still reading.
+// rewind opens a rewindBody again. It cannot be opened before Base has closed it.
 func (b *body) rewind(ctx context.Context) (err error) {
 	if b.source == fromRewind {
 		b.pending, err = b.rewinder.rewind(ctx)
@@ -80,8 +82,8 @@ func (b *body) rewind(ctx context.Context) (err error) {
 	return err
 }
 
-// next returns the body of the attempt that is about to be sent. isNew: it is not
-// that of req.
+// next returns the body of the next attempt. isNew reports whether it differs from the
+// body of req.
 func (b *body) next(req *http.Request) (body io.ReadCloser, isNew bool) {
 	if b.pending == nil {
 		return req.Body, false
@@ -89,12 +91,12 @@ func (b *body) next(req *http.Request) (body io.ReadCloser, isNew bool) {
 	return b.pending, true
 }
 
-// markGiven records that Base is given the body that next returned, and closes it from
-// now on.
+// markGiven records that Base got the body that next returned, and will close it.
 func (b *body) markGiven() { b.pending, b.givenToBase = nil, true }
 
-// finish closes what Base was not given: the body of an attempt that was prepared
-// and not sent, and the caller's own if nothing was sent. No attempt follows.
+// finish closes all bodies that Base did not get: one that was opened for an attempt that
+// was not sent, and the caller's own if no attempt was sent. There must be no further
+// attempt.
 func (b *body) finish(req *http.Request) {
 	closeBody(b.pending)
 	switch {
@@ -103,14 +105,16 @@ func (b *body) finish(req *http.Request) {
 	case !b.givenToBase:
 		closeBody(req.Body)
 	}
-	*b = body{givenToBase: true} // nothing is left to close
+	*b = body{givenToBase: true} // no body remains to be closed
 }
 
+// errBodyReplaced means that GetBody and Body have different contents.
 var errBodyReplaced = errors.New("heed: the body cannot be sent again: GetBody returns another one than Body: set both")
 
-// replaced reports whether opened, which GetBody returned, is not the body that was
-// sent, as when somebody has put a compressed one into Body and nothing into
-// GetBody. It shows in the size of the readers that http.NewRequest knows.
+// replaced reports whether opened, a result of GetBody, differs from the body that was
+// sent. This happens if, for example, a middleware replaced Body with a compressed one
+// and did not set GetBody. The check compares the sizes of the reader types that
+// http.NewRequest supports.
 func replaced(req *http.Request, opened io.ReadCloser) bool {
 	n, ok := sizeOf(opened)
 	if !ok {
@@ -122,14 +126,15 @@ func replaced(req *http.Request, opened io.ReadCloser) bool {
 	return req.ContentLength > 0 && req.ContentLength != n
 }
 
-// What io.NopCloser returns, for readers without and with WriteTo.
+// nopClosers are the types that io.NopCloser returns for readers without and with
+// WriteTo.
 var nopClosers = [...]reflect.Type{
 	reflect.TypeOf(io.NopCloser(nil)),
 	reflect.TypeOf(io.NopCloser(new(bytes.Reader))),
 }
 
-// sizeOf returns the size of a *bytes.Reader or *strings.Reader that was made a
-// ReadCloser by io.NopCloser, whether it was read or not.
+// sizeOf returns the original size of a *bytes.Reader or *strings.Reader in an
+// io.NopCloser. Bytes that were already read are included.
 func sizeOf(b io.ReadCloser) (int64, bool) {
 	if t := reflect.TypeOf(b); t != nopClosers[0] && t != nopClosers[1] {
 		return 0, false
@@ -143,35 +148,36 @@ func sizeOf(b io.ReadCloser) (int64, bool) {
 	return 0, false
 }
 
-// A rewindBody is a body that can be read once, and is sent several times. Every
-// attempt gets a pass over it:
+// A rewindBody sends a body several times that can be read only once. Each attempt reads
+// it from the start, with a bodyReader:
 //
-//	1st pass  ══════════════▶ read from the source, and kept
-//	2nd pass  ──────────────▶═══════▶ first what was kept, then the source
+//	1st attempt  ══════════════▶ from the source; the bytes are buffered
+//	2nd attempt  ──────────────▶═══════▶ from the buffer, then from the source
 //
-// A source that can seek is sent back to where it began instead, and nothing is
-// kept. The source is closed when the last pass is.
+// If the source is an io.Seeker, it is rewound to its start position instead, and nothing
+// is buffered. The source is closed after the last bodyReader is closed.
 type rewindBody struct {
 	source io.ReadCloser
-	seeker io.Seeker // nil: the source cannot seek
-	start  int64     // where the source began
+	seeker io.Seeker // nil if the source cannot seek
+	start  int64     // start position of the source
 
 	mu         sync.Mutex
 	blocks     []*block
-	length     int         // bytes in blocks
-	maxLength  int64       // most bytes kept
-	overflowed bool        // there was more than that; blocks are gone
-	err        error       // how the source ended
-	finished   bool        // no pass follows
-	current    *bodyReader // nil: none yet
+	length     int         // buffered bytes in blocks
+	maxLength  int64       // maximum number of buffered bytes
+	overflowed bool        // whether maxLength was exceeded; the blocks are freed then
+	err        error       // final error of the source, such as io.EOF
+	finished   bool        // no further bodyReader follows
+	current    *bodyReader // the latest bodyReader; nil if there is none yet
 }
 
-// A block is what a rewindBody keeps its bytes in.
+// A block is a part of the buffer of a rewindBody.
 type block [16 << 10]byte
 
 var blockPool = sync.Pool{New: func() any { return new(block) }}
 
-// newRewindBody returns nil if the body of req can neither seek nor be kept.
+// newRewindBody returns a rewindBody for req. It returns nil if the body can neither seek
+// nor be buffered.
 func newRewindBody(req *http.Request, maxLength int64) *rewindBody {
 	r := &rewindBody{source: req.Body, maxLength: maxLength}
 	if s, ok := req.Body.(io.Seeker); ok {
@@ -186,18 +192,18 @@ func newRewindBody(req *http.Request, maxLength int64) *rewindBody {
 	return r
 }
 
-// newReader returns a body that reads r from its beginning.
+// newReader returns a bodyReader that reads r from the start.
 func (r *rewindBody) newReader() *bodyReader {
 	r.current = &bodyReader{rewindBody: r, idle: make(chan struct{})}
 	return r.current
 }
 
-// replayErr returns an error if r cannot be sent again.
+// replayErr returns the error that prevents another attempt, or nil.
 func (r *rewindBody) replayErr() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.err != nil && r.err != io.EOF {
-		return r.err // and it would be the same again
+		return r.err // a retry would fail with the same error
 	}
 	if r.overflowed || r.finished {
 		return ErrBodyNotReplayable
@@ -205,11 +211,12 @@ func (r *rewindBody) replayErr() error {
 	return nil
 }
 
-// closeTimeout is how long Base may take to close a body after the answer is closed.
+// closeTimeout is the maximum time that Base may take to close a request body after the
+// response was closed.
 const closeTimeout = time.Second
 
-// rewind returns another pass. First it waits until the one before is closed, as
-// http.RoundTripper asks of those who use a body again.
+// rewind returns a new bodyReader. It first waits until the previous one is closed, as
+// http.RoundTripper requires before a body is reused.
 func (r *rewindBody) rewind(ctx context.Context) (io.ReadCloser, error) {
 	r.mu.Lock()
 	idle := r.current.idle
@@ -236,12 +243,12 @@ func (r *rewindBody) rewind(ctx context.Context) (io.ReadCloser, error) {
 	return r.newReader(), nil
 }
 
-// getBody is Request.GetBody of the attempts, for what net/http sends again by
-// itself: requests on connections that turn out to be closed, and HTTP/2 streams
-// that were refused.
+// getBody is Request.GetBody of the attempts. net/http calls it for retries of its own:
+// of requests on connections that were closed, and of HTTP/2 streams that were refused.
 func (r *rewindBody) getBody() (io.ReadCloser, error) { return r.rewind(context.Background()) }
 
-// finish says that no pass follows. Base may still be reading the last one.
+// finish records that no further bodyReader follows. Base may still be reading the last
+// one.
 func (r *rewindBody) finish() {
 	r.mu.Lock()
 	r.finished = true
@@ -252,7 +259,7 @@ func (r *rewindBody) finish() {
 	}
 }
 
-// buffer keeps what a pass has read from the source.
+// buffer stores bytes that a bodyReader has read from the source, and its error.
 func (r *rewindBody) buffer(p []byte, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -277,7 +284,8 @@ func (r *rewindBody) buffer(p []byte, err error) {
 	}
 }
 
-// readBuffered copies what was kept from at on. It is false if nothing was. r.mu is held.
+// readBuffered copies buffered bytes from offset at on. It returns false if there are
+// none and the source has not ended. r.mu must be held.
 func (r *rewindBody) readBuffered(p []byte, at int) (int, error, bool) {
 	if r.seeker != nil {
 		return 0, nil, false
@@ -290,7 +298,7 @@ func (r *rewindBody) readBuffered(p []byte, at int) (int, error, bool) {
 	return copy(p, kept[at%size:]), nil, true
 }
 
-// freeBlocks gives back what was kept.
+// freeBlocks returns the buffer to the pool.
 func (r *rewindBody) freeBlocks() {
 	for _, c := range r.blocks {
 		blockPool.Put(c)
@@ -298,7 +306,7 @@ func (r *rewindBody) freeBlocks() {
 	r.blocks, r.length = nil, 0
 }
 
-// end closes the source and gives back what was kept.
+// end closes the source and frees the buffer.
 func (r *rewindBody) end() error {
 	r.mu.Lock()
 	r.freeBlocks()
@@ -306,10 +314,11 @@ func (r *rewindBody) end() error {
 	return r.source.Close()
 }
 
-// A bodyReader is the body of one attempt. Only the newest one is ever read.
+// A bodyReader is the body of one attempt. Only the latest one of a rewindBody is read.
 //
-// Base may close it while a Read still hangs. What that Read brings belongs to the
-// next pass, so the pass counts as idle only when it is closed and not being read.
+// Base may close it while a Read is still blocked. The bytes of that Read belong to the
+// buffer of the next bodyReader, so idle is closed only when the bodyReader is closed and
+// no Read is running.
 type bodyReader struct {
 	*rewindBody
 	at      int
@@ -335,7 +344,8 @@ func (p *bodyReader) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// readOrBegin is a Read from what was kept. If it is false, reading the source begins.
+// readOrBegin reads from the buffer. If it returns false, the caller must read from the
+// source, and reading is set.
 func (p *bodyReader) readOrBegin(b []byte) (int, error, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -365,6 +375,7 @@ func (p *bodyReader) Close() error {
 	return nil
 }
 
+// closeBody closes b if it is not nil.
 func closeBody(b io.Closer) {
 	if b != nil {
 		b.Close()

@@ -50,8 +50,8 @@ func TestBody_replacedWithoutGetBodyIsSentOnce(t *testing.T) {
 	})
 }
 
-// TestBody_replaysAfterAnyPartialRead reads random parts of a body on each attempt
-// before it fails, and expects all of it on the last one.
+// TestBody_replaysAfterAnyPartialRead checks that the last attempt can read the whole
+// body after earlier attempts read random parts of it and failed.
 func TestBody_replaysAfterAnyPartialRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		random := rand.New(rand.NewPCG(1, 2))
@@ -77,19 +77,19 @@ func TestBody_replaysAfterAnyPartialRead(t *testing.T) {
 	})
 }
 
-// roundTripFunc is an http.RoundTripper made of a function that closes the body of the request
-// when it wants to, which baseFunc does when the function returns.
+// roundTripFunc is an http.RoundTripper function. Unlike baseFunc, it does not close the
+// request body.
 type roundTripFunc func(*http.Request) (*http.Response, error)
 
 func (f roundTripFunc) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// TestBody_waitsUntilBaseHasClosed has a Base that still reads when it returns, as
-// net/http does if the answer comes early.
+// TestBody_waitsUntilBaseHasClosed checks that a retry waits for a Base that still reads
+// the body when it returns, as net/http does if the response arrives early.
 func TestBody_waitsUntilBaseHasClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, tt := range []struct {
 			slow    time.Duration
-			closing bool // Base closes the body while it still reads
+			closing bool // Base closes the body during a Read
 			sent    int
 		}{{200 * time.Millisecond, false, 2}, {200 * time.Millisecond, true, 2}, {time.Hour, false, 1}, {time.Hour, true, 1}} {
 			slow, sent := tt.slow, tt.sent
@@ -105,7 +105,7 @@ func TestBody_waitsUntilBaseHasClosed(t *testing.T) {
 			early := roundTripFunc(func(r *http.Request) (*http.Response, error) {
 				if n++; n == 1 {
 					go func() {
-						io.ReadFull(r.Body, make([]byte, 8)) // hangs in the middle
+						io.ReadFull(r.Body, make([]byte, 8)) // blocks in the middle
 						r.Body.Close()
 					}()
 					if synctest.Wait(); tt.closing {
@@ -132,8 +132,8 @@ func TestBody_waitsUntilBaseHasClosed(t *testing.T) {
 	})
 }
 
-// TestBody_largeStreamCostsNoMemory sends 64 MiB that need no retry, with bodies
-// kept: what is kept must not grow with it.
+// TestBody_largeStreamCostsNoMemory sends 64 MiB without a retry and with buffering. The
+// memory must not grow with the body.
 func TestBody_largeStreamCostsNoMemory(t *testing.T) {
 	const size = 64 << 20
 	buf := make([]byte, 32<<10)
@@ -160,7 +160,8 @@ type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) { return len(p), nil }
 
-// MaxBodyBuffer bytes are kept; one more are not, be the length known or not.
+// TestRetryPolicy_maxBodyBufferIsTheLimit checks that MaxBodyBuffer bytes are buffered
+// and one more are not, with a known and an unknown length.
 func TestRetryPolicy_maxBodyBufferIsTheLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, known := range []bool{true, false} {

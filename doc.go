@@ -1,61 +1,78 @@
-// Package heed makes an HTTP client a good citizen of the APIs it calls: it
-// throttles itself before sending, reads what the server says about its limits,
-// waits as long as it must and no longer, and sends again only where that is safe.
+// Package heed provides an [http.RoundTripper] that keeps an HTTP client within the rate
+// limits of the servers that it calls.
+//
+// A [Transport] limits requests before it sends them, reads the limits that servers state
+// in their responses, waits until these limits allow the next request, and retries failed
+// requests where a retry is safe.
 //
 //	client := heed.NewClient(nil)
 //	resp, err := client.Get("https://api.example.com/items/1")
+//	if err != nil {
+//		return err
+//	}
+//	defer resp.Body.Close()
 //
-// # The story of one request
+// # The steps of a request
 //
-// A [Transport] is an http.RoundTripper. This is what it does with a request:
+// A [Transport] processes a request in these steps:
 //
-//		          ┌────────────────────── again ──────────────────────┐
-//		          ▼                                                   │
-//		check ─▶ line ─▶ send ─▶ observe ─▶ good, or final? ── no ─▶ pause
-//		  │        │                              │ yes               │
-//		  ▼        ▼                              ▼                   ▼
-//		error    too long:                    the answer          too long:
-//		         error                                            the last answer
+//	              ┌──────────────────── delay ◀──────────┐
+//	              ▼                                      │ yes
+//	validate ─▶ queue ─▶ send ─▶ observe ─▶ classify ─▶ retry?
+//	   │          │                                      │ no
+//	   ▼          ▼                                      ▼
+//	 error      error                            response or error
 //
-//	  - check: what cannot be sent (no host, a header name with a space) is refused
-//	    with an error that says what to mend.
-//	  - line: the request stands in line, with all others that share a limit with it,
-//	    until every limit grants it: the server's own, as far as known, and those
-//	    that the program sets. This is before each attempt, retries included, so that
-//	    retries never exceed a limit. A retry keeps the place of its first arrival.
-//	  - send: Base sends it. The request is never modified.
-//	  - observe: the limits hear what the server said, at once. If it said stop,
-//	    nobody passes until it is over, and then they pass one by one.
-//	  - final: a good answer, one that would not get better, or one to a request that
-//	    may have done its work and must not do it twice. See [RetryPolicy].
-//	  - pause: exponential, at random, and never shorter than the server said. Where
-//	    the limits impose the wait already, there is none on top.
+// The steps do the following:
 //
-// An answer is not an error: when there is no hope left the caller gets the last
-// answer with its body to read. A failure without an answer is an error, as from
-// any RoundTripper; if it took more than one attempt, or if the request could not
-// be sent in time, it is a [*GiveUpError]. What happened on the way is in
-// [InfoFrom], and [Trace] tells it while it happens.
+//   - validate: a request that cannot be sent, such as one without a host or with a
+//     space in a header name, fails with an error that names the invalid part.
+//   - queue: the request waits until every limit grants it: the known limits of the
+//     server and those that the program configures. Each attempt passes this step,
+//     so retries do not exceed a limit. A retry keeps the queue position of the
+//     first attempt.
+//   - send: Base sends the request. The caller's request is never modified.
+//   - observe: the limits receive the outcome immediately. If the server asked clients
+//     to stop, the requests that share the quota are held until that time is over;
+//     then they are released one by one.
+//   - classify: the outcome is final if it is a success, if a retry would fail in the
+//     same way, or if the request may have been processed and is not idempotent.
+//     See [RetryPolicy].
+//   - delay: the Transport waits before a retry, by default with exponential backoff and
+//     jitter, and never for less than the server stated. If the limits already make
+//     the retry wait, there is no additional delay.
+//
+// # Responses and errors
+//
+// A response is not an error: if no retry is possible, the caller gets the last response
+// with its body unread. A request that got no response fails with an error. That error is
+// a [*GiveUpError] if the request was sent more than once, if it was sent once and could
+// not be retried, or if the wait before it was sent was too long. [InfoFrom] returns what
+// happened before a response was returned; [Trace] reports the same events while they
+// happen.
 //
 // # Time
 //
-// A wait that is known not to end before the context does is not begun: the answer,
-// or the error, comes at once. Nor is one that the server asks for and that is longer
-// than RetryPolicy.MaxWait, be it in line or before another attempt. http.Client.Timeout is
-// part of the context and includes the time in line.
+// A wait that cannot end before the deadline of the context is not started; the last
+// response or an error is returned immediately. The same applies to a wait that the
+// server asks for, in the queue or before a retry, and that is longer than
+// RetryPolicy.MaxWait. [http.Client.Timeout] is part of the context and includes the time
+// in the queue.
 //
-// What takes longer than one answer is followed by a [github.com/heed-go/heed/poll.Poller].
-// Programs that all start at the same time set Transport.StartJitter.
+// Use a [github.com/heed-go/heed/poll.Poller] for operations that take longer than one
+// response. Set Transport.StartJitter if many instances of a program start at the same
+// time.
 //
 // # Holds
 //
-// A hold, which begins when a server asks to stop, is its route's; a second route that is
-// rejected meanwhile makes it the host's. What is learned of servers that do not state
-// their limits, and how to switch that off, is explained in docs/estimates.md of the
-// repository and in package [github.com/heed-go/heed/quota].
+// A hold begins when a server asks clients to stop. It applies to the route of the
+// rejected request. If a second route is rejected during a hold, the hold applies to the
+// whole host. Package [github.com/heed-go/heed/quota] and docs/estimates.md in the
+// repository explain what is estimated of servers that do not state their limits, and how
+// to disable it.
 //
-// # What it does not do
+// # Limitations
 //
-// It does not hedge: no request is sent twice at the same time. It does not cache.
-// It never logs.
+// The Transport does not hedge: it never sends a request twice at the same time. It does
+// not cache, and it does not log.
 package heed

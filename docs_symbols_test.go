@@ -13,13 +13,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestDocs_nameSymbolsThatExist checks every pkg.Symbol and pkg.Type.Member in README.md, the
-// pages of docs and those of examples and bench against what the packages declare.
+// TestDocs_nameSymbolsThatExist checks that every pkg.Symbol and pkg.Type.Member in
+// README.md, in docs, and in the pages of examples and bench is declared by the package.
 func TestDocs_nameSymbolsThatExist(t *testing.T) {
 	declared := exportedSymbols(t)
 	qualified := regexp.MustCompile(`(?:^|[^\w./-])([a-z]+)\.([A-Z]\w*)(?:\.([A-Z]\w*))?`)
 	walk(t, func(file string) {
-		if path.Ext(file) != ".md" || file == "CHANGELOG.md" { // which names what is gone, too
+		if path.Ext(file) != ".md" || file == "CHANGELOG.md" { // it also names removed symbols
 			return
 		}
 		text, err := os.ReadFile(file)
@@ -28,7 +28,7 @@ func TestDocs_nameSymbolsThatExist(t *testing.T) {
 			for _, m := range qualified.FindAllStringSubmatch(line, -1) {
 				symbols := declared[m[1]]
 				switch name := m[2] + "." + m[3]; {
-				case symbols == nil: // not a package of ours
+				case symbols == nil: // not a package of this repository
 				case !symbols[m[2]]:
 					t.Errorf("%s:%d: %s.%s does not exist", file, i+1, m[1], m[2])
 				case m[3] != "" && !symbols[name]:
@@ -39,8 +39,8 @@ func TestDocs_nameSymbolsThatExist(t *testing.T) {
 	})
 }
 
-// exportedSymbols returns the exported names of each package by its name: functions, types,
-// variables, constants, and Type.Member for fields and methods.
+// exportedSymbols returns the exported names of each package, by package name: functions,
+// types, variables, constants, and Type.Member for fields and methods.
 func exportedSymbols(t *testing.T) map[string]map[string]bool {
 	all := map[string]map[string]bool{}
 	walk(t, func(file string) {

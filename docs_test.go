@@ -10,7 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Each page of docs begins with a program that builds, and ends with its limitations.
+// TestDocs_beginWithAProgramAndEndWithLimitations checks that each page of docs begins
+// with a program that builds and ends with its limitations.
 func TestDocs_beginWithAProgramAndEndWithLimitations(t *testing.T) {
 	pages, err := filepath.Glob("docs/*.md")
 	require.NoError(t, err)

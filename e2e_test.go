@@ -18,8 +18,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The servers here were written by others, and nothing about their limits is
-// told to the client.
+// These tests use servers of other projects. The client is not configured with their
+// limits.
 
 func TestTransport_finishesAgainstNginx(t *testing.T) {
 	t.Parallel()
@@ -31,7 +31,7 @@ func TestTransport_finishesAgainstHAProxy(t *testing.T) {
 	finishes(t, startServer(t, "haproxy.cfg", "haproxy", "-db", "-f", "haproxy.cfg"))
 }
 
-// finishes has 30 goroutines make 300 calls with one client. All must succeed.
+// finishes sends 300 requests from 30 goroutines with one client. All must succeed.
 func finishes(t *testing.T, url string) {
 	const calls, callers = 300, 30
 	transport := new(heed.Transport)
@@ -56,7 +56,8 @@ func finishes(t *testing.T, url string) {
 	require.Zero(t, failed.Load(), "calls failed")
 }
 
-// roundTrip returns how often a request was sent, and the last status; 0: no answer.
+// roundTrip returns the number of attempts of a request and the last status, which is 0
+// if there was no response.
 func roundTrip(client *http.Client, url string) (attempts int64, status int) {
 	resp, err := client.Get(url)
 	if err != nil {
@@ -70,13 +71,12 @@ func roundTrip(client *http.Client, url string) (attempts int64, status int) {
 	return int64(max(info.Attempts, 1)), resp.StatusCode
 }
 
-// startServer runs a program with a config out of testdata until the test ends,
-// and returns its URL. Where the program is not installed the test is skipped,
-// but not in CI.
+// startServer runs a program with a config from testdata until the test ends, and returns
+// its URL. If the program is not installed, the test is skipped, except in CI.
 func startServer(t *testing.T, config, program string, args ...string) (url string) {
 	path, err := exec.LookPath(program)
 	if err != nil {
-		path, err = exec.LookPath("/usr/sbin/" + program) // Debian's users do not look there
+		path, err = exec.LookPath("/usr/sbin/" + program) // on Debian, this folder is not in the PATH of users
 	}
 	if err != nil && os.Getenv("CI") == "true" {
 		t.Fatalf("%s must be installed in CI: %v", program, err)
@@ -107,9 +107,9 @@ func startServer(t *testing.T, config, program string, args ...string) (url stri
 	return "http://" + addr + "/"
 }
 
-// freeAddr returns an address that nobody listens at. Where loopback has more than one
-// it is one of this process alone, so that no client of another test is given its port
-// before the program has it.
+// freeAddr returns an address without a listener. If loopback has more than one address,
+// it uses one of this process alone, so that no client of another test gets its port
+// before the program listens.
 func freeAddr(t *testing.T) string {
 	pid := os.Getpid()
 	own := net.IPv4(127, byte(1+pid>>16&0x7f), byte(pid>>8), byte(pid))
@@ -122,8 +122,8 @@ func freeAddr(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// awaitServer returns when addr accepts connections. It fails if the program
-// ends before, with what it said.
+// awaitServer waits until addr accepts connections. It fails with the output of the
+// program if that ends first.
 func awaitServer(t *testing.T, addr string, ended <-chan struct{}, output *strings.Builder) {
 	for range 1500 {
 		if conn, err := net.Dial("tcp", addr); err == nil {

@@ -12,23 +12,47 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// Why a request was not sent again. A GiveUpError matches one of them, or what
-// ended the context, or a *throttle.RefusedError; Info.StopReason is one.
+// Reasons for not retrying a request. Info.StopReason, GiveUpError.Reason and
+// TraceInfo.Reason match one of them, or they are the cause of the context's end, a
+// *throttle.RefusedError, or the error of the hook, limiter or breaker that prevented the
+// retry.
 var (
-	ErrMaxAttempts       = errors.New("heed: no attempts are left")
+	// ErrMaxAttempts means that RetryPolicy.MaxAttempts or
+	// RetryPolicy.MaxThrottledAttempts is reached, or that RetryPolicy.Backoff returned
+	// backoff.Stop.
+	ErrMaxAttempts = errors.New("heed: no attempts are left")
+
+	// ErrBodyNotReplayable means that the request body cannot be sent a second time. See
+	// RetryPolicy.MaxBodyBuffer.
 	ErrBodyNotReplayable = errors.New("heed: the body cannot be sent again: set Request.GetBody")
-	ErrMaxWait           = errors.New("heed: the wait is too long")
-	ErrMaxElapsed        = errors.New("heed: the time for retries has elapsed")
-	ErrRetryBudget       = errors.New("heed: the retry budget is exhausted: see RetryPolicy.Budget")
-	ErrNotIdempotent     = errors.New("heed: request may have been processed and is not idempotent: see heed.RequestOptions")
-	ErrRetryForbidden    = errors.New("heed: the server forbids a retry")
+
+	// ErrMaxWait means that a wait would be longer than RequestOptions.MaxWait or
+	// RetryPolicy.MaxWait, or that RequestOptions.NoWait is set.
+	ErrMaxWait = errors.New("heed: the wait is too long")
+
+	// ErrMaxElapsed means that the retry would begin later than RetryPolicy.MaxElapsed
+	// allows.
+	ErrMaxElapsed = errors.New("heed: the time for retries has elapsed")
+
+	// ErrRetryBudget means that RetryPolicy.Budget allows no further retry now.
+	ErrRetryBudget = errors.New("heed: the retry budget is exhausted: see RetryPolicy.Budget")
+
+	// ErrNotIdempotent means that the request may have been processed and is not
+	// idempotent. See RequestOptions.Idempotent.
+	ErrNotIdempotent = errors.New("heed: request may have been processed and is not idempotent: see heed.RequestOptions")
+
+	// ErrRetryForbidden means that a response header, such as X-Should-Retry, forbids a
+	// retry.
+	ErrRetryForbidden = errors.New("heed: the server forbids a retry")
 )
 
-// withSetting returns err, one of the errors above, with the setting that ran out.
+// withSetting returns an error that wraps err, one of the errors above, and names the
+// setting that caused it with its value.
 func withSetting(err error, setting string, value any) error {
 	return &settingError{err, setting, value}
 }
 
+// A settingError is an error that names the setting that caused it.
 type settingError struct {
 	err     error
 	setting string
@@ -38,29 +62,50 @@ type settingError struct {
 func (e *settingError) Error() string { return fmt.Sprintf("%v: %s is %v", e.err, e.setting, e.value) }
 func (e *settingError) Unwrap() error { return e.err }
 
-// A GiveUpError is returned for a request that got no response, if it was sent more
-// than once, or was sent once and Reason says why not again; and for a request that
-// was not sent because of the wait that it would have taken. Nothing else is wrapped:
-// a request that was sent once and is not retried in any case (RequestOptions.NoRetry, or
-// a failure that is final) fails with the error of Base, one that was not sent for
-// another reason (Breaker, Queue.Close, a full line, Limits) with that reason, and
-// one whose context ends before it is sent with the cause of that.
+// A GiveUpError describes a request that failed after it was sent or while it waited. It
+// is returned in these cases:
 //
-// It matches, in the sense of errors.Is and errors.As, what the last attempt
-// failed with, Reason, and context.DeadlineExceeded if a deadline is why. It is a
-// net.Error.
+//   - The request got no response, and it was sent more than once, or it was sent once
+//     and Reason is set.
+//   - The request was not sent because the wait would have been too long.
+//   - The last response could not be returned: its body was discarded for a retry that
+//     then could not be sent, or RetryPolicy.ShouldRetry returned an error.
+//
+// Other errors are returned as they are: the error of Base if the request was sent once
+// and is not retried in any case (RequestOptions.NoRetry, or an error that is final); the
+// error of the Breaker, the Queue or a limiter if the request was not sent; and the cause
+// of the context's end if the context ended before the request was sent.
+//
+// A GiveUpError matches, in the sense of errors.Is and errors.As, Err and Reason. It
+// matches context.DeadlineExceeded if a deadline is the reason. It implements net.Error.
 type GiveUpError struct {
-	Method      string
-	URL         string        // without password, values of the query, and fragment
-	Attempts    []Attempt     // those that were sent, oldest first
-	QueueWait   time.Duration // time in line, all attempts
-	BackoffWait time.Duration // time between attempts
-	Reason      error         // why it was not sent again
-	Err         error         // what the last attempt failed with; nil if it was answered, or none was sent
+	// Method is the method of the request.
+	Method string
+
+	// URL is the URL of the request without its password, query values and fragment.
+	URL string
+
+	// Attempts holds the results of all attempts, oldest first.
+	Attempts []Attempt
+
+	// QueueWait is the time that the request waited in the queue, over all attempts.
+	QueueWait time.Duration
+
+	// BackoffWait is the time that the request was delayed outside the queue: by
+	// Transport.StartJitter before the first attempt, and between attempts.
+	BackoffWait time.Duration
+
+	// Reason states why the request was not sent again, or why it was not sent at all. It
+	// is nil if Err is an error that is never retried.
+	Reason error
+
+	// Err is the error of the last attempt. It is nil if that attempt got a response, or
+	// if the request was not sent.
+	Err error
 }
 
-// Error says what was tried, what came of each attempt, and why there was no other.
-// Method and URL are not in it: http.Client puts them before it.
+// Error returns a message with the number of attempts, the result of each, and the
+// reason. Method and URL are not included because http.Client adds them.
 func (e *GiveUpError) Error() string {
 	var b strings.Builder
 	b.WriteString("heed: gave up")
@@ -84,7 +129,7 @@ func (e *GiveUpError) Error() string {
 	return b.String()
 }
 
-// Unwrap returns Err and Reason, those that are there.
+// Unwrap returns those of Err and Reason that are not nil.
 func (e *GiveUpError) Unwrap() []error {
 	var errs []error
 	for _, err := range []error{e.Err, e.Reason} {
@@ -95,28 +140,34 @@ func (e *GiveUpError) Unwrap() []error {
 	return errs
 }
 
-// Timeout implements net.Error: it reports whether the last attempt timed out, or a
-// deadline is why there was no other.
+// Timeout implements net.Error. It reports whether the last attempt timed out, or Reason
+// is an exceeded deadline.
 func (e *GiveUpError) Timeout() bool {
 	var t interface{ Timeout() bool }
 	return errors.Is(e.Reason, context.DeadlineExceeded) || errors.As(e.Err, &t) && t.Timeout()
 }
 
-// Temporary implements net.Error: it reports whether the last attempt failed with an
-// error that calls itself temporary, or Timeout.
+// Temporary implements net.Error. It reports whether the error of the last attempt is
+// temporary according to its own Temporary method, or Timeout returns true.
 func (e *GiveUpError) Temporary() bool {
 	var t interface{ Temporary() bool }
 	return errors.As(e.Err, &t) && t.Temporary() || e.Timeout()
 }
 
-// An Attempt is what came of sending a request once.
+// An Attempt is the result of sending a request once.
 type Attempt struct {
-	Status int    // of the answer; 0: there was none
-	Err    error  // nil if there was an answer
-	Body   string // beginning of the answer's body, at most 256 bytes; "" if it was not read
+	// Status is the status code of the response, or 0 if there was no response.
+	Status int
+
+	// Err is the error of the attempt, or nil if there was a response.
+	Err error
+
+	// Body holds the first bytes of the response body, at most 256. It is "" if the body
+	// was not read.
+	Body string
 }
 
-// String returns what was said, such as `503 "try later"`.
+// String returns the error, or the status and the body, such as `503 "try later"`.
 func (a Attempt) String() string {
 	switch {
 	case a.Err != nil:
@@ -127,20 +178,21 @@ func (a Attempt) String() string {
 	return strconv.Itoa(a.Status) + " " + http.StatusText(a.Status)
 }
 
-// isWaitError reports whether err says that a wait would have been too long.
+// isWaitError reports whether err means that a wait would have been too long.
 func isWaitError(err error) bool {
 	var r *throttle.RefusedError
 	return errors.As(err, &r) || errors.Is(err, ErrMaxWait) || errors.Is(err, context.DeadlineExceeded)
 }
 
-// statusError is a failing answer as a Breaker hears of it.
+// A statusError reports a response with a failure status to a Breaker.
 type statusError int
 
 func (s statusError) Error() string {
 	return "heed: server responded " + strconv.Itoa(int(s)) + " " + http.StatusText(int(s))
 }
 
-// errAttemptTimeout ends an attempt that has had no answer within RetryPolicy.AttemptTimeout.
+// errAttemptTimeout cancels an attempt that gets no response headers within
+// RetryPolicy.AttemptTimeout.
 var errAttemptTimeout error = attemptTimeoutError{}
 
 type attemptTimeoutError struct{}
@@ -151,7 +203,7 @@ func (attemptTimeoutError) Error() string {
 func (attemptTimeoutError) Timeout() bool   { return true }
 func (attemptTimeoutError) Is(t error) bool { return t == context.DeadlineExceeded }
 
-// errCanceled is returned for a request that Request.Cancel or CancelRequest ended
+// errCanceled is returned for a request that Request.Cancel or CancelRequest canceled
 // while it waited.
 var errCanceled error = canceledError{}
 
@@ -160,5 +212,6 @@ type canceledError struct{}
 func (canceledError) Error() string   { return "heed: request canceled" }
 func (canceledError) Is(t error) bool { return t == context.Canceled }
 
-// errNoResult is a broken Base: http.RoundTripper forbids it.
+// errNoResult means that Base returned neither a response nor an error, which
+// http.RoundTripper forbids.
 var errNoResult = errors.New("heed: Base returned neither a response nor an error")

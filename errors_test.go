@@ -54,7 +54,8 @@ func TestGiveUpError_isANetError(t *testing.T) {
 	}
 }
 
-// Info.StopReason and GiveUpError.Reason name the setting that ran out, and its value.
+// TestTransport_namesTheExceededSetting checks that Info.StopReason and
+// GiveUpError.Reason contain the setting that was exceeded, and its value.
 func TestTransport_namesTheExceededSetting(t *testing.T) {
 	slowDown := response{429, "", []string{"Retry-After", "60"}}
 	for want, tt := range map[string]struct {
@@ -79,7 +80,8 @@ func TestTransport_namesTheExceededSetting(t *testing.T) {
 	}
 }
 
-// What has nothing to do with a wait is returned as it is if nothing was sent.
+// TestTransport_wrapsNoErrorThatIsNotAboutTime checks that an error that is not about a
+// wait is returned unchanged if nothing was sent.
 func TestTransport_wrapsNoErrorThatIsNotAboutTime(t *testing.T) {
 	closed := new(queue.Queue)
 	require.NoError(t, closed.Close())
@@ -106,8 +108,9 @@ func TestTransport_wrapsNoErrorThatIsNotAboutTime(t *testing.T) {
 	require.ErrorIs(t, err, throttle.ErrRefused)
 }
 
-// A refusal that states a reset beyond MaxWait, or beyond the deadline, is returned
-// immediately, also by the first call.
+// TestTransport_returnsARefusalThatLastsTooLongImmediately checks that a rejection that
+// states a reset beyond MaxWait or the deadline is returned immediately, also by the
+// first call.
 func TestTransport_returnsARefusalThatLastsTooLongImmediately(t *testing.T) {
 	for _, until := range []time.Duration{5 * time.Minute, 30 * time.Minute, 25 * time.Hour, 32 * 24 * time.Hour, 400 * 24 * time.Hour} {
 		for _, status := range []int{403, 429} {
@@ -117,7 +120,7 @@ func TestTransport_returnsARefusalThatLastsTooLongImmediately(t *testing.T) {
 					return newResponse(status, "no", "X-RateLimit-Remaining", "0", "X-RateLimit-Reset", strconv.FormatInt(s2026.Add(until).Unix(), 10)), nil
 				})
 				start := time.Now()
-				for _, deadline := range []time.Duration{time.Minute, 0} { // the first with a deadline
+				for _, deadline := range []time.Duration{time.Minute, 0} { // the first iteration has a deadline
 					ctx := t.Context()
 					tr := &Transport{Base: s}
 					if deadline > 0 {

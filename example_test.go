@@ -17,7 +17,7 @@ import (
 	"github.com/heed-go/heed/throttle/queue"
 )
 
-// An api answers with one status after the other, and with the last one for ever.
+// An api responds with the given status codes, one per request, and repeats the last one.
 type api []int
 
 func (a *api) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -30,7 +30,7 @@ func (a *api) RoundTrip(r *http.Request) (*http.Response, error) {
 
 func Example() {
 	client := heed.NewClient(&heed.Transport{
-		Base:  &api{503, 502, 200}, // leave it out for the network
+		Base:  &api{503, 502, 200}, // simulates the server; leave it out in a program
 		Retry: &heed.RetryPolicy{Backoff: backoff.Constant(0)},
 	})
 	resp, err := client.Get("https://api.example.com/items/1")
@@ -44,8 +44,8 @@ func Example() {
 	// Output: 200 after 3 attempts
 }
 
-// A POST is not sent again after a 500, because it may have done its work. Who knows
-// that it does no harm twice says so.
+// A POST is not retried after a 500, because it may have been processed.
+// RequestOptions.Idempotent allows the retry.
 func ExampleWithOptions() {
 	for _, idempotent := range []bool{false, true} {
 		client := heed.NewClient(&heed.Transport{Base: &api{500, 200}, Retry: &heed.RetryPolicy{Backoff: backoff.Constant(0)}})
@@ -64,7 +64,7 @@ func ExampleWithOptions() {
 	// true 200
 }
 
-// Several limits for one request, and a clock that the program moves itself.
+// Two limits apply to some requests. The program moves the clock.
 func ExampleTransport_limits() {
 	clk := clock.NewMock()
 	account := throttle.NewTokenBucket(throttle.PerSecond(100), clk)
@@ -96,7 +96,7 @@ func ExampleTransport_limits() {
 	// /search has to wait too long: true
 }
 
-// The breaker of another library: once it is open, nothing is sent.
+// The breaker of another library stops requests: while it is open, nothing is sent.
 func ExampleBreaker() {
 	breaker := gobreaker.NewTwoStepCircuitBreaker[any](gobreaker.Settings{
 		ReadyToTrip: func(c gobreaker.Counts) bool { return c.ConsecutiveFailures == 3 },

@@ -21,11 +21,11 @@ import (
 // modulePath is the path of the root module.
 const modulePath = "github.com/heed-go/heed"
 
-// importOrder lists all packages. A package imports only packages of earlier lines. External
-// test packages may import all.
+// importOrder lists all packages. A package may import only packages of earlier lines.
+// External test packages may import all.
 //
-// An entry that ends in "/*" is each folder in it, one that ends in "/..." a whole tree,
-// whose packages may import each other.
+// An entry that ends in "/*" stands for each folder in it. One that ends in "/..." stands
+// for a whole tree, whose packages may import each other.
 var importOrder = [][]string{
 	{"internal/ticks"},
 	{"backoff", "internal/gcra", "internal/indexheap", "internal/sfv", "internal/httphost", "internal/httpbody", "internal/memhttp"},
@@ -38,15 +38,15 @@ var importOrder = [][]string{
 	{"examples/gateway", "examples/redis/...", "examples/*", "bench/..."},
 }
 
-// nestedModules are the folders that are modules of their own, so that their dependencies
-// are not those of the root module.
+// nestedModules are the folders with a go.mod of their own. Their dependencies are not
+// dependencies of the root module.
 var nestedModules = []string{"examples/gateway", "examples/redis/...", "throttleredis/...", "bench/..."}
 
-// noHTTP are the packages that must not import net/http, not even through others.
+// noHTTP are the packages that must not import net/http, neither directly nor indirectly.
 var noHTTP = []string{"backoff", "throttle", "warmup", "sketch"}
 
-// allowedModules names the package of the root module that may import each module of
-// others. Tests, examples and nested modules may import all.
+// allowedModules maps each external module to the package of the root module that may
+// import it. Tests, examples and nested modules may import all.
 var allowedModules = map[string]string{
 	"github.com/cenkalti/backoff/v4":        "backoff/cenkalti",
 	"golang.org/x/time":                     "rate/xtime",
@@ -58,12 +58,12 @@ var allowedModules = map[string]string{
 	"go.yaml.in/yaml/v3":                    "rules",
 }
 
-// source is what the checks need to know of one file.
+// source holds the properties of one file that the checks need.
 type source struct {
-	file    string // slashes, from the root of the repository
+	file    string // slash-separated path, relative to the root of the repository
 	pkg     string
 	imports []string
-	module  string // folder of the go.mod that it belongs to
+	module  string // folder of its go.mod
 }
 
 func (s source) dir() string    { return path.Dir(s.file) }
@@ -117,8 +117,8 @@ func TestImports_validOnesPass(t *testing.T) {
 	}))
 }
 
-// TestImports_limitersDoNotReachHTTP asks the go command, which also sees what
-// the dependencies import.
+// TestImports_limitersDoNotReachHTTP uses the go command, which also lists the imports of
+// dependencies.
 func TestImports_limitersDoNotReachHTTP(t *testing.T) {
 	for _, dir := range noHTTP {
 		for dep := range strings.Lines(run(t, "go", "list", "-deps", "./"+dir)) {
@@ -127,8 +127,9 @@ func TestImports_limitersDoNotReachHTTP(t *testing.T) {
 	}
 }
 
-// TestModules_areInTheWorkspace keeps a clone buildable both ways: in the workspace, and
-// with GOWORK=off, where a nested module finds the root by its replace line.
+// TestModules_areInTheWorkspace checks that a clone can be built in the workspace and
+// with GOWORK=off. In the second case a nested module finds the root module by its
+// replace directive.
 func TestModules_areInTheWorkspace(t *testing.T) {
 	var work struct{ Use []struct{ DiskPath string } }
 	require.NoError(t, json.Unmarshal([]byte(run(t, "go", "work", "edit", "-json", "go.work")), &work))
@@ -150,7 +151,7 @@ func TestModules_areInTheWorkspace(t *testing.T) {
 	}
 }
 
-// TestDocs_nameTestsThatExist checks that the tests exist that comments and pages name.
+// TestDocs_nameTestsThatExist checks that the tests that comments and pages name exist.
 func TestDocs_nameTestsThatExist(t *testing.T) {
 	declared := regexp.MustCompile(`(?m)^func ((?:Test|Fuzz|Benchmark|Example)\w*)\(`)
 	named := regexp.MustCompile(`\b(?:Test|Fuzz|Benchmark|Example)(?:[A-Z]\w*)?_\w+`)
@@ -198,7 +199,8 @@ func faults(sources []source) (all []string) {
 	return all
 }
 
-// faultOf returns what is wrong with the import of imp by s; "": nothing.
+// faultOf describes what is wrong with the import of imp by s. It returns "" for a valid
+// import.
 func faultOf(s source, imp string) string {
 	from, line := entryOf(s.dir())
 	if rel := under(imp); rel != imp {
@@ -223,7 +225,8 @@ func faultOf(s source, imp string) string {
 	return ""
 }
 
-// under returns the folder of a package of ours, and imp itself for all others.
+// under returns the folder of a package of this repository, and imp itself for all
+// others.
 func under(imp string) string {
 	if imp == modulePath {
 		return "."
@@ -231,7 +234,8 @@ func under(imp string) string {
 	return strings.TrimPrefix(imp, modulePath+"/")
 }
 
-// entryOf returns the entry of importOrder for a folder, and its line; "": there is none.
+// entryOf returns the entry of importOrder for a folder, and its line. It returns "" if
+// there is none.
 func entryOf(dir string) (pattern string, line int) {
 	for i, patterns := range importOrder {
 		for _, pattern := range patterns {
@@ -272,7 +276,7 @@ func modules(t *testing.T) (dirs []string) {
 	return dirs
 }
 
-// readRepository parses every Go file of the repository, whatever it is built for.
+// readRepository parses every Go file of the repository, regardless of build constraints.
 func readRepository(t *testing.T) (all []source) {
 	dirs := modules(t)
 	walk(t, func(file string) {
@@ -296,7 +300,7 @@ func readRepository(t *testing.T) (all []source) {
 	return all
 }
 
-// walk calls visit for every file that the go command would look at.
+// walk calls visit for every file that the go command would read.
 func walk(t *testing.T, visit func(file string)) {
 	err := filepath.WalkDir(".", func(file string, e fs.DirEntry, err error) error {
 		name := e.Name()
@@ -313,7 +317,7 @@ func walk(t *testing.T, visit func(file string)) {
 	require.NoError(t, err)
 }
 
-// run returns what a command prints.
+// run returns the output of a command.
 func run(t *testing.T, name string, args ...string) string {
 	cmd := exec.CommandContext(t.Context(), name, args...)
 	cmd.Stderr = os.Stderr

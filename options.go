@@ -9,38 +9,52 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// A RequestOptions says of one request what the Transport cannot know. The zero
-// RequestOptions says nothing. It travels in the context, and so through any library that takes
-// a context and an http.Client:
+// RequestOptions holds per-request settings that cannot be derived from the http.Request.
+// The zero RequestOptions has no effect. The context of the request carries them, also
+// through libraries that accept a context and an http.Client:
 //
 //	ctx = heed.WithOptions(ctx, heed.RequestOptions{Idempotent: true})
 type RequestOptions struct {
-	Priority   int   // higher goes first in line
-	Cost       int64 // units of Transport.Limiter; 0: 1, negative is an error
-	Idempotent bool  // doing it twice is the same as once, whatever its method
-	NoRetry    bool  // send it once at most
+	// Priority orders waiting requests: those with a higher value are granted first. See
+	// queue.Queue.Aging. Zero is the default priority.
+	Priority int
 
-	// Costs is what the request takes of what the server counts beside requests, by
-	// unit: {"tokens": 1500}. It waits until the server has said that so much is
-	// left, if the server speaks of that unit at all; see quota.Tracker.DemandUnits.
-	// nil: not known, and nothing but requests is counted.
+	// Cost is the number of units that each attempt takes from Transport.Limiter. Zero
+	// means 1. A negative value is an error.
+	Cost int64
+
+	// Idempotent states that processing the request twice has the same effect as
+	// processing it once, whatever its method.
+	Idempotent bool
+
+	// NoRetry disables retries of the request.
+	NoRetry bool
+
+	// Costs holds the estimated costs of the request in the units that the server counts
+	// besides requests, for example {"tokens": 1500}. The request waits until the server
+	// has that many units left. Units that the server never mentions in its responses are
+	// ignored; see quota.Tracker.DemandUnits. Nil means that only the number of requests
+	// is limited.
 	Costs map[string]int64
 
-	// NoWait has the request fail immediately where it would have to wait, in line or
-	// between attempts, with an error that matches ErrMaxWait. What remains are retries
-	// without a delay. MaxWait is then not looked at.
+	// NoWait makes the request fail immediately if it would have to wait, in the queue or
+	// before a retry. The error matches ErrMaxWait. Retries without a delay remain
+	// possible. MaxWait is ignored.
 	NoWait bool
 
-	MaxWait time.Duration // longest wait in line or between attempts, each; 0: any for limits of our own, else RetryPolicy.MaxWait
+	// MaxWait is the longest wait in the queue and the longest delay before a retry, each
+	// for itself. Zero means no limit for waits that the program's own limits impose, and
+	// RetryPolicy.MaxWait for all others.
+	MaxWait time.Duration
 }
 
-// WithOptions returns a context that carries r to the Transport. It replaces what an
-// earlier WithOptions said.
+// WithOptions returns a context that carries r to the Transport. It replaces all options
+// that ctx carries.
 func WithOptions(ctx context.Context, r RequestOptions) context.Context {
 	return context.WithValue(ctx, requestKey{}, &r)
 }
 
-// OptionsFrom returns what WithOptions put into ctx, or the zero RequestOptions.
+// OptionsFrom returns the options that ctx carries, or the zero RequestOptions.
 func OptionsFrom(ctx context.Context) RequestOptions {
 	if r, ok := ctx.Value(requestKey{}).(*RequestOptions); ok {
 		return *r
@@ -50,21 +64,35 @@ func OptionsFrom(ctx context.Context) RequestOptions {
 
 type requestKey struct{}
 
-// Info is what happened to a request before its answer was returned.
+// Info describes what happened to a request before its response was returned.
 type Info struct {
-	Attempts    int                    // times it was sent, at least 1
-	QueueWait   time.Duration          // time in line for limits, all attempts
-	Limit       string                 // name of the limit that it stood longest in line for; "": none
-	BackoffWait time.Duration          // time before the first attempt because of Transport.StartJitter, and between attempts, beside the time in line
-	Limits      []throttle.RemoteLimit // the server's limits, as the answer tells them
-	StopReason  error                  // why it was not sent again although it failed, see GiveUpError; nil: the answer is no failure
+	// Attempts is the number of times that the request was sent, at least 1.
+	Attempts int
 
-	longestWait time.Duration // time in line for Limit, at once
+	// QueueWait is the time that the request waited in the queue, over all attempts.
+	QueueWait time.Duration
+
+	// Limit is the name of the limit that caused the longest single wait in the queue, or
+	// "" if there was no wait.
+	Limit string
+
+	// BackoffWait is the time that the request was delayed outside the queue: by
+	// Transport.StartJitter before the first attempt, and between attempts.
+	BackoffWait time.Duration
+
+	// Limits holds the server's limits that the headers of the response state.
+	Limits []throttle.RemoteLimit
+
+	// StopReason states why a failed request was not retried. It has the values that
+	// GiveUpError.Reason may have. Nil means that the response is a success, or a failure
+	// that is never retried, such as a 404 or any failure with RequestOptions.NoRetry.
+	StopReason error
+
+	longestWait time.Duration // time in the queue for Limit, in one wait
 }
 
-// InfoFrom returns what happened to the request that resp answers. It is false if
-// there is nothing to tell: one attempt, no wait, an answer that is no failure and
-// names no limit.
+// InfoFrom returns the Info of the request that resp answers. It returns false if there
+// was one attempt without a wait, and the response is not a failure and states no limits.
 func InfoFrom(resp *http.Response) (Info, bool) {
 	info := Info{Attempts: 1}
 	n := infoContextOf(resp)
@@ -77,8 +105,8 @@ func InfoFrom(resp *http.Response) (Info, bool) {
 	return info, true
 }
 
-// limitsOf reads the limits only when somebody asks: the answer still has them. What
-// its body said is not among them.
+// limitsOf parses the limits in the headers of resp. It runs only when InfoFrom is
+// called. Limits that the body of the response stated are not included.
 func limitsOf(resp *http.Response, n *infoContext) []throttle.RemoteLimit {
 	if resp == nil {
 		return nil
@@ -95,7 +123,7 @@ func limitsOf(resp *http.Response, n *infoContext) []throttle.RemoteLimit {
 	return report.AppendRemoteLimits(nil)
 }
 
-// addWait adds time in line for a limit.
+// addWait adds the time of a wait in the queue for limit.
 func (i *Info) addWait(d time.Duration, limit string) {
 	i.QueueWait += d
 	if d > i.longestWait {
@@ -103,19 +131,19 @@ func (i *Info) addWait(d time.Duration, limit string) {
 	}
 }
 
-// nonTrivial reports whether there is more to tell than one attempt.
+// nonTrivial reports whether i holds more than a single successful attempt without waits.
 func (i *Info) nonTrivial() bool {
 	return i.Attempts > 1 || i.QueueWait+i.BackoffWait > 0 || i.StopReason != nil
 }
 
-// An infoContext carries an Info in the context of Response.Request. That is where it
-// survives whatever is wrapped around the Body, as http.Client.Timeout does, and
-// where it costs nothing if it is not there.
+// An infoContext carries an Info in the context of Response.Request. There it survives
+// wrappers of the response body, such as the one of http.Client.Timeout, and responses
+// without an Info need no allocation.
 type infoContext struct {
 	context.Context
 	info   Info
-	reader *headers.Reader // of the Tracker; nil: the zero Reader
-	owner  *http.Request   // whose context it is: the note means nothing to requests derived from that
+	reader *headers.Reader // the Tracker's; nil means the zero Reader
+	owner  *http.Request   // the request with this context; the Info does not apply to requests derived from it
 }
 
 type infoContextKey struct{}
@@ -128,13 +156,14 @@ func (n *infoContext) Value(key any) any {
 	return n.Context.Value(key)
 }
 
-// attachInfo adds info to resp, which answers req.
+// attachInfo makes info available through InfoFrom(resp). req is the caller's request.
 func attachInfo(resp *http.Response, req *http.Request, info Info, r *headers.Reader) {
 	n := &infoContext{Context: req.Context(), info: info, reader: r}
 	n.owner = req.WithContext(n)
 	resp.Request = n.owner
 }
 
+// infoContextOf returns the infoContext that attachInfo added to resp, or nil.
 func infoContextOf(resp *http.Response) *infoContext {
 	if resp == nil || resp.Request == nil {
 		return nil

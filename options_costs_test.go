@@ -10,8 +10,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A request that says what it costs in tokens waits until so many are left; one that
-// does not is not held up by them.
+// TestTransport_waitsForTheTokensThatARequestCosts checks that a request with costs in
+// tokens waits until that many are left, and that a request without costs does not wait
+// for them.
 func TestTransport_waitsForTheTokensThatARequestCosts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		headers := []string{"X-RateLimit-Limit-Tokens", "1000", "X-RateLimit-Remaining-Tokens", "500", "X-RateLimit-Reset-Tokens", "30s"}

@@ -2,6 +2,6 @@
 
 package heed
 
-// racing: the race detector makes a sync.Pool forget at random, so that
-// allocations cannot be counted.
+// racing reports whether the race detector is on. It makes sync.Pool drop items at
+// random, so allocations cannot be counted.
 const racing = true

@@ -19,8 +19,8 @@ func TestReadme_programBuilds(t *testing.T) {
 	require.NoError(t, err, "%s", out)
 }
 
-// TestReadme_listsEveryPackage compares the list of packages with importOrder, as far as the
-// packages exist. Examples are one line together.
+// TestReadme_listsEveryPackage checks that the list of packages matches importOrder. All
+// examples are one line.
 func TestReadme_listsEveryPackage(t *testing.T) {
 	var shown, built []string
 	for line := range strings.Lines(readmeBlock(t, "## Packages\n", "```\n")) {
@@ -37,7 +37,7 @@ func TestReadme_listsEveryPackage(t *testing.T) {
 	require.ElementsMatch(t, built, shown)
 }
 
-// readmeBlock returns the first block of code after heading that begins with fence.
+// readmeBlock returns the first code block after heading that begins with fence.
 func readmeBlock(t *testing.T, heading, fence string) string {
 	text, err := os.ReadFile("README.md")
 	require.NoError(t, err)

@@ -12,27 +12,27 @@ import (
 	"github.com/heed-go/heed/internal/httpbody"
 )
 
-// An answer that is not final is read to its end, so that the connection can be
-// used again, but only if the end comes soon: a longer body costs more than a new
-// connection.
+// A response that is discarded for a retry is read to its end, so that its connection can
+// be reused. That is limited in size and time, because reading a longer body costs more
+// than a new connection.
 const (
 	maxDrain     = 64 << 10               // bytes
-	drainTimeout = 100 * time.Millisecond // on the system clock, as the network is
+	drainTimeout = 100 * time.Millisecond // on the system clock, like all network timeouts
 )
 
-// A drained is what was read of an answer that is not final. If it is all there was,
-// the answer can still be handed out.
+// A drained holds what was read of a discarded response. If it holds the whole body, the
+// response can still be returned.
 type drained struct {
 	data     []byte
 	complete bool
-	err      error // what ended it, if it was not its end
+	err      error // the read error other than io.EOF; nil if there was none
 }
 
-// drain reads and closes the body of resp.
+// drain reads and closes the body of resp, within maxDrain and drainTimeout.
 //
-// The reader has a goroutine of its own, since nothing else can bound the time of
-// a Read that hangs: Close unblocks it in net/http, and if another Base does not
-// do so, it is that goroutine that hangs and not the caller.
+// The body is read by a goroutine of its own, because a blocked Read cannot be limited in
+// time otherwise. In net/http, Close unblocks it. If Close of another Base does not, that
+// goroutine remains blocked instead of the caller.
 func drain(ctx context.Context, resp *http.Response) drained {
 	if !httpbody.HasBody(resp) {
 		return drained{complete: true}
@@ -57,7 +57,7 @@ func drain(ctx context.Context, resp *http.Response) drained {
 	return drained{}
 }
 
-// reader returns a body that reads as the original would have.
+// reader returns a body with the same content and final error as the original.
 func (r drained) reader() io.ReadCloser {
 	if r.err == nil {
 		return io.NopCloser(bytes.NewReader(r.data))
@@ -65,32 +65,33 @@ func (r drained) reader() io.ReadCloser {
 	return io.NopCloser(io.MultiReader(bytes.NewReader(r.data), httpbody.ErrReader{Err: r.err}))
 }
 
-// snippet returns the beginning of r.
+// snippet returns the beginning of the body.
 func (r drained) snippet() string { return httpbody.Snippet(r.data) }
 
-// hasOpenBody reports whether resp has a body with an end to wait for, or is a connection.
+// hasOpenBody reports whether resp has a body that must be closed, or is a connection.
 func hasOpenBody(resp *http.Response) bool {
 	return resp != nil && resp.Body != nil && resp.Body != http.NoBody
 }
 
-// A bodyEOFSignal is the body of a response that releases resources at its end.
+// A bodyEOFSignal is a response body that releases resources at its end.
 type bodyEOFSignal struct {
 	io.ReadCloser
-	resources *attemptResources // belongs to the goroutine that sets ended
-	ctx       context.Context   // whose end is the end of the body, too; nil: of none
-	index     int32             // in openBodies, counted from 1; guarded by its mu; 0: not listed
+	resources *attemptResources // owned by the goroutine that sets ended
+	ctx       context.Context   // its end also ends the body; nil if not listed in openBodies
+	index     int32             // position in openBodies, starting at 1; 0 if not listed; guarded by openBodies.mu
 	ended     atomic.Bool
 }
 
-// observeBodyEnd returns the body of resp so that l is released at its end: when the caller has
-// read or closed it, or within abandonedAfter of the end of the context. The body of
-// 101 is a connection, which outlives the context and ends when it is closed.
+// observeBodyEnd returns a body for resp that releases l at its end: when the caller has
+// read it to its end or closed it, or at most abandonedAfter after the end of the
+// context. The body of a 101 response is a connection: it outlives the context, and only
+// Close ends it.
 func (l *attemptResources) observeBodyEnd(resp *http.Response) io.ReadCloser {
 	b := &bodyEOFSignal{ReadCloser: resp.Body, resources: l}
 	if resp.StatusCode == http.StatusSwitchingProtocols {
 		return b.upgraded()
 	}
-	if l.granted && l.ctx.Done() != nil { // the context of the attempt ends by itself
+	if l.granted && l.ctx.Done() != nil { // without a grant there is only the context of the attempt, which ends with its parent
 		b.ctx = l.ctx
 		l.t.resolved.openBodies.add(b)
 	}
@@ -112,8 +113,9 @@ func (b *bodyEOFSignal) Close() error {
 	return b.ReadCloser.Close()
 }
 
-// end releases the resources, once, and returns it to the pool. The caller calls it after a
-// Read that failed or a Close, and openBodies when the context has ended.
+// end releases the resources and returns them to the pool. Only the first call has an
+// effect. Read calls it after an error, Close calls it, and openBodies calls it after the
+// end of the context.
 func (b *bodyEOFSignal) end() {
 	if !b.ended.CompareAndSwap(false, true) {
 		return
@@ -127,7 +129,7 @@ func (b *bodyEOFSignal) end() {
 	attemptResourcesPool.Put(l)
 }
 
-// upgraded returns b with the methods that the body of 101 has.
+// upgraded returns b with the methods that the body of a 101 response has.
 func (b *bodyEOFSignal) upgraded() io.ReadCloser {
 	if _, ok := b.ReadCloser.(io.Writer); !ok {
 		return b
@@ -138,36 +140,37 @@ func (b *bodyEOFSignal) upgraded() io.ReadCloser {
 	return upgradedConn{b}
 }
 
-// An upgradedConn is the body of 101, which can be written to. A Read that fails does
-// not end it: the other direction may still be open.
+// An upgradedConn is the body of a 101 response, which is also an io.Writer. A failed
+// Read does not end it, because the other direction may still be open.
 type upgradedConn struct{ *bodyEOFSignal }
 
 func (c upgradedConn) Read(p []byte) (int, error)  { return c.ReadCloser.Read(p) }
 func (c upgradedConn) Write(p []byte) (int, error) { return c.ReadCloser.(io.Writer).Write(p) }
 
-// A halfCloseConn is a connection that can close the direction to the server alone, as
-// that of http.Transport can.
+// A halfCloseConn is an upgradedConn with CloseWrite, like the connection of
+// http.Transport.
 type halfCloseConn struct{ upgradedConn }
 
+// A closeWriter can close the direction to the server.
 type closeWriter interface{ CloseWrite() error }
 
 func (c halfCloseConn) CloseWrite() error { return c.ReadCloser.(closeWriter).CloseWrite() }
 
-// abandonedAfter is the longest time from the end of a context until the claim of a
-// body that is neither read nor closed has ended.
+// abandonedAfter is the maximum time from the end of a context until the claim of a body
+// ends that is neither read nor closed.
 const abandonedAfter = time.Second
 
-// openBodies lists the bodies that hold a claim and whose contexts can end. A timer
-// that looks at all of them while there are any takes the place of a
-// context.AfterFunc for each, which allocates more than the rest of the wrapper.
+// openBodies lists the bodies that hold a claim and have a context that can end. While
+// the list is not empty, one timer checks all of them periodically. A context.AfterFunc
+// per body would allocate more than the rest of bodyEOFSignal.
 type openBodies struct {
 	mu      sync.Mutex
 	bodies  []*bodyEOFSignal
-	timer   *time.Timer // nil: nothing was listed yet
-	running bool        // the timer fires within abandonedAfter
+	timer   *time.Timer // nil before the first add
+	running bool        // whether the timer is set
 }
 
-// add lists b.
+// add adds b to the list.
 func (o *openBodies) add(b *bodyEOFSignal) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -184,7 +187,7 @@ func (o *openBodies) add(b *bodyEOFSignal) {
 	}
 }
 
-// remove takes b from the list. It has no effect if b is not listed.
+// remove removes b from the list. It has no effect if b is not listed.
 func (o *openBodies) remove(b *bodyEOFSignal) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -201,12 +204,12 @@ func (o *openBodies) remove(b *bodyEOFSignal) {
 	}
 	b.index = 0
 	if last == 0 && cap(o.bodies) > 1024 {
-		o.bodies = nil // of a time with many
+		o.bodies = nil // frees the memory of a load peak
 	}
 }
 
-// sweep ends the claims of bodies whose contexts have ended. Limiters run on
-// goroutines of their own, so that one that hangs delays no other.
+// sweep ends the claims of bodies whose contexts have ended. Each call runs on a
+// goroutine of its own, so that a blocked limiter does not delay the others.
 func (o *openBodies) sweep() {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// exchange sends a request to a host, and returns the answer with its body.
+// exchange sends a request to a host. It returns the response and its body.
 func exchange(t *testing.T, tr *Transport, method, url string, opts RequestOptions) (*http.Response, string) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(WithOptions(t.Context(), opts), method, url, strings.NewReader("{}"))
@@ -29,9 +29,9 @@ const (
 	rateLimited = `{"errors":[{"type":"RATE_LIMITED","message":"API rate limit exceeded"}]}`
 )
 
-// Some APIs refuse inside a 200. Where the table knows so the gate is shut, the
-// request is sent again if that does no harm, and whoever gets the answer gets all
-// of its body.
+// TestTransport_obeysRejectionInSuccessBody checks that a rejection in the body of a 200
+// holds the route and is retried if the request is idempotent, and that the caller gets
+// the whole body. Some APIs respond like that; package headers lists them.
 func TestTransport_obeysRejectionInSuccessBody(t *testing.T) {
 	for _, tt := range []struct {
 		name, url, body string
@@ -62,7 +62,8 @@ func TestTransport_obeysRejectionInSuccessBody(t *testing.T) {
 	}
 }
 
-// Others tell in the body of a refusal how long it is for.
+// TestTransport_readsRetryDelayFromBody checks that the wait of a rejection is read from
+// its body, where some APIs state it.
 func TestTransport_readsRetryDelayFromBody(t *testing.T) {
 	for _, tt := range []struct {
 		name, url, body string
@@ -84,7 +85,8 @@ func TestTransport_readsRetryDelayFromBody(t *testing.T) {
 	}
 }
 
-// A wait in a body that is too long hands out the answer, body and all.
+// TestTransport_returnsInspectedBodyWhole checks that a response with a stated wait that
+// is too long is returned with its whole body.
 func TestTransport_returnsInspectedBodyWhole(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		long := `{"parameters":{"retry_after":86400},"padding":"` + strings.Repeat("x", 100_000) + `"}`
@@ -99,13 +101,14 @@ func TestTransport_returnsInspectedBodyWhole(t *testing.T) {
 		_, err = tr.RoundTrip(req)
 		var refused *throttle.RefusedError
 		require.ErrorAs(t, err, &refused, "the others fail immediately")
-		// The stated day is tested after Tracker.MaxHold, which it was not before.
+		// The stated end is a day away, so it is probed after Tracker.MaxHold.
 		require.InDelta(t, 15*time.Minute, refused.Decision.Wait, float64(time.Second))
 	})
 }
 
-// A stream is handed out as soon as its headers are there, also by hosts whose
-// bodies are looked into; JSON of unknown length as soon as its first bytes are.
+// TestTransport_doesNotDelayStreams checks that a stream is returned as soon as its
+// headers arrive, also from hosts whose bodies are inspected. JSON of unknown length is
+// returned as soon as its first bytes arrive.
 func TestTransport_doesNotDelayStreams(t *testing.T) {
 	for contentType, wait := range map[string]time.Duration{
 		"text/event-stream":    0,
@@ -138,7 +141,8 @@ func TestTransport_doesNotDelayStreams(t *testing.T) {
 	}
 }
 
-// A program may say of a host what the table does not.
+// TestTransport_usesCustomHeaderRules checks that a program can set header rules for a
+// host that has none.
 func TestTransport_usesCustomHeaderRules(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScript(

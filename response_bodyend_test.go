@@ -19,14 +19,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// smallBodies answers every request with a small body of its own.
+// smallBodies responds to every request with a new small body.
 type smallBodies struct{}
 
 func (smallBodies) RoundTrip(*http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: 200, Header: http.Header{}, Body: io.NopCloser(strings.NewReader("hello"))}, nil
 }
 
-// bytesPerCall returns how many bytes rt allocates for a request, its body read.
+// bytesPerCall returns the number of bytes that rt allocates for a request whose response
+// body is read.
 func bytesPerCall(t *testing.T, rt http.RoundTripper, ctx context.Context) float64 {
 	req, err := http.NewRequestWithContext(ctx, "GET", "http://api.test/items", nil)
 	require.NoError(t, err)
@@ -47,7 +48,7 @@ func bytesPerCall(t *testing.T, rt http.RoundTripper, ctx context.Context) float
 		call()
 	}
 	lowest := math.Inf(1)
-	for range 5 { // other goroutines allocate, too
+	for range 5 { // other goroutines also allocate
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
 		for range calls {
@@ -59,8 +60,9 @@ func bytesPerCall(t *testing.T, rt http.RoundTripper, ctx context.Context) float
 	return lowest
 }
 
-// A Limiter adds at most 64 bytes to what Base allocates. Only one that holds until
-// the end of the body pays for a wrapper around it.
+// TestRoundTrip_allocatesFewBytesWithALimiter checks that a Limiter adds at most 64 bytes
+// to the allocations of Base. Only a Limiter that holds until the end of the body needs a
+// wrapper around it.
 func TestRoundTrip_allocatesFewBytesWithALimiter(t *testing.T) {
 	if racing {
 		t.Skip("the race detector allocates")
@@ -86,8 +88,8 @@ func TestRoundTrip_allocatesFewBytesWithALimiter(t *testing.T) {
 	}
 }
 
-// A limit that does not hold until the end hears of the response once, and leaves
-// its body alone.
+// TestTransport_wrapsBodiesForHoldersOnly checks that the response body is not wrapped
+// for a limit that does not hold until its end.
 func TestTransport_wrapsBodiesForHoldersOnly(t *testing.T) {
 	body := &opaque{Reader: strings.NewReader("x")}
 	tr := &Transport{Limiter: throttle.NewTokenBucket(throttle.PerSecond(1), nil), Base: baseFunc(func(*http.Request) (*http.Response, error) {
@@ -98,8 +100,8 @@ func TestTransport_wrapsBodiesForHoldersOnly(t *testing.T) {
 	require.Same(t, body, resp.Body)
 }
 
-// What ends a claim runs with a context that does not end, whatever happened to that
-// of the request.
+// TestTransport_endsClaimsWithAnUncanceledContext checks that the calls that end a claim
+// get a context that is not canceled, even if the context of the request is.
 func TestTransport_endsClaimsWithAnUncanceledContext(t *testing.T) {
 	for name, end := range map[string]func(t *testing.T, tr *Transport, cancel func()){
 		"Observe of a failure": func(t *testing.T, tr *Transport, cancel func()) {
@@ -125,7 +127,7 @@ func TestTransport_endsClaimsWithAnUncanceledContext(t *testing.T) {
 					defer func() { _ = recover() }()
 					tr.RoundTrip(request(t, "GET", "").WithContext(ctx))
 				}()
-				time.Sleep(abandonedAfter) // not immediately: a context.AfterFunc for each body takes 160 B
+				time.Sleep(abandonedAfter) // a sweep of openBodies ends it; a context.AfterFunc per body would allocate 160 B
 				synctest.Wait()
 				require.NotEmpty(t, l.contextErrs)
 				for _, err := range l.contextErrs {
@@ -137,8 +139,9 @@ func TestTransport_endsClaimsWithAnUncanceledContext(t *testing.T) {
 	}
 }
 
-// A WebSocket takes a place of a limit on concurrency until it is closed, not until
-// the context of the request that opened it ends.
+// TestTransport_holdsASlotUntilAWebSocketIsClosed checks that a WebSocket holds a unit of
+// a concurrency limit until it is closed, also after the end of the context of its
+// request.
 func TestTransport_holdsASlotUntilAWebSocketIsClosed(t *testing.T) {
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		conn, rw, err := http.NewResponseController(w).Hijack()
@@ -187,7 +190,8 @@ func TestTransport_holdsASlotUntilAWebSocketIsClosed(t *testing.T) {
 	require.True(t, free())
 }
 
-// The body of a 101 keeps the methods that it has, and gets no others.
+// TestTransport_upgradedConnectionKeepsItsMethods checks that the body of a 101 response
+// keeps its methods and gets no others.
 func TestTransport_upgradedConnectionKeepsItsMethods(t *testing.T) {
 	a, b := net.Pipe()
 	defer b.Close()

@@ -16,10 +16,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestTransport_survivesHostileResponses has servers send what no server should, three
-// times over. No response may delay the next call for long: a reset or Retry-After beyond a
-// year counts as a year (issue 11.4; it was ignored before), so that the calls after it fail
-// immediately.
+// TestTransport_survivesHostileResponses sends invalid and extreme responses, three times
+// each. No response may delay the next call for long: a reset or Retry-After of more than
+// a year counts as a year, so that the following calls fail immediately.
 func TestTransport_survivesHostileResponses(t *testing.T) {
 	limits := func(limit, remaining, reset string) string {
 		return "X-RateLimit-Limit: " + limit + "\r\nX-RateLimit-Remaining: " + remaining + "\r\nX-RateLimit-Reset: " + reset + "\r\n"
@@ -27,8 +26,8 @@ func TestTransport_survivesHostileResponses(t *testing.T) {
 	const most = "9223372036854775807"
 	for name, tt := range map[string]struct {
 		head   string
-		status int // 0: an error
-		sent   int // of three calls
+		status int // 0 for an error
+		sent   int // number of attempts of three calls
 	}{
 		"many interim answers":     {strings.Repeat("HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n", 6) + "HTTP/1.1 200 OK\r\n", 200, 3},
 		"no HTTP":                  {"\x00\x01\x02\r\n", 0, 12},
@@ -85,8 +84,8 @@ func manyLimits(n int) string {
 	return b.String()
 }
 
-// newRawTransport returns a transport whose connections are served by answer, bare of any
-// HTTP of ours, until that fails.
+// newRawTransport returns a transport whose connections are served by answer, which
+// writes raw bytes, until it fails.
 func newRawTransport(t *testing.T, respond func(io.Writer, *bufio.Reader) error) *http.Transport {
 	l := memhttp.NewListener()
 	t.Cleanup(func() { l.Close() })

@@ -11,8 +11,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A body that is neither read nor closed gives its unit of a limit on concurrency back
-// within abandonedAfter of the end of its context; one whose context goes on keeps it.
+// TestTransport_releasesTheClaimOfAnAbandonedBody checks that a body that is neither read
+// nor closed releases its unit of a concurrency limit within abandonedAfter of the end of
+// its context, and that it keeps the unit while the context lasts.
 func TestTransport_releasesTheClaimOfAnAbandonedBody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const calls = 3000

@@ -18,91 +18,120 @@ import (
 	"github.com/heed-go/heed/throttle/queue"
 )
 
-// RetryPolicy says which requests are sent again, how often and how soon. The zero
-// RetryPolicy is what the zero Transport does.
+// RetryPolicy defines which failed requests are retried, how often, and after which
+// delay. The zero RetryPolicy is the default of the Transport.
 //
-// Sent again, if the body can be:
+// A request is retried in these cases, if its body can be sent again. The first row that
+// matches applies:
 //
-//	answer                                    request
-//	429, and 403 that is a throttle           any: the server refused the work
-//	503 with Retry-After, 529                 any
-//	408, 425, 500, 502, 503, 504,             idempotent
-//	520 to 524
-//	X-Should-Retry or Stripe-Should-Retry     as it says
-//	a failure before anything was sent        any
-//	any other failure                         idempotent
-//	a certificate that is not trusted,        none
-//	insufficient_quota and the like in a body,
-//	any other answer
+//	outcome of the attempt                    requests that are retried
+//	rejection that waiting does not cure,     none
+//	such as insufficient_quota
+//	failure with X-Should-Retry or            all if "true", none if "false"
+//	Stripe-Should-Retry
+//	429, 529, 503 with Retry-After            all
+//	408, 425, 500, 502, 503, 504, 520 to 524  idempotent requests
+//	other 4xx that states a rate limit        all
+//	2xx whose body states a rate limit        idempotent requests
+//	any other response                        none
+//	untrusted certificate, invalid address    none
+//	connection failure before the request     all
+//	was sent
+//	any other connection failure              idempotent requests
 //
-// Idempotent are GET, HEAD, OPTIONS, TRACE, PUT, DELETE, whatever has an
-// Idempotency-Key or X-Idempotency-Key, and what heed.RequestOptions says is.
+// In the rows with "all", the server rejected the request, did not receive it, or states
+// that it may be retried.
+//
+// Requests are idempotent if their method is GET, HEAD, OPTIONS, TRACE, PUT or DELETE, if
+// they have an Idempotency-Key or X-Idempotency-Key header, or if
+// RequestOptions.Idempotent or RetryPolicy.Idempotent declares it.
 type RetryPolicy struct {
-	MaxAttempts int // most times a request is sent; 0: 4, below 0 and 1: once
+	// MaxAttempts is the maximum number of times that a request is sent, including the
+	// first. Attempts that the server throttled do not count; MaxThrottledAttempts limits
+	// all attempts. Zero means 4. One disables retries, except those of throttled
+	// attempts if MaxThrottledAttempts is larger. A negative value disables all retries.
+	MaxAttempts int
 
-	// MaxThrottledAttempts is most times a request is sent if all that goes wrong is that the
-	// server says to slow down. Where many share a limit, one may be refused
-	// several times because of the others, and the wait is the limit's, so this
-	// is a bound on patience rather than on load. 0: MaxAttempts if that is set, else 10.
+	// MaxThrottledAttempts is the maximum number of times that a request is sent,
+	// including attempts that the server throttled. It is larger than MaxAttempts by
+	// default: if many clients share a limit, a request may be throttled several times
+	// because of the others, and the limit sets the delay. Zero means MaxAttempts if that
+	// is set, else 10. Values below MaxAttempts mean MaxAttempts.
 	MaxThrottledAttempts int
 
-	Backoff backoff.Policy // pause after a failure; nil: the zero backoff.Exponential
+	// Backoff returns the delay before a retry if the server states none. Nil means the
+	// zero backoff.Exponential.
+	Backoff backoff.Policy
 
-	// RetryAfterJitter makes the delay where the server states a Retry-After. Zero seconds are
-	// obeyed too unless RetryAfterJitter.Min is set: the first retry of a call is then sent
-	// immediately, and each later one after a tenth of the delay of Backoff.
+	// RetryAfterJitter derives the delay from a Retry-After that the server states. A
+	// Retry-After of 0 is obeyed unless RetryAfterJitter.Min is set: the first retry of a
+	// call is then sent immediately, and each later one after a tenth of the delay of
+	// Backoff.
 	RetryAfterJitter backoff.RetryAfterJitter
 
-	Budget *backoff.Budget // bounds retries to a share of the requests; nil: one of the Transport's own
+	// Budget limits retries to a fraction of the requests. Nil means a zero
+	// backoff.Budget that is used by the Transport alone.
+	Budget *backoff.Budget
 
-	// MaxWait is the longest pause, and the longest wait in line that the server
-	// asks for: whoever would wait longer is told so at once, those who are in line
-	// already when the server says so, too. Limits of our own may make a request wait
-	// as long as its context allows. 0: 2 min, negative: any.
+	// MaxWait is the longest delay before a retry, and the longest wait in the queue that
+	// the server may impose. A request that would have to wait longer fails immediately;
+	// so do requests that are already in the queue when the server states a longer time.
+	// It does not apply to waits that the program's own limits impose. Zero means 2
+	// minutes; a negative value means no limit.
 	MaxWait time.Duration
 
-	// MaxElapsed is the longest time from the end of the first attempt to the start
-	// of the last. The first wait in the queue and the time that the last attempt
-	// takes are not part of it: a running attempt is never cancelled. Waits for
-	// limits of our own are, from the second attempt on. Zero means 3 minutes,
-	// negative any time.
+	// MaxElapsed is the longest time from the end of the first attempt to the start of
+	// the last. It includes the attempts, delays and waits in the queue between these
+	// two, also waits that the program's own limits impose. It does not include the wait
+	// before the first attempt or the duration of the last: an attempt in flight is never
+	// canceled. Zero means 3 minutes; a negative value means no limit.
 	MaxElapsed time.Duration
 
-	// AttemptTimeout is how long an attempt may take until its answer begins. The
-	// answer's body then has all the time that the request has. 0: any.
+	// AttemptTimeout is the longest time from the start of an attempt to the headers of
+	// its response. It does not limit the time for reading the response body. Zero or
+	// less means no limit.
 	AttemptTimeout time.Duration
 
-	// MaxBodyBuffer is how many bytes of a body that has no GetBody and cannot seek are
-	// kept while it is sent, to send them again. A body known to be longer is not
-	// kept at all; one that turns out to be is let go and sent once. 0: 256 KiB,
-	// negative: none.
+	// MaxBodyBuffer is the maximum number of bytes of a request body that are buffered
+	// for retries. It applies to bodies without GetBody that are not an io.Seeker; they
+	// are buffered while they are sent. A body with a larger ContentLength is not
+	// buffered. A body of unknown length that turns out to be larger is not retried, and
+	// its buffer is freed. Zero means 256 KiB; a negative value means that no body is
+	// buffered.
 	MaxBodyBuffer int64
 
-	// AttemptHeader is the name of a header that tells the server the number of
-	// the attempt, from the second on; "": none.
+	// AttemptHeader is the name of a request header that contains the number of the
+	// attempt. It is sent from the second attempt on. Empty means none.
 	AttemptHeader string
 
-	// IdempotencyKey makes the Idempotency-Key of a request that has none and is not
-	// idempotent, the same for all its attempts; nil: none. A 409, which says that
-	// the first attempt is still at work, is then sent again too.
+	// IdempotencyKey returns the Idempotency-Key header for a request that has none and
+	// is not idempotent. All attempts of the request have the same key, and the request
+	// is retried like an idempotent one. A 409 response, which means that the server is
+	// still processing an earlier attempt, is then retried too. Nil means that no key is
+	// added.
 	IdempotencyKey func() string
 
-	// Idempotent reports whether a request may be processed twice, for a whole API. It
-	// adds to the rules above, is asked for requests that they do not call idempotent,
-	// and must not modify the request. Nil: the rules alone. Retryable does not ask it.
+	// Idempotent reports whether a request may be processed twice. It extends the rules
+	// above and is called only for requests that are not idempotent by these rules. It
+	// must not modify the request. The function Retryable does not call it. Nil means
+	// that only the rules apply.
 	Idempotent func(req *http.Request) bool
 
-	// BeforeSend may change the headers of attempts from the second on, for example to
-	// sign them anew, in a copy of the request. An error ends the call; nil: none.
+	// BeforeSend may change the headers of a retry, for example to sign it again. It is
+	// called from the second attempt on, with a copy of the request. If it returns an
+	// error, the call ends. Nil means none.
 	BeforeSend func(req *http.Request, attempt int) error
 
-	// ShouldRetry has the last word, if it is not nil, on each answer and failure. It is
-	// told what is about to happen and returns what shall. An error ends the call
-	// with a GiveUpError that matches it. It must not read the body. The bounds
-	// above hold whatever it returns.
+	// ShouldRetry decides whether an attempt is retried. It is called after each attempt,
+	// also after a success, unless retries of the request are disabled or the caller
+	// canceled it. The argument again is the decision of the rules above; the result
+	// replaces it. The limits above apply in any case: number of attempts, waits, body
+	// and budget. If ShouldRetry returns an error, the call ends with a GiveUpError that
+	// matches it. It must not read the body of resp. Nil means that only the rules apply.
 	ShouldRetry func(req *http.Request, resp *http.Response, err error, again bool) (bool, error)
 }
 
+// Defaults of the fields of RetryPolicy.
 const (
 	defaultMaxAttempts          = 4
 	defaultMaxThrottledAttempts = 10
@@ -111,8 +140,8 @@ const (
 	defaultMaxBodyBuffer        = 256 << 10
 )
 
-// withDefaults returns r with its defaults filled in. The default of Budget is budget, or a
-// new one if that is nil.
+// withDefaults returns a copy of r with defaults for zero fields. A nil Budget becomes
+// budget, or a new one if budget is nil.
 func (r *RetryPolicy) withDefaults(budget *backoff.Budget) RetryPolicy {
 	var p RetryPolicy
 	if r != nil {
@@ -142,7 +171,7 @@ func (r *RetryPolicy) withDefaults(budget *backoff.Budget) RetryPolicy {
 	return p
 }
 
-// boundOrDefault returns d, or its default if it is zero, or throttle.Forever if it is
+// boundOrDefault returns d, or the default or if d is zero, or throttle.Forever if d is
 // negative.
 func boundOrDefault(d, or time.Duration) time.Duration {
 	switch {
@@ -154,10 +183,11 @@ func boundOrDefault(d, or time.Duration) time.Duration {
 	return d
 }
 
-// Retryable reports whether req may be sent again after what came of it, resp or
-// err, by the table of [RetryPolicy], for programs with loops of their own. The body of
-// req, the number of attempts and the wait are not looked at. What [WithOptions] says
-// of req counts; err may be wrapped, as by http.Client.
+// Retryable reports whether req may be retried after resp or err, by the table of
+// [RetryPolicy]. It is for programs with their own retry loops. It does not check the
+// bodies of req and resp, the number of attempts or the delay. The options that
+// [WithOptions] added to the context of req apply. err may be wrapped, for example by
+// http.Client.
 func Retryable(req *http.Request, resp *http.Response, err error) bool {
 	opts := OptionsFrom(req.Context())
 	if opts.NoRetry || resp == nil && err == nil {
@@ -168,7 +198,7 @@ func Retryable(req *http.Request, resp *http.Response, err error) bool {
 		class = classifyError(err)
 	} else {
 		var r headers.Reader
-		host := "" // of a request that nobody knows, as retryable makes it
+		host := "" // the request has no URL if it was constructed for this call only
 		if req.URL != nil {
 			host = req.URL.Host
 		}
@@ -181,16 +211,17 @@ func Retryable(req *http.Request, resp *http.Response, err error) bool {
 	return class == retryAlways || class == retryIdempotent && isIdempotent(req, opts)
 }
 
-// A retryClass says which requests may be sent again after what came of one.
+// A retryClass states which requests may be retried after an attempt.
 type retryClass uint8
 
 const (
-	retryNever      retryClass = iota // none: it is good, or would not get better
-	retryIdempotent                   // those that do no harm when done twice
-	retryAlways                       // any: the work was not done
+	retryNever      retryClass = iota // none: the attempt succeeded, or a retry would fail in the same way
+	retryIdempotent                   // idempotent requests
+	retryAlways                       // all requests: the server did not process the request
 )
 
-// classifyResponse judges an answer; hasRetryAfter: it has a Retry-After.
+// classifyResponse returns the class of a response. hasRetryAfter reports whether the
+// response states a Retry-After.
 func classifyResponse(resp *http.Response, o throttle.Outcome, hasRetryAfter bool) retryClass {
 	if resp.StatusCode < 400 && o != throttle.Throttled {
 		return retryNever
@@ -200,8 +231,8 @@ func classifyResponse(resp *http.Response, o throttle.Outcome, hasRetryAfter boo
 	}
 	switch s := resp.StatusCode; {
 	case s < 400:
-		return retryIdempotent // the body says that it was refused, but not that nothing was done
-	case s == http.StatusTooManyRequests, s == 529: // 529: overloaded, the request was not processed
+		return retryIdempotent // the body states a rejection, but the request may have been processed in part
+	case s == http.StatusTooManyRequests, s == 529: // 529: the server is overloaded and did not process the request
 		return retryAlways
 	case s == http.StatusServiceUnavailable && hasRetryAfter:
 		return retryAlways
@@ -213,8 +244,8 @@ func classifyResponse(resp *http.Response, o throttle.Outcome, hasRetryAfter boo
 	return retryNever
 }
 
-// isRetryableStatus reports whether status s is a failure that may be temporary. 520 to 524 are
-// Cloudflare's for an origin that it cannot reach.
+// isRetryableStatus reports whether status s is a failure that may be temporary.
+// Cloudflare uses 520 to 524 if it cannot reach the origin server.
 func isRetryableStatus(s int) bool {
 	switch s {
 	case http.StatusRequestTimeout, http.StatusTooEarly, http.StatusInternalServerError,
@@ -224,7 +255,9 @@ func isRetryableStatus(s int) bool {
 	return 520 <= s && s <= 524
 }
 
-// retryHint returns what a failing server says itself about sending again.
+// retryHint returns the class that the headers of a failed response state, and whether
+// they state one. The headers are X-Should-Retry, Stripe-Should-Retry and
+// Grpc-Retry-Pushback-Ms.
 func retryHint(h http.Header) (retryClass, bool) {
 	for _, name := range [...]string{"X-Should-Retry", "Stripe-Should-Retry"} {
 		switch h.Get(name) {
@@ -240,7 +273,7 @@ func retryHint(h http.Header) (retryClass, bool) {
 	return retryNever, false
 }
 
-// forbidsRetry reports whether a failing server says itself that resp is final.
+// forbidsRetry reports whether the headers of the failed response resp forbid a retry.
 func forbidsRetry(resp *http.Response) bool {
 	if resp == nil {
 		return false
@@ -249,7 +282,7 @@ func forbidsRetry(resp *http.Response) bool {
 	return ok && class == retryNever
 }
 
-// isIdempotent reports whether req may be done twice.
+// isIdempotent reports whether req is idempotent by its method, its headers or opts.
 func isIdempotent(req *http.Request, opts RequestOptions) bool {
 	switch req.Method {
 	case "", http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace, http.MethodPut, http.MethodDelete:
@@ -258,8 +291,8 @@ func isIdempotent(req *http.Request, opts RequestOptions) bool {
 	return opts.Idempotent || req.Header.Get("Idempotency-Key") != "" || req.Header.Get("X-Idempotency-Key") != ""
 }
 
-// classifyError judges a failure without an answer, by its type alone. What has
-// no type that tells counts as perhaps sent.
+// classifyError returns the class of an error by its type. A request whose error has an
+// unknown type may have been processed.
 func classifyError(err error) retryClass {
 	switch {
 	case isPermanent(err):
@@ -270,10 +303,10 @@ func classifyError(err error) retryClass {
 	return retryIdempotent
 }
 
-// isPermanent reports whether err would come again, or is somebody's wish: a
-// certificate that is not trusted, a TLS alert of the other side, a server that
-// does not speak TLS, an address that is none, a name that is not known, a context
-// that was cancelled below the Transport, or a Transport below that gave up.
+// isPermanent reports whether a retry would fail with the same error, or the error is
+// intended: an untrusted certificate, a TLS alert of the server, a server without TLS, an
+// invalid address, an unknown host name, a request canceled below the Transport, or
+// another Transport below this one that gave up.
 func isPermanent(err error) bool {
 	var (
 		cert           *tls.CertificateVerificationError
@@ -304,13 +337,14 @@ func isPermanent(err error) bool {
 	return errors.As(err, &op) && op.Op == "remote error" // a TLS alert
 }
 
-// isNetworkError reports whether err has a type or value that failures of connections have.
+// isNetworkError reports whether err has a type or value that connection failures have.
 func isNetworkError(err error) bool {
 	var n net.Error
 	return errors.As(err, &n) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
 }
 
-// notSent reports whether err proves that the server has not begun the work.
+// notSent reports whether err proves that the server has not begun to process the
+// request.
 func notSent(err error) bool {
 	var op *net.OpError
 	if errors.As(err, &op) && (op.Op == "dial" || op.Op == "proxyconnect") {
@@ -324,8 +358,8 @@ func notSent(err error) bool {
 	return errors.As(err, &s) && s.Code == refusedStream
 }
 
-// streamError has the fields of the HTTP/2 stream errors of net/http, whose type
-// is not exported but lets errors.As fill in any struct of the same form.
+// streamError has the fields of the HTTP/2 stream error of net/http. That type is not
+// exported, but its As method fills in any struct type with the same fields.
 type streamError struct {
 	StreamID uint32
 	Code     uint32
@@ -334,14 +368,14 @@ type streamError struct {
 
 func (streamError) Error() string { return "heed: HTTP/2 stream error" }
 
-// refusedStream is REFUSED_STREAM of RFC 9113, section 7: the stream was closed
-// before any work was done.
+// refusedStream is REFUSED_STREAM of RFC 9113, section 7: the stream was closed before
+// any processing.
 const refusedStream = 7
 
-// callerRetries reports whether h says that the program that made the request sends
-// it again by itself, so that retries of ours would multiply with its own: by a
-// X-Stainless-Retry-Count above 0 (the SDKs of OpenAI, Anthropic and others), or by
-// an amz-sdk-request (the SDKs of AWS) that is not the only attempt.
+// callerRetries reports whether h states that the program retries the request itself, so
+// that retries of the Transport would multiply the number of attempts. That is the case
+// for an X-Stainless-Retry-Count above 0 (the SDKs of OpenAI, Anthropic and others), and
+// for an Amz-Sdk-Request (the SDKs of AWS) that allows more than one attempt.
 func callerRetries(h http.Header) bool {
 	if v := h["X-Stainless-Retry-Count"]; len(v) > 0 {
 		if n, err := strconv.Atoi(v[0]); err == nil && n > 0 {
@@ -352,8 +386,8 @@ func callerRetries(h http.Header) bool {
 	return len(v) > 0 && severalAttempts(v[0])
 }
 
-// severalAttempts reports whether an amz-sdk-request such as "attempt=1; max=3" has
-// an attempt or a max above 1.
+// severalAttempts reports whether an Amz-Sdk-Request such as "attempt=1; max=3" has an
+// attempt or max above 1.
 func severalAttempts(s string) bool {
 	for field := range strings.SplitSeq(s, ";") {
 		name, value, _ := strings.Cut(strings.TrimSpace(field), "=")
@@ -367,8 +401,8 @@ func severalAttempts(s string) bool {
 	return false
 }
 
-// shouldRetry decides whether what came of the latest attempt is not final, and then how
-// long to pause. If it is a failure and final, stopReason says why.
+// shouldRetry decides whether the latest attempt is retried, and sets the delay. If a
+// failed attempt is not retried, it sets stopReason.
 func (rt *roundTrip) shouldRetry(resp *http.Response, err error) bool {
 	rt.stopReason = nil
 	p := rt.retry
@@ -405,8 +439,9 @@ func (rt *roundTrip) isIdempotent() bool {
 	return isIdempotent(rt.req, rt.opts) || rt.retry.Idempotent != nil && rt.retry.Idempotent(rt.req)
 }
 
-// isTerminal reports whether nobody wants another attempt: the caller has gone, or
-// a Transport below has given up already, so that attempts do not multiply.
+// isTerminal reports whether the attempt is final before its outcome is classified: the
+// caller canceled the request, or another Transport below this one has given up. In the
+// second case retries would multiply the number of attempts.
 func (rt *roundTrip) isTerminal() bool {
 	if rt.err != nil {
 		if cause := rt.cancelCause(); cause != nil {
@@ -424,29 +459,31 @@ func (rt *roundTrip) isTerminal() bool {
 	return n != nil && n.info.StopReason != nil
 }
 
-// classify returns what resp or err is worth, and what the answer says of limits.
+// classify returns the class of the latest attempt and the limits that its response
+// states.
 func (rt *roundTrip) classify() (retryClass, headers.Report) {
 	if rt.err != nil {
 		class := classifyError(rt.err)
 		if class == retryIdempotent && !isHTTP(rt.req.URL) && !isNetworkError(rt.err) {
-			class = retryNever // most likely a scheme that is not registered, which has no type
+			class = retryNever // probably an unregistered scheme, whose error has no type
 		}
 		return class, headers.Report{}
 	}
 	report := rt.t.resolved.quota.Report(rt.req, rt.resp, rt.endedAt)
-	if rt.retryAfter > report.RetryAfter { // in the body
+	if rt.retryAfter > report.RetryAfter { // stated in the body
 		report.RetryAfter, report.HasRetryAfter = rt.retryAfter, true
 	}
 	if rt.idempotencyKey != "" && rt.resp.StatusCode == http.StatusConflict {
-		return retryIdempotent, report // the first attempt is still at work on our key
+		return retryIdempotent, report // the server still processes an earlier attempt with this key
 	}
 	if report.Permanent {
-		return retryNever, report // waiting does not cure it
+		return retryNever, report // a retry would be rejected too
 	}
 	return classifyResponse(rt.resp, rt.outcome, report.HasRetryAfter), report
 }
 
-// prepareRetry prepares the next attempt, or returns why there can be none.
+// prepareRetry sets the delay and opens the body for the next attempt. It returns the
+// reason if there can be none.
 func (rt *roundTrip) prepareRetry(now time.Time, r headers.Report) error {
 	p := rt.retry
 	if rt.firstEnd.IsZero() {
@@ -485,9 +522,9 @@ func (rt *roundTrip) prepareRetry(now time.Time, r headers.Report) error {
 	return nil
 }
 
-// statedWait returns how long a refusal says that it lasts: its Retry-After, or else the
-// longest time until a limit is reset that is used up, or of which nothing else is
-// said.
+// statedWait returns the wait that a rejection states: its Retry-After, or else the
+// longest reset time of the limits that are exhausted or do not state their remaining
+// units.
 func (rt *roundTrip) statedWait(r headers.Report) (d time.Duration) {
 	if d = max(r.RetryAfter, rt.retryAfter); r.HasRetryAfter || d > 0 {
 		return d
@@ -500,10 +537,10 @@ func (rt *roundTrip) statedWait(r headers.Report) (d time.Duration) {
 	return d
 }
 
-// hostHeld reports whether the server's limits, as the Tracker knows them, are shut now
-// for as long as the server said, and returns for how long at least; 0: not known.
-// Then everybody whom they concern waits in line for them, and is let go one by
-// one: to pause alone besides would only lose the turn.
+// hostHeld reports whether the Tracker currently holds the server's limits for at least
+// minWait, and returns the wait, or 0 if it is unknown. Then the retry waits in the queue
+// with all other requests of these limits, which are released one by one. An additional
+// delay would only make it late for its turn.
 func (rt *roundTrip) hostHeld(minWait time.Duration) (wait time.Duration, held bool) {
 	m := rt.t.resolved.quota.Demand(rt.req)
 	if m.Limiter == nil {
@@ -513,8 +550,8 @@ func (rt *roundTrip) hostHeld(minWait time.Duration) (wait time.Duration, held b
 	return d.Wait, err == nil && !d.OK && (d.Wait == 0 || d.Wait >= minWait)
 }
 
-// backoffDelay returns the pause of this call alone. Jitter does not lead beyond the
-// longest wait that is allowed if what the server said does not.
+// backoffDelay returns the delay of this call outside the queue. Jitter does not increase
+// a stated delay beyond the longest allowed wait.
 func (rt *roundTrip) backoffDelay(r headers.Report) time.Duration {
 	p := rt.retry
 	if rt.retryAfterIsZero(r) {
@@ -531,18 +568,17 @@ func (rt *roundTrip) backoffDelay(r headers.Report) time.Duration {
 	return rt.lastDelay
 }
 
-// retryAfterIsZero reports whether the server stated a Retry-After of 0, and RetryPolicy.RetryAfterJitter
-// does not say that it counts as more. A date that has passed is not a 0: clocks
-// differ.
+// retryAfterIsZero reports whether the server stated a Retry-After of 0, and
+// RetryPolicy.RetryAfterJitter sets no minimum for it. A date in the past does not count
+// as 0, because clocks differ.
 func (rt *roundTrip) retryAfterIsZero(r headers.Report) bool {
 	relative := r.RetryFormat == headers.FormatDeltaSeconds || r.RetryFormat == headers.FormatDeltaMillis
 	return relative && max(r.RetryAfter, rt.retryAfter) < time.Microsecond && rt.retry.RetryAfterJitter.Min <= 0
 }
 
-// zeroRetryAfterDelay returns the delay after a Retry-After of 0: none after the first one of the
-// call. After each one that follows it is a tenth of what the policy says, which
-// grows, so that a server that always states 0 is not asked at the pace of the
-// network.
+// zeroRetryAfterDelay returns the delay after a Retry-After of 0. It is zero after the
+// first such response of the call, and a tenth of the delay of Backoff after each later
+// one. That delay grows, which limits the load on a server that always states 0.
 func (rt *roundTrip) zeroRetryAfterDelay() time.Duration {
 	rt.zeroRetryAfters++
 	if rt.zeroRetryAfters == 1 {
@@ -555,7 +591,8 @@ func (rt *roundTrip) zeroRetryAfterDelay() time.Duration {
 	return rt.lastDelay / 10
 }
 
-// checkDeadlines returns an error if a wait that begins now would be too long.
+// checkDeadlines returns an error if a wait that begins now would be too long. held
+// reports whether the wait is in the queue.
 func (rt *roundTrip) checkDeadlines(now time.Time, wait time.Duration, held bool) error {
 	p, maxWait := rt.retry, rt.maxWait()
 	if held && rt.retryAfter <= maxWait {
@@ -575,7 +612,7 @@ func (rt *roundTrip) checkDeadlines(now time.Time, wait time.Duration, held bool
 	return nil
 }
 
-// maxWait returns the longest wait between two attempts.
+// maxWait returns the longest allowed delay between two attempts.
 func (rt *roundTrip) maxWait() time.Duration {
 	switch {
 	case rt.opts.NoWait:
@@ -586,7 +623,7 @@ func (rt *roundTrip) maxWait() time.Duration {
 	return rt.retry.MaxWait
 }
 
-// errMaxWait returns ErrMaxWait with the setting that maxWait returns.
+// errMaxWait returns ErrMaxWait with the setting that determines maxWait.
 func (rt *roundTrip) errMaxWait() error {
 	switch {
 	case rt.opts.NoWait:
@@ -597,9 +634,9 @@ func (rt *roundTrip) errMaxWait() error {
 	return withSetting(ErrMaxWait, "RetryPolicy.MaxWait", rt.retry.MaxWait)
 }
 
-// maxServerWait returns the longest wait in line that a server may impose: the Tracker
-// lets requests go a little later than they were told to, at random, and that alone
-// does not make a wait too long.
+// maxServerWait returns the longest wait in the queue that a server may impose. The
+// Tracker adds a small random time to stated waits. The result includes it, so that it
+// alone does not make a wait too long.
 func (rt *roundTrip) maxServerWait() time.Duration {
 	maxWait := rt.maxWait()
 	return min(maxWait, throttle.Forever-time.Second) + min(maxWait/40, time.Second)

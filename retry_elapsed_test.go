@@ -12,16 +12,17 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// MaxElapsed counts from the end of the first attempt to the start of the last. The
-// limiter grants the first attempt after a minute and the second another minute
-// later; each takes 20 s, so the second begins 40 s after the first has ended.
+// TestRetryPolicy_maxElapsedBoundsTheRetryPhase checks that MaxElapsed limits the time
+// from the end of the first attempt to the start of the last. The limiter grants the
+// first attempt after a minute and the second another minute later. Each attempt takes 20
+// s, so the second begins 40 s after the end of the first.
 func TestRetryPolicy_maxElapsedBoundsTheRetryPhase(t *testing.T) {
 	for elapsed, tt := range map[time.Duration]struct {
 		status, sent int
 		took         time.Duration
 	}{
 		41 * time.Second: {200, 2, 140 * time.Second},
-		39 * time.Second: {500, 1, 80 * time.Second}, // the wait is known to be too long: it is not begun
+		39 * time.Second: {500, 1, 80 * time.Second}, // the wait is known to be too long, so it is not started
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			limiter := throttle.NewTokenBucket(throttle.PerMinute(1), nil)
@@ -40,13 +41,13 @@ func TestRetryPolicy_maxElapsedBoundsTheRetryPhase(t *testing.T) {
 	}
 }
 
-// A retry that waits for a limit whose end is not known waits no longer than
-// MaxElapsed allows.
+// TestRetryPolicy_maxElapsedEndsAWaitForAConfiguredLimit checks that a retry waits no
+// longer than MaxElapsed for a limit with an unknown wait.
 func TestRetryPolicy_maxElapsedEndsAWaitForAConfiguredLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		slots := throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 1}, nil)
 		s := newScript(func(r *http.Request) (*http.Response, error) {
-			go func() { // takes the place that the first attempt gives back, and keeps it
+			go func() { // takes the unit that the first attempt returns, and keeps it
 				for {
 					if d, err := slots.Reserve(t.Context(), throttle.Claim{}); err != nil || d.OK {
 						return
@@ -64,8 +65,9 @@ func TestRetryPolicy_maxElapsedEndsAWaitForAConfiguredLimit(t *testing.T) {
 	})
 }
 
-// By default no attempt begins more than 3 minutes after the first has ended,
-// whatever the server asks for.
+// TestRetryPolicy_maxElapsedDefaultsToThreeMinutes checks that by default no attempt
+// begins more than 3 minutes after the end of the first, regardless of the waits that the
+// server states.
 func TestRetryPolicy_maxElapsedDefaultsToThreeMinutes(t *testing.T) {
 	for elapsed, last := range map[time.Duration]time.Duration{0: 2 * time.Minute, -1: 9 * time.Minute} {
 		synctest.Test(t, func(t *testing.T) {
@@ -81,8 +83,9 @@ func TestRetryPolicy_maxElapsedDefaultsToThreeMinutes(t *testing.T) {
 	}
 }
 
-// A request that is already a retry of the program that made it is sent once; one
-// that is the first of several is, too, where its header says that more may follow.
+// TestTransport_sendsOnceForACallerThatRetries checks that a request is sent once if its
+// headers state that it is a retry of the program, or the first of several attempts of
+// the program.
 func TestTransport_sendsOnceForACallerThatRetries(t *testing.T) {
 	for name, tt := range map[string]struct {
 		header, value string

@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// An error whose text or code speaks of limits, but which is about something else, is returned
-// as it came: a POST is sent once.
+// TestTransport_returnsErrorsThatOnlyMentionLimits checks that an error that mentions
+// limits but has another cause is returned unchanged: a POST is sent once.
 func TestTransport_returnsErrorsThatOnlyMentionLimits(t *testing.T) {
 	for _, tt := range []struct {
 		status int
@@ -33,8 +33,9 @@ func TestTransport_returnsErrorsThatOnlyMentionLimits(t *testing.T) {
 	}
 }
 
-// A refusal that waiting does not cure is returned immediately, whatever its status, and the
-// next request is not delayed.
+// TestTransport_returnsPermanentRefusals checks that a rejection that waiting does not
+// cure is returned immediately, regardless of its status, and that the next request is
+// not delayed.
 func TestTransport_returnsPermanentRefusals(t *testing.T) {
 	for _, tt := range []struct {
 		status int
@@ -58,8 +59,9 @@ func TestTransport_returnsPermanentRefusals(t *testing.T) {
 	}
 }
 
-// A 529 says that the server is overloaded and has not processed the request. So it is retried
-// for any method, after the delay that the server states.
+// TestTransport_retriesAnOverloadForAnyMethod checks that a 529 is retried for any method
+// after the delay that the server states. A 529 means that the server is overloaded and
+// has not processed the request.
 func TestTransport_retriesAnOverloadForAnyMethod(t *testing.T) {
 	for _, headers := range [][]string{{"Retry-After", "3"}, {"Retry-After-Ms", "3000"}} {
 		synctest.Test(t, func(t *testing.T) {

@@ -12,7 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// RetryFor chooses the policy of each request; where it returns nil, Retry holds.
+// TestTransport_retryForChoosesThePolicy checks that RetryFor returns the policy of each
+// request, and that Retry applies if it returns nil.
 func TestTransport_retryForChoosesThePolicy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		reports := &RetryPolicy{MaxAttempts: 6, Backoff: backoff.Constant(time.Second)}
@@ -44,8 +45,8 @@ func TestTransport_retryForChoosesThePolicy(t *testing.T) {
 	})
 }
 
-// A policy of RetryFor without a Budget shares that of Retry, so that the bound on
-// retries is one for the Transport.
+// TestTransport_retryForSharesTheBudget checks that a policy of RetryFor without a Budget
+// shares that of Retry, so that one budget limits all retries of the Transport.
 func TestTransport_retryForSharesTheBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScript(500)
@@ -58,7 +59,8 @@ func TestTransport_retryForSharesTheBudget(t *testing.T) {
 	})
 }
 
-// RetryPolicy.Idempotent adds to the rules: it is asked for what they do not call idempotent.
+// TestRetryPolicy_idempotentAddsToTheRules checks that RetryPolicy.Idempotent extends the
+// rules: it is called only for requests that are not idempotent by them.
 func TestRetryPolicy_idempotentAddsToTheRules(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		asked := 0
@@ -82,7 +84,8 @@ func TestRetryPolicy_idempotentAddsToTheRules(t *testing.T) {
 	})
 }
 
-// A hook that chooses a policy and panics leaves no body open.
+// TestTransport_aPanicOfRetryForClosesTheBody checks that the request body is closed if
+// RetryFor panics.
 func TestTransport_aPanicOfRetryForClosesTheBody(t *testing.T) {
 	body := &opaque{Reader: strings.NewReader("x")}
 	tr := &Transport{Base: newScript(200), RetryFor: func(*http.Request) *RetryPolicy { panic("hook") }}
@@ -91,8 +94,9 @@ func TestTransport_aPanicOfRetryForClosesTheBody(t *testing.T) {
 	require.Zero(t, tr.cancellations.len())
 }
 
-// NoWait fails immediately where any other request would wait: for a limit of our own,
-// one of the server, others in line, a pause between attempts, and Splay.
+// TestTransport_noWaitFailsInsteadOfWaiting checks that a request with NoWait fails
+// immediately where another would wait: for a configured limit, for a limit of the
+// server, behind other waiters, before a retry, and for StartJitter.
 func TestTransport_noWaitFailsInsteadOfWaiting(t *testing.T) {
 	noWait := func(t *testing.T, tr *Transport) (*http.Response, error) {
 		return tr.RoundTrip(request(t, "GET", "").WithContext(WithOptions(t.Context(), RequestOptions{NoWait: true, MaxWait: time.Hour})))

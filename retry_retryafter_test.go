@@ -13,8 +13,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A crowd in front of a server that refuses one request in a hundred with Retry-After:
-// 0 is through within 0.1 s.
+// TestTransport_retryAfterZeroDoesNotDelayOtherCallers checks that 2000 concurrent
+// requests finish within 0.1 s if the server rejects one in a hundred with Retry-After:
+// 0.
 func TestTransport_retryAfterZeroDoesNotDelayOtherCallers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var sent, failed atomic.Int64
@@ -40,8 +41,9 @@ func TestTransport_retryAfterZeroDoesNotDelayOtherCallers(t *testing.T) {
 	})
 }
 
-// Retry-After: 0 is obeyed once; after that the delay grows, from a tenth of what the
-// policy says.
+// TestTransport_retriesImmediatelyAfterRetryAfterZero checks that the first Retry-After
+// of 0 is obeyed, and that later ones are delayed by a tenth of the delay of Backoff,
+// which grows.
 func TestTransport_retriesImmediatelyAfterRetryAfterZero(t *testing.T) {
 	for _, status := range []int{429, 503} {
 		synctest.Test(t, func(t *testing.T) {
@@ -60,7 +62,8 @@ func TestTransport_retriesImmediatelyAfterRetryAfterZero(t *testing.T) {
 	}
 }
 
-// Floor.Least says what a Retry-After of 0 counts as.
+// TestTransport_retryAfterJitterRaisesRetryAfterZero checks that RetryAfterJitter.Min is
+// the delay for a Retry-After of 0.
 func TestTransport_retryAfterJitterRaisesRetryAfterZero(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScript(response{429, "", []string{"Retry-After", "0"}}, 200)

@@ -18,8 +18,8 @@ import (
 	"github.com/heed-go/heed/throttle/queue"
 )
 
-// A roundTrip is one call of Transport.RoundTrip with all its attempts. It is taken from a
-// pool, so that a request that is granted immediately and succeeds allocates nothing.
+// A roundTrip is the state of one call of Transport.RoundTrip. roundTrips are pooled: a
+// request that is granted immediately and succeeds does not allocate.
 //
 //	                              ┌───────────────────────────────────────────┐
 //	                              ▼                                           │
@@ -28,8 +28,8 @@ import (
 //	  ▼             ▼               ▼                      ▼                   ▼
 //	reject        fail            fail                   finish              fail
 //
-// After each step, the claims of the ticket, the body of the request and the context of the
-// attempt are owned by:
+// After each step, the claims of the ticket, the body of the request and the context of
+// the attempt have these owners:
 //
 //	               claims                    body         context
 //	addDemands     none yet                  roundTrip    none yet
@@ -45,76 +45,76 @@ import (
 //	               or ended
 //	fail, reject   ended                     closed       ended
 //
-// The owner ends a claim with Queue.Cancel if the attempt was not sent, and else with
-// Queue.Observe. If a hook, a limiter or Base panics, end does what fail does, and closes the
-// body of the response.
+// The owner ends a claim with Queue.Cancel if the attempt was not sent, and with
+// Queue.Observe if it was. If a hook, a limiter or Base panics, end releases everything
+// that fail would release, and closes the body of the response.
 type roundTrip struct {
 	*attemptResources
 	t       *Transport
 	req     *http.Request
-	opts    RequestOptions // what WithOptions said
-	noRetry bool           // the request is sent once at most
+	opts    RequestOptions // the options in the context of req
+	noRetry bool           // the request is sent at most once
 
-	retry       *RetryPolicy // the policy of the call, with its defaults
-	routePolicy RetryPolicy  // that of Transport.RetryFor
+	retry       *RetryPolicy // the policy of the call, with defaults
+	routePolicy RetryPolicy  // the policy of Transport.RetryFor
 
 	waitCtx waitContext
 
-	quotaSlot  int                   // where in the ticket the Tracker's demand is; -1: it has none
-	unitSlots  [queue.MaxDemands]int // where those of RequestOptions.Costs are
-	unitCount  int                   // how many there are
-	hasDemands bool                  // there are demands
+	quotaSlot  int                   // index of the Tracker's demand in the ticket; -1 if there is none
+	unitSlots  [queue.MaxDemands]int // indexes of the demands for RequestOptions.Costs
+	unitCount  int                   // used length of unitSlots
+	hasDemands bool                  // whether the ticket has demands
 
 	body           body
-	idempotencyKey string      // Idempotency-Key made for it; "": none
-	timer          *time.Timer // runs cancel
-	breakerDone    func(error) // of the Breaker; nil: it waits for nothing
-	attempts       int         // sent
-	failures       int         // of those, with an answer or error other than "slow down"
+	idempotencyKey string      // the generated Idempotency-Key; "" if there is none
+	timer          *time.Timer // calls cancel after RetryPolicy.AttemptTimeout
+	breakerDone    func(error) // reports to the Breaker; nil if no report is due
+	attempts       int         // attempts sent
+	failures       int         // attempts that failed and were not throttled
 	resp           *http.Response
 	err            error
-	retryAfter     time.Duration           // Retry-After, as the Tracker understood it
-	endedAt        time.Time               // of resp or err; zero if it is good
-	sentAt         time.Time               // when the latest attempt was granted; zero: it passed no limit
-	limitBuf       [2]throttle.RemoteLimit // room for those of an answer
+	retryAfter     time.Duration           // Retry-After that the Tracker found in headers or body
+	endedAt        time.Time               // time of resp or err; zero if it is a success
+	sentAt         time.Time               // when the latest attempt was granted; zero if no limit granted it
+	limitBuf       [2]throttle.RemoteLimit // buffer for the limits of a response
 	drained        drained                 // what was read of resp to discard it
-	stopReason     error                   // why it is not sent again; nil: it need not be
-	stoppedByHook  bool                    // stopReason came from RetryPolicy.ShouldRetry, and is to be returned
-	returned       bool                    // RoundTrip returns in the usual way: nothing has panicked
+	stopReason     error                   // why the request is not retried; nil if no retry is needed
+	stoppedByHook  bool                    // stopReason is the error of RetryPolicy.ShouldRetry and is returned
+	returned       bool                    // RoundTrip returns without a panic
 
-	backoffPolicy   backoff.Policy // of this call; nil: nothing has failed yet
-	lastDelay       time.Duration  // what backoffPolicy returned last
-	zeroRetryAfters int            // responses that stated a Retry-After of 0
-	delay           time.Duration  // before the next attempt
-	firstEnd        time.Time      // when the first attempt had failed
-	latencyBudget   time.Duration  // half of the time that the caller gave for the call; 0: no deadline, or not known yet
+	backoffPolicy   backoff.Policy // the policy of this call; nil before the first failure
+	lastDelay       time.Duration  // latest result of backoffPolicy
+	zeroRetryAfters int            // responses with a Retry-After of 0
+	delay           time.Duration  // delay before the next attempt
+	firstEnd        time.Time      // when the first attempt failed
+	latencyBudget   time.Duration  // half of the time to the caller's deadline; 0 if there is none or it is not computed yet
 	info            Info
-	pastAttempts    []Attempt // those that were discarded
+	pastAttempts    []Attempt // attempts whose outcome was discarded for a retry
 }
 
 var roundTripPool = sync.Pool{New: func() any { return new(roundTrip) }}
 
-// An attemptResources is what a call holds that can last as long as the body of its response:
-// the context of the attempt, and the claims of limits that hold until the end. It is
-// taken from a pool. The call owns it until RoundTrip returns a response with such a
-// body; from then on the body does.
+// attemptResources holds what a call may need until the end of the response body: the
+// context of the attempt, and the claims of limits that hold until the end. It is pooled.
+// The call owns it until RoundTrip returns a response with such a body; then the body
+// owns it.
 type attemptResources struct {
 	t                   *Transport
-	ctx                 context.Context // of the request
-	detachedCtx         context.Context // ctx without its end; nil: not needed yet
+	ctx                 context.Context // context of the request
+	detachedCtx         context.Context // ctx without cancellation; nil if it is not needed yet
 	ticket              queue.Ticket
-	hasConfiguredLimits bool                    // there are limits other than the Tracker's
-	granted             bool                    // the ticket is granted, and the grant has not ended
-	sentToBase          bool                    // Base was given the attempt that the ticket is granted for
-	outcome             throttle.Outcome        // of that attempt
-	cancel              context.CancelCauseFunc // ends the context of the attempt; nil: it is the request's own
+	hasConfiguredLimits bool                    // whether the ticket has limits other than the Tracker's
+	granted             bool                    // whether the ticket has a grant that has not ended
+	sentToBase          bool                    // whether Base got the attempt of the grant
+	outcome             throttle.Outcome        // outcome of that attempt
+	cancel              context.CancelCauseFunc // cancels the context of the attempt; nil if it is the request's own
 }
 
 var attemptResourcesPool = sync.Pool{New: func() any { return new(attemptResources) }}
 
-// detached returns the context for what ends a claim: it does not end, since what was
-// claimed has to be given back also when the caller is gone. The Tracker's limits do
-// not look at it.
+// detached returns the context for the calls that end a claim. It is never canceled,
+// since claims must also be ended after the caller canceled the request. The Tracker's
+// limits ignore the context.
 func (l *attemptResources) detached() context.Context {
 	if !l.hasConfiguredLimits || l.ctx.Done() == nil {
 		return l.ctx
@@ -125,7 +125,8 @@ func (l *attemptResources) detached() context.Context {
 	return l.detachedCtx
 }
 
-// holdsUntilEnd reports whether a limit waits for the end of the body.
+// holdsUntilEnd reports whether a limit of the ticket holds its claim until the end of
+// the response body.
 func (l *attemptResources) holdsUntilEnd() bool {
 	if !l.hasConfiguredLimits {
 		return false
@@ -138,8 +139,8 @@ func (l *attemptResources) holdsUntilEnd() bool {
 	return false
 }
 
-// nonBlocking reports whether all limits of the ticket answer from memory, and so do not
-// look at a context.
+// nonBlocking reports whether all limits of the ticket decide in memory, so that they
+// ignore the context.
 func (l *attemptResources) nonBlocking() bool {
 	for i := range l.ticket.Demands {
 		if x := l.ticket.Demands[i].Limiter; x != nil && !throttle.IsNonBlocking(x) {
@@ -161,7 +162,7 @@ func (l *attemptResources) release() {
 	}
 }
 
-// newRoundTrip returns a roundTrip for req.
+// newRoundTrip returns a roundTrip for req from the pool.
 func (t *Transport) newRoundTrip(req *http.Request) *roundTrip {
 	rt := roundTripPool.Get().(*roundTrip)
 	if rt.attemptResources == nil {
@@ -169,12 +170,11 @@ func (t *Transport) newRoundTrip(req *http.Request) *roundTrip {
 	}
 	rt.t, rt.req, rt.attemptResources.t, rt.ctx = t, req, t, req.Context()
 	rt.opts = OptionsFrom(rt.ctx)
-	t.cancellations.end(req) // what was canceled before has no effect on a call that begins
+	t.cancellations.end(req) // a cancellation before the call has no effect
 	return rt
 }
 
-// resolvePolicy takes the policy of the call, which says how its body is sent and how long
-// it may wait.
+// resolvePolicy sets the policy of the call, how its body is sent, and its longest waits.
 func (rt *roundTrip) resolvePolicy() {
 	t, req := rt.t, rt.req
 	rt.retry = &t.resolved.retry
@@ -197,15 +197,15 @@ func (rt *roundTrip) resolvePolicy() {
 	rt.ticket.MaxServerWait = rt.maxServerWait()
 }
 
-// Why a ticket cannot hold all demands of a request.
+// Errors for requests whose demands do not fit in a ticket.
 const (
 	errTooManyDemands = invalidRequestError("heed: Transport.Limits set too many demands: one slot of the ticket is reserved for the server's limits, and one for Transport.Limiter; join some with throttle.AllOf")
 	errTooManyUnits   = invalidRequestError("heed: RequestOptions.Costs names more units than the ticket has slots for, beside the demands of Transport.Limits and Transport.Limiter")
 )
 
-// addDemands puts into the ticket what the call must pass. The Limits hook is called
-// first, so that a hook that assigns demands instead of adding them replaces none
-// of ours. The error says that the ticket has too few places.
+// addDemands adds the demands of the request to the ticket. The Limits hook is called
+// first, so that a hook that assigns demands instead of adding them does not overwrite
+// those of the Transport. The error is errTooManyDemands or errTooManyUnits.
 func (rt *roundTrip) addDemands() error {
 	t := rt.t
 	if t.Limits != nil {
@@ -228,8 +228,8 @@ func (rt *roundTrip) addDemands() error {
 	return rt.addQuotaDemand()
 }
 
-// addQuotaDemand asks the Tracker for its demand, which may be another one after each
-// response, or none while nothing is known that limits the request. The error is
+// addQuotaDemand updates the Tracker's demands in the ticket. They may change after each
+// response, and there is no demand while no limit of the server is known. The error is
 // errTooManyUnits.
 func (rt *roundTrip) addQuotaDemand() error {
 	d := rt.t.resolved.quota.Demand(rt.req)
@@ -240,15 +240,15 @@ func (rt *roundTrip) addQuotaDemand() error {
 		rt.ticket.Demands[rt.quotaSlot] = d
 	}
 	if d.Limiter == nil {
-		rt.quotaSlot = -1 // its place may be taken for a unit of Costs
+		rt.quotaSlot = -1 // the slot may be used for a unit of Costs
 	} else {
 		rt.hasDemands = true
 	}
 	return rt.addUnitDemands()
 }
 
-// addUnitDemands asks the Tracker for its demands for the units of RequestOptions.Costs. The error
-// is errTooManyUnits.
+// addUnitDemands updates the Tracker's demands for the units of RequestOptions.Costs. The
+// error is errTooManyUnits.
 func (rt *roundTrip) addUnitDemands() error {
 	for i := range rt.unitCount {
 		rt.ticket.Demands[rt.unitSlots[i]] = throttle.Demand{}
@@ -272,7 +272,8 @@ func (rt *roundTrip) addUnitDemands() error {
 	return nil
 }
 
-// freeSlot returns the first place in the ticket without a demand; MaxDemands: none.
+// freeSlot returns the index of the first slot of the ticket without a demand, or
+// MaxDemands if there is none.
 func (rt *roundTrip) freeSlot() (i int) {
 	for i < queue.MaxDemands && rt.ticket.Demands[i].Limiter != nil {
 		i++
@@ -280,7 +281,7 @@ func (rt *roundTrip) freeSlot() (i int) {
 	return i
 }
 
-// quotaDemand returns the Tracker's demand.
+// quotaDemand returns the Tracker's demand for requests, or the zero Demand.
 func (rt *roundTrip) quotaDemand() throttle.Demand {
 	if rt.quotaSlot < 0 {
 		return throttle.Demand{}
@@ -288,7 +289,7 @@ func (rt *roundTrip) quotaDemand() throttle.Demand {
 	return rt.ticket.Demands[rt.quotaSlot]
 }
 
-// waitForStart waits until the Transport begins to send.
+// waitForStart waits until the start delay of the Transport has passed.
 func (rt *roundTrip) waitForStart() error {
 	t := rt.t
 	t.startDelay.once.Do(func() {
@@ -321,8 +322,8 @@ func (rt *roundTrip) waitForStart() error {
 	return err
 }
 
-// nextAttempt waits until the next attempt may be sent and returns it. What comes last
-// is what is never given back: a breaker that let somebody through counts it.
+// nextAttempt waits until the next attempt may be sent and returns it. The Breaker is
+// asked last, because it counts the request as soon as it allows it.
 func (rt *roundTrip) nextAttempt() (*http.Request, error) {
 	if err := rt.acquire(); err != nil {
 		return nil, err
@@ -341,7 +342,7 @@ func (rt *roundTrip) nextAttempt() (*http.Request, error) {
 	return req, err
 }
 
-// acquire stands in line until all limits grant the next attempt.
+// acquire waits in the queue until all limits grant the next attempt.
 func (rt *roundTrip) acquire() error {
 	if f := rt.t.resolved.trace.WaitStart; f != nil {
 		f(rt.req, TraceInfo{Attempt: rt.attempts + 1})
@@ -352,7 +353,7 @@ func (rt *roundTrip) acquire() error {
 		}
 	}
 	rt.expectLatency()
-	rt.granted, rt.sentToBase = true, false // held also if WaitTrace panics on the grant
+	rt.granted, rt.sentToBase = true, false // set before the wait, so that a grant is also ended if a hook of the Queue panics
 	err := rt.wait()
 	if rt.granted = err == nil; rt.granted && rt.attempts == 0 {
 		rt.countForBudget()
@@ -366,9 +367,9 @@ func (rt *roundTrip) acquire() error {
 	return err
 }
 
-// expectLatency lets the queue refuse a wait after which the response could no longer
-// arrive before the deadline: the latency of the route counts, up to half of the time
-// that the caller gave.
+// expectLatency sets the expected latency of the request in the ticket. The queue then
+// rejects a wait after which the response could not arrive before the deadline. The
+// latency counts up to half of the time that the caller gave.
 func (rt *roundTrip) expectLatency() {
 	deadline, ok := rt.ctx.Deadline()
 	if !ok || !rt.hasDemands {
@@ -380,7 +381,7 @@ func (rt *roundTrip) expectLatency() {
 	rt.ticket.Latency = min(rt.t.resolved.quota.Latency(rt.req, rt.t.now()), rt.latencyBudget)
 }
 
-// wait is Queue.Wait within the longest wait that the request allows.
+// wait calls Queue.Wait, limited to the longest wait that the request allows.
 func (rt *roundTrip) wait() error {
 	if !rt.hasDemands {
 		return rt.cancelCause()
@@ -409,7 +410,7 @@ func (rt *roundTrip) wait() error {
 	return err
 }
 
-// tryAcquire is wait for a request that does not wait.
+// tryAcquire replaces wait for a request with RequestOptions.NoWait.
 func (rt *roundTrip) tryAcquire() error {
 	ctx := rt.newWaitContext(!rt.nonBlocking())
 	defer ctx.end()
@@ -421,8 +422,9 @@ func (rt *roundTrip) tryAcquire() error {
 	return err
 }
 
-// queueWaitLimit returns how long the request may wait in line now, and the error that
-// says so: RequestOptions.MaxWait, or what is left of RetryPolicy.MaxElapsed before a retry.
+// queueWaitLimit returns the longest wait in the queue for the next attempt, and the
+// error for a longer one: RequestOptions.MaxWait, or the remainder of
+// RetryPolicy.MaxElapsed before a retry.
 func (rt *roundTrip) queueWaitLimit() (limit time.Duration, reason error) {
 	limit = throttle.Forever
 	if rt.opts.MaxWait > 0 {
@@ -436,11 +438,11 @@ func (rt *roundTrip) queueWaitLimit() (limit time.Duration, reason error) {
 	return limit, reason
 }
 
-// addMaxWaitReason adds to err that MaxWait is why, if a server asks for more than that, or an
-// estimate has held the request for so long.
+// addMaxWaitReason adds MaxWait as the reason to err, if the server stated a longer wait,
+// or if an estimate held the request for that long.
 func (rt *roundTrip) addMaxWaitReason(err error) error {
 	if err == nil {
-		return nil // before r is allocated
+		return nil // returns before r is allocated
 	}
 	var r *throttle.RefusedError
 	if errors.As(err, &r) && r.Reason == nil && r.Decision.ServerImposed &&
@@ -450,10 +452,10 @@ func (rt *roundTrip) addMaxWaitReason(err error) error {
 	return err
 }
 
-// budgetBatch is how many calls that no limit concerns are counted at a time.
+// budgetBatch is the number of calls without limits that are counted together.
 const budgetBatch = 16
 
-// countForBudget counts the call for the budget of retries, as of its grant.
+// countForBudget deposits the call in the retry budget, at the time of its grant.
 func (rt *roundTrip) countForBudget() {
 	if rt.noRetry {
 		return
@@ -463,15 +465,15 @@ func (rt *roundTrip) countForBudget() {
 		p.Budget.Deposit(at)
 		return
 	}
-	// Without limits nobody has read the clock. To read it for one of many is
-	// enough for a budget that counts many.
+	// Without limits the clock has not been read. The budget counts many calls, so one
+	// reading per batch is enough.
 	if n := rt.t.unlimitedCalls.Add(1); n%budgetBatch == 0 {
 		p.Budget.DepositN(rt.t.now(), budgetBatch)
 	}
 }
 
-// attemptRequest returns the request of the next attempt: the caller's own the first time,
-// unless something about it has to differ, and else a copy.
+// attemptRequest returns the request of the next attempt. It is the caller's request if
+// this is the first attempt and nothing must differ; otherwise it is a copy.
 func (rt *roundTrip) attemptRequest() (*http.Request, error) {
 	p := rt.retry
 	body, isNew := rt.body.next(rt.req)
@@ -502,8 +504,8 @@ func (rt *roundTrip) attemptRequest() (*http.Request, error) {
 	return req, nil
 }
 
-// withAttemptTimeout returns the context of one attempt. It ends if there is no response within d,
-// unless d is 0, and when the body of the response has ended.
+// withAttemptTimeout returns the context of one attempt. It is canceled if there is no
+// response within d, unless d is 0, and at the end of the response body.
 func (rt *roundTrip) withAttemptTimeout(d time.Duration) context.Context {
 	watches := rt.watchesCancel()
 	if d <= 0 && !watches {
@@ -520,8 +522,8 @@ func (rt *roundTrip) withAttemptTimeout(d time.Duration) context.Context {
 	return ctx
 }
 
-// watchesCancel reports whether Request.Cancel must end the context of the attempt: only
-// http.Transport is known to look at it by itself.
+// watchesCancel reports whether Request.Cancel must cancel the context of the attempt. Of
+// all Bases, only http.Transport is known to check Request.Cancel itself.
 func (rt *roundTrip) watchesCancel() bool {
 	if cancelOf(rt.req) == nil {
 		return false
@@ -529,7 +531,7 @@ func (rt *roundTrip) watchesCancel() bool {
 	return !isTransport(rt.t.resolved.base)
 }
 
-// send sends one attempt and tells the limits what came of it.
+// send sends one attempt and reports the outcome to the limits.
 func (rt *roundTrip) send(req *http.Request) (*http.Response, error) {
 	rt.attempts++
 	if f := rt.t.resolved.trace.AttemptStart; f != nil {
@@ -537,7 +539,7 @@ func (rt *roundTrip) send(req *http.Request) (*http.Response, error) {
 	}
 	rt.sentAt = rt.ticket.GrantedAt()
 	resp, err := rt.sendToBase(req)
-	var now time.Time // where nothing is read, nobody needs it
+	var now time.Time // stays zero for a success, which needs no time
 	if err != nil || resp.StatusCode >= 400 {
 		now = rt.t.now()
 	}
@@ -553,7 +555,8 @@ func (rt *roundTrip) send(req *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// sendToBase is Base.RoundTrip, made sure that it keeps its contract.
+// sendToBase calls Base.RoundTrip and enforces the contract of http.RoundTripper on its
+// result.
 func (rt *roundTrip) sendToBase(req *http.Request) (*http.Response, error) {
 	rt.body.markGiven()
 	rt.sentToBase, rt.outcome = true, throttle.Failed // until there is a response
@@ -579,9 +582,9 @@ func (rt *roundTrip) sendToBase(req *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// stopAttemptTimer stops the timer of the attempt and returns err, or errAttemptTimeout if the timer
-// has fired. A response that arrives as the timer fires is closed: its context has
-// ended, so its body cannot be read.
+// stopAttemptTimer stops the timer of the attempt. It returns err, or errAttemptTimeout
+// if the timer has fired. A response that arrives when the timer fires is closed: its
+// context is canceled, so its body cannot be read.
 func (rt *roundTrip) stopAttemptTimer(ctx context.Context, resp *http.Response, err error) error {
 	if rt.cancel == nil {
 		return err
@@ -598,13 +601,13 @@ func (rt *roundTrip) stopAttemptTimer(ctx context.Context, resp *http.Response, 
 		rt.cancel(nil)
 		rt.cancel = nil
 	case resp.StatusCode == http.StatusSwitchingProtocols:
-		rt.cancel = nil // the connection is the caller's, and ends with the request's context
+		rt.cancel = nil // the caller owns the connection, which ends with the request's context
 	}
 	return err
 }
 
-// breakerResult returns what a Breaker should think of an answer or failure. A server
-// that says to slow down works.
+// breakerResult returns the result of an attempt for the Breaker. All responses below 500
+// count as success, including 429.
 func breakerResult(resp *http.Response, err error) error {
 	if err == nil && resp.StatusCode >= 500 {
 		return statusError(resp.StatusCode)
@@ -615,19 +618,19 @@ func breakerResult(resp *http.Response, err error) error {
 // reportToBreaker reports err to the Breaker that allowed the attempt, if there is one.
 func (rt *roundTrip) reportToBreaker(err error) {
 	if done := rt.breakerDone; done != nil {
-		rt.breakerDone = nil // before the call: it may panic
+		rt.breakerDone = nil // cleared before the call, which may panic
 		done(err)
 	}
 }
 
-// observeLatency reports how long the server took to accept the attempt. Only attempts
-// that had to pass a limit are measured: others cannot have been delayed.
+// observeLatency reports to the Tracker how long the server took to accept the attempt.
+// Only attempts that had to pass a limit are measured.
 func (rt *roundTrip) observeLatency() {
 	if !rt.hasDemands || rt.outcome != throttle.Accepted || rt.sentAt.IsZero() {
 		return
 	}
 	if rt.ticket.Waited() == 0 && rt.sentAt.UnixNano()>>10&15 != 0 {
-		return // one of 16 suffices where none waits
+		return // about one of 16 is measured if requests do not wait
 	}
 	now := rt.endedAt
 	if now.IsZero() {
@@ -636,7 +639,7 @@ func (rt *roundTrip) observeLatency() {
 	rt.t.resolved.quota.ObserveLatency(rt.req, now.Sub(rt.sentAt), now)
 }
 
-// waitForRetry discards the answer that is not final and sleeps.
+// waitForRetry discards the response and sleeps for the delay.
 func (rt *roundTrip) waitForRetry() error {
 	if f := rt.t.resolved.trace.Retry; f != nil {
 		f(rt.req, TraceInfo{Attempt: rt.attempts, Response: rt.resp, Err: rt.err, Delay: rt.delay})
@@ -657,7 +660,7 @@ func (rt *roundTrip) waitForRetry() error {
 	return err
 }
 
-// attemptResult returns what came of the latest one.
+// attemptResult returns the result of the latest attempt.
 func (rt *roundTrip) attemptResult() Attempt {
 	if rt.resp == nil {
 		return Attempt{Err: rt.err}
@@ -665,7 +668,7 @@ func (rt *roundTrip) attemptResult() Attempt {
 	return Attempt{Status: rt.resp.StatusCode, Body: rt.drained.snippet()}
 }
 
-// finish returns what the last attempt brought.
+// finish returns the result of the last attempt.
 func (rt *roundTrip) finish() (*http.Response, error) {
 	rt.body.finish(rt.req)
 	if rt.stopReason != nil {
@@ -687,7 +690,8 @@ func (rt *roundTrip) finish() (*http.Response, error) {
 	return rt.respond(), nil
 }
 
-// respond returns the answer as the caller gets it.
+// respond returns the response with its Info. If the claims or the context last until the
+// end of the body, it wraps the body.
 func (rt *roundTrip) respond() *http.Response {
 	rt.info.Attempts, rt.info.StopReason = rt.attempts, rt.stopReason
 	if r := rt.t.resolved.quota.Reader; r != nil || rt.info.nonTrivial() {
@@ -701,14 +705,15 @@ func (rt *roundTrip) respond() *http.Response {
 	return resp
 }
 
-// reject ends a call that cannot be sent as it is.
+// reject ends a call whose demands are invalid.
 func (rt *roundTrip) reject(err error) (*http.Response, error) {
 	rt.body.finish(rt.req)
 	return nil, err
 }
 
-// fail ends a call that is between two attempts, or before the first, because
-// of err: the last answer if it is still whole, unless the caller has gone.
+// fail ends a call because of err, before the first attempt or between two attempts. It
+// returns the last response if its whole body was read and the caller has not canceled
+// the request; otherwise it returns an error.
 func (rt *roundTrip) fail(err error) (*http.Response, error) {
 	rt.endAttempt()
 	rt.body.finish(rt.req)
@@ -726,6 +731,7 @@ func (rt *roundTrip) fail(err error) (*http.Response, error) {
 	return nil, rt.giveUp()
 }
 
+// giveUp returns the GiveUpError of the call.
 func (rt *roundTrip) giveUp() error {
 	e := &GiveUpError{
 		Method:      rt.req.Method,
@@ -742,8 +748,9 @@ func (rt *roundTrip) giveUp() error {
 	return e
 }
 
-// endAttempt ends an attempt that gets no response: its context, its place with the
-// Breaker and its claim. Units of an attempt that was not sent are given back.
+// endAttempt releases what an attempt without a returned response holds: its timer, its
+// claim, its context, and its permission of the Breaker. Units of an attempt that was not
+// sent are returned to the limits.
 func (rt *roundTrip) endAttempt() {
 	if rt.timer != nil {
 		rt.timer.Stop()
@@ -756,7 +763,8 @@ func (rt *roundTrip) endAttempt() {
 	rt.reportToBreaker(errNoResult)
 }
 
-// end releases what the call holds, also if a hook, a limiter or Base panicked.
+// end releases what the call holds, also after a panic in a hook, a limiter or Base, and
+// returns it to the pool.
 func (rt *roundTrip) end() {
 	rt.t.cancellations.end(rt.req)
 	if !rt.returned {
@@ -766,7 +774,7 @@ func (rt *roundTrip) end() {
 		}
 	}
 	l := rt.attemptResources
-	if l != nil { // no response took it over
+	if l != nil { // not owned by the body of a response
 		rt.endAttempt()
 		*l = attemptResources{}
 	}
@@ -774,20 +782,21 @@ func (rt *roundTrip) end() {
 	roundTripPool.Put(rt)
 }
 
-// A waitContext is the context of one wait of a call. It ends with that of the
-// request, and when the request is cancelled otherwise. Most waits are over before
-// they block: so what tells of the end is made by the first Done.
+// A waitContext is the context of one wait of a call. It is canceled with the context of
+// the request, and by Request.Cancel and CancelRequest. Most waits end before they block,
+// so the derived context is only created by the first call of Done.
 type waitContext struct {
-	context.Context // of the request
+	context.Context // context of the request
 
 	mu        sync.Mutex
-	roundTrip *roundTrip // nil: the wait is over
+	roundTrip *roundTrip // nil after the wait
 	derived   context.Context
 	stop      context.CancelCauseFunc
 }
 
-// newWaitContext returns the context of a wait that begins. It must be ended. If shared is
-// false, nobody keeps the context when the wait is over, and it is part of rt.
+// newWaitContext returns the context of a wait. Its end method must be called after the
+// wait. If shared is false, no other code keeps the context after the wait, and the
+// waitContext of rt is reused.
 func (rt *roundTrip) newWaitContext(shared bool) *waitContext {
 	w := &rt.waitCtx
 	if shared {
@@ -826,7 +835,7 @@ func (w *waitContext) Err() error {
 	return w.roundTrip.cancelCause()
 }
 
-// end says that the wait is over.
+// end marks the wait as over and cancels the derived context.
 func (w *waitContext) end() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -838,7 +847,7 @@ func (w *waitContext) end() {
 	}
 }
 
-// cancelCause returns why nobody waits for the response any more, nil if somebody does.
+// cancelCause returns the error of a canceled request, or nil if it is not canceled.
 func (rt *roundTrip) cancelCause() error {
 	if rt.ctx.Err() != nil {
 		return context.Cause(rt.ctx)
@@ -849,12 +858,13 @@ func (rt *roundTrip) cancelCause() error {
 	return nil
 }
 
-// cancelOf returns Request.Cancel, which programs still set, and http.Client does for
-// its Timeout.
+// cancelOf returns Request.Cancel. It is deprecated, but programs still set it, and
+// http.Client may set it for its Timeout.
 func cancelOf(req *http.Request) <-chan struct{} {
 	return req.Cancel //lint:ignore SA1019 see above
 }
 
+// isClosed reports whether c is closed.
 func isClosed(c <-chan struct{}) bool {
 	select {
 	case <-c:
@@ -864,7 +874,7 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-// watchCancel calls stop when cancel is closed, unless ctx ends before.
+// watchCancel calls stop when cancel is closed, unless ctx ends first.
 func watchCancel(ctx context.Context, cancel <-chan struct{}, stop context.CancelCauseFunc) {
 	if cancel == nil {
 		return

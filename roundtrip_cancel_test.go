@@ -19,8 +19,8 @@ func setCancel(req *http.Request, c <-chan struct{}) {
 	req.Cancel = c //lint:ignore SA1019 it is what is tested
 }
 
-// remote is a limiter that is asked by the caller itself, and refuses everything for
-// an hour.
+// remote is a limiter that is not NonBlocking, so that it is called on the goroutine of
+// the caller. It rejects everything for an hour.
 type remote struct{}
 
 func (remote) Reserve(ctx context.Context, c throttle.Claim) (throttle.Decision, error) {
@@ -28,17 +28,18 @@ func (remote) Reserve(ctx context.Context, c throttle.Claim) (throttle.Decision,
 }
 func (remote) Cancel(context.Context, throttle.Claim, throttle.Decision) {}
 
-// Request.Cancel and CancelRequest end a call wherever it is, and nothing is sent
-// after that. Each call would take a minute or more.
+// TestTransport_canceledWithoutContext checks that Request.Cancel and CancelRequest end a
+// call in every phase, and that nothing is sent after that. Without them each call would
+// take a minute or more.
 func TestTransport_canceledWithoutContext(t *testing.T) {
 	hangs := func(w http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
 	for name, tt := range map[string]struct {
 		tr     *Transport
-		bucket int64 // units of a limit of one a minute; 0: no such limit
+		bucket int64 // units of a limit of one per minute; 0 for no limit
 		opts   RequestOptions
-		base   bool // plays a 500 instead of asking a server that hangs
+		base   bool // Base responds with 500 instead of sending to a blocked server
 		sent   int64
-		needsC bool // only Request.Cancel can end it
+		needsC bool // only Request.Cancel can end the call
 	}{
 		"in the queue":                       {bucket: 1},
 		"in the queue, with a MaxWait":       {bucket: 1, opts: RequestOptions{MaxWait: time.Hour}},
@@ -112,8 +113,8 @@ func TestTransport_canceledWithoutContext(t *testing.T) {
 	}
 }
 
-// A request that was cancelled before is not sent, and one that nobody sends can be
-// cancelled, too.
+// TestTransport_canceledBeforeStart checks that CancelRequest has no effect on a later
+// call, and that a request whose Cancel channel is closed before the call is not sent.
 func TestTransport_canceledBeforeStart(t *testing.T) {
 	s := newScript(200)
 	for _, limiter := range []throttle.Limiter{nil, throttle.AllowAll} {
@@ -134,8 +135,9 @@ func TestTransport_canceledBeforeStart(t *testing.T) {
 	require.Equal(t, 2, s.sent())
 }
 
-// http.Client.Timeout sets Request.Cancel and calls CancelRequest: neither changes
-// what the caller sees of a timeout, in the queue or in flight.
+// TestClient_timeoutIsATimeoutInEveryPhase checks that the caller gets a timeout error if
+// http.Client.Timeout ends a call, in the queue or in flight. http.Client sets
+// Request.Cancel and calls CancelRequest for it.
 func TestClient_timeoutIsATimeoutInEveryPhase(t *testing.T) {
 	for _, limiter := range []throttle.Limiter{nil, throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 1}, nil)} {
 		synctest.Test(t, func(t *testing.T) {
@@ -154,7 +156,7 @@ func TestClient_timeoutIsATimeoutInEveryPhase(t *testing.T) {
 	}
 }
 
-// len returns how many requests are known.
+// len returns the number of registered requests.
 func (r *cancelRegistry) len() (n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

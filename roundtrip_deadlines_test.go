@@ -16,9 +16,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestTransport_leaksNothingWheneverCanceled cancels a call of several
-// attempts, waits and a slow answer at every tenth of a second of its life. The
-// bubble itself fails if a goroutine is left.
+// TestTransport_leaksNothingWheneverCanceled cancels a call with several attempts, waits
+// and a slow response after each tenth of a second of its duration. The synctest bubble
+// fails if a goroutine remains.
 func TestTransport_leaksNothingWheneverCanceled(t *testing.T) {
 	ended := 0
 	for at := time.Duration(0); at < 9*time.Second; at += 100 * time.Millisecond {
@@ -53,8 +53,8 @@ func TestTransport_leaksNothingWheneverCanceled(t *testing.T) {
 	require.Less(t, ended, 45)
 }
 
-// TestTransport_queueWaitBeyondDeadlineIsATimeout is what a client with a
-// Timeout sees when the line is too long.
+// TestTransport_queueWaitBeyondDeadlineIsATimeout checks the error of a client with a
+// Timeout if the wait in the queue would be longer.
 func TestTransport_queueWaitBeyondDeadlineIsATimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScript(200)
@@ -78,8 +78,8 @@ func TestTransport_queueWaitBeyondDeadlineIsATimeout(t *testing.T) {
 	})
 }
 
-// TestClient_timeoutIncludesQueueWait: whoever stands in line for six of ten
-// seconds has four left for the answer.
+// TestClient_timeoutIncludesQueueWait checks that a request that waits in the queue for
+// six of ten seconds has four seconds left for its response.
 func TestClient_timeoutIncludesQueueWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var sent []time.Duration
@@ -100,7 +100,7 @@ func TestClient_timeoutIncludesQueueWait(t *testing.T) {
 		var wg sync.WaitGroup
 		for i, want := range []time.Duration{5 * time.Second, 10 * time.Second} {
 			wg.Go(func() {
-				time.Sleep(time.Duration(i)) // in this order
+				time.Sleep(time.Duration(i)) // sets the order
 				_, err := c.Get("http://api.test/")
 				if took := time.Since(start).Round(time.Second); took != want || (err == nil) != (i == 0) {
 					t.Errorf("call %d: %v after %v", i, err, took)
@@ -112,8 +112,8 @@ func TestClient_timeoutIncludesQueueWait(t *testing.T) {
 	})
 }
 
-// TestTransport_addsLittleLoadToAnOutage has 200 clients, with a budget each, call a
-// server that is down for a minute.
+// TestTransport_addsLittleLoadToAnOutage sends requests from 200 clients, each with its
+// own budget, to a server that is down for a minute.
 func TestTransport_addsLittleLoadToAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const clients = 200
@@ -143,8 +143,9 @@ func TestTransport_addsLittleLoadToAnOutage(t *testing.T) {
 	})
 }
 
-// TestTransport_returnsLastResponseWhenQueueIsTooLong: the retry was decided on
-// and the answer discarded, but the line turned out to be longer than the deadline.
+// TestTransport_returnsLastResponseWhenQueueIsTooLong checks that the last response is
+// returned if it was discarded for a retry whose wait in the queue then turns out to be
+// longer than the deadline.
 func TestTransport_returnsLastResponseWhenQueueIsTooLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, step := range []any{500, errBroken} {

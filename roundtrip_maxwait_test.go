@@ -14,14 +14,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestTransport_rejectsQueuedCallersWhenRetryAfterIsTooLong has ten callers, of which four are on
-// their way when the server says to come back in an hour. Nobody waits for that in
-// silence: the four have the answer, and those in line and those who come later an
-// error that says for how long it is shut.
+// TestTransport_rejectsQueuedCallersWhenRetryAfterIsTooLong sends ten requests, of which
+// four are in flight when the server states a Retry-After of an hour. No request waits
+// for that: the four get the response, and the queued and all later ones get an error
+// that states how long the host is held.
 func TestTransport_rejectsQueuedCallersWhenRetryAfterIsTooLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScript(response{429, "in an hour", []string{"Retry-After", "3600"}})
-		const rtt = 50 * time.Millisecond // less than 100 ms, or a fifth request would be sent without a response
+		const rtt = 50 * time.Millisecond // less than 100 ms, else a fifth request would be sent before a response
 		tr := &Transport{Base: baseFunc(func(r *http.Request) (*http.Response, error) {
 			time.Sleep(rtt)
 			return s.RoundTrip(r)
@@ -72,8 +72,8 @@ func TestTransport_rejectsQueuedCallersWhenRetryAfterIsTooLong(t *testing.T) {
 	})
 }
 
-// requireHeld checks that err says for how long the server is shut, and why nobody
-// waits for that.
+// requireHeld checks that err states how long the server is held, and why the request
+// does not wait for that.
 func requireHeld(t *testing.T, err, why error) {
 	t.Helper()
 	var gaveUp *GiveUpError
@@ -88,7 +88,8 @@ func requireHeld(t *testing.T, err, why error) {
 	require.ErrorContains(t, err, "ask again in 1h0m")
 }
 
-// What is told in just MaxWait is waited for, though the Tracker adds a little.
+// TestTransport_waitsUpToMaxWait checks that a wait of exactly MaxWait is not too long,
+// although the Tracker adds a small time to it.
 func TestTransport_waitsUpToMaxWait(t *testing.T) {
 	for _, retryAfter := range []string{"120", "1"} {
 		synctest.Test(t, func(t *testing.T) {
@@ -102,7 +103,8 @@ func TestTransport_waitsUpToMaxWait(t *testing.T) {
 	}
 }
 
-// A limit of our own may make a request wait for as long as its context allows.
+// TestTransport_waitsForConfiguredLimitsWithoutMaxWait checks that a configured limit may
+// make a request wait as long as its context allows.
 func TestTransport_waitsForConfiguredLimitsWithoutMaxWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScript(200)
@@ -115,7 +117,8 @@ func TestTransport_waitsForConfiguredLimitsWithoutMaxWait(t *testing.T) {
 	})
 }
 
-// A quota that is used up, as headers say, is told just as a refusal is.
+// TestTransport_rejectsWaitsForAQuotaBeyondMaxWait checks that a quota that headers state
+// as exhausted has the same effect as a rejection.
 func TestTransport_rejectsWaitsForAQuotaBeyondMaxWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScript(response{200, "", []string{"X-RateLimit-Limit", "60", "X-RateLimit-Remaining", "0", "X-RateLimit-Reset", "3000"}})
@@ -129,8 +132,8 @@ func TestTransport_rejectsWaitsForAQuotaBeyondMaxWait(t *testing.T) {
 	})
 }
 
-// Two routes have quotas of their own: who asks for one is not held up, not for a
-// moment, by what the server said of the other.
+// TestTransport_rejectionOfARouteDoesNotDelayOthers checks that a rejection of one route
+// does not delay requests to another route with a quota of its own.
 func TestTransport_rejectionOfARouteDoesNotDelayOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tr := &Transport{Base: baseFunc(func(r *http.Request) (*http.Response, error) {

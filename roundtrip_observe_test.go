@@ -16,7 +16,7 @@ import (
 	"github.com/heed-go/heed/throttle/queue"
 )
 
-// rejectOver is a handler that a limiter stands before.
+// rejectOver returns a handler that responds with 429 if l rejects the request.
 func rejectOver(l throttle.Limiter, headers ...string) func(http.ResponseWriter, *http.Request, int64) {
 	return func(w http.ResponseWriter, r *http.Request, _ int64) {
 		if d, _ := l.Reserve(r.Context(), throttle.Claim{}); !d.OK {
@@ -28,7 +28,7 @@ func rejectOver(l throttle.Limiter, headers ...string) func(http.ResponseWriter,
 	}
 }
 
-// outcomes are what a limiter heard, with a + where the claim went on.
+// outcomes returns the outcomes that l observed. A + marks those with Feedback.Partial.
 func (l *concurrencyLimit) outcomes() string {
 	var b strings.Builder
 	for _, f := range l.observed {
@@ -72,9 +72,9 @@ func TestTransport_observesAtHeadersAndAtBodyEnd(t *testing.T) {
 	}
 }
 
-// The claim of a body that is neither read nor closed ends with the context, within
-// abandonedAfter: to wait for each context with a function of its own takes 160 B more
-// than issue 12 allows.
+// TestTransport_observesWhenTheContextEnds checks that the claim of a body that is
+// neither read nor closed ends within abandonedAfter of the end of the context. A
+// context.AfterFunc per body would allocate 160 B more than the limit.
 func TestTransport_observesWhenTheContextEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &concurrencyLimit{max: 1}
@@ -98,8 +98,8 @@ func TestTransport_releasesGrantsWhenBasePanics(t *testing.T) {
 	require.Zero(t, l.held())
 }
 
-// TestTransport_releasesGrantsWhenAHookPanics tries every hook that is called
-// while units are held.
+// TestTransport_releasesGrantsWhenAHookPanics panics in each hook that is called while
+// units are held.
 func TestTransport_releasesGrantsWhenAHookPanics(t *testing.T) {
 	boom := func(*http.Request, TraceInfo) { panic("hook") }
 	for name, tr := range map[string]*Transport{
@@ -136,8 +136,8 @@ func TestTransport_rejectsInvalidResultsOfBase(t *testing.T) {
 	require.Equal(t, http.NoBody, resp.Body)
 }
 
-// TestTransport_neverRetriesASuccess: once a good answer has begun, what
-// goes wrong is the caller's to handle.
+// TestTransport_neverRetriesASuccess checks that a request is not retried after a
+// successful response has begun; later errors are returned to the caller.
 func TestTransport_neverRetriesASuccess(t *testing.T) {
 	s := newScript(func(*http.Request) (*http.Response, error) {
 		resp := newResponse(200, "")

@@ -17,11 +17,11 @@ import (
 	"github.com/heed-go/heed/throttle/queue"
 )
 
-// recorder is a limiter without a limit that counts how its grants end.
+// recorder is a limiter that grants everything and counts how its grants end.
 type recorder struct {
 	mu                           sync.Mutex
 	granted, cancelled, observed int
-	contextErrs                  []error // of the contexts of Observe and Cancel
+	contextErrs                  []error // errors of the contexts of Observe and Cancel
 }
 
 func (l *recorder) Reserve(_ context.Context, c throttle.Claim) (throttle.Decision, error) {
@@ -51,14 +51,14 @@ func (l *recorder) Observe(ctx context.Context, _ throttle.Claim, _ throttle.Dec
 
 func (l *recorder) HoldsUntilEnd() bool { return true }
 
-// ends returns how many grants were given, cancelled and observed.
+// ends returns the numbers of grants, of canceled and of observed ones.
 func (l *recorder) ends() [3]int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return [3]int{l.granted, l.cancelled, l.observed}
 }
 
-// attemptBreaker is a Breaker that allows so many attempts.
+// attemptBreaker is a Breaker that allows a number of attempts.
 type attemptBreaker struct{ left int }
 
 func (b *attemptBreaker) Allow() (func(error), error) {
@@ -69,8 +69,9 @@ func (b *attemptBreaker) Allow() (func(error), error) {
 	return func(error) {}, nil
 }
 
-// The claim of a retry that is not sent is cancelled before the last response is
-// returned; that response's own claim was observed.
+// TestTransport_cancelsTheClaimOfAnAttemptThatIsNotSent checks that the claim of a retry
+// that is not sent is canceled before the last response is returned. The claim of that
+// response was observed.
 func TestTransport_cancelsTheClaimOfAnAttemptThatIsNotSent(t *testing.T) {
 	noRetry := errors.New("no signature")
 	for name, tr := range map[string]*Transport{
@@ -107,8 +108,9 @@ func TestTransport_returnsUnitsOfAnAttemptThatIsNotSent(t *testing.T) {
 	})
 }
 
-// Whatever panics, a grant ends once, in Cancel if nothing was sent and in Observe
-// else, and the bodies of the request and of the response are closed.
+// TestTransport_aPanicEndsGrantsAndClosesBodies checks that a grant ends exactly once
+// after a panic, with Cancel if the attempt was not sent and with Observe if it was, and
+// that the bodies of request and response are closed.
 func TestTransport_aPanicEndsGrantsAndClosesBodies(t *testing.T) {
 	boom := func(*http.Request, TraceInfo) { panic("hook") }
 	for name, tt := range map[string]struct {
@@ -155,12 +157,13 @@ func TestTransport_aPanicEndsGrantsAndClosesBodies(t *testing.T) {
 	}
 }
 
-// panickingBreaker is a Breaker whose done panics.
+// panickingBreaker is a Breaker whose done function panics.
 type panickingBreaker struct{}
 
 func (panickingBreaker) Allow() (func(error), error) { return func(error) { panic("hook") }, nil }
 
-// Nothing was sent: the body is the Transport's to close, once.
+// TestTransport_closesTheBodyOnceIfNothingIsSent checks that the Transport closes the
+// request body once if nothing is sent.
 func TestTransport_closesTheBodyOnceIfNothingIsSent(t *testing.T) {
 	getBody := func() (io.ReadCloser, error) { return &opaque{Reader: strings.NewReader("x")}, nil }
 	for name, tt := range map[string]struct {
@@ -195,8 +198,9 @@ func fillTicket(_ *http.Request, t *queue.Ticket) {
 	}
 }
 
-// More demands than a ticket has places for are an error that is not retried, be they
-// set by Limits or by what a request costs.
+// TestTransport_tooManyDemandsAreAnError checks that more demands than a ticket can hold
+// are an error that is not retried, if Limits sets them or RequestOptions.Costs requires
+// them.
 func TestTransport_tooManyDemandsAreAnError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, limiter := range []throttle.Limiter{nil, throttle.AllowAll} {
@@ -214,8 +218,8 @@ func TestTransport_tooManyDemandsAreAnError(t *testing.T) {
 	})
 }
 
-// contextBody is the body of a response that cannot be read once the context of its request
-// has ended.
+// contextBody is a response body that cannot be read after the end of the context of its
+// request.
 type contextBody struct {
 	*opaque
 	ctx context.Context
@@ -228,8 +232,9 @@ func (d contextBody) Read(p []byte) (int, error) {
 	return d.opaque.Read(p)
 }
 
-// A response that arrives as AttemptTimeout ends is either returned with a body that can
-// be read, or closed and reported as a timeout. Which of them is up to chance.
+// TestTransport_responseAtAttemptTimeoutIsWholeOrATimeout checks that a response that
+// arrives at AttemptTimeout is returned with a readable body, or closed and reported as a
+// timeout. Either may happen.
 func TestTransport_responseAtAttemptTimeoutIsWholeOrATimeout(t *testing.T) {
 	for range 300 {
 		synctest.Test(t, func(t *testing.T) {

@@ -51,7 +51,7 @@ var attemptScenarios = []scenario{
 		_, err := send(t, newScript(errBroken), "GET")
 		require.ErrorContains(t, err, "gave up after 3 attempts and 2s of waiting: 1: broken: 2: broken: 3: broken")
 		var g *GiveUpError
-		require.ErrorAs(t, err, &g) // not in the text: http.Client puts method and URL before it
+		require.ErrorAs(t, err, &g) // http.Client adds method and URL to the text
 		require.Equal(t, "GET http://api.test/items", g.Method+" "+g.URL)
 	}},
 	{number: 45, summary: "the password of a URL is not in it, nor values of the query", run: func(t *testing.T) {
@@ -107,8 +107,8 @@ var attemptScenarios = []scenario{
 		require.Equal(t, 2, s.sent())
 		require.Equal(t, 3*time.Second, time.Since(s.start))
 	}},
-	// It was "0 is no total": MaxElapsed has a default of 3 min, so that a retry
-	// phase always ends (DESIGN, section 1: nothing is unbounded).
+	// The list says that 0 means no limit. MaxElapsed has a default of 3 min instead, so
+	// that retries always end.
 	{number: 52, summary: "a negative total is none, 0 is 3 minutes", run: func(t *testing.T) {
 		for elapsed, sent := range map[time.Duration]int{-1: 4, 0: 3} {
 			s := newScript(500)
@@ -173,7 +173,7 @@ var attemptScenarios = []scenario{
 	}},
 }
 
-// temporary is an error that says so.
+// temporary is an error with a Temporary method that returns true.
 type temporary struct{}
 
 func (*temporary) Error() string   { return "temporary" }

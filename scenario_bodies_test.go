@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// put returns a PUT of body, of length n (-1: not known).
+// put returns a PUT request with a body of length n, or of unknown length if n is -1.
 func put(t *testing.T, body io.Reader, n int64) *http.Request {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), "PUT", "http://api.test/items", body)
@@ -25,7 +25,7 @@ func put(t *testing.T, body io.Reader, n int64) *http.Request {
 	return req
 }
 
-// expectSameBody checks that three attempts each brought body, with that length.
+// expectSameBody checks that each of three attempts sent body, with that length.
 func expectSameBody(t *testing.T, req *http.Request, body string, length int64) {
 	t.Helper()
 	s := newScript(500, errBroken, 200)
@@ -226,7 +226,7 @@ var bodyScenarios = []scenario{
 	}},
 }
 
-// failingReader can seek, and fails when it is read.
+// failingReader is an io.Seeker whose Read fails.
 type failingReader struct{ opaque }
 
 func (*failingReader) Read([]byte) (int, error)       { return 0, errBroken }

@@ -13,13 +13,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// waitForContext returns the cause of the context when it ends.
+// waitForContext blocks until the end of the context and returns its cause.
 func waitForContext(r *http.Request) (*http.Response, error) {
 	<-r.Context().Done()
 	return nil, context.Cause(r.Context())
 }
 
-// respondAfter responds with status after d, unless the context ends before.
+// respondAfter responds with status after d, unless the context ends first.
 func respondAfter(d time.Duration, status int) func(*http.Request) (*http.Response, error) {
 	return func(r *http.Request) (*http.Response, error) {
 		select {
@@ -90,7 +90,7 @@ var contextScenarios = []scenario{
 			io.WriteString(w, "begin")
 			w.(http.Flusher).Flush()
 			<-r.Context().Done()
-			panic(http.ErrAbortHandler) // no proper end
+			panic(http.ErrAbortHandler) // ends the response without a final chunk
 		})
 		defer s.close()
 		c := NewClient(&Transport{Base: s.base})

@@ -21,16 +21,17 @@ import (
 
 var discardLog = log.New(io.Discard, "", 0)
 
-// A countingServer is a real net/http server in memory that counts connections and requests.
+// A countingServer is an in-memory net/http server that counts connections and requests.
 type countingServer struct {
 	*memhttp.Server
 	base     *http.Transport
 	requests atomic.Int64
 	conns    atomic.Int64
-	idle     sync.Map // of net.Conn
+	idle     sync.Map // keys are net.Conn
 }
 
-// newCountingServer returns a site whose handler is told the number of the request, from 1.
+// newCountingServer returns a server whose handler gets the number of the request,
+// starting at 1.
 func newCountingServer(t *testing.T, h func(w http.ResponseWriter, r *http.Request, n int64)) *countingServer {
 	t.Helper()
 	s := &countingServer{}
@@ -54,7 +55,7 @@ func (s *countingServer) trackState(c net.Conn, state http.ConnState) {
 	}
 }
 
-// closeIdle closes the connections that are idle, as a server does after a while.
+// closeIdle closes the idle connections, as a server does after a timeout.
 func (s *countingServer) closeIdle() {
 	synctest.Wait()
 	s.idle.Range(func(c, _ any) bool { c.(net.Conn).Close(); return true })
@@ -64,7 +65,7 @@ func (s *countingServer) closeIdle() {
 func (s *countingServer) close() {
 	s.base.CloseIdleConnections()
 	s.Close()
-	time.Sleep(time.Second) // net/http gives a connection that it closes half a second
+	time.Sleep(time.Second) // net/http may wait half a second before it closes a connection
 }
 
 var drainScenarios = []scenario{
@@ -242,8 +243,8 @@ var drainScenarios = []scenario{
 	}},
 }
 
-// expectConns checks how many connections three attempts take whose answers have size
-// bytes.
+// expectConns checks the number of connections of three attempts whose responses have
+// size bytes.
 func expectConns(conns int64, size int) func(*testing.T) {
 	return func(t *testing.T) {
 		s := newCountingServer(t, func(w http.ResponseWriter, r *http.Request, n int64) {

@@ -118,10 +118,10 @@ var errorScenarios = []scenario{
 	}},
 }
 
-// tlsServer returns a server on a real socket that answers every request well.
+// tlsServer returns a server on a real socket that responds to every request with 200.
 func tlsServer(t *testing.T, c *tls.Config) *httptest.Server {
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
-	s.Config.ReadTimeout, s.Config.WriteTimeout = 5*time.Second, 5*time.Second // a hang fails in seconds
+	s.Config.ReadTimeout, s.Config.WriteTimeout = 5*time.Second, 5*time.Second // a blocked test fails within seconds
 	s.TLS = c
 	s.Config.ErrorLog = discardLog
 	s.StartTLS()
@@ -129,7 +129,7 @@ func tlsServer(t *testing.T, c *tls.Config) *httptest.Server {
 	return s
 }
 
-// expectOneAttempt checks that a request to s fails for good at the first attempt.
+// expectOneAttempt checks that a request to s fails after one attempt.
 func expectOneAttempt(t *testing.T, s *httptest.Server, b *http.Transport) {
 	t.Helper()
 	defer b.CloseIdleConnections()
@@ -140,8 +140,8 @@ func expectOneAttempt(t *testing.T, s *httptest.Server, b *http.Transport) {
 	require.Equal(t, 1, attempts, err)
 }
 
-// expectInvalid checks that a request is refused before the first attempt, with an error
-// that names what is wrong, and that its body is closed.
+// expectInvalid checks that a request is rejected before the first attempt, with an error
+// that names what is invalid, and that its body is closed.
 func expectInvalid(spoil func(*http.Request), name string) func(*testing.T) {
 	return func(t *testing.T) {
 		s := newScript(200)

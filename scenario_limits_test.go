@@ -16,7 +16,8 @@ import (
 	"github.com/heed-go/heed/throttle/queue"
 )
 
-// concurrencyLimit is a limit on what is in flight, which needs to know when it ends.
+// concurrencyLimit is a limit on the number of requests in flight. Its claims last until
+// the end of the response.
 type concurrencyLimit struct {
 	mu       sync.Mutex
 	max      int
@@ -48,8 +49,8 @@ func (l *concurrencyLimit) Observe(_ context.Context, _ throttle.Claim, _ thrott
 	}
 }
 
-// HoldsUntilEnd implements throttle.Holder: without it a limit hears of the response
-// once, when it has begun.
+// HoldsUntilEnd implements throttle.Holder. Without it a limiter would observe the
+// response only once, at its start.
 func (l *concurrencyLimit) HoldsUntilEnd() bool { return true }
 
 func (l *concurrencyLimit) held() int {
@@ -165,8 +166,8 @@ var limitScenarios = []scenario{
 	}},
 }
 
-// A batch is several requests at once, at some time, and when the last of them is
-// sent after that. Times are in milliseconds.
+// A batch is a number of requests that start together at some time, and the time when the
+// last of them is sent, relative to the start. Times are in milliseconds.
 type batch struct{ at, n, wait int }
 
 func batches(t *testing.T, l throttle.Limiter, list []batch) {

@@ -116,7 +116,7 @@ var responseScenarios = []scenario{
 		for _, method := range []string{"POST", "PATCH"} {
 			for _, tt := range []struct {
 				step any
-				name string // of a header of the request
+				name string // name of a request header
 				sent int
 			}{
 				{429, "", 3},
@@ -150,7 +150,7 @@ var responseScenarios = []scenario{
 	{number: 20, summary: "a handler run after a good answer", reason: "a RoundTripper has no such handler: what fails there is the caller's, after RoundTrip; TestTransport_neverRetriesASuccess"},
 }
 
-// retryOnly retries those statuses and nothing else, at most twice.
+// retryOnly retries only these statuses, at most twice.
 func retryOnly(statuses ...int) *RetryPolicy {
 	r := threeAttempts()
 	r.ShouldRetry = func(_ *http.Request, resp *http.Response, _ error, _ bool) (bool, error) {
@@ -159,7 +159,8 @@ func retryOnly(statuses ...int) *RetryPolicy {
 	return r
 }
 
-// expectAttempts checks how often each status is sent; a number below 100 is how often.
+// expectAttempts checks the number of attempts for each status. A number below 100 is the
+// expected number for the statuses that follow.
 func expectAttempts(list ...int) func(*testing.T) {
 	return func(t *testing.T) {
 		sent := 0

@@ -17,14 +17,14 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// A http2Server is a server of HTTP/2 that misbehaves as told.
+// An http2Server is an HTTP/2 server with configurable faults.
 type http2Server struct {
 	listener *memhttp.Listener
 	base     *http.Transport
 	requests atomic.Int64
 	conns    atomic.Int64
-	open     sync.Map                                   // of io.Closer
-	play     func(c *http2Conn, stream uint32, n int64) // answers request n
+	open     sync.Map                                   // keys are io.Closer
+	play     func(c *http2Conn, stream uint32, n int64) // responds to request n
 }
 
 type http2Conn struct {
@@ -91,14 +91,15 @@ func (f *http2Server) serve(c io.ReadWriteCloser) {
 	}
 }
 
-// respond answers with a status alone.
+// respond sends a response with a status only.
 func (c *http2Conn) respond(stream uint32, status int) {
 	var b bytes.Buffer
 	hpack.NewEncoder(&b).WriteField(hpack.HeaderField{Name: ":status", Value: strconv.Itoa(status)})
 	c.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: b.Bytes(), EndStream: true, EndHeaders: true})
 }
 
-// resetStreams answers request n with one of codes, and those after with 200.
+// resetStreams resets the stream of request n with the n-th code, and responds to later
+// requests with 200.
 func resetStreams(codes ...http2.ErrCode) func(*http2Conn, uint32, int64) {
 	return func(c *http2Conn, stream uint32, n int64) {
 		if int(n) <= len(codes) {

@@ -15,15 +15,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A scenario is one behaviour that a client with retries should have. Their
-// numbers are those of a list of 158 that the suites of four other libraries, and
-// measurements of net/http and awkward servers, gave.
+// A scenario is one behaviour that a client with retries should have. The scenarios are
+// numbered by a list of 158, which was collected from the test suites of four other
+// libraries and from measurements of net/http and of non-compliant servers.
 type scenario struct {
 	number  int
-	summary string             // in a few words
-	run     func(t *testing.T) // in a bubble; nil: see says
-	real    bool               // run uses real sockets, so not in a bubble
-	reason  string             // why it is not run as it stands, and what takes its place
+	summary string             // short description
+	run     func(t *testing.T) // runs in a synctest bubble unless real is set; nil if reason is set
+	real    bool               // run uses real sockets, so it does not run in a bubble
+	reason  string             // why it is not run as listed, and what replaces it
 }
 
 var scenarios = slices.Concat(responseScenarios, errorScenarios, attemptScenarios, waitScenarios, bodyScenarios, redirectScenarios, contextScenarios, drainScenarios, streamScenarios, contractScenarios, limitScenarios)
@@ -40,8 +40,8 @@ func TestScenarios_areComplete(t *testing.T) {
 	require.GreaterOrEqual(t, ran, 150)
 }
 
-// TestScenario runs each scenario under its number. With -v it ends with a list of
-// them all, each with its verdict.
+// TestScenario runs each scenario under its number. With -v it logs a list of all
+// scenarios with their results.
 func TestScenario(t *testing.T) {
 	var list strings.Builder
 	results := map[string]int{}
@@ -78,19 +78,19 @@ func (s scenario) test(t *testing.T) {
 	}
 }
 
-// A scriptServer plays a script: one step per request, the last one for ever. A step is
-// a status, an error, an answer, or a function.
+// A scriptServer executes one step per request and repeats the last one. A step is a
+// status, an error, a response, or a function.
 type scriptServer struct {
 	steps []any
 	start time.Time
 
 	mu     sync.Mutex
 	got    []received
-	opened int // bodies of answers
+	opened int // response bodies
 	closed int
 }
 
-// received is a request as the server saw it.
+// received is a request as seen by the server.
 type received struct {
 	at     time.Duration
 	method string
@@ -153,7 +153,7 @@ func (s *scriptServer) step(r *http.Request, n int) (*http.Response, error) {
 	}
 }
 
-// sent returns how many requests the server saw.
+// sent returns the number of requests that the server got.
 func (s *scriptServer) sent() int { return len(s.got) }
 
 // gaps returns the times between requests.
@@ -164,7 +164,7 @@ func (s *scriptServer) gaps() (gaps []time.Duration) {
 	return gaps
 }
 
-// countedBody counts how often the body of an answer is closed.
+// countedBody counts how often a response body is closed.
 type countedBody struct {
 	io.ReadCloser
 	s    *scriptServer
@@ -180,8 +180,8 @@ func (c *countedBody) Close() error {
 	return c.ReadCloser.Close()
 }
 
-// opaque is a body of a type that heed does not know. It counts how often it is closed; without
-// a Reader it is empty.
+// opaque is a body of a type that heed does not know. It counts how often it is closed.
+// Without a Reader it is empty.
 type opaque struct {
 	io.Reader
 	closed int
@@ -196,7 +196,8 @@ func (o *opaque) Read(p []byte) (int, error) {
 
 func (o *opaque) Close() error { o.closed++; return nil }
 
-// threeAttempts is a Retry of three attempts with a fixed pause of a second.
+// threeAttempts returns a RetryPolicy with three attempts and a constant delay of one
+// second.
 func threeAttempts() *RetryPolicy {
 	return &RetryPolicy{MaxAttempts: 3, Backoff: backoff.Constant(time.Second)}
 }
@@ -213,13 +214,13 @@ func request(t *testing.T, method, body string) *http.Request {
 	return req
 }
 
-// send sends a request of that method through three attempts to s.
+// send sends a request to s with the policy threeAttempts.
 func send(t *testing.T, s *scriptServer, method string) (*http.Response, error) {
 	t.Helper()
 	return (&Transport{Base: s, Retry: threeAttempts()}).RoundTrip(request(t, method, ""))
 }
 
-// expectStatus sends a GET and checks status and number of requests.
+// expectStatus sends a GET and checks the status and the number of attempts.
 func expectStatus(status, sent int, steps ...any) func(*testing.T) {
 	return expectStatusOf("GET", status, sent, steps...)
 }
@@ -238,7 +239,8 @@ func expectStatusOf(method string, status, sent int, steps ...any) func(*testing
 	}
 }
 
-// expectError sends a GET that fails at last with err, after so many requests.
+// expectError sends a GET and checks that it fails with err after that number of
+// attempts.
 func expectError(err error, sent int, steps ...any) func(*testing.T) {
 	return func(t *testing.T) {
 		s := newScript(steps...)

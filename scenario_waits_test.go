@@ -106,7 +106,7 @@ var waitScenarios = []scenario{
 		require.Zero(t, time.Since(s.start))
 		info, _ := InfoFrom(resp)
 		require.ErrorIs(t, info.StopReason, ErrMaxWait)
-		for range 20 { // jitter alone does not lead above it
+		for range 20 { // jitter does not increase the delay above MaxWait
 			s = newScript(response{503, "", []string{"Retry-After", "119"}}, 200)
 			_, err = get(t, &Transport{Base: s})
 			require.NoError(t, err)
@@ -153,7 +153,7 @@ func expectDelays(p backoff.Policy, want map[int]time.Duration) func(*testing.T)
 	}
 }
 
-// expectRetryDelay checks how long the pause is when the server says value.
+// expectRetryDelay checks the delay after a Retry-After of value.
 func expectRetryDelay(status int, value string, least, most time.Duration) func(*testing.T) {
 	return func(t *testing.T) {
 		headers := []string{"Retry-After", value, "Date", time.Now().UTC().Format(http.TimeFormat)}

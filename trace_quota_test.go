@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Trace.Hold and Trace.LimitLearned tell of each hold and estimate, by the name that
-// errors have too.
+// TestTrace_reportsHoldsAndLimits checks that Trace.Hold and Trace.LimitLearned report
+// each hold and estimate, with the name of the limit that errors contain too.
 func TestTrace_reportsHoldsAndLimits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var holds []heed.HoldInfo
@@ -42,14 +42,15 @@ func TestTrace_reportsHoldsAndLimits(t *testing.T) {
 	})
 }
 
-// LimitLearned is called when an estimated rate begins, changes and is dropped.
+// TestTrace_reportsALearnedRate checks that LimitLearned is called when an estimated rate
+// is learned, changed and dropped.
 func TestTrace_reportsALearnedRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		changes := map[quota.Change]int{}
 		limited, start := bucketServer(20, 21, 429, false), time.Now()
 		s := &simulatedServer{rtt: time.Millisecond, serve: func(now time.Time) (int, http.Header) {
 			if now.Sub(start) > 20*time.Second {
-				return 200, nil // the limit is gone
+				return 200, nil // without a limit
 			}
 			return limited(now)
 		}}
@@ -69,7 +70,8 @@ func TestTrace_reportsALearnedRate(t *testing.T) {
 	})
 }
 
-// Tracker.Forget lets callers go that wait for a hold.
+// TestTracker_forgetReleasesWaitingRequests checks that Tracker.Forget releases callers
+// that wait for a hold.
 func TestTracker_forgetReleasesWaitingRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rejected := false
@@ -96,8 +98,8 @@ func TestTracker_forgetReleasesWaitingRequests(t *testing.T) {
 	})
 }
 
-// In front of a server that rejects with bare 429 above its limit, StatedOnly and Disabled
-// hold nothing back; Retry-After is obeyed by StatedOnly.
+// TestTracker_modes checks that StatedOnly and Disabled hold nothing for a server that
+// rejects with 429 without rate-limit headers, and that StatedOnly obeys Retry-After.
 func TestTracker_modes(t *testing.T) {
 	for _, tt := range []struct {
 		mode       quota.Mode

@@ -13,70 +13,102 @@ import (
 	"github.com/heed-go/heed/throttle/queue"
 )
 
-// A Transport is an http.RoundTripper that keeps the limits of the servers it
-// talks to, and those that it is given. The zero Transport is a good citizen: it
-// learns each server's limits from its answers and sends again what is safe to
-// send again. Add a Limiter to throttle yourself.
+// A Transport is an http.RoundTripper that limits, queues and retries requests.
 //
-// Its methods may be called by many goroutines at once. Fields must not change
-// after the first request, and a Transport must not be copied after it. Share one
-// Transport, or one Quota and Queue between several, among all that call the same
-// servers.
+// Before each attempt it waits until every limit grants the request: those that the
+// program sets (Limiter, Limits) and those of the server (Quota). After each response it
+// updates what is known of the server's limits. It retries failed attempts as Retry and
+// RetryFor allow.
 //
-// If a limiter returns an error, mostly because the store that it asks is down, RoundTrip
-// returns that error and sends nothing: a limit that cannot be checked is never exceeded.
-// A throttle.Fallback around the limiter decides otherwise: with throttle.AllowAll as its
-// Secondary requests are sent without limit, with a local limiter within that one.
+// The zero Transport has no limits of its own, learns those of each server from its
+// responses, and retries failed requests where that is safe (see RetryPolicy).
+//
+// A Transport is safe for concurrent use. Its fields must not be changed after the first
+// request, and it must not be copied after that. Callers of the same servers should share
+// one Transport, or several Transports with the same Quota and Queue.
+//
+// If a limiter returns an error, for example because its store cannot be reached, nothing
+// is sent: RoundTrip returns that error or, before a retry, the last response. Use a
+// throttle.Fallback as Limiter to send requests in that case: with throttle.AllowAll as
+// its Secondary without a limit, or with a local limiter as its Secondary within that
+// limit.
 type Transport struct {
-	Base    http.RoundTripper                  // sends; nil: http.DefaultTransport
-	Limiter throttle.Limiter                   // a limit of our own for all requests; nil: none
-	Limits  func(*http.Request, *queue.Ticket) // adds demands and a priority per request; nil: none
-	Quota   *quota.Tracker                     // the servers' limits; nil: one of the Transport's own
-	Queue   *queue.Queue                       // nil: one of the Transport's own; share it wherever limits are shared
-	Retry   *RetryPolicy                       // nil: the zero RetryPolicy
+	// Base sends the requests. Nil means http.DefaultTransport.
+	Base http.RoundTripper
 
-	// RetryFor returns the policy of a request, for example by its host or route. Nil,
-	// or if it returns nil: Retry. A policy without a Budget shares that of Retry. It
-	// must not modify the request, nor wait.
+	// Limiter must grant every attempt, including retries. Each attempt costs
+	// RequestOptions.Cost units. Nil means no limit.
+	Limiter throttle.Limiter
+
+	// Limits adds demands to the ticket of a request and may set its other fields, such
+	// as Priority. It is called once per request, before the first attempt. Nil means no
+	// further limits.
+	Limits func(*http.Request, *queue.Ticket)
+
+	// Quota holds what is known of the limits of servers. Nil means a Tracker that is
+	// used by this Transport alone.
+	Quota *quota.Tracker
+
+	// Queue is where requests wait for their limits. Transports that share limits should
+	// share a Queue, so that requests are served in order. Nil means a Queue that is used
+	// by this Transport alone.
+	Queue *queue.Queue
+
+	// Retry decides which attempts are retried, and when. Nil means the zero RetryPolicy.
+	Retry *RetryPolicy
+
+	// RetryFor returns the policy of a request, for example by its host or route. Retry
+	// applies if RetryFor is nil or returns nil. A returned policy without a Budget
+	// shares the Budget of Retry. RetryFor must not modify the request and must not
+	// block.
 	RetryFor func(*http.Request) *RetryPolicy
 
-	Breaker func(*http.Request) Breaker // the breaker of a server; nil, or returns nil: none
-	Trace   *Trace                      // nil: none
-	Clock   throttle.Clock              // nil: the system clock; deadlines of contexts are always on that
+	// Breaker returns the circuit breaker for a request. It is called before each
+	// attempt. Nil, and a nil result, mean no breaker.
+	Breaker func(*http.Request) Breaker
 
-	// StartJitter is for programs that all start at the same time, as at noon: the first
-	// request, and those that come meanwhile, wait for a part of it that differs from
-	// program to program. StartSeed is the part: drawn at random if it is 0, or derived
-	// with backoff.OffsetFor from what tells the programs apart. 0: nobody waits.
+	// Trace holds functions that are called while requests are processed. Nil means none.
+	Trace *Trace
+
+	// Clock tells the time and sets timers. Nil means the system clock. Deadlines of
+	// contexts always refer to the system clock.
+	Clock throttle.Clock
+
+	// StartJitter spreads the first requests of programs that start at the same time.
+	// Until a start delay has passed, counted from the first request, all requests wait.
+	// The delay is a fraction of StartJitter. Zero means no start delay.
 	StartJitter time.Duration
-	StartSeed   backoff.Offset
+
+	// StartSeed determines the fraction of StartJitter. Use backoff.OffsetFor to derive
+	// it from what distinguishes the programs, such as the host name. Zero means a random
+	// fraction.
+	StartSeed backoff.Offset
 
 	once           sync.Once
 	resolved       resolved
-	unlimitedCalls atomic.Uint64 // that no limit concerned
+	unlimitedCalls atomic.Uint64 // calls without limits, counted for the retry budget
 	startDelay     startDelay
 
 	cancellations cancelRegistry
 }
 
-// resolved is what a Transport makes for itself where a field is nil.
+// resolved holds the settings of a Transport with defaults for nil fields.
 type resolved struct {
 	base       http.RoundTripper
 	quota      *quota.Tracker
-	events     *quota.Events // what the Tracker calls; nil: Trace asks for none
+	events     *quota.Events // the Tracker calls them; nil if Trace has no Hold and no LimitLearned
 	queue      *queue.Queue
 	trace      *Trace
 	retry      RetryPolicy
 	openBodies openBodies
 }
 
-// NewClient returns a client that sends through t; nil is a zero Transport of its
-// own. The client follows redirects as any http.Client; each hop is a request of
-// its own to t.
+// NewClient returns an http.Client that sends its requests through t. If t is nil, the
+// client uses a new zero Transport. The client follows redirects like any http.Client;
+// each redirect is a separate request to t.
 //
-// The client's Timeout, if it gets one, is for a call with all its hops, attempts and
-// pauses, and with the time in line: it says how long the caller can wait. How long
-// one attempt may take is RetryPolicy.AttemptTimeout.
+// A Timeout of the client limits a call with all its redirects, attempts, delays and time
+// in the queue. RetryPolicy.AttemptTimeout limits one attempt.
 func NewClient(t *Transport) *http.Client {
 	if t == nil {
 		t = new(Transport)
@@ -84,8 +116,8 @@ func NewClient(t *Transport) *http.Client {
 	return &http.Client{Transport: t}
 }
 
-// RoundTrip implements http.RoundTripper: it stands in line, sends, tells the
-// limits what came back, and sends again what may be sent again.
+// RoundTrip waits until every limit grants the request, sends it, reports the outcome to
+// the limits, and retries it if the policy allows. It implements http.RoundTripper.
 func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	t.resolve()
 	if err := validateRequest(req, t.resolved.base); err != nil {
@@ -99,7 +131,7 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// run sends the attempts of rt until one is final.
+// run sends attempts until one is final, and returns its response or error.
 func (rt *roundTrip) run() (*http.Response, error) {
 	rt.resolvePolicy()
 	if err := rt.addDemands(); err != nil {
@@ -125,7 +157,8 @@ func (rt *roundTrip) run() (*http.Response, error) {
 	}
 }
 
-// CloseIdleConnections closes those of Base, for http.Client.CloseIdleConnections.
+// CloseIdleConnections closes the idle connections of Base, if Base has such a method.
+// http.Client.CloseIdleConnections calls it.
 func (t *Transport) CloseIdleConnections() {
 	t.resolve()
 	if b, ok := t.resolved.base.(interface{ CloseIdleConnections() }); ok {
@@ -133,12 +166,13 @@ func (t *Transport) CloseIdleConnections() {
 	}
 }
 
-// CancelRequest ends the RoundTrip of req, which is the request that it was given: in
-// the queue, between two attempts, and in flight if Base has CancelRequest, as
-// http.Transport has, or if RetryPolicy.AttemptTimeout is set. It is not retried.
+// CancelRequest cancels the RoundTrip of req, which must be the request that was given to
+// RoundTrip. It ends a wait in the queue or between attempts. It ends an attempt in
+// flight if Base has a CancelRequest method, as http.Transport has, or if
+// RetryPolicy.AttemptTimeout is set. A canceled request is not retried.
 //
-// Use a context instead. CancelRequest is there for programs that were written for
-// http.Transport, and for http.Client.
+// New code should cancel the request's context instead. CancelRequest exists for
+// http.Client and for programs written for http.Transport.
 func (t *Transport) CancelRequest(req *http.Request) {
 	t.resolve()
 	sent := t.cancellations.cancel(req)
@@ -147,7 +181,7 @@ func (t *Transport) CancelRequest(req *http.Request) {
 	}
 }
 
-// resolve makes what t has to have of its own.
+// resolve fills t.resolved on the first call.
 func (t *Transport) resolve() {
 	t.once.Do(func() {
 		t.resolved = resolved{base: t.Base, quota: t.Quota, queue: t.Queue, trace: t.Trace, retry: t.Retry.withDefaults(nil)}
@@ -178,42 +212,43 @@ func (t *Transport) now() time.Time {
 	return t.Clock.Now()
 }
 
-// A Breaker stops requests to a server that is down. The two-step breaker of
-// github.com/sony/gobreaker/v2 is one as it is.
+// A Breaker stops requests to a server that is down. The TwoStepCircuitBreaker[any] of
+// github.com/sony/gobreaker/v2 implements it.
 type Breaker interface {
-	// Allow returns an error if nothing may be sent now, and else a function to
-	// call with what came of it: nil if the server works.
+	// Allow returns an error if no request may be sent now. Otherwise it returns a
+	// function that must be called with the result of the request: nil if the server
+	// works.
 	Allow() (done func(error), err error)
 }
 
-// A startDelay is when a Transport with a StartJitter begins to send.
+// A startDelay is the start delay of a Transport with a StartJitter.
 type startDelay struct {
 	once   sync.Once
 	at     time.Time
-	passed atomic.Bool // at has passed
+	passed atomic.Bool // whether at has passed
 }
 
-// cancelRegistry knows which requests CancelRequest has named, and of the calls that wait or have
-// a copy of their request in flight how to end that. Calls that do neither are not in it,
-// so that most requests pay no more than one atomic reading.
+// A cancelRegistry holds the requests that CancelRequest was called with, and how to end
+// the calls that are waiting or have a copy of their request in flight. Other calls are
+// not registered, so most requests pay only one atomic load.
 type cancelRegistry struct {
-	hasCanceled atomic.Bool // there are canceled requests
+	hasCanceled atomic.Bool // whether canceled is not empty
 	mu          sync.Mutex
 	canceled    map[*http.Request]bool
 	active      map[*http.Request]cancellation
 }
 
-// A cancellation is what can end a call from outside, beside its context.
+// A cancellation holds the means to end a call other than through its context.
 type cancellation struct {
-	sent *http.Request           // the attempt in flight, if it is a copy; nil: there is none
-	stop context.CancelCauseFunc // ends the wait, or the attempt; nil: there is none
+	sent *http.Request           // the attempt in flight, if it is a copy of the request; else nil
+	stop context.CancelCauseFunc // ends the wait or the attempt; nil if there is none
 }
 
-// maxCanceled bounds the requests that were named and have no call, as after its end.
+// maxCanceled limits the size of cancelRegistry.canceled. Entries of requests without a
+// call, for example after its end, would otherwise accumulate.
 const maxCanceled = 1024
 
-// update records how the call of req can be ended from now on. The zero cancellation
-// says that it cannot.
+// update registers c for the call of req. The zero cancellation removes the entry.
 func (r *cancelRegistry) update(req *http.Request, c cancellation) {
 	r.mu.Lock()
 	if c.sent == nil && c.stop == nil {
@@ -231,7 +266,8 @@ func (r *cancelRegistry) update(req *http.Request, c cancellation) {
 	}
 }
 
-// cancel ends the call of req and returns the request that it may have in flight.
+// cancel ends the call of req. It returns the request that Base may have in flight: the
+// copy, or else req.
 func (r *cancelRegistry) cancel(req *http.Request) (sent *http.Request) {
 	r.mu.Lock()
 	if r.canceled == nil || len(r.canceled) >= maxCanceled {
@@ -250,7 +286,7 @@ func (r *cancelRegistry) cancel(req *http.Request) (sent *http.Request) {
 	return req
 }
 
-// isCanceled reports whether CancelRequest has named req.
+// isCanceled reports whether CancelRequest was called with req.
 func (r *cancelRegistry) isCanceled(req *http.Request) bool {
 	if !r.hasCanceled.Load() {
 		return false
@@ -260,7 +296,8 @@ func (r *cancelRegistry) isCanceled(req *http.Request) bool {
 	return r.canceled[req]
 }
 
-// end forgets that req was named, as its call begins or returns.
+// end removes req from the canceled requests. It is called when the call of req begins
+// and when it returns.
 func (r *cancelRegistry) end(req *http.Request) {
 	if !r.hasCanceled.Load() {
 		return

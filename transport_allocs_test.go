@@ -11,18 +11,18 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// fixedResponse answers everything alike and allocates nothing.
+// fixedResponse returns the same response for every request and allocates nothing.
 type fixedResponse http.Response
 
 func (f *fixedResponse) RoundTrip(*http.Request) (*http.Response, error) {
 	return (*http.Response)(f), nil
 }
 
-// A round is what the cost of a request is measured on; what it adds to bare is
-// the Transport's.
+// A round is a RoundTripper whose allocations per request are measured. The difference to
+// "bare" is the cost of the Transport.
 type round struct {
 	name   string
-	allocs float64 // at most
+	allocs float64 // maximum
 	rt     http.RoundTripper
 }
 
@@ -45,7 +45,7 @@ func rounds() []round {
 	}
 }
 
-// bodyTransport answers with a body; it uses one answer again and again.
+// bodyTransport returns the same response with a body for every request.
 type bodyTransport struct {
 	header http.Header
 	resp   http.Response

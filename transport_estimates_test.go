@@ -16,12 +16,12 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// A limitedServer responds to one request that arrives now; status 0 closes the
+// A limitedServer responds to one request that arrives now. Status 0 closes the
 // connection.
 type limitedServer func(now time.Time) (status int, h http.Header)
 
-// A cost is what a job came to, or may come to at most: responses that were wasted, calls
-// that failed, and the time as a multiple of what a client needs that knows the limit.
+// A cost is the result of a job, or its upper bounds: wasted attempts, failed calls, and
+// the duration relative to that of a client that knows the limit.
 type cost struct {
 	wasted, failed int
 	elapsed        float64
@@ -61,7 +61,7 @@ func runJob(t *testing.T, client *http.Client, n, c int) (failed int, elapsed ti
 	return failed, time.Since(start)
 }
 
-// simulatedServer is a server that is rtt away, as an http.RoundTripper.
+// simulatedServer is a server at a distance of rtt, as an http.RoundTripper.
 type simulatedServer struct {
 	serve  limitedServer
 	rtt    time.Duration
@@ -145,10 +145,10 @@ func haproxyServer(limit int, per time.Duration, status int, retryAfter string) 
 	}
 }
 
-// The same jobs on servers that state nothing or only Retry-After, in virtual time and
-// through the whole Transport. The bounds are those of the means of five runs, with a
-// fifth of room: they keep the rules of package quota from getting worse unnoticed. Figures
-// are in bench/README.md.
+// TestTransport_estimatesLimits runs the same jobs with servers that state nothing or
+// only Retry-After, in virtual time and through the whole Transport. The bounds are the
+// means of five runs plus 20 %, to detect regressions of the estimates in package quota.
+// Figures are in bench/README.md.
 func TestTransport_estimatesLimits(t *testing.T) {
 	nginx := func(status int, retryAfter bool) func() limitedServer {
 		return func() limitedServer { return bucketServer(20, 21, status, retryAfter) }
@@ -180,7 +180,7 @@ func TestTransport_estimatesLimits(t *testing.T) {
 		for _, rtt := range []time.Duration{time.Millisecond, 50 * time.Millisecond} {
 			t.Run(tt.name+", "+rtt.String(), func(t *testing.T) {
 				const runs = 5
-				var jobs [2]cost // sums
+				var jobs [2]cost // sums of the runs
 				for range runs {
 					synctest.Test(t, func(t *testing.T) {
 						s := &simulatedServer{serve: tt.make(), rtt: rtt}

@@ -14,10 +14,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A rejection whose end is far longer away than callers wait is the caller's
-// immediately, as it came. The end is not believed as it is: a mistake would shut the host
-// for a month. One request tests it after 15 minutes, and then after three, nine ... times
-// as long; all others fail without being sent. Before, nothing was sent for the month.
+// TestTransport_probesAHoldOfAMonth checks that a rejection with a very distant end is
+// returned immediately and unchanged. The end may be a mistake of the server that would
+// hold the host for a month, so it is probed: one request is sent after 15 minutes, and
+// the next ones after 3, 9, ... times as long. All other requests fail without being
+// sent.
 func TestTransport_probesAHoldOfAMonth(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const month = 30 * 24 * time.Hour
@@ -59,8 +60,8 @@ func TestTransport_probesAHoldOfAMonth(t *testing.T) {
 	})
 }
 
-// A server that says a second, time after time, and means eight is asked less and
-// less often.
+// TestTransport_learnsThatRetryAfterIsTooShort checks that a server that repeatedly
+// states one second and means eight gets retries at growing intervals.
 func TestTransport_learnsThatRetryAfterIsTooShort(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
@@ -82,8 +83,9 @@ func TestTransport_learnsThatRetryAfterIsTooShort(t *testing.T) {
 	})
 }
 
-// A server that closes connections instead of answering is heeded as one that says so:
-// all calls succeed in the end, and few are sent in vain.
+// TestTransport_slowsDownWhenConnectionsAreClosed checks that a server that closes
+// connections instead of responding is slowed down for like one that rejects requests:
+// all calls succeed, with few wasted attempts.
 func TestTransport_slowsDownWhenConnectionsAreClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		allowed := throttle.NewTokenBucket(throttle.Limit{Count: 20, Per: time.Second, Burst: 20}, nil)
@@ -114,7 +116,8 @@ func TestTransport_slowsDownWhenConnectionsAreClosed(t *testing.T) {
 	})
 }
 
-// One connection that is closed is no refusal: it delays nobody else.
+// TestTransport_ignoresASingleClosedConnection checks that a single closed connection
+// does not count as a rejection and delays no other request.
 func TestTransport_ignoresASingleClosedConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScript(200, 200, 200, io.ErrUnexpectedEOF, 200)

@@ -21,10 +21,10 @@ import (
 	"github.com/heed-go/heed/warmup"
 )
 
-// TestTransport_obeysEveryLimiter drives the Transport with each limiter that counts
-// by time, all set to 5 a second: 5 at once and 5 more within a second is the most
-// that any of them may let through. Those with a queue bound let all callers wait: the
-// bound holds beneath a Transport, too, and shorter queues would refuse some callers.
+// TestTransport_obeysEveryLimiter checks the Transport with each limiter that is based on
+// time, all set to 5 per second. Each may grant at most 5 requests immediately and 5 more
+// within a second. The queue bounds of the limiters that have one are large enough for
+// all callers, because shorter queues would reject some of them.
 func TestTransport_obeysEveryLimiter(t *testing.T) {
 	limit := throttle.Limit{Count: 5, Per: time.Second}
 	for name, limiter := range map[string]func() throttle.Limiter{
@@ -83,7 +83,7 @@ func TestTransport_obeysEveryLimiter(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				// Every third answer is a failure, so that there are retries among them.
+				// Every third response is a failure, so that some requests are retries.
 				s := newScript(200, 200, 500, 200, 200, 500, 200, 200, 500, 200, 200, 500, 200)
 				tr := &Transport{Base: s, Limiter: limiter(), Quota: &quota.Tracker{InitialConcurrency: -1}, Retry: &RetryPolicy{MaxAttempts: 20}}
 				var wg sync.WaitGroup
@@ -106,12 +106,12 @@ func TestTransport_obeysEveryLimiter(t *testing.T) {
 	}
 }
 
-// TestTransport_obeysLimitersNotBasedOnTime drives it with those that do not count
-// by time.
+// TestTransport_obeysLimitersNotBasedOnTime checks the Transport with the limiters that
+// are not based on time.
 func TestTransport_obeysLimitersNotBasedOnTime(t *testing.T) {
 	for name, tt := range map[string]struct {
 		limiter throttle.Limiter
-		took    time.Duration // for 12 requests that take a second each
+		took    time.Duration // duration of 12 requests that take a second each
 	}{
 		"Unlimited":   {throttle.AllowAll, time.Second},
 		"Shadow":      {&throttle.Shadow{Limiter: throttle.DenyAll}, time.Second},
@@ -145,8 +145,9 @@ func TestTransport_obeysLimitersNotBasedOnTime(t *testing.T) {
 	}
 }
 
-// TestTransport_hooksMaySetDemands: who sets the demands of a ticket instead of
-// adding to them replaces neither Limiter nor what is known of the server.
+// TestTransport_hooksMaySetDemands checks that a Limits hook that assigns the demands of
+// a ticket instead of adding them overwrites neither Limiter nor the limits of the
+// server.
 func TestTransport_hooksMaySetDemands(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hooks := 0
@@ -165,9 +166,9 @@ func TestTransport_hooksMaySetDemands(t *testing.T) {
 	})
 }
 
-// TestTransport_startsSlowlyWithAnUnknownHost: each round takes 50 ms, so that
-// what is sent at one instant is what may be in flight. It was a second, but now one more
-// request is sent for each 100 ms without a response.
+// TestTransport_startsSlowlyWithAnUnknownHost checks the number of requests in flight.
+// Each round trip takes 50 ms, so the requests that are sent at one instant are those in
+// flight. After 100 ms without a response, one more request would be sent.
 func TestTransport_startsSlowlyWithAnUnknownHost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const round = 50 * time.Millisecond
@@ -199,10 +200,10 @@ func TestTransport_startsSlowlyWithAnUnknownHost(t *testing.T) {
 	})
 }
 
-// TestTransport_holdsAllCallersAfterRetryAfter has 50 callers at a server that allows
-// 10 a second and states no more than Retry-After. Mostly 56 to 59 requests are sent; in one
-// run of about 50 too few of the first rejections come together to be evidence of a rate,
-// and then it is a few more.
+// TestTransport_holdsAllCallersAfterRetryAfter sends requests from 50 callers to a server
+// that allows 10 per second and states only Retry-After. Usually 56 to 59 requests are
+// sent. In about one run of 50, too few of the first rejections coincide to be evidence
+// of a rate, and a few more are sent.
 func TestTransport_holdsAllCallersAfterRetryAfter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		allowed := throttle.NewTokenBucket(throttle.PerSecond(10), nil)
@@ -228,7 +229,7 @@ func TestTransport_holdsAllCallersAfterRetryAfter(t *testing.T) {
 	})
 }
 
-// TestTransport_waitsOnceForRetryAfter: the gate in line and the pause of
+// TestTransport_waitsOnceForRetryAfter checks that the hold in the queue and the delay of
 // the retry are one wait, not two.
 func TestTransport_waitsOnceForRetryAfter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -249,8 +250,8 @@ func perMinute() throttle.Limiter {
 	return throttle.NewTokenBucket(throttle.PerMinute(1), nil)
 }
 
-// TestTransport_retriesARejectionWithAnyStatus: a 403 that is a throttle, as
-// GitHub sends it, is one for POST too; any other 403 is none.
+// TestTransport_retriesARejectionWithAnyStatus checks that a POST is retried after a 403
+// that states a rate limit, as GitHub sends it, and not after any other 403.
 func TestTransport_retriesARejectionWithAnyStatus(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, tt := range []struct {

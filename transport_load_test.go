@@ -16,8 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestTransport_finishesWhereAPlainClientFails is the main job in a bubble: a
-// limit of which the client is told nothing, 30 goroutines, 300 calls.
+// TestTransport_finishesWhereAPlainClientFails runs the main job in a synctest bubble:
+// 300 calls from 30 goroutines, with a limit that the server does not state.
 func TestTransport_finishesWhereAPlainClientFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var sent, throttled atomic.Int64

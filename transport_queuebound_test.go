@@ -12,8 +12,8 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// TestTransport_obeysQueueBoundsOfLimiters sends eight requests at a time through limits
-// of ten a second with short queues.
+// TestTransport_obeysQueueBoundsOfLimiters sends batches of eight concurrent requests
+// through limits of ten per second with short queues.
 func TestTransport_obeysQueueBoundsOfLimiters(t *testing.T) {
 	for name, tt := range map[string]struct {
 		limiter func() throttle.Limiter

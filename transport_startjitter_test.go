@@ -14,15 +14,16 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestTransport_startJitterSpreadsFirstRequests has clients that all start at noon and are all told
-// to come back in a minute. It prints how many come within one second.
+// TestTransport_startJitterSpreadsFirstRequests starts all clients at noon, with a server
+// that states a Retry-After of a minute. It logs the maximum number of requests within
+// one second.
 func TestTransport_startJitterSpreadsFirstRequests(t *testing.T) {
-	const clients = 3000 // the race detector has room for 8,128 goroutines
+	const clients = 3000 // the race detector supports at most 8,128 goroutines
 	for _, tt := range []struct {
 		name   string
 		jitter time.Duration
 		seed   func(i int) backoff.Offset
-		first  int // at most
+		first  int // maximum number of first requests within a second
 		second int
 	}{
 		{"without Splay", 0, nil, clients, clients},
@@ -64,7 +65,7 @@ func TestTransport_startJitterSpreadsFirstRequests(t *testing.T) {
 	}
 }
 
-// maxPerSecond returns the most instants within a second.
+// maxPerSecond returns the maximum number of instants within a second.
 func maxPerSecond(at []time.Duration) (most int) {
 	slices.Sort(at)
 	for i, j := 0, 0; i < len(at); i++ {
@@ -76,7 +77,8 @@ func maxPerSecond(at []time.Duration) (most int) {
 	return most
 }
 
-// Only what comes before the slot waits, and all of it for the same instant.
+// TestTransport_startJitterDelaysOnlyFirstRequests checks that only requests before the
+// end of the start delay wait, all until the same instant.
 func TestTransport_startJitterDelaysOnlyFirstRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScript(200)
@@ -104,7 +106,8 @@ func TestTransport_startJitterDelaysOnlyFirstRequests(t *testing.T) {
 	})
 }
 
-// Who cannot wait for the slot is told so at once.
+// TestTransport_startJitterBeyondTheDeadlineFails checks that a request that cannot wait
+// for the end of the start delay fails immediately.
 func TestTransport_startJitterBeyondTheDeadlineFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScript(200)

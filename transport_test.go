@@ -15,8 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// baseFunc is an http.RoundTripper made of a function, after which it closes the body of the
-// request.
+// baseFunc is an http.RoundTripper function. It closes the request body after the call.
 type baseFunc func(*http.Request) (*http.Response, error)
 
 func (f baseFunc) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -30,7 +29,7 @@ func (f baseFunc) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// newResponse returns an answer; headers are given as name, value.
+// newResponse returns a response. headers are pairs of name and value.
 func newResponse(status int, body string, headers ...string) *http.Response {
 	resp := &http.Response{StatusCode: status, Header: http.Header{}, Body: http.NoBody, ContentLength: int64(len(body))}
 	for i := 0; i < len(headers); i += 2 {
@@ -42,8 +41,8 @@ func newResponse(status int, body string, headers ...string) *http.Response {
 	return resp
 }
 
-// script answers with one step after the other, and with the last one for ever. A
-// step is a status, an error, or a function.
+// script executes one step per request and repeats the last one. A step is a status, an
+// error, or a function.
 func script(sent *atomic.Int64, steps ...any) baseFunc {
 	return func(r *http.Request) (*http.Response, error) {
 		n := int(sent.Add(1)) - 1
@@ -64,7 +63,7 @@ func get(t *testing.T, tr http.RoundTripper) (*http.Response, error) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), "GET", "http://api.test/items", nil)
 	if err != nil {
-		return nil, err // not require: many goroutines get
+		return nil, err // not require, because get is called on many goroutines
 	}
 	return tr.RoundTrip(req)
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// ownLimiters are the limiters of this project, each at about 20 requests a second.
+// ownLimiters are the limiters of this project, each at about 20 requests per second.
 var ownLimiters = map[string]func() throttle.Limiter{
 	"token bucket": func() throttle.Limiter { return throttle.NewTokenBucket(throttle.PerSecond(20), nil) },
 	"small burst": func() throttle.Limiter {
@@ -58,8 +58,8 @@ var ownLimiters = map[string]func() throttle.Limiter{
 
 var per2Seconds = throttle.Limit{Count: 40, Per: 2 * time.Second}
 
-// A countingTransport counts what it sends once the first answer has come, and how much of it
-// is refused.
+// A countingTransport counts the requests that are sent after the first response, and how
+// many of them are rejected.
 type countingTransport struct {
 	base           http.RoundTripper
 	responded      atomic.Bool
@@ -68,7 +68,7 @@ type countingTransport struct {
 
 func (s *countingTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	counts := s.responded.Load()
-	time.Sleep(time.Millisecond) // a way that is not walked in no time
+	time.Sleep(time.Millisecond) // network latency
 	resp, err := s.base.RoundTrip(req)
 	s.responded.Store(true)
 	if counts {
@@ -80,9 +80,10 @@ func (s *countingTransport) RoundTrip(req *http.Request) (*http.Response, error)
 	return resp, err
 }
 
-// The Transport against the middleware: whatever the algorithm and the words, once
-// the first answer has come nothing is sent that is refused. Only logs, which no header
-// describes, may refuse a few: three in one of 25 runs, by the order in which goroutines run.
+// TestTransport_isNeverRejectedByOurMiddleware checks that after the first response no
+// request is sent that the middleware rejects, for every algorithm and header format.
+// Only sliding logs, which no header describes, may reject a few: up to three in about
+// one of 25 runs, depending on the order of goroutines.
 func TestTransport_isNeverRejectedByOurMiddleware(t *testing.T) {
 	dialects := []headers.Dialect{0, headers.XRateLimit, headers.Draft03, headers.Draft10, headers.XRateLimit | headers.XRetryAfter}
 	for name, limiter := range ownLimiters {
@@ -113,8 +114,8 @@ func TestTransport_isNeverRejectedByOurMiddleware(t *testing.T) {
 	}
 }
 
-// sendConcurrently has 30 goroutines make 180 calls, which takes several windows. It returns how
-// many fail.
+// sendConcurrently sends 180 requests from 30 goroutines, which takes several windows. It
+// returns the number of failed ones.
 func sendConcurrently(client *http.Client, url string) int64 {
 	var failed atomic.Int64
 	var all sync.WaitGroup

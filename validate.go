@@ -8,7 +8,7 @@ import (
 	"golang.org/x/net/http/httpguts"
 )
 
-// invalidRequestError is why a request cannot be sent as it is, now or later.
+// An invalidRequestError describes why a request can never be sent as it is.
 type invalidRequestError string
 
 func (u invalidRequestError) Error() string { return string(u) }
@@ -17,13 +17,15 @@ func invalidRequestf(format string, args ...any) error {
 	return invalidRequestError(fmt.Sprintf(format, args...))
 }
 
-// validateRequest returns an error that says what to correct if base cannot send req as it
-// is. net/http finds most of this too, but with errors that have no type, after a
-// unit was taken, and any other Base may not look at all. The texts begin as those of
-// net/http do, which some programs search. Values of headers and of the URL may be
-// secret: the errors name them and do not show them.
+// validateRequest returns an error if base cannot send req as it is. net/http detects
+// most of these errors too, but only after units were taken, and its errors have no type;
+// another Base may not check at all.
 //
-// An http.Transport may have protocols of its own: see RegisterProtocol.
+// The messages begin like those of net/http, because some programs search for that text.
+// The values of headers and of the URL may be secret, so the messages contain only names.
+//
+// An http.Transport accepts other schemes than http and https if they were added with
+// RegisterProtocol.
 func validateRequest(req *http.Request, base http.RoundTripper) error {
 	switch u := req.URL; {
 	case u == nil:
@@ -35,7 +37,7 @@ func validateRequest(req *http.Request, base http.RoundTripper) error {
 		return invalidRequestError("heed: the URL has no host: write http://host/path")
 	case !httpguts.ValidHostHeader(req.Host):
 		return invalidRequestError("heed: Request.Host has a character that a host cannot have: remove it, or leave Host empty to use the URL's")
-	case req.Method != "" && !httpguts.ValidHeaderFieldName(req.Method): // both are tokens
+	case req.Method != "" && !httpguts.ValidHeaderFieldName(req.Method): // methods and field names are both tokens
 		return invalidRequestf("heed: the method %q is not a token: use one like GET", req.Method)
 	case req.Header == nil:
 		return invalidRequestError("heed: the request has no Header: make one, it may be empty")
@@ -46,13 +48,16 @@ func validateRequest(req *http.Request, base http.RoundTripper) error {
 	return validateFields(req.Trailer, "trailer")
 }
 
+// isHTTP reports whether the scheme of u is http or https.
 func isHTTP(u *url.URL) bool { return u.Scheme == "https" || u.Scheme == "http" }
 
+// isTransport reports whether base is an *http.Transport.
 func isTransport(base http.RoundTripper) bool {
 	_, ok := base.(*http.Transport)
 	return ok
 }
 
+// validateFields returns an error for the first invalid name or value of fields.
 func validateFields(fields http.Header, kind string) error {
 	for name, values := range fields {
 		if !httpguts.ValidHeaderFieldName(name) {

@@ -14,8 +14,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Schemes that Base has by RegisterProtocol pass, with limits, retries and all. Others
-// are tried once.
+// TestTransport_passesRegisteredProtocols checks that requests with a scheme that was
+// added with RegisterProtocol are sent with limits and retries, and that others are sent
+// once.
 func TestTransport_passesRegisteredProtocols(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "greeting"), []byte("hello"), 0o600))
@@ -41,8 +42,9 @@ func TestTransport_passesRegisteredProtocols(t *testing.T) {
 	require.ErrorContains(t, err, "unsupported protocol scheme", "another Base has no protocols that we know of")
 }
 
-// A file reaches Base as it is, so that the kernel can send it, where it is sent once
-// or opened anew for each attempt.
+// TestTransport_doesNotSeekInAFileSentOnce checks that an *os.File as request body is
+// passed to Base unchanged, so that the kernel can send it, if it is sent once or opened
+// again for each attempt.
 func TestTransport_doesNotSeekInAFileSentOnce(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "file")
 	require.NoError(t, os.WriteFile(path, []byte("hello"), 0o600))

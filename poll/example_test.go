@@ -15,7 +15,7 @@ import (
 	"github.com/heed-go/heed/poll"
 )
 
-// A scriptedTransport answers what it is asked first with the first of its answers, and so on.
+// A scriptedTransport returns its responses in order, one per request.
 type scriptedTransport []http.Response
 
 func (f *scriptedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -33,9 +33,9 @@ func newResponse(status int, body string, headers ...string) http.Response {
 	return http.Response{StatusCode: status, Header: h, Body: io.NopCloser(strings.NewReader(body))}
 }
 
-// A machine is made in the background. The program has ten seconds and the server
-// wants to be asked in a minute: so it ends at once, and whoever has the Operation
-// goes on later.
+// The server creates a machine in the background and asks to be polled in a minute. The
+// program has only ten seconds, so Follow returns immediately with an Operation. Resume
+// continues later.
 func ExamplePoller() {
 	client := heed.NewClient(&heed.Transport{Base: &scriptedTransport{
 		newResponse(202, "", "Operation-Location", "https://api.example.com/operations/7", "Retry-After", "60"),
@@ -74,8 +74,8 @@ func ExamplePoller() {
 	// 200 {"name":"vm1"}
 }
 
-// Google's operations have a name to be asked by, and say in "done" that they have
-// ended.
+// Google's operations have a name that is part of the status URL, and a member "done"
+// that is true when they have ended.
 func ExamplePoller_parseStatus() {
 	poller := &poll.Poller{
 		Client: heed.NewClient(&heed.Transport{Base: &scriptedTransport{

@@ -16,41 +16,68 @@ import (
 	"github.com/heed-go/heed/internal/httphost"
 )
 
-// An Operation is what has to be known of a long-running operation to follow it
-// further, also in another process: it may be kept as JSON. Keep it as secret as the
-// URLs in it.
+// An Operation identifies a long-running operation and holds its last known status. It
+// can be stored as JSON, and another process can resume it with Poller.Resume. Its URLs
+// may contain secrets, so it must be protected like them.
 type Operation struct {
-	URL string // to be asked how it stands
+	// URL is the URL to poll.
+	URL string
 
-	// The other fields may be empty if only the URL is known.
+	// The other fields may be zero if only the URL is known.
 
-	Monitor  bool      `json:",omitempty"` // URL tells a status; else it answers 202 until it has the result
-	Method   string    `json:",omitempty"` // of the request that began it
-	Origin   string    `json:",omitempty"` // URL of that; Poller.Header is for its host. "": URL
-	Location string    `json:",omitempty"` // where a monitor's result is, if it is no PUT or PATCH; "": not said
-	Next     time.Time // not to be asked before; zero: at once
+	// Monitor reports whether URL is a status monitor, whose responses state a status.
+	// Otherwise URL responds with 202 until it responds with the result.
+	Monitor bool `json:",omitempty"`
 
-	Status  string  `json:",omitempty"` // as the server called it last
-	Percent float64 `json:",omitempty"` // done, 0 to 100; 0: not said
-	Polls   int     `json:",omitempty"` // times it was asked
+	// Method is the method of the request that began the operation.
+	Method string `json:",omitempty"`
+
+	// Origin is the URL of the request that began the operation. Poller.Header is sent to
+	// its host. Empty means URL.
+	Origin string `json:",omitempty"`
+
+	// Location is the URL of the result if Monitor is set and Method is POST. Empty means
+	// that it is not known.
+	Location string `json:",omitempty"`
+
+	// Next is the earliest time of the next poll. Zero means immediately.
+	Next time.Time
+
+	// Status is the last known status, by the server's name for it.
+	Status string `json:",omitempty"`
+
+	// Percent is the completed part, from 0 to 100. Zero also means that it is not known.
+	Percent float64 `json:",omitempty"`
+
+	// Polls is the number of polls so far.
+	Polls int `json:",omitempty"`
 }
 
 var (
-	// ErrFailed is matched by an Error of an operation that ended badly. There
-	// is nothing to resume then.
+	// ErrFailed means that the server reports that the operation has failed. Such an
+	// operation cannot be resumed.
 	ErrFailed = errors.New("poll: operation failed")
 
+	// errNoStatus means that a response of a status monitor has no status.
 	errNoStatus = errors.New("poll: the response has no status: set Poller.ParseStatus if the server reports it in another way, or Poller.MaxBody if it is long")
 )
 
-// An Error is an operation that was not followed to a good end. It matches Err.
+// An Error describes an operation that failed or was not followed to its end. It matches
+// Err.
 type Error struct {
-	Operation Operation // hand it to Poller.Resume to go on
-	Body      string    // beginning of the last answer's body, at most 256 bytes; "": there was none
-	Err       error     // why: ErrFailed, heed.ErrMaxWait, what ended the context, or what a look failed with
+	// Operation is the state of the operation. Pass it to Poller.Resume to continue.
+	Operation Operation
+
+	// Body holds the first bytes of the last response body, at most 256. It is "" if
+	// there was none.
+	Body string
+
+	// Err is the reason: ErrFailed, heed.ErrMaxWait, the cause of the context's end, or
+	// the error of a poll.
+	Err error
 }
 
-// Error says how the operation stood, and why it was not followed further.
+// Error returns a message with the URL, without its secrets, the status and the reason.
 func (e *Error) Error() string {
 	s := "poll: operation"
 	if u, err := url.Parse(e.Operation.URL); err == nil && e.Operation.URL != "" {
@@ -69,20 +96,20 @@ func (e *Error) Error() string {
 // Unwrap returns e.Err.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Timeout reports whether time ran out, as net.Error understands it.
+// Timeout reports whether Err is a timeout, as defined by net.Error.
 func (e *Error) Timeout() bool {
 	var t interface{ Timeout() bool }
 	return errors.As(e.Err, &t) && t.Timeout()
 }
 
-// statusError is the status of a response that a Poller does not poll again after.
+// A statusError is a response status after which a Poller does not poll again.
 type statusError int
 
 func (s statusError) Error() string {
 	return "poll: server responded " + strconv.Itoa(int(s)) + " " + http.StatusText(int(s))
 }
 
-// operationOf returns the operation that resp began; its URL is empty if it began none.
+// operationOf returns the operation that resp began. Its URL is empty if there is none.
 func operationOf(resp *http.Response, body []byte) (op Operation, err error) {
 	if resp.StatusCode >= 300 || resp.Request == nil {
 		return op, nil
@@ -112,10 +139,11 @@ func operationOf(resp *http.Response, body []byte) (op Operation, err error) {
 	return op, err
 }
 
-// isUpdate reports whether the result of method is what its URL names.
+// isUpdate reports whether the result of method is the resource at the URL of the
+// request.
 func isUpdate(method string) bool { return method == http.MethodPut || method == http.MethodPatch }
 
-// relocate takes over a new URL, which only those without a monitor get.
+// relocate updates the URL of an operation without a monitor from the Location of a 202.
 func (o *Operation) relocate(resp *http.Response) (err error) {
 	if target := resp.Header.Get("Location"); !o.Monitor && resp.StatusCode == http.StatusAccepted && target != "" {
 		o.URL, err = resolve(resp, target)
@@ -123,7 +151,7 @@ func (o *Operation) relocate(resp *http.Response) (err error) {
 	return err
 }
 
-// result returns where the result is; "": in the last answer.
+// result returns the URL of the result, or "" if the last response is the result.
 func (o *Operation) result() string {
 	switch {
 	case !o.Monitor:
@@ -136,7 +164,7 @@ func (o *Operation) result() string {
 	return ""
 }
 
-// resolve returns ref as an absolute URL, as seen from resp.
+// resolve returns ref as an absolute URL, relative to the URL of the request of resp.
 func resolve(resp *http.Response, ref string) (string, error) {
 	u, err := resp.Request.URL.Parse(ref)
 	if err != nil {
@@ -149,9 +177,10 @@ func resolve(resp *http.Response, ref string) (string, error) {
 	return u.String(), nil
 }
 
-// headerFor returns what of h may go to u. As http.Client does with redirects, what
-// may be a credential goes to the host of the origin and those below it only; and not
-// over http if it went over https.
+// headerFor returns the fields of h that may be sent to u. As http.Client does with
+// redirects, it removes fields that may hold credentials unless u is on the host of the
+// origin or a subdomain of it. It also removes them if the origin uses https and u does
+// not.
 func (o *Operation) headerFor(u *url.URL, h http.Header) http.Header {
 	origin := o.Origin
 	if origin == "" {
@@ -170,6 +199,7 @@ func (o *Operation) headerFor(u *url.URL, h http.Header) http.Header {
 	return public
 }
 
+// cloneHeader returns a copy of h that is not nil.
 func cloneHeader(h http.Header) http.Header {
 	if h == nil {
 		return http.Header{}
@@ -177,14 +207,15 @@ func cloneHeader(h http.Header) http.Header {
 	return h.Clone()
 }
 
-// sameDomain reports whether host is parent or in its domain.
+// sameDomain reports whether host is parent or a subdomain of it.
 func sameDomain(host, parent string) bool {
 	host, parent = httphost.Name(host), httphost.Name(parent)
 	return host == parent || !strings.Contains(host, ":") && strings.HasSuffix(host, "."+parent)
 }
 
-// pollHeader returns h without what belongs to the request that it was sent with: its
-// body, its conditions, its key. Cookies are left to the client's jar if it has one.
+// pollHeader returns h without the fields that describe the body, conditions or
+// idempotency key of the original request. It removes cookies if client has a cookie jar,
+// which adds them itself.
 func pollHeader(h http.Header, client *http.Client) http.Header {
 	h = cloneHeader(h)
 	for name := range h {
@@ -201,7 +232,7 @@ func pollHeader(h http.Header, client *http.Client) http.Header {
 	return h
 }
 
-// parseAzureStatus reads how an operation stands, as Azure tells it.
+// parseAzureStatus returns the status of an operation by the rules of Azure.
 func parseAzureStatus(resp *http.Response, body []byte, monitor bool) (s Status, err error) {
 	if monitor {
 		var monitorBody struct {
@@ -209,10 +240,10 @@ func parseAzureStatus(resp *http.Response, body []byte, monitor bool) (s Status,
 			Percent  float64 `json:"percentComplete"`
 			Resource string  `json:"resourceLocation"`
 		}
-		_ = json.Unmarshal(body, &monitorBody) // what is no JSON has no status
+		_ = json.Unmarshal(body, &monitorBody) // other content has no status
 		redirected := resp.Request.Response != nil
 		if monitorBody.Status == "" && resp.StatusCode != http.StatusAccepted && !redirected {
-			return s, errNoStatus // a redirect leads from a monitor to the result
+			return s, errNoStatus // after a redirect the response is the result
 		}
 		s = Status{Status: monitorBody.Status, Percent: monitorBody.Percent, ResultURL: monitorBody.Resource}
 	} else {
@@ -227,7 +258,7 @@ func parseAzureStatus(resp *http.Response, body []byte, monitor bool) (s Status,
 	return s, nil
 }
 
-// isFinalStatus reports whether status is that of an operation that has ended, or none.
+// isFinalStatus reports whether status is empty or that of an operation that has ended.
 func isFinalStatus(status string) bool {
 	switch strings.ToLower(status) {
 	case "", "succeeded", "failed", "canceled", "cancelled":
@@ -236,7 +267,8 @@ func isFinalStatus(status string) bool {
 	return false
 }
 
-// provisioningState returns the state that a resource tells of itself; "": none.
+// provisioningState returns the provisioningState of a resource in body, or "" if there
+// is none.
 func provisioningState(body []byte) string {
 	var resource struct {
 		Properties struct {
@@ -249,7 +281,8 @@ func provisioningState(body []byte) string {
 	return resource.Properties.State
 }
 
-// peekBody reads the beginning of the body of resp, and puts it back.
+// peekBody returns the first MaxBody bytes of the body of resp. The body of resp remains
+// complete.
 func (p *Poller) peekBody(resp *http.Response) ([]byte, error) {
 	limit := p.MaxBody
 	if limit <= 0 {

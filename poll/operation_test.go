@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// FuzzOperation: whatever a server says, what is asked is a URL of HTTP, and a
-// credential goes to nobody but the host that had it first.
+// FuzzOperation checks that every response leads to HTTP URLs only, and that credentials
+// are sent only to the host that got them first.
 func FuzzOperation(f *testing.F) {
 	f.Add("/ops/1", "", `{"status":"Running"}`)
 	f.Add("https://ops.api.test/1", "//evil.test", `{"status":"Succeeded","resourceLocation":"https://api.test@evil.test"}`)

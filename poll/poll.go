@@ -1,11 +1,14 @@
-// Package poll follows long-running operations, which a server begins when it accepts a
-// request and completes later.
+// Package poll waits for long-running operations: a server accepts a request, responds
+// immediately, and completes the work later.
 //
 //	accepted, err := client.Do(req)
-//	...
+//	if err != nil {
+//		return err
+//	}
 //	resp, err := (&poll.Poller{Client: client}).Follow(ctx, accepted)
 //
-// The [Operation] in an [Error] can be stored as JSON and resumed later by another process.
+// An [Operation] that was not followed to its end is in the returned [Error]. It can be
+// stored as JSON and resumed later, also by another process, with [Poller.Resume].
 package poll
 
 import (
@@ -20,66 +23,102 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// Poller follows operations that servers accept now and finish later. The zero Poller
-// is ready to use; it may be used by many goroutines at once.
+// A Poller polls a long-running operation until it has ended, and returns its result. The
+// zero Poller is ready to use. A Poller is safe for concurrent use; its fields must not
+// be changed while it is used.
 //
-//	           202, where to ask                       done
-//	Follow ──▶ pause ──▶ look ──▶ not yet? ── no ──▶ look at the result ──▶ its answer
-//	             ▲                   │ yes      │
-//	             └───────────────────┘          └─ failed ──▶ *Error
+//	           202 and status URL                    succeeded
+//	Follow ──▶ wait ──▶ poll ──▶ ended? ──── yes ──▶ get the result ──▶ response
+//	             ▲                 │ no      │
+//	             └─────────────────┘         └─ failed ──▶ *Error
 //
-// Where to ask is said by Operation-Location, Azure-AsyncOperation, or on a 202
-// Location, and where none of them is by properties.provisioningState in the answer
-// to a PUT or PATCH. The first two lead to a monitor, which says in its "status" how
-// the operation stands: Succeeded, Failed and Canceled are its ends, anything else is
-// not yet. The result is then at its resourceLocation; else, after PUT and PATCH, at
-// the URL of the request; else, after POST, at Location; else it is the last answer of
-// the monitor. Whatever else is asked answers 202 until it has the result. These are
-// the rules of Azure's guidelines; ParseStatus is for others.
+// The status URL is the first of these that the accepted response has: the
+// Azure-AsyncOperation header, the Operation-Location header, or, if its status is 202,
+// the Location header. After a PUT or PATCH without any of them, the URL of the request
+// is polled while properties.provisioningState in the response body states that the
+// operation has not ended.
 //
-// Every look is a request of its own through Client, and so through its limits.
+// Azure-AsyncOperation and Operation-Location name a status monitor. Its responses state
+// the status of the operation in the JSON member "status": Succeeded, Failed and Canceled
+// are final. The result is at the URL in the member resourceLocation; else, after PUT and
+// PATCH, at the URL of the request; else, after POST, at the Location of the accepted
+// response; else it is the last response of the monitor.
+//
+// A Location is polled until it responds with a status other than 202 and without a
+// provisioningState that is not final. That response is the result.
+//
+// These are the rules of the Azure REST API guidelines. Set ParseStatus for other APIs.
+//
+// Each poll is a separate request through Client, so the limits and retries of Client
+// apply to it.
 type Poller struct {
-	Client *http.Client // asks; nil: heed.NewClient(nil)
+	// Client sends the polls. Nil means heed.NewClient(nil).
+	Client *http.Client
 
-	// Interval is the time between two looks where the server does not say. Nil: 1 s,
-	// half as much more each time, up to 30 s, plus or minus a tenth. Where it does
-	// say, by a Retry-After with any status, the pause is that and up to a tenth more.
-	Interval    backoff.Policy
-	MinInterval time.Duration // shortest pause, whatever anybody says; 0: 1 s
-	MaxInterval time.Duration // longest pause that a server may ask for; 0: 1 h, negative: any
+	// Interval returns the time between two polls if the server states none. If a
+	// response states a Retry-After, with any status, that time plus up to 10 % is used.
+	// Nil means 1 s before the first poll, 1.5 times longer before each further one, at
+	// most 30 s, with a jitter of 10 % in both directions.
+	Interval backoff.Policy
 
-	// Header is sent with each look, but to another host than the one that was
-	// asked at first only what names no one: Accept, Accept-Language, User-Agent.
-	// Nil: that of the request that began the operation, as far as it fits a GET.
+	// MinInterval is the shortest time between two polls. It applies to Interval and to
+	// Retry-After. Zero means 1 s; a negative value means no minimum.
+	MinInterval time.Duration
+
+	// MaxInterval is the longest Retry-After that is obeyed; a longer one ends Follow
+	// with heed.ErrMaxWait. Zero means 1 h; a negative value means no limit.
+	MaxInterval time.Duration
+
+	// Header is sent with each poll and with the request for the result. Only Accept,
+	// Accept-Language and User-Agent are sent to other hosts than that of the request
+	// that began the operation and its subdomains. For Follow, nil means the header of
+	// that request, without the fields that do not apply to a GET; for Resume, nil means
+	// none.
 	Header http.Header
 
-	// MaxBody is how many bytes of an answer are read to learn how the operation
-	// stands; 0: 1 MiB. The result may be longer.
+	// MaxBody is the maximum number of bytes of a response body that are read to
+	// determine the status. The result may be longer. Zero or less means 1 MiB.
 	MaxBody int64
 
-	// ParseStatus tells how an operation stands by an answer below 400 and the beginning of
-	// its body; nil: as said above.
+	// ParseStatus returns the status of the operation from a response with a status code
+	// below 400 and the first MaxBody bytes of its body. Nil means the rules above.
 	ParseStatus func(resp *http.Response, body []byte) (Status, error)
 
-	Progress func(Operation) // is told after each look; nil: nobody
-	Clock    throttle.Clock  // nil: the system clock; deadlines of contexts are always on that
+	// Progress is called after each poll. Nil means none.
+	Progress func(Operation)
+
+	// Clock tells the time and sets timers. Nil means the system clock. Deadlines of
+	// contexts always refer to the system clock.
+	Clock throttle.Clock
 }
 
-// Status is how an operation stands.
+// Status is the status of an operation.
 type Status struct {
-	Status    string  // as the server calls it
-	Percent   float64 // done, 0 to 100; 0: not said
-	Done      bool    // it has ended
-	Failed    bool    // and not well
-	ResultURL string  // where the result is; "": where Poller says
+	// Status is the server's name for the status.
+	Status string
+
+	// Percent is the completed part, from 0 to 100. Zero also means that it is not known.
+	Percent float64
+
+	// Done reports whether the operation has ended.
+	Done bool
+
+	// Failed reports whether an operation that is Done has failed.
+	Failed bool
+
+	// ResultURL is the URL of the result, which may be relative. Empty means the URL by
+	// the rules of Poller.
+	ResultURL string
 }
 
-// Follow returns the result of the operation that accepted began: an answer with its
-// body to be read. Accepted is read and closed. If it began none, it is returned as it
-// came.
+// Follow polls the operation that the response accepted began, and returns the response
+// with its result. The caller must close the body of that response. Follow reads and
+// closes the body of accepted. If accepted began no operation, Follow returns it with its
+// body unread.
 //
-// An operation that ended badly, or could not be followed to its end, is an *Error.
-// A pause that passes the deadline of ctx, or is longer than MaxInterval, is not begun.
+// If the operation failed, or could not be followed to its end, the error is an *Error. A
+// wait that would exceed the deadline of ctx, or that is longer than MaxInterval, is not
+// started; the error is returned immediately.
 func (p *Poller) Follow(ctx context.Context, accepted *http.Response) (*http.Response, error) {
 	body, _ := p.peekBody(accepted)
 	op, err := operationOf(accepted, body)
@@ -99,14 +138,15 @@ func (p *Poller) Follow(ctx context.Context, accepted *http.Response) (*http.Res
 	return f.run()
 }
 
-// Resume is Follow for an operation that an Error left to be resumed, or of which
-// only the URL is known. It is asked at once, unless op.Next is still to come.
+// Resume continues to poll op, which is the Operation of an Error or an Operation with
+// only a URL. It polls immediately unless op.Next is in the future. Its result is that of
+// Follow.
 func (p *Poller) Resume(ctx context.Context, op Operation) (*http.Response, error) {
 	f := poller{Poller: p, ctx: ctx, op: op, header: p.Header, retryAfter: throttle.Forever}
 	return f.run()
 }
 
-// A poller follows one operation.
+// A poller is the state of one call of Follow or Resume.
 type poller struct {
 	*Poller
 	ctx          context.Context
@@ -114,10 +154,11 @@ type poller struct {
 	header       http.Header
 	client       *http.Client
 	intervals    int
-	lastInterval time.Duration // what Interval returned last
-	retryAfter   time.Duration // the pause that the server asked for; 0: it did not
+	lastInterval time.Duration // latest result of Interval
+	retryAfter   time.Duration // stated Retry-After; 0 if there was none
 }
 
+// run polls until the operation has ended, and returns its result.
 func (f *poller) run() (*http.Response, error) {
 	if f.client = f.Client; f.client == nil {
 		f.client = heed.NewClient(nil)
@@ -136,7 +177,7 @@ func (f *poller) run() (*http.Response, error) {
 	}
 }
 
-// wait sleeps until the next look.
+// wait sleeps until the time of the next poll.
 func (f *poller) wait() error {
 	if f.ctx.Err() != nil {
 		return context.Cause(f.ctx)
@@ -148,13 +189,14 @@ func (f *poller) wait() error {
 	switch deadline, hasDeadline := f.ctx.Deadline(); {
 	case hasDeadline && time.Until(deadline) <= d:
 		return context.DeadlineExceeded
-	case f.MaxInterval >= 0 && min(d, f.retryAfter) > orDefault(f.MaxInterval, time.Hour): // what is added to retryAfter is ours
+	case f.MaxInterval >= 0 && min(d, f.retryAfter) > orDefault(f.MaxInterval, time.Hour): // jitter and MinInterval do not count
 		return heed.ErrMaxWait
 	}
 	return httpbody.Sleep(f.ctx, f.Clock, d)
 }
 
-// poll learns from an answer. If it is the last one, it returns the result.
+// poll updates the operation from a response. If the operation has ended, it returns true
+// with the result or an error.
 func (f *poller) poll(resp *http.Response) (done bool, result *http.Response, err error) {
 	f.op.Polls++
 	body, err := f.peekBody(resp)
@@ -184,8 +226,8 @@ func (f *poller) poll(resp *http.Response) (done bool, result *http.Response, er
 	return true, result, nil
 }
 
-// parseStatus returns how the operation stands. A server that says to slow down says
-// nothing of that.
+// parseStatus returns the status of the operation. A response that throttles the poll
+// does not change the status.
 func (f *poller) parseStatus(resp *http.Response, body []byte) (Status, error) {
 	if resp.StatusCode >= 400 {
 		if r := headers.Parse(resp.StatusCode, resp.Header, f.now()); r.HasRetryAfter && heed.Retryable(resp.Request, resp, nil) {
@@ -202,8 +244,8 @@ func (f *poller) parseStatus(resp *http.Response, body []byte) (Status, error) {
 	return parseAzureStatus(resp, body, f.op.Monitor)
 }
 
-// result returns the result of an operation that has ended well; resp was the last
-// answer about it.
+// result returns the result of an operation that has succeeded. resp is the last response
+// of its status URL.
 func (f *poller) result(resp *http.Response, s Status) (*http.Response, error) {
 	target := f.op.result()
 	if s.ResultURL != "" {
@@ -219,6 +261,7 @@ func (f *poller) result(resp *http.Response, s Status) (*http.Response, error) {
 	return f.get(target)
 }
 
+// get sends a GET request to url with the header of the polls.
 func (f *poller) get(url string) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(f.ctx, http.MethodGet, url, nil)
 	if err != nil {
@@ -228,7 +271,7 @@ func (f *poller) get(url string) (*http.Response, error) {
 	return f.client.Do(req)
 }
 
-// schedule notes when to look again after resp.
+// schedule sets the time of the next poll after resp.
 func (f *poller) schedule(resp *http.Response) {
 	now, minInterval := f.now(), orDefault(f.MinInterval, time.Second)
 	if report := headers.Parse(resp.StatusCode, resp.Header, now); report.HasRetryAfter {
@@ -247,8 +290,8 @@ func (f *poller) schedule(resp *http.Response) {
 	f.op.Next = now.Add(max(f.lastInterval, minInterval))
 }
 
-// fail returns err, or what ended the context if that did, with what is needed to
-// resume.
+// fail returns an *Error with err, or with the cause of the context's end if it has
+// ended.
 func (f *poller) fail(err error, body []byte) error {
 	if f.ctx.Err() != nil {
 		err = context.Cause(f.ctx)
@@ -256,6 +299,7 @@ func (f *poller) fail(err error, body []byte) error {
 	return &Error{Operation: f.op, Body: httpbody.Snippet(body), Err: err}
 }
 
+// now returns the time of Clock.
 func (p *Poller) now() time.Time { return throttle.ClockOr(p.Clock).Now() }
 
 // orDefault returns d, or otherwise if d is 0.

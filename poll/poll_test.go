@@ -18,8 +18,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// An operationServer responds by "METHOD URL" with one step after the other, and repeats the
-// last. It records the requests and their headers.
+// An operationServer has a list of responses for each "METHOD URL". It returns one per
+// request and repeats the last one. It records the requests and their headers.
 type operationServer struct {
 	steps      map[string][]response
 	requests   []string
@@ -66,7 +66,7 @@ type response struct {
 	headers []string // name, value
 }
 
-// newResponse returns a response; headers are given as name, value.
+// newResponse returns a response. headers are pairs of name and value.
 func newResponse(status int, body string, headers ...string) *http.Response {
 	resp := &http.Response{StatusCode: status, Header: http.Header{}, Body: http.NoBody, ContentLength: int64(len(body))}
 	for i := 0; i < len(headers); i += 2 {
@@ -87,7 +87,7 @@ func text(t *testing.T, resp *http.Response) string {
 	return string(b)
 }
 
-// roundTripFunc is an http.RoundTripper made of a function.
+// roundTripFunc is an http.RoundTripper function.
 type roundTripFunc func(*http.Request) (*http.Response, error)
 
 func (f roundTripFunc) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
@@ -121,7 +121,7 @@ func TestPoller_returnsTheResult(t *testing.T) {
 	for name, tt := range map[string]struct {
 		method string
 		steps  map[string][]response
-		asked  string // after the request itself
+		asked  string // requests after the first
 		want   string
 	}{
 		"PUT, then the resource": {"PUT", map[string][]response{
@@ -189,7 +189,7 @@ func TestPoller_obeysRetryAfter(t *testing.T) {
 			"POST " + api + "/": {{202, "", []string{"Operation-Location", ops, "Retry-After", "10"}}},
 			"GET " + ops: {
 				{200, `{"status":"Running","percentComplete":40}`, []string{"Retry-After", "60"}},
-				{200, `{"status":"Running"}`, []string{"Retry-After", "0"}}, // too soon
+				{200, `{"status":"Running"}`, []string{"Retry-After", "0"}}, // less than MinInterval
 				{200, `{"status":"Running"}`, nil},
 				{200, `{"status":"Running"}`, nil},
 				monitorStatus("Succeeded"),
@@ -219,8 +219,8 @@ func TestPoller_obeysRetryAfter(t *testing.T) {
 	})
 }
 
-// TestPoller_stopsAndResumes: a pause that passes the deadline is not slept, and what is
-// needed to go on survives as JSON.
+// TestPoller_stopsAndResumes checks that a wait beyond the deadline is not started,
+// and that the Operation can be resumed from JSON.
 func TestPoller_stopsAndResumes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &operationServer{steps: map[string][]response{
@@ -307,8 +307,8 @@ func TestPoller_reportsFailures(t *testing.T) {
 	}
 }
 
-// The error of a context that ends while a poll is in flight is its cause, whatever the
-// round tripper returns.
+// TestPoller_returnsTheCauseOfItsContext checks that the error of a context that ends
+// during a poll is its cause, regardless of the error of the round tripper.
 func TestPoller_returnsTheCauseOfItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gone, down := errors.New("gone"), errors.New("connection lost")
@@ -322,8 +322,8 @@ func TestPoller_returnsTheCauseOfItsContext(t *testing.T) {
 	})
 }
 
-// TestPoller_sendsCredentialsToTheOriginOnly: where the server sends us does not decide who gets
-// to see our credentials.
+// TestPoller_sendsCredentialsToTheOriginOnly checks that credentials are sent only to the
+// origin host and its subdomains, regardless of the URLs that the server states.
 func TestPoller_sendsCredentialsToTheOriginOnly(t *testing.T) {
 	for target, sent := range map[string]bool{
 		"https://api.test/ops":         true,
@@ -356,7 +356,8 @@ func TestPoller_sendsCredentialsToTheOriginOnly(t *testing.T) {
 	}
 }
 
-// A redirect to another host loses the credential, as with any http.Client.
+// TestPoller_redirectsCarryNoCredentialsElsewhere checks that credentials are removed on
+// a redirect to another host, as by any http.Client.
 func TestPoller_redirectsCarryNoCredentialsElsewhere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &operationServer{steps: map[string][]response{
@@ -371,7 +372,7 @@ func TestPoller_redirectsCarryNoCredentialsElsewhere(t *testing.T) {
 	})
 }
 
-// A result of any size is handed out as it comes.
+// TestPoller_resultMayBeLong checks that a result of any size is returned completely.
 func TestPoller_resultMayBeLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		long := bytes.Repeat([]byte("0123456789"), 1000)
