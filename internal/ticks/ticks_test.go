@@ -114,14 +114,14 @@ func TestInt64_truncatesAndSaturates(t *testing.T) {
 	} {
 		require.Equal(t, want, Int64(f), "%g", f)
 	}
-	require.EqualValues(t, largest, Int64(math.NaN()))
+	require.Equal(t, int64(largest), Int64(math.NaN()))
 }
 
 func TestCeilDuration_roundsUp(t *testing.T) {
 	require.Equal(t, 2*time.Nanosecond, CeilDuration(1.5))
 	require.Equal(t, -time.Nanosecond, CeilDuration(-1.5))
 	require.Equal(t, 3*time.Nanosecond, CeilDuration(3))
-	require.EqualValues(t, math.MaxInt64, CeilDuration(math.Inf(1)))
+	require.Equal(t, time.Duration(math.MaxInt64), CeilDuration(math.Inf(1)))
 }
 
 func TestTimeline_atIsTheInverseOfRead(t *testing.T) {
