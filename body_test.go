@@ -2,7 +2,6 @@ package heed
 
 import (
 	"bytes"
-	"context"
 	"io"
 	"math/rand/v2"
 	"net/http"
@@ -78,6 +77,12 @@ func TestBody_replaysAfterAnyPartialRead(t *testing.T) {
 	})
 }
 
+// roundTripFunc is an http.RoundTripper made of a function that closes the body of the request
+// when it wants to, which baseFunc does when the function returns.
+type roundTripFunc func(*http.Request) (*http.Response, error)
+
+func (f roundTripFunc) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
 // TestBody_waitsUntilBaseHasClosed has a Base that still reads when it returns, as
 // net/http does if the answer comes early.
 func TestBody_waitsUntilBaseHasClosed(t *testing.T) {
@@ -127,20 +132,15 @@ func TestBody_waitsUntilBaseHasClosed(t *testing.T) {
 	})
 }
 
-type roundTripFunc func(*http.Request) (*http.Response, error)
-
-func (f roundTripFunc) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
-
 // TestBody_largeStreamCostsNoMemory sends 64 MiB that need no retry, with bodies
 // kept: what is kept must not grow with it.
 func TestBody_largeStreamCostsNoMemory(t *testing.T) {
 	const size = 64 << 20
 	buf := make([]byte, 32<<10)
-	b := roundTripFunc(func(r *http.Request) (*http.Response, error) {
+	b := baseFunc(func(r *http.Request) (*http.Response, error) {
 		n, err := io.CopyBuffer(struct{ io.Writer }{io.Discard}, r.Body, buf)
 		require.NoError(t, err)
 		require.EqualValues(t, size, n)
-		r.Body.Close()
 		return newResponse(200, ""), nil
 	})
 	tr := &Transport{Base: b}
@@ -160,30 +160,21 @@ type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) { return len(p), nil }
 
-// TestTransport_returnsLastResponseWhenQueueIsTooLong: the retry was decided on
-// and the answer discarded, but the line turned out to be longer than the deadline.
-func TestTransport_returnsLastResponseWhenQueueIsTooLong(t *testing.T) {
+// MaxBodyBuffer bytes are kept; one more are not, be the length known or not.
+func TestRetryPolicy_maxBodyBufferIsTheLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		for _, step := range []any{500, errBroken} {
-			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-			s := newScript(step)
-			tr := &Transport{Base: s, Retry: threeAttempts(), Limiter: perMinute()}
-			resp, err := tr.RoundTrip(request(t, "GET", "").WithContext(ctx))
-			require.Equal(t, time.Second, time.Since(s.start))
-			require.Equal(t, 1, s.sent())
-			if step == 500 {
+		for _, known := range []bool{true, false} {
+			for size, sent := range map[int]int{100: 2, 101: 1} {
+				s, length := newScript(503, 200), int64(-1)
+				if known {
+					length = int64(size)
+				}
+				body := &opaque{Reader: strings.NewReader(strings.Repeat("x", size))}
+				_, err := (&Transport{Base: s, Retry: &RetryPolicy{MaxBodyBuffer: 100}}).RoundTrip(put(t, body, length))
 				require.NoError(t, err)
-				require.Equal(t, "answer 1", text(t, resp))
-				info, _ := InfoFrom(resp)
-				require.ErrorIs(t, info.StopReason, context.DeadlineExceeded)
-			} else {
-				require.ErrorIs(t, err, errBroken)
-				require.ErrorIs(t, err, context.DeadlineExceeded)
-				var g *GiveUpError
-				require.ErrorAs(t, err, &g)
-				require.True(t, g.Timeout())
+				require.Equal(t, sent, s.sent(), "%d bytes, length known: %v", size, known)
+				require.Equal(t, 1, body.closed)
 			}
-			cancel()
 		}
 	})
 }

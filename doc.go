@@ -27,7 +27,7 @@
 //	  - observe: the limits hear what the server said, at once. If it said stop,
 //	    nobody passes until it is over, and then they pass one by one.
 //	  - final: a good answer, one that would not get better, or one to a request that
-//	    may have done its work and must not do it twice. See [Retry].
+//	    may have done its work and must not do it twice. See [RetryPolicy].
 //	  - pause: exponential, at random, and never shorter than the server said. Where
 //	    the limits impose the wait already, there is none on top.
 //
@@ -44,8 +44,8 @@
 // than RetryPolicy.MaxWait, be it in line or before another attempt. http.Client.Timeout is
 // part of the context and includes the time in line.
 //
-// What takes longer than one answer is followed by [Poll]. Programs that all start at
-// the same time set Transport.StartJitter.
+// What takes longer than one answer is followed by a [github.com/heed-go/heed/poll.Poller].
+// Programs that all start at the same time set Transport.StartJitter.
 //
 // # Holds
 //

@@ -5,10 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/heed-go/heed/throttle"
 )
 
 // Why a request was not sent again. A GiveUpError matches one of them, or what
@@ -58,16 +59,6 @@ type GiveUpError struct {
 	Err         error         // what the last attempt failed with; nil if it was answered, or none was sent
 }
 
-// An Attempt is what came of sending a request once.
-type Attempt struct {
-	Status int    // of the answer; 0: there was none
-	Err    error  // nil if there was an answer
-	Body   string // beginning of the answer's body, at most 256 bytes; "" if it was not read
-}
-
-// maxSnippet bounds Attempt.Body.
-const maxSnippet = 256
-
 // Error says what was tried, what came of each attempt, and why there was no other.
 // Method and URL are not in it: http.Client puts them before it.
 func (e *GiveUpError) Error() string {
@@ -91,17 +82,6 @@ func (e *GiveUpError) Error() string {
 		b.WriteString(": " + e.Reason.Error())
 	}
 	return b.String()
-}
-
-// String returns what was said, such as `503 "try later"`.
-func (a Attempt) String() string {
-	switch {
-	case a.Err != nil:
-		return a.Err.Error()
-	case a.Body != "":
-		return strconv.Itoa(a.Status) + " " + strconv.Quote(a.Body)
-	}
-	return strconv.Itoa(a.Status) + " " + http.StatusText(a.Status)
 }
 
 // Unwrap returns Err and Reason, those that are there.
@@ -129,24 +109,56 @@ func (e *GiveUpError) Temporary() bool {
 	return errors.As(e.Err, &t) && t.Temporary() || e.Timeout()
 }
 
-// redactURL returns u without what may be secret: the password, the values of the
-// query, whose names do not tell which of them are keys, and the fragment.
-func redactURL(u *url.URL) string {
-	if u == nil {
-		return ""
-	}
-	v := url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path, RawPath: u.RawPath, Opaque: u.Opaque, User: u.User}
-	if u.RawQuery == "" {
-		return v.Redacted()
-	}
-	parts := strings.Split(u.RawQuery, "&")
-	for i, p := range parts {
-		if name, _, ok := strings.Cut(p, "="); ok {
-			parts[i] = name + "=xxxxx"
-		} else {
-			parts[i] = "xxxxx"
-		}
-	}
-	v.RawQuery = strings.Join(parts, "&")
-	return v.Redacted()
+// An Attempt is what came of sending a request once.
+type Attempt struct {
+	Status int    // of the answer; 0: there was none
+	Err    error  // nil if there was an answer
+	Body   string // beginning of the answer's body, at most 256 bytes; "" if it was not read
 }
+
+// String returns what was said, such as `503 "try later"`.
+func (a Attempt) String() string {
+	switch {
+	case a.Err != nil:
+		return a.Err.Error()
+	case a.Body != "":
+		return strconv.Itoa(a.Status) + " " + strconv.Quote(a.Body)
+	}
+	return strconv.Itoa(a.Status) + " " + http.StatusText(a.Status)
+}
+
+// isWaitError reports whether err says that a wait would have been too long.
+func isWaitError(err error) bool {
+	var r *throttle.RefusedError
+	return errors.As(err, &r) || errors.Is(err, ErrMaxWait) || errors.Is(err, context.DeadlineExceeded)
+}
+
+// statusError is a failing answer as a Breaker hears of it.
+type statusError int
+
+func (s statusError) Error() string {
+	return "heed: server responded " + strconv.Itoa(int(s)) + " " + http.StatusText(int(s))
+}
+
+// errAttemptTimeout ends an attempt that has had no answer within RetryPolicy.AttemptTimeout.
+var errAttemptTimeout error = attemptTimeoutError{}
+
+type attemptTimeoutError struct{}
+
+func (attemptTimeoutError) Error() string {
+	return "heed: no response headers within RetryPolicy.AttemptTimeout"
+}
+func (attemptTimeoutError) Timeout() bool   { return true }
+func (attemptTimeoutError) Is(t error) bool { return t == context.DeadlineExceeded }
+
+// errCanceled is returned for a request that Request.Cancel or CancelRequest ended
+// while it waited.
+var errCanceled error = canceledError{}
+
+type canceledError struct{}
+
+func (canceledError) Error() string   { return "heed: request canceled" }
+func (canceledError) Is(t error) bool { return t == context.Canceled }
+
+// errNoResult is a broken Base: http.RoundTripper forbids it.
+var errNoResult = errors.New("heed: Base returned neither a response nor an error")

@@ -172,22 +172,3 @@ func TestTransport_usesCustomHeaderRules(t *testing.T) {
 		require.GreaterOrEqual(t, s.gaps()[1], 3*time.Second, "what the hook says")
 	})
 }
-
-// MaxBodyBuffer bytes are kept; one more are not, be the length known or not.
-func TestRetryPolicy_maxBodyBufferIsTheLimit(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		for _, known := range []bool{true, false} {
-			for size, sent := range map[int]int{100: 2, 101: 1} {
-				s, length := newScript(503, 200), int64(-1)
-				if known {
-					length = int64(size)
-				}
-				body := &opaque{Reader: strings.NewReader(strings.Repeat("x", size))}
-				_, err := (&Transport{Base: s, Retry: &RetryPolicy{MaxBodyBuffer: 100}}).RoundTrip(put(t, body, length))
-				require.NoError(t, err)
-				require.Equal(t, sent, s.sent(), "%d bytes, length known: %v", size, known)
-				require.Equal(t, 1, body.closed)
-			}
-		}
-	})
-}

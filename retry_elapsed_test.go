@@ -12,14 +12,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// respondLate returns status after d.
-func respondLate(d time.Duration, status int) func(*http.Request) (*http.Response, error) {
-	return func(*http.Request) (*http.Response, error) {
-		time.Sleep(d)
-		return newResponse(status, "late"), nil
-	}
-}
-
 // MaxElapsed counts from the end of the first attempt to the start of the last. The
 // limiter grants the first attempt after a minute and the second another minute
 // later; each takes 20 s, so the second begins 40 s after the first has ended.
@@ -35,7 +27,7 @@ func TestRetryPolicy_maxElapsedBoundsTheRetryPhase(t *testing.T) {
 			limiter := throttle.NewTokenBucket(throttle.PerMinute(1), nil)
 			_, err := limiter.Reserve(t.Context(), throttle.Claim{})
 			require.NoError(t, err)
-			s := newScript(respondLate(20*time.Second, 500), respondLate(20*time.Second, 200))
+			s := newScript(respondAfter(20*time.Second, 500), respondAfter(20*time.Second, 200))
 			resp, err := get(t, &Transport{Base: s, Limiter: limiter, Retry: &RetryPolicy{MaxElapsed: elapsed, Backoff: backoff.Constant(0)}})
 			require.NoError(t, err)
 			require.Equal(t, tt.status, resp.StatusCode)

@@ -48,8 +48,8 @@ func TestTransport_canceledWithoutContext(t *testing.T) {
 		"before the first attempt of all":    {tr: &Transport{StartJitter: time.Hour, StartSeed: backoff.Offset(1 << 63)}},
 		"in flight":                          {tr: &Transport{}, sent: 1},
 		"in flight, with a timer":            {tr: &Transport{Retry: &RetryPolicy{AttemptTimeout: time.Hour}}, sent: 1},
-		"in flight with another Base":        {tr: &Transport{Base: baseFunc(untilContextEnds)}, sent: 1, needsC: true},
-		"in flight, with a timer, elsewhere": {tr: &Transport{Base: baseFunc(untilContextEnds), Retry: &RetryPolicy{AttemptTimeout: time.Hour}}, sent: 1},
+		"in flight with another Base":        {tr: &Transport{Base: baseFunc(waitForContext)}, sent: 1, needsC: true},
+		"in flight, with a timer, elsewhere": {tr: &Transport{Base: baseFunc(waitForContext), Retry: &RetryPolicy{AttemptTimeout: time.Hour}}, sent: 1},
 	} {
 		for _, how := range []string{"Request.Cancel", "CancelRequest"} {
 			if tt.needsC && how == "CancelRequest" {
@@ -112,12 +112,6 @@ func TestTransport_canceledWithoutContext(t *testing.T) {
 	}
 }
 
-// untilContextEnds returns when the context of the request ends.
-func untilContextEnds(r *http.Request) (*http.Response, error) {
-	<-r.Context().Done()
-	return nil, context.Cause(r.Context())
-}
-
 // A request that was cancelled before is not sent, and one that nobody sends can be
 // cancelled, too.
 func TestTransport_canceledBeforeStart(t *testing.T) {
@@ -149,7 +143,7 @@ func TestClient_timeoutIsATimeoutInEveryPhase(t *testing.T) {
 				_, err := limiter.Reserve(t.Context(), throttle.Claim{})
 				require.NoError(t, err)
 			}
-			c := NewClient(&Transport{Base: baseFunc(untilContextEnds), Limiter: limiter})
+			c := NewClient(&Transport{Base: baseFunc(waitForContext), Limiter: limiter})
 			c.Timeout = 10 * time.Second
 			start := time.Now()
 			_, err := c.Get("http://api.test/")

@@ -27,7 +27,7 @@ func TestTransport_leaksNothingWheneverCanceled(t *testing.T) {
 			time.AfterFunc(at, cancel)
 			limit := &concurrencyLimit{max: 1}
 			tr := &Transport{
-				Base:    newScript(500, response{429, "wait", []string{"Retry-After", "2"}}, errConnRefused, respondAfter(1500*time.Millisecond)),
+				Base:    newScript(500, response{429, "wait", []string{"Retry-After", "2"}}, errConnRefused, respondAfter(1500*time.Millisecond, 200)),
 				Retry:   &RetryPolicy{AttemptTimeout: time.Minute, Backoff: backoff.Constant(time.Second)},
 				Limiter: throttle.AllOf(limit, throttle.NewTokenBucket(throttle.Limit{Count: 1, Per: 1500 * time.Millisecond}, nil)),
 			}
@@ -140,5 +140,33 @@ func TestTransport_addsLittleLoadToAnOutage(t *testing.T) {
 			time.Since(start).Round(time.Second), clients, s.sent(), first, float64(s.sent())/float64(first), 1.2*float64(first)+1200)
 		require.Greater(t, first, clients)
 		require.LessOrEqual(t, float64(s.sent()), 1.2*float64(first)+1200)
+	})
+}
+
+// TestTransport_returnsLastResponseWhenQueueIsTooLong: the retry was decided on
+// and the answer discarded, but the line turned out to be longer than the deadline.
+func TestTransport_returnsLastResponseWhenQueueIsTooLong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, step := range []any{500, errBroken} {
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			s := newScript(step)
+			tr := &Transport{Base: s, Retry: threeAttempts(), Limiter: perMinute()}
+			resp, err := tr.RoundTrip(request(t, "GET", "").WithContext(ctx))
+			require.Equal(t, time.Second, time.Since(s.start))
+			require.Equal(t, 1, s.sent())
+			if step == 500 {
+				require.NoError(t, err)
+				require.Equal(t, "answer 1", text(t, resp))
+				info, _ := InfoFrom(resp)
+				require.ErrorIs(t, info.StopReason, context.DeadlineExceeded)
+			} else {
+				require.ErrorIs(t, err, errBroken)
+				require.ErrorIs(t, err, context.DeadlineExceeded)
+				var g *GiveUpError
+				require.ErrorAs(t, err, &g)
+				require.True(t, g.Timeout())
+			}
+			cancel()
+		}
 	})
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/heed-go/heed/internal/httpbody"
 	"github.com/heed-go/heed/throttle"
 	"github.com/heed-go/heed/throttle/queue"
 )
@@ -140,7 +141,7 @@ func TestTransport_rejectsInvalidResultsOfBase(t *testing.T) {
 func TestTransport_neverRetriesASuccess(t *testing.T) {
 	s := newScript(func(*http.Request) (*http.Response, error) {
 		resp := newResponse(200, "")
-		resp.Body = io.NopCloser(io.MultiReader(strings.NewReader("begin"), errReader{errBroken}))
+		resp.Body = io.NopCloser(io.MultiReader(strings.NewReader("begin"), httpbody.ErrReader{Err: errBroken}))
 		return resp, nil
 	})
 	resp, err := get(t, &Transport{Base: s})

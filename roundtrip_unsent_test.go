@@ -1,7 +1,6 @@
 package heed
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -70,14 +69,6 @@ func (b *attemptBreaker) Allow() (func(error), error) {
 	return func(error) {}, nil
 }
 
-// closeCounter is a body that counts how often it is closed.
-type closeCounter struct {
-	io.Reader
-	n *int
-}
-
-func (c closeCounter) Close() error { *c.n++; return nil }
-
 // The claim of a retry that is not sent is cancelled before the last response is
 // returned; that response's own claim was observed.
 func TestTransport_cancelsTheClaimOfAnAttemptThatIsNotSent(t *testing.T) {
@@ -137,7 +128,7 @@ func TestTransport_aPanicEndsGrantsAndClosesBodies(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				l, s, closed := &recorder{}, newScript(500), 0
+				l, s := &recorder{}, newScript(500)
 				tt.tr.Limiter = l
 				var sender http.RoundTripper = s
 				if tt.tr.Base != nil {
@@ -149,14 +140,14 @@ func TestTransport_aPanicEndsGrantsAndClosesBodies(t *testing.T) {
 				})
 				for _, kept := range []bool{false, true} {
 					*l = recorder{}
-					closed = 0
-					req := put(t, closeCounter{strings.NewReader("x"), &closed}, 1)
+					body := &opaque{Reader: strings.NewReader("x")}
+					req := put(t, body, 1)
 					if kept {
-						req.GetBody = func() (io.ReadCloser, error) { return closeCounter{strings.NewReader("x"), new(int)}, nil }
+						req.GetBody = func() (io.ReadCloser, error) { return &opaque{Reader: strings.NewReader("x")}, nil }
 					}
 					require.PanicsWithValue(t, "hook", func() { tt.tr.RoundTrip(req) })
 					require.Equal(t, tt.want, l.ends())
-					require.Positive(t, closed)
+					require.Positive(t, body.closed)
 					require.Equal(t, s.opened, s.closed)
 				}
 			})
@@ -171,7 +162,7 @@ func (panickingBreaker) Allow() (func(error), error) { return func(error) { pani
 
 // Nothing was sent: the body is the Transport's to close, once.
 func TestTransport_closesTheBodyOnceIfNothingIsSent(t *testing.T) {
-	getBody := func() (io.ReadCloser, error) { return closeCounter{strings.NewReader("x"), new(int)}, nil }
+	getBody := func() (io.ReadCloser, error) { return &opaque{Reader: strings.NewReader("x")}, nil }
 	for name, tt := range map[string]struct {
 		tr      *Transport
 		getBody func() (io.ReadCloser, error)
@@ -185,14 +176,14 @@ func TestTransport_closesTheBodyOnceIfNothingIsSent(t *testing.T) {
 		"too many demands":                            {&Transport{Limiter: throttle.AllowAll, Limits: fillTicket}, getBody, RequestOptions{}},
 		"too many units":                              {&Transport{Limiter: throttle.AllowAll}, getBody, RequestOptions{Costs: map[string]int64{"a": 1, "b": 1, "c": 1, "d": 1}}},
 	} {
-		s, closed := newScript(200), 0
+		s, body := newScript(200), &opaque{Reader: strings.NewReader("x")}
 		tt.tr.Base = s
 		tt.tr.Breaker = func(*http.Request) Breaker { return &attemptBreaker{} }
-		req := put(t, closeCounter{strings.NewReader("x"), &closed}, 1)
+		req := put(t, body, 1)
 		req.GetBody = tt.getBody
 		_, err := tt.tr.RoundTrip(req.WithContext(WithOptions(t.Context(), tt.request)))
 		require.Error(t, err, name)
-		require.Equal(t, 1, closed, name)
+		require.Equal(t, 1, body.closed, name)
 		require.Zero(t, s.sent(), name)
 	}
 }
@@ -226,32 +217,29 @@ func TestTransport_tooManyDemandsAreAnError(t *testing.T) {
 // contextBody is the body of a response that cannot be read once the context of its request
 // has ended.
 type contextBody struct {
-	io.Reader
-	ctx    context.Context
-	closed *int
+	*opaque
+	ctx context.Context
 }
 
 func (d contextBody) Read(p []byte) (int, error) {
 	if d.ctx.Err() != nil {
 		return 0, context.Cause(d.ctx)
 	}
-	return d.Reader.Read(p)
+	return d.opaque.Read(p)
 }
-
-func (d contextBody) Close() error { *d.closed++; return nil }
 
 // A response that arrives as AttemptTimeout ends is either returned with a body that can
 // be read, or closed and reported as a timeout. Which of them is up to chance.
 func TestTransport_responseAtAttemptTimeoutIsWholeOrATimeout(t *testing.T) {
 	for range 300 {
 		synctest.Test(t, func(t *testing.T) {
-			closed := 0
+			body := &opaque{Reader: strings.NewReader("hello")}
 			resp, err := get(t, &Transport{
 				Retry: &RetryPolicy{AttemptTimeout: 100 * time.Millisecond, MaxAttempts: -1},
 				Base: baseFunc(func(r *http.Request) (*http.Response, error) {
 					time.Sleep(100 * time.Millisecond)
 					resp := newResponse(200, "hello")
-					resp.Body = contextBody{bytes.NewReader([]byte("hello")), r.Context(), &closed}
+					resp.Body = contextBody{body, r.Context()}
 					return resp, nil
 				}),
 			})
@@ -261,7 +249,7 @@ func TestTransport_responseAtAttemptTimeoutIsWholeOrATimeout(t *testing.T) {
 				require.Nil(t, resp)
 				require.ErrorIs(t, err, errAttemptTimeout)
 			}
-			require.Equal(t, 1, closed)
+			require.Equal(t, 1, body.closed)
 		})
 	}
 }

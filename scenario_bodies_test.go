@@ -14,21 +14,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// opaque is a body that tells nothing of itself, and counts how often it is closed.
-type opaque struct {
-	io.Reader
-	closed int
-}
-
-func (o *opaque) Read(p []byte) (int, error) {
-	if o.Reader == nil {
-		return 0, io.EOF
-	}
-	return o.Reader.Read(p)
-}
-
-func (o *opaque) Close() error { o.closed++; return nil }
-
 // put returns a PUT of body, of length n (-1: not known).
 func put(t *testing.T, body io.Reader, n int64) *http.Request {
 	t.Helper()

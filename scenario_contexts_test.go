@@ -13,18 +13,18 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// waitForContext answers when the context ends, with its error.
+// waitForContext returns the cause of the context when it ends.
 func waitForContext(r *http.Request) (*http.Response, error) {
 	<-r.Context().Done()
 	return nil, context.Cause(r.Context())
 }
 
-// respondAfter answers 200 after d.
-func respondAfter(d time.Duration) func(*http.Request) (*http.Response, error) {
+// respondAfter responds with status after d, unless the context ends before.
+func respondAfter(d time.Duration, status int) func(*http.Request) (*http.Response, error) {
 	return func(r *http.Request) (*http.Response, error) {
 		select {
 		case <-time.After(d):
-			return newResponse(200, "slow"), nil
+			return newResponse(status, "slow"), nil
 		case <-r.Context().Done():
 			return nil, context.Cause(r.Context())
 		}
@@ -105,7 +105,7 @@ var contextScenarios = []scenario{
 		require.Equal(t, 1, n)
 	}},
 	{number: 114, summary: "a limit per attempt", run: func(t *testing.T) {
-		s := newScript(respondAfter(100 * time.Millisecond))
+		s := newScript(respondAfter(100*time.Millisecond, 200))
 		_, err := get(t, &Transport{Base: s, Retry: &RetryPolicy{AttemptTimeout: 10 * time.Millisecond}})
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.ErrorContains(t, err, "AttemptTimeout")

@@ -149,8 +149,8 @@ var limitScenarios = []scenario{
 		batches(t, throttle.NewRefillBucket(each, nil), []batch{{750, 1, 0}, {751, 1, 249}})
 	}},
 	{number: 157, summary: "bursty: so many per period, several at once", run: func(t *testing.T) {
-		batches(t, throttle.NewPermitsPerPeriod(2, time.Second, nil), []batch{{0, 7, 3000}, {800, 3, 3200}, {2300, 1, 2700}, {3500, 3, 2500}, {7000, 1, 0}})
-		batches(t, throttle.NewPermitsPerPeriod(5, time.Second, nil), []batch{{300, 3, 0}, {1550, 10, 450}, {2210, 2, 790}})
+		batches(t, throttle.NewFixedWindow(throttle.FixedWindowConfig{Count: 2, Per: time.Second, Align: throttle.AtCreation}, nil), []batch{{0, 7, 3000}, {800, 3, 3200}, {2300, 1, 2700}, {3500, 3, 2500}, {7000, 1, 0}})
+		batches(t, throttle.NewFixedWindow(throttle.FixedWindowConfig{Count: 5, Per: time.Second, Align: throttle.AtCreation}, nil), []batch{{300, 3, 0}, {1550, 10, 450}, {2210, 2, 790}})
 	}},
 	{number: 158, summary: "several units at once wait as long as the last of single ones", run: func(t *testing.T) {
 		s := newScript(200)

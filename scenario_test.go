@@ -180,6 +180,22 @@ func (c *countedBody) Close() error {
 	return c.ReadCloser.Close()
 }
 
+// opaque is a body of a type that heed does not know. It counts how often it is closed; without
+// a Reader it is empty.
+type opaque struct {
+	io.Reader
+	closed int
+}
+
+func (o *opaque) Read(p []byte) (int, error) {
+	if o.Reader == nil {
+		return 0, io.EOF
+	}
+	return o.Reader.Read(p)
+}
+
+func (o *opaque) Close() error { o.closed++; return nil }
+
 // threeAttempts is a Retry of three attempts with a fixed pause of a second.
 func threeAttempts() *RetryPolicy {
 	return &RetryPolicy{MaxAttempts: 3, Backoff: backoff.Constant(time.Second)}

@@ -11,7 +11,7 @@ import (
 // happens. Nil ones are left out. They run on the goroutine of the request and
 // must not keep it waiting, nor read or close bodies.
 //
-// Every function gets the request as the Transport was given it, except Send,
+// Every function gets the request as the Transport was given it, except AttemptStart,
 // which gets it as it is sent.
 type Trace struct {
 	WaitStart    func(*http.Request, TraceInfo) // it goes to stand in line; Attempt

@@ -33,7 +33,7 @@ type Transport struct {
 	Limits  func(*http.Request, *queue.Ticket) // adds demands and a priority per request; nil: none
 	Quota   *quota.Tracker                     // the servers' limits; nil: one of the Transport's own
 	Queue   *queue.Queue                       // nil: one of the Transport's own; share it wherever limits are shared
-	Retry   *RetryPolicy                       // nil: the zero Retry
+	Retry   *RetryPolicy                       // nil: the zero RetryPolicy
 
 	// RetryFor returns the policy of a request, for example by its host or route. Nil,
 	// or if it returns nil: Retry. A policy without a Budget shares that of Retry. It
@@ -46,7 +46,7 @@ type Transport struct {
 
 	// StartJitter is for programs that all start at the same time, as at noon: the first
 	// request, and those that come meanwhile, wait for a part of it that differs from
-	// program to program. Slot is the part: drawn at random if it is 0, or derived
+	// program to program. StartSeed is the part: drawn at random if it is 0, or derived
 	// with backoff.OffsetFor from what tells the programs apart. 0: nobody waits.
 	StartJitter time.Duration
 	StartSeed   backoff.Offset
@@ -70,6 +70,20 @@ type resolved struct {
 	openBodies openBodies
 }
 
+// NewClient returns a client that sends through t; nil is a zero Transport of its
+// own. The client follows redirects as any http.Client; each hop is a request of
+// its own to t.
+//
+// The client's Timeout, if it gets one, is for a call with all its hops, attempts and
+// pauses, and with the time in line: it says how long the caller can wait. How long
+// one attempt may take is RetryPolicy.AttemptTimeout.
+func NewClient(t *Transport) *http.Client {
+	if t == nil {
+		t = new(Transport)
+	}
+	return &http.Client{Transport: t}
+}
+
 // RoundTrip implements http.RoundTripper: it stands in line, sends, tells the
 // limits what came back, and sends again what may be sent again.
 func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
@@ -85,7 +99,7 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// run sends the attempts of c until one is final.
+// run sends the attempts of rt until one is final.
 func (rt *roundTrip) run() (*http.Response, error) {
 	rt.resolvePolicy()
 	if err := rt.addDemands(); err != nil {
@@ -116,6 +130,20 @@ func (t *Transport) CloseIdleConnections() {
 	t.resolve()
 	if b, ok := t.resolved.base.(interface{ CloseIdleConnections() }); ok {
 		b.CloseIdleConnections()
+	}
+}
+
+// CancelRequest ends the RoundTrip of req, which is the request that it was given: in
+// the queue, between two attempts, and in flight if Base has CancelRequest, as
+// http.Transport has, or if RetryPolicy.AttemptTimeout is set. It is not retried.
+//
+// Use a context instead. CancelRequest is there for programs that were written for
+// http.Transport, and for http.Client.
+func (t *Transport) CancelRequest(req *http.Request) {
+	t.resolve()
+	sent := t.cancellations.cancel(req)
+	if b, ok := t.resolved.base.(interface{ CancelRequest(*http.Request) }); ok {
+		b.CancelRequest(sent)
 	}
 }
 
@@ -150,22 +178,95 @@ func (t *Transport) now() time.Time {
 	return t.Clock.Now()
 }
 
-// sleep returns after d on clock, or when ctx ends with its cause.
-func sleep(ctx context.Context, clock throttle.Clock, d time.Duration) error {
-	if clock != nil {
-		select {
-		case <-clock.After(d):
-			return nil
-		case <-ctx.Done():
-			return context.Cause(ctx)
+// A Breaker stops requests to a server that is down. The two-step breaker of
+// github.com/sony/gobreaker/v2 is one as it is.
+type Breaker interface {
+	// Allow returns an error if nothing may be sent now, and else a function to
+	// call with what came of it: nil if the server works.
+	Allow() (done func(error), err error)
+}
+
+// A startDelay is when a Transport with a StartJitter begins to send.
+type startDelay struct {
+	once   sync.Once
+	at     time.Time
+	passed atomic.Bool // at has passed
+}
+
+// cancelRegistry knows which requests CancelRequest has named, and of the calls that wait or have
+// a copy of their request in flight how to end that. Calls that do neither are not in it,
+// so that most requests pay no more than one atomic reading.
+type cancelRegistry struct {
+	hasCanceled atomic.Bool // there are canceled requests
+	mu          sync.Mutex
+	canceled    map[*http.Request]bool
+	active      map[*http.Request]cancellation
+}
+
+// A cancellation is what can end a call from outside, beside its context.
+type cancellation struct {
+	sent *http.Request           // the attempt in flight, if it is a copy; nil: there is none
+	stop context.CancelCauseFunc // ends the wait, or the attempt; nil: there is none
+}
+
+// maxCanceled bounds the requests that were named and have no call, as after its end.
+const maxCanceled = 1024
+
+// update records how the call of req can be ended from now on. The zero cancellation
+// says that it cannot.
+func (r *cancelRegistry) update(req *http.Request, c cancellation) {
+	r.mu.Lock()
+	if c.sent == nil && c.stop == nil {
+		delete(r.active, req)
+	} else {
+		if r.active == nil {
+			r.active = make(map[*http.Request]cancellation)
 		}
+		r.active[req] = c
 	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
+	canceled := r.canceled[req]
+	r.mu.Unlock()
+	if c.stop != nil && canceled {
+		c.stop(errCanceled)
 	}
+}
+
+// cancel ends the call of req and returns the request that it may have in flight.
+func (r *cancelRegistry) cancel(req *http.Request) (sent *http.Request) {
+	r.mu.Lock()
+	if r.canceled == nil || len(r.canceled) >= maxCanceled {
+		r.canceled = make(map[*http.Request]bool)
+	}
+	r.canceled[req] = true
+	r.hasCanceled.Store(true)
+	c := r.active[req]
+	r.mu.Unlock()
+	if c.stop != nil {
+		c.stop(errCanceled)
+	}
+	if c.sent != nil {
+		return c.sent
+	}
+	return req
+}
+
+// isCanceled reports whether CancelRequest has named req.
+func (r *cancelRegistry) isCanceled(req *http.Request) bool {
+	if !r.hasCanceled.Load() {
+		return false
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.canceled[req]
+}
+
+// end forgets that req was named, as its call begins or returns.
+func (r *cancelRegistry) end(req *http.Request) {
+	if !r.hasCanceled.Load() {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.canceled, req)
+	r.hasCanceled.Store(len(r.canceled) > 0)
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/heed-go/heed/rate/xtime"
 	"github.com/heed-go/heed/sketch"
 	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttle/keyed"
 	"github.com/heed-go/heed/throttle/queue"
 	"github.com/heed-go/heed/warmup"
 )
@@ -43,7 +44,9 @@ func TestTransport_obeysEveryLimiter(t *testing.T) {
 		"FixedWindow": func() throttle.Limiter {
 			return throttle.NewFixedWindow(throttle.FixedWindowConfig{Count: 5, Per: time.Second}, nil)
 		},
-		"Permits":    func() throttle.Limiter { return throttle.NewPermitsPerPeriod(5, time.Second, nil) },
+		"FixedWindow, from creation": func() throttle.Limiter {
+			return throttle.NewFixedWindow(throttle.FixedWindowConfig{Count: 5, Per: time.Second, Align: throttle.AtCreation}, nil)
+		},
 		"SlidingLog": func() throttle.Limiter { return throttle.NewSlidingLog(throttle.SlidingLogConfig{Limit: limit}, nil) },
 		"SlidingCounter": func() throttle.Limiter {
 			return throttle.NewSlidingCounter(throttle.SlidingCounterConfig{Limit: limit}, nil)
@@ -67,10 +70,10 @@ func TestTransport_obeysEveryLimiter(t *testing.T) {
 				CanBorrow: func(throttle.Claim, throttle.Decision) bool { return false },
 			}
 		},
-		"Keyed": func() throttle.Limiter {
-			return &throttle.KeyedLimiter{New: func(string) throttle.Limiter { return throttle.NewTokenBucket(limit, nil) }}
+		"keyed.Limiter": func() throttle.Limiter {
+			return &keyed.Limiter{New: func(string) throttle.Limiter { return throttle.NewTokenBucket(limit, nil) }}
 		},
-		"KeyedBuckets": func() throttle.Limiter { return throttle.NewKeyedBuckets(throttle.BucketsConfig{Limit: limit}, nil) },
+		"keyed.Buckets": func() throttle.Limiter { return keyed.NewBuckets(keyed.BucketsConfig{Limit: limit}, nil) },
 		"sketch": func() throttle.Limiter {
 			return sketch.NewLimiter(sketch.LimiterConfig{Limit: limit, Clients: 100}, nil)
 		},
@@ -115,8 +118,8 @@ func TestTransport_obeysLimitersNotBasedOnTime(t *testing.T) {
 		"InFlight":    {throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 4}, nil), 3 * time.Second},
 		"Adaptive":    {throttle.NewAdaptive(throttle.AdaptiveConfig{}, nil), time.Second},
 		"AcceptRatio": {throttle.NewAdmissionControl(throttle.AdmissionControlConfig{}, nil), time.Second},
-		"Penalty": {throttle.NewBan(throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 12}, nil),
-			throttle.BanConfig{Refusals: 1, Within: time.Second, Duration: time.Minute}, nil), time.Second},
+		"Ban": {keyed.NewBan(throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 12}, nil),
+			keyed.BanConfig{Refusals: 1, Within: time.Second, Duration: time.Minute}, nil), time.Second},
 		"Blocked": {throttle.DenyAll, 0},
 	} {
 		synctest.Test(t, func(t *testing.T) {

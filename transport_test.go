@@ -15,7 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// baseFunc is an http.RoundTripper made of a function.
+// baseFunc is an http.RoundTripper made of a function, after which it closes the body of the
+// request.
 type baseFunc func(*http.Request) (*http.Response, error)
 
 func (f baseFunc) RoundTrip(r *http.Request) (*http.Response, error) {

@@ -3,36 +3,37 @@ package backoff
 import (
 	"math"
 	"time"
+
+	"github.com/heed-go/heed/internal/ticks"
 )
 
-// Stop, as a delay, says that there are to be no more retries. Whoever takes it
-// for a number gives up too, because no deadline is as far away.
+// Stop is a delay that means that there should be no more retries. It is the maximum duration,
+// so code that treats it as a plain delay exceeds every deadline and gives up as well.
 const Stop time.Duration = math.MaxInt64
 
-// A Policy says how long to wait before trying again.
+// A Policy computes how long to wait before the next attempt.
 //
-// Its method may be called by many goroutines at once. The policies of this
-// package are values without state, except where a [Stateful] says otherwise.
+// Delay may be called by several goroutines at the same time. The policies of this package are
+// values without state, except those that implement [Stateful].
 type Policy interface {
-	// Delay returns the wait between attempt and the next one: never negative,
-	// and Stop if there should be no next one. Attempts count from 1, and
-	// anything below counts as 1. prev is what Delay returned before this one,
-	// 0 after the first attempt.
+	// Delay returns the wait between attempt and the next attempt. It is never negative. Stop
+	// means that there should be no next attempt. Attempts are counted from 1; smaller values
+	// count as 1. prev is the previous delay, or 0 after the first attempt.
 	Delay(attempt int, prev time.Duration) time.Duration
 }
 
-// A Stateful is a Policy that keeps state, so that each call, with all its retries,
-// needs one of its own.
+// A Stateful is a Policy that keeps state, so that each call needs a Policy of its own for all
+// of its retries.
 type Stateful interface {
 	Policy
 
-	// ForCall returns a new Policy for one call. It need not be safe for use by
+	// ForCall returns a new Policy for one call. The Policy need not be safe for use by
 	// several goroutines.
 	ForCall() Policy
 }
 
-// ForCall returns the Policy to use for one call with all its retries: one of its
-// own if p is a Stateful, else p itself.
+// ForCall returns the Policy to use for all retries of one call: a new one if p is a Stateful,
+// else p itself.
 func ForCall(p Policy) Policy {
 	if s, ok := p.(Stateful); ok {
 		return s.ForCall()
@@ -40,15 +41,15 @@ func ForCall(p Policy) Policy {
 	return p
 }
 
-// Constant is a Policy that always waits the same time. Below 0 it counts as 0.
+// Constant is a Policy that always returns the same delay. A negative Constant counts as 0.
 //
-// For a constant with jitter, use Exponential with a Factor of 1.
+// For a constant delay with jitter, use Exponential with a Factor of 1.
 type Constant time.Duration
 
 // Delay implements Policy.
 func (c Constant) Delay(int, time.Duration) time.Duration { return max(time.Duration(c), 0) }
 
-// orDefault returns d, or otherwise if d is not positive.
+// orDefault returns d, or def if d is not positive.
 func orDefault(d, def time.Duration) time.Duration {
 	if d > 0 {
 		return d
@@ -56,22 +57,8 @@ func orDefault(d, def time.Duration) time.Duration {
 	return def
 }
 
-// scale returns d*f rounded down; what does not fit saturates.
-func scale(d time.Duration, f float64) time.Duration { return saturate(float64(d) * f) }
+// scale returns d*f rounded down, saturated.
+func scale(d time.Duration, f float64) time.Duration { return toDuration(float64(d) * f) }
 
-// saturate returns ns rounded down, as far as a Duration can say it.
-func saturate(ns float64) time.Duration {
-	if ns < math.MaxInt64 {
-		return time.Duration(ns)
-	}
-	return math.MaxInt64
-}
-
-// addSat returns a+b for a and b that are not negative; what does not fit
-// saturates.
-func addSat(a, b time.Duration) time.Duration {
-	if s := a + b; s >= 0 {
-		return s
-	}
-	return math.MaxInt64
-}
+// toDuration returns ns nanoseconds rounded down, saturated.
+func toDuration(ns float64) time.Duration { return time.Duration(ticks.Int64(ns)) }

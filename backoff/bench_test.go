@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// The results go here, so that the compiler cannot drop the work.
+// sinkDelay and sinkOK receive results, so that the compiler cannot remove the computation.
 var (
 	sinkDelay time.Duration
 	sinkOK    bool
 )
 
-// BenchmarkUint64N is the floor that the others are compared with.
+// BenchmarkUint64N is the baseline for the other benchmarks.
 func BenchmarkUint64N(b *testing.B) {
 	n := uint64(0)
 	for i := range b.N {

@@ -5,64 +5,68 @@ import (
 	"time"
 )
 
-// Budget bounds retries to a share of the requests, so that clients of a server
-// that is down add to its load by that share and not by a multiple.
+// A Budget limits retries to a fraction of the requests, so that clients of a server that is
+// down increase its load by that fraction and not by a multiple.
 //
-// Every request deposits Ratio of a retry; every retry withdraws one, before it is
-// sent. Both are forgotten after Window:
+// Every request deposits Ratio of a retry; every retry withdraws one before it is sent.
+// Requests and retries are forgotten after Window:
 //
 //	              |<-------------- Window --------------->|
 //	requests  ····|···•·•··•·•·•·•··•·•·•·•·•···•·•·•·•·•·| × Ratio
-//	retries   ····|···x·······························x···|     + Floor·Window
+//	retries   ····|···x·······························x···|     + MinPerSecond·Window
 //	──────────────+───────────────────────────────────────+──▶ time
 //	         forgotten                                   now
 //
-// Invariant: when a retry is granted, those granted within the last Window, itself
-// included, are at most Ratio times the requests of that Window plus Floor·Window.
-// Time is cut into tenths of the Window to keep that much memory and no more, and
-// what falls between them is decided against the retry: see
-// TestBudget_holdsItsInvariant.
+// Invariant: when a retry is granted, the number of retries granted within the last Window,
+// including this one, is at most Ratio times the number of requests of that Window, plus
+// MinPerSecond·Window. To bound memory, the Window is divided into tenths; at their boundaries
+// requests are undercounted and retries overcounted. See TestBudget_holdsItsInvariant.
 //
-// The odd case is a program that sends little: a share of nearly nothing would
-// forbid even the first retry, hence the Floor.
+// MinPerSecond exists for programs that send few requests: without it, a fraction of few
+// requests would not allow even one retry.
 //
-// The zero Budget allows 20 % and 10 a second, as those of Finagle and tower do;
-// that suits one process in front of many servers. In a fleet, whose floors add up,
-// set Floor so that all of them together do no harm: 200 clients at 0.1 are 20 a
-// second.
+// The zero Budget allows 20 % and 10 retries per second, as the budgets of Finagle and tower
+// do; that suits one process that calls many servers. In a fleet the MinPerSecond of all
+// processes add up. Set it so that their sum is acceptable: 200 clients at 0.1 allow 20 retries
+// per second.
 //
-// A Budget may be shared by any number of users and must not be copied. Fields must
-// not change after the first use. A reading of the clock older than one before
-// counts as that one.
+// A Budget may be shared by any number of users and must not be copied. Its fields must not be
+// changed after the first use. If the clock steps back, the latest reading is used instead.
 type Budget struct {
-	Ratio        float64       // retries per request; below 0: none; 0: 0.2
-	MinPerSecond float64       // retries per second on top; below 0: none, +Inf: no bound at all; 0: 10
-	Window       time.Duration // how long requests and retries count, no less than 1/Floor seconds; 0 or below: 10 s
+	// Ratio is the number of retries per request. Zero means 0.2. A negative value means 0.
+	Ratio float64
+
+	// MinPerSecond is the number of retries per second that are allowed in addition to Ratio.
+	// Zero means 10. A negative value means 0, and +Inf means that retries are not limited.
+	MinPerSecond float64
+
+	// Window is the time for which requests and retries count, at least 1/MinPerSecond
+	// seconds. Zero and negative values mean 10 seconds.
+	Window time.Duration
 
 	mu      sync.Mutex
 	started bool
 	start   time.Time
-	last    time.Duration // latest reading, since start
+	last    time.Duration // latest reading of the clock, as time since start
 	ring    [tenths + 1]tenth
 	retried int64
 	refused int64
 }
 
-// tenths is how many parts a Window is cut into.
+// tenths is the number of parts of a Window.
 const tenths = 10
 
-// A tenth counts what happened in one part of a Window.
+// A tenth counts the requests and retries of one part of a Window.
 type tenth struct {
-	index    int64 // parts between start and this one
+	index    int64 // number of parts between start and this one
 	requests int64
 	retries  int64
 }
 
-// Deposit counts a request at now, the first attempt of a call.
+// Deposit counts a request, the first attempt of a call, at now.
 func (b *Budget) Deposit(now time.Time) { b.DepositN(now, 1) }
 
-// DepositN counts n requests at now, for callers that count many before they look
-// at the clock.
+// DepositN counts n requests at now, for callers that report requests in batches.
 func (b *Budget) DepositN(now time.Time, n int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -85,15 +89,15 @@ func (b *Budget) Withdraw(now time.Time) bool {
 	return true
 }
 
-// BudgetState is what a Budget has seen.
+// A BudgetState contains the counters of a Budget.
 type BudgetState struct {
-	Requests int64 // within the Window
-	Retries  int64 // within the Window
-	Retried  int64 // retries granted, ever
-	Refused  int64 // retries refused, ever
+	Requests int64 // requests within the Window
+	Retries  int64 // retries within the Window
+	Retried  int64 // retries granted since the first use
+	Refused  int64 // retries rejected since the first use
 }
 
-// Snapshot returns the state at now and changes nothing.
+// Snapshot returns the counters at now. It does not change the Budget.
 func (b *Budget) Snapshot(now time.Time) BudgetState {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -102,7 +106,7 @@ func (b *Budget) Snapshot(now time.Time) BudgetState {
 	return s
 }
 
-// read returns now as time since start.
+// read returns now as time since start, at least the latest reading.
 func (b *Budget) read(now time.Time) time.Duration {
 	if !b.started {
 		b.started, b.start = true, now
@@ -110,7 +114,7 @@ func (b *Budget) read(now time.Time) time.Duration {
 	return max(now.Sub(b.start), b.last)
 }
 
-// at returns the tenth that t is in, emptied if it was an older one.
+// at returns the tenth that contains t. It resets the tenth if it held an older part.
 func (b *Budget) at(t time.Duration) *tenth {
 	i := int64(t / b.part())
 	p := &b.ring[i%int64(len(b.ring))]
@@ -120,9 +124,8 @@ func (b *Budget) at(t time.Duration) *tenth {
 	return p
 }
 
-// count returns the requests and retries within a Window up to t. Requests are
-// forgotten up to a tenth of it too early and retries too late, never the other way
-// round.
+// count returns the numbers of requests and retries within the Window before t. Requests are
+// forgotten up to one tenth of the Window too early, and retries up to one tenth too late.
 func (b *Budget) count(t time.Duration) (requests, retries int64) {
 	now := int64(t / b.part())
 	for _, p := range b.ring {
@@ -136,9 +139,9 @@ func (b *Budget) count(t time.Duration) (requests, retries int64) {
 	return requests, retries
 }
 
-// allows reports whether that many retries are allowed with that many requests.
+// allows reports whether the given number of retries is allowed for the number of requests.
 func (b *Budget) allows(requests, retries int64) bool {
-	const rounding = 1e-9 // 100 times 0.29 is 29 to people, and a little less to a float64
+	const rounding = 1e-9 // in float64, 100*0.29 is slightly less than 29
 	window := (b.part() * tenths).Seconds()
 	return float64(retries) <= b.ratio()*float64(requests)+b.minPerSecond()*window+rounding
 }
@@ -147,7 +150,7 @@ func (b *Budget) allows(requests, retries int64) bool {
 func (b *Budget) part() time.Duration {
 	w := orDefault(b.Window, 10*time.Second)
 	if f := b.minPerSecond(); f > 0 {
-		w = max(w, saturate(float64(time.Second)/f))
+		w = max(w, toDuration(float64(time.Second)/f))
 	}
 	return max(w/tenths, 1)
 }

@@ -71,7 +71,7 @@ func TestBudget_forgets(t *testing.T) {
 		{9999 * ms, 0, BudgetState{Requests: 1, Retries: 2, Retried: 2, Refused: 2}},
 		{10 * s, 0, BudgetState{Requests: 0, Retries: 2, Retried: 2, Refused: 3}},
 		{11 * s, 1, BudgetState{Retries: 1, Retried: 3, Refused: 4}},
-		{5 * s, 0, BudgetState{Retries: 1, Retried: 3, Refused: 5}}, // a clock that steps back
+		{5 * s, 0, BudgetState{Retries: 1, Retried: 3, Refused: 5}}, // the clock steps back
 		{365 * 24 * time.Hour, 1, BudgetState{Retries: 1, Retried: 4, Refused: 6}},
 		{math.MaxInt64, 1, BudgetState{Retries: 1, Retried: 5, Refused: 7}},
 		{math.MinInt64, 0, BudgetState{Retries: 1, Retried: 5, Refused: 8}},
@@ -82,8 +82,8 @@ func TestBudget_forgets(t *testing.T) {
 	}
 }
 
-// A refusal and a look change nothing, so a reading from the future that was only
-// refused does not stop time.
+// TestBudget_refusalsChangeNothing checks that a rejected Withdraw and a Snapshot change
+// nothing: a rejection at a reading in the future does not stop the Budget.
 func TestBudget_refusalsChangeNothing(t *testing.T) {
 	start := time.Unix(0, 0)
 	b := &Budget{Ratio: 1, MinPerSecond: -1}
@@ -93,14 +93,15 @@ func TestBudget_refusalsChangeNothing(t *testing.T) {
 	require.True(t, b.Withdraw(start))
 }
 
-// An event of the naive model: it keeps them all.
+// An event is a request or a retry in the model, which stores all of them.
 type event struct {
 	at    time.Duration
 	retry bool
 }
 
-// Random histories against a model that keeps every event: a grant never breaks
-// the bound over an exact Window, and a refusal is right to within the tenths.
+// TestBudget_holdsItsInvariant compares random histories with a model that stores every
+// event: a granted retry never exceeds the bound over an exact Window, and a rejected one
+// would exceed it up to the resolution of tenths.
 func TestBudget_holdsItsInvariant(t *testing.T) {
 	rng := rand.New(rand.NewPCG(15, 16))
 	granted, refused := 0, 0
@@ -137,7 +138,8 @@ func TestBudget_holdsItsInvariant(t *testing.T) {
 	require.Greater(t, min(granted, refused), 1000)
 }
 
-// step is how far the clock moves: mostly on, sometimes back, once in a while a year.
+// step returns by how much the clock moves: mostly forwards, sometimes backwards, rarely by a
+// year.
 func step(rng *rand.Rand) time.Duration {
 	switch rng.IntN(200) {
 	case 0:
@@ -148,8 +150,8 @@ func step(rng *rand.Rand) time.Duration {
 	return time.Duration(rng.Int64N(int64(600 * ms)))
 }
 
-// fits reports whether the retries of the last window and extra ones are covered by
-// the requests of the last deposits.
+// fits reports whether the retries of the last window, plus extra ones, are covered by the
+// requests within deposits.
 func fits(history []event, now, deposits, window time.Duration, ratio, reserve float64, extra int) bool {
 	requests, retries := 0, extra
 	for _, e := range history {
@@ -163,8 +165,8 @@ func fits(history []event, now, deposits, window time.Duration, ratio, reserve f
 	return float64(retries) <= ratio*float64(requests)+reserve+1e-9
 }
 
-// An outage of 60 s: 200 clients with a budget each, every answer a failure, and
-// every call as eager as can be: up to 50 attempts without any delay.
+// TestBudget_boundsAnOutage simulates an outage of 60 s: 200 clients have a Budget each,
+// every response is a failure, and every call makes up to 50 attempts without delays.
 func TestBudget_boundsAnOutage(t *testing.T) {
 	const clients, outage, before = 200, 60 * s, 30 * s
 	rng := rand.New(rand.NewPCG(17, 18))
@@ -177,7 +179,7 @@ func TestBudget_boundsAnOutage(t *testing.T) {
 				now := start.Add(at)
 				b.Deposit(now)
 				if at < before {
-					continue // the server is up
+					continue // the server is available
 				}
 				first, sent = first+1, sent+1
 				for attempt := 2; attempt <= 50 && b.Withdraw(now); attempt++ {
@@ -192,7 +194,7 @@ func TestBudget_boundsAnOutage(t *testing.T) {
 	}
 }
 
-// gap draws the time to the next call; 0 a second is one in 5 s.
+// gap returns a random time to the next call. A perSecond of 0 means one call in 5 s.
 func gap(rng *rand.Rand, perSecond int) time.Duration {
 	mean := 5 * s
 	if perSecond > 0 {

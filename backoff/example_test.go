@@ -12,9 +12,9 @@ import (
 )
 
 func Example() {
-	p := backoff.Exponential{Base: 100 * time.Millisecond, Jitter: backoff.None} // no jitter, to print it
+	p := backoff.Exponential{Base: 100 * time.Millisecond, Jitter: backoff.None} // no jitter, so that the output is constant
 	budget, clk := &backoff.Budget{}, clock.NewMock()
-	budget.Deposit(clk.Now()) // a request is made
+	budget.Deposit(clk.Now()) // the first attempt
 
 	prev := time.Duration(0)
 	for attempt := 1; attempt < 4; attempt++ {
@@ -33,8 +33,8 @@ func Example() {
 	// attempt 3 failed, the next one follows after 400ms
 }
 
-// The range of the delays after each attempt, from 0 to 30 s. Decorrelated is shown
-// for the longest delays before it.
+// The ranges of the delays after each attempt, from 0 to 30 s. Those of Decorrelated are for
+// the longest previous delays.
 func ExampleExponential_plot() {
 	for _, j := range []backoff.Jitter{backoff.Full, backoff.None, backoff.Equal, backoff.Decorrelated, backoff.PlusMinus} {
 		fmt.Printf("%v\n", j)
@@ -91,7 +91,7 @@ func ExampleExponential_plot() {
 	//   7 |                    [=======================================]
 }
 
-// drawBar draws the range from one delay to another, a column per half second.
+// drawBar draws the range between two delays, with one column per half second.
 func drawBar(from, to time.Duration) string {
 	column := func(d time.Duration) int { return int((d + time.Second/4) / (time.Second / 2)) }
 	a, b := column(from), column(to)
@@ -101,8 +101,7 @@ func drawBar(from, to time.Duration) string {
 	return strings.Repeat(" ", a) + "[" + strings.Repeat("=", max(b-a-1, 0)) + "]"
 }
 
-// A server that is asked again too early has said when to come back: the draw goes
-// upwards from there.
+// The random delay is added to the wait that the server asked for.
 func ExampleRetryAfterJitter() {
 	f := backoff.RetryAfterJitter{Rand: func() float64 { return 0.5 }}
 	for attempt := 1; attempt <= 3; attempt++ {
@@ -116,8 +115,8 @@ func ExampleRetryAfterJitter() {
 	// 750ms
 }
 
-// The server is down, so every call would be retried three times. A fifth of them
-// is, and one more.
+// The server is down, so every call would be retried three times. The Budget allows a retry for
+// a fifth of the calls, and one more.
 func ExampleBudget() {
 	b := &backoff.Budget{MinPerSecond: 0.1}
 	clk := clock.NewMock()
@@ -146,8 +145,8 @@ func ExampleOffsetFor() {
 	// device-3 12:00:36.318 12:36:19.098
 }
 
-// 10,000 devices are due at 12:00 at a server that is down, and each tries again
-// 60 s later: the most of them within one second.
+// 10,000 devices send a request at 12:00 to a server that is down, and each retries 60 s later.
+// The output shows the maximum number of requests within one second.
 func ExampleOffset_noon() {
 	const devices = 10_000
 	again := backoff.Constant(time.Minute)

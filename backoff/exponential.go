@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// Defaults of Exponential and Linear. Base is what most SDKs of busy APIs use:
-// long enough for a hiccup to pass, short enough that nobody notices one retry.
-// With Max half a minute, a server that is back is asked again within that time.
+// Defaults of Exponential and Linear. Most SDKs of large APIs use a similar DefaultBase: long
+// enough for a short disturbance to pass, short enough that one retry is hardly noticed. With
+// a DefaultMax of half a minute, a server that has recovered is used again within that time.
 const (
 	DefaultBase = 500 * time.Millisecond
 	DefaultMax  = 30 * time.Second
@@ -18,27 +18,41 @@ const (
 //
 //	c = min(Max, Base·Factor^(attempt-1))
 //
-// of which Jitter makes the delay. The zero Exponential is a good default: full
-// jitter over 500 ms, 1 s, 2 s and so on up to 30 s.
+// Jitter derives the delay from c. The zero Exponential is a good default: full jitter over
+// 500 ms, 1 s, 2 s and so on up to 30 s.
 //
-// Invariant: no delay is negative or above Max, at any attempt number, with any
-// jitter, for any value of any field.
+// Invariant: no delay is negative or longer than Max, for any attempt number, any jitter and
+// any values of the fields.
 type Exponential struct {
-	Base   time.Duration  // c after the first attempt; 0 or below: DefaultBase
-	Max    time.Duration  // no delay is longer; 0 or below: DefaultMax
-	Factor float64        // growth per attempt, below 1 counts as 1; 0: 2, or 3 with Decorrelated
-	Jitter Jitter         // how the delay is drawn; 0: Full
-	Spread float64        // of PlusMinus, a fraction up to 1 of c either way, below 0 is none; 0: 0.5
-	Rand   func() float64 // uniform in [0, 1), safe for concurrent use; nil: math/rand/v2
+	// Base is c after the first attempt. Zero and negative values mean DefaultBase.
+	Base time.Duration
+
+	// Max is the maximum delay. Zero and negative values mean DefaultMax.
+	Max time.Duration
+
+	// Factor is the growth of c per attempt. Zero means 2, or 3 with Decorrelated. Other
+	// values below 1 count as 1.
+	Factor float64
+
+	// Jitter is how the delay is drawn. Zero means Full.
+	Jitter Jitter
+
+	// Spread is the range of PlusMinus in both directions, as a fraction of c up to 1. Zero
+	// means 0.5. A negative value means no jitter.
+	Spread float64
+
+	// Rand returns a uniform random number in [0, 1). It must be safe for concurrent use.
+	// Nil means math/rand/v2.
+	Rand func() float64
 }
 
-// Delay implements Policy. It is a step to be inlined: what follows takes a pointer
-// because six words to copy would cost half as much as the draw.
+// Delay implements Policy. It is short enough to be inlined and calls a method with a pointer
+// receiver, because copying the six words of e would cost half as much as a random number.
 func (e Exponential) Delay(attempt int, prev time.Duration) time.Duration {
 	return e.delay(attempt, prev)
 }
 
-// delay puts the defaults first and draws for them as directly as can be.
+// delay computes the delay, with a short path for the defaults.
 func (e *Exponential) delay(attempt int, prev time.Duration) time.Duration {
 	if e.Jitter == Full && e.Factor == 0 && e.Rand == nil {
 		return uniform(uint64(double(orDefault(e.Base, DefaultBase), orDefault(e.Max, DefaultMax), attempt)))
@@ -58,7 +72,7 @@ func (e *Exponential) delay(attempt int, prev time.Duration) time.Duration {
 	return c
 }
 
-// ceiling returns c.
+// ceiling returns c, the delay before jitter.
 func (e *Exponential) ceiling(attempt int) time.Duration {
 	base, maxDelay := orDefault(e.Base, DefaultBase), orDefault(e.Max, DefaultMax)
 	if e.Factor == 0 || e.Factor == 2 {
@@ -67,7 +81,7 @@ func (e *Exponential) ceiling(attempt int) time.Duration {
 	return power(base, maxDelay, e.Factor, attempt)
 }
 
-// decorrelated returns the range of a delay after prev.
+// decorrelated returns the bounds of a decorrelated delay after prev.
 func (e *Exponential) decorrelated(prev time.Duration) (base, top time.Duration) {
 	maxDelay := orDefault(e.Max, DefaultMax)
 	base = min(orDefault(e.Base, DefaultBase), maxDelay)
@@ -78,8 +92,8 @@ func (e *Exponential) decorrelated(prev time.Duration) (base, top time.Duration)
 	return base, min(scale(max(prev, base), max(factor, 1)), maxDelay)
 }
 
-// Validate returns an error that says what to change if a field is out of its
-// range. Delay works with any fields, but then not with those that were written.
+// Validate returns an error that describes the first field that is out of range, or nil. Delay
+// replaces such values by values within the range.
 func (e Exponential) Validate() error {
 	if e.Factor != 0 && !(e.Factor >= 1 && e.Factor <= math.MaxFloat64) {
 		return fmt.Errorf("backoff: Exponential: Factor is %v: it must be at least 1, or 0 for the default", e.Factor)
@@ -87,7 +101,7 @@ func (e Exponential) Validate() error {
 	return validate("Exponential", e.Base, e.Max, e.Jitter, e.Spread)
 }
 
-// double returns base·2^(attempt-1), at most most.
+// double returns base·2^(attempt-1), at most maxDelay.
 func double(base, maxDelay time.Duration, attempt int) time.Duration {
 	n := uint(max(attempt, 1) - 1)
 	if n >= 63 || base > maxDelay>>n {
@@ -96,11 +110,12 @@ func double(base, maxDelay time.Duration, attempt int) time.Duration {
 	return base << n
 }
 
-// power returns base·factor^(attempt-1), at most most.
+// power returns base·factor^(attempt-1), at most maxDelay.
 //
-// Step by step, each cut to whole nanoseconds, these are to the nanosecond the
-// delays of cenkalti/backoff, which keeps the last one; and few steps are cheaper
-// than one math.Pow. Where a factor close to 1 needs many, the rest is one power.
+// It multiplies step by step and truncates each product to whole nanoseconds, so that delays
+// are exactly those of cenkalti/backoff, which computes each from the previous one; a few steps
+// are also cheaper than one math.Pow. After 64 steps, which only a factor close to 1 needs, the
+// rest is one math.Pow.
 func power(base, maxDelay time.Duration, factor float64, attempt int) time.Duration {
 	const steps = 64
 	if !(factor > 1) {
@@ -117,5 +132,5 @@ func power(base, maxDelay time.Duration, factor float64, attempt int) time.Durat
 	if n > steps {
 		c *= math.Pow(factor, float64(n-steps))
 	}
-	return min(saturate(c), maxDelay)
+	return min(toDuration(c), maxDelay)
 }

@@ -8,19 +8,19 @@ import (
 	"time"
 )
 
-// Jitter is how chance spreads the delays of clients that failed together. The
-// package documentation says when to use which.
+// Jitter is a method of spreading the delays of clients that fail at the same time. The package
+// documentation describes when to use which.
 type Jitter uint8
 
 const (
-	Full         Jitter = iota // between 0 and the computed delay
+	Full         Jitter = iota // uniform between 0 and the computed delay
 	None                       // the computed delay itself
-	Equal                      // between half the computed delay and all of it
-	Decorrelated               // between the base and a multiple of the delay before
-	PlusMinus                  // around the computed delay, by a fraction of it
+	Equal                      // uniform between half of the computed delay and all of it
+	Decorrelated               // uniform between the base and a multiple of the previous delay
+	PlusMinus                  // uniform around the computed delay, by a fraction of it
 )
 
-const defaultSpread = 0.5 // of PlusMinus, as in cenkalti/backoff
+const defaultSpread = 0.5 // default of Spread for PlusMinus, as in cenkalti/backoff
 
 // String returns the name of j in lower case.
 func (j Jitter) String() string {
@@ -39,8 +39,8 @@ func (j Jitter) String() string {
 	return "jitter " + strconv.Itoa(int(j))
 }
 
-// plusMinus draws from c ± spread of c. Where that would pass most, c is lowered:
-// clipping the draw instead would gather many clients at most.
+// plusMinus returns a random delay in c ± spread·c. If the upper bound would exceed maxDelay, c
+// is lowered: limiting the delay itself would set many delays to exactly maxDelay.
 func plusMinus(c, maxDelay time.Duration, spread float64, rnd func() float64) time.Duration {
 	switch {
 	case spread == 0:
@@ -50,12 +50,12 @@ func plusMinus(c, maxDelay time.Duration, spread float64, rnd func() float64) ti
 	case spread > 1:
 		spread = 1
 	}
-	c = min(c, saturate(float64(maxDelay)/(1+spread)))
+	c = min(c, toDuration(float64(maxDelay)/(1+spread)))
 	by := min(scale(c, spread), c, maxDelay-c)
 	return c - by + random(uint64(2*by)+1, rnd)
 }
 
-// random returns a uniform number from 0 to n-1; n must not be 0. A nil random is
+// random returns a uniform random number from 0 to n-1. n must not be 0. A nil rnd means
 // math/rand/v2.
 func random(n uint64, rnd func() float64) time.Duration {
 	if rnd != nil {
@@ -64,19 +64,18 @@ func random(n uint64, rnd func() float64) time.Duration {
 	return uniform(n)
 }
 
-// uniform returns a uniform number from 0 to n-1.
+// uniform returns a uniform random number from 0 to n-1.
 //
-// The upper half of a product maps 64 random bits to n numbers at the price of one
-// multiplication. Uint64N redraws now and then to make them equal to the last bit;
-// without that, some numbers come n/2^64 more often than others, which for a minute
-// is one time in 300 million.
+// The upper half of the product maps 64 random bits to n numbers with one multiplication.
+// Unlike rand.Uint64N, which repeats some draws to be exactly uniform, it returns some numbers
+// slightly more often than others: the relative difference is n/2^64, which for one minute is
+// 1 in 300 million.
 func uniform(n uint64) time.Duration {
 	d, _ := bits.Mul64(rand.Uint64(), n)
 	return time.Duration(d)
 }
 
-// fraction returns u*n rounded down; what is outside [0, 1) counts as the nearest
-// within.
+// fraction returns u*n rounded down. A u outside of [0, 1) counts as the nearest value inside.
 func fraction(n uint64, u float64) time.Duration {
 	switch {
 	case u >= 1:
@@ -87,7 +86,7 @@ func fraction(n uint64, u float64) time.Duration {
 	return 0
 }
 
-// validate checks what the policies with jitter have in common.
+// validate checks the fields that the policies with jitter have in common.
 func validate(policy string, base, maxDelay time.Duration, j Jitter, spread float64) error {
 	switch {
 	case base < 0:

@@ -2,23 +2,35 @@ package backoff
 
 import (
 	"fmt"
-	"math"
-	"math/bits"
 	"time"
+
+	"github.com/heed-go/heed/internal/ticks"
 )
 
 // Linear is a Policy whose delays grow by the same amount with each attempt:
 //
 //	c = min(Max, Base·attempt)
 //
-// of which Jitter makes the delay. It suits a server whose recovery takes a known
-// time; where that is unknown, Exponential finds it with fewer requests.
+// Jitter derives the delay from c. Linear suits a server whose recovery takes a known time. If
+// that time is unknown, Exponential needs fewer requests to find it.
 type Linear struct {
-	Base   time.Duration  // c after the first attempt, and growth per attempt; 0 or below: DefaultBase
-	Max    time.Duration  // no delay is longer; 0 or below: DefaultMax
-	Jitter Jitter         // how the delay is drawn; 0: Full. Decorrelated counts as Full
-	Spread float64        // of PlusMinus, a fraction up to 1 of c either way, below 0 is none; 0: 0.5
-	Rand   func() float64 // uniform in [0, 1), safe for concurrent use; nil: math/rand/v2
+	// Base is c after the first attempt, and the growth of c per attempt. Zero and negative
+	// values mean DefaultBase.
+	Base time.Duration
+
+	// Max is the maximum delay. Zero and negative values mean DefaultMax.
+	Max time.Duration
+
+	// Jitter is how the delay is drawn. Zero means Full. Decorrelated counts as Full.
+	Jitter Jitter
+
+	// Spread is the range of PlusMinus in both directions, as a fraction of c up to 1. Zero
+	// means 0.5. A negative value means no jitter.
+	Spread float64
+
+	// Rand returns a uniform random number in [0, 1). It must be safe for concurrent use.
+	// Nil means math/rand/v2.
+	Rand func() float64
 }
 
 // Delay implements Policy.
@@ -35,18 +47,14 @@ func (l Linear) Delay(attempt int, _ time.Duration) time.Duration {
 	return c
 }
 
-// ceiling returns c.
+// ceiling returns c, the delay before jitter.
 func (l Linear) ceiling(attempt int) time.Duration {
-	maxDelay := orDefault(l.Max, DefaultMax)
-	hi, lo := bits.Mul64(uint64(orDefault(l.Base, DefaultBase)), uint64(max(attempt, 1)))
-	if hi != 0 || lo > math.MaxInt64 {
-		return maxDelay
-	}
-	return min(time.Duration(lo), maxDelay)
+	c := ticks.Mul(int64(orDefault(l.Base, DefaultBase)), int64(max(attempt, 1)))
+	return min(time.Duration(c), orDefault(l.Max, DefaultMax))
 }
 
-// Validate returns an error that says what to change if a field is out of its
-// range. Delay works with any fields, but then not with those that were written.
+// Validate returns an error that describes the first field that is out of range, or nil. Delay
+// replaces such values by values within the range.
 func (l Linear) Validate() error {
 	if l.Jitter == Decorrelated {
 		return fmt.Errorf("backoff: Linear: Jitter is %v: only Exponential has it", l.Jitter)

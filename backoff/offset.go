@@ -6,27 +6,26 @@ import (
 	"time"
 )
 
-// Offset is a client's place in a span of time, so that clients that are told the
-// same time do not all come at it. It is a fraction, in 1/2^64 of any span:
+// An Offset is a fraction of a period at which a client does its work, so that clients with the
+// same schedule do not all act at the same time. It is stored in units of 1/2^64 of any span:
 //
 //	12:00:00            In(time.Minute)             12:01:00
 //	────+─────────────────────+────────────────────────+──▶ time
-//	    |<--- Splay/2^64 ---->|
+//	    |<--- Offset/2^64 --->|
 //
-// A Splay stays the same, so that the gaps of a regular job do: drawn once by
-// RandomOffset and kept, or derived by OffsetFor from what tells clients apart. The
-// zero Splay is no delay.
+// An Offset does not change, so the intervals of a regular job stay equal. It is drawn once by
+// RandomOffset and kept, or derived by OffsetFor from an identity of the client. The zero
+// Offset means no delay.
 type Offset uint64
 
-// RandomOffset draws a Splay.
+// RandomOffset returns a random Offset.
 func RandomOffset() Offset { return Offset(rand.Uint64()) }
 
-// OffsetFor returns the Splay of an identity, such as a serial number: the same in
-// each process, on each machine and in each version of this package. It tells
-// nothing apart from its argument: where a device has several jobs, add the name of
-// the job.
+// OffsetFor returns the Offset of an identity, such as a serial number. The result is the same
+// in each process, on each machine and in each version of this package. It depends on the
+// identity only: if a device has several jobs, add the name of the job to the identity.
 //
-// The hash is FNV-1a. Its upper bits, which decide here, hardly depend on the last
+// The hash is FNV-1a. Its upper bits, which determine the result, hardly depend on the last
 // characters, so the finalizer of MurmurHash3 mixes them.
 func OffsetFor(identity string) Offset {
 	h := uint64(14695981039346656037)
@@ -38,8 +37,8 @@ func OffsetFor(identity string) Offset {
 	return Offset(h ^ h>>33)
 }
 
-// In returns the place in span: at least 0 and less than span. It is 0 if span is
-// not positive.
+// In returns the offset in span: at least 0 and less than span. It is 0 if span is not
+// positive.
 func (s Offset) In(span time.Duration) time.Duration {
 	if span <= 0 {
 		return 0
@@ -48,12 +47,12 @@ func (s Offset) In(span time.Duration) time.Duration {
 	return time.Duration(offset)
 }
 
-// Next returns the first instant after now that is the place in a period. Periods
-// follow one another from the zero Time, in UTC, as in [time.Time.Truncate]: a day
-// starts at midnight and a week on Monday. It returns now if period is not positive.
+// Next returns the first instant after now that is at the offset in a period. Periods are
+// counted from the zero Time in UTC, as in [time.Time.Truncate]: a day starts at midnight and a
+// week on Monday. Next returns now if period is not positive.
 //
-// The places fill the whole period. For jobs that belong close to its start, say
-// the first minute after noon, add In(time.Minute) to noon instead.
+// Offsets fill the whole period. To spread a job over a short span only, such as the first
+// minute after noon, add In(time.Minute) to noon instead.
 func (s Offset) Next(now time.Time, period time.Duration) time.Time {
 	if period <= 0 {
 		return now

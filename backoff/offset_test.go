@@ -9,7 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// These numbers are in use wherever devices keep their slots: they never change.
+// TestOffsetFor_isStable checks constants of the hash, which must never change, because
+// devices depend on them.
 func TestOffsetFor_isStable(t *testing.T) {
 	for id, want := range map[string]Offset{
 		"":         0xefd01f60ba992926,
@@ -69,7 +70,8 @@ func TestOffset_nextIsTheSameInEachPeriod(t *testing.T) {
 	}
 }
 
-// Serial numbers are as alike as identities get: chi-square over 100 bins.
+// TestOffsetFor_spreadsSerialNumbers applies a chi-square test with 100 bins to serial
+// numbers, which are similar to each other.
 func TestOffsetFor_spreadsSerialNumbers(t *testing.T) {
 	for _, form := range []string{"device-%06d", "%d", "%08x", "eu-west-1/host-%d/cache-refresh"} {
 		const bins, n = 100, 20_000
@@ -81,7 +83,7 @@ func TestOffsetFor_spreadsSerialNumbers(t *testing.T) {
 		for _, k := range seen {
 			sum += (k - n/bins) * (k - n/bins) / (n / bins)
 		}
-		require.Less(t, sum, 149.5, form) // 99.9 % of 99 degrees of freedom
+		require.Less(t, sum, 149.5, form) // 99.9 % quantile with 99 degrees of freedom
 	}
 }
 

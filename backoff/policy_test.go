@@ -16,13 +16,13 @@ const (
 	s  = time.Second
 )
 
-// constant returns a Rand that always draws u.
+// constant returns a Rand function that always returns u.
 func constant(u float64) func() float64 { return func() float64 { return u } }
 
-// belowOne is the largest draw there is.
+// belowOne is the largest float64 below 1.
 var belowOne = math.Nextafter(1, 0)
 
-// delaysOf walks through n delays of p.
+// delaysOf returns the first n delays of p.
 func delaysOf(p Policy, n int) []time.Duration {
 	var all []time.Duration
 	prev := time.Duration(0)
@@ -70,7 +70,8 @@ func TestPolicies_delays(t *testing.T) {
 	}
 }
 
-// Scenario 62: growth that does not fit is the maximum, and never negative.
+// TestPolicies_saturateAtAnyAttempt checks that a delay that does not fit saturates at
+// Max and is never negative.
 func TestPolicies_saturateAtAnyAttempt(t *testing.T) {
 	for _, p := range []Policy{
 		Exponential{Base: 1, Max: math.MaxInt64, Jitter: None},
@@ -92,8 +93,8 @@ func TestPolicies_saturateAtAnyAttempt(t *testing.T) {
 	require.Equal(t, time.Duration(math.MaxInt64), huge.Delay(2, 0))
 }
 
-// Whatever the fields, delays stay between 0 and the cap, and never shrink with
-// the attempt when chance is the same.
+// TestPolicies_keepTheirBounds checks that for any values of the fields, delays are
+// between 0 and Max, and do not decrease with the attempt if the random numbers are equal.
 func TestPolicies_keepTheirBounds(t *testing.T) {
 	lengths := []time.Duration{math.MinInt64, -1, 0, 1, 2, 3, 999, ms, s, time.Hour, math.MaxInt64 - 1, math.MaxInt64}
 	factors := []float64{0, 1, 1.0000001, 1.5, 2, 2.1, 3, 1e300, math.Inf(1), math.NaN(), -1}
@@ -150,7 +151,8 @@ func TestJitters_drawWithinTheirRange(t *testing.T) {
 	}
 }
 
-// Scenario 63.
+// TestPlusMinus_drawsEachNanosecondAlike checks that PlusMinus returns each delay
+// within its range with equal probability.
 func TestPlusMinus_drawsEachNanosecondAlike(t *testing.T) {
 	for u, want := range map[float64]time.Duration{0: 1, 0.33: 1, 0.34: 2, 0.66: 2, 0.67: 3, 0.99: 3} {
 		e := Exponential{Base: 2, Jitter: PlusMinus, Spread: 0.5, Rand: constant(u)}
@@ -158,12 +160,12 @@ func TestPlusMinus_drawsEachNanosecondAlike(t *testing.T) {
 	}
 }
 
-// Chi-square over 100 bins with 100,000 draws from a fixed seed, and the same with
-// the runtime's own source, which has no seed, at a bound that chance passes once
-// in 10^12 runs.
+// TestFull_isUniform applies a chi-square test with 100 bins to 100,000 delays from a
+// fixed seed, and to as many from the random source of the runtime, which has no seed. The
+// bound of the latter is exceeded by chance once in 10^12 runs.
 func TestFull_isUniform(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
-	require.Less(t, chiSquare(Exponential{Rand: rng.Float64}), 149.5) // 99.9 % of 99 degrees of freedom
+	require.Less(t, chiSquare(Exponential{Rand: rng.Float64}), 149.5) // 99.9 % quantile with 99 degrees of freedom
 	require.Less(t, chiSquare(Exponential{}), 230.0)
 }
 
@@ -180,9 +182,10 @@ func chiSquare(e Exponential) float64 {
 	return sum
 }
 
-// 10,000 clients that fail together: on no retry is the largest crowd within 10 ms
-// more than 1.15 times that of as many draws by Uint64N, on average of 20 outages,
-// since among small crowds chance alone is worth more than that.
+// TestFull_isAsEvenAsUniform simulates 10,000 clients that fail at the same time. It
+// checks that for each retry the maximum number of clients within 10 ms is at most 1.15
+// times that of rand.Uint64N, on average of 20 outages. Single maxima vary by more than
+// that.
 func TestFull_isAsEvenAsUniform(t *testing.T) {
 	const clients, outages = 10_000, 20
 	rng, peer := rand.New(rand.NewPCG(5, 6)), rand.New(rand.NewPCG(7, 8))
@@ -205,7 +208,8 @@ func TestFull_isAsEvenAsUniform(t *testing.T) {
 	}
 }
 
-// At the cap the jitters whose draw others clip stay spread out, too.
+// TestMax_spreadsDelaysAtTheCap checks that delays of all jitters stay spread when they
+// have reached Max.
 func TestMax_spreadsDelaysAtTheCap(t *testing.T) {
 	const clients = 10_000
 	for _, j := range []Jitter{Full, Equal, Decorrelated, PlusMinus} {
@@ -215,11 +219,11 @@ func TestMax_spreadsDelaysAtTheCap(t *testing.T) {
 		for range clients {
 			last = append(last, delaysOf(e, 12)[11])
 		}
-		require.Less(t, maxWithin(last, 10*ms), 100, "%v", j) // clipped: 3,000 decorrelated ones on the cap
+		require.Less(t, maxWithin(last, 10*ms), 100, "%v", j) // if the delay itself were limited, 3,000 decorrelated ones would be at Max
 	}
 }
 
-// maxWithin returns the most of at that lie in any span.
+// maxWithin returns the maximum number of elements of at within any interval of length span.
 func maxWithin(at []time.Duration, span time.Duration) int {
 	slices.Sort(at)
 	largest, first := 0, 0

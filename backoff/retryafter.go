@@ -1,31 +1,46 @@
 package backoff
 
-import "time"
+import (
+	"time"
 
-// RetryAfterJitter makes a wait that a server asked for into one that a client should keep.
+	"github.com/heed-go/heed/internal/ticks"
+)
+
+// RetryAfterJitter adds jitter to a wait that a server asked for (Retry-After).
 //
-// Never earlier: a retry before the time said is refused again, and many servers
-// count it. Not exactly then either, because everybody was told the same time. So
-// the draw goes upwards only, and its range doubles with each attempt, since a
-// server that sends us away again has more clients than it can take:
+// The result is never shorter than that wait: an earlier retry is rejected again, and many
+// servers count it against the client. A random delay is added, because many clients received the same
+// wait. Its range doubles with each attempt, because a server that rejects a client again has
+// more clients than it can serve:
 //
-//	         said             said+w               said+2w
+//	       retryAfter      retryAfter+w         retryAfter+2w
 //	───────────+────────────────+────────────────────+──▶ time
 //	1st attempt [═══════════════)
 //	2nd attempt [════════════════════════════════════)
 //
-// with w = max(Least, Spread·said), and never wider than Max. The zero Floor waits
-// between 1 s and 1.5 s for a server that said 1 s, and between 60 s and 66 s for
-// one that said 60 s.
+// with w = max(Min, Spread·retryAfter), and a range of at most Max. The zero RetryAfterJitter
+// waits between 1 s and 1.5 s if the server asked for 1 s, and between 60 s and 66 s if it
+// asked for 60 s.
 type RetryAfterJitter struct {
-	Min    time.Duration  // what a shorter time said counts as, also 0 and one that has passed; 0 or below: DefaultBase
-	Max    time.Duration  // widest range of the draw; 0 or below: DefaultMax
-	Spread float64        // range of the first draw, as a fraction of what was said, below 0 is none; 0: 0.1
-	Rand   func() float64 // uniform in [0, 1), safe for concurrent use; nil: math/rand/v2
+	// Min replaces shorter waits, including zero and negative ones, and is the minimum of
+	// the range w. Zero and negative values mean DefaultBase.
+	Min time.Duration
+
+	// Max is the maximum range of the random delay. Zero and negative values mean
+	// DefaultMax.
+	Max time.Duration
+
+	// Spread is the range after the first attempt, as a fraction of the wait that the server
+	// asked for. Zero means 0.1. A negative value means 0, so that Min alone is the range.
+	Spread float64
+
+	// Rand returns a uniform random number in [0, 1). It must be safe for concurrent use.
+	// Nil means math/rand/v2.
+	Rand func() float64
 }
 
-// Delay returns the wait after attempt, counted from 1, when the server asked for
-// said. It is never below said; a sum that does not fit saturates.
+// Delay returns the wait after attempt, counted from 1, if the server asked for retryAfter. It
+// is never shorter than retryAfter, and saturates at the maximum duration.
 func (f RetryAfterJitter) Delay(retryAfter time.Duration, attempt int) time.Duration {
 	shortest, spread := orDefault(f.Min, DefaultBase), f.Spread
 	if spread == 0 {
@@ -36,5 +51,6 @@ func (f RetryAfterJitter) Delay(retryAfter time.Duration, attempt int) time.Dura
 	if spread > 0 {
 		w = max(w, scale(retryAfter, spread))
 	}
-	return addSat(retryAfter, random(uint64(double(w, orDefault(f.Max, DefaultMax), attempt)), f.Rand))
+	extra := random(uint64(double(w, orDefault(f.Max, DefaultMax), attempt)), f.Rand)
+	return time.Duration(ticks.Add(int64(retryAfter), int64(extra)))
 }

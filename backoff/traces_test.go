@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A trace is a line of testdata/backoff_traces.jsonl: the delays of other libraries
-// in nanoseconds, or the bounds of their draws.
+// A trace is a line of testdata/backoff_traces.jsonl: the delays of another library in
+// nanoseconds, or the bounds of its random delays.
 type trace struct {
 	Kind   string
 	Params struct {
@@ -34,7 +34,7 @@ type trace struct {
 func TestTraces_replay(t *testing.T) {
 	replays := map[string]func(*testing.T, trace){
 		"exp2_capped":     replayDoubling,
-		"cenkalti_exp":    func(*testing.T, trace) {}, // see package backoff/cenkalti
+		"cenkalti_exp":    func(*testing.T, trace) {}, // replayed in package backoff/cenkalti
 		"cenkalti_jitter": replayPlusMinus,
 		"full_jitter":     replayFull,
 		"linear_jitter":   replayLinear,
@@ -64,20 +64,21 @@ func readTraces(t *testing.T) []trace {
 	return all
 }
 
-// Theirs computes in float64 and so is a nanosecond off where ours is exact, above
-// 2^53 of them or 104 days: equal to the precision of theirs is what can be asked.
+// replayDoubling compares delays with a library that computes in float64, which is inexact above
+// 2^53 nanoseconds (104 days). Delays are therefore compared as float64.
 func replayDoubling(t *testing.T, tr trace) {
 	var p Policy = Exponential{Base: time.Duration(tr.Params.Min), Max: time.Duration(tr.Params.Max), Jitter: None}
 	if tr.Params.Min == 0 {
-		p = Constant(0) // a Base of 0 is the default here
+		p = Constant(0) // Exponential treats a Base of 0 as the default
 	}
 	for i, want := range tr.Seq {
 		require.Equal(t, float64(want), float64(p.Delay(i+1, 0)), "%+v, attempt %d", tr.Params, i+1)
 	}
 }
 
-// Theirs caps the middle of the range and ours its end, so that a cap of the end of
-// theirs makes the two alike. They draw one nanosecond more than they say.
+// replayPlusMinus compares delays with a library that limits the middle of the range, where
+// backoff limits its end; Max is adjusted to make the ranges equal. The range of the library is
+// one nanosecond longer than documented.
 func replayPlusMinus(t *testing.T, tr trace) {
 	p := tr.Params
 	e := Exponential{
@@ -96,7 +97,7 @@ func replayFull(t *testing.T, tr trace) {
 	}
 }
 
-// attempt*U[min, max] is a Linear around their middle.
+// replayLinear compares attempt*U[min, max] with a Linear around the middle of that range.
 func replayLinear(t *testing.T, tr trace) {
 	low, high := tr.Params.Min, tr.Params.Max
 	l := Linear{
@@ -109,8 +110,8 @@ func replayLinear(t *testing.T, tr trace) {
 	inBounds(t, tr, l, func(random func() float64) Policy { l.Rand = random; return l })
 }
 
-// inBounds checks 1,000 draws and both extremes of p against the bounds of tr, and
-// the mean against the one that was seen.
+// inBounds checks 1,000 delays and both extremes of p against the bounds of tr, and their mean
+// against the mean in tr.
 func inBounds(t *testing.T, tr trace, p Policy, with func(random func() float64) Policy) {
 	rng := rand.New(rand.NewPCG(11, 12))
 	policies := []Policy{with(constant(0)), with(constant(belowOne))}

@@ -10,6 +10,7 @@ import (
 	"github.com/sethvargo/go-limiter/memorystore"
 
 	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttle/keyed"
 )
 
 // Keys holds a million different keys of 16 bytes, and an order of accesses in which some
@@ -56,9 +57,9 @@ const perKey = 100_000_000
 // keyedPairs compares limiters per key after a million keys have been used.
 func keyedPairs() []Pair {
 	return []Pair{{
-		Work: "a million keys, zipf", Call: "throttle.KeyedBuckets Reserve", Peer: "sethvargo/go-limiter Take", Granted: true,
+		Work: "a million keys, zipf", Call: "keyed.Buckets Reserve", Peer: "sethvargo/go-limiter Take", Granted: true,
 		Heed: askInOrder(sync.OnceValue(func() func(string) bool {
-			return warmedUp(reserveKey(throttle.NewKeyedBuckets(throttle.BucketsConfig{Limit: throttle.PerSecond(perKey), Max: 1 << 20}, nil)))
+			return warmedUp(reserveKey(keyed.NewBuckets(keyed.BucketsConfig{Limit: throttle.PerSecond(perKey), Max: 1 << 20}, nil)))
 		})),
 		Theirs: askInOrder(sync.OnceValue(func() func(string) bool {
 			return warmedUp(takeKey())

@@ -24,6 +24,7 @@ import (
 	"github.com/heed-go/heed/internal/memhttp"
 	"github.com/heed-go/heed/quota/headers"
 	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttle/keyed"
 	"github.com/heed-go/heed/throttlehttp"
 )
 
@@ -51,7 +52,7 @@ func Middlewares() []Middleware {
 func heedMiddleware(d headers.Dialect) func(int, http.Handler) http.Handler {
 	return func(perHour int, next http.Handler) http.Handler {
 		m := &throttlehttp.Middleware{Dialect: d, Rules: []throttlehttp.Rule{{
-			Limiter: throttle.NewKeyedBuckets(throttle.BucketsConfig{Limit: throttle.PerHour(int64(perHour))}, nil),
+			Limiter: keyed.NewBuckets(keyed.BucketsConfig{Limit: throttle.PerHour(int64(perHour))}, nil),
 			Key:     throttlehttp.IP{}.Key,
 		}}}
 		return m.Handler(next)

@@ -8,7 +8,7 @@ import (
 	"sync"
 )
 
-// A listener notes the connections that it accepts.
+// A listener records the connections that it accepts.
 type listener struct {
 	net.Listener
 	recorder *recorder
@@ -30,25 +30,25 @@ func (l *listener) Accept() (net.Conn, error) {
 	return c, nil
 }
 
-// A conn can be made to fail.
+// A conn is a connection that can be made to fail.
 type conn struct {
 	net.Conn
 	n      int            // counted from 1
-	in     io.Reader      // out of Conn
-	out    io.Writer      // into Conn
-	frames *frameInserter // the same as out; nil: HTTP/1.1
+	in     io.Reader      // reads from Conn
+	out    io.Writer      // writes to Conn
+	frames *frameInserter // the same as out; nil with HTTP/1.1
 
 	mu      sync.Mutex
 	hanging bool
 	closed  chan struct{}
 	once    sync.Once
 
-	settingsSent chan struct{} // closed when the server has written: its settings come first
+	settingsSent chan struct{} // closed by the first write of the server, which contains its settings
 	settingsOnce sync.Once
 }
 
-// hang makes c what is left of a connection whose other end has lost its power:
-// nothing arrives, nothing leaves, and nobody is told.
+// hang makes c behave as if its other end had lost power: nothing arrives, nothing is sent,
+// and no error is reported.
 func (c *conn) hang() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -61,7 +61,7 @@ func (c *conn) isHanging() bool {
 	return c.hanging
 }
 
-// reset closes c without a proper end.
+// reset closes c with a reset, without a graceful shutdown.
 func (c *conn) reset() {
 	if l, ok := c.Conn.(interface{ SetLinger(int) error }); ok {
 		_ = l.SetLinger(0)
@@ -69,8 +69,8 @@ func (c *conn) reset() {
 	c.Close()
 }
 
-// insert sends a frame of HTTP/2, but not before the settings of the server, which a
-// client must see first. Over HTTP/1.1 it does nothing.
+// insert sends an HTTP/2 frame after the settings of the server, which must be the first
+// frame that a client receives. Over HTTP/1.1 it does nothing.
 func (c *conn) insert(f []byte) {
 	if c.frames == nil || c.isHanging() {
 		return
@@ -101,7 +101,7 @@ func (c *conn) Write(p []byte) (int, error) {
 	return c.out.Write(p)
 }
 
-// CloseWrite ends one direction, as the server does before it closes for good.
+// CloseWrite closes the writing direction, as the server does before it closes the connection.
 func (c *conn) CloseWrite() error {
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok && !c.isHanging() {
 		return half.CloseWrite()
@@ -121,5 +121,5 @@ func withConn(ctx context.Context, c net.Conn) context.Context {
 	return context.WithValue(ctx, connKey{}, c)
 }
 
-// connOf returns the connection that r came over.
+// connOf returns the connection on which r arrived.
 func connOf(r *http.Request) *conn { return r.Context().Value(connKey{}).(*conn) }

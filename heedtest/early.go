@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// earlyGuard knows who must not come before when.
+// An earlyGuard detects requests that arrive before Retry-After has elapsed.
 //
-//	refusal sent   grace                     until
-//	─────+───────────+─────────────────────────+──▶ time
-//	     |  on their |  early: refused again,  | welcome
-//	     |  way then |  and Penalty is added   |
+//	rejection sent  grace                    until
+//	─────+────────────+────────────────────────+──▶ time
+//	     |  not early |  early: rejected, and  | not early
+//	     |            |  Penalty is added      |
 type earlyGuard struct {
 	mu    sync.Mutex
 	holds map[string]hold
@@ -20,8 +20,8 @@ type earlyGuard struct {
 
 type hold struct{ from, until time.Time }
 
-// check returns by how much key comes too early, and how long it has to wait
-// now; 0, 0 if it does not.
+// check returns by how much a request of key is too early, and how long it must wait now,
+// including the penalty. It returns 0, 0 if the request is not early.
 func (b *earlyGuard) check(key string, now time.Time, penalty time.Duration) (early, left time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -35,7 +35,7 @@ func (b *earlyGuard) check(key string, now time.Time, penalty time.Duration) (ea
 	return early, current.until.Sub(now)
 }
 
-// record notes that key was answered with status and h.
+// record records a response to key with status and header h.
 func (b *earlyGuard) record(key string, status int, h http.Header, now time.Time, skew, grace time.Duration) {
 	if status != http.StatusTooManyRequests && status != http.StatusServiceUnavailable {
 		return
@@ -59,7 +59,8 @@ func (b *earlyGuard) record(key string, status int, h http.Header, now time.Time
 	b.holds[key] = current
 }
 
-// retryAfter returns the delay that v says to a client whose clock is right.
+// retryAfter returns the delay that v, a Retry-After header, means to a client whose clock
+// shows now.
 func retryAfter(v string, now time.Time) time.Duration {
 	if s, err := strconv.ParseInt(v, 10, 32); err == nil {
 		return time.Duration(s) * time.Second
@@ -70,7 +71,7 @@ func retryAfter(v string, now time.Time) time.Duration {
 	return 0
 }
 
-// rejectEarly answers someone who came too early and has to wait for left now.
+// rejectEarly rejects an early request, which has to wait for left.
 func rejectEarly(w http.ResponseWriter, left time.Duration) {
 	s := int64((left + time.Second - 1) / time.Second)
 	w.Header().Set("Retry-After", strconv.FormatInt(s, 10))

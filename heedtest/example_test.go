@@ -8,8 +8,8 @@ import (
 	"github.com/heed-go/heed/heedtest"
 )
 
-// A client that does not heed Retry-After is found out. In a bubble of
-// testing/synctest, with StartInMemory, it could also wait, in no time.
+// The server detects a client that ignores Retry-After. In a bubble of testing/synctest, with
+// StartInMemory, a client could also wait without taking any time.
 func Example() {
 	s := &heedtest.Server{Respond: heedtest.Script(
 		heedtest.Response{Fault: heedtest.CutBody, Body: "half of this will arrive"},
@@ -18,7 +18,7 @@ func Example() {
 	s.Start()
 	defer s.Close()
 
-	client := s.Client() // the one to test goes here
+	client := s.Client() // the client under test is used here
 	for range 3 {
 		resp, err := client.Get(s.URL)
 		if err != nil {

@@ -12,12 +12,12 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// The server of net/http has no words for the faults of HTTP/2, and does not tell
-// a handler which stream its request came over. Both are added between it and the
+// The server of net/http cannot produce the faults of HTTP/2, and does not report to a
+// handler on which stream its request arrived. Both are added between the server and the
 // network, frame by frame:
 //
-//	client ──▶ [ numberer: each request gets a header with its stream ] ──▶ server
-//	       ◀── [ inserter: frames of ours between those of the server ] ◀──
+//	client ──▶ [ streamTagger: adds a header with the stream to each request ] ──▶ server
+//	       ◀── [ frameInserter: inserts frames between those of the server ] ◀──
 
 const (
 	frameHeaderSize = 9
@@ -35,30 +35,30 @@ const (
 	enhanceYourCalm  = 0xb
 	prefaceSize      = len("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
 	headerTableLimit = 4096
-	maxBlock         = 2 << 20 // bytes of a frame and of the block before it
+	maxBlock         = 2 << 20 // maximum length of a frame and the block before it, in bytes
 )
 
 var errTooLarge = errors.New("heedtest: a frame or a block of headers of more than 2 MiB: a server would reject it")
 
-// streamHeader is where a handler finds the number of its stream.
+// streamHeader is the header that contains the number of the stream of a request.
 const streamHeader = "Heedtest-Stream"
 
-// takeStream returns the number of the stream that r came over, 0 over HTTP/1.1,
-// and takes the header out.
+// takeStream returns the number of the stream of r, or 0 over HTTP/1.1, and deletes the
+// header.
 func takeStream(r *http.Request) uint32 {
 	n, _ := strconv.ParseUint(r.Header.Get(streamHeader), 10, 31)
 	r.Header.Del(streamHeader)
 	return uint32(n)
 }
 
-// A streamTagger is what a client sends, with the stream added to each request. Header
-// blocks depend on those before them, so all are read and written anew.
+// A streamTagger reads what a client sends and adds the number of the stream to each request.
+// Header blocks depend on previous ones (HPACK), so all blocks are decoded and encoded again.
 type streamTagger struct {
 	src         io.Reader
 	out         bytes.Buffer
-	prefaceRead bool // the preface is through
+	prefaceRead bool // whether the client preface has been copied
 	block       []byte
-	flags       byte // of the frame that the block began in
+	flags       byte // flags of the frame in which the block began
 	decoder     *hpack.Decoder
 	encoder     *hpack.Encoder
 	encoded     bytes.Buffer
@@ -80,7 +80,7 @@ func (n *streamTagger) Read(p []byte) (int, error) {
 	return n.out.Read(p)
 }
 
-// readFrame moves the next frame to out.
+// readFrame copies the next frame to out.
 func (n *streamTagger) readFrame() error {
 	if !n.prefaceRead {
 		n.prefaceRead = true
@@ -115,7 +115,7 @@ func (n *streamTagger) readFrame() error {
 	return n.rewrite(stream)
 }
 
-// rewrite moves the block, which is complete, to out.
+// rewrite encodes the complete block again and writes it to out.
 func (n *streamTagger) rewrite(stream uint32) error {
 	fields, err := n.decoder.DecodeFull(n.block)
 	if err != nil {
@@ -123,7 +123,7 @@ func (n *streamTagger) rewrite(stream uint32) error {
 	}
 	n.block = n.block[:0]
 	n.encoded.Reset()
-	isRequest := false // and not the trailer of one
+	isRequest := false // false for trailers
 	for _, f := range fields {
 		isRequest = isRequest || f.Name == ":method"
 		_ = n.encoder.WriteField(f)
@@ -136,7 +136,7 @@ func (n *streamTagger) rewrite(stream uint32) error {
 	return nil
 }
 
-// fragment returns what of the payload of a HEADERS frame belongs to the block.
+// fragment returns the part of the payload of a HEADERS frame that belongs to the block.
 func fragment(payload []byte, flags byte) []byte {
 	pad := 0
 	if flags&padded != 0 && len(payload) > 0 {
@@ -148,13 +148,14 @@ func fragment(payload []byte, flags byte) []byte {
 	return payload[:max(len(payload)-pad, 0)]
 }
 
-// A frameInserter is what a server sends, with room for frames between its own.
+// A frameInserter forwards what a server sends and inserts frames between frames of the
+// server.
 type frameInserter struct {
 	dst io.Writer
 
 	mu      sync.Mutex
-	head    []byte // as far as it was sent, of a frame whose head is not complete
-	left    int    // bytes of the present frame
+	head    []byte // the incomplete header of the current frame
+	left    int    // bytes that are left of the current frame's payload
 	pending []byte // frames to insert
 }
 
@@ -182,7 +183,7 @@ func (i *frameInserter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// insert sends f as soon as no frame of the server is under way.
+// insert sends f immediately, or after the frame that the server is writing.
 func (i *frameInserter) insert(f []byte) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -192,7 +193,7 @@ func (i *frameInserter) insert(f []byte) {
 	}
 }
 
-// appendPending adds the waiting frames to out, if this is the place for them.
+// appendPending appends the pending frames to out unless a frame is incomplete.
 func (i *frameInserter) appendPending(out []byte) []byte {
 	if i.left == 0 && len(i.head) == 0 {
 		out, i.pending = append(out, i.pending...), nil
@@ -200,13 +201,13 @@ func (i *frameInserter) appendPending(out []byte) []byte {
 	return out
 }
 
-// resetFrameOf returns a frame that ends a stream.
+// resetFrameOf returns a RST_STREAM frame.
 func resetFrameOf(stream, code uint32) []byte {
 	return frame(resetFrame, 0, stream, binary.BigEndian.AppendUint32(nil, code))
 }
 
-// goAwayFrameOf returns a frame that says to use another connection. What came over
-// streams after last was not looked at.
+// goAwayFrameOf returns a GOAWAY frame. It means that the connection accepts no more requests
+// and that requests on streams after last have not been processed.
 func goAwayFrameOf(last, code uint32) []byte {
 	return frame(goAwayFrame, 0, 0, binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(nil, last), code))
 }

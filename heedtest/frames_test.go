@@ -13,7 +13,8 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// Wherever the server's writes end, a frame of ours comes between two of its own.
+// TestFrameInserter_neverSplitsAFrame checks that a frame is inserted between two frames
+// of the server, wherever the writes of the server end.
 func TestFrameInserter_neverSplitsAFrame(t *testing.T) {
 	first, empty, last := frame(0, 0, 1, []byte("first")), frame(4, 1, 0, nil), frame(0, 1, 1, []byte("last"))
 	inserted := resetFrameOf(3, refusedStream)
@@ -32,7 +33,8 @@ func TestFrameInserter_neverSplitsAFrame(t *testing.T) {
 	}
 }
 
-// A client may cut, pad and order its header blocks as it likes.
+// TestStreamTagger_addsTheStreamToRequests checks header blocks that the client splits,
+// pads and gives a priority.
 func TestStreamTagger_addsTheStreamToRequests(t *testing.T) {
 	var block bytes.Buffer
 	enc := hpack.NewEncoder(&block)
@@ -46,7 +48,7 @@ func TestStreamTagger_addsTheStreamToRequests(t *testing.T) {
 	preface := strings.Repeat("p", prefaceSize)
 	request := []string{":method", "POST", ":path", "/a", "x-long", strings.Repeat("v", 50)}
 	one := encode(request...)
-	two := encode(request...) // refers to the table
+	two := encode(request...) // refers to the HPACK table
 	trailer := encode("x-sum", "7")
 	three := encode(request...)
 	data := frame(0, 0, 1, []byte("data"))

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// NoHeaders is an Edit that takes back all that is said about limits, as servers
-// that refuse without a word.
+// NoHeaders is an EditHeader function that removes all headers about limits, including
+// Retry-After.
 func NoHeaders(h http.Header) {
 	for key := range h {
 		if strings.HasPrefix(key, "Ratelimit") || strings.HasPrefix(key, "X-Ratelimit") || key == "Retry-After" {
@@ -17,30 +17,31 @@ func NoHeaders(h http.Header) {
 	}
 }
 
-// SetHeader returns an Edit that says value under key on every answer, whatever is
-// true: a Remaining that never changes, a Reset in another unit.
+// SetHeader returns an EditHeader function that sets a header of every response to value,
+// for instance to a Remaining that never changes or a Reset in another unit.
 func SetHeader(key, value string) func(http.Header) {
 	return func(h http.Header) { h.Set(key, value) }
 }
 
-// EpochReset is an Edit that says X-RateLimit-Reset in seconds since 1970, by the
-// server's clock, as GitHub does. Synctest bubbles begin in 2000, when such numbers
-// had nine digits, and readers that tell instants from delays by size are wrong
-// there: let Skew take the server to later years.
+// EpochReset is an EditHeader function that converts X-RateLimit-Reset to seconds since 1970
+// by the server's clock, as GitHub does. Bubbles of testing/synctest begin in the year 2000,
+// when such numbers had nine digits; clients that distinguish instants from delays by their
+// size fail there. Set Server.Skew to move the server to a later year.
 func EpochReset(h http.Header) {
 	if at, ok := resetTime(h, "X-RateLimit-Reset"); ok {
 		h.Set("X-RateLimit-Reset", strconv.FormatInt(at.Unix(), 10))
 	}
 }
 
-// RetryDate is an Edit that says Retry-After as a date, by the server's clock.
+// RetryDate is an EditHeader function that converts Retry-After to a date by the server's
+// clock.
 func RetryDate(h http.Header) {
 	if at, ok := resetTime(h, "Retry-After"); ok {
 		h.Set("Retry-After", at.Format(http.TimeFormat))
 	}
 }
 
-// resetTime returns the instant that the seconds under key speak of.
+// resetTime returns the Date of the response plus the seconds of the header key.
 func resetTime(h http.Header, key string) (time.Time, bool) {
 	date, err := http.ParseTime(h.Get("Date"))
 	if err != nil {

@@ -8,58 +8,70 @@ import (
 	"time"
 )
 
-// maxBody is how much of a request's body is kept.
+// maxBody is the maximum number of bytes of a request body that are kept.
 const maxBody = 1 << 20
 
-// A Request is a request as the server saw it.
+// A Request describes a request as the server received it.
 type Request struct {
-	N      int       // counted from 1, in order of arrival
-	At     time.Time // when its header had arrived
-	Conn   int       // which connection it came over, counted from 1
+	// N is the number of the request, counted from 1 in order of arrival.
+	N int
+
+	// At is the time at which the header had arrived.
+	At time.Time
+
+	// Conn is the number of the connection, counted from 1 in order of acceptance.
+	Conn int
+
+	// Method, URL, Host, Proto and Header are those of the request. URL is the target of
+	// the request line.
 	Method string
-	URL    string // as in the request line
+	URL    string
 	Host   string
 	Proto  string
 	Header http.Header
 
-	Body    []byte // its first MiB; nil: there was none, or SkipBodies
-	BodyErr error  // why the rest could not be read; nil: all was read
+	// Body is the first MiB of the body. Nil means that the body is empty or was not
+	// read because of SkipBodies.
+	Body []byte
 
-	// Status is what it was answered with; 0: nothing, so far.
+	// BodyErr is the error of reading the body. Nil means that it was read completely.
+	BodyErr error
+
+	// Status is the status of the response. Zero means that none has been sent yet.
 	Status int
 
-	// EarlyBy is how much too early it came, after it was told to come later. 0:
-	// it did not.
+	// EarlyBy is the time that was left of an earlier Retry-After when the request
+	// arrived. Zero means that the request was not early.
 	EarlyBy time.Duration
 }
 
-// recorder is what a Server remembers.
+// A recorder records requests and connections for a Server.
 type recorder struct {
 	mu       sync.Mutex
 	requests []Request
 	conns    []*conn
 }
 
-// Requests returns all requests so far, in order.
+// Requests returns all requests so far, in order of arrival.
 func (s *Server) Requests() []Request {
 	s.recorder.mu.Lock()
 	defer s.recorder.mu.Unlock()
 	return slices.Clone(s.recorder.requests)
 }
 
-// EarlyRetries returns the requests that came before Retry-After was over.
+// EarlyRetries returns the requests that arrived before an earlier Retry-After had elapsed.
 func (s *Server) EarlyRetries() []Request {
 	return slices.DeleteFunc(s.Requests(), func(a Request) bool { return a.EarlyBy == 0 })
 }
 
-// Conns returns how many connections were made so far.
+// Conns returns the number of connections that have been accepted so far.
 func (s *Server) Conns() int {
 	s.recorder.mu.Lock()
 	defer s.recorder.mu.Unlock()
 	return len(s.recorder.conns)
 }
 
-// recordRequest notes r, reads its body unless leave, and returns its number.
+// recordRequest records r, reads its body unless skipBody is true, and returns its number.
 func (t *recorder) recordRequest(r *http.Request, skipBody bool) int {
 	n := t.add(Request{
 		At:     time.Now(),

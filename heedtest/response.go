@@ -11,48 +11,64 @@ import (
 	"time"
 )
 
-// A Response is what becomes of one request. The zero Answer is status 200 and
-// the body "ok\n".
+// A Response describes how the Server responds to one request. The zero Response is status
+// 200 with the body "ok\n".
 type Response struct {
-	Delay        time.Duration // before anything is sent
-	EarlyHints   http.Header   // sent at first, with status 103; nil: no such answer
-	Status       int           // 0: 200. With 101, an echo of what the client sends follows
-	Header       http.Header   // added to those of the limits
-	Body         string        // "": "ok\n"
-	ByteInterval time.Duration // between bytes of the body; 0: all at once
-	Fault        Fault         // what goes wrong; 0: nothing
+	// Delay is the time before anything is sent.
+	Delay time.Duration
+
+	// EarlyHints is the header of an informational response with status 103 that precedes
+	// the response. Nil means none.
+	EarlyHints http.Header
+
+	// Status is the status of the response. Zero means 200. After status 101 the server
+	// sends back all bytes that the client sends.
+	Status int
+
+	// Header is added to the headers that the limits set.
+	Header http.Header
+
+	// Body is the body of the response. Empty means "ok\n".
+	Body string
+
+	// ByteInterval is the time before each byte of the body. Zero means that the body is
+	// sent in one piece.
+	ByteInterval time.Duration
+
+	// Fault is the failure of the response. Zero means NoFault.
+	Fault Fault
 }
 
-// A Fault is a way in which an answer goes wrong.
+// A Fault is a way in which a response fails.
 type Fault uint8
 
-// The faults. Where HTTP/2 lets a stream end by itself, the connection stays.
+// The faults. Over HTTP/2, Drop and CutBody reset the stream and keep the connection.
 const (
 	NoFault   Fault = iota
-	Hang            // no answer, until the client gives up
-	Drop            // no answer: the connection is closed
-	Reset           // no answer: the connection is reset
-	CloseConn       // no answer, and never again anything on this connection: its other end has lost its power
+	Hang            // no response until the client gives up
+	Drop            // no response: the connection is closed
+	Reset           // no response: the connection is reset
+	CloseConn       // no response, and nothing else on this connection, as if the server had lost power
 	CutBody         // the connection is closed after half of the body
 	ResetBody       // the connection is reset after half of the body
-	HangBody        // nothing after half of the body, until the client gives up
-	Endless         // the body again and again, until the client gives up; Pace is between the repetitions, 0: 1 ms
-	HangConn        // all is well, but afterwards the connection is as after Vanish: half open
+	HangBody        // half of the body, then nothing until the client gives up
+	Endless         // the body repeatedly until the client gives up; ByteInterval is the time between repetitions, 0 means 1 ms
+	HangConn        // a complete response; afterwards the connection is half-open, as after CloseConn
 
-	// Of HTTP/2 only; over HTTP/1.1 they are as Drop.
+	// The following faults exist in HTTP/2 only. Over HTTP/1.1 they act like Drop.
 
-	RefuseStream          // the stream is reset: REFUSED_STREAM, the request was not looked at
-	EnhanceYourCalmStream // the stream is reset: ENHANCE_YOUR_CALM
-	GoAway                // the connection takes no more: GOAWAY, this request and those after it were not looked at
-	EnhanceYourCalmConn   // the connection is closed: GOAWAY with ENHANCE_YOUR_CALM, what became of the request is not said
+	RefuseStream          // the stream is reset with REFUSED_STREAM: the request has not been processed
+	EnhanceYourCalmStream // the stream is reset with ENHANCE_YOUR_CALM
+	GoAway                // GOAWAY with NO_ERROR: this request and later ones have not been processed
+	EnhanceYourCalmConn   // GOAWAY with ENHANCE_YOUR_CALM, then the connection is closed: the request may have been processed
 )
 
-// hangDelay is how long after its last answer a connection goes silent. The answer
-// must have left by then.
+// hangDelay is the time between the end of a response and the moment at which a HangConn
+// connection stops working. The response must have been sent by then.
 const hangDelay = 10 * time.Millisecond
 
-// Script returns a function that gives each request the next of the answers, and
-// after the last of them the zero Answer.
+// Script returns a Server.Respond function that returns the responses in order, one for each
+// request, and after the last of them the zero Response.
 func Script(responses ...Response) func(Request) Response {
 	var next atomic.Int64
 	return func(Request) Response {
@@ -63,7 +79,7 @@ func Script(responses ...Response) func(Request) Response {
 	}
 }
 
-// write answers r with a.
+// write responds to r with a.
 func (a Response) write(w *responseWriter, r *http.Request) {
 	sleep(r.Context(), a.Delay)
 	a.failWithoutResponse(r, w.stream)
@@ -86,7 +102,8 @@ func (a Response) write(w *responseWriter, r *http.Request) {
 	a.writeBody(w, r, body)
 }
 
-// failWithoutResponse does the faults that leave no answer.
+// failWithoutResponse executes a.Fault and aborts the handler, if it is a fault without a
+// response.
 func (a Response) failWithoutResponse(r *http.Request, stream uint32) {
 	switch c := connOf(r); a.Fault {
 	case Hang:
@@ -122,10 +139,10 @@ func (a Response) writeHeader(w http.ResponseWriter, body string) {
 		status = http.StatusOK
 	}
 	w.WriteHeader(status)
-	a.sendAll(w, "") // a slow body must not hold up the header
+	a.sendAll(w, "") // a slow body must not delay the header
 }
 
-// writeBody sends the body, or as much of it as the fault lets through.
+// writeBody sends the body, or the part of it that a.Fault allows.
 func (a Response) writeBody(w http.ResponseWriter, r *http.Request, body string) {
 	half := body[:len(body)/2]
 	switch a.Fault {
@@ -152,7 +169,7 @@ func (a Response) writeBody(w http.ResponseWriter, r *http.Request, body string)
 	panic(http.ErrAbortHandler)
 }
 
-// send sends part at the pace of a.
+// send sends part, one byte per ByteInterval if it is set.
 func (a Response) send(w http.ResponseWriter, r *http.Request, part string) {
 	if a.ByteInterval == 0 {
 		a.sendAll(w, part)
@@ -164,7 +181,7 @@ func (a Response) send(w http.ResponseWriter, r *http.Request, part string) {
 	}
 }
 
-// sendAll sends part now. It ends the handler if nobody is there any more.
+// sendAll sends part immediately. It aborts the handler if the client is gone.
 func (a Response) sendAll(w http.ResponseWriter, part string) {
 	_, err := io.WriteString(w, part)
 	if err == nil {
@@ -175,11 +192,11 @@ func (a Response) sendAll(w http.ResponseWriter, part string) {
 	}
 }
 
-// echo switches to a protocol that sends back what it gets, until the client
+// echo switches protocols and then sends back all bytes that it receives, until the client
 // closes the connection.
 func echo(w *responseWriter) {
 	conn, rw, err := http.NewResponseController(w).Hijack()
-	if err != nil { // HTTP/2 has no such thing
+	if err != nil { // HTTP/2 does not support upgrades
 		w.WriteHeader(http.StatusNotImplemented)
 		return
 	}
@@ -189,7 +206,7 @@ func echo(w *responseWriter) {
 		"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n"), rw))
 }
 
-// sleep waits for d. It ends the handler if the client gives up meanwhile.
+// sleep waits for d. It aborts the handler if ctx ends first.
 func sleep(ctx context.Context, d time.Duration) {
 	if d <= 0 {
 		return

@@ -12,21 +12,22 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// respondAlways gives every request the same answer.
+// respondAlways returns a Server.Respond function that returns a for every request.
 func respondAlways(a heedtest.Response) func(heedtest.Request) heedtest.Response {
 	return func(heedtest.Request) heedtest.Response { return a }
 }
 
-// The HTTP/2 of net/http sends again what surely was not looked at, some times,
-// and only if there is no body in the way.
+// TestFault_overHTTP2 checks the faults of HTTP/2 with a plain client. net/http retries
+// requests that have not been processed, a limited number of times, and only if their
+// bodies can be replayed.
 func TestFault_overHTTP2(t *testing.T) {
 	once := func(f heedtest.Fault) func(heedtest.Request) heedtest.Response {
 		return heedtest.Script(heedtest.Response{Fault: f})
 	}
 	for name, tt := range map[string]struct {
 		answer   func(heedtest.Request) heedtest.Response
-		body     io.Reader // strings.NewReader can be replayed, others not
-		err      string    // "": none
+		body     io.Reader // a strings.Reader can be replayed, other readers cannot
+		err      string    // empty means no error
 		arrivals int
 		conns    int
 	}{
@@ -47,7 +48,7 @@ func TestFault_overHTTP2(t *testing.T) {
 				require.NoError(t, err, name)
 				resp.Body.Close()
 			}
-			if tt.arrivals == 0 { // how many is up to net/http
+			if tt.arrivals == 0 { // the number depends on net/http
 				tt.arrivals = max(len(s.Requests()), 2)
 			}
 			require.Len(t, s.Requests(), tt.arrivals, name)
@@ -66,17 +67,18 @@ func TestFault_ofHTTP2DropsHTTP1(t *testing.T) {
 	}
 }
 
-// Only the stream that is meant ends: the others of the connection go on.
+// TestFault_resetsOnlyItsStream checks that a stream fault does not end other streams of
+// the connection.
 func TestFault_resetsOnlyItsStream(t *testing.T) {
 	s := &heedtest.Server{HTTP2: true, Respond: func(a heedtest.Request) heedtest.Response {
 		if strings.HasPrefix(a.URL, "/bad") {
 			return heedtest.Response{Delay: time.Second, Fault: heedtest.EnhanceYourCalmStream}
 		}
-		return heedtest.Response{Delay: time.Second, Body: strings.Repeat(a.URL, 20000)} // many frames
+		return heedtest.Response{Delay: time.Second, Body: strings.Repeat(a.URL, 20000)} // a body of many frames
 	}}
 	inMemory(t, s, func(t *testing.T) {
 		c := s.Client()
-		_, _, err := fetch(c, "GET", s.URL, "") // from then on all share a connection
+		_, _, err := fetch(c, "GET", s.URL, "") // establishes the connection that all requests share
 		require.NoError(t, err)
 		var all sync.WaitGroup
 		for i := range 40 {

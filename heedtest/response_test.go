@@ -19,8 +19,8 @@ import (
 
 // inMemory runs f in a bubble with s.
 //
-// What hangs, or is repeated without end, ends with a panic after a day, which is less than a
-// second of the test's time.
+// If f hangs, or loops without end, it panics after a day of the bubble's time, which takes
+// less than a second.
 func inMemory(t *testing.T, s *heedtest.Server, f func(*testing.T)) {
 	synctest.Test(t, func(t *testing.T) {
 		defer time.AfterFunc(24*time.Hour, func() { panic("the test hangs") }).Stop()
@@ -30,7 +30,7 @@ func inMemory(t *testing.T, s *heedtest.Server, f func(*testing.T)) {
 	})
 }
 
-// fetch does a request with a plain client, and reads all of the answer.
+// fetch sends a request with c and reads the complete response.
 func fetch(c *http.Client, method, url, body string) (status int, got string, err error) {
 	req, err := http.NewRequest(method, url, strings.NewReader(body))
 	if err != nil {
@@ -46,7 +46,7 @@ func fetch(c *http.Client, method, url, body string) (status int, got string, er
 }
 
 func TestServer_zeroValueResponds(t *testing.T) {
-	new(heedtest.Server).Close() // it may be closed before it was started
+	new(heedtest.Server).Close() // Close before Start is allowed
 	for _, http2 := range []bool{false, true} {
 		s := &heedtest.Server{HTTP2: http2}
 		inMemory(t, s, func(t *testing.T) {
@@ -58,15 +58,16 @@ func TestServer_zeroValueResponds(t *testing.T) {
 	}
 }
 
-// A plain client suffers each fault, in memory and on a socket.
+// TestFault_plainClientFails checks that a plain client observes each fault, in memory and
+// on a socket.
 func TestFault_plainClientFails(t *testing.T) {
 	const half = "0123456789"
 	timeout := context.DeadlineExceeded
 	for name, tt := range map[string]struct {
 		fault    heedtest.Fault
 		err      error  // over HTTP/1.1
-		errHTTP2 string // over HTTP/2; a reset may be told to a writer only, and the reader finds the end
-		body     string // that arrives all the same
+		errHTTP2 string // over HTTP/2; after a reset, readers may see EOF instead
+		body     string // the part of the body that arrives nevertheless
 	}{
 		"hang":       {heedtest.Hang, timeout, "deadline exceeded", ""},
 		"drop":       {heedtest.Drop, io.EOF, "INTERNAL_ERROR", ""},
@@ -81,7 +82,7 @@ func TestFault_plainClientFails(t *testing.T) {
 			c := s.Client()
 			c.Timeout = 100 * time.Millisecond
 			defer c.CloseIdleConnections()
-			// POST, since the Transport itself tries a GET again on a connection that was dropped
+			// A POST, because the Transport itself retries a GET on a dropped connection.
 			_, body, err := fetch(c, "POST", s.URL, "x")
 			if s.HTTP2 {
 				require.Error(t, err, name)
@@ -90,7 +91,7 @@ func TestFault_plainClientFails(t *testing.T) {
 				require.ErrorIs(t, err, tt.err, name)
 				require.Contains(t, []string{tt.body, ""}, body, name)
 			}
-			c = s.Client() // a new connection is as good as any
+			c = s.Client() // a new client, so that the connection is new
 			_, body, err = fetch(c, "POST", s.URL, "x")
 			require.NoError(t, err, name)
 			require.Equal(t, "ok\n", body, name)
@@ -230,7 +231,7 @@ func TestServer_skipsBodies(t *testing.T) {
 	s := &heedtest.Server{SkipBodies: true, Respond: heedtest.Script(heedtest.Response{Status: 413})}
 	inMemory(t, s, func(t *testing.T) {
 		resp, err := s.Client().Post(s.URL, "", bytes.NewReader(make([]byte, 8<<20)))
-		if err == nil { // a plain client may not even see the answer: it is still writing
+		if err == nil { // a plain client may fail before it reads the response, because it is still writing
 			require.Equal(t, 413, resp.StatusCode)
 			require.True(t, resp.Close, "the connection is of no more use")
 			resp.Body.Close()
@@ -243,7 +244,7 @@ func TestServer_closeEndsHangingRequests(t *testing.T) {
 	for _, fault := range []heedtest.Fault{heedtest.Hang, heedtest.CloseConn, heedtest.HangBody, heedtest.Endless, heedtest.HangConn} {
 		for _, http2 := range []bool{false, true} {
 			s := &heedtest.Server{HTTP2: http2, Respond: heedtest.Script(heedtest.Response{Fault: fault, ByteInterval: time.Second})}
-			synctest.Test(t, func(t *testing.T) { // a goroutine that stays makes the bubble panic
+			synctest.Test(t, func(t *testing.T) { // the bubble panics if a goroutine remains
 				s.StartInMemory()
 				failed := make(chan error)
 				go func() {

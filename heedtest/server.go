@@ -1,10 +1,10 @@
-// Package heedtest is an HTTP server that limits, fails and misbehaves on
-// command, for tests of programs that call others.
+// Package heedtest provides an HTTP server that limits, fails and misbehaves in controlled
+// ways, for tests of HTTP clients.
 //
-// It limits by any throttle.Limiter, plays a script of answers and faults, tells
-// who came before Retry-After was over, and remembers all that arrived. It runs
-// in memory, where a synctest bubble makes an hour of waiting take no time, or on
-// a real socket.
+// The server limits requests by any throttle.Limiter, responds with a script of responses
+// and faults, detects requests that arrive before Retry-After has elapsed, and records all
+// requests. It runs in memory, where a testing/synctest bubble makes an hour of waiting take
+// no time, or on a socket.
 package heedtest
 
 import (
@@ -19,46 +19,54 @@ import (
 	"github.com/heed-go/heed/throttlehttp"
 )
 
-// A Server answers as it is told. What a request meets, in this order:
+// A Server is an HTTP server for tests. It processes each request in this order:
 //
-//	arrive: noted, body read ─▶ early? ─▶ Limit ─▶ Answer ─▶ Edit ─▶ the client
+//	record, read body ─▶ early? ─▶ Limit ─▶ Respond ─▶ EditHeader ─▶ client
 //
-// The zero Server answers everything with status 200. Set the fields, call Start
-// or StartInMemory, and Close at the end. Fields must not change in between.
+// The zero Server responds to every request with status 200. Set the fields, call Start or
+// StartInMemory, and call Close at the end. The fields must not be changed in between.
 type Server struct {
-	// Limit refuses what is too much, and says how the limits stand. Nil: no limits.
+	// Limit rejects requests that exceed its limits, and reports the state of the limits in
+	// the headers of responses. Nil means no limits.
 	Limit *throttlehttp.Middleware
 
-	// Respond says what becomes of a request that Limit let through. It may be
-	// called by several goroutines at once. Nil: the zero Answer for all. See Script.
+	// Respond returns the response to a request that Limit admitted. It may be called by
+	// several goroutines at the same time. Nil means the zero Response for all requests.
+	// See Script.
 	Respond func(Request) Response
 
-	// EditHeader has the last word on the headers of an answer: to say nothing about
-	// limits, to lie, to use words that no dialect of ours has. Date is set by then.
-	// Nil: no changes.
+	// EditHeader changes the header of a response before it is sent: to omit the state of the
+	// limits, to report a wrong one, or to use headers that headers.Dialect does not support.
+	// Date is already set. Nil means no changes.
 	EditHeader func(http.Header)
 
-	// Skew is how much the server's clock is ahead: it shows in Date.
+	// Skew is how far the server's clock, which sets Date, is ahead of the real clock. It may
+	// be negative.
 	Skew time.Duration
 
-	// Key says who sent a request. Whoever was told to come back later, by a
-	// 429 or 503 with Retry-After, and comes sooner, is refused again: that is
-	// noted as Request.EarlyBy. Nil: all requests are of one client.
+	// Key returns the client of a request. A request of a client that was sent a 429 or 503
+	// with Retry-After, and that has not waited for that long, is rejected and recorded with
+	// Request.EarlyBy. Nil means that all requests are from one client.
 	Key func(*http.Request) string
 
-	// Penalty is how much more an early one has to wait each time. 0: nothing.
+	// Penalty is added to the remaining wait of a client with each early request. Zero means
+	// no penalty.
 	Penalty time.Duration
 
-	// Grace is for how long after a refusal was sent other requests still count
-	// as on their way when it was. 0: for the same instant only, which is right
-	// in memory; on a socket take some milliseconds.
+	// Grace is the time after a rejection during which other requests of the client do not
+	// count as early, because they may have been sent before the client received the
+	// rejection. Zero means that only requests at the same instant are not early, which is
+	// correct in memory; a socket needs some milliseconds.
 	Grace time.Duration
 
-	SkipBodies bool // answer without reading the bodies of requests
-	HTTP2      bool // speak HTTP/2, without TLS; else HTTP/1.1
+	// SkipBodies makes the server respond without reading the bodies of requests.
+	SkipBodies bool
 
-	// URL is where the server is, without a slash at the end. It is set by Start
-	// and StartInMemory.
+	// HTTP2 selects HTTP/2 without TLS. Otherwise the server uses HTTP/1.1.
+	HTTP2 bool
+
+	// URL is the base URL of the server, without a trailing slash. It is set by Start and
+	// StartInMemory.
 	URL string
 
 	running    *memhttp.RunningServer
@@ -67,7 +75,7 @@ type Server struct {
 	earlyGuard earlyGuard
 }
 
-// Start starts s on a free port of the loopback address. It panics if there is none.
+// Start starts s on a free port of the loopback address. It panics if it cannot listen.
 func (s *Server) Start() {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -79,8 +87,8 @@ func (s *Server) Start() {
 	})
 }
 
-// StartInMemory starts s without a socket, so that a synctest bubble can let time
-// pass while requests wait. Only Transport and Client reach it.
+// StartInMemory starts s without a socket, so that time can pass in a testing/synctest bubble
+// while requests wait. Only Transport and Client can reach it.
 func (s *Server) StartInMemory() {
 	l := memhttp.NewListener()
 	s.start(l, "http://heedtest.test", func(ctx context.Context) (net.Conn, error) { return l.Dial(ctx) })
@@ -92,12 +100,12 @@ func (s *Server) start(l net.Listener, url string, dial func(context.Context) (n
 		Handler:     http.HandlerFunc(s.serve),
 		Protocols:   s.protocols(),
 		ConnContext: withConn,
-		ErrorLog:    log.New(io.Discard, "", 0), // of connections that were broken on purpose
+		ErrorLog:    log.New(io.Discard, "", 0), // discards errors of connections that faults have broken
 	}, &listener{Listener: l, recorder: &s.recorder, http2: s.HTTP2}, s.recorder.closeConns)
 }
 
-// Transport returns a new transport that reaches s, whatever host a request
-// names. Its fields may be changed before the first request.
+// Transport returns a new transport that connects to s, whatever host a request names. Its
+// fields may be changed before the first request.
 func (s *Server) Transport() *http.Transport {
 	return &http.Transport{
 		Protocols: s.protocols(),
@@ -107,13 +115,12 @@ func (s *Server) Transport() *http.Transport {
 	}
 }
 
-// Client returns a client with a transport of its own, and nothing else.
+// Client returns an http.Client with a new Transport and no other settings.
 func (s *Server) Client() *http.Client { return &http.Client{Transport: s.Transport()} }
 
-// Close ends all connections and returns when no goroutine of the server runs any
-// more.
+// Close closes all connections and returns when all goroutines of the server have ended.
 func (s *Server) Close() {
-	if s.running != nil { // nil: never started
+	if s.running != nil { // nil if the server has not been started
 		s.running.Close()
 	}
 }
@@ -125,7 +132,7 @@ func (s *Server) protocols() *http.Protocols {
 	return p
 }
 
-// serve takes a request through all stations.
+// serve records a request, rejects it if it is early, and passes it to Limit and respond.
 func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	stream := takeStream(r)
 	n := s.recorder.recordRequest(r, s.SkipBodies)
@@ -154,14 +161,14 @@ func (s *Server) respond(w *responseWriter, r *http.Request, n int) {
 	a.write(w, r)
 }
 
-// A responseWriter notes what is answered, and gives Edit the last word.
+// A responseWriter records the status of a response and calls EditHeader.
 type responseWriter struct {
 	http.ResponseWriter
 	server *Server
 	key    string
 	n      int
 	stream uint32
-	wrote  bool // the final status
+	wrote  bool // whether the final status has been written
 }
 
 // WriteHeader implements http.ResponseWriter.
@@ -181,7 +188,7 @@ func (w *responseWriter) Write(p []byte) (int, error) {
 	return w.ResponseWriter.Write(p)
 }
 
-// Unwrap lets http.ResponseController find the server's own writer.
+// Unwrap returns the server's own writer for http.ResponseController.
 func (w *responseWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 func (w *responseWriter) finish(status int) {

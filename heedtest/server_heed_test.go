@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// sendCalls makes 200 of them from 40 goroutines and returns how many failed.
+// sendCalls sends 200 requests from 40 goroutines and returns the number of failures.
 func sendCalls(s *heedtest.Server) int64 {
 	client := heed.NewClient(&heed.Transport{Base: s.Transport()})
 	var failed, next atomic.Int64
@@ -34,7 +34,7 @@ func sendCalls(s *heedtest.Server) int64 {
 	return failed.Load()
 }
 
-// limiters are all algorithms that a server may limit by, at 10 a second.
+// limiters lists the algorithms by which a server may limit, each at 10 requests per second.
 var limiters = map[string]func() throttle.Limiter{
 	"token bucket": func() throttle.Limiter {
 		return throttle.NewTokenBucket(throttle.Limit{Count: 10, Per: time.Second, Burst: 20}, nil)
@@ -57,21 +57,21 @@ var limiters = map[string]func() throttle.Limiter{
 	"unforgiving": func() throttle.Limiter { return countingRejected(30, 3*time.Second) },
 }
 
-// imprecise are the limits of which a header cannot say when units come back: each by
-// itself, as long after it was taken. There some may be refused.
+// imprecise lists the limits whose headers cannot describe when units are restored, because each
+// unit is restored by itself, and the number of rejections that are allowed for them.
 var imprecise = map[string]int{"sliding log": 10, "unforgiving": 10}
 
-// Where the plain client fails, heed's finishes, and never comes before it was
-// told to. Where the answers say how the limit stands, nothing is refused at all,
-// or next to nothing.
+// TestServer_heedObeysEveryLimit checks that requests through heed succeed where those of
+// a plain client fail, and are never sent before Retry-After has elapsed. If the responses
+// report the state of the limits, no request, or only a few, are rejected.
 func TestServer_heedObeysEveryLimit(t *testing.T) {
 	for limit, limiter := range limiters {
-		for dialect, maxRejected := range map[headers.Dialect]int{ // that are refused
-			headers.XRateLimit:                   3, // all is sent in no time: the order is up to the scheduler
+		for dialect, maxRejected := range map[headers.Dialect]int{ // maximum number of rejected requests
+			headers.XRateLimit:                   3, // all requests are sent at the same instant: their order depends on the scheduler
 			headers.Draft03:                      3,
 			headers.Draft10:                      3,
 			headers.XRateLimit | headers.Draft10: 3,
-			headers.XRetryAfter:                  40, // nothing is said but on refusals
+			headers.XRetryAfter:                  40, // only rejections have headers
 		} {
 			s := &heedtest.Server{HTTP2: dialect&headers.Draft10 != 0}
 			inMemory(t, s, func(t *testing.T) {
@@ -82,15 +82,17 @@ func TestServer_heedObeysEveryLimit(t *testing.T) {
 				require.Zero(t, failed, at)
 				require.Empty(t, s.EarlyRetries(), at)
 				require.LessOrEqual(t, len(s.Requests()), 200+maxRejected+imprecise[limit], at)
-				if limit != "sliding counter" { // whose reset tells little of when the next unit is back
-					require.Less(t, took, 24*time.Second, at) // 18 at best, and 3 more after a refusal
+				if limit != "sliding counter" { // its reset says little about when the next unit is restored
+					require.Less(t, took, 24*time.Second, at) // at least 18 s, and 3 s more after a rejection
 				}
 			})
 		}
 	}
 }
 
-// Nobody's clock matters: absolute times are read by the server's own.
+// TestServer_heedToleratesSkewedClocks checks that a difference between the clocks of
+// client and server has no effect: absolute times are interpreted by the clock of the
+// server.
 func TestServer_heedToleratesSkewedClocks(t *testing.T) {
 	const century = 100 * 365 * 24 * time.Hour // see heedtest.EpochReset
 	for _, skew := range []time.Duration{century - 10*time.Minute, century, century + 10*time.Minute} {
@@ -116,7 +118,7 @@ func TestServer_heedRecoversFromFaults(t *testing.T) {
 		{Delay: 5 * time.Second},
 	}
 	for _, http2 := range []bool{true, false} {
-		if !http2 { // a reset of HTTP/2 breaks bodies that callers are reading already
+		if !http2 { // over HTTP/2, a reset breaks bodies that callers are already reading
 			faults = append(faults, heedtest.Response{Fault: heedtest.Reset})
 		}
 		s := &heedtest.Server{HTTP2: http2, Respond: func(a heedtest.Request) heedtest.Response {

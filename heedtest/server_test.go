@@ -18,18 +18,18 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// bucket returns a limit of n a second, n at once.
+// bucket returns a limit of n requests per second with a burst of n.
 func bucket(n int64) *throttlehttp.Middleware {
 	return &throttlehttp.Middleware{Limiter: throttle.NewTokenBucket(throttle.PerSecond(n), nil)}
 }
 
-// countingRejected returns a limit of n in any per that counts what it refuses too, as
-// HAProxy does where it tracks before it denies.
+// countingRejected returns a limit of n requests in any window of length per that also counts
+// rejected requests, as HAProxy does if it tracks a request before it denies it.
 func countingRejected(n int64, per time.Duration) throttle.Limiter {
 	return throttle.NewSlidingLog(throttle.SlidingLogConfig{Limit: throttle.Limit{Count: n, Per: per}, CountRefused: true}, nil)
 }
 
-// at fetches after each of the delays since the start, and returns the statuses.
+// at sends a request after each of the delays since the start, and returns the statuses.
 func at(t *testing.T, s *heedtest.Server, delays ...time.Duration) (statuses []int) {
 	start, c := time.Now(), s.Client()
 	for _, d := range delays {
@@ -64,9 +64,9 @@ func TestServer_limitsOnASocket(t *testing.T) {
 	s.Start()
 	defer s.Close()
 	c := s.Client()
-	c.Timeout = 20 * time.Second // a server that hangs must not hold up the test
+	c.Timeout = 20 * time.Second // a hanging server must not block the test
 	defer c.CloseIdleConnections()
-	s.Limit.Limiter.(*throttle.TokenBucket).SetLimit(throttle.PerHour(2)) // the test may be slow
+	s.Limit.Limiter.(*throttle.TokenBucket).SetLimit(throttle.PerHour(2)) // so that a slow test gets no units back
 	for _, want := range []int{200, 200, 429} {
 		resp, err := c.Get(s.URL)
 		require.NoError(t, err)
@@ -88,7 +88,7 @@ func TestServer_rejectsEarlyRetries(t *testing.T) {
 	}{
 		"reported": {
 			server:   &heedtest.Server{Respond: heedtest.Script(heedtest.Response{Status: 429, Header: http.Header{"Retry-After": {"3"}}})},
-			at:       []time.Duration{0, 1 * s1, 2999 * ms, 3999 * ms}, // the last refusal had to say a whole second
+			at:       []time.Duration{0, 1 * s1, 2999 * ms, 3999 * ms}, // the last rejection stated a whole second
 			statuses: []int{429, 429, 429, 200},
 			early:    []time.Duration{2 * s1, 1 * ms},
 		},
@@ -101,7 +101,7 @@ func TestServer_rejectsEarlyRetries(t *testing.T) {
 		},
 		"a date, by the server's clock": {
 			server: &heedtest.Server{Skew: time.Hour, Respond: heedtest.Script(heedtest.Response{Status: 429,
-				Header: http.Header{"Retry-After": {"Sat, 01 Jan 2000 01:00:03 GMT"}}})}, // bubbles begin in 2000
+				Header: http.Header{"Retry-After": {"Sat, 01 Jan 2000 01:00:03 GMT"}}})}, // bubbles begin in the year 2000
 			at:       []time.Duration{0, 2 * s1, 3 * s1},
 			statuses: []int{429, 429, 200},
 			early:    []time.Duration{1 * s1},
@@ -201,7 +201,7 @@ func TestServer_recordsTruncatedBodies(t *testing.T) {
 		}()
 		_, err := s.Client().Post(s.URL, "", body)
 		require.ErrorIs(t, err, io.ErrClosedPipe)
-		synctest.Wait() // the server has noticed
+		synctest.Wait() // wait until the server has noticed
 		require.Equal(t, "half", string(s.Requests()[0].Body))
 		require.ErrorIs(t, s.Requests()[0].BodyErr, io.ErrUnexpectedEOF)
 	})
@@ -227,7 +227,7 @@ func TestEditHeader_runsLast(t *testing.T) {
 			require.Equal(t, []string{strconv.FormatInt(time.Now().Add(time.Hour+time.Minute).Unix(), 10)}, h["X-Ratelimit-Reset"])
 		}},
 		"date": {edit: heedtest.RetryDate, skew: time.Hour, check: func(t *testing.T, h http.Header) {
-			require.Equal(t, []string{"Sat, 01 Jan 2000 01:01:00 GMT"}, h["Retry-After"]) // bubbles begin in 2000
+			require.Equal(t, []string{"Sat, 01 Jan 2000 01:01:00 GMT"}, h["Retry-After"]) // bubbles begin in the year 2000
 		}},
 		"skewed": {skew: -10 * time.Minute, check: func(t *testing.T, h http.Header) {
 			date, err := http.ParseTime(h.Get("Date"))

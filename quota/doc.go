@@ -1,5 +1,5 @@
-// Package quota knows the limits of the servers that a client calls. A [Tracker] learns
-// them from responses, which package quota/headers parses.
+// Package quota tracks the limits of the servers that a client calls. A [Tracker] learns them
+// from responses, which package quota/headers parses.
 //
 // # Names of limits
 //
@@ -7,25 +7,25 @@
 // server are named by its host, a colon and a space, and one of these:
 //
 //	quota           the server states how many requests are left, and all of these are in flight
-//	retry-after     the server rejected a request and stated that to stop
+//	retry-after     the server rejected a request and asked the client to stop
 //	learned rate    the server rejects requests without stating a limit, so its rate is estimated
 //	slow start      little is known of the host yet, so few requests are in flight
 //	slow responses  the server responds late or fails, so no more requests are in flight than before
 //
-// A quota ends at the reset that the server stated. A hold by retry-after ends at the
-// time that the server stated, or after a second where it stated none (longer after each
-// further rejection, at most a minute). Then one request, the probe, tests whether the
-// hold is over. The others follow when the probe is accepted.
+// A quota ends at the reset that the server stated. A hold by retry-after ends at the time
+// that the server stated, or after one second if it stated none (longer after each further
+// rejection, at most one minute). Then one request, the probe, tests whether the hold is
+// over. The other requests follow when the probe is accepted.
 //
-// A learned rate needs evidence: five of the last eight responses that are 429 and state
-// nothing, or 6 of the last 10 or 15 of the last 50 that are 503, 403, closed connections
-// or timeouts and state nothing. It ends when it has grown to four times what the server
-// was seen to accept and less than half of it is used, or when a lower rate does not make
+// A rate is learned when 5 of the last 8 responses are a 429 that states nothing about limits, or
+// when 6 of the last 10 or 15 of the last 50 are a 503, a 403, a closed connection or a timeout
+// that states nothing. A learned rate ends when it has grown to four times the rate that the
+// server was seen to accept and less than half of it is used, or when lower rates do not make
 // rejections rarer.
 //
-// Slow start ends after 100 successful responses. It also follows a 429 that states
-// nothing, until eight responses in a row have succeeded. Slow responses end when a
-// request that was sent after they began is answered in time.
+// Slow start ends after 100 successful responses. It also follows a 429 that states nothing,
+// until eight responses in a row are successful. The state of slow responses ends when a
+// request that was sent after its beginning is answered in time.
 //
 // [Tracker.Mode] switches off the last three (StatedOnly) or all of them (Disabled),
 // [Tracker.MaxHold] bounds how long a stated end is obeyed without a test, and

@@ -10,41 +10,74 @@ import (
 	weakly "weak"
 )
 
-// Events are functions that a Tracker calls when it begins or ends to hold requests back,
-// and when it learns a limit. Nil functions are not called. They are called without a lock,
-// on the goroutine that reported the response, and must return soon.
+// Events holds functions that a Tracker calls when a hold begins or ends, and when it learns
+// a limit. Nil functions are not called. The functions are called without a lock, in the
+// goroutine that reported the response, and must return quickly.
 type Events struct {
-	Hold         func(HoldInfo)
+	// Hold is called when a hold begins or ends.
+	Hold func(HoldInfo)
+
+	// LimitLearned is called when a limit of a server is learned, changed or dropped.
 	LimitLearned func(LimitLearnedInfo)
 }
 
-// A HoldInfo describes that a quota is held, or released.
+// A HoldInfo describes a hold that begins or ends.
 type HoldInfo struct {
-	Host      string        // of the server
-	Limit     string        // name of the limit as in errors, such as "api.example.com: retry-after"
-	Held      bool          // false: the quota is released
-	For       time.Duration // until requests, or one probe, may be sent again; 0 when released
-	Estimated bool          // the server did not state it
+	// Host is the host of the server.
+	Host string
+
+	// Limit is the name of the limit as in errors, such as "api.example.com: retry-after".
+	Limit string
+
+	// Held is true when the hold begins, and false when it ends.
+	Held bool
+
+	// For is the time until requests, or one probe, may be sent again. Zero when the hold
+	// ends.
+	For time.Duration
+
+	// Estimated is set if the server did not state the hold.
+	Estimated bool
 }
 
 // A LimitLearnedInfo describes a limit of a server that was learned, changed or dropped.
 type LimitLearnedInfo struct {
-	Host   string        // of the server
-	Limit  string        // name of the limit as in errors, such as "api.example.com: learned rate"
-	Change Change        // what happened
-	Name   string        // what the server calls it; "": it states no name, or the limit is estimated
-	Size   int64         // requests in a window; 0: the limit is a rate
-	Per    time.Duration // length of the window; 0: not stated
-	Rate   float64       // requests per second of an estimate; 0: the limit is stated
+	// Host is the host of the server.
+	Host string
+
+	// Limit is the name of the limit as in errors, such as "api.example.com: learned rate".
+	Limit string
+
+	// Change is what happened to the limit.
+	Change Change
+
+	// Name is the server's name of the limit. It is empty if the server states none, or if
+	// the limit is estimated.
+	Name string
+
+	// Size is the number of requests in a window. Zero means that the limit is a rate.
+	Size int64
+
+	// Per is the length of the window. Zero means that the server did not state it.
+	Per time.Duration
+
+	// Rate is the estimated limit in requests per second. Zero means that the server stated
+	// the limit.
+	Rate float64
 }
 
-// A Change says what happened to a limit.
+// A Change is what happened to a limit.
 type Change uint8
 
 const (
-	Learned Change = iota // the limit was not known before
-	Changed               // its size, or the rate that is aimed at, is another one
-	Dropped               // it was contradicted, or has proved wrong or unneeded
+	// Learned means that the limit was not known before.
+	Learned Change = iota
+
+	// Changed means that its size, or the estimated rate, has changed.
+	Changed
+
+	// Dropped means that responses contradicted the limit, or that it proved wrong or unneeded.
+	Dropped
 )
 
 // String returns the name of c in lower case.
@@ -74,7 +107,8 @@ type listeners struct {
 	pending []any // HoldInfo and LimitLearnedInfo, in their order
 }
 
-// Listen has the functions of e called from now on, for as long as the program keeps e.
+// Listen registers e: its functions are called from now on, until e is garbage-collected. The
+// program must keep a reference to e for as long as it wants the calls.
 func (t *Tracker) Listen(e *Events) {
 	l := &t.listeners
 	l.mu.Lock()
@@ -225,8 +259,8 @@ func (l *rateLoop) target() float64 {
 	return l.finiteGoal()
 }
 
-// Forget drops all that is known of the account of req at its host: limits, holds and
-// estimates. Requests that wait for it go on as to an unknown host.
+// Forget drops everything that is known of the account of req at its host: limits, holds and
+// estimates. Requests that wait for these limits are sent as to an unknown host.
 func (t *Tracker) Forget(req *http.Request) {
 	t.once.Do(t.init)
 	key := t.keyOf(req)

@@ -11,15 +11,17 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// Feedback returns what a response says, as of now: resp, or err if there was none. d
-// is what Demand returned for req. Hand the feedback to all limits of the request. Its
-// windows are appended to buf, which may be nil.
+// Feedback classifies the response to req, as of now: resp, or err if there was none. The
+// Demand d is that which Tracker.Demand returned for req. The result must be passed to all
+// limits of the request. The limits that the response states are appended to buf, which may
+// be nil, and returned as Feedback.RemoteLimits.
 //
-// Throttled are 429, other responses that a server's headers mark as a rejection, or the
-// first bytes of its body, and 503 with Retry-After. So are 503, 403, closed connections
-// and timeouts while there is evidence that the server rejects requests with them, see
-// [Tracker]. Failed are the other 5xx, and errors. Feedback.Cause says which. Where a
-// body was looked into, resp.Body is replaced by one that still has all of it.
+// The Outcome is throttle.Throttled for a 429, for a 503 with Retry-After, and for other
+// responses whose headers, or the first bytes of whose body, mark them as a rejection. It is
+// also Throttled for a 503, a 403, a closed connection or a timeout while there is evidence
+// that the server rejects requests in that way, see the package documentation. The Outcome is
+// throttle.Failed for other 5xx and for other errors. Feedback.Cause is the reason. If the
+// body was inspected, resp.Body is replaced by one that returns all of it.
 func (t *Tracker) Feedback(req *http.Request, d throttle.Demand, resp *http.Response, err error, now time.Time, buf []throttle.RemoteLimit) throttle.Feedback {
 	defer t.listeners.deliver()
 	f := throttle.Feedback{Now: now}
@@ -124,8 +126,8 @@ func (s *site) consider(req *http.Request, asked *bucket, f *throttle.Feedback) 
 	s.suspect(req, asked, f)
 }
 
-// Report returns what a response to req states about limits: its headers, and the first bytes
-// of its body if Feedback has read those. It changes nothing.
+// Report returns what a response to req states about limits: in its headers, and in the first
+// bytes of its body if Feedback has read them. It changes nothing.
 func (t *Tracker) Report(req *http.Request, resp *http.Response, now time.Time) headers.Report {
 	r := t.reader()
 	var vendor *headers.Provider

@@ -27,7 +27,7 @@ const (
 	latencyMaxAge = time.Minute
 )
 
-// ObserveLatency reports that the server took d to accept req and respond, until now.
+// ObserveLatency records that the server accepted req and took d, until now, to respond.
 func (t *Tracker) ObserveLatency(req *http.Request, d time.Duration, now time.Time) {
 	t.once.Do(t.init)
 	route := t.latencyRoute(req)
@@ -46,8 +46,8 @@ func (t *Tracker) ObserveLatency(req *http.Request, d time.Duration, now time.Ti
 	s.at = later(s.at, now)
 }
 
-// Latency returns the 10th percentile of the latest ten latencies of the route of req:
-// nine of ten responses take longer. It is zero if none was observed in the last minute.
+// Latency returns the 10th percentile of the last ten latencies on the route of req: nine of
+// ten responses take longer. It is zero if none was observed in the last minute.
 func (t *Tracker) Latency(req *http.Request, now time.Time) time.Duration {
 	t.once.Do(t.init)
 	route := t.latencyRoute(req)

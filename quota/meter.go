@@ -35,10 +35,10 @@ type meter struct {
 
 const maxMeters = 8 // units of one quota
 
-// DemandUnits returns the limit that req must pass because it takes n of a unit
-// that the server counts beside requests, as it calls it in [headers.Limit.Unit]: "tokens",
-// "points". Nobody waits for units that the server never speaks of. n below 1 demands
-// nothing.
+// DemandUnits returns the limit that must admit req because it takes n of a unit that the
+// server counts in addition to requests, such as "tokens" or "points". The name of the unit is
+// that of [headers.Limit.Unit]. Units that the server does not report are not limited. The
+// Demand has no Limiter if n is less than 1.
 func (t *Tracker) DemandUnits(req *http.Request, unit string, n int64) throttle.Demand {
 	if n < 1 || t.Mode == Disabled {
 		return throttle.Demand{}

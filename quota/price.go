@@ -3,6 +3,7 @@ package quota
 import (
 	"time"
 
+	"github.com/heed-go/heed/internal/ticks"
 	"github.com/heed-go/heed/throttle"
 )
 
@@ -55,7 +56,7 @@ func (p *price) learn(left int64, spaced bool) (changed bool) {
 		p.now, p.units = strides{}, 1
 	}
 	if spaced {
-		p.now = strides{gcd(p.now.divisor, step), p.now.n + 1}
+		p.now = strides{ticks.GCD(p.now.divisor, step), p.now.n + 1}
 	}
 	if p.now.n == enoughSteps {
 		p.units, p.now = p.now.divisor, strides{}
@@ -83,12 +84,4 @@ func (t *told) priced(w throttle.RemoteLimit, now time.Time, open int64) throttl
 		t.refill, t.others = refill{}, others{}
 	}
 	return w
-}
-
-// gcd returns the greatest common divisor; 0 divides everything.
-func gcd(a, b int64) int64 {
-	for b != 0 {
-		a, b = b, a%b
-	}
-	return a
 }

@@ -2,9 +2,9 @@ package quota
 
 import "context"
 
-// Close ends the sharing of t: it posts nothing more, and what other processes post has no
-// effect on it any more. Its subscription ends. A Tracker
-// without an Exchange does nothing. A Tracker may be used after Close, on its own.
+// Close ends the use of Exchange: t publishes no more updates, ignores those of other
+// processes, and ends its subscription. The Tracker may still be used after Close. Without an
+// Exchange, Close does nothing.
 func (t *Tracker) Close() {
 	t.once.Do(t.init)
 	if t.convoy != nil {

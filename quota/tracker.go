@@ -12,48 +12,66 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// A Tracker learns the limits of servers from what they answer. The zero Tracker
-// is ready to use; it must not be copied after use, and its fields must not
-// change.
+// A Tracker learns the limits of servers from their responses. The zero Tracker is ready to
+// use. It is safe for concurrent use. Its fields must not be changed after the first request,
+// and it must not be copied.
 //
-// It keeps one state per scheme, host and account, so that a refusal of one account does not
-// stop another, and in it one per quota that the server was seen to have: see [Tracker.Demand].
-// Hosts are compared without case, default port and a dot at the end. Credentials are kept as
-// a keyed hash only.
+// A Tracker keeps a state for each account, which is a scheme, a host and credentials, so that
+// a rejection of one account does not hold another. Each account has a state for each quota
+// that the server was seen to have, see [Tracker.Demand]. Hosts are compared without regard to
+// case, a default port, and a trailing dot. Credentials are kept only as a keyed hash.
 type Tracker struct {
-	InitialConcurrency int             // requests in flight to a host that has said nothing yet; 0: 4, negative: no bound
-	MaxAccounts        int             // how many accounts at hosts are remembered; 0: 4096. Those that say nothing go first.
-	Pacing             Pacing          // how told quotas are used; 0: Auto
-	Reader             *headers.Reader // reads what answers say of limits; nil: the zero Reader
-	Clock              throttle.Clock  // nil: the system clock
+	// InitialConcurrency is the maximum number of requests in flight to a host that has not
+	// stated a limit yet, at the beginning of slow start. Zero means 4; a negative value
+	// means no maximum.
+	InitialConcurrency int
 
-	// Account returns what tells the accounts of one host apart. Nil means by credentials: the
-	// header fields that carry them (Authorization, X-API-Key and others, but no cookies), the
-	// user of the URL, and the query parameters api_key, apikey and those of headers.Provider.AccountParams.
-	// It must return the same for a request each time, and "" where requests have no account.
+	// MaxAccounts is the maximum number of accounts whose state is kept. Beyond it, accounts
+	// without any state to keep are dropped first, then those not used recently. Zero or less
+	// means 4096.
+	MaxAccounts int
+
+	// Pacing selects how the remaining units of a quota are spent. Zero means Auto.
+	Pacing Pacing
+
+	// Reader parses the limits that responses state. Nil means the zero headers.Reader.
+	Reader *headers.Reader
+
+	// Clock is the source of time. Nil means the system clock.
+	Clock throttle.Clock
+
+	// Account returns the account of a request at its host. It must return the same account
+	// for a request each time, and "" for requests without an account. Nil means that
+	// accounts are distinguished by credentials: the header fields that carry them
+	// (Authorization, X-API-Key and others, but not cookies), the user of the URL, and the
+	// query parameters api_key, apikey and those of headers.Provider.AccountParams.
 	Account func(*http.Request) string
 
-	Rand func() float64 // random numbers in [0, 1); nil: rand.Float64
+	// Rand returns random numbers in [0, 1). It is not called concurrently. Nil means
+	// rand.Float64 of math/rand/v2.
+	Rand func() float64
 
-	// Mode switches off what is estimated, or everything. The zero Mode is Full.
+	// Mode disables estimates, or all holds. Zero means Full.
 	Mode Mode
 
-	// MaxHold is how long an end that a server states is obeyed before one request
-	// is sent to test it, where that end is more than an hour away and not within a
-	// window that the server states. Further tests follow after three, nine ...
-	// times as long. Zero means 15 minutes.
+	// MaxHold is the time after which a stated end of a hold or quota is tested with one
+	// request, if that end is more than an hour away and not within a window that the
+	// server states. Further tests follow after three times, nine times ... as long. Zero
+	// or less means 15 minutes.
 	MaxHold time.Duration
 
-	// Headroom is the part of each told quota that is left to others, in
-	// [0, 1): no request goes while no more than that is left. 0: none.
+	// Headroom is the part of each stated quota that is left to other clients, in [0, 1).
+	// Requests wait while the remaining units do not exceed it. Zero means none.
 	Headroom float64
 
-	// Exchange tells other processes what servers said, and us what they said to
-	// those; nil: this process is on its own. Secret is what these processes have in
-	// common and nobody else knows: without it only accounts without a credential
-	// are shared.
+	// Exchange shares what is known of servers with other processes. Nil means that nothing
+	// is shared.
 	Exchange Exchange
-	Secret   []byte
+
+	// Secret is the key that authenticates the updates of Exchange. All processes that share
+	// must have the same, and it must not be known to others. Without a Secret, only
+	// accounts without credentials are shared.
+	Secret []byte
 
 	randMu sync.Mutex // of Rand, which need not be safe for several goroutines
 	once   sync.Once
@@ -77,10 +95,10 @@ type shard struct {
 	asked uint64
 }
 
-// Demand returns the limit that req must pass before it is sent. It is the same
-// Limiter for all requests that share a quota, and an Observer. There is none
-// (Demand.Limiter is nil) while a known host has never spoken of a limit; ask again
-// before a request is sent again.
+// Demand returns the limit that must admit req before it is sent. It is the same Limiter for
+// all requests that share a quota, and implements throttle.Observer. Demand.Limiter is nil if
+// Mode is Disabled, or if the host is known and has never stated or enforced a limit. Demand
+// must be called again for each attempt.
 func (t *Tracker) Demand(req *http.Request) throttle.Demand {
 	if t.Mode == Disabled {
 		return throttle.Demand{}

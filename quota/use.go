@@ -5,16 +5,20 @@ import (
 	"time"
 )
 
-// A Pacing is how the units that a server says are left are used.
+// A Pacing selects how the remaining units of a quota are spent over the time until its reset.
 type Pacing uint8
 
 const (
-	// Auto lets requests go as they come while there is plenty, and spreads what
-	// is left once it is less than a tenth and the reset is far: a pause of
-	// seconds hurts nobody, one of most of an hour stops a program.
-	Auto   Pacing = iota
-	Burst         // as they come, until nothing is left
-	Spread        // evenly, to reach nothing just at the reset
+	// Auto sends requests immediately while at least a tenth of the quota remains. Below that
+	// it spreads them like Spread, if the reset is more than 30 seconds and not more than an
+	// hour away, or is within a window that the server states.
+	Auto Pacing = iota
+
+	// Burst sends requests immediately until no units remain.
+	Burst
+
+	// Spread sends requests at even intervals, so that no units remain at the reset.
+	Spread
 )
 
 const (

@@ -14,9 +14,9 @@ type waiters struct {
 	all []weakly.Pointer[queue.Queue]
 }
 
-// Notify has w look at its queues again whenever requests may go sooner than was known:
-// because of news of other processes, and after Forget. A Transport calls it for its
-// Queue.
+// Notify registers w, whose waiters the Tracker wakes when requests may be sent earlier than
+// it had stated: after an Update of another process, and after Forget. A heed.Transport calls
+// Notify for its Queue.
 func (t *Tracker) Notify(w *queue.Queue) {
 	t.once.Do(t.init)
 	p := weakly.Make(w)

@@ -13,9 +13,8 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// The same calls beside those of golang.org/x/time/rate, where the two differ: a
-// reservation is cancelled twice, time goes back, and a request is larger than the
-// burst.
+// The same calls with this package and with golang.org/x/time/rate, where the results differ: a
+// reservation is canceled twice, time goes backward, and a claim is larger than the burst.
 func ExampleLimiter() {
 	clk := clock.NewMock()
 	now := clk.Now()

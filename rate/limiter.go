@@ -1,4 +1,4 @@
-// Package rate gives a throttle.Limiter the API of golang.org/x/time/rate.
+// Package rate gives a throttle.Limiter the methods of the Limiter of golang.org/x/time/rate.
 package rate
 
 import (
@@ -12,45 +12,57 @@ import (
 	"github.com/heed-go/heed/throttle/queue"
 )
 
-// A Limiter gives any throttle.Limiter the methods of a *rate.Limiter of
-// golang.org/x/time/rate, for programs that are written in its manner. Its fields must not change after the first
-// call, and it must not be copied.
+// A Limiter gives any throttle.Limiter the methods of *rate.Limiter of
+// golang.org/x/time/rate, for programs that are written for that package. Its fields must not
+// change after the first call, and it must not be copied.
 //
-// What is different, for the better:
+// It differs from x/time/rate in the following:
 //
-//   - Who stops waiting has taken nothing, and those behind move up. There, units are
-//     taken when the wait begins, and a part of them is lost when it is given up.
-//   - Allow does not overtake those who Wait.
-//   - Errors say which limit refused, and when it may be asked again: *throttle.RefusedError.
-//   - A reading of the clock older than one granted at counts as that one; there it
-//     credits the time between twice.
-//   - A negative n is an error; there it adds tokens. An n of 0 costs nothing and is
-//     always allowed.
-//   - What can never be granted is refused, never booked for in 292 years.
-//   - A second Cancel does nothing; there it gives back twice. A late one gives back what
-//     time has not; there nothing.
+//   - A Wait whose ctx ends takes no units, and the waiters behind it move up. In x/time/rate
+//     Wait takes the units when it begins, and loses a part of them when ctx ends.
+//   - Allow returns false while callers wait for the same limit, so that it does not
+//     overtake them.
+//   - An error names the limit that rejected the claim, and states when to ask again, see
+//     throttle.RefusedError.
+//   - A time that is older than that of an earlier grant counts as that time. x/time/rate
+//     adds the tokens of the time between twice.
+//   - A negative n is an error. In x/time/rate it adds tokens. An n of 0 is always allowed
+//     and takes no units.
+//   - A claim that can never be granted is rejected. x/time/rate may grant it a reservation
+//     with a delay of 292 years.
+//   - A second Cancel of a Reservation does nothing. In x/time/rate it returns the tokens
+//     again. A Cancel after the units could be used returns those that time has not yet
+//     restored; in x/time/rate it returns none.
 //
-// A claim ends where it is granted, as used and accepted. Limits that want to know what
-// came of it (throttle.Adaptive, throttle.Concurrency) are for callers that report it, with
-// a queue.Ticket.
+// Limitations: a claim ends when it is granted, with the outcome throttle.Accepted. Limiters that
+// depend on the real outcome, such as throttle.Adaptive, or on when the work ends, such as
+// throttle.Concurrency, need a queue.Ticket.
 type Limiter struct {
 	Limiter throttle.Limiter
-	Key     string         // Claim.Key
-	Queue   *queue.Queue   // where Wait stands in line; nil: one of its own
-	Clock   throttle.Clock // for Reservation.Delay and a Queue of its own; nil: the system clock
+
+	// Key is the throttle.Claim.Key of all claims.
+	Key string
+
+	// Queue is where Wait waits. Nil means a Queue of its own.
+	Queue *queue.Queue
+
+	// Clock is the clock of Reservation.Delay, and of the Limiter's own Queue. Nil means the
+	// system clock.
+	Clock throttle.Clock
 
 	once     sync.Once
 	ownQueue *queue.Queue
 }
 
-// A limitSetter limiter can change its limit while it is in use.
+// A limitSetter is a throttle.Limiter whose limit can be changed while it is in use.
 type limitSetter interface{ SetLimit(throttle.Limit) error }
 
-// Allow reports whether one unit may be used now.
+// Allow reports whether one unit may be used now, and takes it.
 func (v *Limiter) Allow() bool { return v.AllowN(time.Time{}, 1) }
 
-// AllowN reports whether n units may be used as of now; a zero now is the limiter's own
-// reading. It is false as well if no decision was reached; ReserveN says why.
+// AllowN reports whether n units may be used as of now, and takes them. A zero now is read by
+// the limiter. AllowN returns false if the limiter returns an error; ReserveN returns that
+// error.
 func (v *Limiter) AllowN(now time.Time, n int) bool {
 	if n <= 0 {
 		return n == 0
@@ -67,20 +79,21 @@ func (v *Limiter) AllowN(now time.Time, n int) bool {
 	return true
 }
 
-// Reserve books one unit: the caller may use it after Reservation.Delay.
+// Reserve reserves one unit, which may be used after Reservation.Delay.
 func (v *Limiter) Reserve() *Reservation { return v.ReserveN(time.Time{}, 1) }
 
-// ReserveN books n units as of now; a zero now is the limiter's own reading. The
-// limiter has to be one that books ahead, as throttle.LeakyBucket and those of package warmup do;
-// others give only what can be used at once.
+// ReserveN reserves n units as of now. A zero now is read by the limiter. Units that are not
+// available yet can be reserved only with a limiter that supports Claim.MaxWait, such as
+// throttle.LeakyBucket and those of package warmup. With other limiters the Reservation is not OK
+// unless the units can be used immediately.
 //
-// What is reserved has its place whatever happens later, and goes before those who
-// Wait. Use one or the other.
+// A Reservation keeps its units whatever happens later, and goes before callers of Wait. A
+// program should use either Reserve or Wait.
 func (v *Limiter) ReserveN(now time.Time, n int) *Reservation {
 	r := &Reservation{limiter: v, claim: v.claim(now, n)}
 	if n == 0 {
 		r.decision.OK, r.decision.At = true, now
-		r.cancelled.Store(true) // there is nothing to give back
+		r.cancelled.Store(true) // there are no units to return
 		return r
 	}
 	r.claim.MaxWait = throttle.Forever
@@ -98,11 +111,11 @@ func (v *Limiter) ReserveN(now time.Time, n int) *Reservation {
 	return r
 }
 
-// Wait blocks until one unit may be used.
+// Wait blocks until one unit may be used, and takes it.
 func (v *Limiter) Wait(ctx context.Context) error { return v.WaitN(ctx, 1) }
 
-// WaitN blocks until n units may be used. Errors are those of queue.Queue.Wait; after an
-// error nothing is taken.
+// WaitN blocks until n units may be used, and takes them. Errors are those of
+// queue.Queue.Wait, and throttle.ErrCost for a negative n. After an error no units are taken.
 func (v *Limiter) WaitN(ctx context.Context, n int) error {
 	switch {
 	case n < 0:
@@ -124,8 +137,8 @@ func (v *Limiter) WaitN(ctx context.Context, n int) error {
 
 var ticketPool = sync.Pool{New: func() any { return new(queue.Ticket) }}
 
-// SetLimit replaces the limit, and lets those go who may under the new one. The error
-// is that of throttle.Limit.Validate, or says that the limiter cannot change its limit.
+// SetLimit replaces the limit, and wakes the callers that the new limit grants. The error is
+// that of throttle.Limit.Validate, or states that the limiter cannot change its limit.
 func (v *Limiter) SetLimit(l throttle.Limit) error {
 	s, ok := v.Limiter.(limitSetter)
 	if !ok {
@@ -150,29 +163,30 @@ func (v *Limiter) queue() *queue.Queue {
 	return v.ownQueue
 }
 
-// A Reservation is units that are booked.
+// A Reservation holds units that may be used after a delay.
 type Reservation struct {
 	limiter   *Limiter
 	claim     throttle.Claim
 	decision  throttle.Decision
 	err       error
-	cancelled atomic.Bool // cancelled
+	cancelled atomic.Bool // Cancel was called, or there is nothing to cancel
 }
 
-// OK reports whether the units are booked.
+// OK reports whether the units are reserved.
 func (r *Reservation) OK() bool { return r.err == nil }
 
-// Err returns why the units are not booked, which matches ErrRefused if the limit
-// refused them; nil if they are.
+// Err returns nil if the units are reserved, else the reason why they are not. It matches
+// throttle.ErrRefused if the limit rejected the claim.
 func (r *Reservation) Err() error { return r.err }
 
-// Delay returns how long to wait from now until the units may be used, throttle.Forever if they
-// are not booked.
+// Delay returns how long to wait from now until the units may be used. It returns
+// throttle.Forever if they are not reserved.
 func (r *Reservation) Delay() time.Duration {
 	return r.DelayFrom(throttle.ClockOr(r.limiter.Clock).Now())
 }
 
-// DelayFrom is Delay as of now.
+// DelayFrom returns how long to wait from the given time until the units may be used. It
+// returns throttle.Forever if they are not reserved.
 func (r *Reservation) DelayFrom(now time.Time) time.Duration {
 	if r.err != nil {
 		return throttle.Forever
@@ -183,11 +197,11 @@ func (r *Reservation) DelayFrom(now time.Time) time.Duration {
 	return max(r.decision.At.Add(r.decision.Wait).Sub(now), 0)
 }
 
-// Cancel gives the units back that will not be used.
+// Cancel returns the units of r, which will not be used, as of now.
 func (r *Reservation) Cancel() { r.CancelAt(time.Time{}) }
 
-// CancelAt is Cancel as of now; a zero now is the limiter's own reading. What has been
-// cancelled once stays so.
+// CancelAt returns the units of r as of now. A zero now is read by the limiter. A second call
+// does nothing.
 func (r *Reservation) CancelAt(now time.Time) {
 	if r.err != nil || r.cancelled.Swap(true) {
 		return

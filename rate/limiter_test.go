@@ -30,7 +30,7 @@ func bookingLimiter(burst int64) *rate.Limiter {
 	return &rate.Limiter{Limiter: throttle.NewLeakyBucket(throttle.LeakyBucketConfig{Limit: tenASecond(burst), Queue: math.MaxInt64}, clk), Clock: clk}
 }
 
-// stoppedClock is a clock that stands still until it is set.
+// A stoppedClock is a clock whose time changes only when it is set.
 type stoppedClock struct{ now time.Time }
 
 func (s *stoppedClock) Now() time.Time                       { return s.now }
@@ -52,7 +52,7 @@ func TestLimiter_allowsAndReserves(t *testing.T) {
 	require.Zero(t, v.ReserveN(morning, 0).Delay())
 }
 
-// The original gives back as often as it is asked to.
+// x/time/rate returns the tokens at each call of Cancel.
 func TestReservation_cancelsOnce(t *testing.T) {
 	v := bookingLimiter(5)
 	v.ReserveN(morning, 5)
@@ -76,7 +76,7 @@ func TestReservation_cancelsOnce(t *testing.T) {
 	}
 }
 
-// What is cancelled is there for those who wait.
+// Canceled units are granted to waiters.
 func TestReservation_cancelWakes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := &rate.Limiter{Limiter: throttle.NewLeakyBucket(throttle.LeakyBucketConfig{Limit: tenASecond(5), Queue: 100}, nil)}
@@ -92,7 +92,7 @@ func TestReservation_cancelWakes(t *testing.T) {
 	})
 }
 
-// The original gives back nothing once the units could have been used.
+// x/time/rate returns no tokens once the units could have been used.
 func TestReservation_lateCancelRefundsTheRest(t *testing.T) {
 	v := bookingLimiter(5)
 	r := v.ReserveN(morning, 5)
@@ -100,7 +100,7 @@ func TestReservation_lateCancelRefundsTheRest(t *testing.T) {
 	require.True(t, v.AllowN(morning.Add(time.Nanosecond), 5))
 }
 
-// The original credits the time between twice.
+// x/time/rate adds the tokens of the time between twice.
 func TestLimiter_olderReadingsCreditNothing(t *testing.T) {
 	v := bookingLimiter(1)
 	for i := range 20 {
@@ -183,9 +183,9 @@ func TestLimiter_waits(t *testing.T) {
 	})
 }
 
-// Callers who wait are let go when x/time/rate lets them go, wherever nobody gives up:
-// there, others stay where they are then. It cuts to a nanosecond where we round up, for
-// each who waits.
+// Waiters are granted when x/time/rate grants them, in scenarios without canceled waits: after
+// a canceled wait, other waiters of x/time/rate keep their times. x/time/rate truncates each
+// wait to a nanosecond where this package rounds up.
 func TestLimiter_agreesWithXTimeRate(t *testing.T) {
 	file, err := os.Open("../throttle/testdata/rate_wait.jsonl")
 	require.NoError(t, err)
@@ -203,7 +203,7 @@ func TestLimiter_agreesWithXTimeRate(t *testing.T) {
 
 type waitTrace struct {
 	Name    string
-	Limit   float64 // a scenario without a limit says so in words, and is left out
+	Limit   float64 // a scenario without a limit has a text here and is skipped
 	Burst   int64
 	Waiters []struct {
 		Start    int64 `json:"start_ns"`
@@ -279,7 +279,7 @@ func noAllocs(t *testing.T, what string, f func()) {
 	}
 }
 
-// unreachable is a limiter whose store cannot be reached.
+// An unreachable is a limiter whose store cannot be reached.
 type unreachable struct{}
 
 var errUnavailable = errors.New("store is away")

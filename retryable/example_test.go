@@ -12,7 +12,7 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// A program keeps its client, and no longer sends an order twice.
+// A program keeps its client and no longer sends an order twice.
 func Example() {
 	busy := heedtest.Response{Status: 429, Header: http.Header{"Retry-After": {"0"}}}
 	api := &heedtest.Server{Respond: heedtest.Script(busy, heedtest.Response{Status: 201}, heedtest.Response{Status: 500, Body: "perhaps done"})}

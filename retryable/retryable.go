@@ -1,18 +1,18 @@
-// Package retryable is for programs that have a client of
-// github.com/hashicorp/go-retryablehttp and want to keep it.
+// Package retryable connects package heed with github.com/hashicorp/go-retryablehttp, for
+// programs that keep a client of that library.
 //
 //	client := retryablehttp.NewClient()
 //	client.CheckRetry, client.Backoff = retryable.CheckRetry, retryable.Backoff
 //	retryable.Wrap(client, nil)
 //
-// CheckRetry and Backoff are those of package heed in the form that the client asks
-// for: a POST is not done twice, and nobody comes back before a server said. Wrap
-// puts a heed.Transport beneath: every attempt then waits in line for the limits of
-// servers and for those that the program sets. Each is of use without the others.
+// CheckRetry and Backoff apply the rules of package heed: a POST is not repeated unless it is
+// safe, and Retry-After is respected. Wrap inserts a heed.Transport, which makes every attempt
+// wait for the limits of servers and for those of the program. CheckRetry, Backoff and Wrap
+// can be used separately.
 //
-// What stays the client's own is how often it tries, RetryMax; the bodies that it
-// sends again; and that when its retries are used up it returns an error in place of
-// the last answer, unless its ErrorHandler is PassthroughErrorHandler.
+// The client keeps control of the number of attempts (RetryMax) and of rewinding request
+// bodies. After the last attempt it returns an error instead of the last response, unless its
+// ErrorHandler is PassthroughErrorHandler.
 package retryable
 
 import (
@@ -30,7 +30,8 @@ import (
 	"github.com/heed-go/heed/quota/headers"
 )
 
-// defaultMaxWait is the longest wait that a server may ask for, as heed.RetryPolicy.MaxWait is.
+// defaultMaxWait is the longest Retry-After that is waited for by default. It is the default
+// of heed.RetryPolicy.MaxWait.
 const defaultMaxWait = 2 * time.Minute
 
 var (
@@ -38,20 +39,19 @@ var (
 	_ retryablehttp.Backoff    = Backoff
 )
 
-// CheckRetry is a retryablehttp.CheckRetry that has a request sent again where
-// heed.Retryable says that it may be.
+// CheckRetry is a retryablehttp.CheckRetry that retries a request if heed.Retryable allows it.
 //
-// It does not where the server asks for a wait that passes the deadline of ctx, or is
-// longer than two minutes or the MaxWait that heed.WithOptions put into ctx: the caller then
-// has the answer at once. A request that failed without an answer has lost its
-// headers on the way here, so that without Wrap an Idempotency-Key does not count;
+// It does not retry if the server asks for a wait that exceeds the deadline of ctx, or that is
+// longer than the MaxWait that heed.WithOptions stored in ctx, or two minutes if there is none.
+// The caller then receives the response immediately. A request that failed without a response
+// is known only by its method, so without Wrap an Idempotency-Key header has no effect;
 // heed.WithOptions does.
 func CheckRetry(ctx context.Context, resp *http.Response, err error) (bool, error) {
 	switch {
 	case ctx.Err() != nil:
 		return false, context.Cause(ctx)
 	case err != nil && resp != nil:
-		return false, err // http.Client gives both for a redirect that it does not follow
+		return false, err // http.Client returns both for a redirect that it does not follow
 	case err != nil:
 		return shouldRetryError(ctx, err), nil
 	}
@@ -63,16 +63,17 @@ func CheckRetry(ctx context.Context, resp *http.Response, err error) (bool, erro
 	return report.RetryAfter <= maxServerWait(ctx) && !(hasDeadline && time.Until(deadline) <= report.RetryAfter), nil
 }
 
-// Backoff is a retryablehttp.Backoff: full jitter that doubles from least, and no
-// longer than most; or, if the server said how long, that and up to half a second or
-// a tenth more, which grows with the attempt.
+// Backoff is a retryablehttp.Backoff. Without Retry-After it returns a delay with full jitter,
+// whose range begins at minDelay and doubles with each attempt up to maxDelay. With Retry-After
+// it returns that wait and a random addition of up to half a second or a tenth of the wait,
+// whichever is longer; the range of the addition doubles with each attempt.
 func Backoff(minDelay, maxDelay time.Duration, attempt int, resp *http.Response) time.Duration {
 	if resp != nil {
 		if report := headers.Parse(resp.StatusCode, resp.Header, time.Now()); report.HasRetryAfter {
 			return backoff.RetryAfterJitter{}.Delay(report.RetryAfter, attempt+1)
 		}
 	}
-	minDelay = max(minDelay, 1) // 0 is no pause here, and the default there
+	minDelay = max(minDelay, 1) // retryablehttp uses 0 for no pause, Exponential for the default
 	return backoff.Exponential{Base: minDelay, Max: max(minDelay, maxDelay)}.Delay(attempt+1, 0)
 }
 
@@ -84,7 +85,8 @@ func maxServerWait(ctx context.Context) time.Duration {
 	return defaultMaxWait
 }
 
-// requestOf returns the request that resp answers, or as good as nothing is known of it.
+// requestOf returns the request of resp. If it is unknown, it returns a POST, which is not
+// idempotent.
 func requestOf(ctx context.Context, resp *http.Response) *http.Request {
 	if resp.Request != nil {
 		return resp.Request
@@ -92,8 +94,9 @@ func requestOf(ctx context.Context, resp *http.Response) *http.Request {
 	return requestWithMethod(ctx, http.MethodPost)
 }
 
-// shouldRetryError reports whether to send again after err. Beneath Wrap that was decided where
-// the request was still known; http.Client leaves the method and the URL.
+// shouldRetryError reports whether to retry after err. Beneath Wrap the decision was made with
+// the request at hand and is stored in err. Otherwise only the method and the URL are known,
+// from the url.Error of http.Client.
 func shouldRetryError(ctx context.Context, err error) bool {
 	var f *classifiedError
 	if errors.As(err, &f) {
@@ -110,7 +113,7 @@ func shouldRetryError(ctx context.Context, err error) bool {
 	return heed.Retryable(requestWithMethod(ctx, method), nil, err)
 }
 
-// requestWithMethod returns a request of which only the method is known.
+// requestWithMethod returns a request with a method and a context only.
 func requestWithMethod(ctx context.Context, method string) *http.Request {
 	return (&http.Request{Method: method}).WithContext(ctx)
 }

@@ -20,7 +20,7 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// newClient returns a client of theirs with our functions that reaches s.
+// newClient returns a retryablehttp client that uses CheckRetry and Backoff and connects to s.
 func newClient(s *heedtest.Server) *retryablehttp.Client {
 	c := retryablehttp.NewClient()
 	c.Logger = nil
@@ -30,7 +30,7 @@ func newClient(s *heedtest.Server) *retryablehttp.Client {
 	return c
 }
 
-// inMemory runs a test in a bubble with a server that plays answers.
+// inMemory runs a test in a bubble with a server that sends the given responses.
 func inMemory(t *testing.T, test func(t *testing.T, s *heedtest.Server), responses ...heedtest.Response) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &heedtest.Server{Respond: heedtest.Script(responses...)}
@@ -96,7 +96,7 @@ func TestCheckRetry_retriesSafeRequests(t *testing.T) {
 				resp, err := c.Do(req)
 				sent := tt.sent
 				if tt.header != nil && tt.first.Fault != 0 && !wrapped {
-					sent = 1 // the key is lost with the request
+					sent = 1 // the Idempotency-Key is unknown when the request has failed without a response
 				}
 				require.Len(t, s.Requests(), sent, "%s, wrapped: %v", tt.name, wrapped)
 				require.Empty(t, s.EarlyRetries(), tt.name)
@@ -114,7 +114,8 @@ func TestCheckRetry_retriesSafeRequests(t *testing.T) {
 	}
 }
 
-// A wait that passes the deadline is not begun, and the answer is there to be read.
+// TestCheckRetry_rejectsWaitsBeyondTheDeadline checks that a wait that exceeds the
+// deadline is not started, and that the caller can read the response.
 func TestCheckRetry_rejectsWaitsBeyondTheDeadline(t *testing.T) {
 	inMemory(t, func(t *testing.T, s *heedtest.Server) {
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Second)
@@ -153,12 +154,13 @@ func TestCheckRetry_errors(t *testing.T) {
 		require.Equal(t, tt.again, retry, name)
 	}
 
-	// An answer of which nobody knows what it answers may be one to a POST.
+	// A response to an unknown request may be the response to a POST.
 	retry, _ = retryable.CheckRetry(t.Context(), &http.Response{StatusCode: 500}, nil)
 	require.False(t, retry)
 }
 
-// The chain of redirects is followed once.
+// TestCheckRetry_redirectLoop checks that a redirect loop is followed once and not
+// retried.
 func TestCheckRetry_redirectLoop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &heedtest.Server{Respond: func(heedtest.Request) heedtest.Response { return status(302, "Location", "/") }}
@@ -214,7 +216,8 @@ func TestWrap_everyAttemptTakesOneUnit(t *testing.T) {
 	}, status(500), status(502), status(503))
 }
 
-// How often is theirs to say: attempts do not multiply.
+// TestWrap_doesNotMultiplyAttempts checks that only the client, and not the Transport
+// beneath it, retries.
 func TestWrap_doesNotMultiplyAttempts(t *testing.T) {
 	inMemory(t, func(t *testing.T, s *heedtest.Server) {
 		c := newClient(s)
@@ -227,7 +230,8 @@ func TestWrap_doesNotMultiplyAttempts(t *testing.T) {
 	}, status(500), status(500), status(500), status(500))
 }
 
-// Their ways to give a body all work: what is sent again is whole.
+// TestWrap_resendsBodies checks that bodies of all types that retryablehttp supports are
+// sent again completely.
 func TestWrap_resendsBodies(t *testing.T) {
 	for name, body := range map[string]any{
 		"bytes":  []byte("all of it"),

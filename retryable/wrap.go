@@ -9,29 +9,30 @@ import (
 	"github.com/heed-go/heed"
 )
 
-// Wrap puts t beneath client: each attempt waits until all limits admit it, and its
-// outcome is reported to them. A nil t is a zero Transport. Call Wrap before the first
-// request.
+// Wrap makes client send its attempts through t: each attempt waits until all limits admit it,
+// and its outcome is reported to them. A nil t means a zero Transport. Call Wrap before the
+// first request.
 //
-// The client owns t from then on. t sends each attempt once, whatever t.Retry says
-// of attempts, and through what the client used before unless t.Base is set. To share
-// limits with other Transports, share their Quota and Queue. The client gets an
-// http.Client of its own, as the one before may be used elsewhere.
+// The client owns t from then on. t sends each attempt once, because Wrap sets MaxAttempts and
+// MaxThrottledAttempts of a copy of t.Retry to 1. t sends through the previous transport of the
+// client unless t.Base is set. To share limits with other Transports, share their Quota and
+// Queue. Wrap replaces the http.Client of client by a copy, because the original may be used
+// elsewhere.
 //
-// With CheckRetry of the client's own, as with retryablehttp.DefaultRetryPolicy, these
-// differences remain:
+// With another CheckRetry function, such as retryablehttp.DefaultRetryPolicy, these differences
+// to a client without Wrap remain:
 //
 //   - An attempt that would have to wait too long, by the deadline of the context or
 //     Retry.MaxWait, fails with a *heed.GiveUpError, and an attempt whose header, host
 //     or URL is invalid fails before it is sent. DefaultRetryPolicy retries the
-//     former, as any error that it does not know, and tries the latter once, since
-//     their texts are those of net/http.
-//   - The error of a request whose header alone says that it is idempotent (by an
-//     Idempotency-Key) is wrapped once more if heed would retry it because of that.
-//     Use errors.As on it. All other errors of the connection, of TLS and of
+//     former, as any unknown error, and does not retry the latter, because their texts
+//     are those of net/http.
+//   - The error of a request that is idempotent only because of its header (an
+//     Idempotency-Key) is wrapped in an unexported type if heed would retry it for that
+//     reason. Use errors.As on it. All other errors of the connection, of TLS and of
 //     certificates have the type that they have without Wrap.
-//   - Response.Request of a response that took a wait is a copy of the request: see
-//     heed.InfoFrom.
+//   - Response.Request of a response whose request had to wait is a copy of the request:
+//     see heed.InfoFrom.
 func Wrap(client *retryablehttp.Client, t *heed.Transport) {
 	if t == nil {
 		t = new(heed.Transport)
@@ -53,8 +54,8 @@ func Wrap(client *retryablehttp.Client, t *heed.Transport) {
 	client.HTTPClient = &httpClient
 }
 
-// singleAttempts sends one attempt at a time. It marks the errors that CheckRetry would
-// judge differently because it does not see the header of the request.
+// singleAttempts sends a request once. It marks the errors for which CheckRetry, which does not
+// see the header of the request, would make a different decision.
 type singleAttempts struct{ *heed.Transport }
 
 // RoundTrip implements http.RoundTripper.
@@ -65,21 +66,22 @@ func (a singleAttempts) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	retry := heed.Retryable(req, nil, err)
 	if retry == heed.Retryable(requestWithMethod(req.Context(), req.Method), nil, err) {
-		return resp, err // of the type that other CheckRetry functions look for
+		return resp, err // with the type that other CheckRetry functions expect
 	}
 	return resp, &classifiedError{error: err, retry: retry}
 }
 
-// A classifiedError is an error with the verdict on it.
+// A classifiedError is an error with the decision whether to retry it.
 type classifiedError struct {
 	error
 	retry bool
 }
 
-// Unwrap returns the error itself.
+// Unwrap returns the wrapped error.
 func (f *classifiedError) Unwrap() error { return f.error }
 
-// Timeout is for url.Error, which asks this error only and none beneath.
+// Timeout reports whether the wrapped error is a timeout. url.Error calls Timeout only on this
+// error and does not unwrap it.
 func (f *classifiedError) Timeout() bool {
 	var t interface{ Timeout() bool }
 	return errors.As(f.error, &t) && t.Timeout()

@@ -18,8 +18,9 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// A client that keeps its DefaultRetryPolicy tries as often with Wrap as without:
-// what can never succeed once, with an error that reads the same.
+// TestWrap_preservesWhatDefaultRetryPolicyInspects checks that a client with
+// DefaultRetryPolicy makes the same number of attempts with Wrap as without: requests that
+// cannot succeed are sent once, and fail with an error with the same text.
 func TestWrap_preservesWhatDefaultRetryPolicyInspects(t *testing.T) {
 	quiet := log.New(io.Discard, "", 0)
 	untrusted := httptest.NewUnstartedServer(http.NotFoundHandler())
@@ -58,14 +59,14 @@ func TestWrap_preservesWhatDefaultRetryPolicyInspects(t *testing.T) {
 			require.Equal(t, tt.sent, sent, "%s, with Wrap: %v: %v", name, wrap, err)
 			texts = append(texts, err.Error())
 		}
-		if name != "a header that is not valid" && name != "a port that is closed" { // ours says more; addresses differ
+		if name != "a header that is not valid" && name != "a port that is closed" { // the error of heed has more details; the addresses differ
 			require.Equal(t, texts[0], texts[1], name)
 		}
 	}
 }
 
-// The error of a certificate has its type right below *url.Error, where other
-// CheckRetry functions look for it.
+// TestWrap_preservesErrorTypes checks that the error of a certificate is wrapped directly
+// by *url.Error, where other CheckRetry functions expect it.
 func TestWrap_preservesErrorTypes(t *testing.T) {
 	srv := httptest.NewUnstartedServer(http.NotFoundHandler())
 	srv.Config.ErrorLog = log.New(io.Discard, "", 0)

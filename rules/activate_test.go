@@ -15,7 +15,7 @@ import (
 	"github.com/heed-go/heed/throttle/queue"
 )
 
-// reload returns the set after the file has changed from one text to the next.
+// reload returns the Set after the text of the file has changed.
 func reload(t *testing.T, old *Set, text string, s Config) *Set {
 	p, err := parse([]byte(text), &s)
 	require.NoError(t, err)
@@ -24,7 +24,7 @@ func reload(t *testing.T, old *Set, text string, s Config) *Set {
 	return set
 }
 
-// remaining returns what is left of a limit of key a, for the key x, on Friday.
+// remaining returns the remaining units of key x at friday plus at, for a limit with key a.
 func remaining(t *testing.T, set *Set, at time.Duration) int64 {
 	d, err := set.rules[0].limiter.Reserve(context.Background(), throttle.Claim{Key: "x", Now: friday.Add(at), DryRun: true})
 	require.NoError(t, err)
@@ -40,7 +40,7 @@ func take(t *testing.T, set *Set, n int64) (*activeLimit, throttle.Claim, thrott
 	return g, c, d
 }
 
-// TestReload_keepsUsage takes 6 of 10 units, changes the file, and looks what is left.
+// TestReload_keepsUsage takes 6 of 10 units, changes the file, and checks the remaining units.
 func TestReload_keepsUsage(t *testing.T) {
 	const head = "domain: d\ndescriptors: [{key: a, "
 	bucket := head + "rate_limit: {unit: hour, requests_per_unit: 10, burst: 10}}]"
@@ -84,7 +84,7 @@ func TestReload_cancelReachesGrantingLimiter(t *testing.T) {
 	set := reload(t, old, fmt.Sprintf(text, "algorithm: sliding_log"), s)
 	take(t, set, 3)
 
-	_, c2, d2 := take(t, old, 4) // by who still holds the old set: it counts for the new
+	_, c2, d2 := take(t, old, 4) // a claim on the old set counts for the new one
 	require.EqualValues(t, 3, remaining(t, set, 0))
 	g.Cancel(context.Background(), c, d)
 	require.EqualValues(t, 3, remaining(t, set, 0), "units of the old limit came to the new one")
@@ -92,7 +92,7 @@ func TestReload_cancelReachesGrantingLimiter(t *testing.T) {
 	require.EqualValues(t, 7, remaining(t, set, 0))
 }
 
-// TestReload_errorChangesNothing has a program that cannot build one of two limits.
+// TestReload_errorChangesNothing uses a Config.Build that fails for one of two limits.
 func TestReload_errorChangesNothing(t *testing.T) {
 	s := Config{Clock: fixedClock(friday)}
 	two := "domain: d\ndescriptors:\n- {key: a, rate_limit: {unit: hour, requests_per_unit: %d, burst: 10}}\n- {key: b, rate_limit: {unit: %s, requests_per_unit: 10}}"
@@ -113,8 +113,8 @@ func TestReload_errorChangesNothing(t *testing.T) {
 	require.EqualValues(t, 10, old.rules[0].limiter.limit().Spec.(throttle.Limit).Count)
 }
 
-// TestBuild_makesOneLimiterForAllKeys builds a limiter elsewhere, once until the file
-// says something else.
+// TestBuild_makesOneLimiterForAllKeys checks that Config.Build is called once until the file
+// changes the limit.
 func TestBuild_makesOneLimiterForAllKeys(t *testing.T) {
 	var built []string
 	s := Config{Clock: fixedClock(friday), Build: func(l *Limit) (throttle.Limiter, error) {
@@ -136,7 +136,7 @@ func TestBuild_makesOneLimiterForAllKeys(t *testing.T) {
 	}
 }
 
-// TestBundle_takesAllOrNothing passes six limits at once, of which the last is empty.
+// TestBundle_takesAllOrNothing claims six limits at the same time, of which the last is exhausted.
 func TestBundle_takesAllOrNothing(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("domain: d\nvalues: {user: {header: X-User}}\nlimits:\n")
@@ -170,7 +170,7 @@ func TestBundle_takesAllOrNothing(t *testing.T) {
 	require.Len(t, set.bundles.limiters, 1)
 }
 
-// TestBundles_areBounded asks for more combinations than are kept.
+// TestBundles_areBounded requests more combinations than are kept.
 func TestBundles_areBounded(t *testing.T) {
 	var b bundles
 	g := activeLimitOf(t, "rate_limit: {unlimited: true}")
@@ -180,8 +180,9 @@ func TestBundles_areBounded(t *testing.T) {
 	require.Len(t, b.limiters, maxBundles)
 }
 
-// TestBundle_worksWithQueue has five things that one request at a time may use. Nobody
-// tells who waits for several of them that they are free, so it looks.
+// TestBundle_worksWithQueue lets requests wait for five concurrency limits, each of which admits
+// one request at a time. Bundles do not report capacity that has become free, so the queue asks
+// again after retryWait.
 func TestBundle_worksWithQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		text := "domain: d\nlimits:\n"

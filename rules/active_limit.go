@@ -9,46 +9,50 @@ import (
 	"time"
 
 	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttle/keyed"
 )
 
-// An activeLimit is a limit in force. Requests hold on to it while they wait, so it stays
-// the same while the file and the time of day change what it allows:
+// An activeLimit is the limiter of a limit in force. Requests that wait refer to it, so it stays
+// the same object while the file and the time of day change what it allows:
 //
-//	file says the same          the gate stays, with all that it has counted
-//	file says another number    the gate stays, its cells follow, see cell
-//	file says something else    the gate ends and leads to its heir
-//	file says nothing           the gate ends and grants everything
+//	the file contains                  the activeLimit
+//	the same limit                     stays, with all its counts
+//	the limit with other numbers       stays; the limiters of its keys change, see keyLimiter
+//	the limit, not changeable in use   is retired and passes claims to its successor
+//	no limit with this ID              is retired and grants everything
 //
-// A gate that has ended is only known to those who were waiting at it.
+// Only requests that waited for a retired activeLimit, or that still hold units of it, refer to
+// it.
 type activeLimit struct {
 	hook      DecisionHook
 	clock     throttle.Clock
-	immutable bool // own cannot change what it allows
+	immutable bool // the limiter cannot change what it allows
 	limiter   throttle.Limiter
-	successor atomic.Pointer[successor] // nil: the gate has not ended
+	successor atomic.Pointer[successor] // nil means not retired
 
-	mu       sync.Mutex                 // held while phases is replaced
-	versions atomic.Pointer[[]*version] // the latest is last; never empty, never changed
+	mu       sync.Mutex                 // held while versions is replaced
+	versions atomic.Pointer[[]*version] // the latest is last; never empty; slices are not modified
 }
 
-// A version is a stretch of time in which a gate allows the same.
+// A version is a period of time in which an activeLimit allows the same.
 type version struct {
 	number     uint64
 	limit      *Limit
 	spec, hard Spec
-	from       time.Time // zero: it is the first
-	until      time.Time // wall time; zero: until the file changes
+	from       time.Time // zero for the first version
+	until      time.Time // wall time; zero means until the file changes
 }
 
-// maxVersions is how many phases are remembered for keys that missed them.
+// maxVersions is the number of versions that are kept for keys that have not seen them yet.
 const maxVersions = 32
 
-// A successor stands in for a gate that has ended. Its via tells the claims that it has
-// granted from all others, so that the end of a claim can be told to both.
+// A successor takes the claims of a retired activeLimit. Its limiter is an AllOf of another
+// activeLimit, or AllowAll. Cancel and Observe of a claim are passed to both limiters: an AllOf
+// ignores decisions of other limiters, and the retired limiter makes no further decisions.
 type successor struct{ limiter throttle.Limiter }
 
-// newActiveLimit returns the gate of l. A limiter that was built elsewhere decides for it, or
-// a local one if that is nil.
+// newActiveLimit returns the activeLimit of l. It uses built to decide, or a local limiter if
+// built is nil.
 func newActiveLimit(l *Limit, s *Config, built throttle.Limiter) *activeLimit {
 	a := &activeLimit{hook: s.DecisionHook, clock: throttle.ClockOr(s.Clock), immutable: built != nil || l.Compact}
 	first := a.newVersion(l, 1, time.Time{}, a.clock.Now())
@@ -60,7 +64,7 @@ func newActiveLimit(l *Limit, s *Config, built throttle.Limiter) *activeLimit {
 	return a
 }
 
-// build returns the limiter that the program has for l; nil: none.
+// build returns the limiter that Config.Build creates for l. It returns nil if there is none.
 func build(l *Limit, s *Config) (throttle.Limiter, error) {
 	if s.Build == nil || l.constant() {
 		return nil, nil
@@ -68,10 +72,10 @@ func build(l *Limit, s *Config) (throttle.Limiter, error) {
 	return s.Build(l)
 }
 
-// constant reports whether l always says the same.
+// constant reports whether l grants everything or rejects everything at all times.
 func (l *Limit) constant() bool { return l.Unlimited || l.Blocked && len(l.Active) == 0 }
 
-// newLocal makes what decides for g in this process.
+// newLocal returns the limiter of a in this process.
 func (a *activeLimit) newLocal(l *Limit, s *Config) throttle.Limiter {
 	switch {
 	case l.Unlimited:
@@ -79,14 +83,14 @@ func (a *activeLimit) newLocal(l *Limit, s *Config) throttle.Limiter {
 	case l.constant():
 		return throttle.DenyAll
 	case l.Compact:
-		return &lazyBuckets{config: throttle.BucketsConfig{Limit: l.Spec.(throttle.Limit), Max: l.MaxKeys}, clock: s.Clock}
+		return &lazyBuckets{config: keyed.BucketsConfig{Limit: l.Spec.(throttle.Limit), Max: l.MaxKeys}, clock: s.Clock}
 	case !l.Keyed:
 		return newKeyLimiter(a)
 	}
-	return &throttle.KeyedLimiter{New: func(string) throttle.Limiter { return newKeyLimiter(a) }, Max: l.MaxKeys, Clock: s.Clock}
+	return &keyed.Limiter{New: func(string) throttle.Limiter { return newKeyLimiter(a) }, Max: l.MaxKeys, Clock: s.Clock}
 }
 
-// wrap puts around inner what l says of its refusals.
+// wrap adds borrowing, ban and shadow mode of l to inner.
 func wrap(inner throttle.Limiter, l *Limit, s *Config) throttle.Limiter {
 	if l.Unlimited {
 		return inner
@@ -95,7 +99,7 @@ func wrap(inner throttle.Limiter, l *Limit, s *Config) throttle.Limiter {
 		inner = &throttle.Borrowing{Limiter: inner, CanBorrow: s.CanBorrow[l.Borrow]}
 	}
 	if l.Ban != nil {
-		inner = throttle.NewBan(inner, *l.Ban, s.Clock)
+		inner = keyed.NewBan(inner, *l.Ban, s.Clock)
 	}
 	if l.Shadow {
 		inner = &throttle.Shadow{Limiter: inner}
@@ -103,16 +107,16 @@ func wrap(inner throttle.Limiter, l *Limit, s *Config) throttle.Limiter {
 	return inner
 }
 
-// limit returns what the file says of g.
+// limit returns the current Limit of a.
 func (a *activeLimit) limit() *Limit { return a.version().limit }
 
-// version returns the phase that g is in, as far as it has noticed.
+// version returns the latest version that a has entered.
 func (a *activeLimit) version() *version {
 	all := *a.versions.Load()
 	return all[len(all)-1]
 }
 
-// newVersion returns a phase of l that begins at from, as it is at now.
+// newVersion returns a version of l that begins at from, with the amount that applies at now.
 func (a *activeLimit) newVersion(l *Limit, number uint64, from, now time.Time) *version {
 	p := &version{number: number, limit: l, spec: l.Spec, hard: l.Hard, from: from}
 	if len(l.Active) == 0 {
@@ -125,15 +129,15 @@ func (a *activeLimit) newVersion(l *Limit, number uint64, from, now time.Time) *
 	return p
 }
 
-// addVersion makes p the phase that g is in.
+// addVersion makes p the latest version of a. It drops the oldest one if there are maxVersions.
 func (a *activeLimit) addVersion(p *version) {
 	all := *a.versions.Load()
 	all = append(slices.Clone(all[max(0, len(all)+1-maxVersions):]), p)
 	a.versions.Store(&all)
 }
 
-// advance enters the phases that have begun by now. A year of them is made up for
-// without hurry: what lies long back is skipped.
+// advance enters the versions that have begun by now. After a long pause it enters at most
+// maxVersions of them, and then the one that applies at now.
 func (a *activeLimit) advance(now time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -148,8 +152,8 @@ func (a *activeLimit) advance(now time.Time) {
 	a.addVersion(a.newVersion(p.limit, p.number+1, now, now))
 }
 
-// update makes g allow what l says from now on. Unless it says the same, g is not rigid
-// and l has the shape of what g allows.
+// update makes a allow what l states from now on. If the definition of l differs, a must be
+// changeable, and sameShape must be true for the old limit and l.
 func (a *activeLimit) update(l *Limit, now time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -158,13 +162,13 @@ func (a *activeLimit) update(l *Limit, now time.Time) {
 		a.addVersion(a.newVersion(l, p.number+1, now, now))
 		return
 	}
-	p.limit = l // in another line of the file, perhaps
+	p.limit = l // its position in the file may have changed
 	all := slices.Clone(*a.versions.Load())
 	all[len(all)-1] = &p
 	a.versions.Store(&all)
 }
 
-// retire makes g grant what to grants; nil: everything.
+// retire makes a pass all further claims to the activeLimit to. If to is nil, a grants everything.
 func (a *activeLimit) retire(to *activeLimit) {
 	h := &successor{limiter: throttle.AllowAll}
 	if to != nil {
@@ -202,20 +206,19 @@ func (a *activeLimit) Reserve(ctx context.Context, c throttle.Claim) (throttle.D
 	return d, nil
 }
 
-// closed reports whether nothing is granted in p, for a limit that grants something
-// at other times.
+// closed reports whether p grants nothing although the limit grants something at other times.
 func (p *version) closed() bool { return p.spec == nil && len(p.limit.Active) > 0 }
 
-// shadowGrant is the Grant of what a shadow grants while nothing is: no limiter of ours
-// uses that number for what it lends.
+// shadowGrant is the Decision.Grant of claims that shadow mode grants while p.closed. No limiter
+// uses this number for claims that it grants beyond its limit.
 const shadowGrant = math.MaxUint64
 
-// tookUnits reports whether d, which was granted, took anything from g.own.
+// tookUnits reports whether d, which was granted, came from a.limiter and not from refuse.
 func tookUnits(d throttle.Decision) bool {
 	return !d.OverLimit || d.Limit > 0 || d.Grant != shadowGrant
 }
 
-// refuse refuses c until p is over.
+// refuse rejects c until p ends, or grants it in shadow mode.
 func (a *activeLimit) refuse(p *version, c throttle.Claim) (throttle.Decision, error) {
 	if _, err := c.Units(); err != nil {
 		return throttle.Decision{}, err
@@ -231,12 +234,12 @@ func (a *activeLimit) refuse(p *version, c throttle.Claim) (throttle.Decision, e
 	return d, nil
 }
 
-// final reports whether d decides about c: c is not a dry run, and no refusal after which
-// the caller asks again.
+// final reports whether d is the final decision on c: c is not a dry run, and d is not a rejection
+// after which the caller asks again.
 func final(c throttle.Claim, d throttle.Decision) bool { return !c.DryRun && (d.OK || !c.Waits) }
 
-// capWait makes d, the refusal of c, ask to come again when p is over, if that is
-// earlier. What no phase can grant never can be.
+// capWait shortens the wait of a rejection to the end of p. It keeps the wait of a claim that
+// exceeds the capacity of all versions, which can never be granted.
 func (p *version) capWait(c throttle.Claim, d *throttle.Decision) {
 	if d.OK || d.Wait == 0 || p.until.IsZero() {
 		return
@@ -273,7 +276,7 @@ func (a *activeLimit) Observe(ctx context.Context, c throttle.Claim, d throttle.
 	}
 }
 
-// Local implements throttle.NonBlocking.
+// NonBlocking implements throttle.NonBlocking.
 func (a *activeLimit) NonBlocking() bool {
 	l := a.limiter
 	if h := a.successor.Load(); h != nil {
@@ -283,7 +286,8 @@ func (a *activeLimit) NonBlocking() bool {
 	return ok && local.NonBlocking()
 }
 
-// CountsRefusals implements throttle.RefusalCounter: DecisionHook counts them.
+// CountsRefusals implements throttle.RefusalCounter. It is true with a DecisionHook, which counts
+// refusals.
 func (a *activeLimit) CountsRefusals() bool {
 	if a.hook != nil {
 		return true

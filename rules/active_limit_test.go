@@ -12,21 +12,21 @@ import (
 	"github.com/heed-go/heed/throttle/queue"
 )
 
-// fixedClock is a clock that shows the same all the time.
+// fixedClock is a clock that always returns the same time.
 type fixedClock time.Time
 
 func (s fixedClock) Now() time.Time                     { return time.Time(s) }
 func (fixedClock) After(time.Duration) <-chan time.Time { return nil }
 
-// friday is when the tests begin.
+// friday is the time at which the tests begin.
 var friday = time.Date(2026, 11, 20, 0, 0, 0, 0, time.UTC)
 
-// activeLimitOf returns the gate of a limit, made on Friday.
+// activeLimitOf returns the activeLimit of a limit, created at friday.
 func activeLimitOf(t *testing.T, words string) *activeLimit {
 	return oneRule(t, words, Config{Clock: fixedClock(friday)}).limiter
 }
 
-// reserveAt asks g for n units as of a time of 2026-11-20, a Friday.
+// reserveAt claims n units from l at a time of day of 2026-11-20, a Friday.
 func reserveAt(t *testing.T, l throttle.Limiter, n int64, at string) throttle.Decision {
 	now, err := time.Parse("2006-01-02 15:04:05", "2026-11-20 "+at)
 	require.NoError(t, err)
@@ -35,11 +35,11 @@ func reserveAt(t *testing.T, l throttle.Limiter, n int64, at string) throttle.De
 	return d
 }
 
-// TestActiveLimit_changeNeitherRefillsNorEmpties looks at a bucket of 100 a minute by day
-// and of 10 a minute by night, around the ends of the day.
+// TestActiveLimit_changeNeitherRefillsNorEmpties examines a bucket of 100 per minute by day and of
+// 10 per minute by night, around the changes between the two.
 func TestActiveLimit_changeNeitherRefillsNorEmpties(t *testing.T) {
 	g := activeLimitOf(t, "rate_limit: {unit: minute, requests_per_unit: 10, burst: 10, active: {from: 09:00, to: 17:00, requests_per_unit: 100, burst: 100}}")
-	left := func(at string) int64 { return reserveAt(t, g, 1000, at).Remaining } // refused: takes nothing
+	left := func(at string) int64 { return reserveAt(t, g, 1000, at).Remaining } // rejected: takes nothing
 
 	require.True(t, reserveAt(t, g, 10, "08:59:54").OK)
 	require.EqualValues(t, 1, left("09:00:00"), "what flowed in by night")
@@ -51,8 +51,8 @@ func TestActiveLimit_changeNeitherRefillsNorEmpties(t *testing.T) {
 	require.EqualValues(t, 10, left("18:00:00"))
 }
 
-// TestActiveLimit_appliesMissedChanges compares a key that is asked for all the time
-// with one that is asked for now and then.
+// TestActiveLimit_appliesMissedChanges compares a key that is claimed continuously with one that
+// is claimed occasionally.
 func TestActiveLimit_appliesMissedChanges(t *testing.T) {
 	words := "rate_limit: {unit: hour, requests_per_unit: 60, burst: 90, active: [" +
 		"{from: 09:00, to: 17:00, requests_per_unit: 600, burst: 500}, {from: 22:00, to: 02:00, requests_per_unit: 7, burst: 30}]}"
@@ -75,7 +75,7 @@ func TestActiveLimit_appliesMissedChanges(t *testing.T) {
 	}
 }
 
-// TestActiveLimit_changeKeepsUsage looks at each algorithm that can change.
+// TestActiveLimit_changeKeepsUsage examines each algorithm that can change in use.
 func TestActiveLimit_changeKeepsUsage(t *testing.T) {
 	for _, words := range []string{
 		"unit: day, requests_per_unit: 10, algorithm: token_bucket",
@@ -96,8 +96,8 @@ func TestActiveLimit_changeKeepsUsage(t *testing.T) {
 		require.LessOrEqual(t, d.Wait, time.Second, words)
 		used := reserveAt(t, g, 1000, "09:00:00")
 		switch used.Remaining {
-		case 90: // of windows, 10 are used
-		case 0: // of buckets, nothing has flowed in
+		case 90: // windows: 10 are used
+		case 0: // buckets: nothing has been refilled
 		default:
 			require.Fail(t, "units were lost or made", "%s: %d", words, used.Remaining)
 		}
@@ -105,7 +105,8 @@ func TestActiveLimit_changeKeepsUsage(t *testing.T) {
 	}
 }
 
-// TestActiveLimit_closedHours refuses until the doors open, and has a use for who comes back.
+// TestActiveLimit_closedHours checks that claims are rejected until a period begins, with the time
+// until then as Wait.
 func TestActiveLimit_closedHours(t *testing.T) {
 	g := activeLimitOf(t, "rate_limit: {unit: minute, requests_per_unit: 0, active: {from: 09:00, to: 17:00, requests_per_unit: 5}}")
 	d := reserveAt(t, g, 1, "08:00:00")
@@ -122,8 +123,8 @@ func TestActiveLimit_closedHours(t *testing.T) {
 	require.True(t, reserveAt(t, night, 5, "06:00:00").OK)
 }
 
-// TestActiveLimit_shadowInClosedHoursTakesNothing cancels what was granted out of hours, and
-// looks whether that gives anything.
+// TestActiveLimit_shadowInClosedHoursTakesNothing checks that canceling a claim that was granted
+// outside the active period returns no units.
 func TestActiveLimit_shadowInClosedHoursTakesNothing(t *testing.T) {
 	g := oneRule(t, "value: b, shadow_mode: true, rate_limit: {unit: day, requests_per_unit: 0, algorithm: token_bucket, active: {from: 09:00, to: 17:00, requests_per_unit: 5}}", Config{Clock: fixedClock(friday)}).limiter
 	require.True(t, reserveAt(t, g, 5, "16:59:59").OK)
@@ -139,7 +140,7 @@ func TestActiveLimit_shadowInClosedHoursTakesNothing(t *testing.T) {
 	require.True(t, d.OverLimit)
 }
 
-// decisionCounts counts what a DecisionHook is told.
+// decisionCounts counts the calls of a DecisionHook.
 type decisionCounts map[string]int
 
 func (w decisionCounts) Decided(l *Limit, _ throttle.Claim, d throttle.Decision) {

@@ -2,23 +2,22 @@ package rules
 
 import "go.yaml.in/yaml/v3"
 
-// maxAliased is how many nodes all aliases of one file may stand for together.
+// maxAliased is the maximum number of nodes that all aliases of one file may expand to.
 const maxAliased = 100_000
 
-// An aliasCheck finds aliases that contain themselves, or that stand for so much that
-// reading what they stand for would take minutes and gigabytes. It looks at each node
-// once.
+// An aliasCheck finds aliases that contain themselves, and aliases whose expansion would take
+// minutes and gigabytes to read. It visits each node once.
 type aliasCheck struct {
-	sizes map[*yaml.Node]int // nodes that an anchor stands for, aliases written out; or open
+	sizes map[*yaml.Node]int // expanded size of the node of each anchor, or inProgress
 	nodes int                // nodes of the file
-	cycle *yaml.Node         // an alias that contains itself; nil: none
+	cycle *yaml.Node         // an alias that contains itself; nil if there is none
 }
 
-// inProgress is the size of an anchor that is being looked at.
+// inProgress is the size of an anchor whose node is being visited.
 const inProgress = -1
 
-// checkAliases reports whether the file can be read with its aliases, and notes why if
-// it cannot.
+// checkAliases reports whether the file can be read with its aliases expanded. It records an error
+// if not.
 func (r *reader) checkAliases(doc *yaml.Node) bool {
 	c := aliasCheck{sizes: map[*yaml.Node]int{}}
 	size := c.size(doc)
@@ -33,8 +32,8 @@ func (r *reader) checkAliases(doc *yaml.Node) bool {
 	return false
 }
 
-// size returns the number of nodes at and below n, aliases written out, or a large number
-// if that is larger.
+// size returns the number of nodes at and below n with aliases expanded, or 1<<30 if there are
+// more.
 func (c *aliasCheck) size(n *yaml.Node) int {
 	if c.cycle != nil {
 		return 0
@@ -57,8 +56,8 @@ func (c *aliasCheck) size(n *yaml.Node) int {
 	return total
 }
 
-// aliased returns the size of what the alias n stands for, which stands before it in the
-// file.
+// aliased returns the expanded size of the node that n is an alias of. YAML requires the anchor to
+// precede the alias.
 func (c *aliasCheck) aliased(n *yaml.Node) int {
 	size := c.sizes[n.Alias]
 	if size == inProgress {

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestParse_rejectsRecursiveAliases reads 116 bytes that took 1 GiB.
+// TestParse_rejectsRecursiveAliases reads 116 bytes that would expand to 1 GiB.
 func TestParse_rejectsRecursiveAliases(t *testing.T) {
 	const limit = "rate_limit: {unit: hour, requests_per_unit: 1}"
 	for text, want := range map[string]string{
@@ -29,8 +29,8 @@ func TestParse_rejectsRecursiveAliases(t *testing.T) {
 	}
 }
 
-// Aliases may stand for 100,000 nodes, however they are nested. An item of this file has
-// 11 nodes, and each alias stands for all of one of ten below it.
+// TestParse_boundsAliasExpansion checks that aliases may expand to 100,000 nodes, however they are
+// nested. An item of its file has 11 nodes, and each alias expands to a list of ten of them.
 func TestParse_boundsAliasExpansion(t *testing.T) {
 	file := func(items int) string {
 		var b strings.Builder
@@ -44,7 +44,7 @@ func TestParse_boundsAliasExpansion(t *testing.T) {
 		}
 		return b.String()
 	}
-	const each = 1 + 10*9 // nodes of the list: itself, and nine for each item
+	const each = 1 + 10*9 // nodes of the list: the list itself, and nine for each item
 	set, err := Parse([]byte(file(maxAliased/each)), Config{})
 	require.NoError(t, err)
 	require.Len(t, set.All(), 10*(1+maxAliased/each))
@@ -52,7 +52,8 @@ func TestParse_boundsAliasExpansion(t *testing.T) {
 	require.EqualError(t, err, "rules: 1:1: aliases make this file too large: write out less with them")
 }
 
-// What is wrong a million times is read no further than it is reported.
+// TestParse_stopsAfterMaxErrors checks that a file with a million errors is read only as far as
+// errors are reported.
 func TestParse_stopsAfterMaxErrors(t *testing.T) {
 	for name, text := range map[string]string{
 		"limits":      "domain: d\nlimits: [" + strings.Repeat("{},", 30_000) + "]",

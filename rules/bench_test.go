@@ -13,8 +13,8 @@ import (
 	"github.com/heed-go/heed/throttle/queue"
 )
 
-// fileWithRules returns the text of a file with n rules, of which two of descriptors and
-// two of routes hold for the same request.
+// fileWithRules returns the text of a file with n rules. Two descriptors and two routes apply to
+// the same request.
 func fileWithRules(n int) string {
 	var b strings.Builder
 	b.WriteString("domain: d\nvalues: {user: {header: X-User}}\ndescriptors:\n")
@@ -30,7 +30,7 @@ func fileWithRules(n int) string {
 	return b.String()
 }
 
-// ticketFinder returns what asks for the middle of a crowd.
+// ticketFinder returns a function that finds the limits of one request among n rules.
 func ticketFinder(tb testing.TB, n int) func() *queue.Ticket {
 	set, err := Parse([]byte(fileWithRules(n)), Config{})
 	require.NoError(tb, err)
@@ -45,14 +45,14 @@ func ticketFinder(tb testing.TB, n int) func() *queue.Ticket {
 	}
 }
 
-// TestSet_limitsDoesNotAllocate counts for one request through four limits: to find
-// them, and to pass them.
+// TestSet_limitsDoesNotAllocate counts allocations for one request with four limits: to find them,
+// and to reserve units of them.
 func TestSet_limitsDoesNotAllocate(t *testing.T) {
 	find := ticketFinder(t, 100)
 	require.NotNil(t, find().Demands[3].Limiter)
 	require.NotContains(t, fmt.Sprintf("%T", find().Demands[3].Limiter), "allOf")
 	if raceEnabled {
-		return // the race detector makes pools forget
+		return // the race detector drops pooled objects
 	}
 	require.Zero(t, testing.AllocsPerRun(1000, func() { find() }))
 	require.Zero(t, testing.AllocsPerRun(1000, func() {
@@ -64,8 +64,8 @@ func TestSet_limitsDoesNotAllocate(t *testing.T) {
 	}))
 }
 
-// BenchmarkLimits finds the four limits of a request among so many rules, and passes
-// them.
+// BenchmarkLimits finds the four limits of a request among 10 to 10,000 rules, and reserves units
+// of them.
 func BenchmarkLimits(b *testing.B) {
 	for _, n := range []int{10, 100, 1000, 10_000} {
 		find := ticketFinder(b, n)

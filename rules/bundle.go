@@ -3,25 +3,23 @@ package rules
 import (
 	"context"
 	"encoding/binary"
-	"math"
-	"math/bits"
 	"sync"
 	"time"
 
+	"github.com/heed-go/heed/internal/ticks"
 	"github.com/heed-go/heed/throttle"
 )
 
-// A ticket has room for queue.MaxDemands limits. What matches beyond that is put
-// into one limiter: an AllOf of gates, each of which finds its own key and cost in a
-// claim for all of them. The same limits are always the same limiter, since requests
-// that wait for one stand in one line.
+// A queue.Ticket has space for queue.MaxDemands limits. Further limits that match a request are
+// combined into one limiter: an AllOf of members, each of which takes its own key and cost from
+// the common claim. The same combination of limits always uses the same limiter, because a
+// queue.Queue keeps one queue per limiter.
 
-// maxBundles is how many combinations are kept. Only a file with that many ways to
-// match five limits or more at once has more; some of its requests then stand in
-// lines of their own.
+// maxBundles is the maximum number of combinations that are kept. Beyond it a random combination
+// is dropped, and requests that use it again wait in a queue of their own.
 const maxBundles = 1024
 
-// bundles are the limiters for combinations of limits of one Set.
+// bundles holds the limiters for combinations of limits of one Set.
 type bundles struct {
 	mu       sync.RWMutex
 	limiters map[string]throttle.Limiter
@@ -70,33 +68,24 @@ func (b *bundles) make(id string, hits []hit) throttle.Limiter {
 // A member is one limit of a bundle.
 type member struct {
 	limiter *activeLimit
-	index   int   // of its key in that of the claim
-	cost    int64 // for each unit of the claim
+	index   int   // index of its key in the key of the claim
+	cost    int64 // cost for each unit of the claim
 }
 
-// retryWait is when a claim that was refused for an unknown time asks again: there is
-// no news for what waits at several limits at once.
+// retryWait is the wait of a claim that was rejected for an unknown time. Bundles do not report
+// that capacity has become free, so waiters ask again.
 const retryWait = 100 * time.Millisecond
 
-// memberClaim returns c as its limit is asked.
+// memberClaim returns the claim on the limit of s that is part of c.
 func (s *member) memberClaim(c throttle.Claim) throttle.Claim {
 	rest := c.Key
 	for range s.index + 1 {
 		c.Key, rest, _ = cutPart(rest)
 	}
 	if n, err := c.Units(); err == nil {
-		c.Cost = mulSat(n, s.cost)
+		c.Cost = ticks.Mul(n, max(s.cost, 1))
 	}
 	return c
-}
-
-// mulSat returns a*b, or the largest number if that is less.
-func mulSat(a, b int64) int64 {
-	hi, lo := bits.Mul64(uint64(a), uint64(max(b, 1)))
-	if hi > 0 || lo > math.MaxInt64 {
-		return math.MaxInt64
-	}
-	return int64(lo)
 }
 
 // Reserve implements throttle.Limiter.
@@ -118,5 +107,5 @@ func (s *member) Observe(ctx context.Context, c throttle.Claim, d throttle.Decis
 	throttle.Observe(ctx, s.limiter, s.memberClaim(c), d, f)
 }
 
-// Local implements throttle.NonBlocking.
+// NonBlocking implements throttle.NonBlocking.
 func (s *member) NonBlocking() bool { return s.limiter.NonBlocking() }

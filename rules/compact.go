@@ -5,23 +5,23 @@ import (
 	"sync"
 
 	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttle/keyed"
 )
 
-// lazyBuckets is a throttle.KeyedBuckets that is made when it is first asked: the table
-// has its full size from the beginning, and a file may have many limits that nobody
-// ever comes to.
+// lazyBuckets is a keyed.Buckets that is created by the first claim. Its table has its
+// full size from the beginning, and a file may contain many limits that are never used.
 type lazyBuckets struct {
-	config  throttle.BucketsConfig
+	config  keyed.BucketsConfig
 	clock   throttle.Clock
 	once    sync.Once
-	limiter *throttle.KeyedBuckets // nil: nobody has asked yet
+	limiter *keyed.Buckets // nil before the first claim
 }
 
-// maxKeys is how many keys a limit may have: 27 bytes each are 430 MiB.
+// maxKeys is the maximum value of max_keys. At 27 bytes per key such a table takes 430 MiB.
 const maxKeys = 1 << 24
 
-func (c *lazyBuckets) get() *throttle.KeyedBuckets {
-	c.once.Do(func() { c.limiter = throttle.NewKeyedBuckets(c.config, c.clock) })
+func (c *lazyBuckets) get() *keyed.Buckets {
+	c.once.Do(func() { c.limiter = keyed.NewBuckets(c.config, c.clock) })
 	return c.limiter
 }
 
@@ -40,5 +40,5 @@ func (c *lazyBuckets) Observe(ctx context.Context, claim throttle.Claim, d throt
 	c.get().Observe(ctx, claim, d, f)
 }
 
-// Local implements throttle.NonBlocking.
+// NonBlocking implements throttle.NonBlocking.
 func (*lazyBuckets) NonBlocking() bool { return true }

@@ -10,8 +10,8 @@ import (
 	"github.com/heed-go/heed/throttle/queue"
 )
 
-// A compact limit settles what a claim turned out to cost, and takes back what was not
-// used.
+// TestCompact_settlesAndCancels checks that a compact limit corrects the cost of a claim and takes
+// back units that were not used.
 func TestCompact_settlesAndCancels(t *testing.T) {
 	set, err := Parse([]byte("domain: d\ndescriptors: [{key: user, rate_limit: {unit: hour, requests_per_unit: 10, burst: 10, compact: true}}]"), Config{Clock: fixedClock(friday)})
 	require.NoError(t, err)
@@ -37,7 +37,7 @@ func TestCompact_settlesAndCancels(t *testing.T) {
 	}
 }
 
-// unitsLeft returns how many units of a user are left.
+// unitsLeft returns the remaining units of a user.
 func unitsLeft(t *testing.T, set *Set, user string) int64 {
 	var ticket queue.Ticket
 	set.Add(&ticket, Descriptor{{"user", user}})

@@ -7,56 +7,58 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// A Config is what a file cannot say and the program does. The zero Config is
-// good for files that speak of nothing but what package rules knows itself. No
-// field may change once it is in use.
+// Config holds the settings that a program supplies in addition to a file. The zero Config is
+// sufficient for files that use only built-in keys and local limiters. Fields must not be changed
+// while a Config is in use.
 type Config struct {
-	// Values finds what a request has under a name that the file uses as the key of
-	// a descriptor: its user, its account, its country. It reports false if the
-	// request has none; then no limit with that key holds for it. A value that is
-	// found goes before what package rules would take under that name. The
-	// functions of the server's identity and those of a client fit as they are.
+	// Values maps keys of descriptors and limits to functions that return the value of a request,
+	// such as its user, account or country. A function reports false if the request has no value;
+	// then limits of descriptors with that key do not apply. An entry takes precedence over a
+	// built-in key or an entry of the section values with the same name. A throttlehttp.KeyFunc
+	// can be used as an entry.
 	Values map[string]func(*http.Request) (string, bool)
 
-	// Build makes the limiter of l where it is not to be kept in this process, in
-	// Redis say, or where each key has a limit of its own, by a source.Source. It is told the
-	// key of each claim and so is made once for all keys, and again when the file says
-	// something else of l. It makes l.Spec, l.Hard and l.Active what they should be
-	// there, while Shadow, Borrowing and Ban are put around it. Nil, or a nil limiter
-	// without an error: local. An error is one of the file, at the place of l.
+	// Build returns the limiter of l if it is not kept in this process: for example a limiter in
+	// Redis, or a source.Source if each key has a limit of its own. The limiter receives the key
+	// in each claim, so Build is called once for all keys of l, and again when the definition of l
+	// changes. It must apply l.Spec, l.Hard and l.Active itself; shadow mode, borrowing and bans
+	// are added around it. A nil limiter without an error means a local limiter. An error is
+	// reported at the position of l in the file. Nil means local limiters only.
 	Build func(l *Limit) (throttle.Limiter, error)
 
-	// CanBorrow says for each name that a file has at the word borrow whether there is
-	// room to lend, see throttle.Borrowing.
+	// CanBorrow maps the names that a file uses at the word borrow to functions that report
+	// whether a claim may be granted beyond its limit. See throttle.Borrowing.
 	CanBorrow map[string]func(throttle.Claim, throttle.Decision) bool
 
-	// DecisionHook sees what limits decide. Nil: nobody does.
+	// DecisionHook receives the decisions of all limits. Nil means none.
 	DecisionHook DecisionHook
 
-	Clock throttle.Clock // nil: the system clock
+	// Clock is the clock of all limiters. Nil means the system clock.
+	Clock throttle.Clock
 
-	// MaxBytes is the longest file that is read. 0: 4 MiB.
+	// MaxBytes is the maximum size of a file in bytes. Zero or a negative value means 4 MiB.
 	MaxBytes int64
 
-	// MaxLimits is how many limits a file may have. 0: 50,000.
+	// MaxLimits is the maximum number of limits of a file. Zero or a negative value means 50,000.
 	MaxLimits int
 }
 
-// A DecisionHook is told by each limit of a Set what it decided and how that ended.
-// Its methods are called by many goroutines at once, and sometimes under the lock
-// of a Queue: they must not block, panic, or call one. Dry runs are not told, and
-// neither is what reached no decision. Decision.Over tells what a limit would have
-// refused but for Limit.Shadow, Hard or Borrow. Who waits in line is told as refused
-// each time that he is asked for.
+// DecisionHook receives the decisions of each limit of a Set and their outcomes. Its methods are
+// called by several goroutines at the same time, and sometimes with the lock of a queue.Queue
+// held: they must not block, panic, or call a method of the Queue. They are not called for dry
+// runs, nor if a limiter returns an error. Decision.OverLimit is set for claims that would have
+// been rejected without Limit.Shadow, Limit.Hard or Limit.Borrow. A rejection of a claim with
+// Claim.Waits set is not reported, because the caller asks again.
 type DecisionHook interface {
-	// Decided is told the answer to c.
+	// Decided is called with the decision d on c.
 	Decided(l *Limit, c throttle.Claim, d throttle.Decision)
 
-	// Cancelled is told that c was granted by d and will not be used, perhaps
-	// because another limit of the same request refused it.
+	// Cancelled is called if c was granted by d and is not used, for example because another limit
+	// of the same request rejected it.
 	Cancelled(l *Limit, c throttle.Claim, d throttle.Decision)
 
-	// Observed is told what became of c. It was the last of it without f.More.
+	// Observed is called with the outcome f of c. It is the last call for c unless f.Partial is
+	// set.
 	Observed(ctx context.Context, l *Limit, c throttle.Claim, d throttle.Decision, f throttle.Feedback)
 }
 

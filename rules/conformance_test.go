@@ -10,21 +10,21 @@ import (
 	"github.com/heed-go/heed/throttle/throttletest"
 )
 
-// activeLimitFunc returns what makes the gate of the one limit of a file.
+// activeLimitFunc returns a function that creates the activeLimit of the only limit of a file.
 func activeLimitFunc(t *testing.T, rateLimit string) func(throttle.Clock) throttle.Limiter {
 	return func(clk throttle.Clock) throttle.Limiter {
 		return oneRule(t, "value: b, "+rateLimit, Config{Clock: clk}).limiter
 	}
 }
 
-// oneRule returns the rule of a file with one descriptor, of key a.
+// oneRule returns the rule of a file with one descriptor, with key a.
 func oneRule(t *testing.T, words string, s Config) *rule {
 	set, err := Parse([]byte("domain: d\ndescriptors: [{key: a, "+words+"}]"), s)
 	require.NoError(t, err)
 	return set.rules[0]
 }
 
-// TestConformance holds gates to the promises of a Limiter.
+// TestConformance runs the conformance tests of throttletest against activeLimits.
 func TestConformance(t *testing.T) {
 	ten := throttle.Limit{Count: 10, Per: time.Second, Burst: 10}
 	windows := func(n int64) func(time.Duration) int64 {
@@ -45,7 +45,7 @@ func TestConformance(t *testing.T) {
 		"compact": {func(clk throttle.Clock) throttle.Limiter {
 			return oneRule(t, "rate_limit: {requests_per_unit: 10, unit: second, compact: true}", Config{Clock: clk}).limiter
 		}, throttletest.Spec{Limit: ten, AcceptsOlderReadings: true}},
-		// What is refused until the limit changes may be refused then by the new one.
+		// A claim that is rejected until the limit changes may be rejected by the new limit too.
 		"active": {activeLimitFunc(t, "rate_limit: {requests_per_unit: 10, unit: second, burst: 10, active: {from: 09:00, to: 17:00, burst: 8}}"),
 			throttletest.Spec{Limit: ten, Approximate: true}},
 		"ended": {func(clk throttle.Clock) throttle.Limiter {

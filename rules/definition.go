@@ -7,12 +7,13 @@ import (
 	"time"
 
 	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttle/keyed"
 	"github.com/heed-go/heed/warmup"
 )
 
-// definition returns all that l says but its place: two limits of one definition at
-// one place are the same. It is also how a limit is printed, so that nothing that
-// matters is missing from either: see TestDefinition_coversEveryField.
+// definition returns all properties of l except its position. Two limits with the same ID and the
+// same definition are equal. Set.String prints definitions, so a property that is missing is
+// missing from both. TestDefinition_coversEveryField checks that all properties are included.
 func (l *Limit) definition() string {
 	all := []string{l.amountText()}
 	for _, p := range l.Active {
@@ -58,7 +59,7 @@ func (l *Limit) amountText() string {
 	return l.Algorithm() + " " + amountOf(l.Spec, l.Hard)
 }
 
-// amountOf returns what a spec allows, and how far beyond it hard goes.
+// amountOf returns the text of the amount of spec, and of hard if it is not nil.
 func amountOf(spec, hard Spec) string {
 	switch {
 	case spec == nil:
@@ -69,7 +70,7 @@ func amountOf(spec, hard Spec) string {
 	return describe(spec) + ", and marked up to " + describe(hard)
 }
 
-// describe returns all of s but its name.
+// describe returns all properties of s except its name.
 func describe(s Spec) string {
 	switch s := s.(type) {
 	case throttle.Limit:
@@ -98,7 +99,7 @@ func describe(s Spec) string {
 	return s.String()
 }
 
-// optionally returns a further word of a limit, if it has it.
+// optionally returns ", " and the formatted text if has is true, and "" otherwise.
 func optionally(has bool, format string, args ...any) string {
 	if !has {
 		return ""
@@ -112,7 +113,7 @@ func rateText(l throttle.Limit) string {
 	return s + optionally(l.Burst > 0 && l.Burst != l.Count, "burst %d", l.Burst)
 }
 
-// windowText returns the numbers of q and where its windows begin.
+// windowText returns the numbers of q and the start of its windows.
 func windowText(q throttle.FixedWindowConfig) string {
 	count := strconv.FormatInt(q.Count, 10)
 	if q.Per == 0 {
@@ -125,7 +126,7 @@ func windowText(q throttle.FixedWindowConfig) string {
 	return count + " per " + formatDuration(q.Per) + " " + q.Align.String()
 }
 
-func banText(s *throttle.BanConfig) string {
+func banText(s *keyed.BanConfig) string {
 	if s == nil {
 		return ""
 	}
@@ -134,15 +135,15 @@ func banText(s *throttle.BanConfig) string {
 		optionally(s.MaxKeys > 0, "of %d keys", s.MaxKeys) + optionally(s.Name != "", "named %s", quoteIfNeeded(s.Name))
 }
 
-// text returns when p holds, and what it allows.
+// text returns the times at which p applies, and what it allows.
 func (p Period) text() string { return p.String() + ": " + amountOf(p.Spec, p.Hard) }
 
-// String returns when p holds, in the words of a file.
+// String returns the times at which p applies, in the format of a file.
 func (p Period) String() string {
 	return fmt.Sprintf("%s %s-%s %s", p.Days, formatClock(p.From), formatClock(p.To), p.zone())
 }
 
-// sameShape reports whether the limiter of a can become that of b while in use.
+// sameShape reports whether the limiter of a can be changed to that of b while it is in use.
 func sameShape(a, b *Limit) bool {
 	fixedParts := func(l *Limit) string {
 		return fmt.Sprint(l.Keyed, l.MaxKeys, l.Compact, l.Shadow, l.Unlimited, l.Blocked && len(l.Active) == 0, l.Hard != nil) +
@@ -152,7 +153,7 @@ func sameShape(a, b *Limit) bool {
 		return false
 	}
 	all := append(a.allSpecs(), b.allSpecs()...)
-	for i := range 2 { // the limit itself, and what is marked beyond it
+	for i := range 2 { // Spec, then Hard
 		var first Spec
 		for _, p := range all {
 			if first == nil {
@@ -166,7 +167,7 @@ func sameShape(a, b *Limit) bool {
 	return true
 }
 
-// allSpecs returns all that l may allow: usually, then at the times of its periods.
+// allSpecs returns each Spec and Hard of l: the usual ones, then those of its periods.
 func (l *Limit) allSpecs() [][2]Spec {
 	all := [][2]Spec{{l.Spec, l.Hard}}
 	for _, p := range l.Active {

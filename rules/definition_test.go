@@ -10,10 +10,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttle/keyed"
 	"github.com/heed-go/heed/warmup"
 )
 
-// each algorithm, with every number that a file can say.
+// specs has a Spec for each algorithm, with all numbers that a file can set.
 var specs = map[string]Spec{
 	"token_bucket":    throttle.Limit{Count: 10, Per: time.Minute, Burst: 5},
 	"refill":          throttle.RefillBucketConfig{Limit: throttle.Limit{Count: 10, Per: time.Minute, Burst: 5}},
@@ -28,22 +29,22 @@ var specs = map[string]Spec{
 	"warm_up":         warmup.Config{Limit: throttle.Limit{Count: 10, Per: time.Minute}, Period: time.Minute, ColdFactor: 2, Outage: time.Hour},
 }
 
-// TestDefinition_coversEveryField changes each field of a limit, and of what it allows,
-// and looks whether that can be seen.
+// TestDefinition_coversEveryField changes each field of a limit, and of its specs, and checks that
+// the definition changes.
 func TestDefinition_coversEveryField(t *testing.T) {
-	notInFiles := []string{"Name", "InitialDeficit", "RefillBucketConfig.Anchor", "Split", "RoundDown"} // a file cannot say these of a spec
+	notInFiles := []string{"Name", "InitialDeficit", "RefillBucketConfig.Anchor", "Split", "RoundDown"} // fields that a file cannot set
 	for name, s := range specs {
 		eachChange(reflect.ValueOf(s), func(field string, v reflect.Value) {
 			if name == "fixed_window" && field == "Zone" {
-				return // only the calendar has one
+				return // used by calendar windows only
 			}
 			if !slices.Contains(notInFiles, field) && !slices.Contains(notInFiles, v.Type().Name()+"."+field) {
 				require.NotEqual(t, describe(s), describe(v.Interface().(Spec)), "%s %s", name, field)
 			}
 		})
 	}
-	notPrinted := []string{"ID", "Line", "Column", "Keyed", "Blocked", "Unlimited"} // the last three show in others
-	l := Limit{Name: "a", Spec: specs["token_bucket"], Ban: &throttle.BanConfig{}, Active: []Period{{Spec: specs["token_bucket"]}}, Cost: 1, Keyed: true}
+	notPrinted := []string{"ID", "Line", "Column", "Keyed", "Blocked", "Unlimited"} // the last three are visible in other fields
+	l := Limit{Name: "a", Spec: specs["token_bucket"], Ban: &keyed.BanConfig{}, Active: []Period{{Spec: specs["token_bucket"]}}, Cost: 1, Keyed: true}
 	eachChange(reflect.ValueOf(l), func(field string, v reflect.Value) {
 		if !slices.Contains(notPrinted, field) {
 			other := v.Interface().(Limit)
@@ -57,15 +58,15 @@ func TestDefinition_coversEveryField(t *testing.T) {
 	})
 	blocked, unlimited := Limit{Blocked: true}, Limit{Unlimited: true}
 	require.NotEqual(t, blocked.definition(), unlimited.definition())
-	s := throttle.BanConfig{Refusals: 1, Within: time.Second, Duration: time.Minute}
+	s := keyed.BanConfig{Refusals: 1, Within: time.Second, Duration: time.Minute}
 	eachChange(reflect.ValueOf(s), func(field string, v reflect.Value) {
-		other := v.Interface().(throttle.BanConfig)
+		other := v.Interface().(keyed.BanConfig)
 		require.NotEqual(t, banText(&s), banText(&other), field)
 	})
 }
 
-// eachChange tells copies of a struct, each with another field changed; of a struct in
-// it, each of its fields.
+// eachChange calls visit with copies of a struct, in each of which one field has changed. For a
+// nested struct it changes each of its fields.
 func eachChange(s reflect.Value, visit func(field string, v reflect.Value)) {
 	for i := range s.NumField() {
 		f := s.Type().Field(i)
@@ -126,8 +127,8 @@ func doubled(s Spec) Spec {
 	return v.Interface().(Spec)
 }
 
-// TestResize_matchesResizable resizes each limiter that says it can, and looks
-// whether what was taken stays taken.
+// TestResize_matchesResizable resizes each limiter whose Spec is resizable, and checks that units
+// that were taken stay taken.
 func TestResize_matchesResizable(t *testing.T) {
 	ctx := context.Background()
 	fixed := map[string]bool{"nginx": true, "concurrency": true}

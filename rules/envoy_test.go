@@ -13,11 +13,11 @@ import (
 	"github.com/heed-go/heed/throttle/queue"
 )
 
-// hour is an instant at which windows of any unit up to an hour begin.
+// hour is a time at which windows of all units up to an hour begin.
 var hour = time.Date(2026, 11, 21, 13, 0, 0, 0, time.UTC)
 
 // TestEnvoy_documentationLoadsAsItIs loads all examples of the documentation of
-// envoyproxy/ratelimit, and what its examples folder has but for two words.
+// envoyproxy/ratelimit and of its examples folder, with two words removed.
 func TestEnvoy_documentationLoadsAsItIs(t *testing.T) {
 	files, err := filepath.Glob("testdata/envoy/*.yaml")
 	require.NoError(t, err)
@@ -34,7 +34,7 @@ func TestEnvoy_documentationLoadsAsItIs(t *testing.T) {
 	}
 }
 
-// grants counts how many of n tickets for descriptors are granted at hour.
+// grants returns how many of n tickets for descriptors are granted at hour.
 func grants(t *testing.T, set *rules.Set, n int, ds ...rules.Descriptor) (granted int) {
 	for range n {
 		var ticket queue.Ticket
@@ -61,9 +61,9 @@ func entries(pairs ...string) (d rules.Descriptor) {
 	return d
 }
 
-// TestEnvoy_decidesAsDocumented asks what the documentation says in words.
+// TestEnvoy_decidesAsDocumented checks the decisions that the documentation describes.
 func TestEnvoy_decidesAsDocumented(t *testing.T) {
-	const all = 1000 // asked for
+	const all = 1000 // number of claims
 	for _, tt := range []struct {
 		file string
 		ask  []rules.Descriptor
@@ -113,7 +113,8 @@ func TestEnvoy_sharedThresholdIsOneCount(t *testing.T) {
 	require.Equal(t, 10, grants(t, set, 20, entries("files_no_share", "files_no_share/b")))
 }
 
-// TestEnvoy_replacedLimitKeepsItsUnits counts on the limit that was replaced.
+// TestEnvoy_replacedLimitKeepsItsUnits checks that requests under the replacing limit take no
+// units of the replaced one.
 func TestEnvoy_replacedLimitKeepsItsUnits(t *testing.T) {
 	set := example(t, "example7.yaml")
 	one, two := entries("key_1", "value_1", "user", "bkthomps"), entries("key_2", "value_2", "user", "bkthomps")

@@ -9,11 +9,12 @@ import (
 
 	"github.com/heed-go/heed/rules"
 	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttle/keyed"
 	"github.com/heed-go/heed/throttle/queue"
 	"github.com/heed-go/heed/throttlehttp"
 )
 
-// A file says what requests must pass; the same Limits serves a client's Transport.
+// The limits of a file apply to the requests of a client. Set.Limits works for a server too.
 func Example() {
 	set, err := rules.Parse([]byte(`
 domain: api
@@ -53,7 +54,7 @@ limits:
 	// bob 404
 }
 
-// Programs that know keys and values themselves ask with descriptors.
+// Programs that supply keys and values themselves use descriptors.
 func ExampleSet_Add() {
 	set, err := rules.Load("testdata/envoy/example2.yaml", rules.Config{})
 	if err != nil {
@@ -82,7 +83,7 @@ func ExampleSet_Add() {
 	// false "messaging/message_type=marketing/to_number"
 }
 
-// Lint finds what a file probably does not mean.
+// Lint reports parts of a file that probably have an unintended effect.
 func ExampleLint() {
 	found, err := rules.Lint([]byte(`
 domain: api
@@ -102,12 +103,12 @@ limits:
 	// <nil>
 }
 
-// Limits that several programs share are kept elsewhere: a Build with a limiter for each
-// algorithm that the store has leaves the rest to this process.
+// Limits that several processes share are kept in a store. Build returns a limiter for each
+// algorithm that the store supports; all other limits are kept in this process.
 func ExampleConfig_build() {
-	shared := func(l throttle.Limit) throttle.Limiter { // stands for a store such as Redis
+	shared := func(l throttle.Limit) throttle.Limiter { // in place of a store such as Redis
 		fmt.Println("shared:", l.Name, l)
-		return throttle.NewKeyedBuckets(throttle.BucketsConfig{Limit: l}, nil)
+		return keyed.NewBuckets(keyed.BucketsConfig{Limit: l}, nil)
 	}
 	_, err := rules.Parse([]byte(`
 domain: api

@@ -12,57 +12,57 @@ import (
 	"github.com/heed-go/heed/throttle/queue"
 )
 
-// A File is the limits of a file that changes while they are in force. When it has
-// changed it is read again, and all of it takes effect at one instant or, if anything
-// is wrong with it, nothing:
+// File holds the limits of a file that may change while they are in force. After each change the
+// file is read again. All of its limits change at the same time, or none if the file contains an
+// error:
 //
 //	f := &rules.File{Path: "limits.yaml", OnReload: func(err error) { … }}
 //	if err := f.Open(); err != nil { … }
 //	defer f.Close()
 //	transport := &heed.Transport{Limits: f.Limits, Queue: f.Queue}
 //
-// A limit that is still there goes on with what it has counted, at the same place in
-// the file and by its name or descriptors: unchanged, or with other numbers. Units in
-// use stay used, and a bucket has no more in it than before. One with another algorithm
-// begins anew, and who is waiting at the old one is asked for at the new one; so do
-// concurrency, nginx and what Build has made, with other numbers already. One that is gone
-// lets them all go.
+// A limit that is in the file before and after a change, with the same Limit.ID, keeps its counts
+// if it is unchanged or only its numbers have changed: units in use stay in use, and a bucket
+// contains no more than before. A limit with another algorithm starts anew, and requests that wait
+// for the old limit ask the new one. The algorithms concurrency and nginx, compact
+// limits, and limiters of Config.Build also start anew if only their numbers change. Requests that
+// wait for a limit that has been removed are admitted by it.
 //
-// The file may be written in place, replaced by renaming, or reached by symbolic links
-// of which any is replaced, as in a Kubernetes volume. No field may change after Open,
-// and a File must not be copied.
+// The file may be written in place or replaced by renaming, and each symbolic link on its path may
+// be replaced, as in a Kubernetes volume. Fields must not be changed after Open, and a File must
+// not be copied.
 type File struct {
-	Path string // of the file
+	// Path is the path of the file.
+	Path string
 	Config
 
-	// OnReload is told what came of each attempt to read the file again; not of the
-	// first, which is Open's. An error means that the old limits stay, and has the line
-	// and the column of what is wrong. It must not call Close. Nil: nobody is told.
+	// OnReload is called after each attempt to read the changed file, but not by Open and Reload.
+	// An error means that the old limits stay in force; it contains the line and column of each
+	// error in the file. OnReload must not call Close. Nil means no call.
 	OnReload func(error)
 
-	// Queue is woken when limits have changed, so that who waits for them need not
-	// wait as long as they once said. Nil: nobody is.
+	// Queue is woken when limits have changed, so that waiters ask the changed limits immediately.
+	// Nil means that waiters ask when their current wait is over.
 	Queue *queue.Queue
 
-	// PollInterval is how often to look at the file besides, where the file system does not
-	// tell of changes: over a network it often does not. 0: never.
+	// PollInterval is the time between checks of the file, for file systems that do not report
+	// changes, as many network file systems. Zero or a negative value means no such checks.
 	PollInterval time.Duration
 
 	set      atomic.Pointer[Set]
 	mu       sync.Mutex // held while the file is read
-	text     []byte     // what was read last, whether it was any good
+	text     []byte     // the text that was read last, valid or not
 	done     chan struct{}
 	closing  sync.Once
 	watching sync.WaitGroup
 }
 
-// Open reads the file and begins to watch it. If there is an error, there is nothing
-// to close.
+// Open reads the file and starts to watch it. After an error there is nothing to close.
 func (f *File) Open() error {
 	if f.done != nil {
 		return errors.New("rules: File.Open: it is open: make another File")
 	}
-	w, err := newFileWatcher(f.Path) // before it is read, so that no change is missed
+	w, err := newFileWatcher(f.Path) // before reading, so that no change is missed
 	if err != nil {
 		return err
 	}
@@ -74,7 +74,7 @@ func (f *File) Open() error {
 	return nil
 }
 
-// Close ends the watching. The limits stay in force.
+// Close stops watching the file. The limits stay in force.
 func (f *File) Close() error {
 	if f.done != nil {
 		f.closing.Do(func() { close(f.done) })
@@ -83,14 +83,15 @@ func (f *File) Close() error {
 	return nil
 }
 
-// Limits adds to t what r must pass, as Set.Limits does. It panics before Open or Reload.
+// Limits adds the limits that apply to r to t, as Set.Limits does. It panics before Open or Reload
+// has succeeded.
 func (f *File) Limits(r *http.Request, t *queue.Ticket) { f.Set().Limits(r, t) }
 
-// Add adds to t what the descriptors must pass, as Set.Add does. It panics before Open
-// or Reload.
+// Add adds the limits that the descriptors lead to to t, as Set.Add does. It panics before Open or
+// Reload has succeeded.
 func (f *File) Add(t *queue.Ticket, descriptors ...Descriptor) { f.Set().Add(t, descriptors...) }
 
-// Set returns the limits in force. It panics before Open or Reload.
+// Set returns the limits in force. It panics before Open or Reload has succeeded.
 func (f *File) Set() *Set {
 	s := f.set.Load()
 	if s == nil {
@@ -99,15 +100,15 @@ func (f *File) Set() *Set {
 	return s
 }
 
-// Reload reads the file now, whether it is watched or not. If there is an error, the
-// old limits stay. OnReload is not told: the caller knows.
+// Reload reads the file now, whether it is watched or not. After an error the old limits stay in
+// force. Reload does not call OnReload.
 func (f *File) Reload() error {
 	_, err := f.reload(true)
 	return err
 }
 
-// reload reads the file and reports whether that was news: it is not if the text is
-// the same and force is not set.
+// reload reads the file. changed is false if its text is the same as before and force is false;
+// then reload does nothing.
 func (f *File) reload(force bool) (changed bool, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -135,7 +136,7 @@ func (f *File) reload(force bool) (changed bool, err error) {
 	return true, nil
 }
 
-// watch looks at the file whenever w says so, until Close.
+// watch reads the file whenever w reports a possible change, until Close.
 func (f *File) watch(w *fileWatcher) {
 	defer w.close()
 	var ticks <-chan time.Time

@@ -18,20 +18,21 @@ import (
 	"github.com/heed-go/heed/throttle/queue"
 )
 
-// testTimeout is how long a test waits for a machine that has much to do.
+// testTimeout is how long tests wait on a busy machine.
 const testTimeout = 30 * time.Second
 
-// fileOf returns a file with one limit, by a word.
+// fileOf returns a file with one limit that has the given word.
 func fileOf(word string) string {
 	return "domain: api\ndescriptors:\n- key: a\n  rate_limit: {unit: hour, " + word + "}\n"
 }
 
-// write puts text into a file, in place.
+// write writes text to a file in place.
 func write(t *testing.T, path, text string) {
 	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
 }
 
-// openFile returns an open file with 2 an hour, and what OnReload is told.
+// openFile returns an open File with a limit of 2 per hour, and a channel with the arguments of
+// OnReload.
 func openFile(t *testing.T, path string) (*rules.File, <-chan error) {
 	reloads := make(chan error, 100)
 	f := &rules.File{Path: path, OnReload: func(err error) { reloads <- err }}
@@ -40,7 +41,7 @@ func openFile(t *testing.T, path string) (*rules.File, <-chan error) {
 	return f, reloads
 }
 
-// waitForReload waits for a reload after which the limit has a text.
+// waitForReload waits for a reload after which the limit has the text want.
 func waitForReload(t *testing.T, f *rules.File, reloads <-chan error, want string) {
 	for end := time.After(testTimeout); ; {
 		select {
@@ -72,8 +73,8 @@ func TestFile_reloadsHoweverItIsReplaced(t *testing.T) {
 	waitForReload(t, f, reloads, "5 per 1h")
 }
 
-// TestFile_followsAKubernetesVolume swaps the link in the middle of
-// limits.yaml -> ..data/limits.yaml, ..data -> ..1.
+// TestFile_followsAKubernetesVolume replaces the link in the middle of limits.yaml ->
+// ..data/limits.yaml, ..data -> ..1.
 func TestFile_followsAKubernetesVolume(t *testing.T) {
 	dir := t.TempDir()
 	release := func(n int) {
@@ -96,7 +97,7 @@ func TestFile_followsAKubernetesVolume(t *testing.T) {
 	}
 }
 
-// TestFile_followsAFolderThatComesBack takes away the folder in which the file lies.
+// TestFile_followsAFolderThatComesBack removes the folder of the file and creates it again.
 func TestFile_followsAFolderThatComesBack(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "conf")
 	path := filepath.Join(dir, "limits.yaml")
@@ -115,7 +116,8 @@ func TestFile_followsAFolderThatComesBack(t *testing.T) {
 	waitForReload(t, f, reloads, "3 per 1h")
 }
 
-// TestFile_brokenFileKeepsTheOldRules says line and column of what is wrong.
+// TestFile_brokenFileKeepsTheOldRules checks that an invalid file changes nothing, and that the
+// error contains line and column.
 func TestFile_brokenFileKeepsTheOldRules(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "limits.yaml")
 	write(t, path, fileOf("requests_per_unit: 2"))
@@ -126,7 +128,7 @@ func TestFile_brokenFileKeepsTheOldRules(t *testing.T) {
 		select {
 		case err := <-reloads:
 			if !strings.Contains(err.Error(), "request_per_unit") {
-				continue // it was seen while it was empty
+				continue // the file was read while it was empty
 			}
 			require.ErrorContains(t, err, "rules: 4:28: rate_limit has no word \"request_per_unit\"")
 			var fault *rules.Error
@@ -141,7 +143,7 @@ func TestFile_brokenFileKeepsTheOldRules(t *testing.T) {
 	}
 }
 
-// TestFile_leavesNoGoroutine looks for those of the package, and those that watch.
+// TestFile_leavesNoGoroutine checks that Close ends the goroutines of the package and of fsnotify.
 func TestFile_leavesNoGoroutine(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "limits.yaml")
 	write(t, path, fileOf("requests_per_unit: 2"))
@@ -205,7 +207,7 @@ func TestFile_waitersAreRetimed(t *testing.T) {
 			time.Sleep(time.Minute)
 			write(t, path, tt.text)
 			require.NoError(t, f.Reload())
-			// At 60 an hour the unit that is missing for 59/60 comes in 59 seconds.
+			// At 60 per hour the missing 59/60 of a unit take 59 seconds.
 			require.InDelta(t, tt.want.Seconds(), (<-done).Seconds(), 1, name)
 		})
 	}

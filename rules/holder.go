@@ -2,8 +2,8 @@ package rules
 
 import "github.com/heed-go/heed/throttle"
 
-// HoldsUntilEnd implements throttle.Holder. What was granted before a reload ends at
-// the limiter that granted it, so either of the two counts.
+// HoldsUntilEnd implements throttle.Holder. It is true if either a or its successor holds units
+// until the end, because a claim ends at the limiter that granted it.
 func (a *activeLimit) HoldsUntilEnd() bool {
 	h := a.successor.Load()
 	return throttle.HoldsUntilEnd(a.limiter) || h != nil && throttle.HoldsUntilEnd(h.limiter)

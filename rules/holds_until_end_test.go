@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A limit on concurrency holds until the end, however a file asks for it; the others
-// do not.
+// TestActiveLimit_holdsUntilEnd checks that every form of a concurrency limit holds units until
+// the end, and that other limits do not.
 func TestActiveLimit_holdsUntilEnd(t *testing.T) {
 	for words, holds := range map[string]bool{
 		"rate_limit: {concurrency: 10}":                                             true,

@@ -5,17 +5,17 @@ import (
 	"strings"
 )
 
-// A key of one value is that value. One of several has the length of each before
-// it, so that no two lists of values are the same key, whatever a client sends.
+// The key of one value is that value. The key of several values contains the length of each value
+// before it, so that different lists of values never have the same key, whatever a client sends.
 
-// appendPart adds part to a key of several values.
+// appendPart appends part to a key of several values.
 func appendPart(key []byte, part string) []byte {
 	key = strconv.AppendInt(key, int64(len(part)), 10)
 	key = append(key, ':')
 	return append(key, part...)
 }
 
-// cutPart returns the first value of such a key and what comes after it.
+// cutPart returns the first value of a key of several values and the rest of the key.
 func cutPart(key string) (part, after string, ok bool) {
 	digits, rest, found := strings.Cut(key, ":")
 	n, err := strconv.Atoi(digits)

@@ -9,30 +9,29 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// A keyLimiter is the limiter of one key. It follows its gate when that allows more or
-// less than before: not when it happens, for that would mean to visit all keys, but
-// with the next claim of the key, and then as of the instants at which it happened.
+// A keyLimiter is the limiter of one key. It adopts changes of its activeLimit with the next claim
+// of the key, because visiting all keys at each change would be too expensive. Each change is
+// applied as of the time at which it took effect.
 //
 //	limit   100 ───┐           ┌─── 100
 //	               └─── 10 ────┘
 //	key     ──●────────────────────●──▶ time
-//	       claim                 claim: first the two changes, each as of its instant
+//	       claim                 claim: applies the two changes first, each as of its time
 //
-// Invariant: the units of the key flow as if each change had been made when it was
-// due; what is taken stays taken.
+// Invariant: the units of the key refill as if each change had been applied when it took effect.
+// Units that were taken stay taken.
 //
-// The odd case is a key that missed more changes than a gate remembers: it makes
-// the last ones only.
+// Limitations: a key that has missed more changes than maxVersions applies only the last ones.
 type keyLimiter struct {
 	owner    *activeLimit
 	clock    clockOverride
-	inner    throttle.Limiter // never another one
+	inner    throttle.Limiter // never replaced
 	limiters [2]throttle.Limiter
 	mu       sync.Mutex
-	version  atomic.Uint64 // of the phase that inner is in
+	version  atomic.Uint64 // number of the version that inner has adopted
 }
 
-// newKeyLimiter returns the limiter of a key of g, in the phase that g is in.
+// newKeyLimiter returns the limiter of a key of owner, in the current version of owner.
 func newKeyLimiter(owner *activeLimit) throttle.Limiter {
 	p := owner.version()
 	c := &keyLimiter{owner: owner, clock: clockOverride{base: owner.clock}}
@@ -49,8 +48,8 @@ func newKeyLimiter(owner *activeLimit) throttle.Limiter {
 	return &softKeyLimiter{c, soft}
 }
 
-// initialSpecs returns what p allows or, if that is nothing, what the first phase does
-// that allows something.
+// initialSpecs returns the specs of p or, if p grants nothing, those of the first period of l that
+// grants something.
 func (l *Limit) initialSpecs(p *version) (spec, hard Spec) {
 	if p.spec != nil {
 		return p.spec, p.hard
@@ -71,7 +70,7 @@ func (c *keyLimiter) Reserve(ctx context.Context, claim throttle.Claim) (throttl
 	return c.inner.Reserve(ctx, claim)
 }
 
-// catchUp makes the changes that c has missed.
+// catchUp applies the versions that c has missed.
 func (c *keyLimiter) catchUp(now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -82,15 +81,15 @@ func (c *keyLimiter) catchUp(now time.Time) {
 		if p.number <= c.version.Load() {
 			continue
 		}
-		c.clock.set(now.Add(p.from.Sub(now))) // keeps the monotonic reading
+		c.clock.set(now.Add(p.from.Sub(now))) // keeps the monotonic clock reading
 		c.resize(p)
 		c.clock.set(time.Time{})
 		c.version.Store(p.number)
 	}
 }
 
-// resize cannot fail: a gate has only phases whose specs are valid and resizable, see
-// TestResize_matchesResizable.
+// resize sets the limits of c to those of p. It ignores errors, which cannot occur: all versions
+// of an activeLimit have valid specs for which resizable is true, see TestResize_matchesResizable.
 func (c *keyLimiter) resize(p *version) {
 	for i, s := range [...]Spec{p.spec, p.hard} {
 		if c.limiters[i] != nil && s != nil {
@@ -109,26 +108,27 @@ func (c *keyLimiter) Observe(ctx context.Context, claim throttle.Claim, d thrott
 	throttle.Observe(ctx, c.inner, claim, d, f)
 }
 
-// Local implements throttle.NonBlocking.
+// NonBlocking implements throttle.NonBlocking.
 func (*keyLimiter) NonBlocking() bool { return true }
 
-// A softKeyLimiter has two limits, which a dry run of one claim does not tell all about.
+// A softKeyLimiter is a keyLimiter with a soft and a hard limit. A dry run of one claim does not
+// show whether both are full, hence Evictable.
 type softKeyLimiter struct {
 	*keyLimiter
 	soft *throttle.SoftLimit
 }
 
-// Idle implements throttle.Evictable.
+// Evictable implements throttle.Evictable.
 func (c *softKeyLimiter) Evictable(now time.Time) bool { return c.soft.Evictable(now) }
 
-// A clockOverride is a clock that can be made to show another time for a moment, so that a
-// limiter which reads the clock to change its limit does so as of that time.
+// A clockOverride is a clock that can be set to a fixed time temporarily, so that a limiter that
+// reads the clock to change its limit does so as of that time.
 type clockOverride struct {
 	base  throttle.Clock
 	fixed atomic.Pointer[time.Time]
 }
 
-// set makes h show t; zero: what the clock shows.
+// set makes h return t. The zero time removes the override.
 func (h *clockOverride) set(t time.Time) {
 	if t.IsZero() {
 		h.fixed.Store(nil)

@@ -5,11 +5,11 @@ import (
 	"time"
 
 	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttle/keyed"
 	"github.com/heed-go/heed/warmup"
 )
 
-// A Spec says how much a limit allows and by which algorithm, in the words of the
-// package that has it. It is one of
+// Spec is the amount of a limit and its algorithm, as the configuration of a limiter. It is one of
 //
 //	throttle.Limit                 token_bucket
 //	throttle.RefillBucketConfig    refill
@@ -22,58 +22,102 @@ import (
 //	throttle.ConcurrencyConfig     concurrency
 //	warmup.Config                  warm_up
 //
-// always as a value, and valid.
+// It is always a valid value of one of these types, never a pointer.
 type Spec interface {
 	Validate() error
 	String() string
 }
 
-// A Limit is what a file says at one place. All of it is read only.
+// Limit is one limit of a file. Its fields must not be changed.
 type Limit struct {
-	// ID tells the limit from all others of its file, and stays the same when the
-	// file is read again: the domain and the descriptors that lead to it, or the
-	// domain and its name. Counters and stores may be named after it.
+	// ID identifies the limit in its file, and stays the same when the file is read again. It
+	// consists of the domain and the descriptors that lead to the limit, or of the domain and its
+	// name. It is suitable as a name for counters and for keys in a store.
 	ID string
 
-	Name         string // as the file says; "": it has none
-	Line, Column int    // where the file says it
+	// Name is the name of the limit in the file. Empty means that it has none.
+	Name string
 
-	Spec      Spec // nil: see Blocked and Unlimited
-	Blocked   bool // nothing is granted: requests_per_unit is 0
-	Unlimited bool // everything is granted
+	// Line and Column are the position of the limit in the file, both counted from 1.
+	Line, Column int
 
-	Hard   Spec                // what is granted in fact, beyond Spec with a mark; nil: no more than Spec
-	Borrow string              // which Config.CanBorrow may lend beyond Spec; "": none
-	Shadow bool                // nothing is refused, only marked
-	Ban    *throttle.BanConfig // for who does not heed refusals; nil: none
-	Active []Period            // at these times another Spec holds
+	// Spec is the amount of the limit. Nil means that Blocked or Unlimited is set, or that the
+	// limit grants something only in the periods of Active.
+	Spec Spec
 
-	Cost     int64    // units that each request takes; at least 1
-	Keyed    bool     // each key has the limit for itself
-	MaxKeys  int      // keys at a time, of about 500 bytes; those beyond share a few limiters; 0: 65,536
-	Compact  bool     // keys have 16 bytes each, and begin anew when the limit changes, see throttle.KeyedBuckets
-	Replaces []string // the names of limits that do not hold where this one does
+	// Blocked means that nothing is granted, because requests_per_unit is 0. The periods of Active
+	// may still grant something.
+	Blocked bool
+
+	// Unlimited means that everything is granted.
+	Unlimited bool
+
+	// Hard is the amount that is granted in fact. Claims beyond Spec are granted up to Hard, with
+	// Decision.OverLimit set. Nil means that claims beyond Spec are rejected.
+	Hard Spec
+
+	// Borrow is the name of the Config.CanBorrow that may grant claims beyond Spec. Empty means
+	// none.
+	Borrow string
+
+	// Shadow means that claims that exceed the limit are granted with Decision.OverLimit set,
+	// instead of being rejected.
+	Shadow bool
+
+	// Ban is the ban for keys that keep exceeding the limit. Nil means none.
+	Ban *keyed.BanConfig
+
+	// Active lists the periods in which another Spec applies. The first one that applies wins.
+	Active []Period
+
+	// Cost is the number of units that each request takes, at least 1.
+	Cost int64
+
+	// Keyed means that each key has the limit for itself.
+	Keyed bool
+
+	// MaxKeys is the maximum number of keys with a limiter of their own, of about 500 bytes each.
+	// Further keys share a few limiters. Zero means 65,536.
+	MaxKeys int
+
+	// Compact means that each key takes 16 bytes and starts anew when the limit changes. See
+	// keyed.Buckets.
+	Compact bool
+
+	// Replaces lists the names of limits that do not apply to requests to which this limit
+	// applies.
+	Replaces []string
 
 	metric           metric
-	match            string   // what requests must be like, as text; "": descriptors lead here
-	keys             []string // what makes the key
-	skipUnidentified bool     // requests without that
+	match            string   // what requests must match, as text; "" for descriptors
+	keys             []string // names of the parts of the key
+	skipUnidentified bool     // do not apply to requests without these parts
 }
 
-// A Period says when another Spec holds than at other times. Which one holds at
-// an instant is what the clocks of Zone show at it: where they skip an hour, nothing
-// holds in it, and where they show one twice, the Period holds twice.
+// Period is a set of times at which another Spec applies. It follows the local time of Zone: if
+// the clocks skip an hour, a Period within that hour does not apply on that day; if an hour is
+// repeated, a Period within it applies twice.
 type Period struct {
-	From, To time.Duration  // of a day, as clocks show it; To is not part of it; To <= From: until the next day
-	Days     Weekdays       // on which it begins
-	Zone     *time.Location // nil: UTC
+	// From and To are times of day, as durations since midnight on the clock. From is included, To
+	// is not. If To is not after From, the period ends on the next day.
+	From, To time.Duration
 
-	Spec Spec // as Limit.Spec, of the same algorithm
-	Hard Spec // as Limit.Hard
+	// Days are the days on which the period begins.
+	Days Weekdays
+
+	// Zone is the time zone. Nil means UTC.
+	Zone *time.Location
+
+	// Spec is the amount in the period, with the same algorithm as Limit.Spec. Nil means that
+	// nothing is granted.
+	Spec Spec
+
+	// Hard is the amount that is granted in fact in the period, as Limit.Hard.
+	Hard Spec
 }
 
-// Algorithm returns the word that a file has for the algorithm of l, and
-// "blocked" or "unlimited" if it has none.
+// Algorithm returns the name of the algorithm of l in a file. It returns "blocked" or "unlimited"
+// for a limit without Spec.
 func (l *Limit) Algorithm() string {
 	switch s := l.Spec.(type) {
 	case throttle.Limit:
@@ -106,7 +150,8 @@ func (l *Limit) Algorithm() string {
 	return "unlimited"
 }
 
-// maxKeys returns how many keys l has limiters for, see throttle.KeyedLimiter.
+// maxKeys returns the maximum number of keys of l with a limiter of their own. See
+// keyed.Limiter.
 func (l *Limit) maxKeys() int {
 	if l.MaxKeys == 0 {
 		return 1 << 16
@@ -114,7 +159,7 @@ func (l *Limit) maxKeys() int {
 	return l.MaxKeys
 }
 
-// Policy returns what Decision.Policy says of l: its name, or else its place.
+// Policy returns the Decision.Policy of l: its Name, or its ID if it has no name.
 func (l *Limit) Policy() string {
 	if l.Name != "" {
 		return l.Name
@@ -122,16 +167,16 @@ func (l *Limit) Policy() string {
 	return l.ID
 }
 
-// Weekdays is a set of days of the week: bit time.Sunday to bit time.Saturday.
+// Weekdays is a set of days of the week. Bit d is set if time.Weekday d belongs to it.
 type Weekdays uint8
 
-// EveryDay is the set of all days.
+// EveryDay is the set of all days of the week.
 const EveryDay Weekdays = 1<<7 - 1
 
 // Has reports whether d belongs to w.
 func (w Weekdays) Has(d time.Weekday) bool { return w&(1<<uint(d)) != 0 }
 
-// position says where something is in a file, as editors count.
+// A position is a line and a column of a file, both counted from 1.
 type position struct{ line, column int }
 
 func (p position) String() string {

@@ -12,8 +12,8 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// TestLimit_outcomeOfRefusals asks eight times, and writes down what it gets: "y"
-// is granted, "o" granted although it is over, "n" refused.
+// TestLimit_outcomeOfRefusals claims eight times and compares the decisions: "y" is granted, "o"
+// is granted with OverLimit, "n" is rejected.
 func TestLimit_outcomeOfRefusals(t *testing.T) {
 	lends := true
 	s := Config{Clock: fixedClock(friday), CanBorrow: map[string]func(throttle.Claim, throttle.Decision) bool{
@@ -50,7 +50,7 @@ func TestLimit_outcomeOfRefusals(t *testing.T) {
 	}
 }
 
-// TestLimit_bansKeysThatIgnoreRefusals refuses somebody, who goes on asking.
+// TestLimit_bansKeysThatIgnoreRefusals claims again and again after a rejection.
 func TestLimit_bansKeysThatIgnoreRefusals(t *testing.T) {
 	g := activeLimitOf(t, "rate_limit: {unit: second, requests_per_unit: 1, ban: {refusals: 3, within: 1m, duration: 10m, name: time-out}}")
 	for range 4 {
@@ -65,7 +65,7 @@ func TestLimit_bansKeysThatIgnoreRefusals(t *testing.T) {
 	require.True(t, d.OK)
 }
 
-// TestFile_pollsForChanges watches a folder in which nothing happens.
+// TestFile_pollsForChanges uses a folder without events.
 func TestFile_pollsForChanges(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "limits.yaml")
 	write := func(text string) { require.NoError(t, os.WriteFile(path, []byte(text), 0o600)) }
@@ -82,7 +82,7 @@ func TestFile_pollsForChanges(t *testing.T) {
 	write("domain: two")
 	for f.Set().Domain() != "two" {
 		select {
-		case <-reloads: // it may have been empty for a moment
+		case <-reloads: // the file may have been empty for a moment
 		case <-time.After(30 * time.Second):
 			require.Fail(t, "nobody looked")
 		}

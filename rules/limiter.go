@@ -8,7 +8,7 @@ import (
 	"github.com/heed-go/heed/warmup"
 )
 
-// newLimiter makes the local limiter of s, which has been validated.
+// newLimiter returns the local limiter of s, which must be valid.
 func newLimiter(s Spec, clk throttle.Clock) throttle.Limiter {
 	switch s := s.(type) {
 	case throttle.Limit:
@@ -35,8 +35,8 @@ func newLimiter(s Spec, clk throttle.Clock) throttle.Limiter {
 	panic(fmt.Sprintf("rules: no limiter for a %T", s))
 }
 
-// resize makes l, which newLimiter made of a spec that resizable said yes to, what s
-// says. Units that are taken stay taken.
+// resize changes the limit of l to s. The spec of l and s must be resizable. Units that were taken
+// stay taken.
 func resize(l throttle.Limiter, s Spec) error {
 	switch l := l.(type) {
 	case *throttle.FixedWindow:
@@ -68,8 +68,8 @@ func rateOf(s Spec) throttle.Limit {
 	return throttle.Limit{}
 }
 
-// resizable reports whether the limiter of a can become that of b: both have the
-// same algorithm, and what cannot change while it is in use is the same.
+// resizable reports whether the limiter of a can be changed to that of b while it is in use: both
+// have the same algorithm, and the properties that cannot change are equal.
 func resizable(a, b Spec) bool {
 	switch b := b.(type) {
 	case throttle.Limit:
@@ -106,7 +106,7 @@ func resizable(a, b Spec) bool {
 	return a == nil && b == nil
 }
 
-// maxCapacity returns the most units that l grants at once at any time.
+// maxCapacity returns the maximum cost of a claim that l grants at any time.
 func (l *Limit) maxCapacity() (n int64) {
 	for _, p := range l.allSpecs() {
 		n = max(n, specCapacity(p[0]), specCapacity(p[1]))
@@ -114,7 +114,7 @@ func (l *Limit) maxCapacity() (n int64) {
 	return n
 }
 
-// specCapacity returns the most units that s grants at once.
+// specCapacity returns the maximum cost of a claim that s grants.
 func specCapacity(s Spec) int64 {
 	switch s := s.(type) {
 	case nil:
@@ -126,7 +126,7 @@ func specCapacity(s Spec) int64 {
 	case throttle.NginxConfig:
 		return s.Burst + 1
 	case warmup.Config:
-		return math.MaxInt64 // what it grants pays later
+		return math.MaxInt64 // later claims wait for what it grants
 	case throttle.SlidingLogConfig, throttle.SlidingCounterConfig, throttle.SubWindowsConfig:
 		return rateOf(s).Count
 	}

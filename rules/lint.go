@@ -10,12 +10,19 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// A Finding is something in a file that works, but perhaps not as it was meant.
+// Finding is a part of a valid file that probably has an unintended effect.
 type Finding struct {
-	Line, Column int    // of the limit, as editors count
-	LimitID      string // of the limit, see Limit.ID; "": it concerns the file
-	Problem      string // what is odd
-	Suggestion   string // what to do about it
+	// Line and Column are the position of the limit, both counted from 1.
+	Line, Column int
+
+	// LimitID is the Limit.ID of the limit. Empty means that the finding concerns the file.
+	LimitID string
+
+	// Problem describes what is wrong.
+	Problem string
+
+	// Suggestion describes how to change the file.
+	Suggestion string
 }
 
 // String returns the finding in one line.
@@ -27,9 +34,9 @@ func (f Finding) String() string {
 	return s + f.Problem + ": " + f.Suggestion
 }
 
-// Lint returns what is odd in a file that Parse accepts, in its order: limits that
-// never hold or never refuse, counts that are not exact and by how much, keys that
-// clients can make up. The error is that of Parse.
+// Lint returns the findings for a file that Parse accepts, in the order of the file: limits that
+// never apply or never reject, counts that are not exact and by how much, and keys that clients
+// can invent. The error is that of Parse.
 func Lint(text []byte, s Config) ([]Finding, error) {
 	p, err := parse(text, &s)
 	if err != nil {
@@ -56,16 +63,16 @@ func Lint(text []byte, s Config) ([]Finding, error) {
 	return l.findings, nil
 }
 
-// A linter looks at one policy.
+// A linter collects the findings of one file.
 type linter struct {
 	*parsedFile
-	names    map[string]bool // of limits
-	replaced map[string]bool // names that some limit replaces
-	reported map[string]bool // what is told once for the whole file
+	names    map[string]bool // names of limits
+	replaced map[string]bool // names that at least one limit replaces
+	reported map[string]bool // subjects that have been reported for the whole file
 	findings []Finding
 }
 
-// checks look at one limit each.
+// checks examine one limit each.
 var checks = []func(*linter, *rule){
 	(*linter).costTooHigh, (*linter).windowEdges, (*linter).coarseSubWindows, (*linter).largeBursts, (*linter).forgeableKeys,
 	(*linter).unknownReplaced, (*linter).softTooSmall, (*linter).activePeriods, (*linter).localZone, (*linter).unknownMethods,
@@ -75,21 +82,21 @@ func (l *linter) report(r *rule, what, do string) {
 	l.findings = append(l.findings, Finding{r.limit.Line, r.limit.Column, r.limit.ID, what, do})
 }
 
-// once reports whether this is the first time that a subject comes up.
+// once reports whether this is its first call with subject.
 func (l *linter) once(subject string) bool {
 	defer func() { l.reported[subject] = true }()
 	return !l.reported[subject]
 }
 
-// costTooHigh finds limits that no request can ever pass.
+// costTooHigh finds limits that reject every request, because of their cost.
 func (l *linter) costTooHigh(r *rule) {
 	if limit := r.limit.maxCapacity(); limit > 0 && r.limit.Cost > limit {
 		l.report(r, fmt.Sprintf("a request costs %d and no more than %d are available at a time: it refuses everything", r.limit.Cost, limit), "lower cost, or allow more")
 	}
 }
 
-// windowEdges finds fixed windows. It is told once: files of envoyproxy/ratelimit have
-// nothing else.
+// windowEdges finds fixed windows. It reports one finding per file, because files of
+// envoyproxy/ratelimit have no other algorithm.
 func (l *linter) windowEdges(r *rule) {
 	q, ok := r.limit.Spec.(throttle.FixedWindowConfig)
 	if ok && q.Count > 1 && l.once("edges") {
@@ -104,7 +111,7 @@ func (l *linter) windowEdges(r *rule) {
 	}
 }
 
-// coarseSubWindows states the error that sub-windows cost.
+// coarseSubWindows reports by how much sub-windows shorten the window.
 func (l *linter) coarseSubWindows(r *rule) {
 	if p, ok := r.limit.Spec.(throttle.SubWindowsConfig); ok {
 		g := p.Per / time.Duration(p.Parts)
@@ -113,7 +120,7 @@ func (l *linter) coarseSubWindows(r *rule) {
 	}
 }
 
-// largeBursts finds buckets that hold more than their unit allows.
+// largeBursts finds buckets whose burst is larger than their count per unit.
 func (l *linter) largeBursts(r *rule) {
 	switch r.limit.Spec.(type) {
 	case throttle.Limit, throttle.RefillBucketConfig, throttle.LeakyBucketConfig:
@@ -131,7 +138,8 @@ func addOrFirst(a, b int64) int64 {
 	return a
 }
 
-// forgeableKeys finds keys that clients can make up: whoever does has a limit for each.
+// forgeableKeys finds limits whose key consists only of values that clients choose: a client that
+// invents a value gets a limit of its own.
 func (l *linter) forgeableKeys(r *rule) {
 	if !r.limit.Keyed || !l.once("key "+strings.Join(r.limit.keys, " ")) {
 		return
@@ -139,7 +147,7 @@ func (l *linter) forgeableKeys(r *rule) {
 	for _, key := range r.limit.keys {
 		s := l.source(key)
 		if s == nil || !strings.HasPrefix(s.origin, "header ") && !strings.HasPrefix(s.origin, "cookie ") && !strings.HasPrefix(s.origin, "query ") {
-			return // an address, or what the program vouches for
+			return // an address, or a value that the program supplies
 		}
 	}
 	l.report(r, fmt.Sprintf("its key is chosen by clients (%s): a client that invents another gets another limit, and beyond %d keys all share a few",
@@ -164,14 +172,14 @@ func (l *linter) unknownReplaced(r *rule) {
 	}
 }
 
-// softTooSmall finds soft limits of so little that the percentage is nothing.
+// softTooSmall finds soft percentages of less than one unit.
 func (l *linter) softTooSmall(r *rule) {
 	if r.limit.Hard != nil && specCapacity(r.limit.Hard) == specCapacity(r.limit.Spec) {
 		l.report(r, fmt.Sprintf("soft is less than one of %d: nothing may come on top", specCapacity(r.limit.Spec)), "write a larger percentage, or leave it out")
 	}
 }
 
-// activePeriods finds periods that never hold, and those that change nothing.
+// activePeriods finds periods that never apply, and periods that change nothing.
 func (l *linter) activePeriods(r *rule) {
 	for i := range r.limit.Active {
 		p := &r.limit.Active[i]
@@ -184,8 +192,8 @@ func (l *linter) activePeriods(r *rule) {
 	}
 }
 
-// everActive reports whether p is the one that holds at any time. What holds changes
-// only at the edges of periods; a week without a change of the clocks has all of them.
+// everActive reports whether there is a time at which p applies. The period that applies changes
+// only at the boundaries of periods, and a week without a clock change contains all of them.
 func everActive(l *Limit, p *Period) bool {
 	var edges []time.Time
 	for i := range l.Active {
@@ -194,7 +202,7 @@ func everActive(l *Limit, p *Period) bool {
 	return slices.ContainsFunc(edges, func(at time.Time) bool { return l.periodAt(at) == p })
 }
 
-// localZone finds hours that depend on where the program runs.
+// localZone finds limits whose time zone is that of the machine.
 func (l *linter) localZone(r *rule) {
 	q, _ := r.limit.Spec.(throttle.FixedWindowConfig)
 	for _, p := range append([]Period{{Zone: q.Zone}}, r.limit.Active...) {
@@ -205,7 +213,7 @@ func (l *linter) localZone(r *rule) {
 	}
 }
 
-// unusedValues finds values that nothing has for a key.
+// unusedValues finds values that no key uses.
 func (l *linter) unusedValues() {
 	for _, s := range l.sources {
 		if !s.used {
@@ -214,7 +222,7 @@ func (l *linter) unusedValues() {
 	}
 }
 
-// descriptorTree looks at the descriptors below n.
+// descriptorTree examines the descriptors below n.
 func (l *linter) descriptorTree(n *node) {
 	for _, g := range n.groups {
 		if g.source == nil && l.once("source "+g.key) {
@@ -227,7 +235,7 @@ func (l *linter) descriptorTree(n *node) {
 	}
 }
 
-// eachNode visits the nodes of g, in no order.
+// eachNode calls visit for each node of g, in no particular order.
 func (g *group) eachNode(visit func(value string, n *node)) {
 	for value, n := range g.exact {
 		visit(value, n)
@@ -237,7 +245,8 @@ func (g *group) eachNode(visit func(value string, n *node)) {
 	}
 }
 
-// firstRule returns the first limit of a file at or below g.
+// firstRule returns the limit at or below g that comes first in the file. It returns nil if there
+// is none.
 func firstRule(g *group) (first *rule) {
 	g.eachNode(func(_ string, n *node) {
 		found := n.rule
@@ -253,7 +262,7 @@ func firstRule(g *group) (first *rule) {
 	return first
 }
 
-// unreachableValues finds values of g that are never found.
+// unreachableValues finds values of g that no lookup returns.
 func (l *linter) unreachableValues(g *group) {
 	for value, n := range g.exact {
 		switch {
@@ -268,7 +277,8 @@ func (l *linter) unreachableValues(g *group) {
 	}
 }
 
-// covers returns a pattern of p that stands before n's, and fits whatever that does.
+// covers returns a prefix pattern of p that precedes that of n in the file and matches every text
+// that n matches.
 func (p *patterns) covers(value string, n *node) (earlier string, ok bool) {
 	prefix, _, _ := strings.Cut(value, "*")
 	order := slices.IndexFunc(p.byPrefix[prefix], func(c pattern) bool { return c.node == n })

@@ -9,9 +9,8 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// redundantLimits finds limits that have nothing to do: because another one that holds whenever
-// they do, for as many requests or more, lets less through, says the same, or replaces
-// them.
+// redundantLimits finds limits that have no effect, because another limit that applies whenever
+// they do grants no more, is identical, or replaces them.
 func (l *linter) redundantLimits() {
 	var global []*rule
 	same, byPlace := map[string][]*rule{}, map[string]*rule{}
@@ -27,7 +26,7 @@ func (l *linter) redundantLimits() {
 	}
 	for _, r := range l.rules {
 		if l.onlyViaAdd(r) {
-			continue // whoever calls Set.Add asks for one limit at a time
+			continue // Set.Add finds one limit per descriptor
 		}
 		others := append(append([]*rule(nil), global...), l.ancestors(r, byPlace)...)
 		if r.limit.match != "/" && r.limit.match != "" {
@@ -40,15 +39,16 @@ func (l *linter) redundantLimits() {
 	}
 }
 
-// onlyViaAdd reports whether no request has the keys that lead to r.
+// onlyViaAdd reports whether requests never have the keys that lead to r, so that only Set.Add
+// finds it.
 func (l *linter) onlyViaAdd(r *rule) bool {
 	return slices.ContainsFunc(r.limit.metric.levels, func(at level) bool { return l.source(at.key) == nil })
 }
 
-// maxCompared is how many limits one is compared with.
+// maxCompared is the maximum number of limits that one limit is compared with.
 const maxCompared = 100
 
-// ancestors returns the limits of the descriptors on the way to that of r.
+// ancestors returns the limits of the descriptors on the path to that of r.
 func (l *linter) ancestors(r *rule, byPlace map[string]*rule) (all []*rule) {
 	place := l.domain
 	for _, at := range r.limit.metric.levels {
@@ -60,8 +60,8 @@ func (l *linter) ancestors(r *rule, byPlace map[string]*rule) (all []*rule) {
 	return all
 }
 
-// compare looks for one of others that leaves r nothing to do. All of them match
-// whatever r matches.
+// compare looks for a limit in others that leaves r without effect. Each of others matches all
+// requests that r matches.
 func (l *linter) compare(r *rule, others []*rule) {
 	for _, o := range others {
 		switch {
@@ -90,8 +90,8 @@ func sameLimit(a, b *Limit) bool {
 	return one.definition() == two.definition()
 }
 
-// alwaysApplies reports whether o, which matches whatever r matches, holds for all of that
-// and counts together what r counts together.
+// alwaysApplies reports whether o, which matches all requests that r matches, applies to all of
+// them, and counts together all requests that r counts together.
 func (l *linter) alwaysApplies(o, r *rule) bool {
 	if o.limit.Shadow || o.limit.Borrow != "" || len(o.limit.Active)+len(r.limit.Active) > 0 || l.replaced[o.limit.Name] || o.limit.skipUnidentified {
 		return false
@@ -99,7 +99,7 @@ func (l *linter) alwaysApplies(o, r *rule) bool {
 	return !slices.ContainsFunc(o.limit.keys, func(k string) bool { return !slices.Contains(r.limit.keys, k) })
 }
 
-// allowsAtMost reports whether what o lets through never exceeds what l allows.
+// allowsAtMost reports whether o never grants more than l allows.
 func allowsAtMost(o, l *Limit) bool {
 	if l.Spec == nil || l.Unlimited {
 		return false
@@ -129,8 +129,8 @@ func allowsAtMost(o, l *Limit) bool {
 	return through.within(0)*costRatio <= allowed && through.rate*costRatio <= perNanosecond(rateOf(l.Spec))
 }
 
-// alignedUnits returns how many units o lets through in a window of l, if both have windows
-// that begin together.
+// alignedUnits returns the maximum number of units that o grants in a window of l. ok is false
+// unless both have windows whose boundaries coincide.
 func alignedUnits(o, l Spec) (units float64, ok bool) {
 	a, _ := o.(throttle.FixedWindowConfig)
 	b, _ := l.(throttle.FixedWindowConfig)
@@ -145,13 +145,13 @@ func alignedUnits(o, l Spec) (units float64, ok bool) {
 	return 0, false
 }
 
-// A bound is the most units in any span w, without its end: once + rate*w or, where
-// there are windows, count for each of the windows that it may touch.
+// A bound is the maximum number of units in any half-open span of length w: burst + rate*w or, for
+// windows, count for each window that the span may touch.
 type bound struct {
-	burst, rate float64 // rate is per nanosecond
-	count       float64 // 0: units flow
+	burst, rate float64 // units per nanosecond
+	count       float64 // 0 means that burst and rate apply
 	per         time.Duration
-	extra       float64 // windows that a span may touch besides those that it is long
+	extra       float64 // windows that a span may touch in addition to its length in windows
 }
 
 func (b bound) within(w time.Duration) float64 {
@@ -161,7 +161,8 @@ func (b bound) within(w time.Duration) float64 {
 	return b.burst + b.rate*float64(w)
 }
 
-// upperBound returns how much s lets through.
+// upperBound returns a bound on the units that s grants. The second result is false if none is
+// known.
 func upperBound(s Spec) (bound, bool) {
 	switch s := s.(type) {
 	case throttle.Limit:
@@ -176,8 +177,8 @@ func upperBound(s Spec) (bound, bool) {
 
 func perNanosecond(l throttle.Limit) float64 { return float64(l.Count) / float64(l.Per) }
 
-// refusesAbove returns how many units must come within a time, at once if that is 0,
-// before s refuses any.
+// refusesAbove returns the number of units that can be claimed within a duration before s rejects
+// a claim. A duration of 0 means at the same time. ok is false if the number is not known.
 func refusesAbove(s Spec) (units float64, within time.Duration, ok bool) {
 	switch s := s.(type) {
 	case throttle.Limit:

@@ -9,8 +9,8 @@ import (
 	"github.com/heed-go/heed/internal/httphost"
 )
 
-// unknownMethods finds methods that are probably misspelled. They are not refused, because
-// programs may have methods of their own.
+// unknownMethods finds methods that are probably misspelled. Parse accepts them, because
+// applications may define methods.
 func (l *linter) unknownMethods(r *rule) {
 	if r.match == nil {
 		return
@@ -27,7 +27,7 @@ func (l *linter) unknownMethod(r *rule, name string) {
 }
 
 // registeredMethods are the methods of the IANA registry (RFC 9110, section 16.1), and PURGE,
-// which caches have.
+// which caches use.
 var registeredMethods = strings.Fields(`ACL BASELINE-CONTROL BIND CHECKIN CHECKOUT CONNECT COPY DELETE GET HEAD LABEL LINK LOCK
 	MERGE MKACTIVITY MKCALENDAR MKCOL MKREDIRECTREF MKWORKSPACE MOVE OPTIONS ORDERPATCH PATCH POST PRI PROPFIND PROPPATCH
 	PURGE PUT QUERY REBIND REPORT SEARCH TRACE UNBIND UNCHECKOUT UNLINK UNLOCK UPDATE UPDATEREDIRECTREF VERSION-CONTROL`)
@@ -46,8 +46,8 @@ func (l *linter) impossibleValue(r *rule, s *valueSource, value string) {
 	}
 }
 
-// wellKnown returns the name in wellKnown that the values of s come from; "": they come
-// from elsewhere.
+// wellKnown returns the key in the map wellKnown that supplies the values of s. It returns "" if
+// the values come from elsewhere.
 func (s *valueSource) wellKnown() string {
 	if s.origin == "" {
 		return s.name
@@ -59,7 +59,7 @@ func (s *valueSource) wellKnown() string {
 	return name
 }
 
-// isRemoteAddress reports whether remoteAddress may return value.
+// isRemoteAddress reports whether remoteAddress can return value.
 func isRemoteAddress(value string) bool {
 	if a, err := netip.ParseAddr(value); err == nil {
 		return a.Is4()

@@ -8,7 +8,7 @@ import (
 
 const onceAnHour = "rate_limit: {unit: hour, requests_per_unit: 1}}"
 
-// TestLint_findsMisspelledValues lints limits that no request would ever be under.
+// TestLint_findsMisspelledValues lints limits that never apply to a request.
 func TestLint_findsMisspelledValues(t *testing.T) {
 	for text, want := range map[string]string{
 		"limits: [{name: a, match: GTE /x, " + onceAnHour + "]":                                  `"GTE" is no registered method of HTTP`,
@@ -42,8 +42,8 @@ func TestLint_findsMisspelledValues(t *testing.T) {
 	}
 }
 
-// The Host of a request is not among its headers, so a value from there would never be
-// found.
+// TestParse_rejectsHostAsHeaderValue checks that the header Host is rejected: http.Request.Header
+// does not contain it, so the value would never be found.
 func TestParse_rejectsHostAsHeaderValue(t *testing.T) {
 	_, err := Parse([]byte("domain: d\nvalues: {h: {header: host}}"), Config{})
 	require.EqualError(t, err, "rules: 2:22: header Host is not among the headers of a request: write request: host")

@@ -13,7 +13,7 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// TestLint_findings lints a file in which much is, and one with every word.
+// TestLint_findings lints a file with many findings, and a file with every word.
 func TestLint_findings(t *testing.T) {
 	for _, name := range []string{"odd", "all"} {
 		text, err := os.ReadFile("testdata/" + name + ".yaml")
@@ -30,8 +30,8 @@ func TestLint_findings(t *testing.T) {
 	require.Error(t, err)
 }
 
-// TestLint_redundantLimitsNeverRefuse sends a flood through two limits, and looks whether
-// one that is said to refuse nothing ever does.
+// TestLint_redundantLimitsNeverRefuse sends many requests through two limits, and checks that a
+// limit that is reported as redundant never rejects one.
 func TestLint_redundantLimitsNeverRefuse(t *testing.T) {
 	rng := rand.New(rand.NewPCG(8, 2))
 	compared := 0

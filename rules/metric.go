@@ -2,28 +2,28 @@ package rules
 
 import "strings"
 
-// A metric is how counters of a limit are named, one level per descriptor. It has
-// none for a limit that descriptors do not lead to.
+// A metric is the name of the counters of a limit, with one level per descriptor. It has no levels
+// for a limit of the section limits.
 type metric struct {
 	domain string
 	levels []level
 }
 
-// A level is one descriptor on the way to a limit.
+// A level is one descriptor on the path to a limit.
 type level struct {
 	key   string
-	value string // as the file has it; "": any
-	keyed bool   // what the request has is part of the limit's key
-	shown bool   // and is part of the metric
+	value string // value in the file; "" means any
+	keyed bool   // the value of the request is part of the key of the limit
+	shown bool   // the value of the request is part of the metric
 }
 
-// Metric returns the name under which a claim with the given key is counted, as
-// envoyproxy/ratelimit names it: the domain and the descriptors with the values that
-// the file has, or with those of the request where the file says value_to_metric or
-// detailed_metric. It is Place for a limit that descriptors do not lead to.
+// Metric returns the name of the counters for claims with the given key, in the format of
+// envoyproxy/ratelimit: the domain and the descriptors, with the values of the file, or with those
+// of the request for value_to_metric and detailed_metric. For a limit of the section limits it
+// returns l.ID.
 //
-// Where the file has either word, there are as many names as values. Clients may
-// send any number of them.
+// With value_to_metric or detailed_metric there are as many names as values, which clients may
+// choose freely.
 func (l *Limit) Metric(key string) string {
 	if len(l.metric.levels) == 0 {
 		return l.ID

@@ -12,16 +12,16 @@ import (
 	"github.com/heed-go/heed/warmup"
 )
 
-// maxParts is how many sub-windows a limit may have: each key needs a number for each.
+// maxParts is the maximum number of sub-windows of a limit. Each key stores one number for each.
 const maxParts = 10_000
 
-// An algorithm puts a draft together. name is what decisions will show.
+// An algorithm creates the Spec of a rate limit. Its argument name is the Policy of decisions.
 type algorithm struct {
-	fields []string // that it knows besides those of all limits
+	fields []string // words that it accepts, besides those that all limits accept
 	make   func(d *rateLimit, a amount, name string) Spec
 }
 
-// algorithms has all of them, by their names in a file.
+// algorithms maps the names of algorithms in a file to algorithms.
 var algorithms = map[string]*algorithm{
 	"token_bucket": {[]string{"burst", "compact"}, func(_ *rateLimit, a amount, name string) Spec { return a.limit(name) }},
 	"refill": {[]string{"burst"}, func(_ *rateLimit, a amount, name string) Spec {
@@ -40,7 +40,8 @@ var algorithms = map[string]*algorithm{
 	"concurrency": {[]string{"concurrency", "max_age"}, (*rateLimit).concurrencyConfig},
 }
 
-// impliedAlgorithms says which words alone tell the algorithm. The first that a limit has counts.
+// impliedAlgorithms lists the words that imply an algorithm if none is named. The first entry that
+// a limit contains wins.
 var impliedAlgorithms = []struct{ word, algorithm string }{
 	{"concurrency", "concurrency"}, {"warm_up", "warm_up"}, {"granularity", "sub_windows"}, {"queue", "leaky_bucket"},
 	{"delay", "nginx"}, {"nodelay", "nginx"}, {"min_gap", "sliding_log"}, {"count_refused", "sliding_log"},
@@ -91,7 +92,7 @@ func (d *rateLimit) concurrencyConfig(a amount, name string) Spec {
 	return throttle.ConcurrencyConfig{Name: name, Count: a.count, MaxAge: d.maxAge}
 }
 
-// newLimit makes the limit that d says, at a place. It returns nil if d is wrong.
+// newLimit returns the limit that d describes, with the given ID. It returns nil if d is invalid.
 func (r *reader) newLimit(d *rateLimit, place string) *Limit {
 	faults := len(r.faults)
 	l := &Limit{
@@ -115,7 +116,7 @@ func (r *reader) newLimit(d *rateLimit, place string) *Limit {
 	return l
 }
 
-// applyUnlimited makes l grant everything. It may say nothing else then.
+// applyUnlimited makes l grant everything. Other words besides name and replaces are errors.
 func (r *reader) applyUnlimited(d *rateLimit, l *Limit) {
 	for word, n := range d.nodes {
 		if !slices.Contains([]string{"unlimited", "name", "replaces"}, word) && (word != "requests_per_unit" || d.count > 0) {
@@ -125,7 +126,7 @@ func (r *reader) applyUnlimited(d *rateLimit, l *Limit) {
 	l.Unlimited, l.Ban, l.Borrow = true, nil, ""
 }
 
-// applyLimited gives l what it allows, at all times.
+// applyLimited sets what l allows, at all times.
 func (r *reader) applyLimited(d *rateLimit, l *Limit) {
 	name, how := r.chooseAlgorithm(d)
 	if how == nil || !r.checkAmount(d, name) {
@@ -146,7 +147,7 @@ func (r *reader) applyLimited(d *rateLimit, l *Limit) {
 	}
 }
 
-// withDefaults returns the amount that holds while a does, where a itself says nothing.
+// withDefaults returns the amount of a, with the fields that a does not set taken from usual.
 func (a activeItem) withDefaults(usual amount) amount {
 	if a.count < 0 {
 		a.count = usual.count
@@ -160,7 +161,8 @@ func (a activeItem) withDefaults(usual amount) amount {
 	return a.amount
 }
 
-// chooseAlgorithm returns the algorithm of d, which must know all of its words.
+// chooseAlgorithm returns the algorithm of d and reports words of d that the algorithm does not
+// accept.
 func (r *reader) chooseAlgorithm(d *rateLimit) (string, *algorithm) {
 	name := d.algorithm
 	for _, i := range impliedAlgorithms {
@@ -176,14 +178,14 @@ func (r *reader) chooseAlgorithm(d *rateLimit) (string, *algorithm) {
 		for _, word := range other.fields {
 			if n := d.nodes[word]; n != nil && !slices.Contains(how.fields, word) {
 				r.fail(n, "%s has no %s: leave it out, or write another algorithm", name, word)
-				delete(d.nodes, word) // told once
+				delete(d.nodes, word) // report each word once
 			}
 		}
 	}
 	return name, how
 }
 
-// checkAmount reports whether d says what its algorithm needs.
+// checkAmount reports whether d contains the words that its algorithm needs.
 func (r *reader) checkAmount(d *rateLimit, name string) bool {
 	faults := len(r.faults)
 	switch {
@@ -195,7 +197,7 @@ func (r *reader) checkAmount(d *rateLimit, name string) bool {
 		r.checkCalendar(d)
 		return d.calendar != 0 && len(r.faults) == faults
 	case d.length() == 0 && (d.has("unit") || d.has("per")):
-		return false // what it says is wrong, and was told
+		return false // invalid, and already reported
 	case d.length() == 0:
 		r.fail(d.node, "unit is missing: write unit: second, minute and so on, or per: and a time")
 	case d.unit > 0 && d.per > 0:
@@ -222,7 +224,7 @@ func (r *reader) checkConcurrency(d *rateLimit) {
 	d.count = d.concurrency
 }
 
-// checkCalendar checks a window of the calendar: it has a length of its own.
+// checkCalendar checks a limit with calendar windows. Such a window has a length of its own.
 func (r *reader) checkCalendar(d *rateLimit) {
 	for _, word := range []string{"unit", "per", "align"} {
 		if d.has(word) {
@@ -236,7 +238,8 @@ func (r *reader) checkCalendar(d *rateLimit) {
 	}
 }
 
-// checkGranularity checks that sub-windows fill the window, and are not too many.
+// checkGranularity checks that sub-windows divide the window, and that their number is at most
+// maxParts.
 func (r *reader) checkGranularity(d *rateLimit) {
 	lengths := []time.Duration{d.length()}
 	for _, a := range d.active {
@@ -256,8 +259,8 @@ func (r *reader) checkGranularity(d *rateLimit) {
 	}
 }
 
-// specs returns what a says by an algorithm, and with the soft percentage on top.
-// Both are nil if it says 0: no request.
+// specs returns the Spec of amount a and the Spec with the soft percentage added. hard is nil
+// without a soft percentage. Both are nil if a.count is 0, or if the Spec is invalid.
 func (r *reader) specs(d *rateLimit, how *algorithm, a amount, name string, n *yaml.Node) (spec, hard Spec) {
 	if a.count == 0 {
 		return nil, nil
@@ -279,7 +282,8 @@ func (r *reader) specs(d *rateLimit, how *algorithm, a amount, name string, n *y
 	return spec, hard
 }
 
-// withoutPackage returns what an error of another package says, without its name.
+// withoutPackage returns the message of an error of another package without the name of that
+// package.
 func withoutPackage(err error) string {
 	_, text, found := strings.Cut(err.Error(), ": ")
 	if !found {

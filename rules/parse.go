@@ -10,7 +10,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// A parsedFile is what a file says, before it is in force.
+// A parsedFile is a file that has been read and is not in force yet.
 type parsedFile struct {
 	domain  string
 	rules   []*rule
@@ -19,8 +19,8 @@ type parsedFile struct {
 	sources []*valueSource
 }
 
-// Parse returns the limits of a file, in force. The error tells each fault with its
-// place; it is an *Error, or wraps several.
+// Parse returns the limits of a file, in force. It reports all errors of the file: the returned
+// error is an *Error, or wraps one *Error for each.
 func Parse(text []byte, s Config) (*Set, error) {
 	p, err := parse(text, &s)
 	if err != nil {
@@ -29,7 +29,7 @@ func Parse(text []byte, s Config) (*Set, error) {
 	return p.activate(s, nil)
 }
 
-// Load is Parse for the file at a path.
+// Load calls Parse for the file at path.
 func Load(path string, s Config) (*Set, error) {
 	text, err := readFile(path, &s)
 	if err != nil {
@@ -42,7 +42,7 @@ func Load(path string, s Config) (*Set, error) {
 	return set, nil
 }
 
-// readFile returns what is in a file, if it is not too long.
+// readFile returns the content of a file, up to one byte more than Config.MaxBytes.
 func readFile(path string, s *Config) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -52,7 +52,7 @@ func readFile(path string, s *Config) ([]byte, error) {
 	return readAll(f, s.maxBytes())
 }
 
-// A parser reads the nodes of one file into a policy.
+// A parser reads the nodes of one file into a parsedFile.
 type parser struct {
 	reader
 	parsedFile
@@ -77,8 +77,8 @@ func parse(text []byte, s *Config) (*parsedFile, error) {
 	return &p.parsedFile, nil
 }
 
-// file reads a whole file. What names are for is read before what uses them, wherever
-// it stands.
+// file reads a whole file. Sections that define names are read before those that use them, in
+// whatever order they appear.
 func (p *parser) file(doc *yaml.Node) {
 	var values, descriptors, limits *yaml.Node
 	keep := func(to **yaml.Node) func(*yaml.Node) { return func(n *yaml.Node) { *to = n } }
@@ -105,7 +105,7 @@ func (p *parser) file(doc *yaml.Node) {
 	}
 }
 
-// add makes l a rule of the policy; false: there are too many.
+// add appends a rule for l. It returns nil if l is nil or if there are too many limits.
 func (p *parser) add(l *Limit, n *yaml.Node) *rule {
 	if len(p.rules) == p.config.maxLimits() {
 		p.fail(n, "more than %d limits: split the file, or raise Config.MaxLimits", p.config.maxLimits())
@@ -123,13 +123,13 @@ func (p *parser) add(l *Limit, n *yaml.Node) *rule {
 	return r
 }
 
-// A treePath is how a descriptor is reached.
+// A treePath identifies a node of the tree of descriptors.
 type treePath struct {
 	id     string
 	levels []level
 }
 
-// A descriptor is an item of descriptors, before it is put into the tree.
+// A descriptor is an item of descriptors, before it is inserted into the tree.
 type descriptor struct {
 	node                               *yaml.Node
 	key, value                         string
@@ -139,7 +139,7 @@ type descriptor struct {
 	nodes                              map[string]*yaml.Node
 }
 
-// descriptors reads a list of them into the tree below a node.
+// descriptors reads a list of descriptors into the tree below a node.
 func (p *parser) descriptors(n *yaml.Node, into *node, w treePath) {
 	if len(w.levels) == maxDepth {
 		p.fail(n, "descriptors are more than %d deep: join some of their keys", maxDepth)
@@ -170,7 +170,7 @@ func (p *parser) descriptor(n *yaml.Node) *descriptor {
 	return d
 }
 
-// insert puts d into the tree below a node, with its limit and all that is below it.
+// insert adds d to the tree below a node, with its limit and its nested descriptors.
 func (p *parser) insert(d *descriptor, into *node, w treePath) {
 	pattern := strings.Contains(d.value, "*")
 	if d.shared && !pattern {
@@ -192,7 +192,7 @@ func (p *parser) insert(d *descriptor, into *node, w treePath) {
 	}
 }
 
-// descriptorLimit returns the limit of d; nil: it is wrong.
+// descriptorLimit returns the limit of d. It returns nil if the limit is invalid.
 func (p *parser) descriptorLimit(d *descriptor, w treePath) *Limit {
 	l := p.newLimit(d.limit, w.id)
 	if l == nil {
@@ -212,8 +212,8 @@ func (p *parser) descriptorLimit(d *descriptor, w treePath) *Limit {
 	return l
 }
 
-// descriptorID returns a descriptor as a part of a place, in such a way that no two lists of
-// descriptors have the same.
+// descriptorID returns a descriptor as part of a Limit.ID. Different paths of descriptors have
+// different IDs.
 func descriptorID(key, value string) string {
 	if value == "" {
 		return quoteIfNeeded(key)
@@ -228,5 +228,5 @@ func quoteIfNeeded(s string) string {
 	return s
 }
 
-// printable reports whether s can stand in a line as it is.
+// printable reports whether s needs no escapes in double quotes.
 func printable(s string) bool { return strconv.Quote(s) == `"`+s+`"` }

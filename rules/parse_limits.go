@@ -9,12 +9,12 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// readAll reads no more than max bytes.
+// readAll reads at most max+1 bytes.
 func readAll(from io.Reader, max int64) ([]byte, error) {
-	return io.ReadAll(io.LimitReader(from, max+1)) // the byte too much is found by parse
+	return io.ReadAll(io.LimitReader(from, max+1)) // parse rejects a file with the extra byte
 }
 
-// values reads where the values of keys come from.
+// values reads the section values, which declares the sources of the values of keys.
 func (p *parser) values(n *yaml.Node) {
 	at := p.resolveAlias(n)
 	if at.Kind != yaml.MappingNode {
@@ -34,7 +34,7 @@ func (p *parser) values(n *yaml.Node) {
 	}
 }
 
-// declare reads where the value of one key comes from.
+// declare reads the source of one value.
 func (p *parser) declare(name string, n *yaml.Node) {
 	var from func(*http.Request) (string, bool)
 	var origin string
@@ -76,7 +76,7 @@ func (p *parser) declare(name string, n *yaml.Node) {
 	p.addSource(name, origin, from).position = position{n.Line, n.Column}
 }
 
-// addSource makes name a source.
+// addSource appends a source with a name.
 func (p *parser) addSource(name, origin string, of func(*http.Request) (string, bool)) *valueSource {
 	s := &valueSource{index: len(p.sources), name: name, origin: origin, value: of}
 	p.sources = append(p.sources, s)
@@ -130,7 +130,7 @@ func (p *parser) limit(n *yaml.Node) {
 	}
 }
 
-// route makes the limit of d one that is found by what requests are like.
+// route adds the limit of d for requests that match m.
 func (p *parser) route(d *rateLimit, m match, parts []part, skips bool, key *yaml.Node, shadow bool) {
 	l := p.newLimit(d, p.domain+":"+quoteIfNeeded(d.name))
 	if l == nil || key != nil && len(parts) == 0 {
@@ -156,8 +156,8 @@ func (p *parser) keyNames(key *yaml.Node) (names []string) {
 	return names
 }
 
-// parts reads what makes the key of a limit: names of values, and of segments of its
-// path in braces.
+// parts reads the parts of the key of a limit: names of values, and names in braces of segments of
+// its path.
 func (p *parser) parts(key *yaml.Node, m match) (parts []part) {
 	if key == nil {
 		return nil
@@ -184,7 +184,7 @@ func (p *parser) parts(key *yaml.Node, m match) (parts []part) {
 	return parts
 }
 
-// segment returns the part of a key that a name in braces stands for.
+// segment returns the part of a key for a name in braces.
 func (p *parser) segment(n *yaml.Node, name string, m match) part {
 	names := strings.Split(strings.TrimPrefix(m.path, "/"), "/")
 	tail := strings.TrimSuffix(name, "}") + "...}"

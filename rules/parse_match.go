@@ -8,8 +8,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// match returns who reads what a request must be like: a pattern as net/http has
-// it, "GET api.example.com/files/{id}", or the parts of one, and headers.
+// match returns a reader that stores the conditions on a request in m: a pattern of net/http such
+// as "GET api.example.com/files/{id}", or a mapping with host, method, path and header.
 func (p *parser) match(m *match) func(*yaml.Node) {
 	return func(n *yaml.Node) {
 		if at := p.resolveAlias(n); at.Kind == yaml.ScalarNode {
@@ -25,14 +25,15 @@ func (p *parser) match(m *match) func(*yaml.Node) {
 	}
 }
 
-// isToken reports whether s can be a method, or the name of a header (RFC 9110, 5.6.2).
+// isToken reports whether s is a token, as methods and names of headers are (RFC 9110, section
+// 5.6.2).
 func isToken(s string) bool {
 	return s != "" && !strings.ContainsFunc(s, func(c rune) bool {
 		return c <= ' ' || c >= 0x7f || strings.ContainsRune("\"(),/:;<=>?@[\\]{}", c)
 	})
 }
 
-// eachText returns who hands each text of a list, or one, to read.
+// eachText returns a reader that calls read for one text or for each text of a list.
 func (p *parser) eachText(what string, read func(*yaml.Node, string)) func(*yaml.Node) {
 	return func(n *yaml.Node) {
 		p.listOrOne(n, func(n *yaml.Node) {
@@ -85,7 +86,7 @@ func (p *parser) path(n *yaml.Node, m *match) {
 	}
 }
 
-// setPath checks a path and gives it to m.
+// setPath checks a path and stores it in m.
 func (p *parser) setPath(n *yaml.Node, text string, m *match) {
 	names := strings.Split(strings.TrimPrefix(text, "/"), "/")
 	if !strings.HasPrefix(text, "/") || !printable(text) || len(names) > 64 {
@@ -102,7 +103,7 @@ func (p *parser) setPath(n *yaml.Node, text string, m *match) {
 	m.path = text
 }
 
-// wrongSegment says what is wrong with a segment of a pattern; "": nothing.
+// wrongSegment describes the error in a segment of a pattern. It returns "" if there is none.
 func wrongSegment(name string, last bool, before []string) string {
 	switch {
 	case name == "" && !last:
@@ -123,7 +124,7 @@ func wrongSegment(name string, last bool, before []string) string {
 	return ""
 }
 
-// headers reads what headers must say: a value, with "*" for anything.
+// headers reads the values that headers must have. In a value "*" matches any text.
 func (p *parser) headers(n *yaml.Node, m *match) {
 	at := p.resolveAlias(n)
 	if at.Kind != yaml.MappingNode {
@@ -149,7 +150,7 @@ func (p *parser) headers(n *yaml.Node, m *match) {
 	slices.SortFunc(m.conditions, func(a, b condition) int { return strings.Compare(a.name, b.name) })
 }
 
-// String returns m in one line: "GET,POST api.example.com/files/{id} X-Plan=free".
+// String returns m in one line, such as "GET,POST api.example.com/files/{id} X-Plan=free".
 func (m *match) String() string {
 	path := m.path
 	if path == "" {

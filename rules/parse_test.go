@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// invalidFiles are files with something wrong. The golden file has what is said of each.
+// invalidFiles are files with errors. The golden file contains the errors of each.
 var invalidFiles = []string{
 	"",
 	"# nothing but a remark",
@@ -114,7 +114,7 @@ func matching(m string) string {
 	return "domain: d\nlimits: [{name: a, match: " + m + ", rate_limit: {unlimited: true}}]"
 }
 
-// TestParse_errorsNamePositionAndCause compares all that is said with a golden file.
+// TestParse_errorsNamePositionAndCause compares all errors with a golden file.
 func TestParse_errorsNamePositionAndCause(t *testing.T) {
 	var b strings.Builder
 	for _, text := range invalidFiles {
@@ -128,7 +128,7 @@ func TestParse_errorsNamePositionAndCause(t *testing.T) {
 	golden(t, "broken.txt", b.String())
 }
 
-// TestParse_reportsAllErrors finds two faults, and no more than twenty.
+// TestParse_reportsAllErrors checks that two errors are reported, and at most twenty.
 func TestParse_reportsAllErrors(t *testing.T) {
 	_, err := Parse([]byte("domain: d\nfoo: 1\nbar: 2\n"), Config{})
 	require.ErrorContains(t, err, `rules: 2:1: the file has no word "foo"`)
@@ -137,8 +137,8 @@ func TestParse_reportsAllErrors(t *testing.T) {
 	require.Len(t, err.(interface{ Unwrap() []error }).Unwrap(), maxErrors)
 }
 
-// TestParse_isBounded gives what is too much of each kind. The bomb would not end;
-// since issue 12 it is refused for its aliases, before anything of it is read.
+// TestParse_isBounded exceeds each bound of a file. Reading the alias bomb would not end; it is
+// rejected because of its aliases, before its content is read.
 func TestParse_isBounded(t *testing.T) {
 	deep := "domain: d\ndescriptors: " + strings.Repeat("[{key: a, descriptors: ", 20) + "[]" + strings.Repeat("}]", 20)
 	bomb := "domain: &a1 d\nvalues:\n  x: &a {header: h}\ndescriptors:\n- &d0 {key: k0, rate_limit: {unlimited: true}}\n"
@@ -179,14 +179,15 @@ func TestParse_resolvesAliases(t *testing.T) {
 	require.Equal(t, set.All()[0].Spec.String(), set.All()[1].Spec.String())
 }
 
-// TestError_includesPosition looks at its text.
+// TestError_includesPosition checks the text of an Error.
 func TestError_includesPosition(t *testing.T) {
 	require.Equal(t, "rules: 3:4: what", (&Error{3, 4, "what"}).Error())
 	require.Equal(t, "rules: what", (&Error{Message: "what"}).Error())
 	require.NotErrorIs(t, &Error{}, errors.ErrUnsupported)
 }
 
-// FuzzParse looks for a file that makes Parse panic, or print what it does not read.
+// FuzzParse looks for a file for which Parse panics, returns an error that is not an *Error, or
+// returns an invalid Spec.
 func FuzzParse(f *testing.F) {
 	for _, text := range invalidFiles {
 		f.Add(text)

@@ -12,14 +12,14 @@ import (
 
 const day = 24 * time.Hour
 
-// units are the lengths of the windows of envoyproxy/ratelimit. A month and a year
-// of it are so many days; for those of the calendar there is the word calendar.
+// units are the window lengths of envoyproxy/ratelimit, where a month has 30 days and a year 365.
+// The word calendar selects calendar months.
 var units = map[string]time.Duration{
 	"second": time.Second, "minute": time.Minute, "hour": time.Hour, "day": day,
 	"week": 7 * day, "month": 30 * day, "year": 365 * day,
 }
 
-// unit returns who reads the name of a unit into to. Case does not matter.
+// unit returns a reader that stores the length of a named unit in to. Case does not matter.
 func (r *reader) unit(to *time.Duration) func(*yaml.Node) {
 	return func(n *yaml.Node) {
 		text, ok := r.scalar(n, "unit")
@@ -32,7 +32,7 @@ func (r *reader) unit(to *time.Duration) func(*yaml.Node) {
 	}
 }
 
-// duration returns who reads a length of time into to: 1.5s, 90m, 2h30m, 7d, 2w.
+// duration returns a reader that stores a duration in to, such as 1.5s, 90m, 2h30m, 7d or 2w.
 func (r *reader) duration(what string, to *time.Duration) func(*yaml.Node) {
 	return func(n *yaml.Node) {
 		text, ok := r.scalar(n, what)
@@ -61,7 +61,7 @@ func parseDuration(text string) (time.Duration, error) {
 	return time.ParseDuration(text)
 }
 
-// formatDuration returns d as parseDuration reads it, and people do.
+// formatDuration returns d in a form that parseDuration accepts, without trailing zero units.
 func formatDuration(d time.Duration) string {
 	if d >= day && d%day == 0 {
 		return strconv.FormatInt(int64(d/day), 10) + "d"
@@ -76,7 +76,7 @@ func formatDuration(d time.Duration) string {
 	return s
 }
 
-// clockTime returns who reads a time of day into to: 09:00, 17:30:15, 24:00.
+// clockTime returns a reader that stores a time of day in to, such as 09:00, 17:30:15 or 24:00.
 func (r *reader) clockTime(what string, to *time.Duration) func(*yaml.Node) {
 	return func(n *yaml.Node) {
 		text, ok := r.scalar(n, what)
@@ -118,7 +118,7 @@ func formatClock(d time.Duration) string {
 
 var dayNames = [7]string{"sun", "mon", "tue", "wed", "thu", "fri", "sat"}
 
-// days returns who reads days of the week into to: mon, mon-fri, or a list of them.
+// days returns a reader that stores days of the week in to: mon, mon-fri, or a list of such texts.
 func (r *reader) days(to *Weekdays) func(*yaml.Node) {
 	return func(n *yaml.Node) {
 		*to = 0
@@ -136,7 +136,7 @@ func (r *reader) days(to *Weekdays) func(*yaml.Node) {
 	}
 }
 
-// parseDays returns the days that text names; 0: it names none.
+// parseDays returns the days that text names. It returns 0 if text is invalid.
 func parseDays(text string) (w Weekdays) {
 	first, last, isRange := strings.Cut(strings.ToLower(text), "-")
 	from, ok := parseDay(first)
@@ -165,7 +165,7 @@ func parseDay(text string) (int, bool) {
 	return 0, false
 }
 
-// String returns the days in the words of a file, from Monday on.
+// String returns the days in the format of a file, starting with Monday.
 func (w Weekdays) String() string {
 	if w == EveryDay {
 		return "every day"
@@ -179,7 +179,7 @@ func (w Weekdays) String() string {
 	return strings.Join(all, ",")
 }
 
-// zone returns who reads the name of a time zone into to.
+// zone returns a reader that stores a time zone in to.
 func (r *reader) zone(to **time.Location) func(*yaml.Node) {
 	return func(n *yaml.Node) {
 		text, ok := r.scalar(n, "zone")

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// periodAt returns the first of l.Active that holds at t; nil: none does.
+// periodAt returns the first of l.Active that applies at t. It returns nil if there is none.
 func (l *Limit) periodAt(t time.Time) *Period {
 	for i := range l.Active {
 		if p := &l.Active[i]; p.contains(t) {
@@ -15,8 +15,8 @@ func (l *Limit) periodAt(t time.Time) *Period {
 	return nil
 }
 
-// contains reports whether p holds at t, by what the clocks of its zone show then. One
-// that goes on until the next day is that of the day on which it began.
+// contains reports whether p applies at t in local time. A period that ends on the next day
+// belongs to the day on which it begins.
 func (p *Period) contains(t time.Time) bool {
 	t = t.In(p.zone())
 	at, today := timeOfDay(t), t.Weekday()
@@ -34,22 +34,22 @@ func (p *Period) zone() *time.Location {
 	return p.Zone
 }
 
-// timeOfDay returns what the clocks show at t, since midnight.
+// timeOfDay returns the time since midnight that a clock shows at t.
 func timeOfDay(t time.Time) time.Duration {
 	h, m, s := t.Clock()
 	return time.Duration(h)*time.Hour + time.Duration(m)*time.Minute + time.Duration(s)*time.Second + time.Duration(t.Nanosecond())
 }
 
-// lookAheadDays is how many days ahead a change is looked for: each weekday comes, and
-// one more where a change of the clocks has swallowed a period.
+// lookAheadDays is the number of days that are searched for the next change. They contain each
+// weekday twice, since a clock change may skip a period once.
 const lookAheadDays = 15
 
-// nextChange returns the first instant after t at which another period of l holds
-// than at t. It is zero if there is none within a fortnight.
+// nextChange returns the first time after t at which periodAt differs from periodAt(t). It returns
+// the zero time if there is none within lookAheadDays.
 //
-// What holds can change only where the clocks show the beginning or the end of a
-// period, and where they are put forward or back. All these instants are tried, so
-// that no case of a skipped or repeated hour needs a rule of its own.
+// The result of periodAt can change only when local time reaches the beginning or the end of a
+// period, at midnight, and at clock changes. All these times are candidates, so that skipped and
+// repeated hours need no special cases.
 func (l *Limit) nextChange(t time.Time) time.Time {
 	var candidates []time.Time
 	for i := range l.Active {
@@ -65,7 +65,7 @@ func (l *Limit) nextChange(t time.Time) time.Time {
 	return time.Time{}
 }
 
-// boundaries appends the instants around t at which p may begin or end.
+// boundaries appends the times around t at which p may begin or end.
 func (p *Period) boundaries(candidates []time.Time, t time.Time) []time.Time {
 	local := t.In(p.zone())
 	offsets := []int{offset(local)}

@@ -4,12 +4,12 @@ import (
 	"math/rand/v2"
 	"testing"
 	"time"
-	_ "time/tzdata" // the test must not depend on what the machine has
+	_ "time/tzdata" // the test must not depend on the zone files of the machine
 
 	"github.com/stretchr/testify/require"
 )
 
-// clockChanges are places and days at which clocks do something.
+// clockChanges are zones and times of unusual clock changes.
 var clockChanges = []struct {
 	zone string
 	near time.Time
@@ -29,8 +29,8 @@ func loadZone(t *testing.T, name string) *time.Location {
 	return zone
 }
 
-// TestPeriod_followsLocalTime compares with somebody who looks at the clock
-// each quarter of an hour.
+// TestPeriod_followsLocalTime compares nextChange with a scan of periodAt in steps of a quarter of
+// an hour.
 func TestPeriod_followsLocalTime(t *testing.T) {
 	rng := rand.New(rand.NewPCG(8, 2))
 	quarter := func() time.Duration { return time.Duration(rng.Int64N(96)) * 15 * time.Minute }
@@ -48,7 +48,7 @@ func TestPeriod_followsLocalTime(t *testing.T) {
 	}
 }
 
-// scanForChange returns the first quarter of an hour after at at which another period holds.
+// scanForChange returns the first quarter of an hour after at at which another period applies.
 func scanForChange(l *Limit, at time.Time) time.Time {
 	now := l.periodAt(at)
 	for range 14 * 96 {
@@ -59,13 +59,14 @@ func scanForChange(l *Limit, at time.Time) time.Time {
 	return time.Time{}
 }
 
-// TestPeriod_skippedAndRepeatedHours says what holds, in Berlin in 2026.
+// TestPeriod_skippedAndRepeatedHours checks which periods apply in Berlin around the clock changes
+// of 2026.
 func TestPeriod_skippedAndRepeatedHours(t *testing.T) {
 	clock := func(h, m int) time.Duration { return time.Duration(h*60+m) * time.Minute }
 	for name, tt := range map[string]struct {
 		from, to time.Duration
-		on       string   // begin of the day, in UTC
-		holds    []string // from when to when, in UTC
+		on       string   // beginning of the day, in UTC
+		holds    []string // intervals, in UTC
 	}{
 		"begins in the skipped hour":   {clock(2, 30), clock(4, 0), "2026-03-29", []string{"01:00 to 02:00"}},
 		"ends in the skipped hour":     {clock(1, 0), clock(2, 30), "2026-03-29", []string{"00:00 to 01:00"}},
@@ -103,8 +104,8 @@ func TestPeriod_daysAreStartDays(t *testing.T) {
 		"2026-11-20T22:00:00Z": true,
 		"2026-11-21T05:59:59Z": true,
 		"2026-11-21T06:00:00Z": false,
-		"2026-11-20T05:00:00Z": false, // of Thursday
-		"2026-11-21T23:00:00Z": false, // Saturday's
+		"2026-11-20T05:00:00Z": false, // in the period of Thursday
+		"2026-11-21T23:00:00Z": false, // in the period of Saturday
 	} {
 		instant, err := time.Parse(time.RFC3339, at)
 		require.NoError(t, err)

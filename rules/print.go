@@ -6,16 +6,16 @@ import (
 	"strings"
 )
 
-// String returns the limits in force, one line each and in the order of the file: where
-// it is said, its place, and what it allows, with all that the file leaves unsaid. The
-// text is the same for the same file, so that two versions can be compared.
+// String returns the limits in force, one per line in the order of the file: the position, the ID,
+// and the amount with all defaults. The same file always results in the same text, so that
+// versions of a file can be compared.
 func (s *Set) String() string {
 	var b strings.Builder
 	_, _ = s.WriteTo(&b)
 	return b.String()
 }
 
-// WriteTo implements io.WriterTo: it writes what String returns.
+// WriteTo implements io.WriterTo. It writes the text that String returns.
 func (s *Set) WriteTo(w io.Writer) (n int64, err error) {
 	wide, where := 0, 0
 	for _, r := range s.rules {

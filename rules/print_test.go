@@ -9,7 +9,7 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// testConfig is what the golden files need of a program.
+// testConfig is the Config that the golden files require.
 var testConfig = Config{
 	Clock: fixedClock(friday),
 	CanBorrow: map[string]func(throttle.Claim, throttle.Decision) bool{
@@ -17,7 +17,7 @@ var testConfig = Config{
 	},
 }
 
-// golden compares text with a file of testdata. With UPDATE_GOLDEN set it writes it.
+// golden compares text with a file of testdata. With UPDATE_GOLDEN set it writes the file.
 func golden(t *testing.T, file, text string) {
 	if os.Getenv("UPDATE_GOLDEN") != "" {
 		require.NoError(t, os.WriteFile("testdata/"+file, []byte(text), 0o644))

@@ -8,12 +8,13 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttle/keyed"
 )
 
-// A rateLimit is what a file says at the word rate_limit, before it is put together.
+// A rateLimit holds the words of a rate_limit mapping, before newLimit validates them together.
 type rateLimit struct {
-	node  *yaml.Node            // the whole of it
-	nodes map[string]*yaml.Node // where each word is
+	node  *yaml.Node            // the whole mapping
+	nodes map[string]*yaml.Node // the node of each word
 
 	amount
 	algorithm    string
@@ -35,21 +36,21 @@ type rateLimit struct {
 	zone         *time.Location
 	soft         int64 // percent
 	borrow       string
-	ban          *throttle.BanConfig
+	ban          *keyed.BanConfig
 	active       []activeItem
 	maxKeys      int64
 	compact      bool
 }
 
-// An amount is the numbers of a limit.
+// An amount holds the numbers of a limit.
 type amount struct {
 	count int64         // requests_per_unit
-	unit  time.Duration // 0: not said
-	per   time.Duration // 0: not said
-	burst int64         // 0: not said
+	unit  time.Duration // 0 means not set
+	per   time.Duration // 0 means not set
+	burst int64         // 0 means not set
 }
 
-// length returns the time in which count units may come.
+// length returns the period in which count units are granted.
 func (a amount) length() time.Duration {
 	if a.per > 0 {
 		return a.per
@@ -57,23 +58,24 @@ func (a amount) length() time.Duration {
 	return a.unit
 }
 
-// A warmUpFields is what a file says at the word warm_up.
+// A warmUpFields holds the words of a warm_up mapping.
 type warmUpFields struct {
 	period, outage time.Duration
 	coldFactor     float64
 }
 
-// An activeItem is an item of the word active.
+// An activeItem is an item of active.
 type activeItem struct {
 	node   *yaml.Node
 	period Period
 	amount
 }
 
-// has reports whether the draft has the word.
+// has reports whether d contains word.
 func (d *rateLimit) has(word string) bool { return d.nodes[word] != nil }
 
-// nodeOf returns the node of the first of words that the draft has, or all of it.
+// nodeOf returns the node of the first of words that d contains, or the node of d if it contains
+// none.
 func (d *rateLimit) nodeOf(words ...string) *yaml.Node {
 	for _, w := range words {
 		if n := d.nodes[w]; n != nil {
@@ -83,7 +85,7 @@ func (d *rateLimit) nodeOf(words ...string) *yaml.Node {
 	return d.node
 }
 
-// rateLimit reads what is said at the word rate_limit.
+// rateLimit reads a rate_limit mapping.
 func (r *reader) rateLimit(n *yaml.Node) *rateLimit {
 	d := &rateLimit{node: n, nodes: map[string]*yaml.Node{}, cost: 1}
 	known := r.amount(&d.amount)
@@ -118,7 +120,8 @@ func (r *reader) rateLimit(n *yaml.Node) *rateLimit {
 	return d
 }
 
-// recordNodes returns known with readers that note where each word is.
+// recordNodes replaces the readers of known by readers that also store the node of each word in
+// at. It returns known.
 func recordNodes(known fieldReaders, at map[string]*yaml.Node) fieldReaders {
 	for word, read := range known {
 		known[word] = func(n *yaml.Node) {
@@ -129,7 +132,7 @@ func recordNodes(known fieldReaders, at map[string]*yaml.Node) fieldReaders {
 	return known
 }
 
-// amount returns who reads the words of an amount into a.
+// amount returns readers that store the words of an amount in a.
 func (r *reader) amount(a *amount) fieldReaders {
 	return fieldReaders{
 		"unit":              r.unit(&a.unit),
@@ -147,7 +150,7 @@ var alignments = map[string]throttle.Alignment{
 	"epoch": throttle.AtEpoch, "first": throttle.AtFirst,
 }
 
-// oneOf returns who reads one of the words of a table into to.
+// oneOf returns a reader that stores the entry of table that a text names in to.
 func (r *reader) oneOf(what string, table map[string]throttle.Alignment, to *throttle.Alignment) func(*yaml.Node) {
 	return func(n *yaml.Node) {
 		text, ok := r.scalar(n, what)
@@ -160,7 +163,7 @@ func (r *reader) oneOf(what string, table map[string]throttle.Alignment, to *thr
 	}
 }
 
-// algorithm returns who reads the name of an algorithm into to.
+// algorithm returns a reader that stores the name of an algorithm in to.
 func (r *reader) algorithm(to *string) func(*yaml.Node) {
 	return func(n *yaml.Node) {
 		text, ok := r.scalar(n, "algorithm")
@@ -176,7 +179,7 @@ func (r *reader) algorithm(to *string) func(*yaml.Node) {
 	}
 }
 
-// replaces returns who reads the names of other limits.
+// replaces returns a reader that appends the names of replaced limits to d.replaces.
 func (r *reader) replaces(d *rateLimit) func(*yaml.Node) {
 	return func(n *yaml.Node) {
 		r.list(n, "replaces", func(n *yaml.Node) {
@@ -191,7 +194,7 @@ func (r *reader) replaces(d *rateLimit) func(*yaml.Node) {
 	}
 }
 
-// percent returns who reads 10% or 10 into to.
+// percent returns a reader that stores a percentage such as 10% or 10 in to.
 func (r *reader) percent(what string, to *int64) func(*yaml.Node) {
 	return func(n *yaml.Node) {
 		text, ok := r.scalar(n, what)
@@ -207,7 +210,7 @@ func (r *reader) percent(what string, to *int64) func(*yaml.Node) {
 	}
 }
 
-// borrow returns who reads the name of a Config.CanBorrow into to.
+// borrow returns a reader that stores the name of a Config.CanBorrow in to.
 func (r *reader) borrow(to *string) func(*yaml.Node) {
 	return func(n *yaml.Node) {
 		text, ok := r.scalar(n, "borrow")
@@ -218,7 +221,7 @@ func (r *reader) borrow(to *string) func(*yaml.Node) {
 	}
 }
 
-// warmUp returns who reads what is said at the word warm_up.
+// warmUp returns a reader that stores a warm_up mapping in to.
 func (r *reader) warmUp(to *warmUpFields) func(*yaml.Node) {
 	return func(n *yaml.Node) {
 		r.mapping(n, "warm_up", fieldReaders{
@@ -229,7 +232,7 @@ func (r *reader) warmUp(to *warmUpFields) func(*yaml.Node) {
 	}
 }
 
-// float returns who reads a positive number into to.
+// float returns a reader that stores a positive number in to.
 func (r *reader) float(what string, to *float64) func(*yaml.Node) {
 	return func(n *yaml.Node) {
 		text, ok := r.scalar(n, what)
@@ -245,10 +248,10 @@ func (r *reader) float(what string, to *float64) func(*yaml.Node) {
 	}
 }
 
-// ban returns who reads what is said at the word ban.
-func (r *reader) ban(to **throttle.BanConfig) func(*yaml.Node) {
+// ban returns a reader that stores a ban mapping in to.
+func (r *reader) ban(to **keyed.BanConfig) func(*yaml.Node) {
 	return func(n *yaml.Node) {
-		var s throttle.BanConfig
+		var s keyed.BanConfig
 		var after, keys int64
 		r.mapping(n, "ban", fieldReaders{
 			"name":         r.str("name", &s.Name),
@@ -268,7 +271,7 @@ func (r *reader) ban(to **throttle.BanConfig) func(*yaml.Node) {
 	}
 }
 
-// activeItems returns who reads what is said at the word active: one item, or several.
+// activeItems returns a reader that appends one item of active, or a list of items, to to.
 func (r *reader) activeItems(to *[]activeItem) func(*yaml.Node) {
 	return func(n *yaml.Node) {
 		r.listOrOne(n, func(n *yaml.Node) {

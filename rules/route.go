@@ -8,56 +8,56 @@ import (
 	"strings"
 )
 
-// A router finds the limits that match a request: by host, then along the path, then
-// by method and headers. What does not lie on the way is never looked at.
+// A router finds the limits that match a request: by host, then by the segments of the path, then
+// by method and headers. Only entries along that way are examined.
 //
 //	api.example.com ── search ── {} ── GET     one segment of the path each
 //	*.example.com   ── ...                     {} is any segment
 //	any host
 type router struct {
-	hosts    map[string]*segment // exact
-	suffixes map[string]*segment // ".example.com"
+	hosts    map[string]*segment // by exact host
+	suffixes map[string]*segment // by suffix of the host, such as ".example.com"
 	any      *segment
 }
 
-// A segment is a place in the paths of all patterns for one host.
+// A segment is a node in the tree of the paths of all patterns for one host.
 type segment struct {
 	literal  map[string]*segment
-	wildcard *segment // any one segment comes next
-	end      *leaf    // the path ends here
-	rest     *leaf    // anything may follow, or nothing
+	wildcard *segment // the next node for any segment
+	end      *leaf    // patterns whose path ends here
+	rest     *leaf    // patterns that match any rest of the path, including an empty one
 }
 
-// A leaf has the patterns that end at one place, by method.
+// A leaf holds the patterns that end at one segment, by method.
 type leaf struct {
 	methods map[string]*methodRoutes
 	any     *methodRoutes
 }
 
-// A methodRoutes has patterns that differ in their headers only.
+// A methodRoutes holds patterns that differ in their headers only.
 type methodRoutes struct {
 	unconditional []*route
 	byHeader      []*headerRoutes
 }
 
-// headerRoutes has patterns by the value of one header that they all ask for.
+// headerRoutes holds patterns that require the same header, by its value.
 type headerRoutes struct {
 	name  string
 	exact map[string][]*route
 	other []*route // with "*" in the value
 }
 
-// A route is a limit and what a request must be like for it.
+// A route is a limit and the headers that it requires of a request.
 type route struct {
 	rule       *rule
 	conditions []condition
 }
 
-// A condition asks for a header.
+// A condition requires a header.
 type condition struct {
-	name  string // canonical
+	name  string // in canonical form
 	parts []string
-	value string // as written; with "*" for anything
+	value string // as in the file; "*" matches any text
 }
 
 func (c condition) exact() bool { return len(c.parts) == 1 }
@@ -66,14 +66,14 @@ func (c condition) matches(h http.Header) bool {
 	return slices.ContainsFunc(h[c.name], func(v string) bool { return matchesPattern(c.parts, v) })
 }
 
-// A match is what a file says at the word match.
+// A match holds the words of a match mapping.
 type match struct {
 	hosts, methods []string
 	path           string
 	conditions     []condition
 }
 
-// add puts a route into all places where m says.
+// add adds route to at all places that m describes.
 func (r *router) add(m match, to *route) {
 	to.conditions = m.conditions
 	for _, host := range m.hosts {
@@ -87,7 +87,7 @@ func (r *router) add(m match, to *route) {
 	}
 }
 
-// host returns the segment at which the paths of a host begin.
+// host returns the root segment of a host. It creates one if necessary.
 func (r *router) host(host string) *segment {
 	table, key := &r.hosts, host
 	if suffix, ok := strings.CutPrefix(host, "*"); ok {
@@ -102,7 +102,7 @@ func (r *router) host(host string) *segment {
 	return (*table)[key]
 }
 
-// add puts a route where the path of m leads from s.
+// add adds a route at the end of the path of m, starting at s.
 func (s *segment) add(m match, to *route) {
 	names, subtree := splitPattern(m.path)
 	for _, name := range names {
@@ -118,7 +118,7 @@ func (s *segment) add(m match, to *route) {
 	(*at).add(m.methods, to)
 }
 
-// child returns the segment after s by a name of a pattern.
+// child returns the segment after s for a segment of a pattern. It creates one if necessary.
 func (s *segment) child(name string) *segment {
 	if strings.HasPrefix(name, "{") {
 		if s.wildcard == nil {
@@ -135,7 +135,8 @@ func (s *segment) child(name string) *segment {
 	return s.literal[name]
 }
 
-// splitPattern returns the segments of a pattern, and whether anything may follow.
+// splitPattern returns the segments of a pattern. subtree is true if the pattern matches any rest
+// of the path.
 func splitPattern(pattern string) (names []string, subtree bool) {
 	if pattern == "" {
 		return nil, true
@@ -186,7 +187,7 @@ func (b *methodRoutes) add(to *route) {
 	}
 }
 
-// find tells s all routes that match its request.
+// find adds all routes that match the request of s to s.
 func (r *router) find(s *search) {
 	if r.any == nil && r.hosts == nil && r.suffixes == nil {
 		return
@@ -204,9 +205,9 @@ func (r *router) find(s *search) {
 	}
 }
 
-// walkPath goes along the path of the request from a host's segment. A path that is
-// written with escapes is walked both as it is written and as it reads, since
-// servers differ in what they take it for.
+// walkPath follows the path of the request, starting at the root segment of a host. A path with
+// escapes is followed both as written and unescaped, because servers differ in which of the two
+// they use.
 func (s *search) walkPath(from *segment) {
 	u := s.req.URL
 	if from == nil || u == nil {
@@ -219,8 +220,8 @@ func (s *search) walkPath(from *segment) {
 	}
 }
 
-// cleanPath returns p without what may be in it and means nothing. The slash at the
-// beginning is cut off, and so is one at the end.
+// cleanPath returns p without empty, "." and ".." segments, and without its first and its last
+// slash.
 func cleanPath(p string) string {
 	if strings.Contains(p, "//") || strings.Contains(p, "/.") {
 		p = path.Clean(p)
@@ -228,7 +229,7 @@ func cleanPath(p string) string {
 	return strings.TrimSuffix(strings.TrimPrefix(p, "/"), "/")
 }
 
-// walkSegments tells what matches at from, with the path that is left.
+// walkSegments adds the routes that match at from, where left is the rest of the path.
 func (s *search) walkSegments(from *segment, left string, escaped bool) {
 	s.matchLeaf(from.rest)
 	if left == "" {
@@ -249,7 +250,7 @@ func (s *search) walkSegments(from *segment, left string, escaped bool) {
 	}
 }
 
-// matchLeaf tells the routes of a leaf that match the method and the headers.
+// matchLeaf adds the routes of l that match the method and the headers.
 func (s *search) matchLeaf(l *leaf) {
 	if l == nil {
 		return

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// matchedLimits returns the names or places of the limits that r must pass.
+// matchedLimits returns the policies and keys of the limits that apply to r.
 func matchedLimits(set *Set, r *http.Request) (names []string) {
 	q := set.newSearch()
 	defer q.release()
@@ -87,7 +87,7 @@ func TestRouter_match(t *testing.T) {
 		{"{header: {X-Plan: '*', X-User: ann}}", "GET /a\nX-Plan: x\nX-User: bob", false},
 		{"{header: {X-Plan: x, X-User: ann}, path: /b}", "GET /a\nX-Plan: x\nX-User: ann", false},
 
-		// What servers may take for the same must not get by.
+		// Paths that servers may treat as equal must match too.
 		{"/login", "GET //login", true},
 		{"/login", "GET /./login", true},
 		{"/login", "GET /x/../login", true},
@@ -103,8 +103,8 @@ func TestRouter_match(t *testing.T) {
 	}
 }
 
-// TestRouter_agreesWithLinearSearch compares the index with a loop over all rules,
-// each of which is the only one of a set.
+// TestRouter_agreesWithLinearSearch compares the router with a loop over all rules, each of which
+// is the only one of a Set.
 func TestRouter_agreesWithLinearSearch(t *testing.T) {
 	rng := rand.New(rand.NewPCG(8, 2))
 	one := func(of ...string) string { return of[rng.IntN(len(of))] }
@@ -142,7 +142,7 @@ func TestRouter_agreesWithLinearSearch(t *testing.T) {
 	}
 }
 
-// TestKeys_asConfigured looks at the keys of one request.
+// TestKeys_asConfigured checks the keys of one request.
 func TestKeys_asConfigured(t *testing.T) {
 	const text = "GET /files/7/parts/9?q=a%20b&q=c\nX-User: ann\nCookie: plan=free"
 	for key, want := range map[string][]string{
@@ -168,7 +168,7 @@ func TestKeys_asConfigured(t *testing.T) {
 	}
 }
 
-// TestKeys_cannotBeForged sends what would be the same if values were just joined.
+// TestKeys_cannotBeForged sends values whose plain concatenations are equal.
 func TestKeys_cannotBeForged(t *testing.T) {
 	set, err := Parse([]byte("domain: d\nvalues: {a: {header: A}, b: {header: B}}\ndescriptors: [{key: a, descriptors: [{key: b, rate_limit: {unit: hour, requests_per_unit: 1}}]}]"), Config{})
 	require.NoError(t, err)
@@ -207,7 +207,7 @@ func TestRemoteAddress_ignoresPortAndInterfaceID(t *testing.T) {
 	}
 }
 
-// TestPatterns_firstInFileWins looks at values with stars that overlap.
+// TestPatterns_firstInFileWins checks patterns that overlap.
 func TestPatterns_firstInFileWins(t *testing.T) {
 	set, err := Parse([]byte("domain: d\nvalues: {v: {header: V}}\ndescriptors:\n"+
 		"- {key: v, value: 'ab*', rate_limit: {name: one, unit: hour, requests_per_unit: 1}}\n"+

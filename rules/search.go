@@ -9,39 +9,39 @@ import (
 	"github.com/heed-go/heed/throttle/queue"
 )
 
-// A rule is a limit, and how requests that match it get a key.
+// A rule is a limit and the way in which requests that match it get a key.
 type rule struct {
-	index   int // in the order of the file
+	index   int // position in the order of the file
 	limit   *Limit
 	limiter *activeLimit
-	parts   []part // of the key, for a limit that matches routes
-	match   *match // nil: descriptors lead to it
+	parts   []part // parts of the key, for a limit that matches routes
+	match   *match // nil for a limit of a descriptor
 }
 
 // A part is one value of the key of a rule.
 type part struct {
-	source  *valueSource // nil: a segment of the path
-	segment int          // its number
-	tail    bool         // and all that follow it
+	source  *valueSource // nil means a segment of the path
+	segment int          // index of the segment
+	tail    bool         // includes all segments that follow
 }
 
-// A search is for the limits of one request, or of one descriptor. It is used again.
+// A search finds the limits of one request or of some descriptors. Searches are pooled.
 type search struct {
 	set    *Set
 	req    *http.Request
-	values [16]value // by source, for the first of them
+	values [16]value // by index of the source; further sources are not cached
 	parts  [maxDepth]string
 	key    []byte
 	hits   []hit
 }
 
-// A value is what a request has under a source.
+// A value is the value of a source for a request.
 type value struct {
 	text       string
 	ok, cached bool
 }
 
-// A hit is a limit that was found, and the key under which it is asked.
+// A hit is a limit that was found, and the key of its claim.
 type hit struct {
 	rule *rule
 	key  string
@@ -49,7 +49,7 @@ type hit struct {
 
 var searchPool = sync.Pool{New: func() any { return new(search) }}
 
-// release gives s back, without anything of the request.
+// release clears s and returns it to the pool. It keeps no strings of the request.
 func (s *search) release() {
 	clear(s.hits)
 	*s = search{key: s.key[:0], hits: s.hits[:0]}
@@ -59,7 +59,8 @@ func (s *search) release() {
 	searchPool.Put(s)
 }
 
-// value returns what the request has under a source. A source is asked once.
+// value returns the value of a source for the request. It calls each source once per request, as
+// long as there are no more sources than cached values.
 func (s *search) value(from *valueSource) (string, bool) {
 	if from.index >= len(s.values) {
 		return from.value(s.req)
@@ -72,8 +73,8 @@ func (s *search) value(from *valueSource) (string, bool) {
 	return v.text, v.ok
 }
 
-// descend finds the limits below n for the values that the request has. The first
-// depth parts of the key are known.
+// descend finds the limits below n for the values of the request. The first depth parts of the key
+// are set.
 func (s *search) descend(n *node, depth int) {
 	for _, g := range n.groups {
 		if g.source == nil {
@@ -87,8 +88,8 @@ func (s *search) descend(n *node, depth int) {
 	}
 }
 
-// addNode notes the limit of n, which value has led to, and returns how many parts
-// of the key are known then.
+// addNode adds the limit of n, which value has selected, and returns the number of parts of the
+// key that are set then.
 func (s *search) addNode(n *node, value string, depth int) int {
 	if n.keyed {
 		s.parts[depth] = hashIfLong(value)
@@ -100,7 +101,7 @@ func (s *search) addNode(n *node, value string, depth int) int {
 	return depth
 }
 
-// matchDescriptor finds the limit to which the entries of a descriptor lead, all of them.
+// matchDescriptor finds the limit of the node at which all entries of d end.
 func (s *search) matchDescriptor(n *node, d Descriptor) {
 	depth := 0
 	for i, e := range d {
@@ -121,7 +122,7 @@ func (s *search) matchDescriptor(n *node, d Descriptor) {
 	}
 }
 
-// joinParts returns the key of the first n parts.
+// joinParts returns the key made of the first n parts.
 func (s *search) joinParts(n int) string {
 	switch n {
 	case 0:
@@ -136,8 +137,8 @@ func (s *search) joinParts(n int) string {
 	return string(s.key)
 }
 
-// addRoute notes the limit of a route, with the key that the request gives it. Requests
-// without one of its parts share what is left of the key, unless the limit skips them.
+// addRoute adds the limit of a route, with the key that the request has for it. Requests without
+// one of the parts share the remaining key, unless the limit skips such requests.
 func (s *search) addRoute(r *route) {
 	for i, p := range r.rule.parts {
 		v, ok := s.part(p)
@@ -163,7 +164,7 @@ func (s *search) part(p part) (string, bool) {
 	return nonEmpty(left)
 }
 
-// add notes that a limit was found. One that is found twice counts once.
+// add adds a limit in the order of the file. A limit that is already present is not added again.
 func (s *search) add(r *rule, key string) {
 	at := len(s.hits)
 	for at > 0 && s.hits[at-1].rule.index >= r.index {
@@ -177,7 +178,7 @@ func (s *search) add(r *rule, key string) {
 	s.hits[at] = hit{r, key}
 }
 
-// applyReplaces drops the limits that others replace, and those which nobody needs to ask.
+// applyReplaces removes the limits that others replace, and those that need not be asked.
 func (s *search) applyReplaces() {
 	kept := s.hits[:0]
 	for _, h := range s.hits {
@@ -189,8 +190,8 @@ func (s *search) applyReplaces() {
 	s.hits = kept
 }
 
-// replaced reports whether one of the hits replaces limits of a name. One that is
-// replaced itself still does.
+// replaced reports whether one of the hits replaces limits of a name. A hit that is replaced
+// itself still replaces others.
 func (s *search) replaced(name string) bool {
 	if name == "" || !s.set.replaces[name] {
 		return false
@@ -205,10 +206,11 @@ func (s *search) replaced(name string) bool {
 	return false
 }
 
-// skippable reports whether r grants everything, and nobody wants to know.
+// skippable reports whether r grants everything and no DecisionHook counts its decisions.
 func (r *rule) skippable(set *Set) bool { return r.limit.Unlimited && set.config.DecisionHook == nil }
 
-// addDemands adds to t what was found.
+// addDemands adds the limits that were found to t. Limits that exceed the free demands of t become
+// one demand for a bundle.
 func (s *search) addDemands(t *queue.Ticket) {
 	free := 0
 	for i := range t.Demands {
@@ -229,7 +231,7 @@ func (s *search) addDemands(t *queue.Ticket) {
 	}
 }
 
-// joinKeys returns the keys of all hits as one.
+// joinKeys returns the keys of all hits as one key.
 func (s *search) joinKeys(hits []hit) string {
 	s.key = s.key[:0]
 	for _, h := range hits {

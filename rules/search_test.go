@@ -12,8 +12,8 @@ import (
 	"github.com/heed-go/heed/throttle/queue"
 )
 
-// What a search has found does not stay in the pool, where it would keep the strings of a
-// request alive.
+// TestSearch_keepsNothingOfARequest checks that a pooled search does not keep strings of a request
+// alive.
 func TestSearch_keepsNothingOfARequest(t *testing.T) {
 	s := &search{hits: make([]hit, 0, 4), key: []byte("key")}
 	s.hits = append(s.hits, hit{rule: new(rule), key: "secret"}, hit{rule: new(rule), key: "other"})
@@ -29,7 +29,8 @@ func TestSearch_keepsNothingOfARequest(t *testing.T) {
 	require.Nil(t, s.key, "a long key is not kept")
 }
 
-// A limit that a full ticket has no room for must not be dropped.
+// TestSet_limitsPanicsOnAFullTicket checks that a limit for which a ticket has no free demand is
+// not dropped.
 func TestSet_limitsPanicsOnAFullTicket(t *testing.T) {
 	for name, text := range map[string]string{
 		"one":  "domain: d\nlimits: [{name: a, rate_limit: {unit: hour, requests_per_unit: 1}}]",
@@ -66,7 +67,8 @@ func TestLint_findsALimitOfOneThatCostsTwo(t *testing.T) {
 	}
 }
 
-// WriteTo says how much it wrote, also when that ends in an error.
+// TestSet_writeToCountsBytes checks that WriteTo returns the number of written bytes, also with an
+// error.
 func TestSet_writeToCountsBytes(t *testing.T) {
 	set, err := Load("testdata/all.yaml", testConfig)
 	require.NoError(t, err)
@@ -84,7 +86,7 @@ func TestSet_writeToCountsBytes(t *testing.T) {
 	}
 }
 
-// A shortWriter has room for so many bytes.
+// A shortWriter accepts a limited number of bytes.
 type shortWriter struct{ space int }
 
 var errFull = http.ErrContentLength

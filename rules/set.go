@@ -7,10 +7,9 @@ import (
 	"github.com/heed-go/heed/throttle/queue"
 )
 
-// A Set is the limits of a file, in force. Its methods may be called by many
-// goroutines at once. What it says never changes; to follow a file that does, see
-// File. A Set that was made by a File and is no longer the one in force counts as the
-// newer one does.
+// Set holds the limits of a file, in force. Its methods may be called by several goroutines at the
+// same time. A Set does not change; to follow changes of a file use File. A Set of a File that has
+// been replaced by a newer Set passes claims to the limits of the newer one.
 type Set struct {
 	config   Config
 	domain   string
@@ -18,16 +17,16 @@ type Set struct {
 	root     *node
 	router   router
 	sources  []*valueSource
-	replaces map[string]bool // names that any limit replaces
+	replaces map[string]bool // names that at least one limit replaces
 	bundles  bundles
 }
 
-// Limits adds to t what r must pass. It fits Transport.Limits and the Limits of the
-// server's middleware: the same file serves both.
+// Limits adds the limits that apply to r to t. It has the signature of heed.Transport.Limits and
+// of throttlehttp.Middleware.Limits.
 //
-// Of the descriptors, those hold whose keys r has a value for, all the way down to
-// the limit; of the limits with a match, all that match. Where that is more than t has
-// room for, the rest are one demand for all of them. It panics if t has no room.
+// A limit of a descriptor applies if r has a value for each key on the path to the limit; a limit
+// of the section limits applies if its match does. Limits that exceed the free demands of t are
+// combined into one demand. Limits panics if limits apply and t has no free demand.
 func (s *Set) Limits(r *http.Request, t *queue.Ticket) {
 	q := s.newSearch()
 	q.req = r
@@ -38,16 +37,16 @@ func (s *Set) Limits(r *http.Request, t *queue.Ticket) {
 	q.release()
 }
 
-// A Descriptor is what envoyproxy/ratelimit is asked with: keys and values, in the
-// order in which they stand in the file one below the other.
+// Descriptor is a list of keys and values, as in a request to envoyproxy/ratelimit. The entries
+// are in the order in which the keys are nested in the file.
 type Descriptor []Entry
 
-// An Entry is one key of a Descriptor and its value.
+// Entry is one key of a Descriptor and its value.
 type Entry struct{ Key, Value string }
 
-// Add adds to t what the descriptors must pass, for programs that know the values
-// themselves. Each descriptor finds at most one limit, as many entries deep in the
-// file as it has. It panics if t has no room.
+// Add adds the limits that the descriptors lead to to t. It is for programs that supply keys and
+// values themselves. Each descriptor finds at most one limit, nested as deeply in the file as the
+// descriptor has entries. Add panics if limits apply and t has no free demand.
 func (s *Set) Add(t *queue.Ticket, descriptors ...Descriptor) {
 	q := s.newSearch()
 	for _, d := range descriptors {
@@ -66,10 +65,10 @@ func (s *Set) newSearch() *search {
 	return q
 }
 
-// Domain returns the word domain of the file.
+// Domain returns the domain of the file.
 func (s *Set) Domain() string { return s.domain }
 
-// All returns what the file says, limit by limit, in its order.
+// All returns all limits in the order of the file.
 func (s *Set) All() []*Limit {
 	all := make([]*Limit, len(s.rules))
 	for i, r := range s.rules {
@@ -78,8 +77,8 @@ func (s *Set) All() []*Limit {
 	return all
 }
 
-// activate makes a Set of p. Limits that old has as well go on with what they have
-// counted. If there is an error, nothing has changed.
+// activate returns a Set of p. Limits that old contains too keep their counts. After an error
+// nothing has changed.
 func (p *parsedFile) activate(setting Config, old *Set) (*Set, error) {
 	s := &Set{config: setting, domain: p.domain, rules: p.rules, root: p.root, router: p.router, sources: p.sources}
 	s.replaces = map[string]bool{}
@@ -114,7 +113,7 @@ func (p *parsedFile) activate(setting Config, old *Set) (*Set, error) {
 	return s, nil
 }
 
-// activeLimits returns the gates of s by the places of their limits.
+// activeLimits returns the activeLimits of s by Limit.ID.
 func (s *Set) activeLimits() map[string]*activeLimit {
 	all := map[string]*activeLimit{}
 	if s != nil {
@@ -125,8 +124,8 @@ func (s *Set) activeLimits() map[string]*activeLimit {
 	return all
 }
 
-// newActiveLimits makes the gates that before has not got, or that cannot become what the
-// file says now; nil: there is one that can.
+// newActiveLimits creates an activeLimit for each limit that before does not contain or that
+// cannot be changed in use to the new limit. The other entries are nil.
 func (s *Set) newActiveLimits(before map[string]*activeLimit) ([]*activeLimit, error) {
 	created := make([]*activeLimit, len(s.rules))
 	for i, r := range s.rules {

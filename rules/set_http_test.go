@@ -15,7 +15,7 @@ import (
 	"github.com/heed-go/heed/throttlehttp"
 )
 
-// sharedFile is a file for either end.
+// sharedFile is a file for a client and a server.
 const sharedFile = `
 domain: api
 values:
@@ -43,7 +43,7 @@ func request(t *testing.T, user, url string) *http.Request {
 	return r
 }
 
-// TestSet_drivesTheTransport sends by the file.
+// TestSet_drivesTheTransport sends requests under the limits of the file.
 func TestSet_drivesTheTransport(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		set, err := rules.Parse([]byte(sharedFile), rules.Config{})
@@ -75,7 +75,7 @@ func TestSet_drivesTheTransport(t *testing.T) {
 	})
 }
 
-// TestSet_drivesTheMiddleware refuses by the same file.
+// TestSet_drivesTheMiddleware rejects requests under the limits of the same file.
 func TestSet_drivesTheMiddleware(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		set, err := rules.Parse([]byte(sharedFile), rules.Config{})

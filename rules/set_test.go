@@ -13,11 +13,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttle/keyed"
 	"github.com/heed-go/heed/throttle/queue"
 )
 
-// TestReload_underLoadObeysTheLimits changes the file all the time, to another rate, to
-// another algorithm and back, while many ask.
+// TestReload_underLoadObeysTheLimits changes the file repeatedly, to another rate, to another
+// algorithm and back, while several goroutines claim units.
 func TestReload_underLoadObeysTheLimits(t *testing.T) {
 	for name, tt := range map[string]struct {
 		other string
@@ -26,7 +27,7 @@ func TestReload_underLoadObeysTheLimits(t *testing.T) {
 		"another rate": {"unit: second, requests_per_unit: 500, burst: 20", func(e time.Duration, _ int64) int64 {
 			return 20 + int64(1000*e.Seconds())
 		}},
-		// Each change of the algorithm begins with a new limiter.
+		// Each change of the algorithm starts with a new limiter.
 		"another algorithm": {"unit: second, requests_per_unit: 10, algorithm: sliding_log", func(e time.Duration, n int64) int64 {
 			return 10*(n+2) + int64(1000*e.Seconds())
 		}},
@@ -71,7 +72,7 @@ func TestReload_underLoadObeysTheLimits(t *testing.T) {
 	}
 }
 
-// TestKeys_areBounded asks with many keys that nobody has seen before.
+// TestKeys_areBounded claims with many new keys.
 func TestKeys_areBounded(t *testing.T) {
 	r := oneRule(t, "rate_limit: {unit: hour, requests_per_unit: 1, max_keys: 100}", Config{Clock: fixedClock(friday)})
 	granted := 0
@@ -82,13 +83,13 @@ func TestKeys_areBounded(t *testing.T) {
 			granted++
 		}
 	}
-	require.Equal(t, 100, r.limiter.limiter.(*throttle.KeyedLimiter).Len())
+	require.Equal(t, 100, r.limiter.limiter.(*keyed.Limiter).Len())
 	require.LessOrEqual(t, granted, 100+64, "keys beyond the bound share what the overflow has")
 }
 
-// TestConfig_valuesOverrideFile takes functions that say who is asking.
+// TestConfig_valuesOverrideFile uses functions of Config.Values.
 func TestConfig_valuesOverrideFile(t *testing.T) {
-	type keyFunc func(*http.Request) (string, bool) // as the middleware's identity has it
+	type keyFunc func(*http.Request) (string, bool) // a named type, as throttlehttp.KeyFunc
 	var ip keyFunc = func(r *http.Request) (string, bool) {
 		a, err := netip.ParseAddr(r.Header.Get("X-Real-Ip"))
 		return a.String(), err == nil
@@ -106,8 +107,8 @@ descriptors:
 	require.Equal(t, []string{"addr, 198.51.100.7", "nz"}, matchedLimits(set, readRequest(t, "GET /\nX-Real-Ip: 198.51.100.7")))
 }
 
-// A value is computed once for a request, however many limits use it, and however many
-// values a file has.
+// TestConfig_valuesAreComputedOncePerRequest checks that a value is computed once per request,
+// however many limits use it, and however many values a file has.
 func TestConfig_valuesAreComputedOncePerRequest(t *testing.T) {
 	calls := map[string]int{}
 	values := map[string]func(*http.Request) (string, bool){}
@@ -125,8 +126,8 @@ func TestConfig_valuesAreComputedOncePerRequest(t *testing.T) {
 	require.Equal(t, 1, calls["v0"])
 }
 
-// TestLimit_metricMatchesEnvoy has the names that the documentation of
-// envoyproxy/ratelimit gives, and those of its program where it gives none.
+// TestLimit_metricMatchesEnvoy compares metrics with the documentation of envoyproxy/ratelimit
+// and, where it has no example, with its code.
 func TestLimit_metricMatchesEnvoy(t *testing.T) {
 	for _, tt := range []struct {
 		file string

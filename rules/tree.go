@@ -2,31 +2,31 @@ package rules
 
 import "strings"
 
-// A node is one descriptor of a file, and what comes below it. The root has no
+// A node is one descriptor of a file with the descriptors nested in it. The root has no
 // descriptor.
 //
 //	root ── message_type ── marketing ── to_number ── any    5 a day for each number
 //	     ╲─ to_number ── any                                 100 a day for each number
 //
-// Below a node there is a group for each key, and in it a node for each value: those
-// that are written out are found at once, however many there are.
+// A node has one group per key, and a group has one node per value. A node with a literal value is
+// found by one map lookup, however many there are.
 type node struct {
-	rule   *rule // nil: no limit here
-	keyed  bool  // the value that a request has here belongs to the key of all limits below
+	rule   *rule // nil means no limit
+	keyed  bool  // the value of the request is part of the key of all limits at and below the node
 	groups []*group
 	byKey  map[string]*group
 }
 
-// A group has all descriptors of one key below one node.
+// A group holds all descriptors with the same key below one node.
 type group struct {
 	key    string
-	source *valueSource // what requests have under the key; nil: only programs say it
+	source *valueSource // source of the values of requests; nil means that only Set.Add supplies values
 	exact  map[string]*node
 	wild   patterns
-	any    *node // without a value; nil: there is none
+	any    *node // descriptor without a value; nil if there is none
 }
 
-// group returns the group of a key below n, a new one if need be.
+// group returns the group of a key below n. It creates one if necessary.
 func (n *node) group(key string, s *valueSource) *group {
 	if g := n.byKey[key]; g != nil {
 		return g
@@ -40,7 +40,8 @@ func (n *node) group(key string, s *valueSource) *group {
 	return g
 }
 
-// add puts a node for a value into g, "" for any. It reports false if there is one.
+// add adds a node for a value to g; "" means any value. It reports false if g already has a node
+// for the value.
 func (g *group) add(value string, n *node) bool {
 	switch {
 	case value == "":
@@ -59,9 +60,8 @@ func (g *group) add(value string, n *node) bool {
 	return true
 }
 
-// find returns the most specific node for a value: the one that has it, then the
-// first of the file with a pattern that fits, then the one for any. It is nil if
-// there is none.
+// find returns the most specific node for a value: the node with that value, otherwise the first
+// matching pattern of the file, otherwise the node for any value. It returns nil if there is none.
 func (g *group) find(value string) *node {
 	if n := g.exact[value]; n != nil {
 		return n
@@ -72,19 +72,19 @@ func (g *group) find(value string) *node {
 	return g.any
 }
 
-// patterns are values with "*" in them, in the order of the file. They are found by
-// what they begin with: of a thousand prefixes of five different lengths, five are
-// looked up.
+// patterns holds values that contain "*", in the order of the file. They are indexed by the text
+// before the first "*": a thousand patterns whose prefixes have five different lengths need five
+// map lookups.
 type patterns struct {
-	lengths  []int // of the prefixes, each once
+	lengths  []int // different lengths of the prefixes
 	byPrefix map[string][]pattern
 	count    int
 }
 
-// A pattern is a value with "*" in it, each for any text, also for none.
+// A pattern is a value in which each "*" matches any text, including an empty one.
 type pattern struct {
 	order int
-	parts []string // between the stars; the first is the prefix
+	parts []string // the texts between "*"; the first is the prefix
 	node  *node
 }
 
@@ -113,7 +113,7 @@ func (p *patterns) find(value string) *node {
 		}
 		for _, c := range p.byPrefix[value[:l]] {
 			if c.order >= order {
-				break // later ones come later in the file as well
+				break // the following ones come later in the file
 			}
 			if matchesPattern(c.parts, value) {
 				best, order = c.node, c.order
@@ -124,8 +124,9 @@ func (p *patterns) find(value string) *node {
 	return best
 }
 
-// matchesPattern reports whether value is the parts in their order with anything in between.
-// Each part is taken where it is found first, which leaves most for those after it.
+// matchesPattern reports whether value consists of parts in their order with any text in between.
+// Each part is matched at its first occurrence, which leaves the longest rest for the following
+// parts.
 func matchesPattern(parts []string, value string) bool {
 	first, last := parts[0], parts[len(parts)-1]
 	if len(parts) == 1 {

@@ -12,20 +12,22 @@ import (
 	"github.com/heed-go/heed/internal/httphost"
 )
 
-// A valueSource is where the value of a key comes from in a request.
+// A valueSource finds the value of a key in a request.
 type valueSource struct {
-	index    int // in the set
-	name     string
-	origin   string // what a file says of it; "": it is known without
+	index int // position in the set
+	name  string
+
+	// origin is the source that the file states. Empty means that the key is built in.
+	origin   string
 	value    func(*http.Request) (string, bool)
-	used     bool     // as the key of anything
-	position position // where the file says it
+	used     bool     // at least one key uses it
+	position position // where the file declares it
 }
 
-// fromProgram is told of a source that is in Config.Values.
+// fromProgram is the origin of a source of Config.Values.
 const fromProgram = "program"
 
-// wellKnown are the keys whose values are known without being told.
+// wellKnown maps built-in keys to functions that return their values.
 var wellKnown = map[string]func(*http.Request) (string, bool){
 	"remote_address": remoteAddress,
 	"method":         method,
@@ -38,7 +40,7 @@ var wellKnown = map[string]func(*http.Request) (string, bool){
 
 func nonEmpty(s string) (string, bool) { return s, s != "" }
 
-// method returns the method of r, which is GET where a client leaves it empty.
+// method returns the method of r. An empty method means GET, as in net/http.
 func method(r *http.Request) (string, bool) {
 	if r.Method == "" {
 		return http.MethodGet, true
@@ -62,16 +64,16 @@ func hostOf(r *http.Request) string {
 	return httphost.Name(host)
 }
 
-// remoteAddress returns the address that r came from, as a server sees it: of IPv4
-// all of it, of IPv6 the first 64 bits, for a client has the rest for itself. It
-// believes no header; behind a proxy set Config.Values.
+// remoteAddress returns the address of the client of r, from http.Request.RemoteAddr: the whole
+// address for IPv4, and the first 64 bits for IPv6, because one client usually has a whole /64. It
+// ignores headers; behind a proxy use Config.Values.
 func remoteAddress(r *http.Request) (string, bool) {
 	if r.RemoteAddr == "" {
 		return "", false
 	}
 	host := r.RemoteAddr
 	if i := strings.LastIndexByte(host, ':'); i >= 0 && strings.IndexByte(host, '.') >= 0 && host[0] != '[' {
-		return host[:i], true // the common case, without a word of memory
+		return host[:i], true // the common case; does not allocate
 	}
 	at, err := netip.ParseAddrPort(host)
 	if err != nil {
@@ -85,8 +87,8 @@ func remoteAddress(r *http.Request) (string, bool) {
 	return prefix.String(), true
 }
 
-// header returns what finds a header. One that comes on several lines has the value
-// of them all, so that none of them hides behind another.
+// header returns a function that returns the value of a header. Several lines of the same header
+// are joined with commas, so that no line is ignored.
 func header(name string) func(*http.Request) (string, bool) {
 	name = http.CanonicalHeaderKey(name)
 	return func(r *http.Request) (string, bool) {
@@ -101,17 +103,17 @@ func header(name string) func(*http.Request) (string, bool) {
 	}
 }
 
-// ambiguous is the value of a cookie that a request has several times with different
-// values, and of a cookie or a parameter among more than maxSearched bytes. All such
-// requests share it: otherwise a client would get a new limit with each value that it adds
-// to the one that the application reads. No single cookie can have this value.
+// ambiguous is the value of a cookie that a request has more than once with different values, and
+// of a cookie or query parameter among more than maxSearched bytes. All such requests share it:
+// otherwise a client would get a new limit with each value that it adds to the one that the
+// application reads. It contains a semicolon, which no cookie value can contain.
 const ambiguous = ";ambiguous"
 
-// maxSearched is how many bytes of cookies, or of a query, are searched for a value:
-// several times what most servers accept.
+// maxSearched is the maximum number of bytes of cookies, or of a query, that are searched for a
+// value. Most servers accept less.
 const maxSearched = 64 << 10
 
-// cookie returns what finds the cookie of a name, and reads it as net/http does.
+// cookie returns a function that returns the value of the named cookie, parsed as net/http does.
 func cookie(name string) func(*http.Request) (string, bool) {
 	return func(r *http.Request) (string, bool) {
 		var single singleValue
@@ -136,7 +138,7 @@ func cookie(name string) func(*http.Request) (string, bool) {
 	}
 }
 
-// cookieValue returns a value without its quotes, and whether net/http accepts it.
+// cookieValue returns a value without its quotes, and reports whether net/http accepts it.
 func cookieValue(v string) (string, bool) {
 	if len(v) > 1 && v[0] == '"' && v[len(v)-1] == '"' {
 		v = v[1 : len(v)-1]
@@ -149,13 +151,13 @@ func cookieValue(v string) (string, bool) {
 	return v, true
 }
 
-// singleValue is the only value that a request has under a name, however often.
+// A singleValue is the value that all occurrences of a name in a request have.
 type singleValue struct {
 	value string
 	found bool
 }
 
-// add notes a value. It reports whether there is no other.
+// add records a value. It reports whether all values recorded so far are equal.
 func (o *singleValue) add(value string) bool {
 	if o.found {
 		return o.value == value
@@ -164,8 +166,8 @@ func (o *singleValue) add(value string) bool {
 	return true
 }
 
-// query returns what finds the first value of a parameter, as url.Values.Get does. It
-// allocates nothing for other parameters.
+// query returns a function that returns the first value of a parameter, as url.Values.Get does. It
+// does not allocate for other parameters.
 func query(name string) func(*http.Request) (string, bool) {
 	return func(r *http.Request) (string, bool) {
 		switch {
@@ -217,13 +219,13 @@ func fixed(value string) func(*http.Request) (string, bool) {
 }
 
 const (
-	maxValueLen = 256 // bytes of a value that are kept as they are
+	maxValueLen = 256 // in bytes; longer values are hashed
 	hashPrefix  = "sha256:"
 )
 
-// hashIfLong returns value as part of a key. What is long, and clients send what they
-// like, is known by its hash, so that a key has a size; and so is what looks as if it
-// were one.
+// hashIfLong returns value as a part of a key. Values longer than maxValueLen are replaced by
+// their hash, because clients may send values of any length. Values that begin with hashPrefix are
+// hashed too, so that no client can send the hash of another value.
 func hashIfLong(value string) string {
 	if len(value) <= maxValueLen && !strings.HasPrefix(value, hashPrefix) {
 		return value

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// withCookies returns a request with these lines of cookies.
+// withCookies returns a request with the given Cookie header lines.
 func withCookies(lines ...string) *http.Request {
 	return &http.Request{Header: http.Header{"Cookie": lines}, URL: &url.URL{}}
 }
@@ -31,7 +31,8 @@ func TestCookie_isReadAsByNetHTTP(t *testing.T) {
 	}
 }
 
-// A client cannot get a limit for itself by sending a second cookie of the name.
+// TestCookie_conflictingValuesShareOneKey checks that a client cannot get a limit of its own by
+// sending a second cookie with the same name.
 func TestCookie_conflictingValuesShareOneKey(t *testing.T) {
 	for _, lines := range [][]string{
 		{"sid=fake1; sid=real"}, {"sid=fake2", "sid=real"}, {"sid=real; sid=fake3"}, {"sid=a; sid=b; sid=c"}, {"sid=; sid=real"},
@@ -67,7 +68,8 @@ func TestQuery_isReadAsByNetURL(t *testing.T) {
 	require.False(t, ok)
 }
 
-// What a client adds to a query or its cookies costs no memory.
+// TestValues_ofLargeRequestsAllocateNothing checks that other parameters and cookies of a request
+// cost no memory.
 func TestValues_ofLargeRequestsAllocateNothing(t *testing.T) {
 	for name, size := range map[string]int{"searched": maxSearched - 100, "too large": 1 << 20} {
 		r := withCookies(strings.Repeat("a=b; ", size/5) + "sid=c")

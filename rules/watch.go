@@ -9,26 +9,26 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// A fileWatcher tells when a file may have changed.
+// A fileWatcher reports when a file may have changed.
 //
-// It watches folders and not the file: an editor that saves by renaming puts another
-// file into its place, of which nobody would be told. Where symbolic links lead to the
-// file, it watches the folder of each: a Kubernetes volume changes by a new link in a
-// folder above.
+// It watches folders instead of the file, because an editor that saves by renaming replaces the
+// file, and a watch on the old file would report nothing. If symbolic links lead to the file, it
+// watches the folder of each link: a Kubernetes volume changes by replacing a link in a parent
+// folder.
 //
 //	limits.yaml ──▶ ..data/limits.yaml        links: limits.yaml, ..data
-//	..data      ──▶ ..2026_11_21/             when the volume changes, ..data leads elsewhere
+//	..data      ──▶ ..2026_11_21/             a change of the volume replaces the link ..data
 type fileWatcher struct {
 	path    string
 	events  *fsnotify.Watcher
-	folders map[string]bool // that are watched
-	names   map[string]bool // in them, which matter
+	folders map[string]bool // watched folders
+	names   map[string]bool // names in these folders whose changes are reported
 }
 
 const (
-	settleTime    = 50 * time.Millisecond // of quiet, after which whoever is writing has probably finished
-	maxSettleTime = time.Second           // longest wait for quiet
-	maxLinks      = 40                    // that may lead to a file, as the system has it
+	settleTime    = 50 * time.Millisecond // time without events after which a write is considered complete
+	maxSettleTime = time.Second           // maximum time to wait for settleTime without events
+	maxLinks      = 40                    // maximum number of links on the path of a file, as in Linux
 )
 
 func newFileWatcher(path string) (*fileWatcher, error) {
@@ -47,15 +47,15 @@ func newFileWatcher(path string) (*fileWatcher, error) {
 
 func (w *fileWatcher) close() error { return w.events.Close() }
 
-// refresh watches what leads to the file now. Of a folder that is not there, it watches
-// the one above.
+// refresh updates the watches to the links that lead to the file now. For a missing folder it
+// watches the nearest existing parent.
 func (w *fileWatcher) refresh() {
 	w.names = map[string]bool{}
 	folders := map[string]bool{}
 	for _, name := range linkChain(w.path) {
 		w.names[name] = true
 		d := filepath.Dir(name)
-		// Also one that is watched is added: it may be another folder by now.
+		// Add folders that are watched already too: another folder may have taken the same path.
 		for w.events.Add(d) != nil && d != filepath.Dir(d) {
 			w.names[d] = true
 			d = filepath.Dir(d)
@@ -64,13 +64,13 @@ func (w *fileWatcher) refresh() {
 	}
 	for d := range w.folders {
 		if !folders[d] {
-			_ = w.events.Remove(d) // it may be gone
+			_ = w.events.Remove(d) // fails if the folder is gone
 		}
 	}
 	w.folders = folders
 }
 
-// linkChain returns the file and all links that lead to it.
+// linkChain returns the path of the file and all links that lead to it.
 func linkChain(path string) (all []string) {
 	for range maxLinks {
 		all = append(all, path)
@@ -84,8 +84,8 @@ func linkChain(path string) (all []string) {
 	return all
 }
 
-// firstLink returns the first symbolic link on the way to path, and where path is when that
-// is followed; "": there is none.
+// firstLink returns the first symbolic link on path, and path with that link resolved. It returns
+// "" if there is no link.
 func firstLink(path string) (at, target string) {
 	for end := 1; end <= len(path); end++ {
 		if end < len(path) && path[end] != filepath.Separator {
@@ -103,8 +103,8 @@ func firstLink(path string) (at, target string) {
 	return "", ""
 }
 
-// wait returns when the file may have changed and nobody seems to be writing it any
-// more; false: done is closed.
+// wait blocks until the file may have changed and no further event has arrived for settleTime. It
+// returns false if done is closed.
 func (w *fileWatcher) wait(done <-chan struct{}, ticks <-chan time.Time) bool {
 	var quiet, limit <-chan time.Time
 	for {
@@ -121,7 +121,7 @@ func (w *fileWatcher) wait(done <-chan struct{}, ticks <-chan time.Time) bool {
 			if !w.names[filepath.Clean(e.Name)] && !w.folders[filepath.Clean(e.Name)] {
 				continue
 			}
-		case <-w.events.Errors: // some events were lost: look
+		case <-w.events.Errors: // events were lost: assume a change
 		}
 		quiet = time.After(settleTime)
 		if limit == nil {

@@ -13,13 +13,17 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// An Error says what is wrong with a file, and where.
+// Error describes an error in a file and its position.
 type Error struct {
-	Line, Column int    // as editors count; 0: not at any one place
-	Message      string // what is wrong, and what to do
+	// Line and Column are the position of the error, both counted from 1. Zero means that the
+	// error has no position.
+	Line, Column int
+
+	// Message describes what is wrong and how to correct it.
+	Message string
 }
 
-// Error returns the position and what is wrong.
+// Error returns the position and the message.
 func (e *Error) Error() string {
 	if e.Line == 0 {
 		return "rules: " + e.Message
@@ -28,29 +32,29 @@ func (e *Error) Error() string {
 }
 
 const (
-	maxErrors = 20 // that are reported of one file
-	maxDepth  = 16 // of descriptors in descriptors
+	maxErrors = 20 // reported errors per file
+	maxDepth  = 16 // nesting of descriptors
 )
 
-// A reader reads the nodes of one file. It notes what is wrong and reads on, so that
-// all of it is told at once.
+// A reader reads the nodes of one file. It records errors and continues, so that one call reports
+// all of them.
 type reader struct {
 	config  *Config
 	faults  []*Error
-	stopped bool // the rest of the file is not read
+	stopped bool // the rest of the file is skipped
 }
 
-// fieldReaders are what a mapping may say, each with who reads it.
+// fieldReaders maps the words that a mapping accepts to functions that read their values.
 type fieldReaders map[string]func(*yaml.Node)
 
-// fail notes that something is wrong at n.
+// fail records an error at n.
 func (r *reader) fail(n *yaml.Node, format string, args ...any) {
 	if len(r.faults) < maxErrors {
 		r.faults = append(r.faults, &Error{n.Line, n.Column, fmt.Sprintf(format, args...)})
 	}
 }
 
-// err returns all that is wrong, in the order of the file.
+// err returns all errors, in the order of the file.
 func (r *reader) err() error {
 	slices.SortStableFunc(r.faults, func(a, b *Error) int {
 		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
@@ -62,7 +66,7 @@ func (r *reader) err() error {
 	return errors.Join(all...)
 }
 
-// document returns the only document of text; nil: it is empty, or broken.
+// document returns the only document of text. It returns nil if text is empty or invalid.
 func (r *reader) document(text []byte) *yaml.Node {
 	dec := yaml.NewDecoder(bytes.NewReader(text))
 	var doc, more yaml.Node
@@ -84,7 +88,7 @@ func (r *reader) document(text []byte) *yaml.Node {
 	return doc.Content[0]
 }
 
-// syntaxError returns what the YAML library says, which knows the line only in words.
+// syntaxError converts an error of the YAML library, which states the line only in its text.
 func syntaxError(err error) *Error {
 	what := strings.TrimPrefix(err.Error(), "yaml: ")
 	rest, found := strings.CutPrefix(what, "line ")
@@ -95,7 +99,7 @@ func syntaxError(err error) *Error {
 	return &Error{1, 1, "not YAML: " + what}
 }
 
-// resolveAlias returns the node that n stands for.
+// resolveAlias returns the node that n is an alias of, or n if it is not an alias.
 func (r *reader) resolveAlias(n *yaml.Node) *yaml.Node {
 	if n.Kind == yaml.AliasNode && n.Alias != nil {
 		return n.Alias
@@ -103,11 +107,11 @@ func (r *reader) resolveAlias(n *yaml.Node) *yaml.Node {
 	return n
 }
 
-// done reports whether the rest of the file need not be read, because as much is wrong as
-// is reported.
+// done reports whether the rest of the file can be skipped, because maxErrors errors have been
+// recorded or r is stopped.
 func (r *reader) done() bool { return r.stopped || len(r.faults) >= maxErrors }
 
-// mapping hands the value of each word of n to who reads it.
+// mapping calls the reader of each word of n with its value.
 func (r *reader) mapping(n *yaml.Node, what string, known fieldReaders) {
 	n = r.resolveAlias(n)
 	if n.Kind != yaml.MappingNode {
@@ -132,7 +136,7 @@ func (r *reader) mapping(n *yaml.Node, what string, known fieldReaders) {
 	}
 }
 
-// unsupported are words that others know, and why we do not.
+// unsupported maps words of other formats to the reason why they are not supported.
 var unsupported = map[string]string{
 	"quota_mode":  "a refusal that holds only if all such limits refuse is not supported: leave it out, or use borrow",
 	"metadata":    "metadata for a proxy is not supported: leave it out; name the limit, and Decision.Policy names the limit that refused",
@@ -141,7 +145,7 @@ var unsupported = map[string]string{
 	"actions":     "actions are not supported: say under values where the keys of descriptors come from",
 }
 
-// unknown refuses a word, by name.
+// unknown records an error for a word that known does not contain.
 func (r *reader) unknown(word *yaml.Node, what string, known fieldReaders) {
 	if why := unsupported[word.Value]; why != "" {
 		r.fail(word, "%q: %s", word.Value, why)
@@ -155,7 +159,7 @@ func (r *reader) unknown(word *yaml.Node, what string, known fieldReaders) {
 	r.fail(word, "%s has no word %q: it may have %s", what, truncate(word.Value), strings.Join(all, ", "))
 }
 
-// truncate shortens what comes from a file for a message.
+// truncate shortens text of a file for an error message.
 func truncate(s string) string {
 	if len(s) > 64 {
 		return s[:64] + "…"
@@ -163,7 +167,7 @@ func truncate(s string) string {
 	return s
 }
 
-// list hands each item of n to read.
+// list calls read for each item of n.
 func (r *reader) list(n *yaml.Node, what string, read func(*yaml.Node)) {
 	n = r.resolveAlias(n)
 	if n.Kind != yaml.SequenceNode {
@@ -178,7 +182,7 @@ func (r *reader) list(n *yaml.Node, what string, read func(*yaml.Node)) {
 	}
 }
 
-// listOrOne hands n to read, or each item of it if it is a list.
+// listOrOne calls read for n, or for each item of n if n is a list.
 func (r *reader) listOrOne(n *yaml.Node, read func(*yaml.Node)) {
 	if at := r.resolveAlias(n); at.Kind == yaml.SequenceNode {
 		r.list(at, "this", read)
@@ -187,7 +191,7 @@ func (r *reader) listOrOne(n *yaml.Node, read func(*yaml.Node)) {
 	read(n)
 }
 
-// scalar returns the text of n, and reports whether it has one.
+// scalar returns the text of n, and reports whether n is a scalar.
 func (r *reader) scalar(n *yaml.Node, what string) (string, bool) {
 	at := r.resolveAlias(n)
 	if at.Kind != yaml.ScalarNode {
@@ -200,12 +204,12 @@ func (r *reader) scalar(n *yaml.Node, what string) (string, bool) {
 	return at.Value, true
 }
 
-// str returns who reads a text into to.
+// str returns a reader that stores a text in to.
 func (r *reader) str(what string, to *string) func(*yaml.Node) {
 	return func(n *yaml.Node) { *to, _ = r.scalar(n, what) }
 }
 
-// boolean returns who reads true or false into to.
+// boolean returns a reader that stores true or false in to.
 func (r *reader) boolean(what string, to *bool) func(*yaml.Node) {
 	return func(n *yaml.Node) {
 		at := r.resolveAlias(n)
@@ -215,7 +219,7 @@ func (r *reader) boolean(what string, to *bool) func(*yaml.Node) {
 	}
 }
 
-// number returns who reads a whole number that is at least lowest into to.
+// number returns a reader that stores an integer of at least lowest in to.
 func (r *reader) number(what string, lowest int64, to *int64) func(*yaml.Node) {
 	return func(n *yaml.Node) {
 		text, ok := r.scalar(n, what)

@@ -22,8 +22,8 @@ func falsePositives(n int, test func(string) bool) (found int) {
 	return found
 }
 
-// requireNear requires that so many successes of n trials are what chance predicts, to five
-// standard deviations.
+// requireNear requires that the number of successes in n trials is within five standard deviations
+// of the mean for the probability chance.
 func requireNear(t *testing.T, chance float64, n, successes int, what string) {
 	t.Helper()
 	require.InDelta(t, chance*float64(n), successes, 5*math.Sqrt(chance*float64(n))+3, what)
@@ -42,7 +42,7 @@ func TestBloom_errorRateMatchesTheory(t *testing.T) {
 		}
 		require.LessOrEqual(t, b.ErrorRate(tt.keys), tt.rate, what)
 		found := falsePositives(trials, b.Test)
-		if tt.keys < 1000 { // so few blocks that the loads of one filter say little about the mean
+		if tt.keys < 1000 { // with so few blocks the load of one filter may differ much from the mean
 			require.LessOrEqual(t, found, int(3*tt.rate*trials), what)
 			continue
 		}
@@ -64,7 +64,7 @@ func TestBloom_needsNoMoreThanElevenBits(t *testing.T) {
 func TestBloom_forgetsNone(t *testing.T) {
 	for _, rate := range []float64{0.3, 0.01, 1e-4, 1e-6} {
 		b := sketch.NewBloom(sketch.BloomConfig{Keys: 1000, ErrorRate: rate})
-		for i := range 20_000 { // many more than planned
+		for i := range 20_000 { // many more than configured
 			b.Add(key('k', i))
 		}
 		for i := range 20_000 {
@@ -126,7 +126,7 @@ func TestSlidingBloom_errorRateMatchesTheory(t *testing.T) {
 	const keys, trials = 20_000, 100_000
 	for _, rate := range []float64{0.1, 0.01, 0.0001} {
 		b := sketch.NewSlidingBloom(sketch.BloomConfig{Keys: keys, ErrorRate: rate, Seed: 3}, time.Minute)
-		for window := range 5 { // what is older than two windows does not count
+		for window := range 5 { // keys of windows before the previous one do not count
 			for i := range keys {
 				b.Add(key(byte(window), i), noon.Add(time.Duration(window)*time.Minute))
 			}

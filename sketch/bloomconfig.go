@@ -8,11 +8,11 @@ import (
 const (
 	defaultErrorRate = 0.01
 	minErrorRate     = 1e-9
-	safetyMargin     = 0.96 // of the rate asked for, so that what is measured stays below that
+	safetyMargin     = 0.96 // share of ErrorRate that is planned for, so that measured rates stay below ErrorRate
 	maxBytes         = min(1<<40, math.MaxInt/2)
 )
 
-// Validate returns an error that says what to change if s can never work.
+// Validate returns an error that describes what to change if s is invalid.
 func (s BloomConfig) Validate() error {
 	switch {
 	case s.Keys <= 0:
@@ -29,7 +29,7 @@ func (s BloomConfig) Validate() error {
 	return nil
 }
 
-// validateProbability returns an error if p is neither 0 nor an error rate that a sketch supports.
+// validateProbability returns an error unless p is 0 or an error rate that sketches support.
 func validateProbability(what, field string, p float64) error {
 	if p != 0 && !(p >= minErrorRate && p < 1) {
 		return fmt.Errorf("sketch: %s: %s is %v: it must lie between %v and 1, or be 0 for %v", what, field, p, minErrorRate, defaultErrorRate)
@@ -37,20 +37,20 @@ func validateProbability(what, field string, p float64) error {
 	return nil
 }
 
-// A layout says how a key's bits lie in a block: in each of some groups the key picks
-// one of so many words, and sets bits in it.
+// A layout describes the bits of a key in a block: in each group the key selects one of the words
+// of the group, and sets bits in it.
 type layout struct{ groups, words int }
 
 var (
 	pairLayout = layout{groups: pairs, words: 2} // a block of Bloom
-	wordLayout = layout{groups: 7, words: 1}     // a block of SlidingBloom; its eighth word is the window
+	wordLayout = layout{groups: 7, words: 1}     // a block of SlidingBloom; its eighth word is the number of the window
 )
 
-// maxPerGroup is the most bits that a key sets in one group.
+// maxPerGroup is the maximum number of bits that a key sets in one group.
 const maxPerGroup = 4
 
-// blockCount returns how many blocks s needs, in each of panes, and how many bits a key
-// then sets in each group.
+// blockCount returns the number of blocks that s needs in each of windows windows, and the number
+// of bits that a key sets in each group.
 func (s BloomConfig) blockCount(g layout, windows int) (n, perGroup int) {
 	if s.Bytes > 0 {
 		n = int(max(s.Bytes/cacheLineBytes/int64(windows), 1))
@@ -60,8 +60,8 @@ func (s BloomConfig) blockCount(g layout, windows int) (n, perGroup int) {
 	return int(math.Ceil(float64(s.Keys) / load)), perGroup
 }
 
-// maxLoad returns the most keys per block that keep the error rate, if as many panes are
-// asked in turn.
+// maxLoad returns the largest mean number of keys per block that keeps the error rate if each test
+// examines windows windows, and the number of bits per group for it.
 func (s BloomConfig) maxLoad(g layout, windows int) (load float64, perGroup int) {
 	rate := safetyMargin * orDefaultErrorRate(s.ErrorRate) / float64(windows)
 	for bits := 1; bits <= maxPerGroup; bits++ {
@@ -72,7 +72,8 @@ func (s BloomConfig) maxLoad(g layout, windows int) (load float64, perGroup int)
 	return load, perGroup
 }
 
-// bestBits returns how many bits in each group err least at so many keys per block.
+// bestBits returns the number of bits per group with the lowest error rate at a mean of load keys
+// per block.
 func (g layout) bestBits(load float64) (perGroup int) {
 	lowest := math.Inf(1)
 	for bits := 1; bits <= maxPerGroup; bits++ {
@@ -83,11 +84,11 @@ func (g layout) bestBits(load float64) (perGroup int) {
 	return perGroup
 }
 
-// falsePositiveRate returns the chance of a false positive at a mean of load keys per block, of
-// which each sets bits in every group.
+// falsePositiveRate returns the probability of a false positive at a mean of load keys per block,
+// if each key sets bits in every group.
 //
-// How many keys meet in a block is Poisson (Putze, Sanders, Singler 2007, section 3).
-// Given that number the groups are independent of each other.
+// The number of keys in a block has a Poisson distribution (Putze, Sanders, Singler 2007, section
+// 3). Given that number, the groups are independent of each other.
 func (g layout) falsePositiveRate(load float64, bits int) float64 {
 	if load > saturatedLoad {
 		return 1
@@ -105,12 +106,12 @@ func (g layout) falsePositiveRate(load float64, bits int) float64 {
 // saturatedLoad is a load at which every bit of a block is set.
 const saturatedLoad = 700
 
-// fillProbabilities returns a function that, called the i-th time, returns the chance that all
-// bits of a key are set in a group to which i-1 keys were added.
+// fillProbabilities returns a function whose i-th call returns the probability that all bits of a
+// key are set in a group to which i-1 keys were added.
 //
-// With w words of 64 bits, d given bits of a word are all free of a key with chance
-// 1 - 1/w + (1 - d/64)^bits / w; that all of them are set follows by inclusion and
-// exclusion. Some of a key's own bits may coincide, so the result is a mean over d.
+// With w words of 64 bits per group, one key leaves d given bits of a word unset with the
+// probability 1 - 1/w + (1 - d/64)^bits / w; the probability that all of them are set follows by
+// inclusion and exclusion. Some of the bits of a key may coincide, so the result is a mean over d.
 func (g layout) fillProbabilities(bits int) func() float64 {
 	var free, left [maxPerGroup + 1]float64
 	for d := range bits + 1 {
@@ -134,7 +135,7 @@ func (g layout) fillProbabilities(bits int) func() float64 {
 	}
 }
 
-// power returns x to the n, for small n.
+// power returns x to the power of n, for small positive n.
 func power(x float64, n int) float64 {
 	p := x
 	for range n - 1 {
@@ -143,8 +144,8 @@ func power(x float64, n int) float64 {
 	return p
 }
 
-// distinctProbabilities returns the chances that so many draws of one of 64 bits give d different
-// ones.
+// distinctProbabilities returns the probability, for each d, that draws random selections of one
+// of 64 bits result in d different bits.
 func distinctProbabilities(draws int) (chance [maxPerGroup + 1]float64) {
 	chance[0] = 1
 	for range draws {
@@ -158,8 +159,8 @@ func distinctProbabilities(draws int) (chance [maxPerGroup + 1]float64) {
 	return chance
 }
 
-// maxLoadWithin returns the largest load at which f, which grows with it, is at most limit, to
-// a few millionths; less than that, never more.
+// maxLoadWithin returns the largest load at which f, which increases with it, is at most limit.
+// The result is a few millionths too low at most, and never too high.
 func maxLoadWithin(limit float64, f func(load float64) float64) float64 {
 	lo, hi := math.Log(1e-12), math.Log(saturatedLoad)
 	for range 24 {

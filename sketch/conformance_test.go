@@ -9,9 +9,10 @@ import (
 	"github.com/heed-go/heed/throttle/throttletest"
 )
 
-// A sketch may count too much, and the first unit of a client cannot be given back:
-// hence Approximate. Its bound is that of a throttle.SlidingCounter all the same: a span
-// touches one window more than it is long, at either end.
+// TestConformance runs the conformance tests of throttletest. A sketch may overestimate, and the
+// first unit of a client cannot be returned, so the limiter is Approximate. Its bound is still
+// that of a throttle.SlidingCounter: a span touches up to two windows more than its length in
+// windows.
 func TestConformance(t *testing.T) {
 	bound := func(w time.Duration) int64 { return 10 * int64(w/time.Second+2) }
 	for name, p := range map[string]sketch.LimiterConfig{

@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// countErrors compares counts with what was added: it returns the mean excess, and the
-// share of keys whose excess is over most.
+// countErrors compares counts with what was added. It returns the mean error, and the share of
+// keys whose error exceeds most.
 func countErrors(t *testing.T, added map[int]int64, count func(key string) int64, most float64) (mean, over float64) {
 	t.Helper()
 	for k, n := range added {
@@ -47,12 +47,12 @@ func TestCountMin_errorIsWithinTheBound(t *testing.T) {
 	}
 }
 
-// The worst that can be added without knowing the seed: keys which weigh just what a
-// count may be too high, so that one of them in each row does it.
+// TestCountMin_boundHoldsForTheWorstWeights adds the worst input that can be chosen without the
+// seed: keys whose weight equals the permitted error, so that one of them per row exceeds it.
 func TestCountMin_boundHoldsForTheWorstWeights(t *testing.T) {
 	for _, delta := range []float64{0.1, 0.01, 0.001} {
 		c := sketch.NewCountMin(sketch.CountMinConfig{Epsilon: 0.0001, Delta: delta, Seed: 9})
-		const heavy, trials = 10_000, 200_000 // each has a ten-thousandth of all
+		const heavy, trials = 10_000, 200_000 // each has a ten-thousandth of the sum
 		for i := range heavy {
 			c.Add(key('h', i), 1000)
 		}
@@ -137,8 +137,8 @@ func TestSlidingCountMin_errorIsWithinTheBound(t *testing.T) {
 		}
 	}
 	for _, k := range draws {
-		added[k+2]++ // the last window in full
-		added[k+1]++ // and, at its beginning, the one before
+		added[k+2]++ // all of the last window
+		added[k+1]++ // and the first draws of the window before
 	}
 	at := noon.Add(2 * time.Minute)
 	count := func(k string) int64 { return c.Count(k, at) }

@@ -5,12 +5,22 @@ import (
 	"math"
 )
 
-// CountMinConfig says how much a count may be too high, and how often more than that.
+// CountMinConfig configures a CountMin: by how much a count may be too high, and for how many keys
+// it may be higher than that.
 type CountMinConfig struct {
-	Epsilon float64 // most by which a count is too high, as a share of all that is added; 0: 0.0001
-	Delta   float64 // share of the keys whose count is off by more; 0: 0.01
-	Bytes   int64   // memory to use instead of as much as Epsilon and Delta need; 0: as they say
-	Seed    uint64  // of the hash; 0: a random one, which outsiders cannot aim at
+	// Epsilon is the maximum error of a count, as a share of the sum for all keys. Zero means
+	// 0.0001.
+	Epsilon float64
+
+	// Delta is the share of the keys whose error may exceed Epsilon. Zero means 0.01.
+	Delta float64
+
+	// Bytes is the memory of the counters in bytes, instead of the memory that Epsilon and Delta
+	// need. Zero means that Epsilon and Delta determine the memory.
+	Bytes int64
+
+	// Seed is the seed of the hash. Zero means a random seed, which clients cannot know.
+	Seed uint64
 }
 
 const (
@@ -18,10 +28,10 @@ const (
 	minEpsilon     = 1e-12
 )
 
-// combinations is in how many ways a key's counters can lie in a line.
+// combinations is the number of combinations of counters that a key can have in a line.
 const combinations = cells * countersPerRow * countersPerRow * countersPerRow
 
-// Validate returns an error that says what to change if p can never work.
+// Validate returns an error that describes what to change if p is invalid.
 func (p CountMinConfig) Validate() error {
 	switch {
 	case p.Epsilon != 0 && !(p.Epsilon >= minEpsilon && p.Epsilon < 1):
@@ -38,7 +48,7 @@ func (p CountMinConfig) Validate() error {
 	return nil
 }
 
-// lines returns how many lines the table needs.
+// lines returns the number of lines of the table.
 func (p CountMinConfig) lines() int {
 	if p.Bytes > 0 {
 		return int(max(p.Bytes/countMinLineBytes, 1))
@@ -57,25 +67,26 @@ func (p CountMinConfig) epsilon() float64 {
 	return p.Epsilon
 }
 
-// failureProbability returns a bound on the chance that all of a key's counters are too high by
-// t or more, for ways in which the four can lie in a line, and mean = N/(t*lines),
-// where N is all that was added.
+// failureProbability returns an upper bound on the probability that all counters of a key are too
+// high by t or more. A key has one of the given number of combinations of counters in a line; mean
+// is N/(t*lines), where N is the sum for all keys.
 //
-// Let another key weigh s: what was added to it, but at most t, for more makes no
-// difference. It is in the same line with chance 1/lines, and then in the counter of
-// row r with chance 1/size(r), independently of other rows. That all four sums reach t
-// is at most as likely as the mean of their product divided by t^4 (Markov). Summed up
-// over all choices of four keys, of which j are different, the product is at most
+// Let the weight s of another key be the sum of what was added to it, but at most t, since larger
+// values make no difference. The other key is in the same line with the probability 1/lines, and
+// then it shares the counter of row r with the probability 1/size(r), independently of other rows.
+// By Markov's inequality, the probability that all four sums reach t is at most the mean of their
+// product divided by t^4. Summed over all choices of four keys, of which j are different, the
+// product is at most
 //
-//	S(4,j) * t^4 * mean^j / ways
+//	S(4,j) * t^4 * mean^j / combinations
 //
-// with S(4,j) = 1, 7, 6, 1 for j = 1 to 4, the Stirling numbers of the second kind. It
-// needs nothing to be known of what is added, not even that keys are many.
+// with S(4,j) = 1, 7, 6, 1 for j = 1 to 4, the Stirling numbers of the second kind. The bound
+// makes no assumption about what is added, nor about the number of keys.
 func failureProbability(mean, combinations float64) float64 {
 	return min(mean*(1+mean*(7+mean*(6+mean)))/combinations, 1)
 }
 
-// maxMean returns the largest mean at which failure is no more than chance.
+// maxMean returns the largest mean at which failureProbability is at most chance.
 func maxMean(chance, combinations float64) float64 {
 	return maxLoadWithin(chance, func(mean float64) float64 { return failureProbability(mean, combinations) })
 }

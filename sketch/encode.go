@@ -8,17 +8,16 @@ import (
 	"github.com/zeebo/xxh3"
 )
 
-// An encoded sketch is a head, a body and a checksum, all numbers little-endian:
+// An encoded sketch consists of a header, a body and a checksum. All numbers are little-endian:
 //
 //	"heed" │ kind │ version │ 0 0 │ seed │ a │ b │ body … │ xxh3 of all before
 //	   4       1       1       2     8     8   8              8 bytes
 //
-// What a and b say depends on the kind. The seed is in it, so that a sketch can be
-// read, and merged with others of its seed, where it was not made. Who knows the seed
-// can aim at collisions: keep encoded sketches to yourself.
+// The meaning of a and b depends on the kind. The seed is included, so that a sketch can be read
+// in another process and merged with others of the same seed. A party that knows the seed can
+// construct collisions: keep encoded sketches secret.
 //
-// A decoder allocates no more than a small multiple of the bytes that it is given,
-// whatever they say.
+// Decoders allocate at most a small multiple of the length of the data, whatever it contains.
 const (
 	magic        = "heed"
 	version      = 1
@@ -26,7 +25,7 @@ const (
 	checksumSize = 8
 )
 
-// kind is what an encoded sketch is.
+// kind identifies the type of an encoded sketch.
 type kind byte
 
 const (
@@ -36,15 +35,15 @@ const (
 )
 
 var (
-	// ErrEncoding is returned for bytes that are no sketch of the kind that is asked for,
-	// of a version that is not known, or were damaged.
+	// ErrEncoding is wrapped by errors for data that is not a sketch of the expected kind, that
+	// has an unknown version, or that is damaged.
 	ErrEncoding = errors.New("sketch: decode")
 
-	// ErrMerge is returned for sketches that do not fit together.
+	// ErrMerge is returned for sketches with different seeds or sizes.
 	ErrMerge = errors.New("sketch: merge: the sketches differ in seed or size: make both from the same numbers and the same Seed")
 )
 
-// header is what the decoders need to know before the body.
+// header is the decoded header of a sketch.
 type header struct {
 	kind       kind
 	seed, a, b uint64
@@ -58,12 +57,12 @@ func (h header) append(to []byte) []byte {
 	return to
 }
 
-// appendChecksum appends the checksum of what was appended to buf after its first start bytes.
+// appendChecksum appends the checksum of buf[start:].
 func appendChecksum(buf []byte, start int) []byte {
 	return binary.LittleEndian.AppendUint64(buf, xxh3.Hash(buf[start:]))
 }
 
-// decodeHeader checks data and returns its head and its body.
+// decodeHeader validates data and returns its header and its body.
 func decodeHeader(data []byte, want kind) (h header, body []byte, err error) {
 	if len(data) < headerSize+checksumSize || string(data[:4]) != magic {
 		return h, nil, fmt.Errorf("%w: this is no sketch", ErrEncoding)
@@ -89,8 +88,8 @@ func invalidBody(what string) error {
 	return fmt.Errorf("%w: its %s cannot be", ErrEncoding, what)
 }
 
-// AppendBinary implements encoding.BinaryAppender. What was added before is in it, and
-// what is added meanwhile may be in part.
+// AppendBinary implements encoding.BinaryAppender. The result includes all that was added before
+// the call. It may include a part of what is added during the call.
 func (b *Bloom) AppendBinary(to []byte) ([]byte, error) {
 	start := len(to)
 	to = header{kind: kindBloom, seed: b.seed, a: uint64(b.bitsPerPair), b: uint64(len(b.blocks))}.append(to)
@@ -102,13 +101,14 @@ func (b *Bloom) AppendBinary(to []byte) ([]byte, error) {
 	return appendChecksum(to, start), nil
 }
 
-// MarshalBinary implements encoding.BinaryMarshaler, as AppendBinary does.
+// MarshalBinary implements encoding.BinaryMarshaler. See AppendBinary.
 func (b *Bloom) MarshalBinary() ([]byte, error) {
 	return b.AppendBinary(make([]byte, 0, headerSize+int(b.Bytes())+checksumSize))
 }
 
-// UnmarshalBinary implements encoding.BinaryUnmarshaler. It replaces b, which nobody
-// may use meanwhile; a failure, which is ErrEncoding, leaves it as it was.
+// UnmarshalBinary implements encoding.BinaryUnmarshaler. It replaces b, which must not be used by
+// other goroutines during the call. It leaves b unchanged if it returns an error, which wraps
+// ErrEncoding.
 func (b *Bloom) UnmarshalBinary(data []byte) error {
 	h, body, err := decodeHeader(data, kindBloom)
 	switch {
@@ -130,8 +130,8 @@ func (b *Bloom) UnmarshalBinary(data []byte) error {
 	return nil
 }
 
-// Merge adds to b all that was added to other. Both must have the same size and seed;
-// else the error is ErrMerge. What is added to other meanwhile may be left out.
+// Merge adds all keys of other to b. It returns ErrMerge unless both have the same size and seed.
+// Keys that are added to other during the call may be missing.
 func (b *Bloom) Merge(other *Bloom) error {
 	if b.seed != other.seed || b.bitsPerPair != other.bitsPerPair || len(b.blocks) != len(other.blocks) {
 		return ErrMerge
@@ -144,8 +144,8 @@ func (b *Bloom) Merge(other *Bloom) error {
 	return nil
 }
 
-// AppendBinary implements encoding.BinaryAppender. What was added before is in it, and
-// what is added meanwhile may be in part.
+// AppendBinary implements encoding.BinaryAppender. The result includes all that was added before
+// the call. It may include a part of what is added during the call.
 func (c *CountMin) AppendBinary(to []byte) ([]byte, error) {
 	start := len(to)
 	to = header{kind: kindCountMin, seed: c.seed, a: countersPerLine, b: uint64(len(c.lines))}.append(to)
@@ -157,13 +157,14 @@ func (c *CountMin) AppendBinary(to []byte) ([]byte, error) {
 	return appendChecksum(to, start), nil
 }
 
-// MarshalBinary implements encoding.BinaryMarshaler, as AppendBinary does.
+// MarshalBinary implements encoding.BinaryMarshaler. See AppendBinary.
 func (c *CountMin) MarshalBinary() ([]byte, error) {
 	return c.AppendBinary(make([]byte, 0, headerSize+int(c.Bytes())+checksumSize))
 }
 
-// UnmarshalBinary implements encoding.BinaryUnmarshaler. It replaces c, which nobody
-// may use meanwhile; a failure, which is ErrEncoding, leaves it as it was.
+// UnmarshalBinary implements encoding.BinaryUnmarshaler. It replaces c, which must not be used by
+// other goroutines during the call. It leaves c unchanged if it returns an error, which wraps
+// ErrEncoding.
 func (c *CountMin) UnmarshalBinary(data []byte) error {
 	const lineSize = countersPerLine * 4
 	h, body, err := decodeHeader(data, kindCountMin)
@@ -188,8 +189,8 @@ func (c *CountMin) UnmarshalBinary(data []byte) error {
 	return nil
 }
 
-// Merge adds to c all that was added to other. Both must have the same size and seed;
-// else the error is ErrMerge. What is added to other meanwhile may be left out.
+// Merge adds all counts of other to c. It returns ErrMerge unless both have the same size and
+// seed. What is added to other during the call may be missing.
 func (c *CountMin) Merge(other *CountMin) error {
 	if c.seed != other.seed || len(c.lines) != len(other.lines) {
 		return ErrMerge
@@ -200,10 +201,10 @@ func (c *CountMin) Merge(other *CountMin) error {
 	return nil
 }
 
-// countersPerLine is how many a line has.
+// countersPerLine is the number of counters of a line.
 const countersPerLine = cells + (rows-1)*countersPerRow
 
-// counts returns what is on the counters of l.
+// counts returns the counters of l.
 func (l *line) counts() (all [countersPerLine]uint32) {
 	for i := range l.cells {
 		all[i] = uint32(l.cells[i].Load() >> 32)
@@ -214,7 +215,7 @@ func (l *line) counts() (all [countersPerLine]uint32) {
 	return all
 }
 
-// add adds more to the counters of l, as one who is inside all cells.
+// add adds more to the counters of l. It enters all cells, so that concurrent updates notice it.
 func (l *line) add(more [countersPerLine]uint32) {
 	for i := range l.cells {
 		l.cells[i].Add(1)

@@ -54,7 +54,8 @@ func TestEncoding_isReadElsewhere(t *testing.T) {
 	require.Equal(t, full["Top"].(*sketch.TopK).Add("e", 1), empty["Top"].(*sketch.TopK).Add("e", 1))
 }
 
-// What version 1 has written must be read for ever, so its bytes do not change.
+// TestEncoding_staysAsItIs checks that the encoding of version 1 does not change, because it must
+// remain readable.
 func TestEncoding_staysAsItIs(t *testing.T) {
 	full, _ := sampleSketches()
 	for name, want := range map[string]string{
@@ -104,7 +105,7 @@ func TestDecoding_saysWhatIsWrong(t *testing.T) {
 	}
 }
 
-// resealed gives data a checksum that matches.
+// resealed replaces the checksum of data by the correct one.
 func resealed(data []byte) []byte {
 	end := len(data) - 8
 	sum := xxh3.Hash(data[:end])
@@ -167,7 +168,7 @@ func TestMerge_losesNothingWhileOthersAdd(t *testing.T) {
 	require.EqualValues(t, 16_000, c.Count("k"))
 }
 
-// FuzzDecode gives decoders bytes whose checksum matches, so that they get to the rest.
+// FuzzDecode passes data with a correct checksum to the decoders, so that they read the body.
 func FuzzDecode(f *testing.F) {
 	full, _ := sampleSketches()
 	for _, c := range full {

@@ -19,8 +19,8 @@ func (t *TopK) AppendBinary(to []byte) ([]byte, error) {
 // MarshalBinary implements encoding.BinaryMarshaler.
 func (t *TopK) MarshalBinary() ([]byte, error) { return t.AppendBinary(nil) }
 
-// UnmarshalBinary implements encoding.BinaryUnmarshaler. It replaces what t has counted;
-// a failure, which is ErrEncoding, leaves it as it was.
+// UnmarshalBinary implements encoding.BinaryUnmarshaler. It replaces the content of t. It leaves t
+// unchanged if it returns an error, which wraps ErrEncoding.
 func (t *TopK) UnmarshalBinary(data []byte) error {
 	h, body, err := decodeHeader(data, kindTopK)
 	switch {
@@ -49,9 +49,9 @@ func (t *TopK) UnmarshalBinary(data []byte) error {
 	return nil
 }
 
-// readItem reads one hit and returns what follows it.
+// readItem reads one item and returns the bytes after it.
 func readItem(body []byte) (h Item, rest []byte, err error) {
-	var v [3]uint64 // count, over, length of the key
+	var v [3]uint64 // Count, MaxError, length of Key
 	for i := range v {
 		n := 0
 		if v[i], n = binary.Uvarint(body); n <= 0 {

@@ -19,9 +19,9 @@ func ExampleBloom() {
 	// 10.2 bits a key, 0.96 % errors when full, 16.01 % with twice the keys
 }
 
-// What one process counted is added to what another did.
+// The counts of one process are added to those of another.
 func ExampleCountMin_Merge() {
-	p := sketch.CountMinConfig{Epsilon: 0.001, Delta: 0.01, Seed: 0x5eed} // a secret that both know
+	p := sketch.CountMinConfig{Epsilon: 0.001, Delta: 0.01, Seed: 0x5eed} // a secret that both processes know
 	here, there := sketch.NewCountMin(p), sketch.NewCountMin(p)
 	here.Add("GET /", 3)
 	there.Add("GET /", 4)
@@ -67,7 +67,7 @@ func ExampleTopK() {
 	// /        at least 20, at most 20
 }
 
-// A hundred thousand clients may ask twice a minute each.
+// A hundred thousand clients may send two requests per minute each.
 func ExampleLimiter() {
 	clk := clock.NewMock()
 	l := sketch.NewLimiter(sketch.LimiterConfig{

@@ -10,7 +10,7 @@ import (
 	"github.com/zeebo/xxh3"
 )
 
-// The memory that a number of keys takes at an error rate does not change unnoticed.
+// TestBloomConfig_bytes checks the memory for a number of keys and an error rate.
 func TestBloomConfig_bytes(t *testing.T) {
 	for _, tt := range []struct {
 		keys           int64
@@ -31,7 +31,8 @@ func TestBloomConfig_bytes(t *testing.T) {
 	}
 }
 
-// A limit of 32,768 does not fit into a counter of 16 bits twice, and so takes 32.
+// TestLimiterConfig_bytes checks that a limit of 32,768 uses counters of 32 bits, because a
+// counter of 16 bits cannot hold twice as much.
 func TestLimiterConfig_bytes(t *testing.T) {
 	for _, tt := range []struct {
 		count, clients int64
@@ -47,8 +48,8 @@ func TestLimiterConfig_bytes(t *testing.T) {
 	}
 }
 
-// A limit at the end of what a counter of 16 bits can hold is granted, settled up to twice
-// its size, and no more.
+// TestLimiter_countsAtTheEndOfACounter checks limits near the maximum of a counter of 16 bits:
+// they are granted, a cost of up to twice the limit is recorded, and further claims are rejected.
 func TestLimiter_countsAtTheEndOfACounter(t *testing.T) {
 	for _, count := range []int64{32_767, 32_768, 65_535, 65_536} {
 		l := sketch.NewLimiter(sketch.LimiterConfig{Limit: throttle.PerMinute(count), Clients: 100, Seed: 1}, nil)
@@ -57,7 +58,7 @@ func TestLimiter_countsAtTheEndOfACounter(t *testing.T) {
 		require.Zero(t, d.Remaining, count)
 		require.False(t, reserve(t, l, "ann", 1, noon).OK, count)
 		l.Observe(t.Context(), throttle.Claim{Key: "ann", Cost: count}, d, throttle.Feedback{Cost: 2 * count})
-		// A minute later the debt counts in full, and half a minute after that by half.
+		// After one minute all of the debt counts, half a minute later half of it.
 		require.False(t, reserve(t, l, "ann", 1, noon.Add(time.Minute)).OK, count)
 		half := reserve(t, l, "ann", 1, noon.Add(90*time.Second))
 		require.False(t, half.OK, "%d: half of twice the limit is all of it", count)
@@ -65,7 +66,7 @@ func TestLimiter_countsAtTheEndOfACounter(t *testing.T) {
 	}
 }
 
-// reseal gives changed bytes of an encoded sketch the checksum that belongs to them.
+// reseal replaces the checksum of an encoded sketch by the correct one.
 func reseal(data []byte) []byte {
 	end := len(data) - 8
 	sum := xxh3.Hash(data[:end])
@@ -75,7 +76,8 @@ func reseal(data []byte) []byte {
 	return data
 }
 
-// An encoded Top has room for one counter or more, and for all that it holds.
+// TestTopK_encodingWithAWrongNumberOfCounters checks that the number of counters of an encoded
+// TopK must be positive and at least the number of its items.
 func TestTopK_encodingWithAWrongNumberOfCounters(t *testing.T) {
 	const capacity, held = 16, 24 // offsets
 	top := sketch.NewTopK(3)
@@ -107,8 +109,8 @@ func TestTopK_encodingWithAWrongNumberOfCounters(t *testing.T) {
 	require.ErrorContains(t, new(sketch.TopK).UnmarshalBinary(reseal(empty)), "number of counters")
 }
 
-// In given memory a key sets as many bits as err least: four in each group when there is
-// much room, and one when there is little.
+// TestBloom_setsAsManyBitsAsErrLeast checks that with a given memory a key sets the number of bits
+// with the lowest error rate: four per group with few keys, and one with many.
 func TestBloom_setsAsManyBitsAsErrLeast(t *testing.T) {
 	for keys, rate := range map[int64]float64{50: 3.88e-12, 200: 1.599e-7, 1000: 0.00942, 3000: 0.2295, 5000: 0.5437} {
 		b := sketch.NewBloom(sketch.BloomConfig{Keys: keys, Bytes: 1280})

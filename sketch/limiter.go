@@ -4,65 +4,66 @@ import (
 	"context"
 	"time"
 
+	"github.com/heed-go/heed/internal/ticks"
 	"github.com/heed-go/heed/throttle"
 )
 
-// Limiter limits each of millions of clients in a memory that does not grow with them.
-// It keeps no entry per client, only counts that clients share, so that it may take one
-// to have used more than it has, and never less.
+// Limiter limits each of millions of clients, in memory that does not grow with the number of
+// clients. It has no entry per client, only counters that clients share, so it may overestimate
+// what a client has used, and never underestimates it.
 //
-// A Bloom filter is in front and holds the first unit of each client; a count-min
-// sketch behind it holds the others. So the many who come once do not fill the counters
-// of the few who stay. Both come in two panes, the current window and the one before:
+// A Bloom filter stores the first unit of each client, and a count-min sketch stores the others.
+// Clients that send one request therefore do not fill the counters of clients that send many. Both
+// are kept for two windows, the current and the previous one:
 //
-//	    before                   current
+//	    previous                 current
 //	├────────────────────────┼─────┬──────────────────┤
 //	│ 1 if in filter + count │ 1 if in filter + count │
 //	      |<------ last Per ------>|
 //	          3/4 of it           now      plus all of this
 //
-// Invariant: within one window, which is one Per long and counted from the Unix epoch,
-// no client gets more than Count units; within any span as long as a window, less than
-// twice that (see throttle.SlidingCounter, which this is but for errors). A client that
-// would be granted a claim by exact counts is refused it with a chance of no more than
-// ErrorRate, as long as no more clients come than were planned for. More clients raise
-// that chance and nothing else: see TestLimiter_refusesFewWrongly.
+// Invariant: within one window, which is one Per long and counted from the Unix epoch, a client
+// gets at most Count units; within any span of the length of a window, less than twice as many.
+// This is the algorithm of throttle.SlidingCounter with estimated counts. A claim that exact
+// counts would grant is rejected with a probability of at most ErrorRate, as long as there are no
+// more clients than configured. More clients only increase that probability: see
+// TestLimiter_refusesFewWrongly.
 //
-// The odd case is the first unit of a client. The filter cannot forget it, so that it
-// stays taken when the claim is cancelled, until the window no longer counts.
+// Limitations: the Bloom filter cannot remove the first unit of a client. If its claim is
+// cancelled, the unit stays taken until its window no longer counts.
 //
-// What is taken in a window is added to counters without regard to what they hold, not
-// conservatively as CountMin does, since only that can be given back by Cancel.
+// Within a window units are added to all counters of a client, not conservatively as in CountMin,
+// because a conservative update cannot be reversed by Cancel.
 //
-// It does not book ahead. Clients whose keys lie far from each other do not wait for
-// each other.
+// Limiter grants no units in advance (Claim.MaxWait). Each lock guards a part of the keys, so that
+// most clients do not wait for each other.
 type Limiter struct {
-	clock      throttle.Clock // nil: the system clock
-	start      time.Time      // carries the monotonic clock
+	time       ticks.Timeline
+	offset     int64 // of the timeline's start since the Unix epoch, in nanoseconds
 	limit      throttle.Limit
 	policy     string
 	seed       uint64
 	windows    windows
-	baseWindow uint64 // the window of start, from which Grant counts
+	baseWindow uint64 // the window of start; Decision.Grant counts windows from it
 	locks      stripes
 	filter     bitTable
 	counters   counterTable
 }
 
-// NewLimiter returns an unused limiter. A nil clk is the system clock. It panics if p is
-// invalid; call p.Validate first if its numbers come from outside.
+// NewLimiter returns an unused limiter. If clk is nil it uses the system clock. It panics if p is
+// invalid; call p.Validate first if its numbers come from configuration.
 func NewLimiter(p LimiterConfig, clk throttle.Clock) *Limiter {
 	if err := p.Validate(); err != nil {
 		panic(err.Error() + " (NewLimiter)")
 	}
 	r := p.dimensions()
 	blocks, lines := max(int(r.blocks), 1), max(int(r.lines), 1)
-	l := &Limiter{clock: clk, start: throttle.ClockOr(clk).Now(), limit: p.Limit, policy: p.Name, seed: seedOrRandom(p.Seed)}
+	l := &Limiter{time: ticks.NewTimeline(clk), limit: p.Limit, policy: p.Name, seed: seedOrRandom(p.Seed)}
 	if l.policy == "" {
 		l.policy = p.String()
 	}
-	l.windows = windows{int64(p.Per)}
-	l.baseWindow = l.windows.at(sinceEpoch(l.start)).window
+	l.windows, l.offset = windows{int64(p.Per)}, l.time.SinceEpoch()
+	l.baseWindow = l.windows.at(l.offset).window
 	l.locks = stripesFor(min(blocks, lines))
 	l.filter = bitTable{newTable(l.locks.roundToStripes(blocks, p.Bytes > 0), bitWidth), r.bitsPerWord}
 	l.counters = newCounterTable(l.locks.roundToStripes(lines, p.Bytes > 0), p.counterBits())
@@ -75,12 +76,12 @@ func (l *Limiter) Reserve(_ context.Context, c throttle.Claim) (throttle.Decisio
 	if err != nil {
 		return throttle.Decision{}, err
 	}
-	at := l.readClock(c.Now)
+	now := l.time.Read(c.Now)
 	h := hash(c.Key, l.seed)
 	lock := l.locks.lockFor(h)
 	lock.Lock()
 	defer lock.Unlock()
-	m := l.windows.at(sinceEpoch(at))
+	at, m := l.time.At(now), l.windows.at(ticks.Add(now, l.offset))
 	if newest := max(l.filter.latestWindow(h), l.counters.latestWindow(h)); m.window < newest {
 		m = m.notBefore(newest)
 		at = epoch.Add(time.Duration(l.windows.nanoseconds(m)))
@@ -97,8 +98,8 @@ func (l *Limiter) Reserve(_ context.Context, c throttle.Claim) (throttle.Decisio
 	return d, nil
 }
 
-// Cancel implements throttle.Limiter. It gives back nothing once the window that the
-// units came from no longer counts.
+// Cancel implements throttle.Limiter. It returns nothing after the window of the claim has ceased
+// to count.
 func (l *Limiter) Cancel(_ context.Context, c throttle.Claim, d throttle.Decision) {
 	if n, err := c.Units(); err == nil && d.OK {
 		first := int64(d.Grant & 1)
@@ -106,31 +107,30 @@ func (l *Limiter) Cancel(_ context.Context, c throttle.Claim, d throttle.Decisio
 	}
 }
 
-// Observe implements throttle.Observer: it settles a cost that was known only
-// afterwards, as long as the window that the units came from counts. A debt is kept up
-// to where a counter ends, which is at least twice the limit.
+// Observe implements throttle.Observer. It corrects the cost of a claim to f.Cost, as long as the
+// window of the claim counts. A cost beyond the limit is recorded up to the maximum of a counter,
+// which is at least twice the limit.
 func (l *Limiter) Observe(_ context.Context, c throttle.Claim, d throttle.Decision, f throttle.Feedback) {
 	if n, err := c.Units(); err == nil && d.OK && !f.Partial && f.Cost > 0 {
 		l.adjust(c.Key, f.Cost-n, d)
 	}
 }
 
-// ErrorRate returns the chance that a client is taken to have used more than it has, if
-// so many clients are granted something in each window, and so many of them take more
-// than one unit.
+// ErrorRate returns the probability that the use of a client is overestimated, if the given number
+// of clients is granted something in each window, and returning of them take more than one unit.
 func (l *Limiter) ErrorRate(clients, returning int64) float64 {
 	bloom := l.filter.rate(float64(clients))
 	counted := float64(returning) + bloom*float64(clients)
 	return min(2*max(bloom, failureProbability(counted/float64(l.counters.slots), combinationsFor(l.counters.bits))), 1)
 }
 
-// Bytes returns how much memory the clients take, all together.
+// Bytes returns the memory for all clients in bytes.
 func (l *Limiter) Bytes() int64 { return l.filter.bytes() + l.counters.bytes() }
 
-// usage is what a client is taken to have used.
+// usage is the estimated use of a client.
 type usage struct {
 	instant
-	inFilter          bool // it seems to have come in the current window
+	inFilter          bool // the filter contains the client in the current window
 	current, previous int64
 }
 
@@ -145,7 +145,7 @@ func (l *Limiter) usageOf(h uint64, m instant) usage {
 	return u
 }
 
-// take takes n units and returns what Grant says of it: the window, counted from base,
+// take takes n units and returns the Decision.Grant for them: the window, counted from baseWindow,
 // and in the lowest bit whether the filter holds one of the units.
 func (l *Limiter) take(h uint64, u usage, n int64) (grant uint64) {
 	if !u.inFilter {
@@ -158,7 +158,7 @@ func (l *Limiter) take(h uint64, u usage, n int64) (grant uint64) {
 	return (u.window-l.baseWindow)<<1 | grant
 }
 
-// adjust takes n more units in the window that d came from, or gives back -n.
+// adjust takes n more units in the window of d, or returns -n units if n is negative.
 func (l *Limiter) adjust(key string, n int64, d throttle.Decision) {
 	window := l.baseWindow + uint64(int64(d.Grant)>>1)
 	h := hash(key, l.seed)
@@ -173,8 +173,8 @@ func (l *Limiter) adjust(key string, n int64, d throttle.Decision) {
 	}
 }
 
-// wait returns how long after now a claim of n units would be granted, if nothing was
-// taken in between; 0 if it is granted now.
+// wait returns the time until a claim of n units would be granted, if no other claim is. It
+// returns 0 if the claim is granted now.
 func (l *Limiter) wait(u usage, n int64) time.Duration {
 	if n > l.limit.Count {
 		return throttle.Forever
@@ -183,19 +183,8 @@ func (l *Limiter) wait(u usage, n int64) time.Duration {
 	switch {
 	case l.windows.weightedCount(u.previous, u.offset)+u.current <= available:
 		return 0
-	case u.current <= available: // in this window
+	case u.current <= available: // granted within this window
 		return time.Duration(l.windows.decayTime(u.previous, available-u.current) - u.offset)
 	}
-	return time.Duration(ends + l.windows.decayTime(u.current, available)) // in the next
-}
-
-// readClock returns now, or what the clock says if now is zero, by the clock of start.
-func (l *Limiter) readClock(now time.Time) time.Time {
-	switch {
-	case !now.IsZero():
-		return l.start.Add(now.Sub(l.start))
-	case l.clock == nil:
-		return l.start.Add(time.Since(l.start))
-	}
-	return l.clock.Now()
+	return time.Duration(ends + l.windows.decayTime(u.current, available)) // granted in the next window
 }

@@ -15,7 +15,7 @@ import (
 
 func reserve(t testing.TB, l throttle.Limiter, key string, cost int64, at time.Time) throttle.Decision {
 	d, err := l.Reserve(t.Context(), throttle.Claim{Key: key, Cost: cost, Now: at})
-	assert.NoError(t, err) // any goroutine may call this
+	assert.NoError(t, err) // may be called by any goroutine
 	return d
 }
 
@@ -34,7 +34,7 @@ func TestLimiter_slides(t *testing.T) {
 		{at: 10 * time.Minute, cost: 101, wait: throttle.Forever, left: 16, all: 110 * time.Minute},
 		{at: 75 * time.Minute, cost: 36, ok: true, left: 1, all: 105 * time.Minute}, // 84*3/4 + 36 = 99
 		{at: 75 * time.Minute, cost: 1, ok: true, left: 0, all: 105 * time.Minute},
-		{at: 75 * time.Minute, cost: 1, wait: 42857142858, left: 0, all: 105 * time.Minute}, // until 84 weighs 62
+		{at: 75 * time.Minute, cost: 1, wait: 42857142858, left: 0, all: 105 * time.Minute}, // until 84 has the weight 62
 		{at: 3 * time.Hour, cost: 100, ok: true, left: 0, all: 2 * time.Hour},
 		{at: time.Hour, cost: 1, wait: time.Hour + 36*time.Second, left: 0, all: 2 * time.Hour}, // counts as 3 h
 	} {
@@ -105,8 +105,8 @@ func TestLimiter_givesBackAllButTheFirstUnit(t *testing.T) {
 	require.EqualValues(t, 4, left(later), "the grant's window no longer counts")
 }
 
-// What the filter holds is not in the counters, and taking it from there would be taken
-// from others.
+// TestLimiter_givesBackNoMoreThanItCounted checks that the unit in the filter is not subtracted
+// from the counters, where it would be subtracted from other clients.
 func TestLimiter_givesBackNoMoreThanItCounted(t *testing.T) {
 	l := sketch.NewLimiter(sketch.LimiterConfig{Limit: throttle.PerMinute(10), Clients: 100, Seed: 1}, nil)
 	first := reserve(t, l, "k", 4, noon)
@@ -115,8 +115,8 @@ func TestLimiter_givesBackNoMoreThanItCounted(t *testing.T) {
 	require.EqualValues(t, 4, reserve(t, l, "k", 1, noon).Remaining)
 }
 
-// A counter at its end no longer knows how much it should hold, so that what is given
-// back must not make it seem less.
+// TestLimiter_staysFullWhenCountersEnded checks that a counter that has reached its maximum is not
+// decremented, because its correct value is not known.
 func TestLimiter_staysFullWhenCountersEnded(t *testing.T) {
 	const most = 30_000
 	l := sketch.NewLimiter(sketch.LimiterConfig{Limit: throttle.PerMinute(most), Clients: 1000, Bytes: 1, Seed: 1}, nil)
@@ -146,9 +146,9 @@ func TestLimiter_countsAnOlderReadingAsTheNewest(t *testing.T) {
 }
 
 func TestLimiter_keepsDebts(t *testing.T) {
-	for _, limit := range []int64{10, 1 << 20} { // narrow and wide counters
+	for _, limit := range []int64{10, 1 << 20} { // counters of 16 and of 32 bits
 		l := sketch.NewLimiter(sketch.LimiterConfig{Limit: throttle.PerMinute(limit), Clients: 100, Seed: 1}, nil)
-		d := reserve(t, l, "k", 1, noon) // all of it is in the filter
+		d := reserve(t, l, "k", 1, noon) // the unit is in the filter only
 		l.Observe(t.Context(), throttle.Claim{Key: "k"}, d, throttle.Feedback{Cost: 1 << 62})
 		require.False(t, reserve(t, l, "k", 1, noon).OK)
 		require.False(t, reserve(t, l, "k", 1, noon.Add(time.Minute+time.Second)).OK)
@@ -156,7 +156,7 @@ func TestLimiter_keepsDebts(t *testing.T) {
 	}
 }
 
-// exactLimiter is what a limiter with a count for each client decides.
+// exactLimiter decides like a Limiter with exact counts for each client.
 type exactLimiter struct {
 	limit             int64
 	per               time.Duration
@@ -170,9 +170,9 @@ func (e *exactLimiter) grants(k int, into time.Duration) bool {
 	return weighed+float64(e.current[k])+1 <= float64(e.limit)+1e-9
 }
 
-// simulateClients has zipf-distributed clients claim for some windows, as fast as they are planned
-// for. It returns how often they were refused what exact counts would have granted, of
-// how many that exact counts would have granted.
+// simulateClients sends claims of zipf-distributed clients for some windows, at the configured
+// number of clients per window. It returns the number of claims that were rejected although exact
+// counts would have granted them, and the number of claims that exact counts would have granted.
 func simulateClients(t *testing.T, l throttle.Limiter, e *exactLimiter, draws []int, windows int) (wrong, right int) {
 	for window := range windows {
 		e.nextWindow()
@@ -216,7 +216,8 @@ func TestLimiter_refusesFewWrongly(t *testing.T) {
 	}
 }
 
-// Four times as many clients as planned: more are refused, none gets more.
+// TestLimiter_tooManyClientsErrOnTheSafeSide checks that with four times as many clients as
+// configured more claims are rejected, and no client gets more than its limit.
 func TestLimiter_tooManyClientsErrOnTheSafeSide(t *testing.T) {
 	draws := zipf(9, 40_000)
 	l := sketch.NewLimiter(sketch.LimiterConfig{Limit: throttle.PerMinute(5), Clients: 1000, Seed: 3}, nil)

@@ -8,21 +8,37 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// A LimiterConfig says what a Limiter allows each client, and how many clients it expects.
+// LimiterConfig configures a Limiter: the limit of each client, and the expected number of
+// clients.
 type LimiterConfig struct {
-	throttle.Limit // of each client: Count units in any Per, by estimate; Burst must be 0 or Count
+	// Limit is the limit of each client: Count units in any Per, estimated as by
+	// throttle.SlidingCounter. Burst must be 0 or Count.
+	throttle.Limit
 
-	Clients   int64   // different clients that are granted something within a Per, at most; must be positive
-	Returning int64   // of these, how many take more than one unit; 0: a tenth of Clients
-	ErrorRate float64 // chance that a client is taken to have used more than it has; 0: 0.01
-	Bytes     int64   // memory to use instead of as much as ErrorRate needs; 0: as ErrorRate says
-	Seed      uint64  // of the hash; 0: a random one, which outsiders cannot aim at
+	// Clients is the maximum number of different clients that are granted something within a Per.
+	// It must be positive.
+	Clients int64
+
+	// Returning is the number of these clients that take more than one unit. Zero means a tenth of
+	// Clients.
+	Returning int64
+
+	// ErrorRate is the probability that the use of a client is overestimated. Zero means 0.01.
+	ErrorRate float64
+
+	// Bytes is the memory in bytes, instead of the memory that ErrorRate needs. Zero means that
+	// ErrorRate determines the memory.
+	Bytes int64
+
+	// Seed is the seed of the hash. Zero means a random seed, which clients cannot know.
+	Seed uint64
 }
 
-// maxCount leaves a counter room for several clients, and for debts.
+// maxCount is the maximum limit. It leaves space in a counter for several clients, and for costs
+// beyond the limit.
 const maxCount = 1 << 30
 
-// Validate returns an error that says what to change if p can never work.
+// Validate returns an error that describes what to change if p is invalid.
 func (p LimiterConfig) Validate() error {
 	if err := p.Limit.Validate(); err != nil {
 		return err
@@ -48,7 +64,7 @@ func (p LimiterConfig) Validate() error {
 	return nil
 }
 
-// dimensions says how a Limiter divides its memory.
+// dimensions are the sizes of the parts of a Limiter.
 type dimensions struct {
 	blocks      float64 // of the Bloom filter, in each window
 	bitsPerWord int
@@ -57,12 +73,14 @@ type dimensions struct {
 
 func (r dimensions) bytes() float64 { return 2 * 8 * (r.blocks*bitWidth + r.lines*countWidth) }
 
-// dimensionsFor returns the rooms for an error rate, of which each of two windows has a half.
+// dimensionsFor returns the dimensions for an error rate. Each of the two windows may contribute
+// half of it.
 //
-// In one window a client is taken to have used too much in one of two ways. It has not
-// come, and the Bloom filter errs; or it has, and all its counters are shared with other
-// clients that are counted: failure with the weight of a client as t. Those counted are
-// the ones that return, and the ones for whom the filter erred when they came.
+// In one window the use of a client is overestimated in one of two cases. In the first case the
+// client has used nothing, and the Bloom filter has a false positive. In the second case the
+// client has used something, and all of its counters are shared with other clients that are
+// counted: see failureProbability, with the weight of one client as t. The clients that are
+// counted are those that take more than one unit, and those whose first unit met a false positive.
 func (p LimiterConfig) dimensionsFor(errorRate float64) dimensions {
 	s := BloomConfig{Keys: p.Clients, ErrorRate: errorRate}
 	load, perWord := s.maxLoad(wordLayout, 2)
@@ -71,8 +89,7 @@ func (p LimiterConfig) dimensionsFor(errorRate float64) dimensions {
 	return dimensions{blocks: float64(p.Clients) / load, bitsPerWord: perWord, lines: counted / mean}
 }
 
-// dimensions returns the rooms for p: for its ErrorRate, or for the least one that its Bytes
-// allow.
+// dimensions returns the dimensions for ErrorRate, or for the lowest error rate that Bytes allows.
 func (p LimiterConfig) dimensions() dimensions {
 	if p.Bytes == 0 {
 		return p.dimensionsFor(orDefaultErrorRate(p.ErrorRate))
@@ -99,7 +116,8 @@ func (p LimiterConfig) returning() int64 {
 	return p.Returning
 }
 
-// counterBits is half the bits where that leaves room for twice the limit.
+// counterBits returns the number of bits of a counter: 16 if a counter of 16 bits can hold twice
+// the limit, otherwise 32.
 func (p LimiterConfig) counterBits() uint64 {
 	if p.Count < 1<<15 {
 		return 16

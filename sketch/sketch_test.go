@@ -15,7 +15,7 @@ import (
 
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// key returns a key of 16 bytes that is not the i-th of any other kind.
+// key returns the i-th key of a kind, of 16 bytes. Keys of different kinds differ.
 func key(kind byte, i int) string {
 	var b [16]byte
 	b[0] = kind
@@ -107,13 +107,13 @@ func panicOf(f func()) (v any) {
 	return nil
 }
 
-// TestSeeds_differ: without a seed each sketch has its own.
+// TestSeeds_differ checks that each sketch without a Seed has a random one.
 func TestSeeds_differ(t *testing.T) {
 	a, b := sketch.NewBloom(sketch.BloomConfig{Keys: 100}), sketch.NewBloom(sketch.BloomConfig{Keys: 100})
 	require.ErrorIs(t, a.Merge(b), sketch.ErrMerge)
 }
 
-// zipf returns n draws of keys, few of them often and many of them once.
+// zipf returns n draws of keys, few of which are frequent.
 func zipf(seed uint64, n int) []int {
 	z := rand.NewZipf(rand.New(rand.NewPCG(seed, 3)), 1.1, 1, 1<<20)
 	draws := make([]int, n)

@@ -2,23 +2,22 @@ package sketch
 
 import "time"
 
-// SlidingBloom remembers the keys of the last window of time, and forgets them without
-// ever being cleared: a Bloom filter in two panes, the current window and the one
-// before.
+// SlidingBloom remembers the keys of the last window of time. It is a Bloom filter with two parts,
+// one for the current and one for the previous window, and needs no clearing.
 //
 //	        │   window 7   │   window 8   │
 //	────────┴──────┴───────┴───────┴──────┴──▶ time
-//	        |<-- both are asked -->|
+//	        |<-- Test reads both ->|
 //	                              now
 //
-// Invariant: a key is found for at least a window's length after it was added, and not
-// for longer than two, but for false positives.
+// Invariant: Test is true for a key for at least the length of a window after it was added and,
+// except for false positives, for at most the length of two windows.
 //
-// The odd case is a now from before the current window: it counts as the beginning of
-// that window. So a clock that steps back makes nobody forgotten.
+// Limitations: a time before the current window is treated as the beginning of that window, so
+// that a clock that steps back makes the filter forget nothing.
 //
-// A SlidingBloom may be used by many goroutines at once. Those whose keys lie far from
-// each other do not wait for each other.
+// A SlidingBloom may be used by several goroutines at the same time. Each lock guards a part of
+// the keys, so that most keys do not wait for each other.
 type SlidingBloom struct {
 	seed    uint64
 	windows windows
@@ -26,8 +25,8 @@ type SlidingBloom struct {
 	filter  bitTable
 }
 
-// bitTable are the blocks of a sliding Bloom filter: a word for the window, and seven
-// in each of which a key has bitsPerWord bits.
+// bitTable holds the blocks of a SlidingBloom: one word for the number of the window, and seven
+// words in each of which a key sets bitsPerWord bits.
 type bitTable struct {
 	table
 	bitsPerWord int
@@ -35,9 +34,9 @@ type bitTable struct {
 
 const bitWidth = 8
 
-// NewSlidingBloom returns an empty filter with windows of length per. Its size is that
-// of one window: s.Keys come in each at most, and s.ErrorRate holds for both panes
-// together. It panics if s is invalid or per is not positive.
+// NewSlidingBloom returns an empty filter with windows of length per. s.Keys is the maximum number
+// of keys in each window, and s.ErrorRate is the error rate of both windows together.
+// NewSlidingBloom panics if s is invalid or per is not positive.
 func NewSlidingBloom(s BloomConfig, per time.Duration) *SlidingBloom {
 	err := s.Validate()
 	if err == nil {
@@ -54,10 +53,10 @@ func NewSlidingBloom(s BloomConfig, per time.Duration) *SlidingBloom {
 	}
 }
 
-// Add adds key as of now.
+// Add adds key at the time now.
 func (b *SlidingBloom) Add(key string, now time.Time) { b.TestAndAdd(key, now) }
 
-// Test reports whether key was added in the current window or the one before.
+// Test reports whether key was added in the current or the previous window.
 func (b *SlidingBloom) Test(key string, now time.Time) bool {
 	h := hash(key, b.seed)
 	lock := b.locks.lockFor(h)
@@ -67,9 +66,9 @@ func (b *SlidingBloom) Test(key string, now time.Time) bool {
 	return b.filter.has(h, window) || b.filter.has(h, window-1)
 }
 
-// TestAndAdd adds key as of now, and reports whether it had been added before, in the
-// current window or the one before. Of several goroutines that add the same new key
-// one is told that it was not.
+// TestAndAdd adds key at the time now and reports whether it had been added before, in the current
+// or the previous window. If several goroutines add the same new key, it returns false for exactly
+// one of them, except for false positives.
 func (b *SlidingBloom) TestAndAdd(key string, now time.Time) bool {
 	h := hash(key, b.seed)
 	lock := b.locks.lockFor(h)
@@ -83,20 +82,20 @@ func (b *SlidingBloom) TestAndAdd(key string, now time.Time) bool {
 	return b.filter.has(h, window-1)
 }
 
-// ErrorRate returns the chance that Test is true for a key that was not added, if so
-// many different keys were added in each of two windows.
+// ErrorRate returns the probability that Test is true for a key that was not added, if keys
+// different keys were added in each of the two windows.
 func (b *SlidingBloom) ErrorRate(keys int64) float64 {
 	return min(2*b.filter.rate(float64(keys)), 1)
 }
 
-// Bytes returns how much memory the bits take.
+// Bytes returns the memory of the bits in bytes.
 func (b *SlidingBloom) Bytes() int64 { return b.filter.bytes() }
 
 func (b *SlidingBloom) window(h uint64, now time.Time) uint64 {
 	return b.windows.at(sinceEpoch(now)).notBefore(b.filter.latestWindow(h)).window
 }
 
-// rate returns the chance of a false positive in one pane with so many keys.
+// rate returns the probability of a false positive in one window with the given number of keys.
 func (b *bitTable) rate(keys float64) float64 {
 	return wordLayout.falsePositiveRate(keys/float64(b.slots), b.bitsPerWord)
 }
@@ -122,7 +121,8 @@ func (b *bitTable) set(h, window uint64) {
 	}
 }
 
-// mask returns the bits of h in word i: one of four products has bits for two words.
+// mask returns the bits of h in word i. Each of the four products supplies the bits of up to two
+// words.
 func (b *bitTable) mask(h uint64, i int) (mask uint64) {
 	x := h * oddMultipliers[i&3] << (i >> 2 * 32)
 	for range b.bitsPerWord {

@@ -5,24 +5,24 @@ import (
 	"time"
 )
 
-// SlidingCountMin counts how often keys were added in the last window of time: a
-// count-min sketch in two panes. Of the window before, it counts as large a part as
-// that window has in the last window's length, as throttle.SlidingCounter does:
+// SlidingCountMin counts how often keys were added in the last window of time. It is a count-min
+// sketch with two parts, one for the current and one for the previous window. The count of the
+// previous window is weighted with the share of that window within the last window length, as in
+// throttle.SlidingCounter:
 //
-//	    before: 84            current: 36
+//	    previous: 84          current: 36
 //	├────────────────────────┼─────┬──────────────────┤
-//	      |<---- window's length ->|
+//	      |<---- window length --->|
 //	          3/4 of it           now      84*3/4 + 36 = 99
 //
-// Invariant: a count is at least that sum of what was added. It is too high by more
-// than Epsilon of what was added to all keys in both windows for no more than Delta of
-// the keys.
+// Invariant: a count is at least the weighted sum of what was added to the key. It is too high by
+// more than Epsilon of what was added to all keys in both windows for at most Delta of the keys.
 //
-// The odd case is a now from before the current window, which counts as the beginning
-// of that window: all of the window before is counted then.
+// Limitations: a time before the current window is treated as the beginning of that window, at
+// which all of the previous window counts.
 //
-// A SlidingCountMin may be used by many goroutines at once. Those whose keys lie far
-// from each other do not wait for each other.
+// A SlidingCountMin may be used by several goroutines at the same time. Each lock guards a part of
+// the keys, so that most keys do not wait for each other.
 type SlidingCountMin struct {
 	seed     uint64
 	windows  windows
@@ -30,12 +30,12 @@ type SlidingCountMin struct {
 	counters counterTable
 }
 
-// counterTable are the lines of a sliding count-min sketch: a word for the window, and
-// fifteen with counters. A key has four of them, one in each quarter of the line.
+// counterTable holds the lines of a sliding count-min sketch: one word for the number of the
+// window, and fifteen words of counters. A key has four counters, one in each quarter of the line.
 type counterTable struct {
 	table
-	bits   uint64 // of a counter: 16 or 32
-	perRow uint64 // counters
+	bits   uint64 // bits of a counter: 16 or 32
+	perRow uint64 // counters per quarter
 }
 
 const countWidth = 16
@@ -46,12 +46,11 @@ func newCounterTable(slots int, bits uint64) counterTable {
 
 func countersIn(bits uint64) uint64 { return (countWidth - 1) * 64 / bits / rows }
 
-// combinationsFor is in how many ways a key's counters can lie in a line.
+// combinationsFor returns the number of combinations of counters that a key can have in a line.
 func combinationsFor(bits uint64) float64 { return math.Pow(float64(countersIn(bits)), rows) }
 
-// NewSlidingCountMin returns an empty sketch with windows of length per. p.Epsilon is a
-// share of what is added in each window. It panics if p is invalid or per is not
-// positive.
+// NewSlidingCountMin returns an empty sketch with windows of length per. p.Epsilon is a share of
+// what is added in each window. NewSlidingCountMin panics if p is invalid or per is not positive.
 func NewSlidingCountMin(p CountMinConfig, per time.Duration) *SlidingCountMin {
 	err := p.Validate()
 	if err == nil {
@@ -68,7 +67,8 @@ func NewSlidingCountMin(p CountMinConfig, per time.Duration) *SlidingCountMin {
 	}
 }
 
-// slots returns how many places of two lines are needed. Each of them may fail.
+// slots returns the number of slots of two lines. The count of each of the two windows may exceed
+// its bound, so each gets half of Delta.
 func (p CountMinConfig) slots() int {
 	if p.Bytes > 0 {
 		return slotsIn(p.Bytes, countWidth)
@@ -76,8 +76,8 @@ func (p CountMinConfig) slots() int {
 	return int(math.Ceil(1 / (p.epsilon() * maxMean(orDefaultErrorRate(p.Delta)/2, combinationsFor(32)))))
 }
 
-// Add adds n to key as of now and returns its count. It adds nothing if n is not
-// positive.
+// Add adds n to the count of key at the time now and returns the new count. It adds nothing if n
+// is not positive.
 func (c *SlidingCountMin) Add(key string, n int64, now time.Time) (count int64) {
 	h := hash(key, c.seed)
 	lock := c.locks.lockFor(h)
@@ -90,7 +90,7 @@ func (c *SlidingCountMin) Add(key string, n int64, now time.Time) (count int64) 
 	return c.counters.sum(h, m, c.windows)
 }
 
-// Count returns what was added to key, or more.
+// Count returns the count of key, which is never too low.
 func (c *SlidingCountMin) Count(key string, now time.Time) int64 {
 	h := hash(key, c.seed)
 	lock := c.locks.lockFor(h)
@@ -99,14 +99,14 @@ func (c *SlidingCountMin) Count(key string, now time.Time) int64 {
 	return c.counters.sum(h, c.instantOf(h, now), c.windows)
 }
 
-// Epsilon returns how much a count may be too high, as a share of all that was added in
-// the window of the two in which more was: more than that in each window is it for at
-// most a share of chance of the keys.
+// Epsilon returns by how much a count may be too high, as a share of what was added to all keys in
+// that one of the two windows in which more was added. In each window the count of at most a share
+// of chance of the keys is too high by more.
 func (c *SlidingCountMin) Epsilon(chance float64) float64 {
 	return min(1/(maxMean(chance/2, combinationsFor(32))*float64(c.counters.slots)), 1)
 }
 
-// Bytes returns how much memory the counters take.
+// Bytes returns the memory of the counters in bytes.
 func (c *SlidingCountMin) Bytes() int64 { return c.counters.bytes() }
 
 func (c *SlidingCountMin) instantOf(h uint64, now time.Time) instant {
@@ -130,7 +130,7 @@ func (c *counterTable) minimum(h, window uint64) uint64 {
 	return lowest
 }
 
-// raiseTo adds n to the count of h in window, by as little as that needs.
+// raiseTo adds n to the count of h in window with a conservative update.
 func (c *counterTable) raiseTo(h, window, n uint64) {
 	target := min(c.minimum(h, window)+n, c.maxCounter())
 	l := c.lineForWrite(h, window)
@@ -140,8 +140,8 @@ func (c *counterTable) raiseTo(h, window, n uint64) {
 	}
 }
 
-// add adds n to all counters of h in window. That can be undone by take. A counter at
-// its end has lost count and stays there until the window is over.
+// add adds n to all counters of h in window, so that subtract can reverse it. A counter that has
+// reached its maximum stays there until the window is over.
 func (c *counterTable) add(h, window, n uint64) {
 	l := c.lineForWrite(h, window)
 	for r := range uint64(rows) {
@@ -150,7 +150,8 @@ func (c *counterTable) add(h, window, n uint64) {
 	}
 }
 
-// subtract takes back n that was added to h in window.
+// subtract reverses an add of n to h in window. It does not change counters that have reached
+// their maximum.
 func (c *counterTable) subtract(h, window, n uint64) {
 	l := c.lookup(h, window)
 	if l == nil {
@@ -164,10 +165,10 @@ func (c *counterTable) subtract(h, window, n uint64) {
 	}
 }
 
-// maxCounter is where a counter ends.
+// maxCounter returns the maximum of a counter.
 func (c *counterTable) maxCounter() uint64 { return 1<<c.bits - 1 }
 
-// index returns the counter of h in row r.
+// index returns the index of the counter of h in row r.
 func (c *counterTable) index(h, r uint64) uint64 {
 	x := h * oddMultipliers[3] << (r * 16)
 	return r*c.perRow + (x>>48)*c.perRow>>16

@@ -7,44 +7,48 @@ import (
 	"sync"
 )
 
-// TopK finds the keys that were added most, with as many counters as it is given. This
-// is Space-Saving (Metwally, Agrawal, El Abbadi: Efficient Computation of Frequent and
+// TopK finds the keys that were added most, with a fixed number of counters. It implements the
+// Space-Saving algorithm (Metwally, Agrawal, El Abbadi: Efficient Computation of Frequent and
 // Top-k Elements in Data Streams, ICDT 2005).
 //
-// A key that has no counter takes over the one with the least count, and what is on
-// it: that much its count may be too high.
+// A key without a counter takes over the counter with the lowest count, including that count,
+// which is the maximum error of its own count:
 //
 //	add c   │ a 9 │ b 4 │ d 2 │   becomes   │ a 9 │ b 4 │ c 3, of which 2 may be d's │
 //
-// Invariant: with N added in all and m counters, no count is too low, none is more
-// than N/m too high, and every key to which more than N/m was added has a counter.
+// Invariant: if N is the sum of all that was added and m is the number of counters, no count is
+// too low, no count is too high by more than N/m, and every key to which more than N/m was added
+// has a counter. This includes keys that have lost their counter and get another one: the count
+// that they take over is at least the count that they had, because the lowest count never
+// decreases.
 //
-// The odd case is a key that comes back after it lost its counter: what it had is
-// covered by what it takes over, since that was the least count then and none has
-// become less.
-//
-// A Top may be used by many goroutines at once; they take turns at a lock. It keeps
-// copies of the keys that have counters, and nothing of others. The zero Top is good for
-// UnmarshalBinary only.
+// A TopK may be used by several goroutines at the same time; it is guarded by one lock. It keeps
+// copies of the keys that have counters, and nothing of other keys. The zero TopK can only be used
+// for UnmarshalBinary.
 type TopK struct {
 	mu       sync.Mutex
 	capacity int
-	heap     []*Item // the least count first
+	heap     []*Item // the lowest count first
 	index    map[string]int
 }
 
-// An Item is a key that was added often.
+// Item is a key that was added often.
 type Item struct {
-	Key      string
-	Count    int64 // what was added to Key, or more
-	MaxError int64 // most by which Count is too high
+	// Key is the key.
+	Key string
+
+	// Count is the sum of what was added to Key, or more.
+	Count int64
+
+	// MaxError is the maximum by which Count is too high.
+	MaxError int64
 }
 
-// maxItemCount is where a count ends.
+// maxItemCount is the maximum of a count.
 const maxItemCount = 1 << 62
 
-// NewTopK returns a Top with so many counters. For the first k keys in the right order
-// several times k are needed. It panics if counters is not positive.
+// NewTopK returns a TopK with the given number of counters. To get the first k keys in the right
+// order, use several times k counters. NewTopK panics if counters is not positive.
 func NewTopK(counters int) *TopK {
 	if counters <= 0 {
 		panic("sketch: NewTopK: it needs at least one counter")
@@ -52,7 +56,7 @@ func NewTopK(counters int) *TopK {
 	return &TopK{capacity: counters, index: map[string]int{}}
 }
 
-// Add adds n to key and returns its count. It adds nothing if n is not positive.
+// Add adds n to the count of key and returns the new count. It adds nothing if n is not positive.
 func (t *TopK) Add(key string, n int64) (count int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -70,7 +74,7 @@ func (t *TopK) Add(key string, n int64) (count int64) {
 	return h.Count
 }
 
-// Count returns what was added to key, or more.
+// Count returns the count of key, which is never too low.
 func (t *TopK) Count(key string) int64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -80,8 +84,8 @@ func (t *TopK) Count(key string) int64 {
 	return t.minCount()
 }
 
-// First returns the k keys with the highest counts, highest first, or as many as there
-// are. Keys with equal counts are in alphabetical order.
+// First returns the k keys with the highest counts in descending order, or all keys if there are
+// fewer. Keys with equal counts are in alphabetical order.
 func (t *TopK) First(k int) []Item {
 	_, all := t.items()
 	slices.SortFunc(all, func(a, b Item) int {
@@ -90,7 +94,7 @@ func (t *TopK) First(k int) []Item {
 	return slices.Clip(all[:min(max(k, 0), len(all))])
 }
 
-// items returns how many counters there are, and what is on those in use.
+// items returns the number of counters, and the content of those in use.
 func (t *TopK) items() (capacity int, all []Item) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -101,7 +105,7 @@ func (t *TopK) items() (capacity int, all []Item) {
 	return t.capacity, all
 }
 
-// minCount is what a key without a counter may have had at most.
+// minCount returns the maximum count that a key without a counter may have.
 func (t *TopK) minCount() int64 {
 	if len(t.heap) < t.capacity {
 		return 0
@@ -109,9 +113,9 @@ func (t *TopK) minCount() int64 {
 	return t.heap[0].Count
 }
 
-// assignCounter gives key a counter and returns its place.
+// assignCounter assigns a counter to key and returns its index.
 func (t *TopK) assignCounter(key string) int {
-	key = strings.Clone(key) // it may be a part of something large
+	key = strings.Clone(key) // it may be a part of a larger string
 	if len(t.heap) < t.capacity {
 		return t.insert(&Item{Key: key})
 	}

@@ -3,44 +3,45 @@ package sketch
 import (
 	"fmt"
 	"math"
-	"math/bits"
 	"sync"
 	"time"
+
+	"github.com/heed-go/heed/internal/ticks"
 )
 
-// A table keeps lines of words in two panes, one for the current window of time and
-// one for the window before. The two lines of a place lie beside each other:
+// A table stores lines of words for two windows of time, the current and the previous one. The two
+// lines of a slot are adjacent:
 //
-//	place 0                     place 1
+//	slot 0                      slot 1
 //	│ even windows│ odd windows │ even windows│ odd windows │ …
 //	│ 8 │ bits    │ 7 │ bits    │ 4 │ bits    │ 7 │ bits    │
 //
-// The first word of a line is the window that it belongs to, and that is all there is
-// to rotation. In window 8 above, the line marked 4 is four windows old and counts as
-// empty; whoever writes there next wipes it first. So nothing happens when a window
-// ends: no goroutine clears anything, and nobody waits until a pane is clear.
+// The first word of a line is the number of its window. In window 8 above, the line marked 4
+// belongs to a window that has ended long before and counts as empty; the next write clears it
+// first. Nothing happens when a window ends: no goroutine clears lines, and no call waits until
+// they are cleared.
 //
-// The odd case is a reading from before the window of a line: it counts as the
-// beginning of that window, since the line has forgotten what was before. Only what
-// was written marks lines.
+// Limitations: a time before the window of a line is treated as the beginning of that window,
+// because the line no longer contains earlier counts. Reads do not change the window of a line.
 type table struct {
 	slots int
-	width int // words of a line
+	width int // words per line
 	words []uint64
 }
 
-// newTable returns a shelf with so many places, which stripes must divide.
+// newTable returns a table with the given number of slots, which must be a multiple of the number
+// of stripes.
 func newTable(slots, width int) table {
 	return table{slots: slots, width: width, words: make([]uint64, 2*slots*width)}
 }
 
-// line returns the line of window at the place of h, whatever it holds.
+// line returns the line for window in the slot of h, whatever window it belongs to.
 func (s *table) line(h uint64, window uint64) []uint64 {
 	i := (2*fastRange(h, s.slots) + int(window&1)) * s.width
 	return s.words[i : i+s.width : i+s.width]
 }
 
-// lookup returns the line of window at the place of h, or nil if it holds another window.
+// lookup returns the line for window in the slot of h, or nil if it belongs to another window.
 func (s *table) lookup(h uint64, window uint64) []uint64 {
 	if l := s.line(h, window); l[0] == window {
 		return l
@@ -48,7 +49,8 @@ func (s *table) lookup(h uint64, window uint64) []uint64 {
 	return nil
 }
 
-// lineForWrite returns the line of window at the place of h, wiped if it held another one.
+// lineForWrite returns the line for window in the slot of h. It clears the line first if it
+// belongs to another window.
 func (s *table) lineForWrite(h uint64, window uint64) []uint64 {
 	l := s.line(h, window)
 	if l[0] != window {
@@ -58,35 +60,32 @@ func (s *table) lineForWrite(h uint64, window uint64) []uint64 {
 	return l
 }
 
-// latestWindow returns the latest window that was written at the place of h.
+// latestWindow returns the latest window that was written in the slot of h.
 func (s *table) latestWindow(h uint64) uint64 {
 	return max(s.line(h, 0)[0], s.line(h, 1)[0])
 }
 
 func (s *table) bytes() int64 { return int64(len(s.words)) * 8 }
 
-// windows divides time into windows of per nanoseconds each, counted from the Unix
-// epoch. They are numbered so that 0 is older than all others.
+// windows divides time into windows of per nanoseconds each, counted from the Unix epoch. They are
+// numbered so that 0 is before all other windows.
 type windows struct{ per int64 }
 
-// An instant is an instant as windows see it.
+// An instant is a time as a window and an offset.
 type instant struct {
 	window uint64
-	offset int64 // nanoseconds since the window began
+	offset int64 // nanoseconds since the beginning of the window
 }
 
 func (w windows) at(ns int64) instant {
-	index := ns / w.per
-	if ns%w.per < 0 {
-		index--
-	}
+	index := ticks.FloorDiv(ns, w.per)
 	return instant{window: uint64(index) ^ 1<<63, offset: ns - index*w.per}
 }
 
 // nanoseconds is the inverse of at.
 func (w windows) nanoseconds(m instant) int64 { return int64(m.window^1<<63)*w.per + m.offset }
 
-// notBefore returns m, or the beginning of window if m is before that.
+// notBefore returns m, or the beginning of window if m is before it.
 func (m instant) notBefore(window uint64) instant {
 	if m.window < window {
 		return instant{window: window}
@@ -94,15 +93,11 @@ func (m instant) notBefore(window uint64) instant {
 	return m
 }
 
-// weightedCount returns how much of a count of the window before m still counts: as much of it
-// as of the time from m back by a window lies there. It rounds up.
+// weightedCount returns the part of a count of the previous window that still counts at offset in
+// the current window: the share of the previous window within the last window length. It rounds
+// up.
 func (w windows) weightedCount(count, offset int64) int64 {
-	hi, lo := bits.Mul64(uint64(count), uint64(w.per-offset))
-	q, r := bits.Div64(hi, lo, uint64(w.per))
-	if r > 0 {
-		q++
-	}
-	return int64(q)
+	return ticks.MulDivUp(count, w.per-offset, w.per)
 }
 
 func validateWindow(what string, per time.Duration) error {
@@ -112,27 +107,26 @@ func validateWindow(what string, per time.Duration) error {
 	return nil
 }
 
-// decayTime returns how long into a window no more than room is left of a count of the
-// window before.
+// decayTime returns the offset in a window at which at most available is left of a count of the
+// previous window.
 func (w windows) decayTime(count, available int64) int64 {
 	if count <= available {
 		return 0
 	}
-	hi, lo := bits.Mul64(uint64(available), uint64(w.per))
-	q, _ := bits.Div64(hi, lo, uint64(count))
-	return w.per - int64(q)
+	return w.per - ticks.MulDivDown(available, w.per, count)
 }
 
 var epoch = time.Unix(0, 0)
 
-// sinceEpoch saturates for instants that are more than 292 years away.
+// sinceEpoch returns the nanoseconds from the Unix epoch to t. It saturates for times that are
+// more than 292 years away.
 func sinceEpoch(t time.Time) int64 { return int64(t.Sub(epoch)) }
 
-// stripes are locks for the places of one or more shelves. All places of a hash, on
-// shelves whose places are multiples of the number of stripes, have the same lock.
+// stripes are locks for the slots of one or more tables. All slots of a hash have the same lock,
+// in all tables whose number of slots is a multiple of the number of stripes.
 type stripes []stripe
 
-// A stripe has a line of the cache to itself.
+// A stripe occupies a cache line of its own.
 type stripe struct {
 	sync.Mutex
 	_ [cacheLineBytes - 8]byte
@@ -140,13 +134,13 @@ type stripe struct {
 
 const maxStripes = 256
 
-// stripesFor returns locks for shelves of which the smallest has so many places.
+// stripesFor returns locks for tables of which the smallest has the given number of slots.
 func stripesFor(slots int) stripes {
 	return make(stripes, min(max(slots/16, 1), maxStripes))
 }
 
-// roundToStripes returns places rounded to a multiple of the stripes: up, or down if the memory
-// for them was fixed.
+// roundToStripes returns slots rounded to a multiple of the number of stripes: down if the memory
+// is fixed, otherwise up.
 func (s stripes) roundToStripes(slots int, fixed bool) int {
 	if !fixed {
 		slots += len(s) - 1
@@ -156,7 +150,7 @@ func (s stripes) roundToStripes(slots int, fixed bool) int {
 
 func (s stripes) lockFor(h uint64) *sync.Mutex { return &s[fastRange(h, len(s))].Mutex }
 
-// slotsIn returns how many places of two lines fit into bytes.
+// slotsIn returns the number of slots of two lines that fit into bytes.
 func slotsIn(bytes int64, width int) int {
 	return int(max(min(bytes/int64(2*8*width), math.MaxInt32), 1))
 }

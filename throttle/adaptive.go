@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"sync"
 	"time"
 
 	"github.com/heed-go/heed/internal/ticks"
@@ -92,10 +91,8 @@ func (a AdaptiveConfig) withDefaults() AdaptiveConfig {
 //
 // For servers that do say what they allow, see package quota.
 type Adaptive struct {
-	time   ticks.Timeline
-	config AdaptiveConfig
-
-	mu            sync.Mutex
+	base
+	config        AdaptiveConfig
 	rate          float64 // units a second; 0: no limit yet
 	highestRate   float64 // rate since the last cut
 	peak          float64 // what was sent at the last cut, or Start
@@ -104,9 +101,7 @@ type Adaptive struct {
 	callerWaited  bool    // somebody has waited since then
 	cuts          uint64  // Decision.Grant
 	throughput    throughput
-
-	tat  int64 // when the bucket will be full, as in TokenBucket
-	last int64 // latest reading granted at
+	tat           int64 // when the bucket will be full, as in TokenBucket
 }
 
 // halfSecond is how often the rate climbs, and how long what is sent is counted.
@@ -115,10 +110,9 @@ const halfSecond = int64(time.Second / 2)
 // NewAdaptive returns an Adaptive. A nil clk is the system clock. It panics if a is
 // invalid.
 func NewAdaptive(a AdaptiveConfig, clk Clock) *Adaptive {
-	if err := a.Validate(); err != nil {
-		panic(err.Error() + " (NewAdaptive)")
-	}
-	l := &Adaptive{time: ticks.NewTimeline(clk), config: a.withDefaults(), last: noReading, tat: math.MinInt64}
+	must(a.Validate(), "NewAdaptive")
+	config := a.withDefaults()
+	l := &Adaptive{base: newBase(ticks.NewTimeline(clk), config.Name), config: config, tat: math.MinInt64}
 	if a.InitialRate > 0 {
 		l.peak = l.clamp(a.InitialRate / l.config.Curve.DecreaseFactor()) // as if it had been cut to Start
 		l.rate = l.clamp(a.InitialRate)
@@ -135,16 +129,14 @@ func (l *Adaptive) Rate() float64 {
 }
 
 // Reserve implements Limiter.
-func (l *Adaptive) Reserve(_ context.Context, c Claim) (Decision, error) {
-	n, err := c.Units()
+func (l *Adaptive) Reserve(_ context.Context, c Claim) (d Decision, err error) {
+	n, r, err := l.begin(&c, &d)
 	if err != nil {
-		return Decision{}, err
+		return d, err
 	}
-	given := l.time.Read(c.Now)
-	l.mu.Lock()
 	defer l.mu.Unlock()
-	now := max(given, l.last)
-	d := Decision{Policy: l.config.Name, At: l.time.Stamp(now, given, c.Now), Grant: l.cuts}
+	now := r.now
+	d.Grant = l.cuts
 	if l.rate == 0 {
 		if d.OK = true; !c.DryRun {
 			l.recordGrant(n, now)
@@ -190,9 +182,6 @@ func (l *Adaptive) window() int64 { return max(int64(l.config.Burst), l.cost(1))
 // cost returns how many nanoseconds n units take to come.
 func (l *Adaptive) cost(n float64) int64 { return int64(ticks.CeilDuration(n / l.rate * 1e9)) }
 
-// Local implements Local.
-func (*Adaptive) NonBlocking() bool { return true }
-
 // Cancel implements Limiter.
 func (l *Adaptive) Cancel(_ context.Context, c Claim, d Decision) {
 	n, err := c.Units()
@@ -227,7 +216,7 @@ func (l *Adaptive) Observe(_ context.Context, c Claim, d Decision, f Feedback) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now = max(now, l.last)
-	switch extra := f.extraCost(c, d); {
+	switch extra := f.ExtraCost(c, d); {
 	case extra < 0:
 		l.refund(-extra, now, d)
 	case extra > 0 && l.rate > 0:
@@ -280,4 +269,16 @@ func (l *Adaptive) setRate(rate float64, now int64) {
 
 func (l *Adaptive) clamp(rate float64) float64 {
 	return min(max(rate, l.config.MinRate), l.config.MaxRate)
+}
+
+// adaptiveRetention is how long an Adaptive that is not used keeps what it has learned.
+const adaptiveRetention = 10 * time.Minute
+
+// Idle implements Idler. What l has learned counts as outdated when no claim was granted
+// for ten minutes and no RetryAfter is left.
+func (l *Adaptive) Evictable(now time.Time) bool {
+	at := l.time.Read(now)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return ticks.Sub(at, max(l.last, l.lastClimb, l.tat)) >= int64(adaptiveRetention)
 }

@@ -60,7 +60,7 @@ func (a AdmissionControlConfig) Validate() error {
 // The odd case is Decision.Wait: there is no time after which a claim is granted, it is
 // 0. A queue.Queue asks again each second. To fail at once instead, use queue.Ticket.Reserve.
 type AdmissionControl struct {
-	time   ticks.Timeline
+	clocked
 	config AdmissionControlConfig
 
 	randMu sync.Mutex // guards only accept.Rand, which is not called under mu
@@ -81,9 +81,7 @@ type requestCounts struct{ requests, accepts int64 }
 // NewAdmissionControl returns an AdmissionControl. A nil clk is the system clock. It panics if a
 // is invalid.
 func NewAdmissionControl(a AdmissionControlConfig, clk Clock) *AdmissionControl {
-	if err := a.Validate(); err != nil {
-		panic(err.Error() + " (NewAdmissionControl)")
-	}
+	must(a.Validate(), "NewAdmissionControl")
 	if a.Name == "" {
 		a.Name = "admission control"
 	}
@@ -96,7 +94,7 @@ func NewAdmissionControl(a AdmissionControlConfig, clk Clock) *AdmissionControl 
 	if a.Rand == nil {
 		a.Rand = rand.Float64
 	}
-	return &AdmissionControl{time: ticks.NewTimeline(clk), config: a}
+	return &AdmissionControl{clocked: clocked{ticks.NewTimeline(clk)}, config: a}
 }
 
 // Reserve implements Limiter. A dry run draws as well.
@@ -130,9 +128,6 @@ func (l *AdmissionControl) rejectProbability(a requestCounts) float64 {
 	requests := float64(a.requests)
 	return (requests - l.config.K*float64(a.accepts)) / (requests + 1)
 }
-
-// Local implements Local.
-func (*AdmissionControl) NonBlocking() bool { return true }
 
 // Cancel implements Limiter. A claim that was not used is no request.
 func (*AdmissionControl) Cancel(context.Context, Claim, Decision) {}
@@ -201,3 +196,14 @@ func (l *AdmissionControl) sumNewest(n int64) (sum requestCounts) {
 	}
 	return sum
 }
+
+// Idle implements Idler.
+func (l *AdmissionControl) Evictable(now time.Time) bool {
+	at := l.time.Read(now)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.recent(at) == requestCounts{}
+}
+
+// CountsRefusals implements RefusalCounter.
+func (*AdmissionControl) CountsRefusals() bool { return true }

@@ -59,7 +59,7 @@ func (q FixedWindowConfig) span(tl *ticks.Timeline, now, opened int64) span {
 	}
 	start := opened
 	if q.Align != AtFirst {
-		start = ticks.Mul(floorDiv(now, int64(q.Per)), int64(q.Per))
+		start = ticks.Mul(ticks.FloorDiv(now, int64(q.Per)), int64(q.Per))
 	}
 	return span{start, ticks.Add(start, int64(q.Per))}
 }
@@ -71,7 +71,7 @@ func (q FixedWindowConfig) Window(t time.Time) (from, to time.Time) {
 	if q.Align.isCalendar() {
 		return q.Align.calendarWindow(t.In(zoneOrUTC(q.Zone)))
 	}
-	from = time.Unix(0, floorDiv(t.UnixNano(), int64(q.Per))*int64(q.Per))
+	from = time.Unix(0, ticks.FloorDiv(t.UnixNano(), int64(q.Per))*int64(q.Per))
 	return from, from.Add(q.Per)
 }
 

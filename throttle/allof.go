@@ -2,10 +2,10 @@ package throttle
 
 import (
 	"context"
-	"errors"
 	"math"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/heed-go/heed/internal/ticks"
 )
@@ -59,7 +59,7 @@ func Parts(l Limiter) []Limiter {
 
 type allOf struct {
 	limiters  []Limiter
-	subGrants subGrants
+	subGrants SubGrants
 }
 
 // Reserve implements Limiter.
@@ -199,100 +199,18 @@ func startStopwatch(c Claim) ticks.Stopwatch {
 	return ticks.StartStopwatch(c.Now)
 }
 
-// Fallback asks Primary, and Secondary when Primary cannot decide. Its decisions
-// are Degraded then. With Unlimited as Secondary it fails open, with Blocked it
-// fails closed, and a local limiter keeps a rough limit while a store that is
-// shared with others is away.
-//
-// What is not Primary's fault stays an error: a negative cost, and a ctx that is
-// done. Primary must therefore give up on a store that hangs before its callers
-// lose patience.
-//
-// Both limiters must be set, and neither may change once the Fallback is in use. A
-// Fallback must not be copied.
-type Fallback struct {
-	Primary, Secondary Limiter
-	OnError            func(error) // told of each error of Primary that Secondary stood in for; nil: nobody
-
-	subGrants subGrants
+// HoldsUntilEnd implements Holder.
+func (a *allOf) HoldsUntilEnd() bool {
+	for _, l := range a.limiters {
+		if HoldsUntilEnd(l) {
+			return true
+		}
+	}
+	return false
 }
 
-// Reserve implements Limiter. If both limiters fail, the error is that of both.
-func (f *Fallback) Reserve(ctx context.Context, c Claim) (Decision, error) {
-	d, err := f.Primary.Reserve(ctx, c)
-	switch {
-	case err == nil:
-		return d, nil
-	case errors.Is(err, ErrCost):
-		return Decision{}, err
-	case ctx.Err() != nil:
-		return Decision{}, context.Cause(ctx)
-	}
-	if f.OnError != nil {
-		f.OnError(err)
-	}
-	d, secondaryErr := f.Secondary.Reserve(ctx, c)
-	if secondaryErr != nil {
-		return Decision{}, errors.Join(err, secondaryErr)
-	}
-	if d.OK && !c.DryRun {
-		t := f.subGrants.get(1)
-		t.parts[0] = d
-		d = t.attach(d)
-	}
-	d.Degraded = true
-	return d, nil
-}
+// Idle implements Idler.
+func (a *allOf) Evictable(now time.Time) bool { return allEvictable(now, a.limiters...) }
 
-// Cancel implements Limiter: the limiter that granted gets its units back.
-func (f *Fallback) Cancel(ctx context.Context, c Claim, d Decision) {
-	if !f.subGrants.owns(d) {
-		f.Primary.Cancel(ctx, c, d)
-		return
-	}
-	if t := f.subGrants.lookup(d, false); t != nil {
-		defer t.release()
-		f.Secondary.Cancel(ctx, c, t.parts[0])
-	}
-}
-
-// Observe implements Observer: the limiter that granted hears of it.
-func (f *Fallback) Observe(ctx context.Context, c Claim, d Decision, fb Feedback) {
-	if !f.subGrants.owns(d) {
-		Observe(ctx, f.Primary, c, d, fb)
-		return
-	}
-	if t := f.subGrants.lookup(d, fb.Partial); t != nil {
-		defer t.release()
-		Observe(ctx, f.Secondary, c, t.parts[0], fb)
-	}
-}
-
-// Local implements Local.
-func (f *Fallback) NonBlocking() bool { return IsNonBlocking(f.Primary) && IsNonBlocking(f.Secondary) }
-
-// AllowAll grants everything. It reads no clock: its Decision.At is Claim.Now.
-var AllowAll Limiter = constantLimiter{Decision{OK: true, Policy: "unlimited"}}
-
-// DenyAll refuses everything, for ever. It reads no clock: its Decision.At is
-// Claim.Now.
-var DenyAll Limiter = constantLimiter{Decision{Wait: Forever, Policy: "blocked"}}
-
-// constantLimiter is a limiter that always decides the same.
-type constantLimiter struct{ decision Decision }
-
-// Reserve implements Limiter.
-func (f constantLimiter) Reserve(_ context.Context, c Claim) (Decision, error) {
-	if _, err := c.Units(); err != nil {
-		return Decision{}, err
-	}
-	d := f.decision
-	d.At = c.Now
-	return d, nil
-}
-
-// Cancel implements Limiter: there is nothing to give back.
-func (constantLimiter) Cancel(context.Context, Claim, Decision) {}
-
-// Local implements Local.
-func (constantLimiter) NonBlocking() bool { return true }
+// CountsRefusals implements RefusalCounter.
+func (a *allOf) CountsRefusals() bool { return slices.ContainsFunc(a.limiters, CountsRefusals) }

@@ -3,6 +3,7 @@ package throttle
 import (
 	"time"
 
+	"github.com/heed-go/heed/internal/gcra"
 	"github.com/heed-go/heed/internal/ticks"
 )
 
@@ -23,9 +24,9 @@ import (
 // The odd case is a claim before a change of the limit: its Grant is in ticks that
 // are no more. Its place is then known to the nanosecond.
 type bookings struct {
-	gcra    *gcra // ticks, and tat
-	last    int64 // the latest place that was given
-	lastGap int64 // the latest of those places that did not follow the latest at the time
+	state   *bucketState // ticks, and tat
+	last    int64        // the latest place that was given
+	lastGap int64        // the latest of those places that did not follow the latest at the time
 }
 
 // remainderBits of a Grant are by how many ticks its place is before At + Wait, which
@@ -34,26 +35,26 @@ const remainderBits = 24 // as era.scale is at most 1<<24
 
 // covering returns p in ticks that can express now.
 func (p bookings) covering(now int64) bookings {
-	if p.gcra.covers(now) {
+	if p.state.Covers(now) {
 		return p
 	}
-	return p.withLimit(p.gcra.limit, now)
+	return p.withLimit(p.state.limit, now)
 }
 
 // withLimit returns p as of now in ticks of limit l. Nobody moves.
 func (p bookings) withLimit(l Limit, now int64) bookings {
-	e := p.gcra.next(l, now, p.gcra.tat.Load())
-	elapsed := ticks.Mul(ticks.Sub(now, p.gcra.origin), p.gcra.scale)
+	e := p.state.next(l, now, p.state.tat.Load())
+	elapsed := ticks.Mul(ticks.Sub(now, p.state.Origin), p.state.Scale)
 	move := func(position int64) int64 {
-		return mulDivUp(max(ticks.Sub(position, elapsed), 0), e.scale, p.gcra.scale)
+		return ticks.MulDivUp(max(ticks.Sub(position, elapsed), 0), e.Scale, p.state.Scale)
 	}
 	return bookings{e, move(p.last), move(p.lastGap)}
 }
 
 // encodeGrant returns a wait of so many ticks, and what Decision.Grant says of it.
 func (p bookings) encodeGrant(wait int64) (time.Duration, uint64) {
-	d := p.gcra.duration(wait)
-	return d, p.gcra.version<<remainderBits | uint64(int64(d)*p.gcra.scale-wait)
+	d := p.state.Duration(wait)
+	return d, p.state.version<<remainderBits | uint64(int64(d)*p.state.Scale-wait)
 }
 
 // book notes that a claim stands at place and takes cost ticks before it. Usually
@@ -71,12 +72,12 @@ func (p *bookings) book(position, cost int64) {
 
 // ticksBehind returns the place of a grant that acts at acts, and how many ticks leave
 // between it and until.
-func (p bookings) ticksBehind(grant uint64, acts, until int64) (position, ticks int64) {
-	e := p.gcra
-	if !e.covers(acts) {
-		return noReading, maxTicks // in an era long over
+func (p bookings) ticksBehind(grant uint64, acts, until int64) (position, behind int64) {
+	e := p.state
+	if !e.Covers(acts) {
+		return ticks.Never, gcra.MaxTicks // in an era long over
 	}
-	position = e.ticks(acts)
+	position = e.Ticks(acts)
 	if grant>>remainderBits == e.version {
 		position -= int64(grant & (1<<remainderBits - 1))
 		return position, until - position
@@ -84,6 +85,6 @@ func (p bookings) ticksBehind(grant uint64, acts, until int64) (position, ticks 
 	if until <= position {
 		return until, 0
 	}
-	end := e.origin + int64(e.duration(until))
+	end := e.Origin + int64(e.Duration(until))
 	return position, e.refilledSince(grant>>remainderBits, acts-1, end) // the limit has changed in between
 }

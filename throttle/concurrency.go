@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/heed-go/heed/internal/ticks"
@@ -57,12 +56,8 @@ func (c ConcurrencyConfig) String() string { return strconv.FormatInt(c.Count, 1
 // The odd case is an end that comes twice, or after MaxAge: each hold has a number
 // of its own, so that ending it again does nothing to whoever has its place by then.
 type Concurrency struct {
-	time ticks.Timeline
-
-	mu       sync.Mutex
+	base
 	config   ConcurrencyConfig
-	policy   string
-	last     int64 // latest reading granted at
 	used     int64
 	claims   []activeClaim // holds[0] is no hold, but joins the ends of the line of all others
 	freeList uint32        // first of the holds that are free, linked by next; 0: none
@@ -79,36 +74,34 @@ type activeClaim struct {
 // NewConcurrency returns an unused limiter. A nil clk is the system clock. It panics if
 // c is invalid.
 func NewConcurrency(c ConcurrencyConfig, clk Clock) *Concurrency {
-	if err := c.Validate(); err != nil {
-		panic(err.Error() + " (NewConcurrency)")
+	must(c.Validate(), "NewConcurrency")
+	return &Concurrency{base: newBase(ticks.NewTimeline(clk), c.policy()), config: c, claims: make([]activeClaim, 1)}
+}
+
+func (c ConcurrencyConfig) policy() string {
+	if c.Name == "" {
+		return c.String()
 	}
-	f := &Concurrency{time: ticks.NewTimeline(clk), config: c, policy: c.Name, last: noReading, claims: make([]activeClaim, 1)}
-	if f.policy == "" {
-		f.policy = c.String()
-	}
-	return f
+	return c.Name
 }
 
 // Reserve implements Limiter.
-func (f *Concurrency) Reserve(_ context.Context, c Claim) (Decision, error) {
-	n, err := c.Units()
+func (f *Concurrency) Reserve(_ context.Context, c Claim) (d Decision, err error) {
+	n, r, err := f.begin(&c, &d)
 	if err != nil {
-		return Decision{}, err
+		return d, err
 	}
-	given := f.time.Read(c.Now)
-	f.mu.Lock()
 	defer f.mu.Unlock()
-	now := max(given, f.last)
-	used := f.used - f.expiredUnits(now)
-	d := Decision{Policy: f.policy, Limit: f.config.Count, At: f.time.Stamp(now, given, c.Now)}
+	used := f.used - f.expiredUnits(r.now)
+	d.Limit = f.config.Count
 	switch d.OK = n <= f.config.Count-used; {
 	case n > f.config.Count:
 		d.Wait = Forever
 	case d.OK && !c.DryRun:
-		f.removeExpired(now)
+		f.removeExpired(r.now)
 		used += n
-		d.Grant = f.add(n, now)
-		f.last = now
+		d.Grant = f.add(n, r.now)
+		f.last = r.now
 	}
 	d.Remaining = f.config.Count - used
 	return d, nil
@@ -127,9 +120,6 @@ func (f *Concurrency) Observe(_ context.Context, _ Claim, d Decision, fb Feedbac
 		f.end(d.Grant)
 	}
 }
-
-// Local implements Local.
-func (f *Concurrency) NonBlocking() bool { return true }
 
 // expiredUnits returns the units of the claims that are too old by now. They are given up
 // only when somebody takes them: a refusal must not change anything.
@@ -185,3 +175,6 @@ func (f *Concurrency) remove(i uint32) {
 	*h = activeClaim{next: f.freeList, generation: h.generation}
 	f.freeList = i
 }
+
+// HoldsUntilEnd implements Holder: a place is taken until the claim has ended.
+func (*Concurrency) HoldsUntilEnd() bool { return true }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"math"
-	"strconv"
 	"testing"
 	"time"
 
@@ -50,9 +49,7 @@ func TestConformance(t *testing.T) {
 		{"FixedWindow, first", constantLimiter(throttle.FixedWindowConfig{Count: 10, Per: time.Second, Align: throttle.AtFirst}), throttletest.Spec{Bound: windows(10, time.Second)}},
 		{"FixedWindow, each day", constantLimiter(throttle.FixedWindowConfig{Count: 10, Align: throttle.EachDay}), throttletest.Spec{Bound: windows(10, 24*time.Hour)}},
 		{"FixedWindow, each month", constantLimiter(throttle.FixedWindowConfig{Count: 10, Align: throttle.EachMonth}), throttletest.Spec{Bound: windows(10, 28*24*time.Hour)}},
-		{"PermitsPerPeriod", func(clk throttle.Clock) throttle.Limiter {
-			return throttle.NewPermitsPerPeriod(10, time.Second, clk)
-		}, throttletest.Spec{Bound: windows(10, time.Second)}},
+		{"FixedWindow, from creation", constantLimiter(throttle.FixedWindowConfig{Count: 10, Per: time.Second, Align: throttle.AtCreation}), throttletest.Spec{Bound: windows(10, time.Second)}},
 		// A log keeps its limit in each window it slides over: any span shorter than Per.
 		{"SlidingLog", slidingLog(throttle.SlidingLogConfig{Limit: ten}), throttletest.Spec{Bound: sliding(10, time.Second)}},
 		{"SlidingLog, gap", slidingLog(throttle.SlidingLogConfig{Limit: ten, MinGap: 10 * time.Millisecond}), throttletest.Spec{Bound: sliding(10, time.Second)}},
@@ -76,23 +73,6 @@ func TestConformance(t *testing.T) {
 			return &throttle.Fallback{Primary: unreachable{}, Secondary: l}
 		}}},
 		{"AllOf in Fallback in AllOf", allOf(fallback(away, allOf(bucket, bucket)), fallback(bucket, away)), throttletest.Spec{Limit: ten, EndsOnce: true}},
-		{"KeyedLimiter", keyed(bucket), throttletest.Spec{Limit: ten}},
-		{"KeyedLimiter, windows", keyed(constantLimiter(throttle.FixedWindowConfig{Count: 10, Per: time.Second})), throttletest.Spec{Bound: windows(10, time.Second)}},
-		{"KeyedLimiter, composed", keyed(allOf(bucket, bucket)), throttletest.Spec{Limit: ten, EndsOnce: true, Wrap: func(l throttle.Limiter) throttle.Limiter {
-			return &throttle.KeyedLimiter{New: func(string) throttle.Limiter { return l }}
-		}}},
-		{"KeyedLimiter, overflow", func(clk throttle.Clock) throttle.Limiter {
-			return withKeys(1, &throttle.KeyedLimiter{New: alwaysBusy, Max: 1, Overflow: bucket(clk), Clock: clk})
-		}, throttletest.Spec{Limit: ten, Wrap: func(l throttle.Limiter) throttle.Limiter {
-			return withKeys(1, &throttle.KeyedLimiter{New: alwaysBusy, Max: 1, Overflow: l})
-		}}},
-		// One word has no room for the latest reading.
-		{"KeyedBuckets", keyedBuckets(throttle.BucketsConfig{Limit: ten}), throttletest.Spec{Limit: ten, AcceptsOlderReadings: true}},
-		{"KeyedBuckets, exact", keyedBuckets(throttle.BucketsConfig{Limit: ten, Exact: true}), throttletest.Spec{Limit: ten, AcceptsOlderReadings: true}},
-		{"KeyedBuckets, thirds", keyedBuckets(throttle.BucketsConfig{Limit: throttle.Limit{Count: 3, Per: time.Second, Burst: 2}}),
-			throttletest.Spec{Limit: throttle.Limit{Count: 3, Per: time.Second, Burst: 2}, AcceptsOlderReadings: true}},
-		{"KeyedBuckets, primes", keyedBuckets(throttle.BucketsConfig{Limit: throttle.Limit{Count: 999999937, Per: time.Second, Burst: 3}}),
-			throttletest.Spec{Limit: throttle.Limit{Count: 999999937, Per: time.Second, Burst: 3}, AcceptsOlderReadings: true}},
 		// Hard is what holds; Limit only marks.
 		{"SoftLimit", soft(ten, 10), throttletest.Spec{Limit: throttle.Limit{Count: 11, Per: time.Second}, EndsOnce: true, Wrap: func(l throttle.Limiter) throttle.Limiter {
 			return &throttle.SoftLimit{Soft: l, Hard: throttle.AllowAll}
@@ -111,12 +91,6 @@ func TestConformance(t *testing.T) {
 			return &throttle.Shadow{Limiter: bucket(clk)}
 		}, throttletest.Spec{Bound: unbounded, AllowsDebt: true, Wrap: func(l throttle.Limiter) throttle.Limiter {
 			return &throttle.Shadow{Limiter: l}
-		}}},
-		// Refusals are what it counts.
-		{"Ban", func(clk throttle.Clock) throttle.Limiter {
-			return throttle.NewBan(bucket(clk), throttle.BanConfig{Refusals: 3, Within: time.Second, Duration: time.Second, MaxDuration: 4 * time.Second}, clk)
-		}, throttletest.Spec{Limit: ten, CountsRefusals: true, Wrap: func(l throttle.Limiter) throttle.Limiter {
-			return throttle.NewBan(l, throttle.BanConfig{Refusals: 1, Within: 1, Duration: 1}, nil)
 		}}},
 		// It bounds what is in use, not a rate, and only news can tell when that ends.
 		{"Concurrency", inFlight(throttle.ConcurrencyConfig{Count: 10}), throttletest.Spec{Concurrency: 10, WaitUnknown: true, EndsOnce: true}},
@@ -256,30 +230,4 @@ func elastic(inner maker, spare bool) maker {
 
 func inFlight(c throttle.ConcurrencyConfig) maker {
 	return func(clk throttle.Clock) throttle.Limiter { return throttle.NewConcurrency(c, clk) }
-}
-
-func keyed(inner maker) maker {
-	return func(clk throttle.Clock) throttle.Limiter {
-		return &throttle.KeyedLimiter{New: func(string) throttle.Limiter { return inner(clk) }, Clock: clk}
-	}
-}
-
-func keyedBuckets(b throttle.BucketsConfig) maker {
-	b.Max = 100
-	return func(clk throttle.Clock) throttle.Limiter { return throttle.NewKeyedBuckets(b, clk) }
-}
-
-// alwaysBusy makes limiters that never become idle.
-func alwaysBusy(string) throttle.Limiter {
-	l := throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 2}, nil)
-	l.Reserve(context.Background(), throttle.Claim{})
-	return l
-}
-
-// withKeys returns l after n keys have come.
-func withKeys(n int, l throttle.Limiter) throttle.Limiter {
-	for i := range n {
-		l.Reserve(context.Background(), throttle.Claim{Key: strconv.Itoa(i)})
-	}
-	return l
 }

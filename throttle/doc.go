@@ -43,14 +43,10 @@
 //	Nginx               what nginx limit_req would decide, with its rounding
 //	TickQueue           a queue that is served at the ticks of a clock
 //	FixedWindow         n per clock window, or per window from the first claim on
-//	PermitsPerPeriod    n per period since it was made, a FixedWindow
 //	SlidingLog          n in any window, exactly; remembers each claim
 //	SlidingCounter      n in any window, nearly; remembers two numbers
 //	SubWindows          n in any window, to a k-th of it; remembers k numbers
-//	Keyed               a limiter for each key, in bounded memory
-//	KeyedBuckets        a token bucket for each key, in 16 bytes
 //	Concurrency            n at a time, held until they end
-//	Penalty             refuses for a while who does not heed refusals
 //	Soft                marks what is over one limit, refuses what is over another
 //	Elastic             lends over the limit while there is room to spare
 //	Shadow              counts and marks, refuses nothing: to try a limit out
@@ -58,6 +54,9 @@
 //	AdmissionControl         refuses some claims at random while a server refuses many
 //	AllOf               grants what all of several limiters grant, takes all or nothing
 //	Fallback            asks a second limiter when the first cannot decide
+//	keyed.Limiter       a limiter for each key, in bounded memory; package throttle/keyed
+//	keyed.Buckets       a token bucket for each key, in 16 bytes
+//	keyed.Ban           rejects all claims of a key that keeps exceeding its limit, for a while
 //	sketch.Limiter      n in any window for each of millions of clients, in fixed memory
 //	xtime.New           a *rate.Limiter of golang.org/x/time/rate that you already have; package rate/xtime
 //	warmup.Limiter      begins slowly, or saves up idle time; a claim pays later; package warmup

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/heed-go/heed/internal/ticks"
@@ -62,12 +61,8 @@ func (q FixedWindowConfig) String() string {
 // with its window. If the clock is set back, claims
 // count in the window in use until that has lasted for its length.
 type FixedWindow struct {
-	time ticks.Timeline
-
-	mu        sync.Mutex
+	base
 	config    FixedWindowConfig
-	policy    string
-	last      int64 // latest reading granted at
 	current   window
 	enteredAt time.Duration // when now was entered, by the monotonic clock since ticks.SinceStart
 }
@@ -82,14 +77,12 @@ type window struct {
 // NewFixedWindow returns an unused limiter. A nil clk is the system clock. It
 // panics if q is invalid.
 func NewFixedWindow(q FixedWindowConfig, clk Clock) *FixedWindow {
-	if err := q.Validate(); err != nil {
-		panic(err.Error() + " (NewFixedWindow)")
-	}
+	must(q.Validate(), "NewFixedWindow")
 	tl := ticks.NewWallTimeline(clk)
 	if q.Align == AtFirst || q.Align == AtCreation {
 		tl = ticks.NewTimeline(clk) // nobody else sees these windows: a clock that is set need not move them
 	}
-	return &FixedWindow{time: tl, config: q, policy: q.policy(), last: noReading, current: window{span: emptySpan}}
+	return &FixedWindow{base: newBase(tl, q.policy()), config: q, current: window{span: emptySpan}}
 }
 
 func (q FixedWindowConfig) policy() string {
@@ -100,22 +93,23 @@ func (q FixedWindowConfig) policy() string {
 }
 
 // Reserve implements Limiter.
-func (f *FixedWindow) Reserve(_ context.Context, c Claim) (Decision, error) {
-	n, err := c.Units()
+func (f *FixedWindow) Reserve(_ context.Context, c Claim) (d Decision, err error) {
+	n, r, err := f.begin(&c, &d)
 	if err != nil {
-		return Decision{}, err
+		return d, err
 	}
-	given := f.time.Read(c.Now)
-	f.mu.Lock()
 	defer f.mu.Unlock()
-	now := f.effectiveReading(given)
-	w := f.windowAt(now)
-	d := Decision{Policy: f.policy, Limit: f.config.Count, Per: time.Duration(ticks.Sub(w.end, w.start)), At: f.time.Stamp(now, given, c.Now)}
+	if now := f.effectiveReading(r.given); now != r.now {
+		r.now = now
+		d.At = f.stamp(r, c.Now)
+	}
+	w := f.windowAt(r.now)
+	d.Limit, d.Per = f.config.Count, time.Duration(ticks.Sub(w.end, w.start))
 	switch {
 	case n > f.config.Count:
 		d.Wait = Forever
 	case n > f.config.Count-w.used:
-		d.Wait = time.Duration(ticks.Sub(w.end, now))
+		d.Wait = time.Duration(ticks.Sub(w.end, r.now))
 	default:
 		d.OK, d.Grant = true, w.id
 		if !c.DryRun {
@@ -123,18 +117,15 @@ func (f *FixedWindow) Reserve(_ context.Context, c Claim) (Decision, error) {
 				f.enteredAt = ticks.SinceStart()
 			}
 			w.used += n
-			f.current, f.last = w, now
+			f.current, f.last = w, r.now
 		}
 	}
 	d.Remaining = max(f.config.Count-w.used, 0)
 	if w.used > 0 {
-		d.ResetAfter = time.Duration(ticks.Sub(w.end, now))
+		d.ResetAfter = time.Duration(ticks.Sub(w.end, r.now))
 	}
 	return d, nil
 }
-
-// Local implements Local.
-func (*FixedWindow) NonBlocking() bool { return true }
 
 // Cancel implements Limiter.
 func (f *FixedWindow) Cancel(_ context.Context, c Claim, d Decision) {
@@ -146,7 +137,7 @@ func (f *FixedWindow) Cancel(_ context.Context, c Claim, d Decision) {
 // Observe implements Observer: it settles a cost that was known only afterwards,
 // with the window that the grant came from.
 func (f *FixedWindow) Observe(_ context.Context, c Claim, d Decision, fb Feedback) {
-	if extra := fb.extraCost(c, d); extra != 0 {
+	if extra := fb.ExtraCost(c, d); extra != 0 {
 		f.adjust(extra, d)
 	}
 }
@@ -163,7 +154,7 @@ func (f *FixedWindow) SetConfig(q FixedWindowConfig) error {
 	if q.Align != f.config.Align {
 		return fmt.Errorf("throttle: fixed window %q: Align is %v: it was %v and cannot change: make a new FixedWindow", q.Name, q.Align, f.config.Align)
 	}
-	now := f.effectiveReading(f.time.Read(time.Time{}))
+	now := f.effectiveReading(f.read(time.Time{}))
 	if w := f.windowAt(now); w.id == f.current.id {
 		w.span = q.span(&f.time, now, w.start)
 		f.current, f.last = w, now // an older reading must not find itself before the window

@@ -2,7 +2,6 @@ package throttle_test
 
 import (
 	"testing"
-	"time"
 
 	"github.com/heed-go/heed/throttle"
 	"github.com/stretchr/testify/require"
@@ -10,7 +9,6 @@ import (
 
 // What wraps limiters holds until the end if one of them does, and only then.
 func TestHoldsUntilEnd_isForwarded(t *testing.T) {
-	config := throttle.BanConfig{Refusals: 1, Within: time.Second, Duration: time.Second}
 	wraps := map[string]func(throttle.Limiter) throttle.Limiter{
 		"itself": func(l throttle.Limiter) throttle.Limiter { return l },
 		"AllOf":  func(l throttle.Limiter) throttle.Limiter { return throttle.AllOf(throttle.AllowAll, l) },
@@ -26,15 +24,8 @@ func TestHoldsUntilEnd_isForwarded(t *testing.T) {
 		"Soft hard limit": func(l throttle.Limiter) throttle.Limiter {
 			return &throttle.SoftLimit{Soft: throttle.AllowAll, Hard: l}
 		},
-		"Elastic": func(l throttle.Limiter) throttle.Limiter { return &throttle.Borrowing{Limiter: l} },
-		"Shadow":  func(l throttle.Limiter) throttle.Limiter { return &throttle.Shadow{Limiter: l} },
-		"Ban":     func(l throttle.Limiter) throttle.Limiter { return throttle.NewBan(l, config, nil) },
-		"Keyed overflow": func(l throttle.Limiter) throttle.Limiter {
-			return &throttle.KeyedLimiter{New: func(string) throttle.Limiter { return throttle.AllowAll }, Overflow: l}
-		},
-		"Buckets spill": func(l throttle.Limiter) throttle.Limiter {
-			return throttle.NewKeyedBuckets(throttle.BucketsConfig{Limit: throttle.PerSecond(1), Overflow: l}, nil)
-		},
+		"Elastic":  func(l throttle.Limiter) throttle.Limiter { return &throttle.Borrowing{Limiter: l} },
+		"Shadow":   func(l throttle.Limiter) throttle.Limiter { return &throttle.Shadow{Limiter: l} },
 		"two deep": func(l throttle.Limiter) throttle.Limiter { return throttle.AllOf(&throttle.Shadow{Limiter: l}) },
 	}
 	for name, wrap := range wraps {
@@ -42,21 +33,4 @@ func TestHoldsUntilEnd_isForwarded(t *testing.T) {
 		require.False(t, throttle.HoldsUntilEnd(wrap(throttle.NewTokenBucket(throttle.PerSecond(1), nil))), name)
 	}
 	require.False(t, throttle.HoldsUntilEnd(nil))
-}
-
-func TestKeyedLimiter_holdsUntilEndOnceALimiterOfNewDoes(t *testing.T) {
-	k := &throttle.KeyedLimiter{New: func(key string) throttle.Limiter {
-		if key == "stream" {
-			return throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 1}, nil)
-		}
-		return throttle.AllowAll
-	}}
-	for _, tt := range []struct {
-		key   string
-		holds bool
-	}{{"a", false}, {"stream", true}, {"b", true}} {
-		_, err := k.Reserve(t.Context(), throttle.Claim{Key: tt.key})
-		require.NoError(t, err)
-		require.Equal(t, tt.holds, k.HoldsUntilEnd(), tt.key)
-	}
 }

@@ -4,9 +4,9 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"sync"
 	"time"
 
+	"github.com/heed-go/heed/internal/gcra"
 	"github.com/heed-go/heed/internal/ticks"
 )
 
@@ -64,85 +64,73 @@ func (l LeakyBucketConfig) Validate() error {
 // in the line is filled, and may then give back 15 units for 1. A third number, held,
 // remembers the last who would be forgotten.
 type LeakyBucket struct {
-	time ticks.Timeline
-
-	mu     sync.Mutex
-	config LeakyBucketConfig
-	last   int64 // latest reading granted at
-
+	base
+	config   LeakyBucketConfig
 	bookings bookings
 }
 
 // NewLeakyBucket returns an empty bucket. A nil clk is the system clock. It panics
 // if l is invalid.
 func NewLeakyBucket(l LeakyBucketConfig, clk Clock) *LeakyBucket {
-	if err := l.Validate(); err != nil {
-		panic(err.Error() + " (NewLeakyBucket)")
-	}
-	return &LeakyBucket{time: ticks.NewTimeline(clk), config: l, last: noReading, bookings: bookings{gcra: newGCRA(l.Limit, 0)}}
+	must(l.Validate(), "NewLeakyBucket")
+	return &LeakyBucket{base: newBase(ticks.NewTimeline(clk), l.policy()), config: l, bookings: bookings{state: newBucketState(l.Limit, 0)}}
 }
 
 // Reserve implements Limiter.
-func (b *LeakyBucket) Reserve(_ context.Context, c Claim) (Decision, error) {
-	n, err := c.Units()
+func (b *LeakyBucket) Reserve(_ context.Context, c Claim) (d Decision, err error) {
+	n, r, err := b.begin(&c, &d)
 	if err != nil {
-		return Decision{}, err
+		return d, err
 	}
-	given := b.time.Read(c.Now)
-	b.mu.Lock()
 	defer b.mu.Unlock()
-	now := max(given, b.last)
-	p := b.bookings.covering(now)
-	e, tick := p.gcra, p.gcra.ticks(now)
+	p := b.bookings.covering(r.now)
+	e, tick := p.state, p.state.Ticks(r.now)
 	taken := max(e.tat.Load(), tick) - tick
-	d := Decision{Policy: e.policy, Limit: b.config.maxClaim(e), At: b.time.Stamp(now, given, c.Now)}
-	wait, cost, longest := int64(math.MaxInt64), ticks.Mul(n, e.interval), b.config.maxWaitTicks(e, c.MaxWait)
-	if n <= d.Limit && cost-e.window <= longest {
-		wait = max(ticks.Add(taken, cost-e.window), 0)
+	d.Limit = b.config.maxClaim(e)
+	wait, cost, longest := int64(math.MaxInt64), ticks.Mul(n, e.Interval), b.config.maxWaitTicks(e, c.MaxWait)
+	if n <= d.Limit && cost-e.Window <= longest {
+		wait = max(ticks.Add(taken, cost-e.Window), 0)
 	}
 	switch d.OK = wait <= longest; {
 	case wait == math.MaxInt64:
 		d.Wait = Forever
 	case !d.OK:
-		d.Wait = e.duration(wait - longest)
+		d.Wait = e.Duration(wait - longest)
 	default:
 		d.Wait, d.Grant = p.encodeGrant(wait)
 		if !c.DryRun {
 			taken += cost
 			e.tat.Store(tick + taken)
 			p.book(tick+wait, cost)
-			b.bookings, b.last = p, now
+			b.bookings, b.last = p, r.now
 		}
 	}
 	return boundedBy(b.config.describe(e, d, taken), c, b.config.Queue), nil
 }
 
 // maxClaim returns the largest claim that can be granted in e.
-func (l *LeakyBucketConfig) maxClaim(e *gcra) int64 {
+func (l *LeakyBucketConfig) maxClaim(e *bucketState) int64 {
 	if l.Split {
-		return ticks.Add(e.burst, l.Queue)
+		return ticks.Add(e.Burst, l.Queue)
 	}
-	return e.burst
+	return e.Burst
 }
 
 // maxWaitTicks returns how many ticks of e a claim that accepts w may wait.
-func (l *LeakyBucketConfig) maxWaitTicks(e *gcra, w time.Duration) int64 {
-	queued := min(ticks.Mul(l.Queue, e.interval), maxTicks/2-e.window)
-	return min(queued, ticks.Mul(max(int64(w), 0), e.scale))
+func (l *LeakyBucketConfig) maxWaitTicks(e *bucketState, w time.Duration) int64 {
+	queued := min(ticks.Mul(l.Queue, e.Interval), gcra.MaxTicks/2-e.Window)
+	return min(queued, ticks.Mul(max(int64(w), 0), e.Scale))
 }
 
 // describe adds to d the state of a bucket from which so many ticks are taken.
-func (l *LeakyBucketConfig) describe(e *gcra, d Decision, taken int64) Decision {
+func (l *LeakyBucketConfig) describe(e *bucketState, d Decision, taken int64) Decision {
 	d = e.describe(d, taken)
 	if l.Split {
-		whole := e.window + l.maxWaitTicks(e, Forever)
-		d.Remaining, d.Per = max(whole-taken, 0)/e.interval, e.duration(whole)
+		whole := e.Window + l.maxWaitTicks(e, Forever)
+		d.Remaining, d.Per = max(whole-taken, 0)/e.Interval, e.Duration(whole)
 	}
 	return d
 }
-
-// Local implements Local.
-func (*LeakyBucket) NonBlocking() bool { return true }
 
 // Cancel implements Limiter.
 func (b *LeakyBucket) Cancel(_ context.Context, c Claim, d Decision) {
@@ -153,7 +141,7 @@ func (b *LeakyBucket) Cancel(_ context.Context, c Claim, d Decision) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if position, last := b.refund(n, c.Now, d); last {
-		b.bookings.last = max(position-ticks.Mul(n, b.bookings.gcra.interval), b.bookings.lastGap)
+		b.bookings.last = max(position-ticks.Mul(n, b.bookings.state.Interval), b.bookings.lastGap)
 	}
 }
 
@@ -161,7 +149,7 @@ func (b *LeakyBucket) Cancel(_ context.Context, c Claim, d Decision) {
 // What the claim cost less comes back as in Cancel; what it cost more is taken from
 // those who come next.
 func (b *LeakyBucket) Observe(_ context.Context, c Claim, d Decision, f Feedback) {
-	switch extra := f.extraCost(c, d); {
+	switch extra := f.ExtraCost(c, d); {
 	case extra > 0:
 		b.take(extra, f.Now)
 	case extra < 0:
@@ -176,11 +164,11 @@ func (b *LeakyBucket) Observe(_ context.Context, c Claim, d Decision, f Feedback
 func (b *LeakyBucket) take(n int64, asOf time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	now := max(b.time.Read(asOf), b.last)
+	now := b.latest(asOf)
 	b.bookings = b.bookings.covering(now)
-	e := b.bookings.gcra
-	from := max(e.tat.Load(), e.ticks(now))
-	e.tat.Store(min(ticks.Add(from, ticks.Mul(n, e.interval)), maxTicks))
+	e := b.bookings.state
+	from := max(e.tat.Load(), e.Ticks(now))
+	e.tat.Store(min(ticks.Add(from, ticks.Mul(n, e.Interval)), gcra.MaxTicks))
 }
 
 // SetLimit replaces the limit. The units in the bucket stay, down to the fraction,
@@ -192,21 +180,21 @@ func (b *LeakyBucket) SetLimit(l Limit) error {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.bookings = b.bookings.withLimit(l, max(b.time.Read(time.Time{}), b.last))
+	b.bookings, b.policy = b.bookings.withLimit(l, b.latest(time.Time{})), l.policy()
 	return nil
 }
 
 // refund gives back n units of the claim granted by d. It returns the place of
 // the claim, and whether it is the last in line.
 func (b *LeakyBucket) refund(n int64, asOf time.Time, d Decision) (position int64, last bool) {
-	now := max(b.time.Read(asOf), b.last)
+	now := b.latest(asOf)
 	b.bookings = b.bookings.covering(now)
-	e := b.bookings.gcra
+	e := b.bookings.state
 	acts := ticks.Add(b.time.Read(d.At), int64(d.Wait))
-	position, lost := b.bookings.ticksBehind(d.Grant, acts, max(b.bookings.last, e.ticks(now)))
-	back := ticks.Mul(n, e.interval)
+	position, lost := b.bookings.ticksBehind(d.Grant, acts, max(b.bookings.last, e.Ticks(now)))
+	back := ticks.Mul(n, e.Interval)
 	if lost > 0 && b.config.Split {
-		back = min(back, e.window) // what its units leave free one by one does not add up
+		back = min(back, e.Window) // what its units leave free one by one does not add up
 	}
 	if back -= lost; back > 0 {
 		e.tat.Store(ticks.Sub(e.tat.Load(), back))

@@ -67,13 +67,6 @@ func (l Limit) policy() string {
 	return l.Name
 }
 
-// mustValidate panics if l can never work; name is the constructor's.
-func (l Limit) mustValidate(name string) {
-	if err := l.Validate(); err != nil {
-		panic(err.Error() + " (" + name + ")")
-	}
-}
-
 // checkNoBurst returns an error if l has a burst of its own, which kind cannot keep.
 func (l Limit) checkNoBurst(kind string) error {
 	if l.burst() != l.Count {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttle/keyed"
 	"github.com/stretchr/testify/require"
 )
 
@@ -23,7 +24,7 @@ func TestLimiter_endsClaimsOfNestedLimiters(t *testing.T) {
 			return &throttle.Fallback{Primary: down{}, Secondary: &throttle.Fallback{Primary: down{}, Secondary: l}}
 		},
 		"Ban": func(l throttle.Limiter) throttle.Limiter {
-			return throttle.NewBan(l, throttle.BanConfig{Refusals: 3, Within: time.Minute, Duration: time.Minute}, nil)
+			return keyed.NewBan(l, keyed.BanConfig{Refusals: 3, Within: time.Minute, Duration: time.Minute}, nil)
 		},
 		"Borrowing": func(l throttle.Limiter) throttle.Limiter { return &throttle.Borrowing{Limiter: l} },
 		"Shadow":    func(l throttle.Limiter) throttle.Limiter { return &throttle.Shadow{Limiter: l} },
@@ -33,8 +34,8 @@ func TestLimiter_endsClaimsOfNestedLimiters(t *testing.T) {
 		"AllOf": func(l throttle.Limiter) throttle.Limiter {
 			return throttle.AllOf(throttle.NewTokenBucket(throttle.Limit{Count: 100, Per: day}, nil), l)
 		},
-		"KeyedLimiter": func(l throttle.Limiter) throttle.Limiter {
-			return &throttle.KeyedLimiter{New: func(string) throttle.Limiter { return l }}
+		"keyed.Limiter": func(l throttle.Limiter) throttle.Limiter {
+			return &keyed.Limiter{New: func(string) throttle.Limiter { return l }}
 		},
 	} {
 		a, b := throttle.NewFixedWindow(throttle.FixedWindowConfig{Count: 10, Per: day}, nil), throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 10}, nil)

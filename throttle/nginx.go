@@ -3,7 +3,6 @@ package throttle
 import (
 	"context"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/heed-go/heed/internal/ticks"
@@ -39,7 +38,7 @@ const maxMilli = 1e12
 
 // milliRate returns the rate in thousandths of a request a second, truncated as nginx does.
 func (l NginxConfig) milliRate() int64 {
-	return mulDivDown(ticks.Mul(l.Rate, 1000), int64(time.Second), int64(l.Per))
+	return ticks.MulDivDown(ticks.Mul(l.Rate, 1000), int64(time.Second), int64(l.Per))
 }
 
 // undelayedBurst returns how many thousandths of a request may be early without waiting.
@@ -89,63 +88,57 @@ func (l NginxConfig) String() string {
 // nginx knows neither Cancel nor units: units come back as in LeakyBucket, and as
 // all of a claim acts at one instant, it may not be larger than what need not wait.
 type Nginx struct {
-	time   ticks.Timeline
-	offset int64 // of the timeline's start, from the Unix epoch
-	policy string
+	base
 	config NginxConfig
 	rate   int64 // thousandths a second
 
-	mu          sync.Mutex
-	lastReading int64 // latest reading granted at, since the Unix epoch
-	lastMilli   int64 // its millisecond
-	level       int64 // excess + 1000 then; 0: nothing is left of any request
-	lastStart   int64 // the latest millisecond in which a claim acts
+	lastMilli int64 // the millisecond of last
+	level     int64 // excess + 1000 then; 0: nothing is left of any request
+	lastStart int64 // the latest millisecond in which a claim acts
 }
 
 // NewNginx returns an unused limiter. A nil clk is the system clock. It panics if l
 // is invalid.
 func NewNginx(l NginxConfig, clk Clock) *Nginx {
-	if err := l.Validate(); err != nil {
-		panic(err.Error() + " (NewNginx)")
+	must(l.Validate(), "NewNginx")
+	return &Nginx{base: newEpochBase(clk, l.policy()), config: l, rate: l.milliRate(), lastMilli: ticks.Never, lastStart: ticks.Never}
+}
+
+func (l NginxConfig) policy() string {
+	if l.Name == "" {
+		return l.String()
 	}
-	g := &Nginx{time: ticks.NewTimeline(clk), policy: l.Name, config: l, rate: l.milliRate(), lastReading: noReading, lastMilli: noReading, lastStart: noReading}
-	if g.offset = g.time.SinceEpoch(); g.policy == "" {
-		g.policy = l.String()
-	}
-	return g
+	return l.Name
 }
 
 // Reserve implements Limiter.
-func (g *Nginx) Reserve(_ context.Context, c Claim) (Decision, error) {
-	n, err := c.Units()
+func (g *Nginx) Reserve(_ context.Context, c Claim) (d Decision, err error) {
+	n, r, err := g.begin(&c, &d)
 	if err != nil {
-		return Decision{}, err
+		return d, err
 	}
-	given := ticks.Add(g.time.Read(c.Now), g.offset)
-	g.mu.Lock()
 	defer g.mu.Unlock()
-	now := max(given, g.lastReading)
-	ms := floorDiv(now, 1e6)
+	ms := ticks.FloorDiv(r.now, 1e6)
 	level := g.levelAt(ms)
-	d := Decision{Policy: g.policy, Limit: g.config.undelayedBurst()/1000 + 1, At: g.time.Stamp(now-g.offset, given-g.offset, c.Now)}
+	d.Limit = g.config.undelayedBurst()/1000 + 1
 	longest := g.maxExcess(c.MaxWait)
 	switch {
 	case n > d.Limit:
 		d.Wait = Forever
 	case level+n*1000-1000 > longest:
-		d.Wait = g.drainTime(g.level+n*1000-1000-longest, now)
+		d.Wait = g.drainTime(g.level+n*1000-1000-longest, r.now)
 	default:
 		wait := max(level+n*1000-1000-g.config.undelayedBurst(), 0) * 1000 / g.rate
 		d.OK, d.Wait, d.Grant = true, time.Duration(wait)*time.Millisecond, uint64(ms+wait)
 		if !c.DryRun {
 			level += n * 1000
-			g.lastReading, g.lastMilli, g.level, g.lastStart = now, ms, level, max(g.lastStart, ms+wait)
+			g.last, g.lastMilli, g.level, g.lastStart = r.now, ms, level, max(g.lastStart, ms+wait)
 		}
 	}
-	d.Per = time.Duration(mulDivUp(d.Limit*1000, int64(time.Second), g.rate))
+	d.Per = time.Duration(ticks.MulDivUp(d.Limit*1000, int64(time.Second), g.rate))
 	d.Remaining = min(max(g.maxExcess(0)+1000-level, 0)/1000, d.Limit)
 	if level > 0 {
-		d.ResetAfter = time.Duration(ticks.Mul(ms+(level*1000+g.rate-1)/g.rate, 1e6) - now)
+		d.ResetAfter = time.Duration(ticks.Mul(ms+(level*1000+g.rate-1)/g.rate, 1e6) - r.now)
 	}
 	return boundedBy(d, c, g.config.Burst-g.config.undelayedBurst()/1000), nil
 }
@@ -153,13 +146,13 @@ func (g *Nginx) Reserve(_ context.Context, c Claim) (Decision, error) {
 // maxExcess returns the largest excess of a claim that accepts to wait for w.
 func (g *Nginx) maxExcess(w time.Duration) int64 {
 	ms := max(int64(w/time.Millisecond), 0)
-	early := mulDivUp(ticks.Add(ms, 1), g.rate, 1000) - 1 // waits for less than ms+1
+	early := ticks.MulDivUp(ticks.Add(ms, 1), g.rate, 1000) - 1 // waits for less than ms+1
 	return min(g.config.undelayedBurst()+min(early, maxMilli*1000), g.config.Burst*1000)
 }
 
 // levelAt returns the level at ms.
 func (g *Nginx) levelAt(ms int64) int64 {
-	return max(g.level-mulDivDown(max(ticks.Sub(ms, g.lastMilli), 0), g.rate, 1000), 0)
+	return max(g.level-ticks.MulDivDown(max(ticks.Sub(ms, g.lastMilli), 0), g.rate, 1000), 0)
 }
 
 // drainTime returns how long after now so many thousandths have drained from what
@@ -168,9 +161,6 @@ func (g *Nginx) drainTime(milli, now int64) time.Duration {
 	ms := g.lastMilli + (milli*1000+g.rate-1)/g.rate
 	return time.Duration(ticks.Mul(ms, 1e6) - now)
 }
-
-// Local implements Local.
-func (*Nginx) NonBlocking() bool { return true }
 
 // Cancel implements Limiter.
 func (g *Nginx) Cancel(_ context.Context, c Claim, d Decision) {
@@ -182,7 +172,7 @@ func (g *Nginx) Cancel(_ context.Context, c Claim, d Decision) {
 // Observe implements Observer: it settles a cost that was known only afterwards.
 // What the claim cost less comes back as in Cancel; what it cost more is added.
 func (g *Nginx) Observe(_ context.Context, c Claim, d Decision, f Feedback) {
-	if extra := f.extraCost(c, d); extra != 0 {
+	if extra := f.ExtraCost(c, d); extra != 0 {
 		g.adjust(extra, f.Now, d)
 	}
 }
@@ -192,11 +182,11 @@ func (g *Nginx) Observe(_ context.Context, c Claim, d Decision, f Feedback) {
 func (g *Nginx) adjust(n int64, asOf time.Time, d Decision) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	now := max(floorDiv(ticks.Add(g.time.Read(asOf), g.offset), 1e6), g.lastMilli)
+	now := max(ticks.FloorDiv(g.read(asOf), 1e6), g.lastMilli)
 	if n > 0 {
 		g.level, g.lastMilli = min(ticks.Add(g.levelAt(now), ticks.Mul(n, 1000)), maxMilli*1000), now
 		return
 	}
-	lost := mulDivUp(max(max(g.lastStart, now)-int64(d.Grant), 0), g.rate, 1000)
+	lost := ticks.MulDivUp(max(max(g.lastStart, now)-int64(d.Grant), 0), g.rate, 1000)
 	g.level = max(g.level-max(ticks.Mul(-n, 1000)-lost, 0), 0)
 }

@@ -2,6 +2,7 @@ package throttle
 
 import (
 	"context"
+	"time"
 
 	"github.com/heed-go/heed/internal/ticks"
 )
@@ -43,7 +44,7 @@ type SoftLimit struct {
 	Soft Limiter // what callers are to keep to
 	Hard Limiter // what they get; it should allow more than Limit does
 
-	subGrants subGrants
+	subGrants SubGrants
 }
 
 // PlusPercent returns l with so many percent more, rounded down: Count and Burst grow
@@ -115,6 +116,15 @@ func (s *SoftLimit) Observe(ctx context.Context, c Claim, d Decision, f Feedback
 // Local implements Local.
 func (s *SoftLimit) NonBlocking() bool { return IsNonBlocking(s.Soft) && IsNonBlocking(s.Hard) }
 
+// HoldsUntilEnd implements Holder.
+func (s *SoftLimit) HoldsUntilEnd() bool { return HoldsUntilEnd(s.Soft) || HoldsUntilEnd(s.Hard) }
+
+// Idle implements Idler.
+func (s *SoftLimit) Evictable(now time.Time) bool { return allEvictable(now, s.Soft, s.Hard) }
+
+// CountsRefusals implements RefusalCounter.
+func (s *SoftLimit) CountsRefusals() bool { return CountsRefusals(s.Hard) || CountsRefusals(s.Soft) }
+
 // Borrowing grants what Limiter refuses for as long as Spare says that there is room:
 // a limit that protects others from one caller need not hold while others are away.
 // What it lends is marked, takes nothing from Limiter, and is nothing to give back.
@@ -162,6 +172,15 @@ func (e *Borrowing) Observe(ctx context.Context, c Claim, d Decision, f Feedback
 
 // Local implements Local.
 func (e *Borrowing) NonBlocking() bool { return IsNonBlocking(e.Limiter) }
+
+// HoldsUntilEnd implements Holder.
+func (e *Borrowing) HoldsUntilEnd() bool { return HoldsUntilEnd(e.Limiter) }
+
+// Idle implements Idler.
+func (e *Borrowing) Evictable(now time.Time) bool { return allEvictable(now, e.Limiter) }
+
+// CountsRefusals implements RefusalCounter.
+func (e *Borrowing) CountsRefusals() bool { return CountsRefusals(e.Limiter) }
 
 // Shadow counts as Limiter does, and refuses nothing: a limit can be tried out on
 // what really happens before anybody suffers from it. What Limiter would have
@@ -214,3 +233,12 @@ func (s *Shadow) Observe(ctx context.Context, c Claim, d Decision, f Feedback) {
 
 // Local implements Local.
 func (s *Shadow) NonBlocking() bool { return IsNonBlocking(s.Limiter) }
+
+// HoldsUntilEnd implements Holder.
+func (s *Shadow) HoldsUntilEnd() bool { return HoldsUntilEnd(s.Limiter) }
+
+// Idle implements Idler.
+func (s *Shadow) Evictable(now time.Time) bool { return allEvictable(now, s.Limiter) }
+
+// CountsRefusals implements RefusalCounter.
+func (s *Shadow) CountsRefusals() bool { return CountsRefusals(s.Limiter) }

@@ -32,6 +32,12 @@ func TestSoftLimit_marksClaimsOverSoftAndRefusesOverHard(t *testing.T) {
 	}
 }
 
+// manualClock shows the time that it was set to.
+type manualClock struct{ now time.Time }
+
+func (c *manualClock) Now() time.Time                       { return c.now }
+func (c *manualClock) After(time.Duration) <-chan time.Time { return nil }
+
 // A steady excess is marked, too, not only a burst.
 func TestSoftLimit_marksSteadyExcess(t *testing.T) {
 	clk := &manualClock{now: time.Unix(0, 0)}

@@ -3,7 +3,6 @@ package throttle
 import (
 	"context"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/heed-go/heed/internal/ticks"
@@ -46,14 +45,10 @@ func (r RefillBucketConfig) Validate() error {
 // all ticks together have brought is therefore counted, also across SetLimit, and
 // a claim gives back what it took less what was brought since.
 type RefillBucket struct {
-	time ticks.Timeline
-
-	mu     sync.Mutex
+	base
 	limit  Limit
-	policy string
 	burst  int64
 	anchor int64
-	last   int64 // latest reading granted at
 	state  refillState
 }
 
@@ -67,12 +62,10 @@ type refillState struct {
 // NewRefillBucket returns a bucket that is filled as r says. A nil clk is the
 // system clock. It panics if r is invalid.
 func NewRefillBucket(r RefillBucketConfig, clk Clock) *RefillBucket {
-	if err := r.Validate(); err != nil {
-		panic(err.Error() + " (NewRefillBucket)")
-	}
-	b := &RefillBucket{time: ticks.NewTimeline(clk), last: noReading}
+	must(r.Validate(), "NewRefillBucket")
+	b := &RefillBucket{base: newBase(ticks.NewTimeline(clk), "")}
 	if !r.Anchor.IsZero() {
-		b.anchor = b.time.Read(r.Anchor)
+		b.anchor = b.read(r.Anchor)
 	}
 	b.useLimit(r.Limit)
 	b.state = refillState{tick: b.tickAt(0), taken: r.InitialDeficit}
@@ -84,18 +77,14 @@ func (b *RefillBucket) useLimit(l Limit) {
 }
 
 // Reserve implements Limiter.
-func (b *RefillBucket) Reserve(_ context.Context, c Claim) (Decision, error) {
-	n, err := c.Units()
+func (b *RefillBucket) Reserve(_ context.Context, c Claim) (d Decision, err error) {
+	n, r, err := b.begin(&c, &d)
 	if err != nil {
-		return Decision{}, err
+		return d, err
 	}
-	given := b.time.Read(c.Now)
-	b.mu.Lock()
 	defer b.mu.Unlock()
-	now := max(given, b.last)
-	s := b.stateAt(now)
-	d := Decision{Policy: b.policy, Limit: b.burst, At: b.time.Stamp(now, given, c.Now)}
-	d.Per = time.Duration(ticks.Mul((b.burst-1)/b.limit.Count+1, int64(b.limit.Per)))
+	now, s := r.now, b.stateAt(r.now)
+	d.Limit, d.Per = b.burst, time.Duration(ticks.Mul((b.burst-1)/b.limit.Count+1, int64(b.limit.Per)))
 	switch short := ticks.Sub(n, b.burst-s.taken); {
 	case n > b.burst:
 		d.Wait = Forever
@@ -113,9 +102,6 @@ func (b *RefillBucket) Reserve(_ context.Context, c Claim) (Decision, error) {
 	return d, nil
 }
 
-// Local implements Local.
-func (*RefillBucket) NonBlocking() bool { return true }
-
 // Cancel implements Limiter.
 func (b *RefillBucket) Cancel(_ context.Context, c Claim, d Decision) {
 	if n, err := c.Units(); err == nil && d.OK {
@@ -127,7 +113,7 @@ func (b *RefillBucket) Cancel(_ context.Context, c Claim, d Decision) {
 // What the claim cost less comes back as in Cancel; what it cost more is taken,
 // if need be from ticks to come.
 func (b *RefillBucket) Observe(_ context.Context, c Claim, d Decision, f Feedback) {
-	if extra := f.extraCost(c, d); extra != 0 {
+	if extra := f.ExtraCost(c, d); extra != 0 {
 		b.adjust(extra, f.Now, d)
 	}
 }
@@ -141,7 +127,7 @@ func (b *RefillBucket) SetLimit(l Limit) error {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	now := max(b.time.Read(time.Time{}), b.last)
+	now := b.latest(time.Time{})
 	s := b.stateAt(now)
 	free := b.burst - s.taken
 	b.useLimit(l)
@@ -152,7 +138,7 @@ func (b *RefillBucket) SetLimit(l Limit) error {
 
 // adjust takes n more units for the claim granted by d, or gives back -n.
 func (b *RefillBucket) adjust(n int64, asOf time.Time, d Decision) {
-	now := b.time.Read(asOf)
+	now := b.read(asOf)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	s := b.stateAt(max(now, b.last))
@@ -160,10 +146,13 @@ func (b *RefillBucket) adjust(n int64, asOf time.Time, d Decision) {
 	case n > 0:
 		s.taken = ticks.Add(s.taken, n)
 		b.state = s
-	case s.refilled < maxTicks && since < -n: // beyond maxTicks the count is not to be trusted
+	case s.refilled < maxRefilled && since < -n: // beyond maxRefilled the count is not to be trusted
 		b.state.taken = max(b.state.taken+n+since, 0)
 	}
 }
+
+// maxRefilled is the largest count of refilled units that is exact.
+const maxRefilled = 1 << 62
 
 // stateAt returns the state as of now.
 func (b *RefillBucket) stateAt(now int64) refillState {
@@ -176,7 +165,7 @@ func (b *RefillBucket) stateAt(now int64) refillState {
 }
 
 func (b *RefillBucket) tickAt(now int64) int64 {
-	return floorDiv(ticks.Sub(now, b.anchor), int64(b.limit.Per))
+	return ticks.FloorDiv(ticks.Sub(now, b.anchor), int64(b.limit.Per))
 }
 
 // waitFor returns how long after now the ticks after tick have brought n units.
@@ -186,13 +175,4 @@ func (b *RefillBucket) waitFor(n, tick, now int64) time.Duration {
 	}
 	tick = ticks.Add(tick, (n-1)/b.limit.Count+1)
 	return time.Duration(ticks.Sub(ticks.Add(b.anchor, ticks.Mul(tick, int64(b.limit.Per))), now))
-}
-
-// floorDiv returns a/b rounded down, for positive b.
-func floorDiv(a, b int64) int64 {
-	q := a / b
-	if a%b < 0 {
-		q--
-	}
-	return q
 }

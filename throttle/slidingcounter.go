@@ -2,7 +2,6 @@ package throttle
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	"github.com/heed-go/heed/internal/ticks"
@@ -35,13 +34,8 @@ type SlidingCounterConfig struct {
 // The odd case is idleness: after a gap of two windows both counts are old, and
 // not even the previous one counts.
 type SlidingCounter struct {
-	time   ticks.Timeline
-	offset int64 // of the timeline's start, from the Unix epoch; windows are whole multiples of Per since that
-
-	mu     sync.Mutex
+	base   // readings are since the Unix epoch: windows are whole multiples of Per since that
 	config SlidingCounterConfig
-	policy string
-	last   int64 // latest reading granted at, since the Unix epoch
 	counts counts
 }
 
@@ -63,43 +57,31 @@ func (c SlidingCounterConfig) Validate() error {
 // NewSlidingCounter returns an unused limiter. A nil clk is the system clock. It
 // panics if l is invalid.
 func NewSlidingCounter(l SlidingCounterConfig, clk Clock) *SlidingCounter {
-	if err := l.Validate(); err != nil {
-		panic(err.Error() + " (NewSlidingCounter)")
-	}
-	s := &SlidingCounter{time: ticks.NewTimeline(clk), config: l, policy: l.policy(), last: noReading}
-	s.offset = s.time.SinceEpoch()
-	s.counts.window = noReading
-	return s
+	must(l.Validate(), "NewSlidingCounter")
+	return &SlidingCounter{base: newEpochBase(clk, l.policy()), config: l, counts: counts{window: ticks.Never}}
 }
 
 // Reserve implements Limiter.
-func (s *SlidingCounter) Reserve(_ context.Context, c Claim) (Decision, error) {
-	n, err := c.Units()
+func (s *SlidingCounter) Reserve(_ context.Context, c Claim) (d Decision, err error) {
+	n, r, err := s.begin(&c, &d)
 	if err != nil {
-		return Decision{}, err
+		return d, err
 	}
-	given := ticks.Add(s.time.Read(c.Now), s.offset)
-	s.mu.Lock()
 	defer s.mu.Unlock()
-	now := max(given, s.last)
-	at := s.countsAt(now)
-	d := Decision{Policy: s.policy, Limit: s.config.Count, Per: s.config.Per}
-	d.At = s.time.Stamp(now-s.offset, given-s.offset, c.Now)
-	d.Wait = s.wait(at, n, now)
+	at := s.countsAt(r.now)
+	d.Limit, d.Per = s.config.Count, s.config.Per
+	d.Wait = s.wait(at, n, r.now)
 	if d.OK = d.Wait == 0; d.OK {
 		d.Grant = at.id
 		if !c.DryRun {
 			at.current += n
-			s.counts, s.last = at, now
+			s.counts, s.last = at, r.now
 		}
 	}
-	d.Remaining = max(ticks.Sub(s.config.Count-s.previousWeight(at, now), at.current), 0)
-	d.ResetAfter = s.wait(at, s.config.Count, now)
+	d.Remaining = max(ticks.Sub(s.config.Count-s.previousWeight(at, r.now), at.current), 0)
+	d.ResetAfter = s.wait(at, s.config.Count, r.now)
 	return d, nil
 }
-
-// Local implements Local.
-func (*SlidingCounter) NonBlocking() bool { return true }
 
 // Cancel implements Limiter.
 func (s *SlidingCounter) Cancel(_ context.Context, c Claim, d Decision) {
@@ -111,7 +93,7 @@ func (s *SlidingCounter) Cancel(_ context.Context, c Claim, d Decision) {
 // Observe implements Observer: it settles a cost that was known only afterwards,
 // with the window that the grant came from, as long as that counts.
 func (s *SlidingCounter) Observe(_ context.Context, c Claim, d Decision, f Feedback) {
-	if extra := f.extraCost(c, d); extra != 0 {
+	if extra := f.ExtraCost(c, d); extra != 0 {
 		s.adjust(extra, d)
 	}
 }
@@ -127,10 +109,10 @@ func (s *SlidingCounter) SetLimit(l Limit) error {
 		return err
 	}
 	if l.Per != s.config.Per {
-		now := max(ticks.Add(s.time.Read(time.Time{}), s.offset), s.last)
+		now := s.latest(time.Time{})
 		at := s.countsAt(now)
 		at.current = ticks.Add(at.current, s.previousWeight(at, now))
-		s.counts = counts{window: floorDiv(now, int64(l.Per)), id: at.id + 2, current: at.current}
+		s.counts = counts{window: ticks.FloorDiv(now, int64(l.Per)), id: at.id + 2, current: at.current}
 		s.last = now // an older reading must not find what has moved here still to come
 	}
 	s.config, s.policy = next, l.policy()
@@ -152,7 +134,7 @@ func (s *SlidingCounter) adjust(n int64, d Decision) {
 // countsAt returns the counts as of now.
 func (s *SlidingCounter) countsAt(now int64) counts {
 	c := s.counts
-	w := floorDiv(now, int64(s.config.Per))
+	w := ticks.FloorDiv(now, int64(s.config.Per))
 	passed := w - c.window
 	next := counts{window: w, id: c.id + uint64(passed)}
 	switch passed {
@@ -170,9 +152,9 @@ func (s *SlidingCounter) previousWeight(c counts, now int64) int64 {
 	per := int64(s.config.Per)
 	left := per - (now - c.window*per)
 	if s.config.RoundDown {
-		return mulDivDown(c.previous, left, per)
+		return ticks.MulDivDown(c.previous, left, per)
 	}
-	return mulDivUp(c.previous, left, per)
+	return ticks.MulDivUp(c.previous, left, per)
 }
 
 // wait returns how long after now a claim of n units would be granted, if nothing
@@ -201,7 +183,7 @@ func (s *SlidingCounter) fadeTime(previous, room int64) int64 {
 	case previous <= room:
 		return 0
 	case s.config.RoundDown: // rounded down it fits while it is less than room + 1
-		return per - (mulDivUp(room+1, per, previous) - 1)
+		return per - (ticks.MulDivUp(room+1, per, previous) - 1)
 	}
-	return per - mulDivDown(room, per, previous)
+	return per - ticks.MulDivDown(room, per, previous)
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"sync"
 	"time"
 
 	"github.com/heed-go/heed/internal/ticks"
@@ -48,53 +47,41 @@ func (l SlidingLogConfig) Validate() error {
 // units make room, which changes no later answer: while they would still count,
 // all Count units newer than them do, too.
 type SlidingLog struct {
-	time ticks.Timeline
-
-	mu      sync.Mutex
+	base    // last is the latest reading that entered the log
 	config  SlidingLogConfig
-	policy  string
-	last    int64 // latest reading that entered the log
 	entries entries
 }
 
 // NewSlidingLog returns an empty log. A nil clk is the system clock. It panics if
 // l is invalid.
 func NewSlidingLog(l SlidingLogConfig, clk Clock) *SlidingLog {
-	if err := l.Validate(); err != nil {
-		panic(err.Error() + " (NewSlidingLog)")
-	}
-	return &SlidingLog{time: ticks.NewTimeline(clk), config: l, policy: l.policy(), last: noReading}
+	must(l.Validate(), "NewSlidingLog")
+	return &SlidingLog{base: newBase(ticks.NewTimeline(clk), l.policy()), config: l}
 }
 
 // Reserve implements Limiter.
-func (s *SlidingLog) Reserve(_ context.Context, c Claim) (Decision, error) {
-	n, err := c.Units()
+func (s *SlidingLog) Reserve(_ context.Context, c Claim) (d Decision, err error) {
+	n, r, err := s.begin(&c, &d)
 	if err != nil {
-		return Decision{}, err
+		return d, err
 	}
-	given := s.time.Read(c.Now)
-	s.mu.Lock()
 	defer s.mu.Unlock()
-	now := max(given, s.last)
-	wait := s.wait(n, now)
-	d := Decision{OK: wait == 0, Wait: wait, Policy: s.policy, Limit: s.config.Count, Per: s.config.Per, At: s.time.Stamp(now, given, c.Now)}
+	d.Limit, d.Per, d.Wait = s.config.Count, s.config.Per, s.wait(n, r.now)
+	d.OK = d.Wait == 0
 	if !c.DryRun && (d.OK || s.config.CountRefused && !c.Waits) {
-		s.record(n, now)
-		d.Grant = uint64(now)
+		s.record(n, r.now)
+		d.Grant = uint64(r.now)
 		if !d.OK {
-			d.Wait = s.wait(n, now)
+			d.Wait = s.wait(n, r.now)
 		}
 	}
-	oldest := s.expired(now)
+	oldest := s.expired(r.now)
 	d.Remaining = max(s.config.Count-s.entries.unitsAfter(oldest), 0)
 	if used := s.entries.len() - oldest; used > 0 {
-		d.ResetAfter = s.expiresAfter(s.entries.len()-1, now)
+		d.ResetAfter = s.expiresAfter(s.entries.len()-1, r.now)
 	}
 	return d, nil
 }
-
-// Local implements Local.
-func (*SlidingLog) NonBlocking() bool { return true }
 
 // Cancel implements Limiter.
 func (s *SlidingLog) Cancel(_ context.Context, c Claim, d Decision) {
@@ -106,7 +93,7 @@ func (s *SlidingLog) Cancel(_ context.Context, c Claim, d Decision) {
 // Observe implements Observer: it settles a cost that was known only afterwards,
 // with the entry that the grant made. An entry that has left the log is left alone.
 func (s *SlidingLog) Observe(_ context.Context, c Claim, d Decision, f Feedback) {
-	if extra := f.extraCost(c, d); extra != 0 {
+	if extra := f.ExtraCost(c, d); extra != 0 {
 		s.adjust(extra, d)
 	}
 }
@@ -287,4 +274,11 @@ func (q *entries) change(i int, n int64) {
 		*q.at(j) = *q.at(j + 1)
 	}
 	q.tail--
+}
+
+// CountsRefusals implements RefusalCounter.
+func (s *SlidingLog) CountsRefusals() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.config.CountRefused
 }

@@ -30,6 +30,50 @@ func TestSubGrants_unwrapOnce(t *testing.T) {
 	require.Empty(t, follow(&a, throttle.Decision{OK: true}, false))
 }
 
+// What an Inner grants leads back to its limiter, with the Decision that this one made. Only
+// a Decision with a subGrant of its own, as that of an AllOf, ends once.
+func TestInner_cancelReachesItsLimiter(t *testing.T) {
+	for name, row := range map[string]struct {
+		wrap     func(throttle.Limiter) throttle.Limiter
+		degraded bool
+		want     int // cancels that reach the limiter, of two
+	}{
+		"plain":    {func(l throttle.Limiter) throttle.Limiter { return l }, false, 2},
+		"degraded": {func(l throttle.Limiter) throttle.Limiter { return l }, true, 2},
+		"composed": {func(l throttle.Limiter) throttle.Limiter { return throttle.AllOf(l) }, true, 1},
+	} {
+		var g, others throttle.SubGrants
+		s := granting(7, 50)
+		l := row.wrap(s)
+		in := g.Inner(l, row.degraded)
+		require.Equal(t, l, in.Limiter(), name)
+
+		d, err := in.Reserve(t.Context(), throttle.Claim{DryRun: true})
+		require.NoError(t, err)
+		require.False(t, g.Owns(d), "%s: a dry run took nothing", name)
+		d, err = in.Reserve(t.Context(), throttle.Claim{})
+		require.NoError(t, err)
+		require.Equal(t, row.degraded, d.Degraded, name)
+		require.True(t, g.Owns(d), name)
+		require.False(t, others.Owns(d), name)
+
+		g.Observe(t.Context(), throttle.Claim{}, d, throttle.Feedback{Partial: true})
+		others.Observe(t.Context(), throttle.Claim{}, d, throttle.Feedback{Partial: true})
+		require.Equal(t, s.granted, s.observed, name)
+		others.Cancel(t.Context(), throttle.Claim{}, d)
+		require.Empty(t, s.cancelled, name)
+		for range 2 {
+			g.Cancel(t.Context(), throttle.Claim{}, d)
+		}
+		require.Len(t, s.cancelled, row.want, name)
+		require.Equal(t, s.granted[0], s.cancelled[0], name)
+
+		refused := d.AsRefusal()
+		require.False(t, refused.OK || g.Owns(refused), name)
+		require.Zero(t, refused.Remaining, name)
+	}
+}
+
 func TestFixedWindowConfig_windowAgreesWithFixedWindow(t *testing.T) {
 	for _, q := range []throttle.FixedWindowConfig{{Count: 1, Per: 7 * time.Minute}, {Count: 1, Align: throttle.EachDay}, {Count: 1, Align: throttle.EachMonth}} {
 		now := time.Date(2026, 11, 21, 13, 50, 12, 0, time.UTC)

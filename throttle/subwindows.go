@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"sync"
 	"time"
 
 	"github.com/heed-go/heed/internal/ticks"
@@ -46,13 +45,8 @@ func (p SubWindowsConfig) Validate() error {
 // decided in the sub-window of the newest grant, and never sees a smaller sum than
 // those before it did. Only grants drop parts.
 type SubWindows struct {
-	time   ticks.Timeline
-	offset int64 // of the timeline's start, from the Unix epoch
-
-	mu     sync.Mutex
+	base   // readings are since the Unix epoch
 	config SubWindowsConfig
-	policy string
-	last   int64 // latest reading granted at, since the Unix epoch
 	part   int64 // the sub-window of last, counted from the epoch
 	shift  int64 // part + shift is a number that no sub-window of another length has had
 
@@ -64,51 +58,40 @@ type SubWindows struct {
 // NewSubWindows returns an unused limiter. A nil clk is the system clock. It panics
 // if p is invalid.
 func NewSubWindows(p SubWindowsConfig, clk Clock) *SubWindows {
-	if err := p.Validate(); err != nil {
-		panic(err.Error() + " (NewSubWindows)")
-	}
-	s := &SubWindows{time: ticks.NewTimeline(clk), config: p, policy: p.policy(), last: noReading, part: noReading}
-	s.offset, s.totals = s.time.SinceEpoch(), make([]int64, p.Parts)
-	return s
+	must(p.Validate(), "NewSubWindows")
+	return &SubWindows{base: newEpochBase(clk, p.policy()), config: p, part: ticks.Never, totals: make([]int64, p.Parts)}
 }
 
 // Reserve implements Limiter.
-func (s *SubWindows) Reserve(_ context.Context, c Claim) (Decision, error) {
-	n, err := c.Units()
+func (s *SubWindows) Reserve(_ context.Context, c Claim) (d Decision, err error) {
+	n, r, err := s.begin(&c, &d)
 	if err != nil {
-		return Decision{}, err
+		return d, err
 	}
-	given := ticks.Add(s.time.Read(c.Now), s.offset)
-	s.mu.Lock()
 	defer s.mu.Unlock()
-	now := max(given, s.last)
-	part := s.partAt(now)
-	d := Decision{Policy: s.policy, Limit: s.config.Count, Per: s.config.Per}
-	d.At = s.time.Stamp(now-s.offset, given-s.offset, c.Now)
+	part := s.partAt(r.now)
+	d.Limit, d.Per = s.config.Count, s.config.Per
 	sum := s.sum(part)
 	switch {
 	case n > s.config.Count:
 		d.Wait = Forever
 	case n > s.config.Count-sum:
-		d.Wait = s.waitUntilAtMost(s.config.Count-n, part, now)
+		d.Wait = s.waitUntilAtMost(s.config.Count-n, part, r.now)
 	default:
 		d.OK = true
 		if !c.DryRun {
 			s.advance(part)
-			s.total, s.last = s.total+n, now
+			s.total, s.last = s.total+n, r.now
 			sum += n
 			d.Grant = uint64(part + s.shift)
 		}
 	}
 	d.Remaining = max(s.config.Count-sum, 0)
 	if sum > 0 {
-		d.ResetAfter = s.waitUntilAtMost(0, part, now)
+		d.ResetAfter = s.waitUntilAtMost(0, part, r.now)
 	}
 	return d, nil
 }
-
-// Local implements Local.
-func (*SubWindows) NonBlocking() bool { return true }
 
 // Cancel implements Limiter.
 func (s *SubWindows) Cancel(_ context.Context, c Claim, d Decision) {
@@ -120,7 +103,7 @@ func (s *SubWindows) Cancel(_ context.Context, c Claim, d Decision) {
 // Observe implements Observer: it settles a cost that was known only afterwards,
 // with the sub-window that the grant came from, as long as that counts.
 func (s *SubWindows) Observe(_ context.Context, c Claim, d Decision, f Feedback) {
-	if extra := f.extraCost(c, d); extra != 0 {
+	if extra := f.ExtraCost(c, d); extra != 0 {
 		s.adjust(extra, d)
 	}
 }
@@ -135,12 +118,12 @@ func (s *SubWindows) SetLimit(l Limit) error {
 	if err := next.Validate(); err != nil {
 		return err
 	}
-	now := max(ticks.Add(s.time.Read(time.Time{}), s.offset), s.last)
+	now := s.latest(time.Time{})
 	part, per := s.partAt(now), s.config.Per
 	sum, id := s.sum(part), part+s.shift
 	s.config, s.policy = next, l.policy()
 	if l.Per != per {
-		s.part, s.total = noReading, 0
+		s.part, s.total = ticks.Never, 0
 		s.advance(s.partAt(now))
 		s.total, s.shift = sum, id+int64(s.config.Parts)-s.part
 		s.last = now // an older reading must not find what has moved here still to come
@@ -201,12 +184,12 @@ func (s *SubWindows) waitUntilAtMost(room, part, now int64) time.Duration {
 
 // partAt returns the sub-window of now.
 func (s *SubWindows) partAt(now int64) int64 {
-	return mulDivDown(now, int64(s.config.Parts), int64(s.config.Per))
+	return ticks.MulDivDown(now, int64(s.config.Parts), int64(s.config.Per))
 }
 
 // partStart returns when part begins.
 func (s *SubWindows) partStart(part int64) int64 {
-	return mulDivCeil(part, int64(s.config.Per), int64(s.config.Parts))
+	return ticks.MulDivCeil(part, int64(s.config.Per), int64(s.config.Parts))
 }
 
 func (s *SubWindows) ringIndex(part int64) int {

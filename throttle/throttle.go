@@ -79,7 +79,7 @@ func (c Claim) Units() (int64, error) {
 // back unchanged to Cancel and Observe of the limiter that made it.
 type Decision struct {
 	OK            bool // the units are taken
-	Degraded      bool // decided without the primary limiter, see Fallback and Keyed
+	Degraded      bool // decided without the primary limiter, see Fallback and keyed.Limiter
 	OverLimit     bool // granted although a limit would refuse, see Soft, Elastic and Shadow
 	ServerImposed bool // refused because of the other side, by what it stated or what was estimated of it, not by a limit of our own
 
@@ -120,6 +120,14 @@ type Decision struct {
 // grants and for other limiters.
 func (d Decision) Part() int { return int(d.refusedBy) }
 
+// AsRefusal returns d as a refusal, for a limiter that refuses what the limiter inside it
+// granted in a dry run, or refused for a shorter time. Nothing is left of the units: Remaining
+// is 0. Wait stays, and is for the caller to set.
+func (d Decision) AsRefusal() Decision {
+	d.OK, d.Remaining, d.subGrant = false, 0, nil
+	return d
+}
+
 // QueueBound returns how many units may wait for the limit that refused a claim with
 // Claim.Waits. If ok is false, the limit has no such bound, or d is not such a refusal.
 func (d Decision) QueueBound() (units int64, ok bool) {
@@ -138,9 +146,9 @@ type Feedback struct {
 	Partial      bool          // the claim is still in use: more feedback follows
 }
 
-// extraCost returns how many units more than claimed the claim c, granted by d, turned
+// ExtraCost returns how many units more than claimed the claim c, granted by d, turned
 // out to cost; negative: how many less. It is 0 until the claim has ended.
-func (f Feedback) extraCost(c Claim, d Decision) int64 {
+func (f Feedback) ExtraCost(c Claim, d Decision) int64 {
 	n, err := c.Units()
 	if err != nil || !d.OK || f.Partial || f.Cost <= 0 {
 		return 0

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"sync"
 	"time"
 
 	"github.com/heed-go/heed/internal/ticks"
@@ -51,46 +50,37 @@ func (t TickQueueConfig) Validate() error {
 // last in line gives ticks back, those that have not passed. A refund in Observe
 // likewise frees ticks only before a claim acts.
 type TickQueue struct {
-	time ticks.Timeline
-
-	mu         sync.Mutex
+	base
 	config     TickQueueConfig
-	policy     string
 	anchor     int64
-	last       int64 // latest reading granted at
 	lastBooked int64 // number of the latest tick that is taken, counted from the anchor
 }
 
 // NewTickQueue returns an empty queue. A nil clk is the system clock. It panics if
 // t is invalid.
 func NewTickQueue(t TickQueueConfig, clk Clock) *TickQueue {
-	if err := t.Validate(); err != nil {
-		panic(err.Error() + " (NewTickQueue)")
-	}
-	q := &TickQueue{time: ticks.NewTimeline(clk), config: t, policy: t.policy(), last: noReading, lastBooked: math.MinInt64}
+	must(t.Validate(), "NewTickQueue")
+	q := &TickQueue{base: newBase(ticks.NewTimeline(clk), t.policy()), config: t, lastBooked: math.MinInt64}
 	if !t.Anchor.IsZero() {
-		q.anchor = q.time.Read(t.Anchor)
+		q.anchor = q.read(t.Anchor)
 	}
 	return q
 }
 
 // Reserve implements Limiter.
-func (q *TickQueue) Reserve(_ context.Context, c Claim) (Decision, error) {
-	n, err := c.Units()
+func (q *TickQueue) Reserve(_ context.Context, c Claim) (d Decision, err error) {
+	n, r, err := q.begin(&c, &d)
 	if err != nil {
-		return Decision{}, err
+		return d, err
 	}
-	given := q.time.Read(c.Now)
-	q.mu.Lock()
 	defer q.mu.Unlock()
-	now := max(given, q.last)
-	tick := q.tickAt(now)
+	d.Limit, d.Per = q.config.Queue, q.queueTime()
 	if c.Waits && c.MaxWait <= 0 {
-		return q.reserveWaiting(c, n, now, given), nil
+		return q.reserveWaiting(d, c, n, r.now), nil
 	}
+	now, tick := r.now, q.tickAt(r.now)
 	from := max(q.lastBooked, tick)
 	to := ticks.Add(from, n)
-	d := Decision{Policy: q.policy, Limit: q.config.Queue, At: q.time.Stamp(now, given, c.Now)}
 	earliestByWait := ticks.Sub(q.tickTime(to), max(int64(c.MaxWait), 0)) // when the place is near enough
 	earliestByQueue := q.tickTime(ticks.Sub(to, q.config.Queue))          // when it is free
 	switch wait := ticks.Sub(max(earliestByWait, earliestByQueue), now); {
@@ -104,7 +94,6 @@ func (q *TickQueue) Reserve(_ context.Context, c Claim) (Decision, error) {
 			q.lastBooked, q.last, from = to, now, to
 		}
 	}
-	d.Per = time.Duration(mulDivCeil(q.config.Queue, int64(q.config.Per), q.config.Count))
 	d.Remaining = max(q.config.Queue-ticks.Sub(from, tick), 0)
 	if from > tick {
 		d.ResetAfter = time.Duration(ticks.Sub(q.tickTime(from), now))
@@ -112,12 +101,16 @@ func (q *TickQueue) Reserve(_ context.Context, c Claim) (Decision, error) {
 	return d, nil
 }
 
-// reserveWaiting decides on a claim of n units by a caller that Waits: it is granted at its last
+// queueTime returns how long a full queue takes.
+func (q *TickQueue) queueTime() time.Duration {
+	return time.Duration(ticks.MulDivCeil(q.config.Queue, int64(q.config.Per), q.config.Count))
+}
+
+// reserveWaiting completes d for a claim of n units by a caller that Waits: it is granted at its last
 // tick, instead of before. Its ticks are those after all that are taken and after the
 // instant at which the wait began; what others could have used is not made up for.
-func (q *TickQueue) reserveWaiting(c Claim, n, now, given int64) Decision {
+func (q *TickQueue) reserveWaiting(d Decision, c Claim, n, now int64) Decision {
 	tick, from := q.tickAt(now), max(q.lastBooked, q.tickAt(ticks.Sub(now, int64(c.Waited))))
-	d := Decision{Policy: q.policy, Limit: q.config.Queue, At: q.time.Stamp(now, given, c.Now)}
 	switch to := ticks.Add(from, n); {
 	case n > q.config.Queue:
 		d.Wait = Forever
@@ -128,13 +121,9 @@ func (q *TickQueue) reserveWaiting(c Claim, n, now, given int64) Decision {
 			q.lastBooked, q.last = tick, now
 		}
 	}
-	d.Per = time.Duration(mulDivCeil(q.config.Queue, int64(q.config.Per), q.config.Count))
 	d.Remaining = max(q.config.Queue-max(ticks.Sub(q.lastBooked, tick), 0), 0)
 	return boundedBy(d, c, q.config.Queue)
 }
-
-// Local implements Local.
-func (*TickQueue) NonBlocking() bool { return true }
 
 // Cancel implements Limiter.
 func (q *TickQueue) Cancel(_ context.Context, c Claim, d Decision) {
@@ -147,13 +136,13 @@ func (q *TickQueue) Cancel(_ context.Context, c Claim, d Decision) {
 // What the claim cost less comes back as in Cancel; what it cost more takes the
 // ticks after all that are taken.
 func (q *TickQueue) Observe(_ context.Context, c Claim, d Decision, f Feedback) {
-	switch extra := f.extraCost(c, d); {
+	switch extra := f.ExtraCost(c, d); {
 	case extra < 0:
 		q.refund(-extra, d)
 	case extra > 0:
 		q.mu.Lock()
 		defer q.mu.Unlock()
-		q.lastBooked = ticks.Add(max(q.lastBooked, q.tickAt(max(q.time.Read(f.Now), q.last))), extra)
+		q.lastBooked = ticks.Add(max(q.lastBooked, q.tickAt(q.latest(f.Now))), extra)
 	}
 }
 
@@ -169,10 +158,18 @@ func (q *TickQueue) refund(n int64, d Decision) {
 
 // tickAt returns the number of the latest tick at or before now.
 func (q *TickQueue) tickAt(now int64) int64 {
-	return mulDivDown(ticks.Sub(now, q.anchor), q.config.Count, int64(q.config.Per))
+	return ticks.MulDivDown(ticks.Sub(now, q.anchor), q.config.Count, int64(q.config.Per))
 }
 
 // tickTime returns the instant of a tick, rounded up.
 func (q *TickQueue) tickTime(tick int64) int64 {
-	return ticks.Add(q.anchor, mulDivCeil(tick, int64(q.config.Per), q.config.Count))
+	return ticks.Add(q.anchor, ticks.MulDivCeil(tick, int64(q.config.Per), q.config.Count))
+}
+
+// Idle implements Idler: all ticks that were taken have passed.
+func (q *TickQueue) Evictable(now time.Time) bool {
+	at := q.time.Read(now)
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.lastBooked <= q.tickAt(max(at, q.last))
 }

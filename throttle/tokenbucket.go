@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/heed-go/heed/internal/gcra"
 	"github.com/heed-go/heed/internal/ticks"
 )
 
@@ -31,22 +32,22 @@ import (
 //
 // The odd case is a rate like 3 a second, whose interval is no whole number of
 // nanoseconds. Time is therefore counted in ticks of 1/scale nanoseconds, chosen
-// so that interval and rate are both whole: see [era].
+// so that interval and rate are both whole: see internal/gcra.
 //
 // TokenBucket does not book ahead: one number cannot tell booked units from used
 // ones, so a booking could not be cancelled safely. LeakyBucket books ahead.
 type TokenBucket struct {
-	time ticks.Timeline
-	gcra atomic.Pointer[gcra]
-	mu   sync.Mutex // held while one era is replaced by the next
+	clocked
+	state atomic.Pointer[bucketState]
+	mu    sync.Mutex // held while one era is replaced by the next
 }
 
 // NewTokenBucket returns a full bucket. A nil clk is the system clock. It panics
 // if l is invalid; call l.Validate first if its numbers come from outside.
 func NewTokenBucket(l Limit, clk Clock) *TokenBucket {
-	l.mustValidate("NewTokenBucket")
-	b := &TokenBucket{time: ticks.NewTimeline(clk)}
-	b.gcra.Store(newGCRA(l, 0))
+	must(l.Validate(), "NewTokenBucket")
+	b := &TokenBucket{clocked: clocked{ticks.NewTimeline(clk)}}
+	b.state.Store(newBucketState(l, 0))
 	return b
 }
 
@@ -62,8 +63,8 @@ func (b *TokenBucket) Reserve(_ context.Context, c Claim) (d Decision, err error
 	// decide.
 	d.OK, d.Wait, d.Policy = wait == 0, wait, e.policy
 	d.At = b.time.Stamp(now, given, c.Now)
-	d.Limit, d.Per = e.burst, e.refillTime
-	d.Remaining, d.ResetAfter = max(e.window-taken, 0)/e.interval, e.duration(taken)
+	d.Limit, d.Per = e.Burst, e.RefillTime
+	d.Remaining, d.ResetAfter = e.State(taken)
 	d.Grant = e.version
 	return d, nil
 }
@@ -71,17 +72,17 @@ func (b *TokenBucket) Reserve(_ context.Context, c Claim) (d Decision, err error
 // take takes n units as of given, or of the latest grant if that is newer. It
 // returns the era and the reading that it decided on, how many ticks are taken from
 // the window then, and how long to wait if the units were not there.
-func (b *TokenBucket) take(n, given int64, dry bool) (e *gcra, now, taken int64, wait time.Duration) {
+func (b *TokenBucket) take(n, given int64, dry bool) (e *bucketState, now, taken int64, wait time.Duration) {
 	for {
-		e = b.gcra.Load()
+		e = b.state.Load()
 		old := e.tat.Load()
-		if old == tatClosed {
+		if old == gcra.Closed {
 			b.waitReplaced()
 			continue
 		}
 		now = max(given, e.last.Load())
-		takes := !dry && n <= e.burst
-		switch covered := e.covers(now); {
+		takes := !dry && n <= e.Burst
+		switch covered := e.Covers(now); {
 		case !covered && takes:
 			b.replace(e, e.limit, now)
 			continue
@@ -89,13 +90,13 @@ func (b *TokenBucket) take(n, given int64, dry bool) (e *gcra, now, taken int64,
 			e = e.next(e.limit, now, old)
 			old = e.tat.Load()
 		}
-		tick := e.ticks(now)
+		tick := e.Ticks(now)
 		taken = max(old, tick) - tick
-		if n > e.burst {
+		if n > e.Burst {
 			return e, now, taken, Forever
 		}
-		cost := n * e.interval
-		if wait = e.duration(taken + cost - e.window); wait > 0 || !takes {
+		cost := n * e.Interval
+		if wait = e.Duration(taken + cost - e.Window); wait > 0 || !takes {
 			return e, now, taken, wait
 		}
 		if e.tat.CompareAndSwap(old, tick+taken+cost) {
@@ -122,13 +123,10 @@ func (b *TokenBucket) Cancel(_ context.Context, c Claim, d Decision) {
 // What the claim cost less comes back as in Cancel; what it cost more is taken,
 // if need be from units that are still to flow in.
 func (b *TokenBucket) Observe(_ context.Context, c Claim, d Decision, f Feedback) {
-	if extra := f.extraCost(c, d); extra != 0 {
+	if extra := f.ExtraCost(c, d); extra != 0 {
 		b.adjust(extra, f.Now, d)
 	}
 }
-
-// Local implements Local.
-func (b *TokenBucket) NonBlocking() bool { return true }
 
 // SetLimit replaces the limit. The units in the bucket stay, down to the fraction,
 // as far as the new burst has room for them: raising the burst adds none. The
@@ -138,7 +136,7 @@ func (b *TokenBucket) SetLimit(l Limit) error {
 		return err
 	}
 	for {
-		e := b.gcra.Load()
+		e := b.state.Load()
 		now := max(b.time.Read(time.Time{}), e.last.Load())
 		if b.replace(e, l, now) {
 			return nil
@@ -150,23 +148,23 @@ func (b *TokenBucket) SetLimit(l Limit) error {
 func (b *TokenBucket) adjust(n int64, asOf time.Time, d Decision) {
 	given, from := b.time.Read(asOf), b.time.Read(d.At)
 	for {
-		e := b.gcra.Load()
+		e := b.state.Load()
 		now := max(given, e.last.Load(), from)
-		if n > 0 && !e.covers(now) {
+		if n > 0 && !e.Covers(now) {
 			b.replace(e, e.limit, now)
 			continue
 		}
 		old := e.tat.Load()
-		if old == tatClosed {
+		if old == gcra.Closed {
 			b.waitReplaced()
 			continue
 		}
 		var next int64
 		if n < 0 {
-			left := ticks.Sub(ticks.Mul(-n, e.interval), e.refilledSince(d.Grant, from, now))
+			left := ticks.Sub(ticks.Mul(-n, e.Interval), e.refilledSince(d.Grant, from, now))
 			next = ticks.Sub(old, max(left, 0))
 		} else {
-			next = min(ticks.Add(max(old, e.ticks(now)), ticks.Mul(n, e.interval)), maxTicks)
+			next = min(ticks.Add(max(old, e.Ticks(now)), ticks.Mul(n, e.Interval)), gcra.MaxTicks)
 		}
 		if e.tat.CompareAndSwap(old, next) {
 			return
@@ -179,13 +177,13 @@ func (b *TokenBucket) adjust(n int64, asOf time.Time, d Decision) {
 //
 // Whoever still holds e finds its tat closed, so no grant can be made against
 // numbers that no longer hold, and none that was made is lost.
-func (b *TokenBucket) replace(e *gcra, l Limit, now int64) bool {
+func (b *TokenBucket) replace(e *bucketState, l Limit, now int64) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.gcra.Load() != e {
+	if b.state.Load() != e {
 		return false
 	}
-	b.gcra.Store(e.next(l, now, e.tat.Swap(tatClosed)))
+	b.state.Store(e.next(l, now, e.tat.Swap(gcra.Closed)))
 	return true
 }
 

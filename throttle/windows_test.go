@@ -4,6 +4,7 @@ import (
 	"context"
 	"math"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -19,11 +20,11 @@ type windowLimiter interface {
 func windowLimiters(clk Clock) map[string]windowLimiter {
 	ten := PerMinute(10)
 	return map[string]windowLimiter{
-		"FixedWindow":      NewFixedWindow(FixedWindowConfig{Count: 10, Per: time.Minute}, clk),
-		"SlidingLog":       NewSlidingLog(SlidingLogConfig{Limit: ten}, clk),
-		"SlidingCounter":   NewSlidingCounter(SlidingCounterConfig{Limit: ten}, clk),
-		"SubWindows":       NewSubWindows(SubWindowsConfig{Limit: ten, Parts: 4}, clk),
-		"PermitsPerPeriod": NewPermitsPerPeriod(10, time.Minute, clk),
+		"FixedWindow":                NewFixedWindow(FixedWindowConfig{Count: 10, Per: time.Minute}, clk),
+		"SlidingLog":                 NewSlidingLog(SlidingLogConfig{Limit: ten}, clk),
+		"SlidingCounter":             NewSlidingCounter(SlidingCounterConfig{Limit: ten}, clk),
+		"SubWindows":                 NewSubWindows(SubWindowsConfig{Limit: ten, Parts: 4}, clk),
+		"FixedWindow, from creation": NewFixedWindow(FixedWindowConfig{Count: 10, Per: time.Minute, Align: AtCreation}, clk),
 	}
 }
 
@@ -247,7 +248,7 @@ func TestNew_panicsOnInvalidConfig(t *testing.T) {
 		"nginx beyond all rates":     func() { NewNginx(NginxConfig{Rate: math.MaxInt64, Per: time.Second}, nil) },
 		"quota without a window":     func() { NewFixedWindow(FixedWindowConfig{Count: 1}, nil) },
 		"quota with two lengths":     func() { NewFixedWindow(FixedWindowConfig{Count: 1, Align: EachDay, Per: time.Hour}, nil) },
-		"quota of nothing":           func() { NewPermitsPerPeriod(0, time.Second, nil) },
+		"quota of nothing":           func() { NewFixedWindow(FixedWindowConfig{Count: 0, Per: time.Second, Align: AtCreation}, nil) },
 		"log with a long gap":        func() { NewSlidingLog(SlidingLogConfig{Limit: PerSecond(2), MinGap: time.Minute}, nil) },
 		"log with a burst":           func() { NewSlidingLog(SlidingLogConfig{Limit: Limit{Count: 2, Per: 1, Burst: 3}}, nil) },
 		"counter with a burst":       func() { NewSlidingCounter(SlidingCounterConfig{Limit: Limit{Count: 2, Per: 1, Burst: 3}}, nil) },
@@ -270,6 +271,32 @@ func TestWindows_observeSettlesOneUnit(t *testing.T) {
 			d = ask(l, 2, 0)
 			l.Observe(t.Context(), Claim{Cost: 2}, d, Feedback{Cost: 1})
 			require.EqualValues(t, 7, remaining(l))
+		})
+	}
+}
+
+func TestFixedWindow_recoversWhenTheClockIsSetBack(t *testing.T) {
+	for name, q := range map[string]FixedWindowConfig{
+		"epoch": {Count: 2, Per: time.Minute},
+		"first": {Count: 2, Per: time.Minute, Align: AtFirst},
+		"hour":  {Count: 2, Align: EachHour},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			l := NewFixedWindow(q, nil)
+			ask := func(ahead time.Duration) Decision {
+				d, err := l.Reserve(t.Context(), Claim{Now: time.Now().Add(ahead)})
+				require.NoError(t, err)
+				return d
+			}
+			require.True(t, ask(48*time.Hour).OK, name)
+			require.True(t, ask(48*time.Hour).OK, name)
+			require.False(t, ask(0).OK, "%s: an older reading counts as the newest", name)
+			time.Sleep(time.Hour) // a whole window
+			require.True(t, ask(0).OK, name)
+			require.True(t, ask(0).OK, name)
+			d := ask(0)
+			require.False(t, d.OK, name)
+			require.LessOrEqual(t, d.Wait, time.Hour, name)
 		})
 	}
 }

@@ -160,7 +160,9 @@ func TestLimiters_workedExamples(t *testing.T) {
 				step{at: time.Minute, cost: 1, ok: true, left: 1}),
 		},
 		"three permits per period, not carried over": {
-			func(clk Clock) Limiter { return NewPermitsPerPeriod(3, time.Second, clk) },
+			func(clk Clock) Limiter {
+				return NewFixedWindow(FixedWindowConfig{Count: 3, Per: time.Second, Align: AtCreation}, clk)
+			},
 			time.Unix(0, 5e8),
 			[]step{
 				{at: 0, cost: 2, ok: true, left: 1},

@@ -2,11 +2,11 @@ package throttlehttp
 
 import "strings"
 
-// A format is a form of the same few words.
+// A format is a content type in which a rejection can be written.
 type format uint8
 
 const (
-	formatProblem format = iota // what a server likes best comes first
+	formatProblem format = iota // the server's preference decreases in this order
 	formatHTML
 	formatText
 	numFormats
@@ -23,7 +23,7 @@ func (k format) contentType() string {
 }
 
 // specificity returns how exactly a media range of Accept names k: 3 by name, 2 by type, 1 by
-// anything, 0 not at all. Who asks for JSON is served problem details, which are JSON.
+// a wildcard, 0 not at all. application/json matches problem details, which are JSON.
 func (k format) specificity(media string) int {
 	name, group := "text/plain", "text/*"
 	switch k {
@@ -43,14 +43,14 @@ func (k format) specificity(media string) int {
 	return 0
 }
 
-// maxAcceptBytes is how many bytes of Accept are read: more than any browser sends, less than
-// would be worth an attack.
+// maxAcceptBytes is the maximum number of bytes of Accept that are parsed: more than any
+// browser sends, and few enough that parsing is cheap.
 const maxAcceptBytes = 4 << 10
 
-// negotiateFormat returns the kind that Accept likes best (RFC 9110, section 12.5.1). Between
-// equals it is the one that Accept names more exactly, since "text/html, */*" is what
-// browsers said that want pages. If none is acceptable it is the first all the same: an
-// error says more than nothing.
+// negotiateFormat returns the format that Accept prefers (RFC 9110, section 12.5.1). Among
+// formats with equal weights it returns the one that Accept names most exactly, because
+// browsers that want pages send "text/html, */*". If no format is acceptable it returns the
+// first: an error in another format is more useful than an empty response.
 func negotiateFormat(accept []string) format {
 	if len(accept) == 0 {
 		return formatProblem
@@ -82,8 +82,8 @@ func negotiateFormat(accept []string) format {
 	return best
 }
 
-// qvalue returns the weight among the parameters of a media range, in thousandths.
-// One that cannot be read is 0, since nobody knows what it should be.
+// qvalue returns the weight among the parameters of a media range, in thousandths. A
+// malformed weight counts as 0.
 func qvalue(params string) int {
 	for p := range strings.SplitSeq(params, ";") {
 		name, value, _ := strings.Cut(strings.TrimSpace(p), "=")
@@ -94,7 +94,7 @@ func qvalue(params string) int {
 	return 1000
 }
 
-// parseQValue reads 0, 1, or a number between with up to three decimals.
+// parseQValue parses 0, 1, or a number in between with up to three decimals.
 func parseQValue(s string) int {
 	whole, decimals, _ := strings.Cut(s, ".")
 	if whole != "0" && whole != "1" || len(decimals) > 3 {

@@ -15,38 +15,39 @@ import (
 
 	"github.com/heed-go/heed/sketch"
 	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttle/keyed"
 	"github.com/heed-go/heed/throttlehttp"
 	"github.com/stretchr/testify/require"
 )
 
-// A manualClock is moved by hand, also back.
+// A manualClock is a clock that the test sets, also backwards.
 type manualClock struct{ now atomic.Int64 }
 
 func (c *manualClock) Now() time.Time                       { return time.Unix(0, c.now.Load()) }
 func (c *manualClock) After(time.Duration) <-chan time.Time { return nil }
 
 const (
-	perKey        = 5       // units an hour of each key, and at once
-	maxKeys       = 1 << 10 // for keys
+	perKey        = 5       // units per hour of each key, and burst
+	maxKeys       = 1 << 10 // capacity of the limiters, in keys
 	inventedKeys  = 10_000
-	maxHeapGrowth = 1 << 20 // bytes, of which a map would need twice as many
+	maxHeapGrowth = 1 << 20 // bytes; a map of all invented keys would need twice as many
 )
 
-// keyedLimiters are limiters that a server of strangers would use, each with room for few
-// of the keys below.
+// keyedLimiters returns limiters for unauthenticated clients, with a capacity for a fraction
+// of the invented keys.
 func keyedLimiters(clk throttle.Clock) map[string]throttle.Limiter {
 	l := throttle.Limit{Count: perKey, Per: time.Hour}
 	return map[string]throttle.Limiter{
-		"buckets": throttle.NewKeyedBuckets(throttle.BucketsConfig{Limit: l, Max: maxKeys}, clk),
-		"keyed": &throttle.KeyedLimiter{Max: maxKeys, Clock: clk, New: func(string) throttle.Limiter {
+		"buckets": keyed.NewBuckets(keyed.BucketsConfig{Limit: l, Max: maxKeys}, clk),
+		"keyed": &keyed.Limiter{Max: maxKeys, Clock: clk, New: func(string) throttle.Limiter {
 			return throttle.NewTokenBucket(l, clk)
 		}},
 		"sketch": sketch.NewLimiter(sketch.LimiterConfig{Limit: l, Clients: maxKeys, Seed: 1}, clk),
 	}
 }
 
-// A countingHandler is a limited handler that counts whom it let in. It can be used by one
-// goroutine at a time.
+// A countingHandler is a limited handler that counts the requests that it serves. It is not
+// safe for concurrent use.
 type countingHandler struct {
 	http.Handler
 	served atomic.Int64
@@ -59,14 +60,14 @@ func newCountingHandler(rules ...throttlehttp.Rule) *countingHandler {
 	return d
 }
 
-// allows reports whether r is let in.
+// allows reports whether r is served.
 func (d *countingHandler) allows(r *http.Request) bool {
 	before := d.served.Load()
 	d.ServeHTTP(httptest.NewRecorder(), r)
 	return d.served.Load() > before
 }
 
-// exhaust uses up what the sender of r has, and returns how much that was.
+// exhaust sends r until it is rejected, and returns how many times it was served.
 func (d *countingHandler) exhaust(t *testing.T, r *http.Request) (n int) {
 	for d.allows(r) {
 		n++
@@ -75,7 +76,7 @@ func (d *countingHandler) exhaust(t *testing.T, r *http.Request) (n int) {
 	return n
 }
 
-// heapInUse returns how many bytes are in use.
+// heapInUse returns the number of bytes of live heap objects.
 func heapInUse() int64 {
 	runtime.GC()
 	runtime.GC()
@@ -84,12 +85,13 @@ func heapInUse() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// Who makes up an API key for each request fills no memory, washes nothing away that is
-// known of others, and gets no more than his address may have.
+// TestAttack_inventedKeysGainNothing checks that a client that makes up an API key for
+// each request fills no memory, does not displace the state of other clients, and is
+// served no more requests than its address may send.
 func TestAttack_inventedKeysGainNothing(t *testing.T) {
 	clk := new(manualClock)
 	for name, byKey := range keyedLimiters(clk) {
-		byIP := throttle.NewKeyedBuckets(throttle.BucketsConfig{Limit: throttle.PerHour(200)}, clk)
+		byIP := keyed.NewBuckets(keyed.BucketsConfig{Limit: throttle.PerHour(200)}, clk)
 		d := newCountingHandler(throttlehttp.Rule{Limiter: byKey, Key: throttlehttp.APIKey}, throttlehttp.Rule{Limiter: byIP, Key: throttlehttp.IP{}.Key})
 		ann := via("192.0.2.99:1", "X-API-Key", "ann's")
 		require.Equal(t, perKey, d.exhaust(t, ann), name)
@@ -110,8 +112,8 @@ func TestAttack_inventedKeysGainNothing(t *testing.T) {
 	}
 }
 
-// Without a limit by address invented keys do gain something, up to the room that the
-// limiter has, and then nothing more.
+// TestAttack_inventedKeysAreBoundedByCapacity checks that without a limit per address,
+// invented keys gain no more than the capacity of the limiter.
 func TestAttack_inventedKeysAreBoundedByCapacity(t *testing.T) {
 	clk := new(manualClock)
 	for name, l := range keyedLimiters(clk) {
@@ -125,9 +127,9 @@ func TestAttack_inventedKeysAreBoundedByCapacity(t *testing.T) {
 		require.Less(t, heapInUse()-before, int64(maxHeapGrowth), name)
 		runtime.KeepAlive(l)
 		if name == "sketch" {
-			continue // it knows nobody and has no such end: the more there were, the fewer new ones it lets in
+			continue // it stores no keys and has no such capacity: with more keys it serves fewer new ones
 		}
-		most := maxKeys*8/5 + 64*perKey // as many buckets as there are, and what is shared when they are in use
+		most := maxKeys*8/5 + 64*perKey // the number of buckets, and the shared units when all buckets are in use
 		require.LessOrEqual(t, d.served.Load(), int64(most), name)
 	}
 }
@@ -138,7 +140,7 @@ func TestAttack_forgedAddressesGainNothing(t *testing.T) {
 	for name, tt := range map[string]struct {
 		ip    throttlehttp.IP
 		peer  string
-		added http.Header // by the proxy
+		added http.Header // headers that the proxy adds
 	}{
 		"no proxies":           {throttlehttp.IP{}, "192.0.2.7:%d", nil},
 		"a stranger":           {throttlehttp.IP{Trusted: proxied}, "192.0.2.7:%d", nil},
@@ -170,7 +172,8 @@ func TestAttack_forgedAddressesGainNothing(t *testing.T) {
 	}
 }
 
-// A broken list costs its sender what the proxy has, which all who do so share.
+// TestAttack_brokenListsShareOneKey checks that requests with a malformed list share one
+// key, that of the proxy.
 func TestAttack_brokenListsShareOneKey(t *testing.T) {
 	clk := new(manualClock)
 	ip := throttlehttp.IP{Trusted: proxied, Header: "Forwarded"}
@@ -182,7 +185,8 @@ func TestAttack_brokenListsShareOneKey(t *testing.T) {
 	require.Equal(t, perKey, d.exhaust(t, forwardedRequest("for=192.0.2.7")), "and who is honest has his own")
 }
 
-// Headers of 1 MiB, each another, are neither kept nor shown.
+// TestAttack_longHeadersAreNotKept checks that different headers of 1 MiB each are neither
+// stored nor sent to clients.
 func TestAttack_longHeadersAreNotKept(t *testing.T) {
 	clk := new(manualClock)
 	raw := func(r *http.Request) (string, bool) { return r.Header.Get("X-Tenant"), true }
@@ -204,8 +208,9 @@ func TestAttack_longHeadersAreNotKept(t *testing.T) {
 	}
 }
 
-// Bytes that end strings or lines elsewhere neither make two clients one, nor one two,
-// and no answer has them.
+// TestAttack_controlBytesAreOrdinaryBytes checks that bytes that terminate strings or
+// lines elsewhere do not make different keys equal or equal keys different, and that
+// responses do not contain them.
 func TestAttack_controlBytesAreOrdinaryBytes(t *testing.T) {
 	clk := new(manualClock)
 	names := []string{"eve", "eve\x00", "eve\x00\x00", "eve\n", "eve\r\n", "\neve", "eve\nX-Admin: 1", "eve\xff", "eve:", "eve=", "3:eve"}
@@ -230,7 +235,8 @@ func TestAttack_controlBytesAreOrdinaryBytes(t *testing.T) {
 	}
 }
 
-// A clock that jumps to and fro gives nobody more than the time that it has shown.
+// TestAttack_steppedClocksGiveNothing checks that a clock that jumps back and forth gives
+// no client more units than its whole range of readings allows.
 func TestAttack_steppedClocksGiveNothing(t *testing.T) {
 	start := time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC)
 	for seed := range uint64(20) {
@@ -252,7 +258,7 @@ func TestAttack_steppedClocksGiveNothing(t *testing.T) {
 			}
 			shown := int64(last.Sub(first))
 			most := perKey + perKey*shown/int64(time.Hour)
-			if name == "sketch" { // by the windows that this is part of
+			if name == "sketch" { // one more for each window that the span touches
 				most = perKey * (2 + shown/int64(time.Hour))
 			}
 			require.LessOrEqual(t, d.served.Load(), most, "%s, seed %d", name, seed)
@@ -261,7 +267,8 @@ func TestAttack_steppedClocksGiveNothing(t *testing.T) {
 	}
 }
 
-// Nor does one that leaves all that can be counted.
+// TestAttack_extremeClocksDoNotPanic checks that readings at the limits of int64 cause no
+// panics.
 func TestAttack_extremeClocksDoNotPanic(t *testing.T) {
 	clk := new(manualClock)
 	for name, l := range keyedLimiters(clk) {
@@ -276,7 +283,8 @@ func TestAttack_extremeClocksDoNotPanic(t *testing.T) {
 	}
 }
 
-// All at once: eve from many goroutines gets no more than from one.
+// TestAttack_concurrentRequestsGainNothing checks that a client that sends from many
+// goroutines is served no more requests than from one.
 func TestAttack_concurrentRequestsGainNothing(t *testing.T) {
 	clk := new(manualClock)
 	for name, l := range keyedLimiters(clk) {

@@ -5,16 +5,16 @@ import (
 	"strconv"
 )
 
-// Composite names a client by all functions together: what one user does at one path from
-// one address, for instance. Who is unidentified to one of them is unidentified. It
-// panics if there are no functions.
+// Composite returns a KeyFunc that combines the keys of all functions, for instance user,
+// path and address. If one of them finds no key, there is none. Composite panics if there are
+// no functions.
 //
 //	Composite(User, IP{}.Key)  ─▶  join:16:context.user:ann12:ip:192.0.2.7
 //	                                  |<---- 16 ---->|   |<-- 12 -->|
 //
-// Two requests have the same key only if all parts are the same: each part stands after
-// its length, so that nothing a client sends can move the end of one. With a separator
-// instead "a|b" and "c" would be "a" and "b|c". See TestComposite_neverCollides.
+// Two requests have the same key only if all parts are equal: each part is preceded by its
+// length, so that a client cannot shift the boundary between two parts. With a separator,
+// "a|b" and "c" would be the same as "a" and "b|c". See TestComposite_neverCollides.
 func Composite(of ...KeyFunc) KeyFunc {
 	requireFuncs("Composite", of)
 	return func(r *http.Request) (string, bool) {

@@ -23,8 +23,8 @@ func TestComposite_needsAllParts(t *testing.T) {
 	require.Equal(t, "?", key(throttlehttp.Composite(throttlehttp.Bearer, user), r))
 }
 
-// Random parts, of the few bytes of which lengths and separators are made, against the
-// list of parts itself.
+// TestComposite_neverCollides compares keys of random parts, made of the few bytes that
+// occur in lengths and separators, with the lists of parts themselves.
 func TestComposite_neverCollides(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(8, 1))
 	parts := map[string]string{}
@@ -47,10 +47,10 @@ func TestComposite_neverCollides(t *testing.T) {
 
 func randomPart(rnd *rand.Rand) string {
 	switch rnd.IntN(10) {
-	case 0: // what another key looks like
+	case 0: // text that looks like another key
 		k, _ := throttlehttp.Composite(constantKey("1:"), constantKey(strconv.Itoa(rnd.IntN(20))))(nil)
 		return k
-	case 1: // so long that the whole is hashed
+	case 1: // so long that the whole key is hashed
 		return strings.Repeat("1:", 250+rnd.IntN(20))
 	}
 	b := make([]byte, rnd.IntN(6))

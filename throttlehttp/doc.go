@@ -1,9 +1,10 @@
-// Package throttlehttp limits the requests that a server takes, by the same
-// limiters that a client limits itself with.
+// Package throttlehttp limits the requests that an HTTP server accepts. It uses the same
+// limiters as clients: see package throttle.
 //
 // # What is limited, and how
 //
-// A [Middleware] asks limiters, and it is they who differ. A [Rule] says for whom:
+// A [Middleware] asks limiters whether a request may be served. A [Rule] combines one
+// limiter with a key and a cost:
 //
 //	each client, and all together      several Rules, with Key and without
 //	a price per request                Rule.Cost, known before; Rule.FinalCost, known after
@@ -13,35 +14,37 @@
 //	later instead of never             Middleware.Queue
 //	warned first, or lent              throttle.SoftLimit, Elastic
 //	tried out                          throttle.Shadow, with Rule.Hidden
-//	longer for who does not listen     throttle.Ban
+//	longer for who does not listen     keyed.Ban
 //	while a store is down              throttle.Fallback, or Middleware.FailClosed
 //	an answer of your own              Middleware.OnReject, RejectionFrom
 //	not at all                         Rule.Cost of 0: for health checks, or friends
 //
-// A Middleware stands around what it protects, and inside of what its answers need.
-// That is the authentication, if users have limits, and CORS: else browsers hide a 429
-// from scripts, and the questions that they ask before a request are counted as well.
-// CORS should also expose Retry-After and the headers of the dialect.
+// A Middleware wraps the handlers that it protects. Place it inside the middleware that
+// its responses and keys need: authentication, if limits are per user, and CORS. Without
+// CORS headers, browsers hide a 429 from scripts; a Middleware outside of CORS also counts
+// preflight requests. CORS should expose Retry-After and the headers of the dialect.
 //
-// # Who is asking
+// # Keys
 //
-// A limit per client needs a name for each, and clients lie. A [KeyFunc] finds it:
+// A limit per client needs a key for each client. A [KeyFunc] returns it:
 //
-//	by what an authentication found out        FromContext
-//	by a secret, hashed                        Bearer, APIKey, APIKeyQuery, Cookie, Secrets
-//	by where the connection comes from         IP, and IP.Region for a country or a network
-//	by what the client says                    Header, BasicUser, Named
-//	by what is asked for                       Method, Path, RoutePattern, Host
-//	by the first of several that can tell      FirstOf, with Anonymous last if all others are one
-//	by several together                        Composite
+//	the result of an authentication            FromContext
+//	a secret, hashed                           Bearer, APIKey, APIKeyQuery, Cookie, Secrets
+//	the address of the client                  IP, and IP.Region for a country or a network
+//	an unverified header                       Header, BasicUser
+//	the target of the request                  Method, Path, RoutePattern, Host
+//	the first of several that is known         FirstOf, with Constant last for all other requests
+//	several together                           Composite
+//	any other function                         KeyFrom
 //
-// Three things decide whether a limit is one:
+// Three rules decide whether a limit is effective:
 //
-//   - A name that nobody has checked is free: who needs more requests makes up more
-//     names. Put the limit behind the authentication, give [Secrets] a Known, or limit
-//     each address as well; several limits on a request are one decision.
-//   - Behind proxies all clients have one address, and only the proxies know better.
-//     Tell [IP] which they are, and which header they set; nobody else is believed.
-//   - Processes that share limits must agree about names. All but those of [Secrets]
-//     do, and these do with one Key.
+//   - A key that has not been verified can be made up: a client that wants more requests
+//     sends a new key. Place the limit behind the authentication, set [Secrets.Validate],
+//     or limit each address as well; several limits on a request are one decision.
+//   - Behind proxies all connections have the address of a proxy. Set [IP.Trusted] to the
+//     addresses of the proxies and [IP.Header] to the header that they set. The header is
+//     ignored on connections from other addresses.
+//   - Processes that share limits must compute equal keys. All functions except those of
+//     [Secrets] do, and those of Secrets do if all processes use the same [Secrets.Key].
 package throttlehttp

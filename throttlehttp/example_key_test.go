@@ -10,7 +10,7 @@ import (
 	"github.com/heed-go/heed/throttlehttp"
 )
 
-// A user counts as himself, wherever he is; all others count by address.
+// Requests of users count by user; all other requests count by address.
 func ExampleFirstOf() {
 	type userKey struct{}
 	user := throttlehttp.FromContext("user", func(ctx context.Context) (string, bool) {
@@ -20,7 +20,7 @@ func ExampleFirstOf() {
 	clientKey := throttlehttp.FirstOf(user, throttlehttp.IP{}.Key)
 
 	r := httptest.NewRequest(http.MethodGet, "/", nil)
-	r.Header.Set("X-Forwarded-For", "6.6.6.6") // nobody is believed unless he is Trusted
+	r.Header.Set("X-Forwarded-For", "6.6.6.6") // ignored, because the peer is not Trusted
 	fmt.Println(clientKey(r))
 	fmt.Println(clientKey(r.WithContext(context.WithValue(r.Context(), userKey{}, "ann"))))
 	// Output:
@@ -35,11 +35,11 @@ func ExampleComposite() {
 	// join:12:ip:192.0.2.111:method:POST11:path:/login true
 }
 
-// Behind two proxies, what stands left of the client's address is forged by it.
+// With two proxies, everything to the left of the client's address is forged by the client.
 func ExampleIP() {
 	ip := throttlehttp.IP{Trusted: []netip.Prefix{
-		netip.MustParsePrefix("10.0.0.0/28"),    // the balancer
-		netip.MustParsePrefix("203.0.113.0/24"), // the edge
+		netip.MustParsePrefix("10.0.0.0/28"),    // addresses of the balancer
+		netip.MustParsePrefix("203.0.113.0/24"), // addresses of the edge
 	}}
 	r := httptest.NewRequest(http.MethodGet, "/", nil)
 	r.RemoteAddr = "10.0.0.2:4711"
@@ -60,8 +60,8 @@ func ExampleIP() {
 	// ip:10.0.0.2
 }
 
-// Instances that share limits in Redis share a key, too, from their configuration. A
-// token that nobody was given is no identity: its sender counts by address.
+// Instances that share limits in Redis must share a Key, for instance from their
+// configuration. A token that has not been issued is not a key: its requests count by address.
 func ExampleSecrets() {
 	tokens := &throttlehttp.Secrets{
 		Key:      []byte("32 random bytes, in a real program"),

@@ -11,11 +11,12 @@ import (
 	"github.com/benbjohnson/clock"
 
 	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttle/keyed"
 	"github.com/heed-go/heed/throttle/queue"
 	"github.com/heed-go/heed/throttlehttp"
 )
 
-// serve sends a request of somebody through h.
+// serve sends a request of user through h.
 func serve(h http.Handler, user string) *httptest.ResponseRecorder {
 	w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil)
 	r.Header.Set("Accept", "text/plain")
@@ -24,14 +25,14 @@ func serve(h http.Handler, user string) *httptest.ResponseRecorder {
 	return w
 }
 
-// Each user has a limit, and all of them together have another.
+// Each user has a limit, and all users together have another.
 func ExampleRule() {
 	clk := clock.NewMock() // nil in a program
-	each := throttle.BucketsConfig{Limit: throttle.PerMinute(2)}
+	each := keyed.BucketsConfig{Limit: throttle.PerMinute(2)}
 	m := &throttlehttp.Middleware{Rules: []throttlehttp.Rule{
 		{Limiter: throttle.NewTokenBucket(throttle.PerMinute(100), clk)},
 		{
-			Limiter:    throttle.NewKeyedBuckets(each, clk),
+			Limiter:    keyed.NewBuckets(each, clk),
 			Key:        throttlehttp.Header("X-User"),
 			MissingKey: throttlehttp.Reject,
 		},
@@ -50,14 +51,14 @@ func ExampleRule() {
 	//      Forbidden. This request does not say whose it is.
 }
 
-// Only logins that fail count: three an hour for each user.
+// Only failed logins count: three per hour for each user.
 func ExampleOnStatus() {
 	clk := clock.NewMock()
 	m := &throttlehttp.Middleware{Rules: []throttlehttp.Rule{{
-		Limiter:   throttle.NewKeyedBuckets(throttle.BucketsConfig{Limit: throttle.PerHour(3)}, clk),
+		Limiter:   keyed.NewBuckets(keyed.BucketsConfig{Limit: throttle.PerHour(3)}, clk),
 		Key:       throttlehttp.Header("X-User"),
 		FinalCost: throttlehttp.OnStatus(http.StatusUnauthorized),
-		Hidden:    true, // how many guesses are left is nobody's business
+		Hidden:    true, // clients must not see how many guesses are left
 	}}}
 	right := map[int]bool{1: true, 2: true, 5: true, 7: true}
 	n := 0
@@ -80,13 +81,14 @@ func ExampleOnStatus() {
 	// login 7 right: true   429 "1200"
 }
 
-// What a request costs is known afterwards: the model says how many tokens it made.
+// The cost of a request is known only after it has been served: the handler reports the
+// number of tokens.
 func ExampleAddCost() {
 	clk := clock.NewMock()
 	tokens := throttle.NewTokenBucket(throttle.PerMinute(1000), clk)
 	m := &throttlehttp.Middleware{Rules: []throttlehttp.Rule{{
 		Limiter:   tokens,
-		Cost:      func(*http.Request) int64 { return 100 }, // a guess, to begin with
+		Cost:      func(*http.Request) int64 { return 100 }, // the expected cost
 		FinalCost: func(_ *http.Request, a throttlehttp.Response) int64 { return a.AddedCost },
 	}}}
 	h := m.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -100,18 +102,18 @@ func ExampleAddCost() {
 	// Output: 550 of 1000 left
 }
 
-// A limit is tried out before anybody suffers from it.
+// Shadow tries out a limit without rejecting requests.
 func ExampleMiddleware_shadow() {
 	clk := clock.NewMock()
 	m := &throttlehttp.Middleware{Rules: []throttlehttp.Rule{{
 		Limiter: &throttle.Shadow{
-			Limiter: throttle.NewKeyedBuckets(throttle.BucketsConfig{Limit: throttle.PerMinute(1)}, clk),
+			Limiter: keyed.NewBuckets(keyed.BucketsConfig{Limit: throttle.PerMinute(1)}, clk),
 			OnRefusal: func(c throttle.Claim, d throttle.Decision) {
 				fmt.Println("would have refused", c.Key, "for", d.Wait)
 			},
 		},
 		Key:    throttlehttp.Header("X-User"),
-		Hidden: true, // clients need not know of it yet
+		Hidden: true, // clients should not see the limit yet
 	}}}
 	h := m.Handler(http.NotFoundHandler())
 	for _, name := range []string{"ann", "bob", "ann"} {
@@ -124,7 +126,7 @@ func ExampleMiddleware_shadow() {
 	// ann 404
 }
 
-// Who comes too early is delayed: one request each 10 ms, and no more than two in line.
+// Early requests are delayed: one request per 10 ms, and at most two waiting requests.
 func ExampleMiddleware_queue() {
 	m := &throttlehttp.Middleware{
 		Limiter: throttle.NewTokenBucket(throttle.Limit{Count: 100, Per: time.Second, Burst: 1}, nil),

@@ -37,7 +37,7 @@ func ExampleMiddleware() {
 	// 429  0 of 2 left, full in 13 s  Retry-After "3"  Too many requests. Try again in 3 seconds.
 }
 
-// Several limits: all that write share one, and large uploads cost more.
+// All requests share one limit, and large uploads also count for another.
 func ExampleMiddleware_limits() {
 	clk := clock.NewMock()
 	all := throttle.NewTokenBucket(throttle.PerSecond(100), clk)

@@ -5,25 +5,24 @@ import (
 	"strings"
 )
 
-// maxForwardedBytes is the longest line of Forwarded that is read.
+// maxForwardedBytes is the maximum length of a line of Forwarded; longer lines are rejected.
 const maxForwardedBytes = 8 << 10
 
-// forwardedHops reads a line of Forwarded (RFC 7239, section 4):
+// forwardedHops parses a line of Forwarded (RFC 7239, section 4):
 //
 //	for=192.0.2.43;proto=https, for="[2001:db8:cafe::17]:4711";by=_edge
 //
-// A line is believed as a whole or not at all. It must be read from the left, because
-// only so one knows what is quoted; and a client may begin a quotation that is to
-// swallow what the proxies add:
+// It accepts or rejects a line as a whole. It must parse from the left to know which parts
+// are quoted, and a client may open a quotation to hide what the proxies append:
 //
 //	for=6.6.6.6;by=", for=192.0.2.7
 //
-// Whatever they add closes as many quotations as it opens, so that such a line ends
-// inside of one, or has text right after one, and is not well-formed.
+// Proxies append balanced quotations, so such a line ends inside of a quotation or has text
+// directly after one, and is malformed.
 //
-// More is accepted than the RFC allows where proxies are known to do so, and no line
-// gets another meaning by it: blanks around semicolons, and addresses with a colon or
-// in brackets that are not quoted.
+// forwardedHops also accepts two deviations from the RFC that are known from proxies and
+// do not make a line ambiguous: blanks around semicolons, and addresses with a colon or
+// brackets that are not quoted.
 func forwardedHops(line string, buf []string) []string {
 	if len(line) > maxForwardedBytes {
 		return nil
@@ -42,8 +41,8 @@ func forwardedHops(line string, buf []string) []string {
 	return lastFirst(buf, n)
 }
 
-// lastFirst brings the last of n values, which were put into room round and round, into
-// the order from last to first.
+// lastFirst returns the last of n values, which were written to buf as a ring, in order from
+// last to first.
 func lastFirst(buf []string, n int) []string {
 	if n > len(buf) {
 		first := n % len(buf)
@@ -55,8 +54,8 @@ func lastFirst(buf []string, n int) []string {
 	return buf[:n]
 }
 
-// forwardedElement reads up to the next comma, which rest begins with, or the end. node
-// is the value of for, "" if there is none.
+// forwardedElement parses up to the next comma, with which rest begins, or to the end of s.
+// node is the value of the parameter for, or "" if there is none.
 func forwardedElement(s string) (node, rest string, ok bool) {
 	found := false
 	for {
@@ -84,7 +83,7 @@ func forwardedElement(s string) (node, rest string, ok bool) {
 	}
 }
 
-// forwardedPair reads name=value.
+// forwardedPair parses name=value.
 func forwardedPair(s string) (name, value, rest string, ok bool) {
 	end := tokenLen(s)
 	name, s = s[:end], s[end:]
@@ -103,8 +102,8 @@ func forwardedPair(s string) (name, value, rest string, ok bool) {
 	return name, s[:end], s[end:], end > 0
 }
 
-// tokenLen returns how many bytes at the beginning of s can stand in a token (RFC 9110,
-// section 5.6.2).
+// tokenLen returns the length of the longest prefix of s that is a token (RFC 9110, section
+// 5.6.2).
 func tokenLen(s string) int {
 	for i := range len(s) {
 		switch c := s[i]; {
@@ -116,7 +115,7 @@ func tokenLen(s string) int {
 	return len(s)
 }
 
-// parseQuoted reads a quoted-string behind its first quote (RFC 9110, section 5.6.4).
+// parseQuoted parses a quoted-string after its opening quote (RFC 9110, section 5.6.4).
 func parseQuoted(s string) (value, rest string, ok bool) {
 	plain := true
 	for i := 0; i < len(s); i++ {

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// forwardedIP believes Forwarded of a balancer at 10.0.0.2.
+// forwardedIP trusts the Forwarded header of a balancer at 10.0.0.2.
 var forwardedIP = throttlehttp.IP{Trusted: proxied, Header: "Forwarded", IPv6Bits: 128}
 
 func forwardedRequest(lines ...string) *http.Request {
@@ -19,7 +19,7 @@ func forwardedRequest(lines ...string) *http.Request {
 }
 
 func TestForwarded_asInRFC7239(t *testing.T) {
-	const peer = "10.0.0.2" // the last who is vouched for, where the line says nothing to believe
+	const peer = "10.0.0.2" // the result for malformed lines
 	for _, tt := range []struct {
 		want  string
 		lines []string
@@ -37,22 +37,22 @@ func TestForwarded_asInRFC7239(t *testing.T) {
 		{peer, []string{`for=192.0.2.43,for="_mdn:_port"`}},
 		{"192.0.2.43", []string{`for="192.0.2.43:_port"`}},
 		{"2001:db8:cafe::17", []string{`for=192.0.2.43, for="[2001:db8:cafe::17]"`}},
-		// several proxies of ours
+		// several trusted proxies
 		{"192.0.2.43", []string{`for=6.6.6.6, for=192.0.2.43, for="203.0.113.1:443";proto=https;by="_a,b;c=d"`}},
 		{"192.0.2.43", []string{`for=6.6.6.6`, `for=192.0.2.43`, `for=203.0.113.1`}},
 		{"203.0.113.1", []string{`for=192.0.2.43, for=unknown, for=203.0.113.1`}},
 		{"203.0.113.1", []string{`for=192.0.2.43, proto=http, for=203.0.113.1`}},
 		{"203.0.113.1", []string{`for=192.0.2.43, , for=203.0.113.1`}},
-		// what is in quotes is no syntax
+		// quoted text is not parsed
 		{"192.0.2.43", []string{`by=", for=6.6.6.6;x=\", for=6.6.6.6";for=192.0.2.43`}},
 		{"192.0.2.43", []string{`for="192.0.\2.43"`}},
 		{"192.0.2.43", []string{"host=\"\t caf\xc3\xa9\" ; FOR=192.0.2.43;"}},
 		{peer, []string{`for="192.0.2.43, for=192.0.2.44"`}},
-		// not in the RFC, but written by some
+		// not in the RFC, but sent by some proxies
 		{"192.0.2.43", []string{`for=192.0.2.43:80; proto=https`}},
 		{"2001:db8::7", []string{`for=[2001:db8::7]:80`}},
 		{"2001:db8::7", []string{`for=2001:db8::7`}},
-		// not well-formed
+		// malformed
 		{peer, []string{`for=192.0.2.43;for=192.0.2.44`}},
 		{peer, []string{`for="192.0.2.43`}},
 		{peer, []string{`for="192.0.2.43"x`}},
@@ -75,7 +75,8 @@ func TestForwarded_asInRFC7239(t *testing.T) {
 	}
 }
 
-// What clients send in front of what the proxies add, to have it swallowed.
+// TestForwarded_clientsCannotHideProxies checks that a client cannot hide the elements
+// that proxies append to its own.
 func TestForwarded_clientsCannotHideProxies(t *testing.T) {
 	added := []string{
 		`for=192.0.2.7`, `for="192.0.2.7:80"`, `for=192.0.2.7;host="x";proto=https`, `for=192.0.2.7;host="";by="[2001:db8::1]"`,
@@ -93,8 +94,8 @@ func TestForwarded_clientsCannotHideProxies(t *testing.T) {
 	}
 }
 
-// The forwardedGrammar of RFC 7239, with what we accept beyond it, as one expression that needs
-// no cleverness. Two for in one element are left to the other test.
+// forwardedGrammar is the grammar of RFC 7239, with the deviations that are accepted, as one
+// regular expression. It does not reject two for parameters in one element.
 var forwardedGrammar = func() *regexp.Regexp {
 	token := "[-!#$%&'*+.^_`|~0-9A-Za-z]+"
 	quoted := `"(?:[\t !\x23-\x5b\x5d-\x7e\x80-\xff]|\\[\t \x21-\x7e\x80-\xff])*"`

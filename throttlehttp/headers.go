@@ -12,7 +12,7 @@ import (
 	"github.com/heed-go/heed/throttle/queue"
 )
 
-const singleLimitDialects = headers.XRateLimit | headers.XResetAfter | headers.Draft03 // the dialects with room for one limit
+const singleLimitDialects = headers.XRateLimit | headers.XResetAfter | headers.Draft03 // dialects that describe a single limit
 
 func (m *Middleware) dialect() headers.Dialect {
 	if m.Dialect == 0 {
@@ -21,7 +21,7 @@ func (m *Middleware) dialect() headers.Dialect {
 	return m.Dialect
 }
 
-// writeGranted says how the limits of a granted p stand.
+// writeGranted writes the state of the limits of a granted p.
 func (m *Middleware) writeGranted(h http.Header, p *requestState) {
 	var tightest throttle.Decision
 	n := p.lowestRemaining(false, &tightest)
@@ -52,7 +52,7 @@ func (m *Middleware) writeGranted(h http.Header, p *requestState) {
 	appendItems(h, headers.Report{Limits: list})
 }
 
-// writeRejected says how the limit stands that refused, and when to come back.
+// writeRejected writes the state of the limit that made decision d, and when to retry.
 func (m *Middleware) writeRejected(h http.Header, d throttle.Decision) {
 	var r headers.Report
 	if d.Limit != 0 && !slices.ContainsFunc(m.Rules, func(u Rule) bool { return u.Hidden }) {
@@ -67,7 +67,7 @@ func (m *Middleware) writeRejected(h http.Header, d throttle.Decision) {
 	headers.Write(h, m.dialect()&^headers.Draft10, r)
 }
 
-// addJitter returns a wait that is somewhat longer than d, if m wants that.
+// addJitter returns d plus a random delay of up to RetryAfterJitter.
 func (m *Middleware) addJitter(d time.Duration) time.Duration {
 	if m.RetryAfterJitter <= 0 {
 		return d
@@ -75,7 +75,7 @@ func (m *Middleware) addJitter(d time.Duration) time.Duration {
 	return d + min(rand.N(m.RetryAfterJitter), throttle.Forever-d)
 }
 
-// appendItems adds the limits of r to those that a middleware further out has told.
+// appendItems adds the limits of r to those that an outer middleware has written.
 func appendItems(h http.Header, r headers.Report) {
 	state, policy := h["Ratelimit"], h["Ratelimit-Policy"]
 	headers.Write(h, headers.Draft10, r)
@@ -85,9 +85,9 @@ func appendItems(h http.Header, r headers.Report) {
 	}
 }
 
-// limitOf returns the state that d tells in the words of package quota/headers. Headers
-// have whole seconds; a window that has not is better not told at all, since
-// quota by window is the pace that a client may trust.
+// limitOf returns the state of the limit that made d as a headers.Limit. Windows in headers
+// are whole seconds. A window that is not is omitted: a rounded one would state a wrong
+// rate, which clients may rely on.
 func limitOf(d *throttle.Decision) headers.Limit {
 	l := headers.Limit{
 		Name:  d.Policy,
@@ -101,8 +101,8 @@ func limitOf(d *throttle.Decision) headers.Limit {
 	return l
 }
 
-// hasLowerRemaining reports whether a middleware further out has told of a limit that
-// leaves no more than left.
+// hasLowerRemaining reports whether an outer middleware has written a limit with no more than
+// left units remaining.
 func hasLowerRemaining(h http.Header, left int64) bool {
 	for _, key := range [...]string{"X-Ratelimit-Remaining", "Ratelimit-Remaining"} {
 		if v := h[key]; len(v) > 0 {

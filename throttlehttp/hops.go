@@ -5,12 +5,13 @@ import (
 	"strings"
 )
 
-// maxHops is how many proxies a request may have come through. What a client sends
-// costs no more time than they do.
+// maxHops is the maximum number of hops of a request that are read. It bounds the time that a
+// header with many hops can cost.
 const maxHops = 32
 
-// A hopParser finds the last hops of one line of a header, the last of all first, and no
-// more than room is for. None: nothing in the line can be believed.
+// A hopParser selects the syntax in which one line of a header lists hops. parse returns the
+// hops from last to first, at most len(buf) of them. It returns none if the line is malformed
+// and cannot be trusted.
 type hopParser int
 
 const (
@@ -25,9 +26,10 @@ func (parser hopParser) parse(line string, buf []string) []string {
 	return listHops(line, buf)
 }
 
-// firstUntrusted goes from peer, who is trusted, back along the lines of a header, and returns
-// the first hop that is not trusted, or the last one that is vouched for. Lines come in
-// the order of the request: proxies that do not add to a line add one below.
+// firstUntrusted follows the hops of a header backwards from peer, which is trusted. It
+// returns the first hop that is not trusted, or the last address that a trusted hop reported
+// if there is none. lines are in the order of the header: proxies that do not append to a
+// line add a line after it.
 func (ip IP) firstUntrusted(peer netip.Addr, lines []string, parser hopParser) netip.Addr {
 	var buf [maxHops]string
 	at := peer
@@ -50,8 +52,8 @@ func (ip IP) firstUntrusted(peer netip.Addr, lines []string, parser hopParser) n
 	return at
 }
 
-// listHops reads a line of X-Forwarded-For. Nothing between two commas is a hop, too,
-// though one that nobody knows.
+// listHops parses a line of X-Forwarded-For. An empty item between two commas counts as a hop
+// without an address.
 func listHops(line string, buf []string) []string {
 	for i := range buf {
 		comma := strings.LastIndexByte(line, ',')
@@ -64,10 +66,10 @@ func listHops(line string, buf []string) []string {
 	return buf
 }
 
-// parseNode reads an address, with or without a port, as headers and RemoteAddr have
-// it: 192.0.2.7, 192.0.2.7:80, 2001:db8::1, [2001:db8::1]:80, [2001:db8::1]:_hidden.
+// parseNode parses an address, with or without a port, in the forms of headers and
+// RemoteAddr: 192.0.2.7, 192.0.2.7:80, 2001:db8::1, [2001:db8::1]:80, [2001:db8::1]:_hidden.
 func parseNode(s string) (a netip.Addr, ok bool) {
-	const maxBytes = 100 // of an address with a zone and a port
+	const maxBytes = 100 // maximum length of an address with a zone and a port
 	if s == "" || len(s) > maxBytes {
 		return a, false
 	}
@@ -82,8 +84,8 @@ func parseNode(s string) (a netip.Addr, ok bool) {
 	return a.Unmap(), true
 }
 
-// splitPort returns an address without brackets and what follows it. wide says that it
-// must be one of IPv6.
+// splitPort splits s into an address without brackets and the port with its colon, if any.
+// mustBeIPv6 is true if the address was in brackets.
 func splitPort(s string) (addr, port string, mustBeIPv6 bool) {
 	if s[0] == '[' {
 		if end := strings.IndexByte(s, ']'); end > 0 {
@@ -97,7 +99,8 @@ func splitPort(s string) (addr, port string, mustBeIPv6 bool) {
 	return s, "", false
 }
 
-// isPort reports whether s, with its colon, can be a port, a hidden one, or is none.
+// isPort reports whether s is empty, or a colon followed by a port number or by an obfuscated
+// port (RFC 7239, section 6.3).
 func isPort(s string) bool {
 	if s == "" {
 		return true

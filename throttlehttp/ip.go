@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// IP names clients by their address. The zero IP takes that of the connection. Behind
-// proxies, say which addresses they have:
+// IP returns the address of a client as a key. The zero IP uses the address of the
+// connection. Behind proxies, set Trusted to their addresses:
 //
 //	client ────────▶ edge ────────▶ balancer ────────▶ server
 //	192.0.2.7     203.0.113.1       10.0.0.2
@@ -16,46 +16,47 @@ import (
 //	                 forged   the client   trusted                    trusted
 //	                             ◀────────────────────────────────────────
 //
-// Each hop is vouched for by the one to its right. So the list is read from the right,
-// as long as hops are trusted, and the first that is not is the client: what stands left
-// of it is what the client itself sent. A proxy that was lied to told the truth about
-// whom it talked to.
+// Each hop was appended by the hop to its right. The list is therefore read from right to
+// left while hops are trusted. The first hop that is not trusted is the client; everything
+// to the left of it was sent by the client itself and is ignored.
 //
-// Where the list ends, or has something that is no address, the last hop vouched for is
-// the client, which then is one of the proxies. So who breaks the list can share the
-// proxy's key with others who do, and never gets a new one. That includes "unknown" and
-// the hidden names of RFC 7239 ("_gazonk"), which may be made anew for every request.
+// If the list ends, or contains an item that is not an address, the last address that a
+// trusted hop reported is the client, even if it is that of a proxy. A client that sends a
+// malformed list therefore shares the key of a proxy and never gets a new one. This includes
+// "unknown" and the obfuscated identifiers of RFC 7239 ("_gazonk"), which may differ for
+// every request.
 //
-// IPv6 addresses count by network, since everybody has a whole one. IPv4 addresses in
-// IPv6 (::ffff:0:0/96, and 64:ff9b::/96 of RFC 6052) count as IPv4: as a network they
-// would be one client. Zones and ports are dropped.
+// IPv6 addresses count by network, because each customer has a whole network. IPv4 addresses
+// embedded in IPv6 (::ffff:0:0/96, and 64:ff9b::/96 of RFC 6052) count as IPv4; as an IPv6
+// network they would all be one client. Zones and ports are ignored.
 //
-// RemoteAddr must be that of the connection. A middleware in front that writes into it
-// what a header says makes all clients trusted.
+// RemoteAddr must be the address of the connection. If an outer middleware overwrites it with
+// an address from a header, clients can choose a trusted address.
 type IP struct {
-	// Trusted are the addresses of the proxies whose header is read, best a few of them. A
-	// client inside of Trusted can choose any address, so a network that also has clients
-	// is too large. IPv4 networks may be written as ::ffff:10.0.0.0/104. Empty means that
-	// no header is read.
+	// Trusted lists the addresses of the proxies whose header is read. It should be as
+	// small as possible: a client inside of Trusted can choose any address, so a network
+	// that also contains clients must not be listed. IPv4 networks may be written as
+	// ::ffff:10.0.0.0/104. Empty means that no header is read.
 	Trusted []netip.Prefix
 
-	// Header is the one header that the proxies set or add to. Forwarded (RFC 7239) and
-	// X-Forwarded-For are lists. Any other holds one address, once, like X-Real-IP or
-	// CF-Connecting-IP. "": X-Forwarded-For.
+	// Header is the name of the one header that the proxies set or append to. Forwarded
+	// (RFC 7239) and X-Forwarded-For are lists. Any other header holds a single address, as
+	// X-Real-IP and CF-Connecting-IP do. Empty means X-Forwarded-For.
 	//
-	// No other header is looked at, ever: proxies pass on what they do not set.
+	// No other header is read, because proxies pass on headers that they do not set.
 	Header string
 
-	// TrustUnix takes the word of connections that have no address, like those of Unix
-	// sockets. False: their clients are unidentified.
+	// TrustUnix makes connections without an address, such as those of Unix sockets,
+	// trusted, so that their header is read. Otherwise their requests have no key.
 	TrustUnix bool
 
-	// IPv4Bits and IPv6Bits are how much of an address is looked at. 0: 32 and 64, one
-	// address and one network. Customers often get a /56 of IPv6, or a /48.
+	// IPv4Bits and IPv6Bits are the numbers of leading bits of an address that form the
+	// key. Zero means 32 and 64. Internet providers often assign a /56 or /48 of IPv6 to
+	// each customer.
 	IPv4Bits, IPv6Bits int
 }
 
-// Key is a KeyFunc.
+// Key returns the address of the client, or its network, as a key. It is a KeyFunc.
 func (ip IP) Key(r *http.Request) (key string, ok bool) {
 	a, ok := ip.Addr(r)
 	if !ok {
@@ -73,8 +74,9 @@ func (ip IP) Key(r *http.Request) (key string, ok bool) {
 	return string(b), true
 }
 
-// Region names clients by where their address is, as of says, for instance with a table
-// of countries. It names nobody if of returns "".
+// Region returns a KeyFunc for the region of the client's address. of returns the region, for
+// instance from a table of countries, or "" if the region is unknown and the request has no
+// key. Region panics if of is nil.
 func (ip IP) Region(of func(netip.Addr) string) KeyFunc {
 	if of == nil {
 		panic("throttlehttp: IP.Region: no function: give one that knows where an address is")
@@ -88,7 +90,7 @@ func (ip IP) Region(of func(netip.Addr) string) KeyFunc {
 	}
 }
 
-// Addr returns the address of the client, if one is known.
+// Addr returns the address of the client. ok is false if the address is unknown.
 func (ip IP) Addr(r *http.Request) (a netip.Addr, ok bool) {
 	peer, ok := parseNode(r.RemoteAddr)
 	switch {
@@ -101,7 +103,7 @@ func (ip IP) Addr(r *http.Request) (a netip.Addr, ok bool) {
 	return a, a.IsValid()
 }
 
-// addrFromHeader returns the client that the header of a trusted peer names.
+// addrFromHeader returns the address of the client that the header of a trusted peer reports.
 func (ip IP) addrFromHeader(peer netip.Addr, h http.Header) netip.Addr {
 	switch name := ip.Header; {
 	case name == "":
@@ -127,8 +129,9 @@ func (ip IP) isTrusted(a netip.Addr) bool {
 	return false
 }
 
-// unmapped returns the IPv4 network that p, whose address is IPv4 in IPv6, stands for:
-// 10.0.0.0/8 for ::ffff:10.0.0.0/104. A p that is larger than all of IPv4 stands for none.
+// unmapped returns the IPv4 network that is embedded in p, whose address is an IPv4-mapped
+// IPv6 address: 10.0.0.0/8 for ::ffff:10.0.0.0/104. It returns an invalid prefix, which
+// contains no address, if p is larger than all of IPv4.
 func unmapped(p netip.Prefix) netip.Prefix {
 	return netip.PrefixFrom(p.Addr().Unmap(), p.Bits()-96)
 }
@@ -146,7 +149,8 @@ func (ip IP) prefixBits(a netip.Addr) int {
 
 var nat64 = netip.MustParsePrefix("64:ff9b::/96")
 
-// fromNAT64 returns the IPv4 address that a translator put into a.
+// fromNAT64 returns the IPv4 address that is embedded in a NAT64 address, and any other
+// address unchanged.
 func fromNAT64(a netip.Addr) netip.Addr {
 	if !nat64.Contains(a) {
 		return a

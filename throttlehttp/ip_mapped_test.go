@@ -8,7 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A trusted network of IPv4 that is written as one of IPv6 is that network, and no more.
+// TestIP_trustsIPv4InIPv6 checks that a trusted IPv4 network that is written as an
+// IPv4-mapped IPv6 network covers exactly that network.
 func TestIP_trustsIPv4InIPv6(t *testing.T) {
 	for _, tt := range []struct{ trusted, peer, want string }{
 		{"::ffff:10.0.0.0/104", "10.0.0.1:1", "ip:192.0.2.7"},

@@ -16,8 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The proxies here were written by others. nginx puts what it knows behind what the
-// client sent, in the same line; HAProxy adds a line of its own.
+// The following tests use real proxies. nginx appends to the line that the client sent;
+// HAProxy adds a line of its own.
 
 func TestIP_behindNginx(t *testing.T) {
 	url := startProxy(t, "nginx", "nginx.conf", "-p", ".", "-e", "stderr", "-c", "nginx.conf")
@@ -34,7 +34,8 @@ func TestIP_behindHAProxy(t *testing.T) {
 	requireForgeryIgnored(t, url, "X-Real-IP", "6.6.6.6", "::1")
 }
 
-// requireForgeryIgnored sends a header that its proxy is believed in, in one line and in three.
+// requireForgeryIgnored sends forged values of a header that the proxy sets, in one line and
+// in three, and checks that they have no effect.
 func requireForgeryIgnored(t *testing.T, url, header string, forged ...string) {
 	t.Helper()
 	require.Equal(t, "ip:127.0.0.1", clientKeyBehind(t, url, header), header)
@@ -44,7 +45,7 @@ func requireForgeryIgnored(t *testing.T, url, header string, forged ...string) {
 	}
 }
 
-// clientKeyBehind returns who the server behind a proxy takes us for, if it goes by a header.
+// clientKeyBehind returns the key that the server behind a proxy computes from a header.
 func clientKeyBehind(t *testing.T, url, header string, lines ...string) string {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
@@ -61,19 +62,19 @@ func clientKeyBehind(t *testing.T, url, header string, lines ...string) string {
 	return string(body)
 }
 
-// startProxy runs a proxy in front of a server at a Unix socket, which says whom it
-// takes a client for, and returns the URL of the proxy.
+// startProxy runs a proxy in front of a server at a Unix socket, which responds with the key
+// of the client, and returns the URL of the proxy.
 func startProxy(t *testing.T, program, config string, args ...string) (url string) {
 	path, err := exec.LookPath(program)
 	if err != nil {
-		path, err = exec.LookPath("/usr/sbin/" + program) // Debian's users do not look there
+		path, err = exec.LookPath("/usr/sbin/" + program) // not in the PATH of users on Debian
 	}
 	if err != nil && os.Getenv("CI") == "true" {
 		t.Fatalf("%s must be installed in CI: %v", program, err)
 	} else if err != nil {
 		t.Skipf("%s is not installed: %v", program, err)
 	}
-	dir, err := os.MkdirTemp("", "heed") // its path must be short enough for a socket
+	dir, err := os.MkdirTemp("", "heed") // the path must be short enough for a socket
 	require.NoError(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	socket, addr := filepath.Join(dir, "app.sock"), freeAddr(t)
@@ -86,7 +87,7 @@ func startProxy(t *testing.T, program, config string, args ...string) (url strin
 	return "http://" + addr + "/"
 }
 
-// serveUnix says at a socket who each client is.
+// serveUnix serves requests at a Unix socket with the key of the client.
 func serveUnix(t *testing.T, socket string) {
 	l, err := net.Listen("unix", socket)
 	require.NoError(t, err)
@@ -97,7 +98,7 @@ func serveUnix(t *testing.T, socket string) {
 	t.Cleanup(func() { s.Close() })
 }
 
-// run runs a program until the test ends, and returns when it listens.
+// run runs a program until the test ends, and returns when the program listens.
 func run(t *testing.T, dir, addr, path string, args ...string) {
 	cmd, output := exec.Command(path, args...), new(bytes.Buffer)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, output, output
@@ -125,9 +126,9 @@ func run(t *testing.T, dir, addr, path string, args ...string) {
 	t.Fatal(path + " does not listen at " + addr)
 }
 
-// freeAddr returns an address that nobody listens at. Where loopback has more than one
-// it is one of this process alone, so that no client of another test is given its port
-// before the program has it.
+// freeAddr returns a free address. If there is more than one loopback address, it uses one
+// that depends on the process id, so that no client in another process gets its port before
+// the program listens.
 func freeAddr(t *testing.T) string {
 	pid := os.Getpid()
 	own := net.IPv4(127, byte(1+pid>>16&0x7f), byte(pid>>8), byte(pid))

@@ -19,10 +19,10 @@ func prefixes(list ...string) (all []netip.Prefix) {
 	return all
 }
 
-// proxied are the proxies of most tests: a balancer and an edge.
+// proxied lists the proxies of most tests: a balancer and an edge.
 var proxied = prefixes("10.0.0.0/24", "203.0.113.1/32", "2001:db8:ed6e::/48")
 
-// via returns a request that came from peer with lines of a header.
+// via returns a request from peer with lines of a header.
 func via(peer, header string, lines ...string) *http.Request {
 	r := requestFrom()
 	r.RemoteAddr = peer
@@ -35,7 +35,7 @@ func via(peer, header string, lines ...string) *http.Request {
 func TestIP_usesTheConnectionAddress(t *testing.T) {
 	for remote, want := range map[string]string{
 		"192.0.2.7:4711":                  "ip:192.0.2.7",
-		"192.0.2.7":                       "ip:192.0.2.7", // a middleware in front may have taken off the port
+		"192.0.2.7":                       "ip:192.0.2.7", // an outer middleware may have removed the port
 		"[2001:db8::1]:4711":              "ip:2001:db8::/64",
 		"2001:db8:0:1:ffff::1":            "ip:2001:db8:0:1::/64",
 		"[2001:db8::1]":                   "ip:2001:db8::/64",
@@ -114,7 +114,8 @@ func TestIP_readsForwardedForFromTheRight(t *testing.T) {
 	}
 }
 
-// Headers that proxies pass on as they are must not count, whatever tools try.
+// TestIP_trustsOneHeaderOnly checks that headers other than IP.Header have no effect:
+// proxies pass on headers that they do not set.
 func TestIP_trustsOneHeaderOnly(t *testing.T) {
 	all := []string{"X-Forwarded-For", "Forwarded", "X-Real-Ip", "True-Client-Ip", "Cf-Connecting-Ip", "X-Client-Ip", "Client-Ip",
 		"X-Cluster-Client-Ip", "X-Originating-Ip", "X-Remote-Ip", "X-Remote-Addr", "Forwarded-For", "X-Original-Forwarded-For", "Via"}
@@ -210,7 +211,7 @@ func TestIP_region(t *testing.T) {
 	require.Equal(t, "?", key(of, via("@", "")))
 }
 
-// With no more hops than proxies there can be, nobody makes us read his novel.
+// TestIP_endsAtThe32ndProxy checks that at most 32 hops are read.
 func TestIP_endsAtThe32ndProxy(t *testing.T) {
 	ip := throttlehttp.IP{Trusted: proxied}
 	hops := func(n int) string { return "192.0.2.7" + strings.Repeat(", 10.0.0.9", n) }
@@ -230,12 +231,13 @@ func TestIP_endsAtThe32ndProxy(t *testing.T) {
 	}
 }
 
-// A roundTrip is a RoundTripper of one function.
+// A roundTrip is a RoundTripper that consists of one function.
 type roundTrip func(*http.Request) (*http.Response, error)
 
 func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// Two reverse proxies of the standard library, the edge in front of the balancer.
+// TestIP_behindReverseProxies checks two reverse proxies of the standard library, the edge
+// in front of the balancer.
 func TestIP_behindReverseProxies(t *testing.T) {
 	var got string
 	server := http.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -244,7 +246,7 @@ func TestIP_behindReverseProxies(t *testing.T) {
 	for _, address := range []string{"10.0.0.2:99", "203.0.113.1:99"} {
 		next := server
 		server = &httputil.ReverseProxy{
-			Director: func(*http.Request) {}, // which adds to X-Forwarded-For, forged or not
+			Director: func(*http.Request) {}, // ReverseProxy appends to X-Forwarded-For, forged or not
 			Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
 				w := httptest.NewRecorder()
 				r.RemoteAddr = address

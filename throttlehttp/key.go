@@ -7,39 +7,41 @@ import (
 	"net/http"
 )
 
-// A KeyFunc says whose request r is: the key that its limits are counted by. It
-// reports false if r does not say; it never makes up a name for who is unidentified.
-// What is done then is decided by who asks: see [FirstOf] and [Rule].
+// A KeyFunc returns the key of the client, or other group of requests, that limits count r
+// for. It returns false if r does not identify one, and never returns a substitute key.
+// The caller decides how such a request is treated: see [FirstOf] and [Rule].
 //
-// It is called by several goroutines at once and must not keep r or change it. Keys go
-// to limiters only: no answer ever shows one.
+// A KeyFunc may be called by several goroutines at the same time, and must not keep r or
+// change it. Keys are passed to limiters only; responses never contain them.
 //
-// Those of this package begin each key with its kind, so that keys of different kinds
-// are never equal, whatever clients send:
+// The functions of this package begin each key with its kind, so that keys of different
+// kinds are never equal, whatever clients send:
 //
-//	ip:192.0.2.7                      as the client said it, after a colon
+//	ip:192.0.2.7                      the value, after a colon
 //	header.X-Tenant:acme
-//	bearer=0f4b2ae1…                  a hash of it, after an equals sign
+//	bearer=0f4b2ae1…                  a hash of the value, after an equals sign
 //	join:12:ip:192.0.2.76:path:/      parts, each after its length
 //
-// What is a secret, or longer than 128 bytes, is hashed: keys are short and may be
-// stored. They may hold any bytes that a client can send. A function of your own should
-// be made a [Named] one.
+// Secrets and values longer than 128 bytes are hashed, so keys are short and may be
+// stored. Keys may contain any bytes that a client can send. Use [KeyFrom] to give the
+// keys of a custom function a kind.
 type KeyFunc func(r *http.Request) (key string, ok bool)
 
 const (
-	maxPlainBytes = 128 // bytes that a client may put into a key
-	maxKeyBytes   = 512 // bytes of a key that has parts, or comes from elsewhere
+	maxPlainBytes = 128 // maximum length of a value that is not hashed, in bytes
+	maxKeyBytes   = 512 // maximum length of a key that has parts or comes from a custom function, in bytes
 )
 
-// FirstOf names a client by the first function that can. It panics if there is none.
+// FirstOf returns a KeyFunc that returns the key of the first function that finds one. It
+// panics if there are no functions.
 //
-// Who is named by none stays unidentified, and whoever asked for the key decides what
-// that means. With [Anonymous] as the last function nobody is: all others then share
-// one key, and so one limit.
+// If no function finds a key, the caller of the KeyFunc decides how the request is
+// treated. With [Constant] as the last function every request has a key: all other requests
+// share one key, and so one limit.
 //
-// The order is a decision about trust. A client chooses what it sends, and so which
-// function names it, and under how many names it comes: see [Secrets.Validate].
+// The order of the functions is a decision about trust. A client chooses what it sends, and
+// so which function finds its key, and how many different keys it has: see
+// [Secrets.Validate].
 func FirstOf(of ...KeyFunc) KeyFunc {
 	requireFuncs("FirstOf", of)
 	return func(r *http.Request) (string, bool) {
@@ -52,12 +54,13 @@ func FirstOf(of ...KeyFunc) KeyFunc {
 	}
 }
 
-// Constant gives every request the same key.
+// Constant returns the same key for every request.
 func Constant(*http.Request) (key string, ok bool) { return "constant:", true }
 
-// FromContext names a client by what the context of its request holds, as an
-// authentication in front of the limit left it there. An empty string names nobody.
-// name says what it is, for instance "user"; it panics if name is not a token of HTTP.
+// FromContext returns a KeyFunc that reads the key from the context of the request, where an
+// authentication outside of the limit stored it. An empty string means that there is no key.
+// name is the kind of the value, for instance "user". FromContext panics if name is not a
+// token (RFC 9110, section 5.6.2).
 func FromContext(name string, value func(context.Context) (string, bool)) KeyFunc {
 	if value == nil {
 		panic("throttlehttp: FromContext: no function: give one that reads the context")
@@ -66,9 +69,9 @@ func FromContext(name string, value func(context.Context) (string, bool)) KeyFun
 	return withKind("context."+name, func(r *http.Request) (string, bool) { return value(r.Context()) })
 }
 
-// KeyFrom makes a KeyFunc of any other function: it adds a kind, bounds the length, and
-// takes an empty string for nobody. name says what it is, for instance "plan"; it
-// panics if name is not a token of HTTP.
+// KeyFrom returns a KeyFunc that calls fn, adds a kind to its key, and limits its length. An
+// empty string means that there is no key. name is the kind of the value, for instance
+// "plan". KeyFrom panics if name is not a token (RFC 9110, section 5.6.2).
 func KeyFrom(name string, fn func(*http.Request) (string, bool)) KeyFunc {
 	requireToken("KeyFrom", name)
 	requireFuncs("KeyFrom", []KeyFunc{fn})
@@ -84,7 +87,7 @@ func withKind(kind string, fn func(*http.Request) (string, bool)) KeyFunc {
 	}
 }
 
-// plainKey returns the key of what may be seen. Nothing names nobody.
+// plainKey returns the key of a value that is not secret. It returns false if value is empty.
 func plainKey(kind, value string) (key string, ok bool) {
 	switch n := len(value); {
 	case n == 0:
@@ -95,7 +98,7 @@ func plainKey(kind, value string) (key string, ok bool) {
 	return kind + ":" + value, true
 }
 
-// boundedKey returns key, or a short one in its stead.
+// boundedKey returns key, or a hash of it if it is longer than maxKeyBytes.
 func boundedKey(kind, key string) string {
 	if len(key) > maxKeyBytes {
 		return kind + "=" + digest(key)
@@ -103,15 +106,16 @@ func boundedKey(kind, key string) string {
 	return key
 }
 
-// digest returns a hash of what is too long. It needs no secret, so that all processes
-// agree: who finds two values of one digest has made them share a limit, and no more.
+// digest returns a hash of value. It is not keyed, so that all processes compute the same. A
+// client that finds a collision only makes two values share a limit.
 func digest(value string) string {
 	sum := sha256.Sum256([]byte(value))
 	return hex.EncodeToString(sum[:hashBytes])
 }
 
-// hashBytes is how much of a hash is kept: none equals another by chance, and it says
-// too little to go on hashing with it.
+// hashBytes is the length to which hashes are truncated, in bytes. Accidental collisions are
+// negligible at this length, and the full hash, from which hashing could be continued
+// (length extension), is not revealed.
 const hashBytes = 16
 
 func requireFuncs(caller string, of []KeyFunc) {

@@ -7,7 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What a key costs is its own text, and nothing else.
+// TestKeyFunc_allocatesTheKeyOnly checks that functions allocate only the key that they
+// return.
 func TestKeyFunc_allocatesTheKeyOnly(t *testing.T) {
 	behind := throttlehttp.IP{Trusted: proxied}
 	r := via("10.0.0.2:99", "X-Forwarded-For", "6.6.6.6, 2001:db8::7, 203.0.113.1:80")

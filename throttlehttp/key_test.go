@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// requestFrom returns a request from 192.0.2.7 with headers, name after value.
+// requestFrom returns a request from 192.0.2.7 with headers, given as names and values.
 func requestFrom(headers ...string) *http.Request {
 	r := httptest.NewRequest(http.MethodGet, "/", nil)
 	r.RemoteAddr = "192.0.2.7:4711"
@@ -24,7 +24,7 @@ func requestFrom(headers ...string) *http.Request {
 	return r
 }
 
-// key returns what f calls the client of r, "?" if nothing.
+// key returns the key that f returns for r, or "?" if there is none.
 func key(f throttlehttp.KeyFunc, r *http.Request) string {
 	if k, ok := f(r); ok {
 		return k
@@ -137,8 +137,8 @@ func TestFirstOf_usesTheFirstKey(t *testing.T) {
 	require.Equal(t, "constant:", key(throttlehttp.FirstOf(f, throttlehttp.Constant), requestFrom()))
 }
 
-// A client that may choose its header, its cookie and its name cannot choose the key
-// that another kind of client has.
+// TestKeyFunc_kindsAreNeverEqual checks that a client that chooses its header, cookie and
+// name cannot obtain a key of another kind.
 func TestKeyFunc_kindsAreNeverEqual(t *testing.T) {
 	ip := throttlehttp.IP{}
 	kinds := []throttlehttp.KeyFunc{

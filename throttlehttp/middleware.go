@@ -12,115 +12,120 @@ import (
 	"github.com/heed-go/heed/throttle/queue"
 )
 
-// A Middleware lets a request through to the next handler, or refuses it:
+// A Middleware is an HTTP middleware that serves a request with the next handler or
+// rejects it:
 //
-//	request ─▶ what must it pass? ─▶ Reserve, or wait ─┬─ granted ─▶ next ─▶ Settle, Observe
-//	           Limiter, Rules,       in line           ├─ refused ─▶ 429, Retry-After
-//	           Limits                                  └─ no decision ─▶ FailClosed?
+//	request ─▶ collect demands ─▶ Reserve, or wait ─┬─ granted ─────▶ next ─▶ Settle, Observe
+//	           Limiter, Rules,    in Queue          ├─ rejected ────▶ 429, Retry-After
+//	           Limits                               └─ no decision ─▶ FailClosed?
 //
-// Every answer says how the limit stands, so that a client can stay inside it
-// and need not find it by being refused. See [Middleware.Handler] for the words.
+// Every response reports the state of the limits, so that a client can stay within them
+// without being rejected first. [Middleware.Handler] lists the headers.
 //
 // What limits do is said by limiters, not by fields of this struct: throttle.Concurrency
 // bounds what is served at a time, throttle.Shadow tries a limit out, throttle.SoftLimit
-// and Elastic lend, throttle.Ban shuts out who does not heed refusals.
+// and Elastic lend, keyed.Ban shuts out who does not heed refusals.
 //
-// The zero Middleware lets everything through. Fields must not change after
-// Handler was called.
+// The zero Middleware serves all requests. Its fields must not be changed after Handler
+// has been called.
 type Middleware struct {
-	// Limiter is one limit that all requests share, at one unit each. It is a
-	// shorthand for a Rule with nothing else. Nil: none.
+	// Limiter is one limit that all requests share; each request costs one unit. It is
+	// shorthand for a Rule that sets only Limiter. Nil means no such limit.
 	Limiter throttle.Limiter
 
-	// Rules are limits with keys and prices. Nil: none.
+	// Rules are limits with keys and costs. Nil means no rules.
 	Rules []Rule
 
-	// Limits adds in code what a request must pass. The hook has the shape of the
-	// client's, so one function can serve both. It must not keep the ticket. Nil: nothing.
+	// Limits is a function that adds further demands of a request to the ticket. It has
+	// the same type as the hook of the client, so one function can serve both. It must
+	// not keep the ticket. Nil means no further demands.
 	//
-	// A request passes all that Limiter, Rules and Limits ask for, or takes nothing.
-	// That may be queue.MaxDemands limits; for more, nest a second Middleware.
+	// A request must pass all demands of Limiter, Rules and Limits; if one rejects it, no
+	// units are taken from the others. A request can have at most queue.MaxDemands
+	// demands; for more, nest a second Middleware.
 	Limits func(*http.Request, *queue.Ticket)
 
 	// Queue delays requests instead of rejecting them, in a fair queue for each limit
-	// and key. Its bounds: MaxWait is the longest delay, MaxLine the most requests in one
-	// queue, and MaxAll the most in all queues, together with all others that share the
-	// Queue. A request that finds a queue full, or a limit that is closed for longer than
-	// MaxWait, is rejected immediately. A MaxAll of zero means 1,024, because Handler calls
-	// SetDefaultMaxTotal; a negative one means no bound.
+	// and key. MaxWait is the longest delay, MaxPerClass the maximum number of requests in
+	// one queue, and MaxTotal the maximum in all queues, including those of other users of
+	// the Queue. A request that finds a queue full, or a limit that stays closed for longer
+	// than MaxWait, is rejected immediately. A MaxTotal of zero means 1,024, because Handler
+	// calls SetDefaultMaxTotal; a negative one means no bound.
 	//
-	// A client that leaves gives up its place. A server of net/http notices that only once
-	// the body of the request was read, so MaxWait ends the others. Nil means that no
-	// request is delayed.
+	// A request leaves the queue when its client disconnects. A server of net/http notices
+	// that only after the body of the request has been read; MaxWait ends all other waits.
+	// Nil means that no request is delayed.
 	//
-	// What nginx calls burst=20 is a TokenBucket with Burst 1 and a MaxLine of 20.
-	// Limiters are not asked to book ahead, as LeakyBucket could: a booking is lost when
-	// the client leaves or another limit has closed meanwhile.
+	// The equivalent of burst=20 in nginx is a TokenBucket with Burst 1 and a MaxPerClass
+	// of 20. Claims do not book units in advance, although LeakyBucket supports it: a booking
+	// is lost if the client disconnects or another limit closes before it is used.
 	Queue *queue.Queue
 
-	// Dialect is how answers say how the limits stand. 0: headers.XRateLimit and
-	// XResetAfter, since a bucket may be full again long before a second is over.
-	// With headers.Draft10 the names of limits (Decision.Policy) are seen by clients.
-	// With headers.XRetryAfter alone, nothing is said but when to come back.
+	// Dialect is the set of headers that report the state of the limits. Zero means
+	// headers.XRateLimit and headers.XResetAfter, because a bucket may be full again after
+	// less than a second. headers.Draft10 sends the names of limits (Decision.Policy) to
+	// clients. headers.XRetryAfter alone reports only when to retry.
 	Dialect headers.Dialect
 
-	// RetryAfterJitter is how much later than necessary a refused client may be told to come
-	// back: each by a random part of it, so that they do not come together. Nobody is
-	// told to come earlier than would be of use. 0: not at all.
+	// RetryAfterJitter is the maximum random delay that is added to Retry-After, so that
+	// rejected clients do not all retry at the same time. The wait is never shortened.
+	// Zero means no jitter.
 	RetryAfterJitter time.Duration
 
-	// OnReject answers a request that was refused; RejectionFrom tells it why. The headers
-	// are set by then, and may be changed. Nil: Rejection.ServeHTTP.
+	// OnReject responds to rejected requests; RejectionFrom returns the reason. The headers
+	// about limits are already set and may be changed. Nil means Rejection.ServeHTTP.
 	OnReject http.Handler
 
-	// FailClosed decides what happens to a request when a limiter returns an error, mostly
-	// because the store that it asks is down: false serves the request without limit, true
-	// responds with status 503. It fails open by default because the service would be down
-	// with the store otherwise; Trace.Failed reports each such request. To keep a limit
-	// meanwhile, put the limiter into a throttle.Fallback with a local one.
+	// FailClosed is what happens to a request when a limiter returns an error, usually
+	// because its store is unavailable: false serves the request without a limit, true
+	// responds with status 503. The default is false so that an outage of the store does
+	// not become an outage of the service; Trace.Failed reports each such request. To
+	// keep a limit during an outage, combine the limiter with a local one in a
+	// throttle.Fallback.
 	//
-	// Failures that a client can cause at will never let a request through: a client that
-	// has left, a cost below zero, a timeout of the store when less than a second is left
-	// until the deadline of the request. Neither does a Queue that is closed. Limiters of this module
-	// reject keys that clients invent and return no error for them, see Source of package
-	// rules/source.
-	// Still, a flood of requests can overload a store: limits that protect against floods
-	// should be local, or have a Fallback that is.
+	// The request is never served without a limit if its client can cause the failure: the
+	// client has disconnected, the cost is negative, or the store timed out when less than
+	// a second was left until the deadline of the request. The same holds if Queue is
+	// closed. Limiters of this module reject keys that clients make up and return no error
+	// for them; see Source of package rules/source.
+	// A flood of requests can still overload a store: limits that protect against floods
+	// should be local, or have a local Fallback.
 	FailClosed bool
 
-	// Trace is told what happens. Nil: nobody is.
+	// Trace holds functions that are called on decisions and failures. Nil means none.
 	Trace *Trace
 }
 
-// A Trace is a set of functions that are called, each if it is not nil, on the
-// goroutine of the request. They must not keep the request.
+// A Trace is a set of functions that a Middleware calls on the goroutine of the request.
+// Nil functions are not called. The functions must not keep the request.
 type Trace struct {
-	// Decided is called once for each decision on a request, granted or not. If
-	// several limits granted, d is that of the one with the fewest such requests left,
-	// Over and Degraded if any of them was. If it was no limit that refused, d.Policy
-	// says why, see Refusal.
+	// Decided is called once for each decision about a request, granted or rejected. If
+	// several limits granted the request, d is the decision of the one with the fewest
+	// such requests left, and OverLimit and Degraded are true if they are for any of the
+	// limits. If no limit rejected the request, d.Policy is the reason: see Rejection.
 	Decided func(r *http.Request, d throttle.Decision)
 
-	// Failed is called when no decision was reached. open says whether the
-	// request was let through all the same.
+	// Failed is called when a limiter returned an error instead of a decision. open is
+	// true if the request is served nevertheless.
 	Failed func(r *http.Request, err error, open bool)
 }
 
-// Handler returns a handler that limits what reaches next. It panics if m can never
-// work.
+// Handler returns a handler that limits the requests to next. It panics if m has more
+// limits than queue.MaxDemands or an invalid Rule.
 //
-// Answers carry X-RateLimit-Limit (the most requests at once), -Remaining and
-// -Reset (whole seconds until Remaining is Limit again), of the limit that
-// refused, or else of the one that is nearest to it; Draft10 has room for all.
-// Reset is a delay and not a date, so that nobody's clock matters. A refusal
-// carries Retry-After in whole seconds. Both are rounded up, so that who waits
-// that long is not early. There is no Retry-After if waiting does not help or
-// the time is not known.
+// With the default Dialect, responses carry X-RateLimit-Limit (the most units that can be
+// had immediately), X-RateLimit-Remaining, X-RateLimit-Reset (whole seconds until Remaining
+// equals Limit again) and X-RateLimit-Reset-After (the same with three decimals). They
+// describe the limit that rejected the request, or else the one with the fewest such
+// requests left; headers.Draft10 reports all limits. Reset is a delay and not a date, so
+// that it does not depend on clocks. A rejection carries Retry-After in whole seconds. Reset
+// and Retry-After are rounded up, so that a client that waits that long is not early. There
+// is no Retry-After if waiting does not help or the time is unknown.
 //
-// next gets the ResponseWriter of the server itself, with all that it can do. Only if
-// a Rule has a Settle is there another in between, which can do the same.
-// When next returns or panics, the limits are told once; a hijacked connection
-// counts as in use until the handler returns.
+// next receives the ResponseWriter of the server itself, unless a Rule has a FinalCost: then
+// it receives a wrapper that supports the same optional interfaces. The outcome is reported
+// to the limits once, when next returns or panics; a hijacked connection counts as in use
+// until the handler returns.
 func (m *Middleware) Handler(next http.Handler) http.Handler {
 	m.check()
 	if m.Queue != nil {
@@ -147,11 +152,11 @@ func (m *Middleware) Handler(next http.Handler) http.Handler {
 	})
 }
 
-// defaultMaxTotal is how many requests a Queue without a MaxTotal delays at a time: the default
-// of Envoy's circuit breakers for pending requests.
+// defaultMaxTotal is the maximum number of requests that a Queue without a MaxTotal delays at
+// the same time. It is the default of Envoy's circuit breakers for pending requests.
 const defaultMaxTotal = 1024
 
-// check panics if m can never work.
+// check panics if m has too many limits or an invalid Rule.
 func (m *Middleware) check() {
 	n := len(m.Rules)
 	if m.Limiter != nil {
@@ -166,7 +171,7 @@ func (m *Middleware) check() {
 	}
 }
 
-// addDemands adds to p what r must pass. It is false if a Rule turns r away.
+// addDemands adds the demands of r to p. It returns false if a Rule rejects r.
 func (m *Middleware) addDemands(r *http.Request, p *requestState) bool {
 	if m.Limiter != nil {
 		p.ticket.Add(throttle.Demand{Limiter: m.Limiter})
@@ -183,7 +188,7 @@ func (m *Middleware) addDemands(r *http.Request, p *requestState) bool {
 	return true
 }
 
-// reject answers a request that was refused.
+// reject responds to a request that was rejected with f.
 func (m *Middleware) reject(w http.ResponseWriter, r *http.Request, f Rejection) {
 	m.traceDecision(r, f.Decision)
 	m.writeRejected(w.Header(), f.Decision)
@@ -194,8 +199,9 @@ func (m *Middleware) reject(w http.ResponseWriter, r *http.Request, f Rejection)
 	f.ServeHTTP(w, r)
 }
 
-// handleFailure deals with a request on which no decision was reached. The error may
-// name hosts and stores, so it goes to the Trace and never to the client.
+// handleFailure serves or rejects a request for which a limiter returned an error. The error
+// may contain the names of hosts and stores, so it is passed to the Trace and never to the
+// client.
 func (m *Middleware) handleFailure(w http.ResponseWriter, r *http.Request, err error, next http.Handler) {
 	open := !m.FailClosed && !causedByRequest(r, err) && !errors.Is(err, queue.ErrClosed)
 	if m.Trace != nil && m.Trace.Failed != nil {
@@ -208,13 +214,13 @@ func (m *Middleware) handleFailure(w http.ResponseWriter, r *http.Request, err e
 	unavailable.ServeHTTP(w, r)
 }
 
-// minTimeLeft is how much of a request's deadline must be left after a store has timed out
-// for the store to be the cause: stores are given half of what is left, or less.
+// minTimeLeft is the time that must be left until the deadline of a request when a store has
+// timed out for the store to be the cause: stores get at most half of the time that is left.
 const minTimeLeft = time.Second
 
-// causedByRequest reports whether a limiter failed because of what the client did: it has
-// left, its request has an impossible cost, or a deadline that is too short for a store to
-// respond.
+// causedByRequest reports whether the client caused the error of a limiter: it has
+// disconnected, its request has a negative cost, or its deadline is too short for a store
+// to respond.
 func causedByRequest(r *http.Request, err error) bool {
 	if r.Context().Err() != nil || errors.Is(err, throttle.ErrCost) {
 		return true

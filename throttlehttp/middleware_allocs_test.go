@@ -10,14 +10,15 @@ import (
 
 	"github.com/heed-go/heed/quota/headers"
 	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttle/keyed"
 	"github.com/heed-go/heed/throttle/queue"
 	"github.com/heed-go/heed/throttlehttp"
 )
 
-// ampleLimit returns limits that are wide enough for any benchmark.
+// ampleLimit returns a limiter that rejects no request of a benchmark.
 func ampleLimit() throttle.Limiter { return throttle.NewTokenBucket(throttle.PerSecond(1e9), nil) }
 func ampleLimitPerKey() throttle.Limiter {
-	return throttle.NewKeyedBuckets(throttle.BucketsConfig{Limit: throttle.PerSecond(1e6)}, nil)
+	return keyed.NewBuckets(keyed.BucketsConfig{Limit: throttle.PerSecond(1e6)}, nil)
 }
 
 var allocCases = map[string]struct {
@@ -25,7 +26,7 @@ var allocCases = map[string]struct {
 	want float64 // allocations
 }{
 	"nothing": {throttlehttp.Middleware{}, 1},
-	"limiter": {throttlehttp.Middleware{Limiter: ampleLimit()}, 3}, // the passage, and what headers.Write makes: a string and a list of values
+	"limiter": {throttlehttp.Middleware{Limiter: ampleLimit()}, 3}, // context.WithoutCancel, and in headers.Write a string and a list of values
 	"address": {throttlehttp.Middleware{Rules: []throttlehttp.Rule{{Limiter: ampleLimitPerKey(), Key: throttlehttp.IP{}.Key}}}, 4},
 	"all dialects": {throttlehttp.Middleware{
 		Dialect: headers.XRateLimit | headers.XResetAfter | headers.Draft03 | headers.Draft10,
@@ -39,7 +40,7 @@ var allocCases = map[string]struct {
 	"hidden":      {throttlehttp.Middleware{Rules: []throttlehttp.Rule{{Limiter: ampleLimit(), Hidden: true}}}, 1},
 	"in flight":   {throttlehttp.Middleware{Limiter: throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 9}, nil)}, 3},
 	"queued":      {throttlehttp.Middleware{Limiter: ampleLimit(), Queue: new(queue.Queue)}, 3},
-	"settled":     {throttlehttp.Middleware{Limiter: ampleLimit(), Rules: []throttlehttp.Rule{{Limiter: ampleLimit(), FinalCost: throttlehttp.OnStatus(401)}}}, 5}, // and the watch, and a request with its context
+	"settled":     {throttlehttp.Middleware{Limiter: ampleLimit(), Rules: []throttlehttp.Rule{{Limiter: ampleLimit(), FinalCost: throttlehttp.OnStatus(401)}}}, 5}, // and the responseRecorder, and a request with its context
 	"refused":     {throttlehttp.Middleware{Limiter: fixedDecision{d: throttle.Decision{Wait: time.Second, Limit: 9}}}, 7},
 }
 

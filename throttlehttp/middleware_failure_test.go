@@ -16,15 +16,16 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A client may choose the deadline of its request, where something in front reads one from
-// a header. With one that no store can meet it must not get past the limit.
+// TestMiddleware_shortDeadlinesDoNotBypassIt checks that a client cannot bypass a limit
+// with a deadline that no store can meet. Clients can choose the deadline if an outer
+// middleware reads it from a header.
 func TestMiddleware_shortDeadlinesDoNotBypassIt(t *testing.T) {
 	timeout := fmt.Errorf("store: %w", context.DeadlineExceeded)
 	network := &net.OpError{Op: "read", Err: os.ErrDeadlineExceeded}
 	refused := &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
 	for name, tt := range map[string]struct {
 		err  error
-		left time.Duration // 0: no deadline
+		left time.Duration // 0 means no deadline
 		want int
 	}{
 		"timeout, short":     {timeout, time.Second - 1, http.StatusServiceUnavailable},

@@ -13,14 +13,15 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttle/keyed"
 	"github.com/heed-go/heed/throttle/queue"
 	"github.com/heed-go/heed/throttlehttp"
 )
 
 // countWaiting sends n requests of different clients, each of which must wait, and returns how
-// many do.
+// many of them wait.
 func countWaiting(t *testing.T, m *throttlehttp.Middleware, n int) (waits int) {
-	perClient := throttle.NewKeyedBuckets(throttle.BucketsConfig{Limit: throttle.PerHour(1)}, nil)
+	perClient := keyed.NewBuckets(keyed.BucketsConfig{Limit: throttle.PerHour(1)}, nil)
 	m.Rules = []throttlehttp.Rule{{Limiter: perClient, Key: throttlehttp.Header("User")}}
 	h := m.Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	ctx, leave := context.WithCancel(t.Context())
@@ -47,8 +48,8 @@ func countWaiting(t *testing.T, m *throttlehttp.Middleware, n int) (waits int) {
 	return waits
 }
 
-// A Queue without bounds delays 1,024 requests of a Middleware, and more only if it is
-// told to.
+// TestQueue_isBoundedByDefault checks that a Queue without MaxTotal delays 1,024 requests
+// of a Middleware, and that MaxTotal changes that number.
 func TestQueue_isBoundedByDefault(t *testing.T) {
 	for name, tt := range map[string]struct {
 		m     throttlehttp.Middleware
@@ -64,7 +65,8 @@ func TestQueue_isBoundedByDefault(t *testing.T) {
 	}
 }
 
-// A place in the queue is free again when a request has left it.
+// TestQueue_boundCountsWaitingRequests checks that a place in the queue is free again when
+// its request has left the queue.
 func TestQueue_boundCountsWaitingRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := new(queue.Queue)

@@ -16,17 +16,18 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttle/keyed"
 	"github.com/heed-go/heed/throttle/queue"
 	"github.com/heed-go/heed/throttlehttp"
 )
 
-// onePerSecond returns a limit of one request a second, and none saved up.
+// onePerSecond returns a limit of one request per second without a burst.
 func onePerSecond() throttle.Limiter {
 	return throttle.NewTokenBucket(throttle.PerSecond(1), nil)
 }
 
-// A requestGroup sends requests through a handler, each on a goroutine of its own, and notes
-// when each was answered with what, in the order of the answers.
+// A requestGroup sends requests through a handler, each on a goroutine of its own, and records
+// the time and the content of the responses in the order in which they arrive.
 type requestGroup struct {
 	handler   http.Handler
 	start     time.Time
@@ -44,7 +45,7 @@ func (c *requestGroup) send(ctx context.Context, name string) {
 		defer c.mu.Unlock()
 		c.responses = append(c.responses, fmt.Sprint(name, " ", w.Code, " at ", time.Since(c.start)))
 	})
-	synctest.Wait() // who comes later is later in line
+	synctest.Wait() // later requests are later in the queue
 }
 
 func (c *requestGroup) wait() []string {
@@ -69,16 +70,16 @@ func TestQueue_isInTheOrderOfArrival(t *testing.T) {
 func TestQueue_delayIsNotLongerThanMaxWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &throttlehttp.Middleware{
-			Rules: []throttlehttp.Rule{{Limiter: throttle.NewKeyedBuckets(throttle.BucketsConfig{Limit: throttle.PerMinute(1)}, nil), Key: senderKey}},
+			Rules: []throttlehttp.Rule{{Limiter: keyed.NewBuckets(keyed.BucketsConfig{Limit: throttle.PerMinute(1)}, nil), Key: senderKey}},
 			Queue: &queue.Queue{MaxWait: 5 * time.Second},
 		}
 		c := newRequestGroup(m, ok)
 		c.send(t.Context(), "ann")
-		c.send(t.Context(), "ann") // would wait for a minute
-		c.send(t.Context(), "bob") // has a line of its own
+		c.send(t.Context(), "ann") // would have to wait for a minute
+		c.send(t.Context(), "bob") // has a queue of its own
 		time.Sleep(57 * time.Second)
 		c.send(t.Context(), "ann")
-		c.send(t.Context(), "ann") // would not be too late, but somebody is first
+		c.send(t.Context(), "ann") // would not have to wait too long, but another request is ahead of it
 		require.ElementsMatch(t, []string{"ann 200 at 0s", "ann 429 at 0s", "bob 200 at 0s", "ann 200 at 1m0s", "ann 429 at 1m0s"}, c.wait())
 		time.Sleep(30 * time.Second)
 		r := send(c.handler, "ann")
@@ -135,8 +136,8 @@ func TestQueue_canceledRequestLeavesTheQueue(t *testing.T) {
 	})
 }
 
-// A place in what is in use is free when the handler comes back, however it does, and
-// whoever waits for it goes on at that instant.
+// TestQueue_concurrency checks that a slot is free when the handler returns or panics, and
+// that a waiting request gets it at the same instant.
 func TestQueue_concurrency(t *testing.T) {
 	for name, end := range map[string]func(){"returns": func() {}, "panics": func() { panic(http.ErrAbortHandler) }} {
 		synctest.Test(t, func(t *testing.T) {
@@ -164,7 +165,7 @@ func TestQueue_concurrency(t *testing.T) {
 	}
 }
 
-// recoverPanics does what a server does with panics.
+// recoverPanics recovers from panics as a server does.
 func recoverPanics(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer func() { _ = recover() }()
@@ -172,7 +173,8 @@ func recoverPanics(next http.Handler) http.Handler {
 	})
 }
 
-// What is given back by Settle is given to who waits for it.
+// TestQueue_returnedUnitsGoToWaiters checks that units that Settle returns go to waiting
+// requests.
 func TestQueue_returnedUnitsGoToWaiters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &throttlehttp.Middleware{
@@ -205,8 +207,8 @@ func TestQueue_higherPriorityGoesFirst(t *testing.T) {
 	})
 }
 
-// A Queue that is closed lets nobody through, and a limit without a decision as
-// configured, whether anybody waits or not.
+// TestQueue_failures checks that a closed Queue serves no requests, and that FailClosed
+// decides if a limiter fails, with and without waiting requests.
 func TestQueue_failures(t *testing.T) {
 	down := errors.New("store is down")
 	closed := new(queue.Queue)

@@ -24,14 +24,14 @@ import (
 
 var closed = &throttlehttp.Middleware{Limiter: fixedDecision{d: throttle.Decision{Wait: 5 * time.Second, Limit: 9}}}
 
-// A refused upload keeps its connection if little of it is left to read, and is not
-// read to its end if it is much.
+// TestMiddleware_rejectedUploads checks that a rejected upload keeps its connection if
+// little of its body is left, and that a long body is not read completely.
 func TestMiddleware_rejectedUploads(t *testing.T) {
-	endless := func(n int) io.Reader { return io.MultiReader(bytes.NewReader(make([]byte, n))) } // has no length
+	endless := func(n int) io.Reader { return io.MultiReader(bytes.NewReader(make([]byte, n))) } // without Content-Length
 	for name, tt := range map[string]struct {
 		body        func() io.Reader
-		connections int32 // for three requests
-		most        int64 // bytes read of each
+		connections int32 // number of connections for three requests
+		most        int64 // maximum number of bytes read of each body
 	}{
 		"none":          {func() io.Reader { return nil }, 1, 0},
 		"small":         {func() io.Reader { return bytes.NewReader(make([]byte, 1000)) }, 1, 1000},
@@ -71,7 +71,7 @@ func TestMiddleware_rejectedUploads(t *testing.T) {
 	}
 }
 
-// A counter counts what is written to it.
+// A counter counts the bytes that are written to it.
 type counter struct{ n atomic.Int64 }
 
 func (c *counter) Write(p []byte) (int, error) {
@@ -79,7 +79,7 @@ func (c *counter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// raw sends text as it is, and returns the first answer as it comes.
+// raw sends a request as text and returns the response as text.
 func raw(t *testing.T, s *memhttp.Server, request string) string {
 	conn, err := s.Transport().DialContext(t.Context(), "tcp", "")
 	require.NoError(t, err)
@@ -134,8 +134,8 @@ func TestMiddleware_rejectsOverHTTP2(t *testing.T) {
 	})
 }
 
-// What is hijacked counts as in use until the handler returns, however long the
-// connection is talked on.
+// TestMiddleware_hijackedIsInFlight checks that a hijacked connection counts as in use
+// until the handler returns.
 func TestMiddleware_hijackedIsInFlight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &throttlehttp.Middleware{Limiter: throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 1}, nil)}

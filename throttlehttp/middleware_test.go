@@ -24,14 +24,14 @@ import (
 
 var ok = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "ok") })
 
-// serveGet sends a GET through h without any network.
+// serveGet sends a GET request through h without a network.
 func serveGet(h http.Handler) *http.Response {
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
 	return w.Result()
 }
 
-// limitSummary returns the status and what the headers say of the limit.
+// limitSummary returns the status of r and its headers about limits.
 func limitSummary(r *http.Response) string {
 	h := r.Header
 	return strings.TrimRight(fmt.Sprint(r.StatusCode, " ", h.Get("X-RateLimit-Limit"), "/", h.Get("X-RateLimit-Remaining"),
@@ -65,7 +65,8 @@ func TestMiddleware_zeroValueAllowsAll(t *testing.T) {
 	require.Equal(t, "200 //", limitSummary(serveGet(new(throttlehttp.Middleware).Handler(ok))))
 }
 
-// Who waits as long as Retry-After says is not refused again, whatever the rate.
+// TestMiddleware_retryAfterIsNeverEarly checks that a request that is repeated after
+// Retry-After is not rejected again, at any rate.
 func TestMiddleware_retryAfterIsNeverEarly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rnd := rand.New(rand.NewPCG(1, 2))
@@ -84,7 +85,7 @@ func TestMiddleware_retryAfterIsNeverEarly(t *testing.T) {
 	})
 }
 
-// fixedDecision is a limiter that always says the same.
+// A fixedDecision is a limiter that always returns the same decision.
 type fixedDecision struct {
 	d   throttle.Decision
 	err error
@@ -183,7 +184,7 @@ func TestMiddleware_writesDialects(t *testing.T) {
 		"Ratelimit-Remaining":   {"40"},
 		"Ratelimit-Reset":       {"20"},
 		"Ratelimit":             {`"hour";r=69;t=36, "minute";r=40;t=20`, `"odd";r=0;t=0`},
-		"Ratelimit-Policy":      {`"hour";q=70;w=2520, "minute";q=60;w=60`, `"odd";q=7`}, // 70 are back in 42 minutes
+		"Ratelimit-Policy":      {`"hour";q=70;w=2520, "minute";q=60;w=60`, `"odd";q=7`}, // 70 units are restored in 42 minutes
 		"Retry-After":           {"1"},
 	}, rateLimitHeaders(serveGet(m.Handler(inner.Handler(ok)))))
 
@@ -215,7 +216,7 @@ func TestMiddleware_reportsTheWindow(t *testing.T) {
 	require.Equal(t, "10, 10;w=180", r.Header.Get("RateLimit-Limit"), "three refills of four")
 }
 
-// rateLimitHeaders returns the headers of r that are about limits.
+// rateLimitHeaders returns the headers of r that describe limits.
 func rateLimitHeaders(r *http.Response) http.Header {
 	h := r.Header.Clone()
 	for _, other := range []string{"Content-Type", "X-Content-Type-Options", "Content-Length", "Cache-Control", "Vary"} {

@@ -2,6 +2,6 @@
 
 package throttlehttp_test
 
-// racing: the race detector makes a sync.Pool forget at random, so that allocations
-// cannot be counted where one is used.
+// racing is true with the race detector, which makes sync.Pool drop items at random, so that
+// allocations cannot be counted exactly.
 const racing = true

@@ -18,8 +18,8 @@ const (
 	AbnormalUsage   = "https://iana.org/assignments/http-problem-types#abnormal-usage-detected"
 )
 
-// A Rejection is why a request is not served, and an http.Handler that says so. A
-// Middleware.OnReject may look at it, change it and let it answer:
+// A Rejection is the reason why a request is not served, and an http.Handler that writes the
+// response. A Middleware.OnReject may inspect it, change it, and call its ServeHTTP:
 //
 //	f, _ := throttlehttp.RejectionFrom(r.Context())
 //	if f.Decision.Policy == "ban" {
@@ -27,13 +27,18 @@ const (
 //	}
 //	f.ServeHTTP(w, r)
 type Rejection struct {
-	// Decision is that of the limit that rejected the request. Its Policy is a name that
-	// clients should not see. It is "missing key" if the Rule found no key, see Reject,
-	// and "queue full" if too many requests are waiting, see Middleware.Queue.
+	// Decision is the decision of the limit that rejected the request. Its Policy is a name
+	// that clients should not see. It is "missing key" if a Rule found no key (see Reject),
+	// and "queue full" if too many requests are waiting (see Middleware.Queue).
 	Decision throttle.Decision
 
-	Status int    // of the answer: 429, or 403 for the unidentified; 0: 429
-	Type   string // of the problem, a URI; "": the status says it all
+	// Status is the status of the response: 429, or 403 for a request without a key. Zero
+	// means 429.
+	Status int
+
+	// Type is the type of the problem, a URI (RFC 9457). Empty means that the status
+	// describes the problem completely.
+	Type string
 }
 
 const queueFull = "queue full"
@@ -43,7 +48,7 @@ var (
 	unavailable = Rejection{Status: http.StatusServiceUnavailable}
 )
 
-// rejectionOf returns what is said when a limit decided d.
+// rejectionOf returns the Rejection for the decision d of a limit.
 func rejectionOf(d throttle.Decision) Rejection {
 	f := Rejection{Decision: d, Status: http.StatusTooManyRequests, Type: QuotaExceeded}
 	if d.Policy == queueFull {
@@ -54,26 +59,26 @@ func rejectionOf(d throttle.Decision) Rejection {
 
 type rejectionKey struct{}
 
-// attachTo returns r with f for RejectionFrom to find.
+// attachTo returns r with a context in which RejectionFrom finds f.
 func (f Rejection) attachTo(r *http.Request) *http.Request {
 	return r.WithContext(context.WithValue(r.Context(), rejectionKey{}, f))
 }
 
-// RejectionFrom returns why the request of ctx was refused. It is false outside of
-// Middleware.OnReject.
+// RejectionFrom returns the reason why the request of ctx was rejected. It returns false
+// outside of Middleware.OnReject.
 func RejectionFrom(ctx context.Context) (Rejection, bool) {
 	f, ok := ctx.Value(rejectionKey{}).(Rejection)
 	return f, ok
 }
 
-// ServeHTTP answers with f.Status and a few words, in the form that the client likes
-// best: problem details (RFC 9457) for programs and whoever likes anything, a page for
-// browsers, or text. When to come back is taken from the Retry-After of w, so that all
-// say the same; in problem details it is the member retry_after, in seconds.
+// ServeHTTP responds with f.Status and a short description in the format that the client
+// prefers: problem details (RFC 9457) for programs and for clients without a preference, HTML
+// for browsers, or plain text. The time to retry is taken from the Retry-After header of w, so
+// that header and body agree; in problem details it is the member retry_after, in seconds.
 //
-// The answer is not to be stored. An unread body of the request is left to the server:
-// that of net/http reads on if it is small, to keep the connection, and otherwise
-// closes it.
+// The response forbids caching. ServeHTTP does not read the body of the request: the server of
+// net/http reads a small rest of it to keep the connection, and otherwise closes the
+// connection.
 func (f Rejection) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if f.Status == 0 {
 		f.Status = http.StatusTooManyRequests
@@ -86,9 +91,9 @@ func (f Rejection) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	body := f.body(k, seconds, f.policyIsPublic(h))
 	for _, other := range [...]string{"Content-Encoding", "Etag", "Last-Modified"} {
-		delete(h, other) // of the answer that is not to come
+		delete(h, other) // headers of the response that is not sent
 	}
-	v := []string{k.contentType(), strconv.Itoa(len(body)), "no-store", "nosniff", "Accept"} // one allocation for all
+	v := []string{k.contentType(), strconv.Itoa(len(body)), "no-store", "nosniff", "Accept"} // one allocation for all values
 	h["Content-Type"], h["Content-Length"] = v[0:1:1], v[1:2:2]
 	h["Cache-Control"], h["X-Content-Type-Options"] = v[2:3:3], v[3:4:4]
 	if h["Vary"] == nil {
@@ -107,13 +112,13 @@ func (f Rejection) policyIsPublic(h http.Header) bool {
 	if f.Type != QuotaExceeded || f.Decision.Policy == "" {
 		return false
 	}
-	name, _ := json.Marshal(f.Decision.Policy) // a string has no errors
+	name, _ := json.Marshal(f.Decision.Policy) // marshaling a string cannot fail
 	return slices.ContainsFunc(h["Ratelimit-Policy"], func(v string) bool { return strings.Contains(v, string(name)) })
 }
 
-// body describes f in constant texts: no keys, no errors, and the name of its limit only in
-// violated-policies, a member of problem details that draft-ietf-httpapi-ratelimit-headers
-// defines, and only if it is public.
+// body returns a description of f in constant texts. It contains no keys and no errors. The
+// name of the limit appears only if it is public, in violated-policies, a member of problem
+// details that draft-ietf-httpapi-ratelimit-headers defines.
 func (f Rejection) body(k format, seconds int64, public bool) []byte {
 	b, title := make([]byte, 0, 320), f.title()
 	switch k {
@@ -150,11 +155,11 @@ func (f Rejection) appendType(b []byte) []byte {
 	case QuotaExceeded, ReducedCapacity, AbnormalUsage:
 		return append(append(append(b, '"'), f.Type...), '"')
 	}
-	other, _ := json.Marshal(f.Type) // a string has no errors
+	other, _ := json.Marshal(f.Type) // marshaling a string cannot fail
 	return append(b, other...)
 }
 
-// title says in a few words what f.Type means.
+// title returns a short description of f.Type.
 func (f Rejection) title() string {
 	switch text := http.StatusText(f.Status); {
 	case f.Type == ReducedCapacity:
@@ -169,7 +174,7 @@ func (f Rejection) title() string {
 	return "Rejected"
 }
 
-// appendDetail appends when to come back, or why not.
+// appendDetail appends when to retry, or why retrying does not help.
 func (f Rejection) appendDetail(b []byte, seconds int64) []byte {
 	switch {
 	case f.Decision == missingKey.Decision:
@@ -188,8 +193,8 @@ func (f Rejection) appendDetail(b []byte, seconds int64) []byte {
 	return append(b, '.')
 }
 
-// roundToUnit returns so many seconds in the unit that people would say it in, rounded
-// up: nobody is to come too early.
+// roundToUnit converts seconds to the largest unit that they exceed twice, rounded up so that
+// clients do not retry too early.
 func roundToUnit(seconds int64) (n int64, unit string) {
 	n, unit = seconds, "second"
 	for _, u := range [...]struct {

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestRejection_body compares whole bodies with what they should be.
+// TestRejection_body compares complete bodies with the expected ones.
 func TestRejection_body(t *testing.T) {
 	m := &throttlehttp.Middleware{Limiter: fixedDecision{d: throttle.Decision{Policy: "inner", Wait: 5 * time.Second, Limit: 9}}}
 	for accept, want := range map[string]string{

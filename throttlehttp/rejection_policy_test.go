@@ -12,7 +12,8 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// Problem details name the limit that refused only where the headers name it, too.
+// TestRejection_namesPoliciesOfTheHeadersOnly checks that problem details name the limit
+// that rejected the request only if the headers name it, too.
 func TestRejection_namesPoliciesOfTheHeadersOnly(t *testing.T) {
 	for policy, want := range map[string][]string{
 		`"daily";q=5;w=86400`:          {"daily"},

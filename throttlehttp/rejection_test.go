@@ -25,7 +25,7 @@ const (
 	text    = "text/plain; charset=utf-8"
 )
 
-// rejection returns what a client with these values of Accept is told.
+// rejection returns the response to a rejected request with these values of Accept.
 func rejection(m *throttlehttp.Middleware, method string, accept ...string) *http.Response {
 	w, r := httptest.NewRecorder(), httptest.NewRequest(method, "/", nil)
 	r.Header["Accept"] = accept
@@ -115,8 +115,8 @@ func TestRejection_headHasNoBody(t *testing.T) {
 	require.Equal(t, get.Header, head.Header, "they say the same")
 }
 
-// What another part of the server has said of the answer that is not to come is not
-// said of the refusal.
+// TestRejection_replacesHeadersOfTheResponse checks that headers that describe the
+// response that is not sent are replaced or deleted.
 func TestRejection_replacesHeadersOfTheResponse(t *testing.T) {
 	h := (&throttlehttp.Middleware{Limiter: fixedDecision{}}).Handler(ok)
 	w := httptest.NewRecorder()
@@ -165,8 +165,8 @@ func TestRejection_canBeChangedByOnReject(t *testing.T) {
 	require.False(t, found)
 }
 
-// Nothing of what is inside reaches a client, whatever it likes to read and whatever
-// has failed.
+// TestRejection_keepsSecrets checks that no format of a rejection reveals keys, addresses
+// or names of limits, whatever has failed.
 func TestRejection_keepsSecrets(t *testing.T) {
 	secrets := []string{"key-of-ann", "10.0.0.7", "inner-name"}
 	key := func(*http.Request) (string, bool) { return "key-of-ann", true }
@@ -194,7 +194,8 @@ func TestRejection_keepsSecrets(t *testing.T) {
 	}
 }
 
-// Retry-After is a number of seconds and never a date, in whatever time zone.
+// TestRejection_retryAfterIsANumber checks that Retry-After is a number of seconds and
+// never a date.
 func TestRejection_retryAfterIsANumber(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(3, 4))
 	for i := range 2000 {

@@ -7,13 +7,13 @@ import (
 	"github.com/heed-go/heed/internal/httphost"
 )
 
-// Header names a client by a header, as it is. It panics if name is not the name of a
-// header.
+// Header returns a KeyFunc for a header, whose value becomes part of the key. It panics if
+// name is not a token (RFC 9110, section 5.6.2).
 //
-// A header that comes twice names nobody, and neither does an empty one. Anybody can
-// send any value: see [Secrets.Validate] for what that means. What is known to carry
-// secrets (Authorization, Cookie, X-API-Key and the like) is hashed, as by
-// [Secrets.Header] of the zero Secrets, which is right for all other secrets too.
+// A request in which the header is missing, empty, or present more than once has no key.
+// Clients can send any value: see [Secrets.Validate] for the consequences. Headers that are
+// known to carry secrets (Authorization, Cookie, X-API-Key and the like) are hashed, as by
+// [Secrets.Header] of the zero Secrets. Use Secrets.Header for other headers with secrets.
 func Header(name string) KeyFunc {
 	requireToken("Header", name)
 	name = http.CanonicalHeaderKey(name)
@@ -24,9 +24,10 @@ func Header(name string) KeyFunc {
 	return func(r *http.Request) (string, bool) { return plainKey(kind, single(r.Header[name])) }
 }
 
-// BasicUser names a client by the user of "Authorization: Basic", whoever says so: it
-// is meant to limit failed logins per user. The password is not looked at. Where logins
-// do not tell ann from Ann, use [Named] and do as they do.
+// BasicUser returns the key of the user name in "Authorization: Basic". It does not check the
+// password: it is meant to limit failed logins per user. If the application treats
+// user names as case-insensitive, use [KeyFrom] with a function that normalizes them in the
+// same way.
 func BasicUser(r *http.Request) (key string, ok bool) {
 	if len(r.Header["Authorization"]) != 1 {
 		return "", false
@@ -35,9 +36,9 @@ func BasicUser(r *http.Request) (key string, ok bool) {
 	return plainKey("basic", user)
 }
 
-// Method separates requests by what they do. HEAD is GET, for it costs the server as
-// much, and otherwise who uses both has twice the limit. Methods that are not in RFC
-// 9110 or 5789 are one, since anybody can make them up.
+// Method returns the method of r as a key. HEAD counts as GET, because it costs the server as
+// much, and a client that uses both must not have twice the limit. Methods that are not in
+// RFC 9110 or RFC 5789 share one key, because clients can make them up.
 func Method(r *http.Request) (key string, ok bool) {
 	switch r.Method {
 	case "", http.MethodGet, http.MethodHead:
@@ -48,25 +49,24 @@ func Method(r *http.Request) (key string, ok bool) {
 	return "method:", true
 }
 
-// Path separates requests by the path of the URL, without its query: decoded, without
-// dots and doubled slashes, and without a slash at the end, so that a client cannot
-// write one path in two ways. Upper and lower case differ.
+// Path returns the path of the URL as a key, without the query. The path is decoded and
+// cleaned: dot segments, doubled slashes and a trailing slash are removed, so that a client
+// cannot write one path in two ways. Upper and lower case differ.
 //
-// There are as many paths as clients like to make up. RoutePattern is better where a
-// part of the path is a parameter.
+// Clients can make up any number of paths. Prefer RoutePattern if a part of the path is a
+// parameter.
 func Path(r *http.Request) (key string, ok bool) {
 	return plainKey("path", path.Clean("/"+r.URL.Path))
 }
 
-// RoutePattern separates requests by the pattern of http.ServeMux that they matched. It
-// is for handlers inside a mux: before one has looked, there is no pattern and nobody
-// is identified.
+// RoutePattern returns the pattern of http.ServeMux that r matched as a key. Use it for
+// handlers inside a mux: outside of one, requests have no pattern and therefore no key.
 func RoutePattern(r *http.Request) (key string, ok bool) {
 	return plainKey("route", r.Pattern)
 }
 
-// Host separates requests by the host that they ask for, without port and in lower
-// case. Clients choose it, unless something in front lets only known ones through.
+// Host returns the host that r asks for as a key, in lower case and without the port. Clients
+// choose the host, unless a proxy in front of the server accepts only known hosts.
 func Host(r *http.Request) (key string, ok bool) {
 	return plainKey("host", httphost.Name(r.Host))
 }

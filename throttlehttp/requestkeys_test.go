@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Each byte that RFC 9110, section 5.6.2 has in a token may stand in the name of a header,
-// and no other.
+// TestHeader_takesNamesOfTokens checks that the name of a header may contain exactly the
+// bytes that RFC 9110, section 5.6.2 allows in a token.
 func TestHeader_takesNamesOfTokens(t *testing.T) {
 	const token = "!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 	for c := range 256 {

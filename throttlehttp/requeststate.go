@@ -11,23 +11,23 @@ import (
 	"github.com/heed-go/heed/throttle/queue"
 )
 
-// A requestState is a request on its way through.
+// A requestState is the state of a request in a Middleware.
 type requestState struct {
 	ticket        queue.Ticket
-	rules         [queue.MaxDemands]*Rule // of the demands; nil: it is no rule's
-	n             int                     // demands so far
-	needsResponse bool                    // there is a rule with Settle
+	rules         [queue.MaxDemands]*Rule // the rule of each demand; nil for a demand without a rule
+	n             int                     // number of demands that have been added
+	needsResponse bool                    // one of the rules has a FinalCost
 }
 
 var requestStates = sync.Pool{New: func() any { return new(requestState) }}
 
-// release ends the use of p, which holds no grant any more.
+// release returns p, which must not hold a grant, to the pool.
 func (p *requestState) release() {
 	*p = requestState{}
 	requestStates.Put(p)
 }
 
-// add adds what u asks of r. It is false if r is refused.
+// add adds the demand of r on u, if any. It returns false if r is rejected.
 func (p *requestState) add(u *Rule, r *http.Request) bool {
 	d, ok := u.demand(r)
 	if ok && d.Limiter != nil {
@@ -58,14 +58,15 @@ func (p *requestState) reserve(m *Middleware, r *http.Request) (throttle.Decisio
 	case errors.As(err, &refused):
 		return p.rejectedDecision(r.Context(), refused.Decision), nil
 	case errors.As(err, &full):
-		// When a limit opens, its line moves on, and there is a place in it.
+		// A limit that opens admits the head of its queue, which makes a place in the queue.
 		return throttle.Decision{Policy: queueFull, Wait: p.longestWait(r.Context(), throttle.Decision{}).Wait}, nil
 	}
 	return throttle.Decision{}, err
 }
 
-// rejectedDecision returns what to say of d, the refusal by one limit: who comes back when he
-// was told to should not be told of the next limit then.
+// rejectedDecision returns the decision to report for d, a rejection by one limit. It is the
+// one with the longest wait, so that a client that waits that long is not rejected by another
+// limit afterwards.
 func (p *requestState) rejectedDecision(ctx context.Context, d throttle.Decision) throttle.Decision {
 	if p.ticket.Demands[1].Limiter == nil {
 		return d
@@ -73,8 +74,8 @@ func (p *requestState) rejectedDecision(ctx context.Context, d throttle.Decision
 	return p.longestWait(ctx, d)
 }
 
-// longestWait returns d, or the refusal of a limit of p if that opens later. Limits that
-// have to ask a store are left in peace.
+// longestWait returns d, or the rejection by another limit of p that opens later. It does not
+// ask limits that need a store.
 func (p *requestState) longestWait(ctx context.Context, d throttle.Decision) throttle.Decision {
 	now := d.At
 	for i := range p.ticket.Demands {
@@ -90,9 +91,8 @@ func (p *requestState) longestWait(ctx context.Context, d throttle.Decision) thr
 	return d
 }
 
-// serve calls next for a granted request and then ends the ticket, however next, or
-// a hook, comes back: to the limits a panic is a failure, and so is a goroutine that
-// exits.
+// serve calls next for a granted request and then ends the ticket, even if next or a hook
+// panics or calls runtime.Goexit. Both count as failures.
 func (p *requestState) serve(m *Middleware, w http.ResponseWriter, r *http.Request, next http.Handler) {
 	f := throttle.Feedback{Outcome: throttle.Failed}
 	defer func() { p.observe(m, r, f) }()
@@ -108,7 +108,7 @@ func (p *requestState) serve(m *Middleware, w http.ResponseWriter, r *http.Reque
 	f.Outcome = throttle.Accepted
 }
 
-// serveRecorded calls next and settles by what it does.
+// serveRecorded calls next and settles the final costs of the response.
 func (p *requestState) serveRecorded(w http.ResponseWriter, r *http.Request, next http.Handler) {
 	a := &responseRecorder{Context: r.Context(), w: w}
 	returned := false
@@ -121,8 +121,8 @@ func (p *requestState) serveRecorded(w http.ResponseWriter, r *http.Request, nex
 	returned = true
 }
 
-// settleCosts says to each rule that wants to know what the answer was, and to its limit
-// what that costs.
+// settleCosts calls FinalCost of each rule that has one, and settles the result with its
+// limit.
 func (p *requestState) settleCosts(r *http.Request, a Response) {
 	for i, u := range p.rules {
 		if u != nil && u.FinalCost != nil {
@@ -131,7 +131,7 @@ func (p *requestState) settleCosts(r *http.Request, a Response) {
 	}
 }
 
-// observe tells the limits. A client that has gone away must not keep them from hearing it.
+// observe reports the outcome to the limits. It does so even if the client has disconnected.
 func (p *requestState) observe(m *Middleware, r *http.Request, f throttle.Feedback) {
 	ctx := context.WithoutCancel(r.Context())
 	if m.Queue != nil {
@@ -142,12 +142,12 @@ func (p *requestState) observe(m *Middleware, r *http.Request, f throttle.Feedba
 	p.release()
 }
 
-// isHidden reports whether answers must not speak of demand i.
+// isHidden reports whether the limit of demand i must not appear in responses.
 func (p *requestState) isHidden(i int) bool { return p.rules[i] != nil && p.rules[i].Hidden }
 
-// lowestRemaining returns how many limits of a granted p count, and sets d to what was decided
-// by the one with the fewest such requests left; of equal ones that which takes longer
-// to come back. Hidden ones are left out, if they are not asked for.
+// lowestRemaining returns the number of limits of a granted p that report a state, and sets d
+// to the decision of the one with the fewest such requests left; among equal ones, of the one
+// with the longest ResetAfter. It skips hidden limits unless hidden is true.
 func (p *requestState) lowestRemaining(hidden bool, d *throttle.Decision) (n int) {
 	lowest := int64(0)
 	for i := range p.ticket.Demands {
@@ -168,7 +168,7 @@ func (p *requestState) lowestRemaining(hidden bool, d *throttle.Decision) (n int
 	return n
 }
 
-// combinedDecision returns what stands for all decisions of a granted p.
+// combinedDecision returns one decision that summarizes all decisions of a granted p.
 func (p *requestState) combinedDecision() throttle.Decision {
 	all := throttle.Decision{OK: true}
 	p.lowestRemaining(true, &all)

@@ -18,11 +18,11 @@ import (
 	"github.com/heed-go/heed/throttlehttp"
 )
 
-// A grantCounter is a limiter that grants all and counts how its grants end.
+// A grantCounter is a limiter that grants all claims and counts how its grants end.
 type grantCounter struct {
 	granted, cancelled int
 	ended              []throttle.Outcome
-	canceledContext    bool // it was told with a context that is done
+	canceledContext    bool // Cancel or Observe was called with a canceled context
 }
 
 func (l *grantCounter) Reserve(context.Context, throttle.Claim) (throttle.Decision, error) {
@@ -36,7 +36,8 @@ func (l *grantCounter) Observe(ctx context.Context, _ throttle.Claim, _ throttle
 	l.ended, l.canceledContext = append(l.ended, f.Outcome), l.canceledContext || ctx.Err() != nil
 }
 
-// However a request ends, its grant ends once.
+// TestMiddleware_endsEveryGrantOnce checks that the grant of a request ends exactly once,
+// however the request ends.
 func TestMiddleware_endsEveryGrantOnce(t *testing.T) {
 	for name, tt := range map[string]struct {
 		handle func(http.ResponseWriter, *http.Request)
@@ -49,7 +50,7 @@ func TestMiddleware_endsEveryGrantOnce(t *testing.T) {
 			panic(http.ErrAbortHandler)
 		}, throttle.Failed},
 		"hijacks": {func(w http.ResponseWriter, r *http.Request) {
-			if conn, _, err := http.NewResponseController(w).Hijack(); err == nil { // HTTP/2 cannot
+			if conn, _, err := http.NewResponseController(w).Hijack(); err == nil { // HTTP/2 does not support it
 				conn.Close()
 			}
 		}, throttle.Accepted},
@@ -71,7 +72,7 @@ func TestMiddleware_endsEveryGrantOnce(t *testing.T) {
 					resp.Body.Close()
 				}
 				s.Close()
-				if l.granted > 1 { // HTTP/2 tries again what surely did no harm
+				if l.granted > 1 { // HTTP/2 retries requests that have not been processed
 					require.Len(t, l.ended, l.granted, name)
 					l.ended = l.ended[:1]
 				}
@@ -94,7 +95,7 @@ func TestMiddleware_rejectionByOneLimitReturnsTheOthers(t *testing.T) {
 	require.Equal(t, grantCounter{}, *last, "not even asked")
 }
 
-// A hook that panics after the grant is no reason to keep the units.
+// TestMiddleware_endsTheGrantWhenAHookPanics checks that the grant ends if a hook panics.
 func TestMiddleware_endsTheGrantWhenAHookPanics(t *testing.T) {
 	l := new(grantCounter)
 	m := &throttlehttp.Middleware{Limiter: l, Trace: &throttlehttp.Trace{

@@ -10,12 +10,12 @@ import (
 	"sync/atomic"
 )
 
-// A responseRecorder sees what a handler does with a request, for a Rule with Settle. It is the
-// context of the request meanwhile, where Spend finds it.
+// A responseRecorder records the response of a handler, for a Rule with a FinalCost. It is
+// also the context of the request, in which AddCost finds it.
 type responseRecorder struct {
 	context.Context
 	w         http.ResponseWriter
-	status    int // 0: none yet
+	status    int // 0 means that none has been sent
 	bytes     int64
 	addedCost atomic.Int64
 }
@@ -30,10 +30,10 @@ func (a *responseRecorder) Value(key any) any {
 	return a.Context.Value(key)
 }
 
-// AddCost adds n units to what the request of ctx has cost, for every Rule.FinalCost that
-// charges by Response.AddedCost. It may be called many times, by several goroutines, until
-// the handler returns. It reports whether there is such a rule; an n of 0 or less is
-// not counted.
+// AddCost adds n units to Response.AddedCost of the request of ctx. Every Rule.FinalCost of
+// the request, in all nested Middlewares, can use it. AddCost may be called many times, by
+// several goroutines, until the handler returns. It reports whether any rule of the request
+// has a FinalCost. An n of zero or less is ignored.
 func AddCost(ctx context.Context, n int64) bool {
 	a, ok := ctx.Value(recorderKey{}).(*responseRecorder)
 	for b := a; b != nil; b, _ = b.Context.Value(recorderKey{}).(*responseRecorder) {
@@ -42,7 +42,7 @@ func AddCost(ctx context.Context, n int64) bool {
 	return ok
 }
 
-// addCost adds n, and stops at the end of what an int64 holds.
+// addCost adds n to the recorded cost, which saturates at math.MaxInt64.
 func (a *responseRecorder) addCost(n int64) {
 	for n > 0 {
 		old := a.addedCost.Load()
@@ -52,24 +52,25 @@ func (a *responseRecorder) addCost(n int64) {
 	}
 }
 
-// response returns what was done, after the handler has returned.
+// response returns the recorded response after the handler has returned.
 func (a *responseRecorder) response() Response {
 	a.recordStatus(http.StatusOK)
 	return Response{Status: a.status, Bytes: a.bytes, AddedCost: a.addedCost.Load()}
 }
 
-// recordStatus notes the status of the answer, unless it has begun.
+// recordStatus records the status of the response unless one was recorded before.
+// Informational statuses except 101 are ignored.
 func (a *responseRecorder) recordStatus(status int) {
 	if a.status == 0 && (status >= 200 || status == http.StatusSwitchingProtocols) {
 		a.status = status
 	}
 }
 
-// writer returns a ResponseWriter that watches and can do what a.to can. What is asked
-// of it by an interface, as io.Copy does for files, must not be lost; anything else is
-// found by Unwrap. These are the sets that the servers of net/http have, for HTTP/1
-// and HTTP/2, and the smaller ones of other middleware. Each is one pointer, so that
-// none is allocated.
+// writer returns a ResponseWriter that records the response and has the optional interfaces
+// that callers detect by type assertion, as io.Copy does with io.ReaderFrom, if a.w has them.
+// Other interfaces are found through Unwrap. The combinations are those of the servers of
+// net/http, for HTTP/1 and HTTP/2, and the smaller ones of other middleware. Each type
+// consists of one pointer, so that converting it to an interface does not allocate.
 func (a *responseRecorder) writer() http.ResponseWriter {
 	w := recordingWriter{a}
 	if _, ok := a.w.(http.Flusher); !ok {

@@ -21,13 +21,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// recordedResponses are what a Rule was told of.
+// recordedResponses stores the responses that were passed to FinalCost.
 type recordedResponses struct {
 	mu   sync.Mutex
 	list []throttlehttp.Response
 }
 
-// middleware limits what it must watch to know what it costs.
+// middleware returns a Middleware with a FinalCost, which needs a responseRecorder.
 func (s *recordedResponses) middleware() *throttlehttp.Middleware {
 	return &throttlehttp.Middleware{Rules: []throttlehttp.Rule{{Limiter: throttle.AllowAll, FinalCost: func(_ *http.Request, a throttlehttp.Response) int64 {
 		s.mu.Lock()
@@ -43,7 +43,7 @@ func (s *recordedResponses) all() []throttlehttp.Response {
 	return s.list
 }
 
-// capabilities returns what w can do besides answering.
+// capabilities returns the optional interfaces that w implements.
 func capabilities(w http.ResponseWriter) (can []string) {
 	for name, ok := range map[string]bool{
 		"flush":  implements[http.Flusher](w) && implements[interface{ FlushError() error }](w),
@@ -65,8 +65,8 @@ func implements[T any](v any) bool {
 	return ok
 }
 
-// What a ResponseWriter of net/http can do, it can do when it is watched, and nothing
-// that it cannot.
+// TestResponseRecorder_preservesWriterInterfaces checks that a recorded ResponseWriter of
+// net/http implements the same optional interfaces as without recording.
 func TestResponseRecorder_preservesWriterInterfaces(t *testing.T) {
 	for name, start := range map[string]func(*http.Server) *memhttp.Server{"HTTP/1.1": memhttp.Start, "HTTP/2": startHTTP2} {
 		synctest.Test(t, func(t *testing.T) {
@@ -93,7 +93,8 @@ func TestResponseRecorder_preservesWriterInterfaces(t *testing.T) {
 	}
 }
 
-// Writers of other middleware can do less, or something in another way.
+// TestResponseRecorder_wrapsAnyWriter checks ResponseWriters of other middleware, which
+// implement fewer interfaces.
 func TestResponseRecorder_wrapsAnyWriter(t *testing.T) {
 	rec := httptest.NewRecorder()
 	type (

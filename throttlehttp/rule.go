@@ -8,50 +8,54 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// A Rule is one limit and whom it is for. Only Limiter must be set.
+// A Rule is one limit of a Middleware, with the key and the cost of each request. Only
+// Limiter is required.
 //
-// Failed logins, ten an hour for each address and name:
+// Ten failed logins an hour for each address and name:
 //
 //	Rule{
-//		Limiter: throttle.NewKeyedBuckets(throttle.BucketsConfig{Limit: throttle.PerHour(10)}, nil),
+//		Limiter: keyed.NewBuckets(keyed.BucketsConfig{Limit: throttle.PerHour(10)}, nil),
 //		Key:     Composite(IP{}.Key, name),
 //		Settle:  OnStatus(http.StatusUnauthorized),
 //		Hidden:  true,
 //	}
 type Rule struct {
+	// Limiter grants or rejects the requests. It must not be nil.
 	Limiter throttle.Limiter
 
 	// Key says whose share a request is from: the limiter should then be one of many
-	// keys, such as throttle.KeyedBuckets. Nil: all requests are of one.
+	// keys, such as keyed.Buckets. Nil: all requests are of one.
 	Key KeyFunc
 
-	// MissingKey says what becomes of requests that Key finds nobody in, or "".
+	// MissingKey is what happens to requests for which Key returns false or "". Zero means
+	// Shared.
 	MissingKey MissingKey
 
-	// Cost says how many units a request takes before it is served; 0: the rule does not
-	// concern it. A cost below 0 is a failure, see Middleware.FailClosed. Nil: 1.
+	// Cost returns the number of units that a request takes before it is served. If it
+	// returns 0, the rule does not apply to the request. A negative cost is an error: see
+	// Middleware.FailClosed. Nil means 1.
 	Cost func(*http.Request) int64
 
-	// FinalCost says how many units a request turned out to have cost; 0: nothing. They are
-	// instead of Cost, which was held while the request was served: so not more than
-	// the limit are tried at the same time, either. What is more than Cost is taken from
-	// requests to come. If the handler panics before it has sent a status, Cost remains.
-	// Nil: Cost it is.
+	// FinalCost returns the number of units that a request has cost, once it has been served;
+	// 0 means none. It replaces Cost, which is taken before the request is served, so that
+	// concurrent requests cannot exceed the limit either. Units in excess of Cost are taken
+	// from later requests. If the handler panics before it has sent a status, Cost remains.
+	// Nil means that Cost is final.
 	FinalCost func(*http.Request, Response) int64
 
-	// Hidden keeps the limit out of what answers say, but for Retry-After: who guesses
-	// passwords need not know how many guesses are left. No refusal of this Middleware
-	// says more than that, then, whichever limit it is by.
+	// Hidden omits the limit from the headers of responses, except Retry-After: clients that
+	// guess passwords should not see how many guesses are left. If any Rule of a Middleware
+	// is Hidden, its rejections report only Retry-After, whichever limit rejected the request.
 	Hidden bool
 }
 
-// MissingKey says what a Rule does with a request that does not say whose it is.
+// MissingKey is what a Rule does with a request that has no key.
 type MissingKey uint8
 
 const (
-	Shared MissingKey = iota // all of them share one key, which nobody else has
-	Reject                   // they are refused, with status 403
-	Skip                     // the rule does not concern them
+	Shared MissingKey = iota // all such requests share one key, which no other request has
+	Reject                   // such requests are rejected with status 403
+	Skip                     // the rule does not apply to such requests
 )
 
 func (u *Rule) check(i int) {
@@ -63,7 +67,8 @@ func (u *Rule) check(i int) {
 	}
 }
 
-// demand returns what u asks of r. It is false if r is refused.
+// demand returns the demand of r on u; its Limiter is nil if the rule does not apply. ok is
+// false if r is rejected because it has no key.
 func (u *Rule) demand(r *http.Request) (d throttle.Demand, ok bool) {
 	d.Cost = 1
 	if u.Cost != nil {
@@ -87,15 +92,15 @@ func (u *Rule) demand(r *http.Request) (d throttle.Demand, ok bool) {
 	return d, true
 }
 
-// A Response is what a handler did with a request.
+// A Response describes how a handler responded to a request.
 type Response struct {
-	Status    int   // that was sent; 101 also for a connection that was hijacked without a word
-	Bytes     int64 // of body that the handler wrote
-	AddedCost int64 // what the handler said by Spend
+	Status    int   // status code; 101 also for a hijacked connection
+	Bytes     int64 // bytes of the body that the handler wrote
+	AddedCost int64 // sum of the costs that the handler added with AddCost
 }
 
-// OnStatus returns a Rule.FinalCost that counts those requests, as one unit each, whose
-// answers have one of these statuses.
+// OnStatus returns a Rule.FinalCost that returns 1 for responses with one of the given
+// statuses, and 0 for all others.
 func OnStatus(status ...int) func(*http.Request, Response) int64 {
 	return func(_ *http.Request, a Response) int64 {
 		if slices.Contains(status, a.Status) {

@@ -13,11 +13,12 @@ import (
 	"time"
 
 	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttle/keyed"
 	"github.com/heed-go/heed/throttlehttp"
 	"github.com/stretchr/testify/require"
 )
 
-// attempt is a handler that says what the password was.
+// attempt is a handler whose response depends on the password.
 var attempt = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 	switch r.Header.Get("Password") {
 	case "right":
@@ -35,7 +36,8 @@ var attempt = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 	}
 })
 
-// try returns the status of an attempt of ann with a password, 0 if it panicked.
+// try sends a login of ann with a password and returns the status, or 0 if the handler
+// panicked.
 func try(h http.Handler, password string) (status int) {
 	w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/", nil)
 	r.Header.Set("User", "ann")
@@ -61,9 +63,9 @@ func TestFinalCost_countsFailedLoginsOnly(t *testing.T) {
 	}{
 		{"right", 200}, {"right", 200}, {"right", 200}, {"right", 200}, {"right", 200},
 		{"wrong", 401},
-		{"half", 0},       // it had said 200 by then
-		{"half wrong", 0}, // and here 401
-		{"crash", 0},      // who can crash it at will gets no guesses for that
+		{"half", 0},       // panicked after status 200
+		{"half wrong", 0}, // panicked after status 401
+		{"crash", 0},      // panicked without a status: a crash that clients can cause must not give them free guesses
 		{"right", 200},
 		{"wrong", 401},
 		{"right", 429},
@@ -73,10 +75,10 @@ func TestFinalCost_countsFailedLoginsOnly(t *testing.T) {
 	}
 }
 
-// Who tries passwords in parallel gets no more of them than one after another: the
-// units are held while the handlers run.
+// TestFinalCost_parallelGuessesAreCounted checks that parallel guesses are counted as
+// serial ones are: the units are held while the handlers run.
 func TestFinalCost_parallelGuessesAreCounted(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) { // in which a hang is noticed
+	synctest.Test(t, func(t *testing.T) { // synctest detects hangs
 		let := make(chan struct{})
 		h := (&throttlehttp.Middleware{Rules: []throttlehttp.Rule{failedLogins(5)}}).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			<-let
@@ -98,7 +100,7 @@ func TestFinalCost_parallelGuessesAreCounted(t *testing.T) {
 
 func TestFinalCost_banForRepeatedGuessing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		punished := throttle.NewBan(perHour(2), throttle.BanConfig{Refusals: 3, Within: time.Minute, Duration: 24 * time.Hour}, nil)
+		punished := keyed.NewBan(perHour(2), keyed.BanConfig{Refusals: 3, Within: time.Minute, Duration: 24 * time.Hour}, nil)
 		rule := throttlehttp.Rule{Limiter: punished, Key: senderKey, FinalCost: throttlehttp.OnStatus(http.StatusUnauthorized)}
 		h := (&throttlehttp.Middleware{Rules: []throttlehttp.Rule{rule}}).Handler(attempt)
 		for _, want := range []int{401, 401, 429, 429, 429} {
@@ -134,7 +136,7 @@ func TestFinalCost_chargesWhatWasDone(t *testing.T) {
 			"hints": {func(w http.ResponseWriter, _ *http.Request) {
 				w.WriteHeader(http.StatusEarlyHints)
 				w.WriteHeader(http.StatusCreated)
-				w.WriteHeader(http.StatusTeapot) // too late
+				w.WriteHeader(http.StatusTeapot) // too late to change the status
 			}, throttlehttp.Response{Status: 201}},
 			"spends": {func(_ http.ResponseWriter, r *http.Request) {
 				ctx, cancel := context.WithCancel(r.Context())
@@ -172,7 +174,8 @@ func TestAddCost_reachesOuterMiddlewares(t *testing.T) {
 	require.False(t, throttlehttp.AddCost(t.Context(), 1), "nobody charges by it")
 }
 
-// A hook that panics ends all grants, and charges what was claimed.
+// TestFinalCost_panicEndsEveryGrant checks that a hook that panics ends all grants, and
+// that the claimed cost is charged.
 func TestFinalCost_panicEndsEveryGrant(t *testing.T) {
 	last := new(grantCounter)
 	slots := throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 1}, nil)

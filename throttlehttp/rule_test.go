@@ -16,22 +16,23 @@ import (
 
 	"github.com/heed-go/heed/quota/headers"
 	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttle/keyed"
 	"github.com/heed-go/heed/throttle/queue"
 	"github.com/heed-go/heed/throttlehttp"
 )
 
-// senderKey is who a request of these tests says that it is of.
+// senderKey is a KeyFunc that returns the header User.
 func senderKey(r *http.Request) (string, bool) {
 	name, ok := r.Header["User"]
 	return strings.Join(name, ""), ok
 }
 
-// perHour returns a limit of n for each key, none of which come back soon.
+// perHour returns a limit of n units per hour for each key.
 func perHour(n int64) throttle.Limiter {
-	return throttle.NewKeyedBuckets(throttle.BucketsConfig{Limit: throttle.PerHour(n)}, nil)
+	return keyed.NewBuckets(keyed.BucketsConfig{Limit: throttle.PerHour(n)}, nil)
 }
 
-// send sends a GET of somebody through h; "-" is nobody.
+// send sends a GET request of a user through h; "-" means no user.
 func send(h http.Handler, user string) *http.Response {
 	w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil)
 	if user != "-" {
@@ -41,7 +42,7 @@ func send(h http.Handler, user string) *http.Response {
 	return w.Result()
 }
 
-// statuses returns what each of these is answered, one after another.
+// statuses returns the statuses of requests that are sent one after another.
 func statuses(h http.Handler, users ...string) (got []int) {
 	for _, name := range users {
 		got = append(got, send(h, name).StatusCode)
@@ -96,10 +97,11 @@ func TestRule_rejectSendsABody(t *testing.T) {
 	require.Equal(t, []int{401}, statuses(m.Handler(ok), "-"))
 }
 
-// Who comes back when he was told to is not told of the next limit then.
+// TestRule_rejectionStatesTheLongestWait checks that a rejection reports the longest wait,
+// so that another limit does not reject the request after that wait.
 func TestRule_rejectionStatesTheLongestWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		remote := new(grantCounter) // says nothing of being Local
+		remote := new(grantCounter) // does not implement NonBlocking
 		for name, tt := range map[string]struct {
 			limits []throttle.Limiter
 			want   string
@@ -126,7 +128,9 @@ func TestRule_rejectionStatesTheLongestWait(t *testing.T) {
 	})
 }
 
-// Hard refuses, Soft warns before, Elastic lends while there is room.
+// TestRule_hardSoftElastic checks limits that reject (hard), that report requests over the
+// limit (soft), and that allow requests over the limit while there is capacity
+// (Borrowing).
 func TestRule_hardSoftElastic(t *testing.T) {
 	one, two := throttle.PerHour(1), throttle.PerHour(2)
 	hasCapacity := 2
@@ -215,7 +219,8 @@ func TestMiddleware_shadowOnlyMarks(t *testing.T) {
 	require.Equal(t, []bool{false, false, true}, over)
 }
 
-// One limit that lends is seen beside another that is tighter.
+// TestMiddleware_tracesOverLimit checks that OverLimit of one limit is reported together
+// with the state of a tighter one.
 func TestMiddleware_tracesOverLimit(t *testing.T) {
 	var got throttle.Decision
 	m := &throttlehttp.Middleware{Trace: &throttlehttp.Trace{Decided: func(_ *http.Request, d throttle.Decision) { got = d }}, Rules: []throttlehttp.Rule{
@@ -226,7 +231,8 @@ func TestMiddleware_tracesOverLimit(t *testing.T) {
 	require.Equal(t, throttle.Decision{OK: true, Limit: 9, Remaining: 2, Policy: "tight", OverLimit: true, Degraded: true}, got)
 }
 
-// What no decision was reached on is visible, and passes or not as configured.
+// TestRule_failsAsTheMiddlewareDoes checks that errors of limiters are reported to the
+// Trace, and that FailClosed decides whether the request is served.
 func TestRule_failsAsTheMiddlewareDoes(t *testing.T) {
 	down := errors.New("store is down")
 	for _, closed := range []bool{false, true} {

@@ -12,57 +12,58 @@ import (
 	"sync"
 )
 
-// Secrets names clients by what only they should know: tokens, API keys, cookies. What
-// goes into a key is a hash, so that keys can be shown, logged and stored in Redis, and
-// nobody gets in with one:
+// Secrets returns keys for clients that identify themselves with a secret: a token, an API
+// key or a cookie. The key is a hash, so that keys can be shown, logged and stored in Redis
+// without revealing the secret:
 //
 //	Authorization: Bearer s3cr3t  ─▶  bearer=38e0b2…   the first 16 bytes of
 //	                                                   HMAC-SHA-256(Key, "s3cr3t") in hex
 //
-// The hash has a key of its own because short secrets could be guessed from a plain
-// one. Whoever knows Key can tell which client a key is:
+// The hash is keyed because short secrets could be guessed from a plain one. With Key, the
+// client of a key can be determined:
 //
 //	printf %s s3cr3t | openssl dgst -sha256 -hmac "$KEY"
 //
-// A value that a request holds twice names nobody, for we cannot know which of the two
-// the application goes by; neither does an empty one.
+// A request that holds a value twice has no key, because it is unknown which of the two the
+// application uses. An empty value is no key either.
 //
-// A secret may be made up. If the limit stands before what checks it, set Known, or add
-// a limit by [IP]: otherwise whoever sends another token each time is another client
-// each time, and the limit is none.
+// Secrets that are not validated can be made up. If the limit is placed outside of the
+// authentication, set Validate, or add a limit by [IP]. Otherwise a client that sends a new
+// token with each request has a new key each time, and is not limited at all.
 //
-// Fields must not change after the first request. Secrets must not be copied.
+// The fields must not be changed after the first request. A Secrets must not be copied.
 type Secrets struct {
-	// Key makes the hashes, best of 32 random bytes. All processes that share limits
-	// through a store must have the same, or each counts its clients for itself. Nil: a
-	// random one of this process, which is right for limits that are kept in memory.
+	// Key is the key of the hashes, preferably 32 random bytes. All processes that share
+	// limits through a store must use the same Key, or each counts clients separately. Nil
+	// means a random key of this process, which suits limits that are kept in memory.
 	Key []byte
 
-	// Validate says whether a secret is one that was given out; others name nobody. It is
-	// asked for every request and should answer from memory. Nil: all are.
+	// Validate reports whether a secret has been issued; requests with other secrets have
+	// no key. It is called for every request and should answer from memory. Nil means that
+	// all secrets are accepted.
 	Validate func(secret string) bool
 
 	macPool sync.Pool
 }
 
-// defaultSecrets is what the functions of the package use.
+// defaultSecrets is the zero Secrets that the functions of the package use.
 var defaultSecrets Secrets
 
-// Bearer names a client by its bearer token (RFC 6750), like [Secrets.Bearer] of the
-// zero Secrets.
+// Bearer returns the key of the bearer token (RFC 6750) of r, as [Secrets.Bearer] of the
+// zero Secrets does.
 func Bearer(r *http.Request) (key string, ok bool) { return defaultSecrets.Bearer(r) }
 
-// APIKey names a client by its API key, like [Secrets.APIKey] of the zero Secrets.
+// APIKey returns the key of the API key of r, as [Secrets.APIKey] of the zero Secrets does.
 func APIKey(r *http.Request) (key string, ok bool) { return defaultSecrets.APIKey(r) }
 
-// APIKeyQuery names a client by a parameter of the URL, like [Secrets.Query] of the
-// zero Secrets.
+// APIKeyQuery returns a KeyFunc for a parameter of the URL, as [Secrets.Query] of the zero
+// Secrets does.
 func APIKeyQuery(name string) KeyFunc { return defaultSecrets.Query(name) }
 
-// Cookie names a client by a cookie, like [Secrets.Cookie] of the zero Secrets.
+// Cookie returns a KeyFunc for a cookie, as [Secrets.Cookie] of the zero Secrets does.
 func Cookie(name string) KeyFunc { return defaultSecrets.Cookie(name) }
 
-// Bearer names a client by the token after "Authorization: Bearer".
+// Bearer returns the key of the token after "Authorization: Bearer".
 func (s *Secrets) Bearer(r *http.Request) (key string, ok bool) {
 	scheme, token, _ := strings.Cut(single(r.Header["Authorization"]), " ")
 	if !strings.EqualFold(scheme, "Bearer") {
@@ -71,8 +72,8 @@ func (s *Secrets) Bearer(r *http.Request) (key string, ok bool) {
 	return s.keyFor("bearer", strings.Trim(token, " "))
 }
 
-// APIKey names a client by X-API-Key or Api-Key. Who sends both is unidentified. Where
-// the application looks elsewhere, use [Secrets.Header] or [Secrets.Query].
+// APIKey returns the key of the header X-API-Key or Api-Key. A request with both has no key.
+// For other names and places use [Secrets.Header] or [Secrets.Query].
 func (s *Secrets) APIKey(r *http.Request) (key string, ok bool) {
 	a, b := r.Header["X-Api-Key"], r.Header["Api-Key"]
 	if len(a) > 0 && len(b) > 0 {
@@ -81,8 +82,8 @@ func (s *Secrets) APIKey(r *http.Request) (key string, ok bool) {
 	return s.keyFor("apikey", single(a)+single(b))
 }
 
-// Header names a client by a header that holds a secret. It panics if name is not the
-// name of a header.
+// Header returns a KeyFunc for a header that holds a secret. It panics if name is not a
+// token (RFC 9110, section 5.6.2).
 func (s *Secrets) Header(name string) KeyFunc {
 	requireToken("Secrets.Header", name)
 	name = http.CanonicalHeaderKey(name)
@@ -90,16 +91,18 @@ func (s *Secrets) Header(name string) KeyFunc {
 	return func(r *http.Request) (string, bool) { return s.keyFor(kind, single(r.Header[name])) }
 }
 
-// Query names a client by a parameter of the URL that holds a secret. That is a way to
-// lose it, for URLs are logged; so nothing here reads one unless asked to. Bodies of
-// forms are not read. It panics if name is not a token of HTTP.
+// Query returns a KeyFunc for a parameter of the URL that holds a secret. URLs are often
+// logged, so secrets in URLs leak easily; the package reads them only with this function and
+// [APIKeyQuery]. Form bodies are not read. Query panics if name is not a token (RFC 9110,
+// section 5.6.2).
 func (s *Secrets) Query(name string) KeyFunc {
 	requireToken("Secrets.Query", name)
 	kind := "query." + name
 	return func(r *http.Request) (string, bool) { return s.keyFor(kind, queryValue(r.URL.RawQuery, name)) }
 }
 
-// Cookie names a client by a cookie. It panics if name is not the name of a cookie.
+// Cookie returns a KeyFunc for a cookie. It panics if name is not a token (RFC 9110, section
+// 5.6.2).
 func (s *Secrets) Cookie(name string) KeyFunc {
 	requireToken("Secrets.Cookie", name)
 	kind, prefix := "cookie."+name, name+"="
@@ -114,10 +117,10 @@ func (s *Secrets) Cookie(name string) KeyFunc {
 	}
 }
 
-// hasFewCookies reports whether r has a cookie that can begin so, and not so many that it
-// would take memory to read them: a header has room for 100,000 of one name.
+// hasFewCookies reports whether prefix occurs in the cookies of r, and at most maxCount times,
+// so that parsing them takes little memory: a header can hold 100,000 cookies of one name.
 func hasFewCookies(r *http.Request, prefix string) bool {
-	const maxCount = 20 // one, and what looks like one in other values
+	const maxCount = 20 // the cookie itself, and occurrences within other values
 	n := 0
 	for _, line := range r.Header["Cookie"] {
 		n += strings.Count(line, prefix)
@@ -152,14 +155,15 @@ var processKey = sync.OnceValue(func() []byte {
 	return key
 })
 
-// A mac is a keyed hash with room to work in.
+// A mac is a keyed hash with its buffers.
 type mac struct {
 	hash.Hash
 	buf [512]byte
 	sum [sha256.Size]byte
 }
 
-// hashOf returns what is kept of the hash of secret, until m is used again.
+// hashOf returns the first hashBytes of the hash of secret. The result is valid until the
+// next call.
 func (m *mac) hashOf(secret string) []byte {
 	m.Reset()
 	for len(secret) > 0 {
@@ -171,7 +175,7 @@ func (m *mac) hashOf(secret string) []byte {
 	return m.Sum(m.sum[:0])[:hashBytes]
 }
 
-// single returns the only value, without blanks, or "".
+// single returns the only value without surrounding blanks, or "" if there is not exactly one.
 func single(values []string) string {
 	if len(values) != 1 {
 		return ""
@@ -179,8 +183,8 @@ func single(values []string) string {
 	return strings.Trim(values[0], " \t")
 }
 
-// queryValue returns the only value that a query has for name, or "". It reads what
-// url.ParseQuery reads, which drops pairs that are not well-formed, and keeps nothing.
+// queryValue returns the only value that a query has for name, or "" if there is not exactly
+// one. Like url.ParseQuery, it ignores malformed pairs; unlike it, it builds no map.
 func queryValue(query, name string) string {
 	value, seen := "", false
 	for query != "" {
@@ -203,7 +207,7 @@ func queryValue(query, name string) string {
 }
 
 // queryNameIs reports whether url.QueryUnescape(k) returns name. It does not allocate, because
-// a query may have 100,000 names.
+// a query may contain 100,000 names.
 func queryNameIs(k, name string) bool {
 	for i := range len(name) {
 		switch {

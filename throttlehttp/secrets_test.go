@@ -11,10 +11,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// shared returns Secrets of a known key. What they make was computed by openssl.
+// shared returns Secrets with a fixed Key. The expected hashes were computed with openssl.
 func shared() *throttlehttp.Secrets { return &throttlehttp.Secrets{Key: []byte("of all instances")} }
 
-const hashed = "b8b24e3d52d955ee8c7e433d7c1fe58b" // of s3cr3t
+const hashed = "b8b24e3d52d955ee8c7e433d7c1fe58b" // hash of s3cr3t
 
 func TestSecrets_findWhatClientsSend(t *testing.T) {
 	const authorization = "Authorization"
@@ -61,7 +61,8 @@ func TestSecrets_findWhatClientsSend(t *testing.T) {
 	}
 }
 
-// Other functions must find nothing in what they were not asked to read.
+// TestSecrets_lookNowhereElse checks that each function reads only its own part of the
+// request.
 func TestSecrets_lookNowhereElse(t *testing.T) {
 	r := requestFrom()
 	r.URL.RawQuery = "key=s3cr3t&api_key=s3cr3t&access_token=s3cr3t"
@@ -99,7 +100,8 @@ func TestSecrets_areDistinguished(t *testing.T) {
 	}
 }
 
-// Who makes up a key for each request gets no limit of his own for it.
+// TestSecrets_invalidOnesGiveNoKey checks that requests with invented keys count by
+// address.
 func TestSecrets_invalidOnesGiveNoKey(t *testing.T) {
 	s := &throttlehttp.Secrets{Validate: func(secret string) bool { return secret == "s3cr3t" }}
 	f := throttlehttp.FirstOf(s.APIKey, throttlehttp.IP{}.Key)
@@ -107,7 +109,8 @@ func TestSecrets_invalidOnesGiveNoKey(t *testing.T) {
 	require.Equal(t, "ip:192.0.2.7", key(f, requestFrom("X-API-Key", "made up")))
 }
 
-// The parameter is the one that the application finds with r.URL.Query().
+// TestSecrets_readQueriesAsOthersDo checks that Query finds the same value as
+// r.URL.Query().
 func TestSecrets_readQueriesAsOthersDo(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(3, 14))
 	pieces := []string{"key", "key=", "=", "&", "&", ";", "%6B", "%6b%65y", "%", "%zz", "+", "a", "\x00", "k+y"}

@@ -4,13 +4,14 @@ import (
 	"time"
 
 	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttle/keyed"
 )
 
-// Ban returns a limiter that behaves like throttle.NewBan around AllOf(limits...), for all
-// processes together and in one round trip. If there is one limit and it books ahead, so
-// does the returned limiter. MaxKeys is ignored, because keys without rejections expire.
-// Ban panics if v or s is invalid, or if AllOf would panic.
-func (s *Store) Ban(v throttle.BanConfig, limits ...*Limiter) throttle.Limiter {
+// Ban returns a limiter like keyed.NewBan around AllOf(limits...), for all
+// processes together and still in one round trip; around one limit it books ahead if that
+// does. MaxKeys does not matter: keys that keep quiet vanish. It panics if v or s is
+// invalid, or AllOf would.
+func (s *Store) Ban(v keyed.BanConfig, limits ...*Limiter) throttle.Limiter {
 	if v.Name == "" {
 		v.Name = "ban"
 	}
@@ -45,7 +46,7 @@ func ceilMicros(d time.Duration) int64 { return min(micros(wholeMicros(d)), maxW
 type banned struct {
 	*allOf
 	inner  *allOf
-	config throttle.BanConfig
+	config keyed.BanConfig
 }
 
 // withBan returns the decision about a claim whose key is banned for left. d is the
@@ -67,5 +68,5 @@ func (l *limit) withBan(d throttle.Decision, left time.Duration) throttle.Decisi
 func (p *banned) Share(processes, maxKeys int) throttle.Limiter {
 	v := p.config
 	v.MaxKeys = maxKeys
-	return throttle.NewBan(p.inner.Share(processes, maxKeys), v, p.store.Clock)
+	return keyed.NewBan(p.inner.Share(processes, maxKeys), v, p.store.Clock)
 }

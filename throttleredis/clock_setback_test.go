@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttle/keyed"
 	"github.com/heed-go/heed/warmup"
 )
 
@@ -31,7 +32,7 @@ func TestLimiters_clockSetBackCostsOneWindow(t *testing.T) {
 		"SlidingCounter": func(s *Store) throttle.Limiter { return s.SlidingCounter(throttle.SlidingCounterConfig{Limit: ten}) },
 		"Bursty":         func(s *Store) throttle.Limiter { return s.Bursty(warmup.BurstyConfig{Limit: ten, StartFull: true}) },
 		"Penalty": func(s *Store) throttle.Limiter {
-			return s.Ban(throttle.BanConfig{Refusals: 1000, Within: time.Second, Duration: time.Second}, s.TokenBucket(ten))
+			return s.Ban(keyed.BanConfig{Refusals: 1000, Within: time.Second, Duration: time.Second}, s.TokenBucket(ten))
 		},
 		"SlidingLog": func(s *Store) throttle.Limiter { return s.SlidingLog(throttle.SlidingLogConfig{Limit: ten}) },
 		"SlidingLog, refusals": func(s *Store) throttle.Limiter {

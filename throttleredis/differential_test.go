@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttle/keyed"
 	"github.com/heed-go/heed/warmup"
 )
 
@@ -79,8 +80,8 @@ func pairs() []limiterPair {
 		warmPair("WarmUp", warmup.Config{Limit: limit(10, time.Second, 0), Period: 3 * time.Second}),
 		warmPair("WarmUp, thirds", warmup.Config{Limit: limit(3, time.Second, 0), Period: 10 * time.Second, ColdFactor: 7}),
 		warmPair("WarmUp, even pace", warmup.Config{Limit: limit(7, time.Second, 0)}),
-		banPair("Penalty", throttle.BanConfig{Refusals: 3, Within: 2 * time.Second, Duration: time.Second, MaxDuration: 4 * time.Second}),
-		banPair("Penalty, forgiving", throttle.BanConfig{Refusals: 1, Within: 300 * time.Millisecond, Duration: 200 * time.Millisecond, MaxDuration: time.Second, ForgetAfter: 500 * time.Millisecond}),
+		banPair("Penalty", keyed.BanConfig{Refusals: 3, Within: 2 * time.Second, Duration: time.Second, MaxDuration: 4 * time.Second}),
+		banPair("Penalty, forgiving", keyed.BanConfig{Refusals: 1, Within: 300 * time.Millisecond, Duration: 200 * time.Millisecond, MaxDuration: time.Second, ForgetAfter: 500 * time.Millisecond}),
 		burstyPair("Bursty", warmup.BurstyConfig{Limit: limit(5, time.Second, 0), StartFull: true}),
 		burstyPair("Bursty, thirds", warmup.BurstyConfig{Limit: limit(3, time.Second, 0), MaxBurst: 2500 * time.Millisecond, StartFull: true}),
 	}
@@ -175,11 +176,11 @@ func burstyPair(name string, b warmup.BurstyConfig) limiterPair {
 		func(clk throttle.Clock) throttle.Limiter { return warmup.NewBursty(b, clk) }, 12, unitTime, true, false}
 }
 
-func banPair(name string, v throttle.BanConfig) limiterPair {
+func banPair(name string, v keyed.BanConfig) limiterPair {
 	l := throttle.LeakyBucketConfig{Limit: throttle.Limit{Count: 5, Per: time.Second, Burst: 3}, Queue: 4}
 	return limiterPair{name, func(s *Store) throttle.Limiter { return s.Ban(v, s.LeakyBucket(l)) },
 		func(clk throttle.Clock) throttle.Limiter {
-			return throttle.NewBan(throttle.NewLeakyBucket(l, clk), v, clk)
+			return keyed.NewBan(throttle.NewLeakyBucket(l, clk), v, clk)
 		}, 3, 200 * time.Millisecond, false, false}
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttle/keyed"
 	"github.com/heed-go/heed/warmup"
 )
 
@@ -49,7 +50,7 @@ func TestLimiter_keysOfOneClaimShareATag(t *testing.T) {
 	require.Equal(t, a.redisKey("user-7"), s.TokenBucket(throttle.PerSecond(1)).redisKey("user-7"))
 	require.NotEqual(t, a.redisKey(""), s.TokenBucket(throttle.Limit{Name: "other", Count: 1, Per: time.Second}).redisKey(""))
 	l := s.LeakyBucket(throttle.LeakyBucketConfig{Limit: throttle.PerSecond(1)})
-	first, second := throttle.BanConfig{Refusals: 1, Within: 1, Duration: 1}, throttle.BanConfig{Refusals: 1, Within: 1, Duration: 1, MaxDuration: time.Hour}
+	first, second := keyed.BanConfig{Refusals: 1, Within: 1, Duration: 1}, keyed.BanConfig{Refusals: 1, Within: 1, Duration: 1, MaxDuration: time.Hour}
 	judges := map[string]bool{}
 	for _, p := range []throttle.Limiter{s.Ban(first, l), s.Ban(first, a), s.Ban(second, l)} {
 		judges[p.(*banned).banLimit().redisKey("")] = true
@@ -128,7 +129,7 @@ func TestLimiter_keysVanish(t *testing.T) {
 		require.NoError(t, err)
 		require.True(t, d.OK)
 	}
-	hard := s.Ban(throttle.BanConfig{Refusals: 1, Within: ten.Per, Duration: ten.Per}, s.TokenBucket(throttle.Limit{Count: 1, Per: ten.Per}))
+	hard := s.Ban(keyed.BanConfig{Refusals: 1, Within: ten.Per, Duration: ten.Per}, s.TokenBucket(throttle.Limit{Count: 1, Per: ten.Per}))
 	for take(t, hard, "b").OK {
 	}
 	await(t, "all keys to vanish", func() bool {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttle/keyed"
 )
 
 // Share returns a limiter in memory that has, for each key, the part of the limit that one
@@ -16,15 +17,14 @@ import (
 // each process can therefore take one unit at a time. The units of a window are divided
 // like a burst.
 //
-// maxKeys is the maximum number of keys with separate limiters; see throttle.KeyedLimiter
-// for what happens to further keys. Zero means 65,536. Share panics if processes is not
-// positive.
+// maxKeys is how many keys have a limiter of their own, 0: 65,536; see keyed.Limiter for
+// what others get. It panics if processes is not positive.
 func (l *Limiter) Share(processes, maxKeys int) throttle.Limiter {
 	if processes <= 0 {
 		panic("throttleredis: Share: processes must be positive: it is how many share the limit")
 	}
 	n, clock := int64(processes), l.store.Clock
-	return &throttle.KeyedLimiter{
+	return &keyed.Limiter{
 		New:   func(string) throttle.Limiter { return l.limit.newShare(n, clock) },
 		Max:   maxKeys,
 		Clock: clock,

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttle/keyed"
 )
 
 func TestShareOf_workedExamples(t *testing.T) {
@@ -89,7 +90,7 @@ func TestLimiter_ShareIsKeyedAndBounded(t *testing.T) {
 		_, err := l.Reserve(t.Context(), throttle.Claim{Key: fmt.Sprint(i)})
 		require.NoError(t, err)
 	}
-	require.Equal(t, 100, l.(*throttle.KeyedLimiter).Len())
+	require.Equal(t, 100, l.(*keyed.Limiter).Len())
 	require.Panics(t, func() { s.TokenBucket(throttle.PerHour(8)).Share(0, 0) })
 }
 
@@ -111,7 +112,7 @@ func TestShare_ofEachKind(t *testing.T) {
 		"SlidingCounter":   s.SlidingCounter(throttle.SlidingCounterConfig{Limit: twenty}),
 		"Concurrency":      s.Concurrency(throttle.ConcurrencyConfig{Name: "twenty", Count: 20, MaxAge: time.Hour}),
 		"AllOf":            AllOf(s.TokenBucket(twenty), s.SlidingLog(throttle.SlidingLogConfig{Limit: twenty})).(sharer),
-		"Penalty":          s.Ban(throttle.BanConfig{Refusals: 1000, Within: time.Hour, Duration: time.Hour}, s.TokenBucket(twenty)).(sharer),
+		"Penalty":          s.Ban(keyed.BanConfig{Refusals: 1000, Within: time.Hour, Duration: time.Hour}, s.TokenBucket(twenty)).(sharer),
 	} {
 		share, n := l.Share(4, 0), 0
 		for take(t, share, "k").OK {

@@ -1,14 +1,15 @@
-// Package warmup has the two smooth limits of Guava's RateLimiter as Limiters: one that
-// saves up idle time for a burst, and one that has to warm up after it.
+// Package warmup provides the two smooth rate limits of Guava's RateLimiter as Limiters: New
+// (SmoothWarmingUp) warms up after an idle time, and NewBursty (SmoothBursty) saves idle time
+// for a burst.
 //
-// A server that was idle is often slower than one that is busy: its caches are
-// empty, its pools are small, its code is not compiled. What calls it at full rate from
-// the first moment on makes an outage out of that. A [Curve] begins slowly, gets faster
-// with each unit that is used, and is cold again after as long an idleness.
+// A server that was idle is often slower than a busy one: its caches are empty, its pools are
+// small, and its code is not compiled yet. Requests at the full rate can overload it before it
+// is warm. A [Config] begins with a low rate, increases it with each unit that is used, and
+// returns to the low rate while it is idle.
 //
-// Both pay later: a claim is granted whatever its size as soon as those before it
-// are paid for, and the next one waits for it. So a large claim is never held up by
-// its own size, and no claim is too large.
+// Both limits delay the next claim instead of the current one: a claim of any size is granted
+// as soon as all previous claims are paid for, and the next claim waits for its cost. So a
+// large claim does not wait longer than a small one, and no claim is too large.
 package warmup
 
 import (
@@ -16,48 +17,52 @@ import (
 	"math"
 	"time"
 
+	"github.com/heed-go/heed/internal/ticks"
 	"github.com/heed-go/heed/throttle"
 )
 
-// A Config says how a limit warms up. The longer it was idle, the longer a unit takes:
+// A Config configures a limit that warms up. The longer the limit was idle, the longer a unit
+// takes:
 //
 //	time for a unit
-//	Cold * Per/Count ┤                       ╱·
-//	                 │                  ╱     ·
-//	                 │             ╱          ·
-//	       Per/Count ┼────────╱               ·
-//	                 │        ·               ·
-//	                 └────────┴───────────────┴──▶ idle units
-//	                 0    threshold          most
+//	ColdFactor * Per/Count ┤                       ╱·
+//	                       │                  ╱     ·
+//	                       │             ╱          ·
+//	             Per/Count ┼────────╱               ·
+//	                       │        ·               ·
+//	                       └────────┴───────────────┴──▶ idle units
+//	                       0    threshold        maximum
 //
-// Each unit that is used goes one to the left, and idle time goes to the right: from 0
-// to most in Over. The area under the line is time. It is Over between most and the
-// threshold, and half of that between there and 0, whatever Cold is. Hence
+// Each unit that is used moves the limit one to the left, and idle time moves it to the right:
+// from 0 to the maximum within Period. The area under the line is time. It is Period between
+// the maximum and the threshold, and Period/2 between the threshold and 0, for any ColdFactor.
+// Therefore
 //
-//	threshold = Over/2 / (Per/Count)
-//	most      = threshold + 2*Over / (Per/Count + Cold*Per/Count)
+//	threshold = Period/2 / (Per/Count)
+//	maximum   = threshold + 2*Period / (Per/Count + ColdFactor*Per/Count)
 //
 // which are the formulas of Guava's SmoothRateLimiter. Below the threshold a unit takes
-// as long as when there are no idle ones: a pause that is short next to Over costs
-// nothing.
+// Per/Count, as without idle units: a pause that is short compared to Period has no effect on
+// the rate.
 type Config struct {
-	throttle.Limit // Count units per Per when warm; Burst must be 0: there is none
+	throttle.Limit // Count units per Per when warm; Burst must be 0
 
-	// Period is how long it takes from cold to warm, when units are used as fast as they
-	// come, and how long it takes from having been busy to cold again. 0: no warm-up,
-	// units come at an even pace from the start.
+	// Period is the time in which a cold limit becomes warm if units are used as fast as
+	// possible, and also the time in which an idle limit becomes cold. Zero means no warm-up:
+	// units are available at an even pace from the start.
 	Period time.Duration
 
-	// ColdFactor says how many times longer a unit takes when cold. 0: 3, as in Guava. Less
-	// than 1 begins fast and slows down.
+	// ColdFactor is the time that a unit takes when the limit is cold, as a multiple of the
+	// time when it is warm. Zero means 3, as in Guava. With a factor below 1 a cold limit is
+	// faster than a warm one.
 	ColdFactor float64
 
-	// Outage says that the limit is cold again as well when for so long all
-	// feedback was that work had failed or was throttled. 0: never.
+	// Outage is the time after which the limit becomes cold if all feedback during that time
+	// reported work that failed or was throttled. Zero means never.
 	Outage time.Duration
 }
 
-// Validate returns an error that says what to change if c can never work.
+// Validate returns an error that describes the first invalid field of c, or nil.
 func (c Config) Validate() error {
 	switch {
 	case c.Period < 0:
@@ -70,35 +75,36 @@ func (c Config) Validate() error {
 	return validateLimit(c.Limit)
 }
 
-// Interval returns how long a unit takes after the limit, when it was warm, has been
-// idle for so long.
+// Interval returns how long a unit takes after a warm limit has been idle for the given time.
 func (c Config) Interval(idle time.Duration) time.Duration {
 	p := c.costs()
 	units := min(max(float64(idle), 0)/p.coolDownInterval, p.maxIdle)
-	return ceilNanoseconds(p.idleInterval + max(units-p.thresholdUnits, 0)*p.slope)
+	return ticks.CeilDuration(p.idleInterval + max(units-p.thresholdUnits, 0)*p.slope)
 }
 
-// After returns how long after the first unit the n-th one after it comes when the
-// limit was cold and units are used as fast as they come.
+// After returns the time between the first unit and the n-th unit after it if the limit was
+// cold and units are used as fast as possible.
 func (c Config) After(n int64) time.Duration {
 	p := c.costs()
 	idle := min(float64(max(n, 0)), p.maxIdle)
-	return ceilNanoseconds(p.cost(p.maxIdle, idle) + (float64(max(n, 0))-idle)*p.stableInterval)
+	return ticks.CeilDuration(p.cost(p.maxIdle, idle) + (float64(max(n, 0))-idle)*p.stableInterval)
 }
 
-// A BurstyConfig says how a limit saves up idle time, as Guava's SmoothBursty does.
+// A BurstyConfig configures a limit that saves idle time for a burst, as Guava's SmoothBursty
+// does.
 type BurstyConfig struct {
-	throttle.Limit // Count units per Per; Burst must be 0: Save says it
+	throttle.Limit // Count units per Per; Burst must be 0, MaxBurst replaces it
 
-	// MaxBurst is for how long idle time is saved. Units that would have come in it can
-	// be used at once, and one more. 0: 1 s, as in Guava.
+	// MaxBurst is the maximum idle time that is saved. The units of that time, plus one, can
+	// be used immediately. Zero means 1 second, as in Guava.
 	MaxBurst time.Duration
 
-	// StartFull says to begin with as much saved as can be. Otherwise nothing is, as in Guava.
+	// StartFull makes the limit start with the full burst saved. Otherwise it starts with
+	// nothing saved, as in Guava.
 	StartFull bool
 }
 
-// Validate returns an error that says what to change if b can never work.
+// Validate returns an error that describes the first invalid field of b, or nil.
 func (b BurstyConfig) Validate() error {
 	if b.MaxBurst < 0 {
 		return fmt.Errorf("warmup: limit %q: MaxBurst is %v: it must not be negative; a Config with Period 0 has no burst", b.Name, b.MaxBurst)
@@ -113,14 +119,14 @@ func validateLimit(l throttle.Limit) error {
 	return l.Validate()
 }
 
-// costs is what units take, in nanoseconds, depending on how many idle ones there are.
+// costs describes how long units take, in nanoseconds, depending on the number of idle units.
 type costs struct {
-	stableInterval   float64 // of a unit when there are no idle ones
-	idleInterval     float64 // of an idle one up to the threshold
-	slope            float64 // by which each one further up takes longer
-	thresholdUnits   float64 // idle units up to which the limit is warm
-	maxIdle          float64 // idle units
-	coolDownInterval float64 // of idleness that make an idle unit; +Inf: none do
+	stableInterval   float64 // of a unit that is not idle
+	idleInterval     float64 // of an idle unit below the threshold
+	slope            float64 // additional time per idle unit above the threshold
+	thresholdUnits   float64 // number of idle units below which the limit is warm
+	maxIdle          float64 // maximum number of idle units
+	coolDownInterval float64 // idle time that adds an idle unit; +Inf means never
 }
 
 func intervalOf(l throttle.Limit) float64 { return float64(l.Per) / float64(l.Count) }
@@ -157,23 +163,9 @@ func (b BurstyConfig) costs() costs {
 // idleUnitsAreFree reports whether idle units take no time.
 func (p *costs) idleUnitsAreFree() bool { return p.idleInterval == 0 }
 
-// cost returns how long n of so many idle units take: the area under the line.
+// cost returns how long n of idle units take: the area under the line of Config.
 func (p *costs) cost(idle, n float64) float64 {
 	above := max(idle-p.thresholdUnits, 0)
 	cold := min(above, n)
 	return p.idleInterval*n + cold*(above-cold/2)*p.slope
-}
-
-// ceilNanoseconds returns ns rounded up, as far as a Duration can say.
-func ceilNanoseconds(ns float64) time.Duration { return time.Duration(toInt64(math.Ceil(ns))) }
-
-// toInt64 returns f as an int64, as far as one can say.
-func toInt64(f float64) int64 {
-	switch {
-	case f >= math.MaxInt64:
-		return math.MaxInt64
-	case f <= math.MinInt64:
-		return math.MinInt64
-	}
-	return int64(f)
 }

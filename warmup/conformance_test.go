@@ -13,8 +13,8 @@ import (
 	"github.com/heed-go/heed/warmup"
 )
 
-// All of them pay later, as Guava's do: a claim waits for those before it, never for
-// its own size.
+// TestConformance checks all limits against the common specification of limiters. The cost
+// of a claim delays the next claim, never the claim itself, as in Guava.
 func TestConformance(t *testing.T) {
 	ten := throttle.PerSecond(10)
 	thirds := throttle.Limit{Count: 3, Per: time.Second}
@@ -29,7 +29,7 @@ func TestConformance(t *testing.T) {
 		{"Curve, thirds", newWarming(warmup.Config{Limit: thirds, Period: time.Second, ColdFactor: 1}), throttletest.Spec{Bound: flow(thirds, 0), AllowsDebt: true}},
 		{"Curve, primes", newWarming(warmup.Config{Limit: primes, Period: time.Second, ColdFactor: 7.5}), throttletest.Spec{Bound: flow(primes, 0), AllowsDebt: true}},
 		{"Curve, outage", newWarming(warmup.Config{Limit: ten, Period: time.Minute, Outage: time.Second}), throttletest.Spec{Bound: flow(ten, 0), AllowsDebt: true}},
-		// When cold it takes a tenth of the time; there are 8 + 2*15/(1 + .1) idle units, of which 2*15/1.1 are fast.
+		// When cold, a unit takes a tenth of the time. There are 8 + 2*15/(1 + .1) idle units, of which 2*15/1.1 are fast.
 		{"Curve, fast when cold", newWarming(warmup.Config{Limit: throttle.PerSecond(1), Period: 15 * time.Second, ColdFactor: .1}), throttletest.Spec{Bound: flow(throttle.PerSecond(1), 28), AllowsDebt: true}},
 		{"Burst", newBursty(warmup.BurstyConfig{StartFull: true, Limit: ten}), throttletest.Spec{Bound: flow(ten, 10), AllowsDebt: true}},
 		{"Burst, a fraction", newBursty(warmup.BurstyConfig{StartFull: true, Limit: ten, MaxBurst: 1234 * time.Millisecond}), throttletest.Spec{Bound: flow(ten, 12.34), AllowsDebt: true}},
@@ -44,7 +44,8 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// Every answer is Guava's, as far as Guava's own rounding goes.
+// TestLimiter_agreesWithGuava checks that all decisions equal those of Guava, apart from
+// Guava's own rounding.
 func TestLimiter_agreesWithGuava(t *testing.T) {
 	r, known, err := replay.File("testdata/guava.jsonl")
 	require.NoError(t, err)
@@ -78,8 +79,8 @@ func TestNoAllocs(t *testing.T) {
 	}
 }
 
-// flow is the bound of a rate, and of so many units that are saved. Acts are rounded up
-// to whole nanoseconds, so that a span may be short of one.
+// flow returns the bound of a rate plus saved units. Acts are rounded up to whole nanoseconds,
+// so a span may be one nanosecond short.
 func flow(l throttle.Limit, saved float64) func(time.Duration) int64 {
 	return func(w time.Duration) int64 {
 		return int64(saved + float64(w+1)*float64(l.Count)/float64(l.Per))

@@ -12,8 +12,8 @@ import (
 	"github.com/heed-go/heed/warmup"
 )
 
-// How long a unit takes, by how long the limit was idle. A third of the time makes no
-// difference; then it gets slower, to three times as slow.
+// The time that a unit takes depends on how long the limit was idle. An idle time of up to half
+// of Period has no effect; after that a unit takes longer, up to three times as long.
 func ExampleConfig() {
 	c := warmup.Config{Limit: throttle.PerSecond(20), Period: 3 * time.Second}
 	for idle := time.Duration(0); idle <= 3500*time.Millisecond; idle += 250 * time.Millisecond {
@@ -38,9 +38,9 @@ func ExampleConfig() {
 	//   3.5  150ms |------------------------------*
 }
 
-// A caller who always has work, at 20 a second after a warm-up of three seconds: what
-// acts in each quarter of a second. Then it is idle for half a second, which leaves it
-// warm, and for three, which makes it cold.
+// A caller that always has work uses a limit of 20 units per second with a warm-up of three
+// seconds: the output shows the units of each quarter of a second. Then the limit is idle for
+// half a second and stays warm, and is idle for three seconds and becomes cold.
 func ExampleNew() {
 	ctx, clk := context.Background(), clock.NewMock()
 	l := warmup.New(warmup.Config{Limit: throttle.PerSecond(20), Period: 3 * time.Second}, clk)
@@ -88,8 +88,8 @@ func ExampleNew() {
 	// 8.75s **
 }
 
-// Guava's RateLimiter.create(5): a second of idleness is saved up, and whoever comes
-// first never waits.
+// NewBursty configured like RateLimiter.create(5) of Guava: one second of idle time is saved,
+// and the first claim never waits.
 func ExampleNewBursty() {
 	clk := clock.NewMock()
 	l := warmup.NewBursty(warmup.BurstyConfig{Limit: throttle.PerSecond(5)}, clk)

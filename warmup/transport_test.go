@@ -14,7 +14,7 @@ import (
 	"github.com/heed-go/heed/warmup"
 )
 
-// fakeAPI answers at once, and notes when it was called.
+// A fakeAPI is a RoundTripper that responds immediately and records when it was called.
 type fakeAPI struct {
 	mu     sync.Mutex
 	status int
@@ -28,7 +28,7 @@ func (a *fakeAPI) RoundTrip(r *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: a.status, Body: http.NoBody, Request: r}, nil
 }
 
-// burst sends n requests at once and returns when they arrived, since the first.
+// burst sends n requests at the same time and returns their times of arrival since the first.
 func (a *fakeAPI) burst(t *testing.T, c *http.Client, n int) []time.Duration {
 	a.at = nil
 	var wg sync.WaitGroup
@@ -50,7 +50,8 @@ func (a *fakeAPI) burst(t *testing.T, c *http.Client, n int) []time.Duration {
 	return since
 }
 
-// maxDeviation reports by how much arrivals are off the curve of a cold limit, at most.
+// maxDeviation returns the maximum relative deviation of arrivals from the curve of a cold
+// limit.
 func maxDeviation(c warmup.Config, arrivals []time.Duration) (off float64) {
 	for n, at := range arrivals[1:] {
 		want := c.After(int64(n) + 1)
@@ -59,8 +60,9 @@ func maxDeviation(c warmup.Config, arrivals []time.Duration) (off float64) {
 	return off
 }
 
-// Requests that come all at once go out along the curve: 30 in the first three seconds,
-// then 20 a second. It is the same after three seconds of idleness, and after an outage.
+// TestTransport_followsTheCurve checks that requests that are made at the same time are
+// sent along the curve: 30 in the first three seconds, then 20 per second. The same holds
+// after three idle seconds and after an outage.
 func TestTransport_followsTheCurve(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		curve := warmup.Config{Limit: throttle.PerSecond(20), Period: 3 * time.Second, Outage: time.Second}
@@ -76,11 +78,11 @@ func TestTransport_followsTheCurve(t *testing.T) {
 
 		time.Sleep(time.Second)
 		require.Greater(t, maxDeviation(curve, a.burst(t, c, 200)), within, "a second makes it hardly cold")
-		time.Sleep(curve.Period + 50*time.Millisecond) // which the last request of the burst takes
+		time.Sleep(curve.Period + 50*time.Millisecond) // the time that the last request of the burst takes
 		require.Less(t, maxDeviation(curve, a.burst(t, c, 200)), within, "after idleness")
 
 		a.status = http.StatusServiceUnavailable
-		a.burst(t, c, 21) // more than a second
+		a.burst(t, c, 21) // takes more than a second
 		a.status = http.StatusOK
 		require.Less(t, maxDeviation(curve, a.burst(t, c, 200)), within, "after an outage")
 	})

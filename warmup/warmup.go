@@ -6,10 +6,12 @@ import (
 	"sync"
 	"time"
 
+	"github.com/heed-go/heed/internal/ticks"
 	"github.com/heed-go/heed/throttle"
 )
 
-// Limiter is a limit that pays later, by the prices of a Curve or a Burst.
+// A Limiter is a rate limit with the costs of a Config or a BurstyConfig. The cost of a claim
+// delays the next claim:
 //
 //	    A: 4 units, Wait 0        B: 1 unit, booked ahead
 //	    │                         │
@@ -17,48 +19,48 @@ import (
 //	    │<---- A's units take --->│ B's │
 //	   now                             next
 //
-// It keeps two numbers: next, the instant at which all that was granted is paid for,
-// and idle, how many idle units there were then. A claim acts at next, or at once if
-// that is over, and moves next by what its units take. Until next nothing else is
-// granted, unless Claim.MaxWait allows to book a place there.
+// A Limiter stores two numbers: next, the instant at which all granted claims are paid for,
+// and idle, the number of idle units at that instant. A claim acts at next, or immediately if
+// next has passed, and moves next by the time that its units take. Until next no other claim
+// is granted, unless Claim.MaxWait allows it to book that instant.
 //
-// Invariant: within any span W no more than the largest claim and rate*W units act and
-// are kept, and with a Burst those that were saved. What a claim costs is rounded up to
-// whole nanoseconds, and what it was rounded by is taken off the next one: two acts may
-// be one nanosecond closer than they should, and the rate is right for ever.
+// Invariant: within any span W, at most the units of the largest claim plus rate*W units act
+// and are not canceled, and with a BurstyConfig also the units that were saved. The cost of a
+// claim is rounded up to whole nanoseconds, and the rounding is subtracted from the cost of
+// the next claim: two claims may act one nanosecond too close together, but the rate does not
+// drift.
 //
-// The odd case is Cancel. A claim whose place is followed by others has been paid for by
-// the time they act: they keep their places, and what would let a new claim in between
-// is not given back. If it is the last, the instant at which it ends is next, and can go
-// back to its place. Idle units that it used are idle again, less those that time has
-// made since; on a Curve that makes the limit colder, so that claims which never act do
-// not warm it up.
+// Limitations: Cancel does not return time if later claims are booked after the canceled one:
+// they keep their instants, and returning the time would let a new claim act between them. If
+// the canceled claim is the last one, next moves back to the instant at which that claim would
+// have acted, but not before now. Idle units that the claim used become idle again, less those
+// that have been added since. With a Config this makes the limit colder, so that claims that
+// are canceled do not warm it up.
 type Limiter struct {
-	clock throttle.Clock // nil: the system clock
-	start time.Time      // all times are nanoseconds since then
+	time ticks.Timeline
 
 	mu         sync.Mutex
 	costsOf    func(throttle.Limit) (costs, error)
 	policy     string
 	costs      costs
-	maxAtOnce  float64       // whole idle units that can be had at once, besides one
-	refillTime time.Duration // in which they come
+	maxAtOnce  float64       // maximum number of whole idle units that can be used immediately, besides one other unit
+	refillTime time.Duration // time in which maxAtOnce units become available
 	state      state
-	last       int64 // the latest reading granted at; math.MinInt64: none
+	last       int64 // the latest reading granted at; ticks.Never: none
 
-	outage       time.Duration // 0: never
-	failingSince int64         // since when nothing was accepted; math.MaxInt64: something was
+	outage       time.Duration // 0 means never
+	failingSince int64         // time of the first failure since the last accepted feedback; math.MaxInt64 means none
 }
 
-// A state is what changes with each claim.
+// A state is the part of a Limiter that changes with each claim.
 type state struct {
-	next      int64   // when all that was granted is paid for; math.MaxInt64: never
+	next      int64   // when all granted claims are paid for; math.MaxInt64 means never
 	roundedUp float64 // nanoseconds by which next was rounded up
-	idle      float64 // idle units as of next
+	idle      float64 // number of idle units at next
 }
 
-// New returns a limiter that is cold. A nil clk is the system clock. It panics if c is
-// invalid; call c.Validate first if its numbers come from outside.
+// New returns a limiter that is cold. A nil clk means the system clock. New panics if c is
+// invalid; call c.Validate first if c depends on input.
 func New(c Config, clk throttle.Clock) *Limiter {
 	costsOf := func(l throttle.Limit) (costs, error) {
 		c := c
@@ -70,8 +72,8 @@ func New(c Config, clk throttle.Clock) *Limiter {
 	return l
 }
 
-// NewBursty returns a limiter that saves up idle time from now on. A nil clk is the
-// system clock. It panics if b is invalid.
+// NewBursty returns a limiter that saves idle time from now on. A nil clk means the system
+// clock. NewBursty panics if b is invalid; call b.Validate first if b depends on input.
 func NewBursty(b BurstyConfig, clk throttle.Clock) *Limiter {
 	costsOf := func(l throttle.Limit) (costs, error) {
 		b := b
@@ -86,7 +88,7 @@ func NewBursty(b BurstyConfig, clk throttle.Clock) *Limiter {
 }
 
 func newLimiter(costsOf func(throttle.Limit) (costs, error), limit throttle.Limit, clk throttle.Clock, name string) *Limiter {
-	l := &Limiter{clock: clk, start: throttle.ClockOr(clk).Now(), costsOf: costsOf, last: math.MinInt64, failingSince: math.MaxInt64}
+	l := &Limiter{time: ticks.NewTimeline(clk), costsOf: costsOf, last: ticks.Never, failingSince: math.MaxInt64}
 	p, err := costsOf(limit)
 	if err != nil {
 		panic(err.Error() + " (" + name + ")")
@@ -95,7 +97,7 @@ func newLimiter(costsOf func(throttle.Limit) (costs, error), limit throttle.Limi
 	return l
 }
 
-// setCosts makes p the prices of l.
+// setCosts sets the costs of l and the name of its limit.
 func (l *Limiter) setCosts(limit throttle.Limit, p costs) {
 	if l.policy = limit.Name; l.policy == "" {
 		l.policy = limit.String()
@@ -103,26 +105,26 @@ func (l *Limiter) setCosts(limit throttle.Limit, p costs) {
 	l.costs, l.maxAtOnce, l.refillTime = p, 0, 0
 	if p.idleUnitsAreFree() {
 		l.maxAtOnce = math.Floor(p.maxIdle)
-		l.refillTime = ceilNanoseconds(l.maxAtOnce * p.stableInterval)
+		l.refillTime = ticks.CeilDuration(l.maxAtOnce * p.stableInterval)
 	}
 }
 
-// Reserve implements throttle.Limiter. Decision.Limit is the units that can be had at
-// once, one by one, after a long idleness. A larger claim is granted as well.
+// Reserve implements throttle.Limiter. Decision.Limit is the number of units that can be used
+// immediately, one by one, after a long idle time. A larger claim is granted as well.
 func (l *Limiter) Reserve(_ context.Context, c throttle.Claim) (throttle.Decision, error) {
 	n, err := c.Units()
 	if err != nil {
 		return throttle.Decision{}, err
 	}
-	given := l.read(c.Now)
+	given := l.time.Read(c.Now)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now, s := max(given, l.last), l.state
-	if l.last == math.MinInt64 {
+	if l.last == ticks.Never {
 		s.next = min(s.next, now) // the first reading may be older than the limiter
 	}
-	d := throttle.Decision{Policy: l.policy, At: l.stamp(now, given, c.Now)}
-	wait, longest := time.Duration(max(subSat(s.next, now), 0)), max(c.MaxWait, 0)
+	d := throttle.Decision{Policy: l.policy, At: l.time.Stamp(now, given, c.Now)}
+	wait, longest := time.Duration(max(ticks.Sub(s.next, now), 0)), max(c.MaxWait, 0)
 	switch {
 	case s.next == math.MaxInt64:
 		d.Wait = throttle.Forever
@@ -138,25 +140,25 @@ func (l *Limiter) Reserve(_ context.Context, c throttle.Claim) (throttle.Decisio
 	return l.describe(d, s, now), nil
 }
 
-// describe adds to d what can be had in state s.
+// describe adds Limit, Remaining, ResetAfter and Per in state s to d.
 func (l *Limiter) describe(d throttle.Decision, s state, now int64) throttle.Decision {
-	d.Limit = toInt64(l.maxAtOnce)
+	d.Limit = ticks.Int64(l.maxAtOnce)
 	if d.Limit < math.MaxInt64 {
 		d.Limit++
 	}
-	d.Per = ceilNanoseconds((l.maxAtOnce + 1) * l.costs.stableInterval)
+	d.Per = ticks.CeilDuration((l.maxAtOnce + 1) * l.costs.stableInterval)
 	if s.next > now {
-		d.ResetAfter = time.Duration(addSat(subSat(s.next, now), int64(l.refillTime))) // see end
+		d.ResetAfter = time.Duration(ticks.Add(ticks.Sub(s.next, now), int64(l.refillTime))) // see end
 		return d
 	}
 	s.advance(&l.costs, now)
 	idle := min(s.idle, l.maxAtOnce)
-	d.Remaining = min(toInt64(math.Floor(idle)), d.Limit-1) + 1
-	d.ResetAfter = ceilNanoseconds((l.maxAtOnce - idle) * l.costs.stableInterval)
+	d.Remaining = min(ticks.Int64(math.Floor(idle)), d.Limit-1) + 1
+	d.ResetAfter = ticks.CeilDuration((l.maxAtOnce - idle) * l.costs.stableInterval)
 	return d
 }
 
-// Local implements throttle.NonBlocking.
+// NonBlocking implements throttle.NonBlocking.
 func (*Limiter) NonBlocking() bool { return true }
 
 // Cancel implements throttle.Limiter.
@@ -166,9 +168,9 @@ func (l *Limiter) Cancel(_ context.Context, c throttle.Claim, d throttle.Decisio
 	}
 }
 
-// Observe implements throttle.Observer: it settles a cost that was known only
-// afterwards, and notices an outage, see Config.Outage. What the claim cost less comes
-// back as in Cancel; what it cost more is paid for by those who come next.
+// Observe implements throttle.Observer. It settles a cost that is known only after the work
+// has ended, and detects outages: see Config.Outage. Units that were not used are returned as
+// by Cancel; units in excess of the claim delay later claims.
 func (l *Limiter) Observe(_ context.Context, c throttle.Claim, d throttle.Decision, f throttle.Feedback) {
 	n, err := c.Units()
 	if err != nil || !d.OK {
@@ -184,13 +186,13 @@ func (l *Limiter) Observe(_ context.Context, c throttle.Claim, d throttle.Decisi
 	default:
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		l.state.take(&l.costs, float64(f.Cost-n), max(l.read(f.Now), l.last))
+		l.state.take(&l.costs, float64(f.Cost-n), max(l.time.Read(f.Now), l.last))
 	}
 }
 
-// recordOutcome makes the limit cold if nothing was accepted for long enough.
+// recordOutcome makes the limit cold if no work has been accepted for the time of Outage.
 func (l *Limiter) recordOutcome(f throttle.Feedback) {
-	now := l.read(f.Now)
+	now := l.time.Read(f.Now)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
@@ -198,14 +200,15 @@ func (l *Limiter) recordOutcome(f throttle.Feedback) {
 		l.failingSince = math.MaxInt64
 	case l.failingSince == math.MaxInt64:
 		l.failingSince = now
-	case subSat(now, l.failingSince) >= int64(l.outage):
+	case ticks.Sub(now, l.failingSince) >= int64(l.outage):
 		l.state.idle = l.costs.maxIdle
 	}
 }
 
-// SetLimit replaces Count, Per and Name of the limit. What was granted stays paid for at
-// the former rate; the limit stays as cold as it was, or the same idle time saved. The
-// error says what is wrong with limit, and then nothing has changed.
+// SetLimit replaces Count, Per and Name of the limit. Units that have been granted are still
+// paid for at the previous rate. The fraction of idle units, and so the temperature of the
+// limit or the fraction of the burst that is saved, is preserved. If limit is invalid, SetLimit
+// returns an error and changes nothing.
 func (l *Limiter) SetLimit(limit throttle.Limit) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -213,7 +216,7 @@ func (l *Limiter) SetLimit(limit throttle.Limit) error {
 	if err != nil {
 		return err
 	}
-	now := max(l.read(time.Time{}), l.last)
+	now := max(l.time.Read(time.Time{}), l.last)
 	l.state.advance(&l.costs, now)
 	if l.costs.maxIdle > 0 {
 		l.state.idle = min(l.state.idle/l.costs.maxIdle*p.maxIdle, p.maxIdle)
@@ -223,28 +226,28 @@ func (l *Limiter) SetLimit(limit throttle.Limit) error {
 	return nil
 }
 
-// refund gives back m of the n units of the claim that d granted: those that it would
-// have used last.
+// refund returns m of the n units of the claim that d granted: those that the claim would have
+// used last.
 func (l *Limiter) refund(m, n int64, asOf time.Time, d throttle.Decision) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	at := l.read(d.At)
-	now, start := max(l.read(asOf), l.last, at), addSat(at, int64(d.Wait))
+	at := l.time.Read(d.At)
+	now, start := max(l.time.Read(asOf), l.last, at), ticks.Add(at, int64(d.Wait))
 	used := math.Float64frombits(d.Grant)
 	end := max(l.paidAt(at, d), start)
 	if s := &l.state; end > start && s.next == end {
 		kept := float64(n - m)
 		cost := l.costs.total(s.idle+used, kept, min(kept, used))
-		paid := addSat(start, toInt64(math.Ceil(cost)))
+		paid := ticks.Add(start, ticks.Int64(math.Ceil(cost)))
 		s.next, s.roundedUp = min(max(paid, now), end), 0
 	}
 	notIdle := float64(n) - used
-	idle := min(max(float64(m)-notIdle, 0), used) - float64(max(subSat(now, end), 0))/l.costs.coolDownInterval
+	idle := min(max(float64(m)-notIdle, 0), used) - float64(max(ticks.Sub(now, end), 0))/l.costs.coolDownInterval
 	l.state.idle = min(l.state.idle+max(idle, 0), l.costs.maxIdle)
 }
 
-// paidAt returns when the claim that d granted at the given time will be paid for, which
-// ResetAfter tells: next was in the future then, or there is nothing to pay.
+// paidAt returns when the claim that d granted at the given time will be paid for. It is
+// derived from ResetAfter: next was in the future at that time, or there is nothing to pay.
 func (l *Limiter) paidAt(at int64, d throttle.Decision) int64 {
-	return subSat(addSat(at, int64(d.ResetAfter)), int64(l.refillTime))
+	return ticks.Sub(ticks.Add(at, int64(d.ResetAfter)), int64(l.refillTime))
 }

@@ -17,7 +17,7 @@ import (
 
 var start = time.Date(2026, 11, 21, 8, 0, 0, 0, time.UTC)
 
-// A limiterAt is a limiter and the time.
+// A limiterAt is a limiter with a current time.
 type limiterAt struct {
 	*testing.T
 	*warmup.Limiter
@@ -46,7 +46,7 @@ func (s *limiterAt) reserve(n int64, longest time.Duration) throttle.Decision {
 	return d
 }
 
-// book claims n units for as soon as can be and returns when that is.
+// book claims n units as early as possible and returns when they may be used.
 func (s *limiterAt) book(n int64) (throttle.Decision, time.Duration) {
 	s.Helper()
 	d := s.reserve(n, throttle.Forever)
@@ -58,7 +58,7 @@ func (s *limiterAt) cancel(n int64, d throttle.Decision) {
 	s.Cancel(s.Context(), throttle.Claim{Cost: n}, d)
 }
 
-// next returns when a claim could act.
+// next returns the earliest instant at which a new claim could act.
 func (s *limiterAt) next() time.Duration {
 	d, err := s.Reserve(s.Context(), throttle.Claim{DryRun: true, MaxWait: throttle.Forever})
 	require.NoError(s, err)
@@ -67,7 +67,8 @@ func (s *limiterAt) next() time.Duration {
 
 var twenty = warmup.Config{Limit: throttle.PerSecond(20), Period: 3 * time.Second}
 
-// From cold to warm takes Over, in whatever claims, then the rate is that of the limit.
+// TestLimiter_warmsUpInPeriod checks that a limit becomes warm within Period for claims of
+// any size, and then grants units at its rate.
 func TestLimiter_warmsUpInPeriod(t *testing.T) {
 	for _, size := range []int64{1, 2, 5, 30} {
 		s := newLimiterAt(t, twenty)
@@ -80,21 +81,22 @@ func TestLimiter_warmsUpInPeriod(t *testing.T) {
 	}
 }
 
-// A claim never waits for its own size, and the next one waits for all of it.
+// TestLimiter_nextClaimWaits checks that the cost of a claim delays the next claim and not
+// the claim itself.
 func TestLimiter_nextClaimWaits(t *testing.T) {
 	s := newBurstyAt(t, warmup.BurstyConfig{Limit: throttle.PerSecond(1)})
 	_, at := s.book(100)
 	require.Zero(t, at)
 	d := s.reserve(1, time.Minute)
 	require.False(t, d.OK)
-	require.Equal(t, 40*time.Second, d.Wait) // then it is a minute
+	require.Equal(t, 40*time.Second, d.Wait) // after that the wait is the minute that the claim accepts
 	_, at = s.book(1)
 	require.Equal(t, 100*time.Second, at)
 }
 
 func TestLimiter_withoutWarmUpIsEven(t *testing.T) {
 	s := newLimiterAt(t, warmup.Config{Limit: throttle.PerSecond(3)})
-	s.now = start.Add(time.Hour) // idleness makes no difference; Guava would never limit again
+	s.now = start.Add(time.Hour) // idle time has no effect; Guava would not limit any more
 	first := s.now.Sub(start)
 	for i := range 3000 {
 		_, at := s.book(1)
@@ -138,7 +140,8 @@ func TestLimiter_isColdAfterAnOutage(t *testing.T) {
 	require.Greater(t, interval(), 140*time.Millisecond)
 }
 
-// What was granted last goes back as if it had never been, one after another.
+// TestLimiter_cancelInReverseRestoresTheState checks that canceling claims in reverse
+// order restores the initial state.
 func TestLimiter_cancelInReverseRestoresTheState(t *testing.T) {
 	for name, s := range map[string]*limiterAt{
 		"curve": newLimiterAt(t, twenty),
@@ -162,7 +165,7 @@ func TestLimiter_cancelInReverseRestoresTheState(t *testing.T) {
 	}
 }
 
-// unused returns the same answer of a limiter that nobody has asked.
+// unused returns the decision of an equal limiter that has not been used.
 func (s *limiterAt) unused(name string) throttle.Decision {
 	if name == "curve" {
 		return newLimiterAt(s.T, twenty).reserve(1, 0)
@@ -170,7 +173,8 @@ func (s *limiterAt) unused(name string) throttle.Decision {
 	return newBurstyAt(s.T, warmup.BurstyConfig{Limit: throttle.PerSecond(7), StartFull: true}).reserve(1, 0)
 }
 
-// Who has others behind it gives back none of the time that they wait for anyway.
+// TestLimiter_cancelKeepsLaterBookings checks that Cancel does not return time if a later
+// claim is booked.
 func TestLimiter_cancelKeepsLaterBookings(t *testing.T) {
 	s := newLimiterAt(t, warmup.Config{Limit: throttle.PerSecond(1)})
 	a, _ := s.book(5)
@@ -180,7 +184,7 @@ func TestLimiter_cancelKeepsLaterBookings(t *testing.T) {
 	require.Equal(t, 6*time.Second, s.next())
 }
 
-// Claims that never act do not warm the limit up.
+// TestLimiter_cancelKeepsItCold checks that canceled claims do not warm up the limit.
 func TestLimiter_cancelKeepsItCold(t *testing.T) {
 	s := newLimiterAt(t, twenty)
 	for range 1000 {
@@ -193,7 +197,8 @@ func TestLimiter_cancelKeepsItCold(t *testing.T) {
 	}
 }
 
-// What a claim cost less, or more, is as if that had been claimed.
+// TestLimiter_observeSettlesTheCost checks that a claim with a settled cost has the same
+// effect as a claim of that cost.
 func TestLimiter_observeSettlesTheCost(t *testing.T) {
 	for _, cost := range []int64{1, 4, 9, 10, 11, 200} {
 		for _, later := range []time.Duration{0, 100 * time.Millisecond, 300 * time.Millisecond} {
@@ -214,13 +219,13 @@ func TestLimiter_observeSettlesTheCost(t *testing.T) {
 
 func TestLimiter_setLimit(t *testing.T) {
 	s := newLimiterAt(t, twenty)
-	s.book(15) // half way up
+	s.book(15) // half of the warm-up
 	paid := s.next()
 	require.Error(t, s.SetLimit(throttle.Limit{Count: -1, Per: time.Second}))
 	require.Error(t, s.SetLimit(throttle.Limit{Count: 1, Per: time.Second, Burst: 3}))
 	require.NoError(t, s.SetLimit(throttle.Limit{Name: "slow", Count: 2, Per: time.Second}))
 	require.Equal(t, paid, s.next(), "a debt stays as it is")
-	d, from := s.book(3) // of 30 idle units above the threshold there are 3 now, half of them left
+	d, from := s.book(3) // the limit has 3 idle units above the threshold now instead of 30, and half of them are left
 	require.Equal(t, "slow", d.Policy)
 	half := time.Duration(1.5*(.5+1)/2*1e9) + 1500*time.Millisecond/2
 	require.InDelta(t, half, s.next()-from, 1000)
@@ -231,7 +236,8 @@ func TestLimiter_setLimit(t *testing.T) {
 	require.EqualValues(t, 51, b.reserve(1, 0).Remaining+1)
 }
 
-// A debt that does not end in any time that can be said is refused for ever.
+// TestLimiter_saturates checks that a claim waits forever if the time at which previous
+// claims are paid for cannot be represented.
 func TestLimiter_saturates(t *testing.T) {
 	s := newLimiterAt(t, warmup.Config{Limit: throttle.PerHour(1), Period: time.Hour})
 	s.book(math.MaxInt64)
@@ -253,8 +259,9 @@ func TestNew_panicsOnInvalidConfig(t *testing.T) {
 	}
 }
 
-// Whatever is booked, cancelled and settled, acts obey the bound. Unlike in the suite
-// claims are large, and most of them book ahead.
+// TestLimiter_usageObeysBound checks that acts obey the bound of the rate for any sequence
+// of claims, cancellations and settled costs. Unlike in the conformance suite, claims are
+// large and most of them are booked ahead.
 func TestLimiter_usageObeysBound(t *testing.T) {
 	for seed := range uint64(1500) {
 		r := rand.New(rand.NewPCG(seed, 7))
@@ -282,7 +289,8 @@ type usage struct {
 	n  int64
 }
 
-// randomClaims makes random claims and ends them at random. It returns what was used, in order.
+// randomClaims makes random claims and ends them at random. It returns the units that were
+// used, in order of time.
 func randomClaims(s *limiterAt, r *rand.Rand) (usages []usage, largest int64) {
 	type held struct {
 		n  int64
@@ -337,7 +345,8 @@ func TestLimiter_decisionFields(t *testing.T) {
 	require.Equal(t, "false wait 148.333334ms, 0 of 1, reset 148.333334ms, per 50ms", describe(c.reserve(1, 0)))
 }
 
-// Also where a unit takes less than a nanosecond, those in line stand apart.
+// TestLimiter_cancelKeepsLaterBookingsAtAnyRate checks that booked claims act at different
+// instants even if a unit takes less than a nanosecond.
 func TestLimiter_cancelKeepsLaterBookingsAtAnyRate(t *testing.T) {
 	s := newLimiterAt(t, warmup.Config{Limit: throttle.Limit{Count: 2, Per: 1}})
 	a, _ := s.book(1)
@@ -347,7 +356,8 @@ func TestLimiter_cancelKeepsLaterBookingsAtAnyRate(t *testing.T) {
 	require.EqualValues(t, 2, s.next())
 }
 
-// Claims of a log are decided as they were then, though the limiter was made later.
+// TestLimiter_acceptsReadingsBeforeItsCreation checks that claims whose readings of the
+// clock precede the creation of the limiter are decided by their own readings.
 func TestLimiter_acceptsReadingsBeforeItsCreation(t *testing.T) {
 	s := newLimiterAt(t, twenty)
 	for i := range 3 {

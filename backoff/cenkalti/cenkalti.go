@@ -1,6 +1,6 @@
 // Package cenkalti connects package backoff with github.com/cenkalti/backoff/v4, in both
-// directions: [New] makes any backoff.Policy a BackOff of that library, and [Policy] makes
-// its BackOffs a backoff.Policy.
+// directions: [New] converts a backoff.Policy to a BackOff of that library, and [Policy]
+// converts its BackOffs to a backoff.Policy.
 package cenkalti
 
 import (
@@ -11,30 +11,39 @@ import (
 	"github.com/heed-go/heed/backoff"
 )
 
-// BackOff implements the BackOff interface of github.com/cenkalti/backoff/v4 by a
-// backoff.Policy, for use with that library's Retry and Ticker. The zero BackOff never
-// stops and waits as the zero backoff.Exponential does.
+// BackOff implements the BackOff interface of github.com/cenkalti/backoff/v4 with a
+// backoff.Policy, for use with Retry and Ticker of that library. The zero BackOff returns the
+// delays of the zero backoff.Exponential and never stops.
 //
-// Like the implementations of that library, a BackOff belongs to one call and is not safe
-// for use by several goroutines. Fields must not change between NextBackOff and Reset.
+// Like the implementations of that library, a BackOff belongs to one call and is not safe for
+// concurrent use. Its fields must not be changed between NextBackOff and Reset.
 type BackOff struct {
-	Policy     backoff.Policy // nil: backoff.Exponential{}
-	MaxRetries int            // how many delays there are; 0 or below: no limit
-	MaxElapsed time.Duration  // stop rather than wait beyond it, from Reset or else the first delay; 0 or below: no limit
-	Clock      v4.Clock       // what MaxElapsed is measured with; nil: the system clock
+	// Policy computes the delays. Nil means backoff.Exponential{}.
+	Policy backoff.Policy
 
-	policy  backoff.Policy // Policy, for this call
+	// MaxRetries is the maximum number of delays. Zero and negative values mean no limit.
+	MaxRetries int
+
+	// MaxElapsed limits the time from Reset, or else from the first call of NextBackOff, to
+	// the end of a delay. A delay that would exceed it is replaced by Stop. Zero and negative
+	// values mean no limit.
+	MaxElapsed time.Duration
+
+	// Clock measures MaxElapsed. Nil means the system clock.
+	Clock v4.Clock
+
+	policy  backoff.Policy // the Policy of the current call
 	retries int
 	prev    time.Duration
 	start   time.Time
-	stopped bool // stays stopped: a luckier draw must not revive the call
+	stopped bool // stays true until Reset, even if a later random delay would fit
 }
 
-// New returns a BackOff that waits as p does and stops only when p does. A nil p means
+// New returns a BackOff that returns the delays of p and stops when p does. A nil p means
 // backoff.Exponential{}.
 func New(p backoff.Policy) *BackOff { return &BackOff{Policy: p} }
 
-// NextBackOff returns the next delay, or v4's Stop.
+// NextBackOff returns the next delay, or Stop of github.com/cenkalti/backoff/v4.
 func (b *BackOff) NextBackOff() time.Duration {
 	if b.policy == nil {
 		b.Reset()
@@ -52,7 +61,7 @@ func (b *BackOff) NextBackOff() time.Duration {
 	return d
 }
 
-// Reset starts over.
+// Reset prepares b for a new call.
 func (b *BackOff) Reset() {
 	p := b.Policy
 	if p == nil {
@@ -64,7 +73,7 @@ func (b *BackOff) Reset() {
 	}
 }
 
-// elapsed returns the time since start; a clock that stepped back gives none.
+// elapsed returns the time since start, or 0 if the clock has stepped back.
 func (b *BackOff) elapsed() time.Duration { return max(b.now().Sub(b.start), 0) }
 
 func (b *BackOff) now() time.Time {
@@ -74,12 +83,13 @@ func (b *BackOff) now() time.Time {
 	return b.Clock.Now()
 }
 
-// Policy returns a backoff.Policy that waits as the BackOffs that newBackOff returns do.
+// Policy returns a backoff.Policy with the delays of the BackOffs that newBackOff returns.
 //
-// BackOffs keep state and cannot be shared, so newBackOff is called once per call, by
-// ForCall, and must return a new one each time. A negative delay, such as v4's Stop, becomes
-// backoff.Stop. Delay, for callers that do not use ForCall, makes a new BackOff and asks it
-// attempt times, 100 times at most. Policy panics if newBackOff is nil.
+// BackOffs have state and cannot be shared. ForCall therefore calls newBackOff once per call,
+// and newBackOff must return a new BackOff each time. A negative delay, such as Stop of
+// github.com/cenkalti/backoff/v4, becomes backoff.Stop. Delay, for callers that do not use
+// ForCall, creates a new BackOff and calls it attempt times, at most 100 times. Policy panics
+// if newBackOff is nil.
 func Policy(newBackOff func() v4.BackOff) backoff.Stateful {
 	if newBackOff == nil {
 		panic("cenkalti: Policy: nil constructor: give it a function that returns a new BackOff")
@@ -87,7 +97,7 @@ func Policy(newBackOff func() v4.BackOff) backoff.Stateful {
 	return policy{newBackOff}
 }
 
-// policy makes a BackOff for each call.
+// policy creates a BackOff for each call.
 type policy struct {
 	newBackOff func() v4.BackOff
 }
@@ -95,11 +105,12 @@ type policy struct {
 // ForCall implements backoff.Stateful.
 func (p policy) ForCall() backoff.Policy {
 	b := p.newBackOff()
-	b.Reset() // a BackOff that was built as a literal works only after it
+	b.Reset() // a BackOff that was created as a literal works only after Reset
 	return callPolicy{b}
 }
 
-// Delay returns the attempt'th delay of a new BackOff, the 100th at most.
+// Delay returns the delay of a new BackOff after the given attempt, or after the 100th attempt
+// if attempt is larger.
 func (p policy) Delay(attempt int, _ time.Duration) time.Duration {
 	call := p.ForCall()
 	d := call.Delay(1, 0)
@@ -109,7 +120,8 @@ func (p policy) Delay(attempt int, _ time.Duration) time.Duration {
 	return d
 }
 
-// callPolicy is a BackOff as the backoff.Policy of one call. It counts by itself.
+// callPolicy is a BackOff as the backoff.Policy of one call. The BackOff counts the attempts
+// itself.
 type callPolicy struct{ b v4.BackOff }
 
 // Delay implements backoff.Policy.

@@ -15,13 +15,13 @@ import (
 
 const s = time.Second
 
-// belowOne is the largest draw there is.
+// belowOne is the largest float64 below 1.
 var belowOne = math.Nextafter(1, 0)
 
-// constant returns a Rand that always draws u.
+// constant returns a Rand function that always returns u.
 func constant(u float64) func() float64 { return func() float64 { return u } }
 
-// delaysOf walks through n delays of p.
+// delaysOf returns the first n delays of p.
 func delaysOf(p backoff.Policy, n int) []time.Duration {
 	var all []time.Duration
 	prev := time.Duration(0)
@@ -44,7 +44,8 @@ func delays(b v4.BackOff, n int) []time.Duration {
 	return all
 }
 
-// Scenario 67.
+// TestBackOff_stopsAfterMaxRetries checks that after MaxRetries delays, NextBackOff
+// returns Stop.
 func TestBackOff_stopsAfterMaxRetries(t *testing.T) {
 	b := &BackOff{Policy: backoff.Exponential{Base: s, Jitter: backoff.None}, MaxRetries: 3}
 	want := []time.Duration{s, 2 * s, 4 * s, v4.Stop, v4.Stop}
@@ -65,13 +66,13 @@ func TestBackOff_staysStoppedWhenALaterDrawWouldFit(t *testing.T) {
 func TestBackOff_measuresFromResetByItsClock(t *testing.T) {
 	clk := &steppedClock{}
 	b := &BackOff{Policy: backoff.Constant(s), MaxElapsed: 3 * s, Clock: clk}
-	clk.now = clk.now.Add(time.Hour) // before the first use: not counted
+	clk.now = clk.now.Add(time.Hour) // before the first use, so it does not count
 	require.Equal(t, s, b.NextBackOff())
 	clk.now = clk.now.Add(2 * s)
 	require.Equal(t, s, b.NextBackOff())
 	b.Policy = backoff.Constant(4 * s)
 	b.Reset()
-	clk.now = clk.now.Add(-time.Hour) // a clock that steps back gives no time
+	clk.now = clk.now.Add(-time.Hour) // a clock that steps back counts as no elapsed time
 	require.Equal(t, v4.Stop, b.NextBackOff())
 	b.Policy = backoff.Constant(s)
 	b.Reset()

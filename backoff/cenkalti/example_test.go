@@ -12,7 +12,7 @@ import (
 	"github.com/heed-go/heed/backoff/cenkalti"
 )
 
-// A policy of package backoff in v4.Retry.
+// A backoff.Exponential is used with Retry of cenkalti/backoff/v4.
 func ExampleBackOff() {
 	b := &cenkalti.BackOff{Policy: backoff.Constant(time.Millisecond), MaxRetries: 2, Clock: clock.NewMock()}
 	tries := 0
@@ -24,7 +24,7 @@ func ExampleBackOff() {
 	// Output: 3 still down
 }
 
-// A BackOff keeps state, so each call gets one of its own.
+// A BackOff keeps state, so ForCall creates a new one for each call.
 func ExamplePolicy() {
 	p := cenkalti.Policy(func() v4.BackOff {
 		return v4.WithMaxRetries(v4.NewConstantBackOff(time.Second), 2)

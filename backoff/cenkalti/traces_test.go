@@ -14,8 +14,9 @@ import (
 	"github.com/heed-go/heed/backoff"
 )
 
-// A trace is a line of kind cenkalti_exp in backoff/testdata/backoff_traces.jsonl: delays of
-// v4's ExponentialBackOff without jitter. Package backoff replays the other kinds.
+// A trace is a line of kind cenkalti_exp in backoff/testdata/backoff_traces.jsonl: delays of the
+// ExponentialBackOff of cenkalti/backoff/v4 without jitter. Package backoff replays the other
+// kinds.
 type trace struct {
 	Kind   string
 	Params struct {
@@ -45,7 +46,8 @@ func TestTraces_replay(t *testing.T) {
 	require.Equal(t, 30, seen)
 }
 
-// The clock of these traces moves by each delay; -1 is v4.Stop.
+// replay compares a BackOff with a trace. It moves the clock by each delay; -1 in a trace means
+// Stop.
 func replay(t *testing.T, tr trace) {
 	clk := &steppedClock{}
 	p := backoff.Exponential{
@@ -60,7 +62,8 @@ func replay(t *testing.T, tr trace) {
 	}
 }
 
-// v4.ExponentialBackOff and backoff.Exponential return the same delays without jitter.
+// TestExponential_agreesWithCenkalti checks that ExponentialBackOff of cenkalti/backoff/v4
+// and backoff.Exponential return the same delays without jitter.
 func TestExponential_agreesWithCenkalti(t *testing.T) {
 	rng := rand.New(rand.NewPCG(13, 14))
 	for range 300 {

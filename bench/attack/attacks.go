@@ -15,6 +15,7 @@ import (
 
 	"github.com/heed-go/heed/sketch"
 	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttle/keyed"
 	"github.com/heed-go/heed/throttlehttp"
 )
 
@@ -36,9 +37,9 @@ var limit = throttle.Limit{Count: perHour, Per: time.Hour}
 
 var (
 	buckets = limiterKind{
-		name: "KeyedBuckets",
+		name: "keyed.Buckets",
 		make: func(clk throttle.Clock) throttle.Limiter {
-			return throttle.NewKeyedBuckets(throttle.BucketsConfig{Limit: limit, Max: maxKeys}, clk)
+			return keyed.NewBuckets(keyed.BucketsConfig{Limit: limit, Max: maxKeys}, clk)
 		},
 		keys: func(int64) int64 { return maxKeys * 5 / 3 }, // 60 % more than Max, plus the units of the shared limiter
 	}

@@ -20,6 +20,7 @@ import (
 
 	"github.com/heed-go/heed/bench"
 	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttle/keyed"
 )
 
 func main() {
@@ -31,7 +32,7 @@ func main() {
 
 	keys := bench.NewKeys()
 	before := heap()
-	l := throttle.NewKeyedBuckets(throttle.BucketsConfig{Limit: throttle.Limit{Count: 10, Per: time.Second}, Max: keys.Len(), Exact: *exact}, nil)
+	l := keyed.NewBuckets(keyed.BucketsConfig{Limit: throttle.Limit{Count: 10, Per: time.Second}, Max: keys.Len(), Exact: *exact}, nil)
 	for i := range keys.Len() {
 		l.Reserve(context.Background(), throttle.Claim{Key: keys.Key(i)})
 	}

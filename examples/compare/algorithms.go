@@ -9,6 +9,7 @@ import (
 	"github.com/heed-go/heed/rate/xtime"
 	"github.com/heed-go/heed/sketch"
 	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttle/keyed"
 	"github.com/heed-go/heed/warmup"
 )
 
@@ -22,8 +23,7 @@ type algorithm struct {
 	name string
 	one  func(clk) limiter
 
-	// many returns a limiter for the given number of clients. Nil means a Keyed of the
-	// limiters that one returns.
+	// many returns a limiter of so many clients. Nil: a keyed.Limiter of those that one returns.
 	many func(clk, int) limiter
 }
 
@@ -54,7 +54,7 @@ var algorithms = []algorithm{
 	{"fixed window, from the first", func(c clk) limiter {
 		return throttle.NewFixedWindow(throttle.FixedWindowConfig{Count: 60, Per: time.Minute, Align: throttle.AtFirst}, c)
 	}, nil},
-	{"permits per period", func(c clk) limiter { return throttle.NewPermitsPerPeriod(60, time.Minute, c) }, nil},
+	{"permits per period", func(c clk) limiter { return throttle.NewFixedWindow(throttle.FixedWindowConfig{Count: 60, Per: time.Minute, Align: throttle.AtCreation}, c) }, nil},
 	{"sliding log", func(c clk) limiter { return throttle.NewSlidingLog(throttle.SlidingLogConfig{Limit: limit}, c) }, nil},
 	{"sliding log, refusals count", func(c clk) limiter {
 		return throttle.NewSlidingLog(throttle.SlidingLogConfig{Limit: limit, CountRefused: true}, c)
@@ -84,7 +84,7 @@ var short = throttle.Limit{Count: 60, Per: time.Minute, Burst: 10}
 func bucket(c clk) limiter { return throttle.NewTokenBucket(limit, c) }
 
 func buckets(c clk, clients int) limiter {
-	return throttle.NewKeyedBuckets(throttle.BucketsConfig{Limit: limit, Max: clients}, c)
+	return keyed.NewBuckets(keyed.BucketsConfig{Limit: limit, Max: clients}, c)
 }
 
 func sketched(c clk, clients int) limiter {
@@ -92,8 +92,8 @@ func sketched(c clk, clients int) limiter {
 }
 
 func banned(c clk, clients int) limiter {
-	s := throttle.BanConfig{Refusals: 30, Within: 10 * time.Second, Duration: time.Minute, MaxKeys: clients}
-	return throttle.NewBan(buckets(c, clients), s, c)
+	s := keyed.BanConfig{Refusals: 30, Within: 10 * time.Second, Duration: time.Minute, MaxKeys: clients}
+	return keyed.NewBan(buckets(c, clients), s, c)
 }
 
 func forHundred(many func(clk, int) limiter) func(clk) limiter {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttle/keyed"
 )
 
 // clients is the number of clients whose memory is measured together; it is so large that
@@ -37,7 +38,7 @@ func (a algorithm) limiterOf(clients int) throttle.Limiter {
 		return a.many(newClock(), clients)
 	}
 	c := newClock()
-	return &throttle.KeyedLimiter{New: func(string) throttle.Limiter { return a.one(c) }, Max: clients, Clock: c}
+	return &keyed.Limiter{New: func(string) throttle.Limiter { return a.one(c) }, Max: clients, Clock: c}
 }
 
 // exhaust claims units until l has rejected a claim, so that limiters that store more about

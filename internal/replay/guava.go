@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/heed-go/heed/internal/ticks"
 	"github.com/heed-go/heed/throttle"
 	"github.com/heed-go/heed/warmup"
 )
@@ -65,10 +66,10 @@ func replayGuava(line []byte, t *result) error {
 }
 
 func (s *guava) limiter(m *Limiters, clk throttle.Clock) throttle.Limiter {
-	maxBurst := nanoseconds(float64(s.MaxBurst) * 1e9)
+	maxBurst := roundNanoseconds(float64(s.MaxBurst) * 1e9)
 	switch {
 	case s.Kind == "warmup":
-		return m.WarmUp(warmup.Config{Limit: s.Rate.steady(), Period: nanoseconds(s.WarmUp * 1e6), ColdFactor: s.ColdFactor}, clk)
+		return m.WarmUp(warmup.Config{Limit: s.Rate.steady(), Period: roundNanoseconds(s.WarmUp * 1e6), ColdFactor: s.ColdFactor}, clk)
 	case maxBurst == 0:
 		return m.WarmUp(warmup.Config{Limit: s.Rate.steady()}, clk)
 	}
@@ -101,7 +102,7 @@ func (op guavaOp) replay(t *result, l throttle.Limiter, tolerance float64) error
 	granted, wait := true, op.Wait
 	result := any(&wait)
 	if op.Op == "tryAcquire" {
-		c.MaxWait = nanoseconds(float64(max(op.Timeout, 0)) * 1e3)
+		c.MaxWait = roundNanoseconds(float64(max(op.Timeout, 0)) * 1e3)
 		result = &granted
 	}
 	if err := json.Unmarshal(op.Result, result); err != nil {
@@ -136,10 +137,7 @@ func (d decimal) steady() throttle.Limit {
 	return throttle.Limit{Count: int64(count), Per: time.Duration(per) * time.Second}
 }
 
-// nanoseconds returns ns as a Duration, or Forever if it is too large.
-func nanoseconds(ns float64) time.Duration {
-	if ns >= math.MaxInt64 {
-		return throttle.Forever
-	}
-	return time.Duration(math.Round(ns))
+// roundNanoseconds returns ns nanoseconds rounded to the nearest whole one, saturated.
+func roundNanoseconds(ns float64) time.Duration {
+	return time.Duration(ticks.Int64(math.Round(ns)))
 }

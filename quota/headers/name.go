@@ -3,6 +3,8 @@ package headers
 import (
 	"strconv"
 	"time"
+
+	"github.com/heed-go/heed/internal/ticks"
 )
 
 // A nameInfo is what a header name states.
@@ -150,7 +152,7 @@ func parseWindowWord(s []byte) dictWord {
 		return dictWord{}
 	}
 	if unit := unitOfTime(string(s[digits:])); unit >= time.Second {
-		return dictWord{class: classWindow, duration: mulSaturating(unit, smallInt(s[:digits]))}
+		return dictWord{class: classWindow, duration: time.Duration(ticks.Mul(int64(unit), int64(smallInt(s[:digits]))))}
 	}
 	return dictWord{}
 }
@@ -322,7 +324,7 @@ func (r *nameParser) windowAt(i int) time.Duration {
 	if i > 0 {
 		if p := &r.words[i-1]; p.hi-p.lo <= 4 {
 			if n := smallInt(r.buf[p.lo:p.hi]); n > 0 {
-				window = mulSaturating(window, n)
+				window = time.Duration(ticks.Mul(int64(window), int64(n)))
 			}
 		}
 	}

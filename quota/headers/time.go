@@ -1,8 +1,9 @@
 package headers
 
 import (
-	"math"
 	"time"
+
+	"github.com/heed-go/heed/internal/ticks"
 )
 
 // Dates are accepted in the three formats of RFC 9110, in RFC 3339 with any fraction and
@@ -308,7 +309,7 @@ func parseDuration(s string) (time.Duration, bool) {
 			return 0, false
 		}
 		s = s[letters:]
-		total = addSaturating(total, n.duration(unit))
+		total = time.Duration(ticks.Add(int64(total), int64(n.duration(unit))))
 	}
 }
 
@@ -348,22 +349,4 @@ func unitOfTime(s string) time.Duration {
 		return 7 * 24 * time.Hour
 	}
 	return 0
-}
-
-// addSaturating returns a+b, or the maximum Duration if the sum is larger. Neither may be
-// negative.
-func addSaturating(a, b time.Duration) time.Duration {
-	if a > math.MaxInt64-b {
-		return math.MaxInt64
-	}
-	return a + b
-}
-
-// mulSaturating returns n*d, or the maximum Duration if the product is larger. Neither may
-// be negative.
-func mulSaturating(d time.Duration, n int) time.Duration {
-	if n > 0 && d > math.MaxInt64/time.Duration(n) {
-		return math.MaxInt64
-	}
-	return d * time.Duration(n)
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/heed-go/heed/internal/sfv"
+	"github.com/heed-go/heed/internal/ticks"
 )
 
 // A decimal is a decimal number of a header: its whole part, and its fraction in
@@ -71,13 +72,9 @@ func (n *decimal) fraction(s string) bool {
 
 // duration returns n units of time, rounded up. It saturates at the maximum Duration.
 func (n decimal) duration(unit time.Duration) time.Duration {
-	hi, lo := bits.Mul64(uint64(n.whole), uint64(unit))
-	if hi != 0 || lo > math.MaxInt64 {
-		return math.MaxInt64
-	}
 	u := int64(unit)
 	part := u/1e9*n.nanos + (u%1e9*n.nanos+1e9-1)/1e9
-	return addSaturating(time.Duration(lo), time.Duration(part))
+	return time.Duration(ticks.Add(ticks.Mul(n.whole, u), part))
 }
 
 func (n decimal) float() float64 { return float64(n.whole) + float64(n.nanos)/1e9 }

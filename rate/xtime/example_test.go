@@ -12,13 +12,13 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// A rate.Limiter that a program already has joins in.
+// A *rate.Limiter that a program already has is used as a throttle.Limiter.
 func ExampleNew() {
 	clk := clock.NewMock()
 	old := rate.NewLimiter(rate.Every(100*time.Millisecond), 3)
 	l := xtime.New(old, "old", clk)
 
-	old.AllowN(clk.Now(), 2) // somewhere else in the program
+	old.AllowN(clk.Now(), 2) // by another part of the program
 	for range 2 {
 		d, _ := l.Reserve(context.Background(), throttle.Claim{})
 		fmt.Printf("%-5v  left %d of %d  again in %v\n", d.OK, d.Remaining, d.Limit, d.Wait)

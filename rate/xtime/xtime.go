@@ -1,4 +1,4 @@
-// Package xtime makes a throttle.Limiter of a *rate.Limiter of golang.org/x/time/rate.
+// Package xtime makes a *rate.Limiter of golang.org/x/time/rate a throttle.Limiter.
 package xtime
 
 import (
@@ -13,25 +13,26 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// New returns a Limiter that uses l, which a program already has. Both may be used side
-// by side: they share their tokens. The name is shown as throttle.Decision.Policy; a nil clk
-// is the system clock. It panics if l is nil.
+// New returns a throttle.Limiter that takes its tokens from l. Code that calls l itself shares
+// these tokens. The name is used as throttle.Decision.Policy. A nil clk means the system clock.
+// New panics if l is nil.
 //
-// It decides for now, by AllowN, and does not book ahead. What l is, it stays:
+// The Limiter decides by l.AllowN and does not reserve units in advance. The properties of l
+// remain:
 //
-//   - Tokens are a float64 and waits are cut to whole nanoseconds, so that l grants
-//     what will be due within the next nanosecond. throttle.TokenBucket is exact.
-//   - A limit of 0 never refills: claims wait throttle.Forever once the burst is used. A limit
-//     of rate.Inf grants everything, and throttle.Decision.Limit is 0.
-//   - SetLimit and SetBurst of l take effect at once, by the system clock. Wake the
-//     queue.Queue after them.
+//   - Tokens are a float64 and waits are truncated to nanoseconds, so that l grants units that
+//     are due within the next nanosecond. throttle.TokenBucket is exact.
+//   - A limit of 0 adds no tokens: once the burst is used, the wait is throttle.Forever. A
+//     limit of rate.Inf grants all claims, and throttle.Decision.Limit is 0.
+//   - SetLimit and SetBurst of l take effect immediately, at the time of the system clock.
+//     Call queue.Queue.Wake after them.
 //
-// Two things are mended. A reading of the clock older than one granted at counts as
-// that one, where l would credit the time between twice; this holds for claims made
-// here, not for calls of l itself. And Cancel, which l only has for reservations that
-// have not come due, gives back whole units that time has not given back yet. It
-// gives back nothing while l is in debt to somebody who reserved ahead: l could then
-// give the same units to them as well.
+// Two properties differ. A time older than that of an earlier grant counts as that time,
+// where l would add the tokens of the time between twice; this applies to claims of the
+// Limiter, not to calls of l itself. Cancel also works after the units could be used: it
+// returns the whole units that time has not yet restored. It returns none while l has a
+// negative number of tokens because of reservations, as l could then grant the same units
+// twice.
 func New(l *rate.Limiter, name string, clk throttle.Clock) throttle.Limiter {
 	if l == nil {
 		panic("xtime: New: the limiter is nil: make one with rate.NewLimiter, or use throttle.AllowAll")
@@ -39,16 +40,17 @@ func New(l *rate.Limiter, name string, clk throttle.Clock) throttle.Limiter {
 	return &Limiter{l: l, name: name, clock: throttle.ClockOr(clk)}
 }
 
+// A Limiter is a throttle.Limiter that uses a *rate.Limiter. New returns one.
 type Limiter struct {
 	l     *rate.Limiter
 	name  string
 	clock throttle.Clock
 
 	mu   sync.Mutex
-	last time.Time // latest reading granted or given back at: l must not see an older one
+	last time.Time // latest time of a grant or Cancel: l must not be called with an older one
 }
 
-// Reserve implements Limiter.
+// Reserve implements throttle.Limiter.
 func (r *Limiter) Reserve(_ context.Context, c throttle.Claim) (throttle.Decision, error) {
 	n, err := c.Units()
 	if err != nil {
@@ -65,18 +67,18 @@ func (r *Limiter) Reserve(_ context.Context, c throttle.Claim) (throttle.Decisio
 	}
 	d := r.describe(now)
 	if d.Wait = r.wait(n, now); d.Wait == 0 {
-		if d.OK = c.DryRun; !d.OK { // somebody else's units came back just now
+		if d.OK = c.DryRun; !d.OK { // other claims returned units just now
 			d.Wait = 1
 		}
 	}
 	return d, nil
 }
 
-// Local implements Local.
+// NonBlocking implements throttle.NonBlocking.
 func (*Limiter) NonBlocking() bool { return true }
 
-// Cancel implements Limiter. It relies on AllowN to add units when asked for a
-// negative number.
+// Cancel implements throttle.Limiter. It returns units by calling AllowN with a negative
+// number, which adds tokens.
 func (r *Limiter) Cancel(_ context.Context, c throttle.Claim, d throttle.Decision) {
 	n, err := c.Units()
 	if err != nil || !d.OK {
@@ -84,7 +86,7 @@ func (r *Limiter) Cancel(_ context.Context, c throttle.Claim, d throttle.Decisio
 	}
 	granted := math.Float64frombits(d.Grant)
 	if granted == float64(rate.Inf) {
-		return // took nothing
+		return // the claim took no tokens
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -93,7 +95,7 @@ func (r *Limiter) Cancel(_ context.Context, c throttle.Claim, d throttle.Decisio
 		now = d.At
 	}
 	if r.l.TokensAt(now) < 0 {
-		return // in debt
+		return // reservations of l are outstanding
 	}
 	back := max(granted, float64(r.l.Limit())) * now.Sub(d.At).Seconds()
 	if left := math.Floor(float64(n) - back); left > 0 && r.l.AllowN(now, -asInt(int64(left))) {
@@ -101,7 +103,7 @@ func (r *Limiter) Cancel(_ context.Context, c throttle.Claim, d throttle.Decisio
 	}
 }
 
-// read returns the reading that a claim counts as.
+// read returns the time as of which a claim is decided.
 func (r *Limiter) read(now time.Time) time.Time {
 	if now.IsZero() {
 		now = r.clock.Now()
@@ -112,10 +114,11 @@ func (r *Limiter) read(now time.Time) time.Time {
 	return now
 }
 
-// wait returns how long a claim of n units must wait; 0: it would be granted.
+// wait returns how long a claim of n units must wait; 0 means that it would be granted.
 //
-// The half nanosecond keeps waits short where they are whole: l grants what is due
-// within one. The other term is what a float64 can be wrong by.
+// Half a nanosecond is subtracted because l grants units that are due within a nanosecond, so
+// that a wait of whole nanoseconds is not rounded up. The other term is the maximum rounding
+// error of float64.
 func (r *Limiter) wait(n int64, now time.Time) time.Duration {
 	limit, burst := float64(r.l.Limit()), float64(r.l.Burst())
 	missing := float64(n) - r.l.TokensAt(now)
@@ -133,7 +136,7 @@ func (r *Limiter) wait(n int64, now time.Time) time.Duration {
 	}
 }
 
-// describe returns the state of l as of now.
+// describe returns a Decision with the state of l as of now.
 func (r *Limiter) describe(now time.Time) throttle.Decision {
 	d := throttle.Decision{Policy: r.name, At: now}
 	limit, tokens := float64(r.l.Limit()), r.l.TokensAt(now)
@@ -141,7 +144,7 @@ func (r *Limiter) describe(now time.Time) throttle.Decision {
 		return d
 	}
 	d.Limit = int64(r.l.Burst())
-	soon := math.Ceil(tokens+limit/1e9) - 1 // with those that l grants a nanosecond early
+	soon := math.Ceil(tokens+limit/1e9) - 1 // includes the units that l grants a nanosecond early
 	d.Remaining = min(ticks.Int64(max(math.Floor(tokens), soon, 0)), d.Limit)
 	if missing := float64(d.Limit) - tokens; missing > 0 {
 		d.ResetAfter = ticks.CeilDuration(missing / limit * 1e9)
@@ -149,5 +152,5 @@ func (r *Limiter) describe(now time.Time) throttle.Decision {
 	return d
 }
 
-// asInt returns n as far as an int can say.
+// asInt returns n, or the largest int if n is larger.
 func asInt(n int64) int { return int(min(n, math.MaxInt)) }

@@ -42,7 +42,7 @@ func TestLimiter_allocatesNothing(t *testing.T) {
 	}
 }
 
-// Where rate.Limiter does not round, it decides as TokenBucket does.
+// Where rate.Limiter does not round, the decisions are those of TokenBucket.
 func TestLimiter_agreesWithTokenBucket(t *testing.T) {
 	for seed := range uint64(500) {
 		r := rand.New(rand.NewPCG(seed, 9))
@@ -77,8 +77,8 @@ func TestLimiter_zeroAndInfiniteLimits(t *testing.T) {
 	require.Equal(t, throttle.Forever, reserve(t, never, throttle.Claim{}).Wait)
 }
 
-// What was granted without a limit has taken nothing, so there is nothing to give
-// back when there is one.
+// A claim that was granted without a limit has taken no tokens, so Cancel returns none after a
+// limit was set.
 func TestLimiter_cancelOfUnlimited(t *testing.T) {
 	clk := new(atomicClock)
 	old := rate.NewLimiter(rate.Inf, 5)
@@ -91,13 +91,14 @@ func TestLimiter_cancelOfUnlimited(t *testing.T) {
 	require.Equal(t, before, remaining(t, l))
 }
 
-// A cancelled reservation of somebody else's would give the same units back again.
+// If Cancel returned units while l has a reservation, canceling that reservation would return
+// them again.
 func TestLimiter_cancelWhileInDebt(t *testing.T) {
 	clk := new(atomicClock)
 	old := rate.NewLimiter(1, 5)
 	l := xtime.New(old, "old", clk)
 	d := reserve(t, l, throttle.Claim{Cost: 3})
-	ahead := old.ReserveN(clk.Now(), 5) // 3 in debt
+	ahead := old.ReserveN(clk.Now(), 5) // 3 tokens below zero
 	l.Cancel(t.Context(), throttle.Claim{Cost: 3}, d)
 	ahead.CancelAt(clk.Now())
 	require.EqualValues(t, 2, remaining(t, l))
@@ -113,8 +114,8 @@ func newRate(limit rate.Limit, burst int) maker {
 	}
 }
 
-// early returns the bound of a rate.Limiter, which grants what is due within the
-// next nanosecond.
+// early returns the bound of a rate.Limiter, which grants units that are due within the next
+// nanosecond.
 func early(limit, burst float64) func(time.Duration) int64 {
 	return func(w time.Duration) int64 { return int64(burst + limit*(w+1).Seconds() + 1e-9) }
 }
@@ -139,7 +140,7 @@ func remaining(t *testing.T, l throttle.Limiter) int64 {
 	return reserve(t, l, throttle.Claim{DryRun: true}).Remaining
 }
 
-// An atomicClock shows the nanoseconds that it is set to.
+// An atomicClock shows the time that was last stored, in nanoseconds.
 type atomicClock struct{ ns atomic.Int64 }
 
 func (c *atomicClock) Now() time.Time { return time.Unix(0, c.ns.Load()) }

@@ -9,45 +9,59 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// An Incident is a time in which a key is refused, or fails, more often than it should.
+// Incident describes a time in which a key is rejected, or fails, too often.
 type Incident struct {
-	Key     string    // whose; as the client sent it
-	At      time.Time // the reading of the clock at which it began
-	Refused int64     // refusals that led to it
-	Failed  int64     // failures that led to it
+	// Key is the key as the client sent it.
+	Key string
+
+	// At is the time of the refusal or failure that began the incident.
+	At time.Time
+
+	// Refused is the number of refusals that led to the incident.
+	Refused int64
+
+	// Failed is the number of failures that led to the incident.
+	Failed int64
 }
 
-// An Alert rings once when a key is refused or fails too often, and not again until the
-// key has kept quiet: one message per attack rather than one per request.
+// Alert calls OnIncident once when a key is rejected or fails too often, and not again until the
+// key has been quiet: one call per attack instead of one per request.
 //
 //	level
-//	  │        told
+//	  │        OnIncident
 //	  │        ▼
-//	  ├─ Burst ╭─────╮  more change nothing  ╭────────╮ told
+//	  ├─ Burst ╭─────╮  more change nothing  ╭────────╮ OnIncident
 //	  │       ╱       ╲                     ╱          ▼
 //	  ├─ half╱─────────╲───╱╲──────────────╱──────────────
 //	  │     ╱           ╲_╱  ╲____________╱
-//	  0                  |--------|   Quiet below half: it is over
+//	  0                  |--------|   Quiet below half: the incident is over
 //
-// The level rises by one with each refusal or failure, and falls by Count every Per. An
-// episode begins when it would exceed the Burst of Threshold: when a token bucket of that
-// limit would refuse. It stays there at most, so that the end of an attack does not
-// depend on how long it was. The episode is over when the level has been at half of the
-// Burst or below for Quiet.
+// The level of a key rises by one with each refusal or failure, and falls by Threshold.Count every
+// Threshold.Per. An incident begins when the level would exceed Threshold.Burst, that is, when a
+// token bucket with that limit would reject. The level never exceeds the burst, so that the end of
+// an attack does not depend on its length. The incident is over when the level has been at most
+// half of the burst for Quiet.
 //
-// Invariant: of one key OnIncident is told no more than once in Quiet. No more than MaxKeys
-// keys are watched, and a key that is neither refused nor fails costs nothing.
+// Invariant: OnIncident is called at most once in Quiet for each key. At most MaxKeys keys are
+// tracked, and a key that is neither rejected nor fails takes no memory.
 //
-// The odd case is a crowd of more keys than that. Whoever is at a level is not forgotten
-// for the sake of others, and new keys are not watched until there is room.
+// Limitations: while MaxKeys keys have a level above zero or an incident, further keys are not
+// tracked. A tracked key is never replaced by another one before its level is zero and its
+// incident is over.
 //
-// No field may change once it is in use. An Alert must not be copied.
+// Fields must not be changed after the first call. An Alert must not be copied.
 type Alert struct {
-	Threshold throttle.Limit // must be valid
-	Quiet     time.Duration  // 0: Threshold.Per
-	MaxKeys   int            // 0: 4,096
+	// Threshold is the limit for refusals and failures of a key. It must be valid.
+	Threshold throttle.Limit
 
-	// OnIncident is called for each episode that begins. It must be set, and must not block.
+	// Quiet is how long the level must stay at or below half of the burst to end an incident. Zero
+	// or a negative value means Threshold.Per.
+	Quiet time.Duration
+
+	// MaxKeys is the maximum number of tracked keys. Zero or a negative value means 4,096.
+	MaxKeys int
+
+	// OnIncident is called at the beginning of each incident. It must be set, and must not block.
 	OnIncident func(Incident)
 
 	once  sync.Once
@@ -61,13 +75,15 @@ type Alert struct {
 	keys table[keyState, *keyState]
 }
 
-// keyState is what is known of a key that was refused or has failed.
+// keyState is the state of a key that was rejected or has failed.
 type keyState struct {
-	alert      *Alert
-	meter      meter
-	quietSince int64 // since when the level is low, or will be
-	reported   bool  // an episode has begun, and is not over
-	refused    int64 // since the level was 0 or an episode was over
+	alert *Alert
+	meter meter
+
+	// quietSince is the time from which the level is low, or will be without further refusals.
+	quietSince int64
+	reported   bool  // an incident has begun and is not over
+	refused    int64 // since the level was 0 or an incident ended
 	failed     int64
 }
 
@@ -87,14 +103,14 @@ func (a *Alert) setup() {
 	}
 }
 
-// Decided counts a refusal, unless c was a dry run.
+// Decided counts the decision d if it is a rejection, unless c is a dry run.
 func (a *Alert) Decided(c throttle.Claim, d throttle.Decision) {
 	if !d.OK && !c.DryRun {
 		a.record(c.Key, d.At, 1, 0)
 	}
 }
 
-// Observed counts work that failed or was throttled, once it has ended.
+// Observed counts granted work that has ended and whose outcome is not throttle.Accepted.
 func (a *Alert) Observed(c throttle.Claim, d throttle.Decision, f throttle.Feedback) {
 	if f.Outcome == throttle.Accepted || f.Partial || !d.OK {
 		return
@@ -113,7 +129,7 @@ func (a *Alert) record(key string, at time.Time, refused, failed int64) {
 	}
 }
 
-// count reports whether an episode of key begins.
+// count records refusals and failures of key. It reports whether an incident begins.
 func (a *Alert) count(key string, at time.Time, refused, failed int64) (e Incident, begins bool) {
 	const far = math.MaxInt64 / 4
 	now := min(max(int64(at.Sub(a.start)), -far), far)
@@ -132,7 +148,7 @@ func (a *Alert) count(key string, at time.Time, refused, failed int64) (e Incide
 	return Incident{Key: key, At: at, Refused: state.refused, Failed: state.failed}, true
 }
 
-// find returns what is known of a key; nil: there is no room to watch it.
+// find returns the state of the key with hash h. It returns nil if the key cannot be tracked.
 func (a *Alert) find(h uint64, now int64) *keyState {
 	state := a.keys.find(h)
 	if state == nil {
@@ -146,15 +162,15 @@ func (a *Alert) find(h uint64, now int64) *keyState {
 	return state
 }
 
-// endIncident ends an episode that was quiet for long enough. What is counted from then on
-// belongs to the next one.
+// endIncident ends an incident if the key has been quiet for long enough. Later refusals and
+// failures belong to the next incident.
 func (s *keyState) endIncident(now int64) {
 	if s.reported && max(now, s.meter.at)-s.quietSince >= s.alert.quiet {
 		s.reported, s.refused, s.failed = false, 0, 0
 	}
 }
 
-// raiseLevel adds one to the level. It reports whether that begins an episode.
+// raiseLevel adds one to the level. It reports whether that begins an incident.
 func (s *keyState) raiseLevel(now int64) (begins bool) {
 	alert := s.alert
 	now = max(now, s.meter.at)
@@ -169,10 +185,10 @@ func (s *keyState) raiseLevel(now int64) (begins bool) {
 	return begins
 }
 
-// quietLevel is the level at which a key is calm.
+// quietLevel returns the level at or below which a key is quiet.
 func (a *Alert) quietLevel() int64 { return a.burst / 2 }
 
-// expired implements record.
+// expired implements tableRecord.
 func (s *keyState) expired(now int64) bool {
 	return s.meter.until(0, s.alert.rate) <= now && (!s.reported || now-s.quietSince >= s.alert.quiet)
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// incidents collects what an Alert tells, such as "ann at 5s: 5+1".
+// incidents collects the incidents of an Alert, such as "ann at 5s: 5+1".
 type incidents struct{ all []string }
 
 func (s *incidents) record(e monitor.Incident) {
@@ -24,8 +24,8 @@ func refuse(a *monitor.Alert, key string, at time.Duration) {
 	a.Decided(throttle.Claim{Key: key}, throttle.Decision{At: noon.Add(at)})
 }
 
-// Four in ten seconds are tolerated, the fifth is told. After that the level is 4, and
-// falls by one in 2.5 s.
+// TestAlert_reportsOncePerIncident checks that four refusals in ten seconds are tolerated and the
+// fifth is reported. After that the level is 4, and falls by one in 2.5 s.
 func TestAlert_reportsOncePerIncident(t *testing.T) {
 	for name, tt := range map[string]struct {
 		at   []float64 // seconds
@@ -46,7 +46,7 @@ func TestAlert_reportsOncePerIncident(t *testing.T) {
 		a := &monitor.Alert{Threshold: throttle.Limit{Count: 4, Per: 10 * time.Second}, OnIncident: s.record}
 		for _, at := range tt.at {
 			refuse(a, "ann", time.Duration(at*float64(time.Second)))
-			refuse(a, "bob", time.Duration(at*float64(time.Hour))) // another key changes nothing
+			refuse(a, "bob", time.Duration(at*float64(time.Hour))) // another key has no effect
 		}
 		var ann []string
 		for _, line := range s.all {
@@ -82,8 +82,8 @@ func TestAlert_countsFailures(t *testing.T) {
 	require.Equal(t, []string{"ann at 0s: 1+3"}, s.all)
 }
 
-// Who is watched is not forgotten for the sake of others, and others are watched when
-// there is room.
+// TestAlert_boundsKeys checks that a tracked key is not replaced by other keys, and that other
+// keys are tracked when slots are free.
 func TestAlert_boundsKeys(t *testing.T) {
 	var s incidents
 	a := &monitor.Alert{Threshold: throttle.PerMinute(2), MaxKeys: 10, OnIncident: s.record}
@@ -124,9 +124,9 @@ func TestAlert_panicsWithoutRequiredFields(t *testing.T) {
 	require.Panics(t, func() { refuse(&monitor.Alert{OnIncident: new(incidents).record}, "", 0) })
 }
 
-// An episode that ends while the level is not yet 0 leaves its record to the next one,
-// which counts each refusal once. The burst is 4, half of it is reached after 5 s, and
-// after 2 s more it is quiet.
+// TestAlert_countsRefusalAfterQuiet checks that an incident that ends while the level is above 0
+// leaves its record to the next one, and that each refusal is counted once. The burst is 4; the
+// level reaches half of it after 5 s, and the incident ends 2 s later.
 func TestAlert_countsRefusalAfterQuiet(t *testing.T) {
 	var s incidents
 	a := &monitor.Alert{Threshold: throttle.Limit{Count: 4, Per: 10 * time.Second}, Quiet: 2 * time.Second, OnIncident: s.record}

@@ -7,35 +7,51 @@ import (
 	"github.com/heed-go/heed/sketch"
 )
 
-// Counts is what a Stats has counted. All are claims, whatever they cost, but for those
-// that say otherwise.
+// Counts is a snapshot of a Stats. All counts are numbers of claims, regardless of their cost,
+// except where stated otherwise.
 type Counts struct {
-	From, To time.Time // the readings of the first claim and of the last; zero: none was counted
+	// From and To are the times of the first and the last claim. Zero means that no claim was
+	// counted.
+	From, To time.Time
 
-	Allowed   int64 // granted, with all of the following that are said to be
-	Refused   int64
-	OverLimit int64 // granted beyond a soft limit, or lent
-	Shadowed  int64 // granted, and would have been refused but for a shadow
-	Degraded  int64 // granted or refused without the primary limiter
-	Cancelled int64 // granted and not used
-	Undecided int64 // neither granted nor refused, because of an error
+	// Allowed counts granted claims, including those of OverLimit, Shadowed and Cancelled and the
+	// granted ones of Degraded. Refused counts rejected claims.
+	Allowed int64
+	Refused int64
 
-	// Returned are streaks of refusals of one key that ended in a grant soon enough,
-	// Abandoned those that did not. What nobody can know yet is neither.
+	// OverLimit counts claims granted beyond a soft limit, or by borrowing.
+	OverLimit int64
+
+	// Shadowed counts granted claims that would have been rejected without shadow mode.
+	Shadowed int64
+
+	// Degraded counts claims granted or rejected without the primary limiter.
+	Degraded int64
+
+	// Cancelled counts granted claims that were not used.
+	Cancelled int64
+
+	// Undecided counts claims that were neither granted nor rejected, because of an error.
+	Undecided int64
+
+	// Returned counts streaks of refusals of one key that ended in a grant within
+	// Stats.ReturnWithin, Abandoned streaks that did not. Streaks that may still end in a grant
+	// are in neither.
 	Returned, Abandoned int64
 
+	// Demand is what refused keys asked for. It is zero without Stats.Limit.
 	Demand Demand
 }
 
-// Decided returns how many claims were decided.
+// Decided returns the number of claims that were granted or rejected.
 func (c Counts) Decided() int64 { return c.Allowed + c.Refused }
 
-// RefusedShare returns which part of the claims that were decided was refused, or would
-// have been but for a shadow.
+// RefusedShare returns the share of the decided claims that were rejected, or would have been
+// without shadow mode. It is between 0 and 1.
 func (c Counts) RefusedShare() float64 { return share(c.Refused+c.Shadowed, c.Decided()) }
 
-// ReturnedShare returns in which part of the cases somebody who was refused was granted
-// something afterwards. Of those whom a limit only makes to slow down, that is most.
+// ReturnedShare returns the share of streaks of refusals that ended in a grant, between 0 and 1.
+// It is high for a limit that only slows clients down.
 func (c Counts) ReturnedShare() float64 { return share(c.Returned, c.Returned+c.Abandoned) }
 
 func share(n, of int64) float64 { return float64(n) / float64(max(of, 1)) }
@@ -52,7 +68,8 @@ func (c *Counts) plus(o Counts) {
 	c.Abandoned += o.Abandoned
 }
 
-// Snapshot returns what was counted until now, all of it as of one instant.
+// Snapshot returns the current counts. They are consistent: all of them are taken at the same
+// time.
 func (t *Stats) Snapshot() (n Counts) {
 	t.once.Do(t.setup)
 	t.lock()
@@ -79,10 +96,11 @@ func (t *Stats) Snapshot() (n Counts) {
 	return n
 }
 
-// timeOf is the inverse of read. Its readings are of the wall clock, for those who print them.
+// timeOf is the inverse of nanos. The result has no monotonic reading, so that it prints as wall
+// time.
 func (t *Stats) timeOf(ns int64) time.Time { return t.start.Add(time.Duration(ns)).Round(0) }
 
-// addActive adds the visits that are not over, and streaks that are as of last.
+// addActive adds the sessions that have not ended, and the streaks that are abandoned at last.
 func (s *shard) addActive(n *Counts, seen *sessionTotals, last int64) {
 	for i := range s.sessions.slots {
 		v := &s.sessions.slots[i].record
@@ -95,7 +113,7 @@ func (s *shard) addActive(n *Counts, seen *sessionTotals, last int64) {
 	}
 }
 
-// Reset forgets all that was counted. What is left of visits is followed on.
+// Reset clears all counts. Sessions that have not ended are continued.
 func (t *Stats) Reset() {
 	t.once.Do(t.setup)
 	t.lock()

@@ -20,8 +20,9 @@ func TestCounts_shares(t *testing.T) {
 	require.Zero(t, monitor.Counts{Abandoned: 5}.ReturnedShare())
 }
 
-// What is granted only because of a shadow counts as refused: it is named, and begins a
-// streak. What is granted over a soft limit does not.
+// TestStats_countsShadowedGrantsAsRefused checks that a claim that only shadow mode grants counts
+// as refused: its key is in TopRefused, and it begins a streak. A grant beyond a soft limit does
+// neither.
 func TestStats_countsShadowedGrantsAsRefused(t *testing.T) {
 	for shadow, want := range map[bool]int64{true: 1, false: 0} {
 		stats := &monitor.Stats{Limit: throttle.PerMinute(1), Shadow: shadow}

@@ -2,26 +2,29 @@ package monitor
 
 import "math/bits"
 
-// Demand is what those asked for who were refused at least once, or would have been but
-// for a shadow. The two bounds hold for at least 19 of 20 of them, so that the greediest
-// do not decide for all.
+// Demand describes what sessions with at least one refusal asked for, where a claim that only
+// shadow mode granted counts as refused. Burst and Peak hold for at least 19 of 20 of these
+// sessions, so that the highest demand does not determine the result.
 type Demand struct {
-	Sessions int64 // of keys that were refused, see Stats; 0: what they asked for is not known
+	// Sessions is the number of sessions with a refusal, see Stats. Zero means that the demand is
+	// not known.
+	Sessions int64
 
-	// Burst is the burst of a token bucket, with the rate of the limit, that would have
-	// granted them everything.
+	// Burst is the burst of a token bucket with the rate of the limit that would have granted all
+	// claims of these sessions.
 	Burst int64
 
-	// Peak is the most units that they asked for in any Per of the limit; it may be too
-	// large by what came in a sixteenth of a Per more. A limit of so many would have
-	// granted them everything, whatever its algorithm.
+	// Peak is the maximum number of units that these sessions asked for in any Per of the limit,
+	// plus at most the units of a further sixteenth of a Per. Any limit of Peak units per Per
+	// would have granted all of their claims, whatever its algorithm.
 	Peak int64
 }
 
-// quantileNumerator of 20 visits are below the bounds of a Demand.
+// quantileNumerator and quantileDenominator define the share of sessions that the bounds of a
+// Demand cover.
 const quantileNumerator, quantileDenominator = 19, 20
 
-// A histogram counts numbers up to a sixteenth of their size.
+// A histogram counts numbers with a resolution of a sixteenth of their size.
 //
 //	number   0 1 2 … 31 │ 32-33 34-35 … 62-63 │ 64-67 … 124-127 │ 128-135 …
 //	slots       32      │         16          │       16        │    16
@@ -37,7 +40,7 @@ func (h *histogram) add(n, weight int64) {
 	h.slots[16*e+int(n>>e)] += weight
 }
 
-// quantile returns a number that at least 19 of 20 do not exceed.
+// quantile returns a number that at least 19 of 20 numbers do not exceed.
 func (h *histogram) quantile() int64 {
 	sum := int64(0)
 	for i, n := range h.slots {
@@ -54,7 +57,7 @@ func slotMax(i int) int64 {
 	return int64(i-16*e+1)<<e - 1
 }
 
-// sessionTotals is what is kept of visits that are over.
+// sessionTotals holds the results of sessions that have ended.
 type sessionTotals struct{ minBursts, peaks histogram }
 
 func (s *sessionTotals) add(v *session) {

@@ -1,9 +1,9 @@
-// Package monitor measures whether rate limits do their job.
+// Package monitor measures how often rate limits reject, and recommends changes.
 //
-// A [Registry] keeps [Stats] of each limit of a file of package rules: how many claims the
-// limit granted and refused, which keys it refused most often, and how much those keys
-// asked for. [Recommend] says what to change, given these numbers. [Instrument] does the
-// same for a limiter that is in no file.
+// A [Registry] keeps a [Stats] for each limit of a file of package rules: how many claims the
+// limit granted and rejected, which keys it rejected most often, and how much those keys asked
+// for. [Recommend] derives a recommendation from these numbers. [Instrument] does the same for a
+// limiter that is not in a file.
 //
-// An [Alert] calls a function when a key is refused, or fails, too often.
+// An [Alert] calls a function when a key is rejected, or fails, too often.
 package monitor

@@ -9,10 +9,11 @@ import (
 
 	"github.com/heed-go/heed/rules/monitor"
 	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttle/keyed"
 )
 
-// A client sends 30 requests at the top of each minute, to a limit that lets one pass
-// each second. The advice, applied, grants all of them.
+// A client sends 30 requests at the beginning of each minute, to a limit of one request per
+// second. The recommended limit grants all of them.
 func ExampleRecommend() {
 	clk := clock.NewMock()
 	limit := throttle.Limit{Count: 60, Per: time.Minute, Burst: 1}
@@ -42,11 +43,12 @@ func ExampleRecommend() {
 	// 0 refused then
 }
 
-// A login form allows 5 attempts a minute, and rings once when somebody goes on and on.
+// A login form allows 5 attempts per minute. The Alert reports a client once that keeps exceeding
+// the limit.
 func ExampleAlert() {
 	clk := clock.NewMock()
 	l := &monitor.Instrument{
-		Limiter: throttle.NewKeyedBuckets(throttle.BucketsConfig{Limit: throttle.PerMinute(5)}, clk),
+		Limiter: keyed.NewBuckets(keyed.BucketsConfig{Limit: throttle.PerMinute(5)}, clk),
 		Alert: &monitor.Alert{Threshold: throttle.PerMinute(10), Quiet: time.Hour, OnIncident: func(e monitor.Incident) {
 			fmt.Println(e.Key, e.Refused, "refusals,", e.Failed, "failures")
 		}},

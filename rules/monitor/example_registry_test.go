@@ -12,7 +12,7 @@ import (
 	"github.com/heed-go/heed/throttle/queue"
 )
 
-// A Registry is the rules.DecisionHook of a file, and tells of each limit whether it does its job.
+// A Registry is the rules.DecisionHook of a file, and recommends a change for each limit.
 func ExampleRegistry() {
 	clk := clock.NewMock()
 	registry := &monitor.Registry{}
@@ -28,7 +28,7 @@ descriptors:
 		fmt.Println(err)
 		return
 	}
-	for i := range 1000 { // ann wants 75 a minute
+	for i := range 1000 { // ann sends 75 requests per minute
 		var t queue.Ticket
 		set.Add(&t, rules.Descriptor{{Key: "user", Value: "ann"}}, rules.Descriptor{{Key: "country", Value: "AT"}})
 		if _, err := t.Reserve(context.Background(), clk.Now().Add(time.Duration(i)*800*time.Millisecond)); err != nil {

@@ -6,15 +6,21 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// Instrument counts what Limiter decides in Stats, and tells Alert of refusals and failures.
-// It decides nothing itself. Limiters may share a Stats or an Alert.
+// Instrument is a limiter that passes claims to Limiter, counts the decisions in Stats, and
+// reports refusals and failures to Alert. Several Instruments may share a Stats or an Alert.
 //
-// Limiter must be set; no field may change. A refusal of a claim that Waits is not counted:
-// the caller goes on waiting for a grant. A wait that fails is counted once.
+// Limiter must be set; fields must not be changed after the first claim. A rejection of a claim
+// with Claim.Waits set is not counted, because the caller waits for a grant. A wait that fails is
+// counted once.
 type Instrument struct {
+	// Limiter decides the claims. It must be set.
 	Limiter throttle.Limiter
-	Stats   *Stats // nil: nothing is counted
-	Alert   *Alert // nil: nobody is told
+
+	// Stats counts the decisions of Limiter. Nil means no counts.
+	Stats *Stats
+
+	// Alert receives refusals and failures. Nil means no alerts.
+	Alert *Alert
 }
 
 // Reserve implements throttle.Limiter.
@@ -51,7 +57,7 @@ func (l *Instrument) Observe(ctx context.Context, c throttle.Claim, d throttle.D
 	}
 }
 
-// NonBlocking implements throttle.NonBlocking: it answers from memory if Limiter does.
+// NonBlocking implements throttle.NonBlocking. It is true if Limiter does not block.
 func (l *Instrument) NonBlocking() bool {
 	x, ok := l.Limiter.(throttle.NonBlocking)
 	return ok && x.NonBlocking()
@@ -60,5 +66,6 @@ func (l *Instrument) NonBlocking() bool {
 // HoldsUntilEnd implements throttle.Holder.
 func (l *Instrument) HoldsUntilEnd() bool { return throttle.HoldsUntilEnd(l.Limiter) }
 
-// CountsRefusals implements throttle.RefusalCounter: Stats and Alert count them.
+// CountsRefusals implements throttle.RefusalCounter. It is true, because Stats and Alert count
+// refusals.
 func (l *Instrument) CountsRefusals() bool { return true }

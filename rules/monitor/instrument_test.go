@@ -12,8 +12,8 @@ import (
 	"github.com/heed-go/heed/throttle/queue"
 )
 
-// A caller that waits in a queue.Queue is counted once, however often its limits are
-// asked: as granted, or as refused when the wait fails.
+// TestInstrument_countsAWaitOnce checks that a caller that waits in a queue.Queue is counted once,
+// however often its limits are asked: as granted, or as refused if the wait fails.
 func TestInstrument_countsAWaitOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stats := new(Stats)

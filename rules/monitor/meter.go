@@ -1,38 +1,37 @@
 package monitor
 
 import (
-	"math"
 	"math/bits"
 
+	"github.com/heed-go/heed/internal/ticks"
 	"github.com/heed-go/heed/throttle"
 )
 
-// A meter is a token bucket that never refuses. It tells how large the burst of a real
-// one would have had to be: after each claim, level is the least whole number of units
-// that would have sufficed for it.
+// A meter is a token bucket that never rejects. It measures the burst that a rejecting bucket
+// would have needed: after each claim, level is the least integer burst that is sufficient for the
+// claim.
 //
-// The units that are missing are level less part/per, exactly: time brings count/per
-// units per nanosecond, and what it has brought of the next whole one is kept in part.
+// The exact number of missing units is level - part/per. Time restores count/per units per
+// nanosecond, and part holds the restored fraction of the next unit.
 type meter struct {
 	level int64 // units
-	part  int64 // in 1/per of a unit; below per
-	at    int64 // reading at which it was so
+	part  int64 // in 1/per of a unit; less than per
+	at    int64 // time at which level and part are exact
 }
 
-// A drainRate is at what rate units come back.
+// A drainRate is the rate at which units are restored: count units in per nanoseconds.
 type drainRate struct{ count, per int64 }
 
 func drainRateOf(l throttle.Limit) drainRate { return drainRate{l.Count, int64(l.Per)} }
 
-// add takes n units at now, or at the latest reading if that is newer. It returns the
-// level.
+// add takes n units at now, or at the latest time of m if that is later. It returns the level.
 func (m *meter) add(n, now int64, p drainRate) int64 {
 	m.drain(now, p)
-	m.level = addSat(m.level, n)
+	m.level = ticks.Add(m.level, n)
 	return m.level
 }
 
-// drain lets time pass until now.
+// drain restores the units of the time until now.
 func (m *meter) drain(now int64, p drainRate) {
 	if now <= m.at {
 		return
@@ -49,30 +48,11 @@ func (m *meter) drain(now int64, p drainRate) {
 	m.level, m.part = 0, 0
 }
 
-// until returns a reading at which the level will have fallen to low. It may be late by
-// as much as one unit takes.
+// until returns a time at which the level will have fallen to low. It is at most the time of one
+// unit too late.
 func (m *meter) until(low int64, p drainRate) int64 {
 	if m.level <= low {
 		return m.at
 	}
-	return addSat(m.at, mulDivUp(m.level-low, p.per, p.count))
-}
-
-// mulDivUp returns a*b/c rounded up, for positive a, b and c.
-func mulDivUp(a, b, c int64) int64 {
-	hi, lo := bits.Mul64(uint64(a), uint64(b))
-	lo, carry := bits.Add64(lo, uint64(c-1), 0)
-	if hi += carry; hi >= uint64(c) {
-		return math.MaxInt64
-	}
-	q, _ := bits.Div64(hi, lo, uint64(c))
-	return int64(min(q, math.MaxInt64))
-}
-
-// addSat adds b, which is not negative, to a.
-func addSat(a, b int64) int64 {
-	if s := a + b; s >= a {
-		return s
-	}
-	return math.MaxInt64
+	return ticks.Add(m.at, ticks.MulDivUp(m.level-low, p.per, p.count))
 }

@@ -7,13 +7,18 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// Action is what to do with a limit.
+// Action is what to change about a limit.
 type Action uint8
 
 const (
-	Keep           Action = iota // it does its job, or too little is known
-	Raise                        // allow more in the long run
-	UseTokenBucket               // keep the rate, and let more come at once
+	// Keep means that the limit needs no change, or that too little is known.
+	Keep Action = iota
+
+	// Raise means to allow more units per period.
+	Raise
+
+	// UseTokenBucket means to keep the rate and to allow larger bursts.
+	UseTokenBucket
 )
 
 // String returns the name of v in lower case.
@@ -29,14 +34,19 @@ func (v Action) String() string {
 	return "action " + strconv.Itoa(int(v))
 }
 
-// A Recommendation says what to do with a limit, and why.
+// Recommendation is a recommended change of a limit and its reason.
 type Recommendation struct {
+	// Action is the recommended action.
 	Action Action
-	Limit  throttle.Limit // what it should be; as it is if the verdict is Keep
+
+	// Limit is the recommended limit. It is the current limit if Action is Keep.
+	Limit throttle.Limit
+
+	// Reason is the reason for the recommendation, as a part of a sentence.
 	Reason string
 }
 
-// String returns a as one sentence.
+// String returns a as one English sentence.
 func (a Recommendation) String() string {
 	switch a.Action {
 	case Raise:
@@ -48,32 +58,33 @@ func (a Recommendation) String() string {
 }
 
 const (
-	minClaims       = 100  // of which nothing can be said
-	minRefusedShare = 0.01 // a share of refusals that hurts nobody
-	abuseFactor     = 10   // times the limit is more than it was made for
+	minClaims       = 100  // fewer claims are too few for a recommendation
+	minRefusedShare = 0.01 // a smaller share of refusals needs no change
+	abuseFactor     = 10   // a demand of so many times the limit counts as abuse
 )
 
-// Recommend says whether to change l, given what a Stats with that Limit has counted. Of
-// these the first that holds decides:
+// Recommend returns a recommendation for l, given the Counts of a Stats with that Limit. The first
+// condition that is true decides:
 //
-//	keep    fewer than 100 claims were decided
-//	keep    fewer than 1 in 100 of them were refused
-//	keep    what those wanted who were refused is not known
-//	keep    more than half of those who were refused were granted nothing afterwards:
-//	        they look like those whom a limit is to keep away
-//	keep    they wanted 10 times the limit, or more
-//	bucket  a token bucket with the rate of l would have granted them everything, with a
-//	        burst that is no larger than what they wanted in one Per. They come in
-//	        crowds, but want no more than l allows in the long run
-//	raise   otherwise: to what they wanted in one Per
+//	Keep            fewer than 100 claims were decided
+//	Keep            fewer than 1 in 100 of them were refused
+//	Keep            the demand of the refused keys is not known
+//	Keep            more than half of the streaks of refusals ended without a grant,
+//	                as is usual for abuse
+//	Keep            the refused keys asked for 10 times the limit, or more
+//	UseTokenBucket  a token bucket with the rate of l and the burst Demand.Burst would have
+//	                granted all claims, and that burst is at most Demand.Peak: the keys send
+//	                bursts, but keep to the rate
+//	Raise           otherwise, to Demand.Peak units per Per
 //
-// "They" are those 19 of 20 visits with a refusal that wanted least, and what a shadow
-// did not refuse counts as refused. A token bucket of the new limit would have granted
-// them everything, and so would a fixed window or a log after Raise.
+// Refused keys are the sessions with a refusal, including refusals that shadow mode turned into
+// grants. The demand is that of 19 of 20 such sessions, without those that asked for most. A token
+// bucket with the recommended limit would have granted all claims of these 19. After Raise a fixed
+// window or a sliding log would have too.
 //
-// Who is refused and asks again at once has asked for more than he needs. The advice is
-// therefore rather too generous than too tight; and a limit that protects something
-// which cannot do more must be left, whatever people want.
+// Limitations: a client that repeats each rejected request immediately asks for more than it
+// needs, so recommendations are more often too high than too low. Recommend does not know the
+// capacity of the server that the limit protects.
 func Recommend(l throttle.Limit, c Counts) Recommendation {
 	keep := func(format string, args ...any) Recommendation {
 		return Recommendation{Keep, l, fmt.Sprintf(format, args...)}
@@ -100,5 +111,5 @@ func Recommend(l throttle.Limit, c Counts) Recommendation {
 	return Recommendation{Raise, l, fmt.Sprintf("%s of all claims were refused, from keys that need no more than that", percent(c.RefusedShare()))}
 }
 
-// percent returns a share as people say it.
+// percent returns a share as a percentage.
 func percent(share float64) string { return strconv.FormatFloat(100*share, 'f', 1, 64) + " %" }

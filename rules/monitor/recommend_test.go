@@ -13,15 +13,16 @@ import (
 
 	"github.com/heed-go/heed/rules/monitor"
 	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttle/keyed"
 )
 
-// A call is a request of somebody at some time.
+// A call is a request of a key at a time.
 type call struct {
 	at  time.Duration
 	key string
 }
 
-// replay asks l for all calls, and returns how often each key was refused.
+// replay claims a unit from l for each call, and returns the number of refusals of each key.
 func replay(l throttle.Limiter, calls []call) (refused map[string]int) {
 	refused = map[string]int{}
 	for _, c := range calls {
@@ -36,12 +37,12 @@ func replay(l throttle.Limiter, calls []call) (refused map[string]int) {
 	return refused
 }
 
-// limiterFunc says how a limit is kept for each key.
+// limiterFunc creates a limiter that applies a limit to each key.
 type limiterFunc func(throttle.Limit) throttle.Limiter
 
 func perKey(one limiterFunc) limiterFunc {
 	return func(l throttle.Limit) throttle.Limiter {
-		return &throttle.KeyedLimiter{New: func(string) throttle.Limiter { return one(l) }, Clock: fixedClock(noon)}
+		return &keyed.Limiter{New: func(string) throttle.Limiter { return one(l) }, Clock: fixedClock(noon)}
 	}
 }
 
@@ -58,7 +59,7 @@ var (
 	})
 )
 
-// evenly returns n calls of key, so far apart.
+// evenly returns n calls of key at equal intervals.
 func evenly(key string, n int, every time.Duration) (all []call) {
 	for i := range n {
 		all = append(all, call{time.Duration(i) * every, key})
@@ -66,7 +67,7 @@ func evenly(key string, n int, every time.Duration) (all []call) {
 	return all
 }
 
-// bursts returns n bunches of so many calls of key.
+// bursts returns n bursts of each calls of key.
 func bursts(key string, n, each int, every time.Duration) (all []call) {
 	for i := range n * each {
 		all = append(all, call{time.Duration(i/each)*every + time.Duration(i%each)*time.Millisecond, key})
@@ -80,7 +81,7 @@ func merge(calls ...[]call) []call {
 	return all
 }
 
-// forClients is what n keys like one do.
+// forClients returns the calls of n keys, each of which makes the calls that one returns.
 func forClients(n int, one func(key string) []call) (all []call) {
 	for i := range n {
 		all = append(all, one("client "+strconv.Itoa(i))...)
@@ -121,7 +122,8 @@ func TestRecommend_byTraffic(t *testing.T) {
 	}
 }
 
-// What is advised would have granted what it promises: everything, to 19 of 20.
+// TestRecommend_newLimitGrantsNineteenOfTwentyKeys checks that the recommended limit would have
+// granted everything to 19 of 20 keys.
 func TestRecommend_newLimitGrantsNineteenOfTwentyKeys(t *testing.T) {
 	actions := map[monitor.Action]int{}
 	for seed := range uint64(50) {
@@ -148,7 +150,7 @@ func TestRecommend_newLimitGrantsNineteenOfTwentyKeys(t *testing.T) {
 	}
 }
 
-// randomCalls draws how many keys call how often, evenly or in bunches.
+// randomCalls returns calls of a random number of keys, at equal intervals or in bursts.
 func randomCalls(r *rand.Rand, l throttle.Limit) (all []call) {
 	interval := l.Per / time.Duration(l.Count)
 	every := time.Duration(float64(interval) * (.3 + r.Float64()))
@@ -184,7 +186,8 @@ func TestRecommend_treatsShadowLikeLimit(t *testing.T) {
 		monitor.Recommend(sixty, stats.Snapshot()).String())
 }
 
-// A burst of one's own is not taken away when the rate grows.
+// TestRecommend_keepsLargerBurst checks that Raise does not lower a burst that is larger than the
+// demand.
 func TestRecommend_keepsLargerBurst(t *testing.T) {
 	l := throttle.Limit{Count: 60, Per: time.Minute, Burst: 500}
 	stats := &monitor.Stats{Limit: l}

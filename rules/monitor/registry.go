@@ -5,12 +5,13 @@ import (
 	"sync"
 	"time"
 
+	"github.com/heed-go/heed/internal/ticks"
 	"github.com/heed-go/heed/rules"
 	"github.com/heed-go/heed/throttle"
 	"github.com/heed-go/heed/warmup"
 )
 
-// A Registry keeps a Stats of each limit of a file:
+// Registry keeps a Stats for each limit of a file:
 //
 //	registry := &monitor.Registry{}
 //	f := &rules.File{Path: "limits.yaml", Config: rules.Config{DecisionHook: registry}}
@@ -19,36 +20,38 @@ import (
 //		fmt.Println(l.Policy(), registry.Recommend(l))
 //	}
 //
-// A limit that is in the file again when it has changed goes on with its Stats if it
-// allows as much as before, and has a new one otherwise: what was counted under other
-// numbers says nothing of these. A limit with an active time is measured by what holds
-// at other times.
+// When the file is read again, a limit with the same ID keeps its Stats if it allows as much as
+// before, and gets a new Stats otherwise, because counts of other limits are not comparable.
+// Demand is measured against Limit.Spec, also in the periods of Limit.Active.
 //
-// The zero Registry is good. No field may change once it is in use, and a Registry must not
-// be copied.
+// The zero Registry is ready to use. Fields must not be changed after the first use, and a
+// Registry must not be copied.
 type Registry struct {
-	MaxSessions, TopKeys int           // as those of each Stats
-	ReturnWithin         time.Duration // as well
+	// MaxSessions and TopKeys are the fields of that name of each Stats.
+	MaxSessions, TopKeys int
 
-	// Alert returns what is told of refusals and failures of a limit. It is called once
-	// per limit. Nil, or a nil Alert: nobody is told.
+	// ReturnWithin is Stats.ReturnWithin of each Stats.
+	ReturnWithin time.Duration
+
+	// Alert returns the Alert for refusals and failures of a limit. It is called once per limit. A
+	// nil function or a nil result means no alerts.
 	Alert func(l *rules.Limit) *Alert
 
-	byLimit sync.Map // by *rules.Limit: what is in force finds its page without a lock
+	byLimit sync.Map // registryEntry by *rules.Limit, so that limits in force find theirs without a lock
 	mu      sync.Mutex
 	entries map[limitKey]*registryEntry
 }
 
-// A limitKey is what a page is for: a limit, however often its file is read.
+// A limitKey identifies a limit whose file may be read several times.
 type limitKey struct {
 	id    string
 	limit throttle.Limit
 }
 
-// A registryEntry is what a Registry has of one limit.
+// A registryEntry holds the Stats and the Alert of one limit.
 type registryEntry struct {
 	stats *Stats
-	alert *Alert // nil: none
+	alert *Alert // nil means none
 }
 
 // Decided implements rules.DecisionHook.
@@ -72,16 +75,16 @@ func (r *Registry) Observed(_ context.Context, l *rules.Limit, c throttle.Claim,
 	}
 }
 
-// Stats returns what counts the decisions of l.
+// Stats returns the Stats of l.
 func (r *Registry) Stats(l *rules.Limit) *Stats { return r.entry(l).stats }
 
-// Recommend says what to do with l, given what was counted until now.
+// Recommend returns a recommendation for l, given the current counts.
 func (r *Registry) Recommend(l *rules.Limit) Recommendation {
 	return Recommend(nominalLimit(l.Spec), r.entry(l).stats.Snapshot())
 }
 
-// Retain forgets all limits but those of s. Call it when a file has changed, so that what
-// was in it once is not kept for ever.
+// Retain removes the Stats of all limits that are not in s. Call it after a file has changed;
+// otherwise the Stats of removed limits are kept indefinitely.
 func (r *Registry) Retain(s *rules.Set) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -120,14 +123,14 @@ func (r *Registry) entry(l *rules.Limit) *registryEntry {
 
 func limitKeyOf(l *rules.Limit) limitKey { return limitKey{l.ID, nominalLimit(l.Spec)} }
 
-// nominalLimit returns what demand for s is measured against; zero: it limits no rate, or
-// one that is too slow.
+// nominalLimit returns the limit against which demand for s is measured. It returns the zero Limit
+// if s does not limit a rate, or if its rate is not a valid Limit.
 func nominalLimit(s rules.Spec) (l throttle.Limit) {
 	switch s := s.(type) {
 	case throttle.FixedWindowConfig:
 		l = throttle.Limit{Name: s.Name, Count: s.Count, Per: windowLength(s)}
 	case throttle.NginxConfig:
-		l = throttle.Limit{Name: s.Name, Count: s.Rate, Per: s.Per, Burst: addSat(s.Burst, 1)}
+		l = throttle.Limit{Name: s.Name, Count: s.Rate, Per: s.Per, Burst: ticks.Add(s.Burst, 1)}
 	case throttle.TickQueueConfig:
 		l = s.Limit
 	case throttle.Limit:
@@ -151,7 +154,7 @@ func nominalLimit(s rules.Spec) (l throttle.Limit) {
 	return l
 }
 
-// windowLength returns how long a window of q is, or is at least.
+// windowLength returns the minimum length of a window of q.
 func windowLength(q throttle.FixedWindowConfig) time.Duration {
 	switch q.Align {
 	case throttle.EachMinute:

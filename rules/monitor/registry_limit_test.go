@@ -22,7 +22,8 @@ func TestRegistry_measuresEveryAlgorithm(t *testing.T) {
 	}
 }
 
-// What is valid of an algorithm may be no Limit, and must not panic later.
+// TestRegistry_skipsUnmeasurableLimits checks that a valid Spec that is not a valid throttle.Limit
+// does not cause a panic.
 func TestRegistry_skipsUnmeasurableLimits(t *testing.T) {
 	slow := throttle.NginxConfig{Rate: 1, Per: 1e12, Burst: 1e12}
 	require.NoError(t, slow.Validate())
@@ -30,7 +31,7 @@ func TestRegistry_skipsUnmeasurableLimits(t *testing.T) {
 	require.Zero(t, nominalLimit(nil))
 }
 
-// specs has every algorithm, with a count of 10.
+// specs has a Spec for each algorithm, with a count of 10.
 var specs = map[string]rules.Spec{
 	"token_bucket":    throttle.Limit{Count: 10, Per: time.Minute, Burst: 5},
 	"refill":          throttle.RefillBucketConfig{Limit: throttle.Limit{Count: 10, Per: time.Minute, Burst: 5}},

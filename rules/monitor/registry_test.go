@@ -33,7 +33,7 @@ func mustParse(t *testing.T, text string, s rules.Config) *rules.Set {
 	return set
 }
 
-// reserveEvenly asks for one user so often.
+// reserveEvenly claims n units for one user at equal intervals.
 func reserveEvenly(t *testing.T, set *rules.Set, n int, every time.Duration) {
 	for i := range n {
 		var ticket queue.Ticket
@@ -64,8 +64,8 @@ api/country: Keep it: it refuses 0.0 % of all claims.
 api/plan: Keep it: it refuses 0.0 % of all claims.`, all)
 }
 
-// What a limit counted goes on when its file has changed elsewhere, and begins anew when
-// it allows another amount.
+// TestRegistry_keepsStatsOfUnchangedLimits checks that a limit keeps its counts when other limits
+// of its file change, and starts anew when its own amount changes.
 func TestRegistry_keepsStatsOfUnchangedLimits(t *testing.T) {
 	g := &monitor.Registry{}
 	s := rules.Config{DecisionHook: g, Clock: fixedClock(hour)}
@@ -123,7 +123,7 @@ func TestRegistry_doesNotAllocate(t *testing.T) {
 	}))
 }
 
-// hour is an instant at which windows of any unit up to an hour begin.
+// hour is a time at which windows of all units up to an hour begin.
 var hour = time.Date(2026, 11, 21, 13, 0, 0, 0, time.UTC)
 
 func entries(pairs ...string) (d rules.Descriptor) {

@@ -1,7 +1,7 @@
 package monitor
 
-// session returns the visit that a key of hash h is on; nil: it is not followed. The
-// caller holds the lock of s.
+// session returns the current session of a key with hash h. It begins a new one if the previous
+// one has expired. It returns nil if the key is not in the sample. The caller holds s.mu.
 func (t *Stats) session(s *shard, h uint64, now int64) *session {
 	if t.params == nil {
 		return nil
@@ -20,8 +20,8 @@ func (t *Stats) session(s *shard, h uint64, now int64) *session {
 	return v
 }
 
-// addSession returns a place for a key that is not followed; nil: it is not to be. If there
-// is no room for all, only every other key is followed from then on.
+// addSession returns a free slot for a key without a session. It returns nil if the key is not in
+// the sample. If there is no free slot, it halves the sample.
 func (t *Stats) addSession(s *shard, h uint64, now int64) *session {
 	if h>>(64-s.sampleBits) != 0 {
 		return nil
@@ -39,8 +39,8 @@ func (t *Stats) addSession(s *shard, h uint64, now int64) *session {
 	return nil
 }
 
-// halveSample follows only every other key from now on. Those that are left stand for twice as
-// many, unless they were there when the sample was that thin before.
+// halveSample removes half of all keys from the sample. The weight of each remaining session is
+// doubled, unless it already had that weight from an earlier time with a sample of that size.
 func (s *shard) halveSample() {
 	s.sampleBits++
 	s.sessions.retainBelow(1 << (64 - s.sampleBits))
@@ -50,10 +50,10 @@ func (s *shard) halveSample() {
 	}
 }
 
-// maxSampleBits is how thin a sample gets at most, so that what it stands for can be counted.
+// maxSampleBits limits how small the sample gets, so that weights do not overflow.
 const maxSampleBits = 32
 
-// finishSession keeps what a visit that is over tells.
+// finishSession adds the results of a session that has ended to the totals.
 func (t *Stats) finishSession(s *shard, v *session) {
 	if v.inStreak {
 		s.addStreaks(0, 1)

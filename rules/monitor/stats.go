@@ -11,65 +11,74 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// A Stats counts what a limit decides, so that one can tell whether it does its job: how
-// many were refused, who most often, whether they came back and were granted something
-// then, and how much they wanted. Recommend makes a sentence of it. The zero Stats counts;
-// with a Limit it also knows how much was wanted.
+// Stats counts the decisions of a limit: how many claims it rejected, for which keys most often,
+// whether these keys were granted something later, and how much they asked for. Recommend derives
+// a recommendation from its Snapshot. The zero Stats counts decisions; with a Limit it measures
+// demand too.
 //
 //	refused  ####          ##         #
 //	granted      ...  ..         ...       . .
 //	         ──────────────────────────────────────▶ time
-//	         a streak,     another,   and one that
-//	         ended by      too        nobody ended: gave up, when Later is over
-//	         a grant
+//	         a streak,     another    a streak without a grant
+//	         ended by      streak     within ReturnWithin:
+//	         a grant                  abandoned
 //
-// What a key asks for is followed as a visit: it begins with a claim and is over when
-// nothing of it matters to the limit any more. Visits without a refusal are forgotten.
+// The claims of a key are grouped into sessions: a session begins with a claim and ends when the
+// limit no longer depends on any of its claims. Sessions without a refusal are not kept.
 //
-// Invariant: no more than Keys visits are followed and no more than Top keys are named,
-// however many come. Counts are exact; all of a Snapshot are of one instant.
+// Invariant: at most MaxSessions sessions are tracked (rounded up to a multiple of 16) and at most
+// TopKeys keys are counted by name, however many keys there are. All other counts are exact, and
+// all values of a Snapshot are taken at the same time.
 //
-// The odd case is more keys at a time than there is room for. Half of all keys, by their
-// hash, are not followed from then on, and half of those that are left, and so on: the
-// visits that are followed stay a fair sample, and are so from beginning to end. When
-// there is room again it is given to keys that may be in the middle of a visit.
+// Limitations: if more than MaxSessions keys have a session at the same time, half of all keys, by
+// their hash, are no longer tracked; then half of the remaining ones, and so on. The tracked
+// sessions stay a uniform sample, and each of them is tracked from beginning to end. When the
+// sample grows again, the first session of a key may lack its beginning.
 //
-// No field may change once it is in use. A Stats must not be copied.
+// Fields must not be changed after the first call. A Stats must not be copied.
 type Stats struct {
-	// Limit is what demand is measured against; it must be valid. Zero: demand and
-	// streaks are not followed.
+	// Limit is the limit against which demand is measured. It must be valid. The zero Limit means
+	// that neither demand nor streaks are measured.
 	Limit throttle.Limit
 
-	// Shadow says that what is granted with Decision.Over would have been refused, as
-	// by a throttle.Shadow. Otherwise it is over a soft limit, or lent.
+	// Shadow means that claims granted with Decision.OverLimit would have been rejected, as with
+	// throttle.Shadow. False means that they exceeded a soft limit or were granted by borrowing.
 	Shadow bool
 
-	MaxSessions  int           // visits that are followed at a time; 0: 1,024
-	TopKeys      int           // refused keys that are counted each by itself; 0: 128
-	ReturnWithin time.Duration // how soon a grant has to come to end a streak; 0: twice Limit.Per
+	// MaxSessions is the maximum number of sessions that are tracked at the same time. Zero or a
+	// negative value means 1,024.
+	MaxSessions int
+
+	// TopKeys is the number of counters for the keys that are rejected most often. Zero or a
+	// negative value means 128.
+	TopKeys int
+
+	// ReturnWithin is the time after a refusal within which a grant ends a streak. Zero or a
+	// negative value means twice Limit.Per.
+	ReturnWithin time.Duration
 
 	once       sync.Once
 	seed       maphash.Seed
-	start      time.Time      // readings count from it
-	params     *sessionParams // nil: visits are not followed
+	start      time.Time      // times are nanoseconds since start
+	params     *sessionParams // nil means that sessions are not tracked
 	shards     [numShards]shard
 	top        atomic.Pointer[sketch.TopK]
 	pseudonyms pseudonymKey
 
-	mu       sync.Mutex     // of past; taken last
-	finished *sessionTotals // that are over; nil: none was refused
+	mu       sync.Mutex     // guards finished; acquired after the locks of shards
+	finished *sessionTotals // sessions that have ended; nil if none of them was refused
 }
 
 const numShards = 16
 
-// A shard is the part of the keys that one lock is for.
+// A shard holds the counts and sessions of a part of the keys.
 type shard struct {
 	mu         sync.Mutex
 	counts     Counts
-	first      int64 // readings of the claims counted, if there are any
+	first      int64 // times of the counted claims, if there are any
 	last       int64
 	sessions   table[session, *session]
-	sampleBits uint // only keys whose hash begins with so many zeros are followed
+	sampleBits uint // only keys whose hash begins with this number of zero bits are tracked
 	_          [64]byte
 }
 
@@ -83,7 +92,8 @@ func (t *Stats) setup() {
 		panic("monitor: Stats: " + err.Error())
 	}
 	t.params = newSessionParams(t.Limit, int64(t.ReturnWithin))
-	// Bins begin where they would in any other run, so that the same claims give the same demand.
+	// Bins begin at the same times in all processes, so that the same claims result in the same
+	// demand.
 	t.start = t.start.Add(-time.Duration(t.start.UnixNano() % t.params.binWidth))
 }
 
@@ -94,7 +104,7 @@ func orElse(n, or int) int {
 	return n
 }
 
-// Decided counts the answer to c, unless c was a dry run.
+// Decided counts the decision d on c, unless c is a dry run.
 func (t *Stats) Decided(c throttle.Claim, d throttle.Decision) {
 	n, err := c.Units()
 	if err != nil || c.DryRun {
@@ -116,12 +126,12 @@ func (t *Stats) Decided(c throttle.Claim, d throttle.Decision) {
 	}
 }
 
-// Undecided counts a claim on which no decision was reached.
+// Undecided counts a claim whose limiter returned an error.
 func (t *Stats) Undecided(c throttle.Claim) {
 	t.addCount(c, func(n *Counts) { n.Undecided++ })
 }
 
-// Cancelled counts that c was granted and not used.
+// Cancelled counts a claim that was granted and not used.
 func (t *Stats) Cancelled(c throttle.Claim) {
 	t.addCount(c, func(n *Counts) { n.Cancelled++ })
 }
@@ -137,11 +147,12 @@ func (t *Stats) addCount(c throttle.Claim, count func(*Counts)) {
 	s.mu.Unlock()
 }
 
-// shard returns what a key of hash h is counted in. The first bits of h say whether it
-// is followed, so the last ones are used here.
+// shard returns the shard of a key with hash h. It uses the last bits of h, because the first bits
+// decide whether the key is in the sample.
 func (t *Stats) shard(h uint64) *shard { return &t.shards[h%numShards] }
 
-// nanos returns nanoseconds from the start of t, with room for sums.
+// nanos returns the time from t.start to at in nanoseconds, limited to a range in which sums do
+// not overflow.
 func (t *Stats) nanos(at time.Time) int64 {
 	const far = math.MaxInt64 / 4
 	return min(max(int64(at.Sub(t.start)), -far), far)

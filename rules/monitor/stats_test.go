@@ -19,13 +19,13 @@ import (
 
 var noon = time.Date(2026, time.November, 21, 12, 0, 0, 0, time.UTC)
 
-// fixedClock is a clock that stands still: claims bring their own time.
+// fixedClock is a clock that always returns the same time. Claims have their own time.
 type fixedClock time.Time
 
 func (c fixedClock) Now() time.Time                       { return time.Time(c) }
 func (c fixedClock) After(time.Duration) <-chan time.Time { return nil }
 
-// failing is a limiter that cannot decide, and may block.
+// failing is a limiter that returns errors, and may block.
 type failing struct{}
 
 var errDown = errors.New("database is down")
@@ -109,7 +109,8 @@ func TestStats_timeRange(t *testing.T) {
 	require.True(t, n.From.Equal(noon.Add(time.Second)) && n.To.Equal(noon.Add(3*time.Second)), "%v %v", n.From, n.To)
 }
 
-// Who is granted something after a refusal has come back, who is not has given up.
+// TestStats_countsReturnedAndAbandoned checks that a streak of refusals counts as returned if a
+// grant follows, and as abandoned otherwise.
 func TestStats_countsReturnedAndAbandoned(t *testing.T) {
 	one := throttle.Limit{Count: 1, Per: 10 * time.Second}
 	for name, tt := range map[string]struct {
@@ -132,7 +133,7 @@ func TestStats_countsReturnedAndAbandoned(t *testing.T) {
 		require.Equal(t, [2]int64{tt.returned, tt.gaveUp}, [2]int64{n.Returned, n.Abandoned}, name)
 	}
 
-	// A grant after Later is too late, also while the limit still has what came before.
+	// A grant after ReturnWithin is too late, also while the session has not expired.
 	hasty := &monitor.Stats{Limit: one, ReturnWithin: time.Second}
 	l := &monitor.Instrument{Limiter: throttle.NewTokenBucket(one, fixedClock(noon)), Stats: hasty}
 	for _, at := range []time.Duration{0, 9, 10, 19, 21} {
@@ -141,7 +142,7 @@ func TestStats_countsReturnedAndAbandoned(t *testing.T) {
 	n := hasty.Snapshot()
 	require.Equal(t, [2]int64{1, 1}, [2]int64{n.Returned, n.Abandoned})
 
-	// Others go on while one stays away.
+	// Other keys continue while one has abandoned.
 	stats := &monitor.Stats{Limit: one}
 	refusal := throttle.Decision{At: noon}
 	stats.Decided(throttle.Claim{Key: "ann"}, refusal)
@@ -186,14 +187,15 @@ func TestStats_truncatesLongKeys(t *testing.T) {
 	require.Equal(t, stats.Pseudonym(long+"b"), stats.TopRefused(1)[0].Key)
 }
 
-// A million keys do not make it grow, and the sample that is followed stays fair.
+// TestStats_boundedSampleIsFair checks that a million keys do not increase the memory, and that
+// the sample stays uniform.
 func TestStats_boundedSampleIsFair(t *testing.T) {
 	l := throttle.Limit{Count: 10, Per: time.Second}
 	stats := &monitor.Stats{Limit: l, MaxSessions: 160, TopKeys: 10}
 	const numKeys = 3000
 	for i := range numKeys {
 		key := strconv.Itoa(i)
-		n := 11 // every other wants 22
+		n := 11 // every other key asks for 22
 		if i%2 == 0 {
 			n = 22
 		}
@@ -208,7 +210,7 @@ func TestStats_boundedSampleIsFair(t *testing.T) {
 	require.InDelta(t, numKeys, n.Demand.Sessions, numKeys*.6, "each of them stands for those who are not followed")
 	require.Len(t, stats.TopRefused(100), 10)
 
-	// When the crowd is gone there is room for others again.
+	// After the sessions of these keys have ended, the sample grows again.
 	for i := range 30_000 {
 		stats.Decided(throttle.Claim{Key: "late " + strconv.Itoa(i)}, throttle.Decision{OK: true, At: noon.Add(time.Duration(i) * time.Second)})
 	}
@@ -220,7 +222,8 @@ func TestStats_boundedSampleIsFair(t *testing.T) {
 	require.InDelta(t, 100, stats.Snapshot().Demand.Sessions-before, 60)
 }
 
-// Who comes again much later is another visit, and both count.
+// TestStats_separatesSessions checks that a key that claims again much later begins a new session,
+// and that both count.
 func TestStats_separatesSessions(t *testing.T) {
 	stats := &monitor.Stats{Limit: throttle.PerSecond(10)}
 	for _, at := range []time.Duration{0, time.Hour, 2 * time.Hour} {
@@ -231,7 +234,8 @@ func TestStats_separatesSessions(t *testing.T) {
 	require.Equal(t, monitor.Demand{Sessions: 3, Burst: 20, Peak: 20}, stats.Snapshot().Demand)
 }
 
-// The same claims give the same demand, whenever the Stats was made.
+// TestStats_independentOfStartTime checks that the same claims result in the same demand, whenever
+// the Stats was created.
 func TestStats_independentOfStartTime(t *testing.T) {
 	seen := map[monitor.Demand]bool{}
 	for i := range 20 {
@@ -262,7 +266,7 @@ func TestStats_resetKeepsSessionLevels(t *testing.T) {
 	require.EqualValues(t, 30, d.Burst, "20 of the 30 units had not come back")
 }
 
-// All counts of a snapshot are of one instant.
+// TestStats_snapshotIsConsistent checks that all counts of a snapshot are taken at the same time.
 func TestStats_snapshotIsConsistent(t *testing.T) {
 	stats := &monitor.Stats{Limit: throttle.PerSecond(1), Shadow: true}
 	var wg sync.WaitGroup

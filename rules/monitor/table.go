@@ -1,24 +1,23 @@
 package monitor
 
-// A table keeps a record for each of a bounded number of keys. It knows keys by a hash
-// of theirs, so that it holds nothing that a client sent, however long, and a record
-// that is used again is not allocated again.
+// A table keeps one record for each of a bounded number of keys. It identifies keys by their hash,
+// so that it stores no data of clients, and reuses the memory of expired records.
 //
-//	      hand: looks at the next few when somebody needs room
+//	      cursor: examines the next few slots when a new key needs one
 //	        │
 //	┌───┬───┬───┬───┬───┬───┐
-//	│ # │   │ # │ # │   │ # │   #: still says something; the others may be taken
+//	│ # │   │ # │ # │   │ # │   #: not expired; the others may be reused
 //	└───┴───┴───┴───┴───┴───┘
 //
-// Records that still say something are never forgotten: who is watched cannot get
-// himself forgotten by inventing names.
+// Records that have not expired are never removed, so that a client cannot remove its record by
+// inventing keys.
 type table[R any, P tableRecord[R]] struct {
 	index  map[uint64]int
 	slots  []slot[R]
 	cursor int
 }
 
-// A tableRecord is what a roster keeps. It is over when it says no more than a new one.
+// A tableRecord is a record of a table. It has expired when it is equivalent to a new record.
 type tableRecord[R any] interface {
 	*R
 	expired(now int64) bool
@@ -29,10 +28,11 @@ type slot[R any] struct {
 	record R
 }
 
-// maxProbes is how many records are looked at to find room.
+// maxProbes is the maximum number of slots that add examines.
 const maxProbes = 8
 
-// find returns the record of a key; nil: there is none. It is good until the next add.
+// find returns the record of a key, or nil if there is none. The record is valid until the next
+// add.
 func (t *table[R, P]) find(hash uint64) P {
 	if i, ok := t.index[hash]; ok {
 		return &t.slots[i].record
@@ -40,8 +40,8 @@ func (t *table[R, P]) find(hash uint64) P {
 	return nil
 }
 
-// add returns a record for a key that has none; nil: there is no room. It is as its last
-// owner left it.
+// add returns a record for a key that has none. It returns nil if no slot is free. The content of
+// the record is that of its last key.
 func (t *table[R, P]) add(hash uint64, limit int, now int64) P {
 	if t.index == nil {
 		t.index = map[uint64]int{}
@@ -68,7 +68,7 @@ func (t *table[R, P]) assign(i int, hash uint64) P {
 	return &t.slots[i].record
 }
 
-// numActive returns how many records still say something.
+// numActive returns the number of records that have not expired.
 func (t *table[R, P]) numActive(now int64) (n int) {
 	for i := range t.slots {
 		if !P(&t.slots[i].record).expired(now) {
@@ -78,7 +78,7 @@ func (t *table[R, P]) numActive(now int64) (n int) {
 	return n
 }
 
-// retainBelow forgets all keys but those whose hash is below limit.
+// retainBelow removes all keys whose hash is limit or higher.
 func (t *table[R, P]) retainBelow(limit uint64) {
 	all := t.slots
 	t.slots, t.cursor = t.slots[:0], 0

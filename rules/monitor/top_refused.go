@@ -11,7 +11,7 @@ import (
 	"github.com/heed-go/heed/sketch"
 )
 
-// pseudonymKey makes names of keys that tell nothing of them.
+// A pseudonymKey derives names of keys that reveal nothing about the keys.
 type pseudonymKey [32]byte
 
 func newPseudonymKey() (k pseudonymKey) {
@@ -19,19 +19,19 @@ func newPseudonymKey() (k pseudonymKey) {
 	return k
 }
 
-// pseudonym returns 64 bits of a keyed hash. Addresses are few enough to try them all, so that
-// a hash without a key would tell them.
+// pseudonym returns 64 bits of a keyed hash. Without a secret key the hash of an address could be
+// inverted by trying all addresses.
 func (k pseudonymKey) pseudonym(key string) string {
 	h := hmac.New(sha256.New, k[:])
 	h.Write([]byte(key))
 	return hex.EncodeToString(h.Sum(nil)[:8])
 }
 
-// maxKeyLen is how much is kept of a key to be told from others, in bytes. Strangers
-// make keys, and may make them of a megabyte.
+// maxKeyLen is the maximum length of a stored key in bytes. Clients choose keys and may send very
+// long ones.
 const maxKeyLen = 256
 
-// truncateKey returns key, or its beginning and a hash if it is long.
+// truncateKey returns key, or its beginning and a hash if it is longer than maxKeyLen.
 func (t *Stats) truncateKey(key string) string {
 	if len(key) <= maxKeyLen {
 		return key
@@ -40,16 +40,16 @@ func (t *Stats) truncateKey(key string) string {
 	return key[:maxKeyLen-len(h)-1] + "~" + h
 }
 
-// Pseudonym returns the name under which TopRefused shows key. It differs from Stats to
-// Stats, and is another one after a restart.
+// Pseudonym returns the name under which TopRefused shows key. Each Stats uses different names,
+// also after a restart.
 func (t *Stats) Pseudonym(key string) string {
 	t.once.Do(t.setup)
 	return t.pseudonyms.pseudonym(t.truncateKey(key))
 }
 
-// TopRefused returns the k keys that were refused most often, or would have been but for
-// a shadow, most often first. Keys are shown by names that tell nothing of them; Pseudonym
-// tells whether one is somebody who is known. See sketch.TopK for how exact it is.
+// TopRefused returns the k keys that were rejected most often, or would have been without shadow
+// mode, in descending order. Keys are replaced by names that reveal nothing about them; use
+// Pseudonym to look for a known key. See sketch.TopK for the accuracy of the counts.
 func (t *Stats) TopRefused(k int) []sketch.Item {
 	all := t.TopRefusedCleartext(k)
 	for i := range all {
@@ -58,8 +58,9 @@ func (t *Stats) TopRefused(k int) []sketch.Item {
 	return all
 }
 
-// TopRefusedCleartext is TopRefused with the keys as clients sent them, or the beginnings
-// of those that are longer than 256 bytes: do not write them where strangers read.
+// TopRefusedCleartext returns the same list as TopRefused, with the keys as clients sent them.
+// Keys longer than 256 bytes are shortened. Do not publish the result: keys may be addresses or
+// credentials.
 func (t *Stats) TopRefusedCleartext(k int) []sketch.Item {
 	t.once.Do(t.setup)
 	return t.top.Load().First(k)

@@ -10,7 +10,7 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// Each account is limited as the table of accounts says.
+// Each account has the limit of a table of accounts.
 func ExampleSource() {
 	clk := clock.NewMock()
 	perMinute := map[string]int64{"ann": 2, "bob": 1}
@@ -35,7 +35,7 @@ func ExampleSource() {
 	for _, key := range []string{"ann", "ann", "ann", "bob", "bob", "admin", "eve"} {
 		ask(key)
 	}
-	perMinute["bob"] = 3 // he has paid; what he has used stays used
+	perMinute["bob"] = 3 // the new limit keeps the units that were used
 	s.Refresh()
 	ask("bob")
 	// Output:

@@ -9,28 +9,28 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// A keyLimiter is what a Source knows of one key, and what the key has used. Whoever
-// finds something that is not too old takes no lock.
+// A keyLimiter holds the limit record of one key and its token bucket. A claim that finds a fresh
+// record takes no lock.
 type keyLimiter struct {
 	source *Source
 	key    string
-	record atomic.Pointer[limitRecord]          // nil: nothing is known
-	bucket atomic.Pointer[throttle.TokenBucket] // nil: it had no limit yet
+	record atomic.Pointer[limitRecord]          // nil before the first lookup
+	bucket atomic.Pointer[throttle.TokenBucket] // nil before the first limit
 
 	mu         sync.Mutex
-	limit      throttle.Limit // of the bucket
-	lookupDone chan struct{}  // closed when the lookup that is under way has ended; nil: none is
+	limit      throttle.Limit // limit of the bucket
+	lookupDone chan struct{}  // closed when the current lookup has ended; nil if none is running
 }
 
-// A limitRecord is what is known of a key. It never changes.
+// A limitRecord is the result of a lookup. It is immutable.
 type limitRecord struct {
 	kind       recordKind
-	limit      throttle.Limit // of kind limited
-	err        error          // of kind failed
-	blameKey   bool           // of kind failed: other lookups succeed, so the key is the cause
-	expires    time.Time      // when to ask again
-	ttl        time.Duration  // until then, from when it was asked for
-	generation int64          // of the Source at that time
+	limit      throttle.Limit // if kind is limited
+	err        error          // if kind is failed
+	blameKey   bool           // if kind is failed: other lookups succeed, so the key is the cause
+	expires    time.Time      // time of the next lookup
+	ttl        time.Duration  // time from the lookup to expires
+	generation int64          // generation of the Source at the lookup
 }
 
 type recordKind uint8
@@ -39,11 +39,11 @@ const (
 	limited recordKind = iota
 	unlimited
 	missing // the key has no limit of its own
-	failed  // and nothing was known before
+	failed  // the lookup failed, and no earlier one succeeded
 )
 
-// Reserve implements throttle.Limiter. The time that a lookup takes counts, unless the
-// caller says what time it is.
+// Reserve implements throttle.Limiter. If c.Now is zero, a claim that waited for a lookup is
+// decided as of the time after the lookup.
 func (a *keyLimiter) Reserve(ctx context.Context, c throttle.Claim) (throttle.Decision, error) {
 	now := c.Now
 	if now.IsZero() {
@@ -69,8 +69,8 @@ func (a *keyLimiter) Reserve(ctx context.Context, c throttle.Claim) (throttle.De
 	return d, err
 }
 
-// decideWithoutBucket decides a claim for which there is no bucket, given what is known of the
-// key.
+// decideWithoutBucket decides a claim of a key without a bucket, given the record of the key. f is
+// nil if the key could not be looked up.
 func (a *keyLimiter) decideWithoutBucket(now time.Time, f *limitRecord) (throttle.Decision, error) {
 	switch {
 	case f == nil:
@@ -83,7 +83,7 @@ func (a *keyLimiter) decideWithoutBucket(now time.Time, f *limitRecord) (throttl
 	return throttle.Decision{}, f.err
 }
 
-// Cancel implements throttle.Limiter. What nothing was taken for is nothing to give back.
+// Cancel implements throttle.Limiter. A claim that took nothing from the bucket returns nothing.
 func (a *keyLimiter) Cancel(ctx context.Context, c throttle.Claim, d throttle.Decision) {
 	if d.Limit > 0 {
 		a.bucket.Load().Cancel(ctx, c, d)
@@ -97,7 +97,8 @@ func (a *keyLimiter) Observe(ctx context.Context, c throttle.Claim, d throttle.D
 	}
 }
 
-// Evictable implements throttle.Evictable: a key whose bucket is full can be looked up anew.
+// Evictable implements throttle.Evictable. A key whose bucket is full can be removed, because it
+// can be looked up again.
 func (a *keyLimiter) Evictable(now time.Time) bool {
 	b := a.bucket.Load()
 	if b == nil {

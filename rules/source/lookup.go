@@ -9,15 +9,15 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// doneCh is a flight that is over.
+// doneCh is the done channel of a lookup that has ended.
 var doneCh = func() chan struct{} {
 	c := make(chan struct{})
 	close(c)
 	return c
 }()
 
-// current returns what is known of the key, and whether that took a while. It is nil if
-// nothing is known and too much is being asked for.
+// current returns the record of the key, and whether the claim waited for a lookup. The record is
+// nil if the key has never been looked up and MaxLookups lookups are running.
 func (a *keyLimiter) current(ctx context.Context, now time.Time) (f *limitRecord, waited bool, err error) {
 	for {
 		if f = a.record.Load(); a.isFresh(f, now) {
@@ -40,9 +40,9 @@ func (a *keyLimiter) current(ctx context.Context, now time.Time) (f *limitRecord
 	}
 }
 
-// isFresh reports whether f need not be asked for again. It may be from a reading of the
-// clock that is a little ahead of now, but a reading that was wrong by a year must not
-// keep it for a year.
+// isFresh reports whether f is still valid at now. A record that was looked up at a time slightly
+// after now is valid. A record that expires too far after now is not, so that a clock reading that
+// was wrong by a year does not keep a limit for a year.
 func (a *keyLimiter) isFresh(f *limitRecord, now time.Time) bool {
 	if f == nil || f.generation != a.source.generation.Load() {
 		return false
@@ -51,9 +51,9 @@ func (a *keyLimiter) isFresh(f *limitRecord, now time.Time) bool {
 	return left > 0 && left/2 <= f.ttl
 }
 
-// join returns the lookup of the key that is under way, or begins one, which is mine
-// then. It is nil if there are too many; then the key has a bucket, if there is a
-// Default.
+// join returns the done channel of the running lookup of the key. If none is running it begins
+// one, which the caller must execute, and returns true. It returns nil if MaxLookups lookups are
+// running; then it gives a key without a record a bucket with Default, if there is one.
 func (a *keyLimiter) join(now time.Time) (done chan struct{}, mine bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -72,8 +72,8 @@ func (a *keyLimiter) join(now time.Time) (done chan struct{}, mine bool) {
 	return nil, false
 }
 
-// lookup looks the key up and keeps what it learns. A claim that gives up learns nothing,
-// and its error says nothing of the key: what was known before will do, if anything was.
+// lookup looks up the key and stores the result. If ctx ends early, the result says nothing about
+// the key: lookup returns the previous record, or the cause of ctx if there is none.
 func (a *keyLimiter) lookup(ctx context.Context, now time.Time) (*limitRecord, error) {
 	defer a.finish()
 	s := a.source
@@ -101,7 +101,7 @@ func (a *keyLimiter) lookup(ctx context.Context, now time.Time) (*limitRecord, e
 	return f, nil
 }
 
-// newRecord returns what is known after a lookup.
+// newRecord returns the record for the result of Lookup.
 func (a *keyLimiter) newRecord(l throttle.Limit, err error) *limitRecord {
 	s := a.source
 	if err == nil || errors.Is(err, ErrUnlimited) || errors.Is(err, ErrNoLimit) {
@@ -121,7 +121,8 @@ func (a *keyLimiter) newRecord(l throttle.Limit, err error) *limitRecord {
 	return a.newFailureRecord(fmt.Errorf("source: the limit of a key cannot be looked up: %w", err))
 }
 
-// newFailureRecord returns what is known after a lookup that failed: what was known before.
+// newFailureRecord returns the record after a failed lookup: the previous one, if there is one
+// that has not failed.
 func (a *keyLimiter) newFailureRecord(err error) *limitRecord {
 	s := a.source
 	if s.OnError != nil {
@@ -135,8 +136,8 @@ func (a *keyLimiter) newFailureRecord(err error) *limitRecord {
 	return f
 }
 
-// setLimit gives the key the limit l, which is valid, or zero: then all stays as it is.
-// The caller holds a.mu.
+// setLimit changes the limit of the key to l. It does nothing if l is the zero Limit. The caller
+// holds a.mu.
 func (a *keyLimiter) setLimit(l throttle.Limit) {
 	if l == a.limit || l == (throttle.Limit{}) {
 		return
@@ -149,7 +150,7 @@ func (a *keyLimiter) setLimit(l throttle.Limit) {
 	a.limit = l
 }
 
-// finish ends a lookup, also one that panicked.
+// finish ends a lookup, including one that panicked.
 func (a *keyLimiter) finish() {
 	a.mu.Lock()
 	close(a.lookupDone)

@@ -90,10 +90,11 @@ func TestSource_waitingClaimTakesOverCancelledLookup(t *testing.T) {
 	})
 }
 
-// Who gives up decides by what was known, and whoever comes next asks again.
+// TestSource_cancelledLookupUsesStaleLimit checks that a claim whose context ends during a lookup
+// uses the previous limit, and that the next claim looks up the limit again.
 func TestSource_cancelledLookupUsesStaleLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		db := &fakeStore{latency: time.Millisecond} // a database that is done at once may win
+		db := &fakeStore{latency: time.Millisecond} // without latency the lookup may end before the context
 		db.set("ann", 5)
 		s := &source.Source{Lookup: db.lookup, Rand: noJitter}
 		ask(t, s, "ann")
@@ -262,7 +263,7 @@ func TestSource_defaultMaxLookupsIsSixteen(t *testing.T) {
 	})
 }
 
-// Each of the times that a Source remembers something can be set.
+// TestSource_obeysTTLs checks each TTL of a Source.
 func TestSource_obeysTTLs(t *testing.T) {
 	for name, tt := range map[string]struct {
 		key    string

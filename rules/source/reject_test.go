@@ -20,8 +20,8 @@ import (
 	"github.com/heed-go/heed/throttlehttp"
 )
 
-// tenants is a server that limits each tenant by s. It returns what sends a request of
-// one and returns the status.
+// tenants starts a server that limits each tenant with s. It returns a function that sends a
+// request of a tenant and returns the status.
 func tenants(m throttlehttp.Middleware, s *source.Source) func(tenant string) int {
 	m.Rules = []throttlehttp.Rule{{Limiter: s, Key: throttlehttp.Header("X-Tenant")}}
 	h := m.Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
@@ -33,8 +33,8 @@ func tenants(m throttlehttp.Middleware, s *source.Source) func(tenant string) in
 	}
 }
 
-// A client that invents tenants is not served, whether its requests come one after the
-// other or more at a time than can be looked up.
+// TestSource_rejectsInventedKeys checks that a client that invents tenants is rejected, whether
+// its requests arrive one after the other or more of them at the same time than MaxLookups.
 func TestSource_rejectsInventedKeys(t *testing.T) {
 	for name, m := range map[string]throttlehttp.Middleware{"rejecting": {}, "delaying": {Queue: new(queue.Queue)}} {
 		synctest.Test(t, func(t *testing.T) {
@@ -76,7 +76,8 @@ func TestSource_rejectionsNamePolicy(t *testing.T) {
 	})
 }
 
-// Keys in use are not forgotten for new ones, which are rejected.
+// TestSource_rejectsMoreKeysThanItRemembers checks that keys in use are not removed in favor of
+// new keys, which are rejected.
 func TestSource_rejectsMoreKeysThanItRemembers(t *testing.T) {
 	db := &fakeStore{}
 	s := &source.Source{Lookup: db.lookup, MaxKeys: 2}
@@ -90,8 +91,9 @@ func TestSource_rejectsMoreKeysThanItRemembers(t *testing.T) {
 	require.Equal(t, 2, db.numLookups())
 }
 
-// A key that the database cannot take, as one that is not UTF-8, is no outage: the
-// database responds to others. Without any response for 10 s it is one.
+// TestSource_rejectsKeysThatTheStoreCannotLookUp checks that a key that the database rejects, such
+// as one that is not UTF-8, does not count as an outage while other lookups succeed. Without a
+// success for 10 s it does.
 func TestSource_rejectsKeysThatTheStoreCannotLookUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := &fakeStore{}
@@ -116,7 +118,8 @@ func TestSource_rejectsKeysThatTheStoreCannotLookUp(t *testing.T) {
 	})
 }
 
-// FailClosed decides in an outage, and only then.
+// TestSource_outageIsLeftToTheMiddleware checks that FailClosed decides during an outage, and only
+// then.
 func TestSource_outageIsLeftToTheMiddleware(t *testing.T) {
 	for closed, want := range map[bool]int{false: http.StatusOK, true: http.StatusServiceUnavailable} {
 		db := &fakeStore{}
@@ -126,7 +129,8 @@ func TestSource_outageIsLeftToTheMiddleware(t *testing.T) {
 	}
 }
 
-// ErrorWithoutLimit leaves it to the caller what happens to keys without a limit.
+// TestSource_errorWithoutLimit checks that ErrorWithoutLimit returns errors for keys without a
+// limit.
 func TestSource_errorWithoutLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := &fakeStore{latency: time.Second}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttle/keyed"
 )
 
 var (
@@ -28,91 +29,106 @@ var (
 	ErrBusy = errors.New("source: too many limits are looked up")
 )
 
-// Source is a limiter whose limits per key come from elsewhere: a database, an API, a
-// file of accounts. It remembers each limit for a while, and the first claim after that
-// looks it up again.
+// Source is a limiter that looks up the limit of each key in a database, an API or a file of
+// accounts. It remembers each limit for TTL, and the first claim after that looks it up again.
 //
 //	claim ──▶ known and fresh ──────────────────────────────────▶ token bucket of the key
-//	      ├─▶ known and old ───────┬─ first to notice: Lookup ───▶ its limit is changed
+//	      ├─▶ known and expired ───┬─ first claim: Lookup ───────▶ its limit is changed
 //	      │                        └─ all others ────────────────▶ the old limit
-//	      └─▶ not known ───────────┬─ first: Lookup ─────────────▶ a new bucket, full
+//	      └─▶ not known ───────────┬─ first claim: Lookup ───────▶ a new bucket, full
 //	                               └─ all others: wait for it
 //
-// A key is looked up by one claim at a time, in the goroutine of that claim and for no
-// longer than its context. If that context ends early, another claim of the key takes
-// over; no goroutine is left behind. A key that was looked up once keeps its limit while
-// Lookup fails, however long that lasts.
+// A key is looked up by one claim at a time, in the goroutine of that claim and for no longer than
+// its context. If that context ends early, another claim of the key repeats the lookup. Source
+// starts no goroutines. A key that was looked up once keeps its limit while Lookup fails, however
+// long that lasts.
 //
-// Keys often come from clients, which can invent them. So a key without a limit is under
-// Default or, if there is no Default, rejected:
+// Keys often come from clients, which can invent them. A key without a limit is therefore limited
+// by Default or, if there is no Default, rejected:
 //
-//	what Lookup returned, or why it was not called     decision without Default       Policy
+//	result of Lookup, or why it was not called         decision without Default       Policy
 //	ErrNoLimit                                         rejected, Wait is Forever      "no limit"
 //	MaxLookups or MaxKeys is reached                   rejected, Wait is 100 ms       "lookup busy"
 //	another error, while other lookups succeed         rejected, Wait is Forever      "lookup failed"
 //	another error, and none has succeeded for 10 s     the error: the store is down
 //
-// ErrorWithoutLimit turns the first three into errors too. What an error means is decided
-// by the caller: a throttle.Fallback asks its Secondary, a throttlehttp.Middleware obeys
-// its FailClosed, and a heed.Transport returns it.
+// ErrorWithoutLimit turns the first three into errors too. The caller decides what an error means:
+// a throttle.Fallback asks its Secondary, a throttlehttp.Middleware follows its FailClosed, and a
+// heed.Transport returns the error.
 //
-// When a limit changes, the units in the bucket stay, down to the fraction, as far as
-// the new burst has room: see throttle.TokenBucket.SetLimit. They also stay while the key
-// is unlimited.
+// When a limit changes, the bucket keeps its units, including fractions, up to the new burst: see
+// throttle.TokenBucket.SetLimit. It also keeps them while the key is unlimited.
 //
-// Invariant: no more than MaxLookups lookups are running, one per key, and no more than
-// MaxKeys keys are remembered. Within any span a key is granted what the largest limit
-// that was in force for it allows.
+// Invariant: at most MaxLookups lookups are running, one per key, and at most MaxKeys keys are
+// remembered. Within any span a key is granted at most what the largest limit that applied to it
+// allows.
 //
-// Limitation: more than MaxLookups new keys at a time are not kept waiting. Those that
-// cannot be looked up immediately are under Default, Degraded, and keep what they used
-// when their own limit is known; without Default they are rejected.
+// Limitations: if more than MaxLookups new keys arrive at the same time, the claims of the others
+// do not wait for a lookup. They are decided by Default, with Decision.Degraded set, and the units
+// that they take stay taken when the limit of the key is known; without Default they are rejected.
 //
-// Lookup must be set, and no field may change once the Source is in use. A Source must
-// not be copied.
+// Lookup must be set, and fields must not be changed after the first claim. A Source must not be
+// copied.
 type Source struct {
-	// Lookup returns the limit of a key: ErrNoLimit if it has none, ErrUnlimited if it is
-	// granted everything. Any other error is a failure, and so is a limit that is not
-	// valid. Lookup is called by several goroutines at a time and must end when ctx does.
-	// It should return ErrNoLimit, not the error of the database, for keys that the
-	// database rejects.
+	// Lookup returns the limit of a key. It returns ErrNoLimit if the key has none, and
+	// ErrUnlimited if all claims of the key are granted. Any other error is a failure, and so is a
+	// limit that is not valid. Lookup is called by several goroutines at the same time and must
+	// return when ctx ends. It should return ErrNoLimit, not the error of the database, for keys
+	// that the database rejects.
 	Lookup func(ctx context.Context, key string) (throttle.Limit, error)
 
-	// Default is the limit of each key that has none of its own or cannot be looked up.
-	// The zero Limit rejects these claims.
+	// Default is the limit of each key that has no limit of its own or cannot be looked up. The
+	// zero Limit means that claims of these keys are rejected.
 	Default throttle.Limit
 
-	// ErrorWithoutLimit makes Reserve return an error, ErrNoLimit, ErrBusy or that of
-	// Lookup, where it would reject a claim for want of a limit. It is for a Source inside
-	// a throttle.Fallback. Beneath a throttlehttp.Middleware whose FailClosed is false it
-	// serves invented keys without limit. It has no effect with a Default. False rejects.
+	// ErrorWithoutLimit makes Reserve return an error (ErrNoLimit, ErrBusy or that of Lookup)
+	// where it would reject a claim because its key has no limit. It is for a Source inside a
+	// throttle.Fallback. Inside a throttlehttp.Middleware whose FailClosed is false it admits
+	// invented keys without limit. It has no effect with a Default. False means that such claims
+	// are rejected.
 	ErrorWithoutLimit bool
 
-	TTL        time.Duration // how long a limit is remembered; 0 means a minute
-	MissingTTL time.Duration // how long it is remembered that a key has none; 0 means 10 s
-	FailedTTL  time.Duration // time until a failed lookup is repeated; 0 means 1 s
-	Timeout    time.Duration // of one lookup; 0 means 1 s
+	// TTL is how long a limit is remembered. Zero or a negative value means 1 minute.
+	TTL time.Duration
 
-	MaxLookups int // lookups at a time; 0 means 16
-	MaxKeys    int // remembered keys; all others share one Default; 0 means 65,536
+	// MissingTTL is how long it is remembered that a key has no limit. Zero or a negative value
+	// means 10 s.
+	MissingTTL time.Duration
 
-	// OnError is called for each failed lookup, except those whose claim was cancelled.
-	// It must not block. Nil means none.
+	// FailedTTL is the time until a failed lookup is repeated. Zero or a negative value means 1 s.
+	FailedTTL time.Duration
+
+	// Timeout is the maximum duration of one lookup. Zero or a negative value means 1 s.
+	Timeout time.Duration
+
+	// MaxLookups is the maximum number of lookups at the same time. Zero or a negative value means
+	// 16.
+	MaxLookups int
+
+	// MaxKeys is the maximum number of remembered keys. All other keys share one bucket with
+	// Default, or are rejected without Default. Zero means 65,536.
+	MaxKeys int
+
+	// OnError is called for each failed lookup, except those whose claim was cancelled. It must
+	// not block. Nil means no call.
 	OnError func(key string, err error)
 
-	Clock throttle.Clock // nil means the system clock
+	// Clock is the clock of claims without a time. Nil means the system clock.
+	Clock throttle.Clock
 
-	// Rand returns a number in [0, 1) and is called by many goroutines at a time. What was
-	// learned is remembered for up to a fifth less, by chance, so that keys that were
-	// looked up together expire apart. Nil means rand.Float64.
+	// Rand returns a number in [0, 1) and is called by several goroutines at the same time. It
+	// shortens each TTL by up to a fifth, so that keys that were looked up together expire at
+	// different times. Nil means rand.Float64.
 	Rand func() float64
 
-	once        sync.Once
-	clock       throttle.Clock
-	keys        throttle.KeyedLimiter
-	lookups     atomic.Int64
-	generation  atomic.Int64 // what was learned in another round has to be asked for again
-	lastSuccess atomic.Int64 // when a lookup last succeeded, in Unix nanoseconds; 0: never
+	once       sync.Once
+	clock      throttle.Clock
+	keys       keyed.Limiter
+	lookups    atomic.Int64
+	generation atomic.Int64 // records of an earlier generation must be looked up again
+
+	// lastSuccess is the time of the last successful lookup in Unix nanoseconds. Zero means never.
+	lastSuccess atomic.Int64
 }
 
 // Reserve implements throttle.Limiter. It may do I/O, bounded by ctx and Timeout.
@@ -131,13 +147,13 @@ func (s *Source) Observe(ctx context.Context, c throttle.Claim, d throttle.Decis
 	s.keys.Observe(ctx, c, d, f)
 }
 
-// NonBlocking implements throttle.NonBlocking: it looks limits up elsewhere.
+// NonBlocking implements throttle.NonBlocking. It is false, because Lookup may block.
 func (s *Source) NonBlocking() bool { return false }
 
 // Len returns the number of remembered keys.
 func (s *Source) Len() int { return s.keys.Len() }
 
-// Refresh asks for the limit of each key again when next it is needed.
+// Refresh makes each key look up its limit again with its next claim.
 func (s *Source) Refresh() { s.generation.Add(1) }
 
 func (s *Source) setup() {
@@ -145,7 +161,7 @@ func (s *Source) setup() {
 		panic("source: Lookup is nil")
 	}
 	s.clock = throttle.ClockOr(s.Clock)
-	s.keys = throttle.KeyedLimiter{
+	s.keys = keyed.Limiter{
 		New:      s.newKeyLimiter,
 		Max:      s.MaxKeys,
 		Overflow: overflow{s},
@@ -156,7 +172,8 @@ func (s *Source) setup() {
 	}
 }
 
-// newKeyLimiter returns what is known of a key: nothing. The key may be part of something large.
+// newKeyLimiter returns the limiter of a key without a record. It copies key, which may be part of
+// a larger string.
 func (s *Source) newKeyLimiter(key string) throttle.Limiter {
 	return &keyLimiter{source: s, key: strings.Clone(key)}
 }
@@ -170,19 +187,19 @@ func (o overflow) Reserve(_ context.Context, c throttle.Claim) (throttle.Decisio
 
 func (overflow) Cancel(context.Context, throttle.Claim, throttle.Decision) {}
 
-// The policies of claims that are rejected for want of a limit.
+// The policies of claims that are rejected because their key has no limit.
 const (
 	policyNoLimit = "no limit"
 	policyBusy    = "lookup busy"
 	policyFailed  = "lookup failed"
 )
 
-// busyWait is when to repeat a claim whose key could not be looked up: later than most
-// databases take for the lookups that were in its way.
+// busyWait is the wait of a claim whose key could not be looked up because of other lookups. It is
+// longer than most lookups take.
 const busyWait = 100 * time.Millisecond
 
-// decideWithoutLimit decides a claim that has no limit to be decided by: it rejects the claim, or
-// returns err if ErrorWithoutLimit is set.
+// decideWithoutLimit decides a claim of a key without a limit. It rejects the claim, or returns
+// err if ErrorWithoutLimit is set.
 func (s *Source) decideWithoutLimit(now time.Time, policy string, err error) (throttle.Decision, error) {
 	if s.ErrorWithoutLimit {
 		return throttle.Decision{}, err
@@ -197,11 +214,11 @@ func (s *Source) decideWithoutLimit(now time.Time, policy string, err error) (th
 	return d, nil
 }
 
-// successLasts is how long after a successful lookup the store counts as available, so
-// that a lookup that fails is blamed on its key.
+// successLasts is how long after a successful lookup the store counts as available. While it is
+// available, a failed lookup is attributed to its key.
 const successLasts = 10 * time.Second
 
-// recordSuccess notes that a lookup succeeded.
+// recordSuccess records the time of a successful lookup.
 func (s *Source) recordSuccess() { s.lastSuccess.Store(s.clock.Now().UnixNano()) }
 
 // available reports whether a lookup succeeded within the last 10 s.
@@ -212,7 +229,7 @@ func (s *Source) available() bool {
 
 func (s *Source) hasDefault() bool { return s.Default != (throttle.Limit{}) }
 
-// jitteredTTL returns how long to remember something: d, or the default or if d is not set,
+// jitteredTTL returns how long to remember a result: d, or the default or if d is not positive,
 // less up to a fifth.
 func (s *Source) jitteredTTL(d, or time.Duration) time.Duration {
 	if d <= 0 {
@@ -225,7 +242,7 @@ func (s *Source) jitteredTTL(d, or time.Duration) time.Duration {
 	return d - time.Duration(draw()*float64(d/5))
 }
 
-// beginLookup counts a lookup, unless there are too many.
+// beginLookup reserves one of MaxLookups lookups. It reports false if all of them are running.
 func (s *Source) beginLookup() bool {
 	limit := int64(s.MaxLookups)
 	if limit <= 0 {

@@ -19,14 +19,14 @@ import (
 	"github.com/heed-go/heed/throttle/throttletest"
 )
 
-// fakeStore is a database that can be slow, and away.
+// fakeStore is a database that can be slow or unavailable.
 type fakeStore struct {
 	mu         sync.Mutex
 	limits     map[string]throttle.Limit
 	err        error
 	latency    time.Duration
 	lookups    []string
-	running    int // lookups under way
+	running    int // lookups in progress
 	maxRunning int
 }
 
@@ -55,7 +55,7 @@ func (a *fakeStore) lookup(ctx context.Context, key string) (throttle.Limit, err
 	return l, nil
 }
 
-// set changes the limit of a key; 0 a minute is unlimited.
+// set changes the limit of a key. A limit of 0 per minute means unlimited.
 func (a *fakeStore) set(key string, perMinute int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -69,14 +69,14 @@ func (a *fakeStore) fail(err error) { a.mu.Lock(); a.err = err; a.mu.Unlock() }
 
 func (a *fakeStore) numLookups() int { a.mu.Lock(); defer a.mu.Unlock(); return len(a.lookups) }
 
-// ask asks for a unit of key. It may be called by any goroutine of the test.
+// ask claims a unit of key. It may be called by any goroutine of the test.
 func ask(t *testing.T, s *source.Source, key string) throttle.Decision {
 	d, err := s.Reserve(t.Context(), throttle.Claim{Key: key})
 	assert.NoError(t, err)
 	return d
 }
 
-func noJitter() float64 { return 0 } // no jitter
+func noJitter() float64 { return 0 }
 
 var errDown = errors.New("database is down")
 
@@ -95,8 +95,8 @@ func TestSource_conforms(t *testing.T) {
 	}
 }
 
-// Only who notices that a limit is old waits for the new one.
-// The three ways not to have a limit, and how long each is believed.
+// TestSource_distinguishesMissingUnlimitedAndFailed checks the three results without a limit, and
+// how long each is remembered.
 func TestSource_distinguishesMissingUnlimitedAndFailed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := &fakeStore{}
@@ -132,8 +132,8 @@ func TestSource_distinguishesMissingUnlimitedAndFailed(t *testing.T) {
 	})
 }
 
-// Errors for keys without a limit are an option since issue 12, as a server that fails
-// open serves such keys; see TestSource_rejectsInventedKeys for the default.
+// TestSource_errorsWithoutDefault checks the errors of ErrorWithoutLimit. See
+// TestSource_rejectsInventedKeys for the default.
 func TestSource_errorsWithoutDefault(t *testing.T) {
 	db := &fakeStore{}
 	s := &source.Source{Lookup: db.lookup, MaxKeys: 1, ErrorWithoutLimit: true}
@@ -181,7 +181,8 @@ func TestSource_invalidLimitIsFailure(t *testing.T) {
 	require.ErrorContains(t, got, "Count is -1")
 }
 
-// Switching neither refills nor empties.
+// TestSource_changedLimitKeepsUsage checks that a changed limit neither refills nor empties the
+// bucket.
 func TestSource_changedLimitKeepsUsage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := &fakeStore{}
@@ -218,8 +219,8 @@ func TestSource_boundsKeys(t *testing.T) {
 	require.Equal(t, 13, granted)
 }
 
-// What was learned at one instant is not asked for at one instant again.
-// One claim with a reading of next year does not keep a limit for a year.
+// TestSource_futureClockReadingExpires checks that a claim with a time of next year does not keep
+// a limit for a year.
 func TestSource_futureClockReadingExpires(t *testing.T) {
 	now := time.Now()
 	db := &fakeStore{}
@@ -232,7 +233,8 @@ func TestSource_futureClockReadingExpires(t *testing.T) {
 	require.Equal(t, 2, db.numLookups())
 }
 
-// What nothing was taken for is nothing to give back.
+// TestSource_unlimitedKeyGivesNothingBack checks that canceling a claim that took no units returns
+// none.
 func TestSource_unlimitedKeyGivesNothingBack(t *testing.T) {
 	db := &fakeStore{}
 	db.set("ann", 1)
@@ -270,8 +272,7 @@ func TestSource_doesNotAllocate(t *testing.T) {
 	}
 }
 
-// Who waits for a limit that is looked up goes when it opens, or sooner if it is raised.
-// A limit of a file can be kept elsewhere for each key.
+// TestSource_asConfigBuild uses a Source for a limit of a file.
 func TestSource_asConfigBuild(t *testing.T) {
 	db := &fakeStore{}
 	db.set("ann", 3)

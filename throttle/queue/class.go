@@ -9,43 +9,43 @@ import (
 	"github.com/heed-go/heed/internal/ticks"
 )
 
-// A class is everybody of one tenant who must pass the same gates. Its first stands
-// for all: it is parked at the gate that refused it, and the line moves from gate
-// to gate with it.
+// A class is all waiters of one tenant that need the same limits. Only its head, the first
+// in the order of byPriority, asks them. When a limit rejects the head, the whole class
+// waits at that limit; the head then asks again, and may be rejected by another limit.
 type class struct {
 	key          classKey
-	waiters      indexheap.Heap[*waiter, byPriority] // never empty while Queue.mu is free
-	entries      [maxLimitQueues]queueEntry          // one for each of its gates
-	numEntries   int                                 // how many of places there are
-	blockedAt    *queueEntry                         // the gate that must open for the first; nil: not asked yet
-	blockedSince int64                               // when it was parked there
-	periodStart  int64                               // when queueEntry.blockedTime began to be counted
+	waiters      indexheap.Heap[*waiter, byPriority] // never empty while Queue.mu is not held
+	entries      [maxLimitQueues]queueEntry          // one for each limit, the first numEntries are used
+	numEntries   int                                 // number of entries in use
+	blockedAt    *queueEntry                         // the entry of the limit that rejected the head; nil: the head has not been rejected
+	blockedSince int64                               // when the class began to wait there
+	periodStart  int64                               // since when queueEntry.blockedTime is counted
 
-	// There is one question at a time, asked without the lock: by the caller itself
-	// where limits may do I/O, else by the goroutine that brings news. asking is the waiter: its
-	// ticket then belongs to the goroutine that asks.
+	// At most one call to the limiters of a class is under way, without the lock: in the
+	// goroutine of the caller if a limiter may block, else in the goroutine that released
+	// the lock. While it is under way, the ticket of reserving belongs to that goroutine.
 	nonBlocking       bool
 	reserving         *waiter
-	reserveTime       int64  // the instant that is asked for
-	reserveGeneration uint64 // of its gates when it was asked
-	reserveRefusals   uint64 // Queue.numRefusals when it was asked
-	abandoned         bool   // the context of asking has ended while it is asked for
+	reserveTime       int64  // Claim.Now of the call
+	reserveGeneration uint64 // generation() at the start of the call
+	reserveRefusals   uint64 // Queue.numRefusals at the start of the call
+	abandoned         bool   // the context of reserving ended during the call
 
-	// The first can be sent from one gate to the next and back, see patient.
-	estimated     bool // it waits because of an estimate
-	newHead       bool // its first has not been refused yet
+	// The head may be rejected by one limit after another, see updateReservation.
+	estimated     bool // the class waits because of an estimate
+	newHead       bool // the head has not been rejected yet
 	bounces       int
 	lastWait      int64
-	reservedUntil int64 // 0: it holds no places but where it is parked
+	reservedUntil int64 // 0: the class waits at blockedAt only
 }
 
-// A classKey names the gates of a line, in the order of their ids, and the tenant.
+// A classKey holds the ids of the limitQueues of a class in ascending order, and the tenant.
 type classKey struct {
 	limitIDs [maxLimitQueues]uint64
 	tenant   string
 }
 
-// byPriority orders tickets by when they came, less the head start of their priority.
+// byPriority orders waiters by arrival, less Queue.Aging for each step of priority.
 type byPriority struct{ aging int64 }
 
 func (o byPriority) Less(a, b *waiter) bool {
@@ -62,7 +62,7 @@ func (o byPriority) rank(t *Ticket) int64 {
 
 func (byPriority) SetIndex(w *waiter, i int) { w.classIndex = int32(i) }
 
-// addWaiter puts s into its line and, if it is the first there, asks for it.
+// addWaiter adds w to its class. If w becomes the head, it asks the limiters.
 func (q *Queue) addWaiter(w *waiter, retry bool) error {
 	if q.numWaiting.Load() >= closedBit {
 		return ErrClosed
@@ -94,7 +94,7 @@ func (q *Queue) addWaiter(w *waiter, retry bool) error {
 	return nil
 }
 
-// removeWaiter takes s out of its line.
+// removeWaiter removes w from its class.
 func (q *Queue) removeWaiter(w *waiter) {
 	c, t := w.class, w.ticket
 	first := w.classIndex == 0
@@ -114,8 +114,8 @@ func (q *Queue) removeWaiter(w *waiter) {
 	}
 }
 
-// headChanged puts l where its new first belongs. What the old one kept closed
-// for itself is open again.
+// headChanged moves c to its new position in the limitQueue of blockedAt, and ends the
+// reservation of the previous head.
 func (q *Queue) headChanged(c *class) {
 	c.bounces, c.lastWait, c.reservedUntil, c.newHead = 0, 0, 0, true
 	for i := range c.entries[:c.numEntries] {
@@ -129,7 +129,7 @@ func (q *Queue) headChanged(c *class) {
 	}
 }
 
-// blockAt lets l wait at p, and nowhere else unless it holds its places.
+// blockAt lets c wait at e. With a reservation c also waits at its other limits, else only at e.
 func (q *Queue) blockAt(c *class, e *queueEntry) {
 	c.addBlockedTime(q.now)
 	c.blockedAt = e
@@ -147,7 +147,7 @@ func (q *Queue) blockAt(c *class, e *queueEntry) {
 	}
 }
 
-// addBlockedTime adds the time since l was parked to its gate's.
+// addBlockedTime adds the time since the last call to the entry at which c waits.
 func (c *class) addBlockedTime(now int64) {
 	if c.blockedAt != nil {
 		c.blockedAt.blockedTime += now - c.blockedSince
@@ -155,10 +155,9 @@ func (c *class) addBlockedTime(now int64) {
 	c.blockedSince = now
 }
 
-// longestWait returns the name of the limit that l waited for longest while somebody who
-// joined at the given time was in it; nil if it was never parked. A time a little
-// longer is looked at, since nobody keeps a history: at most from when the first
-// came who was in line together with it.
+// longestWait returns the policy of the limit that c waited for longest since a waiter
+// joined; nil if c never waited. The result is an approximation: times are counted per
+// class, over the current and the previous period, and not per waiter.
 func (c *class) longestWait(joined, now int64) *string {
 	if c.addBlockedTime(now); joined >= c.periodStart {
 		for i := range c.entries[:c.numEntries] {
@@ -178,8 +177,8 @@ func (c *class) longestWait(joined, now int64) *string {
 	return worst.limitQueue.policy
 }
 
-// classOf returns the line of t, a new one if there is none. A new line must get a
-// member or be disbanded.
+// classOf returns the class of t. It adds a class if there is none; the caller must then add
+// a waiter to it or remove it.
 func (q *Queue) classOf(t *Ticket) *class {
 	queues, n := q.limitQueuesOf(t)
 	key := classKey{tenant: t.Tenant}
@@ -203,7 +202,7 @@ func (q *Queue) classOf(t *Ticket) *class {
 	return c
 }
 
-// limitQueuesOf returns the n gates that t must pass, in the order of their ids.
+// limitQueuesOf returns the n limitQueues of the limits that t needs, in ascending order of id.
 func (q *Queue) limitQueuesOf(t *Ticket) (queues [maxLimitQueues]*limitQueue, n int) {
 	for i := range t.Demands {
 		m := &t.Demands[i]
@@ -220,10 +219,10 @@ func (q *Queue) limitQueuesOf(t *Ticket) (queues [maxLimitQueues]*limitQueue, n 
 	return queues, n
 }
 
-// removeClass forgets l, which is empty, and the gates that it alone waited for.
+// removeClass removes c, which is empty, and the limitQueues that no other class needs.
 func (q *Queue) removeClass(c *class) {
 	if delete(q.classes, c.key); len(q.classes) == 0 {
-		q.classes = nil // a map keeps the memory of its best days
+		q.classes = nil // release the memory: a map does not shrink
 	}
 	for i := range c.entries[:c.numEntries] {
 		e := &c.entries[i]
@@ -234,7 +233,7 @@ func (q *Queue) removeClass(c *class) {
 	}
 }
 
-// entryAt returns the place of l at the gate k.
+// entryAt returns the entry of c at the limit k.
 func (c *class) entryAt(k limitKey) *queueEntry {
 	for i := range c.entries[:c.numEntries] {
 		if c.entries[i].limitQueue.key == k {

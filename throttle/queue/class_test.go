@@ -15,7 +15,7 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// flood keeps n callers asking for what next returns until ctx ends.
+// flood starts n goroutines that wait with the tickets that next returns until ctx ends.
 func flood(ctx context.Context, wg *sync.WaitGroup, q *Queue, n int, next func() *Ticket, granted func()) {
 	for range n {
 		wg.Go(func() {
@@ -30,7 +30,7 @@ func TestQueue_ticketsForTwoBusyLimitsAreNotStarved(t *testing.T) {
 	localAndRemote(t, func(t *testing.T, wrap func(throttle.Limiter) throttle.Limiter) {
 		q := new(Queue)
 		a := wrap(bucket(100*time.Millisecond, 1))
-		time.Sleep(50 * time.Millisecond) // so that both are never open at one instant
+		time.Sleep(50 * time.Millisecond) // so that both never open at the same instant
 		b := wrap(bucket(100*time.Millisecond, 1))
 		ctx, stop := context.WithCancel(t.Context())
 		var wg sync.WaitGroup
@@ -63,13 +63,13 @@ func TestQueue_largeClaimsAreNotStarvedBySmallOnes(t *testing.T) {
 		time.Sleep(10*time.Second + 5*time.Millisecond)
 		start := time.Now()
 		wg.Go(func() {
-			for ctx.Err() == nil { // each finds a unit, in a line of its own
+			for ctx.Err() == nil { // each limiter here has a unit; each ticket has a class of its own
 				time.Sleep(100 * time.Millisecond)
 				wg.Go(func() { q.Wait(ctx, ticket(wrap(bucket(1, 1)), l)) })
 			}
 		})
 		require.NoError(t, q.Wait(ctx, &Ticket{Demands: [MaxDemands]throttle.Demand{{Limiter: l, Cost: 10}}}))
-		require.LessOrEqual(t, time.Since(start), 2*time.Second) // 10 before it, and its own 10
+		require.LessOrEqual(t, time.Since(start), 2*time.Second) // 10 units of earlier tickets, then 10 of its own
 		stop()
 		wg.Wait()
 	})
@@ -96,7 +96,7 @@ func TestQueue_higherPriorityGoesFirstWithinTheBoundOfAging(t *testing.T) {
 		time.Sleep(30 * time.Second)
 		stop()
 		wg.Wait()
-		bound := 2*10*time.Second + 8*100*time.Millisecond // 2 steps of Aging, and who was in line by then
+		bound := 2*10*time.Second + 8*100*time.Millisecond // 2 steps of Aging, then the tickets that wait at that time
 		require.Len(t, d.times["low"], 3)
 		require.Greater(t, d.times["low"][0], 20*time.Second)
 		require.LessOrEqual(t, d.last("low"), bound)
@@ -231,8 +231,8 @@ func TestQueue_cancelWakesWaitersImmediately(t *testing.T) {
 	})
 }
 
-// Limiters that cannot be compared cannot be recognized: two of one type do not share a
-// queue, so that one of them holds up nobody at the other.
+// Limiters whose type is not comparable cannot be identified: two of them do not share a
+// limitQueue, so that waiters at one do not delay those at the other.
 func TestQueue_incomparableLimitersDoNotShareAQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q, d := new(Queue), newEventLog()

@@ -8,9 +8,9 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// A deadline is the instant at which a waiter leaves its queue without a grant.
+// A deadline is the instant at which a waiter leaves its class without a grant.
 type deadline struct {
-	at     int64 // on the clock of the Queue
+	at     int64 // nanoseconds on Queue.time
 	waiter *waiter
 }
 
@@ -19,9 +19,10 @@ type byDeadline struct{}
 func (byDeadline) Less(a, b deadline) bool    { return a.at < b.at }
 func (byDeadline) SetIndex(d deadline, i int) { d.waiter.deadlineIndex = int32(i) }
 
-// addDeadline makes s leave its queue at the end of MaxWait, when an estimate has held it
-// for Ticket.MaxServerWait, or Ticket.Latency before the deadline of its context. A deadline without a Latency needs no entry, as the
-// context itself ends that wait.
+// addDeadline schedules the rejection of w: after MaxWait, after an estimate has held it for
+// Ticket.MaxServerWait, or Ticket.Latency before the deadline of its context, whichever is
+// first. Without a Latency the deadline of the context needs no entry, because the context
+// itself ends the wait.
 func (q *Queue) addDeadline(w *waiter) {
 	if at := min(q.maxWaitEnd(w), q.latencyEnd(w), w.estimateEnd()); at != never {
 		q.deadlines.Push(deadline{at, w})
@@ -35,7 +36,7 @@ func (q *Queue) removeDeadline(w *waiter) {
 	}
 }
 
-// maxWaitEnd returns when s has been in its queue for MaxWait.
+// maxWaitEnd returns when w has waited for MaxWait; never if MaxWait is not set.
 func (q *Queue) maxWaitEnd(w *waiter) int64 {
 	if q.MaxWait <= 0 {
 		return never
@@ -43,8 +44,8 @@ func (q *Queue) maxWaitEnd(w *waiter) int64 {
 	return ticks.Add(int64(w.ticket.waited), int64(q.MaxWait))
 }
 
-// estimateEnd returns when an estimate has held s for Ticket.MaxServerWait; never if no
-// estimate holds it.
+// estimateEnd returns when w has waited for Ticket.MaxServerWait; never if w is not held by
+// an estimate.
 func (w *waiter) estimateEnd() int64 {
 	if !w.class.estimated || w.ticket.MaxServerWait <= 0 {
 		return never
@@ -52,7 +53,7 @@ func (w *waiter) estimateEnd() int64 {
 	return ticks.Add(int64(w.ticket.waited), int64(w.ticket.MaxServerWait))
 }
 
-// setEstimated notes whether l waits because of an estimate.
+// setEstimated records whether c waits because of an estimate.
 func (q *Queue) setEstimated(c *class, estimated bool) {
 	if c.estimated == estimated {
 		return
@@ -66,12 +67,12 @@ func (q *Queue) setEstimated(c *class, estimated bool) {
 	}
 }
 
-// latencyEnd returns when a grant comes too late for s because of Ticket.Latency.
+// latencyEnd returns the instant from which a grant leaves w less than Ticket.Latency.
 func (q *Queue) latencyEnd(w *waiter) int64 {
 	return latencyEnd(w, q.now, q.realNow())
 }
 
-// latencyEnd returns the same as of now, which is real on the clock of contexts.
+// latencyEnd returns the same as of now, which is realNow on the real clock.
 func latencyEnd(w *waiter, now, realNow int64) int64 {
 	if w.ticket.Latency <= 0 || w.ctxDeadline == never {
 		return never
@@ -79,13 +80,13 @@ func latencyEnd(w *waiter, now, realNow int64) int64 {
 	return ticks.Add(now, ticks.Sub(w.ctxDeadline, realNow))
 }
 
-// rejectExpired refuses the waiters whose deadline has come. If Clock runs faster than the
-// clock of contexts, the deadline of a context is later on Clock than it was thought
-// to be when s joined: it is then moved.
+// rejectExpired rejects the waiters whose deadline has passed. If Clock runs faster than the
+// real clock, the deadline of a context is later on Clock than addDeadline computed; it is
+// then added again.
 func (q *Queue) rejectExpired() {
 	for q.deadlines.Len() > 0 && q.deadlines.First().at <= q.now {
 		w := q.deadlines.First().waiter
-		if w.class.reserving == w { // what asks for it looks at its deadline after that
+		if w.class.reserving == w { // the call under way checks the deadline when it ends
 			q.removeDeadline(w)
 			continue
 		}
@@ -98,7 +99,8 @@ func (q *Queue) rejectExpired() {
 	}
 }
 
-// deadlinePassed reports whether the deadline of s has come, and returns throttle.RefusedError.Reason.
+// deadlinePassed reports whether the deadline of w has passed, and returns the Reason for the
+// RefusedError.
 func (q *Queue) deadlinePassed(w *waiter) (passed bool, reason error) {
 	if q.latencyEnd(w) <= q.now {
 		return true, context.DeadlineExceeded
@@ -106,8 +108,8 @@ func (q *Queue) deadlinePassed(w *waiter) (passed bool, reason error) {
 	return min(q.maxWaitEnd(w), w.estimateEnd()) <= q.now, nil
 }
 
-// expiredError returns the error for s, which waited too long. It names the limit that s
-// waited for.
+// expiredError returns the error for w, whose deadline has passed. It names the limit that
+// w waited for.
 func (q *Queue) expiredError(w *waiter, reason error) error {
 	if e := w.class.blockedAt; e != nil {
 		refused := q.refusedError(e.limitQueue, reason)
@@ -117,7 +119,7 @@ func (q *Queue) expiredError(w *waiter, reason error) error {
 	return &throttle.RefusedError{Decision: throttle.Decision{At: q.time.At(q.now)}, Reason: reason}
 }
 
-// refusedError returns an error that names the limit of g.
+// refusedError returns an error that names the limit of lq.
 func (q *Queue) refusedError(lq *limitQueue, reason error) *throttle.RefusedError {
 	e := &throttle.RefusedError{Key: lq.key.key, Decision: throttle.Decision{At: q.time.At(q.now), Policy: *lq.policy}, Reason: reason}
 	if lq.retryExact {

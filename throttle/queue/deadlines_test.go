@@ -13,8 +13,7 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// ticketWithin returns a ticket for work that takes latency, and a context that ends after
-// the deadline.
+// ticketWithin returns a ticket with the given Latency, and a context that ends after deadline.
 func ticketWithin(t *testing.T, l throttle.Limiter, deadline, latency time.Duration) (context.Context, *Ticket) {
 	ctx, cancel := context.WithTimeout(t.Context(), deadline)
 	t.Cleanup(cancel)
@@ -59,8 +58,8 @@ func TestQueue_grantsImmediatelyWhateverTheLatency(t *testing.T) {
 	})
 }
 
-// TestQueue_leavesTheQueueLatencyBeforeTheDeadline has three callers wait for a slot
-// that becomes free at a time that is not known. The second leaves first, without a slot.
+// Three callers wait for a slot that becomes free at an unknown time. The second leaves first,
+// without a slot.
 func TestQueue_leavesTheQueueLatencyBeforeTheDeadline(t *testing.T) {
 	localAndRemote(t, func(t *testing.T, wrap func(throttle.Limiter) throttle.Limiter) {
 		q, s, start := new(Queue), &slotLimiter{free: 1}, time.Now()
@@ -78,7 +77,7 @@ func TestQueue_leavesTheQueueLatencyBeforeTheDeadline(t *testing.T) {
 			})
 			synctest.Wait()
 		}
-		time.Sleep(6500 * time.Millisecond) // the first two have left by then
+		time.Sleep(6500 * time.Millisecond) // the first two have left
 		q.Cancel(t.Context(), first)
 		wg.Wait()
 		require.Equal(t, [3]time.Duration{6 * time.Second, 3 * time.Second, 6500 * time.Millisecond}, took)
@@ -120,8 +119,7 @@ func TestQueue_theEarlierOfMaxWaitAndLatencyEndsTheWait(t *testing.T) {
 	})
 }
 
-// TestQueue_latencyCountsOnTheClockOfContexts has a clock that is ahead of the clock of
-// contexts: the wait goes on until the deadline comes there.
+// Clock is ahead of the real clock: the wait lasts until the deadline on the real clock.
 func TestQueue_latencyCountsOnTheClockOfContexts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		clk := &jumpClock{now: time.Unix(0, 0)}
@@ -139,8 +137,8 @@ func TestQueue_latencyCountsOnTheClockOfContexts(t *testing.T) {
 	})
 }
 
-// estimating refuses all claims for a while because of an estimate, or because of what
-// the other side stated.
+// An estimating limiter rejects all claims for a second, because of an estimate or because of
+// a statement of the server.
 type estimating struct{ estimated bool }
 
 func (e *estimating) Reserve(_ context.Context, c throttle.Claim) (throttle.Decision, error) {
@@ -149,8 +147,8 @@ func (e *estimating) Reserve(_ context.Context, c throttle.Claim) (throttle.Deci
 func (*estimating) Cancel(context.Context, throttle.Claim, throttle.Decision) {}
 func (*estimating) NonBlocking() bool                                         { return true }
 
-// An estimate that renews its short waits holds no caller for longer than MaxServerWait; what
-// the other side states is bounded for each wait only.
+// An estimate that repeats short waits holds a waiter for at most MaxServerWait. For waits that
+// the server states, MaxServerWait bounds each wait alone.
 func TestQueue_estimatesHoldForAtMostMaxServerWait(t *testing.T) {
 	for _, estimated := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {

@@ -9,41 +9,41 @@ import (
 )
 
 const (
-	// unknownRetryInterval is when a limit that does not know when it opens is asked again
-	// if there is no news of it.
+	// unknownRetryInterval is how often a limit is asked again if it does not state when
+	// units will be available.
 	unknownRetryInterval = int64(time.Second)
 
-	// A limit that broke so many promises in a row is not asked more often than
-	// at this pace.
+	// A limit that rejects more than maxBroken claims in a row, each made at the instant
+	// that it stated itself, is asked at most once per brokenRetryInterval.
 	maxBroken           = 8
 	brokenRetryInterval = int64(time.Millisecond)
 )
 
-// lock takes the lock and reads the clock.
+// lock acquires mu and reads the clock.
 func (q *Queue) lock() {
 	q.mu.Lock()
 	q.now = q.time.Read(time.Time{})
 	q.claimTime = q.now
 }
 
-// unlock does what is due and sets the alarm.
+// unlock processes all events that are due, sets the timer and releases mu.
 func (q *Queue) unlock() {
 	q.dispatch()
-	for q.Clock != nil && q.nextEvent() <= q.now { // another clock may need to be moved to fire
+	for q.Clock != nil && q.nextEvent() <= q.now { // a mock Clock fires no timer until it is advanced
 		q.dispatch()
 	}
 	q.timer.set(q, q.nextEvent())
 	q.mu.Unlock()
 }
 
-// onTimer is called by the alarm.
+// onTimer processes the events that are due. The timer calls it.
 func (q *Queue) onTimer() {
 	q.lock()
 	q.timer.at = never
 	q.unlock()
 }
 
-// nextEvent returns when there is something to do.
+// nextEvent returns the time of the next event; never if none is scheduled.
 func (q *Queue) nextEvent() int64 {
 	next := int64(never)
 	if q.scheduled.Len() > 0 {
@@ -55,33 +55,34 @@ func (q *Queue) nextEvent() int64 {
 	return next
 }
 
-// dispatch refuses the waiters whose deadline has come, and asks at every gate that is due, in the order in which they opened.
+// dispatch rejects the waiters whose deadline has passed, and retries the head at each limit
+// whose retry time has come, in the order of these times.
 //
-// Timers fire late. Claims are therefore made as of the instant at which the gate
-// opened, one after another, so that a line moves at the full rate of its limit.
-// After a long stall, as of a suspended process, no more than maxCatchUp is caught up.
+// Timers fire late. Claims are therefore made as of the retry time of each limit, so that
+// waiters are granted at the full rate of the limit. After a long stall, such as a suspended
+// process, claims are made as of at most maxCatchUp ago.
 //
-// The lock is released while limiters are asked. What becomes due meanwhile is left to
-// others, or to the alarm, so that no goroutine serves without end.
+// The lock is released while limiters are asked. Events that become due meanwhile are left to
+// other goroutines or to the timer, so that the loop ends.
 func (q *Queue) dispatch() {
 	q.rejectExpired()
 	for now := q.now; q.scheduled.Len() > 0 && q.scheduled.First().retryAt <= now; {
 		lq := q.scheduled.First()
 		q.claimTime = max(lq.retryAt, q.now-q.maxCatchUp)
 		if lq.retryExact {
-			lq.broken++ // until it proves true
+			lq.broken++ // resetBroken resets it unless the limit rejects this claim
 		}
 		if e := lq.first(); e.class.blockedAt == e {
 			q.tryHead(e.class)
 		} else {
-			q.schedule(lq, never, false) // p keeps it closed while it waits elsewhere
+			q.schedule(lq, never, false) // a reservation: the first class waits at another limit
 		}
 	}
 	q.claimTime = q.now
 }
 
-// tryHead asks for the first of l. It is called, or l waits for the limit that
-// refused it.
+// tryHead asks the limiters for the head of c. If it is rejected, c waits at the limit that
+// rejected it.
 func (q *Queue) tryHead(c *class) {
 	w := c.waiters.First()
 	if c.reserving != nil {
@@ -89,7 +90,7 @@ func (q *Queue) tryHead(c *class) {
 		return
 	}
 	for i := range c.entries[:c.numEntries] {
-		// Others who go first wait here already: to ask would take their units.
+		// Another class goes first at this limit: asking now would take its units.
 		if e := &c.entries[i]; e.mustYield() {
 			c.reservedUntil = 0
 			q.blockAt(c, e)
@@ -99,7 +100,7 @@ func (q *Queue) tryHead(c *class) {
 	q.startReserve(w)
 }
 
-// onGrant takes s, which got its units, out of its line.
+// onGrant removes w, whose ticket was granted, and charges its tenant at each limit.
 func (q *Queue) onGrant(w *waiter) {
 	c, t := w.class, w.ticket
 	c.resetBroken(nil)
@@ -112,7 +113,7 @@ func (q *Queue) onGrant(w *waiter) {
 	q.removeWaiter(w)
 }
 
-// onRefusal parks the line of s at the limit that refused it as its demand i.
+// onRefusal lets the class of w wait at the limit that rejected demand i with d.
 func (q *Queue) onRefusal(w *waiter, i int, d throttle.Decision) {
 	c, m := w.class, &w.ticket.Demands[i]
 	retryAt, exact := q.retryTime(d)
@@ -144,8 +145,8 @@ func (q *Queue) onRefusal(w *waiter, i int, d throttle.Decision) {
 	}
 }
 
-// rejectHopeless sends everybody home who must pass g and for whom it makes no sense to wait
-// until it opens: they need not be first to be told.
+// rejectHopeless fails all waiters that need lq and whose deadline or wait limit is earlier
+// than retryAt, without waiting until they are heads.
 func (q *Queue) rejectHopeless(lq *limitQueue, d throttle.Decision, retryAt int64) {
 	var affected []*waiter
 	for _, c := range q.classes {
@@ -165,17 +166,18 @@ func (q *Queue) rejectHopeless(lq *limitQueue, d throttle.Decision, retryAt int6
 	}
 }
 
-// updateReservation decides whether l, whose first was refused at p, keeps its places at the
-// other limits meanwhile, closed to those who come after it.
+// updateReservation decides whether c, whose head was rejected at e, also waits at its other
+// limits, so that no class behind it can take their units. That is a reservation.
 //
-// A ticket that needs two busy limits would never find both open: while it waits
-// for one, others take the other. To be fair to them it keeps its places only if
-// it was sent from one limit to the next, if it costs them less than what was
-// waited before or this was tried already, and for no longer than MaxReservation.
+// Without reservations, a ticket that needs two busy limits would rarely find both open:
+// while it waits for one, other classes take the units of the other. A reservation begins
+// when the head has been rejected by one limit and then by another. The wait must be at
+// most MaxReservation, and at most as long as the wait before it unless the head has been
+// rejected by alternating limits more than once. It ends after MaxReservation.
 func (q *Queue) updateReservation(c *class, e *queueEntry, retryAt int64) {
 	wait := retryAt - q.now
-	sameLimit := c.blockedAt == e && !c.newHead         // asked again because of news
-	if c.blockedAt != nil && !sameLimit && !c.newHead { // where the waiter before it was refused says nothing of this one
+	sameLimit := c.blockedAt == e && !c.newHead         // retried at the same limit
+	if c.blockedAt != nil && !sameLimit && !c.newHead { // rejections of the previous head do not count
 		c.bounces++
 	}
 	c.newHead = false
@@ -188,15 +190,15 @@ func (q *Queue) updateReservation(c *class, e *queueEntry, retryAt int64) {
 	c.lastWait = wait
 }
 
-// resetBroken notes that the limit which l was parked at let it through, unless it is
-// the one at p.
+// resetBroken records that the limit at which c waited has not rejected its head, unless it
+// is the limit of e.
 func (c *class) resetBroken(e *queueEntry) {
 	if c.blockedAt != nil && c.blockedAt != e {
 		c.blockedAt.limitQueue.broken = 0
 	}
 }
 
-// retryTime returns when to ask again after d.
+// retryTime returns when to ask again after the rejection d, and whether d stated that time.
 func (q *Queue) retryTime(d throttle.Decision) (retryAt int64, exact bool) {
 	if d.Wait <= 0 {
 		return ticks.Add(q.now, unknownRetryInterval), false
@@ -208,7 +210,7 @@ func (q *Queue) retryTime(d throttle.Decision) (retryAt int64, exact bool) {
 	return ticks.Add(at, int64(d.Wait)), true
 }
 
-// cannotWait returns an error if it makes no sense for s to wait.
+// cannotWait returns an error if w cannot wait until retryAt.
 func (q *Queue) cannotWait(w *waiter, key string, d throttle.Decision, retryAt int64, exact bool) error {
 	switch {
 	case d.Wait == throttle.Forever:
@@ -225,7 +227,7 @@ func (q *Queue) cannotWait(w *waiter, key string, d throttle.Decision, retryAt i
 	return nil
 }
 
-// realNow returns now on the real clock, on which contexts end.
+// realNow returns q.now on the real clock, which the deadlines of contexts refer to.
 func (q *Queue) realNow() int64 { return q.realAt(q.now) }
 
 func (q *Queue) realAt(now int64) int64 {
@@ -235,9 +237,9 @@ func (q *Queue) realAt(now int64) int64 {
 	return int64(time.Since(q.realStart))
 }
 
-// checkUpFront refuses s if its limits say already that it cannot be granted in time. What
-// others in line take is left out, as they may go away. What all claims of s have in
-// common is in c. It is called without the lock.
+// checkUpFront rejects w if one of its limits already states that it cannot grant w in time.
+// The check ignores the units of other waiters, since they may stop waiting. The claim c has
+// the fields that are common to all demands. The caller must not hold the lock.
 func (q *Queue) checkUpFront(w *waiter, c throttle.Claim) {
 	for i := range w.ticket.Demands {
 		m := &w.ticket.Demands[i]

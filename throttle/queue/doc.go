@@ -1,7 +1,20 @@
-// Package queue lets callers wait until limits admit them.
+// Package queue lets callers wait, in a fair order, until limiters admit them.
 //
 // A [Ticket] names up to [MaxDemands] limits and the units that a caller needs of each.
-// [Queue.Wait] blocks until all of them grant at the same instant. Callers that need the
-// same limits wait in order of their arrival and [Ticket.Priority]; the tenants of
-// [Ticket.Tenant] share each limit fairly.
+// [Queue.Wait] blocks until all of them grant the ticket at the same instant.
+//
+// Tickets of one tenant that need the same limits form a class. Only the head of each
+// class asks its limiters, so an exhausted limit delays only the callers that need it.
+// Tenants that wait for the same limit share it by weighted fair queueing, see
+// [Ticket.Weight]. Within a tenant the order is by [Ticket.Priority], then by arrival;
+// [Queue.Aging] bounds how long a higher priority can delay a lower one.
+//
+// Units are taken at the instant at which a caller is granted, never in advance: a
+// caller that stops waiting has taken none.
+//
+//	        arrives                   limit opens
+//	           │                           │
+//	Wait ──▶ waiting (not head) ──▶ head ──▶ granted
+//	           │                      │
+//	           └── ctx done, MaxWait, Close: error, no units taken
 package queue

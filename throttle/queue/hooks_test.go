@@ -15,7 +15,7 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// A hookLimiter limiter calls hook for each claim that it is asked for, and refuses it for d.
+// A hookLimiter calls hook for each claim, and rejects it with a wait of d.
 type hookLimiter struct {
 	d    time.Duration
 	hook func(c throttle.Claim)
@@ -28,8 +28,8 @@ func (h *hookLimiter) Reserve(_ context.Context, c throttle.Claim) (throttle.Dec
 func (*hookLimiter) Cancel(context.Context, throttle.Claim, throttle.Decision) {}
 func (*hookLimiter) NonBlocking() bool                                         { return true }
 
-// TestQueue_hooksMayCallTheQueue has limiters that call the Queue which asks them: no
-// lock is held while a limiter or a hook runs.
+// The limiters call the Queue that asks them: the Queue holds no lock while a limiter or a
+// hook runs.
 func TestQueue_hooksMayCallTheQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q, other := new(Queue), bucket(time.Millisecond, 100)
@@ -55,7 +55,7 @@ func TestQueue_staysUsableWhenALimiterPanics(t *testing.T) {
 	for _, asked := range []int64{1, 2, 3, 4, 5} {
 		localAndRemote(t, func(t *testing.T, wrap func(throttle.Limiter) throttle.Limiter) {
 			q, held := new(Queue), concurrencyOf(1)
-			var n atomic.Int64 // callers of a remote limiter ask it side by side
+			var n atomic.Int64 // callers ask a remote limiter concurrently
 			l := wrap(&hookLimiter{d: 100 * time.Millisecond, hook: func(throttle.Claim) {
 				if n.Add(1) == asked {
 					panic("limiter")
@@ -88,7 +88,7 @@ func TestQueue_staysUsableWhenALimiterPanics(t *testing.T) {
 	}
 }
 
-// A limiter that ends the goroutine which asks it, as t.FailNow does.
+// The limiter ends the goroutine that asks it, as t.FailNow does.
 func TestQueue_staysUsableWhenALimiterEndsItsGoroutine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q, n := new(Queue), 0
@@ -104,7 +104,7 @@ func TestQueue_staysUsableWhenALimiterEndsItsGoroutine(t *testing.T) {
 	})
 }
 
-// A hangingLimiter limiter is far away and does not answer before the context ends.
+// A hangingLimiter may block. While responds is false it returns only when ctx ends.
 type hangingLimiter struct{ responds atomic.Bool }
 
 func newHangingLimiter(responds bool) *hangingLimiter {
@@ -123,7 +123,7 @@ func (l *hangingLimiter) Reserve(ctx context.Context, c throttle.Claim) (throttl
 func (*hangingLimiter) Cancel(context.Context, throttle.Claim, throttle.Decision) {}
 
 func TestQueue_maxWaitHoldsWhileALimiterHangs(t *testing.T) {
-	for _, responds := range []bool{false, true} { // to the first question
+	for _, responds := range []bool{false, true} { // to the first claim
 		synctest.Test(t, func(t *testing.T) {
 			q, l := &Queue{MaxWait: 5 * time.Second}, newHangingLimiter(responds)
 			start := time.Now()
@@ -161,8 +161,8 @@ func TestQueue_closeCancelsRemoteCalls(t *testing.T) {
 	}
 }
 
-// TestQueue_allOfSharesTheQueueOfItsLimits has small claims for a limit and a large one
-// for the same limit inside of a throttle.AllOf: the small ones do not overtake it.
+// Small claims for a limit do not overtake a large claim for a throttle.AllOf that contains the
+// same limit.
 func TestQueue_allOfSharesTheQueueOfItsLimits(t *testing.T) {
 	localAndRemote(t, func(t *testing.T, wrap func(throttle.Limiter) throttle.Limiter) {
 		pool := concurrencyOf(4)

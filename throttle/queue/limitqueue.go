@@ -9,53 +9,53 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// never is an instant that does not come.
+// never is later than all other instants.
 const never = math.MaxInt64
 
-// A limitQueue is one limit that somebody waits for, as seen by the Queue.
+// A limitQueue is the queue of the classes that wait for one limit.
 //
-// Lines queue at the gate that refused their first. Only the first line of the
-// queue is asked for, so that a large claim is not starved by small ones that
-// would fit earlier.
+// A class is in the limitQueue of the limit that rejected its head. Only the first class of a
+// limitQueue asks the limiter, so that smaller claims behind a large one do not starve it.
 type limitQueue struct {
 	key              limitKey
 	id               uint64
-	numClasses       int                                   // lines that must pass it
-	tenants          indexheap.Heap[*tenantQueue, byUsage] // tenants that have lines here
-	defaultTenant    tenantQueue                           // of those who name no tenant
-	byTenant         map[string]*tenantQueue               // of those who do
-	sweepAt          int                                   // how many shares there may be before idle ones are forgotten
-	lastUsage        int64                                 // by who was granted last, before that
-	retryAt          int64                                 // when to ask for the first
-	retryExact       bool                                  // that it will be granted then; else it is just time to ask again
+	numClasses       int                                   // classes that need the limit
+	tenants          indexheap.Heap[*tenantQueue, byUsage] // tenants with classes that wait here
+	defaultTenant    tenantQueue                           // of tickets without a Tenant
+	byTenant         map[string]*tenantQueue               // of tickets with a Tenant
+	sweepAt          int                                   // sweepTenants runs when byTenant has this size
+	lastUsage        int64                                 // virtual time: the highest usage of a tenant when it was granted, before the charge
+	retryAt          int64                                 // when to ask for the first entry
+	retryExact       bool                                  // the limit stated retryAt; else it is unknown when it will grant
 	scheduledIndex   int                                   // in Queue.scheduled, or -1
-	bound            int64                                 // one more than the units that may wait; 0: no bound is known
-	waitingUnits     int64                                 // units that wait here, saturating
-	policy           *string                               // the limit's name, as of its last refusal
-	broken           int                                   // promises in a row that it did not keep
-	generation       uint64                                // how often there was news of it
-	lastRefusal      uint64                                // Queue.numRefusals after its last refusal
-	announcedRetryAt int64                                 // the latest opening that the other side imposed and all who wait know of
+	bound            int64                                 // one more than the units that may wait; 0: not known to be bounded
+	waitingUnits     int64                                 // units of all waiters that need the limit
+	policy           *string                               // name of the limit in its last rejection
+	broken           int                                   // consecutive rejections at a time that the limit stated itself
+	generation       uint64                                // incremented by each event that may change the limiter's decision
+	lastRefusal      uint64                                // Queue.numRefusals after the last rejection
+	announcedRetryAt int64                                 // the latest retryAt for which rejectHopeless has run
 }
 
-// A tenantQueue is what a tenant has had of a gate, and its lines there.
+// A tenantQueue holds the usage of a limit by one tenant, and its classes that wait there.
 //
-// Who has had least, by weight, goes first. A tenant that comes, or comes back,
-// starts level with the others: to have been away earns nothing.
+// The tenant with the lowest usage is granted first. A tenant that is new or was idle starts
+// at the usage of the others, so that idle time earns no units. This is start-time fair
+// queueing (Goyal, Vin and Cheng, SIGCOMM 1996): usage is the start tag of the next grant.
 type tenantQueue struct {
-	usage   int64 // units by weight, see charge
+	usage   int64 // weighted units, see charge
 	entries indexheap.Heap[*queueEntry, byHeadWaiter]
 	index   int // in limitQueue.tenants, or -1
 }
 
-// A queueEntry is where a line stands at a gate.
+// A queueEntry is the position of a class in a limitQueue.
 type queueEntry struct {
 	class           *class
 	limitQueue      *limitQueue
-	tenantQueue     *tenantQueue // nil: not in the queue
+	tenantQueue     *tenantQueue // nil: the class does not wait here
 	index           int          // in tenantQueue.entries
-	blockedTime     int64        // nanoseconds that the line waited for this gate, lately
-	prevBlockedTime int64        // and in the time before, see class.longestWait
+	blockedTime     int64        // nanoseconds that the class waited here, in the current period
+	prevBlockedTime int64        // the same in the previous period, see class.longestWait
 }
 
 type limitKey struct {
@@ -63,15 +63,15 @@ type limitKey struct {
 	key     string
 }
 
-// maxParts is the largest throttle.AllOf whose limits each have a gate. A larger one has a gate of
-// its own, as any other limiter.
+// maxParts is the maximum number of limits of a throttle.AllOf that each have a limitQueue. A
+// larger AllOf has a single limitQueue.
 const (
 	maxParts       = 4
 	maxLimitQueues = MaxDemands * maxParts
 )
 
-// numLimits returns how many limits m consists of: those of a throttle.AllOf count by themselves, so
-// that they share their limitQueues with demands for them alone.
+// numLimits returns the number of limits of m. The limits of a throttle.AllOf count
+// separately, so that they share their limitQueues with demands for these limits alone.
 func numLimits(m *throttle.Demand) int {
 	if m.Limiter == nil {
 		return 0
@@ -82,8 +82,8 @@ func numLimits(m *throttle.Demand) int {
 	return 1
 }
 
-// limitKeyOf returns the key of the i-th limit of m. Limiters that cannot be compared cannot
-// be recognized: each demand for one has a limitQueue of its own.
+// limitKeyOf returns the key of the i-th limit of m. A limiter whose type is not comparable
+// has a separate limitQueue for each demand.
 func limitKeyOf(m *throttle.Demand, i int) limitKey {
 	l := m.Limiter
 	if parts := throttle.Parts(l); len(parts) <= maxParts && len(parts) > 0 {
@@ -97,7 +97,7 @@ func limitKeyOf(m *throttle.Demand, i int) limitKey {
 	return limitKey{l, m.Key}
 }
 
-// An incomparableLimiter names a limiter that cannot be compared.
+// An incomparableLimiter stands for a limiter whose type is not comparable.
 type incomparableLimiter struct {
 	demand *throttle.Demand
 	i      int
@@ -122,7 +122,7 @@ func (byHeadWaiter) Less(a, b *queueEntry) bool {
 }
 func (byHeadWaiter) SetIndex(e *queueEntry, i int) { e.index = i }
 
-// first returns the place that is asked for; nil if nobody waits.
+// first returns the entry that is granted next; nil if no class waits.
 func (lq *limitQueue) first() *queueEntry {
 	if lq.tenants.Len() == 0 {
 		return nil
@@ -130,7 +130,7 @@ func (lq *limitQueue) first() *queueEntry {
 	return lq.tenants.First().entries.First()
 }
 
-// mustYield reports whether somebody who waits at the gate of p goes before p.
+// mustYield reports whether another class that waits at the limit of e goes before e.
 func (e *queueEntry) mustYield() bool {
 	first := e.limitQueue.first()
 	if first == nil || first == e {
@@ -146,8 +146,9 @@ func (e *queueEntry) mustYield() bool {
 	return first.tenantQueue.usage < usage
 }
 
-// baseUsage is what a tenant who comes anew counts as having had: as much as the one
-// who goes next. Were it less, ever new tenants could starve one that is in line.
+// baseUsage returns the usage at which a new tenant starts: that of the tenant that is granted
+// next, or was granted last if that is higher. With a lower one, a succession of new tenants
+// could starve a waiting tenant.
 func (lq *limitQueue) baseUsage() int64 {
 	if lq.tenants.Len() == 0 {
 		return lq.lastUsage
@@ -177,7 +178,7 @@ func (lq *limitQueue) addTenant(tenant string) *tenantQueue {
 	return tq
 }
 
-// sweepTenants drops the shares that equal no share: idle, and not ahead of the others.
+// sweepTenants removes the idle tenants whose usage does not exceed that of a new tenant.
 func (lq *limitQueue) sweepTenants() {
 	for tenant, tq := range lq.byTenant {
 		if tq.index < 0 && tq.usage <= lq.baseUsage() {
@@ -187,8 +188,8 @@ func (lq *limitQueue) sweepTenants() {
 	lq.sweepAt = 2 * len(lq.byTenant)
 }
 
-// charge notes that tenant got units of g. Units are counted in 1/scale, so that
-// weights can divide them.
+// charge adds units, divided by weight, to the usage of the tenant of e. Usage is counted in
+// 1/scale units, so that the division keeps its fraction.
 func (q *Queue) charge(e *queueEntry, units, weight int64) {
 	const scale = 1 << 16
 	lq := e.limitQueue
@@ -206,7 +207,7 @@ func (q *Queue) charge(e *queueEntry, units, weight int64) {
 	}
 }
 
-// enqueue puts p into the queue of its gate.
+// enqueue adds e to its limitQueue.
 func (e *queueEntry) enqueue() {
 	if e.tenantQueue != nil {
 		return
@@ -222,8 +223,8 @@ func (e *queueEntry) enqueue() {
 	lq.tenants.Push(tq)
 }
 
-// dequeue takes p out of the queue of its gate. Who is first there now is asked for
-// at once, as it may want less.
+// dequeue removes e from its limitQueue. If e was first, the next entry is tried immediately,
+// as it may need fewer units.
 func (q *Queue) dequeue(e *queueEntry) {
 	if e.tenantQueue == nil {
 		return
@@ -244,7 +245,7 @@ func (q *Queue) dequeue(e *queueEntry) {
 	}
 }
 
-// reorder moves p to where it belongs now that its line has another first.
+// reorder restores the position of e after the head of its class has changed.
 func (q *Queue) reorder(e *queueEntry) {
 	lq := e.limitQueue
 	first := lq.first() == e
@@ -255,7 +256,7 @@ func (q *Queue) reorder(e *queueEntry) {
 	}
 }
 
-// schedule says when to ask at g.
+// schedule sets when to ask the limiter of lq; never removes it from the schedule.
 func (q *Queue) schedule(lq *limitQueue, retryAt int64, exact bool) {
 	lq.retryAt, lq.retryExact = retryAt, exact
 	switch {
@@ -268,7 +269,7 @@ func (q *Queue) schedule(lq *limitQueue, retryAt int64, exact bool) {
 	}
 }
 
-// wakeLimit asks at g at once, as there is news of it.
+// wakeLimit schedules lq immediately, because its limiter may decide differently now.
 func (q *Queue) wakeLimit(lq *limitQueue) {
 	lq.generation++
 	if lq.tenants.Len() > 0 && lq.retryAt > q.now {
@@ -293,6 +294,6 @@ func (q *Queue) limitQueueFor(k limitKey) *limitQueue {
 func (q *Queue) removeLimitQueue(lq *limitQueue) {
 	delete(q.limitQueues, lq.key)
 	if len(q.limitQueues) == 0 {
-		q.limitQueues = nil // a map keeps the memory of its best days
+		q.limitQueues = nil // release the memory: a map does not shrink
 	}
 }

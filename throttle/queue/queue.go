@@ -14,86 +14,103 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// ErrClosed is returned by Wait and Try after the Queue has been closed, and by Wait to
-// the callers that wait when it is closed.
+// ErrClosed is returned by Wait and Try after the Queue has been closed or drained. Close also
+// ends the calls of Wait that are blocked with it.
 var ErrClosed = errors.New("queue: closed")
 
-// A Queue blocks callers until the limits of their tickets grant them. Share one
-// wherever limits are shared. The zero Queue is ready to use; its fields must not
-// change after the first Wait, and it must not be copied.
+// A Queue blocks callers until the limits of their tickets grant them. Share one Queue
+// wherever limits are shared. The zero Queue is ready to use and safe for concurrent use. Its
+// fields must not change after the first Wait, and it must not be copied.
 //
-// Callers that must pass the same limits stand in one line, and only the first of
-// a line is asked for. When a limit refuses it, the line waits for that limit and
-// no other: those who do not need the limit go on. The first of several lines that
-// wait for one limit compete for it, by priority and then by who came first.
+// Tickets of one tenant that need the same limits form a class, and only the head of a class
+// asks its limiters. When a limit rejects the head, the class waits for that limit; callers
+// that do not need the limit are not delayed. Classes that wait for one limit compete for
+// it: by the usage of their tenants, then by priority, then by arrival.
 //
-// A grant takes the units of all limits at one instant, and at the instant at
-// which the caller is let go: units are never taken ahead of time, so a limit
-// that closes stops everybody, and nobody runs off on old grants when it opens.
+// A grant takes the units of all limits at one instant, immediately before the caller
+// continues. Units are never taken in advance: while a limit is exhausted no caller
+// continues, and there is no burst on older grants when it opens.
 type Queue struct {
-	Clock       throttle.Clock // nil: the system clock
-	MaxWait     time.Duration  // longest stay in line; 0: as long as ctx allows
-	MaxPerClass int            // most callers in one line, retries not counted; 0: no bound
-	MaxTotal    int            // most callers in all lines together, likewise; 0: see SetDefaultMaxTotal; below 0: no bound
+	// Clock is the source of time. Nil means the system clock.
+	Clock throttle.Clock
 
-	// MaxReservation is for how long a ticket that needs several busy limits may keep
-	// one of them closed to others while it waits for the next. 0: 1 s.
+	// MaxWait is the longest time that a call of Wait may wait; a longer wait ends with a
+	// *throttle.RefusedError. Zero or less means as long as ctx allows.
+	MaxWait time.Duration
+
+	// MaxPerClass is the maximum number of waiters in a class. Further callers are rejected
+	// with a *FullError, except retries. Zero or less means no maximum.
+	MaxPerClass int
+
+	// MaxTotal is the maximum number of waiters in all classes. Further callers are rejected
+	// with a *FullError, except retries. Zero means the value of SetDefaultMaxTotal; a
+	// negative value means no maximum.
+	MaxTotal int
+
+	// MaxReservation is the longest time for which a ticket that needs several busy limits
+	// may reserve one of them while it waits for another. Zero means 1 second.
 	MaxReservation time.Duration
 
-	// MaxCatchUp bounds what is caught up when timers fire late, which they do by up
-	// to some milliseconds: units are claimed as of the instant at which they were
-	// due, but no longer ago than this. 0: 5 ms.
+	// MaxCatchUp bounds the correction for timers that fire late, usually by up to some
+	// milliseconds: units are claimed as of the instant at which they were due, but at most
+	// this long ago. Zero means 5 milliseconds.
 	MaxCatchUp time.Duration
 
-	// Aging is the head start that a step of Ticket.Priority is worth. A ticket
-	// goes before others of d steps less unless they came d*Aging or more before
-	// it. That is also the bound on starvation: who has waited d*Aging is
-	// overtaken by nobody of d steps more who comes from then on. 0: 10 s.
+	// Aging is the time by which one step of Ticket.Priority moves a ticket ahead. A ticket
+	// goes before one whose priority is d steps lower unless the other arrived d*Aging or
+	// more earlier. Aging also bounds starvation: a ticket that has waited d*Aging is not
+	// overtaken by later tickets of d steps more. Zero means 10 seconds.
 	Aging time.Duration
 
-	Trace *Trace // nil: none
+	// Trace holds functions that are called for each ticket. Nil means none.
+	Trace *Trace
 
 	initOnce        sync.Once
-	configErr       error // what Validate returns
+	configErr       error // result of Validate
 	time            ticks.Timeline
-	realStart       time.Time    // time.start on the real clock
-	lastArrival     atomic.Int64 // the newest turn
-	numWaiting      atomic.Int64 // callers in line; shut is added when closed
+	realStart       time.Time    // time.Start() on the real clock
+	lastArrival     atomic.Int64 // the arrival of the newest ticket
+	numWaiting      atomic.Int64 // waiters; closedBit is added when closed
 	waiterPool      sync.Pool
-	defaultMaxTotal atomic.Int64  // the default of MaxTotal
-	drained         chan struct{} // closed once the Queue is shut and nobody is in line any more
+	defaultMaxTotal atomic.Int64  // MaxTotal where it is zero
+	drained         chan struct{} // closed once no more callers can join and no waiter is left
 
-	closeCtx       context.Context // ends when the Queue is closed
-	cancelCloseCtx func()          // ends closing
+	closeCtx       context.Context // done once the Queue is closed
+	cancelCloseCtx func()          // ends closeCtx
 
 	maxReservation, maxCatchUp, aging int64 // nanoseconds
 
+	// mu guards the fields below. It is released while limiters are asked.
 	mu               sync.Mutex
-	now              int64 // the reading that is decided on while mu is held
-	claimTime        int64 // the instant that claims are made as of: now, or a little before
+	now              int64 // reading of the clock by lock
+	claimTime        int64 // Claim.Now of claims: now, or at most maxCatchUp before
 	limitQueues      map[limitKey]*limitQueue
 	classes          map[classKey]*class
-	lastLimitQueueID uint64 // gates made so far
+	lastLimitQueueID uint64 // the id of the newest limitQueue
 	timer            wakeTimer
 	closed           bool
 
-	numRefusals uint64 // of questions so far
+	numRefusals uint64 // rejections by limits since the Queue was made
 
-	scheduled indexheap.Heap[*limitQueue, byRetryTime] // gates that open by themselves
-	deadlines indexheap.Heap[deadline, byDeadline]     // of waiters in all lines: MaxWait, or Ticket.Latency before the context ends
+	scheduled indexheap.Heap[*limitQueue, byRetryTime] // limits with a retry time
+	deadlines indexheap.Heap[deadline, byDeadline]     // of all waiters, see addDeadline
 }
 
-// closedBit is added to Queue.numWaiting once the Queue is closed.
+// closedBit is added to Queue.numWaiting by Close and Drain.
 const closedBit = 1 << 62
 
-// A FullError says that a line is full, or that all of them together are. It matches
-// throttle.ErrRefused.
+// A FullError is returned by Wait when a class has MaxPerClass waiters, or the Queue has
+// MaxTotal. It matches throttle.ErrRefused.
 type FullError struct {
-	Waiting int // callers in the line, or in all lines
-	Max     int // Queue.MaxPerClass, MaxTotal, or the default of SetDefaultMaxTotal
+	// Waiting is the number of waiters in the class, or in the Queue.
+	Waiting int
+
+	// Max is the limit that was reached: Queue.MaxPerClass, MaxTotal, or the value of
+	// SetDefaultMaxTotal.
+	Max int
 }
 
-// Error says how long the line is.
+// Error returns a message with both numbers.
 func (e *FullError) Error() string {
 	return "queue: full: " + strconv.Itoa(e.Waiting) + " callers wait already and the limit is " +
 		strconv.Itoa(e.Max) + ": ask again later"
@@ -102,15 +119,15 @@ func (e *FullError) Error() string {
 // Is reports whether target is throttle.ErrRefused.
 func (e *FullError) Is(target error) bool { return target == throttle.ErrRefused }
 
-// Wait returns nil when all demands of t are granted. The same Ticket again is a
-// retry and keeps its turn.
+// Wait blocks until all demands of t are granted, and returns nil. A Ticket that is passed to
+// Wait again is a retry and keeps its time of arrival.
 //
-// Wait returns a *throttle.RefusedError as soon as it is known that the wait cannot end before
-// the deadline of ctx less Ticket.Latency, that it is longer than MaxWait or
+// Wait returns a *throttle.RefusedError as soon as it is known that the wait would not end
+// Ticket.Latency before the deadline of ctx, that it would exceed MaxWait or
 // Ticket.MaxServerWait, or that a limit can never grant its demand. In the first case the
-// error matches context.DeadlineExceeded. If ctx ends while t is in line, the error is
-// the cause of ctx. Other errors are *FullError, ErrClosed, and those of the limiters.
-// After an error t holds no units.
+// error matches context.DeadlineExceeded. If ctx ends while t waits, the error is the cause
+// of ctx. Other errors are *FullError, ErrClosed, that of Validate, and those of the
+// limiters. After an error t holds no units.
 func (q *Queue) Wait(ctx context.Context, t *Ticket) error {
 	if q.Trace != nil {
 		return q.waitTraced(ctx, t)
@@ -135,7 +152,7 @@ func (q *Queue) wait(ctx context.Context, t *Ticket) error {
 		if err := q.reserveNow(ctx, t, now); err != nil || t.grant != nil {
 			return err
 		}
-		q.wakeLimits(t) // what it held for a moment may have been refused to others
+		q.wakeLimits(t) // other tickets may have been rejected while t held units for a moment
 	}
 	if !retry {
 		t.arrival = q.nextArrival(now)
@@ -147,8 +164,8 @@ func (q *Queue) wait(ctx context.Context, t *Ticket) error {
 	return err
 }
 
-// countRefusal lets the limits of t that count refusals count that its wait has failed.
-// It is called without the lock, in the goroutine of the caller.
+// countRefusal repeats the claims of t, whose wait has failed, without Claim.Waits, so that
+// limits that count rejections count this one. The caller must not hold the lock.
 func (q *Queue) countRefusal(ctx context.Context, t *Ticket) {
 	for i := range t.Demands {
 		m := &t.Demands[i]
@@ -156,18 +173,18 @@ func (q *Queue) countRefusal(ctx context.Context, t *Ticket) {
 			continue
 		}
 		c := throttle.Claim{Key: m.Key, Cost: m.Cost, Now: q.time.At(q.time.Read(time.Time{}))}
-		if d, err := m.Limiter.Reserve(ctx, c); err == nil && d.OK { // another limit refused
+		if d, err := m.Limiter.Reserve(ctx, c); err == nil && d.OK { // another limit has rejected t
 			m.Limiter.Cancel(withoutCancel(ctx, m.Limiter), c, d)
 		}
 	}
 }
 
-// reserveNow asks for t without standing in line.
+// reserveNow asks the limiters of t without waiting.
 func (q *Queue) reserveNow(ctx context.Context, t *Ticket, now int64) (err error) {
 	var refusal throttle.Decision
 	returned := false
 	defer func() {
-		if !returned { // a limiter panicked: what the others held for a moment is free again
+		if !returned { // a limiter panicked: the units of the others were returned
 			q.wakeLimits(t)
 		}
 	}()
@@ -195,21 +212,21 @@ func (q *Queue) reserveNow(ctx context.Context, t *Ticket, now int64) (err error
 	}
 	returned = true
 	if t.grant != nil && t.arrival == 0 {
-		t.arrival = max(now, 1) // in case of a retry; who came at the same instant is its equal
+		t.arrival = max(now, 1) // a retry of t keeps this arrival; tickets of the same instant are equal
 	}
 	return err
 }
 
-// Cancel gives back a granted ticket that was not used, and lets others have it.
+// Cancel returns the units of a granted ticket that was not used, and wakes waiters that need them.
 func (q *Queue) Cancel(ctx context.Context, t *Ticket) {
 	q.initOnce.Do(q.init)
 	defer q.wakeLimits(t)
 	t.Cancel(ctx, q.time.At(q.time.Read(time.Time{})))
 }
 
-// Observe tells the limits of t what came of it, and looks again at the lines
-// that wait for them. A zero f.Now is read from Clock, or if that is nil by the
-// limiters that need to know.
+// Observe reports the outcome f of a granted ticket to its limits, and wakes the waiters that
+// may be granted after it. A zero f.Now is read from Clock, or by the limiters that need the
+// time if Clock is nil.
 func (q *Queue) Observe(ctx context.Context, t *Ticket, f throttle.Feedback) {
 	q.initOnce.Do(q.init)
 	if f.Now.IsZero() && q.Clock != nil {
@@ -219,7 +236,7 @@ func (q *Queue) Observe(ctx context.Context, t *Ticket, f throttle.Feedback) {
 	t.Observe(ctx, f)
 }
 
-// Wake looks at all lines again: call it when a limit was changed from elsewhere.
+// Wake checks all waiters again. Call it after a limit was changed by other means.
 func (q *Queue) Wake() {
 	if q.numWaiting.Load() == 0 {
 		return
@@ -231,8 +248,7 @@ func (q *Queue) Wake() {
 	q.unlock()
 }
 
-// Close sends everybody in line home with ErrClosed, and those who come later. It
-// returns nil.
+// Close rejects all waiters and later callers with ErrClosed. It returns nil.
 func (q *Queue) Close() error {
 	q.initOnce.Do(q.init)
 	q.lock()
@@ -246,9 +262,9 @@ func (q *Queue) Close() error {
 	return nil
 }
 
-// Drain turns away those who come from now on with ErrClosed, and returns when
-// those in line have been granted or have gone. If ctx ends before, it returns its
-// cause; Close then sends the others home.
+// Drain rejects later callers with ErrClosed, and returns nil when all waiters have been
+// granted or have left. If ctx ends first, Drain returns its cause and the waiters stay;
+// Close rejects them.
 func (q *Queue) Drain(ctx context.Context) error {
 	q.initOnce.Do(q.init)
 	q.lock()
@@ -262,14 +278,14 @@ func (q *Queue) Drain(ctx context.Context) error {
 	}
 }
 
-// rejectNew lets nobody join a line any more.
+// rejectNew prevents callers from joining a class.
 func (q *Queue) rejectNew() {
 	if q.numWaiting.Load() < closedBit && q.numWaiting.Add(closedBit) == closedBit {
 		close(q.drained)
 	}
 }
 
-// closeClass sends everybody in l home, but who is asking: it learns of it after that.
+// closeClass rejects all waiters of c except c.reserving, which is rejected when its call ends.
 func (q *Queue) closeClass(c *class) {
 	for i := 0; i < c.waiters.Len(); {
 		if w := c.waiters.Items[i]; w != c.reserving {
@@ -280,13 +296,13 @@ func (q *Queue) closeClass(c *class) {
 	}
 }
 
-// SetDefaultMaxTotal sets the number of callers that may be in all lines together while
-// MaxTotal is zero. Zero, as before the first call, means no bound. It may be called at any
-// time; callers that are in line already stay there.
+// SetDefaultMaxTotal sets the maximum number of waiters in all classes for the case that
+// MaxTotal is zero. Zero, the initial value, means no maximum. It may be called at any time;
+// callers that wait already are not affected.
 func (q *Queue) SetDefaultMaxTotal(n int) { q.defaultMaxTotal.Store(int64(n)) }
 
-// Validate returns an error that says which field of w can never work. Wait returns it,
-// too.
+// Validate returns an error that names the first field of q whose value is invalid, or nil.
+// Wait and Try return the same error.
 func (q *Queue) Validate() error {
 	for _, f := range []struct {
 		name string
@@ -320,8 +336,8 @@ func durationOrDefault(d, or time.Duration) time.Duration {
 	return d
 }
 
-// nextArrival returns a place behind everybody who came before: now, or a nanosecond
-// more than the last one. That it is a time is what makes ageing simple.
+// nextArrival returns the arrival of a new ticket: now, or one nanosecond after the newest
+// ticket if that is later. Arrivals are times so that priorities can be expressed as time.
 func (q *Queue) nextArrival(now int64) int64 {
 	for {
 		last := q.lastArrival.Load()
@@ -340,7 +356,7 @@ func (q *Queue) CanBypass(l throttle.Limiter, key string) bool {
 	return q.canBypass(&Ticket{Demands: [MaxDemands]throttle.Demand{{Limiter: l, Key: key}}})
 }
 
-// canBypass reports whether t need not wait in a queue, as no caller waits for its limits.
+// canBypass reports whether no waiter needs a limit of t, so that t need not queue.
 func (q *Queue) canBypass(t *Ticket) bool {
 	switch n := q.numWaiting.Load(); {
 	case n == 0:
@@ -361,7 +377,7 @@ func (q *Queue) canBypass(t *Ticket) bool {
 	return true
 }
 
-// wakeLimits looks again at the limits of t.
+// wakeLimits schedules the limits of t immediately.
 func (q *Queue) wakeLimits(t *Ticket) {
 	if q.numWaiting.Load() == 0 {
 		return
@@ -378,7 +394,7 @@ func (q *Queue) wakeLimits(t *Ticket) {
 	q.unlock()
 }
 
-// maxTotal returns how many callers may be in all lines together; 0 or less: any number.
+// maxTotal returns the maximum number of waiters in all classes; 0 or less means no maximum.
 func (q *Queue) maxTotal() int {
 	if q.MaxTotal == 0 {
 		return int(q.defaultMaxTotal.Load())

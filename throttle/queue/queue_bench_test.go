@@ -37,8 +37,8 @@ func BenchmarkReserve(b *testing.B) {
 	})
 }
 
-// BenchmarkQueueRealTimers lets 1,000 goroutines take 10 units each of 2,000/s,
-// and reports by how much the end was missed and how many were out of order.
+// BenchmarkQueueRealTimers lets 1,000 goroutines take 10 units each of 2,000 per second, and
+// reports the delay of the last grant and the number of grants out of order.
 func BenchmarkQueueRealTimers(b *testing.B) {
 	for range b.N {
 		q, l := new(Queue), throttle.NewTokenBucket(throttle.Limit{Count: 2000, Per: time.Second, Burst: 1}, nil)
@@ -67,7 +67,7 @@ func BenchmarkQueueRealTimers(b *testing.B) {
 	}
 }
 
-// outOfOrder counts who was granted before one that came earlier.
+// outOfOrder returns the number of callers that were granted before one that arrived earlier.
 func outOfOrder(turnsAndTimes []int64) (n int) {
 	pairs := slices.Collect(slices.Chunk(turnsAndTimes, 2))
 	slices.SortFunc(pairs, func(a, b []int64) int { return int(a[0] - b[0]) })
@@ -79,8 +79,8 @@ func outOfOrder(turnsAndTimes []int64) (n int) {
 	return n
 }
 
-// BenchmarkQueueHundredThousand lets 100,000 wait, wakes them one after another,
-// then lets 100,000 give up at once.
+// BenchmarkQueueHundredThousand lets 100,000 callers wait and grants them one after another,
+// then lets 100,000 callers wait and cancels them at the same time.
 func BenchmarkQueueHundredThousand(b *testing.B) {
 	for range b.N {
 		q, g := new(Queue), &holdLimiter{until: time.Now().Add(time.Hour)}
@@ -105,8 +105,8 @@ func BenchmarkQueueHundredThousand(b *testing.B) {
 	}
 }
 
-// startWaiters lets n wait and returns the bytes of heap that each takes more than a
-// goroutine that merely waits for a channel or its context.
+// startWaiters starts n waiters. It returns the bytes of heap that each uses in addition to those
+// of a goroutine that waits for a channel or its context.
 func startWaiters(q *Queue, l throttle.Limiter, n int) (bytes float64, cancel func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	idle, stop := context.WithCancel(context.Background())
@@ -143,7 +143,7 @@ func awaitEmpty(q *Queue) {
 	}
 }
 
-// inUse returns the bytes of heap in use.
+// inUse returns the number of bytes of heap in use.
 func inUse() float64 {
 	for range 3 {
 		runtime.GC()

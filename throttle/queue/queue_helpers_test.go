@@ -25,7 +25,7 @@ func bucket(every time.Duration, burst int64) *throttle.TokenBucket {
 	return throttle.NewTokenBucket(throttle.Limit{Name: every.String(), Count: 1, Per: every, Burst: burst}, nil)
 }
 
-// A holdLimiter grants everything, but nothing before until.
+// A holdLimiter rejects all claims before until, and grants all claims afterwards.
 type holdLimiter struct {
 	mu            sync.Mutex
 	until         time.Time
@@ -46,7 +46,8 @@ func (g *holdLimiter) set(until time.Time) {
 	g.mu.Unlock()
 }
 
-// slotLimiter grants n claims that have not ended yet, and cannot know when they will.
+// A slotLimiter grants as many claims at the same time as it has slots. Its rejections state
+// no wait.
 type slotLimiter struct {
 	mu   sync.Mutex
 	free int64
@@ -76,7 +77,7 @@ func (s *slotLimiter) end() {
 	s.mu.Unlock()
 }
 
-// An eventLog notes when things happened, from its start.
+// An eventLog records the times of events since its start.
 type eventLog struct {
 	mu    sync.Mutex
 	start time.Time
@@ -112,7 +113,7 @@ func requireEmpty(t *testing.T, q *Queue) {
 	require.Equal(t, int64(never), q.timer.at)
 }
 
-// remoteLimiter is a limiter that is not known to be local, and takes a while to answer.
+// A remoteLimiter is not throttle.NonBlocking, and takes delay to decide.
 type remoteLimiter struct {
 	throttle.Limiter
 	delay time.Duration
@@ -127,8 +128,8 @@ func (l *remoteLimiter) Observe(ctx context.Context, c throttle.Claim, d throttl
 }
 func (*remoteLimiter) NonBlocking() bool { return false }
 
-// localAndRemote runs test in a bubble with limiters that the Queue asks itself, and
-// with some that the callers ask.
+// localAndRemote runs test in two synctest bubbles: with non-blocking limiters, which the Queue
+// asks in any goroutine, and with limiters that are asked by the callers.
 func localAndRemote(t *testing.T, test func(t *testing.T, wrap func(throttle.Limiter) throttle.Limiter)) {
 	synctest.Test(t, func(t *testing.T) { test(t, func(l throttle.Limiter) throttle.Limiter { return l }) })
 	synctest.Test(t, func(t *testing.T) {
@@ -136,7 +137,7 @@ func localAndRemote(t *testing.T, test func(t *testing.T, wrap func(throttle.Lim
 	})
 }
 
-// A panicky limiter panics while it is armed, in the methods that it is armed for.
+// A panicky limiter panics in the methods that are set to true.
 type panicky struct {
 	throttle.Limiter
 	reserve, cancel, observe bool

@@ -16,8 +16,8 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// A simulation is some limits, and callers who need various of them and do everything
-// that callers do.
+// A simulation has several limits, and callers that need some of them and wait, retry, cancel
+// and observe at random.
 type simulation struct {
 	queue    *Queue
 	limits   []throttle.Limit
@@ -25,9 +25,9 @@ type simulation struct {
 	slots    *slotLimiter
 
 	mu       sync.Mutex
-	uses     [][]event         // by limit
-	arrivals map[int][]arrival // by which limits are needed
-	maxWait  time.Duration     // longest wait
+	uses     [][]event         // per limit
+	arrivals map[int][]arrival // per set of limits needed, as bits
+	maxWait  time.Duration     // longest wait of a ticket
 }
 
 type event struct {
@@ -54,7 +54,7 @@ func newSimulation(wrap func(i int, l throttle.Limiter) throttle.Limiter) *simul
 	return s
 }
 
-// runCaller makes n tickets, one after another, each at an instant of its own.
+// runCaller runs n tickets one after another, at random times.
 func (s *simulation) runCaller(ctx context.Context, r *rand.Rand, n int) {
 	for range n {
 		time.Sleep(time.Duration(r.Int64N(int64(time.Second))))
@@ -117,8 +117,8 @@ func (s *simulation) recordUse(t *Ticket) {
 	}
 }
 
-// withinLimit reports whether no span holds more acts than l allows: that is so if a
-// bucket that is filled by time alone never lacks the units.
+// withinLimit reports whether the uses in each time span are at most what l allows: they are
+// if a bucket that is refilled by time alone always has the units.
 func withinLimit(l throttle.Limit, uses []event) bool {
 	slices.SortFunc(uses, func(a, b event) int { return a.at.Compare(b.at) })
 	level, last := float64(l.Burst), uses[0].at
@@ -132,7 +132,7 @@ func withinLimit(l throttle.Limit, uses []event) bool {
 	return true
 }
 
-// inOrder reports whether who came first was granted first.
+// inOrder reports whether the tickets were granted in order of arrival.
 func inOrder(as []arrival) bool {
 	slices.SortFunc(as, func(a, b arrival) int { return cmp.Compare(a.arrived, b.arrived) })
 	return slices.IsSortedFunc(as, func(a, b arrival) int { return a.granted.Compare(b.granted) })

@@ -11,19 +11,20 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttle/keyed"
 )
 
-// refusalCounters are limiters of ten units a second that punish refusals.
+// refusalCounters are limiters of ten units per second that react to rejections.
 var refusalCounters = map[string]func() throttle.Limiter{
 	"Ban": func() throttle.Limiter {
-		return throttle.NewBan(bucket(100*time.Millisecond, 1), throttle.BanConfig{Refusals: 5, Within: time.Minute, Duration: 10 * time.Minute}, nil)
+		return keyed.NewBan(bucket(100*time.Millisecond, 1), keyed.BanConfig{Refusals: 5, Within: time.Minute, Duration: 10 * time.Minute}, nil)
 	},
 	"SlidingLog": func() throttle.Limiter {
 		return throttle.NewSlidingLog(throttle.SlidingLogConfig{Limit: throttle.Limit{Count: 1, Per: 100 * time.Millisecond}, CountRefused: true}, nil)
 	},
-	"KeyedLimiter": func() throttle.Limiter {
-		return &throttle.KeyedLimiter{New: func(string) throttle.Limiter {
-			return throttle.NewBan(bucket(100*time.Millisecond, 1), throttle.BanConfig{Refusals: 5, Within: time.Minute, Duration: 10 * time.Minute}, nil)
+	"keyed.Limiter": func() throttle.Limiter {
+		return &keyed.Limiter{New: func(string) throttle.Limiter {
+			return keyed.NewBan(bucket(100*time.Millisecond, 1), keyed.BanConfig{Refusals: 5, Within: time.Minute, Duration: 10 * time.Minute}, nil)
 		}}
 	},
 }
@@ -49,8 +50,7 @@ func TestQueue_waitingDoesNotCountAsRefusals(t *testing.T) {
 	}
 }
 
-// TestQueue_aFailedWaitCountsAsOneRefusal has five callers that cannot wait as long as
-// they would have to: the fifth refusal begins the penalty.
+// Five callers cannot wait as long as the limit requires: the fifth rejection starts the ban.
 func TestQueue_aFailedWaitCountsAsOneRefusal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q, l := new(Queue), refusalCounters["Ban"]()

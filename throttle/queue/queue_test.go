@@ -181,7 +181,7 @@ func TestQueue_failsImmediatelyWhenItCannotEndInTime(t *testing.T) {
 		require.Equal(t, 10*time.Second, refused.Decision.Wait)
 		require.Equal(t, "10s", refused.Decision.Policy)
 
-		go q.Wait(t.Context(), ticket(l)) // others in line change nothing
+		go q.Wait(t.Context(), ticket(l)) // other waiters change nothing
 		synctest.Wait()
 		require.ErrorIs(t, q.Wait(ctx, ticket(l)), context.DeadlineExceeded)
 
@@ -243,9 +243,8 @@ func TestQueue_longerThanMaxWaitIsRefusedImmediately(t *testing.T) {
 	})
 }
 
-// TestQueue_longerThanMaxServerWaitIsRefusedImmediately has some in line when the other side
-// says to stay away for an hour. Whoever finds that too long is told at once, also
-// behind somebody who does not.
+// The server imposes a wait of an hour while callers wait. Those with a shorter
+// MaxServerWait are rejected immediately, also behind callers that may wait longer.
 func TestQueue_longerThanMaxServerWaitIsRefusedImmediately(t *testing.T) {
 	localAndRemote(t, func(t *testing.T, wrap func(throttle.Limiter) throttle.Limiter) {
 		q, g := new(Queue), &holdLimiter{until: time.Now().Add(10 * time.Second), serverImposed: true}
@@ -289,7 +288,7 @@ func TestQueue_longerThanMaxServerWaitIsRefusedImmediately(t *testing.T) {
 	})
 }
 
-// So are those of other tenants, who are not asked for while another goes first.
+// Waiters of other tenants are rejected, too, although their class is not the first.
 func TestQueue_longerThanMaxServerWaitIsRefusedInAllClasses(t *testing.T) {
 	localAndRemote(t, func(t *testing.T, wrap func(throttle.Limiter) throttle.Limiter) {
 		q, g := new(Queue), &holdLimiter{until: time.Now().Add(10 * time.Second), serverImposed: true}
@@ -333,7 +332,7 @@ func TestQueue_longerThanMaxServerWaitIsNeverStarted(t *testing.T) {
 
 		tk := ticket(g)
 		tk.MaxServerWait = time.Minute
-		g.serverImposed = false // a limit of our own is waited for, however long
+		g.serverImposed = false // a limit of our own has no maximum wait
 		require.NoError(t, q.Wait(t.Context(), tk))
 		require.Equal(t, time.Hour, time.Since(start))
 	})
@@ -350,7 +349,7 @@ func TestQueue_doesNotSpinOnALimiterWithWrongWaits(t *testing.T) {
 	})
 }
 
-// A lyingLimiter refuses whatever it has promised.
+// A lyingLimiter rejects every claim with a wait of 1 ns.
 type lyingLimiter struct{ calls atomic.Int64 }
 
 func (l *lyingLimiter) Reserve(_ context.Context, c throttle.Claim) (throttle.Decision, error) {
@@ -376,7 +375,7 @@ func TestQueue_close(t *testing.T) {
 	})
 }
 
-// refuseAfter refuses for ever, the first time after it has run f.
+// A refuseAfter limiter rejects all claims with throttle.Forever, the first after running f.
 type refuseAfter struct {
 	once sync.Once
 	f    func()
@@ -389,8 +388,8 @@ func (a *refuseAfter) Reserve(context.Context, throttle.Claim) (throttle.Decisio
 
 func (*refuseAfter) Cancel(context.Context, throttle.Claim, throttle.Decision) {}
 
-// A ticket that is refused by its second limit has held the units of the first for a
-// moment. Who was refused because of that does not wait until they flow back.
+// A ticket that is rejected by its second limit has held the units of the first for a moment. A
+// ticket that was rejected meanwhile is granted immediately when they are returned.
 func TestQueue_unitsHeldBrieflyDoNotDelayOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q, l := new(Queue), bucket(time.Hour, 1)
@@ -420,7 +419,7 @@ func TestQueue_unknownWaitsAreNotRefused(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				g, q := new(unknownHold), new(Queue)
 				set(g)
-				require.NoError(t, q.Wait(t.Context(), new(Ticket))) // starts the time of w
+				require.NoError(t, q.Wait(t.Context(), new(Ticket))) // starts the clock of q
 				time.Sleep(time.Millisecond)
 				go func() {
 					time.Sleep(10 * time.Millisecond)
@@ -438,7 +437,7 @@ func TestQueue_unknownWaitsAreNotRefused(t *testing.T) {
 	}
 }
 
-// An unknownHold refuses until it is opened, and does not know when that is.
+// An unknownHold rejects all claims until it is open. Its rejections state no wait.
 type unknownHold struct {
 	serverImposed bool
 	open          atomic.Bool
@@ -459,7 +458,7 @@ func TestQueue_rejectsNegativeSettings(t *testing.T) {
 	require.NoError(t, new(Queue).Validate())
 }
 
-// A lastFeedback keeps what was observed last.
+// A lastFeedback records the last Feedback.
 type lastFeedback struct {
 	throttle.Limiter
 	got throttle.Feedback

@@ -7,8 +7,8 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// boundOf returns one more than the units that may wait for the limit that made d, a
-// refusal; 0 if it has no queue bound. throttle.LeakyBucket, Nginx and TickQueue have one.
+// boundOf returns one more than the number of units that may wait for the limit that made the
+// rejection d; 0 if it has no queue bound. throttle.LeakyBucket, Nginx and TickQueue have one.
 func boundOf(d throttle.Decision) int64 {
 	if units, ok := d.QueueBound(); ok {
 		return units + 1
@@ -16,9 +16,9 @@ func boundOf(d throttle.Decision) int64 {
 	return 0
 }
 
-// setBound notes the queue bound that d, a refusal by the limit of g, carries. Waiters
-// beyond it, which came before it was known, are refused, the newest first. It reports
-// whether s is one of them.
+// setBound sets the queue bound of lq to that of the rejection d. Waiters that joined before
+// the bound was known and exceed it are rejected, the newest first. setBound reports whether
+// w is one of them.
 func (q *Queue) setBound(lq *limitQueue, d throttle.Decision, w *waiter) (refused bool) {
 	prev := lq.bound
 	if lq.bound = boundOf(d); lq.bound == prev || !lq.overBound() {
@@ -42,10 +42,10 @@ func (q *Queue) setBound(lq *limitQueue, d throttle.Decision, w *waiter) (refuse
 	return refused
 }
 
-// overBound reports whether more units wait for g than its limit allows.
+// overBound reports whether more units wait for lq than its limit allows.
 func (lq *limitQueue) overBound() bool { return lq.bound > 0 && lq.waitingUnits > lq.bound-1 }
 
-// checkBounds returns an error if s, which has just joined, is more than a limit lets wait.
+// checkBounds returns an error if w, which has just joined, exceeds a queue bound.
 func (q *Queue) checkBounds(w *waiter) error {
 	for i := range w.class.entries[:w.class.numEntries] {
 		if lq := w.class.entries[i].limitQueue; lq.overBound() {
@@ -55,7 +55,7 @@ func (q *Queue) checkBounds(w *waiter) error {
 	return nil
 }
 
-// addWaitingUnits adds the units of t, times sign, to what waits at its gates.
+// addWaitingUnits adds the units of t, times sign, to the waitingUnits of its limits.
 func (q *Queue) addWaitingUnits(t *Ticket, sign int64) {
 	for i := range t.Demands {
 		m := &t.Demands[i]

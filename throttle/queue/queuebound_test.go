@@ -11,10 +11,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttle/keyed"
 )
 
-// TestQueue_obeysTheQueueBoundsOfLimits has eight callers at a time ask for a limit of
-// ten units a second. Those that may neither go nor wait are refused immediately.
+// Eight callers arrive at the same time at a limit of ten units per second. Those that can
+// neither be granted nor wait are rejected immediately.
 func TestQueue_obeysTheQueueBoundsOfLimits(t *testing.T) {
 	const tick = 100 * time.Millisecond
 	one := throttle.Limit{Count: 10, Per: time.Second, Burst: 1}
@@ -29,8 +30,8 @@ func TestQueue_obeysTheQueueBoundsOfLimits(t *testing.T) {
 		"LeakyBucket in AllOf": {func() throttle.Limiter {
 			return throttle.AllOf(throttle.AllowAll, throttle.NewLeakyBucket(throttle.LeakyBucketConfig{Limit: one, Queue: 1}, nil))
 		}, []time.Duration{0, tick}},
-		"LeakyBucket in Keyed": {func() throttle.Limiter {
-			return &throttle.KeyedLimiter{New: func(string) throttle.Limiter {
+		"LeakyBucket in keyed.Limiter": {func() throttle.Limiter {
+			return &keyed.Limiter{New: func(string) throttle.Limiter {
 				return throttle.NewLeakyBucket(throttle.LeakyBucketConfig{Limit: one, Queue: 1}, nil)
 			}}
 		}, []time.Duration{0, tick}},
@@ -79,8 +80,8 @@ func TestQueue_obeysTheQueueBoundsOfLimits(t *testing.T) {
 	}
 }
 
-// TestTickQueue_grantsCallersThatWaitAtItsTicks has callers come at intervals: a tick that
-// nobody waits for is lost, and one that has come is not given back.
+// Callers arrive at intervals. A tick without a waiter is lost, and the unit of a tick is not
+// returned by Cancel.
 func TestTickQueue_grantsCallersThatWaitAtItsTicks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q, d := new(Queue), newEventLog()

@@ -2,6 +2,6 @@
 
 package queue
 
-// Racing: under the race detector a sync.Pool forgets some of what it is given, on
-// purpose, so that what it serves allocates now and then.
+// Racing is true under the race detector: a sync.Pool then drops some of its items on purpose,
+// so that code that uses it allocates occasionally.
 const Racing = true

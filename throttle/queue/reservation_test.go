@@ -12,9 +12,9 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// TestQueue_reservationsEndAfterMaxReservation has a ticket that needs limits a and b bounce
-// between them, so that it keeps its place at a while it waits for b, but no longer than
-// MaxReservation. What it did before does not count after that.
+// A ticket that needs the limits a and b is rejected by a, then by b, and so reserves a while it
+// waits for b, for at most MaxReservation. Earlier rejections do not count for another
+// reservation after that.
 func TestQueue_reservationsEndAfterMaxReservation(t *testing.T) {
 	localAndRemote(t, func(t *testing.T, wrap func(throttle.Limiter) throttle.Limiter) {
 		q, start := new(Queue), time.Now()
@@ -46,8 +46,8 @@ func TestQueue_reservationsEndAfterMaxReservation(t *testing.T) {
 		wait("b alone", ticket(b))
 		wg.Wait()
 		require.Equal(t, map[string]time.Duration{
-			"a alone": 1000 * time.Millisecond, // b has more than a second of Patience left to open
-			"b alone": 1300 * time.Millisecond, // no place is kept there
+			"a alone": 1000 * time.Millisecond, // b states a time after MaxReservation
+			"b alone": 1300 * time.Millisecond, // b is not reserved while the ticket waits for a
 			"both":    1500 * time.Millisecond,
 		}, took)
 		requireEmpty(t, q)

@@ -19,16 +19,16 @@ func (t *Ticket) isNonBlocking() bool {
 	return true
 }
 
-// A reserveResult is what the limits of a ticket answered: it was granted, or its demand i was
-// refused, or there was an error.
+// A reserveResult is the result of asking the limiters of a ticket: a grant, the rejection of
+// one demand, or an error.
 type reserveResult struct {
 	demand  int
 	refusal throttle.Decision
 	err     error
-	aborted error // why the question was ended before its answer; nil: it was not
+	aborted error // why the call was ended before its result; nil: it was not
 }
 
-// A panicError is a panic of a limiter, on its way to the caller it was asked for.
+// A panicError carries a panic of a limiter to the goroutine that called Wait.
 type panicError struct{ value any }
 
 func (*panicError) Error() string { return "queue: a limiter panicked" }
@@ -39,8 +39,8 @@ var (
 	errWaitExpired = errors.New("queue: the wait is over")
 )
 
-// startReserve begins to ask for s, the first of its line. Until there is an answer the line
-// stays where it is, and s can neither be granted nor refused by others.
+// startReserve starts the call to the limiters for w, the head of its class. Until the call
+// has ended, the class stays where it is, and w is neither granted nor rejected elsewhere.
 func (q *Queue) startReserve(w *waiter) {
 	c := w.class
 	c.reserving, c.reserveTime, c.reserveGeneration, c.reserveRefusals = w, q.claimTime, c.generation(), q.numRefusals
@@ -56,7 +56,7 @@ func (q *Queue) startReserve(w *waiter) {
 	w.signal()
 }
 
-// reserveLocal asks limits that answer from memory, in the goroutine that brings news.
+// reserveLocal asks non-blocking limiters in the goroutine that has released the lock.
 func (q *Queue) reserveLocal(w *waiter) (r reserveResult) {
 	returned := false
 	defer func() {
@@ -67,7 +67,7 @@ func (q *Queue) reserveLocal(w *waiter) (r reserveResult) {
 			r.err = &panicError{v}
 			return
 		}
-		q.lock() // runtime.Goexit: what called reserveLocal does not go on
+		q.lock() // runtime.Goexit: the caller of reserveLocal does not continue
 		q.finishLocal(w, reserveResult{err: errGoexit})
 		q.unlock()
 	}()
@@ -77,12 +77,12 @@ func (q *Queue) reserveLocal(w *waiter) (r reserveResult) {
 	return r
 }
 
-// baseClaim returns what the claims of t have in common.
+// baseClaim returns the fields that the claims of t have in common.
 func (q *Queue) baseClaim(t *Ticket, now int64) throttle.Claim {
 	return throttle.Claim{Now: q.time.At(now), Waits: true, Waited: max(time.Duration(now)-t.waited, 0)}
 }
 
-// finishLocal does what an answer from memory says. It is called with the lock.
+// finishLocal processes the result of reserveLocal. The caller holds the lock.
 func (q *Queue) finishLocal(w *waiter, r reserveResult) {
 	c := w.class
 	if r.err == nil && w.ticket.grant == nil && c.abandoned {
@@ -96,8 +96,8 @@ func (q *Queue) finishLocal(w *waiter, r reserveResult) {
 	}
 }
 
-// generation counts the news of the gates of l. An answer is out of date if there was
-// some since the question.
+// generation returns the sum of the generations of the limits of c. If it has changed since a
+// call to the limiters began, the result of the call is out of date.
 func (c *class) generation() (n uint64) {
 	for i := range c.entries[:c.numEntries] {
 		n += c.entries[i].limitQueue.generation
@@ -105,14 +105,14 @@ func (c *class) generation() (n uint64) {
 	return n
 }
 
-// unscheduleBlocked leaves alone the gate at which l is parked.
+// unscheduleBlocked removes the limit at which c waits from the schedule, if c is first there.
 func (q *Queue) unscheduleBlocked(c *class) {
 	if e := c.blockedAt; e != nil && e.limitQueue.first() == e {
 		q.schedule(e.limitQueue, never, false)
 	}
 }
 
-// retryHead asks for the first of l again, whichever that is now.
+// retryHead tries the head of c again, which may have changed.
 func (q *Queue) retryHead(c *class) {
 	if c.waiters.Len() == 0 {
 		return
@@ -125,8 +125,8 @@ func (q *Queue) retryHead(c *class) {
 	}
 }
 
-// reserveRemote asks for s in the goroutine of its caller, and does what the answer says. It
-// reports false if s has to wait on.
+// reserveRemote asks the limiters of w in the goroutine of its caller and processes the
+// result. It returns false if w continues to wait.
 func (q *Queue) reserveRemote(ctx context.Context, w *waiter) (done bool, err error) {
 	r := q.callRemote(ctx, w)
 	granted := w.ticket.grant != nil
@@ -144,8 +144,8 @@ func (q *Queue) reserveRemote(ctx context.Context, w *waiter) (done bool, err er
 	return done, err
 }
 
-// finishReserve does what an answer for s says. It reports true if s has left its line, with
-// a grant or with err. It is called with the lock.
+// finishReserve processes the result of the call to the limiters for w. It returns true if w
+// has left its class, with a grant or with err. The caller holds the lock.
 func (q *Queue) finishReserve(w *waiter, r reserveResult) (done bool, err error) {
 	c, t := w.class, w.ticket
 	q.claimTime = max(c.reserveTime, q.now-q.maxCatchUp)
@@ -180,9 +180,9 @@ func (q *Queue) finishReserve(w *waiter, r reserveResult) (done bool, err error)
 	return false, nil
 }
 
-// wakeRolledBack looks again at the limits that may have granted their part of s before its
-// demand i was refused, and have it back: what they gave for a moment may have been
-// refused to others.
+// wakeRolledBack schedules the limits that may have granted their demand of w before demand i
+// was rejected, and whose units have been returned. Other tickets may have been rejected
+// while w held these units.
 func (q *Queue) wakeRolledBack(w *waiter, i int) {
 	for j := range w.ticket.Demands {
 		if j == i {
@@ -196,14 +196,14 @@ func (q *Queue) wakeRolledBack(w *waiter, i int) {
 			case lq.lastRefusal > w.class.reserveRefusals:
 				q.wakeLimit(lq)
 			default:
-				lq.generation++ // for questions under way
+				lq.generation++ // invalidates the results of calls under way
 			}
 		}
 	}
 }
 
-// callRemote asks for s in the goroutine of its caller. If a limiter panics, s leaves the
-// line, as its caller does: else nothing behind it would ever be asked for again.
+// callRemote asks the limiters of w in the goroutine of its caller. If a limiter panics, w
+// leaves its class, so that the next waiter becomes the head.
 func (q *Queue) callRemote(ctx context.Context, w *waiter) (r reserveResult) {
 	returned := false
 	defer func() {
@@ -230,7 +230,7 @@ func (q *Queue) callRemote(ctx context.Context, w *waiter) (r reserveResult) {
 	return r
 }
 
-// boundedContext returns a context that ends with ctx, when w is closed, or after left.
+// boundedContext returns a context that ends with ctx, when q is closed, or after remaining nanoseconds.
 func (q *Queue) boundedContext(ctx context.Context, remaining int64) (bounded context.Context, stop func()) {
 	bounded, cancel := context.WithCancelCause(ctx)
 	stopClosing := context.AfterFunc(q.closeCtx, func() { cancel(ErrClosed) })
@@ -241,8 +241,8 @@ func (q *Queue) boundedContext(ctx context.Context, remaining int64) (bounded co
 	return bounded, func() { stopClosing(); timer.Stop(); cancel(nil) }
 }
 
-// leaveError returns an error if s must leave its line now, as a refused it or its
-// question was ended.
+// leaveError returns an error if w must leave its class now that a limiter has rejected it or
+// the call to the limiters was ended.
 func (q *Queue) leaveError(w *waiter, r reserveResult) error {
 	if q.closed || r.aborted == ErrClosed {
 		return ErrClosed

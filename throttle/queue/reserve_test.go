@@ -15,7 +15,7 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// store is a limiter far away. It counts the questions that are asked at a time.
+// A store is a limiter that blocks for delay. It records the maximum number of concurrent calls.
 type store struct {
 	throttle.Limiter
 	delay                 time.Duration
@@ -52,7 +52,7 @@ func TestQueue_oneRemoteCallPerClass(t *testing.T) {
 		remote := &store{Limiter: bucket(time.Second, 1), delay: 200 * time.Millisecond}
 		ctx := callerContext(t)
 		var wg sync.WaitGroup
-		for range 2 { // the second has to wait, and so have all others
+		for range 2 { // the second waits, and so do all later ones
 			require.NoError(t, q.Wait(ctx, ticket(local)))
 			wg.Go(func() { assert.NoError(t, q.Wait(ctx, ticket(remote))) })
 		}
@@ -81,7 +81,7 @@ func TestTicket_givesBackNoMoreThanIsDueAfterASlowRefusal(t *testing.T) {
 		ctx := callerContext(t)
 		_, err := local.Reserve(ctx, throttle.Claim{Cost: 5})
 		require.NoError(t, err)
-		tk := ticket(remote, local) // near is asked first all the same
+		tk := ticket(remote, local) // the non-blocking limiter is asked first nevertheless
 		tk.Demands[1].Cost = 5
 		d, err := tk.Reserve(ctx, time.Time{})
 		require.NoError(t, err)
@@ -91,7 +91,7 @@ func TestTicket_givesBackNoMoreThanIsDueAfterASlowRefusal(t *testing.T) {
 	})
 }
 
-// A far slots limiter answers a while after it has decided.
+// A delayedSlots limiter returns its decision 200 ms after making it.
 type delayedSlots struct {
 	*slotLimiter
 	fail atomic.Bool
@@ -130,7 +130,7 @@ func TestQueue_wakesDuringARemoteCallAreNotLost(t *testing.T) {
 				l.end()
 				l.end()
 			}
-			time.Sleep(160 * time.Millisecond) // both are in line, and the first asks once more
+			time.Sleep(160 * time.Millisecond) // both wait, and the limiter is being asked for the first
 			if !tt.early {
 				l.end()
 				l.end()
@@ -180,7 +180,7 @@ func TestQueue_endsDuringARemoteCall(t *testing.T) {
 			for range 5 {
 				wg.Go(func() { assert.ErrorIs(t, q.Wait(ctx, ticket(remote)), tt.want, name) })
 			}
-			time.Sleep(2500 * time.Millisecond) // the first is asking, for it was told to come back
+			time.Sleep(2500 * time.Millisecond) // the limiter is being asked for the first again
 			hold.set(time.Now().Add(time.Hour))
 			tt.end(q, cancel)
 			wg.Wait()
@@ -214,7 +214,7 @@ func TestQueue_limiterErrorsReachOnlyTheirCaller(t *testing.T) {
 	})
 }
 
-// failingLimiter is a limiter that fails when told to.
+// A failingLimiter returns an error for the next fail claims.
 type failingLimiter struct {
 	throttle.Limiter
 	local bool
@@ -229,7 +229,7 @@ func (l *failingLimiter) Reserve(ctx context.Context, c throttle.Claim) (throttl
 	return l.Limiter.Reserve(ctx, c)
 }
 
-// panicOnce is a far limiter that panics, once told to.
+// A panicOnce is a blocking limiter that panics at the next claim if panics is set.
 type panicOnce struct {
 	throttle.Limiter
 	panics atomic.Bool

@@ -15,7 +15,7 @@ func TestTicket_settlesEachDemandAtItsOwnCost(t *testing.T) {
 	for name, tt := range map[string]struct {
 		units  int64
 		settle int64
-		want   int64 // units left of 10, by a claim of 3
+		want   int64 // units left of 10, after a claim of 3
 	}{
 		"not at all": {3, none, 7},
 		"nothing":    {3, 0, 10},
@@ -25,11 +25,11 @@ func TestTicket_settlesEachDemandAtItsOwnCost(t *testing.T) {
 	} {
 		a, b := bucket(time.Second, 10), bucket(time.Minute, 10)
 		tk := &Ticket{Demands: [MaxDemands]throttle.Demand{{Limiter: a, Cost: 3}, {Limiter: b, Cost: tt.units}}}
-		tk.Settle(1, 9) // not granted yet
+		tk.Settle(1, 9) // no effect: not granted yet
 		_, err := tk.Reserve(t.Context(), now)
 		require.NoError(t, err)
 		if tt.settle != none {
-			tk.Settle(1, 5) // what is said last counts
+			tk.Settle(1, 5) // the last call counts
 			tk.Settle(1, tt.settle)
 		}
 		tk.Observe(t.Context(), throttle.Feedback{Now: now, Partial: true})
@@ -57,7 +57,7 @@ func TestTicket_settlingZeroFreesTheSlot(t *testing.T) {
 	}
 }
 
-// leftAt returns how many units of l can be had.
+// leftAt returns the number of units of l that are available at now.
 func leftAt(t *testing.T, l throttle.Limiter, now time.Time) int64 {
 	d, err := l.Reserve(t.Context(), throttle.Claim{DryRun: true, Now: now})
 	require.NoError(t, err)

@@ -6,20 +6,36 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// A Stats is what a Queue shows of one of its lines: the callers of one tenant who
-// must pass the same limits.
+// Stats describes one class of a Queue: the waiters of one tenant that need the same limits.
 type Stats struct {
-	Demands     [MaxDemands]throttle.Demand // of the first in line
-	Tenant      string                      // Ticket.Tenant
-	Waiting     int                         // callers in line
-	HeadWaited  time.Duration               // how long the first has been in line
-	Limit       string                      // name of the limit that the line waits for; "": it is just being asked
-	Key         string                      // throttle.Claim.Key there
-	GrantAfter  time.Duration               // until the first is let through, if nothing changes; 0: unknown, or it is behind another line
-	BehindOther bool                        // another line goes first there
+	// Demands are those of the first waiter.
+	Demands [MaxDemands]throttle.Demand
+
+	// Tenant is Ticket.Tenant of the waiters.
+	Tenant string
+
+	// Waiting is the number of waiters.
+	Waiting int
+
+	// HeadWaited is how long the first waiter has waited.
+	HeadWaited time.Duration
+
+	// Limit is the name of the limit that the class waits for. It is empty while the limiters
+	// are being asked for the first time.
+	Limit string
+
+	// Key is the throttle.Claim.Key of the demand for Limit.
+	Key string
+
+	// GrantAfter is the time until the first waiter is granted if nothing changes. Zero means
+	// that it is not known, or that BehindOther is set.
+	GrantAfter time.Duration
+
+	// BehindOther is set if another class that waits for Limit is granted first.
+	BehindOther bool
 }
 
-// Stats returns all lines, in no order.
+// Stats returns the Stats of all classes, in no particular order.
 func (q *Queue) Stats() []Stats {
 	if q.numWaiting.Load() == 0 {
 		return nil

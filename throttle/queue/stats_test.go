@@ -63,7 +63,7 @@ func TestQueue_trace(t *testing.T) {
 			`granted after 1m0s for "hold"`,
 			`granted after 1m1s for "hold"`,
 		}, events)
-		q.Trace = &Trace{} // nil funcs are left out
+		q.Trace = &Trace{} // nil functions are not called
 		require.NoError(t, q.Wait(t.Context(), ticket(throttle.AllowAll)))
 	})
 }

@@ -11,56 +11,66 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// MaxDemands is how many limits one ticket can pass. Use throttle.AllOf for more.
+// MaxDemands is the maximum number of demands of a Ticket. Use throttle.AllOf to combine more limits.
 const MaxDemands = 4
 
-// A Ticket asks for units of several limits at one instant: all of them, or none.
-// The zero Ticket demands nothing and is granted.
+// A Ticket asks for units of several limits at one instant: all of them, or none. The zero
+// Ticket has no demands and is granted immediately.
 //
-// A Ticket is used by one goroutine at a time. After it was granted it ends in
-// one Cancel or one Observe without throttle.Feedback.Partial; then it may be used again.
-// Used again it keeps its place in line: a retry is served before those who came
-// later. To stand in line anew, start from Ticket{}. Nothing of it may change while
-// it is in line.
+// A Ticket must be used by one goroutine at a time, and not be changed while it waits. A
+// granted Ticket must be ended by one Cancel, or by one Observe without
+// throttle.Feedback.Partial; then it may be used again. A Ticket that is used again keeps its
+// time of arrival, so that a retry goes before tickets that arrived later. Start from
+// Ticket{} for a new arrival.
 type Ticket struct {
-	Demands  [MaxDemands]throttle.Demand
-	Priority int32  // within a tenant, higher goes first: see Queue.Aging
-	Weight   int32  // the tenant's part of a limit, next to others'; 0: 1
-	Tenant   string // tenants share each limit fairly; "": who names none is one of them
+	// Demands are the limits and the units to take of each. Demands with a nil Limiter are
+	// ignored.
+	Demands [MaxDemands]throttle.Demand
 
-	// MaxServerWait is the longest wait that the other side may impose, see throttle.Decision.ServerImposed: a
-	// caller is refused as soon as a limit states a longer one, and when estimates have
-	// held it for so long. Zero means any.
+	// Priority orders the tickets of a tenant: higher ones go first, see Queue.Aging. Zero
+	// is the normal priority; negative ones are lower.
+	Priority int32
+
+	// Weight is the share of Tenant in each limit, relative to the weights of other tenants.
+	// Zero or less means 1.
+	Weight int32
+
+	// Tenant is the name of the tenant. Tenants share each limit fairly. Tickets with an
+	// empty Tenant together are one tenant.
+	Tenant string
+
+	// MaxServerWait is the longest wait that the server may impose, see
+	// throttle.Decision.ServerImposed. A waiter is rejected as soon as a limit states a
+	// longer one, and when estimates have held it for that long. Zero means no maximum.
 	MaxServerWait time.Duration
 
-	// Latency is how long the work that the grant is for takes. A caller that has to
-	// wait is refused with context.DeadlineExceeded as soon as its grant cannot come
-	// Latency before the deadline of ctx; it takes no units. A claim that can be
-	// granted immediately is granted whatever Latency is. Zero means that the deadline
-	// alone counts.
+	// Latency is the expected duration of the work after the grant. A waiter is rejected
+	// with context.DeadlineExceeded as soon as it cannot be granted Latency before the
+	// deadline of ctx; it takes no units. A ticket that can be granted immediately is
+	// granted whatever its Latency. Zero means that only the deadline counts.
 	Latency time.Duration
 
-	arrival     int64         // when it first came, by the Queue's count of time; 0: not yet
-	waited      time.Duration // in line for its last grant; while in line, when it joined
-	longestWait *string       // the policy that it waited for longest; nil: none
+	arrival     int64         // time of the first arrival on Queue.time; 0: none yet
+	waited      time.Duration // duration of the last wait; while waiting, the time at which it began
+	longestWait *string       // name of the limit that it waited for longest; nil: none
 	grant       *grant        // nil: not granted
 }
 
-// A grant is what a ticket holds. It is a thing of its own so that tickets in
-// line, which hold nothing, stay small.
+// A grant is what a granted ticket holds. It is separate so that waiting tickets, which hold
+// nothing, are small.
 type grant struct {
-	owner     *Ticket // a copy of the owner must not end the grant once more
-	err       error   // not a grant, but the reason why there is none
+	owner     *Ticket // a copy of the owner cannot end the grant again
+	err       error   // the ticket was not granted, for this reason
 	at        time.Time
 	decisions [MaxDemands]throttle.Decision
-	settled   [MaxDemands]int64 // one more than what Settle said; 0: it was not called
+	settled   [MaxDemands]int64 // one more than the units passed to Settle; 0: it was not called
 }
 
 var grantPool = sync.Pool{New: func() any { return new(grant) }}
 
 var errAlreadyGranted = errors.New("queue: ticket is granted already: end it with Cancel or Observe before it is used again")
 
-// Add adds a demand. It panics if the ticket has MaxDemands already.
+// Add adds the demand d. It panics if the ticket has MaxDemands already.
 func (t *Ticket) Add(d throttle.Demand) {
 	for i := range t.Demands {
 		if t.Demands[i].Limiter == nil {
@@ -71,8 +81,8 @@ func (t *Ticket) Add(d throttle.Demand) {
 	panic("queue: Ticket.Add: more than MaxDemands demands: combine some of them with throttle.AllOf")
 }
 
-// Decision returns what the limiter of Demands[i] decided when t was granted.
-// It is false while t holds no grant.
+// Decision returns the decision of the limiter of Demands[i] that granted t. It returns false
+// if t holds no grant or Demands[i] has no limiter.
 func (t *Ticket) Decision(i int) (throttle.Decision, bool) {
 	if !t.isGranted() || t.Demands[i].Limiter == nil {
 		return throttle.Decision{}, false
@@ -80,11 +90,11 @@ func (t *Ticket) Decision(i int) (throttle.Decision, bool) {
 	return t.grant.decisions[i], true
 }
 
-// Waited returns how long t stood in line in the last Wait.
+// Waited returns how long the last Wait of t waited.
 func (t *Ticket) Waited() time.Duration { return t.waited }
 
-// WaitedFor returns the name of the limit for which t stood in line longest in
-// the last Wait; "" if it did not stand in line.
+// WaitedFor returns the name of the limit that the last Wait of t waited for longest. It
+// returns "" if t did not wait.
 func (t *Ticket) WaitedFor() string {
 	if t.longestWait == nil {
 		return ""
@@ -92,8 +102,8 @@ func (t *Ticket) WaitedFor() string {
 	return *t.longestWait
 }
 
-// GrantedAt returns the reading of the clock that t was granted at. It is zero
-// while t holds no grant, or demands nothing.
+// GrantedAt returns the reading of the clock at which t was granted. It is zero while t holds
+// no grant, or has no demands.
 func (t *Ticket) GrantedAt() time.Time {
 	if !t.isGranted() {
 		return time.Time{}
@@ -101,10 +111,11 @@ func (t *Ticket) GrantedAt() time.Time {
 	return t.grant.at
 }
 
-// Reserve asks for all demands as of now; a zero now is read by the first limiter
-// that is asked. It returns the decision of the first limit that refused, or OK.
-// What others had granted by then is given back. Limits that may do I/O are asked
-// last, see throttle.NonBlocking. A ticket that is granted already is an error.
+// Reserve claims all demands as of now, without a Queue and without waiting. A zero now is
+// read by the first limiter that is asked. Reserve returns a Decision with OK set, or that of
+// the first limit that rejected its demand; the units of the others are then returned.
+// Limiters that may block are asked last, see throttle.NonBlocking. It is an error if t is
+// granted already.
 func (t *Ticket) Reserve(ctx context.Context, now time.Time) (throttle.Decision, error) {
 	if t.isGranted() {
 		return throttle.Decision{}, errAlreadyGranted
@@ -117,11 +128,12 @@ func (t *Ticket) Reserve(ctx context.Context, now time.Time) (throttle.Decision,
 	return refusal, err
 }
 
-// reserve is Reserve for a ticket that is not granted: it is granted then, or
-// refusal says why not and i which demand was refused.
+// reserve grants t, which is not granted. If a limiter rejects its demand, reserve sets refusal
+// and returns the index of the demand.
 //
-// What all claims have in common is in c. The units of other limits are given back as of c.Now, unless an answer was so slow
-// that time has given part of them back meanwhile.
+// The claim c has the fields that are common to all demands. After a rejection the units of
+// other limits are returned as of c.Now, or as of the current time if a blocking limiter was
+// asked, because part of the units may have been restored by time meanwhile.
 func (t *Ticket) reserve(ctx context.Context, c throttle.Claim, refusal *throttle.Decision) (i int, err error) {
 	g := grantPool.Get().(*grant)
 	order, n, nonBlocking := t.order()
@@ -156,8 +168,8 @@ func (t *Ticket) reserve(ctx context.Context, c throttle.Claim, refusal *throttl
 	return 0, nil
 }
 
-// order returns the indexes of the n demands in the order in which they are asked:
-// first those of local limiters.
+// order returns the indexes of the n demands in the order in which their limiters are asked:
+// first those of the nonBlocking limiters.
 func (t *Ticket) order() (order [MaxDemands]uint8, n, nonBlocking int) {
 	if t.Demands[1].Limiter == nil && t.Demands[2].Limiter == nil && t.Demands[3].Limiter == nil {
 		if t.Demands[0].Limiter != nil {
@@ -183,8 +195,8 @@ func (t *Ticket) order() (order [MaxDemands]uint8, n, nonBlocking int) {
 	return order, n, nonBlocking
 }
 
-// Cancel gives back the units of a granted ticket that was not used, as of now;
-// a zero now is read by each limiter. It does nothing if t is not granted.
+// Cancel returns the units of a granted ticket that was not used, as of now. A zero now is
+// read by each limiter. Cancel does nothing if t is not granted.
 func (t *Ticket) Cancel(ctx context.Context, now time.Time) {
 	if !t.isGranted() {
 		return
@@ -194,8 +206,8 @@ func (t *Ticket) Cancel(ctx context.Context, now time.Time) {
 	t.cancel(ctx, order[:n], t.grant, now)
 }
 
-// cancel gives back what the demands with the given indexes were granted, all of it even
-// if a limiter panics.
+// cancel returns the units of the demands with the given indexes, those of all limiters even
+// if one of them panics.
 func (t *Ticket) cancel(ctx context.Context, indexes []uint8, g *grant, now time.Time) {
 	if len(indexes) == 0 {
 		return
@@ -208,8 +220,8 @@ func (t *Ticket) cancel(ctx context.Context, indexes []uint8, g *grant, now time
 	m.Limiter.Cancel(withoutCancel(ctx, m.Limiter), throttle.Claim{Key: m.Key, Cost: m.Cost, Now: now}, g.decisions[i])
 }
 
-// withoutCancel returns ctx, without its end if l looks at it: the end of a claim must reach
-// its limiter also when the caller has gone.
+// withoutCancel returns ctx, without its cancellation if l may block: the end of a claim must
+// reach the limiter even if the ctx of the caller has ended.
 func withoutCancel(ctx context.Context, l throttle.Limiter) context.Context {
 	if ctx.Done() == nil || throttle.IsNonBlocking(l) {
 		return ctx
@@ -217,8 +229,8 @@ func withoutCancel(ctx context.Context, l throttle.Limiter) context.Context {
 	return context.WithoutCancel(ctx)
 }
 
-// Observe tells the limits of a granted ticket what came of it. Without f.More
-// that ends the grant. It does nothing if t is not granted.
+// Observe reports the outcome f of a granted ticket to its limits. Unless f.Partial is set it
+// ends the grant. Observe does nothing if t is not granted.
 func (t *Ticket) Observe(ctx context.Context, f throttle.Feedback) {
 	if !t.isGranted() {
 		return
@@ -229,7 +241,7 @@ func (t *Ticket) Observe(ctx context.Context, f throttle.Feedback) {
 	t.observeFrom(ctx, 0, f)
 }
 
-// observeFrom tells the limits of the demands from i on, all of them even if a limiter
+// observeFrom reports f to the limits of the demands from i on, to all of them even if one
 // panics.
 func (t *Ticket) observeFrom(ctx context.Context, i int, f throttle.Feedback) {
 	for i < MaxDemands && t.Demands[i].Limiter == nil {
@@ -242,7 +254,7 @@ func (t *Ticket) observeFrom(ctx context.Context, i int, f throttle.Feedback) {
 	t.observe(ctx, i, f)
 }
 
-// isGranted reports whether t holds a grant that is its own.
+// isGranted reports whether t holds a grant, and is not a copy of the Ticket that holds it.
 func (t *Ticket) isGranted() bool { return t.grant != nil && t.grant.owner == t }
 
 func (t *Ticket) endGrant() {
@@ -251,27 +263,26 @@ func (t *Ticket) endGrant() {
 	g.recycle()
 }
 
-// recycle gives g back for others to use.
+// recycle returns g to the pool.
 func (g *grant) recycle() {
-	*g = grant{} // a Decision can keep other objects from being collected
+	*g = grant{} // a Decision may keep other objects from being collected
 	grantPool.Put(g)
 }
 
-// Settle says what demand i of a granted t turned out to cost, in units of its limit.
-// It is for tickets of several limits, where each may have a price of its own:
-// throttle.Feedback.Cost says the same to all of them.
+// Settle sets the actual cost of demand i of a granted t, in units of its limit. It is for
+// tickets whose limits have different costs; throttle.Feedback.Cost is the same for all.
 //
-// What is said last counts, from the Observe that ends the grant. 0, or less, says that
-// nothing was used: that demand is given back, as by Cancel. A limiter that is no
-// throttle.Observer can take back all of a claim, but not a part. Settle does nothing if t holds
-// no grant.
+// The last call counts; it takes effect with the Observe that ends the grant. Zero units or
+// less mean that nothing was used: the demand is then canceled. A limiter that is no
+// throttle.Observer can return all units of a claim, but not a part of them. Settle does
+// nothing if t is not granted.
 func (t *Ticket) Settle(i int, units int64) {
 	if t.isGranted() {
 		t.grant.settled[i] = max(units, 0) + 1
 	}
 }
 
-// observe tells the limit of demand i what came of it.
+// observe reports f to the limit of demand i.
 func (t *Ticket) observe(ctx context.Context, i int, f throttle.Feedback) {
 	m, d := &t.Demands[i], t.grant.decisions[i]
 	c := throttle.Claim{Key: m.Key, Cost: m.Cost}
@@ -286,7 +297,7 @@ func (t *Ticket) observe(ctx context.Context, i int, f throttle.Feedback) {
 	throttle.Observe(ctx, m.Limiter, c, d, f)
 }
 
-// outcome returns nil if t was granted, else why not. A panic of a limiter goes on here.
+// outcome returns nil if t was granted, else the error. It continues a panic of a limiter.
 func (t *Ticket) outcome() error {
 	err := t.grant.err
 	if err != nil {

@@ -59,7 +59,7 @@ func TestTicket_endsOnce(t *testing.T) {
 		mine.Observe(t.Context(), throttle.Feedback{Partial: true})
 		require.EqualValues(t, 2, s.free, name)
 		end(mine)
-		_, err = other.Reserve(t.Context(), now) // may reuse the grant's memory
+		_, err = other.Reserve(t.Context(), now) // may reuse the memory of the grant
 		require.NoError(t, err)
 		end(mine)
 		end(&copied)
@@ -113,12 +113,12 @@ func TestTicket_allocatesNothing(t *testing.T) {
 	}
 }
 
-// A channel takes 112 bytes, and a place in a heap 10 on average.
+// The channel of a waiter takes 112 bytes, and its position in a heap 10 on average.
 func TestTicket_waiterMemoryIsSmall(t *testing.T) {
 	require.LessOrEqual(t, unsafe.Sizeof(Ticket{})+unsafe.Sizeof(waiter{})+112+10, uintptr(400))
 }
 
-// An endCount is a limiter far away that counts the ends of claims whose context is live.
+// An endCount is a blocking limiter that counts the claims that end with a live context.
 type endCount struct{ cancels, observes int }
 
 func (*endCount) Reserve(context.Context, throttle.Claim) (throttle.Decision, error) {
@@ -155,7 +155,7 @@ func TestTicket_cancelAndObserveReachTheLimiterAfterTheContextEnded(t *testing.T
 	assert.Equal(t, endCount{cancels: 3, observes: 2}, *e)
 }
 
-// requireFree fails unless the slot of each of ls is free.
+// requireFree fails unless each of ls has a free slot.
 func requireFree(t *testing.T, ls ...*throttle.Concurrency) {
 	t.Helper()
 	for _, l := range ls {
@@ -165,8 +165,7 @@ func requireFree(t *testing.T, ls ...*throttle.Concurrency) {
 	}
 }
 
-// TestTicket_losesNoUnitsWhenALimiterPanics has a limiter between two others panic in
-// each of its methods.
+// A limiter between two others panics in each of its methods.
 func TestTicket_losesNoUnitsWhenALimiterPanics(t *testing.T) {
 	for name, wrap := range map[string]func(ls ...throttle.Limiter) *Ticket{
 		"demands":   ticket,

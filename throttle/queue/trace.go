@@ -4,13 +4,22 @@ import (
 	"context"
 )
 
-// A Trace is told what happens to the tickets of a Queue. Each of its funcs
-// is called by the goroutine that waits, without a lock; nil funcs are left out.
+// A Trace holds functions that a Queue calls for each ticket. Each function is called by the
+// goroutine that called Wait or Try, without a lock. Nil functions are not called.
 type Trace struct {
-	Started func(*Ticket)        // Wait was called
-	Queued  func(*Ticket, Stats) // it has to wait: Stats.Limit says for what, Stats.Waiting is its place in line
-	Granted func(*Ticket)        // Wait returns nil; Waited and WaitedFor say what it took
-	Failed  func(*Ticket, error) // Wait returns an error
+	// Started is called when Wait or Try begins.
+	Started func(*Ticket)
+
+	// Queued is called when Wait begins to wait. Stats describes the class of the ticket:
+	// Stats.Limit is the limit that it waits for, and Stats.Waiting includes the ticket.
+	Queued func(*Ticket, Stats)
+
+	// Granted is called before Wait or Try returns nil. Ticket.Waited and Ticket.WaitedFor
+	// describe the wait.
+	Granted func(*Ticket)
+
+	// Failed is called before Wait or Try returns an error.
+	Failed func(*Ticket, error)
 }
 
 func (q *Queue) waitTraced(ctx context.Context, t *Ticket) error {

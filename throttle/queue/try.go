@@ -7,10 +7,10 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// Try is Wait without waiting: it returns nil if all demands of t are granted now, and
-// a *throttle.RefusedError if one of them is not, or if others wait for its limits already. The
-// other errors are those of Wait. A limiter that does I/O is asked, bounded by ctx.
-// After an error t holds no units.
+// Try is like Wait, but does not wait. It returns nil if all demands of t are granted now, and
+// a *throttle.RefusedError if one of them is not, or if other callers wait for its limits.
+// Other errors are those of Wait. A limiter that may block is asked with ctx. After an error
+// t holds no units.
 func (q *Queue) Try(ctx context.Context, t *Ticket) error {
 	if q.Trace != nil && q.Trace.Started != nil {
 		q.Trace.Started(t)
@@ -47,7 +47,7 @@ func (q *Queue) try(ctx context.Context, t *Ticket) error {
 			return err
 		}
 		t.waited = 0
-		q.wakeLimits(t) // what it held for a moment may have been refused to others
+		q.wakeLimits(t) // other tickets may have been rejected while t held units for a moment
 	}
 	err := findRefusal(ctx, t, q.time.At(now))
 	if _, refused := err.(*throttle.RefusedError); refused {
@@ -56,7 +56,7 @@ func (q *Queue) try(ctx context.Context, t *Ticket) error {
 	return err
 }
 
-// findRefusal asks which demand of t is refused, and takes nothing.
+// findRefusal returns the rejection of the first demand of t that is rejected. It takes no units.
 func findRefusal(ctx context.Context, t *Ticket, now time.Time) error {
 	e := &throttle.RefusedError{Decision: throttle.Decision{At: now}}
 	for i := range t.Demands {

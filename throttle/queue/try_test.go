@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttle/keyed"
 	"github.com/heed-go/heed/throttle/queue"
 )
 
@@ -74,11 +75,11 @@ func TestQueue_tryDoesNotOvertake(t *testing.T) {
 	})
 }
 
-// A Try that is refused counts as a refusal, as a wait that fails does.
+// A rejected Try counts as one rejection, as a failed wait does.
 func TestWaiter_tryCountsARefusal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ban := throttle.BanConfig{Refusals: 3, Within: time.Minute, Duration: time.Hour}
-		l := throttle.NewBan(throttle.NewTokenBucket(throttle.PerMinute(1), nil), ban, nil)
+		ban := keyed.BanConfig{Refusals: 3, Within: time.Minute, Duration: time.Hour}
+		l := keyed.NewBan(throttle.NewTokenBucket(throttle.PerMinute(1), nil), ban, nil)
 		w := new(queue.Queue)
 		ticket := func() *queue.Ticket {
 			tk := new(queue.Ticket)

@@ -6,17 +6,17 @@ import (
 	"github.com/heed-go/heed/internal/ticks"
 )
 
-// A waiter is one caller in line.
+// A waiter is one call of Wait that waits.
 type waiter struct {
 	ticket        *Ticket
 	class         *class
-	wake          chan struct{} // has room for one, so that calling never blocks
+	wake          chan struct{} // buffered, so that signal does not block
 	ctxDeadline   int64         // deadline of its context less Ticket.Latency, on the real clock; or never
 	classIndex    int32         // in class.waiters
 	deadlineIndex int32         // in Queue.deadlines, or -1
 }
 
-// waitInQueue lets t wait in line.
+// waitInQueue adds t to its class and waits for the result.
 func (q *Queue) waitInQueue(ctx context.Context, t *Ticket, retry bool) error {
 	w := q.newWaiter(ctx, t)
 	err := q.enqueue(w, retry)
@@ -28,8 +28,8 @@ func (q *Queue) waitInQueue(ctx context.Context, t *Ticket, retry bool) error {
 	return err
 }
 
-// enqueue puts s into its line. It is not inlined, so that its frame is gone from the
-// stacks of those who wait.
+// enqueue adds w to its class. It is not inlined, so that its frame is not on the stacks of
+// waiting goroutines.
 //
 //go:noinline
 func (q *Queue) enqueue(w *waiter, retry bool) error {
@@ -47,7 +47,7 @@ func (q *Queue) enqueue(w *waiter, retry bool) error {
 	}
 	panicked := true
 	defer func() {
-		if panicked { // a limiter or Trace.Queued panicked: the caller leaves, and so does s
+		if panicked { // a limiter or Trace.Queued panicked: w leaves with its caller
 			_ = q.abandon(context.Background(), w)
 		}
 	}()
@@ -59,7 +59,7 @@ func (q *Queue) enqueue(w *waiter, retry bool) error {
 	return nil
 }
 
-// traceQueued calls Trace.Queued if s waits.
+// traceQueued calls Trace.Queued if w waits.
 func (q *Queue) traceQueued(w *waiter) {
 	if q.Trace == nil || q.Trace.Queued == nil {
 		return
@@ -88,12 +88,12 @@ func (q *Queue) newWaiter(ctx context.Context, t *Ticket) *waiter {
 	return w
 }
 
-// signal wakes the goroutine of s. Afterwards a seat that was granted or refused may be
-// in use for another ticket.
+// signal wakes the goroutine of w. A waiter that was granted or rejected may be reused for
+// another ticket afterwards.
 func (w *waiter) signal() { w.wake <- struct{}{} }
 
-// awaitResult returns when s was granted or refused, or when ctx ends. Whenever s is
-// called and there is neither, it has a question to ask.
+// awaitResult returns when w has been granted or rejected, or when ctx ends. If w is signaled
+// without a result, it asks its limiters.
 func (q *Queue) awaitResult(ctx context.Context, w *waiter) error {
 	for {
 		select {
@@ -110,7 +110,7 @@ func (q *Queue) awaitResult(ctx context.Context, w *waiter) error {
 	}
 }
 
-// abandon takes s out of its line, as ctx has ended.
+// abandon removes w from its class, because ctx has ended.
 func (q *Queue) abandon(ctx context.Context, w *waiter) error {
 	q.lock()
 	c := w.class
@@ -118,7 +118,7 @@ func (q *Queue) abandon(ctx context.Context, w *waiter) error {
 	signaled := reserving || w.ticket.grant != nil
 	switch {
 	case reserving && c.nonBlocking:
-		c.abandoned = true // another goroutine asks for s, and calls it then
+		c.abandoned = true // another goroutine asks the limiters of w, and signals w afterwards
 	case reserving || !signaled:
 		q.removeWaiter(w)
 		if reserving {
@@ -130,7 +130,7 @@ func (q *Queue) abandon(ctx context.Context, w *waiter) error {
 	if signaled {
 		<-w.wake
 	}
-	if w.ticket.grant != nil { // too late: the units are there, but nobody to use them
+	if w.ticket.grant != nil { // granted too late: nothing will use the units
 		if err := w.ticket.outcome(); err == errAbandoned {
 			return context.Cause(ctx)
 		} else if err != nil {
@@ -141,18 +141,18 @@ func (q *Queue) abandon(ctx context.Context, w *waiter) error {
 	return context.Cause(ctx)
 }
 
-// reject sends s home with err.
+// reject removes w from its class and wakes it with err.
 func (q *Queue) reject(w *waiter, err error) {
 	q.removeWaiter(w)
 	w.fail(err)
 }
 
-// fail wakes s, which has left its line, with err.
+// fail wakes w, which has left its class, with err.
 func (w *waiter) fail(err error) {
 	g := grantPool.Get().(*grant)
 	g.err, w.ticket.grant = err, g
 	w.signal()
 }
 
-// isWaiting reports whether s is in its line and not asked for at the moment.
+// isWaiting reports whether w is in its class and its limiters are not being asked.
 func (w *waiter) isWaiting() bool { return w.class.reserving != w && w.ticket.grant == nil }

@@ -2,15 +2,15 @@ package queue
 
 import "time"
 
-// A wakeTimer wakes a Queue at one instant. With the system clock it is one
-// time.Timer that is reset; other clocks can only be asked for a channel.
+// A wakeTimer calls Queue.onTimer at one instant. With the system clock it is a time.Timer
+// that is reset; a throttle.Clock only provides a channel for each instant.
 type wakeTimer struct {
-	at    int64 // or never
+	at    int64 // nanoseconds on Queue.time, or never
 	timer *time.Timer
-	stop  chan struct{} // ends the goroutine that listens to another clock
+	stop  chan struct{} // ends the goroutine that waits for the channel of Queue.Clock
 }
 
-// set moves the alarm of w to at.
+// set moves the timer to at.
 func (t *wakeTimer) set(q *Queue, at int64) {
 	switch {
 	case at == t.at:
@@ -28,8 +28,8 @@ func (t *wakeTimer) set(q *Queue, at int64) {
 	}
 }
 
-// setOnClock waits for a clock that is not the system's. An alarm that comes too early
-// is left as it is, since a channel cannot be taken back.
+// setOnClock moves the timer of a Queue with a Clock. A timer that fires before at is left as
+// it is, since the channel of a Clock cannot be stopped.
 func (t *wakeTimer) setOnClock(q *Queue, at int64) {
 	if at > t.at && at != never {
 		return

@@ -14,7 +14,7 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// A jumpClock is a clock that stands still until it leaps.
+// A jumpClock is a clock whose time changes only by jump.
 type jumpClock struct {
 	mu     sync.Mutex
 	now    time.Time
@@ -78,7 +78,7 @@ func TestQueue_catchesUpAtMostMaxCatchUp(t *testing.T) {
 			require.Len(t, d.order, 2)
 			clk.jump(2 * time.Millisecond) // a timer that fires late
 			require.Len(t, d.order, 6)
-			clk.jump(3 * time.Second) // a process that was suspended
+			clk.jump(3 * time.Second) // a suspended process
 			most := int(max(late, 5*time.Millisecond) / (500 * time.Microsecond))
 			require.LessOrEqual(t, len(d.order)-6, most+1)
 			require.GreaterOrEqual(t, len(d.order)-6, most)

@@ -15,10 +15,10 @@ package throttletest
 import (
 	"fmt"
 	"math"
-	"math/bits"
 	"testing"
 	"time"
 
+	"github.com/heed-go/heed/internal/ticks"
 	"github.com/heed-go/heed/throttle"
 )
 
@@ -178,12 +178,7 @@ func (s *suite) bound(w time.Duration, largest int64) int64 {
 
 // flow returns Count*w/Per, rounded down.
 func flow(l throttle.Limit, w time.Duration) int64 {
-	hi, lo := bits.Mul64(uint64(l.Count), uint64(w))
-	if hi >= uint64(l.Per) {
-		return math.MaxInt64
-	}
-	q, _ := bits.Div64(hi, lo, uint64(l.Per))
-	return int64(min(q, math.MaxInt64))
+	return ticks.MulDivDown(l.Count, int64(w), int64(l.Per))
 }
 
 func burst(l throttle.Limit) int64 {

@@ -1,0 +1,75 @@
+// Package httpbody has what packages heed and poll share: bodies of responses, what of a
+// body or URL may be in an error, and waiting on a clock.
+package httpbody
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+)
+
+// HasBody reports whether resp has a body with an end to wait for. It is false for the body
+// of a 101, which is a connection that belongs to the caller.
+func HasBody(resp *http.Response) bool {
+	return resp != nil && resp.Body != nil && resp.Body != http.NoBody && resp.StatusCode != http.StatusSwitchingProtocols
+}
+
+// ErrReader is an io.Reader whose every Read fails with Err.
+type ErrReader struct{ Err error }
+
+// Read implements io.Reader.
+func (r ErrReader) Read([]byte) (int, error) { return 0, r.Err }
+
+// maxSnippet is the maximum length of a snippet in bytes.
+const maxSnippet = 256
+
+// Snippet returns the first 256 bytes of body, for an error.
+func Snippet(body []byte) string { return string(body[:min(len(body), maxSnippet)]) }
+
+// RedactURL returns u without what may be secret: the password, the values of the query,
+// whose names do not show which of them are keys, and the fragment. It returns "" if u is
+// nil.
+func RedactURL(u *url.URL) string {
+	if u == nil {
+		return ""
+	}
+	v := url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path, RawPath: u.RawPath, Opaque: u.Opaque, User: u.User}
+	if u.RawQuery == "" {
+		return v.Redacted()
+	}
+	parts := strings.Split(u.RawQuery, "&")
+	for i, p := range parts {
+		if name, _, ok := strings.Cut(p, "="); ok {
+			parts[i] = name + "=xxxxx"
+		} else {
+			parts[i] = "xxxxx"
+		}
+	}
+	v.RawQuery = strings.Join(parts, "&")
+	return v.Redacted()
+}
+
+// Sleep returns nil after d, or the cause of ctx when ctx ends. The time is that of clock,
+// such as a throttle.Clock, or of the system if clock is nil.
+func Sleep(ctx context.Context, clock interface {
+	After(d time.Duration) <-chan time.Time
+}, d time.Duration) error {
+	if clock != nil {
+		select {
+		case <-clock.After(d):
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

@@ -1,0 +1,77 @@
+package throttle
+
+import (
+	"sync"
+	"time"
+
+	"github.com/heed-go/heed/internal/ticks"
+)
+
+// clocked is the base of limiters that decide from memory, by a clock.
+type clocked struct{ time ticks.Timeline }
+
+// NonBlocking implements NonBlocking.
+func (*clocked) NonBlocking() bool { return true }
+
+// base is the base of limiters with one lock, which guards policy, last, and all fields of
+// the limiter that change.
+type base struct {
+	clocked
+	offset int64 // added to readings: the start of the timeline since the Unix epoch, or 0
+
+	mu     sync.Mutex
+	policy string
+	last   int64 // latest reading that changed the state; ticks.Never if none did
+}
+
+func newBase(tl ticks.Timeline, policy string) base {
+	return base{clocked: clocked{tl}, policy: policy, last: ticks.Never}
+}
+
+// newEpochBase returns a base whose readings count from the Unix epoch, but follow the
+// monotonic clock.
+func newEpochBase(clk Clock, policy string) base {
+	tl := ticks.NewTimeline(clk)
+	return base{clocked: clocked{tl}, offset: tl.SinceEpoch(), policy: policy, last: ticks.Never}
+}
+
+// A reading is the time of a claim.
+type reading struct {
+	given int64 // the caller's reading, or the clock's
+	now   int64 // when the claim is decided: given, or base.last if that is later
+}
+
+// begin validates c, locks b, and returns the units of c and the time at which it is
+// decided. It sets Policy and At of d. If err is nil, the caller must unlock b; else d is
+// unchanged.
+//
+// The Decision is filled in where the caller of Reserve wants it: copying one costs as much
+// as deciding.
+func (b *base) begin(c *Claim, d *Decision) (n int64, r reading, err error) {
+	if n, err = c.Units(); err != nil {
+		return 0, reading{}, err
+	}
+	r.given = ticks.Add(b.time.Read(c.Now), b.offset)
+	b.mu.Lock()
+	r.now = max(r.given, b.last)
+	d.Policy, d.At = b.policy, b.stamp(r, c.Now)
+	return n, r, nil
+}
+
+// stamp returns the At of a decision at r on a claim whose Now is callers.
+func (b *base) stamp(r reading, callers time.Time) time.Time {
+	return b.time.Stamp(r.now-b.offset, r.given-b.offset, callers)
+}
+
+// read returns now as a reading, or the clock's reading if now is zero.
+func (b *base) read(now time.Time) int64 { return ticks.Add(b.time.Read(now), b.offset) }
+
+// latest returns asOf as a reading, or b.last if that is later. b must be locked.
+func (b *base) latest(asOf time.Time) int64 { return max(b.read(asOf), b.last) }
+
+// must panics if err, what is wrong with the arguments of the constructor, is not nil.
+func must(err error, constructor string) {
+	if err != nil {
+		panic(err.Error() + " (" + constructor + ")")
+	}
+}

@@ -1,0 +1,85 @@
+package throttle_test
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/benbjohnson/clock"
+
+	"github.com/heed-go/heed/throttle"
+)
+
+// A quota that resets at midnight in Berlin, on the day that has 25 hours.
+func ExampleNewFixedWindow() {
+	berlin, err := time.LoadLocation("Europe/Berlin")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	clk := clock.NewMock()
+	clk.Set(time.Date(2026, 10, 25, 0, 0, 0, 0, berlin))
+	quota := throttle.NewFixedWindow(throttle.FixedWindowConfig{Count: 200, Align: throttle.EachDay, Zone: berlin}, clk)
+	for _, cost := range []int64{150, 60} {
+		d, _ := quota.Reserve(context.Background(), throttle.Claim{Cost: cost})
+		fmt.Printf("%d: %v, %d left, again in %v\n", cost, d.OK, d.Remaining, d.Wait)
+	}
+	// Output:
+	// 150: true, 50 left, again in 0s
+	// 60: false, 50 left, again in 25h0m0s
+}
+
+// Permits per period: a permit that was not used is lost, and all are there again when a
+// period begins. Periods are counted from the creation of the limiter.
+func ExampleFixedWindowConfig() {
+	clk := clock.NewMock()
+	permits := throttle.NewFixedWindow(throttle.FixedWindowConfig{Count: 3, Per: time.Second, Align: throttle.AtCreation}, clk)
+	for _, cost := range []int64{2, 2, 1} {
+		d, _ := permits.Reserve(context.Background(), throttle.Claim{Cost: cost})
+		fmt.Printf("%d: %-5v %d left, again in %v\n", cost, d.OK, d.Remaining, d.Wait)
+		clk.Add(400 * time.Millisecond)
+	}
+	clk.Add(time.Second)
+	d, _ := permits.Reserve(context.Background(), throttle.Claim{Cost: 3})
+	fmt.Println("a period later:", d.OK)
+	// Output:
+	// 2: true  1 left, again in 0s
+	// 2: false 1 left, again in 600ms
+	// 1: true  0 left, again in 0s
+	// a period later: true
+}
+
+// Claims that come at once are spread: each is told when to act.
+func ExampleNewLeakyBucket() {
+	clk := clock.NewMock()
+	bucket := throttle.NewLeakyBucket(throttle.LeakyBucketConfig{Limit: throttle.Limit{Count: 10, Per: time.Second, Burst: 1}, Queue: 2}, clk)
+	for range 4 {
+		d, _ := bucket.Reserve(context.Background(), throttle.Claim{MaxWait: time.Minute})
+		if d.OK {
+			fmt.Println("act in", d.Wait)
+		} else {
+			fmt.Println("the queue is full, ask again in", d.Wait)
+		}
+	}
+	// Output:
+	// act in 0s
+	// act in 100ms
+	// act in 200ms
+	// the queue is full, ask again in 100ms
+}
+
+// Three tokens, all of them back at each full minute.
+func ExampleNewRefillBucket() {
+	clk := clock.NewMock()
+	bucket := throttle.NewRefillBucket(throttle.RefillBucketConfig{Limit: throttle.PerMinute(3)}, clk)
+	for _, second := range []time.Duration{0, 10, 35, 45} {
+		clk.Set(time.Unix(0, 0).Add(second * time.Second))
+		d, _ := bucket.Reserve(context.Background(), throttle.Claim{})
+		fmt.Printf(":%02d %-5v again in %v\n", second, d.OK, d.Wait)
+	}
+	// Output:
+	// :00 true  again in 0s
+	// :10 true  again in 0s
+	// :35 true  again in 0s
+	// :45 false again in 15s
+}

@@ -1,0 +1,59 @@
+package keyed_test
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttle/keyed"
+)
+
+// No hot method allocates; pools says that a limiter keeps what it needs per claim in a
+// sync.Pool.
+func TestNoAllocs(t *testing.T) {
+	ctx := t.Context()
+	wide := throttle.Limit{Name: "wide", Count: math.MaxInt32, Per: time.Second}
+	shut := throttle.Limit{Name: "shut", Count: 1, Per: time.Hour}
+	bucket := throttle.NewTokenBucket(wide, nil)
+	closed := throttle.NewTokenBucket(shut, nil)
+	closed.Reserve(ctx, throttle.Claim{})
+	all := throttle.AllOf(bucket, throttle.NewTokenBucket(wide, nil), throttle.NewTokenBucket(wide, nil))
+
+	for _, row := range []struct {
+		name  string
+		l     throttle.Limiter
+		pools bool
+	}{
+		{"Limiter", &keyed.Limiter{New: func(string) throttle.Limiter { return bucket }}, false},
+		{"Limiter, overflow", withKeys(1000, &keyed.Limiter{New: func(string) throttle.Limiter { return closed }, Max: 1, Overflow: bucket}), false},
+		{"Limiter, composed", &keyed.Limiter{New: func(string) throttle.Limiter { return all }}, true},
+		{"Buckets", keyed.NewBuckets(keyed.BucketsConfig{Limit: wide}, nil), false},
+		{"Buckets, exact", keyed.NewBuckets(keyed.BucketsConfig{Limit: wide, Exact: true}, nil), false},
+		{"Buckets, spilled", withKeys(1000, keyed.NewBuckets(keyed.BucketsConfig{Limit: shut, Max: 1, Overflow: bucket}, nil)), false},
+		{"Ban", keyed.NewBan(bucket, keyed.BanConfig{Refusals: 3, Within: time.Second, Duration: time.Second}, nil), false},
+		{"Ban, refused", keyed.NewBan(closed, keyed.BanConfig{Refusals: 3, Within: time.Second, Duration: time.Millisecond}, nil), false},
+	} {
+		if row.pools && keyed.Racing {
+			continue
+		}
+		for _, c := range []throttle.Claim{{Key: "api.example.com", Cost: 2}, {Now: time.Now()}, {DryRun: true}} {
+			noAllocs(t, row.name+": Reserve and Cancel", func() {
+				d, _ := row.l.Reserve(ctx, c)
+				row.l.Cancel(ctx, c, d)
+			})
+			noAllocs(t, row.name+": Reserve and Observe", func() {
+				d, _ := row.l.Reserve(ctx, c)
+				throttle.Observe(ctx, row.l, c, d, throttle.Feedback{Partial: true})
+				throttle.Observe(ctx, row.l, c, d, throttle.Feedback{Cost: 1})
+			})
+		}
+	}
+}
+
+func noAllocs(t *testing.T, what string, f func()) {
+	t.Helper()
+	if n := testing.AllocsPerRun(200, f); n != 0 {
+		t.Errorf("%s: %v allocations", what, n)
+	}
+}

@@ -1,0 +1,109 @@
+package keyed_test
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttle/keyed"
+)
+
+// A fakeLimiter makes the same decision every time and records its grants and their ends.
+type fakeLimiter struct {
+	decision  throttle.Decision
+	granted   []throttle.Decision
+	cancelled []throttle.Decision
+	observed  []throttle.Decision
+}
+
+func (s *fakeLimiter) Reserve(_ context.Context, c throttle.Claim) (throttle.Decision, error) {
+	d := s.decision
+	if d.At = c.Now; d.At.IsZero() {
+		d.At = time.Unix(1, 0)
+	}
+	if d.OK && !c.DryRun {
+		d.Grant += uint64(len(s.granted))
+		s.granted = append(s.granted, d)
+	}
+	return d, nil
+}
+
+func (s *fakeLimiter) Cancel(_ context.Context, _ throttle.Claim, d throttle.Decision) {
+	s.cancelled = append(s.cancelled, d)
+}
+
+func (s *fakeLimiter) Observe(_ context.Context, _ throttle.Claim, d throttle.Decision, _ throttle.Feedback) {
+	s.observed = append(s.observed, d)
+}
+
+func granting(grant uint64, left int64) *fakeLimiter {
+	return &fakeLimiter{decision: throttle.Decision{OK: true, Policy: fmt.Sprint("grant ", grant), Limit: 100, Remaining: left, Grant: grant}}
+}
+
+func refusing(wait time.Duration) *fakeLimiter {
+	return &fakeLimiter{decision: throttle.Decision{Policy: "refusal", Wait: wait, Limit: 100}}
+}
+
+func reserve(t *testing.T, l throttle.Limiter, c throttle.Claim) throttle.Decision {
+	t.Helper()
+	d, err := l.Reserve(t.Context(), c)
+	require.NoError(t, err)
+	return d
+}
+
+type maker = func(throttle.Clock) throttle.Limiter
+
+func newBucket(count int64, per time.Duration, burst int64) maker {
+	return func(clk throttle.Clock) throttle.Limiter {
+		return throttle.NewTokenBucket(throttle.Limit{Count: count, Per: per, Burst: burst}, clk)
+	}
+}
+
+func fixedWindow(q throttle.FixedWindowConfig) maker {
+	return func(clk throttle.Clock) throttle.Limiter { return throttle.NewFixedWindow(q, clk) }
+}
+
+func slidingLog(l throttle.SlidingLogConfig) maker {
+	return func(clk throttle.Clock) throttle.Limiter { return throttle.NewSlidingLog(l, clk) }
+}
+
+func allOf(parts ...maker) maker {
+	return func(clk throttle.Clock) throttle.Limiter {
+		var ls []throttle.Limiter
+		for _, p := range parts {
+			ls = append(ls, p(clk))
+		}
+		return throttle.AllOf(ls...)
+	}
+}
+
+func limiter(inner maker) maker {
+	return func(clk throttle.Clock) throttle.Limiter {
+		return &keyed.Limiter{New: func(string) throttle.Limiter { return inner(clk) }, Clock: clk}
+	}
+}
+
+func buckets(b keyed.BucketsConfig) maker {
+	b.Max = 100
+	return func(clk throttle.Clock) throttle.Limiter { return keyed.NewBuckets(b, clk) }
+}
+
+// alwaysBusy makes limiters that never become idle.
+func alwaysBusy(string) throttle.Limiter {
+	l := throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 2}, nil)
+	l.Reserve(context.Background(), throttle.Claim{})
+	return l
+}
+
+// withKeys returns l after n keys have come.
+func withKeys(n int, l throttle.Limiter) throttle.Limiter {
+	for i := range n {
+		l.Reserve(context.Background(), throttle.Claim{Key: strconv.Itoa(i)})
+	}
+	return l
+}

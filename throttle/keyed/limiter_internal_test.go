@@ -1,0 +1,117 @@
+package keyed
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/heed-go/heed/throttle"
+	"github.com/stretchr/testify/require"
+)
+
+// A panicky limiter panics while it is armed, in the methods that it is armed for.
+type panicky struct {
+	throttle.Limiter
+	reserve, cancel, observe bool
+}
+
+func (p *panicky) Reserve(ctx context.Context, c throttle.Claim) (throttle.Decision, error) {
+	if p.reserve {
+		panic("limiter")
+	}
+	return p.Limiter.Reserve(ctx, c)
+}
+
+func (p *panicky) Cancel(ctx context.Context, c throttle.Claim, d throttle.Decision) {
+	if p.cancel {
+		panic("limiter")
+	}
+	p.Limiter.Cancel(ctx, c, d)
+}
+
+func (p *panicky) Observe(ctx context.Context, c throttle.Claim, d throttle.Decision, f throttle.Feedback) {
+	if p.observe {
+		panic("limiter")
+	}
+	throttle.Observe(ctx, p.Limiter, c, d, f)
+}
+
+func (*panicky) NonBlocking() bool { return true }
+
+func TestLimiter_staysUsableAfterPanics(t *testing.T) {
+	p := &panicky{Limiter: throttle.NewTokenBucket(throttle.PerSecond(10), nil)}
+	var fail bool
+	k := &Limiter{Max: 1, New: func(string) throttle.Limiter {
+		if fail {
+			panic("New")
+		}
+		return p
+	}}
+	ask := func(key string) throttle.Decision {
+		d, err := k.Reserve(t.Context(), throttle.Claim{Key: key, Now: time.Now()})
+		require.NoError(t, err)
+		return d
+	}
+	fail = true
+	require.Panics(t, func() { ask("a") })
+	require.Zero(t, k.Len())
+	fail = false
+	ask("a")
+	p.reserve = true
+	require.Panics(t, func() { ask("a") })
+	p.reserve = false
+	require.Zero(t, k.stateOf(throttle.Claim{Key: "a"}).activeCalls.Add(-1), "the limiter can be forgotten")
+	p.reserve = true // to be asked whether it is idle
+	require.Panics(t, func() { ask("b") })
+	p.reserve = false
+	ask("b")
+	ask("a")
+}
+
+// TestLimiter_newMayCallTheLimiter has New ask the Limiter for another key.
+func TestLimiter_newMayCallTheLimiter(t *testing.T) {
+	var k *Limiter
+	k = &Limiter{Max: 8, New: func(key string) throttle.Limiter {
+		if len(key) < 4 {
+			_, err := k.Reserve(t.Context(), throttle.Claim{Key: key + "x"})
+			require.NoError(t, err)
+		}
+		return throttle.NewTokenBucket(throttle.PerSecond(10), nil)
+	}}
+	_, err := k.Reserve(t.Context(), throttle.Claim{Key: "x"})
+	require.NoError(t, err)
+	require.Equal(t, 4, k.Len())
+}
+
+func TestLimiter_evictsIdleLimiters(t *testing.T) {
+	for name, new := range map[string]func(string) throttle.Limiter{
+		"Adaptive": func(string) throttle.Limiter { return throttle.NewAdaptive(throttle.AdaptiveConfig{}, nil) },
+		"Adaptive, rate": func(string) throttle.Limiter {
+			return throttle.NewAdaptive(throttle.AdaptiveConfig{InitialRate: 10}, nil)
+		},
+		"AdmissionControl": func(string) throttle.Limiter {
+			return throttle.NewAdmissionControl(throttle.AdmissionControlConfig{}, nil)
+		},
+		"TickQueue": func(string) throttle.Limiter {
+			return throttle.NewTickQueue(throttle.TickQueueConfig{Limit: throttle.PerSecond(10), Queue: 3}, nil)
+		},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			k := &Limiter{Max: 2, New: new}
+			use := func(key string) throttle.Decision {
+				c := throttle.Claim{Key: key, MaxWait: time.Second}
+				d, err := k.Reserve(t.Context(), c)
+				require.NoError(t, err)
+				k.Observe(t.Context(), c, d, throttle.Feedback{Outcome: throttle.Throttled})
+				return d
+			}
+			use("a")
+			use("b")
+			require.True(t, use("c").Degraded, "%s: both are in use", name)
+			time.Sleep(time.Hour)
+			require.False(t, use("d").Degraded, name)
+			require.Equal(t, 2, k.Len(), name)
+		})
+	}
+}
