@@ -63,11 +63,22 @@ type Exchange struct {
 
 // ExchangeStats describes the state of an Exchange.
 type ExchangeStats struct {
-	Connected bool   // updates of other processes arrive
-	Published uint64 // updates that Redis accepted
-	Received  uint64 // updates that arrived, including our own
-	Dropped   uint64 // updates lost in this process, because Redis was unavailable or slow for too long
-	Err       error  // the latest error; nil: none since the last success
+	// Connected reports whether updates of other processes arrive.
+	Connected bool
+
+	// Published is the number of updates that Redis accepted.
+	Published uint64
+
+	// Received is the number of updates that arrived, including those that this process
+	// published.
+	Received uint64
+
+	// Dropped is the number of updates that this process lost, because Redis was
+	// unavailable or slow for too long, or because the queue was full.
+	Dropped uint64
+
+	// Err is the latest error. Nil means none since the last success.
+	Err error
 }
 
 const exchangeTimeout = 250 * time.Millisecond

@@ -1,5 +1,5 @@
-// Holds measures what a client does when a server tells it to stop, for a time that is
-// absurd, long or renewed by every request, in virtual time.
+// Holds measures what a client does when a server stops it for a time that is long,
+// implausibly long, or extended by every request, in virtual time.
 //
 //	go run ./bench/holds -json
 package main

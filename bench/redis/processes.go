@@ -49,7 +49,7 @@ type processesResult struct {
 	Claims     int64   `json:"claims"`
 	Granted    int64   `json:"granted"`
 	Failed     int64   `json:"failed"`
-	Ratio      float64 `json:"granted_ratio"` // denominator: limit x time + burst
+	Ratio      float64 `json:"granted_ratio"` // units granted, divided by limit x time + burst
 }
 
 func (t processesResult) String() string {

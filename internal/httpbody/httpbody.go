@@ -1,5 +1,5 @@
-// Package httpbody has what packages heed and poll share: bodies of responses, what of a
-// body or URL may be in an error, and waiting on a clock.
+// Package httpbody contains functions that packages heed and poll share: they examine
+// response bodies, shorten bodies and redact URLs for errors, and wait on a clock.
 package httpbody
 
 import (

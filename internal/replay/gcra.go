@@ -8,13 +8,13 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// A gcra is a scenario of redis_rate. Its own answers are those of doubles; compared
-// are the exact ones that stand beside them.
+// A gcra is a scenario of redis_rate. redis_rate computes in doubles; the decisions are
+// compared with the exact values, which the trace states as well.
 //
-// Meant to differ: a claim of more than the burst is to wait Forever, where theirs
-// names a wait after which it is refused again. And a reading of the clock older than
-// one granted at counts as that one, where theirs takes it as it is; what differs in
-// such an operation is waived.
+// Intended differences: a claim of more than the burst has the wait Forever, while
+// redis_rate returns a wait after which it rejects the claim again. A reading of the clock
+// that is older than one granted at counts as that one, while redis_rate uses it unchanged;
+// differences in such an operation are waived.
 type gcra struct {
 	Rate, Burst int64
 	Period      float64 `json:"period_s"`
@@ -27,7 +27,7 @@ type gcraOp struct {
 	N          int64
 	Allowed    int64   `json:"exact_allowed"`
 	Remaining  int64   `json:"exact_remaining"`
-	RetryAfter float64 `json:"exact_retry_after"` // seconds; below 0: none
+	RetryAfter float64 `json:"exact_retry_after"` // seconds; negative: none
 	ResetAfter float64 `json:"exact_reset_after"`
 }
 
@@ -56,8 +56,9 @@ func replayGCRA(line []byte, t *result) error {
 	return nil
 }
 
-// replay plays one operation. With n of 0 it only looks; at most n is n, or all there
-// are. An older reading takes what the trace took, so that both go on alike.
+// replay replays one operation. An n of 0 is a dry run. The operation atMost takes n units,
+// or all available units if there are fewer. A claim with an older reading takes what the
+// trace took, so that later operations can be compared.
 func (op gcraOp) replay(t *result, b throttle.Limiter, burst int64) error {
 	ctx := context.Background()
 	c := throttle.Claim{Cost: op.N, Now: time.UnixMicro(op.T), DryRun: op.N == 0}
