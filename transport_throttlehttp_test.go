@@ -37,7 +37,9 @@ var ownLimiters = map[string]func() throttle.Limiter{
 	"clock window": func() throttle.Limiter {
 		return throttle.NewFixedWindow(throttle.FixedWindowConfig{Count: 40, Per: 2 * time.Second}, nil)
 	},
-	"period": func() throttle.Limiter { return throttle.NewFixedWindow(throttle.FixedWindowConfig{Count: 40, Per: 2*time.Second, Align: throttle.AtCreation}, nil) },
+	"period": func() throttle.Limiter {
+		return throttle.NewFixedWindow(throttle.FixedWindowConfig{Count: 40, Per: 2 * time.Second, Align: throttle.AtCreation}, nil)
+	},
 	"log": func() throttle.Limiter {
 		return throttle.NewSlidingLog(throttle.SlidingLogConfig{Limit: per2Seconds}, nil)
 	},

@@ -54,7 +54,9 @@ var algorithms = []algorithm{
 	{"fixed window, from the first", func(c clk) limiter {
 		return throttle.NewFixedWindow(throttle.FixedWindowConfig{Count: 60, Per: time.Minute, Align: throttle.AtFirst}, c)
 	}, nil},
-	{"permits per period", func(c clk) limiter { return throttle.NewFixedWindow(throttle.FixedWindowConfig{Count: 60, Per: time.Minute, Align: throttle.AtCreation}, c) }, nil},
+	{"permits per period", func(c clk) limiter {
+		return throttle.NewFixedWindow(throttle.FixedWindowConfig{Count: 60, Per: time.Minute, Align: throttle.AtCreation}, c)
+	}, nil},
 	{"sliding log", func(c clk) limiter { return throttle.NewSlidingLog(throttle.SlidingLogConfig{Limit: limit}, c) }, nil},
 	{"sliding log, refusals count", func(c clk) limiter {
 		return throttle.NewSlidingLog(throttle.SlidingLogConfig{Limit: limit, CountRefused: true}, c)
