@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -212,4 +213,26 @@ func FuzzParse(f *testing.F) {
 		}
 		matchedLimits(set, readRequest(t, "GET /a/b?q=x\nX-User: ann"))
 	})
+}
+
+func TestParseClock_rejectsWhatNoClockShows(t *testing.T) {
+	for text, want := range map[string]time.Duration{
+		"0:00": 0, "07:30": 7*time.Hour + 30*time.Minute, "7:5": 7*time.Hour + 5*time.Minute,
+		"23:59:59": 24*time.Hour - time.Second, "24:00": 24 * time.Hour,
+	} {
+		d, ok := parseClock(text)
+		require.True(t, ok, text)
+		require.Equal(t, want, d, text)
+	}
+	for _, text := range []string{"", "7", "007:30", "07:030", "07:60", "07:00:60", "24:01", "a:00", "07:x", "1:2:3:4", "-1:00", "+7:00"} {
+		_, ok := parseClock(text)
+		require.False(t, ok, text)
+	}
+}
+
+// A node of the wrong kind is reported once.
+func TestParse_reportsANodeOfTheWrongKindOnce(t *testing.T) {
+	_, err := Parse([]byte("domain: d\ndescriptors: [{key: a, rate_limit: {unit: {x: 1}, requests_per_unit: 1}}]\n"), Config{})
+	require.Error(t, err)
+	require.Equal(t, 1, strings.Count(err.Error(), "unit"), err)
 }

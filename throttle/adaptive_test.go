@@ -251,3 +251,24 @@ func TestAdaptiveConfig_validate(t *testing.T) {
 		require.Panics(t, func() { throttle.NewAdaptive(a, nil) })
 	}
 }
+
+// A claim that was not granted has no outcome.
+func TestAdaptive_ignoresTheOutcomeOfRejectedClaims(t *testing.T) {
+	p := newPacer(t, throttle.AdaptiveConfig{InitialRate: 1, Burst: time.Second})
+	reserve(t, p.l, throttle.Claim{})
+	rejected := reserve(t, p.l, throttle.Claim{})
+	require.False(t, rejected.OK)
+	rate := p.l.Rate()
+	p.l.Observe(t.Context(), throttle.Claim{}, rejected, throttle.Feedback{Now: p.now, Outcome: throttle.Throttled})
+	require.Equal(t, rate, p.l.Rate())
+	require.Equal(t, rejected.Wait, reserve(t, p.l, throttle.Claim{DryRun: true}).Wait)
+}
+
+// A cost of one unit more than claimed delays the next claim by one unit.
+func TestAdaptive_observeSettlesOneUnit(t *testing.T) {
+	p := newPacer(t, throttle.AdaptiveConfig{InitialRate: 10, Burst: time.Second})
+	d := reserve(t, p.l, throttle.Claim{Cost: 4})
+	left := reserve(t, p.l, throttle.Claim{DryRun: true}).Remaining
+	p.l.Observe(t.Context(), throttle.Claim{Cost: 4}, d, throttle.Feedback{Now: p.now, Cost: 5})
+	require.Equal(t, left-1, reserve(t, p.l, throttle.Claim{DryRun: true}).Remaining)
+}

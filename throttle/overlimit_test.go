@@ -172,3 +172,27 @@ func TestShadow_marksClaimsInAllOf(t *testing.T) {
 func newWindow(count int64, clk throttle.Clock) *throttle.FixedWindow {
 	return throttle.NewFixedWindow(throttle.FixedWindowConfig{Count: count, Per: time.Minute}, clk)
 }
+
+// A grant is over the limit if either of the two limiters says so, or the soft one rejects it.
+func TestSoftLimit_marksWhatEitherLimiterMarks(t *testing.T) {
+	granted := throttle.AllowAll
+	marked := &throttle.Shadow{Limiter: throttle.DenyAll} // grants everything with OverLimit
+	for _, tt := range []struct {
+		name       string
+		soft, hard throttle.Limiter
+		over       bool
+	}{
+		{"neither", granted, granted, false},
+		{"the soft limit marks", marked, granted, true},
+		{"the hard limit marks", granted, marked, true},
+		{"both mark", marked, marked, true},
+		{"the soft limit rejects", throttle.DenyAll, granted, true},
+	} {
+		s := &throttle.SoftLimit{Soft: tt.soft, Hard: tt.hard}
+		for _, dry := range []bool{false, true} {
+			d := reserve(t, s, throttle.Claim{DryRun: dry})
+			require.True(t, d.OK, tt.name)
+			require.Equal(t, tt.over, d.OverLimit, tt.name)
+		}
+	}
+}

@@ -135,3 +135,16 @@ func TestStructuredField_acceptsTwoNamesOnlyIfLenient(t *testing.T) {
 	require.True(t, ok)
 	require.Equal(t, "string \"api\";q=number 1000.000;w=number 300.000\n", out)
 }
+
+func TestParser_readsBytesWithPadding(t *testing.T) {
+	for _, s := range []string{":YQ==:", ":YWI=:", ":YWJj:", ":+/+/:"} {
+		var it Item
+		p := NewParser(s, false)
+		require.True(t, p.Next(&it), s)
+		require.Equal(t, Bytes, it.Value.Kind, s)
+		require.False(t, p.Malformed(), s)
+	}
+	var it Item
+	p := NewParser(":Y Q:", false)
+	require.False(t, p.Next(&it) && !p.Malformed())
+}

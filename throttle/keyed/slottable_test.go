@@ -1,6 +1,7 @@
 package keyed
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -30,3 +31,28 @@ type fixedClock time.Time
 
 func (c fixedClock) Now() time.Time                       { return time.Time(c) }
 func (c fixedClock) After(time.Duration) <-chan time.Time { return nil }
+
+// A key has one slot, also the first of the table, and insert returns it again.
+func TestSlotTable_insertFindsEverySlot(t *testing.T) {
+	k := NewBuckets(BucketsConfig{Limit: throttle.PerSecond(10), Max: 1000, Exact: true}, fixedClock(time.Unix(0, 0)))
+	slots := map[*slotTable]map[int]bool{}
+	for i := range 500 {
+		key := fmt.Sprint(i)
+		h := k.hash(key)
+		r := &k.tables[0]
+		if len(k.tables) > 1 {
+			t.Fatal("the test needs one table")
+		}
+		slot := r.insert(h, key, 5, 0)
+		require.GreaterOrEqual(t, slot, 0)
+		r.slots[slot].tat.Store(1 << 20) // in use
+		require.Equal(t, slot, r.insert(h, key, 5, 5), key)
+		require.Equal(t, slot, r.find(h, key))
+		if slots[r] == nil {
+			slots[r] = map[int]bool{}
+		}
+		require.False(t, slots[r][slot], "one key a slot")
+		slots[r][slot] = true
+	}
+	require.True(t, slots[&k.tables[0]][0], "the first slot is used")
+}
