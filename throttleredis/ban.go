@@ -7,10 +7,10 @@ import (
 	"github.com/heed-go/heed/throttle/keyed"
 )
 
-// Ban returns a limiter like keyed.NewBan around AllOf(limits...), for all
-// processes together and still in one round trip; around one limit it books ahead if that
-// does. MaxKeys does not matter: keys that keep quiet vanish. It panics if v or s is
-// invalid, or AllOf would.
+// Ban returns a limiter that behaves like keyed.NewBan around AllOf(limits...), for all
+// processes together and in one round trip. If there is one limit and it books ahead, so
+// does the returned limiter. MaxKeys is ignored, because keys without rejections expire.
+// Ban panics if v or s is invalid, or if AllOf would panic.
 func (s *Store) Ban(v keyed.BanConfig, limits ...*Limiter) throttle.Limiter {
 	if v.Name == "" {
 		v.Name = "ban"

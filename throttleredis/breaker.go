@@ -12,9 +12,10 @@ import (
 // ErrOpen is returned for claims that are not sent to Redis because a Breaker is open.
 var ErrOpen = errors.New("throttleredis: the breaker is open: Redis does not answer, and is asked again in a moment")
 
-// A Breaker limits what an unreachable Redis costs. After several consecutive failures it
-// is open: claims fail immediately with ErrOpen, except for probes. The first probe is the
-// next claim; a further one follows after each pause:
+// A Breaker stops sending claims to a Redis that does not respond, so that claims do not
+// wait for a timeout. After several consecutive failures it is open: claims fail immediately
+// with ErrOpen, except for probes. The first probe is the next claim; a further one follows
+// after each pause:
 //
 //	           consecutive failures          no response
 //	closed ───────────────────────▶ probe ───────────▶ open for a pause,

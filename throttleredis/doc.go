@@ -28,10 +28,10 @@
 //
 // # Storage
 //
-// Keys have the form prefix:{tag}:id. The tag is Claim.Key, or a hash of it if it is long
-// or contains characters that are not printable, and it alone determines the slot in a
-// cluster. The id has 11 characters and identifies the algorithm and all numbers of the
-// limit. Each algorithm is a script in the folder lua:
+// Keys have the form prefix:{tag}:id. The tag is Claim.Key, or a hash of it if the key is
+// longer than 64 bytes, begins with "~", or contains braces, spaces or control characters.
+// The tag alone determines the slot in a cluster. The id has 11 characters and identifies the
+// algorithm and all numbers of the limit. Each algorithm is a script in the folder lua:
 //
 //	method             script          value                          bytes   kept until
 //	TokenBucket        tokenbucket     reading, ticks taken           120     full, twice that at most

@@ -74,10 +74,20 @@ type Fallback struct {
 	// Secondary can still decide.
 	Timeout time.Duration
 
-	MaxCalls int         // on their way to Redis at a time; 0: 256
-	MaxKeys  int         // most keys with a share of their own, see keyed.Limiter; 0: 65,536
-	Breaker  *Breaker    // nil: one of its own; of a cluster it keeps one state per node
-	OnError  func(error) // told why Redis did not decide, but for ErrOpen; nil: nobody
+	// MaxCalls is the maximum number of calls to Redis in flight. Zero means 256.
+	MaxCalls int
+
+	// MaxKeys is the maximum number of keys with separate shares: see keyed.Limiter. Zero
+	// means 65,536.
+	MaxKeys int
+
+	// Breaker detects outages; for a cluster it keeps one state per node. Nil means a
+	// separate Breaker.
+	Breaker *Breaker
+
+	// OnError is called with the reason why Redis did not decide, except for ErrOpen. Nil
+	// means no calls.
+	OnError func(error)
 
 	once  sync.Once
 	inner throttle.Fallback

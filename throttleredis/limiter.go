@@ -9,7 +9,7 @@ import (
 )
 
 // A Limiter is one limit in a Store, with separate state for each Claim.Key. It implements
-// throttle.Limiter and throttle.Observer. It is not throttle.NonBlocking.
+// throttle.Limiter and throttle.Observer. Its methods do I/O.
 //
 // Decision.At is Claim.Now, or the local reading of the clock at which the response
 // arrived, and Wait counts from it. It does not depend on the server's clock.

@@ -17,8 +17,8 @@ import (
 // each process can therefore take one unit at a time. The units of a window are divided
 // like a burst.
 //
-// maxKeys is how many keys have a limiter of their own, 0: 65,536; see keyed.Limiter for
-// what others get. It panics if processes is not positive.
+// maxKeys is the maximum number of keys with separate limiters; see keyed.Limiter for what
+// happens to further keys. Zero means 65,536. Share panics if processes is not positive.
 func (l *Limiter) Share(processes, maxKeys int) throttle.Limiter {
 	if processes <= 0 {
 		panic("throttleredis: Share: processes must be positive: it is how many share the limit")

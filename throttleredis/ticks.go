@@ -8,8 +8,8 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// Lua counts in doubles, which are exact up to 2^53. The following maximum values leave
-// room for sums.
+// Lua counts in doubles, which are exact up to 2^53. The following maximum values are small
+// enough that sums of two are exact.
 const (
 	maxWindow = 1 << 51 // ticks of a full bucket
 	maxUnits  = 1 << 52 // units of a claim: more than any limit has

@@ -37,9 +37,8 @@ func (s *Store) FixedWindow(q throttle.FixedWindowConfig) *Limiter {
 	return s.limiter(l)
 }
 
-// PermitsPerPeriod returns a FixedWindow of n units per period. Periods are counted
-// from the Unix epoch. It panics if n or period is not positive, or s is
-// invalid.
+// PermitsPerPeriod returns a FixedWindow of n units per period. Periods count from the Unix
+// epoch. It panics if n or period is not positive, or s is invalid.
 func (s *Store) PermitsPerPeriod(n int64, period time.Duration) *Limiter {
 	return s.FixedWindow(throttle.FixedWindowConfig{Count: n, Align: throttle.AtCreation, Per: period})
 }

@@ -23,7 +23,8 @@ type algorithm struct {
 	name string
 	one  func(clk) limiter
 
-	// many returns a limiter of so many clients. Nil: a keyed.Limiter of those that one returns.
+	// many returns a limiter for the given number of clients. Nil means a keyed.Limiter of
+	// the limiters that one returns.
 	many func(clk, int) limiter
 }
 

@@ -137,7 +137,7 @@ func (d decimal) steady() throttle.Limit {
 	return throttle.Limit{Count: int64(count), Per: time.Duration(per) * time.Second}
 }
 
-// roundNanoseconds returns ns nanoseconds rounded to the nearest whole one, saturated.
+// roundNanoseconds returns ns rounded to the nearest Duration. It saturates.
 func roundNanoseconds(ns float64) time.Duration {
 	return time.Duration(ticks.Int64(math.Round(ns)))
 }

@@ -48,6 +48,7 @@ type Provider struct {
 
 // A Rule describes one header.
 type Rule struct {
+	// Kind is the meaning of the value.
 	Kind Kind
 
 	// Name is the name of the bucket. Headers with the same name belong together.

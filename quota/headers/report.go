@@ -58,7 +58,7 @@ type Report struct {
 	// omitted.
 	Stale bool
 
-	documentedWait time.Duration // wait that the API documents for this refusal; 0: none
+	documentedWait time.Duration // wait that the API documents for this rejection; 0: none
 	explicit       bool          // a known body, code or header states that it is a rejection
 	provider       *Provider     // properties of the host; nil: none
 }
