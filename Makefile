@@ -18,7 +18,7 @@ MODULES := . $(sort $(filter-out .,$(FOUND)))
 
 # The packages that do arithmetic, as far as they exist: tests with 32-bit ints
 # find what they take for granted.
-PURE := $(patsubst %,./%/...,$(wildcard throttle backoff warmup sketch quota))
+PURE := $(patsubst %,./%/...,$(wildcard throttle backoff warmup sketch quota rate internal/ticks internal/gcra internal/indexheap internal/sfv))
 
 FUZZTIME    ?= 10s
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
