@@ -6,18 +6,18 @@
 // A [Middleware] asks limiters whether a request may be served. A [Rule] combines one
 // limiter with a key and a cost:
 //
-//	each client, and all together      several Rules, with Key and without
-//	a price per request                Rule.Cost, known before; Rule.FinalCost, known after
-//	only what fails                    Rule.FinalCost: OnStatus
-//	what the handler says it cost      Spend, and Response.AddedCost in Rule.FinalCost
-//	how many at a time                 throttle.Concurrency
-//	later instead of never             Middleware.Queue
-//	warned first, or lent              throttle.SoftLimit, Elastic
-//	tried out                          throttle.Shadow, with Rule.Hidden
-//	longer for who does not listen     keyed.Ban
-//	while a store is down              throttle.Fallback, or Middleware.FailClosed
-//	an answer of your own              Middleware.OnReject, RejectionFrom
-//	not at all                         Rule.Cost of 0: for health checks, or friends
+//	a limit per client and a total limit     several Rules, with and without Key
+//	a cost per request                       Rule.Cost, known before; Rule.FinalCost, known after
+//	failed requests only                     Rule.FinalCost: OnStatus
+//	a cost that the handler reports          AddCost, and Response.AddedCost in Rule.FinalCost
+//	a concurrency limit                      throttle.Concurrency
+//	delay instead of rejection               Middleware.Queue
+//	soft limits, and borrowing               throttle.SoftLimit, throttle.Borrowing
+//	a trial of a limit                       throttle.Shadow, with Rule.Hidden
+//	longer rejection of abusive clients      keyed.Ban
+//	a store that is down                     throttle.Fallback, or Middleware.FailClosed
+//	a custom response                        Middleware.OnReject, RejectionFrom
+//	no limit, such as for health checks      a Rule.Cost that returns 0
 //
 // A Middleware wraps the handlers that it protects. Place it inside the middleware that
 // its responses and keys need: authentication, if limits are per user, and CORS. Without

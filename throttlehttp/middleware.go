@@ -22,9 +22,10 @@ import (
 // Every response reports the state of the limits, so that a client can stay within them
 // without being rejected first. [Middleware.Handler] lists the headers.
 //
-// What limits do is said by limiters, not by fields of this struct: throttle.Concurrency
-// bounds what is served at a time, throttle.Shadow tries a limit out, throttle.SoftLimit
-// and Elastic lend, keyed.Ban shuts out who does not heed refusals.
+// Limiters implement the kinds of limits, not fields of this struct: throttle.Concurrency
+// limits the number of requests that are served at the same time, throttle.Shadow tries
+// out a limit, throttle.SoftLimit and throttle.Borrowing allow requests over a limit, and
+// keyed.Ban rejects all requests of a key that keeps exceeding its limit.
 //
 // The zero Middleware serves all requests. Its fields must not be changed after Handler
 // has been called.

@@ -14,17 +14,17 @@ import (
 // Ten failed logins an hour for each address and name:
 //
 //	Rule{
-//		Limiter: keyed.NewBuckets(keyed.BucketsConfig{Limit: throttle.PerHour(10)}, nil),
-//		Key:     Composite(IP{}.Key, name),
-//		Settle:  OnStatus(http.StatusUnauthorized),
-//		Hidden:  true,
+//		Limiter:   keyed.NewBuckets(keyed.BucketsConfig{Limit: throttle.PerHour(10)}, nil),
+//		Key:       Composite(IP{}.Key, name),
+//		FinalCost: OnStatus(http.StatusUnauthorized),
+//		Hidden:    true,
 //	}
 type Rule struct {
 	// Limiter grants or rejects the requests. It must not be nil.
 	Limiter throttle.Limiter
 
-	// Key says whose share a request is from: the limiter should then be one of many
-	// keys, such as keyed.Buckets. Nil: all requests are of one.
+	// Key returns the key of a request for Limiter, which should then have a limit for each
+	// key, as keyed.Buckets does. Nil means that all requests share one key.
 	Key KeyFunc
 
 	// MissingKey is what happens to requests for which Key returns false or "". Zero means
