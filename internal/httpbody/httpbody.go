@@ -56,6 +56,9 @@ func RedactURL(u *url.URL) string {
 func Sleep(ctx context.Context, clock interface {
 	After(d time.Duration) <-chan time.Time
 }, d time.Duration) error {
+	if d <= 0 {
+		return context.Cause(ctx)
+	}
 	if clock != nil {
 		select {
 		case <-clock.After(d):
