@@ -9,18 +9,31 @@ import (
 	"github.com/heed-go/heed/internal/ticks"
 )
 
-// An AdaptiveConfig says how an Adaptive finds its rate. The zero Adapt is that of the adaptive
-// mode of the AWS SDKs.
+// An AdaptiveConfig configures an Adaptive. The zero AdaptiveConfig has the values of the
+// adaptive retry mode of the AWS SDKs.
 type AdaptiveConfig struct {
-	Name        string        // shown as Decision.Policy; "": adaptive
-	Curve       RateCurve     // how the rate grows after a cut; nil: Cubic{}
-	InitialRate float64       // units a second to begin with; 0: no limit until the first refusal
-	MinRate     float64       // units a second that it never falls below; 0: 0.5
-	MaxRate     float64       // units a second that it never climbs above; 0: none
-	Burst       time.Duration // units of so long may come at once, but always one; 0: 100 ms
+	// Name is returned as Decision.Policy. Empty means "adaptive".
+	Name string
+
+	// Curve determines how the rate increases after a cut. Nil means Cubic{}.
+	Curve RateCurve
+
+	// InitialRate is the rate at the start, in units per second. Zero means no limit until the
+	// first rejection by the server.
+	InitialRate float64
+
+	// MinRate is the lowest rate, in units per second. Zero means 0.5.
+	MinRate float64
+
+	// MaxRate is the highest rate, in units per second. Zero means 1e9.
+	MaxRate float64
+
+	// Burst is the time whose units may be used at one time; one unit may always be used. Zero
+	// means 100 ms.
+	Burst time.Duration
 }
 
-// Validate returns an error that says what to change if a can never work.
+// Validate returns an error that states the invalid field if a is invalid.
 func (a AdaptiveConfig) Validate() error {
 	for _, f := range []struct {
 		name  string
@@ -60,68 +73,73 @@ func (a AdaptiveConfig) withDefaults() AdaptiveConfig {
 	return a
 }
 
-// Adaptive finds the limit of a server that says nothing but no. It begins without a
-// limit. A refusal cuts its rate, and then it climbs as its Law says:
+// Adaptive finds the limit of a server that rejects requests without stating its limit. It
+// starts without a limit, unless InitialRate is set. A rejection by the server cuts its
+// rate, which then increases as its RateCurve determines:
 //
 //	rate
-//	  │ ─ ─ ─╮ refused             ╱       peak: what was sent when it was refused
+//	  │ ─ ─ ─╮ rejected            ╱       peak: rate of sending at the rejection
 //	  │      │           ______---╱
 //	  │      │      ╱‾‾‾
-//	  │      │   ╱                         Cubic: back fast, careful near the peak, then
-//	  │      ╰──╯ Beta * peak              looking for more
-//	  └──────────────────────────────▶ time in which callers waited
+//	  │      │   ╱                         Cubic: fast far below the peak, slow near it,
+//	  │      ╰──╯ Beta * peak              then fast again
+//	  └──────────────────────────────▶ time during which callers waited
 //
-// Four rules keep it from what such limits are known for.
+// Four rules bound the rate:
 //
-//   - One cut for each round. Many claims are on their way when the server begins to
-//     refuse, and their refusals are one event. Each grant carries the number of cuts
-//     before it, and only a refusal of one made since the last cut cuts again.
-//   - It climbs only while callers wait for it: a rate that nobody uses proves nothing.
-//   - It is never above twice what is really sent, measured in half seconds and
-//     smoothed, so that nobody comes back from a pause with a flood.
-//   - It never falls below a floor: without any requests nothing could be learned.
+//   - It is cut once per round. Many claims are in progress when the server starts to
+//     reject, and their rejections are one event. Each grant carries the number of cuts
+//     before it, and only the rejection of a claim granted since the last cut causes
+//     another one.
+//   - It increases only while callers wait, because a rate that is not used up proves
+//     nothing.
+//   - It increases to at most twice the rate of sending, which is measured in steps of
+//     half a second and smoothed, so that a pause is not followed by a burst.
+//   - It never falls below MinRate, because without requests nothing can be learned.
 //
-// Invariant: at a rate that does not change, no more than burst + rate*W units and the
-// largest claim act within any span W. A claim of more than the burst waits for a full
-// one and is paid for by those after it.
+// Invariant: at a constant rate, no more than burst + rate*W units and the largest claim
+// are used within any span W. A claim larger than the burst waits for a full bucket, and
+// later claims wait longer for it.
 //
-// The odd case is a Cancel after the rate has changed. What time has given back since
-// is counted at the highest rate since the last cut; a cut empties the bucket, whatever
-// was in it, so that what was granted before gives back nothing.
+// Limitations: after the rate has changed, Cancel calculates the units restored since the
+// grant with the highest rate since the last cut. A cut empties the bucket, so Cancel of a
+// claim granted before the cut returns nothing.
 //
-// For servers that do say what they allow, see package quota.
+// For servers that state their limits, see package quota.
 type Adaptive struct {
 	base
 	config        AdaptiveConfig
-	rate          float64 // units a second; 0: no limit yet
+	rate          float64 // units per second; 0: no limit yet
 	highestRate   float64 // rate since the last cut
-	peak          float64 // what was sent at the last cut, or Start
-	waitedSeconds float64 // seconds in which callers waited since then
-	lastClimb     int64   // when that was last counted
-	callerWaited  bool    // somebody has waited since then
+	peak          float64 // rate of sending at the last cut, or derived from InitialRate
+	waitedSeconds float64 // seconds since the last cut during which callers waited
+	lastClimb     int64   // when waitedSeconds was last updated
+	callerWaited  bool    // a caller has waited since lastClimb
 	cuts          uint64  // Decision.Grant
 	throughput    throughput
 	tat           int64 // when the bucket will be full, as in TokenBucket
 }
 
-// halfSecond is how often the rate climbs, and how long what is sent is counted.
+// halfSecond is the interval at which the rate increases and the length of a step in which
+// sent units are counted.
 const halfSecond = int64(time.Second / 2)
 
-// NewAdaptive returns an Adaptive. A nil clk is the system clock. It panics if a is
-// invalid.
+// NewAdaptive returns an unused Adaptive. A nil clk means the system clock. It panics if a
+// is invalid.
 func NewAdaptive(a AdaptiveConfig, clk Clock) *Adaptive {
 	must(a.Validate(), "NewAdaptive")
 	config := a.withDefaults()
 	l := &Adaptive{base: newBase(ticks.NewTimeline(clk), config.Name), config: config, tat: math.MinInt64}
 	if a.InitialRate > 0 {
-		l.peak = l.clamp(a.InitialRate / l.config.Curve.DecreaseFactor()) // as if it had been cut to Start
+		l.peak = l.clamp(a.InitialRate / l.config.Curve.DecreaseFactor()) // as after a cut to InitialRate
 		l.rate = l.clamp(a.InitialRate)
 		l.highestRate = l.rate
 	}
 	return l
 }
 
-// Rate returns the units a second that are allowed now; 0: there is no limit yet.
+// Rate returns the current rate in units per second. Zero means that there is no limit
+// yet.
 func (l *Adaptive) Rate() float64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -164,7 +182,7 @@ func (l *Adaptive) recordGrant(n, now int64) {
 	l.throughput.add(n, now)
 }
 
-// describe adds to d the state of a bucket from which so much is taken.
+// describe sets in d the state of a bucket from which taken nanoseconds are taken.
 func (l *Adaptive) describe(d Decision, taken int64) Decision {
 	window, interval := l.window(), 1e9/l.rate
 	d.Limit = max(ticks.Int64(math.Floor(float64(window)/interval)), 1)
@@ -173,13 +191,13 @@ func (l *Adaptive) describe(d Decision, taken int64) Decision {
 	return d
 }
 
-// taken returns how many nanoseconds until the bucket is full.
+// taken returns the nanoseconds until the bucket is full.
 func (l *Adaptive) taken(now int64) int64 { return max(ticks.Sub(l.tat, now), 0) }
 
-// window returns how many nanoseconds an empty bucket takes to fill.
+// window returns the nanoseconds in which an empty bucket is refilled.
 func (l *Adaptive) window() int64 { return max(int64(l.config.Burst), l.cost(1)) }
 
-// cost returns how many nanoseconds n units take to come.
+// cost returns the nanoseconds in which n units are restored.
 func (l *Adaptive) cost(n float64) int64 { return int64(ticks.CeilDuration(n / l.rate * 1e9)) }
 
 // Cancel implements Limiter.
@@ -194,7 +212,7 @@ func (l *Adaptive) Cancel(_ context.Context, c Claim, d Decision) {
 	l.refund(n, l.time.Read(c.Now), d)
 }
 
-// refund gives back n units of the claim granted by d.
+// refund returns n units of the claim granted by d to the bucket.
 func (l *Adaptive) refund(n, asOf int64, d Decision) {
 	if l.rate == 0 || d.Grant != l.cuts {
 		return
@@ -206,8 +224,8 @@ func (l *Adaptive) refund(n, asOf int64, d Decision) {
 	}
 }
 
-// Observe implements Observer: it learns from the outcome, and settles a cost that was
-// known only afterwards.
+// Observe implements Observer: it adjusts the rate to the outcome and corrects the cost of
+// the claim.
 func (l *Adaptive) Observe(_ context.Context, c Claim, d Decision, f Feedback) {
 	if !d.OK {
 		return
@@ -230,8 +248,8 @@ func (l *Adaptive) Observe(_ context.Context, c Claim, d Decision, f Feedback) {
 	}
 }
 
-// cut lowers the rate. A server that refuses has nothing left, so neither has the
-// bucket, until the server's own RetryAfter if it gave one.
+// cut lowers the rate and empties the bucket until one window after retryAfter, because a
+// server that rejects has no units left.
 func (l *Adaptive) cut(now int64, retryAfter time.Duration) {
 	l.peak = l.throughput.rate(now)
 	if l.rate > 0 {
@@ -243,8 +261,8 @@ func (l *Adaptive) cut(now int64, retryAfter time.Duration) {
 	l.tat = ticks.Add(now, ticks.Add(l.window(), int64(max(retryAfter, 0))))
 }
 
-// climb raises the rate if callers have waited for it, and keeps it within twice what
-// is sent.
+// climb increases the rate if callers have waited, and keeps it within twice the rate of
+// sending.
 func (l *Adaptive) climb(now int64) {
 	since := ticks.Sub(now, l.lastClimb)
 	if since < halfSecond {
@@ -257,7 +275,7 @@ func (l *Adaptive) climb(now int64) {
 	l.setRate(min(l.config.Curve.Rate(l.peak, l.waitedSeconds), 2*l.throughput.rate(now)), now)
 }
 
-// setRate changes the rate. The units that are taken stay taken.
+// setRate changes the rate. The number of units taken from the bucket stays the same.
 func (l *Adaptive) setRate(rate float64, now int64) {
 	old := l.rate
 	l.rate = l.clamp(rate)
@@ -271,11 +289,12 @@ func (l *Adaptive) clamp(rate float64) float64 {
 	return min(max(rate, l.config.MinRate), l.config.MaxRate)
 }
 
-// adaptiveRetention is how long an Adaptive that is not used keeps what it has learned.
+// adaptiveRetention is how long an unused Adaptive keeps what it has learned.
 const adaptiveRetention = 10 * time.Minute
 
-// Idle implements Idler. What l has learned counts as outdated when no claim was granted
-// for ten minutes and no RetryAfter is left.
+// Evictable implements Evictable. The learned rate is outdated if no claim was granted and
+// the rate did not change for ten minutes, counted from the end of the last RetryAfter if
+// there was one.
 func (l *Adaptive) Evictable(now time.Time) bool {
 	at := l.time.Read(now)
 	l.mu.Lock()

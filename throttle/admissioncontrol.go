@@ -10,18 +10,25 @@ import (
 	"github.com/heed-go/heed/internal/ticks"
 )
 
-// An AdmissionControlConfig says when an AdmissionControl refuses. The zero Accept is that of the book.
+// An AdmissionControlConfig configures an AdmissionControl. The zero
+// AdmissionControlConfig has the values of the book Site Reliability Engineering.
 type AdmissionControlConfig struct {
-	Name string        // shown as Decision.Policy; "": accept ratio
-	K    float64       // units that may be asked for each one accepted; 0: 2; at least 1
-	Per  time.Duration // for how long answers count; 0: 2 minutes
+	// Name is returned as Decision.Policy. Empty means "admission control".
+	Name string
 
-	// Rand returns a random number in [0, 1). It is called by one goroutine at a time.
-	// Nil means rand.Float64.
+	// K is the number of units that may be requested for each one that the server accepts. It
+	// must be at least 1. Zero means 2.
+	K float64
+
+	// Per is how long outcomes are counted. Zero means 2 minutes.
+	Per time.Duration
+
+	// Rand returns a random number in [0, 1). It is called by one goroutine at a time. Nil
+	// means rand.Float64.
 	Rand func() float64
 }
 
-// Validate returns an error that says what to change if a can never work.
+// Validate returns an error that states the invalid field if a is invalid.
 func (a AdmissionControlConfig) Validate() error {
 	switch {
 	case a.K != 0 && !(a.K >= 1):
@@ -32,54 +39,57 @@ func (a AdmissionControlConfig) Validate() error {
 	return nil
 }
 
-// AdmissionControl refuses claims at random, as many as a server would that has too much to
-// do: to refuse costs it, too. Of what was asked in the last two minutes, requests, and
-// what the server accepted of that, accepts, it refuses a claim with the probability
+// AdmissionControl rejects claims at random while a server rejects requests, because
+// rejecting also costs the server resources. From the units requested within Per
+// (requests) and those of them that the server accepted (accepts), it rejects a claim with
+// the probability
 //
 //	max(0, (requests - K*accepts) / (requests + 1))
 //
-//	refused here
+//	rejected by AdmissionControl
 //	   1 ┤                        ___---‾‾‾
 //	     │               _--‾‾‾
 //	     │          ╱
 //	   0 ┼─────────╱──────────────────────▶ requests for each one accepted
 //	     0    1    K
 //
-// (Site Reliability Engineering, ed. Beyer et al., chapter Handling Overload.) While
-// most is accepted nothing is refused. A server that accepts a fixed rate gets K times
-// that, however many want something of it: with 2 it has to refuse one for each one
-// that it serves, and clients soon notice that it is better.
+// (Site Reliability Engineering, ed. Beyer et al., chapter Handling Overload.) While the
+// server accepts at least one in K requests, no claim is rejected. A server that accepts a
+// fixed rate gets K times that rate, however many claims are made: with a K of 2 it
+// rejects one request for each one that it serves, and clients soon detect that it has
+// recovered.
 //
-// Requests are claims that the server has answered, and those that are refused here.
-// One that is on its way counts for nothing yet: else a start with many at a time would
-// look like an outage. Failed counts as not accepted.
+// Requests are claims whose outcome was observed, and those that AdmissionControl
+// rejected. A claim in progress does not count; otherwise many claims at the start would
+// look like an outage. The outcome Failed counts as not accepted.
 //
-// Invariant: requests are never less than accepts. There is no bound on what acts; add
-// other limits with AllOf.
+// Invariant: requests are never less than accepts. The number of granted units has no
+// bound; combine AdmissionControl with other limits by AllOf.
 //
-// The odd case is Decision.Wait: there is no time after which a claim is granted, it is
-// 0. A queue.Queue asks again each second. To fail at once instead, use queue.Ticket.Reserve.
+// Limitations: there is no time after which a claim is certain to be granted, so
+// Decision.Wait is 0. A queue.Queue asks again every second. To fail immediately instead,
+// use queue.Ticket.Reserve.
 type AdmissionControl struct {
 	clocked
 	config AdmissionControlConfig
 
-	randMu sync.Mutex // guards only accept.Rand, which is not called under mu
+	randMu sync.Mutex // guards only config.Rand, which is not called under mu
 
 	mu        sync.Mutex
-	partStart int64 // when the newest part began
+	partStart int64 // start of the newest part
 	parts     [numParts]requestCounts
 	sum       requestCounts
-	newest    int // the newest part
+	newest    int // index of the newest part
 }
 
-// numParts is how finely Per is divided.
+// numParts is the number of parts into which Per is divided.
 const numParts = 24
 
 // requestCounts counts units.
 type requestCounts struct{ requests, accepts int64 }
 
-// NewAdmissionControl returns an AdmissionControl. A nil clk is the system clock. It panics if a
-// is invalid.
+// NewAdmissionControl returns an unused AdmissionControl. A nil clk means the system
+// clock. It panics if a is invalid.
 func NewAdmissionControl(a AdmissionControlConfig, clk Clock) *AdmissionControl {
 	must(a.Validate(), "NewAdmissionControl")
 	if a.Name == "" {
@@ -97,7 +107,7 @@ func NewAdmissionControl(a AdmissionControlConfig, clk Clock) *AdmissionControl 
 	return &AdmissionControl{clocked: clocked{ticks.NewTimeline(clk)}, config: a}
 }
 
-// Reserve implements Limiter. A dry run draws as well.
+// Reserve implements Limiter. A dry run also draws a random number.
 func (l *AdmissionControl) Reserve(_ context.Context, c Claim) (Decision, error) {
 	n, err := c.Units()
 	if err != nil {
@@ -123,13 +133,14 @@ func (l *AdmissionControl) random() float64 {
 	return l.config.Rand()
 }
 
-// rejectProbability returns the probability with which a claim is refused.
+// rejectProbability returns the probability with which a claim is rejected; a negative
+// result means 0.
 func (l *AdmissionControl) rejectProbability(a requestCounts) float64 {
 	requests := float64(a.requests)
 	return (requests - l.config.K*float64(a.accepts)) / (requests + 1)
 }
 
-// Cancel implements Limiter. A claim that was not used is no request.
+// Cancel implements Limiter. A canceled claim does not count as a request.
 func (*AdmissionControl) Cancel(context.Context, Claim, Decision) {}
 
 // Observe implements Observer.
@@ -171,8 +182,8 @@ func (l *AdmissionControl) advance(now int64) {
 	l.sum = l.sumNewest(numParts)
 }
 
-// recent returns what counts as of now. It changes nothing: who only asks may be ahead
-// of the others.
+// recent returns the sum as of now. It changes nothing, because the reading of a claim
+// that is not counted may be ahead of others.
 func (l *AdmissionControl) recent(now int64) requestCounts {
 	if elapsed := l.elapsedParts(now); elapsed > 0 {
 		return l.sumNewest(numParts - elapsed)
@@ -180,7 +191,7 @@ func (l *AdmissionControl) recent(now int64) requestCounts {
 	return l.sum
 }
 
-// elapsedParts returns how many parts have begun since the newest.
+// elapsedParts returns the number of parts that have begun since the newest.
 func (l *AdmissionControl) elapsedParts(now int64) int64 {
 	return max(ticks.Sub(now, l.partStart), 0) / l.partLength()
 }
@@ -197,7 +208,7 @@ func (l *AdmissionControl) sumNewest(n int64) (sum requestCounts) {
 	return sum
 }
 
-// Idle implements Idler.
+// Evictable implements Evictable.
 func (l *AdmissionControl) Evictable(now time.Time) bool {
 	at := l.time.Read(now)
 	l.mu.Lock()

@@ -8,22 +8,22 @@ import (
 	"github.com/heed-go/heed/internal/ticks"
 )
 
-// An Alignment says where the windows of a FixedWindow begin.
+// An Alignment determines where the windows of a FixedWindow begin.
 type Alignment uint8
 
 const (
 	AtEpoch    Alignment = iota // at whole multiples of Per since the Unix epoch
-	AtFirst                     // at the first claim that is granted when no window is open
-	AtCreation                  // at whole multiples of Per since the limiter was made
-	EachMinute                  // when the clocks of Zone show a full minute
-	EachHour                    // when they show a full hour
-	EachDay                     // at their midnight, also where a day has 23 or 25 hours
-	EachMonth                   // at the midnight that begins a month
+	AtFirst                     // at the first claim that is granted while no window is open
+	AtCreation                  // at whole multiples of Per since the limiter was created
+	EachMinute                  // at each full minute of the local time in Zone
+	EachHour                    // at each full hour of that time
+	EachDay                     // at each midnight of that time, also if the day has 23 or 25 hours
+	EachMonth                   // at the first midnight of each month
 )
 
 func (a Alignment) isCalendar() bool { return a >= EachMinute }
 
-// String returns what windows so anchored are.
+// String returns a in words, such as "from the epoch" or "each day".
 func (a Alignment) String() string {
 	switch a {
 	case AtEpoch:
@@ -44,14 +44,14 @@ func (a Alignment) String() string {
 	return "alignment " + strconv.Itoa(int(a))
 }
 
-// A span is a stretch of a timeline; start belongs to it, end does not.
+// A span is an interval of a timeline, including start and excluding end.
 type span struct{ start, end int64 }
 
 // emptySpan contains no reading.
 var emptySpan = span{math.MaxInt64, math.MinInt64}
 
-// span returns the window of q that contains now. A window that opens with a claim
-// opened at opened.
+// span returns the window of q that contains now. With AtFirst, the window starts at
+// opened.
 func (q FixedWindowConfig) span(tl *ticks.Timeline, now, opened int64) span {
 	if q.Align.isCalendar() {
 		from, to := q.Align.calendarWindow(tl.At(now).In(zoneOrUTC(q.Zone)))
@@ -64,9 +64,9 @@ func (q FixedWindowConfig) span(tl *ticks.Timeline, now, opened int64) span {
 	return span{start, ticks.Add(start, int64(q.Per))}
 }
 
-// Window returns the window of q that contains t: from is in it, to is not. It is for
-// calendars and for AtEpoch; windows with another Anchor are not the same for all, and
-// those returned are as if they were AtEpoch.
+// Window returns the window of q that contains t, including from and excluding to. The
+// windows of AtFirst and AtCreation depend on the limiter; for these, Window returns the
+// window of AtEpoch.
 func (q FixedWindowConfig) Window(t time.Time) (from, to time.Time) {
 	if q.Align.isCalendar() {
 		return q.Align.calendarWindow(t.In(zoneOrUTC(q.Zone)))
@@ -82,11 +82,11 @@ func zoneOrUTC(z *time.Location) *time.Location {
 	return z
 }
 
-// calendarWindow returns the calendar's window that contains t, in the zone of t.
+// calendarWindow returns the calendar window that contains t, in the zone of t.
 //
-// Days and months are found by name, so that one with a change of the clocks in it
-// is as long as it is. Minutes and hours are found by length: an hour that the
-// clocks show twice is two windows.
+// Days and months are calculated from dates, so that a day with a change of the offset has
+// its actual length. Minutes and hours are calculated from lengths: an hour that occurs
+// twice is two windows.
 func (a Alignment) calendarWindow(t time.Time) (from, to time.Time) {
 	switch a {
 	case EachMinute:
@@ -95,7 +95,7 @@ func (a Alignment) calendarWindow(t time.Time) (from, to time.Time) {
 		return clockWindow(t, time.Hour)
 	}
 	from, to = a.startOf(t, 0), a.startOf(t, 1)
-	switch { // where the clocks go back over midnight, it comes twice: one of them counts
+	switch { // midnight occurs twice if the offset changes backward across it: only one of the two counts
 	case t.Before(from):
 		return a.startOf(t, -1), from
 	case !t.Before(to):
@@ -104,7 +104,7 @@ func (a Alignment) calendarWindow(t time.Time) (from, to time.Time) {
 	return from, to
 }
 
-// startOf returns when the k-th day or month after that of t begins.
+// startOf returns the start of the k-th day or month after that of t.
 func (a Alignment) startOf(t time.Time, k int) time.Time {
 	y, m, day := t.Date()
 	if a == EachMonth {
@@ -113,8 +113,8 @@ func (a Alignment) startOf(t time.Time, k int) time.Time {
 	return midnight(y, m, day+k, t.Location())
 }
 
-// clockWindow returns the stretch of length per that contains t and begins when the
-// clocks show a multiple of it. It ends early where the clocks are changed.
+// clockWindow returns the window of length per that contains t and starts at a multiple of
+// per in local time. It is shorter if the offset of the zone changes within it.
 func clockWindow(t time.Time, per time.Duration) (from, to time.Time) {
 	_, offset := t.Zone()
 	shown := time.Duration(offset)*time.Second + time.Duration(t.Nanosecond()) + time.Duration(t.Unix()%3600)*time.Second
@@ -124,14 +124,14 @@ func clockWindow(t time.Time, per time.Duration) (from, to time.Time) {
 	if from.Before(begin) && !begin.After(t) {
 		from = begin
 	}
-	if end.After(t) && end.Before(to) { // Go 1.26 is a day early on the last of a leap year
+	if end.After(t) && end.Before(to) { // Go 1.26 returns a time one day early on the last day of a leap year
 		to = end
 	}
 	return from, to
 }
 
-// midnight returns the instant at which a day begins. Where the clocks skip
-// midnight, that is when they are put forward.
+// midnight returns the start of a day. If a change of the offset skips midnight, that is
+// the instant of the change.
 func midnight(y int, m time.Month, day int, zone *time.Location) time.Time {
 	t := time.Date(y, m, day, 0, 0, 0, 0, zone)
 	want := time.Date(y, m, day, 12, 0, 0, 0, zone).Day()

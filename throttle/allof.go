@@ -10,27 +10,26 @@ import (
 	"github.com/heed-go/heed/internal/ticks"
 )
 
-// AllOf returns a Limiter that grants a claim only if each of ls grants it now.
-// What it refuses has taken nothing from any of them. AllOf of none grants
-// everything. It panics if one of ls is nil.
+// AllOf returns a Limiter that grants a claim only if each of ls grants it. A rejected
+// claim takes nothing from any of them. AllOf without limiters grants every claim. It
+// panics if one of ls is nil.
 //
-// A grant shows the limit with the fewest units left: that many can still be had
-// from all of them. A refusal shows the limit that asks for the longest wait, so
-// that a caller sleeps once rather than once per limit; where nobody knows the
-// wait it is 0.
+// A grant returns the Decision of the limit with the fewest units remaining. A rejection
+// returns the Decision of the limit with the longest Wait, so that a caller sleeps once
+// and not once per limit; if no limit states a Wait, it is 0.
 //
-// Limits are asked in order, so put the cheap ones first and a remote one last.
-// The first one that reads a clock reads it for all. While a claim is tried,
-// others may see the units that it holds for a moment: AllOf may refuse a claim
-// that would just have fit, and never grants one that does not. A limit that granted
-// what the next one refused keeps no units of it, but the reading of the clock: older
-// readings count as that one from then on.
+// The limiters are asked in order, so local limiters should come first and a remote one
+// last. If Claim.Now is zero, the reading of the first limiter that reads a clock is used
+// for all later ones. While a claim is being decided, concurrent claims may see the units
+// that it has taken so far: AllOf may reject a claim that would just have fit, and never
+// grants one that does not fit. If a later limiter rejects the claim, the earlier limiters
+// get their units back, but keep its reading of the clock: older readings count as that
+// one from then on.
 //
-// AllOf does not book ahead, whatever Claim.MaxWait says: a unit booked at one
-// limit would be used when the others have changed.
+// AllOf does not book ahead and ignores Claim.MaxWait, because the other limits may have
+// changed by the time at which a booked unit may be used.
 //
-// A claim that has ended stays as it ended: Cancel and Observe of the same
-// Decision do nothing from then on.
+// Cancel and Observe do nothing for a claim that has already ended.
 func AllOf(ls ...Limiter) Limiter {
 	for i, l := range ls {
 		if l == nil {
@@ -48,8 +47,8 @@ func AllOf(ls ...Limiter) Limiter {
 	return a
 }
 
-// Parts returns the limiters of an AllOf, nil for any other limiter. The slice must not be
-// changed.
+// Parts returns the limiters of an AllOf, and nil for any other limiter. The slice must
+// not be modified.
 func Parts(l Limiter) []Limiter {
 	if a, ok := l.(*allOf); ok {
 		return a.limiters
@@ -101,17 +100,18 @@ func (a *allOf) Reserve(ctx context.Context, c Claim) (Decision, error) {
 	return t.attach(all), nil
 }
 
-// rollback gives back what the first limiters granted, as of now.
+// rollback returns the units that the first limiters granted, as of the current time.
 //
-// To give it back as of the moment it was taken looks right and lets in more than
-// the limits: while a slow limiter was asked, units flowed back by themselves. See
+// Returning them as of the time of the grant would exceed the limits: while a slow limiter
+// was asked, the limits restored units by themselves. See
 // TestAllOf_cancelAfterSlowRefusalStaysWithinLimit.
 func (a *allOf) rollback(ctx context.Context, c Claim, parts []Decision, w ticks.Stopwatch) {
 	c.Now = w.Now()
 	cancelAll(ctx, a.limiters, c, parts)
 }
 
-// cancelAll hands each of parts to its limiter of ls, even if one of them panics.
+// cancelAll passes each of parts to Cancel of its limiter in ls, even if one of them
+// panics.
 func cancelAll(ctx context.Context, ls []Limiter, c Claim, parts []Decision) {
 	if len(parts) == 0 {
 		return
@@ -120,7 +120,7 @@ func cancelAll(ctx context.Context, ls []Limiter, c Claim, parts []Decision) {
 	ls[0].Cancel(ctx, c, parts[0])
 }
 
-// observeAll hands f to each limiter of ls, even if one of them panics.
+// observeAll passes f to each limiter of ls, even if one of them panics.
 func observeAll(ctx context.Context, ls []Limiter, c Claim, parts []Decision, f Feedback) {
 	if len(parts) == 0 {
 		return
@@ -129,8 +129,8 @@ func observeAll(ctx context.Context, ls []Limiter, c Claim, parts []Decision, f 
 	Observe(ctx, ls[0], c, parts[0], f)
 }
 
-// longestRefusal returns d, or the refusal of one of the limiters from the i-th on if
-// that asks to wait longer.
+// longestRefusal returns d, or a rejection by one of the limiters from index i on if its
+// Wait ends later.
 func (a *allOf) longestRefusal(ctx context.Context, c Claim, d Decision, i int) Decision {
 	c.DryRun = true
 	for ; i < len(a.limiters); i++ {
@@ -160,12 +160,13 @@ func (a *allOf) Observe(ctx context.Context, c Claim, d Decision, f Feedback) {
 	}
 }
 
-// Local implements Local.
+// NonBlocking implements NonBlocking.
 func (a *allOf) NonBlocking() bool {
 	return !slices.ContainsFunc(a.limiters, func(l Limiter) bool { return !IsNonBlocking(l) })
 }
 
-// mergeGrants returns the decision on a claim that all and then one more limiter granted.
+// mergeGrants returns the decision on a claim that was granted with decision all and then
+// by one more limiter with decision d.
 func mergeGrants(all, d Decision, first bool) Decision {
 	at, degraded, over, wait := all.At, all.Degraded || d.Degraded, all.OverLimit || d.OverLimit, max(all.Wait, d.Wait)
 	if first || at.IsZero() {
@@ -178,8 +179,8 @@ func mergeGrants(all, d Decision, first bool) Decision {
 	return all
 }
 
-// waitsLonger reports whether p, a refusal, asks to wait for longer than d does. A
-// wait that is known is longer than one that is not.
+// waitsLonger reports whether the Wait of p, a rejection, ends later than that of d. A
+// known Wait counts as longer than an unknown one.
 func waitsLonger(p, d Decision) bool {
 	switch {
 	case p.Wait == 0 || d.Wait == Forever:
@@ -190,8 +191,8 @@ func waitsLonger(p, d Decision) bool {
 	return p.At.Add(p.Wait).After(d.At.Add(d.Wait))
 }
 
-// startStopwatch returns a Stopwatch for c. A dry run needs none, as it takes nothing
-// that would have to be returned.
+// startStopwatch returns a Stopwatch for c. A dry run does not need one, because it takes
+// no units that may have to be returned.
 func startStopwatch(c Claim) ticks.Stopwatch {
 	if c.DryRun {
 		return ticks.Stopwatch{}
@@ -209,7 +210,7 @@ func (a *allOf) HoldsUntilEnd() bool {
 	return false
 }
 
-// Idle implements Idler.
+// Evictable implements Evictable.
 func (a *allOf) Evictable(now time.Time) bool { return allEvictable(now, a.limiters...) }
 
 // CountsRefusals implements RefusalCounter.

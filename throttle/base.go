@@ -7,29 +7,29 @@ import (
 	"github.com/heed-go/heed/internal/ticks"
 )
 
-// clocked is the base of limiters that decide from memory, by a clock.
+// clocked is the base of limiters that keep their state in memory and read a clock.
 type clocked struct{ time ticks.Timeline }
 
 // NonBlocking implements NonBlocking.
 func (*clocked) NonBlocking() bool { return true }
 
-// base is the base of limiters with one lock, which guards policy, last, and all fields of
-// the limiter that change.
+// base is the base of limiters with a single lock. The lock guards policy, last, and all
+// mutable fields of the limiter.
 type base struct {
 	clocked
 	offset int64 // added to readings: the start of the timeline since the Unix epoch, or 0
 
 	mu     sync.Mutex
 	policy string
-	last   int64 // latest reading that changed the state; ticks.Never if none did
+	last   int64 // latest reading that changed the state; ticks.Never before the first
 }
 
 func newBase(tl ticks.Timeline, policy string) base {
 	return base{clocked: clocked{tl}, policy: policy, last: ticks.Never}
 }
 
-// newEpochBase returns a base whose readings count from the Unix epoch, but follow the
-// monotonic clock.
+// newEpochBase returns a base whose readings count from the Unix epoch but advance with
+// the monotonic clock.
 func newEpochBase(clk Clock, policy string) base {
 	tl := ticks.NewTimeline(clk)
 	return base{clocked: clocked{tl}, offset: tl.SinceEpoch(), policy: policy, last: ticks.Never}
@@ -38,15 +38,15 @@ func newEpochBase(clk Clock, policy string) base {
 // A reading is the time of a claim.
 type reading struct {
 	given int64 // the caller's reading, or the clock's
-	now   int64 // when the claim is decided: given, or base.last if that is later
+	now   int64 // the time of the decision: given, or base.last if that is later
 }
 
-// begin validates c, locks b, and returns the units of c and the time at which it is
-// decided. It sets Policy and At of d. If err is nil, the caller must unlock b; else d is
-// unchanged.
+// begin validates c, locks b, and returns the units of c and the time of the decision. It
+// sets d.Policy and d.At. If err is nil, the caller must unlock b; otherwise b is unlocked
+// and d is unchanged.
 //
-// The Decision is filled in where the caller of Reserve wants it: copying one costs as much
-// as deciding.
+// begin writes to the caller's Decision because copying a Decision takes as long as
+// deciding.
 func (b *base) begin(c *Claim, d *Decision) (n int64, r reading, err error) {
 	if n, err = c.Units(); err != nil {
 		return 0, reading{}, err
@@ -58,7 +58,7 @@ func (b *base) begin(c *Claim, d *Decision) (n int64, r reading, err error) {
 	return n, r, nil
 }
 
-// stamp returns the At of a decision at r on a claim whose Now is callers.
+// stamp returns Decision.At for a decision at r on a claim whose Now is callers.
 func (b *base) stamp(r reading, callers time.Time) time.Time {
 	return b.time.Stamp(r.now-b.offset, r.given-b.offset, callers)
 }
@@ -66,10 +66,10 @@ func (b *base) stamp(r reading, callers time.Time) time.Time {
 // read returns now as a reading, or the clock's reading if now is zero.
 func (b *base) read(now time.Time) int64 { return ticks.Add(b.time.Read(now), b.offset) }
 
-// latest returns asOf as a reading, or b.last if that is later. b must be locked.
+// latest returns asOf as a reading, or b.last if that is later. The caller must hold b.mu.
 func (b *base) latest(asOf time.Time) int64 { return max(b.read(asOf), b.last) }
 
-// must panics if err, what is wrong with the arguments of the constructor, is not nil.
+// must panics if err, the result of validating the arguments of constructor, is not nil.
 func must(err error, constructor string) {
 	if err != nil {
 		panic(err.Error() + " (" + constructor + ")")

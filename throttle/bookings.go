@@ -7,31 +7,33 @@ import (
 	"github.com/heed-go/heed/internal/ticks"
 )
 
-// bookings are where the claims of a LeakyBucket stand, as far as it needs to know.
+// bookings are the positions of the booked claims of a LeakyBucket, as far as Cancel needs
+// them.
 //
 //	      tat less the window
-//	────────────┼──┼──┼─────────┼─────▶ ticks of era
-//	            │  │  held      latest
-//	            │  a claim that filled a gap, as did the one at held
-//	            the next claim stands here
+//	────────────┼──┼──┼─────────┼─────▶ ticks of state
+//	            │  │  lastGap   last
+//	            │  a claim that filled a gap, as did the one at lastGap
+//	            position of the next claim
 //
-// Usually nobody stands behind the next one's place, and latest is the last claim
-// before it. Gaps come from claims that were cancelled.
+// Usually no claim is booked behind the position of the next claim, and last is the latest
+// claim before it. Gaps are positions of canceled claims.
 //
-// Invariant: no claim stands behind latest. If the claim at latest is cancelled, none
-// stands behind the place that it took its units from, or behind held.
+// Invariant: no claim is booked behind last. If the claim at last is canceled, no claim is
+// booked behind both the position where its units began and lastGap.
 //
-// The odd case is a claim before a change of the limit: its Grant is in ticks that
-// are no more. Its place is then known to the nanosecond.
+// Limitations: the Grant of a claim made before a change of the limit is in ticks of the
+// former limit. Its position is then known only to the nanosecond.
 type bookings struct {
-	state   *bucketState // ticks, and tat
-	last    int64        // the latest place that was given
-	lastGap int64        // the latest of those places that did not follow the latest at the time
+	state   *bucketState // ticks and tat
+	last    int64        // latest booked position
+	lastGap int64        // latest of the positions that did not directly follow the latest one when they were booked
 }
 
-// remainderBits of a Grant are by how many ticks its place is before At + Wait, which
-// is in whole nanoseconds. The others are the number of the limit.
-const remainderBits = 24 // as era.scale is at most 1<<24
+// remainderBits is the number of low bits of a Grant that hold by how many ticks its
+// position is before At + Wait, which is in whole nanoseconds. The other bits hold the
+// version of the limit. Params.Scale is at most 1<<24.
+const remainderBits = 24
 
 // covering returns p in ticks that can express now.
 func (p bookings) covering(now int64) bookings {
@@ -41,7 +43,7 @@ func (p bookings) covering(now int64) bookings {
 	return p.withLimit(p.state.limit, now)
 }
 
-// withLimit returns p as of now in ticks of limit l. Nobody moves.
+// withLimit returns p as of now in ticks of limit l. All positions stay at the same times.
 func (p bookings) withLimit(l Limit, now int64) bookings {
 	e := p.state.next(l, now, p.state.tat.Load())
 	elapsed := ticks.Mul(ticks.Sub(now, p.state.Origin), p.state.Scale)
@@ -51,14 +53,15 @@ func (p bookings) withLimit(l Limit, now int64) bookings {
 	return bookings{e, move(p.last), move(p.lastGap)}
 }
 
-// encodeGrant returns a wait of so many ticks, and what Decision.Grant says of it.
+// encodeGrant returns a wait of so many ticks as a duration, and the Decision.Grant for
+// it.
 func (p bookings) encodeGrant(wait int64) (time.Duration, uint64) {
 	d := p.state.Duration(wait)
 	return d, p.state.version<<remainderBits | uint64(int64(d)*p.state.Scale-wait)
 }
 
-// book notes that a claim stands at place and takes cost ticks before it. Usually
-// that is where the last one stands, who is then the next to be last.
+// book records that a claim at position takes the cost ticks before it. Usually it
+// directly follows the last one and becomes the last.
 func (p *bookings) book(position, cost int64) {
 	if position <= p.last {
 		p.lastGap = max(p.lastGap, position)
@@ -70,12 +73,12 @@ func (p *bookings) book(position, cost int64) {
 	p.last = position
 }
 
-// ticksBehind returns the place of a grant that acts at acts, and how many ticks leave
-// between it and until.
+// ticksBehind returns the position of a grant that may be used at acts, and the number of
+// ticks between it and until.
 func (p bookings) ticksBehind(grant uint64, acts, until int64) (position, behind int64) {
 	e := p.state
 	if !e.Covers(acts) {
-		return ticks.Never, gcra.MaxTicks // in an era long over
+		return ticks.Never, gcra.MaxTicks // outside the range of ticks
 	}
 	position = e.Ticks(acts)
 	if grant>>remainderBits == e.version {

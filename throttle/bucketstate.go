@@ -9,34 +9,34 @@ import (
 	"github.com/heed-go/heed/internal/ticks"
 )
 
-const maxFormerLimits = 8 // how many former limits are remembered
+const maxFormerLimits = 8 // number of former limits that are kept
 
-// A bucketState is the state of a TokenBucket during a time in which its limit stays the
-// same. A new one begins when the limit changes, and when ticks would overflow.
+// A bucketState is the state of a TokenBucket while its limit stays the same. It is
+// replaced when the limit changes, and before ticks would overflow.
 type bucketState struct {
 	limit        Limit
-	version      uint64 // of the limit; Decision.Grant of what was granted under it
+	version      uint64 // version of the limit; Decision.Grant of claims granted under it
 	policy       string
 	gcra.Params                // ticks count from its Origin
-	limitSince   int64         // when this limit began to hold: before Origin if only ticks ran out
-	formerLimits []formerLimit // the limits before, newest first; never changed
+	limitSince   int64         // start of this limit; before Origin if the state was replaced because ticks would overflow
+	formerLimits []formerLimit // former limits, newest first; immutable
 
-	// tat is in ticks since Origin. Each grant moves it by one CAS; last, the
-	// latest reading granted at, only decides how an older reading is seen, so
-	// that the two need not change together.
+	// tat is in ticks since Origin. Each grant changes it with one CAS. last is the latest
+	// reading at which a claim was granted. It only replaces older readings, so tat and last
+	// need not change atomically together.
 	tat  atomic.Int64
 	last atomic.Int64
 }
 
-// A formerLimit is what is remembered of a former limit.
+// A formerLimit describes a former limit.
 type formerLimit struct {
 	version                uint64
 	since, interval, scale int64
-	cut                    int64 // its ticks that the limit after it cut from the window
+	cut                    int64 // its ticks by which the next limit shortened the window
 }
 
-// newBucketState returns a bucketState that begins at now, with a full bucket. Its limit
-// holds since ever.
+// newBucketState returns a bucketState of a full bucket with its origin at now. Its limit
+// has no start time.
 func newBucketState(l Limit, now int64) *bucketState {
 	e := &bucketState{limit: l, version: 1, policy: l.policy(), Params: gcra.New(l.Count, l.Per, l.burst(), now), limitSince: math.MinInt64}
 	e.tat.Store(math.MinInt64)
@@ -44,8 +44,8 @@ func newBucketState(l Limit, now int64) *bucketState {
 	return e
 }
 
-// next returns the era that follows e from now on under limit l, with the units
-// that e had when its tat was tat.
+// next returns the bucketState that replaces e at now with limit l. It has the units that
+// e had when its tat was tat.
 func (e *bucketState) next(l Limit, now, tat int64) *bucketState {
 	n := newBucketState(l, now)
 	n.last.Store(e.last.Load())
@@ -57,8 +57,8 @@ func (e *bucketState) next(l Limit, now, tat int64) *bucketState {
 		n.version, n.limitSince, n.formerLimits = e.version, e.limitSince, e.formerLimits
 	} else {
 		n.version, n.limitSince, n.formerLimits = e.version+1, now, e.withFormer(max(e.Burst-n.Burst, 0)*e.Interval)
-		free := e.Window - taken                                          // below 0: in debt
-		taken = n.Window - ticks.MulDivDown(free, n.Interval, e.Interval) // below 0: what the cut takes away
+		free := e.Window - taken                                          // negative: in debt
+		taken = n.Window - ticks.MulDivDown(free, n.Interval, e.Interval) // negative: units above the new burst, which are lost
 	}
 	if taken > 0 {
 		n.tat.Store(min(taken, gcra.MaxTicks))
@@ -66,11 +66,11 @@ func (e *bucketState) next(l Limit, now, tat int64) *bucketState {
 	return n
 }
 
-// withFormer returns the former limits of an era that follows e and cuts so many of
-// its ticks from the window.
+// withFormer returns the former limits of the bucketState that replaces e and shortens its
+// window by cut ticks.
 //
-// When there are too many, the oldest two become one that has the faster rate all
-// along. So a Cancel across all of them gives back less than it might, never more.
+// If there are too many, the two oldest are merged into one with the faster rate. A Cancel
+// that spans both may then return fewer units than possible, never more.
 func (e *bucketState) withFormer(cut int64) []formerLimit {
 	all := append([]formerLimit{{e.version, e.limitSince, e.Interval, e.Scale, cut}}, e.formerLimits...)
 	if len(all) <= maxFormerLimits {
@@ -91,24 +91,23 @@ func (a formerLimit) fasterThan(b formerLimit) bool {
 	return ahi > bhi || ahi == bhi && alo > blo
 }
 
-// describe adds to d the state of a bucket from which so many ticks are taken.
+// describe sets in d the state of a bucket from which taken ticks are taken.
 func (e *bucketState) describe(d Decision, taken int64) Decision {
 	d.Remaining, d.ResetAfter = e.State(taken)
 	d.Per = e.RefillTime
 	return d
 }
 
-// recordGrant notes that a claim was granted at now.
+// recordGrant records that a claim was granted at now.
 func (e *bucketState) recordGrant(now int64) {
 	for old := e.last.Load(); old < now && !e.last.CompareAndSwap(old, now); {
 		old = e.last.Load()
 	}
 }
 
-// refilledSince says how many of e's ticks a claim granted at from, under limit number
-// grant, has been given back by now: by time, also where former limits held in
-// between, and by each cut of the burst, which forgives what was taken above the new
-// one just as time does.
+// refilledSince returns how many ticks of e a claim granted at from, under the limit with
+// version grant, has had restored by now. It counts the time under each limit, and each
+// reduction of the burst, which forgives the units taken above the new burst as time does.
 func (e *bucketState) refilledSince(grant uint64, from, now int64) int64 {
 	if grant >= e.version {
 		return ticks.Mul(ticks.Sub(now, from), e.Scale)

@@ -2,10 +2,9 @@ package throttle
 
 import "time"
 
-// Clock is what the package needs to know of time. Nil means the system clock
-// wherever a Clock is asked for. The clocks of github.com/benbjohnson/clock and
-// github.com/jonboulle/clockwork satisfy it as they are; in tests of your own
-// prefer testing/synctest, which needs no clock at all.
+// Clock is a source of time. Where a Clock is a parameter or a field, nil means the system
+// clock. The clocks of github.com/benbjohnson/clock and github.com/jonboule/clockwork
+// implement it. Tests should prefer testing/synctest, which needs no Clock.
 type Clock interface {
 	Now() time.Time
 	After(d time.Duration) <-chan time.Time

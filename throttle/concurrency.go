@@ -9,18 +9,21 @@ import (
 	"github.com/heed-go/heed/internal/ticks"
 )
 
-// A ConcurrencyConfig says how much an Concurrency lets be in use at a time.
+// A ConcurrencyConfig configures a Concurrency.
 type ConcurrencyConfig struct {
-	Name  string // shown as Decision.Policy; "": what String says
-	Count int64  // units in use at a time; must be positive
+	// Name is returned as Decision.Policy. Empty means the result of String.
+	Name string
 
-	// MaxAge is how long a claim may hold its units. After that they are taken for
-	// lost and can be had by others. It must be longer than anything that is done
-	// with a claim: who is still at it then is one too many. 0: no end.
+	// Count is the maximum number of units in use at the same time. It must be positive.
+	Count int64
+
+	// MaxAge is how long a claim may hold its units. After that its units count as lost and
+	// can be granted again. It must be longer than the longest work of a claim; work that
+	// takes longer exceeds Count. Zero means no maximum.
 	MaxAge time.Duration
 }
 
-// Validate returns an error that says what to change if c can never work.
+// Validate returns an error that states the invalid field if c is invalid.
 func (c ConcurrencyConfig) Validate() error {
 	switch {
 	case c.Count <= 0:
@@ -31,47 +34,48 @@ func (c ConcurrencyConfig) Validate() error {
 	return nil
 }
 
-// String returns c as people say it, such as "8 in flight".
+// String returns c in words, such as "8 in flight".
 func (c ConcurrencyConfig) String() string { return strconv.FormatInt(c.Count, 10) + " in flight" }
 
-// Concurrency limits how much is going on at a time, however long it takes. A claim
-// holds its units until it ends, in Cancel or in the Observe without
-// Feedback.Partial. That is what a service with so many workers needs; a rate would
-// have to guess how long they work.
+// Concurrency limits the number of units in use at the same time, independent of how long
+// they are used. A claim holds its units until it ends, in Cancel or in Observe without
+// Feedback.Partial. It suits a server with a fixed number of workers, for which a rate
+// would depend on the duration of the work.
 //
 //	units in use        Count 3
-//	 3 ┤      ▁▁▁▁▏  ▁▁▁     d is refused while a, b and c are at work; c ends
-//	 2 ┤   ▁▁▁▏   ▔▔▔▏  ▔▔▔  and d, asking again, takes its place
+//	 3 ┤      ▁▁▁▁▏  ▁▁▁     d is rejected while a, b and c are in use; c ends
+//	 2 ┤   ▁▁▁▏   ▔▔▔▏  ▔▔▔  and d, asking again, is granted
 //	 1 ┤▔▔▔   ▏      ▏
 //	 0 ┼───┬──┬──┬───┬──────▶ time
 //	   a   b  c  c   d
 //	             ends
 //
-// Nobody knows when work ends, so the Wait of a refusal is 0: ask again when there
-// is news. A queue.Queue does: it looks at its lines whenever a claim ends through it.
+// The end of the work cannot be predicted, so the Wait of a rejection is 0: ask again when
+// a claim has ended. A queue.Queue asks again for its waiters whenever a claim ends
+// through it.
 //
-// Invariant: the units of the claims that were granted and have not ended are never
-// more than Count. There is one hold per such claim, so never more than Count holds.
+// Invariant: the units of the claims that were granted and have not ended are never more
+// than Count. There is one activeClaim for each of them.
 //
-// The odd case is an end that comes twice, or after MaxAge: each hold has a number
-// of its own, so that ending it again does nothing to whoever has its place by then.
+// Limitations: ending a claim a second time, or after MaxAge, does nothing: the generation
+// in Decision.Grant distinguishes it from the claim that uses its entry by then.
 type Concurrency struct {
 	base
 	config   ConcurrencyConfig
 	used     int64
-	claims   []activeClaim // holds[0] is no hold, but joins the ends of the line of all others
-	freeList uint32        // first of the holds that are free, linked by next; 0: none
+	claims   []activeClaim // claims[0] is not a claim, but the head of the circular list of all claims in use
+	freeList uint32        // index of the first free entry, linked by next; 0: none
 }
 
-// An activeClaim is what one claim has in use. Those in use form a line, oldest first.
+// An activeClaim is a claim in use. Claims in use form a doubly linked list, oldest first.
 type activeClaim struct {
 	prev, next uint32
-	generation uint32 // changes when the hold ends
+	generation uint32 // changes when the claim ends
 	units      int64
 	since      int64
 }
 
-// NewConcurrency returns an unused limiter. A nil clk is the system clock. It panics if
+// NewConcurrency returns an unused limiter. A nil clk means the system clock. It panics if
 // c is invalid.
 func NewConcurrency(c ConcurrencyConfig, clk Clock) *Concurrency {
 	must(c.Validate(), "NewConcurrency")
@@ -114,15 +118,15 @@ func (f *Concurrency) Cancel(_ context.Context, _ Claim, d Decision) {
 	}
 }
 
-// Observe implements Observer: feedback without More ends the claim.
+// Observe implements Observer: feedback without Partial ends the claim.
 func (f *Concurrency) Observe(_ context.Context, _ Claim, d Decision, fb Feedback) {
 	if d.OK && !fb.Partial {
 		f.end(d.Grant)
 	}
 }
 
-// expiredUnits returns the units of the claims that are too old by now. They are given up
-// only when somebody takes them: a refusal must not change anything.
+// expiredUnits returns the units of the claims that have reached MaxAge at now. They are
+// removed only when a claim is granted, because a rejection must not change the state.
 func (f *Concurrency) expiredUnits(now int64) (units int64) {
 	for i := f.claims[0].next; i != 0 && f.isExpired(i, now); i = f.claims[i].next {
 		units += f.claims[i].units
@@ -130,7 +134,7 @@ func (f *Concurrency) expiredUnits(now int64) (units int64) {
 	return units
 }
 
-// removeExpired ends the claims that are too old by now.
+// removeExpired removes the claims that have reached MaxAge at now.
 func (f *Concurrency) removeExpired(now int64) {
 	for i := f.claims[0].next; i != 0 && f.isExpired(i, now); i = f.claims[0].next {
 		f.remove(i)
@@ -141,7 +145,7 @@ func (f *Concurrency) isExpired(i uint32, now int64) bool {
 	return f.config.MaxAge > 0 && ticks.Sub(now, f.claims[i].since) >= int64(f.config.MaxAge)
 }
 
-// add puts a hold of n units at the end of the line, and returns what to end it by.
+// add appends a claim of n units to the list and returns its Decision.Grant.
 func (f *Concurrency) add(n, now int64) (grant uint64) {
 	i := f.freeList
 	if i != 0 {
@@ -157,7 +161,7 @@ func (f *Concurrency) add(n, now int64) (grant uint64) {
 	return uint64(f.claims[i].generation)<<32 | uint64(i)
 }
 
-// end ends the claim of grant, unless it has ended.
+// end ends the claim of grant if it has not ended.
 func (f *Concurrency) end(grant uint64) {
 	i, number := uint32(grant), uint32(grant>>32)
 	f.mu.Lock()
@@ -167,7 +171,7 @@ func (f *Concurrency) end(grant uint64) {
 	}
 }
 
-// remove takes hold i, which is in use, out of the line.
+// remove removes entry i, which is in use, from the list.
 func (f *Concurrency) remove(i uint32) {
 	h := &f.claims[i]
 	f.used -= h.units
@@ -176,5 +180,5 @@ func (f *Concurrency) remove(i uint32) {
 	f.freeList = i
 }
 
-// HoldsUntilEnd implements Holder: a place is taken until the claim has ended.
+// HoldsUntilEnd implements Holder: units are in use until the claim has ended.
 func (*Concurrency) HoldsUntilEnd() bool { return true }

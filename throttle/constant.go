@@ -5,14 +5,14 @@ import (
 	"time"
 )
 
-// AllowAll grants everything. It reads no clock: its Decision.At is Claim.Now.
+// AllowAll grants every claim. It reads no clock: its Decision.At is Claim.Now.
 var AllowAll Limiter = constantLimiter{Decision{OK: true, Policy: "unlimited"}}
 
-// DenyAll refuses everything, for ever. It reads no clock: its Decision.At is
-// Claim.Now.
+// DenyAll rejects every claim with a Wait of Forever. It reads no clock: its Decision.At
+// is Claim.Now.
 var DenyAll Limiter = constantLimiter{Decision{Wait: Forever, Policy: "blocked"}}
 
-// constantLimiter is a limiter that always decides the same.
+// constantLimiter is a limiter that always returns the same decision.
 type constantLimiter struct{ decision Decision }
 
 // Reserve implements Limiter.
@@ -25,11 +25,11 @@ func (f constantLimiter) Reserve(_ context.Context, c Claim) (Decision, error) {
 	return d, nil
 }
 
-// Cancel implements Limiter: there is nothing to give back.
+// Cancel implements Limiter. It does nothing.
 func (constantLimiter) Cancel(context.Context, Claim, Decision) {}
 
-// Local implements Local.
+// NonBlocking implements NonBlocking.
 func (constantLimiter) NonBlocking() bool { return true }
 
-// Idle implements Idler.
+// Evictable implements Evictable.
 func (constantLimiter) Evictable(time.Time) bool { return true }

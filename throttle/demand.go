@@ -1,8 +1,14 @@
 package throttle
 
-// A Demand is a claim on one limit, one of several that must be granted together.
+// A Demand is a claim on one limit, as one of several claims that must be granted
+// together.
 type Demand struct {
-	Limiter Limiter // nil: none
-	Key     string  // Claim.Key
-	Cost    int64   // Claim.Cost
+	// Limiter must grant the claim. Nil means no limit.
+	Limiter Limiter
+
+	// Key is the Claim.Key.
+	Key string
+
+	// Cost is the Claim.Cost. Zero means 1.
+	Cost int64
 }

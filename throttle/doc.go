@@ -1,82 +1,92 @@
-// Package throttle decides who may go now, who later, and who never.
+// Package throttle provides rate limiters, concurrency limiters, and the [Limiter]
+// interface that they implement.
 //
-// # Vocabulary
+// A Limiter answers one question: may this much work start now? It does not sleep. The
+// answer is a [Decision] that either grants the [Claim] or says how long to wait before
+// asking again. To block until a limiter grants a claim, use package throttle/queue, or
+// package rate for the API of golang.org/x/time/rate.
 //
-// A [Limiter] grants or refuses a [Claim] of some units of its limit, under a key.
-// Its answer is a [Decision]: granted, or refused with the time to ask again. What is
-// refused is a value, not an error; an error means that no decision was reached. What
-// the other side said about work that was done is [Feedback], and a limiter that
-// learns from it is an [Observer].
+//	limiter := throttle.NewTokenBucket(throttle.PerSecond(10), nil)
+//	d, err := limiter.Reserve(ctx, throttle.Claim{})
+//	switch {
+//	case err != nil: // no decision: for example, the limiter's store could not be reached
+//	case d.OK:       // one unit was taken: start the work
+//	default:         // rejected: try again after d.Wait
+//	}
 //
-// Limiters do arithmetic on a reading of the clock, and never sleep. Package
-// throttle/queue lets callers wait: a queue.Queue keeps the callers that share limits in
-// order, and grants their tickets at the instants at which the limits admit them.
+// # Choosing a limiter
 //
-// Units are int64 and saturate. Times are readings that a caller may bring along:
-// claims replayed from a log decide as they did then. Zero values mean something
-// useful: Claim{} asks for one unit now.
+//	TokenBucket         a steady rate with bursts; the default choice
+//	RefillBucket        a bucket that is refilled in steps
+//	LeakyBucket         a constant rate; assigns a start time to each queued claim
+//	Nginx               the decisions of nginx limit_req, including its rounding
+//	TickQueue           a queue that is served at fixed instants
+//	FixedWindow         at most n per window; up to 2n around an edge
+//	SlidingLog          at most n in any window, exactly; remembers each claim
+//	SlidingCounter      at most n in any window, approximately; constant memory
+//	SubWindows          at most n in any k consecutive sub-windows; remembers k numbers
+//	Concurrency         at most n at the same time
+//	Adaptive            finds the rate of a server that only rejects: AIMD or CUBIC
+//	AdmissionControl    rejects claims at random while a server rejects many
+//	AllowAll, DenyAll   grants every claim; rejects every claim
+//
+// If in doubt, use a TokenBucket. To stay within a limit that a server counts in windows,
+// use the limiter that counts in the same way: a token bucket of n per minute can grant
+// almost 2n within one of the server's minutes.
+//
+// # Combining limiters
+//
+//	AllOf               grants a claim only if all of its limiters do
+//	Fallback            asks a second limiter when the first cannot decide
+//	SoftLimit           marks claims above one limit, rejects claims above another
+//	Borrowing           grants above the limit while a function allows it
+//	Shadow              counts and marks, rejects nothing: for testing a limit
+//	keyed.Limiter       one limiter for each key, in bounded memory
+//	keyed.Buckets       one token bucket for each key, 16 bytes each
+//	keyed.Ban           rejects all claims of a key that keeps exceeding its limit
+//	sketch.Limiter      n in any window for each of millions of keys, in fixed memory
+//	warmup.Limiter      starts at a low rate, or saves up idle time
+//	xtime.New           adapts a *rate.Limiter of golang.org/x/time/rate
+//
+// AllOf takes units from all of its limiters or from none. A rate.Limiter of package rate
+// gives any limiter the methods of golang.org/x/time/rate: Allow, Reserve and Wait.
 //
 // # Life of a claim
 //
-//	            refused: nothing was taken, Decision.Wait says when to ask again
+//	            rejected: nothing was taken, Decision.Wait says when to ask again
 //	           /
-//	Reserve ──<                        Cancel: it was not used, units go back
+//	Reserve ──<                        Cancel: not used, units are returned
 //	           \                      /
-//	            granted ── act ──────<
+//	            granted ── work ─────<
 //	                        │   ▲     \
-//	                        ▼   │      Observe: it was used, and this came of it
-//	                     Observe with More, any number of times
+//	                        ▼   │      Observe: used, with this outcome
+//	                     Observe with Partial, any number of times
 //
-// A granted claim ends once, in Cancel or in Observe. Both want the Decision back as
-// it was: it says where the units came from.
+// A granted claim ends once, in Cancel or in Observe. Both need the Decision that Reserve
+// returned, unchanged: it identifies where the units came from. A rejection is a Decision
+// and not an error; an error means that no decision was reached. [Feedback] reports the
+// outcome of the work to limiters that implement [Observer].
 //
-// Units that come back are worth less the longer they were held. A limit refills by
-// itself, up to its burst, so time has given back a part of them already; the rest is
-// what Cancel gives back. Act soon after a grant for the same reason, rather than
-// claim now and act later.
+// # Units, time and errors
 //
-// # Limiters
+// Costs are int64 units and saturate; a zero Cost means 1. Time is read once per claim,
+// from Claim.Now if the caller set it, so that claims replayed from a log are decided as
+// they were originally.
 //
-//	TokenBucket         steady rate with a burst, exact, one word of state; the default
-//	RefillBucket        a bucket that is refilled in steps, as some servers do
-//	LeakyBucket         books ahead: gives each claim its place in line, a fixed pace
-//	Nginx               what nginx limit_req would decide, with its rounding
-//	TickQueue           a queue that is served at the ticks of a clock
-//	FixedWindow         n per clock window, or per window from the first claim on
-//	SlidingLog          n in any window, exactly; remembers each claim
-//	SlidingCounter      n in any window, nearly; remembers two numbers
-//	SubWindows          n in any window, to a k-th of it; remembers k numbers
-//	Concurrency            n at a time, held until they end
-//	Soft                marks what is over one limit, refuses what is over another
-//	Elastic             lends over the limit while there is room to spare
-//	Shadow              counts and marks, refuses nothing: to try a limit out
-//	Adaptive            finds the rate of a server that says nothing but no: AIMD or CUBIC
-//	AdmissionControl         refuses some claims at random while a server refuses many
-//	AllOf               grants what all of several limiters grant, takes all or nothing
-//	Fallback            asks a second limiter when the first cannot decide
-//	keyed.Limiter       a limiter for each key, in bounded memory; package throttle/keyed
-//	keyed.Buckets       a token bucket for each key, in 16 bytes
-//	keyed.Ban           rejects all claims of a key that keeps exceeding its limit, for a while
-//	sketch.Limiter      n in any window for each of millions of clients, in fixed memory
-//	xtime.New           a *rate.Limiter of golang.org/x/time/rate that you already have; package rate/xtime
-//	warmup.Limiter      begins slowly, or saves up idle time; a claim pays later; package warmup
-//	Unlimited, Blocked  grants everything; refuses everything
+// Cancel returns the units of a granted claim that was not used: as many as the limit has
+// not already restored by itself. The longer a claim is held, the fewer units Cancel
+// returns, so start the work soon after the grant.
 //
-// If in doubt take a TokenBucket. To keep within a limit of somebody else who counts
-// in windows, take what counts as they do: a bucket of n per minute may take almost 2n
-// within one of their minutes.
+// # Implementing a Limiter
 //
-// A rate.Limiter gives any of them the methods of a *rate.Limiter: Allow, Reserve, Wait.
+// A Limiter has two methods. Reserve decides as of c.Now, or as of the limiter's own clock
+// if c.Now is zero, and takes c.Units() unless c.DryRun is set. Cancel returns the units.
+// Decision.Grant is free for data that Cancel needs to find the units again. A wrapper
+// around another limiter must return its Decisions unchanged and forward feedback with
+// [Observe]; if it combines several limiters, it can use [SubGrants]. See the example of
+// [Limiter].
 //
-// # Your own
-//
-// A Limiter is two methods. Reserve decides for c.Now, or for your own clock if that
-// is zero, and takes c.Units() unless c.DryRun is set; Cancel gives them back. Put what
-// you need to find the units again into Decision.Grant. A wrapper around somebody
-// else's limiter hands Decisions back unchanged and forwards what is observed with
-// [Observe]. See the example of [Limiter].
-//
-// Then let package throttletest try it. It knows what tends to go wrong: it plays
-// thousands of histories with claims that are held and cancelled, older readings,
-// clocks that leap, and costs that overflow, and says which promise was broken.
+// Package throttletest tests an implementation: it plays thousands of histories with held
+// and canceled claims, older readings of the clock, clocks that jump, and costs that
+// overflow, and reports which requirement was violated.
 package throttle

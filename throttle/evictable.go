@@ -5,19 +5,21 @@ import (
 	"time"
 )
 
-// An Evictable can say whether it is as it was made, so that nobody would notice if a
-// new one took its place. A keyed.Limiter asks before it forgets a limiter.
+// An Evictable is a Limiter that can report whether its state equals that of a new
+// limiter, so that replacing it with a new one changes no decision. A keyed.Limiter asks
+// before it evicts a limiter.
 //
-// Of limiters that are no Idlers it takes the word of a dry run: all of a limit is
-// there, and nothing has to come back. That is enough for whatever has one limit.
-// What is made of several must ask all of them.
+// For limiters that do not implement Evictable, IsEvictable uses a dry run: the limiter is
+// evictable if all units are available and none are being restored. That is sufficient for
+// a limiter with a single limit. A limiter that is composed of several must implement
+// Evictable and ask all of them.
 type Evictable interface {
 	Evictable(now time.Time) bool
 }
 
-// IsEvictable reports whether the state of l for key is that of a new limiter at the instant
-// now. If it is not, recheckAfter is the time after which to ask again. It asks l itself if
-// that is an Evictable, and otherwise by a dry run.
+// IsEvictable reports whether the state of l for key at the instant now is that of a new
+// limiter. If it is not, recheckAfter is the time after which to ask again. IsEvictable
+// asks l if l is an Evictable; otherwise it uses a dry run.
 func IsEvictable(l Limiter, key string, now time.Time) (evictable bool, recheckAfter time.Duration) {
 	if i, ok := l.(Evictable); ok {
 		return i.Evictable(now), evictionRecheck
@@ -32,7 +34,7 @@ func IsEvictable(l Limiter, key string, now time.Time) (evictable bool, recheckA
 	return d.OK && d.Limit > 0 && d.Remaining == d.Limit, evictionRecheck
 }
 
-// evictionRecheck is when to look again at what cannot say how long it will be busy.
+// evictionRecheck is the time after which to ask again if the limiter does not state one.
 const evictionRecheck = time.Second
 
 func allEvictable(now time.Time, ls ...Limiter) bool {

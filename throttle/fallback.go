@@ -6,25 +6,28 @@ import (
 	"time"
 )
 
-// Fallback asks Primary, and Secondary when Primary cannot decide. Its decisions
-// are Degraded then. With Unlimited as Secondary it fails open, with Blocked it
-// fails closed, and a local limiter keeps a rough limit while a store that is
-// shared with others is away.
+// Fallback asks Primary, and asks Secondary if Primary returns an error. Decisions of
+// Secondary are Degraded. With AllowAll as Secondary it fails open, with DenyAll it fails
+// closed; a local limiter as Secondary enforces an approximate limit while a shared store
+// is unavailable.
 //
-// What is not Primary's fault stays an error: a negative cost, and a ctx that is
-// done. Primary must therefore give up on a store that hangs before its callers
-// lose patience.
+// Errors that are not caused by Primary are returned: ErrCost, and the cause of a ctx that
+// is done. Primary must therefore return an error for an unresponsive store before the
+// contexts of its callers end.
 //
-// Both limiters must be set, and neither may change once the Fallback is in use. A
-// Fallback must not be copied.
+// Primary and Secondary must be set. No field may change after the first use. A Fallback
+// must not be copied.
 type Fallback struct {
 	Primary, Secondary Limiter
-	OnError            func(error) // told of each error of Primary that Secondary stood in for; nil: nobody
+
+	// OnError is called with each error of Primary before Secondary is asked. Nil means no
+	// call.
+	OnError func(error)
 
 	subGrants SubGrants
 }
 
-// Reserve implements Limiter. If both limiters fail, the error is that of both.
+// Reserve implements Limiter. If both limiters fail, the error joins both errors.
 func (f *Fallback) Reserve(ctx context.Context, c Claim) (Decision, error) {
 	d, err := f.Primary.Reserve(ctx, c)
 	switch {
@@ -51,7 +54,7 @@ func (f *Fallback) Reserve(ctx context.Context, c Claim) (Decision, error) {
 	return d, nil
 }
 
-// Cancel implements Limiter: the limiter that granted gets its units back.
+// Cancel implements Limiter: it cancels the claim at the limiter that granted it.
 func (f *Fallback) Cancel(ctx context.Context, c Claim, d Decision) {
 	if !f.subGrants.Owns(d) {
 		f.Primary.Cancel(ctx, c, d)
@@ -63,7 +66,7 @@ func (f *Fallback) Cancel(ctx context.Context, c Claim, d Decision) {
 	}
 }
 
-// Observe implements Observer: the limiter that granted hears of it.
+// Observe implements Observer: it reports to the limiter that granted the claim.
 func (f *Fallback) Observe(ctx context.Context, c Claim, d Decision, fb Feedback) {
 	if !f.subGrants.Owns(d) {
 		Observe(ctx, f.Primary, c, d, fb)
@@ -75,7 +78,7 @@ func (f *Fallback) Observe(ctx context.Context, c Claim, d Decision, fb Feedback
 	}
 }
 
-// Local implements Local.
+// NonBlocking implements NonBlocking.
 func (f *Fallback) NonBlocking() bool { return IsNonBlocking(f.Primary) && IsNonBlocking(f.Secondary) }
 
 // HoldsUntilEnd implements Holder.
@@ -83,7 +86,7 @@ func (f *Fallback) HoldsUntilEnd() bool {
 	return HoldsUntilEnd(f.Primary) || HoldsUntilEnd(f.Secondary)
 }
 
-// Idle implements Idler.
+// Evictable implements Evictable.
 func (f *Fallback) Evictable(now time.Time) bool { return allEvictable(now, f.Primary, f.Secondary) }
 
 // CountsRefusals implements RefusalCounter.

@@ -10,16 +10,26 @@ import (
 	"github.com/heed-go/heed/internal/ticks"
 )
 
-// A FixedWindowConfig says how much a FixedWindow allows in each of its windows.
+// A FixedWindowConfig configures a FixedWindow.
 type FixedWindowConfig struct {
-	Name  string         // shown as Decision.Policy; "": what String says
-	Count int64          // units in each window; must be positive
-	Align Alignment      // where windows begin
-	Per   time.Duration  // length of a window; 0 where Anchor is a calendar's
-	Zone  *time.Location // whose days and months they are; nil: UTC
+	// Name is returned as Decision.Policy. Empty means the result of String.
+	Name string
+
+	// Count is the number of units in each window. It must be positive.
+	Count int64
+
+	// Align determines where windows begin. Zero means AtEpoch.
+	Align Alignment
+
+	// Per is the length of a window. It must be 0 if Align is a calendar's, and positive
+	// otherwise.
+	Per time.Duration
+
+	// Zone is the time zone of calendar windows. Nil means UTC.
+	Zone *time.Location
 }
 
-// Validate returns an error that says what to change if q can never work.
+// Validate returns an error that states the invalid field if q is invalid.
 func (q FixedWindowConfig) Validate() error {
 	switch {
 	case q.Count <= 0:
@@ -34,7 +44,7 @@ func (q FixedWindowConfig) Validate() error {
 	return nil
 }
 
-// String returns q as people say it, such as "5 per 1m0s" or "200 each day".
+// String returns q in words, such as "5 per 1m0s" or "200 each day".
 func (q FixedWindowConfig) String() string {
 	if q.Align.isCalendar() {
 		return strconv.FormatInt(q.Count, 10) + " " + q.Align.String()
@@ -42,9 +52,9 @@ func (q FixedWindowConfig) String() string {
 	return strconv.FormatInt(q.Count, 10) + " per " + q.Per.String()
 }
 
-// FixedWindow counts units in windows that follow one another, and begins at zero
-// in each. It is what most servers do, and so the limit to mirror where theirs is
-// known; it is the cheapest there is, and the roughest:
+// FixedWindow counts units in consecutive windows, starting at zero in each. Many servers
+// count in this way, so it is the limit to use if the windows of the server are known. It
+// has the lowest cost and the lowest precision:
 //
 //	units used                       limit 5 a minute
 //	 5 ┤            ▁▁▁▁│▔▔▔▔▔▔▔▔▔▔▔▔▔▔▔▔│
@@ -53,34 +63,34 @@ func (q FixedWindowConfig) String() string {
 //	 11:00:00   11:00:59 11:01:00     11:02:00
 //	            5 units, 5 more: ten within two seconds
 //
-// Invariant: within one window no more than Count units are granted and kept;
-// within any span as long as a window, twice that.
+// Invariant: within one window no more than Count units are granted and kept; within any
+// span as long as a window, no more than twice that.
 //
-// Limitations: Cancel and Observe settle with the window that the grant came from, and
-// with none once that window is over; what a claim cost beyond the limit is forgotten
-// with its window. If the clock is set back, claims
-// count in the window in use until that has lasted for its length.
+// Limitations: Cancel and Observe correct the count of the window in which the claim was
+// granted, and do nothing after that window has ended; a cost above the limit does not
+// carry over to the next window. If the clock is set back, claims count in the current
+// window until that has lasted for its length.
 type FixedWindow struct {
 	base
 	config    FixedWindowConfig
 	current   window
-	enteredAt time.Duration // when now was entered, by the monotonic clock since ticks.SinceStart
+	enteredAt time.Duration // when current was entered, as returned by ticks.SinceStart
 }
 
-// A window is one stretch of time, and what was taken in it.
+// A window is an interval of time and the units taken in it.
 type window struct {
 	span
-	id   uint64 // counts the windows that units were taken in
+	id   uint64 // sequence number among the windows in which units were taken
 	used int64
 }
 
-// NewFixedWindow returns an unused limiter. A nil clk is the system clock. It
-// panics if q is invalid.
+// NewFixedWindow returns an unused limiter. A nil clk means the system clock. It panics if
+// q is invalid.
 func NewFixedWindow(q FixedWindowConfig, clk Clock) *FixedWindow {
 	must(q.Validate(), "NewFixedWindow")
 	tl := ticks.NewWallTimeline(clk)
 	if q.Align == AtFirst || q.Align == AtCreation {
-		tl = ticks.NewTimeline(clk) // nobody else sees these windows: a clock that is set need not move them
+		tl = ticks.NewTimeline(clk) // these windows are private to the limiter: setting the wall clock need not move them
 	}
 	return &FixedWindow{base: newBase(tl, q.policy()), config: q, current: window{span: emptySpan}}
 }
@@ -134,17 +144,17 @@ func (f *FixedWindow) Cancel(_ context.Context, c Claim, d Decision) {
 	}
 }
 
-// Observe implements Observer: it settles a cost that was known only afterwards,
-// with the window that the grant came from.
+// Observe implements Observer: it corrects the cost of the claim in the window in which it
+// was granted.
 func (f *FixedWindow) Observe(_ context.Context, c Claim, d Decision, fb Feedback) {
 	if extra := fb.ExtraCost(c, d); extra != 0 {
 		f.adjust(extra, d)
 	}
 }
 
-// SetConfig replaces the quota. What was taken in the window in which it happens is
-// taken in the new window, too. The anchor must stay the same. The error says what
-// to change, and then nothing has changed.
+// SetConfig replaces the configuration. Units taken in the current window count in the new
+// window that replaces it. Align must stay the same. If SetConfig returns an error,
+// nothing has changed.
 func (f *FixedWindow) SetConfig(q FixedWindowConfig) error {
 	if err := q.Validate(); err != nil {
 		return err
@@ -157,14 +167,15 @@ func (f *FixedWindow) SetConfig(q FixedWindowConfig) error {
 	now := f.effectiveReading(f.read(time.Time{}))
 	if w := f.windowAt(now); w.id == f.current.id {
 		w.span = q.span(&f.time, now, w.start)
-		f.current, f.last = w, now // an older reading must not find itself before the window
+		f.current, f.last = w, now // an older reading must not be before the start of the window
 	}
 	f.config, f.policy = q, q.policy()
 	return nil
 }
 
-// SetLimit is SetConfig with the Name, Count and Per of l. A calendar's windows keep
-// their length. The error is that of l.Validate; a Burst cannot be kept, either.
+// SetLimit calls SetConfig with the Name, Count and Per of l. The windows of a calendar
+// keep their length. The error is that of l.Validate, or states that l.Burst is not
+// supported.
 func (f *FixedWindow) SetLimit(l Limit) error {
 	if err := l.Validate(); err != nil {
 		return err
@@ -182,7 +193,7 @@ func (f *FixedWindow) SetLimit(l Limit) error {
 	return f.SetConfig(q)
 }
 
-// adjust takes n more units in the window that d came from, or gives back -n.
+// adjust takes n more units in the window in which d was granted, or returns -n.
 func (f *FixedWindow) adjust(n int64, d Decision) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -191,10 +202,11 @@ func (f *FixedWindow) adjust(n int64, d Decision) {
 	}
 }
 
-// effectiveReading returns the instant that a claim with the given reading is decided at. An older
-// reading than the latest one granted at counts as that one, until the window in use has
-// lasted for its length by the monotonic clock. A reading before that window then shows
-// that the clock was set back, which so costs at most the length of one window.
+// effectiveReading returns the reading at which a claim with the given reading is decided.
+// A reading older than the latest one at which a claim was granted counts as that one
+// until the current window has lasted for its length by the monotonic clock. After that, a
+// reading before the window means that the clock was set back; a clock that is set back
+// therefore blocks claims for at most the length of one window.
 func (f *FixedWindow) effectiveReading(given int64) int64 {
 	if given >= f.current.start || int64(ticks.SinceStart()-f.enteredAt) < ticks.Sub(f.current.end, f.current.start) {
 		return max(given, f.last)
@@ -202,7 +214,7 @@ func (f *FixedWindow) effectiveReading(given int64) int64 {
 	return given
 }
 
-// windowAt returns the window of now.
+// windowAt returns the window that contains now.
 func (f *FixedWindow) windowAt(now int64) window {
 	if w := f.current; now >= w.start && (now < w.end || w.end == math.MaxInt64) {
 		return w

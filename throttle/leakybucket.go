@@ -10,19 +10,23 @@ import (
 	"github.com/heed-go/heed/internal/ticks"
 )
 
-// A LeakyBucketConfig says how a LeakyBucket leaks and what it holds.
+// A LeakyBucketConfig configures a LeakyBucket. Count units leak out every Per; Burst
+// units are granted without a wait.
 type LeakyBucketConfig struct {
-	Limit       // Count units leak out every Per; Burst units pass without waiting
-	Queue int64 // units that may wait behind those; math.MaxInt64: as many as Claim.MaxWait allows
+	Limit
 
-	// Split says that the units of a claim may leave one by one, as packets do. A
-	// claim may then be as large as Burst and Queue together, and is to act when
-	// its last unit leaves. Otherwise all of a claim acts at one instant, and it
-	// may not be larger than Burst.
+	// Queue is the number of units that may wait in addition to Burst. The value math.MaxInt64
+	// means as many as Claim.MaxWait allows. Zero means none.
+	Queue int64
+
+	// Split means that the units of a claim are used one by one, such as packets. A claim may
+	// then be as large as Burst and Queue together, and its Decision.Wait is that of its last
+	// unit. Otherwise all units of a claim are used at one instant, and it may not be larger
+	// than Burst.
 	Split bool
 }
 
-// Validate returns an error that says what to change if l can never work.
+// Validate returns an error that states the invalid field if l is invalid.
 func (l LeakyBucketConfig) Validate() error {
 	if l.Queue < 0 {
 		return fmt.Errorf("throttle: leaky bucket %q: Queue is %d: it must not be negative", l.Name, l.Queue)
@@ -30,47 +34,49 @@ func (l LeakyBucketConfig) Validate() error {
 	return l.Limit.Validate()
 }
 
-// LeakyBucket shapes: who comes too early is given a place in line instead of a
-// refusal, as far as Claim.MaxWait allows, and the place is its own. Claims leave
-// at the rate of the limit, in the order in which they came.
+// LeakyBucket books ahead: a claim that is too early for the rate is granted with a
+// Decision.Wait, as far as Claim.MaxWait allows, and not rejected. Claims may be used at
+// the rate of the limit, in the order in which they were granted.
 //
-//	Burst 1, Queue 3, one unit each interval, five claims at once:
+//	Burst 1, Queue 3, one unit each interval, five claims at the same time:
 //
 //	  now
 //	───┼───────┬───────┬───────┬──────────▶ time
-//	   A       B       C       D           E does not fit, and waits for B to leave
+//	   A       B       C       D           E is rejected until B may be used
 //	   |<-Wait of B->|
 //
-// With Queue 0, and for claims that do not wait, it is a TokenBucket. As nginx says
-// it, burst=5 is Burst 1 and Queue 5; burst=5 delay=3 is Burst 4 and Queue 2;
-// burst=5 nodelay is Burst 6 and Queue 0. [Nginx] also rounds as nginx does.
+// With a Queue of 0, and for claims without MaxWait, it is a TokenBucket. In the terms of
+// nginx, burst=5 is a Burst of 1 and a Queue of 5; burst=5 delay=3 is a Burst of 4 and a
+// Queue of 2; burst=5 nodelay is a Burst of 6 and a Queue of 0. [Nginx] also rounds as
+// nginx does.
 //
-// Use it where claims are paced by this one limit. Where others have a say (AllOf,
-// a response with Retry-After), a place booked before has no effect: wait with a
-// queue.Queue, which lets no more than Queue units wait and refuses the next claim.
+// Use it if claims are paced by this limit alone. If other conditions apply (AllOf, a
+// response with Retry-After), a time booked earlier has no effect: wait with a
+// queue.Queue, which lets no more than Queue units wait and rejects the next claim.
 //
-// Invariant: within any span W no more than burst + rate*W units act and are kept,
-// where a claim acts Decision.Wait after Decision.At; with Split, queue more. Places
-// are exact, but waits are rounded up to whole nanoseconds: two acts may be up to
-// one nanosecond closer than their places are.
+// Invariant: within any span W no more than burst + rate*W units are used and kept, where
+// a claim is used Decision.Wait after Decision.At; with Split, Queue units more. Positions
+// are exact, but waits are rounded up to whole nanoseconds: two claims may be used up to
+// one nanosecond closer together than their positions.
 //
-// The odd case is Cancel while others have booked behind. They keep their places,
-// so what would let a new claim act in one of them is not given back: of the units
-// of the claim, as many as leave between its place and the last one. That takes two
-// numbers: tat, which says where the next claim stands, and latest, the last place
-// given. One number would not tell booked units from used ones.
+// Limitations: if claims are booked behind a canceled one, they keep their positions.
+// Cancel does not return units that would let a new claim take one of those positions: of
+// the units of the claim, as many as leak between its position and the last one. This
+// takes two numbers: tat, which determines the position of the next claim, and
+// bookings.last, the last booked position. One number could not distinguish booked units
+// from used ones.
 //
-// golang.org/x/time/rate has the same rule, but forgets who stands behind when a gap
-// in the line is filled, and may then give back 15 units for 1. A third number, held,
-// remembers the last who would be forgotten.
+// golang.org/x/time/rate has the same rule, but does not keep the last position when a gap
+// is filled, and may then return 15 units for 1. The third number, bookings.lastGap, keeps
+// it.
 type LeakyBucket struct {
 	base
 	config   LeakyBucketConfig
 	bookings bookings
 }
 
-// NewLeakyBucket returns an empty bucket. A nil clk is the system clock. It panics
-// if l is invalid.
+// NewLeakyBucket returns an empty bucket. A nil clk means the system clock. It panics if l
+// is invalid.
 func NewLeakyBucket(l LeakyBucketConfig, clk Clock) *LeakyBucket {
 	must(l.Validate(), "NewLeakyBucket")
 	return &LeakyBucket{base: newBase(ticks.NewTimeline(clk), l.policy()), config: l, bookings: bookings{state: newBucketState(l.Limit, 0)}}
@@ -116,13 +122,13 @@ func (l *LeakyBucketConfig) maxClaim(e *bucketState) int64 {
 	return e.Burst
 }
 
-// maxWaitTicks returns how many ticks of e a claim that accepts w may wait.
+// maxWaitTicks returns how many ticks of e a claim with a MaxWait of w may wait.
 func (l *LeakyBucketConfig) maxWaitTicks(e *bucketState, w time.Duration) int64 {
 	queued := min(ticks.Mul(l.Queue, e.Interval), gcra.MaxTicks/2-e.Window)
 	return min(queued, ticks.Mul(max(int64(w), 0), e.Scale))
 }
 
-// describe adds to d the state of a bucket from which so many ticks are taken.
+// describe sets in d the state of a bucket from which taken ticks are taken.
 func (l *LeakyBucketConfig) describe(e *bucketState, d Decision, taken int64) Decision {
 	d = e.describe(d, taken)
 	if l.Split {
@@ -145,9 +151,9 @@ func (b *LeakyBucket) Cancel(_ context.Context, c Claim, d Decision) {
 	}
 }
 
-// Observe implements Observer: it settles a cost that was known only afterwards.
-// What the claim cost less comes back as in Cancel; what it cost more is taken from
-// those who come next.
+// Observe implements Observer: it corrects the cost of the claim. If the claim cost less
+// than claimed, the difference is returned as in Cancel; if it cost more, later claims
+// wait longer.
 func (b *LeakyBucket) Observe(_ context.Context, c Claim, d Decision, f Feedback) {
 	switch extra := f.ExtraCost(c, d); {
 	case extra > 0:
@@ -156,11 +162,11 @@ func (b *LeakyBucket) Observe(_ context.Context, c Claim, d Decision, f Feedback
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		b.refund(-extra, f.Now, d)
-		b.bookings.lastGap = b.bookings.last // the claim still stands there, with fewer units than are between it and the one before
+		b.bookings.lastGap = b.bookings.last // the claim keeps its position, but has fewer units than lie between it and the previous one
 	}
 }
 
-// take takes n units, granted or not.
+// take takes n units, even if they exceed the limit.
 func (b *LeakyBucket) take(n int64, asOf time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -171,9 +177,9 @@ func (b *LeakyBucket) take(n int64, asOf time.Time) {
 	e.tat.Store(min(ticks.Add(from, ticks.Mul(n, e.Interval)), gcra.MaxTicks))
 }
 
-// SetLimit replaces the limit. The units in the bucket stay, down to the fraction,
-// as far as the new burst has room for them, and so do the places in line. The
-// error is that of l.Validate, and then nothing has changed.
+// SetLimit replaces the limit. The units in the bucket are kept, including fractions, up
+// to the new burst, and so are the booked positions. If l is invalid, SetLimit returns the
+// error of l.Validate and changes nothing.
 func (b *LeakyBucket) SetLimit(l Limit) error {
 	if err := l.Validate(); err != nil {
 		return err
@@ -184,8 +190,8 @@ func (b *LeakyBucket) SetLimit(l Limit) error {
 	return nil
 }
 
-// refund gives back n units of the claim granted by d. It returns the place of
-// the claim, and whether it is the last in line.
+// refund returns n units of the claim granted by d to the bucket. It returns the position
+// of the claim, and whether it is the last one.
 func (b *LeakyBucket) refund(n int64, asOf time.Time, d Decision) (position int64, last bool) {
 	now := b.latest(asOf)
 	b.bookings = b.bookings.covering(now)
@@ -194,7 +200,7 @@ func (b *LeakyBucket) refund(n int64, asOf time.Time, d Decision) (position int6
 	position, lost := b.bookings.ticksBehind(d.Grant, acts, max(b.bookings.last, e.Ticks(now)))
 	back := ticks.Mul(n, e.Interval)
 	if lost > 0 && b.config.Split {
-		back = min(back, e.Window) // what its units leave free one by one does not add up
+		back = min(back, e.Window) // what its units free one by one does not add up
 	}
 	if back -= lost; back > 0 {
 		e.tat.Store(ticks.Sub(e.tat.Load(), back))

@@ -7,29 +7,35 @@ import (
 	"time"
 )
 
-// A Limit says how much is allowed: Count units per Per, of which Burst may come
-// at once.
+// A Limit allows Count units per Per, of which up to Burst may be used at one time.
 type Limit struct {
-	Name  string        // shown as Decision.Policy; "": what String says
-	Count int64         // units that come back in each Per; must be positive
-	Per   time.Duration // must be positive
-	Burst int64         // most units at once; 0: Count
+	// Name is returned as Decision.Policy. Empty means the result of String.
+	Name string
+
+	// Count is the number of units restored in each Per. It must be positive.
+	Count int64
+
+	// Per is the period of Count. It must be positive.
+	Per time.Duration
+
+	// Burst is the maximum number of units that can be used at one time. Zero means Count.
+	Burst int64
 }
 
-// maxRefill is the longest time that a limit may take to refill from empty. It
-// leaves room for sums of times in an int64 of nanoseconds.
+// maxRefill is the longest time that a limit may take to refill from empty. It is small
+// enough for sums of times to fit into an int64 of nanoseconds.
 const maxRefill = math.MaxInt64 / 8 // 36 years
 
-// PerSecond returns a Limit of n units a second, all of which may come at once.
+// PerSecond returns a Limit of n units per second with a burst of n.
 func PerSecond(n int64) Limit { return Limit{Count: n, Per: time.Second} }
 
-// PerMinute returns a Limit of n units a minute, all of which may come at once.
+// PerMinute returns a Limit of n units per minute with a burst of n.
 func PerMinute(n int64) Limit { return Limit{Count: n, Per: time.Minute} }
 
-// PerHour returns a Limit of n units an hour, all of which may come at once.
+// PerHour returns a Limit of n units per hour with a burst of n.
 func PerHour(n int64) Limit { return Limit{Count: n, Per: time.Hour} }
 
-// Validate returns an error that says what to change if l can never work.
+// Validate returns an error that states the invalid field if l is invalid.
 func (l Limit) Validate() error {
 	switch {
 	case l.Count <= 0:
@@ -44,7 +50,7 @@ func (l Limit) Validate() error {
 	return nil
 }
 
-// String returns l as people say it, such as "10 per 1s, burst 5".
+// String returns l in words, such as "10 per 1s, burst 5".
 func (l Limit) String() string {
 	s := strconv.FormatInt(l.Count, 10) + " per " + l.Per.String()
 	if l.burst() != l.Count {
@@ -67,7 +73,8 @@ func (l Limit) policy() string {
 	return l.Name
 }
 
-// checkNoBurst returns an error if l has a burst of its own, which kind cannot keep.
+// checkNoBurst returns an error if l has a burst other than Count, which a limiter of this
+// kind does not support.
 func (l Limit) checkNoBurst(kind string) error {
 	if l.burst() != l.Count {
 		return fmt.Errorf("throttle: %s %q: Burst is %d: it has none: leave it 0", kind, l.Name, l.Burst)

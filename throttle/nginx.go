@@ -8,17 +8,29 @@ import (
 	"github.com/heed-go/heed/internal/ticks"
 )
 
-// A NginxConfig is a limit as nginx's limit_req and limit_req_zone state it.
+// An NginxConfig is a limit in the terms of nginx's limit_req and limit_req_zone
+// directives.
 type NginxConfig struct {
-	Name    string        // shown as Decision.Policy; "": as in nginx's configuration
-	Rate    int64         // requests every Per; 10r/s is Rate 10, Per time.Second
-	Per     time.Duration // of Rate
-	Burst   int64         // requests that may be early, beyond the one that is due
-	Delay   int64         // of those, how many need not wait; at most Burst
-	NoDelay bool          // none of them need wait
+	// Name is returned as Decision.Policy. Empty means the result of String.
+	Name string
+
+	// Rate is the number of requests per Per: 10r/s is a Rate of 10 with a Per of time.Second.
+	Rate int64
+
+	// Per is the period of Rate.
+	Per time.Duration
+
+	// Burst is the number of requests allowed in excess of the rate. Zero means none.
+	Burst int64
+
+	// Delay is the number of those requests that are not delayed. It is at most Burst.
+	Delay int64
+
+	// NoDelay means that none of those requests are delayed.
+	NoDelay bool
 }
 
-// Validate returns an error that says what to change if l can never work.
+// Validate returns an error that states the invalid field if l is invalid.
 func (l NginxConfig) Validate() error {
 	switch {
 	case l.Per <= 0 || l.Rate <= 0 || l.milliRate() <= 0:
@@ -33,15 +45,17 @@ func (l NginxConfig) Validate() error {
 	return nil
 }
 
-// maxMilli leaves room for sums and products of what nginx counts in thousandths.
+// maxMilli is the largest count of thousandths. It is small enough for sums and products
+// of such counts.
 const maxMilli = 1e12
 
-// milliRate returns the rate in thousandths of a request a second, truncated as nginx does.
+// milliRate returns the rate in thousandths of a request per second, truncated as in
+// nginx.
 func (l NginxConfig) milliRate() int64 {
 	return ticks.MulDivDown(ticks.Mul(l.Rate, 1000), int64(time.Second), int64(l.Per))
 }
 
-// undelayedBurst returns how many thousandths of a request may be early without waiting.
+// undelayedBurst returns the excess that is not delayed, in thousandths of a request.
 func (l NginxConfig) undelayedBurst() int64 {
 	if l.NoDelay {
 		return l.Burst * 1000
@@ -49,7 +63,7 @@ func (l NginxConfig) undelayedBurst() int64 {
 	return l.Delay * 1000
 }
 
-// String returns l as nginx's configuration says it.
+// String returns l in the syntax of nginx's configuration.
 func (l NginxConfig) String() string {
 	s := fmt.Sprintf("rate=%d/%v burst=%d", l.Rate, l.Per, l.Burst)
 	switch {
@@ -61,44 +75,45 @@ func (l NginxConfig) String() string {
 	return s
 }
 
-// Nginx decides as nginx 1.22's limit_req does, to the last truncation: for a
-// client that wants to know what the server will say, and for a server that takes
-// over from nginx. Otherwise LeakyBucket says the same, and is exact.
+// Nginx makes the same decisions as limit_req of nginx 1.22, including all truncations:
+// for clients that predict the decisions of a server, and for servers that replace nginx.
+// In other cases use LeakyBucket, which is exact.
 //
 //	excess, in thousandths of a request; rate=10r/s burst=5 delay=2
 //
-//	 6000 ┤           ▁▁▁▁ refused: stores nothing
+//	 6000 ┤           ▁▁▁▁ rejected: stores nothing
 //	 5000 ┤ ─ ─ ─ ─ ▁▁ ─ ─ ─ ─ ─ ─ ─ burst
-//	      │      ▁▁▔  \_             granted, and waits (excess-2000)/rate
+//	      │      ▁▁▔  \_             granted, with a wait of (excess-2000)/rate
 //	 2000 ┤ ─ ─▔─ ─ ─ ─ \_─ ─ ─ ─ ─ ─ delay
-//	      │ ▁▔             \_        granted at once
+//	      │ ▁▔             \_        granted without a wait
 //	    0 ┼──────────────────▔▔▔▔───▶ time
 //
-// Time is in whole milliseconds; a claim adds a thousand for each unit, and
-// rate*ms/1000, truncated, has drained since the last grant. What is truncated is
-// lost with each grant: at 100r/m, which is 1666, requests 600 ms apart are
-// refused every other time.
+// Time is in whole milliseconds. A claim adds a thousand for each unit, and rate*ms/1000,
+// truncated, has drained since the last grant. The truncated part is lost with each grant:
+// at 100r/m, which is 1666 thousandths per second, every second one of requests 600 ms
+// apart is rejected.
 //
-// Invariant: within any span W no more than Burst+1 + rate*W units are granted and
-// kept, where W counts from one full millisecond to another, and waits are
-// truncated to those.
+// Invariant: within any span W no more than Burst+1 + rate*W units are granted and kept,
+// where W counts from one full millisecond to another, and waits are truncated to
+// milliseconds.
 //
-// The odd cases are two. nginx takes a clock that steps back by more than a minute
-// at its word; here an older reading counts as the newest, as everywhere. And
-// nginx knows neither Cancel nor units: units come back as in LeakyBucket, and as
-// all of a claim acts at one instant, it may not be larger than what need not wait.
+// Limitations: nginx accepts a clock that is set back by more than a minute; here, an
+// older reading counts as the newest, as in all limiters. nginx has neither Cancel nor
+// units: units are returned as in LeakyBucket, and because all units of a claim are used
+// at one instant, a claim may not be larger than the part of the burst that is not
+// delayed, plus one.
 type Nginx struct {
 	base
 	config NginxConfig
-	rate   int64 // thousandths a second
+	rate   int64 // thousandths of a request per second
 
-	lastMilli int64 // the millisecond of last
-	level     int64 // excess + 1000 then; 0: nothing is left of any request
-	lastStart int64 // the latest millisecond in which a claim acts
+	lastMilli int64 // last in whole milliseconds
+	level     int64 // excess + 1000 at lastMilli; 0: all requests have drained
+	lastStart int64 // latest millisecond at which a granted claim may be used
 }
 
-// NewNginx returns an unused limiter. A nil clk is the system clock. It panics if l
-// is invalid.
+// NewNginx returns an unused limiter. A nil clk means the system clock. It panics if l is
+// invalid.
 func NewNginx(l NginxConfig, clk Clock) *Nginx {
 	must(l.Validate(), "NewNginx")
 	return &Nginx{base: newEpochBase(clk, l.policy()), config: l, rate: l.milliRate(), lastMilli: ticks.Never, lastStart: ticks.Never}
@@ -143,10 +158,10 @@ func (g *Nginx) Reserve(_ context.Context, c Claim) (d Decision, err error) {
 	return boundedBy(d, c, g.config.Burst-g.config.undelayedBurst()/1000), nil
 }
 
-// maxExcess returns the largest excess of a claim that accepts to wait for w.
+// maxExcess returns the largest excess of a claim that accepts a wait of w.
 func (g *Nginx) maxExcess(w time.Duration) int64 {
 	ms := max(int64(w/time.Millisecond), 0)
-	early := ticks.MulDivUp(ticks.Add(ms, 1), g.rate, 1000) - 1 // waits for less than ms+1
+	early := ticks.MulDivUp(ticks.Add(ms, 1), g.rate, 1000) - 1 // waits of less than ms+1
 	return min(g.config.undelayedBurst()+min(early, maxMilli*1000), g.config.Burst*1000)
 }
 
@@ -155,8 +170,8 @@ func (g *Nginx) levelAt(ms int64) int64 {
 	return max(g.level-ticks.MulDivDown(max(ticks.Sub(ms, g.lastMilli), 0), g.rate, 1000), 0)
 }
 
-// drainTime returns how long after now so many thousandths have drained from what
-// was there at the latest grant.
+// drainTime returns how long after now milli thousandths will have drained from the level
+// at the latest grant.
 func (g *Nginx) drainTime(milli, now int64) time.Duration {
 	ms := g.lastMilli + (milli*1000+g.rate-1)/g.rate
 	return time.Duration(ticks.Mul(ms, 1e6) - now)
@@ -169,16 +184,17 @@ func (g *Nginx) Cancel(_ context.Context, c Claim, d Decision) {
 	}
 }
 
-// Observe implements Observer: it settles a cost that was known only afterwards.
-// What the claim cost less comes back as in Cancel; what it cost more is added.
+// Observe implements Observer: it corrects the cost of the claim. If the claim cost less
+// than claimed, the difference is returned as in Cancel; if it cost more, the difference
+// is added.
 func (g *Nginx) Observe(_ context.Context, c Claim, d Decision, f Feedback) {
 	if extra := f.ExtraCost(c, d); extra != 0 {
 		g.adjust(extra, f.Now, d)
 	}
 }
 
-// adjust adds n more units for the claim granted by d, or gives back -n, less what
-// drains between its place and the last one.
+// adjust adds n more units for the claim granted by d, or returns -n units, less what
+// drains between its start and the last one.
 func (g *Nginx) adjust(n int64, asOf time.Time, d Decision) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -7,48 +7,49 @@ import (
 	"github.com/heed-go/heed/internal/ticks"
 )
 
-// Three limiters grant what a limit would refuse, and say so in Decision.OverLimit. A
-// server warns by it before it refuses, lends what nobody uses, or tries a limit
-// out before it is enforced:
+// Three limiters grant claims that a limit would reject, and mark them with
+// Decision.OverLimit: SoftLimit warns before it rejects, Borrowing lends unused capacity,
+// and Shadow tests a limit before it is enforced.
 //
-//	units            Soft              Elastic              Shadow
+//	units            SoftLimit        Borrowing            Shadow
 //	  ▲
-//	  │             refused       Over, or refused           Over
-//	  ├─ Hard ─────────────────        when Spare
-//	  │              Over              says no
+//	  │             rejected       OverLimit, or         OverLimit
+//	  ├─ Hard ─────────────────    rejected if CanBorrow
+//	  │             OverLimit      returns false
 //	  ├─ the limit ────────────────────────────────────────────────────
 //	  │             granted            granted              granted
 //	  0
 
-// SoftLimit grants claims up to Hard, and marks those that Limit would have refused. For
-// 100 a minute and 10 % on top:
+// SoftLimit grants claims up to Hard, and sets Decision.OverLimit for those that Soft
+// would reject. For 100 per minute and 10 % more:
 //
 //	l := throttle.Limit{Count: 100, Per: time.Minute}
 //	soft := &throttle.SoftLimit{
-//		Limit: throttle.NewTokenBucket(l, nil),
-//		Hard:  throttle.NewTokenBucket(l.Plus(10), nil),
+//		Soft: throttle.NewTokenBucket(l, nil),
+//		Hard: throttle.NewTokenBucket(l.PlusPercent(10), nil),
 //	}
 //
-// Limit and Remaining of its decisions are those of Hard: that much can be had.
+// Limit and Remaining of its decisions are those of Hard.
 //
-// Invariant: what is granted obeys Hard, and what is granted without a mark obeys
-// Limit as well.
+// Invariant: all grants together obey Hard, and the grants without OverLimit obey Soft.
 //
-// The odd case is a claim of which a part would fit into Limit: all of it is over.
-// It takes nothing from Limit, so that a smaller one may still be granted without a
-// mark.
+// Limitations: a claim that fits only partly into Soft is OverLimit as a whole. It takes
+// nothing from Soft, so that a smaller claim may still be granted without OverLimit.
 //
-// Both limiters must be set and may not change. Neither books ahead. A Soft must not
+// Both limiters must be set and may not change. Neither books ahead. A SoftLimit must not
 // be copied.
 type SoftLimit struct {
-	Soft Limiter // what callers are to keep to
-	Hard Limiter // what they get; it should allow more than Limit does
+	// Soft is the limit above which grants are OverLimit.
+	Soft Limiter
+
+	// Hard is the limit that is enforced. It should allow more than Soft.
+	Hard Limiter
 
 	subGrants SubGrants
 }
 
-// PlusPercent returns l with so many percent more, rounded down: Count and Burst grow
-// alike. A negative percent makes l smaller; the result must still be valid.
+// PlusPercent returns l with Count and Burst increased by percent, rounded down. A
+// negative percent decreases them; the result must still be valid.
 func (l Limit) PlusPercent(percent int64) Limit {
 	l.Count = ticks.Add(l.Count, ticks.Mul(percent, l.Count)/100)
 	if l.Burst > 0 {
@@ -102,7 +103,7 @@ func (s *SoftLimit) Cancel(ctx context.Context, c Claim, d Decision) {
 	}
 }
 
-// Observe implements Observer: both limits hear of what they granted.
+// Observe implements Observer: it reports to each limit that granted the claim.
 func (s *SoftLimit) Observe(ctx context.Context, c Claim, d Decision, f Feedback) {
 	if t := s.subGrants.lookup(d, f.Partial); t != nil {
 		defer t.release()
@@ -113,35 +114,37 @@ func (s *SoftLimit) Observe(ctx context.Context, c Claim, d Decision, f Feedback
 	}
 }
 
-// Local implements Local.
+// NonBlocking implements NonBlocking.
 func (s *SoftLimit) NonBlocking() bool { return IsNonBlocking(s.Soft) && IsNonBlocking(s.Hard) }
 
 // HoldsUntilEnd implements Holder.
 func (s *SoftLimit) HoldsUntilEnd() bool { return HoldsUntilEnd(s.Soft) || HoldsUntilEnd(s.Hard) }
 
-// Idle implements Idler.
+// Evictable implements Evictable.
 func (s *SoftLimit) Evictable(now time.Time) bool { return allEvictable(now, s.Soft, s.Hard) }
 
 // CountsRefusals implements RefusalCounter.
 func (s *SoftLimit) CountsRefusals() bool { return CountsRefusals(s.Hard) || CountsRefusals(s.Soft) }
 
-// Borrowing grants what Limiter refuses for as long as Spare says that there is room:
-// a limit that protects others from one caller need not hold while others are away.
-// What it lends is marked, takes nothing from Limiter, and is nothing to give back.
+// Borrowing grants the claims that Limiter grants, and those that Limiter rejects while
+// CanBorrow returns true. It lets a caller exceed its limit while other callers do not use
+// theirs. Borrowed grants are OverLimit, take nothing from Limiter, and return nothing in
+// Cancel.
 //
-// Invariant: what is granted without a mark obeys Limiter. What is lent is bounded
-// by Spare alone.
+// Invariant: the grants without OverLimit obey Limiter. The borrowed grants are bounded by
+// CanBorrow alone.
 //
-// The odd case is a claim larger than the limit, which Limiter would refuse for
-// ever: Spare is asked for it like for any other.
+// Limitations: CanBorrow is also asked for a claim larger than the limit, which Limiter
+// can never grant.
 //
-// Both fields must be set and may not change. An Elastic must not be copied.
+// Both fields must be set and may not change. A Borrowing must not be copied.
 type Borrowing struct {
-	Limiter Limiter // what is granted without asking Spare
+	// Limiter grants claims without asking CanBorrow.
+	Limiter Limiter
 
-	// CanBorrow reports whether c may be granted although Limiter refused it, by d. It
-	// is called for dry runs as well, and concurrently by several goroutines. No lock
-	// is held. It must not block if Limiter is Local.
+	// CanBorrow reports whether c may be granted although Limiter rejected it with d. It is
+	// also called for dry runs, by several goroutines at the same time, without a lock held.
+	// It must not block if Limiter is NonBlocking.
 	CanBorrow func(c Claim, d Decision) bool
 
 	uncounted subGrant
@@ -170,35 +173,37 @@ func (e *Borrowing) Observe(ctx context.Context, c Claim, d Decision, f Feedback
 	}
 }
 
-// Local implements Local.
+// NonBlocking implements NonBlocking.
 func (e *Borrowing) NonBlocking() bool { return IsNonBlocking(e.Limiter) }
 
 // HoldsUntilEnd implements Holder.
 func (e *Borrowing) HoldsUntilEnd() bool { return HoldsUntilEnd(e.Limiter) }
 
-// Idle implements Idler.
+// Evictable implements Evictable.
 func (e *Borrowing) Evictable(now time.Time) bool { return allEvictable(now, e.Limiter) }
 
 // CountsRefusals implements RefusalCounter.
 func (e *Borrowing) CountsRefusals() bool { return CountsRefusals(e.Limiter) }
 
-// Shadow counts as Limiter does, and refuses nothing: a limit can be tried out on
-// what really happens before anybody suffers from it. What Limiter would have
-// refused is marked, and told to OnRefusal. A refusal takes nothing from Limiter, so
-// that later claims get the answers that they would get from a limit in force.
+// Shadow counts as Limiter does and grants every claim, so that a limit can be tested on
+// real traffic before it is enforced. Claims that Limiter rejects are granted with
+// OverLimit and reported to OnRefusal. A rejection takes nothing from Limiter, so later
+// claims get the decisions of an enforced limit.
 //
-// Invariant: what is granted without a mark obeys Limiter. A Shadow delays nothing:
-// Limiter is not asked to book ahead, whatever Claim.MaxWait says.
+// Invariant: the grants without OverLimit obey Limiter. A Shadow delays no claim: it
+// ignores Claim.MaxWait, so that Limiter does not book ahead.
 //
-// The odd case is a claim on which Limiter reaches no decision: its error is passed
-// on. To let it go by as well, put a Fallback to Unlimited inside.
+// Limitations: an error of Limiter is returned. To grant claims in that case too, use a
+// Fallback with AllowAll as Limiter's Secondary.
 //
-// Limiter must be set; neither field may change. A Shadow must not be copied.
+// Limiter must be set; no field may change after the first use. A Shadow must not be
+// copied.
 type Shadow struct {
+	// Limiter is the limit to test.
 	Limiter Limiter
 
-	// OnRefusal is called with each refusal of Limiter, except those of dry runs. No
-	// lock is held. It must not block if Limiter is Local. Nil means no call.
+	// OnRefusal is called with each rejection of Limiter, except for dry runs, without a lock
+	// held. It must not block if Limiter is NonBlocking. Nil means no call.
 	OnRefusal func(c Claim, d Decision)
 
 	uncounted subGrant
@@ -231,13 +236,13 @@ func (s *Shadow) Observe(ctx context.Context, c Claim, d Decision, f Feedback) {
 	}
 }
 
-// Local implements Local.
+// NonBlocking implements NonBlocking.
 func (s *Shadow) NonBlocking() bool { return IsNonBlocking(s.Limiter) }
 
 // HoldsUntilEnd implements Holder.
 func (s *Shadow) HoldsUntilEnd() bool { return HoldsUntilEnd(s.Limiter) }
 
-// Idle implements Idler.
+// Evictable implements Evictable.
 func (s *Shadow) Evictable(now time.Time) bool { return allEvictable(now, s.Limiter) }
 
 // CountsRefusals implements RefusalCounter.

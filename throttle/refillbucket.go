@@ -8,14 +8,21 @@ import (
 	"github.com/heed-go/heed/internal/ticks"
 )
 
-// A RefillBucketConfig says how a RefillBucket is filled.
+// A RefillBucketConfig configures a RefillBucket. Count units are added every Per, up to
+// Burst.
 type RefillBucketConfig struct {
-	Limit                    // Count units are added every Per, up to Burst
-	InitialDeficit int64     // units that are not there at the start; 0: it starts full
-	Anchor         time.Time // the instant of one tick, from which all others count; zero: the creation
+	Limit
+
+	// InitialDeficit is the number of units missing at the start. Zero means that the bucket
+	// starts full.
+	InitialDeficit int64
+
+	// Anchor is the instant of one tick, from which all others are counted. Zero means the
+	// creation of the bucket.
+	Anchor time.Time
 }
 
-// Validate returns an error that says what to change if r can never work.
+// Validate returns an error that states the invalid field if r is invalid.
 func (r RefillBucketConfig) Validate() error {
 	if r.InitialDeficit < 0 || r.InitialDeficit > r.burst() {
 		return fmt.Errorf("throttle: refill bucket %q: InitialDeficit is %d: it must lie between 0 and the burst", r.Name, r.InitialDeficit)
@@ -23,9 +30,9 @@ func (r RefillBucketConfig) Validate() error {
 	return r.Limit.Validate()
 }
 
-// RefillBucket is a token bucket that is refilled in steps, for limits that are
-// stated so: 5 more every minute, or all 200 again at noon. Where units flow back
-// evenly, TokenBucket is the better image.
+// RefillBucket is a token bucket that is refilled in steps, for limits that are defined in
+// this way: 5 more every minute, or all 200 again at noon. If units are restored
+// continuously, use TokenBucket.
 //
 //	units
 //	  5 ┤▁▁          ▁▁▁▁▁▁▁▁▁
@@ -34,16 +41,15 @@ func (r RefillBucketConfig) Validate() error {
 //	    ┼───────┬───────┬───────┬───────▶ time
 //	          tick    tick    tick
 //
-// Ticks are at anchor + k*Per whatever is asked in between: they are counted, not
-// remembered, so that they do not drift and no goroutine has to make them. A tick
-// at an instant counts for a claim at that instant.
+// Ticks are at anchor + k*Per, independent of claims: they are calculated from the reading
+// of the clock, so that they do not drift and need no goroutine. A tick at the instant of
+// a claim counts for that claim.
 //
-// Invariant: within any span W no more than burst + Count*(ticks in W) units are
-// granted and kept.
+// Invariant: within any span W no more than burst + Count*(ticks in W) units are granted
+// and kept.
 //
-// The odd case is Cancel: ticks since the grant have filled up what it took. What
-// all ticks together have brought is therefore counted, also across SetLimit, and
-// a claim gives back what it took less what was brought since.
+// Cancel returns the units of a claim less the units that ticks have added since the
+// grant. The total of units added by all ticks is therefore counted, also across SetLimit.
 type RefillBucket struct {
 	base
 	limit  Limit
@@ -52,15 +58,15 @@ type RefillBucket struct {
 	state  refillState
 }
 
-// A refillState is how full a RefillBucket is right after a tick.
+// A refillState is the state of a RefillBucket right after a tick.
 type refillState struct {
 	tick     int64 // its number, counted from the anchor
-	taken    int64 // units short of burst; more than burst: in debt
-	refilled int64 // what all ticks have brought, whether there was room for it or not
+	taken    int64 // units missing from burst; more than burst: in debt
+	refilled int64 // units added by all ticks, including those above the burst
 }
 
-// NewRefillBucket returns a bucket that is filled as r says. A nil clk is the
-// system clock. It panics if r is invalid.
+// NewRefillBucket returns a bucket configured by r. A nil clk means the system clock. It
+// panics if r is invalid.
 func NewRefillBucket(r RefillBucketConfig, clk Clock) *RefillBucket {
 	must(r.Validate(), "NewRefillBucket")
 	b := &RefillBucket{base: newBase(ticks.NewTimeline(clk), "")}
@@ -109,18 +115,18 @@ func (b *RefillBucket) Cancel(_ context.Context, c Claim, d Decision) {
 	}
 }
 
-// Observe implements Observer: it settles a cost that was known only afterwards.
-// What the claim cost less comes back as in Cancel; what it cost more is taken,
-// if need be from ticks to come.
+// Observe implements Observer: it corrects the cost of the claim. If the claim cost less
+// than claimed, the difference is returned as in Cancel; if it cost more, the difference
+// is taken, if necessary from future ticks.
 func (b *RefillBucket) Observe(_ context.Context, c Claim, d Decision, f Feedback) {
 	if extra := f.ExtraCost(c, d); extra != 0 {
 		b.adjust(extra, f.Now, d)
 	}
 }
 
-// SetLimit replaces the limit. The units in the bucket stay, as far as the new
-// burst has room for them, and so does the anchor. The error is that of
-// l.Validate, and then nothing has changed.
+// SetLimit replaces the limit. The units in the bucket are kept, up to the new burst, and
+// so is the anchor. If l is invalid, SetLimit returns the error of l.Validate and changes
+// nothing.
 func (b *RefillBucket) SetLimit(l Limit) error {
 	if err := l.Validate(); err != nil {
 		return err
@@ -136,7 +142,7 @@ func (b *RefillBucket) SetLimit(l Limit) error {
 	return nil
 }
 
-// adjust takes n more units for the claim granted by d, or gives back -n.
+// adjust takes n more units for the claim granted by d, or returns -n.
 func (b *RefillBucket) adjust(n int64, asOf time.Time, d Decision) {
 	now := b.read(asOf)
 	b.mu.Lock()
@@ -146,7 +152,7 @@ func (b *RefillBucket) adjust(n int64, asOf time.Time, d Decision) {
 	case n > 0:
 		s.taken = ticks.Add(s.taken, n)
 		b.state = s
-	case s.refilled < maxRefilled && since < -n: // beyond maxRefilled the count is not to be trusted
+	case s.refilled < maxRefilled && since < -n: // above maxRefilled the count may be inexact
 		b.state.taken = max(b.state.taken+n+since, 0)
 	}
 }
@@ -168,7 +174,7 @@ func (b *RefillBucket) tickAt(now int64) int64 {
 	return ticks.FloorDiv(ticks.Sub(now, b.anchor), int64(b.limit.Per))
 }
 
-// waitFor returns how long after now the ticks after tick have brought n units.
+// waitFor returns how long after now the ticks following tick have added n units.
 func (b *RefillBucket) waitFor(n, tick, now int64) time.Duration {
 	if n <= 0 {
 		return 0

@@ -7,46 +7,48 @@ import (
 	"github.com/heed-go/heed/internal/ticks"
 )
 
-// A SlidingCounterConfig says what a SlidingCounter allows.
+// A SlidingCounterConfig configures a SlidingCounter: Count units in any Per, by estimate.
+// Burst must be 0 or Count.
 type SlidingCounterConfig struct {
-	Limit          // Count units in any Per, by estimate; Burst must be 0 or Count
-	RoundDown bool // the estimate is rounded down, which lets a little more through
+	Limit
+
+	// RoundDown rounds the estimate down, which grants slightly more.
+	RoundDown bool
 }
 
-// SlidingCounter estimates what was taken in the last Per from two counts: that of
-// the current window, and that of the one before, weighted by how much of it the
-// last Per still reaches. Two numbers, however high the limit.
+// SlidingCounter estimates the units taken in the last Per from two counts: that of the
+// current window, and that of the previous window, weighted by the part of it that lies
+// within the last Per. Its memory is two numbers, independent of the limit.
 //
 //	      previous: 84            current: 36
 //	├────────────────────────┼─────┬──────────────────┤
 //	      |<---------- last Per -->|
 //	       3/4 of the previous    now      84*3/4 + 36 = 99
 //
-// An estimate that is no whole number is compared as it is, without rounding.
-// As costs are whole, rounding it up gives the same answers. Floor rounds it down:
-// of a limit of 50, an estimate of 49.5 then leaves room for one more.
+// An estimate that is not a whole number is compared without rounding. Because costs are
+// whole numbers, rounding it up gives the same decisions. RoundDown rounds it down: with a
+// limit of 50, an estimate of 49.5 then allows one more unit.
 //
-// Invariant: within one window no more than Count units are granted and kept;
-// within any span as long as a window, less than twice that. The twofold is
-// reached if all of the previous came at its end and all of the current at its
-// own: the estimate believes that units come evenly. SlidingLog does not estimate.
+// Invariant: within one window no more than Count units are granted and kept; within any
+// span as long as a window, less than twice that.
 //
-// The odd case is idleness: after a gap of two windows both counts are old, and
-// not even the previous one counts.
+// Limitations: the estimate assumes that units are distributed evenly. The factor of two
+// is approached if all units of the previous window were taken at its end and all of the
+// current one at its end. SlidingLog is exact.
 type SlidingCounter struct {
-	base   // readings are since the Unix epoch: windows are whole multiples of Per since that
+	base   // readings count from the Unix epoch: windows are whole multiples of Per since then
 	config SlidingCounterConfig
 	counts counts
 }
 
-// counts are those of the window with a number, and of the one before it.
+// counts are the units taken in the window with a number, and in the one before it.
 type counts struct {
 	window            int64
-	id                uint64 // as window, but never the same for windows of different length
+	id                uint64 // like window, but never the same for windows of different length
 	current, previous int64
 }
 
-// Validate returns an error that says what to change if c can never work.
+// Validate returns an error that states the invalid field if c is invalid.
 func (c SlidingCounterConfig) Validate() error {
 	if err := c.Limit.checkNoBurst("sliding counter"); err != nil {
 		return err
@@ -54,8 +56,8 @@ func (c SlidingCounterConfig) Validate() error {
 	return c.Limit.Validate()
 }
 
-// NewSlidingCounter returns an unused limiter. A nil clk is the system clock. It
-// panics if l is invalid.
+// NewSlidingCounter returns an unused limiter. A nil clk means the system clock. It panics
+// if l is invalid.
 func NewSlidingCounter(l SlidingCounterConfig, clk Clock) *SlidingCounter {
 	must(l.Validate(), "NewSlidingCounter")
 	return &SlidingCounter{base: newEpochBase(clk, l.policy()), config: l, counts: counts{window: ticks.Never}}
@@ -90,17 +92,17 @@ func (s *SlidingCounter) Cancel(_ context.Context, c Claim, d Decision) {
 	}
 }
 
-// Observe implements Observer: it settles a cost that was known only afterwards,
-// with the window that the grant came from, as long as that counts.
+// Observe implements Observer: it corrects the cost of the claim in the window in which it
+// was granted, as long as that window counts.
 func (s *SlidingCounter) Observe(_ context.Context, c Claim, d Decision, f Feedback) {
 	if extra := f.ExtraCost(c, d); extra != 0 {
 		s.adjust(extra, d)
 	}
 }
 
-// SetLimit replaces Count and Per. If Per changes, what is estimated at the time is
-// taken to have come just now, and grants from before can no longer be given back.
-// The error says what to change, and then nothing has changed.
+// SetLimit replaces Count and Per. If Per changes, the current estimate counts as taken
+// now, and claims granted before can no longer be canceled or corrected. If SetLimit
+// returns an error, nothing has changed.
 func (s *SlidingCounter) SetLimit(l Limit) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -113,13 +115,13 @@ func (s *SlidingCounter) SetLimit(l Limit) error {
 		at := s.countsAt(now)
 		at.current = ticks.Add(at.current, s.previousWeight(at, now))
 		s.counts = counts{window: ticks.FloorDiv(now, int64(l.Per)), id: at.id + 2, current: at.current}
-		s.last = now // an older reading must not find what has moved here still to come
+		s.last = now // an older reading must not be before the moved count
 	}
 	s.config, s.policy = next, l.policy()
 	return nil
 }
 
-// adjust takes n more units in the window that d came from, or gives back -n.
+// adjust takes n more units in the window in which d was granted, or returns -n.
 func (s *SlidingCounter) adjust(n int64, d Decision) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -146,8 +148,8 @@ func (s *SlidingCounter) countsAt(now int64) counts {
 	return next
 }
 
-// previousWeight returns what the previous count still weighs at now. Rounding it up
-// answers a claim of whole units as no rounding would.
+// previousWeight returns the weighted previous count at now. Rounded up, it gives the same
+// decisions on whole units as without rounding.
 func (s *SlidingCounter) previousWeight(c counts, now int64) int64 {
 	per := int64(s.config.Per)
 	left := per - (now - c.window*per)
@@ -157,8 +159,8 @@ func (s *SlidingCounter) previousWeight(c counts, now int64) int64 {
 	return ticks.MulDivUp(c.previous, left, per)
 }
 
-// wait returns how long after now a claim of n units would be granted, if nothing
-// was taken in between.
+// wait returns how long after now a claim of n units would be granted if no other claim
+// were granted before.
 func (s *SlidingCounter) wait(c counts, n, now int64) time.Duration {
 	if n > s.config.Count {
 		return Forever
@@ -167,7 +169,7 @@ func (s *SlidingCounter) wait(c counts, n, now int64) time.Duration {
 		return 0
 	}
 	room := ticks.Sub(s.config.Count-n, c.current)
-	if room < 0 { // not in this window; in the next its count is the previous one
+	if room < 0 { // not in this window; in the next one its count is the previous one
 		c = counts{window: c.window + 1, previous: c.current}
 		room = s.config.Count - n
 	}
@@ -175,14 +177,14 @@ func (s *SlidingCounter) wait(c counts, n, now int64) time.Duration {
 	return time.Duration(ticks.Sub(ticks.Add(start, s.fadeTime(c.previous, room)), now))
 }
 
-// fadeTime returns how long into a window the weight of the previous count is no more
-// than room.
+// fadeTime returns how long after the start of a window the weighted previous count no
+// longer exceeds the allowed number of units.
 func (s *SlidingCounter) fadeTime(previous, room int64) int64 {
 	per := int64(s.config.Per)
 	switch {
 	case previous <= room:
 		return 0
-	case s.config.RoundDown: // rounded down it fits while it is less than room + 1
+	case s.config.RoundDown: // rounded down, it fits while it is less than the argument plus 1
 		return per - (ticks.MulDivUp(room+1, per, previous) - 1)
 	}
 	return per - ticks.MulDivDown(room, per, previous)

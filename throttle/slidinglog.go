@@ -9,14 +9,19 @@ import (
 	"github.com/heed-go/heed/internal/ticks"
 )
 
-// A SlidingLogConfig says what a SlidingLog allows.
+// A SlidingLogConfig configures a SlidingLog: Count units in any Per. Burst must be 0 or
+// Count.
 type SlidingLogConfig struct {
-	Limit                      // Count units in any Per; Burst must be 0 or Count
-	MinGap       time.Duration // least time between two claims; 0: none
-	CountRefused bool          // a refused claim counts like a granted one
+	Limit
+
+	// MinGap is the minimum time between two claims, at most Per. Zero means none.
+	MinGap time.Duration
+
+	// CountRefused makes a rejected claim count like a granted one.
+	CountRefused bool
 }
 
-// Validate returns an error that says what to change if l can never work.
+// Validate returns an error that states the invalid field if l is invalid.
 func (l SlidingLogConfig) Validate() error {
 	if l.MinGap < 0 || l.MinGap > l.Per {
 		return fmt.Errorf("throttle: sliding log %q: MinGap is %v: it must lie between 0 and Per: for a longer one, allow 1 per MinGap", l.Name, l.MinGap)
@@ -27,33 +32,32 @@ func (l SlidingLogConfig) Validate() error {
 	return l.Limit.Validate()
 }
 
-// SlidingLog remembers each unit until it is Per old. It is the exact limiter: in
-// no span of length Per are more than Count units granted. The price is memory.
+// SlidingLog records each unit until it is Per old. It is exact: in no span of length Per
+// are more than Count units granted. It needs memory for each claim.
 //
 //	               |<------ Per ------>|
 //	───┴──────┴────(──────┴──┴─────┴───]────▶ time
-//	   gone  gone  ▲     3 in the log  now
-//	               a claim exactly here is gone as well
+//	 expired expired ▲    3 in the log  now
+//	               a claim exactly here has expired as well
 //
-// Claims at the same instant share an entry and count as often as they happen.
-// Entries carry running totals, so that a decision is one binary search, however
-// many units a claim asks for, and nothing is added up.
+// Claims at the same instant share an entry. Entries contain running totals, so that a
+// decision is one binary search, independent of the number of units.
 //
-// Invariant: the log never holds more than Count units, so never more than Count
-// entries. It grows to what is needed, and is kept at that.
+// Invariant: the log never contains more than Count units, so never more than Count
+// entries. Its memory grows as needed and does not shrink.
 //
-// The odd case is CountRefused: who keeps asking faster than the limit is refused
-// for ever, until he pauses. A refusal then has to enter a full log; the oldest
-// units make room, which changes no later answer: while they would still count,
-// all Count units newer than them do, too.
+// Limitations: with CountRefused, a caller that asks faster than the limit is rejected
+// until it pauses. A rejected claim then enters a full log and replaces the oldest units.
+// This changes no later decision: while they would still count, so do all of the Count
+// units that are newer.
 type SlidingLog struct {
-	base    // last is the latest reading that entered the log
+	base    // last is the latest reading recorded in the log
 	config  SlidingLogConfig
 	entries entries
 }
 
-// NewSlidingLog returns an empty log. A nil clk is the system clock. It panics if
-// l is invalid.
+// NewSlidingLog returns an empty log. A nil clk means the system clock. It panics if l is
+// invalid.
 func NewSlidingLog(l SlidingLogConfig, clk Clock) *SlidingLog {
 	must(l.Validate(), "NewSlidingLog")
 	return &SlidingLog{base: newBase(ticks.NewTimeline(clk), l.policy()), config: l}
@@ -90,16 +94,17 @@ func (s *SlidingLog) Cancel(_ context.Context, c Claim, d Decision) {
 	}
 }
 
-// Observe implements Observer: it settles a cost that was known only afterwards,
-// with the entry that the grant made. An entry that has left the log is left alone.
+// Observe implements Observer: it corrects the cost of the claim in its entry. It does
+// nothing if the entry has expired.
 func (s *SlidingLog) Observe(_ context.Context, c Claim, d Decision, f Feedback) {
 	if extra := f.ExtraCost(c, d); extra != 0 {
 		s.adjust(extra, d)
 	}
 }
 
-// SetLimit replaces Count and Per. What is in the log stays as it is; if Per grows,
-// what had left stays gone. The error says what to change, and then nothing has.
+// SetLimit replaces Count and Per. The entries of the log are kept; if Per increases,
+// entries that have been dropped are not restored. If SetLimit returns an error, nothing
+// has changed.
 func (s *SlidingLog) SetLimit(l Limit) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -127,17 +132,17 @@ func (s *SlidingLog) wait(n, now int64) time.Duration {
 	return w
 }
 
-// expiresAfter returns how long after now the i-th entry leaves the log; 0 if it has.
+// expiresAfter returns how long after now the i-th entry expires, or 0 if it has expired.
 func (s *SlidingLog) expiresAfter(i int, now int64) time.Duration {
 	return time.Duration(max(ticks.Sub(ticks.Add(s.entries.at(i).at, int64(s.config.Per)), now), 0))
 }
 
-// expired returns how many entries have left the log by now.
+// expired returns the number of entries that have expired at now.
 func (s *SlidingLog) expired(now int64) int {
 	return s.entries.countUntil(ticks.Sub(now, int64(s.config.Per)))
 }
 
-// record enters n units at now, and drops what has left the log by then.
+// record adds n units at now, and drops the entries that have expired.
 func (s *SlidingLog) record(n, now int64) {
 	n = min(n, s.config.Count)
 	s.entries.drop(s.expired(now))
@@ -148,7 +153,7 @@ func (s *SlidingLog) record(n, now int64) {
 	s.last = now
 }
 
-// adjust adds n units to the entry that d made, or takes -n from it.
+// adjust adds n units to the entry of d, or removes -n units from it.
 func (s *SlidingLog) adjust(n int64, d Decision) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -161,14 +166,14 @@ func (s *SlidingLog) adjust(n int64, d Decision) {
 // entries is a queue of units, oldest first.
 type entries struct {
 	ring    []entry // its length is a power of two, or 0
-	head    int     // of the oldest entry in ring, before wrapping around
-	tail    int     // one past the newest
+	head    int     // index of the oldest entry in ring, before wrapping around
+	tail    int     // one more than the index of the newest entry
 	dropped uint64  // running total of all units that are no longer in the queue
-	total   uint64  // and of those that are
+	total   uint64  // running total of all units
 }
 
-// An entry is what was taken at one instant. Totals may wrap around; their
-// differences do not, as no more than math.MaxInt64 units are in the queue.
+// An entry is the units taken at one instant. Totals may wrap around; their differences do
+// not, because no more than math.MaxInt64 units are in the queue.
 type entry struct {
 	at    int64
 	total uint64 // of all units up to and including these
@@ -188,7 +193,7 @@ func (q *entries) unitsOfFirst(i int) int64 {
 // unitsAfter returns the units of all entries but the first i.
 func (q *entries) unitsAfter(i int) int64 { return int64(q.total-q.dropped) - q.unitsOfFirst(i) }
 
-// countUntil returns how many entries were made at or before t.
+// countUntil returns the number of entries at or before t.
 func (q *entries) countUntil(t int64) int {
 	lo, hi := 0, q.len()
 	for lo < hi {
@@ -201,8 +206,8 @@ func (q *entries) countUntil(t int64) int {
 	return lo
 }
 
-// excess returns how many of the oldest entries must go for the rest to hold n
-// units or less.
+// excess returns how many of the oldest entries must be dropped so that the others contain
+// at most n units.
 func (q *entries) excess(n int64) int {
 	lo, hi := 0, q.len()
 	for lo < hi {
@@ -215,13 +220,13 @@ func (q *entries) excess(n int64) int {
 	return lo
 }
 
-// drop forgets the first i entries.
+// drop drops the first i entries.
 func (q *entries) drop(i int) {
 	q.dropped += uint64(q.unitsOfFirst(i))
 	q.head += i
 }
 
-// trimTo forgets the oldest units, so that n are left. An entry may go in part.
+// trimTo drops the oldest units, so that n remain. An entry may be dropped in part.
 func (q *entries) trimTo(n int64) {
 	if q.unitsAfter(0) <= n {
 		return
@@ -234,7 +239,7 @@ func (q *entries) trimTo(n int64) {
 	q.dropped = q.total - uint64(n)
 }
 
-// add appends n units at t, which is not before any other.
+// add appends n units at t, which must not be before the newest entry.
 func (q *entries) add(t, n int64) {
 	q.total += uint64(n)
 	if i := q.len() - 1; i >= 0 && q.at(i).at == t {
@@ -258,8 +263,8 @@ func (q *entries) grow() {
 	q.ring, q.head, q.tail = ring, 0, n
 }
 
-// change adds n units to the i-th entry, or takes -n from it, at most what it has.
-// An entry without units leaves the queue.
+// change adds n units to the i-th entry, or removes -n units from it, at most all of them.
+// An entry without units is removed.
 func (q *entries) change(i int, n int64) {
 	own := q.unitsOfFirst(i+1) - q.unitsOfFirst(i)
 	n = min(max(n, -own), math.MaxInt64-q.unitsAfter(0))

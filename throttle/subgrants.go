@@ -5,23 +5,23 @@ import (
 	"sync"
 )
 
-// SubGrants lets a limiter that is made of others find the Decisions of those others when
-// one of its own Decisions comes back in Cancel or Observe. A limiter that has to remember
-// more of a grant than Decision.Grant holds can use it as well. The zero SubGrants is ready
-// to use. It must not be copied.
+// SubGrants lets a limiter that is composed of others find the Decisions of those others
+// when one of its own Decisions is passed to Cancel or Observe. A limiter that needs more
+// data about a grant than Decision.Grant holds can also use it. The zero SubGrants is
+// ready to use. It must not be copied.
 //
-// There are two ways to use it. Wrap and Unwrap keep the Decisions of all parts of a claim,
-// in an object from a pool for each claim. Inner is for limiters that ask one of several,
-// such as one per key. It needs no object for a claim unless the limiter that granted is
-// itself composed.
+// There are two ways to use it. Wrap and Unwrap keep the Decisions of all parts of a claim
+// in a pooled object for each claim. Inner is for limiters that ask one of several, such
+// as one per key. It needs no object for a claim unless the limiter that granted is itself
+// composed.
 //
-// A Decision of one SubGrants leads nowhere in another. Once a claim has ended its Decision
-// leads nowhere either, so a second Cancel of it does nothing. A claim that never ends
-// becomes garbage together with its Decision.
+// A SubGrants ignores Decisions of another SubGrants and Decisions whose claim has ended,
+// so a second Cancel does nothing. A claim that never ends becomes garbage together with
+// its Decision.
 type SubGrants struct{ pool sync.Pool }
 
-// Wrap returns d, a grant, as a Decision from which parts can be found again. They are
-// copied; there must be as many of them each time. Wrap replaces d.Grant.
+// Wrap returns d, a grant, as a Decision from which Unwrap finds parts. The parts are
+// copied; their number must be the same in all calls. Wrap replaces d.Grant.
 func (h *SubGrants) Wrap(d Decision, parts []Decision) Decision {
 	t := h.get(len(parts))
 	copy(t.parts, parts)
@@ -45,8 +45,8 @@ func (h *SubGrants) Inner(l Limiter, degraded bool) Inner {
 	return Inner{subGrant{owner: h, limiter: l, degraded: degraded}}
 }
 
-// Cancel hands d, made by an Inner of h, to the limiter that granted it. It does nothing
-// if h does not own d.
+// Cancel passes d, returned by an Inner of h, to Cancel of the limiter that granted it. It
+// does nothing if h does not own d.
 func (h *SubGrants) Cancel(ctx context.Context, c Claim, d Decision) {
 	if !h.Owns(d) {
 		return
@@ -59,7 +59,7 @@ func (h *SubGrants) Cancel(ctx context.Context, c Claim, d Decision) {
 	}
 }
 
-// Observe hands d and f to the limiter that granted d, as Cancel does.
+// Observe passes d and f to the limiter that granted d, as Cancel does.
 func (h *SubGrants) Observe(ctx context.Context, c Claim, d Decision, f Feedback) {
 	if !h.Owns(d) {
 		return
@@ -72,9 +72,9 @@ func (h *SubGrants) Observe(ctx context.Context, c Claim, d Decision, f Feedback
 	}
 }
 
-// An Inner asks one limiter on behalf of a limiter that chooses among several. Its grants
-// lead back to that limiter by Cancel and Observe of the SubGrants that it belongs to,
-// whatever the choice would be by then. An Inner must not be copied after its first Reserve.
+// An Inner asks one limiter on behalf of a limiter that chooses among several. Cancel and
+// Observe of its SubGrants pass its grants to that limiter, even if the choice would be
+// different by then. An Inner must not be copied after its first Reserve.
 type Inner struct{ grant subGrant }
 
 // Limiter returns the limiter that i asks.
@@ -89,31 +89,32 @@ func (i *Inner) Reserve(ctx context.Context, c Claim) (Decision, error) {
 	return i.grant.wrap(d, c.DryRun), nil
 }
 
-// A subGrant leads from the Decision of a composed limiter to the Decisions of the limiters
-// that granted, so that each of them gets its own back, unchanged.
+// A subGrant leads from the Decision of a composed limiter to the Decisions of the
+// limiters that granted the claim, so that each of them gets its own Decision back,
+// unchanged.
 //
-// One with parts belongs to one claim, and serves other claims after it has ended. The
-// generation distinguishes them: a Decision carries as its Grant the generation in which
-// it was made, and leads nowhere in a later one. A claim that never ends keeps its subGrant,
-// and both become garbage together.
+// A subGrant with parts belongs to one claim, and is reused for other claims after that
+// has ended. The generation distinguishes them: a Decision carries the generation as its
+// Grant, and is ignored in a later generation. The subGrant of a claim that never ends
+// becomes garbage together with the Decision.
 //
-// One without parts is that of an Inner and belongs to the limiter that granted, not to a
-// claim. So a claim that never ends costs nothing.
+// A subGrant without parts is that of an Inner and belongs to the limiter that granted,
+// not to a claim, so a claim that never ends needs no memory.
 type subGrant struct {
 	owner *SubGrants
 	parts []Decision
 
-	mu         sync.Mutex // guards generation, users and ended; no limiter is called under it
-	generation uint64     // increases when the claim ends, so that it ends once
-	users      int        // running calls of Cancel and Observe that still use parts
-	ended      bool       // the claim has ended; the last of users returns the subGrant to the pool
+	mu         sync.Mutex // guards generation, users and ended; not held while a limiter is called
+	generation uint64     // increases when the claim ends, so that it ends only once
+	users      int        // number of calls of Cancel and Observe in progress that use parts
+	ended      bool       // the claim has ended; the last of the users returns the subGrant to the pool
 
-	// Of an Inner, and of the claims of one:
+	// The fields below are set for an Inner, and for claims granted by one.
 	limiter  Limiter // the limiter that granted
-	degraded bool    // its decisions are
+	degraded bool    // decisions of limiter are returned as Degraded
 }
 
-// get returns a subGrant with room for n parts.
+// get returns a subGrant for n parts.
 func (h *SubGrants) get(n int) *subGrant {
 	if t, ok := h.pool.Get().(*subGrant); ok {
 		return t
@@ -121,8 +122,9 @@ func (h *SubGrants) get(n int) *subGrant {
 	return &subGrant{owner: h, parts: make([]Decision, n)}
 }
 
-// lookup returns the subGrant of d; call release after use. It is nil if h does not own d,
-// or its claim has ended. Unless partial is true, lookup ends the claim.
+// lookup returns the subGrant of d; the caller must call release after use. It returns nil
+// if h does not own d or the claim has ended. Unless partial is true, lookup ends the
+// claim.
 func (h *SubGrants) lookup(d Decision, partial bool) *subGrant {
 	if !h.Owns(d) {
 		return nil
@@ -140,14 +142,14 @@ func (h *SubGrants) lookup(d Decision, partial bool) *subGrant {
 	return t
 }
 
-// attach returns d as the decision that t leads back from.
+// attach returns d as the decision that leads to t.
 func (t *subGrant) attach(d Decision) Decision {
 	d.subGrant, d.Grant = t, t.generation
 	return d
 }
 
-// release ends what lookup began. The last call of a claim that has ended makes t free for
-// another claim.
+// release ends the use of t that lookup began. The last call for a claim that has ended
+// returns t to the pool.
 func (t *subGrant) release() {
 	t.mu.Lock()
 	t.users--
@@ -161,8 +163,9 @@ func (t *subGrant) release() {
 	}
 }
 
-// wrap returns d, made by t.limiter, as a Decision of t.owner. Only a Decision that has a
-// subGrant of its own, or whose Degraded could not be restored, gets a subGrant for itself.
+// wrap returns d, returned by t.limiter, as a Decision of t.owner. Only a Decision that
+// has a subGrant of its own, or whose Degraded could not be restored, gets a separate
+// subGrant.
 func (t *subGrant) wrap(d Decision, dry bool) Decision {
 	switch {
 	case !d.OK || dry:
@@ -178,7 +181,7 @@ func (t *subGrant) wrap(d Decision, dry bool) Decision {
 	return d
 }
 
-// unwrap returns d as t.limiter made it. t has no parts.
+// unwrap returns d as t.limiter returned it. t has no parts.
 func (t *subGrant) unwrap(d Decision) Decision {
 	d.subGrant = nil
 	if t.degraded {
@@ -187,12 +190,12 @@ func (t *subGrant) unwrap(d Decision) Decision {
 	return d
 }
 
-// grantUncounted returns d, a refusal, as a grant that took nothing. Its subGrant has no
-// owner and leads nowhere; that it is t shows which limiter granted it.
+// grantUncounted returns d, a rejection, as a grant that took no units. Its subGrant is t,
+// which identifies the limiter that granted it and has no owner.
 func (t *subGrant) grantUncounted(d Decision) Decision {
 	d.OK, d.OverLimit, d.Wait, d.subGrant = true, true, 0, t
 	return d
 }
 
-// isUncounted reports whether d was made by t.grantUncounted.
+// isUncounted reports whether d was returned by t.grantUncounted.
 func (t *subGrant) isUncounted(d Decision) bool { return d.subGrant == t }

@@ -9,13 +9,16 @@ import (
 	"github.com/heed-go/heed/internal/ticks"
 )
 
-// SubWindowsConfig says what a SubWindows allows.
+// SubWindowsConfig configures a SubWindows: Count units in any Parts consecutive
+// sub-windows. Burst must be 0 or Count.
 type SubWindowsConfig struct {
-	Limit     // Count units in any Parts sub-windows in a row; Burst must be 0 or Count
-	Parts int // sub-windows in Per; must be positive
+	Limit
+
+	// Parts is the number of sub-windows in Per. It must be positive.
+	Parts int
 }
 
-// Validate returns an error that says what to change if p can never work.
+// Validate returns an error that states the invalid field if p is invalid.
 func (p SubWindowsConfig) Validate() error {
 	if p.Parts <= 0 || time.Duration(p.Parts) > p.Per {
 		return fmt.Errorf("throttle: sub-windows %q: Parts is %d: it must lie between 1 and the nanoseconds in Per", p.Name, p.Parts)
@@ -26,37 +29,36 @@ func (p SubWindowsConfig) Validate() error {
 	return p.Limit.Validate()
 }
 
-// SubWindows counts units in short windows, and sums up the current one and those
-// before it that lie in the last Per. It guesses nothing, as SlidingCounter does,
-// and needs a number for each of its parts rather than for each unit.
+// SubWindows counts units in short windows, and limits the sum of the current one and
+// those before it within the last Per. Unlike SlidingCounter it does not estimate. Its
+// memory is one number for each part, not for each unit.
 //
 //	 three parts of 20 min          limit 100 an hour
 //	├────────┼────────┼────────┼────────┼──▶
 //	    10   │   20       30   ▲        │
-//	    gone │   |<- 20 + 30 + what comes here ->|
+//	 expired │   |<- 20 + 30 + units taken now ->|
 //
-// The sum is a difference of two running totals, the present one and the one that
-// was kept when the oldest part began: no decision adds up the parts.
+// The sum is the difference of two running totals, the current one and the one at the
+// start of the oldest part, so no decision adds up the parts.
 //
-// Invariant: in any Parts sub-windows in a row no more than Count units are granted
-// and kept. A span of length Per may touch one part more, and so see twice that.
+// Invariant: in any Parts consecutive sub-windows no more than Count units are granted and
+// kept. A span of length Per may overlap one part more, and so contain up to twice that.
 //
-// The odd case is a claim with an older reading while parts are dropped: it is
-// decided in the sub-window of the newest grant, and never sees a smaller sum than
-// those before it did. Only grants drop parts.
+// A claim with a reading older than the latest grant is decided in the sub-window of that
+// grant, so it never sees a smaller sum than earlier claims. Only grants drop parts.
 type SubWindows struct {
-	base   // readings are since the Unix epoch
+	base   // readings count from the Unix epoch
 	config SubWindowsConfig
-	part   int64 // the sub-window of last, counted from the epoch
+	part   int64 // sub-window of last, counted from the epoch
 	shift  int64 // part + shift is a number that no sub-window of another length has had
 
 	// Totals may wrap around; their differences do not.
-	total  int64   // of all units so far
-	totals []int64 // before[i mod Parts]: the total when part i began, for the latest parts
+	total  int64   // running total of all units
+	totals []int64 // totals[i mod Parts]: total at the start of part i, for the latest parts
 }
 
-// NewSubWindows returns an unused limiter. A nil clk is the system clock. It panics
-// if p is invalid.
+// NewSubWindows returns an unused limiter. A nil clk means the system clock. It panics if
+// p is invalid.
 func NewSubWindows(p SubWindowsConfig, clk Clock) *SubWindows {
 	must(p.Validate(), "NewSubWindows")
 	return &SubWindows{base: newEpochBase(clk, p.policy()), config: p, part: ticks.Never, totals: make([]int64, p.Parts)}
@@ -100,17 +102,17 @@ func (s *SubWindows) Cancel(_ context.Context, c Claim, d Decision) {
 	}
 }
 
-// Observe implements Observer: it settles a cost that was known only afterwards,
-// with the sub-window that the grant came from, as long as that counts.
+// Observe implements Observer: it corrects the cost of the claim in the sub-window in
+// which it was granted, as long as that counts.
 func (s *SubWindows) Observe(_ context.Context, c Claim, d Decision, f Feedback) {
 	if extra := f.ExtraCost(c, d); extra != 0 {
 		s.adjust(extra, d)
 	}
 }
 
-// SetLimit replaces Count and Per. If Per changes, what counts at the time is taken
-// to have come just now, and grants from before can no longer be given back. The
-// error says what to change, and then nothing has changed.
+// SetLimit replaces Count and Per. If Per changes, the units that currently count are
+// counted as taken now, and claims granted before can no longer be canceled or corrected.
+// If SetLimit returns an error, nothing has changed.
 func (s *SubWindows) SetLimit(l Limit) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -126,12 +128,12 @@ func (s *SubWindows) SetLimit(l Limit) error {
 		s.part, s.total = ticks.Never, 0
 		s.advance(s.partAt(now))
 		s.total, s.shift = sum, id+int64(s.config.Parts)-s.part
-		s.last = now // an older reading must not find what has moved here still to come
+		s.last = now // an older reading must not be before the moved count
 	}
 	return nil
 }
 
-// adjust takes n more units in the sub-window that d came from, or gives back -n, at
+// adjust takes n more units in the sub-window in which d was granted, or returns -n, at
 // most what was taken there.
 func (s *SubWindows) adjust(n int64, d Decision) {
 	s.mu.Lock()
@@ -156,12 +158,13 @@ func (s *SubWindows) advance(part int64) {
 	s.part = part
 }
 
-// sum returns the units that count in part, which is not before the current one.
+// sum returns the units that count in part, which must not be before the current one.
 func (s *SubWindows) sum(part int64) int64 {
 	return s.total - s.totalBefore(part-int64(s.config.Parts)+1)
 }
 
-// totalBefore returns the total when part began, or the present one if it has not.
+// totalBefore returns the total at the start of part, or the current total if part has not
+// started.
 func (s *SubWindows) totalBefore(part int64) int64 {
 	if part > s.part {
 		return s.total
@@ -169,9 +172,10 @@ func (s *SubWindows) totalBefore(part int64) int64 {
 	return s.totals[s.ringIndex(part)]
 }
 
-// waitUntilAtMost returns how long after now, in part, no more than room units count.
+// waitUntilAtMost returns how long after now, in part, the units that count are few
+// enough.
 func (s *SubWindows) waitUntilAtMost(room, part, now int64) time.Duration {
-	lo, hi := part+1, s.part+int64(s.config.Parts) // in the last one all have gone
+	lo, hi := part+1, s.part+int64(s.config.Parts) // at the start of hi all units have expired
 	for lo < hi {
 		if mid := lo + (hi-lo)/2; s.sum(mid) > room {
 			lo = mid + 1

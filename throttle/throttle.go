@@ -8,62 +8,74 @@ import (
 	"time"
 )
 
-// Forever is a wait that does not end. As Decision.Wait it says that the claim
-// can never be granted, as Claim.MaxWait that any wait will do.
+// Forever is a wait that does not end. As Decision.Wait it means that the claim can never
+// be granted; as Claim.MaxWait it means that any wait is acceptable.
 const Forever time.Duration = math.MaxInt64
 
-// A Limiter grants or refuses claims.
+// A Limiter grants or rejects claims.
 //
-// Its methods may be called by many goroutines at once. Reserve never sleeps; a
-// limiter that keeps its state elsewhere may do I/O, bounded by ctx.
+// Its methods may be called by several goroutines at the same time. Reserve never sleeps;
+// a limiter that keeps its state in a remote store may do I/O, bounded by ctx.
 //
-// What every Limiter promises is checked by package throttletest:
+// Every Limiter meets these requirements, which package throttletest checks:
 //
-//   - A refusal takes nothing.
-//   - The Wait of a refusal is honest: an equal claim made Wait after
-//     Decision.At, with nobody in between, is granted.
-//   - A reading of the clock older than one already granted at counts as that
-//     one, so that no unit is credited twice. Refusals and dry runs advance
-//     nothing.
-//   - A granted claim may be observed any number of times with Feedback.Partial
-//     set, and ends in exactly one Cancel or one Observe without More.
+//   - A rejected claim takes nothing.
+//   - After a rejection, an equal claim made at Decision.At plus Decision.Wait is
+//     granted if no other claim was granted in between.
+//   - A reading of the clock that is older than the latest reading at which a claim was
+//     granted counts as that latest reading, so that no unit is credited twice. Rejected
+//     claims and dry runs do not advance the latest reading.
+//   - A granted claim may be observed any number of times with Feedback.Partial set, and
+//     ends in exactly one Cancel or one Observe without Partial.
 type Limiter interface {
-	// Reserve decides on c. A refusal is a Decision, not an error: an error
-	// means that no decision was reached and, as far as can be known, that
-	// nothing was taken. A negative cost is ErrCost.
+	// Reserve decides on c. A rejection is a Decision, not an error: an error means that no
+	// decision was reached and, as far as the limiter can determine, that nothing was taken. A
+	// negative cost is ErrCost.
 	Reserve(ctx context.Context, c Claim) (Decision, error)
 
-	// Cancel gives back the units of a claim that was granted by d and will
-	// not be used, as of c.Now: the cost less what time has given back since
-	// d.At. It does nothing if d is a refusal, and works when ctx is done.
+	// Cancel returns the units of a claim that was granted by d and will not be used, as of
+	// c.Now: the cost less the units that the limit has restored by itself since d.At. It does
+	// nothing if d is a rejection. It works when ctx is done.
 	Cancel(ctx context.Context, c Claim, d Decision)
 }
 
-// An Observer is a Limiter that learns from what the other side answers.
+// An Observer is a Limiter that learns from the outcome of granted claims.
 type Observer interface {
-	// Observe reports what became of a claim that was granted by d and used.
+	// Observe reports the outcome f of a claim that was granted by d and used.
 	Observe(ctx context.Context, c Claim, d Decision, f Feedback)
 }
 
-// A Claim is what a caller asks of a Limiter. The zero Claim asks for one unit
-// now, or not at all.
+// A Claim asks a Limiter for units. The zero Claim asks for one unit now and does not
+// accept a wait.
 type Claim struct {
-	Key     string        // whose share; limiters with a single state ignore it
-	Cost    int64         // units; 0 means 1, negative is ErrCost
-	Now     time.Time     // the caller's reading of the clock; zero: the limiter reads its own
-	MaxWait time.Duration // longest acceptable Decision.Wait, for limiters that book ahead
-	DryRun  bool          // decide, but take nothing
+	// Key selects the limit in limiters that have one per key. Limiters with a single state
+	// ignore it.
+	Key string
 
-	// Waits says that the caller waits and asks again until it is granted, as a queue.Queue
-	// does: a refusal is not its last answer. Limiters that count refusals do not count
-	// this one; the Queue repeats the claim without Waits when the wait has failed.
+	// Cost is the number of units. Zero means 1; a negative value is ErrCost.
+	Cost int64
+
+	// Now is the caller's reading of the clock. Zero means that the limiter reads its own
+	// clock.
+	Now time.Time
+
+	// MaxWait is the longest acceptable Decision.Wait of a grant, for limiters that book
+	// ahead. Zero or a negative value means that the claim must be granted now.
+	MaxWait time.Duration
+
+	// DryRun makes the limiter decide without taking units.
+	DryRun bool
+
+	// Waits reports that the caller waits and asks again until the claim is granted, as a
+	// queue.Queue does, so that a rejection is not final. Limiters that count rejections do
+	// not count this one. If the wait fails, the Queue repeats the claim without Waits.
 	Waits bool
 
-	// Waited is how long a caller that Waits has waited so far.
+	// Waited is how long a caller that sets Waits has waited so far.
 	Waited time.Duration
 }
 
-// Units returns how many units c asks for: Cost, or 1 if Cost is 0. The error is
+// Units returns the number of units that c asks for: Cost, or 1 if Cost is 0. The error is
 // ErrCost if Cost is negative.
 func (c Claim) Units() (int64, error) {
 	switch {
@@ -75,79 +87,118 @@ func (c Claim) Units() (int64, error) {
 	return 0, ErrCost
 }
 
-// A Decision is the answer to a Claim. The zero Decision is a refusal. Hand it
-// back unchanged to Cancel and Observe of the limiter that made it.
+// A Decision is the answer to a Claim. The zero Decision is a rejection. Pass it unchanged
+// to Cancel and Observe of the limiter that returned it.
 type Decision struct {
-	OK            bool // the units are taken
-	Degraded      bool // decided without the primary limiter, see Fallback and keyed.Limiter
-	OverLimit     bool // granted although a limit would refuse, see Soft, Elastic and Shadow
-	ServerImposed bool // refused because of the other side, by what it stated or what was estimated of it, not by a limit of our own
+	// OK reports that the claim was granted and its units are taken.
+	OK bool
 
-	// Estimated says that a refusal rests on an estimate of what the other side
-	// accepts, and not on anything that it stated.
+	// Degraded reports that the decision was made without the primary limiter. See Fallback
+	// and keyed.Limiter.
+	Degraded bool
+
+	// OverLimit reports that the claim was granted although a limit would reject it. See
+	// SoftLimit, Borrowing and Shadow.
+	OverLimit bool
+
+	// ServerImposed reports that the claim was rejected because of a quota that the server
+	// stated or that was estimated for it, not because of a configured limit.
+	ServerImposed bool
+
+	// Estimated reports that a rejection is based on an estimate of what the server accepts,
+	// and not on anything that the server stated.
 	Estimated bool
 
-	refusedBy uint8 // which limiter of an AllOf refused
+	refusedBy uint8 // index of the limiter of an AllOf that rejected the claim
 
-	Policy string // name of the limit that decided
+	// Policy is the name of the limit that decided.
+	Policy string
 
-	// At is the local reading of the clock that the decision is based on, also
-	// for remote limiters. Wait and ResetAfter count from it.
+	// At is the reading of the local clock that the decision is based on, also for remote
+	// limiters. Wait and ResetAfter count from it.
 	At time.Time
 
-	// Wait says, when OK, to act after it. When not OK, it says to ask again
-	// after it; 0 means that the time is unknown (ask when there is news), and
-	// Forever that an equal claim will never be granted.
+	// Wait is, for a granted claim, the time until the work may start. For a rejected claim,
+	// it is the time after which to ask again; 0 means that the time is unknown (ask again
+	// when the state of the limit changes), and Forever that an equal claim will never be
+	// granted.
 	Wait time.Duration
 
-	Limit      int64         // most units that can be had at once; 0: this limit does not count
-	Remaining  int64         // units left
-	ResetAfter time.Duration // until Remaining is Limit again
-	Per        time.Duration // in which Limit units come back; 0: not said
+	// Limit is the maximum number of units that can be granted at one time. Zero means that
+	// the limiter does not count units.
+	Limit int64
 
-	// Grant belongs to the limiter that granted: a window, a place, a lease.
+	// Remaining is the number of units left.
+	Remaining int64
+
+	// ResetAfter is the time until Remaining equals Limit again.
+	ResetAfter time.Duration
+
+	// Per is the time in which Limit units are restored. Zero means unknown.
+	Per time.Duration
+
+	// Grant is private to the limiter that granted the claim, which can use it to identify a
+	// window, a booking or a lease.
 	Grant uint64
 
-	// queueBound is, in a refusal of a claim that Waits, one more than the units that may
-	// wait for the limit; 0: it has no bound.
+	// queueBound is, in a rejection of a claim with Waits, one more than the number of units
+	// that may wait for the limit. Zero means no bound.
 	queueBound int64
 
-	// subGrant is how a composed limiter finds the limiters that granted again.
+	// subGrant leads a composed limiter to the Decisions of the limiters that granted the
+	// claim.
 	subGrant *subGrant
 }
 
-// Part returns the index in Parts of the limiter of an AllOf that refused. It is 0 for
-// grants and for other limiters.
+// Part returns the index in Parts of the limiter of an AllOf that rejected the claim. It
+// is 0 for grants and for other limiters.
 func (d Decision) Part() int { return int(d.refusedBy) }
 
-// AsRefusal returns d as a refusal, for a limiter that refuses what the limiter inside it
-// granted in a dry run, or refused for a shorter time. Nothing is left of the units: Remaining
-// is 0. Wait stays, and is for the caller to set.
+// AsRefusal returns d as a rejection with no units remaining. A limiter that wraps another
+// one uses it to reject a claim that the inner limiter granted in a dry run, or rejected
+// with a shorter Wait. AsRefusal does not change Wait; the caller must set it.
 func (d Decision) AsRefusal() Decision {
 	d.OK, d.Remaining, d.subGrant = false, 0, nil
 	return d
 }
 
-// QueueBound returns how many units may wait for the limit that refused a claim with
-// Claim.Waits. If ok is false, the limit has no such bound, or d is not such a refusal.
+// QueueBound returns the number of units that may wait for the limit that rejected a claim
+// with Claim.Waits. If ok is false, the limit has no such bound, or d is not such a
+// rejection.
 func (d Decision) QueueBound() (units int64, ok bool) {
 	return max(d.queueBound-1, 0), d.queueBound > 0
 }
 
-// Feedback is what the other side said about a claim that was used. The zero
-// Feedback says that the work was accepted.
+// Feedback is the outcome of a claim that was used. The zero Feedback means that the
+// server accepted the work.
 type Feedback struct {
-	Now          time.Time     // the caller's reading of the clock; zero: the limiter reads its own
-	Outcome      Outcome       // what became of the work
-	Cause        Cause         // what a Throttled or Failed outcome looked like; zero: not known
-	RetryAfter   time.Duration // 0: not said
-	RemoteLimits []RemoteLimit // the server's own limits, one per bucket it named; read, never kept
-	Cost         int64         // what the claim turned out to cost, in this limiter's unit; 0: as claimed
-	Partial      bool          // the claim is still in use: more feedback follows
+	// Now is the caller's reading of the clock. Zero means that the limiter reads its own
+	// clock.
+	Now time.Time
+
+	// Outcome classifies the response.
+	Outcome Outcome
+
+	// Cause describes a Throttled or Failed outcome. Zero means unknown.
+	Cause Cause
+
+	// RetryAfter is the delay that the server asked for. Zero means that it stated none.
+	RetryAfter time.Duration
+
+	// RemoteLimits are the server's own limits, one for each bucket that it named. Limiters
+	// must not retain or modify the slice.
+	RemoteLimits []RemoteLimit
+
+	// Cost is the actual cost of the claim, in units of this limiter. Zero means the cost that
+	// was claimed.
+	Cost int64
+
+	// Partial reports that the claim is still in use and that more feedback follows.
+	Partial bool
 }
 
-// ExtraCost returns how many units more than claimed the claim c, granted by d, turned
-// out to cost; negative: how many less. It is 0 until the claim has ended.
+// ExtraCost returns by how many units the actual cost of the claim c, granted by d,
+// exceeds the claimed cost. It is negative if the claim cost less, and 0 if f is partial.
 func (f Feedback) ExtraCost(c Claim, d Decision) int64 {
 	n, err := c.Units()
 	if err != nil || !d.OK || f.Partial || f.Cost <= 0 {
@@ -156,25 +207,42 @@ func (f Feedback) ExtraCost(c Claim, d Decision) int64 {
 	return f.Cost - n
 }
 
-// A RemoteLimit is the state of one limit of the other side, as it told us.
+// A RemoteLimit is the state of one limit of the server, as the server stated it.
 type RemoteLimit struct {
-	Name             string        // of the bucket; "": not said
-	Unit             string        // "": requests
-	Limit            int64         // 0: not said
-	Remaining        int64         // units left
-	RemainingUnknown bool          // Remaining was not said
-	ResetAfter       time.Duration // until units come back, from Feedback.Now; 0: not said, or at once
-	Resolution       time.Duration // how much sooner than ResetAfter that may be, for it was told in whole seconds; 0: it is exact
-	Per              time.Duration // length of the window; 0: not said
+	// Name is the name of the bucket. Empty means not stated.
+	Name string
+
+	// Unit is the unit that the limit counts. Empty means requests.
+	Unit string
+
+	// Limit is the maximum number of units. Zero means not stated.
+	Limit int64
+
+	// Remaining is the number of units left.
+	Remaining int64
+
+	// RemainingUnknown reports that the server did not state Remaining.
+	RemainingUnknown bool
+
+	// ResetAfter is the time from Feedback.Now until units are restored. Zero means not
+	// stated, or immediately.
+	ResetAfter time.Duration
+
+	// Resolution is by how much ResetAfter may be too long because the server stated it in
+	// coarse units, such as whole seconds. Zero means that it is exact.
+	Resolution time.Duration
+
+	// Per is the length of the window. Zero means not stated.
+	Per time.Duration
 }
 
-// Outcome classifies an answer.
+// Outcome classifies a response.
 type Outcome uint8
 
 const (
-	Accepted  Outcome = iota // the other side took the work
-	Throttled                // it said to slow down
-	Failed                   // no answer, or a broken one
+	Accepted  Outcome = iota // the server accepted the work
+	Throttled                // the server asked the client to slow down
+	Failed                   // there was no valid response
 )
 
 // String returns the name of o in lower case.
@@ -190,14 +258,14 @@ func (o Outcome) String() string {
 	return "outcome " + strconv.Itoa(int(o))
 }
 
-// Cause says what a rejection or a failure looked like, for limiters that estimate
-// what the other side does not state.
+// Cause describes what a rejection or a failure looked like, for limiters that estimate
+// what the server does not state.
 type Cause uint8
 
 // CauseUnknown is the zero Cause: only the Outcome is known.
 const (
 	CauseUnknown     Cause = iota
-	CauseStated            // a rejection that states that the client must stop: Retry-After, a used up quota, a documented error
+	CauseStated            // a rejection that states that the client must stop: Retry-After, an exhausted quota, a documented error
 	CauseRetryNow          // a rejection that allows a retry without delay: Retry-After: 0
 	CauseUnstated          // a rejection that states nothing more: a 429 without rate-limit headers
 	CauseUnavailable       // 503 without Retry-After
@@ -207,26 +275,29 @@ const (
 )
 
 var (
-	// ErrRefused matches every refusal that was turned into an error.
+	// ErrRefused matches every RefusedError.
 	ErrRefused = errors.New("throttle: refused")
 
 	// ErrCost is returned for a claim with a negative cost.
 	ErrCost = errors.New("throttle: negative cost: a claim must ask for at least one unit, or 0 for one")
 )
 
-// A RefusedError is a refusal as an error, for those who cannot return a
-// Decision. It matches ErrRefused.
+// A RefusedError is a rejection as an error, for functions that cannot return a Decision.
+// It matches ErrRefused.
 type RefusedError struct {
-	Key      string
+	// Key is the key of the claim.
+	Key string
+
+	// Decision is the rejection.
 	Decision Decision
 
-	// Reason is why the wait was not taken: context.DeadlineExceeded if the
-	// context would have ended first. Nil: the wait was longer than allowed, or
-	// the claim can never be granted.
+	// Reason is context.DeadlineExceeded if the context would have ended before the wait. Nil
+	// means that the wait was longer than allowed or that the claim can never be granted.
 	Reason error
 }
 
-// Error says which limit refused and when it may be asked again.
+// Error returns a message with the limit that rejected the claim and the time after which
+// to ask again.
 func (e *RefusedError) Error() string {
 	s := "throttle: refused by limit " + strconv.Quote(e.Decision.Policy)
 	if e.Key != "" {
@@ -252,7 +323,7 @@ func (e *RefusedError) Is(target error) bool { return target == ErrRefused }
 // Unwrap returns e.Reason.
 func (e *RefusedError) Unwrap() error { return e.Reason }
 
-// Observe hands f to l if l is an Observer.
+// Observe passes f to l if l is an Observer.
 func Observe(ctx context.Context, l Limiter, c Claim, d Decision, f Feedback) {
 	if o, ok := l.(Observer); ok {
 		o.Observe(ctx, c, d, f)

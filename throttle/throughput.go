@@ -2,12 +2,12 @@ package throttle
 
 import "github.com/heed-go/heed/internal/ticks"
 
-// A throughput measures what is sent. Units are counted in steps of half a second; the
-// latest step counts for 0.8 and all before it for the rest.
+// A throughput measures the rate at which units are sent. Units are counted in steps of
+// half a second; the latest step has a weight of 0.8, all earlier steps together 0.2.
 type throughput struct {
-	stepStart int64 // the step that is counted, or the first that nothing was sent in since
+	stepStart int64 // start of the current step, or of the first step since which nothing was sent
 	count     int64
-	smoothed  float64 // units a second; 0 before the first step is over
+	smoothed  float64 // units per second; 0 before the end of the first step
 	started   bool
 }
 
@@ -21,10 +21,10 @@ func (r *throughput) add(n, now int64) {
 	r.count = ticks.Add(r.count, n)
 }
 
-// subtract takes back what was not sent after all.
+// subtract removes n units that were not sent.
 func (r *throughput) subtract(n int64) { r.count = max(r.count-n, 0) }
 
-// stateAt returns what add would go on from.
+// stateAt returns the state at now without changing r.
 func (r *throughput) stateAt(now int64) (smoothed float64, stepStart, count int64) {
 	steps := ticks.Sub(now, r.stepStart) / halfSecond
 	if steps < 1 {
@@ -37,8 +37,8 @@ func (r *throughput) stateAt(now int64) (smoothed float64, stepStart, count int6
 	return rate*smoothing + r.smoothed*(1-smoothing), r.stepStart + steps*halfSecond, 0
 }
 
-// rate returns the rate. Until the first step is over it is what was sent so far, as
-// if that were all of the step.
+// rate returns the rate in units per second. Before the end of the first step it is the
+// number of units sent so far divided by the length of a step.
 func (r *throughput) rate(now int64) float64 {
 	smoothed, _, count := r.stateAt(now)
 	if smoothed == 0 {

@@ -9,14 +9,20 @@ import (
 	"github.com/heed-go/heed/internal/ticks"
 )
 
-// TickQueueConfig says how a TickQueue is served.
+// TickQueueConfig configures a TickQueue. There are Count ticks every Per, each of which
+// serves one unit. Burst must be 0 or Count.
 type TickQueueConfig struct {
-	Limit            // Count ticks every Per, each of which serves one unit; Burst must be 0 or Count
-	Queue  int64     // units that may wait; must be positive
-	Anchor time.Time // the instant of one tick, from which all others count; zero: the creation
+	Limit
+
+	// Queue is the maximum number of units that wait. It must be positive.
+	Queue int64
+
+	// Anchor is the instant of one tick, from which all others are counted. Zero means the
+	// creation of the queue.
+	Anchor time.Time
 }
 
-// Validate returns an error that says what to change if t can never work.
+// Validate returns an error that states the invalid field if t is invalid.
 func (t TickQueueConfig) Validate() error {
 	if t.Queue <= 0 {
 		return fmt.Errorf("throttle: tick queue %q: Queue is %d: it must be positive: every claim waits for a tick", t.Name, t.Queue)
@@ -27,37 +33,38 @@ func (t TickQueueConfig) Validate() error {
 	return t.Limit.Validate()
 }
 
-// TickQueue is a leaky bucket that drips: a queue from which one unit is served at
-// each tick, whether or not somebody came in time for the one before. Even the
-// first in line waits for a tick, so that work starts at instants known beforehand.
+// TickQueue is a queue from which one unit is served at each tick. Unused ticks are lost.
+// Every claim waits for a tick, even if the queue is empty, so that work starts only at
+// known instants.
 //
 //	ticks  ┼───────┼───────┼───────┼───────┼──▶ time
 //	         ↑↑            A ↑     B       C
-//	         A B come:     tick    C comes, and is served at the next tick
-//	         served here and here
+//	       A, B claim:     tick    C claims, and is served at the next free tick
+//	       served here and here
 //
-// Ticks are at anchor + k*Per/Count, which is exact: a thousand thirds of a second
-// later they have not drifted. Whoever comes at a tick is too late for it.
+// Ticks are at anchor + k*Per/Count, calculated exactly: they do not drift even if
+// Per/Count is not a whole number of nanoseconds. A claim at the instant of a tick is
+// served at a later one.
 //
-// All claims wait. One with Claim.MaxWait is granted before its tick, with the time until
-// then as Decision.Wait; one that Waits, as those of a queue.Queue do, is granted at its tick.
-// Others are refused. LeakyBucket grants immediately where it can.
+// A claim with Claim.MaxWait is granted before its tick, with the time until then as
+// Decision.Wait; one with Claim.Waits, as those of a queue.Queue, is granted at its tick.
+// Others are rejected. LeakyBucket grants immediately if it can.
 //
-// Invariant: no two units share a tick, and no more than Queue units wait. A claim
-// acts at the tick of its last unit.
+// Invariant: no two units share a tick, and no more than Queue units wait. A claim is used
+// at the tick of its last unit.
 //
-// The odd case is Cancel: whoever stands behind keeps his tick, so that only the
-// last in line gives ticks back, those that have not passed. A refund in Observe
-// likewise frees ticks only before a claim acts.
+// Limitations: claims behind a canceled one keep their ticks, so only the last claim in
+// the queue returns its ticks, and only before its last tick has passed. A lower actual
+// cost in Observe frees ticks under the same conditions.
 type TickQueue struct {
 	base
 	config     TickQueueConfig
 	anchor     int64
-	lastBooked int64 // number of the latest tick that is taken, counted from the anchor
+	lastBooked int64 // number of the latest booked tick, counted from the anchor
 }
 
-// NewTickQueue returns an empty queue. A nil clk is the system clock. It panics if
-// t is invalid.
+// NewTickQueue returns an empty queue. A nil clk means the system clock. It panics if t is
+// invalid.
 func NewTickQueue(t TickQueueConfig, clk Clock) *TickQueue {
 	must(t.Validate(), "NewTickQueue")
 	q := &TickQueue{base: newBase(ticks.NewTimeline(clk), t.policy()), config: t, lastBooked: math.MinInt64}
@@ -81,10 +88,10 @@ func (q *TickQueue) Reserve(_ context.Context, c Claim) (d Decision, err error) 
 	now, tick := r.now, q.tickAt(r.now)
 	from := max(q.lastBooked, tick)
 	to := ticks.Add(from, n)
-	earliestByWait := ticks.Sub(q.tickTime(to), max(int64(c.MaxWait), 0)) // when the place is near enough
-	earliestByQueue := q.tickTime(ticks.Sub(to, q.config.Queue))          // when it is free
+	earliestByWait := ticks.Sub(q.tickTime(to), max(int64(c.MaxWait), 0)) // when the wait is at most MaxWait
+	earliestByQueue := q.tickTime(ticks.Sub(to, q.config.Queue))          // when the queue has enough free ticks
 	switch wait := ticks.Sub(max(earliestByWait, earliestByQueue), now); {
-	case n > q.config.Queue, earliestByWait >= q.tickTime(ticks.Add(from, 1)): // not even if nobody else waits
+	case n > q.config.Queue, earliestByWait >= q.tickTime(ticks.Add(from, 1)): // not even in an empty queue
 		d.Wait = Forever
 	case wait > 0:
 		d.Wait = time.Duration(wait)
@@ -101,14 +108,14 @@ func (q *TickQueue) Reserve(_ context.Context, c Claim) (d Decision, err error) 
 	return d, nil
 }
 
-// queueTime returns how long a full queue takes.
+// queueTime returns the time in which a full queue is served.
 func (q *TickQueue) queueTime() time.Duration {
 	return time.Duration(ticks.MulDivCeil(q.config.Queue, int64(q.config.Per), q.config.Count))
 }
 
-// reserveWaiting completes d for a claim of n units by a caller that Waits: it is granted at its last
-// tick, instead of before. Its ticks are those after all that are taken and after the
-// instant at which the wait began; what others could have used is not made up for.
+// reserveWaiting completes d for a claim of n units with Waits, which is granted at its
+// last tick instead of before. It uses the ticks after all booked ones and after the start
+// of the wait; ticks that other claims could have used are not made up for.
 func (q *TickQueue) reserveWaiting(d Decision, c Claim, n, now int64) Decision {
 	tick, from := q.tickAt(now), max(q.lastBooked, q.tickAt(ticks.Sub(now, int64(c.Waited))))
 	switch to := ticks.Add(from, n); {
@@ -132,9 +139,9 @@ func (q *TickQueue) Cancel(_ context.Context, c Claim, d Decision) {
 	}
 }
 
-// Observe implements Observer: it settles a cost that was known only afterwards.
-// What the claim cost less comes back as in Cancel; what it cost more takes the
-// ticks after all that are taken.
+// Observe implements Observer: it corrects the cost of the claim. If the claim cost less
+// than claimed, the difference is returned as in Cancel; if it cost more, it takes the
+// ticks after all booked ones.
 func (q *TickQueue) Observe(_ context.Context, c Claim, d Decision, f Feedback) {
 	switch extra := f.ExtraCost(c, d); {
 	case extra < 0:
@@ -146,12 +153,12 @@ func (q *TickQueue) Observe(_ context.Context, c Claim, d Decision, f Feedback) 
 	}
 }
 
-// refund frees the last n ticks of the claim granted by d, if it is the last in
-// line.
+// refund frees the last n ticks of the claim granted by d if it is the last one in the
+// queue.
 func (q *TickQueue) refund(n int64, d Decision) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if int64(d.Grant) == q.lastBooked && d.Wait > 0 { // else its tick has come
+	if int64(d.Grant) == q.lastBooked && d.Wait > 0 { // with no Wait, its tick has passed
 		q.lastBooked = ticks.Sub(q.lastBooked, n)
 	}
 }
@@ -161,12 +168,12 @@ func (q *TickQueue) tickAt(now int64) int64 {
 	return ticks.MulDivDown(ticks.Sub(now, q.anchor), q.config.Count, int64(q.config.Per))
 }
 
-// tickTime returns the instant of a tick, rounded up.
+// tickTime returns the instant of tick, rounded up.
 func (q *TickQueue) tickTime(tick int64) int64 {
 	return ticks.Add(q.anchor, ticks.MulDivCeil(tick, int64(q.config.Per), q.config.Count))
 }
 
-// Idle implements Idler: all ticks that were taken have passed.
+// Evictable implements Evictable. It returns true if all booked ticks have passed.
 func (q *TickQueue) Evictable(now time.Time) bool {
 	at := q.time.Read(now)
 	q.mu.Lock()

@@ -10,40 +10,40 @@ import (
 	"github.com/heed-go/heed/internal/ticks"
 )
 
-// TokenBucket limits to a steady rate with a burst. It starts full; units flow
-// back evenly, not in steps.
+// TokenBucket limits to a steady rate with a burst. It starts full; units are restored
+// continuously, not in steps.
 //
-// Instead of a count of tokens it keeps one number, tat (the theoretical arrival
-// time of the generic cell rate algorithm, ITU-T I.371): the moment at which the
-// bucket would be full again if nothing more were asked.
+// Instead of a count of tokens it keeps one number, tat, the theoretical arrival time of
+// the generic cell rate algorithm (ITU-T I.371): the time at which the bucket would be
+// full again if no more claims were granted.
 //
 //	          |<-------------- window = burst*interval -------------->|
 //	──────────+───────────────────────────+──────────────────────────+──▶ time
 //	         now                         tat                     now+window
-//	          |<----- already taken ----->|<------ still free ------>|
+//	          |<----- already taken ----->|<------ available ------->|
 //
-// A claim of n units moves tat right by n intervals, and is refused if that would
-// push tat past now+window. Time itself refills the bucket: as now moves right
-// the taken part shrinks, and no goroutine puts tokens back. A tat in the past
-// means full, however far in the past it is.
+// A claim of n units increases tat by n intervals, and is rejected if that would exceed
+// now+window. Time refills the bucket: as now increases, the taken part becomes smaller,
+// and no goroutine adds tokens. A tat in the past means that the bucket is full.
 //
-// Invariant: within any span W no more than burst + rate*W units are granted and
-// kept, to the unit: see TestTokenBucket_usageObeysLimit.
+// Invariant: within any span W no more than burst + rate*W units are granted and kept,
+// exact to the unit: see TestTokenBucket_usageObeysLimit.
 //
-// The odd case is a rate like 3 a second, whose interval is no whole number of
-// nanoseconds. Time is therefore counted in ticks of 1/scale nanoseconds, chosen
-// so that interval and rate are both whole: see internal/gcra.
+// Rates such as 3 per second have an interval that is not a whole number of nanoseconds.
+// Time is therefore counted in ticks of 1/scale nanoseconds, chosen so that interval and
+// rate are both whole numbers: see internal/gcra.
 //
-// TokenBucket does not book ahead: one number cannot tell booked units from used
-// ones, so a booking could not be cancelled safely. LeakyBucket books ahead.
+// Limitations: TokenBucket does not book ahead, because one number cannot distinguish
+// booked units from used ones, and a booking could not be canceled safely. LeakyBucket
+// books ahead.
 type TokenBucket struct {
 	clocked
 	state atomic.Pointer[bucketState]
-	mu    sync.Mutex // held while one era is replaced by the next
+	mu    sync.Mutex // held while one bucketState is replaced by the next
 }
 
-// NewTokenBucket returns a full bucket. A nil clk is the system clock. It panics
-// if l is invalid; call l.Validate first if its numbers come from outside.
+// NewTokenBucket returns a full bucket. A nil clk means the system clock. It panics if l
+// is invalid; call l.Validate first if its numbers are input data.
 func NewTokenBucket(l Limit, clk Clock) *TokenBucket {
 	must(l.Validate(), "NewTokenBucket")
 	b := &TokenBucket{clocked: clocked{ticks.NewTimeline(clk)}}
@@ -59,8 +59,7 @@ func (b *TokenBucket) Reserve(_ context.Context, c Claim) (d Decision, err error
 	}
 	given := b.time.Read(c.Now)
 	e, now, taken, wait := b.take(n, given, c.DryRun)
-	// Filled in where the caller wants it: to copy a Decision costs as much as to
-	// decide.
+	// Writes to the caller's Decision: copying a Decision takes as long as deciding.
 	d.OK, d.Wait, d.Policy = wait == 0, wait, e.policy
 	d.At = b.time.Stamp(now, given, c.Now)
 	d.Limit, d.Per = e.Burst, e.RefillTime
@@ -69,9 +68,9 @@ func (b *TokenBucket) Reserve(_ context.Context, c Claim) (d Decision, err error
 	return d, nil
 }
 
-// take takes n units as of given, or of the latest grant if that is newer. It
-// returns the era and the reading that it decided on, how many ticks are taken from
-// the window then, and how long to wait if the units were not there.
+// take takes n units as of given, or of the latest grant if that is later. It returns the
+// bucketState and the reading on which it decided, the number of ticks that are then taken
+// from the window, and the time to wait if there were not enough units.
 func (b *TokenBucket) take(n, given int64, dry bool) (e *bucketState, now, taken int64, wait time.Duration) {
 	for {
 		e = b.state.Load()
@@ -86,7 +85,7 @@ func (b *TokenBucket) take(n, given int64, dry bool) (e *bucketState, now, taken
 		case !covered && takes:
 			b.replace(e, e.limit, now)
 			continue
-		case !covered: // what only asks must not end an era: others may still claim before now
+		case !covered: // a dry run or rejection must not replace the state: other claims may still be decided before now
 			e = e.next(e.limit, now, old)
 			old = e.tat.Load()
 		}
@@ -108,29 +107,28 @@ func (b *TokenBucket) take(n, given int64, dry bool) (e *bucketState, now, taken
 
 // Cancel implements Limiter.
 //
-// It gives back less the longer the units were held. Had they not been taken, a
-// full bucket would have stayed full and what flowed in meanwhile would have been
-// lost, so time has already given that much back. To subtract the whole cost
-// instead looks right and lets in more than the limit: see
-// TestTokenBucket_usageObeysLimit.
+// It returns fewer units the longer they were held. If they had not been taken, a full
+// bucket would have stayed full and the units restored in the meantime would have been
+// lost, so the limit has already restored that many. Returning the whole cost would exceed
+// the limit: see TestTokenBucket_usageObeysLimit.
 func (b *TokenBucket) Cancel(_ context.Context, c Claim, d Decision) {
 	if n, err := c.Units(); err == nil && d.OK {
 		b.adjust(-n, c.Now, d)
 	}
 }
 
-// Observe implements Observer: it settles a cost that was known only afterwards.
-// What the claim cost less comes back as in Cancel; what it cost more is taken,
-// if need be from units that are still to flow in.
+// Observe implements Observer: it corrects the cost of the claim. If the claim cost less
+// than claimed, the difference is returned as in Cancel; if it cost more, the difference
+// is taken, if necessary from units that are not restored yet.
 func (b *TokenBucket) Observe(_ context.Context, c Claim, d Decision, f Feedback) {
 	if extra := f.ExtraCost(c, d); extra != 0 {
 		b.adjust(extra, f.Now, d)
 	}
 }
 
-// SetLimit replaces the limit. The units in the bucket stay, down to the fraction,
-// as far as the new burst has room for them: raising the burst adds none. The
-// error is that of l.Validate, and then nothing has changed.
+// SetLimit replaces the limit. The units in the bucket are kept, including fractions, up
+// to the new burst: raising the burst adds none. If l is invalid, SetLimit returns the
+// error of l.Validate and changes nothing.
 func (b *TokenBucket) SetLimit(l Limit) error {
 	if err := l.Validate(); err != nil {
 		return err
@@ -144,7 +142,7 @@ func (b *TokenBucket) SetLimit(l Limit) error {
 	}
 }
 
-// adjust takes n more units for the claim that d granted, or gives back -n.
+// adjust takes n more units for the claim that d granted, or returns -n units.
 func (b *TokenBucket) adjust(n int64, asOf time.Time, d Decision) {
 	given, from := b.time.Read(asOf), b.time.Read(d.At)
 	for {
@@ -172,11 +170,11 @@ func (b *TokenBucket) adjust(n int64, asOf time.Time, d Decision) {
 	}
 }
 
-// replace ends era e at now and begins one with limit l. It reports false if e
-// had ended already.
+// replace replaces e at now by a bucketState with limit l. It reports false if e had
+// already been replaced.
 //
-// Whoever still holds e finds its tat closed, so no grant can be made against
-// numbers that no longer hold, and none that was made is lost.
+// replace sets the tat of e to gcra.Closed, so that the CAS of a goroutine that still uses
+// e fails: no claim is granted by the old limit, and no grant is lost.
 func (b *TokenBucket) replace(e *bucketState, l Limit, now int64) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -187,7 +185,7 @@ func (b *TokenBucket) replace(e *bucketState, l Limit, now int64) bool {
 	return true
 }
 
-// waitReplaced returns when the era that is being replaced has been.
+// waitReplaced waits until the replacement of the bucketState is complete.
 func (b *TokenBucket) waitReplaced() {
 	b.mu.Lock()
 	//lint:ignore SA2001 empty on purpose: replace holds it until the new era is there

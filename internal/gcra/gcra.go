@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	MaxWindow = 1 << 60       // ticks; leaves room to add a time and a window
+	MaxWindow = 1 << 60       // ticks; small enough to add a time and a window
 	MaxTicks  = 1 << 62       // ticks; the latest tat
 	Closed    = math.MaxInt64 // tat of a bucket that is being replaced; no claim may move it
 )
@@ -64,7 +64,7 @@ func intervalAndScale(count, per, burst int64) (interval, scale int64) {
 	return interval, scale
 }
 
-// setBurst sets Burst, as far as MaxWindow has room for it, and what follows from it.
+// setBurst sets Burst, at most what MaxWindow allows, and the fields that depend on it.
 func (p *Params) setBurst(burst int64) {
 	p.Burst = min(burst, MaxWindow/p.Interval)
 	p.Window = p.Burst * p.Interval

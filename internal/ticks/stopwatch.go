@@ -2,14 +2,14 @@ package ticks
 
 import "time"
 
-// slowThreshold is how long a claim may take before the time counts: more than any
-// limiter in memory needs, less than a remote one.
+// slowThreshold is the duration of a claim from which on its time is added to the reading:
+// longer than limiters in memory need, shorter than a remote one needs.
 const slowThreshold = time.Millisecond
 
 var processStart = time.Now()
 
-// SinceStart returns the time since the start of the process by the monotonic clock.
-// It costs half of time.Now.
+// SinceStart returns the time since the start of the process by the monotonic clock. It
+// takes half the time of time.Now.
 func SinceStart() time.Duration { return time.Since(processStart) }
 
 // A Stopwatch advances the reading of a claim while limiters are asked.
@@ -27,8 +27,8 @@ func StartStopwatch(reading time.Time) Stopwatch {
 	return Stopwatch{reading, SinceStart()}
 }
 
-// Now returns the current reading: the start while little time has passed, so that
-// claims replayed from data stay exact.
+// Now returns the current reading. It is the reading at the start until slowThreshold has
+// passed, so that claims replayed from data are exact.
 func (s Stopwatch) Now() time.Time {
 	if s.reading.IsZero() {
 		return time.Time{}

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Never is a reading before all others: the latest one of a limiter that was not used.
+// Never is a reading before all others. It is the latest reading of an unused limiter.
 const Never = math.MinInt64
 
 // Add returns a+b, saturated.
@@ -48,7 +48,7 @@ func Mul(a, b int64) int64 {
 }
 
 // GCD returns the greatest common divisor of a and b, which must not be negative. If one
-// of them is 0, it returns the other one.
+// of them is 0, it returns the other.
 func GCD(a, b int64) int64 {
 	for b != 0 {
 		a, b = b, a%b

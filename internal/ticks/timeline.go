@@ -13,7 +13,7 @@ type Timeline struct {
 	start time.Time
 }
 
-// NewTimeline returns a Timeline that starts now. A nil clock is the system clock.
+// NewTimeline returns a Timeline that starts now. A nil clock means the system clock.
 func NewTimeline(c Clock) Timeline {
 	if c == nil {
 		return Timeline{start: time.Now()}
@@ -22,13 +22,14 @@ func NewTimeline(c Clock) Timeline {
 }
 
 // NewWallTimeline returns a Timeline that counts from the Unix epoch by the wall clock,
-// for windows whose boundaries others know as well. It follows a wall clock that is set.
+// for windows whose boundaries are known to other systems. It follows changes of the wall
+// clock.
 func NewWallTimeline(c Clock) Timeline {
 	return Timeline{clock: c, start: time.Unix(0, 0)}
 }
 
-// Read returns now on the timeline, or the clock's own reading if now is zero.
-// The system clock is read by time.Since, which costs half of time.Now.
+// Read returns now on the timeline, or the reading of the clock if now is zero. The system
+// clock is read by time.Since, which takes half the time of time.Now.
 func (l *Timeline) Read(now time.Time) int64 {
 	switch {
 	case !now.IsZero():
@@ -48,8 +49,8 @@ func (l *Timeline) Start() time.Time { return l.start }
 // SinceEpoch returns the start in nanoseconds since the Unix epoch.
 func (l *Timeline) SinceEpoch() int64 { return int64(l.start.Sub(time.Unix(0, 0))) }
 
-// Stamp returns the reading that a decision as of now is based on: callers, the
-// caller's own value, if now equals given, what Read returned for it.
+// Stamp returns the reading that a decision as of now is based on. If now equals given,
+// which Read returned for callers, it returns callers.
 func (l *Timeline) Stamp(now, given int64, callers time.Time) time.Time {
 	if now == given && !callers.IsZero() {
 		return callers

@@ -10,18 +10,35 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// A BanConfig says which keys a Ban punishes, and how.
+// A BanConfig configures a Ban.
 type BanConfig struct {
-	Name        string        // shown as Decision.Policy during a penalty; "": "penalty"
-	Refusals    int           // refusals that make a penalty; must be positive
-	Within      time.Duration // in which they come; must be positive
-	Duration    time.Duration // length of the first penalty; must be positive
-	MaxDuration time.Duration // each further one is twice as long, but no longer than this; 0: as long as the first
-	ForgetAfter time.Duration // after so long without a refusal or penalty all is forgiven; 0: Within or Max, whichever is longer
-	MaxKeys     int           // keys that are watched at a time; 0: 65,536
+	// Name is returned as Decision.Policy during a ban. Empty means "ban".
+	Name string
+
+	// Refusals is the number of rejections within Within that cause a ban. It must be
+	// positive.
+	Refusals int
+
+	// Within is the span in which Refusals are counted. It must be positive.
+	Within time.Duration
+
+	// Duration is the length of the first ban. It must be positive.
+	Duration time.Duration
+
+	// MaxDuration limits the length of further bans, each of which is twice as long as the one
+	// before. Zero means Duration.
+	MaxDuration time.Duration
+
+	// ForgetAfter is the time without a rejection or ban after which the state of a key is
+	// reset. Zero means the longer of Within and MaxDuration.
+	ForgetAfter time.Duration
+
+	// MaxKeys is the maximum number of keys that are tracked at the same time. Zero means
+	// 65,536.
+	MaxKeys int
 }
 
-// Validate returns an error that says what to change if s can never work.
+// Validate returns an error that states the invalid field if s is invalid.
 func (s BanConfig) Validate() error {
 	switch {
 	case s.Refusals <= 0:
@@ -38,24 +55,24 @@ func (s BanConfig) Validate() error {
 	return nil
 }
 
-// Ban refuses for a while whoever does not heed refusals. Who is refused After
-// times Within a time is refused everything for a while, longer each time, until he
-// has kept Quiet:
+// Ban rejects all claims of a key that keeps exceeding its limit. A key with Refusals
+// rejections within Within is banned for Duration, and for twice as long each further
+// time, until ForgetAfter has passed without a rejection or ban:
 //
-//	refusals        After 3, For d, Max 4d
+//	rejections      Refusals 3, Duration d, MaxDuration 4d
 //	 │││               │││                    │││              │││
 //	─┴┴┴█████──────────┴┴┴██████████──────────┴┴┴██████████████████──▶ time
 //	     |-d-|             |- 2d --|             |---- 4d ----|
 //
-// What is refused during a penalty is not counted: it has been paid for.
+// Rejections during a ban are not counted.
 //
-// Invariant: what is granted obeys the limiter inside. No more than MaxKeys keys are
-// remembered, with After readings each; keys that are never refused cost nothing.
+// Invariant: what is granted obeys the inner limiter. No more than MaxKeys keys are
+// tracked, with Refusals readings each; keys that are never rejected need no memory.
 //
-// The odd case is a crowd of more keys than that. Who has kept quiet is forgotten
-// first; if nobody has, new keys are not watched, for otherwise who is punished could
-// be forgotten for the sake of names that he made up. The limiter inside refuses them
-// all the same.
+// Limitations: if more than MaxKeys keys exceed their limits, a key whose ForgetAfter has
+// passed is evicted; if there is none, new keys are not tracked and cannot be banned.
+// Banned keys are not evicted, because a client could otherwise end its ban by using
+// invented keys. The inner limiter still limits all keys.
 type Ban struct {
 	limiter throttle.Limiter
 	config  BanConfig
@@ -65,23 +82,23 @@ type Ban struct {
 	keys keyTable[*banState]
 }
 
-// A banState is what is remembered of a key.
+// A banState is the state of a key.
 type banState struct {
 	pos      tablePosition
-	refusals []int64 // the latest readings at which it was; a ring
-	oldest   int     // the oldest of them
-	until    int64   // the end of its penalty
-	duration int64   // how long that was; 0: none yet
-	forgetAt int64   // when all is forgotten
+	refusals []int64 // readings of the latest rejections; a ring
+	oldest   int     // index of the oldest of them
+	until    int64   // end of the latest ban
+	duration int64   // length of that ban; 0: none yet
+	forgetAt int64   // when the state is reset
 }
 
 func (o *banState) position() *tablePosition { return &o.pos }
 
-// evictableAt is for keyTable.evict.
+// evictableAt is an argument of keyTable.evict.
 func (o *banState) evictableAt(now int64) int64 { return max(o.forgetAt, now) }
 
-// NewBan returns a limiter around l. A nil clk is the system clock; it is read
-// where l says nothing of the time. It panics if s is invalid or l is nil.
+// NewBan returns a limiter around l. A nil clk means the system clock; it is read if a
+// Decision of l has no At. It panics if s is invalid or l is nil.
 func NewBan(l throttle.Limiter, s BanConfig, clk throttle.Clock) *Ban {
 	if err := s.Validate(); err != nil {
 		panic(err.Error() + " (NewBan)")
@@ -102,12 +119,13 @@ func NewBan(l throttle.Limiter, s BanConfig, clk throttle.Clock) *Ban {
 	return &Ban{limiter: l, config: s, time: ticks.NewTimeline(clk)}
 }
 
-// Reserve implements throttle.Limiter. The Wait of a refusal that begins a penalty includes it.
+// Reserve implements throttle.Limiter. The Wait of a rejection that starts a ban includes
+// the ban.
 func (p *Ban) Reserve(ctx context.Context, c throttle.Claim) (throttle.Decision, error) {
 	until := p.bannedUntil(c.Key)
 	dryRun := until != ticks.Never && p.time.Read(c.Now) < until
 	d, now, err := p.reserveInner(ctx, c, dryRun)
-	if dryRun && err == nil && now >= until { // the limiter has seen a later reading
+	if dryRun && err == nil && now >= until { // the inner limiter has seen a later reading
 		d, now, err = p.reserveInner(ctx, c, false)
 	}
 	if err != nil {
@@ -122,7 +140,7 @@ func (p *Ban) Reserve(ctx context.Context, c throttle.Claim) (throttle.Decision,
 	return d, nil
 }
 
-// reserveInner asks the limiter inside, and returns its reading of the clock as well.
+// reserveInner asks the inner limiter, and also returns the reading of its decision.
 func (p *Ban) reserveInner(ctx context.Context, c throttle.Claim, dryRun bool) (throttle.Decision, int64, error) {
 	c.DryRun = c.DryRun || dryRun
 	d, err := p.limiter.Reserve(ctx, c)
@@ -132,8 +150,8 @@ func (p *Ban) reserveInner(ctx context.Context, c throttle.Claim, dryRun bool) (
 	return d, p.time.Read(d.At), nil
 }
 
-// banned returns the refusal of a claim that d is the answer to, were it not for a
-// penalty. It waits for both.
+// banned returns the rejection, during a ban until the given instant, of a claim on which
+// the inner limiter decided d. Its Wait covers the ban and the Wait of d.
 func (p *Ban) banned(d throttle.Decision, until, now int64) throttle.Decision {
 	left := time.Duration(ticks.Sub(until, now))
 	if d.OK {
@@ -147,7 +165,7 @@ func (p *Ban) banned(d throttle.Decision, until, now int64) throttle.Decision {
 	return d
 }
 
-// bannedUntil returns the end of the latest penalty of key; ticks.Never: it had none.
+// bannedUntil returns the end of the latest ban of key, or ticks.Never if there was none.
 func (p *Ban) bannedUntil(key string) int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -157,7 +175,7 @@ func (p *Ban) bannedUntil(key string) int64 {
 	return ticks.Never
 }
 
-// countRefusal counts a refusal of key at now, and returns the end of its penalty.
+// countRefusal counts a rejection of key at now, and returns the end of its latest ban.
 func (p *Ban) countRefusal(key string, now int64) (until int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -180,7 +198,8 @@ func (p *Ban) countRefusal(key string, now int64) (until int64) {
 	return o.until
 }
 
-// track returns a new offender; nil: there is no room.
+// track adds the state of a key. It returns nil if MaxKeys keys are tracked and none can
+// be evicted.
 func (p *Ban) track(key string, now int64) *banState {
 	if p.keys.len() >= p.config.MaxKeys && !p.keys.evict(now, (*banState).evictableAt) {
 		return nil
@@ -194,8 +213,8 @@ func (o *banState) reset() {
 	o.refusals, o.oldest, o.until, o.duration = o.refusals[:0], 0, ticks.Never, 0
 }
 
-// count notes a refusal at now. It reports whether that makes a penalty, and then
-// begins to count anew.
+// count records a rejection at now. It reports whether that causes a ban, and if so resets
+// the count.
 func (o *banState) count(now int64, s BanConfig) bool {
 	if len(o.refusals) < s.Refusals {
 		o.refusals = append(o.refusals, now)

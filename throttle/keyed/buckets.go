@@ -13,15 +13,23 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// BucketsConfig says what each key of a Buckets may do, and how many keys there are.
+// BucketsConfig configures a Buckets.
 type BucketsConfig struct {
-	throttle.Limit                  // of each key
-	Max            int              // keys it has room for; 0: 65,536
-	Exact          bool             // keep the keys themselves, not only their hashes
-	Overflow       throttle.Limiter // decides for new keys when there is no room; nil: they share token buckets by their hash
+	// Limit is the limit of each key.
+	throttle.Limit
+
+	// Max is the number of keys that are certain to be limited separately. Zero means 65,536.
+	Max int
+
+	// Exact stores the keys themselves, not only their hashes.
+	Exact bool
+
+	// Overflow decides for new keys if the table is full. Nil means that such keys share token
+	// buckets by their hash.
+	Overflow throttle.Limiter
 }
 
-// Validate returns an error that says what to change if b can never work.
+// Validate returns an error that states the invalid field if b is invalid.
 func (b BucketsConfig) Validate() error {
 	if b.Max < 0 {
 		return fmt.Errorf("keyed: buckets %q: Max is %d: it must be positive, or 0 for 65,536", b.Name, b.Max)
@@ -29,35 +37,34 @@ func (b BucketsConfig) Validate() error {
 	return b.Limit.Validate()
 }
 
-// Buckets gives each key a token bucket of one limit, in 16 bytes: 8 say whose
-// bucket it is and 8 what is in it. There are no pointers to follow, for a claim or
-// for the garbage collector.
+// Buckets gives each key a token bucket with the same limit, in 16 bytes: 8 identify the
+// key and 8 are the state of its bucket. There are no pointers to follow, neither for a
+// claim nor for the garbage collector.
 //
 //	          hash of key       tat, see internal/gcra
 //	         ├─────────────────┼─────────────────┤
 //	bucket   │ 9f3a 06c1 … e2  │ 00 00 … 5d 2c   │
 //
-// The table has its size from the beginning: nothing grows, and nothing is swept. A
-// bucket that is full again equals one that was never used, so that a new key may
-// have its place. There is room for Max keys at once, and for 6 in 10 more as far as
-// their hashes allow. New keys that find none share a bucket with others: their
-// decisions are Degraded, and refuse sooner.
+// The table is allocated in full by NewBuckets: it never grows, and no goroutine sweeps
+// it. A bucket that is full again equals an unused one, so that a new key may replace its
+// key. The table holds Max keys that are in use at the same time, and up to 60 % more as
+// far as their hashes allow. New keys for which there is no free slot share a bucket:
+// their decisions are Degraded and may reject earlier.
 //
-// Keys are told apart by a hash of 64 bits with a seed that nobody knows. The chance
-// that two of a million keys have the same is one in ten million, and they would
-// share a bucket; Exact excludes even that, for 30 bytes more a key and the key.
+// Keys are distinguished by a 64-bit hash with a random seed. The probability that any two
+// of a million keys have the same hash, and so share a bucket, is one in ten million.
+// Exact excludes this; it costs 30 bytes per key plus the key.
 //
-// Invariant: within any span W a key is granted no more than burst + rate*W units
-// that are kept, to the unit, as with a throttle.TokenBucket of its own; while it shares a
-// bucket, that many together with others.
+// Invariant: within any span W a key is granted no more than burst + rate*W units that are
+// kept, exact to the unit, as by a throttle.TokenBucket of its own; while it shares a
+// bucket, that many together with the other keys.
 //
-// The odd case is an older reading of the clock: a word has no room for the latest
-// one, so that each claim is decided as of its own reading. No unit is credited
-// twice, for tat says what was taken, whenever that was. What is given back counts
-// from the latest reading at which anything was granted nearby.
-//
-// Rates above a million a second are rounded down, by up to a fifth at a thousand
-// million. The limit cannot change: its ticks are in all words. Use Limiter for limits
+// Limitations: a slot does not store the latest reading of the clock, so that each claim
+// is decided as of its own reading. No unit is credited twice, because tat states what was
+// taken independent of the readings. Units returned by Cancel are calculated from the
+// latest reading at which a claim of any key in the same part of the table was granted.
+// Rates above a million per second are rounded down, by up to a fifth at 1e9 per second.
+// The limit cannot change, because all slots contain its ticks; use Limiter for limits
 // that differ or change.
 type Buckets struct {
 	time      ticks.Timeline
@@ -70,14 +77,14 @@ type Buckets struct {
 }
 
 const (
-	maxTicksPerNano = 4                 // ticks per nanosecond, at most
-	latestTick      = gcra.MaxTicks / 2 // the furthest that time reaches: 18 years from the creation, or more
-	minKeysPerTable = 4096              // at least, where there are several
+	maxTicksPerNano = 4                 // maximum of ticks per nanosecond
+	latestTick      = gcra.MaxTicks / 2 // latest tick that time reaches: at least 18 years after the creation
+	minKeysPerTable = 4096              // minimum if there are several tables
 	maxTables       = 256
 )
 
-// NewBuckets returns a table without keys. A nil clk is the system clock. It
-// panics if b is invalid.
+// NewBuckets returns a table without keys. A nil clk means the system clock. It panics if
+// b is invalid.
 func NewBuckets(b BucketsConfig, clk throttle.Clock) *Buckets {
 	if err := b.Validate(); err != nil {
 		panic(err.Error() + " (NewBuckets)")
@@ -102,10 +109,10 @@ func NewBuckets(b BucketsConfig, clk throttle.Clock) *Buckets {
 	return k
 }
 
-// tableOf returns where a key of hash h lives; see hash.
+// tableOf returns the table of a key with hash h; see hash.
 func (k *Buckets) tableOf(h uint64) *slotTable { return &k.tables[h&uint64(len(k.tables)-1)] }
 
-// hash returns what a key is known by. 0 and shared mean something else.
+// hash returns the hash that identifies a key. The values 0 and overflowID are reserved.
 func (k *Buckets) hash(key string) uint64 {
 	h := maphash.String(k.seed, key)
 	if h <= overflowID {
@@ -114,7 +121,7 @@ func (k *Buckets) hash(key string) uint64 {
 	return h
 }
 
-// tick returns ns of the timeline in ticks, as far as they reach.
+// tick returns ns of the timeline in ticks, limited to ±latestTick.
 func (k *Buckets) tick(ns int64) int64 {
 	return min(max(ticks.Mul(ns, k.params.Scale), -latestTick), latestTick)
 }
@@ -141,11 +148,11 @@ func (k *Buckets) Reserve(ctx context.Context, c throttle.Claim) (throttle.Decis
 	}
 }
 
-// findOrInsert returns the slot of a key that has none yet: a new one, if it takes, or the
-// one that all keys share which have found no room.
+// findOrInsert returns a slot for a key that has none: a new one if the claim takes units,
+// or else the empty slot; or the shared overflow slot if there is no free slot.
 //
-// What is full as of a reading that is ahead of the clock may still be needed, so
-// that the clock has a say.
+// A bucket that is full as of a reading ahead of the clock may still be needed, so the
+// earlier of that reading and the clock's is used.
 func (k *Buckets) findOrInsert(r *slotTable, h uint64, c throttle.Claim, given int64, takes bool) int {
 	asOf := given
 	if !c.Now.IsZero() {
@@ -163,7 +170,7 @@ func (k *Buckets) findOrInsert(r *slotTable, h uint64, c throttle.Claim, given i
 	return r.overflow()
 }
 
-// decide decides by slot i. It reports false if that has changed meanwhile.
+// decide decides on c by slot i. It reports false if the slot has changed in the meantime.
 func (k *Buckets) decide(r *slotTable, i int, h uint64, c throttle.Claim, n, given int64) (throttle.Decision, bool) {
 	e, s := &k.params, &r.slots[i]
 	old := s.tat.Load()
@@ -193,15 +200,15 @@ func (k *Buckets) decide(r *slotTable, i int, h uint64, c throttle.Claim, n, giv
 	return k.describe(d, taken+cost), true
 }
 
-// describe adds to d the state of a bucket from which so many ticks are taken.
+// describe sets in d the state of a bucket from which taken ticks are taken.
 func (k *Buckets) describe(d throttle.Decision, taken int64) throttle.Decision {
 	d.Remaining, d.ResetAfter = k.params.State(taken)
 	d.Per = k.params.RefillTime
 	return d
 }
 
-// Cancel implements throttle.Limiter. A bucket that has been forgotten was full, so that there
-// is nothing to give back.
+// Cancel implements throttle.Limiter. A bucket that has been evicted was full, so there is
+// nothing to return.
 func (k *Buckets) Cancel(ctx context.Context, c throttle.Claim, d throttle.Decision) {
 	if k.subGrants.Owns(d) {
 		k.subGrants.Cancel(ctx, c, d)
@@ -210,9 +217,9 @@ func (k *Buckets) Cancel(ctx context.Context, c throttle.Claim, d throttle.Decis
 	}
 }
 
-// Observe implements throttle.Observer: it settles a cost that was known only afterwards.
-// What the claim cost less comes back as in Cancel; what it cost more is taken, if
-// need be from units that are still to flow in.
+// Observe implements throttle.Observer: it corrects the cost of the claim. If the claim
+// cost less than claimed, the difference is returned as in Cancel; if it cost more, the
+// difference is taken, if necessary from units that are not restored yet.
 func (k *Buckets) Observe(ctx context.Context, c throttle.Claim, d throttle.Decision, f throttle.Feedback) {
 	if k.subGrants.Owns(d) {
 		k.subGrants.Observe(ctx, c, d, f)
@@ -226,7 +233,7 @@ func (k *Buckets) NonBlocking() bool {
 	return k.overflow.Limiter() == nil || throttle.IsNonBlocking(k.overflow.Limiter())
 }
 
-// adjust takes n more units for the claim that d granted, or gives back -n.
+// adjust takes n more units for the claim that d granted, or returns -n.
 func (k *Buckets) adjust(key string, n int64, asOf time.Time, d throttle.Decision) {
 	h := k.hash(key)
 	r, from := k.tableOf(h), k.time.Read(d.At)
@@ -234,7 +241,7 @@ func (k *Buckets) adjust(key string, n int64, asOf time.Time, d throttle.Decisio
 	back := ticks.Mul(-n, k.params.Interval)
 	if n < 0 {
 		if back = ticks.Sub(back, ticks.Mul(ticks.Sub(now, from), k.params.Scale)); back <= 0 {
-			return // time has given back all of it
+			return // all of it has been restored
 		}
 	}
 	for {
@@ -253,8 +260,8 @@ func (k *Buckets) adjust(key string, n int64, asOf time.Time, d throttle.Decisio
 	}
 }
 
-// adjustSlot gives back so many ticks to slot i, or takes them if back is negative. It
-// reports false if the slot has changed meanwhile.
+// adjustSlot returns back ticks to slot i, or takes them if back is negative. It reports
+// false if the slot has changed in the meantime.
 func (k *Buckets) adjustSlot(r *slotTable, i int, h uint64, key string, back, tick int64) bool {
 	s := &r.slots[i]
 	old := s.tat.Load()

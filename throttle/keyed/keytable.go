@@ -6,31 +6,31 @@ import (
 	"github.com/heed-go/heed/internal/indexheap"
 )
 
-// A keyTable keeps a record per key and knows which of them could be forgotten, so
-// that there is a bound on how many there are. A record whose state equals that of a
-// key never seen can be forgotten without loss; others never are.
+// A keyTable keeps a record per key and finds records that can be evicted, so that their
+// number is bounded. A record whose state equals that of an unused key can be evicted
+// without loss; other records are never evicted.
 //
-// Nothing ever looks at all records. They stand in a pile by the instant before which
-// they cannot be forgotten, as far as was known when each was last looked at. Claims
-// move that instant later, so the pile need not hear of them: only the first is looked
-// at, when somebody needs its room. A cancel may move it earlier; then the record stays
-// for longer than it must.
+// No operation visits all records. They are ordered in a heap by the instant before which
+// they cannot be evicted, as known when each was last checked. Claims move that instant
+// later, so they need not update the heap: when space is needed, only the first record is
+// checked. A cancel may move the instant earlier; the record then stays longer than
+// necessary.
 type keyTable[R tableEntry] struct {
 	byKey map[string]R
 	heap  indexheap.Heap[R, nextExpiry[R]]
 }
 
-// A tableEntry is what a roster keeps for a key.
+// A tableEntry is the record of a key in a keyTable.
 type tableEntry interface {
 	comparable
 	position() *tablePosition
 }
 
-// A tablePosition is where a record stands in its roster.
+// A tablePosition is the position of a record in its keyTable.
 type tablePosition struct {
 	key         string
-	index       int   // in the pile
-	evictableAt int64 // it cannot be forgotten before
+	index       int   // in the heap
+	evictableAt int64 // the record cannot be evicted before
 }
 
 type nextExpiry[R tableEntry] struct{}
@@ -38,18 +38,19 @@ type nextExpiry[R tableEntry] struct{}
 func (nextExpiry[R]) Less(a, b R) bool    { return a.position().evictableAt < b.position().evictableAt }
 func (nextExpiry[R]) SetIndex(m R, i int) { m.position().index = i }
 
-// maxEvictionChecks is how many records are looked at when room is needed. Each look that finds
-// one in use moves it to where it belongs, so that looks are not made in vain.
+// maxEvictionChecks is the number of records that are checked when space is needed. A
+// check of a record in use moves it to its current position in the heap, so that it is not
+// checked again too early.
 const maxEvictionChecks = 8
 
 func (r *keyTable[R]) len() int { return r.heap.Len() }
 
-// add keeps m under a key that has no record.
+// add adds m as the record of a key that has none.
 func (r *keyTable[R]) add(m R, key string, now int64) {
 	if r.byKey == nil {
 		r.byKey = make(map[string]R)
 	}
-	key = strings.Clone(key) // it may be a part of something large
+	key = strings.Clone(key) // it may be a substring of a large string
 	*m.position() = tablePosition{key: key, evictableAt: now}
 	r.byKey[key] = m
 	r.heap.Push(m)
@@ -61,11 +62,11 @@ func (r *keyTable[R]) remove(m R) {
 	r.heap.Remove(m.position().index)
 }
 
-// evict forgets a record that is unused by now. It reports false if it found none.
+// evict evicts a record that is unused at now. It reports false if it found none.
 //
-// The func unused returns now if the state of a record equals that of a key never seen,
-// and otherwise the instant, later than now, at which to look again. It is called under
-// the lock of the roster: it must not call limiters or hooks.
+// The function evictableAt returns now if the state of a record equals that of an unused
+// key, and otherwise the instant, later than now, at which to check again. It is called
+// with the lock that guards the table held: it must not call limiters or hooks.
 func (r *keyTable[R]) evict(now int64, evictableAt func(m R, now int64) int64) bool {
 	for range min(maxEvictionChecks, r.len()) {
 		m := r.heap.First()

@@ -1,8 +1,9 @@
-// Package keyed limits each key, such as a client's address, separately and in bounded memory.
+// Package keyed limits each key, such as a client's address, separately and in bounded
+// memory.
 //
 // A [Limiter] has a limiter per key, of any kind. [Buckets] has a token bucket of the same
-// limit for every key and needs a tenth of the memory. A [Ban] around either of them rejects
-// all claims of a key that keeps exceeding its limit, for longer each time.
+// limit for every key and needs a tenth of the memory. A [Ban] around either of them
+// rejects all claims of a key that keeps exceeding its limit, for longer each time.
 package keyed
 
 import (
@@ -16,79 +17,79 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// Limiter gives each key a limiter of its own, in bounded memory. It is for servers,
-// where keys are what strangers send: addresses, tokens, names.
+// Limiter gives each key a limiter of its own, in bounded memory. It is intended for
+// servers, where keys are untrusted input: addresses, tokens, names.
 //
 //	ann ──▶ limiter ┐
-//	bob ──▶ limiter ├─ at most Max, each made by New when its key is first seen
+//	bob ──▶ limiter ├─ at most Max, each returned by New for the first claim of a key
 //	eve ──▶ limiter ┘
-//	dan ──▶ all of them in use: dan shares an overflow limiter with others
+//	dan ──▶ all of them in use: dan shares an overflow limiter with other keys
 //
-// When there is no room for a new key, a limiter that is as it was made goes first,
-// by what it says itself: nobody can notice, for a new one would answer the same.
-// Limiters in use never go, so that an attacker with many keys cannot wash away what
-// is known of others, nor of himself. Nothing is swept: room is made when it is
-// needed, by looking at a few limiters, and no goroutine runs.
+// If there are Max limiters, a new key evicts one whose state is that of a new limiter, so
+// that the eviction changes no decision: see throttle.Evictable. Limiters in use are never
+// evicted, so that a client that uses many keys can erase neither the state of other keys
+// nor that of its own. There is no background goroutine: a new key checks a few limiters
+// for eviction.
 //
-// Where all keys have token buckets of one limit, Buckets keeps them in a tenth
-// of the memory.
+// If all keys have token buckets with the same limit, Buckets needs a tenth of the memory.
 //
-// Invariant: there are never more than Max limiters and 64 for the overflow, and each
-// key is bounded by its limiter alone, or by the overflow limiter. A key that moves
-// from one to the other may use the limits of both.
+// Invariant: there are never more than Max limiters plus 64 for the overflow, and each key
+// is bounded by its own limiter or by the overflow limiter. A key that moves from one to
+// the other may use the limits of both.
 //
-// The odd case is an end that comes late. Cancel and Observe reach the limiter that
-// granted, also if that was the overflow's, or has been forgotten since. To look the
-// key up again looks right, and would give units back to whoever has its place: see
+// Cancel and Observe reach the limiter that granted the claim, also if that was an
+// overflow limiter or has been evicted since. Looking up the key again would return units
+// to a limiter that did not grant them: see
 // TestLimiter_cancelReachesTheLimiterThatGranted.
 //
-// New must be set, and no field may change once it is in use. A Limiter must not be
+// New must be set, and no field may change after the first use. A Limiter must not be
 // copied.
 type Limiter struct {
-	// New makes the limiter of a key, and so decides what its limit is. No lock is
-	// held. It may be called for a key that another goroutine has just made a limiter
-	// for, or that finds no room: the limiter is then dropped unused. The limiter
-	// must answer from memory (see throttle.NonBlocking). It should read Clock.
+	// New returns the limiter of a key, and so determines the limit of that key. It is called
+	// without a lock held. It may be called for a key for which another goroutine has just
+	// created a limiter, or which is limited by the overflow; the returned limiter is then not
+	// used. The limiter must be a throttle.NonBlocking one. It should read Clock.
 	New func(key string) throttle.Limiter
 
-	// Max is how many limiters there may be. 0: 65,536.
+	// Max is the maximum number of limiters. Zero or a negative value means 65,536.
 	Max int
 
-	// Overflow decides for new keys when there is no room for them; its decisions
-	// are Degraded. Nil: new keys then share 64 limiters by their hash, each made by
-	// New for the first key that needs it.
+	// Overflow decides for new keys while there are Max limiters in use. Its decisions are
+	// Degraded. Nil means that such keys share 64 limiters by their hash, each returned by New
+	// for the first key that needs it.
 	Overflow throttle.Limiter
 
-	Clock throttle.Clock // nil: the system clock; says which limiters may go
+	// Clock determines which limiters can be evicted. Nil means the system clock.
+	Clock throttle.Clock
 
 	once           sync.Once
 	time           ticks.Timeline
 	seed           maphash.Seed
 	shards         []shard
-	count          atomic.Int64  // limiters, without the overflow's
-	overflowStates [64]*keyState // the overflow's, each held by the lock of its shard
+	count          atomic.Int64  // number of limiters without those of the overflow
+	overflowStates [64]*keyState // of the overflow, each guarded by the lock of its shard
 	subGrants      throttle.SubGrants
 	holdsUntilEnd  atomic.Bool // New has returned a limiter that holds until the end
 }
 
-// shardThreshold is how many keys get a table that is split.
+// shardThreshold is the value of Max from which on the table is divided into shards.
 const shardThreshold = 4096
 
-// A shard is the part of the keys that one lock is for.
+// A shard is the part of the keys that one lock guards.
 type shard struct {
 	mu          sync.Mutex
 	keys        keyTable[*keyState]
-	lastEvicted int64 // latest instant as of which a key was forgotten
+	lastEvicted int64 // latest instant as of which a key was evicted
 	_           [64]byte
 }
 
-// A keyState is what a key has.
+// A keyState is the state of a key.
 type keyState struct {
 	pos         tablePosition
 	inner       throttle.Inner
-	activeCalls atomic.Int32 // how many Reserves are under way
-	uses        uint64       // how many have begun; held by the lock of its shard
-	start       int64        // readings before this count as this: what came before may be forgotten
+	activeCalls atomic.Int32 // number of calls of Reserve in progress
+	uses        uint64       // number of calls that have begun; guarded by the lock of its shard
+	start       int64        // older readings count as this one: the state before it may have been evicted
 }
 
 func (s *keyState) position() *tablePosition { return &s.pos }
@@ -112,7 +113,7 @@ func (k *Limiter) maxLimiters() int64 {
 	return int64(k.Max)
 }
 
-// Len returns how many limiters there are, without those of the overflow.
+// Len returns the number of limiters, without those of the overflow.
 func (k *Limiter) Len() int { return int(k.count.Load()) }
 
 // Reserve implements throttle.Limiter.
@@ -129,7 +130,7 @@ func (k *Limiter) Reserve(ctx context.Context, c throttle.Claim) (throttle.Decis
 	return s.inner.Reserve(ctx, c)
 }
 
-// stateOf returns what the key of c has, and counts the call that follows.
+// stateOf returns the state of the key of c, and counts the call of Reserve that follows.
 func (k *Limiter) stateOf(c throttle.Claim) *keyState {
 	h := maphash.String(k.seed, c.Key)
 	t := &k.shards[h&uint64(len(k.shards)-1)]
@@ -150,8 +151,9 @@ func (s *keyState) beginCall() {
 	s.activeCalls.Add(1)
 }
 
-// add returns what the key of c has in t, which is made if there is room for it, and
-// otherwise what it shares at overflow. New and the limiters are called without a lock.
+// add returns the state of the key of c in t, creating it if the number of limiters
+// allows, and otherwise the shared state at overflow. New and the limiters are called
+// without a lock held.
 func (k *Limiter) add(t *shard, overflow **keyState, c throttle.Claim) *keyState {
 	hasRoom := k.count.Load() < k.maxLimiters() || k.evict(t, c.Now)
 	var l throttle.Limiter
@@ -162,7 +164,7 @@ func (k *Limiter) add(t *shard, overflow **keyState, c throttle.Claim) *keyState
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	s := t.keys.byKey[c.Key] // another goroutine may have been faster
+	s := t.keys.byKey[c.Key] // another goroutine may have added it
 	if s == nil && hasRoom && k.countLimiter() {
 		s = &keyState{inner: k.subGrants.Inner(l, false), start: t.lastEvicted}
 		t.keys.add(s, c.Key, t.lastEvicted)
@@ -180,7 +182,7 @@ func (k *Limiter) add(t *shard, overflow **keyState, c throttle.Claim) *keyState
 	return s
 }
 
-// newOverflowLimiter returns the limiter for overflow if it has none yet.
+// newOverflowLimiter returns the limiter for overflow if overflow has no state yet.
 func (k *Limiter) newOverflowLimiter(t *shard, overflow **keyState, key string) throttle.Limiter {
 	t.mu.Lock()
 	exists := *overflow != nil
@@ -191,7 +193,8 @@ func (k *Limiter) newOverflowLimiter(t *shard, overflow **keyState, key string) 
 	return k.newLimiter(key)
 }
 
-// countLimiter counts one limiter more. It reports false if there are Max.
+// countLimiter increments the number of limiters. It reports false if there are already
+// Max.
 func (k *Limiter) countLimiter() bool {
 	for n := k.count.Load(); n < k.maxLimiters(); n = k.count.Load() {
 		if k.count.CompareAndSwap(n, n+1) {
@@ -201,11 +204,11 @@ func (k *Limiter) countLimiter() bool {
 	return false
 }
 
-// evict forgets a limiter of t that is idle. It reports false if it found none among
-// the few that it looked at.
+// evict evicts an idle limiter of t. It reports false if none of the few limiters that it
+// checked is idle.
 //
-// What is idle as of a reading that is ahead of the clock may still be needed, so
-// that the clock has a say.
+// A limiter that is idle as of a reading ahead of the clock may still be needed, so evict
+// uses the earlier of that reading and the clock's.
 func (k *Limiter) evict(t *shard, asOf time.Time) bool {
 	now := k.time.Read(time.Time{})
 	if !asOf.IsZero() {
@@ -231,8 +234,8 @@ func (k *Limiter) evict(t *shard, asOf time.Time) bool {
 	return false
 }
 
-// candidate returns the limiter of t that is looked at next, and how often it was used.
-// It is nil if none can be idle by now.
+// candidate returns the limiter of t to check next, and how often it was used. It returns
+// nil if no limiter can be idle at now.
 func (t *shard) candidate(now int64) (s *keyState, uses uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -243,13 +246,13 @@ func (t *shard) candidate(now int64) (s *keyState, uses uint64) {
 	return s, s.uses
 }
 
-// evictIfIdle forgets s if it is idle, which from <= now says, and was not used since. If it
-// is not, it is looked at again at from.
+// evictIfIdle evicts s if it is idle, that is, if from <= now, and if s was not used since
+// candidate returned it. Otherwise s is checked again at from.
 func (t *shard) evictIfIdle(s *keyState, uses uint64, from, now int64) (evicted bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	switch {
-	case s.pos.index < 0: // another goroutine has forgotten it
+	case s.pos.index < 0: // another goroutine has evicted it
 	case from > now || s.uses != uses:
 		s.pos.evictableAt = max(from, ticks.Add(now, 1))
 		t.keys.heap.Fix(s.pos.index)
@@ -274,13 +277,13 @@ func (k *Limiter) Observe(ctx context.Context, c throttle.Claim, d throttle.Deci
 // NonBlocking implements throttle.NonBlocking.
 func (k *Limiter) NonBlocking() bool { return k.Overflow == nil || throttle.IsNonBlocking(k.Overflow) }
 
-// HoldsUntilEnd implements throttle.Holder. It is true once New has returned a limiter whose
-// claims last until the end.
+// HoldsUntilEnd implements throttle.Holder. It returns true once New has returned a
+// limiter whose claims last until the end.
 func (k *Limiter) HoldsUntilEnd() bool {
 	return k.holdsUntilEnd.Load() || throttle.HoldsUntilEnd(k.Overflow)
 }
 
-// newLimiter returns a limiter of New.
+// newLimiter returns the result of New.
 func (k *Limiter) newLimiter(key string) throttle.Limiter {
 	l := k.New(key)
 	if throttle.HoldsUntilEnd(l) {
@@ -289,5 +292,6 @@ func (k *Limiter) newLimiter(key string) throttle.Limiter {
 	return l
 }
 
-// CountsRefusals implements throttle.RefusalCounter. The limiters that New makes may count them.
+// CountsRefusals implements throttle.RefusalCounter. It returns true because the limiters
+// that New returns may count rejections.
 func (*Limiter) CountsRefusals() bool { return true }

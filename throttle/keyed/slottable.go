@@ -10,39 +10,39 @@ import (
 	"github.com/heed-go/heed/internal/ticks"
 )
 
-// A bucketSlot is what one key has of a region: 16 bytes.
+// A bucketSlot is the entry of one key in a slotTable: 16 bytes.
 type bucketSlot struct {
-	id  atomic.Uint64 // hash of the key; 0: no key yet
-	tat atomic.Int64  // see internal/gcra, in ticks; gcra.Closed: a key is just moving in
+	id  atomic.Uint64 // hash of the key; 0: unused
+	tat atomic.Int64  // see internal/gcra, in ticks; gcra.Closed: a key is being inserted
 }
 
 const (
-	overflowID     = 1 // id of the slots at the end of a region, which belong to no key
-	slotsPerBucket = 8 // slots in a bin: two cache lines
-	fewInUse       = 4 // a bin with fewer slots in use is good enough
+	overflowID     = 1 // id of the slots at the end of a table, which belong to no key
+	slotsPerBucket = 8 // slots in a bucket: two cache lines
+	fewInUse       = 4 // the second bucket is not searched if fewer slots of the first are in use
 )
 
-// A slotTable is a fixed table of slots for the part of all keys that have its hash. Its
-// slots lie in bins; a key lives in one of two, wherever there was room for it:
+// A slotTable is a fixed table of slots for one part of the keys. Its slots form buckets
+// of slotsPerBucket; a key is in one of two buckets, whichever had a free slot:
 //
-//	bins  │ eve ann ·  ·  ·  ·  ·  · │ bob dan kim lee max ned ·  · │ …
-//	        ▲ first choice of zoe          ▲ second choice of zoe
+//	buckets │ eve ann ·  ·  ·  ·  ·  · │ bob dan kim lee max ned ·  · │ …
+//	          ▲ first choice of zoe          ▲ second choice of zoe
 //
-// With two choices bins fill up evenly: at 5 keys for 8 slots none of a million keys
-// finds both its bins full. Keys mostly live in the first, which is looked at first.
+// With two choices, buckets fill evenly: with 5 keys for 8 slots, none of a million keys
+// finds both of its buckets full. Most keys are in the first, which is searched first.
 //
-// Keys are found without a lock. The lock is held while one moves in, so that it
-// cannot move in twice. Who has found a slot and comes to move its tat may find that
-// another key has moved in since. It cannot miss that: tat is closed meanwhile, and
-// afterwards later than it was when the slot could be had, even if all claims of the
-// new key have been cancelled. So a compare-and-swap of the old tat fails.
+// Keys are found without a lock. The lock is held while a key is inserted, so that it is
+// not inserted twice. Between lookup and CAS the slot may have been reassigned to another
+// key. The CAS then fails: tat is gcra.Closed during the reassignment, and afterwards
+// later than it was when the slot became free, even if all claims of the new key have been
+// canceled.
 type slotTable struct {
-	slots []bucketSlot             // of all bins, and then spill and fresh
-	keys  []atomic.Pointer[string] // of slots, if they are kept; nil: they are not
+	slots []bucketSlot             // of all buckets, followed by overflow and empty
+	keys  []atomic.Pointer[string] // keys of the slots; nil: only hashes are kept
 
 	mu          sync.Mutex
-	lastEvicted int64        // latest tick as of which a key was forgotten
-	latest      atomic.Int64 // latest reading granted at
+	lastEvicted int64        // latest tick as of which a key was evicted
+	latest      atomic.Int64 // latest reading at which a claim was granted
 	_           [64]byte
 }
 
@@ -59,19 +59,19 @@ func (r *slotTable) init(buckets int64, exact bool) {
 	r.latest.Store(ticks.Never)
 }
 
-// overflow is the slot of all keys that found no room.
+// overflow returns the slot of all keys for which there was no free slot.
 func (r *slotTable) overflow() int { return len(r.slots) - 2 }
 
-// empty is a slot that nobody takes from: what a key that has none would find.
+// empty returns a slot that is never changed: the state of a key that has no slot.
 func (r *slotTable) empty() int { return len(r.slots) - 1 }
 
-// buckets returns the first slots of the two bins in which a key of hash h may live.
+// buckets returns the first slots of the two buckets of a key with hash h.
 func (r *slotTable) buckets(h uint64) (first, second int) {
 	n := uint64(len(r.slots) / slotsPerBucket)
 	return int((h>>32)*n>>32) * slotsPerBucket, int((h>>8)&math.MaxUint32*n>>32) * slotsPerBucket
 }
 
-// find returns the slot of a key; -1: it has none.
+// find returns the slot of a key, or -1 if it has none.
 func (r *slotTable) find(h uint64, key string) int {
 	first, second := r.buckets(h)
 	for i := first; i < first+slotsPerBucket; i++ {
@@ -87,7 +87,7 @@ func (r *slotTable) find(h uint64, key string) int {
 	return -1
 }
 
-// keyMatches reports whether key may have slot i, by what is kept of keys.
+// keyMatches reports whether slot i can be that of key, as far as keys are kept.
 func (r *slotTable) keyMatches(i int, key string) bool {
 	if r.keys == nil {
 		return true
@@ -96,14 +96,14 @@ func (r *slotTable) keyMatches(i int, key string) bool {
 	return k != nil && *k == key
 }
 
-// belongsTo reports whether slot i is still that of a key.
+// belongsTo reports whether slot i is still that of key.
 func (r *slotTable) belongsTo(i int, h uint64, key string) bool {
 	id := r.slots[i].id.Load()
 	return id == overflowID || id == h && r.keyMatches(i, key)
 }
 
-// findFree returns a slot for a key of hash h: one never used, or one that is full again
-// before tick. -1: all are in use.
+// findFree returns a free slot for a key with hash h: one that is unused, or whose bucket
+// is full again before tick. It returns -1 if there is none.
 func (r *slotTable) findFree(h uint64, tick int64) int {
 	first, second := r.buckets(h)
 	i, n := r.freeSlots(first, tick)
@@ -116,7 +116,8 @@ func (r *slotTable) findFree(h uint64, tick int64) int {
 	return i
 }
 
-// freeSlots returns the first of n slots in a bin that can be had; -1 if n is 0.
+// freeSlots returns the first free slot of a bucket and the number of its free slots. slot
+// is -1 if n is 0.
 func (r *slotTable) freeSlots(bucket int, tick int64) (slot, n int) {
 	slot = -1
 	for i := bucket + slotsPerBucket - 1; i >= bucket; i-- {
@@ -128,9 +129,9 @@ func (r *slotTable) freeSlots(bucket int, tick int64) (slot, n int) {
 	return slot, n
 }
 
-// insert returns the slot of a key, which is given one if it has none; -1: there is
-// no room. The bucket is full as of tick now. Others must be so before reserveTime to be
-// forgotten.
+// insert returns the slot of a key, which is assigned if the key has none, or -1 if there
+// is no free slot. The token bucket of a new key is full as of tick now. Other keys are
+// evicted only if their token buckets were full before tick asOf.
 func (r *slotTable) insert(h uint64, key string, now, asOf int64) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -146,14 +147,14 @@ func (r *slotTable) insert(h uint64, key string, now, asOf int64) int {
 		old := s.tat.Load()
 		used := s.id.Load() != 0
 		if used && (old >= asOf || !s.tat.CompareAndSwap(old, gcra.Closed)) {
-			continue // its key is back
+			continue // the key has claimed again
 		}
 		if used {
 			r.lastEvicted = max(r.lastEvicted, asOf)
 		}
 		s.tat.Store(gcra.Closed)
 		if r.keys != nil {
-			own := strings.Clone(key) // it may be a part of something large
+			own := strings.Clone(key) // it may be a substring of a large string
 			r.keys[i].Store(&own)
 		}
 		s.id.Store(h)
@@ -162,14 +163,14 @@ func (r *slotTable) insert(h uint64, key string, now, asOf int64) int {
 	}
 }
 
-// waitInserted returns when the key that is moving in has.
+// waitInserted waits until the insertion of a key is complete.
 func (r *slotTable) waitInserted() {
 	r.mu.Lock()
 	//lint:ignore SA2001 empty on purpose: insert holds it until the key is there
 	r.mu.Unlock()
 }
 
-// recordGrant notes that a claim was granted at now.
+// recordGrant records that a claim was granted at now.
 func (r *slotTable) recordGrant(now int64) {
 	for old := r.latest.Load(); old < now && !r.latest.CompareAndSwap(old, now); {
 		old = r.latest.Load()

@@ -17,9 +17,9 @@ func (s *suite) cancelsWhenDone() {
 	s.cancelRefunds(ctx)
 }
 
-// cancelRefunds cancels a claim in the instant in which it was granted, and some time
-// later, when together with what time has given back all must be there again. What
-// is less than a unit may be lost then.
+// cancelRefunds cancels a claim at the instant at which it was granted, and later.
+// Together with the units restored by time, all units must then be available again; later,
+// a fraction of a unit may be lost.
 func (s *suite) cancelRefunds(ctx context.Context) {
 	if s.Approximate {
 		return
@@ -89,7 +89,7 @@ func (s *suite) endsTwice() {
 		sub := s.newSubject(epoch)
 		first := sub.take(n)
 		end(sub, first)
-		sub.take(n) // whoever was granted since keeps its units
+		sub.take(n) // a later claim keeps its units
 		before := sub.peek()
 		sub.cancel(n, first)
 		sub.observe(n, first, throttle.Feedback{Cost: 1})
@@ -99,7 +99,8 @@ func (s *suite) endsTwice() {
 	}
 }
 
-// partialThenFinal checks that a claim which is still in use can still be cancelled.
+// partialThenFinal checks that partial feedback does not end a claim, which can still be
+// canceled.
 func (s *suite) partialThenFinal() {
 	if s.Approximate {
 		return
@@ -148,8 +149,8 @@ func (s *suite) releasesUnits() {
 	}
 }
 
-// extremeFeedback tells the limiter what no server should say. It may then refuse
-// for as long as it likes, but not let more through.
+// extremeFeedback observes feedback that no correct server causes. The limiter may then
+// reject claims for any time, but must not exceed the bound.
 func (s *suite) extremeFeedback() {
 	for _, f := range []throttle.Feedback{
 		{Cost: math.MaxInt64},

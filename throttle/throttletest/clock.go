@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// clock shows the time it was set to.
+// clock shows the time to which it was set.
 type clock struct {
 	mu     sync.Mutex
 	now    time.Time
@@ -24,7 +24,7 @@ func (c *clock) Now() time.Time {
 	return c.now
 }
 
-// After implements throttle.Clock. A Limiter that decides does not need it.
+// After implements throttle.Clock. Limiters do not need it to decide.
 func (c *clock) After(d time.Duration) <-chan time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -34,7 +34,7 @@ func (c *clock) After(d time.Duration) <-chan time.Time {
 	return a.c
 }
 
-// add moves the clock; d may be negative.
+// add moves the clock by d, which may be negative.
 func (c *clock) add(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -42,7 +42,7 @@ func (c *clock) add(d time.Duration) {
 	c.fire()
 }
 
-// advanceTo moves the clock to t unless it is there already.
+// advanceTo moves the clock to t if t is later.
 func (c *clock) advanceTo(t time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -52,7 +52,7 @@ func (c *clock) advanceTo(t time.Time) {
 	c.fire()
 }
 
-// fire sets off the alarms that are due.
+// fire fires the timers that are due.
 func (c *clock) fire() {
 	left := c.timers[:0]
 	for _, a := range c.timers {

@@ -9,7 +9,8 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// concurrentClaims has eight goroutines claim, hold, cancel and observe while time passes.
+// concurrentClaims claims, holds, cancels and observes in eight goroutines while time
+// passes.
 func (s *suite) concurrentClaims() {
 	const goroutines = 8
 	span, most := s.recoveryAndLargest()
@@ -45,7 +46,7 @@ func (s *suite) concurrentClaims() {
 	s.concurrentClaimsAtOneInstant(most)
 }
 
-// concurrentClaimsAtOneInstant has them claim all at one instant.
+// concurrentClaimsAtOneInstant claims in eight goroutines without advancing the clock.
 func (s *suite) concurrentClaimsAtOneInstant(most int64) {
 	sub := s.newSubject(epoch)
 	var kept atomic.Int64

@@ -9,8 +9,8 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// histories plays random claims, holds, cancels and settlements. Whatever happens,
-// the claims that were kept obey the bound.
+// histories plays random claims, holds, cancels and feedback. The claims that were used
+// must always obey the bound.
 func (s *suite) histories() {
 	recovery, largest := s.recoveryAndLargest()
 	for seed := range uint64(s.Histories) {
@@ -30,22 +30,22 @@ func (s *suite) histories() {
 	}
 }
 
-// A history is one run of random events on one limiter.
+// A history is one sequence of random events on one limiter.
 type history struct {
 	*subject
 	r        *rand.Rand
 	start    time.Time
-	recovery time.Duration // in which the limiter recovers
+	recovery time.Duration // time in which the limiter recovers
 	largest  int64         // largest claim
 	held     []*grant
 	usages   []usage
-	using    int64 // units that claims hold which have not ended
+	using    int64 // units of claims that have not ended
 }
 
 type grant struct {
 	c  throttle.Claim
 	d  throttle.Decision
-	at time.Duration // when it acts, since start
+	at time.Duration // when it may be used, since start
 }
 
 func (h *history) step() {
@@ -54,7 +54,7 @@ func (h *history) step() {
 	h.held = slices.DeleteFunc(h.held, h.end)
 }
 
-// advance lets time go by.
+// advance advances the clock.
 func (h *history) advance() {
 	switch n := h.r.IntN(1000); {
 	case n < 500:
@@ -110,8 +110,8 @@ func (h *history) granted(c throttle.Claim, d throttle.Decision) {
 	h.held = append(h.held, g)
 }
 
-// end ends a claim now and then, and reports whether it did. A claim that was used
-// is an act from the moment on at which it could be.
+// end sometimes ends a claim, and reports whether it did. A claim that was used counts as
+// used at the first instant at which it could be.
 func (h *history) end(g *grant) bool {
 	c := g.c
 	c.Now = time.Time{}
@@ -141,7 +141,7 @@ func (h *history) end(g *grant) bool {
 	return false
 }
 
-// recordUsage notes that n units of g were used.
+// recordUsage records that n units of g were used.
 func (h *history) recordUsage(g *grant, n int64) {
 	h.usages = append(h.usages, usage{g.at, n})
 	h.using -= g.c.Cost

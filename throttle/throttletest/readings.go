@@ -7,8 +7,8 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// olderReadings grants at one instant and then asks with older readings, on one of
-// two limiters that otherwise see the same.
+// olderReadings grants a claim and then makes claims with older readings, on one of two
+// limiters that otherwise get the same claims.
 func (s *suite) olderReadings() {
 	span, most := s.recoveryAndLargest()
 	older, newest := s.newSubject(epoch), s.newSubject(epoch)
@@ -37,8 +37,8 @@ func (s *suite) olderReadings() {
 	s.alternatingReadings(span)
 }
 
-// alternatingReadings asks in turns with a newer and an older reading: what flows back in
-// between must not be credited twice.
+// alternatingReadings makes claims alternately with a newer and an older reading: the
+// units restored in between must not be credited twice.
 func (s *suite) alternatingReadings(span time.Duration) {
 	sub := s.newSubject(epoch)
 	if _, _, dry := sub.drain(); !dry {
@@ -57,7 +57,7 @@ func (s *suite) alternatingReadings(span time.Duration) {
 	s.checkBound(usages, "readings that go back and forth credit time twice")
 }
 
-// irregularClocks drains the limiter at instants of clocks that do not tick evenly.
+// irregularClocks drains the limiter at instants of clocks that do not advance evenly.
 func (s *suite) irregularClocks() {
 	span, _ := s.recoveryAndLargest()
 	for name, steps := range map[string][]time.Duration{
@@ -77,8 +77,8 @@ func (s *suite) irregularClocks() {
 	}
 }
 
-// drainAt takes all there is at each of the instants that the clock shows. An
-// instant before the latest one counts as that one, unless the limiter resumes there.
+// drainAt takes all available units at each instant that the clock shows. An instant
+// before the latest one counts as that one, unless the limiter resumes there.
 func (s *suite) drainAt(name string, start time.Time, steps []time.Duration) {
 	sub := s.newSubject(start)
 	span, _ := s.recoveryAndLargest()
@@ -98,13 +98,13 @@ func (s *suite) drainAt(name string, start time.Time, steps []time.Duration) {
 	s.checkBound(usages, "the clock "+name)
 }
 
-// An usage is the use of n units at a time.
+// A usage is the use of n units at an instant.
 type usage struct {
 	at time.Duration
 	n  int64
 }
 
-// checkBound fails if acts, which are in order of time, exceed the bound.
+// checkBound fails if usages, which are in order of time, exceed the bound.
 func (s *suite) checkBound(usages []usage, what string) {
 	s.Helper()
 	if s.Concurrency > 0 && s.Bound == nil && s.Limit.Count == 0 {

@@ -54,8 +54,8 @@ func (s *suite) readings() {
 	}
 }
 
-// dryRuns plays the same claims on two limiters, one of which is also asked in
-// between without taking, at any time and for any cost.
+// dryRuns makes the same claims on two limiters, one of which also gets dry runs in
+// between, at any time and of any cost.
 func (s *suite) dryRuns() {
 	s.comparePair(func(sub *subject, ats []time.Time) {
 		for _, at := range ats {
@@ -66,14 +66,14 @@ func (s *suite) dryRuns() {
 	})
 }
 
-// refusals does as dryRuns, with claims that are refused.
+// refusals does the same as dryRuns with rejected claims.
 func (s *suite) refusals() {
 	if !s.CountsRefusals {
 		s.refusalsTakeNothing(throttle.Claim{})
 	}
 }
 
-// refusalsOfWaits does as refusals, with claims that Wait.
+// refusalsOfWaits does the same as refusals with claims that set Waits.
 func (s *suite) refusalsOfWaits() {
 	if s.CountsRefusals && !throttle.CountsRefusals(s.newSubject(epoch).l) {
 		s.Errorf("the limiter counts refusals: it must be a throttle.RefusalCounter, so that a wait counts as one")
@@ -98,9 +98,10 @@ func (s *suite) refusalsTakeNothing(c throttle.Claim) {
 	})
 }
 
-// comparePair plays the same claims on two limiters, disturbs one of them in between,
-// and expects the same answers. It disturbs with readings of now, of the past, and
-// in every third round of the future, so that it shows if they move anything.
+// comparePair makes the same claims on two limiters, calls disturb on one of them in
+// between, and expects the same decisions. It disturbs with readings of the present, of
+// the past, and in every third round of the future, to detect whether they change
+// anything.
 func (s *suite) comparePair(disturb func(*subject, []time.Time)) {
 	if s.Approximate {
 		return
@@ -142,8 +143,8 @@ func (s *suite) waitIsSufficient() {
 	}
 }
 
-// reserveAfterWait claims c; if that is refused, it claims the same again when the refusal
-// said to.
+// reserveAfterWait claims c. If c is rejected, it claims c again after the Wait of the
+// rejection.
 func (s *subject) reserveAfterWait(c throttle.Claim) (granted throttle.Decision) {
 	s.Helper()
 	d := s.reserve(c)

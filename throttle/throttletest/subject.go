@@ -13,10 +13,10 @@ type subject struct {
 	clk *clock
 }
 
-// key is the share that all claims of the suite belong to.
+// key is the key of all claims of the suite.
 const key = "throttletest"
 
-// reserve claims c and checks what holds for every answer.
+// reserve claims c and checks the requirements of every Decision.
 func (s *subject) reserve(c throttle.Claim) throttle.Decision {
 	c.Key = key
 	d, err := s.l.Reserve(s.Context(), c)
@@ -43,7 +43,7 @@ func (s *subject) take(n int64) throttle.Decision {
 	return s.reserve(throttle.Claim{Cost: n})
 }
 
-// peek returns what a claim of one unit would get.
+// peek returns the decision on a claim of one unit without taking it.
 func (s *subject) peek() throttle.Decision {
 	s.Helper()
 	return s.reserve(throttle.Claim{Cost: 1, DryRun: true})
@@ -57,8 +57,8 @@ func (s *subject) observe(n int64, d throttle.Decision, f throttle.Feedback) {
 	throttle.Observe(s.Context(), s.l, throttle.Claim{Key: key, Cost: n}, d, f)
 }
 
-// drain takes all that can be had now, and returns how much that was and the
-// refusal that came then. It gives up on limiters that never refuse.
+// drain takes all units available now. It returns their number and the rejection that
+// followed. dry is false if the limiter never rejects.
 func (s *subject) drain() (taken int64, last throttle.Decision, dry bool) {
 	s.Helper()
 	for range 1000 {
@@ -76,8 +76,8 @@ func (s *subject) drain() (taken int64, last throttle.Decision, dry bool) {
 	return taken, last, false
 }
 
-// recoveryAndLargest returns a span in which the limiter recovers, so that histories are played
-// at its own pace, and the largest claim that is worth making.
+// recoveryAndLargest returns the time in which the limiter recovers, which determines the
+// pace of histories, and the largest claim to use.
 func (s *suite) recoveryAndLargest() (recovery time.Duration, largest int64) {
 	s.Helper()
 	sub := s.newSubject(epoch)
@@ -96,7 +96,7 @@ func (s *suite) recoveryAndLargest() (recovery time.Duration, largest int64) {
 	return min(recovery, 1000*time.Hour), largest
 }
 
-// sameState reports whether a and b say the same about the state of a limiter.
+// sameState reports whether a and b describe the same state of a limiter.
 func sameState(a, b throttle.Decision) bool {
 	return a.OK == b.OK && a.Wait == b.Wait && a.Limit == b.Limit && a.Remaining == b.Remaining && a.ResetAfter == b.ResetAfter
 }

@@ -1,5 +1,5 @@
-// Package throttletest checks that a throttle.Limiter keeps the promises of that
-// interface: those of package throttle, and yours.
+// Package throttletest tests whether a throttle.Limiter meets the requirements of that
+// interface and keeps its own bound.
 //
 //	func TestMyLimiter(t *testing.T) {
 //		throttletest.TestLimiter(t, func(clk throttle.Clock) throttle.Limiter {
@@ -7,9 +7,9 @@
 //		}, throttletest.Spec{Limit: throttle.PerSecond(10)})
 //	}
 //
-// Each promise is a subtest, and a failure says which promise was broken, how,
-// and by which claim. Time is data: nothing sleeps. Randomness is seeded: a
-// failure names its seed and comes back.
+// Each requirement is a subtest. A failure reports which requirement was violated, how,
+// and by which claim. No test sleeps: time is an argument. Random numbers are seeded, and
+// a failure reports its seed, so it can be reproduced.
 package throttletest
 
 import (
@@ -22,70 +22,72 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// A Spec says what a limiter is allowed to let through, and where it differs from
-// the contract of throttle.Limiter. At least one of Limit, Bound and Concurrency must
-// be set.
+// A Spec describes the bound of a limiter, and where it differs from the requirements of
+// throttle.Limiter. At least one of Limit, Bound and Concurrency must be set.
 type Spec struct {
 	// Limit is the limit that the limiter enforces. Unless Bound is set, the units
 	// used within any span w must not exceed burst + rate*w.
 	Limit throttle.Limit
 
-	// Bound returns the most units that may be used within any span of length w, its
-	// ends included. Nil: what Limit says. A limiter that bounds nothing returns
-	// math.MaxInt64.
+	// Bound returns the maximum number of units that may be used within any span of length w,
+	// including both ends. Nil means the bound of Limit. For a limiter without a bound it
+	// returns math.MaxInt64.
 	Bound func(w time.Duration) int64
 
-	// Concurrency is the most units that claims which have not ended may hold at one
-	// time. 0: ending a claim has no effect on the next.
+	// Concurrency is the maximum number of units of claims that have not ended. Zero means
+	// that ending a claim has no effect on later claims.
 	Concurrency int64
 
-	// AllowsDebt: a claim is granted whatever its size, and the next one waits for it.
-	// The bound then grows by the largest claim, and no claim is too large.
+	// AllowsDebt means that a claim of any size is granted, and the next one waits for it. The
+	// bound then increases by the largest claim, and no claim is too large.
 	AllowsDebt bool
 
-	// WaitUnknown: the Wait of a refusal may be 0, because only news can tell.
+	// WaitUnknown means that the Wait of a rejection may be 0, for limiters that cannot
+	// predict it.
 	WaitUnknown bool
 
-	// Approximate: the limiter estimates. It keeps its bound, but may refuse a claim
-	// that would fit, so that its Wait, Remaining and refunds are not checked.
+	// Approximate means that the limiter estimates. It keeps its bound, but may reject a claim
+	// that would fit, so its Wait, Remaining and returned units are not checked.
 	Approximate bool
 
-	// CountsRefusals: a refused claim counts like a granted one, unless it Waits. Its Wait
-	// is honest all the same, with itself counted. The limiter must be a RefusalCounter.
+	// CountsRefusals means that a rejected claim counts like a granted one, unless it sets
+	// Waits. The Wait of its Decision must include the rejected claim itself. The limiter must
+	// be a throttle.RefusalCounter.
 	CountsRefusals bool
 
-	// RefusalAdvancesClock: the reading of a refused claim counts, so that older ones count
-	// as that one. AllOf has to take from one limit to find out about the next.
+	// RefusalAdvancesClock means that the reading of a rejected claim counts, so that older
+	// readings count as that one. An AllOf takes units from one limit before it asks the next.
 	RefusalAdvancesClock bool
 
-	// AcceptsOlderReadings: a reading of the clock older than one granted at counts as itself. No
-	// unit is credited twice all the same; a claim made with it may get less.
+	// AcceptsOlderReadings means that a reading of the clock older than the latest one at
+	// which a claim was granted counts as itself. Even then no unit may be credited twice; a
+	// claim with such a reading may get less.
 	AcceptsOlderReadings bool
 
-	// ResumesAfterSetBack: if the clock is set back by more than the window, time runs
-	// on from the latest reading granted at. The bound then holds before and after.
+	// ResumesAfterSetBack means that after the clock is set back by more than the window, the
+	// limiter decides by the new time. The bound then holds separately before and after.
 	ResumesAfterSetBack bool
 
-	// EndsOnce: a claim that is cancelled or observed a second time stays as it ended.
-	// Most limiters cannot know, and do not promise it.
+	// EndsOnce means that ending a claim a second time does nothing. Most limiters do not
+	// guarantee this.
 	EndsOnce bool
 
-	// Wrap is set for a limiter that is made of others: it returns one around l,
-	// which must grant what l grants. Checked is that l gets back the Decision that
-	// it made, and hears what is observed.
+	// Wrap is set for a limiter that wraps others. It returns a wrapper around l, which must
+	// grant what l grants. The test checks that l gets back its own Decisions, and that
+	// feedback is forwarded to it.
 	Wrap func(l throttle.Limiter) throttle.Limiter
 
-	// Histories is how many random histories are played; 0: 2000, or 200 with -short.
-	// Lower it for limiters whose every decision is a round trip.
+	// Histories is the number of random histories. Zero means 2000, or 200 with -short. Use a
+	// lower number if each decision is a network round trip.
 	Histories int
 }
 
-// TestLimiter checks the limiter that new makes against the contract of
-// throttle.Limiter, as far as spec does not say otherwise. It calls new many times
-// and expects an unused limiter each time.
+// TestLimiter tests the limiters that new returns against the requirements of
+// throttle.Limiter, with the differences that spec states. It calls new many times; new
+// must return an unused limiter each time.
 //
-// The clock shows the time of the test. It starts at the Unix epoch in some tests,
-// stands still in some, and leaps by a year in others.
+// The clock shows simulated time. In some tests it starts at the Unix epoch, in some it
+// stands still, and in some it jumps by a year.
 func TestLimiter(t *testing.T, new func(throttle.Clock) throttle.Limiter, spec Spec) {
 	t.Helper()
 	for _, p := range requirements {
@@ -95,7 +97,7 @@ func TestLimiter(t *testing.T, new func(throttle.Clock) throttle.Limiter, spec S
 	}
 }
 
-// A requirement is one sentence of the contract and the test of it.
+// A requirement is one requirement of the interface and its test.
 type requirement struct {
 	name string
 	test func(*suite)
@@ -140,14 +142,14 @@ func run(t testing.TB, p requirement, new func(throttle.Clock) throttle.Limiter,
 	p.test(&suite{TB: t, Spec: spec, new: new})
 }
 
-// A suite is the test of one promise.
+// A suite is the test of one requirement.
 type suite struct {
 	testing.TB
 	Spec
 	new func(throttle.Clock) throttle.Limiter
 }
 
-// epoch is where the tests begin that do not care.
+// epoch is the start of tests that do not depend on the start.
 var epoch = time.Date(2026, 2, 28, 23, 59, 58, 123456789, time.UTC)
 
 // newSubject returns an unused limiter and the clock that it reads.
@@ -160,7 +162,8 @@ func (s *suite) newSubject(start time.Time) *subject {
 	return &subject{suite: s, l: l, clk: clk}
 }
 
-// bound returns the most units that may be used within w, given the largest claim.
+// bound returns the maximum number of units that may be used within w, given the largest
+// claim.
 func (s *suite) bound(w time.Duration, largest int64) int64 {
 	var n int64 = math.MaxInt64
 	switch {
@@ -188,7 +191,7 @@ func burst(l throttle.Limit) int64 {
 	return l.Burst
 }
 
-// describe writes the parts of d that a reader of a failure wants to see.
+// describe returns the fields of d that failure messages contain.
 func describe(d throttle.Decision) string {
 	verb := "refused"
 	if d.OK {

@@ -7,7 +7,7 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// wrapper puts a limiter that remembers into a wrapper and checks what comes back.
+// wrapper wraps a recording limiter and checks which Decisions it gets back.
 func (s *suite) wrapper() {
 	if s.Wrap == nil {
 		return
@@ -48,7 +48,7 @@ func (s *suite) grant(l throttle.Limiter, c throttle.Claim) throttle.Decision {
 	return d
 }
 
-// recordingLimiter grants everything and remembers what it is told.
+// recordingLimiter grants every claim and records the calls of its methods.
 type recordingLimiter struct {
 	mu      sync.Mutex
 	granted []throttle.Decision
