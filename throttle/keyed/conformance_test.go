@@ -27,7 +27,7 @@ func TestConformance(t *testing.T) {
 		}, throttletest.Spec{Limit: ten, Wrap: func(l throttle.Limiter) throttle.Limiter {
 			return withKeys(1, &keyed.Limiter{New: alwaysBusy, Max: 1, Overflow: l})
 		}}},
-		// One word has no room for the latest reading.
+		// A slot does not store the latest reading.
 		{"Buckets", buckets(keyed.BucketsConfig{Limit: ten}), throttletest.Spec{Limit: ten, AcceptsOlderReadings: true}},
 		{"Buckets, exact", buckets(keyed.BucketsConfig{Limit: ten, Exact: true}), throttletest.Spec{Limit: ten, AcceptsOlderReadings: true}},
 		{"Buckets, thirds", buckets(keyed.BucketsConfig{Limit: throttle.Limit{Count: 3, Per: time.Second, Burst: 2}}),
