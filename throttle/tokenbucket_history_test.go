@@ -26,7 +26,7 @@ type usage struct {
 type grantedClaim struct {
 	c      throttle.Claim
 	d      throttle.Decision
-	limits int // number of former limits
+	limits int // number of limits so far when it was granted
 }
 
 // In 2,000 random histories of grants and cancels, the units that were kept obey the limit

@@ -34,7 +34,7 @@ func TestConformance(t *testing.T) {
 			throttletest.Spec{Limit: throttle.Limit{Count: 3, Per: time.Second, Burst: 2}, AcceptsOlderReadings: true}},
 		{"Buckets, primes", buckets(keyed.BucketsConfig{Limit: throttle.Limit{Count: 999999937, Per: time.Second, Burst: 3}}),
 			throttletest.Spec{Limit: throttle.Limit{Count: 999999937, Per: time.Second, Burst: 3}, AcceptsOlderReadings: true}},
-		// Refusals are what it counts.
+		// A Ban counts rejections.
 		{"Ban", func(clk throttle.Clock) throttle.Limiter {
 			return keyed.NewBan(bucket(clk), keyed.BanConfig{Refusals: 3, Within: time.Second, Duration: time.Second, MaxDuration: 4 * time.Second}, clk)
 		}, throttletest.Spec{Limit: ten, CountsRefusals: true, Wrap: func(l throttle.Limiter) throttle.Limiter {
