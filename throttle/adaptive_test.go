@@ -15,8 +15,9 @@ import (
 	"github.com/heed-go/heed/throttle/queue"
 )
 
-// A crowd of callers works against a server that allows so many a second and says so
-// only by refusing. It returns what was accepted and refused in the given time.
+// Many callers use a server that allows a given number of requests per second and rejects
+// the others without stating its limit. It returns the numbers of accepted and rejected
+// requests in the given time.
 func runCallers(t *testing.T, server throttle.Limiter, own *throttle.Adaptive, callers int, latency, d time.Duration) (accepted, refused int64) {
 	var accepts, refusals atomic.Int64
 	q := new(queue.Queue)
@@ -48,8 +49,7 @@ func runCallers(t *testing.T, server throttle.Limiter, own *throttle.Adaptive, c
 	return accepts.Load(), refusals.Load()
 }
 
-// Fifty callers find the limit of a server, follow it down and up again, and are hardly
-// refused on the way.
+// Fifty callers find the limit of a server and follow its changes with few rejections.
 func TestAdaptive_findsTheLimit(t *testing.T) {
 	for name, curve := range map[string]throttle.RateCurve{"cubic": throttle.Cubic{}, "aimd": throttle.AIMD{Step: 3}} {
 		t.Run(name, func(t *testing.T) {
@@ -70,8 +70,8 @@ func TestAdaptive_findsTheLimit(t *testing.T) {
 	}
 }
 
-// A hundred refusals of one burst are one cut, and those that come in later, of claims
-// made before it, do not cut again.
+// A hundred rejections of one burst cause one cut. Later rejections of claims granted
+// before the cut do not cut again.
 func TestAdaptive_decreasesOncePerBurst(t *testing.T) {
 	l := throttle.NewAdaptive(throttle.AdaptiveConfig{}, nil)
 	now := time.Now()
@@ -91,7 +91,7 @@ func TestAdaptive_decreasesOncePerBurst(t *testing.T) {
 	require.Less(t, l.Rate(), .7*.7*100+3)
 }
 
-// pacer claims at an even pace, or as fast as it can.
+// pacer claims at a constant rate, or as fast as possible.
 type pacer struct {
 	*testing.T
 	l    *throttle.Adaptive
@@ -108,7 +108,8 @@ func newPacer(t *testing.T, a throttle.AdaptiveConfig) *pacer {
 func (p *pacer) Now() time.Time                       { return p.now }
 func (p *pacer) After(time.Duration) <-chan time.Time { return nil }
 
-// work claims every interval for so long, or when it may; all is accepted.
+// work claims once per interval for the given time, or when it is allowed to; all claims
+// are accepted.
 func (p *pacer) work(interval, d time.Duration) {
 	for end := p.now.Add(d); p.now.Before(end); {
 		d := reserve(p.T, p.l, throttle.Claim{})
@@ -131,8 +132,8 @@ func (p *pacer) refuse(f throttle.Feedback) {
 	p.l.Observe(p.Context(), throttle.Claim{}, d, f)
 }
 
-// The curve is that of the AWS SDKs: from 0.7 of the peak back to it in k seconds, flat
-// there, and then on.
+// The curve is that of the AWS SDKs: from 0.7 of the peak back to the peak in k seconds,
+// flat near it, and then above it.
 func TestAdaptive_followsItsCurve(t *testing.T) {
 	for _, curve := range []throttle.RateCurve{throttle.Cubic{}, throttle.AIMD{}, throttle.Cubic{Beta: .5, Scale: 2}, throttle.AIMD{Beta: .5, Step: 4}} {
 		p := newPacer(t, throttle.AdaptiveConfig{Curve: curve})
@@ -151,14 +152,14 @@ func TestAdaptive_followsItsCurve(t *testing.T) {
 	require.InDelta(t, 100, throttle.Cubic{}.Rate(100, math.Cbrt(100*.3/.4)), 1e-9)
 }
 
-// A rate that nobody waits for proves nothing, and so does a pause.
+// A rate for which no caller waits does not increase, and neither does it during a pause.
 func TestAdaptive_doesNotRaiseTheRateWhileIdle(t *testing.T) {
 	p := newPacer(t, throttle.AdaptiveConfig{})
 	p.work(10*time.Millisecond, 10*time.Second)
 	p.refuse(throttle.Feedback{})
 	before := p.l.Rate()
 	p.now = p.now.Add(200 * time.Millisecond)
-	p.work(16*time.Millisecond, time.Minute) // nobody waits
+	p.work(16*time.Millisecond, time.Minute) // no claim waits
 	require.InDelta(t, before, p.l.Rate(), 1e-9)
 	p.now = p.now.Add(time.Hour)
 	require.InDelta(t, before, p.l.Rate(), 1e-9)
@@ -187,7 +188,8 @@ func TestAdaptive_neverFallsBelowMinRate(t *testing.T) {
 	require.Equal(t, 62*time.Second, p.now.Sub(began), "its own RetryAfter, then the pace")
 }
 
-// What was granted before a cut gives nothing back after it: the bucket was emptied.
+// A claim granted before a cut returns no units after it, because the cut emptied the
+// bucket.
 func TestAdaptive_cancelAfterADecreaseRefundsNothing(t *testing.T) {
 	p := newPacer(t, throttle.AdaptiveConfig{InitialRate: 10, Burst: time.Second})
 	before := reserve(t, p.l, throttle.Claim{Cost: 5})
@@ -198,7 +200,7 @@ func TestAdaptive_cancelAfterADecreaseRefundsNothing(t *testing.T) {
 	require.Equal(t, wait, reserve(t, p.l, throttle.Claim{DryRun: true}).Wait)
 }
 
-// A claim that time has paid for at a high rate gives nothing back at a lower one.
+// A claim whose units were restored at a high rate returns none at a lower one.
 func TestAdaptive_cancelCountsTheHighestRate(t *testing.T) {
 	p := newPacer(t, throttle.AdaptiveConfig{InitialRate: 100, Burst: time.Second})
 	old := reserve(t, p.l, throttle.Claim{Cost: 60})
@@ -211,7 +213,7 @@ func TestAdaptive_cancelCountsTheHighestRate(t *testing.T) {
 	require.Zero(t, reserve(t, p.l, throttle.Claim{DryRun: true}).Remaining)
 }
 
-// What was cancelled was not sent, and says nothing of what the server can take.
+// A canceled claim was not sent and does not show what the server accepts.
 func TestAdaptive_doesNotCountCancelledClaims(t *testing.T) {
 	p := newPacer(t, throttle.AdaptiveConfig{})
 	for range 1000 {
@@ -224,7 +226,7 @@ func TestAdaptive_doesNotCountCancelledClaims(t *testing.T) {
 	require.InDelta(t, .7*10/.5, p.l.Rate(), 1e-9)
 }
 
-// Clients that share a server and know nothing of each other all get something of it.
+// Independent clients of the same server all get a share of its limit.
 func TestAdaptive_sharesFairly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := throttle.NewTokenBucket(throttle.Limit{Count: 40, Per: time.Second, Burst: 5}, nil)

@@ -11,8 +11,8 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// With K of 2 a server that accepts 100 a second gets 200, though 1,000 are wanted, and
-// everything when it has recovered.
+// With a K of 2, a server that accepts 100 requests per second gets 200 while 1,000 are
+// made, and all of them when it has recovered.
 func TestAdmissionControl_sendsTwiceTheAcceptedRate(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	l := throttle.NewAdmissionControl(throttle.AdmissionControlConfig{Rand: rng.Float64}, nil)

@@ -54,7 +54,8 @@ func TestAlignment_daysAcrossClockChanges(t *testing.T) {
 	}
 }
 
-// Windows leave no gap, do not overlap, and hold the instants that they are asked for.
+// Windows leave no gap, do not overlap, and contain the instants for which they were
+// computed.
 func TestAlignment_windowsAreContiguous(t *testing.T) {
 	zones := []*time.Location{time.UTC}
 	for _, name := range []string{"Europe/Berlin", "America/Sao_Paulo", "Australia/Lord_Howe", "Pacific/Apia", "Asia/Beirut", "America/Havana", "Africa/Cairo", "America/St_Johns"} {

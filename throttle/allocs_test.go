@@ -8,8 +8,8 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// No hot method allocates. Every limiter has its row here; pools says that it keeps
-// what it needs per claim in a sync.Pool.
+// No hot method allocates. Every limiter has a row here; pools means that it keeps state
+// of each claim in a sync.Pool.
 func TestNoAllocs(t *testing.T) {
 	ctx := t.Context()
 	wide := throttle.Limit{Name: "wide", Count: math.MaxInt32, Per: time.Second}

@@ -14,8 +14,7 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// A fakeLimiter is a limiter that answers as it was told to, and remembers what comes
-// back.
+// A fakeLimiter returns the configured decisions and records the calls of its methods.
 type fakeLimiter struct {
 	decision throttle.Decision
 	err      error
@@ -79,7 +78,7 @@ func remaining(t *testing.T, l throttle.Limiter) int64 {
 	return reserve(t, l, throttle.Claim{DryRun: true}).Remaining
 }
 
-// embeddingLimiter is how third parties wrap a limiter: what they do not care about passes.
+// embeddingLimiter wraps a limiter by embedding it, as other modules may do.
 type embeddingLimiter struct{ throttle.Limiter }
 
 func (e embeddingLimiter) Observe(ctx context.Context, c throttle.Claim, d throttle.Decision, f throttle.Feedback) {
@@ -113,7 +112,7 @@ func TestAllOf_reportsTheFewestRemaining(t *testing.T) {
 	require.Equal(t, "unlimited", reserve(t, throttle.AllOf(throttle.AllowAll), throttle.Claim{}).Policy)
 }
 
-// The first limiter that reads a clock reads it for all.
+// The reading of the first limiter that reads a clock is used for all.
 func TestAllOf_readsTheClockOnce(t *testing.T) {
 	first, second := granting(1, 1), granting(2, 2)
 	d := reserve(t, throttle.AllOf(throttle.AllowAll, first, second), throttle.Claim{MaxWait: time.Hour})
@@ -161,7 +160,7 @@ func TestAllOf_cancelsOnError(t *testing.T) {
 	require.Empty(t, last.claims)
 }
 
-// Every limiter gets the Decision back that it made, however they are nested and
+// Every limiter gets back the Decision that it returned, however limiters are nested and
 // whichever claim ends first.
 func TestAllOf_returnsEachDecisionToItsLimiter(t *testing.T) {
 	parts := []*fakeLimiter{granting(1000, 4), granting(2000, 3), granting(3000, 2), granting(4000, 1)}
@@ -195,8 +194,8 @@ func TestAllOf_returnsEachDecisionToItsLimiter(t *testing.T) {
 	}
 }
 
-// A claim ends once, also when eight goroutines end it at a time, and when what led
-// back to its limiters serves another claim by then.
+// A claim ends once, even if eight goroutines end it at the same time and its subGrant is
+// in use for another claim by then.
 func TestAllOf_endsOnce(t *testing.T) {
 	for name, wrap := range map[string]func(throttle.Limiter) throttle.Limiter{
 		"AllOf": func(l throttle.Limiter) throttle.Limiter { return throttle.AllOf(l) },
@@ -230,8 +229,8 @@ func TestAllOf_endsOnce(t *testing.T) {
 	}
 }
 
-// A limiter that took a second to refuse lets the bucket before it refill
-// meanwhile: giving all back then let 19 units through within 10 ms at a burst of 10.
+// A limiter that takes a second to reject lets the bucket before it refill in the
+// meantime: returning all units would then grant 19 units within 10 ms with a burst of 10.
 func TestAllOf_cancelAfterSlowRefusalStaysWithinLimit(t *testing.T) {
 	for name, given := range map[string]bool{"its own clock": false, "the caller's reading": true} {
 		t.Run(name, func(t *testing.T) {
@@ -266,7 +265,7 @@ func TestAllOf_slowRefusalCountsAsTime(t *testing.T) {
 		slow.delay = time.Second
 		l := throttle.AllOf(first, slow)
 		reserve(t, l, throttle.Claim{Now: start})
-		reserve(t, l, throttle.Claim{Now: time.Unix(1000, 0)}) // from data, yet it took a second
+		reserve(t, l, throttle.Claim{Now: time.Unix(1000, 0)}) // a given reading, although the claim took a second
 		reserve(t, l, throttle.Claim{})
 		require.Equal(t, []time.Time{start.Add(time.Second), time.Unix(1001, 0), {}}, first.cancelTimes)
 	})
@@ -286,7 +285,7 @@ func TestAllOf_panicsOnNil(t *testing.T) {
 	})
 }
 
-// What AllOf takes back on a refusal finds its way through a Fallback.
+// AllOf returns the units of a rejected claim through a Fallback.
 func TestAllOf_rollsBackThroughFallback(t *testing.T) {
 	up, local := newBucket(1, time.Hour, 5)(nil), newBucket(1, time.Hour, 5)(nil)
 	l := throttle.AllOf(up, embeddingLimiter{&throttle.Fallback{Primary: unreachable{}, Secondary: local}}, throttle.DenyAll)

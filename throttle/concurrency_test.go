@@ -32,7 +32,7 @@ func TestConcurrency_endingTwiceReleasesOnce(t *testing.T) {
 	l.Observe(t.Context(), throttle.Claim{}, a, throttle.Feedback{Cost: 7})
 	c := reserve(t, l, throttle.Claim{})
 	require.True(t, c.OK)
-	for range 3 { // c has a's place now, and keeps it
+	for range 3 { // c has the entry of a now, and keeps it
 		l.Cancel(t.Context(), throttle.Claim{}, a)
 		l.Observe(t.Context(), throttle.Claim{}, a, throttle.Feedback{})
 	}
@@ -59,7 +59,7 @@ func TestConcurrency_releasesClaimsOlderThanMaxAge(t *testing.T) {
 	require.EqualValues(t, 1, remaining(t, l))
 }
 
-// A refusal with a reading of the future must not give up anybody.
+// A rejected claim with a reading in the future must not remove any claim.
 func TestConcurrency_refusalsReleaseNothing(t *testing.T) {
 	clk := clock.NewMock()
 	l := throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 2, MaxAge: time.Minute}, clk)
@@ -72,7 +72,7 @@ func TestConcurrency_refusalsReleaseNothing(t *testing.T) {
 	require.EqualValues(t, 2, remaining(t, l))
 }
 
-// Random claims and ends against a plain list of who is in.
+// Random claims and ends are compared with a plain list of claims in use.
 func TestConcurrency_agreesWithAList(t *testing.T) {
 	type guest struct {
 		d throttle.Decision
@@ -139,7 +139,7 @@ func TestConcurrency_neverExceedsCountUnderContention(t *testing.T) {
 	require.EqualValues(t, 5, remaining(t, l))
 }
 
-// A Queue hears of the end of a claim and lets the next one in.
+// A Queue admits the next waiter when a claim ends.
 func TestConcurrency_wakesWaitersOfAQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var q queue.Queue

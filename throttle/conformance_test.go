@@ -11,7 +11,7 @@ import (
 	"github.com/heed-go/heed/throttle/throttletest"
 )
 
-// Every Limiter of the package has its line here.
+// Every Limiter of the package has a row here.
 func TestConformance(t *testing.T) {
 	ten := throttle.Limit{Name: "ten", Count: 10, Per: time.Second, Burst: 10}
 	unbounded := func(time.Duration) int64 { return math.MaxInt64 }
@@ -36,13 +36,15 @@ func TestConformance(t *testing.T) {
 		// Waits are rounded up to whole nanoseconds, so that a span may be short of one.
 		{"LeakyBucket, thirds", leaky(throttle.LeakyBucketConfig{Limit: throttle.Limit{Count: 3, Per: time.Second, Burst: 2}, Queue: 9}), throttletest.Spec{Bound: func(w time.Duration) int64 { return 2 + int64((w+1)*3/time.Second) }}},
 		{"LeakyBucket, primes", leaky(throttle.LeakyBucketConfig{Limit: throttle.Limit{Count: 999999937, Per: time.Second, Burst: 3}, Queue: 5}), throttletest.Spec{Bound: func(w time.Duration) int64 { return 4 + int64(w) }}},
-		// All of a split claim acts when its last unit leaves, so that a whole bucket may act at once.
+		// All units of a split claim are used with its last one, so that a whole bucket may be
+		// used at one instant.
 		{"LeakyBucket, split", leaky(throttle.LeakyBucketConfig{Limit: throttle.Limit{Count: 10, Per: time.Second, Burst: 10}, Split: true}), throttletest.Spec{Limit: ten}},
 		// Times are truncated to whole milliseconds at both ends of a span, and places once more.
 		{"Nginx", nginx(throttle.NginxConfig{Rate: 10, Per: time.Second, Burst: 5}), throttletest.Spec{Bound: truncated(6, 10)}},
 		{"Nginx, delay", nginx(throttle.NginxConfig{Rate: 100, Per: time.Minute, Burst: 9, Delay: 5}), throttletest.Spec{Bound: truncated(10, 2)}},
 		{"Nginx, nodelay", nginx(throttle.NginxConfig{Rate: 1000, Per: time.Second, Burst: 9, NoDelay: true}), throttletest.Spec{Bound: truncated(10, 1000)}},
-		// TickQueue grants nothing that does not wait, which is what the suite asks for most: see its own tests.
+		// TickQueue grants no claim without a wait, which most requirements need: see its own
+		// tests.
 
 		// Windows: a span touches one more than it is long, at either end.
 		{"FixedWindow, epoch", constantLimiter(throttle.FixedWindowConfig{Count: 10, Per: time.Second}), throttletest.Spec{Bound: windows(10, time.Second)}},
@@ -73,7 +75,7 @@ func TestConformance(t *testing.T) {
 			return &throttle.Fallback{Primary: unreachable{}, Secondary: l}
 		}}},
 		{"AllOf in Fallback in AllOf", allOf(fallback(away, allOf(bucket, bucket)), fallback(bucket, away)), throttletest.Spec{Limit: ten, EndsOnce: true}},
-		// Hard is what holds; Limit only marks.
+		// Hard is enforced; Soft only marks.
 		{"SoftLimit", soft(ten, 10), throttletest.Spec{Limit: throttle.Limit{Count: 11, Per: time.Second}, EndsOnce: true, Wrap: func(l throttle.Limiter) throttle.Limiter {
 			return &throttle.SoftLimit{Soft: l, Hard: throttle.AllowAll}
 		}}},
@@ -85,23 +87,23 @@ func TestConformance(t *testing.T) {
 		{"Borrowing, cannot borrow", elastic(bucket, false), throttletest.Spec{Limit: ten, Wrap: func(l throttle.Limiter) throttle.Limiter {
 			return &throttle.Borrowing{Limiter: l, CanBorrow: func(throttle.Claim, throttle.Decision) bool { return true }}
 		}}},
-		// What is lent has no bound and no largest claim.
+		// Borrowed units have no bound and no largest claim.
 		{"Borrowing, can always borrow", elastic(bucket, true), throttletest.Spec{Bound: unbounded, AllowsDebt: true}},
 		{"Shadow", func(clk throttle.Clock) throttle.Limiter {
 			return &throttle.Shadow{Limiter: bucket(clk)}
 		}, throttletest.Spec{Bound: unbounded, AllowsDebt: true, Wrap: func(l throttle.Limiter) throttle.Limiter {
 			return &throttle.Shadow{Limiter: l}
 		}}},
-		// It bounds what is in use, not a rate, and only news can tell when that ends.
+		// It bounds the units in use, not a rate, and cannot predict the end of a claim.
 		{"Concurrency", inFlight(throttle.ConcurrencyConfig{Count: 10}), throttletest.Spec{Concurrency: 10, WaitUnknown: true, EndsOnce: true}},
 		{"Concurrency, one", inFlight(throttle.ConcurrencyConfig{Count: 1}), throttletest.Spec{Concurrency: 1, WaitUnknown: true, EndsOnce: true}},
 		{"Concurrency, aged", inFlight(throttle.ConcurrencyConfig{Count: 10, MaxAge: 1 << 62}), throttletest.Spec{Concurrency: 10, WaitUnknown: true, EndsOnce: true}},
-		// A claim of more than the burst waits for a full one and is paid for by the next.
+		// A claim larger than the burst waits for a full bucket, and the next claim waits longer.
 		{"Adaptive", adaptive(throttle.AdaptiveConfig{InitialRate: 10, MinRate: 10, MaxRate: 10, Burst: time.Second}), throttletest.Spec{Limit: ten, AllowsDebt: true}},
 		{"Adaptive, climbing", adaptive(throttle.AdaptiveConfig{InitialRate: 5, MaxRate: 10, Burst: time.Second}), throttletest.Spec{Limit: ten, AllowsDebt: true}},
 		{"Adaptive, thirds", adaptive(throttle.AdaptiveConfig{InitialRate: 1. / 3, MinRate: 1. / 3, MaxRate: 1. / 3, Burst: 9 * time.Second}), throttletest.Spec{Limit: throttle.Limit{Count: 1, Per: 3 * time.Second, Burst: 3}, AllowsDebt: true}},
 		{"Adaptive, never refused", adaptive(throttle.AdaptiveConfig{}), throttletest.Spec{Bound: unbounded}},
-		// It bounds nothing, and draws: no wait helps for sure.
+		// It has no bound and decides at random: no wait makes a grant certain.
 		{"AdmissionControl", func(clk throttle.Clock) throttle.Limiter {
 			return throttle.NewAdmissionControl(throttle.AdmissionControlConfig{}, clk)
 		},
@@ -141,7 +143,7 @@ func fallback(primary, secondary maker) maker {
 	}
 }
 
-// atMost returns the bound of several limits that hold at once.
+// atMost returns the bound of several limits that all apply.
 func atMost(ls ...throttle.Limit) func(time.Duration) int64 {
 	return func(w time.Duration) int64 {
 		n := int64(math.MaxInt64)
@@ -152,7 +154,7 @@ func atMost(ls ...throttle.Limit) func(time.Duration) int64 {
 	}
 }
 
-// unreachable is a limiter whose store is away.
+// unreachable is a limiter whose store is unavailable.
 type unreachable struct{}
 
 var errUnavailable = errors.New("store is away")

@@ -11,8 +11,9 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// A caller who always has work, at a server that allows 20 a second and says so only by
-// refusing: the rate, each second. The first cut is of what was sent then.
+// The rate in each second of a caller that always has work, with a server that allows 20
+// requests per second and rejects the others without stating its limit. The first cut is
+// based on the rate of sending at that time.
 func ExampleAdaptive() {
 	ctx, clk := context.Background(), clock.NewMock()
 	l := throttle.NewAdaptive(throttle.AdaptiveConfig{}, clk)

@@ -11,7 +11,7 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// Many APIs have a limit per second and one per minute. A claim takes from both, or
+// Many APIs have a limit per second and one per minute. A claim takes units from both or
 // from none.
 func ExampleAllOf() {
 	clk := clock.NewMock()
@@ -32,7 +32,7 @@ func ExampleAllOf() {
 	// 1200ms  false  0 left per minute  again in 8.8s
 }
 
-// A limiter in a shared store may be away. Then a local one keeps a rough limit.
+// A local limiter enforces an approximate limit while a shared store is unavailable.
 func ExampleFallback() {
 	clk := clock.NewMock()
 	l := &throttle.Fallback{

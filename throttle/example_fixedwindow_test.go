@@ -29,8 +29,8 @@ func ExampleNewFixedWindow() {
 	// 60: false, 50 left, again in 25h0m0s
 }
 
-// Permits per period: a permit that was not used is lost, and all are there again when a
-// period begins. Periods are counted from the creation of the limiter.
+// Permits per period: unused permits are lost, and all are available again at the start of
+// a period. Periods are counted from the creation of the limiter.
 func ExampleFixedWindowConfig() {
 	clk := clock.NewMock()
 	permits := throttle.NewFixedWindow(throttle.FixedWindowConfig{Count: 3, Per: time.Second, Align: throttle.AtCreation}, clk)
@@ -49,7 +49,7 @@ func ExampleFixedWindowConfig() {
 	// a period later: true
 }
 
-// Claims that come at once are spread: each is told when to act.
+// Claims made at the same time are spread: each Decision states when the work may start.
 func ExampleNewLeakyBucket() {
 	clk := clock.NewMock()
 	bucket := throttle.NewLeakyBucket(throttle.LeakyBucketConfig{Limit: throttle.Limit{Count: 10, Per: time.Second, Burst: 1}, Queue: 2}, clk)
@@ -68,7 +68,7 @@ func ExampleNewLeakyBucket() {
 	// the queue is full, ask again in 100ms
 }
 
-// Three tokens, all of them back at each full minute.
+// Three tokens, all of which are restored at each full minute.
 func ExampleNewRefillBucket() {
 	clk := clock.NewMock()
 	bucket := throttle.NewRefillBucket(throttle.RefillBucketConfig{Limit: throttle.PerMinute(3)}, clk)

@@ -10,8 +10,8 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// nightOnly grants work at night, from 22:00 to 06:00. It keeps no count, so that
-// nothing has to be given back.
+// nightOnly grants work at night, from 22:00 to 06:00. It counts no units, so Cancel does
+// nothing.
 type nightOnly struct{ clock throttle.Clock }
 
 func (n nightOnly) Reserve(_ context.Context, c throttle.Claim) (throttle.Decision, error) {
@@ -33,7 +33,7 @@ func (n nightOnly) Reserve(_ context.Context, c throttle.Claim) (throttle.Decisi
 
 func (nightOnly) Cancel(context.Context, throttle.Claim, throttle.Decision) {}
 
-// A limiter of your own joins in with all others.
+// A custom limiter can be combined with all others.
 func ExampleLimiter() {
 	clk := clock.NewMock()
 	clk.Set(time.Date(2026, 11, 21, 21, 30, 0, 0, time.UTC))

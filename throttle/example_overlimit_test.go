@@ -10,7 +10,7 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// Ten a minute, and 20 % on top for those who did not notice the warning.
+// Ten per minute, and 20 % more with a warning.
 func ExampleSoftLimit() {
 	clk := clock.NewMock()
 	limit := throttle.Limit{Name: "plan", Count: 10, Per: time.Minute}
@@ -31,7 +31,7 @@ func ExampleSoftLimit() {
 	// 13: granted false, over the limit false
 }
 
-// A new limit, tried out before it is enforced.
+// A new limit is tested before it is enforced.
 func ExampleShadow() {
 	clk := clock.NewMock()
 	l := &throttle.Shadow{
@@ -51,7 +51,7 @@ func ExampleShadow() {
 	// true true
 }
 
-// Two at a time, however long they take.
+// Two claims at the same time, independent of how long they take.
 func ExampleConcurrency() {
 	ctx := context.Background()
 	l := throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 2}, clock.NewMock())
@@ -60,7 +60,7 @@ func ExampleConcurrency() {
 	third, _ := l.Reserve(ctx, throttle.Claim{})
 	fmt.Println("third:", third.OK)
 
-	l.Observe(ctx, throttle.Claim{}, first, throttle.Feedback{}) // the first is done
+	l.Observe(ctx, throttle.Claim{}, first, throttle.Feedback{}) // the first claim ends
 	third, _ = l.Reserve(ctx, throttle.Claim{})
 	fmt.Println("third:", third.OK)
 	// Output:

@@ -10,7 +10,7 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// Five searches a second, two of them at once.
+// Five searches per second, with a burst of two.
 func ExampleTokenBucket() {
 	clk := clock.NewMock()
 	l := throttle.NewTokenBucket(throttle.Limit{Name: "search", Count: 5, Per: time.Second, Burst: 2}, clk)
@@ -28,8 +28,8 @@ func ExampleTokenBucket() {
 	// 250ms  false  left 0  again in 150ms
 }
 
-// What a call costs is often known only afterwards: claim what it may cost, and say
-// what it did.
+// If the cost of a call is known only afterwards, claim the maximum cost and report the
+// actual one.
 func ExampleTokenBucket_Observe() {
 	ctx, clk := context.Background(), clock.NewMock()
 	l := throttle.NewTokenBucket(throttle.Limit{Name: "tokens", Count: 1000, Per: time.Minute}, clk)
@@ -46,7 +46,7 @@ func ExampleTokenBucket_Observe() {
 	// settled: 700 left
 }
 
-// The limit of a bucket changes while it is in use. Its units stay.
+// The limit of a bucket changes while it is in use. Its units are kept.
 func ExampleTokenBucket_SetLimit() {
 	ctx, clk := context.Background(), clock.NewMock()
 	l := throttle.NewTokenBucket(throttle.PerMinute(60), clk)

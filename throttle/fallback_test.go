@@ -25,7 +25,8 @@ func TestFallback_secondaryDecidesOnError(t *testing.T) {
 	require.True(t, !d.OK && d.Degraded)
 }
 
-// Units go back to where they came from, though the store has come back meanwhile.
+// Units are returned to the limiter that granted them, even if the store is available
+// again.
 func TestFallback_endsClaimAtTheLimiterThatGranted(t *testing.T) {
 	store, local := granting(1, 1), granting(2, 2)
 	f := &throttle.Fallback{Primary: store, Secondary: local}

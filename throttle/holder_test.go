@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What wraps limiters holds until the end if one of them does, and only then.
+// A limiter that wraps others holds until the end if one of them does, and only then.
 func TestHoldsUntilEnd_isForwarded(t *testing.T) {
 	wraps := map[string]func(throttle.Limiter) throttle.Limiter{
 		"itself": func(l throttle.Limiter) throttle.Limiter { return l },

@@ -57,7 +57,7 @@ func TestLeakyBucket_splitClaimsLeaveOneByOne(t *testing.T) {
 	require.Equal(t, Forever, ask(b, 7, Forever).Wait)
 }
 
-// nginx's words for the same bucket: it rounds, and otherwise agrees.
+// The same buckets in the terms of nginx, which rounds and otherwise agrees.
 func TestLeakyBucket_agreesWithNginx(t *testing.T) {
 	for name, tt := range map[string]struct {
 		nginx NginxConfig
@@ -127,32 +127,32 @@ func TestLeakyBucket_settlesACost(t *testing.T) {
 	require.Equal(t, 300*time.Millisecond, ask(b, 1, 0).Wait)
 }
 
-// A reservation of x/time/rate would be lost in the gap that another has left:
-// cancelling what stands behind would then let more act at one instant than fit.
+// x/time/rate would lose the last position when a gap is filled: canceling the claim
+// behind it would then let more units be used at one instant than fit.
 func TestLeakyBucket_cancelAfterAGapWasFilled(t *testing.T) {
 	clk := at(0)
 	b := NewLeakyBucket(LeakyBucketConfig{Limit: Limit{Count: 10, Per: time.Second, Burst: 4}, Queue: math.MaxInt64}, clk)
 	one, four := Claim{Cost: 1}, Claim{Cost: 4}
 	ask(b, 2, 0)
-	last := ask(b, 4, Forever)  // stands 200 ms from now
+	last := ask(b, 4, Forever)  // position 200 ms from now
 	after := ask(b, 1, Forever) // 300 ms
 	b.Cancel(t.Context(), four, last)
-	gap := ask(b, 1, Forever) // fills what that has left
+	gap := ask(b, 1, Forever) // fills the gap of the canceled claim
 	require.Equal(t, 100*time.Millisecond, gap.Wait)
 	b.Cancel(t.Context(), one, after)
 	require.Equal(t, 400*time.Millisecond, ask(b, 4, Forever).Wait, "in 200 ms there are 3 units")
 }
 
-// booked is a claim that will act, or did.
+// booked is a claim that will be used, or was.
 type booked struct {
 	at time.Duration
 	c  Claim
 	d  Decision
 }
 
-// Cancels in any order never let the rest exceed the limit: at each instant, what
-// acts fits into a bucket that refills all the while. Of 400,000 histories, a dozen
-// need held for it, or LeakyBucket.stand; these seeds are among them.
+// Cancels in any order never let the remaining claims exceed the limit: at each instant,
+// the used units fit into a bucket that refills continuously. Of 400,000 histories, a
+// dozen need bookings.lastGap; these seeds are among them.
 func TestLeakyBucket_cancelsAddNoUnits(t *testing.T) {
 	seeds := []uint64{30929, 78408, 220734, 393752}
 	for seed := range uint64(20000) {
@@ -166,7 +166,8 @@ func TestLeakyBucket_cancelsAddNoUnits(t *testing.T) {
 	}
 }
 
-// randomCancels books and cancels at random, and returns what was not cancelled.
+// randomCancels books and cancels at random, and returns the claims that were not
+// canceled.
 func randomCancels(r *rand.Rand, burst int64) (acts []booked) {
 	clk := at(0)
 	b := NewLeakyBucket(LeakyBucketConfig{Limit: Limit{Count: 10, Per: time.Second, Burst: burst}, Queue: math.MaxInt64}, clk)
@@ -195,8 +196,8 @@ func randomCancels(r *rand.Rand, burst int64) (acts []booked) {
 	return acts
 }
 
-// overdrawn returns by how much acts take more than a bucket holds that refills one
-// unit each interval.
+// overdrawn returns by how many units the claims exceed a bucket that restores one unit in
+// each interval.
 func overdrawn(acts []booked, interval time.Duration, burst int64) (most time.Duration) {
 	full := time.Duration(burst) * interval
 	level, at := full, time.Duration(0)

@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A limiter that asks one of several others ends the claim at the one that granted it, also
-// if that is composed itself and remembers its parts by the Decision.
+// A limiter that asks one of several others ends the claim at the one that granted it,
+// even if that is itself composed and identifies its parts by the Decision.
 func TestLimiter_endsClaimsOfNestedLimiters(t *testing.T) {
 	day := 24 * time.Hour
 	for name, wrap := range map[string]func(l throttle.Limiter) throttle.Limiter{

@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A remote is a limiter that does not answer from memory.
+// A remote is a limiter that is not NonBlocking.
 type remote struct{ Limiter }
 
 func (remote) NonBlocking() bool { return false }

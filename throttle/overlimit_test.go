@@ -11,7 +11,8 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// 100 a minute and 10 % on top: 1 to 100 pass, 101 to 110 are marked, 111 is refused.
+// 100 per minute and 10 % more: 1 to 100 are granted, 101 to 110 are marked, 111 is
+// rejected.
 func TestSoftLimit_marksClaimsOverSoftAndRefusesOverHard(t *testing.T) {
 	l := throttle.PerMinute(100)
 	window := func(l throttle.Limit, clk throttle.Clock) throttle.Limiter {
@@ -38,7 +39,7 @@ type manualClock struct{ now time.Time }
 func (c *manualClock) Now() time.Time                       { return c.now }
 func (c *manualClock) After(time.Duration) <-chan time.Time { return nil }
 
-// A steady excess is marked, too, not only a burst.
+// A steady excess is marked, not only a burst.
 func TestSoftLimit_marksSteadyExcess(t *testing.T) {
 	clk := &manualClock{now: time.Unix(0, 0)}
 	l := throttle.Limit{Count: 100, Per: time.Second, Burst: 10}
@@ -73,7 +74,7 @@ func TestSoftLimit_cancelRefundsBothLimits(t *testing.T) {
 	require.Equal(t, []int64{6, 8}, []int64{remaining(t, limit), remaining(t, hard)}, "a claim ends once")
 }
 
-// Whatever happens, claims without a mark obey Limit and all of them obey Hard.
+// In random histories, claims without a mark obey Soft and all claims obey Hard.
 func TestSoftLimit_unmarkedClaimsObeySoft(t *testing.T) {
 	for seed := range uint64(200) {
 		r, clk := rand.New(rand.NewPCG(seed, 3)), clock.NewMock()
@@ -173,7 +174,8 @@ func newWindow(count int64, clk throttle.Clock) *throttle.FixedWindow {
 	return throttle.NewFixedWindow(throttle.FixedWindowConfig{Count: count, Per: time.Minute}, clk)
 }
 
-// A grant is over the limit if either of the two limiters says so, or the soft one rejects it.
+// A grant is OverLimit if the Decision of one of the two limiters is, or if Soft rejects
+// the claim.
 func TestSoftLimit_marksWhatEitherLimiterMarks(t *testing.T) {
 	granted := throttle.AllowAll
 	marked := &throttle.Shadow{Limiter: throttle.DenyAll} // grants everything with OverLimit

@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestAllOf_limitersMayEndTheClaimReentrantly has a limiter that, as it hears of the end of a
-// claim, ends the claim once more.
+// TestAllOf_limitersMayEndTheClaimReentrantly has a limiter that ends the claim again
+// while its own Cancel or Observe is called.
 func TestAllOf_limitersMayEndTheClaimReentrantly(t *testing.T) {
 	e := &reentrantLimiter{Limiter: NewConcurrency(ConcurrencyConfig{Count: 1}, nil)}
 	e.all = AllOf(e)

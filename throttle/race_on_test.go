@@ -2,6 +2,6 @@
 
 package throttle
 
-// Racing: under the race detector a sync.Pool forgets some of what it is given, on
-// purpose, so that what it serves allocates now and then.
+// Racing: under the race detector a sync.Pool intentionally drops some of its objects, so
+// that its users sometimes allocate.
 const Racing = true

@@ -59,7 +59,7 @@ func TestRefillBucket_setLimitKeepsUnits(t *testing.T) {
 	require.Error(t, l.SetLimit(Limit{}))
 }
 
-// What ticks have brought may be more than can be counted. Then nothing is given back.
+// Ticks may add more units than can be counted. Then no units are returned.
 func TestRefillBucket_extremeRatesAddNoUnits(t *testing.T) {
 	clk := at(0)
 	l := NewRefillBucket(RefillBucketConfig{Limit: Limit{Count: 1 << 40, Per: 1, Burst: 1 << 50}}, clk)

@@ -30,8 +30,9 @@ func TestSubGrants_unwrapOnce(t *testing.T) {
 	require.Empty(t, follow(&a, throttle.Decision{OK: true}, false))
 }
 
-// What an Inner grants leads back to its limiter, with the Decision that this one made. Only
-// a Decision with a subGrant of its own, as that of an AllOf, ends once.
+// A claim granted by an Inner ends at its limiter, with the Decision that the limiter
+// returned. Only a Decision with a subGrant of its own, such as that of an AllOf, ends
+// once.
 func TestInner_cancelReachesItsLimiter(t *testing.T) {
 	for name, row := range map[string]struct {
 		wrap     func(throttle.Limiter) throttle.Limiter

@@ -172,8 +172,8 @@ func (s *SubWindows) totalBefore(part int64) int64 {
 	return s.totals[s.ringIndex(part)]
 }
 
-// waitUntilAtMost returns how long after now, in part, the units that count are few
-// enough.
+// waitUntilAtMost returns how long after now, in part, the sum decreases to the given
+// number of units.
 func (s *SubWindows) waitUntilAtMost(room, part, now int64) time.Duration {
 	lo, hi := part+1, s.part+int64(s.config.Parts) // at the start of hi all units have expired
 	for lo < hi {

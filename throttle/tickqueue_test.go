@@ -49,8 +49,8 @@ func TestTickQueue_onlyTheLastClaimIsRefunded(t *testing.T) {
 	require.EqualValues(t, 9, remaining(q))
 }
 
-// However claims come and are cancelled, no tick serves two units, and the Wait of a
-// refusal is honest.
+// In random sequences of claims and cancels, no tick serves two units, and a claim after
+// the Wait of a rejection is granted.
 func TestTickQueue_noTickIsGrantedTwice(t *testing.T) {
 	for seed := range uint64(2000) {
 		r := rand.New(rand.NewPCG(seed, 1))

@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A decision about a caller that waits reports the queue as any other does: its length, how
-// many units may still wait, and in how long a full queue is served.
+// A decision on a claim with Waits describes the queue as any other does: its length, the
+// number of units that may still wait, and the time in which a full queue is served.
 func TestTickQueue_reportsItsQueueToCallersThatWait(t *testing.T) {
 	clk := at(0)
 	q := NewTickQueue(TickQueueConfig{Limit: PerSecond(10), Queue: 5}, clk)

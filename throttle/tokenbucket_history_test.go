@@ -16,21 +16,21 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// An usage is the use of n units at a time.
+// A usage is the use of n units at an instant.
 type usage struct {
 	at time.Duration
 	n  int64
 }
 
-// A grantedClaim claim may still be given back.
+// A grantedClaim is a granted claim that may still be canceled.
 type grantedClaim struct {
 	c      throttle.Claim
 	d      throttle.Decision
-	limits int // how many limits there had been
+	limits int // number of limits so far when it was granted
 }
 
-// Whatever is granted, held and given back, what was kept obeys the limit: in 2,000
-// random histories, in every window of each, to the unit.
+// In 2,000 random histories of grants and cancels, the units that were kept obey the limit
+// in every window, exact to the unit.
 func TestTokenBucket_usageObeysLimit(t *testing.T) {
 	l := throttle.Limit{Count: 10, Per: time.Second, Burst: 10}
 	for seed := range uint64(2000) {
@@ -65,8 +65,7 @@ func TestTokenBucket_usageObeysLimit(t *testing.T) {
 	}
 }
 
-// requireWithinLimit fails if there is a window in which deeds are more than
-// burst + rate*window.
+// requireWithinLimit fails if the units used within any window exceed burst + rate*window.
 func requireWithinLimit(t *testing.T, l throttle.Limit, usages []usage, seed uint64) {
 	t.Helper()
 	slices.SortStableFunc(usages, func(a, b usage) int { return cmp.Compare(a.at, b.at) })
@@ -81,7 +80,8 @@ func requireWithinLimit(t *testing.T, l throttle.Limit, usages []usage, seed uin
 	}
 }
 
-// Random limits, costs, times and settlements, against a bucket of rationals.
+// Random limits, costs, times and actual costs are compared with a bucket in rational
+// numbers.
 func TestTokenBucket_isExact(t *testing.T) {
 	runs := 0
 	for seed := range uint64(1000) {
@@ -97,7 +97,8 @@ func TestTokenBucket_isExact(t *testing.T) {
 
 var periods = []time.Duration{7, time.Microsecond, time.Millisecond, time.Second, 1001 * time.Millisecond, time.Minute, time.Hour, 24 * time.Hour}
 
-// SetLimit keeps the units in the bucket to less than a nanosecond's worth.
+// SetLimit keeps the units in the bucket, with an error of less than the units of a
+// nanosecond.
 func TestTokenBucket_setLimitKeepsUnits(t *testing.T) {
 	for seed := range uint64(500) {
 		r := rand.New(rand.NewPCG(seed, 5))
@@ -106,7 +107,7 @@ func TestTokenBucket_setLimitKeepsUnits(t *testing.T) {
 	}
 }
 
-// A comparison asks a TokenBucket and its model the same.
+// A comparison makes the same claims on a TokenBucket and on its model.
 type comparison struct {
 	*testing.T
 	r        *rand.Rand
@@ -114,7 +115,7 @@ type comparison struct {
 	b        *throttle.TokenBucket
 	model    *exactBucket
 	held     []grantedClaim
-	rounding float64 // units that roundings may have cost; they never add any
+	rounding float64 // units that may be lost by rounding; rounding never adds any
 }
 
 func newComparison(t *testing.T, r *rand.Rand, l throttle.Limit) *comparison {
@@ -122,8 +123,8 @@ func newComparison(t *testing.T, r *rand.Rand, l throttle.Limit) *comparison {
 	return &comparison{T: t, r: r, clk: clk, b: throttle.NewTokenBucket(l, clk), model: newExactBucket(l)}
 }
 
-// run makes n claims, with a new limit after each of which one in so many is left; 0:
-// never.
+// run makes n claims, and sets a new limit after each of them with a probability of one in
+// the given number; 0: never.
 func (d *comparison) run(n, oneIn int) {
 	d.Helper()
 	for range n {
@@ -172,7 +173,7 @@ func (d *comparison) claim(n int64) {
 	}
 }
 
-// end cancels h, or settles it for less or more than it claimed.
+// end cancels h, or observes an actual cost above or below the claimed one.
 func (d *comparison) end(h grantedClaim) {
 	now, granted := d.clk.ns.Load(), h.d.At.UnixNano()
 	d.rounding += 1e-6 * float64(len(d.model.limits)-1)
@@ -182,7 +183,7 @@ func (d *comparison) end(h grantedClaim) {
 		return
 	}
 	f := throttle.Feedback{Cost: 1 + d.r.Int64N(2*h.c.Cost)}
-	d.b.Observe(d.Context(), h.c, h.d, throttle.Feedback{Cost: f.Cost, Partial: true}) // says nothing final
+	d.b.Observe(d.Context(), h.c, h.d, throttle.Feedback{Cost: f.Cost, Partial: true}) // partial: has no effect
 	d.b.Observe(d.Context(), h.c, h.d, f)
 	if more := f.Cost - h.c.Cost; more > 0 {
 		d.model.take(more, now)
@@ -191,7 +192,7 @@ func (d *comparison) end(h grantedClaim) {
 	}
 }
 
-// Thirty-two goroutines take all that flows in, and not one unit more or less.
+// Thirty-two goroutines take exactly the units that are restored.
 func TestTokenBucket_losesNoUnitsUnderContention(t *testing.T) {
 	l := throttle.Limit{Count: 7919, Per: time.Second, Burst: 1 << 20}
 	for name, cancels := range map[string]int{"kept": 0, "some cancelled": 4} {
@@ -237,7 +238,8 @@ func take(t *testing.T, l throttle.Limiter, n int64) *atomic.Int64 {
 	return kept
 }
 
-// Years, primes and the largest numbers: ticks are counted anew before they overflow.
+// With years, primes and the largest numbers, the origin of ticks moves before they
+// overflow.
 func TestTokenBucket_scaleOverflows(t *testing.T) {
 	const year = 365 * 24 * time.Hour
 	for _, l := range []throttle.Limit{
@@ -268,8 +270,7 @@ func TestTokenBucket_scaleOverflows(t *testing.T) {
 	}
 }
 
-// The rate is never higher than it was said to be, and hardly lower, also where
-// ticks are as short as they get.
+// The rate is never higher than the limit, and hardly lower, even with the shortest ticks.
 func TestTokenBucket_primeRates(t *testing.T) {
 	for _, count := range []int64{7919, 1_000_003, 999_999_937, 15_999_999_989} {
 		l := throttle.Limit{Count: count, Per: time.Second, Burst: 1000}

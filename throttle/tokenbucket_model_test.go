@@ -8,7 +8,7 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// exactBucket is a token bucket in rationals: what TokenBucket must agree with.
+// exactBucket is a token bucket in rational numbers, with which TokenBucket must agree.
 type exactBucket struct {
 	limit  throttle.Limit
 	tokens *big.Rat
@@ -16,7 +16,7 @@ type exactBucket struct {
 	limits []limitSince // the limits so far, the latest last
 }
 
-// limitSince is a limit and when it began to hold.
+// limitSince is a limit and its start.
 type limitSince struct {
 	at    int64
 	limit throttle.Limit
@@ -49,8 +49,8 @@ func (m *exactBucket) take(n, now int64) {
 	m.tokens.Sub(m.tokens, whole(n))
 }
 
-// refund gives back n units of a claim granted at granted, when there had been so
-// many limits.
+// refund returns n units of a claim granted at granted, when the number of limits so far
+// was under.
 func (m *exactBucket) refund(n, granted, now int64, under int) {
 	left := whole(n)
 	for i, e := range m.limits[under-1:] {
@@ -73,13 +73,13 @@ func (m *exactBucket) setLimit(l throttle.Limit, now int64) {
 	m.limits = append(m.limits, limitSince{now, l})
 }
 
-// inflow returns the units that flow in within ns.
+// inflow returns the units restored within ns.
 func inflow(l throttle.Limit, ns int64) *big.Rat {
 	r := whole(ns)
 	return r.Quo(r, perUnit(l))
 }
 
-// perUnit returns the nanoseconds that a unit takes to come back.
+// perUnit returns the nanoseconds in which a unit is restored.
 func perUnit(l throttle.Limit) *big.Rat { return big.NewRat(int64(l.Per), l.Count) }
 
 func whole(n int64) *big.Rat { return new(big.Rat).SetInt64(n) }

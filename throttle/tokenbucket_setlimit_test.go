@@ -11,8 +11,8 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// Eight goroutines claim and cancel while eight change the rate: at one instant no
-// unit comes or goes by that, however odd the rates are.
+// Eight goroutines claim and cancel while eight change the rate: at one instant this
+// neither adds nor removes units, whatever the rates are.
 func TestTokenBucket_setLimitUnderContention(t *testing.T) {
 	const burst = 100_000
 	b := throttle.NewTokenBucket(throttle.Limit{Count: 7, Per: time.Second, Burst: burst}, new(atomicClock))
@@ -45,8 +45,8 @@ func TestTokenBucket_setLimitUnderContention(t *testing.T) {
 	require.Equal(t, burst-kept.Load(), d.Remaining)
 }
 
-// The same while time passes: rates that are equal, however they are written, give
-// what one rate gives.
+// The same while time passes: equal rates in different terms restore the same units as one
+// rate.
 func TestTokenBucket_setLimitWhileTimePasses(t *testing.T) {
 	slow, fast := throttle.Limit{Count: 3, Per: time.Second, Burst: 1 << 20}, throttle.Limit{Count: 1000, Per: time.Second, Burst: 1 << 20}
 	clk := new(atomicClock)
@@ -73,7 +73,7 @@ func TestTokenBucket_setLimitWhileTimePasses(t *testing.T) {
 	require.GreaterOrEqual(t, kept.Load(), floor(inflow(slow, passed))-8)
 }
 
-// What a cut of the burst forgave is not given back once more.
+// Cancel does not return units that a reduction of the burst has already forgiven.
 func TestTokenBucket_cancelAcrossSetLimit(t *testing.T) {
 	for name, tt := range map[string]struct {
 		to   throttle.Limit
@@ -123,7 +123,7 @@ func TestTokenBucket_cancelAcrossManyLimits(t *testing.T) {
 	require.EqualValues(t, 40+15+40, d.Remaining) // 15 flowed in; 20 of 60 count as returned, at the faster rate
 }
 
-// The latest reading granted at outlives the limit.
+// The latest reading at which a claim was granted is kept when the limit changes.
 func TestTokenBucket_olderReadingAfterSetLimit(t *testing.T) {
 	clk := new(atomicClock)
 	b := throttle.NewTokenBucket(throttle.PerSecond(5), clk)
@@ -146,8 +146,8 @@ func TestTokenBucket_cancelOfOlderClaimAcrossSetLimit(t *testing.T) {
 	require.EqualValues(t, 30, remaining(t, b), "time has given back 20 of 50")
 }
 
-// A Cancel far ahead of the rest forgives nothing, also where ticks must be counted
-// anew to express it.
+// A Cancel with a reading far ahead of the others returns nothing, even if the origin of
+// ticks has to move.
 func TestTokenBucket_cancelWithFutureReading(t *testing.T) {
 	b := throttle.NewTokenBucket(throttle.Limit{Count: 999_999_937, Per: time.Second, Burst: 5}, new(atomicClock))
 	d := reserve(t, b, throttle.Claim{Cost: 2})

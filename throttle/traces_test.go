@@ -9,7 +9,7 @@ import (
 	"github.com/heed-go/heed/internal/replay"
 )
 
-// Every limiter answers as the reference traces do, operation for operation.
+// Every limiter makes the decisions of the reference traces.
 func TestLimiters_agreeWithReferenceTraces(t *testing.T) {
 	for file, want := range map[string]replay.Report{
 		"algorithms.jsonl": {Scenarios: 61, Ops: 2648},

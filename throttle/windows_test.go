@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// One is a limiter with ten units a minute that settles with the window, the entry or
-// the sub-window that a grant came from.
+// One is a limiter with ten units per minute that corrects costs in the window, the entry
+// or the sub-window of the grant.
 type windowLimiter interface {
 	Limiter
 	Observer
@@ -75,7 +75,7 @@ func TestWindows_cancelDoesNotChangeLaterWindows(t *testing.T) {
 	}
 }
 
-// A claim that is cancelled in the window after its own no longer weighs in it.
+// A claim that is canceled in the window after its own has no weight in it.
 func TestSlidingCounter_cancelsInTheNextWindow(t *testing.T) {
 	clk := at(0)
 	l := NewSlidingCounter(SlidingCounterConfig{Limit: PerMinute(10)}, clk)
@@ -133,7 +133,7 @@ func TestWindows_setLimitKeepsUsage(t *testing.T) {
 	}
 }
 
-// A reading from before the change is not a way to see none of what was taken.
+// A reading from before the change must not hide the units taken.
 func TestWindows_setLimitHoldsForOlderReadings(t *testing.T) {
 	clk := at(0)
 	for name, l := range windowLimiters(clk) {
@@ -212,7 +212,7 @@ func TestSlidingLog_countRefusedExtendsTheWait(t *testing.T) {
 	require.True(t, d.OK, "a pause lets him in")
 }
 
-// The ring grows to what is needed, and holds what a plain list would.
+// The ring grows as needed, and contains the same entries as a plain list.
 func TestSlidingLog_agreesWithAList(t *testing.T) {
 	l := NewSlidingLog(SlidingLogConfig{Limit: Limit{Count: 50, Per: 100}}, at(0))
 	type entry struct{ at, n int64 }
@@ -259,7 +259,7 @@ func TestNew_panicsOnInvalidConfig(t *testing.T) {
 	}
 }
 
-// One unit more than was claimed, and one less, are settled like any other number.
+// Actual costs of one unit more or less than claimed are corrected like any others.
 func TestWindows_observeSettlesOneUnit(t *testing.T) {
 	clk := at(0)
 	for name, l := range windowLimiters(clk) {

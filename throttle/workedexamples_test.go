@@ -29,7 +29,7 @@ func claimsOfOne(at time.Duration, n int64) (steps []step) {
 	return steps
 }
 
-// The examples that textbooks, servers and their users give.
+// Worked examples from textbooks, servers and their users.
 func TestLimiters_workedExamples(t *testing.T) {
 	const day = 24 * time.Hour
 	for name, tt := range map[string]struct {
@@ -187,8 +187,8 @@ func everySecond(n int) (steps []step) {
 	return steps
 }
 
-// Eight goroutines claim and cancel while one changes the limit to and fro. When all
-// is over, as many units are gone as were kept.
+// Eight goroutines claim and cancel while one changes the limit back and forth. At the
+// end, exactly the units that were kept are missing.
 func TestLimiters_setLimitUnderContention(t *testing.T) {
 	const count = 1 << 20
 	clk := at(time.Hour)

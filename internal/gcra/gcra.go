@@ -31,8 +31,8 @@ const maxScale = 1 << 24
 // nanosecond and bursts up to 5e11. No burst is more than 2^60 units.
 type Params struct {
 	Burst      int64
-	Interval   int64         // ticks in which one unit comes back
-	Window     int64         // ticks in which Burst units come back
+	Interval   int64         // ticks in which one unit is restored
+	Window     int64         // ticks in which Burst units are restored
 	RefillTime time.Duration // Window as a duration, rounded up
 	Scale      int64         // ticks in a nanosecond
 	Horizon    int64         // nanoseconds before and after Origin that ticks can express

@@ -9,7 +9,7 @@ import (
 	"github.com/heed-go/heed/throttle/keyed"
 )
 
-// No hot method allocates; pools says that a limiter keeps what it needs per claim in a
+// No hot method allocates; pools means that a limiter keeps state of each claim in a
 // sync.Pool.
 func TestNoAllocs(t *testing.T) {
 	ctx := t.Context()

@@ -70,7 +70,7 @@ func TestBan_countsRefusalsWithinOnly(t *testing.T) {
 	require.True(t, p.Evictable(clk.Now().Add(time.Hour)))
 }
 
-// A list of refusals against the ring.
+// A list of rejections is compared with the ring.
 func TestBan_agreesWithAList(t *testing.T) {
 	for seed := range uint64(300) {
 		r, clk := rand.New(rand.NewPCG(seed, 9)), &manualClock{now: time.Unix(0, 0)}
@@ -102,7 +102,7 @@ func TestBan_agreesWithAList(t *testing.T) {
 				}
 			}
 			if now < until {
-				wait := want.Wait // of a refusal only: a grant would have come at once
+				wait := want.Wait // only of a rejection: a grant has no wait
 				require.Equal(t, max(time.Duration(until-now), wait), got.Wait, "seed %d, at %d", seed, now)
 			}
 		}

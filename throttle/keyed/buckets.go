@@ -18,7 +18,8 @@ type BucketsConfig struct {
 	// Limit is the limit of each key.
 	throttle.Limit
 
-	// Max is the number of keys that are certain to be limited separately. Zero means 65,536.
+	// Max is the number of keys in use at the same time for which the table has space. Zero
+	// means 65,536.
 	Max int
 
 	// Exact stores the keys themselves, not only their hashes.

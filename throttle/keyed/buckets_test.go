@@ -17,7 +17,7 @@ import (
 	"github.com/heed-go/heed/throttle/keyed"
 )
 
-// A table that forgets all the time answers like a throttle.TokenBucket for each key.
+// A table that evicts continuously decides like a throttle.TokenBucket for each key.
 func TestBuckets_evictionChangesNoDecision(t *testing.T) {
 	l := throttle.Limit{Count: 20, Per: time.Second, Burst: 3}
 	build := func(clk throttle.Clock) throttle.Limiter { return throttle.NewTokenBucket(l, clk) }
@@ -30,7 +30,7 @@ func TestBuckets_evictionChangesNoDecision(t *testing.T) {
 	}
 }
 
-// A million keys at once all find room in a table for a million.
+// A million keys in use at the same time fit into a table for a million.
 func TestBuckets_haveRoomForMaxKeys(t *testing.T) {
 	for _, n := range []int{1, 8, 100, 5000, 1 << 17} {
 		clk := clock.NewMock()
@@ -88,7 +88,8 @@ func TestBuckets_cancelReachesTheOverflow(t *testing.T) {
 	require.Equal(t, over.granted, over.observed)
 }
 
-// What a cancel gives back counts from the latest grant, whatever reading it brings.
+// The units that Cancel returns are calculated from the latest grant, whatever its own
+// reading is.
 func TestBuckets_cancelWithAnOlderReadingStaysWithinLimit(t *testing.T) {
 	clk := clock.NewMock()
 	b := keyed.NewBuckets(keyed.BucketsConfig{Limit: throttle.PerSecond(10)}, clk)

@@ -27,14 +27,14 @@ func TestConformance(t *testing.T) {
 		}, throttletest.Spec{Limit: ten, Wrap: func(l throttle.Limiter) throttle.Limiter {
 			return withKeys(1, &keyed.Limiter{New: alwaysBusy, Max: 1, Overflow: l})
 		}}},
-		// One word has no room for the latest reading.
+		// A slot does not store the latest reading.
 		{"Buckets", buckets(keyed.BucketsConfig{Limit: ten}), throttletest.Spec{Limit: ten, AcceptsOlderReadings: true}},
 		{"Buckets, exact", buckets(keyed.BucketsConfig{Limit: ten, Exact: true}), throttletest.Spec{Limit: ten, AcceptsOlderReadings: true}},
 		{"Buckets, thirds", buckets(keyed.BucketsConfig{Limit: throttle.Limit{Count: 3, Per: time.Second, Burst: 2}}),
 			throttletest.Spec{Limit: throttle.Limit{Count: 3, Per: time.Second, Burst: 2}, AcceptsOlderReadings: true}},
 		{"Buckets, primes", buckets(keyed.BucketsConfig{Limit: throttle.Limit{Count: 999999937, Per: time.Second, Burst: 3}}),
 			throttletest.Spec{Limit: throttle.Limit{Count: 999999937, Per: time.Second, Burst: 3}, AcceptsOlderReadings: true}},
-		// Refusals are what it counts.
+		// A Ban counts rejections.
 		{"Ban", func(clk throttle.Clock) throttle.Limiter {
 			return keyed.NewBan(bucket(clk), keyed.BanConfig{Refusals: 3, Within: time.Second, Duration: time.Second, MaxDuration: 4 * time.Second}, clk)
 		}, throttletest.Spec{Limit: ten, CountsRefusals: true, Wrap: func(l throttle.Limiter) throttle.Limiter {

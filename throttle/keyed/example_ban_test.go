@@ -11,7 +11,7 @@ import (
 	"github.com/heed-go/heed/throttle/keyed"
 )
 
-// Who keeps trying passwords has to wait longer and longer.
+// A key with repeated login attempts is banned, for twice as long each time.
 func ExampleBan() {
 	clk := clock.NewMock()
 	logins := &keyed.Limiter{Clock: clk, New: func(string) throttle.Limiter {

@@ -11,7 +11,7 @@ import (
 	"github.com/heed-go/heed/throttle/keyed"
 )
 
-// Guests may ask twice a second, members five times.
+// Guests are limited to two requests per second, members to five.
 func ExampleLimiter() {
 	clk := clock.NewMock()
 	members := map[string]bool{"ann": true}
@@ -37,7 +37,7 @@ func ExampleLimiter() {
 	// ann: true   left 3 of 5
 }
 
-// A million keys of one limit, in 26 MB.
+// A million keys with the same limit, in 26 MB.
 func ExampleBuckets() {
 	clk := clock.NewMock()
 	l := keyed.NewBuckets(keyed.BucketsConfig{

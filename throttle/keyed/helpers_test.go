@@ -93,14 +93,14 @@ func buckets(b keyed.BucketsConfig) maker {
 	return func(clk throttle.Clock) throttle.Limiter { return keyed.NewBuckets(b, clk) }
 }
 
-// alwaysBusy makes limiters that never become idle.
+// alwaysBusy returns limiters that never become idle.
 func alwaysBusy(string) throttle.Limiter {
 	l := throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 2}, nil)
 	l.Reserve(context.Background(), throttle.Claim{})
 	return l
 }
 
-// withKeys returns l after n keys have come.
+// withKeys returns l after claims of n keys.
 func withKeys(n int, l throttle.Limiter) throttle.Limiter {
 	for i := range n {
 		l.Reserve(context.Background(), throttle.Claim{Key: strconv.Itoa(i)})

@@ -58,7 +58,7 @@ func TestLimiter_staysUsableAfterPanics(t *testing.T) {
 	require.Zero(t, k.Len())
 	fail = false
 	ask("a")
-	p.reserve = true
+	p.reserve = true // panics when it is asked whether it is idle
 	require.Panics(t, func() { ask("a") })
 	p.reserve = false
 	require.Zero(t, k.stateOf(throttle.Claim{Key: "a"}).activeCalls.Add(-1), "the limiter can be forgotten")

@@ -70,8 +70,8 @@ func TestLimiter_evictsUnusedLimitersFirst(t *testing.T) {
 	require.Equal(t, 1, made["long"])
 }
 
-// As long as no more than Max keys are in use, nobody can tell a Limiter from limiters
-// without end, whatever is forgotten.
+// While no more than Max keys are in use, a Limiter decides like an unbounded map of
+// limiters, whatever it evicts.
 func TestLimiter_evictionChangesNoDecision(t *testing.T) {
 	for name, build := range map[string]func(throttle.Clock) throttle.Limiter{
 		"bucket":       newBucket(20, time.Second, 3),
@@ -130,7 +130,8 @@ func requireSameDecisions(t *testing.T, l throttle.Limiter, build func(throttle.
 	}
 }
 
-// A manualClock is moved by hand, and at once; a mock clock lets others run first.
+// A manualClock is set by the test and advances immediately; a mock clock yields to other
+// goroutines.
 type manualClock struct{ now time.Time }
 
 func (c *manualClock) Now() time.Time                       { return c.now }
@@ -204,7 +205,7 @@ func TestLimiter_cancelReachesTheOverflow(t *testing.T) {
 	}
 }
 
-// A reading that is ahead of the clock makes nobody look idle.
+// A reading ahead of the clock does not make a limiter idle.
 func TestLimiter_futureReadingsEvictNothing(t *testing.T) {
 	clk := clock.NewMock()
 	k := &keyed.Limiter{Clock: clk, Max: 1, New: bucketsOf(throttle.PerMinute(6), clk), Overflow: throttle.AllowAll}
@@ -218,7 +219,7 @@ func TestLimiter_futureReadingsEvictNothing(t *testing.T) {
 	}
 }
 
-// A key that was forgotten and comes back with an older reading gets nothing twice.
+// An evicted key that returns with an older reading is not credited twice.
 func TestLimiter_olderReadingsCreditNothingTwice(t *testing.T) {
 	clk := clock.NewMock()
 	k := &keyed.Limiter{Clock: clk, Max: 1, New: bucketsOf(throttle.PerMinute(6), clk)}
@@ -256,7 +257,7 @@ func TestLimiter_staysWithinMaxUnderContention(t *testing.T) {
 	}
 }
 
-// Keys that come and go under many goroutines are granted no more than their limit.
+// Keys that are added and evicted by many goroutines are granted no more than their limit.
 func TestLimiter_keysObeyTheirLimitUnderContention(t *testing.T) {
 	limit := throttle.Limit{Count: 2000, Per: time.Second, Burst: 4}
 	for name, l := range map[string]throttle.Limiter{

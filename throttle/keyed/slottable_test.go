@@ -9,7 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Who has found the slot of a key and is slow must not charge who moved in since.
+// A slow goroutine that has found the slot of a key must not charge the key to which the
+// slot has been reassigned.
 func TestSlotTable_staleSlotDoesNotChargeTheNextKey(t *testing.T) {
 	for _, exact := range []bool{false, true} {
 		clk := fixedClock(time.Unix(0, 0))

@@ -10,7 +10,7 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// Limiters of other kinds, and what goes wrong with those.
+// Limiters of other kinds and their faults.
 func TestTestLimiter_reportsOtherBrokenLimiters(t *testing.T) {
 	two := func(w time.Duration) int64 { return 10 * (int64(w/time.Second) + 2) }
 	for _, b := range []struct {
@@ -164,7 +164,7 @@ func (s *concurrencyLimiter) Observe(_ context.Context, c throttle.Claim, d thro
 	}
 }
 
-// wrapper passes on what it is told, unless it is broken.
+// wrapper forwards all calls unless it is broken.
 type wrapper struct {
 	throttle.Limiter
 	losesObserve, losesCancel, copiesFields, writesGrant bool
@@ -207,7 +207,7 @@ func (w wrapper) Observe(ctx context.Context, c throttle.Claim, d throttle.Decis
 	}
 }
 
-// latest remembers one Decision, which is right as long as claims do not overlap.
+// latest remembers one Decision, which is correct as long as claims do not overlap.
 type latest struct {
 	throttle.Limiter
 	mu sync.Mutex
@@ -242,7 +242,7 @@ func (l *latest) Observe(ctx context.Context, c throttle.Claim, d throttle.Decis
 	}
 }
 
-// wastefulPair asks two limiters and keeps what the first one granted if the second refuses.
+// wastefulPair asks two limiters and keeps the units of the first if the second rejects.
 type wastefulPair struct{ a, b throttle.Limiter }
 
 func (g wastefulPair) Reserve(ctx context.Context, c throttle.Claim) (throttle.Decision, error) {

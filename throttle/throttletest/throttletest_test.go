@@ -32,7 +32,7 @@ func (r *fakeTB) Fatalf(format string, args ...any) {
 	runtime.Goexit()
 }
 
-// failuresByRequirement returns what the suite says of a limiter, by promise.
+// failuresByRequirement returns the failures of a limiter by requirement.
 func failuresByRequirement(t *testing.T, new func(throttle.Clock) throttle.Limiter, spec Spec) map[string]string {
 	spec.Histories = 300
 	failed := map[string]string{}
@@ -58,7 +58,7 @@ func failuresByRequirement(t *testing.T, new func(throttle.Clock) throttle.Limit
 
 var five = throttle.Limit{Count: 10, Per: time.Second, Burst: 5}
 
-// Each broken limiter fails the promise that it breaks.
+// Each broken limiter fails the requirement that it violates.
 func TestTestLimiter_reportsBrokenLimiters(t *testing.T) {
 	if failed := failuresByRequirement(t, newBucket(""), Spec{Limit: five}); len(failed) != 0 {
 		t.Fatalf("the correct bucket fails: %v", failed)
@@ -103,7 +103,7 @@ func TestTestLimiter_reportsBrokenLimiters(t *testing.T) {
 	}
 }
 
-// bucket is a token bucket of five with room for every fault.
+// bucket is a token bucket of five units with options for every fault.
 type bucket struct {
 	fault string
 	clk   throttle.Clock
@@ -243,7 +243,7 @@ func (b *bucket) Cancel(ctx context.Context, c throttle.Claim, d throttle.Decisi
 	b.giveBack(n, b.reading(c.Now), d)
 }
 
-// checkRefund gives back n units of the claim that d granted.
+// checkRefund returns n units of the claim that d granted.
 func (b *bucket) giveBack(n int64, now time.Time, d throttle.Decision) {
 	now, level := b.elapsedLevel(now)
 	left := n*interval - int64(max(now.Sub(d.At), 0))
