@@ -21,7 +21,7 @@ import (
 func main() {
 	log.SetFlags(0)
 	names := flag.String("client", "plain,retryablehttp,heed", "which of "+strings.Join(clients.Names(), ", "))
-	loops := flag.String("loop", "", "only these loops: open, closed, spike, cold, polls, overload")
+	loops := flag.String("loop", "", "only these loops: open, closed, crowd, cold, polls, overload")
 	kinds := flag.String("fault", "", "only these faults: 503, 500, drop, 429, 403")
 	percents := flag.String("percent", "", "only these percentages: 0.1, 1, 5; 30 and 60 for overload")
 	seeds := flag.Int("seeds", 5, "runs of each row, with seeds from 1")

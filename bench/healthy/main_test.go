@@ -39,9 +39,9 @@ func TestRows_meetTheirGoals(t *testing.T) {
 		{"open", "429", 1, short},
 		{"open", singleRejection, 0, short},
 		{"closed", "503", 1, 0},
-		{"spike", "503", 1, 0},
-		{"spike", "429", 1, 0},
-		{"spike", retryNow, 1, 0},
+		{"crowd", "503", 1, 0},
+		{"crowd", "429", 1, 0},
+		{"crowd", retryNow, 1, 0},
 		{"cold", none, 0, short},
 		{"polls", none, 0, 0},
 		{"overload", "503", 60, 5 * time.Second},
@@ -58,7 +58,7 @@ func TestRows_haveFaultsAndLoops(t *testing.T) {
 	all := rows()
 	for _, r := range all {
 		require.Contains(t, faults, r.fault)
-		require.Contains(t, []string{"open", "closed", "spike", "cold", "polls", "overload"}, r.loop)
+		require.Contains(t, []string{"open", "closed", "crowd", "cold", "polls", "overload"}, r.loop)
 	}
 	require.Len(t, matching(all, []string{"open"}, []string{"503"}, []string{"1"}), 2, "one for each deadline")
 }
@@ -82,8 +82,8 @@ func TestTable_knowsTheGoals(t *testing.T) {
 		"a long hold":    {row{"open", singleRejection, 0, time.Second}, 10, 0, []float64{9}, []float64{1}, nil},
 		"slow":           {row{"closed", "503", 1, 0}, 0, 0, []float64{1, 1.3}, []float64{1, 1.5}, nil},
 		"too slow":       {row{"closed", "503", 1, 0}, 0, 0, []float64{1.3, 1.3}, []float64{1, 1}, []string{"longer than 1.2 x"}},
-		"slow spike":     {row{"spike", "503", 1, 0}, 0, 0, []float64{2.1}, []float64{1}, []string{"longer than 2 x"}},
-		"spike rejected": {row{"spike", "403", 1, 0}, 0, 0, []float64{.1}, []float64{.001}, nil},
+		"slow crowd":     {row{"crowd", "503", 1, 0}, 0, 0, []float64{2.1}, []float64{1}, []string{"longer than 2 x"}},
+		"crowd rejected": {row{"crowd", "403", 1, 0}, 0, 0, []float64{.1}, []float64{.001}, nil},
 	} {
 		results := append(seeds(tt.row, "heed", tt.ours, tt.times...), seeds(tt.row, "retryablehttp", tt.theirs, tt.others...)...)
 		require.Equal(t, tt.missed, misses(results), name)

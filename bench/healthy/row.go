@@ -68,14 +68,14 @@ func rows() (all []row) {
 		}
 		all = append(all, row{"open", singleRejection, 0, deadline})
 	}
-	for _, loop := range []string{"closed", "spike"} {
+	for _, loop := range []string{"closed", "crowd"} {
 		for _, fault := range ordinary {
 			for _, percent := range percents {
 				all = append(all, row{loop, fault, percent, 0})
 			}
 		}
 	}
-	all = append(all, row{"spike", retryNow, 1, 0}, row{"cold", none, 0, 300 * time.Millisecond}, row{"polls", none, 0, 0})
+	all = append(all, row{"crowd", retryNow, 1, 0}, row{"cold", none, 0, 300 * time.Millisecond}, row{"polls", none, 0, 0})
 	for _, fault := range []string{"503", "drop", "429"} {
 		for _, percent := range []float64{30, 60} {
 			all = append(all, row{"overload", fault, percent, 5 * time.Second})
@@ -117,7 +117,7 @@ func (r row) calls(c *http.Client, url string) simulation.Outcome {
 		return load.Open(c, url, interval)
 	case "closed":
 		return simulation.Load{Calls: 2000}.Closed(c, url, 50)
-	case "spike":
+	case "crowd":
 		return simulation.Load{Calls: 2000}.Spike(c, url)
 	case "cold":
 		return simulation.Load{Calls: 640, Deadline: r.deadline, Pause: 10 * time.Millisecond}.Closed(c, url, 32)
@@ -150,7 +150,7 @@ func (b *behaviour) respond(r simulation.Request) simulation.Response {
 	switch {
 	case b.fault == singleRejection:
 		chosen = r.N == b.rejectedRequest
-	case b.loop == "spike":
+	case b.loop == "crowd":
 		delay = time.Millisecond
 	case b.loop == "polls":
 		delay = pollDelay

@@ -87,9 +87,9 @@ func misses(row []result) (missed []string) {
 	switch {
 	case r.loop == "closed":
 		miss(ours.mean <= 1.2*time.mean && ours.max <= 1.2*time.max, "longer than 1.2 x")
-	case r.loop == "spike" && (r.fault == retryNow || r.fault == "403"):
+	case r.loop == "crowd" && (r.fault == retryNow || r.fault == "403"):
 		miss(ours.max <= .1, "longer than 0.1 s")
-	case r.loop == "spike":
+	case r.loop == "crowd":
 		miss(ours.mean <= 2*time.mean && ours.max <= 2*time.max, "longer than 2 x")
 	case r.loop == "polls":
 		miss(ours.max <= pollDelay.Seconds()+3, "the last begins after 3 s")
