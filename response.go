@@ -5,6 +5,7 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -208,17 +209,19 @@ func (o *openBodies) remove(b *bodyEOFSignal) {
 	}
 }
 
-// sweep ends the claims of bodies whose contexts have ended. Each call runs on a
+// sweep ends the claims of bodies whose contexts have ended. It looks at the contexts
+// without the lock, because they may be of the caller's own type, and ends each claim on a
 // goroutine of its own, so that a blocked limiter does not delay the others.
 func (o *openBodies) sweep() {
 	o.mu.Lock()
-	defer o.mu.Unlock()
-	for _, b := range o.bodies {
+	bodies := slices.Clone(o.bodies)
+	if o.running = len(bodies) > 0; o.running {
+		o.timer.Reset(abandonedAfter)
+	}
+	o.mu.Unlock()
+	for _, b := range bodies {
 		if b.ctx.Err() != nil {
 			go b.end()
 		}
-	}
-	if o.running = len(o.bodies) > 0; o.running {
-		o.timer.Reset(abandonedAfter)
 	}
 }

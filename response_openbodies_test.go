@@ -3,6 +3,7 @@ package heed
 import (
 	"context"
 	"net/http"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -59,6 +60,43 @@ func TestTransport_releasesTheClaimOfAnAbandonedBody(t *testing.T) {
 		time.Sleep(abandonedAfter)
 		synctest.Wait()
 		require.Zero(t, inUse(), "the timer runs again")
+		require.NoError(t, resp.Body.Close())
+	})
+}
+
+// A watchedContext calls onErr in Err.
+type watchedContext struct {
+	context.Context
+	onErr func()
+}
+
+func (c watchedContext) Err() error {
+	c.onErr()
+	return c.Context.Err()
+}
+
+// No lock is held while the Transport asks the context of a caller.
+func TestTransport_looksAtContextsWithoutALock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tr := &Transport{Base: smallBodies{}, Limiter: throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 1}, nil)}
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		var asked, locked atomic.Int64
+		watched := watchedContext{ctx, func() {
+			asked.Add(1)
+			if !tr.resolved.openBodies.mu.TryLock() {
+				locked.Add(1)
+				return
+			}
+			tr.resolved.openBodies.mu.Unlock()
+		}}
+		resp, err := tr.RoundTrip(request(t, "GET", "").WithContext(watched))
+		require.NoError(t, err)
+		before := asked.Load()
+		time.Sleep(3 * abandonedAfter)
+		synctest.Wait()
+		require.Greater(t, asked.Load(), before)
+		require.Zero(t, locked.Load())
 		require.NoError(t, resp.Body.Close())
 	})
 }
