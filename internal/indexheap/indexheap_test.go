@@ -33,6 +33,7 @@ func TestHeap_firstIsTheLeast(t *testing.T) {
 			m := all[i]
 			p.Remove(m.pos)
 			require.Equal(t, -1, m.pos)
+			require.NotContains(t, p.Items[:cap(p.Items)], m, "the memory of a removed member can be freed")
 			all = slices.Delete(all, i, i+1)
 		}
 		require.Equal(t, len(all), p.Len())
