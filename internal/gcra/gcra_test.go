@@ -52,10 +52,10 @@ func TestNew_keepsTheBurst(t *testing.T) {
 		require.LessOrEqual(t, got, exact*(1+1e-15), "%+v", c)
 		require.InEpsilon(t, exact, got, 1e-6, "%+v", c)
 	}
-	p := New(1000, 999_999_937, 5e9, 0) // a window longer than MaxWindow at any scale
-	require.EqualValues(t, 1, p.Scale)
-	require.EqualValues(t, 1_000_000, p.Interval)
-	require.EqualValues(t, 5e9, p.Burst)
+	p := New(1000, 999_999_937, 1e11, 0) // a window of ticks longer than MaxWindow at any larger scale
+	require.EqualValues(t, 5, p.Scale)
+	require.EqualValues(t, 5_000_000, p.Interval)
+	require.EqualValues(t, 1e11, p.Burst)
 }
 
 func TestParams_stateOfAFullAndAnEmptyBucket(t *testing.T) {
