@@ -93,7 +93,7 @@ func TestParse_reportsOfForms(t *testing.T) {
 	const file = "testdata/forms.txt"
 	text, err := os.ReadFile(file)
 	require.NoError(t, err)
-	blocks := strings.Split(string(text), "\n\n")
+	blocks := strings.Split(strings.TrimSpace(string(text)), "\n\n")
 	for i, block := range blocks {
 		stated, want, _ := strings.Cut(block, "\n\t")
 		got := parseForm(t, stated).report()
