@@ -137,6 +137,36 @@ func TestServer_rejectsEarlyRetries(t *testing.T) {
 	}
 }
 
+// TestServer_statesTheRestRoundedUp checks the Retry-After of the rejection of an early
+// request.
+func TestServer_statesTheRestRoundedUp(t *testing.T) {
+	for after, want := range map[time.Duration]string{
+		time.Millisecond: "20", time.Second: "19", 1500 * time.Millisecond: "19", 8 * time.Second: "12", 20*time.Second - 1: "1",
+	} {
+		s := &heedtest.Server{Respond: heedtest.Script(heedtest.Response{Status: 429, Header: http.Header{"Retry-After": {"20"}}})}
+		inMemory(t, s, func(t *testing.T) {
+			require.Equal(t, []int{429}, at(t, s, 0))
+			time.Sleep(after)
+			resp, err := s.Client().Get(s.URL)
+			require.NoError(t, err)
+			resp.Body.Close()
+			require.Equal(t, want, resp.Header.Get("Retry-After"), "%v", after)
+			require.Equal(t, 20*time.Second-after, s.EarlyRetries()[0].EarlyBy)
+		})
+	}
+}
+
+// TestServer_holdsNobodyWithoutAWait checks rejections that state no wait, or one in the
+// past.
+func TestServer_holdsNobodyWithoutAWait(t *testing.T) {
+	for _, v := range []string{"", "0", "-3", "soon", "Fri, 31 Dec 1999 23:59:59 GMT"} {
+		s := &heedtest.Server{Respond: heedtest.Script(heedtest.Response{Status: 429, Header: http.Header{"Retry-After": {v}}})}
+		inMemory(t, s, func(t *testing.T) {
+			require.Equal(t, []int{429, 200}, at(t, s, 0, time.Nanosecond), v)
+		})
+	}
+}
+
 func TestServer_rejectsEarlyRetriesByKey(t *testing.T) {
 	s := &heedtest.Server{
 		Key:     func(r *http.Request) string { return r.URL.Path },
