@@ -2,6 +2,7 @@ package monitor_test
 
 import (
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -139,4 +140,56 @@ func TestRegistry_measuresAgainstTheNominalLimit(t *testing.T) {
 		g.Cancelled(l, throttle.Claim{}, throttle.Decision{OK: true})
 		require.EqualValues(t, 1, g.Stats(l).Snapshot().Cancelled, name)
 	}
+}
+
+// TestStats_pseudonymsDifferBetweenKeys checks names of short keys, and the longest key that
+// is kept completely.
+func TestStats_pseudonymsDifferBetweenKeys(t *testing.T) {
+	stats := &monitor.Stats{}
+	require.NotEqual(t, stats.Pseudonym("ann"), stats.Pseudonym("bob"))
+	for n, complete := range map[int]bool{256: true, 257: false} {
+		stats, key := &monitor.Stats{}, strings.Repeat("k", n)
+		require.Empty(t, stats.TopRefused(1))
+		stats.Decided(throttle.Claim{Key: key}, throttle.Decision{At: noon})
+		top := stats.TopRefusedCleartext(1)
+		require.Len(t, top, 1)
+		require.Equal(t, complete, top[0].Key == key, n)
+		require.Len(t, top[0].Key, 256)
+		require.Equal(t, stats.Pseudonym(key), stats.TopRefused(1)[0].Key)
+	}
+}
+
+// TestStats_sessionsEndAfterTheirLastClaim checks that a session lasts as long as the limit
+// depends on its claims, and that claims with an older time belong to its latest time.
+func TestStats_sessionsEndAfterTheirLastClaim(t *testing.T) {
+	for name, c := range map[string]struct {
+		at   []time.Duration // of twelve claims each, two of which are refused
+		want monitor.Demand
+	}{
+		"a minute of a claim":   {[]time.Duration{0, 50 * time.Second, 100 * time.Second}, monitor.Demand{Sessions: 1, Burst: 20, Peak: 24}},
+		"after three minutes":   {[]time.Duration{0, 3 * time.Minute}, monitor.Demand{Sessions: 2, Burst: 12, Peak: 12}},
+		"an older time":         {[]time.Duration{time.Minute, 0}, monitor.Demand{Sessions: 1, Burst: 24, Peak: 24}},
+		"an older time between": {[]time.Duration{time.Minute, 0, time.Minute}, monitor.Demand{Sessions: 1, Burst: 36, Peak: 36}},
+	} {
+		stats := &monitor.Stats{Limit: throttle.PerMinute(10)}
+		for _, at := range c.at {
+			for i := range 12 {
+				stats.Decided(throttle.Claim{Key: "ann"}, throttle.Decision{OK: i < 10, At: noon.Add(at)})
+			}
+		}
+		require.Equal(t, c.want, stats.Snapshot().Demand, name)
+	}
+}
+
+// TestStats_streaksCountFromTheLatestTime checks a refusal with an older time.
+func TestStats_streaksCountFromTheLatestTime(t *testing.T) {
+	stats := &monitor.Stats{Limit: throttle.PerMinute(10), ReturnWithin: 20 * time.Second}
+	for _, c := range []struct {
+		at time.Duration
+		ok bool
+	}{{100 * time.Second, false}, {0, false}, {110 * time.Second, true}} {
+		stats.Decided(throttle.Claim{Key: "ann"}, throttle.Decision{OK: c.ok, At: noon.Add(c.at)})
+	}
+	n := stats.Snapshot()
+	require.Equal(t, [2]int64{1, 0}, [2]int64{n.Returned, n.Abandoned})
 }
