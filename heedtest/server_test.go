@@ -2,12 +2,14 @@ package heedtest_test
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"strconv"
 	"sync"
 	"testing"
+	"testing/iotest"
 	"testing/synctest"
 	"time"
 
@@ -235,6 +237,38 @@ func TestServer_recordsTruncatedBodies(t *testing.T) {
 		require.Equal(t, "half", string(s.Requests()[0].Body))
 		require.ErrorIs(t, s.Requests()[0].BodyErr, io.ErrUnexpectedEOF)
 	})
+}
+
+// TestServer_recordsTheFirstMiBOfABody checks bodies that are longer than what is kept: they
+// are read completely, so that an error at their end is recorded.
+func TestServer_recordsTheFirstMiBOfABody(t *testing.T) {
+	const kept = 1 << 20
+	for _, c := range []struct {
+		sent, declared int64
+		err            error
+	}{
+		{kept, kept, nil}, {kept + 100, kept + 100, nil}, {kept + 100, kept + 200, io.ErrUnexpectedEOF},
+	} {
+		s := &heedtest.Server{}
+		inMemory(t, s, func(t *testing.T) {
+			body := io.MultiReader(bytes.NewReader(make([]byte, c.sent)))
+			if c.err != nil {
+				body = io.MultiReader(body, iotest.ErrReader(errors.New("the client breaks off")))
+			}
+			req, err := http.NewRequest("POST", s.URL, body)
+			require.NoError(t, err)
+			req.ContentLength = c.declared
+			resp, err := s.Client().Do(req)
+			require.Equal(t, c.err == nil, err == nil, "%v", err)
+			if err == nil {
+				resp.Body.Close()
+			}
+			synctest.Wait()
+			got := s.Requests()[0]
+			require.Len(t, got.Body, kept)
+			require.ErrorIs(t, got.BodyErr, c.err)
+		})
+	}
 }
 
 func TestEditHeader_runsLast(t *testing.T) {
