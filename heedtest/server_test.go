@@ -158,9 +158,9 @@ func TestServer_statesTheRestRoundedUp(t *testing.T) {
 	}
 }
 
-// TestServer_holdsNobodyWithoutAWait checks rejections that state no wait, or one in the
+// TestServer_ignoresRejectionsWithoutAWait checks rejections that state no wait, or one in the
 // past.
-func TestServer_holdsNobodyWithoutAWait(t *testing.T) {
+func TestServer_ignoresRejectionsWithoutAWait(t *testing.T) {
 	for _, v := range []string{"", "0", "-3", "soon", "Fri, 31 Dec 1999 23:59:59 GMT"} {
 		s := &heedtest.Server{Respond: heedtest.Script(heedtest.Response{Status: 429, Header: http.Header{"Retry-After": {v}}})}
 		inMemory(t, s, func(t *testing.T) {
