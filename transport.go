@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+	"weak"
 
 	"github.com/heed-go/heed/backoff"
 	"github.com/heed-go/heed/quota"
@@ -197,12 +198,23 @@ func (t *Transport) resolve() {
 		if t.resolved.queue == nil {
 			t.resolved.queue = &queue.Queue{Clock: t.Clock}
 		}
-		t.resolved.quota.Notify(t.resolved.queue)
+		t.resolved.quota.Notify(weakQueue{weak.Make(t.resolved.queue)})
 		if tr := t.resolved.trace; tr.Hold != nil || tr.LimitLearned != nil {
 			t.resolved.events = &quota.Events{Hold: tr.Hold, LimitLearned: tr.LimitLearned}
 			t.resolved.quota.Listen(t.resolved.events)
 		}
 	})
+}
+
+// A weakQueue wakes a Queue and does not keep it from being collected, because a Tracker
+// may outlive the Transports that use it. See quota.Tracker.Notify.
+type weakQueue struct{ weak.Pointer[queue.Queue] }
+
+func (w weakQueue) Alive() bool { return w.Value() != nil }
+func (w weakQueue) Wake() {
+	if q := w.Value(); q != nil {
+		q.Wake()
+	}
 }
 
 func (t *Transport) now() time.Time {
