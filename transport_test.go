@@ -156,4 +156,5 @@ func TestTransport_trackerDoesNotKeepItsQueue(t *testing.T) {
 	}
 	require.False(t, q.Alive())
 	q.Wake()
+	runtime.KeepAlive(&tracker)
 }
