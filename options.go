@@ -3,8 +3,10 @@ package heed
 import (
 	"context"
 	"net/http"
+	"strings"
 	"time"
 
+	"github.com/heed-go/heed/internal/httphost"
 	"github.com/heed-go/heed/quota/headers"
 	"github.com/heed-go/heed/throttle"
 )
@@ -18,6 +20,11 @@ type RequestOptions struct {
 	// Priority orders waiting requests: those with a higher value are granted first. See
 	// queue.Queue.Aging. Zero is the default priority.
 	Priority int
+
+	// Tenant is the name of the user or customer that the request belongs to. Tenants that
+	// wait for the same limit share it fairly, see queue.Ticket. Requests with an empty
+	// Tenant together are one tenant.
+	Tenant string
 
 	// Cost is the number of units that each attempt takes from Transport.Limiter. Zero
 	// means 1. A negative value is an error.
@@ -63,6 +70,18 @@ func OptionsFrom(ctx context.Context) RequestOptions {
 }
 
 type requestKey struct{}
+
+// PerHost returns the scheme and host of the URL of req in canonical form, such as
+// "https://api.example.com": in lower case, without the default port of the scheme and
+// without a dot at the end of the name. It returns "" if req has no URL. It is a
+// Transport.Key for limits per host, and for keys in Transport.Limits.
+func PerHost(req *http.Request) string {
+	if req.URL == nil {
+		return ""
+	}
+	scheme := strings.ToLower(req.URL.Scheme)
+	return scheme + "://" + httphost.Canonical(scheme, req.URL.Host)
+}
 
 // Info describes what happened to a request before its response was returned.
 type Info struct {

@@ -193,6 +193,7 @@ func (rt *roundTrip) resolvePolicy() {
 			rt.idempotencyKey = p.IdempotencyKey()
 		}
 	}
+	rt.ticket.Tenant = rt.opts.Tenant
 	rt.ticket.Priority = int32(min(max(rt.opts.Priority, math.MinInt32), math.MaxInt32))
 	rt.ticket.MaxServerWait = rt.maxServerWait()
 }
@@ -205,17 +206,24 @@ const (
 
 // addDemands adds the demands of the request to the ticket. The Limits hook is called
 // first, so that a hook that assigns demands instead of adding them does not overwrite
-// those of the Transport. The error is errTooManyDemands or errTooManyUnits.
+// those of the Transport. The error is that of the hook, errTooManyDemands or
+// errTooManyUnits.
 func (rt *roundTrip) addDemands() error {
 	t := rt.t
 	if t.Limits != nil {
-		t.Limits(rt.req, &rt.ticket)
+		if err := t.Limits(rt.req, &rt.ticket); err != nil {
+			return fmt.Errorf("heed: Transport.Limits: %w", err)
+		}
 	}
 	if t.Limiter != nil {
 		if rt.freeSlot() == queue.MaxDemands {
 			return errTooManyDemands
 		}
-		rt.ticket.Add(throttle.Demand{Limiter: t.Limiter, Cost: rt.opts.Cost})
+		d := throttle.Demand{Limiter: t.Limiter, Cost: rt.opts.Cost}
+		if t.Key != nil {
+			d.Key = t.Key(rt.req)
+		}
+		rt.ticket.Add(d)
 	}
 	if rt.freeSlot() == queue.MaxDemands {
 		return errTooManyDemands
@@ -293,9 +301,9 @@ func (rt *roundTrip) quotaDemand() throttle.Demand {
 func (rt *roundTrip) waitForStart() error {
 	t := rt.t
 	t.startDelay.once.Do(func() {
-		offset := t.StartSeed
-		if offset == 0 {
-			offset = backoff.RandomOffset()
+		offset := backoff.RandomOffset()
+		if t.StartSeed != "" {
+			offset = backoff.OffsetFor(t.StartSeed)
 		}
 		t.startDelay.at = t.now().Add(offset.In(t.StartJitter))
 	})
@@ -705,7 +713,7 @@ func (rt *roundTrip) respond() *http.Response {
 	return resp
 }
 
-// reject ends a call whose demands are invalid.
+// reject ends a call whose demands are invalid or rejected by Transport.Limits.
 func (rt *roundTrip) reject(err error) (*http.Response, error) {
 	rt.body.finish(rt.req)
 	return nil, err

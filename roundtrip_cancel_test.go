@@ -46,7 +46,7 @@ func TestTransport_canceledWithoutContext(t *testing.T) {
 		"in the queue of a remote limiter":   {tr: &Transport{Limiter: remote{}}},
 		"in a pause":                         {tr: &Transport{Retry: &RetryPolicy{Backoff: backoff.Constant(time.Minute)}}, base: true, sent: 1},
 		"in the queue for a retry":           {tr: &Transport{Retry: &RetryPolicy{Backoff: backoff.Constant(0)}}, bucket: 2, base: true, sent: 1},
-		"before the first attempt of all":    {tr: &Transport{StartJitter: time.Hour, StartSeed: backoff.Offset(1 << 63)}},
+		"before the first attempt of all":    {tr: &Transport{StartJitter: time.Hour, StartSeed: deviceSeed}},
 		"in flight":                          {tr: &Transport{}, sent: 1},
 		"in flight, with a timer":            {tr: &Transport{Retry: &RetryPolicy{AttemptTimeout: time.Hour}}, sent: 1},
 		"in flight with another Base":        {tr: &Transport{Base: baseFunc(waitForContext)}, sent: 1, needsC: true},

@@ -117,7 +117,7 @@ func TestTransport_aPanicEndsGrantsAndClosesBodies(t *testing.T) {
 		tr   *Transport
 		want [3]int
 	}{
-		"Limits":  {&Transport{Limits: func(*http.Request, *queue.Ticket) { panic("hook") }}, [3]int{0, 0, 0}},
+		"Limits":  {&Transport{Limits: func(*http.Request, *queue.Ticket) error { panic("hook") }}, [3]int{0, 0, 0}},
 		"Admit":   {&Transport{Trace: &Trace{WaitDone: boom}}, [3]int{1, 1, 0}},
 		"Breaker": {&Transport{Breaker: func(*http.Request) Breaker { panic("hook") }}, [3]int{1, 1, 0}},
 		"Send":    {&Transport{Trace: &Trace{AttemptStart: boom}}, [3]int{1, 1, 0}},
@@ -192,10 +192,11 @@ func TestTransport_closesTheBodyOnceIfNothingIsSent(t *testing.T) {
 }
 
 // fillTicket sets as many demands as a ticket can hold.
-func fillTicket(_ *http.Request, t *queue.Ticket) {
+func fillTicket(_ *http.Request, t *queue.Ticket) error {
 	for range queue.MaxDemands {
 		t.Add(throttle.Demand{Limiter: throttle.AllowAll})
 	}
+	return nil
 }
 
 // TestTransport_tooManyDemandsAreAnError checks that more demands than a ticket can hold

@@ -8,7 +8,6 @@ import (
 	"time"
 	"weak"
 
-	"github.com/heed-go/heed/backoff"
 	"github.com/heed-go/heed/quota"
 	"github.com/heed-go/heed/throttle"
 	"github.com/heed-go/heed/throttle/queue"
@@ -41,10 +40,17 @@ type Transport struct {
 	// RequestOptions.Cost units. Nil means no limit.
 	Limiter throttle.Limiter
 
-	// Limits adds demands to the ticket of a request and may set its other fields, such
-	// as Priority. It is called once per request, before the first attempt. Nil means no
-	// further limits.
-	Limits func(*http.Request, *queue.Ticket)
+	// Key returns the key of a request for Limiter, such as its host; it has no effect on
+	// limiters that do not distinguish keys, unlike those of package throttle/keyed. It is
+	// called once per request and must not modify it. PerHost is ready-made. Nil means that
+	// all requests have the key "".
+	Key func(*http.Request) string
+
+	// Limits adds demands to the ticket of a request and may set its Priority, Tenant and
+	// Weight. It is called once per request, before the first attempt. It must not modify
+	// the request, and must not retain the ticket, which is reused. After an error nothing
+	// is sent: RoundTrip returns an error that wraps it. Nil means no further limits.
+	Limits func(*http.Request, *queue.Ticket) error
 
 	// Quota holds what is known of the limits of servers. Nil means a Tracker that is
 	// used by this Transport alone.
@@ -80,10 +86,10 @@ type Transport struct {
 	// The delay is a fraction of StartJitter. Zero means no start delay.
 	StartJitter time.Duration
 
-	// StartSeed determines the fraction of StartJitter. Use backoff.OffsetFor to derive
-	// it from what distinguishes the programs, such as the host name. Zero means a random
-	// fraction.
-	StartSeed backoff.Offset
+	// StartSeed determines the fraction of StartJitter, so that a program has the same one
+	// after each start: what distinguishes it from the others, such as the name or serial
+	// number of its device. See backoff.OffsetFor. Empty means a random fraction.
+	StartSeed string
 
 	once           sync.Once
 	resolved       resolved
