@@ -83,6 +83,18 @@ func PerHost(req *http.Request) string {
 	return scheme + "://" + httphost.Canonical(scheme, req.URL.Host)
 }
 
+type attemptKey struct{}
+
+// AttemptFrom returns how many attempts of the request with this context were sent before
+// the current one: 0 for the first attempt and outside a Transport, 1 for the first retry.
+// It is for an http.RoundTripper below the Transport and for RetryPolicy.BeforeSend. It is
+// the value of OpenTelemetry's attribute http.request.resend_count, which is set only if it
+// is positive.
+func AttemptFrom(ctx context.Context) int {
+	n, _ := ctx.Value(attemptKey{}).(int)
+	return n
+}
+
 // Info describes what happened to a request before its response was returned.
 type Info struct {
 	// Attempts is the number of times that the request was sent, at least 1.

@@ -48,15 +48,16 @@ import (
 type RetryPolicy struct {
 	// MaxAttempts is the maximum number of times that a request is sent, including the
 	// first. Attempts that the server throttled do not count; MaxThrottledAttempts limits
-	// all attempts. Zero means 4. One disables retries, except those of throttled
-	// attempts if MaxThrottledAttempts is larger. A negative value disables all retries.
+	// all attempts. Zero means 4. One disables retries, unless MaxThrottledAttempts is set
+	// to a larger number: then only throttled attempts are retried. A negative value
+	// disables all retries.
 	MaxAttempts int
 
 	// MaxThrottledAttempts is the maximum number of times that a request is sent,
 	// including attempts that the server throttled. It is larger than MaxAttempts by
 	// default: if many clients share a limit, a request may be throttled several times
-	// because of the others, and the limit sets the delay. Zero means MaxAttempts if that
-	// is set, else 10. Values below MaxAttempts mean MaxAttempts.
+	// because of the others, and the limit sets the delay. Zero means 10, or MaxAttempts if
+	// that is 1 or negative. Values below MaxAttempts mean MaxAttempts.
 	MaxThrottledAttempts int
 
 	// Backoff returns the delay before a retry if the server states none. Nil means the
@@ -117,9 +118,14 @@ type RetryPolicy struct {
 	// that only the rules apply.
 	Idempotent func(req *http.Request) bool
 
-	// BeforeSend may change the headers of a retry, for example to sign it again. It is
-	// called from the second attempt on, with a copy of the request. If it returns an
-	// error, the call ends. Nil means none.
+	// BeforeSend is called before each attempt, after all limits have granted it, so that
+	// what it adds does not expire while the request waits: a signature, a short-lived
+	// token. It gets the number of the attempt, starting at 1, and a copy of the request
+	// whose header and URL it may change. It must not change scheme and host, for which the
+	// limits apply, and not read Body; GetBody, if set, returns a copy of the body. The
+	// context of the request ends after AttemptTimeout. After an error the attempt is not
+	// sent, its units are returned to the limits, and the call ends with an error that
+	// wraps it, also if an earlier attempt got a response. Nil means none.
 	BeforeSend func(req *http.Request, attempt int) error
 
 	// ShouldRetry decides whether an attempt is retried. It is called after each attempt,
@@ -147,11 +153,11 @@ func (r *RetryPolicy) withDefaults(budget *backoff.Budget) RetryPolicy {
 	if r != nil {
 		p = *r
 	}
-	if p.MaxThrottledAttempts == 0 && p.MaxAttempts == 0 {
-		p.MaxThrottledAttempts = defaultMaxThrottledAttempts
-	}
 	if p.MaxAttempts == 0 {
 		p.MaxAttempts = defaultMaxAttempts
+	}
+	if p.MaxThrottledAttempts == 0 && p.MaxAttempts > 1 {
+		p.MaxThrottledAttempts = defaultMaxThrottledAttempts
 	}
 	p.MaxThrottledAttempts = max(p.MaxThrottledAttempts, p.MaxAttempts)
 	if p.Backoff == nil {

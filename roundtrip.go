@@ -79,7 +79,7 @@ type roundTrip struct {
 	limitBuf       [2]throttle.RemoteLimit // buffer for the limits of a response
 	drained        drained                 // what was read of resp to discard it
 	stopReason     error                   // why the request is not retried; nil if no retry is needed
-	stoppedByHook  bool                    // stopReason is the error of RetryPolicy.ShouldRetry and is returned
+	stoppedByHook  bool                    // stopReason is the error of RetryPolicy.ShouldRetry or BeforeSend and is returned
 	returned       bool                    // RoundTrip returns without a panic
 
 	backoffPolicy   backoff.Policy // the policy of this call; nil before the first failure
@@ -485,17 +485,20 @@ func (rt *roundTrip) countForBudget() {
 func (rt *roundTrip) attemptRequest() (*http.Request, error) {
 	p := rt.retry
 	body, isNew := rt.body.next(rt.req)
-	if rt.attempts == 0 && !isNew && p.AttemptTimeout <= 0 && rt.idempotencyKey == "" && !rt.watchesCancel() {
+	if rt.attempts == 0 && !isNew && p.AttemptTimeout <= 0 && p.BeforeSend == nil && rt.idempotencyKey == "" && !rt.watchesCancel() {
 		return rt.req, nil
 	}
-	req := rt.req.WithContext(rt.withAttemptTimeout(p.AttemptTimeout))
+	ctx := rt.withAttemptTimeout(p.AttemptTimeout)
+	if rt.attempts > 0 {
+		ctx = context.WithValue(ctx, attemptKey{}, rt.attempts)
+	}
+	req := rt.req.WithContext(ctx)
 	req.Body = body
 	if rt.body.source == fromRewind {
 		req.GetBody = rt.body.rewinder.getBody
 	}
 	setNumber := p.AttemptHeader != "" && rt.attempts > 0
-	beforeSend := p.BeforeSend != nil && rt.attempts > 0
-	if setNumber || beforeSend || rt.idempotencyKey != "" {
+	if setNumber || p.BeforeSend != nil || rt.idempotencyKey != "" {
 		req.Header = req.Header.Clone()
 	}
 	if rt.idempotencyKey != "" {
@@ -504,12 +507,23 @@ func (rt *roundTrip) attemptRequest() (*http.Request, error) {
 	if setNumber {
 		req.Header.Set(p.AttemptHeader, strconv.Itoa(rt.attempts+1))
 	}
-	if beforeSend {
-		if err := p.BeforeSend(req, rt.attempts+1); err != nil {
-			return nil, err
-		}
+	if p.BeforeSend != nil {
+		return req, rt.beforeSend(req)
 	}
 	return req, nil
+}
+
+// beforeSend calls RetryPolicy.BeforeSend for req, a copy of the caller's request. Its URL
+// is copied too, so that the hook may add a signature to the query.
+func (rt *roundTrip) beforeSend(req *http.Request) error {
+	u := *req.URL
+	req.URL = &u
+	err := rt.retry.BeforeSend(req, rt.attempts+1)
+	if err != nil {
+		rt.stoppedByHook = true
+		err = fmt.Errorf("heed: RetryPolicy.BeforeSend: %w", err)
+	}
+	return err
 }
 
 // withAttemptTimeout returns the context of one attempt. It is canceled if there is no
@@ -720,8 +734,8 @@ func (rt *roundTrip) reject(err error) (*http.Response, error) {
 }
 
 // fail ends a call because of err, before the first attempt or between two attempts. It
-// returns the last response if its whole body was read and the caller has not canceled
-// the request; otherwise it returns an error.
+// returns the last response if its whole body was read, the caller has not canceled the
+// request and err is not that of a hook; otherwise it returns an error.
 func (rt *roundTrip) fail(err error) (*http.Response, error) {
 	rt.endAttempt()
 	rt.body.finish(rt.req)
@@ -730,9 +744,9 @@ func (rt *roundTrip) fail(err error) (*http.Response, error) {
 		f(rt.req, TraceInfo{Attempt: rt.attempts, Response: rt.resp, Err: rt.err, Reason: err})
 	}
 	switch {
-	case rt.attempts == 0 && (rt.cancelCause() != nil || !isWaitError(err)):
+	case rt.attempts == 0 && (rt.cancelCause() != nil || rt.stoppedByHook || !isWaitError(err)):
 		return nil, err
-	case rt.cancelCause() == nil && rt.resp != nil && rt.drained.complete:
+	case rt.cancelCause() == nil && !rt.stoppedByHook && rt.resp != nil && rt.drained.complete:
 		rt.resp.Body = rt.drained.reader()
 		return rt.respond(), nil
 	}
