@@ -13,7 +13,7 @@ import (
 )
 
 // Reasons for not retrying a request. Info.StopReason, GiveUpError.Reason and
-// TraceInfo.Reason match one of them, or they are the cause of the context's end, a
+// GiveUpInfo.Reason match one of them, or they are the cause of the context's end, a
 // *throttle.RefusedError, or the error of the hook, limiter or breaker that prevented the
 // retry.
 var (

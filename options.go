@@ -58,18 +58,32 @@ type RequestOptions struct {
 // WithOptions returns a context that carries r to the Transport. It replaces all options
 // that ctx carries.
 func WithOptions(ctx context.Context, r RequestOptions) context.Context {
-	return context.WithValue(ctx, requestKey{}, &r)
+	v := settingsFrom(ctx)
+	v.options = r
+	return context.WithValue(ctx, settingsKey{}, &v)
 }
 
 // OptionsFrom returns the options that ctx carries, or the zero RequestOptions.
 func OptionsFrom(ctx context.Context) RequestOptions {
-	if r, ok := ctx.Value(requestKey{}).(*RequestOptions); ok {
-		return *r
-	}
-	return RequestOptions{}
+	return settingsFrom(ctx).options
 }
 
-type requestKey struct{}
+// settings are what the context of a request carries for the Transport. They have one key,
+// so that a request costs one search of its context.
+type settings struct {
+	options RequestOptions
+	trace   *Trace // of WithTrace; nil if there is none
+}
+
+type settingsKey struct{}
+
+// settingsFrom returns the settings that ctx carries, or zero settings.
+func settingsFrom(ctx context.Context) settings {
+	if v, ok := ctx.Value(settingsKey{}).(*settings); ok {
+		return *v
+	}
+	return settings{}
+}
 
 // PerHost returns the scheme and host of the URL of req in canonical form, such as
 // "https://api.example.com": in lower case, without the default port of the scheme and

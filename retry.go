@@ -505,7 +505,7 @@ func (rt *roundTrip) prepareRetry(now time.Time, r headers.Report) error {
 	if rt.attempts >= p.MaxThrottledAttempts {
 		return withSetting(ErrMaxAttempts, "RetryPolicy.MaxThrottledAttempts", p.MaxThrottledAttempts)
 	}
-	rt.delay = 0
+	rt.delay, rt.statedDelay = 0, max(r.RetryAfter, rt.retryAfter)
 	wait, held := time.Duration(0), false
 	statedWait := time.Duration(0)
 	if throttled && !rt.retryAfterIsZero(r) {

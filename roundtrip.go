@@ -53,6 +53,7 @@ type roundTrip struct {
 	t       *Transport
 	req     *http.Request
 	opts    RequestOptions // the options in the context of req
+	trace   *Trace         // of the Transport and of WithTrace; never nil
 	noRetry bool           // the request is sent at most once
 
 	retry       *RetryPolicy // the policy of the call, with defaults
@@ -75,6 +76,8 @@ type roundTrip struct {
 	err            error
 	retryAfter     time.Duration           // Retry-After that the Tracker found in headers or body
 	endedAt        time.Time               // time of resp or err; zero if it is a success
+	tracedAt       time.Time               // when the latest attempt was sent; zero if no hook of the Trace needs it
+	statedDelay    time.Duration           // Retry-After of the latest attempt that is retried
 	sentAt         time.Time               // when the latest attempt was granted; zero if no limit granted it
 	limitBuf       [2]throttle.RemoteLimit // buffer for the limits of a response
 	drained        drained                 // what was read of resp to discard it
@@ -169,7 +172,11 @@ func (t *Transport) newRoundTrip(req *http.Request) *roundTrip {
 		rt.attemptResources = attemptResourcesPool.Get().(*attemptResources)
 	}
 	rt.t, rt.req, rt.attemptResources.t, rt.ctx = t, req, t, req.Context()
-	rt.opts = OptionsFrom(rt.ctx)
+	v := settingsFrom(rt.ctx)
+	rt.opts, rt.trace = v.options, t.resolved.trace
+	if v.trace != nil {
+		rt.trace = JoinTraces(t.Trace, v.trace)
+	}
 	t.cancellations.end(req) // a cancellation before the call has no effect
 	return rt
 }
@@ -352,8 +359,8 @@ func (rt *roundTrip) nextAttempt() (*http.Request, error) {
 
 // acquire waits in the queue until all limits grant the next attempt.
 func (rt *roundTrip) acquire() error {
-	if f := rt.t.resolved.trace.WaitStart; f != nil {
-		f(rt.req, TraceInfo{Attempt: rt.attempts + 1})
+	if f := rt.trace.WaitStart; f != nil {
+		f(rt.req, WaitStartInfo{Attempt: rt.attempts + 1, Cost: max(rt.opts.Cost, 1)})
 	}
 	if rt.attempts > 0 {
 		if err := rt.addQuotaDemand(); err != nil {
@@ -369,10 +376,22 @@ func (rt *roundTrip) acquire() error {
 	if w := rt.ticket.Waited(); w > 0 {
 		rt.info.addWait(w, rt.ticket.WaitedFor())
 	}
-	if f := rt.t.resolved.trace.WaitDone; f != nil {
-		f(rt.req, TraceInfo{Attempt: rt.attempts + 1, Waited: rt.ticket.Waited(), Limit: rt.ticket.WaitedFor(), Err: err})
+	if f := rt.trace.WaitDone; f != nil {
+		f(rt.req, rt.waitDoneInfo(err))
 	}
 	return err
+}
+
+// waitDoneInfo describes the wait that has just ended with err.
+func (rt *roundTrip) waitDoneInfo(err error) WaitDoneInfo {
+	i := WaitDoneInfo{Attempt: rt.attempts + 1, Cost: max(rt.opts.Cost, 1), Waited: rt.ticket.Waited(), Limit: rt.ticket.WaitedFor(), Err: err}
+	i.ServerImposed, i.Estimated = rt.ticket.WaitedForServer()
+	var refused *throttle.RefusedError
+	if err != nil && errors.As(err, &refused) && refused.Decision.Policy != "" {
+		d := &refused.Decision
+		i.Limit, i.ServerImposed, i.Estimated = d.Policy, d.ServerImposed, d.Estimated
+	}
+	return i
 }
 
 // expectLatency sets the expected latency of the request in the ticket. The queue then
@@ -556,8 +575,12 @@ func (rt *roundTrip) watchesCancel() bool {
 // send sends one attempt and reports the outcome to the limits.
 func (rt *roundTrip) send(req *http.Request) (*http.Response, error) {
 	rt.attempts++
-	if f := rt.t.resolved.trace.AttemptStart; f != nil {
-		f(req, TraceInfo{Attempt: rt.attempts})
+	rt.tracedAt = time.Time{}
+	if rt.trace.AttemptStart != nil || rt.trace.AttemptDone != nil {
+		rt.tracedAt = rt.t.now()
+	}
+	if f := rt.trace.AttemptStart; f != nil {
+		f(req, AttemptStartInfo{Attempt: rt.attempts, Sent: rt.tracedAt})
 	}
 	rt.sentAt = rt.ticket.GrantedAt()
 	resp, err := rt.sendToBase(req)
@@ -571,10 +594,22 @@ func (rt *roundTrip) send(req *http.Request) (*http.Response, error) {
 	rt.granted, rt.outcome, rt.retryAfter = f.Partial, f.Outcome, f.RetryAfter
 	rt.endedAt = f.Now
 	rt.observeLatency()
-	if f := rt.t.resolved.trace.AttemptDone; f != nil {
-		f(rt.req, TraceInfo{Attempt: rt.attempts, Response: resp, Err: err})
+	if f := rt.trace.AttemptDone; f != nil {
+		f(req, rt.attemptDoneInfo(resp, err))
 	}
 	return resp, err
+}
+
+// attemptDoneInfo describes the attempt that has just ended.
+func (rt *roundTrip) attemptDoneInfo(resp *http.Response, err error) AttemptDoneInfo {
+	now := rt.endedAt
+	if now.IsZero() {
+		now = rt.t.now()
+	}
+	return AttemptDoneInfo{
+		Attempt: rt.attempts, Sent: rt.tracedAt, Duration: max(now.Sub(rt.tracedAt), 0),
+		Status: statusOf(resp), Response: resp, Err: err, Outcome: rt.outcome, RetryAfter: rt.retryAfter,
+	}
 }
 
 // sendToBase calls Base.RoundTrip and enforces the contract of http.RoundTripper on its
@@ -663,8 +698,8 @@ func (rt *roundTrip) observeLatency() {
 
 // waitForRetry discards the response and sleeps for the delay.
 func (rt *roundTrip) waitForRetry() error {
-	if f := rt.t.resolved.trace.Retry; f != nil {
-		f(rt.req, TraceInfo{Attempt: rt.attempts, Response: rt.resp, Err: rt.err, Delay: rt.delay})
+	if f := rt.trace.Retry; f != nil {
+		f(rt.req, RetryInfo{Attempt: rt.attempts, Delay: rt.delay, RetryAfter: rt.statedDelay, Status: statusOf(rt.resp), Response: rt.resp, Err: rt.err})
 	}
 	rt.drained = drain(rt.ctx, rt.resp)
 	rt.release()
@@ -694,9 +729,7 @@ func (rt *roundTrip) attemptResult() Attempt {
 func (rt *roundTrip) finish() (*http.Response, error) {
 	rt.body.finish(rt.req)
 	if rt.stopReason != nil {
-		if f := rt.t.resolved.trace.GiveUp; f != nil {
-			f(rt.req, TraceInfo{Attempt: rt.attempts, Response: rt.resp, Err: rt.err, Reason: rt.stopReason})
-		}
+		rt.traceGiveUp()
 	}
 	if rt.stoppedByHook {
 		rt.drained = drain(rt.ctx, rt.resp)
@@ -740,9 +773,7 @@ func (rt *roundTrip) fail(err error) (*http.Response, error) {
 	rt.endAttempt()
 	rt.body.finish(rt.req)
 	rt.stopReason = err
-	if f := rt.t.resolved.trace.GiveUp; f != nil {
-		f(rt.req, TraceInfo{Attempt: rt.attempts, Response: rt.resp, Err: rt.err, Reason: err})
-	}
+	rt.traceGiveUp()
 	switch {
 	case rt.attempts == 0 && (rt.cancelCause() != nil || rt.stoppedByHook || !isWaitError(err)):
 		return nil, err
@@ -751,6 +782,16 @@ func (rt *roundTrip) fail(err error) (*http.Response, error) {
 		return rt.respond(), nil
 	}
 	return nil, rt.giveUp()
+}
+
+// traceGiveUp calls Trace.GiveUp.
+func (rt *roundTrip) traceGiveUp() {
+	if f := rt.trace.GiveUp; f != nil {
+		f(rt.req, GiveUpInfo{
+			Attempts: rt.attempts, QueueWait: rt.info.QueueWait, BackoffWait: rt.info.BackoffWait,
+			Status: statusOf(rt.resp), Response: rt.resp, Err: rt.err, Reason: rt.stopReason,
+		})
+	}
 }
 
 // giveUp returns the GiveUpError of the call.

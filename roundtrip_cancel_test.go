@@ -65,7 +65,7 @@ func TestTransport_canceledWithoutContext(t *testing.T) {
 						tt.tr = &Transport{}
 					}
 					tr := &Transport{Base: tt.tr.Base, Limiter: tt.tr.Limiter, Retry: tt.tr.Retry, StartJitter: tt.tr.StartJitter, StartSeed: tt.tr.StartSeed}
-					tr.Trace = &Trace{AttemptStart: func(*http.Request, TraceInfo) { sent.Add(1) }}
+					tr.Trace = &Trace{AttemptStart: func(*http.Request, AttemptStartInfo) { sent.Add(1) }}
 					if tt.bucket > 0 {
 						tr.Limiter = throttle.NewTokenBucket(throttle.Limit{Count: 1, Per: time.Minute, Burst: tt.bucket}, nil)
 						_, err := tr.Limiter.Reserve(t.Context(), throttle.Claim{})

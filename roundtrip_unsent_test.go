@@ -145,21 +145,20 @@ func TestTransport_returnsUnitsOfAnAttemptThatIsNotSent(t *testing.T) {
 // after a panic, with Cancel if the attempt was not sent and with Observe if it was, and
 // that the bodies of request and response are closed.
 func TestTransport_aPanicEndsGrantsAndClosesBodies(t *testing.T) {
-	boom := func(*http.Request, TraceInfo) { panic("hook") }
 	for name, tt := range map[string]struct {
 		tr   *Transport
 		want [3]int
 	}{
 		"Limits":  {&Transport{Limits: func(*http.Request, *queue.Ticket) error { panic("hook") }}, [3]int{0, 0, 0}},
-		"Admit":   {&Transport{Trace: &Trace{WaitDone: boom}}, [3]int{1, 1, 0}},
+		"Admit":   {&Transport{Trace: &Trace{WaitDone: boom[WaitDoneInfo]}}, [3]int{1, 1, 0}},
 		"Breaker": {&Transport{Breaker: func(*http.Request) Breaker { panic("hook") }}, [3]int{1, 1, 0}},
-		"Send":    {&Transport{Trace: &Trace{AttemptStart: boom}}, [3]int{1, 1, 0}},
+		"Send":    {&Transport{Trace: &Trace{AttemptStart: boom[AttemptStartInfo]}}, [3]int{1, 1, 0}},
 		"Base":    {&Transport{Base: baseFunc(func(*http.Request) (*http.Response, error) { panic("hook") })}, [3]int{1, 0, 1}},
 		"done":    {&Transport{Breaker: func(*http.Request) Breaker { return panickingBreaker{} }}, [3]int{1, 0, 1}},
-		"Answer":  {&Transport{Trace: &Trace{AttemptDone: boom}}, [3]int{1, 0, 1}},
-		"Retry":   {&Transport{Trace: &Trace{Retry: boom}}, [3]int{1, 0, 1}},
+		"Answer":  {&Transport{Trace: &Trace{AttemptDone: boom[AttemptDoneInfo]}}, [3]int{1, 0, 1}},
+		"Retry":   {&Transport{Trace: &Trace{Retry: boom[RetryInfo]}}, [3]int{1, 0, 1}},
 		"Prepare": {&Transport{Retry: &RetryPolicy{BeforeSend: func(*http.Request, int) error { panic("hook") }}}, [3]int{1, 1, 0}},
-		"GiveUp":  {&Transport{Trace: &Trace{GiveUp: boom}}, [3]int{4, 0, 4}},
+		"GiveUp":  {&Transport{Trace: &Trace{GiveUp: boom[GiveUpInfo]}}, [3]int{4, 0, 4}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -189,6 +188,9 @@ func TestTransport_aPanicEndsGrantsAndClosesBodies(t *testing.T) {
 		})
 	}
 }
+
+// boom is a function of a Trace that panics.
+func boom[I any](*http.Request, I) { panic("hook") }
 
 // panickingBreaker is a Breaker whose done function panics.
 type panickingBreaker struct{}

@@ -74,7 +74,8 @@ type Transport struct {
 	// attempt. Nil, and a nil result, mean no breaker.
 	Breaker func(*http.Request) Breaker
 
-	// Trace holds functions that are called while requests are processed. Nil means none.
+	// Trace holds functions that are called while requests are processed. JoinTraces
+	// combines several, and WithTrace adds one for a single request. Nil means none.
 	Trace *Trace
 
 	// Clock tells the time and sets timers. Nil means the system clock. Deadlines of

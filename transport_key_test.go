@@ -123,7 +123,7 @@ func TestRequestOptions_tenantsShareALimit(t *testing.T) {
 		done := make(chan struct{}, 8)
 		tr := &Transport{
 			Base: newScript(200), Limiter: throttle.NewTokenBucket(throttle.PerSecond(1), nil),
-			Trace: &Trace{AttemptStart: func(r *http.Request, _ TraceInfo) { seen = append(seen, OptionsFrom(r.Context()).Tenant) }},
+			Trace: &Trace{AttemptStart: func(r *http.Request, _ AttemptStartInfo) { seen = append(seen, OptionsFrom(r.Context()).Tenant) }},
 		}
 		for _, tenant := range []string{"first", "a", "a", "a", "b", "b"} {
 			go func() {

@@ -155,10 +155,10 @@ func (c *class) addBlockedTime(now int64) {
 	c.blockedSince = now
 }
 
-// longestWait returns the policy of the limit that c waited for longest since a waiter
-// joined; nil if c never waited. The result is an approximation: times are counted per
-// class, over the current and the previous period, and not per waiter.
-func (c *class) longestWait(joined, now int64) *string {
+// longestWait returns the limit that c waited for longest since a waiter joined; nil if c
+// never waited. The result is an approximation: times are counted per class, over the
+// current and the previous period, and not per waiter.
+func (c *class) longestWait(joined, now int64) *limitState {
 	if c.addBlockedTime(now); joined >= c.periodStart {
 		for i := range c.entries[:c.numEntries] {
 			c.entries[i].prevBlockedTime, c.entries[i].blockedTime = c.entries[i].blockedTime, 0
@@ -174,7 +174,7 @@ func (c *class) longestWait(joined, now int64) *string {
 			worst = e
 		}
 	}
-	return worst.limitQueue.policy
+	return worst.limitQueue.last
 }
 
 // classOf returns the class of t. It adds a class if there is none; the caller must then add

@@ -58,7 +58,7 @@ func (q *Queue) classStats(c *class) Stats {
 		HeadWaited: time.Duration(q.now) - first.waited,
 	}
 	if e := c.blockedAt; e != nil {
-		stats.Limit, stats.Key, stats.BehindOther = *e.limitQueue.policy, e.limitQueue.key.key, e.limitQueue.first() != e
+		stats.Limit, stats.Key, stats.BehindOther = e.limitQueue.last.name, e.limitQueue.key.key, e.limitQueue.first() != e
 		if e.limitQueue.retryExact && !stats.BehindOther {
 			stats.GrantAfter = time.Duration(max(e.limitQueue.retryAt-q.now, 0))
 		}
