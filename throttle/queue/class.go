@@ -80,7 +80,7 @@ func (q *Queue) addWaiter(w *waiter, retry bool) error {
 	}
 	q.numWaiting.Add(1)
 	q.addDeadline(w)
-	q.addWaitingUnits(w.ticket, 1)
+	q.addWaiting(w.ticket, 1)
 	c.waiters.Push(w)
 	if w.classIndex == 0 {
 		q.headChanged(c)
@@ -101,7 +101,7 @@ func (q *Queue) removeWaiter(w *waiter) {
 	t.longestWait = c.longestWait(int64(t.waited), q.now)
 	t.waited = time.Duration(q.now) - t.waited
 	q.removeDeadline(w)
-	q.addWaitingUnits(t, -1)
+	q.addWaiting(t, -1)
 	c.waiters.Remove(int(w.classIndex))
 	if q.numWaiting.Add(-1) == closedBit {
 		close(q.drained)

@@ -113,6 +113,7 @@ func (q *Queue) tryHead(c *class) {
 func (q *Queue) onGrant(w *waiter) {
 	c, t := w.class, w.ticket
 	c.resetBroken(nil)
+	q.numGranted++
 	for i := range t.Demands {
 		m := &t.Demands[i]
 		for k := range numLimits(m) {

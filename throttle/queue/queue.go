@@ -64,6 +64,8 @@ type Queue struct {
 	numWaiting      atomic.Int64 // waiters; closedBit is added when closed
 	waiterPool      sync.Pool
 	defaultMaxTotal atomic.Int64  // MaxTotal where it is zero
+	numRejected     atomic.Uint64 // calls that returned a rejection
+	numFailed       atomic.Uint64 // calls that returned another error
 	drained         chan struct{} // closed once no more callers can join and no waiter is left
 
 	closeCtx       context.Context // done once the Queue is closed
@@ -82,6 +84,7 @@ type Queue struct {
 	closed           bool
 
 	numRefusals uint64 // rejections by limits since the Queue was made
+	numGranted  uint64 // tickets granted after they had joined a class
 
 	scheduled indexheap.Heap[*limitQueue, byRetryTime] // limits with a retry time
 	deadlines indexheap.Heap[deadline, byDeadline]     // of all waiters, see addDeadline
@@ -123,7 +126,11 @@ func (q *Queue) Wait(ctx context.Context, t *Ticket) error {
 	if q.Trace != nil {
 		return q.waitTraced(ctx, t)
 	}
-	return q.wait(ctx, t)
+	err := q.wait(ctx, t)
+	if err != nil {
+		q.countError(err)
+	}
+	return err
 }
 
 func (q *Queue) wait(ctx context.Context, t *Ticket) error {

@@ -157,6 +157,7 @@ func (q *Queue) finishReserve(w *waiter, r reserveResult) (done bool, err error)
 	}
 	switch {
 	case err != nil:
+		countRejection(w, err)
 		q.wakeRolledBack(w, -1)
 		q.removeWaiter(w)
 		q.retryHead(c)
