@@ -516,7 +516,14 @@ func (rt *roundTrip) prepareRetry(now time.Time, r headers.Report) error {
 		rt.delay = rt.backoffDelay(r)
 		wait = rt.delay
 	}
-	if err := rt.checkDeadlines(now, max(wait, statedWait), held); err != nil {
+	if rt.delay == backoff.Stop {
+		return withSetting(ErrMaxAttempts, "the delay of RetryPolicy.Backoff", "backoff.Stop")
+	}
+	maxWait := rt.maxWait()
+	if held && rt.retryAfter <= maxWait {
+		maxWait = rt.maxServerWait()
+	}
+	if err := rt.checkWait(now, max(wait, statedWait), maxWait); err != nil {
 		return err
 	}
 	if err := rt.body.checkReplayable(rt.req); err != nil {
@@ -595,55 +602,4 @@ func (rt *roundTrip) zeroRetryAfterDelay() time.Duration {
 		return rt.lastDelay
 	}
 	return rt.lastDelay / 10
-}
-
-// checkDeadlines returns an error if a wait that begins now would be too long. held
-// reports whether the wait is in the queue.
-func (rt *roundTrip) checkDeadlines(now time.Time, wait time.Duration, held bool) error {
-	p, maxWait := rt.retry, rt.maxWait()
-	if held && rt.retryAfter <= maxWait {
-		maxWait = rt.maxServerWait()
-	}
-	deadline, hasDeadline := rt.ctx.Deadline()
-	switch {
-	case rt.delay == backoff.Stop:
-		return withSetting(ErrMaxAttempts, "the delay of RetryPolicy.Backoff", "backoff.Stop")
-	case wait > maxWait:
-		return rt.errMaxWait()
-	case wait > p.MaxElapsed-now.Sub(rt.firstEnd):
-		return withSetting(ErrMaxElapsed, "RetryPolicy.MaxElapsed", p.MaxElapsed)
-	case hasDeadline && time.Until(deadline) <= wait:
-		return context.DeadlineExceeded
-	}
-	return nil
-}
-
-// maxWait returns the longest allowed delay between two attempts.
-func (rt *roundTrip) maxWait() time.Duration {
-	switch {
-	case rt.opts.NoWait:
-		return 0
-	case rt.opts.MaxWait > 0:
-		return rt.opts.MaxWait
-	}
-	return rt.retry.MaxWait
-}
-
-// errMaxWait returns ErrMaxWait with the setting that determines maxWait.
-func (rt *roundTrip) errMaxWait() error {
-	switch {
-	case rt.opts.NoWait:
-		return withSetting(ErrMaxWait, "RequestOptions.NoWait", true)
-	case rt.opts.MaxWait > 0:
-		return withSetting(ErrMaxWait, "RequestOptions.MaxWait", rt.opts.MaxWait)
-	}
-	return withSetting(ErrMaxWait, "RetryPolicy.MaxWait", rt.retry.MaxWait)
-}
-
-// maxServerWait returns the longest wait in the queue that a server may impose. The
-// Tracker adds a small random time to stated waits. The result includes it, so that it
-// alone does not make a wait too long.
-func (rt *roundTrip) maxServerWait() time.Duration {
-	maxWait := rt.maxWait()
-	return min(maxWait, throttle.Forever-time.Second) + min(maxWait/40, time.Second)
 }

@@ -320,15 +320,8 @@ func (rt *roundTrip) waitForStart() error {
 		t.startDelay.passed.Store(true)
 		return nil
 	}
-	reason := error(nil)
-	switch deadline, hasDeadline := rt.ctx.Deadline(); {
-	case (rt.opts.NoWait || rt.opts.MaxWait > 0) && wait > rt.maxWait():
-		reason = rt.errMaxWait()
-	case hasDeadline && time.Until(deadline) <= wait:
-		reason = context.DeadlineExceeded
-	}
-	if reason != nil {
-		return fmt.Errorf("heed: Transport.StartJitter delays the first request by another %v: %w", wait, reason)
+	if err := rt.checkWait(now, wait, rt.maxOwnWait()); err != nil {
+		return fmt.Errorf("heed: Transport.StartJitter delays the first request by another %v: %w", wait, err)
 	}
 	ctx := rt.newWaitContext(false)
 	err := httpbody.Sleep(ctx, t.Clock, wait)
@@ -394,6 +387,108 @@ func (rt *roundTrip) waitDoneInfo(err error) WaitDoneInfo {
 	return i
 }
 
+// wait calls Queue.Wait, or Queue.Try for a request with RequestOptions.NoWait. It applies
+// the deadline rules, see checkWait.
+func (rt *roundTrip) wait() error {
+	if !rt.hasDemands {
+		return rt.cancelCause()
+	}
+	w := rt.t.resolved.queue
+	if rt.opts.NoWait {
+		ctx := rt.newWaitContext(!rt.nonBlocking())
+		defer ctx.end()
+		return rt.addReason(w.Try(ctx, &rt.ticket), throttle.Forever, nil)
+	}
+	limit, reason := rt.queueWaitLimit()
+	if limit == throttle.Forever {
+		ctx := rt.newWaitContext(!rt.nonBlocking())
+		defer ctx.end()
+		return rt.addReason(w.Wait(ctx, &rt.ticket), limit, nil)
+	}
+	parent := rt.newWaitContext(true)
+	defer parent.end()
+	ctx, cancel := context.WithTimeoutCause(parent, limit, reason)
+	defer cancel()
+	return rt.addReason(w.Wait(ctx, &rt.ticket), limit, reason)
+}
+
+// Deadline rules. A wait that breaks one of them is not begun: the request fails
+// immediately with the error of the first rule, in this order:
+//
+//	rule                          waits                                      error
+//	the context has ended         all                                        its cause
+//	RequestOptions.NoWait         all                                        ErrMaxWait
+//	the deadline of the context   all                                        context.DeadlineExceeded
+//	RetryPolicy.MaxElapsed        all after the first attempt                ErrMaxElapsed
+//	RequestOptions.MaxWait        all                                        ErrMaxWait
+//	RetryPolicy.MaxWait           delays before a retry, and waits in the    ErrMaxWait
+//	                              queue for limits of the server
+//
+// checkWait applies them to waits outside the queue: the start delay and the delay before
+// a retry. In the queue, the context and Ticket.MaxServerWait stand for them, and addReason
+// names the rule. An attempt in flight is never canceled by a rule other than the context.
+
+// checkWait returns the error of the first rule that forbids a wait of d from now on, or
+// nil. maxWait is the longest wait by the last two rules.
+func (rt *roundTrip) checkWait(now time.Time, d, maxWait time.Duration) error {
+	deadline, hasDeadline := rt.ctx.Deadline()
+	switch {
+	case rt.ctx.Err() != nil:
+		return context.Cause(rt.ctx)
+	case rt.opts.NoWait && d > 0:
+		return rt.errMaxWait()
+	case hasDeadline && time.Until(deadline) <= d:
+		return context.DeadlineExceeded
+	case d > rt.elapsedLeft(now):
+		return rt.errMaxElapsed()
+	case d > maxWait:
+		return rt.errMaxWait()
+	}
+	return nil
+}
+
+// queueWaitLimit returns the longest wait in the queue for the next attempt by the rules
+// for all waits, and the error for a longer one.
+func (rt *roundTrip) queueWaitLimit() (limit time.Duration, reason error) {
+	limit = throttle.Forever
+	if !rt.firstEnd.IsZero() && rt.retry.MaxElapsed < throttle.Forever {
+		limit, reason = max(rt.elapsedLeft(rt.t.now()), 1), rt.errMaxElapsed()
+	}
+	if m := rt.maxOwnWait(); m < limit {
+		limit, reason = m, rt.errMaxWait()
+	}
+	return limit, reason
+}
+
+// addReason adds the rule that forbade the wait to err, the result of the queue. limit and
+// its reason are those of queueWaitLimit.
+func (rt *roundTrip) addReason(err error, limit time.Duration, reason error) error {
+	if err == nil {
+		return nil // returns before r is allocated
+	}
+	var r *throttle.RefusedError
+	if rt.cancelCause() != nil || !errors.As(err, &r) {
+		return err
+	}
+	d := &r.Decision
+	switch deadline, hasDeadline := rt.ctx.Deadline(); {
+	case rt.opts.NoWait && r.Reason == nil:
+		reason = rt.errMaxWait()
+	case reason != nil && errors.Is(r.Reason, context.DeadlineExceeded):
+		if hasDeadline && time.Until(deadline) <= max(limit, d.Wait) {
+			return err
+		}
+		if d.Wait > rt.elapsedLeft(rt.t.now()) {
+			reason = rt.errMaxElapsed() // the queue was given the smaller limit of the two rules
+		}
+	case r.Reason == nil && d.ServerImposed && (d.Wait > rt.ticket.MaxServerWait || d.Estimated && rt.ticket.Waited() >= rt.ticket.MaxServerWait):
+		reason = rt.errMaxWait()
+	default:
+		return err
+	}
+	return &throttle.RefusedError{Key: r.Key, Decision: r.Decision, Reason: reason}
+}
+
 // expectLatency sets the expected latency of the request in the ticket. The queue then
 // rejects a wait after which the response could not arrive before the deadline. The
 // latency counts up to half of the time that the caller gave.
@@ -408,75 +503,58 @@ func (rt *roundTrip) expectLatency() {
 	rt.ticket.Latency = min(rt.t.resolved.quota.Latency(rt.req, rt.t.now()), rt.latencyBudget)
 }
 
-// wait calls Queue.Wait, limited to the longest wait that the request allows.
-func (rt *roundTrip) wait() error {
-	if !rt.hasDemands {
-		return rt.cancelCause()
+// elapsedLeft returns what is left of RetryPolicy.MaxElapsed, or throttle.Forever before
+// the end of the first attempt.
+func (rt *roundTrip) elapsedLeft(now time.Time) time.Duration {
+	if rt.firstEnd.IsZero() || rt.retry.MaxElapsed == throttle.Forever {
+		return throttle.Forever
 	}
-	w := rt.t.resolved.queue
-	if rt.opts.NoWait {
-		return rt.tryAcquire()
-	}
-	limit, reason := rt.queueWaitLimit()
-	if limit == throttle.Forever {
-		ctx := rt.newWaitContext(!rt.nonBlocking())
-		defer ctx.end()
-		return rt.addMaxWaitReason(w.Wait(ctx, &rt.ticket))
-	}
-	parent := rt.newWaitContext(true)
-	defer parent.end()
-	ctx, cancel := context.WithTimeoutCause(parent, limit, reason)
-	defer cancel()
-	err := rt.addMaxWaitReason(w.Wait(ctx, &rt.ticket))
-	var r *throttle.RefusedError
-	if rt.cancelCause() == nil && errors.As(err, &r) && errors.Is(r.Reason, context.DeadlineExceeded) {
-		if d, ok := rt.ctx.Deadline(); !ok || time.Until(d) > limit {
-			return &throttle.RefusedError{Key: r.Key, Decision: r.Decision, Reason: reason}
-		}
-	}
-	return err
+	return rt.retry.MaxElapsed - now.Sub(rt.firstEnd)
 }
 
-// tryAcquire replaces wait for a request with RequestOptions.NoWait.
-func (rt *roundTrip) tryAcquire() error {
-	ctx := rt.newWaitContext(!rt.nonBlocking())
-	defer ctx.end()
-	err := rt.t.resolved.queue.Try(ctx, &rt.ticket)
-	var r *throttle.RefusedError
-	if errors.As(err, &r) && r.Reason == nil {
-		return &throttle.RefusedError{Key: r.Key, Decision: r.Decision, Reason: rt.errMaxWait()}
-	}
-	return err
-}
-
-// queueWaitLimit returns the longest wait in the queue for the next attempt, and the
-// error for a longer one: RequestOptions.MaxWait, or the remainder of
-// RetryPolicy.MaxElapsed before a retry.
-func (rt *roundTrip) queueWaitLimit() (limit time.Duration, reason error) {
-	limit = throttle.Forever
+// maxOwnWait returns the longest wait that the program may impose: for its limits, and for
+// the start delay.
+func (rt *roundTrip) maxOwnWait() time.Duration {
 	if rt.opts.MaxWait > 0 {
-		limit, reason = rt.opts.MaxWait, rt.errMaxWait()
+		return rt.opts.MaxWait
 	}
-	if p := rt.retry; !rt.firstEnd.IsZero() && p.MaxElapsed < throttle.Forever {
-		if left := max(p.MaxElapsed-rt.t.now().Sub(rt.firstEnd), 1); left < limit {
-			limit, reason = left, withSetting(ErrMaxElapsed, "RetryPolicy.MaxElapsed", p.MaxElapsed)
-		}
-	}
-	return limit, reason
+	return throttle.Forever
 }
 
-// addMaxWaitReason adds MaxWait as the reason to err, if the server stated a longer wait,
-// or if an estimate held the request for that long.
-func (rt *roundTrip) addMaxWaitReason(err error) error {
-	if err == nil {
-		return nil // returns before r is allocated
+// maxWait returns the longest delay before a retry, and the longest wait that a server may
+// state.
+func (rt *roundTrip) maxWait() time.Duration {
+	switch {
+	case rt.opts.NoWait:
+		return 0
+	case rt.opts.MaxWait > 0:
+		return rt.opts.MaxWait
 	}
-	var r *throttle.RefusedError
-	if errors.As(err, &r) && r.Reason == nil && r.Decision.ServerImposed &&
-		(r.Decision.Wait > rt.ticket.MaxServerWait || r.Decision.Estimated && rt.ticket.Waited() >= rt.ticket.MaxServerWait) {
-		return &throttle.RefusedError{Key: r.Key, Decision: r.Decision, Reason: rt.errMaxWait()}
+	return rt.retry.MaxWait
+}
+
+// maxServerWait returns the longest wait in the queue that a server may impose. The
+// Tracker adds a small random time to stated waits. The result includes it, so that it
+// alone does not make a wait too long.
+func (rt *roundTrip) maxServerWait() time.Duration {
+	maxWait := rt.maxWait()
+	return min(maxWait, throttle.Forever-time.Second) + min(maxWait/40, time.Second)
+}
+
+// errMaxWait returns ErrMaxWait with the setting that determines maxWait.
+func (rt *roundTrip) errMaxWait() error {
+	switch {
+	case rt.opts.NoWait:
+		return withSetting(ErrMaxWait, "RequestOptions.NoWait", true)
+	case rt.opts.MaxWait > 0:
+		return withSetting(ErrMaxWait, "RequestOptions.MaxWait", rt.opts.MaxWait)
 	}
-	return err
+	return withSetting(ErrMaxWait, "RetryPolicy.MaxWait", rt.retry.MaxWait)
+}
+
+// errMaxElapsed returns ErrMaxElapsed with its setting.
+func (rt *roundTrip) errMaxElapsed() error {
+	return withSetting(ErrMaxElapsed, "RetryPolicy.MaxElapsed", rt.retry.MaxElapsed)
 }
 
 // budgetBatch is the number of calls without limits that are counted together.
