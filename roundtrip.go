@@ -26,7 +26,7 @@ import (
 //	addDemands ─▶ waitForStart ─▶ nextAttempt ─▶ send ─▶ shouldRetry ─ yes ─▶ waitForRetry
 //	  │ error       │ error         │ error                │ no                │ error
 //	  ▼             ▼               ▼                      ▼                   ▼
-//	reject        fail            fail                   finish              fail
+//	fail          fail            fail                   finish              fail
 //
 // After each step, the claims of the ticket, the body of the request and the context of
 // the attempt have these owners:
@@ -43,7 +43,7 @@ import (
 //	waitForRetry   ended                     roundTrip    ended
 //	finish         body of the response,     closed       body of the response, or ended
 //	               or ended
-//	fail, reject   ended                     closed       ended
+//	fail           ended                     closed       ended
 //
 // The owner ends a claim with Queue.Cancel if the attempt was not sent, and with
 // Queue.Observe if it was. If a hook, a limiter or Base panics, end releases everything
@@ -82,7 +82,7 @@ type roundTrip struct {
 	limitBuf       [2]throttle.RemoteLimit // buffer for the limits of a response
 	drained        drained                 // what was read of resp to discard it
 	stopReason     error                   // why the request is not retried; nil if no retry is needed
-	stoppedByHook  bool                    // stopReason is the error of RetryPolicy.ShouldRetry or BeforeSend and is returned
+	stoppedByHook  bool                    // stopReason is the error of Limits, BeforeSend or ShouldRetry and is returned
 	returned       bool                    // RoundTrip returns without a panic
 
 	backoffPolicy   backoff.Policy // the policy of this call; nil before the first failure
@@ -219,6 +219,7 @@ func (rt *roundTrip) addDemands() error {
 	t := rt.t
 	if t.Limits != nil {
 		if err := t.Limits(rt.req, &rt.ticket); err != nil {
+			rt.stoppedByHook = true
 			return fmt.Errorf("heed: Transport.Limits: %w", err)
 		}
 	}
@@ -424,8 +425,8 @@ func (rt *roundTrip) wait() error {
 //	RetryPolicy.MaxWait           delays before a retry, and waits in the    ErrMaxWait
 //	                              queue for limits of the server
 //
-// checkWait applies them to waits outside the queue: the start delay and the delay before
-// a retry. In the queue, the context and Ticket.MaxServerWait stand for them, and addReason
+// checkWait applies all but the first to waits outside the queue: the start delay and the
+// delay before a retry. The first applies when a wait begins. In the queue, the context and Ticket.MaxServerWait stand for them, and addReason
 // names the rule. An attempt in flight is never canceled by a rule other than the context.
 
 // checkWait returns the error of the first rule that forbids a wait of d from now on, or
@@ -433,8 +434,6 @@ func (rt *roundTrip) wait() error {
 func (rt *roundTrip) checkWait(now time.Time, d, maxWait time.Duration) error {
 	deadline, hasDeadline := rt.ctx.Deadline()
 	switch {
-	case rt.ctx.Err() != nil:
-		return context.Cause(rt.ctx)
 	case rt.opts.NoWait && d > 0:
 		return rt.errMaxWait()
 	case hasDeadline && time.Until(deadline) <= d:
@@ -836,12 +835,6 @@ func (rt *roundTrip) respond() *http.Response {
 		rt.attemptResources = nil
 	}
 	return resp
-}
-
-// reject ends a call whose demands are invalid or rejected by Transport.Limits.
-func (rt *roundTrip) reject(err error) (*http.Response, error) {
-	rt.body.finish(rt.req)
-	return nil, err
 }
 
 // fail ends a call because of err, before the first attempt or between two attempts. It

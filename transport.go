@@ -143,7 +143,7 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 func (rt *roundTrip) run() (*http.Response, error) {
 	rt.resolvePolicy()
 	if err := rt.addDemands(); err != nil {
-		return rt.reject(err)
+		return rt.fail(err)
 	}
 	if t := rt.t; t.StartJitter > 0 && !t.startDelay.passed.Load() {
 		if err := rt.waitForStart(); err != nil {

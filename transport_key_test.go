@@ -87,8 +87,9 @@ func TestTransport_keySeparatesHosts(t *testing.T) {
 func TestTransport_anErrorOfLimitsEndsTheCall(t *testing.T) {
 	l, fails := &recorder{}, true
 	errUnknown := errors.New("unknown tenant")
-	s := newScript(200)
-	tr := &Transport{Base: s, Limits: func(_ *http.Request, t *queue.Ticket) error {
+	s, gaveUp := newScript(200), []GiveUpInfo(nil)
+	trace := &Trace{GiveUp: func(_ *http.Request, i GiveUpInfo) { gaveUp = append(gaveUp, i) }}
+	tr := &Transport{Base: s, Trace: trace, Limits: func(_ *http.Request, t *queue.Ticket) error {
 		if fails {
 			t.Add(throttle.Demand{Limiter: l})
 			t.Priority, t.Tenant = 7, "x"
@@ -99,12 +100,13 @@ func TestTransport_anErrorOfLimitsEndsTheCall(t *testing.T) {
 		}
 		return nil
 	}}
-	for range 5 {
+	for _, errUnknown = range []error{errUnknown, &throttle.RefusedError{}, context.DeadlineExceeded} {
 		body := &opaque{Reader: strings.NewReader("x")}
 		_, err := tr.RoundTrip(put(t, body, 1))
 		require.ErrorIs(t, err, errUnknown)
-		require.EqualError(t, err, "heed: Transport.Limits: unknown tenant")
+		require.EqualError(t, err, "heed: Transport.Limits: "+errUnknown.Error())
 		require.Equal(t, 1, body.closed)
+		require.Equal(t, GiveUpInfo{Reason: err}, gaveUp[len(gaveUp)-1])
 	}
 	require.Equal(t, [3]int{}, l.ends())
 	require.Zero(t, s.sent())
