@@ -29,12 +29,13 @@ type Set struct {
 // combined into one demand. Limits returns an error if limits apply and t has no free demand.
 func (s *Set) Limits(r *http.Request, t *queue.Ticket) error {
 	q := s.newSearch()
-	defer q.release()
 	q.req = r
 	q.descend(s.root, 0)
 	s.router.find(q)
 	q.applyReplaces()
-	return q.addDemands(t)
+	err := q.addDemands(t)
+	q.release()
+	return err
 }
 
 // Descriptor is a list of keys and values, as in a request to envoyproxy/ratelimit. The entries
@@ -49,14 +50,15 @@ type Entry struct{ Key, Value string }
 // descriptor has entries. Add returns an error if limits apply and t has no free demand.
 func (s *Set) Add(t *queue.Ticket, descriptors ...Descriptor) error {
 	q := s.newSearch()
-	defer q.release()
 	for _, d := range descriptors {
 		if len(d) > 0 && len(d) <= maxDepth {
 			q.matchDescriptor(s.root, d)
 		}
 	}
 	q.applyReplaces()
-	return q.addDemands(t)
+	err := q.addDemands(t)
+	q.release()
+	return err
 }
 
 func (s *Set) newSearch() *search {
