@@ -99,7 +99,7 @@ func wrap(inner throttle.Limiter, l *Limit, s *Config) throttle.Limiter {
 		inner = &throttle.Borrowing{Limiter: inner, CanBorrow: s.CanBorrow[l.Borrow]}
 	}
 	if l.Ban != nil {
-		inner = keyed.NewBan(inner, *l.Ban, s.Clock)
+		inner = throttle.WithClock(keyed.NewBan(inner, *l.Ban), s.Clock)
 	}
 	if l.Shadow {
 		inner = &throttle.Shadow{Limiter: inner}

@@ -141,8 +141,8 @@ func TestResize_matchesResizable(t *testing.T) {
 			continue
 		}
 		require.True(t, resizable(s, doubled(s)), name)
-		now := time.Now()
 		l := newLimiter(s, nil)
+		now := time.Now()
 		first, err := l.Reserve(ctx, throttle.Claim{Now: now})
 		require.NoError(t, err)
 		require.True(t, first.OK, name)

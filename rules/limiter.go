@@ -12,25 +12,25 @@ import (
 func newLimiter(s Spec, clk throttle.Clock) throttle.Limiter {
 	switch s := s.(type) {
 	case throttle.Limit:
-		return throttle.NewTokenBucket(s, clk)
+		return throttle.WithClock(throttle.NewTokenBucket(s), clk)
 	case throttle.RefillBucketConfig:
-		return throttle.NewRefillBucket(s, clk)
+		return throttle.WithClock(throttle.NewRefillBucket(s), clk)
 	case throttle.LeakyBucketConfig:
-		return throttle.NewLeakyBucket(s, clk)
+		return throttle.WithClock(throttle.NewLeakyBucket(s), clk)
 	case throttle.FixedWindowConfig:
-		return throttle.NewFixedWindow(s, clk)
+		return throttle.WithClock(throttle.NewFixedWindow(s), clk)
 	case throttle.SlidingLogConfig:
-		return throttle.NewSlidingLog(s, clk)
+		return throttle.WithClock(throttle.NewSlidingLog(s), clk)
 	case throttle.SlidingCounterConfig:
-		return throttle.NewSlidingCounter(s, clk)
+		return throttle.WithClock(throttle.NewSlidingCounter(s), clk)
 	case throttle.SubWindowsConfig:
-		return throttle.NewSubWindows(s, clk)
+		return throttle.WithClock(throttle.NewSubWindows(s), clk)
 	case throttle.NginxConfig:
-		return throttle.NewNginx(s, clk)
+		return throttle.WithClock(throttle.NewNginx(s), clk)
 	case throttle.ConcurrencyConfig:
-		return throttle.NewConcurrency(s, clk)
+		return throttle.WithClock(throttle.NewConcurrency(s), clk)
 	case warmup.Config:
-		return warmup.New(s, clk)
+		return throttle.WithClock(warmup.New(s), clk)
 	}
 	panic(fmt.Sprintf("rules: no limiter for a %T", s))
 }

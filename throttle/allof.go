@@ -61,6 +61,9 @@ type allOf struct {
 	subGrants SubGrants
 }
 
+// SetClock sets the clock of the limiters; see WithClock.
+func (a *allOf) SetClock(c Clock) { setClock(c, a.limiters...) }
+
 // Reserve implements Limiter.
 func (a *allOf) Reserve(ctx context.Context, c Claim) (Decision, error) {
 	if _, err := c.Units(); err != nil {

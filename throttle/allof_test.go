@@ -235,7 +235,7 @@ func TestAllOf_cancelAfterSlowRefusalStaysWithinLimit(t *testing.T) {
 	for name, given := range map[string]bool{"its own clock": false, "the caller's reading": true} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := throttle.NewTokenBucket(throttle.PerSecond(10), nil)
+				b := throttle.NewTokenBucket(throttle.PerSecond(10))
 				slow := refusing(time.Minute)
 				slow.delay = time.Second
 				c := throttle.Claim{Cost: 10}

@@ -15,7 +15,9 @@ import (
 func TestConformance(t *testing.T) {
 	ten := throttle.Limit{Name: "ten", Count: 10, Per: time.Second, Burst: 10}
 	unbounded := func(time.Duration) int64 { return math.MaxInt64 }
-	bucket := func(clk throttle.Clock) throttle.Limiter { return throttle.NewTokenBucket(ten, clk) }
+	bucket := func(clk throttle.Clock) throttle.Limiter {
+		return throttle.WithClock(throttle.NewTokenBucket(ten), clk)
+	}
 	away := func(throttle.Clock) throttle.Limiter { return unreachable{} }
 
 	for _, l := range []struct {
@@ -105,7 +107,7 @@ func TestConformance(t *testing.T) {
 		{"Adaptive, never refused", adaptive(throttle.AdaptiveConfig{}), throttletest.Spec{Bound: unbounded}},
 		// It has no bound and decides at random: no wait makes a grant certain.
 		{"AdmissionControl", func(clk throttle.Clock) throttle.Limiter {
-			return throttle.NewAdmissionControl(throttle.AdmissionControlConfig{}, clk)
+			return throttle.WithClock(throttle.NewAdmissionControl(throttle.AdmissionControlConfig{}), clk)
 		},
 			throttletest.Spec{Bound: unbounded, WaitUnknown: true, CountsRefusals: true}},
 		{"the one of the example", func(clk throttle.Clock) throttle.Limiter { return nightOnly{clk} }, throttletest.Spec{Bound: unbounded}},
@@ -123,7 +125,7 @@ type maker = func(throttle.Clock) throttle.Limiter
 
 func newBucket(count int64, per time.Duration, burst int64) maker {
 	return func(clk throttle.Clock) throttle.Limiter {
-		return throttle.NewTokenBucket(throttle.Limit{Count: count, Per: per, Burst: burst}, clk)
+		return throttle.WithClock(throttle.NewTokenBucket(throttle.Limit{Count: count, Per: per, Burst: burst}), clk)
 	}
 }
 
@@ -166,24 +168,26 @@ func (unreachable) Cancel(context.Context, throttle.Claim, throttle.Decision) {}
 
 func refill(l throttle.Limit) maker {
 	return func(clk throttle.Clock) throttle.Limiter {
-		return throttle.NewRefillBucket(throttle.RefillBucketConfig{Limit: l}, clk)
+		return throttle.WithClock(throttle.NewRefillBucket(throttle.RefillBucketConfig{Limit: l}), clk)
 	}
 }
 
 func constantLimiter(q throttle.FixedWindowConfig) maker {
-	return func(clk throttle.Clock) throttle.Limiter { return throttle.NewFixedWindow(q, clk) }
+	return func(clk throttle.Clock) throttle.Limiter { return throttle.WithClock(throttle.NewFixedWindow(q), clk) }
 }
 
 func slidingLog(l throttle.SlidingLogConfig) maker {
-	return func(clk throttle.Clock) throttle.Limiter { return throttle.NewSlidingLog(l, clk) }
+	return func(clk throttle.Clock) throttle.Limiter { return throttle.WithClock(throttle.NewSlidingLog(l), clk) }
 }
 
 func counter(l throttle.SlidingCounterConfig) maker {
-	return func(clk throttle.Clock) throttle.Limiter { return throttle.NewSlidingCounter(l, clk) }
+	return func(clk throttle.Clock) throttle.Limiter {
+		return throttle.WithClock(throttle.NewSlidingCounter(l), clk)
+	}
 }
 
 func parts(p throttle.SubWindowsConfig) maker {
-	return func(clk throttle.Clock) throttle.Limiter { return throttle.NewSubWindows(p, clk) }
+	return func(clk throttle.Clock) throttle.Limiter { return throttle.WithClock(throttle.NewSubWindows(p), clk) }
 }
 
 // steps is the bound of a bucket into which n units come every per.
@@ -202,15 +206,15 @@ func sliding(n int64, per time.Duration) func(time.Duration) int64 {
 }
 
 func adaptive(a throttle.AdaptiveConfig) maker {
-	return func(clk throttle.Clock) throttle.Limiter { return throttle.NewAdaptive(a, clk) }
+	return func(clk throttle.Clock) throttle.Limiter { return throttle.WithClock(throttle.NewAdaptive(a), clk) }
 }
 
 func leaky(l throttle.LeakyBucketConfig) maker {
-	return func(clk throttle.Clock) throttle.Limiter { return throttle.NewLeakyBucket(l, clk) }
+	return func(clk throttle.Clock) throttle.Limiter { return throttle.WithClock(throttle.NewLeakyBucket(l), clk) }
 }
 
 func nginx(l throttle.NginxConfig) maker {
-	return func(clk throttle.Clock) throttle.Limiter { return throttle.NewNginx(l, clk) }
+	return func(clk throttle.Clock) throttle.Limiter { return throttle.WithClock(throttle.NewNginx(l), clk) }
 }
 
 // truncated is the bound of a bucket whose instants are early by up to 3 ms.
@@ -220,7 +224,7 @@ func truncated(burst, perSecond int64) func(time.Duration) int64 {
 
 func soft(l throttle.Limit, percent int64) maker {
 	return func(clk throttle.Clock) throttle.Limiter {
-		return &throttle.SoftLimit{Soft: throttle.NewTokenBucket(l, clk), Hard: throttle.NewTokenBucket(l.PlusPercent(percent), clk)}
+		return &throttle.SoftLimit{Soft: throttle.WithClock(throttle.NewTokenBucket(l), clk), Hard: throttle.WithClock(throttle.NewTokenBucket(l.PlusPercent(percent)), clk)}
 	}
 }
 
@@ -231,5 +235,5 @@ func elastic(inner maker, spare bool) maker {
 }
 
 func inFlight(c throttle.ConcurrencyConfig) maker {
-	return func(clk throttle.Clock) throttle.Limiter { return throttle.NewConcurrency(c, clk) }
+	return func(clk throttle.Clock) throttle.Limiter { return throttle.WithClock(throttle.NewConcurrency(c), clk) }
 }

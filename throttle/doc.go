@@ -6,7 +6,7 @@
 // asking again. To block until a limiter grants a claim, use package throttle/queue, or
 // package rate for the API of golang.org/x/time/rate.
 //
-//	limiter := throttle.NewTokenBucket(throttle.PerSecond(10), nil)
+//	limiter := throttle.NewTokenBucket(throttle.PerSecond(10))
 //	d, err := limiter.Reserve(ctx, throttle.Claim{})
 //	switch {
 //	case err != nil: // no decision: for example, the limiter's store could not be reached

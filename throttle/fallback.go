@@ -27,6 +27,9 @@ type Fallback struct {
 	subGrants SubGrants
 }
 
+// SetClock sets the clock of both limiters; see WithClock.
+func (f *Fallback) SetClock(c Clock) { setClock(c, f.Primary, f.Secondary) }
+
 // Reserve implements Limiter. If both limiters fail, the error joins both errors.
 func (f *Fallback) Reserve(ctx context.Context, c Claim) (Decision, error) {
 	d, err := f.Primary.Reserve(ctx, c)

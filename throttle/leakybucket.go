@@ -75,11 +75,10 @@ type LeakyBucket struct {
 	bookings bookings
 }
 
-// NewLeakyBucket returns an empty bucket. A nil clk means the system clock. It panics if l
-// is invalid.
-func NewLeakyBucket(l LeakyBucketConfig, clk Clock) *LeakyBucket {
+// NewLeakyBucket returns an empty bucket. It panics if l is invalid.
+func NewLeakyBucket(l LeakyBucketConfig) *LeakyBucket {
 	must(l.Validate(), "NewLeakyBucket")
-	return &LeakyBucket{base: newBase(ticks.NewTimeline(clk), l.policy()), config: l, bookings: bookings{state: newBucketState(l.Limit, 0)}}
+	return &LeakyBucket{base: newBase(ticks.NewTimeline(), l.policy()), config: l, bookings: bookings{state: newBucketState(l.Limit, 0)}}
 }
 
 // Reserve implements Limiter.

@@ -31,7 +31,7 @@ func ask(l Limiter, n int64, longest time.Duration) Decision {
 
 func TestLeakyBucket_queuesClaims(t *testing.T) {
 	clk := at(0)
-	b := NewLeakyBucket(LeakyBucketConfig{Limit: Limit{Count: 10, Per: time.Second, Burst: 1}, Queue: 3}, clk)
+	b := WithClock(NewLeakyBucket(LeakyBucketConfig{Limit: Limit{Count: 10, Per: time.Second, Burst: 1}, Queue: 3}), clk)
 	for i := range 4 {
 		d := ask(b, 1, Forever)
 		require.True(t, d.OK)
@@ -47,7 +47,7 @@ func TestLeakyBucket_queuesClaims(t *testing.T) {
 }
 
 func TestLeakyBucket_splitClaimsLeaveOneByOne(t *testing.T) {
-	b := NewLeakyBucket(LeakyBucketConfig{Limit: Limit{Count: 10, Per: time.Second, Burst: 1}, Queue: 5, Split: true}, at(0))
+	b := WithClock(NewLeakyBucket(LeakyBucketConfig{Limit: Limit{Count: 10, Per: time.Second, Burst: 1}, Queue: 5, Split: true}), at(0))
 	d := ask(b, 4, Forever)
 	require.True(t, d.OK)
 	require.Equal(t, 300*time.Millisecond, d.Wait)
@@ -70,7 +70,7 @@ func TestLeakyBucket_agreesWithNginx(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			clk := at(0)
 			tt.nginx.Rate, tt.nginx.Per, tt.leak.Count, tt.leak.Per = 10, time.Second, 10, time.Second
-			theirs, ours := NewNginx(tt.nginx, clk), NewLeakyBucket(tt.leak, clk)
+			theirs, ours := WithClock(NewNginx(tt.nginx), clk), WithClock(NewLeakyBucket(tt.leak), clk)
 			r := rand.New(rand.NewPCG(1, 2))
 			for range 1000 {
 				want, got := ask(theirs, 1, Forever), ask(ours, 1, Forever)
@@ -84,7 +84,7 @@ func TestLeakyBucket_agreesWithNginx(t *testing.T) {
 
 func TestLeakyBucket_cancelKeepsLaterBookings(t *testing.T) {
 	clk := at(0)
-	b := NewLeakyBucket(LeakyBucketConfig{Limit: Limit{Count: 10, Per: time.Second, Burst: 10}, Queue: math.MaxInt64}, clk)
+	b := WithClock(NewLeakyBucket(LeakyBucketConfig{Limit: Limit{Count: 10, Per: time.Second, Burst: 10}, Queue: math.MaxInt64}), clk)
 	ask(b, 10, 0)
 	first, second := ask(b, 5, Forever), ask(b, 2, Forever)
 	b.Cancel(t.Context(), Claim{Cost: 5}, first)
@@ -95,7 +95,7 @@ func TestLeakyBucket_cancelKeepsLaterBookings(t *testing.T) {
 
 func TestLeakyBucket_setLimitKeepsUnitsAndBookings(t *testing.T) {
 	clk := at(0)
-	b := NewLeakyBucket(LeakyBucketConfig{Limit: Limit{Count: 10, Per: time.Second, Burst: 4}, Queue: math.MaxInt64}, clk)
+	b := WithClock(NewLeakyBucket(LeakyBucketConfig{Limit: Limit{Count: 10, Per: time.Second, Burst: 4}, Queue: math.MaxInt64}), clk)
 	ask(b, 4, 0)
 	last := ask(b, 3, Forever)
 	require.Equal(t, 300*time.Millisecond, last.Wait)
@@ -106,7 +106,7 @@ func TestLeakyBucket_setLimitKeepsUnitsAndBookings(t *testing.T) {
 
 func TestLeakyBucket_cancelAcrossSetLimit(t *testing.T) {
 	clk := at(0)
-	b := NewLeakyBucket(LeakyBucketConfig{Limit: PerSecond(10)}, clk)
+	b := WithClock(NewLeakyBucket(LeakyBucketConfig{Limit: PerSecond(10)}), clk)
 	d := ask(b, 4, 0)
 	ask(b, 6, 0)
 	require.NoError(t, b.SetLimit(Limit{Count: 20, Per: time.Second, Burst: 10}))
@@ -118,7 +118,7 @@ func TestLeakyBucket_cancelAcrossSetLimit(t *testing.T) {
 
 func TestLeakyBucket_settlesACost(t *testing.T) {
 	clk := at(0)
-	b := NewLeakyBucket(LeakyBucketConfig{Limit: PerSecond(10), Queue: 10}, clk)
+	b := WithClock(NewLeakyBucket(LeakyBucketConfig{Limit: PerSecond(10), Queue: 10}), clk)
 	d := ask(b, 4, 0)
 	b.Observe(t.Context(), Claim{Cost: 4}, d, Feedback{Cost: 1})
 	require.EqualValues(t, 9, remaining(b))
@@ -131,7 +131,7 @@ func TestLeakyBucket_settlesACost(t *testing.T) {
 // behind it would then let more units be used at one instant than fit.
 func TestLeakyBucket_cancelAfterAGapWasFilled(t *testing.T) {
 	clk := at(0)
-	b := NewLeakyBucket(LeakyBucketConfig{Limit: Limit{Count: 10, Per: time.Second, Burst: 4}, Queue: math.MaxInt64}, clk)
+	b := WithClock(NewLeakyBucket(LeakyBucketConfig{Limit: Limit{Count: 10, Per: time.Second, Burst: 4}, Queue: math.MaxInt64}), clk)
 	one, four := Claim{Cost: 1}, Claim{Cost: 4}
 	ask(b, 2, 0)
 	last := ask(b, 4, Forever)  // position 200 ms from now
@@ -170,7 +170,7 @@ func TestLeakyBucket_cancelsAddNoUnits(t *testing.T) {
 // canceled.
 func randomCancels(r *rand.Rand, burst int64) (acts []booked) {
 	clk := at(0)
-	b := NewLeakyBucket(LeakyBucketConfig{Limit: Limit{Count: 10, Per: time.Second, Burst: burst}, Queue: math.MaxInt64}, clk)
+	b := WithClock(NewLeakyBucket(LeakyBucketConfig{Limit: Limit{Count: 10, Per: time.Second, Burst: burst}, Queue: math.MaxInt64}), clk)
 	now := time.Duration(0)
 	for range 12 {
 		switch r.IntN(5) {

@@ -112,11 +112,10 @@ type Nginx struct {
 	lastStart int64 // latest millisecond at which a granted claim may be used
 }
 
-// NewNginx returns an unused limiter. A nil clk means the system clock. It panics if l is
-// invalid.
-func NewNginx(l NginxConfig, clk Clock) *Nginx {
+// NewNginx returns an unused limiter. It panics if l is invalid.
+func NewNginx(l NginxConfig) *Nginx {
 	must(l.Validate(), "NewNginx")
-	return &Nginx{base: newEpochBase(clk, l.policy()), config: l, rate: l.milliRate(), lastMilli: ticks.Never, lastStart: ticks.Never}
+	return &Nginx{base: newEpochBase(l.policy()), config: l, rate: l.milliRate(), lastMilli: ticks.Never, lastStart: ticks.Never}
 }
 
 func (l NginxConfig) policy() string {

@@ -25,8 +25,8 @@ import (
 //
 //	l := throttle.Limit{Count: 100, Per: time.Minute}
 //	soft := &throttle.SoftLimit{
-//		Soft: throttle.NewTokenBucket(l, nil),
-//		Hard: throttle.NewTokenBucket(l.PlusPercent(10), nil),
+//		Soft: throttle.NewTokenBucket(l),
+//		Hard: throttle.NewTokenBucket(l.PlusPercent(10)),
 //	}
 //
 // Limit and Remaining of its decisions are those of Hard.
@@ -57,6 +57,9 @@ func (l Limit) PlusPercent(percent int64) Limit {
 	}
 	return l
 }
+
+// SetClock sets the clock of the limiters; see WithClock.
+func (s *SoftLimit) SetClock(c Clock) { setClock(c, s.Soft, s.Hard) }
 
 // Reserve implements Limiter.
 func (s *SoftLimit) Reserve(ctx context.Context, c Claim) (Decision, error) {
@@ -150,6 +153,9 @@ type Borrowing struct {
 	uncounted subGrant
 }
 
+// SetClock sets the clock of the limiters; see WithClock.
+func (e *Borrowing) SetClock(c Clock) { setClock(c, e.Limiter) }
+
 // Reserve implements Limiter.
 func (e *Borrowing) Reserve(ctx context.Context, c Claim) (Decision, error) {
 	d, err := e.Limiter.Reserve(ctx, c)
@@ -208,6 +214,9 @@ type Shadow struct {
 
 	uncounted subGrant
 }
+
+// SetClock sets the clock of the limiters; see WithClock.
+func (s *Shadow) SetClock(c Clock) { setClock(c, s.Limiter) }
 
 // Reserve implements Limiter.
 func (s *Shadow) Reserve(ctx context.Context, c Claim) (Decision, error) {

@@ -16,9 +16,11 @@ import (
 func TestSoftLimit_marksClaimsOverSoftAndRefusesOverHard(t *testing.T) {
 	l := throttle.PerMinute(100)
 	window := func(l throttle.Limit, clk throttle.Clock) throttle.Limiter {
-		return throttle.NewFixedWindow(throttle.FixedWindowConfig{Count: l.Count, Per: l.Per}, clk)
+		return throttle.WithClock(throttle.NewFixedWindow(throttle.FixedWindowConfig{Count: l.Count, Per: l.Per}), clk)
 	}
-	bucket := func(l throttle.Limit, clk throttle.Clock) throttle.Limiter { return throttle.NewTokenBucket(l, clk) }
+	bucket := func(l throttle.Limit, clk throttle.Clock) throttle.Limiter {
+		return throttle.WithClock(throttle.NewTokenBucket(l), clk)
+	}
 	for name, build := range map[string]func(throttle.Limit, throttle.Clock) throttle.Limiter{"fixed window": window, "bucket": bucket} {
 		clk := clock.NewMock()
 		s := &throttle.SoftLimit{Soft: build(l, clk), Hard: build(l.PlusPercent(10), clk)}
@@ -43,7 +45,7 @@ func (c *manualClock) After(time.Duration) <-chan time.Time { return nil }
 func TestSoftLimit_marksSteadyExcess(t *testing.T) {
 	clk := &manualClock{now: time.Unix(0, 0)}
 	l := throttle.Limit{Count: 100, Per: time.Second, Burst: 10}
-	s := &throttle.SoftLimit{Soft: throttle.NewTokenBucket(l, clk), Hard: throttle.NewTokenBucket(l.PlusPercent(10), clk)}
+	s := &throttle.SoftLimit{Soft: throttle.WithClock(throttle.NewTokenBucket(l), clk), Hard: throttle.WithClock(throttle.NewTokenBucket(l.PlusPercent(10)), clk)}
 	over := 0
 	for range 10 * 105 {
 		d := reserve(t, s, throttle.Claim{})
@@ -150,7 +152,7 @@ func TestShadow_countsAndRefusesNothing(t *testing.T) {
 
 func TestShadow_delaysNothing(t *testing.T) {
 	clk := clock.NewMock()
-	s := &throttle.Shadow{Limiter: throttle.NewLeakyBucket(throttle.LeakyBucketConfig{Limit: throttle.Limit{Count: 1, Per: time.Second}, Queue: 9}, clk)}
+	s := &throttle.Shadow{Limiter: throttle.WithClock(throttle.NewLeakyBucket(throttle.LeakyBucketConfig{Limit: throttle.Limit{Count: 1, Per: time.Second}, Queue: 9}), clk)}
 	for range 5 {
 		require.Zero(t, reserve(t, s, throttle.Claim{MaxWait: throttle.Forever}).Wait)
 	}
@@ -171,7 +173,7 @@ func TestShadow_marksClaimsInAllOf(t *testing.T) {
 }
 
 func newWindow(count int64, clk throttle.Clock) *throttle.FixedWindow {
-	return throttle.NewFixedWindow(throttle.FixedWindowConfig{Count: count, Per: time.Minute}, clk)
+	return throttle.WithClock(throttle.NewFixedWindow(throttle.FixedWindowConfig{Count: count, Per: time.Minute}), clk)
 }
 
 // A grant is OverLimit if the Decision of one of the two limiters is, or if Soft rejects

@@ -56,11 +56,10 @@ func (c SlidingCounterConfig) Validate() error {
 	return c.Limit.Validate()
 }
 
-// NewSlidingCounter returns an unused limiter. A nil clk means the system clock. It panics
-// if l is invalid.
-func NewSlidingCounter(l SlidingCounterConfig, clk Clock) *SlidingCounter {
+// NewSlidingCounter returns an unused limiter. It panics if l is invalid.
+func NewSlidingCounter(l SlidingCounterConfig) *SlidingCounter {
 	must(l.Validate(), "NewSlidingCounter")
-	return &SlidingCounter{base: newEpochBase(clk, l.policy()), config: l, counts: counts{window: ticks.Never}}
+	return &SlidingCounter{base: newEpochBase(l.policy()), config: l, counts: counts{window: ticks.Never}}
 }
 
 // Reserve implements Limiter.

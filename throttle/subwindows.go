@@ -57,11 +57,10 @@ type SubWindows struct {
 	totals []int64 // totals[i mod Parts]: total at the start of part i, for the latest parts
 }
 
-// NewSubWindows returns an unused limiter. A nil clk means the system clock. It panics if
-// p is invalid.
-func NewSubWindows(p SubWindowsConfig, clk Clock) *SubWindows {
+// NewSubWindows returns an unused limiter. It panics if p is invalid.
+func NewSubWindows(p SubWindowsConfig) *SubWindows {
 	must(p.Validate(), "NewSubWindows")
-	return &SubWindows{base: newEpochBase(clk, p.policy()), config: p, part: ticks.Never, totals: make([]int64, p.Parts)}
+	return &SubWindows{base: newEpochBase(p.policy()), config: p, part: ticks.Never, totals: make([]int64, p.Parts)}
 }
 
 // Reserve implements Limiter.

@@ -63,15 +63,24 @@ type TickQueue struct {
 	lastBooked int64 // number of the latest booked tick, counted from the anchor
 }
 
-// NewTickQueue returns an empty queue. A nil clk means the system clock. It panics if t is
-// invalid.
-func NewTickQueue(t TickQueueConfig, clk Clock) *TickQueue {
+// NewTickQueue returns an empty queue. It panics if t is invalid.
+func NewTickQueue(t TickQueueConfig) *TickQueue {
 	must(t.Validate(), "NewTickQueue")
-	q := &TickQueue{base: newBase(ticks.NewTimeline(clk), t.policy()), config: t, lastBooked: math.MinInt64}
-	if !t.Anchor.IsZero() {
-		q.anchor = q.read(t.Anchor)
-	}
+	q := &TickQueue{base: newBase(ticks.NewTimeline(), t.policy()), config: t, lastBooked: math.MinInt64}
+	q.setAnchor()
 	return q
+}
+
+// SetClock replaces the clock; see WithClock.
+func (q *TickQueue) SetClock(c Clock) {
+	q.base.SetClock(c)
+	q.setAnchor()
+}
+
+func (q *TickQueue) setAnchor() {
+	if q.anchor = 0; !q.config.Anchor.IsZero() {
+		q.anchor = q.read(q.config.Anchor)
+	}
 }
 
 // Reserve implements Limiter.

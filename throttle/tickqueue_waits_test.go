@@ -11,7 +11,7 @@ import (
 // number of units that may still wait, and the time in which a full queue is served.
 func TestTickQueue_reportsItsQueueToCallersThatWait(t *testing.T) {
 	clk := at(0)
-	q := NewTickQueue(TickQueueConfig{Limit: PerSecond(10), Queue: 5}, clk)
+	q := WithClock(NewTickQueue(TickQueueConfig{Limit: PerSecond(10), Queue: 5}), clk)
 	for i, tt := range []struct {
 		claim     Claim
 		at        time.Duration

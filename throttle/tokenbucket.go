@@ -42,11 +42,11 @@ type TokenBucket struct {
 	mu    sync.Mutex // held while one bucketState is replaced by the next
 }
 
-// NewTokenBucket returns a full bucket. A nil clk means the system clock. It panics if l
-// is invalid; call l.Validate first if its numbers are input data.
-func NewTokenBucket(l Limit, clk Clock) *TokenBucket {
+// NewTokenBucket returns a full bucket. It panics if l is invalid; call l.Validate
+// first if its numbers are input data.
+func NewTokenBucket(l Limit) *TokenBucket {
 	must(l.Validate(), "NewTokenBucket")
-	b := &TokenBucket{clocked: clocked{ticks.NewTimeline(clk)}}
+	b := &TokenBucket{clocked: clocked{ticks.NewTimeline()}}
 	b.state.Store(newBucketState(l, 0))
 	return b
 }

@@ -15,7 +15,7 @@ import (
 // neither adds nor removes units, whatever the rates are.
 func TestTokenBucket_setLimitUnderContention(t *testing.T) {
 	const burst = 100_000
-	b := throttle.NewTokenBucket(throttle.Limit{Count: 7, Per: time.Second, Burst: burst}, new(atomicClock))
+	b := throttle.WithClock(throttle.NewTokenBucket(throttle.Limit{Count: 7, Per: time.Second, Burst: burst}), new(atomicClock))
 	kept := take(t, b, 1)
 	var wg sync.WaitGroup
 	for id := range uint64(8) {
@@ -50,7 +50,7 @@ func TestTokenBucket_setLimitUnderContention(t *testing.T) {
 func TestTokenBucket_setLimitWhileTimePasses(t *testing.T) {
 	slow, fast := throttle.Limit{Count: 3, Per: time.Second, Burst: 1 << 20}, throttle.Limit{Count: 1000, Per: time.Second, Burst: 1 << 20}
 	clk := new(atomicClock)
-	b := throttle.NewTokenBucket(slow, clk)
+	b := throttle.WithClock(throttle.NewTokenBucket(slow), clk)
 	kept := take(t, b, slow.Burst)
 	kept.Store(0)
 	var wg sync.WaitGroup
@@ -85,7 +85,7 @@ func TestTokenBucket_cancelAcrossSetLimit(t *testing.T) {
 		"a cut by more": {throttle.Limit{Count: 1, Per: time.Second, Burst: 45}, 45},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := throttle.NewTokenBucket(throttle.Limit{Count: 1, Per: time.Second, Burst: 100}, new(atomicClock))
+			b := throttle.WithClock(throttle.NewTokenBucket(throttle.Limit{Count: 1, Per: time.Second, Burst: 100}), new(atomicClock))
 			c := throttle.Claim{Cost: 60}
 			d, _ := b.Reserve(t.Context(), c)
 			require.NoError(t, b.SetLimit(tt.to))
@@ -97,7 +97,7 @@ func TestTokenBucket_cancelAcrossSetLimit(t *testing.T) {
 }
 
 func TestTokenBucket_loweringBurstRefundsOnce(t *testing.T) {
-	b := throttle.NewTokenBucket(throttle.Limit{Count: 1, Per: time.Second, Burst: 100}, new(atomicClock))
+	b := throttle.WithClock(throttle.NewTokenBucket(throttle.Limit{Count: 1, Per: time.Second, Burst: 100}), new(atomicClock))
 	c := throttle.Claim{Cost: 50}
 	one, _ := b.Reserve(t.Context(), c)
 	two, _ := b.Reserve(t.Context(), c)
@@ -111,7 +111,7 @@ func TestTokenBucket_loweringBurstRefundsOnce(t *testing.T) {
 // A claim may be held across any number of limits.
 func TestTokenBucket_cancelAcrossManyLimits(t *testing.T) {
 	clk := new(atomicClock)
-	b := throttle.NewTokenBucket(throttle.Limit{Count: 1, Per: time.Second, Burst: 100}, clk)
+	b := throttle.WithClock(throttle.NewTokenBucket(throttle.Limit{Count: 1, Per: time.Second, Burst: 100}), clk)
 	c := throttle.Claim{Cost: 60}
 	d, _ := b.Reserve(t.Context(), c)
 	for i := range int64(1000) {
@@ -126,7 +126,7 @@ func TestTokenBucket_cancelAcrossManyLimits(t *testing.T) {
 // The latest reading at which a claim was granted is kept when the limit changes.
 func TestTokenBucket_olderReadingAfterSetLimit(t *testing.T) {
 	clk := new(atomicClock)
-	b := throttle.NewTokenBucket(throttle.PerSecond(5), clk)
+	b := throttle.WithClock(throttle.NewTokenBucket(throttle.PerSecond(5)), clk)
 	newest := time.Unix(10, 0)
 	reserve(t, b, throttle.Claim{Now: newest})
 	require.NoError(t, b.SetLimit(throttle.PerSecond(6)))
@@ -135,7 +135,7 @@ func TestTokenBucket_olderReadingAfterSetLimit(t *testing.T) {
 
 // The first limit held before the bucket was made, too.
 func TestTokenBucket_cancelOfOlderClaimAcrossSetLimit(t *testing.T) {
-	b := throttle.NewTokenBucket(throttle.Limit{Count: 1, Per: time.Second, Burst: 100}, new(atomicClock))
+	b := throttle.WithClock(throttle.NewTokenBucket(throttle.Limit{Count: 1, Per: time.Second, Burst: 100}), new(atomicClock))
 	c := throttle.Claim{Cost: 50, Now: time.Unix(-20, 0)}
 	d := reserve(t, b, c)
 	require.NoError(t, b.SetLimit(throttle.Limit{Count: 1, Per: time.Minute, Burst: 100}))
@@ -149,7 +149,7 @@ func TestTokenBucket_cancelOfOlderClaimAcrossSetLimit(t *testing.T) {
 // A Cancel with a reading far ahead of the others returns nothing, even if the origin of
 // ticks has to move.
 func TestTokenBucket_cancelWithFutureReading(t *testing.T) {
-	b := throttle.NewTokenBucket(throttle.Limit{Count: 999_999_937, Per: time.Second, Burst: 5}, new(atomicClock))
+	b := throttle.WithClock(throttle.NewTokenBucket(throttle.Limit{Count: 999_999_937, Per: time.Second, Burst: 5}), new(atomicClock))
 	d := reserve(t, b, throttle.Claim{Cost: 2})
 	reserve(t, b, throttle.Claim{Cost: 3})
 	b.Cancel(t.Context(), throttle.Claim{Cost: 2, Now: time.Unix(1e9, 0)}, d)

@@ -106,13 +106,13 @@ func unitTimeOf(l throttle.Limit) (most int64, unitTime time.Duration) {
 func bucketPair(name string, l throttle.Limit) limiterPair {
 	most, unitTime := unitTimeOf(l)
 	return limiterPair{name, func(s *Store) throttle.Limiter { return s.TokenBucket(l) },
-		func(clk throttle.Clock) throttle.Limiter { return throttle.NewTokenBucket(l, clk) }, most, unitTime, false, false}
+		func(clk throttle.Clock) throttle.Limiter { return throttle.WithClock(throttle.NewTokenBucket(l), clk) }, most, unitTime, false, false}
 }
 
 func refillPair(name string, r throttle.RefillBucketConfig) limiterPair {
 	most, unitTime := unitTimeOf(r.Limit)
 	return limiterPair{name, func(s *Store) throttle.Limiter { return s.RefillBucket(r) },
-		func(clk throttle.Clock) throttle.Limiter { return throttle.NewRefillBucket(r, clk) }, most, unitTime, false, false}
+		func(clk throttle.Clock) throttle.Limiter { return throttle.WithClock(throttle.NewRefillBucket(r), clk) }, most, unitTime, false, false}
 }
 
 func leakyPair(name string, l throttle.LeakyBucketConfig) limiterPair {
@@ -121,66 +121,68 @@ func leakyPair(name string, l throttle.LeakyBucketConfig) limiterPair {
 		most += l.Queue
 	}
 	return limiterPair{name, func(s *Store) throttle.Limiter { return s.LeakyBucket(l) },
-		func(clk throttle.Clock) throttle.Limiter { return throttle.NewLeakyBucket(l, clk) }, most, unitTime, false, false}
+		func(clk throttle.Clock) throttle.Limiter { return throttle.WithClock(throttle.NewLeakyBucket(l), clk) }, most, unitTime, false, false}
 }
 
 func ticksPair(name string, q throttle.TickQueueConfig) limiterPair {
 	_, unitTime := unitTimeOf(q.Limit)
 	return limiterPair{name, func(s *Store) throttle.Limiter { return s.TickQueue(q) },
-		func(clk throttle.Clock) throttle.Limiter { return throttle.NewTickQueue(q, clk) }, q.Queue, unitTime, false, false}
+		func(clk throttle.Clock) throttle.Limiter { return throttle.WithClock(throttle.NewTickQueue(q), clk) }, q.Queue, unitTime, false, false}
 }
 
 func nginxPair(name string, l throttle.NginxConfig) limiterPair {
 	return limiterPair{name, func(s *Store) throttle.Limiter { return s.Nginx(l) },
-		func(clk throttle.Clock) throttle.Limiter { return throttle.NewNginx(l, clk) }, l.Burst, l.Per / time.Duration(l.Rate), false, false}
+		func(clk throttle.Clock) throttle.Limiter { return throttle.WithClock(throttle.NewNginx(l), clk) }, l.Burst, l.Per / time.Duration(l.Rate), false, false}
 }
 
 func windowPair(name string, q throttle.FixedWindowConfig) limiterPair {
 	from, to := q.Window(began)
 	return limiterPair{name, func(s *Store) throttle.Limiter { return s.FixedWindow(q) },
-		func(clk throttle.Clock) throttle.Limiter { return throttle.NewFixedWindow(q, clk) }, q.Count, to.Sub(from) / time.Duration(q.Count), false, false}
+		func(clk throttle.Clock) throttle.Limiter { return throttle.WithClock(throttle.NewFixedWindow(q), clk) }, q.Count, to.Sub(from) / time.Duration(q.Count), false, false}
 }
 
 func logPair(name string, l throttle.SlidingLogConfig) limiterPair {
 	most, unitTime := unitTimeOf(l.Limit)
 	return limiterPair{name, func(s *Store) throttle.Limiter { return s.SlidingLog(l) },
-		func(clk throttle.Clock) throttle.Limiter { return throttle.NewSlidingLog(l, clk) }, most, unitTime, false, false}
+		func(clk throttle.Clock) throttle.Limiter { return throttle.WithClock(throttle.NewSlidingLog(l), clk) }, most, unitTime, false, false}
 }
 
 func counterPair(name string, c throttle.SlidingCounterConfig) limiterPair {
 	most, unitTime := unitTimeOf(c.Limit)
 	return limiterPair{name, func(s *Store) throttle.Limiter { return s.SlidingCounter(c) },
-		func(clk throttle.Clock) throttle.Limiter { return throttle.NewSlidingCounter(c, clk) }, most, unitTime, false, false}
+		func(clk throttle.Clock) throttle.Limiter {
+			return throttle.WithClock(throttle.NewSlidingCounter(c), clk)
+		}, most, unitTime, false, false}
 }
 
 func partsPair(name string, p throttle.SubWindowsConfig) limiterPair {
 	most, unitTime := unitTimeOf(p.Limit)
 	return limiterPair{name, func(s *Store) throttle.Limiter { return s.SubWindows(p) },
-		func(clk throttle.Clock) throttle.Limiter { return throttle.NewSubWindows(p, clk) }, most, unitTime, false, false}
+		func(clk throttle.Clock) throttle.Limiter { return throttle.WithClock(throttle.NewSubWindows(p), clk) }, most, unitTime, false, false}
 }
 
 func concurrencyPair(name string, c throttle.ConcurrencyConfig) limiterPair {
 	return limiterPair{name, func(s *Store) throttle.Limiter { return s.Concurrency(c) },
-		func(clk throttle.Clock) throttle.Limiter { return throttle.NewConcurrency(c, clk) }, c.Count, c.MaxAge / time.Duration(c.Count), false, false}
+		func(clk throttle.Clock) throttle.Limiter { return throttle.WithClock(throttle.NewConcurrency(c), clk) }, c.Count, c.MaxAge / time.Duration(c.Count), false, false}
 }
 
 func warmPair(name string, c warmup.Config) limiterPair {
 	_, unitTime := unitTimeOf(c.Limit)
 	return limiterPair{name, func(s *Store) throttle.Limiter { return s.WarmUp(c) },
-		func(clk throttle.Clock) throttle.Limiter { return warmup.New(c, clk) }, 12, unitTime, true, false}
+		func(clk throttle.Clock) throttle.Limiter { return throttle.WithClock(warmup.New(c), clk) }, 12, unitTime, true, false}
 }
 
 func burstyPair(name string, b warmup.BurstyConfig) limiterPair {
 	_, unitTime := unitTimeOf(b.Limit)
 	return limiterPair{name, func(s *Store) throttle.Limiter { return s.Bursty(b) },
-		func(clk throttle.Clock) throttle.Limiter { return warmup.NewBursty(b, clk) }, 12, unitTime, true, false}
+		func(clk throttle.Clock) throttle.Limiter { return throttle.WithClock(warmup.NewBursty(b), clk) }, 12, unitTime, true, false}
 }
 
 func banPair(name string, v keyed.BanConfig) limiterPair {
 	l := throttle.LeakyBucketConfig{Limit: throttle.Limit{Count: 5, Per: time.Second, Burst: 3}, Queue: 4}
 	return limiterPair{name, func(s *Store) throttle.Limiter { return s.Ban(v, s.LeakyBucket(l)) },
 		func(clk throttle.Clock) throttle.Limiter {
-			return keyed.NewBan(throttle.NewLeakyBucket(l, clk), v, clk)
+			return throttle.WithClock(keyed.NewBan(throttle.WithClock(throttle.NewLeakyBucket(l), clk), v), clk)
 		}, 3, 200 * time.Millisecond, false, false}
 }
 

@@ -37,7 +37,7 @@ func TestLimiter_besidesAnAdaptive(t *testing.T) {
 	s := newTestStore(t)
 	shared := s.TokenBucket(throttle.Limit{Name: "shared", Count: 3, Per: time.Hour})
 	clk := &manualClock{now: began}
-	own := throttle.NewAdaptive(throttle.AdaptiveConfig{InitialRate: 1000}, clk)
+	own := throttle.WithClock(throttle.NewAdaptive(throttle.AdaptiveConfig{InitialRate: 1000}), clk)
 	both := throttle.AllOf(own, shared)
 	for range 3 {
 		d := take(t, both, "")

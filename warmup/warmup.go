@@ -59,36 +59,36 @@ type state struct {
 	idle      float64 // number of idle units at next
 }
 
-// New returns a limiter that is cold. A nil clk means the system clock. New panics if c is
-// invalid; call c.Validate first if c depends on input.
-func New(c Config, clk throttle.Clock) *Limiter {
+// New returns a limiter that is cold. New panics if c is invalid; call c.Validate first
+// if c depends on input.
+func New(c Config) *Limiter {
 	costsOf := func(l throttle.Limit) (costs, error) {
 		c := c
 		c.Limit = l
 		return c.costs(), c.Validate()
 	}
-	l := newLimiter(costsOf, c.Limit, clk, "New")
+	l := newLimiter(costsOf, c.Limit, "New")
 	l.state.idle, l.outage = l.costs.maxIdle, c.Outage
 	return l
 }
 
-// NewBursty returns a limiter that saves idle time from now on. A nil clk means the system
-// clock. NewBursty panics if b is invalid; call b.Validate first if b depends on input.
-func NewBursty(b BurstyConfig, clk throttle.Clock) *Limiter {
+// NewBursty returns a limiter that saves idle time from now on. NewBursty panics if b
+// is invalid; call b.Validate first if b depends on input.
+func NewBursty(b BurstyConfig) *Limiter {
 	costsOf := func(l throttle.Limit) (costs, error) {
 		b := b
 		b.Limit = l
 		return b.costs(), b.Validate()
 	}
-	l := newLimiter(costsOf, b.Limit, clk, "NewBursty")
+	l := newLimiter(costsOf, b.Limit, "NewBursty")
 	if b.StartFull {
 		l.state.idle = l.costs.maxIdle
 	}
 	return l
 }
 
-func newLimiter(costsOf func(throttle.Limit) (costs, error), limit throttle.Limit, clk throttle.Clock, name string) *Limiter {
-	l := &Limiter{time: ticks.NewTimeline(clk), costsOf: costsOf, last: ticks.Never, failingSince: math.MaxInt64}
+func newLimiter(costsOf func(throttle.Limit) (costs, error), limit throttle.Limit, name string) *Limiter {
+	l := &Limiter{time: ticks.NewTimeline(), costsOf: costsOf, last: ticks.Never, failingSince: math.MaxInt64}
 	p, err := costsOf(limit)
 	if err != nil {
 		panic(err.Error() + " (" + name + ")")
@@ -108,6 +108,9 @@ func (l *Limiter) setCosts(limit throttle.Limit, p costs) {
 		l.refillTime = ticks.CeilDuration(l.maxAtOnce * p.stableInterval)
 	}
 }
+
+// SetClock replaces the clock; see throttle.WithClock.
+func (l *Limiter) SetClock(c throttle.Clock) { l.time.SetClock(c) }
 
 // Reserve implements throttle.Limiter. Decision.Limit is the number of units that can be used
 // immediately, one by one, after a long idle time. A larger claim is granted as well.

@@ -11,7 +11,7 @@ import (
 // the longest wait among them.
 func simulate(l throttle.Limiter, arrivals []time.Duration) (acts []time.Duration, longest time.Duration) {
 	ctx := context.Background()
-	server := throttle.NewTokenBucket(limit, newClock())
+	server := throttle.WithClock(throttle.NewTokenBucket(limit), newClock())
 	var open []pendingRequest
 	for _, at := range arrivals {
 		for len(open) > 0 && open[0].endsAt <= at {

@@ -118,7 +118,7 @@ func newPeerLimiter(limit decimal, burst int64) *peerLimiter {
 
 // renew creates a full bucket.
 func (l *peerLimiter) renew() {
-	l.bucket = throttle.NewLeakyBucket(throttle.LeakyBucketConfig{Limit: l.throttle(), Queue: math.MaxInt64}, &l.clk)
+	l.bucket = throttle.WithClock(throttle.NewLeakyBucket(throttle.LeakyBucketConfig{Limit: l.throttle(), Queue: math.MaxInt64}), &l.clk)
 	l.waiter = &rate.Limiter{Limiter: l.bucket, Clock: &l.clk}
 }
 

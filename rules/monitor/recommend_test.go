@@ -47,15 +47,17 @@ func perKey(one limiterFunc) limiterFunc {
 }
 
 var (
-	tokenBuckets = perKey(func(l throttle.Limit) throttle.Limiter { return throttle.NewTokenBucket(l, fixedClock(noon)) })
+	tokenBuckets = perKey(func(l throttle.Limit) throttle.Limiter {
+		return throttle.WithClock(throttle.NewTokenBucket(l), fixedClock(noon))
+	})
 	fixedWindows = perKey(func(l throttle.Limit) throttle.Limiter {
-		return throttle.NewFixedWindow(throttle.FixedWindowConfig{Count: l.Count, Per: l.Per}, fixedClock(noon))
+		return throttle.WithClock(throttle.NewFixedWindow(throttle.FixedWindowConfig{Count: l.Count, Per: l.Per}), fixedClock(noon))
 	})
 	slidingLogs = perKey(func(l throttle.Limit) throttle.Limiter {
-		return throttle.NewSlidingLog(throttle.SlidingLogConfig{Limit: l}, fixedClock(noon))
+		return throttle.WithClock(throttle.NewSlidingLog(throttle.SlidingLogConfig{Limit: l}), fixedClock(noon))
 	})
 	leakyBuckets = perKey(func(l throttle.Limit) throttle.Limiter {
-		return throttle.NewLeakyBucket(throttle.LeakyBucketConfig{Limit: throttle.Limit{Count: l.Count, Per: l.Per, Burst: 1}}, fixedClock(noon))
+		return throttle.WithClock(throttle.NewLeakyBucket(throttle.LeakyBucketConfig{Limit: throttle.Limit{Count: l.Count, Per: l.Per, Burst: 1}}), fixedClock(noon))
 	})
 )
 

@@ -97,9 +97,8 @@ func (o *banState) position() *tablePosition { return &o.pos }
 // evictableAt is an argument of keyTable.evict.
 func (o *banState) evictableAt(now int64) int64 { return max(o.forgetAt, now) }
 
-// NewBan returns a limiter around l. A nil clk means the system clock; it is read if a
-// Decision of l has no At. It panics if s is invalid or l is nil.
-func NewBan(l throttle.Limiter, s BanConfig, clk throttle.Clock) *Ban {
+// NewBan returns a limiter around l. It panics if s is invalid or l is nil.
+func NewBan(l throttle.Limiter, s BanConfig) *Ban {
 	if err := s.Validate(); err != nil {
 		panic(err.Error() + " (NewBan)")
 	}
@@ -116,7 +115,14 @@ func NewBan(l throttle.Limiter, s BanConfig, clk throttle.Clock) *Ban {
 	if s.MaxKeys == 0 {
 		s.MaxKeys = 1 << 16
 	}
-	return &Ban{limiter: l, config: s, time: ticks.NewTimeline(clk)}
+	return &Ban{limiter: l, config: s, time: ticks.NewTimeline()}
+}
+
+// SetClock sets the clock of p and of the limiter around which it is; see
+// throttle.WithClock.
+func (p *Ban) SetClock(c throttle.Clock) {
+	p.time.SetClock(c)
+	setClock(p.limiter, c)
 }
 
 // Reserve implements throttle.Limiter. The Wait of a rejection that starts a ban includes
