@@ -126,7 +126,7 @@ func TestLimiter_errors(t *testing.T) {
 	require.ErrorContains(t, v.WaitN(t.Context(), 3), "at most 2 units")
 	r.Cancel()
 
-	v = &rate.Limiter{Limiter: throttle.WithClock(throttle.NewTokenBucket(tenASecond(1)), &stoppedClock{morning}), Clock: &stoppedClock{morning}}
+	v = &rate.Limiter{Limiter: throttle.WithClock(throttle.NewFixedWindow(throttle.FixedWindowConfig{Name: "ten", Count: 1, Per: 100 * time.Millisecond}), &stoppedClock{morning}), Clock: &stoppedClock{morning}}
 	require.True(t, v.Reserve().OK())
 	r = v.Reserve()
 	require.ErrorContains(t, r.Err(), "books ahead")

@@ -35,7 +35,7 @@ import (
 // Within a window units are added to all counters of a client, not conservatively as in CountMin,
 // because a conservative update cannot be reversed by Cancel.
 //
-// Limiter grants no units in advance (Claim.MaxWait). Each lock guards a part of the keys, so that
+// Limiter grants no units in advance. Each lock guards a part of the keys, so that
 // most clients do not wait for each other.
 type Limiter struct {
 	time       ticks.Timeline

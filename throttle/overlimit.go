@@ -63,7 +63,6 @@ func (s *SoftLimit) SetClock(c Clock) { setClock(c, s.Soft, s.Hard) }
 
 // Reserve implements Limiter.
 func (s *SoftLimit) Reserve(ctx context.Context, c Claim) (Decision, error) {
-	c.MaxWait = 0
 	sw := startStopwatch(c)
 	d, err := s.Hard.Reserve(ctx, c)
 	if err != nil || !d.OK {
@@ -196,8 +195,8 @@ func (e *Borrowing) CountsRefusals() bool { return CountsRefusals(e.Limiter) }
 // OverLimit and reported to OnRefusal. A rejection takes nothing from Limiter, so later
 // claims get the decisions of an enforced limit.
 //
-// Invariant: the grants without OverLimit obey Limiter. A Shadow delays no claim: it
-// ignores Claim.MaxWait, so that Limiter does not book ahead.
+// Invariant: the grants without OverLimit obey Limiter.
+// A Shadow is not a Booker, so that it delays no claim.
 //
 // Limitations: an error of Limiter is returned. To grant claims in that case too, use a
 // Fallback with AllowAll as Limiter's Secondary.
@@ -220,7 +219,6 @@ func (s *Shadow) SetClock(c Clock) { setClock(c, s.Limiter) }
 
 // Reserve implements Limiter.
 func (s *Shadow) Reserve(ctx context.Context, c Claim) (Decision, error) {
-	c.MaxWait = 0
 	d, err := s.Limiter.Reserve(ctx, c)
 	if err != nil || d.OK {
 		return d, err

@@ -139,7 +139,7 @@ func TestShadow_countsAndRefusesNothing(t *testing.T) {
 	s := &throttle.Shadow{Limiter: newWindow(3, clk), OnRefusal: func(_ throttle.Claim, d throttle.Decision) { refusals = append(refusals, d) }}
 	var over []bool
 	for range 5 {
-		d := reserve(t, s, throttle.Claim{MaxWait: throttle.Forever})
+		d := reserveAhead(t, s, throttle.Claim{}, throttle.Forever)
 		require.True(t, d.OK && d.Wait == 0)
 		over = append(over, d.OverLimit)
 	}
@@ -154,7 +154,7 @@ func TestShadow_delaysNothing(t *testing.T) {
 	clk := clock.NewMock()
 	s := &throttle.Shadow{Limiter: throttle.WithClock(throttle.NewLeakyBucket(throttle.LeakyBucketConfig{Limit: throttle.Limit{Count: 1, Per: time.Second}, Queue: 9}), clk)}
 	for range 5 {
-		require.Zero(t, reserve(t, s, throttle.Claim{MaxWait: throttle.Forever}).Wait)
+		require.Zero(t, reserveAhead(t, s, throttle.Claim{}, throttle.Forever).Wait)
 	}
 }
 

@@ -59,17 +59,17 @@ func TestTickQueue_noTickIsGrantedTwice(t *testing.T) {
 		granted := map[int64]bool{}
 		for range 40 {
 			clk.now = clk.now.Add(time.Duration(r.Int64N(2) * r.Int64N(1e9)))
-			c := Claim{Cost: 1 + r.Int64N(3), MaxWait: time.Duration(r.Int64N(4e9))}
-			d := ask(q, c.Cost, c.MaxWait)
+			c, maxWait := Claim{Cost: 1 + r.Int64N(3)}, time.Duration(r.Int64N(4e9))
+			d := ask(q, c.Cost, maxWait)
 			if !d.OK {
 				if d.Wait != Forever && r.IntN(2) == 0 {
 					clk.now = clk.now.Add(d.Wait)
-					require.True(t, ask(q, c.Cost, c.MaxWait).OK, "seed %d: after that wait", seed)
+					require.True(t, ask(q, c.Cost, maxWait).OK, "seed %d: after that wait", seed)
 					break
 				}
 				continue
 			}
-			require.LessOrEqual(t, d.Wait, c.MaxWait)
+			require.LessOrEqual(t, d.Wait, maxWait)
 			if r.IntN(4) == 0 {
 				q.Cancel(t.Context(), c, d)
 				continue

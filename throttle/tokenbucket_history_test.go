@@ -159,7 +159,7 @@ func (d *comparison) claim(n int64) {
 	case got.OK:
 		require.Zero(d, want, "granted %d of %v too early", n, d.model.limit)
 		d.model.take(n, now)
-		d.held = append(d.held, grantedClaim{c, got, len(d.model.limits)})
+		d.held = append(d.held, grantedClaim{c, got, d.model.limits})
 	default:
 		require.GreaterOrEqual(d, int64(got.Wait), want, "%d of %v", n, d.model.limit)
 		require.LessOrEqual(d, int64(got.Wait), want+slack, "%d of %v", n, d.model.limit)
@@ -176,7 +176,7 @@ func (d *comparison) claim(n int64) {
 // end cancels h, or observes an actual cost above or below the claimed one.
 func (d *comparison) end(h grantedClaim) {
 	now, granted := d.clk.ns.Load(), h.d.At.UnixNano()
-	d.rounding += 1e-6 * float64(len(d.model.limits)-1)
+	d.rounding += 1e-6 * float64(d.model.limits-1)
 	if d.r.IntN(2) == 0 {
 		d.b.Cancel(d.Context(), h.c, h.d)
 		d.model.refund(h.c.Cost, granted, now, h.limits)

@@ -61,8 +61,7 @@ func validateFull(r throttle.RefillBucketConfig) error {
 }
 
 // LeakyBucket returns a limiter that behaves like throttle.NewLeakyBucket. With Queue 0 it
-// is a meter, which rejects claims; otherwise it is a queue, which books ahead as far as
-// Claim.MaxWait allows. LeakyBucket panics if l or s is invalid.
+// is a meter, which rejects claims; otherwise it is a queue, which books ahead. LeakyBucket panics if l or s is invalid.
 func (s *Store) LeakyBucket(l throttle.LeakyBucketConfig) *Limiter {
 	t := ticksOf(l.Limit)
 	queue := min(mulSat(max(l.Queue, 0), t.interval), maxWindow)

@@ -65,13 +65,13 @@ func TestNoAllocs(t *testing.T) {
 		"Curve, refused": shut,
 		"Burst":          warmup.NewBursty(warmup.BurstyConfig{StartFull: true, Limit: wide}),
 	} {
-		for _, c := range []throttle.Claim{{Cost: 2}, {Now: time.Now(), MaxWait: throttle.Forever}, {DryRun: true}} {
+		for _, c := range []throttle.Claim{{Cost: 2}, {Now: time.Now()}, {DryRun: true}} {
 			require.Zero(t, testing.AllocsPerRun(100, func() {
-				d, _ := l.Reserve(ctx, c)
+				d, _ := l.ReserveAhead(ctx, c, throttle.Forever)
 				l.Cancel(ctx, c, d)
 			}), "%s: Reserve and Cancel", name)
 			require.Zero(t, testing.AllocsPerRun(100, func() {
-				d, _ := l.Reserve(ctx, c)
+				d, _ := l.ReserveAhead(ctx, c, throttle.Forever)
 				l.Observe(ctx, c, d, throttle.Feedback{Partial: true, Outcome: throttle.Failed})
 				l.Observe(ctx, c, d, throttle.Feedback{Cost: 1})
 			}), "%s: Reserve and Observe", name)

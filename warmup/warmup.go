@@ -22,7 +22,7 @@ import (
 // A Limiter stores two numbers: next, the instant at which all granted claims are paid for,
 // and idle, the number of idle units at that instant. A claim acts at next, or immediately if
 // next has passed, and moves next by the time that its units take. Until next no other claim
-// is granted, unless Claim.MaxWait allows it to book that instant.
+// is granted; ReserveAhead books that instant.
 //
 // Invariant: within any span W, at most the units of the largest claim plus rate*W units act
 // and are not canceled, and with a BurstyConfig also the units that were saved. The cost of a
@@ -114,7 +114,12 @@ func (l *Limiter) SetClock(c throttle.Clock) { l.time.SetClock(c) }
 
 // Reserve implements throttle.Limiter. Decision.Limit is the number of units that can be used
 // immediately, one by one, after a long idle time. A larger claim is granted as well.
-func (l *Limiter) Reserve(_ context.Context, c throttle.Claim) (throttle.Decision, error) {
+func (l *Limiter) Reserve(ctx context.Context, c throttle.Claim) (throttle.Decision, error) {
+	return l.ReserveAhead(ctx, c, 0)
+}
+
+// ReserveAhead implements throttle.Booker.
+func (l *Limiter) ReserveAhead(_ context.Context, c throttle.Claim, maxWait time.Duration) (throttle.Decision, error) {
 	n, err := c.Units()
 	if err != nil {
 		return throttle.Decision{}, err
@@ -127,7 +132,7 @@ func (l *Limiter) Reserve(_ context.Context, c throttle.Claim) (throttle.Decisio
 		s.next = min(s.next, now) // the first reading may be older than the limiter
 	}
 	d := throttle.Decision{Policy: l.policy, At: l.time.Stamp(now, given, c.Now)}
-	wait, longest := time.Duration(max(ticks.Sub(s.next, now), 0)), max(c.MaxWait, 0)
+	wait, longest := time.Duration(max(ticks.Sub(s.next, now), 0)), max(maxWait, 0)
 	switch {
 	case s.next == math.MaxInt64:
 		d.Wait = throttle.Forever

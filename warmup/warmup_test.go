@@ -41,7 +41,7 @@ func (s *limiterAt) After(time.Duration) <-chan time.Time { return nil }
 
 func (s *limiterAt) reserve(n int64, longest time.Duration) throttle.Decision {
 	s.Helper()
-	d, err := s.Reserve(s.Context(), throttle.Claim{Cost: n, MaxWait: longest})
+	d, err := s.ReserveAhead(s.Context(), throttle.Claim{Cost: n}, longest)
 	require.NoError(s, err)
 	return d
 }
@@ -60,7 +60,7 @@ func (s *limiterAt) cancel(n int64, d throttle.Decision) {
 
 // next returns the earliest instant at which a new claim could act.
 func (s *limiterAt) next() time.Duration {
-	d, err := s.Reserve(s.Context(), throttle.Claim{DryRun: true, MaxWait: throttle.Forever})
+	d, err := s.ReserveAhead(s.Context(), throttle.Claim{DryRun: true}, throttle.Forever)
 	require.NoError(s, err)
 	return s.now.Add(d.Wait).Sub(start)
 }

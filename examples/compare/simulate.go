@@ -18,8 +18,8 @@ func simulate(l throttle.Limiter, arrivals []time.Duration) (acts []time.Duratio
 			open[0].end(l)
 			open = open[1:]
 		}
-		c := throttle.Claim{Key: "client", Now: start.Add(at), MaxWait: maxWait}
-		d, err := l.Reserve(ctx, c)
+		c := throttle.Claim{Key: "client", Now: start.Add(at)}
+		d, err := throttle.ReserveAhead(ctx, l, c, maxWait)
 		if err != nil {
 			panic(err) // limiters in memory do not fail
 		}

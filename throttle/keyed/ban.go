@@ -128,11 +128,16 @@ func (p *Ban) SetClock(c throttle.Clock) {
 // Reserve implements throttle.Limiter. The Wait of a rejection that starts a ban includes
 // the ban.
 func (p *Ban) Reserve(ctx context.Context, c throttle.Claim) (throttle.Decision, error) {
+	return p.ReserveAhead(ctx, c, 0)
+}
+
+// ReserveAhead implements throttle.Booker. If the inner limiter is not one, it is Reserve.
+func (p *Ban) ReserveAhead(ctx context.Context, c throttle.Claim, maxWait time.Duration) (throttle.Decision, error) {
 	until := p.bannedUntil(c.Key)
 	dryRun := until != ticks.Never && p.time.Read(c.Now) < until
-	d, now, err := p.reserveInner(ctx, c, dryRun)
+	d, now, err := p.reserveInner(ctx, c, maxWait, dryRun)
 	if dryRun && err == nil && now >= until { // the inner limiter has seen a later reading
-		d, now, err = p.reserveInner(ctx, c, false)
+		d, now, err = p.reserveInner(ctx, c, maxWait, false)
 	}
 	if err != nil {
 		return throttle.Decision{}, err
@@ -147,9 +152,9 @@ func (p *Ban) Reserve(ctx context.Context, c throttle.Claim) (throttle.Decision,
 }
 
 // reserveInner asks the inner limiter, and also returns the reading of its decision.
-func (p *Ban) reserveInner(ctx context.Context, c throttle.Claim, dryRun bool) (throttle.Decision, int64, error) {
+func (p *Ban) reserveInner(ctx context.Context, c throttle.Claim, maxWait time.Duration, dryRun bool) (throttle.Decision, int64, error) {
 	c.DryRun = c.DryRun || dryRun
-	d, err := p.limiter.Reserve(ctx, c)
+	d, err := throttle.ReserveAhead(ctx, p.limiter, c, maxWait)
 	if err != nil {
 		return throttle.Decision{}, 0, err
 	}

@@ -132,6 +132,12 @@ func setClock(l throttle.Limiter, c throttle.Clock) {
 
 // Reserve implements throttle.Limiter.
 func (k *Limiter) Reserve(ctx context.Context, c throttle.Claim) (throttle.Decision, error) {
+	return k.ReserveAhead(ctx, c, 0)
+}
+
+// ReserveAhead implements throttle.Booker. Keys whose limiter is not a Booker are granted
+// only what may start now.
+func (k *Limiter) ReserveAhead(ctx context.Context, c throttle.Claim, maxWait time.Duration) (throttle.Decision, error) {
 	if _, err := c.Units(); err != nil {
 		return throttle.Decision{}, err
 	}
@@ -141,7 +147,7 @@ func (k *Limiter) Reserve(ctx context.Context, c throttle.Claim) (throttle.Decis
 		c.Now = k.time.At(s.start)
 	}
 	defer s.activeCalls.Add(-1) // also if the limiter panics
-	return s.inner.Reserve(ctx, c)
+	return s.inner.ReserveAhead(ctx, c, maxWait)
 }
 
 // stateOf returns the state of the key of c, and counts the call of Reserve that follows.

@@ -100,8 +100,8 @@ func TestLimiter_evictsIdleLimiters(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			k := &Limiter{Max: 2, New: new}
 			use := func(key string) throttle.Decision {
-				c := throttle.Claim{Key: key, MaxWait: time.Second}
-				d, err := k.Reserve(t.Context(), c)
+				c := throttle.Claim{Key: key}
+				d, err := k.ReserveAhead(t.Context(), c, time.Second)
 				require.NoError(t, err)
 				k.Observe(t.Context(), c, d, throttle.Feedback{Outcome: throttle.Throttled})
 				return d
