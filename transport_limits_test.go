@@ -52,7 +52,7 @@ func TestTransport_obeysEveryLimiter(t *testing.T) {
 			return throttle.NewSlidingCounter(throttle.SlidingCounterConfig{Limit: limit})
 		},
 		"SubWindows": func() throttle.Limiter {
-			return throttle.NewSubWindows(throttle.SubWindowsConfig{Limit: limit, Parts: 10})
+			return throttle.NewSlidingCounter(throttle.SlidingCounterConfig{Limit: limit, Parts: 10})
 		},
 		"FromRate": func() throttle.Limiter { return xtime.New(rate.NewLimiter(5, 5), "rate") },
 		"AllOf": func() throttle.Limiter {

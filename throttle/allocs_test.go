@@ -40,7 +40,7 @@ func TestNoAllocs(t *testing.T) {
 		{"SlidingLog", throttle.NewSlidingLog(throttle.SlidingLogConfig{Limit: throttle.Limit{Count: 10, Per: time.Hour}}), false},
 		{"SlidingLog, refusals", throttle.NewSlidingLog(throttle.SlidingLogConfig{Limit: throttle.Limit{Count: 10, Per: time.Hour}, CountRefused: true}), false},
 		{"SlidingCounter", throttle.NewSlidingCounter(throttle.SlidingCounterConfig{Limit: wide}), false},
-		{"SubWindows", throttle.NewSubWindows(throttle.SubWindowsConfig{Limit: wide, Parts: 12}), false},
+		{"SubWindows", throttle.NewSlidingCounter(throttle.SlidingCounterConfig{Limit: wide, Parts: 12}), false},
 		{"AllOf", all, true},
 		{"AllOf, nested", nested, true},
 		{"AllOf, refused", refused, true},

@@ -63,7 +63,7 @@ func TestConformance(t *testing.T) {
 		{"SlidingCounter", counter(throttle.SlidingCounterConfig{Limit: ten}), throttletest.Spec{Bound: windows(10, time.Second)}},
 		{"SlidingCounter, floor", counter(throttle.SlidingCounterConfig{Limit: ten, RoundDown: true}), throttletest.Spec{Bound: windows(10, time.Second)}},
 		// A span longer than Per less one part may touch Parts+1 of them.
-		{"SubWindows", parts(throttle.SubWindowsConfig{Limit: ten, Parts: 3}), throttletest.Spec{Bound: sliding(10, 2*time.Second/3)}},
+		{"SubWindows", parts(throttle.SlidingCounterConfig{Limit: ten, Parts: 3}), throttletest.Spec{Bound: sliding(10, 2*time.Second/3)}},
 		{"AllOf of one", allOf(bucket), throttletest.Spec{Limit: ten, EndsOnce: true, Wrap: func(l throttle.Limiter) throttle.Limiter { return throttle.AllOf(l) }}},
 		{"AllOf of three", allOf(newBucket(20, time.Second, 7), bucket, newBucket(4, time.Second, 16)),
 			throttletest.Spec{Limit: throttle.Limit{Count: 4, Per: time.Second, Burst: 7}, Bound: atMost(
@@ -188,8 +188,8 @@ func counter(l throttle.SlidingCounterConfig) maker {
 	}
 }
 
-func parts(p throttle.SubWindowsConfig) maker {
-	return func(clk throttle.Clock) throttle.Limiter { return throttle.WithClock(throttle.NewSubWindows(p), clk) }
+func parts(p throttle.SlidingCounterConfig) maker {
+	return func(clk throttle.Clock) throttle.Limiter { return throttle.WithClock(throttle.NewSlidingCounter(p), clk) }
 }
 
 // steps is the bound of a bucket into which n units come every per.

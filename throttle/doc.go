@@ -23,8 +23,8 @@
 //	TickQueue           a queue that is served at fixed instants
 //	FixedWindow         at most n per window; up to 2n around an edge
 //	SlidingLog          at most n in any window, exactly; remembers each claim
-//	SlidingCounter      at most n in any window, approximately; constant memory
-//	SubWindows          at most n in any k consecutive sub-windows; remembers k numbers
+//	SlidingCounter      at most n in any window, approximately; constant memory, or
+//	                    exactly in any k consecutive sub-windows with k numbers
 //	Concurrency         at most n at the same time
 //	Adaptive            finds the rate of a server that only rejects: AIMD or CUBIC
 //	AdmissionControl    rejects claims at random while a server rejects many

@@ -206,7 +206,7 @@ func TestMiddleware_reportsTheWindow(t *testing.T) {
 		throttle.NewFixedWindow(throttle.FixedWindowConfig{Count: 10, Per: 20 * time.Second}),
 		throttle.NewSlidingLog(throttle.SlidingLogConfig{Limit: limit}),
 		throttle.NewSlidingCounter(throttle.SlidingCounterConfig{Limit: limit}),
-		throttle.NewSubWindows(throttle.SubWindowsConfig{Limit: limit, Parts: 4}),
+		throttle.NewSlidingCounter(throttle.SlidingCounterConfig{Limit: limit, Parts: 4}),
 	} {
 		r := serveGet((&throttlehttp.Middleware{Limiter: l, Dialect: headers.Draft03}).Handler(ok))
 		require.Equal(t, "10, 10;w=20", r.Header.Get("RateLimit-Limit"), "%T", l)

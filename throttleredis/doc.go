@@ -44,7 +44,8 @@
 //	SlidingCounter     slidingcounter  number, two counts, reading    120     the end of the next window
 //	WarmUp, Bursty     warmup          four doubles                   136     no idle unit is missing
 //	SlidingLog,        slidinglog      hash: blocks of 16 stamps      19 for  twice Per
-//	  SubWindows                         with units, and sums         each
+//	  SlidingCounter                     with units, and sums         each
+//	  with Parts
 //	Concurrency        concurrency     sorted set: a member for each  113     MaxAge
 //	                                     power of two in the units    for
 //	                                     of a claim                   each

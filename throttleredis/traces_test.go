@@ -70,7 +70,6 @@ func redisLimiters(t *testing.T) *replay.Limiters {
 		SlidingCounter: func(k throttle.SlidingCounterConfig, c throttle.Clock) throttle.Limiter {
 			return store(c).SlidingCounter(k)
 		},
-		SubWindows: func(p throttle.SubWindowsConfig, c throttle.Clock) throttle.Limiter { return store(c).SubWindows(p) },
 		WarmUp:     func(w warmup.Config, c throttle.Clock) throttle.Limiter { return store(c).WarmUp(w) },
 		Bursty: func(b warmup.BurstyConfig, c throttle.Clock) throttle.Limiter {
 			l := store(c).Bursty(b)

@@ -68,7 +68,7 @@ var algorithms = []algorithm{
 		return throttle.WithClock(throttle.NewSlidingCounter(throttle.SlidingCounterConfig{Limit: limit}), c)
 	}, nil},
 	{"6 sub-windows", func(c clk) limiter {
-		return throttle.WithClock(throttle.NewSubWindows(throttle.SubWindowsConfig{Limit: limit, Parts: 6}), c)
+		return throttle.WithClock(throttle.NewSlidingCounter(throttle.SlidingCounterConfig{Limit: limit, Parts: 6}), c)
 	}, nil},
 	{"sketch", forHundred(sketched), sketched},
 	{"one at a time", func(c clk) limiter {
