@@ -65,8 +65,8 @@ func TestTransport_obeysEveryLimiter(t *testing.T) {
 			return &throttle.SoftLimit{Soft: throttle.NewTokenBucket(throttle.PerSecond(1)), Hard: throttle.NewTokenBucket(limit)}
 		},
 		"Elastic": func() throttle.Limiter {
-			return &throttle.Borrowing{
-				Limiter:   throttle.NewTokenBucket(limit),
+			return &throttle.SoftLimit{
+				Soft:   throttle.NewTokenBucket(limit),
 				CanBorrow: func(throttle.Claim, throttle.Decision) bool { return false },
 			}
 		},
@@ -114,7 +114,7 @@ func TestTransport_obeysLimitersNotBasedOnTime(t *testing.T) {
 		took    time.Duration // duration of 12 requests that take a second each
 	}{
 		"Unlimited":   {throttle.AllowAll, time.Second},
-		"Shadow":      {&throttle.Shadow{Limiter: throttle.DenyAll}, time.Second},
+		"Shadow":      {throttle.Shadow(throttle.DenyAll, nil), time.Second},
 		"InFlight":    {throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 4}), 3 * time.Second},
 		"Adaptive":    {throttle.NewAdaptive(throttle.AdaptiveConfig{}), time.Second},
 		"AcceptRatio": {throttle.NewAdmissionControl(throttle.AdmissionControlConfig{}), time.Second},

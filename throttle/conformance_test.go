@@ -88,15 +88,15 @@ func TestConformance(t *testing.T) {
 		}, throttletest.Spec{Limit: ten, EndsOnce: true, Wrap: func(l throttle.Limiter) throttle.Limiter {
 			return &throttle.SoftLimit{Soft: throttle.DenyAll, Hard: l}
 		}}},
-		{"Borrowing, cannot borrow", elastic(bucket, false), throttletest.Spec{Limit: ten, Wrap: func(l throttle.Limiter) throttle.Limiter {
-			return &throttle.Borrowing{Limiter: l, CanBorrow: func(throttle.Claim, throttle.Decision) bool { return true }}
+		{"SoftLimit, cannot borrow", elastic(bucket, false), throttletest.Spec{Limit: ten, Wrap: func(l throttle.Limiter) throttle.Limiter {
+			return &throttle.SoftLimit{Soft: l, CanBorrow: func(throttle.Claim, throttle.Decision) bool { return true }}
 		}}},
 		// Borrowed units have no bound and no largest claim.
-		{"Borrowing, can always borrow", elastic(bucket, true), throttletest.Spec{Bound: unbounded, AllowsDebt: true}},
+		{"SoftLimit, can always borrow", elastic(bucket, true), throttletest.Spec{Bound: unbounded, AllowsDebt: true}},
 		{"Shadow", func(clk throttle.Clock) throttle.Limiter {
-			return &throttle.Shadow{Limiter: bucket(clk)}
+			return throttle.Shadow(bucket(clk), nil)
 		}, throttletest.Spec{Bound: unbounded, AllowsDebt: true, Wrap: func(l throttle.Limiter) throttle.Limiter {
-			return &throttle.Shadow{Limiter: l}
+			return throttle.Shadow(l, nil)
 		}}},
 		// It bounds the units in use, not a rate, and cannot predict the end of a claim.
 		{"Concurrency", inFlight(throttle.ConcurrencyConfig{Count: 10}), throttletest.Spec{Concurrency: 10, WaitUnknown: true, EndsOnce: true}},
@@ -189,7 +189,9 @@ func counter(l throttle.SlidingCounterConfig) maker {
 }
 
 func parts(p throttle.SlidingCounterConfig) maker {
-	return func(clk throttle.Clock) throttle.Limiter { return throttle.WithClock(throttle.NewSlidingCounter(p), clk) }
+	return func(clk throttle.Clock) throttle.Limiter {
+		return throttle.WithClock(throttle.NewSlidingCounter(p), clk)
+	}
 }
 
 // steps is the bound of a bucket into which n units come every per.
@@ -232,7 +234,7 @@ func soft(l throttle.Limit, percent int64) maker {
 
 func elastic(inner maker, spare bool) maker {
 	return func(clk throttle.Clock) throttle.Limiter {
-		return &throttle.Borrowing{Limiter: inner(clk), CanBorrow: func(throttle.Claim, throttle.Decision) bool { return spare }}
+		return &throttle.SoftLimit{Soft: inner(clk), CanBorrow: func(throttle.Claim, throttle.Decision) bool { return spare }}
 	}
 }
 

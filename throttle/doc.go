@@ -38,8 +38,8 @@
 //
 //	AllOf               grants a claim only if all of its limiters do
 //	Fallback            asks a second limiter when the first cannot decide
-//	SoftLimit           marks claims above one limit, rejects claims above another
-//	Borrowing           grants above the limit while a function allows it
+//	SoftLimit           marks claims above one limit, rejects claims above another or
+//	                    while a function does not allow them
 //	Shadow              counts and marks, rejects nothing: for testing a limit
 //	keyed.Limiter       one limiter for each key, in bounded memory
 //	keyed.Buckets       one token bucket for each key, 16 bytes each

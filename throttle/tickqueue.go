@@ -103,7 +103,7 @@ func (q *TickQueue) ReserveAhead(_ context.Context, c Claim, maxWait time.Durati
 	from := max(q.lastBooked, tick)
 	to := ticks.Add(from, n)
 	earliestByWait := ticks.Sub(q.tickTime(to), max(int64(maxWait), 0)) // when the wait is at most maxWait
-	earliestByQueue := q.tickTime(ticks.Sub(to, q.config.Queue))          // when the queue has enough free ticks
+	earliestByQueue := q.tickTime(ticks.Sub(to, q.config.Queue))        // when the queue has enough free ticks
 	switch wait := ticks.Sub(max(earliestByWait, earliestByQueue), now); {
 	case n > q.config.Queue, earliestByWait >= q.tickTime(ticks.Add(from, 1)): // not even in an empty queue
 		d.Wait = Forever

@@ -158,7 +158,9 @@ func counterPair(name string, c throttle.SlidingCounterConfig) limiterPair {
 func partsPair(name string, p throttle.SlidingCounterConfig) limiterPair {
 	most, unitTime := unitTimeOf(p.Limit)
 	return limiterPair{name, func(s *Store) throttle.Limiter { return s.SlidingCounter(p) },
-		func(clk throttle.Clock) throttle.Limiter { return throttle.WithClock(throttle.NewSlidingCounter(p), clk) }, most, unitTime, false, false}
+		func(clk throttle.Clock) throttle.Limiter {
+			return throttle.WithClock(throttle.NewSlidingCounter(p), clk)
+		}, most, unitTime, false, false}
 }
 
 func concurrencyPair(name string, c throttle.ConcurrencyConfig) limiterPair {

@@ -23,7 +23,7 @@
 //   - Reserve can fail. If its error matches [ErrUncertain], the units may have been taken.
 //
 // [AllOf] and [Store.Ban] ask several limits for one key in one round trip, and take no
-// units unless all limits grant the claim. throttle.Borrowing, SoftLimit, Shadow and
+// units unless all limits grant the claim. throttle.SoftLimit and
 // Adaptive wrap limiters of this package as they wrap limiters in memory.
 //
 // # Storage

@@ -34,9 +34,9 @@ func ExampleSoftLimit() {
 // A new limit is tested before it is enforced.
 func ExampleShadow() {
 	clk := clock.NewMock()
-	l := &throttle.Shadow{
-		Limiter: throttle.WithClock(throttle.NewTokenBucket(throttle.Limit{Name: "planned", Count: 2, Per: time.Second}), clk),
-		OnRefusal: func(c throttle.Claim, d throttle.Decision) {
+	l := &throttle.SoftLimit{
+		Soft: throttle.WithClock(throttle.NewTokenBucket(throttle.Limit{Name: "planned", Count: 2, Per: time.Second}), clk),
+		OnOverLimit: func(c throttle.Claim, d throttle.Decision) {
 			fmt.Printf("%s would have had to wait %v for %q\n", c.Key, d.Wait, d.Policy)
 		},
 	}

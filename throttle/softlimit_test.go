@@ -109,11 +109,42 @@ func TestSoftLimit_takesNothingOnError(t *testing.T) {
 	require.EqualValues(t, 10, remaining(t, hard))
 }
 
-func TestBorrowing_grantsWhileCanBorrow(t *testing.T) {
+// With Hard and CanBorrow both must allow what Soft rejects.
+func TestSoftLimit_hardAndCanBorrow(t *testing.T) {
+	clk := clock.NewMock()
+	allowed, reports := true, 0
+	soft, hard := newWindow(1, clk), newWindow(3, clk)
+	s := &throttle.SoftLimit{Soft: soft, Hard: hard,
+		CanBorrow:   func(throttle.Claim, throttle.Decision) bool { return allowed },
+		OnOverLimit: func(throttle.Claim, throttle.Decision) { reports++ },
+	}
+	require.False(t, reserve(t, s, throttle.Claim{}).OverLimit)
+	require.True(t, reserve(t, s, throttle.Claim{}).OverLimit)
+	require.True(t, reserve(t, s, throttle.Claim{DryRun: true}).OverLimit)
+	require.Equal(t, 1, reports, "dry runs are not reported")
+	allowed = false
+	d := reserve(t, s, throttle.Claim{})
+	require.False(t, d.OK)
+	require.EqualValues(t, 1, d.Limit, "the decision of Soft")
+	require.Equal(t, time.Minute, d.Wait)
+	require.EqualValues(t, 1, remaining(t, hard), "a rejected claim takes nothing")
+	allowed = true
+	require.True(t, reserve(t, s, throttle.Claim{}).OK)
+	require.EqualValues(t, 3, reserve(t, s, throttle.Claim{}).Limit, "the rejection of Hard")
+	require.Equal(t, 2, reports)
+
+	clk.Add(time.Minute)
+	reserve(t, s, throttle.Claim{})
+	s.OnOverLimit = func(throttle.Claim, throttle.Decision) { panic("hook") }
+	require.Panics(t, func() { s.Reserve(t.Context(), throttle.Claim{}) })
+	require.EqualValues(t, 2, remaining(t, hard), "a claim whose hook panics takes nothing")
+}
+
+func TestSoftLimit_grantsWhileCanBorrow(t *testing.T) {
 	clk := clock.NewMock()
 	room := true
 	inner := newWindow(2, clk)
-	e := &throttle.Borrowing{Limiter: inner, CanBorrow: func(c throttle.Claim, d throttle.Decision) bool {
+	e := &throttle.SoftLimit{Soft: inner, CanBorrow: func(c throttle.Claim, d throttle.Decision) bool {
 		require.False(t, d.OK)
 		require.Positive(t, d.Wait)
 		return room
@@ -136,7 +167,7 @@ func TestBorrowing_grantsWhileCanBorrow(t *testing.T) {
 func TestShadow_countsAndRefusesNothing(t *testing.T) {
 	clk := clock.NewMock()
 	var refusals []throttle.Decision
-	s := &throttle.Shadow{Limiter: newWindow(3, clk), OnRefusal: func(_ throttle.Claim, d throttle.Decision) { refusals = append(refusals, d) }}
+	s := &throttle.SoftLimit{Soft: newWindow(3, clk), OnOverLimit: func(_ throttle.Claim, d throttle.Decision) { refusals = append(refusals, d) }}
 	var over []bool
 	for range 5 {
 		d := reserveAhead(t, s, throttle.Claim{}, throttle.Forever)
@@ -152,7 +183,7 @@ func TestShadow_countsAndRefusesNothing(t *testing.T) {
 
 func TestShadow_delaysNothing(t *testing.T) {
 	clk := clock.NewMock()
-	s := &throttle.Shadow{Limiter: throttle.WithClock(throttle.NewLeakyBucket(throttle.LeakyBucketConfig{Limit: throttle.Limit{Count: 1, Per: time.Second}, Queue: 9}), clk)}
+	s := throttle.Shadow(throttle.WithClock(throttle.NewLeakyBucket(throttle.LeakyBucketConfig{Limit: throttle.Limit{Count: 1, Per: time.Second}, Queue: 9}), clk), nil)
 	for range 5 {
 		require.Zero(t, reserveAhead(t, s, throttle.Claim{}, throttle.Forever).Wait)
 	}
@@ -161,7 +192,7 @@ func TestShadow_delaysNothing(t *testing.T) {
 func TestShadow_marksClaimsInAllOf(t *testing.T) {
 	clk := clock.NewMock()
 	inner := newWindow(1, clk)
-	all := throttle.AllOf(&throttle.Shadow{Limiter: inner}, newWindow(5, clk))
+	all := throttle.AllOf(throttle.Shadow(inner, nil), newWindow(5, clk))
 	first := reserve(t, all, throttle.Claim{})
 	second := reserve(t, all, throttle.Claim{})
 	require.False(t, first.OverLimit)
@@ -180,7 +211,7 @@ func newWindow(count int64, clk throttle.Clock) *throttle.FixedWindow {
 // the claim.
 func TestSoftLimit_marksWhatEitherLimiterMarks(t *testing.T) {
 	granted := throttle.AllowAll
-	marked := &throttle.Shadow{Limiter: throttle.DenyAll} // grants everything with OverLimit
+	marked := throttle.Shadow(throttle.DenyAll, nil) // grants everything with OverLimit
 	for _, tt := range []struct {
 		name       string
 		soft, hard throttle.Limiter
