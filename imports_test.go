@@ -30,6 +30,7 @@ var importOrder = [][]string{
 	{"internal/ticks"},
 	{"backoff", "internal/gcra", "internal/indexheap", "internal/sfv", "internal/httphost", "internal/httpbody", "internal/memhttp"},
 	{"throttle", "backoff/cenkalti"},
+	{"throttle/adaptive"},
 	{"throttle/keyed"},
 	{"throttle/queue", "throttle/throttletest", "warmup", "sketch", "quota/headers"},
 	{"quota", "rate", "rate/xtime"},

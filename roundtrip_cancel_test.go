@@ -19,7 +19,7 @@ func setCancel(req *http.Request, c <-chan struct{}) {
 	req.Cancel = c //lint:ignore SA1019 it is what is tested
 }
 
-// remote is a limiter that is not NonBlocking, so that it is called on the goroutine of
+// remote is a limiter that may block, so that it is called on the goroutine of
 // the caller. It rejects everything for an hour.
 type remote struct{}
 

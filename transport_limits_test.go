@@ -16,6 +16,7 @@ import (
 	"github.com/heed-go/heed/rate/xtime"
 	"github.com/heed-go/heed/sketch"
 	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttle/adaptive"
 	"github.com/heed-go/heed/throttle/keyed"
 	"github.com/heed-go/heed/throttle/queue"
 	"github.com/heed-go/heed/warmup"
@@ -116,8 +117,8 @@ func TestTransport_obeysLimitersNotBasedOnTime(t *testing.T) {
 		"Unlimited":   {throttle.AllowAll, time.Second},
 		"Shadow":      {throttle.Shadow(throttle.DenyAll, nil), time.Second},
 		"InFlight":    {throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 4}), 3 * time.Second},
-		"Adaptive":    {throttle.NewAdaptive(throttle.AdaptiveConfig{}), time.Second},
-		"AcceptRatio": {throttle.NewAdmissionControl(throttle.AdmissionControlConfig{}), time.Second},
+		"Adaptive":    {adaptive.New(adaptive.Config{}), time.Second},
+		"AcceptRatio": {adaptive.NewAdmissionControl(adaptive.AdmissionControlConfig{}), time.Second},
 		"Ban": {keyed.NewBan(throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 12}),
 			keyed.BanConfig{Refusals: 1, Within: time.Second, Duration: time.Minute}), time.Second},
 		"Blocked": {throttle.DenyAll, 0},

@@ -35,7 +35,7 @@ import (
 //     restored; in x/time/rate it returns none.
 //
 // Limitations: a claim ends when it is granted, with the outcome throttle.Accepted. Limiters that
-// depend on the real outcome, such as throttle.Adaptive, or on when the work ends, such as
+// depend on the real outcome, such as adaptive.Limiter, or on when the work ends, such as
 // throttle.Concurrency, need a queue.Ticket.
 type Limiter struct {
 	Limiter throttle.Limiter

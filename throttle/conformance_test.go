@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttle/adaptive"
 	"github.com/heed-go/heed/throttle/throttletest"
 )
 
@@ -103,13 +104,13 @@ func TestConformance(t *testing.T) {
 		{"Concurrency, one", inFlight(throttle.ConcurrencyConfig{Count: 1}), throttletest.Spec{Concurrency: 1, WaitUnknown: true, EndsOnce: true}},
 		{"Concurrency, aged", inFlight(throttle.ConcurrencyConfig{Count: 10, MaxAge: 1 << 62}), throttletest.Spec{Concurrency: 10, WaitUnknown: true, EndsOnce: true}},
 		// A claim larger than the burst waits for a full bucket, and the next claim waits longer.
-		{"Adaptive", adaptive(throttle.AdaptiveConfig{InitialRate: 10, MinRate: 10, MaxRate: 10, Burst: time.Second}), throttletest.Spec{Limit: ten, AllowsDebt: true}},
-		{"Adaptive, climbing", adaptive(throttle.AdaptiveConfig{InitialRate: 5, MaxRate: 10, Burst: time.Second}), throttletest.Spec{Limit: ten, AllowsDebt: true}},
-		{"Adaptive, thirds", adaptive(throttle.AdaptiveConfig{InitialRate: 1. / 3, MinRate: 1. / 3, MaxRate: 1. / 3, Burst: 9 * time.Second}), throttletest.Spec{Limit: throttle.Limit{Count: 1, Per: 3 * time.Second, Burst: 3}, AllowsDebt: true}},
-		{"Adaptive, never refused", adaptive(throttle.AdaptiveConfig{}), throttletest.Spec{Bound: unbounded}},
+		{"Adaptive", adaptiveMaker(adaptive.Config{InitialRate: 10, MinRate: 10, MaxRate: 10, Burst: time.Second}), throttletest.Spec{Limit: ten, AllowsDebt: true}},
+		{"Adaptive, climbing", adaptiveMaker(adaptive.Config{InitialRate: 5, MaxRate: 10, Burst: time.Second}), throttletest.Spec{Limit: ten, AllowsDebt: true}},
+		{"Adaptive, thirds", adaptiveMaker(adaptive.Config{InitialRate: 1. / 3, MinRate: 1. / 3, MaxRate: 1. / 3, Burst: 9 * time.Second}), throttletest.Spec{Limit: throttle.Limit{Count: 1, Per: 3 * time.Second, Burst: 3}, AllowsDebt: true}},
+		{"Adaptive, never refused", adaptiveMaker(adaptive.Config{}), throttletest.Spec{Bound: unbounded}},
 		// It has no bound and decides at random: no wait makes a grant certain.
 		{"AdmissionControl", func(clk throttle.Clock) throttle.Limiter {
-			return throttle.WithClock(throttle.NewAdmissionControl(throttle.AdmissionControlConfig{}), clk)
+			return throttle.WithClock(adaptive.NewAdmissionControl(adaptive.AdmissionControlConfig{}), clk)
 		},
 			throttletest.Spec{Bound: unbounded, WaitUnknown: true, CountsRefusals: true}},
 		{"the one of the example", func(clk throttle.Clock) throttle.Limiter { return nightOnly{clk} }, throttletest.Spec{Bound: unbounded}},
@@ -209,8 +210,8 @@ func sliding(n int64, per time.Duration) func(time.Duration) int64 {
 	return func(w time.Duration) int64 { return n * int64(w/per+1) }
 }
 
-func adaptive(a throttle.AdaptiveConfig) maker {
-	return func(clk throttle.Clock) throttle.Limiter { return throttle.WithClock(throttle.NewAdaptive(a), clk) }
+func adaptiveMaker(a adaptive.Config) maker {
+	return func(clk throttle.Clock) throttle.Limiter { return throttle.WithClock(adaptive.New(a), clk) }
 }
 
 func leaky(l throttle.LeakyBucketConfig) maker {

@@ -26,8 +26,9 @@
 //	SlidingCounter      at most n in any window, approximately; constant memory, or
 //	                    exactly in any k consecutive sub-windows with k numbers
 //	Concurrency         at most n at the same time
-//	Adaptive            finds the rate of a server that only rejects: AIMD or CUBIC
-//	AdmissionControl    rejects claims at random while a server rejects many
+//	adaptive.Limiter    finds the rate of a server that only rejects: AIMD or CUBIC
+//	adaptive.AdmissionControl
+//	                    rejects claims at random while a server rejects many
 //	AllowAll, DenyAll   grants every claim; rejects every claim
 //
 // If in doubt, use a TokenBucket. To stay within a limit that a server counts in windows,

@@ -50,12 +50,12 @@ type SoftLimit struct {
 
 	// CanBorrow reports whether c may be granted although Soft rejected it with d, also if c
 	// is larger than Soft can ever grant. It is also called for dry runs, by several
-	// goroutines at the same time, without a lock held. It must not block if the limiters are
-	// NonBlocking. Nil means that every claim may.
+	// goroutines at the same time, without a lock held. It must not block if the limiters
+	// do not; see IsNonBlocking. Nil means that every claim may.
 	CanBorrow func(c Claim, d Decision) bool
 
 	// OnOverLimit is called with each rejection d of Soft whose claim is granted, except for
-	// dry runs, without a lock held. It must not block if the limiters are NonBlocking. Nil
+	// dry runs, without a lock held. It must not block if the limiters do not. Nil
 	// means no call.
 	OnOverLimit func(c Claim, d Decision)
 
@@ -177,7 +177,7 @@ func (s *SoftLimit) Observe(ctx context.Context, c Claim, d Decision, f Feedback
 	}
 }
 
-// NonBlocking implements NonBlocking.
+// NonBlocking is the method that IsNonBlocking calls.
 func (s *SoftLimit) NonBlocking() bool {
 	return IsNonBlocking(s.Soft) && (s.Hard == nil || IsNonBlocking(s.Hard))
 }
@@ -185,10 +185,10 @@ func (s *SoftLimit) NonBlocking() bool {
 // HoldsUntilEnd implements Holder.
 func (s *SoftLimit) HoldsUntilEnd() bool { return HoldsUntilEnd(s.Soft) || HoldsUntilEnd(s.Hard) }
 
-// Evictable implements Evictable.
+// Evictable is the method that IsEvictable calls.
 func (s *SoftLimit) Evictable(now time.Time) bool {
 	return allEvictable(now, s.Soft) && (s.Hard == nil || allEvictable(now, s.Hard))
 }
 
-// CountsRefusals implements RefusalCounter.
+// CountsRefusals is the method that CountsRefusals calls.
 func (s *SoftLimit) CountsRefusals() bool { return CountsRefusals(s.Hard) || CountsRefusals(s.Soft) }

@@ -187,7 +187,7 @@ func (q *TickQueue) tickTime(tick int64) int64 {
 	return ticks.Add(q.anchor, ticks.MulDivCeil(tick, int64(q.config.Per), q.config.Count))
 }
 
-// Evictable implements Evictable. It returns true if all booked ticks have passed.
+// Evictable is the method that IsEvictable calls. It returns true if all booked ticks have passed.
 func (q *TickQueue) Evictable(now time.Time) bool {
 	at := q.time.Read(now)
 	q.mu.Lock()

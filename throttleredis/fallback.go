@@ -168,7 +168,7 @@ func (f *Fallback) Observe(ctx context.Context, c throttle.Claim, d throttle.Dec
 	f.inner.Observe(ctx, c, d, fb)
 }
 
-// NonBlocking implements throttle.NonBlocking. It returns false because Reserve does I/O.
+// NonBlocking is the method that throttle.IsNonBlocking calls. It returns false because Reserve does I/O.
 func (*Fallback) NonBlocking() bool { return false }
 
 // A degraded limiter decides while Redis does not. Redis may be able to grant a claim that

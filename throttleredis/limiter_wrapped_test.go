@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttle/adaptive"
 )
 
 // Wrappers such as SoftLimit and Adaptive work with a limit in Redis as
@@ -37,7 +38,7 @@ func TestLimiter_besidesAnAdaptive(t *testing.T) {
 	s := newTestStore(t)
 	shared := s.TokenBucket(throttle.Limit{Name: "shared", Count: 3, Per: time.Hour})
 	clk := &manualClock{now: began}
-	own := throttle.WithClock(throttle.NewAdaptive(throttle.AdaptiveConfig{InitialRate: 1000}), clk)
+	own := throttle.WithClock(adaptive.New(adaptive.Config{InitialRate: 1000}), clk)
 	both := throttle.AllOf(own, shared)
 	for range 3 {
 		d := take(t, both, "")

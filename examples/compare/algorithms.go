@@ -9,6 +9,7 @@ import (
 	"github.com/heed-go/heed/rate/xtime"
 	"github.com/heed-go/heed/sketch"
 	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttle/adaptive"
 	"github.com/heed-go/heed/throttle/keyed"
 	"github.com/heed-go/heed/warmup"
 )
@@ -78,9 +79,9 @@ var algorithms = []algorithm{
 	{"soft, 10 % more", func(c clk) limiter {
 		return &throttle.SoftLimit{Soft: bucket(c), Hard: throttle.WithClock(throttle.NewTokenBucket(limit.PlusPercent(10)), c)}
 	}, nil},
-	{"adaptive", func(c clk) limiter { return throttle.WithClock(throttle.NewAdaptive(throttle.AdaptiveConfig{}), c) }, nil},
+	{"adaptive", func(c clk) limiter { return throttle.WithClock(adaptive.New(adaptive.Config{}), c) }, nil},
 	{"admission control", func(c clk) limiter {
-		return throttle.WithClock(throttle.NewAdmissionControl(throttle.AdmissionControlConfig{Rand: rand.New(rand.NewPCG(1, 2)).Float64}), c)
+		return throttle.WithClock(adaptive.NewAdmissionControl(adaptive.AdmissionControlConfig{Rand: rand.New(rand.NewPCG(1, 2)).Float64}), c)
 	}, nil},
 	{"warm-up of 20 s", func(c clk) limiter {
 		return throttle.WithClock(warmup.New(warmup.Config{Limit: limit, Period: 20 * time.Second}), c)

@@ -63,15 +63,15 @@ func (l *Instrument) Observe(ctx context.Context, c throttle.Claim, d throttle.D
 	}
 }
 
-// NonBlocking implements throttle.NonBlocking. It is true if Limiter does not block.
+// NonBlocking is the method that throttle.IsNonBlocking calls. It is true if Limiter does
+// not block.
 func (l *Instrument) NonBlocking() bool {
-	x, ok := l.Limiter.(throttle.NonBlocking)
-	return ok && x.NonBlocking()
+	return throttle.IsNonBlocking(l.Limiter)
 }
 
 // HoldsUntilEnd implements throttle.Holder.
 func (l *Instrument) HoldsUntilEnd() bool { return throttle.HoldsUntilEnd(l.Limiter) }
 
-// CountsRefusals implements throttle.RefusalCounter. It is true, because Stats and Alert count
+// CountsRefusals is the method that throttle.CountsRefusals calls. It is true, because Stats and Alert count
 // refusals.
 func (l *Instrument) CountsRefusals() bool { return true }
