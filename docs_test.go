@@ -23,6 +23,10 @@ func TestDocs_beginWithAProgramAndEndWithLimitations(t *testing.T) {
 		require.True(t, found, page)
 		program, rest, found := strings.Cut(rest, "```")
 		require.True(t, found, page)
+		require.Contains(t, rest[strings.LastIndex(rest, "\n## "):], "\n## Limitations\n", page)
+		if page == filepath.Join("docs", "with-sdks.md") {
+			continue // a test of module examples/sdks builds it
+		}
 		file := filepath.Join(t.TempDir(), "main.go")
 		require.NoError(t, os.WriteFile(file, []byte(program), 0o600))
 		vet := exec.CommandContext(t.Context(), "go", "vet", file)
@@ -31,6 +35,5 @@ func TestDocs_beginWithAProgramAndEndWithLimitations(t *testing.T) {
 		}
 		out, err := vet.CombinedOutput()
 		require.NoError(t, err, "%s: %s", page, out)
-		require.Contains(t, rest[strings.LastIndex(rest, "\n## "):], "\n## Limitations\n", page)
 	}
 }
