@@ -11,12 +11,18 @@ import (
 )
 
 // TestDocs_beginWithAProgramAndEndWithLimitations checks that each page of docs begins
-// with a program that builds and ends with its limitations.
+// with a program that builds and ends with its limitations, and that the index lists it.
 func TestDocs_beginWithAProgramAndEndWithLimitations(t *testing.T) {
 	pages, err := filepath.Glob("docs/*.md")
 	require.NoError(t, err)
 	require.NotEmpty(t, pages)
+	index, err := os.ReadFile("docs/README.md")
+	require.NoError(t, err)
 	for _, page := range pages {
+		if filepath.Base(page) == "README.md" {
+			continue
+		}
+		require.Contains(t, string(index), "("+filepath.Base(page)+")")
 		text, err := os.ReadFile(page)
 		require.NoError(t, err)
 		_, rest, found := strings.Cut(string(text), "```go\n")
