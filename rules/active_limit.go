@@ -96,13 +96,13 @@ func wrap(inner throttle.Limiter, l *Limit, s *Config) throttle.Limiter {
 		return inner
 	}
 	if l.Borrow != "" {
-		inner = &throttle.Borrowing{Limiter: inner, CanBorrow: s.CanBorrow[l.Borrow]}
+		inner = &throttle.SoftLimit{Soft: inner, CanBorrow: s.CanBorrow[l.Borrow]}
 	}
 	if l.Ban != nil {
-		inner = keyed.NewBan(inner, *l.Ban, s.Clock)
+		inner = throttle.WithClock(keyed.NewBan(inner, *l.Ban), s.Clock)
 	}
 	if l.Shadow {
-		inner = &throttle.Shadow{Limiter: inner}
+		inner = throttle.Shadow(inner, nil)
 	}
 	return inner
 }

@@ -21,7 +21,7 @@ type lazyBuckets struct {
 const maxKeys = 1 << 24
 
 func (c *lazyBuckets) get() *keyed.Buckets {
-	c.once.Do(func() { c.limiter = keyed.NewBuckets(c.config, c.clock) })
+	c.once.Do(func() { c.limiter = throttle.WithClock(keyed.NewBuckets(c.config), c.clock) })
 	return c.limiter
 }
 

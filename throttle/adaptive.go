@@ -124,12 +124,11 @@ type Adaptive struct {
 // sent units are counted.
 const halfSecond = int64(time.Second / 2)
 
-// NewAdaptive returns an unused Adaptive. A nil clk means the system clock. It panics if a
-// is invalid.
-func NewAdaptive(a AdaptiveConfig, clk Clock) *Adaptive {
+// NewAdaptive returns an unused Adaptive. It panics if a is invalid.
+func NewAdaptive(a AdaptiveConfig) *Adaptive {
 	must(a.Validate(), "NewAdaptive")
 	config := a.withDefaults()
-	l := &Adaptive{base: newBase(ticks.NewTimeline(clk), config.Name), config: config, tat: math.MinInt64}
+	l := &Adaptive{base: newBase(ticks.NewTimeline(), config.Name), config: config, tat: math.MinInt64}
 	if a.InitialRate > 0 {
 		l.peak = l.clamp(a.InitialRate / l.config.Curve.DecreaseFactor()) // as after a cut to InitialRate
 		l.rate = l.clamp(a.InitialRate)

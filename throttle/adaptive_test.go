@@ -55,8 +55,8 @@ func TestAdaptive_findsTheLimit(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				limit := func(n int64) throttle.Limit { return throttle.Limit{Count: n, Per: time.Second, Burst: 5} }
-				server := throttle.NewTokenBucket(limit(40), nil)
-				own := throttle.NewAdaptive(throttle.AdaptiveConfig{Curve: curve}, nil)
+				server := throttle.NewTokenBucket(limit(40))
+				own := throttle.NewAdaptive(throttle.AdaptiveConfig{Curve: curve})
 				for _, allowed := range []int64{40, 10, 80, 80} {
 					require.NoError(t, server.SetLimit(limit(allowed)))
 					runCallers(t, server, own, 50, 50*time.Millisecond, 30*time.Second)
@@ -73,7 +73,7 @@ func TestAdaptive_findsTheLimit(t *testing.T) {
 // A hundred rejections of one burst cause one cut. Later rejections of claims granted
 // before the cut do not cut again.
 func TestAdaptive_decreasesOncePerBurst(t *testing.T) {
-	l := throttle.NewAdaptive(throttle.AdaptiveConfig{}, nil)
+	l := throttle.NewAdaptive(throttle.AdaptiveConfig{})
 	now := time.Now()
 	var granted []throttle.Decision
 	for range 100 {
@@ -101,7 +101,7 @@ type pacer struct {
 
 func newPacer(t *testing.T, a throttle.AdaptiveConfig) *pacer {
 	p := &pacer{T: t, now: time.Date(2026, 11, 21, 8, 0, 0, 0, time.UTC)}
-	p.l = throttle.NewAdaptive(a, p)
+	p.l = throttle.WithClock(throttle.NewAdaptive(a), p)
 	return p
 }
 
@@ -229,12 +229,12 @@ func TestAdaptive_doesNotCountCancelledClaims(t *testing.T) {
 // Independent clients of the same server all get a share of its limit.
 func TestAdaptive_sharesFairly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := throttle.NewTokenBucket(throttle.Limit{Count: 40, Per: time.Second, Burst: 5}, nil)
+		server := throttle.NewTokenBucket(throttle.Limit{Count: 40, Per: time.Second, Burst: 5})
 		var got [4]int64
 		var wg sync.WaitGroup
 		for i := range got {
 			wg.Go(func() {
-				own := throttle.NewAdaptive(throttle.AdaptiveConfig{Curve: throttle.AIMD{}, InitialRate: float64(5 + 10*i)}, nil)
+				own := throttle.NewAdaptive(throttle.AdaptiveConfig{Curve: throttle.AIMD{}, InitialRate: float64(5 + 10*i)})
 				got[i], _ = runCallers(t, server, own, 10, time.Duration(40+i)*time.Millisecond, 5*time.Minute)
 			})
 		}
@@ -250,7 +250,7 @@ func TestAdaptiveConfig_validate(t *testing.T) {
 	for _, a := range []throttle.AdaptiveConfig{{InitialRate: -1}, {MinRate: math.NaN()}, {MaxRate: .1}, {Burst: -1}, {MinRate: 1e-9},
 		{Curve: throttle.Cubic{Beta: 1}}, {Curve: throttle.AIMD{Beta: -1}}} {
 		require.Error(t, a.Validate())
-		require.Panics(t, func() { throttle.NewAdaptive(a, nil) })
+		require.Panics(t, func() { throttle.NewAdaptive(a) })
 	}
 }
 

@@ -88,9 +88,8 @@ const numParts = 24
 // requestCounts counts units.
 type requestCounts struct{ requests, accepts int64 }
 
-// NewAdmissionControl returns an unused AdmissionControl. A nil clk means the system
-// clock. It panics if a is invalid.
-func NewAdmissionControl(a AdmissionControlConfig, clk Clock) *AdmissionControl {
+// NewAdmissionControl returns an unused AdmissionControl. It panics if a is invalid.
+func NewAdmissionControl(a AdmissionControlConfig) *AdmissionControl {
 	must(a.Validate(), "NewAdmissionControl")
 	if a.Name == "" {
 		a.Name = "admission control"
@@ -104,7 +103,7 @@ func NewAdmissionControl(a AdmissionControlConfig, clk Clock) *AdmissionControl 
 	if a.Rand == nil {
 		a.Rand = rand.Float64
 	}
-	return &AdmissionControl{clocked: clocked{ticks.NewTimeline(clk)}, config: a}
+	return &AdmissionControl{clocked: clocked{ticks.NewTimeline()}, config: a}
 }
 
 // Reserve implements Limiter. A dry run also draws a random number.

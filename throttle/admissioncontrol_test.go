@@ -15,7 +15,7 @@ import (
 // made, and all of them when it has recovered.
 func TestAdmissionControl_sendsTwiceTheAcceptedRate(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
-	l := throttle.NewAdmissionControl(throttle.AdmissionControlConfig{Rand: rng.Float64}, nil)
+	l := throttle.NewAdmissionControl(throttle.AdmissionControlConfig{Rand: rng.Float64})
 	now := time.Now()
 	second := func(accepts int) (sent int) {
 		for range 1000 {
@@ -51,7 +51,7 @@ func TestAdmissionControl_sendsTwiceTheAcceptedRate(t *testing.T) {
 
 func TestAdmissionControl_forgetsAfterPer(t *testing.T) {
 	draw := 0.
-	l := throttle.NewAdmissionControl(throttle.AdmissionControlConfig{Rand: func() float64 { return draw }}, nil)
+	l := throttle.NewAdmissionControl(throttle.AdmissionControlConfig{Rand: func() float64 { return draw }})
 	now := time.Now()
 	for range 10 {
 		l.Observe(t.Context(), throttle.Claim{}, throttle.Decision{OK: true}, throttle.Feedback{Now: now, Outcome: throttle.Failed})
@@ -70,6 +70,6 @@ func TestAdmissionControl_forgetsAfterPer(t *testing.T) {
 func TestAdmissionControlConfig_validate(t *testing.T) {
 	for _, a := range []throttle.AdmissionControlConfig{{K: .5}, {K: math.NaN()}, {Per: -1}} {
 		require.Error(t, a.Validate())
-		require.Panics(t, func() { throttle.NewAdmissionControl(a, nil) })
+		require.Panics(t, func() { throttle.NewAdmissionControl(a) })
 	}
 }

@@ -16,8 +16,8 @@ import (
 // based on the rate of sending at that time.
 func ExampleAdaptive() {
 	ctx, clk := context.Background(), clock.NewMock()
-	l := throttle.NewAdaptive(throttle.AdaptiveConfig{}, clk)
-	server := throttle.NewTokenBucket(throttle.Limit{Count: 20, Per: time.Second, Burst: 5}, clk)
+	l := throttle.WithClock(throttle.NewAdaptive(throttle.AdaptiveConfig{}), clk)
+	server := throttle.WithClock(throttle.NewTokenBucket(throttle.Limit{Count: 20, Per: time.Second, Burst: 5}), clk)
 	for second := range 20 {
 		refused := 0
 		for end := clk.Now().Add(time.Second); clk.Now().Before(end); {

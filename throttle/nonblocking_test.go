@@ -12,7 +12,7 @@ type remote struct{ Limiter }
 func (remote) NonBlocking() bool { return false }
 
 func TestNonBlocking_wrappersForwardIt(t *testing.T) {
-	local, far := NewTokenBucket(PerSecond(1), nil), remote{AllowAll}
+	local, far := NewTokenBucket(PerSecond(1)), remote{AllowAll}
 	for _, tt := range []struct {
 		l    Limiter
 		want bool

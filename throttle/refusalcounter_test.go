@@ -8,7 +8,7 @@ import (
 
 func TestAdmissionControl_doesNotCountWaitingClaims(t *testing.T) {
 	draw := 0.0
-	l := NewAdmissionControl(AdmissionControlConfig{Rand: func() float64 { return draw }}, nil)
+	l := NewAdmissionControl(AdmissionControlConfig{Rand: func() float64 { return draw }})
 	c := Claim{Waits: true}
 	for range 3 {
 		draw = 1

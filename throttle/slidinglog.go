@@ -56,11 +56,10 @@ type SlidingLog struct {
 	entries entries
 }
 
-// NewSlidingLog returns an empty log. A nil clk means the system clock. It panics if l is
-// invalid.
-func NewSlidingLog(l SlidingLogConfig, clk Clock) *SlidingLog {
+// NewSlidingLog returns an empty log. It panics if l is invalid.
+func NewSlidingLog(l SlidingLogConfig) *SlidingLog {
 	must(l.Validate(), "NewSlidingLog")
-	return &SlidingLog{base: newBase(ticks.NewTimeline(clk), l.policy()), config: l}
+	return &SlidingLog{base: newBase(ticks.NewTimeline(), l.policy()), config: l}
 }
 
 // Reserve implements Limiter.

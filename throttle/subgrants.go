@@ -3,6 +3,7 @@ package throttle
 import (
 	"context"
 	"sync"
+	"time"
 )
 
 // SubGrants lets a limiter that is composed of others find the Decisions of those others
@@ -82,7 +83,12 @@ func (i *Inner) Limiter() Limiter { return i.grant.limiter }
 
 // Reserve asks the limiter.
 func (i *Inner) Reserve(ctx context.Context, c Claim) (Decision, error) {
-	d, err := i.grant.limiter.Reserve(ctx, c)
+	return i.ReserveAhead(ctx, c, 0)
+}
+
+// ReserveAhead asks the limiter by the function ReserveAhead.
+func (i *Inner) ReserveAhead(ctx context.Context, c Claim, maxWait time.Duration) (Decision, error) {
+	d, err := ReserveAhead(ctx, i.grant.limiter, c, maxWait)
 	if err != nil {
 		return Decision{}, err
 	}

@@ -81,7 +81,7 @@ func TestFixedWindowConfig_windowAgreesWithFixedWindow(t *testing.T) {
 		from, to := q.Window(now)
 		require.False(t, now.Before(from))
 		require.True(t, now.Before(to))
-		d, err := throttle.NewFixedWindow(q, nil).Reserve(t.Context(), throttle.Claim{Now: now})
+		d, err := throttle.NewFixedWindow(q).Reserve(t.Context(), throttle.Claim{Now: now})
 		require.NoError(t, err)
 		require.Equal(t, to.Sub(now), d.ResetAfter)
 		require.Equal(t, to.Sub(from), d.Per)

@@ -53,7 +53,7 @@ func healthy() func(heedtest.Request) heedtest.Response {
 
 // limited accepts 20 requests a second, with a burst of 20.
 func limited() func(heedtest.Request) heedtest.Response {
-	limit := throttle.NewTokenBucket(throttle.PerSecond(20), nil)
+	limit := throttle.NewTokenBucket(throttle.PerSecond(20))
 	return func(heedtest.Request) heedtest.Response {
 		a := heedtest.Response{Delay: 10 * time.Millisecond}
 		if d, err := limit.Reserve(context.Background(), throttle.Claim{}); err != nil || !d.OK {

@@ -2,6 +2,7 @@ package monitor
 
 import (
 	"context"
+	"time"
 
 	"github.com/heed-go/heed/throttle"
 )
@@ -25,7 +26,12 @@ type Instrument struct {
 
 // Reserve implements throttle.Limiter.
 func (l *Instrument) Reserve(ctx context.Context, c throttle.Claim) (throttle.Decision, error) {
-	d, err := l.Limiter.Reserve(ctx, c)
+	return l.ReserveAhead(ctx, c, 0)
+}
+
+// ReserveAhead implements throttle.Booker. If Limiter is not one, it is Reserve.
+func (l *Instrument) ReserveAhead(ctx context.Context, c throttle.Claim, maxWait time.Duration) (throttle.Decision, error) {
+	d, err := throttle.ReserveAhead(ctx, l.Limiter, c, maxWait)
 	switch {
 	case err == nil && (c.DryRun || c.Waits && !d.OK):
 	case err == nil:

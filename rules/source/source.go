@@ -168,7 +168,7 @@ func (s *Source) setup() {
 		Clock:    s.Clock,
 	}
 	if s.hasDefault() {
-		s.keys.Overflow = throttle.NewTokenBucket(s.Default, s.Clock)
+		s.keys.Overflow = throttle.WithClock(throttle.NewTokenBucket(s.Default), s.Clock)
 	}
 }
 

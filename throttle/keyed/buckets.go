@@ -84,9 +84,8 @@ const (
 	maxTables       = 256
 )
 
-// NewBuckets returns a table without keys. A nil clk means the system clock. It panics if
-// b is invalid.
-func NewBuckets(b BucketsConfig, clk throttle.Clock) *Buckets {
+// NewBuckets returns a table without keys. It panics if b is invalid.
+func NewBuckets(b BucketsConfig) *Buckets {
 	if err := b.Validate(); err != nil {
 		panic(err.Error() + " (NewBuckets)")
 	}
@@ -95,7 +94,7 @@ func NewBuckets(b BucketsConfig, clk throttle.Clock) *Buckets {
 	}
 	burst := cmp.Or(b.Burst, b.Count)
 	k := &Buckets{
-		time:   ticks.NewTimeline(clk),
+		time:   ticks.NewTimeline(),
 		params: gcra.New(b.Count, b.Per, burst, 0).WithMaxScale(maxTicksPerNano, burst),
 		policy: cmp.Or(b.Name, b.String()),
 		seed:   maphash.MakeSeed(),
@@ -125,6 +124,13 @@ func (k *Buckets) hash(key string) uint64 {
 // tick returns ns of the timeline in ticks, limited to ±latestTick.
 func (k *Buckets) tick(ns int64) int64 {
 	return min(max(ticks.Mul(ns, k.params.Scale), -latestTick), latestTick)
+}
+
+// SetClock replaces the clock, also that of the limiter for overflow; see
+// throttle.WithClock.
+func (k *Buckets) SetClock(c throttle.Clock) {
+	k.time.SetClock(c)
+	setClock(k.overflow.Limiter(), c)
 }
 
 // Reserve implements throttle.Limiter.

@@ -95,7 +95,8 @@ type keyState struct {
 func (s *keyState) position() *tablePosition { return &s.pos }
 
 func (k *Limiter) init() {
-	k.time, k.seed = ticks.NewTimeline(k.Clock), maphash.MakeSeed()
+	k.time, k.seed = ticks.NewTimeline(), maphash.MakeSeed()
+	k.time.SetClock(k.Clock)
 	n := 1
 	if k.maxLimiters() >= shardThreshold {
 		n = len(k.overflowStates)
@@ -116,8 +117,27 @@ func (k *Limiter) maxLimiters() int64 {
 // Len returns the number of limiters, without those of the overflow.
 func (k *Limiter) Len() int { return int(k.count.Load()) }
 
+// SetClock sets Clock, and the clock of Overflow; see throttle.WithClock.
+func (k *Limiter) SetClock(c throttle.Clock) {
+	k.Clock = c
+	setClock(k.Overflow, c)
+}
+
+// setClock sets the clock of l if it reads one.
+func setClock(l throttle.Limiter, c throttle.Clock) {
+	if s, ok := l.(interface{ SetClock(throttle.Clock) }); ok {
+		s.SetClock(c)
+	}
+}
+
 // Reserve implements throttle.Limiter.
 func (k *Limiter) Reserve(ctx context.Context, c throttle.Claim) (throttle.Decision, error) {
+	return k.ReserveAhead(ctx, c, 0)
+}
+
+// ReserveAhead implements throttle.Booker. Keys whose limiter is not a Booker are granted
+// only what may start now.
+func (k *Limiter) ReserveAhead(ctx context.Context, c throttle.Claim, maxWait time.Duration) (throttle.Decision, error) {
 	if _, err := c.Units(); err != nil {
 		return throttle.Decision{}, err
 	}
@@ -127,7 +147,7 @@ func (k *Limiter) Reserve(ctx context.Context, c throttle.Claim) (throttle.Decis
 		c.Now = k.time.At(s.start)
 	}
 	defer s.activeCalls.Add(-1) // also if the limiter panics
-	return s.inner.Reserve(ctx, c)
+	return s.inner.ReserveAhead(ctx, c, maxWait)
 }
 
 // stateOf returns the state of the key of c, and counts the call of Reserve that follows.

@@ -22,7 +22,7 @@ func ticket(ls ...throttle.Limiter) *Ticket {
 }
 
 func bucket(every time.Duration, burst int64) *throttle.TokenBucket {
-	return throttle.NewTokenBucket(throttle.Limit{Name: every.String(), Count: 1, Per: every, Burst: burst}, nil)
+	return throttle.NewTokenBucket(throttle.Limit{Name: every.String(), Count: 1, Per: every, Burst: burst})
 }
 
 // A holdLimiter rejects all claims before until, and grants all claims afterwards.
