@@ -20,8 +20,8 @@ func Example_github() {
 	defer server.Close()
 
 	client := heed.NewClient(&heed.Transport{Limiter: throttle.AllOf(
-		throttle.NewTokenBucket(throttle.PerHour(5000), nil),
-		throttle.NewConcurrency(throttle.ConcurrencyConfig{Name: "concurrent", Count: 10}, nil),
+		throttle.NewTokenBucket(throttle.PerHour(5000)),
+		throttle.NewConcurrency(throttle.ConcurrencyConfig{Name: "concurrent", Count: 10}),
 	)})
 	ctx := heed.WithOptions(context.Background(), heed.RequestOptions{NoWait: true})
 	get := func() (*http.Response, error) {

@@ -16,7 +16,7 @@ import (
 func ExampleRequestOptions_noWait() {
 	client := heed.NewClient(&heed.Transport{
 		Base:    &api{200}, // simulates the server; leave it out in a program
-		Limiter: throttle.NewTokenBucket(throttle.PerHour(1), nil),
+		Limiter: throttle.NewTokenBucket(throttle.PerHour(1)),
 	})
 	ctx := heed.WithOptions(context.Background(), heed.RequestOptions{NoWait: true})
 	for range 2 {

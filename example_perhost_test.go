@@ -17,9 +17,9 @@ import (
 // unit of both limits or of none.
 func ExamplePerHost() {
 	perHost := &keyed.Limiter{New: func(string) throttle.Limiter {
-		return throttle.NewTokenBucket(throttle.PerMinute(1), nil)
+		return throttle.NewTokenBucket(throttle.PerMinute(1))
 	}}
-	all := throttle.NewTokenBucket(throttle.Limit{Name: "all hosts", Count: 3, Per: time.Hour, Burst: 3}, nil)
+	all := throttle.NewTokenBucket(throttle.Limit{Name: "all hosts", Count: 3, Per: time.Hour, Burst: 3})
 	client := heed.NewClient(&heed.Transport{
 		Base:    &api{200}, // simulates the servers; leave it out in a program
 		Limiter: perHost,

@@ -47,7 +47,7 @@ func TestTrace_reportsEventsInOrder(t *testing.T) {
 		_, err := get(t, &Transport{
 			Base:    newScript(respondAfter(time.Second, 500), errBroken, response{502, "", []string{"Retry-After", "3"}}, 502),
 			Retry:   &RetryPolicy{Backoff: threeAttempts().Backoff, RetryAfterJitter: backoff.RetryAfterJitter{Rand: func() float64 { return 0 }}},
-			Limiter: throttle.NewTokenBucket(throttle.Limit{Name: "own", Count: 1, Per: 5 * time.Second}, nil),
+			Limiter: throttle.NewTokenBucket(throttle.Limit{Name: "own", Count: 1, Per: 5 * time.Second}),
 			Trace:   events.trace(""),
 		})
 		require.NoError(t, err)
@@ -85,7 +85,7 @@ func TestTrace_namesTheLimitOfAWait(t *testing.T) {
 		tr   *Transport
 		want WaitDoneInfo
 	}{
-		"own":     {&Transport{Base: newScript(200), Limiter: throttle.NewTokenBucket(throttle.Limit{Name: "own", Count: 1, Per: 5 * time.Second}, nil)}, WaitDoneInfo{Limit: "own"}},
+		"own":     {&Transport{Base: newScript(200), Limiter: throttle.NewTokenBucket(throttle.Limit{Name: "own", Count: 1, Per: 5 * time.Second})}, WaitDoneInfo{Limit: "own"}},
 		"stated":  {&Transport{Base: newScript(throttled, 200)}, WaitDoneInfo{Limit: "api.test: retry-after", ServerImposed: true}},
 		"learned": {&Transport{Base: newScript(200), Limiter: estimate{new(time.Time)}}, WaitDoneInfo{Limit: "learned", ServerImposed: true, Estimated: true}},
 	} {

@@ -65,7 +65,7 @@ func (keyRecorder) Cancel(context.Context, throttle.Claim, throttle.Decision) {}
 func TestTransport_keySeparatesHosts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScript(200)
-		buckets := keyed.NewBuckets(keyed.BucketsConfig{Limit: throttle.PerSecond(1)}, nil)
+		buckets := keyed.NewBuckets(keyed.BucketsConfig{Limit: throttle.PerSecond(1)})
 		tr := &Transport{Base: s, Limiter: buckets, Key: PerHost}
 		start := time.Now()
 		for _, tt := range []struct {
@@ -124,7 +124,7 @@ func TestRequestOptions_tenantsShareALimit(t *testing.T) {
 		var seen []string
 		done := make(chan struct{}, 8)
 		tr := &Transport{
-			Base: newScript(200), Limiter: throttle.NewTokenBucket(throttle.PerSecond(1), nil),
+			Base: newScript(200), Limiter: throttle.NewTokenBucket(throttle.PerSecond(1)),
 			Trace: &Trace{AttemptStart: func(r *http.Request, _ AttemptStartInfo) { seen = append(seen, OptionsFrom(r.Context()).Tenant) }},
 		}
 		for _, tenant := range []string{"first", "a", "a", "a", "b", "b"} {
