@@ -67,16 +67,17 @@ func ExampleWithOptions() {
 // Two limits apply to some requests. The program moves the clock.
 func ExampleTransport_limits() {
 	clk := clock.NewMock()
-	account := throttle.NewTokenBucket(throttle.PerSecond(100), clk)
-	search := throttle.NewTokenBucket(throttle.PerMinute(1), clk)
+	account := throttle.WithClock(throttle.NewTokenBucket(throttle.PerSecond(100)), clk)
+	search := throttle.WithClock(throttle.NewTokenBucket(throttle.PerMinute(1)), clk)
 	client := heed.NewClient(&heed.Transport{
 		Base:  &api{200},
 		Clock: clk,
-		Limits: func(r *http.Request, t *queue.Ticket) {
+		Limits: func(r *http.Request, t *queue.Ticket) error {
 			t.Add(throttle.Demand{Limiter: account})
 			if r.URL.Path == "/search" {
 				t.Add(throttle.Demand{Limiter: search})
 			}
+			return nil
 		},
 	})
 	for _, path := range []string{"/search", "/items", "/search"} {

@@ -101,13 +101,12 @@ func TestTransport_releasesGrantsWhenBasePanics(t *testing.T) {
 // TestTransport_releasesGrantsWhenAHookPanics panics in each hook that is called while
 // units are held.
 func TestTransport_releasesGrantsWhenAHookPanics(t *testing.T) {
-	boom := func(*http.Request, TraceInfo) { panic("hook") }
 	for name, tr := range map[string]*Transport{
 		"granted": {Queue: &queue.Queue{Trace: &queue.Trace{Granted: func(*queue.Ticket) { panic("hook") }}}},
-		"admit":   {Trace: &Trace{WaitDone: boom}},
-		"send":    {Trace: &Trace{AttemptStart: boom}},
-		"answer":  {Trace: &Trace{AttemptDone: boom}},
-		"retry":   {Trace: &Trace{Retry: boom}},
+		"admit":   {Trace: &Trace{WaitDone: boom[WaitDoneInfo]}},
+		"send":    {Trace: &Trace{AttemptStart: boom[AttemptStartInfo]}},
+		"answer":  {Trace: &Trace{AttemptDone: boom[AttemptDoneInfo]}},
+		"retry":   {Trace: &Trace{Retry: boom[RetryInfo]}},
 		"breaker": {Breaker: func(*http.Request) Breaker { panic("hook") }},
 		"again": {Retry: &RetryPolicy{ShouldRetry: func(*http.Request, *http.Response, error, bool) (bool, error) {
 			panic("hook")
@@ -156,7 +155,7 @@ func TestTransport_rejectsANegativeCost(t *testing.T) {
 	s := newScript(200)
 	body := &opaque{Reader: strings.NewReader("x")}
 	req := put(t, body, -1).WithContext(WithOptions(t.Context(), RequestOptions{Cost: -1}))
-	_, err := (&Transport{Base: s, Limiter: throttle.NewTokenBucket(throttle.PerSecond(1), nil)}).RoundTrip(req)
+	_, err := (&Transport{Base: s, Limiter: throttle.NewTokenBucket(throttle.PerSecond(1))}).RoundTrip(req)
 	require.ErrorIs(t, err, throttle.ErrCost)
 	require.Zero(t, s.sent())
 	require.Equal(t, 1, body.closed)
@@ -166,7 +165,7 @@ func TestTransport_sendsHighPriorityFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var order []string
 		tr := &Transport{
-			Limiter: throttle.NewTokenBucket(throttle.PerSecond(1), nil),
+			Limiter: throttle.NewTokenBucket(throttle.PerSecond(1)),
 			Base: baseFunc(func(r *http.Request) (*http.Response, error) {
 				order = append(order, r.URL.Path)
 				return newResponse(200, ""), nil

@@ -22,7 +22,7 @@ func TestTransport_finishesWhereAPlainClientFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var sent, throttled atomic.Int64
 		limited := (&throttlehttp.Middleware{
-			Limiter: throttle.NewTokenBucket(throttle.Limit{Count: 50, Per: time.Second, Burst: 25}, nil),
+			Limiter: throttle.NewTokenBucket(throttle.Limit{Count: 50, Per: time.Second, Burst: 25}),
 		}).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "ok") }))
 		s := memhttp.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			sent.Add(1)
@@ -32,7 +32,7 @@ func TestTransport_finishesWhereAPlainClientFails(t *testing.T) {
 		base := s.Transport()
 		defer base.CloseIdleConnections()
 		client := heed.NewClient(&heed.Transport{Base: base, Trace: &heed.Trace{
-			AttemptDone: func(_ *http.Request, s heed.TraceInfo) {
+			AttemptDone: func(_ *http.Request, s heed.AttemptDoneInfo) {
 				if s.Response != nil && s.Response.StatusCode == http.StatusTooManyRequests {
 					throttled.Add(1)
 				}

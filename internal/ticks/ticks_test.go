@@ -126,12 +126,12 @@ func TestCeilDuration_roundsUp(t *testing.T) {
 }
 
 func TestTimeline_atIsTheInverseOfRead(t *testing.T) {
-	l := NewTimeline(nil)
+	l := NewTimeline()
 	now := l.Start().Add(-time.Hour)
 	require.EqualValues(t, -time.Hour, l.Read(now))
 	require.True(t, l.At(l.Read(now)).Equal(now))
 
-	w := NewWallTimeline(nil)
+	w := NewWallTimeline()
 	require.Zero(t, w.SinceEpoch())
 	require.EqualValues(t, time.Second, w.Read(time.Unix(1, 0)))
 }
@@ -142,16 +142,17 @@ func (c fixedClock) Now() time.Time { return c.now }
 
 func TestTimeline_readsItsClockWithoutAReading(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := NewTimeline(nil)
+		l := NewTimeline()
 		time.Sleep(time.Second)
 		require.EqualValues(t, time.Second, l.Read(time.Time{}))
-		w := NewWallTimeline(fixedClock{time.Unix(7, 0)})
+		w := NewWallTimeline()
+		w.SetClock(fixedClock{time.Unix(7, 0)})
 		require.EqualValues(t, 7*time.Second, w.Read(time.Time{}))
 	})
 }
 
 func TestTimeline_stampKeepsTheCallersValue(t *testing.T) {
-	l := NewTimeline(nil)
+	l := NewTimeline()
 	callers := l.Start().Add(time.Second).UTC().Round(0)
 	require.Equal(t, callers, l.Stamp(5, 5, callers))
 	require.Equal(t, l.At(5), l.Stamp(5, 4, callers))

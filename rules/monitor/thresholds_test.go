@@ -74,7 +74,7 @@ func TestAlert_replacesAKeyThatIsQuiet(t *testing.T) {
 
 // TestInstrument_needsOnlyALimiter checks an Instrument without Stats and Alert.
 func TestInstrument_needsOnlyALimiter(t *testing.T) {
-	l := &monitor.Instrument{Limiter: throttle.NewTokenBucket(throttle.PerMinute(1), fixedClock(noon))}
+	l := &monitor.Instrument{Limiter: throttle.NewTokenBucket(throttle.PerMinute(1))}
 	c := throttle.Claim{Key: "ann", Now: noon}
 	for range 2 {
 		d := askAt(t, l, "ann", 0)
