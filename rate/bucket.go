@@ -15,9 +15,12 @@ import (
 // of units may wait, with what only x/time/rate has: an infinite limit, a limit of 0, and a
 // burst of 0.
 //
-// Under an infinite limit, claims do not reach units, which restores its burst within
-// nanoseconds. Under a limit of 0, the time of units stands still. Under a burst of 0, units
-// has a burst of 1, which is not used and drained when the burst is raised.
+// Under an infinite limit, claims do not reach units, which restores 16 units per nanosecond.
+// Under a limit of 0, the time of units stands still. Under a burst of 0, units has a burst
+// of 1, which is not used and drained when the burst is raised.
+//
+// Limitations: the positions of units booked before a limit of 0 count as later by the time
+// for which it was 0, so a Cancel of later reservations may return fewer units than possible.
 type bucket struct {
 	mu    sync.Mutex // guards the fields below
 	limit Limit
@@ -43,6 +46,9 @@ func newBucket(limit Limit, burst int) *bucket {
 // a Cancel across a change returns nothing: see throttle.LeakyBucket.
 func (b *bucket) unitsLimit() throttle.Limit {
 	l := b.limit.withBurst(int64(b.burst))
+	if !b.limit.restores() {
+		l.Per = min(l.Per, time.Hour) // any period does, as time stands still; this one can express large debts
+	}
 	l.Name = fmt.Sprintf("%v per second, burst %d", float64(b.limit), b.burst)
 	return l
 }

@@ -37,7 +37,7 @@
 //   - A Cancel after the units could be used returns those that time has not yet restored. In
 //     x/time/rate it returns none. So do not call Cancel after the units were used.
 //   - A Cancel after a change of the limit or burst returns nothing. x/time/rate returns
-//     tokens, which may exceed the new limit.
+//     tokens, after a lower burst also those that the change has removed.
 //   - A Cancel after another reservation filled the gap of a canceled one returns what the
 //     limit allows. x/time/rate may then return 15 tokens for 1.
 //
@@ -47,5 +47,5 @@
 //   - A claim that can never be granted, such as one with a limit of 0 and no tokens left, is
 //     rejected immediately. x/time/rate grants a reservation with a delay of 292 years, and
 //     its Wait blocks for that time.
-//   - A negative or NaN limit counts as 0, and +Inf as [Inf].
+//   - A NaN limit counts as 0, and +Inf as [Inf].
 package rate

@@ -42,6 +42,10 @@ const (
 	// maxPerNanosecond is the highest rate that package internal/gcra can express.
 	maxPerNanosecond = 1 << 24
 
+	// infPeriod is the period in nanoseconds in which Inf restores maxPerNanosecond units. As
+	// it is odd, a millionth of a unit is still expressed.
+	infPeriod = 1<<20 - 1
+
 	// maxExact is the number up to which a float64 expresses all integers.
 	maxExact = 1 << 53
 )
@@ -51,14 +55,17 @@ func (l Limit) restores() bool { return float64(l)*maxRefill.Seconds() >= 1 }
 
 // withBurst returns the limit and a burst as a throttle.Limit. A burst below 1 becomes 1, and
 // one that takes more than maxRefill is lowered. A limit that does not restore becomes one
-// burst per maxRefill.
+// burst per maxRefill, and Inf 16 units per nanosecond.
 func (l Limit) withBurst(burst int64) throttle.Limit {
 	burst = max(burst, 1)
 	if !l.restores() {
 		burst = min(burst, int64(maxRefill))
 		return throttle.Limit{Count: 1, Per: maxRefill / time.Duration(burst), Burst: burst}
 	}
-	count, per := l.fraction()
+	count, per := int64(maxPerNanosecond), time.Duration(infPeriod)
+	if l < Inf {
+		count, per = l.fraction()
+	}
 	most := ticks.Int64(float64(count) / float64(per) * float64(maxRefill))
 	return throttle.Limit{Count: count, Per: per, Burst: max(min(burst, most), 1)}
 }

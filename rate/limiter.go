@@ -57,7 +57,7 @@ func NewLimiter(limit Limit, burst int) *Limiter {
 //
 // SetLimit and SetBurst change l if it is a throttle.TokenBucket or a throttle.LeakyBucket.
 // For these, a burst below 1 counts as 1, a limit of 0 restores one burst in 36 years, and
-// Inf restores 16 million units per nanosecond. They do nothing to other limiters: change l by
+// Inf restores 16 units per nanosecond. They do nothing to other limiters: change l by
 // its own methods, and then call Wake of Queue.
 //
 // New panics if l is nil.
