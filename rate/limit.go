@@ -11,12 +11,13 @@ import (
 // Limit is a number of units per second. Zero, a negative value and NaN mean that no units
 // are restored.
 //
-// A Limiter calculates with a fraction, not with the float64: the simplest fraction that
-// differs from it by less than 5e-16 of its value, such as 100/3 for Every(30 *
-// time.Millisecond). Fractions of up to 16 million units in a whole number of nanoseconds
-// are then exact. Others are rounded down, by less than a millionth for limits up to 16e9,
-// and by less than 1e-10 for limits up to 1e6. Limits above 1.6e16 count as 1.6e16, and
-// those below one unit in 36 years as 0.
+// A Limiter calculates with a fraction that differs from the float64 by less than 5e-16 of
+// its value: the interval of one unit if that is a whole number of nanoseconds, such as 30 ms
+// for Every(30 * time.Millisecond), or else the simplest fraction, such as 100 per minute for
+// 100.0 / 60. Fractions of up to 16 million units in a whole number of nanoseconds are exact.
+// Others are rounded down: by less than 1e-10 for limits up to 1e6 with bursts up to 1e7, and
+// by less than a millionth for limits up to 16e9 with bursts up to 5e11. Limits above 1.6e16
+// count as 1.6e16, and those below one unit in 36 years as 0.
 type Limit float64
 
 // Inf is the limit that allows everything, whatever the burst.
@@ -70,13 +71,16 @@ func (l Limit) withBurst(burst int64) throttle.Limit {
 	return throttle.Limit{Count: count, Per: per, Burst: max(min(burst, most), 1)}
 }
 
-// fraction returns l as count units per period. It returns the first convergent of the
-// continued fraction of l that is as close as rounding allows, or else a fraction that is
-// rounded down. l.restores() must be true.
+// fraction returns l as count units per period: one unit per interval if that is a whole
+// number of nanoseconds, else the first convergent of the continued fraction of l that is as
+// close as rounding allows, else a fraction that is rounded down. l.restores() must be true.
 func (l Limit) fraction() (count int64, per time.Duration) {
 	x := float64(l)
 	if x >= maxPerNanosecond*1e9 {
 		return maxPerNanosecond, time.Nanosecond
+	}
+	if ns := math.Round(1e9 / x); isClose(1e9/ns, x) {
+		return 1, time.Duration(ns)
 	}
 	p, q := 1.0, 0.0 // the latest convergent, and the one before it
 	formerP, formerQ := 0.0, 1.0
@@ -87,7 +91,7 @@ func (l Limit) fraction() (count int64, per time.Duration) {
 		if !(p <= maxExact && q <= maxExact) {
 			break
 		}
-		if p > 0 && math.Abs(p/q-x) <= x*0x1p-51 { // Every rounds twice
+		if p > 0 && isClose(p/q, x) {
 			if count, per, ok := reduce(int64(p), int64(q)); ok {
 				return count, per
 			}
@@ -98,6 +102,9 @@ func (l Limit) fraction() (count int64, per time.Duration) {
 	units := min(max(math.Floor(x/1e9*maxExact), 1), maxExact)
 	return int64(units), ticks.CeilDuration(units / x * 1e9)
 }
+
+// isClose reports whether a and x are equal except for rounding. Every rounds twice.
+func isClose(a, x float64) bool { return math.Abs(a-x) <= x*0x1p-51 }
 
 // reduce returns p units in q seconds in lowest terms. ok is false if a time.Duration cannot
 // express them. p and q have no common divisor.
