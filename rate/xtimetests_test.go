@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -46,6 +47,31 @@ func TestXTime_testsOfTheOriginal(t *testing.T) {
 		passed++
 	}
 	require.Equal(t, 31, passed)
+}
+
+// Every exported method of x/time/rate exists with the same signature. The types of both
+// packages have the same names.
+func TestXTime_sameAPI(t *testing.T) {
+	for _, pair := range [][2]any{
+		{xrate.NewLimiter, rate.NewLimiter}, {xrate.Every, rate.Every},
+		{(*xrate.Limiter)(nil), (*rate.Limiter)(nil)},
+		{(*xrate.Reservation)(nil), (*rate.Reservation)(nil)},
+		{(*xrate.Sometimes)(nil), (*rate.Sometimes)(nil)},
+	} {
+		theirs, ours := reflect.TypeOf(pair[0]), reflect.TypeOf(pair[1])
+		require.Equal(t, theirs.String(), ours.String())
+		for i := range theirs.NumMethod() {
+			m := theirs.Method(i)
+			o, ok := ours.MethodByName(m.Name)
+			require.True(t, ok, "%v.%s", theirs, m.Name)
+			require.Equal(t, m.Type.String(), o.Type.String(), m.Name)
+		}
+	}
+	require.Equal(t, float64(xrate.Inf), float64(rate.Inf))
+	require.Equal(t, xrate.InfDuration, rate.InfDuration)
+	const limit rate.Limit = rate.Inf // a constant, as there
+	require.Equal(t, reflect.Float64, reflect.TypeOf(limit).Kind())
+	_ = rate.Sometimes{First: 1, Every: 2, Interval: time.Second}
 }
 
 // bubble runs a test in a bubble of its own, where time passes only while it waits.
@@ -249,7 +275,7 @@ var originalTests = map[string]func(api) error{
 		step{1, "tokens", 0, "1"}, step{1, "allow", 1, "yes"}, step{1, "allow", 1, "no"}, step{1, "allow", 1, "no"},
 		step{2, "tokens", 0, "1"}, step{2, "allow", 1, "yes"}, step{2, "allow", 1, "no"}, step{2, "allow", 1, "no"}),
 
-	"TestLimiter_noTruncationErrors": func(a api) error {
+	"TestLimiter/noTruncationErrors": func(a api) error {
 		return check(a.newLimiter(0.7692307692307693, 1).Allow(), "the first unit is not allowed")
 	},
 
@@ -377,11 +403,11 @@ var originalTests = map[string]func(api) error{
 	"TestSometimesMax":      occasions(0, 0, math.MaxInt64, "run", "skip"),
 	"TestSometimesNegative": occasions(0, 0, -1, "run", "skip"),
 
-	"ExampleSometimes_once":     occasions(0, 0, 0, "run", "skip", "skip"),
-	"ExampleSometimes_first":    occasions(2, 0, 0, "run", "run", "skip"),
-	"ExampleSometimes_every":    occasions(0, 2, 0, "run", "skip", "run"),
-	"ExampleSometimes_interval": occasions(0, 0, time.Second, "run", "skip", "pass 1s", "run"),
-	"ExampleSometimes_mix":      occasions(2, 2, 2*time.Second, "run", "run", "run", "pass 2s", "run", "run", "skip"),
+	"ExampleSometimes/once":     occasions(0, 0, 0, "run", "skip", "skip"),
+	"ExampleSometimes/first":    occasions(2, 0, 0, "run", "run", "skip"),
+	"ExampleSometimes/every":    occasions(0, 2, 0, "run", "skip", "run"),
+	"ExampleSometimes/interval": occasions(0, 0, time.Second, "run", "skip", "pass 1s", "run"),
+	"ExampleSometimes/mix":      occasions(2, 2, 2*time.Second, "run", "run", "run", "pass 2s", "run", "run", "skip"),
 }
 
 // occasions returns the test that calls Do for each run and skip of want.
