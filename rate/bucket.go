@@ -129,6 +129,21 @@ func (b *bucket) ReserveAhead(ctx context.Context, c throttle.Claim, maxWait tim
 	return d, err
 }
 
+// take takes n units if they may be used as of now. It is Reserve without a copy of the
+// Decision in the usual case.
+func (b *bucket) take(now time.Time, n int) bool {
+	ctx, c := context.Background(), throttle.Claim{Cost: int64(n), Now: now}
+	b.mu.Lock()
+	if b.isStopped || b.delay != 0 || b.limit >= Inf || b.burst <= 0 {
+		b.mu.Unlock()
+		d, err := b.Reserve(ctx, c)
+		return err == nil && d.OK
+	}
+	d, err := b.units.Reserve(ctx, c)
+	b.mu.Unlock()
+	return err == nil && d.OK
+}
+
 // Cancel implements throttle.Limiter. It returns nothing of a claim that was granted under an
 // infinite limit, because its Grant is 0.
 func (b *bucket) Cancel(ctx context.Context, c throttle.Claim, d throttle.Decision) {

@@ -113,14 +113,15 @@ func (v *Limiter) AllowN(now time.Time, n int) bool {
 
 // take takes n units if they may be used as of now.
 func (v *Limiter) take(now time.Time, n int) bool {
+	if v.bucket != nil {
+		return v.bucket.take(v.time(now), n)
+	}
 	ctx, c := context.Background(), v.claim(now, n)
 	d, err := v.limiter.Reserve(ctx, c)
 	if err != nil || !d.OK {
 		return false
 	}
-	if v.bucket == nil {
-		throttle.Observe(ctx, v.limiter, c, d, throttle.Feedback{Now: c.Now})
-	}
+	throttle.Observe(ctx, v.limiter, c, d, throttle.Feedback{Now: c.Now})
 	return true
 }
 

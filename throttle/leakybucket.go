@@ -118,7 +118,11 @@ func (b *LeakyBucket) ReserveAhead(_ context.Context, c Claim, maxWait time.Dura
 			b.bookings, b.last = p, r.now
 		}
 	}
-	return boundedBy(b.config.describe(e, d, taken), c, b.config.Queue), nil
+	b.config.describe(e, &d, taken) // no copy of d, which takes as long as deciding
+	if c.Waits {
+		d = boundedBy(d, c, b.config.Queue)
+	}
+	return d, nil
 }
 
 // maxClaim returns the largest claim that can be granted in e.
@@ -136,13 +140,13 @@ func (l *LeakyBucketConfig) maxWaitTicks(e *bucketState, w time.Duration) int64 
 }
 
 // describe sets in d the state of a bucket from which taken ticks are taken.
-func (l *LeakyBucketConfig) describe(e *bucketState, d Decision, taken int64) Decision {
-	d = e.describe(d, taken)
+func (l *LeakyBucketConfig) describe(e *bucketState, d *Decision, taken int64) {
+	d.Remaining, d.ResetAfter = e.State(taken)
+	d.Per = e.RefillTime
 	if l.Split {
 		whole := e.Window + l.maxWaitTicks(e, Forever)
 		d.Remaining, d.Per = max(whole-taken, 0)/e.Interval, e.Duration(whole)
 	}
-	return d
 }
 
 // Cancel implements Limiter.
