@@ -47,7 +47,7 @@ var ownLimiters = map[string]func() throttle.Limiter{
 		return throttle.NewSlidingCounter(throttle.SlidingCounterConfig{Limit: per2Seconds})
 	},
 	"sub-windows": func() throttle.Limiter {
-		return throttle.NewSubWindows(throttle.SubWindowsConfig{Limit: per2Seconds, Parts: 8})
+		return throttle.NewSlidingCounter(throttle.SlidingCounterConfig{Limit: per2Seconds, Parts: 8})
 	},
 	"saved bursts": func() throttle.Limiter {
 		return warmup.NewBursty(warmup.BurstyConfig{Limit: throttle.PerSecond(20)})

@@ -52,7 +52,7 @@ var limiters = map[string]func() throttle.Limiter{
 		return throttle.NewSlidingCounter(throttle.SlidingCounterConfig{Limit: throttle.Limit{Count: 30, Per: 3 * time.Second}})
 	},
 	"sub-windows": func() throttle.Limiter {
-		return throttle.NewSubWindows(throttle.SubWindowsConfig{Limit: throttle.Limit{Count: 30, Per: 3 * time.Second}, Parts: 3})
+		return throttle.NewSlidingCounter(throttle.SlidingCounterConfig{Limit: throttle.Limit{Count: 30, Per: 3 * time.Second}, Parts: 3})
 	},
 	"unforgiving": func() throttle.Limiter { return countingRejected(30, 3*time.Second) },
 }

@@ -40,5 +40,5 @@ func (c *lazyBuckets) Observe(ctx context.Context, claim throttle.Claim, d throt
 	c.get().Observe(ctx, claim, d, f)
 }
 
-// NonBlocking implements throttle.NonBlocking.
+// NonBlocking is the method that throttle.IsNonBlocking calls.
 func (*lazyBuckets) NonBlocking() bool { return true }

@@ -23,8 +23,6 @@ func newLimiter(s Spec, clk throttle.Clock) throttle.Limiter {
 		return throttle.WithClock(throttle.NewSlidingLog(s), clk)
 	case throttle.SlidingCounterConfig:
 		return throttle.WithClock(throttle.NewSlidingCounter(s), clk)
-	case throttle.SubWindowsConfig:
-		return throttle.WithClock(throttle.NewSubWindows(s), clk)
 	case throttle.NginxConfig:
 		return throttle.WithClock(throttle.NewNginx(s), clk)
 	case throttle.ConcurrencyConfig:
@@ -60,8 +58,6 @@ func rateOf(s Spec) throttle.Limit {
 		return s.Limit
 	case throttle.SlidingCounterConfig:
 		return s.Limit
-	case throttle.SubWindowsConfig:
-		return s.Limit
 	case warmup.Config:
 		return s.Limit
 	}
@@ -94,10 +90,6 @@ func resizable(a, b Spec) bool {
 		a, ok := a.(throttle.SlidingCounterConfig)
 		a.Limit = b.Limit
 		return ok && a == b
-	case throttle.SubWindowsConfig:
-		a, ok := a.(throttle.SubWindowsConfig)
-		a.Limit = b.Limit
-		return ok && a == b
 	case warmup.Config:
 		a, ok := a.(warmup.Config)
 		a.Limit = b.Limit
@@ -127,7 +119,7 @@ func specCapacity(s Spec) int64 {
 		return s.Burst + 1
 	case warmup.Config:
 		return math.MaxInt64 // later claims wait for what it grants
-	case throttle.SlidingLogConfig, throttle.SlidingCounterConfig, throttle.SubWindowsConfig:
+	case throttle.SlidingLogConfig, throttle.SlidingCounterConfig:
 		return rateOf(s).Count
 	}
 	l := rateOf(s)

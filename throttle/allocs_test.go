@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttle/adaptive"
 )
 
 // No hot method allocates. Every limiter has a row here; pools means that it keeps state
@@ -40,19 +41,19 @@ func TestNoAllocs(t *testing.T) {
 		{"SlidingLog", throttle.NewSlidingLog(throttle.SlidingLogConfig{Limit: throttle.Limit{Count: 10, Per: time.Hour}}), false},
 		{"SlidingLog, refusals", throttle.NewSlidingLog(throttle.SlidingLogConfig{Limit: throttle.Limit{Count: 10, Per: time.Hour}, CountRefused: true}), false},
 		{"SlidingCounter", throttle.NewSlidingCounter(throttle.SlidingCounterConfig{Limit: wide}), false},
-		{"SubWindows", throttle.NewSubWindows(throttle.SubWindowsConfig{Limit: wide, Parts: 12}), false},
+		{"SubWindows", throttle.NewSlidingCounter(throttle.SlidingCounterConfig{Limit: wide, Parts: 12}), false},
 		{"AllOf", all, true},
 		{"AllOf, nested", nested, true},
 		{"AllOf, refused", refused, true},
 		{"Fallback, primary", primary, true},
 		{"Fallback, secondary", secondary, true},
 		{"SoftLimit", &throttle.SoftLimit{Soft: closed, Hard: bucket}, true},
-		{"Elastic", &throttle.Borrowing{Limiter: closed, CanBorrow: func(throttle.Claim, throttle.Decision) bool { return true }}, false},
-		{"Shadow", &throttle.Shadow{Limiter: closed}, false},
+		{"Elastic", &throttle.SoftLimit{Soft: closed, CanBorrow: func(throttle.Claim, throttle.Decision) bool { return true }}, false},
+		{"Shadow", throttle.Shadow(closed, nil), false},
 		{"Concurrency", throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 10, MaxAge: time.Hour}), false},
-		{"Adaptive", throttle.NewAdaptive(throttle.AdaptiveConfig{InitialRate: 1e9}), false},
-		{"Adaptive, refused", throttle.NewAdaptive(throttle.AdaptiveConfig{InitialRate: .5}), false},
-		{"AdmissionControl", throttle.NewAdmissionControl(throttle.AdmissionControlConfig{}), false},
+		{"Adaptive", adaptive.New(adaptive.Config{InitialRate: 1e9}), false},
+		{"Adaptive, refused", adaptive.New(adaptive.Config{InitialRate: .5}), false},
+		{"AdmissionControl", adaptive.NewAdmissionControl(adaptive.AdmissionControlConfig{}), false},
 		{"Unlimited", throttle.AllowAll, false},
 		{"Blocked", throttle.DenyAll, false},
 	} {

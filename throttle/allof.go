@@ -162,7 +162,7 @@ func (a *allOf) Observe(ctx context.Context, c Claim, d Decision, f Feedback) {
 	}
 }
 
-// NonBlocking implements NonBlocking.
+// NonBlocking is the method that IsNonBlocking calls.
 func (a *allOf) NonBlocking() bool {
 	return !slices.ContainsFunc(a.limiters, func(l Limiter) bool { return !IsNonBlocking(l) })
 }
@@ -212,8 +212,8 @@ func (a *allOf) HoldsUntilEnd() bool {
 	return false
 }
 
-// Evictable implements Evictable.
+// Evictable is the method that IsEvictable calls.
 func (a *allOf) Evictable(now time.Time) bool { return allEvictable(now, a.limiters...) }
 
-// CountsRefusals implements RefusalCounter.
+// CountsRefusals is the method that CountsRefusals calls.
 func (a *allOf) CountsRefusals() bool { return slices.ContainsFunc(a.limiters, CountsRefusals) }

@@ -13,7 +13,7 @@ type clocked struct{ time ticks.Timeline }
 // SetClock replaces the clock; see WithClock.
 func (b *clocked) SetClock(c Clock) { b.time.SetClock(c) }
 
-// NonBlocking implements NonBlocking.
+// NonBlocking is the method that IsNonBlocking calls.
 func (*clocked) NonBlocking() bool { return true }
 
 // base is the base of limiters with a single lock. The lock guards policy, last, and all

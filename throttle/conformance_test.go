@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttle/adaptive"
 	"github.com/heed-go/heed/throttle/throttletest"
 )
 
@@ -63,7 +64,7 @@ func TestConformance(t *testing.T) {
 		{"SlidingCounter", counter(throttle.SlidingCounterConfig{Limit: ten}), throttletest.Spec{Bound: windows(10, time.Second)}},
 		{"SlidingCounter, floor", counter(throttle.SlidingCounterConfig{Limit: ten, RoundDown: true}), throttletest.Spec{Bound: windows(10, time.Second)}},
 		// A span longer than Per less one part may touch Parts+1 of them.
-		{"SubWindows", parts(throttle.SubWindowsConfig{Limit: ten, Parts: 3}), throttletest.Spec{Bound: sliding(10, 2*time.Second/3)}},
+		{"SubWindows", parts(throttle.SlidingCounterConfig{Limit: ten, Parts: 3}), throttletest.Spec{Bound: sliding(10, 2*time.Second/3)}},
 		{"AllOf of one", allOf(bucket), throttletest.Spec{Limit: ten, EndsOnce: true, Wrap: func(l throttle.Limiter) throttle.Limiter { return throttle.AllOf(l) }}},
 		{"AllOf of three", allOf(newBucket(20, time.Second, 7), bucket, newBucket(4, time.Second, 16)),
 			throttletest.Spec{Limit: throttle.Limit{Count: 4, Per: time.Second, Burst: 7}, Bound: atMost(
@@ -88,28 +89,28 @@ func TestConformance(t *testing.T) {
 		}, throttletest.Spec{Limit: ten, EndsOnce: true, Wrap: func(l throttle.Limiter) throttle.Limiter {
 			return &throttle.SoftLimit{Soft: throttle.DenyAll, Hard: l}
 		}}},
-		{"Borrowing, cannot borrow", elastic(bucket, false), throttletest.Spec{Limit: ten, Wrap: func(l throttle.Limiter) throttle.Limiter {
-			return &throttle.Borrowing{Limiter: l, CanBorrow: func(throttle.Claim, throttle.Decision) bool { return true }}
+		{"SoftLimit, cannot borrow", elastic(bucket, false), throttletest.Spec{Limit: ten, Wrap: func(l throttle.Limiter) throttle.Limiter {
+			return &throttle.SoftLimit{Soft: l, CanBorrow: func(throttle.Claim, throttle.Decision) bool { return true }}
 		}}},
 		// Borrowed units have no bound and no largest claim.
-		{"Borrowing, can always borrow", elastic(bucket, true), throttletest.Spec{Bound: unbounded, AllowsDebt: true}},
+		{"SoftLimit, can always borrow", elastic(bucket, true), throttletest.Spec{Bound: unbounded, AllowsDebt: true}},
 		{"Shadow", func(clk throttle.Clock) throttle.Limiter {
-			return &throttle.Shadow{Limiter: bucket(clk)}
+			return throttle.Shadow(bucket(clk), nil)
 		}, throttletest.Spec{Bound: unbounded, AllowsDebt: true, Wrap: func(l throttle.Limiter) throttle.Limiter {
-			return &throttle.Shadow{Limiter: l}
+			return throttle.Shadow(l, nil)
 		}}},
 		// It bounds the units in use, not a rate, and cannot predict the end of a claim.
 		{"Concurrency", inFlight(throttle.ConcurrencyConfig{Count: 10}), throttletest.Spec{Concurrency: 10, WaitUnknown: true, EndsOnce: true}},
 		{"Concurrency, one", inFlight(throttle.ConcurrencyConfig{Count: 1}), throttletest.Spec{Concurrency: 1, WaitUnknown: true, EndsOnce: true}},
 		{"Concurrency, aged", inFlight(throttle.ConcurrencyConfig{Count: 10, MaxAge: 1 << 62}), throttletest.Spec{Concurrency: 10, WaitUnknown: true, EndsOnce: true}},
 		// A claim larger than the burst waits for a full bucket, and the next claim waits longer.
-		{"Adaptive", adaptive(throttle.AdaptiveConfig{InitialRate: 10, MinRate: 10, MaxRate: 10, Burst: time.Second}), throttletest.Spec{Limit: ten, AllowsDebt: true}},
-		{"Adaptive, climbing", adaptive(throttle.AdaptiveConfig{InitialRate: 5, MaxRate: 10, Burst: time.Second}), throttletest.Spec{Limit: ten, AllowsDebt: true}},
-		{"Adaptive, thirds", adaptive(throttle.AdaptiveConfig{InitialRate: 1. / 3, MinRate: 1. / 3, MaxRate: 1. / 3, Burst: 9 * time.Second}), throttletest.Spec{Limit: throttle.Limit{Count: 1, Per: 3 * time.Second, Burst: 3}, AllowsDebt: true}},
-		{"Adaptive, never refused", adaptive(throttle.AdaptiveConfig{}), throttletest.Spec{Bound: unbounded}},
+		{"Adaptive", adaptiveMaker(adaptive.Config{InitialRate: 10, MinRate: 10, MaxRate: 10, Burst: time.Second}), throttletest.Spec{Limit: ten, AllowsDebt: true}},
+		{"Adaptive, climbing", adaptiveMaker(adaptive.Config{InitialRate: 5, MaxRate: 10, Burst: time.Second}), throttletest.Spec{Limit: ten, AllowsDebt: true}},
+		{"Adaptive, thirds", adaptiveMaker(adaptive.Config{InitialRate: 1. / 3, MinRate: 1. / 3, MaxRate: 1. / 3, Burst: 9 * time.Second}), throttletest.Spec{Limit: throttle.Limit{Count: 1, Per: 3 * time.Second, Burst: 3}, AllowsDebt: true}},
+		{"Adaptive, never refused", adaptiveMaker(adaptive.Config{}), throttletest.Spec{Bound: unbounded}},
 		// It has no bound and decides at random: no wait makes a grant certain.
 		{"AdmissionControl", func(clk throttle.Clock) throttle.Limiter {
-			return throttle.WithClock(throttle.NewAdmissionControl(throttle.AdmissionControlConfig{}), clk)
+			return throttle.WithClock(adaptive.NewAdmissionControl(adaptive.AdmissionControlConfig{}), clk)
 		},
 			throttletest.Spec{Bound: unbounded, WaitUnknown: true, CountsRefusals: true}},
 		{"the one of the example", func(clk throttle.Clock) throttle.Limiter { return nightOnly{clk} }, throttletest.Spec{Bound: unbounded}},
@@ -188,8 +189,10 @@ func counter(l throttle.SlidingCounterConfig) maker {
 	}
 }
 
-func parts(p throttle.SubWindowsConfig) maker {
-	return func(clk throttle.Clock) throttle.Limiter { return throttle.WithClock(throttle.NewSubWindows(p), clk) }
+func parts(p throttle.SlidingCounterConfig) maker {
+	return func(clk throttle.Clock) throttle.Limiter {
+		return throttle.WithClock(throttle.NewSlidingCounter(p), clk)
+	}
 }
 
 // steps is the bound of a bucket into which n units come every per.
@@ -207,8 +210,8 @@ func sliding(n int64, per time.Duration) func(time.Duration) int64 {
 	return func(w time.Duration) int64 { return n * int64(w/per+1) }
 }
 
-func adaptive(a throttle.AdaptiveConfig) maker {
-	return func(clk throttle.Clock) throttle.Limiter { return throttle.WithClock(throttle.NewAdaptive(a), clk) }
+func adaptiveMaker(a adaptive.Config) maker {
+	return func(clk throttle.Clock) throttle.Limiter { return throttle.WithClock(adaptive.New(a), clk) }
 }
 
 func leaky(l throttle.LeakyBucketConfig) maker {
@@ -232,7 +235,7 @@ func soft(l throttle.Limit, percent int64) maker {
 
 func elastic(inner maker, spare bool) maker {
 	return func(clk throttle.Clock) throttle.Limiter {
-		return &throttle.Borrowing{Limiter: inner(clk), CanBorrow: func(throttle.Claim, throttle.Decision) bool { return spare }}
+		return &throttle.SoftLimit{Soft: inner(clk), CanBorrow: func(throttle.Claim, throttle.Decision) bool { return spare }}
 	}
 }
 

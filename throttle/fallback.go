@@ -87,7 +87,7 @@ func (f *Fallback) Observe(ctx context.Context, c Claim, d Decision, fb Feedback
 	}
 }
 
-// NonBlocking implements NonBlocking.
+// NonBlocking is the method that IsNonBlocking calls.
 func (f *Fallback) NonBlocking() bool { return IsNonBlocking(f.Primary) && IsNonBlocking(f.Secondary) }
 
 // HoldsUntilEnd implements Holder.
@@ -95,10 +95,10 @@ func (f *Fallback) HoldsUntilEnd() bool {
 	return HoldsUntilEnd(f.Primary) || HoldsUntilEnd(f.Secondary)
 }
 
-// Evictable implements Evictable.
+// Evictable is the method that IsEvictable calls.
 func (f *Fallback) Evictable(now time.Time) bool { return allEvictable(now, f.Primary, f.Secondary) }
 
-// CountsRefusals implements RefusalCounter.
+// CountsRefusals is the method that CountsRefusals calls.
 func (f *Fallback) CountsRefusals() bool {
 	return CountsRefusals(f.Primary) || CountsRefusals(f.Secondary)
 }

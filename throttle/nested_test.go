@@ -26,8 +26,7 @@ func TestLimiter_endsClaimsOfNestedLimiters(t *testing.T) {
 		"Ban": func(l throttle.Limiter) throttle.Limiter {
 			return keyed.NewBan(l, keyed.BanConfig{Refusals: 3, Within: time.Minute, Duration: time.Minute})
 		},
-		"Borrowing": func(l throttle.Limiter) throttle.Limiter { return &throttle.Borrowing{Limiter: l} },
-		"Shadow":    func(l throttle.Limiter) throttle.Limiter { return &throttle.Shadow{Limiter: l} },
+		"Shadow": func(l throttle.Limiter) throttle.Limiter { return throttle.Shadow(l, nil) },
 		"SoftLimit": func(l throttle.Limiter) throttle.Limiter {
 			return &throttle.SoftLimit{Soft: throttle.NewTokenBucket(throttle.Limit{Count: 100, Per: day}), Hard: l}
 		},

@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A remote is a limiter that is not NonBlocking.
+// A remote is a limiter without a method NonBlocking.
 type remote struct{ Limiter }
 
 func (remote) NonBlocking() bool { return false }

@@ -280,7 +280,7 @@ func (q *entries) change(i int, n int64) {
 	q.tail--
 }
 
-// CountsRefusals implements RefusalCounter.
+// CountsRefusals is the method that CountsRefusals calls.
 func (s *SlidingLog) CountsRefusals() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -93,7 +93,7 @@ type Decision struct {
 	Degraded bool
 
 	// OverLimit reports that the claim was granted although a limit would reject it. See
-	// SoftLimit, Borrowing and Shadow.
+	// SoftLimit.
 	OverLimit bool
 
 	// ServerImposed reports that the claim was rejected because of a quota that the server

@@ -103,7 +103,7 @@ func (q *TickQueue) ReserveAhead(_ context.Context, c Claim, maxWait time.Durati
 	from := max(q.lastBooked, tick)
 	to := ticks.Add(from, n)
 	earliestByWait := ticks.Sub(q.tickTime(to), max(int64(maxWait), 0)) // when the wait is at most maxWait
-	earliestByQueue := q.tickTime(ticks.Sub(to, q.config.Queue))          // when the queue has enough free ticks
+	earliestByQueue := q.tickTime(ticks.Sub(to, q.config.Queue))        // when the queue has enough free ticks
 	switch wait := ticks.Sub(max(earliestByWait, earliestByQueue), now); {
 	case n > q.config.Queue, earliestByWait >= q.tickTime(ticks.Add(from, 1)): // not even in an empty queue
 		d.Wait = Forever
@@ -187,7 +187,7 @@ func (q *TickQueue) tickTime(tick int64) int64 {
 	return ticks.Add(q.anchor, ticks.MulDivCeil(tick, int64(q.config.Per), q.config.Count))
 }
 
-// Evictable implements Evictable. It returns true if all booked ticks have passed.
+// Evictable is the method that IsEvictable calls. It returns true if all booked ticks have passed.
 func (q *TickQueue) Evictable(now time.Time) bool {
 	at := q.time.Read(now)
 	q.mu.Lock()

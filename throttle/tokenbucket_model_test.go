@@ -12,8 +12,8 @@ import (
 type exactBucket struct {
 	limit  throttle.Limit
 	tokens *big.Rat
-	now    int64        // nanoseconds; tokens are as of it
-	limits int          // number of limits so far
+	now    int64 // nanoseconds; tokens are as of it
+	limits int   // number of limits so far
 }
 
 func newExactBucket(l throttle.Limit) *exactBucket {

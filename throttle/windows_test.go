@@ -23,7 +23,7 @@ func windowLimiters(clk Clock) map[string]windowLimiter {
 		"FixedWindow":                WithClock(NewFixedWindow(FixedWindowConfig{Count: 10, Per: time.Minute}), clk),
 		"SlidingLog":                 WithClock(NewSlidingLog(SlidingLogConfig{Limit: ten}), clk),
 		"SlidingCounter":             WithClock(NewSlidingCounter(SlidingCounterConfig{Limit: ten}), clk),
-		"SubWindows":                 WithClock(NewSubWindows(SubWindowsConfig{Limit: ten, Parts: 4}), clk),
+		"SubWindows":                 WithClock(NewSlidingCounter(SlidingCounterConfig{Limit: ten, Parts: 4}), clk),
 		"FixedWindow, from creation": WithClock(NewFixedWindow(FixedWindowConfig{Count: 10, Per: time.Minute, Align: AtCreation}), clk),
 	}
 }
@@ -151,7 +151,7 @@ func TestWindows_setLimitHoldsForOlderReadings(t *testing.T) {
 
 func TestSubWindows_olderReadingAfterSetLimitRefundsNothing(t *testing.T) {
 	clk := at(time.Minute)
-	l := WithClock(NewSubWindows(SubWindowsConfig{Limit: PerMinute(10), Parts: 4}), clk)
+	l := WithClock(NewSlidingCounter(SlidingCounterConfig{Limit: PerMinute(10), Parts: 4}), clk)
 	ask(l, 6, 0)
 	clk.now = clk.now.Add(15 * time.Second)
 	require.NoError(t, l.SetLimit(Limit{Count: 10, Per: 8 * time.Second}))
@@ -252,8 +252,9 @@ func TestNew_panicsOnInvalidConfig(t *testing.T) {
 		"log with a long gap":        func() { NewSlidingLog(SlidingLogConfig{Limit: PerSecond(2), MinGap: time.Minute}) },
 		"log with a burst":           func() { NewSlidingLog(SlidingLogConfig{Limit: Limit{Count: 2, Per: 1, Burst: 3}}) },
 		"counter with a burst":       func() { NewSlidingCounter(SlidingCounterConfig{Limit: Limit{Count: 2, Per: 1, Burst: 3}}) },
-		"sub-windows without parts":  func() { NewSubWindows(SubWindowsConfig{Limit: PerSecond(1)}) },
-		"sub-windows of no duration": func() { NewSubWindows(SubWindowsConfig{Limit: Limit{Count: 1, Per: 2}, Parts: 3}) },
+		"sub-windows without parts":  func() { NewSlidingCounter(SlidingCounterConfig{Limit: PerSecond(1), Parts: -1}) },
+		"parts without an estimate":  func() { NewSlidingCounter(SlidingCounterConfig{Limit: PerSecond(1), Parts: 2, RoundDown: true}) },
+		"sub-windows of no duration": func() { NewSlidingCounter(SlidingCounterConfig{Limit: Limit{Count: 1, Per: 2}, Parts: 3}) },
 	} {
 		require.Panics(t, f, name)
 	}

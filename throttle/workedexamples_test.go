@@ -89,7 +89,7 @@ func TestLimiters_workedExamples(t *testing.T) {
 		},
 		"sub-windows of 10, 20 and 30 make 60 of 100; at two the 10 leave": {
 			func(clk Clock) Limiter {
-				return WithClock(NewSubWindows(SubWindowsConfig{Limit: PerHour(100), Parts: 3}), clk)
+				return WithClock(NewSlidingCounter(SlidingCounterConfig{Limit: PerHour(100), Parts: 3}), clk)
 			},
 			time.Date(2026, 1, 1, 1, 0, 0, 0, time.UTC),
 			[]step{
@@ -210,7 +210,7 @@ func TestLimiters_setLimitUnderContention(t *testing.T) {
 		"FixedWindow":    WithClock(NewFixedWindow(FixedWindowConfig{Count: count, Per: time.Hour}), clk),
 		"SlidingLog":     WithClock(NewSlidingLog(SlidingLogConfig{Limit: limit}), clk),
 		"SlidingCounter": WithClock(NewSlidingCounter(SlidingCounterConfig{Limit: limit}), clk),
-		"SubWindows":     WithClock(NewSubWindows(SubWindowsConfig{Limit: limit, Parts: 6}), clk),
+		"SubWindows":     WithClock(NewSlidingCounter(SlidingCounterConfig{Limit: limit, Parts: 6}), clk),
 	} {
 		t.Run(name, func(t *testing.T) {
 			var kept atomic.Int64

@@ -106,9 +106,9 @@ func ExampleAddCost() {
 func ExampleMiddleware_shadow() {
 	clk := clock.NewMock()
 	m := &throttlehttp.Middleware{Rules: []throttlehttp.Rule{{
-		Limiter: &throttle.Shadow{
-			Limiter: throttle.WithClock(keyed.NewBuckets(keyed.BucketsConfig{Limit: throttle.PerMinute(1)}), clk),
-			OnRefusal: func(c throttle.Claim, d throttle.Decision) {
+		Limiter: &throttle.SoftLimit{
+			Soft: throttle.WithClock(keyed.NewBuckets(keyed.BucketsConfig{Limit: throttle.PerMinute(1)}), clk),
+			OnOverLimit: func(c throttle.Claim, d throttle.Decision) {
 				fmt.Println("would have refused", c.Key, "for", d.Wait)
 			},
 		},

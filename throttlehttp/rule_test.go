@@ -130,7 +130,7 @@ func TestRule_rejectionStatesTheLongestWait(t *testing.T) {
 
 // TestRule_hardSoftElastic checks limits that reject (hard), that report requests over the
 // limit (soft), and that allow requests over the limit while there is capacity
-// (Borrowing).
+// (SoftLimit with CanBorrow).
 func TestRule_hardSoftElastic(t *testing.T) {
 	one, two := throttle.PerHour(1), throttle.PerHour(2)
 	hasCapacity := 2
@@ -140,7 +140,7 @@ func TestRule_hardSoftElastic(t *testing.T) {
 	}{
 		"hard": {throttle.NewTokenBucket(one), []string{"200", "429", "429", "429"}},
 		"soft": {&throttle.SoftLimit{Soft: throttle.NewTokenBucket(one), Hard: throttle.NewTokenBucket(two)}, []string{"200", "200 over", "429", "429"}},
-		"elastic": {&throttle.Borrowing{Limiter: throttle.NewTokenBucket(one), CanBorrow: func(throttle.Claim, throttle.Decision) bool {
+		"elastic": {&throttle.SoftLimit{Soft: throttle.NewTokenBucket(one), CanBorrow: func(throttle.Claim, throttle.Decision) bool {
 			hasCapacity--
 			return hasCapacity >= 0
 		}}, []string{"200", "200 over", "200 over", "429"}},
@@ -208,9 +208,9 @@ func TestRule_hiddenIsNotReported(t *testing.T) {
 
 func TestMiddleware_shadowOnlyMarks(t *testing.T) {
 	var refused []string
-	m := &throttlehttp.Middleware{Rules: []throttlehttp.Rule{{Key: senderKey, Hidden: true, Limiter: &throttle.Shadow{
-		Limiter:   perHour(1),
-		OnRefusal: func(c throttle.Claim, _ throttle.Decision) { refused = append(refused, c.Key) },
+	m := &throttlehttp.Middleware{Rules: []throttlehttp.Rule{{Key: senderKey, Hidden: true, Limiter: &throttle.SoftLimit{
+		Soft:        perHour(1),
+		OnOverLimit: func(c throttle.Claim, _ throttle.Decision) { refused = append(refused, c.Key) },
 	}}}}
 	var over []bool
 	m.Trace = &throttlehttp.Trace{Decided: func(_ *http.Request, d throttle.Decision) { over = append(over, d.OverLimit) }}

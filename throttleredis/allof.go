@@ -171,7 +171,7 @@ func (a *allOf) anyHolds() bool {
 	return false
 }
 
-// NonBlocking implements throttle.NonBlocking. It returns false because Reserve does I/O.
+// NonBlocking is the method that throttle.IsNonBlocking calls. It returns false because Reserve does I/O.
 func (*allOf) NonBlocking() bool { return false }
 
 // Share returns AllOf of the shares of the limits: see Limiter.Share.

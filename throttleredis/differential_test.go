@@ -72,9 +72,9 @@ func pairs() []limiterPair {
 		counterPair("SlidingCounter", throttle.SlidingCounterConfig{Limit: limit(10, time.Second, 0)}),
 		counterPair("SlidingCounter, floor", throttle.SlidingCounterConfig{Limit: limit(10, time.Second, 0), RoundDown: true}),
 		counterPair("SlidingCounter, large", throttle.SlidingCounterConfig{Limit: limit(1e12, 24*time.Hour, 0)}),
-		partsPair("SubWindows", throttle.SubWindowsConfig{Limit: limit(10, time.Second, 0), Parts: 3}),
-		partsPair("SubWindows, one", throttle.SubWindowsConfig{Limit: limit(10, time.Second, 0), Parts: 1}),
-		partsPair("SubWindows, many", throttle.SubWindowsConfig{Limit: limit(100, time.Minute, 0), Parts: 61}),
+		partsPair("SubWindows", throttle.SlidingCounterConfig{Limit: limit(10, time.Second, 0), Parts: 3}),
+		partsPair("SubWindows, one", throttle.SlidingCounterConfig{Limit: limit(10, time.Second, 0), Parts: 1}),
+		partsPair("SubWindows, many", throttle.SlidingCounterConfig{Limit: limit(100, time.Minute, 0), Parts: 61}),
 		concurrencyPair("Concurrency", throttle.ConcurrencyConfig{Count: 10, MaxAge: time.Second}),
 		concurrencyPair("InFlight, thousands", throttle.ConcurrencyConfig{Count: 5_000, MaxAge: 5 * time.Second}),
 		warmPair("WarmUp", warmup.Config{Limit: limit(10, time.Second, 0), Period: 3 * time.Second}),
@@ -155,10 +155,12 @@ func counterPair(name string, c throttle.SlidingCounterConfig) limiterPair {
 		}, most, unitTime, false, false}
 }
 
-func partsPair(name string, p throttle.SubWindowsConfig) limiterPair {
+func partsPair(name string, p throttle.SlidingCounterConfig) limiterPair {
 	most, unitTime := unitTimeOf(p.Limit)
-	return limiterPair{name, func(s *Store) throttle.Limiter { return s.SubWindows(p) },
-		func(clk throttle.Clock) throttle.Limiter { return throttle.WithClock(throttle.NewSubWindows(p), clk) }, most, unitTime, false, false}
+	return limiterPair{name, func(s *Store) throttle.Limiter { return s.SlidingCounter(p) },
+		func(clk throttle.Clock) throttle.Limiter {
+			return throttle.WithClock(throttle.NewSlidingCounter(p), clk)
+		}, most, unitTime, false, false}
 }
 
 func concurrencyPair(name string, c throttle.ConcurrencyConfig) limiterPair {
@@ -215,7 +217,7 @@ func TestLimiters_decideAsInMemoryWithThousandsOfEntries(t *testing.T) {
 	for i, p := range []limiterPair{
 		logPair("SlidingLog", throttle.SlidingLogConfig{Limit: throttle.Limit{Count: 50_000, Per: time.Minute}}),
 		logPair("SlidingLog, refusals", throttle.SlidingLogConfig{Limit: throttle.Limit{Count: 50_000, Per: time.Minute}, CountRefused: true}),
-		partsPair("SubWindows", throttle.SubWindowsConfig{Limit: throttle.Limit{Count: 50_000, Per: time.Minute}, Parts: 4000}),
+		partsPair("SubWindows", throttle.SlidingCounterConfig{Limit: throttle.Limit{Count: 50_000, Per: time.Minute}, Parts: 4000}),
 		concurrencyPair("Concurrency", throttle.ConcurrencyConfig{Count: 50_000, MaxAge: time.Minute}),
 	} {
 		t.Run(p.name, func(t *testing.T) {

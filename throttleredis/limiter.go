@@ -40,7 +40,7 @@ func (s *Store) limiter(l limit) *Limiter {
 // redisKey returns the Redis key for a claim's key.
 func (l *Limiter) redisKey(key string) string { return l.keyPrefix + hashTag(key) + l.keySuffix }
 
-// NonBlocking implements throttle.NonBlocking. It returns false because Reserve does I/O.
+// NonBlocking is the method that throttle.IsNonBlocking calls. It returns false because Reserve does I/O.
 func (*Limiter) NonBlocking() bool { return false }
 
 // Reserve implements throttle.Limiter. If the error matches ErrUncertain, the units may

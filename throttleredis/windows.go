@@ -58,28 +58,26 @@ func (s *Store) SlidingLog(l throttle.SlidingLogConfig) *Limiter {
 	return r
 }
 
-// SubWindows returns a limiter that behaves like throttle.NewSubWindows. It panics if p or
-// s is invalid.
-func (s *Store) SubWindows(p throttle.SubWindowsConfig) *Limiter {
-	err := p.Validate()
-	if err == nil && int64(p.Parts) > micros(p.Per) {
-		err = fmt.Errorf("throttleredis: sub-windows %q: Parts is %d: there must be no more than microseconds in Per", p.Name, p.Parts)
-	}
-	return s.sliding("sub-windows", p.Limit, err, "slidinglog", func(n int64, c throttle.Clock) throttle.Limiter {
-		return throttle.WithClock(throttle.NewSubWindows(throttle.SubWindowsConfig{Limit: evenShareOf(p.Limit, n), Parts: p.Parts}), c)
-	}, micros(p.Per), 0, 0, p.Parts)
-}
-
 // SlidingCounter returns a limiter that behaves like throttle.NewSlidingCounter. It panics
 // if c or s is invalid.
 func (s *Store) SlidingCounter(c throttle.SlidingCounterConfig) *Limiter {
+	share := func(n int64, clk throttle.Clock) throttle.Limiter {
+		part := c
+		part.Limit = evenShareOf(c.Limit, n)
+		return throttle.WithClock(throttle.NewSlidingCounter(part), clk)
+	}
+	err := c.Validate()
+	if c.Parts > 0 { // a log with one entry for each sub-window
+		if err == nil && int64(c.Parts) > micros(c.Per) {
+			err = fmt.Errorf("throttleredis: sliding counter %q: Parts is %d: there must be no more than microseconds in Per", c.Name, c.Parts)
+		}
+		return s.sliding("sliding counter", c.Limit, err, "slidinglog", share, micros(c.Per), 0, 0, c.Parts)
+	}
 	floor := 0
 	if c.RoundDown {
 		floor = 1
 	}
-	return s.sliding("sliding counter", c.Limit, c.Validate(), "slidingcounter", func(n int64, clk throttle.Clock) throttle.Limiter {
-		return throttle.WithClock(throttle.NewSlidingCounter(throttle.SlidingCounterConfig{Limit: evenShareOf(c.Limit, n), RoundDown: c.RoundDown}), clk)
-	}, micros(c.Per), floor)
+	return s.sliding("sliding counter", c.Limit, err, "slidingcounter", share, micros(c.Per), floor)
 }
 
 func (s *Store) sliding(kind string, l throttle.Limit, err error, algorithm string, share func(int64, throttle.Clock) throttle.Limiter, args ...any) *Limiter {

@@ -166,7 +166,7 @@ func (l *Limiter) describe(d throttle.Decision, s state, now int64) throttle.Dec
 	return d
 }
 
-// NonBlocking implements throttle.NonBlocking.
+// NonBlocking is the method that throttle.IsNonBlocking calls.
 func (*Limiter) NonBlocking() bool { return true }
 
 // Cancel implements throttle.Limiter.

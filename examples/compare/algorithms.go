@@ -9,6 +9,7 @@ import (
 	"github.com/heed-go/heed/rate/xtime"
 	"github.com/heed-go/heed/sketch"
 	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttle/adaptive"
 	"github.com/heed-go/heed/throttle/keyed"
 	"github.com/heed-go/heed/warmup"
 )
@@ -31,7 +32,7 @@ type algorithm struct {
 var algorithms = []algorithm{
 	{"none", func(clk) limiter { return throttle.AllowAll }, nil},
 	{"token bucket", bucket, nil},
-	{"token bucket of 10", func(c clk) limiter { return throttle.WithClock(throttle.NewTokenBucket(short), c) }, nil},
+	{"token bucket of 10", func(c clk) limiter { return rejecting{throttle.WithClock(throttle.NewTokenBucket(short), c)} }, nil},
 	{"token bucket, one of many", forHundred(buckets), buckets},
 	{"token bucket, refilled each minute", func(c clk) limiter {
 		return throttle.WithClock(throttle.NewRefillBucket(throttle.RefillBucketConfig{Limit: limit, Anchor: start}), c)
@@ -68,7 +69,7 @@ var algorithms = []algorithm{
 		return throttle.WithClock(throttle.NewSlidingCounter(throttle.SlidingCounterConfig{Limit: limit}), c)
 	}, nil},
 	{"6 sub-windows", func(c clk) limiter {
-		return throttle.WithClock(throttle.NewSubWindows(throttle.SubWindowsConfig{Limit: limit, Parts: 6}), c)
+		return throttle.WithClock(throttle.NewSlidingCounter(throttle.SlidingCounterConfig{Limit: limit, Parts: 6}), c)
 	}, nil},
 	{"sketch", forHundred(sketched), sketched},
 	{"one at a time", func(c clk) limiter {
@@ -78,9 +79,9 @@ var algorithms = []algorithm{
 	{"soft, 10 % more", func(c clk) limiter {
 		return &throttle.SoftLimit{Soft: bucket(c), Hard: throttle.WithClock(throttle.NewTokenBucket(limit.PlusPercent(10)), c)}
 	}, nil},
-	{"adaptive", func(c clk) limiter { return throttle.WithClock(throttle.NewAdaptive(throttle.AdaptiveConfig{}), c) }, nil},
+	{"adaptive", func(c clk) limiter { return throttle.WithClock(adaptive.New(adaptive.Config{}), c) }, nil},
 	{"admission control", func(c clk) limiter {
-		return throttle.WithClock(throttle.NewAdmissionControl(throttle.AdmissionControlConfig{Rand: rand.New(rand.NewPCG(1, 2)).Float64}), c)
+		return throttle.WithClock(adaptive.NewAdmissionControl(adaptive.AdmissionControlConfig{Rand: rand.New(rand.NewPCG(1, 2)).Float64}), c)
 	}, nil},
 	{"warm-up of 20 s", func(c clk) limiter {
 		return throttle.WithClock(warmup.New(warmup.Config{Limit: limit, Period: 20 * time.Second}), c)
@@ -92,7 +93,11 @@ var algorithms = []algorithm{
 
 var short = throttle.Limit{Count: 60, Per: time.Minute, Burst: 10}
 
-func bucket(c clk) limiter { return throttle.WithClock(throttle.NewTokenBucket(limit), c) }
+func bucket(c clk) limiter { return rejecting{throttle.WithClock(throttle.NewTokenBucket(limit), c)} }
+
+// rejecting is a limiter that rejects claims instead of booking ahead: it hides the method
+// ReserveAhead.
+type rejecting struct{ limiter }
 
 func buckets(c clk, clients int) limiter {
 	return throttle.WithClock(keyed.NewBuckets(keyed.BucketsConfig{Limit: limit, Max: clients}), c)

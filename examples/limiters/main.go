@@ -38,7 +38,7 @@ var limiters = []struct {
 	{"fixed window, from the first", throttle.WithClock(throttle.NewFixedWindow(throttle.FixedWindowConfig{Count: 5, Per: time.Minute, Align: throttle.AtFirst}), clk)},
 	{"sliding log", throttle.WithClock(throttle.NewSlidingLog(throttle.SlidingLogConfig{Limit: limit}), clk)},
 	{"sliding counter", throttle.WithClock(throttle.NewSlidingCounter(throttle.SlidingCounterConfig{Limit: limit}), clk)},
-	{"sliding counter, 6 sub-windows", throttle.WithClock(throttle.NewSubWindows(throttle.SubWindowsConfig{Limit: limit, Parts: 6}), clk)},
+	{"sliding counter, 6 sub-windows", throttle.WithClock(throttle.NewSlidingCounter(throttle.SlidingCounterConfig{Limit: limit, Parts: 6}), clk)},
 }
 
 // arrivals are 5 at 11:00:59, 5 at 11:01:00, and then one every six seconds.

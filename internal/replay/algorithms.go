@@ -142,7 +142,7 @@ func newSlidingCounter(m *Limiters, p algorithmParams, clk throttle.Clock) throt
 }
 
 func newSubWindows(m *Limiters, p algorithmParams, clk throttle.Clock) throttle.Limiter {
-	return m.SubWindows(throttle.SubWindowsConfig{Limit: p.perWindow(), Parts: p.K}, clk)
+	return m.SlidingCounter(throttle.SlidingCounterConfig{Limit: p.perWindow(), Parts: p.K}, clk)
 }
 
 func (p algorithmParams) perWindow() throttle.Limit {

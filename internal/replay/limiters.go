@@ -19,7 +19,6 @@ type Limiters struct {
 	FixedWindow    func(throttle.FixedWindowConfig, throttle.Clock) throttle.Limiter
 	SlidingLog     func(throttle.SlidingLogConfig, throttle.Clock) throttle.Limiter
 	SlidingCounter func(throttle.SlidingCounterConfig, throttle.Clock) throttle.Limiter
-	SubWindows     func(throttle.SubWindowsConfig, throttle.Clock) throttle.Limiter
 	WarmUp         func(warmup.Config, throttle.Clock) throttle.Limiter
 	Bursty         func(warmup.BurstyConfig, throttle.Clock) throttle.Limiter
 
@@ -52,9 +51,6 @@ var InMemory = Limiters{
 	},
 	SlidingCounter: func(k throttle.SlidingCounterConfig, c throttle.Clock) throttle.Limiter {
 		return throttle.WithClock(throttle.NewSlidingCounter(k), c)
-	},
-	SubWindows: func(p throttle.SubWindowsConfig, c throttle.Clock) throttle.Limiter {
-		return throttle.WithClock(throttle.NewSubWindows(p), c)
 	},
 	WarmUp: func(w warmup.Config, c throttle.Clock) throttle.Limiter { return throttle.WithClock(warmup.New(w), c) },
 	Bursty: func(b warmup.BurstyConfig, c throttle.Clock) throttle.Limiter {

@@ -76,7 +76,7 @@ func (r *Limiter) Reserve(_ context.Context, c throttle.Claim) (throttle.Decisio
 	return d, nil
 }
 
-// NonBlocking implements throttle.NonBlocking.
+// NonBlocking is the method that throttle.IsNonBlocking calls.
 func (*Limiter) NonBlocking() bool { return true }
 
 // Cancel implements throttle.Limiter. It returns units by calling AllowN with a negative

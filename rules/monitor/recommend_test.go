@@ -182,7 +182,7 @@ func requireGranted(t *testing.T, l throttle.Limiter, calls []call, before map[s
 
 func TestRecommend_treatsShadowLikeLimit(t *testing.T) {
 	stats := &monitor.Stats{Limit: sixty, Shadow: true}
-	l := &monitor.Instrument{Limiter: &throttle.Shadow{Limiter: tokenBuckets(sixty)}, Stats: stats}
+	l := &monitor.Instrument{Limiter: throttle.Shadow(tokenBuckets(sixty), nil), Stats: stats}
 	require.Empty(t, replay(l, evenly("ann", 5400, time.Minute/90)))
 	require.Equal(t, "Raise to 96 per 1m0s: 32.2 % of all claims were refused, from keys that need no more than that.",
 		monitor.Recommend(sixty, stats.Snapshot()).String())

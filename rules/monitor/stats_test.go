@@ -67,7 +67,7 @@ func TestStats_countsEachDecision(t *testing.T) {
 		want   monitor.Counts
 	}{
 		"a limit":    {bucket(), false, monitor.Counts{Allowed: 2, Refused: 3}},
-		"a shadow":   {&throttle.Shadow{Limiter: bucket()}, true, monitor.Counts{Allowed: 5, Shadowed: 3}},
+		"a shadow":   {throttle.Shadow(bucket(), nil), true, monitor.Counts{Allowed: 5, Shadowed: 3}},
 		"soft":       {&throttle.SoftLimit{Soft: bucket(), Hard: throttle.WithClock(throttle.NewTokenBucket(two.PlusPercent(50)), fixedClock(noon))}, false, monitor.Counts{Allowed: 3, OverLimit: 1, Refused: 2}},
 		"degraded":   {&throttle.Fallback{Primary: down, Secondary: bucket()}, false, monitor.Counts{Allowed: 2, Refused: 3, Degraded: 5}},
 		"no store":   {down, false, monitor.Counts{Undecided: 5}},

@@ -250,10 +250,10 @@ func (p *Ban) Observe(ctx context.Context, c throttle.Claim, d throttle.Decision
 	throttle.Observe(ctx, p.limiter, c, d, f)
 }
 
-// NonBlocking implements throttle.NonBlocking.
+// NonBlocking is the method that throttle.IsNonBlocking calls.
 func (p *Ban) NonBlocking() bool { return throttle.IsNonBlocking(p.limiter) }
 
-// Evictable implements throttle.Evictable.
+// Evictable is the method that throttle.IsEvictable calls.
 func (p *Ban) Evictable(now time.Time) bool {
 	p.mu.Lock()
 	n := p.keys.len()
@@ -271,5 +271,5 @@ func (p *Ban) Evictable(now time.Time) bool {
 // HoldsUntilEnd implements throttle.Holder.
 func (p *Ban) HoldsUntilEnd() bool { return throttle.HoldsUntilEnd(p.limiter) }
 
-// CountsRefusals implements throttle.RefusalCounter.
+// CountsRefusals is the method that throttle.CountsRefusals calls.
 func (*Ban) CountsRefusals() bool { return true }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttle/adaptive"
 	"github.com/stretchr/testify/require"
 )
 
@@ -86,12 +87,12 @@ func TestLimiter_newMayCallTheLimiter(t *testing.T) {
 
 func TestLimiter_evictsIdleLimiters(t *testing.T) {
 	for name, new := range map[string]func(string) throttle.Limiter{
-		"Adaptive": func(string) throttle.Limiter { return throttle.NewAdaptive(throttle.AdaptiveConfig{}) },
+		"Adaptive": func(string) throttle.Limiter { return adaptive.New(adaptive.Config{}) },
 		"Adaptive, rate": func(string) throttle.Limiter {
-			return throttle.NewAdaptive(throttle.AdaptiveConfig{InitialRate: 10})
+			return adaptive.New(adaptive.Config{InitialRate: 10})
 		},
 		"AdmissionControl": func(string) throttle.Limiter {
-			return throttle.NewAdmissionControl(throttle.AdmissionControlConfig{})
+			return adaptive.NewAdmissionControl(adaptive.AdmissionControlConfig{})
 		},
 		"TickQueue": func(string) throttle.Limiter {
 			return throttle.NewTickQueue(throttle.TickQueueConfig{Limit: throttle.PerSecond(10), Queue: 3})

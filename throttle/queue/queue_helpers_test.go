@@ -113,7 +113,7 @@ func requireEmpty(t *testing.T, q *Queue) {
 	require.Equal(t, int64(never), q.timer.at)
 }
 
-// A remoteLimiter is not throttle.NonBlocking, and takes delay to decide.
+// A remoteLimiter may block, and takes delay to decide.
 type remoteLimiter struct {
 	throttle.Limiter
 	delay time.Duration

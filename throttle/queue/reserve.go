@@ -9,7 +9,7 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// isNonBlocking reports whether all limiters of t are throttle.NonBlocking.
+// isNonBlocking reports whether throttle.IsNonBlocking is true for all limiters of t.
 func (t *Ticket) isNonBlocking() bool {
 	for i := range t.Demands {
 		if l := t.Demands[i].Limiter; l != nil && !throttle.IsNonBlocking(l) {
@@ -148,7 +148,7 @@ func (q *Queue) reserveRemote(ctx context.Context, w *waiter) (done bool, err er
 // has left its class, with a grant or with err. The caller holds the lock.
 func (q *Queue) finishReserve(w *waiter, r reserveResult) (done bool, err error) {
 	c, t := w.class, w.ticket
-	q.claimTime = max(c.reserveTime, q.now-q.maxCatchUp)
+	q.claimTime = max(c.reserveTime, q.now-maxCatchUp)
 	c.reserving = nil
 	if err = r.err; r.aborted != nil || err == nil && t.grant == nil {
 		if leave := q.leaveError(w, r); leave != nil {
@@ -157,6 +157,7 @@ func (q *Queue) finishReserve(w *waiter, r reserveResult) (done bool, err error)
 	}
 	switch {
 	case err != nil:
+		countRejection(w, err)
 		q.wakeRolledBack(w, -1)
 		q.removeWaiter(w)
 		q.retryHead(c)

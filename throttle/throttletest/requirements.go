@@ -76,7 +76,7 @@ func (s *suite) refusals() {
 // refusalsOfWaits does the same as refusals with claims that set Waits.
 func (s *suite) refusalsOfWaits() {
 	if s.CountsRefusals && !throttle.CountsRefusals(s.newSubject(epoch).l) {
-		s.Errorf("the limiter counts refusals: it must be a throttle.RefusalCounter, so that a wait counts as one")
+		s.Errorf("the limiter counts refusals: throttle.CountsRefusals must be true for it, so that a wait counts as one")
 	}
 	s.refusalsTakeNothing(throttle.Claim{Waits: true})
 }

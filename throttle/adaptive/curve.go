@@ -1,0 +1,64 @@
+package adaptive
+
+import "math"
+
+// A Curve determines how the rate of an Limiter increases after a cut. Both methods
+// are pure functions; rates are in units per second.
+type Curve interface {
+	// DecreaseFactor returns the part of the peak that remains after a cut, between 0 and 1.
+	DecreaseFactor() float64
+	// Rate returns the rate after callers have waited for so many seconds since the cut, where
+	// peak is the rate of sending before the cut.
+	Rate(peak, seconds float64) float64
+}
+
+// Cubic increases the rate fast while it is far below the peak, slowly near the peak, and
+// then faster again, as TCP CUBIC does (RFC 9438, section 4.2):
+//
+//	rate = Scale*(t-k)^3 + peak, where k = cbrt(peak*(1-Beta)/Scale)
+//
+// The rate starts at Beta*peak and reaches the peak after k seconds: the higher the peak,
+// the longer it takes. The zero Cubic has the constants of the AWS SDKs.
+type Cubic struct {
+	// Beta is the part of the peak that remains after a cut. Zero means 0.7.
+	Beta float64
+
+	// Scale is the constant C of RFC 9438. Zero means 0.4.
+	Scale float64
+}
+
+// DecreaseFactor implements Curve.
+func (c Cubic) DecreaseFactor() float64 { return orElse(c.Beta, .7) }
+
+// Rate implements Curve.
+func (c Cubic) Rate(peak, seconds float64) float64 {
+	scale := orElse(c.Scale, .4)
+	k := math.Cbrt(peak * (1 - c.DecreaseFactor()) / scale)
+	return scale*math.Pow(seconds-k, 3) + peak
+}
+
+// AIMD increases the rate linearly and cuts it to a fraction: additive increase,
+// multiplicative decrease. Clients of the same server that all use AIMD converge to equal
+// shares.
+type AIMD struct {
+	// Beta is the part of the peak that remains after a cut. Zero means 0.7.
+	Beta float64
+
+	// Step is the increase of the rate in each second, in units per second. Zero means 1.
+	Step float64
+}
+
+// DecreaseFactor implements Curve.
+func (a AIMD) DecreaseFactor() float64 { return orElse(a.Beta, .7) }
+
+// Rate implements Curve.
+func (a AIMD) Rate(peak, seconds float64) float64 {
+	return peak*a.DecreaseFactor() + orElse(a.Step, 1)*seconds
+}
+
+func orElse(f, or float64) float64 {
+	if f == 0 {
+		return or
+	}
+	return f
+}

@@ -1,0 +1,209 @@
+package queue
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/heed-go/heed/throttle"
+)
+
+func TestQueue_snapshot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q, g, l := new(Queue), &holdLimiter{until: time.Now().Add(time.Minute), serverImposed: true}, bucket(time.Hour, 1)
+		start := time.Now()
+		require.Equal(t, Snapshot{At: start}, q.Snapshot())
+		var wg sync.WaitGroup
+		for range 3 {
+			wg.Go(func() { q.Wait(t.Context(), &Ticket{Tenant: "x", Demands: ticket(l, g).Demands}) })
+		}
+		synctest.Wait()
+		time.Sleep(5 * time.Second)
+		wg.Go(func() {
+			tk := &Ticket{Tenant: "y", Demands: [MaxDemands]throttle.Demand{{Limiter: g, Cost: 4}}}
+			q.Wait(t.Context(), tk)
+		})
+		synctest.Wait()
+		time.Sleep(5 * time.Second)
+		require.Equal(t, Snapshot{
+			At: start.Add(10 * time.Second), Waiting: 4,
+			Limits: []LimitSnapshot{
+				{Name: "hold", ServerImposed: true, Waiting: 4, Units: 7, Blocked: 4, Tenants: 2, LongestWait: 10 * time.Second, GrantAfter: 50 * time.Second, Since: start},
+				{Waiting: 3, Units: 3, Since: start},
+			},
+			Classes: []ClassSnapshot{
+				{Demands: ticket(l, g).Demands, Tenant: "x", Waiting: 3, HeadWaited: 10 * time.Second, Limit: "hold", GrantAfter: 50 * time.Second},
+				{Demands: [MaxDemands]throttle.Demand{{Limiter: g, Cost: 4}}, Tenant: "y", Waiting: 1, HeadWaited: 5 * time.Second, Limit: "hold", BehindOther: true},
+			},
+		}, q.Snapshot())
+
+		time.Sleep(50 * time.Second)
+		synctest.Wait()
+		s := q.Snapshot()
+		require.Equal(t, []any{2, uint64(2)}, []any{s.Waiting, s.Granted}, "one of each tenant")
+		require.Equal(t, LimitSnapshot{
+			Name: "1h0m0s", Waiting: 2, Units: 2, Blocked: 2, Tenants: 1, LongestWait: time.Minute, GrantAfter: time.Hour, Since: start, Granted: 1,
+		}, s.Limits[0])
+
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		require.ErrorIs(t, q.Wait(ctx, ticket(l)), throttle.ErrRefused)
+		require.ErrorIs(t, q.Try(t.Context(), ticket(l)), throttle.ErrRefused)
+		cancel()
+		require.ErrorIs(t, q.Wait(ctx, ticket(l)), context.Canceled)
+		s = q.Snapshot()
+		require.Equal(t, []uint64{2, 2, 1}, []uint64{s.Granted, s.Rejected, s.Failed})
+
+		q.Close()
+		wg.Wait()
+		s = q.Snapshot()
+		require.Equal(t, Snapshot{At: time.Now(), Closed: true, Granted: 2, Rejected: 2, Failed: 3}, s)
+	})
+}
+
+// TestQueue_snapshotCountsRejectionsOfALimit checks that a limit counts the waiters that
+// leave because of it.
+func TestQueue_snapshotCountsRejectionsOfALimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q, l := new(Queue), &holdLimiter{until: time.Now().Add(10 * time.Second), serverImposed: true}
+		var wg sync.WaitGroup
+		wg.Go(func() { assert.NoError(t, q.Wait(t.Context(), ticket(l))) })
+		synctest.Wait()
+		for range 3 {
+			tk := ticket(l)
+			tk.MaxServerWait = time.Second
+			require.ErrorIs(t, q.Wait(t.Context(), tk), throttle.ErrRefused)
+		}
+		s := q.Snapshot()
+		require.Len(t, s.Limits, 1)
+		require.Equal(t, []uint64{0, 3}, []uint64{s.Limits[0].Granted, s.Limits[0].Rejected})
+		require.EqualValues(t, 3, s.Rejected)
+		wg.Wait()
+		requireEmpty(t, q)
+	})
+}
+
+// TestQueue_snapshotIsBounded checks the length of the lists for many keys.
+func TestQueue_snapshotIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q, l := new(Queue), &holdLimiter{until: time.Now().Add(time.Hour)}
+		var wg sync.WaitGroup
+		for i := range maxSnapshot + 10 {
+			wg.Go(func() {
+				q.Wait(t.Context(), &Ticket{Demands: [MaxDemands]throttle.Demand{{Limiter: l, Key: fmt.Sprint(i)}}})
+			})
+		}
+		synctest.Wait()
+		s := q.Snapshot()
+		require.Equal(t, maxSnapshot+10, s.Waiting)
+		require.Len(t, s.Limits, maxSnapshot)
+		require.Len(t, s.Classes, maxSnapshot)
+		require.Equal(t, []int{10, 10}, []int{s.OmittedLimits, s.OmittedClasses})
+		q.Close()
+		wg.Wait()
+	})
+}
+
+func TestQueue_trace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var events []string
+		var mu sync.Mutex
+		add := func(format string, a ...any) {
+			mu.Lock()
+			defer mu.Unlock()
+			events = append(events, fmt.Sprintf(format, a...))
+		}
+		q := &Queue{MaxPerClass: 2, Trace: &Trace{
+			Started: func(*Ticket) { add("started") },
+			Queued:  func(_ *Ticket, l ClassSnapshot) { add("queued at %s, place %d", l.Limit, l.Waiting) },
+			Granted: func(t *Ticket) { add("granted after %v for %q", t.Waited(), t.WaitedFor()) },
+			Failed:  func(_ *Ticket, err error) { add("refused: %v", err) },
+		}}
+		g, l := &holdLimiter{until: time.Now().Add(time.Minute)}, bucket(time.Second, 1)
+		var wg sync.WaitGroup
+		for range 3 {
+			wg.Go(func() { q.Wait(t.Context(), ticket(l, g)) })
+			synctest.Wait()
+		}
+		wg.Wait()
+		require.Equal(t, []string{
+			"started", "queued at hold, place 1",
+			"started", "queued at hold, place 2",
+			"started", "refused: queue: full: 2 callers wait already and the limit is 2: ask again later",
+			`granted after 1m0s for "hold"`,
+			`granted after 1m1s for "hold"`,
+		}, events)
+		q.Trace = &Trace{} // nil functions are not called
+		require.NoError(t, q.Wait(t.Context(), ticket(throttle.AllowAll)))
+	})
+}
+
+func TestQueue_waiterLeavesWhenATraceFuncPanics(t *testing.T) {
+	localAndRemote(t, func(t *testing.T, wrap func(throttle.Limiter) throttle.Limiter) {
+		q, s := &Queue{Trace: &Trace{Queued: func(*Ticket, ClassSnapshot) { panic("trace") }}}, &slotLimiter{}
+		l := wrap(s)
+		require.PanicsWithValue(t, "trace", func() { q.Wait(t.Context(), ticket(l)) })
+		s.end()
+		q.Wake()
+		requireEmpty(t, q)
+		require.NoError(t, q.Wait(t.Context(), ticket(l)), "the unit was not lost")
+	})
+}
+
+func TestQueue_waitedForIgnoresLongPastWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q, g, l := new(Queue), &holdLimiter{until: time.Now().Add(time.Hour)}, bucket(time.Second, 1)
+		ctx, stop := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		flood(ctx, &wg, q, 3, func() *Ticket { return ticket(g, l) }, func() {})
+		time.Sleep(time.Hour + time.Minute)
+		last := ticket(g, l)
+		require.NoError(t, q.Wait(ctx, last))
+		require.Equal(t, "1s", last.WaitedFor())
+		require.LessOrEqual(t, last.Waited(), 4*time.Second)
+		stop()
+		wg.Wait()
+	})
+}
+
+func TestQueue_drain(t *testing.T) {
+	localAndRemote(t, func(t *testing.T, wrap func(throttle.Limiter) throttle.Limiter) {
+		q, l, d := new(Queue), wrap(bucket(time.Second, 1)), newEventLog()
+		var wg sync.WaitGroup
+		for range 5 {
+			wg.Go(func() {
+				assert.NoError(t, q.Wait(t.Context(), ticket(l)))
+				d.record("go")
+			})
+		}
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
+		defer cancel()
+		require.Equal(t, context.DeadlineExceeded, q.Drain(ctx))
+		require.ErrorIs(t, q.Wait(t.Context(), ticket(throttle.AllowAll)), ErrClosed)
+		require.NoError(t, q.Drain(t.Context()))
+		require.Equal(t, 4*time.Second, time.Since(d.start))
+		wg.Wait()
+		require.Len(t, d.order, 5)
+		require.NoError(t, q.Close())
+		require.NoError(t, new(Queue).Drain(t.Context()))
+		requireEmpty(t, q)
+	})
+}
+
+func TestQueue_waitedForIsTheLimitWithTheLongestTotalWait(t *testing.T) {
+	localAndRemote(t, func(t *testing.T, wrap func(throttle.Limiter) throttle.Limiter) {
+		q, a, b := new(Queue), wrap(bucket(10*time.Second, 1)), wrap(bucket(11*time.Second, 1))
+		require.NoError(t, q.Wait(t.Context(), ticket(a, b)))
+		tk := ticket(a, b)
+		require.NoError(t, q.Wait(t.Context(), tk))
+		require.Equal(t, 11*time.Second, tk.Waited())
+		require.Equal(t, "10s", tk.WaitedFor(), "10 s for the one, then 1 s for the other")
+	})
+}
