@@ -4,7 +4,7 @@
 // Use it in a program that is written for x/time/rate, or that needs one limit and no more.
 // A program that uses x/time/rate compiles with this package after a change of the import
 // path. [New] gives the same methods to any limiter of package throttle, such as one over
-// Redis or one that counts in windows. Where a call needs several limits at once, or
+// Redis or one that counts in windows. Where a call needs several limits together, or
 // priorities, use package throttle/queue; for HTTP requests use heed.Transport.
 //
 // # Differences from x/time/rate

@@ -170,12 +170,12 @@ func TestLimiter_waits(t *testing.T) {
 		time.Sleep(50 * time.Millisecond)
 		leave(why)
 		wg.Wait()
-		require.Equal(t, 100*time.Millisecond, time.Since(start), "who was behind moves up")
+		require.Equal(t, 100*time.Millisecond, time.Since(start), "the waiter behind it moves up")
 
 		wg.Go(func() { assert.NoError(t, v.Wait(t.Context())) })
 		synctest.Wait()
 		time.Sleep(100 * time.Millisecond)
-		require.False(t, v.Allow(), "not before those who wait")
+		require.False(t, v.Allow(), "it must not overtake a waiter")
 		wg.Wait()
 
 		v.SetLimit(rate.Every(time.Hour))
