@@ -6,8 +6,6 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/benbjohnson/clock"
-
 	"github.com/heed-go/heed/throttle"
 	"github.com/heed-go/heed/throttle/adaptive"
 )
@@ -16,10 +14,10 @@ import (
 // per second in the next five, and all again after that. With a K of 2, the program sends about
 // twice as many requests as the server accepts. Without AdmissionControl it would send all.
 func ExampleNewAdmissionControl() {
-	ctx, clk := context.Background(), clock.NewMock()
-	l := throttle.WithClock(adaptive.NewAdmissionControl(adaptive.AdmissionControlConfig{
+	ctx, now := context.Background(), time.Unix(0, 0)
+	l := adaptive.NewAdmissionControl(adaptive.AdmissionControlConfig{
 		Rand: rand.New(rand.NewPCG(1, 2)).Float64, // seeded, so that the output is constant
-	}), clk)
+	})
 	for minute := range 10 {
 		sent := 0
 		for range 60 {
@@ -28,17 +26,18 @@ func ExampleNewAdmissionControl() {
 				capacity = 10
 			}
 			for range 100 {
-				clk.Add(10 * time.Millisecond)
-				d, _ := l.Reserve(ctx, throttle.Claim{})
+				now = now.Add(10 * time.Millisecond)
+				c := throttle.Claim{Now: now}
+				d, _ := l.Reserve(ctx, c)
 				if !d.OK {
 					continue // fail this call without a request
 				}
 				sent++
-				f := throttle.Feedback{}
+				f := throttle.Feedback{Now: now}
 				if capacity--; capacity < 0 {
 					f.Outcome = throttle.Throttled
 				}
-				l.Observe(ctx, throttle.Claim{}, d, f)
+				l.Observe(ctx, c, d, f)
 			}
 		}
 		fmt.Printf("minute %d: %3d requests per second\n", minute, sent/60)
