@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/benbjohnson/clock"
+
 	"github.com/heed-go/heed/throttle"
 	"github.com/heed-go/heed/throttle/adaptive"
 )
@@ -14,10 +16,11 @@ import (
 // per second in the next five, and all again after that. With a K of 2, the program sends about
 // twice as many requests as the server accepts. Without AdmissionControl it would send all.
 func ExampleNewAdmissionControl() {
-	ctx, now := context.Background(), time.Unix(0, 0)
-	l := adaptive.NewAdmissionControl(adaptive.AdmissionControlConfig{
+	ctx, clk := context.Background(), clock.NewMock()
+	l := throttle.WithClock(adaptive.NewAdmissionControl(adaptive.AdmissionControlConfig{
 		Rand: rand.New(rand.NewPCG(1, 2)).Float64, // seeded, so that the output is constant
-	})
+	}), clk)
+	now := clk.Now()
 	for minute := range 10 {
 		sent := 0
 		for range 60 {
