@@ -64,7 +64,7 @@ func ExampleServer_StartInMemory() {
 			}
 		})
 	}
-	_ = testWaits // func TestClient_waits(t *testing.T)
+	_ = testWaits // its parameter and body are those of a test function
 }
 
 // A server whose headers differ from those that a client expects. EpochReset, RetryDate and

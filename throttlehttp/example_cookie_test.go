@@ -20,7 +20,8 @@ func ExampleCookie() {
 		key, _ := clientKey(r)
 		return key
 	}
-	fmt.Println(keyOf("5e551011") == keyOf("5e551011"), keyOf("5e551011") == keyOf("5e551012"))
+	first := keyOf("5e551011")
+	fmt.Println(keyOf("5e551011") == first, keyOf("5e551012") == first)
 	fmt.Println(keyOf(""))
 	// Output:
 	// true false

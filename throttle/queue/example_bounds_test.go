@@ -40,7 +40,7 @@ func ExampleQueue_maxTotal() {
 	waiting := make(chan struct{})
 	q := queue.Queue{
 		MaxTotal: 1,
-		Trace:    &queue.Trace{Queued: func(*queue.Ticket, queue.Stats) { close(waiting) }},
+		Trace:    &queue.Trace{Queued: func(*queue.Ticket, queue.ClassSnapshot) { close(waiting) }},
 	}
 	one := throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 1})
 	ctx, cancel := context.WithCancel(context.Background())

@@ -67,7 +67,7 @@ type namedTicket struct {
 func runInOrder(tickets []namedTicket) {
 	ctx := context.Background()
 	queued := make(chan struct{})
-	q := queue.Queue{Trace: &queue.Trace{Queued: func(*queue.Ticket, queue.Stats) { queued <- struct{}{} }}}
+	q := queue.Queue{Trace: &queue.Trace{Queued: func(*queue.Ticket, queue.ClassSnapshot) { queued <- struct{}{} }}}
 	one := throttle.Demand{Limiter: throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 1})}
 
 	var busy queue.Ticket

@@ -18,7 +18,7 @@ func ExampleTestLimiter() {
 	testMyLimiter := func(t *testing.T) {
 		throttletest.TestLimiter(t, newLimiter, throttletest.Spec{Limit: throttle.PerSecond(10)})
 	}
-	_ = testMyLimiter // func TestMyLimiter(t *testing.T)
+	_ = testMyLimiter // its parameter and body are those of a test function
 }
 
 // A limiter that counts in windows grants up to twice its count within any span of one window,
