@@ -49,9 +49,9 @@ type RequestOptions struct {
 	// possible. MaxWait is ignored.
 	NoWait bool
 
-	// MaxWait is the longest wait in the queue and the longest delay before a retry, each
-	// for itself. Zero means no limit for waits that the program's own limits impose, and
-	// RetryPolicy.MaxWait for all others.
+	// MaxWait is the longest single wait: in the queue, for any limit, and before a retry.
+	// Zero or less means RetryPolicy.MaxWait for delays before a retry and for waits that
+	// the server imposes, and no limit for waits that the program's own limits impose.
 	MaxWait time.Duration
 }
 

@@ -40,10 +40,10 @@ type Transport struct {
 	// RequestOptions.Cost units. Nil means no limit.
 	Limiter throttle.Limiter
 
-	// Key returns the key of a request for Limiter, such as its host; it has no effect on
-	// limiters that do not distinguish keys, unlike those of package throttle/keyed. It is
-	// called once per request and must not modify it. PerHost is ready-made. Nil means that
-	// all requests have the key "".
+	// Key returns the key of a request for Limiter, such as its host: PerHost does. Only
+	// limiters with a limit for each key use it, such as those of package throttle/keyed.
+	// Key is called once per request and must not modify the request. Nil means that all
+	// requests have the key "".
 	Key func(*http.Request) string
 
 	// Limits adds demands to the ticket of a request and may set its Priority, Tenant and
@@ -82,14 +82,14 @@ type Transport struct {
 	// contexts always refer to the system clock.
 	Clock throttle.Clock
 
-	// StartJitter spreads the first requests of programs that start at the same time.
-	// Until a start delay has passed, counted from the first request, all requests wait.
-	// The delay is a fraction of StartJitter. Zero means no start delay.
+	// StartJitter spreads the first requests of programs that start at the same time. All
+	// requests wait until a delay of less than StartJitter has passed since the first
+	// request. Zero or less means no delay.
 	StartJitter time.Duration
 
-	// StartSeed determines the fraction of StartJitter, so that a program has the same one
-	// after each start: what distinguishes it from the others, such as the name or serial
-	// number of its device. See backoff.OffsetFor. Empty means a random fraction.
+	// StartSeed determines the delay of StartJitter, so that it is the same after each
+	// start. It must distinguish the program from the others, as the name or serial number
+	// of its device does. See backoff.OffsetFor. Empty means a random delay.
 	StartSeed string
 
 	once           sync.Once
