@@ -85,7 +85,8 @@ func (c Claim) Units() (int64, error) {
 // A Decision is the answer to a Claim. The zero Decision is a rejection. Pass it unchanged
 // to Cancel and Observe of the limiter that returned it.
 type Decision struct {
-	// OK reports that the claim was granted and its units are taken.
+	// OK reports that the claim was granted and its units are taken. After a dry run it
+	// reports that the claim would be granted.
 	OK bool
 
 	// Degraded reports that the decision was made without the primary limiter. See Fallback
@@ -184,8 +185,8 @@ type Feedback struct {
 	// must not retain or modify the slice.
 	RemoteLimits []RemoteLimit
 
-	// Cost is the actual cost of the claim, in units of this limiter. Zero means the cost that
-	// was claimed.
+	// Cost is the actual cost of the claim, in units of this limiter. Zero or less means the
+	// cost that was claimed.
 	Cost int64
 
 	// Partial reports that the claim is still in use and that more feedback follows.
@@ -236,8 +237,8 @@ type Outcome uint8
 
 const (
 	Accepted  Outcome = iota // the server accepted the work
-	Throttled                // the server asked the client to slow down
-	Failed                   // there was no valid response
+	Throttled                // the server rejected the work because of a limit
+	Failed                   // there was no response, or a 5xx that does not mention a limit
 )
 
 // String returns the name of o in lower case.
@@ -271,10 +272,10 @@ const (
 
 var (
 	// ErrRefused matches every RefusedError.
-	ErrRefused = errors.New("throttle: refused")
+	ErrRefused = errors.New("throttle: rejected")
 
 	// ErrCost is returned for a claim with a negative cost.
-	ErrCost = errors.New("throttle: negative cost: a claim must ask for at least one unit, or 0 for one")
+	ErrCost = errors.New("throttle: the cost of a claim is negative")
 )
 
 // A RefusedError is a rejection as an error, for functions that cannot return a Decision.
@@ -294,13 +295,13 @@ type RefusedError struct {
 // Error returns a message with the limit that rejected the claim and the time after which
 // to ask again.
 func (e *RefusedError) Error() string {
-	s := "throttle: refused by limit " + strconv.Quote(e.Decision.Policy)
+	s := "throttle: rejected by limit " + strconv.Quote(e.Decision.Policy)
 	if e.Key != "" {
 		s += " for key " + strconv.Quote(e.Key)
 	}
 	switch e.Decision.Wait {
 	case Forever:
-		s += ": it can never grant this claim; at most " + strconv.FormatInt(e.Decision.Limit, 10) + " units can be had at once"
+		s += ": it can never grant this claim; at most " + strconv.FormatInt(e.Decision.Limit, 10) + " units at a time"
 	case 0:
 		s += ": ask again later"
 	default:
