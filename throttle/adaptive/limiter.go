@@ -30,8 +30,8 @@ type Config struct {
 	// MaxRate is the highest rate, in units per second. Zero means 1e9.
 	MaxRate float64
 
-	// Burst is the time whose units may be used at one time; one unit may always be used. Zero
-	// means 100 ms.
+	// Burst is the size of the burst, as a time: the units that the current rate restores in
+	// that time, but at least one, may be used at one time. Zero means 100 ms.
 	Burst time.Duration
 }
 
