@@ -78,7 +78,7 @@ type Transport struct {
 	// combines several, and WithTrace adds one for a single request. Nil means none.
 	Trace *Trace
 
-	// Clock tells the time and sets timers. Nil means the system clock. Deadlines of
+	// Clock is the source of time and of timers. Nil means the system clock. Deadlines of
 	// contexts always refer to the system clock.
 	Clock throttle.Clock
 

@@ -87,7 +87,7 @@ type Poller struct {
 	// Progress is called after each poll. Nil means none.
 	Progress func(Operation)
 
-	// Clock tells the time and sets timers. Nil means the system clock. Deadlines of
+	// Clock is the source of time and of timers. Nil means the system clock. Deadlines of
 	// contexts always refer to the system clock.
 	Clock throttle.Clock
 }

@@ -29,7 +29,7 @@
 //
 // Slow start ends after 100 successful responses. It also follows a 429 that states nothing,
 // until eight responses in a row are successful. The state of slow responses ends when a
-// request that was sent after its beginning is answered in time.
+// request that was sent after its beginning gets a response in time.
 //
 // [Tracker.Mode] switches off the last three (StatedOnly) or all of them (Disabled),
 // [Tracker.MaxHold] bounds how long a stated end is obeyed without a test, and

@@ -3,7 +3,7 @@
 //
 // A [Claim] asks a Limiter for units, such as one for each request. The answer is a
 // [Decision] that either grants the claim, so that the work may start, or rejects it and
-// says how long to wait before asking again. A Limiter never sleeps. To block until a
+// states how long to wait before asking again. A Limiter never sleeps. To block until a
 // limiter grants a claim, use package throttle/queue, or package rate for the API of
 // golang.org/x/time/rate.
 //
@@ -55,7 +55,7 @@
 //
 // # Life of a claim
 //
-//	            rejected: nothing was taken, Decision.Wait says when to ask again
+//	            rejected: nothing was taken, ask again after Decision.Wait
 //	           /
 //	Reserve ──<                        Cancel: not used, units are returned
 //	           \                      /
