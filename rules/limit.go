@@ -66,7 +66,8 @@ type Limit struct {
 	// Ban is the ban for keys that keep exceeding the limit. Nil means none.
 	Ban *keyed.BanConfig
 
-	// Active lists the periods in which another Spec applies. The first one that applies wins.
+	// Active lists the periods in which another Spec applies. If several apply, the first one
+	// counts. Nil means none.
 	Active []Period
 
 	// Cost is the number of units that each request takes, at least 1.

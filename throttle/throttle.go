@@ -47,8 +47,8 @@ type Observer interface {
 
 // A Claim asks a Limiter for units. The zero Claim asks for one unit.
 type Claim struct {
-	// Key selects the limit in limiters that have one per key. Limiters with a single state
-	// ignore it.
+	// Key selects the limit in limiters that have one per key, where "" is a key like any
+	// other. Limiters with a single limit ignore it.
 	Key string
 
 	// Cost is the number of units. Zero means 1; a negative value is ErrCost.
@@ -66,7 +66,7 @@ type Claim struct {
 	// not count this one. If the wait fails, the Queue repeats the claim without Waits.
 	Waits bool
 
-	// Waited is how long a caller that sets Waits has waited so far.
+	// Waited is how long a caller that sets Waits has waited so far. Zero without Waits.
 	Waited time.Duration
 }
 
@@ -172,7 +172,7 @@ type Feedback struct {
 	// clock.
 	Now time.Time
 
-	// Outcome classifies the response.
+	// Outcome classifies the response. Zero means Accepted.
 	Outcome Outcome
 
 	// Cause describes a Throttled or Failed outcome. Zero means unknown.
@@ -214,7 +214,7 @@ type RemoteLimit struct {
 	// Limit is the maximum number of units. Zero means not stated.
 	Limit int64
 
-	// Remaining is the number of units left.
+	// Remaining is the number of units left, unless RemainingUnknown is set.
 	Remaining int64
 
 	// RemainingUnknown reports that the server did not state Remaining.

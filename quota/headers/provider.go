@@ -61,7 +61,7 @@ type Rule struct {
 	// unit.
 	Scale time.Duration
 
-	// Windows are the windows of the numbers in the value, in order.
+	// Windows are the windows of the numbers in the value, in order. Nil means not known.
 	Windows []time.Duration
 
 	// Unique means that the header name has this meaning on all hosts.
