@@ -11,8 +11,8 @@ require (
 	github.com/go-chi/httprate v0.16.1
 	github.com/go-redis/redis_rate/v10 v10.0.1
 	github.com/hashicorp/go-retryablehttp v0.7.8
-	github.com/heed-go/heed v0.0.0
-	github.com/heed-go/heed/throttleredis v0.0.0
+	github.com/heed-go/heed v0.1.0
+	github.com/heed-go/heed/throttleredis v0.1.0
 	github.com/redis/go-redis/v9 v9.22.0
 	github.com/sethvargo/go-limiter v0.7.1
 	github.com/stretchr/testify v1.12.1
