@@ -15,6 +15,7 @@ import (
 // within the same microsecond counts as equal. Larger differences are covered by
 // TestLimiters_decideAsInMemory.
 func TestConformance(t *testing.T) {
+	client(t) // skips without a server, before subtests run
 	ten := throttle.Limit{Name: "ten", Count: 10, Per: time.Second, Burst: 10}
 	thirds := throttle.Limit{Count: 3, Per: time.Second, Burst: 2}
 	windows := func(n int64, per time.Duration) func(time.Duration) int64 {
