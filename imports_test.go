@@ -35,7 +35,7 @@ var importOrder = [][]string{
 	{"quota", "rate", "rate/xtime"},
 	{"quota/fleet", ".", "throttlehttp", "rules", "throttleredis/...", "internal/replay"},
 	{"poll", "rules/monitor", "rules/source", "retryable", "heedtest", "internal/headercases"},
-	{"examples/gateway", "examples/redis/...", "examples/*", "bench/..."},
+	{"examples/gateway", "examples/redis/...", "examples/*", "bench/...", "lint"},
 }
 
 // nestedModules are the folders with a go.mod of their own. Their dependencies are not

@@ -19,7 +19,7 @@ func ExampleFallback() {
 		Limiter:   store.TokenBucket(throttle.PerHour(8)),
 		Processes: 4,
 		Breaker: &throttleredis.Breaker{Trace: &throttleredis.BreakerTrace{
-			Opened: func(error) { fmt.Println("now nobody asks Redis, but for one claim now and then") },
+			Opened: func(error) { fmt.Println("from now on only probes are sent to Redis") },
 		}},
 	}
 	for range 6 {
@@ -31,7 +31,7 @@ func ExampleFallback() {
 	// true 0 of 2 without Redis: true <nil>
 	// false 0 of 2 without Redis: true <nil>
 	// false 0 of 2 without Redis: true <nil>
-	// now nobody asks Redis, but for one claim now and then
+	// from now on only probes are sent to Redis
 	// false 0 of 2 without Redis: true <nil>
 	// false 0 of 2 without Redis: true <nil>
 }
