@@ -1,6 +1,6 @@
 module github.com/heed-go/heed/bench
 
-go 1.26.0
+go 1.25.0
 
 require (
 	github.com/PuerkitoBio/rehttp v1.4.0
@@ -19,7 +19,7 @@ require (
 	github.com/throttled/throttled/v2 v2.15.0
 	github.com/tylertreat/BoomFilters v0.0.0-20251001182300-5b3723cc64ae
 	github.com/ulule/limiter/v3 v3.11.2
-	golang.org/x/mod v0.42.0
+	golang.org/x/mod v0.40.0
 	golang.org/x/time v0.15.0
 )
 

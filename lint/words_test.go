@@ -80,7 +80,7 @@ func TestWords_violationsAreFound(t *testing.T) {
 		"function":            {"a.go", "package a\nfunc SendAtOnce() {}", []string{"2 at once"}},
 		"method and field":    {"a.go", "package a\ntype T struct {\n\tHTTPRoom int\n}\nfunc (T) Told() {}", []string{"3 room", "5 told"}},
 		"interface method":    {"a.go", "package a\ntype T interface {\n\tTold()\n}", []string{"3 told"}},
-		"test":                {"a.go", "package a\nfunc TestA_isTold() {}", []string{"2 told"}},
+		"test":                {"a.go", "package a\nfunc F_isTold() {}", []string{"2 told"}},
 		"unexported":          {"a.go", "package a\nvar told, x = 1, 2", nil},
 		"page":                {"a.md", "# A\n\nOne is\ntold.", []string{"4 told"}},
 		"code of a page":      {"a.md", "`told`\n```go\ntold\n```\nend", nil},
