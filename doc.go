@@ -67,9 +67,9 @@
 //
 // A hold begins when a server asks clients to stop. It applies to the route of the
 // rejected request. If a second route is rejected during a hold, the hold applies to the
-// whole host. Package [github.com/heed-go/heed/quota] and docs/estimates.md in the
-// repository explain what is estimated of servers that do not state their limits, and how
-// to disable it.
+// whole host. Package [github.com/heed-go/heed/quota] and docs/server-limits.md in the
+// repository explain what is learned of servers, what is estimated if they do not state
+// their limits, and how to disable it.
 //
 // # Limitations
 //

@@ -11,13 +11,19 @@ import (
 )
 
 // TestDocs_beginWithCodeAndEndWithLimitations checks that each page of docs begins with
-// code and ends with its limitations. Code in Go must build; pages about commands begin with
-// a shell script.
+// code and ends with its limitations, and that the index lists it. Code in Go must build;
+// pages about commands begin with a shell script.
 func TestDocs_beginWithCodeAndEndWithLimitations(t *testing.T) {
 	pages, err := filepath.Glob("docs/*.md")
 	require.NoError(t, err)
 	require.NotEmpty(t, pages)
+	index, err := os.ReadFile("docs/README.md")
+	require.NoError(t, err)
 	for _, page := range pages {
+		if filepath.Base(page) == "README.md" {
+			continue
+		}
+		require.Contains(t, string(index), "("+filepath.Base(page)+")")
 		text, err := os.ReadFile(page)
 		require.NoError(t, err)
 		_, rest, found := strings.Cut(string(text), "\n```")
@@ -30,6 +36,9 @@ func TestDocs_beginWithCodeAndEndWithLimitations(t *testing.T) {
 			continue
 		}
 		require.Equal(t, "go", language, page)
+		if page == filepath.Join("docs", "with-sdks.md") {
+			continue // a test of module examples/sdks builds it
+		}
 		file := filepath.Join(t.TempDir(), "main.go")
 		require.NoError(t, os.WriteFile(file, []byte(program), 0o600))
 		vet := exec.CommandContext(t.Context(), "go", "vet", file)

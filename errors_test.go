@@ -85,7 +85,7 @@ func TestTransport_namesTheExceededSetting(t *testing.T) {
 func TestTransport_wrapsNoErrorThatIsNotAboutTime(t *testing.T) {
 	closed := new(queue.Queue)
 	require.NoError(t, closed.Close())
-	bucket := throttle.NewTokenBucket(throttle.PerSecond(1), nil)
+	bucket := throttle.NewTokenBucket(throttle.PerSecond(1))
 	for name, tt := range map[string]struct {
 		tr   *Transport
 		opts RequestOptions

@@ -67,8 +67,8 @@ func ExampleWithOptions() {
 // Two limits apply to some requests. The program moves the clock.
 func ExampleTransport_limits() {
 	clk := clock.NewMock()
-	account := throttle.NewTokenBucket(throttle.PerSecond(100), clk)
-	search := throttle.NewTokenBucket(throttle.PerMinute(1), clk)
+	account := throttle.WithClock(throttle.NewTokenBucket(throttle.PerSecond(100)), clk)
+	search := throttle.WithClock(throttle.NewTokenBucket(throttle.PerMinute(1)), clk)
 	client := heed.NewClient(&heed.Transport{
 		Base:  &api{200},
 		Clock: clk,

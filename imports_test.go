@@ -30,17 +30,18 @@ var importOrder = [][]string{
 	{"internal/ticks"},
 	{"backoff", "internal/gcra", "internal/indexheap", "internal/sfv", "internal/httphost", "internal/httpbody", "internal/memhttp"},
 	{"throttle", "backoff/cenkalti"},
+	{"throttle/adaptive"},
 	{"throttle/keyed"},
 	{"throttle/queue", "throttle/throttletest", "warmup", "sketch", "quota/headers"},
 	{"quota", "rate", "rate/xtime"},
 	{"quota/fleet", ".", "throttlehttp", "rules", "throttleredis/...", "internal/replay"},
 	{"poll", "rules/monitor", "rules/source", "retryable", "heedtest", "internal/headercases"},
-	{"examples/gateway", "examples/redis/...", "examples/*", "bench/...", "lint"},
+	{"examples/gateway", "examples/redis/...", "examples/sdks", "examples/*", "bench/...", "lint"},
 }
 
 // nestedModules are the folders with a go.mod of their own. Their dependencies are not
 // dependencies of the root module.
-var nestedModules = []string{"examples/gateway", "examples/redis/...", "throttleredis/...", "bench/..."}
+var nestedModules = []string{"examples/gateway", "examples/redis/...", "examples/sdks", "throttleredis/...", "bench/..."}
 
 // noHTTP are the packages that must not import net/http, neither directly nor indirectly.
 var noHTTP = []string{"backoff", "throttle", "warmup", "sketch"}

@@ -17,7 +17,7 @@ func TestTransport_waitsForTheTokensThatARequestCosts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		headers := []string{"X-RateLimit-Limit-Tokens", "1000", "X-RateLimit-Remaining-Tokens", "500", "X-RateLimit-Reset-Tokens", "30s"}
 		s := newScript(response{200, "", headers})
-		tr := &Transport{Base: s, Limiter: throttle.NewTokenBucket(throttle.PerSecond(1000), nil)}
+		tr := &Transport{Base: s, Limiter: throttle.NewTokenBucket(throttle.PerSecond(1000))}
 		get := func(costs map[string]int64) *http.Response {
 			resp, err := tr.RoundTrip(request(t, "GET", "").WithContext(WithOptions(t.Context(), RequestOptions{Costs: costs})))
 			require.NoError(t, err)

@@ -78,8 +78,8 @@ func TestRoundTrip_allocatesFewBytesWithALimiter(t *testing.T) {
 			most    float64
 		}{
 			{"none", &Transport{Base: smallBodies{}}, 1},
-			{"token bucket", &Transport{Base: smallBodies{}, Limiter: throttle.NewTokenBucket(many, nil)}, 64},
-			{"concurrency", &Transport{Base: smallBodies{}, Limiter: throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 100}, nil)}, 64},
+			{"token bucket", &Transport{Base: smallBodies{}, Limiter: throttle.NewTokenBucket(many)}, 64},
+			{"concurrency", &Transport{Base: smallBodies{}, Limiter: throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 100})}, 64},
 		} {
 			n := bytesPerCall(t, tt.rt, ctx) - base
 			t.Logf("%s, %s: %.0f B beside %.0f B of Base", tt.limiter, name, n, base)
@@ -92,7 +92,7 @@ func TestRoundTrip_allocatesFewBytesWithALimiter(t *testing.T) {
 // for a limit that does not hold until its end.
 func TestTransport_wrapsBodiesForHoldersOnly(t *testing.T) {
 	body := &opaque{Reader: strings.NewReader("x")}
-	tr := &Transport{Limiter: throttle.NewTokenBucket(throttle.PerSecond(1), nil), Base: baseFunc(func(*http.Request) (*http.Response, error) {
+	tr := &Transport{Limiter: throttle.NewTokenBucket(throttle.PerSecond(1)), Base: baseFunc(func(*http.Request) (*http.Response, error) {
 		return &http.Response{StatusCode: 200, Body: body}, nil
 	})}
 	resp, err := get(t, tr)
@@ -155,7 +155,7 @@ func TestTransport_holdsASlotUntilAWebSocketIsClosed(t *testing.T) {
 		io.Copy(conn, rw)
 	}))
 	defer srv.Close()
-	slots := throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 1}, nil)
+	slots := throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 1})
 	free := func() bool {
 		d, err := slots.Reserve(t.Context(), throttle.Claim{DryRun: true})
 		require.NoError(t, err)

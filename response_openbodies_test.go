@@ -18,7 +18,7 @@ import (
 func TestTransport_releasesTheClaimOfAnAbandonedBody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const calls = 3000
-		limit := throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: calls}, nil)
+		limit := throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: calls})
 		inUse := func() (n int64) {
 			d, err := limit.Reserve(t.Context(), throttle.Claim{DryRun: true, Cost: calls})
 			require.NoError(t, err)
@@ -78,7 +78,7 @@ func (c watchedContext) Err() error {
 // No lock is held while the Transport asks the context of a caller.
 func TestTransport_looksAtContextsWithoutALock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		tr := &Transport{Base: smallBodies{}, Limiter: throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 1}, nil)}
+		tr := &Transport{Base: smallBodies{}, Limiter: throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 1})}
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		var asked, locked atomic.Int64

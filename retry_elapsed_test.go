@@ -25,7 +25,7 @@ func TestRetryPolicy_maxElapsedBoundsTheRetryPhase(t *testing.T) {
 		39 * time.Second: {500, 1, 80 * time.Second}, // the wait is known to be too long, so it is not started
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			limiter := throttle.NewTokenBucket(throttle.PerMinute(1), nil)
+			limiter := throttle.NewTokenBucket(throttle.PerMinute(1))
 			_, err := limiter.Reserve(t.Context(), throttle.Claim{})
 			require.NoError(t, err)
 			s := newScript(respondAfter(20*time.Second, 500), respondAfter(20*time.Second, 200))
@@ -45,7 +45,7 @@ func TestRetryPolicy_maxElapsedBoundsTheRetryPhase(t *testing.T) {
 // longer than MaxElapsed for a limit with an unknown wait.
 func TestRetryPolicy_maxElapsedEndsAWaitForAConfiguredLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		slots := throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 1}, nil)
+		slots := throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 1})
 		s := newScript(func(r *http.Request) (*http.Response, error) {
 			go func() { // takes the unit that the first attempt returns, and keeps it
 				for {

@@ -121,7 +121,7 @@ func TestTransport_noWaitFailsInsteadOfWaiting(t *testing.T) {
 	}
 	for name, test := range map[string]func(*testing.T){
 		"a limit of our own": func(t *testing.T) {
-			tr := &Transport{Base: newScript(200), Limiter: throttle.NewTokenBucket(throttle.PerMinute(1), nil)}
+			tr := &Transport{Base: newScript(200), Limiter: throttle.NewTokenBucket(throttle.PerMinute(1))}
 			grants(t, tr)
 			refuses(t, tr)
 			time.Sleep(time.Minute)
@@ -129,7 +129,7 @@ func TestTransport_noWaitFailsInsteadOfWaiting(t *testing.T) {
 		},
 		"a remote limiter": func(t *testing.T) { refuses(t, &Transport{Base: newScript(200), Limiter: remote{}}) },
 		"places in use": func(t *testing.T) {
-			slots := throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 1}, nil)
+			slots := throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 1})
 			tr := &Transport{Base: newScript(200), Limiter: slots}
 			resp, err := noWait(t, tr)
 			require.NoError(t, err)
@@ -145,7 +145,7 @@ func TestTransport_noWaitFailsInsteadOfWaiting(t *testing.T) {
 			refuses(t, tr)
 		},
 		"others in line": func(t *testing.T) {
-			tr := &Transport{Base: newScript(200), Limiter: throttle.NewTokenBucket(throttle.PerMinute(1), nil)}
+			tr := &Transport{Base: newScript(200), Limiter: throttle.NewTokenBucket(throttle.PerMinute(1))}
 			grants(t, tr)
 			done := make(chan struct{})
 			go func() {

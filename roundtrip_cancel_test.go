@@ -19,7 +19,7 @@ func setCancel(req *http.Request, c <-chan struct{}) {
 	req.Cancel = c //nolint:staticcheck // it is what is tested
 }
 
-// remote is a limiter that is not NonBlocking, so that it is called on the goroutine of
+// remote is a limiter that may block, so that it is called on the goroutine of
 // the caller. It rejects everything for an hour.
 type remote struct{}
 
@@ -67,7 +67,7 @@ func TestTransport_canceledWithoutContext(t *testing.T) {
 					tr := &Transport{Base: tt.tr.Base, Limiter: tt.tr.Limiter, Retry: tt.tr.Retry, StartJitter: tt.tr.StartJitter, StartSeed: tt.tr.StartSeed}
 					tr.Trace = &Trace{AttemptStart: func(*http.Request, TraceInfo) { sent.Add(1) }}
 					if tt.bucket > 0 {
-						tr.Limiter = throttle.NewTokenBucket(throttle.Limit{Count: 1, Per: time.Minute, Burst: tt.bucket}, nil)
+						tr.Limiter = throttle.NewTokenBucket(throttle.Limit{Count: 1, Per: time.Minute, Burst: tt.bucket})
 						_, err := tr.Limiter.Reserve(t.Context(), throttle.Claim{})
 						require.NoError(t, err)
 					}
@@ -139,7 +139,7 @@ func TestTransport_canceledBeforeStart(t *testing.T) {
 // http.Client.Timeout ends a call, in the queue or in flight. http.Client sets
 // Request.Cancel and calls CancelRequest for it.
 func TestClient_timeoutIsATimeoutInEveryPhase(t *testing.T) {
-	for _, limiter := range []throttle.Limiter{nil, throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 1}, nil)} {
+	for _, limiter := range []throttle.Limiter{nil, throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 1})} {
 		synctest.Test(t, func(t *testing.T) {
 			if limiter != nil {
 				_, err := limiter.Reserve(t.Context(), throttle.Claim{})

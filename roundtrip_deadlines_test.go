@@ -29,7 +29,7 @@ func TestTransport_leaksNothingWheneverCanceled(t *testing.T) {
 			tr := &Transport{
 				Base:    newScript(500, response{429, "wait", []string{"Retry-After", "2"}}, errConnRefused, respondAfter(1500*time.Millisecond, 200)),
 				Retry:   &RetryPolicy{AttemptTimeout: time.Minute, Backoff: backoff.Constant(time.Second)},
-				Limiter: throttle.AllOf(limit, throttle.NewTokenBucket(throttle.Limit{Count: 1, Per: 1500 * time.Millisecond}, nil)),
+				Limiter: throttle.AllOf(limit, throttle.NewTokenBucket(throttle.Limit{Count: 1, Per: 1500 * time.Millisecond})),
 			}
 			body := &opaque{Reader: strings.NewReader("abc")}
 			resp, err := tr.RoundTrip(put(t, body, -1).WithContext(ctx))
@@ -85,7 +85,7 @@ func TestClient_timeoutIncludesQueueWait(t *testing.T) {
 		var sent []time.Duration
 		start := time.Now()
 		c := NewClient(&Transport{
-			Limiter: throttle.NewTokenBucket(throttle.Limit{Count: 1, Per: 6 * time.Second}, nil),
+			Limiter: throttle.NewTokenBucket(throttle.Limit{Count: 1, Per: 6 * time.Second}),
 			Base: baseFunc(func(r *http.Request) (*http.Response, error) {
 				sent = append(sent, time.Since(start))
 				select {

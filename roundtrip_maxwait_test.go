@@ -108,7 +108,7 @@ func TestTransport_waitsUpToMaxWait(t *testing.T) {
 func TestTransport_waitsForConfiguredLimitsWithoutMaxWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScript(200)
-		tr := &Transport{Base: s, Limiter: throttle.NewTokenBucket(throttle.Limit{Count: 1, Per: time.Hour}, nil)}
+		tr := &Transport{Base: s, Limiter: throttle.NewTokenBucket(throttle.Limit{Count: 1, Per: time.Hour})}
 		for range 2 {
 			_, err := get(t, tr)
 			require.NoError(t, err)

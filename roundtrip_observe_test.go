@@ -156,7 +156,7 @@ func TestTransport_rejectsANegativeCost(t *testing.T) {
 	s := newScript(200)
 	body := &opaque{Reader: strings.NewReader("x")}
 	req := put(t, body, -1).WithContext(WithOptions(t.Context(), RequestOptions{Cost: -1}))
-	_, err := (&Transport{Base: s, Limiter: throttle.NewTokenBucket(throttle.PerSecond(1), nil)}).RoundTrip(req)
+	_, err := (&Transport{Base: s, Limiter: throttle.NewTokenBucket(throttle.PerSecond(1))}).RoundTrip(req)
 	require.ErrorIs(t, err, throttle.ErrCost)
 	require.Zero(t, s.sent())
 	require.Equal(t, 1, body.closed)
@@ -166,7 +166,7 @@ func TestTransport_sendsHighPriorityFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var order []string
 		tr := &Transport{
-			Limiter: throttle.NewTokenBucket(throttle.PerSecond(1), nil),
+			Limiter: throttle.NewTokenBucket(throttle.PerSecond(1)),
 			Base: baseFunc(func(r *http.Request) (*http.Response, error) {
 				order = append(order, r.URL.Path)
 				return newResponse(200, ""), nil

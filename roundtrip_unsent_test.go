@@ -98,7 +98,7 @@ func TestTransport_cancelsTheClaimOfAnAttemptThatIsNotSent(t *testing.T) {
 
 func TestTransport_returnsUnitsOfAnAttemptThatIsNotSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		bucket := throttle.NewTokenBucket(throttle.Limit{Count: 1, Per: time.Hour, Burst: 2}, nil)
+		bucket := throttle.NewTokenBucket(throttle.Limit{Count: 1, Per: time.Hour, Burst: 2})
 		b := &attemptBreaker{left: 1}
 		_, err := get(t, &Transport{Base: newScript(503), Limiter: bucket, Breaker: func(*http.Request) Breaker { return b }})
 		require.NoError(t, err)

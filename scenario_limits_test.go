@@ -103,7 +103,7 @@ var limitScenarios = []scenario{
 	}},
 	{number: 152, summary: "retries wait for the limit; cancelled in line: the context's error", run: func(t *testing.T) {
 		s := newScript(500, 200)
-		tr := &Transport{Base: s, Retry: threeAttempts(), Limiter: throttle.NewTokenBucket(throttle.Limit{Count: 1, Per: time.Minute}, nil)}
+		tr := &Transport{Base: s, Retry: threeAttempts(), Limiter: throttle.NewTokenBucket(throttle.Limit{Count: 1, Per: time.Minute})}
 		resp, err := get(t, tr)
 		require.NoError(t, err)
 		require.Equal(t, []time.Duration{time.Minute}, s.gaps())
@@ -120,7 +120,7 @@ var limitScenarios = []scenario{
 	}},
 	{number: 153, summary: "a longer wait than allowed is refused at once and takes nothing", run: func(t *testing.T) {
 		s := newScript(200)
-		tr := &Transport{Base: s, Limiter: throttle.NewTokenBucket(throttle.Limit{Count: 5, Per: time.Second, Burst: 1}, nil)}
+		tr := &Transport{Base: s, Limiter: throttle.NewTokenBucket(throttle.Limit{Count: 5, Per: time.Second, Burst: 1})}
 		_, err := get(t, tr)
 		require.NoError(t, err)
 		_, err = tr.RoundTrip(request(t, "GET", "").WithContext(WithOptions(t.Context(), RequestOptions{MaxWait: 100 * time.Millisecond})))
@@ -134,7 +134,7 @@ var limitScenarios = []scenario{
 	}},
 	{number: 154, summary: "one per 100 ms: waits of 0, 100, 200", run: func(t *testing.T) {
 		s := newScript(200)
-		tr := &Transport{Base: s, Limiter: throttle.NewTokenBucket(throttle.Limit{Count: 10, Per: time.Second, Burst: 1}, nil)}
+		tr := &Transport{Base: s, Limiter: throttle.NewTokenBucket(throttle.Limit{Count: 10, Per: time.Second, Burst: 1})}
 		for range 3 {
 			_, err := get(t, tr)
 			require.NoError(t, err)
@@ -143,19 +143,19 @@ var limitScenarios = []scenario{
 	}},
 	{number: 155, summary: "smooth, one per 500 ms: several at once, now and then", run: func(t *testing.T) {
 		each := throttle.RefillBucketConfig{Limit: throttle.Limit{Count: 1, Per: 500 * time.Millisecond}}
-		batches(t, throttle.NewRefillBucket(each, nil), []batch{{0, 7, 3000}, {800, 3, 3700}, {2300, 1, 2700}, {3500, 3, 3000}, {9100, 3, 900}, {11000, 1, 0}})
+		batches(t, throttle.NewRefillBucket(each), []batch{{0, 7, 3000}, {800, 3, 3700}, {2300, 1, 2700}, {3500, 3, 3000}, {9100, 3, 900}, {11000, 1, 0}})
 	}},
 	{number: 156, summary: "smooth: grants are aligned to multiples of the interval", run: func(t *testing.T) {
 		each := throttle.RefillBucketConfig{Limit: throttle.Limit{Count: 1, Per: 500 * time.Millisecond}}
-		batches(t, throttle.NewRefillBucket(each, nil), []batch{{750, 1, 0}, {751, 1, 249}})
+		batches(t, throttle.NewRefillBucket(each), []batch{{750, 1, 0}, {751, 1, 249}})
 	}},
 	{number: 157, summary: "bursty: so many per period, several at once", run: func(t *testing.T) {
-		batches(t, throttle.NewFixedWindow(throttle.FixedWindowConfig{Count: 2, Per: time.Second, Align: throttle.AtCreation}, nil), []batch{{0, 7, 3000}, {800, 3, 3200}, {2300, 1, 2700}, {3500, 3, 2500}, {7000, 1, 0}})
-		batches(t, throttle.NewFixedWindow(throttle.FixedWindowConfig{Count: 5, Per: time.Second, Align: throttle.AtCreation}, nil), []batch{{300, 3, 0}, {1550, 10, 450}, {2210, 2, 790}})
+		batches(t, throttle.NewFixedWindow(throttle.FixedWindowConfig{Count: 2, Per: time.Second, Align: throttle.AtCreation}), []batch{{0, 7, 3000}, {800, 3, 3200}, {2300, 1, 2700}, {3500, 3, 2500}, {7000, 1, 0}})
+		batches(t, throttle.NewFixedWindow(throttle.FixedWindowConfig{Count: 5, Per: time.Second, Align: throttle.AtCreation}), []batch{{300, 3, 0}, {1550, 10, 450}, {2210, 2, 790}})
 	}},
 	{number: 158, summary: "several units at once wait as long as the last of single ones", run: func(t *testing.T) {
 		s := newScript(200)
-		tr := &Transport{Base: s, Limiter: throttle.NewTokenBucket(throttle.Limit{Count: 10, Per: time.Second, Burst: 7}, nil)}
+		tr := &Transport{Base: s, Limiter: throttle.NewTokenBucket(throttle.Limit{Count: 10, Per: time.Second, Burst: 7})}
 		for range 7 {
 			_, err := get(t, tr)
 			require.NoError(t, err)

@@ -39,9 +39,9 @@ func rounds() []round {
 	return []round{
 		{"bare", 0, plain},
 		{"zero", 0, &Transport{Base: plain}},
-		{"limiter", 0, &Transport{Base: plain, Limiter: throttle.NewTokenBucket(many, nil)}},
-		{"headers", 2, &Transport{Base: withLimits, Limiter: throttle.NewTokenBucket(many, nil)}},
-		{"body", 2, &Transport{Base: &bodyTransport{header: limits}, Limiter: throttle.NewTokenBucket(many, nil)}},
+		{"limiter", 0, &Transport{Base: plain, Limiter: throttle.NewTokenBucket(many)}},
+		{"headers", 2, &Transport{Base: withLimits, Limiter: throttle.NewTokenBucket(many)}},
+		{"body", 2, &Transport{Base: &bodyTransport{header: limits}, Limiter: throttle.NewTokenBucket(many)}},
 	}
 }
 

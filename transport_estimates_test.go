@@ -88,7 +88,7 @@ func (s *simulatedServer) RoundTrip(req *http.Request) (*http.Response, error) {
 }
 
 func bucketServer(rate float64, burst int64, status int, retryAfter bool) limitedServer {
-	l := throttle.NewTokenBucket(throttle.Limit{Count: int64(rate), Per: time.Second, Burst: burst}, nil)
+	l := throttle.NewTokenBucket(throttle.Limit{Count: int64(rate), Per: time.Second, Burst: burst})
 	return func(now time.Time) (int, http.Header) {
 		d, _ := l.Reserve(context.Background(), throttle.Claim{Now: now})
 		if d.OK {

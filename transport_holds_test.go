@@ -88,7 +88,7 @@ func TestTransport_learnsThatRetryAfterIsTooShort(t *testing.T) {
 // all calls succeed, with few wasted attempts.
 func TestTransport_slowsDownWhenConnectionsAreClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		allowed := throttle.NewTokenBucket(throttle.Limit{Count: 20, Per: time.Second, Burst: 20}, nil)
+		allowed := throttle.NewTokenBucket(throttle.Limit{Count: 20, Per: time.Second, Burst: 20})
 		var refused atomic.Int64
 		tr := &Transport{Base: baseFunc(func(r *http.Request) (*http.Response, error) {
 			time.Sleep(20 * time.Millisecond)

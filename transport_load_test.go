@@ -22,7 +22,7 @@ func TestTransport_finishesWhereAPlainClientFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var sent, throttled atomic.Int64
 		limited := (&throttlehttp.Middleware{
-			Limiter: throttle.NewTokenBucket(throttle.Limit{Count: 50, Per: time.Second, Burst: 25}, nil),
+			Limiter: throttle.NewTokenBucket(throttle.Limit{Count: 50, Per: time.Second, Burst: 25}),
 		}).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "ok") }))
 		s := memhttp.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			sent.Add(1)

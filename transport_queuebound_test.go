@@ -20,13 +20,13 @@ func TestTransport_obeysQueueBoundsOfLimiters(t *testing.T) {
 		sent    []time.Duration
 	}{
 		"TickQueue": {func() throttle.Limiter {
-			return throttle.NewTickQueue(throttle.TickQueueConfig{Limit: throttle.PerSecond(10), Queue: 3}, nil)
+			return throttle.NewTickQueue(throttle.TickQueueConfig{Limit: throttle.PerSecond(10), Queue: 3})
 		}, []time.Duration{100 * time.Millisecond, 200 * time.Millisecond, 300 * time.Millisecond}},
 		"LeakyBucket": {func() throttle.Limiter {
-			return throttle.NewLeakyBucket(throttle.LeakyBucketConfig{Limit: throttle.Limit{Count: 10, Per: time.Second, Burst: 1}, Queue: 1}, nil)
+			return throttle.NewLeakyBucket(throttle.LeakyBucketConfig{Limit: throttle.Limit{Count: 10, Per: time.Second, Burst: 1}, Queue: 1})
 		}, []time.Duration{0, 100 * time.Millisecond}},
 		"Nginx": {func() throttle.Limiter {
-			return throttle.NewNginx(throttle.NginxConfig{Rate: 10, Per: time.Second, Burst: 1}, nil)
+			return throttle.NewNginx(throttle.NginxConfig{Rate: 10, Per: time.Second, Burst: 1})
 		}, []time.Duration{0, 100 * time.Millisecond}},
 	} {
 		t.Run(name, func(t *testing.T) {

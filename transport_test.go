@@ -95,7 +95,7 @@ func TestTransport_spacesRequests(t *testing.T) {
 		start := time.Now()
 		var sent []time.Duration
 		tr := &Transport{
-			Limiter: throttle.NewTokenBucket(throttle.Limit{Count: 2, Per: time.Second, Burst: 1}, nil),
+			Limiter: throttle.NewTokenBucket(throttle.Limit{Count: 2, Per: time.Second, Burst: 1}),
 			Base: baseFunc(func(r *http.Request) (*http.Response, error) {
 				sent = append(sent, time.Since(start))
 				return newResponse(200, ""), nil

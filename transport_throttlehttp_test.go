@@ -21,41 +21,41 @@ import (
 
 // ownLimiters are the limiters of this project, each at about 20 requests per second.
 var ownLimiters = map[string]func() throttle.Limiter{
-	"token bucket": func() throttle.Limiter { return throttle.NewTokenBucket(throttle.PerSecond(20), nil) },
+	"token bucket": func() throttle.Limiter { return throttle.NewTokenBucket(throttle.PerSecond(20)) },
 	"small burst": func() throttle.Limiter {
-		return throttle.NewTokenBucket(throttle.Limit{Count: 20, Per: time.Second, Burst: 5}, nil)
+		return throttle.NewTokenBucket(throttle.Limit{Count: 20, Per: time.Second, Burst: 5})
 	},
 	"refill": func() throttle.Limiter {
-		return throttle.NewRefillBucket(throttle.RefillBucketConfig{Limit: per2Seconds}, nil)
+		return throttle.NewRefillBucket(throttle.RefillBucketConfig{Limit: per2Seconds})
 	},
 	"leaky bucket": func() throttle.Limiter {
-		return throttle.NewLeakyBucket(throttle.LeakyBucketConfig{Limit: per2Seconds}, nil)
+		return throttle.NewLeakyBucket(throttle.LeakyBucketConfig{Limit: per2Seconds})
 	},
 	"nginx": func() throttle.Limiter {
-		return throttle.NewNginx(throttle.NginxConfig{Rate: 20, Per: time.Second, Burst: 20, NoDelay: true}, nil)
+		return throttle.NewNginx(throttle.NginxConfig{Rate: 20, Per: time.Second, Burst: 20, NoDelay: true})
 	},
 	"clock window": func() throttle.Limiter {
-		return throttle.NewFixedWindow(throttle.FixedWindowConfig{Count: 40, Per: 2 * time.Second}, nil)
+		return throttle.NewFixedWindow(throttle.FixedWindowConfig{Count: 40, Per: 2 * time.Second})
 	},
 	"period": func() throttle.Limiter {
-		return throttle.NewFixedWindow(throttle.FixedWindowConfig{Count: 40, Per: 2 * time.Second, Align: throttle.AtCreation}, nil)
+		return throttle.NewFixedWindow(throttle.FixedWindowConfig{Count: 40, Per: 2 * time.Second, Align: throttle.AtCreation})
 	},
 	"log": func() throttle.Limiter {
-		return throttle.NewSlidingLog(throttle.SlidingLogConfig{Limit: per2Seconds}, nil)
+		return throttle.NewSlidingLog(throttle.SlidingLogConfig{Limit: per2Seconds})
 	},
 	"counter": func() throttle.Limiter {
-		return throttle.NewSlidingCounter(throttle.SlidingCounterConfig{Limit: per2Seconds}, nil)
+		return throttle.NewSlidingCounter(throttle.SlidingCounterConfig{Limit: per2Seconds})
 	},
 	"sub-windows": func() throttle.Limiter {
-		return throttle.NewSubWindows(throttle.SubWindowsConfig{Limit: per2Seconds, Parts: 8}, nil)
+		return throttle.NewSlidingCounter(throttle.SlidingCounterConfig{Limit: per2Seconds, Parts: 8})
 	},
 	"saved bursts": func() throttle.Limiter {
-		return warmup.NewBursty(warmup.BurstyConfig{Limit: throttle.PerSecond(20)}, nil)
+		return warmup.NewBursty(warmup.BurstyConfig{Limit: throttle.PerSecond(20)})
 	},
 	"warm-up": func() throttle.Limiter {
-		return warmup.New(warmup.Config{Limit: throttle.PerSecond(20), Period: 2 * time.Second}, nil)
+		return warmup.New(warmup.Config{Limit: throttle.PerSecond(20), Period: 2 * time.Second})
 	},
-	"five at a time": func() throttle.Limiter { return throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 5}, nil) },
+	"five at a time": func() throttle.Limiter { return throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 5}) },
 }
 
 var per2Seconds = throttle.Limit{Count: 40, Per: 2 * time.Second}

@@ -59,7 +59,7 @@ func keyedPairs() []Pair {
 	return []Pair{{
 		Work: "a million keys, zipf", Call: "keyed.Buckets Reserve", Peer: "sethvargo/go-limiter Take", Granted: true,
 		Heed: askInOrder(sync.OnceValue(func() func(string) bool {
-			return warmedUp(reserveKey(keyed.NewBuckets(keyed.BucketsConfig{Limit: throttle.PerSecond(perKey), Max: 1 << 20}, nil)))
+			return warmedUp(reserveKey(keyed.NewBuckets(keyed.BucketsConfig{Limit: throttle.PerSecond(perKey), Max: 1 << 20})))
 		})),
 		Theirs: askInOrder(sync.OnceValue(func() func(string) bool {
 			return warmedUp(takeKey())

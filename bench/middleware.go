@@ -52,7 +52,7 @@ func Middlewares() []Middleware {
 func heedMiddleware(d headers.Dialect) func(int, http.Handler) http.Handler {
 	return func(perHour int, next http.Handler) http.Handler {
 		m := &throttlehttp.Middleware{Dialect: d, Rules: []throttlehttp.Rule{{
-			Limiter: keyed.NewBuckets(keyed.BucketsConfig{Limit: throttle.PerHour(int64(perHour))}, nil),
+			Limiter: keyed.NewBuckets(keyed.BucketsConfig{Limit: throttle.PerHour(int64(perHour))}),
 			Key:     throttlehttp.IP{}.Key,
 		}}}
 		return m.Handler(next)

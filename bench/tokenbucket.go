@@ -22,12 +22,12 @@ func tokenBucketPairs() []Pair {
 	return []Pair{
 		{
 			Work: "one bucket, granted", Call: tokenBucketCall, Peer: rateCall, Granted: true,
-			Heed:   reserve(throttle.NewTokenBucket(plenty, nil)),
+			Heed:   reserve(throttle.NewTokenBucket(plenty)),
 			Theirs: allow(rate.NewLimiter(1e9, 1e9)),
 		},
 		{
 			Work: "one bucket, refused", Call: tokenBucketCall, Peer: rateCall,
-			Heed:   reserve(drained(throttle.NewTokenBucket(spent, nil))),
+			Heed:   reserve(drained(throttle.NewTokenBucket(spent))),
 			Theirs: allow(drainedRate(rate.NewLimiter(rate.Every(spent.Per), 1))),
 		},
 	}

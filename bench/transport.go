@@ -28,8 +28,8 @@ func transportPairs() (pairs []Pair) {
 		limit  throttle.Limiter
 	}{
 		{"request", http.Header{}, nil},
-		{"request, with a Limiter", http.Header{}, throttle.NewTokenBucket(many, nil)},
-		{"request, with a limit on concurrency", http.Header{}, throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 1 << 20}, nil)},
+		{"request, with a Limiter", http.Header{}, throttle.NewTokenBucket(many)},
+		{"request, with a limit on concurrency", http.Header{}, throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 1 << 20})},
 		{"request, with GitHub's headers", gitHub(), nil},
 	} {
 		base := cannedTransport{w.header}

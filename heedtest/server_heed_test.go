@@ -37,22 +37,22 @@ func sendCalls(s *heedtest.Server) int64 {
 // limiters lists the algorithms by which a server may limit, each at 10 requests per second.
 var limiters = map[string]func() throttle.Limiter{
 	"token bucket": func() throttle.Limiter {
-		return throttle.NewTokenBucket(throttle.Limit{Count: 10, Per: time.Second, Burst: 20}, nil)
+		return throttle.NewTokenBucket(throttle.Limit{Count: 10, Per: time.Second, Burst: 20})
 	},
 	"refill bucket": func() throttle.Limiter {
-		return throttle.NewRefillBucket(throttle.RefillBucketConfig{Limit: throttle.Limit{Count: 20, Per: 2 * time.Second}}, nil)
+		return throttle.NewRefillBucket(throttle.RefillBucketConfig{Limit: throttle.Limit{Count: 20, Per: 2 * time.Second}})
 	},
 	"fixed window": func() throttle.Limiter {
-		return throttle.NewFixedWindow(throttle.FixedWindowConfig{Count: 30, Per: 3 * time.Second}, nil)
+		return throttle.NewFixedWindow(throttle.FixedWindowConfig{Count: 30, Per: 3 * time.Second})
 	},
 	"sliding log": func() throttle.Limiter {
-		return throttle.NewSlidingLog(throttle.SlidingLogConfig{Limit: throttle.Limit{Count: 30, Per: 3 * time.Second}}, nil)
+		return throttle.NewSlidingLog(throttle.SlidingLogConfig{Limit: throttle.Limit{Count: 30, Per: 3 * time.Second}})
 	},
 	"sliding counter": func() throttle.Limiter {
-		return throttle.NewSlidingCounter(throttle.SlidingCounterConfig{Limit: throttle.Limit{Count: 30, Per: 3 * time.Second}}, nil)
+		return throttle.NewSlidingCounter(throttle.SlidingCounterConfig{Limit: throttle.Limit{Count: 30, Per: 3 * time.Second}})
 	},
 	"sub-windows": func() throttle.Limiter {
-		return throttle.NewSubWindows(throttle.SubWindowsConfig{Limit: throttle.Limit{Count: 30, Per: 3 * time.Second}, Parts: 3}, nil)
+		return throttle.NewSlidingCounter(throttle.SlidingCounterConfig{Limit: throttle.Limit{Count: 30, Per: 3 * time.Second}, Parts: 3})
 	},
 	"unforgiving": func() throttle.Limiter { return countingRejected(30, 3*time.Second) },
 }

@@ -20,13 +20,13 @@ import (
 
 // bucket returns a limit of n requests per second with a burst of n.
 func bucket(n int64) *throttlehttp.Middleware {
-	return &throttlehttp.Middleware{Limiter: throttle.NewTokenBucket(throttle.PerSecond(n), nil)}
+	return &throttlehttp.Middleware{Limiter: throttle.NewTokenBucket(throttle.PerSecond(n))}
 }
 
 // countingRejected returns a limit of n requests in any window of length per that also counts
 // rejected requests, as HAProxy does if it tracks a request before it denies it.
 func countingRejected(n int64, per time.Duration) throttle.Limiter {
-	return throttle.NewSlidingLog(throttle.SlidingLogConfig{Limit: throttle.Limit{Count: n, Per: per}, CountRefused: true}, nil)
+	return throttle.NewSlidingLog(throttle.SlidingLogConfig{Limit: throttle.Limit{Count: n, Per: per}, CountRefused: true})
 }
 
 // at sends a request after each of the delays since the start, and returns the statuses.

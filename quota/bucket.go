@@ -90,7 +90,7 @@ func (b *bucket) reserve(c throttle.Claim) (throttle.Decision, error) {
 	return d, nil
 }
 
-// Local implements throttle.NonBlocking.
+// NonBlocking is the method that throttle.IsNonBlocking calls.
 func (*bucket) NonBlocking() bool { return true }
 
 // Cancel implements throttle.Limiter: the claim was never sent.

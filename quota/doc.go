@@ -30,5 +30,6 @@
 // [Tracker.Mode] switches off the last three (StatedOnly) or all of them (Disabled),
 // [Tracker.MaxHold] bounds how long a stated end is obeyed without a test, and
 // [Tracker.Forget] drops what is known. [Events] report holds and limits as they are
-// learned. All rules, with their figures, are in docs/estimates.md of the repository.
+// learned. All rules, with their figures, are in docs/server-limits.md and docs/estimates.md
+// of the repository.
 package quota

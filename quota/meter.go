@@ -145,7 +145,7 @@ func (m *meter) done(k uint64, n int64) bool {
 	return true
 }
 
-// Local implements throttle.NonBlocking.
+// NonBlocking is the method that throttle.IsNonBlocking calls.
 func (*meter) NonBlocking() bool { return true }
 
 // Cancel implements throttle.Limiter.

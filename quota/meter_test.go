@@ -74,7 +74,7 @@ func TestMeter_letsTheLargestThrough(t *testing.T) {
 func TestMeter_keepsABudgetOfTokens(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tr, w := seeded(1), &queue.Queue{}
-		limit := throttle.NewTokenBucket(throttle.Limit{Count: 1000, Per: time.Second, Burst: 10_000}, nil)
+		limit := throttle.NewTokenBucket(throttle.Limit{Count: 1000, Per: time.Second, Burst: 10_000})
 		refused, start := 0, time.Now()
 		var mu sync.Mutex
 		serve := func(cost int64) *http.Response {

@@ -64,7 +64,7 @@ func (s *sharing) Observe(ctx context.Context, c throttle.Claim, d throttle.Deci
 	b.tell(&f)
 }
 
-// Local implements throttle.NonBlocking.
+// NonBlocking is the method that throttle.IsNonBlocking calls.
 func (*sharing) NonBlocking() bool { return true }
 
 // tell tells the fleet what an answer taught the quota of req, if it was another

@@ -118,7 +118,7 @@ func playUntil(t *testing.T, tr *Tracker, s server, n, c int, rtt time.Duration,
 
 // tokenBucket serves rate a second with a burst, and tells in whole seconds.
 func tokenBucket(rate float64, burst int64, hints bool) server {
-	l := throttle.NewTokenBucket(throttle.Limit{Count: int64(rate), Per: time.Second, Burst: burst}, nil)
+	l := throttle.NewTokenBucket(throttle.Limit{Count: int64(rate), Per: time.Second, Burst: burst})
 	return func(now time.Time) (int, http.Header) {
 		d, _ := l.Reserve(context.Background(), throttle.Claim{Now: now})
 		h := http.Header{}

@@ -21,7 +21,7 @@ func ExampleLimiter() {
 	theirs := func() *xrate.Limiter { return xrate.NewLimiter(10, 5) }
 	ours := func() *rate.Limiter {
 		leak := throttle.LeakyBucketConfig{Limit: throttle.Limit{Name: "ten", Count: 10, Per: time.Second, Burst: 5}, Queue: math.MaxInt64}
-		return &rate.Limiter{Limiter: throttle.NewLeakyBucket(leak, clk), Clock: clk}
+		return &rate.Limiter{Limiter: throttle.WithClock(throttle.NewLeakyBucket(leak), clk), Clock: clk}
 	}
 
 	l, v := theirs(), ours()

@@ -35,7 +35,7 @@ import (
 //     restored; in x/time/rate it returns none.
 //
 // Limitations: a claim ends when it is granted, with the outcome throttle.Accepted. Limiters that
-// depend on the real outcome, such as throttle.Adaptive, or on when the work ends, such as
+// depend on the real outcome, such as adaptive.Limiter, or on when the work ends, such as
 // throttle.Concurrency, need a queue.Ticket.
 type Limiter struct {
 	Limiter throttle.Limiter
@@ -83,7 +83,7 @@ func (v *Limiter) AllowN(now time.Time, n int) bool {
 func (v *Limiter) Reserve() *Reservation { return v.ReserveN(time.Time{}, 1) }
 
 // ReserveN reserves n units as of now. A zero now is read by the limiter. Units that are not
-// available yet can be reserved only with a limiter that supports Claim.MaxWait, such as
+// available yet can be reserved only with a limiter that is a throttle.Booker, such as
 // throttle.LeakyBucket and those of package warmup. With other limiters the Reservation is not OK
 // unless the units can be used immediately.
 //
@@ -96,8 +96,7 @@ func (v *Limiter) ReserveN(now time.Time, n int) *Reservation {
 		r.cancelled.Store(true) // there are no units to return
 		return r
 	}
-	r.claim.MaxWait = throttle.Forever
-	r.decision, r.err = v.Limiter.Reserve(context.Background(), r.claim)
+	r.decision, r.err = throttle.ReserveAhead(context.Background(), v.Limiter, r.claim, throttle.Forever)
 	switch d := r.decision; {
 	case r.err != nil:
 		r.decision = throttle.Decision{}

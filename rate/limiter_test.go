@@ -27,7 +27,7 @@ func tenASecond(burst int64) throttle.Limit {
 
 func bookingLimiter(burst int64) *rate.Limiter {
 	clk := &stoppedClock{morning}
-	return &rate.Limiter{Limiter: throttle.NewLeakyBucket(throttle.LeakyBucketConfig{Limit: tenASecond(burst), Queue: math.MaxInt64}, clk), Clock: clk}
+	return &rate.Limiter{Limiter: throttle.WithClock(throttle.NewLeakyBucket(throttle.LeakyBucketConfig{Limit: tenASecond(burst), Queue: math.MaxInt64}), clk), Clock: clk}
 }
 
 // A stoppedClock is a clock whose time changes only when it is set.
@@ -68,8 +68,8 @@ func TestReservation_cancelsOnce(t *testing.T) {
 	}
 	wg.Wait()
 	require.Equal(t, 200*time.Millisecond, v.Reserve().Delay())
-	for _, v := range []*rate.Limiter{{Limiter: throttle.NewFixedWindow(throttle.FixedWindowConfig{Count: 5, Per: time.Minute}, &stoppedClock{morning})},
-		{Limiter: throttle.NewTokenBucket(tenASecond(5), &stoppedClock{morning})}} {
+	for _, v := range []*rate.Limiter{{Limiter: throttle.WithClock(throttle.NewFixedWindow(throttle.FixedWindowConfig{Count: 5, Per: time.Minute}), &stoppedClock{morning})},
+		{Limiter: throttle.WithClock(throttle.NewTokenBucket(tenASecond(5)), &stoppedClock{morning})}} {
 		v.AllowN(morning, 5)
 		v.ReserveN(morning, 0).Cancel()
 		require.False(t, v.Allow())
@@ -79,7 +79,7 @@ func TestReservation_cancelsOnce(t *testing.T) {
 // Canceled units are granted to waiters.
 func TestReservation_cancelWakes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		v := &rate.Limiter{Limiter: throttle.NewLeakyBucket(throttle.LeakyBucketConfig{Limit: tenASecond(5), Queue: 100}, nil)}
+		v := &rate.Limiter{Limiter: throttle.NewLeakyBucket(throttle.LeakyBucketConfig{Limit: tenASecond(5), Queue: 100})}
 		start := time.Now()
 		v.ReserveN(time.Time{}, 5)
 		r := v.ReserveN(time.Time{}, 5)
@@ -126,7 +126,7 @@ func TestLimiter_errors(t *testing.T) {
 	require.ErrorContains(t, v.WaitN(t.Context(), 3), "at most 2 units")
 	r.Cancel()
 
-	v = &rate.Limiter{Limiter: throttle.NewTokenBucket(tenASecond(1), &stoppedClock{morning}), Clock: &stoppedClock{morning}}
+	v = &rate.Limiter{Limiter: throttle.WithClock(throttle.NewFixedWindow(throttle.FixedWindowConfig{Name: "ten", Count: 1, Per: 100 * time.Millisecond}), &stoppedClock{morning}), Clock: &stoppedClock{morning}}
 	require.True(t, v.Reserve().OK())
 	r = v.Reserve()
 	require.ErrorContains(t, r.Err(), "books ahead")
@@ -145,7 +145,7 @@ func TestLimiter_errors(t *testing.T) {
 
 func TestLimiter_waits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		v := &rate.Limiter{Limiter: throttle.NewTokenBucket(tenASecond(1), nil)}
+		v := &rate.Limiter{Limiter: throttle.NewTokenBucket(tenASecond(1))}
 		start := time.Now()
 		require.NoError(t, v.Wait(t.Context()))
 		require.NoError(t, v.WaitN(t.Context(), 0))
@@ -225,7 +225,7 @@ func (s *waitTrace) maxWait() bool {
 
 func (s *waitTrace) run(t *testing.T) {
 	limit := throttle.Limit{Count: int64(math.Round(s.Limit * 1000)), Per: 1000 * time.Second, Burst: s.Burst}
-	v := &rate.Limiter{Limiter: throttle.NewTokenBucket(limit, nil)}
+	v := &rate.Limiter{Limiter: throttle.NewTokenBucket(limit)}
 	start := time.Now()
 	var wg sync.WaitGroup
 	for i, w := range s.Waiters {
@@ -247,7 +247,7 @@ func (s *waitTrace) run(t *testing.T) {
 }
 
 func TestLimiter_eightConcurrentWaiters(t *testing.T) {
-	v := &rate.Limiter{Limiter: throttle.NewLeakyBucket(throttle.LeakyBucketConfig{Limit: throttle.Limit{Count: 1e6, Per: time.Second, Burst: 100}, Queue: 1000}, nil)}
+	v := &rate.Limiter{Limiter: throttle.NewLeakyBucket(throttle.LeakyBucketConfig{Limit: throttle.Limit{Count: 1e6, Per: time.Second, Burst: 100}, Queue: 1000})}
 	var wg sync.WaitGroup
 	for range 8 {
 		wg.Go(func() {
@@ -266,7 +266,7 @@ func TestLimiter_allocatesNothing(t *testing.T) {
 	if racing {
 		return
 	}
-	v := &rate.Limiter{Limiter: throttle.NewTokenBucket(throttle.Limit{Count: math.MaxInt32, Per: time.Second}, nil)}
+	v := &rate.Limiter{Limiter: throttle.NewTokenBucket(throttle.Limit{Count: math.MaxInt32, Per: time.Second})}
 	ctx := t.Context()
 	noAllocs(t, "Allow", func() { v.Allow() })
 	noAllocs(t, "Wait", func() { v.Wait(ctx) })

@@ -22,7 +22,7 @@ func Example() {
 	client := retryablehttp.NewClient()
 	client.Logger = nil
 	client.CheckRetry, client.Backoff = retryable.CheckRetry, retryable.Backoff
-	retryable.Wrap(client, &heed.Transport{Limiter: throttle.NewTokenBucket(throttle.PerSecond(100), nil)})
+	retryable.Wrap(client, &heed.Transport{Limiter: throttle.NewTokenBucket(throttle.PerSecond(100))})
 
 	for range 2 {
 		resp, err := client.Post(api.URL+"/orders", "text/plain", []byte("one of each"))

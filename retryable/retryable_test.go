@@ -203,7 +203,7 @@ func TestWrap_everyAttemptTakesOneUnit(t *testing.T) {
 	inMemory(t, func(t *testing.T, s *heedtest.Server) {
 		c := newClient(s)
 		c.RetryWaitMin, c.RetryWaitMax = 0, 0
-		limit := throttle.NewTokenBucket(throttle.Limit{Count: 1, Per: 10 * time.Second}, nil)
+		limit := throttle.NewTokenBucket(throttle.Limit{Count: 1, Per: 10 * time.Second})
 		retryable.Wrap(c, &heed.Transport{Limiter: limit, Retry: &heed.RetryPolicy{MaxAttempts: 7}})
 		resp, err := c.Get(s.URL)
 		require.NoError(t, err)

@@ -49,7 +49,7 @@ func TestWrap_preservesWhatDefaultRetryPolicyInspects(t *testing.T) {
 			c.Logger, c.RetryMax, c.RetryWaitMin, c.RetryWaitMax = nil, 2, time.Microsecond, time.Microsecond
 			c.RequestLogHook = func(retryablehttp.Logger, *http.Request, int) { sent++ }
 			if wrap {
-				retryable.Wrap(c, &heed.Transport{Limiter: throttle.NewTokenBucket(throttle.PerSecond(1000), nil)})
+				retryable.Wrap(c, &heed.Transport{Limiter: throttle.NewTokenBucket(throttle.PerSecond(1000))})
 			}
 			req, err := retryablehttp.NewRequestWithContext(t.Context(), "GET", tt.url, nil)
 			require.NoError(t, err)

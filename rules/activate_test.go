@@ -119,7 +119,7 @@ func TestBuild_makesOneLimiterForAllKeys(t *testing.T) {
 	var built []string
 	s := Config{Clock: fixedClock(friday), Build: func(l *Limit) (throttle.Limiter, error) {
 		built = append(built, l.ID+" "+l.Algorithm()+" "+l.Spec.String())
-		return throttle.NewTokenBucket(throttle.PerHour(2), nil), nil
+		return throttle.NewTokenBucket(throttle.PerHour(2)), nil
 	}}
 	text := "domain: d\ndescriptors: [{key: a, shadow_mode: true, rate_limit: {unit: hour, requests_per_unit: %d, burst: 10}}]"
 	set, err := Parse([]byte(fmt.Sprintf(text, 10)), s)

@@ -96,13 +96,13 @@ func wrap(inner throttle.Limiter, l *Limit, s *Config) throttle.Limiter {
 		return inner
 	}
 	if l.Borrow != "" {
-		inner = &throttle.Borrowing{Limiter: inner, CanBorrow: s.CanBorrow[l.Borrow]}
+		inner = &throttle.SoftLimit{Soft: inner, CanBorrow: s.CanBorrow[l.Borrow]}
 	}
 	if l.Ban != nil {
-		inner = keyed.NewBan(inner, *l.Ban, s.Clock)
+		inner = throttle.WithClock(keyed.NewBan(inner, *l.Ban), s.Clock)
 	}
 	if l.Shadow {
-		inner = &throttle.Shadow{Limiter: inner}
+		inner = throttle.Shadow(inner, nil)
 	}
 	return inner
 }
@@ -276,17 +276,16 @@ func (a *activeLimit) Observe(ctx context.Context, c throttle.Claim, d throttle.
 	}
 }
 
-// NonBlocking implements throttle.NonBlocking.
+// NonBlocking is the method that throttle.IsNonBlocking calls.
 func (a *activeLimit) NonBlocking() bool {
 	l := a.limiter
 	if h := a.successor.Load(); h != nil {
 		l = h.limiter
 	}
-	local, ok := l.(throttle.NonBlocking)
-	return ok && local.NonBlocking()
+	return throttle.IsNonBlocking(l)
 }
 
-// CountsRefusals implements throttle.RefusalCounter. It is true with a DecisionHook, which counts
+// CountsRefusals is the method that throttle.CountsRefusals calls. It is true with a DecisionHook, which counts
 // refusals.
 func (a *activeLimit) CountsRefusals() bool {
 	if a.hook != nil {

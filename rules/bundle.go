@@ -107,5 +107,5 @@ func (s *member) Observe(ctx context.Context, c throttle.Claim, d throttle.Decis
 	throttle.Observe(ctx, s.limiter, s.memberClaim(c), d, f)
 }
 
-// NonBlocking implements throttle.NonBlocking.
+// NonBlocking is the method that throttle.IsNonBlocking calls.
 func (s *member) NonBlocking() bool { return s.limiter.NonBlocking() }

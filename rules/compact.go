@@ -21,7 +21,7 @@ type lazyBuckets struct {
 const maxKeys = 1 << 24
 
 func (c *lazyBuckets) get() *keyed.Buckets {
-	c.once.Do(func() { c.limiter = keyed.NewBuckets(c.config, c.clock) })
+	c.once.Do(func() { c.limiter = throttle.WithClock(keyed.NewBuckets(c.config), c.clock) })
 	return c.limiter
 }
 
@@ -40,5 +40,5 @@ func (c *lazyBuckets) Observe(ctx context.Context, claim throttle.Claim, d throt
 	c.get().Observe(ctx, claim, d, f)
 }
 
-// NonBlocking implements throttle.NonBlocking.
+// NonBlocking is the method that throttle.IsNonBlocking calls.
 func (*lazyBuckets) NonBlocking() bool { return true }

@@ -84,9 +84,7 @@ func describe(s Spec) string {
 	case throttle.SlidingLogConfig:
 		return rateText(s.Limit) + optionally(s.MinGap > 0, "gap %s", formatDuration(s.MinGap)) + optionally(s.CountRefused, "counting refused")
 	case throttle.SlidingCounterConfig:
-		return rateText(s.Limit)
-	case throttle.SubWindowsConfig:
-		return rateText(s.Limit) + optionally(true, "by %s", formatDuration(s.Per/time.Duration(max(s.Parts, 1))))
+		return rateText(s.Limit) + optionally(s.Parts > 0, "by %s", formatDuration(s.Per/time.Duration(max(s.Parts, 1))))
 	case throttle.NginxConfig:
 		l := throttle.Limit{Count: s.Rate, Per: s.Per}
 		return rateText(l) + optionally(s.Burst > 0, "burst %d", s.Burst) + optionally(s.Delay > 0, "delay %d", s.Delay) + optionally(s.NoDelay, "nodelay")

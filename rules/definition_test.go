@@ -23,7 +23,7 @@ var specs = map[string]Spec{
 	"calendar":        throttle.FixedWindowConfig{Count: 10, Align: throttle.EachDay, Zone: time.UTC},
 	"sliding_log":     throttle.SlidingLogConfig{Limit: throttle.Limit{Count: 10, Per: time.Minute}, MinGap: time.Second},
 	"sliding_counter": throttle.SlidingCounterConfig{Limit: throttle.Limit{Count: 10, Per: time.Minute}},
-	"sub_windows":     throttle.SubWindowsConfig{Limit: throttle.Limit{Count: 10, Per: time.Minute}, Parts: 6},
+	"sub_windows":     throttle.SlidingCounterConfig{Limit: throttle.Limit{Count: 10, Per: time.Minute}, Parts: 6},
 	"nginx":           throttle.NginxConfig{Rate: 10, Per: time.Second, Burst: 5, Delay: 2},
 	"concurrency":     throttle.ConcurrencyConfig{Count: 10, MaxAge: time.Minute},
 	"warm_up":         warmup.Config{Limit: throttle.Limit{Count: 10, Per: time.Minute}, Period: time.Minute, ColdFactor: 2, Outage: time.Hour},
@@ -141,8 +141,8 @@ func TestResize_matchesResizable(t *testing.T) {
 			continue
 		}
 		require.True(t, resizable(s, doubled(s)), name)
-		now := time.Now()
 		l := newLimiter(s, nil)
+		now := time.Now()
 		first, err := l.Reserve(ctx, throttle.Claim{Now: now})
 		require.NoError(t, err)
 		require.True(t, first.OK, name)

@@ -108,7 +108,7 @@ limits:
 func ExampleConfig_build() {
 	shared := func(l throttle.Limit) throttle.Limiter { // in place of a store such as Redis
 		fmt.Println("shared:", l.Name, l)
-		return keyed.NewBuckets(keyed.BucketsConfig{Limit: l}, nil)
+		return keyed.NewBuckets(keyed.BucketsConfig{Limit: l})
 	}
 	_, err := rules.Parse([]byte(`
 domain: api

@@ -18,8 +18,8 @@ func (c *keyLimiter) HoldsUntilEnd() bool { return throttle.HoldsUntilEnd(c.inne
 // HoldsUntilEnd implements throttle.Holder.
 func (c *lazyBuckets) HoldsUntilEnd() bool { return c.get().HoldsUntilEnd() }
 
-// CountsRefusals implements throttle.RefusalCounter.
+// CountsRefusals is the method that throttle.CountsRefusals calls.
 func (s *member) CountsRefusals() bool { return s.limiter.CountsRefusals() }
 
-// CountsRefusals implements throttle.RefusalCounter.
+// CountsRefusals is the method that throttle.CountsRefusals calls.
 func (c *keyLimiter) CountsRefusals() bool { return throttle.CountsRefusals(c.inner) }

@@ -108,7 +108,7 @@ func (c *keyLimiter) Observe(ctx context.Context, claim throttle.Claim, d thrott
 	throttle.Observe(ctx, c.inner, claim, d, f)
 }
 
-// NonBlocking implements throttle.NonBlocking.
+// NonBlocking is the method that throttle.IsNonBlocking calls.
 func (*keyLimiter) NonBlocking() bool { return true }
 
 // A softKeyLimiter is a keyLimiter with a soft and a hard limit. A dry run of one claim does not
@@ -118,7 +118,7 @@ type softKeyLimiter struct {
 	soft *throttle.SoftLimit
 }
 
-// Evictable implements throttle.Evictable.
+// Evictable is the method that throttle.IsEvictable calls.
 func (c *softKeyLimiter) Evictable(now time.Time) bool { return c.soft.Evictable(now) }
 
 // A clockOverride is a clock that can be set to a fixed time temporarily, so that a limiter that

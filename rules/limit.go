@@ -16,8 +16,7 @@ import (
 //	throttle.LeakyBucketConfig     leaky_bucket
 //	throttle.FixedWindowConfig     fixed_window, permits_per_period
 //	throttle.SlidingLogConfig      sliding_log
-//	throttle.SlidingCounterConfig  sliding_counter
-//	throttle.SubWindowsConfig      sub_windows
+//	throttle.SlidingCounterConfig  sliding_counter, sub_windows (with Parts)
 //	throttle.NginxConfig           nginx
 //	throttle.ConcurrencyConfig     concurrency
 //	warmup.Config                  warm_up
@@ -134,9 +133,10 @@ func (l *Limit) Algorithm() string {
 	case throttle.SlidingLogConfig:
 		return "sliding_log"
 	case throttle.SlidingCounterConfig:
+		if s.Parts > 0 {
+			return "sub_windows"
+		}
 		return "sliding_counter"
-	case throttle.SubWindowsConfig:
-		return "sub_windows"
 	case throttle.NginxConfig:
 		return "nginx"
 	case throttle.ConcurrencyConfig:

@@ -12,25 +12,23 @@ import (
 func newLimiter(s Spec, clk throttle.Clock) throttle.Limiter {
 	switch s := s.(type) {
 	case throttle.Limit:
-		return throttle.NewTokenBucket(s, clk)
+		return throttle.WithClock(throttle.NewTokenBucket(s), clk)
 	case throttle.RefillBucketConfig:
-		return throttle.NewRefillBucket(s, clk)
+		return throttle.WithClock(throttle.NewRefillBucket(s), clk)
 	case throttle.LeakyBucketConfig:
-		return throttle.NewLeakyBucket(s, clk)
+		return throttle.WithClock(throttle.NewLeakyBucket(s), clk)
 	case throttle.FixedWindowConfig:
-		return throttle.NewFixedWindow(s, clk)
+		return throttle.WithClock(throttle.NewFixedWindow(s), clk)
 	case throttle.SlidingLogConfig:
-		return throttle.NewSlidingLog(s, clk)
+		return throttle.WithClock(throttle.NewSlidingLog(s), clk)
 	case throttle.SlidingCounterConfig:
-		return throttle.NewSlidingCounter(s, clk)
-	case throttle.SubWindowsConfig:
-		return throttle.NewSubWindows(s, clk)
+		return throttle.WithClock(throttle.NewSlidingCounter(s), clk)
 	case throttle.NginxConfig:
-		return throttle.NewNginx(s, clk)
+		return throttle.WithClock(throttle.NewNginx(s), clk)
 	case throttle.ConcurrencyConfig:
-		return throttle.NewConcurrency(s, clk)
+		return throttle.WithClock(throttle.NewConcurrency(s), clk)
 	case warmup.Config:
-		return warmup.New(s, clk)
+		return throttle.WithClock(warmup.New(s), clk)
 	}
 	panic(fmt.Sprintf("rules: no limiter for a %T", s))
 }
@@ -59,8 +57,6 @@ func rateOf(s Spec) throttle.Limit {
 	case throttle.SlidingLogConfig:
 		return s.Limit
 	case throttle.SlidingCounterConfig:
-		return s.Limit
-	case throttle.SubWindowsConfig:
 		return s.Limit
 	case warmup.Config:
 		return s.Limit
@@ -94,10 +90,6 @@ func resizable(a, b Spec) bool {
 		a, ok := a.(throttle.SlidingCounterConfig)
 		a.Limit = b.Limit
 		return ok && a == b
-	case throttle.SubWindowsConfig:
-		a, ok := a.(throttle.SubWindowsConfig)
-		a.Limit = b.Limit
-		return ok && a == b
 	case warmup.Config:
 		a, ok := a.(warmup.Config)
 		a.Limit = b.Limit
@@ -127,7 +119,7 @@ func specCapacity(s Spec) int64 {
 		return s.Burst + 1
 	case warmup.Config:
 		return math.MaxInt64 // later claims wait for what it grants
-	case throttle.SlidingLogConfig, throttle.SlidingCounterConfig, throttle.SubWindowsConfig:
+	case throttle.SlidingLogConfig, throttle.SlidingCounterConfig:
 		return rateOf(s).Count
 	}
 	l := rateOf(s)

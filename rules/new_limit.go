@@ -77,7 +77,7 @@ func (d *rateLimit) slidingLog(a amount, name string) Spec {
 }
 
 func (d *rateLimit) subWindows(a amount, name string) Spec {
-	return throttle.SubWindowsConfig{Limit: a.limit(name), Parts: clampInt(int64(a.length() / max(d.granularity, 1)))}
+	return throttle.SlidingCounterConfig{Limit: a.limit(name), Parts: clampInt(int64(a.length() / max(d.granularity, 1)))}
 }
 
 func (d *rateLimit) nginx(a amount, name string) Spec {

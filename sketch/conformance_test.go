@@ -21,7 +21,7 @@ func TestConformance(t *testing.T) {
 	} {
 		p.Limit = throttle.PerSecond(10)
 		t.Run(name, func(t *testing.T) {
-			throttletest.TestLimiter(t, func(clk throttle.Clock) throttle.Limiter { return sketch.NewLimiter(p, clk) },
+			throttletest.TestLimiter(t, func(clk throttle.Clock) throttle.Limiter { return throttle.WithClock(sketch.NewLimiter(p), clk) },
 				throttletest.Spec{Bound: bound, Approximate: true})
 		})
 	}

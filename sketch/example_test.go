@@ -70,11 +70,11 @@ func ExampleTopK() {
 // A hundred thousand clients may send two requests per minute each.
 func ExampleLimiter() {
 	clk := clock.NewMock()
-	l := sketch.NewLimiter(sketch.LimiterConfig{
+	l := throttle.WithClock(sketch.NewLimiter(sketch.LimiterConfig{
 		Limit:     throttle.PerMinute(2),
 		Clients:   100_000,
 		Returning: 1_000,
-	}, clk)
+	}), clk)
 	for range 3 {
 		d, _ := l.Reserve(context.Background(), throttle.Claim{Key: "203.0.113.7"})
 		fmt.Printf("%-5v  left %d  again in %v\n", d.OK, d.Remaining, d.Wait)

@@ -44,7 +44,7 @@ func TestLimiterConfig_bytes(t *testing.T) {
 		{65_535, 100, 0.1, 1664}, {65_535, 10_000, 0, 337_920}, {65_535, 10_000, 1e-4, 3_530_240},
 	} {
 		p := sketch.LimiterConfig{Limit: throttle.PerMinute(tt.count), Clients: tt.clients, ErrorRate: tt.rate}
-		require.Equal(t, tt.bytes, sketch.NewLimiter(p, nil).Bytes(), "%+v", tt)
+		require.Equal(t, tt.bytes, sketch.NewLimiter(p).Bytes(), "%+v", tt)
 	}
 }
 
@@ -52,7 +52,7 @@ func TestLimiterConfig_bytes(t *testing.T) {
 // they are granted, a cost of up to twice the limit is recorded, and further claims are rejected.
 func TestLimiter_countsAtTheEndOfACounter(t *testing.T) {
 	for _, count := range []int64{32_767, 32_768, 65_535, 65_536} {
-		l := sketch.NewLimiter(sketch.LimiterConfig{Limit: throttle.PerMinute(count), Clients: 100, Seed: 1}, nil)
+		l := sketch.NewLimiter(sketch.LimiterConfig{Limit: throttle.PerMinute(count), Clients: 100, Seed: 1})
 		d := reserve(t, l, "ann", count, noon)
 		require.True(t, d.OK, count)
 		require.Zero(t, d.Remaining, count)

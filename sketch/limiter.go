@@ -35,7 +35,7 @@ import (
 // Within a window units are added to all counters of a client, not conservatively as in CountMin,
 // because a conservative update cannot be reversed by Cancel.
 //
-// Limiter grants no units in advance (Claim.MaxWait). Each lock guards a part of the keys, so that
+// Limiter grants no units in advance. Each lock guards a part of the keys, so that
 // most clients do not wait for each other.
 type Limiter struct {
 	time       ticks.Timeline
@@ -50,24 +50,35 @@ type Limiter struct {
 	counters   counterTable
 }
 
-// NewLimiter returns an unused limiter. If clk is nil it uses the system clock. It panics if p is
-// invalid; call p.Validate first if its numbers come from configuration.
-func NewLimiter(p LimiterConfig, clk throttle.Clock) *Limiter {
+// NewLimiter returns an unused limiter. It panics if p is invalid; call p.Validate
+// first if its numbers come from configuration.
+func NewLimiter(p LimiterConfig) *Limiter {
 	if err := p.Validate(); err != nil {
 		panic(err.Error() + " (NewLimiter)")
 	}
 	r := p.dimensions()
 	blocks, lines := max(int(r.blocks), 1), max(int(r.lines), 1)
-	l := &Limiter{time: ticks.NewTimeline(clk), limit: p.Limit, policy: p.Name, seed: seedOrRandom(p.Seed)}
+	l := &Limiter{time: ticks.NewTimeline(), limit: p.Limit, policy: p.Name, seed: seedOrRandom(p.Seed)}
 	if l.policy == "" {
 		l.policy = p.String()
 	}
-	l.windows, l.offset = windows{int64(p.Per)}, l.time.SinceEpoch()
-	l.baseWindow = l.windows.at(l.offset).window
+	l.windows = windows{int64(p.Per)}
+	l.setOffset()
 	l.locks = stripesFor(min(blocks, lines))
 	l.filter = bitTable{newTable(l.locks.roundToStripes(blocks, p.Bytes > 0), bitWidth), r.bitsPerWord}
 	l.counters = newCounterTable(l.locks.roundToStripes(lines, p.Bytes > 0), p.counterBits())
 	return l
+}
+
+// SetClock replaces the clock; see throttle.WithClock.
+func (l *Limiter) SetClock(c throttle.Clock) {
+	l.time.SetClock(c)
+	l.setOffset()
+}
+
+func (l *Limiter) setOffset() {
+	l.offset = l.time.SinceEpoch()
+	l.baseWindow = l.windows.at(l.offset).window
 }
 
 // Reserve implements throttle.Limiter.

@@ -20,7 +20,7 @@ func reserve(t testing.TB, l throttle.Limiter, key string, cost int64, at time.T
 }
 
 func TestLimiter_slides(t *testing.T) {
-	l := sketch.NewLimiter(sketch.LimiterConfig{Limit: throttle.PerHour(100), Clients: 1000, Seed: 1}, nil)
+	l := sketch.NewLimiter(sketch.LimiterConfig{Limit: throttle.PerHour(100), Clients: 1000, Seed: 1})
 	for _, s := range []struct {
 		at   time.Duration
 		cost int64
@@ -57,7 +57,7 @@ func TestLimiter_slides(t *testing.T) {
 func TestLimiter_readsItsClock(t *testing.T) {
 	clk := clock.NewMock()
 	clk.Set(noon)
-	l := sketch.NewLimiter(sketch.LimiterConfig{Limit: throttle.Limit{Name: "clients", Count: 1, Per: time.Minute}, Clients: 10}, clk)
+	l := throttle.WithClock(sketch.NewLimiter(sketch.LimiterConfig{Limit: throttle.Limit{Name: "clients", Count: 1, Per: time.Minute}, Clients: 10}), clk)
 	require.True(t, reserve(t, l, "a", 1, time.Time{}).OK)
 	d := reserve(t, l, "a", 1, time.Time{})
 	require.False(t, d.OK)
@@ -65,12 +65,12 @@ func TestLimiter_readsItsClock(t *testing.T) {
 	clk.Add(d.Wait)
 	d = reserve(t, l, "a", 1, time.Time{})
 	require.True(t, d.OK && d.At.Equal(clk.Now()))
-	require.True(t, reserve(t, sketch.NewLimiter(sketch.LimiterConfig{Limit: throttle.PerMinute(1), Clients: 1}, nil), "a", 1, time.Time{}).OK)
+	require.True(t, reserve(t, sketch.NewLimiter(sketch.LimiterConfig{Limit: throttle.PerMinute(1), Clients: 1}), "a", 1, time.Time{}).OK)
 }
 
 func TestLimiter_givesBackAllButTheFirstUnit(t *testing.T) {
 	ctx := t.Context()
-	l := sketch.NewLimiter(sketch.LimiterConfig{Limit: throttle.PerMinute(10), Clients: 100, Seed: 1}, nil)
+	l := sketch.NewLimiter(sketch.LimiterConfig{Limit: throttle.PerMinute(10), Clients: 100, Seed: 1})
 	left := func(at time.Time) int64 {
 		d, _ := l.Reserve(ctx, throttle.Claim{Key: "k", Now: at, DryRun: true})
 		return d.Remaining
@@ -108,7 +108,7 @@ func TestLimiter_givesBackAllButTheFirstUnit(t *testing.T) {
 // TestLimiter_givesBackNoMoreThanItCounted checks that the unit in the filter is not subtracted
 // from the counters, where it would be subtracted from other clients.
 func TestLimiter_givesBackNoMoreThanItCounted(t *testing.T) {
-	l := sketch.NewLimiter(sketch.LimiterConfig{Limit: throttle.PerMinute(10), Clients: 100, Seed: 1}, nil)
+	l := sketch.NewLimiter(sketch.LimiterConfig{Limit: throttle.PerMinute(10), Clients: 100, Seed: 1})
 	first := reserve(t, l, "k", 4, noon)
 	require.EqualValues(t, 2, reserve(t, l, "k", 4, noon).Remaining)
 	l.Cancel(t.Context(), throttle.Claim{Key: "k", Cost: 4}, first)
@@ -119,7 +119,7 @@ func TestLimiter_givesBackNoMoreThanItCounted(t *testing.T) {
 // decremented, because its correct value is not known.
 func TestLimiter_staysFullWhenCountersEnded(t *testing.T) {
 	const most = 30_000
-	l := sketch.NewLimiter(sketch.LimiterConfig{Limit: throttle.PerMinute(most), Clients: 1000, Bytes: 1, Seed: 1}, nil)
+	l := sketch.NewLimiter(sketch.LimiterConfig{Limit: throttle.PerMinute(most), Clients: 1000, Bytes: 1, Seed: 1})
 	var granted []throttle.Decision
 	var clients []string
 	for i := range 200 {
@@ -136,7 +136,7 @@ func TestLimiter_staysFullWhenCountersEnded(t *testing.T) {
 }
 
 func TestLimiter_countsAnOlderReadingAsTheNewest(t *testing.T) {
-	l := sketch.NewLimiter(sketch.LimiterConfig{Limit: throttle.PerMinute(1), Clients: 100, Seed: 1}, nil)
+	l := sketch.NewLimiter(sketch.LimiterConfig{Limit: throttle.PerMinute(1), Clients: 100, Seed: 1})
 	require.True(t, reserve(t, l, "k", 1, noon).OK)
 	for _, back := range []time.Duration{1, time.Minute, time.Hour, 200 * 365 * 24 * time.Hour} {
 		d := reserve(t, l, "k", 1, noon.Add(-back))
@@ -147,7 +147,7 @@ func TestLimiter_countsAnOlderReadingAsTheNewest(t *testing.T) {
 
 func TestLimiter_keepsDebts(t *testing.T) {
 	for _, limit := range []int64{10, 1 << 20} { // counters of 16 and of 32 bits
-		l := sketch.NewLimiter(sketch.LimiterConfig{Limit: throttle.PerMinute(limit), Clients: 100, Seed: 1}, nil)
+		l := sketch.NewLimiter(sketch.LimiterConfig{Limit: throttle.PerMinute(limit), Clients: 100, Seed: 1})
 		d := reserve(t, l, "k", 1, noon) // the unit is in the filter only
 		l.Observe(t.Context(), throttle.Claim{Key: "k"}, d, throttle.Feedback{Cost: 1 << 62})
 		require.False(t, reserve(t, l, "k", 1, noon).OK)
@@ -212,7 +212,7 @@ func TestLimiter_refusesFewWrongly(t *testing.T) {
 	}
 	for _, rate := range []float64{0.1, 0.01, 0.001} {
 		p := sketch.LimiterConfig{Limit: throttle.PerMinute(5), Clients: clients, Returning: returning, ErrorRate: rate, Seed: 3}
-		l := sketch.NewLimiter(p, nil)
+		l := sketch.NewLimiter(p)
 		require.LessOrEqual(t, l.ErrorRate(clients, returning), rate)
 		wrong, right := simulateClients(t, l, &exactLimiter{limit: 5, per: time.Minute}, draws, 4)
 		require.LessOrEqual(t, float64(wrong)/float64(right), rate)
@@ -223,7 +223,7 @@ func TestLimiter_refusesFewWrongly(t *testing.T) {
 // configured more claims are rejected, and no client gets more than its limit.
 func TestLimiter_tooManyClientsErrOnTheSafeSide(t *testing.T) {
 	draws := zipf(9, 40_000)
-	l := sketch.NewLimiter(sketch.LimiterConfig{Limit: throttle.PerMinute(5), Clients: 1000, Seed: 3}, nil)
+	l := sketch.NewLimiter(sketch.LimiterConfig{Limit: throttle.PerMinute(5), Clients: 1000, Seed: 3})
 	wrong, right := simulateClients(t, l, &exactLimiter{limit: 5, per: time.Minute}, draws, 3)
 	require.Positive(t, wrong)
 	require.Less(t, wrong, right)
@@ -234,7 +234,7 @@ func TestLimiter_fitsIntoBytes(t *testing.T) {
 	last := 1.0
 	for _, bytes := range []int64{1, 1 << 18, 1 << 20, 1 << 22} {
 		p.Bytes = bytes
-		l := sketch.NewLimiter(p, nil)
+		l := sketch.NewLimiter(p)
 		require.LessOrEqual(t, l.Bytes(), max(bytes, 384), "%d", bytes)
 		rate := l.ErrorRate(p.Clients, p.Clients/10)
 		require.LessOrEqual(t, rate, last)
@@ -245,7 +245,7 @@ func TestLimiter_fitsIntoBytes(t *testing.T) {
 
 func TestLimiter_concurrentClaims(t *testing.T) {
 	const limit, clients = 50, 64
-	l := sketch.NewLimiter(sketch.LimiterConfig{Limit: throttle.PerMinute(limit), Clients: clients, ErrorRate: 0.5, Seed: 1}, nil)
+	l := sketch.NewLimiter(sketch.LimiterConfig{Limit: throttle.PerMinute(limit), Clients: clients, ErrorRate: 0.5, Seed: 1})
 	var kept [clients]atomic.Int64
 	concurrently(func(id int) {
 		r := rand.New(rand.NewPCG(uint64(id), 1))

@@ -39,7 +39,7 @@ func TestHotPaths_allocateNothing(t *testing.T) {
 	recent := sketch.NewSlidingBloom(sketch.BloomConfig{Keys: 1000}, time.Minute)
 	rates := sketch.NewSlidingCountMin(sketch.CountMinConfig{Epsilon: 0.01}, time.Minute)
 	top := sketch.NewTopK(10)
-	var limiter throttle.Limiter = sketch.NewLimiter(sketch.LimiterConfig{Limit: throttle.PerMinute(1 << 14), Clients: 1000}, nil)
+	var limiter throttle.Limiter = sketch.NewLimiter(sketch.LimiterConfig{Limit: throttle.PerMinute(1 << 14), Clients: 1000})
 	keys := make([]string, 100)
 	for i := range keys {
 		keys[i] = key('k', i)
@@ -72,7 +72,7 @@ func TestConstructors_panicOnWhatCannotWork(t *testing.T) {
 	withLimiter := func(change func(*sketch.LimiterConfig)) func() {
 		c := sketch.LimiterConfig{Limit: throttle.PerSecond(1), Clients: 1}
 		change(&c)
-		return func() { sketch.NewLimiter(c, nil) }
+		return func() { sketch.NewLimiter(c) }
 	}
 	for want, f := range map[string]func(){
 		"Keys is 0":                       func() { sketch.NewBloom(sketch.BloomConfig{}) },

@@ -83,7 +83,7 @@ func TestAlignment_windowsAreContiguous(t *testing.T) {
 func TestFixedWindow_resetsAtMidnightOfItsZone(t *testing.T) {
 	tokyo := zone(t, "Asia/Tokyo")
 	start := time.Date(2026, 5, 1, 23, 0, 0, 0, tokyo)
-	l := NewFixedWindow(FixedWindowConfig{Count: 2, Align: EachDay, Zone: tokyo}, &manualClock{start})
+	l := WithClock(NewFixedWindow(FixedWindowConfig{Count: 2, Align: EachDay, Zone: tokyo}), &manualClock{start})
 	playSteps(t, l, start, append(claimsOfOne(0, 2),
 		step{at: 0, cost: 1, wait: time.Hour},
 		step{at: time.Hour, cost: 1, ok: true, left: 1}))

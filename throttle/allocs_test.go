@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttle/adaptive"
 )
 
 // No hot method allocates. Every limiter has a row here; pools means that it keeps state
@@ -14,10 +15,10 @@ func TestNoAllocs(t *testing.T) {
 	ctx := t.Context()
 	wide := throttle.Limit{Name: "wide", Count: math.MaxInt32, Per: time.Second}
 	shut := throttle.Limit{Name: "shut", Count: 1, Per: time.Hour}
-	bucket := throttle.NewTokenBucket(wide, nil)
-	closed := throttle.NewTokenBucket(shut, nil)
+	bucket := throttle.NewTokenBucket(wide)
+	closed := throttle.NewTokenBucket(shut)
 	closed.Reserve(ctx, throttle.Claim{})
-	all := throttle.AllOf(bucket, throttle.NewTokenBucket(wide, nil), throttle.NewTokenBucket(wide, nil))
+	all := throttle.AllOf(bucket, throttle.NewTokenBucket(wide), throttle.NewTokenBucket(wide))
 	nested := throttle.AllOf(throttle.AllowAll, all, throttle.AllOf(bucket))
 	refused := throttle.AllOf(bucket, all, closed)
 	primary := &throttle.Fallback{Primary: all, Secondary: throttle.DenyAll}
@@ -30,29 +31,29 @@ func TestNoAllocs(t *testing.T) {
 	}{
 		{"TokenBucket", bucket, false},
 		{"TokenBucket, refused", closed, false},
-		{"RefillBucket", throttle.NewRefillBucket(throttle.RefillBucketConfig{Limit: wide}, nil), false},
-		{"LeakyBucket", throttle.NewLeakyBucket(throttle.LeakyBucketConfig{Limit: wide, Queue: 5}, nil), false},
-		{"TickQueue", throttle.NewTickQueue(throttle.TickQueueConfig{Limit: wide, Queue: 5}, nil), false},
-		{"Nginx", throttle.NewNginx(throttle.NginxConfig{Rate: 1000, Per: time.Second, Burst: 1e6, NoDelay: true}, nil), false},
-		{"FixedWindow", throttle.NewFixedWindow(throttle.FixedWindowConfig{Count: math.MaxInt32, Per: time.Second}, nil), false},
-		{"FixedWindow, each day", throttle.NewFixedWindow(throttle.FixedWindowConfig{Count: math.MaxInt32, Align: throttle.EachDay}, nil), false},
-		{"FixedWindow, from creation", throttle.NewFixedWindow(throttle.FixedWindowConfig{Count: math.MaxInt32, Per: time.Nanosecond, Align: throttle.AtCreation}, nil), false},
-		{"SlidingLog", throttle.NewSlidingLog(throttle.SlidingLogConfig{Limit: throttle.Limit{Count: 10, Per: time.Hour}}, nil), false},
-		{"SlidingLog, refusals", throttle.NewSlidingLog(throttle.SlidingLogConfig{Limit: throttle.Limit{Count: 10, Per: time.Hour}, CountRefused: true}, nil), false},
-		{"SlidingCounter", throttle.NewSlidingCounter(throttle.SlidingCounterConfig{Limit: wide}, nil), false},
-		{"SubWindows", throttle.NewSubWindows(throttle.SubWindowsConfig{Limit: wide, Parts: 12}, nil), false},
+		{"RefillBucket", throttle.NewRefillBucket(throttle.RefillBucketConfig{Limit: wide}), false},
+		{"LeakyBucket", throttle.NewLeakyBucket(throttle.LeakyBucketConfig{Limit: wide, Queue: 5}), false},
+		{"TickQueue", throttle.NewTickQueue(throttle.TickQueueConfig{Limit: wide, Queue: 5}), false},
+		{"Nginx", throttle.NewNginx(throttle.NginxConfig{Rate: 1000, Per: time.Second, Burst: 1e6, NoDelay: true}), false},
+		{"FixedWindow", throttle.NewFixedWindow(throttle.FixedWindowConfig{Count: math.MaxInt32, Per: time.Second}), false},
+		{"FixedWindow, each day", throttle.NewFixedWindow(throttle.FixedWindowConfig{Count: math.MaxInt32, Align: throttle.EachDay}), false},
+		{"FixedWindow, from creation", throttle.NewFixedWindow(throttle.FixedWindowConfig{Count: math.MaxInt32, Per: time.Nanosecond, Align: throttle.AtCreation}), false},
+		{"SlidingLog", throttle.NewSlidingLog(throttle.SlidingLogConfig{Limit: throttle.Limit{Count: 10, Per: time.Hour}}), false},
+		{"SlidingLog, refusals", throttle.NewSlidingLog(throttle.SlidingLogConfig{Limit: throttle.Limit{Count: 10, Per: time.Hour}, CountRefused: true}), false},
+		{"SlidingCounter", throttle.NewSlidingCounter(throttle.SlidingCounterConfig{Limit: wide}), false},
+		{"SubWindows", throttle.NewSlidingCounter(throttle.SlidingCounterConfig{Limit: wide, Parts: 12}), false},
 		{"AllOf", all, true},
 		{"AllOf, nested", nested, true},
 		{"AllOf, refused", refused, true},
 		{"Fallback, primary", primary, true},
 		{"Fallback, secondary", secondary, true},
 		{"SoftLimit", &throttle.SoftLimit{Soft: closed, Hard: bucket}, true},
-		{"Elastic", &throttle.Borrowing{Limiter: closed, CanBorrow: func(throttle.Claim, throttle.Decision) bool { return true }}, false},
-		{"Shadow", &throttle.Shadow{Limiter: closed}, false},
-		{"Concurrency", throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 10, MaxAge: time.Hour}, nil), false},
-		{"Adaptive", throttle.NewAdaptive(throttle.AdaptiveConfig{InitialRate: 1e9}, nil), false},
-		{"Adaptive, refused", throttle.NewAdaptive(throttle.AdaptiveConfig{InitialRate: .5}, nil), false},
-		{"AdmissionControl", throttle.NewAdmissionControl(throttle.AdmissionControlConfig{}, nil), false},
+		{"Elastic", &throttle.SoftLimit{Soft: closed, CanBorrow: func(throttle.Claim, throttle.Decision) bool { return true }}, false},
+		{"Shadow", throttle.Shadow(closed, nil), false},
+		{"Concurrency", throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 10, MaxAge: time.Hour}), false},
+		{"Adaptive", adaptive.New(adaptive.Config{InitialRate: 1e9}), false},
+		{"Adaptive, refused", adaptive.New(adaptive.Config{InitialRate: .5}), false},
+		{"AdmissionControl", adaptive.NewAdmissionControl(adaptive.AdmissionControlConfig{}), false},
 		{"Unlimited", throttle.AllowAll, false},
 		{"Blocked", throttle.DenyAll, false},
 	} {

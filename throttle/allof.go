@@ -26,8 +26,8 @@ import (
 // get their units back, but keep its reading of the clock: older readings count as that
 // one from then on.
 //
-// AllOf does not book ahead and ignores Claim.MaxWait, because the other limits may have
-// changed by the time at which a booked unit may be used.
+// AllOf is not a Booker, because the other limits may have changed by the time at which a
+// booked unit may be used.
 //
 // Cancel and Observe do nothing for a claim that has already ended.
 func AllOf(ls ...Limiter) Limiter {
@@ -61,12 +61,14 @@ type allOf struct {
 	subGrants SubGrants
 }
 
+// SetClock sets the clock of the limiters; see WithClock.
+func (a *allOf) SetClock(c Clock) { setClock(c, a.limiters...) }
+
 // Reserve implements Limiter.
 func (a *allOf) Reserve(ctx context.Context, c Claim) (Decision, error) {
 	if _, err := c.Units(); err != nil {
 		return Decision{}, err
 	}
-	c.MaxWait = 0
 	all, t, sw := Decision{OK: true, At: c.Now}, a.subGrants.get(len(a.limiters)), startStopwatch(c)
 	i := 0
 	defer func() { // also if a limiter panics
@@ -160,7 +162,7 @@ func (a *allOf) Observe(ctx context.Context, c Claim, d Decision, f Feedback) {
 	}
 }
 
-// NonBlocking implements NonBlocking.
+// NonBlocking is the method that IsNonBlocking calls.
 func (a *allOf) NonBlocking() bool {
 	return !slices.ContainsFunc(a.limiters, func(l Limiter) bool { return !IsNonBlocking(l) })
 }
@@ -210,8 +212,8 @@ func (a *allOf) HoldsUntilEnd() bool {
 	return false
 }
 
-// Evictable implements Evictable.
+// Evictable is the method that IsEvictable calls.
 func (a *allOf) Evictable(now time.Time) bool { return allEvictable(now, a.limiters...) }
 
-// CountsRefusals implements RefusalCounter.
+// CountsRefusals is the method that CountsRefusals calls.
 func (a *allOf) CountsRefusals() bool { return slices.ContainsFunc(a.limiters, CountsRefusals) }

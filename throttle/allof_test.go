@@ -73,6 +73,13 @@ func reserve(t *testing.T, l throttle.Limiter, c throttle.Claim) throttle.Decisi
 	return d
 }
 
+func reserveAhead(t *testing.T, l throttle.Limiter, c throttle.Claim, maxWait time.Duration) throttle.Decision {
+	t.Helper()
+	d, err := throttle.ReserveAhead(t.Context(), l, c, maxWait)
+	require.NoError(t, err)
+	return d
+}
+
 func remaining(t *testing.T, l throttle.Limiter) int64 {
 	t.Helper()
 	return reserve(t, l, throttle.Claim{DryRun: true}).Remaining
@@ -115,10 +122,10 @@ func TestAllOf_reportsTheFewestRemaining(t *testing.T) {
 // The reading of the first limiter that reads a clock is used for all.
 func TestAllOf_readsTheClockOnce(t *testing.T) {
 	first, second := granting(1, 1), granting(2, 2)
-	d := reserve(t, throttle.AllOf(throttle.AllowAll, first, second), throttle.Claim{MaxWait: time.Hour})
+	d := reserveAhead(t, throttle.AllOf(throttle.AllowAll, first, second), throttle.Claim{}, time.Hour)
 	require.Equal(t, time.Unix(1, 0), second.claims[0].Now)
 	require.Equal(t, time.Unix(1, 0), d.At)
-	require.Zero(t, first.claims[0].MaxWait, "nothing is booked ahead")
+	require.Zero(t, d.Wait, "nothing is booked ahead")
 }
 
 func TestAllOf_reportsTheLongestWait(t *testing.T) {
@@ -235,7 +242,7 @@ func TestAllOf_cancelAfterSlowRefusalStaysWithinLimit(t *testing.T) {
 	for name, given := range map[string]bool{"its own clock": false, "the caller's reading": true} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := throttle.NewTokenBucket(throttle.PerSecond(10), nil)
+				b := throttle.NewTokenBucket(throttle.PerSecond(10))
 				slow := refusing(time.Minute)
 				slow.delay = time.Second
 				c := throttle.Claim{Cost: 10}

@@ -10,14 +10,18 @@ import (
 // clocked is the base of limiters that keep their state in memory and read a clock.
 type clocked struct{ time ticks.Timeline }
 
-// NonBlocking implements NonBlocking.
+// SetClock replaces the clock; see WithClock.
+func (b *clocked) SetClock(c Clock) { b.time.SetClock(c) }
+
+// NonBlocking is the method that IsNonBlocking calls.
 func (*clocked) NonBlocking() bool { return true }
 
 // base is the base of limiters with a single lock. The lock guards policy, last, and all
 // mutable fields of the limiter.
 type base struct {
 	clocked
-	offset int64 // added to readings: the start of the timeline since the Unix epoch, or 0
+	epoch  bool  // readings count from the Unix epoch
+	offset int64 // added to readings: with epoch the start of the timeline since then, else 0
 
 	mu     sync.Mutex
 	policy string
@@ -30,9 +34,16 @@ func newBase(tl ticks.Timeline, policy string) base {
 
 // newEpochBase returns a base whose readings count from the Unix epoch but advance with
 // the monotonic clock.
-func newEpochBase(clk Clock, policy string) base {
-	tl := ticks.NewTimeline(clk)
-	return base{clocked: clocked{tl}, offset: tl.SinceEpoch(), policy: policy, last: ticks.Never}
+func newEpochBase(policy string) base {
+	tl := ticks.NewTimeline()
+	return base{clocked: clocked{tl}, epoch: true, offset: tl.SinceEpoch(), policy: policy, last: ticks.Never}
+}
+
+// SetClock replaces the clock; see WithClock.
+func (b *base) SetClock(c Clock) {
+	if b.clocked.SetClock(c); b.epoch {
+		b.offset = b.time.SinceEpoch()
+	}
 }
 
 // A reading is the time of a claim.

@@ -23,7 +23,7 @@ import (
 // booked behind both the position where its units began and lastGap.
 //
 // Limitations: the Grant of a claim made before a change of the limit is in ticks of the
-// former limit. Its position is then known only to the nanosecond.
+// former limit, so its position is not known, and its units cannot be returned.
 type bookings struct {
 	state   *bucketState // ticks and tat
 	last    int64        // latest booked position
@@ -80,14 +80,9 @@ func (p bookings) ticksBehind(grant uint64, acts, until int64) (position, behind
 	if !e.Covers(acts) {
 		return ticks.Never, gcra.MaxTicks // outside the range of ticks
 	}
-	position = e.Ticks(acts)
-	if grant>>remainderBits == e.version {
-		position -= int64(grant & (1<<remainderBits - 1))
-		return position, until - position
+	if grant>>remainderBits != e.version {
+		return ticks.Never, gcra.MaxTicks // the limit has changed: nothing can be returned
 	}
-	if until <= position {
-		return until, 0
-	}
-	end := e.Origin + int64(e.Duration(until))
-	return position, e.refilledSince(grant>>remainderBits, acts-1, end) // the limit has changed in between
+	position = e.Ticks(acts) - int64(grant&(1<<remainderBits-1))
+	return position, until - position
 }

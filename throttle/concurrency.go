@@ -75,11 +75,10 @@ type activeClaim struct {
 	since      int64
 }
 
-// NewConcurrency returns an unused limiter. A nil clk means the system clock. It panics if
-// c is invalid.
-func NewConcurrency(c ConcurrencyConfig, clk Clock) *Concurrency {
+// NewConcurrency returns an unused limiter. It panics if c is invalid.
+func NewConcurrency(c ConcurrencyConfig) *Concurrency {
 	must(c.Validate(), "NewConcurrency")
-	return &Concurrency{base: newBase(ticks.NewTimeline(clk), c.policy()), config: c, claims: make([]activeClaim, 1)}
+	return &Concurrency{base: newBase(ticks.NewTimeline(), c.policy()), config: c, claims: make([]activeClaim, 1)}
 }
 
 func (c ConcurrencyConfig) policy() string {

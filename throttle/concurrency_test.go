@@ -19,7 +19,7 @@ import (
 )
 
 func TestConcurrency_endingTwiceReleasesOnce(t *testing.T) {
-	l := throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 2}, clock.NewMock())
+	l := throttle.WithClock(throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 2}), clock.NewMock())
 	a := reserve(t, l, throttle.Claim{})
 	b := reserve(t, l, throttle.Claim{})
 	refused := reserve(t, l, throttle.Claim{})
@@ -44,7 +44,7 @@ func TestConcurrency_endingTwiceReleasesOnce(t *testing.T) {
 
 func TestConcurrency_releasesClaimsOlderThanMaxAge(t *testing.T) {
 	clk := clock.NewMock()
-	l := throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 3, MaxAge: time.Minute}, clk)
+	l := throttle.WithClock(throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 3, MaxAge: time.Minute}), clk)
 	lost := reserve(t, l, throttle.Claim{Cost: 2})
 	clk.Add(time.Second)
 	kept := reserve(t, l, throttle.Claim{})
@@ -62,7 +62,7 @@ func TestConcurrency_releasesClaimsOlderThanMaxAge(t *testing.T) {
 // A rejected claim with a reading in the future must not remove any claim.
 func TestConcurrency_refusalsReleaseNothing(t *testing.T) {
 	clk := clock.NewMock()
-	l := throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 2, MaxAge: time.Minute}, clk)
+	l := throttle.WithClock(throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 2, MaxAge: time.Minute}), clk)
 	d := reserve(t, l, throttle.Claim{Cost: 2})
 	later := clk.Now().Add(time.Hour)
 	require.True(t, reserve(t, l, throttle.Claim{Now: later, DryRun: true}).OK)
@@ -82,7 +82,7 @@ func TestConcurrency_agreesWithAList(t *testing.T) {
 	for seed := range uint64(300) {
 		r, now := rand.New(rand.NewPCG(seed, 4)), time.Unix(0, 0)
 		count, age := 1+r.Int64N(12), time.Duration(1+r.IntN(20))
-		l := throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: count, MaxAge: age}, nil)
+		l := throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: count, MaxAge: age})
 		var in, ended []guest
 		for range 200 {
 			now = now.Add(time.Duration(r.IntN(3)))
@@ -114,7 +114,7 @@ func TestConcurrency_agreesWithAList(t *testing.T) {
 }
 
 func TestConcurrency_neverExceedsCountUnderContention(t *testing.T) {
-	l := throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 5}, nil)
+	l := throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 5})
 	var using atomic.Int64
 	var wg sync.WaitGroup
 	for id := range uint64(8) {
@@ -144,7 +144,7 @@ func TestConcurrency_wakesWaitersOfAQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var q queue.Queue
 		defer q.Close()
-		l := throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 2}, nil)
+		l := throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 2})
 		start := time.Now()
 		var mu sync.Mutex
 		var began []time.Duration
@@ -168,7 +168,7 @@ func TestConcurrency_wakesWaitersOfAQueue(t *testing.T) {
 
 func TestNewConcurrency_panicsOnInvalidConfig(t *testing.T) {
 	require.PanicsWithValue(t, `throttle: concurrency "": Count is 0: it must be positive (NewConcurrency)`, func() {
-		throttle.NewConcurrency(throttle.ConcurrencyConfig{}, nil)
+		throttle.NewConcurrency(throttle.ConcurrencyConfig{})
 	})
-	require.Panics(t, func() { throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 1, MaxAge: -1}, nil) })
+	require.Panics(t, func() { throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 1, MaxAge: -1}) })
 }

@@ -28,8 +28,8 @@ func (f constantLimiter) Reserve(_ context.Context, c Claim) (Decision, error) {
 // Cancel implements Limiter. It does nothing.
 func (constantLimiter) Cancel(context.Context, Claim, Decision) {}
 
-// NonBlocking implements NonBlocking.
+// NonBlocking is the method that IsNonBlocking calls.
 func (constantLimiter) NonBlocking() bool { return true }
 
-// Evictable implements Evictable.
+// Evictable is the method that IsEvictable calls.
 func (constantLimiter) Evictable(time.Time) bool { return true }

@@ -6,7 +6,7 @@
 // asking again. To block until a limiter grants a claim, use package throttle/queue, or
 // package rate for the API of golang.org/x/time/rate.
 //
-//	limiter := throttle.NewTokenBucket(throttle.PerSecond(10), nil)
+//	limiter := throttle.NewTokenBucket(throttle.PerSecond(10))
 //	d, err := limiter.Reserve(ctx, throttle.Claim{})
 //	switch {
 //	case err != nil: // no decision: for example, the limiter's store could not be reached
@@ -23,11 +23,12 @@
 //	TickQueue           a queue that is served at fixed instants
 //	FixedWindow         at most n per window; up to 2n around an edge
 //	SlidingLog          at most n in any window, exactly; remembers each claim
-//	SlidingCounter      at most n in any window, approximately; constant memory
-//	SubWindows          at most n in any k consecutive sub-windows; remembers k numbers
+//	SlidingCounter      at most n in any window, approximately; constant memory, or
+//	                    exactly in any k consecutive sub-windows with k numbers
 //	Concurrency         at most n at the same time
-//	Adaptive            finds the rate of a server that only rejects: AIMD or CUBIC
-//	AdmissionControl    rejects claims at random while a server rejects many
+//	adaptive.Limiter    finds the rate of a server that only rejects: AIMD or CUBIC
+//	adaptive.AdmissionControl
+//	                    rejects claims at random while a server rejects many
 //	AllowAll, DenyAll   grants every claim; rejects every claim
 //
 // If in doubt, use a TokenBucket. To stay within a limit that a server counts in windows,
@@ -38,8 +39,8 @@
 //
 //	AllOf               grants a claim only if all of its limiters do
 //	Fallback            asks a second limiter when the first cannot decide
-//	SoftLimit           marks claims above one limit, rejects claims above another
-//	Borrowing           grants above the limit while a function allows it
+//	SoftLimit           marks claims above one limit, rejects claims above another or
+//	                    while a function does not allow them
 //	Shadow              counts and marks, rejects nothing: for testing a limit
 //	keyed.Limiter       one limiter for each key, in bounded memory
 //	keyed.Buckets       one token bucket for each key, 16 bytes each

@@ -16,8 +16,8 @@ import (
 func ExampleAllOf() {
 	clk := clock.NewMock()
 	l := throttle.AllOf(
-		throttle.NewTokenBucket(throttle.Limit{Name: "per second", Count: 2, Per: time.Second}, clk),
-		throttle.NewTokenBucket(throttle.Limit{Name: "per minute", Count: 6, Per: time.Minute, Burst: 3}, clk),
+		throttle.WithClock(throttle.NewTokenBucket(throttle.Limit{Name: "per second", Count: 2, Per: time.Second}), clk),
+		throttle.WithClock(throttle.NewTokenBucket(throttle.Limit{Name: "per minute", Count: 6, Per: time.Minute, Burst: 3}), clk),
 	)
 	for range 5 {
 		d, _ := l.Reserve(context.Background(), throttle.Claim{})
@@ -37,7 +37,7 @@ func ExampleFallback() {
 	clk := clock.NewMock()
 	l := &throttle.Fallback{
 		Primary:   store{},
-		Secondary: throttle.NewTokenBucket(throttle.PerSecond(2), clk),
+		Secondary: throttle.WithClock(throttle.NewTokenBucket(throttle.PerSecond(2)), clk),
 		OnError:   func(err error) { fmt.Println("primary:", err) },
 	}
 	d, err := l.Reserve(context.Background(), throttle.Claim{})

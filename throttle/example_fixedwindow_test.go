@@ -19,7 +19,7 @@ func ExampleNewFixedWindow() {
 	}
 	clk := clock.NewMock()
 	clk.Set(time.Date(2026, 10, 25, 0, 0, 0, 0, berlin))
-	quota := throttle.NewFixedWindow(throttle.FixedWindowConfig{Count: 200, Align: throttle.EachDay, Zone: berlin}, clk)
+	quota := throttle.WithClock(throttle.NewFixedWindow(throttle.FixedWindowConfig{Count: 200, Align: throttle.EachDay, Zone: berlin}), clk)
 	for _, cost := range []int64{150, 60} {
 		d, _ := quota.Reserve(context.Background(), throttle.Claim{Cost: cost})
 		fmt.Printf("%d: %v, %d left, again in %v\n", cost, d.OK, d.Remaining, d.Wait)
@@ -33,7 +33,7 @@ func ExampleNewFixedWindow() {
 // a period. Periods are counted from the creation of the limiter.
 func ExampleFixedWindowConfig() {
 	clk := clock.NewMock()
-	permits := throttle.NewFixedWindow(throttle.FixedWindowConfig{Count: 3, Per: time.Second, Align: throttle.AtCreation}, clk)
+	permits := throttle.WithClock(throttle.NewFixedWindow(throttle.FixedWindowConfig{Count: 3, Per: time.Second, Align: throttle.AtCreation}), clk)
 	for _, cost := range []int64{2, 2, 1} {
 		d, _ := permits.Reserve(context.Background(), throttle.Claim{Cost: cost})
 		fmt.Printf("%d: %-5v %d left, again in %v\n", cost, d.OK, d.Remaining, d.Wait)
@@ -52,9 +52,9 @@ func ExampleFixedWindowConfig() {
 // Claims made at the same time are spread: each Decision states when the work may start.
 func ExampleNewLeakyBucket() {
 	clk := clock.NewMock()
-	bucket := throttle.NewLeakyBucket(throttle.LeakyBucketConfig{Limit: throttle.Limit{Count: 10, Per: time.Second, Burst: 1}, Queue: 2}, clk)
+	bucket := throttle.WithClock(throttle.NewLeakyBucket(throttle.LeakyBucketConfig{Limit: throttle.Limit{Count: 10, Per: time.Second, Burst: 1}, Queue: 2}), clk)
 	for range 4 {
-		d, _ := bucket.Reserve(context.Background(), throttle.Claim{MaxWait: time.Minute})
+		d, _ := bucket.ReserveAhead(context.Background(), throttle.Claim{}, time.Minute)
 		if d.OK {
 			fmt.Println("act in", d.Wait)
 		} else {
@@ -71,7 +71,7 @@ func ExampleNewLeakyBucket() {
 // Three tokens, all of which are restored at each full minute.
 func ExampleNewRefillBucket() {
 	clk := clock.NewMock()
-	bucket := throttle.NewRefillBucket(throttle.RefillBucketConfig{Limit: throttle.PerMinute(3)}, clk)
+	bucket := throttle.WithClock(throttle.NewRefillBucket(throttle.RefillBucketConfig{Limit: throttle.PerMinute(3)}), clk)
 	for _, second := range []time.Duration{0, 10, 35, 45} {
 		clk.Set(time.Unix(0, 0).Add(second * time.Second))
 		d, _ := bucket.Reserve(context.Background(), throttle.Claim{})

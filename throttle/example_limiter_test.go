@@ -37,7 +37,7 @@ func (nightOnly) Cancel(context.Context, throttle.Claim, throttle.Decision) {}
 func ExampleLimiter() {
 	clk := clock.NewMock()
 	clk.Set(time.Date(2026, 11, 21, 21, 30, 0, 0, time.UTC))
-	l := throttle.AllOf(nightOnly{clk}, throttle.NewTokenBucket(throttle.Limit{Name: "once", Count: 1, Per: time.Hour}, clk))
+	l := throttle.AllOf(nightOnly{clk}, throttle.WithClock(throttle.NewTokenBucket(throttle.Limit{Name: "once", Count: 1, Per: time.Hour}), clk))
 	for range 3 {
 		d, _ := l.Reserve(context.Background(), throttle.Claim{})
 		fmt.Printf("%s  %-5v  by %q, again in %v\n", clk.Now().Format("15:04"), d.OK, d.Policy, d.Wait)

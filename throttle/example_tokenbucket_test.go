@@ -13,7 +13,7 @@ import (
 // Five searches per second, with a burst of two.
 func ExampleTokenBucket() {
 	clk := clock.NewMock()
-	l := throttle.NewTokenBucket(throttle.Limit{Name: "search", Count: 5, Per: time.Second, Burst: 2}, clk)
+	l := throttle.WithClock(throttle.NewTokenBucket(throttle.Limit{Name: "search", Count: 5, Per: time.Second, Burst: 2}), clk)
 	for range 6 {
 		d, _ := l.Reserve(context.Background(), throttle.Claim{})
 		fmt.Printf("%3dms  %-5v  left %d  again in %v\n", clk.Now().UnixMilli(), d.OK, d.Remaining, d.Wait)
@@ -32,7 +32,7 @@ func ExampleTokenBucket() {
 // actual one.
 func ExampleTokenBucket_Observe() {
 	ctx, clk := context.Background(), clock.NewMock()
-	l := throttle.NewTokenBucket(throttle.Limit{Name: "tokens", Count: 1000, Per: time.Minute}, clk)
+	l := throttle.WithClock(throttle.NewTokenBucket(throttle.Limit{Name: "tokens", Count: 1000, Per: time.Minute}), clk)
 
 	claim := throttle.Claim{Cost: 800}
 	d, _ := l.Reserve(ctx, claim)
@@ -49,7 +49,7 @@ func ExampleTokenBucket_Observe() {
 // The limit of a bucket changes while it is in use. Its units are kept.
 func ExampleTokenBucket_SetLimit() {
 	ctx, clk := context.Background(), clock.NewMock()
-	l := throttle.NewTokenBucket(throttle.PerMinute(60), clk)
+	l := throttle.WithClock(throttle.NewTokenBucket(throttle.PerMinute(60)), clk)
 	l.Reserve(ctx, throttle.Claim{Cost: 50})
 
 	if err := l.SetLimit(throttle.PerMinute(30)); err != nil {

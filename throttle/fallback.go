@@ -27,9 +27,18 @@ type Fallback struct {
 	subGrants SubGrants
 }
 
+// SetClock sets the clock of both limiters; see WithClock.
+func (f *Fallback) SetClock(c Clock) { setClock(c, f.Primary, f.Secondary) }
+
 // Reserve implements Limiter. If both limiters fail, the error joins both errors.
 func (f *Fallback) Reserve(ctx context.Context, c Claim) (Decision, error) {
-	d, err := f.Primary.Reserve(ctx, c)
+	return f.ReserveAhead(ctx, c, 0)
+}
+
+// ReserveAhead implements Booker. A limiter that is not a Booker grants only what may
+// start now.
+func (f *Fallback) ReserveAhead(ctx context.Context, c Claim, maxWait time.Duration) (Decision, error) {
+	d, err := ReserveAhead(ctx, f.Primary, c, maxWait)
 	switch {
 	case err == nil:
 		return d, nil
@@ -41,7 +50,7 @@ func (f *Fallback) Reserve(ctx context.Context, c Claim) (Decision, error) {
 	if f.OnError != nil {
 		f.OnError(err)
 	}
-	d, secondaryErr := f.Secondary.Reserve(ctx, c)
+	d, secondaryErr := ReserveAhead(ctx, f.Secondary, c, maxWait)
 	if secondaryErr != nil {
 		return Decision{}, errors.Join(err, secondaryErr)
 	}
@@ -78,7 +87,7 @@ func (f *Fallback) Observe(ctx context.Context, c Claim, d Decision, fb Feedback
 	}
 }
 
-// NonBlocking implements NonBlocking.
+// NonBlocking is the method that IsNonBlocking calls.
 func (f *Fallback) NonBlocking() bool { return IsNonBlocking(f.Primary) && IsNonBlocking(f.Secondary) }
 
 // HoldsUntilEnd implements Holder.
@@ -86,10 +95,10 @@ func (f *Fallback) HoldsUntilEnd() bool {
 	return HoldsUntilEnd(f.Primary) || HoldsUntilEnd(f.Secondary)
 }
 
-// Evictable implements Evictable.
+// Evictable is the method that IsEvictable calls.
 func (f *Fallback) Evictable(now time.Time) bool { return allEvictable(now, f.Primary, f.Secondary) }
 
-// CountsRefusals implements RefusalCounter.
+// CountsRefusals is the method that CountsRefusals calls.
 func (f *Fallback) CountsRefusals() bool {
 	return CountsRefusals(f.Primary) || CountsRefusals(f.Secondary)
 }

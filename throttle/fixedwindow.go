@@ -84,13 +84,12 @@ type window struct {
 	used int64
 }
 
-// NewFixedWindow returns an unused limiter. A nil clk means the system clock. It panics if
-// q is invalid.
-func NewFixedWindow(q FixedWindowConfig, clk Clock) *FixedWindow {
+// NewFixedWindow returns an unused limiter. It panics if q is invalid.
+func NewFixedWindow(q FixedWindowConfig) *FixedWindow {
 	must(q.Validate(), "NewFixedWindow")
-	tl := ticks.NewWallTimeline(clk)
+	tl := ticks.NewWallTimeline()
 	if q.Align == AtFirst || q.Align == AtCreation {
-		tl = ticks.NewTimeline(clk) // these windows are private to the limiter: setting the wall clock need not move them
+		tl = ticks.NewTimeline() // these windows are private to the limiter: setting the wall clock need not move them
 	}
 	return &FixedWindow{base: newBase(tl, q.policy()), config: q, current: window{span: emptySpan}}
 }

@@ -24,13 +24,12 @@ func TestHoldsUntilEnd_isForwarded(t *testing.T) {
 		"Soft hard limit": func(l throttle.Limiter) throttle.Limiter {
 			return &throttle.SoftLimit{Soft: throttle.AllowAll, Hard: l}
 		},
-		"Elastic":  func(l throttle.Limiter) throttle.Limiter { return &throttle.Borrowing{Limiter: l} },
-		"Shadow":   func(l throttle.Limiter) throttle.Limiter { return &throttle.Shadow{Limiter: l} },
-		"two deep": func(l throttle.Limiter) throttle.Limiter { return throttle.AllOf(&throttle.Shadow{Limiter: l}) },
+		"Shadow":   func(l throttle.Limiter) throttle.Limiter { return throttle.Shadow(l, nil) },
+		"two deep": func(l throttle.Limiter) throttle.Limiter { return throttle.AllOf(throttle.Shadow(l, nil)) },
 	}
 	for name, wrap := range wraps {
-		require.True(t, throttle.HoldsUntilEnd(wrap(throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 1}, nil))), name)
-		require.False(t, throttle.HoldsUntilEnd(wrap(throttle.NewTokenBucket(throttle.PerSecond(1), nil))), name)
+		require.True(t, throttle.HoldsUntilEnd(wrap(throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 1}))), name)
+		require.False(t, throttle.HoldsUntilEnd(wrap(throttle.NewTokenBucket(throttle.PerSecond(1)))), name)
 	}
 	require.False(t, throttle.HoldsUntilEnd(nil))
 }

@@ -16,7 +16,7 @@ type LeakyBucketConfig struct {
 	Limit
 
 	// Queue is the number of units that may wait in addition to Burst. The value math.MaxInt64
-	// means as many as Claim.MaxWait allows. Zero means none.
+	// means as many as the maxWait of ReserveAhead allows. Zero means none.
 	Queue int64
 
 	// Split means that the units of a claim are used one by one, such as packets. A claim may
@@ -34,9 +34,9 @@ func (l LeakyBucketConfig) Validate() error {
 	return l.Limit.Validate()
 }
 
-// LeakyBucket books ahead: a claim that is too early for the rate is granted with a
-// Decision.Wait, as far as Claim.MaxWait allows, and not rejected. Claims may be used at
-// the rate of the limit, in the order in which they were granted.
+// LeakyBucket books ahead: ReserveAhead does not reject a claim that is too early for the
+// rate, but grants it with a Decision.Wait. Claims may be used at the rate of the limit, in
+// the order in which they were granted.
 //
 //	Burst 1, Queue 3, one unit each interval, five claims at the same time:
 //
@@ -45,7 +45,7 @@ func (l LeakyBucketConfig) Validate() error {
 //	   A       B       C       D           E is rejected until B may be used
 //	   |<-Wait of B->|
 //
-// With a Queue of 0, and for claims without MaxWait, it is a TokenBucket. In the terms of
+// With a Queue of 0, and for Reserve, it is a TokenBucket. In the terms of
 // nginx, burst=5 is a Burst of 1 and a Queue of 5; burst=5 delay=3 is a Burst of 4 and a
 // Queue of 2; burst=5 nodelay is a Burst of 6 and a Queue of 0. [Nginx] also rounds as
 // nginx does.
@@ -66,6 +66,9 @@ func (l LeakyBucketConfig) Validate() error {
 // bookings.last, the last booked position. One number could not distinguish booked units
 // from used ones.
 //
+// Cancel and Observe return no units of a claim that was granted before the latest change
+// of the limit by SetLimit.
+//
 // golang.org/x/time/rate has the same rule, but does not keep the last position when a gap
 // is filled, and may then return 15 units for 1. The third number, bookings.lastGap, keeps
 // it.
@@ -75,15 +78,19 @@ type LeakyBucket struct {
 	bookings bookings
 }
 
-// NewLeakyBucket returns an empty bucket. A nil clk means the system clock. It panics if l
-// is invalid.
-func NewLeakyBucket(l LeakyBucketConfig, clk Clock) *LeakyBucket {
+// NewLeakyBucket returns an empty bucket. It panics if l is invalid.
+func NewLeakyBucket(l LeakyBucketConfig) *LeakyBucket {
 	must(l.Validate(), "NewLeakyBucket")
-	return &LeakyBucket{base: newBase(ticks.NewTimeline(clk), l.policy()), config: l, bookings: bookings{state: newBucketState(l.Limit, 0)}}
+	return &LeakyBucket{base: newBase(ticks.NewTimeline(), l.policy()), config: l, bookings: bookings{state: newBucketState(l.Limit, 0)}}
 }
 
 // Reserve implements Limiter.
-func (b *LeakyBucket) Reserve(_ context.Context, c Claim) (d Decision, err error) {
+func (b *LeakyBucket) Reserve(ctx context.Context, c Claim) (Decision, error) {
+	return b.ReserveAhead(ctx, c, 0)
+}
+
+// ReserveAhead implements Booker.
+func (b *LeakyBucket) ReserveAhead(_ context.Context, c Claim, maxWait time.Duration) (d Decision, err error) {
 	n, r, err := b.begin(&c, &d)
 	if err != nil {
 		return d, err
@@ -93,7 +100,7 @@ func (b *LeakyBucket) Reserve(_ context.Context, c Claim) (d Decision, err error
 	e, tick := p.state, p.state.Ticks(r.now)
 	taken := max(e.tat.Load(), tick) - tick
 	d.Limit = b.config.maxClaim(e)
-	wait, cost, longest := int64(math.MaxInt64), ticks.Mul(n, e.Interval), b.config.maxWaitTicks(e, c.MaxWait)
+	wait, cost, longest := int64(math.MaxInt64), ticks.Mul(n, e.Interval), b.config.maxWaitTicks(e, maxWait)
 	if n <= d.Limit && cost-e.Window <= longest {
 		wait = max(ticks.Add(taken, cost-e.Window), 0)
 	}
@@ -122,7 +129,7 @@ func (l *LeakyBucketConfig) maxClaim(e *bucketState) int64 {
 	return e.Burst
 }
 
-// maxWaitTicks returns how many ticks of e a claim with a MaxWait of w may wait.
+// maxWaitTicks returns how many ticks of e a claim may wait that accepts a wait of w.
 func (l *LeakyBucketConfig) maxWaitTicks(e *bucketState, w time.Duration) int64 {
 	queued := min(ticks.Mul(l.Queue, e.Interval), gcra.MaxTicks/2-e.Window)
 	return min(queued, ticks.Mul(max(int64(w), 0), e.Scale))

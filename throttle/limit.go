@@ -35,6 +35,12 @@ func PerMinute(n int64) Limit { return Limit{Count: n, Per: time.Minute} }
 // PerHour returns a Limit of n units per hour with a burst of n.
 func PerHour(n int64) Limit { return Limit{Count: n, Per: time.Hour} }
 
+// WithBurst returns l with a burst of n units. Zero means Count.
+func (l Limit) WithBurst(n int64) Limit {
+	l.Burst = n
+	return l
+}
+
 // Validate returns an error that states the invalid field if l is invalid.
 func (l Limit) Validate() error {
 	switch {

@@ -24,21 +24,20 @@ func TestLimiter_endsClaimsOfNestedLimiters(t *testing.T) {
 			return &throttle.Fallback{Primary: down{}, Secondary: &throttle.Fallback{Primary: down{}, Secondary: l}}
 		},
 		"Ban": func(l throttle.Limiter) throttle.Limiter {
-			return keyed.NewBan(l, keyed.BanConfig{Refusals: 3, Within: time.Minute, Duration: time.Minute}, nil)
+			return keyed.NewBan(l, keyed.BanConfig{Refusals: 3, Within: time.Minute, Duration: time.Minute})
 		},
-		"Borrowing": func(l throttle.Limiter) throttle.Limiter { return &throttle.Borrowing{Limiter: l} },
-		"Shadow":    func(l throttle.Limiter) throttle.Limiter { return &throttle.Shadow{Limiter: l} },
+		"Shadow": func(l throttle.Limiter) throttle.Limiter { return throttle.Shadow(l, nil) },
 		"SoftLimit": func(l throttle.Limiter) throttle.Limiter {
-			return &throttle.SoftLimit{Soft: throttle.NewTokenBucket(throttle.Limit{Count: 100, Per: day}, nil), Hard: l}
+			return &throttle.SoftLimit{Soft: throttle.NewTokenBucket(throttle.Limit{Count: 100, Per: day}), Hard: l}
 		},
 		"AllOf": func(l throttle.Limiter) throttle.Limiter {
-			return throttle.AllOf(throttle.NewTokenBucket(throttle.Limit{Count: 100, Per: day}, nil), l)
+			return throttle.AllOf(throttle.NewTokenBucket(throttle.Limit{Count: 100, Per: day}), l)
 		},
 		"keyed.Limiter": func(l throttle.Limiter) throttle.Limiter {
 			return &keyed.Limiter{New: func(string) throttle.Limiter { return l }}
 		},
 	} {
-		a, b := throttle.NewFixedWindow(throttle.FixedWindowConfig{Count: 10, Per: day}, nil), throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 10}, nil)
+		a, b := throttle.NewFixedWindow(throttle.FixedWindowConfig{Count: 10, Per: day}), throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 10})
 		l := wrap(throttle.AllOf(a, b))
 		left := func() [2]int64 {
 			var n [2]int64

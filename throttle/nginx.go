@@ -112,11 +112,10 @@ type Nginx struct {
 	lastStart int64 // latest millisecond at which a granted claim may be used
 }
 
-// NewNginx returns an unused limiter. A nil clk means the system clock. It panics if l is
-// invalid.
-func NewNginx(l NginxConfig, clk Clock) *Nginx {
+// NewNginx returns an unused limiter. It panics if l is invalid.
+func NewNginx(l NginxConfig) *Nginx {
 	must(l.Validate(), "NewNginx")
-	return &Nginx{base: newEpochBase(clk, l.policy()), config: l, rate: l.milliRate(), lastMilli: ticks.Never, lastStart: ticks.Never}
+	return &Nginx{base: newEpochBase(l.policy()), config: l, rate: l.milliRate(), lastMilli: ticks.Never, lastStart: ticks.Never}
 }
 
 func (l NginxConfig) policy() string {
@@ -127,7 +126,12 @@ func (l NginxConfig) policy() string {
 }
 
 // Reserve implements Limiter.
-func (g *Nginx) Reserve(_ context.Context, c Claim) (d Decision, err error) {
+func (g *Nginx) Reserve(ctx context.Context, c Claim) (Decision, error) {
+	return g.ReserveAhead(ctx, c, 0)
+}
+
+// ReserveAhead implements Booker.
+func (g *Nginx) ReserveAhead(_ context.Context, c Claim, maxWait time.Duration) (d Decision, err error) {
 	n, r, err := g.begin(&c, &d)
 	if err != nil {
 		return d, err
@@ -136,7 +140,7 @@ func (g *Nginx) Reserve(_ context.Context, c Claim) (d Decision, err error) {
 	ms := ticks.FloorDiv(r.now, 1e6)
 	level := g.levelAt(ms)
 	d.Limit = g.config.undelayedBurst()/1000 + 1
-	longest := g.maxExcess(c.MaxWait)
+	longest := g.maxExcess(maxWait)
 	switch {
 	case n > d.Limit:
 		d.Wait = Forever

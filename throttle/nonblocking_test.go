@@ -6,13 +6,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A remote is a limiter that is not NonBlocking.
+// A remote is a limiter without a method NonBlocking.
 type remote struct{ Limiter }
 
 func (remote) NonBlocking() bool { return false }
 
 func TestNonBlocking_wrappersForwardIt(t *testing.T) {
-	local, far := NewTokenBucket(PerSecond(1), nil), remote{AllowAll}
+	local, far := NewTokenBucket(PerSecond(1)), remote{AllowAll}
 	for _, tt := range []struct {
 		l    Limiter
 		want bool

@@ -10,7 +10,7 @@ import (
 // TestAllOf_limitersMayEndTheClaimReentrantly has a limiter that ends the claim again
 // while its own Cancel or Observe is called.
 func TestAllOf_limitersMayEndTheClaimReentrantly(t *testing.T) {
-	e := &reentrantLimiter{Limiter: NewConcurrency(ConcurrencyConfig{Count: 1}, nil)}
+	e := &reentrantLimiter{Limiter: NewConcurrency(ConcurrencyConfig{Count: 1})}
 	e.all = AllOf(e)
 	d, err := e.all.Reserve(t.Context(), Claim{})
 	require.NoError(t, err)

@@ -52,6 +52,7 @@ func (r RefillBucketConfig) Validate() error {
 // grant. The total of units added by all ticks is therefore counted, also across SetLimit.
 type RefillBucket struct {
 	base
+	config RefillBucketConfig // as it was at the creation; its Limit is not used later
 	limit  Limit
 	burst  int64
 	anchor int64
@@ -65,17 +66,27 @@ type refillState struct {
 	refilled int64 // units added by all ticks, including those above the burst
 }
 
-// NewRefillBucket returns a bucket configured by r. A nil clk means the system clock. It
-// panics if r is invalid.
-func NewRefillBucket(r RefillBucketConfig, clk Clock) *RefillBucket {
+// NewRefillBucket returns a bucket configured by r. It panics if r is invalid.
+func NewRefillBucket(r RefillBucketConfig) *RefillBucket {
 	must(r.Validate(), "NewRefillBucket")
-	b := &RefillBucket{base: newBase(ticks.NewTimeline(clk), "")}
-	if !r.Anchor.IsZero() {
-		b.anchor = b.read(r.Anchor)
-	}
+	b := &RefillBucket{base: newBase(ticks.NewTimeline(), ""), config: r}
 	b.useLimit(r.Limit)
-	b.state = refillState{tick: b.tickAt(0), taken: r.InitialDeficit}
+	b.start()
 	return b
+}
+
+// SetClock replaces the clock; see WithClock.
+func (b *RefillBucket) SetClock(c Clock) {
+	b.base.SetClock(c)
+	b.start()
+}
+
+// start sets the anchor and the state at the creation.
+func (b *RefillBucket) start() {
+	if b.anchor = 0; !b.config.Anchor.IsZero() {
+		b.anchor = b.read(b.config.Anchor)
+	}
+	b.state = refillState{tick: b.tickAt(0), taken: b.config.InitialDeficit}
 }
 
 func (b *RefillBucket) useLimit(l Limit) {
@@ -162,8 +173,11 @@ const maxRefilled = 1 << 62
 
 // stateAt returns the state as of now.
 func (b *RefillBucket) stateAt(now int64) refillState {
-	s := b.state
-	if tick := b.tickAt(now); tick > s.tick {
+	s, tick := b.state, b.tickAt(now)
+	if b.last == ticks.Never { // the first claim may have a time before the creation
+		s.tick = min(s.tick, tick)
+	}
+	if tick > s.tick {
 		flow := ticks.Mul(ticks.Sub(tick, s.tick), b.limit.Count)
 		s = refillState{tick, max(s.taken-flow, 0), ticks.Add(s.refilled, flow)}
 	}

@@ -9,7 +9,7 @@ import (
 )
 
 func TestRefillBucket_ticksDoNotDrift(t *testing.T) {
-	l := NewRefillBucket(RefillBucketConfig{Limit: Limit{Count: 1, Per: time.Millisecond, Burst: 5}, InitialDeficit: 5}, at(0))
+	l := WithClock(NewRefillBucket(RefillBucketConfig{Limit: Limit{Count: 1, Per: time.Millisecond, Burst: 5}, InitialDeficit: 5}), at(0))
 	const us = time.Microsecond
 	playSteps(t, l, time.Unix(0, 0), []step{
 		{at: 1500 * us, cost: 1, ok: true},
@@ -22,7 +22,7 @@ func TestRefillBucket_ticksDoNotDrift(t *testing.T) {
 
 func TestRefillBucket_cancelRefundsLessWhatTicksRefilled(t *testing.T) {
 	clk := at(0)
-	l := NewRefillBucket(RefillBucketConfig{Limit: Limit{Count: 2, Per: time.Second, Burst: 10}}, clk)
+	l := WithClock(NewRefillBucket(RefillBucketConfig{Limit: Limit{Count: 2, Per: time.Second, Burst: 10}}), clk)
 	d := ask(l, 7, 0)
 	ask(l, 3, 0)
 	clk.now = clk.now.Add(2 * time.Second)
@@ -36,7 +36,7 @@ func TestRefillBucket_cancelRefundsLessWhatTicksRefilled(t *testing.T) {
 
 func TestRefillBucket_settlesACost(t *testing.T) {
 	clk := at(0)
-	l := NewRefillBucket(RefillBucketConfig{Limit: Limit{Count: 2, Per: time.Second, Burst: 10}}, clk)
+	l := WithClock(NewRefillBucket(RefillBucketConfig{Limit: Limit{Count: 2, Per: time.Second, Burst: 10}}), clk)
 	d := ask(l, 6, 0)
 	l.Observe(t.Context(), Claim{Cost: 6}, d, Feedback{Cost: 13})
 	require.Zero(t, remaining(l))
@@ -47,7 +47,7 @@ func TestRefillBucket_settlesACost(t *testing.T) {
 
 func TestRefillBucket_setLimitKeepsUnits(t *testing.T) {
 	clk := at(0)
-	l := NewRefillBucket(RefillBucketConfig{Limit: Limit{Count: 1, Per: time.Second, Burst: 10}}, clk)
+	l := WithClock(NewRefillBucket(RefillBucketConfig{Limit: Limit{Count: 1, Per: time.Second, Burst: 10}}), clk)
 	d := ask(l, 4, 0)
 	require.NoError(t, l.SetLimit(Limit{Count: 5, Per: time.Second, Burst: 20}))
 	require.EqualValues(t, 6, remaining(l), "a larger burst is no gift")
@@ -62,7 +62,7 @@ func TestRefillBucket_setLimitKeepsUnits(t *testing.T) {
 // Ticks may add more units than can be counted. Then no units are returned.
 func TestRefillBucket_extremeRatesAddNoUnits(t *testing.T) {
 	clk := at(0)
-	l := NewRefillBucket(RefillBucketConfig{Limit: Limit{Count: 1 << 40, Per: 1, Burst: 1 << 50}}, clk)
+	l := WithClock(NewRefillBucket(RefillBucketConfig{Limit: Limit{Count: 1 << 40, Per: 1, Burst: 1 << 50}}), clk)
 	clk.now = clk.now.Add(time.Second)
 	d := ask(l, 1<<50, 0)
 	clk.now = clk.now.Add(1 << 9)

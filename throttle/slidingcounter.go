@@ -2,23 +2,46 @@ package throttle
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/heed-go/heed/internal/ticks"
 )
 
-// A SlidingCounterConfig configures a SlidingCounter: Count units in any Per, by estimate.
-// Burst must be 0 or Count.
+// A SlidingCounterConfig configures a SlidingCounter: Count units in any Per. Burst must be
+// 0 or Count.
 type SlidingCounterConfig struct {
 	Limit
 
-	// RoundDown rounds the estimate down, which grants slightly more.
+	// Parts is the number of sub-windows in Per that are counted one by one. Zero means an
+	// estimate from the counts of two windows.
+	Parts int
+
+	// RoundDown rounds the estimate down, which grants slightly more. It must be false with
+	// Parts.
 	RoundDown bool
 }
 
-// SlidingCounter estimates the units taken in the last Per from two counts: that of the
-// current window, and that of the previous window, weighted by the part of it that lies
-// within the last Per. Its memory is two numbers, independent of the limit.
+// Validate returns an error that states the invalid field if c is invalid.
+func (c SlidingCounterConfig) Validate() error {
+	switch {
+	case c.Parts < 0 || c.Parts > 0 && time.Duration(c.Parts) > c.Per:
+		return fmt.Errorf("throttle: sliding counter %q: Parts is %d: it must lie between 0 and the nanoseconds in Per", c.Name, c.Parts)
+	case c.Parts > 0 && c.RoundDown:
+		return fmt.Errorf("throttle: sliding counter %q: RoundDown is set: with Parts nothing is estimated: leave it false", c.Name)
+	}
+	if err := c.Limit.checkNoBurst("sliding counter"); err != nil {
+		return err
+	}
+	return c.Limit.Validate()
+}
+
+// SlidingCounter limits the units taken in the last Per by counts for windows instead of a
+// record of each unit. Its memory is independent of the limit: two numbers, or one for each
+// of Parts.
+//
+// Without Parts it estimates the units from two counts: that of the current window, and
+// that of the previous window, weighted by the part of it that lies within the last Per.
 //
 //	      previous: 84            current: 36
 //	├────────────────────────┼─────┬──────────────────┤
@@ -27,40 +50,61 @@ type SlidingCounterConfig struct {
 //
 // An estimate that is not a whole number is compared without rounding. Because costs are
 // whole numbers, rounding it up gives the same decisions. RoundDown rounds it down: with a
-// limit of 50, an estimate of 49.5 then allows one more unit.
+// limit of 50, an estimate of 49.5 then allows one more unit. The estimate assumes that
+// units are distributed evenly.
 //
-// Invariant: within one window no more than Count units are granted and kept; within any
-// span as long as a window, less than twice that.
+// With Parts it counts units in sub-windows of Per/Parts, and limits the sum of the current
+// one and those before it within the last Per.
 //
-// Limitations: the estimate assumes that units are distributed evenly. The factor of two
-// is approached if all units of the previous window were taken at its end and all of the
-// current one at its end. SlidingLog is exact.
+//	 Parts 3, Per 1 h            limit 100
+//	├────────┼────────┼────────┼────────┼──▶
+//	    10   │   20       30   ▲        │
+//	 expired │   |<- 20 + 30 + units taken now ->|
+//
+// Invariant: within one window, and in any Parts consecutive sub-windows, no more than
+// Count units are granted and kept. Within any span as long as a window it is less than
+// twice Count without Parts, and up to twice Count with Parts, as such a span can overlap
+// one sub-window more. SlidingLog is exact.
+//
+// A claim with a reading older than the latest grant is decided in the window of that
+// grant.
 type SlidingCounter struct {
 	base   // readings count from the Unix epoch: windows are whole multiples of Per since then
 	config SlidingCounterConfig
-	counts counts
+	counts slidingCounts
 }
 
-// counts are the units taken in the window with a number, and in the one before it.
-type counts struct {
-	window            int64
-	id                uint64 // like window, but never the same for windows of different length
-	current, previous int64
+// slidingCounts are the counts of a SlidingCounter. Readings are not older than that of the
+// latest add.
+type slidingCounts interface {
+	// used returns the units that count at now, rounded up if they are an estimate.
+	used(now int64) int64
+
+	// waitUntilAtMost returns how long after now the units that count decrease to the given
+	// number if none are added.
+	waitUntilAtMost(units, now int64) time.Duration
+
+	// add adds units at now and returns the Decision.Grant with which they can be adjusted.
+	add(units, now int64) (grant uint64)
+
+	// adjust changes the units that were added with grant by n, as long as they count.
+	adjust(grant uint64, n int64)
+
+	// setPer changes the length of the window at now. The units that count then count as
+	// added now, and earlier grants can no longer be adjusted.
+	setPer(per, now int64)
 }
 
-// Validate returns an error that states the invalid field if c is invalid.
-func (c SlidingCounterConfig) Validate() error {
-	if err := c.Limit.checkNoBurst("sliding counter"); err != nil {
-		return err
+// NewSlidingCounter returns an unused limiter. It panics if c is invalid.
+func NewSlidingCounter(c SlidingCounterConfig) *SlidingCounter {
+	must(c.Validate(), "NewSlidingCounter")
+	s := &SlidingCounter{base: newEpochBase(c.policy()), config: c}
+	if c.Parts > 0 {
+		s.counts = newPartCounts(c)
+	} else {
+		s.counts = &windowCounts{per: int64(c.Per), roundDown: c.RoundDown, window: ticks.Never}
 	}
-	return c.Limit.Validate()
-}
-
-// NewSlidingCounter returns an unused limiter. A nil clk means the system clock. It panics
-// if l is invalid.
-func NewSlidingCounter(l SlidingCounterConfig, clk Clock) *SlidingCounter {
-	must(l.Validate(), "NewSlidingCounter")
-	return &SlidingCounter{base: newEpochBase(clk, l.policy()), config: l, counts: counts{window: ticks.Never}}
+	return s
 }
 
 // Reserve implements Limiter.
@@ -70,18 +114,24 @@ func (s *SlidingCounter) Reserve(_ context.Context, c Claim) (d Decision, err er
 		return d, err
 	}
 	defer s.mu.Unlock()
-	at := s.countsAt(r.now)
 	d.Limit, d.Per = s.config.Count, s.config.Per
-	d.Wait = s.wait(at, n, r.now)
-	if d.OK = d.Wait == 0; d.OK {
-		d.Grant = at.id
-		if !c.DryRun {
-			at.current += n
-			s.counts, s.last = at, r.now
+	used := s.counts.used(r.now)
+	switch {
+	case n > s.config.Count:
+		d.Wait = Forever
+	case n > ticks.Sub(s.config.Count, used):
+		d.Wait = s.counts.waitUntilAtMost(s.config.Count-n, r.now)
+	default:
+		if d.OK = true; !c.DryRun {
+			d.Grant = s.counts.add(n, r.now)
+			used += n
+			s.last = r.now
 		}
 	}
-	d.Remaining = max(ticks.Sub(s.config.Count-s.previousWeight(at, r.now), at.current), 0)
-	d.ResetAfter = s.wait(at, s.config.Count, r.now)
+	d.Remaining = max(ticks.Sub(s.config.Count, used), 0)
+	if used > 0 {
+		d.ResetAfter = s.counts.waitUntilAtMost(0, r.now)
+	}
 	return d, nil
 }
 
@@ -92,100 +142,121 @@ func (s *SlidingCounter) Cancel(_ context.Context, c Claim, d Decision) {
 	}
 }
 
-// Observe implements Observer: it corrects the cost of the claim in the window in which it
-// was granted, as long as that window counts.
+// Observe implements Observer: it corrects the cost of the claim in the window or
+// sub-window in which it was granted, as long as that counts.
 func (s *SlidingCounter) Observe(_ context.Context, c Claim, d Decision, f Feedback) {
 	if extra := f.ExtraCost(c, d); extra != 0 {
 		s.adjust(extra, d)
 	}
 }
 
-// SetLimit replaces Count and Per. If Per changes, the current estimate counts as taken
-// now, and claims granted before can no longer be canceled or corrected. If SetLimit
-// returns an error, nothing has changed.
+func (s *SlidingCounter) adjust(n int64, d Decision) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.counts.adjust(d.Grant, n)
+}
+
+// SetLimit replaces Count and Per. If Per changes, the units that currently count are
+// counted as taken now, and claims granted before can no longer be canceled or corrected.
+// If SetLimit returns an error, nothing has changed.
 func (s *SlidingCounter) SetLimit(l Limit) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	next := SlidingCounterConfig{Limit: l, RoundDown: s.config.RoundDown}
+	next := s.config
+	next.Limit = l
 	if err := next.Validate(); err != nil {
 		return err
 	}
 	if l.Per != s.config.Per {
 		now := s.latest(time.Time{})
-		at := s.countsAt(now)
-		at.current = ticks.Add(at.current, s.previousWeight(at, now))
-		s.counts = counts{window: ticks.FloorDiv(now, int64(l.Per)), id: at.id + 2, current: at.current}
+		s.counts.setPer(int64(l.Per), now)
 		s.last = now // an older reading must not be before the moved count
 	}
 	s.config, s.policy = next, l.policy()
 	return nil
 }
 
-// adjust takes n more units in the window in which d was granted, or returns -n.
-func (s *SlidingCounter) adjust(n int64, d Decision) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	switch d.Grant {
-	case s.counts.id:
-		s.counts.current = max(ticks.Add(s.counts.current, n), 0)
-	case s.counts.id - 1:
-		s.counts.previous = max(ticks.Add(s.counts.previous, n), 0)
-	}
+// windowCounts are the units taken in the window with a number, and in the one before it.
+type windowCounts struct {
+	per       int64
+	roundDown bool
+
+	window            int64
+	id                uint64 // like window, but never the same for windows of different length
+	current, previous int64
 }
 
-// countsAt returns the counts as of now.
-func (s *SlidingCounter) countsAt(now int64) counts {
-	c := s.counts
-	w := ticks.FloorDiv(now, int64(s.config.Per))
-	passed := w - c.window
-	next := counts{window: w, id: c.id + uint64(passed)}
+// at returns the counts as of now.
+func (w windowCounts) at(now int64) windowCounts {
+	number := ticks.FloorDiv(now, w.per)
+	passed := number - w.window
 	switch passed {
 	case 0:
-		return c
+		return w
 	case 1:
-		next.previous = c.current
+		w.previous = w.current
+	default:
+		w.previous = 0
 	}
-	return next
+	w.window, w.id, w.current = number, w.id+uint64(passed), 0
+	return w
+}
+
+func (w *windowCounts) used(now int64) int64 {
+	c := w.at(now)
+	return ticks.Add(c.current, c.previousWeight(now))
 }
 
 // previousWeight returns the weighted previous count at now. Rounded up, it gives the same
 // decisions on whole units as without rounding.
-func (s *SlidingCounter) previousWeight(c counts, now int64) int64 {
-	per := int64(s.config.Per)
-	left := per - (now - c.window*per)
-	if s.config.RoundDown {
-		return ticks.MulDivDown(c.previous, left, per)
+func (w *windowCounts) previousWeight(now int64) int64 {
+	left := w.per - (now - w.window*w.per)
+	if w.roundDown {
+		return ticks.MulDivDown(w.previous, left, w.per)
 	}
-	return ticks.MulDivUp(c.previous, left, per)
+	return ticks.MulDivUp(w.previous, left, w.per)
 }
 
-// wait returns how long after now a claim of n units would be granted if no other claim
-// were granted before.
-func (s *SlidingCounter) wait(c counts, n, now int64) time.Duration {
-	if n > s.config.Count {
-		return Forever
-	}
-	if ticks.Sub(s.config.Count-s.previousWeight(c, now), c.current) >= n {
-		return 0
-	}
-	room := ticks.Sub(s.config.Count-n, c.current)
+func (w *windowCounts) waitUntilAtMost(units, now int64) time.Duration {
+	c := w.at(now)
+	room := ticks.Sub(units, c.current)
 	if room < 0 { // not in this window; in the next one its count is the previous one
-		c = counts{window: c.window + 1, previous: c.current}
-		room = s.config.Count - n
+		c.window, c.previous = c.window+1, c.current
+		room = units
 	}
-	start := ticks.Mul(c.window, int64(s.config.Per))
-	return time.Duration(ticks.Sub(ticks.Add(start, s.fadeTime(c.previous, room)), now))
+	start := ticks.Mul(c.window, c.per)
+	return time.Duration(ticks.Sub(ticks.Add(start, c.fadeTime(room)), now))
 }
 
-// fadeTime returns how long after the start of a window the weighted previous count no
+// fadeTime returns how long after the start of the window the weighted previous count no
 // longer exceeds the allowed number of units.
-func (s *SlidingCounter) fadeTime(previous, room int64) int64 {
-	per := int64(s.config.Per)
+func (w *windowCounts) fadeTime(room int64) int64 {
 	switch {
-	case previous <= room:
+	case w.previous <= room:
 		return 0
-	case s.config.RoundDown: // rounded down, it fits while it is less than the argument plus 1
-		return per - (ticks.MulDivUp(room+1, per, previous) - 1)
+	case w.roundDown: // rounded down, it fits while it is less than the argument plus 1
+		return w.per - (ticks.MulDivUp(room+1, w.per, w.previous) - 1)
 	}
-	return per - ticks.MulDivDown(room, per, previous)
+	return w.per - ticks.MulDivDown(room, w.per, w.previous)
+}
+
+func (w *windowCounts) add(units, now int64) uint64 {
+	*w = w.at(now)
+	w.current += units
+	return w.id
+}
+
+func (w *windowCounts) adjust(grant uint64, n int64) {
+	switch grant {
+	case w.id:
+		w.current = max(ticks.Add(w.current, n), 0)
+	case w.id - 1:
+		w.previous = max(ticks.Add(w.previous, n), 0)
+	}
+}
+
+func (w *windowCounts) setPer(per, now int64) {
+	c := w.at(now)
+	c.current = ticks.Add(c.current, c.previousWeight(now))
+	*w = windowCounts{per: per, roundDown: c.roundDown, window: ticks.FloorDiv(now, per), id: c.id + 2, current: c.current}
 }

@@ -56,11 +56,10 @@ type SlidingLog struct {
 	entries entries
 }
 
-// NewSlidingLog returns an empty log. A nil clk means the system clock. It panics if l is
-// invalid.
-func NewSlidingLog(l SlidingLogConfig, clk Clock) *SlidingLog {
+// NewSlidingLog returns an empty log. It panics if l is invalid.
+func NewSlidingLog(l SlidingLogConfig) *SlidingLog {
 	must(l.Validate(), "NewSlidingLog")
-	return &SlidingLog{base: newBase(ticks.NewTimeline(clk), l.policy()), config: l}
+	return &SlidingLog{base: newBase(ticks.NewTimeline(), l.policy()), config: l}
 }
 
 // Reserve implements Limiter.
@@ -281,7 +280,7 @@ func (q *entries) change(i int, n int64) {
 	q.tail--
 }
 
-// CountsRefusals implements RefusalCounter.
+// CountsRefusals is the method that CountsRefusals calls.
 func (s *SlidingLog) CountsRefusals() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

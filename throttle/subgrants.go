@@ -3,6 +3,7 @@ package throttle
 import (
 	"context"
 	"sync"
+	"time"
 )
 
 // SubGrants lets a limiter that is composed of others find the Decisions of those others
@@ -40,9 +41,12 @@ func (h *SubGrants) Unwrap(d Decision, partial bool, f func(parts []Decision)) {
 // Owns reports whether d is a grant that was wrapped by h or made by an Inner of h.
 func (h *SubGrants) Owns(d Decision) bool { return d.subGrant != nil && d.subGrant.owner == h }
 
-// Inner returns an Inner that asks l. If degraded is true, its decisions are Degraded.
-func (h *SubGrants) Inner(l Limiter, degraded bool) Inner {
-	return Inner{subGrant{owner: h, limiter: l, degraded: degraded}}
+// Inner returns a Limiter that asks l on behalf of a limiter that chooses among several. Its
+// decisions are Degraded if degraded is true. Pass its grants to Cancel and Observe of h,
+// which pass them to l, even if the choice would be different by then. If l
+// is not a Booker, its method ReserveAhead is Reserve.
+func (h *SubGrants) Inner(l Limiter, degraded bool) Limiter {
+	return &inner{subGrant{owner: h, limiter: l, degraded: degraded}}
 }
 
 // Cancel passes d, returned by an Inner of h, to Cancel of the limiter that granted it. It
@@ -72,17 +76,25 @@ func (h *SubGrants) Observe(ctx context.Context, c Claim, d Decision, f Feedback
 	}
 }
 
-// An Inner asks one limiter on behalf of a limiter that chooses among several. Cancel and
-// Observe of its SubGrants pass its grants to that limiter, even if the choice would be
-// different by then. An Inner must not be copied after its first Reserve.
-type Inner struct{ grant subGrant }
+// An inner is the result of SubGrants.Inner.
+type inner struct{ grant subGrant }
 
-// Limiter returns the limiter that i asks.
-func (i *Inner) Limiter() Limiter { return i.grant.limiter }
+// Cancel implements Limiter.
+func (i *inner) Cancel(ctx context.Context, c Claim, d Decision) { i.grant.owner.Cancel(ctx, c, d) }
 
-// Reserve asks the limiter.
-func (i *Inner) Reserve(ctx context.Context, c Claim) (Decision, error) {
-	d, err := i.grant.limiter.Reserve(ctx, c)
+// Observe implements Observer.
+func (i *inner) Observe(ctx context.Context, c Claim, d Decision, f Feedback) {
+	i.grant.owner.Observe(ctx, c, d, f)
+}
+
+// Reserve implements Limiter.
+func (i *inner) Reserve(ctx context.Context, c Claim) (Decision, error) {
+	return i.ReserveAhead(ctx, c, 0)
+}
+
+// ReserveAhead implements Booker.
+func (i *inner) ReserveAhead(ctx context.Context, c Claim, maxWait time.Duration) (Decision, error) {
+	d, err := ReserveAhead(ctx, i.grant.limiter, c, maxWait)
 	if err != nil {
 		return Decision{}, err
 	}
@@ -98,7 +110,7 @@ func (i *Inner) Reserve(ctx context.Context, c Claim) (Decision, error) {
 // Grant, and is ignored in a later generation. The subGrant of a claim that never ends
 // becomes garbage together with the Decision.
 //
-// A subGrant without parts is that of an Inner and belongs to the limiter that granted,
+// A subGrant without parts is that of an inner and belongs to the limiter that granted,
 // not to a claim, so a claim that never ends needs no memory.
 type subGrant struct {
 	owner *SubGrants
@@ -109,7 +121,7 @@ type subGrant struct {
 	users      int        // number of calls of Cancel and Observe in progress that use parts
 	ended      bool       // the claim has ended; the last of the users returns the subGrant to the pool
 
-	// The fields below are set for an Inner, and for claims granted by one.
+	// The fields below are set for an inner, and for claims granted by one.
 	limiter  Limiter // the limiter that granted
 	degraded bool    // decisions of limiter are returned as Degraded
 }

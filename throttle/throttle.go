@@ -9,7 +9,7 @@ import (
 )
 
 // Forever is a wait that does not end. As Decision.Wait it means that the claim can never
-// be granted; as Claim.MaxWait it means that any wait is acceptable.
+// be granted; as the argument of Booker.ReserveAhead that any wait is acceptable.
 const Forever time.Duration = math.MaxInt64
 
 // A Limiter grants or rejects claims.
@@ -45,8 +45,7 @@ type Observer interface {
 	Observe(ctx context.Context, c Claim, d Decision, f Feedback)
 }
 
-// A Claim asks a Limiter for units. The zero Claim asks for one unit now and does not
-// accept a wait.
+// A Claim asks a Limiter for units. The zero Claim asks for one unit.
 type Claim struct {
 	// Key selects the limit in limiters that have one per key. Limiters with a single state
 	// ignore it.
@@ -58,10 +57,6 @@ type Claim struct {
 	// Now is the caller's reading of the clock. Zero means that the limiter reads its own
 	// clock.
 	Now time.Time
-
-	// MaxWait is the longest acceptable Decision.Wait of a grant, for limiters that book
-	// ahead. Zero or a negative value means that the claim must be granted now.
-	MaxWait time.Duration
 
 	// DryRun makes the limiter decide without taking units.
 	DryRun bool
@@ -98,7 +93,7 @@ type Decision struct {
 	Degraded bool
 
 	// OverLimit reports that the claim was granted although a limit would reject it. See
-	// SoftLimit, Borrowing and Shadow.
+	// SoftLimit.
 	OverLimit bool
 
 	// ServerImposed reports that the claim was rejected because of a quota that the server

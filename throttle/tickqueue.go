@@ -46,9 +46,9 @@ func (t TickQueueConfig) Validate() error {
 // Per/Count is not a whole number of nanoseconds. A claim at the instant of a tick is
 // served at a later one.
 //
-// A claim with Claim.MaxWait is granted before its tick, with the time until then as
-// Decision.Wait; one with Claim.Waits, as those of a queue.Queue, is granted at its tick.
-// Others are rejected. LeakyBucket grants immediately if it can.
+// ReserveAhead grants a claim before its tick, with the time until then as Decision.Wait;
+// Reserve grants one with Claim.Waits, as those of a queue.Queue, is granted at its tick.
+// It rejects all others. LeakyBucket grants immediately if it can.
 //
 // Invariant: no two units share a tick, and no more than Queue units wait. A claim is used
 // at the tick of its last unit.
@@ -63,33 +63,47 @@ type TickQueue struct {
 	lastBooked int64 // number of the latest booked tick, counted from the anchor
 }
 
-// NewTickQueue returns an empty queue. A nil clk means the system clock. It panics if t is
-// invalid.
-func NewTickQueue(t TickQueueConfig, clk Clock) *TickQueue {
+// NewTickQueue returns an empty queue. It panics if t is invalid.
+func NewTickQueue(t TickQueueConfig) *TickQueue {
 	must(t.Validate(), "NewTickQueue")
-	q := &TickQueue{base: newBase(ticks.NewTimeline(clk), t.policy()), config: t, lastBooked: math.MinInt64}
-	if !t.Anchor.IsZero() {
-		q.anchor = q.read(t.Anchor)
-	}
+	q := &TickQueue{base: newBase(ticks.NewTimeline(), t.policy()), config: t, lastBooked: math.MinInt64}
+	q.setAnchor()
 	return q
 }
 
+// SetClock replaces the clock; see WithClock.
+func (q *TickQueue) SetClock(c Clock) {
+	q.base.SetClock(c)
+	q.setAnchor()
+}
+
+func (q *TickQueue) setAnchor() {
+	if q.anchor = 0; !q.config.Anchor.IsZero() {
+		q.anchor = q.read(q.config.Anchor)
+	}
+}
+
 // Reserve implements Limiter.
-func (q *TickQueue) Reserve(_ context.Context, c Claim) (d Decision, err error) {
+func (q *TickQueue) Reserve(ctx context.Context, c Claim) (Decision, error) {
+	return q.ReserveAhead(ctx, c, 0)
+}
+
+// ReserveAhead implements Booker.
+func (q *TickQueue) ReserveAhead(_ context.Context, c Claim, maxWait time.Duration) (d Decision, err error) {
 	n, r, err := q.begin(&c, &d)
 	if err != nil {
 		return d, err
 	}
 	defer q.mu.Unlock()
 	d.Limit, d.Per = q.config.Queue, q.queueTime()
-	if c.Waits && c.MaxWait <= 0 {
+	if c.Waits && maxWait <= 0 {
 		return q.reserveWaiting(d, c, n, r.now), nil
 	}
 	now, tick := r.now, q.tickAt(r.now)
 	from := max(q.lastBooked, tick)
 	to := ticks.Add(from, n)
-	earliestByWait := ticks.Sub(q.tickTime(to), max(int64(c.MaxWait), 0)) // when the wait is at most MaxWait
-	earliestByQueue := q.tickTime(ticks.Sub(to, q.config.Queue))          // when the queue has enough free ticks
+	earliestByWait := ticks.Sub(q.tickTime(to), max(int64(maxWait), 0)) // when the wait is at most maxWait
+	earliestByQueue := q.tickTime(ticks.Sub(to, q.config.Queue))        // when the queue has enough free ticks
 	switch wait := ticks.Sub(max(earliestByWait, earliestByQueue), now); {
 	case n > q.config.Queue, earliestByWait >= q.tickTime(ticks.Add(from, 1)): // not even in an empty queue
 		d.Wait = Forever
@@ -173,7 +187,7 @@ func (q *TickQueue) tickTime(tick int64) int64 {
 	return ticks.Add(q.anchor, ticks.MulDivCeil(tick, int64(q.config.Per), q.config.Count))
 }
 
-// Evictable implements Evictable. It returns true if all booked ticks have passed.
+// Evictable is the method that IsEvictable calls. It returns true if all booked ticks have passed.
 func (q *TickQueue) Evictable(now time.Time) bool {
 	at := q.time.Read(now)
 	q.mu.Lock()

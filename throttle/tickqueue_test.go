@@ -10,7 +10,7 @@ import (
 
 func TestTickQueue_grantsOneUnitPerTick(t *testing.T) {
 	clk := at(100 * time.Millisecond)
-	q := NewTickQueue(TickQueueConfig{Limit: Limit{Count: 2, Per: time.Second}, Queue: 4, Anchor: time.Unix(0, 0)}, clk)
+	q := WithClock(NewTickQueue(TickQueueConfig{Limit: Limit{Count: 2, Per: time.Second}, Queue: 4, Anchor: time.Unix(0, 0)}), clk)
 	for i := range 4 {
 		d := ask(q, 1, Forever)
 		require.True(t, d.OK)
@@ -25,7 +25,7 @@ func TestTickQueue_grantsOneUnitPerTick(t *testing.T) {
 
 func TestTickQueue_refusesForeverWhenMaxWaitIsTooShort(t *testing.T) {
 	clk := at(0)
-	q := NewTickQueue(TickQueueConfig{Limit: PerSecond(1), Queue: 9}, clk)
+	q := WithClock(NewTickQueue(TickQueueConfig{Limit: PerSecond(1), Queue: 9}), clk)
 	require.Equal(t, Forever, ask(q, 1, 0).Wait, "everybody waits for a tick")
 	require.Equal(t, Forever, ask(q, 3, 2*time.Second).Wait, "three take longer, whenever they come")
 	require.Equal(t, 900*time.Millisecond, ask(q, 1, 100*time.Millisecond).Wait, "just before the tick will do")
@@ -36,7 +36,7 @@ func TestTickQueue_refusesForeverWhenMaxWaitIsTooShort(t *testing.T) {
 
 func TestTickQueue_onlyTheLastClaimIsRefunded(t *testing.T) {
 	clk := at(0)
-	q := NewTickQueue(TickQueueConfig{Limit: PerSecond(1), Queue: 9}, clk)
+	q := WithClock(NewTickQueue(TickQueueConfig{Limit: PerSecond(1), Queue: 9}), clk)
 	first, last := ask(q, 3, Forever), ask(q, 2, Forever)
 	q.Cancel(t.Context(), Claim{Cost: 3}, first)
 	require.EqualValues(t, 4, remaining(q), "the last keeps its ticks")
@@ -55,21 +55,21 @@ func TestTickQueue_noTickIsGrantedTwice(t *testing.T) {
 	for seed := range uint64(2000) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		clk := at(0)
-		q := NewTickQueue(TickQueueConfig{Limit: Limit{Count: 3, Per: time.Second}, Queue: 1 + r.Int64N(9)}, clk)
+		q := WithClock(NewTickQueue(TickQueueConfig{Limit: Limit{Count: 3, Per: time.Second}, Queue: 1 + r.Int64N(9)}), clk)
 		granted := map[int64]bool{}
 		for range 40 {
 			clk.now = clk.now.Add(time.Duration(r.Int64N(2) * r.Int64N(1e9)))
-			c := Claim{Cost: 1 + r.Int64N(3), MaxWait: time.Duration(r.Int64N(4e9))}
-			d := ask(q, c.Cost, c.MaxWait)
+			c, maxWait := Claim{Cost: 1 + r.Int64N(3)}, time.Duration(r.Int64N(4e9))
+			d := ask(q, c.Cost, maxWait)
 			if !d.OK {
 				if d.Wait != Forever && r.IntN(2) == 0 {
 					clk.now = clk.now.Add(d.Wait)
-					require.True(t, ask(q, c.Cost, c.MaxWait).OK, "seed %d: after that wait", seed)
+					require.True(t, ask(q, c.Cost, maxWait).OK, "seed %d: after that wait", seed)
 					break
 				}
 				continue
 			}
-			require.LessOrEqual(t, d.Wait, c.MaxWait)
+			require.LessOrEqual(t, d.Wait, maxWait)
 			if r.IntN(4) == 0 {
 				q.Cancel(t.Context(), c, d)
 				continue

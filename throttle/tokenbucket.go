@@ -27,40 +27,55 @@ import (
 // and no goroutine adds tokens. A tat in the past means that the bucket is full.
 //
 // Invariant: within any span W no more than burst + rate*W units are granted and kept,
-// exact to the unit: see TestTokenBucket_usageObeysLimit.
+// exact to the unit: see TestTokenBucket_usageObeysLimit. The waits of ReserveAhead are
+// rounded up to whole nanoseconds, so two claims may be used up to one nanosecond closer
+// together.
 //
 // Rates such as 3 per second have an interval that is not a whole number of nanoseconds.
 // Time is therefore counted in ticks of 1/scale nanoseconds, chosen so that interval and
 // rate are both whole numbers: see internal/gcra.
 //
-// Limitations: TokenBucket does not book ahead, because one number cannot distinguish
-// booked units from used ones, and a booking could not be canceled safely. LeakyBucket
-// books ahead.
+// ReserveAhead books units that are not restored yet: it increases tat beyond now+window.
+//
+// Limitations: one number cannot distinguish booked units from used ones, so Cancel
+// returns fewer units than possible after ReserveAhead: of the units of a claim, those that
+// the limit restores between the start of the claim and that of the latest one ever booked
+// are lost. LeakyBucket returns exactly what can be used again.
+//
+// Cancel and Observe return no units of a claim that was granted before the latest change
+// of the limit by SetLimit.
 type TokenBucket struct {
 	clocked
-	state atomic.Pointer[bucketState]
-	mu    sync.Mutex // held while one bucketState is replaced by the next
+	state      atomic.Pointer[bucketState]
+	mu         sync.Mutex   // held while one bucketState is replaced by the next
+	lastBooked atomic.Int64 // latest reading at which a claim granted by ReserveAhead may start; ticks.Never: none
 }
 
-// NewTokenBucket returns a full bucket. A nil clk means the system clock. It panics if l
-// is invalid; call l.Validate first if its numbers are input data.
-func NewTokenBucket(l Limit, clk Clock) *TokenBucket {
+// NewTokenBucket returns a full bucket. It panics if l is invalid; call l.Validate
+// first if its numbers are input data.
+func NewTokenBucket(l Limit) *TokenBucket {
 	must(l.Validate(), "NewTokenBucket")
-	b := &TokenBucket{clocked: clocked{ticks.NewTimeline(clk)}}
+	b := &TokenBucket{clocked: clocked{ticks.NewTimeline()}}
 	b.state.Store(newBucketState(l, 0))
+	b.lastBooked.Store(ticks.Never)
 	return b
 }
 
 // Reserve implements Limiter.
-func (b *TokenBucket) Reserve(_ context.Context, c Claim) (d Decision, err error) {
+func (b *TokenBucket) Reserve(ctx context.Context, c Claim) (Decision, error) {
+	return b.ReserveAhead(ctx, c, 0)
+}
+
+// ReserveAhead implements Booker.
+func (b *TokenBucket) ReserveAhead(_ context.Context, c Claim, maxWait time.Duration) (d Decision, err error) {
 	n, err := c.Units()
 	if err != nil {
 		return d, err
 	}
 	given := b.time.Read(c.Now)
-	e, now, taken, wait := b.take(n, given, c.DryRun)
+	e, now, taken, wait, ok := b.take(n, given, maxWait, c.DryRun)
 	// Writes to the caller's Decision: copying a Decision takes as long as deciding.
-	d.OK, d.Wait, d.Policy = wait == 0, wait, e.policy
+	d.OK, d.Wait, d.Policy = ok, wait, e.policy
 	d.At = b.time.Stamp(now, given, c.Now)
 	d.Limit, d.Per = e.Burst, e.RefillTime
 	d.Remaining, d.ResetAfter = e.State(taken)
@@ -68,10 +83,11 @@ func (b *TokenBucket) Reserve(_ context.Context, c Claim) (d Decision, err error
 	return d, nil
 }
 
-// take takes n units as of given, or of the latest grant if that is later. It returns the
-// bucketState and the reading on which it decided, the number of ticks that are then taken
-// from the window, and the time to wait if there were not enough units.
-func (b *TokenBucket) take(n, given int64, dry bool) (e *bucketState, now, taken int64, wait time.Duration) {
+// take takes n units as of given, or of the latest grant if that is later, for a claim that
+// may start up to maxWait after that. It returns the bucketState and the reading on which it
+// decided, the number of ticks that are then taken from the window, and Decision.Wait and
+// OK.
+func (b *TokenBucket) take(n, given int64, maxWait time.Duration, dry bool) (e *bucketState, now, taken int64, wait time.Duration, ok bool) {
 	for {
 		e = b.state.Load()
 		old := e.tat.Load()
@@ -92,15 +108,25 @@ func (b *TokenBucket) take(n, given int64, dry bool) (e *bucketState, now, taken
 		tick := e.Ticks(now)
 		taken = max(old, tick) - tick
 		if n > e.Burst {
-			return e, now, taken, Forever
+			return e, now, taken, Forever, false
 		}
-		cost := n * e.Interval
-		if wait = e.Duration(taken + cost - e.Window); wait > 0 || !takes {
-			return e, now, taken, wait
+		cost, longest := n*e.Interval, int64(0)
+		if maxWait > 0 {
+			longest = min(ticks.Mul(int64(maxWait), e.Scale), gcra.MaxTicks/2-e.Window)
+		}
+		short := taken + cost - e.Window
+		if short > longest {
+			return e, now, taken, e.Duration(short - longest), false
+		}
+		if wait = e.Duration(short); !takes {
+			return e, now, taken, wait, true
+		}
+		if wait > 0 {
+			storeMax(&b.lastBooked, ticks.Add(now, int64(wait))) // before tat, so that no Cancel misses it
 		}
 		if e.tat.CompareAndSwap(old, tick+taken+cost) {
-			e.recordGrant(now)
-			return e, now, taken + cost, 0
+			storeMax(&e.last, now)
+			return e, now, taken + cost, wait, true
 		}
 	}
 }
@@ -144,7 +170,7 @@ func (b *TokenBucket) SetLimit(l Limit) error {
 
 // adjust takes n more units for the claim that d granted, or returns -n units.
 func (b *TokenBucket) adjust(n int64, asOf time.Time, d Decision) {
-	given, from := b.time.Read(asOf), b.time.Read(d.At)
+	given, from := b.time.Read(asOf), ticks.Add(b.time.Read(d.At), int64(d.Wait))
 	for {
 		e := b.state.Load()
 		now := max(given, e.last.Load(), from)
@@ -159,8 +185,11 @@ func (b *TokenBucket) adjust(n int64, asOf time.Time, d Decision) {
 		}
 		var next int64
 		if n < 0 {
-			left := ticks.Sub(ticks.Mul(-n, e.Interval), e.refilledSince(d.Grant, from, now))
-			next = ticks.Sub(old, max(left, 0))
+			if d.Grant != e.version {
+				return
+			}
+			restored := ticks.Mul(ticks.Sub(max(now, b.lastBooked.Load()), from), e.Scale)
+			next = ticks.Sub(old, max(ticks.Sub(ticks.Mul(-n, e.Interval), restored), 0))
 		} else {
 			next = min(ticks.Add(max(old, e.Ticks(now)), ticks.Mul(n, e.Interval)), gcra.MaxTicks)
 		}

@@ -36,7 +36,7 @@ func TestTokenBucket_usageObeysLimit(t *testing.T) {
 	for seed := range uint64(2000) {
 		r := rand.New(rand.NewPCG(seed, 3))
 		clk := new(atomicClock)
-		b := throttle.NewTokenBucket(l, clk)
+		b := throttle.WithClock(throttle.NewTokenBucket(l), clk)
 		var held []grantedClaim
 		var usages []usage
 		use := func(h grantedClaim) { usages = append(usages, usage{h.d.At.Sub(time.Unix(0, 0)), h.c.Cost}) }
@@ -120,7 +120,7 @@ type comparison struct {
 
 func newComparison(t *testing.T, r *rand.Rand, l throttle.Limit) *comparison {
 	clk := new(atomicClock)
-	return &comparison{T: t, r: r, clk: clk, b: throttle.NewTokenBucket(l, clk), model: newExactBucket(l)}
+	return &comparison{T: t, r: r, clk: clk, b: throttle.WithClock(throttle.NewTokenBucket(l), clk), model: newExactBucket(l)}
 }
 
 // run makes n claims, and sets a new limit after each of them with a probability of one in
@@ -159,7 +159,7 @@ func (d *comparison) claim(n int64) {
 	case got.OK:
 		require.Zero(d, want, "granted %d of %v too early", n, d.model.limit)
 		d.model.take(n, now)
-		d.held = append(d.held, grantedClaim{c, got, len(d.model.limits)})
+		d.held = append(d.held, grantedClaim{c, got, d.model.limits})
 	default:
 		require.GreaterOrEqual(d, int64(got.Wait), want, "%d of %v", n, d.model.limit)
 		require.LessOrEqual(d, int64(got.Wait), want+slack, "%d of %v", n, d.model.limit)
@@ -176,7 +176,7 @@ func (d *comparison) claim(n int64) {
 // end cancels h, or observes an actual cost above or below the claimed one.
 func (d *comparison) end(h grantedClaim) {
 	now, granted := d.clk.ns.Load(), h.d.At.UnixNano()
-	d.rounding += 1e-6 * float64(len(d.model.limits)-1)
+	d.rounding += 1e-6 * float64(d.model.limits-1)
 	if d.r.IntN(2) == 0 {
 		d.b.Cancel(d.Context(), h.c, h.d)
 		d.model.refund(h.c.Cost, granted, now, h.limits)
@@ -198,7 +198,7 @@ func TestTokenBucket_losesNoUnitsUnderContention(t *testing.T) {
 	for name, cancels := range map[string]int{"kept": 0, "some cancelled": 4} {
 		t.Run(name, func(t *testing.T) {
 			clk := new(atomicClock)
-			b := throttle.NewTokenBucket(l, clk)
+			b := throttle.WithClock(throttle.NewTokenBucket(l), clk)
 			kept := take(t, b, l.Burst)
 			var wg sync.WaitGroup
 			for id := range uint64(32) {
@@ -252,7 +252,7 @@ func TestTokenBucket_scaleOverflows(t *testing.T) {
 		{Count: 1, Per: 30 * year, Burst: 1},
 	} {
 		clk := new(atomicClock)
-		b := throttle.NewTokenBucket(l, clk)
+		b := throttle.WithClock(throttle.NewTokenBucket(l), clk)
 		full, _ := b.Reserve(t.Context(), throttle.Claim{DryRun: true})
 		for _, idle := range []time.Duration{0, 40 * year, time.Nanosecond, 40 * year, 100 * year} {
 			clk.ns.Add(int64(idle))
@@ -275,7 +275,7 @@ func TestTokenBucket_primeRates(t *testing.T) {
 	for _, count := range []int64{7919, 1_000_003, 999_999_937, 15_999_999_989} {
 		l := throttle.Limit{Count: count, Per: time.Second, Burst: 1000}
 		clk := new(atomicClock)
-		b := throttle.NewTokenBucket(l, clk)
+		b := throttle.WithClock(throttle.NewTokenBucket(l), clk)
 		kept := take(t, b, l.Burst)
 		kept.Store(0)
 		for range 20_000 {
@@ -295,7 +295,7 @@ func TestTokenBucket_primeRates(t *testing.T) {
 
 // Claims replayed from data may be older than the bucket itself.
 func TestTokenBucket_cancelInDataTime(t *testing.T) {
-	b := throttle.NewTokenBucket(throttle.Limit{Count: 1, Per: time.Second, Burst: 5}, nil)
+	b := throttle.NewTokenBucket(throttle.Limit{Count: 1, Per: time.Second, Burst: 5})
 	c := throttle.Claim{Cost: 5, Now: time.Unix(0, 0)}
 	d, _ := b.Reserve(t.Context(), c)
 	require.True(t, d.OK)

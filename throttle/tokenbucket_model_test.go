@@ -12,18 +12,12 @@ import (
 type exactBucket struct {
 	limit  throttle.Limit
 	tokens *big.Rat
-	now    int64        // nanoseconds; tokens are as of it
-	limits []limitSince // the limits so far, the latest last
-}
-
-// limitSince is a limit and its start.
-type limitSince struct {
-	at    int64
-	limit throttle.Limit
+	now    int64 // nanoseconds; tokens are as of it
+	limits int   // number of limits so far
 }
 
 func newExactBucket(l throttle.Limit) *exactBucket {
-	return &exactBucket{limit: l, tokens: whole(l.Burst), limits: []limitSince{{0, l}}}
+	return &exactBucket{limit: l, tokens: whole(l.Burst), limits: 1}
 }
 
 // advance moves to now, unless it is earlier.
@@ -50,19 +44,12 @@ func (m *exactBucket) take(n, now int64) {
 }
 
 // refund returns n units of a claim granted at granted, when the number of limits so far
-// was under.
+// was under. Issue 13: it returns nothing if the limit has changed since.
 func (m *exactBucket) refund(n, granted, now int64, under int) {
-	left := whole(n)
-	for i, e := range m.limits[under-1:] {
-		end := now
-		if next := under + i; next < len(m.limits) {
-			end = m.limits[next].at
-			left.Sub(left, whole(max(e.limit.Burst-m.limits[next].limit.Burst, 0)))
-		}
-		left.Sub(left, inflow(e.limit, max(end-max(e.at, granted), 0)))
-	}
 	m.advance(now)
-	if left.Sign() > 0 {
+	left := whole(n)
+	left.Sub(left, inflow(m.limit, max(m.now-granted, 0)))
+	if under == m.limits && left.Sign() > 0 {
 		m.tokens = minRat(new(big.Rat).Add(m.tokens, left), whole(m.limit.Burst))
 	}
 }
@@ -70,7 +57,7 @@ func (m *exactBucket) refund(n, granted, now int64, under int) {
 func (m *exactBucket) setLimit(l throttle.Limit, now int64) {
 	m.advance(now)
 	m.limit, m.tokens = l, minRat(m.tokens, whole(l.Burst))
-	m.limits = append(m.limits, limitSince{now, l})
+	m.limits++
 }
 
 // inflow returns the units restored within ns.

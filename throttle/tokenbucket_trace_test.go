@@ -46,11 +46,11 @@ func TestTokenBucket_agreesWithRedisRate(t *testing.T) {
 	ops := 0
 	scenarios(t, "testdata/gcra.jsonl", func(s gcraTrace) {
 		l := throttle.Limit{Count: s.Rate, Per: time.Duration(s.PeriodS * 1e9), Burst: s.Burst}
-		b := throttle.NewTokenBucket(l, nil)
+		b := throttle.NewTokenBucket(l)
 		for i, op := range s.Ops {
 			c := throttle.Claim{Cost: op.N, Now: time.UnixMicro(s.T0 + op.T)}
 			if op.Op == "reset" {
-				b = throttle.NewTokenBucket(l, nil)
+				b = throttle.NewTokenBucket(l)
 				continue
 			}
 			if c.DryRun = op.N == 0; op.Op == "atMost" {
@@ -107,7 +107,7 @@ func TestTokenBucket_agreesWithExactModels(t *testing.T) {
 	ops := 0
 	scenarios(t, "testdata/token_bucket.jsonl", func(s bucketTrace) {
 		rate := rational(t, s.Rate)
-		b := throttle.NewTokenBucket(throttle.Limit{Count: rate.Num().Int64(), Per: time.Duration(rate.Denom().Int64()) * time.Second, Burst: s.Capacity}, nil)
+		b := throttle.NewTokenBucket(throttle.Limit{Count: rate.Num().Int64(), Per: time.Duration(rate.Denom().Int64()) * time.Second, Burst: s.Capacity})
 		if missing := s.Capacity - s.Initial; missing > 0 {
 			d, err := b.Reserve(t.Context(), throttle.Claim{Cost: missing, Now: time.UnixMicro(s.T0)})
 			require.True(t, d.OK && err == nil)

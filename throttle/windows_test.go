@@ -20,11 +20,11 @@ type windowLimiter interface {
 func windowLimiters(clk Clock) map[string]windowLimiter {
 	ten := PerMinute(10)
 	return map[string]windowLimiter{
-		"FixedWindow":                NewFixedWindow(FixedWindowConfig{Count: 10, Per: time.Minute}, clk),
-		"SlidingLog":                 NewSlidingLog(SlidingLogConfig{Limit: ten}, clk),
-		"SlidingCounter":             NewSlidingCounter(SlidingCounterConfig{Limit: ten}, clk),
-		"SubWindows":                 NewSubWindows(SubWindowsConfig{Limit: ten, Parts: 4}, clk),
-		"FixedWindow, from creation": NewFixedWindow(FixedWindowConfig{Count: 10, Per: time.Minute, Align: AtCreation}, clk),
+		"FixedWindow":                WithClock(NewFixedWindow(FixedWindowConfig{Count: 10, Per: time.Minute}), clk),
+		"SlidingLog":                 WithClock(NewSlidingLog(SlidingLogConfig{Limit: ten}), clk),
+		"SlidingCounter":             WithClock(NewSlidingCounter(SlidingCounterConfig{Limit: ten}), clk),
+		"SubWindows":                 WithClock(NewSlidingCounter(SlidingCounterConfig{Limit: ten, Parts: 4}), clk),
+		"FixedWindow, from creation": WithClock(NewFixedWindow(FixedWindowConfig{Count: 10, Per: time.Minute, Align: AtCreation}), clk),
 	}
 }
 
@@ -78,7 +78,7 @@ func TestWindows_cancelDoesNotChangeLaterWindows(t *testing.T) {
 // A claim that is canceled in the window after its own has no weight in it.
 func TestSlidingCounter_cancelsInTheNextWindow(t *testing.T) {
 	clk := at(0)
-	l := NewSlidingCounter(SlidingCounterConfig{Limit: PerMinute(10)}, clk)
+	l := WithClock(NewSlidingCounter(SlidingCounterConfig{Limit: PerMinute(10)}), clk)
 	early := ask(l, 8, 0)
 	clk.now = time.Unix(60, 0)
 	late := ask(l, 1, 0)
@@ -151,7 +151,7 @@ func TestWindows_setLimitHoldsForOlderReadings(t *testing.T) {
 
 func TestSubWindows_olderReadingAfterSetLimitRefundsNothing(t *testing.T) {
 	clk := at(time.Minute)
-	l := NewSubWindows(SubWindowsConfig{Limit: PerMinute(10), Parts: 4}, clk)
+	l := WithClock(NewSlidingCounter(SlidingCounterConfig{Limit: PerMinute(10), Parts: 4}), clk)
 	ask(l, 6, 0)
 	clk.now = clk.now.Add(15 * time.Second)
 	require.NoError(t, l.SetLimit(Limit{Count: 10, Per: 8 * time.Second}))
@@ -162,7 +162,7 @@ func TestSubWindows_olderReadingAfterSetLimitRefundsNothing(t *testing.T) {
 
 // Windows of another length are other windows, also where they have the same number.
 func TestSlidingCounter_ignoresGrantsBeforePerChanged(t *testing.T) {
-	l := NewSlidingCounter(SlidingCounterConfig{Limit: PerMinute(10)}, at(0))
+	l := WithClock(NewSlidingCounter(SlidingCounterConfig{Limit: PerMinute(10)}), at(0))
 	d := ask(l, 4, 0)
 	require.NoError(t, l.SetLimit(PerHour(10)))
 	l.Cancel(t.Context(), Claim{Cost: 4}, d)
@@ -170,7 +170,7 @@ func TestSlidingCounter_ignoresGrantsBeforePerChanged(t *testing.T) {
 }
 
 func TestFixedWindow_setConfig(t *testing.T) {
-	l := NewFixedWindow(FixedWindowConfig{Name: "day", Count: 5, Align: EachDay}, at(time.Hour))
+	l := WithClock(NewFixedWindow(FixedWindowConfig{Name: "day", Count: 5, Align: EachDay}), at(time.Hour))
 	ask(l, 3, 0)
 	require.NoError(t, l.SetConfig(FixedWindowConfig{Name: "day", Count: 9, Align: EachDay, Zone: time.FixedZone("", 3600)}))
 	require.EqualValues(t, 6, remaining(l))
@@ -181,7 +181,7 @@ func TestFixedWindow_setConfig(t *testing.T) {
 }
 
 func TestSlidingLog_countsClaimsAtTheSameInstant(t *testing.T) {
-	l := NewSlidingLog(SlidingLogConfig{Limit: PerSecond(3)}, at(0))
+	l := WithClock(NewSlidingLog(SlidingLogConfig{Limit: PerSecond(3)}), at(0))
 	playSteps(t, l, time.Unix(0, 0), append(claimsOfOne(0, 3),
 		step{at: 0, cost: 1, wait: time.Second},
 		step{at: time.Second - 1, cost: 1, wait: 1},
@@ -190,7 +190,7 @@ func TestSlidingLog_countsClaimsAtTheSameInstant(t *testing.T) {
 }
 
 func TestSlidingLog_enforcesMinGap(t *testing.T) {
-	l := NewSlidingLog(SlidingLogConfig{Limit: PerMinute(3), MinGap: 10 * time.Second}, at(0))
+	l := WithClock(NewSlidingLog(SlidingLogConfig{Limit: PerMinute(3), MinGap: 10 * time.Second}), at(0))
 	playSteps(t, l, time.Unix(0, 0), []step{
 		{at: 0, cost: 1, ok: true, left: 2},
 		{at: 4 * time.Second, cost: 1, wait: 6 * time.Second, left: 2},
@@ -201,7 +201,7 @@ func TestSlidingLog_enforcesMinGap(t *testing.T) {
 }
 
 func TestSlidingLog_countRefusedExtendsTheWait(t *testing.T) {
-	l := NewSlidingLog(SlidingLogConfig{Limit: PerSecond(3), CountRefused: true}, at(0))
+	l := WithClock(NewSlidingLog(SlidingLogConfig{Limit: PerSecond(3), CountRefused: true}), at(0))
 	now := time.Unix(0, 0)
 	for i := range 100 {
 		d, _ := l.Reserve(t.Context(), Claim{Now: now.Add(time.Duration(i) * 100 * time.Millisecond)})
@@ -214,7 +214,7 @@ func TestSlidingLog_countRefusedExtendsTheWait(t *testing.T) {
 
 // The ring grows as needed, and contains the same entries as a plain list.
 func TestSlidingLog_agreesWithAList(t *testing.T) {
-	l := NewSlidingLog(SlidingLogConfig{Limit: Limit{Count: 50, Per: 100}}, at(0))
+	l := WithClock(NewSlidingLog(SlidingLogConfig{Limit: Limit{Count: 50, Per: 100}}), at(0))
 	type entry struct{ at, n int64 }
 	var list []entry
 	for now := range int64(5000) {
@@ -239,21 +239,22 @@ func TestSlidingLog_agreesWithAList(t *testing.T) {
 
 func TestNew_panicsOnInvalidConfig(t *testing.T) {
 	for name, f := range map[string]func(){
-		"refill without a limit":     func() { NewRefillBucket(RefillBucketConfig{}, nil) },
-		"refill with too much gone":  func() { NewRefillBucket(RefillBucketConfig{Limit: PerSecond(1), InitialDeficit: 2}, nil) },
-		"leak with a queue below 0":  func() { NewLeakyBucket(LeakyBucketConfig{Limit: PerSecond(1), Queue: -1}, nil) },
-		"ticks without a queue":      func() { NewTickQueue(TickQueueConfig{Limit: PerSecond(1)}, nil) },
-		"nginx without a rate":       func() { NewNginx(NginxConfig{Per: time.Second}, nil) },
-		"nginx with a large delay":   func() { NewNginx(NginxConfig{Rate: 1, Per: time.Second, Delay: 1}, nil) },
-		"nginx beyond all rates":     func() { NewNginx(NginxConfig{Rate: math.MaxInt64, Per: time.Second}, nil) },
-		"quota without a window":     func() { NewFixedWindow(FixedWindowConfig{Count: 1}, nil) },
-		"quota with two lengths":     func() { NewFixedWindow(FixedWindowConfig{Count: 1, Align: EachDay, Per: time.Hour}, nil) },
-		"quota of nothing":           func() { NewFixedWindow(FixedWindowConfig{Count: 0, Per: time.Second, Align: AtCreation}, nil) },
-		"log with a long gap":        func() { NewSlidingLog(SlidingLogConfig{Limit: PerSecond(2), MinGap: time.Minute}, nil) },
-		"log with a burst":           func() { NewSlidingLog(SlidingLogConfig{Limit: Limit{Count: 2, Per: 1, Burst: 3}}, nil) },
-		"counter with a burst":       func() { NewSlidingCounter(SlidingCounterConfig{Limit: Limit{Count: 2, Per: 1, Burst: 3}}, nil) },
-		"sub-windows without parts":  func() { NewSubWindows(SubWindowsConfig{Limit: PerSecond(1)}, nil) },
-		"sub-windows of no duration": func() { NewSubWindows(SubWindowsConfig{Limit: Limit{Count: 1, Per: 2}, Parts: 3}, nil) },
+		"refill without a limit":     func() { NewRefillBucket(RefillBucketConfig{}) },
+		"refill with too much gone":  func() { NewRefillBucket(RefillBucketConfig{Limit: PerSecond(1), InitialDeficit: 2}) },
+		"leak with a queue below 0":  func() { NewLeakyBucket(LeakyBucketConfig{Limit: PerSecond(1), Queue: -1}) },
+		"ticks without a queue":      func() { NewTickQueue(TickQueueConfig{Limit: PerSecond(1)}) },
+		"nginx without a rate":       func() { NewNginx(NginxConfig{Per: time.Second}) },
+		"nginx with a large delay":   func() { NewNginx(NginxConfig{Rate: 1, Per: time.Second, Delay: 1}) },
+		"nginx beyond all rates":     func() { NewNginx(NginxConfig{Rate: math.MaxInt64, Per: time.Second}) },
+		"quota without a window":     func() { NewFixedWindow(FixedWindowConfig{Count: 1}) },
+		"quota with two lengths":     func() { NewFixedWindow(FixedWindowConfig{Count: 1, Align: EachDay, Per: time.Hour}) },
+		"quota of nothing":           func() { NewFixedWindow(FixedWindowConfig{Count: 0, Per: time.Second, Align: AtCreation}) },
+		"log with a long gap":        func() { NewSlidingLog(SlidingLogConfig{Limit: PerSecond(2), MinGap: time.Minute}) },
+		"log with a burst":           func() { NewSlidingLog(SlidingLogConfig{Limit: Limit{Count: 2, Per: 1, Burst: 3}}) },
+		"counter with a burst":       func() { NewSlidingCounter(SlidingCounterConfig{Limit: Limit{Count: 2, Per: 1, Burst: 3}}) },
+		"sub-windows without parts":  func() { NewSlidingCounter(SlidingCounterConfig{Limit: PerSecond(1), Parts: -1}) },
+		"parts without an estimate":  func() { NewSlidingCounter(SlidingCounterConfig{Limit: PerSecond(1), Parts: 2, RoundDown: true}) },
+		"sub-windows of no duration": func() { NewSlidingCounter(SlidingCounterConfig{Limit: Limit{Count: 1, Per: 2}, Parts: 3}) },
 	} {
 		require.Panics(t, f, name)
 	}
@@ -282,7 +283,7 @@ func TestFixedWindow_recoversWhenTheClockIsSetBack(t *testing.T) {
 		"hour":  {Count: 2, Align: EachHour},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			l := NewFixedWindow(q, nil)
+			l := NewFixedWindow(q)
 			ask := func(ahead time.Duration) Decision {
 				d, err := l.Reserve(t.Context(), Claim{Now: time.Now().Add(ahead)})
 				require.NoError(t, err)

@@ -38,19 +38,23 @@ func TestLimiters_workedExamples(t *testing.T) {
 		steps []step
 	}{
 		"five at 11:00:59 and five at 11:01:00 all pass a fixed window": {
-			func(clk Clock) Limiter { return NewFixedWindow(FixedWindowConfig{Count: 5, Per: time.Minute}, clk) },
+			func(clk Clock) Limiter {
+				return WithClock(NewFixedWindow(FixedWindowConfig{Count: 5, Per: time.Minute}), clk)
+			},
 			time.Date(2026, 1, 1, 11, 0, 59, 0, time.UTC),
 			append(append(claimsOfOne(0, 5), claimsOfOne(time.Second, 5)...), step{at: time.Second, cost: 1, wait: time.Minute}),
 		},
 		"the same from the first claim on": {
 			func(clk Clock) Limiter {
-				return NewFixedWindow(FixedWindowConfig{Count: 5, Per: time.Minute, Align: AtFirst}, clk)
+				return WithClock(NewFixedWindow(FixedWindowConfig{Count: 5, Per: time.Minute, Align: AtFirst}), clk)
 			},
 			time.Date(2026, 1, 1, 11, 0, 59, 0, time.UTC),
 			append(claimsOfOne(0, 5), step{at: time.Second, cost: 1, wait: 59 * time.Second}),
 		},
 		"84 and 36 at 1:15 of 100 make 99: one more passes": {
-			func(clk Clock) Limiter { return NewSlidingCounter(SlidingCounterConfig{Limit: PerHour(100)}, clk) },
+			func(clk Clock) Limiter {
+				return WithClock(NewSlidingCounter(SlidingCounterConfig{Limit: PerHour(100)}), clk)
+			},
 			time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
 			[]step{
 				{at: 30 * time.Minute, cost: 84, ok: true, left: 16},
@@ -61,7 +65,9 @@ func TestLimiters_workedExamples(t *testing.T) {
 			},
 		},
 		"42 and 18 at 0:15 of 50 make 49.5: strict refuses": {
-			func(clk Clock) Limiter { return NewSlidingCounter(SlidingCounterConfig{Limit: PerMinute(50)}, clk) },
+			func(clk Clock) Limiter {
+				return WithClock(NewSlidingCounter(SlidingCounterConfig{Limit: PerMinute(50)}), clk)
+			},
 			time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
 			[]step{
 				{at: 0, cost: 42, ok: true, left: 8},
@@ -71,7 +77,7 @@ func TestLimiters_workedExamples(t *testing.T) {
 		},
 		"42 and 18 at 0:15 of 50 make 49.5: rounded down, one more passes": {
 			func(clk Clock) Limiter {
-				return NewSlidingCounter(SlidingCounterConfig{Limit: PerMinute(50), RoundDown: true}, clk)
+				return WithClock(NewSlidingCounter(SlidingCounterConfig{Limit: PerMinute(50), RoundDown: true}), clk)
 			},
 			time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
 			[]step{
@@ -82,7 +88,9 @@ func TestLimiters_workedExamples(t *testing.T) {
 			},
 		},
 		"sub-windows of 10, 20 and 30 make 60 of 100; at two the 10 leave": {
-			func(clk Clock) Limiter { return NewSubWindows(SubWindowsConfig{Limit: PerHour(100), Parts: 3}, clk) },
+			func(clk Clock) Limiter {
+				return WithClock(NewSlidingCounter(SlidingCounterConfig{Limit: PerHour(100), Parts: 3}), clk)
+			},
 			time.Date(2026, 1, 1, 1, 0, 0, 0, time.UTC),
 			[]step{
 				{at: 5 * time.Minute, cost: 10, ok: true, left: 90},
@@ -94,7 +102,7 @@ func TestLimiters_workedExamples(t *testing.T) {
 		},
 		"a bucket of 4, refilled 2 a second": {
 			func(clk Clock) Limiter {
-				return NewRefillBucket(RefillBucketConfig{Limit: Limit{Count: 2, Per: time.Second, Burst: 4}}, clk)
+				return WithClock(NewRefillBucket(RefillBucketConfig{Limit: Limit{Count: 2, Per: time.Second, Burst: 4}}), clk)
 			},
 			time.Unix(0, 0),
 			[]step{
@@ -107,7 +115,7 @@ func TestLimiters_workedExamples(t *testing.T) {
 		},
 		"tries at :00, :10, :35 and :45 of 3 a minute, refilled at the minute": {
 			func(clk Clock) Limiter {
-				return NewRefillBucket(RefillBucketConfig{Limit: PerMinute(3), Anchor: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}, clk)
+				return WithClock(NewRefillBucket(RefillBucketConfig{Limit: PerMinute(3), Anchor: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}), clk)
 			},
 			time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC),
 			[]step{
@@ -120,7 +128,7 @@ func TestLimiters_workedExamples(t *testing.T) {
 		},
 		"ten failed logins an hour, refilled one an hour": {
 			func(clk Clock) Limiter {
-				return NewRefillBucket(RefillBucketConfig{Limit: Limit{Count: 1, Per: time.Hour, Burst: 10}}, clk)
+				return WithClock(NewRefillBucket(RefillBucketConfig{Limit: Limit{Count: 1, Per: time.Hour, Burst: 10}}), clk)
 			},
 			time.Unix(0, 0),
 			append(claimsOfOne(0, 10),
@@ -130,7 +138,7 @@ func TestLimiters_workedExamples(t *testing.T) {
 		},
 		"200 of cost a day, refilled 50 a day": {
 			func(clk Clock) Limiter {
-				return NewRefillBucket(RefillBucketConfig{Limit: Limit{Count: 50, Per: day, Burst: 200}}, clk)
+				return WithClock(NewRefillBucket(RefillBucketConfig{Limit: Limit{Count: 50, Per: day, Burst: 200}}), clk)
 			},
 			time.Unix(0, 0),
 			[]step{
@@ -144,14 +152,14 @@ func TestLimiters_workedExamples(t *testing.T) {
 		},
 		"one a second and 150 a day": {
 			func(clk Clock) Limiter {
-				return AllOf(NewTokenBucket(PerSecond(1), clk), NewFixedWindow(FixedWindowConfig{Count: 150, Align: EachDay}, clk))
+				return AllOf(WithClock(NewTokenBucket(PerSecond(1)), clk), WithClock(NewFixedWindow(FixedWindowConfig{Count: 150, Align: EachDay}), clk))
 			},
 			time.Date(2026, 1, 1, 23, 57, 0, 0, time.UTC),
 			append(everySecond(150), step{at: 150 * time.Second, cost: 1, wait: 30 * time.Second}, step{at: 180 * time.Second, cost: 1, ok: true}),
 		},
 		"five a minute plus two a second": {
 			func(clk Clock) Limiter {
-				return AllOf(NewFixedWindow(FixedWindowConfig{Count: 5, Per: time.Minute}, clk), NewFixedWindow(FixedWindowConfig{Count: 2, Per: time.Second}, clk))
+				return AllOf(WithClock(NewFixedWindow(FixedWindowConfig{Count: 5, Per: time.Minute}), clk), WithClock(NewFixedWindow(FixedWindowConfig{Count: 2, Per: time.Second}), clk))
 			},
 			time.Unix(0, 0),
 			append(append(append(claimsOfOne(0, 2), step{at: 0, cost: 1, wait: time.Second}), claimsOfOne(time.Second, 2)...),
@@ -161,7 +169,7 @@ func TestLimiters_workedExamples(t *testing.T) {
 		},
 		"three permits per period, not carried over": {
 			func(clk Clock) Limiter {
-				return NewFixedWindow(FixedWindowConfig{Count: 3, Per: time.Second, Align: AtCreation}, clk)
+				return WithClock(NewFixedWindow(FixedWindowConfig{Count: 3, Per: time.Second, Align: AtCreation}), clk)
 			},
 			time.Unix(0, 5e8),
 			[]step{
@@ -197,12 +205,12 @@ func TestLimiters_setLimitUnderContention(t *testing.T) {
 		Limiter
 		SetLimit(Limit) error
 	}{
-		"RefillBucket":   NewRefillBucket(RefillBucketConfig{Limit: limit}, clk),
-		"LeakyBucket":    NewLeakyBucket(LeakyBucketConfig{Limit: limit}, clk),
-		"FixedWindow":    NewFixedWindow(FixedWindowConfig{Count: count, Per: time.Hour}, clk),
-		"SlidingLog":     NewSlidingLog(SlidingLogConfig{Limit: limit}, clk),
-		"SlidingCounter": NewSlidingCounter(SlidingCounterConfig{Limit: limit}, clk),
-		"SubWindows":     NewSubWindows(SubWindowsConfig{Limit: limit, Parts: 6}, clk),
+		"RefillBucket":   WithClock(NewRefillBucket(RefillBucketConfig{Limit: limit}), clk),
+		"LeakyBucket":    WithClock(NewLeakyBucket(LeakyBucketConfig{Limit: limit}), clk),
+		"FixedWindow":    WithClock(NewFixedWindow(FixedWindowConfig{Count: count, Per: time.Hour}), clk),
+		"SlidingLog":     WithClock(NewSlidingLog(SlidingLogConfig{Limit: limit}), clk),
+		"SlidingCounter": WithClock(NewSlidingCounter(SlidingCounterConfig{Limit: limit}), clk),
+		"SubWindows":     WithClock(NewSlidingCounter(SlidingCounterConfig{Limit: limit, Parts: 6}), clk),
 	} {
 		t.Run(name, func(t *testing.T) {
 			var kept atomic.Int64

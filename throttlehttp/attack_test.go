@@ -38,11 +38,11 @@ const (
 func keyedLimiters(clk throttle.Clock) map[string]throttle.Limiter {
 	l := throttle.Limit{Count: perKey, Per: time.Hour}
 	return map[string]throttle.Limiter{
-		"buckets": keyed.NewBuckets(keyed.BucketsConfig{Limit: l, Max: maxKeys}, clk),
+		"buckets": throttle.WithClock(keyed.NewBuckets(keyed.BucketsConfig{Limit: l, Max: maxKeys}), clk),
 		"keyed": &keyed.Limiter{Max: maxKeys, Clock: clk, New: func(string) throttle.Limiter {
-			return throttle.NewTokenBucket(l, clk)
+			return throttle.WithClock(throttle.NewTokenBucket(l), clk)
 		}},
-		"sketch": sketch.NewLimiter(sketch.LimiterConfig{Limit: l, Clients: maxKeys, Seed: 1}, clk),
+		"sketch": throttle.WithClock(sketch.NewLimiter(sketch.LimiterConfig{Limit: l, Clients: maxKeys, Seed: 1}), clk),
 	}
 }
 
@@ -91,7 +91,7 @@ func heapInUse() int64 {
 func TestAttack_inventedKeysGainNothing(t *testing.T) {
 	clk := new(manualClock)
 	for name, byKey := range keyedLimiters(clk) {
-		byIP := keyed.NewBuckets(keyed.BucketsConfig{Limit: throttle.PerHour(200)}, clk)
+		byIP := throttle.WithClock(keyed.NewBuckets(keyed.BucketsConfig{Limit: throttle.PerHour(200)}), clk)
 		d := newCountingHandler(throttlehttp.Rule{Limiter: byKey, Key: throttlehttp.APIKey}, throttlehttp.Rule{Limiter: byIP, Key: throttlehttp.IP{}.Key})
 		ann := via("192.0.2.99:1", "X-API-Key", "ann's")
 		require.Equal(t, perKey, d.exhaust(t, ann), name)

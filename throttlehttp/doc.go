@@ -12,7 +12,7 @@
 //	a cost that the handler reports          AddCost, and Response.AddedCost in Rule.FinalCost
 //	a concurrency limit                      throttle.Concurrency
 //	delay instead of rejection               Middleware.Queue
-//	soft limits, and borrowing               throttle.SoftLimit, throttle.Borrowing
+//	soft limits, and borrowing               throttle.SoftLimit
 //	a trial of a limit                       throttle.Shadow, with Rule.Hidden
 //	longer rejection of abusive clients      keyed.Ban
 //	a store that is down                     throttle.Fallback, or Middleware.FailClosed

@@ -30,9 +30,9 @@ func ExampleRule() {
 	clk := clock.NewMock() // nil in a program
 	each := keyed.BucketsConfig{Limit: throttle.PerMinute(2)}
 	m := &throttlehttp.Middleware{Rules: []throttlehttp.Rule{
-		{Limiter: throttle.NewTokenBucket(throttle.PerMinute(100), clk)},
+		{Limiter: throttle.WithClock(throttle.NewTokenBucket(throttle.PerMinute(100)), clk)},
 		{
-			Limiter:    keyed.NewBuckets(each, clk),
+			Limiter:    throttle.WithClock(keyed.NewBuckets(each), clk),
 			Key:        throttlehttp.Header("X-User"),
 			MissingKey: throttlehttp.Reject,
 		},
@@ -55,7 +55,7 @@ func ExampleRule() {
 func ExampleOnStatus() {
 	clk := clock.NewMock()
 	m := &throttlehttp.Middleware{Rules: []throttlehttp.Rule{{
-		Limiter:   keyed.NewBuckets(keyed.BucketsConfig{Limit: throttle.PerHour(3)}, clk),
+		Limiter:   throttle.WithClock(keyed.NewBuckets(keyed.BucketsConfig{Limit: throttle.PerHour(3)}), clk),
 		Key:       throttlehttp.Header("X-User"),
 		FinalCost: throttlehttp.OnStatus(http.StatusUnauthorized),
 		Hidden:    true, // clients must not see how many guesses are left
@@ -85,7 +85,7 @@ func ExampleOnStatus() {
 // number of tokens.
 func ExampleAddCost() {
 	clk := clock.NewMock()
-	tokens := throttle.NewTokenBucket(throttle.PerMinute(1000), clk)
+	tokens := throttle.WithClock(throttle.NewTokenBucket(throttle.PerMinute(1000)), clk)
 	m := &throttlehttp.Middleware{Rules: []throttlehttp.Rule{{
 		Limiter:   tokens,
 		Cost:      func(*http.Request) int64 { return 100 }, // the expected cost
@@ -106,9 +106,9 @@ func ExampleAddCost() {
 func ExampleMiddleware_shadow() {
 	clk := clock.NewMock()
 	m := &throttlehttp.Middleware{Rules: []throttlehttp.Rule{{
-		Limiter: &throttle.Shadow{
-			Limiter: keyed.NewBuckets(keyed.BucketsConfig{Limit: throttle.PerMinute(1)}, clk),
-			OnRefusal: func(c throttle.Claim, d throttle.Decision) {
+		Limiter: &throttle.SoftLimit{
+			Soft: throttle.WithClock(keyed.NewBuckets(keyed.BucketsConfig{Limit: throttle.PerMinute(1)}), clk),
+			OnOverLimit: func(c throttle.Claim, d throttle.Decision) {
 				fmt.Println("would have refused", c.Key, "for", d.Wait)
 			},
 		},
@@ -129,7 +129,7 @@ func ExampleMiddleware_shadow() {
 // Early requests are delayed: one request per 10 ms, and at most two waiting requests.
 func ExampleMiddleware_queue() {
 	m := &throttlehttp.Middleware{
-		Limiter: throttle.NewTokenBucket(throttle.Limit{Count: 100, Per: time.Second, Burst: 1}, nil),
+		Limiter: throttle.NewTokenBucket(throttle.Limit{Count: 100, Per: time.Second, Burst: 1}),
 		Queue:   &queue.Queue{MaxWait: time.Minute, MaxPerClass: 2},
 	}
 	h := m.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {}))

@@ -16,7 +16,7 @@ import (
 func ExampleMiddleware() {
 	clk := clock.NewMock() // nil in a program
 	m := &throttlehttp.Middleware{
-		Limiter: throttle.NewTokenBucket(throttle.Limit{Count: 1, Per: 10 * time.Second, Burst: 2}, clk),
+		Limiter: throttle.WithClock(throttle.NewTokenBucket(throttle.Limit{Count: 1, Per: 10 * time.Second, Burst: 2}), clk),
 	}
 	h := m.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintln(w, "hello")
@@ -40,8 +40,8 @@ func ExampleMiddleware() {
 // All requests share one limit, and large uploads also count for another.
 func ExampleMiddleware_limits() {
 	clk := clock.NewMock()
-	all := throttle.NewTokenBucket(throttle.PerSecond(100), clk)
-	writes := throttle.NewTokenBucket(throttle.PerMinute(10), clk)
+	all := throttle.WithClock(throttle.NewTokenBucket(throttle.PerSecond(100)), clk)
+	writes := throttle.WithClock(throttle.NewTokenBucket(throttle.PerMinute(10)), clk)
 	m := &throttlehttp.Middleware{Limits: func(r *http.Request, t *queue.Ticket) {
 		t.Add(throttle.Demand{Limiter: all})
 		if r.Method != http.MethodGet {

@@ -24,7 +24,7 @@ import (
 //
 // Limiters implement the kinds of limits, not fields of this struct: throttle.Concurrency
 // limits the number of requests that are served at the same time, throttle.Shadow tries
-// out a limit, throttle.SoftLimit and throttle.Borrowing allow requests over a limit, and
+// out a limit, throttle.SoftLimit allows requests over a limit, and
 // keyed.Ban rejects all requests of a key that keeps exceeding its limit.
 //
 // The zero Middleware serves all requests. Its fields must not be changed after Handler

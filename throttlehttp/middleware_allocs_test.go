@@ -16,9 +16,9 @@ import (
 )
 
 // ampleLimit returns a limiter that rejects no request of a benchmark.
-func ampleLimit() throttle.Limiter { return throttle.NewTokenBucket(throttle.PerSecond(1e9), nil) }
+func ampleLimit() throttle.Limiter { return throttle.NewTokenBucket(throttle.PerSecond(1e9)) }
 func ampleLimitPerKey() throttle.Limiter {
-	return keyed.NewBuckets(keyed.BucketsConfig{Limit: throttle.PerSecond(1e6)}, nil)
+	return keyed.NewBuckets(keyed.BucketsConfig{Limit: throttle.PerSecond(1e6)})
 }
 
 var allocCases = map[string]struct {
@@ -38,7 +38,7 @@ var allocCases = map[string]struct {
 	}, 4},
 	"four limits": {throttlehttp.Middleware{Limiter: ampleLimit(), Rules: []throttlehttp.Rule{{Limiter: ampleLimit()}, {Limiter: ampleLimit()}, {Limiter: ampleLimit()}}}, 3},
 	"hidden":      {throttlehttp.Middleware{Rules: []throttlehttp.Rule{{Limiter: ampleLimit(), Hidden: true}}}, 1},
-	"in flight":   {throttlehttp.Middleware{Limiter: throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 9}, nil)}, 3},
+	"in flight":   {throttlehttp.Middleware{Limiter: throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 9})}, 3},
 	"queued":      {throttlehttp.Middleware{Limiter: ampleLimit(), Queue: new(queue.Queue)}, 3},
 	"settled":     {throttlehttp.Middleware{Limiter: ampleLimit(), Rules: []throttlehttp.Rule{{Limiter: ampleLimit(), FinalCost: throttlehttp.OnStatus(401)}}}, 5}, // and the responseRecorder, and a request with its context
 	"refused":     {throttlehttp.Middleware{Limiter: fixedDecision{d: throttle.Decision{Wait: time.Second, Limit: 9}}}, 7},

@@ -21,7 +21,7 @@ import (
 // countWaiting sends n requests of different clients, each of which must wait, and returns how
 // many of them wait.
 func countWaiting(t *testing.T, m *throttlehttp.Middleware, n int) (waits int) {
-	perClient := keyed.NewBuckets(keyed.BucketsConfig{Limit: throttle.PerHour(1)}, nil)
+	perClient := keyed.NewBuckets(keyed.BucketsConfig{Limit: throttle.PerHour(1)})
 	m.Rules = []throttlehttp.Rule{{Limiter: perClient, Key: throttlehttp.Header("User")}}
 	h := m.Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	ctx, leave := context.WithCancel(t.Context())

@@ -23,7 +23,7 @@ import (
 
 // onePerSecond returns a limit of one request per second without a burst.
 func onePerSecond() throttle.Limiter {
-	return throttle.NewTokenBucket(throttle.PerSecond(1), nil)
+	return throttle.NewTokenBucket(throttle.PerSecond(1))
 }
 
 // A requestGroup sends requests through a handler, each on a goroutine of its own, and records
@@ -70,7 +70,7 @@ func TestQueue_isInTheOrderOfArrival(t *testing.T) {
 func TestQueue_delayIsNotLongerThanMaxWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &throttlehttp.Middleware{
-			Rules: []throttlehttp.Rule{{Limiter: keyed.NewBuckets(keyed.BucketsConfig{Limit: throttle.PerMinute(1)}, nil), Key: senderKey}},
+			Rules: []throttlehttp.Rule{{Limiter: keyed.NewBuckets(keyed.BucketsConfig{Limit: throttle.PerMinute(1)}), Key: senderKey}},
 			Queue: &queue.Queue{MaxWait: 5 * time.Second},
 		}
 		c := newRequestGroup(m, ok)
@@ -141,7 +141,7 @@ func TestQueue_canceledRequestLeavesTheQueue(t *testing.T) {
 func TestQueue_concurrency(t *testing.T) {
 	for name, end := range map[string]func(){"returns": func() {}, "panics": func() { panic(http.ErrAbortHandler) }} {
 		synctest.Test(t, func(t *testing.T) {
-			m := &throttlehttp.Middleware{Limiter: throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 2}, nil), Queue: new(queue.Queue)}
+			m := &throttlehttp.Middleware{Limiter: throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 2}), Queue: new(queue.Queue)}
 			busy, most := 0, 0
 			c := newRequestGroup(m, nil)
 			c.handler = recoverPanics(m.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -138,7 +138,7 @@ func TestMiddleware_rejectsOverHTTP2(t *testing.T) {
 // until the handler returns.
 func TestMiddleware_hijackedIsInFlight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := &throttlehttp.Middleware{Limiter: throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 1}, nil)}
+		m := &throttlehttp.Middleware{Limiter: throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 1})}
 		s := memhttp.NewServer(m.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			conn, _, err := http.NewResponseController(w).Hijack()
 			assert.NoError(t, err)

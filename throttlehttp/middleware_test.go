@@ -40,7 +40,7 @@ func limitSummary(r *http.Response) string {
 
 func TestMiddleware_writesLimitHeaders(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := &throttlehttp.Middleware{Limiter: throttle.NewTokenBucket(throttle.Limit{Count: 1, Per: 1500 * time.Millisecond, Burst: 3}, nil)}
+		m := &throttlehttp.Middleware{Limiter: throttle.NewTokenBucket(throttle.Limit{Count: 1, Per: 1500 * time.Millisecond, Burst: 3})}
 		h := m.Handler(ok)
 		start := time.Now()
 		for _, step := range []struct {
@@ -72,7 +72,7 @@ func TestMiddleware_retryAfterIsNeverEarly(t *testing.T) {
 		rnd := rand.New(rand.NewPCG(1, 2))
 		for range 300 {
 			l := throttle.Limit{Count: 1 + rnd.Int64N(50), Per: time.Duration(1 + rnd.Int64N(int64(time.Minute))), Burst: 1 + rnd.Int64N(5)}
-			h := (&throttlehttp.Middleware{Limiter: throttle.NewTokenBucket(l, nil)}).Handler(ok)
+			h := (&throttlehttp.Middleware{Limiter: throttle.NewTokenBucket(l)}).Handler(ok)
 			r := serveGet(h)
 			for ; r.StatusCode == http.StatusOK; r = serveGet(h) {
 				time.Sleep(time.Duration(rnd.Int64N(int64(l.Per) / l.Count)))
@@ -155,7 +155,7 @@ func TestMiddleware_reportsTheTightestLimit(t *testing.T) {
 
 func TestMiddleware_nestedReportsTheTightestLimit(t *testing.T) {
 	perSecond := func(n int64) *throttlehttp.Middleware {
-		return &throttlehttp.Middleware{Limiter: throttle.NewTokenBucket(throttle.PerSecond(n), nil)}
+		return &throttlehttp.Middleware{Limiter: throttle.NewTokenBucket(throttle.PerSecond(n))}
 	}
 	h := perSecond(5).Handler(perSecond(3).Handler(ok))
 	require.Equal(t, "200 3/2/1", limitSummary(serveGet(h)))
@@ -171,8 +171,8 @@ func TestMiddleware_writesDialects(t *testing.T) {
 	m := &throttlehttp.Middleware{
 		Dialect: headers.XRateLimit | headers.Draft03 | headers.Draft10 | headers.XRetryAfter,
 		Limits: func(_ *http.Request, t *queue.Ticket) {
-			t.Add(throttle.Demand{Limiter: throttle.NewTokenBucket(perHour, nil)})
-			t.Add(throttle.Demand{Limiter: throttle.NewTokenBucket(perMinute, nil), Cost: 20})
+			t.Add(throttle.Demand{Limiter: throttle.NewTokenBucket(perHour)})
+			t.Add(throttle.Demand{Limiter: throttle.NewTokenBucket(perMinute), Cost: 20})
 		},
 	}
 	inner := &throttlehttp.Middleware{Dialect: headers.Draft10, Limiter: fixedDecision{d: throttle.Decision{Policy: "odd", Limit: 7, Wait: 1, Per: 1e9 + 1}}}
@@ -201,18 +201,18 @@ func TestMiddleware_writesDialects(t *testing.T) {
 func TestMiddleware_reportsTheWindow(t *testing.T) {
 	limit := throttle.Limit{Count: 10, Per: 20 * time.Second}
 	for _, l := range []throttle.Limiter{
-		throttle.NewTokenBucket(limit, nil),
-		throttle.NewRefillBucket(throttle.RefillBucketConfig{Limit: limit}, nil),
-		throttle.NewFixedWindow(throttle.FixedWindowConfig{Count: 10, Per: 20 * time.Second}, nil),
-		throttle.NewSlidingLog(throttle.SlidingLogConfig{Limit: limit}, nil),
-		throttle.NewSlidingCounter(throttle.SlidingCounterConfig{Limit: limit}, nil),
-		throttle.NewSubWindows(throttle.SubWindowsConfig{Limit: limit, Parts: 4}, nil),
+		throttle.NewTokenBucket(limit),
+		throttle.NewRefillBucket(throttle.RefillBucketConfig{Limit: limit}),
+		throttle.NewFixedWindow(throttle.FixedWindowConfig{Count: 10, Per: 20 * time.Second}),
+		throttle.NewSlidingLog(throttle.SlidingLogConfig{Limit: limit}),
+		throttle.NewSlidingCounter(throttle.SlidingCounterConfig{Limit: limit}),
+		throttle.NewSlidingCounter(throttle.SlidingCounterConfig{Limit: limit, Parts: 4}),
 	} {
 		r := serveGet((&throttlehttp.Middleware{Limiter: l, Dialect: headers.Draft03}).Handler(ok))
 		require.Equal(t, "10, 10;w=20", r.Header.Get("RateLimit-Limit"), "%T", l)
 	}
 	burst := throttle.RefillBucketConfig{Limit: throttle.Limit{Count: 4, Per: time.Minute, Burst: 10}}
-	r := serveGet((&throttlehttp.Middleware{Limiter: throttle.NewRefillBucket(burst, nil), Dialect: headers.Draft03}).Handler(ok))
+	r := serveGet((&throttlehttp.Middleware{Limiter: throttle.NewRefillBucket(burst), Dialect: headers.Draft03}).Handler(ok))
 	require.Equal(t, "10, 10;w=180", r.Header.Get("RateLimit-Limit"), "three refills of four")
 }
 
@@ -259,7 +259,7 @@ func TestMiddleware_noDecision(t *testing.T) {
 func TestMiddleware_tracesDecisions(t *testing.T) {
 	var seen []bool
 	m := &throttlehttp.Middleware{
-		Limiter: throttle.NewTokenBucket(throttle.PerHour(2), nil),
+		Limiter: throttle.NewTokenBucket(throttle.PerHour(2)),
 		Trace:   &throttlehttp.Trace{Decided: func(r *http.Request, d throttle.Decision) { seen = append(seen, d.OK) }},
 	}
 	h := m.Handler(ok)

@@ -115,7 +115,7 @@ func startHTTP2(config *http.Server) *memhttp.Server {
 
 func TestMiddleware_preservesWriterInterfaces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := &throttlehttp.Middleware{Limiter: throttle.NewTokenBucket(throttle.PerHour(9), nil)}
+		m := &throttlehttp.Middleware{Limiter: throttle.NewTokenBucket(throttle.PerHour(9))}
 		s := memhttp.NewServer(m.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			_, canReadFrom := w.(io.ReaderFrom)
 			rc := http.NewResponseController(w)

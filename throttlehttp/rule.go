@@ -14,7 +14,7 @@ import (
 // Ten failed logins an hour for each address and name:
 //
 //	Rule{
-//		Limiter:   keyed.NewBuckets(keyed.BucketsConfig{Limit: throttle.PerHour(10)}, nil),
+//		Limiter:   keyed.NewBuckets(keyed.BucketsConfig{Limit: throttle.PerHour(10)}),
 //		Key:       Composite(IP{}.Key, name),
 //		FinalCost: OnStatus(http.StatusUnauthorized),
 //		Hidden:    true,

@@ -100,7 +100,7 @@ func TestFinalCost_parallelGuessesAreCounted(t *testing.T) {
 
 func TestFinalCost_banForRepeatedGuessing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		punished := keyed.NewBan(perHour(2), keyed.BanConfig{Refusals: 3, Within: time.Minute, Duration: 24 * time.Hour}, nil)
+		punished := keyed.NewBan(perHour(2), keyed.BanConfig{Refusals: 3, Within: time.Minute, Duration: 24 * time.Hour})
 		rule := throttlehttp.Rule{Limiter: punished, Key: senderKey, FinalCost: throttlehttp.OnStatus(http.StatusUnauthorized)}
 		h := (&throttlehttp.Middleware{Rules: []throttlehttp.Rule{rule}}).Handler(attempt)
 		for _, want := range []int{401, 401, 429, 429, 429} {
@@ -116,9 +116,9 @@ func TestFinalCost_banForRepeatedGuessing(t *testing.T) {
 func TestFinalCost_chargesWhatWasDone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var seen []throttlehttp.Response
-		left := throttle.NewTokenBucket(throttle.PerHour(1000), nil)
+		left := throttle.NewTokenBucket(throttle.PerHour(1000))
 		m := &throttlehttp.Middleware{
-			Limiter: throttle.NewTokenBucket(throttle.PerHour(100), nil),
+			Limiter: throttle.NewTokenBucket(throttle.PerHour(100)),
 			Rules: []throttlehttp.Rule{{Limiter: left, FinalCost: func(_ *http.Request, a throttlehttp.Response) int64 {
 				seen = append(seen, a)
 				return a.Bytes + a.AddedCost
@@ -178,7 +178,7 @@ func TestAddCost_reachesOuterMiddlewares(t *testing.T) {
 // that the claimed cost is charged.
 func TestFinalCost_panicEndsEveryGrant(t *testing.T) {
 	last := new(grantCounter)
-	slots := throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 1}, nil)
+	slots := throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 1})
 	m := &throttlehttp.Middleware{Rules: []throttlehttp.Rule{
 		{Limiter: slots, FinalCost: func(*http.Request, throttlehttp.Response) int64 { panic("boom") }},
 		{Limiter: last},

@@ -29,7 +29,7 @@ func senderKey(r *http.Request) (string, bool) {
 
 // perHour returns a limit of n units per hour for each key.
 func perHour(n int64) throttle.Limiter {
-	return keyed.NewBuckets(keyed.BucketsConfig{Limit: throttle.PerHour(n)}, nil)
+	return keyed.NewBuckets(keyed.BucketsConfig{Limit: throttle.PerHour(n)})
 }
 
 // send sends a GET request of a user through h; "-" means no user.
@@ -52,7 +52,7 @@ func statuses(h http.Handler, users ...string) (got []int) {
 
 func TestRule_limitsEachKey(t *testing.T) {
 	m := &throttlehttp.Middleware{Rules: []throttlehttp.Rule{
-		{Limiter: throttle.NewTokenBucket(throttle.PerHour(5), nil)},
+		{Limiter: throttle.NewTokenBucket(throttle.PerHour(5))},
 		{Limiter: perHour(2), Key: senderKey},
 	}}
 	h := m.Handler(ok)
@@ -106,11 +106,11 @@ func TestRule_rejectionStatesTheLongestWait(t *testing.T) {
 			limits []throttle.Limiter
 			want   string
 		}{
-			"the first":    {[]throttle.Limiter{throttle.NewTokenBucket(throttle.PerHour(1), nil), throttle.NewTokenBucket(throttle.PerMinute(1), nil)}, "3600"},
-			"the second":   {[]throttle.Limiter{throttle.NewTokenBucket(throttle.PerMinute(1), nil), throttle.NewTokenBucket(throttle.PerHour(1), nil)}, "3600"},
-			"not known":    {[]throttle.Limiter{throttle.NewTokenBucket(throttle.PerMinute(1), nil), fixedDecision{}}, "60"},
-			"left alone":   {[]throttle.Limiter{throttle.NewTokenBucket(throttle.PerMinute(1), nil), remote}, "60"},
-			"within queue": {[]throttle.Limiter{throttle.NewTokenBucket(throttle.PerMinute(1), nil), throttle.NewTokenBucket(throttle.PerHour(1), nil)}, "3600"},
+			"the first":    {[]throttle.Limiter{throttle.NewTokenBucket(throttle.PerHour(1)), throttle.NewTokenBucket(throttle.PerMinute(1))}, "3600"},
+			"the second":   {[]throttle.Limiter{throttle.NewTokenBucket(throttle.PerMinute(1)), throttle.NewTokenBucket(throttle.PerHour(1))}, "3600"},
+			"not known":    {[]throttle.Limiter{throttle.NewTokenBucket(throttle.PerMinute(1)), fixedDecision{}}, "60"},
+			"left alone":   {[]throttle.Limiter{throttle.NewTokenBucket(throttle.PerMinute(1)), remote}, "60"},
+			"within queue": {[]throttle.Limiter{throttle.NewTokenBucket(throttle.PerMinute(1)), throttle.NewTokenBucket(throttle.PerHour(1))}, "3600"},
 		} {
 			m := &throttlehttp.Middleware{}
 			for _, l := range tt.limits {
@@ -130,7 +130,7 @@ func TestRule_rejectionStatesTheLongestWait(t *testing.T) {
 
 // TestRule_hardSoftElastic checks limits that reject (hard), that report requests over the
 // limit (soft), and that allow requests over the limit while there is capacity
-// (Borrowing).
+// (SoftLimit with CanBorrow).
 func TestRule_hardSoftElastic(t *testing.T) {
 	one, two := throttle.PerHour(1), throttle.PerHour(2)
 	hasCapacity := 2
@@ -138,9 +138,9 @@ func TestRule_hardSoftElastic(t *testing.T) {
 		l    throttle.Limiter
 		want []string
 	}{
-		"hard": {throttle.NewTokenBucket(one, nil), []string{"200", "429", "429", "429"}},
-		"soft": {&throttle.SoftLimit{Soft: throttle.NewTokenBucket(one, nil), Hard: throttle.NewTokenBucket(two, nil)}, []string{"200", "200 over", "429", "429"}},
-		"elastic": {&throttle.Borrowing{Limiter: throttle.NewTokenBucket(one, nil), CanBorrow: func(throttle.Claim, throttle.Decision) bool {
+		"hard": {throttle.NewTokenBucket(one), []string{"200", "429", "429", "429"}},
+		"soft": {&throttle.SoftLimit{Soft: throttle.NewTokenBucket(one), Hard: throttle.NewTokenBucket(two)}, []string{"200", "200 over", "429", "429"}},
+		"elastic": {&throttle.SoftLimit{Soft: throttle.NewTokenBucket(one), CanBorrow: func(throttle.Claim, throttle.Decision) bool {
 			hasCapacity--
 			return hasCapacity >= 0
 		}}, []string{"200", "200 over", "200 over", "429"}},
@@ -159,7 +159,7 @@ func TestRule_hardSoftElastic(t *testing.T) {
 }
 
 func TestRule_costs(t *testing.T) {
-	m := &throttlehttp.Middleware{Rules: []throttlehttp.Rule{{Limiter: throttle.NewTokenBucket(throttle.PerHour(10), nil), Cost: func(r *http.Request) int64 {
+	m := &throttlehttp.Middleware{Rules: []throttlehttp.Rule{{Limiter: throttle.NewTokenBucket(throttle.PerHour(10)), Cost: func(r *http.Request) int64 {
 		n, _ := strconv.ParseInt(r.Header.Get("User"), 10, 64)
 		return n
 	}}}}
@@ -186,8 +186,8 @@ func TestRule_validatesItsFields(t *testing.T) {
 func TestRule_hiddenIsNotReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		everyDialect := headers.XRateLimit | headers.XResetAfter | headers.Draft03 | headers.Draft10
-		hidden := throttlehttp.Rule{Limiter: throttle.NewTokenBucket(throttle.Limit{Name: "guesses", Count: 2, Per: time.Hour}, nil), Hidden: true}
-		shown := throttlehttp.Rule{Limiter: throttle.NewTokenBucket(throttle.Limit{Name: "shown", Count: 9, Per: time.Hour}, nil)}
+		hidden := throttlehttp.Rule{Limiter: throttle.NewTokenBucket(throttle.Limit{Name: "guesses", Count: 2, Per: time.Hour}), Hidden: true}
+		shown := throttlehttp.Rule{Limiter: throttle.NewTokenBucket(throttle.Limit{Name: "shown", Count: 9, Per: time.Hour})}
 		var policies []string
 		m := &throttlehttp.Middleware{Dialect: everyDialect, Rules: []throttlehttp.Rule{hidden, shown}, Trace: &throttlehttp.Trace{
 			Decided: func(_ *http.Request, d throttle.Decision) { policies = append(policies, d.Policy) },
@@ -208,9 +208,9 @@ func TestRule_hiddenIsNotReported(t *testing.T) {
 
 func TestMiddleware_shadowOnlyMarks(t *testing.T) {
 	var refused []string
-	m := &throttlehttp.Middleware{Rules: []throttlehttp.Rule{{Key: senderKey, Hidden: true, Limiter: &throttle.Shadow{
-		Limiter:   perHour(1),
-		OnRefusal: func(c throttle.Claim, _ throttle.Decision) { refused = append(refused, c.Key) },
+	m := &throttlehttp.Middleware{Rules: []throttlehttp.Rule{{Key: senderKey, Hidden: true, Limiter: &throttle.SoftLimit{
+		Soft:        perHour(1),
+		OnOverLimit: func(c throttle.Claim, _ throttle.Decision) { refused = append(refused, c.Key) },
 	}}}}
 	var over []bool
 	m.Trace = &throttlehttp.Trace{Decided: func(_ *http.Request, d throttle.Decision) { over = append(over, d.OverLimit) }}

@@ -60,20 +60,25 @@ func (a *allOf) callFor(key string) *call {
 	return k
 }
 
-// Reserve implements throttle.Limiter. It ignores Claim.MaxWait and does not book ahead,
-// except for one limit with a ban.
+// Reserve implements throttle.Limiter.
 func (a *allOf) Reserve(ctx context.Context, c throttle.Claim) (throttle.Decision, error) {
+	return a.ReserveAhead(ctx, c, 0)
+}
+
+// ReserveAhead implements throttle.Booker for one limit with a ban. For several limits it
+// is Reserve.
+func (a *allOf) ReserveAhead(ctx context.Context, c throttle.Claim, maxWait time.Duration) (throttle.Decision, error) {
 	n, err := c.Units()
 	if err != nil {
 		return throttle.Decision{}, err
 	}
 	k := a.callFor(c.Key)
 	defer a.callPool.Put(k)
-	maxWait := int64(0)
+	longest := int64(0)
 	if len(a.limits) == 2 && a.banLimit() != nil {
-		maxWait = ticksWithin(c.MaxWait, a.limits[0].limit.ticksPerMicro)
+		longest = ticksWithin(maxWait, a.limits[0].limit.ticksPerMicro)
 	}
-	r, at, err := a.store.reserve(ctx, a.script, k, c, n, maxWait)
+	r, at, err := a.store.reserve(ctx, a.script, k, c, n, longest)
 	if err != nil {
 		return throttle.Decision{}, err
 	}
@@ -166,7 +171,7 @@ func (a *allOf) anyHolds() bool {
 	return false
 }
 
-// NonBlocking implements throttle.NonBlocking. It returns false because Reserve does I/O.
+// NonBlocking is the method that throttle.IsNonBlocking calls. It returns false because Reserve does I/O.
 func (*allOf) NonBlocking() bool { return false }
 
 // Share returns AllOf of the shares of the limits: see Limiter.Share.

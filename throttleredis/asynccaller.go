@@ -34,12 +34,12 @@ const lateTimeout = time.Second
 // It has taken no units.
 var errTooManyCalls = errors.New("throttleredis: too many claims wait for a Redis that does not answer: raise Fallback.MaxCalls if it is only slow")
 
-// Reserve claims c. If there is no decision in time, the error matches ErrUncertain, and
+// Reserve claims c, accepting a wait of up to maxWait. If there is no decision in time, the error matches ErrUncertain, and
 // late is the pending call, whose done is closed when it ends. late is nil if the claim was
 // not sent.
-func (r *asyncCaller) Reserve(ctx context.Context, c throttle.Claim) (d throttle.Decision, late *pendingCall, err error) {
+func (r *asyncCaller) Reserve(ctx context.Context, c throttle.Claim, maxWait time.Duration) (d throttle.Decision, late *pendingCall, err error) {
 	q := new(pendingCall)
-	q.done, err = r.run(ctx, func(ctx context.Context) { q.reserve(ctx, r.limiter, c) })
+	q.done, err = r.run(ctx, func(ctx context.Context) { q.reserve(ctx, r.limiter, c, maxWait) })
 	if err != nil && q.finished.CompareAndSwap(false, true) {
 		if q.done != nil {
 			late = q
@@ -57,9 +57,9 @@ type pendingCall struct {
 	finished atomic.Bool     // set by whichever is first: the decision, or the timeout of the caller
 }
 
-// reserve calls l.Reserve. If the caller has stopped waiting, it cancels a granted claim.
-func (q *pendingCall) reserve(ctx context.Context, l throttle.Limiter, c throttle.Claim) {
-	q.decision, q.err = l.Reserve(ctx, c)
+// reserve claims c from l. If the caller has stopped waiting, it cancels a granted claim.
+func (q *pendingCall) reserve(ctx context.Context, l throttle.Limiter, c throttle.Claim, maxWait time.Duration) {
+	q.decision, q.err = throttle.ReserveAhead(ctx, l, c, maxWait)
 	if q.finished.CompareAndSwap(false, true) || q.err != nil || !q.decision.OK || c.DryRun {
 		return
 	}

@@ -68,5 +68,5 @@ func (l *limit) withBan(d throttle.Decision, left time.Duration) throttle.Decisi
 func (p *banned) Share(processes, maxKeys int) throttle.Limiter {
 	v := p.config
 	v.MaxKeys = maxKeys
-	return keyed.NewBan(p.inner.Share(processes, maxKeys), v, p.store.Clock)
+	return throttle.WithClock(keyed.NewBan(p.inner.Share(processes, maxKeys), v), p.store.Clock)
 }

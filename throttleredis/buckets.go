@@ -21,7 +21,7 @@ func (s *Store) TokenBucket(l throttle.Limit) *Limiter {
 		ticksPerMicro: t.scale,
 		args:          []any{t.interval, t.scale, t.burst},
 		newShare: func(n int64, c throttle.Clock) throttle.Limiter {
-			return throttle.NewTokenBucket(shareOf(l, n), c)
+			return throttle.WithClock(throttle.NewTokenBucket(shareOf(l, n)), c)
 		},
 	})
 }
@@ -48,7 +48,7 @@ func (s *Store) RefillBucket(r throttle.RefillBucketConfig) *Limiter {
 		ticksPerMicro: 1,
 		args:          []any{per, r.Count, burst, anchor},
 		newShare: func(n int64, c throttle.Clock) throttle.Limiter {
-			return throttle.NewRefillBucket(throttle.RefillBucketConfig{Limit: shareOf(r.Limit, n), Anchor: r.Anchor}, c)
+			return throttle.WithClock(throttle.NewRefillBucket(throttle.RefillBucketConfig{Limit: shareOf(r.Limit, n), Anchor: r.Anchor}), c)
 		},
 	})
 }
@@ -61,8 +61,7 @@ func validateFull(r throttle.RefillBucketConfig) error {
 }
 
 // LeakyBucket returns a limiter that behaves like throttle.NewLeakyBucket. With Queue 0 it
-// is a meter, which rejects claims; otherwise it is a queue, which books ahead as far as
-// Claim.MaxWait allows. LeakyBucket panics if l or s is invalid.
+// is a meter, which rejects claims; otherwise it is a queue, which books ahead. LeakyBucket panics if l or s is invalid.
 func (s *Store) LeakyBucket(l throttle.LeakyBucketConfig) *Limiter {
 	t := ticksOf(l.Limit)
 	queue := min(mulSat(max(l.Queue, 0), t.interval), maxWindow)
@@ -80,7 +79,7 @@ func (s *Store) LeakyBucket(l throttle.LeakyBucketConfig) *Limiter {
 		booksAhead:    true,
 		args:          []any{t.interval, t.scale, t.burst, queue, min(most, maxUnits), split},
 		newShare: func(n int64, c throttle.Clock) throttle.Limiter {
-			return throttle.NewLeakyBucket(throttle.LeakyBucketConfig{Limit: shareOf(l.Limit, n), Queue: l.Queue / n, Split: l.Split}, c)
+			return throttle.WithClock(throttle.NewLeakyBucket(throttle.LeakyBucketConfig{Limit: shareOf(l.Limit, n), Queue: l.Queue / n, Split: l.Split}), c)
 		},
 	})
 }
@@ -111,7 +110,7 @@ func (s *Store) TickQueue(t throttle.TickQueueConfig) *Limiter {
 		args:          []any{t.Count / g, per / g, t.Queue, anchor},
 		newShare: func(n int64, c throttle.Clock) throttle.Limiter {
 			part := throttle.TickQueueConfig{Limit: evenRateOf(t.Limit, n), Queue: max(t.Queue/n, 1), Anchor: t.Anchor}
-			return throttle.NewTickQueue(part, c)
+			return throttle.WithClock(throttle.NewTickQueue(part), c)
 		},
 	})
 }
@@ -144,7 +143,7 @@ func (s *Store) Nginx(l throttle.NginxConfig) *Limiter {
 		args:          []any{rate, l.Burst * 1000, undelayed * 1000},
 		newShare: func(n int64, c throttle.Clock) throttle.Limiter {
 			whole := throttle.Limit{Name: policyName(l.Name, l.String()), Count: rate, Per: 1000 * time.Second, Burst: undelayed + 1}
-			return throttle.NewLeakyBucket(throttle.LeakyBucketConfig{Limit: shareOf(whole, n), Queue: (l.Burst - undelayed) / n}, c)
+			return throttle.WithClock(throttle.NewLeakyBucket(throttle.LeakyBucketConfig{Limit: shareOf(whole, n), Queue: (l.Burst - undelayed) / n}), c)
 		},
 	})
 }

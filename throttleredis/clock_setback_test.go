@@ -38,7 +38,9 @@ func TestLimiters_clockSetBackCostsOneWindow(t *testing.T) {
 		"SlidingLog, refusals": func(s *Store) throttle.Limiter {
 			return s.SlidingLog(throttle.SlidingLogConfig{Limit: ten, CountRefused: true})
 		},
-		"SubWindows": func(s *Store) throttle.Limiter { return s.SubWindows(throttle.SubWindowsConfig{Limit: ten, Parts: 4}) },
+		"SubWindows": func(s *Store) throttle.Limiter {
+			return s.SlidingCounter(throttle.SlidingCounterConfig{Limit: ten, Parts: 4})
+		},
 		"Concurrency": func(s *Store) throttle.Limiter {
 			return s.Concurrency(throttle.ConcurrencyConfig{Count: 10, MaxAge: time.Second})
 		},

@@ -44,7 +44,7 @@ func allOfWorksOn(t *testing.T, s *Store) {
 		s.FixedWindow(throttle.FixedWindowConfig{Count: 5, Align: throttle.AtFirst, Per: year}),
 		s.SlidingLog(throttle.SlidingLogConfig{Limit: five}),
 		s.SlidingCounter(throttle.SlidingCounterConfig{Limit: five}),
-		s.SubWindows(throttle.SubWindowsConfig{Limit: five, Parts: 3}),
+		s.SlidingCounter(throttle.SlidingCounterConfig{Limit: five, Parts: 3}),
 		s.Concurrency(throttle.ConcurrencyConfig{Count: 5, MaxAge: year}))
 	for i := range 40 {
 		key := ""

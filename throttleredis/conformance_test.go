@@ -53,7 +53,7 @@ func TestConformance(t *testing.T) {
 			return s.SlidingCounter(throttle.SlidingCounterConfig{Limit: ten})
 		}, throttletest.Spec{Bound: windows(10, time.Second)}},
 		{"SubWindows", func(s *Store) throttle.Limiter {
-			return s.SubWindows(throttle.SubWindowsConfig{Limit: ten, Parts: 4})
+			return s.SlidingCounter(throttle.SlidingCounterConfig{Limit: ten, Parts: 4})
 		}, throttletest.Spec{Bound: func(w time.Duration) int64 { return 10 * int64((w+1000)/(3*time.Second/4)+1) }}},
 		{"WarmUp", func(s *Store) throttle.Limiter {
 			return s.WarmUp(warmup.Config{Limit: throttle.PerSecond(10), Period: 3 * time.Second})

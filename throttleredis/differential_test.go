@@ -72,9 +72,9 @@ func pairs() []limiterPair {
 		counterPair("SlidingCounter", throttle.SlidingCounterConfig{Limit: limit(10, time.Second, 0)}),
 		counterPair("SlidingCounter, floor", throttle.SlidingCounterConfig{Limit: limit(10, time.Second, 0), RoundDown: true}),
 		counterPair("SlidingCounter, large", throttle.SlidingCounterConfig{Limit: limit(1e12, 24*time.Hour, 0)}),
-		partsPair("SubWindows", throttle.SubWindowsConfig{Limit: limit(10, time.Second, 0), Parts: 3}),
-		partsPair("SubWindows, one", throttle.SubWindowsConfig{Limit: limit(10, time.Second, 0), Parts: 1}),
-		partsPair("SubWindows, many", throttle.SubWindowsConfig{Limit: limit(100, time.Minute, 0), Parts: 61}),
+		partsPair("SubWindows", throttle.SlidingCounterConfig{Limit: limit(10, time.Second, 0), Parts: 3}),
+		partsPair("SubWindows, one", throttle.SlidingCounterConfig{Limit: limit(10, time.Second, 0), Parts: 1}),
+		partsPair("SubWindows, many", throttle.SlidingCounterConfig{Limit: limit(100, time.Minute, 0), Parts: 61}),
 		concurrencyPair("Concurrency", throttle.ConcurrencyConfig{Count: 10, MaxAge: time.Second}),
 		concurrencyPair("InFlight, thousands", throttle.ConcurrencyConfig{Count: 5_000, MaxAge: 5 * time.Second}),
 		warmPair("WarmUp", warmup.Config{Limit: limit(10, time.Second, 0), Period: 3 * time.Second}),
@@ -106,13 +106,13 @@ func unitTimeOf(l throttle.Limit) (most int64, unitTime time.Duration) {
 func bucketPair(name string, l throttle.Limit) limiterPair {
 	most, unitTime := unitTimeOf(l)
 	return limiterPair{name, func(s *Store) throttle.Limiter { return s.TokenBucket(l) },
-		func(clk throttle.Clock) throttle.Limiter { return throttle.NewTokenBucket(l, clk) }, most, unitTime, false, false}
+		func(clk throttle.Clock) throttle.Limiter { return throttle.WithClock(throttle.NewTokenBucket(l), clk) }, most, unitTime, false, false}
 }
 
 func refillPair(name string, r throttle.RefillBucketConfig) limiterPair {
 	most, unitTime := unitTimeOf(r.Limit)
 	return limiterPair{name, func(s *Store) throttle.Limiter { return s.RefillBucket(r) },
-		func(clk throttle.Clock) throttle.Limiter { return throttle.NewRefillBucket(r, clk) }, most, unitTime, false, false}
+		func(clk throttle.Clock) throttle.Limiter { return throttle.WithClock(throttle.NewRefillBucket(r), clk) }, most, unitTime, false, false}
 }
 
 func leakyPair(name string, l throttle.LeakyBucketConfig) limiterPair {
@@ -121,66 +121,70 @@ func leakyPair(name string, l throttle.LeakyBucketConfig) limiterPair {
 		most += l.Queue
 	}
 	return limiterPair{name, func(s *Store) throttle.Limiter { return s.LeakyBucket(l) },
-		func(clk throttle.Clock) throttle.Limiter { return throttle.NewLeakyBucket(l, clk) }, most, unitTime, false, false}
+		func(clk throttle.Clock) throttle.Limiter { return throttle.WithClock(throttle.NewLeakyBucket(l), clk) }, most, unitTime, false, false}
 }
 
 func ticksPair(name string, q throttle.TickQueueConfig) limiterPair {
 	_, unitTime := unitTimeOf(q.Limit)
 	return limiterPair{name, func(s *Store) throttle.Limiter { return s.TickQueue(q) },
-		func(clk throttle.Clock) throttle.Limiter { return throttle.NewTickQueue(q, clk) }, q.Queue, unitTime, false, false}
+		func(clk throttle.Clock) throttle.Limiter { return throttle.WithClock(throttle.NewTickQueue(q), clk) }, q.Queue, unitTime, false, false}
 }
 
 func nginxPair(name string, l throttle.NginxConfig) limiterPair {
 	return limiterPair{name, func(s *Store) throttle.Limiter { return s.Nginx(l) },
-		func(clk throttle.Clock) throttle.Limiter { return throttle.NewNginx(l, clk) }, l.Burst, l.Per / time.Duration(l.Rate), false, false}
+		func(clk throttle.Clock) throttle.Limiter { return throttle.WithClock(throttle.NewNginx(l), clk) }, l.Burst, l.Per / time.Duration(l.Rate), false, false}
 }
 
 func windowPair(name string, q throttle.FixedWindowConfig) limiterPair {
 	from, to := q.Window(began)
 	return limiterPair{name, func(s *Store) throttle.Limiter { return s.FixedWindow(q) },
-		func(clk throttle.Clock) throttle.Limiter { return throttle.NewFixedWindow(q, clk) }, q.Count, to.Sub(from) / time.Duration(q.Count), false, false}
+		func(clk throttle.Clock) throttle.Limiter { return throttle.WithClock(throttle.NewFixedWindow(q), clk) }, q.Count, to.Sub(from) / time.Duration(q.Count), false, false}
 }
 
 func logPair(name string, l throttle.SlidingLogConfig) limiterPair {
 	most, unitTime := unitTimeOf(l.Limit)
 	return limiterPair{name, func(s *Store) throttle.Limiter { return s.SlidingLog(l) },
-		func(clk throttle.Clock) throttle.Limiter { return throttle.NewSlidingLog(l, clk) }, most, unitTime, false, false}
+		func(clk throttle.Clock) throttle.Limiter { return throttle.WithClock(throttle.NewSlidingLog(l), clk) }, most, unitTime, false, false}
 }
 
 func counterPair(name string, c throttle.SlidingCounterConfig) limiterPair {
 	most, unitTime := unitTimeOf(c.Limit)
 	return limiterPair{name, func(s *Store) throttle.Limiter { return s.SlidingCounter(c) },
-		func(clk throttle.Clock) throttle.Limiter { return throttle.NewSlidingCounter(c, clk) }, most, unitTime, false, false}
+		func(clk throttle.Clock) throttle.Limiter {
+			return throttle.WithClock(throttle.NewSlidingCounter(c), clk)
+		}, most, unitTime, false, false}
 }
 
-func partsPair(name string, p throttle.SubWindowsConfig) limiterPair {
+func partsPair(name string, p throttle.SlidingCounterConfig) limiterPair {
 	most, unitTime := unitTimeOf(p.Limit)
-	return limiterPair{name, func(s *Store) throttle.Limiter { return s.SubWindows(p) },
-		func(clk throttle.Clock) throttle.Limiter { return throttle.NewSubWindows(p, clk) }, most, unitTime, false, false}
+	return limiterPair{name, func(s *Store) throttle.Limiter { return s.SlidingCounter(p) },
+		func(clk throttle.Clock) throttle.Limiter {
+			return throttle.WithClock(throttle.NewSlidingCounter(p), clk)
+		}, most, unitTime, false, false}
 }
 
 func concurrencyPair(name string, c throttle.ConcurrencyConfig) limiterPair {
 	return limiterPair{name, func(s *Store) throttle.Limiter { return s.Concurrency(c) },
-		func(clk throttle.Clock) throttle.Limiter { return throttle.NewConcurrency(c, clk) }, c.Count, c.MaxAge / time.Duration(c.Count), false, false}
+		func(clk throttle.Clock) throttle.Limiter { return throttle.WithClock(throttle.NewConcurrency(c), clk) }, c.Count, c.MaxAge / time.Duration(c.Count), false, false}
 }
 
 func warmPair(name string, c warmup.Config) limiterPair {
 	_, unitTime := unitTimeOf(c.Limit)
 	return limiterPair{name, func(s *Store) throttle.Limiter { return s.WarmUp(c) },
-		func(clk throttle.Clock) throttle.Limiter { return warmup.New(c, clk) }, 12, unitTime, true, false}
+		func(clk throttle.Clock) throttle.Limiter { return throttle.WithClock(warmup.New(c), clk) }, 12, unitTime, true, false}
 }
 
 func burstyPair(name string, b warmup.BurstyConfig) limiterPair {
 	_, unitTime := unitTimeOf(b.Limit)
 	return limiterPair{name, func(s *Store) throttle.Limiter { return s.Bursty(b) },
-		func(clk throttle.Clock) throttle.Limiter { return warmup.NewBursty(b, clk) }, 12, unitTime, true, false}
+		func(clk throttle.Clock) throttle.Limiter { return throttle.WithClock(warmup.NewBursty(b), clk) }, 12, unitTime, true, false}
 }
 
 func banPair(name string, v keyed.BanConfig) limiterPair {
 	l := throttle.LeakyBucketConfig{Limit: throttle.Limit{Count: 5, Per: time.Second, Burst: 3}, Queue: 4}
 	return limiterPair{name, func(s *Store) throttle.Limiter { return s.Ban(v, s.LeakyBucket(l)) },
 		func(clk throttle.Clock) throttle.Limiter {
-			return keyed.NewBan(throttle.NewLeakyBucket(l, clk), v, clk)
+			return throttle.WithClock(keyed.NewBan(throttle.WithClock(throttle.NewLeakyBucket(l), clk), v), clk)
 		}, 3, 200 * time.Millisecond, false, false}
 }
 
@@ -213,7 +217,7 @@ func TestLimiters_decideAsInMemoryWithThousandsOfEntries(t *testing.T) {
 	for i, p := range []limiterPair{
 		logPair("SlidingLog", throttle.SlidingLogConfig{Limit: throttle.Limit{Count: 50_000, Per: time.Minute}}),
 		logPair("SlidingLog, refusals", throttle.SlidingLogConfig{Limit: throttle.Limit{Count: 50_000, Per: time.Minute}, CountRefused: true}),
-		partsPair("SubWindows", throttle.SubWindowsConfig{Limit: throttle.Limit{Count: 50_000, Per: time.Minute}, Parts: 4000}),
+		partsPair("SubWindows", throttle.SlidingCounterConfig{Limit: throttle.Limit{Count: 50_000, Per: time.Minute}, Parts: 4000}),
 		concurrencyPair("Concurrency", throttle.ConcurrencyConfig{Count: 50_000, MaxAge: time.Minute}),
 	} {
 		t.Run(p.name, func(t *testing.T) {
@@ -331,15 +335,17 @@ func (g *comparison) claim() {
 	case 3:
 		c.Cost = 1 + g.r.Int64N(g.maxCost)
 	}
-	if g.r.IntN(3) > 0 {
-		c.MaxWait = time.Duration(g.r.Int64N(int64(g.unitTime) * min(g.maxCost+2, 20))).Truncate(time.Microsecond)
+	maxWait := time.Duration(0)
+	// A TokenBucket books ahead only in memory.
+	if g.r.IntN(3) > 0 && !strings.HasPrefix(g.name, "TokenBucket") && !strings.HasPrefix(g.name, "Penalty") {
+		maxWait = time.Duration(g.r.Int64N(int64(g.unitTime) * min(g.maxCost+2, 20))).Truncate(time.Microsecond)
 	}
 	if g.r.IntN(2) == 0 {
 		c.Now = g.clk.now
 	}
-	remote, err := g.remote.Reserve(g.Context(), c)
+	remote, err := throttle.ReserveAhead(g.Context(), g.remote, c, maxWait)
 	require.NoError(g, err)
-	local, err := g.locals[c.Key].Reserve(g.Context(), c)
+	local, err := throttle.ReserveAhead(g.Context(), g.locals[c.Key], c, maxWait)
 	require.NoError(g, err)
 	g.compare(c, remote, local)
 	if remote.OK && !c.DryRun {

@@ -23,7 +23,7 @@
 //   - Reserve can fail. If its error matches [ErrUncertain], the units may have been taken.
 //
 // [AllOf] and [Store.Ban] ask several limits for one key in one round trip, and take no
-// units unless all limits grant the claim. throttle.Borrowing, SoftLimit, Shadow and
+// units unless all limits grant the claim. throttle.SoftLimit and
 // Adaptive wrap limiters of this package as they wrap limiters in memory.
 //
 // # Storage
@@ -44,7 +44,8 @@
 //	SlidingCounter     slidingcounter  number, two counts, reading    120     the end of the next window
 //	WarmUp, Bursty     warmup          four doubles                   136     no idle unit is missing
 //	SlidingLog,        slidinglog      hash: blocks of 16 stamps      19 for  twice Per
-//	  SubWindows                         with units, and sums         each
+//	  SlidingCounter                     with units, and sums         each
+//	  with Parts
 //	Concurrency        concurrency     sorted set: a member for each  113     MaxAge
 //	                                     power of two in the units    for
 //	                                     of a claim                   each

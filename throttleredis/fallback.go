@@ -146,8 +146,14 @@ func (f *Fallback) reportError(err error) {
 // Reserve implements throttle.Limiter. It returns an error only if the cost is negative or
 // ctx is done, or if Secondary fails.
 func (f *Fallback) Reserve(ctx context.Context, c throttle.Claim) (throttle.Decision, error) {
+	return f.ReserveAhead(ctx, c, 0)
+}
+
+// ReserveAhead implements throttle.Booker. Limiters that are not Bookers grant only
+// what may start now.
+func (f *Fallback) ReserveAhead(ctx context.Context, c throttle.Claim, maxWait time.Duration) (throttle.Decision, error) {
 	f.once.Do(f.setup)
-	return f.inner.Reserve(ctx, c)
+	return f.inner.ReserveAhead(ctx, c, maxWait)
 }
 
 // Cancel implements throttle.Limiter. It cancels the claim at the limiter that granted it.
@@ -162,7 +168,7 @@ func (f *Fallback) Observe(ctx context.Context, c throttle.Claim, d throttle.Dec
 	f.inner.Observe(ctx, c, d, fb)
 }
 
-// NonBlocking implements throttle.NonBlocking. It returns false because Reserve does I/O.
+// NonBlocking is the method that throttle.IsNonBlocking calls. It returns false because Reserve does I/O.
 func (*Fallback) NonBlocking() bool { return false }
 
 // A degraded limiter decides while Redis does not. Redis may be able to grant a claim that
@@ -174,7 +180,12 @@ type degraded struct {
 
 // Reserve implements throttle.Limiter.
 func (s *degraded) Reserve(ctx context.Context, c throttle.Claim) (throttle.Decision, error) {
-	d, err := s.Limiter.Reserve(ctx, c)
+	return s.ReserveAhead(ctx, c, 0)
+}
+
+// ReserveAhead implements throttle.Booker.
+func (s *degraded) ReserveAhead(ctx context.Context, c throttle.Claim, maxWait time.Duration) (throttle.Decision, error) {
+	d, err := throttle.ReserveAhead(ctx, s.Limiter, c, maxWait)
 	if !d.OK && d.Wait == throttle.Forever {
 		d.Wait = s.redis.timeout + s.redis.breakerOf(c.Key).timeToProbe()
 	}

@@ -95,7 +95,7 @@ func TestFallback_openLimitsLeaveTheLoadBounded(t *testing.T) {
 
 	var serving, sending concurrencyGauge
 	var hangs atomic.Bool
-	places, limit := throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 8}, nil), open("server")
+	places, limit := throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 8}), open("server")
 	middleware := &throttlehttp.Middleware{Limits: func(_ *http.Request, t *queue.Ticket) {
 		t.Add(throttle.Demand{Limiter: places})
 		t.Add(throttle.Demand{Limiter: limit})
@@ -108,7 +108,7 @@ func TestFallback_openLimitsLeaveTheLoadBounded(t *testing.T) {
 	})))
 	defer api.Close()
 
-	slots, quota, blows := throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 4}, nil), open("client"), new(tripBreaker)
+	slots, quota, blows := throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 4}), open("client"), new(tripBreaker)
 	ours := &http.Client{Transport: &heed.Transport{
 		Base: sending.RoundTripper(api.Client().Transport),
 		Limits: func(_ *http.Request, t *queue.Ticket) {

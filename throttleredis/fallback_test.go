@@ -31,7 +31,7 @@ type fakeRedis struct {
 type callCounts struct{ calls, running, maxRunning, canceled, windows int }
 
 func newFakeRedis() *fakeRedis {
-	return &fakeRedis{Limiter: throttle.NewTokenBucket(throttle.Limit{Count: 10, Per: time.Second, Burst: 20}, nil)}
+	return &fakeRedis{Limiter: throttle.NewTokenBucket(throttle.Limit{Count: 10, Per: time.Second, Burst: 20})}
 }
 
 func (r *fakeRedis) set(err error, takes time.Duration) {
@@ -97,7 +97,7 @@ func (r *fakeRedis) Observe(ctx context.Context, c throttle.Claim, d throttle.De
 
 func (r *fakeRedis) Share(processes, _ int) throttle.Limiter {
 	l := throttle.Limit{Count: 10, Per: time.Second, Burst: 20}
-	return throttle.NewTokenBucket(shareOf(l, int64(processes)), nil)
+	return throttle.NewTokenBucket(shareOf(l, int64(processes)))
 }
 
 // claim makes a claim, which must be decided within the timeout.
@@ -199,7 +199,7 @@ func TestFallback_reportsWhyRedisDidNotDecide(t *testing.T) {
 func TestFallback_grantsEndWhereTheyWereMade(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newFakeRedis()
-		local := throttle.NewTokenBucket(throttle.PerHour(10), nil)
+		local := throttle.NewTokenBucket(throttle.PerHour(10))
 		f := &Fallback{Limiter: r, Secondary: local}
 		up := claim(t, f, throttle.Claim{Cost: 3})
 		r.set(nil, time.Hour)
@@ -234,7 +234,7 @@ func TestFallback_grantsEndWhereTheyWereMade(t *testing.T) {
 func TestFallback_endsAreSentLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newFakeRedis()
-		r.Limiter = throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 20}, nil)
+		r.Limiter = throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 20})
 		f := &Fallback{Limiter: r, MaxCalls: 12}
 		var held []throttle.Decision
 		for range 20 {

@@ -38,6 +38,11 @@ func (g *guardedCaller) breakerOf(key string) *Breaker {
 
 // Reserve implements throttle.Limiter.
 func (g *guardedCaller) Reserve(ctx context.Context, c throttle.Claim) (throttle.Decision, error) {
+	return g.ReserveAhead(ctx, c, 0)
+}
+
+// ReserveAhead implements throttle.Booker.
+func (g *guardedCaller) ReserveAhead(ctx context.Context, c throttle.Claim, maxWait time.Duration) (throttle.Decision, error) {
 	if _, err := c.Units(); err != nil {
 		return throttle.Decision{}, err
 	}
@@ -47,7 +52,7 @@ func (g *guardedCaller) Reserve(ctx context.Context, c throttle.Claim) (throttle
 		return throttle.Decision{}, err
 	}
 	start := time.Now()
-	d, late, err := g.asyncCaller.Reserve(ctx, c)
+	d, late, err := g.asyncCaller.Reserve(ctx, c, maxWait)
 	if remaining := g.timeout - time.Since(start); late != nil && ctx.Err() == nil && remaining > 0 {
 		go reportLate(breaker, generation, late, remaining, err)
 		return d, err

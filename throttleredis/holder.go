@@ -30,27 +30,27 @@ func (t *mirroredLimiter) HoldsUntilEnd() bool {
 // HoldsUntilEnd implements throttle.Holder.
 func (s *degraded) HoldsUntilEnd() bool { return throttle.HoldsUntilEnd(s.Limiter) }
 
-// CountsRefusals implements throttle.RefusalCounter.
+// CountsRefusals is the method that throttle.CountsRefusals calls.
 func (l *Limiter) CountsRefusals() bool { return l.limit.countsRefusals }
 
-// CountsRefusals implements throttle.RefusalCounter.
+// CountsRefusals is the method that throttle.CountsRefusals calls.
 func (a *allOf) CountsRefusals() bool {
 	return slices.ContainsFunc(a.limits, (*Limiter).CountsRefusals)
 }
 
-// CountsRefusals implements throttle.RefusalCounter.
+// CountsRefusals is the method that throttle.CountsRefusals calls.
 func (f *Fallback) CountsRefusals() bool {
 	f.once.Do(f.setup)
 	return f.inner.CountsRefusals()
 }
 
-// CountsRefusals implements throttle.RefusalCounter.
+// CountsRefusals is the method that throttle.CountsRefusals calls.
 func (g *guardedCaller) CountsRefusals() bool { return throttle.CountsRefusals(g.limiter) }
 
-// CountsRefusals implements throttle.RefusalCounter.
+// CountsRefusals is the method that throttle.CountsRefusals calls.
 func (t *mirroredLimiter) CountsRefusals() bool {
 	return t.guardedCaller.CountsRefusals() || throttle.CountsRefusals(t.share)
 }
 
-// CountsRefusals implements throttle.RefusalCounter.
+// CountsRefusals is the method that throttle.CountsRefusals calls.
 func (s *degraded) CountsRefusals() bool { return throttle.CountsRefusals(s.Limiter) }

@@ -22,7 +22,7 @@ func TestLimiter_holdsUntilTheEnd(t *testing.T) {
 	ban := keyed.BanConfig{Refusals: 1, Within: time.Second, Duration: time.Second}
 	for holds, limiters := range map[bool][]throttle.Limiter{
 		true: {places, AllOf(bucket, places), s.Ban(ban, places), &Fallback{Limiter: places}, &Fallback{Limiter: places, Processes: 2},
-			&Fallback{Limiter: bucket, Secondary: throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 1}, nil)}},
+			&Fallback{Limiter: bucket, Secondary: throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 1})}},
 		false: {bucket, AllOf(bucket), s.Ban(ban, bucket), &Fallback{Limiter: bucket, Processes: 2}},
 	} {
 		for _, l := range limiters {

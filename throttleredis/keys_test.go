@@ -120,12 +120,12 @@ func TestLimiter_keysVanish(t *testing.T) {
 		s.FixedWindow(throttle.FixedWindowConfig{Count: 10, Per: ten.Per}),
 		s.SlidingCounter(throttle.SlidingCounterConfig{Limit: ten}),
 		s.SlidingLog(throttle.SlidingLogConfig{Limit: ten}),
-		s.SubWindows(throttle.SubWindowsConfig{Limit: ten, Parts: 3}),
+		s.SlidingCounter(throttle.SlidingCounterConfig{Limit: ten, Parts: 3}),
 		s.WarmUp(warmup.Config{Limit: ten, Period: ten.Per}),
 		s.Bursty(warmup.BurstyConfig{Limit: ten, MaxBurst: ten.Per, StartFull: true}),
 		s.Concurrency(throttle.ConcurrencyConfig{Count: 2, MaxAge: ten.Per}),
 	} {
-		d, err := l.Reserve(t.Context(), throttle.Claim{Key: "a", MaxWait: time.Second})
+		d, err := l.ReserveAhead(t.Context(), throttle.Claim{Key: "a"}, time.Second)
 		require.NoError(t, err)
 		require.True(t, d.OK)
 	}

@@ -26,7 +26,7 @@ func kinds(s *Store, n int64) map[string]throttle.Limiter {
 		"FixedWindow":      s.FixedWindow(throttle.FixedWindowConfig{Count: n, Align: throttle.AtFirst, Per: year}),
 		"PermitsPerPeriod": s.PermitsPerPeriod(n, 100*year),
 		"SlidingLog":       s.SlidingLog(throttle.SlidingLogConfig{Limit: units}),
-		"SubWindows":       s.SubWindows(throttle.SubWindowsConfig{Limit: units, Parts: 3}),
+		"SubWindows":       s.SlidingCounter(throttle.SlidingCounterConfig{Limit: units, Parts: 3}),
 		"SlidingCounter":   s.SlidingCounter(throttle.SlidingCounterConfig{Limit: units}),
 		"Concurrency":      s.Concurrency(throttle.ConcurrencyConfig{Count: n, MaxAge: year}),
 		"WarmUp":           s.WarmUp(warmup.Config{Limit: slow}),

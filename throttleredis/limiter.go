@@ -40,12 +40,18 @@ func (s *Store) limiter(l limit) *Limiter {
 // redisKey returns the Redis key for a claim's key.
 func (l *Limiter) redisKey(key string) string { return l.keyPrefix + hashTag(key) + l.keySuffix }
 
-// NonBlocking implements throttle.NonBlocking. It returns false because Reserve does I/O.
+// NonBlocking is the method that throttle.IsNonBlocking calls. It returns false because Reserve does I/O.
 func (*Limiter) NonBlocking() bool { return false }
 
 // Reserve implements throttle.Limiter. If the error matches ErrUncertain, the units may
 // have been taken; otherwise an error means that no units were taken.
 func (l *Limiter) Reserve(ctx context.Context, c throttle.Claim) (throttle.Decision, error) {
+	return l.ReserveAhead(ctx, c, 0)
+}
+
+// ReserveAhead implements throttle.Booker for the limits of Store.LeakyBucket, TickQueue,
+// Nginx, WarmUp and Bursty. For others it is Reserve.
+func (l *Limiter) ReserveAhead(ctx context.Context, c throttle.Claim, maxWait time.Duration) (throttle.Decision, error) {
 	n, err := c.Units()
 	if err != nil {
 		return throttle.Decision{}, err
@@ -53,7 +59,7 @@ func (l *Limiter) Reserve(ctx context.Context, c throttle.Claim) (throttle.Decis
 	k := l.callPool.Get().(*call)
 	defer l.callPool.Put(k)
 	k.setKey(0, l.redisKey(c.Key))
-	r, at, err := l.store.reserve(ctx, l.script, k, c, n, ticksWithin(c.MaxWait, l.limit.ticksPerMicro))
+	r, at, err := l.store.reserve(ctx, l.script, k, c, n, ticksWithin(maxWait, l.limit.ticksPerMicro))
 	if err != nil {
 		return throttle.Decision{}, err
 	}

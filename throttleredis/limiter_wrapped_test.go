@@ -7,9 +7,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttle/adaptive"
 )
 
-// Wrappers such as Borrowing, SoftLimit, Shadow and Adaptive work with a limit in Redis as
+// Wrappers such as SoftLimit and Adaptive work with a limit in Redis as
 // with a limit in memory.
 func TestLimiter_canBeWrapped(t *testing.T) {
 	s := newTestStore(t)
@@ -17,8 +18,8 @@ func TestLimiter_canBeWrapped(t *testing.T) {
 		return s.TokenBucket(throttle.Limit{Name: name, Count: n, Per: time.Hour})
 	}
 	soft := &throttle.SoftLimit{Soft: limit("warn", 1), Hard: limit("stop", 2)}
-	elastic := &throttle.Borrowing{Limiter: limit("own", 1), CanBorrow: func(_ throttle.Claim, d throttle.Decision) bool { return d.Policy == "own" }}
-	shadow := &throttle.Shadow{Limiter: limit("trial", 1)}
+	elastic := &throttle.SoftLimit{Soft: limit("own", 1), CanBorrow: func(_ throttle.Claim, d throttle.Decision) bool { return d.Policy == "own" }}
+	shadow := throttle.Shadow(limit("trial", 1), nil)
 	for _, l := range []throttle.Limiter{soft, elastic, shadow} {
 		first, second := take(t, l, "k"), take(t, l, "k")
 		require.True(t, first.OK && !first.OverLimit, "%T: %+v", l, first)
@@ -37,7 +38,7 @@ func TestLimiter_besidesAnAdaptive(t *testing.T) {
 	s := newTestStore(t)
 	shared := s.TokenBucket(throttle.Limit{Name: "shared", Count: 3, Per: time.Hour})
 	clk := &manualClock{now: began}
-	own := throttle.NewAdaptive(throttle.AdaptiveConfig{InitialRate: 1000}, clk)
+	own := throttle.WithClock(adaptive.New(adaptive.Config{InitialRate: 1000}), clk)
 	both := throttle.AllOf(own, shared)
 	for range 3 {
 		d := take(t, both, "")

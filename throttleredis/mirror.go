@@ -2,6 +2,7 @@ package throttleredis
 
 import (
 	"context"
+	"time"
 
 	"github.com/heed-go/heed/throttle"
 )
@@ -22,11 +23,16 @@ type mirroredLimiter struct {
 
 // Reserve implements throttle.Limiter.
 func (t *mirroredLimiter) Reserve(ctx context.Context, c throttle.Claim) (throttle.Decision, error) {
-	d, err := t.guardedCaller.Reserve(ctx, c)
+	return t.ReserveAhead(ctx, c, 0)
+}
+
+// ReserveAhead implements throttle.Booker.
+func (t *mirroredLimiter) ReserveAhead(ctx context.Context, c throttle.Claim, maxWait time.Duration) (throttle.Decision, error) {
+	d, err := t.guardedCaller.ReserveAhead(ctx, c, maxWait)
 	if err != nil || !d.OK || c.DryRun {
 		return d, err
 	}
-	shared, _ := t.share.Reserve(ctx, c) // a rejection of the share is ignored
+	shared, _ := throttle.ReserveAhead(ctx, t.share, c, maxWait) // a rejection of the share is ignored
 	return t.subGrants.Wrap(d, []throttle.Decision{d, shared}), nil
 }
 

@@ -22,7 +22,7 @@ func TestFallback_conformance(t *testing.T) {
 				return &Fallback{Limiter: divisible{l}, Processes: processes, Timeout: time.Minute}
 			}
 			throttletest.TestLimiter(t, func(clk throttle.Clock) throttle.Limiter {
-				return wrap(throttle.NewTokenBucket(ten, clk))
+				return wrap(throttle.WithClock(throttle.NewTokenBucket(ten), clk))
 			}, throttletest.Spec{Limit: ten, Wrap: wrap, Histories: 100})
 		})
 	}
@@ -32,7 +32,7 @@ func TestFallback_conformance(t *testing.T) {
 type divisible struct{ throttle.Limiter }
 
 func (divisible) Share(int, int) throttle.Limiter {
-	return throttle.NewTokenBucket(throttle.PerSecond(5), nil)
+	return throttle.NewTokenBucket(throttle.PerSecond(5))
 }
 
 func (d divisible) Observe(ctx context.Context, c throttle.Claim, by throttle.Decision, f throttle.Feedback) {
@@ -50,7 +50,7 @@ func TestFallback_shareObservesEnds(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			r := newFakeRedis()
-			r.Limiter = throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 4}, nil)
+			r.Limiter = throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 4})
 			f := &Fallback{Limiter: concurrencyRemote{r}, Processes: 2}
 			for range 100 {
 				end(f, claim(t, f, throttle.Claim{}))
@@ -71,5 +71,5 @@ func TestFallback_shareObservesEnds(t *testing.T) {
 type concurrencyRemote struct{ *fakeRedis }
 
 func (concurrencyRemote) Share(processes, _ int) throttle.Limiter {
-	return throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 4 / int64(processes)}, nil)
+	return throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 4 / int64(processes)})
 }

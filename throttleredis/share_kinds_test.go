@@ -20,10 +20,10 @@ func TestShare_ofEveryKindOfLimit(t *testing.T) {
 		s.Clock, s.useLocalClock = &manualClock{now: began}, true
 		l := p.remote(s)
 		share := l.(sharer).Share(3, 0)
-		claim := throttle.Claim{Key: "k", MaxWait: 10 * time.Second}
-		whole, err := l.Reserve(t.Context(), claim)
+		claim := throttle.Claim{Key: "k"}
+		whole, err := throttle.ReserveAhead(t.Context(), l, claim, 10*time.Second)
 		require.NoError(t, err, p.name)
-		part, err := share.Reserve(t.Context(), claim)
+		part, err := throttle.ReserveAhead(t.Context(), share, claim, 10*time.Second)
 		require.NoError(t, err, p.name)
 		require.True(t, part.OK, "%s: %+v", p.name, part)
 		require.LessOrEqual(t, 3*part.Limit, whole.Limit+3, p.name)

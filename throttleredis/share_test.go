@@ -108,7 +108,7 @@ func TestShare_ofEachKind(t *testing.T) {
 		"each day":         s.FixedWindow(throttle.FixedWindowConfig{Name: "twenty", Count: 20, Align: throttle.EachDay}),
 		"PermitsPerPeriod": s.PermitsPerPeriod(20, time.Hour),
 		"SlidingLog":       s.SlidingLog(throttle.SlidingLogConfig{Limit: twenty}),
-		"SubWindows":       s.SubWindows(throttle.SubWindowsConfig{Limit: twenty, Parts: 4}),
+		"SubWindows":       s.SlidingCounter(throttle.SlidingCounterConfig{Limit: twenty, Parts: 4}),
 		"SlidingCounter":   s.SlidingCounter(throttle.SlidingCounterConfig{Limit: twenty}),
 		"Concurrency":      s.Concurrency(throttle.ConcurrencyConfig{Name: "twenty", Count: 20, MaxAge: time.Hour}),
 		"AllOf":            AllOf(s.TokenBucket(twenty), s.SlidingLog(throttle.SlidingLogConfig{Limit: twenty})).(sharer),

@@ -71,8 +71,7 @@ func redisLimiters(t *testing.T) *replay.Limiters {
 		SlidingCounter: func(k throttle.SlidingCounterConfig, c throttle.Clock) throttle.Limiter {
 			return store(c).SlidingCounter(k)
 		},
-		SubWindows: func(p throttle.SubWindowsConfig, c throttle.Clock) throttle.Limiter { return store(c).SubWindows(p) },
-		WarmUp:     func(w warmup.Config, c throttle.Clock) throttle.Limiter { return store(c).WarmUp(w) },
+		WarmUp: func(w warmup.Config, c throttle.Clock) throttle.Limiter { return store(c).WarmUp(w) },
 		Bursty: func(b warmup.BurstyConfig, c throttle.Clock) throttle.Limiter {
 			l := store(c).Bursty(b)
 			d, err := l.Reserve(t.Context(), throttle.Claim{}) // in memory idle units accrue from the creation, here from this claim

@@ -20,7 +20,7 @@ func (s *Store) WarmUp(c warmup.Config) *Limiter {
 	return s.smooth(c.Limit, err, warmUpCosts(c), func(l throttle.Limit, clk throttle.Clock) throttle.Limiter {
 		part := c
 		part.Limit = l
-		return warmup.New(part, clk)
+		return throttle.WithClock(warmup.New(part), clk)
 	})
 }
 
@@ -37,7 +37,7 @@ func (s *Store) Bursty(b warmup.BurstyConfig) *Limiter {
 	return s.smooth(b.Limit, b.Validate(), p, func(l throttle.Limit, clk throttle.Clock) throttle.Limiter {
 		part := b
 		part.Limit = l
-		return warmup.NewBursty(part, clk)
+		return throttle.WithClock(warmup.NewBursty(part), clk)
 	})
 }
 

@@ -28,7 +28,7 @@ func (s *Store) FixedWindow(q throttle.FixedWindowConfig) *Limiter {
 			if part.Name, part.Count = policyName(q.Name, q.String()), max(q.Count/n, 1); q.Per > 0 {
 				part.Per = evenShareOf(throttle.Limit{Count: q.Count, Per: q.Per}, n).Per
 			}
-			return throttle.NewFixedWindow(part, c)
+			return throttle.WithClock(throttle.NewFixedWindow(part), c)
 		},
 	}
 	if q.Per == 0 && l.err == nil {
@@ -52,34 +52,32 @@ func (s *Store) SlidingLog(l throttle.SlidingLogConfig) *Limiter {
 	}
 	gap := micros(l.MinGap + 999)
 	r := s.sliding("sliding log", l.Limit, l.Validate(), "slidinglog", func(n int64, c throttle.Clock) throttle.Limiter {
-		return throttle.NewSlidingLog(throttle.SlidingLogConfig{Limit: evenShareOf(l.Limit, n), MinGap: l.MinGap, CountRefused: l.CountRefused}, c)
+		return throttle.WithClock(throttle.NewSlidingLog(throttle.SlidingLogConfig{Limit: evenShareOf(l.Limit, n), MinGap: l.MinGap, CountRefused: l.CountRefused}), c)
 	}, micros(l.Per), gap, refused, 0)
 	r.limit.countsRefusals = l.CountRefused
 	return r
 }
 
-// SubWindows returns a limiter that behaves like throttle.NewSubWindows. It panics if p or
-// s is invalid.
-func (s *Store) SubWindows(p throttle.SubWindowsConfig) *Limiter {
-	err := p.Validate()
-	if err == nil && int64(p.Parts) > micros(p.Per) {
-		err = fmt.Errorf("throttleredis: sub-windows %q: Parts is %d: there must be no more than microseconds in Per", p.Name, p.Parts)
-	}
-	return s.sliding("sub-windows", p.Limit, err, "slidinglog", func(n int64, c throttle.Clock) throttle.Limiter {
-		return throttle.NewSubWindows(throttle.SubWindowsConfig{Limit: evenShareOf(p.Limit, n), Parts: p.Parts}, c)
-	}, micros(p.Per), 0, 0, p.Parts)
-}
-
 // SlidingCounter returns a limiter that behaves like throttle.NewSlidingCounter. It panics
 // if c or s is invalid.
 func (s *Store) SlidingCounter(c throttle.SlidingCounterConfig) *Limiter {
+	share := func(n int64, clk throttle.Clock) throttle.Limiter {
+		part := c
+		part.Limit = evenShareOf(c.Limit, n)
+		return throttle.WithClock(throttle.NewSlidingCounter(part), clk)
+	}
+	err := c.Validate()
+	if c.Parts > 0 { // a log with one entry for each sub-window
+		if err == nil && int64(c.Parts) > micros(c.Per) {
+			err = fmt.Errorf("throttleredis: sliding counter %q: Parts is %d: there must be no more than microseconds in Per", c.Name, c.Parts)
+		}
+		return s.sliding("sliding counter", c.Limit, err, "slidinglog", share, micros(c.Per), 0, 0, c.Parts)
+	}
 	floor := 0
 	if c.RoundDown {
 		floor = 1
 	}
-	return s.sliding("sliding counter", c.Limit, c.Validate(), "slidingcounter", func(n int64, clk throttle.Clock) throttle.Limiter {
-		return throttle.NewSlidingCounter(throttle.SlidingCounterConfig{Limit: evenShareOf(c.Limit, n), RoundDown: c.RoundDown}, clk)
-	}, micros(c.Per), floor)
+	return s.sliding("sliding counter", c.Limit, err, "slidingcounter", share, micros(c.Per), floor)
 }
 
 func (s *Store) sliding(kind string, l throttle.Limit, err error, algorithm string, share func(int64, throttle.Clock) throttle.Limiter, args ...any) *Limiter {
@@ -112,7 +110,7 @@ func (s *Store) Concurrency(c throttle.ConcurrencyConfig) *Limiter {
 		holdsUntilEnd: true,
 		args:          []any{c.Count, min(max(micros(c.MaxAge), 1), maxWindow)},
 		newShare: func(n int64, clk throttle.Clock) throttle.Limiter {
-			return throttle.NewConcurrency(throttle.ConcurrencyConfig{Name: policyName(c.Name, c.String()), Count: max(c.Count/n, 1), MaxAge: c.MaxAge}, clk)
+			return throttle.WithClock(throttle.NewConcurrency(throttle.ConcurrencyConfig{Name: policyName(c.Name, c.String()), Count: max(c.Count/n, 1), MaxAge: c.MaxAge}), clk)
 		},
 	})
 }

@@ -58,20 +58,20 @@ func TestLimiter_agreesWithGuava(t *testing.T) {
 func TestNoAllocs(t *testing.T) {
 	ctx := t.Context()
 	wide := throttle.Limit{Count: math.MaxInt32, Per: time.Second}
-	shut := warmup.New(warmup.Config{Limit: throttle.PerHour(1)}, nil)
+	shut := warmup.New(warmup.Config{Limit: throttle.PerHour(1)})
 	shut.Reserve(ctx, throttle.Claim{})
 	for name, l := range map[string]*warmup.Limiter{
-		"Curve":          warmup.New(warmup.Config{Limit: wide, Period: time.Second, Outage: time.Second}, nil),
+		"Curve":          warmup.New(warmup.Config{Limit: wide, Period: time.Second, Outage: time.Second}),
 		"Curve, refused": shut,
-		"Burst":          warmup.NewBursty(warmup.BurstyConfig{StartFull: true, Limit: wide}, nil),
+		"Burst":          warmup.NewBursty(warmup.BurstyConfig{StartFull: true, Limit: wide}),
 	} {
-		for _, c := range []throttle.Claim{{Cost: 2}, {Now: time.Now(), MaxWait: throttle.Forever}, {DryRun: true}} {
+		for _, c := range []throttle.Claim{{Cost: 2}, {Now: time.Now()}, {DryRun: true}} {
 			require.Zero(t, testing.AllocsPerRun(100, func() {
-				d, _ := l.Reserve(ctx, c)
+				d, _ := l.ReserveAhead(ctx, c, throttle.Forever)
 				l.Cancel(ctx, c, d)
 			}), "%s: Reserve and Cancel", name)
 			require.Zero(t, testing.AllocsPerRun(100, func() {
-				d, _ := l.Reserve(ctx, c)
+				d, _ := l.ReserveAhead(ctx, c, throttle.Forever)
 				l.Observe(ctx, c, d, throttle.Feedback{Partial: true, Outcome: throttle.Failed})
 				l.Observe(ctx, c, d, throttle.Feedback{Cost: 1})
 			}), "%s: Reserve and Observe", name)
@@ -88,9 +88,9 @@ func flow(l throttle.Limit, saved float64) func(time.Duration) int64 {
 }
 
 func newWarming(c warmup.Config) func(throttle.Clock) throttle.Limiter {
-	return func(clk throttle.Clock) throttle.Limiter { return warmup.New(c, clk) }
+	return func(clk throttle.Clock) throttle.Limiter { return throttle.WithClock(warmup.New(c), clk) }
 }
 
 func newBursty(b warmup.BurstyConfig) func(throttle.Clock) throttle.Limiter {
-	return func(clk throttle.Clock) throttle.Limiter { return warmup.NewBursty(b, clk) }
+	return func(clk throttle.Clock) throttle.Limiter { return throttle.WithClock(warmup.NewBursty(b), clk) }
 }

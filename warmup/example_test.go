@@ -43,7 +43,7 @@ func ExampleConfig() {
 // half a second and stays warm, and is idle for three seconds and becomes cold.
 func ExampleNew() {
 	ctx, clk := context.Background(), clock.NewMock()
-	l := warmup.New(warmup.Config{Limit: throttle.PerSecond(20), Period: 3 * time.Second}, clk)
+	l := throttle.WithClock(warmup.New(warmup.Config{Limit: throttle.PerSecond(20), Period: 3 * time.Second}), clk)
 	work := func(d time.Duration) {
 		for end := clk.Now().Add(d); clk.Now().Before(end); {
 			usages := ""
@@ -92,10 +92,10 @@ func ExampleNew() {
 // and the first claim never waits.
 func ExampleNewBursty() {
 	clk := clock.NewMock()
-	l := warmup.NewBursty(warmup.BurstyConfig{Limit: throttle.PerSecond(5)}, clk)
+	l := throttle.WithClock(warmup.NewBursty(warmup.BurstyConfig{Limit: throttle.PerSecond(5)}), clk)
 	clk.Add(time.Minute)
 	for range 8 {
-		d, _ := l.Reserve(context.Background(), throttle.Claim{MaxWait: time.Second})
+		d, _ := l.ReserveAhead(context.Background(), throttle.Claim{}, time.Second)
 		fmt.Printf("acts after %v, %d left\n", d.Wait, d.Remaining)
 	}
 	// Output:

@@ -67,7 +67,7 @@ func TestTransport_followsTheCurve(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		curve := warmup.Config{Limit: throttle.PerSecond(20), Period: 3 * time.Second, Outage: time.Second}
 		a := &fakeAPI{status: http.StatusOK}
-		c := heed.NewClient(&heed.Transport{Base: a, Limiter: warmup.New(curve, nil), Retry: &heed.RetryPolicy{MaxAttempts: 1}})
+		c := heed.NewClient(&heed.Transport{Base: a, Limiter: warmup.New(curve), Retry: &heed.RetryPolicy{MaxAttempts: 1}})
 		const within = .02
 
 		first := a.burst(t, c, 200)

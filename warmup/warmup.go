@@ -22,7 +22,7 @@ import (
 // A Limiter stores two numbers: next, the instant at which all granted claims are paid for,
 // and idle, the number of idle units at that instant. A claim acts at next, or immediately if
 // next has passed, and moves next by the time that its units take. Until next no other claim
-// is granted, unless Claim.MaxWait allows it to book that instant.
+// is granted; ReserveAhead books that instant.
 //
 // Invariant: within any span W, at most the units of the largest claim plus rate*W units act
 // and are not canceled, and with a BurstyConfig also the units that were saved. The cost of a
@@ -59,36 +59,36 @@ type state struct {
 	idle      float64 // number of idle units at next
 }
 
-// New returns a limiter that is cold. A nil clk means the system clock. New panics if c is
-// invalid; call c.Validate first if c depends on input.
-func New(c Config, clk throttle.Clock) *Limiter {
+// New returns a limiter that is cold. New panics if c is invalid; call c.Validate first
+// if c depends on input.
+func New(c Config) *Limiter {
 	costsOf := func(l throttle.Limit) (costs, error) {
 		c := c
 		c.Limit = l
 		return c.costs(), c.Validate()
 	}
-	l := newLimiter(costsOf, c.Limit, clk, "New")
+	l := newLimiter(costsOf, c.Limit, "New")
 	l.state.idle, l.outage = l.costs.maxIdle, c.Outage
 	return l
 }
 
-// NewBursty returns a limiter that saves idle time from now on. A nil clk means the system
-// clock. NewBursty panics if b is invalid; call b.Validate first if b depends on input.
-func NewBursty(b BurstyConfig, clk throttle.Clock) *Limiter {
+// NewBursty returns a limiter that saves idle time from now on. NewBursty panics if b
+// is invalid; call b.Validate first if b depends on input.
+func NewBursty(b BurstyConfig) *Limiter {
 	costsOf := func(l throttle.Limit) (costs, error) {
 		b := b
 		b.Limit = l
 		return b.costs(), b.Validate()
 	}
-	l := newLimiter(costsOf, b.Limit, clk, "NewBursty")
+	l := newLimiter(costsOf, b.Limit, "NewBursty")
 	if b.StartFull {
 		l.state.idle = l.costs.maxIdle
 	}
 	return l
 }
 
-func newLimiter(costsOf func(throttle.Limit) (costs, error), limit throttle.Limit, clk throttle.Clock, name string) *Limiter {
-	l := &Limiter{time: ticks.NewTimeline(clk), costsOf: costsOf, last: ticks.Never, failingSince: math.MaxInt64}
+func newLimiter(costsOf func(throttle.Limit) (costs, error), limit throttle.Limit, name string) *Limiter {
+	l := &Limiter{time: ticks.NewTimeline(), costsOf: costsOf, last: ticks.Never, failingSince: math.MaxInt64}
 	p, err := costsOf(limit)
 	if err != nil {
 		panic(err.Error() + " (" + name + ")")
@@ -109,9 +109,17 @@ func (l *Limiter) setCosts(limit throttle.Limit, p costs) {
 	}
 }
 
+// SetClock replaces the clock; see throttle.WithClock.
+func (l *Limiter) SetClock(c throttle.Clock) { l.time.SetClock(c) }
+
 // Reserve implements throttle.Limiter. Decision.Limit is the number of units that can be used
 // immediately, one by one, after a long idle time. A larger claim is granted as well.
-func (l *Limiter) Reserve(_ context.Context, c throttle.Claim) (throttle.Decision, error) {
+func (l *Limiter) Reserve(ctx context.Context, c throttle.Claim) (throttle.Decision, error) {
+	return l.ReserveAhead(ctx, c, 0)
+}
+
+// ReserveAhead implements throttle.Booker.
+func (l *Limiter) ReserveAhead(_ context.Context, c throttle.Claim, maxWait time.Duration) (throttle.Decision, error) {
 	n, err := c.Units()
 	if err != nil {
 		return throttle.Decision{}, err
@@ -124,7 +132,7 @@ func (l *Limiter) Reserve(_ context.Context, c throttle.Claim) (throttle.Decisio
 		s.next = min(s.next, now) // the first reading may be older than the limiter
 	}
 	d := throttle.Decision{Policy: l.policy, At: l.time.Stamp(now, given, c.Now)}
-	wait, longest := time.Duration(max(ticks.Sub(s.next, now), 0)), max(c.MaxWait, 0)
+	wait, longest := time.Duration(max(ticks.Sub(s.next, now), 0)), max(maxWait, 0)
 	switch {
 	case s.next == math.MaxInt64:
 		d.Wait = throttle.Forever
@@ -158,7 +166,7 @@ func (l *Limiter) describe(d throttle.Decision, s state, now int64) throttle.Dec
 	return d
 }
 
-// NonBlocking implements throttle.NonBlocking.
+// NonBlocking is the method that throttle.IsNonBlocking calls.
 func (*Limiter) NonBlocking() bool { return true }
 
 // Cancel implements throttle.Limiter.

@@ -26,13 +26,13 @@ type limiterAt struct {
 
 func newLimiterAt(t *testing.T, c warmup.Config) *limiterAt {
 	s := &limiterAt{T: t, now: start}
-	s.Limiter = warmup.New(c, s)
+	s.Limiter = throttle.WithClock(warmup.New(c), s)
 	return s
 }
 
 func newBurstyAt(t *testing.T, b warmup.BurstyConfig) *limiterAt {
 	s := &limiterAt{T: t, now: start}
-	s.Limiter = warmup.NewBursty(b, s)
+	s.Limiter = throttle.WithClock(warmup.NewBursty(b), s)
 	return s
 }
 
@@ -41,7 +41,7 @@ func (s *limiterAt) After(time.Duration) <-chan time.Time { return nil }
 
 func (s *limiterAt) reserve(n int64, longest time.Duration) throttle.Decision {
 	s.Helper()
-	d, err := s.Reserve(s.Context(), throttle.Claim{Cost: n, MaxWait: longest})
+	d, err := s.ReserveAhead(s.Context(), throttle.Claim{Cost: n}, longest)
 	require.NoError(s, err)
 	return d
 }
@@ -60,7 +60,7 @@ func (s *limiterAt) cancel(n int64, d throttle.Decision) {
 
 // next returns the earliest instant at which a new claim could act.
 func (s *limiterAt) next() time.Duration {
-	d, err := s.Reserve(s.Context(), throttle.Claim{DryRun: true, MaxWait: throttle.Forever})
+	d, err := s.ReserveAhead(s.Context(), throttle.Claim{DryRun: true}, throttle.Forever)
 	require.NoError(s, err)
 	return s.now.Add(d.Wait).Sub(start)
 }
@@ -251,11 +251,11 @@ func TestNew_panicsOnInvalidConfig(t *testing.T) {
 	for _, c := range []warmup.Config{{}, {Limit: one, Period: -1}, {Limit: one, ColdFactor: -1}, {Limit: one, ColdFactor: math.NaN()},
 		{Limit: one, ColdFactor: math.Inf(1)}, {Limit: one, Outage: -1}, {Limit: throttle.Limit{Count: 1, Per: 1, Burst: 1}}} {
 		require.Error(t, c.Validate())
-		require.Panics(t, func() { warmup.New(c, nil) })
+		require.Panics(t, func() { warmup.New(c) })
 	}
 	for _, b := range []warmup.BurstyConfig{{}, {Limit: one, MaxBurst: -1}, {Limit: throttle.Limit{Count: 1, Per: 1, Burst: 1}}} {
 		require.Error(t, b.Validate())
-		require.Panics(t, func() { warmup.NewBursty(b, nil) })
+		require.Panics(t, func() { warmup.NewBursty(b) })
 	}
 }
 

@@ -39,14 +39,14 @@ var (
 	buckets = limiterKind{
 		name: "keyed.Buckets",
 		make: func(clk throttle.Clock) throttle.Limiter {
-			return keyed.NewBuckets(keyed.BucketsConfig{Limit: limit, Max: maxKeys}, clk)
+			return throttle.WithClock(keyed.NewBuckets(keyed.BucketsConfig{Limit: limit, Max: maxKeys}), clk)
 		},
 		keys: func(int64) int64 { return maxKeys * 5 / 3 }, // 60 % more than Max, plus the units of the shared limiter
 	}
 	sketched = limiterKind{
 		name: "sketch.Limiter",
 		make: func(clk throttle.Clock) throttle.Limiter {
-			return sketch.NewLimiter(sketch.LimiterConfig{Limit: limit, Clients: maxKeys}, clk)
+			return throttle.WithClock(sketch.NewLimiter(sketch.LimiterConfig{Limit: limit, Clients: maxKeys}), clk)
 		},
 		keys: func(n int64) int64 { return n }, // the sketch grants less to new keys the more keys there were
 	}

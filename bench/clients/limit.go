@@ -59,7 +59,7 @@ func tokenBucket(count int64, per time.Duration, rest string, margin float64) (t
 	if err := l.Validate(); err != nil {
 		return nil, err
 	}
-	return throttle.NewTokenBucket(l, nil), nil
+	return throttle.NewTokenBucket(l), nil
 }
 
 // fixedWindow applies the margin to the length of the window.
@@ -75,5 +75,5 @@ func fixedWindow(count int64, per time.Duration, rest string, margin float64) (t
 	if err := q.Validate(); err != nil {
 		return nil, err
 	}
-	return throttle.NewFixedWindow(q, nil), nil
+	return throttle.NewFixedWindow(q), nil
 }

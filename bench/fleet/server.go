@@ -30,11 +30,11 @@ func newAPI(p plan) (*api, error) {
 	n := int64(p.rate)
 	switch p.kind {
 	case "bucket":
-		a.limit = throttle.NewTokenBucket(throttle.Limit{Count: n, Per: time.Second, Burst: n}, nil)
+		a.limit = throttle.NewTokenBucket(throttle.Limit{Count: n, Per: time.Second, Burst: n})
 	case "1s":
-		a.limit = throttle.NewFixedWindow(throttle.FixedWindowConfig{Count: n, Per: time.Second}, nil)
+		a.limit = throttle.NewFixedWindow(throttle.FixedWindowConfig{Count: n, Per: time.Second})
 	case "10s":
-		a.limit = throttle.NewFixedWindow(throttle.FixedWindowConfig{Count: 10 * n, Per: 10 * time.Second}, nil)
+		a.limit = throttle.NewFixedWindow(throttle.FixedWindowConfig{Count: 10 * n, Per: 10 * time.Second})
 	default:
 		if p.url == "" {
 			return nil, fmt.Errorf("fleet: kind %q: take bucket, 1s or 10s", p.kind)

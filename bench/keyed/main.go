@@ -32,7 +32,7 @@ func main() {
 
 	keys := bench.NewKeys()
 	before := heap()
-	l := keyed.NewBuckets(keyed.BucketsConfig{Limit: throttle.Limit{Count: 10, Per: time.Second}, Max: keys.Len(), Exact: *exact}, nil)
+	l := keyed.NewBuckets(keyed.BucketsConfig{Limit: throttle.Limit{Count: 10, Per: time.Second}, Max: keys.Len(), Exact: *exact})
 	for i := range keys.Len() {
 		_, _ = l.Reserve(context.Background(), throttle.Claim{Key: keys.Key(i)})
 	}

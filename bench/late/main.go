@@ -36,7 +36,7 @@ var constructors = []struct {
 	make func(base http.RoundTripper) *http.Client
 }{
 	{"heed", func(base http.RoundTripper) *http.Client {
-		bucket := throttle.NewTokenBucket(throttle.Limit{Count: perSecond, Per: time.Second, Burst: 1}, nil)
+		bucket := throttle.NewTokenBucket(throttle.Limit{Count: perSecond, Per: time.Second, Burst: 1})
 		return heed.NewClient(&heed.Transport{Base: base, Limiter: bucket})
 	}},
 	{"x/time/rate", func(base http.RoundTripper) *http.Client {

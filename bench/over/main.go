@@ -41,7 +41,7 @@ func main() {
 	runtime.GOMAXPROCS(*procs)
 	ctx := context.Background()
 	ours := func() func() bool {
-		b := throttle.NewTokenBucket(throttle.Limit{Count: perSecond, Per: time.Second, Burst: burst}, nil)
+		b := throttle.NewTokenBucket(throttle.Limit{Count: perSecond, Per: time.Second, Burst: burst})
 		return func() bool {
 			d, err := b.Reserve(ctx, throttle.Claim{})
 			return err == nil && d.OK

@@ -27,7 +27,7 @@ var publishedModules = []published{
 }
 
 // unpublished are the folders of modules that only serve the repository.
-var unpublished = []string{"bench", "examples/gateway", "examples/redis"}
+var unpublished = []string{"bench", "examples/gateway", "examples/redis", "examples/sdks"}
 
 func main() {
 	log.SetFlags(0)

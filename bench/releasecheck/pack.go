@@ -64,7 +64,7 @@ func pack(root, proxy string, m releaseModule) (string, error) {
 // repository, as from the go command.
 func trackedFiles(root, dir string) ([]zip.File, error) {
 	// The owner of the clone may be another user, whom git would not trust.
-	cmd := exec.Command("git", "-c", "safe.directory=*", "ls-files", "-z", "--cached", "--others", "--exclude-standard")
+	cmd := exec.Command("git", "-c", "safe.directory=*", "ls-files", "-z", "--deduplicate", "--cached", "--others", "--exclude-standard")
 	cmd.Dir = filepath.Join(root, dir)
 	var problem strings.Builder
 	cmd.Stderr = &problem

@@ -101,7 +101,7 @@ func (e experiment) countMin() {
 // more. It then compares the estimated use of each client with the actual one.
 func (e experiment) limiter(clients int, bytes int64) {
 	ctx := context.Background()
-	l := sketch.NewLimiter(sketch.LimiterConfig{Limit: throttle.PerMinute(10), Clients: int64(clients), Bytes: bytes, Seed: e.seed}, nil)
+	l := sketch.NewLimiter(sketch.LimiterConfig{Limit: throttle.PerMinute(10), Clients: int64(clients), Bytes: bytes, Seed: e.seed})
 	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	refused, wrong := 0, 0
 	for window := range 2 {

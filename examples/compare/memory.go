@@ -46,7 +46,7 @@ func (a algorithm) limiterOf(clients int) throttle.Limiter {
 func exhaust(l throttle.Limiter, key string) {
 	for i := range limit.Count + 1 {
 		at := start.Add(time.Duration(i) * time.Millisecond)
-		d, err := l.Reserve(context.Background(), throttle.Claim{Key: key, Now: at, MaxWait: maxWait})
+		d, err := throttle.ReserveAhead(context.Background(), l, throttle.Claim{Key: key, Now: at}, maxWait)
 		if err != nil || !d.OK {
 			return
 		}

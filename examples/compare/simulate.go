@@ -11,15 +11,15 @@ import (
 // the longest wait among them.
 func simulate(l throttle.Limiter, arrivals []time.Duration) (acts []time.Duration, longest time.Duration) {
 	ctx := context.Background()
-	server := throttle.NewTokenBucket(limit, newClock())
+	server := throttle.WithClock(throttle.NewTokenBucket(limit), newClock())
 	var open []pendingRequest
 	for _, at := range arrivals {
 		for len(open) > 0 && open[0].endsAt <= at {
 			open[0].end(l)
 			open = open[1:]
 		}
-		c := throttle.Claim{Key: "client", Now: start.Add(at), MaxWait: maxWait}
-		d, err := l.Reserve(ctx, c)
+		c := throttle.Claim{Key: "client", Now: start.Add(at)}
+		d, err := throttle.ReserveAhead(ctx, l, c, maxWait)
 		if err != nil {
 			panic(err) // limiters in memory do not fail
 		}

@@ -1,7 +1,7 @@
 // Estimates shows how a Transport treats two servers that do not state their limits: a
 // healthy one that fails 5 % of its requests with a bare 503, and one that rejects more
 // than 20 requests a second with a bare 429. Calls to the first never wait. The rate of
-// the second is learned. docs/estimates.md explains the names that are printed.
+// the second is learned. docs/server-limits.md explains the names that are printed.
 package main
 
 import (
@@ -53,7 +53,7 @@ func healthy() func(heedtest.Request) heedtest.Response {
 
 // limited accepts 20 requests a second, with a burst of 20.
 func limited() func(heedtest.Request) heedtest.Response {
-	limit := throttle.NewTokenBucket(throttle.PerSecond(20), nil)
+	limit := throttle.NewTokenBucket(throttle.PerSecond(20))
 	return func(heedtest.Request) heedtest.Response {
 		a := heedtest.Response{Delay: 10 * time.Millisecond}
 		if d, err := limit.Reserve(context.Background(), throttle.Claim{}); err != nil || !d.OK {

@@ -55,9 +55,6 @@ func redisLimit(store *throttleredis.Store, l *rules.Limit) (throttle.Limiter, e
 	case throttle.SlidingCounterConfig:
 		v.Name = l.ID
 		return store.SlidingCounter(v), nil
-	case throttle.SubWindowsConfig:
-		v.Name = l.ID
-		return store.SubWindows(v), nil
 	case throttle.NginxConfig:
 		v.Name = l.ID
 		return store.Nginx(v), nil

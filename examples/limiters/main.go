@@ -31,14 +31,14 @@ var limiters = []struct {
 	name string
 	l    throttle.Limiter
 }{
-	{"token bucket", throttle.NewTokenBucket(limit, clk)},
-	{"token bucket, refilled each minute", throttle.NewRefillBucket(throttle.RefillBucketConfig{Limit: limit, Anchor: start.Truncate(time.Minute)}, clk)},
-	{"leaky bucket, one at a time", throttle.NewLeakyBucket(throttle.LeakyBucketConfig{Limit: throttle.Limit{Count: 5, Per: time.Minute, Burst: 1}}, clk)},
-	{"fixed window, by the clock", throttle.NewFixedWindow(throttle.FixedWindowConfig{Count: 5, Per: time.Minute}, clk)},
-	{"fixed window, from the first", throttle.NewFixedWindow(throttle.FixedWindowConfig{Count: 5, Per: time.Minute, Align: throttle.AtFirst}, clk)},
-	{"sliding log", throttle.NewSlidingLog(throttle.SlidingLogConfig{Limit: limit}, clk)},
-	{"sliding counter", throttle.NewSlidingCounter(throttle.SlidingCounterConfig{Limit: limit}, clk)},
-	{"sliding counter, 6 sub-windows", throttle.NewSubWindows(throttle.SubWindowsConfig{Limit: limit, Parts: 6}, clk)},
+	{"token bucket", throttle.WithClock(throttle.NewTokenBucket(limit), clk)},
+	{"token bucket, refilled each minute", throttle.WithClock(throttle.NewRefillBucket(throttle.RefillBucketConfig{Limit: limit, Anchor: start.Truncate(time.Minute)}), clk)},
+	{"leaky bucket, one at a time", throttle.WithClock(throttle.NewLeakyBucket(throttle.LeakyBucketConfig{Limit: throttle.Limit{Count: 5, Per: time.Minute, Burst: 1}}), clk)},
+	{"fixed window, by the clock", throttle.WithClock(throttle.NewFixedWindow(throttle.FixedWindowConfig{Count: 5, Per: time.Minute}), clk)},
+	{"fixed window, from the first", throttle.WithClock(throttle.NewFixedWindow(throttle.FixedWindowConfig{Count: 5, Per: time.Minute, Align: throttle.AtFirst}), clk)},
+	{"sliding log", throttle.WithClock(throttle.NewSlidingLog(throttle.SlidingLogConfig{Limit: limit}), clk)},
+	{"sliding counter", throttle.WithClock(throttle.NewSlidingCounter(throttle.SlidingCounterConfig{Limit: limit}), clk)},
+	{"sliding counter, 6 sub-windows", throttle.WithClock(throttle.NewSlidingCounter(throttle.SlidingCounterConfig{Limit: limit, Parts: 6}), clk)},
 }
 
 // arrivals are 5 at 11:00:59, 5 at 11:01:00, and then one every six seconds.

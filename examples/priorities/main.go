@@ -51,8 +51,8 @@ func main() {
 
 // run makes all calls with one client and prints when the last response of each group arrived.
 func run(out io.Writer, groups []callGroup) {
-	core := throttle.NewTokenBucket(throttle.Limit{Name: "50 requests a second", Count: 50, Per: time.Second, Burst: 1}, nil)
-	search := throttle.NewTokenBucket(throttle.Limit{Name: "2 searches a second", Count: 2, Per: time.Second, Burst: 1}, nil)
+	core := throttle.NewTokenBucket(throttle.Limit{Name: "50 requests a second", Count: 50, Per: time.Second, Burst: 1})
+	search := throttle.NewTokenBucket(throttle.Limit{Name: "2 searches a second", Count: 2, Per: time.Second, Burst: 1})
 	client := heed.NewClient(&heed.Transport{Base: api{}, Limits: func(r *http.Request, t *queue.Ticket) {
 		t.Tenant = r.Header.Get("Customer")
 		t.Add(throttle.Demand{Limiter: core})

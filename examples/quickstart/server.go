@@ -29,7 +29,7 @@ func (j job) server() (url string, ideal *float64, stop func(), err error) {
 	if err != nil {
 		return "", nil, nil, err
 	}
-	m := &throttlehttp.Middleware{Limiter: throttle.NewTokenBucket(limit, nil)}
+	m := &throttlehttp.Middleware{Limiter: throttle.NewTokenBucket(limit)}
 	s := &http.Server{Handler: m.Handler(http.HandlerFunc(page))}
 	go func() { _ = s.Serve(l) }()
 	best := max(float64(j.n)-float64(j.burst), 0) / float64(j.rate)

@@ -43,21 +43,22 @@ type algorithmOp struct {
 	WaitingAfter int64     `json:"waiting_after"`
 }
 
-// algorithms holds for each algorithm the constructor of the limiter, and the function that
-// compares values other than the decision itself.
+// algorithms holds for each algorithm the constructor of the limiter, the function that
+// compares values other than the decision itself, and the longest wait of a grant.
 var algorithms = map[string]struct {
 	new     func(m *Limiters, p algorithmParams, clk throttle.Clock) throttle.Limiter
 	compare func(t *result, p algorithmParams, op algorithmOp, d throttle.Decision)
+	maxWait time.Duration
 }{
-	"token_bucket":          {newTokenBucket, compareBucket},
-	"leaky_meter":           {newTokenBucket, compareBucket},
-	"token_bucket_interval": {newRefillBucket, compareBucket},
-	"leaky_queue":           {newLeakyBucket, compareQueue},
-	"leaky_queue_tick":      {newTickQueue, compareQueue},
-	"fixed_window":          {newFixedWindow, compareWindow},
-	"sliding_log":           {newSlidingLog, compareLog},
-	"sliding_counter":       {newSlidingCounter, compareRemaining},
-	"sliding_subwindows":    {newSubWindows, compareRemaining},
+	"token_bucket":          {newTokenBucket, compareBucket, 0},
+	"leaky_meter":           {newTokenBucket, compareBucket, 0},
+	"token_bucket_interval": {newRefillBucket, compareBucket, 0},
+	"leaky_queue":           {newLeakyBucket, compareQueue, throttle.Forever},
+	"leaky_queue_tick":      {newTickQueue, compareQueue, throttle.Forever},
+	"fixed_window":          {newFixedWindow, compareWindow, 0},
+	"sliding_log":           {newSlidingLog, compareLog, 0},
+	"sliding_counter":       {newSlidingCounter, compareRemaining, 0},
+	"sliding_subwindows":    {newSubWindows, compareRemaining, 0},
 }
 
 func replayAlgorithm(line []byte, t *result) error {
@@ -80,11 +81,11 @@ func replayAlgorithm(line []byte, t *result) error {
 	for _, op := range s.Ops {
 		t.op()
 		clk.now = time.UnixMicro(op.T)
-		c := throttle.Claim{Cost: op.N, MaxWait: throttle.Forever}
+		c := throttle.Claim{Cost: op.N}
 		if op.N == 0 { // claims nothing; here a cost of 0 means 1
 			c.DryRun = true
 		}
-		d, err := l.Reserve(context.Background(), c)
+		d, err := throttle.ReserveAhead(context.Background(), l, c, a.maxWait)
 		if err != nil {
 			return err
 		}
@@ -141,7 +142,7 @@ func newSlidingCounter(m *Limiters, p algorithmParams, clk throttle.Clock) throt
 }
 
 func newSubWindows(m *Limiters, p algorithmParams, clk throttle.Clock) throttle.Limiter {
-	return m.SubWindows(throttle.SubWindowsConfig{Limit: p.perWindow(), Parts: p.K}, clk)
+	return m.SlidingCounter(throttle.SlidingCounterConfig{Limit: p.perWindow(), Parts: p.K}, clk)
 }
 
 func (p algorithmParams) perWindow() throttle.Limit {

@@ -98,17 +98,17 @@ func (op guavaOp) replay(t *result, l throttle.Limiter, tolerance float64) error
 		}
 		return l.(limitSetter).SetLimit(rate.steady())
 	}
-	c := throttle.Claim{Cost: op.N, MaxWait: throttle.Forever}
+	c, maxWait := throttle.Claim{Cost: op.N}, throttle.Forever
 	granted, wait := true, op.Wait
 	result := any(&wait)
 	if op.Op == "tryAcquire" {
-		c.MaxWait = roundNanoseconds(float64(max(op.Timeout, 0)) * 1e3)
+		maxWait = roundNanoseconds(float64(max(op.Timeout, 0)) * 1e3)
 		result = &granted
 	}
 	if err := json.Unmarshal(op.Result, result); err != nil {
 		return err
 	}
-	d, err := l.Reserve(context.Background(), c)
+	d, err := throttle.ReserveAhead(context.Background(), l, c, maxWait)
 	if err != nil {
 		return err
 	}

@@ -19,7 +19,6 @@ type Limiters struct {
 	FixedWindow    func(throttle.FixedWindowConfig, throttle.Clock) throttle.Limiter
 	SlidingLog     func(throttle.SlidingLogConfig, throttle.Clock) throttle.Limiter
 	SlidingCounter func(throttle.SlidingCounterConfig, throttle.Clock) throttle.Limiter
-	SubWindows     func(throttle.SubWindowsConfig, throttle.Clock) throttle.Limiter
 	WarmUp         func(warmup.Config, throttle.Clock) throttle.Limiter
 	Bursty         func(warmup.BurstyConfig, throttle.Clock) throttle.Limiter
 
@@ -29,31 +28,34 @@ type Limiters struct {
 
 // InMemory holds the limiters of packages throttle and warmup.
 var InMemory = Limiters{
-	TokenBucket: func(l throttle.Limit, c throttle.Clock) throttle.Limiter { return throttle.NewTokenBucket(l, c) },
+	TokenBucket: func(l throttle.Limit, c throttle.Clock) throttle.Limiter {
+		return throttle.WithClock(throttle.NewTokenBucket(l), c)
+	},
 	RefillBucket: func(r throttle.RefillBucketConfig, c throttle.Clock) throttle.Limiter {
-		return throttle.NewRefillBucket(r, c)
+		return throttle.WithClock(throttle.NewRefillBucket(r), c)
 	},
 	LeakyBucket: func(l throttle.LeakyBucketConfig, c throttle.Clock) throttle.Limiter {
-		return throttle.NewLeakyBucket(l, c)
+		return throttle.WithClock(throttle.NewLeakyBucket(l), c)
 	},
 	TickQueue: func(t throttle.TickQueueConfig, c throttle.Clock) throttle.Limiter {
-		return throttle.NewTickQueue(t, c)
+		return throttle.WithClock(throttle.NewTickQueue(t), c)
 	},
-	Nginx: func(l throttle.NginxConfig, c throttle.Clock) throttle.Limiter { return throttle.NewNginx(l, c) },
+	Nginx: func(l throttle.NginxConfig, c throttle.Clock) throttle.Limiter {
+		return throttle.WithClock(throttle.NewNginx(l), c)
+	},
 	FixedWindow: func(q throttle.FixedWindowConfig, c throttle.Clock) throttle.Limiter {
-		return throttle.NewFixedWindow(q, c)
+		return throttle.WithClock(throttle.NewFixedWindow(q), c)
 	},
 	SlidingLog: func(l throttle.SlidingLogConfig, c throttle.Clock) throttle.Limiter {
-		return throttle.NewSlidingLog(l, c)
+		return throttle.WithClock(throttle.NewSlidingLog(l), c)
 	},
 	SlidingCounter: func(k throttle.SlidingCounterConfig, c throttle.Clock) throttle.Limiter {
-		return throttle.NewSlidingCounter(k, c)
+		return throttle.WithClock(throttle.NewSlidingCounter(k), c)
 	},
-	SubWindows: func(p throttle.SubWindowsConfig, c throttle.Clock) throttle.Limiter {
-		return throttle.NewSubWindows(p, c)
+	WarmUp: func(w warmup.Config, c throttle.Clock) throttle.Limiter { return throttle.WithClock(warmup.New(w), c) },
+	Bursty: func(b warmup.BurstyConfig, c throttle.Clock) throttle.Limiter {
+		return throttle.WithClock(warmup.NewBursty(b), c)
 	},
-	WarmUp: func(w warmup.Config, c throttle.Clock) throttle.Limiter { return warmup.New(w, c) },
-	Bursty: func(b warmup.BurstyConfig, c throttle.Clock) throttle.Limiter { return warmup.NewBursty(b, c) },
 }
 
 // errNoLimiter is returned for a scenario whose limiter is not available.

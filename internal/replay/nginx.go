@@ -42,7 +42,7 @@ func replayNginx(line []byte, t *result) error {
 	for i, op := range s.Ops {
 		t.op()
 		t.waive = t.waive || i > 0 && op.T-last < -60000
-		d, err := l.Reserve(context.Background(), throttle.Claim{Now: time.UnixMilli(op.T), MaxWait: throttle.Forever})
+		d, err := throttle.ReserveAhead(context.Background(), l, throttle.Claim{Now: time.UnixMilli(op.T)}, throttle.Forever)
 		if err != nil {
 			return err
 		}

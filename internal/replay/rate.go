@@ -118,7 +118,7 @@ func newPeerLimiter(limit decimal, burst int64) *peerLimiter {
 
 // renew creates a full bucket.
 func (l *peerLimiter) renew() {
-	l.bucket = throttle.NewLeakyBucket(throttle.LeakyBucketConfig{Limit: l.throttle(), Queue: math.MaxInt64}, &l.clk)
+	l.bucket = throttle.WithClock(throttle.NewLeakyBucket(throttle.LeakyBucketConfig{Limit: l.throttle(), Queue: math.MaxInt64}), &l.clk)
 	l.waiter = &rate.Limiter{Limiter: l.bucket, Clock: &l.clk}
 }
 
@@ -148,8 +148,8 @@ func (l *peerLimiter) reserve(at, n int64, maxWait time.Duration) reservation {
 		r := l.waiter.ReserveN(now, int(n))
 		return reservation{r.OK(), at + int64(min(r.DelayFrom(now), farFuture)), r.CancelAt}
 	}
-	c := throttle.Claim{Cost: n, Now: now, MaxWait: maxWait}
-	d, err := l.bucket.Reserve(context.Background(), c)
+	c := throttle.Claim{Cost: n, Now: now}
+	d, err := l.bucket.ReserveAhead(context.Background(), c, maxWait)
 	return reservation{err == nil && d.OK, at + int64(d.Wait), func(now time.Time) {
 		c.Now = now
 		l.bucket.Cancel(context.Background(), c, d)

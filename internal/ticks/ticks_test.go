@@ -125,18 +125,18 @@ func TestCeilDuration_roundsUp(t *testing.T) {
 }
 
 func TestTimeline_atIsTheInverseOfRead(t *testing.T) {
-	l := NewTimeline(nil)
+	l := NewTimeline()
 	now := l.Start().Add(-time.Hour)
 	require.EqualValues(t, -time.Hour, l.Read(now))
 	require.True(t, l.At(l.Read(now)).Equal(now))
 
-	w := NewWallTimeline(nil)
+	w := NewWallTimeline()
 	require.Zero(t, w.SinceEpoch())
 	require.EqualValues(t, time.Second, w.Read(time.Unix(1, 0)))
 }
 
 func TestTimeline_stampKeepsTheCallersValue(t *testing.T) {
-	l := NewTimeline(nil)
+	l := NewTimeline()
 	callers := l.Start().Add(time.Second).UTC().Round(0)
 	require.Equal(t, callers, l.Stamp(5, 5, callers))
 	require.Equal(t, l.At(5), l.Stamp(5, 4, callers))

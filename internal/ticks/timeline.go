@@ -11,21 +11,31 @@ type Clock interface{ Now() time.Time }
 type Timeline struct {
 	clock Clock // nil: the system clock
 	start time.Time
+	wall  bool // start is the Unix epoch
 }
 
-// NewTimeline returns a Timeline that starts now. A nil clock means the system clock.
-func NewTimeline(c Clock) Timeline {
-	if c == nil {
-		return Timeline{start: time.Now()}
-	}
-	return Timeline{clock: c, start: c.Now()}
-}
+// NewTimeline returns a Timeline that reads the system clock and starts now.
+func NewTimeline() Timeline { return Timeline{start: time.Now()} }
 
 // NewWallTimeline returns a Timeline that counts from the Unix epoch by the wall clock,
 // for windows whose boundaries are known to other systems. It follows changes of the wall
 // clock.
-func NewWallTimeline(c Clock) Timeline {
-	return Timeline{clock: c, start: time.Unix(0, 0)}
+func NewWallTimeline() Timeline { return Timeline{start: time.Unix(0, 0), wall: true} }
+
+// SetClock makes l read c, and start now by c unless it counts from the Unix epoch. A nil
+// clock means the system clock.
+func (l *Timeline) SetClock(c Clock) {
+	l.clock = c
+	if !l.wall {
+		l.start = l.now()
+	}
+}
+
+func (l *Timeline) now() time.Time {
+	if l.clock == nil {
+		return time.Now()
+	}
+	return l.clock.Now()
 }
 
 // Read returns now on the timeline, or the reading of the clock if now is zero. The system

@@ -16,7 +16,7 @@ import (
 func ExampleNew() {
 	clk := clock.NewMock()
 	old := rate.NewLimiter(rate.Every(100*time.Millisecond), 3)
-	l := xtime.New(old, "old", clk)
+	l := throttle.WithClock(xtime.New(old, "old"), clk)
 
 	old.AllowN(clk.Now(), 2) // by another part of the program
 	for range 2 {

@@ -14,8 +14,7 @@ import (
 )
 
 // New returns a throttle.Limiter that takes its tokens from l. Code that calls l itself shares
-// these tokens. The name is used as throttle.Decision.Policy. A nil clk means the system clock.
-// New panics if l is nil.
+// these tokens. The name is used as throttle.Decision.Policy. New panics if l is nil.
 //
 // The Limiter decides by l.AllowN and does not reserve units in advance. The properties of l
 // remain:
@@ -33,11 +32,11 @@ import (
 // returns the whole units that time has not yet restored. It returns none while l has a
 // negative number of tokens because of reservations, as l could then grant the same units
 // twice.
-func New(l *rate.Limiter, name string, clk throttle.Clock) throttle.Limiter {
+func New(l *rate.Limiter, name string) throttle.Limiter {
 	if l == nil {
 		panic("xtime: New: the limiter is nil: make one with rate.NewLimiter, or use throttle.AllowAll")
 	}
-	return &Limiter{l: l, name: name, clock: throttle.ClockOr(clk)}
+	return &Limiter{l: l, name: name, clock: throttle.ClockOr(nil)}
 }
 
 // A Limiter is a throttle.Limiter that uses a *rate.Limiter. New returns one.
@@ -49,6 +48,9 @@ type Limiter struct {
 	mu   sync.Mutex
 	last time.Time // latest time of a grant or Cancel: l must not be called with an older one
 }
+
+// SetClock replaces the clock; see throttle.WithClock.
+func (r *Limiter) SetClock(c throttle.Clock) { r.clock = throttle.ClockOr(c) }
 
 // Reserve implements throttle.Limiter.
 func (r *Limiter) Reserve(_ context.Context, c throttle.Claim) (throttle.Decision, error) {
@@ -74,7 +76,7 @@ func (r *Limiter) Reserve(_ context.Context, c throttle.Claim) (throttle.Decisio
 	return d, nil
 }
 
-// NonBlocking implements throttle.NonBlocking.
+// NonBlocking is the method that throttle.IsNonBlocking calls.
 func (*Limiter) NonBlocking() bool { return true }
 
 // Cancel implements throttle.Limiter. It returns units by calling AllowN with a negative

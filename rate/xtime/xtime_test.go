@@ -31,7 +31,7 @@ func TestLimiter_conformance(t *testing.T) {
 }
 
 func TestLimiter_allocatesNothing(t *testing.T) {
-	ctx, l := t.Context(), xtime.New(rate.NewLimiter(1e9, 1e9), "rate", nil)
+	ctx, l := t.Context(), xtime.New(rate.NewLimiter(1e9, 1e9), "rate")
 	for _, c := range []throttle.Claim{{Key: "api.example.com", Cost: 2}, {Now: time.Now()}, {DryRun: true}} {
 		require.Zero(t, testing.AllocsPerRun(200, func() {
 			d, _ := l.Reserve(ctx, c)
@@ -82,7 +82,7 @@ func TestLimiter_zeroAndInfiniteLimits(t *testing.T) {
 func TestLimiter_cancelOfUnlimited(t *testing.T) {
 	clk := new(atomicClock)
 	old := rate.NewLimiter(rate.Inf, 5)
-	l := xtime.New(old, "old", clk)
+	l := throttle.WithClock(xtime.New(old, "old"), clk)
 	d := reserve(t, l, throttle.Claim{Cost: 4})
 	old.SetLimitAt(clk.Now(), 1)
 	require.True(t, old.AllowN(clk.Now(), 4))
@@ -96,7 +96,7 @@ func TestLimiter_cancelOfUnlimited(t *testing.T) {
 func TestLimiter_cancelWhileInDebt(t *testing.T) {
 	clk := new(atomicClock)
 	old := rate.NewLimiter(1, 5)
-	l := xtime.New(old, "old", clk)
+	l := throttle.WithClock(xtime.New(old, "old"), clk)
 	d := reserve(t, l, throttle.Claim{Cost: 3})
 	ahead := old.ReserveN(clk.Now(), 5) // 3 tokens below zero
 	l.Cancel(t.Context(), throttle.Claim{Cost: 3}, d)
@@ -105,12 +105,12 @@ func TestLimiter_cancelWhileInDebt(t *testing.T) {
 }
 
 func TestLimiter_panicsOnNil(t *testing.T) {
-	require.Panics(t, func() { xtime.New(nil, "", nil) })
+	require.Panics(t, func() { xtime.New(nil, "") })
 }
 
 func newRate(limit rate.Limit, burst int) maker {
 	return func(clk throttle.Clock) throttle.Limiter {
-		return xtime.New(rate.NewLimiter(limit, burst), "rate", clk)
+		return throttle.WithClock(xtime.New(rate.NewLimiter(limit, burst), "rate"), clk)
 	}
 }
 
@@ -124,7 +124,7 @@ type maker = func(throttle.Clock) throttle.Limiter
 
 func newBucket(count int64, per time.Duration, burst int64) maker {
 	return func(clk throttle.Clock) throttle.Limiter {
-		return throttle.NewTokenBucket(throttle.Limit{Count: count, Per: per, Burst: burst}, clk)
+		return throttle.WithClock(throttle.NewTokenBucket(throttle.Limit{Count: count, Per: per, Burst: burst}), clk)
 	}
 }
 

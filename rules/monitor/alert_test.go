@@ -61,7 +61,7 @@ func TestAlert_reportsOncePerIncident(t *testing.T) {
 func TestAlert_countsFailures(t *testing.T) {
 	var s incidents
 	a := &monitor.Alert{Threshold: throttle.PerMinute(3), OnIncident: s.record}
-	l := &monitor.Instrument{Limiter: throttle.NewTokenBucket(throttle.PerMinute(5), fixedClock(noon)), Alert: a}
+	l := &monitor.Instrument{Limiter: throttle.WithClock(throttle.NewTokenBucket(throttle.PerMinute(5)), fixedClock(noon)), Alert: a}
 	c := throttle.Claim{Key: "ann", Now: noon}
 	for i, f := range []throttle.Feedback{
 		{}, // a success

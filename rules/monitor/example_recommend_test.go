@@ -28,14 +28,14 @@ func ExampleRecommend() {
 			}
 		}
 	}
-	sendBursts(&monitor.Instrument{Limiter: throttle.NewTokenBucket(limit, clk), Stats: stats})
+	sendBursts(&monitor.Instrument{Limiter: throttle.WithClock(throttle.NewTokenBucket(limit), clk), Stats: stats})
 	n := stats.Snapshot()
 	fmt.Println(n.Allowed, "allowed,", n.Refused, "refused,", n.Returned, "times she came back")
 	recommendation := monitor.Recommend(limit, n)
 	fmt.Println(recommendation)
 
 	stats.Reset()
-	sendBursts(&monitor.Instrument{Limiter: throttle.NewTokenBucket(recommendation.Limit, clk), Stats: stats})
+	sendBursts(&monitor.Instrument{Limiter: throttle.WithClock(throttle.NewTokenBucket(recommendation.Limit), clk), Stats: stats})
 	fmt.Println(stats.Snapshot().Refused, "refused then")
 	// Output:
 	// 10 allowed, 290 refused, 9 times she came back
@@ -48,7 +48,7 @@ func ExampleRecommend() {
 func ExampleAlert() {
 	clk := clock.NewMock()
 	l := &monitor.Instrument{
-		Limiter: keyed.NewBuckets(keyed.BucketsConfig{Limit: throttle.PerMinute(5)}, clk),
+		Limiter: throttle.WithClock(keyed.NewBuckets(keyed.BucketsConfig{Limit: throttle.PerMinute(5)}), clk),
 		Alert: &monitor.Alert{Threshold: throttle.PerMinute(10), Quiet: time.Hour, OnIncident: func(e monitor.Incident) {
 			fmt.Println(e.Key, e.Refused, "refusals,", e.Failed, "failures")
 		}},

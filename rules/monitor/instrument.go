@@ -2,6 +2,7 @@ package monitor
 
 import (
 	"context"
+	"time"
 
 	"github.com/heed-go/heed/throttle"
 )
@@ -25,7 +26,12 @@ type Instrument struct {
 
 // Reserve implements throttle.Limiter.
 func (l *Instrument) Reserve(ctx context.Context, c throttle.Claim) (throttle.Decision, error) {
-	d, err := l.Limiter.Reserve(ctx, c)
+	return l.ReserveAhead(ctx, c, 0)
+}
+
+// ReserveAhead implements throttle.Booker. If Limiter is not one, it is Reserve.
+func (l *Instrument) ReserveAhead(ctx context.Context, c throttle.Claim, maxWait time.Duration) (throttle.Decision, error) {
+	d, err := throttle.ReserveAhead(ctx, l.Limiter, c, maxWait)
 	switch {
 	case err == nil && (c.DryRun || c.Waits && !d.OK):
 	case err == nil:
@@ -57,15 +63,15 @@ func (l *Instrument) Observe(ctx context.Context, c throttle.Claim, d throttle.D
 	}
 }
 
-// NonBlocking implements throttle.NonBlocking. It is true if Limiter does not block.
+// NonBlocking is the method that throttle.IsNonBlocking calls. It is true if Limiter does
+// not block.
 func (l *Instrument) NonBlocking() bool {
-	x, ok := l.Limiter.(throttle.NonBlocking)
-	return ok && x.NonBlocking()
+	return throttle.IsNonBlocking(l.Limiter)
 }
 
 // HoldsUntilEnd implements throttle.Holder.
 func (l *Instrument) HoldsUntilEnd() bool { return throttle.HoldsUntilEnd(l.Limiter) }
 
-// CountsRefusals implements throttle.RefusalCounter. It is true, because Stats and Alert count
+// CountsRefusals is the method that throttle.CountsRefusals calls. It is true, because Stats and Alert count
 // refusals.
 func (l *Instrument) CountsRefusals() bool { return true }

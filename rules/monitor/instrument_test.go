@@ -17,7 +17,7 @@ import (
 func TestInstrument_countsAWaitOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stats := new(Stats)
-		l := &Instrument{Limiter: throttle.NewTokenBucket(throttle.Limit{Count: 1, Per: time.Second, Burst: 1}, nil), Stats: stats}
+		l := &Instrument{Limiter: throttle.NewTokenBucket(throttle.Limit{Count: 1, Per: time.Second, Burst: 1}), Stats: stats}
 		w := new(queue.Queue)
 		wait := func(most time.Duration) error {
 			tk := new(queue.Ticket)
@@ -38,6 +38,6 @@ func TestInstrument_countsAWaitOnce(t *testing.T) {
 }
 
 func TestInstrument_holdsUntilEndIfLimiterDoes(t *testing.T) {
-	require.True(t, (&Instrument{Limiter: throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 10}, nil)}).HoldsUntilEnd())
-	require.False(t, (&Instrument{Limiter: throttle.NewTokenBucket(throttle.PerMinute(10), nil)}).HoldsUntilEnd())
+	require.True(t, (&Instrument{Limiter: throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 10})}).HoldsUntilEnd())
+	require.False(t, (&Instrument{Limiter: throttle.NewTokenBucket(throttle.PerMinute(10))}).HoldsUntilEnd())
 }

@@ -47,15 +47,17 @@ func perKey(one limiterFunc) limiterFunc {
 }
 
 var (
-	tokenBuckets = perKey(func(l throttle.Limit) throttle.Limiter { return throttle.NewTokenBucket(l, fixedClock(noon)) })
+	tokenBuckets = perKey(func(l throttle.Limit) throttle.Limiter {
+		return throttle.WithClock(throttle.NewTokenBucket(l), fixedClock(noon))
+	})
 	fixedWindows = perKey(func(l throttle.Limit) throttle.Limiter {
-		return throttle.NewFixedWindow(throttle.FixedWindowConfig{Count: l.Count, Per: l.Per}, fixedClock(noon))
+		return throttle.WithClock(throttle.NewFixedWindow(throttle.FixedWindowConfig{Count: l.Count, Per: l.Per}), fixedClock(noon))
 	})
 	slidingLogs = perKey(func(l throttle.Limit) throttle.Limiter {
-		return throttle.NewSlidingLog(throttle.SlidingLogConfig{Limit: l}, fixedClock(noon))
+		return throttle.WithClock(throttle.NewSlidingLog(throttle.SlidingLogConfig{Limit: l}), fixedClock(noon))
 	})
 	leakyBuckets = perKey(func(l throttle.Limit) throttle.Limiter {
-		return throttle.NewLeakyBucket(throttle.LeakyBucketConfig{Limit: throttle.Limit{Count: l.Count, Per: l.Per, Burst: 1}}, fixedClock(noon))
+		return throttle.WithClock(throttle.NewLeakyBucket(throttle.LeakyBucketConfig{Limit: throttle.Limit{Count: l.Count, Per: l.Per, Burst: 1}}), fixedClock(noon))
 	})
 )
 
@@ -180,7 +182,7 @@ func requireGranted(t *testing.T, l throttle.Limiter, calls []call, before map[s
 
 func TestRecommend_treatsShadowLikeLimit(t *testing.T) {
 	stats := &monitor.Stats{Limit: sixty, Shadow: true}
-	l := &monitor.Instrument{Limiter: &throttle.Shadow{Limiter: tokenBuckets(sixty)}, Stats: stats}
+	l := &monitor.Instrument{Limiter: throttle.Shadow(tokenBuckets(sixty), nil), Stats: stats}
 	require.Empty(t, replay(l, evenly("ann", 5400, time.Minute/90)))
 	require.Equal(t, "Raise to 96 per 1m0s: 32.2 % of all claims were refused, from keys that need no more than that.",
 		monitor.Recommend(sixty, stats.Snapshot()).String())

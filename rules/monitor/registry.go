@@ -143,8 +143,6 @@ func nominalLimit(s rules.Spec) (l throttle.Limit) {
 		l = s.Limit
 	case throttle.SlidingCounterConfig:
 		l = s.Limit
-	case throttle.SubWindowsConfig:
-		l = s.Limit
 	case warmup.Config:
 		l = s.Limit
 	}

@@ -58,9 +58,9 @@ func TestSession_minBurstIsExact(t *testing.T) {
 		}
 
 		l.Burst = v.minBurst
-		require.Zero(t, countRefusals(t, throttle.NewTokenBucket(l, nil), start, all), "seed %d: %v", seed, l)
+		require.Zero(t, countRefusals(t, throttle.NewTokenBucket(l), start, all), "seed %d: %v", seed, l)
 		if l.Burst--; l.Burst > 0 {
-			require.NotZero(t, countRefusals(t, throttle.NewTokenBucket(l, nil), start, all), "seed %d: %v", seed, l)
+			require.NotZero(t, countRefusals(t, throttle.NewTokenBucket(l), start, all), "seed %d: %v", seed, l)
 		}
 		least, most := mostWithin(all, l.Per), mostWithin(all, l.Per+2*time.Duration(m.binWidth))
 		require.True(t, least <= v.peak && v.peak <= most, "seed %d: %d is not within %d and %d", seed, v.peak, least, most)

@@ -48,7 +48,7 @@ func TestInstrument_conforms(t *testing.T) {
 			Alert: &monitor.Alert{Threshold: ten, OnIncident: func(monitor.Incident) {}}}
 	}
 	throttletest.TestLimiter(t, func(clk throttle.Clock) throttle.Limiter {
-		return wrap(throttle.NewTokenBucket(ten, clk))
+		return wrap(throttle.WithClock(throttle.NewTokenBucket(ten), clk))
 	}, throttletest.Spec{Limit: ten, Wrap: wrap, Histories: 200})
 }
 
@@ -59,7 +59,7 @@ func TestInstrument_nonBlockingIfLimiterIs(t *testing.T) {
 
 func TestStats_countsEachDecision(t *testing.T) {
 	two := throttle.Limit{Count: 2, Per: time.Minute}
-	bucket := func() throttle.Limiter { return throttle.NewTokenBucket(two, fixedClock(noon)) }
+	bucket := func() throttle.Limiter { return throttle.WithClock(throttle.NewTokenBucket(two), fixedClock(noon)) }
 	down := failing{}
 	for name, tt := range map[string]struct {
 		l      throttle.Limiter
@@ -67,8 +67,8 @@ func TestStats_countsEachDecision(t *testing.T) {
 		want   monitor.Counts
 	}{
 		"a limit":    {bucket(), false, monitor.Counts{Allowed: 2, Refused: 3}},
-		"a shadow":   {&throttle.Shadow{Limiter: bucket()}, true, monitor.Counts{Allowed: 5, Shadowed: 3}},
-		"soft":       {&throttle.SoftLimit{Soft: bucket(), Hard: throttle.NewTokenBucket(two.PlusPercent(50), fixedClock(noon))}, false, monitor.Counts{Allowed: 3, OverLimit: 1, Refused: 2}},
+		"a shadow":   {throttle.Shadow(bucket(), nil), true, monitor.Counts{Allowed: 5, Shadowed: 3}},
+		"soft":       {&throttle.SoftLimit{Soft: bucket(), Hard: throttle.WithClock(throttle.NewTokenBucket(two.PlusPercent(50)), fixedClock(noon))}, false, monitor.Counts{Allowed: 3, OverLimit: 1, Refused: 2}},
 		"degraded":   {&throttle.Fallback{Primary: down, Secondary: bucket()}, false, monitor.Counts{Allowed: 2, Refused: 3, Degraded: 5}},
 		"no store":   {down, false, monitor.Counts{Undecided: 5}},
 		"all or not": {throttle.AllowAll, false, monitor.Counts{Allowed: 5}},
@@ -87,7 +87,7 @@ func TestStats_countsEachDecision(t *testing.T) {
 
 func TestStats_countsCancelled(t *testing.T) {
 	stats := &monitor.Stats{}
-	l := &monitor.Instrument{Limiter: throttle.NewTokenBucket(throttle.PerMinute(1), fixedClock(noon)), Stats: stats}
+	l := &monitor.Instrument{Limiter: throttle.WithClock(throttle.NewTokenBucket(throttle.PerMinute(1)), fixedClock(noon)), Stats: stats}
 	for range 3 {
 		c := throttle.Claim{Key: "ann", Now: noon}
 		granted, refused := askAt(t, l, "ann", 0), askAt(t, l, "ann", 0)
@@ -125,7 +125,7 @@ func TestStats_countsReturnedAndAbandoned(t *testing.T) {
 		"asks for ever":           {[]int{0, 1, 3600, 3601, 7200}, 0, 2},
 	} {
 		stats := &monitor.Stats{Limit: one}
-		l := &monitor.Instrument{Limiter: throttle.NewTokenBucket(one, fixedClock(noon)), Stats: stats}
+		l := &monitor.Instrument{Limiter: throttle.WithClock(throttle.NewTokenBucket(one), fixedClock(noon)), Stats: stats}
 		for _, at := range tt.asks {
 			askAt(t, l, "ann", time.Duration(at)*time.Second)
 		}
@@ -135,7 +135,7 @@ func TestStats_countsReturnedAndAbandoned(t *testing.T) {
 
 	// A grant after ReturnWithin is too late, also while the session has not expired.
 	hasty := &monitor.Stats{Limit: one, ReturnWithin: time.Second}
-	l := &monitor.Instrument{Limiter: throttle.NewTokenBucket(one, fixedClock(noon)), Stats: hasty}
+	l := &monitor.Instrument{Limiter: throttle.WithClock(throttle.NewTokenBucket(one), fixedClock(noon)), Stats: hasty}
 	for _, at := range []time.Duration{0, 9, 10, 19, 21} {
 		askAt(t, l, "ann", at*time.Second)
 	}
@@ -308,7 +308,7 @@ func TestStats_acceptsAnyTimeAndCost(t *testing.T) {
 
 func TestInstrument_doesNotAllocate(t *testing.T) {
 	wide := throttle.Limit{Count: 1 << 30, Per: time.Second}
-	for name, inner := range map[string]throttle.Limiter{"granted": throttle.NewTokenBucket(wide, nil), "refused": throttle.DenyAll} {
+	for name, inner := range map[string]throttle.Limiter{"granted": throttle.NewTokenBucket(wide), "refused": throttle.DenyAll} {
 		l := &monitor.Instrument{Limiter: inner, Stats: &monitor.Stats{Limit: wide}, Alert: &monitor.Alert{Threshold: wide, OnIncident: func(monitor.Incident) {}}}
 		c, i := throttle.Claim{Key: "client 0"}, 0
 		keys := []string{"ann", "bob", "eve"}

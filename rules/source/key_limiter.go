@@ -97,7 +97,7 @@ func (a *keyLimiter) Observe(ctx context.Context, c throttle.Claim, d throttle.D
 	}
 }
 
-// Evictable implements throttle.Evictable. A key whose bucket is full can be removed, because it
+// Evictable is the method that throttle.IsEvictable calls. A key whose bucket is full can be removed, because it
 // can be looked up again.
 func (a *keyLimiter) Evictable(now time.Time) bool {
 	b := a.bucket.Load()

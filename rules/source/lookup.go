@@ -143,7 +143,7 @@ func (a *keyLimiter) setLimit(l throttle.Limit) {
 		return
 	}
 	if b := a.bucket.Load(); b == nil {
-		a.bucket.Store(throttle.NewTokenBucket(l, a.source.Clock))
+		a.bucket.Store(throttle.WithClock(throttle.NewTokenBucket(l), a.source.Clock))
 	} else if err := b.SetLimit(l); err != nil {
 		return
 	}

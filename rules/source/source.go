@@ -147,7 +147,7 @@ func (s *Source) Observe(ctx context.Context, c throttle.Claim, d throttle.Decis
 	s.keys.Observe(ctx, c, d, f)
 }
 
-// NonBlocking implements throttle.NonBlocking. It is false, because Lookup may block.
+// NonBlocking is the method that throttle.IsNonBlocking calls. It is false, because Lookup may block.
 func (s *Source) NonBlocking() bool { return false }
 
 // Len returns the number of remembered keys.
@@ -168,7 +168,7 @@ func (s *Source) setup() {
 		Clock:    s.Clock,
 	}
 	if s.hasDefault() {
-		s.keys.Overflow = throttle.NewTokenBucket(s.Default, s.Clock)
+		s.keys.Overflow = throttle.WithClock(throttle.NewTokenBucket(s.Default), s.Clock)
 	}
 }
 

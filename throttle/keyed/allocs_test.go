@@ -15,10 +15,10 @@ func TestNoAllocs(t *testing.T) {
 	ctx := t.Context()
 	wide := throttle.Limit{Name: "wide", Count: math.MaxInt32, Per: time.Second}
 	shut := throttle.Limit{Name: "shut", Count: 1, Per: time.Hour}
-	bucket := throttle.NewTokenBucket(wide, nil)
-	closed := throttle.NewTokenBucket(shut, nil)
+	bucket := throttle.NewTokenBucket(wide)
+	closed := throttle.NewTokenBucket(shut)
 	closed.Reserve(ctx, throttle.Claim{})
-	all := throttle.AllOf(bucket, throttle.NewTokenBucket(wide, nil), throttle.NewTokenBucket(wide, nil))
+	all := throttle.AllOf(bucket, throttle.NewTokenBucket(wide), throttle.NewTokenBucket(wide))
 
 	for _, row := range []struct {
 		name  string
@@ -28,11 +28,11 @@ func TestNoAllocs(t *testing.T) {
 		{"Limiter", &keyed.Limiter{New: func(string) throttle.Limiter { return bucket }}, false},
 		{"Limiter, overflow", withKeys(1000, &keyed.Limiter{New: func(string) throttle.Limiter { return closed }, Max: 1, Overflow: bucket}), false},
 		{"Limiter, composed", &keyed.Limiter{New: func(string) throttle.Limiter { return all }}, true},
-		{"Buckets", keyed.NewBuckets(keyed.BucketsConfig{Limit: wide}, nil), false},
-		{"Buckets, exact", keyed.NewBuckets(keyed.BucketsConfig{Limit: wide, Exact: true}, nil), false},
-		{"Buckets, spilled", withKeys(1000, keyed.NewBuckets(keyed.BucketsConfig{Limit: shut, Max: 1, Overflow: bucket}, nil)), false},
-		{"Ban", keyed.NewBan(bucket, keyed.BanConfig{Refusals: 3, Within: time.Second, Duration: time.Second}, nil), false},
-		{"Ban, refused", keyed.NewBan(closed, keyed.BanConfig{Refusals: 3, Within: time.Second, Duration: time.Millisecond}, nil), false},
+		{"Buckets", keyed.NewBuckets(keyed.BucketsConfig{Limit: wide}), false},
+		{"Buckets, exact", keyed.NewBuckets(keyed.BucketsConfig{Limit: wide, Exact: true}), false},
+		{"Buckets, spilled", withKeys(1000, keyed.NewBuckets(keyed.BucketsConfig{Limit: shut, Max: 1, Overflow: bucket})), false},
+		{"Ban", keyed.NewBan(bucket, keyed.BanConfig{Refusals: 3, Within: time.Second, Duration: time.Second}), false},
+		{"Ban, refused", keyed.NewBan(closed, keyed.BanConfig{Refusals: 3, Within: time.Second, Duration: time.Millisecond}), false},
 	} {
 		if row.pools && keyed.Racing {
 			continue

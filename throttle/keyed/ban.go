@@ -97,9 +97,8 @@ func (o *banState) position() *tablePosition { return &o.pos }
 // evictableAt is an argument of keyTable.evict.
 func (o *banState) evictableAt(now int64) int64 { return max(o.forgetAt, now) }
 
-// NewBan returns a limiter around l. A nil clk means the system clock; it is read if a
-// Decision of l has no At. It panics if s is invalid or l is nil.
-func NewBan(l throttle.Limiter, s BanConfig, clk throttle.Clock) *Ban {
+// NewBan returns a limiter around l. It panics if s is invalid or l is nil.
+func NewBan(l throttle.Limiter, s BanConfig) *Ban {
 	if err := s.Validate(); err != nil {
 		panic(err.Error() + " (NewBan)")
 	}
@@ -116,17 +115,29 @@ func NewBan(l throttle.Limiter, s BanConfig, clk throttle.Clock) *Ban {
 	if s.MaxKeys == 0 {
 		s.MaxKeys = 1 << 16
 	}
-	return &Ban{limiter: l, config: s, time: ticks.NewTimeline(clk)}
+	return &Ban{limiter: l, config: s, time: ticks.NewTimeline()}
+}
+
+// SetClock sets the clock of p and of the limiter around which it is; see
+// throttle.WithClock.
+func (p *Ban) SetClock(c throttle.Clock) {
+	p.time.SetClock(c)
+	setClock(p.limiter, c)
 }
 
 // Reserve implements throttle.Limiter. The Wait of a rejection that starts a ban includes
 // the ban.
 func (p *Ban) Reserve(ctx context.Context, c throttle.Claim) (throttle.Decision, error) {
+	return p.ReserveAhead(ctx, c, 0)
+}
+
+// ReserveAhead implements throttle.Booker. If the inner limiter is not one, it is Reserve.
+func (p *Ban) ReserveAhead(ctx context.Context, c throttle.Claim, maxWait time.Duration) (throttle.Decision, error) {
 	until := p.bannedUntil(c.Key)
 	dryRun := until != ticks.Never && p.time.Read(c.Now) < until
-	d, now, err := p.reserveInner(ctx, c, dryRun)
+	d, now, err := p.reserveInner(ctx, c, maxWait, dryRun)
 	if dryRun && err == nil && now >= until { // the inner limiter has seen a later reading
-		d, now, err = p.reserveInner(ctx, c, false)
+		d, now, err = p.reserveInner(ctx, c, maxWait, false)
 	}
 	if err != nil {
 		return throttle.Decision{}, err
@@ -141,9 +152,9 @@ func (p *Ban) Reserve(ctx context.Context, c throttle.Claim) (throttle.Decision,
 }
 
 // reserveInner asks the inner limiter, and also returns the reading of its decision.
-func (p *Ban) reserveInner(ctx context.Context, c throttle.Claim, dryRun bool) (throttle.Decision, int64, error) {
+func (p *Ban) reserveInner(ctx context.Context, c throttle.Claim, maxWait time.Duration, dryRun bool) (throttle.Decision, int64, error) {
 	c.DryRun = c.DryRun || dryRun
-	d, err := p.limiter.Reserve(ctx, c)
+	d, err := throttle.ReserveAhead(ctx, p.limiter, c, maxWait)
 	if err != nil {
 		return throttle.Decision{}, 0, err
 	}
@@ -239,10 +250,10 @@ func (p *Ban) Observe(ctx context.Context, c throttle.Claim, d throttle.Decision
 	throttle.Observe(ctx, p.limiter, c, d, f)
 }
 
-// NonBlocking implements throttle.NonBlocking.
+// NonBlocking is the method that throttle.IsNonBlocking calls.
 func (p *Ban) NonBlocking() bool { return throttle.IsNonBlocking(p.limiter) }
 
-// Evictable implements throttle.Evictable.
+// Evictable is the method that throttle.IsEvictable calls.
 func (p *Ban) Evictable(now time.Time) bool {
 	p.mu.Lock()
 	n := p.keys.len()
@@ -260,5 +271,5 @@ func (p *Ban) Evictable(now time.Time) bool {
 // HoldsUntilEnd implements throttle.Holder.
 func (p *Ban) HoldsUntilEnd() bool { return throttle.HoldsUntilEnd(p.limiter) }
 
-// CountsRefusals implements throttle.RefusalCounter.
+// CountsRefusals is the method that throttle.CountsRefusals calls.
 func (*Ban) CountsRefusals() bool { return true }

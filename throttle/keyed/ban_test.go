@@ -14,7 +14,7 @@ import (
 )
 
 func newBan(s keyed.BanConfig, inner func(string) throttle.Limiter, clk throttle.Clock) *keyed.Ban {
-	return keyed.NewBan(&keyed.Limiter{New: inner, Clock: clk}, s, clk)
+	return throttle.WithClock(keyed.NewBan(&keyed.Limiter{New: inner, Clock: clk}, s), clk)
 }
 
 var banAfterThree = keyed.BanConfig{Refusals: 3, Within: time.Second, Duration: 10 * time.Second, MaxDuration: 35 * time.Second, ForgetAfter: time.Minute}
@@ -57,7 +57,7 @@ func TestBan_resetsAfterForgetAfter(t *testing.T) {
 
 func TestBan_countsRefusalsWithinOnly(t *testing.T) {
 	clk := clock.NewMock()
-	p := keyed.NewBan(throttle.DenyAll, banAfterThree, clk)
+	p := throttle.WithClock(keyed.NewBan(throttle.DenyAll, banAfterThree), clk)
 	for range 50 {
 		require.Equal(t, "blocked", ask(t, p, "slow", 1).Policy)
 		clk.Add(500 * time.Millisecond) // the third comes a second after the first
@@ -75,8 +75,8 @@ func TestBan_agreesWithAList(t *testing.T) {
 	for seed := range uint64(300) {
 		r, clk := rand.New(rand.NewPCG(seed, 9)), &manualClock{now: time.Unix(0, 0)}
 		s := keyed.BanConfig{Refusals: 1 + r.IntN(5), Within: 50, Duration: 20, MaxDuration: 150, ForgetAfter: 100}
-		p := keyed.NewBan(throttle.NewTokenBucket(throttle.Limit{Count: 1, Per: 10, Burst: 3}, clk), s, clk)
-		model := throttle.NewTokenBucket(throttle.Limit{Count: 1, Per: 10, Burst: 3}, clk)
+		p := throttle.WithClock(keyed.NewBan(throttle.WithClock(throttle.NewTokenBucket(throttle.Limit{Count: 1, Per: 10, Burst: 3}), clk), s), clk)
+		model := throttle.WithClock(throttle.NewTokenBucket(throttle.Limit{Count: 1, Per: 10, Burst: 3}), clk)
 		var list []int64
 		now, until, duration, forgetAt := int64(0), int64(-1), int64(0), int64(1<<60)
 		for range 400 {
@@ -113,7 +113,7 @@ func TestBan_newKeysDoNotEvictBannedKeys(t *testing.T) {
 	clk := clock.NewMock()
 	s := banAfterThree
 	s.MaxKeys = 2
-	p := keyed.NewBan(throttle.DenyAll, s, clk)
+	p := throttle.WithClock(keyed.NewBan(throttle.DenyAll, s), clk)
 	exceed := func(key string) bool {
 		for range 3 {
 			reserve(t, p, throttle.Claim{Key: key, Now: clk.Now()})
@@ -121,7 +121,7 @@ func TestBan_newKeysDoNotEvictBannedKeys(t *testing.T) {
 		return isBanned(p.Reserve(t.Context(), throttle.Claim{Key: key, Now: clk.Now(), DryRun: true}))
 	}
 	require.False(t, exceed("eve"), "Blocked says Forever, which is longer than any penalty")
-	p = keyed.NewBan(refusing(time.Millisecond), s, clk)
+	p = throttle.WithClock(keyed.NewBan(refusing(time.Millisecond), s), clk)
 	require.True(t, exceed("eve"))
 	require.True(t, exceed("mallory"))
 	for i := range 100 {
@@ -139,7 +139,7 @@ func TestNewBan_panicsOnInvalidConfig(t *testing.T) {
 		{}, {Refusals: 1}, {Refusals: 1, Within: 1}, {Refusals: 1, Within: 1, Duration: 2, MaxDuration: 1}, {Refusals: 1, Within: 2, Duration: 2, ForgetAfter: 1}, {Refusals: 1, Within: 2, Duration: 2, MaxKeys: -1},
 	} {
 		require.Error(t, s.Validate())
-		require.Panics(t, func() { keyed.NewBan(throttle.DenyAll, s, nil) })
+		require.Panics(t, func() { keyed.NewBan(throttle.DenyAll, s) })
 	}
-	require.Panics(t, func() { keyed.NewBan(nil, banAfterThree, nil) })
+	require.Panics(t, func() { keyed.NewBan(nil, banAfterThree) })
 }

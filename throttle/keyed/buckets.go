@@ -74,7 +74,8 @@ type Buckets struct {
 	seed      maphash.Seed
 	tables    []slotTable
 	subGrants throttle.SubGrants
-	overflow  throttle.Inner // around BucketsConfig.Overflow
+	overflow  throttle.Limiter // BucketsConfig.Overflow
+	inner     throttle.Limiter // asks overflow
 }
 
 const (
@@ -84,9 +85,8 @@ const (
 	maxTables       = 256
 )
 
-// NewBuckets returns a table without keys. A nil clk means the system clock. It panics if
-// b is invalid.
-func NewBuckets(b BucketsConfig, clk throttle.Clock) *Buckets {
+// NewBuckets returns a table without keys. It panics if b is invalid.
+func NewBuckets(b BucketsConfig) *Buckets {
 	if err := b.Validate(); err != nil {
 		panic(err.Error() + " (NewBuckets)")
 	}
@@ -95,12 +95,12 @@ func NewBuckets(b BucketsConfig, clk throttle.Clock) *Buckets {
 	}
 	burst := cmp.Or(b.Burst, b.Count)
 	k := &Buckets{
-		time:   ticks.NewTimeline(clk),
+		time:   ticks.NewTimeline(),
 		params: gcra.New(b.Count, b.Per, burst, 0).WithMaxScale(maxTicksPerNano, burst),
 		policy: cmp.Or(b.Name, b.String()),
 		seed:   maphash.MakeSeed(),
 	}
-	k.overflow = k.subGrants.Inner(b.Overflow, true)
+	k.overflow, k.inner = b.Overflow, k.subGrants.Inner(b.Overflow, true)
 	n := 1 << max(bits.Len(uint(min(b.Max/minKeysPerTable, maxTables)))-1, 0)
 	k.tables = make([]slotTable, n)
 	buckets := (int64(b.Max)*8/5/slotsPerBucket + int64(n)) / int64(n)
@@ -127,6 +127,13 @@ func (k *Buckets) tick(ns int64) int64 {
 	return min(max(ticks.Mul(ns, k.params.Scale), -latestTick), latestTick)
 }
 
+// SetClock replaces the clock, also that of the limiter for overflow; see
+// throttle.WithClock.
+func (k *Buckets) SetClock(c throttle.Clock) {
+	k.time.SetClock(c)
+	setClock(k.overflow, c)
+}
+
 // Reserve implements throttle.Limiter.
 func (k *Buckets) Reserve(ctx context.Context, c throttle.Claim) (throttle.Decision, error) {
 	n, err := c.Units()
@@ -140,8 +147,8 @@ func (k *Buckets) Reserve(ctx context.Context, c throttle.Claim) (throttle.Decis
 		if i < 0 {
 			i = k.findOrInsert(r, h, c, given, !c.DryRun && n <= k.params.Burst)
 		}
-		if i == r.overflow() && k.overflow.Limiter() != nil {
-			return k.overflow.Reserve(ctx, c)
+		if i == r.overflow() && k.overflow != nil {
+			return k.inner.Reserve(ctx, c)
 		}
 		if d, done := k.decide(r, i, h, c, n, given); done {
 			return d, nil
@@ -229,9 +236,9 @@ func (k *Buckets) Observe(ctx context.Context, c throttle.Claim, d throttle.Deci
 	}
 }
 
-// NonBlocking implements throttle.NonBlocking.
+// NonBlocking is the method that throttle.IsNonBlocking calls.
 func (k *Buckets) NonBlocking() bool {
-	return k.overflow.Limiter() == nil || throttle.IsNonBlocking(k.overflow.Limiter())
+	return k.overflow == nil || throttle.IsNonBlocking(k.overflow)
 }
 
 // adjust takes n more units for the claim that d granted, or returns -n.
@@ -281,4 +288,4 @@ func (k *Buckets) adjustSlot(r *slotTable, i int, h uint64, key string, back, ti
 }
 
 // HoldsUntilEnd implements throttle.Holder.
-func (k *Buckets) HoldsUntilEnd() bool { return throttle.HoldsUntilEnd(k.overflow.Limiter()) }
+func (k *Buckets) HoldsUntilEnd() bool { return throttle.HoldsUntilEnd(k.overflow) }

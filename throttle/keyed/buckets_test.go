@@ -20,11 +20,11 @@ import (
 // A table that evicts continuously decides like a throttle.TokenBucket for each key.
 func TestBuckets_evictionChangesNoDecision(t *testing.T) {
 	l := throttle.Limit{Count: 20, Per: time.Second, Burst: 3}
-	build := func(clk throttle.Clock) throttle.Limiter { return throttle.NewTokenBucket(l, clk) }
+	build := func(clk throttle.Clock) throttle.Limiter { return throttle.WithClock(throttle.NewTokenBucket(l), clk) }
 	for seed := range uint64(100) {
 		for _, exact := range []bool{false, true} {
 			clk := &manualClock{now: time.Unix(0, 0)}
-			b := keyed.NewBuckets(keyed.BucketsConfig{Limit: l, Max: 60, Exact: exact}, clk)
+			b := throttle.WithClock(keyed.NewBuckets(keyed.BucketsConfig{Limit: l, Max: 60, Exact: exact}), clk)
 			requireSameDecisions(t, b, build, clk, seed, 300)
 		}
 	}
@@ -34,7 +34,7 @@ func TestBuckets_evictionChangesNoDecision(t *testing.T) {
 func TestBuckets_holdMaxKeys(t *testing.T) {
 	for _, n := range []int{1, 8, 100, 5000, 1 << 17} {
 		clk := clock.NewMock()
-		b := keyed.NewBuckets(keyed.BucketsConfig{Limit: throttle.PerHour(3), Max: n}, clk)
+		b := throttle.WithClock(keyed.NewBuckets(keyed.BucketsConfig{Limit: throttle.PerHour(3), Max: n}), clk)
 		overflowed := 0
 		for i := range n {
 			if ask(t, b, strconv.Itoa(i), 1).Degraded {
@@ -50,7 +50,7 @@ func TestBuckets_holdMaxKeys(t *testing.T) {
 
 func TestBuckets_newKeysShareABucketWhenFull(t *testing.T) {
 	clk := clock.NewMock()
-	b := keyed.NewBuckets(keyed.BucketsConfig{Limit: throttle.PerHour(3), Max: 8}, clk)
+	b := throttle.WithClock(keyed.NewBuckets(keyed.BucketsConfig{Limit: throttle.PerHour(3), Max: 8}), clk)
 	overflowed, granted := 0, 0
 	var last throttle.Decision
 	for i := range 200 {
@@ -78,7 +78,7 @@ func TestBuckets_newKeysShareABucketWhenFull(t *testing.T) {
 func TestBuckets_cancelReachesTheOverflow(t *testing.T) {
 	clk := clock.NewMock()
 	over := granting(7, 50)
-	b := withKeys(200, keyed.NewBuckets(keyed.BucketsConfig{Limit: throttle.PerHour(3), Max: 8, Overflow: over}, clk))
+	b := withKeys(200, throttle.WithClock(keyed.NewBuckets(keyed.BucketsConfig{Limit: throttle.PerHour(3), Max: 8, Overflow: over}), clk))
 	over.granted = nil
 	d := ask(t, b, "late", 1)
 	require.True(t, d.Degraded)
@@ -92,7 +92,7 @@ func TestBuckets_cancelReachesTheOverflow(t *testing.T) {
 // reading is.
 func TestBuckets_cancelWithAnOlderReadingStaysWithinLimit(t *testing.T) {
 	clk := clock.NewMock()
-	b := keyed.NewBuckets(keyed.BucketsConfig{Limit: throttle.PerSecond(10)}, clk)
+	b := throttle.WithClock(keyed.NewBuckets(keyed.BucketsConfig{Limit: throttle.PerSecond(10)}), clk)
 	c := throttle.Claim{Key: "a", Cost: 10, Now: clk.Now()}
 	d := reserve(t, b, c)
 	clk.Add(500 * time.Millisecond)
@@ -103,7 +103,7 @@ func TestBuckets_cancelWithAnOlderReadingStaysWithinLimit(t *testing.T) {
 
 func TestBuckets_chargesEvictedKeys(t *testing.T) {
 	clk := clock.NewMock()
-	b := keyed.NewBuckets(keyed.BucketsConfig{Limit: throttle.PerSecond(10), Max: 8}, clk)
+	b := throttle.WithClock(keyed.NewBuckets(keyed.BucketsConfig{Limit: throttle.PerSecond(10), Max: 8}), clk)
 	d := ask(t, b, "a", 1)
 	clk.Add(time.Second)
 	for i := range 200 {
@@ -117,7 +117,7 @@ func TestBuckets_chargesEvictedKeys(t *testing.T) {
 func TestBuckets_extremeReadings(t *testing.T) {
 	for _, l := range []throttle.Limit{throttle.PerSecond(3), throttle.PerSecond(1 << 40), {Count: 1, Per: 30 * 365 * 24 * time.Hour}, {Count: math.MaxInt64, Per: 1 << 60}} {
 		clk := clock.NewMock()
-		b := keyed.NewBuckets(keyed.BucketsConfig{Limit: l}, clk)
+		b := throttle.WithClock(keyed.NewBuckets(keyed.BucketsConfig{Limit: l}), clk)
 		for _, now := range []time.Time{{}, time.Unix(0, 0), time.Unix(1<<40, 0), time.Unix(-1<<40, 0), clk.Now()} {
 			for _, n := range []int64{1, 1000, math.MaxInt64 / 2, math.MaxInt64} {
 				c := throttle.Claim{Key: "a", Cost: n, Now: now}
@@ -145,7 +145,7 @@ func TestBuckets_memoryPerKeyIsSmall(t *testing.T) {
 		most  uint64
 	}{{false, 40}, {true, 110}} {
 		before := heapBytes()
-		b := keyed.NewBuckets(keyed.BucketsConfig{Limit: throttle.PerHour(3), Max: n, Exact: row.exact}, nil)
+		b := keyed.NewBuckets(keyed.BucketsConfig{Limit: throttle.PerHour(3), Max: n, Exact: row.exact})
 		for _, k := range keys {
 			b.Reserve(context.Background(), throttle.Claim{Key: k})
 		}
@@ -171,7 +171,7 @@ func BenchmarkBuckets(b *testing.B) {
 	for i := range order {
 		order[i] = string(binary.BigEndian.AppendUint64([]byte("16 bytes"), zipf.Uint64()))
 	}
-	l := keyed.NewBuckets(keyed.BucketsConfig{Limit: throttle.PerSecond(1e6), Max: n}, nil)
+	l := keyed.NewBuckets(keyed.BucketsConfig{Limit: throttle.PerSecond(1e6), Max: n})
 	b.ReportAllocs()
 	for i := range b.N {
 		l.Reserve(context.Background(), throttle.Claim{Key: order[i&(1<<20-1)]})

@@ -20,9 +20,9 @@ func ExampleLimiter() {
 		Clock: clk,
 		New: func(key string) throttle.Limiter {
 			if members[key] {
-				return throttle.NewTokenBucket(throttle.PerSecond(5), clk)
+				return throttle.WithClock(throttle.NewTokenBucket(throttle.PerSecond(5)), clk)
 			}
-			return throttle.NewTokenBucket(throttle.PerSecond(2), clk)
+			return throttle.WithClock(throttle.NewTokenBucket(throttle.PerSecond(2)), clk)
 		},
 	}
 	for _, key := range []string{"ann", "bob", "bob", "bob", "ann"} {
@@ -40,10 +40,10 @@ func ExampleLimiter() {
 // A million keys with the same limit, in 26 MB.
 func ExampleBuckets() {
 	clk := clock.NewMock()
-	l := keyed.NewBuckets(keyed.BucketsConfig{
+	l := throttle.WithClock(keyed.NewBuckets(keyed.BucketsConfig{
 		Limit: throttle.Limit{Name: "per client", Count: 10, Per: time.Second, Burst: 2},
 		Max:   1_000_000,
-	}, clk)
+	}), clk)
 	for range 3 {
 		d, _ := l.Reserve(context.Background(), throttle.Claim{Key: "192.0.2.7"})
 		fmt.Println(d.OK, d.Remaining, d.Wait)

@@ -60,16 +60,16 @@ type maker = func(throttle.Clock) throttle.Limiter
 
 func newBucket(count int64, per time.Duration, burst int64) maker {
 	return func(clk throttle.Clock) throttle.Limiter {
-		return throttle.NewTokenBucket(throttle.Limit{Count: count, Per: per, Burst: burst}, clk)
+		return throttle.WithClock(throttle.NewTokenBucket(throttle.Limit{Count: count, Per: per, Burst: burst}), clk)
 	}
 }
 
 func fixedWindow(q throttle.FixedWindowConfig) maker {
-	return func(clk throttle.Clock) throttle.Limiter { return throttle.NewFixedWindow(q, clk) }
+	return func(clk throttle.Clock) throttle.Limiter { return throttle.WithClock(throttle.NewFixedWindow(q), clk) }
 }
 
 func slidingLog(l throttle.SlidingLogConfig) maker {
-	return func(clk throttle.Clock) throttle.Limiter { return throttle.NewSlidingLog(l, clk) }
+	return func(clk throttle.Clock) throttle.Limiter { return throttle.WithClock(throttle.NewSlidingLog(l), clk) }
 }
 
 func allOf(parts ...maker) maker {
@@ -90,12 +90,12 @@ func limiter(inner maker) maker {
 
 func buckets(b keyed.BucketsConfig) maker {
 	b.Max = 100
-	return func(clk throttle.Clock) throttle.Limiter { return keyed.NewBuckets(b, clk) }
+	return func(clk throttle.Clock) throttle.Limiter { return throttle.WithClock(keyed.NewBuckets(b), clk) }
 }
 
 // alwaysBusy returns limiters that never become idle.
 func alwaysBusy(string) throttle.Limiter {
-	l := throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 2}, nil)
+	l := throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 2})
 	l.Reserve(context.Background(), throttle.Claim{})
 	return l
 }

@@ -26,7 +26,7 @@ import (
 //	dan ──▶ all of them in use: dan shares an overflow limiter with other keys
 //
 // If there are Max limiters, a new key evicts one whose state is that of a new limiter, so
-// that the eviction changes no decision: see throttle.Evictable. Limiters in use are never
+// that the eviction changes no decision: see throttle.IsEvictable. Limiters in use are never
 // evicted, so that a client that uses many keys can erase neither the state of other keys
 // nor that of its own. There is no background goroutine: a new key checks a few limiters
 // for eviction.
@@ -48,7 +48,7 @@ type Limiter struct {
 	// New returns the limiter of a key, and so determines the limit of that key. It is called
 	// without a lock held. It may be called for a key for which another goroutine has just
 	// created a limiter, or which is limited by the overflow; the returned limiter is then not
-	// used. The limiter must be a throttle.NonBlocking one. It should read Clock.
+	// used. throttle.IsNonBlocking must be true for the limiter. It should read Clock.
 	New func(key string) throttle.Limiter
 
 	// Max is the maximum number of limiters. Zero or a negative value means 65,536.
@@ -86,16 +86,18 @@ type shard struct {
 // A keyState is the state of a key.
 type keyState struct {
 	pos         tablePosition
-	inner       throttle.Inner
-	activeCalls atomic.Int32 // number of calls of Reserve in progress
-	uses        uint64       // number of calls that have begun; guarded by the lock of its shard
-	start       int64        // older readings count as this one: the state before it may have been evicted
+	limiter     throttle.Limiter // of New or Overflow
+	inner       throttle.Limiter // asks limiter
+	activeCalls atomic.Int32     // number of calls of Reserve in progress
+	uses        uint64           // number of calls that have begun; guarded by the lock of its shard
+	start       int64            // older readings count as this one: the state before it may have been evicted
 }
 
 func (s *keyState) position() *tablePosition { return &s.pos }
 
 func (k *Limiter) init() {
-	k.time, k.seed = ticks.NewTimeline(k.Clock), maphash.MakeSeed()
+	k.time, k.seed = ticks.NewTimeline(), maphash.MakeSeed()
+	k.time.SetClock(k.Clock)
 	n := 1
 	if k.maxLimiters() >= shardThreshold {
 		n = len(k.overflowStates)
@@ -116,8 +118,27 @@ func (k *Limiter) maxLimiters() int64 {
 // Len returns the number of limiters, without those of the overflow.
 func (k *Limiter) Len() int { return int(k.count.Load()) }
 
+// SetClock sets Clock, and the clock of Overflow; see throttle.WithClock.
+func (k *Limiter) SetClock(c throttle.Clock) {
+	k.Clock = c
+	setClock(k.Overflow, c)
+}
+
+// setClock sets the clock of l if it reads one.
+func setClock(l throttle.Limiter, c throttle.Clock) {
+	if s, ok := l.(interface{ SetClock(throttle.Clock) }); ok {
+		s.SetClock(c)
+	}
+}
+
 // Reserve implements throttle.Limiter.
 func (k *Limiter) Reserve(ctx context.Context, c throttle.Claim) (throttle.Decision, error) {
+	return k.ReserveAhead(ctx, c, 0)
+}
+
+// ReserveAhead implements throttle.Booker. Keys whose limiter is not a Booker are granted
+// only what may start now.
+func (k *Limiter) ReserveAhead(ctx context.Context, c throttle.Claim, maxWait time.Duration) (throttle.Decision, error) {
 	if _, err := c.Units(); err != nil {
 		return throttle.Decision{}, err
 	}
@@ -127,7 +148,7 @@ func (k *Limiter) Reserve(ctx context.Context, c throttle.Claim) (throttle.Decis
 		c.Now = k.time.At(s.start)
 	}
 	defer s.activeCalls.Add(-1) // also if the limiter panics
-	return s.inner.Reserve(ctx, c)
+	return throttle.ReserveAhead(ctx, s.inner, c, maxWait)
 }
 
 // stateOf returns the state of the key of c, and counts the call of Reserve that follows.
@@ -166,7 +187,7 @@ func (k *Limiter) add(t *shard, overflow **keyState, c throttle.Claim) *keyState
 	defer t.mu.Unlock()
 	s := t.keys.byKey[c.Key] // another goroutine may have added it
 	if s == nil && hasRoom && k.countLimiter() {
-		s = &keyState{inner: k.subGrants.Inner(l, false), start: t.lastEvicted}
+		s = &keyState{limiter: l, inner: k.subGrants.Inner(l, false), start: t.lastEvicted}
 		t.keys.add(s, c.Key, t.lastEvicted)
 	}
 	if s == nil {
@@ -174,7 +195,7 @@ func (k *Limiter) add(t *shard, overflow **keyState, c throttle.Claim) *keyState
 			if k.Overflow != nil {
 				l = k.Overflow
 			}
-			*overflow = &keyState{inner: k.subGrants.Inner(l, true), start: ticks.Never}
+			*overflow = &keyState{limiter: l, inner: k.subGrants.Inner(l, true), start: ticks.Never}
 		}
 		s = *overflow
 	}
@@ -221,7 +242,7 @@ func (k *Limiter) evict(t *shard, asOf time.Time) bool {
 		}
 		from := ticks.Add(now, 1)
 		if s.activeCalls.Load() == 0 {
-			evictable, recheckAfter := throttle.IsEvictable(s.inner.Limiter(), s.pos.key, k.time.At(now))
+			evictable, recheckAfter := throttle.IsEvictable(s.limiter, s.pos.key, k.time.At(now))
 			if from = ticks.Add(now, int64(recheckAfter)); evictable {
 				from = now
 			}
@@ -274,7 +295,7 @@ func (k *Limiter) Observe(ctx context.Context, c throttle.Claim, d throttle.Deci
 	k.subGrants.Observe(ctx, c, d, f)
 }
 
-// NonBlocking implements throttle.NonBlocking.
+// NonBlocking is the method that throttle.IsNonBlocking calls.
 func (k *Limiter) NonBlocking() bool { return k.Overflow == nil || throttle.IsNonBlocking(k.Overflow) }
 
 // HoldsUntilEnd implements throttle.Holder. It returns true once New has returned a
@@ -292,6 +313,6 @@ func (k *Limiter) newLimiter(key string) throttle.Limiter {
 	return l
 }
 
-// CountsRefusals implements throttle.RefusalCounter. It returns true because the limiters
+// CountsRefusals is the method that throttle.CountsRefusals calls. It returns true because the limiters
 // that New returns may count rejections.
 func (*Limiter) CountsRefusals() bool { return true }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttle/adaptive"
 	"github.com/stretchr/testify/require"
 )
 
@@ -40,7 +41,7 @@ func (p *panicky) Observe(ctx context.Context, c throttle.Claim, d throttle.Deci
 func (*panicky) NonBlocking() bool { return true }
 
 func TestLimiter_staysUsableAfterPanics(t *testing.T) {
-	p := &panicky{Limiter: throttle.NewTokenBucket(throttle.PerSecond(10), nil)}
+	p := &panicky{Limiter: throttle.NewTokenBucket(throttle.PerSecond(10))}
 	var fail bool
 	k := &Limiter{Max: 1, New: func(string) throttle.Limiter {
 		if fail {
@@ -77,7 +78,7 @@ func TestLimiter_newMayCallTheLimiter(t *testing.T) {
 			_, err := k.Reserve(t.Context(), throttle.Claim{Key: key + "x"})
 			require.NoError(t, err)
 		}
-		return throttle.NewTokenBucket(throttle.PerSecond(10), nil)
+		return throttle.NewTokenBucket(throttle.PerSecond(10))
 	}}
 	_, err := k.Reserve(t.Context(), throttle.Claim{Key: "x"})
 	require.NoError(t, err)
@@ -86,22 +87,22 @@ func TestLimiter_newMayCallTheLimiter(t *testing.T) {
 
 func TestLimiter_evictsIdleLimiters(t *testing.T) {
 	for name, new := range map[string]func(string) throttle.Limiter{
-		"Adaptive": func(string) throttle.Limiter { return throttle.NewAdaptive(throttle.AdaptiveConfig{}, nil) },
+		"Adaptive": func(string) throttle.Limiter { return adaptive.New(adaptive.Config{}) },
 		"Adaptive, rate": func(string) throttle.Limiter {
-			return throttle.NewAdaptive(throttle.AdaptiveConfig{InitialRate: 10}, nil)
+			return adaptive.New(adaptive.Config{InitialRate: 10})
 		},
 		"AdmissionControl": func(string) throttle.Limiter {
-			return throttle.NewAdmissionControl(throttle.AdmissionControlConfig{}, nil)
+			return adaptive.NewAdmissionControl(adaptive.AdmissionControlConfig{})
 		},
 		"TickQueue": func(string) throttle.Limiter {
-			return throttle.NewTickQueue(throttle.TickQueueConfig{Limit: throttle.PerSecond(10), Queue: 3}, nil)
+			return throttle.NewTickQueue(throttle.TickQueueConfig{Limit: throttle.PerSecond(10), Queue: 3})
 		},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			k := &Limiter{Max: 2, New: new}
 			use := func(key string) throttle.Decision {
-				c := throttle.Claim{Key: key, MaxWait: time.Second}
-				d, err := k.Reserve(t.Context(), c)
+				c := throttle.Claim{Key: key}
+				d, err := k.ReserveAhead(t.Context(), c, time.Second)
 				require.NoError(t, err)
 				k.Observe(t.Context(), c, d, throttle.Feedback{Outcome: throttle.Throttled})
 				return d

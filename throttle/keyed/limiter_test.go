@@ -22,7 +22,7 @@ func ask(t *testing.T, l throttle.Limiter, key string, n int64) throttle.Decisio
 }
 
 func bucketsOf(l throttle.Limit, clk throttle.Clock) func(string) throttle.Limiter {
-	return func(string) throttle.Limiter { return throttle.NewTokenBucket(l, clk) }
+	return func(string) throttle.Limiter { return throttle.WithClock(throttle.NewTokenBucket(l), clk) }
 }
 
 func TestLimiter_limitsEachKeySeparately(t *testing.T) {
@@ -34,7 +34,7 @@ func TestLimiter_limitsEachKeySeparately(t *testing.T) {
 		case "eve":
 			return throttle.DenyAll
 		}
-		return throttle.NewTokenBucket(throttle.PerMinute(int64(len(key))), clk)
+		return throttle.WithClock(throttle.NewTokenBucket(throttle.PerMinute(int64(len(key)))), clk)
 	}}
 	for key, want := range map[string]int64{"ann": 3, "john": 4, "eve": 0, "root": 100} {
 		got := int64(0)
@@ -53,7 +53,7 @@ func TestLimiter_evictsUnusedLimitersFirst(t *testing.T) {
 	made := map[string]int{}
 	k := &keyed.Limiter{Clock: clk, Max: 3, New: func(key string) throttle.Limiter {
 		made[key]++
-		return throttle.NewTokenBucket(throttle.PerMinute(6), clk)
+		return throttle.WithClock(throttle.NewTokenBucket(throttle.PerMinute(6)), clk)
 	}}
 	ask(t, k, "long", 6)
 	ask(t, k, "short", 1)
@@ -146,7 +146,7 @@ func TestLimiter_newKeysShareTheOverflowWhenFull(t *testing.T) {
 	clk := clock.NewMock()
 	for name, overflow := range map[string]throttle.Limiter{
 		"its own": nil,
-		"given":   throttle.NewTokenBucket(throttle.PerHour(5), clk),
+		"given":   throttle.WithClock(throttle.NewTokenBucket(throttle.PerHour(5)), clk),
 	} {
 		k := &keyed.Limiter{Clock: clk, Max: 2, New: bucketsOf(throttle.PerHour(5), clk), Overflow: overflow}
 		ask(t, k, "a", 1)
@@ -209,7 +209,7 @@ func TestLimiter_cancelReachesTheOverflow(t *testing.T) {
 func TestLimiter_futureReadingsEvictNothing(t *testing.T) {
 	clk := clock.NewMock()
 	k := &keyed.Limiter{Clock: clk, Max: 1, New: bucketsOf(throttle.PerMinute(6), clk), Overflow: throttle.AllowAll}
-	b := keyed.NewBuckets(keyed.BucketsConfig{Limit: throttle.PerMinute(6), Max: 1, Overflow: throttle.AllowAll}, clk)
+	b := throttle.WithClock(keyed.NewBuckets(keyed.BucketsConfig{Limit: throttle.PerMinute(6), Max: 1, Overflow: throttle.AllowAll}), clk)
 	for _, l := range []throttle.Limiter{k, b} {
 		ask(t, l, "a", 6)
 		for i := range 200 {
@@ -223,7 +223,7 @@ func TestLimiter_futureReadingsEvictNothing(t *testing.T) {
 func TestLimiter_olderReadingsCreditNothingTwice(t *testing.T) {
 	clk := clock.NewMock()
 	k := &keyed.Limiter{Clock: clk, Max: 1, New: bucketsOf(throttle.PerMinute(6), clk)}
-	b := keyed.NewBuckets(keyed.BucketsConfig{Limit: throttle.PerMinute(6), Max: 1}, clk)
+	b := throttle.WithClock(keyed.NewBuckets(keyed.BucketsConfig{Limit: throttle.PerMinute(6), Max: 1}), clk)
 	start := clk.Now()
 	for _, l := range []throttle.Limiter{k, b} {
 		clk.Set(start)
@@ -262,8 +262,8 @@ func TestLimiter_keysObeyTheirLimitUnderContention(t *testing.T) {
 	limit := throttle.Limit{Count: 2000, Per: time.Second, Burst: 4}
 	for name, l := range map[string]throttle.Limiter{
 		"Limiter": &keyed.Limiter{Max: 10, New: bucketsOf(limit, nil), Overflow: throttle.DenyAll},
-		"Buckets": keyed.NewBuckets(keyed.BucketsConfig{Limit: limit, Max: 10, Overflow: throttle.DenyAll}, nil),
-		"exact":   keyed.NewBuckets(keyed.BucketsConfig{Limit: limit, Max: 10, Overflow: throttle.DenyAll, Exact: true}, nil),
+		"Buckets": keyed.NewBuckets(keyed.BucketsConfig{Limit: limit, Max: 10, Overflow: throttle.DenyAll}),
+		"exact":   keyed.NewBuckets(keyed.BucketsConfig{Limit: limit, Max: 10, Overflow: throttle.DenyAll, Exact: true}),
 	} {
 		start := time.Now()
 		var used [40]atomic.Int64
@@ -298,7 +298,7 @@ func runGoroutines(goroutines uint64, do func(*rand.Rand)) {
 func TestLimiter_holdsUntilEndOnceALimiterOfNewDoes(t *testing.T) {
 	k := &keyed.Limiter{New: func(key string) throttle.Limiter {
 		if key == "stream" {
-			return throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 1}, nil)
+			return throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 1})
 		}
 		return throttle.AllowAll
 	}}
@@ -316,16 +316,16 @@ func TestLimiter_holdsUntilEndOnceALimiterOfNewDoes(t *testing.T) {
 func TestHoldsUntilEnd_isForwarded(t *testing.T) {
 	config := keyed.BanConfig{Refusals: 1, Within: time.Second, Duration: time.Second}
 	wraps := map[string]func(throttle.Limiter) throttle.Limiter{
-		"Ban": func(l throttle.Limiter) throttle.Limiter { return keyed.NewBan(l, config, nil) },
+		"Ban": func(l throttle.Limiter) throttle.Limiter { return keyed.NewBan(l, config) },
 		"Limiter, overflow": func(l throttle.Limiter) throttle.Limiter {
 			return &keyed.Limiter{New: func(string) throttle.Limiter { return throttle.AllowAll }, Overflow: l}
 		},
 		"Buckets, overflow": func(l throttle.Limiter) throttle.Limiter {
-			return keyed.NewBuckets(keyed.BucketsConfig{Limit: throttle.PerSecond(1), Overflow: l}, nil)
+			return keyed.NewBuckets(keyed.BucketsConfig{Limit: throttle.PerSecond(1), Overflow: l})
 		},
 	}
 	for name, wrap := range wraps {
-		require.True(t, throttle.HoldsUntilEnd(wrap(throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 1}, nil))), name)
-		require.False(t, throttle.HoldsUntilEnd(wrap(throttle.NewTokenBucket(throttle.PerSecond(1), nil))), name)
+		require.True(t, throttle.HoldsUntilEnd(wrap(throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 1}))), name)
+		require.False(t, throttle.HoldsUntilEnd(wrap(throttle.NewTokenBucket(throttle.PerSecond(1)))), name)
 	}
 }

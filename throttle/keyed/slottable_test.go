@@ -14,7 +14,7 @@ import (
 func TestSlotTable_staleSlotDoesNotChargeTheNextKey(t *testing.T) {
 	for _, exact := range []bool{false, true} {
 		clk := fixedClock(time.Unix(0, 0))
-		k := NewBuckets(BucketsConfig{Limit: throttle.PerSecond(10), Max: 1, Exact: exact}, clk)
+		k := throttle.WithClock(NewBuckets(BucketsConfig{Limit: throttle.PerSecond(10), Max: 1, Exact: exact}), clk)
 		r, h := &k.tables[0], k.hash("slow")
 		i := r.insert(h, "slow", 0, 0)
 		require.Equal(t, i, r.insert(h, "slow", 5, 5), "a key moves in once")
@@ -36,7 +36,7 @@ func (c fixedClock) After(time.Duration) <-chan time.Time { return nil }
 // insert returns the slot of a key that has one, also if it is the first of the table.
 func TestSlotTable_insertFindsTheFirstSlot(t *testing.T) {
 	for i := range 10_000 { // the seed of the hash is random
-		k := NewBuckets(BucketsConfig{Limit: throttle.PerSecond(10), Max: 1, Exact: true}, fixedClock(time.Unix(0, 0)))
+		k := throttle.WithClock(NewBuckets(BucketsConfig{Limit: throttle.PerSecond(10), Max: 1, Exact: true}), fixedClock(time.Unix(0, 0)))
 		r, key := &k.tables[0], fmt.Sprint(i)
 		h := k.hash(key)
 		if r.insert(h, key, 5, 0) != 0 {

@@ -192,5 +192,5 @@ func TestQueue_allOfSharesTheQueueOfItsLimits(t *testing.T) {
 }
 
 func concurrencyOf(n int64) *throttle.Concurrency {
-	return throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: n}, nil)
+	return throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: n})
 }

@@ -317,7 +317,8 @@ func (q *Queue) Validate() error {
 
 func (q *Queue) init() {
 	q.configErr = q.Validate()
-	q.time, q.realStart = ticks.NewTimeline(q.Clock), time.Now()
+	q.time, q.realStart = ticks.NewTimeline(), time.Now()
+	q.time.SetClock(q.Clock)
 	if q.Clock == nil {
 		q.realStart = q.time.Start()
 	}

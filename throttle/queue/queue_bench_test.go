@@ -12,7 +12,7 @@ import (
 )
 
 func BenchmarkReserve(b *testing.B) {
-	l, ctx, t := throttle.NewTokenBucket(throttle.Limit{Count: 1e9, Per: time.Second}, nil), context.Background(), new(Ticket)
+	l, ctx, t := throttle.NewTokenBucket(throttle.Limit{Count: 1e9, Per: time.Second}), context.Background(), new(Ticket)
 	t.Add(throttle.Demand{Limiter: l})
 	b.Run("limiter", func(b *testing.B) {
 		b.ReportAllocs()
@@ -41,7 +41,7 @@ func BenchmarkReserve(b *testing.B) {
 // reports the delay of the last grant and the number of grants out of order.
 func BenchmarkQueueRealTimers(b *testing.B) {
 	for range b.N {
-		q, l := new(Queue), throttle.NewTokenBucket(throttle.Limit{Count: 2000, Per: time.Second, Burst: 1}, nil)
+		q, l := new(Queue), throttle.NewTokenBucket(throttle.Limit{Count: 2000, Per: time.Second, Burst: 1})
 		var mu sync.Mutex
 		var turns []int64
 		var wg sync.WaitGroup

@@ -22,7 +22,7 @@ func ticket(ls ...throttle.Limiter) *Ticket {
 }
 
 func bucket(every time.Duration, burst int64) *throttle.TokenBucket {
-	return throttle.NewTokenBucket(throttle.Limit{Name: every.String(), Count: 1, Per: every, Burst: burst}, nil)
+	return throttle.NewTokenBucket(throttle.Limit{Name: every.String(), Count: 1, Per: every, Burst: burst})
 }
 
 // A holdLimiter rejects all claims before until, and grants all claims afterwards.
@@ -113,7 +113,7 @@ func requireEmpty(t *testing.T, q *Queue) {
 	require.Equal(t, int64(never), q.timer.at)
 }
 
-// A remoteLimiter is not throttle.NonBlocking, and takes delay to decide.
+// A remoteLimiter may block, and takes delay to decide.
 type remoteLimiter struct {
 	throttle.Limiter
 	delay time.Duration

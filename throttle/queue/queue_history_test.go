@@ -48,7 +48,7 @@ func newSimulation(wrap func(i int, l throttle.Limiter) throttle.Limiter) *simul
 		{Count: 7, Per: 100 * time.Millisecond, Burst: 5},
 	} {
 		s.limits = append(s.limits, l)
-		s.limiters = append(s.limiters, wrap(i, throttle.NewTokenBucket(l, nil)))
+		s.limiters = append(s.limiters, wrap(i, throttle.NewTokenBucket(l)))
 	}
 	s.uses = make([][]event, len(s.limits))
 	return s

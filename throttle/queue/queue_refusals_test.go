@@ -17,14 +17,14 @@ import (
 // refusalCounters are limiters of ten units per second that react to rejections.
 var refusalCounters = map[string]func() throttle.Limiter{
 	"Ban": func() throttle.Limiter {
-		return keyed.NewBan(bucket(100*time.Millisecond, 1), keyed.BanConfig{Refusals: 5, Within: time.Minute, Duration: 10 * time.Minute}, nil)
+		return keyed.NewBan(bucket(100*time.Millisecond, 1), keyed.BanConfig{Refusals: 5, Within: time.Minute, Duration: 10 * time.Minute})
 	},
 	"SlidingLog": func() throttle.Limiter {
-		return throttle.NewSlidingLog(throttle.SlidingLogConfig{Limit: throttle.Limit{Count: 1, Per: 100 * time.Millisecond}, CountRefused: true}, nil)
+		return throttle.NewSlidingLog(throttle.SlidingLogConfig{Limit: throttle.Limit{Count: 1, Per: 100 * time.Millisecond}, CountRefused: true})
 	},
 	"keyed.Limiter": func() throttle.Limiter {
 		return &keyed.Limiter{New: func(string) throttle.Limiter {
-			return keyed.NewBan(bucket(100*time.Millisecond, 1), keyed.BanConfig{Refusals: 5, Within: time.Minute, Duration: 10 * time.Minute}, nil)
+			return keyed.NewBan(bucket(100*time.Millisecond, 1), keyed.BanConfig{Refusals: 5, Within: time.Minute, Duration: 10 * time.Minute})
 		}}
 	},
 }

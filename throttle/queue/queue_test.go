@@ -19,7 +19,7 @@ import (
 
 func TestQueue_grantsInOrderOfArrival(t *testing.T) {
 	localAndRemote(t, func(t *testing.T, wrap func(throttle.Limiter) throttle.Limiter) {
-		q, l, d := new(Queue), wrap(throttle.NewTokenBucket(throttle.Limit{Count: 2000, Per: time.Second, Burst: 1}, nil)), newEventLog()
+		q, l, d := new(Queue), wrap(throttle.NewTokenBucket(throttle.Limit{Count: 2000, Per: time.Second, Burst: 1})), newEventLog()
 		require.NoError(t, q.Wait(t.Context(), ticket(l)))
 		var wg sync.WaitGroup
 		for i := range 1000 {

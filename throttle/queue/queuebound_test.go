@@ -24,28 +24,28 @@ func TestQueue_obeysTheQueueBoundsOfLimits(t *testing.T) {
 		want    []time.Duration // of the grants
 	}{
 		"LeakyBucket": {func() throttle.Limiter {
-			return throttle.NewLeakyBucket(throttle.LeakyBucketConfig{Limit: one, Queue: 3}, nil)
+			return throttle.NewLeakyBucket(throttle.LeakyBucketConfig{Limit: one, Queue: 3})
 		}, []time.Duration{0, tick, 2 * tick, 3 * tick}},
-		"LeakyBucket, none": {func() throttle.Limiter { return throttle.NewLeakyBucket(throttle.LeakyBucketConfig{Limit: one}, nil) }, []time.Duration{0}},
+		"LeakyBucket, none": {func() throttle.Limiter { return throttle.NewLeakyBucket(throttle.LeakyBucketConfig{Limit: one}) }, []time.Duration{0}},
 		"LeakyBucket in AllOf": {func() throttle.Limiter {
-			return throttle.AllOf(throttle.AllowAll, throttle.NewLeakyBucket(throttle.LeakyBucketConfig{Limit: one, Queue: 1}, nil))
+			return throttle.AllOf(throttle.AllowAll, throttle.NewLeakyBucket(throttle.LeakyBucketConfig{Limit: one, Queue: 1}))
 		}, []time.Duration{0, tick}},
 		"LeakyBucket in keyed.Limiter": {func() throttle.Limiter {
 			return &keyed.Limiter{New: func(string) throttle.Limiter {
-				return throttle.NewLeakyBucket(throttle.LeakyBucketConfig{Limit: one, Queue: 1}, nil)
+				return throttle.NewLeakyBucket(throttle.LeakyBucketConfig{Limit: one, Queue: 1})
 			}}
 		}, []time.Duration{0, tick}},
 		"Nginx": {func() throttle.Limiter {
-			return throttle.NewNginx(throttle.NginxConfig{Rate: 10, Per: time.Second, Burst: 2}, nil)
+			return throttle.NewNginx(throttle.NginxConfig{Rate: 10, Per: time.Second, Burst: 2})
 		}, []time.Duration{0, tick, 2 * tick}},
 		"Nginx, delay": {func() throttle.Limiter {
-			return throttle.NewNginx(throttle.NginxConfig{Rate: 10, Per: time.Second, Burst: 2, Delay: 1}, nil)
+			return throttle.NewNginx(throttle.NginxConfig{Rate: 10, Per: time.Second, Burst: 2, Delay: 1})
 		}, []time.Duration{0, 0, tick}},
 		"Nginx, nodelay": {func() throttle.Limiter {
-			return throttle.NewNginx(throttle.NginxConfig{Rate: 10, Per: time.Second, Burst: 2, NoDelay: true}, nil)
+			return throttle.NewNginx(throttle.NginxConfig{Rate: 10, Per: time.Second, Burst: 2, NoDelay: true})
 		}, []time.Duration{0, 0, 0}},
 		"TickQueue": {func() throttle.Limiter {
-			return throttle.NewTickQueue(throttle.TickQueueConfig{Limit: throttle.PerSecond(10), Queue: 3, Anchor: time.Unix(0, 50e6)}, nil)
+			return throttle.NewTickQueue(throttle.TickQueueConfig{Limit: throttle.PerSecond(10), Queue: 3, Anchor: time.Unix(0, 50e6)})
 		}, []time.Duration{tick / 2, 3 * tick / 2, 5 * tick / 2}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -85,7 +85,7 @@ func TestQueue_obeysTheQueueBoundsOfLimits(t *testing.T) {
 func TestTickQueue_grantsCallersThatWaitAtItsTicks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q, d := new(Queue), newEventLog()
-		l := throttle.NewTickQueue(throttle.TickQueueConfig{Limit: throttle.PerSecond(10), Queue: 3}, nil)
+		l := throttle.NewTickQueue(throttle.TickQueueConfig{Limit: throttle.PerSecond(10), Queue: 3})
 		var wg sync.WaitGroup
 		for _, after := range []time.Duration{0, 0, 350, 900} {
 			wg.Go(func() {

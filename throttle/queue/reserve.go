@@ -9,7 +9,7 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// isNonBlocking reports whether all limiters of t are throttle.NonBlocking.
+// isNonBlocking reports whether throttle.IsNonBlocking is true for all limiters of t.
 func (t *Ticket) isNonBlocking() bool {
 	for i := range t.Demands {
 		if l := t.Demands[i].Limiter; l != nil && !throttle.IsNonBlocking(l) {

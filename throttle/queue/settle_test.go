@@ -46,7 +46,7 @@ func TestTicket_settlesEachDemandAtItsOwnCost(t *testing.T) {
 }
 
 func TestTicket_settlingZeroFreesTheSlot(t *testing.T) {
-	f := throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 1}, nil)
+	f := throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 1})
 	for range 3 {
 		tk := ticket(f)
 		d, err := tk.Reserve(t.Context(), time.Time{})

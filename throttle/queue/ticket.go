@@ -114,7 +114,7 @@ func (t *Ticket) GrantedAt() time.Time {
 // Reserve claims all demands as of now, without a Queue and without waiting. A zero now is
 // read by the first limiter that is asked. Reserve returns a Decision with OK set, or that of
 // the first limit that rejected its demand; the units of the others are then returned.
-// Limiters that may block are asked last, see throttle.NonBlocking. It is an error if t is
+// Limiters that may block are asked last, see throttle.IsNonBlocking. It is an error if t is
 // granted already.
 func (t *Ticket) Reserve(ctx context.Context, now time.Time) (throttle.Decision, error) {
 	if t.isGranted() {

@@ -20,8 +20,8 @@ func TestQueue_tryDoesNotWait(t *testing.T) {
 			Granted: func(*queue.Ticket) { granted++ },
 			Failed:  func(*queue.Ticket, error) { refused++ },
 		}}
-		minute := throttle.NewTokenBucket(throttle.PerMinute(1), nil)
-		many := throttle.NewTokenBucket(throttle.PerSecond(10), nil)
+		minute := throttle.NewTokenBucket(throttle.PerMinute(1))
+		many := throttle.NewTokenBucket(throttle.PerSecond(10))
 		ticket := func() *queue.Ticket {
 			tk := new(queue.Ticket)
 			tk.Add(throttle.Demand{Limiter: many})
@@ -60,7 +60,7 @@ func TestQueue_tryDoesNotWait(t *testing.T) {
 func TestQueue_tryDoesNotOvertake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := new(queue.Queue)
-		bucket := throttle.NewTokenBucket(throttle.Limit{Count: 1, Per: time.Minute, Burst: 5}, nil)
+		bucket := throttle.NewTokenBucket(throttle.Limit{Count: 1, Per: time.Minute, Burst: 5})
 		demand := func(cost int64) *queue.Ticket {
 			tk := new(queue.Ticket)
 			tk.Add(throttle.Demand{Limiter: bucket, Cost: cost})
@@ -79,7 +79,7 @@ func TestQueue_tryDoesNotOvertake(t *testing.T) {
 func TestWaiter_tryCountsARefusal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ban := keyed.BanConfig{Refusals: 3, Within: time.Minute, Duration: time.Hour}
-		l := keyed.NewBan(throttle.NewTokenBucket(throttle.PerMinute(1), nil), ban, nil)
+		l := keyed.NewBan(throttle.NewTokenBucket(throttle.PerMinute(1)), ban)
 		w := new(queue.Queue)
 		ticket := func() *queue.Ticket {
 			tk := new(queue.Ticket)

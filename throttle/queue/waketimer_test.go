@@ -61,7 +61,7 @@ func TestQueue_catchesUpAtMostMaxCatchUp(t *testing.T) {
 		localAndRemote(t, func(t *testing.T, wrap func(throttle.Limiter) throttle.Limiter) {
 			clk := &jumpClock{now: time.Unix(0, 0)}
 			q, d := &Queue{Clock: clk, MaxCatchUp: late}, newEventLog()
-			l := wrap(throttle.NewTokenBucket(throttle.Limit{Count: 2000, Per: time.Second, Burst: 1}, clk))
+			l := wrap(throttle.WithClock(throttle.NewTokenBucket(throttle.Limit{Count: 2000, Per: time.Second, Burst: 1}), clk))
 			ctx, stop := context.WithCancel(t.Context())
 			var wg sync.WaitGroup
 			for range 1000 {
@@ -93,7 +93,7 @@ func TestQueue_customClock(t *testing.T) {
 	localAndRemote(t, func(t *testing.T, wrap func(throttle.Limiter) throttle.Limiter) {
 		clk := clock.NewMock()
 		q, d := &Queue{Clock: clk}, newEventLog()
-		l := wrap(throttle.NewTokenBucket(throttle.Limit{Count: 1, Per: time.Second, Burst: 1}, clk))
+		l := wrap(throttle.WithClock(throttle.NewTokenBucket(throttle.Limit{Count: 1, Per: time.Second, Burst: 1}), clk))
 		var wg sync.WaitGroup
 		for range 4 {
 			wg.Go(func() {
@@ -114,7 +114,7 @@ func TestQueue_customClock(t *testing.T) {
 func TestQueue_contextDeadlinesUseTheRealClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		clk := clock.NewMock()
-		q, l := &Queue{Clock: clk}, throttle.NewTokenBucket(throttle.Limit{Count: 1, Per: time.Minute}, clk)
+		q, l := &Queue{Clock: clk}, throttle.WithClock(throttle.NewTokenBucket(throttle.Limit{Count: 1, Per: time.Minute}), clk)
 		require.NoError(t, q.Wait(t.Context(), ticket(l)))
 		clk.Add(30 * time.Second)
 		time.Sleep(time.Hour)

@@ -75,14 +75,15 @@ func (h *history) claim() {
 	case 1, 2, 3:
 		c.Now = h.clk.Now()
 	}
+	maxWait := time.Duration(0)
 	if h.r.IntN(2) == 0 {
-		c.MaxWait = time.Duration(h.r.Int64N(2*int64(h.recovery) + 1))
+		maxWait = time.Duration(h.r.Int64N(2*int64(h.recovery) + 1))
 	}
-	reserve := h.reserve
+	reserve := h.reserveAhead
 	if h.r.IntN(8) == 0 {
 		reserve = h.reserveAfterWait
 	}
-	if d := reserve(c); d.OK && !c.DryRun {
+	if d := reserve(c, maxWait); d.OK && !c.DryRun {
 		h.granted(c, d)
 	}
 }

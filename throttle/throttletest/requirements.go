@@ -76,7 +76,7 @@ func (s *suite) refusals() {
 // refusalsOfWaits does the same as refusals with claims that set Waits.
 func (s *suite) refusalsOfWaits() {
 	if s.CountsRefusals && !throttle.CountsRefusals(s.newSubject(epoch).l) {
-		s.Errorf("the limiter counts refusals: it must be a throttle.RefusalCounter, so that a wait counts as one")
+		s.Errorf("the limiter counts refusals: throttle.CountsRefusals must be true for it, so that a wait counts as one")
 	}
 	s.refusalsTakeNothing(throttle.Claim{Waits: true})
 }
@@ -137,17 +137,17 @@ func (s *suite) waitIsSufficient() {
 				return
 			}
 			sub.clk.add(pause)
-			sub.reserveAfterWait(throttle.Claim{Cost: n})
-			sub.reserveAfterWait(throttle.Claim{Cost: n, Now: sub.clk.Now()})
+			sub.reserveAfterWait(throttle.Claim{Cost: n}, 0)
+			sub.reserveAfterWait(throttle.Claim{Cost: n, Now: sub.clk.Now()}, 0)
 		}
 	}
 }
 
 // reserveAfterWait claims c. If c is rejected, it claims c again after the Wait of the
 // rejection.
-func (s *subject) reserveAfterWait(c throttle.Claim) (granted throttle.Decision) {
+func (s *subject) reserveAfterWait(c throttle.Claim, maxWait time.Duration) (granted throttle.Decision) {
 	s.Helper()
-	d := s.reserve(c)
+	d := s.reserveAhead(c, maxWait)
 	switch {
 	case d.OK:
 		return d
@@ -161,7 +161,7 @@ func (s *subject) reserveAfterWait(c throttle.Claim) (granted throttle.Decision)
 	if !c.Now.IsZero() {
 		c.Now = at
 	}
-	again := s.reserve(c)
+	again := s.reserveAhead(c, maxWait)
 	if !again.OK {
 		s.Fatalf("Reserve(%+v): %s; after that wait, with no other claim: %s", c, describe(d), describe(again))
 	}
@@ -189,7 +189,7 @@ func (s *suite) remaining() {
 		if d.Remaining == 0 {
 			continue
 		}
-		if all := sub.reserve(throttle.Claim{Cost: d.Remaining, MaxWait: throttle.Forever}); !all.OK {
+		if all := sub.reserveAhead(throttle.Claim{Cost: d.Remaining}, throttle.Forever); !all.OK {
 			s.Errorf("%d are left, and a claim of %d was %s", d.Remaining, d.Remaining, describe(all))
 		}
 	}
@@ -199,8 +199,12 @@ func (s *suite) tooLarge() {
 	sub := s.newSubject(epoch)
 	limit := sub.peek().Limit
 	for _, n := range []int64{limit + 1, math.MaxInt64 / 2, math.MaxInt64 - 1, math.MaxInt64} {
-		for _, c := range []throttle.Claim{{Cost: n}, {Cost: n, DryRun: true}, {Cost: n, MaxWait: throttle.Forever}} {
-			d := sub.reserve(c)
+		for _, tt := range []struct {
+			claim   throttle.Claim
+			maxWait time.Duration
+		}{{throttle.Claim{Cost: n}, 0}, {throttle.Claim{Cost: n, DryRun: true}, 0}, {throttle.Claim{Cost: n}, throttle.Forever}} {
+			c := tt.claim
+			d := sub.reserveAhead(c, tt.maxWait)
 			if limit > 0 && !s.AllowsDebt && (d.OK || d.Wait != throttle.Forever) {
 				s.Errorf("Reserve(%+v): %s; the limit is %d: want a refusal with Wait Forever", c, describe(d), limit)
 			}

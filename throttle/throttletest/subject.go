@@ -16,17 +16,25 @@ type subject struct {
 // key is the key of all claims of the suite.
 const key = "throttletest"
 
-// reserve claims c and checks the requirements of every Decision.
+// reserve claims c for now.
 func (s *subject) reserve(c throttle.Claim) throttle.Decision {
+	s.Helper()
+	return s.reserveAhead(c, 0)
+}
+
+// reserveAhead claims c for maxWait from now or earlier, if the limiter is a
+// throttle.Booker, and checks the requirements of every Decision.
+func (s *subject) reserveAhead(c throttle.Claim, maxWait time.Duration) throttle.Decision {
+	s.Helper()
 	c.Key = key
-	d, err := s.l.Reserve(s.Context(), c)
+	d, err := throttle.ReserveAhead(s.Context(), s.l, c, maxWait)
 	switch {
 	case err != nil:
 		s.Fatalf("Reserve(%+v): %v; a valid claim must not fail", c, err)
 	case d.Wait < 0:
 		s.Fatalf("Reserve(%+v): %s: Wait is negative", c, describe(d))
-	case d.OK && d.Wait > c.MaxWait:
-		s.Fatalf("Reserve(%+v): %s: it was granted for later than MaxWait", c, describe(d))
+	case d.OK && d.Wait > maxWait:
+		s.Fatalf("Reserve(%+v): %s: it was granted for later than maxWait %v", c, describe(d), maxWait)
 	case !d.OK && d.Wait == 0 && !s.WaitUnknown:
 		s.Fatalf("Reserve(%+v): %s: the wait is unknown (0), which Spec.WaitUnknown does not allow", c, describe(d))
 	case d.Remaining < 0 || d.ResetAfter < 0 || d.Limit < 0:

@@ -52,7 +52,7 @@ type Spec struct {
 
 	// CountsRefusals means that a rejected claim counts like a granted one, unless it sets
 	// Waits. The Wait of its Decision must include the rejected claim itself. The limiter must
-	// be a throttle.RefusalCounter.
+	// have a method CountsRefusals: see throttle.CountsRefusals.
 	CountsRefusals bool
 
 	// RefusalAdvancesClock means that the reading of a rejected claim counts, so that older

@@ -41,7 +41,7 @@ func TestTestLimiter_reportsOtherBrokenLimiters(t *testing.T) {
 			return &latest{Limiter: newBucket("")(clk)}
 		}, Spec{Limit: five, Wrap: func(l throttle.Limiter) throttle.Limiter { return &latest{Limiter: l} }}, wrapRequirement},
 		{"two limits, the second refuses", func(clk throttle.Clock) throttle.Limiter {
-			return wastefulPair{newBucket("")(clk), throttle.NewTokenBucket(throttle.Limit{Count: 3, Per: time.Second, Burst: 3}, clk)}
+			return wastefulPair{newBucket("")(clk), throttle.WithClock(throttle.NewTokenBucket(throttle.Limit{Count: 3, Per: time.Second, Burst: 3}), clk)}
 		}, Spec{Bound: func(time.Duration) int64 { return math.MaxInt64 }}, "a refusal takes nothing"},
 	} {
 		t.Run(b.name, func(t *testing.T) {

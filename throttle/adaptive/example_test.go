@@ -1,4 +1,4 @@
-package throttle_test
+package adaptive_test
 
 import (
 	"context"
@@ -9,15 +9,16 @@ import (
 	"github.com/benbjohnson/clock"
 
 	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttle/adaptive"
 )
 
 // The rate in each second of a caller that always has work, with a server that allows 20
 // requests per second and rejects the others without stating its limit. The first cut is
 // based on the rate of sending at that time.
-func ExampleAdaptive() {
+func ExampleLimiter() {
 	ctx, clk := context.Background(), clock.NewMock()
-	l := throttle.NewAdaptive(throttle.AdaptiveConfig{}, clk)
-	server := throttle.NewTokenBucket(throttle.Limit{Count: 20, Per: time.Second, Burst: 5}, clk)
+	l := throttle.WithClock(adaptive.New(adaptive.Config{}), clk)
+	server := throttle.WithClock(throttle.NewTokenBucket(throttle.Limit{Count: 20, Per: time.Second, Burst: 5}), clk)
 	for second := range 20 {
 		refused := 0
 		for end := clk.Now().Add(time.Second); clk.Now().Before(end); {

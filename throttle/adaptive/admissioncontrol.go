@@ -1,4 +1,4 @@
-package throttle
+package adaptive
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/heed-go/heed/internal/ticks"
+	"github.com/heed-go/heed/throttle"
 )
 
 // An AdmissionControlConfig configures an AdmissionControl. The zero
@@ -32,9 +33,9 @@ type AdmissionControlConfig struct {
 func (a AdmissionControlConfig) Validate() error {
 	switch {
 	case a.K != 0 && !(a.K >= 1):
-		return fmt.Errorf("throttle: admission control %q: K is %v: it must be at least 1, or 0 for 2", a.Name, a.K)
+		return fmt.Errorf("adaptive: admission control %q: K is %v: it must be at least 1, or 0 for 2", a.Name, a.K)
 	case a.Per < 0:
-		return fmt.Errorf("throttle: admission control %q: Per is %v: it must be positive, or 0 for 2 minutes", a.Name, a.Per)
+		return fmt.Errorf("adaptive: admission control %q: Per is %v: it must be positive, or 0 for 2 minutes", a.Name, a.Per)
 	}
 	return nil
 }
@@ -70,7 +71,7 @@ func (a AdmissionControlConfig) Validate() error {
 // Decision.Wait is 0. A queue.Queue asks again every second. To fail immediately instead,
 // use queue.Ticket.Reserve.
 type AdmissionControl struct {
-	clocked
+	time   ticks.Timeline
 	config AdmissionControlConfig
 
 	randMu sync.Mutex // guards only config.Rand, which is not called under mu
@@ -88,10 +89,11 @@ const numParts = 24
 // requestCounts counts units.
 type requestCounts struct{ requests, accepts int64 }
 
-// NewAdmissionControl returns an unused AdmissionControl. A nil clk means the system
-// clock. It panics if a is invalid.
-func NewAdmissionControl(a AdmissionControlConfig, clk Clock) *AdmissionControl {
-	must(a.Validate(), "NewAdmissionControl")
+// NewAdmissionControl returns an unused AdmissionControl. It panics if a is invalid.
+func NewAdmissionControl(a AdmissionControlConfig) *AdmissionControl {
+	if err := a.Validate(); err != nil {
+		panic(err.Error() + " (NewAdmissionControl)")
+	}
 	if a.Name == "" {
 		a.Name = "admission control"
 	}
@@ -104,17 +106,23 @@ func NewAdmissionControl(a AdmissionControlConfig, clk Clock) *AdmissionControl 
 	if a.Rand == nil {
 		a.Rand = rand.Float64
 	}
-	return &AdmissionControl{clocked: clocked{ticks.NewTimeline(clk)}, config: a}
+	return &AdmissionControl{time: ticks.NewTimeline(), config: a}
 }
 
-// Reserve implements Limiter. A dry run also draws a random number.
-func (l *AdmissionControl) Reserve(_ context.Context, c Claim) (Decision, error) {
+// SetClock replaces the clock; see throttle.WithClock.
+func (l *AdmissionControl) SetClock(c throttle.Clock) { l.time.SetClock(c) }
+
+// NonBlocking is the method that throttle.IsNonBlocking calls.
+func (*AdmissionControl) NonBlocking() bool { return true }
+
+// Reserve implements throttle.Limiter. A dry run also draws a random number.
+func (l *AdmissionControl) Reserve(_ context.Context, c throttle.Claim) (throttle.Decision, error) {
 	n, err := c.Units()
 	if err != nil {
-		return Decision{}, err
+		return throttle.Decision{}, err
 	}
 	given := l.time.Read(c.Now)
-	d := Decision{Policy: l.config.Name, At: l.time.Stamp(given, given, c.Now)}
+	d := throttle.Decision{Policy: l.config.Name, At: l.time.Stamp(given, given, c.Now)}
 	l.mu.Lock()
 	p := l.rejectProbability(l.recent(given))
 	l.mu.Unlock()
@@ -140,17 +148,17 @@ func (l *AdmissionControl) rejectProbability(a requestCounts) float64 {
 	return (requests - l.config.K*float64(a.accepts)) / (requests + 1)
 }
 
-// Cancel implements Limiter. A canceled claim does not count as a request.
-func (*AdmissionControl) Cancel(context.Context, Claim, Decision) {}
+// Cancel implements throttle.Limiter. A canceled claim does not count as a request.
+func (*AdmissionControl) Cancel(context.Context, throttle.Claim, throttle.Decision) {}
 
-// Observe implements Observer.
-func (l *AdmissionControl) Observe(_ context.Context, c Claim, d Decision, f Feedback) {
+// Observe implements throttle.Observer.
+func (l *AdmissionControl) Observe(_ context.Context, c throttle.Claim, d throttle.Decision, f throttle.Feedback) {
 	n, err := c.Units()
 	if err != nil || !d.OK || f.Partial {
 		return
 	}
 	a := requestCounts{requests: n}
-	if f.Outcome == Accepted {
+	if f.Outcome == throttle.Accepted {
 		a.accepts = n
 	}
 	now := l.time.Read(f.Now)
@@ -208,7 +216,7 @@ func (l *AdmissionControl) sumNewest(n int64) (sum requestCounts) {
 	return sum
 }
 
-// Evictable implements Evictable.
+// Evictable is the method that throttle.IsEvictable calls.
 func (l *AdmissionControl) Evictable(now time.Time) bool {
 	at := l.time.Read(now)
 	l.mu.Lock()
@@ -216,5 +224,5 @@ func (l *AdmissionControl) Evictable(now time.Time) bool {
 	return l.recent(at) == requestCounts{}
 }
 
-// CountsRefusals implements RefusalCounter.
+// CountsRefusals is the method that throttle.CountsRefusals calls.
 func (*AdmissionControl) CountsRefusals() bool { return true }

@@ -1,4 +1,4 @@
-package throttle
+package adaptive
 
 import "github.com/heed-go/heed/internal/ticks"
 

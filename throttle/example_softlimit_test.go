@@ -15,8 +15,8 @@ func ExampleSoftLimit() {
 	clk := clock.NewMock()
 	limit := throttle.Limit{Name: "plan", Count: 10, Per: time.Minute}
 	l := &throttle.SoftLimit{
-		Soft: throttle.NewTokenBucket(limit, clk),
-		Hard: throttle.NewTokenBucket(limit.PlusPercent(20), clk),
+		Soft: throttle.WithClock(throttle.NewTokenBucket(limit), clk),
+		Hard: throttle.WithClock(throttle.NewTokenBucket(limit.PlusPercent(20)), clk),
 	}
 	for i := 1; i <= 13; i++ {
 		d, _ := l.Reserve(context.Background(), throttle.Claim{})
@@ -34,9 +34,9 @@ func ExampleSoftLimit() {
 // A new limit is tested before it is enforced.
 func ExampleShadow() {
 	clk := clock.NewMock()
-	l := &throttle.Shadow{
-		Limiter: throttle.NewTokenBucket(throttle.Limit{Name: "planned", Count: 2, Per: time.Second}, clk),
-		OnRefusal: func(c throttle.Claim, d throttle.Decision) {
+	l := &throttle.SoftLimit{
+		Soft: throttle.WithClock(throttle.NewTokenBucket(throttle.Limit{Name: "planned", Count: 2, Per: time.Second}), clk),
+		OnOverLimit: func(c throttle.Claim, d throttle.Decision) {
 			fmt.Printf("%s would have had to wait %v for %q\n", c.Key, d.Wait, d.Policy)
 		},
 	}
@@ -54,7 +54,7 @@ func ExampleShadow() {
 // Two claims at the same time, independent of how long they take.
 func ExampleConcurrency() {
 	ctx := context.Background()
-	l := throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 2}, clock.NewMock())
+	l := throttle.WithClock(throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 2}), clock.NewMock())
 	first, _ := l.Reserve(ctx, throttle.Claim{})
 	l.Reserve(ctx, throttle.Claim{})
 	third, _ := l.Reserve(ctx, throttle.Claim{})

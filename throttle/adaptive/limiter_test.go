@@ -1,4 +1,4 @@
-package throttle_test
+package adaptive_test
 
 import (
 	"context"
@@ -12,13 +12,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttle/adaptive"
 	"github.com/heed-go/heed/throttle/queue"
 )
 
 // Many callers use a server that allows a given number of requests per second and rejects
 // the others without stating its limit. It returns the numbers of accepted and rejected
 // requests in the given time.
-func runCallers(t *testing.T, server throttle.Limiter, own *throttle.Adaptive, callers int, latency, d time.Duration) (accepted, refused int64) {
+func runCallers(t *testing.T, server throttle.Limiter, own *adaptive.Limiter, callers int, latency, d time.Duration) (accepted, refused int64) {
 	var accepts, refusals atomic.Int64
 	q := new(queue.Queue)
 	ctx, cancel := context.WithTimeout(t.Context(), d)
@@ -50,13 +51,13 @@ func runCallers(t *testing.T, server throttle.Limiter, own *throttle.Adaptive, c
 }
 
 // Fifty callers find the limit of a server and follow its changes with few rejections.
-func TestAdaptive_findsTheLimit(t *testing.T) {
-	for name, curve := range map[string]throttle.RateCurve{"cubic": throttle.Cubic{}, "aimd": throttle.AIMD{Step: 3}} {
+func TestLimiter_findsTheLimit(t *testing.T) {
+	for name, curve := range map[string]adaptive.Curve{"cubic": adaptive.Cubic{}, "aimd": adaptive.AIMD{Step: 3}} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				limit := func(n int64) throttle.Limit { return throttle.Limit{Count: n, Per: time.Second, Burst: 5} }
-				server := throttle.NewTokenBucket(limit(40), nil)
-				own := throttle.NewAdaptive(throttle.AdaptiveConfig{Curve: curve}, nil)
+				server := throttle.NewTokenBucket(limit(40))
+				own := adaptive.New(adaptive.Config{Curve: curve})
 				for _, allowed := range []int64{40, 10, 80, 80} {
 					require.NoError(t, server.SetLimit(limit(allowed)))
 					runCallers(t, server, own, 50, 50*time.Millisecond, 30*time.Second)
@@ -72,8 +73,8 @@ func TestAdaptive_findsTheLimit(t *testing.T) {
 
 // A hundred rejections of one burst cause one cut. Later rejections of claims granted
 // before the cut do not cut again.
-func TestAdaptive_decreasesOncePerBurst(t *testing.T) {
-	l := throttle.NewAdaptive(throttle.AdaptiveConfig{}, nil)
+func TestLimiter_decreasesOncePerBurst(t *testing.T) {
+	l := adaptive.New(adaptive.Config{})
 	now := time.Now()
 	var granted []throttle.Decision
 	for range 100 {
@@ -94,14 +95,14 @@ func TestAdaptive_decreasesOncePerBurst(t *testing.T) {
 // pacer claims at a constant rate, or as fast as possible.
 type pacer struct {
 	*testing.T
-	l    *throttle.Adaptive
+	l    *adaptive.Limiter
 	now  time.Time
 	sent int
 }
 
-func newPacer(t *testing.T, a throttle.AdaptiveConfig) *pacer {
+func newPacer(t *testing.T, a adaptive.Config) *pacer {
 	p := &pacer{T: t, now: time.Date(2026, 11, 21, 8, 0, 0, 0, time.UTC)}
-	p.l = throttle.NewAdaptive(a, p)
+	p.l = throttle.WithClock(adaptive.New(a), p)
 	return p
 }
 
@@ -134,9 +135,9 @@ func (p *pacer) refuse(f throttle.Feedback) {
 
 // The curve is that of the AWS SDKs: from 0.7 of the peak back to the peak in k seconds,
 // flat near it, and then above it.
-func TestAdaptive_followsItsCurve(t *testing.T) {
-	for _, curve := range []throttle.RateCurve{throttle.Cubic{}, throttle.AIMD{}, throttle.Cubic{Beta: .5, Scale: 2}, throttle.AIMD{Beta: .5, Step: 4}} {
-		p := newPacer(t, throttle.AdaptiveConfig{Curve: curve})
+func TestLimiter_followsItsCurve(t *testing.T) {
+	for _, curve := range []adaptive.Curve{adaptive.Cubic{}, adaptive.AIMD{}, adaptive.Cubic{Beta: .5, Scale: 2}, adaptive.AIMD{Beta: .5, Step: 4}} {
+		p := newPacer(t, adaptive.Config{Curve: curve})
 		p.work(10*time.Millisecond, 10*time.Second)
 		p.refuse(throttle.Feedback{})
 		cut := p.now
@@ -149,12 +150,12 @@ func TestAdaptive_followsItsCurve(t *testing.T) {
 		}
 		require.Greater(t, p.l.Rate(), curve.DecreaseFactor()*100+5)
 	}
-	require.InDelta(t, 100, throttle.Cubic{}.Rate(100, math.Cbrt(100*.3/.4)), 1e-9)
+	require.InDelta(t, 100, adaptive.Cubic{}.Rate(100, math.Cbrt(100*.3/.4)), 1e-9)
 }
 
 // A rate for which no caller waits does not increase, and neither does it during a pause.
-func TestAdaptive_doesNotRaiseTheRateWhileIdle(t *testing.T) {
-	p := newPacer(t, throttle.AdaptiveConfig{})
+func TestLimiter_doesNotRaiseTheRateWhileIdle(t *testing.T) {
+	p := newPacer(t, adaptive.Config{})
 	p.work(10*time.Millisecond, 10*time.Second)
 	p.refuse(throttle.Feedback{})
 	before := p.l.Rate()
@@ -173,8 +174,8 @@ func TestAdaptive_doesNotRaiseTheRateWhileIdle(t *testing.T) {
 	require.Greater(t, p.l.Rate(), 70.)
 }
 
-func TestAdaptive_neverFallsBelowMinRate(t *testing.T) {
-	p := newPacer(t, throttle.AdaptiveConfig{InitialRate: 100})
+func TestLimiter_neverFallsBelowMinRate(t *testing.T) {
+	p := newPacer(t, adaptive.Config{InitialRate: 100})
 	require.Equal(t, 100., p.l.Rate())
 	for range 100 {
 		p.refuse(throttle.Feedback{})
@@ -190,8 +191,8 @@ func TestAdaptive_neverFallsBelowMinRate(t *testing.T) {
 
 // A claim granted before a cut returns no units after it, because the cut emptied the
 // bucket.
-func TestAdaptive_cancelAfterADecreaseRefundsNothing(t *testing.T) {
-	p := newPacer(t, throttle.AdaptiveConfig{InitialRate: 10, Burst: time.Second})
+func TestLimiter_cancelAfterADecreaseRefundsNothing(t *testing.T) {
+	p := newPacer(t, adaptive.Config{InitialRate: 10, Burst: time.Second})
 	before := reserve(t, p.l, throttle.Claim{Cost: 5})
 	p.refuse(throttle.Feedback{})
 	wait := reserve(t, p.l, throttle.Claim{DryRun: true}).Wait
@@ -201,8 +202,8 @@ func TestAdaptive_cancelAfterADecreaseRefundsNothing(t *testing.T) {
 }
 
 // A claim whose units were restored at a high rate returns none at a lower one.
-func TestAdaptive_cancelCountsTheHighestRate(t *testing.T) {
-	p := newPacer(t, throttle.AdaptiveConfig{InitialRate: 100, Burst: time.Second})
+func TestLimiter_cancelCountsTheHighestRate(t *testing.T) {
+	p := newPacer(t, adaptive.Config{InitialRate: 100, Burst: time.Second})
 	old := reserve(t, p.l, throttle.Claim{Cost: 60})
 	p.now = p.now.Add(10 * time.Second)
 	p.work(time.Second, 3*time.Second)
@@ -214,8 +215,8 @@ func TestAdaptive_cancelCountsTheHighestRate(t *testing.T) {
 }
 
 // A canceled claim was not sent and does not show what the server accepts.
-func TestAdaptive_doesNotCountCancelledClaims(t *testing.T) {
-	p := newPacer(t, throttle.AdaptiveConfig{})
+func TestLimiter_doesNotCountCancelledClaims(t *testing.T) {
+	p := newPacer(t, adaptive.Config{})
 	for range 1000 {
 		p.l.Cancel(t.Context(), throttle.Claim{}, reserve(t, p.l, throttle.Claim{}))
 	}
@@ -227,14 +228,14 @@ func TestAdaptive_doesNotCountCancelledClaims(t *testing.T) {
 }
 
 // Independent clients of the same server all get a share of its limit.
-func TestAdaptive_sharesFairly(t *testing.T) {
+func TestLimiter_sharesFairly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := throttle.NewTokenBucket(throttle.Limit{Count: 40, Per: time.Second, Burst: 5}, nil)
+		server := throttle.NewTokenBucket(throttle.Limit{Count: 40, Per: time.Second, Burst: 5})
 		var got [4]int64
 		var wg sync.WaitGroup
 		for i := range got {
 			wg.Go(func() {
-				own := throttle.NewAdaptive(throttle.AdaptiveConfig{Curve: throttle.AIMD{}, InitialRate: float64(5 + 10*i)}, nil)
+				own := adaptive.New(adaptive.Config{Curve: adaptive.AIMD{}, InitialRate: float64(5 + 10*i)})
 				got[i], _ = runCallers(t, server, own, 10, time.Duration(40+i)*time.Millisecond, 5*time.Minute)
 			})
 		}
@@ -246,17 +247,17 @@ func TestAdaptive_sharesFairly(t *testing.T) {
 	})
 }
 
-func TestAdaptiveConfig_validate(t *testing.T) {
-	for _, a := range []throttle.AdaptiveConfig{{InitialRate: -1}, {MinRate: math.NaN()}, {MaxRate: .1}, {Burst: -1}, {MinRate: 1e-9},
-		{Curve: throttle.Cubic{Beta: 1}}, {Curve: throttle.AIMD{Beta: -1}}} {
+func TestConfig_validate(t *testing.T) {
+	for _, a := range []adaptive.Config{{InitialRate: -1}, {MinRate: math.NaN()}, {MaxRate: .1}, {Burst: -1}, {MinRate: 1e-9},
+		{Curve: adaptive.Cubic{Beta: 1}}, {Curve: adaptive.AIMD{Beta: -1}}} {
 		require.Error(t, a.Validate())
-		require.Panics(t, func() { throttle.NewAdaptive(a, nil) })
+		require.Panics(t, func() { adaptive.New(a) })
 	}
 }
 
 // A claim that was not granted has no outcome.
-func TestAdaptive_ignoresTheOutcomeOfRejectedClaims(t *testing.T) {
-	p := newPacer(t, throttle.AdaptiveConfig{InitialRate: 1, Burst: time.Second})
+func TestLimiter_ignoresTheOutcomeOfRejectedClaims(t *testing.T) {
+	p := newPacer(t, adaptive.Config{InitialRate: 1, Burst: time.Second})
 	reserve(t, p.l, throttle.Claim{})
 	rejected := reserve(t, p.l, throttle.Claim{})
 	require.False(t, rejected.OK)
@@ -267,8 +268,8 @@ func TestAdaptive_ignoresTheOutcomeOfRejectedClaims(t *testing.T) {
 }
 
 // A cost of one unit more than claimed delays the next claim by one unit.
-func TestAdaptive_observeSettlesOneUnit(t *testing.T) {
-	p := newPacer(t, throttle.AdaptiveConfig{InitialRate: 10, Burst: time.Second})
+func TestLimiter_observeSettlesOneUnit(t *testing.T) {
+	p := newPacer(t, adaptive.Config{InitialRate: 10, Burst: time.Second})
 	d := reserve(t, p.l, throttle.Claim{Cost: 4})
 	left := reserve(t, p.l, throttle.Claim{DryRun: true}).Remaining
 	p.l.Observe(t.Context(), throttle.Claim{Cost: 4}, d, throttle.Feedback{Now: p.now, Cost: 5})

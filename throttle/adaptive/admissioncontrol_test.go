@@ -1,4 +1,4 @@
-package throttle_test
+package adaptive_test
 
 import (
 	"math"
@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttle/adaptive"
 )
 
 // With a K of 2, a server that accepts 100 requests per second gets 200 while 1,000 are
@@ -18,7 +19,7 @@ func TestAdmissionControl_sendsTwiceTheAcceptedRate(t *testing.T) {
 		t.Skip("only make test-long runs it")
 	}
 	rng := rand.New(rand.NewPCG(1, 2))
-	l := throttle.NewAdmissionControl(throttle.AdmissionControlConfig{Rand: rng.Float64}, nil)
+	l := adaptive.NewAdmissionControl(adaptive.AdmissionControlConfig{Rand: rng.Float64})
 	now := time.Now()
 	second := func(accepts int) (sent int) {
 		for range 1000 {
@@ -54,7 +55,7 @@ func TestAdmissionControl_sendsTwiceTheAcceptedRate(t *testing.T) {
 
 func TestAdmissionControl_forgetsAfterPer(t *testing.T) {
 	draw := 0.
-	l := throttle.NewAdmissionControl(throttle.AdmissionControlConfig{Rand: func() float64 { return draw }}, nil)
+	l := adaptive.NewAdmissionControl(adaptive.AdmissionControlConfig{Rand: func() float64 { return draw }})
 	now := time.Now()
 	for range 10 {
 		l.Observe(t.Context(), throttle.Claim{}, throttle.Decision{OK: true}, throttle.Feedback{Now: now, Outcome: throttle.Failed})
@@ -71,8 +72,15 @@ func TestAdmissionControl_forgetsAfterPer(t *testing.T) {
 }
 
 func TestAdmissionControlConfig_validate(t *testing.T) {
-	for _, a := range []throttle.AdmissionControlConfig{{K: .5}, {K: math.NaN()}, {Per: -1}} {
+	for _, a := range []adaptive.AdmissionControlConfig{{K: .5}, {K: math.NaN()}, {Per: -1}} {
 		require.Error(t, a.Validate())
-		require.Panics(t, func() { throttle.NewAdmissionControl(a, nil) })
+		require.Panics(t, func() { adaptive.NewAdmissionControl(a) })
 	}
+}
+
+func reserve(t *testing.T, l throttle.Limiter, c throttle.Claim) throttle.Decision {
+	t.Helper()
+	d, err := l.Reserve(t.Context(), c)
+	require.NoError(t, err)
+	return d
 }

@@ -16,9 +16,11 @@ import (
 func TestSoftLimit_marksClaimsOverSoftAndRefusesOverHard(t *testing.T) {
 	l := throttle.PerMinute(100)
 	window := func(l throttle.Limit, clk throttle.Clock) throttle.Limiter {
-		return throttle.NewFixedWindow(throttle.FixedWindowConfig{Count: l.Count, Per: l.Per}, clk)
+		return throttle.WithClock(throttle.NewFixedWindow(throttle.FixedWindowConfig{Count: l.Count, Per: l.Per}), clk)
 	}
-	bucket := func(l throttle.Limit, clk throttle.Clock) throttle.Limiter { return throttle.NewTokenBucket(l, clk) }
+	bucket := func(l throttle.Limit, clk throttle.Clock) throttle.Limiter {
+		return throttle.WithClock(throttle.NewTokenBucket(l), clk)
+	}
 	for name, build := range map[string]func(throttle.Limit, throttle.Clock) throttle.Limiter{"fixed window": window, "bucket": bucket} {
 		clk := clock.NewMock()
 		s := &throttle.SoftLimit{Soft: build(l, clk), Hard: build(l.PlusPercent(10), clk)}
@@ -43,7 +45,7 @@ func (c *manualClock) After(time.Duration) <-chan time.Time { return nil }
 func TestSoftLimit_marksSteadyExcess(t *testing.T) {
 	clk := &manualClock{now: time.Unix(0, 0)}
 	l := throttle.Limit{Count: 100, Per: time.Second, Burst: 10}
-	s := &throttle.SoftLimit{Soft: throttle.NewTokenBucket(l, clk), Hard: throttle.NewTokenBucket(l.PlusPercent(10), clk)}
+	s := &throttle.SoftLimit{Soft: throttle.WithClock(throttle.NewTokenBucket(l), clk), Hard: throttle.WithClock(throttle.NewTokenBucket(l.PlusPercent(10)), clk)}
 	over := 0
 	for range 10 * 105 {
 		d := reserve(t, s, throttle.Claim{})
@@ -107,11 +109,42 @@ func TestSoftLimit_takesNothingOnError(t *testing.T) {
 	require.EqualValues(t, 10, remaining(t, hard))
 }
 
-func TestBorrowing_grantsWhileCanBorrow(t *testing.T) {
+// With Hard and CanBorrow both must allow what Soft rejects.
+func TestSoftLimit_hardAndCanBorrow(t *testing.T) {
+	clk := clock.NewMock()
+	allowed, reports := true, 0
+	soft, hard := newWindow(1, clk), newWindow(3, clk)
+	s := &throttle.SoftLimit{Soft: soft, Hard: hard,
+		CanBorrow:   func(throttle.Claim, throttle.Decision) bool { return allowed },
+		OnOverLimit: func(throttle.Claim, throttle.Decision) { reports++ },
+	}
+	require.False(t, reserve(t, s, throttle.Claim{}).OverLimit)
+	require.True(t, reserve(t, s, throttle.Claim{}).OverLimit)
+	require.True(t, reserve(t, s, throttle.Claim{DryRun: true}).OverLimit)
+	require.Equal(t, 1, reports, "dry runs are not reported")
+	allowed = false
+	d := reserve(t, s, throttle.Claim{})
+	require.False(t, d.OK)
+	require.EqualValues(t, 1, d.Limit, "the decision of Soft")
+	require.Equal(t, time.Minute, d.Wait)
+	require.EqualValues(t, 1, remaining(t, hard), "a rejected claim takes nothing")
+	allowed = true
+	require.True(t, reserve(t, s, throttle.Claim{}).OK)
+	require.EqualValues(t, 3, reserve(t, s, throttle.Claim{}).Limit, "the rejection of Hard")
+	require.Equal(t, 2, reports)
+
+	clk.Add(time.Minute)
+	reserve(t, s, throttle.Claim{})
+	s.OnOverLimit = func(throttle.Claim, throttle.Decision) { panic("hook") }
+	require.Panics(t, func() { s.Reserve(t.Context(), throttle.Claim{}) })
+	require.EqualValues(t, 2, remaining(t, hard), "a claim whose hook panics takes nothing")
+}
+
+func TestSoftLimit_grantsWhileCanBorrow(t *testing.T) {
 	clk := clock.NewMock()
 	room := true
 	inner := newWindow(2, clk)
-	e := &throttle.Borrowing{Limiter: inner, CanBorrow: func(c throttle.Claim, d throttle.Decision) bool {
+	e := &throttle.SoftLimit{Soft: inner, CanBorrow: func(c throttle.Claim, d throttle.Decision) bool {
 		require.False(t, d.OK)
 		require.Positive(t, d.Wait)
 		return room
@@ -134,10 +167,10 @@ func TestBorrowing_grantsWhileCanBorrow(t *testing.T) {
 func TestShadow_countsAndRefusesNothing(t *testing.T) {
 	clk := clock.NewMock()
 	var refusals []throttle.Decision
-	s := &throttle.Shadow{Limiter: newWindow(3, clk), OnRefusal: func(_ throttle.Claim, d throttle.Decision) { refusals = append(refusals, d) }}
+	s := &throttle.SoftLimit{Soft: newWindow(3, clk), OnOverLimit: func(_ throttle.Claim, d throttle.Decision) { refusals = append(refusals, d) }}
 	var over []bool
 	for range 5 {
-		d := reserve(t, s, throttle.Claim{MaxWait: throttle.Forever})
+		d := reserveAhead(t, s, throttle.Claim{}, throttle.Forever)
 		require.True(t, d.OK && d.Wait == 0)
 		over = append(over, d.OverLimit)
 	}
@@ -150,16 +183,16 @@ func TestShadow_countsAndRefusesNothing(t *testing.T) {
 
 func TestShadow_delaysNothing(t *testing.T) {
 	clk := clock.NewMock()
-	s := &throttle.Shadow{Limiter: throttle.NewLeakyBucket(throttle.LeakyBucketConfig{Limit: throttle.Limit{Count: 1, Per: time.Second}, Queue: 9}, clk)}
+	s := throttle.Shadow(throttle.WithClock(throttle.NewLeakyBucket(throttle.LeakyBucketConfig{Limit: throttle.Limit{Count: 1, Per: time.Second}, Queue: 9}), clk), nil)
 	for range 5 {
-		require.Zero(t, reserve(t, s, throttle.Claim{MaxWait: throttle.Forever}).Wait)
+		require.Zero(t, reserveAhead(t, s, throttle.Claim{}, throttle.Forever).Wait)
 	}
 }
 
 func TestShadow_marksClaimsInAllOf(t *testing.T) {
 	clk := clock.NewMock()
 	inner := newWindow(1, clk)
-	all := throttle.AllOf(&throttle.Shadow{Limiter: inner}, newWindow(5, clk))
+	all := throttle.AllOf(throttle.Shadow(inner, nil), newWindow(5, clk))
 	first := reserve(t, all, throttle.Claim{})
 	second := reserve(t, all, throttle.Claim{})
 	require.False(t, first.OverLimit)
@@ -171,14 +204,14 @@ func TestShadow_marksClaimsInAllOf(t *testing.T) {
 }
 
 func newWindow(count int64, clk throttle.Clock) *throttle.FixedWindow {
-	return throttle.NewFixedWindow(throttle.FixedWindowConfig{Count: count, Per: time.Minute}, clk)
+	return throttle.WithClock(throttle.NewFixedWindow(throttle.FixedWindowConfig{Count: count, Per: time.Minute}), clk)
 }
 
 // A grant is OverLimit if the Decision of one of the two limiters is, or if Soft rejects
 // the claim.
 func TestSoftLimit_marksWhatEitherLimiterMarks(t *testing.T) {
 	granted := throttle.AllowAll
-	marked := &throttle.Shadow{Limiter: throttle.DenyAll} // grants everything with OverLimit
+	marked := throttle.Shadow(throttle.DenyAll, nil) // grants everything with OverLimit
 	for _, tt := range []struct {
 		name       string
 		soft, hard throttle.Limiter

@@ -1,22 +1,24 @@
-package throttle
+package adaptive
 
 import (
 	"context"
 	"fmt"
 	"math"
+	"sync"
 	"time"
 
 	"github.com/heed-go/heed/internal/ticks"
+	"github.com/heed-go/heed/throttle"
 )
 
-// An AdaptiveConfig configures an Adaptive. The zero AdaptiveConfig has the values of the
-// adaptive retry mode of the AWS SDKs.
-type AdaptiveConfig struct {
+// A Config configures a Limiter. The zero Config has the values of the adaptive retry mode
+// of the AWS SDKs.
+type Config struct {
 	// Name is returned as Decision.Policy. Empty means "adaptive".
 	Name string
 
 	// Curve determines how the rate increases after a cut. Nil means Cubic{}.
-	Curve RateCurve
+	Curve Curve
 
 	// InitialRate is the rate at the start, in units per second. Zero means no limit until the
 	// first rejection by the server.
@@ -34,27 +36,27 @@ type AdaptiveConfig struct {
 }
 
 // Validate returns an error that states the invalid field if a is invalid.
-func (a AdaptiveConfig) Validate() error {
+func (a Config) Validate() error {
 	for _, f := range []struct {
 		name  string
 		value float64
 	}{{"InitialRate", a.InitialRate}, {"MinRate", a.MinRate}, {"MaxRate", a.MaxRate}, {"Burst", float64(a.Burst)}} {
 		if !(f.value >= 0 && f.value <= math.MaxInt64) {
-			return fmt.Errorf("throttle: adaptive %q: %s is %v: it must not be negative, nor too large for an int64", a.Name, f.name, f.value)
+			return fmt.Errorf("adaptive: limit %q: %s is %v: it must not be negative, nor too large for an int64", a.Name, f.name, f.value)
 		}
 	}
 	if a = a.withDefaults(); a.MinRate < lowestRate || a.MaxRate < a.MinRate {
-		return fmt.Errorf("throttle: adaptive %q: MinRate is %v and MaxRate %v: they must be at least one unit a day and in that order", a.Name, a.MinRate, a.MaxRate)
+		return fmt.Errorf("adaptive: limit %q: MinRate is %v and MaxRate %v: they must be at least one unit a day and in that order", a.Name, a.MinRate, a.MaxRate)
 	}
 	if factor := a.Curve.DecreaseFactor(); !(factor > 0 && factor < 1) {
-		return fmt.Errorf("throttle: adaptive %q: a cut leaves %v of the rate: it must be between 0 and 1", a.Name, factor)
+		return fmt.Errorf("adaptive: limit %q: a cut leaves %v of the rate: it must be between 0 and 1", a.Name, factor)
 	}
 	return nil
 }
 
 const lowestRate = 1. / (24 * 60 * 60) // units a second
 
-func (a AdaptiveConfig) withDefaults() AdaptiveConfig {
+func (a Config) withDefaults() Config {
 	if a.Name == "" {
 		a.Name = "adaptive"
 	}
@@ -73,9 +75,9 @@ func (a AdaptiveConfig) withDefaults() AdaptiveConfig {
 	return a
 }
 
-// Adaptive finds the limit of a server that rejects requests without stating its limit. It
+// Limiter finds the limit of a server that rejects requests without stating its limit. It
 // starts without a limit, unless InitialRate is set. A rejection by the server cuts its
-// rate, which then increases as its RateCurve determines:
+// rate, which then increases as its Curve determines:
 //
 //	rate
 //	  │ ─ ─ ─╮ rejected            ╱       peak: rate of sending at the rejection
@@ -106,9 +108,13 @@ func (a AdaptiveConfig) withDefaults() AdaptiveConfig {
 // claim granted before the cut returns nothing.
 //
 // For servers that state their limits, see package quota.
-type Adaptive struct {
-	base
-	config        AdaptiveConfig
+type Limiter struct {
+	time ticks.Timeline
+
+	mu   sync.Mutex
+	last int64 // latest reading that changed the state
+
+	config        Config
 	rate          float64 // units per second; 0: no limit yet
 	highestRate   float64 // rate since the last cut
 	peak          float64 // rate of sending at the last cut, or derived from InitialRate
@@ -124,12 +130,13 @@ type Adaptive struct {
 // sent units are counted.
 const halfSecond = int64(time.Second / 2)
 
-// NewAdaptive returns an unused Adaptive. A nil clk means the system clock. It panics if a
-// is invalid.
-func NewAdaptive(a AdaptiveConfig, clk Clock) *Adaptive {
-	must(a.Validate(), "NewAdaptive")
+// New returns an unused Limiter. It panics if a is invalid.
+func New(a Config) *Limiter {
+	if err := a.Validate(); err != nil {
+		panic(err.Error() + " (New)")
+	}
 	config := a.withDefaults()
-	l := &Adaptive{base: newBase(ticks.NewTimeline(clk), config.Name), config: config, tat: math.MinInt64}
+	l := &Limiter{time: ticks.NewTimeline(), last: ticks.Never, config: config, tat: math.MinInt64}
 	if a.InitialRate > 0 {
 		l.peak = l.clamp(a.InitialRate / l.config.Curve.DecreaseFactor()) // as after a cut to InitialRate
 		l.rate = l.clamp(a.InitialRate)
@@ -138,23 +145,31 @@ func NewAdaptive(a AdaptiveConfig, clk Clock) *Adaptive {
 	return l
 }
 
+// SetClock replaces the clock; see throttle.WithClock.
+func (l *Limiter) SetClock(c throttle.Clock) { l.time.SetClock(c) }
+
+// NonBlocking is the method that throttle.IsNonBlocking calls.
+func (*Limiter) NonBlocking() bool { return true }
+
 // Rate returns the current rate in units per second. Zero means that there is no limit
 // yet.
-func (l *Adaptive) Rate() float64 {
+func (l *Limiter) Rate() float64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.rate
 }
 
-// Reserve implements Limiter.
-func (l *Adaptive) Reserve(_ context.Context, c Claim) (d Decision, err error) {
-	n, r, err := l.begin(&c, &d)
+// Reserve implements throttle.Limiter.
+func (l *Limiter) Reserve(_ context.Context, c throttle.Claim) (d throttle.Decision, err error) {
+	n, err := c.Units()
 	if err != nil {
 		return d, err
 	}
+	given := l.time.Read(c.Now)
+	l.mu.Lock()
 	defer l.mu.Unlock()
-	now := r.now
-	d.Grant = l.cuts
+	now := max(given, l.last)
+	d.Policy, d.At, d.Grant = l.config.Name, l.time.Stamp(now, given, c.Now), l.cuts
 	if l.rate == 0 {
 		if d.OK = true; !c.DryRun {
 			l.recordGrant(n, now)
@@ -177,13 +192,13 @@ func (l *Adaptive) Reserve(_ context.Context, c Claim) (d Decision, err error) {
 	return l.describe(d, taken), nil
 }
 
-func (l *Adaptive) recordGrant(n, now int64) {
+func (l *Limiter) recordGrant(n, now int64) {
 	l.last = now
 	l.throughput.add(n, now)
 }
 
 // describe sets in d the state of a bucket from which taken nanoseconds are taken.
-func (l *Adaptive) describe(d Decision, taken int64) Decision {
+func (l *Limiter) describe(d throttle.Decision, taken int64) throttle.Decision {
 	window, interval := l.window(), 1e9/l.rate
 	d.Limit = max(ticks.Int64(math.Floor(float64(window)/interval)), 1)
 	d.Remaining = min(ticks.Int64(math.Floor(float64(max(window-taken, 0))/interval)), d.Limit)
@@ -192,16 +207,16 @@ func (l *Adaptive) describe(d Decision, taken int64) Decision {
 }
 
 // taken returns the nanoseconds until the bucket is full.
-func (l *Adaptive) taken(now int64) int64 { return max(ticks.Sub(l.tat, now), 0) }
+func (l *Limiter) taken(now int64) int64 { return max(ticks.Sub(l.tat, now), 0) }
 
 // window returns the nanoseconds in which an empty bucket is refilled.
-func (l *Adaptive) window() int64 { return max(int64(l.config.Burst), l.cost(1)) }
+func (l *Limiter) window() int64 { return max(int64(l.config.Burst), l.cost(1)) }
 
 // cost returns the nanoseconds in which n units are restored.
-func (l *Adaptive) cost(n float64) int64 { return int64(ticks.CeilDuration(n / l.rate * 1e9)) }
+func (l *Limiter) cost(n float64) int64 { return int64(ticks.CeilDuration(n / l.rate * 1e9)) }
 
-// Cancel implements Limiter.
-func (l *Adaptive) Cancel(_ context.Context, c Claim, d Decision) {
+// Cancel implements throttle.Limiter.
+func (l *Limiter) Cancel(_ context.Context, c throttle.Claim, d throttle.Decision) {
 	n, err := c.Units()
 	if err != nil || !d.OK {
 		return
@@ -213,7 +228,7 @@ func (l *Adaptive) Cancel(_ context.Context, c Claim, d Decision) {
 }
 
 // refund returns n units of the claim granted by d to the bucket.
-func (l *Adaptive) refund(n, asOf int64, d Decision) {
+func (l *Limiter) refund(n, asOf int64, d throttle.Decision) {
 	if l.rate == 0 || d.Grant != l.cuts {
 		return
 	}
@@ -224,9 +239,9 @@ func (l *Adaptive) refund(n, asOf int64, d Decision) {
 	}
 }
 
-// Observe implements Observer: it adjusts the rate to the outcome and corrects the cost of
+// Observe implements throttle.Observer: it adjusts the rate to the outcome and corrects the cost of
 // the claim.
-func (l *Adaptive) Observe(_ context.Context, c Claim, d Decision, f Feedback) {
+func (l *Limiter) Observe(_ context.Context, c throttle.Claim, d throttle.Decision, f throttle.Feedback) {
 	if !d.OK {
 		return
 	}
@@ -241,16 +256,16 @@ func (l *Adaptive) Observe(_ context.Context, c Claim, d Decision, f Feedback) {
 		l.tat = ticks.Add(max(l.tat, now), l.cost(float64(extra)))
 	}
 	switch {
-	case f.Outcome == Throttled && d.Grant == l.cuts:
+	case f.Outcome == throttle.Throttled && d.Grant == l.cuts:
 		l.cut(now, f.RetryAfter)
-	case f.Outcome == Accepted && l.rate > 0:
+	case f.Outcome == throttle.Accepted && l.rate > 0:
 		l.climb(now)
 	}
 }
 
 // cut lowers the rate and empties the bucket until one window after retryAfter, because a
 // server that rejects has no units left.
-func (l *Adaptive) cut(now int64, retryAfter time.Duration) {
+func (l *Limiter) cut(now int64, retryAfter time.Duration) {
 	l.peak = l.throughput.rate(now)
 	if l.rate > 0 {
 		l.peak = min(l.peak, l.rate)
@@ -263,7 +278,7 @@ func (l *Adaptive) cut(now int64, retryAfter time.Duration) {
 
 // climb increases the rate if callers have waited, and keeps it within twice the rate of
 // sending.
-func (l *Adaptive) climb(now int64) {
+func (l *Limiter) climb(now int64) {
 	since := ticks.Sub(now, l.lastClimb)
 	if since < halfSecond {
 		return
@@ -276,7 +291,7 @@ func (l *Adaptive) climb(now int64) {
 }
 
 // setRate changes the rate. The number of units taken from the bucket stays the same.
-func (l *Adaptive) setRate(rate float64, now int64) {
+func (l *Limiter) setRate(rate float64, now int64) {
 	old := l.rate
 	l.rate = l.clamp(rate)
 	l.highestRate = max(l.highestRate, l.rate)
@@ -285,17 +300,17 @@ func (l *Adaptive) setRate(rate float64, now int64) {
 	}
 }
 
-func (l *Adaptive) clamp(rate float64) float64 {
+func (l *Limiter) clamp(rate float64) float64 {
 	return min(max(rate, l.config.MinRate), l.config.MaxRate)
 }
 
-// adaptiveRetention is how long an unused Adaptive keeps what it has learned.
+// adaptiveRetention is how long an unused Limiter keeps what it has learned.
 const adaptiveRetention = 10 * time.Minute
 
-// Evictable implements Evictable. The learned rate is outdated if no claim was granted and
+// Evictable is the method that throttle.IsEvictable calls. The learned rate is outdated if no claim was granted and
 // the rate did not change for ten minutes, counted from the end of the last RetryAfter if
 // there was one.
-func (l *Adaptive) Evictable(now time.Time) bool {
+func (l *Limiter) Evictable(now time.Time) bool {
 	at := l.time.Read(now)
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -1,10 +1,10 @@
-package throttle
+package adaptive
 
 import "math"
 
-// A RateCurve determines how the rate of an Adaptive increases after a cut. Both methods
+// A Curve determines how the rate of an Limiter increases after a cut. Both methods
 // are pure functions; rates are in units per second.
-type RateCurve interface {
+type Curve interface {
 	// DecreaseFactor returns the part of the peak that remains after a cut, between 0 and 1.
 	DecreaseFactor() float64
 	// Rate returns the rate after callers have waited for so many seconds since the cut, where
@@ -27,10 +27,10 @@ type Cubic struct {
 	Scale float64
 }
 
-// DecreaseFactor implements RateCurve.
+// DecreaseFactor implements Curve.
 func (c Cubic) DecreaseFactor() float64 { return orElse(c.Beta, .7) }
 
-// Rate implements RateCurve.
+// Rate implements Curve.
 func (c Cubic) Rate(peak, seconds float64) float64 {
 	scale := orElse(c.Scale, .4)
 	k := math.Cbrt(peak * (1 - c.DecreaseFactor()) / scale)
@@ -48,10 +48,10 @@ type AIMD struct {
 	Step float64
 }
 
-// DecreaseFactor implements RateCurve.
+// DecreaseFactor implements Curve.
 func (a AIMD) DecreaseFactor() float64 { return orElse(a.Beta, .7) }
 
-// Rate implements RateCurve.
+// Rate implements Curve.
 func (a AIMD) Rate(peak, seconds float64) float64 {
 	return peak*a.DecreaseFactor() + orElse(a.Step, 1)*seconds
 }

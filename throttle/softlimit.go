@@ -1,0 +1,194 @@
+package throttle
+
+import (
+	"context"
+	"time"
+
+	"github.com/heed-go/heed/internal/ticks"
+)
+
+// A SoftLimit grants claims that Soft rejects, as far as Hard and CanBorrow allow, and marks
+// them with Decision.OverLimit. Its uses are a warning before a limit is enforced, lending
+// capacity that others do not use, and trying a limit out (see Shadow):
+//
+//	units            with Hard        with CanBorrow       with neither
+//	  ▲
+//	  │             rejected
+//	  ├─ Hard ─────────────────    OverLimit, or         OverLimit
+//	  │             OverLimit      rejected if CanBorrow
+//	  │                            returns false
+//	  ├─ Soft ─────────────────────────────────────────────────────────
+//	  │             granted            granted              granted
+//	  0
+//
+// For 100 per minute and 10 % more:
+//
+//	l := throttle.Limit{Count: 100, Per: time.Minute}
+//	soft := &throttle.SoftLimit{
+//		Soft: throttle.NewTokenBucket(l),
+//		Hard: throttle.NewTokenBucket(l.PlusPercent(10)),
+//	}
+//
+// Limit and Remaining of its decisions are those of Hard, or else of Soft.
+//
+// Invariant: the grants without OverLimit obey Soft, and all grants together obey Hard.
+// Grants that Soft rejected take nothing from Soft, so later claims get the decisions of an
+// enforced limit, and return nothing to it in Cancel.
+//
+// Limitations: a claim that fits only partly into Soft is OverLimit as a whole. A SoftLimit
+// is not a Booker. An error of Soft or Hard is returned; to grant claims in that case too,
+// use a Fallback with AllowAll as its Secondary.
+//
+// Soft must be set, and no field may change after the first use. A SoftLimit must not be
+// copied.
+type SoftLimit struct {
+	// Soft is the limit above which grants are OverLimit.
+	Soft Limiter
+
+	// Hard is the limit that is enforced. It should allow more than Soft. Nil means none.
+	Hard Limiter
+
+	// CanBorrow reports whether c may be granted although Soft rejected it with d, also if c
+	// is larger than Soft can ever grant. It is also called for dry runs, by several
+	// goroutines at the same time, without a lock held. It must not block if the limiters
+	// do not; see IsNonBlocking. Nil means that every claim may.
+	CanBorrow func(c Claim, d Decision) bool
+
+	// OnOverLimit is called with each rejection d of Soft whose claim is granted, except for
+	// dry runs, without a lock held. It must not block if the limiters do not. Nil
+	// means no call.
+	OnOverLimit func(c Claim, d Decision)
+
+	subGrants SubGrants
+	uncounted subGrant
+}
+
+// Shadow returns a SoftLimit that counts as l does and grants every claim, so that a limit
+// can be tested on real traffic before it is enforced. Claims that l rejects are granted
+// with Decision.OverLimit and reported to onOverLimit; see SoftLimit.OnOverLimit.
+func Shadow(l Limiter, onOverLimit func(Claim, Decision)) *SoftLimit {
+	return &SoftLimit{Soft: l, OnOverLimit: onOverLimit}
+}
+
+// PlusPercent returns l with Count and Burst increased by percent, rounded down. A
+// negative percent decreases them; the result must still be valid.
+func (l Limit) PlusPercent(percent int64) Limit {
+	l.Count = ticks.Add(l.Count, ticks.Mul(percent, l.Count)/100)
+	if l.Burst > 0 {
+		l.Burst = ticks.Add(l.Burst, ticks.Mul(percent, l.Burst)/100)
+	}
+	return l
+}
+
+// SetClock sets the clock of the limiters; see WithClock.
+func (s *SoftLimit) SetClock(c Clock) { setClock(c, s.Soft, s.Hard) }
+
+// Reserve implements Limiter.
+func (s *SoftLimit) Reserve(ctx context.Context, c Claim) (Decision, error) {
+	if s.Hard != nil {
+		return s.reserveBoth(ctx, c)
+	}
+	d, err := s.Soft.Reserve(ctx, c)
+	if err != nil || d.OK || !s.mayExceed(c, d) {
+		return d, err
+	}
+	return s.uncounted.grantUncounted(d), nil
+}
+
+// mayExceed reports whether c may be granted although Soft rejected it with d.
+func (s *SoftLimit) mayExceed(c Claim, d Decision) bool {
+	if s.CanBorrow != nil && !s.CanBorrow(c, d) {
+		return false
+	}
+	if s.OnOverLimit != nil && !c.DryRun {
+		s.OnOverLimit(c, d)
+	}
+	return true
+}
+
+// reserveBoth asks Hard and then Soft. If the claim is not granted, it is canceled at Hard.
+func (s *SoftLimit) reserveBoth(ctx context.Context, c Claim) (Decision, error) {
+	sw := startStopwatch(c)
+	d, err := s.Hard.Reserve(ctx, c)
+	if err != nil || !d.OK {
+		d.subGrant = nil
+		return d, err
+	}
+	if c.Now.IsZero() {
+		c.Now = d.At
+	}
+	granted := false
+	defer func() { // also if Soft or a function panics
+		if c.Now = sw.Now(); !granted && !c.DryRun {
+			s.Hard.Cancel(ctx, c, d)
+		}
+	}()
+	within, err := s.Soft.Reserve(ctx, c)
+	if err != nil {
+		return Decision{}, err
+	}
+	if !within.OK && !s.mayExceed(c, within) {
+		within.subGrant = nil
+		return within, nil
+	}
+	granted = true
+	over := d.OverLimit || within.OverLimit || !within.OK
+	if c.DryRun {
+		d.OverLimit, d.subGrant = over, nil
+		return d, nil
+	}
+	t := s.subGrants.get(2)
+	t.parts[0], t.parts[1] = d, within
+	d.OverLimit = over
+	return t.attach(d), nil
+}
+
+// Cancel implements Limiter.
+func (s *SoftLimit) Cancel(ctx context.Context, c Claim, d Decision) {
+	if s.Hard == nil {
+		if !s.uncounted.isUncounted(d) {
+			s.Soft.Cancel(ctx, c, d)
+		}
+		return
+	}
+	if t := s.subGrants.lookup(d, false); t != nil {
+		defer t.release()
+		if t.parts[1].OK {
+			defer s.Soft.Cancel(ctx, c, t.parts[1])
+		}
+		s.Hard.Cancel(ctx, c, t.parts[0])
+	}
+}
+
+// Observe implements Observer: it reports to each limit that granted the claim.
+func (s *SoftLimit) Observe(ctx context.Context, c Claim, d Decision, f Feedback) {
+	if s.Hard == nil {
+		if !s.uncounted.isUncounted(d) {
+			Observe(ctx, s.Soft, c, d, f)
+		}
+		return
+	}
+	if t := s.subGrants.lookup(d, f.Partial); t != nil {
+		defer t.release()
+		if t.parts[1].OK {
+			defer Observe(ctx, s.Soft, c, t.parts[1], f)
+		}
+		Observe(ctx, s.Hard, c, t.parts[0], f)
+	}
+}
+
+// NonBlocking is the method that IsNonBlocking calls.
+func (s *SoftLimit) NonBlocking() bool {
+	return IsNonBlocking(s.Soft) && (s.Hard == nil || IsNonBlocking(s.Hard))
+}
+
+// HoldsUntilEnd implements Holder.
+func (s *SoftLimit) HoldsUntilEnd() bool { return HoldsUntilEnd(s.Soft) || HoldsUntilEnd(s.Hard) }
+
+// Evictable is the method that IsEvictable calls.
+func (s *SoftLimit) Evictable(now time.Time) bool {
+	return allEvictable(now, s.Soft) && (s.Hard == nil || allEvictable(now, s.Hard))
+}
+
+// CountsRefusals is the method that CountsRefusals calls.
+func (s *SoftLimit) CountsRefusals() bool { return CountsRefusals(s.Hard) || CountsRefusals(s.Soft) }
