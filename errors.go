@@ -13,7 +13,7 @@ import (
 )
 
 // Reasons for not retrying a request. Info.StopReason, GiveUpError.Reason and
-// TraceInfo.Reason match one of them, or they are the cause of the context's end, a
+// GiveUpInfo.Reason match one of them, or they are the cause of the context's end, a
 // *throttle.RefusedError, or the error of the hook, limiter or breaker that prevented the
 // retry.
 var (
@@ -69,12 +69,14 @@ func (e *settingError) Unwrap() error { return e.err }
 //     and Reason is set.
 //   - The request was not sent because the wait would have been too long.
 //   - The last response could not be returned: its body was discarded for a retry that
-//     then could not be sent, or RetryPolicy.ShouldRetry returned an error.
+//     then could not be sent, or RetryPolicy.ShouldRetry or RetryPolicy.BeforeSend
+//     returned an error.
 //
 // Other errors are returned as they are: the error of Base if the request was sent once
 // and is not retried in any case (RequestOptions.NoRetry, or an error that is final); the
-// error of the Breaker, the Queue or a limiter if the request was not sent; and the cause
-// of the context's end if the context ended before the request was sent.
+// error of the Breaker, the Queue or a limiter, or one that wraps the error of
+// Transport.Limits or RetryPolicy.BeforeSend, if the request was not sent; and the cause of
+// the context's end if the context ended before the request was sent.
 //
 // A GiveUpError matches, in the sense of errors.Is and errors.As, Err and Reason. It
 // matches context.DeadlineExceeded if a deadline is the reason. It implements net.Error.

@@ -72,11 +72,12 @@ func ExampleTransport_limits() {
 	client := heed.NewClient(&heed.Transport{
 		Base:  &api{200},
 		Clock: clk,
-		Limits: func(r *http.Request, t *queue.Ticket) {
+		Limits: func(r *http.Request, t *queue.Ticket) error {
 			t.Add(throttle.Demand{Limiter: account})
 			if r.URL.Path == "/search" {
 				t.Add(throttle.Demand{Limiter: search})
 			}
+			return nil
 		},
 	})
 	for _, path := range []string{"/search", "/items", "/search"} {

@@ -46,6 +46,10 @@ var nestedModules = []string{"examples/gateway", "examples/redis/...", "examples
 // noHTTP are the packages that must not import net/http, neither directly nor indirectly.
 var noHTTP = []string{"backoff", "throttle", "warmup", "sketch"}
 
+// forbidden lists packages that the files of a package must not import although the order
+// allows it. Its tests may.
+var forbidden = map[string][]string{"quota": {"throttle/queue", "throttle/keyed"}}
+
 // allowedModules maps each external module to the package of the root module that may
 // import it. Tests, examples and nested modules may import all.
 var allowedModules = map[string]string{
@@ -94,6 +98,7 @@ func TestImports_violationsAreReported(t *testing.T) {
 		"a module":           {source{file: "quota/a.go", module: "quota"}, "quota/a.go: "},
 		"net/http":           {source{file: "warmup/a.go", imports: []string{"net/http"}}, "warmup/a.go imports net/http: "},
 		"below net/http":     {source{file: "sketch/a.go", imports: []string{"net/http/httptrace"}}, "sketch/a.go imports net/http/httptrace: "},
+		"forbidden":          {source{file: "quota/a.go", imports: []string{modulePath + "/throttle/queue"}}, "quota/a.go imports throttle/queue: "},
 		"foreign module":     {source{file: "quota/a.go", imports: []string{"example.org/x"}}, "quota/a.go imports example.org/x: "},
 		"in another package": {source{file: "quota/a.go", imports: []string{"golang.org/x/time/rate"}}, "quota/a.go imports golang.org/x/time/rate: "},
 	} {
@@ -212,6 +217,8 @@ func faultOf(s source, imp string) string {
 			return ""
 		case earlier >= line:
 			return "it is not listed before the importing package"
+		case !s.isTest() && slices.Contains(forbidden[from], to):
+			return "forbidden of imports_test.go lists it"
 		}
 		return ""
 	}

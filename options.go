@@ -3,8 +3,10 @@ package heed
 import (
 	"context"
 	"net/http"
+	"strings"
 	"time"
 
+	"github.com/heed-go/heed/internal/httphost"
 	"github.com/heed-go/heed/quota/headers"
 	"github.com/heed-go/heed/throttle"
 )
@@ -18,6 +20,11 @@ type RequestOptions struct {
 	// Priority orders waiting requests: those with a higher value are granted first. See
 	// queue.Queue.Aging. Zero is the default priority.
 	Priority int
+
+	// Tenant is the name of the user or customer that the request belongs to. Tenants that
+	// wait for the same limit share it fairly, see queue.Ticket. Requests with an empty
+	// Tenant together are one tenant.
+	Tenant string
 
 	// Cost is the number of units that each attempt takes from Transport.Limiter. Zero
 	// means 1. A negative value is an error.
@@ -51,18 +58,56 @@ type RequestOptions struct {
 // WithOptions returns a context that carries r to the Transport. It replaces all options
 // that ctx carries.
 func WithOptions(ctx context.Context, r RequestOptions) context.Context {
-	return context.WithValue(ctx, requestKey{}, &r)
+	v := settingsFrom(ctx)
+	v.options = r
+	return context.WithValue(ctx, settingsKey{}, &v)
 }
 
 // OptionsFrom returns the options that ctx carries, or the zero RequestOptions.
 func OptionsFrom(ctx context.Context) RequestOptions {
-	if r, ok := ctx.Value(requestKey{}).(*RequestOptions); ok {
-		return *r
-	}
-	return RequestOptions{}
+	return settingsFrom(ctx).options
 }
 
-type requestKey struct{}
+// settings are what the context of a request carries for the Transport. They have one key,
+// so that a request costs one search of its context.
+type settings struct {
+	options RequestOptions
+	trace   *Trace // of WithTrace; nil if there is none
+}
+
+type settingsKey struct{}
+
+// settingsFrom returns the settings that ctx carries, or zero settings.
+func settingsFrom(ctx context.Context) settings {
+	if v, ok := ctx.Value(settingsKey{}).(*settings); ok {
+		return *v
+	}
+	return settings{}
+}
+
+// PerHost returns the scheme and host of the URL of req in canonical form, such as
+// "https://api.example.com": in lower case, without the default port of the scheme and
+// without a dot at the end of the name. It returns "" if req has no URL. It is a
+// Transport.Key for limits per host, and for keys in Transport.Limits.
+func PerHost(req *http.Request) string {
+	if req.URL == nil {
+		return ""
+	}
+	scheme := strings.ToLower(req.URL.Scheme)
+	return scheme + "://" + httphost.Canonical(scheme, req.URL.Host)
+}
+
+type attemptKey struct{}
+
+// AttemptFrom returns how many attempts of the request with this context were sent before
+// the current one: 0 for the first attempt and outside a Transport, 1 for the first retry.
+// It is for an http.RoundTripper below the Transport and for RetryPolicy.BeforeSend. It is
+// the value of OpenTelemetry's attribute http.request.resend_count, which is set only if it
+// is positive.
+func AttemptFrom(ctx context.Context) int {
+	n, _ := ctx.Value(attemptKey{}).(int)
+	return n
+}
 
 // Info describes what happened to a request before its response was returned.
 type Info struct {

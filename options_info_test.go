@@ -2,7 +2,6 @@ package heed
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"testing"
 	"testing/synctest"
@@ -46,42 +45,6 @@ func TestInfoFrom_doesNotApplyToLaterRequests(t *testing.T) {
 		require.NoError(t, err)
 		_, ok := InfoFrom(next)
 		require.False(t, ok)
-	})
-}
-
-func TestTrace_reportsEventsInOrder(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var events []string
-		record := func(what string) func(*http.Request, TraceInfo) {
-			return func(r *http.Request, s TraceInfo) {
-				line := fmt.Sprint(what, " ", s.Attempt)
-				if s.Response != nil {
-					line += fmt.Sprint(" ", s.Response.StatusCode)
-				}
-				for _, d := range []time.Duration{s.Waited, s.Delay} {
-					if d > 0 {
-						line += fmt.Sprint(" ", d)
-					}
-				}
-				for _, err := range []error{s.Err, s.Reason} {
-					if err != nil {
-						line += fmt.Sprint(" ", err)
-					}
-				}
-				events = append(events, line)
-			}
-		}
-		_, err := get(t, &Transport{
-			Base:  newScript(500, errBroken, 502),
-			Retry: threeAttempts(),
-			Trace: &Trace{WaitStart: record("line"), WaitDone: record("admit"), AttemptStart: record("send"), AttemptDone: record("answer"), Retry: record("retry"), GiveUp: record("give up")},
-		})
-		require.NoError(t, err)
-		require.Equal(t, []string{
-			"line 1", "admit 1", "send 1", "answer 1 500", "retry 1 500 1s",
-			"line 2", "admit 2", "send 2", "answer 2 broken", "retry 2 1s broken",
-			"line 3", "admit 3", "send 3", "answer 3 502", "give up 3 502 " + ErrMaxAttempts.Error() + ": RetryPolicy.MaxAttempts is 3",
-		}, events)
 	})
 }
 

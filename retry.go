@@ -48,15 +48,16 @@ import (
 type RetryPolicy struct {
 	// MaxAttempts is the maximum number of times that a request is sent, including the
 	// first. Attempts that the server throttled do not count; MaxThrottledAttempts limits
-	// all attempts. Zero means 4. One disables retries, except those of throttled
-	// attempts if MaxThrottledAttempts is larger. A negative value disables all retries.
+	// all attempts. Zero means 4. One disables retries, unless MaxThrottledAttempts is set
+	// to a larger number: then only throttled attempts are retried. A negative value
+	// disables all retries.
 	MaxAttempts int
 
 	// MaxThrottledAttempts is the maximum number of times that a request is sent,
 	// including attempts that the server throttled. It is larger than MaxAttempts by
 	// default: if many clients share a limit, a request may be throttled several times
-	// because of the others, and the limit sets the delay. Zero means MaxAttempts if that
-	// is set, else 10. Values below MaxAttempts mean MaxAttempts.
+	// because of the others, and the limit sets the delay. Zero means 10, or MaxAttempts if
+	// that is 1 or negative. Values below MaxAttempts mean MaxAttempts.
 	MaxThrottledAttempts int
 
 	// Backoff returns the delay before a retry if the server states none. Nil means the
@@ -117,9 +118,14 @@ type RetryPolicy struct {
 	// that only the rules apply.
 	Idempotent func(req *http.Request) bool
 
-	// BeforeSend may change the headers of a retry, for example to sign it again. It is
-	// called from the second attempt on, with a copy of the request. If it returns an
-	// error, the call ends. Nil means none.
+	// BeforeSend is called before each attempt, after all limits have granted it, so that
+	// what it adds does not expire while the request waits: a signature, a short-lived
+	// token. It gets the number of the attempt, starting at 1, and a copy of the request
+	// whose header and URL it may change. It must not change scheme and host, for which the
+	// limits apply, and not read Body; GetBody, if set, returns a copy of the body. The
+	// context of the request ends after AttemptTimeout. After an error the attempt is not
+	// sent, its units are returned to the limits, and the call ends with an error that
+	// wraps it, also if an earlier attempt got a response. Nil means none.
 	BeforeSend func(req *http.Request, attempt int) error
 
 	// ShouldRetry decides whether an attempt is retried. It is called after each attempt,
@@ -147,11 +153,11 @@ func (r *RetryPolicy) withDefaults(budget *backoff.Budget) RetryPolicy {
 	if r != nil {
 		p = *r
 	}
-	if p.MaxThrottledAttempts == 0 && p.MaxAttempts == 0 {
-		p.MaxThrottledAttempts = defaultMaxThrottledAttempts
-	}
 	if p.MaxAttempts == 0 {
 		p.MaxAttempts = defaultMaxAttempts
+	}
+	if p.MaxThrottledAttempts == 0 && p.MaxAttempts > 1 {
+		p.MaxThrottledAttempts = defaultMaxThrottledAttempts
 	}
 	p.MaxThrottledAttempts = max(p.MaxThrottledAttempts, p.MaxAttempts)
 	if p.Backoff == nil {
@@ -499,7 +505,7 @@ func (rt *roundTrip) prepareRetry(now time.Time, r headers.Report) error {
 	if rt.attempts >= p.MaxThrottledAttempts {
 		return withSetting(ErrMaxAttempts, "RetryPolicy.MaxThrottledAttempts", p.MaxThrottledAttempts)
 	}
-	rt.delay = 0
+	rt.delay, rt.statedDelay = 0, max(r.RetryAfter, rt.retryAfter)
 	wait, held := time.Duration(0), false
 	statedWait := time.Duration(0)
 	if throttled && !rt.retryAfterIsZero(r) {
@@ -510,7 +516,14 @@ func (rt *roundTrip) prepareRetry(now time.Time, r headers.Report) error {
 		rt.delay = rt.backoffDelay(r)
 		wait = rt.delay
 	}
-	if err := rt.checkDeadlines(now, max(wait, statedWait), held); err != nil {
+	if rt.delay == backoff.Stop {
+		return withSetting(ErrMaxAttempts, "the delay of RetryPolicy.Backoff", "backoff.Stop")
+	}
+	maxWait := rt.maxWait()
+	if held && rt.retryAfter <= maxWait {
+		maxWait = rt.maxServerWait()
+	}
+	if err := rt.checkWait(now, max(wait, statedWait), maxWait); err != nil {
 		return err
 	}
 	if err := rt.body.checkReplayable(rt.req); err != nil {
@@ -589,55 +602,4 @@ func (rt *roundTrip) zeroRetryAfterDelay() time.Duration {
 		return rt.lastDelay
 	}
 	return rt.lastDelay / 10
-}
-
-// checkDeadlines returns an error if a wait that begins now would be too long. held
-// reports whether the wait is in the queue.
-func (rt *roundTrip) checkDeadlines(now time.Time, wait time.Duration, held bool) error {
-	p, maxWait := rt.retry, rt.maxWait()
-	if held && rt.retryAfter <= maxWait {
-		maxWait = rt.maxServerWait()
-	}
-	deadline, hasDeadline := rt.ctx.Deadline()
-	switch {
-	case rt.delay == backoff.Stop:
-		return withSetting(ErrMaxAttempts, "the delay of RetryPolicy.Backoff", "backoff.Stop")
-	case wait > maxWait:
-		return rt.errMaxWait()
-	case wait > p.MaxElapsed-now.Sub(rt.firstEnd):
-		return withSetting(ErrMaxElapsed, "RetryPolicy.MaxElapsed", p.MaxElapsed)
-	case hasDeadline && time.Until(deadline) <= wait:
-		return context.DeadlineExceeded
-	}
-	return nil
-}
-
-// maxWait returns the longest allowed delay between two attempts.
-func (rt *roundTrip) maxWait() time.Duration {
-	switch {
-	case rt.opts.NoWait:
-		return 0
-	case rt.opts.MaxWait > 0:
-		return rt.opts.MaxWait
-	}
-	return rt.retry.MaxWait
-}
-
-// errMaxWait returns ErrMaxWait with the setting that determines maxWait.
-func (rt *roundTrip) errMaxWait() error {
-	switch {
-	case rt.opts.NoWait:
-		return withSetting(ErrMaxWait, "RequestOptions.NoWait", true)
-	case rt.opts.MaxWait > 0:
-		return withSetting(ErrMaxWait, "RequestOptions.MaxWait", rt.opts.MaxWait)
-	}
-	return withSetting(ErrMaxWait, "RetryPolicy.MaxWait", rt.retry.MaxWait)
-}
-
-// maxServerWait returns the longest wait in the queue that a server may impose. The
-// Tracker adds a small random time to stated waits. The result includes it, so that it
-// alone does not make a wait too long.
-func (rt *roundTrip) maxServerWait() time.Duration {
-	maxWait := rt.maxWait()
-	return min(maxWait, throttle.Forever-time.Second) + min(maxWait/40, time.Second)
 }

@@ -157,7 +157,7 @@ func TestTransport_noWaitFailsInsteadOfWaiting(t *testing.T) {
 			<-done
 		},
 		"Splay": func(t *testing.T) {
-			_, err := noWait(t, &Transport{Base: newScript(200), StartJitter: time.Hour, StartSeed: backoff.Offset(1 << 63)})
+			_, err := noWait(t, &Transport{Base: newScript(200), StartJitter: time.Hour, StartSeed: deviceSeed})
 			require.ErrorIs(t, err, ErrMaxWait)
 		},
 		"a pause between attempts": func(t *testing.T) {

@@ -26,7 +26,7 @@ import (
 //	addDemands ─▶ waitForStart ─▶ nextAttempt ─▶ send ─▶ shouldRetry ─ yes ─▶ waitForRetry
 //	  │ error       │ error         │ error                │ no                │ error
 //	  ▼             ▼               ▼                      ▼                   ▼
-//	reject        fail            fail                   finish              fail
+//	fail          fail            fail                   finish              fail
 //
 // After each step, the claims of the ticket, the body of the request and the context of
 // the attempt have these owners:
@@ -43,7 +43,7 @@ import (
 //	waitForRetry   ended                     roundTrip    ended
 //	finish         body of the response,     closed       body of the response, or ended
 //	               or ended
-//	fail, reject   ended                     closed       ended
+//	fail           ended                     closed       ended
 //
 // The owner ends a claim with Queue.Cancel if the attempt was not sent, and with
 // Queue.Observe if it was. If a hook, a limiter or Base panics, end releases everything
@@ -53,6 +53,7 @@ type roundTrip struct {
 	t       *Transport
 	req     *http.Request
 	opts    RequestOptions // the options in the context of req
+	trace   *Trace         // of the Transport and of WithTrace; never nil
 	noRetry bool           // the request is sent at most once
 
 	retry       *RetryPolicy // the policy of the call, with defaults
@@ -75,11 +76,13 @@ type roundTrip struct {
 	err            error
 	retryAfter     time.Duration           // Retry-After that the Tracker found in headers or body
 	endedAt        time.Time               // time of resp or err; zero if it is a success
+	tracedAt       time.Time               // when the latest attempt was sent; zero if no hook of the Trace needs it
+	statedDelay    time.Duration           // Retry-After of the latest attempt that is retried
 	sentAt         time.Time               // when the latest attempt was granted; zero if no limit granted it
 	limitBuf       [2]throttle.RemoteLimit // buffer for the limits of a response
 	drained        drained                 // what was read of resp to discard it
 	stopReason     error                   // why the request is not retried; nil if no retry is needed
-	stoppedByHook  bool                    // stopReason is the error of RetryPolicy.ShouldRetry and is returned
+	stoppedByHook  bool                    // stopReason is the error of Limits, BeforeSend or ShouldRetry and is returned
 	returned       bool                    // RoundTrip returns without a panic
 
 	backoffPolicy   backoff.Policy // the policy of this call; nil before the first failure
@@ -169,7 +172,11 @@ func (t *Transport) newRoundTrip(req *http.Request) *roundTrip {
 		rt.attemptResources = attemptResourcesPool.Get().(*attemptResources)
 	}
 	rt.t, rt.req, rt.attemptResources.t, rt.ctx = t, req, t, req.Context()
-	rt.opts = OptionsFrom(rt.ctx)
+	v := settingsFrom(rt.ctx)
+	rt.opts, rt.trace = v.options, t.resolved.trace
+	if v.trace != nil {
+		rt.trace = JoinTraces(t.Trace, v.trace)
+	}
 	t.cancellations.end(req) // a cancellation before the call has no effect
 	return rt
 }
@@ -193,6 +200,7 @@ func (rt *roundTrip) resolvePolicy() {
 			rt.idempotencyKey = p.IdempotencyKey()
 		}
 	}
+	rt.ticket.Tenant = rt.opts.Tenant
 	rt.ticket.Priority = int32(min(max(rt.opts.Priority, math.MinInt32), math.MaxInt32))
 	rt.ticket.MaxServerWait = rt.maxServerWait()
 }
@@ -205,17 +213,25 @@ const (
 
 // addDemands adds the demands of the request to the ticket. The Limits hook is called
 // first, so that a hook that assigns demands instead of adding them does not overwrite
-// those of the Transport. The error is errTooManyDemands or errTooManyUnits.
+// those of the Transport. The error is that of the hook, errTooManyDemands or
+// errTooManyUnits.
 func (rt *roundTrip) addDemands() error {
 	t := rt.t
 	if t.Limits != nil {
-		t.Limits(rt.req, &rt.ticket)
+		if err := t.Limits(rt.req, &rt.ticket); err != nil {
+			rt.stoppedByHook = true
+			return fmt.Errorf("heed: Transport.Limits: %w", err)
+		}
 	}
 	if t.Limiter != nil {
 		if rt.freeSlot() == queue.MaxDemands {
 			return errTooManyDemands
 		}
-		rt.ticket.Add(throttle.Demand{Limiter: t.Limiter, Cost: rt.opts.Cost})
+		d := throttle.Demand{Limiter: t.Limiter, Cost: rt.opts.Cost}
+		if t.Key != nil {
+			d.Key = t.Key(rt.req)
+		}
+		rt.ticket.Add(d)
 	}
 	if rt.freeSlot() == queue.MaxDemands {
 		return errTooManyDemands
@@ -293,9 +309,9 @@ func (rt *roundTrip) quotaDemand() throttle.Demand {
 func (rt *roundTrip) waitForStart() error {
 	t := rt.t
 	t.startDelay.once.Do(func() {
-		offset := t.StartSeed
-		if offset == 0 {
-			offset = backoff.RandomOffset()
+		offset := backoff.RandomOffset()
+		if t.StartSeed != "" {
+			offset = backoff.OffsetFor(t.StartSeed)
 		}
 		t.startDelay.at = t.now().Add(offset.In(t.StartJitter))
 	})
@@ -305,15 +321,8 @@ func (rt *roundTrip) waitForStart() error {
 		t.startDelay.passed.Store(true)
 		return nil
 	}
-	reason := error(nil)
-	switch deadline, hasDeadline := rt.ctx.Deadline(); {
-	case (rt.opts.NoWait || rt.opts.MaxWait > 0) && wait > rt.maxWait():
-		reason = rt.errMaxWait()
-	case hasDeadline && time.Until(deadline) <= wait:
-		reason = context.DeadlineExceeded
-	}
-	if reason != nil {
-		return fmt.Errorf("heed: Transport.StartJitter delays the first request by another %v: %w", wait, reason)
+	if err := rt.checkWait(now, wait, rt.maxOwnWait()); err != nil {
+		return fmt.Errorf("heed: Transport.StartJitter delays the first request by another %v: %w", wait, err)
 	}
 	ctx := rt.newWaitContext(false)
 	err := httpbody.Sleep(ctx, t.Clock, wait)
@@ -344,8 +353,8 @@ func (rt *roundTrip) nextAttempt() (*http.Request, error) {
 
 // acquire waits in the queue until all limits grant the next attempt.
 func (rt *roundTrip) acquire() error {
-	if f := rt.t.resolved.trace.WaitStart; f != nil {
-		f(rt.req, TraceInfo{Attempt: rt.attempts + 1})
+	if f := rt.trace.WaitStart; f != nil {
+		f(rt.req, WaitStartInfo{Attempt: rt.attempts + 1, Cost: max(rt.opts.Cost, 1)})
 	}
 	if rt.attempts > 0 {
 		if err := rt.addQuotaDemand(); err != nil {
@@ -361,10 +370,122 @@ func (rt *roundTrip) acquire() error {
 	if w := rt.ticket.Waited(); w > 0 {
 		rt.info.addWait(w, rt.ticket.WaitedFor())
 	}
-	if f := rt.t.resolved.trace.WaitDone; f != nil {
-		f(rt.req, TraceInfo{Attempt: rt.attempts + 1, Waited: rt.ticket.Waited(), Limit: rt.ticket.WaitedFor(), Err: err})
+	if f := rt.trace.WaitDone; f != nil {
+		f(rt.req, rt.waitDoneInfo(err))
 	}
 	return err
+}
+
+// waitDoneInfo describes the wait that has just ended with err.
+func (rt *roundTrip) waitDoneInfo(err error) WaitDoneInfo {
+	i := WaitDoneInfo{Attempt: rt.attempts + 1, Cost: max(rt.opts.Cost, 1), Waited: rt.ticket.Waited(), Limit: rt.ticket.WaitedFor(), Err: err}
+	i.ServerImposed, i.Estimated = rt.ticket.WaitedForServer()
+	var refused *throttle.RefusedError
+	if err != nil && errors.As(err, &refused) && refused.Decision.Policy != "" {
+		d := &refused.Decision
+		i.Limit, i.ServerImposed, i.Estimated = d.Policy, d.ServerImposed, d.Estimated
+	}
+	return i
+}
+
+// wait calls Queue.Wait, or Queue.Try for a request with RequestOptions.NoWait. It applies
+// the deadline rules, see checkWait.
+func (rt *roundTrip) wait() error {
+	if !rt.hasDemands {
+		return rt.cancelCause()
+	}
+	w := rt.t.resolved.queue
+	if rt.opts.NoWait {
+		ctx := rt.newWaitContext(!rt.nonBlocking())
+		defer ctx.end()
+		return rt.addReason(w.Try(ctx, &rt.ticket), throttle.Forever, nil)
+	}
+	limit, reason := rt.queueWaitLimit()
+	if limit == throttle.Forever {
+		ctx := rt.newWaitContext(!rt.nonBlocking())
+		defer ctx.end()
+		return rt.addReason(w.Wait(ctx, &rt.ticket), limit, nil)
+	}
+	parent := rt.newWaitContext(true)
+	defer parent.end()
+	ctx, cancel := context.WithTimeoutCause(parent, limit, reason)
+	defer cancel()
+	return rt.addReason(w.Wait(ctx, &rt.ticket), limit, reason)
+}
+
+// Deadline rules. A wait that breaks one of them is not begun: the request fails
+// immediately with the error of the first rule, in this order:
+//
+//	rule                          waits                                      error
+//	the context has ended         all                                        its cause
+//	RequestOptions.NoWait         all                                        ErrMaxWait
+//	the deadline of the context   all                                        context.DeadlineExceeded
+//	RetryPolicy.MaxElapsed        all after the first attempt                ErrMaxElapsed
+//	RequestOptions.MaxWait        all                                        ErrMaxWait
+//	RetryPolicy.MaxWait           delays before a retry, and waits in the    ErrMaxWait
+//	                              queue for limits of the server
+//
+// checkWait applies all but the first to waits outside the queue: the start delay and the
+// delay before a retry. The first applies when a wait begins. In the queue, the context and Ticket.MaxServerWait stand for them, and addReason
+// names the rule. An attempt in flight is never canceled by a rule other than the context.
+
+// checkWait returns the error of the first rule that forbids a wait of d from now on, or
+// nil. maxWait is the longest wait by the last two rules.
+func (rt *roundTrip) checkWait(now time.Time, d, maxWait time.Duration) error {
+	deadline, hasDeadline := rt.ctx.Deadline()
+	switch {
+	case rt.opts.NoWait && d > 0:
+		return rt.errMaxWait()
+	case hasDeadline && time.Until(deadline) <= d:
+		return context.DeadlineExceeded
+	case d > rt.elapsedLeft(now):
+		return rt.errMaxElapsed()
+	case d > maxWait:
+		return rt.errMaxWait()
+	}
+	return nil
+}
+
+// queueWaitLimit returns the longest wait in the queue for the next attempt by the rules
+// for all waits, and the error for a longer one.
+func (rt *roundTrip) queueWaitLimit() (limit time.Duration, reason error) {
+	limit = throttle.Forever
+	if !rt.firstEnd.IsZero() && rt.retry.MaxElapsed < throttle.Forever {
+		limit, reason = max(rt.elapsedLeft(rt.t.now()), 1), rt.errMaxElapsed()
+	}
+	if m := rt.maxOwnWait(); m < limit {
+		limit, reason = m, rt.errMaxWait()
+	}
+	return limit, reason
+}
+
+// addReason adds the rule that forbade the wait to err, the result of the queue. limit and
+// its reason are those of queueWaitLimit.
+func (rt *roundTrip) addReason(err error, limit time.Duration, reason error) error {
+	if err == nil {
+		return nil // returns before r is allocated
+	}
+	var r *throttle.RefusedError
+	if rt.cancelCause() != nil || !errors.As(err, &r) {
+		return err
+	}
+	d := &r.Decision
+	switch deadline, hasDeadline := rt.ctx.Deadline(); {
+	case rt.opts.NoWait && r.Reason == nil:
+		reason = rt.errMaxWait()
+	case reason != nil && errors.Is(r.Reason, context.DeadlineExceeded):
+		if hasDeadline && time.Until(deadline) <= max(limit, d.Wait) {
+			return err
+		}
+		if d.Wait > rt.elapsedLeft(rt.t.now()) {
+			reason = rt.errMaxElapsed() // the queue was given the smaller limit of the two rules
+		}
+	case r.Reason == nil && d.ServerImposed && (d.Wait > rt.ticket.MaxServerWait || d.Estimated && rt.ticket.Waited() >= rt.ticket.MaxServerWait):
+		reason = rt.errMaxWait()
+	default:
+		return err
+	}
+	return &throttle.RefusedError{Key: r.Key, Decision: r.Decision, Reason: reason}
 }
 
 // expectLatency sets the expected latency of the request in the ticket. The queue then
@@ -381,75 +502,58 @@ func (rt *roundTrip) expectLatency() {
 	rt.ticket.Latency = min(rt.t.resolved.quota.Latency(rt.req, rt.t.now()), rt.latencyBudget)
 }
 
-// wait calls Queue.Wait, limited to the longest wait that the request allows.
-func (rt *roundTrip) wait() error {
-	if !rt.hasDemands {
-		return rt.cancelCause()
+// elapsedLeft returns what is left of RetryPolicy.MaxElapsed, or throttle.Forever before
+// the end of the first attempt.
+func (rt *roundTrip) elapsedLeft(now time.Time) time.Duration {
+	if rt.firstEnd.IsZero() || rt.retry.MaxElapsed == throttle.Forever {
+		return throttle.Forever
 	}
-	w := rt.t.resolved.queue
-	if rt.opts.NoWait {
-		return rt.tryAcquire()
-	}
-	limit, reason := rt.queueWaitLimit()
-	if limit == throttle.Forever {
-		ctx := rt.newWaitContext(!rt.nonBlocking())
-		defer ctx.end()
-		return rt.addMaxWaitReason(w.Wait(ctx, &rt.ticket))
-	}
-	parent := rt.newWaitContext(true)
-	defer parent.end()
-	ctx, cancel := context.WithTimeoutCause(parent, limit, reason)
-	defer cancel()
-	err := rt.addMaxWaitReason(w.Wait(ctx, &rt.ticket))
-	var r *throttle.RefusedError
-	if rt.cancelCause() == nil && errors.As(err, &r) && errors.Is(r.Reason, context.DeadlineExceeded) {
-		if d, ok := rt.ctx.Deadline(); !ok || time.Until(d) > limit {
-			return &throttle.RefusedError{Key: r.Key, Decision: r.Decision, Reason: reason}
-		}
-	}
-	return err
+	return rt.retry.MaxElapsed - now.Sub(rt.firstEnd)
 }
 
-// tryAcquire replaces wait for a request with RequestOptions.NoWait.
-func (rt *roundTrip) tryAcquire() error {
-	ctx := rt.newWaitContext(!rt.nonBlocking())
-	defer ctx.end()
-	err := rt.t.resolved.queue.Try(ctx, &rt.ticket)
-	var r *throttle.RefusedError
-	if errors.As(err, &r) && r.Reason == nil {
-		return &throttle.RefusedError{Key: r.Key, Decision: r.Decision, Reason: rt.errMaxWait()}
-	}
-	return err
-}
-
-// queueWaitLimit returns the longest wait in the queue for the next attempt, and the
-// error for a longer one: RequestOptions.MaxWait, or the remainder of
-// RetryPolicy.MaxElapsed before a retry.
-func (rt *roundTrip) queueWaitLimit() (limit time.Duration, reason error) {
-	limit = throttle.Forever
+// maxOwnWait returns the longest wait that the program may impose: for its limits, and for
+// the start delay.
+func (rt *roundTrip) maxOwnWait() time.Duration {
 	if rt.opts.MaxWait > 0 {
-		limit, reason = rt.opts.MaxWait, rt.errMaxWait()
+		return rt.opts.MaxWait
 	}
-	if p := rt.retry; !rt.firstEnd.IsZero() && p.MaxElapsed < throttle.Forever {
-		if left := max(p.MaxElapsed-rt.t.now().Sub(rt.firstEnd), 1); left < limit {
-			limit, reason = left, withSetting(ErrMaxElapsed, "RetryPolicy.MaxElapsed", p.MaxElapsed)
-		}
-	}
-	return limit, reason
+	return throttle.Forever
 }
 
-// addMaxWaitReason adds MaxWait as the reason to err, if the server stated a longer wait,
-// or if an estimate held the request for that long.
-func (rt *roundTrip) addMaxWaitReason(err error) error {
-	if err == nil {
-		return nil // returns before r is allocated
+// maxWait returns the longest delay before a retry, and the longest wait that a server may
+// state.
+func (rt *roundTrip) maxWait() time.Duration {
+	switch {
+	case rt.opts.NoWait:
+		return 0
+	case rt.opts.MaxWait > 0:
+		return rt.opts.MaxWait
 	}
-	var r *throttle.RefusedError
-	if errors.As(err, &r) && r.Reason == nil && r.Decision.ServerImposed &&
-		(r.Decision.Wait > rt.ticket.MaxServerWait || r.Decision.Estimated && rt.ticket.Waited() >= rt.ticket.MaxServerWait) {
-		return &throttle.RefusedError{Key: r.Key, Decision: r.Decision, Reason: rt.errMaxWait()}
+	return rt.retry.MaxWait
+}
+
+// maxServerWait returns the longest wait in the queue that a server may impose. The
+// Tracker adds a small random time to stated waits. The result includes it, so that it
+// alone does not make a wait too long.
+func (rt *roundTrip) maxServerWait() time.Duration {
+	maxWait := rt.maxWait()
+	return min(maxWait, throttle.Forever-time.Second) + min(maxWait/40, time.Second)
+}
+
+// errMaxWait returns ErrMaxWait with the setting that determines maxWait.
+func (rt *roundTrip) errMaxWait() error {
+	switch {
+	case rt.opts.NoWait:
+		return withSetting(ErrMaxWait, "RequestOptions.NoWait", true)
+	case rt.opts.MaxWait > 0:
+		return withSetting(ErrMaxWait, "RequestOptions.MaxWait", rt.opts.MaxWait)
 	}
-	return err
+	return withSetting(ErrMaxWait, "RetryPolicy.MaxWait", rt.retry.MaxWait)
+}
+
+// errMaxElapsed returns ErrMaxElapsed with its setting.
+func (rt *roundTrip) errMaxElapsed() error {
+	return withSetting(ErrMaxElapsed, "RetryPolicy.MaxElapsed", rt.retry.MaxElapsed)
 }
 
 // budgetBatch is the number of calls without limits that are counted together.
@@ -477,17 +581,20 @@ func (rt *roundTrip) countForBudget() {
 func (rt *roundTrip) attemptRequest() (*http.Request, error) {
 	p := rt.retry
 	body, isNew := rt.body.next(rt.req)
-	if rt.attempts == 0 && !isNew && p.AttemptTimeout <= 0 && rt.idempotencyKey == "" && !rt.watchesCancel() {
+	if rt.attempts == 0 && !isNew && p.AttemptTimeout <= 0 && p.BeforeSend == nil && rt.idempotencyKey == "" && !rt.watchesCancel() {
 		return rt.req, nil
 	}
-	req := rt.req.WithContext(rt.withAttemptTimeout(p.AttemptTimeout))
+	ctx := rt.withAttemptTimeout(p.AttemptTimeout)
+	if rt.attempts > 0 {
+		ctx = context.WithValue(ctx, attemptKey{}, rt.attempts)
+	}
+	req := rt.req.WithContext(ctx)
 	req.Body = body
 	if rt.body.source == fromRewind {
 		req.GetBody = rt.body.rewinder.getBody
 	}
 	setNumber := p.AttemptHeader != "" && rt.attempts > 0
-	beforeSend := p.BeforeSend != nil && rt.attempts > 0
-	if setNumber || beforeSend || rt.idempotencyKey != "" {
+	if setNumber || p.BeforeSend != nil || rt.idempotencyKey != "" {
 		req.Header = req.Header.Clone()
 	}
 	if rt.idempotencyKey != "" {
@@ -496,12 +603,23 @@ func (rt *roundTrip) attemptRequest() (*http.Request, error) {
 	if setNumber {
 		req.Header.Set(p.AttemptHeader, strconv.Itoa(rt.attempts+1))
 	}
-	if beforeSend {
-		if err := p.BeforeSend(req, rt.attempts+1); err != nil {
-			return nil, err
-		}
+	if p.BeforeSend != nil {
+		return req, rt.beforeSend(req)
 	}
 	return req, nil
+}
+
+// beforeSend calls RetryPolicy.BeforeSend for req, a copy of the caller's request. Its URL
+// is copied too, so that the hook may add a signature to the query.
+func (rt *roundTrip) beforeSend(req *http.Request) error {
+	u := *req.URL
+	req.URL = &u
+	err := rt.retry.BeforeSend(req, rt.attempts+1)
+	if err != nil {
+		rt.stoppedByHook = true
+		err = fmt.Errorf("heed: RetryPolicy.BeforeSend: %w", err)
+	}
+	return err
 }
 
 // withAttemptTimeout returns the context of one attempt. It is canceled if there is no
@@ -534,8 +652,12 @@ func (rt *roundTrip) watchesCancel() bool {
 // send sends one attempt and reports the outcome to the limits.
 func (rt *roundTrip) send(req *http.Request) (*http.Response, error) {
 	rt.attempts++
-	if f := rt.t.resolved.trace.AttemptStart; f != nil {
-		f(req, TraceInfo{Attempt: rt.attempts})
+	rt.tracedAt = time.Time{}
+	if rt.trace.AttemptStart != nil || rt.trace.AttemptDone != nil {
+		rt.tracedAt = rt.t.now()
+	}
+	if f := rt.trace.AttemptStart; f != nil {
+		f(req, AttemptStartInfo{Attempt: rt.attempts, Sent: rt.tracedAt})
 	}
 	rt.sentAt = rt.ticket.GrantedAt()
 	resp, err := rt.sendToBase(req)
@@ -549,10 +671,22 @@ func (rt *roundTrip) send(req *http.Request) (*http.Response, error) {
 	rt.granted, rt.outcome, rt.retryAfter = f.Partial, f.Outcome, f.RetryAfter
 	rt.endedAt = f.Now
 	rt.observeLatency()
-	if f := rt.t.resolved.trace.AttemptDone; f != nil {
-		f(rt.req, TraceInfo{Attempt: rt.attempts, Response: resp, Err: err})
+	if f := rt.trace.AttemptDone; f != nil {
+		f(req, rt.attemptDoneInfo(resp, err))
 	}
 	return resp, err
+}
+
+// attemptDoneInfo describes the attempt that has just ended.
+func (rt *roundTrip) attemptDoneInfo(resp *http.Response, err error) AttemptDoneInfo {
+	now := rt.endedAt
+	if now.IsZero() {
+		now = rt.t.now()
+	}
+	return AttemptDoneInfo{
+		Attempt: rt.attempts, Sent: rt.tracedAt, Duration: max(now.Sub(rt.tracedAt), 0),
+		Status: statusOf(resp), Response: resp, Err: err, Outcome: rt.outcome, RetryAfter: rt.retryAfter,
+	}
 }
 
 // sendToBase calls Base.RoundTrip and enforces the contract of http.RoundTripper on its
@@ -641,8 +775,8 @@ func (rt *roundTrip) observeLatency() {
 
 // waitForRetry discards the response and sleeps for the delay.
 func (rt *roundTrip) waitForRetry() error {
-	if f := rt.t.resolved.trace.Retry; f != nil {
-		f(rt.req, TraceInfo{Attempt: rt.attempts, Response: rt.resp, Err: rt.err, Delay: rt.delay})
+	if f := rt.trace.Retry; f != nil {
+		f(rt.req, RetryInfo{Attempt: rt.attempts, Delay: rt.delay, RetryAfter: rt.statedDelay, Status: statusOf(rt.resp), Response: rt.resp, Err: rt.err})
 	}
 	rt.drained = drain(rt.ctx, rt.resp)
 	rt.release()
@@ -672,9 +806,7 @@ func (rt *roundTrip) attemptResult() Attempt {
 func (rt *roundTrip) finish() (*http.Response, error) {
 	rt.body.finish(rt.req)
 	if rt.stopReason != nil {
-		if f := rt.t.resolved.trace.GiveUp; f != nil {
-			f(rt.req, TraceInfo{Attempt: rt.attempts, Response: rt.resp, Err: rt.err, Reason: rt.stopReason})
-		}
+		rt.traceGiveUp()
 	}
 	if rt.stoppedByHook {
 		rt.drained = drain(rt.ctx, rt.resp)
@@ -705,30 +837,32 @@ func (rt *roundTrip) respond() *http.Response {
 	return resp
 }
 
-// reject ends a call whose demands are invalid.
-func (rt *roundTrip) reject(err error) (*http.Response, error) {
-	rt.body.finish(rt.req)
-	return nil, err
-}
-
 // fail ends a call because of err, before the first attempt or between two attempts. It
-// returns the last response if its whole body was read and the caller has not canceled
-// the request; otherwise it returns an error.
+// returns the last response if its whole body was read, the caller has not canceled the
+// request and err is not that of a hook; otherwise it returns an error.
 func (rt *roundTrip) fail(err error) (*http.Response, error) {
 	rt.endAttempt()
 	rt.body.finish(rt.req)
 	rt.stopReason = err
-	if f := rt.t.resolved.trace.GiveUp; f != nil {
-		f(rt.req, TraceInfo{Attempt: rt.attempts, Response: rt.resp, Err: rt.err, Reason: err})
-	}
+	rt.traceGiveUp()
 	switch {
-	case rt.attempts == 0 && (rt.cancelCause() != nil || !isWaitError(err)):
+	case rt.attempts == 0 && (rt.cancelCause() != nil || rt.stoppedByHook || !isWaitError(err)):
 		return nil, err
-	case rt.cancelCause() == nil && rt.resp != nil && rt.drained.complete:
+	case rt.cancelCause() == nil && !rt.stoppedByHook && rt.resp != nil && rt.drained.complete:
 		rt.resp.Body = rt.drained.reader()
 		return rt.respond(), nil
 	}
 	return nil, rt.giveUp()
+}
+
+// traceGiveUp calls Trace.GiveUp.
+func (rt *roundTrip) traceGiveUp() {
+	if f := rt.trace.GiveUp; f != nil {
+		f(rt.req, GiveUpInfo{
+			Attempts: rt.attempts, QueueWait: rt.info.QueueWait, BackoffWait: rt.info.BackoffWait,
+			Status: statusOf(rt.resp), Response: rt.resp, Err: rt.err, Reason: rt.stopReason,
+		})
+	}
 }
 
 // giveUp returns the GiveUpError of the call.

@@ -46,7 +46,7 @@ func TestTransport_canceledWithoutContext(t *testing.T) {
 		"in the queue of a remote limiter":   {tr: &Transport{Limiter: remote{}}},
 		"in a pause":                         {tr: &Transport{Retry: &RetryPolicy{Backoff: backoff.Constant(time.Minute)}}, base: true, sent: 1},
 		"in the queue for a retry":           {tr: &Transport{Retry: &RetryPolicy{Backoff: backoff.Constant(0)}}, bucket: 2, base: true, sent: 1},
-		"before the first attempt of all":    {tr: &Transport{StartJitter: time.Hour, StartSeed: backoff.Offset(1 << 63)}},
+		"before the first attempt of all":    {tr: &Transport{StartJitter: time.Hour, StartSeed: deviceSeed}},
 		"in flight":                          {tr: &Transport{}, sent: 1},
 		"in flight, with a timer":            {tr: &Transport{Retry: &RetryPolicy{AttemptTimeout: time.Hour}}, sent: 1},
 		"in flight with another Base":        {tr: &Transport{Base: baseFunc(waitForContext)}, sent: 1, needsC: true},
@@ -65,7 +65,7 @@ func TestTransport_canceledWithoutContext(t *testing.T) {
 						tt.tr = &Transport{}
 					}
 					tr := &Transport{Base: tt.tr.Base, Limiter: tt.tr.Limiter, Retry: tt.tr.Retry, StartJitter: tt.tr.StartJitter, StartSeed: tt.tr.StartSeed}
-					tr.Trace = &Trace{AttemptStart: func(*http.Request, TraceInfo) { sent.Add(1) }}
+					tr.Trace = &Trace{AttemptStart: func(*http.Request, AttemptStartInfo) { sent.Add(1) }}
 					if tt.bucket > 0 {
 						tr.Limiter = throttle.NewTokenBucket(throttle.Limit{Count: 1, Per: time.Minute, Burst: tt.bucket})
 						_, err := tr.Limiter.Reserve(t.Context(), throttle.Claim{})

@@ -171,3 +171,84 @@ func TestTransport_returnsLastResponseWhenQueueIsTooLong(t *testing.T) {
 		}
 	})
 }
+
+// waitRules are the rules for the waits of one call.
+type waitRules struct {
+	opts     RequestOptions
+	deadline time.Duration // 0: none
+	policy   RetryPolicy
+}
+
+// TestTransport_appliesDeadlineRulesInOrder checks that a wait of about 100 s that breaks
+// several rules fails immediately with the error of the first, for each kind of wait.
+func TestTransport_appliesDeadlineRulesInOrder(t *testing.T) {
+	rules := []struct {
+		name    string
+		set     func(*waitRules)
+		err     error
+		setting string
+	}{
+		{"NoWait", func(r *waitRules) { r.opts.NoWait = true }, ErrMaxWait, "RequestOptions.NoWait is true"},
+		{"deadline", func(r *waitRules) { r.deadline = 50 * time.Second }, context.DeadlineExceeded, ""},
+		{"MaxElapsed", func(r *waitRules) { r.policy.MaxElapsed = 40 * time.Second }, ErrMaxElapsed, "RetryPolicy.MaxElapsed is 40s"},
+		{"RequestOptions.MaxWait", func(r *waitRules) { r.opts.MaxWait = 30 * time.Second }, ErrMaxWait, "RequestOptions.MaxWait is 30s"},
+		{"RetryPolicy.MaxWait", func(r *waitRules) { r.policy.MaxWait = 20 * time.Second }, ErrMaxWait, "RetryPolicy.MaxWait is 20s"},
+	}
+	per100s := throttle.Limit{Count: 1, Per: 100 * time.Second}
+	for name, wait := range map[string]struct {
+		except  string // the rules that do not apply
+		retried bool
+		tr      func() *Transport
+	}{
+		"start delay": {"MaxElapsed RetryPolicy.MaxWait", false, func() *Transport {
+			return &Transport{Base: newScript(200), StartJitter: 200 * time.Second, StartSeed: deviceSeed}
+		}},
+		"queue": {"MaxElapsed RetryPolicy.MaxWait", false, func() *Transport {
+			l := throttle.NewTokenBucket(per100s)
+			_, err := l.Reserve(t.Context(), throttle.Claim{})
+			require.NoError(t, err)
+			return &Transport{Base: newScript(200), Limiter: l}
+		}},
+		"queue, for a limit of the server": {"MaxElapsed", false, func() *Transport {
+			next := time.Now().Add(100 * time.Second)
+			return &Transport{Base: newScript(200), Limiter: estimate{&next}}
+		}},
+		"queue, before a retry": {"RetryPolicy.MaxWait", true, func() *Transport {
+			return &Transport{Base: newScript(503, 200), Limiter: throttle.NewTokenBucket(per100s)}
+		}},
+		"delay before a retry": {"", true, func() *Transport {
+			return &Transport{Base: newScript(response{502, "", []string{"Retry-After", "100"}}, 200)}
+		}},
+	} {
+		for first := range rules {
+			if strings.Contains(wait.except, rules[first].name) {
+				continue
+			}
+			synctest.Test(t, func(t *testing.T) {
+				r := waitRules{policy: RetryPolicy{Backoff: backoff.Constant(0), MaxWait: -1, MaxElapsed: -1}}
+				for _, rule := range rules[first:] {
+					rule.set(&r)
+				}
+				tr := wait.tr()
+				tr.Retry = &r.policy
+				ctx := WithOptions(t.Context(), r.opts)
+				if r.deadline > 0 {
+					var cancel context.CancelFunc
+					ctx, cancel = context.WithTimeout(ctx, r.deadline)
+					defer cancel()
+				}
+				start := time.Now()
+				resp, err := tr.RoundTrip(request(t, "GET", "").WithContext(ctx))
+				if wait.retried {
+					require.NoError(t, err, name)
+					info, _ := InfoFrom(resp)
+					err = info.StopReason
+				}
+				require.ErrorIs(t, err, rules[first].err, name+": "+rules[first].name)
+				require.ErrorContains(t, err, rules[first].setting)
+				require.Zero(t, time.Since(start), name)
+				require.LessOrEqual(t, tr.Base.(*scriptServer).sent(), 1)
+			})
+		}
+	}
+}

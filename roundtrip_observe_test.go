@@ -101,13 +101,12 @@ func TestTransport_releasesGrantsWhenBasePanics(t *testing.T) {
 // TestTransport_releasesGrantsWhenAHookPanics panics in each hook that is called while
 // units are held.
 func TestTransport_releasesGrantsWhenAHookPanics(t *testing.T) {
-	boom := func(*http.Request, TraceInfo) { panic("hook") }
 	for name, tr := range map[string]*Transport{
 		"granted": {Queue: &queue.Queue{Trace: &queue.Trace{Granted: func(*queue.Ticket) { panic("hook") }}}},
-		"admit":   {Trace: &Trace{WaitDone: boom}},
-		"send":    {Trace: &Trace{AttemptStart: boom}},
-		"answer":  {Trace: &Trace{AttemptDone: boom}},
-		"retry":   {Trace: &Trace{Retry: boom}},
+		"admit":   {Trace: &Trace{WaitDone: boom[WaitDoneInfo]}},
+		"send":    {Trace: &Trace{AttemptStart: boom[AttemptStartInfo]}},
+		"answer":  {Trace: &Trace{AttemptDone: boom[AttemptDoneInfo]}},
+		"retry":   {Trace: &Trace{Retry: boom[RetryInfo]}},
 		"breaker": {Breaker: func(*http.Request) Breaker { panic("hook") }},
 		"again": {Retry: &RetryPolicy{ShouldRetry: func(*http.Request, *http.Response, error, bool) (bool, error) {
 			panic("hook")

@@ -73,15 +73,11 @@ func (b *attemptBreaker) Allow() (func(error), error) {
 // that is not sent is canceled before the last response is returned. The claim of that
 // response was observed.
 func TestTransport_cancelsTheClaimOfAnAttemptThatIsNotSent(t *testing.T) {
-	noRetry := errors.New("no signature")
 	for name, tr := range map[string]*Transport{
 		"the Breaker refuses": func() *Transport {
 			b := &attemptBreaker{left: 1}
 			return &Transport{Breaker: func(*http.Request) Breaker { return b }}
 		}(),
-		"Prepare fails": {Retry: &RetryPolicy{BeforeSend: func(*http.Request, int) error { return noRetry }}},
-		"Prepare fails, and there is a timer": {Retry: &RetryPolicy{AttemptTimeout: time.Minute,
-			BeforeSend: func(*http.Request, int) error { return noRetry }}},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			l, s := &recorder{}, newScript(503)
@@ -93,6 +89,43 @@ func TestTransport_cancelsTheClaimOfAnAttemptThatIsNotSent(t *testing.T) {
 			require.Equal(t, [3]int{2, 1, 1}, l.ends(), name)
 			require.Equal(t, 1, s.sent(), name)
 		})
+	}
+}
+
+// TestTransport_anErrorOfBeforeSendEndsTheCall checks that the claim of the attempt is
+// canceled and the body closed, and that RoundTrip returns the error, also if an earlier
+// attempt got a response.
+func TestTransport_anErrorOfBeforeSendEndsTheCall(t *testing.T) {
+	for _, cause := range []error{errors.New("no signature"), context.DeadlineExceeded, context.Canceled} {
+		for name, tt := range map[string]struct {
+			policy RetryPolicy
+			fails  int // the attempt before which BeforeSend fails
+		}{
+			"first attempt":                {RetryPolicy{}, 1},
+			"first attempt, with a timer":  {RetryPolicy{AttemptTimeout: time.Minute}, 1},
+			"second attempt":               {RetryPolicy{}, 2},
+			"second attempt, with a timer": {RetryPolicy{AttemptTimeout: time.Minute}, 2},
+		} {
+			synctest.Test(t, func(t *testing.T) {
+				l, s, body := &recorder{}, newScript(503), &opaque{Reader: strings.NewReader("x")}
+				tt.policy.BeforeSend = func(_ *http.Request, attempt int) error {
+					if attempt == tt.fails {
+						return cause
+					}
+					return nil
+				}
+				resp, err := (&Transport{Base: s, Limiter: l, Retry: &tt.policy}).RoundTrip(put(t, body, 1))
+				require.Nil(t, resp)
+				require.ErrorIs(t, err, cause, name)
+				require.ErrorContains(t, err, "heed: RetryPolicy.BeforeSend: ", name)
+				var g *GiveUpError
+				require.Equal(t, tt.fails > 1, errors.As(err, &g), name)
+				require.Equal(t, [3]int{tt.fails, 1, tt.fails - 1}, l.ends(), name)
+				require.Equal(t, tt.fails-1, s.sent(), name)
+				require.Equal(t, 1, body.closed, name)
+				require.Equal(t, s.opened, s.closed, name)
+			})
+		}
 	}
 }
 
@@ -112,21 +145,20 @@ func TestTransport_returnsUnitsOfAnAttemptThatIsNotSent(t *testing.T) {
 // after a panic, with Cancel if the attempt was not sent and with Observe if it was, and
 // that the bodies of request and response are closed.
 func TestTransport_aPanicEndsGrantsAndClosesBodies(t *testing.T) {
-	boom := func(*http.Request, TraceInfo) { panic("hook") }
 	for name, tt := range map[string]struct {
 		tr   *Transport
 		want [3]int
 	}{
-		"Limits":  {&Transport{Limits: func(*http.Request, *queue.Ticket) { panic("hook") }}, [3]int{0, 0, 0}},
-		"Admit":   {&Transport{Trace: &Trace{WaitDone: boom}}, [3]int{1, 1, 0}},
+		"Limits":  {&Transport{Limits: func(*http.Request, *queue.Ticket) error { panic("hook") }}, [3]int{0, 0, 0}},
+		"Admit":   {&Transport{Trace: &Trace{WaitDone: boom[WaitDoneInfo]}}, [3]int{1, 1, 0}},
 		"Breaker": {&Transport{Breaker: func(*http.Request) Breaker { panic("hook") }}, [3]int{1, 1, 0}},
-		"Send":    {&Transport{Trace: &Trace{AttemptStart: boom}}, [3]int{1, 1, 0}},
+		"Send":    {&Transport{Trace: &Trace{AttemptStart: boom[AttemptStartInfo]}}, [3]int{1, 1, 0}},
 		"Base":    {&Transport{Base: baseFunc(func(*http.Request) (*http.Response, error) { panic("hook") })}, [3]int{1, 0, 1}},
 		"done":    {&Transport{Breaker: func(*http.Request) Breaker { return panickingBreaker{} }}, [3]int{1, 0, 1}},
-		"Answer":  {&Transport{Trace: &Trace{AttemptDone: boom}}, [3]int{1, 0, 1}},
-		"Retry":   {&Transport{Trace: &Trace{Retry: boom}}, [3]int{1, 0, 1}},
-		"Prepare": {&Transport{Retry: &RetryPolicy{BeforeSend: func(*http.Request, int) error { panic("hook") }}}, [3]int{2, 1, 1}},
-		"GiveUp":  {&Transport{Trace: &Trace{GiveUp: boom}}, [3]int{4, 0, 4}},
+		"Answer":  {&Transport{Trace: &Trace{AttemptDone: boom[AttemptDoneInfo]}}, [3]int{1, 0, 1}},
+		"Retry":   {&Transport{Trace: &Trace{Retry: boom[RetryInfo]}}, [3]int{1, 0, 1}},
+		"Prepare": {&Transport{Retry: &RetryPolicy{BeforeSend: func(*http.Request, int) error { panic("hook") }}}, [3]int{1, 1, 0}},
+		"GiveUp":  {&Transport{Trace: &Trace{GiveUp: boom[GiveUpInfo]}}, [3]int{4, 0, 4}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -156,6 +188,9 @@ func TestTransport_aPanicEndsGrantsAndClosesBodies(t *testing.T) {
 		})
 	}
 }
+
+// boom is a function of a Trace that panics.
+func boom[I any](*http.Request, I) { panic("hook") }
 
 // panickingBreaker is a Breaker whose done function panics.
 type panickingBreaker struct{}
@@ -192,10 +227,11 @@ func TestTransport_closesTheBodyOnceIfNothingIsSent(t *testing.T) {
 }
 
 // fillTicket sets as many demands as a ticket can hold.
-func fillTicket(_ *http.Request, t *queue.Ticket) {
+func fillTicket(_ *http.Request, t *queue.Ticket) error {
 	for range queue.MaxDemands {
 		t.Add(throttle.Demand{Limiter: throttle.AllowAll})
 	}
+	return nil
 }
 
 // TestTransport_tooManyDemandsAreAnError checks that more demands than a ticket can hold

@@ -71,7 +71,7 @@ var waitScenarios = []scenario{
 	{number: 70, summary: "a hook sees failure and delay before each wait, and not at the end", run: func(t *testing.T) {
 		var delays []time.Duration
 		var statuses []int
-		tr := &Transport{Base: newScript(500, 502, 503), Retry: threeAttempts(), Trace: &Trace{Retry: func(_ *http.Request, s TraceInfo) {
+		tr := &Transport{Base: newScript(500, 502, 503), Retry: threeAttempts(), Trace: &Trace{Retry: func(_ *http.Request, s RetryInfo) {
 			delays, statuses = append(delays, s.Delay), append(statuses, s.Response.StatusCode)
 		}}}
 		_, err := get(t, tr)

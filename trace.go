@@ -1,43 +1,46 @@
 package heed
 
 import (
+	"context"
 	"net/http"
 	"time"
 
 	"github.com/heed-go/heed/quota"
+	"github.com/heed-go/heed/throttle"
 )
 
-// Trace holds functions that are called while a request is processed. Nil functions are
-// not called. They are called on the goroutine of the request, so they must not block.
-// They must not read or close bodies.
+// Trace holds functions that are called while a request is processed, for metrics, logs
+// and spans. Nil functions are not called.
 //
-// Each function gets the request that was given to the Transport, except AttemptStart,
-// which gets the request that is sent to Base. The comment of each function lists the
-// TraceInfo fields that are set.
+// The functions are called on the goroutine of the request, without a lock. They must not
+// block, must not modify the request and must not read or close bodies. Each gets the
+// request that was given to the Transport, except AttemptStart and AttemptDone, which get
+// the request that is sent to Base: its context is that of the attempt, see AttemptFrom.
+//
+// For each attempt the order is WaitStart, WaitDone, AttemptStart, AttemptDone, and then
+// Retry if there is another attempt. GiveUp is the last call for a request that fails. If
+// the request is not granted, WaitDone has an error. AttemptStart is not called then, and
+// also not if RetryPolicy.BeforeSend or the Breaker returns an error.
 type Trace struct {
-	// WaitStart is called when the request enters the queue, once per attempt. TraceInfo:
-	// Attempt.
-	WaitStart func(*http.Request, TraceInfo)
+	// WaitStart is called when the request enters the queue, once per attempt.
+	WaitStart func(*http.Request, WaitStartInfo)
 
-	// WaitDone is called when the request leaves the queue, because it was granted or
-	// with an error. TraceInfo: Attempt, Waited, Limit, and Err if it was not granted.
-	WaitDone func(*http.Request, TraceInfo)
+	// WaitDone is called when the request leaves the queue, because it was granted or with
+	// an error.
+	WaitDone func(*http.Request, WaitDoneInfo)
 
-	// AttemptStart is called before an attempt is sent. TraceInfo: Attempt.
-	AttemptStart func(*http.Request, TraceInfo)
+	// AttemptStart is called before an attempt is sent.
+	AttemptStart func(*http.Request, AttemptStartInfo)
 
-	// AttemptDone is called when an attempt has got a response or has failed. TraceInfo:
-	// Attempt, and Response or Err.
-	AttemptDone func(*http.Request, TraceInfo)
+	// AttemptDone is called when an attempt has got response headers or has failed.
+	AttemptDone func(*http.Request, AttemptDoneInfo)
 
-	// Retry is called when a failed attempt will be retried. TraceInfo: Attempt (the
-	// failed one), Response or Err, and Delay.
-	Retry func(*http.Request, TraceInfo)
+	// Retry is called when a failed attempt will be retried, before the delay.
+	Retry func(*http.Request, RetryInfo)
 
-	// GiveUp is called when a request fails while it waits, or when a failed attempt
-	// could be retried but is not. TraceInfo: Attempt (0 if none was sent), Response or
-	// Err, and Reason.
-	GiveUp func(*http.Request, TraceInfo)
+	// GiveUp is called when a request fails before it is sent, or when a failed attempt
+	// could be retried but is not.
+	GiveUp func(*http.Request, GiveUpInfo)
 
 	// Hold is called when a quota of a server is held or released. If several Transports
 	// share a Tracker, the Hold function of each is called.
@@ -48,33 +51,219 @@ type Trace struct {
 	LimitLearned func(LimitLearnedInfo)
 }
 
+// A WaitStartInfo describes a request that enters the queue.
+type WaitStartInfo struct {
+	// Attempt is the number of the attempt that waits, starting at 1.
+	Attempt int
+
+	// Cost is the number of units that the attempt takes from Transport.Limiter.
+	Cost int64
+}
+
+// A WaitDoneInfo describes the end of a wait in the queue.
+type WaitDoneInfo struct {
+	// Attempt is the number of the attempt that waited, starting at 1.
+	Attempt int
+
+	// Cost is the number of units that the attempt takes from Transport.Limiter. They are
+	// not taken if Err is set.
+	Cost int64
+
+	// Waited is the time that the request waited in the queue for this attempt. Zero means
+	// that it was granted or rejected immediately.
+	Waited time.Duration
+
+	// Limit is the name of the limit that caused the wait: the one that it waited for
+	// longest, or the one that rejected it. Empty means that there was no wait.
+	Limit string
+
+	// ServerImposed is set if Limit is a limit of the server, stated or estimated.
+	ServerImposed bool
+
+	// Estimated is set if the server did not state Limit.
+	Estimated bool
+
+	// Err states why the request was not granted. Nil means that it was granted.
+	Err error
+}
+
+// An AttemptStartInfo describes an attempt that will be sent.
+type AttemptStartInfo struct {
+	// Attempt is the number of the attempt, starting at 1.
+	Attempt int
+
+	// Sent is the time at which Base gets the request, on Transport.Clock.
+	Sent time.Time
+}
+
+// An AttemptDoneInfo describes the result of an attempt.
+type AttemptDoneInfo struct {
+	// Attempt is the number of the attempt, starting at 1.
+	Attempt int
+
+	// Sent is the time at which Base got the request, on Transport.Clock.
+	Sent time.Time
+
+	// Duration is the time from Sent to the headers of the response or to the error.
+	Duration time.Duration
+
+	// Status is the status code of the response. Zero means that there was none.
+	Status int
+
+	// Response is the response. Its body must not be read. Nil means that there was none.
+	Response *http.Response
+
+	// Err is the error of the attempt. Nil means that there was a response.
+	Err error
+
+	// Outcome is how the attempt counts for the limits: throttle.Throttled means that a
+	// limit of the server rejected it.
+	Outcome throttle.Outcome
+
+	// RetryAfter is the wait that a throttled response states, in a header or its body.
+	// Zero means that it states none.
+	RetryAfter time.Duration
+}
+
+// A RetryInfo describes a failed attempt that will be retried.
+type RetryInfo struct {
+	// Attempt is the number of the failed attempt, starting at 1.
+	Attempt int
+
+	// Delay is the time until the retry enters the queue. Zero means that it enters the
+	// queue immediately, where it may wait for a limit that the server stated.
+	Delay time.Duration
+
+	// RetryAfter is the wait that the response states, in a header or its body. Zero means
+	// that it states none, or a wait of zero.
+	RetryAfter time.Duration
+
+	// Status is the status code of the response. Zero means that there was none.
+	Status int
+
+	// Response is the response, which is discarded. Nil means that there was none.
+	Response *http.Response
+
+	// Err is the error of the attempt. Nil means that there was a response.
+	Err error
+}
+
+// A GiveUpInfo describes a request that fails.
+type GiveUpInfo struct {
+	// Attempts is the number of times that the request was sent. Zero means that it was not
+	// sent.
+	Attempts int
+
+	// QueueWait is the time that the request waited in the queue, over all attempts.
+	QueueWait time.Duration
+
+	// BackoffWait is the time that the request was delayed outside the queue.
+	BackoffWait time.Duration
+
+	// Status is the status code of the last response. Zero means that the last attempt got
+	// none.
+	Status int
+
+	// Response is the last response. Its body must not be read. Nil means that the last
+	// attempt got none.
+	Response *http.Response
+
+	// Err is the error of the last attempt. Nil means that it got a response, or that the
+	// request was not sent.
+	Err error
+
+	// Reason states why the request is not retried or not sent. See GiveUpError.Reason.
+	Reason error
+}
+
 // HoldInfo describes a quota of a server that was held or released.
 type HoldInfo = quota.HoldInfo
 
 // LimitLearnedInfo describes a limit of a server that was learned, changed or dropped.
 type LimitLearnedInfo = quota.LimitLearnedInfo
 
-// A TraceInfo describes one event of a Trace. Fields that the event does not set are
-// zero.
-type TraceInfo struct {
-	// Attempt is the number of the attempt, starting at 1.
-	Attempt int
+// WithTrace returns a context that adds t to the traces of its requests. The functions of
+// Transport.Trace are called first, then those of traces that ctx already carries, then
+// those of t. Hold and LimitLearned of t are not called, because they do not belong to a
+// request. If t is nil, WithTrace returns ctx.
+func WithTrace(ctx context.Context, t *Trace) context.Context {
+	if t == nil {
+		return ctx
+	}
+	v := settingsFrom(ctx)
+	v.trace = JoinTraces(v.trace, t)
+	return context.WithValue(ctx, settingsKey{}, &v)
+}
 
-	// Waited is the time that the request waited in the queue before this attempt.
-	Waited time.Duration
+// JoinTraces returns a Trace that calls the functions of all traces, in their order. Nil
+// traces are ignored. A function of the result is nil if all traces have a nil one. The
+// result is nil if all traces are nil. The traces must not be changed afterwards.
+func JoinTraces(traces ...*Trace) *Trace {
+	var all []*Trace
+	for _, t := range traces {
+		if t != nil {
+			all = append(all, t)
+		}
+	}
+	switch len(all) {
+	case 0:
+		return nil
+	case 1:
+		return all[0]
+	}
+	return &Trace{
+		WaitStart:    joinRequestHooks(all, func(t *Trace) func(*http.Request, WaitStartInfo) { return t.WaitStart }),
+		WaitDone:     joinRequestHooks(all, func(t *Trace) func(*http.Request, WaitDoneInfo) { return t.WaitDone }),
+		AttemptStart: joinRequestHooks(all, func(t *Trace) func(*http.Request, AttemptStartInfo) { return t.AttemptStart }),
+		AttemptDone:  joinRequestHooks(all, func(t *Trace) func(*http.Request, AttemptDoneInfo) { return t.AttemptDone }),
+		Retry:        joinRequestHooks(all, func(t *Trace) func(*http.Request, RetryInfo) { return t.Retry }),
+		GiveUp:       joinRequestHooks(all, func(t *Trace) func(*http.Request, GiveUpInfo) { return t.GiveUp }),
+		Hold:         joinHooks(all, func(t *Trace) func(HoldInfo) { return t.Hold }),
+		LimitLearned: joinHooks(all, func(t *Trace) func(LimitLearnedInfo) { return t.LimitLearned }),
+	}
+}
 
-	// Limit is the name of the limit that caused the wait.
-	Limit string
+// joinRequestHooks returns a function that calls the functions that get returns for the
+// traces. It is nil if these are all nil.
+func joinRequestHooks[I any](traces []*Trace, get func(*Trace) func(*http.Request, I)) func(*http.Request, I) {
+	var hooks []func(*http.Request, I)
+	for _, t := range traces {
+		if f := get(t); f != nil {
+			hooks = append(hooks, f)
+		}
+	}
+	switch len(hooks) {
+	case 0:
+		return nil
+	case 1:
+		return hooks[0]
+	}
+	return func(req *http.Request, info I) {
+		for _, f := range hooks {
+			f(req, info)
+		}
+	}
+}
 
-	// Response is the response of the attempt. Its body must not be read.
-	Response *http.Response
+// joinHooks is joinRequestHooks for functions without a request.
+func joinHooks[I any](traces []*Trace, get func(*Trace) func(I)) func(I) {
+	joined := joinRequestHooks(traces, func(t *Trace) func(*http.Request, I) {
+		f := get(t)
+		if f == nil {
+			return nil
+		}
+		return func(_ *http.Request, info I) { f(info) }
+	})
+	if joined == nil {
+		return nil
+	}
+	return func(info I) { joined(nil, info) }
+}
 
-	// Err is the error of the attempt or of the wait.
-	Err error
-
-	// Delay is the time until the retry enters the queue.
-	Delay time.Duration
-
-	// Reason states why the request is not retried. See GiveUpError.Reason.
-	Reason error
+// statusOf returns the status code of resp, or 0 if it is nil.
+func statusOf(resp *http.Response) int {
+	if resp == nil {
+		return 0
+	}
+	return resp.StatusCode
 }

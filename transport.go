@@ -6,8 +6,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+	"weak"
 
-	"github.com/heed-go/heed/backoff"
 	"github.com/heed-go/heed/quota"
 	"github.com/heed-go/heed/throttle"
 	"github.com/heed-go/heed/throttle/queue"
@@ -40,10 +40,17 @@ type Transport struct {
 	// RequestOptions.Cost units. Nil means no limit.
 	Limiter throttle.Limiter
 
-	// Limits adds demands to the ticket of a request and may set its other fields, such
-	// as Priority. It is called once per request, before the first attempt. Nil means no
-	// further limits.
-	Limits func(*http.Request, *queue.Ticket)
+	// Key returns the key of a request for Limiter, such as its host; it has no effect on
+	// limiters that do not distinguish keys, unlike those of package throttle/keyed. It is
+	// called once per request and must not modify it. PerHost is ready-made. Nil means that
+	// all requests have the key "".
+	Key func(*http.Request) string
+
+	// Limits adds demands to the ticket of a request and may set its Priority, Tenant and
+	// Weight. It is called once per request, before the first attempt. It must not modify
+	// the request, and must not retain the ticket, which is reused. After an error nothing
+	// is sent: RoundTrip returns an error that wraps it. Nil means no further limits.
+	Limits func(*http.Request, *queue.Ticket) error
 
 	// Quota holds what is known of the limits of servers. Nil means a Tracker that is
 	// used by this Transport alone.
@@ -67,7 +74,8 @@ type Transport struct {
 	// attempt. Nil, and a nil result, mean no breaker.
 	Breaker func(*http.Request) Breaker
 
-	// Trace holds functions that are called while requests are processed. Nil means none.
+	// Trace holds functions that are called while requests are processed. JoinTraces
+	// combines several, and WithTrace adds one for a single request. Nil means none.
 	Trace *Trace
 
 	// Clock tells the time and sets timers. Nil means the system clock. Deadlines of
@@ -79,10 +87,10 @@ type Transport struct {
 	// The delay is a fraction of StartJitter. Zero means no start delay.
 	StartJitter time.Duration
 
-	// StartSeed determines the fraction of StartJitter. Use backoff.OffsetFor to derive
-	// it from what distinguishes the programs, such as the host name. Zero means a random
-	// fraction.
-	StartSeed backoff.Offset
+	// StartSeed determines the fraction of StartJitter, so that a program has the same one
+	// after each start: what distinguishes it from the others, such as the name or serial
+	// number of its device. See backoff.OffsetFor. Empty means a random fraction.
+	StartSeed string
 
 	once           sync.Once
 	resolved       resolved
@@ -135,7 +143,7 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 func (rt *roundTrip) run() (*http.Response, error) {
 	rt.resolvePolicy()
 	if err := rt.addDemands(); err != nil {
-		return rt.reject(err)
+		return rt.fail(err)
 	}
 	if t := rt.t; t.StartJitter > 0 && !t.startDelay.passed.Load() {
 		if err := rt.waitForStart(); err != nil {
@@ -197,12 +205,23 @@ func (t *Transport) resolve() {
 		if t.resolved.queue == nil {
 			t.resolved.queue = &queue.Queue{Clock: t.Clock}
 		}
-		t.resolved.quota.Notify(t.resolved.queue)
+		t.resolved.quota.Notify(weakQueue{weak.Make(t.resolved.queue)})
 		if tr := t.resolved.trace; tr.Hold != nil || tr.LimitLearned != nil {
 			t.resolved.events = &quota.Events{Hold: tr.Hold, LimitLearned: tr.LimitLearned}
 			t.resolved.quota.Listen(t.resolved.events)
 		}
 	})
+}
+
+// A weakQueue wakes a Queue and does not keep it from being collected, because a Tracker
+// may outlive the Transports that use it. See quota.Tracker.Notify.
+type weakQueue struct{ weak.Pointer[queue.Queue] }
+
+func (w weakQueue) Alive() bool { return w.Value() != nil }
+func (w weakQueue) Wake() {
+	if q := w.Value(); q != nil {
+		q.Wake()
+	}
 }
 
 func (t *Transport) now() time.Time {

@@ -22,13 +22,13 @@ func TestTransport_startJitterSpreadsFirstRequests(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		jitter time.Duration
-		seed   func(i int) backoff.Offset
+		seed   func(i int) string
 		first  int // maximum number of first requests within a second
 		second int
 	}{
 		{"without Splay", 0, nil, clients, clients},
 		{"Splay of a minute", time.Minute, nil, clients / 25, clients / 25},
-		{"the same by name", time.Minute, func(i int) backoff.Offset { return backoff.OffsetFor(fmt.Sprint("device-", i)) }, clients / 25, clients / 25},
+		{"the same by name", time.Minute, func(i int) string { return fmt.Sprint("device-", i) }, clients / 25, clients / 25},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			start := time.Now()
@@ -77,12 +77,15 @@ func maxPerSecond(at []time.Duration) (most int) {
 	return most
 }
 
+// deviceSeed has a fraction of about a half.
+const deviceSeed = "device-13"
+
 // TestTransport_startJitterDelaysOnlyFirstRequests checks that only requests before the
 // end of the start delay wait, all until the same instant.
 func TestTransport_startJitterDelaysOnlyFirstRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newScript(200)
-		tr := &Transport{Base: s, StartJitter: time.Minute, StartSeed: 1 << 63}
+		s, delay := newScript(200), backoff.OffsetFor(deviceSeed).In(time.Minute)
+		tr := &Transport{Base: s, StartJitter: time.Minute, StartSeed: deviceSeed}
 		var wg sync.WaitGroup
 		for _, in := range []time.Duration{0, 10 * time.Second, 45 * time.Second} {
 			wg.Go(func() {
@@ -93,8 +96,8 @@ func TestTransport_startJitterDelaysOnlyFirstRequests(t *testing.T) {
 					return
 				}
 				info, ok := InfoFrom(resp)
-				assert.Equal(t, in < 30*time.Second, ok)
-				assert.Equal(t, max(30*time.Second-in, 0), info.BackoffWait)
+				assert.Equal(t, in < delay, ok)
+				assert.Equal(t, max(delay-in, 0), info.BackoffWait)
 			})
 		}
 		wg.Wait()
@@ -102,7 +105,7 @@ func TestTransport_startJitterDelaysOnlyFirstRequests(t *testing.T) {
 		for _, r := range s.got {
 			at = append(at, r.at)
 		}
-		require.Equal(t, []time.Duration{30 * time.Second, 30 * time.Second, 45 * time.Second}, at)
+		require.Equal(t, []time.Duration{delay, delay, 45 * time.Second}, at)
 	})
 }
 
@@ -111,7 +114,7 @@ func TestTransport_startJitterDelaysOnlyFirstRequests(t *testing.T) {
 func TestTransport_startJitterBeyondTheDeadlineFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScript(200)
-		tr := &Transport{Base: s, StartJitter: time.Minute, StartSeed: 1 << 63}
+		tr := &Transport{Base: s, StartJitter: time.Minute, StartSeed: deviceSeed}
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 		defer cancel()
 		for why, ctx := range map[error]context.Context{
@@ -122,7 +125,7 @@ func TestTransport_startJitterBeyondTheDeadlineFails(t *testing.T) {
 			req.Body = body
 			_, err := tr.RoundTrip(req.WithContext(ctx))
 			require.ErrorIs(t, err, why)
-			require.ErrorContains(t, err, "before it was sent: heed: Transport.StartJitter delays the first request by another 30s")
+			require.ErrorContains(t, err, "before it was sent: heed: Transport.StartJitter delays the first request by another "+backoff.OffsetFor(deviceSeed).In(time.Minute).String())
 			require.Equal(t, 1, body.closed)
 		}
 		require.Zero(t, time.Since(s.start))

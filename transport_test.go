@@ -5,12 +5,15 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+	"weak"
 
+	"github.com/heed-go/heed/quota"
 	"github.com/heed-go/heed/throttle"
 	"github.com/stretchr/testify/require"
 )
@@ -134,4 +137,24 @@ func TestTransport_wrapsTheLastError(t *testing.T) {
 		require.Len(t, g.Attempts, 4)
 		require.Equal(t, "answer 1", g.Attempts[0].Body)
 	})
+}
+
+// TestTransport_trackerDoesNotKeepItsQueue checks that a Tracker that several Transports
+// share does not keep the Queues of those that are not used any more.
+func TestTransport_trackerDoesNotKeepItsQueue(t *testing.T) {
+	var tracker quota.Tracker
+	resp, err := get(t, &Transport{Base: newScript(200), Quota: &tracker})
+	require.NoError(t, err)
+	resp.Body.Close()
+	tr := &Transport{Base: newScript(200), Quota: &tracker}
+	tr.resolve()
+	q := weakQueue{weak.Make(tr.resolved.queue)}
+	require.True(t, q.Alive())
+	runtime.KeepAlive(tr)
+	for range 10 { // a pooled object may keep it for two cycles
+		runtime.GC()
+	}
+	require.False(t, q.Alive())
+	q.Wake()
+	runtime.KeepAlive(&tracker)
 }

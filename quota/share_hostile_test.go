@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/heed-go/heed/throttle"
-	"github.com/heed-go/heed/throttle/queue"
 )
 
 // Lost, repeated and late messages cost refusals, never more than that.
@@ -126,9 +125,6 @@ func TestShare_memoryIsBounded(t *testing.T) {
 		for _, b := range s.pools {
 			require.LessOrEqual(t, len(b.told), maxTold)
 			require.LessOrEqual(t, len(b.joint.crew.others), maxCrew)
-		}
-		for range 100 {
-			tr.Notify(&queue.Queue{})
 		}
 	})
 }

@@ -84,7 +84,7 @@ type Tracker struct {
 
 	latencies latencies
 	listeners listeners
-	waiters   waiters
+	wakers    wakers
 }
 
 const shards = 16

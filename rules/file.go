@@ -85,11 +85,13 @@ func (f *File) Close() error {
 
 // Limits adds the limits that apply to r to t, as Set.Limits does. It panics before Open or Reload
 // has succeeded.
-func (f *File) Limits(r *http.Request, t *queue.Ticket) { f.Set().Limits(r, t) }
+func (f *File) Limits(r *http.Request, t *queue.Ticket) error { return f.Set().Limits(r, t) }
 
 // Add adds the limits that the descriptors lead to to t, as Set.Add does. It panics before Open or
 // Reload has succeeded.
-func (f *File) Add(t *queue.Ticket, descriptors ...Descriptor) { f.Set().Add(t, descriptors...) }
+func (f *File) Add(t *queue.Ticket, descriptors ...Descriptor) error {
+	return f.Set().Add(t, descriptors...)
+}
 
 // Set returns the limits in force. It panics before Open or Reload has succeeded.
 func (f *File) Set() *Set {

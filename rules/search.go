@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"errors"
 	"net/http"
 	"strings"
 	"sync"
@@ -209,9 +210,11 @@ func (s *search) replaced(name string) bool {
 // skippable reports whether r grants everything and no DecisionHook counts its decisions.
 func (r *rule) skippable(set *Set) bool { return r.limit.Unlimited && set.config.DecisionHook == nil }
 
+var errFullTicket = errors.New("rules: limits apply, but the ticket has no free demand: combine its demands with throttle.AllOf")
+
 // addDemands adds the limits that were found to t. Limits that exceed the free demands of t become
-// one demand for a bundle.
-func (s *search) addDemands(t *queue.Ticket) {
+// one demand for a bundle. The error is errFullTicket.
+func (s *search) addDemands(t *queue.Ticket) error {
 	free := 0
 	for i := range t.Demands {
 		if t.Demands[i].Limiter == nil {
@@ -219,8 +222,11 @@ func (s *search) addDemands(t *queue.Ticket) {
 		}
 	}
 	alone := len(s.hits)
-	if alone > free {
-		alone = max(free-1, 0)
+	switch {
+	case alone > 0 && free == 0:
+		return errFullTicket
+	case alone > free:
+		alone = free - 1
 	}
 	for _, h := range s.hits[:alone] {
 		t.Add(throttle.Demand{Limiter: h.rule.limiter, Key: h.key, Cost: h.rule.limit.Cost})
@@ -229,6 +235,7 @@ func (s *search) addDemands(t *queue.Ticket) {
 		b := s.set.bundles.limiterFor(rest)
 		t.Add(throttle.Demand{Limiter: b, Key: s.joinKeys(rest)})
 	}
+	return nil
 }
 
 // joinKeys returns the keys of all hits as one key.

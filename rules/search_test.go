@@ -29,9 +29,9 @@ func TestSearch_keepsNothingOfARequest(t *testing.T) {
 	require.Nil(t, s.key, "a long key is not kept")
 }
 
-// TestSet_limitsPanicsOnAFullTicket checks that a limit for which a ticket has no free demand is
+// TestSet_limitsRejectsAFullTicket checks that a limit for which a ticket has no free demand is
 // not dropped.
-func TestSet_limitsPanicsOnAFullTicket(t *testing.T) {
+func TestSet_limitsRejectsAFullTicket(t *testing.T) {
 	for name, text := range map[string]string{
 		"one":  "domain: d\nlimits: [{name: a, rate_limit: {unit: hour, requests_per_unit: 1}}]",
 		"some": "domain: d\nlimits: [{name: a, rate_limit: {unit: hour, requests_per_unit: 1}}, {name: b, rate_limit: {unit: hour, requests_per_unit: 1}}]",
@@ -43,13 +43,13 @@ func TestSet_limitsPanicsOnAFullTicket(t *testing.T) {
 		for range queue.MaxDemands {
 			full.Add(throttle.Demand{Limiter: throttle.AllowAll})
 		}
-		require.Panics(t, func() { set.Limits(r, &full) }, name)
+		require.ErrorIs(t, set.Limits(r, &full), errFullTicket, name)
 
 		var almost queue.Ticket
 		for range queue.MaxDemands - 1 {
 			almost.Add(throttle.Demand{Limiter: throttle.AllowAll})
 		}
-		set.Limits(r, &almost)
+		require.NoError(t, set.Limits(r, &almost))
 		last := almost.Demands[queue.MaxDemands-1].Limiter
 		for _, want := range []bool{true, false} {
 			d, err := last.Reserve(t.Context(), throttle.Claim{Key: almost.Demands[queue.MaxDemands-1].Key, Now: friday})

@@ -26,15 +26,16 @@ type Set struct {
 //
 // A limit of a descriptor applies if r has a value for each key on the path to the limit; a limit
 // of the section limits applies if its match does. Limits that exceed the free demands of t are
-// combined into one demand. Limits panics if limits apply and t has no free demand.
-func (s *Set) Limits(r *http.Request, t *queue.Ticket) {
+// combined into one demand. Limits returns an error if limits apply and t has no free demand.
+func (s *Set) Limits(r *http.Request, t *queue.Ticket) error {
 	q := s.newSearch()
 	q.req = r
 	q.descend(s.root, 0)
 	s.router.find(q)
 	q.applyReplaces()
-	q.addDemands(t)
+	err := q.addDemands(t)
 	q.release()
+	return err
 }
 
 // Descriptor is a list of keys and values, as in a request to envoyproxy/ratelimit. The entries
@@ -46,8 +47,8 @@ type Entry struct{ Key, Value string }
 
 // Add adds the limits that the descriptors lead to to t. It is for programs that supply keys and
 // values themselves. Each descriptor finds at most one limit, nested as deeply in the file as the
-// descriptor has entries. Add panics if limits apply and t has no free demand.
-func (s *Set) Add(t *queue.Ticket, descriptors ...Descriptor) {
+// descriptor has entries. Add returns an error if limits apply and t has no free demand.
+func (s *Set) Add(t *queue.Ticket, descriptors ...Descriptor) error {
 	q := s.newSearch()
 	for _, d := range descriptors {
 		if len(d) > 0 && len(d) <= maxDepth {
@@ -55,8 +56,9 @@ func (s *Set) Add(t *queue.Ticket, descriptors ...Descriptor) {
 		}
 	}
 	q.applyReplaces()
-	q.addDemands(t)
+	err := q.addDemands(t)
 	q.release()
+	return err
 }
 
 func (s *Set) newSearch() *search {

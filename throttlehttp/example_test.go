@@ -42,11 +42,12 @@ func ExampleMiddleware_limits() {
 	clk := clock.NewMock()
 	all := throttle.WithClock(throttle.NewTokenBucket(throttle.PerSecond(100)), clk)
 	writes := throttle.WithClock(throttle.NewTokenBucket(throttle.PerMinute(10)), clk)
-	m := &throttlehttp.Middleware{Limits: func(r *http.Request, t *queue.Ticket) {
+	m := &throttlehttp.Middleware{Limits: func(r *http.Request, t *queue.Ticket) error {
 		t.Add(throttle.Demand{Limiter: all})
 		if r.Method != http.MethodGet {
 			t.Add(throttle.Demand{Limiter: writes, Cost: 1 + max(r.ContentLength, 0)/1000})
 		}
+		return nil
 	}}
 	h := m.Handler(http.NotFoundHandler())
 	for _, method := range []string{http.MethodGet, http.MethodPut, http.MethodGet} {

@@ -38,13 +38,15 @@ type Middleware struct {
 	Rules []Rule
 
 	// Limits is a function that adds further demands of a request to the ticket. It has
-	// the same type as the hook of the client, so one function can serve both. It must
-	// not keep the ticket. Nil means no further demands.
+	// the same type as heed.Transport.Limits, so one function can serve both. It must not
+	// retain the ticket, which is reused. After an error the request is rejected with 503,
+	// also if FailClosed is false, and Trace.Failed is called. Nil means no further
+	// demands.
 	//
 	// A request must pass all demands of Limiter, Rules and Limits; if one rejects it, no
 	// units are taken from the others. A request can have at most queue.MaxDemands
 	// demands; for more, nest a second Middleware.
-	Limits func(*http.Request, *queue.Ticket)
+	Limits func(*http.Request, *queue.Ticket) error
 
 	// Queue delays requests instead of rejecting them, in a fair queue for each limit
 	// and key. MaxWait is the longest delay, MaxPerClass the maximum number of requests in
@@ -106,8 +108,8 @@ type Trace struct {
 	// limits. If no limit rejected the request, d.Policy is the reason: see Rejection.
 	Decided func(r *http.Request, d throttle.Decision)
 
-	// Failed is called when a limiter returned an error instead of a decision. open is
-	// true if the request is served nevertheless.
+	// Failed is called when Limits returned an error, or a limiter returned one instead of
+	// a decision. open is true if the request is served nevertheless.
 	Failed func(r *http.Request, err error, open bool)
 }
 
@@ -134,7 +136,12 @@ func (m *Middleware) Handler(next http.Handler) http.Handler {
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		p := requestStates.Get().(*requestState)
-		if !m.addDemands(r, p) {
+		switch ok, err := m.addDemands(r, p); {
+		case err != nil:
+			p.release()
+			m.fail(w, r, err)
+			return
+		case !ok:
 			p.release()
 			m.reject(w, r, missingKey)
 			return
@@ -172,21 +179,22 @@ func (m *Middleware) check() {
 	}
 }
 
-// addDemands adds the demands of r to p. It returns false if a Rule rejects r.
-func (m *Middleware) addDemands(r *http.Request, p *requestState) bool {
+// addDemands adds the demands of r to p. It returns false if a Rule rejects r. The error is
+// that of Limits.
+func (m *Middleware) addDemands(r *http.Request, p *requestState) (ok bool, err error) {
 	if m.Limiter != nil {
 		p.ticket.Add(throttle.Demand{Limiter: m.Limiter})
 		p.n++
 	}
 	for i := range m.Rules {
 		if !p.add(&m.Rules[i], r) {
-			return false
+			return false, nil
 		}
 	}
 	if m.Limits != nil {
-		m.Limits(r, &p.ticket)
+		err = m.Limits(r, &p.ticket)
 	}
-	return true
+	return err == nil, err
 }
 
 // reject responds to a request that was rejected with f.
@@ -204,13 +212,20 @@ func (m *Middleware) reject(w http.ResponseWriter, r *http.Request, f Rejection)
 // may contain the names of hosts and stores, so it is passed to the Trace and never to the
 // client.
 func (m *Middleware) handleFailure(w http.ResponseWriter, r *http.Request, err error, next http.Handler) {
-	open := !m.FailClosed && !causedByRequest(r, err) && !errors.Is(err, queue.ErrClosed)
-	if m.Trace != nil && m.Trace.Failed != nil {
-		m.Trace.Failed(r, err, open)
-	}
-	if open {
-		next.ServeHTTP(w, r)
+	if m.FailClosed || causedByRequest(r, err) || errors.Is(err, queue.ErrClosed) {
+		m.fail(w, r, err)
 		return
+	}
+	if m.Trace != nil && m.Trace.Failed != nil {
+		m.Trace.Failed(r, err, true)
+	}
+	next.ServeHTTP(w, r)
+}
+
+// fail rejects a request because of err, which it passes to the Trace.
+func (m *Middleware) fail(w http.ResponseWriter, r *http.Request, err error) {
+	if m.Trace != nil && m.Trace.Failed != nil {
+		m.Trace.Failed(r, err, false)
 	}
 	unavailable.ServeHTTP(w, r)
 }

@@ -194,10 +194,11 @@ func TestQueue_returnedUnitsGoToWaiters(t *testing.T) {
 
 func TestQueue_higherPriorityGoesFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := &throttlehttp.Middleware{Limiter: onePerSecond(), Queue: new(queue.Queue), Limits: func(r *http.Request, t *queue.Ticket) {
+		m := &throttlehttp.Middleware{Limiter: onePerSecond(), Queue: new(queue.Queue), Limits: func(r *http.Request, t *queue.Ticket) error {
 			if r.Header.Get("User") == "urgent" {
 				t.Priority = 1
 			}
+			return nil
 		}}
 		c := newRequestGroup(m, ok)
 		for _, name := range []string{"a", "b", "urgent"} {

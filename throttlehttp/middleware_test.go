@@ -144,10 +144,11 @@ func TestMiddleware_reportsTheTightestLimit(t *testing.T) {
 		"longer reset":     {[]throttle.Demand{{Limiter: state(10, 5, 1e9)}, {Limiter: state(10, 5, 2e9)}}, "200 10/5/2"},
 		"uncounted":        {[]throttle.Demand{{Limiter: state(0, 0, 0)}, {Limiter: state(10, 5, 2e9)}}, "200 10/5/2"},
 	} {
-		m := &throttlehttp.Middleware{Limits: func(_ *http.Request, t *queue.Ticket) {
+		m := &throttlehttp.Middleware{Limits: func(_ *http.Request, t *queue.Ticket) error {
 			for _, d := range tt.demands {
 				t.Add(d)
 			}
+			return nil
 		}}
 		require.Equal(t, tt.want, limitSummary(serveGet(m.Handler(ok))), name)
 	}
@@ -170,9 +171,10 @@ func TestMiddleware_writesDialects(t *testing.T) {
 	perHour := throttle.Limit{Name: "hour", Count: 100, Per: time.Hour, Burst: 70}
 	m := &throttlehttp.Middleware{
 		Dialect: headers.XRateLimit | headers.Draft03 | headers.Draft10 | headers.XRetryAfter,
-		Limits: func(_ *http.Request, t *queue.Ticket) {
+		Limits: func(_ *http.Request, t *queue.Ticket) error {
 			t.Add(throttle.Demand{Limiter: throttle.NewTokenBucket(perHour)})
 			t.Add(throttle.Demand{Limiter: throttle.NewTokenBucket(perMinute), Cost: 20})
+			return nil
 		},
 	}
 	inner := &throttlehttp.Middleware{Dialect: headers.Draft10, Limiter: fixedDecision{d: throttle.Decision{Policy: "odd", Limit: 7, Wait: 1, Per: 1e9 + 1}}}
@@ -267,4 +269,20 @@ func TestMiddleware_tracesDecisions(t *testing.T) {
 		serveGet(h)
 	}
 	require.Equal(t, []bool{true, true, false}, seen)
+}
+
+// TestMiddleware_anErrorOfLimitsRejects checks that a request is rejected if Limits returns an
+// error, that nothing is claimed, and that Trace.Failed gets the error.
+func TestMiddleware_anErrorOfLimitsRejects(t *testing.T) {
+	l, errUnknown := new(grantCounter), errors.New("unknown tenant")
+	var failed []error
+	m := &throttlehttp.Middleware{
+		Limiter: l,
+		Limits:  func(*http.Request, *queue.Ticket) error { return errUnknown },
+		Trace:   &throttlehttp.Trace{Failed: func(_ *http.Request, err error, open bool) { failed = append(failed, err); require.False(t, open) }},
+	}
+	resp := serveGet(m.Handler(ok))
+	require.Equal(t, http.StatusServiceUnavailable, resp.StatusCode)
+	require.Equal(t, []error{errUnknown}, failed)
+	require.Equal(t, grantCounter{}, *l)
 }

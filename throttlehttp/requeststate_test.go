@@ -86,9 +86,10 @@ func TestMiddleware_endsEveryGrantOnce(t *testing.T) {
 
 func TestMiddleware_rejectionByOneLimitReturnsTheOthers(t *testing.T) {
 	first, last := new(grantCounter), new(grantCounter)
-	m := &throttlehttp.Middleware{Limiter: first, Limits: func(_ *http.Request, t *queue.Ticket) {
+	m := &throttlehttp.Middleware{Limiter: first, Limits: func(_ *http.Request, t *queue.Ticket) error {
 		t.Add(throttle.Demand{Limiter: fixedDecision{}})
 		t.Add(throttle.Demand{Limiter: last})
+		return nil
 	}}
 	require.Equal(t, http.StatusTooManyRequests, serveGet(m.Handler(ok)).StatusCode)
 	require.Equal(t, grantCounter{granted: 1, cancelled: 1}, *first)

@@ -96,9 +96,10 @@ func TestFallback_openLimitsLeaveTheLoadBounded(t *testing.T) {
 	var serving, sending concurrencyGauge
 	var hangs atomic.Bool
 	places, limit := throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 8}), open("server")
-	middleware := &throttlehttp.Middleware{Limits: func(_ *http.Request, t *queue.Ticket) {
+	middleware := &throttlehttp.Middleware{Limits: func(_ *http.Request, t *queue.Ticket) error {
 		t.Add(throttle.Demand{Limiter: places})
 		t.Add(throttle.Demand{Limiter: limit})
+		return nil
 	}}
 	api := httptest.NewServer(middleware.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer serving.enter()()
@@ -111,9 +112,10 @@ func TestFallback_openLimitsLeaveTheLoadBounded(t *testing.T) {
 	slots, quota, blows := throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 4}), open("client"), new(tripBreaker)
 	ours := &http.Client{Transport: &heed.Transport{
 		Base: sending.RoundTripper(api.Client().Transport),
-		Limits: func(_ *http.Request, t *queue.Ticket) {
+		Limits: func(_ *http.Request, t *queue.Ticket) error {
 			t.Add(throttle.Demand{Limiter: slots})
 			t.Add(throttle.Demand{Limiter: quota})
+			return nil
 		},
 		Retry:   &heed.RetryPolicy{MaxAttempts: -1, AttemptTimeout: 200 * time.Millisecond},
 		Breaker: func(*http.Request) heed.Breaker { return blows },

@@ -113,12 +113,16 @@ func heap() int64 {
 }
 
 // findLimits finds the limits of one request.
-func (f *ruleFile) findLimits(r *http.Request, t *queue.Ticket) { f.set.Limits(r, t) }
+func (f *ruleFile) findLimits(r *http.Request, t *queue.Ticket) {
+	if err := f.set.Limits(r, t); err != nil {
+		log.Fatal(err)
+	}
+}
 
 // passLimits finds the limits of one request and passes them.
 func (f *ruleFile) passLimits(r *http.Request, t *queue.Ticket) {
 	ctx := r.Context()
-	f.set.Limits(r, t)
+	f.findLimits(r, t)
 	if d, err := t.Reserve(ctx, time.Time{}); err != nil || !d.OK {
 		log.Fatal("rules: a request was refused that should not be: ", d, err)
 	}

@@ -32,7 +32,7 @@ type algorithm struct {
 var algorithms = []algorithm{
 	{"none", func(clk) limiter { return throttle.AllowAll }, nil},
 	{"token bucket", bucket, nil},
-	{"token bucket of 10", func(c clk) limiter { return throttle.WithClock(throttle.NewTokenBucket(short), c) }, nil},
+	{"token bucket of 10", func(c clk) limiter { return rejecting{throttle.WithClock(throttle.NewTokenBucket(short), c)} }, nil},
 	{"token bucket, one of many", forHundred(buckets), buckets},
 	{"token bucket, refilled each minute", func(c clk) limiter {
 		return throttle.WithClock(throttle.NewRefillBucket(throttle.RefillBucketConfig{Limit: limit, Anchor: start}), c)
@@ -93,7 +93,11 @@ var algorithms = []algorithm{
 
 var short = throttle.Limit{Count: 60, Per: time.Minute, Burst: 10}
 
-func bucket(c clk) limiter { return throttle.WithClock(throttle.NewTokenBucket(limit), c) }
+func bucket(c clk) limiter { return rejecting{throttle.WithClock(throttle.NewTokenBucket(limit), c)} }
+
+// rejecting is a limiter that rejects claims instead of booking ahead: it hides the method
+// ReserveAhead.
+type rejecting struct{ limiter }
 
 func buckets(c clk, clients int) limiter {
 	return throttle.WithClock(keyed.NewBuckets(keyed.BucketsConfig{Limit: limit, Max: clients}), c)

@@ -63,11 +63,11 @@ func (s scenario) run(server *heedtest.Server) result {
 // the server.
 func (r *recorder) trace() *heed.Trace {
 	return &heed.Trace{
-		AttemptDone: func(_ *http.Request, s heed.TraceInfo) {
+		AttemptDone: func(_ *http.Request, s heed.AttemptDoneInfo) {
 			r.mu.Lock()
 			defer r.mu.Unlock()
 			r.Sent++
-			if s.Response != nil && s.Response.StatusCode != http.StatusOK {
+			if s.Status != 0 && s.Status != http.StatusOK {
 				r.Rejected++
 			}
 		},

@@ -23,14 +23,17 @@ type allowResponse struct {
 // time to wait. It uses the Middleware, and therefore the same headers as other handlers.
 func allow(limits *rules.File) http.Handler {
 	m := &throttlehttp.Middleware{
-		Limits: func(r *http.Request, t *queue.Ticket) {
+		Limits: func(r *http.Request, t *queue.Ticket) error {
 			key, cost, _ := parseRequest(r)
-			limits.Add(t, rules.Descriptor{{Key: "allow", Value: key}})
+			if err := limits.Add(t, rules.Descriptor{{Key: "allow", Value: key}}); err != nil {
+				return err
+			}
 			for i := range t.Demands {
 				if t.Demands[i].Limiter != nil {
 					t.Demands[i].Cost *= cost
 				}
 			}
+			return nil
 		},
 		OnReject: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { writeResponse(w, http.StatusTooManyRequests) }),
 	}

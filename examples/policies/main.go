@@ -76,7 +76,9 @@ func request(set *rules.Set, s scenario, at step) (throttle.Decision, error) {
 	r.Header.Set("X-User", "ann")
 	r.Header.Set("X-Device", "phone")
 	var t queue.Ticket
-	set.Limits(r, &t)
+	if err := set.Limits(r, &t); err != nil {
+		return throttle.Decision{}, err
+	}
 	if at.cost > 0 {
 		t.Demands[0].Cost = at.cost
 	}

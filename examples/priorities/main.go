@@ -53,12 +53,13 @@ func main() {
 func run(out io.Writer, groups []callGroup) {
 	core := throttle.NewTokenBucket(throttle.Limit{Name: "50 requests a second", Count: 50, Per: time.Second, Burst: 1})
 	search := throttle.NewTokenBucket(throttle.Limit{Name: "2 searches a second", Count: 2, Per: time.Second, Burst: 1})
-	client := heed.NewClient(&heed.Transport{Base: api{}, Limits: func(r *http.Request, t *queue.Ticket) {
+	client := heed.NewClient(&heed.Transport{Base: api{}, Limits: func(r *http.Request, t *queue.Ticket) error {
 		t.Tenant = r.Header.Get("Customer")
 		t.Add(throttle.Demand{Limiter: core})
 		if r.URL.Path == "/search" {
 			t.Add(throttle.Demand{Limiter: search})
 		}
+		return nil
 	}})
 	start, took := time.Now(), make([]time.Duration, len(groups))
 	var all sync.WaitGroup

@@ -16,5 +16,5 @@ func TestRunScenarios_showsRetries(t *testing.T) {
 		require.Contains(t, strings.Join(strings.Fields(lines[i+1]), " "), scenarios[i].title+" "+want)
 	}
 	require.Contains(t, lines[5], "idempotent")
-	require.Contains(t, lines[7], "heed: the wait is too long: RetryPolicy.MaxWait is 2m0s")
+	require.Contains(t, lines[7], "context deadline exceeded", "the deadline is the first of the rules that an hour breaks")
 }

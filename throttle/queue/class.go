@@ -80,7 +80,7 @@ func (q *Queue) addWaiter(w *waiter, retry bool) error {
 	}
 	q.numWaiting.Add(1)
 	q.addDeadline(w)
-	q.addWaitingUnits(w.ticket, 1)
+	q.addWaiting(w.ticket, 1)
 	c.waiters.Push(w)
 	if w.classIndex == 0 {
 		q.headChanged(c)
@@ -101,7 +101,7 @@ func (q *Queue) removeWaiter(w *waiter) {
 	t.longestWait = c.longestWait(int64(t.waited), q.now)
 	t.waited = time.Duration(q.now) - t.waited
 	q.removeDeadline(w)
-	q.addWaitingUnits(t, -1)
+	q.addWaiting(t, -1)
 	c.waiters.Remove(int(w.classIndex))
 	if q.numWaiting.Add(-1) == closedBit {
 		close(q.drained)
@@ -155,10 +155,10 @@ func (c *class) addBlockedTime(now int64) {
 	c.blockedSince = now
 }
 
-// longestWait returns the policy of the limit that c waited for longest since a waiter
-// joined; nil if c never waited. The result is an approximation: times are counted per
-// class, over the current and the previous period, and not per waiter.
-func (c *class) longestWait(joined, now int64) *string {
+// longestWait returns the limit that c waited for longest since a waiter joined; nil if c
+// never waited. The result is an approximation: times are counted per class, over the
+// current and the previous period, and not per waiter.
+func (c *class) longestWait(joined, now int64) *limitState {
 	if c.addBlockedTime(now); joined >= c.periodStart {
 		for i := range c.entries[:c.numEntries] {
 			c.entries[i].prevBlockedTime, c.entries[i].blockedTime = c.entries[i].blockedTime, 0
@@ -174,7 +174,7 @@ func (c *class) longestWait(joined, now int64) *string {
 			worst = e
 		}
 	}
-	return worst.limitQueue.policy
+	return worst.limitQueue.last
 }
 
 // classOf returns the class of t. It adds a class if there is none; the caller must then add

@@ -121,7 +121,7 @@ func (q *Queue) expiredError(w *waiter, reason error) error {
 
 // refusedError returns an error that names the limit of lq.
 func (q *Queue) refusedError(lq *limitQueue, reason error) *throttle.RefusedError {
-	e := &throttle.RefusedError{Key: lq.key.key, Decision: throttle.Decision{At: q.time.At(q.now), Policy: *lq.policy}, Reason: reason}
+	e := &throttle.RefusedError{Key: lq.key.key, Decision: throttle.Decision{At: q.time.At(q.now), Policy: lq.last.name}, Reason: reason}
 	if lq.retryExact {
 		e.Decision.Wait = time.Duration(max(lq.retryAt-q.now, 0))
 	}

@@ -17,6 +17,15 @@ const (
 	// that it stated itself, is asked at most once per brokenRetryInterval.
 	maxBroken           = 8
 	brokenRetryInterval = int64(time.Millisecond)
+
+	// maxCatchUp bounds the correction for timers that fire late, usually by up to some
+	// milliseconds: units are claimed as of the instant at which they were due, but at most
+	// this long ago.
+	maxCatchUp = int64(5 * time.Millisecond)
+
+	// maxReservation is the longest time for which a ticket that needs several busy limits
+	// may reserve one of them while it waits for another.
+	maxReservation = int64(time.Second)
 )
 
 // lock acquires mu and reads the clock.
@@ -68,7 +77,7 @@ func (q *Queue) dispatch() {
 	q.rejectExpired()
 	for now := q.now; q.scheduled.Len() > 0 && q.scheduled.First().retryAt <= now; {
 		lq := q.scheduled.First()
-		q.claimTime = max(lq.retryAt, q.now-q.maxCatchUp)
+		q.claimTime = max(lq.retryAt, q.now-maxCatchUp)
 		if lq.retryExact {
 			lq.broken++ // resetBroken resets it unless the limit rejects this claim
 		}
@@ -104,6 +113,7 @@ func (q *Queue) tryHead(c *class) {
 func (q *Queue) onGrant(w *waiter) {
 	c, t := w.class, w.ticket
 	c.resetBroken(nil)
+	q.numGranted++
 	for i := range t.Demands {
 		m := &t.Demands[i]
 		for k := range numLimits(m) {
@@ -129,8 +139,8 @@ func (q *Queue) onRefusal(w *waiter, i int, d throttle.Decision) {
 	if e.limitQueue.broken > maxBroken {
 		retryAt = max(retryAt, ticks.Add(q.now, brokenRetryInterval))
 	}
-	if *e.limitQueue.policy != d.Policy {
-		e.limitQueue.policy = &d.Policy
+	if s := (limitState{d.Policy, d.ServerImposed, d.Estimated}); *e.limitQueue.last != s {
+		e.limitQueue.last = &limitState{s.name, s.serverImposed, s.estimated}
 	}
 	if q.setBound(e.limitQueue, d, w) {
 		return
@@ -172,8 +182,8 @@ func (q *Queue) rejectHopeless(lq *limitQueue, d throttle.Decision, retryAt int6
 // Without reservations, a ticket that needs two busy limits would rarely find both open:
 // while it waits for one, other classes take the units of the other. A reservation begins
 // when the head has been rejected by one limit and then by another. The wait must be at
-// most MaxReservation, and at most as long as the wait before it unless the head has been
-// rejected by alternating limits more than once. It ends after MaxReservation.
+// most maxReservation, and at most as long as the wait before it unless the head has been
+// rejected by alternating limits more than once. It ends after maxReservation.
 func (q *Queue) updateReservation(c *class, e *queueEntry, retryAt int64) {
 	wait := retryAt - q.now
 	sameLimit := c.blockedAt == e && !c.newHead         // retried at the same limit
@@ -184,8 +194,8 @@ func (q *Queue) updateReservation(c *class, e *queueEntry, retryAt int64) {
 	switch {
 	case c.reservedUntil != 0 && retryAt > c.reservedUntil:
 		c.reservedUntil, c.bounces = 0, 0
-	case c.reservedUntil == 0 && !sameLimit && wait <= q.maxReservation && (c.bounces > 1 || c.bounces == 1 && wait <= c.lastWait):
-		c.reservedUntil = ticks.Add(q.now, q.maxReservation)
+	case c.reservedUntil == 0 && !sameLimit && wait <= maxReservation && (c.bounces > 1 || c.bounces == 1 && wait <= c.lastWait):
+		c.reservedUntil = ticks.Add(q.now, maxReservation)
 	}
 	c.lastWait = wait
 }

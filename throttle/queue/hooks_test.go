@@ -35,7 +35,7 @@ func TestQueue_hooksMayCallTheQueue(t *testing.T) {
 		q, other := new(Queue), bucket(time.Millisecond, 100)
 		l := &hookLimiter{d: time.Second}
 		l.hook = func(throttle.Claim) {
-			q.Stats()
+			q.Snapshot()
 			tk := ticket(other)
 			assert.NoError(t, q.Wait(t.Context(), tk))
 			q.Cancel(t.Context(), tk)

@@ -29,8 +29,12 @@ type limitQueue struct {
 	retryExact       bool                                  // the limit stated retryAt; else it is unknown when it will grant
 	scheduledIndex   int                                   // in Queue.scheduled, or -1
 	bound            int64                                 // one more than the units that may wait; 0: not known to be bounded
+	waiting          int                                   // waiters that need the limit
 	waitingUnits     int64                                 // units of all waiters that need the limit
-	policy           *string                               // name of the limit in its last rejection
+	since            int64                                 // when the limitQueue was made
+	granted          uint64                                // waiters that were granted since then
+	rejected         uint64                                // waiters that were rejected here since then
+	last             *limitState                           // the limit in its last rejection
 	broken           int                                   // consecutive rejections at a time that the limit stated itself
 	generation       uint64                                // incremented by each event that may change the limiter's decision
 	lastRefusal      uint64                                // Queue.numRefusals after the last rejection
@@ -56,6 +60,14 @@ type queueEntry struct {
 	index           int          // in tenantQueue.entries
 	blockedTime     int64        // nanoseconds that the class waited here, in the current period
 	prevBlockedTime int64        // the same in the previous period, see class.longestWait
+}
+
+// A limitState is what a rejection states of a limit. Tickets that have waited for the limit
+// refer to it, so it is replaced and not changed.
+type limitState struct {
+	name          string
+	serverImposed bool
+	estimated     bool
 }
 
 type limitKey struct {
@@ -193,6 +205,7 @@ func (lq *limitQueue) sweepTenants() {
 func (q *Queue) charge(e *queueEntry, units, weight int64) {
 	const scale = 1 << 16
 	lq := e.limitQueue
+	lq.granted++
 	tq, prevFirst := lq.addTenant(e.class.key.tenant), lq.first()
 	if tq.index < 0 {
 		tq.usage = max(tq.usage, lq.baseUsage())
@@ -281,7 +294,7 @@ func (q *Queue) limitQueueFor(k limitKey) *limitQueue {
 	lq := q.limitQueues[k]
 	if lq == nil {
 		q.lastLimitQueueID++
-		lq = &limitQueue{key: k, id: q.lastLimitQueueID, retryAt: never, scheduledIndex: -1, policy: new(string)}
+		lq = &limitQueue{key: k, id: q.lastLimitQueueID, since: q.now, retryAt: never, scheduledIndex: -1, last: new(limitState)}
 		lq.defaultTenant.index = -1
 		if q.limitQueues == nil {
 			q.limitQueues = make(map[limitKey]*limitQueue)

@@ -47,15 +47,6 @@ type Queue struct {
 	// negative value means no maximum.
 	MaxTotal int
 
-	// MaxReservation is the longest time for which a ticket that needs several busy limits
-	// may reserve one of them while it waits for another. Zero means 1 second.
-	MaxReservation time.Duration
-
-	// MaxCatchUp bounds the correction for timers that fire late, usually by up to some
-	// milliseconds: units are claimed as of the instant at which they were due, but at most
-	// this long ago. Zero means 5 milliseconds.
-	MaxCatchUp time.Duration
-
 	// Aging is the time by which one step of Ticket.Priority moves a ticket ahead. A ticket
 	// goes before one whose priority is d steps lower unless the other arrived d*Aging or
 	// more earlier. Aging also bounds starvation: a ticket that has waited d*Aging is not
@@ -73,12 +64,14 @@ type Queue struct {
 	numWaiting      atomic.Int64 // waiters; closedBit is added when closed
 	waiterPool      sync.Pool
 	defaultMaxTotal atomic.Int64  // MaxTotal where it is zero
+	numRejected     atomic.Uint64 // calls that returned a rejection
+	numFailed       atomic.Uint64 // calls that returned another error
 	drained         chan struct{} // closed once no more callers can join and no waiter is left
 
 	closeCtx       context.Context // done once the Queue is closed
 	cancelCloseCtx func()          // ends closeCtx
 
-	maxReservation, maxCatchUp, aging int64 // nanoseconds
+	aging int64 // Aging in nanoseconds, with its default
 
 	// mu guards the fields below. It is released while limiters are asked.
 	mu               sync.Mutex
@@ -91,6 +84,7 @@ type Queue struct {
 	closed           bool
 
 	numRefusals uint64 // rejections by limits since the Queue was made
+	numGranted  uint64 // tickets granted after they had joined a class
 
 	scheduled indexheap.Heap[*limitQueue, byRetryTime] // limits with a retry time
 	deadlines indexheap.Heap[deadline, byDeadline]     // of all waiters, see addDeadline
@@ -132,7 +126,11 @@ func (q *Queue) Wait(ctx context.Context, t *Ticket) error {
 	if q.Trace != nil {
 		return q.waitTraced(ctx, t)
 	}
-	return q.wait(ctx, t)
+	err := q.wait(ctx, t)
+	if err != nil {
+		q.countError(err)
+	}
+	return err
 }
 
 func (q *Queue) wait(ctx context.Context, t *Ticket) error {
@@ -301,16 +299,10 @@ func (q *Queue) closeClass(c *class) {
 // callers that wait already are not affected.
 func (q *Queue) SetDefaultMaxTotal(n int) { q.defaultMaxTotal.Store(int64(n)) }
 
-// Validate returns an error that names the first field of q whose value is invalid, or nil.
-// Wait and Try return the same error.
+// Validate returns an error if Aging is negative. Wait and Try return the same error.
 func (q *Queue) Validate() error {
-	for _, f := range []struct {
-		name string
-		d    time.Duration
-	}{{"Aging", q.Aging}, {"MaxReservation", q.MaxReservation}, {"MaxCatchUp", q.MaxCatchUp}} {
-		if f.d < 0 {
-			return fmt.Errorf("queue: %s is %v: it must not be negative", f.name, f.d)
-		}
+	if q.Aging < 0 {
+		return fmt.Errorf("queue: Aging is %v: it must not be negative", q.Aging)
 	}
 	return nil
 }
@@ -322,19 +314,12 @@ func (q *Queue) init() {
 	if q.Clock == nil {
 		q.realStart = q.time.Start()
 	}
-	q.maxReservation = int64(durationOrDefault(q.MaxReservation, time.Second))
-	q.maxCatchUp = int64(durationOrDefault(q.MaxCatchUp, 5*time.Millisecond))
-	q.aging = int64(durationOrDefault(q.Aging, 10*time.Second))
+	if q.aging = int64(q.Aging); q.aging == 0 {
+		q.aging = int64(10 * time.Second)
+	}
 	q.drained = make(chan struct{})
 	q.closeCtx, q.cancelCloseCtx = context.WithCancel(context.Background())
 	q.timer.at = never
-}
-
-func durationOrDefault(d, or time.Duration) time.Duration {
-	if d == 0 {
-		return or
-	}
-	return d
 }
 
 // nextArrival returns the arrival of a new ticket: now, or one nanosecond after the newest

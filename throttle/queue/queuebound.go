@@ -55,12 +55,14 @@ func (q *Queue) checkBounds(w *waiter) error {
 	return nil
 }
 
-// addWaitingUnits adds the units of t, times sign, to the waitingUnits of its limits.
-func (q *Queue) addWaitingUnits(t *Ticket, sign int64) {
+// addWaiting adds sign to the number of waiters of the limits of t, and the units of t times
+// sign to their waitingUnits.
+func (q *Queue) addWaiting(t *Ticket, sign int64) {
 	for i := range t.Demands {
 		m := &t.Demands[i]
 		for k := range numLimits(m) {
 			if lq := q.limitQueues[limitKeyOf(m, k)]; lq != nil {
+				lq.waiting += int(sign)
 				lq.waitingUnits += sign * max(m.Cost, 1)
 			}
 		}

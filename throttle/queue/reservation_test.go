@@ -13,9 +13,9 @@ import (
 )
 
 // A ticket that needs the limits a and b is rejected by a, then by b, and so reserves a while it
-// waits for b, for at most MaxReservation. Earlier rejections do not count for another
+// waits for b, for at most maxReservation. Earlier rejections do not count for another
 // reservation after that.
-func TestQueue_reservationsEndAfterMaxReservation(t *testing.T) {
+func TestQueue_reservationsEndAfterASecond(t *testing.T) {
 	localAndRemote(t, func(t *testing.T, wrap func(throttle.Limiter) throttle.Limiter) {
 		q, start := new(Queue), time.Now()
 		at := func(ms time.Duration) time.Time { return start.Add(ms * time.Millisecond) }
@@ -46,7 +46,7 @@ func TestQueue_reservationsEndAfterMaxReservation(t *testing.T) {
 		wait("b alone", ticket(b))
 		wg.Wait()
 		require.Equal(t, map[string]time.Duration{
-			"a alone": 1000 * time.Millisecond, // b states a time after MaxReservation
+			"a alone": 1000 * time.Millisecond, // b states a time after maxReservation
 			"b alone": 1300 * time.Millisecond, // b is not reserved while the ticket waits for a
 			"both":    1500 * time.Millisecond,
 		}, took)

@@ -146,7 +146,7 @@ func (q *Queue) reserveRemote(ctx context.Context, w *waiter) (done bool, err er
 // has left its class, with a grant or with err. The caller holds the lock.
 func (q *Queue) finishReserve(w *waiter, r reserveResult) (done bool, err error) {
 	c, t := w.class, w.ticket
-	q.claimTime = max(c.reserveTime, q.now-q.maxCatchUp)
+	q.claimTime = max(c.reserveTime, q.now-maxCatchUp)
 	c.reserving = nil
 	if err = r.err; r.aborted != nil || err == nil && t.grant == nil {
 		if leave := q.leaveError(w, r); leave != nil {
@@ -155,6 +155,7 @@ func (q *Queue) finishReserve(w *waiter, r reserveResult) (done bool, err error)
 	}
 	switch {
 	case err != nil:
+		countRejection(w, err)
 		q.wakeRolledBack(w, -1)
 		q.removeWaiter(w)
 		q.retryHead(c)

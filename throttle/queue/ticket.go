@@ -52,7 +52,7 @@ type Ticket struct {
 
 	arrival     int64         // time of the first arrival on Queue.time; 0: none yet
 	waited      time.Duration // duration of the last wait; while waiting, the time at which it began
-	longestWait *string       // name of the limit that it waited for longest; nil: none
+	longestWait *limitState   // the limit that it waited for longest; nil: none
 	grant       *grant        // nil: not granted
 }
 
@@ -99,7 +99,17 @@ func (t *Ticket) WaitedFor() string {
 	if t.longestWait == nil {
 		return ""
 	}
-	return *t.longestWait
+	return t.longestWait.name
+}
+
+// WaitedForServer reports whether the limit of WaitedFor is imposed by the server that the
+// claims are for, and whether it is an estimate, see throttle.Decision. Both are false if t
+// did not wait.
+func (t *Ticket) WaitedForServer() (imposed, estimated bool) {
+	if t.longestWait == nil {
+		return false, false
+	}
+	return t.longestWait.serverImposed, t.longestWait.estimated
 }
 
 // GrantedAt returns the reading of the clock at which t was granted. It is zero while t holds

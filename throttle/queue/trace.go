@@ -10,9 +10,9 @@ type Trace struct {
 	// Started is called when Wait or Try begins.
 	Started func(*Ticket)
 
-	// Queued is called when Wait begins to wait. Stats describes the class of the ticket:
-	// Stats.Limit is the limit that it waits for, and Stats.Waiting includes the ticket.
-	Queued func(*Ticket, Stats)
+	// Queued is called when Wait begins to wait. The ClassSnapshot describes the class of the
+	// ticket: Limit is the limit that it waits for, and Waiting includes the ticket.
+	Queued func(*Ticket, ClassSnapshot)
 
 	// Granted is called before Wait or Try returns nil. Ticket.Waited and Ticket.WaitedFor
 	// describe the wait.
@@ -27,6 +27,9 @@ func (q *Queue) waitTraced(ctx context.Context, t *Ticket) error {
 		q.Trace.Started(t)
 	}
 	err := q.wait(ctx, t)
+	if err != nil {
+		q.countError(err)
+	}
 	switch {
 	case err != nil && q.Trace.Failed != nil:
 		q.Trace.Failed(t, err)

@@ -16,6 +16,9 @@ func (q *Queue) Try(ctx context.Context, t *Ticket) error {
 		q.Trace.Started(t)
 	}
 	err := q.try(ctx, t)
+	if err != nil {
+		q.countError(err)
+	}
 	switch {
 	case q.Trace == nil:
 	case err != nil && q.Trace.Failed != nil:

@@ -66,13 +66,13 @@ func (q *Queue) traceQueued(w *waiter) {
 	}
 	q.lock()
 	waiting := w.class.reserving == w || w.ticket.grant == nil
-	var stats Stats
+	var s ClassSnapshot
 	if waiting {
-		stats = q.classStats(w.class)
+		s = q.classSnapshot(w.class)
 	}
 	q.unlock()
 	if waiting {
-		q.Trace.Queued(w.ticket, stats)
+		q.Trace.Queued(w.ticket, s)
 	}
 }
 
@@ -143,6 +143,7 @@ func (q *Queue) abandon(ctx context.Context, w *waiter) error {
 
 // reject removes w from its class and wakes it with err.
 func (q *Queue) reject(w *waiter, err error) {
+	countRejection(w, err)
 	q.removeWaiter(w)
 	w.fail(err)
 }

@@ -56,37 +56,35 @@ func (l *jumpClock) jump(d time.Duration) {
 	synctest.Wait()
 }
 
-func TestQueue_catchesUpAtMostMaxCatchUp(t *testing.T) {
-	for _, late := range []time.Duration{0, 20 * time.Millisecond} {
-		localAndRemote(t, func(t *testing.T, wrap func(throttle.Limiter) throttle.Limiter) {
-			clk := &jumpClock{now: time.Unix(0, 0)}
-			q, d := &Queue{Clock: clk, MaxCatchUp: late}, newEventLog()
-			l := wrap(throttle.WithClock(throttle.NewTokenBucket(throttle.Limit{Count: 2000, Per: time.Second, Burst: 1}), clk))
-			ctx, stop := context.WithCancel(t.Context())
-			var wg sync.WaitGroup
-			for range 1000 {
-				wg.Go(func() {
-					if q.Wait(ctx, ticket(l)) == nil {
-						d.record("go")
-					}
-				})
-			}
-			synctest.Wait()
-			require.Len(t, d.order, 1)
-			require.Less(t, len(clk.timers), 5, "one timer for all, and what the first callers gave up while they came")
-			clk.jump(500 * time.Microsecond)
-			require.Len(t, d.order, 2)
-			clk.jump(2 * time.Millisecond) // a timer that fires late
-			require.Len(t, d.order, 6)
-			clk.jump(3 * time.Second) // a suspended process
-			most := int(max(late, 5*time.Millisecond) / (500 * time.Microsecond))
-			require.LessOrEqual(t, len(d.order)-6, most+1)
-			require.GreaterOrEqual(t, len(d.order)-6, most)
-			stop()
-			wg.Wait()
-			requireEmpty(t, q)
-		})
-	}
+func TestQueue_catchesUpAFewMilliseconds(t *testing.T) {
+	localAndRemote(t, func(t *testing.T, wrap func(throttle.Limiter) throttle.Limiter) {
+		clk := &jumpClock{now: time.Unix(0, 0)}
+		q, d := &Queue{Clock: clk}, newEventLog()
+		l := wrap(throttle.WithClock(throttle.NewTokenBucket(throttle.Limit{Count: 2000, Per: time.Second, Burst: 1}), clk))
+		ctx, stop := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		for range 1000 {
+			wg.Go(func() {
+				if q.Wait(ctx, ticket(l)) == nil {
+					d.record("go")
+				}
+			})
+		}
+		synctest.Wait()
+		require.Len(t, d.order, 1)
+		require.Less(t, len(clk.timers), 5, "one timer for all, and what the first callers gave up while they came")
+		clk.jump(500 * time.Microsecond)
+		require.Len(t, d.order, 2)
+		clk.jump(2 * time.Millisecond) // a timer that fires late
+		require.Len(t, d.order, 6)
+		clk.jump(3 * time.Second) // a suspended process
+		most := int(maxCatchUp / int64(500*time.Microsecond))
+		require.LessOrEqual(t, len(d.order)-6, most+1)
+		require.GreaterOrEqual(t, len(d.order)-6, most)
+		stop()
+		wg.Wait()
+		requireEmpty(t, q)
+	})
 }
 
 func TestQueue_customClock(t *testing.T) {

@@ -61,8 +61,8 @@ func work(name, redisURL, url string) {
 	api := heed.NewClient(&heed.Transport{
 		Limiter: &throttleredis.Fallback{Limiter: limit, Processes: 2}, // without Redis each process uses half of the limit
 		Quota:   &quota.Tracker{Exchange: exchange, Secret: []byte("only our workers know it")},
-		Trace: &heed.Trace{AttemptDone: func(_ *http.Request, s heed.TraceInfo) {
-			if s.Response != nil && s.Response.StatusCode == http.StatusTooManyRequests {
+		Trace: &heed.Trace{AttemptDone: func(_ *http.Request, s heed.AttemptDoneInfo) {
+			if s.Status == http.StatusTooManyRequests {
 				refused.Add(1)
 			}
 		}},

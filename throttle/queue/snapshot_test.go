@@ -14,23 +14,99 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-func TestQueue_stats(t *testing.T) {
+func TestQueue_snapshot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q, g, l := new(Queue), &holdLimiter{until: time.Now().Add(time.Minute)}, bucket(time.Hour, 1)
-		require.Nil(t, q.Stats())
+		q, g, l := new(Queue), &holdLimiter{until: time.Now().Add(time.Minute), serverImposed: true}, bucket(time.Hour, 1)
+		start := time.Now()
+		require.Equal(t, Snapshot{At: start}, q.Snapshot())
 		var wg sync.WaitGroup
 		for range 3 {
 			wg.Go(func() { q.Wait(t.Context(), &Ticket{Tenant: "x", Demands: ticket(l, g).Demands}) })
 		}
 		synctest.Wait()
-		time.Sleep(10 * time.Second)
-		require.Equal(t, []Stats{{
-			Demands: ticket(l, g).Demands, Tenant: "x", Waiting: 3,
-			HeadWaited: 10 * time.Second, Limit: "hold", GrantAfter: 50 * time.Second,
-		}}, q.Stats())
+		time.Sleep(5 * time.Second)
+		wg.Go(func() {
+			tk := &Ticket{Tenant: "y", Demands: [MaxDemands]throttle.Demand{{Limiter: g, Cost: 4}}}
+			q.Wait(t.Context(), tk)
+		})
+		synctest.Wait()
+		time.Sleep(5 * time.Second)
+		require.Equal(t, Snapshot{
+			At: start.Add(10 * time.Second), Waiting: 4,
+			Limits: []LimitSnapshot{
+				{Name: "hold", ServerImposed: true, Waiting: 4, Units: 7, Blocked: 4, Tenants: 2, LongestWait: 10 * time.Second, GrantAfter: 50 * time.Second, Since: start},
+				{Waiting: 3, Units: 3, Since: start},
+			},
+			Classes: []ClassSnapshot{
+				{Demands: ticket(l, g).Demands, Tenant: "x", Waiting: 3, HeadWaited: 10 * time.Second, Limit: "hold", GrantAfter: 50 * time.Second},
+				{Demands: [MaxDemands]throttle.Demand{{Limiter: g, Cost: 4}}, Tenant: "y", Waiting: 1, HeadWaited: 5 * time.Second, Limit: "hold", BehindOther: true},
+			},
+		}, q.Snapshot())
+
+		time.Sleep(50 * time.Second)
+		synctest.Wait()
+		s := q.Snapshot()
+		require.Equal(t, []any{2, uint64(2)}, []any{s.Waiting, s.Granted}, "one of each tenant")
+		require.Equal(t, LimitSnapshot{
+			Name: "1h0m0s", Waiting: 2, Units: 2, Blocked: 2, Tenants: 1, LongestWait: time.Minute, GrantAfter: time.Hour, Since: start, Granted: 1,
+		}, s.Limits[0])
+
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		require.ErrorIs(t, q.Wait(ctx, ticket(l)), throttle.ErrRefused)
+		require.ErrorIs(t, q.Try(t.Context(), ticket(l)), throttle.ErrRefused)
+		cancel()
+		require.ErrorIs(t, q.Wait(ctx, ticket(l)), context.Canceled)
+		s = q.Snapshot()
+		require.Equal(t, []uint64{2, 2, 1}, []uint64{s.Granted, s.Rejected, s.Failed})
+
 		q.Close()
 		wg.Wait()
-		require.Empty(t, q.Stats())
+		s = q.Snapshot()
+		require.Equal(t, Snapshot{At: time.Now(), Closed: true, Granted: 2, Rejected: 2, Failed: 3}, s)
+	})
+}
+
+// TestQueue_snapshotCountsRejectionsOfALimit checks that a limit counts the waiters that
+// leave because of it.
+func TestQueue_snapshotCountsRejectionsOfALimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q, l := new(Queue), &holdLimiter{until: time.Now().Add(10 * time.Second), serverImposed: true}
+		var wg sync.WaitGroup
+		wg.Go(func() { assert.NoError(t, q.Wait(t.Context(), ticket(l))) })
+		synctest.Wait()
+		for range 3 {
+			tk := ticket(l)
+			tk.MaxServerWait = time.Second
+			require.ErrorIs(t, q.Wait(t.Context(), tk), throttle.ErrRefused)
+		}
+		s := q.Snapshot()
+		require.Len(t, s.Limits, 1)
+		require.Equal(t, []uint64{0, 3}, []uint64{s.Limits[0].Granted, s.Limits[0].Rejected})
+		require.EqualValues(t, 3, s.Rejected)
+		wg.Wait()
+		requireEmpty(t, q)
+	})
+}
+
+// TestQueue_snapshotIsBounded checks the length of the lists for many keys.
+func TestQueue_snapshotIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q, l := new(Queue), &holdLimiter{until: time.Now().Add(time.Hour)}
+		var wg sync.WaitGroup
+		for i := range maxSnapshot + 10 {
+			wg.Go(func() {
+				q.Wait(t.Context(), &Ticket{Demands: [MaxDemands]throttle.Demand{{Limiter: l, Key: fmt.Sprint(i)}}})
+			})
+		}
+		synctest.Wait()
+		s := q.Snapshot()
+		require.Equal(t, maxSnapshot+10, s.Waiting)
+		require.Len(t, s.Limits, maxSnapshot)
+		require.Len(t, s.Classes, maxSnapshot)
+		require.Equal(t, []int{10, 10}, []int{s.OmittedLimits, s.OmittedClasses})
+		q.Close()
+		wg.Wait()
 	})
 }
 
@@ -45,7 +121,7 @@ func TestQueue_trace(t *testing.T) {
 		}
 		q := &Queue{MaxPerClass: 2, Trace: &Trace{
 			Started: func(*Ticket) { add("started") },
-			Queued:  func(_ *Ticket, l Stats) { add("queued at %s, place %d", l.Limit, l.Waiting) },
+			Queued:  func(_ *Ticket, l ClassSnapshot) { add("queued at %s, place %d", l.Limit, l.Waiting) },
 			Granted: func(t *Ticket) { add("granted after %v for %q", t.Waited(), t.WaitedFor()) },
 			Failed:  func(_ *Ticket, err error) { add("refused: %v", err) },
 		}}
@@ -70,7 +146,7 @@ func TestQueue_trace(t *testing.T) {
 
 func TestQueue_waiterLeavesWhenATraceFuncPanics(t *testing.T) {
 	localAndRemote(t, func(t *testing.T, wrap func(throttle.Limiter) throttle.Limiter) {
-		q, s := &Queue{Trace: &Trace{Queued: func(*Ticket, Stats) { panic("trace") }}}, &slotLimiter{}
+		q, s := &Queue{Trace: &Trace{Queued: func(*Ticket, ClassSnapshot) { panic("trace") }}}, &slotLimiter{}
 		l := wrap(s)
 		require.PanicsWithValue(t, "trace", func() { q.Wait(t.Context(), ticket(l)) })
 		s.end()

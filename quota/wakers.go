@@ -1,0 +1,62 @@
+package quota
+
+import (
+	"reflect"
+	"slices"
+	"sync"
+)
+
+// A waker wakes the callers that wait for quotas of a Tracker. A queue.Queue is one.
+type waker = interface{ Wake() }
+
+// wakers are the wakers of a Tracker.
+type wakers struct {
+	mu  sync.Mutex
+	all []waker // different ones
+}
+
+// Notify registers w, usually the queue whose callers wait for limits of t. t calls Wake when
+// requests may be sent earlier than it had stated: after an Update of another process, and
+// after Forget. A heed.Transport calls Notify for its Queue. Nil has no effect, and each w is
+// registered once.
+//
+// t keeps w. If w has a method Alive() bool, t drops w when Alive returns false; a type that
+// refers to a queue by a weak pointer can have it.
+func (t *Tracker) Notify(w interface{ Wake() }) {
+	if w == nil {
+		return
+	}
+	t.once.Do(t.init)
+	dead := slices.DeleteFunc(t.wakers.list(), isAlive)
+	t.wakers.mu.Lock()
+	defer t.wakers.mu.Unlock()
+	t.wakers.all = slices.DeleteFunc(t.wakers.all, func(o waker) bool {
+		return same(o, w) || slices.ContainsFunc(dead, func(d waker) bool { return same(o, d) })
+	})
+	t.wakers.all = append(t.wakers.all, w)
+}
+
+// wake calls all wakers, without a lock.
+func (t *Tracker) wake() {
+	for _, w := range t.wakers.list() {
+		w.Wake()
+	}
+}
+
+// list returns a copy of all.
+func (w *wakers) list() []waker {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.all)
+}
+
+// isAlive reports whether w is still of use.
+func isAlive(w waker) bool {
+	a, ok := w.(interface{ Alive() bool })
+	return !ok || a.Alive()
+}
+
+// same reports whether a and b are equal. Values that cannot be compared are different.
+func same(a, b waker) bool {
+	return reflect.ValueOf(a).Comparable() && reflect.ValueOf(b).Comparable() && a == b
+}

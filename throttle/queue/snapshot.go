@@ -1,0 +1,221 @@
+package queue
+
+import (
+	"cmp"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/heed-go/heed/throttle"
+)
+
+// A Snapshot is a copy of the state of a Queue, for a debug page or for metrics. It does not
+// change, and it refers to nothing of the Queue except the limiters in the Demands.
+type Snapshot struct {
+	// At is the time of the Snapshot on Queue.Clock.
+	At time.Time
+
+	// Waiting is the number of callers that wait.
+	Waiting int
+
+	// Closed is set if Close or Drain has been called, so that further callers are rejected.
+	Closed bool
+
+	// Granted is the number of callers that were granted after they had joined the queue.
+	// Callers that were granted immediately, without a waiter before them, are not counted.
+	Granted uint64
+
+	// Rejected is the number of calls of Wait and Try whose error matches
+	// throttle.ErrRefused: a wait would have been too long, or the queue was full.
+	Rejected uint64
+
+	// Failed is the number of calls of Wait and Try with another error: the context ended,
+	// the Queue was closed, or a limiter failed.
+	Failed uint64
+
+	// Limits describes the limits that waiters need, the one with the longest wait first. It
+	// holds at most 1,000 of them.
+	Limits []LimitSnapshot
+
+	// Classes describes the classes of waiters, the one with the longest wait first. It holds
+	// at most 1,000 of them.
+	Classes []ClassSnapshot
+
+	// OmittedLimits and OmittedClasses are the numbers of limits and classes that Limits and
+	// Classes do not hold.
+	OmittedLimits, OmittedClasses int
+}
+
+// maxSnapshot is the maximum length of Snapshot.Limits and of Snapshot.Classes, and the number
+// of classes of a limit that are visited for it. It bounds the time for which Snapshot holds
+// the lock.
+const maxSnapshot = 1000
+
+// A LimitSnapshot describes one limit that callers wait for. A limit with several keys has one
+// for each key.
+type LimitSnapshot struct {
+	// Name is the name of the limit in its last rejection, as in errors. It is empty if the
+	// limit has not rejected a waiter.
+	Name string
+
+	// Key is the throttle.Claim.Key of the claims.
+	Key string
+
+	// ServerImposed and Estimated are those of the last rejection, see throttle.Decision.
+	ServerImposed, Estimated bool
+
+	// Waiting is the number of callers that need the limit, including those that currently
+	// wait for another limit.
+	Waiting int
+
+	// Units is the number of units that these callers need.
+	Units int64
+
+	// Blocked is the number of callers that currently wait for this limit. With more than
+	// 1,000 classes it counts only those of 1,000.
+	Blocked int
+
+	// Tenants is the number of tenants of the blocked callers.
+	Tenants int
+
+	// LongestWait is the longest time that a caller has waited of those that are first in
+	// their class and blocked. Zero means that no caller is blocked.
+	LongestWait time.Duration
+
+	// GrantAfter is the time until the next claim is granted, as the limit stated it. Zero
+	// means that it is not known.
+	GrantAfter time.Duration
+
+	// Since is when callers began to wait for the limit, without a moment at which none
+	// waited. Granted and Rejected are counted from then on.
+	Since time.Time
+
+	// Granted is the number of callers that needed the limit and were granted since then.
+	Granted uint64
+
+	// Rejected is the number of callers that were rejected because of the limit since then.
+	Rejected uint64
+}
+
+// A ClassSnapshot describes one class of a Queue: the waiters of one tenant that need the same
+// limits.
+type ClassSnapshot struct {
+	// Demands are those of the first waiter.
+	Demands [MaxDemands]throttle.Demand
+
+	// Tenant is Ticket.Tenant of the waiters.
+	Tenant string
+
+	// Waiting is the number of waiters.
+	Waiting int
+
+	// HeadWaited is how long the first waiter has waited.
+	HeadWaited time.Duration
+
+	// Limit is the name of the limit that the class waits for. It is empty while the limiters
+	// are being asked for the first time.
+	Limit string
+
+	// Key is the throttle.Claim.Key of the demand for Limit.
+	Key string
+
+	// GrantAfter is the time until the first waiter is granted if nothing changes. Zero means
+	// that it is not known, or that BehindOther is set.
+	GrantAfter time.Duration
+
+	// BehindOther is set if another class that waits for Limit is granted first.
+	BehindOther bool
+}
+
+// Snapshot returns a copy of the state of q. It takes time in proportion to the number of
+// limits and classes, at most 1,000 of each; the number of waiters does not matter.
+func (q *Queue) Snapshot() Snapshot {
+	q.initOnce.Do(q.init)
+	q.lock()
+	waiting := q.numWaiting.Load()
+	s := Snapshot{
+		At: q.time.At(q.now), Waiting: int(waiting % closedBit), Closed: waiting >= closedBit,
+		Granted: q.numGranted, Rejected: q.numRejected.Load(), Failed: q.numFailed.Load(),
+		OmittedLimits: max(len(q.limitQueues)-maxSnapshot, 0), OmittedClasses: max(len(q.classes)-maxSnapshot, 0),
+	}
+	for _, lq := range q.limitQueues {
+		if len(s.Limits) == maxSnapshot {
+			break
+		}
+		s.Limits = append(s.Limits, q.limitSnapshot(lq))
+	}
+	for _, c := range q.classes {
+		if len(s.Classes) == maxSnapshot {
+			break
+		}
+		s.Classes = append(s.Classes, q.classSnapshot(c))
+	}
+	q.unlock()
+	slices.SortFunc(s.Limits, func(a, b LimitSnapshot) int {
+		return cmp.Or(cmp.Compare(b.LongestWait, a.LongestWait), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Key, b.Key))
+	})
+	slices.SortFunc(s.Classes, func(a, b ClassSnapshot) int {
+		return cmp.Or(cmp.Compare(b.HeadWaited, a.HeadWaited), cmp.Compare(a.Tenant, b.Tenant), cmp.Compare(a.Limit, b.Limit), cmp.Compare(a.Key, b.Key))
+	})
+	return s
+}
+
+// limitSnapshot returns the LimitSnapshot of lq. The caller holds the lock.
+func (q *Queue) limitSnapshot(lq *limitQueue) LimitSnapshot {
+	s := LimitSnapshot{
+		Name: lq.last.name, Key: lq.key.key, ServerImposed: lq.last.serverImposed, Estimated: lq.last.estimated,
+		Waiting: lq.waiting, Units: lq.waitingUnits, Tenants: lq.tenants.Len(),
+		Since: q.time.At(lq.since), Granted: lq.granted, Rejected: lq.rejected,
+	}
+	if lq.retryExact && lq.retryAt != never {
+		s.GrantAfter = time.Duration(max(lq.retryAt-q.now, 0))
+	}
+	visited := 0
+	for _, tq := range lq.tenants.Items {
+		for _, e := range tq.entries.Items {
+			if visited++; visited > maxSnapshot {
+				return s
+			}
+			if e.class.blockedAt == e { // else the class only reserves this limit
+				s.Blocked += e.class.waiters.Len()
+				s.LongestWait = max(s.LongestWait, time.Duration(q.now)-e.class.waiters.First().ticket.waited)
+			}
+		}
+	}
+	return s
+}
+
+// classSnapshot returns the ClassSnapshot of c. The caller holds the lock.
+func (q *Queue) classSnapshot(c *class) ClassSnapshot {
+	first := c.waiters.First().ticket
+	s := ClassSnapshot{
+		Demands:    first.Demands,
+		Tenant:     c.key.tenant,
+		Waiting:    c.waiters.Len(),
+		HeadWaited: time.Duration(q.now) - first.waited,
+	}
+	if e := c.blockedAt; e != nil {
+		lq := e.limitQueue
+		s.Limit, s.Key, s.BehindOther = lq.last.name, lq.key.key, lq.first() != e
+		if lq.retryExact && !s.BehindOther {
+			s.GrantAfter = time.Duration(max(lq.retryAt-q.now, 0))
+		}
+	}
+	return s
+}
+
+// countError counts a call of Wait or Try that returns err.
+func (q *Queue) countError(err error) {
+	if errors.Is(err, throttle.ErrRefused) {
+		q.numRejected.Add(1)
+	} else {
+		q.numFailed.Add(1)
+	}
+}
+
+// countRejection counts err, the error of w, at the limit that w waits for.
+func countRejection(w *waiter, err error) {
+	if _, refused := err.(*throttle.RefusedError); refused && w.class.blockedAt != nil {
+		w.class.blockedAt.limitQueue.rejected++
+	}
+}

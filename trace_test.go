@@ -1,0 +1,211 @@
+package heed
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/heed-go/heed/backoff"
+	"github.com/heed-go/heed/throttle"
+	"github.com/stretchr/testify/require"
+)
+
+// An eventLog records the events of traces as text.
+type eventLog []string
+
+func (l *eventLog) add(format string, args ...any) { *l = append(*l, fmt.Sprintf(format, args...)) }
+
+// trace returns a Trace that records all events with their Info, without the Response.
+func (l *eventLog) trace(name string) *Trace {
+	return &Trace{
+		WaitStart: func(_ *http.Request, i WaitStartInfo) { l.add("%sWaitStart %+v", name, i) },
+		WaitDone:  func(_ *http.Request, i WaitDoneInfo) { l.add("%sWaitDone %+v", name, i) },
+		AttemptStart: func(_ *http.Request, i AttemptStartInfo) {
+			l.add("%sAttemptStart {Attempt:%d Sent:%s}", name, i.Attempt, i.Sent.UTC().Format(time.TimeOnly))
+		},
+		AttemptDone: func(_ *http.Request, i AttemptDoneInfo) {
+			l.add("%sAttemptDone {Attempt:%d Sent:%s Duration:%v Status:%d Response:%v Err:%v Outcome:%v RetryAfter:%v}",
+				name, i.Attempt, i.Sent.UTC().Format(time.TimeOnly), i.Duration, i.Status, i.Response != nil, i.Err, i.Outcome, i.RetryAfter)
+		},
+		Retry: func(_ *http.Request, i RetryInfo) {
+			l.add("%sRetry {Attempt:%d Delay:%v RetryAfter:%v Status:%d Response:%v Err:%v}",
+				name, i.Attempt, i.Delay.Round(time.Second), i.RetryAfter, i.Status, i.Response != nil, i.Err)
+		},
+		GiveUp: func(_ *http.Request, i GiveUpInfo) {
+			l.add("%sGiveUp {Attempts:%d QueueWait:%v BackoffWait:%v Status:%d Response:%v Err:%v Reason:%v}",
+				name, i.Attempts, i.QueueWait, i.BackoffWait.Round(time.Second), i.Status, i.Response != nil, i.Err, i.Reason)
+		},
+	}
+}
+
+func TestTrace_reportsEventsInOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var events eventLog
+		_, err := get(t, &Transport{
+			Base:    newScript(respondAfter(time.Second, 500), errBroken, response{502, "", []string{"Retry-After", "3"}}, 502),
+			Retry:   &RetryPolicy{Backoff: threeAttempts().Backoff, RetryAfterJitter: backoff.RetryAfterJitter{Rand: func() float64 { return 0 }}},
+			Limiter: throttle.NewTokenBucket(throttle.Limit{Name: "own", Count: 1, Per: 5 * time.Second}),
+			Trace:   events.trace(""),
+		})
+		require.NoError(t, err)
+		require.Equal(t, eventLog{
+			"WaitStart {Attempt:1 Cost:1}",
+			"WaitDone {Attempt:1 Cost:1 Waited:0s Limit: ServerImposed:false Estimated:false Err:<nil>}",
+			"AttemptStart {Attempt:1 Sent:00:00:00}",
+			"AttemptDone {Attempt:1 Sent:00:00:00 Duration:1s Status:500 Response:true Err:<nil> Outcome:failed RetryAfter:0s}",
+			"Retry {Attempt:1 Delay:1s RetryAfter:0s Status:500 Response:true Err:<nil>}",
+			"WaitStart {Attempt:2 Cost:1}",
+			"WaitDone {Attempt:2 Cost:1 Waited:3s Limit:own ServerImposed:false Estimated:false Err:<nil>}",
+			"AttemptStart {Attempt:2 Sent:00:00:05}",
+			"AttemptDone {Attempt:2 Sent:00:00:05 Duration:0s Status:0 Response:false Err:broken Outcome:failed RetryAfter:0s}",
+			"Retry {Attempt:2 Delay:1s RetryAfter:0s Status:0 Response:false Err:broken}",
+			"WaitStart {Attempt:3 Cost:1}",
+			"WaitDone {Attempt:3 Cost:1 Waited:4s Limit:own ServerImposed:false Estimated:false Err:<nil>}",
+			"AttemptStart {Attempt:3 Sent:00:00:10}",
+			"AttemptDone {Attempt:3 Sent:00:00:10 Duration:0s Status:502 Response:true Err:<nil> Outcome:failed RetryAfter:0s}",
+			"Retry {Attempt:3 Delay:3s RetryAfter:3s Status:502 Response:true Err:<nil>}",
+			"WaitStart {Attempt:4 Cost:1}",
+			"WaitDone {Attempt:4 Cost:1 Waited:2s Limit:own ServerImposed:false Estimated:false Err:<nil>}",
+			"AttemptStart {Attempt:4 Sent:00:00:15}",
+			"AttemptDone {Attempt:4 Sent:00:00:15 Duration:0s Status:502 Response:true Err:<nil> Outcome:failed RetryAfter:0s}",
+			"GiveUp {Attempts:4 QueueWait:9s BackoffWait:5s Status:502 Response:true Err:<nil> Reason:heed: no attempts are left: RetryPolicy.MaxAttempts is 4}",
+		}, events)
+	})
+}
+
+// TestTrace_namesTheLimitOfAWait checks the limit that WaitDone and GiveUp name: one of the
+// program, one that the server stated, and one that is estimated, after a wait and for a
+// request that is rejected.
+func TestTrace_namesTheLimitOfAWait(t *testing.T) {
+	throttled := response{429, "", []string{"Retry-After", "5"}}
+	for name, tt := range map[string]struct {
+		tr   *Transport
+		want WaitDoneInfo
+	}{
+		"own":     {&Transport{Base: newScript(200), Limiter: throttle.NewTokenBucket(throttle.Limit{Name: "own", Count: 1, Per: 5 * time.Second})}, WaitDoneInfo{Limit: "own"}},
+		"stated":  {&Transport{Base: newScript(throttled, 200)}, WaitDoneInfo{Limit: "api.test: retry-after", ServerImposed: true}},
+		"learned": {&Transport{Base: newScript(200), Limiter: estimate{new(time.Time)}}, WaitDoneInfo{Limit: "learned", ServerImposed: true, Estimated: true}},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			var last WaitDoneInfo
+			tt.tr.Trace = &Trace{WaitDone: func(_ *http.Request, i WaitDoneInfo) { last = i }}
+			once := WithOptions(t.Context(), RequestOptions{NoRetry: true})
+			_, err := tt.tr.RoundTrip(request(t, "GET", "").WithContext(once))
+			require.NoError(t, err)
+			require.Equal(t, WaitDoneInfo{Attempt: 1, Cost: 1}, last)
+
+			_, err = tt.tr.RoundTrip(request(t, "GET", "").WithContext(WithOptions(t.Context(), RequestOptions{NoWait: true})))
+			require.ErrorIs(t, err, ErrMaxWait, name)
+			require.ErrorIs(t, last.Err, throttle.ErrRefused)
+			want := tt.want
+			want.Attempt, want.Cost, want.Err = 1, 1, last.Err
+			require.Equal(t, want, last, "rejected")
+
+			_, err = tt.tr.RoundTrip(request(t, "GET", ""))
+			require.NoError(t, err)
+			want.Err, want.Waited = nil, last.Waited
+			require.Equal(t, want, last, "granted")
+			require.Positive(t, last.Waited)
+		})
+	}
+}
+
+// An estimate is an estimated limit of a server of one request in 5 s.
+type estimate struct{ next *time.Time }
+
+func (estimate) NonBlocking() bool                                         { return true }
+func (estimate) Cancel(context.Context, throttle.Claim, throttle.Decision) {}
+func (l estimate) Reserve(_ context.Context, c throttle.Claim) (throttle.Decision, error) {
+	wait := max(l.next.Sub(c.Now), 0)
+	if wait > 0 {
+		return throttle.Decision{Policy: "learned", At: c.Now, Wait: wait, ServerImposed: true, Estimated: true}, nil
+	}
+	if !c.DryRun {
+		*l.next = c.Now.Add(5 * time.Second)
+	}
+	return throttle.Decision{OK: true, Policy: "learned", At: c.Now}, nil
+}
+
+// TestWithTrace_addsToTheTransport checks the order of the traces of the Transport and of the
+// context, and that the context's own Hold and LimitLearned are not called.
+func TestWithTrace_addsToTheTransport(t *testing.T) {
+	for _, own := range []bool{false, true} {
+		var events eventLog
+		tr := &Transport{Base: newScript(200)}
+		var want eventLog
+		for _, event := range []string{
+			"WaitStart {Attempt:1 Cost:1}",
+			"WaitDone {Attempt:1 Cost:1 Waited:0s Limit: ServerImposed:false Estimated:false Err:<nil>}",
+		} {
+			if own {
+				want = append(want, "own "+event)
+			}
+			want = append(want, "first "+event, "second "+event)
+		}
+		if own {
+			tr.Trace = events.trace("own ")
+		}
+		second := events.trace("second ")
+		second.Hold = func(HoldInfo) { events.add("Hold") }
+		second.LimitLearned = func(LimitLearnedInfo) { events.add("LimitLearned") }
+		ctx := WithTrace(WithTrace(t.Context(), events.trace("first ")), second)
+		ctx = WithTrace(WithOptions(ctx, RequestOptions{NoRetry: true}), nil)
+		require.True(t, OptionsFrom(ctx).NoRetry)
+		_, err := tr.RoundTrip(request(t, "GET", "").WithContext(ctx))
+		require.NoError(t, err)
+		require.Equal(t, want, events[:len(want)])
+		require.Len(t, events, 2*len(want))
+
+		events = nil
+		_, err = get(t, tr)
+		require.NoError(t, err)
+		require.Equal(t, own, len(events) == 4, "a request without a trace of its own")
+	}
+}
+
+func TestWithTrace_nilReturnsTheContext(t *testing.T) {
+	require.Equal(t, t.Context(), WithTrace(t.Context(), nil))
+}
+
+func TestJoinTraces_skipsNil(t *testing.T) {
+	require.Nil(t, JoinTraces())
+	require.Nil(t, JoinTraces(nil, nil))
+	one := &Trace{}
+	require.Same(t, one, JoinTraces(nil, one, nil))
+	require.Equal(t, &Trace{}, JoinTraces(one, nil, &Trace{}), "a function that no trace has stays nil")
+
+	calls := ""
+	hold := func(name string) *Trace { return &Trace{Hold: func(HoldInfo) { calls += name }} }
+	both := JoinTraces(hold("a"), one, hold("b"), &Trace{GiveUp: func(*http.Request, GiveUpInfo) { calls += "c" }}, nil)
+	both.Hold(HoldInfo{})
+	both.GiveUp(nil, GiveUpInfo{})
+	require.Equal(t, "abc", calls)
+	require.Nil(t, both.LimitLearned)
+	require.Nil(t, both.Retry)
+}
+
+// TestWithTrace_aPanicLeavesTheTransportUsable panics in the second of two joined hooks.
+func TestWithTrace_aPanicLeavesTheTransportUsable(t *testing.T) {
+	l := &concurrencyLimit{max: 1}
+	tr := &Transport{Base: newScript(200), Limiter: l, Trace: &Trace{WaitDone: func(*http.Request, WaitDoneInfo) {}}}
+	ctx := WithTrace(t.Context(), &Trace{WaitDone: boom[WaitDoneInfo]})
+	require.PanicsWithValue(t, "hook", func() { tr.RoundTrip(request(t, "GET", "").WithContext(ctx)) })
+	require.Zero(t, l.held())
+	_, err := get(t, tr)
+	require.NoError(t, err)
+}
+
+// TestWithTrace_allocatesOnlyOnce checks that a request whose context carries options and a
+// trace does not allocate for them.
+func TestWithTrace_allocatesOnlyOnce(t *testing.T) {
+	tr := &Transport{Base: &fixedResponse{StatusCode: 200, Header: http.Header{}, Body: http.NoBody}}
+	ctx := WithOptions(context.Background(), RequestOptions{Priority: 1})
+	ctx = WithTrace(ctx, &Trace{AttemptDone: func(*http.Request, AttemptDoneInfo) {}})
+	req, err := http.NewRequestWithContext(ctx, "GET", "http://api.test/", nil)
+	require.NoError(t, err)
+	n := testing.AllocsPerRun(1000, func() { tr.RoundTrip(req) })
+	require.True(t, racing || n == 0, n)
+}
