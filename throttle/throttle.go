@@ -301,7 +301,7 @@ func (e *RefusedError) Error() string {
 	}
 	switch e.Decision.Wait {
 	case Forever:
-		s += ": it can never grant this claim; at most " + strconv.FormatInt(e.Decision.Limit, 10) + " units at a time"
+		s += ": it can never grant this claim; at most " + strconv.FormatInt(e.Decision.Limit, 10) + " units can be granted together"
 	case 0:
 		s += ": ask again later"
 	default:
