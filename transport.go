@@ -47,9 +47,13 @@ type Transport struct {
 	Key func(*http.Request) string
 
 	// Limits adds demands to the ticket of a request and may set its Priority, Tenant and
-	// Weight. It is called once per request, before the first attempt. It must not modify
-	// the request, and must not retain the ticket, which is reused. After an error nothing
-	// is sent: RoundTrip returns an error that wraps it. Nil means no further limits.
+	// Weight. It can add three demands, or two if Limiter is set, because one of
+	// queue.MaxDemands is reserved for the server's limits; each unit of
+	// RequestOptions.Costs that the server limits takes one more. throttle.AllOf combines
+	// limits into one demand. Limits is called once per request, before the first attempt.
+	// It must not modify the request, and must not retain the ticket, which is reused. After
+	// an error nothing is sent: RoundTrip returns an error that wraps it. Nil means no
+	// further limits.
 	Limits func(*http.Request, *queue.Ticket) error
 
 	// Quota holds what is known of the limits of servers. Nil means a Tracker that is
