@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// NewClient builds the client under test over base, which connects to the server of a check.
+// A ClientFunc builds the client under test over base, which connects to the server of a check.
 // It is called several times for each check, and the clients must not share anything.
-type NewClient = func(base http.RoundTripper) http.RoundTripper
+type ClientFunc = func(base http.RoundTripper) http.RoundTripper
 
 // A Waiver is a check that a client is allowed to fail.
 type Waiver struct {
@@ -26,7 +26,7 @@ type Waiver struct {
 // waiting takes no time. Check must not be called in a bubble. A client that panics, hangs,
 // retries without end or reads without end fails a check and does not stop the others. A
 // panic in a goroutine that the client started cannot be recovered and ends the program.
-func Check(t *testing.T, newClient NewClient, waivers ...Waiver) {
+func Check(t *testing.T, newClient ClientFunc, waivers ...Waiver) {
 	t.Helper()
 	reasons := map[string]string{}
 	for _, w := range waivers {
@@ -35,9 +35,10 @@ func Check(t *testing.T, newClient NewClient, waivers ...Waiver) {
 		}
 		reasons[w.Check] = w.Reason
 	}
+	x := &runner{newClient: newClient, maxRealTime: maxRealTime}
 	for _, c := range checks {
 		t.Run(c.name, func(t *testing.T) {
-			m := c.mark(t, newClient)
+			m := x.mark(t, c)
 			reason, waived := reasons[c.name]
 			switch {
 			case m.Result == Failed && !waived:
@@ -58,15 +59,16 @@ func Check(t *testing.T, newClient NewClient, waivers ...Waiver) {
 // Run runs the checks with the given names, or all of them if there are none, and returns the
 // marks. A name of no check gets a failed mark. Run uses t only for virtual time: failed checks
 // do not fail t. See Check.
-func Run(t *testing.T, newClient NewClient, names ...string) Card {
+func Run(t *testing.T, newClient ClientFunc, names ...string) Card {
 	if len(names) == 0 {
 		names = Names()
 	}
+	x := &runner{newClient: newClient, maxRealTime: maxRealTime}
 	var card Card
 	for _, name := range names {
 		m := Mark{Check: name, Result: Failed, Detail: "there is no such check"}
 		if c := find(name); c != nil {
-			m = c.mark(t, newClient)
+			m = x.mark(t, *c)
 		}
 		card = append(card, m)
 	}
@@ -87,7 +89,7 @@ type check struct {
 	name  string
 	unit  string
 	limit float64
-	run   func(*exam)
+	run   func(*evaluation)
 }
 
 var checks = []check{
@@ -120,11 +122,27 @@ func find(name string) *check {
 	return nil
 }
 
-// mark runs c on the clients that newClient builds.
-func (c check) mark(t *testing.T, newClient NewClient) Mark {
-	e := &exam{t: t, newClient: newClient, limit: c.limit, maxRealTime: maxRealTime}
+// An runner runs checks on one client.
+type runner struct {
+	newClient   ClientFunc
+	maxRealTime time.Duration
+	stuck       string // the check in which a trial never ended; empty: none
+}
+
+// mark runs c. After a trial that never ended it runs no check, because the client still uses
+// a processor, and every further check would take maxRealTime too.
+func (x *runner) mark(t *testing.T, c check) Mark {
+	m := Mark{Check: c.name, Limit: c.limit, Unit: c.unit, Result: Passed}
+	if x.stuck != "" {
+		m.Result, m.Detail = Failed, "not run: the client still blocks in check "+x.stuck
+		return m
+	}
+	e := &evaluation{t: t, newClient: x.newClient, maxRealTime: x.maxRealTime}
 	c.run(e)
-	m := Mark{Check: c.name, Figure: e.figure, Limit: c.limit, Unit: c.unit, Detail: e.detail, Result: Passed}
+	if e.stuck {
+		x.stuck = c.name
+	}
+	m.Figure, m.Detail = e.figure, e.detail
 	switch {
 	case e.fault != "":
 		m.Result, m.Detail = Failed, e.fault
@@ -138,22 +156,22 @@ func (c check) mark(t *testing.T, newClient NewClient) Mark {
 	return m
 }
 
-// An exam collects what the trials of one check observe.
-type exam struct {
+// An evaluation collects what the trials of one check observe.
+type evaluation struct {
 	t           *testing.T
-	newClient   NewClient
-	limit       float64
+	newClient   ClientFunc
 	maxRealTime time.Duration
 
 	applies bool // whether the client came into the situation of the check
 	figure  float64
 	detail  string // about the trial with the worst figure
-	fault   string // of the first trial that a client broke; empty: none
+	fault   string // of the first trial that the client broke; empty: none
+	stuck   bool   // whether a trial had to be abandoned although it was running
 }
 
 // measured records the figure of a trial, to which the check applies. The sentence describes
 // what went wrong if the figure is too great.
-func (e *exam) measured(figure float64, format string, args ...any) {
+func (e *evaluation) measured(figure float64, format string, args ...any) {
 	e.applies = true
 	if e.detail == "" || figure > e.figure {
 		e.figure, e.detail = figure, fmt.Sprintf(format, args...)
@@ -161,7 +179,7 @@ func (e *exam) measured(figure float64, format string, args ...any) {
 }
 
 // fail fails the check for a reason other than its figure.
-func (e *exam) fail(format string, args ...any) {
+func (e *evaluation) fail(format string, args ...any) {
 	if e.fault == "" {
 		e.fault = fmt.Sprintf(format, args...)
 	}

@@ -15,17 +15,19 @@ import (
 	"time"
 )
 
-// checkContract: net/http and programs rely on what the comment of http.RoundTripper
-// promises: a response or an error, a response with a body, a request that is not modified
-// and whose body is closed.
-func checkContract(e *exam) {
-	for name, a := range map[string]Response{
+// checkContract checks what the comment of http.RoundTripper promises.
+//
+// Harm: net/http and programs rely on a response with a body or an error, and on a request
+// that is closed and not modified: a caller that uses the request again sends something else.
+// Source: net/http.RoundTripper.
+func checkContract(e *evaluation) {
+	for name, a := range inOrder(map[string]Response{
 		"200":               {},
 		"204":               {Status: 204, Header: http.Header{"Content-Length": {"0"}}},
 		"500":               status(500),
 		"429":               status(429, "Retry-After", "1"),
 		"connection closed": {Fault: Drop},
-	} {
+	}) {
 		e.trial(name, &Server{Respond: respondFirst(a, Response{})}, func(tr *trial) func() {
 			violations := tr.violations()
 			return func() {
@@ -40,7 +42,8 @@ func (tr *trial) violations() (v []string) {
 	body := &closeRecorder{Reader: strings.NewReader("body")}
 	req := tr.request(tr.ctx, http.MethodPost, body)
 	req.ContentLength = 4
-	url, header, ctx := *req.URL, req.Header.Clone(), req.Context()
+	url, header := *req.URL, req.Header.Clone()
+	before := *req
 	resp, err := tr.client.RoundTrip(req)
 	switch {
 	case err == nil && resp == nil:
@@ -48,14 +51,25 @@ func (tr *trial) violations() (v []string) {
 	case err != nil && resp != nil:
 		v = append(v, "a response and an error")
 	case err == nil && resp.Body == nil:
-		v = append(v, "a response without a Body")
+		v = append(v, "a response without a body")
 	}
 	if resp != nil && resp.Body != nil {
 		_, _ = io.Copy(io.Discard, resp.Body)
 		_ = resp.Body.Close()
 	}
-	if *req.URL != url || !maps.EqualFunc(req.Header, header, slices.Equal) || req.Method != http.MethodPost || req.Body != body || req.Context() != ctx {
-		v = append(v, "the request was modified")
+	for field, same := range inOrder(map[string]bool{
+		"URL":           req.URL == before.URL && *req.URL == url,
+		"Header":        maps.EqualFunc(req.Header, header, slices.Equal),
+		"Method":        req.Method == before.Method,
+		"Host":          req.Host == before.Host,
+		"Body":          req.Body == before.Body,
+		"GetBody":       (req.GetBody == nil) == (before.GetBody == nil),
+		"ContentLength": req.ContentLength == before.ContentLength,
+		"Context()":     req.Context() == before.Context(),
+	}) {
+		if !same {
+			v = append(v, "the "+field+" of the request was changed")
+		}
 	}
 	synctest.Wait() // the transport may close the body after it has returned
 	if !body.closed.Load() {
@@ -76,10 +90,12 @@ func (c *closeRecorder) Close() error {
 	return nil
 }
 
-// checkResponseBody: a response that ends early and is taken for a complete one is stored as
-// data. RFC 9112, section 8.
-func checkResponseBody(e *exam) {
-	for name, fault := range map[string]Fault{"closed": CutBody, "reset": ResetBody} {
+// checkResponseBody checks that a response that ends early is reported as an error.
+//
+// Harm: An incomplete response that is taken for a complete one is stored as data.
+// Source: RFC 9112, section 8.
+func checkResponseBody(e *evaluation) {
+	for name, fault := range inOrder(map[string]Fault{"closed": CutBody, "reset": ResetBody}) {
 		for _, n := range []int{100, 100 << 10} {
 			text := strings.Repeat("x", n)
 			e.trial(name, &Server{Respond: always(Response{Body: text, Fault: fault})}, func(tr *trial) func() {
@@ -96,9 +112,12 @@ func checkResponseBody(e *exam) {
 	}
 }
 
-// checkLeaks: a response body that is not closed keeps its connection, and a goroutine that
-// does not end keeps its memory. net/http.Response.Body.
-func checkLeaks(e *exam) {
+// checkLeaks checks that bodies are closed and goroutines end after calls with all outcomes.
+//
+// Harm: A response body that is not closed keeps its connection, and a goroutine that does not
+// end keeps its memory.
+// Source: net/http.Response.Body, net/http.RoundTripper.
+func checkLeaks(e *evaluation) {
 	responses := []Response{
 		status(503), status(500), status(429), {Fault: Drop}, status(429, "Retry-After", "1"), {},
 		{Fault: CutBody}, {Fault: HangBody}, {Fault: Hang}, status(503, "Retry-After", "3600"),
@@ -153,11 +172,13 @@ func bubbleGoroutines() int {
 	return bytes.Count(all, []byte("synctest bubble "+string(bubble)+"]"))
 }
 
-// checkDeadline: a call that outlives its context keeps its caller, and an error that is not
-// that of the context hides the reason. context.Context; peers' issue golang/go #54541.
-func checkDeadline(e *exam) {
+// checkDeadline checks that a call ends with its context, and with the error of the context.
+//
+// Harm: A call that outlives its context keeps its caller, and another error hides the reason.
+// Source: package context; issue golang/go #54541.
+func checkDeadline(e *evaluation) {
 	const deadline = 2500 * time.Millisecond
-	for name, a := range map[string]Response{
+	for name, a := range inOrder(map[string]Response{
 		"no response":      {Fault: Hang},
 		"endless body":     {Fault: Endless, ByteInterval: 100 * time.Millisecond},
 		"body stops":       {Fault: HangBody},
@@ -166,7 +187,7 @@ func checkDeadline(e *exam) {
 		"429, Retry-After": status(429, "Retry-After", "1"),
 		"long Retry-After": status(429, "Retry-After", "60"),
 		"closed":           {Fault: Drop},
-	} {
+	}) {
 		for _, cancelled := range []bool{false, true} {
 			e.trial(name, &Server{Respond: always(a)}, func(tr *trial) func() {
 				ctx, cancel := context.WithTimeout(tr.ctx, deadline)
@@ -192,9 +213,12 @@ func checkDeadline(e *exam) {
 	}
 }
 
-// checkUselessWait: if the server says that a request cannot succeed before the deadline, the
-// wait keeps the caller without a chance. Peers' issues go-retryablehttp #272, backoff #181.
-func checkUselessWait(e *exam) {
+// checkUselessWait checks that a call ends immediately if the server says that it cannot
+// succeed before its deadline.
+//
+// Harm: The wait keeps the caller without a chance of success.
+// Source: issues hashicorp/go-retryablehttp #272, cenkalti/backoff #181.
+func checkUselessWait(e *evaluation) {
 	const deadline = 10 * time.Second
 	for _, code := range []int{429, 503} {
 		e.trial("Retry-After: 60", &Server{Respond: always(status(code, "Retry-After", "60"))}, func(tr *trial) func() {
@@ -206,10 +230,12 @@ func checkUselessWait(e *exam) {
 	}
 }
 
-// checkLongWait: a wrong Retry-After must not stop a call without a deadline for days. Peers'
-// issues go-retryablehttp #247, PR #248, urllib3 PR #3743.
-func checkLongWait(e *exam) {
-	for name, value := range map[string]string{"a year": "31536000", "an overflow": "99999999999999999999", "a Unix time": "1767225600", "a day": "86400"} {
+// checkLongWait checks that an absurd Retry-After does not stop a call without a deadline.
+//
+// Harm: Programs hang for days.
+// Source: issues hashicorp/go-retryablehttp #247, #248, urllib3/urllib3 #3743.
+func checkLongWait(e *evaluation) {
+	for name, value := range inOrder(map[string]string{"a year": "31536000", "an overflow": "99999999999999999999", "a Unix time": "1767225600", "a day": "86400"}) {
 		e.trial(name, &Server{Respond: always(status(429, "Retry-After", value))}, func(tr *trial) func() {
 			ctx, cancel := context.WithTimeout(tr.ctx, maxVirtualTime-time.Hour)
 			defer cancel()

@@ -33,15 +33,18 @@ func status(code int, headers ...string) Response {
 	return a
 }
 
-// checkEarlyRetry: a retry before Retry-After has elapsed adds load to a server that asked
-// for less, and many servers extend the ban. RFC 9110, section 10.2.3; RFC 6585, section 4.
-func checkEarlyRetry(e *exam) {
-	for name, server := range map[string]*Server{
+// checkEarlyRetry checks that a retry waits until Retry-After has elapsed.
+//
+// Harm: A retry before that adds load to a server that asked for less, and many servers extend
+// the ban.
+// Source: RFC 9110, section 10.2.3; RFC 6585, section 4.
+func checkEarlyRetry(e *evaluation) {
+	for name, server := range inOrder(map[string]*Server{
 		"429, seconds": {Respond: respondFirst(status(429, "Retry-After", "2"), Response{})},
 		"503, seconds": {Respond: respondFirst(status(503, "Retry-After", "2"), Response{})},
 		"429, date":    {Respond: respondFirst(status(429, "Retry-After", "3"), Response{}), EditHeader: RetryDate},
 		"503, date":    {Respond: respondFirst(status(503, "Retry-After", "3"), Response{}), EditHeader: RetryDate},
-	} {
+	}) {
 		e.trial(name, server, func(tr *trial) func() {
 			for range 5 { // jitter may be early only sometimes
 				tr.get(0)
@@ -60,17 +63,21 @@ func checkEarlyRetry(e *exam) {
 	}
 }
 
-// checkRequestBody: a retry whose body is empty or incomplete overwrites data, and the server
-// reports success. net/http.Request.GetBody; peers' issues resty #47, heimdall PR #43.
-func checkRequestBody(e *exam) {
+// checkRequestBody checks that every attempt has the complete body.
+//
+// Harm: An attempt with an empty or incomplete body overwrites data, and the server reports
+// success.
+// Source: net/http.Request.GetBody; issues go-resty/resty #47, gojek/heimdall #43.
+func checkRequestBody(e *evaluation) {
 	small, large := "the complete body", strings.Repeat("0123456789abcdef", 20<<10)
-	for name, body := range map[string]func(string) io.Reader{
+	for name, body := range inOrder(map[string]func(string) io.Reader{
 		"known type": func(s string) io.Reader { return strings.NewReader(s) },
 		"stream":     func(s string) io.Reader { return io.MultiReader(strings.NewReader(s)) },
-	} {
+	}) {
 		for _, first := range []Response{status(503, "Retry-After", "0"), status(429, "Retry-After", "0"), status(503), {Fault: Drop}} {
 			for _, text := range []string{small, large} {
 				e.trial(name, &Server{Respond: respondFirst(first, Response{})}, func(tr *trial) func() {
+					tr.base.maxSends = 50 // each keeps its body
 					tr.call(http.MethodPut, body(text), 0)
 					wrong := 0
 					for _, r := range tr.server.Requests() {
@@ -90,17 +97,19 @@ func checkRequestBody(e *exam) {
 	}
 }
 
-// checkDuplicatePost: a POST that may have been processed and is sent again creates a second
-// order. RFC 9110, section 9.2.2.
-func checkDuplicatePost(e *exam) {
-	for name, first := range map[string]Response{
+// checkDuplicatePost checks that a POST or PATCH that may have been processed is not repeated.
+//
+// Harm: A repetition creates a second order.
+// Source: RFC 9110, section 9.2.2.
+func checkDuplicatePost(e *evaluation) {
+	for name, first := range inOrder(map[string]Response{
 		"500":                 status(500),
 		"502":                 status(502),
 		"504":                 status(504),
 		"connection closed":   {Fault: Drop},
 		"connection reset":    {Fault: Reset},
 		"incomplete response": {Fault: CutBody},
-	} {
+	}) {
 		for _, method := range []string{http.MethodPost, http.MethodPatch} {
 			e.trial(name, &Server{Respond: respondFirst(first, Response{})}, func(tr *trial) func() {
 				tr.get(0) // so that the connection is not new
@@ -115,10 +124,12 @@ func checkDuplicatePost(e *exam) {
 	}
 }
 
-// checkHerd: callers that are rejected together and come back together at the end of
-// Retry-After are rejected again, and stop a server that could serve them one after another.
-// Peers' issues hive PR #4640, release-sdk PR #11.
-func checkHerd(e *exam) {
+// checkHerd checks that callers that were rejected together do not come back together.
+//
+// Harm: Most of them are rejected again, and a server that could serve them one after another
+// is overloaded. The limit is what the server admits in a second.
+// Source: issues hivecommons/hive #4640, kubernetes-sigs/release-sdk #11.
+func checkHerd(e *evaluation) {
 	const callers, rate = 50, 10
 	window := newWindow(rate, time.Second)
 	server := &Server{Respond: func(r Request) Response {
@@ -129,7 +140,7 @@ func checkHerd(e *exam) {
 	}}
 	server.Key = func(r *http.Request) string { return r.Header.Get(callHeader) }
 	e.trial("herd", server, func(tr *trial) func() {
-		tr.crowd(callers, 0)
+		tr.together(callers, 0)
 		var later []time.Time
 		requests := tr.server.Requests()
 		for _, r := range requests {
@@ -160,17 +171,20 @@ func mostWithin(times []time.Time, d time.Duration) (most int) {
 	return most
 }
 
-// checkRetryBound: retries without a bound keep a server down that cannot recover beneath
-// them, and callers wait for a response that does not come. Google, Site Reliability
-// Engineering, chapter 22.
-func checkRetryBound(e *exam) {
-	for name, a := range map[string]Response{
+// checkRetryBound checks that a call to a server that always fails is sent a bounded number of
+// times.
+//
+// Harm: Unbounded retries keep an overloaded server down.
+// Source: Google, Site Reliability Engineering, chapter 21 ("Handling Overload"): at most
+// three attempts. The limit leaves room for rejections that state when to return.
+func checkRetryBound(e *evaluation) {
+	for name, a := range inOrder(map[string]Response{
 		"500":               status(500),
 		"503":               status(503),
 		"429":               status(429),
 		"429, Retry-After":  status(429, "Retry-After", "1"),
 		"connection closed": {Fault: Drop},
-	} {
+	}) {
 		e.trial(name, &Server{Respond: always(a)}, func(tr *trial) func() {
 			tr.get(0)
 			n := len(tr.server.Requests())
@@ -179,9 +193,11 @@ func checkRetryBound(e *exam) {
 	}
 }
 
-// checkNestedRetries: retries of several layers multiply: three clients of three attempts
-// send 27 requests. Peers' issues nanobot #2760, openaivec #186.
-func checkNestedRetries(e *exam) {
+// checkNestedRetries checks that three layers of the client send no more requests than one.
+//
+// Harm: Retries of several layers multiply: three layers of three attempts send 27 requests.
+// Source: issues HKUDS/nanobot #2760, microsoft/openaivec #186.
+func checkNestedRetries(e *evaluation) {
 	single := 0
 	server := func() *Server { return &Server{Respond: always(status(503))} }
 	e.trial("one layer", server(), func(tr *trial) func() {
@@ -191,26 +207,28 @@ func checkNestedRetries(e *exam) {
 	if single < 2 {
 		return
 	}
-	nested := *e
-	nested.newClient = func(base http.RoundTripper) http.RoundTripper {
+	one := e.newClient
+	defer func() { e.newClient = one }()
+	e.newClient = func(base http.RoundTripper) http.RoundTripper {
 		for range 3 {
-			base = e.newClient(base)
+			base = one(base)
 		}
 		return base
 	}
-	nested.trial("three layers", server(), func(tr *trial) func() {
+	e.trial("three layers", server(), func(tr *trial) func() {
 		tr.get(0)
 		n := len(tr.server.Requests())
 		return func() {
 			e.measured(float64(n)/float64(single), "three layers sent %d requests, one sends %d", n, single)
 		}
 	})
-	e.fault = nested.fault
 }
 
-// checkLastResponse: a caller that gets neither the last response nor its status cannot report
-// why the server failed. Peers' issues go-retryablehttp #212, PR #291.
-func checkLastResponse(e *exam) {
+// checkLastResponse checks that the caller gets the last response, or its status in an error.
+//
+// Harm: Otherwise the caller cannot report why the server failed.
+// Source: issues hashicorp/go-retryablehttp #212, #291.
+func checkLastResponse(e *evaluation) {
 	const text = "maintenance until noon"
 	for _, code := range []int{503, 500, 429} {
 		a := status(code)

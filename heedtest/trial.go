@@ -16,7 +16,7 @@ import (
 
 // Bounds of what a client under test can use up.
 const (
-	maxSends       = 10_000   // requests in one trial
+	maxSends       = 1000     // requests in one trial, unless it sets meter.maxSends
 	maxRead        = 16 << 20 // bytes of response bodies in one trial
 	maxVirtualTime = 3 * time.Hour
 	maxRealTime    = time.Minute // of a trial by the system clock, for clients that do not let virtual time advance
@@ -49,7 +49,10 @@ type trial struct {
 //
 // run must not use e, because it may be abandoned. It returns a function that records in e
 // what the trial observed, which is called if the client did not break the trial.
-func (e *exam) trial(name string, server *Server, run func(*trial) (record func())) {
+func (e *evaluation) trial(name string, server *Server, run func(*trial) (record func())) {
+	if e.fault != "" {
+		return
+	}
 	type outcome struct {
 		record func()
 		fault  string
@@ -81,18 +84,19 @@ func (e *exam) trial(name string, server *Server, run func(*trial) (record func(
 			out.record()
 		}
 	case <-timer.C:
+		e.stuck = true
 		e.fail("%s: the client blocked for %v without letting virtual time advance", name, e.maxRealTime)
 	}
 }
 
 // execute runs a trial in the current bubble. It returns either record or a fault.
-func (tr *trial) execute(newClient NewClient, run func(*trial) func()) (record func(), fault string) {
+func (tr *trial) execute(newClient ClientFunc, run func(*trial) func()) (record func(), fault string) {
 	var cancel context.CancelFunc
 	tr.ctx, cancel = context.WithCancel(context.Background())
 	tr.server.StartInMemory()
 	transport := tr.server.Transport()
 	transport.MaxIdleConnsPerHost = 100
-	tr.base = &meter{next: transport, over: make(chan struct{}), broken: tr.broken}
+	tr.base = &meter{next: transport, over: make(chan struct{}), broken: tr.broken, maxSends: maxSends}
 	finished := make(chan func(), 1)
 	go func() {
 		var record func()
@@ -142,7 +146,6 @@ func (tr *trial) broken(format string, args ...any) {
 
 // A reply is the outcome of a call.
 type reply struct {
-	call   string // the value of callHeader
 	status int    // 0 if there was no response
 	body   string // its first MiB
 	err    error  // of the call or of reading the body
@@ -181,17 +184,28 @@ func (tr *trial) request(ctx context.Context, method string, body io.Reader) *ht
 	return req
 }
 
-// do makes a call through an http.Client, as programs do, and reads the body.
-func (tr *trial) do(req *http.Request) (r reply) {
-	start := time.Now()
-	r.call, r.err = req.Header.Get(callHeader), errPanicked
+// send makes a call through an http.Client, as programs do.
+func (tr *trial) send(req *http.Request) (resp *http.Response, err error) {
+	err = errPanicked
 	defer func() {
-		r.took = time.Since(start)
 		if p := recover(); p != nil {
 			tr.broken("the client panicked: %v", p)
 		}
 	}()
-	resp, err := (&http.Client{Transport: tr.client}).Do(req)
+	return (&http.Client{Transport: tr.client}).Do(req)
+}
+
+// do makes a call and reads the body.
+func (tr *trial) do(req *http.Request) (r reply) {
+	start := time.Now()
+	r.err = errPanicked
+	defer func() {
+		r.took = time.Since(start)
+		if p := recover(); p != nil {
+			tr.broken("the body of the client panicked: %v", p)
+		}
+	}()
+	resp, err := tr.send(req)
 	if r.err = err; err != nil {
 		return r
 	}
@@ -202,8 +216,8 @@ func (tr *trial) do(req *http.Request) (r reply) {
 	return r
 }
 
-// crowd makes n calls at the same moment and returns their outcomes.
-func (tr *trial) crowd(n int, deadline time.Duration) []reply {
+// together makes n calls at the same moment and returns their outcomes.
+func (tr *trial) together(n int, deadline time.Duration) []reply {
 	replies := make([]reply, n)
 	var all sync.WaitGroup
 	for i := range n {
@@ -237,26 +251,27 @@ type meter struct {
 	over   chan struct{} // closed at the end of the trial
 	broken func(format string, args ...any)
 
-	mu     sync.Mutex
-	sent   int
-	open   int   // response bodies that have not been closed
-	read   int64 // bytes of response bodies
-	onSend func(*http.Request)
+	maxSends int
+	onSend   func(*http.Request) // called before each request; nil: none
+
+	mu   sync.Mutex
+	sent int
+	open int   // response bodies that have not been closed
+	read int64 // bytes of response bodies
 }
 
 // RoundTrip implements http.RoundTripper.
 func (m *meter) RoundTrip(r *http.Request) (*http.Response, error) {
 	m.mu.Lock()
 	m.sent++
-	excess := m.sent > maxSends
-	onSend := m.onSend
+	excess := m.sent > m.maxSends
 	m.mu.Unlock()
 	if excess {
-		m.broken("the client sent more than %d requests", maxSends)
+		m.broken("the client sent more than %d requests", m.maxSends)
 		m.endCaller()
 	}
-	if onSend != nil {
-		onSend(r)
+	if m.onSend != nil {
+		m.onSend(r)
 	}
 	resp, err := m.next.RoundTrip(r)
 	if err != nil {
