@@ -11,7 +11,8 @@ import (
 )
 
 // TestDocs_beginWithAProgramAndEndWithLimitations checks that each page of docs begins
-// with a program that builds and ends with its limitations, and that the index lists it.
+// with a program and ends with its limitations, that all programs build, and that the index
+// lists the page.
 func TestDocs_beginWithAProgramAndEndWithLimitations(t *testing.T) {
 	pages, err := filepath.Glob("docs/*.md")
 	require.NoError(t, err)
@@ -33,13 +34,22 @@ func TestDocs_beginWithAProgramAndEndWithLimitations(t *testing.T) {
 		if page == filepath.Join("docs", "with-sdks.md") {
 			continue // a test of module examples/sdks builds it
 		}
-		file := filepath.Join(t.TempDir(), "main.go")
-		require.NoError(t, os.WriteFile(file, []byte(program), 0o600))
-		vet := exec.CommandContext(t.Context(), "go", "vet", file)
-		if strings.Contains(program, "heed/throttleredis") { // a module of its own
-			vet.Dir = "throttleredis"
+		vetProgram(t, page, program)
+		for _, block := range strings.Split(rest, "```go\n")[1:] {
+			if program, _, _ := strings.Cut(block, "```"); strings.HasPrefix(program, "package ") {
+				vetProgram(t, page, program)
+			}
 		}
-		out, err := vet.CombinedOutput()
-		require.NoError(t, err, "%s: %s", page, out)
 	}
+}
+
+func vetProgram(t *testing.T, page, program string) {
+	file := filepath.Join(t.TempDir(), "main.go")
+	require.NoError(t, os.WriteFile(file, []byte(program), 0o600))
+	vet := exec.CommandContext(t.Context(), "go", "vet", file)
+	if strings.Contains(program, "heed/throttleredis") { // a module of its own
+		vet.Dir = "throttleredis"
+	}
+	out, err := vet.CombinedOutput()
+	require.NoError(t, err, "%s: %s", page, out)
 }

@@ -23,9 +23,8 @@ import (
 
 func newHeed(base http.RoundTripper) http.RoundTripper { return &heed.Transport{Base: base} }
 
-// TestCheck_heed checks that heed passes all checks, and that all of them apply.
-func TestCheck_heed(t *testing.T) {
-	heedtest.Check(t, newHeed)
+// TestRun_heed checks that heed passes all checks, and that all of them apply.
+func TestRun_heed(t *testing.T) {
 	for _, m := range heedtest.Run(t, newHeed) {
 		require.Equal(t, heedtest.Passed, m.Result, m)
 		require.Empty(t, m.Detail, m)
@@ -257,13 +256,13 @@ func TestRun_faults(t *testing.T) {
 		{"leaks", "does not close bodies", "response bodies", func(base http.RoundTripper) http.RoundTripper {
 			return &retrier{base: base, unclosed: true}
 		}},
-		{"leaks", "does not end goroutines", "and 41 goroutines were left", func(base http.RoundTripper) http.RoundTripper {
+		{"leaks", "does not end goroutines", "and 40 goroutines were left", func(base http.RoundTripper) http.RoundTripper {
 			return roundTripper(func(r *http.Request) (*http.Response, error) {
 				go func() { select {} }()
 				return base.RoundTrip(r)
 			})
 		}},
-		{"leaks", "does not close the body of a cancelled request", "1 request bodies", func(base http.RoundTripper) http.RoundTripper {
+		{"contract", "does not close the body of a cancelled request", "whose context has ended: the body of the request was not closed", func(base http.RoundTripper) http.RoundTripper {
 			return roundTripper(func(r *http.Request) (*http.Response, error) {
 				if err := r.Context().Err(); err != nil {
 					return nil, err
@@ -429,7 +428,7 @@ func TestCheck_reports(t *testing.T) {
 		heedtest.Check(t, newRetrier, heedtest.Waiver{Check: "dialects", Reason: "the server has no limits"})
 		t.Run("faulty", func(t *testing.T) {
 			heedtest.Check(t, func(base http.RoundTripper) http.RoundTripper { return base },
-				heedtest.Waiver{Check: "leaks", Reason: "unused"}, heedtest.Waiver{Check: "herd"}, heedtest.Waiver{Check: "heard", Reason: "misspelt"})
+				heedtest.Waiver{Check: "leaks", Reason: "unused"}, heedtest.Waiver{Check: "herd"}, heedtest.Waiver{Check: "leak", Reason: "misspelt"})
 		})
 		return
 	}
@@ -447,7 +446,7 @@ func TestCheck_reports(t *testing.T) {
 		"herd: not applicable",
 		"leaks: passed: 0 leaks, limit 0; the waiver is not needed: unused",
 		"the waiver {Check:herd Reason:} has no reason or names no check",
-		"the waiver {Check:heard Reason:misspelt} has no reason or names no check",
+		"the waiver {Check:leak Reason:misspelt} has no reason or names no check",
 	} {
 		require.Contains(t, string(out), want)
 	}

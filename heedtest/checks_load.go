@@ -100,7 +100,7 @@ func (c *countedReader) Read(p []byte) (int, error) {
 // Harm: A client that takes single failures for a limit stops calls that would have succeeded.
 // Source: DESIGN, principle 1 ("do no harm"); bench/healthy.
 func checkHealthyServer(e *evaluation) {
-	const calls, every = 2000, 100
+	const calls, every = 1000, 100
 	for name, fault := range inOrder(map[string]Response{"503": status(503), "500": status(500), "429": status(429), "closed connection": {Fault: Drop}}) {
 		var n atomic.Int64
 		server := &Server{Respond: func(Request) Response {
@@ -114,7 +114,7 @@ func checkHealthyServer(e *evaluation) {
 			var all sync.WaitGroup
 			var failed atomic.Int64
 			for range calls {
-				time.Sleep(20 * time.Millisecond)
+				time.Sleep(40 * time.Millisecond)
 				all.Go(func() {
 					if !tr.get(5 * time.Second).succeeded() {
 						failed.Add(1)
@@ -246,7 +246,7 @@ func checkLostUnits(e *evaluation) {
 		}
 		return tr.slowest(e, callers, "after 3 x %d callers gave up during the response, the slowest of as many new calls took %v")
 	})
-	large := Response{Body: strings.Repeat("x", 256<<10)}
+	large := Response{Body: strings.Repeat("x", 64<<10)} // more than a connection buffers
 	e.trial("bodies that are closed early", &Server{Respond: always(large)}, func(tr *trial) func() {
 		var all sync.WaitGroup
 		for range 5 * callers {
