@@ -133,10 +133,12 @@ func checkHerd(e *evaluation) {
 	const callers, rate = 50, 10
 	window := newWindow(rate, time.Second)
 	server := &Server{Respond: func(r Request) Response {
+		a := status(429, "Retry-After", "1")
 		if window.take(r.At) {
-			return Response{}
+			a = Response{}
 		}
-		return status(429, "Retry-After", "1")
+		a.Delay = 5 * time.Millisecond // without any latency the order of events is random
+		return a
 	}}
 	server.Key = func(r *http.Request) string { return r.Header.Get(callHeader) }
 	e.trial("herd", server, func(tr *trial) func() {
