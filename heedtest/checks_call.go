@@ -142,13 +142,24 @@ func checkLeaks(e *evaluation) {
 		if c, ok := tr.client.(interface{ CloseIdleConnections() }); ok {
 			c.CloseIdleConnections()
 		}
-		synctest.Wait()
 		bodies, _ := tr.base.counts()
-		goroutines := max(0, bubbleGoroutines()-before)
+		goroutines := leftGoroutines(before)
 		return func() {
 			e.measured(float64(bodies+goroutines), "after 40 calls %d response bodies were open and %d goroutines were left", bodies, goroutines)
 		}
 	})
+}
+
+// leftGoroutines returns the number of goroutines in the current bubble beyond before.
+func leftGoroutines(before int) (left int) {
+	for range 10 { // a goroutine that is ending is still counted
+		synctest.Wait()
+		if left = bubbleGoroutines() - before; left <= 0 {
+			return 0
+		}
+		time.Sleep(time.Second)
+	}
+	return left
 }
 
 // bubbleGoroutines returns the number of goroutines in the current bubble.
