@@ -133,6 +133,7 @@ func checkLeaks(e *evaluation) {
 	var n atomic.Int64
 	server := &Server{Respond: func(Request) Response { return responses[int(n.Add(1)-1)%len(responses)] }}
 	e.trial("calls with all outcomes", server, func(tr *trial) func() {
+		synctest.Wait() // a goroutine that has not started may not be counted
 		before := bubbleGoroutines()
 		for i := range 40 {
 			tr.get(time.Duration(i%8+1) * 300 * time.Millisecond)
@@ -143,23 +144,12 @@ func checkLeaks(e *evaluation) {
 			c.CloseIdleConnections()
 		}
 		bodies, _ := tr.base.counts()
-		goroutines := leftGoroutines(before)
+		synctest.Wait()
+		goroutines := max(0, bubbleGoroutines()-before)
 		return func() {
 			e.measured(float64(bodies+goroutines), "after 40 calls %d response bodies were open and %d goroutines were left", bodies, goroutines)
 		}
 	})
-}
-
-// leftGoroutines returns the number of goroutines in the current bubble beyond before.
-func leftGoroutines(before int) (left int) {
-	for range 10 { // a goroutine that is ending is still counted
-		synctest.Wait()
-		if left = bubbleGoroutines() - before; left <= 0 {
-			return 0
-		}
-		time.Sleep(time.Second)
-	}
-	return left
 }
 
 // bubbleGoroutines returns the number of goroutines in the current bubble.

@@ -154,11 +154,13 @@ func TestMostWithin(t *testing.T) {
 func TestBubbleGoroutines(t *testing.T) {
 	require.Zero(t, bubbleGoroutines())
 	synctest.Test(t, func(t *testing.T) {
+		synctest.Wait()
 		before := bubbleGoroutines()
 		end := make(chan struct{})
 		for range 300 {
 			go func() { <-end }()
 		}
+		synctest.Wait()
 		require.Equal(t, 300, bubbleGoroutines()-before)
 		close(end)
 		synctest.Wait()
