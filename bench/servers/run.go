@@ -33,13 +33,13 @@ type result struct {
 	Client  string  `json:"client"`
 	Server  string  `json:"server"`
 	Job     int     `json:"job"` // 1 or 2
-	Seed    int     `json:"seed"`
 	Calls   int     `json:"calls"`
 	Sent    int     `json:"sent"`
 	Wasted  int     `json:"wasted"`
 	Failed  int     `json:"failed"`
 	Elapsed float64 `json:"elapsed_s"`
 	Ideal   float64 `json:"ideal_s"`
+	Seed    int     `json:"seed"`
 }
 
 // times returns the elapsed time as a multiple of the ideal one.
