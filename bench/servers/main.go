@@ -12,6 +12,7 @@ import (
 	"log"
 	"os"
 	"regexp"
+	"slices"
 	"testing"
 
 	"github.com/heed-go/heed/bench/clients"
@@ -32,6 +33,9 @@ func main() {
 	clientNames := matchingClients(compile(*names))
 	if len(chosen) == 0 || len(clientNames) == 0 || *runs <= 0 {
 		log.Fatal("servers: nothing to measure: see -help")
+	}
+	if *check && !slices.Contains(clientNames, "heed") {
+		log.Fatal("servers: -check needs the client heed")
 	}
 	r := &report{rows: chosen, clients: clientNames}
 	show := r.print
