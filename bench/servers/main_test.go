@@ -86,6 +86,7 @@ func TestIdeal_isThatOfTheRule(t *testing.T) {
 		"clock":                     {aligned(span{100, window5}), 300, phase, 8300 * time.Millisecond},
 		"two windows":               {fromFirst(span{20, time.Second}, span{100, window10}), 300, 0, 24 * time.Second},
 		"two windows of the clock":  {aligned(span{20, time.Second}, span{100, time.Minute}), 300, phase, 122300 * time.Millisecond},
+		"two windows, long first":   {aligned(span{100, time.Minute}, span{20, time.Second}), 300, phase, 122300 * time.Millisecond},
 		"sliding":                   {slidingFromFirst(span{50, 2 * time.Second}), 300, phase, 12 * time.Second},
 		"sliding, within a window":  {slidingAligned(span{100, window5}), 300, phase, 13300 * time.Millisecond},
 		"sliding, fewer":            {slidingAligned(span{100, window5}), 100, 0, 0},
