@@ -82,6 +82,14 @@ func TestBudget_forgets(t *testing.T) {
 	}
 }
 
+func TestBudget_forgetsInAWindowOfNanoseconds(t *testing.T) {
+	start := time.Unix(0, 0)
+	b := &Budget{Ratio: 1, MinPerSecond: -1, Window: 10}
+	b.Deposit(start)
+	require.Equal(t, BudgetState{Requests: 1}, b.Snapshot(start.Add(9)))
+	require.Equal(t, BudgetState{}, b.Snapshot(start.Add(10)))
+}
+
 // TestBudget_refusalsChangeNothing checks that a rejected Withdraw and a Snapshot change
 // nothing: a rejection at a reading in the future does not stop the Budget.
 func TestBudget_refusalsChangeNothing(t *testing.T) {

@@ -101,10 +101,10 @@ func (e Exponential) Validate() error {
 	return validate("Exponential", e.Base, e.Max, e.Jitter, e.Spread)
 }
 
-// double returns base·2^(attempt-1), at most maxDelay.
+// double returns base·2^(attempt-1), at most maxDelay. Both must be positive.
 func double(base, maxDelay time.Duration, attempt int) time.Duration {
 	n := uint(max(attempt, 1) - 1)
-	if n >= 63 || base > maxDelay>>n {
+	if base > maxDelay>>n {
 		return maxDelay
 	}
 	return base << n

@@ -93,7 +93,7 @@ func validate(policy string, base, maxDelay time.Duration, j Jitter, spread floa
 		return fmt.Errorf("backoff: %s: Base is %v: it must be positive, or 0 for the default", policy, base)
 	case maxDelay < 0:
 		return fmt.Errorf("backoff: %s: Max is %v: it must be positive, or 0 for the default", policy, maxDelay)
-	case base > 0 && maxDelay > 0 && base > maxDelay:
+	case maxDelay > 0 && base > maxDelay:
 		return fmt.Errorf("backoff: %s: Base %v is above Max %v: lower Base or raise Max", policy, base, maxDelay)
 	case j > PlusMinus:
 		return fmt.Errorf("backoff: %s: Jitter is %d: use one of the constants of this package", policy, j)

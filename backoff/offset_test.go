@@ -60,6 +60,7 @@ func TestOffset_nextIsTheSameInEachPeriod(t *testing.T) {
 		{"start of the period", 0, noon, time.Hour, noon.Add(time.Hour)},
 		{"an hour", half, noon, time.Hour, noon.Add(30 * time.Minute)},
 		{"a week starts on Monday", 0, noon, 7 * day, time.Date(2026, 11, 23, 0, 0, 0, 0, time.UTC)},
+		{"a nanosecond", half, noon, 1, noon.Add(1)},
 		{"no period", half, noon, 0, noon},
 		{"negative period", half, noon, -day, noon},
 		{"other zones", half, noon.In(time.FixedZone("", 3600)), day, noon.Add(day)},

@@ -56,13 +56,16 @@ func TestPolicies_delays(t *testing.T) {
 		{"equal, highest", Exponential{Base: s, Jitter: Equal, Rand: high}, []time.Duration{s - 1, 2*s - 1, 4*s - 1}},
 		{"decorrelated, lowest", Exponential{Base: s, Jitter: Decorrelated, Rand: low}, []time.Duration{s, s, s}},
 		{"decorrelated, highest", Exponential{Base: s, Jitter: Decorrelated, Rand: high}, []time.Duration{3 * s, 9 * s, 27 * s, 30 * s, 30 * s}},
+		{"decorrelated, factor 1", Exponential{Base: s, Factor: 1, Jitter: Decorrelated, Rand: high}, []time.Duration{s, s}},
 		{"decorrelated, other factor", Exponential{Base: s, Factor: 2, Jitter: Decorrelated, Rand: high}, []time.Duration{2 * s, 4 * s}},
 		{"plusminus, lowest", Exponential{Base: s, Max: 9 * s, Jitter: PlusMinus, Rand: low}, []time.Duration{s / 2, s, 2 * s, 3 * s, 3 * s}},
 		{"plusminus, highest", Exponential{Base: s, Max: 9 * s, Jitter: PlusMinus, Rand: high}, []time.Duration{1500 * ms, 3 * s, 6 * s, 9 * s, 9 * s}},
 		{"plusminus, a tenth", Exponential{Base: s, Jitter: PlusMinus, Spread: 0.1, Rand: high}, []time.Duration{1100 * ms, 2200 * ms}},
 		{"plusminus, none", Exponential{Base: s, Jitter: PlusMinus, Spread: -1}, []time.Duration{s, 2 * s, 4 * s}},
+		{"plusminus, spread above 1 counts as 1", Exponential{Base: s, Max: 2 * s, Jitter: PlusMinus, Spread: 1.5, Rand: high}, []time.Duration{2 * s, 2 * s}},
 		{"linear full, highest", Linear{Base: s, Max: 2 * s, Rand: high}, []time.Duration{s - 1, 2*s - 1, 2*s - 1}},
 		{"linear equal, lowest", Linear{Base: s, Jitter: Equal, Rand: low}, []time.Duration{s / 2, s}},
+		{"linear equal, highest", Linear{Base: s, Jitter: Equal, Rand: high}, []time.Duration{s - 1, 2*s - 1}},
 		{"linear decorrelated is full", Linear{Base: s, Jitter: Decorrelated, Rand: high}, []time.Duration{s - 1, 2*s - 1}},
 		{"linear plusminus, lowest", Linear{Base: s, Jitter: PlusMinus, Rand: low}, []time.Duration{s / 2, s}},
 	} {
@@ -182,6 +185,18 @@ func chiSquare(e Exponential) float64 {
 	return sum
 }
 
+// TestFull_usesTheFactor checks that without a Rand too, the range depends on Factor.
+func TestFull_usesTheFactor(t *testing.T) {
+	for factor, want := range map[float64]time.Duration{0: 8 * s, 1: s, 3: 27 * s} {
+		longest := time.Duration(0)
+		for range 1000 {
+			longest = max(longest, Exponential{Base: s, Factor: factor}.Delay(4, 0))
+		}
+		require.Less(t, longest, want, "factor %v", factor)
+		require.Greater(t, longest, want*9/10, "factor %v", factor) // fails by chance once in 10^45 runs
+	}
+}
+
 // TestFull_isAsEvenAsUniform simulates 10,000 clients that fail at the same time. It
 // checks that for each retry the maximum number of clients within 10 ms is at most 1.15
 // times that of rand.Uint64N, on average of 20 outages. Single maxima vary by more than
@@ -270,6 +285,7 @@ func TestRetryAfterJitter_addsAGrowingRange(t *testing.T) {
 func TestValidate_namesTheField(t *testing.T) {
 	require.NoError(t, Exponential{}.Validate())
 	require.NoError(t, Exponential{Base: s, Max: s, Factor: 1, Jitter: PlusMinus, Spread: 1}.Validate())
+	require.NoError(t, Exponential{Base: time.Minute, Factor: math.MaxFloat64}.Validate()) // the default of Max is shorter
 	require.NoError(t, Linear{}.Validate())
 	for field, p := range map[string]interface{ Validate() error }{
 		"Base is -1s":               Exponential{Base: -s},

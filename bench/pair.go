@@ -33,5 +33,5 @@ type Pair struct {
 
 // Pairs returns all pairs.
 func Pairs() []Pair {
-	return slices.Concat(tokenBucketPairs(), keyedPairs(), sketchPairs(), transportPairs())
+	return slices.Concat(tokenBucketPairs(), ratePairs(), keyedPairs(), sketchPairs(), transportPairs())
 }

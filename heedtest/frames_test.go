@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"io"
+	"net"
 	"sort"
 	"strings"
 	"testing"
@@ -104,6 +105,36 @@ func TestStreamTagger_brokenInputIsAnError(t *testing.T) {
 	require.ErrorIs(t, err, errTooLarge)
 	require.Empty(t, fragment([]byte{200, 1, 2}, padded|priority))
 	require.Empty(t, fragment(nil, padded|priority))
+	require.Empty(t, fragment([]byte{0}, padded))
+	require.Equal(t, []byte{7}, fragment([]byte{0, 7}, padded))
+	require.Equal(t, []byte{7}, fragment([]byte{0, 0, 0, 0, 0, 7}, priority))
+}
+
+// TestStreamTagger_copiesTheLongestFrame checks a frame of 2 MiB.
+func TestStreamTagger_copiesTheLongestFrame(t *testing.T) {
+	sent := append(make([]byte, prefaceSize), frame(0, 0, 1, make([]byte, maxBlock))...)
+	got, err := io.ReadAll(newStreamTagger(bytes.NewReader(sent)))
+	require.NoError(t, err)
+	require.True(t, bytes.Equal(sent, got))
+}
+
+// A halfCloser counts calls of CloseWrite.
+type halfCloser struct {
+	net.Conn
+	closed int
+}
+
+func (c *halfCloser) CloseWrite() error { c.closed++; return nil }
+
+func TestConn_closesTheWritingDirection(t *testing.T) {
+	inner := new(halfCloser)
+	c := &conn{Conn: inner}
+	require.NoError(t, c.CloseWrite())
+	require.Equal(t, 1, inner.closed)
+	c.hang()
+	require.NoError(t, c.CloseWrite())
+	require.Equal(t, 1, inner.closed, "nothing is sent any more")
+	require.NoError(t, (&conn{Conn: struct{ net.Conn }{inner}}).CloseWrite())
 }
 
 func FuzzStreamTagger(f *testing.F) {

@@ -5,6 +5,14 @@
 // and faults, detects requests that arrive before Retry-After has elapsed, and records all
 // requests. It runs in memory, where a testing/synctest bubble makes an hour of waiting take
 // no time, or on a socket.
+//
+//	server := &heedtest.Server{Respond: heedtest.Script(
+//		heedtest.Response{Status: 503, Header: http.Header{"Retry-After": {"60"}}},
+//		heedtest.Response{Fault: heedtest.CutBody},
+//	)}
+//	server.Start() // or StartInMemory
+//	defer server.Close()
+//	resp, err := server.Client().Get(server.URL)
 package heedtest
 
 import (

@@ -2,12 +2,14 @@ package heedtest_test
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"strconv"
 	"sync"
 	"testing"
+	"testing/iotest"
 	"testing/synctest"
 	"time"
 
@@ -137,6 +139,36 @@ func TestServer_rejectsEarlyRetries(t *testing.T) {
 	}
 }
 
+// TestServer_statesTheRestRoundedUp checks the Retry-After of the rejection of an early
+// request.
+func TestServer_statesTheRestRoundedUp(t *testing.T) {
+	for after, want := range map[time.Duration]string{
+		time.Millisecond: "20", time.Second: "19", 1500 * time.Millisecond: "19", 8 * time.Second: "12", 20*time.Second - 1: "1",
+	} {
+		s := &heedtest.Server{Respond: heedtest.Script(heedtest.Response{Status: 429, Header: http.Header{"Retry-After": {"20"}}})}
+		inMemory(t, s, func(t *testing.T) {
+			require.Equal(t, []int{429}, at(t, s, 0))
+			time.Sleep(after)
+			resp, err := s.Client().Get(s.URL)
+			require.NoError(t, err)
+			resp.Body.Close()
+			require.Equal(t, want, resp.Header.Get("Retry-After"), "%v", after)
+			require.Equal(t, 20*time.Second-after, s.EarlyRetries()[0].EarlyBy)
+		})
+	}
+}
+
+// TestServer_ignoresRejectionsWithoutAWait checks rejections that state no wait, or one in the
+// past.
+func TestServer_ignoresRejectionsWithoutAWait(t *testing.T) {
+	for _, v := range []string{"", "0", "-3", "soon", "Fri, 31 Dec 1999 23:59:59 GMT"} {
+		s := &heedtest.Server{Respond: heedtest.Script(heedtest.Response{Status: 429, Header: http.Header{"Retry-After": {v}}})}
+		inMemory(t, s, func(t *testing.T) {
+			require.Equal(t, []int{429, 200}, at(t, s, 0, time.Nanosecond), v)
+		})
+	}
+}
+
 func TestServer_rejectsEarlyRetriesByKey(t *testing.T) {
 	s := &heedtest.Server{
 		Key:     func(r *http.Request) string { return r.URL.Path },
@@ -205,6 +237,38 @@ func TestServer_recordsTruncatedBodies(t *testing.T) {
 		require.Equal(t, "half", string(s.Requests()[0].Body))
 		require.ErrorIs(t, s.Requests()[0].BodyErr, io.ErrUnexpectedEOF)
 	})
+}
+
+// TestServer_recordsTheFirstMiBOfABody checks bodies that are longer than what is kept: they
+// are read completely, so that an error at their end is recorded.
+func TestServer_recordsTheFirstMiBOfABody(t *testing.T) {
+	const kept = 1 << 20
+	for _, c := range []struct {
+		sent, declared int64
+		err            error
+	}{
+		{kept, kept, nil}, {kept + 100, kept + 100, nil}, {kept + 100, kept + 200, io.ErrUnexpectedEOF},
+	} {
+		s := &heedtest.Server{}
+		inMemory(t, s, func(t *testing.T) {
+			body := io.MultiReader(bytes.NewReader(make([]byte, c.sent)))
+			if c.err != nil {
+				body = io.MultiReader(body, iotest.ErrReader(errors.New("the client breaks off")))
+			}
+			req, err := http.NewRequest("POST", s.URL, body)
+			require.NoError(t, err)
+			req.ContentLength = c.declared
+			resp, err := s.Client().Do(req)
+			require.Equal(t, c.err == nil, err == nil, "%v", err)
+			if err == nil {
+				resp.Body.Close()
+			}
+			synctest.Wait()
+			got := s.Requests()[0]
+			require.Len(t, got.Body, kept)
+			require.ErrorIs(t, got.BodyErr, c.err)
+		})
+	}
 }
 
 func TestEditHeader_runsLast(t *testing.T) {

@@ -1,5 +1,9 @@
 // Package quota tracks the limits of the servers that a client calls. A [Tracker] learns them
-// from responses, which package quota/headers parses.
+// from responses, which package quota/headers parses. A heed.Transport has a Tracker of its own
+// unless its Quota is set:
+//
+//	tracker := &quota.Tracker{Mode: quota.StatedOnly} // obey statements, estimate nothing
+//	client := heed.NewClient(&heed.Transport{Quota: tracker})
 //
 // # Names of limits
 //

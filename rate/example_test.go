@@ -3,14 +3,12 @@ package rate_test
 import (
 	"context"
 	"fmt"
-	"math"
 	"time"
 
 	"github.com/benbjohnson/clock"
 	xrate "golang.org/x/time/rate"
 
 	"github.com/heed-go/heed/rate"
-	"github.com/heed-go/heed/throttle"
 )
 
 // The same calls with this package and with golang.org/x/time/rate, where the results differ: a
@@ -20,8 +18,9 @@ func ExampleLimiter() {
 	now := clk.Now()
 	theirs := func() *xrate.Limiter { return xrate.NewLimiter(10, 5) }
 	ours := func() *rate.Limiter {
-		leak := throttle.LeakyBucketConfig{Limit: throttle.Limit{Name: "ten", Count: 10, Per: time.Second, Burst: 5}, Queue: math.MaxInt64}
-		return &rate.Limiter{Limiter: throttle.WithClock(throttle.NewLeakyBucket(leak), clk), Clock: clk}
+		l := rate.NewLimiter(10, 5)
+		l.Clock = clk
+		return l
 	}
 
 	l, v := theirs(), ours()
@@ -56,5 +55,5 @@ func ExampleLimiter() {
 	// given twice:  true false
 	// in 100 ms:    10 6
 	// theirs says:  rate: Wait(n=6) exceeds limiter's burst 5
-	// ours says:    throttle: refused by limit "ten": it can never grant this claim; at most 5 units can be had at once
+	// ours says:    throttle: refused by limit "10 per second, burst 5": it can never grant this claim; at most 5 units can be had at once
 }

@@ -1,133 +1,161 @@
-// Package rate gives a throttle.Limiter the methods of the Limiter of golang.org/x/time/rate.
 package rate
 
 import (
 	"context"
-	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/heed-go/heed/throttle"
 	"github.com/heed-go/heed/throttle/queue"
 )
 
-// A Limiter gives any throttle.Limiter the methods of *rate.Limiter of
-// golang.org/x/time/rate, for programs that are written for that package. Its fields must not
-// change after the first call, and it must not be copied.
+// A Limiter grants units at a rate, with the methods of the Limiter of
+// golang.org/x/time/rate. NewLimiter returns one with a token bucket of its own, New one for
+// any throttle.Limiter. The zero Limiter has a limit and a burst of 0 and grants nothing.
 //
-// It differs from x/time/rate in the following:
-//
-//   - A Wait whose ctx ends takes no units, and the waiters behind it move up. In x/time/rate
-//     Wait takes the units when it begins, and loses a part of them when ctx ends.
-//   - Allow returns false while callers wait for the same limit, so that it does not
-//     overtake them.
-//   - An error names the limit that rejected the claim, and states when to ask again, see
-//     throttle.RefusedError.
-//   - A time that is older than that of an earlier grant counts as that time. x/time/rate
-//     adds the tokens of the time between twice.
-//   - A negative n is an error. In x/time/rate it adds tokens. An n of 0 is always allowed
-//     and takes no units.
-//   - A claim that can never be granted is rejected. x/time/rate may grant it a reservation
-//     with a delay of 292 years.
-//   - A second Cancel of a Reservation does nothing. In x/time/rate it returns the tokens
-//     again. A Cancel after the units could be used returns those that time has not yet
-//     restored; in x/time/rate it returns none.
+// It is safe for concurrent use. Its fields must not change after the first call of a
+// method, and it must not be copied. The package comment lists the differences from
+// x/time/rate.
 //
 // Limitations: a claim ends when it is granted, with the outcome throttle.Accepted. Limiters that
 // depend on the real outcome, such as adaptive.Limiter, or on when the work ends, such as
 // throttle.Concurrency, need a queue.Ticket.
 type Limiter struct {
-	Limiter throttle.Limiter
-
-	// Key is the throttle.Claim.Key of all claims.
+	// Key is the throttle.Claim.Key of all claims. Limiters with one limit ignore it.
 	Key string
 
 	// Queue is where Wait waits. Nil means a Queue of its own.
 	Queue *queue.Queue
 
-	// Clock is the clock of Reservation.Delay, and of the Limiter's own Queue. Nil means the
-	// system clock.
+	// Clock is the current time for methods without a time, and the clock of the Limiter's own
+	// Queue. Nil means the system clock, or that of the throttle.Limiter if it has another.
 	Clock throttle.Clock
 
-	once     sync.Once
-	ownQueue *queue.Queue
+	once    sync.Once
+	limiter throttle.Limiter
+	bucket  *bucket // equal to limiter, unless New made the Limiter
+	waiters *queue.Queue
+	setMu   sync.Mutex // held while a limit of New changes
 }
 
-// A limitSetter is a throttle.Limiter whose limit can be changed while it is in use.
-type limitSetter interface{ SetLimit(throttle.Limit) error }
+// NewLimiter returns a Limiter with a token bucket that restores limit units per second and
+// holds up to burst units. It starts full. A burst of 0 or less allows nothing, except with
+// the limit Inf, which allows everything. A burst that takes more than 36 years to be restored
+// is lowered to what 36 years restore.
+func NewLimiter(limit Limit, burst int) *Limiter {
+	b := newBucket(limit, burst)
+	return &Limiter{limiter: b, bucket: b}
+}
+
+// New returns a Limiter that makes its claims to l. The state of l is shared: others may use l
+// at the same time.
+//
+// Units that are not available yet can be reserved only if l is a throttle.Booker, such as
+// throttle.TokenBucket, throttle.LeakyBucket and those of package warmup. With other limiters
+// ReserveN grants only what may be used immediately; WaitN works with all. A call with n = 0
+// is always granted.
+//
+// SetLimit and SetBurst change l if it is a throttle.TokenBucket or a throttle.LeakyBucket.
+// For these, a burst below 1 counts as 1, a limit of 0 restores one burst in 36 years, and
+// Inf restores 16 units per nanosecond. They do nothing to other limiters: change l by
+// its own methods, and then call Wake of Queue.
+//
+// New panics if l is nil.
+func New(l throttle.Limiter) *Limiter {
+	if l == nil {
+		panic("rate: New: the limiter is nil: use throttle.AllowAll for no limit")
+	}
+	return &Limiter{limiter: l}
+}
+
+// init sets the fields that are not set. It is called once, before everything else.
+func (v *Limiter) init() {
+	if v.limiter == nil {
+		v.bucket = newBucket(0, 0)
+		v.limiter = v.bucket
+	}
+	if v.waiters = v.Queue; v.waiters == nil {
+		v.waiters = &queue.Queue{Clock: v.Clock}
+	}
+}
+
+// time returns now. If it is zero and the Limiter has a Clock, time reads it.
+func (v *Limiter) time(now time.Time) time.Time {
+	if v.Clock != nil && now.IsZero() {
+		return v.Clock.Now()
+	}
+	return now
+}
+
+func (v *Limiter) claim(now time.Time, n int) throttle.Claim {
+	return throttle.Claim{Key: v.Key, Cost: int64(n), Now: v.time(now)}
+}
 
 // Allow reports whether one unit may be used now, and takes it.
 func (v *Limiter) Allow() bool { return v.AllowN(time.Time{}, 1) }
 
-// AllowN reports whether n units may be used as of now, and takes them. A zero now is read by
-// the limiter. AllowN returns false if the limiter returns an error; ReserveN returns that
-// error.
+// AllowN reports whether n units may be used as of now, and takes them. A zero now means the
+// current time. AllowN returns false for a negative n, and if the limiter returns an error;
+// ReserveN returns that error. An n of 0 takes nothing; it is allowed unless units are
+// reserved that are not restored yet.
 func (v *Limiter) AllowN(now time.Time, n int) bool {
-	if n <= 0 {
-		return n == 0
-	}
-	ctx, c := context.Background(), v.claim(now, n)
-	if !v.queue().CanBypass(v.Limiter, v.Key) {
+	v.once.Do(v.init)
+	switch {
+	case n < 0:
+		return false
+	case n == 0:
+		return v.bucket == nil || v.bucket.debt(v.time(now)) == 0
+	case !v.waiters.CanBypass(v.limiter, v.Key):
 		return false
 	}
-	d, err := v.Limiter.Reserve(ctx, c)
+	return v.take(now, n)
+}
+
+// take takes n units if they may be used as of now.
+func (v *Limiter) take(now time.Time, n int) bool {
+	if v.bucket != nil {
+		return v.bucket.take(v.time(now), n)
+	}
+	ctx, c := context.Background(), v.claim(now, n)
+	d, err := v.limiter.Reserve(ctx, c)
 	if err != nil || !d.OK {
 		return false
 	}
-	throttle.Observe(ctx, v.Limiter, c, d, throttle.Feedback{Now: now})
+	throttle.Observe(ctx, v.limiter, c, d, throttle.Feedback{Now: c.Now})
 	return true
-}
-
-// Reserve reserves one unit, which may be used after Reservation.Delay.
-func (v *Limiter) Reserve() *Reservation { return v.ReserveN(time.Time{}, 1) }
-
-// ReserveN reserves n units as of now. A zero now is read by the limiter. Units that are not
-// available yet can be reserved only with a limiter that is a throttle.Booker, such as
-// throttle.LeakyBucket and those of package warmup. With other limiters the Reservation is not OK
-// unless the units can be used immediately.
-//
-// A Reservation keeps its units whatever happens later, and goes before callers of Wait. A
-// program should use either Reserve or Wait.
-func (v *Limiter) ReserveN(now time.Time, n int) *Reservation {
-	r := &Reservation{limiter: v, claim: v.claim(now, n)}
-	if n == 0 {
-		r.decision.OK, r.decision.At = true, now
-		r.cancelled.Store(true) // there are no units to return
-		return r
-	}
-	r.decision, r.err = throttle.ReserveAhead(context.Background(), v.Limiter, r.claim, throttle.Forever)
-	switch d := r.decision; {
-	case r.err != nil:
-		r.decision = throttle.Decision{}
-	case d.OK:
-	case d.Wait == throttle.Forever:
-		r.err = &throttle.RefusedError{Key: v.Key, Decision: d}
-	default:
-		r.err = fmt.Errorf("rate: ReserveN: no units available: use a limiter that books ahead, such as LeakyBucket with a Queue, or WaitN: %w",
-			&throttle.RefusedError{Key: v.Key, Decision: d})
-	}
-	return r
 }
 
 // Wait blocks until one unit may be used, and takes it.
 func (v *Limiter) Wait(ctx context.Context) error { return v.WaitN(ctx, 1) }
 
-// WaitN blocks until n units may be used, and takes them. Errors are those of
-// queue.Queue.Wait, and throttle.ErrCost for a negative n. After an error no units are taken.
+// WaitN blocks until n units may be used, and takes them. With an n of 0 it waits until no
+// units are reserved that are not restored yet, and takes none.
+//
+// It fails immediately with a *throttle.RefusedError if n units can never be granted, and if
+// the deadline of ctx is earlier than the wait would end; the error then matches
+// context.DeadlineExceeded. If ctx ends while WaitN waits, the error is the cause of ctx.
+// A negative n is throttle.ErrCost. Other errors are those of queue.Queue.Wait. After an
+// error no units are taken.
 func (v *Limiter) WaitN(ctx context.Context, n int) error {
+	v.once.Do(v.init)
+	limiter := v.limiter
 	switch {
 	case n < 0:
 		return throttle.ErrCost
-	case n == 0:
+	case ctx.Err() != nil:
 		return context.Cause(ctx)
+	case n == 0 && v.bucket == nil:
+		return nil
+	case n == 0:
+		limiter = noUnits{v.bucket}
+	case v.bucket != nil && v.waiters.CanBypass(limiter, v.Key) && v.take(time.Time{}, n):
+		return nil
 	}
 	t := ticketPool.Get().(*queue.Ticket)
-	t.Demands[0] = throttle.Demand{Limiter: v.Limiter, Key: v.Key, Cost: int64(n)}
-	q := v.queue()
-	err := q.Wait(ctx, t)
+	t.Demands[0] = throttle.Demand{Limiter: limiter, Key: v.Key, Cost: int64(n)}
+	err := v.waiters.Wait(ctx, t)
 	if err == nil {
-		q.Observe(ctx, t, throttle.Feedback{})
+		v.waiters.Observe(ctx, t, throttle.Feedback{})
 	}
 	*t = queue.Ticket{}
 	ticketPool.Put(t)
@@ -136,77 +164,139 @@ func (v *Limiter) WaitN(ctx context.Context, n int) error {
 
 var ticketPool = sync.Pool{New: func() any { return new(queue.Ticket) }}
 
-// SetLimit replaces the limit, and wakes the callers that the new limit grants. The error is
-// that of throttle.Limit.Validate, or states that the limiter cannot change its limit.
-func (v *Limiter) SetLimit(l throttle.Limit) error {
-	s, ok := v.Limiter.(limitSetter)
-	if !ok {
-		return fmt.Errorf("rate: SetLimit: a %T cannot change its limit: use one with a method SetLimit, such as TokenBucket", v.Limiter)
+// Limit returns the limit in force. For a limiter of New other than throttle.TokenBucket and
+// throttle.LeakyBucket, it is computed from throttle.Decision.Limit and Per, and Inf if these
+// are unknown.
+func (v *Limiter) Limit() Limit {
+	v.once.Do(v.init)
+	if v.bucket != nil {
+		limit, _ := v.bucket.values()
+		return limit
 	}
-	if err := s.SetLimit(l); err != nil {
-		return err
+	if b, ok := v.changeable(); ok {
+		l := b.Limit()
+		return Limit(float64(l.Count) / l.Per.Seconds())
 	}
-	v.queue().Wake()
-	return nil
-}
-
-func (v *Limiter) claim(now time.Time, n int) throttle.Claim {
-	return throttle.Claim{Key: v.Key, Cost: int64(n), Now: now}
-}
-
-func (v *Limiter) queue() *queue.Queue {
-	if v.Queue != nil {
-		return v.Queue
+	d := v.dryRun(time.Time{})
+	if d.Limit <= 0 || d.Per <= 0 {
+		return Inf
 	}
-	v.once.Do(func() { v.ownQueue = &queue.Queue{Clock: v.Clock} })
-	return v.ownQueue
+	return Limit(float64(d.Limit) / d.Per.Seconds())
 }
 
-// A Reservation holds units that may be used after a delay.
-type Reservation struct {
-	limiter   *Limiter
-	claim     throttle.Claim
-	decision  throttle.Decision
-	err       error
-	cancelled atomic.Bool // Cancel was called, or there is nothing to cancel
-}
-
-// OK reports whether the units are reserved.
-func (r *Reservation) OK() bool { return r.err == nil }
-
-// Err returns nil if the units are reserved, else the reason why they are not. It matches
-// throttle.ErrRefused if the limit rejected the claim.
-func (r *Reservation) Err() error { return r.err }
-
-// Delay returns how long to wait from now until the units may be used. It returns
-// throttle.Forever if they are not reserved.
-func (r *Reservation) Delay() time.Duration {
-	return r.DelayFrom(throttle.ClockOr(r.limiter.Clock).Now())
-}
-
-// DelayFrom returns how long to wait from the given time until the units may be used. It
-// returns throttle.Forever if they are not reserved.
-func (r *Reservation) DelayFrom(now time.Time) time.Duration {
-	if r.err != nil {
-		return throttle.Forever
+// Burst returns the maximum number of units that one call can be granted: for a limiter of
+// New, throttle.Decision.Limit.
+func (v *Limiter) Burst() int {
+	v.once.Do(v.init)
+	if v.bucket != nil {
+		_, burst := v.bucket.values()
+		return burst
 	}
-	if r.decision.Wait == 0 {
-		return 0
-	}
-	return max(r.decision.At.Add(r.decision.Wait).Sub(now), 0)
+	return asInt(v.dryRun(time.Time{}).Limit)
 }
 
-// Cancel returns the units of r, which will not be used, as of now.
-func (r *Reservation) Cancel() { r.CancelAt(time.Time{}) }
+// Tokens returns the number of units that are available now.
+func (v *Limiter) Tokens() float64 { return v.TokensAt(time.Time{}) }
 
-// CancelAt returns the units of r as of now. A zero now is read by the limiter. A second call
-// does nothing.
-func (r *Reservation) CancelAt(now time.Time) {
-	if r.err != nil || r.cancelled.Swap(true) {
-		return
+// TokensAt returns the number of units that are available as of now. A zero now means the
+// current time. It is negative while units are reserved that are not restored yet. For a
+// limiter of New it is throttle.Decision.Remaining, or the value of Available of a
+// throttle.LeakyBucket.
+func (v *Limiter) TokensAt(now time.Time) float64 {
+	v.once.Do(v.init)
+	now = v.time(now)
+	if v.bucket != nil {
+		return v.bucket.tokens(now)
 	}
-	c := r.claim
-	c.Now = now
-	r.limiter.Limiter.Cancel(context.Background(), c, r.decision)
-	r.limiter.queue().Wake()
+	if b, ok := v.limiter.(*throttle.LeakyBucket); ok {
+		return b.Available(now)
+	}
+	return float64(v.dryRun(now).Remaining)
 }
+
+// SetLimit changes the limit. The units in the bucket are kept, and callers of Wait are
+// granted by the new limit. See New for limiters of package throttle.
+func (v *Limiter) SetLimit(limit Limit) { v.SetLimitAt(time.Time{}, limit) }
+
+// SetLimitAt is SetLimit as of now. A zero now means the current time.
+func (v *Limiter) SetLimitAt(now time.Time, limit Limit) {
+	v.set(now, func(_ Limit, burst int) (Limit, int) { return limit, burst })
+}
+
+// SetBurst changes the burst. Units above the new burst are lost; a higher burst adds none.
+// See New for limiters of package throttle.
+func (v *Limiter) SetBurst(burst int) { v.SetBurstAt(time.Time{}, burst) }
+
+// SetBurstAt is SetBurst as of now. A zero now means the current time.
+func (v *Limiter) SetBurstAt(now time.Time, burst int) {
+	v.set(now, func(limit Limit, _ int) (Limit, int) { return limit, burst })
+}
+
+// set changes the limit and the burst to those that change returns.
+func (v *Limiter) set(now time.Time, change func(Limit, int) (Limit, int)) {
+	v.once.Do(v.init)
+	now = v.time(now)
+	if v.bucket != nil {
+		v.bucket.set(now, change)
+	} else if b, ok := v.changeable(); ok {
+		v.replaceLimit(b, now, change)
+	}
+	v.waiters.Wake()
+}
+
+// A changeable is a limiter of package throttle whose limit SetLimit can change.
+type changeable interface {
+	Limit() throttle.Limit
+	SetLimitAt(now time.Time, l throttle.Limit) error
+}
+
+// changeable returns the limiter of New if SetLimit can change it. Foreign limiters are not
+// considered, because they are called with setMu held.
+func (v *Limiter) changeable() (changeable, bool) {
+	switch b := v.limiter.(type) {
+	case *throttle.TokenBucket:
+		return b, true
+	case *throttle.LeakyBucket:
+		return b, true
+	}
+	return nil, false
+}
+
+// replaceLimit changes the limit of b.
+func (v *Limiter) replaceLimit(b changeable, now time.Time, change func(Limit, int) (Limit, int)) {
+	v.setMu.Lock()
+	defer v.setMu.Unlock()
+	l := b.Limit()
+	burst := l.Burst
+	if burst == 0 {
+		burst = l.Count
+	}
+	limit := Limit(float64(l.Count) / l.Per.Seconds())
+	newLimit, newBurst := change(limit, asInt(burst))
+	next := newLimit.withBurst(int64(newBurst))
+	if newLimit == limit && newBurst > 0 { // keeps a fraction that a float64 cannot express
+		exact := throttle.Limit{Count: l.Count, Per: l.Per, Burst: int64(newBurst)}
+		if exact.Validate() == nil {
+			next = exact
+		}
+	}
+	next.Name = l.Name
+	if err := b.SetLimitAt(now, next); err != nil {
+		panic(err) // withBurst returns valid limits
+	}
+}
+
+// dryRun returns the state of a limiter of New as of now, or the zero Decision if it returns
+// an error.
+func (v *Limiter) dryRun(now time.Time) throttle.Decision {
+	c := v.claim(now, 1)
+	c.DryRun = true
+	d, err := v.limiter.Reserve(context.Background(), c)
+	if err != nil {
+		return throttle.Decision{}
+	}
+	return d
+}
+
+// asInt returns n, or the largest int if n is larger.
+func asInt(n int64) int { return int(min(n, int64(^uint(0)>>1))) }

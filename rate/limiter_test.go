@@ -25,9 +25,10 @@ func tenASecond(burst int64) throttle.Limit {
 	return throttle.Limit{Name: "ten", Count: 10, Per: time.Second, Burst: burst}
 }
 
-func bookingLimiter(burst int64) *rate.Limiter {
-	clk := &stoppedClock{morning}
-	return &rate.Limiter{Limiter: throttle.WithClock(throttle.NewLeakyBucket(throttle.LeakyBucketConfig{Limit: tenASecond(burst), Queue: math.MaxInt64}), clk), Clock: clk}
+func bookingLimiter(burst int) *rate.Limiter {
+	v := rate.NewLimiter(10, burst)
+	v.Clock = &stoppedClock{morning}
+	return v
 }
 
 // A stoppedClock is a clock whose time changes only when it is set.
@@ -49,7 +50,8 @@ func TestLimiter_allowsAndReserves(t *testing.T) {
 	require.Equal(t, 300*time.Millisecond, b.Delay())
 	require.Equal(t, 50*time.Millisecond, b.DelayFrom(morning.Add(250*time.Millisecond)))
 	require.Zero(t, b.DelayFrom(morning.Add(time.Hour)))
-	require.Zero(t, v.ReserveN(morning, 0).Delay())
+	require.Equal(t, 300*time.Millisecond, v.ReserveN(morning, 0).Delay(), "issue 13: as in x/time/rate, it waits until the debt is paid")
+	require.False(t, v.AllowN(morning, 0))
 }
 
 // x/time/rate returns the tokens at each call of Cancel.
@@ -68,8 +70,11 @@ func TestReservation_cancelsOnce(t *testing.T) {
 	}
 	wg.Wait()
 	require.Equal(t, 200*time.Millisecond, v.Reserve().Delay())
-	for _, v := range []*rate.Limiter{{Limiter: throttle.WithClock(throttle.NewFixedWindow(throttle.FixedWindowConfig{Count: 5, Per: time.Minute}), &stoppedClock{morning})},
-		{Limiter: throttle.WithClock(throttle.NewTokenBucket(tenASecond(5)), &stoppedClock{morning})}} {
+	for _, v := range []*rate.Limiter{
+		rate.New(throttle.WithClock(throttle.NewFixedWindow(throttle.FixedWindowConfig{Count: 5, Per: time.Minute}), &stoppedClock{morning})),
+		rate.New(throttle.WithClock(throttle.NewTokenBucket(tenASecond(5)), &stoppedClock{morning})),
+		bookingLimiter(5),
+	} {
 		v.AllowN(morning, 5)
 		v.ReserveN(morning, 0).Cancel()
 		require.False(t, v.Allow())
@@ -79,7 +84,7 @@ func TestReservation_cancelsOnce(t *testing.T) {
 // Canceled units are granted to waiters.
 func TestReservation_cancelWakes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		v := &rate.Limiter{Limiter: throttle.NewLeakyBucket(throttle.LeakyBucketConfig{Limit: tenASecond(5), Queue: 100})}
+		v := rate.NewLimiter(10, 5)
 		start := time.Now()
 		v.ReserveN(time.Time{}, 5)
 		r := v.ReserveN(time.Time{}, 5)
@@ -126,7 +131,8 @@ func TestLimiter_errors(t *testing.T) {
 	require.ErrorContains(t, v.WaitN(t.Context(), 3), "at most 2 units")
 	r.Cancel()
 
-	v = &rate.Limiter{Limiter: throttle.WithClock(throttle.NewFixedWindow(throttle.FixedWindowConfig{Name: "ten", Count: 1, Per: 100 * time.Millisecond}), &stoppedClock{morning}), Clock: &stoppedClock{morning}}
+	v = rate.New(throttle.WithClock(throttle.NewFixedWindow(throttle.FixedWindowConfig{Name: "ten", Count: 1, Per: 100 * time.Millisecond}), &stoppedClock{morning}))
+	v.Clock = &stoppedClock{morning}
 	require.True(t, v.Reserve().OK())
 	r = v.Reserve()
 	require.ErrorContains(t, r.Err(), "books ahead")
@@ -135,17 +141,15 @@ func TestLimiter_errors(t *testing.T) {
 	require.ErrorAs(t, r.Err(), &refused)
 	require.Equal(t, "ten", refused.Decision.Policy)
 
-	v = &rate.Limiter{Limiter: unreachable{}}
+	v = rate.New(unreachable{})
 	require.False(t, v.Allow())
 	require.ErrorIs(t, v.Reserve().Err(), errUnavailable)
 	require.ErrorIs(t, v.Wait(t.Context()), errUnavailable)
-	require.ErrorContains(t, v.SetLimit(tenASecond(1)), "cannot change its limit")
-	require.Error(t, bookingLimiter(1).SetLimit(throttle.Limit{}))
 }
 
 func TestLimiter_waits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		v := &rate.Limiter{Limiter: throttle.NewTokenBucket(tenASecond(1))}
+		v := rate.New(throttle.NewTokenBucket(tenASecond(1)))
 		start := time.Now()
 		require.NoError(t, v.Wait(t.Context()))
 		require.NoError(t, v.WaitN(t.Context(), 0))
@@ -166,18 +170,18 @@ func TestLimiter_waits(t *testing.T) {
 		time.Sleep(50 * time.Millisecond)
 		leave(why)
 		wg.Wait()
-		require.Equal(t, 100*time.Millisecond, time.Since(start), "who was behind moves up")
+		require.Equal(t, 100*time.Millisecond, time.Since(start), "the waiter behind it moves up")
 
 		wg.Go(func() { assert.NoError(t, v.Wait(t.Context())) })
 		synctest.Wait()
 		time.Sleep(100 * time.Millisecond)
-		require.False(t, v.Allow(), "not before those who wait")
+		require.False(t, v.Allow(), "it must not overtake a waiter")
 		wg.Wait()
 
-		require.NoError(t, v.SetLimit(throttle.PerHour(1)))
+		v.SetLimit(rate.Every(time.Hour))
 		wg.Go(func() { assert.NoError(t, v.Wait(t.Context())) })
 		synctest.Wait()
-		require.NoError(t, v.SetLimit(throttle.PerSecond(1000)))
+		v.SetLimit(1000)
 		wg.Wait()
 		require.Less(t, time.Since(start), time.Second)
 	})
@@ -195,7 +199,9 @@ func TestLimiter_agreesWithXTimeRate(t *testing.T) {
 		var s waitTrace
 		if json.Unmarshal(lines.Bytes(), &s) == nil && s.maxWait() {
 			played++
-			synctest.Test(t, s.run)
+			synctest.Test(t, func(t *testing.T) { s.run(t, rate.NewLimiter(rate.Limit(s.Limit), int(s.Burst))) })
+			limit := throttle.Limit{Count: int64(math.Round(s.Limit * 1000)), Per: 1000 * time.Second, Burst: s.Burst}
+			synctest.Test(t, func(t *testing.T) { s.run(t, rate.New(throttle.NewTokenBucket(limit))) })
 		}
 	}
 	require.Equal(t, 5, played)
@@ -223,9 +229,7 @@ func (s *waitTrace) maxWait() bool {
 	return s.Burst > 0 && s.Limit >= .001
 }
 
-func (s *waitTrace) run(t *testing.T) {
-	limit := throttle.Limit{Count: int64(math.Round(s.Limit * 1000)), Per: 1000 * time.Second, Burst: s.Burst}
-	v := &rate.Limiter{Limiter: throttle.NewTokenBucket(limit)}
+func (s *waitTrace) run(t *testing.T, v *rate.Limiter) {
 	start := time.Now()
 	var wg sync.WaitGroup
 	for i, w := range s.Waiters {
@@ -246,30 +250,45 @@ func (s *waitTrace) run(t *testing.T) {
 	wg.Wait()
 }
 
-func TestLimiter_eightConcurrentWaiters(t *testing.T) {
-	v := &rate.Limiter{Limiter: throttle.NewLeakyBucket(throttle.LeakyBucketConfig{Limit: throttle.Limit{Count: 1e6, Per: time.Second, Burst: 100}, Queue: 1000})}
-	var wg sync.WaitGroup
-	for range 8 {
-		wg.Go(func() {
-			for i := range 200 {
-				v.Allow()
-				v.Reserve().Cancel()
-				assert.NoError(t, v.WaitN(t.Context(), 1+i%3))
-				assert.NoError(t, v.SetLimit(throttle.Limit{Count: 1e6 + int64(i), Per: time.Second, Burst: 100}))
+// Callers of all methods run at the same time, while limit and burst change.
+func TestLimiter_concurrentCallers(t *testing.T) {
+	leaky := throttle.LeakyBucketConfig{Limit: throttle.Limit{Count: 1e6, Per: time.Second, Burst: 100}, Queue: 1000}
+	for name, v := range map[string]*rate.Limiter{
+		"NewLimiter":  rate.NewLimiter(1e6, 100),
+		"LeakyBucket": rate.New(throttle.NewLeakyBucket(leaky)),
+		"TokenBucket": rate.New(throttle.NewTokenBucket(leaky.Limit)),
+	} {
+		t.Run(name, func(t *testing.T) {
+			var wg sync.WaitGroup
+			for range 8 {
+				wg.Go(func() {
+					for i := range 200 {
+						v.Allow()
+						v.Reserve().Cancel()
+						assert.NoError(t, v.WaitN(t.Context(), 1+i%3))
+						v.SetLimit(rate.Limit(1e6 + i))
+						v.SetBurst(100 + i%2)
+						v.Tokens()
+						assert.GreaterOrEqual(t, v.Limit(), rate.Limit(1e6))
+						assert.GreaterOrEqual(t, v.Burst(), 100)
+					}
+				})
 			}
+			wg.Wait()
 		})
 	}
-	wg.Wait()
 }
 
 func TestLimiter_allocatesNothing(t *testing.T) {
 	if racing {
 		return
 	}
-	v := &rate.Limiter{Limiter: throttle.NewTokenBucket(throttle.Limit{Count: math.MaxInt32, Per: time.Second})}
-	ctx := t.Context()
-	noAllocs(t, "Allow", func() { v.Allow() })
-	noAllocs(t, "Wait", func() { v.Wait(ctx) })
+	for _, v := range []*rate.Limiter{rate.New(throttle.NewTokenBucket(throttle.PerSecond(math.MaxInt32))), rate.NewLimiter(1e9, 1e9)} {
+		ctx := t.Context()
+		noAllocs(t, "Allow", func() { v.Allow() })
+		noAllocs(t, "Wait", func() { v.Wait(ctx) })
+		noAllocs(t, "Tokens", func() { v.Tokens() })
+	}
 }
 
 func noAllocs(t *testing.T, what string, f func()) {

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -131,6 +133,43 @@ func TestCheckRetry_rejectsWaitsBeyondTheDeadline(t *testing.T) {
 	}, status(429, "Retry-After", "60"))
 }
 
+// TestCheckRetry_obeysWaitsUpToItsBounds checks waits that are exactly as long as allowed.
+func TestCheckRetry_obeysWaitsUpToItsBounds(t *testing.T) {
+	for name, c := range map[string]struct {
+		retryAfter string
+		maxWait    time.Duration
+		deadline   time.Duration
+		want       bool
+	}{
+		"two minutes":               {"120", 0, 0, true},
+		"longer":                    {"121", 0, 0, false},
+		"MaxWait":                   {"7", 7 * time.Second, 0, true},
+		"longer than MaxWait":       {"8", 7 * time.Second, 0, false},
+		"longer than the default":   {"300", 5 * time.Minute, 0, true},
+		"until the deadline":        {"60", 0, time.Minute, false},
+		"before the deadline":       {"59", 0, time.Minute, true},
+		"not stated":                {"", 0, time.Nanosecond, true},
+		"now, just before its end":  {"0", 0, time.Nanosecond, true},
+		"long, with a far deadline": {"121", 0, time.Hour, false},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			ctx := heed.WithOptions(t.Context(), heed.RequestOptions{MaxWait: c.maxWait})
+			if c.deadline > 0 {
+				var cancel context.CancelFunc
+				ctx, cancel = context.WithTimeout(ctx, c.deadline)
+				defer cancel()
+			}
+			resp := &http.Response{StatusCode: 429, Header: http.Header{}, Request: request(t, ctx, "GET", "http://api.test", nil).Request}
+			if c.retryAfter != "" {
+				resp.Header.Set("Retry-After", c.retryAfter)
+			}
+			retry, err := retryable.CheckRetry(ctx, resp, nil)
+			require.NoError(t, err)
+			require.Equal(t, c.want, retry, name)
+		})
+	}
+}
+
 func TestCheckRetry_errors(t *testing.T) {
 	gone, cancel := context.WithCancelCause(t.Context())
 	why := errors.New("enough")
@@ -196,6 +235,24 @@ func TestBackoff_obeysRetryAfter(t *testing.T) {
 			require.GreaterOrEqual(t, d, time.Duration(0))
 		}
 		require.LessOrEqual(t, retryable.Backoff(0, 0, 5, nil), time.Duration(1))
+	}
+}
+
+// TestBackoff_rangesGrow checks the ranges of the random delays, whose ends 200 draws come
+// close to.
+func TestBackoff_rangesGrow(t *testing.T) {
+	longest := func(attempt int, resp *http.Response) (d time.Duration) {
+		for range 200 {
+			d = max(d, retryable.Backoff(time.Second, 10*time.Second, attempt, resp))
+		}
+		return d
+	}
+	for attempt, want := range []time.Duration{1, 2, 4, 8, 10, 10} {
+		require.InEpsilon(t, want*time.Second, longest(attempt, nil), 0.2, "attempt %d", attempt)
+	}
+	resp := &http.Response{StatusCode: 429, Header: http.Header{"Retry-After": {"1"}}}
+	for attempt, want := range []time.Duration{500, 1000, 2000} {
+		require.InEpsilon(t, want*time.Millisecond, longest(attempt, resp)-time.Second, 0.2, "attempt %d", attempt)
 	}
 }
 
@@ -272,6 +329,53 @@ func TestWrap_preservesErrors(t *testing.T) {
 		require.Len(t, s.Requests(), 2, "a timeout of one attempt is not the end")
 	}, heedtest.Response{Fault: heedtest.Hang}, heedtest.Response{Fault: heedtest.Hang})
 }
+
+// TestWrap_keepsTheOtherFieldsOfTheRetryPolicy checks the copy that Wrap makes.
+func TestWrap_keepsTheOtherFieldsOfTheRetryPolicy(t *testing.T) {
+	inMemory(t, func(t *testing.T, s *heedtest.Server) {
+		c := newClient(s)
+		policy := &heed.RetryPolicy{MaxAttempts: 7, AttemptTimeout: time.Second}
+		retryable.Wrap(c, &heed.Transport{Retry: policy})
+		resp, err := c.Get(s.URL)
+		require.NoError(t, err)
+		resp.Body.Close()
+		require.Len(t, s.Requests(), 2, "the first one had a timeout")
+		require.Equal(t, 7, policy.MaxAttempts)
+	}, heedtest.Response{Fault: heedtest.Hang})
+}
+
+// TestWrap_errorsOfIdempotentRequestsAreNoTimeouts checks the type in which Wrap hides the
+// error of a request that is idempotent because of its header.
+func TestWrap_errorsOfIdempotentRequestsAreNoTimeouts(t *testing.T) {
+	for text, broken := range map[string]error{
+		"plain":      errors.New("broken"),
+		"of the net": &net.OpError{Op: "read", Err: syscall.ECONNRESET},
+	} {
+		for _, key := range []string{"", "k"} {
+			synctest.Test(t, func(t *testing.T) {
+				sent := 0
+				c := newClient(&heedtest.Server{})
+				c.HTTPClient.Transport = roundTripFunc(func(*http.Request) (*http.Response, error) { sent++; return nil, broken })
+				c.RetryMax = 1
+				retryable.Wrap(c, nil)
+				req := request(t, t.Context(), "POST", "http://api.test", nil)
+				if key != "" {
+					req.Header.Set("Idempotency-Key", key)
+				}
+				_, err := c.Do(req)
+				var u *url.Error
+				require.ErrorAs(t, err, &u)
+				require.False(t, u.Timeout(), text)
+				require.ErrorIs(t, err, broken)
+				require.Equal(t, 1+len(key), sent, text)
+			})
+		}
+	}
+}
+
+type roundTripFunc func(*http.Request) (*http.Response, error)
+
+func (f roundTripFunc) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 func TestWrap_doesNotModifySharedClients(t *testing.T) {
 	shared, base := *http.DefaultClient, &closeRecorder{}

@@ -1,6 +1,11 @@
 // Package sketch counts and remembers very large numbers of keys in little memory, with errors of
 // known size and direction.
 //
+//	seen := sketch.NewBloom(sketch.BloomConfig{Keys: 1_000_000, ErrorRate: 0.01})
+//	if seen.TestAndAdd(key) {
+//		// key was added before, or one of a hundred times was not
+//	}
+//
 // # Choosing a type
 //
 //	question                                   type              errs by

@@ -53,13 +53,6 @@ func (e *bucketState) next(l Limit, now, tat int64) *bucketState {
 	return n
 }
 
-// describe sets in d the state of a bucket from which taken ticks are taken.
-func (e *bucketState) describe(d Decision, taken int64) Decision {
-	d.Remaining, d.ResetAfter = e.State(taken)
-	d.Per = e.RefillTime
-	return d
-}
-
 // storeMax sets v to x if x is greater.
 func storeMax(v *atomic.Int64, x int64) {
 	for old := v.Load(); old < x && !v.CompareAndSwap(old, x); {

@@ -49,8 +49,8 @@
 //	warmup.Limiter      starts at a low rate, or saves up idle time
 //	xtime.New           adapts a *rate.Limiter of golang.org/x/time/rate
 //
-// AllOf takes units from all of its limiters or from none. A rate.Limiter of package rate
-// gives any limiter the methods of golang.org/x/time/rate: Allow, Reserve and Wait.
+// AllOf takes units from all of its limiters or from none. rate.New gives any limiter the
+// methods of golang.org/x/time/rate: Allow, Reserve and Wait.
 //
 // # Life of a claim
 //

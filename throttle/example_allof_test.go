@@ -2,7 +2,6 @@ package throttle_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -31,25 +30,3 @@ func ExampleAllOf() {
 	//  900ms  false  0 left per minute  again in 9.1s
 	// 1200ms  false  0 left per minute  again in 8.8s
 }
-
-// A local limiter enforces an approximate limit while a shared store is unavailable.
-func ExampleFallback() {
-	clk := clock.NewMock()
-	l := &throttle.Fallback{
-		Primary:   store{},
-		Secondary: throttle.WithClock(throttle.NewTokenBucket(throttle.PerSecond(2)), clk),
-		OnError:   func(err error) { fmt.Println("primary:", err) },
-	}
-	d, err := l.Reserve(context.Background(), throttle.Claim{})
-	fmt.Println(d.OK, d.Degraded, d.Policy, err)
-	// Output:
-	// primary: connection refused
-	// true true 2 per 1s <nil>
-}
-
-type store struct{}
-
-func (store) Reserve(context.Context, throttle.Claim) (throttle.Decision, error) {
-	return throttle.Decision{}, errors.New("connection refused")
-}
-func (store) Cancel(context.Context, throttle.Claim, throttle.Decision) {}

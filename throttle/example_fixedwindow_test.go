@@ -48,38 +48,3 @@ func ExampleFixedWindowConfig() {
 	// 1: true  0 left, again in 0s
 	// a period later: true
 }
-
-// Claims made at the same time are spread: each Decision states when the work may start.
-func ExampleNewLeakyBucket() {
-	clk := clock.NewMock()
-	bucket := throttle.WithClock(throttle.NewLeakyBucket(throttle.LeakyBucketConfig{Limit: throttle.Limit{Count: 10, Per: time.Second, Burst: 1}, Queue: 2}), clk)
-	for range 4 {
-		d, _ := bucket.ReserveAhead(context.Background(), throttle.Claim{}, time.Minute)
-		if d.OK {
-			fmt.Println("act in", d.Wait)
-		} else {
-			fmt.Println("the queue is full, ask again in", d.Wait)
-		}
-	}
-	// Output:
-	// act in 0s
-	// act in 100ms
-	// act in 200ms
-	// the queue is full, ask again in 100ms
-}
-
-// Three tokens, all of which are restored at each full minute.
-func ExampleNewRefillBucket() {
-	clk := clock.NewMock()
-	bucket := throttle.WithClock(throttle.NewRefillBucket(throttle.RefillBucketConfig{Limit: throttle.PerMinute(3)}), clk)
-	for _, second := range []time.Duration{0, 10, 35, 45} {
-		clk.Set(time.Unix(0, 0).Add(second * time.Second))
-		d, _ := bucket.Reserve(context.Background(), throttle.Claim{})
-		fmt.Printf(":%02d %-5v again in %v\n", second, d.OK, d.Wait)
-	}
-	// Output:
-	// :00 true  again in 0s
-	// :10 true  again in 0s
-	// :35 true  again in 0s
-	// :45 false again in 15s
-}

@@ -31,39 +31,21 @@ func ExampleSoftLimit() {
 	// 13: granted false, over the limit false
 }
 
-// A new limit is tested before it is enforced.
-func ExampleShadow() {
+// A team may use more than its limit while the teams together use less than theirs.
+func ExampleSoftLimit_canBorrow() {
 	clk := clock.NewMock()
+	idle := true
 	l := &throttle.SoftLimit{
-		Soft: throttle.WithClock(throttle.NewTokenBucket(throttle.Limit{Name: "planned", Count: 2, Per: time.Second}), clk),
-		OnOverLimit: func(c throttle.Claim, d throttle.Decision) {
-			fmt.Printf("%s would have had to wait %v for %q\n", c.Key, d.Wait, d.Policy)
-		},
+		Soft:      throttle.WithClock(throttle.NewTokenBucket(throttle.Limit{Name: "team", Count: 1, Per: time.Minute}), clk),
+		CanBorrow: func(throttle.Claim, throttle.Decision) bool { return idle },
 	}
-	for range 3 {
-		d, _ := l.Reserve(context.Background(), throttle.Claim{Key: "ann"})
-		fmt.Println(d.OK, d.OverLimit)
+	for i := 1; i <= 3; i++ {
+		idle = i < 3
+		d, _ := l.Reserve(context.Background(), throttle.Claim{})
+		fmt.Printf("%d: granted %v, over the limit %v\n", i, d.OK, d.OverLimit)
 	}
 	// Output:
-	// true false
-	// true false
-	// ann would have had to wait 500ms for "planned"
-	// true true
-}
-
-// Two claims at the same time, independent of how long they take.
-func ExampleConcurrency() {
-	ctx := context.Background()
-	l := throttle.WithClock(throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 2}), clock.NewMock())
-	first, _ := l.Reserve(ctx, throttle.Claim{})
-	l.Reserve(ctx, throttle.Claim{})
-	third, _ := l.Reserve(ctx, throttle.Claim{})
-	fmt.Println("third:", third.OK)
-
-	l.Observe(ctx, throttle.Claim{}, first, throttle.Feedback{}) // the first claim ends
-	third, _ = l.Reserve(ctx, throttle.Claim{})
-	fmt.Println("third:", third.OK)
-	// Output:
-	// third: false
-	// third: true
+	// 1: granted true, over the limit false
+	// 2: granted true, over the limit true
+	// 3: granted false, over the limit false
 }

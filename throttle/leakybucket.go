@@ -81,7 +81,7 @@ type LeakyBucket struct {
 // NewLeakyBucket returns an empty bucket. It panics if l is invalid.
 func NewLeakyBucket(l LeakyBucketConfig) *LeakyBucket {
 	must(l.Validate(), "NewLeakyBucket")
-	return &LeakyBucket{base: newBase(ticks.NewTimeline(), l.policy()), config: l, bookings: bookings{state: newBucketState(l.Limit, 0)}}
+	return &LeakyBucket{base: newBase(ticks.NewTimeline(), l.policy()), config: l, bookings: newBookings(l.Limit)}
 }
 
 // Reserve implements Limiter.
@@ -118,7 +118,11 @@ func (b *LeakyBucket) ReserveAhead(_ context.Context, c Claim, maxWait time.Dura
 			b.bookings, b.last = p, r.now
 		}
 	}
-	return boundedBy(b.config.describe(e, d, taken), c, b.config.Queue), nil
+	b.config.describe(e, &d, taken) // no copy of d, which takes as long as deciding
+	if c.Waits {
+		d = boundedBy(d, c, b.config.Queue)
+	}
+	return d, nil
 }
 
 // maxClaim returns the largest claim that can be granted in e.
@@ -136,13 +140,13 @@ func (l *LeakyBucketConfig) maxWaitTicks(e *bucketState, w time.Duration) int64 
 }
 
 // describe sets in d the state of a bucket from which taken ticks are taken.
-func (l *LeakyBucketConfig) describe(e *bucketState, d Decision, taken int64) Decision {
-	d = e.describe(d, taken)
+func (l *LeakyBucketConfig) describe(e *bucketState, d *Decision, taken int64) {
+	d.Remaining, d.ResetAfter = e.State(taken)
+	d.Per = e.RefillTime
 	if l.Split {
 		whole := e.Window + l.maxWaitTicks(e, Forever)
 		d.Remaining, d.Per = max(whole-taken, 0)/e.Interval, e.Duration(whole)
 	}
-	return d
 }
 
 // Cancel implements Limiter.
@@ -184,17 +188,53 @@ func (b *LeakyBucket) take(n int64, asOf time.Time) {
 	e.tat.Store(min(ticks.Add(from, ticks.Mul(n, e.Interval)), gcra.MaxTicks))
 }
 
+// Limit returns the limit in force.
+func (b *LeakyBucket) Limit() Limit {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.bookings.state.limit
+}
+
 // SetLimit replaces the limit. The units in the bucket are kept, including fractions, up
 // to the new burst, and so are the booked positions. If l is invalid, SetLimit returns the
 // error of l.Validate and changes nothing.
-func (b *LeakyBucket) SetLimit(l Limit) error {
+func (b *LeakyBucket) SetLimit(l Limit) error { return b.SetLimitAt(time.Time{}, l) }
+
+// SetLimitAt is SetLimit as of now. A zero now is read from the clock. Claims with an older
+// Claim.Now count as made at now.
+func (b *LeakyBucket) SetLimitAt(now time.Time, l Limit) error {
 	if err := l.Validate(); err != nil {
 		return err
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.bookings, b.policy = b.bookings.withLimit(l, b.latest(time.Time{})), l.policy()
+	b.last = b.latest(now)
+	b.bookings, b.policy = b.bookings.withLimit(l, b.last), l.policy()
 	return nil
+}
+
+// Available returns the number of units in the bucket as of now, including fractions. It is
+// negative while units are booked that are not restored yet. A zero now is read from the
+// clock.
+func (b *LeakyBucket) Available(now time.Time) float64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	r := b.latest(now)
+	p := b.bookings.covering(r)
+	tick := p.state.Ticks(r)
+	free := p.state.Window - (max(p.state.tat.Load(), tick) - tick)
+	return float64(free) / float64(p.state.Interval)
+}
+
+// Drain takes all units that are in the bucket as of now, including fractions. It does
+// nothing if there are none. A zero now is read from the clock.
+func (b *LeakyBucket) Drain(now time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.last = b.latest(now)
+	b.bookings = b.bookings.covering(b.last)
+	e := b.bookings.state
+	e.tat.Store(max(e.tat.Load(), e.Ticks(b.last)+e.Window))
 }
 
 // refund returns n units of the claim granted by d to the bucket. It returns the position

@@ -104,6 +104,56 @@ func TestLeakyBucket_setLimitKeepsUnitsAndBookings(t *testing.T) {
 	require.Error(t, b.SetLimit(Limit{}))
 }
 
+// A claim with a reading older than a change counts as made at the change, so that the time
+// between is not credited twice.
+func TestLeakyBucket_setLimitAt(t *testing.T) {
+	start := time.Unix(0, 0)
+	b := NewLeakyBucket(LeakyBucketConfig{Limit: Limit{Count: 10, Per: time.Second, Burst: 4}, Queue: math.MaxInt64})
+	claim := func(at time.Duration) Decision {
+		d, err := b.ReserveAhead(t.Context(), Claim{Cost: 4, Now: start.Add(at)}, Forever)
+		require.NoError(t, err)
+		return d
+	}
+	require.Zero(t, claim(0).Wait)
+	next := Limit{Count: 20, Per: time.Second, Burst: 4}
+	require.NoError(t, b.SetLimitAt(start.Add(time.Second), next))
+	require.Equal(t, next, b.Limit())
+	require.Zero(t, claim(0).Wait, "as of the change")
+	require.Equal(t, 200*time.Millisecond, claim(time.Second).Wait)
+	require.Error(t, b.SetLimitAt(start, Limit{}))
+	require.Equal(t, next, b.Limit())
+}
+
+func TestLeakyBucket_availableAndDrain(t *testing.T) {
+	start := time.Unix(0, 0)
+	at := func(d time.Duration) time.Time { return start.Add(d) }
+	b := NewLeakyBucket(LeakyBucketConfig{Limit: Limit{Count: 3, Per: time.Second, Burst: 4}, Queue: math.MaxInt64})
+	require.Equal(t, 4.0, b.Available(at(0)))
+	b.Drain(at(0))
+	require.Zero(t, b.Available(at(0)))
+	require.Equal(t, 1.5, b.Available(at(500*time.Millisecond)))
+	b.Drain(at(500 * time.Millisecond))
+	require.Zero(t, b.Available(at(0)), "a Drain is the latest reading")
+	d, err := b.ReserveAhead(t.Context(), Claim{Cost: 3, Now: at(500 * time.Millisecond)}, Forever)
+	require.NoError(t, err)
+	require.Equal(t, time.Second, d.Wait)
+	b.Drain(at(500 * time.Millisecond))
+	require.Equal(t, -3.0, b.Available(at(500*time.Millisecond)), "no units are left to take")
+	require.Equal(t, 4.0, b.Available(at(time.Hour)))
+}
+
+// Readings far from those of the clock do not count as booked positions.
+func TestLeakyBucket_cancelBeforeTheCreation(t *testing.T) {
+	b := NewLeakyBucket(LeakyBucketConfig{Limit: Limit{Count: 10, Per: time.Second, Burst: 4}, Queue: math.MaxInt64})
+	c := Claim{Cost: 4, Now: time.Unix(0, 0)}
+	for range 2 {
+		d, err := b.ReserveAhead(t.Context(), c, Forever)
+		require.NoError(t, err)
+		b.Cancel(t.Context(), c, d)
+		require.Equal(t, 4.0, b.Available(c.Now))
+	}
+}
+
 // Issue 13: the history of former limits is gone, so nothing is returned.
 func TestLeakyBucket_cancelAcrossSetLimit(t *testing.T) {
 	clk := at(0)

@@ -152,17 +152,23 @@ func (b *TokenBucket) Observe(_ context.Context, c Claim, d Decision, f Feedback
 	}
 }
 
+// Limit returns the limit in force.
+func (b *TokenBucket) Limit() Limit { return b.state.Load().limit }
+
 // SetLimit replaces the limit. The units in the bucket are kept, including fractions, up
 // to the new burst: raising the burst adds none. If l is invalid, SetLimit returns the
 // error of l.Validate and changes nothing.
-func (b *TokenBucket) SetLimit(l Limit) error {
+func (b *TokenBucket) SetLimit(l Limit) error { return b.SetLimitAt(time.Time{}, l) }
+
+// SetLimitAt is SetLimit as of now. A zero now is read from the clock.
+func (b *TokenBucket) SetLimitAt(now time.Time, l Limit) error {
 	if err := l.Validate(); err != nil {
 		return err
 	}
+	given := b.time.Read(now)
 	for {
 		e := b.state.Load()
-		now := max(b.time.Read(time.Time{}), e.last.Load())
-		if b.replace(e, l, now) {
+		if b.replace(e, l, max(given, e.last.Load())) {
 			return nil
 		}
 	}

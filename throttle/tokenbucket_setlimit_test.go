@@ -103,6 +103,17 @@ func TestTokenBucket_cancelAcrossSetLimit(t *testing.T) {
 	}
 }
 
+func TestTokenBucket_setLimitAt(t *testing.T) {
+	b := throttle.WithClock(throttle.NewTokenBucket(throttle.PerSecond(10)), new(atomicClock))
+	start := time.Unix(0, 0)
+	reserve(t, b, throttle.Claim{Cost: 10, Now: start})
+	next := throttle.PerSecond(20)
+	require.NoError(t, b.SetLimitAt(start.Add(500*time.Millisecond), next))
+	require.Equal(t, next, b.Limit())
+	require.EqualValues(t, 15, reserve(t, b, throttle.Claim{Now: start.Add(time.Second), DryRun: true}).Remaining)
+	require.Error(t, b.SetLimitAt(start, throttle.Limit{}))
+}
+
 // The latest reading at which a claim was granted is kept when the limit changes.
 func TestTokenBucket_olderReadingAfterSetLimit(t *testing.T) {
 	clk := new(atomicClock)

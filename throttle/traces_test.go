@@ -15,7 +15,7 @@ func TestLimiters_agreeWithReferenceTraces(t *testing.T) {
 		"algorithms.jsonl": {Scenarios: 61, Ops: 2648},
 		"nginx.jsonl":      {Scenarios: 30, Ops: 1499, Waived: 3},
 		"rolling.jsonl":    {Scenarios: 25, Ops: 665},
-		"rate.jsonl":       {Scenarios: 61, Ops: 1254, Waived: 40},
+		"rate.jsonl":       {Scenarios: 61, Ops: 1254, Waived: 44}, // 4 of them after a reservation that x/time/rate grants with an infinite delay
 		"rate_wait.jsonl":  {Scenarios: 31, Ops: 206},
 	} {
 		t.Run(file, func(t *testing.T) {

@@ -1,6 +1,12 @@
 // Package throttlehttp limits the requests that an HTTP server accepts. It uses the same
 // limiters as clients: see package throttle.
 //
+//	limit := &throttlehttp.Middleware{Rules: []throttlehttp.Rule{{
+//		Limiter: keyed.NewBuckets(keyed.BucketsConfig{Limit: throttle.PerSecond(10)}),
+//		Key:     throttlehttp.IP{}.Key, // 10 requests per second from each address
+//	}}}
+//	http.ListenAndServe(":8080", limit.Handler(mux))
+//
 // # What is limited, and how
 //
 // A [Middleware] asks limiters whether a request may be served. A [Rule] combines one

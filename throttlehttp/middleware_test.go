@@ -127,7 +127,11 @@ func TestMiddleware_onRejectResponds(t *testing.T) {
 		Limiter:  fixedDecision{d: throttle.Decision{Wait: time.Second, Limit: 9}},
 		OnReject: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(http.StatusTeapot) }),
 	}
-	require.Equal(t, "418 9/0/0 1", limitSummary(serveGet(m.Handler(ok))))
+	r := serveGet(m.Handler(ok))
+	require.Equal(t, "418 9/0/0 1", limitSummary(r))
+	body, err := io.ReadAll(r.Body)
+	require.NoError(t, err)
+	require.Empty(t, body)
 }
 
 func TestMiddleware_reportsTheTightestLimit(t *testing.T) {
@@ -162,8 +166,58 @@ func TestMiddleware_nestedReportsTheTightestLimit(t *testing.T) {
 	require.Equal(t, "200 3/2/1", limitSummary(serveGet(h)))
 	h = perSecond(3).Handler(perSecond(5).Handler(ok))
 	require.Equal(t, "200 3/2/1", limitSummary(serveGet(h)))
+	h = perSecond(4).Handler((&throttlehttp.Middleware{Limiter: fixedDecision{d: throttle.Decision{OK: true, Remaining: 3, Limit: 7}}}).Handler(ok))
+	require.Equal(t, "200 4/3/1", limitSummary(serveGet(h)), "of equal ones the outer one")
 	h = perSecond(1).Handler((&throttlehttp.Middleware{Limiter: fixedDecision{d: throttle.Decision{Wait: 1, Limit: 7}}}).Handler(ok))
 	require.Equal(t, "429 7/0/0 1", limitSummary(serveGet(h)), "who refuses has the word")
+}
+
+// TestMiddleware_listsEachLimitOnce checks the header of all limits, also of nested
+// middlewares, and that other dialects do not have it.
+func TestMiddleware_listsEachLimitOnce(t *testing.T) {
+	state := func(name string, limit int64) throttle.Limiter {
+		return fixedDecision{d: throttle.Decision{OK: true, Policy: name, Limit: limit, Remaining: limit - 1, ResetAfter: time.Second}}
+	}
+	with := func(d headers.Dialect, of ...throttle.Limiter) *throttlehttp.Middleware {
+		m := &throttlehttp.Middleware{Dialect: d}
+		for _, l := range of {
+			m.Rules = append(m.Rules, throttlehttp.Rule{Limiter: l})
+		}
+		return m
+	}
+	a, b, free := state("a", 10), state("b", 20), state("free", 0)
+	for name, c := range map[string]struct {
+		h    http.Handler
+		want http.Header
+	}{
+		"one": {with(headers.Draft10, a).Handler(ok), http.Header{"Ratelimit": {`"a";r=9;t=1`}, "Ratelimit-Policy": {`"a";q=10`}}},
+		"two": {with(headers.Draft10, a, b, free).Handler(ok), http.Header{"Ratelimit": {`"a";r=9;t=1, "b";r=19;t=1`}, "Ratelimit-Policy": {`"a";q=10, "b";q=20`}}},
+		"nested": {with(headers.Draft10, a).Handler(with(headers.Draft10, b).Handler(ok)),
+			http.Header{"Ratelimit": {`"a";r=9;t=1`, `"b";r=19;t=1`}, "Ratelimit-Policy": {`"a";q=10`, `"b";q=20`}}},
+		"none":               {with(headers.Draft10, free).Handler(ok), http.Header{}},
+		"two, of one header": {with(headers.XRateLimit, b, a).Handler(ok), http.Header{"X-Ratelimit-Limit": {"10"}, "X-Ratelimit-Remaining": {"9"}, "X-Ratelimit-Reset": {"1"}}},
+		"one, of one header": {with(headers.XRateLimit, a).Handler(ok), http.Header{"X-Ratelimit-Limit": {"10"}, "X-Ratelimit-Remaining": {"9"}, "X-Ratelimit-Reset": {"1"}}},
+		"two, of the default": {with(0, b, a).Handler(ok), http.Header{"X-Ratelimit-Limit": {"10"}, "X-Ratelimit-Remaining": {"9"}, "X-Ratelimit-Reset": {"1"},
+			"X-Ratelimit-Reset-After": {"1.000"}}},
+	} {
+		require.Equal(t, c.want, rateLimitHeaders(serveGet(c.h)), name)
+	}
+}
+
+// TestMiddleware_servesOnceWhenAStoreIsDown checks the response to a request for which a
+// limiter fails.
+func TestMiddleware_servesOnceWhenAStoreIsDown(t *testing.T) {
+	for closed, want := range map[bool]string{false: "200 ok", true: "503 "} {
+		m := &throttlehttp.Middleware{Limiter: fixedDecision{err: errors.New("down")}, FailClosed: closed}
+		r := serveGet(m.Handler(ok))
+		body, err := io.ReadAll(r.Body)
+		require.NoError(t, err)
+		if closed {
+			require.NotContains(t, string(body), "ok")
+			body = nil
+		}
+		require.Equal(t, want, fmt.Sprint(r.StatusCode, " ", string(body)))
+	}
 }
 
 func TestMiddleware_writesDialects(t *testing.T) {

@@ -32,4 +32,10 @@ func TestRejection_namesPoliciesOfTheHeadersOnly(t *testing.T) {
 		require.Equal(t, want, rep.Violated, policy)
 		require.True(t, rep.Throttled)
 	}
+	w := httptest.NewRecorder()
+	w.Header().Set("RateLimit-Policy", `"daily";q=5`)
+	f := rejectionOf(throttle.Decision{Policy: "daily", Wait: time.Minute})
+	f.Type = AbnormalUsage
+	f.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
+	require.NotContains(t, w.Body.String(), "violated-policies", "it is not the quota that was exceeded")
 }

@@ -57,6 +57,26 @@ func TestRejection_negotiatesTheFormat(t *testing.T) {
 		"text of any kind":  {[]string{"text/*"}, page},
 		"anything but HTML": {[]string{"text/html;q=0, text/*"}, text},
 		"rather text":       {[]string{"text/html;q=0.5, text/plain;q=0.501"}, text},
+		"other types":       {[]string{"image/png, text/html;q=0.5"}, page},
+		"a wildcard":        {[]string{"text/plain;q=0.5, */*"}, problem},
+		"a type, and all":   {[]string{"application/*;q=0.1, text/*;q=0.5, */*"}, page},
+		"a name twice":      {[]string{"text/html;q=0.3, text/html;q=0.8, text/plain;q=0.5"}, page},
+		"a name twice, too": {[]string{"text/html;q=0.8, text/html;q=0.3, text/plain;q=0.5"}, page},
+		"a name before all": {[]string{"text/html;q=0.2, text/*;q=0.9"}, text},
+		"no HTML":           {[]string{"text/html;q=0"}, problem},
+		"a thousandth":      {[]string{"text/html;q=0.001, */*;q=0.001"}, page},
+		"one and none":      {[]string{"text/html;q=1, text/plain"}, page},
+		"above one":         {[]string{"text/html;q=1.000, text/plain;q=1.999"}, page},
+		"decimals":          {[]string{"text/html;q=0.45, text/plain;q=0.5"}, text},
+		"nine and eight":    {[]string{"text/html;q=0.9, text/plain;q=0.8"}, page},
+		"a zero":            {[]string{"text/html;q=0.805, text/plain;q=0.8"}, page},
+		"after the digits":  {[]string{"text/html;q=0.:, text/plain;q=0.001"}, text},
+		"before the digits": {[]string{"text/html;q=0./, text/plain;q=0.001"}, text},
+		"no number":         {[]string{"text/html;q=0.x"}, problem},
+		"four decimals":     {[]string{"text/html;q=0.1234, text/plain;q=0.1"}, text},
+		"4 KiB":             {[]string{strings.Repeat(",", 4<<10-9), "text/html"}, page},
+		"more than 4 KiB":   {[]string{strings.Repeat(",", 4<<10-8), "text/html"}, problem},
+		"more in one line":  {[]string{strings.Repeat(",", 4<<10-8) + "text/html"}, problem},
 		"several lines":     {[]string{"application/json;q=0.1", "Text/Plain;Q=0.2"}, text},
 		"odd case":          {[]string{"TEXT/HTML"}, page},
 		"a broken weight":   {[]string{"text/html;q=high, text/plain;q=0.1"}, text},
@@ -104,6 +124,23 @@ func TestRejection_isAProblem(t *testing.T) {
 		var got map[string]any
 		require.NoError(t, json.NewDecoder(r.Body).Decode(&got), name)
 		require.Equal(t, tt.want, got, name)
+	}
+}
+
+// TestRejection_roundsTheTimeUp checks from which time on a larger unit is used.
+func TestRejection_roundsTheTimeUp(t *testing.T) {
+	for seconds, want := range map[time.Duration]string{
+		1: "1 second", 2: "2 seconds", 120: "120 seconds", 121: "3 minutes", 180: "3 minutes", 181: "4 minutes", 7200: "120 minutes",
+		7201: "3 hours", 172800: "48 hours", 172801: "3 days",
+	} {
+		m := &throttlehttp.Middleware{Limiter: fixedDecision{d: throttle.Decision{Wait: seconds * time.Second}}}
+		var got struct {
+			Detail      string
+			Retry_after time.Duration
+		}
+		require.NoError(t, json.NewDecoder(rejection(m, http.MethodGet).Body).Decode(&got))
+		require.Equal(t, "Try again in "+want+".", got.Detail)
+		require.Equal(t, seconds, got.Retry_after)
 	}
 }
 

@@ -176,6 +176,20 @@ func TestAddCost_reachesOuterMiddlewares(t *testing.T) {
 
 // TestFinalCost_panicEndsEveryGrant checks that a hook that panics ends all grants, and
 // that the claimed cost is charged.
+// TestFinalCost_needsAResponse checks that FinalCost is called for a handler that has begun
+// to respond before it panicked, and not for one that has not.
+func TestFinalCost_needsAResponse(t *testing.T) {
+	var got []int
+	m := &throttlehttp.Middleware{Rules: []throttlehttp.Rule{{Limiter: perHour(100), FinalCost: func(_ *http.Request, a throttlehttp.Response) int64 {
+		got = append(got, a.Status)
+		return 1
+	}}}}
+	for _, password := range []string{"right", "crash", "half", "half wrong", "wrong"} {
+		try(m.Handler(attempt), password)
+	}
+	require.Equal(t, []int{200, 200, 401, 401}, got)
+}
+
 func TestFinalCost_panicEndsEveryGrant(t *testing.T) {
 	last := new(grantCounter)
 	slots := throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 1})

@@ -128,6 +128,27 @@ func TestRule_rejectionStatesTheLongestWait(t *testing.T) {
 	})
 }
 
+// TestRule_equalWaitsAreOfTheFirstLimit checks which limit a rejection names.
+func TestRule_equalWaitsAreOfTheFirstLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var got []string
+		bucket := func(name string) throttle.Limiter {
+			return throttle.NewTokenBucket(throttle.Limit{Name: name, Count: 1, Per: time.Minute})
+		}
+		m := &throttlehttp.Middleware{
+			Rules: []throttlehttp.Rule{{Limiter: bucket("a")}, {Limiter: bucket("b")}},
+			OnReject: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+				f, _ := throttlehttp.RejectionFrom(r.Context())
+				got = append(got, f.Decision.Policy)
+			}),
+		}
+		for range 2 {
+			serveGet(m.Handler(ok))
+		}
+		require.Equal(t, []string{"a"}, got)
+	})
+}
+
 // TestRule_hardSoftElastic checks limits that reject (hard), that report requests over the
 // limit (soft), and that allow requests over the limit while there is capacity
 // (SoftLimit with CanBorrow).

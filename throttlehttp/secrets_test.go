@@ -3,6 +3,7 @@ package throttlehttp_test
 import (
 	"math/rand/v2"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"strings"
 	"testing"
@@ -69,6 +70,35 @@ func TestSecrets_lookNowhereElse(t *testing.T) {
 	for _, f := range []throttlehttp.KeyFunc{throttlehttp.APIKey, throttlehttp.Bearer, throttlehttp.Cookie("key"), throttlehttp.Header("Key")} {
 		require.Equal(t, "?", key(f, r))
 	}
+}
+
+// TestSecrets_boundsOfNamesAndCookies checks names in other spellings, the number of cookies
+// that are parsed, and the shortest Key.
+func TestSecrets_boundsOfNamesAndCookies(t *testing.T) {
+	for query, ok := range map[string]bool{
+		"a%2Bb=1": true, "a%2bb=1": true, "a+b=1": false, "a%20b=1": false, "%61%2b%62=1": true, "%62%2bb=1": false, "%71%2bb=1": false, "%6%2bb=1": false, "a%2b%6=1": false, "a%2bbc=1": false, "a=1": false,
+	} {
+		r := httptest.NewRequest(http.MethodGet, "/?"+query, nil)
+		_, got := throttlehttp.APIKeyQuery("a+b")(r)
+		require.Equal(t, ok, got, query)
+	}
+	for n, ok := range map[int]bool{0: true, 19: true, 20: false} {
+		r := requestFrom("Cookie", "a=1"+strings.Repeat("; b=a=1", n))
+		_, got := throttlehttp.Cookie("a")(r)
+		require.Equal(t, ok, got, n)
+	}
+	_, got := throttlehttp.Cookie("a")(requestFrom("Cookie", "b=1"))
+	require.False(t, got)
+	for _, of := range []func(*throttlehttp.Secrets, string) throttlehttp.KeyFunc{(*throttlehttp.Secrets).Header, (*throttlehttp.Secrets).Query, (*throttlehttp.Secrets).Cookie} {
+		require.Panics(t, func() { of(new(throttlehttp.Secrets), "a b") })
+	}
+	key := func(s *throttlehttp.Secrets) string {
+		k, _ := s.Header("X-A")(requestFrom("X-A", "secret"))
+		return k
+	}
+	require.Equal(t, key(&throttlehttp.Secrets{Key: []byte{1}}), key(&throttlehttp.Secrets{Key: []byte{1}}))
+	require.NotEqual(t, key(&throttlehttp.Secrets{Key: []byte{1}}), key(&throttlehttp.Secrets{Key: []byte{2}}))
+	require.Equal(t, key(new(throttlehttp.Secrets)), key(&throttlehttp.Secrets{Key: []byte{}}), "the key of the process")
 }
 
 func TestSecrets_areNeverShown(t *testing.T) {

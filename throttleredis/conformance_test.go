@@ -72,6 +72,7 @@ func TestConformance(t *testing.T) {
 	} {
 		t.Run(l.name, func(t *testing.T) {
 			t.Parallel()
+			client(t) // TestLimiter runs tests below t, in which t cannot be skipped
 			spec := l.spec
 			spec.AcceptsOlderReadings, spec.ResumesAfterSetBack, spec.Histories = true, true, 6
 			throttletest.TestLimiter(t, func(clk throttle.Clock) throttle.Limiter {

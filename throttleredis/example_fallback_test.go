@@ -19,7 +19,7 @@ func ExampleFallback() {
 		Limiter:   store.TokenBucket(throttle.PerHour(8)),
 		Processes: 4,
 		Breaker: &throttleredis.Breaker{Trace: &throttleredis.BreakerTrace{
-			Opened: func(error) { fmt.Println("now nobody asks Redis, but for one claim now and then") },
+			Opened: func(error) { fmt.Println("Redis is asked less often from now on") },
 		}},
 	}
 	for range 6 {
@@ -31,7 +31,7 @@ func ExampleFallback() {
 	// true 0 of 2 without Redis: true <nil>
 	// false 0 of 2 without Redis: true <nil>
 	// false 0 of 2 without Redis: true <nil>
-	// now nobody asks Redis, but for one claim now and then
+	// Redis is asked less often from now on
 	// false 0 of 2 without Redis: true <nil>
 	// false 0 of 2 without Redis: true <nil>
 }

@@ -2,6 +2,8 @@
 // (SmoothWarmingUp) warms up after an idle time, and NewBursty (SmoothBursty) saves idle time
 // for a burst.
 //
+//	limiter := warmup.New(warmup.Config{Limit: throttle.PerSecond(100), Period: 10 * time.Second})
+//
 // A server that was idle is often slower than a busy one: its caches are empty, its pools are
 // small, and its code is not compiled yet. Requests at the full rate can overload it before it
 // is warm. A [Config] begins with a low rate, increases it with each unit that is used, and

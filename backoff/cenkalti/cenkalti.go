@@ -1,6 +1,9 @@
 // Package cenkalti connects package backoff with github.com/cenkalti/backoff/v4, in both
 // directions: [New] converts a backoff.Policy to a BackOff of that library, and [Policy]
 // converts its BackOffs to a backoff.Policy.
+//
+//	v4.Retry(operation, cenkalti.New(backoff.Exponential{}))
+//	retry := &heed.RetryPolicy{Backoff: cenkalti.Policy(func() v4.BackOff { return v4.NewExponentialBackOff() })}
 package cenkalti
 
 import (

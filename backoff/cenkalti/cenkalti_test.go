@@ -54,6 +54,23 @@ func TestBackOff_stopsAfterMaxRetries(t *testing.T) {
 	require.Equal(t, want, delays(b, 5))
 }
 
+// TestBackOff_limitsOfOne checks the smallest limits.
+func TestBackOff_limitsOfOne(t *testing.T) {
+	b := &BackOff{Policy: backoff.Constant(s), MaxRetries: 1}
+	require.Equal(t, []time.Duration{s, v4.Stop}, delays(b, 2))
+	clk := &steppedClock{now: time.Unix(1, 0)}
+	b = &BackOff{Policy: backoff.Constant(1), MaxElapsed: 1, Clock: clk}
+	require.Equal(t, time.Duration(1), b.NextBackOff())
+	clk.now = clk.now.Add(1)
+	require.Equal(t, v4.Stop, b.NextBackOff())
+}
+
+// TestPolicy_zeroIsADelay checks that only a negative delay means Stop.
+func TestPolicy_zeroIsADelay(t *testing.T) {
+	p := Policy(func() v4.BackOff { return &v4.ZeroBackOff{} })
+	require.Equal(t, []time.Duration{0, 0}, delaysOf(backoff.ForCall(p), 2))
+}
+
 func TestBackOff_staysStoppedWhenALaterDrawWouldFit(t *testing.T) {
 	us := []float64{0.5, 0.9, 0, 0.5}
 	random := func() float64 { u := us[0]; us = us[1:]; return u }

@@ -33,6 +33,9 @@ func TestHeap_firstIsTheLeast(t *testing.T) {
 			m := all[i]
 			p.Remove(m.pos)
 			require.Equal(t, -1, m.pos)
+			if tail := p.Items[p.Len():cap(p.Items)]; len(tail) > 0 {
+				require.Nil(t, tail[0], "the memory of a removed member can be freed")
+			}
 			all = slices.Delete(all, i, i+1)
 		}
 		require.Equal(t, len(all), p.Len())

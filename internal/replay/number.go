@@ -51,23 +51,6 @@ func (d *decimal) UnmarshalJSON(text []byte) error {
 
 func (d decimal) infinite() bool { return math.IsInf(float64(d), 1) }
 
-// perSecond returns the limit of d units per second. Rates in traces have up to three
-// decimals, or are one unit in a number of nanoseconds. A lower rate becomes burst units in
-// farFuture.
-func (d decimal) perSecond(burst int64) throttle.Limit {
-	l := throttle.Limit{Count: int64(math.Round(float64(d) * 1000)), Per: 1000 * time.Second, Burst: burst}
-	if float64(d)*1000 != math.Trunc(float64(d)*1000) && math.Abs(float64(l.Count)/1000-float64(d)) > 1e-12*float64(d) {
-		l.Count, l.Per = 1, farFuture/time.Duration(burst)
-		if ns := math.Round(1e9 / float64(d)); ns < float64(l.Per) {
-			l.Per = time.Duration(ns)
-		}
-	}
-	if l.Count == 0 {
-		l.Count, l.Per = 1, farFuture/time.Duration(burst)
-	}
-	return l
-}
-
 // farFuture is longer than any trace.
 const farFuture = 36 * 365 * 24 * time.Hour
 

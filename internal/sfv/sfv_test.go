@@ -127,6 +127,66 @@ func FuzzStructuredField(f *testing.F) {
 	})
 }
 
+// TestParser_agreesOnEveryByte compares the parser with another one on fields that contain
+// each byte in each place, and on numbers of all lengths.
+func TestParser_agreesOnEveryByte(t *testing.T) {
+	var fields []string
+	for c := range 256 {
+		for _, form := range []string{"%s", "a%s", "%sa", "1;%s", "1;a%s=2", "1;%sa=2", `"%s"`, `"\%s"`, "-%s", "?%s", "1%s1", "1.%s", "1.5%s", "1;a=%s", "a,%sb"} {
+			fields = append(fields, fmt.Sprintf(form, string([]byte{byte(c)})))
+		}
+	}
+	for n := range 18 {
+		digits := strings.Repeat("9", n)
+		fields = append(fields, digits, "-"+digits, digits+".1", digits+".999", "1."+digits)
+	}
+	for _, s := range fields {
+		want, ok, known := referenceList(s)
+		if !known {
+			continue
+		}
+		got, gotOK := formatList(s, false)
+		require.Equal(t, ok, gotOK, "%q", s)
+		if ok {
+			require.Equal(t, want, got, "%q", s)
+		}
+	}
+}
+
+func TestParser_readsBase64Only(t *testing.T) {
+	for c := range 256 {
+		if c == ':' {
+			continue
+		}
+		text := string([]byte{byte(c)})
+		it, p := Item{}, NewParser(":"+text+":", false)
+		want := strings.Contains("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/=", text)
+		require.Equal(t, want, p.Next(&it), "%q", text)
+		require.Equal(t, !want, p.Malformed(), "%q", text)
+	}
+	it, p := Item{}, NewParser("::", false)
+	require.True(t, p.Next(&it), "an empty byte sequence")
+	require.Equal(t, Value{Kind: Bytes}, it.Value)
+}
+
+func TestItem_keepsEightParameters(t *testing.T) {
+	it, p := Item{}, NewParser("1;a=1;b=2;c=3;d=4;e=5;f=6;g=7;h=8;i=9;a=0, 2;h=0, 3", false)
+	for _, want := range []map[string]string{
+		{"a": "1", "g": "7", "h": "8", "i": ""},
+		{"a": "", "b": "", "h": "0"},
+		{"a": "", "h": ""},
+	} {
+		require.True(t, p.Next(&it))
+		for key, text := range want {
+			v, ok := it.Param(key)
+			require.Equal(t, text, v.Text, "%s;%s", it.Value.Text, key)
+			require.Equal(t, text != "", ok, "%s;%s", it.Value.Text, key)
+		}
+	}
+	require.False(t, p.Next(&it))
+	require.False(t, p.Malformed())
+}
+
 func TestStructuredField_acceptsTwoNamesOnlyIfLenient(t *testing.T) {
 	const s = `"fixed window";"api";q=1000;w=300`
 	_, ok := formatList(s, false)

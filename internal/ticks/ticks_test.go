@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -133,6 +134,21 @@ func TestTimeline_atIsTheInverseOfRead(t *testing.T) {
 	w := NewWallTimeline()
 	require.Zero(t, w.SinceEpoch())
 	require.EqualValues(t, time.Second, w.Read(time.Unix(1, 0)))
+}
+
+type fixedClock struct{ now time.Time }
+
+func (c fixedClock) Now() time.Time { return c.now }
+
+func TestTimeline_readsItsClockWithoutAReading(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := NewTimeline()
+		time.Sleep(time.Second)
+		require.EqualValues(t, time.Second, l.Read(time.Time{}))
+		w := NewWallTimeline()
+		w.SetClock(fixedClock{time.Unix(7, 0)})
+		require.EqualValues(t, 7*time.Second, w.Read(time.Time{}))
+	})
 }
 
 func TestTimeline_stampKeepsTheCallersValue(t *testing.T) {

@@ -3,6 +3,11 @@
 // family and its relatives, Retry-After, and the headers of the APIs in a built-in table, see
 // [Provider]. [Reader.ReadBody] adds what the first bytes of a body state. [Write] sets the
 // headers of a server. The package does not depend on the tracker in package quota.
+//
+//	report := headers.Parse(resp.StatusCode, resp.Header, time.Now())
+//	for _, l := range report.Limits {
+//		log.Printf("%s: %d of %d left, reset in %v", l.Name, l.Remaining, l.Limit, l.ResetAfter)
+//	}
 package headers
 
 import (

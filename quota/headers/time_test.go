@@ -43,6 +43,50 @@ func TestParseDate_readsFormatsInUse(t *testing.T) {
 	}
 }
 
+// TestParseDate_boundsEachPart checks the first and the last valid value of each part.
+func TestParseDate_boundsEachPart(t *testing.T) {
+	received := time.Date(2023, 11, 14, 0, 0, 0, 0, time.UTC)
+	for s, want := range map[string]string{
+		"2023-01-01T00:00:00Z": "2023-01-01T00:00:00Z", "2023-00-01T00:00:00Z": "", "2023-12-31T00:00:00Z": "2023-12-31T00:00:00Z", "2023-13-01T00:00:00Z": "",
+		"2023-11-00T00:00:00Z": "", "2023-11-31T00:00:00Z": "2023-12-01T00:00:00Z", "2023-11-32T00:00:00Z": "",
+		"2023-11-14T24:00:00Z": "2023-11-15T00:00:00Z", "2023-11-14T25:00:00Z": "",
+		"2023-11-14T22:59:60Z": "2023-11-14T23:00:00Z", "2023-11-14T22:60:00Z": "", "2023-11-14T22:59:61Z": "",
+		"2023-11-14t22:13:20z": "2023-11-14T22:13:20Z", "2023-11-14T": "", "2023-11-14Tx": "", "2023-11-14x22:13:20": "", "2023-11 22:13:20": "",
+		"2023-11-14 22:13:20.5": "2023-11-14T22:13:20.5Z", "2023-11-14 22:13:20.": "", "2023-11-14 22:13:20.x": "", "2023-11-14 22:13:20.1234567891": "2023-11-14T22:13:20.123456789Z",
+		"2023-11-14 22:13:2": "", "2023-11-14 22:1:20": "", "2023-11-14 2:13:20": "2023-11-14T02:13:20Z",
+		"2023-11-14 22:13:20 +23:59": "2023-11-13T22:14:20Z", "2023-11-14 22:13:20 +24:00": "", "2023-11-14 22:13:20 +01:60": "", "2023-11-14 22:13:20 -0060": "",
+		"2023-11-14 22:13:20 +01": "2023-11-14T21:13:20Z", "2023-11-14 22:13:20 -0130": "2023-11-14T23:43:20Z", "2023-11-14 22:13:20 +1": "",
+		"2023-11-14 22:13:20 +001": "", "2023-11-14 22:13:20 +01:5": "", "2023-11-14 22:13:20 +01:30": "2023-11-14T20:43:20Z", "2023-11-14 22:13:20 +1:30": "", "2023-11-14 22:13:20 +": "",
+		"2023-11-14 22:13:20 UT": "2023-11-14T22:13:20Z", "2023-11-14 22:13:20 UX": "", "2023-11-14 22:13:20 (": "2023-11-14T22:13:20Z", "2023-11-14 22:13:20 X": "",
+		"14 Nov 2023 22:13:20": "2023-11-14T22:13:20Z", "014 Nov 2023 22:13:20": "", "14 Nov 023 22:13:20": "", "14 15 Nov 2023 22:13:20": "", "14 Nov 2023 2024 22:13:20": "",
+		"Nov 2023-14 22:13:20": "2023-11-14T22:13:20Z", "14 Nov 2023 22:13:20 10:11:12": "", "14 Nov 02023 22:13:20": "", "14 2023 22:13:20": "", "Nov 2023 22:13:20": "",
+		"14 Nov 2023": "", "14 Nov 22:13:20": "", "14 Nop 2023 22:13:20": "", "14 November 2023 22:13:20": "2023-11-14T22:13:20Z", "Wednesday 14 Nov 2023 22:13:20": "2023-11-14T22:13:20Z",
+		"14-Nov-73 22:13:20": "2073-11-14T22:13:20Z", "14-Nov-74 22:13:20": "1974-11-14T22:13:20Z", "14-Nov-00 22:13:20": "2000-11-14T22:13:20Z",
+		"-14 Nov 2023 22:13:20": "2023-11-14T22:13:20Z", "+14 Nov 2023 22:13:20": "", "0000000014 Nov 2023 22:13:20": "", "14 Nov 2023 22:13:20 0000000001": "",
+	} {
+		got, ok := parseDate(s, received)
+		require.Equal(t, want != "", ok, "%q is %v", s, got)
+		if ok {
+			require.Equal(t, want, got.Format(time.RFC3339Nano), "%q", s)
+		}
+	}
+}
+
+// TestParseDate_checksEachByte checks dates in the usual format with one byte replaced.
+func TestParseDate_checksEachByte(t *testing.T) {
+	const date = "Tue, 14 Nov 2023 22:13:20 GMT"
+	received := time.Date(2023, 11, 14, 0, 0, 0, 0, time.UTC)
+	for i := 3; i < len(date); i++ { // the weekday does not count
+		_, ok := parseDate(date[:i]+"?"+date[i+1:], received)
+		require.False(t, ok, "at %d", i)
+	}
+	for i, want := range map[int]string{5: "2023-11-24T22:13:20Z", 12: "3023-11-14T22:13:20Z", 14: "2033-11-14T22:13:20Z", 18: "2023-11-14T23:13:20Z", 20: "2023-11-14T22:23:20Z", 23: "2023-11-14T22:13:30Z"} {
+		got, ok := parseDate(date[:i]+string(date[i]+1)+date[i+1:], received)
+		require.True(t, ok)
+		require.Equal(t, want, got.Format(time.RFC3339))
+	}
+}
+
 func TestParseDate_agreesWithNetHTTP(t *testing.T) {
 	at := time.Date(1999, 12, 31, 23, 59, 59, 0, time.UTC)
 	for range 800 {
@@ -66,7 +110,15 @@ func TestParseDuration_readsFormatsInUse(t *testing.T) {
 		require.True(t, ok, s)
 		require.Equal(t, want, got, s)
 	}
-	for _, s := range []string{"", "s", "1", "-1s", "1x", "1s2", "1..5s", ".5s", "1e3s"} {
+	for s, want := range map[string]time.Duration{
+		"00:01:30": 90 * time.Second, "99:59:59": 99*time.Hour + 59*time.Minute + 59*time.Second, "1ns": 1, "2us": 2000, "2μs": 2000, "2 millis": 2 * time.Millisecond,
+		"2mins3secs": 123 * time.Second, "1D 2H": 26 * time.Hour, "1.5w": 252 * time.Hour, " 1s ": time.Second,
+	} {
+		got, ok := parseDuration(s)
+		require.True(t, ok, s)
+		require.Equal(t, want, got, s)
+	}
+	for _, s := range []string{"00:01x30", "00x01:30", "0x:01:30", "00:0x:30", "00:01:3", "1\x7fs", "1s\x80", "1sé", "1 fortnight", "", "s", "1", "-1s", "1x", "1s2", "1..5s", ".5s", "1e3s"} {
 		_, ok := parseDuration(s)
 		require.False(t, ok, s)
 	}

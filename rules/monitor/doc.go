@@ -5,5 +5,12 @@
 // for. [Recommend] derives a recommendation from these numbers. [Instrument] does the same for a
 // limiter that is not in a file.
 //
+//	registry := &monitor.Registry{}
+//	set, err := rules.Load("limits.yaml", rules.Config{DecisionHook: registry})
+//	// ... later
+//	for _, l := range set.All() {
+//		fmt.Println(l.Policy(), registry.Recommend(l))
+//	}
+//
 // An [Alert] calls a function when a key is rejected, or fails, too often.
 package monitor

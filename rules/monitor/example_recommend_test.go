@@ -9,7 +9,6 @@ import (
 
 	"github.com/heed-go/heed/rules/monitor"
 	"github.com/heed-go/heed/throttle"
-	"github.com/heed-go/heed/throttle/keyed"
 )
 
 // A client sends 30 requests at the beginning of each minute, to a limit of one request per
@@ -41,28 +40,4 @@ func ExampleRecommend() {
 	// 10 allowed, 290 refused, 9 times she came back
 	// Use a token bucket of 60 per 1m0s, burst 30: 96.7 % of all claims were refused, from keys that send bursts but keep to the rate.
 	// 0 refused then
-}
-
-// A login form allows 5 attempts per minute. The Alert reports a client once that keeps exceeding
-// the limit.
-func ExampleAlert() {
-	clk := clock.NewMock()
-	l := &monitor.Instrument{
-		Limiter: throttle.WithClock(keyed.NewBuckets(keyed.BucketsConfig{Limit: throttle.PerMinute(5)}), clk),
-		Alert: &monitor.Alert{Threshold: throttle.PerMinute(10), Quiet: time.Hour, OnIncident: func(e monitor.Incident) {
-			fmt.Println(e.Key, e.Refused, "refusals,", e.Failed, "failures")
-		}},
-	}
-	for range 200 {
-		c := throttle.Claim{Key: "192.0.2.1", Now: clk.Now()}
-		d, err := l.Reserve(context.Background(), c)
-		if err != nil {
-			fmt.Println(err)
-		}
-		if d.OK { // and the password was wrong
-			l.Observe(context.Background(), c, d, throttle.Feedback{Now: clk.Now(), Outcome: throttle.Failed})
-		}
-	}
-	// Output:
-	// 192.0.2.1 6 refusals, 5 failures
 }

@@ -172,3 +172,24 @@ func TestShard_halvesSample(t *testing.T) {
 	s.halveSample()
 	require.EqualValues(t, 4, s.sessions.find(1).weight)
 }
+
+// TestStats_samplesWhatFits checks that of keys that do not fit, those whose hash begins
+// with zeros are tracked, and that the sample grows again when most of them have expired.
+func TestStats_samplesWhatFits(t *testing.T) {
+	stats := &Stats{Limit: throttle.PerSecond(10), MaxSessions: 49} // 4 for each shard
+	stats.once.Do(stats.setup)
+	s := &stats.shards[0]
+	for i := range uint64(16) {
+		v := stats.session(s, i<<60, 0)
+		require.Equal(t, i < 4, v != nil, "%d", i) // the fifth one halves the sample twice and is not in it
+	}
+	require.Len(t, s.sessions.slots, 4)
+	for i := range uint64(4) {
+		require.EqualValues(t, 4, s.sessions.find(i<<60).weight, "%d", i)
+	}
+	later := int64(time.Hour)
+	require.Nil(t, stats.session(s, 4<<60, later))
+	require.EqualValues(t, 2, stats.session(s, 1<<59, later).weight, "half of the keys are tracked again")
+	require.EqualValues(t, 2, stats.session(s, 4<<60, later).weight)
+	require.Nil(t, stats.session(s, 8<<60, later))
+}

@@ -4,6 +4,11 @@
 // A [Limiter] has a limiter per key, of any kind. [Buckets] has a token bucket of the same
 // limit for every key and needs a tenth of the memory. A [Ban] around either of them
 // rejects all claims of a key that keeps exceeding its limit, for longer each time.
+//
+//	limiter := &keyed.Limiter{New: func(key string) throttle.Limiter {
+//		return throttle.NewTokenBucket(limitOf(key))
+//	}}
+//	d, err := limiter.Reserve(ctx, throttle.Claim{Key: "192.0.2.7"})
 package keyed
 
 import (

@@ -3,6 +3,19 @@
 // A [Ticket] names up to [MaxDemands] limits and the units that a caller needs of each.
 // [Queue.Wait] blocks until all of them grant the ticket at the same instant.
 //
+//	var q queue.Queue // shared by all callers of the same limits
+//	rate := throttle.NewTokenBucket(throttle.PerSecond(100))
+//	connections := throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 10})
+//
+//	var t queue.Ticket
+//	t.Add(throttle.Demand{Limiter: rate})
+//	t.Add(throttle.Demand{Limiter: connections})
+//	if err := q.Wait(ctx, &t); err != nil {
+//		return err
+//	}
+//	err := work()
+//	q.Observe(ctx, &t, throttle.Feedback{}) // or q.Cancel if the work was not started
+//
 // Tickets of one tenant that need the same limits form a class. Only the head of each
 // class asks its limiters, so an exhausted limit delays only the callers that need it.
 // Tenants that wait for the same limit share it by weighted fair queueing, see

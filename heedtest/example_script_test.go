@@ -10,7 +10,7 @@ import (
 
 // The server detects a client that ignores Retry-After. In a bubble of testing/synctest, with
 // StartInMemory, a client could also wait without taking any time.
-func Example() {
+func ExampleScript() {
 	s := &heedtest.Server{Respond: heedtest.Script(
 		heedtest.Response{Fault: heedtest.CutBody, Body: "half of this will arrive"},
 		heedtest.Response{Status: http.StatusServiceUnavailable, Header: http.Header{"Retry-After": {"60"}}, Body: "closed"},

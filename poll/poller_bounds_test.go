@@ -1,0 +1,188 @@
+package poll
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/cookiejar"
+	"strings"
+	"testing"
+	"testing/iotest"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/heed-go/heed"
+	"github.com/heed-go/heed/backoff"
+)
+
+// TestPoller_waitsUpToItsBounds checks waits that are exactly as long as allowed. Interval
+// is not bounded by MaxInterval, also after a response with Retry-After.
+func TestPoller_waitsUpToItsBounds(t *testing.T) {
+	const hour = "3600"
+	for name, c := range map[string]struct {
+		poller   Poller
+		deadline time.Duration
+		steps    []response
+		polls    int
+		err      error
+	}{
+		"Retry-After of MaxInterval":         {Poller{}, 0, []response{{202, "", []string{"Retry-After", hour}}, {200, "", nil}}, 2, nil},
+		"Interval above MaxInterval":         {Poller{Interval: backoff.Constant(2 * time.Hour)}, 0, []response{{202, "", nil}, {200, "", nil}}, 2, nil},
+		"any Retry-After":                    {Poller{MaxInterval: -1}, 0, []response{{202, "", []string{"Retry-After", "7200"}}, {200, "", nil}}, 2, nil},
+		"a deadline at the time of the poll": {Poller{Interval: backoff.Constant(time.Minute)}, time.Minute, []response{{202, "", nil}, {200, "", nil}}, 1, context.DeadlineExceeded},
+		"a deadline after it":                {Poller{Interval: backoff.Constant(time.Minute)}, time.Minute + 1, []response{{202, "", nil}, {200, "", nil}}, 2, nil},
+		"a 400":                              {Poller{}, 0, []response{{400, "", nil}}, 1, statusError(400)},
+		"a 399":                              {Poller{}, 0, []response{{399, "", nil}}, 1, nil},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			p := &operationServer{steps: map[string][]response{"GET " + ops: c.steps}}
+			ctx := t.Context()
+			if c.deadline > 0 {
+				var cancel context.CancelFunc
+				ctx, cancel = context.WithTimeout(ctx, c.deadline)
+				defer cancel()
+			}
+			c.poller.Client = p.client()
+			start := time.Now()
+			_, err := c.poller.Resume(ctx, Operation{URL: ops})
+			require.ErrorIs(t, err, c.err, name)
+			require.Len(t, p.requests, c.polls, name)
+			if c.polls == 1 {
+				require.Zero(t, time.Since(start), name)
+			}
+		})
+	}
+}
+
+// TestPoller_returnsWhatBeganNoOperation checks responses that are returned as they are.
+func TestPoller_returnsWhatBeganNoOperation(t *testing.T) {
+	req, err := http.NewRequest(http.MethodPost, api+"/", nil)
+	require.NoError(t, err)
+	for name, c := range map[string]struct {
+		status  int
+		request *http.Request
+		begins  bool
+	}{
+		"299": {299, req, true}, "300": {300, req, false}, "no request": {202, nil, false},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			p := &operationServer{steps: map[string][]response{"GET " + ops: {monitorStatus("Succeeded")}}}
+			accepted := newResponse(c.status, "body", "Operation-Location", ops)
+			accepted.Request = c.request
+			resp, err := (&Poller{Client: p.client()}).Follow(t.Context(), accepted)
+			require.NoError(t, err, name)
+			require.Equal(t, c.begins, len(p.requests) == 1, name)
+			require.Equal(t, c.begins, resp != accepted, name)
+		})
+	}
+}
+
+// TestPoller_closesBodiesOfErrors checks a URL that cannot be polled, and a body that
+// cannot be read.
+func TestPoller_closesBodiesOfErrors(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &operationServer{steps: map[string][]response{"POST " + api + "/": {{202, "body", []string{"Location", "ftp://x"}}}}}
+		_, err := (&Poller{Client: p.client()}).Follow(t.Context(), p.start(t, "POST", api+"/"))
+		require.EqualError(t, err, `poll: operation after 0 polls: poll: the server's URL of the operation has the scheme "ftp": it must be http or https: "body"`)
+		require.Zero(t, p.openBodies)
+
+		closed := 0
+		broken := errors.New("broken")
+		client := &http.Client{Transport: roundTripFunc(func(r *http.Request) (*http.Response, error) {
+			resp := newResponse(200, "")
+			resp.Request = r
+			resp.Body = closeFunc{io.MultiReader(strings.NewReader("half"), iotest.ErrReader(broken)), func() { closed++ }}
+			return resp, nil
+		})}
+		_, err = (&Poller{Client: client}).Resume(t.Context(), Operation{URL: ops})
+		require.ErrorIs(t, err, broken)
+		require.ErrorContains(t, err, `after 1 polls: broken: "half"`)
+		require.Equal(t, 1, closed)
+	})
+}
+
+type closeFunc struct {
+	io.Reader
+	close func()
+}
+
+func (c closeFunc) Close() error { c.close(); return nil }
+
+// TestPoller_leavesTheHeaderOfTheRequest checks that the polls have a header of their own,
+// without the cookies that a cookie jar adds.
+func TestPoller_leavesTheHeaderOfTheRequest(t *testing.T) {
+	jar, err := cookiejar.New(nil)
+	require.NoError(t, err)
+	for name, c := range map[string]struct {
+		jar    http.CookieJar
+		cookie string
+	}{"no jar": {nil, "a=1"}, "a jar": {jar, ""}} {
+		synctest.Test(t, func(t *testing.T) {
+			p := &operationServer{steps: map[string][]response{
+				"POST " + api + "/": {{202, "", []string{"Location", "/1#part"}}},
+				"GET " + api + "/1": {{200, "", nil}},
+			}}
+			accepted := p.start(t, "POST", api+"/", "Cookie", "a=1", "Content-Type", "a/b")
+			client := p.client()
+			client.Jar = c.jar
+			_, err := (&Poller{Client: client}).Follow(t.Context(), accepted)
+			require.NoError(t, err, name)
+			require.Equal(t, "GET "+api+"/1", p.requests[1], "without the fragment")
+			require.Equal(t, c.cookie, p.headers[1].Get("Cookie"), name)
+			require.Empty(t, p.headers[1].Get("Content-Type"), name)
+			require.Equal(t, "a/b", accepted.Request.Header.Get("Content-Type"), name)
+		})
+	}
+}
+
+// TestPoller_readsAMebibyteOfABody checks the default of MaxBody.
+func TestPoller_readsAMebibyteOfABody(t *testing.T) {
+	const state = `{"status":"Succeeded"`
+	for length, err := range map[int]error{1 << 20: nil, 1<<20 + 1: errNoStatus} {
+		synctest.Test(t, func(t *testing.T) {
+			body := state + strings.Repeat(" ", length-len(state)-1) + "}"
+			p := &operationServer{steps: map[string][]response{"GET " + ops: {{200, body, nil}}}}
+			_, got := (&Poller{Client: p.client()}).Resume(t.Context(), Operation{URL: ops, Monitor: true})
+			require.ErrorIs(t, got, err)
+		})
+	}
+}
+
+// TestOperation_followsALocationOfA202Only checks that the Location of other responses does
+// not move the operation.
+func TestOperation_followsALocationOfA202Only(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		creating := `{"properties":{"provisioningState":"Creating"}}`
+		p := &operationServer{steps: map[string][]response{
+			"PUT " + api + "/vm": {{201, creating, nil}},
+			"GET " + api + "/vm": {{200, creating, []string{"Location", "/elsewhere"}}, {202, "", nil}, {200, "a vm", nil}},
+		}}
+		resp, err := (&Poller{Client: p.client()}).Follow(t.Context(), p.start(t, "PUT", api+"/vm"))
+		require.NoError(t, err)
+		require.Equal(t, "a vm", text(t, resp))
+	})
+}
+
+func TestError_timeoutAndText(t *testing.T) {
+	for _, c := range []struct {
+		err     *Error
+		timeout bool
+		text    string
+	}{
+		{&Error{Err: context.DeadlineExceeded}, true, "poll: operation after 0 polls: context deadline exceeded"},
+		{&Error{Err: context.Canceled, Operation: Operation{URL: ":", Polls: 2}}, false, "poll: operation after 2 polls: context canceled"},
+		{&Error{Err: heed.ErrMaxWait, Operation: Operation{URL: "https://a.test/?k=1", Status: "x"}, Body: "b"}, false, `poll: operation https://a.test/?k=xxxxx has status "x" after 0 polls: ` + heed.ErrMaxWait.Error() + `: "b"`},
+		{&Error{Err: noTimeout{}}, false, "poll: operation after 0 polls: no timeout"},
+	} {
+		require.Equal(t, c.timeout, c.err.Timeout(), c.text)
+		require.Equal(t, c.text, c.err.Error())
+	}
+}
+
+type noTimeout struct{}
+
+func (noTimeout) Error() string { return "no timeout" }
+func (noTimeout) Timeout() bool { return false }

@@ -1,0 +1,40 @@
+package quota_test
+
+import (
+	"fmt"
+	"net/http"
+
+	"github.com/benbjohnson/clock"
+
+	"github.com/heed-go/heed"
+	"github.com/heed-go/heed/quota"
+)
+
+// Events report holds and limits as they are learned, for logs. heed.Trace has the same
+// functions.
+func ExampleTracker_Listen() {
+	clk := clock.NewMock()
+	tracker := &quota.Tracker{Clock: clk, Rand: func() float64 { return 0 }}
+	events := &quota.Events{
+		Hold: func(h quota.HoldInfo) {
+			if h.Held {
+				fmt.Printf("%s: held for %v\n", h.Limit, h.For)
+			}
+		},
+		LimitLearned: func(l quota.LimitLearnedInfo) {
+			fmt.Printf("%s: %v, %d per %v\n", l.Limit, l.Change, l.Size, l.Per)
+		},
+	}
+	tracker.Listen(events) // for as long as the program keeps events
+
+	client := heed.NewClient(&heed.Transport{
+		Base:  respond(http.StatusTooManyRequests, "Retry-After", "30", "RateLimit-Policy", `"default";q=100;w=60`, "RateLimit", `"default";r=0;t=30`),
+		Clock: clk,
+		Quota: tracker,
+	})
+	send(client, "https://api.example.com/")
+	// Output:
+	// api.example.com: retry-after: held for 30s
+	// api.example.com: quota: learned, 100 per 1m0s
+	// sent: 429
+}

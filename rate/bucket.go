@@ -1,0 +1,233 @@
+package rate
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"sync"
+	"time"
+
+	"github.com/heed-go/heed/internal/ticks"
+	"github.com/heed-go/heed/throttle"
+)
+
+// A bucket is the throttle.Limiter of NewLimiter: a throttle.LeakyBucket in which any number
+// of units may wait, with what only x/time/rate has: an infinite limit, a limit of 0, and a
+// burst of 0.
+//
+// Under an infinite limit, claims do not reach units, which restores 16 units per nanosecond.
+// Under a limit of 0, the time of units stands still. Under a burst of 0, units has a burst
+// of 1, which is not used and drained when the burst is raised.
+//
+// Limitations: the positions of units booked before a limit of 0 count as later by the time
+// for which it was 0, so a Cancel of later reservations may return fewer units than possible.
+type bucket struct {
+	mu    sync.Mutex // guards the fields below
+	limit Limit
+	burst int
+	name  string // throttle.Decision.Policy
+	units *throttle.LeakyBucket
+
+	isStopped bool          // the limit is 0
+	stoppedAt time.Time     // when the limit became 0; zero: a new bucket that has not seen a time yet
+	delay     time.Duration // how long the limit was 0 before; the time of units is late by it
+}
+
+func newBucket(limit Limit, burst int) *bucket {
+	b := &bucket{limit: limit, burst: burst}
+	l := b.unitsLimit()
+	b.name = l.Name
+	b.units = throttle.NewLeakyBucket(throttle.LeakyBucketConfig{Limit: l, Queue: math.MaxInt64})
+	b.isStopped = !limit.restores()
+	return b
+}
+
+// unitsLimit returns the limit of units. Its name differs for all limits and bursts, so that
+// a Cancel across a change returns nothing: see throttle.LeakyBucket.
+func (b *bucket) unitsLimit() throttle.Limit {
+	l := b.limit.withBurst(int64(b.burst))
+	if !b.limit.restores() {
+		l.Per = min(l.Per, time.Hour) // any period does, as time stands still; this one can express large debts
+	}
+	l.Name = fmt.Sprintf("%v per second, burst %d", float64(b.limit), b.burst)
+	return l
+}
+
+// set changes the limit and the burst as of now. change returns the new ones.
+func (b *bucket) set(now time.Time, change func(Limit, int) (Limit, int)) {
+	now = orNow(now)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	at := b.timeOfUnits(now)
+	if b.burst <= 0 {
+		b.units.Drain(at)
+	}
+	b.limit, b.burst = change(b.limit, b.burst)
+	l := b.unitsLimit()
+	b.name = l.Name
+	if err := b.units.SetLimitAt(at, l); err != nil {
+		panic(err) // withBurst returns valid limits
+	}
+	switch stop := !b.limit.restores(); {
+	case b.isStopped && !stop:
+		b.delay += max(now.Sub(b.stoppedAt), 0)
+	case stop && !b.isStopped:
+		b.stoppedAt = now
+	}
+	b.isStopped = !b.limit.restores()
+}
+
+// timeOfUnits returns the time of units at now. A zero now stays zero if units may read the
+// clock itself. The caller must hold b.mu.
+func (b *bucket) timeOfUnits(now time.Time) time.Time {
+	if b.isStopped {
+		if b.stoppedAt.IsZero() {
+			b.stoppedAt = orNow(now)
+		}
+		return b.stoppedAt.Add(-b.delay)
+	}
+	if b.delay == 0 {
+		return now
+	}
+	return orNow(now).Add(-b.delay)
+}
+
+// Reserve implements throttle.Limiter.
+func (b *bucket) Reserve(ctx context.Context, c throttle.Claim) (throttle.Decision, error) {
+	return b.ReserveAhead(ctx, c, 0)
+}
+
+// ReserveAhead implements throttle.Booker.
+func (b *bucket) ReserveAhead(ctx context.Context, c throttle.Claim, maxWait time.Duration) (d throttle.Decision, err error) {
+	if _, err := c.Units(); err != nil {
+		return d, err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.limit >= Inf || b.burst <= 0 {
+		d = throttle.Decision{OK: b.limit >= Inf, Policy: b.name, At: orNow(c.Now)}
+		if !d.OK {
+			d.Wait = throttle.Forever
+		}
+		return d, nil
+	}
+	if !b.isStopped && b.delay == 0 {
+		return b.units.ReserveAhead(ctx, c, maxWait)
+	}
+	now := orNow(c.Now)
+	c.Now = b.timeOfUnits(now)
+	if !b.isStopped {
+		d, err = b.units.ReserveAhead(ctx, c, maxWait)
+		d.At = d.At.Add(b.delay)
+		return d, err
+	}
+	d, err = b.units.ReserveAhead(ctx, c, 0)
+	d.At, d.ResetAfter, d.Per = now, throttle.Forever, 0
+	if !d.OK {
+		d.Wait, d.Limit = throttle.Forever, min(d.Limit, d.Remaining)
+	}
+	return d, err
+}
+
+// take takes n units if they may be used as of now. It is Reserve without a copy of the
+// Decision in the usual case.
+func (b *bucket) take(now time.Time, n int) bool {
+	ctx, c := context.Background(), throttle.Claim{Cost: int64(n), Now: now}
+	b.mu.Lock()
+	if b.isStopped || b.delay != 0 || b.limit >= Inf || b.burst <= 0 {
+		b.mu.Unlock()
+		d, err := b.Reserve(ctx, c)
+		return err == nil && d.OK
+	}
+	d, err := b.units.Reserve(ctx, c)
+	b.mu.Unlock()
+	return err == nil && d.OK
+}
+
+// Cancel implements throttle.Limiter. It returns nothing of a claim that was granted under an
+// infinite limit, because its Grant is 0.
+func (b *bucket) Cancel(ctx context.Context, c throttle.Claim, d throttle.Decision) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	c.Now = b.timeOfUnits(c.Now)
+	if d.At = d.At.Add(-b.delay); b.isStopped {
+		d.At = c.Now
+	}
+	b.units.Cancel(ctx, c, d)
+}
+
+// NonBlocking implements throttle.NonBlocking.
+func (*bucket) NonBlocking() bool { return true }
+
+// policy returns the name of the limit.
+func (b *bucket) policy() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.name
+}
+
+// values returns the limit and the burst.
+func (b *bucket) values() (Limit, int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.limit, b.burst
+}
+
+// tokens returns the number of units at now. It is negative while units are booked that are
+// not restored yet.
+func (b *bucket) tokens(now time.Time) float64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.lockedTokens(now)
+}
+
+func (b *bucket) lockedTokens(now time.Time) float64 {
+	n := b.units.Available(b.timeOfUnits(now))
+	if b.burst <= 0 {
+		n = min(n, 0)
+	}
+	return n
+}
+
+// debt returns how long it takes from now until all booked units are restored. It is the
+// delay of a claim of no units.
+func (b *bucket) debt(now time.Time) time.Duration {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.limit >= Inf {
+		return 0
+	}
+	switch n := b.lockedTokens(now); {
+	case n >= 0:
+		return 0
+	case b.isStopped:
+		return throttle.Forever
+	default:
+		return ticks.CeilDuration(-n / float64(b.limit) * 1e9)
+	}
+}
+
+// orNow returns now, or the current time if now is zero.
+func orNow(now time.Time) time.Time {
+	if now.IsZero() {
+		return time.Now()
+	}
+	return now
+}
+
+// A noUnits is the limit of a Wait for no units: it ends when the bucket has no debt.
+type noUnits struct{ b *bucket }
+
+// Reserve implements throttle.Limiter.
+func (z noUnits) Reserve(_ context.Context, c throttle.Claim) (throttle.Decision, error) {
+	d := throttle.Decision{Policy: z.b.policy(), At: orNow(c.Now)}
+	d.Wait = z.b.debt(d.At)
+	d.OK = d.Wait == 0
+	return d, nil
+}
+
+// Cancel implements throttle.Limiter.
+func (noUnits) Cancel(context.Context, throttle.Claim, throttle.Decision) {}
+
+// NonBlocking implements throttle.NonBlocking.
+func (noUnits) NonBlocking() bool { return true }

@@ -1,0 +1,103 @@
+package rate
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/heed-go/heed/throttle"
+)
+
+// A Reservation holds units that may be used after a delay.
+type Reservation struct {
+	limiter   *Limiter
+	claim     throttle.Claim
+	decision  throttle.Decision
+	err       error
+	cancelled atomic.Bool // Cancel was called, or there is nothing to cancel
+}
+
+// Reserve reserves one unit, which may be used after Reservation.Delay.
+func (v *Limiter) Reserve() *Reservation { return v.ReserveN(time.Time{}, 1) }
+
+// ReserveN reserves n units as of now. A zero now means the current time. The Reservation is
+// not OK if n is larger than the burst or negative, if the limit is 0 and fewer than n units
+// are left, and in the cases that New describes. Reservation.Err states the reason.
+//
+// A Reservation keeps its units whatever happens later, and goes before callers of Wait. A
+// program should use either Reserve or Wait.
+func (v *Limiter) ReserveN(now time.Time, n int) *Reservation {
+	v.once.Do(v.init)
+	r := &Reservation{limiter: v, claim: v.claim(now, n)}
+	if n == 0 {
+		r.reserveNothing()
+		return r
+	}
+	r.decision, r.err = throttle.ReserveAhead(context.Background(), v.limiter, r.claim, throttle.Forever)
+	switch d := r.decision; {
+	case r.err != nil:
+		r.decision = throttle.Decision{}
+	case d.OK:
+	case d.Wait == throttle.Forever:
+		r.err = &throttle.RefusedError{Key: v.Key, Decision: d}
+	default:
+		r.err = fmt.Errorf("rate: ReserveN: no units available: use a limiter that books ahead, such as LeakyBucket with a Queue, or WaitN: %w",
+			&throttle.RefusedError{Key: v.Key, Decision: d})
+	}
+	return r
+}
+
+// reserveNothing makes r a reservation of no units, which may be used when the bucket has no
+// debt.
+func (r *Reservation) reserveNothing() {
+	r.cancelled.Store(true)
+	r.decision = throttle.Decision{OK: true, At: orNow(r.claim.Now)}
+	b := r.limiter.bucket
+	if b == nil {
+		return
+	}
+	if r.decision.Wait = b.debt(r.decision.At); r.decision.Wait == throttle.Forever {
+		r.decision.OK = false
+		r.err = &throttle.RefusedError{Key: r.limiter.Key, Decision: r.decision}
+	}
+}
+
+// OK reports whether the units are reserved.
+func (r *Reservation) OK() bool { return r.err == nil }
+
+// Err returns nil if the units are reserved, else the reason why they are not. It matches
+// throttle.ErrRefused if the limit rejected the claim.
+func (r *Reservation) Err() error { return r.err }
+
+// Delay returns how long to wait from now until the units may be used. It returns
+// InfDuration if they are not reserved.
+func (r *Reservation) Delay() time.Duration {
+	return r.DelayFrom(throttle.ClockOr(r.limiter.Clock).Now())
+}
+
+// DelayFrom returns how long to wait from the given time until the units may be used. It
+// returns InfDuration if they are not reserved.
+func (r *Reservation) DelayFrom(now time.Time) time.Duration {
+	if r.err != nil {
+		return InfDuration
+	}
+	return max(r.decision.At.Add(r.decision.Wait).Sub(now), 0)
+}
+
+// Cancel returns the units of r, which will not be used, to the limiter. It does nothing if r
+// is not OK.
+func (r *Reservation) Cancel() { r.CancelAt(time.Time{}) }
+
+// CancelAt is Cancel as of now. A zero now means the current time. It returns the units that
+// the limit has not yet restored, less those that would allow a later reservation to exceed
+// the limit, and none after a change of the limit or burst. A second call does nothing.
+func (r *Reservation) CancelAt(now time.Time) {
+	if r.err != nil || r.cancelled.Swap(true) {
+		return
+	}
+	c := r.claim
+	c.Now = r.limiter.time(now)
+	r.limiter.limiter.Cancel(context.Background(), c, r.decision)
+	r.limiter.waiters.Wake()
+}
