@@ -33,7 +33,7 @@ func middleware(wrap func(http.Handler) http.Handler) serverrules.Server {
 // httpRate is go-chi/httprate: a sliding counter, with the length of the window as
 // Retry-After.
 func httpRate(limit int, per time.Duration) serverrules.Server {
-	return middleware(httprate.LimitAll(limit, per))
+	return middleware(httprate.LimitBy(limit, per, httprate.Key("*")))
 }
 
 // ulule is ulule/limiter: a fixed window whose reset is rounded down to a second.
