@@ -10,9 +10,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestDocs_beginWithAProgramAndEndWithLimitations checks that each page of docs begins
-// with a program that builds and ends with its limitations, and that the index lists it.
-func TestDocs_beginWithAProgramAndEndWithLimitations(t *testing.T) {
+// TestDocs_beginWithCodeAndEndWithLimitations checks that each page of docs begins with
+// code and ends with its limitations, and that the index lists it. Code in Go must build;
+// pages about commands begin with a shell script.
+func TestDocs_beginWithCodeAndEndWithLimitations(t *testing.T) {
 	pages, err := filepath.Glob("docs/*.md")
 	require.NoError(t, err)
 	require.NotEmpty(t, pages)
@@ -25,11 +26,16 @@ func TestDocs_beginWithAProgramAndEndWithLimitations(t *testing.T) {
 		require.Contains(t, string(index), "("+filepath.Base(page)+")")
 		text, err := os.ReadFile(page)
 		require.NoError(t, err)
-		_, rest, found := strings.Cut(string(text), "```go\n")
+		_, rest, found := strings.Cut(string(text), "\n```")
 		require.True(t, found, page)
+		language, rest, _ := strings.Cut(rest, "\n")
 		program, rest, found := strings.Cut(rest, "```")
 		require.True(t, found, page)
 		require.Contains(t, rest[strings.LastIndex(rest, "\n## "):], "\n## Limitations\n", page)
+		if language == "sh" {
+			continue
+		}
+		require.Equal(t, "go", language, page)
 		if page == filepath.Join("docs", "with-sdks.md") {
 			continue // a test of module examples/sdks builds it
 		}

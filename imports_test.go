@@ -36,7 +36,7 @@ var importOrder = [][]string{
 	{"quota", "rate", "rate/xtime"},
 	{"quota/fleet", ".", "throttlehttp", "rules", "throttleredis/...", "internal/replay"},
 	{"poll", "rules/monitor", "rules/source", "retryable", "heedtest", "internal/headercases"},
-	{"examples/gateway", "examples/redis/...", "examples/sdks", "examples/*", "bench/..."},
+	{"examples/gateway", "examples/redis/...", "examples/sdks", "examples/*", "bench/...", "lint"},
 }
 
 // nestedModules are the folders with a go.mod of their own. Their dependencies are not

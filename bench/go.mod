@@ -1,6 +1,6 @@
 module github.com/heed-go/heed/bench
 
-go 1.26.0
+go 1.25.0
 
 require (
 	github.com/PuerkitoBio/rehttp v1.4.0
@@ -11,14 +11,15 @@ require (
 	github.com/go-chi/httprate v0.16.1
 	github.com/go-redis/redis_rate/v10 v10.0.1
 	github.com/hashicorp/go-retryablehttp v0.7.8
-	github.com/heed-go/heed v0.0.0
-	github.com/heed-go/heed/throttleredis v0.0.0
+	github.com/heed-go/heed v0.1.0
+	github.com/heed-go/heed/throttleredis v0.1.0
 	github.com/redis/go-redis/v9 v9.22.0
 	github.com/sethvargo/go-limiter v0.7.1
 	github.com/stretchr/testify v1.12.1
 	github.com/throttled/throttled/v2 v2.15.0
 	github.com/tylertreat/BoomFilters v0.0.0-20251001182300-5b3723cc64ae
 	github.com/ulule/limiter/v3 v3.11.2
+	golang.org/x/mod v0.40.0
 	golang.org/x/time v0.15.0
 )
 

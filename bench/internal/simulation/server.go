@@ -100,7 +100,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if resp.Status != 0 {
 		w.WriteHeader(resp.Status)
 	}
-	io.WriteString(w, "response\n")
+	_, _ = io.WriteString(w, "response\n")
 }
 
 func (s *Server) arrive(r *http.Request) Response {
