@@ -42,8 +42,8 @@ func ulule(limit int64, per time.Duration) serverrules.Server {
 	return middleware(stdlib.NewMiddleware(limiter.New(store, limiter.Rate{Period: per, Limit: limit})).Handler)
 }
 
-// tollbooth is didip/tollbooth: a token bucket of x/time/rate whose burst is one second's
-// worth. RateLimit-Reset is always 1.
+// tollbooth is didip/tollbooth: a token bucket of x/time/rate whose burst is the number of
+// requests of one second. RateLimit-Reset is always 1.
 func tollbooth(perSecond float64) serverrules.Server {
 	l := tollbooth7.NewLimiter(perSecond, nil)
 	l.SetIPLookups([]string{"RemoteAddr"})
