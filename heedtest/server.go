@@ -1,10 +1,14 @@
 // Package heedtest provides an HTTP server that limits, fails and misbehaves in controlled
-// ways, for tests of HTTP clients.
+// ways, and a report card for HTTP clients.
 //
-// The server limits requests by any throttle.Limiter, responds with a script of responses
-// and faults, detects requests that arrive before Retry-After has elapsed, and records all
-// requests. It runs in memory, where a testing/synctest bubble makes an hour of waiting take
-// no time, or on a socket.
+// [Check] tests any http.RoundTripper for the usual faults of clients with retries: early
+// retries, incomplete bodies, duplicate POSTs, retries of all callers at the same moment,
+// leaks, useless waits and others. docs/testing.md lists the checks.
+//
+// [Server] is for tests of other behaviour. It limits requests by any throttle.Limiter,
+// responds with a script of responses and faults, detects requests that arrive before
+// Retry-After has elapsed, and records all requests. It runs in memory, where a
+// testing/synctest bubble makes an hour of waiting take no time, or on a socket.
 //
 //	server := &heedtest.Server{Respond: heedtest.Script(
 //		heedtest.Response{Status: 503, Header: http.Header{"Retry-After": {"60"}}},
