@@ -39,7 +39,8 @@ import (
 // StartInMemory, and call Close at the end. The fields must not be changed in between.
 type Server struct {
 	// Limit rejects requests that exceed its limits, and reports the state of the limits in
-	// the headers of responses. Nil means no limits.
+	// the headers of responses. Nil means no limits. A Response as its OnReject replaces the
+	// responses to rejected requests.
 	Limit *throttlehttp.Middleware
 
 	// Respond returns the response to a request that Limit admitted. It may be called by
@@ -162,7 +163,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	if s.Limit != nil {
 		next = s.Limit.Handler(next)
 	}
-	next.ServeHTTP(out, r)
+	next.ServeHTTP(out, r.WithContext(context.WithValue(r.Context(), writerKey{}, out)))
 }
 
 func (s *Server) respond(w *responseWriter, r *http.Request, n int) {
@@ -170,7 +171,7 @@ func (s *Server) respond(w *responseWriter, r *http.Request, n int) {
 	if s.Respond != nil {
 		a = s.Respond(s.recorder.get(n))
 	}
-	a.write(w, r)
+	a.write(w, w, r)
 }
 
 // A responseWriter records the status of a response and calls EditHeader.
