@@ -178,7 +178,8 @@ func mostWithin(times []time.Time, d time.Duration) (most int) {
 //
 // Harm: Unbounded retries keep an overloaded server down.
 // Source: Google, Site Reliability Engineering, chapter 21 ("Handling Overload"): at most
-// three attempts. The limit leaves room for rejections that state when to return.
+// three attempts. The limit is higher because rejections that state when to return may be
+// retried more often.
 func checkRetryBound(e *evaluation) {
 	for name, a := range inOrder(map[string]Response{
 		"500":               status(500),
