@@ -202,3 +202,54 @@ func TestTransport_attemptTimeoutOfABaseThatIgnoresIt(t *testing.T) {
 		}
 	})
 }
+
+func TestRetryable_table(t *testing.T) {
+	const always, idempotent, never = "always", "idempotent", "never"
+	for _, tt := range []struct {
+		status  int
+		headers string
+		want    string
+	}{
+		{200, "", never}, {304, "", never}, {400, "", never}, {404, "", never}, {408, "", idempotent}, {425, "", idempotent}, {429, "", always},
+		{500, "", idempotent}, {501, "", never}, {502, "", idempotent}, {503, "", idempotent}, {503, "Retry-After: 1", always}, {504, "", idempotent},
+		{519, "", never}, {520, "", idempotent}, {524, "", idempotent}, {525, "", never}, {529, "", always},
+		{403, "", never}, {403, "Retry-After: 1", always}, {500, "Retry-After: 1", idempotent},
+		{404, "X-Should-Retry: true", always}, {429, "X-Should-Retry: false", never}, {500, "Stripe-Should-Retry: false", never},
+		{400, "Stripe-Should-Retry: true", always}, {200, "X-Should-Retry: true", never}, {500, "X-Should-Retry: maybe", idempotent},
+		{500, "Grpc-Retry-Pushback-Ms: -1", never}, {500, "Grpc-Retry-Pushback-Ms: 0", idempotent}, {500, "Grpc-Retry-Pushback-Ms: 5", idempotent},
+		{500, "Grpc-Retry-Pushback-Ms: x", idempotent},
+	} {
+		h := http.Header{}
+		if name, value, ok := strings.Cut(tt.headers, ": "); ok {
+			h.Set(name, value)
+		}
+		resp := &http.Response{StatusCode: tt.status, Header: h}
+		get, post := &http.Request{Method: http.MethodGet, Header: http.Header{}}, &http.Request{Method: http.MethodPost, Header: http.Header{}}
+		require.Equal(t, tt.want != never, Retryable(get, resp, nil), "GET %d %s", tt.status, tt.headers)
+		require.Equal(t, tt.want == always, Retryable(post, resp, nil), "POST %d %s", tt.status, tt.headers)
+		for _, name := range []string{"Idempotency-Key", "X-Idempotency-Key"} {
+			keyed := &http.Request{Method: http.MethodPost, Header: http.Header{name: {"k"}}}
+			require.Equal(t, tt.want != never, Retryable(keyed, resp, nil), "%s %d %s", name, tt.status, tt.headers)
+		}
+		option := post.WithContext(WithOptions(t.Context(), RequestOptions{Idempotent: true}))
+		require.Equal(t, tt.want != never, Retryable(option, resp, nil), "option %d %s", tt.status, tt.headers)
+		require.False(t, Retryable(get.WithContext(WithOptions(t.Context(), RequestOptions{NoRetry: true})), resp, nil))
+		class, _ := retryHint(h)
+		require.Equal(t, tt.headers != "" && tt.want == never && class == retryNever, forbidsRetry(resp), "%d %s", tt.status, tt.headers)
+	}
+	get := &http.Request{Method: http.MethodGet}
+	require.False(t, Retryable(get, nil, nil))
+	require.True(t, Retryable(get, nil, io.ErrUnexpectedEOF))
+	require.True(t, Retryable(get, nil, errConnRefused))
+	require.False(t, Retryable(get, nil, context.Canceled))
+	require.False(t, forbidsRetry(nil))
+	for status, want := range map[int]retryClass{399: retryIdempotent, 400: retryAlways, 499: retryAlways, 501: retryNever} {
+		require.Equal(t, want, classifyResponse(&http.Response{StatusCode: status}, throttle.Throttled, false), status)
+	}
+}
+
+func TestBoundOrDefault(t *testing.T) {
+	for d, want := range map[time.Duration]time.Duration{0: time.Minute, 1: 1, -1: throttle.Forever, time.Hour: time.Hour} {
+		require.Equal(t, want, boundOrDefault(d, time.Minute), d)
+	}
+}
