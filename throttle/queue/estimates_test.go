@@ -13,16 +13,19 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// An estimateLimiter rejects all claims until an instant, each with a wait of a second. Before
-// estimateEnd the rejections are estimates.
-type estimateLimiter struct{ until, estimateEnd time.Time }
+// An estimateLimiter rejects all claims until an instant, each with the same wait. Between
+// estimateStart and estimateEnd the rejections are estimates.
+type estimateLimiter struct {
+	until, estimateStart, estimateEnd time.Time
+	wait                              time.Duration
+}
 
 func (l *estimateLimiter) Reserve(_ context.Context, c throttle.Claim) (throttle.Decision, error) {
 	if !c.Now.Before(l.until) {
 		return throttle.Decision{OK: true, Policy: "estimate", At: c.Now}, nil
 	}
-	estimated := c.Now.Before(l.estimateEnd)
-	return throttle.Decision{Policy: "estimate", At: c.Now, Wait: time.Second, ServerImposed: estimated, Estimated: estimated}, nil
+	estimated := !c.Now.Before(l.estimateStart) && c.Now.Before(l.estimateEnd)
+	return throttle.Decision{Policy: "estimate", At: c.Now, Wait: l.wait, ServerImposed: estimated, Estimated: estimated}, nil
 }
 func (*estimateLimiter) NonBlocking() bool                                         { return true }
 func (*estimateLimiter) Cancel(context.Context, throttle.Claim, throttle.Decision) {}
@@ -33,22 +36,24 @@ func (*estimateLimiter) Cancel(context.Context, throttle.Claim, throttle.Decisio
 func TestQueue_maxServerWaitOfEachWaiter(t *testing.T) {
 	for name, tt := range map[string]struct {
 		maxServerWait []time.Duration // of the waiters, in the order of their arrival
-		estimated     time.Duration   // how long the rejections are estimates
+		from, to      time.Duration   // when the rejections are estimates
 		maxWait       time.Duration
 		want          []time.Duration // when each waiter leaves; from 10 s on with a grant
 	}{
-		"all limited":            {[]time.Duration{2500e6, 4500e6, 3500e6}, 10e9, 0, []time.Duration{2500e6, 4500e6, 3500e6}},
-		"none limited":           {[]time.Duration{0, 0, 0}, 10e9, 0, []time.Duration{10e9, 10e9, 10e9}},
-		"the first is unlimited": {[]time.Duration{0, 1500e6, 2500e6}, 10e9, 0, []time.Duration{10e9, 1500e6, 2500e6}},
-		"the last is unlimited":  {[]time.Duration{1500e6, 2500e6, 0}, 10e9, 0, []time.Duration{1500e6, 2500e6, 10e9}},
-		"the estimate ends":      {[]time.Duration{2500e6, 3500e6, 0}, 2e9, 0, []time.Duration{10e9, 10e9, 10e9}},
-		"MaxWait remains":        {[]time.Duration{2500e6, 3500e6, 0}, 2e9, 4500e6, []time.Duration{4e9, 4e9, 4e9}}, // the next claim would be too late
+		"all limited":            {[]time.Duration{2500e6, 4500e6, 3500e6}, 0, 10e9, 0, []time.Duration{2500e6, 4500e6, 3500e6}},
+		"none limited":           {[]time.Duration{0, 0, 0}, 0, 10e9, 0, []time.Duration{10e9, 10e9, 10e9}},
+		"the first is unlimited": {[]time.Duration{0, 1500e6, 2500e6}, 0, 10e9, 0, []time.Duration{10e9, 1500e6, 2500e6}},
+		"the last is unlimited":  {[]time.Duration{1500e6, 2500e6, 0}, 0, 10e9, 0, []time.Duration{1500e6, 2500e6, 10e9}},
+		"the estimate begins":    {[]time.Duration{2500e6, 4500e6, 3500e6, 0}, 1500e6, 10e9, 0, []time.Duration{2500e6, 4500e6, 3500e6, 10e9}},
+		"the estimate is late":   {[]time.Duration{1500e6, 0, 5500e6, 0}, 4500e6, 10e9, 0, []time.Duration{5e9, 10e9, 5500e6, 10e9}},
+		"the estimate ends":      {[]time.Duration{2500e6, 3500e6, 0}, 0, 2e9, 0, []time.Duration{10e9, 10e9, 10e9}},
+		"MaxWait remains":        {[]time.Duration{2500e6, 3500e6, 0}, 0, 2e9, 4500e6, []time.Duration{4e9, 4e9, 4e9}}, // the next claim would be too late
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				start := time.Now()
 				q := &Queue{MaxWait: tt.maxWait}
-				l := &estimateLimiter{start.Add(10 * time.Second), start.Add(tt.estimated)}
+				l := &estimateLimiter{start.Add(10 * time.Second), start.Add(tt.from), start.Add(tt.to), time.Second}
 				got := make([]time.Duration, len(tt.want))
 				var wg sync.WaitGroup
 				for i, limit := range tt.maxServerWait {
@@ -66,7 +71,7 @@ func TestQueue_maxServerWaitOfEachWaiter(t *testing.T) {
 						if assert.ErrorAs(t, err, &refused) {
 							assert.Equal(t, "estimate", refused.Decision.Policy)
 							assert.LessOrEqual(t, refused.Decision.Wait, time.Second)
-							assert.Equal(t, got[i] < tt.estimated, refused.Decision.Estimated)
+							assert.Equal(t, got[i] < tt.to, refused.Decision.Estimated)
 						}
 					})
 					synctest.Wait()
@@ -77,6 +82,33 @@ func TestQueue_maxServerWaitOfEachWaiter(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestQueue_maxWaitAfterAnEstimate lets a ticket wait behind one that arrived later. When the
+// estimate has ended, MaxWait still ends its wait.
+func TestQueue_maxWaitAfterAnEstimate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		q, d := &Queue{MaxWait: 4500 * time.Millisecond}, newEventLog()
+		l := &estimateLimiter{until: start.Add(time.Minute), estimateEnd: start.Add(time.Second)}
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			tk := ticket(l)
+			tk.MaxServerWait = 2500 * time.Millisecond
+			assert.ErrorIs(t, q.Wait(t.Context(), tk), throttle.ErrRefused)
+			d.record("first")
+		})
+		time.Sleep(500 * time.Millisecond)
+		wg.Go(func() {
+			tk := ticket(l)
+			tk.Priority = 5
+			assert.ErrorIs(t, q.Wait(t.Context(), tk), throttle.ErrRefused)
+			d.record("urgent")
+		})
+		wg.Wait()
+		require.Equal(t, map[string][]time.Duration{"first": {4500 * time.Millisecond}, "urgent": {5 * time.Second}}, d.times)
+		requireEmpty(t, q)
+	})
 }
 
 // TestQueue_highPriorityMovesItsClassForward lets two classes wait for the same limit. The class
