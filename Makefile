@@ -24,33 +24,81 @@ SLOW_BUILDS := ./examples/sdks
 # find what they take for granted.
 PURE := $(patsubst %,./%/...,$(wildcard throttle backoff warmup sketch quota rate internal/ticks internal/gcra internal/indexheap internal/sfv))
 
-FUZZTIME    ?= 10s
-STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
-GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.8.0
+# The modules that users require. releasecheck has the same list.
+PUBLISHED := . throttleredis
+
+# The oldest Go with which the published modules work: the go line of their go.mod files.
+OLDEST ?= go1.25.14
+
+FUZZTIME     ?= 10s
+GOLANGCILINT := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+GOVULNCHECK  := golang.org/x/vuln/cmd/govulncheck@v1.8.0
+
+# summarize prints the output of go test -json and counts the skipped tests. The program is
+# built first, because go run would build it while the tests run.
+summarize = summary=$$(mktemp -d); trap 'rm -rf "$$summary"' EXIT; \
+	(cd bench && go build -o "$$summary/" ./testsummary); \
+	summarize() { "$$summary/testsummary"; }
 
 .PHONY: help
 help: ## say what there is to make
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' Makefile | sort | expand -t 16
 
 .PHONY: test
-test: test-race test-allocs test-386 test-systems ## all tests, and builds for other systems
+test: test-systems test-386 test-allocs test-race ## all tests but slow ones, and builds for other systems
 
+# Slow tests skip with -short. Tests that need a server that is not installed skip too,
+# except with CI=true.
 .PHONY: test-race
-test-race: ## go test -race in every module
-	@failed=
-	for m in $(MODULES); do
-	  race=-race
-	  case " $(SLOW_BUILDS) " in *" $$m "*) race= ;; esac
-	  echo "== $$m: go test $$race"
-	  (cd $$m && go test $$race ./...) || failed="$$failed $$m"
-	done
-	[ -z "$$failed" ] || { echo "failed:$$failed"; exit 1; }
+test-race: ## go test -race -short in every module
+	@race=-race
+	if [ "$$(go env CGO_ENABLED)" != 1 ] || ! command -v "$$(go env CC | cut -d ' ' -f 1)" >/dev/null; then
+	  if [ "$${CI:-}" = true ]; then echo "the race detector needs a C compiler"; exit 1; fi
+	  race= ; echo "== no C compiler: tests run without the race detector"
+	fi
+	$(summarize)
+	{ bad=0
+	  for m in $(MODULES); do
+	    flags="$$race -short -shuffle=on"
+	    case " $(SLOW_BUILDS) " in *" $$m "*) flags="-short -shuffle=on" ;; esac
+	    echo "== $$m: go test $$flags"
+	    (cd $$m && go test -json $$flags ./...) || bad=1
+	  done
+	  exit $$bad
+	} | summarize
+
+.PHONY: test-long
+test-long: ## all tests, also slow ones, in every module, without the race detector
+	@$(summarize)
+	{ bad=0
+	  for m in $(MODULES); do
+	    echo "== $$m: go test -shuffle=on"
+	    (cd $$m && go test -json -shuffle=on ./...) || bad=1
+	  done
+	  exit $$bad
+	} | summarize
+
+.PHONY: test-published
+test-published: ## go vet and go test -short of the published modules
+	@$(summarize)
+	{ bad=0
+	  for m in $(PUBLISHED); do
+	    echo "== $$m: $$(go env GOVERSION): go vet and go test -short"
+	    (cd $$m && go vet ./... && go test -json -short -shuffle=on ./...) || bad=1
+	  done
+	  exit $$bad
+	} | summarize
+
+.PHONY: test-oldest
+test-oldest: export GOTOOLCHAIN = $(OLDEST)
+test-oldest: ## test-published with the oldest Go, OLDEST, which the go command downloads
+	@$(MAKE) --no-print-directory test-published
 
 # The race detector allocates, so tests that count allocations and bytes skip with it.
 .PHONY: test-allocs
 test-allocs: ## tests of allocations and bytes, without the race detector
 	@echo "== .: go test -run alloc"
-	go test -run '[Aa]lloc' ./...
+	go test -shuffle=on -run '[Aa]lloc' ./...
 
 # Only Linux on amd64 runs 32-bit programs as they are.
 .PHONY: test-386
@@ -60,7 +108,7 @@ test-386: ## the arithmetic with 32-bit ints
 	  exit
 	fi
 	echo "== GOARCH=386: go test $(PURE)"
-	GOARCH=386 CGO_ENABLED=0 go test $(PURE)
+	GOARCH=386 CGO_ENABLED=0 go test -short -shuffle=on $(PURE)
 
 # Mobile systems link programs with cgo and a toolchain of their own, but packages
 # compile without. So main packages stay out; the list is made for this system, as
@@ -81,17 +129,19 @@ test-systems: ## go vet for Windows and macOS, builds for Android and iOS
 	done
 
 .PHONY: lint
-lint: ## gofmt, go mod tidy, go vet, staticcheck and govulncheck; a finding fails
+lint: ## gofmt, words, go mod tidy, go vet, golangci-lint and govulncheck; a finding fails
 	@echo "== gofmt"
 	bad=$$(find . -name '*.go' -not -path '*/node_modules/*' -exec gofmt -l {} +)
 	[ -z "$$bad" ] || { echo "gofmt would change:"; echo "$$bad"; exit 1; }
+	echo "== words"
+	go test -count=1 ./lint
 	for m in $(MODULES); do
 	  echo "== $$m: go mod tidy"
 	  (cd $$m && go mod tidy -diff)
 	  echo "== $$m: go vet"
 	  (cd $$m && go vet ./...)
-	  echo "== $$m: staticcheck"
-	  (cd $$m && go run $(STATICCHECK) ./...)
+	  echo "== $$m: golangci-lint"
+	  (cd $$m && go run $(GOLANGCILINT) run ./...)
 	done
 	$(MAKE) --no-print-directory vuln
 
@@ -138,3 +188,19 @@ cover: ## how much of each module its tests run; cover.out beside its go.mod has
 bench: ## measure beside the peers, by turns, into bench/BENCHMARKS.md
 	@cd bench
 	go run ./ratio -out BENCHMARKS.md
+
+.PHONY: release-check
+release-check: ## pack the published modules, and build and run a consumer of each outside the repository
+	@echo "== release-check"
+	cd bench
+	go run ./releasecheck
+
+.PHONY: set-version
+set-version: ## let all modules require VERSION of the published modules
+	@[ -n "$(VERSION)" ] || { echo "usage: make set-version VERSION=v0.2.0"; exit 1; }
+	for m in $(MODULES); do
+	  for p in $(PUBLISHED); do
+	    path=$$(cd $$p && go list -m)
+	    if grep -q "^[[:space:]]*$$path v" $$m/go.mod; then (cd $$m && go mod edit -require="$$path@$(VERSION)"); fi
+	  done
+	done

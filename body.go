@@ -255,7 +255,7 @@ func (r *rewindBody) finish() {
 	closed := r.current.closed
 	r.mu.Unlock()
 	if closed {
-		r.end()
+		_ = r.end()
 	}
 }
 

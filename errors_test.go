@@ -49,7 +49,7 @@ func TestGiveUpError_isANetError(t *testing.T) {
 		var e net.Error
 		require.True(t, errors.As(error(tt.err), &e), name)
 		require.Equal(t, tt.timeout, e.Timeout(), name)
-		require.Equal(t, tt.temporary, e.Temporary(), name) //lint:ignore SA1019 part of net.Error
+		require.Equal(t, tt.temporary, e.Temporary(), name) //nolint:staticcheck // part of net.Error
 		require.Equal(t, tt.timeout, (&url.Error{Err: tt.err}).Timeout(), name)
 	}
 }

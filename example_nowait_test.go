@@ -11,7 +11,7 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// A request of a user who waits for a page fails immediately instead of waiting for a
+// A request for a page that a user looks at fails immediately instead of waiting for a
 // limit. The error states when to ask again.
 func ExampleRequestOptions_noWait() {
 	client := heed.NewClient(&heed.Transport{

@@ -32,11 +32,11 @@ var importOrder = [][]string{
 	{"throttle", "backoff/cenkalti"},
 	{"throttle/adaptive"},
 	{"throttle/keyed"},
-	{"throttle/queue", "throttle/throttletest", "warmup", "sketch", "quota/headers"},
+	{"throttle/queue", "throttle/throttletest", "warmup", "sketch", "quota/headers", "internal/serverrules"},
 	{"quota", "rate", "rate/xtime"},
 	{"quota/fleet", ".", "throttlehttp", "rules", "throttleredis/...", "internal/replay"},
 	{"poll", "rules/monitor", "rules/source", "retryable", "heedtest", "internal/headercases"},
-	{"examples/gateway", "examples/redis/...", "examples/sdks", "examples/*", "bench/..."},
+	{"examples/gateway", "examples/redis/...", "examples/sdks", "examples/*", "bench/...", "lint"},
 }
 
 // nestedModules are the folders with a go.mod of their own. Their dependencies are not

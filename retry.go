@@ -199,7 +199,7 @@ func Retryable(req *http.Request, resp *http.Response, err error) bool {
 	if opts.NoRetry || resp == nil && err == nil {
 		return false
 	}
-	class := retryNever
+	var class retryClass
 	if err != nil {
 		class = classifyError(err)
 	} else {

@@ -995,7 +995,7 @@ func (rt *roundTrip) cancelCause() error {
 // cancelOf returns Request.Cancel. It is deprecated, but programs still set it, and
 // http.Client may set it for its Timeout.
 func cancelOf(req *http.Request) <-chan struct{} {
-	return req.Cancel //lint:ignore SA1019 see above
+	return req.Cancel //nolint:staticcheck // see above
 }
 
 // isClosed reports whether c is closed.

@@ -16,7 +16,7 @@ import (
 )
 
 func setCancel(req *http.Request, c <-chan struct{}) {
-	req.Cancel = c //lint:ignore SA1019 it is what is tested
+	req.Cancel = c //nolint:staticcheck // it is what is tested
 }
 
 // remote is a limiter that may block, so that it is called on the goroutine of

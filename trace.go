@@ -19,8 +19,8 @@ import (
 //
 // For each attempt the order is WaitStart, WaitDone, AttemptStart, AttemptDone, and then
 // Retry if there is another attempt. GiveUp is the last call for a request that fails. If
-// the request is not granted, WaitDone has an error, and AttemptStart is not called; nor is
-// it called if RetryPolicy.BeforeSend or the Breaker returns an error.
+// the request is not granted, WaitDone has an error. AttemptStart is not called then, and
+// also not if RetryPolicy.BeforeSend or the Breaker returns an error.
 type Trace struct {
 	// WaitStart is called when the request enters the queue, once per attempt.
 	WaitStart func(*http.Request, WaitStartInfo)

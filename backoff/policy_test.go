@@ -202,6 +202,9 @@ func TestFull_usesTheFactor(t *testing.T) {
 // times that of rand.Uint64N, on average of 20 outages. Single maxima vary by more than
 // that.
 func TestFull_isAsEvenAsUniform(t *testing.T) {
+	if testing.Short() {
+		t.Skip("only make test-long runs it")
+	}
 	const clients, outages = 10_000, 20
 	rng, peer := rand.New(rand.NewPCG(5, 6)), rand.New(rand.NewPCG(7, 8))
 	e := Exponential{Base: 100 * ms, Max: 10 * s, Rand: rng.Float64}

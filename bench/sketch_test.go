@@ -12,6 +12,9 @@ import (
 // With the same memory and the same keys, few of which are frequent, our mean error is not
 // larger.
 func TestSketches_countNoWorseThanPeers(t *testing.T) {
+	if testing.Short() {
+		t.Skip("only make test-long runs it")
+	}
 	ours, theirs := sketch.NewCountMin(sketch.CountMinConfig{Bytes: boomBytes, Seed: 1}), newBoom()
 	require.LessOrEqual(t, ours.Bytes(), int64(boomBytes))
 	zipf := rand.NewZipf(rand.New(rand.NewPCG(1, 2)), 1.1, 1, sketchKeys-1)

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"net/textproto"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -17,11 +18,18 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// bubblesShareHTTP2 is true if bubbles of synctest share channels of the HTTP/2 server of
+// net/http: the runtime then stops the program.
+var bubblesShareHTTP2 = strings.HasPrefix(runtime.Version(), "go1.25")
+
 // inMemory runs f in a bubble with s.
 //
 // If f hangs, or loops without end, it panics after a day of the bubble's time, which takes
 // less than a second.
 func inMemory(t *testing.T, s *heedtest.Server, f func(*testing.T)) {
+	if s.HTTP2 && bubblesShareHTTP2 {
+		t.Skip("the HTTP/2 server of Go 1.25 shares channels between bubbles of synctest")
+	}
 	synctest.Test(t, func(t *testing.T) {
 		defer time.AfterFunc(24*time.Hour, func() { panic("the test hangs") }).Stop()
 		s.StartInMemory()
@@ -80,7 +88,9 @@ func TestFault_plainClientFails(t *testing.T) {
 		answer := heedtest.Script(heedtest.Response{Body: half + half, Fault: tt.fault})
 		check := func(t *testing.T, s *heedtest.Server) {
 			c := s.Client()
-			c.Timeout = 100 * time.Millisecond
+			if tt.err == timeout {
+				c.Timeout = 100 * time.Millisecond
+			}
 			defer c.CloseIdleConnections()
 			// A POST, because the Transport itself retries a GET on a dropped connection.
 			_, body, err := fetch(c, "POST", s.URL, "x")
@@ -243,6 +253,9 @@ func TestServer_skipsBodies(t *testing.T) {
 func TestServer_closeEndsHangingRequests(t *testing.T) {
 	for _, fault := range []heedtest.Fault{heedtest.Hang, heedtest.CloseConn, heedtest.HangBody, heedtest.Endless, heedtest.HangConn} {
 		for _, http2 := range []bool{false, true} {
+			if http2 && bubblesShareHTTP2 {
+				continue
+			}
 			s := &heedtest.Server{HTTP2: http2, Respond: heedtest.Script(heedtest.Response{Fault: fault, ByteInterval: time.Second})}
 			synctest.Test(t, func(t *testing.T) { // the bubble panics if a goroutine remains
 				s.StartInMemory()

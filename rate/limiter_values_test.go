@@ -256,7 +256,7 @@ func TestLimiter_waitFailsImmediatelyIfItCannotEnd(t *testing.T) {
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.EqualError(t, err, `throttle: refused by limit "10 per second, burst 2": ask again in 200ms: context deadline exceeded`)
 		err = l.WaitN(t.Context(), 3)
-		require.EqualError(t, err, `throttle: refused by limit "10 per second, burst 2": it can never grant this claim; at most 2 units can be had at once`)
+		require.EqualError(t, err, `throttle: refused by limit "10 per second, burst 2": it can never grant this claim; at most 2 units can be granted together`)
 		l.SetLimit(0)
 		require.ErrorIs(t, l.Wait(t.Context()), throttle.ErrRefused)
 		require.Zero(t, time.Since(start))

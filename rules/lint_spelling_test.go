@@ -20,7 +20,7 @@ func TestLint_findsMisspelledValues(t *testing.T) {
 		"descriptors: [{key: ':authority', value: 'a.example.com:443', " + onceAnHour + "]":      `no request has the host "a.example.com:443": write "a.example.com"`,
 		"descriptors: [{key: path, value: login, " + onceAnHour + "]":                            `no request has the path "login"`,
 		"descriptors: [{key: remote_address, value: 2001:db8::/32, " + onceAnHour + "]":          `no request has the remote_address "2001:db8::/32"`,
-		"descriptors: [{key: remote_adress, " + onceAnHour + "]":                                 `requests have no "remote_adress"`,
+		"descriptors: [{key: remote_adress, " + onceAnHour + "]":                                 `requests have no "remote_adress"`, //nolint:misspell // it is what is tested
 	} {
 		found, err := Lint([]byte("domain: d\n"+text), Config{})
 		require.NoError(t, err, text)

@@ -121,7 +121,7 @@ func (w *fileWatcher) wait(done <-chan struct{}, ticks <-chan time.Time) bool {
 			if !w.names[filepath.Clean(e.Name)] && !w.folders[filepath.Clean(e.Name)] {
 				continue
 			}
-		case <-w.events.Errors: // events were lost: assume a change
+		case <-w.events.Errors: //nolint:errcheck // events were lost: assume a change
 		}
 		quiet = time.After(settleTime)
 		if limit == nil {

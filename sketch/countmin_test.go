@@ -28,6 +28,9 @@ func countErrors(t *testing.T, added map[int]int64, count func(key string) int64
 }
 
 func TestCountMin_errorIsWithinTheBound(t *testing.T) {
+	if testing.Short() {
+		t.Skip("only make test-long runs it")
+	}
 	for _, p := range []sketch.CountMinConfig{{}, {Epsilon: 0.001}, {Epsilon: 0.01, Delta: 0.1}, {Epsilon: 0.001, Delta: 1e-4}} {
 		p.Seed = 5
 		c := sketch.NewCountMin(p)

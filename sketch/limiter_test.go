@@ -196,6 +196,9 @@ func simulateClients(t *testing.T, l throttle.Limiter, e *exactLimiter, draws []
 }
 
 func TestLimiter_refusesFewWrongly(t *testing.T) {
+	if testing.Short() {
+		t.Skip("only make test-long runs it")
+	}
 	draws := zipf(9, 60_000)
 	times := map[int]int{}
 	for _, k := range draws {

@@ -223,6 +223,5 @@ func (b *TokenBucket) replace(e *bucketState, l Limit, now int64) bool {
 // waitReplaced waits until the replacement of the bucketState is complete.
 func (b *TokenBucket) waitReplaced() {
 	b.mu.Lock()
-	//lint:ignore SA2001 empty on purpose: replace holds it until the new era is there
-	b.mu.Unlock()
+	b.mu.Unlock() //nolint:staticcheck // empty on purpose: replace holds it until the new era is there
 }

@@ -172,7 +172,7 @@ func (m *Middleware) check() {
 	}
 	if n > queue.MaxDemands {
 		panic("throttlehttp: Middleware: " + strconv.Itoa(n) + " limits: a request can pass " +
-			strconv.Itoa(queue.MaxDemands) + " at once: nest a second Middleware")
+			strconv.Itoa(queue.MaxDemands) + " together: nest a second Middleware")
 	}
 	for i := range m.Rules {
 		m.Rules[i].check(i)

@@ -262,9 +262,11 @@ func TestMiddleware_retryAfterJitterOnlyAdds(t *testing.T) {
 		s, err := strconv.Atoi(r.Header.Get("Retry-After"))
 		require.NoError(t, err)
 		seen[s]++
-		var got struct{ Retry_after int }
+		var got struct {
+			RetryAfter int `json:"retry_after"`
+		}
 		require.NoError(t, json.NewDecoder(r.Body).Decode(&got))
-		require.Equal(t, s, got.Retry_after, "header and body say the same")
+		require.Equal(t, s, got.RetryAfter, "header and body say the same")
 	}
 	for s := range seen {
 		require.True(t, 10 <= s && s <= 30, "%d", s)

@@ -232,7 +232,7 @@ func TestLimiters_decideAsInMemoryWithThousandsOfEntries(t *testing.T) {
 type manualClock struct{ now time.Time }
 
 func (w *manualClock) Now() time.Time                       { return w.now }
-func (w *manualClock) After(time.Duration) <-chan time.Time { panic("nobody waits here") }
+func (w *manualClock) After(time.Duration) <-chan time.Time { panic("no claim waits here") }
 
 // A comparison makes the same claims on both limiters of a pair.
 type comparison struct {

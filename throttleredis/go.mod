@@ -3,7 +3,7 @@ module github.com/heed-go/heed/throttleredis
 go 1.25.0
 
 require (
-	github.com/heed-go/heed v0.0.0
+	github.com/heed-go/heed v0.1.0
 	github.com/redis/go-redis/v9 v9.22.0
 	github.com/stretchr/testify v1.12.1
 )

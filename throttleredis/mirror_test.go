@@ -41,7 +41,7 @@ func (d divisible) Observe(ctx context.Context, c throttle.Claim, by throttle.De
 
 // Units that are returned to Redis are returned to the share, because claims in flight
 // would otherwise exhaust it.
-func TestFallback_shareIsToldOfEnds(t *testing.T) {
+func TestFallback_shareObservesEnds(t *testing.T) {
 	for name, end := range map[string]func(*Fallback, throttle.Decision){
 		"cancel": func(f *Fallback, d throttle.Decision) { f.Cancel(t.Context(), throttle.Claim{}, d) },
 		"observe": func(f *Fallback, d throttle.Decision) {

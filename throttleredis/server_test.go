@@ -58,7 +58,7 @@ func withServer(f func() int) int {
 // fails it in CI.
 func client(t testing.TB) *redis.Client {
 	if shared == nil {
-		if os.Getenv("CI") != "" {
+		if os.Getenv("CI") == "true" {
 			t.Fatal("redis-server is not installed")
 		}
 		t.Skip("redis-server is not installed")

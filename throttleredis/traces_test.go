@@ -40,6 +40,7 @@ func TestLimiters_agreeWithReferenceTraces(t *testing.T) {
 
 // redisLimiters returns limiters of separate stores.
 func redisLimiters(t *testing.T) *replay.Limiters {
+	throttleredis.NewTestStore(t) // skips without a server, before subtests of t run
 	store := func(c throttle.Clock) *throttleredis.Store {
 		s := throttleredis.NewTestStore(t)
 		s.UseLocalClock()

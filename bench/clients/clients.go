@@ -56,7 +56,7 @@ func New(name string, base http.RoundTripper, limit throttle.Limiter) (*http.Cli
 		return nil, fmt.Errorf("no client %q: take one of %s", name, strings.Join(Names(), ", "))
 	}
 	if limit != nil && name != "heed" {
-		return nil, fmt.Errorf("client %q cannot be told a limit: leave -limit out", name)
+		return nil, fmt.Errorf("client %q does not support -limit", name)
 	}
 	return f(base, limit), nil
 }

@@ -71,7 +71,7 @@ func main() {
 			log.Fatal(err)
 		}
 		if *asJSON {
-			json.NewEncoder(os.Stdout).Encode(r)
+			_ = json.NewEncoder(os.Stdout).Encode(r)
 			continue
 		}
 		fmt.Printf("%-7s share %-7.7s %d of %d refused (%.1f %%), %d failed, %.1f s (ideal %.1f), Jain %.3f, %d processes held after %.1f ms, %d messages\n",

@@ -74,7 +74,7 @@ func work(client *http.Client, p plan, url string) (succeeded int, took time.Dur
 				if err != nil {
 					continue
 				}
-				io.Copy(io.Discard, resp.Body)
+				_, _ = io.Copy(io.Discard, resp.Body)
 				resp.Body.Close()
 				if resp.StatusCode == http.StatusOK {
 					ok.Add(1)

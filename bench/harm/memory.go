@@ -19,7 +19,7 @@ const uploadSize = 64 << 20
 // uploadAllocates returns the number of bytes allocated for a successful upload of a body
 // of 64 MiB with unknown length.
 func uploadAllocates(name string) int64 {
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.Copy(io.Discard, r.Body) }))
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) }))
 	defer server.Close()
 	c, err := clients.New(name, &http.Transport{}, nil)
 	if err != nil {

@@ -44,7 +44,7 @@ func main() {
 		lines := json.NewEncoder(os.Stdout)
 		show = func(r result) {
 			table.evaluate(r)
-			lines.Encode(r)
+			_ = lines.Encode(r)
 		}
 	}
 	simulation.Main(func(t *testing.T) int {

@@ -32,6 +32,9 @@ func TestRow_measuresAllClients(t *testing.T) {
 // Covers a part of what the command measures, with one seed. Fails on b52aeb0 in all rows
 // except that of many concurrent 503 responses.
 func TestRows_meetTheirGoals(t *testing.T) {
+	if testing.Short() {
+		t.Skip("only make test-long runs it")
+	}
 	short := 300 * time.Millisecond
 	some := []row{
 		{"open", "503", 1, 5 * time.Second},

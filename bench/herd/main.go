@@ -94,7 +94,7 @@ func main() {
 	if err != nil {
 		log.Fatal("herd: ", err)
 	}
-	go http.Serve(l, s)
+	go func() { _ = http.Serve(l, s) }()
 	counter := clients.NewRequestCounter(*n)
 	client, err := clients.New(*name, counter, nil)
 	if err != nil {
@@ -104,7 +104,7 @@ func main() {
 	ideal := float64((*n - 1) / *rate)
 	r := result{*name, *n, counter.Sent.Load(), counter.Throttled.Load(), failed, took.Seconds(), ideal, s.peak()}
 	if *asJSON {
-		json.NewEncoder(os.Stdout).Encode(r)
+		_ = json.NewEncoder(os.Stdout).Encode(r)
 		return
 	}
 	fmt.Printf("%-16s %d sent, %d throttled, %d failed, %.2f s (ideal %.0f), at most %d within 20 ms after the first wave\n",

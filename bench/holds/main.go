@@ -42,7 +42,7 @@ func main() {
 
 func show(r result, asJSON bool) {
 	if asJSON {
-		json.NewEncoder(os.Stdout).Encode(r)
+		_ = json.NewEncoder(os.Stdout).Encode(r)
 		return
 	}
 	verdict := "met"

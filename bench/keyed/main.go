@@ -34,7 +34,7 @@ func main() {
 	before := heap()
 	l := keyed.NewBuckets(keyed.BucketsConfig{Limit: throttle.Limit{Count: 10, Per: time.Second}, Max: keys.Len(), Exact: *exact})
 	for i := range keys.Len() {
-		l.Reserve(context.Background(), throttle.Claim{Key: keys.Key(i)})
+		_, _ = l.Reserve(context.Background(), throttle.Claim{Key: keys.Key(i)})
 	}
 	resident := heap() - before
 	fmt.Printf("keys         %d, %d bytes each, %.1f MiB in all\n", keys.Len(), resident/int64(keys.Len()), float64(resident)/(1<<20))
@@ -131,7 +131,7 @@ func (t *latencies) quantile(q float64) time.Duration {
 func expire(l throttle.Limiter, keys bench.Keys) {
 	ctx := context.Background()
 	for i := range keys.Len() {
-		l.Reserve(ctx, throttle.Claim{Key: keys.Key(i)})
+		_, _ = l.Reserve(ctx, throttle.Claim{Key: keys.Key(i)})
 	}
 	var busy, idle latencies
 	name := []byte("stranger 0000000")
@@ -139,7 +139,7 @@ func expire(l throttle.Limiter, keys bench.Keys) {
 		for j := len(name) - 1; j > len(name)-8; j-- {
 			name[j], i = '0'+byte(i%10), i/10
 		}
-		l.Reserve(ctx, throttle.Claim{Key: string(name)})
+		_, _ = l.Reserve(ctx, throttle.Claim{Key: string(name)})
 	})
 	run(&idle, func(int) {})
 	fmt.Printf("expiry       %d new keys while all others expire: the longest stall %v, 99 of 100 within %v; of a loop that does nothing %v\n", busy.n, busy.longest, busy.quantile(0.99), idle.longest)

@@ -99,7 +99,7 @@ func (r result) meetsGoal() bool { return r.Share >= .95 && r.InTime >= possible
 
 func show(r result, asJSON bool) {
 	if asJSON {
-		json.NewEncoder(os.Stdout).Encode(r)
+		_ = json.NewEncoder(os.Stdout).Encode(r)
 		return
 	}
 	verdict := "met"

@@ -50,7 +50,7 @@ func main() {
 	theirs := func() func() bool { return rate.NewLimiter(perSecond, burst).Allow }
 	for _, r := range []result{take("heed", ours, *length), take("x/time/rate", theirs, *length)} {
 		if *asJSON {
-			json.NewEncoder(os.Stdout).Encode(r)
+			_ = json.NewEncoder(os.Stdout).Encode(r)
 			continue
 		}
 		fmt.Printf("%-12s %d granted of %d: %.2f %% over\n", r.Limiter, r.Granted, r.Allowed, r.Over)

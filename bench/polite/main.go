@@ -64,7 +64,7 @@ func main() {
 
 func show(asJSON bool, r result) {
 	if asJSON {
-		json.NewEncoder(os.Stdout).Encode(r)
+		_ = json.NewEncoder(os.Stdout).Encode(r)
 		return
 	}
 	fmt.Printf("%-16s job %d: %d calls, %d sent, %d throttled, %d wasted, %d failed, %.2f s\n", r.Client, r.Job, r.Calls, r.Sent, r.Throttled, r.Wasted, r.Failed, r.Elapsed)

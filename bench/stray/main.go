@@ -119,7 +119,7 @@ func (r result) meetsGoal() bool { return r.Failed == 0 && r.Elapsed <= r.goal()
 
 func show(r result, asJSON bool) {
 	if asJSON {
-		json.NewEncoder(os.Stdout).Encode(r)
+		_ = json.NewEncoder(os.Stdout).Encode(r)
 		return
 	}
 	header := "none"

@@ -44,7 +44,7 @@ func build(timeout time.Duration) (*demo, error) {
 	if err := os.WriteFile(t.file, []byte(limits), 0o600); err != nil {
 		return nil, err
 	}
-	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "done") }))
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, "done") }))
 	to, err := url.Parse(api.URL)
 	if err != nil {
 		return nil, err

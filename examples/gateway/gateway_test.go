@@ -114,7 +114,7 @@ func TestGateway_followsItsFile(t *testing.T) {
 // Two copies share one Redis, and continue without it. If one copy grants all ten requests,
 // Redis decides: without Redis it would grant five.
 func TestGateway_copiesShare(t *testing.T) {
-	if _, err := exec.LookPath("redis-server"); err != nil && os.Getenv("CI") == "" {
+	if _, err := exec.LookPath("redis-server"); err != nil && os.Getenv("CI") != "true" {
 		t.Skip("redis-server is not installed: one in memory cannot run the scripts")
 	}
 	demo, err := build(time.Minute) // a slow machine must not count as an outage

@@ -4,8 +4,8 @@ go 1.25.0
 
 require (
 	github.com/alicebob/miniredis/v2 v2.35.0
-	github.com/heed-go/heed v0.0.0
-	github.com/heed-go/heed/throttleredis v0.0.0
+	github.com/heed-go/heed v0.1.0
+	github.com/heed-go/heed/throttleredis v0.1.0
 	github.com/redis/go-redis/v9 v9.22.0
 	github.com/stretchr/testify v1.12.1
 )

@@ -31,14 +31,14 @@ func (j job) server() (url string, ideal *float64, stop func(), err error) {
 	}
 	m := &throttlehttp.Middleware{Limiter: throttle.NewTokenBucket(limit)}
 	s := &http.Server{Handler: m.Handler(http.HandlerFunc(page))}
-	go s.Serve(l)
+	go func() { _ = s.Serve(l) }()
 	best := max(float64(j.n)-float64(j.burst), 0) / float64(j.rate)
 	return "http://" + l.Addr().String(), &best, func() { s.Close() }, nil
 }
 
 func page(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
-	io.WriteString(w, `{"items":["one","two"]}`+"\n")
+	_, _ = io.WriteString(w, `{"items":["one","two"]}`+"\n")
 }
 
 // A countingTransport counts the requests that are sent, including retries.

@@ -7,7 +7,7 @@ require (
 	github.com/aws/aws-sdk-go-v2 v1.47.7
 	github.com/aws/aws-sdk-go-v2/service/sts v1.51.8
 	github.com/google/go-github/v89 v89.0.0
-	github.com/heed-go/heed v0.0.0
+	github.com/heed-go/heed v0.1.0
 	github.com/openai/openai-go/v3 v3.96.0
 	github.com/slack-go/slack v0.35.0
 	github.com/stretchr/testify v1.12.1

@@ -104,7 +104,7 @@ func replayAlgorithm(line []byte, t *result) error {
 func newTokenBucket(m *Limiters, p algorithmParams, clk throttle.Clock) throttle.Limiter {
 	b := m.TokenBucket(p.Rate.perSecond(p.Capacity), clk)
 	if p.Initial != nil && *p.Initial < p.Capacity {
-		b.Reserve(context.Background(), throttle.Claim{Cost: p.Capacity - *p.Initial})
+		_, _ = b.Reserve(context.Background(), throttle.Claim{Cost: p.Capacity - *p.Initial})
 	}
 	return b
 }

@@ -65,7 +65,7 @@ func (s *rolling) log(t *result, ts []int64) throttle.Limiter {
 		CountRefused: true,
 	}, &clock{now: time.UnixMicro(0)})
 	for _, at := range ts {
-		l.Reserve(context.Background(), throttle.Claim{Now: time.UnixMicro(at)})
+		_, _ = l.Reserve(context.Background(), throttle.Claim{Now: time.UnixMicro(at)})
 	}
 	return l
 }

@@ -52,7 +52,7 @@ func TestAlert_tracksUpTo4096Keys(t *testing.T) {
 	require.Equal(t, 4096, n)
 }
 
-// TestAlert_replacesAKeyThatIsQuiet checks from when on the only tracked key makes room for
+// TestAlert_replacesAKeyThatIsQuiet checks from when on the only tracked key is replaced by
 // another one. Its level falls by one in 2.5 s; an incident is over 10 s after the level
 // was half of the burst of 4.
 func TestAlert_replacesAKeyThatIsQuiet(t *testing.T) {

@@ -53,7 +53,7 @@ func TestSource_observesTheCost(t *testing.T) {
 	})
 }
 
-// TestSource_forgetsKeysWithFullBuckets checks which keys make room for others.
+// TestSource_forgetsKeysWithFullBuckets checks which keys are evicted for others.
 func TestSource_forgetsKeysWithFullBuckets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := &fakeStore{}

@@ -15,6 +15,9 @@ import (
 // With a K of 2, a server that accepts 100 requests per second gets 200 while 1,000 are
 // made, and all of them when it has recovered.
 func TestAdmissionControl_sendsTwiceTheAcceptedRate(t *testing.T) {
+	if testing.Short() {
+		t.Skip("only make test-long runs it")
+	}
 	rng := rand.New(rand.NewPCG(1, 2))
 	l := adaptive.NewAdmissionControl(adaptive.AdmissionControlConfig{Rand: rng.Float64})
 	now := time.Now()

@@ -125,7 +125,7 @@ func (p *pacer) work(interval, d time.Duration) {
 }
 
 func (p *pacer) refuse(f throttle.Feedback) {
-	d := throttle.Decision{}
+	var d throttle.Decision
 	for d = reserve(p.T, p.l, throttle.Claim{}); !d.OK; d = reserve(p.T, p.l, throttle.Claim{}) {
 		p.now = p.now.Add(d.Wait)
 	}

@@ -31,7 +31,7 @@ func TestBuckets_evictionChangesNoDecision(t *testing.T) {
 }
 
 // A million keys in use at the same time fit into a table for a million.
-func TestBuckets_haveRoomForMaxKeys(t *testing.T) {
+func TestBuckets_holdMaxKeys(t *testing.T) {
 	for _, n := range []int{1, 8, 100, 5000, 1 << 17} {
 		clk := clock.NewMock()
 		b := throttle.WithClock(keyed.NewBuckets(keyed.BucketsConfig{Limit: throttle.PerHour(3), Max: n}), clk)

@@ -166,8 +166,7 @@ func (r *slotTable) insert(h uint64, key string, now, asOf int64) int {
 // waitInserted waits until the insertion of a key is complete.
 func (r *slotTable) waitInserted() {
 	r.mu.Lock()
-	//lint:ignore SA2001 empty on purpose: insert holds it until the key is there
-	r.mu.Unlock()
+	r.mu.Unlock() //nolint:staticcheck // empty on purpose: insert holds it until the key is there
 }
 
 // recordGrant records that a claim was granted at now.

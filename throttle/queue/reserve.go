@@ -129,10 +129,8 @@ func (q *Queue) retryHead(c *class) {
 // result. It returns false if w continues to wait.
 func (q *Queue) reserveRemote(ctx context.Context, w *waiter) (done bool, err error) {
 	r := q.callRemote(ctx, w)
-	granted := w.ticket.grant != nil
-	if granted && r.aborted != nil {
+	if w.ticket.grant != nil && r.aborted != nil {
 		w.ticket.Cancel(ctx, q.time.At(q.time.Read(time.Time{})))
-		granted = false
 	}
 	q.lock()
 	done, err = q.finishReserve(w, r)

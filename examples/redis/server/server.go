@@ -41,7 +41,7 @@ func Start() (url string, stop func()) {
 		err = client.Ping(context.Background()).Err()
 	}
 	check(err)
-	return "unix://" + socket, func() { cmd.Process.Kill(); cmd.Wait(); os.RemoveAll(dir) }
+	return "unix://" + socket, func() { _ = cmd.Process.Kill(); _ = cmd.Wait(); os.RemoveAll(dir) }
 }
 
 func check(err error) {
