@@ -22,23 +22,23 @@ func TestDecision_texts(t *testing.T) {
 		"123 per 1h0m0s":        throttle.FixedWindowConfig{Count: 123, Per: time.Hour}.String(),
 		"123 each day":          throttle.FixedWindowConfig{Count: 123, Align: throttle.EachDay}.String(),
 		"456 each month":        throttle.FixedWindowConfig{Count: 456, Align: throttle.EachMonth}.String(),
-		`throttle: refused by limit "a": ask again later`:                                                    (&throttle.RefusedError{Decision: throttle.Decision{Policy: "a"}}).Error(),
-		`throttle: refused by limit "a" for key "k": ask again in 1s`:                                        (&throttle.RefusedError{Key: "k", Decision: throttle.Decision{Policy: "a", Wait: time.Second}}).Error(),
-		`throttle: refused by limit "a": it can never grant this claim; at most 12 units can be had at once`: (&throttle.RefusedError{Decision: throttle.Decision{Policy: "a", Wait: throttle.Forever, Limit: 12}}).Error(),
-		`throttle: refused by limit "" for key "\n": ask again in 1ns: context deadline exceeded`:            (&throttle.RefusedError{Key: "\n", Decision: throttle.Decision{Wait: 1}, Reason: context.DeadlineExceeded}).Error(),
+		`throttle: refused by limit "a": ask again later`:                                                         (&throttle.RefusedError{Decision: throttle.Decision{Policy: "a"}}).Error(),
+		`throttle: refused by limit "a" for key "k": ask again in 1s`:                                             (&throttle.RefusedError{Key: "k", Decision: throttle.Decision{Policy: "a", Wait: time.Second}}).Error(),
+		`throttle: refused by limit "a": it can never grant this claim; at most 12 units can be granted together`: (&throttle.RefusedError{Decision: throttle.Decision{Policy: "a", Wait: throttle.Forever, Limit: 12}}).Error(),
+		`throttle: refused by limit "" for key "\n": ask again in 1ns: context deadline exceeded`:                 (&throttle.RefusedError{Key: "\n", Decision: throttle.Decision{Wait: 1}, Reason: context.DeadlineExceeded}).Error(),
 	} {
 		require.Equal(t, want, got)
 	}
 }
 
 // TestDecision_statesItsLimit checks the fields that describe the limit, of a grant, of a
-// rejection and of a rejection for ever.
+// rejection and of a permanent rejection.
 func TestDecision_statesItsLimit(t *testing.T) {
 	for name, tt := range map[string]struct {
 		l     throttle.Limiter
 		limit int64
 		per   time.Duration
-		more  int64 // units of a claim that is rejected for ever
+		more  int64 // units of a claim that can never be granted
 	}{
 		"FixedWindow":    {throttle.NewFixedWindow(throttle.FixedWindowConfig{Count: 3, Per: time.Second}), 3, time.Second, 4},
 		"SlidingLog":     {throttle.NewSlidingLog(throttle.SlidingLogConfig{Limit: throttle.PerSecond(3)}), 3, time.Second, 4},
@@ -151,9 +151,9 @@ func TestAllOf_mergesDecisions(t *testing.T) {
 		"longer and degraded":   {refused(1), with(refused(2), degraded), with(refused(2), degraded)},
 		"unknown":               {refused(1), refused(0), refused(1)},
 		"unknown first":         {refused(0), refused(1), refused(1)},
-		"for ever":              {refused(1), refused(throttle.Forever), refused(throttle.Forever)},
-		"for ever first":        {refused(throttle.Forever), refused(1), refused(throttle.Forever)},
-		"unknown and for ever":  {refused(0), refused(throttle.Forever), refused(throttle.Forever)},
+		"never":                 {refused(1), refused(throttle.Forever), refused(throttle.Forever)},
+		"never, first":          {refused(throttle.Forever), refused(1), refused(throttle.Forever)},
+		"unknown and never":     {refused(0), refused(throttle.Forever), refused(throttle.Forever)},
 	} {
 		a, b := &fixedLimiter{d: tt.a}, &fixedLimiter{d: tt.b}
 		d, err := throttle.AllOf(a, b).Reserve(t.Context(), throttle.Claim{Now: start})

@@ -69,7 +69,7 @@ func TestQueue_aFailedWaitCountsAsOneRefusal(t *testing.T) {
 	})
 }
 
-// TestQueue_refusalByAnotherLimitTakesNothing lets one limit reject tickets for ever. The other
+// TestQueue_refusalByAnotherLimitTakesNothing lets one limit reject tickets permanently. The other
 // limit, which counts refusals, keeps its units.
 func TestQueue_refusalByAnotherLimitTakesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
