@@ -57,8 +57,8 @@ type Rule struct {
 	// Unit is what is counted. Empty means requests.
 	Unit string
 
-	// Scale is the unit of time of a bare number. Zero means that its size determines the
-	// unit.
+	// Scale is the unit of time of a bare number. Numbers from 1e11 on are instants
+	// nevertheless. Zero means that the size of the number determines the unit.
 	Scale time.Duration
 
 	// Windows are the windows of the numbers in the value, in order. Nil means not known.

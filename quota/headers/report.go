@@ -179,7 +179,7 @@ const (
 	FormatNone         TimeFormat = iota // not stated
 	FormatDeltaSeconds                   // a number of seconds, possibly with a fraction
 	FormatDeltaMillis                    // a number of milliseconds
-	FormatDuration                       // a number with a unit, such as 1m6.779s
+	FormatDuration                       // a number with a unit, such as 1m6.779s, or with the unit of Rule.Scale
 	FormatEpochSeconds                   // seconds since 1970, possibly with a fraction
 	FormatEpochMillis                    // milliseconds since 1970
 	FormatDate                           // a date and time as text, in any of the usual formats
