@@ -22,10 +22,10 @@ func TestDecision_texts(t *testing.T) {
 		"123 per 1h0m0s":        throttle.FixedWindowConfig{Count: 123, Per: time.Hour}.String(),
 		"123 each day":          throttle.FixedWindowConfig{Count: 123, Align: throttle.EachDay}.String(),
 		"456 each month":        throttle.FixedWindowConfig{Count: 456, Align: throttle.EachMonth}.String(),
-		`throttle: refused by limit "a": ask again later`:                                                         (&throttle.RefusedError{Decision: throttle.Decision{Policy: "a"}}).Error(),
-		`throttle: refused by limit "a" for key "k": ask again in 1s`:                                             (&throttle.RefusedError{Key: "k", Decision: throttle.Decision{Policy: "a", Wait: time.Second}}).Error(),
-		`throttle: refused by limit "a": it can never grant this claim; at most 12 units can be granted together`: (&throttle.RefusedError{Decision: throttle.Decision{Policy: "a", Wait: throttle.Forever, Limit: 12}}).Error(),
-		`throttle: refused by limit "" for key "\n": ask again in 1ns: context deadline exceeded`:                 (&throttle.RefusedError{Key: "\n", Decision: throttle.Decision{Wait: 1}, Reason: context.DeadlineExceeded}).Error(),
+		`throttle: rejected by limit "a": ask again later`:                                                         (&throttle.RefusedError{Decision: throttle.Decision{Policy: "a"}}).Error(),
+		`throttle: rejected by limit "a" for key "k": ask again in 1s`:                                             (&throttle.RefusedError{Key: "k", Decision: throttle.Decision{Policy: "a", Wait: time.Second}}).Error(),
+		`throttle: rejected by limit "a": it can never grant this claim; at most 12 units can be granted together`: (&throttle.RefusedError{Decision: throttle.Decision{Policy: "a", Wait: throttle.Forever, Limit: 12}}).Error(),
+		`throttle: rejected by limit "" for key "\n": ask again in 1ns: context deadline exceeded`:                 (&throttle.RefusedError{Key: "\n", Decision: throttle.Decision{Wait: 1}, Reason: context.DeadlineExceeded}).Error(),
 	} {
 		require.Equal(t, want, got)
 	}
