@@ -11,8 +11,8 @@ import (
 )
 
 // TestDocs_beginWithCodeAndEndWithLimitations checks that each page of docs begins with
-// code and ends with its limitations, and that the index lists it. Code in Go must build;
-// pages about commands begin with a shell script.
+// code and ends with its limitations, and that the index lists it. All programs in Go
+// must build; pages about commands begin with a shell script.
 func TestDocs_beginWithCodeAndEndWithLimitations(t *testing.T) {
 	pages, err := filepath.Glob("docs/*.md")
 	require.NoError(t, err)
@@ -39,13 +39,22 @@ func TestDocs_beginWithCodeAndEndWithLimitations(t *testing.T) {
 		if page == filepath.Join("docs", "with-sdks.md") {
 			continue // a test of module examples/sdks builds it
 		}
-		file := filepath.Join(t.TempDir(), "main.go")
-		require.NoError(t, os.WriteFile(file, []byte(program), 0o600))
-		vet := exec.CommandContext(t.Context(), "go", "vet", file)
-		if strings.Contains(program, "heed/throttleredis") { // a module of its own
-			vet.Dir = "throttleredis"
+		vetProgram(t, page, program)
+		for _, block := range strings.Split(rest, "```go\n")[1:] {
+			if program, _, _ := strings.Cut(block, "```"); strings.HasPrefix(program, "package ") {
+				vetProgram(t, page, program)
+			}
 		}
-		out, err := vet.CombinedOutput()
-		require.NoError(t, err, "%s: %s", page, out)
 	}
+}
+
+func vetProgram(t *testing.T, page, program string) {
+	file := filepath.Join(t.TempDir(), "main.go")
+	require.NoError(t, os.WriteFile(file, []byte(program), 0o600))
+	vet := exec.CommandContext(t.Context(), "go", "vet", file)
+	if strings.Contains(program, "heed/throttleredis") { // a module of its own
+		vet.Dir = "throttleredis"
+	}
+	out, err := vet.CombinedOutput()
+	require.NoError(t, err, "%s: %s", page, out)
 }

@@ -32,7 +32,7 @@ var importOrder = [][]string{
 	{"throttle", "backoff/cenkalti"},
 	{"throttle/adaptive"},
 	{"throttle/keyed"},
-	{"throttle/queue", "throttle/throttletest", "warmup", "sketch", "quota/headers"},
+	{"throttle/queue", "throttle/throttletest", "warmup", "sketch", "quota/headers", "internal/serverrules"},
 	{"quota", "rate", "rate/xtime"},
 	{"quota/fleet", ".", "throttlehttp", "rules", "throttleredis/...", "internal/replay"},
 	{"poll", "rules/monitor", "rules/source", "retryable", "heedtest", "internal/headercases"},

@@ -5,11 +5,15 @@ go 1.25.0
 require (
 	github.com/PuerkitoBio/rehttp v1.4.0
 	github.com/bits-and-blooms/bloom/v3 v3.7.1
+	github.com/cenkalti/backoff/v5 v5.0.3
 	github.com/didip/tollbooth/v7 v7.0.2
 	github.com/didip/tollbooth/v8 v8.0.1
 	github.com/failsafe-go/failsafe-go v0.9.8
 	github.com/go-chi/httprate v0.16.1
 	github.com/go-redis/redis_rate/v10 v10.0.1
+	github.com/go-resty/resty/v2 v2.17.2
+	github.com/gofri/go-github-ratelimit/v2 v2.0.2
+	github.com/gojek/heimdall/v7 v7.0.3
 	github.com/hashicorp/go-retryablehttp v0.7.8
 	github.com/heed-go/heed v0.1.0
 	github.com/heed-go/heed/throttleredis v0.1.0
@@ -21,6 +25,7 @@ require (
 	github.com/ulule/limiter/v3 v3.11.2
 	golang.org/x/mod v0.40.0
 	golang.org/x/time v0.15.0
+	resty.dev/v3 v3.0.0-rc.4
 )
 
 require (
@@ -30,11 +35,13 @@ require (
 	github.com/d4l3k/messagediff v1.2.1 // indirect
 	github.com/fsnotify/fsnotify v1.10.1 // indirect
 	github.com/go-pkgz/expirable-cache/v3 v3.0.0 // indirect
+	github.com/gojek/valkyrie v0.0.0-20180215180059-6aee720afcdf // indirect
 	github.com/hashicorp/go-cleanhttp v0.5.2 // indirect
 	github.com/hashicorp/golang-lru v0.5.4 // indirect
 	github.com/influxdata/tdigest v0.0.1 // indirect
 	github.com/klauspost/cpuid/v2 v2.2.10 // indirect
 	github.com/pkg/errors v0.9.1 // indirect
+	github.com/stretchr/objx v0.5.3 // indirect
 	github.com/zeebo/xxh3 v1.1.0 // indirect
 	go.uber.org/atomic v1.11.0 // indirect
 	go.yaml.in/yaml/v3 v3.0.5 // indirect

@@ -79,10 +79,26 @@ func Script(responses ...Response) func(Request) Response {
 	}
 }
 
-// write responds to r with a.
-func (a Response) write(w *responseWriter, r *http.Request) {
+// ServeHTTP responds with a. It makes a the OnReject handler of a Server's Limit, so that the
+// Server refuses as some servers do: with 403 or 503 instead of 429, with a closed connection
+// (nginx's status 444), late (HAProxy's tarpit), or not at all (its silent-drop). The headers
+// of the Limit are kept unless EditHeader is NoHeaders. ServeHTTP panics if r was not received
+// by a Server of this package.
+func (a Response) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	out, ok := r.Context().Value(writerKey{}).(*responseWriter)
+	if !ok {
+		panic("heedtest: Response.ServeHTTP: the request was not received by a heedtest.Server")
+	}
+	a.write(w, out, r)
+}
+
+type writerKey struct{}
+
+// write responds to r with a. out is the writer of the Server; w may be a writer of a
+// middleware around it.
+func (a Response) write(w http.ResponseWriter, out *responseWriter, r *http.Request) {
 	sleep(r.Context(), a.Delay)
-	a.failWithoutResponse(r, w.stream)
+	a.failWithoutResponse(r, out.stream)
 	if a.EarlyHints != nil {
 		maps.Copy(w.Header(), a.EarlyHints)
 		w.WriteHeader(http.StatusEarlyHints)
@@ -91,7 +107,7 @@ func (a Response) write(w *responseWriter, r *http.Request) {
 		}
 	}
 	if a.Status == http.StatusSwitchingProtocols {
-		echo(w)
+		echo(out)
 		return
 	}
 	body := a.Body

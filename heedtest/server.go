@@ -1,10 +1,14 @@
 // Package heedtest provides an HTTP server that limits, fails and misbehaves in controlled
-// ways, for tests of HTTP clients.
+// ways, and a report card for HTTP clients.
 //
-// The server limits requests by any throttle.Limiter, responds with a script of responses
-// and faults, detects requests that arrive before Retry-After has elapsed, and records all
-// requests. It runs in memory, where a testing/synctest bubble makes an hour of waiting take
-// no time, or on a socket.
+// [Check] tests any http.RoundTripper for the usual faults of clients with retries: early
+// retries, incomplete bodies, duplicate POSTs, retries of all callers at the same moment,
+// leaks, useless waits and others. docs/testing.md lists the checks.
+//
+// [Server] is for tests of other behaviour. It limits requests by any throttle.Limiter,
+// responds with a script of responses and faults, detects requests that arrive before
+// Retry-After has elapsed, and records all requests. It runs in memory, where a
+// testing/synctest bubble makes an hour of waiting take no time, or on a socket.
 //
 //	server := &heedtest.Server{Respond: heedtest.Script(
 //		heedtest.Response{Status: 503, Header: http.Header{"Retry-After": {"60"}}},
@@ -35,7 +39,8 @@ import (
 // StartInMemory, and call Close at the end. The fields must not be changed in between.
 type Server struct {
 	// Limit rejects requests that exceed its limits, and reports the state of the limits in
-	// the headers of responses. Nil means no limits.
+	// the headers of responses. Nil means no limits. A Response as its OnReject replaces the
+	// responses to rejected requests.
 	Limit *throttlehttp.Middleware
 
 	// Respond returns the response to a request that Limit admitted. It may be called by
@@ -158,7 +163,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	if s.Limit != nil {
 		next = s.Limit.Handler(next)
 	}
-	next.ServeHTTP(out, r)
+	next.ServeHTTP(out, r.WithContext(context.WithValue(r.Context(), writerKey{}, out)))
 }
 
 func (s *Server) respond(w *responseWriter, r *http.Request, n int) {
@@ -166,7 +171,7 @@ func (s *Server) respond(w *responseWriter, r *http.Request, n int) {
 	if s.Respond != nil {
 		a = s.Respond(s.recorder.get(n))
 	}
-	a.write(w, r)
+	a.write(w, w, r)
 }
 
 // A responseWriter records the status of a response and calls EditHeader.

@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/heed-go/heed/internal/serverrules"
 	"github.com/heed-go/heed/throttle"
 	"github.com/heed-go/heed/throttle/queue"
 )
@@ -163,30 +164,18 @@ func fixedWindow(limit int, per time.Duration, hints, retryAfter bool) server {
 	}
 }
 
-// haproxy counts requests, refused ones too, as its http_req_rate does: those of
-// this period and a share of the one before.
+// haproxy counts requests, refused ones too, as its http_req_rate does.
 func haproxy(limit int, per time.Duration, retryAfter string) server {
-	var start time.Time
-	cur, prev := 0, 0
+	refusal := serverrules.Refuse(429)
+	if retryAfter != "" {
+		refusal = serverrules.RefuseFor(429, retryAfter)
+	}
+	s := serverrules.HAProxy(serverrules.HAProxyConfig{Limit: int64(limit), Per: per, Refusal: refusal})
 	return func(now time.Time) (int, http.Header) {
-		if start.IsZero() {
-			start = now
+		if reply := s(serverrules.Request{At: now}); !reply.OK() {
+			return reply.Status, reply.Header
 		}
-		if p := now.Sub(start); p >= 2*per {
-			cur, prev, start = 0, 0, now
-		} else if p >= per {
-			cur, prev, start = 0, cur, start.Add(per)
-		}
-		cur++
-		rest := float64(per-now.Sub(start)) / float64(per)
-		if cur+int(float64(prev)*rest) <= limit {
-			return 200, nil
-		}
-		h := http.Header{}
-		if retryAfter != "" {
-			h.Set("Retry-After", retryAfter)
-		}
-		return 429, h
+		return 200, nil
 	}
 }
 

@@ -51,7 +51,7 @@ func main() {
 	n := flag.Int("n", 100, "number of changes")
 	seed := flag.Uint64("seed", 1, "seed of the sample")
 	pkg := flag.String("pkg", "", "regular expression: only files whose path from the root of the repository matches")
-	exclude := flag.String("exclude", `^(quota/[^/]*|(examples|bench|internal/(memhttp|replay|headercases)|throttle/throttletest)/.*)$`, "regular expression: no files whose path matches")
+	exclude := flag.String("exclude", `^(quota/[^/]*|(examples|bench|internal/(memhttp|replay|headercases|serverrules)|throttle/throttletest)/.*)$`, "regular expression: no files whose path matches")
 	timeout := flag.Duration("timeout", 3*time.Minute, "for the tests of one package")
 	least := flag.Float64("least", 0, "exit with status 1 if less than so many percent were noticed")
 	root := flag.String("root", "..", "root of the repository")

@@ -16,6 +16,9 @@ type Load struct {
 	Deadline time.Duration // of each call; zero means none
 	Routes   int           // paths that the calls use in turn, at most 260; zero means 1
 
+	// Path returns the path of call i. Nil means Route, with Routes paths in turn.
+	Path func(i int) string
+
 	// Pause is the time between a failed call and the next one of its worker, in a closed
 	// loop. Zero means none.
 	Pause time.Duration
@@ -96,11 +99,18 @@ func (r *run) call(i int) bool {
 		defer cancel()
 		ctx = limited
 	}
-	ok := Get(ctx, r.client, r.url+Route(i%max(r.load.Routes, 1)))
+	ok := Get(ctx, r.client, r.url+r.load.path(i))
 	if !ok {
 		r.fail(made)
 	}
 	return ok
+}
+
+func (l Load) path(i int) string {
+	if l.Path != nil {
+		return l.Path(i)
+	}
+	return Route(i % max(l.Routes, 1))
 }
 
 // Route returns the path of route i, which is 0 to 259. Its segments have no digits and

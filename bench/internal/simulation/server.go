@@ -24,6 +24,7 @@ type Response struct {
 	Header http.Header
 	Delay  time.Duration // between the arrival of the request and the response
 	Drop   bool          // close the connection instead of responding
+	Hang   bool          // do not respond until the client gives up
 }
 
 // A Server is an HTTP server in memory. It must be created, used and closed in the same
@@ -86,8 +87,11 @@ func (s *Server) Close() {
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	resp := s.arrive(r)
 	time.Sleep(resp.Delay)
+	if resp.Hang {
+		<-r.Context().Done()
+	}
 	s.leave()
-	if resp.Drop {
+	if resp.Drop || resp.Hang {
 		panic(http.ErrAbortHandler)
 	}
 	for name, values := range resp.Header {

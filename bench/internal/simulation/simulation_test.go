@@ -66,6 +66,21 @@ func TestLoad_endsCallsAtTheirDeadline(t *testing.T) {
 	})
 }
 
+func TestServer_hangsUntilTheClientGivesUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var paths []string
+		s := simulation.NewServer(func(r simulation.Request) simulation.Response {
+			paths = append(paths, r.HTTP.URL.Path)
+			return simulation.Response{Hang: r.N == 2}
+		})
+		defer s.Close()
+		load := simulation.Load{Calls: 3, Deadline: time.Second, Path: func(i int) string { return "/" + strings.Repeat("x", i) }}
+		out := load.Closed(&http.Client{Transport: s.Transport(1)}, s.URL, 1)
+		require.Equal(t, simulation.Outcome{Calls: 3, Failed: 1, Elapsed: time.Second}, out)
+		require.Equal(t, []string{"/", "/x", "/xx"}, paths)
+	})
+}
+
 func TestRoute_differsInEachSegment(t *testing.T) {
 	seen := map[string]bool{}
 	for i := range 260 {

@@ -1,0 +1,454 @@
+package heedtest_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/heed-go/heed"
+	"github.com/heed-go/heed/heedtest"
+)
+
+func newHeed(base http.RoundTripper) http.RoundTripper { return &heed.Transport{Base: base} }
+
+// TestRun_heed checks that heed passes all checks, and that all of them apply.
+func TestRun_heed(t *testing.T) {
+	for _, m := range heedtest.Run(t, newHeed) {
+		require.Equal(t, heedtest.Passed, m.Result, m)
+		require.Empty(t, m.Detail, m)
+	}
+}
+
+func TestRun_clientWithoutRetries(t *testing.T) {
+	card := heedtest.Run(t, func(base http.RoundTripper) http.RoundTripper { return base })
+	results := map[heedtest.Result][]string{}
+	for _, m := range card {
+		results[m.Result] = append(results[m.Result], m.Check)
+	}
+	require.Equal(t, []string{"dialects"}, results[heedtest.Failed])
+	require.Equal(t, []string{"early-retry", "request-body", "herd", "nested-retries"}, results[heedtest.NotApplicable])
+	require.Len(t, card.Failed(), 1)
+	require.Contains(t, card.String(), "RateLimit: 20 requests of 30 calls were rejected")
+}
+
+func TestRun_names(t *testing.T) {
+	card := heedtest.Run(t, newHeed, "leaks", "no such check")
+	require.Equal(t, heedtest.Card{
+		{Check: "leaks", Result: heedtest.Passed, Unit: "leaks"},
+		{Check: "no such check", Result: heedtest.Failed, Detail: "there is no such check"},
+	}, card)
+}
+
+// A retrier is a client with retries. Without further fields it passes all checks but
+// dialects; each field is a fault.
+type retrier struct {
+	base http.RoundTripper
+
+	early, unsafe, stale, synchronous, unbounded, nested, discards, unclosed, deaf, patient, drains bool
+}
+
+type layerKey struct{}
+
+// RoundTrip implements http.RoundTripper.
+func (c *retrier) RoundTrip(r *http.Request) (*http.Response, error) {
+	attempts := 3
+	if c.unbounded {
+		attempts = 1 << 30
+	}
+	if r.Context().Value(layerKey{}) != nil && !c.nested {
+		attempts = 1
+	}
+	ctx := context.WithValue(r.Context(), layerKey{}, true)
+	if c.deaf {
+		ctx = context.WithoutCancel(ctx)
+	}
+	sent := r.WithContext(ctx)
+	for attempt := 1; ; attempt++ {
+		resp, err := c.base.RoundTrip(sent)
+		if attempt == attempts && c.discards && err == nil && resp.StatusCode >= 500 {
+			resp.Body.Close()
+			return nil, errors.New("giving up")
+		}
+		if attempt == attempts || err != nil && ctx.Err() != nil || !c.retryable(r, resp, err) {
+			return resp, err
+		}
+		wait, ok := c.wait(ctx, resp)
+		body, rewound := c.rewind(r)
+		if !ok || !rewound {
+			return resp, err
+		}
+		if resp != nil && c.drains {
+			_, _ = io.Copy(io.Discard, resp.Body)
+		}
+		if resp != nil && !c.unclosed {
+			resp.Body.Close()
+		}
+		if err := sleep(ctx, wait); err != nil {
+			return nil, err
+		}
+		sent = r.Clone(ctx)
+		sent.Body = body
+	}
+}
+
+func (c *retrier) retryable(r *http.Request, resp *http.Response, err error) bool {
+	idempotent := r.Method != http.MethodPost && r.Method != http.MethodPatch
+	switch {
+	case err != nil:
+		return idempotent || c.unsafe
+	case resp.StatusCode == http.StatusTooManyRequests:
+		return true
+	}
+	return resp.StatusCode >= 500 && (idempotent || c.unsafe)
+}
+
+// wait returns the delay before the next attempt, or false if it is too long.
+func (c *retrier) wait(ctx context.Context, resp *http.Response) (time.Duration, bool) {
+	wait := 100 * time.Millisecond
+	if resp != nil {
+		v := resp.Header.Get("Retry-After")
+		if s, err := strconv.Atoi(v); err == nil {
+			wait = time.Duration(s) * time.Second
+		} else if at, err := http.ParseTime(v); err == nil {
+			wait = time.Until(at)
+		}
+	}
+	deadline, limited := ctx.Deadline()
+	switch {
+	case c.patient:
+	case wait > time.Minute, limited && time.Until(deadline) < wait:
+		return 0, false
+	}
+	if c.early {
+		return wait / 2, true
+	}
+	if c.synchronous {
+		return wait, true
+	}
+	return wait + rand.N(10*time.Second), true
+}
+
+// rewind returns the body for the next attempt, or false if there is none.
+func (c *retrier) rewind(r *http.Request) (io.ReadCloser, bool) {
+	switch {
+	case c.stale, r.Body == nil, r.Body == http.NoBody:
+		return r.Body, true
+	case r.GetBody == nil:
+		return nil, false
+	}
+	body, err := r.GetBody()
+	return body, err == nil
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+// RoundTrip implements http.RoundTripper.
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+func newRetrier(base http.RoundTripper) http.RoundTripper { return &retrier{base: base} }
+
+// TestRun_careful checks that a correct client other than heed passes. It does not read the
+// header fields about limits.
+func TestRun_careful(t *testing.T) {
+	for _, m := range heedtest.Run(t, newRetrier) {
+		if m.Check == "dialects" {
+			require.Equal(t, heedtest.Failed, m.Result)
+		} else {
+			require.Equal(t, heedtest.Passed, m.Result, m)
+		}
+	}
+}
+
+// TestRun_faults checks that clients with one fault each fail the check that is about it.
+func TestRun_faults(t *testing.T) {
+	for _, tt := range []struct {
+		check, fault, detail string // detail is part of the sentence
+		client               heedtest.ClientFunc
+	}{
+		{"contract", "sets a header", "Header of the request was changed", func(base http.RoundTripper) http.RoundTripper {
+			return roundTripper(func(r *http.Request) (*http.Response, error) {
+				r.Header.Set("X-Attempt", "1")
+				return base.RoundTrip(r)
+			})
+		}},
+		{"contract", "replaces the body and does not close it", "Body of the request was changed, the body of the request was not closed", func(base http.RoundTripper) http.RoundTripper {
+			return roundTripper(func(r *http.Request) (*http.Response, error) {
+				if r.Body != nil {
+					b, _ := io.ReadAll(r.Body)
+					r.Body = io.NopCloser(bytes.NewReader(b))
+				}
+				return base.RoundTrip(r)
+			})
+		}},
+		{"contract", "returns nothing", "neither a response nor an error", func(base http.RoundTripper) http.RoundTripper {
+			return roundTripper(func(r *http.Request) (*http.Response, error) {
+				r.Body.Close()
+				return nil, nil
+			})
+		}},
+		{"contract", "returns both", "a response and an error", func(base http.RoundTripper) http.RoundTripper {
+			return roundTripper(func(r *http.Request) (*http.Response, error) {
+				resp, err := base.RoundTrip(r)
+				if err == nil && resp.StatusCode >= 500 {
+					err = errors.New("server error")
+				}
+				return resp, err
+			})
+		}},
+		{"contract", "returns no body", "a response without a body", func(base http.RoundTripper) http.RoundTripper {
+			return roundTripper(func(r *http.Request) (*http.Response, error) {
+				resp, err := base.RoundTrip(r)
+				if err == nil {
+					resp.Body.Close()
+					resp.Body = nil
+				}
+				return resp, err
+			})
+		}},
+		{"early-retry", "waits for half of Retry-After", "a retry came 1", func(base http.RoundTripper) http.RoundTripper {
+			return &retrier{base: base, early: true}
+		}},
+		{"request-body", "sends the consumed body again", "arrived with another body", func(base http.RoundTripper) http.RoundTripper {
+			return &retrier{base: withoutBody(base), stale: true}
+		}},
+		{"response-body", "ignores errors of bodies", "of 100 bytes and no error", buffering},
+		{"duplicate-post", "retries POST", "POST after", func(base http.RoundTripper) http.RoundTripper {
+			return &retrier{base: base, unsafe: true}
+		}},
+		{"herd", "adds no jitter", "40 of 50 callers came back within 20 ms", func(base http.RoundTripper) http.RoundTripper {
+			return &retrier{base: base, synchronous: true}
+		}},
+		{"retry-bound", "never stops", "sent more than 1000 requests", func(base http.RoundTripper) http.RoundTripper {
+			return &retrier{base: base, unbounded: true, synchronous: true}
+		}},
+		{"retry-bound", "two layers", "one call was sent 27 times", func(base http.RoundTripper) http.RoundTripper {
+			return &retrier{base: &retrier{base: &retrier{base: base, nested: true}, nested: true}, nested: true}
+		}},
+		{"nested-retries", "multiplies", "three layers sent 27 requests, one sends 3", func(base http.RoundTripper) http.RoundTripper {
+			return &retrier{base: base, nested: true}
+		}},
+		{"last-response", "returns an error of its own", "503: the caller got neither", func(base http.RoundTripper) http.RoundTripper {
+			return &retrier{base: base, discards: true}
+		}},
+		{"leaks", "does not close bodies", "response bodies", func(base http.RoundTripper) http.RoundTripper {
+			return &retrier{base: base, unclosed: true}
+		}},
+		{"leaks", "does not end goroutines", "and 40 goroutines were left", func(base http.RoundTripper) http.RoundTripper {
+			return roundTripper(func(r *http.Request) (*http.Response, error) {
+				go func() { select {} }()
+				return base.RoundTrip(r)
+			})
+		}},
+		{"contract", "does not close the body of a cancelled request", "whose context has ended: the body of the request was not closed", func(base http.RoundTripper) http.RoundTripper {
+			return roundTripper(func(r *http.Request) (*http.Response, error) {
+				if err := r.Context().Err(); err != nil {
+					return nil, err
+				}
+				return base.RoundTrip(r)
+			})
+		}},
+		{"deadline", "does not pass on the context", "a call had not ended", func(base http.RoundTripper) http.RoundTripper {
+			return &retrier{base: base, deaf: true, synchronous: true}
+		}},
+		{"deadline", "sleeps without the context", "after its context", func(base http.RoundTripper) http.RoundTripper {
+			return roundTripper(func(r *http.Request) (*http.Response, error) {
+				resp, err := base.RoundTrip(r)
+				time.Sleep(3 * time.Second)
+				return resp, err
+			})
+		}},
+		{"deadline", "hides the error of the context", "but the error is not context", func(base http.RoundTripper) http.RoundTripper {
+			return roundTripper(func(r *http.Request) (*http.Response, error) {
+				resp, err := base.RoundTrip(r)
+				if err != nil {
+					err = errors.New("request failed")
+				}
+				return resp, err
+			})
+		}},
+		{"useless-wait", "waits for the deadline", "the call waited 10s of its 10s", func(base http.RoundTripper) http.RoundTripper {
+			return &retrier{base: base, patient: true}
+		}},
+		{"long-wait", "waits for a year", "stopped a call for 2h0m0s", func(base http.RoundTripper) http.RoundTripper {
+			return &retrier{base: base, patient: true}
+		}},
+		{"endless-body", "reads the response", "read more than 16 MiB", buffering},
+		{"endless-body", "drains before a retry", "429 that stops: a call had not ended", func(base http.RoundTripper) http.RoundTripper {
+			return &retrier{base: base, drains: true}
+		}},
+		{"upload-buffer", "reads the upload", "8192 KiB of an upload of 8192 KiB", func(base http.RoundTripper) http.RoundTripper {
+			return roundTripper(func(r *http.Request) (*http.Response, error) {
+				b, _ := io.ReadAll(r.Body)
+				r.Body.Close()
+				r = r.Clone(r.Context())
+				r.Body = io.NopCloser(bytes.NewReader(b))
+				return base.RoundTrip(r)
+			})
+		}},
+		{"healthy-server", "stops after every failure", "% of calls failed at a server that fails 1 %", newStopper},
+		{"dialects", "reads only Retry-After", "requests of 30 calls were rejected", newRetrier},
+		{"dialects", "waits a minute after every call", "30 calls took", func(base http.RoundTripper) http.RoundTripper {
+			return roundTripper(func(r *http.Request) (*http.Response, error) {
+				time.Sleep(time.Minute)
+				return base.RoundTrip(r)
+			})
+		}},
+		{"lost-units", "keeps slots of failed calls", "a call had not ended", newLeakySlots},
+		{"lost-units", "keeps the time of cancelled reservations", "the slowest of as many new calls took", newReservations},
+	} {
+		t.Run(tt.check+": "+tt.fault, func(t *testing.T) {
+			m := heedtest.Run(t, tt.client, tt.check)[0]
+			require.Equal(t, heedtest.Failed, m.Result, m)
+			require.Contains(t, m.Detail, tt.detail)
+		})
+	}
+}
+
+// TestRun_everyCheckCanFail checks that TestRun_faults has a fault for every check.
+func TestRun_everyCheckCanFail(t *testing.T) {
+	require.Equal(t, []string{
+		"contract", "early-retry", "request-body", "response-body", "duplicate-post", "herd", "retry-bound",
+		"nested-retries", "last-response", "leaks", "deadline", "useless-wait", "long-wait", "endless-body",
+		"upload-buffer", "healthy-server", "dialects", "lost-units",
+	}, heedtest.Names(), "add a fault of the new check to TestRun_faults")
+}
+
+// withoutBody makes net/http send a consumed body as an empty one. It refuses a body that is
+// shorter than ContentLength.
+func withoutBody(base http.RoundTripper) http.RoundTripper {
+	return roundTripper(func(r *http.Request) (*http.Response, error) {
+		if r.Body == nil {
+			return base.RoundTrip(r)
+		}
+		b, _ := io.ReadAll(r.Body)
+		r = r.Clone(r.Context())
+		r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(b)), int64(len(b))
+		return base.RoundTrip(r)
+	})
+}
+
+// buffering reads complete responses and ignores errors.
+func buffering(base http.RoundTripper) http.RoundTripper {
+	return roundTripper(func(r *http.Request) (*http.Response, error) {
+		resp, err := base.RoundTrip(r)
+		if err != nil {
+			return nil, err
+		}
+		b, _ := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		resp.Body = io.NopCloser(bytes.NewReader(b))
+		return resp, nil
+	})
+}
+
+// newStopper returns a client that sends nothing for 10 s after each failure.
+func newStopper(base http.RoundTripper) http.RoundTripper {
+	var mu sync.Mutex
+	var until time.Time
+	return roundTripper(func(r *http.Request) (*http.Response, error) {
+		mu.Lock()
+		wait := time.Until(until)
+		mu.Unlock()
+		if err := sleep(r.Context(), wait); err != nil {
+			return nil, err
+		}
+		resp, err := base.RoundTrip(r)
+		if err != nil || resp.StatusCode != http.StatusOK {
+			mu.Lock()
+			until = time.Now().Add(10 * time.Second)
+			mu.Unlock()
+		}
+		return resp, err
+	})
+}
+
+// newLeakySlots returns a client with 30 slots that loses those of calls that fail.
+func newLeakySlots(base http.RoundTripper) http.RoundTripper {
+	slots := make(chan struct{}, 30)
+	return roundTripper(func(r *http.Request) (*http.Response, error) {
+		select {
+		case slots <- struct{}{}:
+		case <-r.Context().Done():
+			return nil, r.Context().Err()
+		}
+		resp, err := base.RoundTrip(r)
+		if err == nil {
+			<-slots
+		}
+		return resp, err
+	})
+}
+
+// newReservations returns a client that sends 50 requests a second and does not give back the
+// reservations of calls that are cancelled.
+func newReservations(base http.RoundTripper) http.RoundTripper {
+	var mu sync.Mutex
+	var next time.Time
+	return roundTripper(func(r *http.Request) (*http.Response, error) {
+		mu.Lock()
+		if now := time.Now(); next.Before(now) {
+			next = now
+		}
+		wait := time.Until(next)
+		next = next.Add(20 * time.Millisecond)
+		mu.Unlock()
+		if err := sleep(r.Context(), wait); err != nil {
+			return nil, err
+		}
+		return base.RoundTrip(r)
+	})
+}
+
+// TestCheck_reports runs this test binary again, because a failed check fails its test.
+func TestCheck_reports(t *testing.T) {
+	if os.Getenv("HEEDTEST_CHECK") != "" {
+		heedtest.Check(t, newRetrier, heedtest.Waiver{Check: "dialects", Reason: "the server has no limits"})
+		t.Run("faulty", func(t *testing.T) {
+			heedtest.Check(t, func(base http.RoundTripper) http.RoundTripper { return base },
+				heedtest.Waiver{Check: "leaks", Reason: "unused"}, heedtest.Waiver{Check: "herd"}, heedtest.Waiver{Check: "leak", Reason: "misspelt"})
+		})
+		return
+	}
+	program := exec.CommandContext(t.Context(), os.Args[0], "-test.run=TestCheck_reports", "-test.v")
+	program.Env = append(os.Environ(), "HEEDTEST_CHECK=1")
+	out, err := program.CombinedOutput()
+	require.Error(t, err)
+	for _, want := range []string{
+		"--- PASS: TestCheck_reports/leaks",
+		"--- SKIP: TestCheck_reports/dialects",
+		"waived: the server has no limits",
+		"--- FAIL: TestCheck_reports/faulty/dialects",
+		"dialects: failed: 20 rejected, limit 0: RateLimit: 20 requests",
+		"--- SKIP: TestCheck_reports/faulty/herd",
+		"herd: not applicable",
+		"leaks: passed: 0 leaks, limit 0; the waiver is not needed: unused",
+		"the waiver {Check:herd Reason:} has no reason or names no check",
+		"the waiver {Check:leak Reason:misspelt} has no reason or names no check",
+	} {
+		require.Contains(t, string(out), want)
+	}
+	require.Equal(t, 1, strings.Count(string(out), "--- FAIL: TestCheck_reports/faulty/"))
+}

@@ -1,0 +1,169 @@
+package heedtest
+
+import (
+	"io"
+	"net/http"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+// RoundTrip implements http.RoundTripper.
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// TestRunner_hostileClients checks that clients that never return, panic, or never stop fail
+// a check and let the next one run.
+func TestRunner_hostileClients(t *testing.T) {
+	for name, tt := range map[string]struct {
+		detail string
+		send   func(base http.RoundTripper, r *http.Request) (*http.Response, error)
+	}{
+		"hangs": {"a call had not ended after 3h0m0s", func(http.RoundTripper, *http.Request) (*http.Response, error) { select {} }},
+		"hangs with timers": {"a call had not ended after 3h0m0s", func(http.RoundTripper, *http.Request) (*http.Response, error) {
+			for {
+				time.Sleep(time.Second)
+			}
+		}},
+		"panics": {"the client panicked: fault", func(http.RoundTripper, *http.Request) (*http.Response, error) { panic("fault") }},
+		"panics with nil": {"the client panicked", func(http.RoundTripper, *http.Request) (*http.Response, error) {
+			panic((error)(nil))
+		}},
+		"ends the goroutine": {"the client ended the goroutine of its caller", func(http.RoundTripper, *http.Request) (*http.Response, error) {
+			runtime.Goexit()
+			return nil, nil
+		}},
+		"panics in the body": {"the body of the client panicked: fault", func(base http.RoundTripper, r *http.Request) (*http.Response, error) {
+			return &http.Response{StatusCode: 200, Body: badBody{}, Request: r}, nil
+		}},
+		"sends without end": {"the client sent more than 1000 requests", func(base http.RoundTripper, r *http.Request) (*http.Response, error) {
+			for {
+				if resp, err := base.RoundTrip(r); err == nil {
+					resp.Body.Close()
+				}
+			}
+		}},
+		"sends without end in the background": {"the client sent more than 1000 requests", func(base http.RoundTripper, r *http.Request) (*http.Response, error) {
+			go func() {
+				for {
+					if resp, err := base.RoundTrip(r); err == nil {
+						resp.Body.Close()
+					}
+				}
+			}()
+			time.Sleep(time.Second)
+			return base.RoundTrip(r)
+		}},
+		"keeps a lock": {"the client panicked: locked", func() func(http.RoundTripper, *http.Request) (*http.Response, error) {
+			return func(http.RoundTripper, *http.Request) (*http.Response, error) {
+				var mu sync.Mutex
+				mu.Lock()
+				panic("locked")
+			}
+		}()},
+	} {
+		t.Run(name, func(t *testing.T) {
+			client := func(base http.RoundTripper) http.RoundTripper {
+				return roundTripper(func(r *http.Request) (*http.Response, error) { return tt.send(base, r) })
+			}
+			card := Run(t, client, "deadline", "response-body")
+			for _, m := range card {
+				require.Equal(t, Failed, m.Result)
+				require.Contains(t, m.Detail, tt.detail)
+			}
+		})
+	}
+}
+
+type badBody struct{}
+
+func (badBody) Read([]byte) (int, error) { panic("fault") }
+func (badBody) Close() error             { return nil }
+
+// TestRunner_readsWithoutEnd checks a client whose goroutine reads an endless body.
+func TestRunner_readsWithoutEnd(t *testing.T) {
+	m := Run(t, func(base http.RoundTripper) http.RoundTripper {
+		return roundTripper(func(r *http.Request) (*http.Response, error) {
+			resp, err := base.RoundTrip(r)
+			if err != nil {
+				return nil, err
+			}
+			go io.Copy(io.Discard, resp.Body)
+			time.Sleep(time.Minute)
+			return &http.Response{StatusCode: 200, Body: http.NoBody, Request: r}, nil
+		})
+	}, "endless-body")[0]
+	require.Equal(t, Failed, m.Result)
+	require.Contains(t, m.Detail, "the client read more than 16 MiB")
+}
+
+// TestRunner_busyClient checks a client that uses a processor without end, so that virtual
+// time does not advance.
+func TestRunner_busyClient(t *testing.T) {
+	var stop atomic.Bool
+	defer stop.Store(true)
+	r := &runner{maxRealTime: 100 * time.Millisecond, newClient: func(http.RoundTripper) http.RoundTripper {
+		return roundTripper(func(*http.Request) (*http.Response, error) {
+			for !stop.Load() {
+				runtime.Gosched()
+			}
+			return nil, io.EOF
+		})
+	}}
+	m := r.mark(t, *find("leaks"))
+	require.Equal(t, Failed, m.Result)
+	require.Contains(t, m.Detail, "the client blocked for 100ms without letting virtual time advance")
+	m = r.mark(t, *find("herd"))
+	require.Equal(t, Mark{Check: "herd", Result: Failed, Limit: 10, Unit: "requests in 20 ms", Detail: "not run: the client still blocks in check leaks"}, m)
+}
+
+func TestRunner_noClient(t *testing.T) {
+	m := Run(t, func(http.RoundTripper) http.RoundTripper { return nil }, "leaks")[0]
+	require.Equal(t, "calls with all outcomes: newClient returned nil", m.Detail)
+	m = Run(t, nil, "leaks")[0]
+	require.Equal(t, Failed, m.Result)
+	require.Contains(t, m.Detail, "panicked")
+}
+
+func TestRunner_inABubble(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := Run(t, func(base http.RoundTripper) http.RoundTripper { return base }, "leaks")[0]
+		require.Equal(t, Failed, m.Result)
+		require.Contains(t, m.Detail, "bubble")
+	})
+}
+
+func TestMostWithin(t *testing.T) {
+	at := func(ms ...int) (times []time.Time) {
+		for _, ms := range ms {
+			times = append(times, time.Unix(0, 0).Add(time.Duration(ms)*time.Millisecond))
+		}
+		return times
+	}
+	require.Equal(t, 0, mostWithin(nil, time.Second))
+	require.Equal(t, 1, mostWithin(at(0, 20, 40), 20*time.Millisecond))
+	require.Equal(t, 3, mostWithin(at(100, 0, 19, 5, 20), 20*time.Millisecond))
+}
+
+func TestBubbleGoroutines(t *testing.T) {
+	require.Zero(t, bubbleGoroutines())
+	synctest.Test(t, func(t *testing.T) {
+		synctest.Wait()
+		before := bubbleGoroutines()
+		end := make(chan struct{})
+		for range 300 {
+			go func() { <-end }()
+		}
+		synctest.Wait()
+		require.Equal(t, 300, bubbleGoroutines()-before)
+		close(end)
+		synctest.Wait()
+		require.Equal(t, before, bubbleGoroutines())
+	})
+}

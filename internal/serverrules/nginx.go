@@ -1,0 +1,36 @@
+package serverrules
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/heed-go/heed/throttle"
+)
+
+// Nginx is limit_req of nginx 1.22 (ngx_http_limit_req_module.c), with refusal as
+// limit_req_status. Status 444 closes the connection. The rule is throttle.Nginx, which is
+// compared with recorded decisions of nginx.
+func Nginx(c throttle.NginxConfig, refusal Reply) Server {
+	l := throttle.NewNginx(c)
+	return func(r Request) Reply {
+		d, err := l.ReserveAhead(context.Background(), throttle.Claim{Now: r.At}, time.Hour)
+		switch {
+		case err != nil:
+			panic(err)
+		case d.OK:
+			return Reply{Delay: d.Wait}
+		case refusal.Status == 444:
+			return Reply{Drop: true}
+		}
+		return refusal
+	}
+}
+
+// Refuse returns a refusal without headers about limits.
+func Refuse(code int) Reply { return status(code) }
+
+// RefuseFor returns a refusal with a fixed Retry-After, as an add_header directive writes it.
+func RefuseFor(code int, retryAfter string) Reply {
+	return Reply{Status: code, Header: http.Header{"Retry-After": {retryAfter}}}
+}
