@@ -32,9 +32,8 @@
 //     so retries do not exceed a limit. A retry keeps the queue position of the
 //     first attempt.
 //   - send: Base sends the request. The caller's request is never modified.
-//   - observe: the limits receive the outcome immediately. If the server asked clients
-//     to stop, the requests that share the quota are held until that time is over;
-//     then they are released one by one.
+//   - observe: the outcome is reported to the limits. If the server asked clients to
+//     stop, a hold begins: see below.
 //   - classify: the outcome is final if it is a success, if a retry would fail in the
 //     same way, or if the request may have been processed and is not idempotent.
 //     See [RetryPolicy].
@@ -56,8 +55,8 @@
 // A wait that cannot end before the deadline of the context is not started; the last
 // response or an error is returned immediately. The same applies to a wait that the
 // server asks for, in the queue or before a retry, and that is longer than
-// RetryPolicy.MaxWait. [http.Client.Timeout] is part of the context and includes the time
-// in the queue.
+// RetryPolicy.MaxWait. [http.Client.Timeout] counts as a deadline of the context, so it
+// includes the time in the queue.
 //
 // Use a [github.com/heed-go/heed/poll.Poller] for operations that take longer than one
 // response. Set Transport.StartJitter if many instances of a program start at the same
@@ -65,11 +64,13 @@
 //
 // # Holds
 //
-// A hold begins when a server asks clients to stop. It applies to the route of the
-// rejected request. If a second route is rejected during a hold, the hold applies to the
-// whole host. Package [github.com/heed-go/heed/quota] and docs/server-limits.md in the
-// repository explain what is learned of servers, what is estimated if they do not state
-// their limits, and how to disable it.
+// A hold begins when a server asks clients to stop, for example with Retry-After.
+// Requests wait until the stated time. Then one request, the probe, is sent, and the
+// others follow when it is accepted. A hold applies to the route of the rejected request.
+// If a second route is rejected during a hold, the hold applies to the whole host.
+// Package [github.com/heed-go/heed/quota] and docs/server-limits.md in the repository
+// explain what is learned of servers, what is estimated if they do not state their
+// limits, and how to disable it.
 //
 // # Limitations
 //

@@ -12,10 +12,10 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// Reasons for not retrying a request. Info.StopReason, GiveUpError.Reason and
-// GiveUpInfo.Reason match one of them, or they are the cause of the context's end, a
-// *throttle.RefusedError, or the error of the hook, limiter or breaker that prevented the
-// retry.
+// The reasons for which a request is not sent or not retried. Info.StopReason,
+// GiveUpError.Reason and GiveUpInfo.Reason match one of these errors in the sense of
+// errors.Is. Otherwise they are the cause of the context's end, a *throttle.RefusedError,
+// or the error of the hook, limiter or breaker that prevented the attempt.
 var (
 	// ErrMaxAttempts means that RetryPolicy.MaxAttempts or
 	// RetryPolicy.MaxThrottledAttempts is reached, or that RetryPolicy.Backoff returned
@@ -113,14 +113,14 @@ func (e *GiveUpError) Error() string {
 	b.WriteString("heed: gave up")
 	switch n := len(e.Attempts); n {
 	case 0:
-		b.WriteString(" before it was sent")
+		b.WriteString(" before the first attempt")
 	case 1:
 		b.WriteString(" after 1 attempt")
 	default:
 		b.WriteString(" after " + strconv.Itoa(n) + " attempts")
 	}
-	if w := e.QueueWait + e.BackoffWait; w > 0 {
-		b.WriteString(" and " + w.Round(time.Millisecond).String() + " of waiting")
+	if w := (e.QueueWait + e.BackoffWait).Round(time.Millisecond); w > 0 {
+		b.WriteString(" and " + w.String() + " of waiting")
 	}
 	for i, a := range e.Attempts {
 		b.WriteString(": " + strconv.Itoa(i+1) + ": " + a.String())

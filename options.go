@@ -40,8 +40,8 @@ type RequestOptions struct {
 	// Costs holds the estimated costs of the request in the units that the server counts
 	// besides requests, for example {"tokens": 1500}. The request waits until the server
 	// has that many units left. Units that the server never mentions in its responses are
-	// ignored; see quota.Tracker.DemandUnits. Nil means that only the number of requests
-	// is limited.
+	// ignored; see quota.Tracker.DemandUnits. Each of the others takes a demand of the
+	// ticket: see Transport.Limits. Nil means that only the number of requests is limited.
 	Costs map[string]int64
 
 	// NoWait makes the request fail immediately if it would have to wait, in the queue or
@@ -49,9 +49,9 @@ type RequestOptions struct {
 	// possible. MaxWait is ignored.
 	NoWait bool
 
-	// MaxWait is the longest wait in the queue and the longest delay before a retry, each
-	// for itself. Zero means no limit for waits that the program's own limits impose, and
-	// RetryPolicy.MaxWait for all others.
+	// MaxWait is the longest single wait: in the queue, for any limit, and before a retry.
+	// Zero or less means RetryPolicy.MaxWait for delays before a retry and for waits that
+	// the server imposes, and no limit for waits that the program's own limits impose.
 	MaxWait time.Duration
 }
 

@@ -64,14 +64,15 @@ type RetryPolicy struct {
 	// zero backoff.Exponential.
 	Backoff backoff.Policy
 
-	// RetryAfterJitter derives the delay from a Retry-After that the server states. A
-	// Retry-After of 0 is obeyed unless RetryAfterJitter.Min is set: the first retry of a
-	// call is then sent immediately, and each later one after a tenth of the delay of
+	// RetryAfterJitter adds a random delay to a Retry-After that the server states. Its
+	// zero value adds up to 500 ms or 10 %, whichever is longer, and doubles that range
+	// with each attempt. If the server states 0 and RetryAfterJitter.Min is not set, the
+	// first retry is sent immediately, and each later one after a tenth of the delay of
 	// Backoff.
 	RetryAfterJitter backoff.RetryAfterJitter
 
-	// Budget limits retries to a fraction of the requests. Nil means a zero
-	// backoff.Budget that is used by the Transport alone.
+	// Budget limits retries to a fraction of the requests. Nil means a zero backoff.Budget
+	// that is used by the Transport alone: 20 % of the requests and 10 retries per second.
 	Budget *backoff.Budget
 
 	// MaxWait is the longest delay before a retry, and the longest wait in the queue that
@@ -112,10 +113,10 @@ type RetryPolicy struct {
 	// added.
 	IdempotencyKey func() string
 
-	// Idempotent reports whether a request may be processed twice. It extends the rules
-	// above and is called only for requests that are not idempotent by these rules. It
-	// must not modify the request. The function Retryable does not call it. Nil means
-	// that only the rules apply.
+	// Idempotent reports whether a request may be processed twice. It is called only for
+	// requests that are not idempotent by the rules of RetryPolicy. It must not modify the
+	// request. The function Retryable does not call it. Nil means that only the rules
+	// apply.
 	Idempotent func(req *http.Request) bool
 
 	// BeforeSend is called before each attempt, after all limits have granted it, so that
@@ -130,10 +131,11 @@ type RetryPolicy struct {
 
 	// ShouldRetry decides whether an attempt is retried. It is called after each attempt,
 	// also after a success, unless retries of the request are disabled or the caller
-	// canceled it. The argument again is the decision of the rules above; the result
-	// replaces it. The limits above apply in any case: number of attempts, waits, body
-	// and budget. If ShouldRetry returns an error, the call ends with a GiveUpError that
-	// matches it. It must not read the body of resp. Nil means that only the rules apply.
+	// canceled it. The argument again is the decision by the table of RetryPolicy; the
+	// result replaces it. ShouldRetry cannot exceed the number of attempts, the longest
+	// waits and the Budget, or retry a body that cannot be sent again. If it returns an
+	// error, the call ends with a GiveUpError that matches it. It must not read the body
+	// of resp. Nil means that the table alone decides.
 	ShouldRetry func(req *http.Request, resp *http.Response, err error, again bool) (bool, error)
 }
 

@@ -207,8 +207,8 @@ func (rt *roundTrip) resolvePolicy() {
 
 // Errors for requests whose demands do not fit in a ticket.
 const (
-	errTooManyDemands = invalidRequestError("heed: Transport.Limits set too many demands: one slot of the ticket is reserved for the server's limits, and one for Transport.Limiter; join some with throttle.AllOf")
-	errTooManyUnits   = invalidRequestError("heed: RequestOptions.Costs names more units than the ticket has slots for, beside the demands of Transport.Limits and Transport.Limiter")
+	errTooManyDemands = invalidRequestError("heed: Transport.Limits added too many demands: one demand of the ticket is reserved for the server's limits, and one for Transport.Limiter if it is set: combine some with throttle.AllOf")
+	errTooManyUnits   = invalidRequestError("heed: RequestOptions.Costs has more units than the ticket has demands left beside those of Transport.Limits and Transport.Limiter")
 )
 
 // addDemands adds the demands of the request to the ticket. The Limits hook is called

@@ -70,7 +70,7 @@ func TestTransport_queueWaitBeyondDeadlineIsATimeout(t *testing.T) {
 			require.ErrorAs(t, err, &u)
 			require.True(t, u.Timeout())
 			require.ErrorIs(t, err, throttle.ErrRefused)
-			require.ErrorContains(t, u.Err, "gave up before it was sent")
+			require.ErrorContains(t, u.Err, "gave up before the first attempt")
 			require.NotContains(t, u.Err.Error(), "api.test", "url.Error says method and URL")
 		}
 		require.Equal(t, 1, s.sent())

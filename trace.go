@@ -12,15 +12,16 @@ import (
 // Trace holds functions that are called while a request is processed, for metrics, logs
 // and spans. Nil functions are not called.
 //
-// The functions are called on the goroutine of the request, without a lock. They must not
-// block, must not modify the request and must not read or close bodies. Each gets the
-// request that was given to the Transport, except AttemptStart and AttemptDone, which get
-// the request that is sent to Base: its context is that of the attempt, see AttemptFrom.
+// The functions are called without a lock, on the goroutine of the request; Hold and
+// LimitLearned also on the goroutine that reports the event to the Tracker. They must not
+// block, must not modify the request and must not read or close bodies. The request is the
+// one that was given to the Transport. AttemptStart and AttemptDone get the request that is
+// sent to Base instead: its context is that of the attempt, see AttemptFrom.
 //
 // For each attempt the order is WaitStart, WaitDone, AttemptStart, AttemptDone, and then
-// Retry if there is another attempt. GiveUp is the last call for a request that fails. If
-// the request is not granted, WaitDone has an error. AttemptStart is not called then, and
-// also not if RetryPolicy.BeforeSend or the Breaker returns an error.
+// Retry if there is another attempt. GiveUp is the last call for a request that fails.
+// AttemptStart is not called if WaitDone has an error, or if RetryPolicy.BeforeSend or the
+// Breaker returns one.
 type Trace struct {
 	// WaitStart is called when the request enters the queue, once per attempt.
 	WaitStart func(*http.Request, WaitStartInfo)

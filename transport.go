@@ -40,16 +40,20 @@ type Transport struct {
 	// RequestOptions.Cost units. Nil means no limit.
 	Limiter throttle.Limiter
 
-	// Key returns the key of a request for Limiter, such as its host; it has no effect on
-	// limiters that do not distinguish keys, unlike those of package throttle/keyed. It is
-	// called once per request and must not modify it. PerHost is ready-made. Nil means that
-	// all requests have the key "".
+	// Key returns the key of a request for Limiter, such as its host: PerHost does. Only
+	// limiters with a limit for each key use it, such as those of package throttle/keyed.
+	// Key is called once per request and must not modify the request. Nil means that all
+	// requests have the key "".
 	Key func(*http.Request) string
 
 	// Limits adds demands to the ticket of a request and may set its Priority, Tenant and
-	// Weight. It is called once per request, before the first attempt. It must not modify
-	// the request, and must not retain the ticket, which is reused. After an error nothing
-	// is sent: RoundTrip returns an error that wraps it. Nil means no further limits.
+	// Weight. It can add three demands, or two if Limiter is set, because one of
+	// queue.MaxDemands is reserved for the server's limits; each unit of
+	// RequestOptions.Costs that the server limits takes one more. throttle.AllOf combines
+	// limits into one demand. Limits is called once per request, before the first attempt.
+	// It must not modify the request, and must not retain the ticket, which is reused. After
+	// an error nothing is sent: RoundTrip returns an error that wraps it. Nil means no
+	// further limits.
 	Limits func(*http.Request, *queue.Ticket) error
 
 	// Quota holds what is known of the limits of servers. Nil means a Tracker that is
@@ -78,18 +82,18 @@ type Transport struct {
 	// combines several, and WithTrace adds one for a single request. Nil means none.
 	Trace *Trace
 
-	// Clock tells the time and sets timers. Nil means the system clock. Deadlines of
+	// Clock is the source of time and of timers. Nil means the system clock. Deadlines of
 	// contexts always refer to the system clock.
 	Clock throttle.Clock
 
-	// StartJitter spreads the first requests of programs that start at the same time.
-	// Until a start delay has passed, counted from the first request, all requests wait.
-	// The delay is a fraction of StartJitter. Zero means no start delay.
+	// StartJitter spreads the first requests of programs that start at the same time. All
+	// requests wait until a delay of less than StartJitter has passed since the first
+	// request. Zero or less means no delay.
 	StartJitter time.Duration
 
-	// StartSeed determines the fraction of StartJitter, so that a program has the same one
-	// after each start: what distinguishes it from the others, such as the name or serial
-	// number of its device. See backoff.OffsetFor. Empty means a random fraction.
+	// StartSeed determines the delay of StartJitter, so that it is the same after each
+	// start. It must distinguish the program from the others, as the name or serial number
+	// of its device does. See backoff.OffsetFor. Empty means a random delay.
 	StartSeed string
 
 	once           sync.Once

@@ -125,7 +125,7 @@ func TestTransport_startJitterBeyondTheDeadlineFails(t *testing.T) {
 			req.Body = body
 			_, err := tr.RoundTrip(req.WithContext(ctx))
 			require.ErrorIs(t, err, why)
-			require.ErrorContains(t, err, "before it was sent: heed: Transport.StartJitter delays the first request by another "+backoff.OffsetFor(deviceSeed).In(time.Minute).String())
+			require.ErrorContains(t, err, "before the first attempt: heed: Transport.StartJitter delays the first request by another "+backoff.OffsetFor(deviceSeed).In(time.Minute).String())
 			require.Equal(t, 1, body.closed)
 		}
 		require.Zero(t, time.Since(s.start))

@@ -46,9 +46,10 @@ type Exponential struct {
 	Rand func() float64
 }
 
-// Delay implements Policy. It is short enough to be inlined and calls a method with a pointer
-// receiver, because copying the six words of e would cost half as much as a random number.
+// Delay implements Policy.
 func (e Exponential) Delay(attempt int, prev time.Duration) time.Duration {
+	// This is short enough to be inlined and calls a method with a pointer receiver, because
+	// copying the six words of e would cost half as much as a random number.
 	return e.delay(attempt, prev)
 }
 

@@ -24,10 +24,9 @@ func RandomOffset() Offset { return Offset(rand.Uint64()) }
 // OffsetFor returns the Offset of an identity, such as a serial number. The result is the same
 // in each process, on each machine and in each version of this package. It depends on the
 // identity only: if a device has several jobs, add the name of the job to the identity.
-//
-// The hash is FNV-1a. Its upper bits, which determine the result, hardly depend on the last
-// characters, so the finalizer of MurmurHash3 mixes them.
 func OffsetFor(identity string) Offset {
+	// The hash is FNV-1a. Its upper bits, which determine the result, hardly depend on the
+	// last characters, so the finalizer of MurmurHash3 mixes them.
 	h := uint64(14695981039346656037)
 	for i := range len(identity) {
 		h = (h ^ uint64(identity[i])) * 1099511628211

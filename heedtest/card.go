@@ -25,14 +25,19 @@ type Mark struct {
 	// Check is the name of the check.
 	Check string `json:"check"`
 
+	// Result is Passed, Failed or NotApplicable.
 	Result Result `json:"result"`
 
-	// Figure is what was measured, in Unit; the worst of all trials of the check. The check
-	// fails if Figure is greater than Limit. It also fails, whatever Figure is, if the client
-	// panics, hangs, or sends more than it could ever need.
+	// Figure is the worst value that was measured in the trials of the check, in Unit. The
+	// check fails if Figure is greater than Limit. It also fails, whatever Figure is, if the
+	// client panics, hangs, or sends more than it could ever need.
 	Figure float64 `json:"figure"`
-	Limit  float64 `json:"limit"`
-	Unit   string  `json:"unit"`
+
+	// Limit is the largest Figure that passes, in Unit.
+	Limit float64 `json:"limit"`
+
+	// Unit is the unit of Figure and Limit, such as "requests".
+	Unit string `json:"unit"`
 
 	// Detail is a sentence about what went wrong. Empty means that the check passed.
 	Detail string `json:"detail,omitempty"`

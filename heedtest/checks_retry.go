@@ -178,7 +178,7 @@ func mostWithin(times []time.Time, d time.Duration) (most int) {
 //
 // Harm: Unbounded retries keep an overloaded server down.
 // Source: Google, Site Reliability Engineering, chapter 21 ("Handling Overload"): at most
-// three attempts. The limit also allows for rejections that state when to return.
+// three attempts. The limit allows for rejections that state when to return.
 func checkRetryBound(e *evaluation) {
 	for name, a := range inOrder(map[string]Response{
 		"500":               status(500),

@@ -81,13 +81,13 @@ type Poller struct {
 	MaxBody int64
 
 	// ParseStatus returns the status of the operation from a response with a status code
-	// below 400 and the first MaxBody bytes of its body. Nil means the rules above.
+	// below 400 and the first MaxBody bytes of its body. Nil means the rules of Poller.
 	ParseStatus func(resp *http.Response, body []byte) (Status, error)
 
 	// Progress is called after each poll. Nil means none.
 	Progress func(Operation)
 
-	// Clock tells the time and sets timers. Nil means the system clock. Deadlines of
+	// Clock is the source of time and of timers. Nil means the system clock. Deadlines of
 	// contexts always refer to the system clock.
 	Clock throttle.Clock
 }

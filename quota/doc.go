@@ -17,9 +17,9 @@
 //	slow responses  the server responds late or fails, so no more requests are in flight than before
 //
 // A quota ends at the reset that the server stated. A hold by retry-after ends at the time
-// that the server stated, or after one second if it stated none (longer after each further
-// rejection, at most one minute). Then one request, the probe, tests whether the hold is
-// over. The other requests follow when the probe is accepted.
+// that the server stated, or after 0.5 to 1 second if it stated none (longer after each
+// rejected probe, at most one minute). Then one request, the probe, tests whether the hold
+// is over. The other requests follow when the probe is accepted.
 //
 // A rate is learned when 5 of the last 8 responses are a 429 that states nothing about limits, or
 // when 6 of the last 10 or 15 of the last 50 are a 503, a 403, a closed connection or a timeout
@@ -29,7 +29,7 @@
 //
 // Slow start ends after 100 successful responses. It also follows a 429 that states nothing,
 // until eight responses in a row are successful. The state of slow responses ends when a
-// request that was sent after its beginning is answered in time.
+// request that was sent after its beginning gets a response in time.
 //
 // [Tracker.Mode] switches off the last three (StatedOnly) or all of them (Disabled),
 // [Tracker.MaxHold] bounds how long a stated end is obeyed without a test, and

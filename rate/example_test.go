@@ -55,5 +55,5 @@ func ExampleLimiter() {
 	// given twice:  true false
 	// in 100 ms:    10 6
 	// theirs says:  rate: Wait(n=6) exceeds limiter's burst 5
-	// ours says:    throttle: refused by limit "10 per second, burst 5": it can never grant this claim; at most 5 units can be granted together
+	// ours says:    throttle: rejected by limit "10 per second, burst 5": it can never grant this claim; at most 5 units can be granted together
 }

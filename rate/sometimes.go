@@ -5,20 +5,20 @@ import (
 	"time"
 )
 
-// Sometimes calls a function at some of its occasions, for example to log the first of many
-// equal errors and then one of them each minute. A call of Do runs the function if any of
-// the fields says so. The zero Sometimes runs it once. A Sometimes must not be copied after
-// the first call of Do.
+// Sometimes runs a function in some of the calls of Do, for example to log the first of many
+// equal errors and then one of them each minute. Each field is a condition, and Do runs the
+// function if one of them is met. The zero Sometimes runs it once. A Sometimes must not be
+// copied after the first call of Do.
 type Sometimes struct {
-	// First is the number of calls at the beginning that run the function. The first call
-	// always does, also if First is zero or negative.
+	// First is the number of calls, counted from the first, that run the function. The first
+	// call always does, also if First is zero or negative.
 	First int
 
 	// Every n runs the function in the first call and in each nth call after it. Zero or a
 	// negative value means that the number of calls does not matter.
 	Every int
 
-	// Interval runs the function if so much time has passed since it last ended. Zero or a
+	// Interval runs the function if at least Interval has passed since it last ended. Zero or a
 	// negative value means that time does not matter.
 	Interval time.Duration
 
@@ -27,10 +27,10 @@ type Sometimes struct {
 	ended time.Time  // when the function last ended; zero without Interval
 }
 
-// Do calls f or not, as First, Every and Interval say. Calls of Do run one after another,
-// so that f is never run twice at the same time, and a Do that follows the one that ran f
-// returns after f has ended. f must not call Do of the same Sometimes: it would wait
-// forever. A call in which f panics does not count.
+// Do runs f if First, Every or Interval requires it. Calls of Do run one after another: f is
+// never run twice at the same time, and a concurrent Do returns after f has ended. f must
+// not call Do of the same Sometimes, which would block forever. A call in which f panics
+// does not count.
 func (s *Sometimes) Do(f func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

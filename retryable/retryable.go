@@ -6,7 +6,7 @@
 //	retryable.Wrap(client, nil)
 //
 // CheckRetry and Backoff apply the rules of package heed: a POST is not repeated unless it is
-// safe, and Retry-After is respected. Wrap inserts a heed.Transport, which makes every attempt
+// safe, and Retry-After is obeyed. Wrap inserts a heed.Transport, which makes every attempt
 // wait for the limits of servers and for those of the program. CheckRetry, Backoff and Wrap
 // can be used separately.
 //
@@ -43,9 +43,9 @@ var (
 //
 // It does not retry if the server asks for a wait that exceeds the deadline of ctx, or that is
 // longer than the MaxWait that heed.WithOptions stored in ctx, or two minutes if there is none.
-// The caller then receives the response immediately. A request that failed without a response
-// is known only by its method, so without Wrap an Idempotency-Key header has no effect;
-// heed.WithOptions does.
+// The caller then receives the response immediately. After a failure without a response,
+// CheckRetry knows the method and ctx, but not the header: without Wrap, declare the request
+// idempotent by heed.WithOptions instead of an Idempotency-Key header.
 func CheckRetry(ctx context.Context, resp *http.Response, err error) (bool, error) {
 	switch {
 	case ctx.Err() != nil:

@@ -47,7 +47,7 @@
 //
 //	requests_per_unit     number of units; 0 rejects all requests
 //	unit, per             second, minute, hour, day, week, month, year; or any duration, such as 90s
-//	algorithm             the algorithm; fixed_window, unless another word implies one
+//	algorithm             the algorithm; the default is fixed_window, or what another word implies
 //	burst                 units granted immediately: token_bucket, also refill, leaky_bucket and nginx
 //	granularity           length of a sub-window: sub_windows
 //	queue                 maximum number of waiting units: leaky_bucket
@@ -60,7 +60,7 @@
 //	cost                  units that a request takes
 //	soft                  percentage granted beyond the limit, marked as over the limit
 //	borrow                name of the Config.CanBorrow that may grant beyond the limit
-//	ban                   refusals, within, duration, max_duration, forget_after: for keys that ignore refusals
+//	ban                   refusals, within, duration, max_duration, forget_after: for keys that keep exceeding the limit
 //	active                from, to, days, zone: another amount at these times
 //	max_keys              maximum number of keys with a limiter of their own; further keys share a few
 //	compact               16 bytes for each key of a token_bucket instead of 500; all keys start

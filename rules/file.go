@@ -32,7 +32,7 @@ import (
 // be replaced, as in a Kubernetes volume. Fields must not be changed after Open, and a File must
 // not be copied.
 type File struct {
-	// Path is the path of the file.
+	// Path is the path of the file. It must be set.
 	Path string
 	Config
 

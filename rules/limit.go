@@ -51,8 +51,8 @@ type Limit struct {
 	// Unlimited means that everything is granted.
 	Unlimited bool
 
-	// Hard is the amount that is granted in fact. Claims beyond Spec are granted up to Hard, with
-	// Decision.OverLimit set. Nil means that claims beyond Spec are rejected.
+	// Hard is the amount that is enforced if it differs from Spec. Claims beyond Spec are granted
+	// up to Hard, with Decision.OverLimit set. Nil means that claims beyond Spec are rejected.
 	Hard Spec
 
 	// Borrow is the name of the Config.CanBorrow that may grant claims beyond Spec. Empty means
@@ -66,7 +66,8 @@ type Limit struct {
 	// Ban is the ban for keys that keep exceeding the limit. Nil means none.
 	Ban *keyed.BanConfig
 
-	// Active lists the periods in which another Spec applies. The first one that applies wins.
+	// Active lists the periods in which another Spec applies. If several apply, the first one
+	// counts. Nil means none.
 	Active []Period
 
 	// Cost is the number of units that each request takes, at least 1.
@@ -111,7 +112,7 @@ type Period struct {
 	// nothing is granted.
 	Spec Spec
 
-	// Hard is the amount that is granted in fact in the period, as Limit.Hard.
+	// Hard is the amount that is enforced in the period, as Limit.Hard.
 	Hard Spec
 }
 

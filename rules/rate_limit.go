@@ -253,6 +253,7 @@ func (r *reader) ban(to **keyed.BanConfig) func(*yaml.Node) {
 	return func(n *yaml.Node) {
 		var s keyed.BanConfig
 		var after, keys int64
+		faults := len(r.faults)
 		r.mapping(n, "ban", fieldReaders{
 			"name":         r.str("name", &s.Name),
 			"refusals":     r.number("refusals", 1, &after),
@@ -263,6 +264,9 @@ func (r *reader) ban(to **keyed.BanConfig) func(*yaml.Node) {
 			"max_keys":     r.number("max_keys", 1, &keys),
 		})
 		s.Refusals, s.MaxKeys = clampInt(after), clampInt(keys)
+		if len(r.faults) > faults {
+			return // Validate would report the same again
+		}
 		if err := s.Validate(); err != nil {
 			r.fail(n, "%s", withoutPackage(err))
 			return

@@ -3,7 +3,7 @@
 //
 //	seen := sketch.NewBloom(sketch.BloomConfig{Keys: 1_000_000, ErrorRate: 0.01})
 //	if seen.TestAndAdd(key) {
-//		// key was added before, or one of a hundred times was not
+//		// key was added before; in 1 % of the cases it was not
 //	}
 //
 // # Choosing a type
@@ -17,8 +17,8 @@
 //	may this client, one of millions, send?    [Limiter]         rejecting too often
 //
 // Each type errs in one direction only, so that a limit based on it is never exceeded. For up to a
-// few million keys keyed.Limiter is better: it takes some 40 to 110 bytes for each key and
-// has no errors.
+// few million keys keyed.Buckets is better: it takes at most 40 bytes for each key, or 110 with
+// Exact, and has no errors.
 //
 // # Memory
 //

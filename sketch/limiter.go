@@ -30,7 +30,7 @@ import (
 // TestLimiter_refusesFewWrongly.
 //
 // Limitations: the Bloom filter cannot remove the first unit of a client. If its claim is
-// cancelled, the unit stays taken until its window no longer counts.
+// canceled, the unit stays taken until its window no longer counts.
 //
 // Within a window units are added to all counters of a client, not conservatively as in CountMin,
 // because a conservative update cannot be reversed by Cancel.

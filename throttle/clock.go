@@ -5,8 +5,9 @@ import (
 	"time"
 )
 
-// Clock is a source of time. Where a Clock is a field, nil means the system clock. The clocks of github.com/benbjohnson/clock and github.com/jonboule/clockwork
-// implement it. Tests should prefer testing/synctest, which needs no Clock.
+// Clock is a source of time. Where a Clock is a field, nil means the system clock. The
+// clocks of github.com/benbjohnson/clock and github.com/jonboulle/clockwork implement it.
+// Tests should prefer testing/synctest, which needs no Clock.
 type Clock interface {
 	Now() time.Time
 	After(d time.Duration) <-chan time.Time

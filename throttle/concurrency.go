@@ -55,10 +55,9 @@ func (c ConcurrencyConfig) String() string { return strconv.FormatInt(c.Count, 1
 // through it.
 //
 // Invariant: the units of the claims that were granted and have not ended are never more
-// than Count. There is one activeClaim for each of them.
+// than Count.
 //
-// Limitations: ending a claim a second time, or after MaxAge, does nothing: the generation
-// in Decision.Grant distinguishes it from the claim that uses its entry by then.
+// Limitations: ending a claim a second time, or after MaxAge, does nothing.
 type Concurrency struct {
 	base
 	config   ConcurrencyConfig
@@ -68,6 +67,8 @@ type Concurrency struct {
 }
 
 // An activeClaim is a claim in use. Claims in use form a doubly linked list, oldest first.
+// The generation, which is part of Decision.Grant, distinguishes a claim from earlier ones
+// that used the same entry.
 type activeClaim struct {
 	prev, next uint32
 	generation uint32 // changes when the claim ends

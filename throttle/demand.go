@@ -6,7 +6,7 @@ type Demand struct {
 	// Limiter must grant the claim. Nil means no limit.
 	Limiter Limiter
 
-	// Key is the Claim.Key.
+	// Key is the Claim.Key. Limiters with a single limit ignore it.
 	Key string
 
 	// Cost is the Claim.Cost. Zero means 1.

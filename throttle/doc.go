@@ -1,10 +1,11 @@
 // Package throttle provides rate limiters, concurrency limiters, and the [Limiter]
 // interface that they implement.
 //
-// A Limiter answers one question: may this much work start now? It does not sleep. The
-// answer is a [Decision] that either grants the [Claim] or says how long to wait before
-// asking again. To block until a limiter grants a claim, use package throttle/queue, or
-// package rate for the API of golang.org/x/time/rate.
+// A [Claim] asks a Limiter for units, such as one for each request. The answer is a
+// [Decision] that either grants the claim, so that the work may start, or rejects it and
+// states how long to wait before asking again. A Limiter never sleeps. To block until a
+// limiter grants a claim, use package throttle/queue, or package rate for the API of
+// golang.org/x/time/rate.
 //
 //	limiter := throttle.NewTokenBucket(throttle.PerSecond(10))
 //	d, err := limiter.Reserve(ctx, throttle.Claim{})
@@ -54,7 +55,7 @@
 //
 // # Life of a claim
 //
-//	            rejected: nothing was taken, Decision.Wait says when to ask again
+//	            rejected: nothing was taken, ask again after Decision.Wait
 //	           /
 //	Reserve ──<                        Cancel: not used, units are returned
 //	           \                      /

@@ -15,10 +15,14 @@ import (
 // is done. Primary must therefore return an error for an unresponsive store before the
 // contexts of its callers end.
 //
-// Primary and Secondary must be set. No field may change after the first use. A Fallback
+// No field may change after the first use. A Fallback
 // must not be copied.
 type Fallback struct {
-	Primary, Secondary Limiter
+	// Primary decides unless it returns an error. It must be set.
+	Primary Limiter
+
+	// Secondary decides if Primary returns an error. It must be set.
+	Secondary Limiter
 
 	// OnError is called with each error of Primary before Secondary is asked. Nil means no
 	// call.

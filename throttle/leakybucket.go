@@ -61,17 +61,10 @@ func (l LeakyBucketConfig) Validate() error {
 //
 // Limitations: if claims are booked behind a canceled one, they keep their positions.
 // Cancel does not return units that would let a new claim take one of those positions: of
-// the units of the claim, as many as leak between its position and the last one. This
-// takes two numbers: tat, which determines the position of the next claim, and
-// bookings.last, the last booked position. One number could not distinguish booked units
-// from used ones.
+// the units of the claim, as many as leak between its position and the last one.
 //
 // Cancel and Observe return no units of a claim that was granted before the latest change
 // of the limit by SetLimit.
-//
-// golang.org/x/time/rate has the same rule, but does not keep the last position when a gap
-// is filled, and may then return 15 units for 1. The third number, bookings.lastGap, keeps
-// it.
 type LeakyBucket struct {
 	base
 	config   LeakyBucketConfig

@@ -15,15 +15,17 @@ type NginxConfig struct {
 	Name string
 
 	// Rate is the number of requests per Per: 10r/s is a Rate of 10 with a Per of time.Second.
+	// It must be positive.
 	Rate int64
 
-	// Per is the period of Rate.
+	// Per is the period of Rate. It must be positive.
 	Per time.Duration
 
 	// Burst is the number of requests allowed in excess of the rate. Zero means none.
 	Burst int64
 
-	// Delay is the number of those requests that are not delayed. It is at most Burst.
+	// Delay is the number of those requests that are not delayed, at most Burst. Zero means
+	// that all are delayed, unless NoDelay is set.
 	Delay int64
 
 	// NoDelay means that none of those requests are delayed.

@@ -49,7 +49,7 @@ func (r RefillBucketConfig) Validate() error {
 // and kept.
 //
 // Cancel returns the units of a claim less the units that ticks have added since the
-// grant. The total of units added by all ticks is therefore counted, also across SetLimit.
+// grant, also across SetLimit.
 type RefillBucket struct {
 	base
 	config RefillBucketConfig // as it was at the creation; its Limit is not used later

@@ -36,9 +36,9 @@ func (c SlidingCounterConfig) Validate() error {
 	return c.Limit.Validate()
 }
 
-// SlidingCounter limits the units taken in the last Per by counts for windows instead of a
-// record of each unit. Its memory is independent of the limit: two numbers, or one for each
-// of Parts.
+// SlidingCounter limits the units taken in the last Per. It keeps counts for windows
+// instead of a record of each unit, so its memory is independent of the limit: two numbers,
+// or one for each of Parts.
 //
 // Without Parts it estimates the units from two counts: that of the current window, and
 // that of the previous window, weighted by the part of it that lies within the last Per.
@@ -48,10 +48,9 @@ func (c SlidingCounterConfig) Validate() error {
 //	      |<---------- last Per -->|
 //	       3/4 of the previous    now      84*3/4 + 36 = 99
 //
-// An estimate that is not a whole number is compared without rounding. Because costs are
-// whole numbers, rounding it up gives the same decisions. RoundDown rounds it down: with a
-// limit of 50, an estimate of 49.5 then allows one more unit. The estimate assumes that
-// units are distributed evenly.
+// The estimate assumes that units are distributed evenly. It is compared without rounding.
+// RoundDown rounds it down: with a limit of 50, an estimate of 49.5 then allows one more
+// unit.
 //
 // With Parts it counts units in sub-windows of Per/Parts, and limits the sum of the current
 // one and those before it within the last Per.

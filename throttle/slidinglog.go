@@ -17,7 +17,8 @@ type SlidingLogConfig struct {
 	// MinGap is the minimum time between two claims, at most Per. Zero means none.
 	MinGap time.Duration
 
-	// CountRefused makes a rejected claim count like a granted one.
+	// CountRefused makes a rejected claim count like a granted one, except if Claim.Waits is
+	// set.
 	CountRefused bool
 }
 
@@ -47,9 +48,7 @@ func (l SlidingLogConfig) Validate() error {
 // entries. Its memory grows as needed and does not shrink.
 //
 // Limitations: with CountRefused, a caller that asks faster than the limit is rejected
-// until it pauses. A rejected claim then enters a full log and replaces the oldest units.
-// This changes no later decision: while they would still count, so do all of the Count
-// units that are newer.
+// until it pauses.
 type SlidingLog struct {
 	base    // last is the latest reading recorded in the log
 	config  SlidingLogConfig
@@ -71,6 +70,9 @@ func (s *SlidingLog) Reserve(_ context.Context, c Claim) (d Decision, err error)
 	defer s.mu.Unlock()
 	d.Limit, d.Per, d.Wait = s.config.Count, s.config.Per, s.wait(n, r.now)
 	d.OK = d.Wait == 0
+	// With CountRefused, a rejected claim enters a full log and replaces the oldest units.
+	// This changes no later decision: while they would still count, so do all of the Count
+	// units that are newer.
 	if !c.DryRun && (d.OK || s.config.CountRefused && !c.Waits) {
 		s.record(n, r.now)
 		d.Grant = uint64(r.now)

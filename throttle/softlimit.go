@@ -39,10 +39,9 @@ import (
 // is not a Booker. An error of Soft or Hard is returned; to grant claims in that case too,
 // use a Fallback with AllowAll as its Secondary.
 //
-// Soft must be set, and no field may change after the first use. A SoftLimit must not be
-// copied.
+// No field may change after the first use. A SoftLimit must not be copied.
 type SoftLimit struct {
-	// Soft is the limit above which grants are OverLimit.
+	// Soft is the limit above which grants are OverLimit. It must be set.
 	Soft Limiter
 
 	// Hard is the limit that is enforced. It should allow more than Soft. Nil means none.

@@ -47,8 +47,8 @@ type Observer interface {
 
 // A Claim asks a Limiter for units. The zero Claim asks for one unit.
 type Claim struct {
-	// Key selects the limit in limiters that have one per key. Limiters with a single state
-	// ignore it.
+	// Key selects the limit in limiters that have one per key, where "" is a key like any
+	// other. Limiters with a single limit ignore it.
 	Key string
 
 	// Cost is the number of units. Zero means 1; a negative value is ErrCost.
@@ -66,7 +66,7 @@ type Claim struct {
 	// not count this one. If the wait fails, the Queue repeats the claim without Waits.
 	Waits bool
 
-	// Waited is how long a caller that sets Waits has waited so far.
+	// Waited is how long a caller that sets Waits has waited so far. Zero without Waits.
 	Waited time.Duration
 }
 
@@ -85,7 +85,8 @@ func (c Claim) Units() (int64, error) {
 // A Decision is the answer to a Claim. The zero Decision is a rejection. Pass it unchanged
 // to Cancel and Observe of the limiter that returned it.
 type Decision struct {
-	// OK reports that the claim was granted and its units are taken.
+	// OK reports that the claim was granted and its units are taken. After a dry run it
+	// reports that the claim would be granted.
 	OK bool
 
 	// Degraded reports that the decision was made without the primary limiter. See Fallback
@@ -171,7 +172,7 @@ type Feedback struct {
 	// clock.
 	Now time.Time
 
-	// Outcome classifies the response.
+	// Outcome classifies the response. Zero means Accepted.
 	Outcome Outcome
 
 	// Cause describes a Throttled or Failed outcome. Zero means unknown.
@@ -184,8 +185,8 @@ type Feedback struct {
 	// must not retain or modify the slice.
 	RemoteLimits []RemoteLimit
 
-	// Cost is the actual cost of the claim, in units of this limiter. Zero means the cost that
-	// was claimed.
+	// Cost is the actual cost of the claim, in units of this limiter. Zero or less means the
+	// cost that was claimed.
 	Cost int64
 
 	// Partial reports that the claim is still in use and that more feedback follows.
@@ -213,7 +214,7 @@ type RemoteLimit struct {
 	// Limit is the maximum number of units. Zero means not stated.
 	Limit int64
 
-	// Remaining is the number of units left.
+	// Remaining is the number of units left, unless RemainingUnknown is set.
 	Remaining int64
 
 	// RemainingUnknown reports that the server did not state Remaining.
@@ -236,8 +237,8 @@ type Outcome uint8
 
 const (
 	Accepted  Outcome = iota // the server accepted the work
-	Throttled                // the server asked the client to slow down
-	Failed                   // there was no valid response
+	Throttled                // the server rejected the work because of a limit
+	Failed                   // there was no response, or a 5xx that does not mention a limit
 )
 
 // String returns the name of o in lower case.
@@ -271,10 +272,10 @@ const (
 
 var (
 	// ErrRefused matches every RefusedError.
-	ErrRefused = errors.New("throttle: refused")
+	ErrRefused = errors.New("throttle: rejected")
 
 	// ErrCost is returned for a claim with a negative cost.
-	ErrCost = errors.New("throttle: negative cost: a claim must ask for at least one unit, or 0 for one")
+	ErrCost = errors.New("throttle: the cost of a claim is negative")
 )
 
 // A RefusedError is a rejection as an error, for functions that cannot return a Decision.
@@ -294,7 +295,7 @@ type RefusedError struct {
 // Error returns a message with the limit that rejected the claim and the time after which
 // to ask again.
 func (e *RefusedError) Error() string {
-	s := "throttle: refused by limit " + strconv.Quote(e.Decision.Policy)
+	s := "throttle: rejected by limit " + strconv.Quote(e.Decision.Policy)
 	if e.Key != "" {
 		s += " for key " + strconv.Quote(e.Key)
 	}

@@ -46,9 +46,10 @@ func (t TickQueueConfig) Validate() error {
 // Per/Count is not a whole number of nanoseconds. A claim at the instant of a tick is
 // served at a later one.
 //
-// ReserveAhead grants a claim before its tick, with the time until then as Decision.Wait;
-// Reserve grants one with Claim.Waits, as those of a queue.Queue, is granted at its tick.
-// It rejects all others. LeakyBucket grants immediately if it can.
+// ReserveAhead grants a claim immediately, with the time until its tick as Decision.Wait.
+// Reserve rejects a claim, unless Claim.Waits is set, as a queue.Queue does: then it grants
+// the claim at its tick. Use a LeakyBucket to start work immediately if the limit allows
+// it.
 //
 // Invariant: no two units share a tick, and no more than Queue units wait. A claim is used
 // at the tick of its last unit.

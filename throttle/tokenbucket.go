@@ -31,16 +31,14 @@ import (
 // rounded up to whole nanoseconds, so two claims may be used up to one nanosecond closer
 // together.
 //
-// Rates such as 3 per second have an interval that is not a whole number of nanoseconds.
-// Time is therefore counted in ticks of 1/scale nanoseconds, chosen so that interval and
-// rate are both whole numbers: see internal/gcra.
+// Rates such as 3 per second, whose interval is not a whole number of nanoseconds, are
+// exact too.
 //
 // ReserveAhead books units that are not restored yet: it increases tat beyond now+window.
 //
-// Limitations: one number cannot distinguish booked units from used ones, so Cancel
-// returns fewer units than possible after ReserveAhead: of the units of a claim, those that
-// the limit restores between the start of the claim and that of the latest one ever booked
-// are lost. LeakyBucket returns exactly what can be used again.
+// Limitations: after ReserveAhead, Cancel returns fewer units than possible: of the units
+// of a claim, those that the limit restores between the start of the claim and that of the
+// latest one ever booked are lost. LeakyBucket returns exactly what can be used again.
 //
 // Cancel and Observe return no units of a claim that was granted before the latest change
 // of the limit by SetLimit.
@@ -133,10 +131,9 @@ func (b *TokenBucket) take(n, given int64, maxWait time.Duration, dry bool) (e *
 
 // Cancel implements Limiter.
 //
-// It returns fewer units the longer they were held. If they had not been taken, a full
-// bucket would have stayed full and the units restored in the meantime would have been
-// lost, so the limit has already restored that many. Returning the whole cost would exceed
-// the limit: see TestTokenBucket_usageObeysLimit.
+// It returns the cost less the units that were restored since the grant. Returning the
+// whole cost would exceed the limit, because a bucket that had stayed full would not have
+// gained these units: see TestTokenBucket_usageObeysLimit.
 func (b *TokenBucket) Cancel(_ context.Context, c Claim, d Decision) {
 	if n, err := c.Units(); err == nil && d.OK {
 		b.adjust(-n, c.Now, d)

@@ -213,7 +213,7 @@ func TestLimiters_setLimitUnderContention(t *testing.T) {
 		"SubWindows":     WithClock(NewSlidingCounter(SlidingCounterConfig{Limit: limit, Parts: 6}), clk),
 	} {
 		t.Run(name, func(t *testing.T) {
-			var kept atomic.Int64
+			var kept, lost atomic.Int64
 			var wg sync.WaitGroup
 			for id := range int64(8) {
 				wg.Go(func() {
@@ -222,6 +222,9 @@ func TestLimiters_setLimitUnderContention(t *testing.T) {
 						d, _ := l.Reserve(t.Context(), c)
 						if i%3 == 0 {
 							l.Cancel(t.Context(), c, d)
+							if name == "LeakyBucket" { // nothing is returned if the limit has changed
+								lost.Add(c.Cost)
+							}
 						} else if d.OK {
 							kept.Add(c.Cost)
 						}
@@ -234,7 +237,9 @@ func TestLimiters_setLimitUnderContention(t *testing.T) {
 			wg.Wait()
 			require.NoError(t, l.SetLimit(limit))
 			d, _ := l.Reserve(t.Context(), Claim{DryRun: true})
-			require.InDelta(t, count-kept.Load(), d.Remaining, 1, "what a change of the limit rounds off")
+			const rounded = 1 // what a change of the limit rounds off
+			require.LessOrEqual(t, d.Remaining, count-kept.Load()+rounded)
+			require.GreaterOrEqual(t, d.Remaining, count-kept.Load()-lost.Load()-rounded)
 		})
 	}
 }

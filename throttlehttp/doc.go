@@ -47,7 +47,7 @@
 //
 //   - A key that has not been verified can be made up: a client that wants more requests
 //     sends a new key. Place the limit behind the authentication, set [Secrets.Validate],
-//     or limit each address as well; several limits on a request are one decision.
+//     or limit each address as well: a request must be granted by all of its limits.
 //   - Behind proxies all connections have the address of a proxy. Set [IP.Trusted] to the
 //     addresses of the proxies and [IP.Header] to the header that they set. The header is
 //     ignored on connections from other addresses.

@@ -7,9 +7,10 @@ import (
 	"net/http"
 )
 
-// A KeyFunc returns the key of the client, or other group of requests, that limits count r
-// for. It returns false if r does not identify one, and never returns a substitute key.
-// The caller decides how such a request is treated: see [FirstOf] and [Rule].
+// A KeyFunc returns the key of r. Requests with the same key share a limit: all requests of
+// a client, for example. A KeyFunc returns false if r has no key, and never returns a
+// substitute key. The caller decides how such a request is treated: see [FirstOf] and
+// [Rule].
 //
 // A KeyFunc may be called by several goroutines at the same time, and must not keep r or
 // change it. Keys are passed to limiters only; responses never contain them.

@@ -22,11 +22,6 @@ import (
 // Every response reports the state of the limits, so that a client can stay within them
 // without being rejected first. [Middleware.Handler] lists the headers.
 //
-// Limiters implement the kinds of limits, not fields of this struct: throttle.Concurrency
-// limits the number of requests that are served at the same time, throttle.Shadow tries
-// out a limit, throttle.SoftLimit allows requests over a limit, and
-// keyed.Ban rejects all requests of a key that keeps exceeding its limit.
-//
 // The zero Middleware serves all requests. Its fields must not be changed after Handler
 // has been called.
 type Middleware struct {
@@ -51,17 +46,16 @@ type Middleware struct {
 	// Queue delays requests instead of rejecting them, in a fair queue for each limit
 	// and key. MaxWait is the longest delay, MaxPerClass the maximum number of requests in
 	// one queue, and MaxTotal the maximum in all queues, including those of other users of
-	// the Queue. A request that finds a queue full, or a limit that stays closed for longer
-	// than MaxWait, is rejected immediately. A MaxTotal of zero means 1,024, because Handler
-	// calls SetDefaultMaxTotal; a negative one means no bound.
+	// the Queue. A request is rejected immediately if its queue is full, or if its limit will
+	// not grant it within MaxWait. A MaxTotal of zero means 1,024, because Handler calls
+	// SetDefaultMaxTotal; a negative one means no bound.
 	//
 	// A request leaves the queue when its client disconnects. A server of net/http notices
 	// that only after the body of the request has been read; MaxWait ends all other waits.
 	// Nil means that no request is delayed.
 	//
 	// The equivalent of burst=20 in nginx is a TokenBucket with Burst 1 and a MaxPerClass
-	// of 20. Claims do not book units in advance, although LeakyBucket supports it: a booking
-	// is lost if the client disconnects or another limit closes before it is used.
+	// of 20. Waiting requests take no units in advance.
 	Queue *queue.Queue
 
 	// Dialect is the set of headers that report the state of the limits. Zero means

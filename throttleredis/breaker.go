@@ -10,7 +10,7 @@ import (
 )
 
 // ErrOpen is returned for claims that are not sent to Redis because a Breaker is open.
-var ErrOpen = errors.New("throttleredis: the breaker is open: Redis does not answer, and is asked again in a moment")
+var ErrOpen = errors.New("throttleredis: the breaker is open: Redis does not respond")
 
 // A Breaker stops sending claims to a Redis that does not respond, so that claims do not
 // wait for a timeout. After several consecutive failures it is open: claims fail immediately

@@ -23,8 +23,8 @@
 //   - Reserve can fail. If its error matches [ErrUncertain], the units may have been taken.
 //
 // [AllOf] and [Store.Ban] ask several limits for one key in one round trip, and take no
-// units unless all limits grant the claim. throttle.SoftLimit and
-// Adaptive wrap limiters of this package as they wrap limiters in memory.
+// units unless all limits grant the claim. throttle.SoftLimit, throttle.Shadow and
+// throttle.AllOf wrap limiters of this package as they wrap limiters in memory.
 //
 // # Storage
 //
@@ -36,9 +36,9 @@
 //	method             script          value                          bytes   kept until
 //	TokenBucket        tokenbucket     reading, ticks taken           120     full, twice that at most
 //	RefillBucket       refillbucket    tick, units taken, reading     120     full
-//	LeakyBucket        leakybucket     as TokenBucket, two places     120     full, and all claims have acted
+//	LeakyBucket        leakybucket     as TokenBucket, two bookings   120     full, and all claims may be used
 //	TickQueue          tickqueue       tick, reading                  104     all claims have been served
-//	Nginx              nginx           readings, excess, a place      120     empty
+//	Nginx              nginx           readings, excess, a booking    120     empty
 //	FixedWindow,       fixedwindow     begin, end, units, reading     120     the end of the window
 //	  PermitsPerPeriod
 //	SlidingCounter     slidingcounter  number, two counts, reading    120     the end of the next window
@@ -49,7 +49,7 @@
 //	Concurrency        concurrency     sorted set: a member for each  113     MaxAge
 //	                                     power of two in the units    for
 //	                                     of a claim                   each
-//	Ban                ban             end, length, readings          8 for   all is forgotten
+//	Ban                ban             end, length, readings          8 for   ForgetAfter
 //	                                                                  each
 //
 // Bytes are the result of MEMORY USAGE for a Claim.Key of up to 25 bytes under the prefix

@@ -10,8 +10,9 @@
 // returns to the low rate while it is idle.
 //
 // Both limits delay the next claim instead of the current one: a claim of any size is granted
-// as soon as all previous claims are paid for, and the next claim waits for its cost. So a
-// large claim does not wait longer than a small one, and no claim is too large.
+// as soon as the time that all previous claims take has passed, and the next claim waits for
+// the time that this one takes. So a large claim does not wait longer than a small one, and no
+// claim is too large.
 package warmup
 
 import (

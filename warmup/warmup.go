@@ -10,8 +10,8 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// A Limiter is a rate limit with the costs of a Config or a BurstyConfig. The cost of a claim
-// delays the next claim:
+// A Limiter is a rate limit that a Config or a BurstyConfig describes. The time that the units
+// of a claim take delays the next claim:
 //
 //	    A: 4 units, Wait 0        B: 1 unit, booked ahead
 //	    │                         │
@@ -19,23 +19,23 @@ import (
 //	    │<---- A's units take --->│ B's │
 //	   now                             next
 //
-// A Limiter stores two numbers: next, the instant at which all granted claims are paid for,
-// and idle, the number of idle units at that instant. A claim acts at next, or immediately if
-// next has passed, and moves next by the time that its units take. Until next no other claim
-// is granted; ReserveAhead books that instant.
+// A Limiter stores two numbers: next, the instant at which the time of all granted claims has
+// passed, and idle, the number of idle units at that instant. A claim may be used at next, or
+// immediately if next has passed, and moves next by the time that its units take. Until next
+// no other claim is granted; ReserveAhead books that instant.
 //
-// Invariant: within any span W, at most the units of the largest claim plus rate*W units act
-// and are not canceled, and with a BurstyConfig also the units that were saved. The cost of a
-// claim is rounded up to whole nanoseconds, and the rounding is subtracted from the cost of
-// the next claim: two claims may act one nanosecond too close together, but the rate does not
+// Invariant: within any span W, at most the units of the largest claim plus rate*W units are
+// used and kept, and with a BurstyConfig also the units that were saved. The time of a claim
+// is rounded up to whole nanoseconds, and the rounding is subtracted from the time of the next
+// claim: two claims may be used one nanosecond too close together, but the rate does not
 // drift.
 //
 // Limitations: Cancel does not return time if later claims are booked after the canceled one:
-// they keep their instants, and returning the time would let a new claim act between them. If
-// the canceled claim is the last one, next moves back to the instant at which that claim would
-// have acted, but not before now. Idle units that the claim used become idle again, less those
-// that have been added since. With a Config this makes the limit colder, so that claims that
-// are canceled do not warm it up.
+// they keep their instants, and returning the time would let a new claim start between them.
+// If the canceled claim is the last one, next moves back to the instant at which that claim
+// could have been used, but not before now. Idle units that the claim used become idle again,
+// less those that have been added since. With a Config this makes the limit colder, so that
+// claims that are canceled do not warm it up.
 type Limiter struct {
 	time ticks.Timeline
 
@@ -213,10 +213,9 @@ func (l *Limiter) recordOutcome(f throttle.Feedback) {
 	}
 }
 
-// SetLimit replaces Count, Per and Name of the limit. Units that have been granted are still
-// paid for at the previous rate. The fraction of idle units, and so the temperature of the
-// limit or the fraction of the burst that is saved, is preserved. If limit is invalid, SetLimit
-// returns an error and changes nothing.
+// SetLimit replaces Count, Per and Name of the limit. Units that have been granted still take
+// the time of the previous rate. The number of idle units, as a fraction of their maximum, is
+// preserved. If limit is invalid, SetLimit returns an error and changes nothing.
 func (l *Limiter) SetLimit(limit throttle.Limit) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

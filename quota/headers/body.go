@@ -21,8 +21,8 @@ const maxPeek = 8 << 10
 //
 // Error codes in known members make a 403, 429 or 503 a rejection. Phrases do so only on
 // 429 and 503, because the text of other errors may mention rate limits without being a
-// rejection. On any other status only the ErrorCodes of the host's Provider count, and in a
-// 200 only the codes of errors.
+// rejection; those of GitHub's secondary limit also do on 403. On any other status only the
+// ErrorCodes of the host's Provider count, and in a 200 only the codes of errors.
 func (r *Reader) ReadBody(status int, h http.Header, peek []byte, rep *Report) {
 	defer rep.resolve(status)
 	peek = peek[:min(len(peek), maxPeek)]

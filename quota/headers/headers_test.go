@@ -205,6 +205,41 @@ func TestReader_hostsOverrideProviderTable(t *testing.T) {
 	require.Equal(t, "?/7", formatReport(r.Parse("api.example.org", 430, h, time.Time{})))
 }
 
+func TestReader_scaleIsTheUnitOfABareNumber(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0)
+	for _, tt := range []struct {
+		kind  Kind
+		scale time.Duration
+		value string
+		want  string
+	}{
+		{KindResetAfter, time.Minute, "3", "duration 3m0s"},
+		{KindResetAfter, time.Minute, "1.5", "duration 1m30s"},
+		{KindResetAfter, time.Hour, "2", "duration 2h0m0s"},
+		{KindResetAfter, time.Microsecond, "1500", "duration 1.5ms"},
+		{KindResetAfter, time.Millisecond, "1500", "delta milliseconds 1.5s"},
+		{KindResetAfter, time.Second, "90", "delta seconds 1m30s"},
+		{KindResetAfter, 0, "90", "delta seconds 1m30s"},
+		{KindResetAfter, -time.Minute, "90", "delta seconds 1m30s"},
+		{KindResetAfter, time.Minute, "10s", "duration 10s"},
+		{KindReset, time.Minute, "1700000090000", "epoch milliseconds 1m30s"},
+		{KindRetryAfter, time.Minute, "3", "duration 3m0s"},
+		{KindRetryAfter, time.Hour, "0.5", "duration 30m0s"},
+		{KindRetryAfter, time.Millisecond, "1500", "delta milliseconds 1.5s"},
+		{KindRetryAfter, 0, "90", "delta seconds 1m30s"},
+		{KindRetryAfter, time.Minute, "1700000090", "epoch seconds 1m30s"},
+	} {
+		r := Reader{Hosts: map[string]Provider{"api.example.com": {Headers: map[string]Rule{"X-Acme-Next": {Kind: tt.kind, Scale: tt.scale, Name: "-"}}}}}
+		report := r.Parse("api.example.com", 429, parseHeader("X-RateLimit-Limit: 7\nX-RateLimit-Remaining: 0\nX-Acme-Next: "+tt.value), now)
+		got := fmt.Sprint(report.RetryFormat, " ", report.RetryAfter)
+		if tt.kind != KindRetryAfter {
+			require.NotEmpty(t, report.Limits)
+			got = fmt.Sprint(report.Limits[0].ResetFormat, " ", report.Limits[0].ResetAfter)
+		}
+		require.Equal(t, tt.want, got, "kind %v, scale %v, %s", tt.kind, tt.scale, tt.value)
+	}
+}
+
 func TestReader_appliesProviderTable(t *testing.T) {
 	var r Reader
 	h := parseHeader("X-RateLimit-Limit: 30\nX-RateLimit-Remaining: 14\nX-RateLimit-Resource: search")

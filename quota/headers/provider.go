@@ -57,11 +57,11 @@ type Rule struct {
 	// Unit is what is counted. Empty means requests.
 	Unit string
 
-	// Scale is the unit of time of a bare number. Zero means that its size determines the
-	// unit.
+	// Scale is the unit of time of a bare number. Numbers from 1e11 on are instants
+	// nevertheless. Zero means that the size of the number determines the unit.
 	Scale time.Duration
 
-	// Windows are the windows of the numbers in the value, in order.
+	// Windows are the windows of the numbers in the value, in order. Nil means not known.
 	Windows []time.Duration
 
 	// Unique means that the header name has this meaning on all hosts.
@@ -93,32 +93,34 @@ const (
 	kindAge
 )
 
-// A LimitHint completes a limit that the response states in part. The fields of the first
-// group select limits; zero values match every limit. The fields of the second group set
-// properties; zero values set nothing.
+// A LimitHint completes a limit that the response states in part. Name, StatedUnit, Limit
+// and WithoutLimit select the limits that it applies to; Rename, Unit, Max and Window
+// complete them.
 type LimitHint struct {
-	// Name is the stated name of the limit. "-" means that it has none.
+	// Name is the stated name of the limit. "-" means that it has none. Empty matches any
+	// name.
 	Name string
 
-	// StatedUnit is the stated unit of the limit.
+	// StatedUnit is the stated unit of the limit. Empty matches any unit.
 	StatedUnit string
 
-	// Limit is the stated size of the limit.
+	// Limit is the stated size of the limit. Zero matches any size.
 	Limit int64
 
-	// WithoutLimit matches limits whose size is not stated.
+	// WithoutLimit matches only limits whose size is not stated.
 	WithoutLimit bool
 
-	// Rename is the name to use.
+	// Rename is the name to use. Empty keeps the stated name.
 	Rename string
 
-	// Unit is the actual unit.
+	// Unit is the actual unit. Empty keeps the stated unit.
 	Unit string
 
-	// Max is the size, if the response does not state it.
+	// Max is the size, if the response does not state it. Zero means that it stays unknown.
 	Max int64
 
-	// Window is the window, if the response does not state it.
+	// Window is the window, if the response does not state it. Zero means that it stays
+	// unknown.
 	Window time.Duration
 }
 

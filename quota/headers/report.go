@@ -76,13 +76,13 @@ type Limit struct {
 	// keys are different limits. Empty means none.
 	PartitionKey string
 
-	// Limit is the maximum number of units in a window.
+	// Limit is the maximum number of units in a window, if HasLimit is set.
 	Limit int64
 
-	// Remaining is the number of units left.
+	// Remaining is the number of units left, if HasRemaining is set.
 	Remaining int64
 
-	// Used is the number of units used.
+	// Used is the number of units used, if HasUsed is set.
 	Used int64
 
 	// HasLimit reports that Limit is stated.
@@ -97,7 +97,8 @@ type Limit struct {
 	// HasReset reports that ResetAfter is stated, possibly as 0.
 	HasReset bool
 
-	// ResetAfter is the time from receipt until units are restored. It is never negative.
+	// ResetAfter is the time from receipt until units are restored, if HasReset is set. It is
+	// never negative.
 	ResetAfter time.Duration
 
 	// ResetFormat is the format in which ResetAfter was stated.
@@ -178,7 +179,7 @@ const (
 	FormatNone         TimeFormat = iota // not stated
 	FormatDeltaSeconds                   // a number of seconds, possibly with a fraction
 	FormatDeltaMillis                    // a number of milliseconds
-	FormatDuration                       // a number with a unit, such as 1m6.779s
+	FormatDuration                       // a number with a unit, such as 1m6.779s, or with the unit of Rule.Scale
 	FormatEpochSeconds                   // seconds since 1970, possibly with a fraction
 	FormatEpochMillis                    // milliseconds since 1970
 	FormatDate                           // a date and time as text, in any of the usual formats

@@ -11,12 +11,10 @@ import (
 type Statement uint8
 
 const (
-	// nothing: the response is not a rejection, or only its status makes it one (a bare
-	// 429)
-	NotStated       Statement = iota
-	StatedRejection           // a known body, code or header states that it is a rejection, but not until when
-	StatedLimit               // one of Report.Limits has no units left, and states when units are restored if HasReset
-	StatedWait                // Report.Wait is the time after which to retry, possibly 0
+	NotStated       Statement = iota // the response is not a rejection, or only its status makes it one
+	StatedRejection                  // a known body, code or header states that it is a rejection, but not until when
+	StatedLimit                      // one of Report.Limits has no units left, and states when units are restored if HasReset
+	StatedWait                       // Report.Wait is the time after which to retry, possibly 0
 )
 
 var statementNames = [...]string{"not stated", "rejection", "limit", "wait"}

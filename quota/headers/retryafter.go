@@ -47,10 +47,9 @@ func (p *parser) parseRetryDelay(v string, scale time.Duration) (time.Duration, 
 		return 0, FormatNone, false
 	case ok && n.whole >= 1e9:
 		return p.parseRetryEpoch(n, scale)
-	case ok && scale == time.Millisecond:
-		return n.duration(scale), FormatDeltaMillis, true
 	case ok:
-		return n.duration(time.Second), FormatDeltaSeconds, true
+		d, format := n.delay(scale)
+		return d, format, true
 	}
 	t, ok := parseTime(v, scale, p.received)
 	if !ok {
@@ -71,10 +70,8 @@ func (p *parser) parseRetryEpoch(n decimal, scale time.Duration) (time.Duration,
 	if at := time.UnixMilli(n.whole); n.whole < 1e14 && about(at) {
 		return timeUntil(at, now), FormatEpochMillis, true
 	}
-	if scale == 0 {
-		scale = time.Second
-	}
-	return n.duration(scale), FormatDeltaSeconds, true
+	d, _ := n.delay(scale)
+	return d, FormatDeltaSeconds, true
 }
 
 // fixRetryAfter detects a Retry-After in milliseconds: read as milliseconds it is close to

@@ -77,6 +77,17 @@ func (n decimal) duration(unit time.Duration) time.Duration {
 	return time.Duration(ticks.Add(ticks.Mul(n.whole, u), part))
 }
 
+// delay returns n units of time and their format. A scale of 0 or less means seconds.
+func (n decimal) delay(scale time.Duration) (time.Duration, TimeFormat) {
+	switch {
+	case scale <= 0 || scale == time.Second:
+		return n.duration(time.Second), FormatDeltaSeconds
+	case scale == time.Millisecond:
+		return n.duration(scale), FormatDeltaMillis
+	}
+	return n.duration(scale), FormatDuration
+}
+
 func (n decimal) float() float64 { return float64(n.whole) + float64(n.nanos)/1e9 }
 
 // A timeValue is a time that a header states: a delay or an instant.
@@ -103,10 +114,9 @@ func parseTime(s string, scale time.Duration, received time.Time) (t timeValue, 
 		return timeValue{format: FormatEpochMicros, at: time.UnixMicro(n.whole)}, true
 	case ok && n.whole >= 1e9 && n.whole < 1e11 && scale == 0:
 		return timeValue{format: FormatEpochSeconds, at: time.Unix(n.whole, n.nanos)}, true
-	case ok && scale == time.Millisecond:
-		return timeValue{format: FormatDeltaMillis, delay: n.duration(scale)}, true
 	case ok:
-		return timeValue{format: FormatDeltaSeconds, delay: n.duration(time.Second)}, true
+		d, format := n.delay(scale)
+		return timeValue{format: format, delay: d}, true
 	}
 	if d, ok := parseDuration(s); ok {
 		return timeValue{format: FormatDuration, delay: d}, true

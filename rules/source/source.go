@@ -109,7 +109,7 @@ type Source struct {
 	// Default, or are rejected without Default. Zero means 65,536.
 	MaxKeys int
 
-	// OnError is called for each failed lookup, except those whose claim was cancelled. It must
+	// OnError is called for each failed lookup, except those whose claim was canceled. It must
 	// not block. Nil means no call.
 	OnError func(key string, err error)
 

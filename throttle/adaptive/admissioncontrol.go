@@ -77,7 +77,7 @@ type AdmissionControl struct {
 	randMu sync.Mutex // guards only config.Rand, which is not called under mu
 
 	mu        sync.Mutex
-	partStart int64 // start of the newest part
+	partStart int64 // start of the newest part; ticks.Never before the first counted request
 	parts     [numParts]requestCounts
 	sum       requestCounts
 	newest    int // index of the newest part
@@ -106,7 +106,7 @@ func NewAdmissionControl(a AdmissionControlConfig) *AdmissionControl {
 	if a.Rand == nil {
 		a.Rand = rand.Float64
 	}
-	return &AdmissionControl{time: ticks.NewTimeline(), config: a}
+	return &AdmissionControl{time: ticks.NewTimeline(), config: a, partStart: ticks.Never}
 }
 
 // SetClock replaces the clock; see throttle.WithClock.
@@ -178,6 +178,9 @@ func (l *AdmissionControl) count(a requestCounts, now int64) {
 
 // advance begins the part that now is in, and forgets those that are over.
 func (l *AdmissionControl) advance(now int64) {
+	if l.partStart == ticks.Never { // the first claim may have a time before the creation
+		l.partStart = now
+	}
 	elapsed := l.elapsedParts(now)
 	if elapsed == 0 {
 		return
@@ -201,6 +204,9 @@ func (l *AdmissionControl) recent(now int64) requestCounts {
 
 // elapsedParts returns the number of parts that have begun since the newest.
 func (l *AdmissionControl) elapsedParts(now int64) int64 {
+	if l.partStart == ticks.Never {
+		return 0
+	}
 	return max(ticks.Sub(now, l.partStart), 0) / l.partLength()
 }
 

@@ -2,7 +2,7 @@ package adaptive
 
 import "math"
 
-// A Curve determines how the rate of an Limiter increases after a cut. Both methods
+// A Curve determines how the rate of a Limiter increases after a cut. Both methods
 // are pure functions; rates are in units per second.
 type Curve interface {
 	// DecreaseFactor returns the part of the peak that remains after a cut, between 0 and 1.

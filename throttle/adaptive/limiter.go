@@ -30,8 +30,8 @@ type Config struct {
 	// MaxRate is the highest rate, in units per second. Zero means 1e9.
 	MaxRate float64
 
-	// Burst is the time whose units may be used at one time; one unit may always be used. Zero
-	// means 100 ms.
+	// Burst is the size of the burst, as a time: the units that the current rate restores in
+	// that time, but at least one, may be used at one time. Zero means 100 ms.
 	Burst time.Duration
 }
 
@@ -119,7 +119,7 @@ type Limiter struct {
 	highestRate   float64 // rate since the last cut
 	peak          float64 // rate of sending at the last cut, or derived from InitialRate
 	waitedSeconds float64 // seconds since the last cut during which callers waited
-	lastClimb     int64   // when waitedSeconds was last updated
+	lastClimb     int64   // when waitedSeconds was last updated; ticks.Never before the first grant
 	callerWaited  bool    // a caller has waited since lastClimb
 	cuts          uint64  // Decision.Grant
 	throughput    throughput
@@ -136,7 +136,7 @@ func New(a Config) *Limiter {
 		panic(err.Error() + " (New)")
 	}
 	config := a.withDefaults()
-	l := &Limiter{time: ticks.NewTimeline(), last: ticks.Never, config: config, tat: math.MinInt64}
+	l := &Limiter{time: ticks.NewTimeline(), last: ticks.Never, lastClimb: ticks.Never, config: config, tat: math.MinInt64}
 	if a.InitialRate > 0 {
 		l.peak = l.clamp(a.InitialRate / l.config.Curve.DecreaseFactor()) // as after a cut to InitialRate
 		l.rate = l.clamp(a.InitialRate)
@@ -194,6 +194,9 @@ func (l *Limiter) Reserve(_ context.Context, c throttle.Claim) (d throttle.Decis
 
 func (l *Limiter) recordGrant(n, now int64) {
 	l.last = now
+	if l.lastClimb == ticks.Never { // the first claim may have a time before the creation
+		l.lastClimb = now
+	}
 	l.throughput.add(n, now)
 }
 

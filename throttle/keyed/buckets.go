@@ -60,13 +60,11 @@ func (b BucketsConfig) Validate() error {
 // kept, exact to the unit, as by a throttle.TokenBucket of its own; while it shares a
 // bucket, that many together with the other keys.
 //
-// Limitations: a slot does not store the latest reading of the clock, so that each claim
-// is decided as of its own reading. No unit is credited twice, because tat states what was
-// taken independent of the readings. Units returned by Cancel are calculated from the
-// latest reading at which a claim of any key in the same part of the table was granted.
-// Rates above a million per second are rounded down, by up to a fifth at 1e9 per second.
-// The limit cannot change, because all slots contain its ticks; use Limiter for limits
-// that differ or change.
+// Limitations: a slot does not store the latest reading of the clock, so each claim is
+// decided as of its own reading; no unit is credited twice. Units returned by Cancel are
+// calculated from the latest reading at which a claim of any key in the same part of the
+// table was granted. Rates above a million per second are rounded down, by up to a fifth
+// at 1e9 per second. The limit cannot change: use Limiter for limits that differ or change.
 type Buckets struct {
 	time      ticks.Timeline
 	params    gcra.Params

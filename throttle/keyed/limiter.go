@@ -1,9 +1,10 @@
 // Package keyed limits each key, such as a client's address, separately and in bounded
 // memory.
 //
-// A [Limiter] has a limiter per key, of any kind. [Buckets] has a token bucket of the same
-// limit for every key and needs a tenth of the memory. A [Ban] around either of them
-// rejects all claims of a key that keeps exceeding its limit, for longer each time.
+// A [Limiter] has a limiter per key, of any kind, in about 500 bytes per key. [Buckets] has
+// a token bucket with the same limit for every key, in about 30 bytes per key. A [Ban]
+// around either of them rejects all claims of a key that keeps exceeding its limit, for
+// longer each time.
 //
 //	limiter := &keyed.Limiter{New: func(key string) throttle.Limiter {
 //		return throttle.NewTokenBucket(limitOf(key))
@@ -36,16 +37,14 @@ import (
 // nor that of its own. There is no background goroutine: a new key checks a few limiters
 // for eviction.
 //
-// If all keys have token buckets with the same limit, Buckets needs a tenth of the memory.
+// If all keys have token buckets with the same limit, use Buckets, which needs less memory.
 //
 // Invariant: there are never more than Max limiters plus 64 for the overflow, and each key
 // is bounded by its own limiter or by the overflow limiter. A key that moves from one to
 // the other may use the limits of both.
 //
 // Cancel and Observe reach the limiter that granted the claim, also if that was an
-// overflow limiter or has been evicted since. Looking up the key again would return units
-// to a limiter that did not grant them: see
-// TestLimiter_cancelReachesTheLimiterThatGranted.
+// overflow limiter or has been evicted since.
 //
 // New must be set, and no field may change after the first use. A Limiter must not be
 // copied.

@@ -16,13 +16,14 @@
 //	err := work()
 //	q.Observe(ctx, &t, throttle.Feedback{}) // or q.Cancel if the work was not started
 //
-// Tickets of one tenant that need the same limits form a class. Only the head of each
-// class asks its limiters, so an exhausted limit delays only the callers that need it.
+// A caller that is blocked in Wait is a waiter. Waiters of one tenant that need the same
+// limits form a class. Only the head of each class asks its limiters, so an exhausted limit
+// delays only the callers that need it.
 // Tenants that wait for the same limit share it by weighted fair queueing, see
 // [Ticket.Weight]. Within a tenant the order is by [Ticket.Priority], then by arrival;
 // [Queue.Aging] bounds how long a higher priority can delay a lower one.
 //
-// Units are taken at the instant at which a caller is granted, never in advance: a
+// Units are taken at the instant at which a ticket is granted, never in advance: a
 // caller that stops waiting has taken none.
 //
 //	        arrives                   limit opens

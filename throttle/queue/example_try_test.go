@@ -33,5 +33,5 @@ func ExampleQueue_Try() {
 	}
 	// Output:
 	// refreshed
-	// skipped: throttle: refused by limit "refresh": ask again in 1m0s
+	// skipped: throttle: rejected by limit "refresh": ask again in 1m0s
 }

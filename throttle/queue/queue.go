@@ -14,8 +14,8 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// ErrClosed is returned by Wait and Try after the Queue has been closed or drained. Close also
-// ends the calls of Wait that are blocked with it.
+// ErrClosed is returned by Wait and Try after Close or Drain has been called. Close also ends
+// blocked calls of Wait with this error.
 var ErrClosed = errors.New("queue: closed")
 
 // A Queue blocks callers until the limits of their tickets grant them. Share one Queue

@@ -68,3 +68,23 @@ func TestQueue_aFailedWaitCountsAsOneRefusal(t *testing.T) {
 		require.Equal(t, 10*time.Minute, d.Wait)
 	})
 }
+
+// TestQueue_refusalByAnotherLimitTakesNothing lets one limit reject tickets permanently. The other
+// limit, which counts refusals, keeps its units.
+func TestQueue_refusalByAnotherLimitTakesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := new(Queue)
+		log := throttle.NewSlidingLog(throttle.SlidingLogConfig{Limit: throttle.Limit{Count: 2, Per: time.Hour}, CountRefused: true})
+		for _, ask := range []func(*Ticket) error{
+			func(tk *Ticket) error { return q.Wait(t.Context(), tk) },
+			func(tk *Ticket) error { return q.Try(t.Context(), tk) },
+		} {
+			require.ErrorIs(t, ask(ticket(log, throttle.DenyAll)), throttle.ErrRefused)
+			require.ErrorIs(t, ask(ticket(throttle.DenyAll, log)), throttle.ErrRefused)
+		}
+		require.NoError(t, q.Try(t.Context(), ticket(log)))
+		require.NoError(t, q.Try(t.Context(), ticket(log)))
+		require.ErrorIs(t, q.Try(t.Context(), ticket(log)), throttle.ErrRefused)
+		requireEmpty(t, q)
+	})
+}

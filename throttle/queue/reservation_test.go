@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"context"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -53,3 +54,68 @@ func TestQueue_reservationsEndAfterASecond(t *testing.T) {
 		requireEmpty(t, q)
 	})
 }
+
+// TestQueue_reservationBegins rejects the head of a class by the limits a and b in turn, and
+// checks after each rejection how long the class keeps a reservation.
+func TestQueue_reservationBegins(t *testing.T) {
+	type refusal struct {
+		at, wait int64 // milliseconds
+		limit    int
+		newHead  bool
+		want     int64 // end of the reservation; 0: none
+	}
+	const a, b = 0, 1
+	for name, refusals := range map[string][]refusal{
+		"two limits":                 {{0, 100, a, true, 0}, {5, 100, b, false, 1005}},
+		"a shorter wait":             {{0, 100, a, true, 0}, {5, 99, b, false, 1005}},
+		"a longer wait":              {{0, 100, a, true, 0}, {5, 101, b, false, 0}},
+		"a longer wait, alternating": {{0, 100, a, true, 0}, {5, 200, b, false, 0}, {10, 900, a, false, 1010}},
+		"one limit":                  {{0, 100, a, true, 0}, {5, 50, a, false, 0}, {10, 10, a, false, 0}, {15, 10, b, false, 1015}},
+		"again at the second":        {{0, 100, a, true, 0}, {5, 200, b, false, 0}, {10, 50, b, false, 0}, {15, 60, a, false, 1015}},
+		"longest wait":               {{0, 2000, a, true, 0}, {5, 1000, b, false, 1005}},
+		"too long a wait":            {{0, 2000, a, true, 0}, {5, 1001, b, false, 0}, {10, 1000, a, false, 1010}},
+		"another head":               {{0, 100, a, true, 0}, {5, 100, b, true, 0}, {10, 100, a, false, 1010}},
+		"another head at a limit":    {{0, 100, a, true, 0}, {5, 100, a, true, 0}, {10, 100, b, false, 1010}},
+		"it lasts to its end":        {{0, 100, a, true, 0}, {0, 100, b, false, 1000}, {100, 900, b, false, 1000}, {200, 801, b, false, 0}},
+		"it begins again":            {{0, 100, a, true, 0}, {0, 100, b, false, 1000}, {200, 801, b, false, 0}, {300, 801, a, false, 1300}},
+		"it begins again later":      {{0, 100, a, true, 0}, {0, 100, b, false, 1000}, {200, 801, b, false, 0}, {300, 802, a, false, 0}, {400, 900, b, false, 1400}},
+	} {
+		q, c := new(Queue), &class{numEntries: 2}
+		for i, r := range refusals {
+			q.now = r.at * int64(time.Millisecond)
+			c.newHead = c.newHead || r.newHead
+			e := &c.entries[r.limit]
+			q.updateReservation(c, e, q.now+r.wait*int64(time.Millisecond))
+			c.blockedAt = e
+			require.Equal(t, r.want, c.reservedUntil/int64(time.Millisecond), "%s, refusal %d", name, i)
+		}
+	}
+}
+
+// TestQueue_brokenLimitIsAskedLess counts the claims at a limit that rejects each claim with a wait
+// of a nanosecond.
+func TestQueue_brokenLimitIsAskedLess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q, l := new(Queue), &countedLimiter{wait: 1}
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(100*time.Millisecond, cancel)
+		require.Error(t, q.Wait(ctx, ticket(l)))
+		require.InDelta(t, 110, l.claims, 4)
+		requireEmpty(t, q)
+	})
+}
+
+// A countedLimiter rejects all claims and counts them.
+type countedLimiter struct {
+	wait   time.Duration
+	claims int
+}
+
+func (l *countedLimiter) Reserve(_ context.Context, c throttle.Claim) (throttle.Decision, error) {
+	if !c.DryRun {
+		l.claims++
+	}
+	return throttle.Decision{At: c.Now, Wait: l.wait}, nil
+}
+func (*countedLimiter) NonBlocking() bool                                         { return true }
+func (*countedLimiter) Cancel(context.Context, throttle.Claim, throttle.Decision) {}

@@ -22,8 +22,8 @@ func TestQueue_snapshot(t *testing.T) {
 		var wg sync.WaitGroup
 		for range 3 {
 			wg.Go(func() { q.Wait(t.Context(), &Ticket{Tenant: "x", Demands: ticket(l, g).Demands}) })
+			synctest.Wait() // one after the other, because one may be rejected while another holds the unit of l
 		}
-		synctest.Wait()
 		time.Sleep(5 * time.Second)
 		wg.Go(func() {
 			tk := &Ticket{Tenant: "y", Demands: [MaxDemands]throttle.Demand{{Limiter: g, Cost: 4}}}

@@ -1,0 +1,188 @@
+package throttle_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/heed-go/heed/throttle"
+)
+
+// start is the time of the first claims.
+var start = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+
+func TestDecision_texts(t *testing.T) {
+	for want, got := range map[string]string{
+		"10 per 1s":             throttle.Limit{Count: 10, Per: time.Second}.String(),
+		"10 per 1s, burst 5":    throttle.Limit{Count: 10, Per: time.Second, Burst: 5}.String(),
+		"12 per 1m0s, burst 34": throttle.Limit{Count: 12, Per: time.Minute, Burst: 34}.String(),
+		"123 per 1h0m0s":        throttle.FixedWindowConfig{Count: 123, Per: time.Hour}.String(),
+		"123 each day":          throttle.FixedWindowConfig{Count: 123, Align: throttle.EachDay}.String(),
+		"456 each month":        throttle.FixedWindowConfig{Count: 456, Align: throttle.EachMonth}.String(),
+		`throttle: refused by limit "a": ask again later`:                                                         (&throttle.RefusedError{Decision: throttle.Decision{Policy: "a"}}).Error(),
+		`throttle: refused by limit "a" for key "k": ask again in 1s`:                                             (&throttle.RefusedError{Key: "k", Decision: throttle.Decision{Policy: "a", Wait: time.Second}}).Error(),
+		`throttle: refused by limit "a": it can never grant this claim; at most 12 units can be granted together`: (&throttle.RefusedError{Decision: throttle.Decision{Policy: "a", Wait: throttle.Forever, Limit: 12}}).Error(),
+		`throttle: refused by limit "" for key "\n": ask again in 1ns: context deadline exceeded`:                 (&throttle.RefusedError{Key: "\n", Decision: throttle.Decision{Wait: 1}, Reason: context.DeadlineExceeded}).Error(),
+	} {
+		require.Equal(t, want, got)
+	}
+}
+
+// TestDecision_statesItsLimit checks the fields that describe the limit, of a grant, of a
+// rejection and of a permanent rejection.
+func TestDecision_statesItsLimit(t *testing.T) {
+	for name, tt := range map[string]struct {
+		l     throttle.Limiter
+		limit int64
+		per   time.Duration
+		more  int64 // units of a claim that can never be granted
+	}{
+		"FixedWindow":    {throttle.NewFixedWindow(throttle.FixedWindowConfig{Count: 3, Per: time.Second}), 3, time.Second, 4},
+		"SlidingLog":     {throttle.NewSlidingLog(throttle.SlidingLogConfig{Limit: throttle.PerSecond(3)}), 3, time.Second, 4},
+		"SlidingCounter": {throttle.NewSlidingCounter(throttle.SlidingCounterConfig{Limit: throttle.PerSecond(3)}), 3, time.Second, 4},
+		"parts":          {throttle.NewSlidingCounter(throttle.SlidingCounterConfig{Limit: throttle.PerSecond(3), Parts: 10}), 3, time.Second, 4},
+		"TokenBucket":    {throttle.NewTokenBucket(throttle.PerSecond(3)), 3, time.Second, 4},
+		"RefillBucket":   {throttle.NewRefillBucket(throttle.RefillBucketConfig{Limit: throttle.PerSecond(3)}), 3, time.Second, 4},
+		"LeakyBucket":    {throttle.NewLeakyBucket(throttle.LeakyBucketConfig{Limit: throttle.PerSecond(3)}), 3, time.Second, 4},
+		"Concurrency":    {throttle.NewConcurrency(throttle.ConcurrencyConfig{Count: 3}), 3, 0, 4},
+		"Nginx":          {throttle.NewNginx(throttle.NginxConfig{Rate: 3, Per: time.Second, Burst: 2, NoDelay: true}), 3, time.Second, 4},
+	} {
+		for i, cost := range []int64{1, tt.more, 2, 1} {
+			d, err := tt.l.Reserve(t.Context(), throttle.Claim{Now: start, Cost: cost})
+			require.NoError(t, err, name)
+			require.Equal(t, i == 0 || i == 2, d.OK, "%s, claim %d", name, i)
+			require.Equal(t, tt.limit, d.Limit, "%s, claim %d", name, i)
+			require.Equal(t, tt.per.Round(time.Millisecond), d.Per.Round(time.Millisecond), "%s, claim %d", name, i)
+			require.Equal(t, i == 1, d.Wait == throttle.Forever, "%s, claim %d", name, i)
+			require.Equal(t, []int64{2, 2, 0, 0}[i], d.Remaining, "%s, claim %d", name, i)
+		}
+	}
+}
+
+// A fixedLimiter decides every claim in the same way. It records the last claim.
+type fixedLimiter struct {
+	d        throttle.Decision
+	err      error
+	claim    throttle.Claim
+	canceled int
+}
+
+func (l *fixedLimiter) Reserve(_ context.Context, c throttle.Claim) (throttle.Decision, error) {
+	if l.claim = c; !c.Now.IsZero() {
+		l.d.At = c.Now
+	}
+	return l.d, l.err
+}
+func (l *fixedLimiter) Cancel(context.Context, throttle.Claim, throttle.Decision) { l.canceled++ }
+
+func TestIsEvictable_asksByADryRun(t *testing.T) {
+	for name, tt := range map[string]struct {
+		l     fixedLimiter
+		want  bool
+		after time.Duration
+	}{
+		"full":                {fixedLimiter{d: throttle.Decision{OK: true, Limit: 3, Remaining: 3}}, true, time.Second},
+		"one unit is used":    {fixedLimiter{d: throttle.Decision{OK: true, Limit: 3, Remaining: 2}}, false, time.Second},
+		"without a limit":     {fixedLimiter{d: throttle.Decision{OK: true}}, false, time.Second},
+		"limit of one":        {fixedLimiter{d: throttle.Decision{OK: true, Limit: 1, Remaining: 1}}, true, time.Second},
+		"refused":             {fixedLimiter{d: throttle.Decision{Limit: 3, Remaining: 3}}, false, time.Second},
+		"restored later":      {fixedLimiter{d: throttle.Decision{OK: true, Limit: 3, Remaining: 3, ResetAfter: time.Minute}}, false, time.Minute},
+		"restored in a while": {fixedLimiter{d: throttle.Decision{OK: true, Limit: 3, Remaining: 3, ResetAfter: 1}}, false, 1},
+		"error":               {fixedLimiter{err: errors.New("away")}, false, time.Second},
+	} {
+		got, after := throttle.IsEvictable(&tt.l, "k", start)
+		require.Equal(t, tt.want, got, name)
+		require.Equal(t, tt.after, after, name)
+		require.Equal(t, throttle.Claim{Key: "k", Now: start, DryRun: true}, tt.l.claim, name)
+	}
+	full, used := &fixedLimiter{d: throttle.Decision{OK: true, Limit: 3, Remaining: 3}}, &fixedLimiter{d: throttle.Decision{OK: true, Limit: 3, Remaining: 2}}
+	for _, tt := range []struct {
+		l    throttle.Limiter
+		want bool
+	}{
+		{throttle.AllOf(full, full), true}, {throttle.AllOf(full, used), false}, {throttle.AllOf(used, full), false},
+		{&throttle.SoftLimit{Soft: full, Hard: full}, true}, {&throttle.SoftLimit{Soft: used, Hard: full}, false}, {&throttle.SoftLimit{Soft: full, Hard: used}, false},
+	} {
+		got, _ := throttle.IsEvictable(tt.l, "", start)
+		require.Equal(t, tt.want, got)
+	}
+}
+
+// TestCountsRefusals_ofALog also checks that the limiter is usable afterwards.
+func TestCountsRefusals_ofALog(t *testing.T) {
+	for _, want := range []bool{false, true} {
+		l := throttle.NewSlidingLog(throttle.SlidingLogConfig{Limit: throttle.PerSecond(1), CountRefused: want})
+		for range 2 {
+			require.Equal(t, want, throttle.CountsRefusals(l))
+		}
+		d, err := l.Reserve(t.Context(), throttle.Claim{Now: start})
+		require.NoError(t, err)
+		require.True(t, d.OK)
+	}
+}
+
+// TestAllOf_mergesDecisions checks the decision of two limiters that grant or reject.
+func TestAllOf_mergesDecisions(t *testing.T) {
+	ok := func(limit, remaining int64) throttle.Decision {
+		return throttle.Decision{OK: true, At: start, Limit: limit, Remaining: remaining}
+	}
+	refused := func(wait time.Duration) throttle.Decision { return throttle.Decision{At: start, Wait: wait} }
+	with := func(d throttle.Decision, change func(*throttle.Decision)) throttle.Decision { change(&d); return d }
+	degraded := func(d *throttle.Decision) { d.Degraded = true }
+	over := func(d *throttle.Decision) { d.OverLimit = true }
+	for name, tt := range map[string]struct{ a, b, want throttle.Decision }{
+		"fewer left":            {ok(5, 3), ok(9, 2), ok(9, 2)},
+		"more left":             {ok(5, 3), ok(9, 4), ok(5, 3)},
+		"equal":                 {ok(5, 3), ok(9, 3), ok(5, 3)},
+		"no limit first":        {ok(0, 0), ok(9, 4), ok(9, 4)},
+		"no limit last":         {ok(9, 4), ok(0, 0), ok(9, 4)},
+		"degraded":              {with(ok(5, 3), degraded), ok(9, 2), with(ok(9, 2), degraded)},
+		"degraded last":         {ok(5, 3), with(ok(9, 4), degraded), with(ok(5, 3), degraded)},
+		"over":                  {with(ok(5, 3), over), ok(9, 2), with(ok(9, 2), over)},
+		"over last":             {ok(5, 3), with(ok(9, 4), over), with(ok(5, 3), over)},
+		"second refuses":        {ok(5, 3), refused(1), refused(1)},
+		"degraded, then refuse": {with(ok(5, 3), degraded), refused(1), with(refused(1), degraded)},
+		"longer":                {refused(1), refused(2), refused(2)},
+		"shorter":               {refused(2), refused(1), refused(2)},
+		"degraded and longer":   {with(refused(1), degraded), refused(2), with(refused(2), degraded)},
+		"longer and degraded":   {refused(1), with(refused(2), degraded), with(refused(2), degraded)},
+		"unknown":               {refused(1), refused(0), refused(1)},
+		"unknown first":         {refused(0), refused(1), refused(1)},
+		"never":                 {refused(1), refused(throttle.Forever), refused(throttle.Forever)},
+		"never, first":          {refused(throttle.Forever), refused(1), refused(throttle.Forever)},
+		"unknown and never":     {refused(0), refused(throttle.Forever), refused(throttle.Forever)},
+	} {
+		a, b := &fixedLimiter{d: tt.a}, &fixedLimiter{d: tt.b}
+		d, err := throttle.AllOf(a, b).Reserve(t.Context(), throttle.Claim{Now: start})
+		require.NoError(t, err)
+		got := throttle.Decision{OK: d.OK, At: d.At, Wait: d.Wait, Limit: d.Limit, Remaining: d.Remaining, Degraded: d.Degraded, OverLimit: d.OverLimit}
+		require.Equal(t, tt.want, got, name)
+		require.Equal(t, tt.a.OK && !tt.b.OK, a.canceled == 1, name)
+	}
+}
+
+// TestSoftLimit_asksBothAtOneTime checks the claims of Soft and Hard, and that both get back what
+// they granted.
+func TestSoftLimit_asksBothAtOneTime(t *testing.T) {
+	for _, tt := range []struct {
+		now  time.Time
+		soft bool // Soft grants
+	}{{time.Time{}, true}, {start, true}, {time.Time{}, false}, {start, false}} {
+		hard, soft := &fixedLimiter{d: throttle.Decision{OK: true, At: start.Add(time.Hour)}}, &fixedLimiter{d: throttle.Decision{OK: tt.soft}}
+		l := &throttle.SoftLimit{Soft: soft, Hard: hard}
+		d, err := l.Reserve(t.Context(), throttle.Claim{Now: tt.now})
+		require.NoError(t, err)
+		require.True(t, d.OK)
+		require.Equal(t, !tt.soft, d.OverLimit)
+		require.Equal(t, tt.now, hard.claim.Now)
+		require.Equal(t, d.At, soft.claim.Now)
+		for range 2 { // the second call does nothing
+			l.Cancel(t.Context(), throttle.Claim{Now: start}, d)
+			require.Equal(t, 1, hard.canceled)
+			require.Equal(t, tt.soft, soft.canceled == 1)
+		}
+	}
+}

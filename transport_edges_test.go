@@ -1,0 +1,255 @@
+package heed
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/heed-go/heed/backoff"
+	"github.com/heed-go/heed/quota"
+	"github.com/heed-go/heed/throttle"
+)
+
+// TestTransport_leavesTimeForTheResponse sends requests to a server that takes 4 s. A request
+// that waits 4.5 s for a limit is sent only if its response can arrive before its deadline.
+func TestTransport_leavesTimeForTheResponse(t *testing.T) {
+	for _, tt := range []struct {
+		timeout time.Duration
+		sent    bool
+	}{{8 * time.Second, false}, {8400 * time.Millisecond, false}, {8600 * time.Millisecond, true}, {time.Minute, true}} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newScript(respondAfter(4*time.Second, 200))
+			tr := &Transport{Base: s, Limiter: throttle.NewTokenBucket(throttle.Limit{Count: 1, Per: 5 * time.Second}), Quota: &quota.Tracker{InitialConcurrency: -1}}
+			for range 2 { // the latency of the second one is measured, because it waits
+				resp, err := get(t, tr)
+				require.NoError(t, err)
+				resp.Body.Close()
+			}
+			var wg sync.WaitGroup
+			wg.Go(func() {
+				if resp, err := get(t, tr); assert.NoError(t, err) {
+					resp.Body.Close()
+				}
+			})
+			time.Sleep(1500 * time.Millisecond)
+			start := time.Now()
+			ctx, cancel := context.WithTimeout(t.Context(), tt.timeout)
+			defer cancel()
+			req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://api.test/items", nil)
+			require.NoError(t, err)
+			resp, err := tr.RoundTrip(req)
+			if tt.sent {
+				require.NoError(t, err)
+				resp.Body.Close()
+				require.Equal(t, 8500*time.Millisecond, time.Since(start))
+			} else {
+				require.ErrorIs(t, err, throttle.ErrRefused)
+				require.ErrorIs(t, err, context.DeadlineExceeded)
+				require.Zero(t, time.Since(start))
+			}
+			wg.Wait()
+			if tt.sent {
+				require.Equal(t, 4, s.sent())
+			} else {
+				require.Equal(t, 3, s.sent())
+			}
+		})
+	}
+}
+
+// TestTransport_countsCallsForTheBudget checks which calls allow further retries.
+func TestTransport_countsCallsForTheBudget(t *testing.T) {
+	limit := func() throttle.Limiter { return throttle.NewTokenBucket(throttle.PerSecond(1000)) }
+	for name, tt := range map[string]struct {
+		limiter  throttle.Limiter
+		calls    int
+		noRetry  bool
+		requests int64
+	}{
+		"with a limit":                {limit(), 7, false, 7},
+		"with a limit, NoRetry":       {limit(), 7, true, 0},
+		"without limits, no batch":    {nil, 15, false, 0},
+		"without limits, one batch":   {nil, 16, false, 16},
+		"without limits, two batches": {nil, 40, false, 32},
+		"without limits, NoRetry":     {nil, 40, true, 0},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			b := &backoff.Budget{Ratio: 1, MinPerSecond: -1}
+			tr := &Transport{Base: newScript(200), Limiter: tt.limiter, Quota: &quota.Tracker{Mode: quota.Disabled}, Retry: &RetryPolicy{Budget: b}}
+			for range tt.calls {
+				req, err := http.NewRequestWithContext(WithOptions(t.Context(), RequestOptions{NoRetry: tt.noRetry}), http.MethodGet, "http://api.test/", nil)
+				require.NoError(t, err)
+				resp, err := tr.RoundTrip(req)
+				require.NoError(t, err)
+				resp.Body.Close()
+			}
+			require.EqualValues(t, tt.requests, b.Snapshot(time.Now()).Requests, name)
+		})
+	}
+	synctest.Test(t, func(t *testing.T) { // a retry is not another request
+		b := &backoff.Budget{Ratio: 1, MinPerSecond: 10}
+		tr := &Transport{Base: newScript(500, 500, 200), Limiter: limit(), Quota: &quota.Tracker{Mode: quota.Disabled}, Retry: &RetryPolicy{Budget: b}}
+		resp, err := get(t, tr)
+		require.NoError(t, err)
+		resp.Body.Close()
+		require.EqualValues(t, 1, b.Snapshot(time.Now()).Requests)
+	})
+}
+
+// TestTransport_resetOfARejectionIsAWait checks which reset times of a 429 without Retry-After
+// are waits that RetryPolicy.MaxWait forbids.
+func TestTransport_resetOfARejectionIsAWait(t *testing.T) {
+	for _, tt := range []struct {
+		headers string
+		sent    int
+	}{
+		{"", 2},
+		{"X-RateLimit-Reset: 300", 1},
+		{"X-RateLimit-Limit: 10, X-RateLimit-Reset: 300", 1},
+		{"X-RateLimit-Limit: 10, X-RateLimit-Remaining: 0, X-RateLimit-Reset: 300", 1},
+		{"X-RateLimit-Limit: 10, X-RateLimit-Remaining: 5, X-RateLimit-Reset: 300", 2},
+		{"X-RateLimit-Limit: 10, X-RateLimit-Remaining: 0, X-RateLimit-Reset: 20", 2},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			var pairs []string
+			for _, field := range strings.Split(tt.headers, ", ") {
+				if name, value, ok := strings.Cut(field, ": "); ok {
+					pairs = append(pairs, name, value)
+				}
+			}
+			s := newScript(response{429, "", pairs}, 200)
+			resp, err := get(t, &Transport{Base: s, Quota: &quota.Tracker{Mode: quota.Disabled}, Retry: &RetryPolicy{MaxWait: time.Minute}})
+			require.NoError(t, err)
+			resp.Body.Close()
+			require.Equal(t, tt.sent, s.sent(), tt.headers)
+		})
+	}
+}
+
+// TestTrace_oneAttemptHookIsEnough checks the times of AttemptStart and AttemptDone without the
+// other one.
+func TestTrace_oneAttemptHookIsEnough(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		var got []string
+		for _, tr := range []*Trace{
+			{AttemptStart: func(_ *http.Request, i AttemptStartInfo) { got = append(got, fmt.Sprint("start ", i.Sent.Sub(start))) }},
+			{AttemptDone: func(_ *http.Request, i AttemptDoneInfo) {
+				got = append(got, fmt.Sprint("done ", i.Sent.Sub(start), " ", i.Duration))
+			}},
+		} {
+			resp, err := get(t, &Transport{Base: newScript(respondAfter(time.Second, 200)), Trace: tr})
+			require.NoError(t, err)
+			resp.Body.Close()
+		}
+		require.Equal(t, []string{"start 0s", "done 1s 1s"}, got)
+	})
+}
+
+// A cancelableBase counts calls of the methods that http.Client may call.
+type cancelableBase struct {
+	http.RoundTripper
+	canceled, closed int
+}
+
+func (b *cancelableBase) CancelRequest(*http.Request) { b.canceled++ }
+func (b *cancelableBase) CloseIdleConnections()       { b.closed++ }
+
+func TestTransport_forwardsToTheBaseBeforeTheFirstRequest(t *testing.T) {
+	b := new(cancelableBase)
+	(&Transport{Base: b}).CancelRequest(new(http.Request))
+	(&Transport{Base: b}).CloseIdleConnections()
+	require.Equal(t, []int{1, 1}, []int{b.canceled, b.closed})
+}
+
+// TestTransport_attemptTimeoutOfABaseThatIgnoresIt checks responses that arrive after
+// AttemptTimeout from a Base that ignores the context.
+func TestTransport_attemptTimeoutOfABaseThatIgnoresIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, tt := range []struct {
+			body io.ReadCloser
+			took time.Duration
+			ok   bool
+		}{
+			{io.NopCloser(strings.NewReader("text")), 500 * time.Millisecond, true},
+			{io.NopCloser(strings.NewReader("text")), 2 * time.Second, false},
+			{http.NoBody, 2 * time.Second, true},
+		} {
+			base := baseFunc(func(r *http.Request) (*http.Response, error) {
+				time.Sleep(tt.took)
+				return &http.Response{StatusCode: 200, Body: tt.body, Header: http.Header{}, Request: r}, nil
+			})
+			resp, err := get(t, &Transport{Base: base, Retry: &RetryPolicy{MaxAttempts: 1, AttemptTimeout: time.Second}})
+			if !tt.ok {
+				require.ErrorIs(t, err, errAttemptTimeout)
+				continue
+			}
+			require.NoError(t, err)
+			if tt.body == http.NoBody {
+				require.Empty(t, text(t, resp))
+			} else {
+				require.Equal(t, "text", text(t, resp))
+			}
+		}
+	})
+}
+
+func TestRetryable_table(t *testing.T) {
+	const always, idempotent, never = "always", "idempotent", "never"
+	for _, tt := range []struct {
+		status  int
+		headers string
+		want    string
+	}{
+		{200, "", never}, {304, "", never}, {400, "", never}, {404, "", never}, {408, "", idempotent}, {425, "", idempotent}, {429, "", always},
+		{500, "", idempotent}, {501, "", never}, {502, "", idempotent}, {503, "", idempotent}, {503, "Retry-After: 1", always}, {504, "", idempotent},
+		{519, "", never}, {520, "", idempotent}, {524, "", idempotent}, {525, "", never}, {529, "", always},
+		{403, "", never}, {403, "Retry-After: 1", always}, {500, "Retry-After: 1", idempotent},
+		{404, "X-Should-Retry: true", always}, {429, "X-Should-Retry: false", never}, {500, "Stripe-Should-Retry: false", never},
+		{400, "Stripe-Should-Retry: true", always}, {200, "X-Should-Retry: true", never}, {500, "X-Should-Retry: maybe", idempotent},
+		{500, "Grpc-Retry-Pushback-Ms: -1", never}, {500, "Grpc-Retry-Pushback-Ms: 0", idempotent}, {500, "Grpc-Retry-Pushback-Ms: 5", idempotent},
+		{500, "Grpc-Retry-Pushback-Ms: x", idempotent},
+	} {
+		h := http.Header{}
+		if name, value, ok := strings.Cut(tt.headers, ": "); ok {
+			h.Set(name, value)
+		}
+		resp := &http.Response{StatusCode: tt.status, Header: h}
+		get, post := &http.Request{Method: http.MethodGet, Header: http.Header{}}, &http.Request{Method: http.MethodPost, Header: http.Header{}}
+		require.Equal(t, tt.want != never, Retryable(get, resp, nil), "GET %d %s", tt.status, tt.headers)
+		require.Equal(t, tt.want == always, Retryable(post, resp, nil), "POST %d %s", tt.status, tt.headers)
+		for _, name := range []string{"Idempotency-Key", "X-Idempotency-Key"} {
+			keyed := &http.Request{Method: http.MethodPost, Header: http.Header{name: {"k"}}}
+			require.Equal(t, tt.want != never, Retryable(keyed, resp, nil), "%s %d %s", name, tt.status, tt.headers)
+		}
+		option := post.WithContext(WithOptions(t.Context(), RequestOptions{Idempotent: true}))
+		require.Equal(t, tt.want != never, Retryable(option, resp, nil), "option %d %s", tt.status, tt.headers)
+		require.False(t, Retryable(get.WithContext(WithOptions(t.Context(), RequestOptions{NoRetry: true})), resp, nil))
+		class, _ := retryHint(h)
+		require.Equal(t, tt.headers != "" && tt.want == never && class == retryNever, forbidsRetry(resp), "%d %s", tt.status, tt.headers)
+	}
+	get := &http.Request{Method: http.MethodGet}
+	require.False(t, Retryable(get, nil, nil))
+	require.True(t, Retryable(get, nil, io.ErrUnexpectedEOF))
+	require.True(t, Retryable(get, nil, errConnRefused))
+	require.False(t, Retryable(get, nil, context.Canceled))
+	require.False(t, forbidsRetry(nil))
+	for status, want := range map[int]retryClass{399: retryIdempotent, 400: retryAlways, 499: retryAlways, 501: retryNever} {
+		require.Equal(t, want, classifyResponse(&http.Response{StatusCode: status}, throttle.Throttled, false), status)
+	}
+}
+
+func TestBoundOrDefault(t *testing.T) {
+	for d, want := range map[time.Duration]time.Duration{0: time.Minute, 1: 1, -1: throttle.Forever, time.Hour: time.Hour} {
+		require.Equal(t, want, boundOrDefault(d, time.Minute), d)
+	}
+}
