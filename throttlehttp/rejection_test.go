@@ -135,12 +135,12 @@ func TestRejection_roundsTheTimeUp(t *testing.T) {
 	} {
 		m := &throttlehttp.Middleware{Limiter: fixedDecision{d: throttle.Decision{Wait: seconds * time.Second}}}
 		var got struct {
-			Detail      string
-			Retry_after time.Duration
+			Detail     string
+			RetryAfter time.Duration `json:"retry_after"`
 		}
 		require.NoError(t, json.NewDecoder(rejection(m, http.MethodGet).Body).Decode(&got))
 		require.Equal(t, "Try again in "+want+".", got.Detail)
-		require.Equal(t, seconds, got.Retry_after)
+		require.Equal(t, seconds, got.RetryAfter)
 	}
 }
 
