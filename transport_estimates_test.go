@@ -167,7 +167,7 @@ func TestTransport_estimatesLimits(t *testing.T) {
 		{"20/s, burst of 20, Retry-After", nginx(429, true), 300, 13950 * time.Millisecond, cost{20, 0, 1.25}, cost{3, 0, 1.15}},
 		{"20/s without burst, bare 429", func() limitedServer { return bucketServer(20, 1, 429, false) }, 300, 14950 * time.Millisecond, cost{14, 0, 1.60}, cost{3, 0, 1.15}},
 		{"20/s without burst, Retry-After", func() limitedServer { return bucketServer(20, 1, 429, true) }, 300, 14950 * time.Millisecond, cost{13, 0, 2.10}, cost{3, 0, 1.50}},
-		{"50 per 2 s of HAProxy, bare 429", func() limitedServer { return haproxyServer(50, 2*time.Second, 429, "") }, 300, 12 * time.Second, cost{40, 0, 1.60}, cost{5, 0, 1.30}},
+		{"50 per 2 s of HAProxy, bare 429", func() limitedServer { return haproxyServer(50, 2*time.Second, 429, "") }, 300, 12 * time.Second, cost{35, 0, 1.60}, cost{5, 0, 1.30}},
 		{"50 per 2 s of HAProxy, Retry-After", func() limitedServer { return haproxyServer(50, 2*time.Second, 429, "2") }, 300, 12 * time.Second, cost{25, 0, 1.60}, cost{3, 0, 1.15}},
 		{"50 per 2 s of HAProxy, bare 503", func() limitedServer { return haproxyServer(50, 2*time.Second, 503, "") }, 300, 12 * time.Second, cost{68, 3, 2.10}, cost{19, 0, 1.40}},
 		{"5 per s, bare 429", func() limitedServer { return windowServer(5, time.Second, 429, false) }, 300, 59 * time.Second, cost{21, 0, 1.30}, cost{4, 0, 1.20}},

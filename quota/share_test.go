@@ -2,6 +2,7 @@ package quota
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -21,11 +22,11 @@ func TestShare_oneRefusalClosesTheGateInAll(t *testing.T) {
 		server  func() server
 		per     time.Duration
 		refused int // of a thousand calls
-		later   int // of them, after all could know of the first: 1 to 4, and 6 in one of 50 runs
+		later   int // of them, after all could know of the first, in the median of three runs
 		ideal   time.Duration
 	}{
-		"window of 10 s, Retry-After": {func() server { return alignedWindow(50, 10*time.Second, false, true) }, 10 * time.Second, 150, 8, 190 * time.Second},
-		"window of 1 s, Retry-After":  {func() server { return alignedWindow(50, time.Second, false, true) }, time.Second, 150, 8, 19 * time.Second},
+		"window of 10 s, Retry-After": {func() server { return alignedWindow(50, 10*time.Second, false, true) }, 10 * time.Second, 150, 5, 190 * time.Second},
+		"window of 1 s, Retry-After":  {func() server { return alignedWindow(50, time.Second, false, true) }, time.Second, 150, 5, 19 * time.Second},
 		"window of 10 s, headers":     {func() server { return alignedWindow(50, 10*time.Second, true, true) }, 10 * time.Second, 30, 3, 190 * time.Second},
 		"window of 1 s, headers":      {func() server { return alignedWindow(50, time.Second, true, true) }, time.Second, 30, 3, 19 * time.Second},
 		// Where nothing is stated there is no hold that all could share, but evidence, and then
@@ -33,20 +34,26 @@ func TestShare_oneRefusalClosesTheGateInAll(t *testing.T) {
 		"bucket that states nothing": {func() server { return tokenBucket(50, 50, false) }, 500 * time.Millisecond, 120, 25, 19 * time.Second},
 	} {
 		for _, skew := range []time.Duration{0, -time.Hour} {
-			synctest.Test(t, func(t *testing.T) {
+			var later []int // depends on the order of goroutines
+			run := func(t *testing.T) {
 				var log []arrival
 				all := trackers(&bus{delay: delay}, 10, skew)
 				jobs := sail(t, all, watch(tt.server(), &log), 100, 20, rtt)
 				own, known := refusedAfter(log, tt.per*9/10, rtt+delay)
 				t.Logf("%s, skew %v: sent %d, refused %d, %d of them later", name, skew, len(log), own+known, known)
-				require.LessOrEqual(t, known, tt.later, "%s: refused although another process had told", name)
+				later = append(later, known)
 				require.LessOrEqual(t, own, tt.refused, name)
 				for _, j := range jobs {
 					require.Zero(t, j.failed, name)
 					require.Less(t, j.elapsed, 3*tt.ideal, name)
 				}
 				time.Sleep(time.Second)
-			})
+			}
+			for range 3 {
+				synctest.Test(t, run)
+			}
+			slices.Sort(later)
+			require.LessOrEqual(t, later[1], tt.later, "%s: refused although another process had told: %v", name, later)
 		}
 	}
 }
