@@ -20,6 +20,7 @@ type change struct {
 
 	pkg        *pkg
 	path       string
+	column     int // of the start
 	start, end int // offsets
 }
 
@@ -115,7 +116,7 @@ func (f *finder) visit(n ast.Node) bool {
 func (f *finder) add(kind string, start, end token.Pos, now string) {
 	at := f.fset.Position(start)
 	to := f.fset.Position(end).Offset
-	f.found = append(f.found, change{Kind: kind, Line: at.Line, Was: string(f.text[at.Offset:to]), Now: now, start: at.Offset, end: to})
+	f.found = append(f.found, change{Kind: kind, Line: at.Line, Was: string(f.text[at.Offset:to]), Now: now, column: at.Column, start: at.Offset, end: to})
 }
 
 func (f *finder) source(n ast.Node) string {

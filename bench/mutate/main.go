@@ -2,7 +2,8 @@
 // It makes a random sample of changes: negated conditions, swapped operators, constants
 // that are off by one, and deleted statements. It applies them one at a time through an
 // overlay, so that no file of the checkout changes, and runs the tests of the changed
-// package and then of the packages that import it, until one fails.
+// package and then of the packages that import it, until one fails. Packages whose tests do
+// not execute the changed statements are left out, and slow tests run last.
 //
 //	cd bench && go run ./mutate -n 100 -seed 1 -json
 //
@@ -10,8 +11,9 @@
 // compile are replaced by others. Changes that cannot be observed by construction are not
 // made: capacities of make, padding, assignments to _, values returned to a sync.Pool, and
 // marks of test helpers. Files of the quota tracker and code that only tests and
-// measurements use are excluded unless -exclude states otherwise. A test that runs longer
-// than -timeout counts as failed. The checkout must not be edited during a run.
+// measurements use are excluded unless -exclude states otherwise. Tests of one package that
+// run longer than -timeout, or than 30 seconds and ten times as long as without the change,
+// count as failed. The checkout must not be edited during a run.
 package main
 
 import (
@@ -30,9 +32,10 @@ import (
 // A result is the outcome of one change.
 type result struct {
 	change
-	Noticed string  `json:"noticed_by,omitempty"` // import path of the package whose tests failed; "": none
-	Hung    bool    `json:"timed_out,omitempty"`  // the tests failed because of the timeout
-	Seconds float64 `json:"seconds"`
+	Noticed  string  `json:"noticed_by,omitempty"` // import path of the package whose tests failed; "": none
+	Hung     bool    `json:"timed_out,omitempty"`  // the tests failed because of the timeout
+	Executed bool    `json:"executed"`             // a test executes the statements at the change
+	Seconds  float64 `json:"seconds"`
 }
 
 // A report summarizes all results.
@@ -52,7 +55,8 @@ func main() {
 	seed := flag.Uint64("seed", 1, "seed of the sample")
 	pkg := flag.String("pkg", "", "regular expression: only files whose path from the root of the repository matches")
 	exclude := flag.String("exclude", `^(quota/[^/]*|(examples|bench|internal/(memhttp|replay|headercases|serverrules)|throttle/throttletest)/.*)$`, "regular expression: no files whose path matches")
-	timeout := flag.Duration("timeout", 3*time.Minute, "for the tests of one package")
+	timeout := flag.Duration("timeout", 3*time.Minute, "maximum for the tests of one package")
+	own := flag.Bool("own", false, "run only the tests of the changed package: the share is a lower bound then")
 	least := flag.Float64("least", 0, "exit with status 1 if less than so many percent were noticed")
 	root := flag.String("root", "..", "root of the repository")
 	asJSON := flag.Bool("json", false, "print a line of JSON for each change, and one for all")
@@ -78,7 +82,7 @@ func main() {
 	rng := rand.New(rand.NewPCG(*seed, 0))
 	rng.Shuffle(len(sites), func(i, j int) { sites[i], sites[j] = sites[j], sites[i] })
 	r := report{Seed: *seed, Sites: len(sites), Survived: []result{}}
-	err = run(ctx, packages, sites, *n, *timeout, func(one result) {
+	err = run(ctx, packages, sites, *n, *timeout, *own, func(one result) {
 		r.add(one)
 		print(one, *asJSON)
 	})
@@ -97,8 +101,8 @@ func main() {
 }
 
 // run tries changes in order until n of them compile, one at a time.
-func run(ctx context.Context, packages *packages, changes []change, n int, timeout time.Duration, done func(result)) error {
-	t, err := newTester(packages, timeout)
+func run(ctx context.Context, packages *packages, changes []change, n int, timeout time.Duration, own bool, done func(result)) error {
+	t, err := newTester(packages, timeout, own)
 	if err != nil {
 		return err
 	}

@@ -88,7 +88,7 @@ func TestRun_tellsWhatIsNoticed(t *testing.T) {
 	all, err := p.changes(func(file string) bool { return file == "p/p.go" })
 	require.NoError(t, err)
 	by := map[string]string{}
-	require.NoError(t, run(t.Context(), p, all, len(all), time.Minute, func(r result) { by[r.String()] = r.Noticed }))
+	require.NoError(t, run(t.Context(), p, all, len(all), time.Minute, false, func(r result) { by[r.String()] = r.Noticed }))
 	require.Equal(t, map[string]string{
 		`p/p.go:13: constant off by one: "0" becomes "1"`:          "",
 		`p/p.go:18: negated condition: "b < a" becomes "!(b < a)"`: "m/p",
@@ -109,5 +109,5 @@ func TestRun_needsTestsThatPass(t *testing.T) {
 	require.NoError(t, err)
 	all, err := p.changes(func(string) bool { return true })
 	require.NoError(t, err)
-	require.ErrorContains(t, run(t.Context(), p, all, 1, time.Minute, func(result) {}), "the tests of m/p fail without a change")
+	require.ErrorContains(t, run(t.Context(), p, all, 1, time.Minute, false, func(result) {}), "the tests of m/p fail without a change")
 }

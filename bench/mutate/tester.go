@@ -1,30 +1,32 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 )
 
 // A tester runs tests with one change at a time.
 type tester struct {
-	packages *packages
-	timeout  time.Duration
-	dir      string          // of the changed file and the overlay
-	passes   map[string]bool // packages whose tests pass without a change
+	packages  *packages
+	timeout   time.Duration
+	own       bool                 // run only the tests of the changed package
+	dir       string               // of the changed file and the overlay
+	baselines map[string]*baseline // by import path
 }
 
-func newTester(p *packages, timeout time.Duration) (*tester, error) {
+func newTester(p *packages, timeout time.Duration, own bool) (*tester, error) {
 	dir, err := os.MkdirTemp("", "mutate")
 	if err != nil {
 		return nil, err
 	}
-	return &tester{packages: p, timeout: timeout, dir: dir, passes: map[string]bool{}}, nil
+	return &tester{packages: p, timeout: timeout, own: own, dir: dir, baselines: map[string]*baseline{}}, nil
 }
 
 func (t *tester) close() { _ = os.RemoveAll(t.dir) }
@@ -38,13 +40,14 @@ func (t *tester) try(ctx context.Context, c change) (r result, compiles bool, er
 	if _, err := t.goCommand(ctx, "build", "-overlay", overlay, c.pkg.ImportPath); err != nil {
 		return r, false, ctx.Err()
 	}
+	testers, err := t.testersOf(ctx, c)
+	if err != nil {
+		return r, true, err
+	}
 	start := time.Now()
-	r.change = c
-	for _, p := range t.packages.testersOf(c.pkg) {
-		if err := t.passesUnchanged(ctx, p); err != nil {
-			return r, true, err
-		}
-		out, err := t.test(ctx, p, "-overlay", overlay)
+	r.change, r.Executed = c, len(testers) > 0
+	for _, p := range testers {
+		out, err := t.testInStages(ctx, p, "-overlay", overlay)
 		if ctx.Err() != nil {
 			return r, true, ctx.Err()
 		}
@@ -58,6 +61,36 @@ func (t *tester) try(ctx context.Context, c change) (r result, compiles bool, er
 	}
 	r.Seconds = time.Since(start).Round(100 * time.Millisecond).Seconds()
 	return r, true, nil
+}
+
+// testersOf returns the packages whose tests execute the statements at a change: the changed
+// package, then the others, the fastest first.
+func (t *tester) testersOf(ctx context.Context, c change) ([]*pkg, error) {
+	var all []*pkg
+	for _, p := range t.packages.testersOf(c.pkg) {
+		if t.own && p != c.pkg {
+			continue
+		}
+		b, err := t.baseline(ctx, p)
+		if err != nil {
+			return nil, err
+		}
+		if b.executes(c) {
+			all = append(all, p)
+		}
+	}
+	slices.SortStableFunc(all, func(p, q *pkg) int {
+		return cmp.Compare(t.order(p, c), t.order(q, c))
+	})
+	return all, nil
+}
+
+// order returns the time that the tests of p take, or less than any if a change is in p.
+func (t *tester) order(p *pkg, c change) time.Duration {
+	if p == c.pkg {
+		return -1
+	}
+	return t.baselines[p.ImportPath].took
 }
 
 // overlay writes the changed file, and returns the overlay file that replaces the original
@@ -78,22 +111,23 @@ func (t *tester) overlay(c change) (string, error) {
 	return overlay, os.WriteFile(overlay, replace, 0o600)
 }
 
-// passesUnchanged returns an error if the tests of p fail without a change, because they
-// then cannot detect one.
-func (t *tester) passesUnchanged(ctx context.Context, p *pkg) error {
-	if t.passes[p.ImportPath] {
-		return nil
+// testInStages runs the fast tests of p, and the slow ones if these pass.
+func (t *tester) testInStages(ctx context.Context, p *pkg, flags ...string) (string, error) {
+	b := t.baselines[p.ImportPath]
+	timeout := b.timeout(t.timeout)
+	if len(b.slow) == 0 {
+		return t.test(ctx, p, timeout, flags...)
 	}
-	if out, err := t.test(ctx, p); err != nil {
-		return fmt.Errorf("the tests of %s fail without a change: %w\n%s", p.ImportPath, err, out)
+	slow := "^(" + strings.Join(b.slow, "|") + ")$"
+	if out, err := t.test(ctx, p, timeout, append(flags, "-skip", slow)...); err != nil {
+		return out, err
 	}
-	t.passes[p.ImportPath] = true
-	return nil
+	return t.test(ctx, p, timeout, append(flags, "-run", slow)...)
 }
 
 // test runs the tests of p without the checks of go vet.
-func (t *tester) test(ctx context.Context, p *pkg, flags ...string) (string, error) {
-	args := append([]string{"test", "-vet=off", "-failfast", "-timeout", t.timeout.String()}, flags...)
+func (t *tester) test(ctx context.Context, p *pkg, timeout time.Duration, flags ...string) (string, error) {
+	args := append([]string{"test", "-vet=off", "-failfast", "-timeout", timeout.String()}, flags...)
 	return t.goCommand(ctx, append(args, p.ImportPath)...)
 }
 
