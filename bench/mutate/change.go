@@ -26,8 +26,11 @@ type change struct {
 
 // String returns a line with the position and the effect of the change.
 func (c change) String() string {
-	return fmt.Sprintf("%s:%d: %s: %q becomes %q", c.File, c.Line, c.Kind, short(c.Was), short(c.Now))
+	return fmt.Sprintf("%s: %s: %q becomes %q", c.at(), c.Kind, short(c.Was), short(c.Now))
 }
+
+// at returns the position of the change.
+func (c change) at() string { return fmt.Sprintf("%s:%d", c.File, c.Line) }
 
 func short(s string) string {
 	s = strings.Join(strings.Fields(s), " ")

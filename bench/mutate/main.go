@@ -53,7 +53,7 @@ func main() {
 	log.SetPrefix("mutate: ")
 	n := flag.Int("n", 100, "number of changes")
 	seed := flag.Uint64("seed", 1, "seed of the sample")
-	pkg := flag.String("pkg", "", "regular expression: only files whose path from the root of the repository matches")
+	pkg := flag.String("pkg", "", "regular expression: only changes whose position matches, which is the path of the file from the root of the repository, a colon and the line")
 	exclude := flag.String("exclude", `^(quota/[^/]*|(examples|bench|internal/(memhttp|replay|headercases|serverrules)|throttle/throttletest)/.*)$`, "regular expression: no files whose path matches")
 	timeout := flag.Duration("timeout", 3*time.Minute, "maximum for the tests of one package")
 	own := flag.Bool("own", false, "run only the tests of the changed package: the share is a lower bound then")
@@ -71,7 +71,7 @@ func main() {
 	check(err)
 	packages, err := load(ctx, *root)
 	check(err)
-	sites, err := packages.changes(func(file string) bool { return only.MatchString(file) && !not.MatchString(file) })
+	sites, err := packages.changes(func(c change) bool { return only.MatchString(c.at()) && !not.MatchString(c.File) })
 	check(err)
 	if *list {
 		for _, c := range sites {

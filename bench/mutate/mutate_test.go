@@ -63,7 +63,7 @@ func module(t *testing.T) string {
 func TestChanges_ofAFile(t *testing.T) {
 	p, err := load(t.Context(), module(t))
 	require.NoError(t, err)
-	all, err := p.changes(func(file string) bool { return file == "p/p.go" })
+	all, err := p.changes(func(c change) bool { return c.File == "p/p.go" })
 	require.NoError(t, err)
 	var got []string
 	for _, c := range all {
@@ -85,7 +85,7 @@ func TestRun_tellsWhatIsNoticed(t *testing.T) {
 	root := module(t)
 	p, err := load(t.Context(), root)
 	require.NoError(t, err)
-	all, err := p.changes(func(file string) bool { return file == "p/p.go" })
+	all, err := p.changes(func(c change) bool { return c.File == "p/p.go" })
 	require.NoError(t, err)
 	by := map[string]string{}
 	require.NoError(t, run(t.Context(), p, all, len(all), time.Minute, false, func(r result) { by[r.String()] = r.Noticed }))
@@ -107,7 +107,7 @@ func TestRun_needsTestsThatPass(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(root, "p/p_test.go"), []byte("package p\n\nimport \"testing\"\n\nfunc TestLeast(t *testing.T) { t.Fatal() }\n"), 0o600))
 	p, err := load(t.Context(), root)
 	require.NoError(t, err)
-	all, err := p.changes(func(string) bool { return true })
+	all, err := p.changes(func(change) bool { return true })
 	require.NoError(t, err)
 	require.ErrorContains(t, run(t.Context(), p, all, 1, time.Minute, false, func(result) {}), "the tests of m/p fail without a change")
 }

@@ -70,9 +70,8 @@ func stderr(err error) string {
 	return ""
 }
 
-// changes returns all changes to files whose path relative to the root of the module
-// satisfies wanted, in the order of the files.
-func (p *packages) changes(wanted func(file string) bool) ([]change, error) {
+// changes returns all changes that satisfy wanted, in the order of the files.
+func (p *packages) changes(wanted func(change) bool) ([]change, error) {
 	var all []change
 	for _, one := range p.all {
 		if one.Name == "main" {
@@ -84,17 +83,15 @@ func (p *packages) changes(wanted func(file string) bool) ([]change, error) {
 			if err != nil {
 				return nil, err
 			}
-			if file = filepath.ToSlash(file); !wanted(file) {
-				continue
-			}
 			found, err := changesOf(path)
 			if err != nil {
 				return nil, err
 			}
-			for i := range found {
-				found[i].pkg, found[i].path, found[i].File = one, path, file
+			for _, c := range found {
+				if c.pkg, c.path, c.File = one, path, filepath.ToSlash(file); wanted(c) {
+					all = append(all, c)
+				}
 			}
-			all = append(all, found...)
 		}
 	}
 	return all, nil
