@@ -139,10 +139,8 @@ func (q *Queue) blockAt(c *class, e *queueEntry) {
 		case other == e:
 		case c.reservedUntil == 0:
 			q.dequeue(other)
-		case other.tenantQueue == nil:
-			if other.enqueue(); other.limitQueue.first() == other {
-				q.schedule(other.limitQueue, never, false)
-			}
+		default:
+			other.enqueue()
 		}
 	}
 }

@@ -264,9 +264,7 @@ func (q *Queue) checkUpFront(w *waiter, c throttle.Claim) {
 		q.lock()
 		waiting := w.isWaiting()
 		if waiting && err == nil {
-			if lq := q.limitQueues[limitKeyOf(m, d.Part())]; lq != nil && boundOf(d) > 0 {
-				waiting = !q.setBound(lq, d, w)
-			}
+			waiting = !q.setBound(q.limitQueues[limitKeyOf(m, d.Part())], d, w)
 		}
 		if waiting && err == nil {
 			retryAt, exact := q.retryTime(d)

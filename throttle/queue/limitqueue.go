@@ -148,14 +148,24 @@ func (e *queueEntry) mustYield() bool {
 	if first == nil || first == e {
 		return false
 	}
-	own, usage := e.limitQueue.tenant(e.class.key.tenant), e.limitQueue.baseUsage()
-	if own != nil {
-		usage = max(usage, own.usage)
-	}
-	if own == first.tenantQueue || usage == first.tenantQueue.usage {
+	usage := e.limitQueue.usageToWait(e.limitQueue.tenant(e.class.key.tenant))
+	if usage == first.tenantQueue.usage {
 		return byHeadWaiter{}.Less(first, e)
 	}
 	return first.tenantQueue.usage < usage
+}
+
+// usageToWait returns the usage of tq while it waits: its present one if it waits already,
+// else at least that of a new tenant. A nil tq is a new tenant.
+func (lq *limitQueue) usageToWait(tq *tenantQueue) int64 {
+	switch {
+	case tq == nil:
+		return lq.baseUsage()
+	case tq.index >= 0:
+		return tq.usage
+	default:
+		return max(tq.usage, lq.baseUsage())
+	}
 }
 
 // baseUsage returns the usage at which a new tenant starts: that of the tenant that is granted
@@ -207,9 +217,7 @@ func (q *Queue) charge(e *queueEntry, units, weight int64) {
 	lq := e.limitQueue
 	lq.granted++
 	tq, prevFirst := lq.addTenant(e.class.key.tenant), lq.first()
-	if tq.index < 0 {
-		tq.usage = max(tq.usage, lq.baseUsage())
-	}
+	tq.usage = lq.usageToWait(tq)
 	lq.lastUsage = max(lq.lastUsage, tq.usage)
 	tq.usage = ticks.Add(tq.usage, max(ticks.Mul(max(units, 1), scale)/max(weight, 1), 1))
 	if tq.index >= 0 {
@@ -227,12 +235,11 @@ func (e *queueEntry) enqueue() {
 	}
 	lq := e.limitQueue
 	tq := lq.addTenant(e.class.key.tenant)
-	e.tenantQueue = tq
+	e.tenantQueue, tq.usage = tq, lq.usageToWait(tq)
 	if tq.entries.Push(e); tq.index >= 0 {
 		lq.tenants.Fix(tq.index)
 		return
 	}
-	tq.usage = max(tq.usage, lq.baseUsage())
 	lq.tenants.Push(tq)
 }
 

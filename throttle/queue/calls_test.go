@@ -1,0 +1,245 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/heed-go/heed/throttle"
+)
+
+// A scriptedLimiter calls the functions of its script, one for each claim that is not a dry
+// run, and then grants all claims.
+type scriptedLimiter struct {
+	name     string
+	blocks   bool
+	script   []func(context.Context, throttle.Claim) (throttle.Decision, error)
+	returned int // number of claims that were canceled
+}
+
+func (l *scriptedLimiter) Reserve(ctx context.Context, c throttle.Claim) (throttle.Decision, error) {
+	if c.DryRun || len(l.script) == 0 {
+		return throttle.Decision{OK: true, Policy: l.name, At: c.Now}, nil
+	}
+	next := l.script[0]
+	l.script = l.script[1:]
+	d, err := next(ctx, c)
+	if err == nil {
+		d.Policy = l.name
+	}
+	return d, err
+}
+func (l *scriptedLimiter) NonBlocking() bool                                         { return !l.blocks }
+func (l *scriptedLimiter) Cancel(context.Context, throttle.Claim, throttle.Decision) { l.returned++ }
+
+// rejects returns a step that takes delay and rejects with wait.
+func rejects(delay, wait time.Duration) func(context.Context, throttle.Claim) (throttle.Decision, error) {
+	return func(_ context.Context, c throttle.Claim) (throttle.Decision, error) {
+		time.Sleep(delay)
+		return throttle.Decision{At: c.Now, Wait: wait}, nil
+	}
+}
+
+// grants returns a step that takes delay and grants.
+func grants(delay time.Duration) func(context.Context, throttle.Claim) (throttle.Decision, error) {
+	return func(_ context.Context, c throttle.Claim) (throttle.Decision, error) {
+		time.Sleep(delay)
+		return throttle.Decision{OK: true, At: c.Now}, nil
+	}
+}
+
+// hangs is a step that returns when ctx ends.
+func hangs(ctx context.Context, _ throttle.Claim) (throttle.Decision, error) {
+	<-ctx.Done()
+	return throttle.Decision{}, context.Cause(ctx)
+}
+
+type step = func(context.Context, throttle.Claim) (throttle.Decision, error)
+
+// The call to a limiter is under way when MaxWait or the context ends. The caller returns when
+// the call has ended, with the result of that call if it is a grant.
+func TestQueue_waitEndsDuringALocalCall(t *testing.T) {
+	for name, tt := range map[string]struct {
+		maxWait, timeout time.Duration
+		second           step // from 1 s on
+		want             time.Duration
+		err              error // nil: granted
+	}{
+		"MaxWait, rejected":     {2 * time.Second, 0, rejects(3*time.Second, time.Hour), 4 * time.Second, throttle.ErrRefused},
+		"MaxWait, granted":      {2 * time.Second, 0, grants(3 * time.Second), 4 * time.Second, nil},
+		"context, rejected":     {0, 2 * time.Second, rejects(3*time.Second, time.Hour), 4 * time.Second, context.DeadlineExceeded},
+		"context, granted":      {0, 2 * time.Second, grants(3 * time.Second), 4 * time.Second, context.DeadlineExceeded},
+		"neither, rejected":     {20 * time.Second, 20 * time.Second, rejects(3*time.Second, 4*time.Second), 5 * time.Second, nil},
+		"short of both, failed": {20 * time.Second, 20 * time.Second, rejects(3*time.Second, time.Hour), 4 * time.Second, throttle.ErrRefused},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			q, start := &Queue{MaxWait: tt.maxWait}, time.Now()
+			l := &scriptedLimiter{name: "l", script: []step{rejects(0, time.Second), rejects(0, time.Second), tt.second}}
+			ctx := t.Context()
+			if tt.timeout > 0 {
+				var cancel context.CancelFunc
+				ctx, cancel = context.WithTimeoutCause(ctx, tt.timeout, nil)
+				defer cancel()
+			}
+			var wg sync.WaitGroup
+			wg.Go(func() { // events at each half second, so that deadlines are processed during the call
+				for range 10 {
+					time.Sleep(time.Second / 2)
+					q.Snapshot()
+				}
+			})
+			tk := ticket(l)
+			err := q.Wait(ctx, tk)
+			require.Equal(t, tt.want, time.Since(start), name)
+			if tt.err == nil {
+				require.NoError(t, err, name)
+			} else {
+				require.ErrorIs(t, err, tt.err, name)
+			}
+			wg.Wait()
+			requireEmpty(t, q)
+		})
+	}
+}
+
+// A call to a limiter ends because MaxWait has passed. The error states the last rejection: of
+// that call if the limiter returned one, else of the call before it.
+func TestQueue_maxWaitDuringARemoteCallNamesTheLimit(t *testing.T) {
+	refusedAnyway := func(ctx context.Context, c throttle.Claim) (throttle.Decision, error) {
+		<-ctx.Done()
+		return throttle.Decision{At: c.Now, Wait: 7 * time.Second}, nil
+	}
+	for name, tt := range map[string]struct {
+		last step
+		wait time.Duration
+	}{
+		"no rejection": {hangs, 0},
+		"a rejection":  {refusedAnyway, 7 * time.Second},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			q, start := &Queue{MaxWait: 3 * time.Second}, time.Now()
+			l := &scriptedLimiter{name: "l", blocks: true, script: []step{rejects(0, time.Second), rejects(0, time.Second), tt.last}}
+			tk := &Ticket{Demands: [MaxDemands]throttle.Demand{{Limiter: l, Key: "key"}}}
+			err := q.Wait(t.Context(), tk)
+			require.Equal(t, 3*time.Second, time.Since(start), name)
+			var refused *throttle.RefusedError
+			require.ErrorAs(t, err, &refused, name)
+			require.Equal(t, "l", refused.Decision.Policy, name)
+			require.Equal(t, "key", refused.Key, name)
+			require.Equal(t, tt.wait, refused.Decision.Wait, name)
+			require.NotZero(t, refused.Decision.At, name)
+			requireEmpty(t, q)
+		})
+	}
+}
+
+// Ticket.Waited counts from the call of Wait, also if the Queue is old or the limiter slow. It
+// is zero if the ticket was granted or failed without a wait.
+func TestQueue_waitedCountsFromTheCall(t *testing.T) {
+	fails := func(context.Context, throttle.Claim) (throttle.Decision, error) {
+		time.Sleep(time.Second)
+		return throttle.Decision{}, errors.New("down")
+	}
+	for name, tt := range map[string]struct {
+		blocks bool
+		script []step
+		want   time.Duration
+		fails  bool
+	}{
+		"granted":         {false, []step{grants(0)}, 0, false},
+		"granted, slowly": {true, []step{grants(time.Second)}, 0, false},
+		"failed":          {true, []step{fails}, 0, true},
+		"waited":          {false, []step{rejects(0, 5*time.Second), rejects(0, 5*time.Second)}, 5 * time.Second, false},
+		"waited, slowly":  {true, []step{rejects(time.Second, 4*time.Second), rejects(time.Second, 4*time.Second), grants(0)}, 5 * time.Second, false},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			q := new(Queue)
+			q.Snapshot()
+			time.Sleep(time.Hour)
+			tk := ticket(&scriptedLimiter{blocks: tt.blocks, script: tt.script})
+			start := time.Now()
+			require.Equal(t, tt.fails, q.Wait(t.Context(), tk) != nil, name)
+			require.Equal(t, tt.want, tk.Waited(), name)
+			require.True(t, tt.want == 0 || time.Since(start) == tt.want, name)
+		})
+	}
+}
+
+// While a ticket holds the only slot for a call to another limit, a second ticket is rejected
+// for want of a slot, without a time. It is granted as soon as the slot is free again: when the
+// other limit has rejected the first ticket, or has panicked.
+func TestQueue_slotsHeldDuringACallWakeOthers(t *testing.T) {
+	for name, tt := range map[string]struct {
+		script []step
+		arrive time.Duration // of the second ticket
+		want   time.Duration // of its grant
+	}{
+		"first call":  {[]step{rejects(100*time.Millisecond, time.Hour)}, 50 * time.Millisecond, 100 * time.Millisecond},
+		"second call": {[]step{rejects(0, 0), rejects(0, time.Second), rejects(100*time.Millisecond, time.Hour)}, 1050 * time.Millisecond, 1100 * time.Millisecond},
+		"panic": {[]step{func(context.Context, throttle.Claim) (throttle.Decision, error) {
+			time.Sleep(100 * time.Millisecond)
+			panic("limiter")
+		}}, 50 * time.Millisecond, 100 * time.Millisecond},
+		"panic in the second call": {[]step{rejects(0, 0), rejects(0, time.Second), func(context.Context, throttle.Claim) (throttle.Decision, error) {
+			time.Sleep(100 * time.Millisecond)
+			panic("limiter")
+		}}, 1050 * time.Millisecond, 1100 * time.Millisecond},
+	} {
+		for _, blocks := range []bool{false, true} {
+			synctest.Test(t, func(t *testing.T) {
+				q, start := new(Queue), time.Now()
+				script := append(tt.script, slices.Repeat([]step{rejects(0, time.Hour)}, 5)...)
+				slots, other := &slotLimiter{free: 1}, &scriptedLimiter{blocks: blocks, script: script}
+				ctx, cancel := context.WithCancel(t.Context())
+				var wg sync.WaitGroup
+				wg.Go(func() {
+					defer func() { _ = recover() }()
+					assert.Error(t, q.Wait(ctx, ticket(slots, other)))
+				})
+				var got time.Duration
+				wg.Go(func() {
+					time.Sleep(tt.arrive)
+					if q.Wait(ctx, ticket(slots)) == nil {
+						got = time.Since(start)
+					}
+				})
+				time.Sleep(10 * time.Second)
+				cancel()
+				wg.Wait()
+				require.Equal(t, tt.want, got, "%s, blocks %v", name, blocks)
+				requireEmpty(t, q)
+			})
+		}
+	}
+}
+
+// A ticket needs two limits that have different waits. It is rejected without a wait if either
+// of them states one that is too long, and otherwise granted after the longer one.
+func TestQueue_checksAllLimitsUpFront(t *testing.T) {
+	const timeout = 5 * time.Second
+	for _, a := range []time.Duration{0, time.Second, 10 * time.Second} {
+		for _, b := range []time.Duration{0, time.Second, 2 * time.Second, 10 * time.Second} {
+			synctest.Test(t, func(t *testing.T) {
+				q, start := new(Queue), time.Now()
+				ctx, cancel := context.WithTimeout(t.Context(), timeout)
+				defer cancel()
+				err := q.Wait(ctx, ticket(&holdLimiter{until: start.Add(a)}, &holdLimiter{until: start.Add(b)}))
+				took := time.Since(start)
+				if max(a, b) > timeout {
+					require.ErrorIs(t, err, throttle.ErrRefused, "%v, %v", a, b)
+					require.Zero(t, took, "%v, %v", a, b)
+					return
+				}
+				require.NoError(t, err)
+				require.Equal(t, max(a, b), took, "%v, %v", a, b)
+			})
+		}
+	}
+}
