@@ -74,8 +74,8 @@ func TestQueue_waitEndsDuringALocalCall(t *testing.T) {
 	}{
 		"MaxWait, rejected":     {2 * time.Second, 0, rejects(3*time.Second, time.Hour), 4 * time.Second, throttle.ErrRefused},
 		"MaxWait, granted":      {2 * time.Second, 0, grants(3 * time.Second), 4 * time.Second, nil},
-		"context, rejected":     {0, 2 * time.Second, rejects(3*time.Second, time.Hour), 4 * time.Second, context.DeadlineExceeded},
-		"context, granted":      {0, 2 * time.Second, grants(3 * time.Second), 4 * time.Second, context.DeadlineExceeded},
+		"context, rejected":     {0, 2 * time.Second, rejects(3*time.Second, time.Hour), 4 * time.Second, context.Canceled},
+		"context, granted":      {0, 2 * time.Second, grants(3 * time.Second), 4 * time.Second, context.Canceled},
 		"neither, rejected":     {20 * time.Second, 20 * time.Second, rejects(3*time.Second, 4*time.Second), 5 * time.Second, nil},
 		"short of both, failed": {20 * time.Second, 20 * time.Second, rejects(3*time.Second, time.Hour), 4 * time.Second, throttle.ErrRefused},
 	} {
@@ -85,8 +85,8 @@ func TestQueue_waitEndsDuringALocalCall(t *testing.T) {
 			ctx := t.Context()
 			if tt.timeout > 0 {
 				var cancel context.CancelFunc
-				ctx, cancel = context.WithTimeoutCause(ctx, tt.timeout, nil)
-				defer cancel()
+				ctx, cancel = context.WithCancel(ctx)
+				time.AfterFunc(tt.timeout, cancel)
 			}
 			var wg sync.WaitGroup
 			wg.Go(func() { // events at each half second, so that deadlines are processed during the call
@@ -241,5 +241,68 @@ func TestQueue_checksAllLimitsUpFront(t *testing.T) {
 				require.Equal(t, max(a, b), took, "%v, %v", a, b)
 			})
 		}
+	}
+}
+
+// A limiter answers slowly: it has rejected a ticket for want of a slot, and the slot is free
+// again when the answer arrives. The ticket asks again immediately.
+func TestQueue_outdatedRejectionsDoNotCount(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q, start := new(Queue), time.Now()
+		at := func(ms time.Duration) time.Duration { return ms * time.Millisecond }
+		slots := &slowAnswers{&slotLimiter{free: 1}, at(60)}
+		other := &scriptedLimiter{blocks: true, script: append([]step{
+			rejects(0, 0), rejects(0, time.Second), // the calls at 60 ms and 120 ms
+			rejects(at(40), time.Hour), // from 1120 ms to 1160 ms
+		}, slices.Repeat([]step{rejects(0, time.Hour)}, 5)...)}
+		ctx, cancel := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		wg.Go(func() { assert.Error(t, q.Wait(ctx, ticket(slots, other))) })
+		var got time.Duration
+		wg.Go(func() {
+			time.Sleep(at(1070)) // rejected at 1070 ms and at 1130 ms, with the answer at 1190 ms
+			if q.Wait(ctx, ticket(slots)) == nil {
+				got = time.Since(start)
+			}
+		})
+		time.Sleep(10 * time.Second)
+		cancel()
+		wg.Wait()
+		require.NotZero(t, got)
+		require.Less(t, got, at(1500), "not after the second for a limit that states no time")
+		requireEmpty(t, q)
+	})
+}
+
+// slowAnswers is a limiter whose answers arrive late.
+type slowAnswers struct {
+	*slotLimiter
+	delay time.Duration
+}
+
+func (l *slowAnswers) Reserve(ctx context.Context, c throttle.Claim) (throttle.Decision, error) {
+	d, err := l.slotLimiter.Reserve(ctx, c)
+	time.Sleep(l.delay)
+	return d, err
+}
+func (*slowAnswers) NonBlocking() bool { return false }
+
+// A Queue for one waiter admits one. Its Snapshot states no time for a limit that states none.
+func TestQueue_ofOneWaiter(t *testing.T) {
+	for name, q := range map[string]*Queue{"total": {MaxTotal: 1}, "class": {MaxPerClass: 1}} {
+		synctest.Test(t, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			l := new(slotLimiter)
+			var wg sync.WaitGroup
+			wg.Go(func() { assert.ErrorIs(t, q.Wait(ctx, ticket(l)), context.Canceled) })
+			synctest.Wait()
+			require.Equal(t, &FullError{Waiting: 1, Max: 1}, q.Wait(ctx, ticket(l)), name)
+			s := q.Snapshot()
+			require.Zero(t, s.Limits[0].GrantAfter)
+			require.Zero(t, s.Classes[0].GrantAfter)
+			cancel()
+			wg.Wait()
+			requireEmpty(t, q)
+		})
 	}
 }

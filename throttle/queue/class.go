@@ -117,7 +117,7 @@ func (q *Queue) removeWaiter(w *waiter) {
 // headChanged moves c to its new position in the limitQueue of blockedAt, and ends the
 // reservation of the previous head.
 func (q *Queue) headChanged(c *class) {
-	c.bounces, c.lastWait, c.reservedUntil, c.newHead = 0, 0, 0, true
+	c.bounces, c.reservedUntil, c.newHead = 0, 0, true
 	for i := range c.entries[:c.numEntries] {
 		switch e := &c.entries[i]; {
 		case e.tenantQueue == nil:

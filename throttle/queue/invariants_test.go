@@ -21,7 +21,7 @@ func TestQueue_reservationEndsBehindAHigherPriority(t *testing.T) {
 	localAndRemote(t, func(t *testing.T, wrap func(throttle.Limiter) throttle.Limiter) {
 		q, d, start := new(Queue), newEventLog(), time.Now()
 		at := func(ms time.Duration) time.Time { return start.Add(ms * time.Millisecond) }
-		ga, gb := &holdLimiter{until: at(100)}, &holdLimiter{until: at(300)}
+		ga, gb := &holdLimiter{until: at(100)}, &holdLimiter{until: at(190)}
 		a, b := wrap(ga), wrap(gb)
 		var wg sync.WaitGroup
 		wait := func(ms time.Duration, name string, tk *Ticket) {
@@ -34,15 +34,15 @@ func TestQueue_reservationEndsBehindAHigherPriority(t *testing.T) {
 			synctest.Wait()
 		}
 		wait(0, "both", ticket(a, b))
-		time.Sleep(time.Until(at(200)))
+		time.Sleep(time.Until(at(150)))
 		ga.set(at(500))
 		high := ticket(a)
 		high.Priority = 1
-		wait(210, "high", high)
-		wait(310, "b alone", ticket(b))
+		wait(160, "high", high)
+		wait(200, "b alone", ticket(b))
 		wg.Wait()
 		require.Equal(t, map[string][]time.Duration{
-			"b alone": {310 * time.Millisecond}, "high": {500 * time.Millisecond}, "both": {500 * time.Millisecond},
+			"b alone": {200 * time.Millisecond}, "high": {500 * time.Millisecond}, "both": {500 * time.Millisecond},
 		}, d.times)
 		requireEmpty(t, q)
 	})

@@ -97,9 +97,10 @@ func TestLimitQueue_agreesWithFairQueueing(t *testing.T) {
 		q.now, q.claimTime = 1000, 900
 		f := &fairQueue{usage: map[string]int64{}, waiting: map[*queueEntry]bool{}}
 		var entries []*queueEntry
-		for i := range 12 {
+		tenants := []int{5, 40}[seed%2]
+		for i := range tenants + 7 {
 			tk := ticket(l, new(slotLimiter))
-			if tk.Tenant = fmt.Sprint("t", i%5); i%5 == 0 {
+			if tk.Tenant = fmt.Sprint("t", i%tenants); i%tenants == 0 {
 				tk.Tenant = ""
 			}
 			tk.arrival = int64(i)

@@ -167,7 +167,7 @@ func (q *Queue) limitSnapshot(lq *limitQueue) LimitSnapshot {
 		Waiting: lq.waiting, Units: lq.waitingUnits, Tenants: lq.tenants.Len(),
 		Since: q.time.At(lq.since), Granted: lq.granted, Rejected: lq.rejected,
 	}
-	if lq.retryExact && lq.retryAt != never {
+	if lq.retryExact {
 		s.GrantAfter = time.Duration(max(lq.retryAt-q.now, 0))
 	}
 	visited := 0
