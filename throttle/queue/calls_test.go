@@ -292,6 +292,7 @@ func TestQueue_ofOneWaiter(t *testing.T) {
 	for name, q := range map[string]*Queue{"total": {MaxTotal: 1}, "class": {MaxPerClass: 1}} {
 		synctest.Test(t, func(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
+			time.AfterFunc(time.Minute, cancel)
 			l := new(slotLimiter)
 			var wg sync.WaitGroup
 			wg.Go(func() { assert.ErrorIs(t, q.Wait(ctx, ticket(l)), context.Canceled) })
