@@ -1,14 +1,11 @@
 package main
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
 	"fmt"
 	"os"
 	"path"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,18 +16,21 @@ import (
 // do not detect the change.
 const slowTest = 300 * time.Millisecond
 
-// A baseline is a run of the tests of one package without a change.
+// A baseline holds what the tests of one package do without a change.
 type baseline struct {
-	took     time.Duration      // of all tests, without compilation
-	slow     []string           // tests that take longer than slowTest
-	executed map[string][]block // by path from the root of the module; nil: not known
+	tests  []testRun          // the fastest first
+	blocks map[string][]block // by path from the root of the module: all statements; nil: not known
+}
+
+// A testRun is one test that was run alone.
+type testRun struct {
+	name     string
+	took     time.Duration
+	executed map[string][]block // nil: not known
 }
 
 // A block is a range of statements of a coverage profile.
-type block struct {
-	from, to position
-	count    int
-}
+type block struct{ from, to position }
 
 type position struct{ line, column int }
 
@@ -38,102 +38,114 @@ func (p position) before(other position) bool {
 	return p.line < other.line || p.line == other.line && p.column < other.column
 }
 
-// executes reports whether the tests execute the statements at a change. It is true where
-// coverage is not measured, such as in declarations of constants.
-func (b *baseline) executes(c change) bool {
-	at, measured := position{c.Line, c.column}, false
-	for _, one := range b.executed[c.File] {
-		if at.before(one.from) || !at.before(one.to) {
-			continue
-		}
-		if measured = true; one.count > 0 {
-			return true
-		}
-	}
-	return !measured
+// contain reports whether a change lies in one of the blocks of its file.
+func contain(blocks map[string][]block, c change) bool {
+	at := position{c.Line, c.column}
+	return slices.ContainsFunc(blocks[c.File], func(b block) bool { return !at.before(b.from) && at.before(b.to) })
 }
 
-// timeout returns the time after which tests with a change count as failed: much longer than
-// without a change, and at most limit.
-func (b *baseline) timeout(limit time.Duration) time.Duration {
-	return min(30*time.Second+10*b.took, limit)
+// testsOf returns the tests that execute the statements at a change. It returns all tests
+// where coverage is not measured, such as in declarations of constants.
+func (b *baseline) testsOf(c change) (tests []testRun) {
+	for _, one := range b.tests {
+		if !contain(b.blocks, c) || one.executed == nil || contain(one.executed, c) {
+			tests = append(tests, one)
+		}
+	}
+	return tests
+}
+
+func total(tests []testRun) (sum time.Duration) {
+	for _, one := range tests {
+		sum += one.took
+	}
+	return sum
 }
 
 // baseline runs the tests of p without a change, which must pass: otherwise they cannot
-// detect one.
+// detect one. It then runs each of them alone, to learn which statements it executes.
 func (t *tester) baseline(ctx context.Context, p *pkg) (*baseline, error) {
 	if b := t.baselines[p.ImportPath]; b != nil {
 		return b, nil
 	}
-	profile := filepath.Join(t.dir, "coverage")
-	b := &baseline{executed: map[string][]block{}}
-	out, err := t.test(ctx, p, t.timeout, "-json", "-count=1", "-coverpkg=./...", "-coverprofile="+profile)
-	if err == nil {
-		err = b.readProfile(profile, t.packages)
+	if out, err := t.compile(ctx, p); err != nil {
+		return nil, fmt.Errorf("the tests of %s do not compile: %w\n%s", p.ImportPath, err, out)
 	}
-	if err != nil { // such as a test that counts allocations
-		b.executed = nil
-		if out, err = t.test(ctx, p, t.timeout, "-json", "-count=1"); err != nil {
-			return nil, fmt.Errorf("the tests of %s fail without a change: %w\n%s", p.ImportPath, err, out)
-		}
+	if out, err := t.runTests(ctx, p, t.timeout); err != nil {
+		return nil, fmt.Errorf("the tests of %s fail without a change: %w\n%s", p.ImportPath, err, out)
 	}
-	b.readTimes(out)
+	if out, err := t.compile(ctx, p, "-coverpkg=./..."); err != nil {
+		return nil, fmt.Errorf("the tests of %s do not compile with coverage: %w\n%s", p.ImportPath, err, out)
+	}
+	names, err := t.runTests(ctx, p, t.timeout, "-test.list", "^(Test|Example|Fuzz)")
+	if err != nil {
+		return nil, fmt.Errorf("the tests of %s cannot be listed: %w\n%s", p.ImportPath, err, names)
+	}
+	b := &baseline{blocks: map[string][]block{}}
+	for name := range strings.FieldsSeq(names) {
+		b.tests = append(b.tests, t.measure(ctx, p, name, b.blocks))
+	}
+	slices.SortStableFunc(b.tests, func(x, y testRun) int { return int(x.took - y.took) })
 	t.baselines[p.ImportPath] = b
-	return b, nil
+	return b, ctx.Err()
 }
 
-// readTimes reads the durations of tests from the output of go test -json.
-func (b *baseline) readTimes(out string) {
-	for line := range strings.Lines(out) {
-		var event struct {
-			Action, Test string
-			Elapsed      float64
-		}
-		if json.Unmarshal([]byte(line), &event) != nil || event.Action != "pass" {
+// measure runs one test with coverage. It adds the blocks of all statements to blocks.
+func (t *tester) measure(ctx context.Context, p *pkg, name string, blocks map[string][]block) testRun {
+	profile := filepath.Join(t.dir, "coverage")
+	_ = os.Remove(profile)
+	run, start := testRun{name: name}, time.Now()
+	_, err := t.runTests(ctx, p, t.timeout, "-test.run", anyOf(run), "-test.coverprofile", profile)
+	run.took = time.Since(start)
+	if err != nil {
+		return run // such as a test that counts allocations
+	}
+	text, err := os.ReadFile(profile)
+	if err != nil {
+		return run
+	}
+	run.executed = map[string][]block{}
+	first := len(blocks) == 0
+	for line := range strings.Lines(string(text)) {
+		executed := !strings.HasSuffix(line, " 0\n")
+		if !executed && !first {
 			continue
 		}
-		switch took := time.Duration(event.Elapsed * float64(time.Second)); {
-		case event.Test == "":
-			b.took = took
-		case took > slowTest && !strings.Contains(event.Test, "/"):
-			b.slow = append(b.slow, event.Test)
-		}
-	}
-	slices.Sort(b.slow)
-}
-
-// profileLine matches "file:line.column,line.column statements count".
-var profileLine = regexp.MustCompile(`^(.+):(\d+)\.(\d+),(\d+)\.(\d+) \d+ (\d+)$`)
-
-// readProfile reads a coverage profile. A block may occur several times.
-func (b *baseline) readProfile(file string, p *packages) error {
-	f, err := os.Open(file)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	dirs := map[string]string{}
-	for _, one := range p.all {
-		dir, err := filepath.Rel(p.root, one.Dir)
+		file, b, err := parseBlock(strings.TrimSpace(line))
 		if err != nil {
-			return err
-		}
-		dirs[one.ImportPath] = filepath.ToSlash(dir)
-	}
-	lines := bufio.NewScanner(f)
-	for lines.Scan() {
-		m := profileLine.FindStringSubmatch(lines.Text())
-		if m == nil {
 			continue // the mode
 		}
-		var n [5]int
-		for i, s := range m[2:] {
-			if n[i], err = strconv.Atoi(s); err != nil {
-				return err
-			}
+		file = path.Join(t.packages.dirs[path.Dir(file)], path.Base(file))
+		if first {
+			blocks[file] = append(blocks[file], b)
 		}
-		name := path.Join(dirs[path.Dir(m[1])], path.Base(m[1]))
-		b.executed[name] = append(b.executed[name], block{position{n[0], n[1]}, position{n[2], n[3]}, n[4]})
+		if executed {
+			run.executed[file] = append(run.executed[file], b)
+		}
 	}
-	return lines.Err()
+	return run
+}
+
+// parseBlock parses a line of a coverage profile, file:line.column,line.column statements count.
+func parseBlock(line string) (file string, b block, err error) {
+	file, rest, found := strings.Cut(line, ".go:")
+	n := strings.FieldsFunc(rest, func(r rune) bool { return r == '.' || r == ',' || r == ' ' })
+	if !found || len(n) != 6 {
+		return "", b, strconv.ErrSyntax
+	}
+	for i, to := range []*int{&b.from.line, &b.from.column, &b.to.line, &b.to.column} {
+		if *to, err = strconv.Atoi(n[i]); err != nil {
+			return "", b, err
+		}
+	}
+	return file + ".go", b, nil
+}
+
+// anyOf returns the regular expression that matches the names of tests.
+func anyOf(tests ...testRun) string {
+	names := make([]string, len(tests))
+	for i, one := range tests {
+		names[i] = one.name
+	}
+	return "^(" + strings.Join(names, "|") + ")$"
 }

@@ -1,9 +1,9 @@
 // Mutate measures how many small changes to the code the tests detect (mutation testing).
 // It makes a random sample of changes: negated conditions, swapped operators, constants
 // that are off by one, and deleted statements. It applies them one at a time through an
-// overlay, so that no file of the checkout changes, and runs the tests of the changed
-// package and then of the packages that import it, until one fails. Packages whose tests do
-// not execute the changed statements are left out, and slow tests run last.
+// overlay, so that no file of the checkout changes, and runs the tests that execute the
+// changed statements, until one fails, twice: those of the changed package, then those of the
+// packages that import it. Slow tests of a package run last.
 //
 //	cd bench && go run ./mutate -n 100 -seed 1 -json
 //
@@ -11,9 +11,9 @@
 // compile are replaced by others. Changes that cannot be observed by construction are not
 // made: capacities of make, padding, assignments to _, values returned to a sync.Pool, and
 // marks of test helpers. Files of the quota tracker and code that only tests and
-// measurements use are excluded unless -exclude states otherwise. Tests of one package that
-// run longer than -timeout, or than 30 seconds and ten times as long as without the change,
-// count as failed. The checkout must not be edited during a run.
+// measurements use are excluded unless -exclude states otherwise. Tests that run longer than
+// -timeout, or than 30 seconds and ten times as long as without the change, count as failed.
+// The checkout must not be edited during a run.
 package main
 
 import (
@@ -55,7 +55,7 @@ func main() {
 	seed := flag.Uint64("seed", 1, "seed of the sample")
 	pkg := flag.String("pkg", "", "regular expression: only changes whose position matches, which is the path of the file from the root of the repository, a colon and the line")
 	exclude := flag.String("exclude", `^(quota/[^/]*|(examples|bench|internal/(memhttp|replay|headercases|serverrules)|throttle/throttletest)/.*)$`, "regular expression: no files whose path matches")
-	timeout := flag.Duration("timeout", 3*time.Minute, "maximum for the tests of one package")
+	timeout := flag.Duration("timeout", 3*time.Minute, "maximum for tests that run together")
 	own := flag.Bool("own", false, "run only the tests of the changed package: the share is a lower bound then")
 	least := flag.Float64("least", 0, "exit with status 1 if less than so many percent were noticed")
 	root := flag.String("root", "..", "root of the repository")

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -36,6 +37,7 @@ func (p *pkg) imports(path string) bool {
 type packages struct {
 	root string // absolute
 	all  []*pkg
+	dirs map[string]string // from the root, with slashes, by import path
 }
 
 // load lists the packages of the module in a directory.
@@ -50,7 +52,7 @@ func load(ctx context.Context, root string) (*packages, error) {
 	if err != nil {
 		return nil, fmt.Errorf("go list in %s: %w%s", root, err, stderr(err))
 	}
-	p := &packages{root: root}
+	p := &packages{root: root, dirs: map[string]string{}}
 	for dec := json.NewDecoder(strings.NewReader(string(out))); ; {
 		one := new(pkg)
 		if err := dec.Decode(one); errors.Is(err, io.EOF) {
@@ -58,7 +60,12 @@ func load(ctx context.Context, root string) (*packages, error) {
 		} else if err != nil {
 			return nil, fmt.Errorf("go list in %s: %w", root, err)
 		}
+		dir, err := filepath.Rel(root, one.Dir)
+		if err != nil {
+			return nil, err
+		}
 		p.all = append(p.all, one)
+		p.dirs[one.ImportPath] = filepath.ToSlash(dir)
 	}
 }
 
@@ -78,17 +85,13 @@ func (p *packages) changes(wanted func(change) bool) ([]change, error) {
 			continue
 		}
 		for _, name := range one.GoFiles {
-			path := filepath.Join(one.Dir, name)
-			file, err := filepath.Rel(p.root, path)
-			if err != nil {
-				return nil, err
-			}
-			found, err := changesOf(path)
+			file := filepath.Join(one.Dir, name)
+			found, err := changesOf(file)
 			if err != nil {
 				return nil, err
 			}
 			for _, c := range found {
-				if c.pkg, c.path, c.File = one, path, filepath.ToSlash(file); wanted(c) {
+				if c.pkg, c.path, c.File = one, file, path.Join(p.dirs[one.ImportPath], name); wanted(c) {
 					all = append(all, c)
 				}
 			}

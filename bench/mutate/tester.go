@@ -47,26 +47,23 @@ func (t *tester) try(ctx context.Context, c change) (r result, compiles bool, er
 	start := time.Now()
 	r.change, r.Executed = c, len(testers) > 0
 	for _, p := range testers {
-		out, err := t.testInStages(ctx, p, "-overlay", overlay)
-		if ctx.Err() != nil {
-			return r, true, ctx.Err()
+		if _, err := t.compile(ctx, p, "-overlay", overlay); err != nil {
+			return r, false, ctx.Err() // such as a constant that a test requires unchanged
 		}
-		if err != nil && strings.Contains(out, "[build failed]") {
-			return r, false, nil // such as a constant that a test requires unchanged
-		}
-		if err != nil {
-			r.Noticed, r.Hung = p.ImportPath, strings.Contains(out, "panic: test timed out")
+		if failed, hung := t.fails(ctx, p, t.baselines[p.ImportPath].testsOf(c)); failed {
+			r.Noticed, r.Hung = p.ImportPath, hung
 			break
 		}
 	}
 	r.Seconds = time.Since(start).Round(100 * time.Millisecond).Seconds()
-	return r, true, nil
+	return r, true, ctx.Err()
 }
 
-// testersOf returns the packages whose tests execute the statements at a change: the changed
-// package, then the others, the fastest first.
+// testersOf returns the packages with tests that execute the statements at a change: the
+// changed package, then the others, the fastest first.
 func (t *tester) testersOf(ctx context.Context, c change) ([]*pkg, error) {
 	var all []*pkg
+	took := map[*pkg]time.Duration{}
 	for _, p := range t.packages.testersOf(c.pkg) {
 		if t.own && p != c.pkg {
 			continue
@@ -75,22 +72,39 @@ func (t *tester) testersOf(ctx context.Context, c change) ([]*pkg, error) {
 		if err != nil {
 			return nil, err
 		}
-		if b.executes(c) {
-			all = append(all, p)
+		if tests := b.testsOf(c); len(tests) > 0 {
+			all, took[p] = append(all, p), total(tests)
 		}
 	}
-	slices.SortStableFunc(all, func(p, q *pkg) int {
-		return cmp.Compare(t.order(p, c), t.order(q, c))
-	})
+	took[c.pkg] = -1
+	slices.SortStableFunc(all, func(p, q *pkg) int { return cmp.Compare(took[p], took[q]) })
 	return all, nil
 }
 
-// order returns the time that the tests of p take, or less than any if a change is in p.
-func (t *tester) order(p *pkg, c change) time.Duration {
-	if p == c.pkg {
-		return -1
+// fails reports whether some of the tests fail, and fail again, so that a test that fails by
+// chance does not count. The fast tests run before the others.
+func (t *tester) fails(ctx context.Context, p *pkg, tests []testRun) (failed, hung bool) {
+	fast := 0
+	for fast < len(tests) && tests[fast].took <= slowTest {
+		fast++
 	}
-	return t.baselines[p.ImportPath].took
+	for _, some := range [][]testRun{tests[:fast], tests[fast:]} {
+		if len(some) == 0 {
+			continue
+		}
+		timeout := min(30*time.Second+10*total(some), t.timeout)
+		run := func() (failed, hung bool) {
+			out, err := t.runTests(ctx, p, timeout, "-test.run", anyOf(some...))
+			return err != nil, strings.Contains(out, "panic: test timed out")
+		}
+		if failed, hung = run(); failed && !hung {
+			failed, hung = run()
+		}
+		if failed {
+			return true, hung
+		}
+	}
+	return false, false
 }
 
 // overlay writes the changed file, and returns the overlay file that replaces the original
@@ -111,34 +125,33 @@ func (t *tester) overlay(c change) (string, error) {
 	return overlay, os.WriteFile(overlay, replace, 0o600)
 }
 
-// testInStages runs the fast tests of p, and the slow ones if these pass.
-func (t *tester) testInStages(ctx context.Context, p *pkg, flags ...string) (string, error) {
-	b := t.baselines[p.ImportPath]
-	timeout := b.timeout(t.timeout)
-	if len(b.slow) == 0 {
-		return t.test(ctx, p, timeout, flags...)
-	}
-	slow := "^(" + strings.Join(b.slow, "|") + ")$"
-	if out, err := t.test(ctx, p, timeout, append(flags, "-skip", slow)...); err != nil {
-		return out, err
-	}
-	return t.test(ctx, p, timeout, append(flags, "-run", slow)...)
-}
+// binary is the path of the test program that compile has made.
+func (t *tester) binary() string { return filepath.Join(t.dir, "tests") }
 
-// test runs the tests of p without the checks of go vet.
-func (t *tester) test(ctx context.Context, p *pkg, timeout time.Duration, flags ...string) (string, error) {
-	args := append([]string{"test", "-vet=off", "-failfast", "-timeout", timeout.String()}, flags...)
+// compile compiles the tests of p.
+func (t *tester) compile(ctx context.Context, p *pkg, flags ...string) (string, error) {
+	args := append([]string{"test", "-c", "-vet=off", "-o", t.binary()}, flags...)
 	return t.goCommand(ctx, append(args, p.ImportPath)...)
 }
 
-// goCommand runs the go command in the root of the module. A changed loop may allocate all
-// memory, so the memory of the command is limited if the shell supports it.
+// runTests runs the test program of p, which must have been compiled.
+func (t *tester) runTests(ctx context.Context, p *pkg, timeout time.Duration, flags ...string) (string, error) {
+	args := append([]string{"-test.failfast", "-test.paniconexit0", "-test.timeout", timeout.String()}, flags...)
+	return t.command(ctx, p.Dir, t.binary(), args...)
+}
+
 func (t *tester) goCommand(ctx context.Context, args ...string) (string, error) {
-	const limit = `ulimit -v 12000000 2>/dev/null; exec go "$@"`
+	return t.command(ctx, t.packages.root, "go", args...)
+}
+
+// command runs a program in a directory. A changed loop may allocate all memory, so the
+// memory of the program is limited if the shell supports it.
+func (t *tester) command(ctx context.Context, dir, program string, args ...string) (string, error) {
+	const limit = `ulimit -v 12000000 2>/dev/null; exec "$0" "$@"`
 	ctx, cancel := context.WithTimeout(ctx, t.timeout+5*time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "sh", append([]string{"-c", limit, "go"}, args...)...)
-	cmd.Dir = t.packages.root
+	cmd := exec.CommandContext(ctx, "sh", append([]string{"-c", limit, program}, args...)...)
+	cmd.Dir = dir
 	cmd.WaitDelay = time.Minute
 	out, err := cmd.CombinedOutput()
 	return string(out), err
