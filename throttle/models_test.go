@@ -273,3 +273,18 @@ func TestTickQueue_canceledTicksAreNotGrantedAgain(t *testing.T) {
 	require.False(t, d.OK)
 	require.Equal(t, 50*time.Millisecond, d.Wait)
 }
+
+// Feedback that confirms the cost of a claim takes no tick from callers that wait.
+func TestTickQueue_confirmedCostsTakeNoTick(t *testing.T) {
+	clk := at(250 * time.Millisecond)
+	q := WithClock(NewTickQueue(TickQueueConfig{Limit: PerSecond(10), Queue: 3, Anchor: time.Unix(0, 0)}), clk)
+	c := Claim{Waits: true, Waited: 100 * time.Millisecond}
+	d, err := q.Reserve(t.Context(), c)
+	require.NoError(t, err)
+	require.True(t, d.OK)
+	clk.now = clk.now.Add(200 * time.Millisecond)
+	q.Observe(t.Context(), c, d, Feedback{Cost: 1})
+	d, err = q.Reserve(t.Context(), c)
+	require.NoError(t, err)
+	require.True(t, d.OK, "the tick at 400 ms")
+}

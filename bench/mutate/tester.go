@@ -37,18 +37,19 @@ func (t *tester) try(ctx context.Context, c change) (r result, compiles bool, er
 	if err != nil {
 		return r, false, err
 	}
-	if _, err := t.goCommand(ctx, "build", "-overlay", overlay, c.pkg.ImportPath); err != nil {
-		return r, false, ctx.Err()
-	}
 	testers, err := t.testersOf(ctx, c)
 	if err != nil {
 		return r, true, err
 	}
+	if len(testers) == 0 {
+		_, err := t.goCommand(ctx, "build", "-overlay", overlay, c.pkg.ImportPath)
+		return result{change: c}, err == nil, ctx.Err()
+	}
 	start := time.Now()
-	r.change, r.Executed = c, len(testers) > 0
+	r.change, r.Executed = c, true
 	for _, p := range testers {
 		if _, err := t.compile(ctx, p, "-overlay", overlay); err != nil {
-			return r, false, ctx.Err() // such as a constant that a test requires unchanged
+			return r, false, ctx.Err() // the change, or a test that requires it unchanged
 		}
 		if failed, hung := t.fails(ctx, p, t.baselines[p.ImportPath].testsOf(c)); failed {
 			r.Noticed, r.Hung = p.ImportPath, hung
@@ -130,7 +131,7 @@ func (t *tester) binary() string { return filepath.Join(t.dir, "tests") }
 
 // compile compiles the tests of p.
 func (t *tester) compile(ctx context.Context, p *pkg, flags ...string) (string, error) {
-	args := append([]string{"test", "-c", "-vet=off", "-o", t.binary()}, flags...)
+	args := append([]string{"test", "-c", "-vet=off", "-ldflags=-s -w", "-o", t.binary()}, flags...)
 	return t.goCommand(ctx, append(args, p.ImportPath)...)
 }
 
