@@ -250,26 +250,25 @@ func TestQueue_outdatedRejectionsDoNotCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q, start := new(Queue), time.Now()
 		at := func(ms time.Duration) time.Duration { return ms * time.Millisecond }
-		slots := &slowAnswers{&slotLimiter{free: 1}, at(60)}
+		slots := &slowAnswers{&slotLimiter{free: 1}, at(120)}
 		other := &scriptedLimiter{blocks: true, script: append([]step{
-			rejects(0, 0), rejects(0, time.Second), // the calls at 60 ms and 120 ms
-			rejects(at(40), time.Hour), // from 1120 ms to 1160 ms
+			rejects(0, 0), rejects(0, time.Second), // the claims of 0 ms and 120 ms
+			rejects(at(40), time.Hour), // from 1240 ms to 1280 ms; the slot was granted at 1120 ms
 		}, slices.Repeat([]step{rejects(0, time.Hour)}, 5)...)}
 		ctx, cancel := context.WithCancel(t.Context())
 		var wg sync.WaitGroup
 		wg.Go(func() { assert.Error(t, q.Wait(ctx, ticket(slots, other))) })
 		var got time.Duration
 		wg.Go(func() {
-			time.Sleep(at(1070)) // rejected at 1070 ms and at 1130 ms, with the answer at 1190 ms
-			if q.Wait(ctx, ticket(slots)) == nil {
-				got = time.Since(start)
+			time.Sleep(at(500))
+			if q.Wait(ctx, ticket(&holdLimiter{until: start.Add(at(1200))}, slots)) == nil {
+				got = time.Since(start) // rejected by slots from 1200 ms to 1320 ms
 			}
 		})
 		time.Sleep(10 * time.Second)
 		cancel()
 		wg.Wait()
-		require.NotZero(t, got)
-		require.Less(t, got, at(1500), "not after the second for a limit that states no time")
+		require.Equal(t, at(1320+120), got)
 		requireEmpty(t, q)
 	})
 }
