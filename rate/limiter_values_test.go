@@ -147,6 +147,8 @@ func TestNew_changesBuckets(t *testing.T) {
 				want   throttle.Limit
 			}{
 				{func() { l.SetBurstAt(morning, 6) }, throttle.Limit{Name: "old", Count: 10, Per: time.Second, Burst: 6}},
+				{func() { l.SetBurstAt(morning, 0) }, throttle.Limit{Name: "old", Count: 1, Per: 100 * time.Millisecond, Burst: 1}},
+				{func() { l.SetBurstAt(morning, 6) }, throttle.Limit{Name: "old", Count: 1, Per: 100 * time.Millisecond, Burst: 6}},
 				{func() { l.SetLimitAt(morning, 20) }, throttle.Limit{Name: "old", Count: 1, Per: 50 * time.Millisecond, Burst: 6}},
 				{func() { l.SetBurstAt(morning, -6) }, throttle.Limit{Name: "old", Count: 1, Per: 50 * time.Millisecond, Burst: 1}},
 				{func() { l.SetLimitAt(morning, 0) }, throttle.Limit{Name: "old", Count: 1, Per: 36 * 365 * 24 * time.Hour, Burst: 1}},
