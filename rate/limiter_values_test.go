@@ -328,3 +328,31 @@ func TestSometimes_panics(t *testing.T) {
 	}
 	require.Equal(t, 1, ran)
 }
+
+// The cancellation of a reservation of no units returns none.
+func TestReservation_cancelOfNoUnits(t *testing.T) {
+	for name, l := range map[string]*rate.Limiter{
+		"NewLimiter":  rate.NewLimiter(1, 5),
+		"TokenBucket": rate.New(throttle.NewTokenBucket(throttle.Limit{Count: 1, Per: time.Second, Burst: 5})),
+		"LeakyBucket": rate.New(throttle.NewLeakyBucket(throttle.LeakyBucketConfig{Limit: throttle.Limit{Count: 1, Per: time.Second, Burst: 5}})),
+	} {
+		require.True(t, l.AllowN(morning, 3), name)
+		r := l.ReserveN(morning, 0)
+		require.True(t, r.OK(), name)
+		r.CancelAt(morning)
+		r.CancelAt(morning)
+		require.InDelta(t, 2.0, l.TokensAt(morning), 1e-9, name)
+	}
+	ended := &endCounter{Limiter: throttle.AllowAll}
+	r := rate.New(ended).ReserveN(morning, 0)
+	r.Cancel()
+	require.Zero(t, ended.cancels, "a limiter does not end a claim that it has not granted")
+}
+
+// An endCounter counts canceled claims.
+type endCounter struct {
+	throttle.Limiter
+	cancels int
+}
+
+func (l *endCounter) Cancel(context.Context, throttle.Claim, throttle.Decision) { l.cancels++ }
