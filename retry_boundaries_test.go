@@ -1,7 +1,9 @@
 package heed
 
 import (
+	"io"
 	"net/http"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -85,4 +87,62 @@ func TestCancelRegistry_keepsTheOthers(t *testing.T) {
 	r.end(b)
 	require.False(t, r.isCanceled(b))
 	require.False(t, r.hasCanceled.Load())
+}
+
+// TestRewindBody_boundaryOfItsBuffer checks that a body that cannot seek is buffered up to the
+// maximum, and that the second reader reads the same bytes.
+func TestRewindBody_boundaryOfItsBuffer(t *testing.T) {
+	const block = 16 << 10
+	for _, tt := range []struct {
+		length, most int64
+		again        bool // the body can be read again
+	}{{0, 1, true}, {1, 1, true}, {2, 1, false}, {1, -1, false}, {block, block, true}, {block + 1, block, false}, {2*block + 1, 2*block + 1, true}} {
+		for _, stated := range []bool{true, false} {
+			synctest.Test(t, func(t *testing.T) {
+				text := strings.Repeat("x", int(tt.length))
+				req, err := http.NewRequestWithContext(t.Context(), "POST", "http://api.test", io.NopCloser(io.MultiReader(strings.NewReader(text))))
+				require.NoError(t, err)
+				if req.ContentLength = -1; stated {
+					req.ContentLength = tt.length
+				}
+				s := newScript(503, 200)
+				tr := &Transport{Base: s, Retry: &RetryPolicy{Idempotent: func(*http.Request) bool { return true }, MaxBodyBuffer: tt.most}}
+				resp, err := tr.RoundTrip(req)
+				require.NoError(t, err)
+				require.NoError(t, resp.Body.Close())
+				sent := []string{text}
+				if tt.again {
+					sent = append(sent, text)
+				}
+				var got []string
+				for _, r := range s.got {
+					got = append(got, r.body)
+				}
+				require.Equal(t, sent, got, "%d of %d bytes, stated: %v", tt.length, tt.most, stated)
+			})
+		}
+	}
+}
+
+// TestDrain_boundary checks that a body of at most maxDrain bytes is read to its end, and that
+// no byte of a longer one is read if its length is stated.
+func TestDrain_boundary(t *testing.T) {
+	for _, tt := range []struct {
+		length   int64
+		stated   bool
+		complete bool
+		read     int64
+	}{
+		{maxDrain, true, true, maxDrain}, {maxDrain + 1, true, false, 0},
+		{maxDrain, false, true, maxDrain}, {maxDrain + 1, false, false, maxDrain + 1},
+	} {
+		resp := &http.Response{StatusCode: 500, ContentLength: -1}
+		if tt.stated {
+			resp.ContentLength = tt.length
+		}
+		resp.Body = io.NopCloser(strings.NewReader(strings.Repeat("x", int(tt.length))))
+		got := drain(t.Context(), resp)
+		require.Equal(t, tt.complete, got.complete, "%d bytes, stated: %v", tt.length, tt.stated)
+		require.Len(t, got.data, int(tt.read))
+	}
 }
