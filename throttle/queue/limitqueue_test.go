@@ -133,7 +133,7 @@ func TestLimitQueue_agreesWithFairQueueing(t *testing.T) {
 				f.charge(e.class.key.tenant, units, weight)
 			case 3:
 				head := e.class.waiters.First().ticket
-				head.arrival, head.Priority = int64(step)*20+r.Int64N(20), int32(r.IntN(3)-1)
+				head.arrival, head.Priority = int64(step+3)*20+r.Int64N(20), int32(r.IntN(3)-1) // no two arrivals are equal
 				if moved = before == e; f.waiting[e] {
 					q.reorder(e)
 				}
