@@ -23,8 +23,8 @@ func (p *parser) readComposite(g *headerGroup, s *headerValue, l *builders) bool
 		return p.readJSON(g, v, l)
 	case p.readStructured(v, l):
 		return true
-	case strings.Contains(v, "="):
-		return p.readPairs(g, v, l)
+	case strings.Contains(v, "=") && p.readPairs(g, v, l):
+		return true
 	}
 	if limit := &g.values[KindLimit]; limit.value == "" {
 		var e [maxEntries]listEntry
@@ -129,7 +129,7 @@ func (p *parser) setPair(d *limitBuilder, m nameInfo, key, value string) {
 	case KindRemaining:
 		d.setCounts(optionalNumber{}, c, optionalNumber{})
 	case KindUsed:
-		d.Used, d.HasUsed = n.whole, c.present
+		d.setCounts(optionalNumber{}, optionalNumber{}, c)
 	case KindReset, KindResetAfter:
 		if t, ok := parseTime(value, m.scale, p.received); ok {
 			d.ResetAfter, d.HasReset, d.ResetFormat = p.delayUntil(t), true, t.format
@@ -189,7 +189,7 @@ type policy struct {
 	partition string
 }
 
-// applyPolicies applies each policy to its limit. A policy whose name no limit has becomes
+// applyPolicies applies each policy to its limits. A policy whose name no limit has becomes
 // a limit without a state. Policies without names are ignored if they match no limit,
 // unless the response states nothing else.
 func (p *parser) applyPolicies(l *builders) {
@@ -197,9 +197,8 @@ func (p *parser) applyPolicies(l *builders) {
 		var all [maxEntries]policy
 		n := parsePolicies(l.policies[i].value, &all)
 		numStated := len(l.limits)
-		for j := range all[:n] {
-			l.applyPolicy(&all[j], n)
-		}
+		l.applyByName(all[:n])
+		l.applyBySize(all[:n])
 		for j := range all[:n] {
 			if q := &all[j]; !q.applied && (q.name != "" || numStated == 0) {
 				l.add(q.builder())
@@ -216,40 +215,66 @@ func (q *policy) builder() limitBuilder {
 	return d
 }
 
-// applyPolicy finds the limit that q, one of n policies, describes, and completes it: the
-// limit with the same name; otherwise, if one of the two has no name, the limit of the same
-// size, or the only limit.
-func (l *builders) applyPolicy(q *policy, n int) {
-	for i := range l.limits {
-		if d := &l.limits[i]; q.name != "" && d.Name == q.name && q.samePartition(d) {
-			d.applyPolicy(q)
-			return
-		}
+// applyByName applies policies to limits of the same name: each to a limit of the same
+// partition. A policy without a partition key then applies to the limits of all partitions
+// that have no policy of their own, and one with a key to a limit without a key, because both
+// describe the partition of the same request.
+func (l *builders) applyByName(all []policy) {
+	for i := range all {
+		q := &all[i]
+		q.applyTo(l, false, func(d *limitBuilder) bool { return d.PartitionKey == q.partition })
 	}
-	for i := range l.limits {
-		d := &l.limits[i]
-		if q.mayApply(d) && d.HasLimit && d.Limit.Limit == q.limit && d.Window == 0 {
-			d.applyPolicy(q)
-			return
+	for i := range all {
+		q := &all[i]
+		switch {
+		case q.partition == "":
+			q.applyTo(l, true, func(d *limitBuilder) bool { return d.PartitionKey != "" })
+		case !q.applied:
+			q.applyTo(l, false, func(d *limitBuilder) bool { return d.PartitionKey == "" })
 		}
-	}
-	if len(l.limits) == 1 && q.mayApply(&l.limits[0]) && !l.limits[0].HasLimit && (n == 1 || q.name == "") {
-		l.limits[0].applyPolicy(q)
 	}
 }
 
-// mayApply reports whether the names allow that q describes d: one of the two has no name.
+// applyTo applies q to the limits of its name without a policy that fits returns true for: to
+// all of them, or to the first one.
+func (q *policy) applyTo(l *builders, toAll bool, fits func(*limitBuilder) bool) {
+	for i := range l.limits {
+		if d := &l.limits[i]; q.name != "" && d.Name == q.name && !d.hasPolicy && fits(d) {
+			d.applyPolicy(q)
+			if !toAll {
+				return
+			}
+		}
+	}
+}
+
+// applyBySize applies policies without a name, and policies to limits without a name: to a
+// limit of the same size, or to the only limit.
+func (l *builders) applyBySize(all []policy) {
+	for i := range all {
+		q := &all[i]
+		if q.applied {
+			continue
+		}
+		fits := func(d limitBuilder) bool {
+			return q.mayApply(&d) && d.HasLimit && d.Limit.Limit == q.limit && d.Window == 0
+		}
+		if j := slices.IndexFunc(l.limits, fits); j >= 0 {
+			l.limits[j].applyPolicy(q)
+		} else if len(l.limits) == 1 && q.mayApply(&l.limits[0]) && !l.limits[0].HasLimit && (len(all) == 1 || q.name == "") {
+			l.limits[0].applyPolicy(q)
+		}
+	}
+}
+
+// mayApply reports whether names and partition keys allow that q describes d: one of the two
+// has no name, and they are not of different partitions.
 func (q *policy) mayApply(d *limitBuilder) bool {
-	return (q.name == "" || d.Name == "") && q.samePartition(d)
-}
-
-// samePartition reports whether q and d are of the same partition, or one of them has none.
-func (q *policy) samePartition(d *limitBuilder) bool {
-	return q.partition == "" || d.PartitionKey == "" || q.partition == d.PartitionKey
+	return (q.name == "" || d.Name == "") && (q.partition == "" || d.PartitionKey == "" || q.partition == d.PartitionKey)
 }
 
 func (d *limitBuilder) applyPolicy(q *policy) {
-	q.applied = true
+	q.applied, d.hasPolicy = true, true
 	d.Limit.Limit, d.HasLimit = q.limit, true
 	if q.window > 0 {
 		d.Window = q.window

@@ -15,6 +15,8 @@ type limitBuilder struct {
 	unscaled      bool   // the reset was a number without a unit, next to a header with the window
 	invalid       bool   // a count was negative, so the limit is unknown
 	structured    bool   // from a structured field, so nothing is inferred
+	hasPolicy     bool   // a policy was applied to it
+	usedFraction  bool   // Used was stated with a fraction, which it omits
 }
 
 // hasCounts reports whether d states a number of units or a rate, and not only a time.
@@ -48,6 +50,9 @@ func (p *parser) finish() {
 	p.applyPolicies(l)
 	if len(l.limits) > 1 {
 		l.merge()
+	}
+	for i := range l.limits {
+		l.limits[i].deriveCounts()
 	}
 	p.out.Throttled = p.isThrottled(l.limits) || p.out.Throttled
 	l.dropInvalid(p.out.Throttled)
@@ -208,7 +213,7 @@ func (g *headerGroup) parseNumber(f Kind) (c optionalNumber, ok bool) {
 // second.
 func (d *limitBuilder) setCounts(limit, remaining, used optionalNumber) {
 	if limit.present && limit.nanos != 0 && !remaining.present && !used.present {
-		if d.Unit != "percent" && d.Unit != "fraction" { // these are shares of a limit that is not stated
+		if d.Unit != unitPercent && d.Unit != unitFraction { // these are shares of a limit that is not stated
 			d.Rate = limit.float()
 		}
 		return
@@ -217,15 +222,45 @@ func (d *limitBuilder) setCounts(limit, remaining, used optionalNumber) {
 		d.Limit.Limit, d.HasLimit = limit.whole, true
 	}
 	if used.present {
-		d.Used, d.HasUsed = used.whole, true
+		d.Used, d.HasUsed, d.usedFraction = used.whole, true, used.nanos > 0
 		if limit.present {
-			d.Remaining, d.HasRemaining = max(limit.whole-used.whole, 0), true
+			d.setRemaining()
 		}
 	}
 	if remaining.present {
 		d.Remaining, d.HasRemaining = remaining.whole, true
 	}
 }
+
+// deriveCounts adds the counts that follow from the stated ones. A count in percent is one of
+// 100. A fraction says neither how many units there are nor how many are left.
+func (d *limitBuilder) deriveCounts() {
+	switch {
+	case d.Unit == unitFraction:
+		d.HasLimit, d.HasRemaining, d.HasUsed = false, false, false
+		d.Limit.Limit, d.Remaining, d.Used = 0, 0, 0
+	case d.Unit == unitPercent && !d.HasLimit && (d.HasUsed || d.HasRemaining):
+		d.Limit.Limit, d.HasLimit = 100, true
+	}
+	if d.HasLimit && d.HasUsed && !d.HasRemaining {
+		d.setRemaining()
+	}
+}
+
+// setRemaining sets what remains of the limit. A fraction of a unit counts as used.
+func (d *limitBuilder) setRemaining() {
+	d.Remaining, d.HasRemaining = d.Limit.Limit-d.Used, true
+	if d.usedFraction {
+		d.Remaining--
+	}
+	d.Remaining = max(d.Remaining, 0)
+}
+
+// Units of shares of a limit.
+const (
+	unitPercent  = "percent"
+	unitFraction = "fraction"
+)
 
 // readRate reads the number of units that are restored in each window if there is one,
 // otherwise in each second.
@@ -341,7 +376,7 @@ func (a *limitBuilder) mergeFrom(b *limitBuilder) {
 		a.Remaining, a.HasRemaining = b.Remaining, true
 	}
 	if !a.HasUsed && b.HasUsed {
-		a.Used, a.HasUsed = b.Used, true
+		a.Used, a.HasUsed, a.usedFraction = b.Used, true, b.usedFraction
 	}
 	if b.HasReset && (!a.HasReset || b.ResetFormat.IsDelta() && !a.ResetFormat.IsDelta()) {
 		a.ResetAfter, a.HasReset, a.ResetFormat, a.unscaled = b.ResetAfter, true, b.ResetFormat, b.unscaled
@@ -397,14 +432,15 @@ func (d *limitBuilder) isTighter(than *limitBuilder) bool {
 func (l *builders) dropInvalid(throttled bool) {
 	for i := 0; i < len(l.limits); i++ {
 		d := &l.limits[i]
+		if throttled && d.Limit.Limit == 0 {
+			d.HasLimit = false
+		}
 		switch {
 		case d.isUsedOnly(),
 			!d.hasCounts() && (d.invalid || !d.HasReset),
 			!throttled && d.HasLimit && d.Limit.Limit == 0 && d.Remaining == 0 && d.ResetAfter == 0:
 			l.remove(i)
 			i--
-		case throttled && d.HasLimit && d.Limit.Limit == 0:
-			d.HasLimit = false
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package headers
 
 import (
+	"crypto/sha256"
 	"math"
 	"net/http"
 	"time"
@@ -90,7 +91,7 @@ func (r *Report) earliestReset() (reset time.Duration, ok bool) {
 // bound limits the numbers of l to their ranges: counts are never negative, delays and
 // windows are in [0, MaxDelay], and rates are finite.
 func (l *Limit) bound() {
-	l.Name, l.Unit = truncate(l.Name), truncate(l.Unit)
+	l.Name, l.Unit, l.PartitionKey = truncate(l.Name), truncate(l.Unit), boundKey(l.PartitionKey)
 	l.Limit, l.Remaining, l.Used = max(l.Limit, 0), max(l.Remaining, 0), max(l.Used, 0)
 	l.ResetAfter, l.Window = boundDelay(l.ResetAfter), boundDelay(l.Window)
 	if !(l.Rate >= 0) || math.IsInf(l.Rate, 1) {
@@ -100,6 +101,16 @@ func (l *Limit) bound() {
 
 // truncate returns the first maxNameLen bytes of a name.
 func truncate(name string) string { return name[:min(len(name), maxNameLen)] }
+
+// boundKey returns a partition key of at most maxNameLen bytes. The end of a longer key is
+// replaced by a hash of the key, so that different partitions keep different keys.
+func boundKey(key string) string {
+	if len(key) <= maxNameLen {
+		return key
+	}
+	sum := sha256.Sum256([]byte(key))
+	return key[:maxNameLen-len(sum)] + string(sum[:])
+}
 
 // boundDelay returns d, at least 0 and at most MaxDelay.
 func boundDelay(d time.Duration) time.Duration { return min(max(d, 0), MaxDelay) }

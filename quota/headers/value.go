@@ -277,7 +277,7 @@ func intValue(v sfv.Value) (decimal, bool) {
 }
 
 // partitionKey returns the partition key of it, or "" if there is none. A value that is not
-// a byte sequence, as the draft requires, is used unchanged.
+// a byte sequence, as the draft requires, is used unchanged. resolve limits its length.
 func partitionKey(it *sfv.Item) string {
 	v, ok := it.Param("pk")
 	if !ok || v.Kind == sfv.Bool {
@@ -285,10 +285,10 @@ func partitionKey(it *sfv.Item) string {
 	}
 	if v.Kind == sfv.Bytes {
 		if b, err := base64.StdEncoding.DecodeString(v.Text); err == nil {
-			return truncate(string(b))
+			return string(b)
 		}
 	}
-	return truncate(v.String())
+	return v.String()
 }
 
 // Header names and values are ASCII. The following functions process them without copies.
