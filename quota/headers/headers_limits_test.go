@@ -16,10 +16,11 @@ import (
 
 // Well-known headers are found among any number of other headers.
 func TestParse_findsWellKnownNamesAmongMany(t *testing.T) {
-	for _, n := range []int{100, maxHeaders, 1500} {
+	for _, n := range []int{100, maxCandidates, 1500} {
 		h := parseHeader("Retry-After: 60\nRateLimit: \"a\";r=0;t=9\nX-RateLimit-Limit: 10\nX-RateLimit-Remaining: 3\nX-Sentry-Rate-Limits: 70:x\n" + dateLine)
 		for i := range n {
 			h[fmt.Sprintf("X-Junk-%d", i)] = []string{"1"}
+			h[fmt.Sprintf("X-Junk-Count-%d", i)] = []string{"1"}
 		}
 		for range 20 {
 			require.Equal(t, "a 0/? in 9s, 3/10, retry 1m10s, refused", formatReport(Parse(429, h, time.Unix(1700000000, 0))), n)
