@@ -314,8 +314,8 @@ func (p *parser) findGroup(name string, m *nameInfo, spelling uint8) *headerGrou
 		if g.qualifierHash != m.qualifierHash || g.spelling != spelling {
 			continue
 		}
-		if name < g.firstHeader {
-			g.firstHeader = name
+		if name < g.firstHeader { // Minute and Minutely are the same bucket
+			g.firstHeader, g.singleQualifier, g.window = name, m.singleQualifier, m.window
 		}
 		g.isRateLimit = g.isRateLimit || m.isRateLimit
 		if m.unit != g.unit {

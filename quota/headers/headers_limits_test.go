@@ -43,6 +43,14 @@ func TestParse_isDeterministic(t *testing.T) {
 	}
 }
 
+// Names of one bucket with different words for its window are named after the first of them.
+func TestParse_namesABucketAfterItsFirstHeader(t *testing.T) {
+	h := parseHeader("X-RateLimit-Limit-Minutely: 39\nX-RateLimit-Remaining-Minute: 7\nX-RateLimit-Reset-1m: 30")
+	for range 50 {
+		require.Equal(t, "minutely 7/39 in 30s per 1m0s", formatReport(Parse(200, h, time.Unix(1700000000, 0))))
+	}
+}
+
 // A policy describes the limit of the same name. Other matches are possible only if one of
 // the two has no name.
 func TestParse_matchesPoliciesByName(t *testing.T) {
