@@ -44,23 +44,37 @@ type Param struct {
 	Value Value
 }
 
-// Item is an item with its parameters. At most eight parameters are kept; the others are
-// only checked.
+// Item is an item with its parameters. Parameters with at most eight different keys are kept;
+// the others are only checked.
 type Item struct {
 	Value  Value
-	params [8]Param // the first n are those of the item, in their order, repeated keys included
+	params [8]Param // the first n are those of the item, in the order of their first occurrence
 	n      int
 }
 
 // Param returns the last value of the parameter key, as RFC 9651 requires, and whether
 // there is one.
 func (it *Item) Param(key string) (Value, bool) {
-	for i := it.n - 1; i >= 0; i-- {
+	for i := range it.params[:it.n] {
 		if it.params[i].Key == key {
 			return it.params[i].Value, true
 		}
 	}
 	return Value{}, false
+}
+
+// set sets a parameter. A repeated key replaces the earlier value.
+func (it *Item) set(p Param) {
+	for i := range it.params[:it.n] {
+		if it.params[i].Key == p.Key {
+			it.params[i].Value = p.Value
+			return
+		}
+	}
+	if it.n < len(it.params) {
+		it.params[it.n] = p
+		it.n++
+	}
 }
 
 // Parser parses a list. After the last item Next returns false; Malformed then reports
@@ -136,10 +150,7 @@ func (r *Parser) parameters(it *Item) bool {
 				return false
 			}
 		}
-		if it.n < len(it.params) {
-			it.params[it.n] = p
-			it.n++
-		}
+		it.set(p)
 	}
 	return true
 }
