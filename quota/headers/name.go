@@ -85,6 +85,8 @@ const (
 )
 
 // classify returns what is known about a name in canonical form, and how it spells RateLimit.
+// The names of the last case are those of the Unique rules of the table; tests compare them, and
+// knownNames with the grammar.
 func classify(name string) (nameClass, uint8) {
 	if strings.HasPrefix(name, "X-Rate") || strings.HasPrefix(name, "Rate") {
 		if class, spelling := classifyRateLimit(name); class != nameUnknown {
