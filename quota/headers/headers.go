@@ -286,7 +286,7 @@ func isUsageValue(m *nameInfo, values []string) bool {
 	}
 	v := trimBlanks(values[0])
 	slash := strings.IndexByte(v, '/')
-	return slash > 0 && (strings.Contains(v, "=") || countPrefix(v, isDigit) == slash && slash+1 < len(v) && countPrefix(v[slash+1:], isDigit) == len(v)-slash-1)
+	return slash > 0 && (strings.Contains(v, "=") || countPrefix(v, isDigit) == slash && countPrefix(v[slash+1:], isDigit) == len(v)-slash-1)
 }
 
 // store adds a value to the field of its bucket. If two headers state the same field of the

@@ -120,7 +120,7 @@ func (p *parser) fixRetryAfter() {
 		if !d.HasReset || d.ResetAfter == 0 {
 			continue
 		}
-		if off := p.out.RetryAfter/1000 - d.ResetAfter; off.Abs() <= 2*time.Second && d.ResetAfter < p.out.RetryAfter/100 {
+		if off := p.out.RetryAfter/1000 - d.ResetAfter; off.Abs() <= 2*time.Second {
 			p.out.RetryAfter, p.out.RetryFormat = p.out.RetryAfter/1000, FormatDeltaMillis
 			return
 		}
