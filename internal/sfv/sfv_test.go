@@ -159,6 +159,26 @@ func TestParser_readsBase64Only(t *testing.T) {
 	require.Equal(t, Value{Kind: Bytes}, it.Value)
 }
 
+// TestParser_acceptsDatesAndDisplayStrings checks the types that RateLimit fields do not use, but
+// that comments of vendors may have.
+func TestParser_acceptsDatesAndDisplayStrings(t *testing.T) {
+	for _, value := range []string{
+		"@0", "@-5", "@1.5", "@", "@x", `%""`, `%"a b"`, `%"%c3%bc"`, `%"%C3%BC"`, `%"%c3"`, `%"%ff"`, `%"%c"`, `%"%`, `%"%+5"`, `%"a`, `%a`, "%", "%\"\x7f\"", `%"\"`,
+	} {
+		for _, form := range []string{"%s", "1;a=%s;b=2", "1;a=%s;a=2", "%s, 2"} {
+			s := fmt.Sprintf(form, value)
+			_, err := httpsfv.UnmarshalList([]string{s})
+			_, ok := formatList(s, false)
+			require.Equal(t, err == nil, ok, "%q: %v", s, err)
+		}
+	}
+	p, it := NewParser(`%"%c3%bc";at=@-5;r=3`, false), Item{}
+	require.True(t, p.Next(&it))
+	require.Equal(t, Value{Display, "%c3%bc"}, it.Value)
+	at, _ := it.Param("at")
+	require.Equal(t, Value{Date, "-5"}, at)
+}
+
 func TestItem_keepsEightParameters(t *testing.T) {
 	it, p := Item{}, NewParser("1;a=1;b=2;c=3;d=4;e=5;f=6;g=7;h=8;i=9;a=0, 2;h=0, 3", false)
 	for _, want := range []map[string]string{

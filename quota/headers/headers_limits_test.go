@@ -240,3 +240,29 @@ func TestParse_boundsPartitionKeys(t *testing.T) {
 	r.resolve(200)
 	require.Equal(t, key(long+"1"), r.Limits[0].PartitionKey, "also that of a custom reader")
 }
+
+// A parser in the pool holds nothing of the response that it has parsed.
+func TestParser_resetForgetsTheResponse(t *testing.T) {
+	h := parseHeader("X-RateLimit-Limit: 5\nX-RateLimit-Remaining-Foo: 3\nRateLimit-Policy: 5;w=9\nRetry-After: 3\nX-App-Usage: {\"a\":1}\nAge: 3\n" + dateLine)
+	p := &parser{provider: &Provider{}, useTable: true}
+	p.clock.header = h
+	p.collect()
+	p.finish(429)
+	groups, limits, policies, retries, custom := p.groups, p.limits, p.policies, p.retryHeaders, p.custom
+	require.NotEmpty(t, groups)
+	require.NotEmpty(t, policies)
+	require.NotEmpty(t, retries)
+	require.NotEmpty(t, custom)
+	p.reset()
+	for i := range groups {
+		require.Equal(t, headerGroup{}, groups[i])
+	}
+	for i := range limits[:cap(limits)] {
+		require.Equal(t, limitBuilder{}, limits[:cap(limits)][i])
+	}
+	require.Equal(t, make([]headerValue, len(policies)), policies)
+	require.Equal(t, make([]retryHeader, len(retries)), retries)
+	require.Equal(t, make([]customHeader, len(custom)), custom)
+	p.groups, p.limits, p.policies, p.retryHeaders, p.custom = nil, nil, nil, nil, nil
+	require.Equal(t, &parser{}, p)
+}
