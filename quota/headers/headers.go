@@ -125,7 +125,7 @@ type parser struct {
 // A headerGroup holds the headers of one bucket.
 type headerGroup struct {
 	nameInfo
-	firstHeader string          // the first of the names, for a stable order
+	firstHeader string          // the first of the names, for a stable order; see sortGroups
 	windows     []time.Duration // of the numbers in a value, if a rule states them
 	values      [KindRetryAfter]headerValue
 }
@@ -167,8 +167,13 @@ func (p *parser) reset() {
 // collect sorts the headers into groups. The result does not depend on the order of the map:
 // if there is more than is read, the headers are collected again in the order of their names.
 func (p *parser) collect() {
+	hasRules := p.provider != nil && p.provider.Headers != nil
 	for name, values := range p.clock.header {
-		if p.collectHeader(name, values); p.overflow {
+		class, spelling := classify(name)
+		if class == nameIgnored && !hasRules {
+			continue
+		}
+		if p.collectHeader(name, values, class, spelling); p.overflow {
 			p.collectInOrder()
 			return
 		}
@@ -192,7 +197,8 @@ func (p *parser) collectInOrder() {
 		}
 	}
 	for _, name := range append(known, others...) {
-		p.collectHeader(name, c.header[name])
+		class, spelling := classify(name)
+		p.collectHeader(name, c.header[name], class, spelling)
 	}
 }
 
@@ -221,12 +227,11 @@ func (p *parser) rule(name string, class nameClass) (rule Rule, ok bool) {
 	return rule, ok
 }
 
-// collectHeader adds one header to its group.
-func (p *parser) collectHeader(name string, values []string) {
+// collectHeader adds one header, with the result of classify for its name, to its group.
+func (p *parser) collectHeader(name string, values []string, class nameClass, spelling uint8) {
 	if len(values) == 0 {
 		return
 	}
-	class, spelling := classify(name)
 	if class == nameOfRule || p.provider != nil && p.provider.Headers != nil {
 		if rule, ok := p.rule(name, class); ok {
 			p.collectByRule(name, values, &rule)
@@ -314,7 +319,7 @@ func (p *parser) findGroup(name string, m *nameInfo, spelling uint8) *headerGrou
 		if g.qualifierHash != m.qualifierHash || g.spelling != spelling {
 			continue
 		}
-		if name < g.firstHeader { // Minute and Minutely are the same bucket
+		if m.qualifierHash != 0 && name < g.firstHeader { // Minute and Minutely are the same bucket
 			g.firstHeader, g.singleQualifier, g.window = name, m.singleQualifier, m.window
 		}
 		g.isRateLimit = g.isRateLimit || m.isRateLimit

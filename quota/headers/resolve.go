@@ -46,11 +46,25 @@ func (p *parser) finish(status int) {
 // buildLimits makes limits of the groups.
 func (p *parser) buildLimits() {
 	if len(p.groups) > 1 {
-		slices.SortFunc(p.groups, func(a, b headerGroup) int { return cmp.Compare(a.firstHeader, b.firstHeader) })
+		p.sortGroups()
 	}
 	for i := range p.groups {
 		p.build(&p.groups[i])
 	}
+}
+
+// sortGroups sorts the groups by their first headers. That of a group without a name is
+// determined here, because it is not needed if there is only one group.
+func (p *parser) sortGroups() {
+	for i := range p.groups {
+		g := &p.groups[i]
+		for _, s := range g.values {
+			if s.header != "" && s.header < g.firstHeader {
+				g.firstHeader = s.header
+			}
+		}
+	}
+	slices.SortFunc(p.groups, func(a, b headerGroup) int { return cmp.Compare(a.firstHeader, b.firstHeader) })
 }
 
 // mergeLimits merges the limits and policies that describe the same limit.
@@ -80,9 +94,22 @@ func (p *parser) checkLimits() {
 
 // add adds a limit, unless there are too many.
 func (p *parser) add(d *limitBuilder) {
-	if len(p.limits) < maxGroups {
-		p.limits = append(p.limits, *d)
+	if l := p.newLimit(); l != nil {
+		*l = *d
 	}
+}
+
+// newLimit appends an empty limit. It returns nil if there are too many.
+func (p *parser) newLimit() *limitBuilder {
+	n := len(p.limits)
+	if n == maxGroups {
+		return nil
+	}
+	if n == cap(p.limits) {
+		p.limits = append(p.limits, limitBuilder{})
+	}
+	p.limits = p.limits[:n+1] // cleared by reset and remove
+	return &p.limits[n]
 }
 
 // readCustom reads the headers whose rules have their own function.
@@ -121,21 +148,25 @@ func (p *parser) build(g *headerGroup) {
 	if s := &g.values[KindNone]; s.value != "" && p.readComposite(g, s) {
 		return
 	}
-	d := limitBuilder{header: g.firstHeader, qualifierHash: g.qualifierHash}
+	n := len(p.limits)
+	d := p.newLimit()
+	if d == nil {
+		return
+	}
+	d.header, d.qualifierHash = g.firstHeader, g.qualifierHash
 	d.Unit, d.Window = g.unit, g.window
 	d.Name = p.limitName(g)
-	p.readReset(g, &d)
-	p.readWindow(g, &d)
-	if !p.readCounts(g, &d) {
-		p.readLists(g, d)
+	p.readReset(g, d)
+	p.readWindow(g, d)
+	if !p.readCounts(g, d) {
+		common := *d
+		p.remove(n)
+		p.readLists(g, common)
 		return
 	}
-	if !g.isRateLimit && !d.looksLikeLimit() {
-		return
-	}
-	p.readRate(g, &d)
-	if d.hasCounts() || d.HasReset || d.Window > 0 || d.Name != "" && g.qualifierHash == 0 {
-		p.add(&d)
+	p.readRate(g, d)
+	if !g.isRateLimit && !d.looksLikeLimit() || !d.hasCounts() && !d.HasReset && d.Window == 0 && (d.Name == "" || g.qualifierHash != 0) {
+		p.remove(n)
 	}
 }
 

@@ -249,11 +249,31 @@ func twoDigits(s string) (n int, ok bool) {
 
 // month returns the number of a month, from 0, by its first three letters, or -1.
 func month(s string) int {
-	const names = "janfebmaraprmayjunjulaugsepoctnovdec"
-	for i := 0; i < len(names); i += 3 {
-		if s[0]|0x20 == names[i] && s[1]|0x20 == names[i+1] && s[2]|0x20 == names[i+2] {
-			return i / 3
-		}
+	switch uint32(s[0]|0x20)<<16 | uint32(s[1]|0x20)<<8 | uint32(s[2]|0x20) {
+	case 'j'<<16 | 'a'<<8 | 'n':
+		return 0
+	case 'f'<<16 | 'e'<<8 | 'b':
+		return 1
+	case 'm'<<16 | 'a'<<8 | 'r':
+		return 2
+	case 'a'<<16 | 'p'<<8 | 'r':
+		return 3
+	case 'm'<<16 | 'a'<<8 | 'y':
+		return 4
+	case 'j'<<16 | 'u'<<8 | 'n':
+		return 5
+	case 'j'<<16 | 'u'<<8 | 'l':
+		return 6
+	case 'a'<<16 | 'u'<<8 | 'g':
+		return 7
+	case 's'<<16 | 'e'<<8 | 'p':
+		return 8
+	case 'o'<<16 | 'c'<<8 | 't':
+		return 9
+	case 'n'<<16 | 'o'<<8 | 'v':
+		return 10
+	case 'd'<<16 | 'e'<<8 | 'c':
+		return 11
 	}
 	return -1
 }

@@ -29,7 +29,10 @@ func parseDecimal(s string) (n decimal, ok bool) {
 		s = s[1:]
 	}
 	i := 0
-	for ; i < len(s) && isDigit(s[i]); i++ {
+	for ; i < len(s) && i < 18 && isDigit(s[i]); i++ {
+		n.whole = n.whole*10 + int64(s[i]-'0')
+	}
+	for ; i < len(s) && isDigit(s[i]); i++ { // it may overflow
 		hi, lo := bits.Mul64(uint64(n.whole), 10)
 		lo += uint64(s[i] - '0')
 		if n.whole = int64(lo); hi != 0 || lo > math.MaxInt64 {
