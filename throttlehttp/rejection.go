@@ -107,9 +107,15 @@ func (f Rejection) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// policyIsPublic reports whether the headers of the response name the limit of f as a policy.
+// policyIsPublic reports whether the problem type of f defines violated-policies, and the
+// headers of the response name the limit of f as a policy.
 func (f Rejection) policyIsPublic(h http.Header) bool {
-	if f.Type != QuotaExceeded || f.Decision.Policy == "" {
+	switch f.Type {
+	case QuotaExceeded, ReducedCapacity, AbnormalUsage:
+	default:
+		return false
+	}
+	if f.Decision.Policy == "" {
 		return false
 	}
 	name, _ := json.Marshal(f.Decision.Policy) // marshaling a string cannot fail

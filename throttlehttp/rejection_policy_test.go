@@ -3,6 +3,7 @@ package throttlehttp
 import (
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
@@ -32,10 +33,20 @@ func TestRejection_namesPoliciesOfTheHeadersOnly(t *testing.T) {
 		require.Equal(t, want, rep.Violated, policy)
 		require.True(t, rep.Throttled)
 	}
-	w := httptest.NewRecorder()
-	w.Header().Set("RateLimit-Policy", `"daily";q=5`)
-	f := rejectionOf(throttle.Decision{Policy: "daily", Wait: time.Minute})
-	f.Type = AbnormalUsage
-	f.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
-	require.NotContains(t, w.Body.String(), "violated-policies", "it is not the quota that was exceeded")
+}
+
+// TestRejection_namesPoliciesInTheTypesThatDefineIt checks that problem details have the member
+// violated-policies if their type is one of the three of the draft, which all define it in
+// version 11. (Issue 14: before, only that of an exceeded quota had it.)
+func TestRejection_namesPoliciesInTheTypesThatDefineIt(t *testing.T) {
+	for kind, want := range map[string]bool{
+		QuotaExceeded: true, ReducedCapacity: true, AbnormalUsage: true, "": false, "https://example.com/problems/other": false,
+	} {
+		w := httptest.NewRecorder()
+		w.Header().Set("RateLimit-Policy", `"daily";q=5`)
+		f := rejectionOf(throttle.Decision{Policy: "daily", Wait: time.Minute})
+		f.Type = kind
+		f.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
+		require.Equal(t, want, strings.Contains(w.Body.String(), `"violated-policies": ["daily"]`), kind)
+	}
 }

@@ -1,26 +1,32 @@
 // Package sfv parses HTTP structured fields (RFC 9651), as far as rate-limit headers use
-// them: lists of items with parameters. Inner lists, dates and display strings are errors.
+// them: lists of items with parameters. Inner lists are errors.
 // It builds no tree: a [Parser] returns one item at a time and does not allocate.
 package sfv
 
-import "strings"
+import (
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
 
 // Kind is the type of a bare item.
 type Kind uint8
 
 const (
-	None   Kind = iota // no value
-	String             // a quoted string
-	Token              // an unquoted word
-	Number             // integer or decimal
-	Bytes              // a byte sequence
-	Bool               // a boolean
+	None    Kind = iota // no value
+	String              // a quoted string
+	Token               // an unquoted word
+	Number              // integer or decimal
+	Bytes               // a byte sequence
+	Bool                // a boolean
+	Date                // seconds since 1970
+	Display             // a string of Unicode characters
 )
 
 // Value is a bare item.
 type Value struct {
 	Kind Kind
-	Text string // as in the field: a string without its quotes, with escapes; base64; a boolean as 0 or 1
+	Text string // as in the field: a string without its quotes, with escapes; base64; a boolean as 0 or 1; a date without its @
 }
 
 // String returns Text, with the escapes of a String resolved.
@@ -44,23 +50,37 @@ type Param struct {
 	Value Value
 }
 
-// Item is an item with its parameters. At most eight parameters are kept; the others are
-// only checked.
+// Item is an item with its parameters. Parameters with at most eight different keys are kept;
+// the others are only checked.
 type Item struct {
 	Value  Value
-	params [8]Param // the first n are those of the item, in their order, repeated keys included
+	params [8]Param // the first n are those of the item, in the order of their first occurrence
 	n      int
 }
 
 // Param returns the last value of the parameter key, as RFC 9651 requires, and whether
 // there is one.
 func (it *Item) Param(key string) (Value, bool) {
-	for i := it.n - 1; i >= 0; i-- {
+	for i := range it.params[:it.n] {
 		if it.params[i].Key == key {
 			return it.params[i].Value, true
 		}
 	}
 	return Value{}, false
+}
+
+// set sets a parameter. A repeated key replaces the earlier value.
+func (it *Item) set(p Param) {
+	for i := range it.params[:it.n] {
+		if it.params[i].Key == p.Key {
+			it.params[i].Value = p.Value
+			return
+		}
+	}
+	if it.n < len(it.params) {
+		it.params[it.n] = p
+		it.n++
+	}
 }
 
 // Parser parses a list. After the last item Next returns false; Malformed then reports
@@ -136,10 +156,7 @@ func (r *Parser) parameters(it *Item) bool {
 				return false
 			}
 		}
-		if it.n < len(it.params) {
-			it.params[it.n] = p
-			it.n++
-		}
+		it.set(p)
 	}
 	return true
 }
@@ -155,6 +172,12 @@ func (r *Parser) value() (Value, bool) {
 		return r.bytes()
 	case c == '?':
 		return r.bool()
+	case c == '@':
+		r.pos++
+		v, ok := r.number()
+		return Value{Date, v.Text}, ok && strings.IndexByte(v.Text, '.') < 0
+	case c == '%':
+		return r.display()
 	case isLetter(c) || c == '*':
 		return Value{Token, r.take(isTokenStart, isToken)}, true
 	}
@@ -176,6 +199,37 @@ func (r *Parser) string() (Value, bool) {
 			if c := r.peek(); c != '"' && c != '\\' {
 				return Value{}, false
 			}
+		}
+	}
+	return Value{}, false
+}
+
+// display parses a display string: UTF-8, in which all but printable ASCII is escaped as %c3.
+func (r *Parser) display() (Value, bool) {
+	r.pos++
+	if r.peek() != '"' {
+		return Value{}, false
+	}
+	r.pos++
+	start := r.pos
+	var text []byte
+	for ; r.pos < len(r.s); r.pos++ {
+		switch c := r.s[r.pos]; {
+		case c == '"':
+			r.pos++
+			return Value{Display, r.s[start : r.pos-1]}, utf8.Valid(text)
+		case c < ' ' || c > '~':
+			return Value{}, false
+		case c == '%':
+			hex := r.s[r.pos+1 : min(r.pos+3, len(r.s))]
+			n, err := strconv.ParseUint(hex, 16, 8)
+			if len(hex) != 2 || err != nil || strings.ToLower(hex) != hex {
+				return Value{}, false
+			}
+			text = append(text, byte(n))
+			r.pos += 2
+		default:
+			text = append(text, c)
 		}
 	}
 	return Value{}, false

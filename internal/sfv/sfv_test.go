@@ -18,24 +18,13 @@ func formatList(s string, lenient bool) (string, bool) {
 	var b strings.Builder
 	for r.Next(&it) {
 		fmt.Fprintf(&b, "%s", formatValue(it.Value))
-		for i, p := range it.params[:it.n] {
-			if v, _ := it.Param(p.Key); !isRepeatedKey(&it, i) {
-				fmt.Fprintf(&b, ";%s=%s", p.Key, formatValue(v))
-			}
+		for _, p := range it.params[:it.n] {
+			v, _ := it.Param(p.Key)
+			fmt.Fprintf(&b, ";%s=%s", p.Key, formatValue(v))
 		}
 		b.WriteByte('\n')
 	}
 	return b.String(), !r.Malformed()
-}
-
-// isRepeatedKey reports whether an earlier parameter has the key of parameter i.
-func isRepeatedKey(it *Item, i int) bool {
-	for _, p := range it.params[:i] {
-		if p.Key == it.params[i].Key {
-			return true
-		}
-	}
-	return false
 }
 
 func formatValue(v Value) string {
@@ -108,6 +97,7 @@ var fieldCases = []string{
 	`100;w=10, 1000;w=3600`, `500; w=60`, `"quo\"te\\d";r=1`, `tok*en;a;b=?0;c=-1.5`, `"open`, `1,`, `;r=1`, ``, `  `,
 	`"fixed window";"api";q=1000;w=300`, `1;r=1;r=2`, `(1 2);a`, `@123`, `1.2345`, `1234567890123456`, `"é"`, `a/b:c`, `1 , 2`, "1\t,\t2",
 	`1;A=2`, `-0`, `1.`, `:a:`, `?2`, `1;a=`, `"x";r=0;t=0, "y"`,
+	`0;a;a;a;a;a;a;a;a;b`, `0;b=1;a;a;a;a;a;a;a;a;b=2`,
 }
 
 func FuzzStructuredField(f *testing.F) {
@@ -169,10 +159,30 @@ func TestParser_readsBase64Only(t *testing.T) {
 	require.Equal(t, Value{Kind: Bytes}, it.Value)
 }
 
+// TestParser_acceptsDatesAndDisplayStrings checks the types that RateLimit fields do not use, but
+// that comments of vendors may have.
+func TestParser_acceptsDatesAndDisplayStrings(t *testing.T) {
+	for _, value := range []string{
+		"@0", "@-5", "@1.5", "@", "@x", `%""`, `%"a b"`, `%"%c3%bc"`, `%"%C3%BC"`, `%"%c3"`, `%"%ff"`, `%"%c"`, `%"%`, `%"%+5"`, `%"a`, `%a`, "%", "%\"\x7f\"", `%"\"`,
+	} {
+		for _, form := range []string{"%s", "1;a=%s;b=2", "1;a=%s;a=2", "%s, 2"} {
+			s := fmt.Sprintf(form, value)
+			_, err := httpsfv.UnmarshalList([]string{s})
+			_, ok := formatList(s, false)
+			require.Equal(t, err == nil, ok, "%q: %v", s, err)
+		}
+	}
+	p, it := NewParser(`%"%c3%bc";at=@-5;r=3`, false), Item{}
+	require.True(t, p.Next(&it))
+	require.Equal(t, Value{Display, "%c3%bc"}, it.Value)
+	at, _ := it.Param("at")
+	require.Equal(t, Value{Date, "-5"}, at)
+}
+
 func TestItem_keepsEightParameters(t *testing.T) {
 	it, p := Item{}, NewParser("1;a=1;b=2;c=3;d=4;e=5;f=6;g=7;h=8;i=9;a=0, 2;h=0, 3", false)
 	for _, want := range []map[string]string{
-		{"a": "1", "g": "7", "h": "8", "i": ""},
+		{"a": "0", "g": "7", "h": "8", "i": ""}, // the last value of a key counts (RFC 9651), also after eight others
 		{"a": "", "b": "", "h": "0"},
 		{"a": "", "h": ""},
 	} {

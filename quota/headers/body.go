@@ -301,7 +301,7 @@ func isThrottleCode(code string) bool {
 	case "ratelimited", "ratelimit", "ratelimitexceeded", "ratelimitreached", "userratelimitexceeded", "dailylimitexceeded",
 		"throttled", "throttling", "throttlingexception", "requestthrottled", "requestthrottledexception",
 		"toomanyrequests", "toomanyrequestsexception", "requestlimitexceeded", "slowdown", "resourceexhausted",
-		"quotaexceeded", "provisionedthroughputexceededexception", "ratelimiterror", "activitylimitreached",
+		"overloadederror", "overloaded", "serveroverloaded", "quotaexceeded", "provisionedthroughputexceededexception", "ratelimiterror", "activitylimitreached",
 		"comamazonawsdynamodbvprovisionedthroughputexceededexception":
 		return true
 	}

@@ -71,8 +71,9 @@ func TestParse_boundsTheNumberOfLimits(t *testing.T) {
 	require.Len(t, Parse(200, pingdom, time.Time{}).Limits, maxGroups+1, "read first")
 }
 
-// TestReader_findsTheHeadersOfItsRulesAmongMany checks a response with more headers than
-// are read: those that a Provider names are read, each once.
+// TestReader_findsTheHeadersOfItsRulesAmongMany checks a response with more headers whose names
+// may be about limits than are read: those that a Provider names are read, each once, and of the
+// others the first by name. (Issue 14: headers about other things do not count, and hide none.)
 func TestReader_findsTheHeadersOfItsRulesAmongMany(t *testing.T) {
 	calls := 0
 	p := Provider{Headers: map[string]Rule{
@@ -85,19 +86,21 @@ func TestReader_findsTheHeadersOfItsRulesAmongMany(t *testing.T) {
 	}}
 	for _, table := range []bool{false, true} {
 		r := Reader{Hosts: map[string]Provider{"api.test": p}, NoProviderTable: !table}
-		for _, others := range []int{0, maxHeaders - 8, maxHeaders - 7, 2 * maxHeaders} {
-			h := parseHeader("X-Acme-Left: 3\nX-Acme-Size: 7\nX-Acme-Own: x\nX-Ls-Api-Bucket: 9\nX-Sentry-Rate-Limits: 7:x\nX-RateLimit-Reset: 1500\nX-Acme-Remaining-Calls: 8")
-			for i := range others {
-				h[fmt.Sprintf("X-Other-%d", i)] = []string{"1"}
-			}
-			for range 5 {
-				calls = 0
-				want := "acme[points] 3/7 in 1.5s, bucket ?/9"
-				if len(h) <= maxHeaders {
-					want = "acme[points] 3/7 in 1.5s, acme-calls 8/?, bucket ?/9"
+		for _, others := range []string{"X-Zz-Id-%d", "X-Zz-Total-%d", "X-Aa-Total-%d"} {
+			for _, n := range []int{0, maxCandidates - 2, maxCandidates - 1, 3 * maxCandidates} {
+				h := parseHeader("X-Acme-Left: 3\nX-Acme-Size: 7\nX-Acme-Own: x\nX-Ls-Api-Bucket: 9\nX-Sentry-Rate-Limits: 7:x\nX-RateLimit-Reset: 1500\nX-Acme-Remaining-Calls: 8")
+				for i := range n {
+					h[fmt.Sprintf(others, i)] = []string{"1"}
 				}
-				require.Equal(t, want, formatReport(r.Parse("api.test", 200, h, time.Time{})), "%v %d", table, others)
-				require.Equal(t, 2, calls, "%v %d", table, others)
+				want := "acme[points] 3/7 in 1.5s, acme-calls 8/?, bucket ?/9"
+				if others == "X-Aa-Total-%d" && n >= maxCandidates {
+					want = "acme[points] 3/7 in 1.5s, bucket ?/9"
+				}
+				for range 5 {
+					calls = 0
+					require.Equal(t, want, formatReport(r.Parse("api.test", 200, h, time.Time{})), "%v %s %d", table, others, n)
+					require.Equal(t, 2, calls, "%v %s %d", table, others, n)
+				}
 			}
 		}
 	}

@@ -2,6 +2,7 @@ package headers
 
 import (
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/heed-go/heed/internal/ticks"
@@ -25,6 +26,162 @@ const (
 	spellingX = 1 << iota
 	spellingTwoWords
 )
+
+// A nameClass is what is known about a header name without parsing it.
+type nameClass uint8
+
+const (
+	nameUnknown    nameClass = iota // it must be parsed
+	nameIgnored                     // not about limits
+	nameAge                         // Age
+	nameRetryAfter                  // Retry-After
+	nameOfRule                      // of a Unique rule of the table
+
+	// The others are described by knownNames: delays, and names that begin with RateLimit.
+	nameDelay
+	nameDelayMillis
+	nameDelayOfLimit
+	nameComposite
+	nameLimit
+	nameRemaining
+	nameReset
+	nameResetAfter
+	nameUsed
+	nameBucket
+	namePolicy
+	nameLimitRequests
+	nameRemainingRequests
+	nameResetRequests
+	nameLimitTokens
+	nameRemainingTokens
+	nameResetTokens
+)
+
+// knownNames describes the usual names of rate-limit headers.
+var knownNames = [...]nameInfo{
+	nameDelay:             {kind: KindRetryAfter},
+	nameDelayMillis:       {kind: KindRetryAfter, scale: time.Millisecond},
+	nameDelayOfLimit:      {kind: KindRetryAfter, isRateLimit: true},
+	nameComposite:         {isRateLimit: true},
+	nameLimit:             {kind: KindLimit, isRateLimit: true},
+	nameRemaining:         {kind: KindRemaining, isRateLimit: true},
+	nameReset:             {kind: KindReset, isRateLimit: true},
+	nameResetAfter:        {kind: KindResetAfter, isRateLimit: true},
+	nameUsed:              {kind: KindUsed, isRateLimit: true},
+	nameBucket:            {kind: KindName, isRateLimit: true},
+	namePolicy:            {kind: KindPolicy, isRateLimit: true},
+	nameLimitRequests:     {kind: KindLimit, isRateLimit: true, qualifierHash: hashRequests, singleQualifier: "requests"},
+	nameRemainingRequests: {kind: KindRemaining, isRateLimit: true, qualifierHash: hashRequests, singleQualifier: "requests"},
+	nameResetRequests:     {kind: KindReset, isRateLimit: true, qualifierHash: hashRequests, singleQualifier: "requests"},
+	nameLimitTokens:       {kind: KindLimit, isRateLimit: true, qualifierHash: hashTokens, singleQualifier: "tokens", unit: "tokens"},
+	nameRemainingTokens:   {kind: KindRemaining, isRateLimit: true, qualifierHash: hashTokens, singleQualifier: "tokens", unit: "tokens"},
+	nameResetTokens:       {kind: KindReset, isRateLimit: true, qualifierHash: hashTokens, singleQualifier: "tokens", unit: "tokens"},
+}
+
+// Results of hashWord for the words requests and tokens.
+const (
+	hashRequests = 0xd88bf151bef69c3a
+	hashTokens   = 0xe4337e08d34c7a5a
+)
+
+// classify returns what is known about a name in canonical form, and how it spells RateLimit.
+// The names of the last case are those of the Unique rules of the table; tests compare them, and
+// knownNames with the grammar.
+func classify(name string) (nameClass, uint8) {
+	if strings.HasPrefix(name, "X-Rate") || strings.HasPrefix(name, "Rate") {
+		if class, spelling := classifyRateLimit(name); class != nameUnknown {
+			return class, spelling
+		}
+	}
+	switch name {
+	case "Retry-After":
+		return nameRetryAfter, 0
+	case "X-Retry-After", "X-Retry-In":
+		return nameDelay, 0
+	case "Retry-After-Ms", "X-Ms-Retry-After-Ms":
+		return nameDelayMillis, 0
+	case "Age":
+		return nameAge, 0
+	case "Accept-Ranges", "Access-Control-Allow-Credentials", "Access-Control-Allow-Headers", "Access-Control-Allow-Methods",
+		"Access-Control-Allow-Origin", "Access-Control-Expose-Headers", "Alt-Svc", "Cache-Control", "Cf-Ray",
+		"Connection", "Content-Encoding", "Content-Language", "Content-Length", "Content-Security-Policy", "Content-Type", "Date", "Etag", "Expires",
+		"Keep-Alive", "Last-Modified", "Link", "Location", "Permissions-Policy", "Referrer-Policy", "Server", "Server-Timing", "Set-Cookie", "Status",
+		"Strict-Transport-Security", "Transfer-Encoding", "Vary", "Via", "X-Content-Type-Options", "X-Frame-Options",
+		"X-Github-Api-Version-Selected", "X-Github-Media-Type", "X-Github-Request-Id", "X-Accepted-Oauth-Scopes", "X-Oauth-Scopes",
+		"X-Correlation-Id", "X-Powered-By", "X-Request-Id", "X-Runtime", "X-Xss-Protection":
+		return nameIgnored, 0
+	case "Gw-Ratelimit-Limit", "Gw-Ratelimit-Remaining", "Gw-Ratelimit-Reset", "Http_x_shopify_shop_api_call_limit",
+		"Req-Limit-Long", "Req-Limit-Short", "Twilio-Concurrent-Requests", "X-Ad-Account-Insights-Usage",
+		"X-Ad-Account-Usage", "X-Amzn-Ratelimit-Limit", "X-App-Usage", "X-Bapi-Limit", "X-Bapi-Limit-Reset-Timestamp",
+		"X-Bapi-Limit-Status", "X-Business-Use-Case-Usage", "X-Current-Token-Count", "X-Daily-Ratelimit-Token-Limit",
+		"X-Daily-Ratelimit-Token-Remaining", "X-Envoy-Ratelimited", "X-Fb-Ads-Insights-Throttle", "X-Ls-Api-Bucket-Level",
+		"X-Mashery-Error-Code", "X-Mbx-Used-Remain-Limit", "X-Ms-Ratelimit-Time-Remaining-Xrm-Requests",
+		"X-Next-Replenishment-Time", "X-Page-Usage", "X-Rate-Limit-Requests-Left", "X-Rate-Limit-Requests-Quota",
+		"X-Rate-Limit-Time-Reset-Ms", "X-Rate-Limit-Time-Window-Ms", "X-Ratelimit-Used-Currentrequest", "X-Rl",
+		"X-Sentry-Rate-Limits", "X-Shopify-Shop-Api-Call-Limit":
+		return nameOfRule, 0
+	}
+	return nameUnknown, 0
+}
+
+// classifyRateLimit returns what is known about a name that begins with RateLimit.
+func classifyRateLimit(name string) (nameClass, uint8) {
+	rest, spelling := name, uint8(0)
+	if strings.HasPrefix(rest, "X-") {
+		rest, spelling = rest[2:], spellingX
+	}
+	switch {
+	case strings.HasPrefix(rest, "Ratelimit"):
+		rest = rest[len("Ratelimit"):]
+	case strings.HasPrefix(rest, "Rate-Limit"):
+		rest, spelling = rest[len("Rate-Limit"):], spelling|spellingTwoWords
+	default:
+		return nameUnknown, 0
+	}
+	switch rest {
+	case "":
+		return nameComposite, spelling
+	case "-Limit":
+		return nameLimit, spelling
+	case "-Remaining":
+		return nameRemaining, spelling
+	case "-Reset":
+		return nameReset, spelling
+	case "-Reset-After":
+		return nameResetAfter, spelling
+	case "-Used":
+		return nameUsed, spelling
+	case "-Resource", "-Bucket":
+		return nameBucket, spelling
+	case "-Policy":
+		return namePolicy, spelling
+	case "-Limit-Requests":
+		return nameLimitRequests, spelling
+	case "-Remaining-Requests":
+		return nameRemainingRequests, spelling
+	case "-Reset-Requests":
+		return nameResetRequests, spelling
+	case "-Limit-Tokens":
+		return nameLimitTokens, spelling
+	case "-Remaining-Tokens":
+		return nameRemainingTokens, spelling
+	case "-Reset-Tokens":
+		return nameResetTokens, spelling
+	case "-Retry-After":
+		return nameDelayOfLimit, spelling
+	}
+	return nameUnknown, 0
+}
+
+// mayStateLimit reports whether a header name may be about limits. It is much faster than
+// parseName, and never returns false for a name that parseName accepts or takes for a limit.
+func mayStateLimit(name string) bool {
+	found := uint8(0)
+	for i := 1; i < len(name); i++ {
+		found |= letterPairs[name[i-1]&0x5f][name[i]&31]
+	}
+	return found&pairOfLimit != 0 || found&(pairOfField|pairOfDetail) == pairOfField|pairOfDetail
+}
 
 // maxNameLen is the maximum number of bytes of a name that are used, for headers and
 // limits. Longer names are truncated; in the name of a header each word is truncated,

@@ -35,9 +35,6 @@ const peekTimeout = 100 * time.Millisecond
 // 100 ms, and at most 8 KiB. If piece is true, it returns only the first bytes that arrive.
 // An error other than the end of the body is returned to the caller that reads the body.
 func peek(resp *http.Response, piece bool) []byte {
-	if resp.Body == nil || resp.Body == http.NoBody {
-		return nil
-	}
 	p := &peekedBody{src: resp.Body, done: make(chan struct{}), stop: piece}
 	resp.Body = p
 	go p.readAhead()
@@ -98,13 +95,8 @@ func (p *peekedBody) readHead(b []byte) (n int, ok bool, err error) {
 	return 0, p.err != nil, p.err
 }
 
-// peekedHead returns the first bytes of a body that peek has read from, and nil for any
-// other body.
-func peekedHead(body io.ReadCloser) []byte {
-	p, ok := body.(*peekedBody)
-	if !ok {
-		return nil
-	}
+// peeked returns the bytes that were read ahead.
+func (p *peekedBody) peeked() []byte {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.head
@@ -168,24 +160,16 @@ func mediaType(h http.Header) string {
 // result of Provider for the host; it may be nil.
 func (r *Reader) Read(provider *Provider, resp *http.Response, now time.Time) Report {
 	rep := r.parse(provider, resp.StatusCode, resp.Header, now)
-	if r.Body == nil && rep.Throttled && rep.HasRetryAfter || !r.inspectsBody(provider, resp.StatusCode, resp.Header) {
+	if resp.Body == nil || resp.Body == http.NoBody || r.Body == nil && rep.Throttled && rep.HasRetryAfter ||
+		!r.inspectsBody(provider, resp.StatusCode, resp.Header) {
 		return rep
 	}
-	return r.addBody(rep, resp)
-}
-
-// addBody adds to rep what the body states. It is separate from Read so that a report
-// without a body stays on the stack.
-func (r *Reader) addBody(rep Report, resp *http.Response) Report {
 	if resp.StatusCode < 400 && resp.ContentLength > maxPeek {
 		return rep // rejections are shorter
 	}
 	// If the length is unknown, the end of the body may never arrive, so only the first
 	// piece is read.
-	if head := peek(resp, resp.ContentLength < 0); len(head) > 0 {
-		r.ReadBody(resp.StatusCode, resp.Header, head, &rep)
-	}
-	return rep
+	return r.addBody(rep, resp, peek(resp, resp.ContentLength < 0))
 }
 
 // ReadPeeked returns what Read has returned for resp, which was received at now, or what
@@ -193,7 +177,16 @@ func (r *Reader) addBody(rep Report, resp *http.Response) Report {
 // read from the body.
 func (r *Reader) ReadPeeked(provider *Provider, resp *http.Response, now time.Time) Report {
 	rep := r.parse(provider, resp.StatusCode, resp.Header, now)
-	if head := peekedHead(resp.Body); len(head) > 0 {
+	if p, ok := resp.Body.(*peekedBody); ok {
+		return r.addBody(rep, resp, p.peeked())
+	}
+	return rep
+}
+
+// addBody adds to rep what the first bytes of a body state. It is separate so that a report
+// without a body stays on the stack.
+func (r *Reader) addBody(rep Report, resp *http.Response, head []byte) Report {
+	if len(head) > 0 {
 		r.ReadBody(resp.StatusCode, resp.Header, head, &rep)
 	}
 	return rep

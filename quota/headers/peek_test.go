@@ -46,7 +46,11 @@ func TestPeek_restoresBody(t *testing.T) {
 	all, err := io.ReadAll(resp.Body)
 	require.Equal(t, "half", string(all))
 	require.ErrorIs(t, err, broken)
-	require.Nil(t, peek(&http.Response{}, false))
+	for _, body := range []io.ReadCloser{nil, http.NoBody} { // Read does not look into these
+		resp := &http.Response{StatusCode: 429, Body: body}
+		require.Equal(t, "refused", formatReport(new(Reader).Read(nil, resp, time.Time{})))
+		require.Equal(t, body, resp.Body)
+	}
 }
 
 // A body that does not arrive, or stops in the middle, does not delay the caller. The

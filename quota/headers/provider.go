@@ -72,6 +72,19 @@ type Rule struct {
 	Read func(value string, r *Report)
 }
 
+// applyTo returns what the general rules state about name, corrected by rule.
+func (rule *Rule) applyTo(name string) nameInfo {
+	m, _ := parseName(name)
+	m.kind, m.scale, m.isRateLimit = rule.Kind, rule.Scale, true
+	if rule.Unit != "" {
+		m.unit = rule.Unit
+	}
+	if rule.Name != "" {
+		m.singleQualifier, m.qualifierHash = rule.Name, hashWord(0, []byte(rule.Name))
+	}
+	return m
+}
+
 // A Kind is the meaning of the value of a header.
 type Kind uint8
 
@@ -87,10 +100,6 @@ const (
 	KindName                   // name of the bucket
 	KindPolicy                 // limits with their windows
 	KindRetryAfter             // time after which to retry
-
-	// Headers that are not about limits, but are needed to interpret them.
-	kindDate
-	kindAge
 )
 
 // A LimitHint completes a limit that the response states in part. Name, StatedUnit, Limit
@@ -154,12 +163,7 @@ func (h *LimitHint) matches(l *Limit) bool {
 
 // isThrottledStatus reports whether status is a rejection because of a limit for p.
 func (p *Provider) isThrottledStatus(status int) bool {
-	for _, s := range p.ThrottledStatuses {
-		if s == status {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(p.ThrottledStatuses, status)
 }
 
 // ProviderByName returns the row of the built-in table with the given Name.

@@ -9,7 +9,7 @@ import (
 // cannot interpret; most APIs need no row. The first row whose name or host matches is
 // used.
 var providers = []Provider{
-	{Name: "Airweave", LimitHints: perWindow(time.Minute)},
+	{Name: "Airweave", LimitHints: []LimitHint{{Window: time.Minute}}},
 	{Name: "Amazon", Hosts: []string{".amazonaws.com", ".amazonaws.com.cn"}, Headers: map[string]Rule{
 		"X-Amzn-Ratelimit-Limit": {Kind: KindRate, Unique: true},
 	}, ErrorCodes: []string{ // as in the SDKs of AWS
@@ -38,21 +38,21 @@ var providers = []Provider{
 	{Name: "Binance", Hosts: []string{".binance.com"}, ThrottledStatuses: []int{418}},
 	{Name: "bitFlyer", Hosts: []string{"api.bitflyer.com"}, Headers: map[string]Rule{
 		"X-Ratelimit-Period": {}, // counts down: the rest of the window, which Reset states as well
-	}, LimitHints: perWindow(5 * time.Minute)},
+	}, LimitHints: []LimitHint{{Window: 5 * time.Minute}}},
 	{Name: "Buildkite", Hosts: []string{"api.buildkite.com", "graphql.buildkite.com"}, LimitHints: []LimitHint{
 		{Unit: "points", Window: 5 * time.Minute},
 	}},
 	{Name: "Dataverse", Hosts: []string{".dynamics.com"}, Headers: map[string]Rule{
 		"X-Ms-Ratelimit-Time-Remaining-Xrm-Requests": {Unique: true}, // seconds of execution
 	}},
-	{Name: "DNS Made Easy", Hosts: []string{"api.dnsmadeeasy.com"}, LimitHints: perWindow(5 * time.Minute)},
-	{Name: "DNSimple", Hosts: []string{"api.dnsimple.com"}, LimitHints: perWindow(time.Hour)},
-	{Name: "DigitalOcean", Hosts: []string{"api.digitalocean.com"}, LimitHints: perWindow(time.Hour)},
-	{Name: "Discogs", Hosts: []string{"api.discogs.com"}, LimitHints: perWindow(time.Minute)},
+	{Name: "DNS Made Easy", Hosts: []string{"api.dnsmadeeasy.com"}, LimitHints: []LimitHint{{Window: 5 * time.Minute}}},
+	{Name: "DNSimple", Hosts: []string{"api.dnsimple.com"}, LimitHints: []LimitHint{{Window: time.Hour}}},
+	{Name: "DigitalOcean", Hosts: []string{"api.digitalocean.com"}, LimitHints: []LimitHint{{Window: time.Hour}}},
+	{Name: "Discogs", Hosts: []string{"api.discogs.com"}, LimitHints: []LimitHint{{Window: time.Minute}}},
 	{Name: "Discord", Hosts: []string{"discord.com"}, Headers: map[string]Rule{
 		"X-Ratelimit-Global": {Read: func(v string, r *Report) { r.Global = v == "true" }},
 	}},
-	{Name: "Elsevier", Hosts: []string{"api.elsevier.com"}, LimitHints: perWindow(7 * day)},
+	{Name: "Elsevier", Hosts: []string{"api.elsevier.com"}, LimitHints: []LimitHint{{Window: 7 * day}}},
 	{Name: "Envoy", Headers: map[string]Rule{
 		"X-Envoy-Ratelimited": {Unique: true, Read: func(_ string, r *Report) { r.Throttled = true }},
 	}},
@@ -64,8 +64,8 @@ var providers = []Provider{
 		"X-Page-Usage":                {Unique: true, Read: readMetaUsage},
 		"X-Ad-Account-Insights-Usage": {Unique: true, Read: readMetaUsage},
 	}},
-	{Name: "Fastly", Hosts: []string{"api.fastly.com"}, LimitHints: perWindow(time.Hour)},
-	{Name: "Fitbit", Hosts: []string{"api.fitbit.com"}, LimitHints: perWindow(time.Hour)},
+	{Name: "Fastly", Hosts: []string{"api.fastly.com"}, LimitHints: []LimitHint{{Window: time.Hour}}},
+	{Name: "Fitbit", Hosts: []string{"api.fitbit.com"}, LimitHints: []LimitHint{{Window: time.Hour}}},
 	{Name: "GitHub", Hosts: []string{"api.github.com"}, InspectSuccessBody: true, LimitHints: []LimitHint{
 		{Name: "graphql", Unit: "points", Window: time.Hour},
 		{Name: "search", Window: time.Minute},
@@ -77,10 +77,10 @@ var providers = []Provider{
 	{Name: "Freshdesk", Hosts: []string{".freshdesk.com", ".freshservice.com"}, Headers: map[string]Rule{
 		"X-Ratelimit-Used-Currentrequest": {Unique: true}, // units of this request
 	}},
-	{Name: "GitLab", Hosts: []string{"gitlab.com"}, LimitHints: perWindow(time.Minute)},
-	{Name: "GoCardless", Hosts: []string{"api.gocardless.com"}, LimitHints: perWindow(time.Minute)},
+	{Name: "GitLab", Hosts: []string{"gitlab.com"}, LimitHints: []LimitHint{{Window: time.Minute}}},
+	{Name: "GoCardless", Hosts: []string{"api.gocardless.com"}, LimitHints: []LimitHint{{Window: time.Minute}}},
 	{Name: "Google", Hosts: []string{".googleapis.com"}, AccountParams: []string{"key"}},
-	{Name: "Hetzner", Hosts: []string{"dns.hetzner.com", "api.hetzner.cloud"}, LimitHints: perWindow(time.Hour)},
+	{Name: "Hetzner", Hosts: []string{"dns.hetzner.com", "api.hetzner.cloud"}, LimitHints: []LimitHint{{Window: time.Hour}}},
 	{Name: "Imgur", Hosts: []string{"api.imgur.com"}, LimitHints: []LimitHint{
 		{Name: "user", Unit: "credits", Window: time.Hour},
 		{Name: "client", Unit: "credits", Window: day},
@@ -93,14 +93,14 @@ var providers = []Provider{
 		"Gw-Ratelimit-Limit":     {Kind: KindLimit, Name: "-", Unique: true},
 		"Gw-Ratelimit-Remaining": {Kind: KindRemaining, Name: "-", Unique: true},
 		"Gw-Ratelimit-Reset":     {Kind: KindResetAfter, Name: "-", Scale: time.Millisecond, Unique: true},
-	}, LimitHints: perWindow(30 * time.Second)},
+	}, LimitHints: []LimitHint{{Window: 30 * time.Second}}},
 	{Name: "Lightspeed Retail", Hosts: []string{"api.lightspeedapp.com"}, Headers: map[string]Rule{
 		"X-Ls-Api-Bucket-Level": {Kind: KindLimit, Name: "-", Unique: true},
 	}},
 	{Name: "Jira", LimitHints: []LimitHint{{WithoutLimit: true}, {Unit: "points", Window: time.Hour}}},
-	{Name: "Linear", Hosts: []string{"api.linear.app"}, InspectSuccessBody: true, LimitHints: perWindow(time.Hour)},
-	{Name: "lemlist", Hosts: []string{"api.lemlist.com"}, LimitHints: perWindow(2 * time.Second)},
-	{Name: "MailerLite", Hosts: []string{"api.mailerlite.com"}, LimitHints: perWindow(time.Minute)},
+	{Name: "Linear", Hosts: []string{"api.linear.app"}, InspectSuccessBody: true, LimitHints: []LimitHint{{Window: time.Hour}}},
+	{Name: "lemlist", Hosts: []string{"api.lemlist.com"}, LimitHints: []LimitHint{{Window: 2 * time.Second}}},
+	{Name: "MailerLite", Hosts: []string{"api.mailerlite.com"}, LimitHints: []LimitHint{{Window: time.Minute}}},
 	{Name: "Mashery", Headers: map[string]Rule{
 		"X-Mashery-Error-Code": {Unique: true, Read: readMashery},
 	}},
@@ -114,12 +114,12 @@ var providers = []Provider{
 		{Name: "bysize-minute", Rename: "size", Unit: "tokens"},
 		{Name: "bysize-month", Rename: "size-month", Unit: "tokens"},
 	}},
-	{Name: "NCBI", Hosts: []string{"eutils.ncbi.nlm.nih.gov"}, LimitHints: perWindow(time.Second)},
+	{Name: "NCBI", Hosts: []string{"eutils.ncbi.nlm.nih.gov"}, LimitHints: []LimitHint{{Window: time.Second}}},
 	{Name: "Okta", Hosts: []string{".okta.com", ".oktapreview.com"}, LimitHints: []LimitHint{
 		{WithoutLimit: true, Rename: "concurrency", Unit: "concurrent_requests"},
 		{Window: time.Minute},
 	}},
-	{Name: "Persona", Hosts: []string{"withpersona.com"}, LimitHints: perWindow(time.Minute)},
+	{Name: "Persona", Hosts: []string{"withpersona.com"}, LimitHints: []LimitHint{{Window: time.Minute}}},
 	{Name: "Pingdom", Hosts: []string{"api.pingdom.com"}, Headers: map[string]Rule{
 		"Req-Limit-Short": {Unique: true, Read: func(v string, r *Report) { readPingdom("short", v, r) }},
 		"Req-Limit-Long":  {Unique: true, Read: func(v string, r *Report) { readPingdom("long", v, r) }},
@@ -130,10 +130,10 @@ var providers = []Provider{
 	}},
 	{Name: "Prisjakt", Headers: map[string]Rule{
 		"X-Rate-Limit-Reset": {Kind: KindResetAfter, Scale: time.Millisecond},
-	}, LimitHints: perWindow(time.Hour)},
-	{Name: "pyannote", Hosts: []string{"api.pyannote.ai"}, LimitHints: perWindow(time.Minute)},
-	{Name: "Reddit", Hosts: []string{".reddit.com"}, LimitHints: perWindow(10 * time.Minute)},
-	{Name: "Resend", Hosts: []string{"api.resend.com"}, LimitHints: perWindow(time.Second)},
+	}, LimitHints: []LimitHint{{Window: time.Hour}}},
+	{Name: "pyannote", Hosts: []string{"api.pyannote.ai"}, LimitHints: []LimitHint{{Window: time.Minute}}},
+	{Name: "Reddit", Hosts: []string{".reddit.com"}, LimitHints: []LimitHint{{Window: 10 * time.Minute}}},
+	{Name: "Resend", Hosts: []string{"api.resend.com"}, LimitHints: []LimitHint{{Window: time.Second}}},
 	{Name: "Salesforce", Hosts: []string{".salesforce.com", ".force.com"}, LimitHints: []LimitHint{
 		{Name: "api-usage", Window: day},
 	}, ErrorCodes: []string{"REQUEST_LIMIT_EXCEEDED"}},
@@ -153,7 +153,7 @@ var providers = []Provider{
 		"X-Readratelimit-Limit": {Kind: KindLimit, Windows: []time.Duration{15 * time.Minute, day}},
 	}},
 	{Name: "Telegram", Hosts: []string{"api.telegram.org"}},
-	{Name: "TMDB", Hosts: []string{"api.themoviedb.org"}, LimitHints: perWindow(10 * time.Second)},
+	{Name: "TMDB", Hosts: []string{"api.themoviedb.org"}, LimitHints: []LimitHint{{Window: 10 * time.Second}}},
 	{Name: "Trello", Hosts: []string{"api.trello.com"}, LimitHints: []LimitHint{
 		{Name: "db-query-time", Unit: "milliseconds"},
 	}},
@@ -177,9 +177,6 @@ var providers = []Provider{
 		{Name: "-", Rename: "account", Window: time.Minute},
 	}},
 }
-
-// perWindow describes an API all of whose limits have the same window.
-func perWindow(window time.Duration) []LimitHint { return []LimitHint{{Window: window}} }
 
 // uniqueRules returns the rules of headers whose names have one meaning on all hosts.
 var uniqueRules = sync.OnceValue(func() map[string]*Rule {

@@ -73,7 +73,8 @@ type Limit struct {
 
 	// PartitionKey is the pk parameter of the IETF fields, which identifies the part of the
 	// server's users that the limit applies to. Limits with the same name and different
-	// keys are different limits. Empty means none.
+	// keys are different limits. It holds the decoded bytes; of a key of more than 96 bytes it
+	// holds the first 64 and a hash. Empty means none.
 	PartitionKey string
 
 	// Limit is the maximum number of units in a window, if HasLimit is set.
@@ -114,7 +115,8 @@ type Limit struct {
 }
 
 // RemoteLimit returns l as a throttle.RemoteLimit. There a reset of 0 means that no reset
-// is stated, so a reset of 0 becomes 1 ns. The name ends with the partition key.
+// is stated, so a reset of 0 becomes 1 ns. If a Rate is stated, Per is the time in which it
+// restores all units. The name ends with the partition key.
 func (l Limit) RemoteLimit() throttle.RemoteLimit {
 	w := throttle.RemoteLimit{
 		Name:             l.fullName(),
@@ -132,7 +134,11 @@ func (l Limit) RemoteLimit() throttle.RemoteLimit {
 	case !l.HasReset && l.HasRemaining && l.Remaining == 0 && l.Rate > 0:
 		w.ResetAfter = unitInterval(l.Rate) // of one unit
 	}
-	if w.Per == 0 && w.Limit == 0 && l.Rate > 0 {
+	switch {
+	case l.Rate <= 0:
+	case w.Limit > 0:
+		w.Per = fillTime(w.Limit, l.Rate)
+	case w.Per == 0:
 		w.Limit, w.Per = 1, unitInterval(l.Rate)
 	}
 	return w
@@ -160,8 +166,12 @@ func (l Limit) fullName() string {
 
 // unitInterval returns the time in which one unit is restored at rate units per second, at
 // most MaxDelay.
-func unitInterval(rate float64) time.Duration {
-	return time.Duration(min(math.Ceil(float64(time.Second)/rate), float64(MaxDelay)))
+func unitInterval(rate float64) time.Duration { return fillTime(1, rate) }
+
+// fillTime returns the time in which n units are restored at rate units per second, at most
+// MaxDelay.
+func fillTime(n int64, rate float64) time.Duration {
+	return time.Duration(min(math.Ceil(float64(n)*float64(time.Second)/rate), float64(MaxDelay)))
 }
 
 // AppendRemoteLimits appends the limits of r to dst as values of throttle.RemoteLimit.

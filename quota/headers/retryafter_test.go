@@ -27,6 +27,7 @@ func TestParse_readsRetryAfterInEveryFormat(t *testing.T) {
 		"fraction":         {"Retry-After", []string{"0.314"}, 314 * time.Millisecond, FormatDeltaSeconds},
 		"fraction up":      {"Retry-After", []string{"0.0000000001"}, 1, FormatDeltaSeconds},
 		"blanks":           {"Retry-After", []string{" 3 "}, 3 * time.Second, FormatDeltaSeconds},
+		"blanks, too long": {"Retry-After", []string{" 100000000000 "}, MaxDelay, FormatDeltaSeconds},
 		"fixdate":          {"Retry-After", []string{at(5 * time.Second)}, 5 * time.Second, FormatDate},
 		"utc":              {"Retry-After", []string{now.Add(time.Minute).Format("Mon, 02 Jan 2006 15:04:05") + " UTC"}, time.Minute, FormatDate},
 		"asctime":          {"Retry-After", []string{now.Add(time.Minute).Format(time.ANSIC)}, time.Minute, FormatDate},

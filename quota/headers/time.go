@@ -1,10 +1,184 @@
 package headers
 
 import (
+	"net/http"
+	"slices"
 	"time"
 
 	"github.com/heed-go/heed/internal/ticks"
 )
+
+// A clock converts the times that one response states into delays.
+type clock struct {
+	header   http.Header
+	received time.Time     // the local clock
+	age      time.Duration // for which the response was in caches
+	now      time.Time     // the server's clock; zero until it is needed
+}
+
+// serverTime returns the time at the server at which the response was received: its Date
+// plus the age added by caches. Without a Date it is the local time.
+func (c *clock) serverTime() time.Time {
+	if c.now.IsZero() {
+		c.now = c.received
+		if at, ok := ParseDate(c.header["Date"], c.received); ok {
+			c.now = at.Add(c.age)
+		}
+	}
+	return c.now
+}
+
+// delayUntil returns the time from receipt of the response until t.
+func (c *clock) delayUntil(t timeValue) time.Duration {
+	if t.format.IsDelta() {
+		return t.delay
+	}
+	return timeUntil(t.at, c.serverTime())
+}
+
+// timeUntil returns the time from now until at, or 0 if at is in the past.
+func timeUntil(at, now time.Time) time.Duration { return max(at.Sub(now), 0) }
+
+// readRetryAfter reads the values of one header of the Retry-After family. The longest delay
+// is used, and malformed values are ignored.
+func (r *Report) readRetryAfter(values []string, scale time.Duration, c *clock) {
+	for _, v := range values[:min(len(values), maxInstances)] {
+		if len(v) > maxDateLen {
+			continue
+		}
+		d, form, ok := c.parseRetryDelay(v, scale)
+		if ok && (!r.HasRetryAfter || d > r.RetryAfter || d == r.RetryAfter && form < r.RetryFormat) {
+			r.RetryAfter, r.HasRetryAfter, r.RetryFormat = d, true, form
+		}
+	}
+}
+
+// readRetryHeaders reads the headers of the Retry-After family. A delay in milliseconds that
+// is not 0 takes precedence over Retry-After, which is the same delay in whole seconds.
+func (p *parser) readRetryHeaders() {
+	exact := len(p.retryHeaders) > 1 && slices.ContainsFunc(p.retryHeaders, p.isMilliseconds)
+	for _, h := range p.retryHeaders {
+		if !exact || !h.isRetryAfter {
+			p.out.readRetryAfter(h.values, h.scale, &p.clock)
+		}
+	}
+}
+
+// isMilliseconds reports whether h is a delay in milliseconds that is not 0.
+func (p *parser) isMilliseconds(h retryHeader) bool {
+	if h.scale != time.Millisecond || len(h.values[0]) > maxDateLen {
+		return false
+	}
+	d, _, ok := p.clock.parseRetryDelay(h.values[0], h.scale)
+	return ok && d > 0
+}
+
+// parseRetryDelay parses one value of the Retry-After family. A negative number is malformed.
+func (c *clock) parseRetryDelay(v string, scale time.Duration) (time.Duration, TimeFormat, bool) {
+	v = trimBlanks(v)
+	n, ok := parseDecimal(v)
+	switch {
+	case ok && n.negative:
+		return 0, FormatNone, false
+	case ok && n.whole >= 1e9:
+		return c.parseRetryEpoch(n, scale)
+	case ok:
+		d, format := n.delay(scale)
+		return d, format, true
+	}
+	t, ok := parseTime(v, scale, c.received)
+	if !ok {
+		return 0, FormatNone, false
+	}
+	return c.delayUntil(t), t.format, true
+}
+
+// parseRetryEpoch reads a number that is too large for a delay. If it is the time since
+// 1970 in seconds or milliseconds, sent by mistake, and close to the current time, it is
+// that instant. Otherwise it is the long delay that it states.
+func (c *clock) parseRetryEpoch(n decimal, scale time.Duration) (time.Duration, TimeFormat, bool) {
+	now := c.serverTime()
+	about := func(at time.Time) bool { d := at.Sub(now); return d > -10*365*day && d < 10*365*day }
+	if at := time.Unix(n.whole, n.nanos); n.whole < 1e11 && about(at) {
+		return timeUntil(at, now), FormatEpochSeconds, true
+	}
+	if at := time.UnixMilli(n.whole); n.whole < 1e14 && about(at) {
+		return timeUntil(at, now), FormatEpochMillis, true
+	}
+	d, _ := n.delay(scale)
+	return d, FormatDeltaSeconds, true
+}
+
+// fixRetryAfter detects a Retry-After in milliseconds: read as milliseconds it is close to
+// the reset of the same response, and read as seconds it is a thousand times as long.
+func (p *parser) fixRetryAfter() {
+	if p.out.RetryFormat != FormatDeltaSeconds || p.out.RetryAfter < 1000*time.Second {
+		return
+	}
+	for i := range p.limits {
+		d := &p.limits[i]
+		if !d.HasReset || d.ResetAfter == 0 {
+			continue
+		}
+		if off := p.out.RetryAfter/1000 - d.ResetAfter; off.Abs() <= 2*time.Second {
+			p.out.RetryAfter, p.out.RetryFormat = p.out.RetryAfter/1000, FormatDeltaMillis
+			return
+		}
+	}
+}
+
+// A timeValue is a time that a header states: a delay or an instant.
+type timeValue struct {
+	format TimeFormat
+	delay  time.Duration // for relative formats
+	at     time.Time     // for absolute formats
+}
+
+// parseTime parses a delay or an instant. The size of a bare number determines its meaning:
+// from 1e9 on it is seconds since 1970, from 1e11 on milliseconds, from 1e14 on
+// microseconds. scale is the unit of a bare number if the name of the header states it,
+// otherwise 0. A negative number is an instant in the past, but -1 is ignored: some
+// gateways send it for unknown values.
+func parseTime(s string, scale time.Duration, received time.Time) (t timeValue, ok bool) {
+	s = trimBlanks(s)
+	n, ok := parseDecimal(s)
+	switch {
+	case ok && n.negative:
+		return timeValue{format: FormatDeltaSeconds}, n.whole != 1
+	case ok && n.whole >= 1e11 && n.whole < 1e14:
+		return timeValue{format: FormatEpochMillis, at: time.UnixMilli(n.whole)}, true
+	case ok && n.whole >= 1e14 && n.whole < 1e17:
+		return timeValue{format: FormatEpochMicros, at: time.UnixMicro(n.whole)}, true
+	case ok && n.whole >= 1e9 && n.whole < 1e11 && scale == 0:
+		return timeValue{format: FormatEpochSeconds, at: time.Unix(n.whole, n.nanos)}, true
+	case ok:
+		d, format := n.delay(scale)
+		return timeValue{format: format, delay: d}, true
+	}
+	if d, ok := parseDuration(s); ok {
+		return timeValue{format: FormatDuration, delay: d}, true
+	}
+	at, ok := parseDate(s, received)
+	return timeValue{format: FormatDate, at: at}, ok
+}
+
+// duration returns n units of time, rounded up. It saturates at the maximum Duration.
+func (n decimal) duration(unit time.Duration) time.Duration {
+	u := int64(unit)
+	part := u/1e9*n.nanos + (u%1e9*n.nanos+1e9-1)/1e9
+	return time.Duration(ticks.Add(ticks.Mul(n.whole, u), part))
+}
+
+// delay returns n units of time and their format. A scale of 0 or less means seconds.
+func (n decimal) delay(scale time.Duration) (time.Duration, TimeFormat) {
+	switch {
+	case scale <= 0 || scale == time.Second:
+		return n.duration(time.Second), FormatDeltaSeconds
+	case scale == time.Millisecond:
+		return n.duration(scale), FormatDeltaMillis
+	}
+	return n.duration(scale), FormatDuration
+}
 
 // Dates are accepted in the three formats of RFC 9110, in RFC 3339 with any fraction and
 // offset, and in the default formats of JavaScript, Ruby and Go. One parser accepts all of
@@ -63,10 +237,10 @@ func parseHTTPDate(s string) (time.Time, bool) {
 	d.hour, ok4 = twoDigits(s[17:])
 	d.minute, ok5 = twoDigits(s[20:])
 	d.sec, ok6 = twoDigits(s[23:])
-	if !(ok1 && ok2 && ok3 && ok4 && ok5 && ok6) {
+	if !(ok1 && ok2 && ok3 && ok4 && ok5 && ok6 && d.isValid()) {
 		return time.Time{}, false
 	}
-	return d.time(time.Time{})
+	return time.Unix(d.unix(), 0).UTC(), true
 }
 
 func twoDigits(s string) (n int, ok bool) {
@@ -75,11 +249,31 @@ func twoDigits(s string) (n int, ok bool) {
 
 // month returns the number of a month, from 0, by its first three letters, or -1.
 func month(s string) int {
-	const names = "janfebmaraprmayjunjulaugsepoctnovdec"
-	for i := 0; i < len(names); i += 3 {
-		if s[0]|0x20 == names[i] && s[1]|0x20 == names[i+1] && s[2]|0x20 == names[i+2] {
-			return i / 3
-		}
+	switch uint32(s[0]|0x20)<<16 | uint32(s[1]|0x20)<<8 | uint32(s[2]|0x20) {
+	case 'j'<<16 | 'a'<<8 | 'n':
+		return 0
+	case 'f'<<16 | 'e'<<8 | 'b':
+		return 1
+	case 'm'<<16 | 'a'<<8 | 'r':
+		return 2
+	case 'a'<<16 | 'p'<<8 | 'r':
+		return 3
+	case 'm'<<16 | 'a'<<8 | 'y':
+		return 4
+	case 'j'<<16 | 'u'<<8 | 'n':
+		return 5
+	case 'j'<<16 | 'u'<<8 | 'l':
+		return 6
+	case 'a'<<16 | 'u'<<8 | 'g':
+		return 7
+	case 's'<<16 | 'e'<<8 | 'p':
+		return 8
+	case 'o'<<16 | 'c'<<8 | 't':
+		return 9
+	case 'n'<<16 | 'o'<<8 | 'v':
+		return 10
+	case 'd'<<16 | 'e'<<8 | 'c':
+		return 11
 	}
 	return -1
 }
@@ -246,13 +440,32 @@ func (d *dateParser) time(received time.Time) (time.Time, bool) {
 	if d.twoDigits {
 		d.year = century(d.year, received)
 	}
-	switch {
-	case !d.hasYear, !d.hasClock, d.month < 0 || d.month > 11, d.day < 1 || d.day > 31,
-		d.hour > 24, d.minute > 59, d.sec > 60:
+	if !d.isValid() {
 		return time.Time{}, false
 	}
-	t := time.Date(d.year, time.Month(d.month+1), d.day, d.hour, d.minute, d.sec, d.nanos, time.UTC)
-	return t.Add(-time.Duration(d.offset) * time.Second), true
+	return time.Unix(d.unix()-int64(d.offset), int64(d.nanos)).UTC(), true
+}
+
+// isValid reports whether no part is missing or out of its range.
+func (d *dateParser) isValid() bool {
+	return d.hasYear && d.hasClock && 0 <= d.month && d.month <= 11 && 1 <= d.day && d.day <= 31 &&
+		d.hour <= 24 && d.minute <= 59 && d.sec <= 60
+}
+
+// unix returns the seconds from 1970 to the date and time of d in UTC. A day after the end of
+// the month is one of the next month, as for time.Date.
+func (d *dateParser) unix() int64 {
+	year, month := int64(d.year), int64(d.month)-2 // the year begins with March, so that the leap day is its last
+	if month < 0 {
+		year, month = year-1, month+12
+	}
+	era := year / 400
+	if year < 0 {
+		era = (year - 399) / 400
+	}
+	ofEra := year - era*400
+	day := era*146097 + ofEra*365 + ofEra/4 - ofEra/100 + (153*month+2)/5 + int64(d.day) - 1 - 719468
+	return day*86400 + int64(d.hour)*3600 + int64(d.minute)*60 + int64(d.sec)
 }
 
 // century completes a year with two digits: a year more than 50 years in the future is in
@@ -282,9 +495,6 @@ func (d *dateParser) peek() byte {
 	}
 	return 0
 }
-
-// timeUntil returns the time from now until at, or 0 if at is in the past.
-func timeUntil(at, now time.Time) time.Duration { return max(at.Sub(now), 0) }
 
 // parseDuration parses one or more numbers with units: 6ms, 1m6.779s, "10 seconds", 1d12h.
 // Fractions of a nanosecond are rounded up.

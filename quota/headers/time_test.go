@@ -2,6 +2,7 @@ package headers
 
 import (
 	"math"
+	"math/rand/v2"
 	"net/http"
 	"testing"
 	"time"
@@ -121,5 +122,20 @@ func TestParseDuration_readsFormatsInUse(t *testing.T) {
 	for _, s := range []string{"00:01x30", "00x01:30", "0x:01:30", "00:0x:30", "00:01:3", "1\x7fs", "1s\x80", "1sé", "1 fortnight", "", "s", "1", "-1s", "1x", "1s2", "1..5s", ".5s", "1e3s"} {
 		_, ok := parseDuration(s)
 		require.False(t, ok, s)
+	}
+}
+
+// TestParseDate_agreesWithTimeDate compares the seconds of random dates with those of
+// time.Date, days after the end of the month included.
+func TestParseDate_agreesWithTimeDate(t *testing.T) {
+	random := rand.New(rand.NewPCG(3, 4))
+	for range 100_000 {
+		d := dateParser{year: random.IntN(10_000), month: random.IntN(12), day: 1 + random.IntN(31),
+			hour: random.IntN(25), minute: random.IntN(60), sec: random.IntN(61)}
+		want := time.Date(d.year, time.Month(d.month+1), d.day, d.hour, d.minute, d.sec, 0, time.UTC).Unix()
+		require.Equal(t, want, d.unix(), "%+v", d)
+	}
+	for _, d := range []dateParser{{year: 999_999_999, month: 11, day: 31}, {year: 0, day: 1}, {year: -5, month: 1, day: 29}, {year: 2000, month: 1, day: 29}} {
+		require.Equal(t, time.Date(d.year, time.Month(d.month+1), d.day, 0, 0, 0, 0, time.UTC).Unix(), d.unix(), "%+v", d)
 	}
 }

@@ -2,13 +2,15 @@ package headers
 
 import (
 	"encoding/base64"
+	"encoding/json"
+	"maps"
 	"math"
 	"math/bits"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/heed-go/heed/internal/sfv"
-	"github.com/heed-go/heed/internal/ticks"
 )
 
 // A decimal is a decimal number of a header: its whole part, and its fraction in
@@ -27,7 +29,10 @@ func parseDecimal(s string) (n decimal, ok bool) {
 		s = s[1:]
 	}
 	i := 0
-	for ; i < len(s) && isDigit(s[i]); i++ {
+	for ; i < len(s) && i < 18 && isDigit(s[i]); i++ {
+		n.whole = n.whole*10 + int64(s[i]-'0')
+	}
+	for ; i < len(s) && isDigit(s[i]); i++ { // it may overflow
 		hi, lo := bits.Mul64(uint64(n.whole), 10)
 		lo += uint64(s[i] - '0')
 		if n.whole = int64(lo); hi != 0 || lo > math.MaxInt64 {
@@ -70,60 +75,7 @@ func (n *decimal) fraction(s string) bool {
 	return true
 }
 
-// duration returns n units of time, rounded up. It saturates at the maximum Duration.
-func (n decimal) duration(unit time.Duration) time.Duration {
-	u := int64(unit)
-	part := u/1e9*n.nanos + (u%1e9*n.nanos+1e9-1)/1e9
-	return time.Duration(ticks.Add(ticks.Mul(n.whole, u), part))
-}
-
-// delay returns n units of time and their format. A scale of 0 or less means seconds.
-func (n decimal) delay(scale time.Duration) (time.Duration, TimeFormat) {
-	switch {
-	case scale <= 0 || scale == time.Second:
-		return n.duration(time.Second), FormatDeltaSeconds
-	case scale == time.Millisecond:
-		return n.duration(scale), FormatDeltaMillis
-	}
-	return n.duration(scale), FormatDuration
-}
-
 func (n decimal) float() float64 { return float64(n.whole) + float64(n.nanos)/1e9 }
-
-// A timeValue is a time that a header states: a delay or an instant.
-type timeValue struct {
-	format TimeFormat
-	delay  time.Duration // for relative formats
-	at     time.Time     // for absolute formats
-}
-
-// parseTime parses a delay or an instant. The size of a bare number determines its meaning:
-// from 1e9 on it is seconds since 1970, from 1e11 on milliseconds, from 1e14 on
-// microseconds. scale is the unit of a bare number if the name of the header states it,
-// otherwise 0. A negative number is an instant in the past, but -1 is ignored: some
-// gateways send it for unknown values.
-func parseTime(s string, scale time.Duration, received time.Time) (t timeValue, ok bool) {
-	s = trimBlanks(s)
-	n, ok := parseDecimal(s)
-	switch {
-	case ok && n.negative:
-		return timeValue{format: FormatDeltaSeconds}, n.whole != 1
-	case ok && n.whole >= 1e11 && n.whole < 1e14:
-		return timeValue{format: FormatEpochMillis, at: time.UnixMilli(n.whole)}, true
-	case ok && n.whole >= 1e14 && n.whole < 1e17:
-		return timeValue{format: FormatEpochMicros, at: time.UnixMicro(n.whole)}, true
-	case ok && n.whole >= 1e9 && n.whole < 1e11 && scale == 0:
-		return timeValue{format: FormatEpochSeconds, at: time.Unix(n.whole, n.nanos)}, true
-	case ok:
-		d, format := n.delay(scale)
-		return timeValue{format: format, delay: d}, true
-	}
-	if d, ok := parseDuration(s); ok {
-		return timeValue{format: FormatDuration, delay: d}, true
-	}
-	at, ok := parseDate(s, received)
-	return timeValue{format: FormatDate, at: at}, ok
-}
 
 // A listEntry is one entry of a value with several entries, such as "100;w=60", "100:120",
 // "32/40" or "DeleteVM3Min;237".
@@ -256,6 +208,249 @@ func windowSuffix(name string) time.Duration {
 	return n.duration(unitOfTime(name[letters:]))
 }
 
+// A header whose name contains no field states a complete limit in its value: as a
+// structured field, as key=value pairs, or as JSON. Otherwise the value is the limit, next
+// to a -Remaining header.
+
+// readComposite reads such a value. It returns false if the remaining fields of the group
+// must still be read.
+func (p *parser) readComposite(g *headerGroup, s *headerValue) bool {
+	v := trimBlanks(s.value)
+	switch {
+	case v[0:min(len(v), 1)] == "{":
+		return p.readJSON(g, v)
+	case p.readStructured(v):
+		return true
+	case strings.Contains(v, "=") && p.readPairs(g, v):
+		return true
+	}
+	if limit := &g.values[KindLimit]; limit.value == "" {
+		var e [maxEntries]listEntry
+		_, ok := parseEntries(v, &e)
+		if ok && (g.window > 0 || e[0].window > 0 || e[0].hasSecond || g.values[KindRemaining].value != "" || g.values[KindUsed].value != "") {
+			*limit = *s
+		}
+	}
+	return false
+}
+
+// readStructured reads RateLimit as of draft-08: a list of "name";r=50;t=30. A syntax error
+// anywhere invalidates the whole value, and so does a number that is negative or not an
+// integer.
+func (p *parser) readStructured(v string) bool {
+	r := sfv.NewParser(v, true)
+	var it sfv.Item
+	var found [maxEntries]limitBuilder
+	n := 0
+	for n < len(found) && r.Next(&it) {
+		if it.Value.Kind != sfv.String && it.Value.Kind != sfv.Token {
+			continue
+		}
+		left, ok, valid := intParam(&it, "r")
+		t, hasReset, resetValid := intParam(&it, "t")
+		if !valid || !resetValid {
+			return true
+		}
+		if !ok {
+			continue
+		}
+		d := limitBuilder{header: "Ratelimit", structured: true}
+		d.Name = it.Value.String()
+		d.PartitionKey = partitionKey(&it)
+		d.partitioned = d.PartitionKey != ""
+		d.Remaining, d.HasRemaining = left.whole, true
+		if hasReset {
+			d.ResetAfter, d.HasReset, d.ResetFormat = t.duration(time.Second), true, FormatDeltaSeconds
+		}
+		found[n] = d
+		n++
+	}
+	if r.Malformed() {
+		return false
+	}
+	for i := range n {
+		p.add(&found[i])
+	}
+	return n > 0
+}
+
+// readPairs reads key=value pairs, as of draft-07 and of vendors. A repeated key begins
+// another limit.
+func (p *parser) readPairs(g *headerGroup, v string) bool {
+	start := limitBuilder{header: g.firstHeader, qualifierHash: g.qualifierHash}
+	start.Unit, start.Window = g.unit, g.window
+	start.Name = p.limitName(g)
+	d, seen, added := start, uint(0), false
+	flush := func() {
+		if d.hasCounts() {
+			p.add(&d)
+			added = true
+		}
+		d, seen = start, 0
+	}
+	for v != "" {
+		var item string
+		if i := strings.IndexAny(v, ",;"); i >= 0 {
+			item, v = v[:i], v[i+1:]
+		} else {
+			item, v = v, ""
+		}
+		key, value, ok := strings.Cut(item, "=")
+		if !ok {
+			continue
+		}
+		m, _ := parseName(trimBlanks(key))
+		if strings.Contains(value, "/") {
+			m = nameInfo{} // api-usage=135/5000
+		}
+		if bit := uint(1) << m.kind; seen&bit != 0 {
+			flush()
+			seen |= bit
+		} else {
+			seen |= bit
+		}
+		p.setPair(&d, m, trimBlanks(key), trimBlanks(value))
+	}
+	flush()
+	return added
+}
+
+// setPair sets one field of d. A key that is not a field names a separate limit with the
+// value used/limit.
+func (p *parser) setPair(d *limitBuilder, m nameInfo, key, value string) {
+	value = strings.Trim(value, `"`)
+	n, isNumber := parseDecimal(value)
+	c := optionalNumber{n, isNumber && !n.negative}
+	switch m.kind {
+	case KindLimit:
+		d.setCounts(c, optionalNumber{}, optionalNumber{})
+	case KindRemaining:
+		d.setCounts(optionalNumber{}, c, optionalNumber{})
+	case KindUsed:
+		d.setCounts(optionalNumber{}, optionalNumber{}, c)
+	case KindReset, KindResetAfter:
+		if t, ok := parseTime(value, m.scale, p.clock.received); ok {
+			d.ResetAfter, d.HasReset, d.ResetFormat = p.clock.delayUntil(t), true, t.format
+		}
+	case KindWindow:
+		if t, ok := parseTime(value, m.scale, p.clock.received); ok && t.format.IsDelta() {
+			d.Window = t.delay
+		}
+	case KindName:
+		d.Name = value
+	case KindNone, KindPolicy:
+		if used, limit, ok := strings.Cut(value, "/"); ok {
+			u, ok1 := parseDecimal(trimBlanks(used))
+			m, ok2 := parseDecimal(trimBlanks(limit))
+			if ok1 && ok2 {
+				d.Name = key
+				d.setCounts(optionalNumber{m, true}, optionalNumber{}, optionalNumber{u, true})
+			}
+		}
+	}
+}
+
+// readJSON reads a flat object, as Basecamp sent it. Its keys consist of the words of
+// header names.
+func (p *parser) readJSON(g *headerGroup, v string) bool {
+	var object map[string]json.RawMessage
+	if json.Unmarshal([]byte(v), &object) != nil {
+		return true
+	}
+	d := limitBuilder{header: g.firstHeader, qualifierHash: g.qualifierHash}
+	d.Name = p.limitName(g)
+	for _, key := range slices.Sorted(maps.Keys(object)) {
+		value := object[key]
+		m, _ := parseName(key)
+		if key == "until" {
+			m.kind = KindReset
+		}
+		if m.kind != KindNone && m.kind != KindPolicy {
+			p.setPair(&d, m, key, string(value))
+		}
+	}
+	if d.hasCounts() {
+		p.add(&d)
+	}
+	return true
+}
+
+// A policy is what RateLimit-Policy states about one limit: "name";q=100;w=60 since
+// draft-08, 100;w=60 before.
+type policy struct {
+	name    string
+	unit    string
+	limit   int64
+	window  time.Duration
+	applied bool // it was applied to a limit
+
+	partition string
+}
+
+// parsePolicies parses the header. A syntax error anywhere invalidates the whole value, and
+// so does a number that the draft does not allow.
+func parsePolicies(v string, out *[maxEntries]policy) (n int) {
+	r := sfv.NewParser(v, true)
+	var it sfv.Item
+	for n < len(out) && r.Next(&it) {
+		ok, valid := out[n].parse(&it)
+		if !valid {
+			return 0
+		}
+		if ok {
+			n++
+		}
+	}
+	if r.Malformed() {
+		return 0
+	}
+	return n
+}
+
+// parse parses one item. ok is false if it has no count, and valid is false if a number is
+// malformed.
+func (q *policy) parse(it *sfv.Item) (ok, valid bool) {
+	var limit decimal
+	*q = policy{}
+	if it.Value.Kind == sfv.Number {
+		limit, ok = intValue(it.Value)
+		valid = ok
+	} else {
+		q.name = it.Value.String()
+		limit, ok, valid = intParam(it, "q")
+	}
+	q.limit = limit.whole
+	for _, key := range [...]string{"w", "window"} {
+		w, has, whole := intParam(it, key)
+		if valid = valid && whole; has {
+			q.window = w.duration(time.Second)
+		}
+	}
+	if qu, ok := it.Param("qu"); ok && (qu.Kind == sfv.String || qu.Kind == sfv.Token) {
+		q.unit = normalizeUnit(qu.String())
+	}
+	if name, ok := it.Param("name"); ok && q.name == "" {
+		q.name = name.String()
+	}
+	q.partition = partitionKey(it)
+	return ok, valid
+}
+
+// normalizeUnit returns a unit in our spelling: "content-bytes" becomes content_bytes, and
+// "requests" becomes "".
+func normalizeUnit(s string) string {
+	if s == "requests" {
+		return ""
+	}
+	b := []byte(truncate(s))
+	for i, c := range b {
+		if c == '-' || c == ' ' {
+			b[i] = '_'
+		}
+	}
+	return string(toLower(b, string(b)))
+}
+
 // intParam returns the value of the parameter key of it. ok is false if there is no such
 // parameter. valid is false if it is not an integer, or is negative.
 func intParam(it *sfv.Item, key string) (n decimal, ok, valid bool) {
@@ -277,7 +472,7 @@ func intValue(v sfv.Value) (decimal, bool) {
 }
 
 // partitionKey returns the partition key of it, or "" if there is none. A value that is not
-// a byte sequence, as the draft requires, is used unchanged.
+// a byte sequence, as the draft requires, is used unchanged. resolve limits its length.
 func partitionKey(it *sfv.Item) string {
 	v, ok := it.Param("pk")
 	if !ok || v.Kind == sfv.Bool {
@@ -285,99 +480,149 @@ func partitionKey(it *sfv.Item) string {
 	}
 	if v.Kind == sfv.Bytes {
 		if b, err := base64.StdEncoding.DecodeString(v.Text); err == nil {
-			return truncate(string(b))
+			return string(b)
 		}
 	}
-	return truncate(v.String())
+	return v.String()
 }
 
-// Header names and values are ASCII. The following functions process them without copies.
+// Some values contain several numbers: a limit followed by its policies, one number per
+// window, or the units used and the limit.
 
-func isDigit(c byte) bool { return c >= '0' && c <= '9' }
-
-func isLetter(c byte) bool { return c|0x20 >= 'a' && c|0x20 <= 'z' }
-
-// countPrefix returns the number of bytes at the start of s for which ok returns true.
-func countPrefix(s string, ok func(byte) bool) int {
-	n := 0
-	for n < len(s) && ok(s[n]) {
-		n++
-	}
-	return n
+// A valueList is one header of a bucket, parsed.
+type valueList struct {
+	entries [maxEntries]listEntry
+	n       int
 }
 
-// trimBlanks removes spaces and tabs from both ends of s.
-func trimBlanks(s string) string {
-	for s != "" && (s[0] == ' ' || s[0] == '\t') {
-		s = s[1:]
+func (l *valueList) parse(s *headerValue) {
+	if s.value == "" {
+		return
 	}
-	for s != "" && (s[len(s)-1] == ' ' || s[len(s)-1] == '\t') {
-		s = s[:len(s)-1]
+	n, ok := parseEntries(s.value, &l.entries)
+	if !ok {
+		return
 	}
-	return s
+	l.n = n
 }
 
-// toLower copies s into buf in lower case, up to the length of buf.
-func toLower(buf []byte, s string) []byte {
-	n := min(len(s), len(buf))
-	for i := range n {
-		c := s[i]
-		if c >= 'A' && c <= 'Z' {
-			c += 'a' - 'A'
-		}
-		buf[i] = c
+// at returns entry i, or an empty entry.
+func (l *valueList) at(i int) listEntry {
+	if i < l.n {
+		return l.entries[i]
 	}
-	return buf[:n]
+	return listEntry{}
 }
 
-// equalFold reports whether a and b are equal, ignoring case.
-func equalFold(a, b string) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for i := range len(a) {
-		x, y := a[i], b[i]
-		if x != y && (x|0x20 != y|0x20 || !isLetter(x)) {
-			return false
+// forWindow returns the entry for a window, or else entry i.
+func (l *valueList) forWindow(window time.Duration, i int) listEntry {
+	for j := range l.n {
+		if window > 0 && l.entries[j].window == window {
+			return l.entries[j]
 		}
 	}
-	return true
+	return l.at(i)
 }
 
-// cutOutsideQuotes cuts s at the first sep that is not inside a quoted string.
-func cutOutsideQuotes(s string, sep byte) (before, after string) {
-	quoted := false
-	for i := 0; i < len(s); i++ {
-		switch c := s[i]; {
-		case c == '"':
-			quoted = !quoted
-		case c == '\\' && quoted:
-			i++
-		case c == sep && !quoted:
-			return s[:i], s[i+1:]
+// readLists reads a group in which some values contain more than one number. d holds what
+// the other values state.
+func (p *parser) readLists(g *headerGroup, d limitBuilder) {
+	var limit, remaining, used, reset valueList
+	if window, ok := parseDuration(g.values[KindLimit].value); ok {
+		d.Window = window // AspNetCoreRateLimit states the period there
+	}
+	limit.parse(&g.values[KindLimit])
+	for i := range min(limit.n, len(g.windows)) {
+		limit.entries[i].window = g.windows[i]
+	}
+	if v := g.values[KindLimit].value; limit.n == 0 && strings.Contains(v, "=") && p.readPairs(g, v) {
+		return
+	}
+	remaining.parse(&g.values[KindRemaining])
+	used.parse(&g.values[KindUsed])
+	if limit.hasPolicies() {
+		d.setCounts(optionalNumber{}, remaining.at(0).optional(), used.at(0).optional())
+		p.readDraft03(&limit, d)
+		return
+	}
+	n := max(limit.n, remaining.n, used.n)
+	if reset.parse(&g.values[KindReset]); reset.n != n || n < 2 {
+		reset.n = 0
+	}
+	for i := range max(n, 1) {
+		e := d
+		if i > 0 {
+			e.HasReset, e.ResetAfter, e.ResetFormat = false, 0, FormatNone
+		}
+		e.setEntries(limit.at(i), remaining.at(i), used.forWindow(limit.at(i).window, i))
+		if reset.n > 0 {
+			e.ResetAfter, e.HasReset, e.ResetFormat = reset.at(i).n.duration(time.Second), true, FormatDeltaSeconds
+		}
+		if (g.isRateLimit || e.looksLikeLimit()) && (e.hasCounts() || e.HasReset || e.Window > 0) {
+			p.add(&e)
 		}
 	}
-	return s, ""
 }
 
-// smallInt parses a small integer. It returns 0 if s is not one.
-func smallInt(s []byte) (n int) {
-	for _, c := range s {
-		if !isDigit(c) {
-			return 0
+// setEntries sets what one entry of each list states.
+func (d *limitBuilder) setEntries(limit, remaining, used listEntry) {
+	switch {
+	case limit.hasSecond: // used/limit
+		d.setCounts(optionalNumber{limit.second, true}, optionalNumber{}, optionalNumber{limit.n, true})
+	case remaining.hasSecond: // remaining/limit
+		d.setCounts(optionalNumber{remaining.second, true}, optionalNumber{remaining.n, true}, optionalNumber{})
+	default:
+		d.setCounts(limit.optional(), remaining.optional(), used.optional())
+	}
+	for _, e := range [...]listEntry{used, remaining, limit} {
+		if e.window > 0 {
+			d.Window = e.window
 		}
-		n = n*10 + int(c-'0')
+		if e.name != "" {
+			d.Name = e.name
+		}
 	}
-	return n
 }
 
-// hashWord adds a word to an FNV-1a hash of words. The hash of no words is 0.
-func hashWord(h uint64, word []byte) uint64 {
-	if h == 0 {
-		h = 14695981039346656037
+func (e listEntry) optional() optionalNumber { return optionalNumber{e.n, e.hasN && !e.n.negative} }
+
+// hasPolicies reports whether l has the form of the IETF drafts up to 03: the current
+// limit, followed by all limits, each with its window.
+func (l *valueList) hasPolicies() bool {
+	return l.n > 1 && l.entries[0].window == 0 && !l.entries[0].hasSecond && l.entries[1].window > 0
+}
+
+// readDraft03 reads such a list. The policies are ignored, except for the one that states
+// the window of the current limit. If more units remain than the current limit allows, the
+// state belongs to a larger policy.
+func (p *parser) readDraft03(limit *valueList, d limitBuilder) {
+	first := limit.at(0).n.whole
+	in := limit.findPolicy(func(n int64) bool { return n == first })
+	if d.HasRemaining && d.Remaining > first {
+		if larger := limit.findPolicy(func(n int64) bool { return n >= d.Remaining }); larger.hasN {
+			alone := limitBuilder{header: d.header, qualifierHash: d.qualifierHash}
+			alone.setEntries(in, listEntry{}, listEntry{})
+			alone.Unit, alone.Window = d.Unit, in.window
+			p.add(&alone)
+			in, first = larger, larger.n.whole
+		}
 	}
-	for _, c := range word {
-		h = (h ^ uint64(c)) * 1099511628211
+	d.Limit.Limit, d.HasLimit = first, true
+	if in.window > 0 {
+		d.Window = in.window
 	}
-	return (h ^ '-') * 1099511628211
+	if in.name != "" {
+		d.Name = in.name
+	}
+	p.add(&d)
+}
+
+// findPolicy returns the first policy with a count for which fits returns true.
+func (l *valueList) findPolicy(fits func(int64) bool) listEntry {
+	for _, e := range l.entries[1:max(l.n, 1)] {
+		if fits(e.n.whole) {
+			return e
+		}
+	}
+	return listEntry{}
 }

@@ -1,6 +1,9 @@
 package headers
 
-import "time"
+import (
+	"strings"
+	"time"
+)
 
 // Header names consist of few words, in any order and sometimes without separators. This
 // file is the dictionary; the grammar is in name.go.
@@ -130,4 +133,131 @@ var dictionary = map[string]dictWord{
 // first.
 var suffixes = [...]string{
 	"ratelimit", "limit", "remaining", "resettime", "reset", "usage", "used", "quota", "interval", "period", "header", "left",
+}
+
+// Header names and values are ASCII. The following functions process them without copies.
+
+func isDigit(c byte) bool { return c >= '0' && c <= '9' }
+
+func isLetter(c byte) bool { return c|0x20 >= 'a' && c|0x20 <= 'z' }
+
+// countPrefix returns the number of bytes at the start of s for which ok returns true.
+func countPrefix(s string, ok func(byte) bool) int {
+	n := 0
+	for n < len(s) && ok(s[n]) {
+		n++
+	}
+	return n
+}
+
+// trimBlanks removes spaces and tabs from both ends of s.
+func trimBlanks(s string) string {
+	for s != "" && (s[0] == ' ' || s[0] == '\t') {
+		s = s[1:]
+	}
+	for s != "" && (s[len(s)-1] == ' ' || s[len(s)-1] == '\t') {
+		s = s[:len(s)-1]
+	}
+	return s
+}
+
+// toLower copies s into buf in lower case, up to the length of buf.
+func toLower(buf []byte, s string) []byte {
+	n := min(len(s), len(buf))
+	for i := range n {
+		c := s[i]
+		if c >= 'A' && c <= 'Z' {
+			c += 'a' - 'A'
+		}
+		buf[i] = c
+	}
+	return buf[:n]
+}
+
+// equalFold reports whether a and b are equal, ignoring case.
+func equalFold(a, b string) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for i := range len(a) {
+		x, y := a[i], b[i]
+		if x != y && (x|0x20 != y|0x20 || !isLetter(x)) {
+			return false
+		}
+	}
+	return true
+}
+
+// cutOutsideQuotes cuts s at the first sep that is not inside a quoted string.
+func cutOutsideQuotes(s string, sep byte) (before, after string) {
+	quoted := false
+	for i := 0; i < len(s); i++ {
+		switch c := s[i]; {
+		case c == '"':
+			quoted = !quoted
+		case c == '\\' && quoted:
+			i++
+		case c == sep && !quoted:
+			return s[:i], s[i+1:]
+		}
+	}
+	return s, ""
+}
+
+// smallInt parses a small integer. It returns 0 if s is not one.
+func smallInt(s []byte) (n int) {
+	for _, c := range s {
+		if !isDigit(c) {
+			return 0
+		}
+		n = n*10 + int(c-'0')
+	}
+	return n
+}
+
+// hashWord adds a word to an FNV-1a hash of words. The hash of no words is 0.
+func hashWord(h uint64, word []byte) uint64 {
+	if h == 0 {
+		h = 14695981039346656037
+	}
+	for _, c := range word {
+		h = (h ^ uint64(c)) * 1099511628211
+	}
+	return (h ^ '-') * 1099511628211
+}
+
+// Properties of a pair of letters, for mayStateLimit.
+const (
+	pairOfLimit  = 1 << iota // of a word that is enough for a name to be about limits
+	pairOfField              // of a word that names a field
+	pairOfDetail             // of a word that makes a name with a field one about limits
+)
+
+// letterPairs holds the properties of two letters in upper case. For each word of the
+// dictionary with one of these properties, a pair was chosen that few other words contain:
+// MI for limit, EQ for requests.
+var letterPairs = newLetterPairs([3]string{
+	"MI HR RY " + // limit, throttle, retry
+		"AX UO CI OT OW", // also after rate, or with a value such as 2/40: max, quota, capacity, total and allotted, allowed
+	"AI FT AV RV US AG BS SU ET OD WI FR " + // remaining, left, available, interval, used, usage, observed, consumed, reset, period, window, timeframe
+		"OL AT UN RR XT XP EW TT SO CK NA BY UP", // policy, rate, count, current, next, expires, renew, ttl, resource and reason, bucket, name, by, group
+	"EQ CA HI OK CR OI XI WE IP SS MA NC " + // requests, calls, hits, tokens, credits, points, complexity, weight and week, recipients, messages, emails, concurrent
+		"QP RP TP EC HO DA MO YE " + // qps and qpm, rps, tpm, second, hour, day, month, year
+		"US AG BS SU UN RR", // used, usage, observed, consumed, count, current
+})
+
+// newLetterPairs returns the pairs of pairOfLimit, pairOfField and pairOfDetail. A digit and
+// a letter may be a window such as 1m.
+func newLetterPairs(pairs [3]string) (table [96][32]uint8) {
+	for i, list := range pairs {
+		for pair := range strings.FieldsSeq(list) {
+			table[pair[0]][pair[1]&31] |= 1 << i
+		}
+	}
+	for digit := '0'; digit <= '9'; digit++ {
+		for _, unit := range "SMHDW" {
+			table[digit&0x5f][unit&31] |= pairOfDetail
+		}
+	}
+	return table
 }
