@@ -98,3 +98,65 @@ func pair(d, large time.Duration, largeName string, small time.Duration, smallNa
 	}
 	return s
 }
+
+// maxError is the maximum length of an error in a sentence.
+const maxError = 1000
+
+// Error returns the text of err without the user, query and fragment of URLs in it, and
+// without line breaks. It is cut after 1,000 bytes.
+func Error(err error) string {
+	s := err.Error()
+	var b strings.Builder
+	for s != "" {
+		i := strings.Index(s, "://")
+		if i < 0 {
+			break
+		}
+		i += len("://")
+		b.WriteString(s[:i])
+		end := i + urlEnd(s[i:])
+		b.WriteString(redact(s[i:end]))
+		s = s[end:]
+	}
+	b.WriteString(s)
+	s = strings.ToValidUTF8(strings.Map(printable, b.String()), "?")
+	if len(s) > maxError {
+		s = strings.ToValidUTF8(s[:maxError], "") + "..."
+	}
+	return s
+}
+
+// urlEnd returns the length of the URL at the start of s, which has no scheme.
+func urlEnd(s string) int {
+	if i := strings.IndexAny(s, " \t\r\n\"'<>`"); i >= 0 {
+		return i
+	}
+	return len(s)
+}
+
+// redact removes the user, query and fragment of a URL without its scheme.
+func redact(url string) string {
+	rest := ""
+	if i := strings.IndexAny(url, "?#"); i >= 0 {
+		if strings.HasSuffix(url, ":") { // as in "Get https://host/?a=b: refused"
+			rest = ":"
+		}
+		url = url[:i]
+	}
+	authority, path := url, ""
+	if i := strings.IndexByte(url, '/'); i >= 0 {
+		authority, path = url[:i], url[i:]
+	}
+	if i := strings.LastIndexByte(authority, '@'); i >= 0 {
+		authority = authority[i+1:]
+	}
+	return authority + path + rest
+}
+
+// printable replaces control characters, which could forge lines of a log.
+func printable(r rune) rune {
+	if r < ' ' || r == 0x7f {
+		return ' '
+	}
+	return r
+}

@@ -1,7 +1,9 @@
 package explain
 
 import (
+	"errors"
 	"math"
+	"strings"
 	"testing"
 	"time"
 
@@ -45,4 +47,18 @@ func TestDuration_hasAtMostTwoUnits(t *testing.T) {
 	} {
 		require.Equal(t, want, Duration(d), "%d", d)
 	}
+}
+
+func TestError_hasNoSecrets(t *testing.T) {
+	for text, want := range map[string]string{
+		`plain`: `plain`,
+		`Get "https://user:secret@api.test/path?key=secret#secret": refused`: `Get "https://api.test/path": refused`,
+		`Get https://api.test/?key=secret: refused`:                          `Get https://api.test/: refused`,
+		`proxy http://u:secret@proxy, then http://secret@b/c?d=secret`:       `proxy http://proxy, then http://b/c`,
+		"two\nlines\x00": "two lines ",
+		"a://":           "a://",
+	} {
+		require.Equal(t, want, Error(errors.New(text)))
+	}
+	require.Len(t, Error(errors.New(strings.Repeat("x", 5000))), maxError+3)
 }
