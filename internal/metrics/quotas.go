@@ -58,5 +58,5 @@ func used(q quota.LimitSnapshot) float64 {
 	if !q.RemainingKnown || q.Size <= 0 {
 		return 0
 	}
-	return min(max(1-float64(q.Remaining)/float64(q.Size), 0), 1)
+	return min(max(float64(q.Size-q.Remaining)/float64(q.Size), 0), 1)
 }
