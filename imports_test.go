@@ -35,7 +35,7 @@ var importOrder = [][]string{
 	{"throttle/queue", "throttle/throttletest", "warmup", "sketch", "quota/headers", "internal/serverrules"},
 	{"quota", "rate", "rate/xtime"},
 	{"quota/fleet", ".", "throttlehttp", "rules", "throttleredis/...", "internal/replay"},
-	{"poll", "rules/monitor", "rules/source", "retryable", "heedtest", "internal/headercases", "internal/metrics"},
+	{"poll", "rules/monitor", "rules/source", "retryable", "heedtest", "internal/headercases", "internal/metrics", "internal/metricstest"},
 	{"otelheed", "promheed"},
 	{"examples/gateway", "examples/redis/...", "examples/sdks", "examples/*", "bench/...", "lint"},
 }

@@ -46,9 +46,12 @@ func (l requestLogger) log(ctx context.Context, level slog.Level, sentence func(
 }
 
 func (l requestLogger) waitDone(req *http.Request, i WaitDoneInfo) {
-	if i.Waited < minLoggedWait {
-		return
+	if i.Waited >= minLoggedWait {
+		l.wait(req, i) // of a call without a wait, i does not escape
 	}
+}
+
+func (l requestLogger) wait(req *http.Request, i WaitDoneInfo) {
 	l.log(req.Context(), slog.LevelInfo, i.String, func() []slog.Attr {
 		return append(requestAttrs(req), slog.Int("attempt", i.Attempt), slog.Duration("wait", i.Waited), slog.String("limit", i.Limit),
 			slog.Int("ahead", i.Start.Ahead), slog.Bool("granted", i.Err == nil))

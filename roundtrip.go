@@ -421,13 +421,20 @@ func (rt *roundTrip) traceWaitStart() {
 func (rt *roundTrip) waitDoneInfo(err error) WaitDoneInfo {
 	i := WaitDoneInfo{Attempt: rt.attempts + 1, Cost: max(rt.opts.Cost, 1), Waited: rt.ticket.Waited(), Start: rt.waitStart, Limit: rt.ticket.WaitedFor(), Err: err}
 	i.ServerImposed, i.Estimated = rt.ticket.WaitedForServer()
-	var refused *throttle.RefusedError
-	if err != nil && errors.As(err, &refused) && refused.Decision.Policy != "" {
-		d := &refused.Decision
-		i.Limit, i.ServerImposed, i.Estimated = d.Policy, d.ServerImposed, d.Estimated
+	if err != nil {
+		i.addRefusal(err)
 	}
 	_, i.Reason = explain.SplitLimit(i.Limit)
 	return i
+}
+
+// addRefusal sets the limit that rejected the request with err, if one did.
+func (i *WaitDoneInfo) addRefusal(err error) {
+	var refused *throttle.RefusedError
+	if errors.As(err, &refused) && refused.Decision.Policy != "" {
+		d := &refused.Decision
+		i.Limit, i.ServerImposed, i.Estimated = d.Policy, d.ServerImposed, d.Estimated
+	}
 }
 
 // wait calls Queue.Wait, or Queue.Try for a request with RequestOptions.NoWait. It applies

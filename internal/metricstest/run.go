@@ -6,7 +6,7 @@ package metricstest
 import (
 	"context"
 	"errors"
-	"fmt"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"strconv"
@@ -14,8 +14,6 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/stretchr/testify/require"
 
 	"github.com/heed-go/heed"
 	"github.com/heed-go/heed/backoff"
@@ -103,11 +101,10 @@ func Run(t *testing.T, e Exporter, tracker *quota.Tracker, clock *Clock, queued 
 		Retry: &heed.RetryPolicy{Budget: &backoff.Budget{Ratio: -1, MinPerSecond: -1}},
 	}
 	send := func(ctx context.Context, method, url string) {
-		req, err := http.NewRequestWithContext(ctx, method, url, http.NoBody)
-		require.NoError(t, err)
+		req := newRequest(ctx, t, method, url)
 		req.Header.Set("Authorization", "Bearer secret")
 		if resp, err := tr.RoundTrip(req); err == nil {
-			require.NoError(t, resp.Body.Close())
+			resp.Body.Close()
 		}
 	}
 	once := heed.WithOptions(t.Context(), heed.RequestOptions{NoRetry: true})
@@ -125,6 +122,14 @@ func Run(t *testing.T, e Exporter, tracker *quota.Tracker, clock *Clock, queued 
 	clock.Stop()
 }
 
+func newRequest(ctx context.Context, t *testing.T, method, url string) *http.Request {
+	req, err := http.NewRequestWithContext(ctx, method, url, http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return req
+}
+
 // sendCanceled sends two requests through a limit of one in 10 s. The second one is canceled
 // after 2 s.
 func sendCanceled(t *testing.T, e Exporter, tr *heed.Transport, queued func()) {
@@ -132,8 +137,7 @@ func sendCanceled(t *testing.T, e Exporter, tr *heed.Transport, queued func()) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	for i := range 2 {
-		req, err := http.NewRequestWithContext(ctx, "GET", "https://own.test/200", http.NoBody)
-		require.NoError(t, err)
+		req := newRequest(ctx, t, "GET", "https://own.test/200")
 		if i == 1 {
 			time.AfterFunc(2*time.Second, func() { queued(); cancel() })
 		}
@@ -222,7 +226,8 @@ func Want() map[string]Value {
 	return want
 }
 
-var brokenType = "github.com/heed-go/heed/internal/metricstest.brokenError"
+// brokenType is the error.type of a brokenError.
+const brokenType = "github.com/heed-go/heed/internal/metricstest.brokenError"
 
 // Series returns the name of a series as Want has it.
 func Series(name string, keys []string, value func(key string) string) string {
@@ -245,11 +250,12 @@ func Equal(t *testing.T, got map[string]Value) {
 			t.Errorf("unexpected series %s: %v", series, v)
 			continue
 		}
-		require.Equal(t, w.Count, v.Count, series)
-		require.InDelta(t, w.Sum, v.Sum, 1e-6, series)
+		if w.Count != v.Count || math.Abs(w.Sum-v.Sum) > 1e-6 {
+			t.Errorf("%s is %v, not %v", series, v, w)
+		}
 		delete(want, series)
 	}
 	for series := range want {
-		t.Errorf("no series %s: got %s", series, fmt.Sprint(got))
+		t.Errorf("no series %s in %v", series, got)
 	}
 }
