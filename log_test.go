@@ -153,7 +153,7 @@ func TestLogTrace_nilIsTheDefaultLogger(t *testing.T) {
 	require.Contains(t, b.String(), "quota api.test is not held any more")
 }
 
-// TestSentence_isTheSameInErrorAndLog compares the sentence of a wait in the error, in the log
+// TestSentence_isTheSameInErrorAndLog compares the sentence for a wait in the error, in the log
 // and in the event. The modules otelheed and debugpage compare the span and the page with the
 // event.
 func TestSentence_isTheSameInErrorAndLog(t *testing.T) {

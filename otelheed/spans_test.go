@@ -117,7 +117,7 @@ func TestTelemetry_countsRedirects(t *testing.T) {
 	require.Equal(t, "1", attributesOf(recorder.Ended()[1])["http.request.resend_count"])
 }
 
-// TestSentence_isTheSameInSpanAndError compares the sentence of a wait in its span with that in
+// TestSentence_isTheSameInSpanAndError compares the sentence for a wait in its span with that in
 // the event, and those of a retry and of a failure in the events of the caller's span.
 func TestSentence_isTheSameInSpanAndError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
