@@ -28,7 +28,7 @@ func collect(t *testing.T, reader sdkmetric.Reader) (map[string]metricstest.Valu
 		add := func(set attribute.Set, v metricstest.Value) {
 			values[metricstest.Series(m.Name, instrumentOf(t, m.Name).Attributes, func(key string) string {
 				a, _ := set.Value(attribute.Key(key))
-				return a.Emit()
+				return a.String()
 			})] = v
 		}
 		switch data := m.Data.(type) {

@@ -75,7 +75,7 @@ func get(t *testing.T, ctx context.Context, rt http.RoundTripper) error {
 func attributesOf(span sdktrace.ReadOnlySpan) map[string]string {
 	all := map[string]string{}
 	for _, a := range span.Attributes() {
-		all[string(a.Key)] = a.Value.Emit()
+		all[string(a.Key)] = a.Value.String()
 	}
 	return all
 }

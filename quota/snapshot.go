@@ -42,7 +42,7 @@ type AccountSnapshot struct {
 }
 
 // A QuotaSnapshot describes one quota of an account.
-type QuotaSnapshot struct {
+type QuotaSnapshot struct { //nolint:revive // quota.Snapshot describes all quotas
 	// Name is the name of the quota as in errors: the host, with the routes that share the
 	// quota if these are known.
 	Name string
