@@ -166,7 +166,13 @@ func compareRanks(a, b rank) int {
 		}
 		return 1
 	}
-	return cmp.Or(cmp.Compare(a.left, b.left), b.used.Compare(a.used), strings.Compare(a.site.names.host, b.site.names.host), cmp.Compare(a.site.key, b.site.key))
+	if a.left != b.left {
+		return cmp.Compare(a.left, b.left)
+	}
+	if c := b.used.Compare(a.used); c != 0 {
+		return c
+	}
+	return cmp.Or(strings.Compare(a.site.names.host, b.site.names.host), cmp.Compare(a.site.key, b.site.key))
 }
 
 // rank returns how much s matters as of now.
