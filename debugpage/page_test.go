@@ -444,7 +444,7 @@ func TestPage_maxAccounts(t *testing.T) {
 	require.Len(t, stateOf(t, p).Quotas[0].Rows, 7)
 }
 
-// TestSentence_isTheSameInErrorLogAndPage compares the sentence of a wait in the error, in the
+// TestSentence_isTheSameInErrorLogAndPage compares how a wait is described in the error, in the
 // log and on the page. Module otelheed compares the span with the event.
 func TestSentence_isTheSameInErrorLogAndPage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

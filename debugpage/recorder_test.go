@@ -90,6 +90,16 @@ func TestRecorder_joinsSimilarDecisions(t *testing.T) {
 	}, got)
 }
 
+func TestRecorder_allocatesNothingWithoutWaits(t *testing.T) {
+	trace := new(Page).Trace()
+	req := &http.Request{URL: &url.URL{Host: "api.test"}}
+	require.Zero(t, testing.AllocsPerRun(100, func() {
+		trace.WaitDone(req, heed.WaitDoneInfo{Attempt: 1})
+		trace.AttemptStart(req, heed.AttemptStartInfo{Attempt: 1})
+		trace.AttemptDone(req, heed.AttemptDoneInfo{Attempt: 1, Status: 200})
+	}))
+}
+
 // TestRecorder_sharedTrackersReportEventsOnce checks that an event that each of several
 // Transports reports is counted once.
 func TestRecorder_sharedTrackersReportEventsOnce(t *testing.T) {

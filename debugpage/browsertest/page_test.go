@@ -206,9 +206,9 @@ func TestPage_screenshots(t *testing.T) {
 		width, height int64
 		scheme        string
 	}{
-		"debug-page-light":  {wide, 1180, "light"},
-		"debug-page-dark":   {wide, 1180, "dark"},
-		"debug-page-narrow": {narrow, 1100, "light"},
+		"debug-page-light":  {wide, 1010, "light"},
+		"debug-page-dark":   {wide, 1010, "dark"},
+		"debug-page-narrow": {narrow, 1000, "dark"},
 	} {
 		b.open(url, s.width, s.height, s.scheme)
 		b.waitFor(`document.getElementById("status").textContent.startsWith("live, at ")`)
