@@ -15,7 +15,7 @@
     if (paused || loading || document.hidden) return;
     loading = true;
     try {
-      const response = await fetch(location.href, { headers: { Accept: "text/html" }, cache: "no-store" });
+      const response = await fetch(location.pathname + location.search, { headers: { Accept: "text/html" }, cache: "no-store" });
       if (!response.ok) throw new Error(response.status);
       const page = new DOMParser().parseFromString(await response.text(), "text/html");
       for (const id of sections) {
