@@ -25,7 +25,7 @@ SLOW_BUILDS := ./examples/sdks
 PURE := $(patsubst %,./%/...,$(wildcard throttle backoff warmup sketch quota rate internal/ticks internal/gcra internal/indexheap internal/sfv))
 
 # The modules that users require. releasecheck has the same list.
-PUBLISHED := . throttleredis
+PUBLISHED := . throttleredis otelheed promheed
 
 # The oldest Go with which the published modules work: the go line of their go.mod files.
 OLDEST ?= go1.25.14

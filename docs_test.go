@@ -52,8 +52,10 @@ func vetProgram(t *testing.T, page, program string) {
 	file := filepath.Join(t.TempDir(), "main.go")
 	require.NoError(t, os.WriteFile(file, []byte(program), 0o600))
 	vet := exec.CommandContext(t.Context(), "go", "vet", file)
-	if strings.Contains(program, "heed/throttleredis") { // a module of its own
-		vet.Dir = "throttleredis"
+	for _, module := range []string{"throttleredis", "otelheed", "promheed"} {
+		if strings.Contains(program, "heed/"+module) {
+			vet.Dir = module
+		}
 	}
 	out, err := vet.CombinedOutput()
 	require.NoError(t, err, "%s: %s", page, out)

@@ -97,6 +97,10 @@ type GiveUpError struct {
 	// Transport.StartJitter before the first attempt, and between attempts.
 	BackoffWait time.Duration
 
+	// LongestWait describes the longest single wait in the queue. Its Waited is zero if there
+	// was none.
+	LongestWait WaitDoneInfo
+
 	// Reason states why the request was not sent again, or why it was not sent at all. It
 	// is nil if Err is an error that is never retried.
 	Reason error
@@ -106,8 +110,8 @@ type GiveUpError struct {
 	Err error
 }
 
-// Error returns a message with the number of attempts, the result of each, and the
-// reason. Method and URL are not included because http.Client adds them.
+// Error returns a message with the number of attempts, the longest wait in the queue, the
+// result of each attempt, and the reason. Method and URL are not included because http.Client adds them.
 func (e *GiveUpError) Error() string {
 	var b strings.Builder
 	b.WriteString("heed: gave up")
@@ -121,6 +125,9 @@ func (e *GiveUpError) Error() string {
 	}
 	if w := (e.QueueWait + e.BackoffWait).Round(time.Millisecond); w > 0 {
 		b.WriteString(" and " + w.String() + " of waiting")
+	}
+	if e.LongestWait.Waited > 0 {
+		b.WriteString(": " + e.LongestWait.String())
 	}
 	for i, a := range e.Attempts {
 		b.WriteString(": " + strconv.Itoa(i+1) + ": " + a.String())

@@ -27,7 +27,7 @@ const modulePath = "github.com/heed-go/heed"
 // An entry that ends in "/*" stands for each folder in it. One that ends in "/..." stands
 // for a whole tree, whose packages may import each other.
 var importOrder = [][]string{
-	{"internal/ticks"},
+	{"internal/ticks", "internal/explain"},
 	{"backoff", "internal/gcra", "internal/indexheap", "internal/sfv", "internal/httphost", "internal/httpbody", "internal/memhttp"},
 	{"throttle", "backoff/cenkalti"},
 	{"throttle/adaptive"},
@@ -35,13 +35,14 @@ var importOrder = [][]string{
 	{"throttle/queue", "throttle/throttletest", "warmup", "sketch", "quota/headers", "internal/serverrules"},
 	{"quota", "rate", "rate/xtime"},
 	{"quota/fleet", ".", "throttlehttp", "rules", "throttleredis/...", "internal/replay"},
-	{"poll", "rules/monitor", "rules/source", "retryable", "heedtest", "internal/headercases"},
-	{"examples/gateway", "examples/redis/...", "examples/sdks", "examples/*", "bench/...", "lint"},
+	{"poll", "rules/monitor", "rules/source", "retryable", "heedtest", "debugpage", "internal/headercases", "internal/metrics", "internal/metricstest"},
+	{"otelheed", "promheed"},
+	{"examples/gateway", "examples/herd", "examples/redis/...", "examples/sdks", "examples/*", "bench/...", "debugpage/browsertest", "lint"},
 }
 
 // nestedModules are the folders with a go.mod of their own. Their dependencies are not
 // dependencies of the root module.
-var nestedModules = []string{"examples/gateway", "examples/redis/...", "examples/sdks", "throttleredis/...", "bench/..."}
+var nestedModules = []string{"debugpage/browsertest", "examples/gateway", "examples/herd", "examples/redis/...", "examples/sdks", "throttleredis/...", "otelheed", "promheed", "bench/..."}
 
 // noHTTP are the packages that must not import net/http, neither directly nor indirectly.
 var noHTTP = []string{"backoff", "throttle", "warmup", "sketch"}

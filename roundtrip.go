@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/heed-go/heed/backoff"
+	"github.com/heed-go/heed/internal/explain"
 	"github.com/heed-go/heed/internal/httpbody"
 	"github.com/heed-go/heed/throttle"
 	"github.com/heed-go/heed/throttle/queue"
@@ -50,6 +51,8 @@ import (
 // that fail would release, and closes the body of the response.
 type roundTrip struct {
 	*attemptResources
+	onQueued func(queue.Position) // calls recordPosition; kept in the pool
+
 	t       *Transport
 	req     *http.Request
 	opts    RequestOptions // the options in the context of req
@@ -92,10 +95,18 @@ type roundTrip struct {
 	firstEnd        time.Time      // when the first attempt failed
 	latencyBudget   time.Duration  // half of the time to the caller's deadline; 0 if there is none or it is not computed yet
 	info            Info
-	pastAttempts    []Attempt // attempts whose outcome was discarded for a retry
+	waitStart       WaitStartInfo // of the present attempt
+	longestWait     WaitDoneInfo  // the longest wait of the call in the queue
+	retryDelay      time.Duration // time between attempts
+	startedAt       time.Time     // when the call began; zero if no hook of the Trace needs it
+	pastAttempts    []Attempt     // attempts whose outcome was discarded for a retry
 }
 
-var roundTripPool = sync.Pool{New: func() any { return new(roundTrip) }}
+var roundTripPool = sync.Pool{New: func() any {
+	rt := new(roundTrip)
+	rt.onQueued = rt.recordPosition
+	return rt
+}}
 
 // attemptResources holds what a call may need until the end of the response body: the
 // context of the attempt, and the claims of limits that hold until the end. It is pooled.
@@ -176,6 +187,9 @@ func (t *Transport) newRoundTrip(req *http.Request) *roundTrip {
 	rt.opts, rt.trace = v.options, t.resolved.trace
 	if v.trace != nil {
 		rt.trace = JoinTraces(t.Trace, v.trace)
+	}
+	if rt.trace.Done != nil {
+		rt.startedAt = t.now()
 	}
 	t.cancellations.end(req) // a cancellation before the call has no effect
 	return rt
@@ -353,9 +367,7 @@ func (rt *roundTrip) nextAttempt() (*http.Request, error) {
 
 // acquire waits in the queue until all limits grant the next attempt.
 func (rt *roundTrip) acquire() error {
-	if f := rt.trace.WaitStart; f != nil {
-		f(rt.req, WaitStartInfo{Attempt: rt.attempts + 1, Cost: max(rt.opts.Cost, 1)})
-	}
+	rt.waitStart = WaitStartInfo{Attempt: rt.attempts + 1, Cost: max(rt.opts.Cost, 1)}
 	if rt.attempts > 0 {
 		if err := rt.addQuotaDemand(); err != nil {
 			return err
@@ -368,7 +380,10 @@ func (rt *roundTrip) acquire() error {
 		rt.countForBudget()
 	}
 	if w := rt.ticket.Waited(); w > 0 {
-		rt.info.addWait(w, rt.ticket.WaitedFor())
+		rt.addWait(w, err)
+	}
+	if rt.waitStart.At.IsZero() {
+		rt.traceWaitStart()
 	}
 	if f := rt.trace.WaitDone; f != nil {
 		f(rt.req, rt.waitDoneInfo(err))
@@ -376,16 +391,50 @@ func (rt *roundTrip) acquire() error {
 	return err
 }
 
+// addWait adds the time of a wait in the queue that has ended with err.
+func (rt *roundTrip) addWait(waited time.Duration, err error) {
+	rt.info.addWait(waited, rt.ticket.WaitedFor())
+	if rt.attempts > 0 {
+		rt.retryDelay += waited
+	}
+	if waited > rt.longestWait.Waited {
+		rt.longestWait = rt.waitDoneInfo(err)
+	}
+}
+
+// recordPosition records and traces that the request begins to wait in the queue.
+func (rt *roundTrip) recordPosition(p queue.Position) {
+	i := &rt.waitStart
+	i.At, i.Limit, i.ServerImposed, i.Estimated, i.Ahead, i.ExpectedEnd = p.At, p.Limit, p.ServerImposed, p.Estimated, p.Ahead, p.ExpectedEnd
+	_, i.Reason = explain.SplitLimit(p.Limit)
+	rt.traceWaitStart()
+}
+
+// traceWaitStart calls Trace.WaitStart.
+func (rt *roundTrip) traceWaitStart() {
+	if f := rt.trace.WaitStart; f != nil {
+		f(rt.req, rt.waitStart)
+	}
+}
+
 // waitDoneInfo describes the wait that has just ended with err.
 func (rt *roundTrip) waitDoneInfo(err error) WaitDoneInfo {
-	i := WaitDoneInfo{Attempt: rt.attempts + 1, Cost: max(rt.opts.Cost, 1), Waited: rt.ticket.Waited(), Limit: rt.ticket.WaitedFor(), Err: err}
+	i := WaitDoneInfo{Attempt: rt.attempts + 1, Cost: max(rt.opts.Cost, 1), Waited: rt.ticket.Waited(), Start: rt.waitStart, Limit: rt.ticket.WaitedFor(), Err: err}
 	i.ServerImposed, i.Estimated = rt.ticket.WaitedForServer()
+	if err != nil {
+		i.addRefusal(err)
+	}
+	_, i.Reason = explain.SplitLimit(i.Limit)
+	return i
+}
+
+// addRefusal sets the limit that rejected the request with err, if one did.
+func (i *WaitDoneInfo) addRefusal(err error) {
 	var refused *throttle.RefusedError
-	if err != nil && errors.As(err, &refused) && refused.Decision.Policy != "" {
+	if errors.As(err, &refused) && refused.Decision.Policy != "" {
 		d := &refused.Decision
 		i.Limit, i.ServerImposed, i.Estimated = d.Policy, d.ServerImposed, d.Estimated
 	}
-	return i
 }
 
 // wait calls Queue.Wait, or Queue.Try for a request with RequestOptions.NoWait. It applies
@@ -404,13 +453,13 @@ func (rt *roundTrip) wait() error {
 	if limit == throttle.Forever {
 		ctx := rt.newWaitContext(!rt.nonBlocking())
 		defer ctx.end()
-		return rt.addReason(w.Wait(ctx, &rt.ticket), limit, nil)
+		return rt.addReason(w.WaitQueued(ctx, &rt.ticket, rt.onQueued), limit, nil)
 	}
 	parent := rt.newWaitContext(true)
 	defer parent.end()
 	ctx, cancel := context.WithTimeoutCause(parent, limit, reason)
 	defer cancel()
-	return rt.addReason(w.Wait(ctx, &rt.ticket), limit, reason)
+	return rt.addReason(w.WaitQueued(ctx, &rt.ticket, rt.onQueued), limit, reason)
 }
 
 // Deadline rules. A wait that breaks one of them is not begun: the request fails
@@ -790,7 +839,9 @@ func (rt *roundTrip) waitForRetry() error {
 	start, ctx := rt.t.now(), rt.newWaitContext(false)
 	err := httpbody.Sleep(ctx, rt.t.Clock, rt.delay)
 	ctx.end()
-	rt.info.BackoffWait += rt.t.now().Sub(start)
+	waited := rt.t.now().Sub(start)
+	rt.info.BackoffWait += waited
+	rt.retryDelay += waited
 	return err
 }
 
@@ -865,6 +916,16 @@ func (rt *roundTrip) traceGiveUp() {
 	}
 }
 
+// traceDone calls Trace.Done.
+func (rt *roundTrip) traceDone(resp *http.Response, err error) {
+	if f := rt.trace.Done; f != nil {
+		f(rt.req, DoneInfo{
+			Attempts: rt.attempts, Duration: max(rt.t.now().Sub(rt.startedAt), 0), QueueWait: rt.info.QueueWait, BackoffWait: rt.info.BackoffWait,
+			RetryDelay: rt.retryDelay, Status: statusOf(resp), Response: resp, Err: err, StopReason: rt.stopReason,
+		})
+	}
+}
+
 // giveUp returns the GiveUpError of the call.
 func (rt *roundTrip) giveUp() error {
 	e := &GiveUpError{
@@ -873,6 +934,7 @@ func (rt *roundTrip) giveUp() error {
 		Attempts:    rt.pastAttempts,
 		QueueWait:   rt.info.QueueWait,
 		BackoffWait: rt.info.BackoffWait,
+		LongestWait: rt.longestWait,
 		Reason:      rt.stopReason,
 		Err:         rt.err,
 	}
@@ -912,7 +974,7 @@ func (rt *roundTrip) end() {
 		rt.endAttempt()
 		*l = attemptResources{}
 	}
-	*rt = roundTrip{attemptResources: l}
+	*rt = roundTrip{attemptResources: l, onQueued: rt.onQueued}
 	roundTripPool.Put(rt)
 }
 

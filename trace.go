@@ -3,8 +3,10 @@ package heed
 import (
 	"context"
 	"net/http"
+	"strconv"
 	"time"
 
+	"github.com/heed-go/heed/internal/explain"
 	"github.com/heed-go/heed/quota"
 	"github.com/heed-go/heed/throttle"
 )
@@ -19,11 +21,15 @@ import (
 // sent to Base instead: its context is that of the attempt, see AttemptFrom.
 //
 // For each attempt the order is WaitStart, WaitDone, AttemptStart, AttemptDone, and then
-// Retry if there is another attempt. GiveUp is the last call for a request that fails.
-// AttemptStart is not called if WaitDone has an error, or if RetryPolicy.BeforeSend or the
+// Retry if there is another attempt. GiveUp is called once for a request that fails. Done is
+// the last call for every request. AttemptStart is not called if WaitDone has an error, or if RetryPolicy.BeforeSend or the
 // Breaker returns one.
+//
+// The String methods of the Info types describe the event in a sentence without secrets:
+// URLs in it have no user, query and fragment.
 type Trace struct {
-	// WaitStart is called when the request enters the queue, once per attempt.
+	// WaitStart is called once per attempt: when the request begins to wait in the queue, or
+	// immediately before WaitDone if it does not wait.
 	WaitStart func(*http.Request, WaitStartInfo)
 
 	// WaitDone is called when the request leaves the queue, because it was granted or with
@@ -43,6 +49,9 @@ type Trace struct {
 	// could be retried but is not.
 	GiveUp func(*http.Request, GiveUpInfo)
 
+	// Done is called when RoundTrip returns. It is not called for an invalid request.
+	Done func(*http.Request, DoneInfo)
+
 	// Hold is called when a quota of a server is held or released. If several Transports
 	// share a Tracker, the Hold function of each is called.
 	Hold func(HoldInfo)
@@ -52,13 +61,53 @@ type Trace struct {
 	LimitLearned func(LimitLearnedInfo)
 }
 
-// A WaitStartInfo describes a request that enters the queue.
+// A WaitStartInfo describes a request that begins to wait in the queue, or that does not wait.
 type WaitStartInfo struct {
 	// Attempt is the number of the attempt that waits, starting at 1.
 	Attempt int
 
 	// Cost is the number of units that the attempt takes from Transport.Limiter.
 	Cost int64
+
+	// At is the time at which the wait began, on the clock of the Queue. Zero means that the
+	// request does not wait; the fields below are then zero.
+	At time.Time
+
+	// Limit is the name of the limit that the request waits for. Empty means that the limit
+	// is being asked for the first time, for another request.
+	Limit string
+
+	// Reason is the reason for which a limit of the server rejects requests: "quota",
+	// "retry-after", "learned rate", "slow start", "slow responses", or "quota of" and a
+	// unit. Empty means that Limit is a limit of the program, or not known.
+	Reason string
+
+	// ServerImposed is set if Limit is a limit of the server, stated or estimated.
+	ServerImposed bool
+
+	// Estimated is set if the server did not state Limit.
+	Estimated bool
+
+	// Ahead is the number of callers that wait for Limit and go before the request, by
+	// priority and arrival. See queue.Position.
+	Ahead int
+
+	// ExpectedEnd is when the request is expected to be granted. It is an estimate. Zero
+	// means that it is not known.
+	ExpectedEnd time.Time
+}
+
+// String returns a sentence such as "waits for quota api.example.com (retry-after), 3 ahead,
+// expected to end in 1.2 s".
+func (i WaitStartInfo) String() string {
+	if i.At.IsZero() {
+		return "does not wait"
+	}
+	s := "waits for " + explain.Limit(i.Limit) + explain.Ahead(i.Ahead)
+	if !i.ExpectedEnd.IsZero() {
+		s += ", expected to end in " + explain.Duration(i.ExpectedEnd.Sub(i.At))
+	}
+	return s
 }
 
 // A WaitDoneInfo describes the end of a wait in the queue.
@@ -74,9 +123,15 @@ type WaitDoneInfo struct {
 	// that it was granted or rejected immediately.
 	Waited time.Duration
 
+	// Start describes the beginning of the wait, as WaitStart reported it.
+	Start WaitStartInfo
+
 	// Limit is the name of the limit that caused the wait: the one that it waited for
 	// longest, or the one that rejected it. Empty means that there was no wait.
 	Limit string
+
+	// Reason is the reason for which Limit rejected requests, see WaitStartInfo.Reason.
+	Reason string
 
 	// ServerImposed is set if Limit is a limit of the server, stated or estimated.
 	ServerImposed bool
@@ -86,6 +141,21 @@ type WaitDoneInfo struct {
 
 	// Err states why the request was not granted. Nil means that it was granted.
 	Err error
+}
+
+// String returns a sentence such as "waited 1.2 s for quota api.example.com (retry-after), 3
+// ahead". It is the same in GiveUpError.Error, in the records of LogTrace and in the spans of
+// package otelheed.
+func (i WaitDoneInfo) String() string {
+	switch {
+	case i.Waited > 0:
+		return explain.Wait(i.Waited, i.Limit, i.Start.Ahead)
+	case i.Err == nil:
+		return "did not wait"
+	case i.Limit == "":
+		return "was not granted: " + explain.Error(i.Err)
+	}
+	return "was rejected by " + explain.Limit(i.Limit)
 }
 
 // An AttemptStartInfo describes an attempt that will be sent.
@@ -149,6 +219,30 @@ type RetryInfo struct {
 	Err error
 }
 
+// String returns a sentence such as "attempt 1 failed with status 503: retry in 1.2 s".
+func (i RetryInfo) String() string {
+	s := "attempt " + strconv.Itoa(i.Attempt) + " failed" + result(i.Status, i.Err) + ": retry "
+	switch {
+	case i.Delay > 0:
+		return s + "in " + explain.Duration(i.Delay)
+	case i.RetryAfter > 0:
+		return s + "when the server permits, in " + explain.Duration(i.RetryAfter)
+	}
+	return s + "now"
+}
+
+// result describes the result of an attempt: " with status 503", ": " and the error, or "" if
+// there was no attempt.
+func result(status int, err error) string {
+	switch {
+	case err != nil:
+		return ": " + explain.Error(err)
+	case status > 0:
+		return " with status " + strconv.Itoa(status)
+	}
+	return ""
+}
+
 // A GiveUpInfo describes a request that fails.
 type GiveUpInfo struct {
 	// Attempts is the number of times that the request was sent. Zero means that it was not
@@ -175,6 +269,61 @@ type GiveUpInfo struct {
 
 	// Reason states why the request is not retried or not sent. See GiveUpError.Reason.
 	Reason error
+}
+
+// String returns a sentence such as "gave up after 4 attempts, the last with status 503: heed:
+// no attempts are left: RetryPolicy.MaxAttempts is 4".
+func (i GiveUpInfo) String() string {
+	s := "gave up before the first attempt"
+	if i.Attempts > 0 {
+		s = "gave up after " + plural(i.Attempts, "attempt") + ", the last" + result(i.Status, i.Err)
+	}
+	if i.Reason != nil {
+		s += ": " + explain.Error(i.Reason)
+	}
+	return s
+}
+
+// plural returns "1 attempt" and "2 attempts".
+func plural(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return strconv.Itoa(n) + " " + noun + "s"
+}
+
+// A DoneInfo describes a call of RoundTrip that returns.
+type DoneInfo struct {
+	// Attempts is the number of times that the request was sent. Zero means that it was not
+	// sent.
+	Attempts int
+
+	// Duration is the time from the call of RoundTrip to its return: to the headers of the
+	// response or to the error.
+	Duration time.Duration
+
+	// QueueWait is the time that the request waited in the queue, over all attempts.
+	QueueWait time.Duration
+
+	// BackoffWait is the time that the request was delayed outside the queue.
+	BackoffWait time.Duration
+
+	// RetryDelay is the part of QueueWait and BackoffWait between attempts: the time without
+	// an attempt in flight since the first one.
+	RetryDelay time.Duration
+
+	// Status is the status code of the response. Zero means that an error is returned.
+	Status int
+
+	// Response is the response that is returned. Its body must not be read. Nil means that
+	// an error is returned.
+	Response *http.Response
+
+	// Err is the error that is returned. Nil means that a response is returned.
+	Err error
+
+	// StopReason states why a failed request was not retried, see Info.StopReason.
+	StopReason error
 }
 
 // HoldInfo describes a quota of a server that was held or released.
@@ -219,6 +368,7 @@ func JoinTraces(traces ...*Trace) *Trace {
 		AttemptDone:  joinRequestHooks(all, func(t *Trace) func(*http.Request, AttemptDoneInfo) { return t.AttemptDone }),
 		Retry:        joinRequestHooks(all, func(t *Trace) func(*http.Request, RetryInfo) { return t.Retry }),
 		GiveUp:       joinRequestHooks(all, func(t *Trace) func(*http.Request, GiveUpInfo) { return t.GiveUp }),
+		Done:         joinRequestHooks(all, func(t *Trace) func(*http.Request, DoneInfo) { return t.Done }),
 		Hold:         joinHooks(all, func(t *Trace) func(HoldInfo) { return t.Hold }),
 		LimitLearned: joinHooks(all, func(t *Trace) func(LimitLearnedInfo) { return t.LimitLearned }),
 	}

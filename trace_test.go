@@ -21,8 +21,12 @@ func (l *eventLog) add(format string, args ...any) { *l = append(*l, fmt.Sprintf
 // trace returns a Trace that records all events with their Info, without the Response.
 func (l *eventLog) trace(name string) *Trace {
 	return &Trace{
-		WaitStart: func(_ *http.Request, i WaitStartInfo) { l.add("%sWaitStart %+v", name, i) },
-		WaitDone:  func(_ *http.Request, i WaitDoneInfo) { l.add("%sWaitDone %+v", name, i) },
+		WaitStart: func(_ *http.Request, i WaitStartInfo) {
+			l.add("%sWaitStart {Attempt:%d Cost:%d}", name, i.Attempt, i.Cost)
+		},
+		WaitDone: func(_ *http.Request, i WaitDoneInfo) {
+			l.add("%sWaitDone {Attempt:%d Cost:%d Waited:%v Limit:%s ServerImposed:%v Estimated:%v Err:%v}", name, i.Attempt, i.Cost, i.Waited, i.Limit, i.ServerImposed, i.Estimated, i.Err)
+		},
 		AttemptStart: func(_ *http.Request, i AttemptStartInfo) {
 			l.add("%sAttemptStart {Attempt:%d Sent:%s}", name, i.Attempt, i.Sent.UTC().Format(time.TimeOnly))
 		},
@@ -86,7 +90,7 @@ func TestTrace_namesTheLimitOfAWait(t *testing.T) {
 		want WaitDoneInfo
 	}{
 		"own":     {&Transport{Base: newScript(200), Limiter: throttle.NewTokenBucket(throttle.Limit{Name: "own", Count: 1, Per: 5 * time.Second})}, WaitDoneInfo{Limit: "own"}},
-		"stated":  {&Transport{Base: newScript(throttled, 200)}, WaitDoneInfo{Limit: "api.test: retry-after", ServerImposed: true}},
+		"stated":  {&Transport{Base: newScript(throttled, 200)}, WaitDoneInfo{Limit: "api.test: retry-after", Reason: "retry-after", ServerImposed: true}},
 		"learned": {&Transport{Base: newScript(200), Limiter: estimate{new(time.Time)}}, WaitDoneInfo{Limit: "learned", ServerImposed: true, Estimated: true}},
 	} {
 		synctest.Test(t, func(t *testing.T) {
@@ -95,20 +99,24 @@ func TestTrace_namesTheLimitOfAWait(t *testing.T) {
 			once := WithOptions(t.Context(), RequestOptions{NoRetry: true})
 			_, err := tt.tr.RoundTrip(request(t, "GET", "").WithContext(once))
 			require.NoError(t, err)
-			require.Equal(t, WaitDoneInfo{Attempt: 1, Cost: 1}, last)
+			require.Equal(t, WaitDoneInfo{Attempt: 1, Cost: 1, Start: WaitStartInfo{Attempt: 1, Cost: 1}}, last)
 
 			_, err = tt.tr.RoundTrip(request(t, "GET", "").WithContext(WithOptions(t.Context(), RequestOptions{NoWait: true})))
 			require.ErrorIs(t, err, ErrMaxWait, name)
 			require.ErrorIs(t, last.Err, throttle.ErrRefused)
 			want := tt.want
 			want.Attempt, want.Cost, want.Err = 1, 1, last.Err
+			want.Start = WaitStartInfo{Attempt: 1, Cost: 1}
 			require.Equal(t, want, last, "rejected")
 
 			_, err = tt.tr.RoundTrip(request(t, "GET", ""))
 			require.NoError(t, err)
-			want.Err, want.Waited = nil, last.Waited
-			require.Equal(t, want, last, "granted")
 			require.Positive(t, last.Waited)
+			want.Err, want.Waited = nil, last.Waited
+			want.Start = WaitStartInfo{Attempt: 1, Cost: 1, At: last.Start.At, Limit: want.Limit, Reason: want.Reason, ServerImposed: want.ServerImposed, Estimated: want.Estimated, ExpectedEnd: last.Start.ExpectedEnd}
+			require.Equal(t, want, last, "granted")
+			require.Equal(t, time.Now(), last.Start.At.Add(last.Waited))
+			require.Equal(t, time.Now(), last.Start.ExpectedEnd)
 		})
 	}
 }

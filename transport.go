@@ -139,6 +139,7 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	rt := t.newRoundTrip(req)
 	defer rt.end()
 	resp, err := rt.run()
+	rt.traceDone(resp, err)
 	rt.returned = true
 	return resp, err
 }

@@ -1,6 +1,7 @@
 package backoff
 
 import (
+	"math"
 	"sync"
 	"time"
 )
@@ -106,6 +107,18 @@ func (b *Budget) Snapshot(now time.Time) BudgetState {
 	return s
 }
 
+// Allowance returns the number of retries that are allowed within the Window at now. Those of
+// BudgetState.Retries count against it. It is math.MaxInt64 if retries are not limited.
+func (b *Budget) Allowance(now time.Time) int64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	requests, _ := b.count(b.read(now))
+	if n := b.allowance(requests); n < math.MaxInt64 {
+		return int64(n)
+	}
+	return math.MaxInt64
+}
+
 // read returns now as time since start, at least the latest reading.
 func (b *Budget) read(now time.Time) time.Duration {
 	if !b.started {
@@ -141,9 +154,15 @@ func (b *Budget) count(t time.Duration) (requests, retries int64) {
 
 // allows reports whether the given number of retries is allowed for the number of requests.
 func (b *Budget) allows(requests, retries int64) bool {
+	return float64(retries) <= b.allowance(requests)
+}
+
+// allowance returns the number of retries within the Window that are allowed for the number
+// of requests.
+func (b *Budget) allowance(requests int64) float64 {
 	const rounding = 1e-9 // in float64, 100*0.29 is slightly less than 29
 	window := (b.part() * tenths).Seconds()
-	return float64(retries) <= b.ratio()*float64(requests)+b.minPerSecond()*window+rounding
+	return b.ratio()*float64(requests) + b.minPerSecond()*window + rounding
 }
 
 // part returns the length of a tenth.

@@ -90,6 +90,29 @@ func TestBudget_forgetsInAWindowOfNanoseconds(t *testing.T) {
 	require.Equal(t, BudgetState{}, b.Snapshot(start.Add(10)))
 }
 
+func TestBudget_allowanceIsWhatIsGranted(t *testing.T) {
+	for _, tt := range []struct {
+		budget   *Budget
+		requests int64
+		want     int64
+	}{
+		{&Budget{}, 0, 100},
+		{&Budget{}, 50, 110},
+		{&Budget{Ratio: 0.29, MinPerSecond: -1}, 100, 29},
+		{&Budget{Ratio: -1, MinPerSecond: -1}, 1000, 0},
+		{&Budget{MinPerSecond: math.Inf(1)}, 1, math.MaxInt64},
+	} {
+		now := time.Unix(1, 0)
+		tt.budget.DepositN(now, tt.requests)
+		require.Equal(t, tt.want, tt.budget.Allowance(now))
+		granted := int64(0)
+		for granted < 1000 && tt.budget.Withdraw(now) {
+			granted++
+		}
+		require.Equal(t, min(tt.want, 1000), granted)
+	}
+}
+
 // TestBudget_refusalsChangeNothing checks that a rejected Withdraw and a Snapshot change
 // nothing: a rejection at a reading in the future does not stop the Budget.
 func TestBudget_refusalsChangeNothing(t *testing.T) {

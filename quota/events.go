@@ -4,10 +4,13 @@ import (
 	"math"
 	"net/http"
 	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
 	weakly "weak"
+
+	"github.com/heed-go/heed/internal/explain"
 )
 
 // Events holds functions that a Tracker calls when a hold begins or ends, and when it learns
@@ -40,6 +43,14 @@ type HoldInfo struct {
 	Estimated bool
 }
 
+// String returns a sentence such as "quota api.example.com (retry-after) is held for 30 s".
+func (h HoldInfo) String() string {
+	if !h.Held {
+		return explain.Limit(h.Limit) + " is not held any more"
+	}
+	return explain.Limit(h.Limit) + " is held for " + explain.Duration(h.For)
+}
+
 // A LimitLearnedInfo describes a limit of a server that was learned, changed or dropped.
 type LimitLearnedInfo struct {
 	// Host is the host of the server.
@@ -64,6 +75,25 @@ type LimitLearnedInfo struct {
 	// Rate is the estimated limit in requests per second. Zero means that the server stated
 	// the limit.
 	Rate float64
+}
+
+// String returns a sentence such as "quota api.example.com: learned limit default of 100 per 1
+// min".
+func (l LimitLearnedInfo) String() string {
+	s := explain.Limit(l.Limit) + ": " + l.Change.String() + " limit"
+	if l.Name != "" {
+		s += " " + l.Name
+	}
+	switch {
+	case l.Change == Dropped:
+	case l.Rate > 0:
+		s += " of " + strconv.FormatFloat(l.Rate, 'g', 3, 64) + " per second"
+	case l.Per > 0:
+		s += " of " + strconv.FormatInt(l.Size, 10) + " per " + explain.Duration(l.Per)
+	default:
+		s += " of " + strconv.FormatInt(l.Size, 10)
+	}
+	return s
 }
 
 // A Change is what happened to a limit.

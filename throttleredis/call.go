@@ -126,7 +126,7 @@ func (s *Store) reserve(ctx context.Context, script *script, k *call, c throttle
 			now = s.now()
 		}
 		k.setBounds(now)
-		r, err := s.run(ctx, script, k, now, 8+len(k.decisions)/2*partSize)
+		r, err := s.runTimed(ctx, "reserve", script, k, now, 8+len(k.decisions)/2*partSize)
 		if err != nil {
 			return "", now, err
 		}
@@ -145,10 +145,21 @@ func (s *Store) settle(ctx context.Context, script *script, k *call, now time.Ti
 	if now.IsZero() && s.useLocalClock {
 		now = s.now()
 	}
-	_, _ = s.run(context.WithoutCancel(ctx), script, k, now, 0)
+	_, _ = s.runTimed(context.WithoutCancel(ctx), "settle", script, k, now, 0)
 }
 
 func (s *Store) now() time.Time { return throttle.ClockOr(s.Clock).Now() }
+
+// runTimed calls run, and OnOperation with its duration.
+func (s *Store) runTimed(ctx context.Context, name string, script *script, k *call, now time.Time, size int) (reply, error) {
+	if s.OnOperation == nil {
+		return s.run(ctx, script, k, now, size)
+	}
+	start := time.Now()
+	r, err := s.run(ctx, script, k, now, size)
+	s.OnOperation(name, time.Since(start), err)
+	return r, err
+}
 
 // run runs a script that returns size bytes. It passes now to the script only in tests.
 func (s *Store) run(ctx context.Context, script *script, k *call, now time.Time, size int) (reply, error) {

@@ -89,7 +89,14 @@ type Fallback struct {
 	// means no calls.
 	OnError func(error)
 
+	// OnDegraded is called with each decision that Redis did not make, for metrics: with what
+	// decides instead, and the reason, which may be ErrOpen. The mode is "share", "open"
+	// (throttle.AllowAll), "closed" (throttle.DenyAll) or "secondary". It must not block, and
+	// may be called concurrently. Nil means no calls.
+	OnDegraded func(mode string, err error)
+
 	once  sync.Once
+	mode  string // for OnDegraded
 	inner throttle.Fallback
 }
 
@@ -128,16 +135,31 @@ func (f *Fallback) setup() {
 	primary, secondary := throttle.Limiter(g), f.Secondary
 	switch {
 	case secondary != nil:
+		f.mode = modeOf(secondary)
 	case f.Processes == 0:
-		secondary = throttle.AllowAll
+		f.mode, secondary = "open", throttle.AllowAll
 	default:
-		secondary = f.Limiter.(sharer).Share(f.Processes, f.MaxKeys)
+		f.mode, secondary = "share", f.Limiter.(sharer).Share(f.Processes, f.MaxKeys)
 		primary = &mirroredLimiter{guardedCaller: g, share: secondary}
 	}
 	f.inner = throttle.Fallback{Primary: primary, Secondary: &degraded{secondary, g}, OnError: f.reportError}
 }
 
+// modeOf returns the name of what a limiter does instead of Redis.
+func modeOf(l throttle.Limiter) string {
+	switch l {
+	case throttle.AllowAll:
+		return "open"
+	case throttle.DenyAll:
+		return "closed"
+	}
+	return "secondary"
+}
+
 func (f *Fallback) reportError(err error) {
+	if f.OnDegraded != nil {
+		f.OnDegraded(f.mode, err)
+	}
 	if f.OnError != nil && !errors.Is(err, ErrOpen) {
 		f.OnError(err)
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -340,4 +341,31 @@ func TestFallback_Validate(t *testing.T) {
 	require.ErrorContains(t, (&Fallback{Limiter: throttle.DenyAll, Processes: 2}).Validate(), "set Secondary")
 	require.NoError(t, (&Fallback{Limiter: throttle.DenyAll, Processes: 2, Secondary: throttle.DenyAll}).Validate())
 	require.Panics(t, func() { _, _ = (&Fallback{}).Reserve(t.Context(), throttle.Claim{}) })
+}
+
+// TestFallback_reportsWhatDecidesInstead has each kind of Secondary, and a Redis that is down.
+func TestFallback_reportsWhatDecidesInstead(t *testing.T) {
+	for want, f := range map[string]*Fallback{
+		"open":      {},
+		"share":     {Processes: 4},
+		"closed":    {Secondary: throttle.DenyAll},
+		"secondary": {Secondary: throttle.NewTokenBucket(throttle.PerHour(5))},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newFakeRedis()
+			var modes []string
+			var errs []error
+			f.Limiter = r
+			f.OnDegraded = func(mode string, err error) { modes, errs = append(modes, mode), append(errs, err) }
+			claim(t, f, throttle.Claim{})
+			require.Empty(t, modes, "Redis decides")
+			r.set(errDown, 0)
+			for range 7 {
+				claim(t, f, throttle.Claim{})
+			}
+			require.Equal(t, slices.Repeat([]string{want}, 7), modes)
+			require.ErrorIs(t, errs[0], errDown)
+			require.ErrorIs(t, errs[6], ErrOpen, "the breaker is open after five failures, and a probe")
+		})
+	}
 }

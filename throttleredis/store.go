@@ -30,6 +30,11 @@ type Store struct {
 	// server. Nil means the system clock.
 	Clock throttle.Clock
 
+	// OnOperation is called after each call to Redis, for metrics: with its name, which is
+	// "reserve" or "settle", its duration and its error. It must not block, and may be called
+	// concurrently. Nil means no calls.
+	OnOperation func(name string, took time.Duration, err error)
+
 	// useLocalClock makes scripts use the local reading of the clock, in tests.
 	useLocalClock bool
 }

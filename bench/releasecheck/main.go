@@ -24,10 +24,12 @@ type published struct {
 var publishedModules = []published{
 	{dir: ".", consumer: "heed", links: []string{"golang.org/x/net", "golang.org/x/text"}},
 	{dir: "throttleredis", consumer: "throttleredis"},
+	{dir: "otelheed", consumer: "otelheed"},
+	{dir: "promheed", consumer: "promheed"},
 }
 
 // unpublished are the folders of modules that only serve the repository.
-var unpublished = []string{"bench", "examples/gateway", "examples/redis", "examples/sdks"}
+var unpublished = []string{"bench", "bench/dashboard", "debugpage/browsertest", "examples/gateway", "examples/herd", "examples/redis", "examples/sdks"}
 
 func main() {
 	log.SetFlags(0)

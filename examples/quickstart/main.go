@@ -1,28 +1,32 @@
 // Quickstart shows the purpose of heed: 30 goroutines fetch 300 pages from an API that
 // admits 30 requests per second, first with a plain http.Client, then with heed. Most
 // requests of the plain client are rejected with 429; heed reads the limits from the
-// responses and keeps them.
+// responses and keeps them. With -page a web page shows what heed does meanwhile.
 package main
 
 import (
 	"cmp"
+	"context"
 	"flag"
 	"fmt"
 	"io"
 	"net/http"
 	"os"
+	"os/signal"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/heed-go/heed"
+	"github.com/heed-go/heed/debugpage"
 )
 
 // A job is n calls from c goroutines with one client.
 type job struct {
 	url         string // "": an API in this process
 	n, c        int
-	rate, burst int64 // of the API in this process
+	rate, burst int64           // of the API in this process
+	page        *debugpage.Page // shows the client of heed; nil: none
 }
 
 func main() {
@@ -33,10 +37,26 @@ func main() {
 	flag.Int64Var(&j.rate, "rate", 30, "pages a second that the embedded API grants")
 	flag.Int64Var(&j.burst, "burst", 30, "pages at once that the embedded API grants")
 	asJSON := flag.Bool("json", false, "print a line of JSON for each client instead of a table")
+	showPage := flag.Bool("page", false, "serve a page about heed, until the program is interrupted")
 	flag.Parse()
+	if *showPage {
+		j.page = &debugpage.Page{Title: "quickstart"}
+		url, err := servePage(j.page)
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "quickstart:", err)
+			os.Exit(1)
+		}
+		fmt.Fprintln(os.Stderr, "page:", url)
+	}
 	if err := j.run(os.Stdout, *asJSON, isTerminal(os.Stdout)); err != nil {
 		fmt.Fprintln(os.Stderr, "quickstart:", err)
 		os.Exit(1)
+	}
+	if *showPage {
+		fmt.Fprintln(os.Stderr, "The page is served until you press Ctrl+C.")
+		interrupted, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+		defer stop()
+		<-interrupted.Done()
 	}
 }
 
@@ -53,7 +73,7 @@ func (j job) run(out io.Writer, asJSON, progress bool) error {
 		}
 		w, client := new(countingTransport), new(http.Client)
 		if client.Transport = w; name == "heed" {
-			client = heed.NewClient(&heed.Transport{Base: w}) // the only change
+			client = heed.NewClient(j.transport(w)) // the only change
 		}
 		r := result{Client: name, Calls: j.n, Ideal: ideal}
 		var done atomic.Int64
@@ -67,6 +87,16 @@ func (j job) run(out io.Writer, asJSON, progress bool) error {
 		results = append(results, r)
 	}
 	return write(out, results, asJSON)
+}
+
+// transport returns a Transport above base, which the page shows if there is one.
+func (j job) transport(base http.RoundTripper) *heed.Transport {
+	t := &heed.Transport{Base: base}
+	if j.page != nil {
+		t.Trace = j.page.Trace()
+		j.page.Add("quickstart", t)
+	}
+	return t
 }
 
 // fetchAll fetches n pages and returns the number of calls that failed.

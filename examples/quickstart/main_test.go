@@ -2,12 +2,15 @@ package main
 
 import (
 	"encoding/json"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/heed-go/heed/debugpage"
 )
 
 func TestRun_heedFinishesWherePlainFails(t *testing.T) {
@@ -41,6 +44,20 @@ func TestRun_tableAndProgress(t *testing.T) {
 	for _, want := range []string{"plain: ", " of 2", "client   calls   sent   throttled   failed", "0.00 s"} {
 		require.Contains(t, out.String(), want)
 	}
+}
+
+func TestRun_pageShowsTheQuota(t *testing.T) {
+	j := job{n: 30, c: 10, rate: 20, burst: 20, page: new(debugpage.Page)}
+	url, err := servePage(j.page)
+	require.NoError(t, err)
+	require.NoError(t, j.run(io.Discard, true, false))
+	resp, err := http.Get(url)
+	require.NoError(t, err)
+	defer resp.Body.Close()
+	page, err := io.ReadAll(resp.Body)
+	require.NoError(t, err)
+	require.Contains(t, string(page), "left of 20 requests")
+	require.Contains(t, string(page), "waited ")
 }
 
 func TestRun_invalidFlags(t *testing.T) {

@@ -36,6 +36,16 @@ func (j job) server() (url string, ideal *float64, stop func(), err error) {
 	return "http://" + l.Addr().String(), &best, func() { s.Close() }, nil
 }
 
+// servePage serves a page on this machine and returns its URL.
+func servePage(p http.Handler) (url string, err error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	go func() { _ = http.Serve(l, p) }()
+	return "http://" + l.Addr().String() + "/", nil
+}
+
 func page(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	_, _ = io.WriteString(w, `{"items":["one","two"]}`+"\n")

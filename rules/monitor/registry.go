@@ -37,6 +37,10 @@ type Registry struct {
 	// nil function or a nil result means no alerts.
 	Alert func(l *rules.Limit) *Alert
 
+	// OnDecision is called with the name of the limit and the decision for each claim that is
+	// not a dry run, for metrics. It must not block. Nil means no call.
+	OnDecision func(limit string, d throttle.Decision)
+
 	byLimit sync.Map // registryEntry by *rules.Limit, so that limits in force find theirs without a lock
 	mu      sync.Mutex
 	entries map[limitKey]*registryEntry
@@ -60,6 +64,9 @@ func (r *Registry) Decided(l *rules.Limit, c throttle.Claim, d throttle.Decision
 	p.stats.Decided(c, d)
 	if p.alert != nil {
 		p.alert.Decided(c, d)
+	}
+	if r.OnDecision != nil && !c.DryRun {
+		r.OnDecision(l.Policy(), d)
 	}
 }
 

@@ -132,3 +132,15 @@ func entries(pairs ...string) (d rules.Descriptor) {
 	}
 	return d
 }
+
+func TestRegistry_reportsDecisions(t *testing.T) {
+	got := map[string]int{}
+	g := &monitor.Registry{OnDecision: func(limit string, d throttle.Decision) { got[fmt.Sprint(limit, " ", d.OK, " ", d.OverLimit)]++ }}
+	set := mustParse(t, tightFile, rules.Config{DecisionHook: g, Clock: fixedClock(hour)})
+	reserveEvenly(t, set, 100, time.Millisecond)
+	require.Equal(t, map[string]int{
+		"api/user true false": 60, "api/user false false": 40, "api/country true false": 60, "api/plan true false": 60,
+	}, got)
+	g.Decided(set.All()[0], throttle.Claim{DryRun: true}, throttle.Decision{OK: true})
+	require.Equal(t, 60, got["api/user true false"], "a dry run")
+}

@@ -139,8 +139,8 @@ func (q *Queue) onRefusal(w *waiter, i int, d throttle.Decision) {
 	if e.limitQueue.broken > maxBroken {
 		retryAt = max(retryAt, ticks.Add(q.now, brokenRetryInterval))
 	}
-	if s := (limitState{d.Policy, d.ServerImposed, d.Estimated}); *e.limitQueue.last != s {
-		e.limitQueue.last = &limitState{s.name, s.serverImposed, s.estimated}
+	if s := (limitState{d.Policy, d.ServerImposed, d.Estimated, perUnit(d)}); *e.limitQueue.last != s {
+		e.limitQueue.last = &limitState{s.name, s.serverImposed, s.estimated, s.perUnit}
 	}
 	if q.setBound(e.limitQueue, d, w) {
 		return

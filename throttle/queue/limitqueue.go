@@ -3,6 +3,7 @@ package queue
 import (
 	"math"
 	"reflect"
+	"time"
 
 	"github.com/heed-go/heed/internal/indexheap"
 	"github.com/heed-go/heed/internal/ticks"
@@ -68,6 +69,7 @@ type limitState struct {
 	name          string
 	serverImposed bool
 	estimated     bool
+	perUnit       time.Duration // in which one unit is restored; 0: not known
 }
 
 type limitKey struct {

@@ -122,18 +122,23 @@ func (e *FullError) Is(target error) bool { return target == throttle.ErrRefused
 // error matches context.DeadlineExceeded. If ctx ends while t waits, the error is the cause
 // of ctx. Other errors are *FullError, ErrClosed, that of Validate, and those of the
 // limiters. After an error t holds no units.
-func (q *Queue) Wait(ctx context.Context, t *Ticket) error {
+func (q *Queue) Wait(ctx context.Context, t *Ticket) error { return q.WaitQueued(ctx, t, nil) }
+
+// WaitQueued is like Wait, and calls queued when t begins to wait: on the goroutine of the
+// caller, without a lock, and at most once. It does not call queued for a ticket that is
+// granted or rejected immediately. A nil queued is not called.
+func (q *Queue) WaitQueued(ctx context.Context, t *Ticket, queued func(Position)) error {
 	if q.Trace != nil {
-		return q.waitTraced(ctx, t)
+		return q.waitTraced(ctx, t, queued)
 	}
-	err := q.wait(ctx, t)
+	err := q.wait(ctx, t, queued)
 	if err != nil {
 		q.countError(err)
 	}
 	return err
 }
 
-func (q *Queue) wait(ctx context.Context, t *Ticket) error {
+func (q *Queue) wait(ctx context.Context, t *Ticket, queued func(Position)) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -155,7 +160,7 @@ func (q *Queue) wait(ctx context.Context, t *Ticket) error {
 	if !retry {
 		t.arrival = q.nextArrival(now)
 	}
-	err := q.waitInQueue(ctx, t, retry)
+	err := q.waitInQueue(ctx, t, retry, queued)
 	if _, refused := err.(*throttle.RefusedError); refused {
 		q.countRefusal(ctx, t)
 	}

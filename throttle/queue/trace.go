@@ -22,11 +22,11 @@ type Trace struct {
 	Failed func(*Ticket, error)
 }
 
-func (q *Queue) waitTraced(ctx context.Context, t *Ticket) error {
+func (q *Queue) waitTraced(ctx context.Context, t *Ticket, queued func(Position)) error {
 	if q.Trace.Started != nil {
 		q.Trace.Started(t)
 	}
-	err := q.wait(ctx, t)
+	err := q.wait(ctx, t, queued)
 	if err != nil {
 		q.countError(err)
 	}

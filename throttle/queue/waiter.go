@@ -16,25 +16,30 @@ type waiter struct {
 	deadlineIndex int32         // in Queue.deadlines, or -1
 }
 
-// waitInQueue adds t to its class and waits for the result.
-func (q *Queue) waitInQueue(ctx context.Context, t *Ticket, retry bool) error {
+// waitInQueue adds t to its class and waits for the result. If queued is not nil, it is called
+// when t begins to wait.
+func (q *Queue) waitInQueue(ctx context.Context, t *Ticket, retry bool, queued func(Position)) error {
 	w := q.newWaiter(ctx, t)
-	err := q.enqueue(w, retry)
+	asking, err := q.enqueue(w, retry, queued)
+	if !asking {
+		queued = nil
+	}
 	if err == nil {
-		err = q.awaitResult(ctx, w)
+		err = q.awaitResult(ctx, w, queued)
 	}
 	w.ticket, w.class = nil, nil
 	q.waiterPool.Put(w)
 	return err
 }
 
-// enqueue adds w to its class. It is not inlined, so that its frame is not on the stacks of
-// waiting goroutines.
+// enqueue adds w to its class. It calls queued unless a limiter that may block is being asked
+// for w, which it reports by asking. It is not inlined, so that its frame is not on the stacks
+// of waiting goroutines.
 //
 //go:noinline
-func (q *Queue) enqueue(w *waiter, retry bool) error {
+func (q *Queue) enqueue(w *waiter, retry bool, queued func(Position)) (asking bool, err error) {
 	q.lock()
-	err := q.addWaiter(w, retry)
+	err = q.addWaiter(w, retry)
 	reserving := err == nil && w.class.reserving == w
 	if err != nil {
 		w.ticket.waited = 0
@@ -43,11 +48,11 @@ func (q *Queue) enqueue(w *waiter, retry bool) error {
 	c := q.baseClaim(w.ticket, q.now)
 	q.unlock()
 	if done {
-		return err
+		return false, err
 	}
 	panicked := true
 	defer func() {
-		if panicked { // a limiter or Trace.Queued panicked: w leaves with its caller
+		if panicked { // a limiter or a trace function panicked: w leaves with its caller
 			_ = q.abandon(context.Background(), w)
 		}
 	}()
@@ -55,8 +60,11 @@ func (q *Queue) enqueue(w *waiter, retry bool) error {
 		q.checkUpFront(w, c)
 	}
 	q.traceQueued(w)
+	if !reserving {
+		q.announce(w, queued)
+	}
 	panicked = false
-	return nil
+	return reserving, nil
 }
 
 // traceQueued calls Trace.Queued if w waits.
@@ -93,8 +101,8 @@ func (q *Queue) newWaiter(ctx context.Context, t *Ticket) *waiter {
 func (w *waiter) signal() { w.wake <- struct{}{} }
 
 // awaitResult returns when w has been granted or rejected, or when ctx ends. If w is signaled
-// without a result, it asks its limiters.
-func (q *Queue) awaitResult(ctx context.Context, w *waiter) error {
+// without a result, it asks its limiters. It calls queued, which may be nil, if they reject it.
+func (q *Queue) awaitResult(ctx context.Context, w *waiter, queued func(Position)) error {
 	for {
 		select {
 		case <-w.wake:
@@ -107,6 +115,8 @@ func (q *Queue) awaitResult(ctx context.Context, w *waiter) error {
 		if done, err := q.reserveRemote(ctx, w); done {
 			return err
 		}
+		q.announceRemote(w, queued)
+		queued = nil
 	}
 }
 

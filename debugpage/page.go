@@ -1,0 +1,137 @@
+package debugpage
+
+import (
+	"encoding/json"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/heed-go/heed"
+	"github.com/heed-go/heed/throttle"
+)
+
+// A Page is an http.Handler that shows the state of Transports. The zero Page is ready to use
+// and shows no Transport until Add is called. It is safe for concurrent use. Its fields must
+// not be changed after the first request, and it must not be copied.
+//
+// A Page keeps 5 minutes of counters and the latest 100 decisions, in at most 256 KiB.
+type Page struct {
+	// Title is the heading of the page. Empty means "heed".
+	Title string
+
+	// MaxAccounts is the maximum number of accounts whose quotas are shown for each Tracker:
+	// those with a hold first, then those with the smallest part of a limit left. Zero or
+	// less means 100.
+	MaxAccounts int
+
+	// Clock is the source of time for the charts and the list of decisions. It should be that
+	// of the Transports. Nil means the system clock.
+	Clock throttle.Clock
+
+	recorder recorder
+
+	mu         sync.Mutex
+	transports []transport
+}
+
+// A transport is a Transport that is shown.
+type transport struct {
+	name  string
+	parts heed.Parts
+}
+
+// Add shows t under a name. Transports that share a Tracker, a Queue or a Budget are shown
+// together. The page keeps what t uses from being garbage-collected. The name need not be
+// unique, and may be empty if there is only one Transport.
+func (p *Page) Add(name string, t *heed.Transport) {
+	parts := t.Parts()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.transports = append(p.transports, transport{clean(name), parts})
+}
+
+// Trace returns a Trace whose events fill the charts and the list of decisions. It belongs
+// into Transport.Trace of all Transports that are shown; heed.JoinTraces joins it with others.
+// Without it these parts of the page stay empty.
+func (p *Page) Trace() *heed.Trace {
+	return &heed.Trace{
+		WaitDone:     func(req *http.Request, i heed.WaitDoneInfo) { p.recorder.waitDone(p.now(), req, i) },
+		AttemptStart: func(*http.Request, heed.AttemptStartInfo) { p.recorder.attemptStart(p.now()) },
+		AttemptDone:  func(_ *http.Request, i heed.AttemptDoneInfo) { p.recorder.attemptDone(p.now(), i) },
+		Retry:        func(req *http.Request, i heed.RetryInfo) { p.recorder.retry(p.now(), req, i) },
+		GiveUp:       func(req *http.Request, i heed.GiveUpInfo) { p.recorder.giveUp(p.now(), req, i) },
+		Hold:         func(i heed.HoldInfo) { p.recorder.hold(p.now(), i) },
+		LimitLearned: func(i heed.LimitLearnedInfo) { p.recorder.limitLearned(p.now(), i) },
+	}
+}
+
+func (p *Page) now() time.Time { return throttle.ClockOr(p.Clock).Now() }
+
+// ServeHTTP implements http.Handler. It responds to GET and HEAD with the page, or with JSON
+// if the Accept header prefers that; to other methods with status 405.
+func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	h := w.Header()
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Content-Type-Options", "nosniff")
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		h.Set("Allow", "GET, HEAD")
+		http.Error(w, "the page is read-only", http.StatusMethodNotAllowed)
+		return
+	}
+	s := p.state()
+	h.Set("Vary", "Accept")
+	var body []byte
+	var err error
+	if prefersJSON(r.Header.Values("Accept")) {
+		h.Set("Content-Type", "application/json")
+		body, err = json.Marshal(s)
+	} else {
+		h.Set("Content-Type", "text/html; charset=utf-8")
+		h.Set("Content-Security-Policy", contentSecurityPolicy)
+		h.Set("Referrer-Policy", "no-referrer")
+		h.Set("X-Frame-Options", "DENY")
+		body, err = s.html()
+	}
+	if err != nil {
+		h.Del("Content-Security-Policy")
+		http.Error(w, "debugpage: "+err.Error(), http.StatusInternalServerError)
+		return
+	}
+	h.Set("Content-Length", strconv.Itoa(len(body)))
+	if r.Method == http.MethodGet {
+		_, _ = w.Write(body)
+	}
+}
+
+// prefersJSON reports whether an Accept header prefers application/json to text/html. The
+// page is the default.
+func prefersJSON(accept []string) bool {
+	var json, html float64
+	for item := range strings.SplitSeq(strings.Join(accept, ","), ",") {
+		parts := strings.Split(item, ";")
+		q := quality(parts[1:])
+		switch strings.ToLower(strings.TrimSpace(parts[0])) {
+		case "application/json":
+			json = max(json, q)
+		case "text/html", "application/xhtml+xml":
+			html = max(html, q)
+		}
+	}
+	return json > html
+}
+
+// quality returns the weight in the parameters of a media range: RFC 9110, section 12.4.2.
+func quality(params []string) float64 {
+	i := slices.IndexFunc(params, func(p string) bool { return strings.HasPrefix(strings.ToLower(strings.TrimSpace(p)), "q=") })
+	if i < 0 {
+		return 1
+	}
+	q, err := strconv.ParseFloat(strings.TrimSpace(params[i])[2:], 64)
+	if err != nil || !(q >= 0 && q <= 1) {
+		return 0
+	}
+	return q
+}

@@ -1,0 +1,159 @@
+// Package metrics derives the measurements that packages otelheed and promheed export from
+// the events of packages heed, throttlehttp, rules/monitor and throttleredis. Both export the
+// same instruments with the same values.
+package metrics
+
+import "context"
+
+// A Kind is a kind of instrument.
+type Kind uint8
+
+const (
+	Counter       Kind = iota // a sum that only grows
+	UpDownCounter             // a sum
+	Histogram
+	Gauge
+)
+
+// An Instrument describes one instrument by its name in OpenTelemetry.
+type Instrument struct {
+	Name        string
+	Unit        string // by UCUM
+	Description string
+	Kind        Kind
+	Buckets     []float64 // upper bounds of a Histogram
+	Attributes  []string  // keys, in the order of Labels
+}
+
+// maxLabels is the maximum number of attributes of an instrument.
+const maxLabels = 5
+
+// Labels are the values of the attributes of an Instrument, in their order. An attribute with
+// the value "" is not set.
+type Labels [maxLabels]string
+
+// A Sink receives the measurements of counters and histograms.
+type Sink interface {
+	Record(ctx context.Context, i *Instrument, value float64, l Labels)
+}
+
+// Keys of attributes.
+const (
+	Method     = "http.request.method"
+	Address    = "server.address"
+	Port       = "server.port"
+	Status     = "http.response.status_code"
+	ErrorType  = "error.type"
+	LimitName  = "heed.limit.name"
+	Reason     = "heed.reason"
+	Result     = "heed.result"
+	Stated     = "heed.stated"
+	QuotaName  = "heed.quota.name"
+	QuotaUnit  = "heed.quota.unit"
+	StoreMode  = "heed.store.mode"
+	StoreCall  = "heed.store.operation"
+	otherValue = "_OTHER" // of an attribute with too many values, as the semantic conventions have it
+)
+
+// seconds are the buckets of durations: those of client-go, and the longest wait that a
+// RetryPolicy permits by default.
+var seconds = []float64{.005, .025, .1, .25, .5, 1, 2, 4, 8, 15, 30, 60, 120}
+
+var (
+	callDuration = Instrument{
+		Name: "heed.client.call.duration", Unit: "s", Kind: Histogram, Buckets: seconds,
+		Description: "Duration of calls, from the request to the response headers or the error, with all waits and attempts.",
+		Attributes:  []string{Method, Address, Port, Status, ErrorType},
+	}
+	callRetries = Instrument{
+		Name: "heed.client.call.retries", Unit: "{retry}", Kind: Histogram, Buckets: []float64{1, 2, 3, 4, 5},
+		Description: "Number of retries of calls that were retried.",
+		Attributes:  []string{Method, Address, Port},
+	}
+	callRetryDelay = Instrument{
+		Name: "heed.client.call.retry_delay", Unit: "s", Kind: Histogram, Buckets: seconds,
+		Description: "Time without an attempt in flight between the attempts of calls that were retried.",
+		Attributes:  []string{Method, Address, Port},
+	}
+	clientTimeInQueue = Instrument{
+		Name: "heed.client.request.time_in_queue", Unit: "s", Kind: Histogram, Buckets: seconds,
+		Description: "Time that requests waited for a limit. Requests that did not have to wait are not counted.",
+		Attributes:  []string{LimitName, Reason, Result},
+	}
+	clientQueued = Instrument{
+		Name: "heed.client.queued_requests", Unit: "{request}", Kind: UpDownCounter,
+		Description: "Number of requests that wait for a limit.",
+		Attributes:  []string{LimitName, Reason},
+	}
+	clientThrottled = Instrument{
+		Name: "heed.client.throttled", Unit: "{response}", Kind: Counter,
+		Description: "Number of responses that reject a request because of a limit of the server.",
+		Attributes:  []string{Address, Port, Status, Stated},
+	}
+	retriesRefused = Instrument{
+		Name: "heed.client.retries.refused", Unit: "{retry}", Kind: Counter,
+		Description: "Number of failed attempts that could be retried but were not.",
+		Attributes:  []string{Address, Port, Reason},
+	}
+	quotaLimit = Instrument{
+		Name: "heed.client.quota.limit", Unit: "{unit}", Kind: Gauge,
+		Description: "Size of a quota of a server.",
+		Attributes:  quotaAttributes,
+	}
+	quotaRemaining = Instrument{
+		Name: "heed.client.quota.remaining", Unit: "{unit}", Kind: Gauge,
+		Description: "Units of a quota that are left, less those of requests in flight.",
+		Attributes:  quotaAttributes,
+	}
+	quotaUtilization = Instrument{
+		Name: "heed.client.quota.utilization", Unit: "1", Kind: Gauge,
+		Description: "Used part of a quota.",
+		Attributes:  quotaAttributes,
+	}
+	quotaReset = Instrument{
+		Name: "heed.client.quota.reset", Unit: "s", Kind: Gauge,
+		Description: "Time until units of a quota come back.",
+		Attributes:  quotaAttributes,
+	}
+	quotaHold = Instrument{
+		Name: "heed.client.quota.hold", Unit: "s", Kind: Gauge,
+		Description: "Time until requests, or one probe, may be sent to a server that is held.",
+		Attributes:  []string{Address, Port, Reason},
+	}
+	quotaAttributes = []string{Address, Port, QuotaName, QuotaUnit}
+
+	serverRequests = Instrument{
+		Name: "heed.server.requests", Unit: "{request}", Kind: Counter,
+		Description: "Number of decisions about requests of clients.",
+		Attributes:  []string{LimitName, Result},
+	}
+	serverTimeInQueue = Instrument{
+		Name: "heed.server.request.time_in_queue", Unit: "s", Kind: Histogram, Buckets: seconds,
+		Description: "Time that requests of clients waited for a limit. Requests that did not have to wait are not counted.",
+		Attributes:  []string{LimitName, Result},
+	}
+	serverNearLimit = Instrument{
+		Name: "heed.server.near_limit", Unit: "{request}", Kind: Counter,
+		Description: "Number of granted requests that left less than a fifth of their limit.",
+		Attributes:  []string{LimitName},
+	}
+	storeDuration = Instrument{
+		Name: "heed.store.operation.duration", Unit: "s", Kind: Histogram, Buckets: seconds,
+		Description: "Duration of calls to the store of shared limits.",
+		Attributes:  []string{StoreCall, ErrorType},
+	}
+	storeDegraded = Instrument{
+		Name: "heed.store.degraded", Unit: "{decision}", Kind: Counter,
+		Description: "Number of decisions that were made without the store of shared limits.",
+		Attributes:  []string{StoreMode, ErrorType},
+	}
+)
+
+// Instruments returns all instruments.
+func Instruments() []*Instrument {
+	return []*Instrument{
+		&callDuration, &callRetries, &callRetryDelay, &clientTimeInQueue, &clientQueued, &clientThrottled, &retriesRefused,
+		&quotaLimit, &quotaRemaining, &quotaUtilization, &quotaReset, &quotaHold,
+		&serverRequests, &serverTimeInQueue, &serverNearLimit, &storeDuration, &storeDegraded,
+	}
+}

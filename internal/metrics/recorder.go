@@ -1,0 +1,264 @@
+package metrics
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"reflect"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/heed-go/heed"
+	"github.com/heed-go/heed/internal/explain"
+	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttle/queue"
+	"github.com/heed-go/heed/throttlehttp"
+)
+
+// A Recorder passes measurements to its Sink. It bounds the values of their attributes.
+type Recorder struct {
+	sink    Sink
+	servers servers
+	limits  bounded
+	quotas  bounded
+	units   bounded
+	types   bounded
+}
+
+// NewRecorder returns a Recorder for a Sink.
+func NewRecorder(s Sink) *Recorder {
+	return &Recorder{
+		sink: s, servers: servers{max: maxHosts}, limits: bounded{max: maxLimits}, quotas: bounded{max: maxQuotas},
+		units: bounded{max: maxUnits}, types: bounded{max: maxTypes},
+	}
+}
+
+// ClientTrace returns a Trace that records the calls of a heed.Transport.
+func (r *Recorder) ClientTrace() *heed.Trace {
+	return &heed.Trace{WaitStart: r.waitStart, WaitDone: r.waitDone, AttemptDone: r.attemptDone, GiveUp: r.giveUp, Done: r.done}
+}
+
+func (r *Recorder) waitStart(req *http.Request, i heed.WaitStartInfo) {
+	if !i.At.IsZero() {
+		r.sink.Record(req.Context(), &clientQueued, 1, r.limitLabels(i.Limit))
+	}
+}
+
+func (r *Recorder) waitDone(req *http.Request, i heed.WaitDoneInfo) {
+	if !i.Start.At.IsZero() {
+		r.sink.Record(req.Context(), &clientQueued, -1, r.limitLabels(i.Start.Limit))
+	}
+	if i.Waited > 0 || i.Err != nil {
+		l := r.limitLabels(i.Limit)
+		l[2] = resultOf(req.Context(), i.Err)
+		r.sink.Record(req.Context(), &clientTimeInQueue, i.Waited.Seconds(), l)
+	}
+}
+
+// limitLabels returns the values of LimitName and Reason for the name of a limit. The name of
+// a quota is its host: the rest may be a path.
+func (r *Recorder) limitLabels(name string) Labels {
+	limit, reason := explain.SplitLimit(name)
+	if reason == "" {
+		return Labels{r.limits.value(limit)}
+	}
+	if strings.HasPrefix(reason, "quota of ") {
+		reason = "quota"
+	}
+	host, _, _ := strings.Cut(limit, "/")
+	return Labels{r.limits.value(host), reason}
+}
+
+// WaitResult returns the values of Result and ErrorType for a wait of a request with ctx that
+// ended with err. The error type is "" if the request was granted or canceled.
+func (r *Recorder) WaitResult(ctx context.Context, err error) (result, errorType string) {
+	return resultOf(ctx, err), r.ErrorType(ctx, err)
+}
+
+// resultOf returns the result of a wait that ended with err.
+func resultOf(ctx context.Context, err error) string {
+	var refused *throttle.RefusedError
+	switch {
+	case err == nil:
+		return "acquired"
+	case isCanceled(ctx, err):
+		return "canceled"
+	case errors.Is(err, heed.ErrMaxWait), errors.Is(err, heed.ErrMaxElapsed), errors.Is(err, context.DeadlineExceeded):
+		return "too_long"
+	case errors.As(err, &refused) && refused.Decision.Wait > 0 && refused.Decision.Wait < throttle.Forever:
+		return "too_long"
+	case errors.Is(err, throttle.ErrRefused), errors.Is(err, queue.ErrClosed):
+		return "refused"
+	}
+	return "failed"
+}
+
+func (r *Recorder) attemptDone(req *http.Request, i heed.AttemptDoneInfo) {
+	if i.Outcome == throttle.Throttled && i.Status > 0 {
+		s := r.servers.of(req.URL)
+		r.sink.Record(req.Context(), &clientThrottled, 1, Labels{s.address, s.port, statusValue(i.Status), strconv.FormatBool(i.RetryAfter > 0)})
+	}
+}
+
+func (r *Recorder) giveUp(req *http.Request, i heed.GiveUpInfo) {
+	if i.Attempts == 0 || isCanceled(req.Context(), i.Reason) {
+		return
+	}
+	s := r.servers.of(req.URL)
+	r.sink.Record(req.Context(), &retriesRefused, 1, Labels{s.address, s.port, stopReason(i.Reason)})
+}
+
+// stopReason returns the value of Reason for a failed attempt that is not retried.
+func stopReason(err error) string {
+	switch {
+	case errors.Is(err, heed.ErrRetryBudget):
+		return "budget"
+	case errors.Is(err, heed.ErrMaxAttempts):
+		return "attempts"
+	case errors.Is(err, heed.ErrNotIdempotent):
+		return "unsafe"
+	case errors.Is(err, heed.ErrBodyNotReplayable):
+		return "body"
+	case errors.Is(err, heed.ErrRetryForbidden):
+		return "server"
+	case errors.Is(err, heed.ErrMaxElapsed), errors.Is(err, heed.ErrMaxWait), errors.Is(err, context.DeadlineExceeded):
+		return "deadline"
+	}
+	return "other"
+}
+
+func (r *Recorder) done(req *http.Request, i heed.DoneInfo) {
+	ctx, s := req.Context(), r.servers.of(req.URL)
+	l := Labels{methodValue(req.Method), s.address, s.port}
+	if i.Attempts > 1 {
+		r.sink.Record(ctx, &callRetries, float64(i.Attempts-1), l)
+		r.sink.Record(ctx, &callRetryDelay, i.RetryDelay.Seconds(), l)
+	}
+	l[3] = statusValue(i.Status)
+	switch {
+	case i.Err != nil:
+		l[4] = r.ErrorType(ctx, i.Err)
+	case i.Status >= 400:
+		l[4] = l[3]
+	}
+	r.sink.Record(ctx, &callDuration, i.Duration.Seconds(), l)
+}
+
+// statusValues are the texts of usual status codes.
+var statusValues = func() (all [600]string) {
+	for i := 100; i < len(all); i++ {
+		all[i] = strconv.Itoa(i)
+	}
+	return all
+}()
+
+// statusValue returns the text of a status code, or "" if there is none.
+func statusValue(status int) string {
+	if status < 100 || status >= len(statusValues) {
+		return ""
+	}
+	return statusValues[status]
+}
+
+// ErrorType returns the value of error.type for err, an error of a request with ctx. It is ""
+// if err is nil or the caller canceled the request.
+func (r *Recorder) ErrorType(ctx context.Context, err error) string {
+	if err == nil || isCanceled(ctx, err) {
+		return ""
+	}
+	var timeout net.Error
+	switch {
+	case errors.Is(err, throttle.ErrRefused), errors.Is(err, heed.ErrMaxWait):
+		return "refused"
+	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
+		return "timeout"
+	}
+	return r.types.value(typeOf(err))
+}
+
+// isCanceled reports whether the caller canceled a request with ctx that ended with err.
+func isCanceled(ctx context.Context, err error) bool {
+	return ctx.Err() == context.Canceled || errors.Is(err, context.Canceled)
+}
+
+// typeOf returns the name of the type of err, or of the error that it wraps if its own type
+// says nothing of the cause.
+func typeOf(err error) string {
+	var g *heed.GiveUpError
+	if errors.As(err, &g) && g.Err != nil {
+		err = g.Err
+	} else if errors.As(err, &g) && g.Reason != nil {
+		err = g.Reason
+	}
+	for {
+		inner := errors.Unwrap(err)
+		if inner == nil || strings.Contains(reflect.TypeOf(err).String(), "net.OpError") {
+			break
+		}
+		err = inner
+	}
+	t := reflect.TypeOf(err)
+	if t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	if t.PkgPath() == "" {
+		return t.String()
+	}
+	return t.PkgPath() + "." + t.Name()
+}
+
+// ServerDecision records the decision d of the limit with a name about a request of a client.
+func (r *Recorder) ServerDecision(limit string, d throttle.Decision) {
+	r.serverDecision(context.Background(), limit, d)
+}
+
+func (r *Recorder) serverDecision(ctx context.Context, limit string, d throttle.Decision) {
+	name, result := r.limits.value(limit), "acquired"
+	switch {
+	case !d.OK:
+		result = "refused"
+	case d.OverLimit:
+		result = "over_limit"
+	}
+	r.sink.Record(ctx, &serverRequests, 1, Labels{name, result})
+	if d.OK && !d.OverLimit && d.Limit >= 5 && d.Remaining < d.Limit/5 {
+		r.sink.Record(ctx, &serverNearLimit, 1, Labels{name})
+	}
+}
+
+// MiddlewareTrace returns a Trace that records the decisions of a throttlehttp.Middleware.
+func (r *Recorder) MiddlewareTrace() *throttlehttp.Trace {
+	return &throttlehttp.Trace{
+		Decided: func(req *http.Request, d throttle.Decision) { r.serverDecision(req.Context(), d.Policy, d) },
+		Failed: func(req *http.Request, _ error, open bool) {
+			result := "failed_closed"
+			if open {
+				result = "failed_open"
+			}
+			r.sink.Record(req.Context(), &serverRequests, 1, Labels{"", result})
+		},
+	}
+}
+
+// ServerQueueTrace returns a Trace that records the waits in the Queue of a
+// throttlehttp.Middleware.
+func (r *Recorder) ServerQueueTrace() *queue.Trace {
+	record := func(t *queue.Ticket, err error) {
+		if t.Waited() > 0 {
+			r.sink.Record(context.Background(), &serverTimeInQueue, t.Waited().Seconds(), Labels{r.limits.value(t.WaitedFor()), resultOf(context.Background(), err)})
+		}
+	}
+	return &queue.Trace{Granted: func(t *queue.Ticket) { record(t, nil) }, Failed: record}
+}
+
+// StoreOperation records a call to the store of shared limits.
+func (r *Recorder) StoreOperation(name string, took time.Duration, err error) {
+	r.sink.Record(context.Background(), &storeDuration, took.Seconds(), Labels{name, r.ErrorType(context.Background(), err)})
+}
+
+// StoreDegraded records that mode decided instead of the store, because of err.
+func (r *Recorder) StoreDegraded(mode string, err error) {
+	r.sink.Record(context.Background(), &storeDegraded, 1, Labels{mode, r.ErrorType(context.Background(), err)})
+}

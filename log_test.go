@@ -1,0 +1,230 @@
+package heed
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/heed-go/heed/quota"
+	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttle/queue"
+	"github.com/stretchr/testify/require"
+)
+
+// logLines returns a LogTrace and the records that it has written, without their times.
+func logLines() (*Trace, func() []string) {
+	var b bytes.Buffer
+	trace := LogTrace(slog.New(slog.NewTextHandler(&b, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+		if a.Key == slog.TimeKey {
+			return slog.Attr{}
+		}
+		return a
+	}})))
+	return trace, func() []string {
+		defer b.Reset()
+		return strings.Split(strings.TrimSuffix(b.String(), "\n"), "\n")
+	}
+}
+
+func TestLogTrace_logsWaitsRetriesHoldsAndFailures(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		trace, lines := logLines()
+		tr := &Transport{
+			Base:    newScript(response{503, "", []string{"Retry-After", "3"}}, errBroken, 500, 500),
+			Limiter: throttle.NewTokenBucket(throttle.Limit{Name: "own", Count: 1, Per: 500 * time.Millisecond}),
+			Retry:   &RetryPolicy{Backoff: threeAttempts().Backoff},
+			Quota:   &quota.Tracker{Rand: func() float64 { return 0 }},
+			Trace:   trace,
+		}
+		_, err := get(t, tr)
+		require.NoError(t, err)
+		got := lines()
+		require.Contains(t, got[0], `level=WARN msg="quota api.test (retry-after) is held for 3`)
+		require.Equal(t, []string{
+			`level=INFO msg="attempt 1 failed with status 503: retry when the server permits, in 3 s" method=GET host=api.test attempt=1 status=503 delay=0s`,
+			`level=INFO msg="waited 3 s for quota api.test (retry-after)" method=GET host=api.test attempt=2 wait=3s limit="api.test: retry-after" ahead=0 granted=true`,
+			`level=INFO msg="attempt 2 failed: broken: retry in 1 s" method=GET host=api.test attempt=2 status=0 delay=1s`,
+			`level=INFO msg="attempt 3 failed with status 500: retry in 1 s" method=GET host=api.test attempt=3 status=500 delay=1s`,
+			`level=INFO msg="attempt 4 failed with status 500: retry in 1 s" method=GET host=api.test attempt=4 status=500 delay=1s`,
+			`level=WARN msg="gave up after 5 attempts, the last with status 500: heed: no attempts are left: RetryPolicy.MaxAttempts is 4" method=GET host=api.test attempts=5 status=500 queue_wait=3s backoff_wait=3s`,
+		}, dropHolds(got))
+	})
+}
+
+// dropHolds returns the lines that are not about holds.
+func dropHolds(lines []string) (rest []string) {
+	for _, l := range lines {
+		if !strings.Contains(l, " held ") {
+			rest = append(rest, l)
+		}
+	}
+	return rest
+}
+
+func TestLogTrace_logsWaitsOfASecondOrMore(t *testing.T) {
+	for wait, want := range map[time.Duration]string{
+		999 * time.Millisecond: "",
+		time.Second:            `level=INFO msg="waited 1 s for limit own" method=GET host=api.test attempt=1 wait=1s limit=own ahead=0 granted=true`,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			trace, lines := logLines()
+			tr := &Transport{Base: newScript(200), Limiter: throttle.NewTokenBucket(throttle.Limit{Name: "own", Count: 1, Per: wait}), Trace: trace}
+			for range 2 {
+				_, err := get(t, tr)
+				require.NoError(t, err)
+			}
+			require.Equal(t, []string{want}, lines())
+		})
+	}
+}
+
+func TestLogTrace_aCanceledRequestIsNoWarning(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for name, tt := range map[string]struct {
+			ctx   func() (context.Context, context.CancelFunc)
+			level string
+		}{
+			"canceled": {func() (context.Context, context.CancelFunc) {
+				ctx, cancel := context.WithCancelCause(t.Context())
+				time.AfterFunc(2*time.Second, func() { cancel(errors.New("the user left")) })
+				return ctx, func() {}
+			}, "INFO"},
+			"deadline": {func() (context.Context, context.CancelFunc) { return context.WithTimeout(t.Context(), 2*time.Second) }, "WARN"},
+		} {
+			trace, lines := logLines()
+			tr := &Transport{Base: newScript(200), Limiter: &concurrencyLimit{max: 0}, Trace: trace}
+			ctx, cancel := tt.ctx()
+			_, err := tr.RoundTrip(request(t, "GET", "").WithContext(ctx))
+			cancel()
+			require.Error(t, err)
+			got := lines()
+			require.Len(t, got, 2, name)
+			require.Contains(t, got[0], "waited 2 s for")
+			require.Contains(t, got[1], "level="+tt.level+` msg="gave up before the first attempt: `, name)
+		}
+	})
+}
+
+// TestLogTrace_hasNoSecrets sends a request that has a secret wherever one may be, to a Base
+// and with a hook whose errors repeat its URL.
+func TestLogTrace_hasNoSecrets(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		trace, lines := logLines()
+		req := request(t, "GET", "")
+		req.URL.Path, req.URL.RawQuery, req.URL.Fragment = "/botsecret/x", "key=secret", "secret"
+		req.Header.Set("Authorization", "Bearer secret")
+		tr := &Transport{
+			Base: newScript(fmt.Errorf("Get %q: broken", "https://user:secret@api.test/?key=secret#secret"), 200),
+			Key:  func(*http.Request) string { return "secret" },
+			Retry: &RetryPolicy{MaxAttempts: 2, BeforeSend: func(r *http.Request, n int) error {
+				if n == 2 {
+					return errors.New("cannot sign https://api.test/?key=secret")
+				}
+				return nil
+			}},
+			Limiter: throttle.NewTokenBucket(throttle.Limit{Name: "own", Count: 1, Per: time.Minute}),
+			Trace:   trace,
+		}
+		_, err := tr.RoundTrip(req)
+		require.Error(t, err)
+		all := strings.Join(lines(), "\n")
+		require.NotContains(t, all, "secret")
+		for _, part := range []string{"attempt 1 failed: Get", "waited 5", "cannot sign https://api.test/"} {
+			require.Contains(t, all, part)
+		}
+	})
+}
+
+func TestLogTrace_nilIsTheDefaultLogger(t *testing.T) {
+	var b bytes.Buffer
+	old := slog.Default()
+	defer slog.SetDefault(old)
+	trace := LogTrace(nil)
+	slog.SetDefault(slog.New(slog.NewTextHandler(&b, nil)))
+	trace.Hold(HoldInfo{Host: "api.test", Limit: "api.test: quota"})
+	require.Contains(t, b.String(), "quota api.test is not held any more")
+}
+
+// TestSentence_isTheSameInErrorAndLog compares the sentence for a wait in the error, in the log
+// and in the event. The modules otelheed and debugpage compare the span and the page with the
+// event.
+func TestSentence_isTheSameInErrorAndLog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		trace, lines := logLines()
+		var mu sync.Mutex
+		var events []WaitDoneInfo
+		record := func(_ *http.Request, i WaitDoneInfo) {
+			mu.Lock()
+			defer mu.Unlock()
+			events = append(events, i)
+		}
+		tr := &Transport{
+			Base:  newScript(response{429, "", []string{"Retry-After", "5"}}, 200, errBroken),
+			Quota: &quota.Tracker{Rand: func() float64 { return 0 }},
+			Trace: JoinTraces(trace, &Trace{WaitDone: record}),
+		}
+		_, err := tr.RoundTrip(request(t, "POST", "").WithContext(WithOptions(t.Context(), RequestOptions{NoRetry: true})))
+		require.NoError(t, err)
+		var wg sync.WaitGroup
+		for _, result := range []*error{new(error), &err} { // the second request fails
+			req := request(t, "POST", "")
+			wg.Go(func() { _, *result = tr.RoundTrip(req) })
+			synctest.Wait()
+		}
+		wg.Wait()
+		const sentence = "waited 5 s for quota api.test (retry-after), 1 ahead"
+		require.Equal(t, sentence, events[2].String())
+		require.ErrorContains(t, err, "heed: gave up after 1 attempt and 5s of waiting: "+sentence+": 1: broken: ")
+		require.Contains(t, strings.Join(lines(), "\n"), `msg="`+sentence+`"`)
+		var g *GiveUpError
+		require.ErrorAs(t, err, &g)
+		require.Equal(t, events[2], g.LongestWait)
+	})
+}
+
+func TestInfos_areSentences(t *testing.T) {
+	now := time.Unix(1000, 0)
+	for want, i := range map[string]fmt.Stringer{
+		"does not wait": WaitStartInfo{},
+		"waits for quota api.test (retry-after), 3 ahead, expected to end in 1.2 s": WaitStartInfo{At: now, Limit: "api.test: retry-after", Ahead: 3, ExpectedEnd: now.Add(1200 * time.Millisecond)},
+		"waits for a limit":                           WaitStartInfo{At: now},
+		"did not wait":                                WaitDoneInfo{},
+		"was rejected by limit own":                   WaitDoneInfo{Limit: "own", Err: throttle.ErrRefused},
+		"was not granted: queue: closed":              WaitDoneInfo{Err: queue.ErrClosed},
+		"attempt 2 failed with status 503: retry now": RetryInfo{Attempt: 2, Status: 503},
+		"attempt 2 failed: broken: retry in 1.2 s":    RetryInfo{Attempt: 2, Err: errBroken, Delay: 1200 * time.Millisecond, RetryAfter: time.Second},
+		"attempt 1 failed with status 429: retry when the server permits, in 3 s": RetryInfo{Attempt: 1, Status: 429, RetryAfter: 3 * time.Second},
+		"gave up before the first attempt: broken":                                GiveUpInfo{Reason: errBroken},
+		"gave up after 1 attempt, the last: broken":                               GiveUpInfo{Attempts: 1, Err: errBroken},
+	} {
+		require.Equal(t, want, i.String())
+	}
+}
+
+func TestTrace_doneDescribesTheCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var got []DoneInfo
+		tr := &Transport{
+			Base:    newScript(respondAfter(time.Second, 500), errBroken, respondAfter(time.Second, 200)),
+			Retry:   threeAttempts(),
+			Limiter: throttle.NewTokenBucket(throttle.Limit{Name: "own", Count: 1, Per: 5 * time.Second}),
+			Trace:   &Trace{Done: func(_ *http.Request, i DoneInfo) { got = append(got, i) }},
+		}
+		resp, err := get(t, tr)
+		require.NoError(t, err)
+		require.Equal(t, []DoneInfo{{Attempts: 3, Duration: 11 * time.Second, QueueWait: 7 * time.Second, BackoffWait: 2 * time.Second, RetryDelay: 9 * time.Second, Status: 200, Response: resp}}, got)
+
+		_, err = tr.RoundTrip(request(t, "GET", "").WithContext(WithOptions(t.Context(), RequestOptions{NoWait: true})))
+		require.Error(t, err)
+		require.Equal(t, DoneInfo{Err: err, StopReason: got[1].StopReason}, got[1])
+		require.ErrorIs(t, got[1].StopReason, ErrMaxWait)
+	})
+}

@@ -1,0 +1,148 @@
+package promheed
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/heed-go/heed"
+	"github.com/heed-go/heed/internal/metrics"
+	"github.com/heed-go/heed/quota"
+	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttle/queue"
+	"github.com/heed-go/heed/throttlehttp"
+)
+
+// A Config holds the settings of New. The zero Config reports no quotas.
+type Config struct {
+	// Quota is the Tracker whose quotas and holds are reported at each scrape: at most 100
+	// accounts, see quota.Tracker.Snapshot. It must be that of heed.Transport.Quota. Nil
+	// means that heed_client_quota metrics are not reported.
+	Quota *quota.Tracker
+}
+
+// A Collector is a prometheus.Collector, to be registered once. It is safe for concurrent use.
+// One Collector serves any number of Transports, Middlewares and stores.
+type Collector struct {
+	recorder *metrics.Recorder
+	vectors  sink
+	gauges   map[*metrics.Instrument]*prometheus.Desc
+	quota    *quota.Tracker // nil: no gauges
+}
+
+var _ prometheus.Collector = (*Collector)(nil)
+
+// New returns a Collector.
+func New(c Config) *Collector {
+	k := &Collector{vectors: sink{}, gauges: map[*metrics.Instrument]*prometheus.Desc{}, quota: c.Quota}
+	for _, i := range metrics.Instruments() {
+		if i.Kind == metrics.Gauge {
+			k.gauges[i] = prometheus.NewDesc(metricName(i), i.Description, labelNames(i), nil)
+		} else {
+			k.vectors[i] = newVector(i)
+		}
+	}
+	k.recorder = metrics.NewRecorder(k.vectors)
+	return k
+}
+
+// Describe implements prometheus.Collector.
+func (c *Collector) Describe(descs chan<- *prometheus.Desc) {
+	for _, v := range c.vectors {
+		v.Describe(descs)
+	}
+	for _, d := range c.gauges {
+		descs <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (c *Collector) Collect(to chan<- prometheus.Metric) {
+	for _, v := range c.vectors {
+		v.Collect(to)
+	}
+	if c.quota == nil {
+		return
+	}
+	for _, p := range c.recorder.Quotas(c.quota.Snapshot(0)) {
+		to <- prometheus.MustNewConstMetric(c.gauges[p.Instrument], prometheus.GaugeValue, p.Value, p.Labels[:len(p.Instrument.Attributes)]...)
+	}
+}
+
+// Trace returns a Trace for heed.Transport.Trace, which records the metrics of calls.
+func (c *Collector) Trace() *heed.Trace { return c.recorder.ClientTrace() }
+
+// Middleware returns a Trace for throttlehttp.Middleware.Trace, which records its decisions.
+func (c *Collector) Middleware() *throttlehttp.Trace { return c.recorder.MiddlewareTrace() }
+
+// ServerQueue returns a Trace for the Queue of a throttlehttp.Middleware, which records the
+// waits in it.
+func (c *Collector) ServerQueue() *queue.Trace { return c.recorder.ServerQueueTrace() }
+
+// Decision records the decision d of the limit with a name about a request of a client. It is
+// for monitor.Registry.OnDecision, and for limiters without a Middleware. A Middleware whose
+// decisions are recorded, too, would count them twice.
+func (c *Collector) Decision(limit string, d throttle.Decision) { c.recorder.ServerDecision(limit, d) }
+
+// StoreOperation records a call to the store of shared limits, with its name, duration and
+// error. It is for throttleredis.Store.OnOperation.
+func (c *Collector) StoreOperation(name string, took time.Duration, err error) {
+	c.recorder.StoreOperation(name, took, err)
+}
+
+// StoreDegraded records that a decision was made without the store, because of err. It is for
+// throttleredis.Fallback.OnDegraded.
+func (c *Collector) StoreDegraded(mode string, err error) { c.recorder.StoreDegraded(mode, err) }
+
+// A vector holds the series of one instrument.
+type vector struct {
+	prometheus.Collector
+	record func(value float64, labels []string)
+}
+
+// A sink passes measurements to vectors.
+type sink map[*metrics.Instrument]vector
+
+// Record implements metrics.Sink.
+func (s sink) Record(_ context.Context, i *metrics.Instrument, value float64, l metrics.Labels) {
+	s[i].record(value, l[:len(i.Attributes)])
+}
+
+func newVector(i *metrics.Instrument) vector {
+	name, labels := metricName(i), labelNames(i)
+	switch i.Kind {
+	case metrics.Counter:
+		v := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: i.Description}, labels)
+		return vector{v, func(value float64, labels []string) { v.WithLabelValues(labels...).Add(value) }}
+	case metrics.UpDownCounter:
+		v := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: i.Description}, labels)
+		return vector{v, func(value float64, labels []string) { v.WithLabelValues(labels...).Add(value) }}
+	}
+	v := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: i.Description, Buckets: i.Buckets}, labels)
+	return vector{v, func(value float64, labels []string) { v.WithLabelValues(labels...).Observe(value) }}
+}
+
+// metricName returns the name that the Prometheus exporter of OpenTelemetry gives i.
+func metricName(i *metrics.Instrument) string {
+	name := strings.ReplaceAll(i.Name, ".", "_")
+	switch {
+	case i.Unit == "s":
+		name += "_seconds"
+	case i.Unit == "1" && i.Kind == metrics.Gauge:
+		name += "_ratio"
+	}
+	if i.Kind == metrics.Counter {
+		name += "_total"
+	}
+	return name
+}
+
+func labelNames(i *metrics.Instrument) []string {
+	names := make([]string, len(i.Attributes))
+	for k, key := range i.Attributes {
+		names[k] = strings.ReplaceAll(key, ".", "_")
+	}
+	return names
+}

@@ -1,0 +1,20 @@
+//go:build !race
+
+package queue
+
+import (
+	"testing"
+
+	"github.com/heed-go/heed/throttle"
+	"github.com/stretchr/testify/require"
+)
+
+func TestQueue_waitQueuedDoesNotAllocate(t *testing.T) {
+	q, l := new(Queue), throttle.AllowAll
+	tk := ticket(l)
+	queued := func(Position) {}
+	require.Zero(t, testing.AllocsPerRun(100, func() {
+		require.NoError(t, q.WaitQueued(t.Context(), tk, queued))
+		q.Cancel(t.Context(), tk)
+	}))
+}

@@ -1,0 +1,95 @@
+package queue
+
+import (
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/heed-go/heed/throttle"
+	"github.com/stretchr/testify/require"
+)
+
+// positions collects the Positions of tickets that begin to wait.
+type positions struct {
+	mu  sync.Mutex
+	all []Position
+}
+
+func (p *positions) add(x Position) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.all = append(p.all, x)
+}
+
+func TestQueue_waitQueuedTellsThePosition(t *testing.T) {
+	localAndRemote(t, func(t *testing.T, wrap func(throttle.Limiter) throttle.Limiter) {
+		q, l, start := new(Queue), wrap(bucket(2*time.Second, 1)), time.Now()
+		var got positions
+		require.NoError(t, q.WaitQueued(t.Context(), ticket(l), got.add))
+		require.Empty(t, got.all, "granted immediately")
+		var wg sync.WaitGroup
+		for _, priority := range []int32{0, 0, 5} {
+			tk := ticket(l)
+			tk.Priority = priority
+			wg.Go(func() { q.WaitQueued(t.Context(), tk, got.add) })
+			synctest.Wait()
+		}
+		require.Equal(t, []Position{
+			{At: start, Limit: "2s", ExpectedEnd: start.Add(2 * time.Second)},
+			{At: start, Limit: "2s", Ahead: 1, ExpectedEnd: start.Add(4 * time.Second)},
+			{At: start, Limit: "2s", ExpectedEnd: start.Add(2 * time.Second)},
+		}, got.all)
+		wg.Wait()
+		require.Len(t, got.all, 3, "once per wait")
+	})
+}
+
+func TestQueue_waitQueuedDescribesALimitOfTheServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q, start := new(Queue), time.Now()
+		var got positions
+		l := &holdLimiter{until: start.Add(time.Minute), serverImposed: true}
+		require.NoError(t, q.WaitQueued(t.Context(), ticket(l), got.add))
+		require.Equal(t, []Position{{At: start, Limit: "hold", ServerImposed: true, ExpectedEnd: start.Add(time.Minute)}}, got.all)
+		require.NoError(t, q.WaitQueued(t.Context(), ticket(l), nil))
+
+		l.until = time.Now().Add(time.Minute)
+		q.MaxWait = time.Second
+		require.ErrorIs(t, q.WaitQueued(t.Context(), ticket(l), got.add), throttle.ErrRefused)
+		require.Len(t, got.all, 1, "rejected immediately")
+	})
+}
+
+func TestQueue_waitQueuedCountsManyCallersApproximately(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q, s := new(Queue), &slotLimiter{}
+		var wg sync.WaitGroup
+		for range 10 * maxCompared {
+			wg.Go(func() { q.Wait(t.Context(), ticket(s)) })
+		}
+		synctest.Wait()
+		var got positions
+		for _, priority := range []int32{0, 1} {
+			tk := ticket(s)
+			tk.Priority = priority
+			wg.Go(func() { q.WaitQueued(t.Context(), tk, got.add) })
+			synctest.Wait()
+		}
+		require.Equal(t, []int{10 * maxCompared, 0}, []int{got.all[0].Ahead, got.all[1].Ahead})
+		q.Close()
+		wg.Wait()
+	})
+}
+
+func TestQueue_waiterLeavesWhenQueuedPanics(t *testing.T) {
+	localAndRemote(t, func(t *testing.T, wrap func(throttle.Limiter) throttle.Limiter) {
+		q, s := new(Queue), &slotLimiter{}
+		l := wrap(s)
+		require.PanicsWithValue(t, "queued", func() { q.WaitQueued(t.Context(), ticket(l), func(Position) { panic("queued") }) })
+		s.end()
+		q.Wake()
+		requireEmpty(t, q)
+		require.NoError(t, q.Wait(t.Context(), ticket(l)), "the unit was not lost")
+	})
+}
