@@ -86,6 +86,9 @@ func (b *bucket) reserve(c throttle.Claim) (throttle.Decision, error) {
 	if b.est != nil && b.est.loop.on() {
 		b.est.loop.spend(n, now)
 	}
+	if b.est != nil {
+		b.est.window.granted(d.Grant, now)
+	}
 	b.last = now
 	return d, nil
 }
@@ -101,6 +104,7 @@ func (b *bucket) Cancel(_ context.Context, c throttle.Claim, d throttle.Decision
 		b.strain.cancelled(d.Grant)
 		if b.est != nil {
 			b.est.loop.unspend(n)
+			b.est.window.canceled(d.Grant)
 		}
 	}
 }
@@ -137,7 +141,7 @@ func (b *bucket) observe(d throttle.Decision, f throttle.Feedback) {
 		if b.est != nil && f.Cause == throttle.CauseUnknown {
 			b.succeeded(d.Grant, now)
 		}
-		if b.gate.good(d.Grant) {
+		if b.gate.good(d.Grant, b.last) {
 			b.opened(now)
 		}
 		if f.Cause == throttle.CauseUnknown {
