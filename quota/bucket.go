@@ -218,10 +218,11 @@ func (b *bucket) learn(n uint64, f throttle.Feedback, now time.Time) (explained 
 				b.told[i].slots.refuted()
 			}
 			b.told[i].update(w, n, now, &b.flight)
+			b.told[i].counted.on = b.told[i].counted.on && f.Outcome != throttle.Accepted
 		}
 	}
 	for i := len(b.told) - 1; i >= 0; i-- {
-		if !said[i] && f.Outcome != throttle.Failed && b.told[i].spend(n) {
+		if !said[i] && f.Outcome != throttle.Failed && b.told[i].spend(n, f.Outcome == throttle.Accepted, now, &b.flight) {
 			b.site.budget.give(bytesOf(b.told[i : i+1]))
 			b.told = append(b.told[:i], b.told[i+1:]...)
 		}

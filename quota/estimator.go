@@ -379,7 +379,7 @@ const longStop = 3 * time.Second // that a rejection costs
 
 // probeAfter are the times after the first request at which probes are sent.
 var probeAfter = []time.Duration{
-	time.Second, 2 * time.Second, 3 * time.Second, 5 * time.Second, 10 * time.Second, 15 * time.Second, 20 * time.Second, 30 * time.Second, time.Minute,
+	time.Second, 2 * time.Second, 3 * time.Second, 5 * time.Second, 10 * time.Second, 20 * time.Second, 30 * time.Second, time.Minute,
 }
 
 // ownPause returns how long to send nothing after a rejection that states no time. The first

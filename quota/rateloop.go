@@ -255,6 +255,10 @@ func (l *rateLoop) rejected(best float64, rtt time.Duration, sent uint64, now ti
 	}
 	switch {
 	case l.run >= 2 && implied:
+		if math.IsInf(l.goal, 1) {
+			l.goal = below * refused
+		}
+		l.rate = min(l.rate, l.goal)
 		l.restart(rtt, sent, now)
 		return stop
 	case l.run >= 2:

@@ -48,6 +48,7 @@ type told struct {
 	price     price
 	slots     slots
 	early     earlyTest
+	counted   counted
 	metered   bool // it counts something that claims take different numbers of: who else does so is not known
 }
 
@@ -106,7 +107,7 @@ func (t *told) free(now time.Time, f *flight, use use) (units int64, wait time.D
 // asksAnew reports whether the next claim to go is the probe: the window is over,
 // and of what was left there is nothing to send.
 func (t *told) asksAnew(now time.Time, f *flight, use use) bool {
-	return !t.probe && !t.slots.are && !now.Before(t.opens(use)) && (t.remaining <= f.open+use.kept(t.limit) || t.others.seen)
+	return !t.probe && !t.slots.are && !now.Before(t.opens(use)) && (t.remaining <= f.open+use.kept(t.limit) || t.others.seen || t.counted.on)
 }
 
 // granted notes that the next claim of f goes at now. Nothing else moves t on but
@@ -146,6 +147,9 @@ func (t *told) update(w throttle.RemoteLimit, n uint64, now time.Time, f *flight
 		w = t.priced(w, now, f.open)
 	}
 	reset, left := resetOf(w, now), max(w.Remaining, 0)
+	if left == 0 {
+		t.counted.ends(reset, t.at)
+	}
 	t.early.update(t, reset, left, n, now)
 	newer, over := n > t.seen, !now.Before(t.reset)
 	if !t.metered && t.compare(w, n, f.sent, now) {
@@ -208,13 +212,18 @@ func (t *told) left(now time.Time) int64 {
 // accepted counts a claim that took a unit.
 func (t *told) accepted() { t.refill.answered++ }
 
-// spend counts claim n, whose answer did not say what is left. It reports whether
-// t is out of date: even the probe's answer no longer speaks of it.
-func (t *told) spend(n uint64) (outdated bool) {
-	if t.probe {
-		return n > t.seen
-	}
-	if t.slots.are {
+// spend counts claim n, whose response did not state what is left. accepted says that it was
+// no rejection. It reports whether t is out of date: not even the response to the probe speaks
+// of it, and it is a rejection.
+func (t *told) spend(n uint64, accepted bool, now time.Time, f *flight) (outdated bool) {
+	switch {
+	case t.probe && n > t.seen:
+		if !accepted || t.limit == 0 {
+			return true
+		}
+		t.began(now, f)
+		return false
+	case t.slots.are || t.probe:
 		return false
 	}
 	t.remaining = max(t.remaining-1, 0)
