@@ -217,6 +217,7 @@ func (b *bucket) learn(n uint64, f throttle.Feedback, now time.Time) (explained 
 			if f.Outcome == throttle.Throttled {
 				b.told[i].slots.refuted()
 			}
+			b.told[i].probed(w, n, f.Outcome)
 			b.told[i].update(w, n, now, &b.flight)
 			b.told[i].counted.on = b.told[i].counted.on && f.Outcome != throttle.Accepted
 		}

@@ -42,11 +42,11 @@ func TestTracker_learnsWindows(t *testing.T) {
 		},
 		"of the clock, stated by rejections": {
 			func() serverrules.Server { return serverrules.RackAttack(80, window, serverrules.RackReadme) },
-			[2]time.Duration{2 * window, 8300 * time.Millisecond}, [2]int{20, 0}, [2]float64{1.05, 1.05},
+			[2]time.Duration{2 * window, 8300 * time.Millisecond}, [2]int{20, 2}, [2]float64{1.05, 1.05},
 		},
 		"of the clock, Retry-After": {
 			func() serverrules.Server { return serverrules.RackAttack(80, window, serverrules.RackRetryAfter) },
-			[2]time.Duration{2 * window, 8300 * time.Millisecond}, [2]int{20, 1}, [2]float64{1.15, 1.2},
+			[2]time.Duration{2 * window, 8300 * time.Millisecond}, [2]int{20, 1}, [2]float64{1.2, 1.2},
 		},
 	} {
 		for _, rtt := range []time.Duration{time.Millisecond, 50 * time.Millisecond} {

@@ -49,7 +49,8 @@ type told struct {
 	slots     slots
 	early     earlyTest
 	counted   counted
-	metered   bool // it counts something that claims take different numbers of: who else does so is not known
+	pause     time.Duration // between probes, if no reset is stated; 0: a second
+	metered   bool          // it counts something that claims take different numbers of: who else does so is not known
 }
 
 // countsRequests reports whether w says how many requests are left, the one unit
@@ -146,13 +147,13 @@ func (t *told) update(w throttle.RemoteLimit, n uint64, now time.Time, f *flight
 		}
 		w = t.priced(w, now, f.open)
 	}
-	reset, left := resetOf(w, now), max(w.Remaining, 0)
+	reset, left := t.resetOf(w, now), max(w.Remaining, 0)
 	if left == 0 {
 		t.counted.ends(reset, t.at)
 	}
 	t.early.update(t, reset, left, n, now)
 	newer, over := n > t.seen, !now.Before(t.reset)
-	if !t.metered && t.compare(w, n, f.sent, now) {
+	if !t.metered && statesReset(w) && t.compare(w, n, f.sent, now) {
 		over, t.refill.kind = true, unseen
 	}
 	t.opening.opens(w, now, over, t.probe && newer && left == 0)
@@ -228,6 +229,43 @@ func (t *told) spend(n uint64, accepted bool, now time.Time, f *flight) (outdate
 	}
 	t.remaining = max(t.remaining-1, 0)
 	return false
+}
+
+// statesReset reports whether w states when units come back. Without that nothing can be
+// said of other clients.
+func statesReset(w throttle.RemoteLimit) bool { return w.ResetAfter > 0 || w.Per > 0 }
+
+// probed adapts the time between probes of a limit without a stated reset to what the response
+// to claim n states, if that was the probe.
+func (t *told) probed(w throttle.RemoteLimit, n uint64, o throttle.Outcome) {
+	if 2*w.Remaining >= w.Limit {
+		t.pause = 0 // it has been idle
+	}
+	if !t.probe || n <= t.seen || statesReset(w) {
+		return
+	}
+	if t.pause == 0 {
+		t.pause = time.Second
+	}
+	switch {
+	case o == throttle.Throttled:
+		t.pause = min(t.pause+t.pause/2, maxProbePause)
+	case w.Remaining >= manyLeft:
+		t.pause = max(t.pause/2, minScout)
+	}
+}
+
+const (
+	maxProbePause = 8 * time.Second
+	manyLeft      = 8 // units that a probe found: some servers restore whole units only, so a few should come back
+)
+
+// resetOf is the function resetOf for a response to a request of t.
+func (t *told) resetOf(w throttle.RemoteLimit, now time.Time) time.Time {
+	if t.pause > 0 && !statesReset(w) {
+		return now.Add(t.pause)
+	}
+	return resetOf(w, now)
 }
 
 // resetOf returns when units come back. If the server does not say, it is when
