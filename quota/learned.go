@@ -127,10 +127,17 @@ func usualWithin(least, most time.Duration) time.Duration {
 func (w *learnedWindow) begin(now time.Time, n uint64) {
 	w.start, w.since, w.used, w.accepted, w.test = now, n-1, 0, 0, 0
 	w.windows++
+	w.next = now.Add(w.interval())
 	w.reset = now.Add(w.length)
 	if grid := w.nextOnGrid(now); !w.gridless && grid.Before(w.reset.Add(-w.length/8)) && grid.Sub(now) > w.length/8 {
 		w.reset = grid
 	}
+}
+
+// interval returns the time between two requests: they are sent in the first part of a window,
+// but not all at one time.
+func (w *learnedWindow) interval() time.Duration {
+	return w.length / burstPart / time.Duration(w.limit)
 }
 
 // nextOnGrid returns the next end of a window after now, if they are on a grid.
@@ -181,7 +188,7 @@ func (w *learnedWindow) granted(n uint64, now time.Time) {
 		w.test = n
 	}
 	w.used++
-	w.next = now.Add(w.length / burstPart / time.Duration(w.limit))
+	w.next = now.Add(w.interval())
 }
 
 // canceled notes that claim n was not sent.
