@@ -58,8 +58,13 @@ func (b *bucket) decide(d *throttle.Decision, n int64, dry bool, now time.Time) 
 			d.Policy, d.ServerImposed, d.Estimated = names.pace, true, true
 			return
 		}
+	}
+	if b.est != nil && (full || b.est.window.declared) {
 		if d.Wait, d.OK = b.est.window.check(now, b.flight.open); !d.OK {
-			d.Policy, d.ServerImposed, d.Estimated = names.pace, true, true
+			d.ServerImposed, d.Estimated = true, !b.est.window.declared
+			if d.Estimated {
+				d.Policy = names.pace
+			}
 			return
 		}
 	}

@@ -201,6 +201,9 @@ func (b *bucket) shutting(retryAfter time.Duration) shutting {
 // learn takes over what the answer says of the server's limits. It reports
 // whether one of them is used up, which explains a refusal.
 func (b *bucket) learn(n uint64, f throttle.Feedback, now time.Time) (explained bool) {
+	if b.est != nil && b.est.window.declared && slices.ContainsFunc(f.RemoteLimits, countsRequests) {
+		b.est.window = learnedWindow{}
+	}
 	var said [maxTold]bool
 	for i := range b.told {
 		if f.Outcome == throttle.Accepted {

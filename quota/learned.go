@@ -52,6 +52,8 @@ type learnedWindow struct {
 	gridless bool      // they do not
 	boundary time.Time // end of a window
 
+	declared bool // by the program: see Tracker.Declare. It needs no test
+
 	stopped  time.Time     // when the latest stop began: see rateSince
 	stated   time.Duration // that the rejections stated to wait; 0: nothing
 	measured float64       // what rateSince was when it was too low; 0: it was not
@@ -60,7 +62,7 @@ type learnedWindow struct {
 const (
 	leastLearned    = 8                      // accepted requests that make a window credible
 	openingDelay    = 15 * time.Millisecond  // after an estimated end
-	statedTestAfter = 2                      // windows
+	statedTestAfter = 4                      // windows
 	testEvery       = 20                     // windows
 	unsureFlight    = 2                      // requests in flight while a window is not confirmed, one more
 	mostUnsure      = 4                      // for four accepted ones, and at most so many
@@ -155,6 +157,8 @@ func (w *learnedWindow) check(now time.Time, open int64) (wait time.Duration, ok
 	switch {
 	case !w.on():
 		return 0, true
+	case w.declared && (w.start.IsZero() || !now.Before(w.reset)):
+		return 0, true
 	case w.opening != 0 || w.test != 0 && open > 0:
 		return 0, false
 	case !now.Before(w.reset.Add(openingDelay)):
@@ -181,6 +185,8 @@ func (w *learnedWindow) granted(n uint64, now time.Time) {
 	switch {
 	case !w.on():
 		return
+	case w.declared && (w.start.IsZero() || !now.Before(w.reset)):
+		w.begin(now, n)
 	case !now.Before(w.reset.Add(openingDelay)):
 		w.opening = n
 		return
