@@ -66,7 +66,7 @@ const (
 	testEvery       = 20                     // windows
 	unsureFlight    = 2                      // requests in flight while a window is not confirmed, one more
 	mostUnsure      = 4                      // for four accepted ones, and at most so many
-	burstPart       = 6                      // of a window, in which its requests are sent
+	burstPart       = 8                      // of a window, in which its requests are sent
 	agreeing        = 0.25                   // rates that differ by less agree
 	tooLow          = 4                      // a rate so many times lower than that of the window is measured again
 	mostLateness    = 8                      // a window that is so many times as long as thought is none
@@ -137,8 +137,11 @@ func (w *learnedWindow) begin(now time.Time, n uint64) {
 }
 
 // interval returns the time between two requests: they are sent in the first part of a window,
-// but not all at one time.
+// but not all at one time, unless the program has declared it.
 func (w *learnedWindow) interval() time.Duration {
+	if w.declared {
+		return 0
+	}
 	return w.length / burstPart / time.Duration(w.limit)
 }
 
@@ -171,6 +174,9 @@ func (w *learnedWindow) check(now time.Time, open int64) (wait time.Duration, ok
 	case w.testDue():
 		wait = w.start.Add(max(w.reset.Sub(w.start)/2, leastTestWait)).Sub(now)
 		return wait, wait <= 0
+	}
+	if w.declared {
+		return w.reset.Sub(now), false
 	}
 	return w.reset.Add(openingDelay).Sub(now), false
 }

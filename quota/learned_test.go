@@ -3,6 +3,7 @@ package quota
 import (
 	"math/rand/v2"
 	"net/http"
+	"runtime"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -46,7 +47,7 @@ func TestTracker_learnsWindows(t *testing.T) {
 		},
 		"of the clock, Retry-After": {
 			func() serverrules.Server { return serverrules.RackAttack(80, window, serverrules.RackRetryAfter) },
-			[2]time.Duration{2 * window, 8300 * time.Millisecond}, [2]int{20, 1}, [2]float64{1.2, 1.2},
+			[2]time.Duration{2 * window, 8300 * time.Millisecond}, [2]int{20, 1}, [2]float64{1.2, 1.25},
 		},
 	} {
 		for _, rtt := range []time.Duration{time.Millisecond, 50 * time.Millisecond} {
@@ -94,5 +95,40 @@ func TestLearnedWindow_isInferredFromAStop(t *testing.T) {
 			require.EqualValues(t, 1, w.used, name)
 			require.Equal(t, at(tt.probed), w.start, name)
 		}
+	}
+}
+
+// Events of a learned window: it is reported when it is inferred, and dropped when the test
+// shows that it is none.
+func TestTracker_reportsLearnedWindows(t *testing.T) {
+	for name, tt := range map[string]struct {
+		server serverrules.Server
+		want   []LimitLearnedInfo
+	}{
+		"window": {
+			serverrules.ModQoS(50, 5*time.Second),
+			[]LimitLearnedInfo{{Host: "api.test", Limit: "api.test: learned rate", Size: 50, Per: 5 * time.Second}},
+		},
+		"ban": {
+			serverrules.ModEvasive(20, 10*time.Second, 429),
+			[]LimitLearnedInfo{
+				{Host: "api.test", Limit: "api.test: learned rate", Size: 21, Per: 20 * time.Second},
+				{Host: "api.test", Limit: "api.test: learned rate", Change: Dropped, Size: 21, Per: 20 * time.Second},
+			},
+		},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			var got []LimitLearnedInfo
+			events := &Events{LimitLearned: func(l LimitLearnedInfo) {
+				if l.Size > 0 {
+					got = append(got, l)
+				}
+			}}
+			tr := seeded(1)
+			tr.Listen(events)
+			j := play(t, tr, rule(tt.server), 100, 30, time.Millisecond)
+			require.Equal(t, tt.want, got, "%s: %v", name, j)
+			runtime.KeepAlive(events)
+		})
 	}
 }
