@@ -219,6 +219,9 @@ func (b *bucket) learn(n uint64, f throttle.Feedback, now time.Time) (explained 
 			said[i] = true
 			if f.Outcome == throttle.Throttled {
 				b.told[i].slots.refuted()
+				if n > b.told[i].seen {
+					b.told[i].counted.rejected(b.told[i].remaining-b.flight.open, b.told[i].limit)
+				}
 			}
 			b.told[i].probed(w, n, f.Outcome)
 			b.told[i].update(w, n, now, &b.flight)

@@ -11,6 +11,15 @@ type counted struct {
 	end     time.Time     // of a window, as a rejection stated it; zero: none did
 	length  time.Duration // of windows; 0: not known, so a request is sent beyond the limit to learn it
 	offGrid bool          // a window ended later than on the grid of those before
+	refuted bool          // a rejection came long before a window was used up: units come back in another way
+}
+
+// rejected takes in a rejection of a request that was sent in the present window, of which
+// left of limit units are left by what was counted.
+func (c *counted) rejected(left, limit int64) {
+	if c.on && left > max(limit/8, 1) {
+		*c = counted{refuted: true}
+	}
 }
 
 // ends takes in that a rejection stated the end of the window that began at start.

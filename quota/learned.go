@@ -62,12 +62,13 @@ type learnedWindow struct {
 const (
 	leastLearned    = 8                      // accepted requests that make a window credible
 	openingDelay    = 15 * time.Millisecond  // after an estimated end
-	statedTestAfter = 4                      // windows
+	statedTestAfter = 2                      // windows
 	testEvery       = 20                     // windows
 	unsureFlight    = 2                      // requests in flight while a window is not confirmed, one more
 	mostUnsure      = 4                      // for four accepted ones, and at most so many
-	burstPart       = 8                      // of a window, in which its requests are sent
+	burstPart       = 6                      // of a window, in which its requests are sent
 	agreeing        = 0.25                   // rates that differ by less agree
+	muchLower       = 1.6                    // times: a rate that is lower than another
 	tooLow          = 4                      // a rate so many times lower than that of the window is measured again
 	mostLateness    = 8                      // a window that is so many times as long as thought is none
 	nearlyAll       = 0.9                    // of a limit: rejected later than that, the limit is lower
@@ -110,7 +111,7 @@ func infer(first tally, stopped, refused, probed time.Time, n uint64) (w learned
 func (w *learnedWindow) state(d time.Duration, ended bool) {
 	w.stated = d
 	if ended {
-		w.testAfter = statedTestAfter
+		w.testAfter, w.gridless = statedTestAfter, true // each rejection states the end of the present window
 	}
 }
 
@@ -323,6 +324,9 @@ func (w *learnedWindow) bucketRate(now time.Time) (rate float64, sure bool) {
 	rate, before := w.rateSince(now), w.rate()
 	if w.measured > 0 {
 		before = w.measured
+	}
+	if w.testAfter > 0 && tooLow*rate >= before && muchLower*rate < before { // units came back, but fewer
+		return rate, true
 	}
 	sure = math.Abs(rate-before) < agreeing*max(rate, before) || w.testAfter > 0
 	return max(rate, before), sure

@@ -108,7 +108,10 @@ func (t *told) free(now time.Time, f *flight, use use) (units int64, wait time.D
 // asksAnew reports whether the next claim to go is the probe: the window is over,
 // and of what was left there is nothing to send.
 func (t *told) asksAnew(now time.Time, f *flight, use use) bool {
-	return !t.probe && !t.slots.are && !now.Before(t.opens(use)) && (t.remaining <= f.open+use.kept(t.limit) || t.others.seen || t.counted.on)
+	if t.counted.on && f.open > 0 {
+		return false // it could be served before a request of the present window
+	}
+	return !t.probe && !t.slots.are && !now.Before(t.opens(use)) && (t.remaining <= f.open+use.kept(t.limit) || t.others.seen || t.counted.on && t.counted.length > 0)
 }
 
 // granted notes that the next claim of f goes at now. Nothing else moves t on but
@@ -219,12 +222,12 @@ func (t *told) accepted() { t.refill.answered++ }
 func (t *told) spend(n uint64, accepted bool, now time.Time, f *flight) (outdated bool) {
 	switch {
 	case t.probe && n > t.seen:
-		if !accepted || t.limit == 0 {
+		if !accepted || t.limit == 0 || t.counted.refuted {
 			return true
 		}
 		t.began(now, f)
 		return false
-	case t.slots.are || t.probe:
+	case t.slots.are || t.probe && !t.counted.on:
 		return false
 	}
 	t.remaining = max(t.remaining-1, 0)
