@@ -55,6 +55,7 @@ type learnedWindow struct {
 	declared bool // by the program: see Tracker.Declare. It needs no test
 
 	stopped  time.Time     // when the latest stop began: see rateSince
+	total    int64         // accepted since then
 	stated   time.Duration // that the rejections stated to wait; 0: nothing
 	measured float64       // what rateSince was when it was too low; 0: it was not
 }
@@ -102,7 +103,8 @@ func infer(first tally, stopped, refused, probed time.Time, n uint64) (w learned
 	}
 	w.length = usualWithin(w.least, w.most)
 	w.begin(probed, n)
-	w.used, w.accepted = 1, 1
+	w.used = 1
+	w.count()
 	return w
 }
 
@@ -225,16 +227,22 @@ func (w *learnedWindow) succeeded(n uint64, sent time.Time) verdict {
 	case n == w.opening:
 		w.opened(n, sent)
 	case n == w.test:
-		w.accepted++
+		w.count()
 		if w.limit < w.whole {
 			w.limit, w.test = min(w.limit+max(w.whole/8, 1), w.whole), 0
 			return consistent
 		}
 		return faster
 	case n > w.since:
-		w.accepted++
+		w.count()
 	}
 	return consistent
+}
+
+// count counts an accepted request of the present window.
+func (w *learnedWindow) count() {
+	w.accepted++
+	w.total++
 }
 
 // opened notes that the window has ended: claim n, sent at sent, was the first of a new one.
@@ -249,7 +257,8 @@ func (w *learnedWindow) opened(n uint64, sent time.Time) {
 	}
 	w.opening = 0
 	w.begin(sent, n)
-	w.used, w.accepted = 1, 1
+	w.used = 1
+	w.count()
 }
 
 // rejected takes in that claim n was rejected; the latest claim is sent.
@@ -269,7 +278,7 @@ func (w *learnedWindow) rejected(n, sent uint64, now time.Time) verdict {
 			w.whole = w.limit
 		}
 	case w.rateSince(now)*tooLow < w.rate() && w.measured == 0 && w.testAfter == 0:
-		w.measured, w.stopped, w.since, w.accepted = w.rateSince(now), now, sent, 0
+		w.measured, w.stopped, w.since, w.accepted, w.total = w.rateSince(now), now, sent, 0, 0
 		w.used, w.reset = w.limit, now.Add(w.most/2)
 	default:
 		return bucketLike
@@ -285,7 +294,8 @@ func (w *learnedWindow) closed() bool { return w.used >= w.limit && w.accepted >
 func (w *learnedWindow) released(n uint64, sent time.Time) {
 	w.opening = 0
 	w.begin(sent, n)
-	w.used, w.accepted = 1, 1
+	w.used = 1
+	w.count()
 }
 
 // stillClosed notes that the request which tested the end of the window was rejected.
@@ -314,7 +324,7 @@ func (w *learnedWindow) stillClosed(now time.Time) verdict {
 // rateSince returns what was accepted since the latest stop began, over that time, in
 // requests a second.
 func (w *learnedWindow) rateSince(now time.Time) float64 {
-	return (float64(w.accepted) + 0.5) / max(now.Sub(w.stopped).Seconds(), 1e-3)
+	return (float64(w.total) + 0.5) / max(now.Sub(w.stopped).Seconds(), 1e-3)
 }
 
 // bucketRate returns the rate of the bucket that w turned out to be. It is sure if two
