@@ -67,7 +67,7 @@ const (
 	testEvery       = 20                     // windows
 	unsureFlight    = 2                      // requests in flight while a window is not confirmed, one more
 	mostUnsure      = 4                      // for four accepted ones, and at most so many
-	burstPart       = 6                      // of a window, in which its requests are sent
+	burstPart       = 7                      // of a window, in which its requests are sent
 	agreeing        = 0.25                   // rates that differ by less agree
 	muchLower       = 1.6                    // times: a rate that is lower than another
 	tooLow          = 4                      // a rate so many times lower than that of the window is measured again
@@ -113,7 +113,7 @@ func infer(first tally, stopped, refused, probed time.Time, n uint64) (w learned
 func (w *learnedWindow) state(d time.Duration, ended bool) {
 	w.stated = d
 	if ended {
-		w.testAfter, w.gridless = statedTestAfter, true // each rejection states the end of the present window
+		w.testAfter = statedTestAfter
 	}
 }
 
