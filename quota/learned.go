@@ -67,7 +67,7 @@ const (
 	testEvery       = 20                     // windows
 	unsureFlight    = 2                      // requests in flight while a window is not confirmed, one more
 	mostUnsure      = 4                      // for four accepted ones, and at most so many
-	burstPart       = 7                      // of a window, in which its requests are sent
+	burstPart       = 6                      // of a window, in which its requests are sent
 	agreeing        = 0.25                   // rates that differ by less agree
 	muchLower       = 1.6                    // times: a rate that is lower than another
 	tooLow          = 4                      // a rate so many times lower than that of the window is measured again
