@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/heed-go/heed/internal/httphost"
+	"github.com/heed-go/heed/quota"
 	"github.com/heed-go/heed/quota/headers"
 	"github.com/heed-go/heed/throttle"
 )
@@ -29,6 +30,12 @@ type RequestOptions struct {
 	// Cost is the number of units that each attempt takes from Transport.Limiter. Zero
 	// means 1. A negative value is an error.
 	Cost int64
+
+	// QuotaName names the quota of the server that the request uses, where the URL does not
+	// tell, such as a model or a deployment in the body of the request. A rejection of one
+	// name holds no request with another name, and all requests of an account with one name
+	// share a quota, whatever their paths. Empty means that the path tells.
+	QuotaName string
 
 	// Idempotent states that processing the request twice has the same effect as
 	// processing it once, whatever its method.
@@ -59,6 +66,9 @@ type RequestOptions struct {
 // that ctx carries.
 func WithOptions(ctx context.Context, r RequestOptions) context.Context {
 	v := settingsFrom(ctx)
+	if r.QuotaName != v.options.QuotaName {
+		ctx = quota.WithName(ctx, r.QuotaName)
+	}
 	v.options = r
 	return context.WithValue(ctx, settingsKey{}, &v)
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/heed-go/heed"
 	"github.com/heed-go/heed/quota"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
@@ -55,9 +56,10 @@ func TestTrace_reportsALearnedRate(t *testing.T) {
 			return limited(now)
 		}}
 		client := heed.NewClient(&heed.Transport{Base: s, Trace: &heed.Trace{LimitLearned: func(l heed.LimitLearnedInfo) {
-			changes[l.Change]++
-			require.Equal(t, "api.test: learned rate", l.Limit)
-			require.Zero(t, l.Size)
+			assert.Equal(t, "api.test: learned rate", l.Limit)
+			if l.Size == 0 { // since issue 14 a window is learned first, and dropped when it proves to be a bucket
+				changes[l.Change]++
+			}
 		}}})
 		for time.Since(start) < 2*time.Minute {
 			failed, _ := runJob(t, client, 30, 30)

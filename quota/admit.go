@@ -6,11 +6,11 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// mostMore slots than at the start there can be. With 14 more than 4, fifty calls
-// to a server without limits still take five round trips. moreEvery is how often one
+// mostMore slots than at the start there can be. With 10 more than 4, fifty calls
+// to a server without limits still take six round trips. moreEvery is how often one
 // more request is sent while no response arrives, as with long polls.
 const (
-	mostMore  = 14
+	mostMore  = 10
 	moreEvery = 100 * time.Millisecond
 )
 
@@ -56,6 +56,15 @@ func (b *bucket) decide(d *throttle.Decision, n int64, dry bool, now time.Time) 
 	if full && b.est != nil {
 		if d.Wait, d.OK = b.est.loop.check(now); !d.OK {
 			d.Policy, d.ServerImposed, d.Estimated = names.pace, true, true
+			return
+		}
+	}
+	if b.est != nil && (full || b.est.window.declared) {
+		if d.Wait, d.OK = b.est.window.check(now, b.flight.open); !d.OK {
+			d.ServerImposed, d.Estimated = true, !b.est.window.declared
+			if d.Estimated {
+				d.Policy = names.pace
+			}
 			return
 		}
 	}

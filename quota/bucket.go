@@ -86,6 +86,9 @@ func (b *bucket) reserve(c throttle.Claim) (throttle.Decision, error) {
 	if b.est != nil && b.est.loop.on() {
 		b.est.loop.spend(n, now)
 	}
+	if b.est != nil {
+		b.est.window.granted(d.Grant, now)
+	}
 	b.last = now
 	return d, nil
 }
@@ -101,6 +104,7 @@ func (b *bucket) Cancel(_ context.Context, c throttle.Claim, d throttle.Decision
 		b.strain.cancelled(d.Grant)
 		if b.est != nil {
 			b.est.loop.unspend(n)
+			b.est.window.canceled(d.Grant)
 		}
 	}
 }
@@ -137,7 +141,7 @@ func (b *bucket) observe(d throttle.Decision, f throttle.Feedback) {
 		if b.est != nil && f.Cause == throttle.CauseUnknown {
 			b.succeeded(d.Grant, now)
 		}
-		if b.gate.good(d.Grant) {
+		if b.gate.good(d.Grant, b.last) {
 			b.opened(now)
 		}
 		if f.Cause == throttle.CauseUnknown {
@@ -197,6 +201,9 @@ func (b *bucket) shutting(retryAfter time.Duration) shutting {
 // learn takes over what the answer says of the server's limits. It reports
 // whether one of them is used up, which explains a refusal.
 func (b *bucket) learn(n uint64, f throttle.Feedback, now time.Time) (explained bool) {
+	if b.est != nil && b.est.window.declared && slices.ContainsFunc(f.RemoteLimits, countsRequests) {
+		b.est.window = learnedWindow{}
+	}
 	var said [maxTold]bool
 	for i := range b.told {
 		if f.Outcome == throttle.Accepted {
@@ -212,12 +219,17 @@ func (b *bucket) learn(n uint64, f throttle.Feedback, now time.Time) (explained 
 			said[i] = true
 			if f.Outcome == throttle.Throttled {
 				b.told[i].slots.refuted()
+				if n > b.told[i].seen {
+					b.told[i].counted.rejected(b.told[i].remaining-b.flight.open, b.told[i].limit)
+				}
 			}
+			b.told[i].probed(w, n, f.Outcome)
 			b.told[i].update(w, n, now, &b.flight)
+			b.told[i].counted.on = b.told[i].counted.on && f.Outcome != throttle.Accepted
 		}
 	}
 	for i := len(b.told) - 1; i >= 0; i-- {
-		if !said[i] && f.Outcome != throttle.Failed && b.told[i].spend(n) {
+		if !said[i] && f.Outcome != throttle.Failed && b.told[i].spend(n, f.Outcome == throttle.Accepted, now, &b.flight) {
 			b.site.budget.give(bytesOf(b.told[i : i+1]))
 			b.told = append(b.told[:i], b.told[i+1:]...)
 		}

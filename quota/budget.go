@@ -82,6 +82,7 @@ func (s *site) newBucket(good int) *bucket {
 	if s.tracker.convoy != nil {
 		b.joint = new(joint)
 	}
+	s.tracker.declared.apply(b)
 	return b
 }
 

@@ -169,8 +169,9 @@ func (s *site) route(req *http.Request) uint64 {
 	}
 	var buf [maxRoute]byte
 	h := s.tracker.convoy.basis
-	for _, c := range appendRoute(buf[:0], req) {
+	route := appendRoute(buf[:0], req)
+	for _, c := range route {
 		h = (h ^ uint64(c)) * 1099511628211
 	}
-	return h
+	return marked(h, route)
 }

@@ -17,8 +17,8 @@
 //	slow responses  the server responds late or fails, so no more requests are in flight than before
 //
 // A quota ends at the reset that the server stated. A hold by retry-after ends at the time
-// that the server stated, or after 0.5 to 1 second if it stated none (longer after each
-// rejected probe, at most one minute). Then one request, the probe, tests whether the hold
+// that the server stated. If it stated none, probes are sent when windows of usual lengths
+// would end, of 1, 2, 3, 5, 10 ... seconds. Then one request, the probe, tests whether the hold
 // is over. The other requests follow when the probe is accepted.
 //
 // A rate is learned when 5 of the last 8 responses are a 429 that states nothing about limits, or

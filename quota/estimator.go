@@ -1,6 +1,7 @@
 package quota
 
 import (
+	"math"
 	"time"
 
 	"github.com/heed-go/heed/throttle"
@@ -18,6 +19,7 @@ type estimator struct {
 	accepted acceptedRate
 	caution  caution
 	loop     rateLoop
+	window   learnedWindow
 
 	first    tally         // accepted before the present stop or hold
 	hold     time.Duration // that the server stated for it; 0: none
@@ -121,7 +123,7 @@ func (b *bucket) suspect(f *throttle.Feedback, before tally, granted bool) (stop
 		if e.loop.cause == cause {
 			f.Outcome = throttle.Throttled
 		}
-	case b.gate.ajar:
+	case b.gate.ajar, bare && e.window.on() && granted:
 	case now.Before(e.none[causeClass(cause)]):
 	case bare && e.marks.implied(f.Cause == throttle.CauseRetryNow, b.roundTrip(), now):
 		e.marks.restart()
@@ -187,6 +189,8 @@ func (b *bucket) rejected(n uint64, cause throttle.Cause, now time.Time) {
 	case bare && (e.stopNext || probe):
 		b.stop(n, now)
 	case b.gate.ajar:
+	case e.window.on() && bare:
+		b.tellWindow(e.window.rejected(n, b.flight.sent, now), n, now)
 	case e.loop.on():
 		if e.loop.cause == cause {
 			b.tellLoop(n, true, now)
@@ -204,7 +208,7 @@ func (b *bucket) stop(n uint64, now time.Time) {
 		e.first.until = now
 	}
 	how := b.shutting(0)
-	how.estimated = true
+	how.estimated, how.own = true, b.ownPause(now)
 	b.gate.shut(n, now, how)
 	if e != nil {
 		e.stopNext, e.caution = false, caution{}
@@ -255,6 +259,10 @@ func (b *bucket) stated(n uint64, retryAfter time.Duration, now time.Time) {
 		return
 	}
 	e.calm = 0
+	if e.window.on() {
+		b.tellWindow(e.window.rejected(n, b.flight.sent, now), n, now)
+		return
+	}
 	if e.loop.on() {
 		if l := &e.loop; l.cause == throttle.CauseUnstated && l.counts(n, now) {
 			l.note(true)
@@ -288,7 +296,21 @@ func (b *bucket) opened(now time.Time) {
 	}
 	if e.loop.on() {
 		e.loop.next = later(e.loop.next, b.last)
+	} else if e.window.on() {
+		e.window.released(b.flight.sent, b.last)
 	} else if e.pending && e.first.ok > 0 { // a server that accepted nothing has shown no rate
+		refused := time.Time{}
+		if b.gate.at.After(e.first.until) {
+			refused = b.gate.at
+		}
+		if e.window = infer(e.first, e.first.until, refused, b.last, b.flight.sent); e.window.on() {
+			if e.hold > 0 {
+				e.window.state(e.hold, refused.IsZero())
+			}
+			e.pending, e.first, e.hold, e.caution = false, tally{}, 0, caution{}
+			e.marks.restart()
+			return
+		}
 		e.loop.open(e.first, e.hold, b.gate.at, b.last, now, e.accepted.highest(now)/2, b.flight.sent)
 	}
 	e.pending, e.first, e.hold = false, tally{}, 0
@@ -304,14 +326,83 @@ func (b *bucket) succeeded(n uint64, now time.Time) {
 		e.first.ok++ // it was in flight when the stop or hold began
 	}
 	e.caution.accepted()
-	if e.loop.on() {
+	if e.window.on() {
+		b.tellWindow(e.window.succeeded(n, b.last), n, now)
+	} else if e.loop.on() {
 		e.loop.span.ok++
 		b.tellLoop(n, false, now)
 	}
 	e.calm++
-	if e.calm >= calmAfter && !e.loop.on() && !e.pending && e.caution.most == 0 && !b.gate.ajar && !now.Before(later(e.none[0], e.none[1])) {
+	if e.calm >= calmAfter && !e.loop.on() && !e.window.on() && !e.pending && e.caution.most == 0 && !b.gate.ajar && !now.Before(later(e.none[0], e.none[1])) {
 		b.dropEstimator()
 	}
+}
+
+// tellWindow acts on what the response to claim n says of the learned window.
+func (b *bucket) tellWindow(v verdict, n uint64, now time.Time) {
+	e := b.est
+	w := e.window
+	switch v {
+	case consistent:
+		return
+	case bucketLike:
+		e.window = learnedWindow{}
+		rate, sure := w.bucketRate(now)
+		e.loop.begin(rate, b.flight.sent, now)
+		e.loop.known = sure
+		switch {
+		case !sure:
+			e.loop.goal, e.loop.eager = math.Inf(1), 2
+		case w.stated > 0 && w.stated <= shortHold:
+			e.loop.stated = w.stated
+		}
+	case faster:
+		e.window = learnedWindow{}
+		e.loop.begin(w.rate(), b.flight.sent, now)
+		if e.loop.goal, e.loop.eager = math.Inf(1), 2; w.most > longStop {
+			e.loop.eager = 5
+		}
+		if w.stated > 0 && w.stated <= shortHold {
+			e.loop.rate, e.loop.stated = statedBelow*float64(w.whole)/w.stated.Seconds(), w.stated
+			e.loop.goal = e.loop.rate
+		}
+		if w.most > longStop {
+			e.loop.longest = min(20*w.most.Seconds(), 300)
+		}
+	case inconsistent:
+		e.window = learnedWindow{}
+		b.stop(n, now)
+	}
+}
+
+const longStop = 3 * time.Second // that a rejection costs
+
+// probeAfter are the times after the first request at which probes are sent.
+var probeAfter = []time.Duration{
+	time.Second, 2 * time.Second, 3 * time.Second, 5 * time.Second, 10 * time.Second, 20 * time.Second, 30 * time.Second, time.Minute,
+}
+
+// ownPause returns how long to send nothing after a rejection that states no time. The first
+// probe comes when a window of a usual length ends that began with the first request, or
+// after the time that ended the latest such hold.
+func (b *bucket) ownPause(now time.Time) time.Duration {
+	g, t := &b.gate, b.site.tracker
+	late := time.Duration(t.random() * float64(maxLate))
+	switch elapsed := now.Sub(g.began); {
+	case !g.ajar && g.gap > basePause:
+		return g.gap + late
+	case g.ajar && g.gap > basePause && g.strikes == 1 && g.total > elapsed+basePause:
+		return g.total + late - elapsed
+	}
+	if b.est == nil || b.est.first.since.IsZero() || b.est.loop.on() {
+		return 0
+	}
+	for _, u := range probeAfter {
+		if wait := b.est.first.since.Add(u).Sub(now); wait >= basePause/4 {
+			return wait + openingDelay + time.Duration(t.random()*float64(min(u/16, maxLate)))
+		}
+	}
+	return 0
 }
 
 // dropEstimator forgets what is estimated of b.

@@ -69,7 +69,8 @@ type LimitLearnedInfo struct {
 	// Size is the number of requests in a window. Zero means that the limit is a rate.
 	Size int64
 
-	// Per is the length of the window. Zero means that the server did not state it.
+	// Per is the length of the window, as the server stated it or as it was learned. Zero
+	// means that it is not known.
 	Per time.Duration
 
 	// Rate is the estimated limit in requests per second. Zero means that the server stated
@@ -197,6 +198,7 @@ type view struct {
 	caution time.Time
 	loop    bool
 	goal    float64
+	window  viewOfTold // the learned window
 	told    []viewOfTold
 }
 
@@ -215,6 +217,9 @@ func (b *bucket) view() *view {
 	v := &view{ajar: b.gate.ajar, until: b.gate.until}
 	if b.est != nil {
 		v.caution, v.loop, v.goal = b.est.caution.until, b.est.loop.on(), b.est.loop.target()
+		if w := &b.est.window; w.on() && !w.declared {
+			v.window = viewOfTold{per: w.length, limit: w.whole}
+		}
 	}
 	for i := range b.told {
 		t := &b.told[i]
@@ -234,6 +239,9 @@ func (b *bucket) record(before *view) {
 	}
 	b.recordHolds(before, now, at)
 	l, names := &b.site.tracker.listeners, b.site.names
+	if info, ok := windowInfo(names, before.window, now.window); ok {
+		l.add(info)
+	}
 	info := LimitLearnedInfo{Host: names.host, Limit: names.pace, Rate: now.goal}
 	switch {
 	case now.loop && !before.loop:
@@ -261,6 +269,21 @@ func (b *bucket) record(before *view) {
 		}
 		l.add(info)
 	}
+}
+
+// windowInfo returns the event for a learned window that has changed; ok is false if it has not.
+func windowInfo(names *names, before, now viewOfTold) (info LimitLearnedInfo, ok bool) {
+	if before == now {
+		return info, false
+	}
+	info = LimitLearnedInfo{Host: names.host, Limit: names.pace, Change: Changed, Size: now.limit, Per: now.per}
+	switch {
+	case before.limit == 0:
+		info.Change = Learned
+	case now.limit == 0:
+		info.Change, info.Size, info.Per = Dropped, before.limit, before.per
+	}
+	return info, true
 }
 
 func (b *bucket) recordHolds(before, now *view, at time.Time) {

@@ -3,6 +3,7 @@ package quota_test
 import (
 	"fmt"
 	"net/http"
+	"runtime"
 
 	"github.com/benbjohnson/clock"
 
@@ -25,7 +26,8 @@ func ExampleTracker_Listen() {
 			fmt.Printf("%s: %v, %d per %v\n", l.Limit, l.Change, l.Size, l.Per)
 		},
 	}
-	tracker.Listen(events) // for as long as the program keeps events
+	tracker.Listen(events)
+	defer runtime.KeepAlive(events) // the functions are called for as long as the program keeps them
 
 	client := heed.NewClient(&heed.Transport{
 		Base:  respond(http.StatusTooManyRequests, "Retry-After", "30", "RateLimit-Policy", `"default";q=100;w=60`, "RateLimit", `"default";r=0;t=30`),

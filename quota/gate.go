@@ -19,11 +19,14 @@ import (
 // Tracker.MaxHold, and then after three, nine ... times as long. If two rejected probes
 // each moved the end, probes extend the ban: there are no more until the stated end.
 type gate struct {
-	until   time.Time // shut until then
-	ajar    bool      // from until on, one claim at a time
-	strikes int       // times it was shut since the last accepted request
-	at      time.Time // when it was last shut
-	round   uint64    // number of the latest claim sent when it was shut
+	until   time.Time     // shut until then
+	ajar    bool          // from until on, one claim at a time
+	strikes int           // times it was shut since the last accepted request
+	at      time.Time     // when it was last shut
+	began   time.Time     // when it was shut for the first time since it was open
+	gap     time.Duration // without requests that ended the latest hold that the server did not state; 0: none yet
+	total   time.Duration // of that hold
+	round   uint64        // number of the latest claim sent when it was shut
 
 	estimated bool // the server did not state that to stop
 
@@ -53,6 +56,7 @@ type shutting struct {
 	spread     time.Duration // how much later than stated the probe may come, so that several clients do not come together
 	sent       uint64        // number of the latest claim
 	random     float64
+	own        time.Duration // pause if the server states none; 0: a usual one
 }
 
 // check reports whether a claim may pass as of now. If not, wait says when to ask
@@ -71,6 +75,9 @@ func (g *gate) shut(n uint64, now time.Time, s shutting) (anew bool) {
 	if anew = n > g.round; anew {
 		g.strikes, g.round, g.at, g.ajar = g.strikes+1, s.sent, now, true
 		g.estimated = s.estimated && !g.stated.After(now)
+		if g.strikes == 1 {
+			g.began = now
+		}
 	}
 	pause := min(max(s.retryAfter, 0), maxDelay)
 	switch {
@@ -79,6 +86,8 @@ func (g *gate) shut(n uint64, now time.Time, s shutting) (anew bool) {
 		pause += time.Duration(s.random * float64(max(g.slack(pause), s.spread)))
 	case anew && g.stated.After(now): // the probe of a stated end was rejected without a new one
 		pause = g.bounded(g.stated.Sub(now), anew, now, s)
+	case anew && s.own > 0:
+		pause = s.own
 	case anew:
 		pause = ownPause(g.strikes)
 		pause -= time.Duration(s.random * float64(pause) / 2)
@@ -123,9 +132,16 @@ func (g *gate) slack(stated time.Duration) time.Duration {
 }
 
 // good opens the gate if n was the probe.
-func (g *gate) good(n uint64) (opened bool) {
+func (g *gate) good(n uint64, sent time.Time) (opened bool) {
 	if !g.ajar || n <= g.round {
 		return false
+	}
+	if g.estimated {
+		gap, total := sent.Sub(g.at), sent.Sub(g.began)
+		if g.gap > 0 && total > 2*g.gap {
+			gap = total // probes do not extend it, so it takes so long
+		}
+		g.gap, g.total = gap, total
 	}
 	g.open()
 	return true

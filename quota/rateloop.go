@@ -53,6 +53,7 @@ type rateLoop struct {
 	plateau float64       // seconds at the goal before the rate grows beyond it
 	granted int64         // since the last step
 	trial   trial
+	longest float64 // seconds of the plateau where each rejection costs a long stop; 0: as usual
 }
 
 // A tally counts accepted requests since a moment.
@@ -140,6 +141,16 @@ func (l *rateLoop) open(first tally, hold time.Duration, stopped, probed, now ti
 	l.spend(1, probed)
 }
 
+// begin begins an estimate at a rate that was seen.
+func (l *rateLoop) begin(rate float64, sent uint64, now time.Time) {
+	rate = max(statedBelow*rate, minRate)
+	*l = rateLoop{cause: throttle.CauseUnstated, rate: rate, goal: rate, eager: 5, plateau: plateauFirst, step: now, sent: sent, effect: now}
+	l.span = tally{since: now}
+	l.next = now
+	l.spend(3, now)
+	l.granted = 0
+}
+
 // suspect begins an estimate for a suspected cause that made up a share of the
 // responses, with a trial.
 func (l *rateLoop) suspect(kind throttle.Cause, share, accepted, floor float64, rtt time.Duration, sent uint64, now time.Time) {
@@ -215,7 +226,7 @@ func (l *rateLoop) grow(now, last time.Time, accepted *acceptedRate) (unneeded b
 		l.rate *= 1 + .1*max(l.calm-8, l.eager)
 	case l.rate < .99*l.goal:
 		l.rate += (l.goal - l.rate) / 2
-	case l.calm > plateau:
+	case l.calm > max(plateau, l.longest):
 		first := .01
 		if plateau == 2 {
 			first = .02
@@ -244,6 +255,10 @@ func (l *rateLoop) rejected(best float64, rtt time.Duration, sent uint64, now ti
 	}
 	switch {
 	case l.run >= 2 && implied:
+		if math.IsInf(l.goal, 1) {
+			l.goal = below * refused
+		}
+		l.rate = min(l.rate, l.goal)
 		l.restart(rtt, sent, now)
 		return stop
 	case l.run >= 2:

@@ -78,7 +78,7 @@ func playUntil(t *testing.T, tr *Tracker, s server, n, c int, rtt time.Duration,
 	}
 	call := func() bool {
 		var ticket queue.Ticket
-		for range 6 {
+		for range 10 { // as many attempts as RetryPolicy.MaxThrottledAttempts
 			ticket.Demands[0] = tr.Demand(req)
 			if err := w.Wait(t.Context(), &ticket); err != nil {
 				return false

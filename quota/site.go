@@ -101,7 +101,7 @@ func (s *site) of(route uint64) *bucket {
 	if b := s.routes[route]; b != nil {
 		return b
 	}
-	if len(s.pools) == 1 && len(s.routes)-s.patterns.spare >= fewRoutes {
+	if len(s.pools) == 1 && route&namedRoute == 0 && len(s.routes)-s.patterns.spare >= fewRoutes {
 		return s.pools[0]
 	}
 	return s.fresh.Load()
@@ -163,7 +163,7 @@ func (s *site) settleRequest(route uint64, req *http.Request, asked *bucket, f *
 		}
 	case home == nil && f.Outcome == throttle.Throttled:
 		if home = s.patternOf(req); home == nil {
-			home = s.refused(asked, f.Now)
+			home = s.refused(route, asked, f.Now)
 		}
 	}
 	return home
@@ -205,7 +205,10 @@ func (s *site) settle(asked *bucket, now time.Time) *bucket {
 }
 
 // refused returns the quota of a route that was refused without a word.
-func (s *site) refused(asked *bucket, now time.Time) *bucket {
+func (s *site) refused(route uint64, asked *bucket, now time.Time) *bucket {
+	if route&namedRoute != 0 {
+		return s.settle(asked, now)
+	}
 	if slices.Contains(s.pools, asked) {
 		return asked
 	}

@@ -250,6 +250,9 @@ func (b *bucket) limits(now time.Time) (all []LimitSnapshot) {
 			all = append(all, t.snapshot(&b.flight, now))
 		}
 	}
+	if b.est != nil && b.est.window.on() {
+		all = append(all, b.est.window.snapshot(&b.flight, now))
+	}
 	for _, m := range b.meters {
 		all = append(all, m.snapshot(now)...)
 	}
@@ -306,6 +309,15 @@ func (t *told) snapshot(f *flight, now time.Time) LimitSnapshot {
 	s := LimitSnapshot{Name: t.name, Unit: "requests", Size: t.limit, Remaining: max(t.left(now)-f.open, 0), RemainingKnown: true, Per: t.per, Reset: t.reset}
 	if t.slots.are {
 		s.Unit, s.Reset = concurrency, time.Time{}
+	}
+	return s
+}
+
+// snapshot describes w as of now, while the claims of f are in flight.
+func (w *learnedWindow) snapshot(f *flight, now time.Time) LimitSnapshot {
+	s := LimitSnapshot{Unit: "requests", Size: w.limit, Remaining: max(w.limit-w.used, 0), RemainingKnown: true, Per: w.length, Reset: w.reset, Learned: !w.declared}
+	if !w.reset.After(now) {
+		s.Remaining = max(w.limit-f.open, 0)
 	}
 	return s
 }

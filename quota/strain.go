@@ -29,7 +29,7 @@ type strain struct {
 
 const (
 	lateAfter  = 4                      // times as long as usual, and
-	lateBy     = 500 * time.Millisecond // is late
+	lateBy     = 100 * time.Millisecond // is late
 	usualOf    = 8                      // answers make up what is usual
 	failsInRow = 2                      // failures in a row are a strain
 )

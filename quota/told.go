@@ -48,7 +48,9 @@ type told struct {
 	price     price
 	slots     slots
 	early     earlyTest
-	metered   bool // it counts something that claims take different numbers of: who else does so is not known
+	counted   counted
+	pause     time.Duration // between probes, if no reset is stated; 0: a second
+	metered   bool          // it counts something that claims take different numbers of: who else does so is not known
 }
 
 // countsRequests reports whether w says how many requests are left, the one unit
@@ -106,7 +108,10 @@ func (t *told) free(now time.Time, f *flight, use use) (units int64, wait time.D
 // asksAnew reports whether the next claim to go is the probe: the window is over,
 // and of what was left there is nothing to send.
 func (t *told) asksAnew(now time.Time, f *flight, use use) bool {
-	return !t.probe && !t.slots.are && !now.Before(t.opens(use)) && (t.remaining <= f.open+use.kept(t.limit) || t.others.seen)
+	if t.counted.on && f.open > 0 {
+		return false // it could be served before a request of the present window
+	}
+	return !t.probe && !t.slots.are && !now.Before(t.opens(use)) && (t.remaining <= f.open+use.kept(t.limit) || t.others.seen || t.counted.on && t.counted.length > 0)
 }
 
 // granted notes that the next claim of f goes at now. Nothing else moves t on but
@@ -145,10 +150,13 @@ func (t *told) update(w throttle.RemoteLimit, n uint64, now time.Time, f *flight
 		}
 		w = t.priced(w, now, f.open)
 	}
-	reset, left := resetOf(w, now), max(w.Remaining, 0)
+	reset, left := t.resetOf(w, now), max(w.Remaining, 0)
+	if left == 0 {
+		t.counted.ends(reset, t.at)
+	}
 	t.early.update(t, reset, left, n, now)
 	newer, over := n > t.seen, !now.Before(t.reset)
-	if !t.metered && t.compare(w, n, f.sent, now) {
+	if !t.metered && statesReset(w) && t.compare(w, n, f.sent, now) {
 		over, t.refill.kind = true, unseen
 	}
 	t.opening.opens(w, now, over, t.probe && newer && left == 0)
@@ -208,17 +216,59 @@ func (t *told) left(now time.Time) int64 {
 // accepted counts a claim that took a unit.
 func (t *told) accepted() { t.refill.answered++ }
 
-// spend counts claim n, whose answer did not say what is left. It reports whether
-// t is out of date: even the probe's answer no longer speaks of it.
-func (t *told) spend(n uint64) (outdated bool) {
-	if t.probe {
-		return n > t.seen
-	}
-	if t.slots.are {
+// spend counts claim n, whose response did not state what is left. accepted says that it was
+// no rejection. It reports whether t is out of date: not even the response to the probe speaks
+// of it, and it is a rejection.
+func (t *told) spend(n uint64, accepted bool, now time.Time, f *flight) (outdated bool) {
+	switch {
+	case t.probe && n > t.seen:
+		if !accepted || t.limit == 0 || t.counted.refuted {
+			return true
+		}
+		t.began(now, f)
+		return false
+	case t.slots.are || t.probe && !t.counted.on:
 		return false
 	}
 	t.remaining = max(t.remaining-1, 0)
 	return false
+}
+
+// statesReset reports whether w states when units come back. Without that nothing can be
+// said of other clients.
+func statesReset(w throttle.RemoteLimit) bool { return w.ResetAfter > 0 || w.Per > 0 }
+
+// probed adapts the time between probes of a limit without a stated reset to what the response
+// to claim n states, if that was the probe.
+func (t *told) probed(w throttle.RemoteLimit, n uint64, o throttle.Outcome) {
+	if 2*w.Remaining >= w.Limit {
+		t.pause = 0 // it has been idle
+	}
+	if !t.probe || n <= t.seen || statesReset(w) {
+		return
+	}
+	if t.pause == 0 {
+		t.pause = time.Second
+	}
+	switch {
+	case o == throttle.Throttled:
+		t.pause = min(t.pause+t.pause/2, maxProbePause)
+	case w.Remaining >= manyLeft:
+		t.pause = max(t.pause/2, minScout)
+	}
+}
+
+const (
+	maxProbePause = 8 * time.Second
+	manyLeft      = 8 // units that a probe found: some servers restore whole units only, so a few should come back
+)
+
+// resetOf is the function resetOf for a response to a request of t.
+func (t *told) resetOf(w throttle.RemoteLimit, now time.Time) time.Time {
+	if t.pause > 0 && !statesReset(w) {
+		return now.Add(t.pause)
+	}
+	return resetOf(w, now)
 }
 
 // resetOf returns when units come back. If the server does not say, it is when

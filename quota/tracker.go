@@ -82,6 +82,7 @@ type Tracker struct {
 	recent atomic.Pointer[site] // asked for last, and most often next
 	shards [shards]shard
 
+	declared  declared
 	latencies latencies
 	listeners listeners
 	wakers    wakers

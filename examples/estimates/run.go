@@ -79,6 +79,10 @@ func (r *recorder) trace() *heed.Trace {
 			}
 		},
 		LimitLearned: func(i heed.LimitLearnedInfo) {
+			if i.Size > 0 {
+				r.addEvent("%s: %s, %d requests per %v", nameOf(i.Limit), i.Change, i.Size, i.Per)
+				return
+			}
 			r.addEvent("%s: %s, %.1f requests a second", nameOf(i.Limit), i.Change, i.Rate)
 		},
 	}

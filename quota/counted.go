@@ -1,0 +1,70 @@
+package quota
+
+import "time"
+
+// counted is what is known of the windows of a limit that only rejections state. The requests
+// of a window are counted here, since accepted ones are not told of it. A window begins with
+// the request that is accepted after the end of the one before. It ends when the next
+// rejection states, and then on a grid of that, unless windows begin with their first request.
+type counted struct {
+	on      bool          // the server states the limit in rejections only
+	end     time.Time     // of a window, as a rejection stated it; zero: none did
+	length  time.Duration // of windows; 0: not known, so a request is sent beyond the limit to learn it
+	offGrid bool          // a window ended later than on the grid of those before
+	refuted bool          // a rejection came long before a window was used up: units come back in another way
+}
+
+// rejected takes in a rejection of a request that was sent in the present window, of which
+// left of limit units are left by what was counted.
+func (c *counted) rejected(left, limit int64) {
+	if c.on && left > max(limit/8, 1) {
+		*c = counted{refuted: true}
+	}
+}
+
+// ends takes in that a rejection stated the end of the window that began at start.
+func (c *counted) ends(end, start time.Time) {
+	before := c.end
+	c.end = end
+	if !c.on || end.Sub(before) <= slack {
+		return
+	}
+	length := end.Sub(start) // from the first request
+	if start.Sub(before) < slack {
+		length = end.Sub(before)
+	}
+	for _, u := range usual {
+		if d := length - u; -slack < d && d < slack {
+			length = u
+			break
+		}
+	}
+	if c.length > 0 && (end.Sub(before)%c.length).Abs() > slack && c.length-end.Sub(before)%c.length > slack {
+		c.offGrid = true
+	}
+	c.length = length
+}
+
+// next returns the end of the window that begins now: now, if that is not known.
+func (c *counted) next(now time.Time) time.Time {
+	switch {
+	case c.length <= 0:
+		return now
+	case c.offGrid || c.end.IsZero():
+		return now.Add(c.length)
+	}
+	passed := now.Sub(c.end) % c.length
+	if passed < 0 {
+		passed += c.length
+	}
+	return now.Add(c.length - passed)
+}
+
+// began notes that the window of t began with the request whose response came now: it was
+// accepted, and its response states nothing.
+func (t *told) began(now time.Time, f *flight) {
+	t.counted.on = true
+	t.remaining, t.at, t.seen, t.open, t.probe = t.limit-1, now, f.sent, f.open, false
+	t.reset = t.counted.next(now)
+	t.refill = refill{kind: steps}
+}

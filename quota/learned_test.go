@@ -1,0 +1,134 @@
+package quota
+
+import (
+	"math/rand/v2"
+	"net/http"
+	"runtime"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/heed-go/heed/internal/serverrules"
+)
+
+// rule returns a server that follows a rule of package serverrules, for one path.
+func rule(s serverrules.Server) server {
+	return func(now time.Time) (int, http.Header) {
+		if reply := s(serverrules.Request{At: now, Path: "/"}); !reply.OK() {
+			return reply.Status, reply.Header
+		}
+		return http.StatusOK, nil
+	}
+}
+
+// Servers whose rejections state nothing, or only when to come back. The ideal time is that
+// of a client which knows the limit. Up to 30 requests are in flight when the limit is met.
+func TestTracker_learnsWindows(t *testing.T) {
+	const window = 5 * time.Second
+	for name, tt := range map[string]struct {
+		server  func() serverrules.Server
+		ideal   [2]time.Duration
+		wasted  [2]int
+		elapsed [2]float64 // of the ideal
+	}{
+		"from the first request": {
+			func() serverrules.Server { return serverrules.ModQoS(80, window) },
+			[2]time.Duration{2 * window, 2 * window}, [2]int{30, 1}, [2]float64{1.15, 1.15},
+		},
+		"of the clock": {
+			func() serverrules.Server { return serverrules.RackAttack(80, window, serverrules.RackBare) },
+			[2]time.Duration{2 * window, 8300 * time.Millisecond}, [2]int{30, 1}, [2]float64{1.15, 1.15},
+		},
+		"of the clock, stated by rejections": {
+			func() serverrules.Server { return serverrules.RackAttack(80, window, serverrules.RackReadme) },
+			[2]time.Duration{2 * window, 8300 * time.Millisecond}, [2]int{30, 2}, [2]float64{1.05, 1.05},
+		},
+		"of the clock, Retry-After": {
+			func() serverrules.Server { return serverrules.RackAttack(80, window, serverrules.RackRetryAfter) },
+			[2]time.Duration{2 * window, 8300 * time.Millisecond}, [2]int{30, 1}, [2]float64{1.2, 1.35},
+		},
+	} {
+		for _, rtt := range []time.Duration{time.Millisecond, 50 * time.Millisecond} {
+			synctest.Test(t, func(t *testing.T) {
+				time.Sleep(time.Until(time.Date(2026, time.January, 1, 0, 0, 0, 0, time.UTC)))
+				random := rand.New(rand.NewPCG(1, 2))
+				tr, s := &Tracker{Rand: random.Float64}, rule(tt.server())
+				for i := range 2 {
+					j := play(t, tr, s, 240, 30, rtt)
+					require.Zero(t, j.failed, "%s, %v, job %d: %v", name, rtt, i+1, j)
+					require.LessOrEqual(t, j.throttled, tt.wasted[i], "%s, %v, job %d: %v", name, rtt, i+1, j)
+					require.LessOrEqual(t, j.elapsed.Seconds()/tt.ideal[i].Seconds(), tt.elapsed[i], "%s, %v, job %d: %v", name, rtt, i+1, j)
+					time.Sleep(time.Until(time.Date(2026, time.January, 1, 0, 1, 1, 700e6, time.UTC)))
+				}
+			})
+		}
+	}
+}
+
+// What a window looks like until it is tested: see learnedWindow.
+func TestLearnedWindow_isInferredFromAStop(t *testing.T) {
+	at := func(s float64) time.Time { return time.Unix(1000, 0).Add(time.Duration(s * float64(time.Second))) }
+	for name, tt := range map[string]struct {
+		accepted                  int64
+		stopped, refused, probed  float64
+		limit                     int64
+		length, least, most, gone time.Duration
+	}{
+		"usual length": {100, .1, 3, 5.1, 100, 5 * time.Second, 3 * time.Second, 5100 * time.Millisecond, 0},
+		"no other":     {100, .1, 5.3, 8, 100, 8 * time.Second, 5300 * time.Millisecond, 8 * time.Second, 0},
+		"first probe":  {21, .02, 0, 1.05, 21, time.Second, 20 * time.Millisecond, 1050 * time.Millisecond, 0},
+		"few accepted": {7, .02, 0, 1.05, 0, 0, 0, 0, 0},
+		"slowly sent":  {100, 3, 4, 5.1, 0, 0, 0, 0, 0},
+	} {
+		refused := time.Time{}
+		if tt.refused > 0 {
+			refused = at(tt.refused)
+		}
+		w := infer(tally{since: at(0), ok: tt.accepted}, at(tt.stopped), refused, at(tt.probed), 200)
+		require.Equal(t, tt.limit, w.limit, name)
+		require.Equal(t, tt.length, w.length, name)
+		require.Equal(t, tt.least, w.least, name)
+		require.Equal(t, tt.most, w.most, name)
+		if tt.limit > 0 {
+			require.EqualValues(t, 1, w.used, name)
+			require.Equal(t, at(tt.probed), w.start, name)
+		}
+	}
+}
+
+// Events of a learned window: it is reported when it is inferred, and dropped when the test
+// shows that it is none.
+func TestTracker_reportsLearnedWindows(t *testing.T) {
+	for name, tt := range map[string]struct {
+		server serverrules.Server
+		want   []LimitLearnedInfo
+	}{
+		"window": {
+			serverrules.ModQoS(50, 5*time.Second),
+			[]LimitLearnedInfo{{Host: "api.test", Limit: "api.test: learned rate", Size: 50, Per: 5 * time.Second}},
+		},
+		"ban": {
+			serverrules.ModEvasive(20, 10*time.Second, 429),
+			[]LimitLearnedInfo{
+				{Host: "api.test", Limit: "api.test: learned rate", Size: 21, Per: 20 * time.Second},
+				{Host: "api.test", Limit: "api.test: learned rate", Change: Dropped, Size: 21, Per: 20 * time.Second},
+			},
+		},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			var got []LimitLearnedInfo
+			events := &Events{LimitLearned: func(l LimitLearnedInfo) {
+				if l.Size > 0 {
+					got = append(got, l)
+				}
+			}}
+			tr := seeded(1)
+			tr.Listen(events)
+			j := play(t, tr, rule(tt.server), 100, 30, time.Millisecond)
+			require.Equal(t, tt.want, got, "%s: %v", name, j)
+			runtime.KeepAlive(events)
+		})
+	}
+}

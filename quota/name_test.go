@@ -1,0 +1,68 @@
+package quota
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/heed-go/heed/throttle"
+)
+
+// A client of an API whose model is in the body of the request.
+func TestWithName_separatesQuotasOfOneURL(t *testing.T) {
+	tr := &Tracker{}
+	now := time.Unix(1_700_000_000, 0)
+	request := func(name string) *http.Request {
+		req, err := http.NewRequestWithContext(WithName(t.Context(), name), http.MethodPost, "https://api.test/v1/chat", nil)
+		require.NoError(t, err)
+		return req
+	}
+	grants := func(name string) bool {
+		l := tr.Demand(request(name)).Limiter
+		if l == nil {
+			return true
+		}
+		d, err := l.Reserve(t.Context(), throttle.Claim{Now: now, DryRun: true})
+		require.NoError(t, err)
+		return d.OK
+	}
+	rejected := func(name string) {
+		req := request(name)
+		demand := tr.Demand(req)
+		d, err := demand.Limiter.Reserve(t.Context(), throttle.Claim{Now: now})
+		require.NoError(t, err)
+		require.True(t, d.OK, name)
+		resp := &http.Response{StatusCode: 429, Header: http.Header{"Retry-After": {"60"}}}
+		f := tr.Feedback(req, demand, resp, nil, now, nil)
+		demand.Limiter.(throttle.Observer).Observe(t.Context(), throttle.Claim{Now: now}, d, f)
+	}
+	long := strings.Repeat("deployment-", 30)
+	rejected("large")
+	for name, want := range map[string]bool{"large": false, "small": true, "": true, long: true} {
+		require.Equal(t, want, grants(name), "after a rejection of large: %.20q", name)
+	}
+	rejected("small") // a second rejection does not mean that the host limits all of them
+	rejected(long)
+	for name, want := range map[string]bool{"large": false, "small": false, "": true, "medium": true, long: false, long + "2": true} {
+		require.Equal(t, want, grants(name), "after three rejections: %.20q", name)
+	}
+}
+
+func TestWithName_joinsPaths(t *testing.T) {
+	tr := &Tracker{}
+	limiter := func(name, path string) throttle.Limiter {
+		req, err := http.NewRequestWithContext(WithName(t.Context(), name), http.MethodGet, "https://api.test"+path, nil)
+		require.NoError(t, err)
+		return tr.Demand(req).Limiter
+	}
+	req, err := http.NewRequestWithContext(WithName(t.Context(), "a"), http.MethodGet, "https://api.test/x", nil)
+	require.NoError(t, err)
+	resp := &http.Response{StatusCode: 429, Header: http.Header{"Retry-After": {"60"}}}
+	tr.Feedback(req, tr.Demand(req), resp, nil, time.Now(), nil)
+	require.Same(t, limiter("a", "/x"), limiter("a", "/y"))
+	require.NotSame(t, limiter("a", "/x"), limiter("b", "/x"))
+	require.NotSame(t, limiter("a", "/x"), limiter("", "/x"))
+}
