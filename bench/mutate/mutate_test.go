@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -110,4 +111,79 @@ func TestRun_needsTestsThatPass(t *testing.T) {
 	all, err := p.changes(func(change) bool { return true })
 	require.NoError(t, err)
 	require.ErrorContains(t, run(t.Context(), p, all, 1, time.Minute, false, func(result) {}), "the tests of m/p fail without a change")
+}
+
+const manyTests = `package p
+
+import (
+	"os"
+	"testing"
+)
+
+func TestLeast(t *testing.T) { Least(2, 1) }
+
+func TestLeast_inOrder(t *testing.T) { Least(1, 2) }
+
+func TestOther(*testing.T) {}
+
+// TestByChance fails each second time.
+func TestByChance(t *testing.T) {
+	Least(1, 2)
+	if _, err := os.Stat("failed"); err == nil {
+		return
+	}
+	if Least(1, 2) == 2 {
+		if err := os.WriteFile("failed", nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		t.Fatal()
+	}
+}
+`
+
+// The tests that run are those that execute the statement. A test that fails once, and not
+// again, does not count.
+func TestRun_needsTestsThatExecuteTheChange(t *testing.T) {
+	root := module(t)
+	require.NoError(t, os.WriteFile(filepath.Join(root, "p/p_test.go"), []byte(manyTests), 0o600))
+	p, err := load(t.Context(), root)
+	require.NoError(t, err)
+	all, err := p.changes(func(c change) bool { return c.Line == 18 || c.Line == 19 })
+	require.NoError(t, err)
+	tests := &tester{packages: p, timeout: time.Minute, dir: t.TempDir(), baselines: map[string]*baseline{}}
+	b, err := tests.baseline(t.Context(), p.all[0])
+	require.NoError(t, err)
+	var names [][]string
+	for _, c := range all {
+		var of []string
+		for _, one := range b.testsOf(c) {
+			of = append(of, one.name)
+		}
+		slices.Sort(of)
+		names = append(names, of)
+	}
+	every := []string{"TestByChance", "TestLeast", "TestLeast_inOrder"}
+	require.Equal(t, [][]string{every, every, {"TestLeast"}}, names)
+	require.NoError(t, run(t.Context(), p, all, len(all), time.Minute, true, func(r result) {
+		require.Empty(t, r.Noticed, r.String())
+		require.True(t, r.Executed)
+	}))
+	require.FileExists(t, filepath.Join(root, "p/failed"), "TestByChance has failed once")
+}
+
+// A change that no test executes is not noticed.
+func TestRun_withoutATest(t *testing.T) {
+	root := module(t)
+	require.NoError(t, os.WriteFile(filepath.Join(root, "p/p_test.go"), []byte("package p\n\nimport \"testing\"\n\nfunc TestOther(*testing.T) {}\n"), 0o600))
+	p, err := load(t.Context(), root)
+	require.NoError(t, err)
+	all, err := p.changes(func(c change) bool { return c.Line == 19 })
+	require.NoError(t, err)
+	made := 0
+	require.NoError(t, run(t.Context(), p, all, len(all), time.Minute, true, func(r result) {
+		made++
+		require.Empty(t, r.Noticed)
+		require.False(t, r.Executed)
+	}))
+	require.Equal(t, 1, made)
 }
