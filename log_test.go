@@ -228,3 +228,20 @@ func TestTrace_doneDescribesTheCall(t *testing.T) {
 		require.ErrorIs(t, got[1].StopReason, ErrMaxWait)
 	})
 }
+
+// TestTrace_aPanicOfWaitStartLeavesTheQueue panics while the request waits.
+func TestTrace_aPanicOfWaitStartLeavesTheQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := &queue.Queue{}
+		tr := &Transport{Base: newScript(200), Queue: q, Limiter: throttle.NewTokenBucket(throttle.Limit{Name: "own", Count: 1, Per: 5 * time.Second})}
+		_, err := get(t, tr)
+		require.NoError(t, err)
+		ctx := WithTrace(t.Context(), &Trace{WaitStart: boom[WaitStartInfo]})
+		require.PanicsWithValue(t, "hook", func() { tr.RoundTrip(request(t, "GET", "").WithContext(ctx)) })
+		require.Zero(t, q.Snapshot().Waiting)
+		start := time.Now()
+		_, err = get(t, tr)
+		require.NoError(t, err)
+		require.Equal(t, 5*time.Second, time.Since(start), "the unit of the request that panicked was not lost")
+	})
+}
