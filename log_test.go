@@ -124,7 +124,7 @@ func TestLogTrace_hasNoSecrets(t *testing.T) {
 		tr := &Transport{
 			Base: newScript(fmt.Errorf("Get %q: broken", "https://user:secret@api.test/?key=secret#secret"), 200),
 			Key:  func(*http.Request) string { return "secret" },
-			Retry: &RetryPolicy{MaxAttempts: 2, BeforeSend: func(r *http.Request, n int) error {
+			Retry: &RetryPolicy{MaxAttempts: 2, Backoff: threeAttempts().Backoff, BeforeSend: func(r *http.Request, n int) error {
 				if n == 2 {
 					return errors.New("cannot sign https://api.test/?key=secret")
 				}
@@ -137,7 +137,7 @@ func TestLogTrace_hasNoSecrets(t *testing.T) {
 		require.Error(t, err)
 		all := strings.Join(lines(), "\n")
 		require.NotContains(t, all, "secret")
-		for _, part := range []string{"attempt 1 failed: Get", "waited 5", "cannot sign https://api.test/"} {
+		for _, part := range []string{"attempt 1 failed: Get", "waited 59 s for limit own", "cannot sign https://api.test/"} {
 			require.Contains(t, all, part)
 		}
 	})
