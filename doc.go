@@ -48,7 +48,7 @@
 // a [*GiveUpError] if the request was sent more than once, if it was sent once and could
 // not be retried, or if the wait before it was sent was too long. [InfoFrom] returns what
 // happened before a response was returned; [Trace] reports the same events while they
-// happen.
+// happen, and [LogTrace] logs them. The modules otelheed and promheed export metrics.
 //
 // # Time
 //

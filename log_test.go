@@ -124,7 +124,7 @@ func TestLogTrace_hasNoSecrets(t *testing.T) {
 		tr := &Transport{
 			Base: newScript(fmt.Errorf("Get %q: broken", "https://user:secret@api.test/?key=secret#secret"), 200),
 			Key:  func(*http.Request) string { return "secret" },
-			Retry: &RetryPolicy{MaxAttempts: 2, BeforeSend: func(r *http.Request, n int) error {
+			Retry: &RetryPolicy{MaxAttempts: 2, Backoff: threeAttempts().Backoff, BeforeSend: func(r *http.Request, n int) error {
 				if n == 2 {
 					return errors.New("cannot sign https://api.test/?key=secret")
 				}
@@ -137,7 +137,7 @@ func TestLogTrace_hasNoSecrets(t *testing.T) {
 		require.Error(t, err)
 		all := strings.Join(lines(), "\n")
 		require.NotContains(t, all, "secret")
-		for _, part := range []string{"attempt 1 failed: Get", "waited 5", "cannot sign https://api.test/"} {
+		for _, part := range []string{"attempt 1 failed: Get", "waited 59 s for limit own", "cannot sign https://api.test/"} {
 			require.Contains(t, all, part)
 		}
 	})
@@ -226,5 +226,22 @@ func TestTrace_doneDescribesTheCall(t *testing.T) {
 		require.Error(t, err)
 		require.Equal(t, DoneInfo{Err: err, StopReason: got[1].StopReason}, got[1])
 		require.ErrorIs(t, got[1].StopReason, ErrMaxWait)
+	})
+}
+
+// TestTrace_aPanicOfWaitStartLeavesTheQueue panics while the request waits.
+func TestTrace_aPanicOfWaitStartLeavesTheQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := &queue.Queue{}
+		tr := &Transport{Base: newScript(200), Queue: q, Limiter: throttle.NewTokenBucket(throttle.Limit{Name: "own", Count: 1, Per: 5 * time.Second})}
+		_, err := get(t, tr)
+		require.NoError(t, err)
+		ctx := WithTrace(t.Context(), &Trace{WaitStart: boom[WaitStartInfo]})
+		require.PanicsWithValue(t, "hook", func() { tr.RoundTrip(request(t, "GET", "").WithContext(ctx)) })
+		require.Zero(t, q.Snapshot().Waiting)
+		start := time.Now()
+		_, err = get(t, tr)
+		require.NoError(t, err)
+		require.Equal(t, 5*time.Second, time.Since(start), "the unit of the request that panicked was not lost")
 	})
 }

@@ -3,6 +3,8 @@
 //
 //	go run ./telemetry -json
 //
+// With -check it fails if heed with otelheed adds more than 3 µs or 12 allocations.
+//
 // All requests are sent below a recorded span, to a server in memory, and are granted
 // immediately. The result is the time and the allocations that a Transport adds to those of
 // otelhttp alone: with no Trace, with otelheed, with promheed and with LogTrace; for a server
@@ -51,6 +53,7 @@ func main() {
 	rounds := flag.Int("rounds", 8, "rounds in which every client is measured")
 	sample := flag.Duration("sample", 200*time.Millisecond, "about how long one sample takes")
 	asJSON := flag.Bool("json", false, "print lines of JSON")
+	check := flag.Bool("check", false, "fail if otelheed adds too much")
 	flag.Parse()
 	if *rounds < 1 {
 		log.Fatal("telemetry: -rounds must be positive")
@@ -63,10 +66,22 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
+	missed := false
 	for _, r := range results {
-		show(row{r.Pair.Work, r.Pair.Call, r.Heed, r.Theirs, r.Heed - r.Theirs, r.HeedAllocs, r.PeerAllocs, int64(r.HeedAllocs) - int64(r.PeerAllocs)}, *asJSON)
+		x := row{r.Pair.Work, r.Pair.Call, r.Heed, r.Theirs, r.Heed - r.Theirs, r.HeedAllocs, r.PeerAllocs, int64(r.HeedAllocs) - int64(r.PeerAllocs)}
+		show(x, *asJSON)
+		missed = missed || x.Client == withOtel && (x.AddedNs > maxAddedNs || x.AddedAllocs > maxAddedAllocs)
+	}
+	if *check && missed {
+		log.Fatalf("telemetry: %s adds more than %d ns or %d allocations", withOtel, maxAddedNs, maxAddedAllocs)
 	}
 }
+
+const (
+	withOtel       = "heed with otelheed"
+	maxAddedNs     = 3000
+	maxAddedAllocs = 12
+)
 
 func show(r row, asJSON bool) {
 	if asJSON {
@@ -142,7 +157,7 @@ func pairsFor(name string, s server) (all []bench.Pair, err error) {
 	if err != nil {
 		return nil, err
 	}
-	add("heed with otelheed", &heed.Transport{Base: c.otelhttp(telemetry.RoundTripper(s)), Quota: tracker, Trace: telemetry.Trace()}, c)
+	add(withOtel, &heed.Transport{Base: c.otelhttp(telemetry.RoundTripper(s)), Quota: tracker, Trace: telemetry.Trace()}, c)
 
 	c = newClient()
 	tracker = new(quota.Tracker)
