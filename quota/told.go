@@ -179,6 +179,9 @@ func (t *told) update(w throttle.RemoteLimit, n uint64, now time.Time, f *flight
 	case newer:
 		t.refill.learn(t, left, resetOf(w, now), now, f)
 	case left >= t.left(now):
+		if t.refill.kind == flows { // it was emptier later, and is full later
+			reset = later(reset, t.reset)
+		}
 		t.reset, t.open = reset, max(t.open-1, 0) // that claim was counted before
 		if t.refill.kind == drips {
 			t.remaining = max(t.remaining-1, 0) // or after, when more had come back

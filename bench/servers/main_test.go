@@ -177,6 +177,17 @@ func TestRows_meetTheirGoals(t *testing.T) {
 	})
 }
 
+// Servers whose limits are inferred, as far as they meet their goals with some margin.
+func TestRows_meetTheirOwnGoals(t *testing.T) {
+	chosen := matching(rows(), regexp.MustCompile(`^(Rack::Attack, (RateLimit|bare)|mod_qos|Varnish vsthrottle, remaining|throttled, 2/s)`))
+	require.Len(t, chosen, 5)
+	for _, r := range chosen {
+		measure(t, []row{r}, []string{"heed"}, 1, 1, func(got result) {
+			require.Empty(t, r.goals[got.Job-1].missedBy([]result{got}), "%s, job %d", got.Server, got.Job)
+		})
+	}
+}
+
 func TestRow_countsWhatTheServerRefuses(t *testing.T) {
 	for name, tt := range map[string]struct {
 		server string
