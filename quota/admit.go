@@ -6,11 +6,11 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// mostMore slots than at the start there can be. With 10 more than 4, fifty calls
-// to a server without limits still take six round trips. moreEvery is how often one
+// mostMore slots than at the start there can be. With 14 more than 4, fifty calls
+// to a server without limits still take five round trips. moreEvery is how often one
 // more request is sent while no response arrives, as with long polls.
 const (
-	mostMore  = 10
+	mostMore  = 14
 	moreEvery = 100 * time.Millisecond
 )
 

@@ -171,7 +171,7 @@ func (w *learnedWindow) check(now time.Time, open int64) (wait time.Duration, ok
 		return 0, true
 	case w.used < w.limit:
 		wait = w.next.Sub(now)
-		return max(wait, 0), wait <= 0 && (w.confirmed || open < min(unsureFlight+w.accepted/4, mostUnsure))
+		return max(wait, 0), wait <= 0 && (w.confirmed || open < min(unsureFlight+w.accepted/4, w.mostUnsure()))
 	case w.testDue() && open > 0:
 		return 0, false
 	case w.testDue():
@@ -182,6 +182,12 @@ func (w *learnedWindow) check(now time.Time, open int64) (wait time.Duration, ok
 		return w.reset.Sub(now), false
 	}
 	return w.reset.Add(openingDelay).Sub(now), false
+}
+
+// mostUnsure is how many requests may be in flight while w is not confirmed: twice as many with
+// each window that was not used up, so that they do not hide that there is no limit.
+func (w *learnedWindow) mostUnsure() int64 {
+	return mostUnsure << min(max(w.windows-1, 0), 20)
 }
 
 // testDue reports whether a request is to be sent beyond the limit of the present window.
