@@ -349,10 +349,25 @@ func TestReservation_cancelOfNoUnits(t *testing.T) {
 	require.Zero(t, ended.cancels, "a limiter does not end a claim that it has not granted")
 }
 
-// An endCounter counts canceled claims.
+// An endCounter counts the claims that have ended.
 type endCounter struct {
 	throttle.Limiter
-	cancels int
+	cancels, observed int
 }
 
 func (l *endCounter) Cancel(context.Context, throttle.Claim, throttle.Decision) { l.cancels++ }
+
+func (l *endCounter) Observe(context.Context, throttle.Claim, throttle.Decision, throttle.Feedback) {
+	l.observed++
+}
+
+// AllowN ends each claim that was granted, so that a limiter of concurrent claims does not count
+// it any more.
+func TestLimiter_allowEndsItsClaim(t *testing.T) {
+	ended := &endCounter{Limiter: throttle.AllowAll}
+	l := rate.New(ended)
+	require.True(t, l.Allow())
+	require.True(t, l.AllowN(morning, 3))
+	require.Equal(t, 2, ended.observed)
+	require.False(t, rate.New(&endCounter{Limiter: throttle.DenyAll}).Allow())
+}
