@@ -7,28 +7,48 @@ import (
 	"strconv"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/heed-go/heed/throttle"
 )
 
-// A bus is a Share between Trackers of one test: of each message every listener
+// newExchange returns a fleet.Exchange over b. An external test sets it, because package fleet
+// imports this one.
+var newExchange func(b messageBus, secret []byte, clock throttle.Clock) Exchange
+
+// A message is a fleet.Message, and a messageBus is a fleet.Bus.
+type (
+	message struct {
+		Account, Quota string
+		Content        string
+		Keep, Age      time.Duration
+	}
+	messageBus interface {
+		Publish(m message)
+		Subscribe(ctx context.Context, receive func(message))
+		Fetch(account string)
+	}
+)
+
+// A bus is a fleet.Bus between Trackers of one test: of each message every subscriber
 // gets as many copies as copies says, each later by delay. Call it in a bubble.
 type bus struct {
-	delay   time.Duration
-	copies  func(m Update) int // nil: one
-	mu      sync.Mutex
-	hearers []func(Update)
-	kept    map[string]map[string]keptMessage
-	posted  []Update
+	delay       time.Duration
+	copies      func(m message) int // nil: one
+	mu          sync.Mutex
+	subscribers []func(message)
+	kept        map[string]map[string]keptMessage
+	posted      []message
+	other       Exchange // of publish
 }
 
 type keptMessage struct {
-	Update
+	message
 	at time.Time
 }
 
-func (b *bus) Publish(m Update) {
+func (b *bus) Publish(m message) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.posted = append(b.posted, m)
@@ -39,46 +59,61 @@ func (b *bus) Publish(m Update) {
 		if b.kept[m.Account] == nil {
 			b.kept[m.Account] = make(map[string]keptMessage)
 		}
-		b.kept[m.Account][m.Bucket] = keptMessage{m, time.Now()}
+		b.kept[m.Account][m.Quota] = keptMessage{m, time.Now()}
 	}
-	for _, hear := range b.hearers {
+	for _, receive := range b.subscribers {
 		n := 1
 		if b.copies != nil {
 			n = b.copies(m)
 		}
 		for i := range n {
-			time.AfterFunc(b.delay*time.Duration(i+1), func() { hear(m) })
+			time.AfterFunc(b.delay*time.Duration(i+1), func() { receive(m) })
 		}
 	}
 }
 
 // Subscribe ignores its context: a bus has no end.
-func (b *bus) Subscribe(_ context.Context, hear func(Update)) {
+func (b *bus) Subscribe(_ context.Context, receive func(message)) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.hearers = append(b.hearers, hear)
+	b.subscribers = append(b.subscribers, receive)
 }
 
 func (b *bus) Fetch(account string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	found := []Update{}
+	found := []message{}
 	for _, k := range b.kept[account] {
 		if k.Age = time.Since(k.at); k.Age < k.Keep {
-			found = append(found, k.Update)
+			found = append(found, k.message)
 		}
 	}
-	found = append(found, Update{Account: account})
+	found = append(found, message{Account: account})
 	time.AfterFunc(2*b.delay, func() { // there and back
-		b.mu.Lock()
-		hearers := append([]func(Update){}, b.hearers...)
-		b.mu.Unlock()
-		for _, hear := range hearers {
-			for _, m := range found {
-				hear(m)
-			}
+		for _, m := range found {
+			b.deliver(m)
 		}
 	})
+}
+
+// deliver passes a message to all subscribers, now.
+func (b *bus) deliver(m message) {
+	b.mu.Lock()
+	subscribers := append([]func(message){}, b.subscribers...)
+	b.mu.Unlock()
+	for _, receive := range subscribers {
+		receive(m)
+	}
+}
+
+// publish publishes u as another process with the secret, of the account of users in tr.
+func (b *bus) publish(t *testing.T, tr *Tracker, u Update) {
+	if b.other == nil {
+		b.other = newExchange(b, secret, nil)
+	}
+	u.Account = tr.siteOf(request(t, users)).id
+	b.other.Publish(u)
+	synctest.Wait()
 }
 
 // skewed is a clock that is wrong.
@@ -87,14 +122,16 @@ type skewed time.Duration
 func (s skewed) Now() time.Time                         { return time.Now().Add(time.Duration(s)) }
 func (s skewed) After(d time.Duration) <-chan time.Time { return time.After(d) }
 
+var secret = []byte("of the fleet")
+
 // trackers returns n Trackers that share, each with a clock that is wrong by more.
-func trackers(b Exchange, n int, skew time.Duration) (all []*Tracker) {
+func trackers(b messageBus, n int, skew time.Duration) (all []*Tracker) {
 	for i := range n {
 		tr := seeded(uint64(i))
-		tr.Exchange, tr.Secret = b, []byte("of the fleet")
 		if skew != 0 {
 			tr.Clock = skewed(time.Duration(i) * skew)
 		}
+		tr.Exchange = newExchange(b, secret, tr.Clock)
 		all = append(all, tr)
 	}
 	return all

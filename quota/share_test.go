@@ -113,7 +113,7 @@ func TestShare_othersProbeIfNoAnswerComes(t *testing.T) {
 		require.True(t, d.OK)
 		settle(b)
 		require.False(t, claim(t, other, users).OK)
-		time.Sleep(2*time.Second + moreLag)
+		time.Sleep(2*time.Second + moreFollow)
 		require.True(t, claim(t, other, users).OK)
 	})
 }
@@ -161,13 +161,14 @@ func TestShare_leftIsTheLeastThatAnybodyHeard(t *testing.T) {
 // later with each message that goes back and forth.
 func TestShare_resetDoesNotCreep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		_, other := two(t, &bus{delay: time.Millisecond})
+		b := &bus{}
+		_, other := two(t, b)
 		start, site := time.Now(), other.siteOf(request(t, users))
 		for i := range 100 {
 			late := time.Duration(i%30) * 30 * time.Millisecond
-			reset := inMicros(time.Minute + late - time.Since(start))
-			n := news{From: 1, Seq: uint64(i + 1), At: time.Now().UnixMicro(), Route: site.route(request(t, users)), Say: sayLeft, Left: []stock{{Limit: 1000, Left: 1000 - int64(i), Reset: reset}}}
-			other.convoy.hear(Update{Account: site.id, News: n.encode(other.Secret, site.id)})
+			b.publish(t, other, Update{Kind: UpdateLimits, Sender: 1, Route: site.route(request(t, users)), Limits: []throttle.RemoteLimit{
+				{Limit: 1000, Remaining: 1000 - int64(i), ResetAfter: time.Minute + late - time.Since(start)},
+			}})
 			time.Sleep(time.Millisecond)
 		}
 		d := claim(t, other, users)
@@ -226,19 +227,19 @@ func TestShare_lateComersKnow(t *testing.T) {
 func TestShare_worksWithoutAnswersOfTheShare(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tr := trackers(deaf{}, 1, 0)[0]
-		require.Equal(t, recallFor, claim(t, tr, users).Wait)
-		time.Sleep(recallFor)
+		require.Equal(t, fetchTime, claim(t, tr, users).Wait)
+		time.Sleep(fetchTime)
 		refuse(t, tr, users, "Retry-After", "60")
 		require.False(t, claim(t, tr, users).OK)
 	})
 }
 
-// deaf is a Share that carries nothing.
+// deaf is a bus that transports nothing.
 type deaf struct{}
 
-func (deaf) Publish(Update)                          {}
-func (deaf) Subscribe(context.Context, func(Update)) {}
-func (deaf) Fetch(string)                            {}
+func (deaf) Publish(message)                          {}
+func (deaf) Subscribe(context.Context, func(message)) {}
+func (deaf) Fetch(string)                             {}
 
 // Who leaves the last units to others and is told to wait, too, waits as told.
 func TestShare_shutGateIsWhatOneWaitsFor(t *testing.T) {
@@ -253,7 +254,7 @@ func TestShare_shutGateIsWhatOneWaitsFor(t *testing.T) {
 		throttle.Observe(t.Context(), m.Limiter, throttle.Claim{}, early, one.Feedback(req, m, answer(429, "Retry-After", "60"), nil, time.Now(), nil))
 		settle(b)
 		for range 20 {
-			time.Sleep(drawEvery)
+			time.Sleep(roundEvery)
 			require.Greater(t, claim(t, other, users).Wait, 50*time.Second)
 		}
 		_, err = other.Demand(req).Limiter.Reserve(t.Context(), throttle.Claim{Cost: -1})
