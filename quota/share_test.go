@@ -261,3 +261,29 @@ func TestShare_shutGateIsWhatOneWaitsFor(t *testing.T) {
 		require.ErrorIs(t, err, throttle.ErrCost)
 	})
 }
+
+// Clocks of tests often begin at the Unix epoch. Updates of that time, and of the zero Time, count.
+func TestShare_worksFromAnyEpoch(t *testing.T) {
+	for _, now := range []time.Time{time.Unix(0, 0), time.Unix(-1, 0), {}} {
+		synctest.Test(t, func(t *testing.T) {
+			b := &bus{delay: time.Millisecond}
+			var all []*Tracker
+			for i := range 2 {
+				tr := seeded(uint64(i))
+				tr.Clock = stopped(now)
+				tr.Exchange = newExchange(b, secret, tr.Clock)
+				tr.Demand(request(t, users))
+				all = append(all, tr)
+			}
+			settle(b)
+			m := all[0].Demand(request(t, users))
+			d, err := m.Limiter.Reserve(t.Context(), throttle.Claim{})
+			require.NoError(t, err)
+			f := all[0].Feedback(request(t, users), m, answer(429, "Retry-After", "60"), nil, now, nil)
+			f.Now = now
+			throttle.Observe(t.Context(), m.Limiter, throttle.Claim{}, d, f)
+			settle(b)
+			require.False(t, claim(t, all[1], users).OK, now)
+		})
+	}
+}
