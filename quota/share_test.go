@@ -2,6 +2,7 @@ package quota
 
 import (
 	"context"
+	"math"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -286,4 +287,45 @@ func TestShare_worksFromAnyEpoch(t *testing.T) {
 			require.False(t, claim(t, all[1], users).OK, now)
 		})
 	}
+}
+
+// A release ends the hold that its probe tested: not one that began after the probe was sent, and
+// not one that the server stated to end much later.
+func TestShare_releaseEndsOnlyTheHoldThatWasProbed(t *testing.T) {
+	for name, tt := range map[string]struct {
+		hold, after, probed time.Duration // the hold, and after that a release of a probe sent so long before
+		released            bool
+	}{
+		"probe after the hold":  {time.Second, 3 * time.Second, time.Second, true},
+		"hold began later":      {time.Second, 3 * time.Second, 4 * time.Second, false},
+		"hold that ends later":  {time.Minute, 3 * time.Second, time.Second, false},
+		"hold that ends by now": {time.Minute, 59 * time.Second, time.Second, true},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			b := &bus{}
+			_, other := two(t, b)
+			route := other.siteOf(request(t, users)).route(request(t, users))
+			b.publish(t, other, Update{Kind: UpdateHold, Stated: true, Sender: 1, Route: route, Wait: tt.hold})
+			time.Sleep(tt.after)
+			b.publish(t, other, Update{Kind: UpdateRelease, Sender: 1, Route: route, Wait: tt.probed})
+			quota, _ := bucketOf(other.Demand(request(t, users)).Limiter)
+			require.Equal(t, tt.released, !quota.gate.ajar, name)
+		})
+	}
+}
+
+// Of processes that were rejected at the same time, one sends the probe first.
+func TestShare_oneOfThoseRejectedTogetherProbes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &bus{}
+		one, _ := two(t, b)
+		refuse(t, one, users, "Retry-After", "60")
+		synctest.Wait()
+		end := claim(t, one, users).Wait
+		route := one.siteOf(request(t, users)).route(request(t, users))
+		b.publish(t, one, Update{Kind: UpdateHold, Stated: true, Sender: math.MaxUint64, Route: route, Wait: time.Minute})
+		require.Equal(t, end, claim(t, one, users).Wait, "the other process has the higher identifier, and follows")
+		b.publish(t, one, Update{Kind: UpdateHold, Stated: true, Sender: 0, Route: route, Wait: time.Minute})
+		require.Greater(t, claim(t, one, users).Wait, end)
+	})
 }

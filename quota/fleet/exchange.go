@@ -65,8 +65,8 @@ type Message struct {
 //
 // Messages that Fetch returns were published long ago, so their numbers may be low. They are
 // accepted unless the Exchange has the same or a later one of the same quota, and only if they
-// are still valid. So whoever controls the Bus can repeat a hold to a process that has not received
-// it yet, but only until the end that it had.
+// are still valid. So a Bus under control of an attacker can repeat a hold to a process that has not
+// received it yet, but only until the end that it had.
 //
 // Limitation: the clocks of processes need not agree, so a process that has not received anything
 // from a sender cannot tell how old the first message is, and relies on Message.Age.

@@ -176,6 +176,25 @@ func TestExchange_fetchDoesNotRepeatWhatWasReplaced(t *testing.T) {
 	})
 }
 
+// A message that arrives after a later one of the same quota does not replace it for Fetch.
+func TestExchange_fetchReturnsTheLatest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var l link
+		sender, r := &Exchange{Bus: &l, Secret: secret}, newReceiver(t.Context())
+		for _, wait := range []time.Duration{time.Minute, time.Hour} {
+			u := hold
+			u.Wait = wait
+			sender.Publish(u)
+		}
+		r.link.receive(l.published[1])
+		r.link.receive(l.published[0])
+		r.all = nil
+		r.exchange.Fetch("a")
+		require.Len(t, r.all, 1)
+		require.Equal(t, time.Hour, r.all[0].Wait)
+	})
+}
+
 func TestExchange_subscriptionsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		bus := new(LocalBus)
