@@ -13,8 +13,8 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// Lost, repeated and late messages cost refusals, never more than that.
-func TestShare_bearsWhatHappensToMessages(t *testing.T) {
+// Lost, repeated and late messages cost rejected requests, and no more than that.
+func TestShare_toleratesLossAndRepetition(t *testing.T) {
 	for name, copies := range map[string]func(message) int{
 		"all lost":    func(message) int { return 0 },
 		"half lost":   func() func(message) int { r := random(1); return func(message) int { return r.IntN(2) } }(),
@@ -25,7 +25,7 @@ func TestShare_bearsWhatHappensToMessages(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var log []arrival
 				b := &bus{delay: delay, copies: copies}
-				jobs := sail(t, trackers(b, 10, 0), watch(alignedWindow(50, 2*time.Second, true, true), &log), 50, 10, 20*time.Millisecond)
+				jobs := playAll(t, trackers(b, 10, 0), watch(alignedWindow(50, 2*time.Second, true, true), &log), 50, 10, 20*time.Millisecond)
 				for _, j := range jobs {
 					require.LessOrEqual(t, j.failed, 10, name)
 					require.Less(t, j.elapsed, 80*time.Second, "%s: 20 s would be ideal", name)
@@ -37,14 +37,14 @@ func TestShare_bearsWhatHappensToMessages(t *testing.T) {
 	}
 }
 
-func TestShare_ignoresWhatIsNotMadeWithTheSecret(t *testing.T) {
+func TestShare_ignoresForgedMessages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &bus{}
 		_, other := two(t, b)
 		id := other.siteOf(request(t, users)).id
 		b.copies = func(message) int { return 0 }
 		b.publish(t, other, Update{Kind: UpdateHold, Sender: 1, Route: other.siteOf(request(t, users)).route(request(t, users)), Wait: time.Hour})
-		valid := b.posted[len(b.posted)-1].Content
+		valid := b.published[len(b.published)-1].Content
 		for name, text := range map[string]string{
 			"half":    valid[:len(valid)/2],
 			"no code": valid[:strings.LastIndexByte(valid, '.')],
@@ -63,7 +63,7 @@ func TestShare_ignoresWhatIsNotMadeWithTheSecret(t *testing.T) {
 }
 
 // Without a secret the hash of a weak credential could be guessed.
-func TestShare_withoutSecretKeepsCredentialsAtHome(t *testing.T) {
+func TestShare_withoutSecretDoesNotShareCredentials(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &bus{delay: time.Millisecond}
 		all := trackers(b, 2, 0)
@@ -72,15 +72,15 @@ func TestShare_withoutSecretKeepsCredentialsAtHome(t *testing.T) {
 			tr.Demand(request(t, users, "Authorization", "one"))
 			tr.Demand(request(t, users, "X-Api-Key", "one"))
 		}
-		require.Empty(t, b.posted)
+		require.Empty(t, b.published)
 		for _, tr := range all {
 			tr.Demand(request(t, users))
 		}
 		settle(b)
-		refuse(t, all[0], users, "Retry-After", "60")
+		reject(t, all[0], users, "Retry-After", "60")
 		settle(b)
-		require.False(t, claim(t, all[1], users).OK, "who has no credential shares")
-		for _, m := range b.posted {
+		require.False(t, claim(t, all[1], users).OK, "accounts without credentials are shared")
+		for _, m := range b.published {
 			require.NotContains(t, m.Account+m.Quota+m.Content, "api.test")
 		}
 	})
@@ -88,7 +88,7 @@ func TestShare_withoutSecretKeepsCredentialsAtHome(t *testing.T) {
 
 func TestShare_memoryIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		tr := trackers(deaf{}, 1, 0)[0]
+		tr := trackers(silentBus{}, 1, 0)[0]
 		tr.MaxAccounts = 64
 		s := tr.siteOf(request(t, users))
 		for i := range 2000 {
@@ -106,14 +106,14 @@ func TestShare_memoryIsBounded(t *testing.T) {
 	})
 }
 
-// How many messages a busy process may post.
-func TestShare_postsAreFew(t *testing.T) {
+// A busy process publishes about one message a second and quota.
+func TestShare_publishesLittle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &bus{delay: time.Millisecond}
 		tr := trackers(b, 1, 0)[0]
 		j := play(t, tr, alignedWindow(5000, time.Hour, true, true), 5000, 50, 20*time.Millisecond)
-		t.Logf("%d posts in %v", len(b.posted), j.elapsed)
-		require.Less(t, len(b.posted), 100+int(j.elapsed/time.Second))
+		t.Logf("%d count in %v", len(b.published), j.elapsed)
+		require.Less(t, len(b.published), 100+int(j.elapsed/time.Second))
 		time.Sleep(time.Second)
 	})
 }
@@ -127,7 +127,7 @@ func FuzzShare_apply(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, kind byte, wait int64, stated bool, rejections int, name string, limit, left, per, reset, age int64, asked uint8) {
 		now := time.Unix(1_700_000_000, 0)
-		tr := &Tracker{Exchange: newExchange(deaf{}, nil, nil), Clock: stopped(now), Rand: func() float64 { return 0.999 }}
+		tr := &Tracker{Exchange: newExchange(silentBus{}, nil, nil), Clock: stopped(now), Rand: func() float64 { return 0.999 }}
 		req := request(t, users)
 		s := tr.siteOf(req)
 		s.endFetch()
@@ -145,7 +145,7 @@ func FuzzShare_apply(f *testing.F) {
 	})
 }
 
-// stopped is a clock that stands.
+// A stopped clock always returns the same time.
 type stopped time.Time
 
 func (s stopped) Now() time.Time                       { return time.Time(s) }

@@ -39,7 +39,7 @@ type bus struct {
 	mu          sync.Mutex
 	subscribers []func(message)
 	kept        map[string]map[string]keptMessage
-	posted      []message
+	published   []message
 	other       Exchange // of publish
 }
 
@@ -51,7 +51,7 @@ type keptMessage struct {
 func (b *bus) Publish(m message) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.posted = append(b.posted, m)
+	b.published = append(b.published, m)
 	if m.Keep > 0 {
 		if b.kept == nil {
 			b.kept = make(map[string]map[string]keptMessage)
@@ -116,7 +116,7 @@ func (b *bus) publish(t *testing.T, tr *Tracker, u Update) {
 	synctest.Wait()
 }
 
-// skewed is a clock that is wrong.
+// A skewed clock has an error.
 type skewed time.Duration
 
 func (s skewed) Now() time.Time                         { return time.Now().Add(time.Duration(s)) }
@@ -124,7 +124,8 @@ func (s skewed) After(d time.Duration) <-chan time.Time { return time.After(d) }
 
 var secret = []byte("of the fleet")
 
-// trackers returns n Trackers that share, each with a clock that is wrong by more.
+// trackers returns n Trackers that share over b. The error of the clock of each is larger by skew
+// than that of the one before.
 func trackers(b messageBus, n int, skew time.Duration) (all []*Tracker) {
 	for i := range n {
 		tr := seeded(uint64(i))
@@ -137,13 +138,13 @@ func trackers(b messageBus, n int, skew time.Duration) (all []*Tracker) {
 	return all
 }
 
-// An arrival is one request at a server that all processes of a fleet call.
+// An arrival is one request at a server that several processes call.
 type arrival struct {
 	at      time.Duration
 	refused bool
 }
 
-// watch makes s safe for several processes and writes down what arrives.
+// watch makes s safe for several processes and records what arrives.
 func watch(s server, log *[]arrival) server {
 	var mu sync.Mutex
 	start := time.Now()
@@ -156,8 +157,8 @@ func watch(s server, log *[]arrival) server {
 	}
 }
 
-// alignedWindow serves limit per window; windows begin at multiples of per. What
-// it says is exact if hints is set, and else it only refuses.
+// alignedWindow serves limit per window; windows begin at multiples of per. It
+// states what is left if hints is set, and otherwise only rejects.
 func alignedWindow(limit int, per time.Duration, hints bool, retryAfter bool) server {
 	start, window, used := time.Now(), time.Duration(-1), 0
 	return func(now time.Time) (int, http.Header) {
@@ -183,9 +184,8 @@ func alignedWindow(limit int, per time.Duration, hints bool, retryAfter bool) se
 	}
 }
 
-// sail has each process of a fleet do n calls from c goroutines, and returns what
-// came of them all.
-func sail(t *testing.T, all []*Tracker, s server, n, c int, rtt time.Duration) (jobs []job) {
+// playAll makes n calls from c goroutines in each process, and returns the results.
+func playAll(t *testing.T, all []*Tracker, s server, n, c int, rtt time.Duration) (jobs []job) {
 	jobs = make([]job, len(all))
 	var wg sync.WaitGroup
 	for i, tr := range all {
@@ -195,8 +195,8 @@ func sail(t *testing.T, all []*Tracker, s server, n, c int, rtt time.Duration) (
 	return jobs
 }
 
-// refusedAfter counts the refusals in the spans that begin with one, without those
-// of the first moments, when others could not know of it yet.
+// refusedAfter counts the rejections in the spans that begin with one: own are those of the first
+// moment, when other processes could not know of it yet, and known are the others.
 func refusedAfter(log []arrival, span, moment time.Duration) (own, known int) {
 	first := -span
 	for _, a := range log {

@@ -12,18 +12,17 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Whatever a process has posted, and whenever and however often it arrives again: it has no
-// effect on those that heard it.
+// A message that arrives again has no effect, whenever and however often that happens.
 func TestShare_replayedMessagesHaveNoEffect(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &bus{delay: time.Millisecond}
 		one, other := two(t, b)
 		ask(t, one, users, quotaOf(users, "1000", "7", "30"))
 		settle(b)
-		refuse(t, one, users, "Retry-After", "60")
+		reject(t, one, users, "Retry-After", "60")
 		settle(b)
 		require.False(t, claim(t, other, users).OK)
-		recorded := append([]message(nil), b.posted...)
+		recorded := append([]message(nil), b.published...)
 		require.NotEmpty(t, recorded)
 		time.Sleep(61 * time.Second)
 		ask(t, one, users, quotaOf(users, "1000", "999", "60"))
@@ -42,7 +41,7 @@ func TestShare_replayedMessagesHaveNoEffect(t *testing.T) {
 	})
 }
 
-// A message that was held back is as old as it is, though the Share says that it is new.
+// A message that was held back is as old as it is, though the bus states that it is new.
 func TestShare_delayedMessagesAreAsOldAsTheyAre(t *testing.T) {
 	for name, skew := range map[string]time.Duration{"clocks agree": 0, "an hour apart": time.Hour} {
 		t.Run(name, func(t *testing.T) {
@@ -56,8 +55,8 @@ func TestShare_delayedMessagesAreAsOldAsTheyAre(t *testing.T) {
 				ask(t, all[0], users, quotaOf(users, "1000", "900", "3600"))
 				settle(b)
 				b.copies = func(message) int { return 0 }
-				refuse(t, all[0], users, "Retry-After", "60")
-				held := b.posted[len(b.posted)-1]
+				reject(t, all[0], users, "Retry-After", "60")
+				held := b.published[len(b.published)-1]
 				time.Sleep(40 * time.Second)
 				b.deliver(held)
 				require.InDelta(t, 20*time.Second, claim(t, all[1], users).Wait, float64(2*time.Second))
@@ -68,13 +67,13 @@ func TestShare_delayedMessagesAreAsOldAsTheyAre(t *testing.T) {
 	}
 }
 
-// A process that has forgotten an account learns again what is kept of it.
-func TestShare_recallsWhatItHeardBeforeItForgot(t *testing.T) {
+// A process that has forgotten an account fetches again what is known of it.
+func TestShare_fetchesAgainWhatItHasForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &bus{delay: time.Millisecond}
 		one, other := two(t, b)
 		other.MaxAccounts = 1 // per shard
-		refuse(t, one, users, "Retry-After", "600")
+		reject(t, one, users, "Retry-After", "600")
 		settle(b)
 		require.False(t, claim(t, other, users).OK)
 		id := other.siteOf(request(t, users)).id
@@ -92,51 +91,51 @@ func TestShare_recallsWhatItHeardBeforeItForgot(t *testing.T) {
 	})
 }
 
-// A line is a bus whose subscriptions end.
-type line struct {
-	deaf
-	mu    sync.Mutex
-	hear  func(message)
-	ended chan struct{}
-	posts int
+// An endingBus is a bus whose subscriptions end.
+type endingBus struct {
+	silentBus
+	mu      sync.Mutex
+	receive func(message)
+	ended   chan struct{}
+	count   int
 }
 
-func (l *line) Publish(message) {
+func (l *endingBus) Publish(message) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.posts++
+	l.count++
 }
 
-func (l *line) Subscribe(ctx context.Context, hear func(message)) {
-	l.hear, l.ended = hear, make(chan struct{})
+func (l *endingBus) Subscribe(ctx context.Context, receive func(message)) {
+	l.receive, l.ended = receive, make(chan struct{})
 	context.AfterFunc(ctx, func() { close(l.ended) })
 }
 
 func TestTracker_closeEndsSharing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		new(Tracker).Close()
-		b, l := &bus{delay: time.Millisecond}, &line{}
+		b, l := &bus{delay: time.Millisecond}, &endingBus{}
 		one, other := two(t, b)
 		subscriber := &Tracker{Exchange: newExchange(l, secret, nil)}
 		subscriber.Demand(request(t, users))
 		time.Sleep(fetchTime)
-		require.NotZero(t, l.posts)
+		require.NotZero(t, l.count)
 		for range 2 {
 			subscriber.Close()
 			other.Close()
 		}
 		<-l.ended
-		posts := l.posts
-		refuse(t, one, users, "Retry-After", "60")
+		count := l.count
+		reject(t, one, users, "Retry-After", "60")
 		settle(b)
-		l.hear(b.posted[len(b.posted)-1])
-		require.True(t, claim(t, other, users).OK, "what others post has no effect any more")
+		l.receive(b.published[len(b.published)-1])
+		require.True(t, claim(t, other, users).OK, "updates of other processes have no effect any more")
 		site := other.siteOf(request(t, users))
 		other.sharing.receive(Update{Kind: UpdateHold, Sender: 1, Account: site.id, Route: site.route(request(t, users)), Wait: time.Hour})
-		require.True(t, claim(t, other, users).OK, "nor has what an Exchange delivers that cannot end subscriptions")
-		refuse(t, subscriber, users, "Retry-After", "60")
+		require.True(t, claim(t, other, users).OK, "neither have those of an Exchange that does not end subscriptions")
+		reject(t, subscriber, users, "Retry-After", "60")
 		subscriber.Demand(request(t, "https://new.test/"))
-		require.Equal(t, posts, l.posts)
+		require.Equal(t, count, l.count)
 		require.False(t, claim(t, subscriber, users).OK, "it goes on, on its own")
 	})
 }

@@ -14,10 +14,9 @@ import (
 	"github.com/heed-go/heed/throttle/queue"
 )
 
-// What one process is told closes the gate in all: after the first refusal of a
-// window only those are refused that were on their way, but for a few that the
-// scheduler lets go at the very instant the news come.
-func TestShare_oneRefusalClosesTheGateInAll(t *testing.T) {
+// The rejection of one process holds all: after the first rejection of a window, only requests are
+// rejected that were in flight, and a few that are sent at the instant at which the update arrives.
+func TestShare_oneRejectionHoldsAll(t *testing.T) {
 	const rtt, delay = 20 * time.Millisecond, time.Millisecond
 	for name, tt := range map[string]struct {
 		server  func() server
@@ -39,7 +38,7 @@ func TestShare_oneRefusalClosesTheGateInAll(t *testing.T) {
 			run := func(t *testing.T) {
 				var log []arrival
 				all := trackers(&bus{delay: delay}, 10, skew)
-				jobs := sail(t, all, watch(tt.server(), &log), 100, 20, rtt)
+				jobs := playAll(t, all, watch(tt.server(), &log), 100, 20, rtt)
 				own, known := refusedAfter(log, tt.per*9/10, rtt+delay)
 				t.Logf("%s, skew %v: sent %d, refused %d, %d of them later", name, skew, len(log), own+known, known)
 				later = append(later, known)
@@ -54,13 +53,13 @@ func TestShare_oneRefusalClosesTheGateInAll(t *testing.T) {
 				synctest.Test(t, run)
 			}
 			slices.Sort(later)
-			require.LessOrEqual(t, later[1], tt.later, "%s: refused although another process had told: %v", name, later)
+			require.LessOrEqual(t, later[1], tt.later, "%s: rejected although another process had published a hold: %v", name, later)
 		}
 	}
 }
 
-// refuse has tr send one request that is answered with a refusal.
-func refuse(t *testing.T, tr *Tracker, url string, header ...string) {
+// reject lets tr send one request, which is rejected.
+func reject(t *testing.T, tr *Tracker, url string, header ...string) {
 	require.True(t, ask(t, tr, url, answer(429, header...)).OK)
 }
 
@@ -77,11 +76,11 @@ func two(t *testing.T, b *bus) (one, other *Tracker) {
 // settle waits until all messages have arrived.
 func settle(b *bus) { time.Sleep(3*b.delay + time.Millisecond) }
 
-func TestShare_gateOpensForAllWhenOneProbeIsGood(t *testing.T) {
+func TestShare_oneAcceptedProbeReleasesAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &bus{delay: time.Millisecond}
 		one, other := two(t, b)
-		refuse(t, one, users, "Retry-After", "60")
+		reject(t, one, users, "Retry-After", "60")
 		settle(b)
 		d := claim(t, other, users)
 		require.False(t, d.OK)
@@ -102,12 +101,12 @@ func TestShare_gateOpensForAllWhenOneProbeIsGood(t *testing.T) {
 	})
 }
 
-// A process that dies with the probe holds up the others for two seconds at most.
-func TestShare_othersProbeIfNoAnswerComes(t *testing.T) {
+// A process that ends before its probe delays the others by two seconds at most.
+func TestShare_othersProbeWithoutAResult(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &bus{delay: time.Millisecond}
 		one, other := two(t, b)
-		refuse(t, one, users, "Retry-After", "1")
+		reject(t, one, users, "Retry-After", "1")
 		time.Sleep(1100 * time.Millisecond)
 		d, err := one.Demand(request(t, users)).Limiter.Reserve(t.Context(), throttle.Claim{})
 		require.NoError(t, err)
@@ -119,12 +118,12 @@ func TestShare_othersProbeIfNoAnswerComes(t *testing.T) {
 	})
 }
 
-// Those who wait are woken by the news, not only by their own timers.
-func TestShare_newsWakeThoseInLine(t *testing.T) {
+// Updates wake waiters, which do not only wait for their timers.
+func TestShare_updatesWakeWaiters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &bus{delay: time.Millisecond}
 		one, other := two(t, b)
-		refuse(t, one, users, "Retry-After", "1")
+		reject(t, one, users, "Retry-After", "1")
 		time.Sleep(1100 * time.Millisecond)
 		w := &queue.Queue{}
 		other.Notify(w)
@@ -137,7 +136,7 @@ func TestShare_newsWakeThoseInLine(t *testing.T) {
 	})
 }
 
-func TestShare_leftIsTheLeastThatAnybodyHeard(t *testing.T) {
+func TestShare_remainingIsTheLeastThatWasStated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &bus{delay: time.Millisecond}
 		one, other := two(t, b)
@@ -158,9 +157,8 @@ func TestShare_leftIsTheLeastThatAnybodyHeard(t *testing.T) {
 	})
 }
 
-// Each message takes a while. If everybody believed the reset in it, it would come
-// later with each message that goes back and forth.
-func TestShare_resetDoesNotCreep(t *testing.T) {
+// Each message is late by its transmission time. The reset in it does not move the reset that is known.
+func TestShare_resetDoesNotMove(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &bus{}
 		_, other := two(t, b)
@@ -178,7 +176,7 @@ func TestShare_resetDoesNotCreep(t *testing.T) {
 	})
 }
 
-func TestShare_routesAndAccountsStayApart(t *testing.T) {
+func TestShare_distinguishesRoutesAndAccounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &bus{delay: time.Millisecond}
 		one, other := two(t, b)
@@ -186,7 +184,7 @@ func TestShare_routesAndAccountsStayApart(t *testing.T) {
 			ask(t, other, path, quotaOf(path, "1000", "999", "60"))
 			ask(t, one, path, quotaOf(path, "1000", "998", "60"))
 		}
-		refuse(t, one, search, "Retry-After", "60")
+		reject(t, one, search, "Retry-After", "60")
 		settle(b)
 		require.False(t, claim(t, other, search).OK)
 		require.True(t, claim(t, other, users).OK)
@@ -198,9 +196,10 @@ func TestShare_routesAndAccountsStayApart(t *testing.T) {
 	})
 }
 
-// Who begins to ask later knows, from the Share or from what it heard before.
-func TestShare_lateComersKnow(t *testing.T) {
-	for name, forget := range map[string]bool{"kept by the Share": false, "heard before": true} {
+// A process that begins to use an account later fetches what is known, from the bus or from what it
+// has received before.
+func TestShare_laterProcessesFetch(t *testing.T) {
+	for name, forget := range map[string]bool{"kept by the bus": false, "received before": true} {
 		synctest.Test(t, func(t *testing.T) {
 			b := &bus{delay: time.Millisecond}
 			all := trackers(b, 2, time.Hour)
@@ -208,7 +207,7 @@ func TestShare_lateComersKnow(t *testing.T) {
 			other.Demand(request(t, "https://elsewhere.test/")) // listens from now on
 			all[0].Demand(request(t, users))
 			settle(b)
-			refuse(t, all[0], users, "Retry-After", "60")
+			reject(t, all[0], users, "Retry-After", "60")
 			settle(b)
 			if forget {
 				b.mu.Lock()
@@ -225,25 +224,25 @@ func TestShare_lateComersKnow(t *testing.T) {
 	}
 }
 
-func TestShare_worksWithoutAnswersOfTheShare(t *testing.T) {
+func TestShare_worksIfFetchesDoNotEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		tr := trackers(deaf{}, 1, 0)[0]
+		tr := trackers(silentBus{}, 1, 0)[0]
 		require.Equal(t, fetchTime, claim(t, tr, users).Wait)
 		time.Sleep(fetchTime)
-		refuse(t, tr, users, "Retry-After", "60")
+		reject(t, tr, users, "Retry-After", "60")
 		require.False(t, claim(t, tr, users).OK)
 	})
 }
 
-// deaf is a bus that transports nothing.
-type deaf struct{}
+// silentBus is a bus that transports nothing.
+type silentBus struct{}
 
-func (deaf) Publish(message)                          {}
-func (deaf) Subscribe(context.Context, func(message)) {}
-func (deaf) Fetch(string)                             {}
+func (silentBus) Publish(message)                          {}
+func (silentBus) Subscribe(context.Context, func(message)) {}
+func (silentBus) Fetch(string)                             {}
 
-// Who leaves the last units to others and is told to wait, too, waits as told.
-func TestShare_shutGateIsWhatOneWaitsFor(t *testing.T) {
+// If a hold is longer than the wait for other processes, it is the reason to wait.
+func TestShare_holdIsTheReasonToWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &bus{delay: time.Millisecond}
 		one, other := two(t, b)
@@ -315,11 +314,11 @@ func TestShare_releaseEndsOnlyTheHoldThatWasProbed(t *testing.T) {
 }
 
 // Of processes that were rejected at the same time, one sends the probe first.
-func TestShare_oneOfThoseRejectedTogetherProbes(t *testing.T) {
+func TestShare_oneOfSeveralRejectedProbes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &bus{}
 		one, _ := two(t, b)
-		refuse(t, one, users, "Retry-After", "60")
+		reject(t, one, users, "Retry-After", "60")
 		synctest.Wait()
 		end := claim(t, one, users).Wait
 		route := one.siteOf(request(t, users)).route(request(t, users))
