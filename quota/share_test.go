@@ -328,3 +328,35 @@ func TestShare_oneOfSeveralRejectedProbes(t *testing.T) {
 		require.Greater(t, claim(t, one, users).Wait, end)
 	})
 }
+
+// An Exchange is called without a lock, so it may call the Tracker.
+func TestShare_exchangeMayCallTheTracker(t *testing.T) {
+	e := new(callingExchange)
+	e.tracker = &Tracker{Exchange: e}
+	require.False(t, claim(t, e.tracker, users).OK, "the fetch has not ended")
+	e.receive(Update{Account: e.account})
+	require.True(t, ask(t, e.tracker, users, answer(429, "Retry-After", "60")).OK)
+	require.Equal(t, []UpdateKind{UpdateJoin, UpdateHold}, e.kinds)
+}
+
+// A callingExchange takes a snapshot of its Tracker whenever it is called.
+type callingExchange struct {
+	tracker *Tracker
+	account string
+	kinds   []UpdateKind
+	receive func(Update)
+}
+
+func (e *callingExchange) Key() []byte { return secret }
+
+func (e *callingExchange) Publish(u Update) {
+	e.kinds = append(e.kinds, u.Kind)
+	e.tracker.Snapshot(1)
+}
+
+func (e *callingExchange) Subscribe(_ context.Context, receive func(Update)) { e.receive = receive }
+
+func (e *callingExchange) Fetch(account string) {
+	e.account = account
+	e.tracker.Snapshot(1)
+}
