@@ -31,7 +31,8 @@ type Exchange interface {
 
 	// Subscribe calls receive with each Update that is published, from now until ctx is
 	// done. These may include the updates of the subscriber. Subscribe returns immediately.
-	// A Tracker calls it once, before its first request, and ends ctx in Tracker.Close.
+	// A Tracker calls it once, before its first request, and ends ctx in Tracker.Close. receive
+	// is safe for concurrent use.
 	Subscribe(ctx context.Context, receive func(u Update))
 
 	// Fetch passes each Update that is kept of account to subscribers, and then an Update

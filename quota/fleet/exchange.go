@@ -23,7 +23,7 @@ type Bus interface {
 
 	// Subscribe calls receive with each Message that is published, from now until ctx is
 	// done. These may include the messages of the same process. Subscribe returns
-	// immediately.
+	// immediately. receive is safe for concurrent use.
 	Subscribe(ctx context.Context, receive func(m Message))
 
 	// Fetch passes each Message that is kept of account to subscribers, and then a Message

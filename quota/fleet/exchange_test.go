@@ -209,6 +209,7 @@ func TestExchange_subscriptionsEnd(t *testing.T) {
 		cancel()
 		synctest.Wait()
 		sender.Publish(hold)
+		synctest.Wait()
 		e.Fetch("a")
 		synctest.Wait()
 		require.Equal(t, [2]int{1, 4}, received, "the message, what is known of the account, and the end")
