@@ -34,8 +34,8 @@ var importOrder = [][]string{
 	{"throttle/keyed"},
 	{"throttle/queue", "throttle/throttletest", "warmup", "sketch", "quota/headers", "internal/serverrules"},
 	{"quota", "rate", "rate/xtime"},
-	{"quota/fleet", ".", "throttlehttp", "rules", "throttleredis/...", "internal/replay"},
-	{"poll", "rules/monitor", "rules/source", "retryable", "heedtest", "debugpage", "internal/headercases", "internal/metrics", "internal/metricstest"},
+	{"quota/fleet", ".", "throttlehttp", "rules", "internal/replay"},
+	{"throttleredis/...", "poll", "rules/monitor", "rules/source", "retryable", "heedtest", "debugpage", "internal/headercases", "internal/metrics", "internal/metricstest"},
 	{"otelheed", "promheed"},
 	{"examples/gateway", "examples/herd", "examples/redis/...", "examples/sdks", "examples/*", "bench/...", "debugpage/browsertest", "lint"},
 }

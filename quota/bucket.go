@@ -30,10 +30,10 @@ type bucket struct {
 	span     tally      // accepted since the last idle time
 	est      *estimator // nil: there is nothing to estimate
 	strain   strain
-	last     time.Time // latest reading of the clock granted at
-	response time.Time // when the latest response came; zero: none yet
-	joint    *joint    // nil: no Share
-	dropped  bool      // no route has it any more, and it keeps nothing of what it hears
+	last     time.Time    // latest reading of the clock granted at
+	response time.Time    // when the latest response came; zero: none yet
+	shared   *sharedState // nil: no Exchange
+	dropped  bool         // no route has it any more, and it keeps nothing of what it hears
 }
 
 // names are the policies of a bucket's decisions, as users see them in errors and

@@ -17,7 +17,7 @@ const (
 	maxBytes = 14 << 10
 
 	bucketBytes    = int64(unsafe.Sizeof(bucket{})) + 48 // its places in lists
-	jointBytes     = int64(unsafe.Sizeof(joint{}))
+	sharedBytes    = int64(unsafe.Sizeof(sharedState{}))
 	toldBytes      = int64(unsafe.Sizeof(told{})) + 48 // for the size classes of slices
 	estimatorBytes = int64(unsafe.Sizeof(estimator{})) + 8
 	meterBytes     = int64(unsafe.Sizeof(meter{})) + 24
@@ -43,8 +43,8 @@ func (b *bucket) bytes() int64 {
 	if b.est != nil {
 		n += estimatorBytes
 	}
-	if b.joint != nil {
-		n += jointBytes
+	if b.shared != nil {
+		n += sharedBytes
 	}
 	for _, m := range b.meters {
 		m.mu.Lock()
@@ -79,8 +79,8 @@ func (s *site) addTold(list []told, t told) ([]told, bool) {
 // newBucket returns a quota of s of which nothing is known. It is charged when it becomes a pool.
 func (s *site) newBucket(good int) *bucket {
 	b := &bucket{site: s, good: good}
-	if s.tracker.convoy != nil {
-		b.joint = new(joint)
+	if s.tracker.sharing != nil {
+		b.shared = new(sharedState)
 	}
 	s.tracker.declared.apply(b)
 	return b

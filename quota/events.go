@@ -321,7 +321,7 @@ func (t *Tracker) Forget(req *http.Request) {
 	sh.mu.Lock()
 	s := sh.sites[key]
 	if s != nil {
-		s.forgotten()
+		t.sharing.remove(s)
 		delete(sh.sites, key)
 	}
 	sh.mu.Unlock()

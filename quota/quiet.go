@@ -65,7 +65,7 @@ func (s *site) heed(req *http.Request, asked *bucket, f *throttle.Feedback) {
 	case !s.place(req, asked, &learned):
 		f.RemoteLimits = nil // they speak of another quota, which has been told
 	}
-	s.tell(req, asked, f)
+	s.publishQuota(req, asked, f.Now)
 }
 
 // isEvidence takes in a rejection that states nothing, and reports whether there is

@@ -13,19 +13,19 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// Lost, repeated and late messages cost refusals, never more than that.
-func TestShare_bearsWhatHappensToMessages(t *testing.T) {
-	for name, copies := range map[string]func(Update) int{
-		"all lost":    func(Update) int { return 0 },
-		"half lost":   func() func(Update) int { r := random(1); return func(Update) int { return r.IntN(2) } }(),
-		"twice":       func(Update) int { return 2 },
-		"up to three": func() func(Update) int { r := random(2); return func(Update) int { return r.IntN(4) } }(),
+// Lost, repeated and late messages cost rejected requests, and no more than that.
+func TestShare_toleratesLossAndRepetition(t *testing.T) {
+	for name, copies := range map[string]func(message) int{
+		"all lost":    func(message) int { return 0 },
+		"half lost":   func() func(message) int { r := random(1); return func(message) int { return r.IntN(2) } }(),
+		"twice":       func(message) int { return 2 },
+		"up to three": func() func(message) int { r := random(2); return func(message) int { return r.IntN(4) } }(),
 	} {
 		for _, delay := range []time.Duration{time.Millisecond, 700 * time.Millisecond} {
 			synctest.Test(t, func(t *testing.T) {
 				var log []arrival
 				b := &bus{delay: delay, copies: copies}
-				jobs := sail(t, trackers(b, 10, 0), watch(alignedWindow(50, 2*time.Second, true, true), &log), 50, 10, 20*time.Millisecond)
+				jobs := playAll(t, trackers(b, 10, 0), watch(alignedWindow(50, 2*time.Second, true, true), &log), 50, 10, 20*time.Millisecond)
 				for _, j := range jobs {
 					require.LessOrEqual(t, j.failed, 10, name)
 					require.Less(t, j.elapsed, 80*time.Second, "%s: 20 s would be ideal", name)
@@ -37,132 +37,107 @@ func TestShare_bearsWhatHappensToMessages(t *testing.T) {
 	}
 }
 
-func TestShare_ignoresWhatIsNotMadeWithTheSecret(t *testing.T) {
+func TestShare_ignoresForgedMessages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := &bus{delay: time.Millisecond}
+		b := &bus{}
 		_, other := two(t, b)
-		site := other.siteOf(request(t, users))
-		n := news{From: 1, Seq: 1, At: time.Now().UnixMicro(), Route: site.route(request(t, users)), Say: sayShut, Wait: inMicros(time.Hour)}
-		good := n.encode(other.Secret, site.id)
+		id := other.siteOf(request(t, users)).id
+		b.copies = func(message) int { return 0 }
+		b.publish(t, other, Update{Kind: UpdateHold, Sender: 1, Route: other.siteOf(request(t, users)).route(request(t, users)), Wait: time.Hour})
+		valid := b.published[len(b.published)-1].Content
 		for name, text := range map[string]string{
-			"another secret":  n.encode([]byte("another"), site.id),
-			"none":            n.encode(nil, site.id),
-			"another account": n.encode(other.Secret, "another"),
-			"half":            good[:len(good)/2],
-			"no code":         good[:strings.LastIndexByte(good, '.')],
-			"changed":         strings.Replace(good, "36", "37", 1),
-			"long":            strings.Repeat("x", maxNews+1),
-			"nothing":         ".",
+			"half":    valid[:len(valid)/2],
+			"no code": valid[:strings.LastIndexByte(valid, '.')],
+			"changed": strings.Replace(valid, "36", "37", 1),
+			"long":    strings.Repeat("x", 5000),
+			"nothing": ".",
 		} {
-			other.convoy.hear(Update{Account: site.id, News: text})
+			b.deliver(message{Account: id, Content: text})
 			require.True(t, claim(t, other, users).OK, name)
 		}
-		other.convoy.hear(Update{Account: site.id, News: good})
+		b.deliver(message{Account: "another", Content: valid})
+		require.True(t, claim(t, other, users).OK)
+		b.deliver(message{Account: id, Content: valid})
 		require.False(t, claim(t, other, users).OK)
 	})
 }
 
-func TestShare_ignoresNumbersOutOfBounds(t *testing.T) {
-	for _, body := range []string{
-		`{"say":"shut","wait":-1}`,
-		`{"say":"shut","wait":1e18}`,
-		`{"say":"shut","wait":9223372036854775807}`,
-		`{"say":"left","left":[{"limit":-1,"left":0,"reset":1}]}`,
-		`{"say":"left","left":[{"limit":1,"left":9223372036854775807,"reset":1}]}`,
-		`{"say":"left","left":[{"limit":1,"left":1,"reset":-1}]}`,
-		`{"say":"left","left":[{},{},{},{},{},{},{},{},{}]}`,
-		`{"say":"what"}`, `{}`, `[]`, `null`, ``,
-	} {
-		_, ok := decodeNews(nil, "a", body+"."+newsCode(nil, "a", []byte(body)))
-		require.False(t, ok, body)
-	}
-}
-
 // Without a secret the hash of a weak credential could be guessed.
-func TestShare_withoutSecretKeepsCredentialsAtHome(t *testing.T) {
+func TestShare_withoutSecretDoesNotShareCredentials(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &bus{delay: time.Millisecond}
 		all := trackers(b, 2, 0)
 		for _, tr := range all {
-			tr.Secret = nil
+			tr.Exchange = newExchange(b, nil, nil)
 			tr.Demand(request(t, users, "Authorization", "one"))
 			tr.Demand(request(t, users, "X-Api-Key", "one"))
 		}
-		require.Empty(t, b.posted)
+		require.Empty(t, b.published)
 		for _, tr := range all {
 			tr.Demand(request(t, users))
 		}
 		settle(b)
-		refuse(t, all[0], users, "Retry-After", "60")
+		reject(t, all[0], users, "Retry-After", "60")
 		settle(b)
-		require.False(t, claim(t, all[1], users).OK, "who has no credential shares")
-		for _, m := range b.posted {
-			require.NotContains(t, m.Account+m.Bucket+m.News, "api.test")
+		require.False(t, claim(t, all[1], users).OK, "accounts without credentials are shared")
+		for _, m := range b.published {
+			require.NotContains(t, m.Account+m.Quota+m.Content, "api.test")
 		}
 	})
 }
 
 func TestShare_memoryIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		tr := trackers(deaf{}, 1, 0)[0]
+		tr := trackers(silentBus{}, 1, 0)[0]
 		tr.MaxAccounts = 64
 		s := tr.siteOf(request(t, users))
 		for i := range 2000 {
-			n := news{From: uint64(i + 1), Seq: 1, At: time.Now().UnixMicro(), Route: uint64(i + 1), Say: sayShut, Wait: inMicros(time.Hour), Left: []stock{{Name: fmt.Sprint(i), Limit: 9, Reset: inMicros(time.Hour)}}}
 			for _, account := range []string{s.id, fmt.Sprint("unknown", i%500)} {
-				tr.convoy.hear(Update{Account: account, News: n.encode(tr.Secret, account)})
+				tr.sharing.receive(Update{Kind: UpdateHold, Sender: uint64(i + 1), Account: account, Route: uint64(i + 1), Wait: time.Hour, Limits: []throttle.RemoteLimit{{Name: fmt.Sprint(i), Limit: 9, ResetAfter: time.Hour}}})
 			}
 			tr.Demand(request(t, fmt.Sprintf("https://host%d.test/", i)))
 		}
-		require.LessOrEqual(t, len(tr.convoy.sites), 64)
-		require.LessOrEqual(t, len(tr.convoy.early), maxEarly)
-		require.LessOrEqual(t, len(tr.convoy.guard.senders), maxSenders)
-		require.LessOrEqual(t, len(tr.convoy.guard.recalling), maxRecalling)
-		for _, kept := range tr.convoy.early {
-			require.LessOrEqual(t, len(kept), maxEarlyEach)
-		}
+		require.LessOrEqual(t, len(tr.sharing.sites), 64)
 		require.LessOrEqual(t, len(s.pools), maxPools)
 		for _, b := range s.pools {
 			require.LessOrEqual(t, len(b.told), maxTold)
-			require.LessOrEqual(t, len(b.joint.crew.others), maxCrew)
+			require.LessOrEqual(t, len(b.shared.peers.all), maxPeers)
 		}
 	})
 }
 
-// How many messages a busy process may post.
-func TestShare_postsAreFew(t *testing.T) {
+// A busy process publishes about one message a second and quota.
+func TestShare_publishesLittle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &bus{delay: time.Millisecond}
 		tr := trackers(b, 1, 0)[0]
 		j := play(t, tr, alignedWindow(5000, time.Hour, true, true), 5000, 50, 20*time.Millisecond)
-		t.Logf("%d posts in %v", len(b.posted), j.elapsed)
-		require.Less(t, len(b.posted), 100+int(j.elapsed/time.Second))
+		t.Logf("%d count in %v", len(b.published), j.elapsed)
+		require.Less(t, len(b.published), 100+int(j.elapsed/time.Second))
 		time.Sleep(time.Second)
 	})
 }
 
-// FuzzShare_hear plays a process that knows the secret and is broken.
-func FuzzShare_hear(f *testing.F) {
-	for _, seed := range []string{
-		`{"from":1,"seq":1,"at":1700000000000000,"route":1,"say":"shut","wait":60000000,"told":true}`,
-		`{"from":1,"seq":1,"at":1700000000000000,"route":1,"say":"open","wait":31622400000000}`,
-		`{"from":1,"seq":1,"at":1700000000000000,"route":1,"say":"probe"}`, `{"from":1,"seq":1,"at":1700000000000000,"say":"here"}`,
-		`{"from":1,"seq":1,"at":1700000000000000,"route":1,"say":"left","left":[{"name":"a","limit":9007199254740992,"left":1,"per":1,"reset":31622400000000}]}`,
-	} {
-		f.Add(seed, int64(0), uint8(3))
-		f.Add(seed, int64(math.MaxInt64), uint8(0))
+// FuzzShare_apply is a process that knows the secret and has errors, or an Exchange that has.
+func FuzzShare_apply(f *testing.F) {
+	for kind := range byte(8) {
+		f.Add(kind, int64(time.Minute), true, 3, "a", int64(1)<<53, int64(1), int64(time.Second), int64(time.Hour), int64(0), uint8(3))
+		f.Add(kind, int64(math.MaxInt64), false, math.MaxInt, "", int64(-1), int64(math.MinInt64), int64(-1), int64(math.MaxInt64), int64(math.MaxInt64), uint8(0))
+		f.Add(kind, int64(math.MinInt64), false, -1, "", int64(math.MaxInt64), int64(math.MaxInt64), int64(math.MaxInt64), int64(1), int64(math.MinInt64), uint8(2))
 	}
-	f.Fuzz(func(t *testing.T, body string, age int64, asked uint8) {
+	f.Fuzz(func(t *testing.T, kind byte, wait int64, stated bool, rejections int, name string, limit, left, per, reset, age int64, asked uint8) {
 		now := time.Unix(1_700_000_000, 0)
-		tr := &Tracker{Exchange: deaf{}, Clock: stopped(now), Rand: func() float64 { return 0.999 }}
+		tr := &Tracker{Exchange: newExchange(silentBus{}, nil, nil), Clock: stopped(now), Rand: func() float64 { return 0.999 }}
 		req := request(t, users)
 		s := tr.siteOf(req)
-		s.endRecall()
-		body = strings.ReplaceAll(body, `"route":1`, fmt.Sprintf(`"route":%d`, s.route(req)))
+		s.endFetch()
 		for range asked % 4 {
 			tr.Demand(req).Limiter.Reserve(t.Context(), throttle.Claim{Now: now})
 		}
-		tr.convoy.hear(Update{Account: s.id, News: body + "." + newsCode(nil, s.id, []byte(body)), Age: time.Duration(age)})
+		tr.sharing.receive(Update{
+			Kind: UpdateKind(kind), Sender: 1, Account: s.id, Route: s.route(req), Wait: time.Duration(wait), Stated: stated, Rejections: rejections, Age: time.Duration(age),
+			Limits: []throttle.RemoteLimit{{Name: name, Limit: limit, Remaining: left, Per: time.Duration(per), ResetAfter: time.Duration(reset)}},
+		})
 		d, err := tr.Demand(req).Limiter.Reserve(t.Context(), throttle.Claim{Now: now})
 		require.NoError(t, err)
 		require.LessOrEqual(t, d.Wait, maxDelay+time.Minute)
@@ -170,7 +145,7 @@ func FuzzShare_hear(f *testing.F) {
 	})
 }
 
-// stopped is a clock that stands.
+// A stopped clock always returns the same time.
 type stopped time.Time
 
 func (s stopped) Now() time.Time                       { return time.Time(s) }

@@ -7,31 +7,51 @@ import (
 	"strconv"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/heed-go/heed/throttle"
 )
 
-// A bus is a Share between Trackers of one test: of each message every listener
+// newExchange returns a fleet.Exchange over b. An external test sets it, because package fleet
+// imports this one.
+var newExchange func(b messageBus, secret []byte, clock throttle.Clock) Exchange
+
+// A message is a fleet.Message, and a messageBus is a fleet.Bus.
+type (
+	message struct {
+		Account, Quota string
+		Content        string
+		Keep, Age      time.Duration
+	}
+	messageBus interface {
+		Publish(m message)
+		Subscribe(ctx context.Context, receive func(message))
+		Fetch(account string)
+	}
+)
+
+// A bus is a fleet.Bus between Trackers of one test: of each message every subscriber
 // gets as many copies as copies says, each later by delay. Call it in a bubble.
 type bus struct {
-	delay   time.Duration
-	copies  func(m Update) int // nil: one
-	mu      sync.Mutex
-	hearers []func(Update)
-	kept    map[string]map[string]keptMessage
-	posted  []Update
+	delay       time.Duration
+	copies      func(m message) int // nil: one
+	mu          sync.Mutex
+	subscribers []func(message)
+	kept        map[string]map[string]keptMessage
+	published   []message
+	other       Exchange // of publish
 }
 
 type keptMessage struct {
-	Update
+	message
 	at time.Time
 }
 
-func (b *bus) Publish(m Update) {
+func (b *bus) Publish(m message) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.posted = append(b.posted, m)
+	b.published = append(b.published, m)
 	if m.Keep > 0 {
 		if b.kept == nil {
 			b.kept = make(map[string]map[string]keptMessage)
@@ -39,74 +59,92 @@ func (b *bus) Publish(m Update) {
 		if b.kept[m.Account] == nil {
 			b.kept[m.Account] = make(map[string]keptMessage)
 		}
-		b.kept[m.Account][m.Bucket] = keptMessage{m, time.Now()}
+		b.kept[m.Account][m.Quota] = keptMessage{m, time.Now()}
 	}
-	for _, hear := range b.hearers {
+	for _, receive := range b.subscribers {
 		n := 1
 		if b.copies != nil {
 			n = b.copies(m)
 		}
 		for i := range n {
-			time.AfterFunc(b.delay*time.Duration(i+1), func() { hear(m) })
+			time.AfterFunc(b.delay*time.Duration(i+1), func() { receive(m) })
 		}
 	}
 }
 
 // Subscribe ignores its context: a bus has no end.
-func (b *bus) Subscribe(_ context.Context, hear func(Update)) {
+func (b *bus) Subscribe(_ context.Context, receive func(message)) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.hearers = append(b.hearers, hear)
+	b.subscribers = append(b.subscribers, receive)
 }
 
 func (b *bus) Fetch(account string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	found := []Update{}
+	found := []message{}
 	for _, k := range b.kept[account] {
 		if k.Age = time.Since(k.at); k.Age < k.Keep {
-			found = append(found, k.Update)
+			found = append(found, k.message)
 		}
 	}
-	found = append(found, Update{Account: account})
+	found = append(found, message{Account: account})
 	time.AfterFunc(2*b.delay, func() { // there and back
-		b.mu.Lock()
-		hearers := append([]func(Update){}, b.hearers...)
-		b.mu.Unlock()
-		for _, hear := range hearers {
-			for _, m := range found {
-				hear(m)
-			}
+		for _, m := range found {
+			b.deliver(m)
 		}
 	})
 }
 
-// skewed is a clock that is wrong.
+// deliver passes a message to all subscribers, now.
+func (b *bus) deliver(m message) {
+	b.mu.Lock()
+	subscribers := append([]func(message){}, b.subscribers...)
+	b.mu.Unlock()
+	for _, receive := range subscribers {
+		receive(m)
+	}
+}
+
+// publish publishes u as another process with the secret, of the account of users in tr.
+func (b *bus) publish(t *testing.T, tr *Tracker, u Update) {
+	if b.other == nil {
+		b.other = newExchange(b, secret, nil)
+	}
+	u.Account = tr.siteOf(request(t, users)).id
+	b.other.Publish(u)
+	synctest.Wait()
+}
+
+// A skewed clock has an error.
 type skewed time.Duration
 
 func (s skewed) Now() time.Time                         { return time.Now().Add(time.Duration(s)) }
 func (s skewed) After(d time.Duration) <-chan time.Time { return time.After(d) }
 
-// trackers returns n Trackers that share, each with a clock that is wrong by more.
-func trackers(b Exchange, n int, skew time.Duration) (all []*Tracker) {
+var secret = []byte("of the fleet")
+
+// trackers returns n Trackers that share over b. The error of the clock of each is larger by skew
+// than that of the one before.
+func trackers(b messageBus, n int, skew time.Duration) (all []*Tracker) {
 	for i := range n {
 		tr := seeded(uint64(i))
-		tr.Exchange, tr.Secret = b, []byte("of the fleet")
 		if skew != 0 {
 			tr.Clock = skewed(time.Duration(i) * skew)
 		}
+		tr.Exchange = newExchange(b, secret, tr.Clock)
 		all = append(all, tr)
 	}
 	return all
 }
 
-// An arrival is one request at a server that all processes of a fleet call.
+// An arrival is one request at a server that several processes call.
 type arrival struct {
 	at      time.Duration
 	refused bool
 }
 
-// watch makes s safe for several processes and writes down what arrives.
+// watch makes s safe for several processes and records what arrives.
 func watch(s server, log *[]arrival) server {
 	var mu sync.Mutex
 	start := time.Now()
@@ -119,8 +157,8 @@ func watch(s server, log *[]arrival) server {
 	}
 }
 
-// alignedWindow serves limit per window; windows begin at multiples of per. What
-// it says is exact if hints is set, and else it only refuses.
+// alignedWindow serves limit per window; windows begin at multiples of per. It
+// states what is left if hints is set, and otherwise only rejects.
 func alignedWindow(limit int, per time.Duration, hints bool, retryAfter bool) server {
 	start, window, used := time.Now(), time.Duration(-1), 0
 	return func(now time.Time) (int, http.Header) {
@@ -146,9 +184,8 @@ func alignedWindow(limit int, per time.Duration, hints bool, retryAfter bool) se
 	}
 }
 
-// sail has each process of a fleet do n calls from c goroutines, and returns what
-// came of them all.
-func sail(t *testing.T, all []*Tracker, s server, n, c int, rtt time.Duration) (jobs []job) {
+// playAll makes n calls from c goroutines in each process, and returns the results.
+func playAll(t *testing.T, all []*Tracker, s server, n, c int, rtt time.Duration) (jobs []job) {
 	jobs = make([]job, len(all))
 	var wg sync.WaitGroup
 	for i, tr := range all {
@@ -158,8 +195,8 @@ func sail(t *testing.T, all []*Tracker, s server, n, c int, rtt time.Duration) (
 	return jobs
 }
 
-// refusedAfter counts the refusals in the spans that begin with one, without those
-// of the first moments, when others could not know of it yet.
+// refusedAfter counts the rejections in the spans that begin with one: own are those of the first
+// moment, when other processes could not know of it yet, and known are the others.
 func refusedAfter(log []arrival, span, moment time.Duration) (own, known int) {
 	first := -span
 	for _, a := range log {

@@ -11,7 +11,7 @@ import (
 )
 
 // A process that estimates nothing obeys what a server stated to another process, and not
-// the stop for which another process had evidence only.
+// the stop for which another process had only evidence.
 func TestShare_statedOnlyObeysWhatWasStatedToOthers(t *testing.T) {
 	envoy := http.Header{"X-Envoy-Ratelimited": {"true"}}
 	for name, tt := range map[string]struct {
@@ -37,7 +37,7 @@ func TestShare_statedOnlyObeysWhatWasStatedToOthers(t *testing.T) {
 				d, err := m.Limiter.Reserve(t.Context(), throttle.Claim{})
 				require.NoError(t, err)
 				if !d.OK && d.Wait > time.Second/4 {
-					break // the other process has heard of the stop
+					break // it is held
 				}
 				if !d.OK {
 					time.Sleep(max(d.Wait, time.Millisecond))

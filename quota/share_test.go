@@ -2,6 +2,7 @@ package quota
 
 import (
 	"context"
+	"math"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -13,10 +14,9 @@ import (
 	"github.com/heed-go/heed/throttle/queue"
 )
 
-// What one process is told closes the gate in all: after the first refusal of a
-// window only those are refused that were on their way, but for a few that the
-// scheduler lets go at the very instant the news come.
-func TestShare_oneRefusalClosesTheGateInAll(t *testing.T) {
+// The rejection of one process holds all: after the first rejection of a window, only requests are
+// rejected that were in flight, and a few that are sent at the instant at which the update arrives.
+func TestShare_oneRejectionHoldsAll(t *testing.T) {
 	const rtt, delay = 20 * time.Millisecond, time.Millisecond
 	for name, tt := range map[string]struct {
 		server  func() server
@@ -38,7 +38,7 @@ func TestShare_oneRefusalClosesTheGateInAll(t *testing.T) {
 			run := func(t *testing.T) {
 				var log []arrival
 				all := trackers(&bus{delay: delay}, 10, skew)
-				jobs := sail(t, all, watch(tt.server(), &log), 100, 20, rtt)
+				jobs := playAll(t, all, watch(tt.server(), &log), 100, 20, rtt)
 				own, known := refusedAfter(log, tt.per*9/10, rtt+delay)
 				t.Logf("%s, skew %v: sent %d, refused %d, %d of them later", name, skew, len(log), own+known, known)
 				later = append(later, known)
@@ -53,13 +53,13 @@ func TestShare_oneRefusalClosesTheGateInAll(t *testing.T) {
 				synctest.Test(t, run)
 			}
 			slices.Sort(later)
-			require.LessOrEqual(t, later[1], tt.later, "%s: refused although another process had told: %v", name, later)
+			require.LessOrEqual(t, later[1], tt.later, "%s: rejected although another process had published a hold: %v", name, later)
 		}
 	}
 }
 
-// refuse has tr send one request that is answered with a refusal.
-func refuse(t *testing.T, tr *Tracker, url string, header ...string) {
+// reject lets tr send one request, which is rejected.
+func reject(t *testing.T, tr *Tracker, url string, header ...string) {
 	require.True(t, ask(t, tr, url, answer(429, header...)).OK)
 }
 
@@ -76,11 +76,11 @@ func two(t *testing.T, b *bus) (one, other *Tracker) {
 // settle waits until all messages have arrived.
 func settle(b *bus) { time.Sleep(3*b.delay + time.Millisecond) }
 
-func TestShare_gateOpensForAllWhenOneProbeIsGood(t *testing.T) {
+func TestShare_oneAcceptedProbeReleasesAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &bus{delay: time.Millisecond}
 		one, other := two(t, b)
-		refuse(t, one, users, "Retry-After", "60")
+		reject(t, one, users, "Retry-After", "60")
 		settle(b)
 		d := claim(t, other, users)
 		require.False(t, d.OK)
@@ -101,29 +101,29 @@ func TestShare_gateOpensForAllWhenOneProbeIsGood(t *testing.T) {
 	})
 }
 
-// A process that dies with the probe holds up the others for two seconds at most.
-func TestShare_othersProbeIfNoAnswerComes(t *testing.T) {
+// A process that ends before its probe delays the others by two seconds at most.
+func TestShare_othersProbeWithoutAResult(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &bus{delay: time.Millisecond}
 		one, other := two(t, b)
-		refuse(t, one, users, "Retry-After", "1")
+		reject(t, one, users, "Retry-After", "1")
 		time.Sleep(1100 * time.Millisecond)
 		d, err := one.Demand(request(t, users)).Limiter.Reserve(t.Context(), throttle.Claim{})
 		require.NoError(t, err)
 		require.True(t, d.OK)
 		settle(b)
 		require.False(t, claim(t, other, users).OK)
-		time.Sleep(2*time.Second + moreLag)
+		time.Sleep(2*time.Second + moreFollow)
 		require.True(t, claim(t, other, users).OK)
 	})
 }
 
-// Those who wait are woken by the news, not only by their own timers.
-func TestShare_newsWakeThoseInLine(t *testing.T) {
+// Updates wake waiters, which do not only wait for their timers.
+func TestShare_updatesWakeWaiters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &bus{delay: time.Millisecond}
 		one, other := two(t, b)
-		refuse(t, one, users, "Retry-After", "1")
+		reject(t, one, users, "Retry-After", "1")
 		time.Sleep(1100 * time.Millisecond)
 		w := &queue.Queue{}
 		other.Notify(w)
@@ -136,7 +136,7 @@ func TestShare_newsWakeThoseInLine(t *testing.T) {
 	})
 }
 
-func TestShare_leftIsTheLeastThatAnybodyHeard(t *testing.T) {
+func TestShare_remainingIsTheLeastThatWasStated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &bus{delay: time.Millisecond}
 		one, other := two(t, b)
@@ -157,17 +157,17 @@ func TestShare_leftIsTheLeastThatAnybodyHeard(t *testing.T) {
 	})
 }
 
-// Each message takes a while. If everybody believed the reset in it, it would come
-// later with each message that goes back and forth.
-func TestShare_resetDoesNotCreep(t *testing.T) {
+// Each message is late by its transmission time. The reset in it does not move the reset that is known.
+func TestShare_resetDoesNotMove(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		_, other := two(t, &bus{delay: time.Millisecond})
+		b := &bus{}
+		_, other := two(t, b)
 		start, site := time.Now(), other.siteOf(request(t, users))
 		for i := range 100 {
 			late := time.Duration(i%30) * 30 * time.Millisecond
-			reset := inMicros(time.Minute + late - time.Since(start))
-			n := news{From: 1, Seq: uint64(i + 1), At: time.Now().UnixMicro(), Route: site.route(request(t, users)), Say: sayLeft, Left: []stock{{Limit: 1000, Left: 1000 - int64(i), Reset: reset}}}
-			other.convoy.hear(Update{Account: site.id, News: n.encode(other.Secret, site.id)})
+			b.publish(t, other, Update{Kind: UpdateLimits, Sender: 1, Route: site.route(request(t, users)), Limits: []throttle.RemoteLimit{
+				{Limit: 1000, Remaining: 1000 - int64(i), ResetAfter: time.Minute + late - time.Since(start)},
+			}})
 			time.Sleep(time.Millisecond)
 		}
 		d := claim(t, other, users)
@@ -176,7 +176,7 @@ func TestShare_resetDoesNotCreep(t *testing.T) {
 	})
 }
 
-func TestShare_routesAndAccountsStayApart(t *testing.T) {
+func TestShare_distinguishesRoutesAndAccounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &bus{delay: time.Millisecond}
 		one, other := two(t, b)
@@ -184,7 +184,7 @@ func TestShare_routesAndAccountsStayApart(t *testing.T) {
 			ask(t, other, path, quotaOf(path, "1000", "999", "60"))
 			ask(t, one, path, quotaOf(path, "1000", "998", "60"))
 		}
-		refuse(t, one, search, "Retry-After", "60")
+		reject(t, one, search, "Retry-After", "60")
 		settle(b)
 		require.False(t, claim(t, other, search).OK)
 		require.True(t, claim(t, other, users).OK)
@@ -196,9 +196,10 @@ func TestShare_routesAndAccountsStayApart(t *testing.T) {
 	})
 }
 
-// Who begins to ask later knows, from the Share or from what it heard before.
-func TestShare_lateComersKnow(t *testing.T) {
-	for name, forget := range map[string]bool{"kept by the Share": false, "heard before": true} {
+// A process that begins to use an account later fetches what is known, from the bus or from what it
+// has received before.
+func TestShare_laterProcessesFetch(t *testing.T) {
+	for name, forget := range map[string]bool{"kept by the bus": false, "received before": true} {
 		synctest.Test(t, func(t *testing.T) {
 			b := &bus{delay: time.Millisecond}
 			all := trackers(b, 2, time.Hour)
@@ -206,7 +207,7 @@ func TestShare_lateComersKnow(t *testing.T) {
 			other.Demand(request(t, "https://elsewhere.test/")) // listens from now on
 			all[0].Demand(request(t, users))
 			settle(b)
-			refuse(t, all[0], users, "Retry-After", "60")
+			reject(t, all[0], users, "Retry-After", "60")
 			settle(b)
 			if forget {
 				b.mu.Lock()
@@ -223,25 +224,25 @@ func TestShare_lateComersKnow(t *testing.T) {
 	}
 }
 
-func TestShare_worksWithoutAnswersOfTheShare(t *testing.T) {
+func TestShare_worksIfFetchesDoNotEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		tr := trackers(deaf{}, 1, 0)[0]
-		require.Equal(t, recallFor, claim(t, tr, users).Wait)
-		time.Sleep(recallFor)
-		refuse(t, tr, users, "Retry-After", "60")
+		tr := trackers(silentBus{}, 1, 0)[0]
+		require.Equal(t, fetchTime, claim(t, tr, users).Wait)
+		time.Sleep(fetchTime)
+		reject(t, tr, users, "Retry-After", "60")
 		require.False(t, claim(t, tr, users).OK)
 	})
 }
 
-// deaf is a Share that carries nothing.
-type deaf struct{}
+// silentBus is a bus that transports nothing.
+type silentBus struct{}
 
-func (deaf) Publish(Update)                          {}
-func (deaf) Subscribe(context.Context, func(Update)) {}
-func (deaf) Fetch(string)                            {}
+func (silentBus) Publish(message)                          {}
+func (silentBus) Subscribe(context.Context, func(message)) {}
+func (silentBus) Fetch(string)                             {}
 
-// Who leaves the last units to others and is told to wait, too, waits as told.
-func TestShare_shutGateIsWhatOneWaitsFor(t *testing.T) {
+// If a hold is longer than the wait for other processes, it is the reason to wait.
+func TestShare_holdIsTheReasonToWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &bus{delay: time.Millisecond}
 		one, other := two(t, b)
@@ -253,10 +254,109 @@ func TestShare_shutGateIsWhatOneWaitsFor(t *testing.T) {
 		throttle.Observe(t.Context(), m.Limiter, throttle.Claim{}, early, one.Feedback(req, m, answer(429, "Retry-After", "60"), nil, time.Now(), nil))
 		settle(b)
 		for range 20 {
-			time.Sleep(drawEvery)
+			time.Sleep(roundEvery)
 			require.Greater(t, claim(t, other, users).Wait, 50*time.Second)
 		}
 		_, err = other.Demand(req).Limiter.Reserve(t.Context(), throttle.Claim{Cost: -1})
 		require.ErrorIs(t, err, throttle.ErrCost)
 	})
+}
+
+// Clocks of tests often begin at the Unix epoch. Updates of that time, and of the zero Time, count.
+func TestShare_worksFromAnyEpoch(t *testing.T) {
+	for _, now := range []time.Time{time.Unix(0, 0), time.Unix(-1, 0), {}} {
+		synctest.Test(t, func(t *testing.T) {
+			b := &bus{delay: time.Millisecond}
+			var all []*Tracker
+			for i := range 2 {
+				tr := seeded(uint64(i))
+				tr.Clock = stopped(now)
+				tr.Exchange = newExchange(b, secret, tr.Clock)
+				tr.Demand(request(t, users))
+				all = append(all, tr)
+			}
+			settle(b)
+			m := all[0].Demand(request(t, users))
+			d, err := m.Limiter.Reserve(t.Context(), throttle.Claim{})
+			require.NoError(t, err)
+			f := all[0].Feedback(request(t, users), m, answer(429, "Retry-After", "60"), nil, now, nil)
+			f.Now = now
+			throttle.Observe(t.Context(), m.Limiter, throttle.Claim{}, d, f)
+			settle(b)
+			require.False(t, claim(t, all[1], users).OK, now)
+		})
+	}
+}
+
+// A release ends the hold that its probe tested: not one that began after the probe was sent, and
+// not one that the server stated to end much later.
+func TestShare_releaseEndsOnlyTheHoldThatWasProbed(t *testing.T) {
+	for name, tt := range map[string]struct {
+		hold, after, probed time.Duration // the hold, and after that a release of a probe sent so long before
+		released            bool
+	}{
+		"probe after the hold":  {time.Second, 3 * time.Second, time.Second, true},
+		"hold began later":      {time.Second, 3 * time.Second, 4 * time.Second, false},
+		"hold that ends later":  {time.Minute, 3 * time.Second, time.Second, false},
+		"hold that ends by now": {time.Minute, 59 * time.Second, time.Second, true},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			b := &bus{}
+			_, other := two(t, b)
+			route := other.siteOf(request(t, users)).route(request(t, users))
+			b.publish(t, other, Update{Kind: UpdateHold, Stated: true, Sender: 1, Route: route, Wait: tt.hold})
+			time.Sleep(tt.after)
+			b.publish(t, other, Update{Kind: UpdateRelease, Sender: 1, Route: route, Wait: tt.probed})
+			quota, _ := bucketOf(other.Demand(request(t, users)).Limiter)
+			require.Equal(t, tt.released, !quota.gate.ajar, name)
+		})
+	}
+}
+
+// Of processes that were rejected at the same time, one sends the probe first.
+func TestShare_oneOfSeveralRejectedProbes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &bus{}
+		one, _ := two(t, b)
+		reject(t, one, users, "Retry-After", "60")
+		synctest.Wait()
+		end := claim(t, one, users).Wait
+		route := one.siteOf(request(t, users)).route(request(t, users))
+		b.publish(t, one, Update{Kind: UpdateHold, Stated: true, Sender: math.MaxUint64, Route: route, Wait: time.Minute})
+		require.Equal(t, end, claim(t, one, users).Wait, "the other process has the higher identifier, and follows")
+		b.publish(t, one, Update{Kind: UpdateHold, Stated: true, Sender: 0, Route: route, Wait: time.Minute})
+		require.Greater(t, claim(t, one, users).Wait, end)
+	})
+}
+
+// An Exchange is called without a lock, so it may call the Tracker.
+func TestShare_exchangeMayCallTheTracker(t *testing.T) {
+	e := new(callingExchange)
+	e.tracker = &Tracker{Exchange: e}
+	require.False(t, claim(t, e.tracker, users).OK, "the fetch has not ended")
+	e.receive(Update{Account: e.account})
+	require.True(t, ask(t, e.tracker, users, answer(429, "Retry-After", "60")).OK)
+	require.Equal(t, []UpdateKind{UpdateJoin, UpdateHold}, e.kinds)
+}
+
+// A callingExchange takes a snapshot of its Tracker whenever it is called.
+type callingExchange struct {
+	tracker *Tracker
+	account string
+	kinds   []UpdateKind
+	receive func(Update)
+}
+
+func (e *callingExchange) Key() []byte { return secret }
+
+func (e *callingExchange) Publish(u Update) {
+	e.kinds = append(e.kinds, u.Kind)
+	e.tracker.Snapshot(1)
+}
+
+func (e *callingExchange) Subscribe(_ context.Context, receive func(Update)) { e.receive = receive }
+
+func (e *callingExchange) Fetch(account string) {
+	e.account = account
+	e.tracker.Snapshot(1)
 }

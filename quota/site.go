@@ -40,7 +40,7 @@ type site struct {
 	vendor  *headers.Provider // what is known about the host; nil: nothing
 	touched uint64            // guarded by the shard: when it was last asked for
 	used    atomic.Bool       // asked for since then, without the shard
-	id      string            // what the fleet calls the account; "": it is not shared
+	id      string            // identifies the account in updates; "": it is not shared
 
 	hinted  atomic.Bool   // an answer has spoken of limits
 	answers atomic.Uint32 // good ones, while none has
@@ -60,8 +60,8 @@ type site struct {
 func newSite(t *Tracker, key uint64, a account) *site {
 	s := &site{tracker: t, key: key, names: newNames(a.host), vendor: t.reader().Provider(a.host)}
 	s.fresh.Store(s.newBucket(0))
-	if t.convoy != nil {
-		t.convoy.join(s, a)
+	if t.sharing != nil {
+		t.sharing.add(s, a)
 	}
 	return s
 }
@@ -196,8 +196,8 @@ func (s *site) settle(asked *bucket, now time.Time) *bucket {
 		s.fresh.Store(s.newBucket(asked.goodAnswers()))
 	}
 	s.budget.take(bucketBytes)
-	if asked.joint != nil {
-		s.budget.take(jointBytes)
+	if asked.shared != nil {
+		s.budget.take(sharedBytes)
 	}
 	s.pools = append(s.pools, asked)
 	s.split.Store(true)
@@ -236,7 +236,7 @@ func (s *site) remember(route uint64, b *bucket) {
 		}
 	}
 	s.routes[route] = b
-	b.heardOf(route)
+	b.spokeOf(route)
 }
 
 // blank reports whether nothing would be lost if the site were forgotten.

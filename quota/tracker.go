@@ -65,22 +65,17 @@ type Tracker struct {
 	Headroom float64
 
 	// Exchange shares what is known of servers with other processes. Nil means that nothing
-	// is shared.
+	// is shared. Package quota/fleet has one over any message bus.
 	Exchange Exchange
 
-	// Secret is the key that authenticates the updates of Exchange. All processes that share
-	// must have the same, and it must not be known to others. Without a Secret, only
-	// accounts without credentials are shared.
-	Secret []byte
-
-	randMu sync.Mutex // of Rand, which need not be safe for several goroutines
-	once   sync.Once
-	zero   headers.Reader
-	seed   maphash.Seed
-	convoy *convoy // nil: no Share
-	host   atomic.Pointer[knownHost]
-	recent atomic.Pointer[site] // asked for last, and most often next
-	shards [shards]shard
+	randMu  sync.Mutex // of Rand, which need not be safe for several goroutines
+	once    sync.Once
+	zero    headers.Reader
+	seed    maphash.Seed
+	sharing *sharing // nil: no Exchange
+	host    atomic.Pointer[knownHost]
+	recent  atomic.Pointer[site] // asked for last, and most often next
+	shards  [shards]shard
 
 	declared  declared
 	latencies latencies
@@ -128,7 +123,7 @@ func (t *Tracker) siteOf(req *http.Request) *site {
 func (t *Tracker) init() {
 	t.seed = maphash.MakeSeed()
 	if t.Exchange != nil {
-		t.convoy = newConvoy(t)
+		t.sharing = newSharing(t)
 	}
 }
 
@@ -139,16 +134,25 @@ func (t *Tracker) site(key uint64, req *http.Request) *site {
 		return s
 	}
 	a := t.accountOf(req) // runs foreign code: not under the lock
+	s, isNew := sh.findOrAdd(t, key, a)
+	if isNew && s.id != "" {
+		t.sharing.announce(s) // foreign code, too
+	}
+	return s
+}
+
+// findOrAdd returns the site of key, and reports whether it had to be created, for account a.
+func (sh *shard) findOrAdd(t *Tracker, key uint64, a account) (s *site, isNew bool) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	s := sh.sites[key]
-	if s == nil {
+	s = sh.sites[key]
+	if isNew = s == nil; isNew {
 		s = newSite(t, key, a)
 		sh.add(key, s, max(t.maxSites()/shards, 1))
 	}
 	sh.asked++
 	s.touched = sh.asked
-	return s
+	return s, isNew
 }
 
 // find returns the site of key; nil if there is none.
@@ -173,7 +177,7 @@ func (sh *shard) add(key uint64, s *site, most int) {
 		gone := sh.sites[least]
 		delete(sh.sites, least)
 		gone.tracker.recent.CompareAndSwap(gone, nil)
-		gone.forgotten()
+		gone.tracker.sharing.remove(gone)
 	}
 	sh.sites[key] = s
 }

@@ -15,8 +15,7 @@ func ExampleExchange() {
 	redisClient := redis.NewClient(&redis.Options{Addr: "localhost:6379"})
 	defer redisClient.Close()
 	tracker := &quota.Tracker{
-		Exchange: &throttleredis.Exchange{Client: redisClient},
-		Secret:   []byte("the same in all processes"),
+		Exchange: &throttleredis.Exchange{Client: redisClient, Secret: []byte("the same in all processes")},
 	}
 	defer tracker.Close()
 

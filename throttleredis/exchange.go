@@ -3,7 +3,6 @@ package throttleredis
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -11,14 +10,15 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/heed-go/heed/quota"
+	"github.com/heed-go/heed/quota/fleet"
 )
 
 // Exchange implements quota.Exchange over Redis: it sends what one process learns about the
 // limits of servers to all other processes.
 //
-//	exchange := &throttleredis.Exchange{Client: client}
+//	exchange := &throttleredis.Exchange{Client: client, Secret: secret}
 //	defer exchange.Close(ctx)
-//	tracker := &quota.Tracker{Exchange: exchange, Secret: secret}
+//	tracker := &quota.Tracker{Exchange: exchange}
 //	defer tracker.Close()
 //
 // Updates are published on a channel. Updates that stay valid are also stored under a key
@@ -29,6 +29,9 @@ import (
 // While Redis is unavailable each process works alone, which Stats shows. The Exchange
 // reconnects by itself and then fetches the updates of all accounts that were asked for,
 // because it may have missed some. No request waits for Redis.
+//
+// Updates are encoded, authenticated and protected against replay by package quota/fleet.
+// Several Trackers of a process may share an Exchange.
 //
 // All keys and the channel share a hash tag, so that they are on one node of a cluster or
 // ring. The fields must not be changed after the first use.
@@ -48,17 +51,14 @@ type Exchange struct {
 	// Store.Timeout. Zero means 250 ms.
 	Timeout time.Duration
 
-	once   sync.Once
-	ctx    context.Context
-	cancel context.CancelFunc
-	tasks  sync.WaitGroup
-	ended  chan struct{} // closed when both goroutines have ended
-	work   chan struct{} // signals that the queue is not empty
+	// Secret is the key that authenticates updates, and of the hashes in them. All processes
+	// that share must have the same, and it must not be known to others. If it is empty, only
+	// accounts without credentials are shared.
+	Secret []byte
 
-	mu          sync.Mutex
-	subscribers []*func(quota.Update) // pointers tell equal functions apart
-	queue       exchangeQueue
-	stats       ExchangeStats
+	once  sync.Once
+	bus   exchangeBus
+	fleet fleet.Exchange // over bus
 }
 
 // ExchangeStats describes the state of an Exchange.
@@ -96,20 +96,21 @@ func (t *Exchange) Validate() error {
 	return nil
 }
 
-// start starts the goroutines that subscribe and publish. It panics if t is invalid.
+// start starts the bus. It panics if t is invalid.
 func (t *Exchange) start() {
 	t.once.Do(func() {
 		if err := t.Validate(); err != nil {
 			panic(err)
 		}
-		t.ctx, t.cancel = context.WithCancel(context.Background())
-		t.work, t.ended = make(chan struct{}, 1), make(chan struct{})
-		t.tasks.Go(t.keepSubscribed)
-		t.tasks.Go(t.deliver)
-		go func() {
-			t.tasks.Wait()
-			close(t.ended)
-		}()
+		t.bus.client, t.bus.prefix, t.bus.timeout = t.Client, t.Prefix, t.Timeout
+		if t.Prefix == "" {
+			t.bus.prefix = "heed"
+		}
+		if t.Timeout == 0 {
+			t.bus.timeout = exchangeTimeout
+		}
+		t.fleet.Bus, t.fleet.Secret = &t.bus, t.Secret
+		t.bus.start()
 	})
 }
 
@@ -117,107 +118,31 @@ func (t *Exchange) start() {
 // the cause of ctx. Updates that are not published yet are lost.
 func (t *Exchange) Close(ctx context.Context) error {
 	t.start()
-	t.cancel()
-	select {
-	case <-t.ended:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+	return t.bus.Close(ctx)
 }
 
 // Stats returns the state of t.
-func (t *Exchange) Stats() ExchangeStats {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.stats
+func (t *Exchange) Stats() ExchangeStats { return t.bus.Stats() }
+
+// Key implements quota.Exchange. It returns Secret.
+func (t *Exchange) Key() []byte { return t.Secret }
+
+// Publish implements quota.Exchange. It queues u and does not wait for Redis.
+func (t *Exchange) Publish(u quota.Update) {
+	t.start()
+	t.fleet.Publish(u)
 }
 
 // Subscribe implements quota.Exchange. It calls f with each update that arrives, until ctx
 // is done or t is closed. A call that is running when ctx is done completes.
 func (t *Exchange) Subscribe(ctx context.Context, f func(quota.Update)) {
 	t.start()
-	t.mu.Lock()
-	t.subscribers = append(slices.Clone(t.subscribers), &f)
-	t.mu.Unlock()
-	context.AfterFunc(ctx, func() {
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		t.subscribers = slices.DeleteFunc(slices.Clone(t.subscribers), func(h *func(quota.Update)) bool { return h == &f })
-	})
-}
-
-// Publish implements quota.Exchange. It queues m and does not wait for Redis.
-func (t *Exchange) Publish(m quota.Update) {
-	t.start()
-	t.mu.Lock()
-	t.stats.Dropped += t.queue.add(m, time.Now())
-	t.mu.Unlock()
-	t.wakeDelivery()
+	t.fleet.Subscribe(ctx, f)
 }
 
 // Fetch implements quota.Exchange. It queues a fetch of the stored updates of account and
 // does not wait for Redis.
 func (t *Exchange) Fetch(account string) {
 	t.start()
-	t.mu.Lock()
-	t.queue.addFetch(account)
-	t.mu.Unlock()
-	t.wakeDelivery()
-}
-
-// wakeDelivery wakes the goroutine that processes the queue.
-func (t *Exchange) wakeDelivery() {
-	select {
-	case t.work <- struct{}{}:
-	default: // a signal is pending
-	}
-}
-
-// notify calls all subscribers with updates.
-func (t *Exchange) notify(all ...quota.Update) {
-	t.mu.Lock()
-	subscribers := t.subscribers // the slice is replaced, never changed
-	for _, m := range all {
-		if m.News != "" {
-			t.stats.Received++
-		}
-	}
-	t.mu.Unlock()
-	for _, f := range subscribers {
-		for _, m := range all {
-			(*f)(m)
-		}
-	}
-}
-
-func (t *Exchange) prefix() string {
-	if t.Prefix == "" {
-		return "heed"
-	}
-	return t.Prefix
-}
-
-func (t *Exchange) channel() string           { return "{" + t.prefix() + ":exchange}" }
-func (t *Exchange) key(account string) string { return t.channel() + ":" + account }
-
-// A retryDelay is the delay before the next attempt to reach Redis.
-type retryDelay time.Duration
-
-// next doubles the delay, between 50 ms and 1 s, and returns it.
-func (p *retryDelay) next() time.Duration {
-	*p = min(max(2**p, retryDelay(50*time.Millisecond)), retryDelay(time.Second))
-	return time.Duration(*p)
-}
-
-// sleep waits for d. It returns false if t was closed.
-func (t *Exchange) sleep(d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-t.ctx.Done():
-		return false
-	}
+	t.fleet.Fetch(account)
 }

@@ -7,7 +7,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/heed-go/heed/quota"
+	"github.com/heed-go/heed/quota/fleet"
 	"github.com/heed-go/heed/throttleredis/internal/redistest"
 )
 
@@ -19,10 +19,10 @@ func TestExchange_worksInACluster(t *testing.T) {
 			t.Cleanup(func() { c.Close() })
 			return c
 		}
-		one, _ := newTestExchange(t, open(), fmt.Sprint("cluster", i))
-		other, updates := newTestExchange(t, open(), fmt.Sprint("cluster", i))
-		one.Publish(quota.Update{Account: "a", Bucket: "b", News: "one", Keep: time.Hour})
-		one.Publish(quota.Update{Account: "c", Bucket: "d", News: "two", Keep: time.Hour})
+		one, _ := newTestBus(t, open(), fmt.Sprint("cluster", i))
+		other, updates := newTestBus(t, open(), fmt.Sprint("cluster", i))
+		one.Publish(fleet.Message{Account: "a", Quota: "b", Content: "one", Keep: time.Hour})
+		one.Publish(fleet.Message{Account: "c", Quota: "d", Content: "two", Keep: time.Hour})
 		updates.find(t, "one")
 		updates.find(t, "two")
 		other.Fetch("c")
@@ -43,14 +43,14 @@ func TestExchange_followsARing(t *testing.T) {
 		t.Cleanup(func() { c.Close() })
 		return c
 	}
-	one, _ := newTestExchange(t, open(), "")
-	_, updates := newTestExchange(t, open(), "")
+	one, _ := newTestBus(t, open(), "")
+	_, updates := newTestBus(t, open(), "")
 	round := 0
 	arrives := func() {
 		round++
 		news := fmt.Sprint("round ", round)
 		redistest.Await(t, news, func() bool {
-			one.Publish(quota.Update{Account: "a", Bucket: "b", News: news})
+			one.Publish(fleet.Message{Account: "a", Quota: "b", Content: news})
 			return updates.count(news) > 0
 		})
 	}
@@ -74,7 +74,7 @@ func TestExchange_queueIsBounded(t *testing.T) {
 	now := time.Unix(0, 0)
 	dropped := uint64(0)
 	for i := range 3 * maxQueuedUpdates {
-		dropped += q.add(quota.Update{News: fmt.Sprint(i), Keep: time.Duration(i%2) * time.Hour}, now)
+		dropped += q.add(fleet.Message{Content: fmt.Sprint(i), Keep: time.Duration(i%2) * time.Hour}, now)
 	}
 	for i := range 3 * maxAccounts {
 		q.addFetch(fmt.Sprint(i))
@@ -83,13 +83,13 @@ func TestExchange_queueIsBounded(t *testing.T) {
 		t.Fatal(len(q.updates), dropped, len(q.fetches), len(q.accounts))
 	}
 	posts, _ := q.take()
-	if len(posts) != maxBatch || posts[0].News != fmt.Sprint(2*maxQueuedUpdates) {
-		t.Fatal(len(posts), posts[0].News)
+	if len(posts) != maxBatch || posts[0].Content != fmt.Sprint(2*maxQueuedUpdates) {
+		t.Fatal(len(posts), posts[0].Content)
 	}
 	// After a minute only updates that are kept longer are useful.
 	dropped = q.requeue(posts, now.Add(time.Minute))
-	if dropped != maxQueuedUpdates/2 || q.updates[0].News != fmt.Sprint(2*maxQueuedUpdates+1) || len(q.updates) != maxQueuedUpdates/2 {
-		t.Fatal(dropped, q.updates[0].News, len(q.updates))
+	if dropped != maxQueuedUpdates/2 || q.updates[0].Content != fmt.Sprint(2*maxQueuedUpdates+1) || len(q.updates) != maxQueuedUpdates/2 {
+		t.Fatal(dropped, q.updates[0].Content, len(q.updates))
 	}
 	for len(q.updates) > 0 {
 		q.take()
@@ -104,7 +104,7 @@ func FuzzExchange_parse(f *testing.F) {
 	f.Add("1 a b c d")
 	f.Add("-1 a b ")
 	f.Fuzz(func(t *testing.T, text string) {
-		if m, ok := parseUpdate(text); ok && (m.Age < 0 || m.News == "") {
+		if m, ok := parseUpdate(text); ok && (m.Age < 0 || m.Content == "") {
 			t.Fatalf("%q: %+v", text, m)
 		}
 	})

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/heed-go/heed/quota"
+	"github.com/heed-go/heed/quota/fleet"
 	"github.com/heed-go/heed/throttleredis/internal/redistest"
 )
 
@@ -18,12 +19,12 @@ import (
 // receives it. Empty updates, which test the connection, are not counted.
 func TestExchange_countsUpdates(t *testing.T) {
 	s := redistest.Start(t)
-	one, _ := newTestExchange(t, dial(t, s.Addr), "")
-	other, updates := newTestExchange(t, dial(t, s.Addr), "")
+	one, _ := newTestBus(t, dial(t, s.Addr), "")
+	other, updates := newTestBus(t, dial(t, s.Addr), "")
 	require.Equal(t, ExchangeStats{Connected: true}, one.Stats())
-	one.Publish(quota.Update{})
+	one.Publish(fleet.Message{})
 	for i := range 3 {
-		one.Publish(quota.Update{Account: "a", Bucket: "b", News: fmt.Sprint(i), Keep: time.Hour})
+		one.Publish(fleet.Message{Account: "a", Quota: "b", Content: fmt.Sprint(i), Keep: time.Hour})
 	}
 	updates.find(t, "2")
 	redistest.Await(t, "the counts", func() bool {
@@ -37,7 +38,7 @@ func TestExchange_countsUpdates(t *testing.T) {
 	redistest.Await(t, "noticing it", func() bool { return !one.Stats().Connected })
 	const posts = 3 * maxQueuedUpdates
 	for i := range posts {
-		one.Publish(quota.Update{Account: "a", Bucket: fmt.Sprint(i), News: fmt.Sprint("away", i), Keep: time.Hour})
+		one.Publish(fleet.Message{Account: "a", Quota: fmt.Sprint(i), Content: fmt.Sprint("away", i), Keep: time.Hour})
 	}
 	require.GreaterOrEqual(t, one.Stats().Dropped, uint64(posts-maxQueuedUpdates-maxBatch))
 	s.Restart()
@@ -47,14 +48,14 @@ func TestExchange_countsUpdates(t *testing.T) {
 
 // A subscription ends with its context. Others continue, and it leaves no goroutine.
 func TestExchange_subscriptionsEnd(t *testing.T) {
-	exchange, stays := newTestExchange(t, client(t), newTestStore(t).Prefix)
+	exchange, stays := newTestBus(t, client(t), newTestStore(t).Prefix)
 	before := runtime.NumGoroutine()
 	ctx, cancel := context.WithCancel(t.Context())
 	var ended [10]updateRecorder
 	for i := range ended {
 		exchange.Subscribe(ctx, ended[i].record)
 	}
-	exchange.Publish(quota.Update{Account: "a", News: "first"})
+	exchange.Publish(fleet.Message{Account: "a", Content: "first"})
 	for i := range ended {
 		ended[i].find(t, "first")
 	}
@@ -65,7 +66,7 @@ func TestExchange_subscriptionsEnd(t *testing.T) {
 		return len(exchange.subscribers)
 	}
 	redistest.Await(t, "the subscriptions to end", func() bool { return subscribers() == 1 })
-	exchange.Publish(quota.Update{Account: "a", News: "second"})
+	exchange.Publish(fleet.Message{Account: "a", Content: "second"})
 	stays.find(t, "second")
 	for i := range ended {
 		require.Zero(t, ended[i].count("second"))
@@ -77,18 +78,18 @@ func TestExchange_subscriptionsEnd(t *testing.T) {
 func TestExchange_closedTrackersLeaveNothing(t *testing.T) {
 	c, prefix := client(t), newTestStore(t).Prefix
 	before := runtime.NumGoroutine()
-	exchange := &Exchange{Client: c, Prefix: prefix}
+	exchange := &Exchange{Client: c, Prefix: prefix, Secret: []byte("secret")}
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://api.test/items", nil)
 	require.NoError(t, err)
 	for range 20 {
-		tracker := &quota.Tracker{Exchange: exchange, Secret: []byte("secret")}
+		tracker := &quota.Tracker{Exchange: exchange}
 		tracker.Demand(req)
 		tracker.Close()
 	}
 	redistest.Await(t, "the subscriptions to end", func() bool {
-		exchange.mu.Lock()
-		defer exchange.mu.Unlock()
-		return len(exchange.subscribers) == 0
+		exchange.bus.mu.Lock()
+		defer exchange.bus.mu.Unlock()
+		return len(exchange.bus.subscribers) == 0
 	})
 	require.NoError(t, exchange.Close(t.Context()))
 	redistest.Await(t, "goroutines to end", func() bool { return runtime.NumGoroutine() <= before })

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/heed-go/heed/quota"
+	"github.com/heed-go/heed/quota/fleet"
 	"github.com/heed-go/heed/throttle"
 	"github.com/heed-go/heed/throttleredis/internal/redistest"
 )
@@ -22,50 +23,51 @@ import (
 // An updateRecorder records the updates that an Exchange receives.
 type updateRecorder struct {
 	mu  sync.Mutex
-	all []quota.Update
+	all []fleet.Message
 }
 
-func (e *updateRecorder) record(m quota.Update) {
+func (e *updateRecorder) record(m fleet.Message) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.all = append(e.all, m)
 }
 
-// count returns the number of recorded updates with the given News.
+// count returns the number of recorded updates with the given Content.
 func (e *updateRecorder) count(news string) (n int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, m := range e.all {
-		if m.News == news {
+		if m.Content == news {
 			n++
 		}
 	}
 	return n
 }
 
-func (e *updateRecorder) find(t *testing.T, news string) (found quota.Update) {
+func (e *updateRecorder) find(t *testing.T, news string) (found fleet.Message) {
 	redistest.Await(t, "hearing "+news, func() bool { return e.count(news) > 0 })
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, m := range e.all {
-		if m.News == news {
+		if m.Content == news {
 			found = m
 		}
 	}
 	return found
 }
 
-// newTestExchange returns a connected Exchange and a recorder of its updates. It is closed
-// at the end of the test.
-func newTestExchange(t *testing.T, c redis.UniversalClient, prefix string) (*Exchange, *updateRecorder) {
+// newTestBus returns the connected bus of an Exchange and a recorder of its messages. It is
+// closed at the end of the test.
+func newTestBus(t *testing.T, c redis.UniversalClient, prefix string) (*exchangeBus, *updateRecorder) {
 	exchange, e := &Exchange{Client: c, Prefix: prefix, Timeout: 5 * time.Second}, &updateRecorder{}
-	exchange.Subscribe(t.Context(), e.record)
+	exchange.start()
+	exchange.bus.Subscribe(t.Context(), e.record)
 	t.Cleanup(func() { require.NoError(t, exchange.Close(context.Background())) })
-	awaitConnected(t, exchange)
-	return exchange, e
+	awaitConnected(t, &exchange.bus)
+	return &exchange.bus, e
 }
 
-func awaitConnected(t *testing.T, exchange *Exchange) {
+func awaitConnected(t *testing.T, exchange *exchangeBus) {
 	redistest.Await(t, "a subscription", func() bool { return exchange.Stats().Connected })
 }
 
@@ -77,13 +79,13 @@ func dial(t *testing.T, addr string) *redis.Client {
 
 func TestExchange_notifiesAllSubscribers(t *testing.T) {
 	c, prefix := client(t), newTestStore(t).Prefix
-	one, own := newTestExchange(t, c, prefix)
-	_, other := newTestExchange(t, c, prefix)
-	_, stranger := newTestExchange(t, c, prefix+" of others")
-	one.Publish(quota.Update{Account: "a", Bucket: "b", News: "a b c", Age: time.Second})
+	one, own := newTestBus(t, c, prefix)
+	_, other := newTestBus(t, c, prefix)
+	_, stranger := newTestBus(t, c, prefix+" of others")
+	one.Publish(fleet.Message{Account: "a", Quota: "b", Content: "a b c", Age: time.Second})
 	m := other.find(t, "a b c")
 	require.Equal(t, "a", m.Account)
-	require.Equal(t, "b", m.Bucket)
+	require.Equal(t, "b", m.Quota)
 	require.GreaterOrEqual(t, m.Age, time.Second)
 	own.find(t, "a b c")
 	require.Zero(t, stranger.count("a b c"))
@@ -94,14 +96,14 @@ func TestExchange_notifiesAllSubscribers(t *testing.T) {
 
 func TestExchange_keepsForLaterSubscribers(t *testing.T) {
 	c, prefix := client(t), newTestStore(t).Prefix
-	one, updates := newTestExchange(t, c, prefix)
+	one, updates := newTestBus(t, c, prefix)
 	for _, news := range []string{"old", "new"} {
-		one.Publish(quota.Update{Account: "a", Bucket: "b", News: news, Keep: time.Hour})
+		one.Publish(fleet.Message{Account: "a", Quota: "b", Content: news, Keep: time.Hour})
 	}
-	one.Publish(quota.Update{Account: "a", Bucket: "c", News: "over", Keep: time.Millisecond})
-	one.Publish(quota.Update{Account: "a", Bucket: "d", News: "late", Keep: time.Hour, Age: time.Minute})
+	one.Publish(fleet.Message{Account: "a", Quota: "c", Content: "over", Keep: time.Millisecond})
+	one.Publish(fleet.Message{Account: "a", Quota: "d", Content: "late", Keep: time.Hour, Age: time.Minute})
 	updates.find(t, "late")
-	late, found := newTestExchange(t, c, prefix)
+	late, found := newTestBus(t, c, prefix)
 	late.Fetch("a")
 	require.GreaterOrEqual(t, found.find(t, "late").Age, time.Minute)
 	require.Less(t, found.find(t, "new").Age, time.Minute)
@@ -114,9 +116,9 @@ func TestExchange_keepsForLaterSubscribers(t *testing.T) {
 
 func TestExchange_keepsNoMoreThanItMust(t *testing.T) {
 	c := client(t)
-	one, updates := newTestExchange(t, c, newTestStore(t).Prefix)
+	one, updates := newTestBus(t, c, newTestStore(t).Prefix)
 	for i := range 500 {
-		one.Publish(quota.Update{Account: "a", Bucket: fmt.Sprint(i), News: fmt.Sprint("news", i), Keep: time.Hour})
+		one.Publish(fleet.Message{Account: "a", Quota: fmt.Sprint(i), Content: fmt.Sprint("news", i), Keep: time.Hour})
 		if i%100 == 99 {
 			updates.find(t, fmt.Sprint("news", i))
 		}
@@ -128,21 +130,21 @@ func TestExchange_keepsNoMoreThanItMust(t *testing.T) {
 // between.
 func TestExchange_outlivesAServer(t *testing.T) {
 	s := redistest.Start(t)
-	one, _ := newTestExchange(t, dial(t, s.Addr), "")
-	other, updates := newTestExchange(t, dial(t, s.Addr), "")
+	one, _ := newTestBus(t, dial(t, s.Addr), "")
+	other, updates := newTestBus(t, dial(t, s.Addr), "")
 	other.Fetch("a")
 	updates.find(t, "")
 	s.Kill()
 	redistest.Await(t, "noticing it", func() bool { return !one.Stats().Connected && !other.Stats().Connected })
 	require.Error(t, other.Stats().Err)
-	one.Publish(quota.Update{Account: "a", Bucket: "b", News: "meanwhile", Keep: time.Hour})
+	one.Publish(fleet.Message{Account: "a", Quota: "b", Content: "meanwhile", Keep: time.Hour})
 	other.Fetch("x")
 	redistest.Await(t, "nobody waits for it", func() bool { return updates.count("") >= 2 })
 	s.Restart()
 	updates.find(t, "meanwhile")
 	awaitConnected(t, one)
 	awaitConnected(t, other)
-	one.Publish(quota.Update{Account: "a", Bucket: "b", News: "after"})
+	one.Publish(fleet.Message{Account: "a", Quota: "b", Content: "after"})
 	updates.find(t, "after")
 	require.NoError(t, other.Stats().Err)
 }
@@ -151,13 +153,13 @@ func TestExchange_outlivesAServer(t *testing.T) {
 func TestExchange_fetchesWhatItMissed(t *testing.T) {
 	s := redistest.Start(t)
 	p := redistest.StartProxy(t, s.Addr)
-	one, _ := newTestExchange(t, dial(t, s.Addr), "")
-	other, updates := newTestExchange(t, dial(t, p.Addr), "")
+	one, _ := newTestBus(t, dial(t, s.Addr), "")
+	other, updates := newTestBus(t, dial(t, p.Addr), "")
 	other.Fetch("a")
 	updates.find(t, "")
 	p.Set(redistest.Refuse)
 	redistest.Await(t, "noticing it", func() bool { return !other.Stats().Connected })
-	one.Publish(quota.Update{Account: "a", Bucket: "b", News: "missed", Keep: time.Hour})
+	one.Publish(fleet.Message{Account: "a", Quota: "b", Content: "missed", Keep: time.Hour})
 	redistest.Await(t, "posting it", func() bool { return one.Stats().Published == 1 })
 	p.Set(redistest.Pass)
 	updates.find(t, "missed")
@@ -170,25 +172,26 @@ func TestExchange_closesWhateverHappens(t *testing.T) {
 		p := redistest.StartProxy(t, s.Addr)
 		c := redis.NewClient(&redis.Options{Addr: p.Addr, ContextTimeoutEnabled: true, MaxRetries: -1})
 		before := runtime.NumGoroutine()
-		exchange := &Exchange{Client: c}
-		exchange.Subscribe(t.Context(), func(quota.Update) {})
+		closing := &Exchange{Client: c}
+		closing.Subscribe(t.Context(), func(quota.Update) {})
+		exchange := &closing.bus
 		awaitConnected(t, exchange)
 		p.Set(fault)
 		for i := range 1000 {
-			exchange.Publish(quota.Update{Account: "a", Bucket: fmt.Sprint(i), News: "n", Keep: time.Hour})
+			exchange.Publish(fleet.Message{Account: "a", Quota: fmt.Sprint(i), Content: "n", Keep: time.Hour})
 			exchange.Fetch(fmt.Sprint(i))
 		}
-		require.NoError(t, exchange.Close(t.Context()))
+		require.NoError(t, closing.Close(t.Context()))
 		require.LessOrEqual(t, len(exchange.queue.updates), maxQueuedUpdates)
 		require.NoError(t, c.Close())
 		redistest.Await(t, "all goroutines to end", func() bool { return runtime.NumGoroutine() <= before+2 })
-		exchange.Publish(quota.Update{Account: "a", News: "after the end"})
+		exchange.Publish(fleet.Message{Account: "a", Content: "after the end"})
 	}
 }
 
 func TestExchange_ignoresMalformedUpdates(t *testing.T) {
 	c := client(t)
-	exchange, updates := newTestExchange(t, c, newTestStore(t).Prefix)
+	exchange, updates := newTestBus(t, c, newTestStore(t).Prefix)
 	for _, text := range []string{"", " ", "1 a b", "x a b c", "-1 a b c", "1 a b ", "99999999999999999999 a b c", strings.Repeat("9 ", maxUpdateBytes)} {
 		require.NoError(t, c.Publish(t.Context(), exchange.channel(), text).Err())
 	}
@@ -201,18 +204,18 @@ func TestExchange_ignoresMalformedUpdates(t *testing.T) {
 	all := slices.Clone(updates.all)
 	updates.mu.Unlock()
 	for _, m := range all {
-		require.Contains(t, []string{"", "good", "later", "cannot be kept"}, m.News)
+		require.Contains(t, []string{"", "good", "later", "cannot be kept"}, m.Content)
 		require.GreaterOrEqual(t, m.Age, time.Duration(0))
 	}
 	require.NoError(t, c.Set(t.Context(), exchange.key("text"), "no hash", time.Minute).Err())
-	exchange.Publish(quota.Update{Account: "text", Bucket: "b", News: "cannot be kept", Keep: time.Hour})
+	exchange.Publish(fleet.Message{Account: "text", Quota: "b", Content: "cannot be kept", Keep: time.Hour})
 	updates.find(t, "cannot be kept")
 	redistest.Await(t, "the failure", func() bool {
 		exchange.Fetch("text") // again, because a success in between clears Err
 		return strings.Contains(fmt.Sprint(exchange.Stats().Err), "WRONGTYPE")
 	})
 	redistest.Await(t, "the end", func() bool { return updates.count("") >= 2 })
-	exchange.Publish(quota.Update{Account: "a", Bucket: "b", News: "it goes on"})
+	exchange.Publish(fleet.Message{Account: "a", Quota: "b", Content: "it goes on"})
 	redistest.Await(t, "a success", func() bool { return exchange.Stats().Err == nil })
 }
 
@@ -228,11 +231,13 @@ func TestExchange_Validate(t *testing.T) {
 // A rejection that one process received holds requests of the other.
 func TestExchange_sharesAHold(t *testing.T) {
 	c, prefix := client(t), newTestStore(t).Prefix
-	one, _ := newTestExchange(t, c, prefix)
-	other, _ := newTestExchange(t, c, prefix)
 	var trackers []*quota.Tracker
-	for _, exchange := range []*Exchange{one, other} {
-		trackers = append(trackers, &quota.Tracker{Exchange: exchange, Secret: []byte("secret")})
+	for range 2 {
+		exchange := &Exchange{Client: c, Prefix: prefix, Timeout: 5 * time.Second, Secret: []byte("secret")}
+		t.Cleanup(func() { require.NoError(t, exchange.Close(context.Background())) })
+		exchange.start()
+		awaitConnected(t, &exchange.bus)
+		trackers = append(trackers, &quota.Tracker{Exchange: exchange})
 	}
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://api.test/items", nil)
 	require.NoError(t, err)
@@ -249,6 +254,6 @@ func TestExchange_sharesAHold(t *testing.T) {
 	d := reserve(trackers[0], false)
 	resp := &http.Response{StatusCode: 429, Header: http.Header{"Retry-After": {"3600"}}}
 	throttle.Observe(t.Context(), m.Limiter, throttle.Claim{}, d, trackers[0].Feedback(req, m, resp, nil, time.Now(), nil))
-	redistest.Await(t, "the gate of the other to close", func() bool { return !reserve(trackers[1], true).OK })
+	redistest.Await(t, "the hold of the other", func() bool { return !reserve(trackers[1], true).OK })
 	require.Greater(t, reserve(trackers[1], true).Wait, 58*time.Minute)
 }

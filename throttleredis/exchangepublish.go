@@ -7,14 +7,14 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/heed-go/heed/quota"
+	"github.com/heed-go/heed/quota/fleet"
 )
 
 var publishScript, fetchScript = redis.NewScript(readLua("exchange_publish")), redis.NewScript(readLua("exchange_fetch"))
 
 // deliver processes the queue until t is closed. After a failure it waits, so that an
 // unreachable Redis costs little.
-func (t *Exchange) deliver() {
+func (t *exchangeBus) deliver() {
 	var p retryDelay
 	for {
 		select {
@@ -40,7 +40,7 @@ func (t *Exchange) deliver() {
 
 // process fetches accounts and publishes updates. Updates that cannot be published are put
 // back into the queue.
-func (t *Exchange) process(updates []queuedUpdate, fetches []string) error {
+func (t *exchangeBus) process(updates []queuedUpdate, fetches []string) error {
 	err := t.fetchAll(fetches)
 	if err == nil {
 		err = t.publishAll(updates)
@@ -56,7 +56,7 @@ func (t *Exchange) process(updates []queuedUpdate, fetches []string) error {
 		t.stats.Err = nil
 	}
 	for _, p := range updates {
-		if p.News != "" {
+		if p.Content != "" {
 			t.stats.Published++
 		}
 	}
@@ -64,18 +64,14 @@ func (t *Exchange) process(updates []queuedUpdate, fetches []string) error {
 }
 
 // runScript runs a script within the timeout.
-func (t *Exchange) runScript(s *redis.Script, keys []string, args []any) (any, error) {
-	timeout := t.Timeout
-	if timeout == 0 {
-		timeout = exchangeTimeout
-	}
-	ctx, cancel := context.WithTimeout(t.ctx, timeout)
+func (t *exchangeBus) runScript(s *redis.Script, keys []string, args []any) (any, error) {
+	ctx, cancel := context.WithTimeout(t.ctx, t.timeout)
 	defer cancel()
-	return s.Run(ctx, t.Client, keys, args...).Result()
+	return s.Run(ctx, t.client, keys, args...).Result()
 }
 
 // publishAll publishes updates with one script.
-func (t *Exchange) publishAll(updates []queuedUpdate) error {
+func (t *exchangeBus) publishAll(updates []queuedUpdate) error {
 	if len(updates) == 0 {
 		return nil
 	}
@@ -83,7 +79,7 @@ func (t *Exchange) publishAll(updates []queuedUpdate) error {
 	keys, args := make([]string, 0, len(updates)), []any{t.channel()}
 	for _, p := range updates {
 		keys = append(keys, t.key(p.Account))
-		args = append(args, p.Account, p.Bucket, p.Keep.Microseconds(), max(now.Sub(p.queuedAt)+p.Age, 0).Microseconds(), p.News)
+		args = append(args, p.Account, p.Quota, p.Keep.Microseconds(), max(now.Sub(p.queuedAt)+p.Age, 0).Microseconds(), p.Content)
 	}
 	if _, err := t.runScript(publishScript, keys, args); err != nil {
 		return fmt.Errorf("throttleredis: exchange: publish: %w", err)
@@ -93,7 +89,7 @@ func (t *Exchange) publishAll(updates []queuedUpdate) error {
 
 // fetchAll passes the stored updates of accounts to the subscribers. It also reports that a
 // fetch has ended if it failed, so that no subscriber waits for it.
-func (t *Exchange) fetchAll(accounts []string) error {
+func (t *exchangeBus) fetchAll(accounts []string) error {
 	if len(accounts) == 0 {
 		return nil
 	}
@@ -104,11 +100,11 @@ func (t *Exchange) fetchAll(accounts []string) error {
 	reply, err := t.runScript(fetchScript, keys, nil)
 	found, _ := reply.([]any)
 	for i, account := range accounts {
-		var all []quota.Update
+		var all []fleet.Message
 		if i < len(found) {
 			all = parseStored(account, found[i])
 		}
-		t.notify(append(all, quota.Update{Account: account})...)
+		t.notify(append(all, fleet.Message{Account: account})...)
 	}
 	if err != nil {
 		return fmt.Errorf("throttleredis: exchange: fetch: %w", err)
@@ -116,16 +112,16 @@ func (t *Exchange) fetchAll(accounts []string) error {
 	return nil
 }
 
-// parseStored parses the result of exchange_fetch.lua for an account: bucket, age and payload
+// parseStored parses the result of exchange_fetch.lua for an account: quota, age and payload
 // of each update.
-func parseStored(account string, found any) (all []quota.Update) {
+func parseStored(account string, found any) (all []fleet.Message) {
 	parts, _ := found.([]any)
 	for ; len(parts) >= 3; parts = parts[3:] {
-		bucket, _ := parts[0].(string)
+		quota, _ := parts[0].(string)
 		age, _ := parts[1].(int64)
-		news, _ := parts[2].(string)
-		if news != "" && age >= 0 && age <= maxUnits {
-			all = append(all, quota.Update{Account: account, Bucket: bucket, News: news, Age: time.Duration(age) * time.Microsecond})
+		content, _ := parts[2].(string)
+		if content != "" && age >= 0 && age <= maxUnits {
+			all = append(all, fleet.Message{Account: account, Quota: quota, Content: content, Age: time.Duration(age) * time.Microsecond})
 		}
 	}
 	return all

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/heed-go/heed/quota"
+	"github.com/heed-go/heed/quota/fleet"
 )
 
 const (
@@ -23,7 +23,7 @@ type exchangeQueue struct {
 }
 
 type queuedUpdate struct {
-	quota.Update
+	fleet.Message
 	queuedAt time.Time // time of Publish
 }
 
@@ -33,7 +33,7 @@ func (p queuedUpdate) stale(now time.Time) bool {
 }
 
 // add appends m. If the queue is full it drops the oldest update.
-func (q *exchangeQueue) add(m quota.Update, now time.Time) (dropped uint64) {
+func (q *exchangeQueue) add(m fleet.Message, now time.Time) (dropped uint64) {
 	if len(q.updates) == maxQueuedUpdates {
 		q.updates, dropped = slices.Delete(q.updates, 0, 1), 1
 	}

@@ -11,7 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/heed-go/heed/quota"
+	"github.com/heed-go/heed/quota/fleet"
 )
 
 const (
@@ -20,7 +20,7 @@ const (
 )
 
 // keepSubscribed keeps a subscription until t is closed.
-func (t *Exchange) keepSubscribed() {
+func (t *exchangeBus) keepSubscribed() {
 	var p retryDelay
 	for t.ctx.Err() == nil {
 		began := time.Now()
@@ -44,7 +44,7 @@ func (t *Exchange) keepSubscribed() {
 // may still be the wrong one: when a server of a ring fails or recovers, the channel moves
 // to another one. Therefore runSubscription tests that it receives the updates that this
 // process publishes.
-func (t *Exchange) runSubscription() (err error) {
+func (t *exchangeBus) runSubscription() (err error) {
 	defer func() {
 		// A Ring panics if none of its servers is up.
 		if r := recover(); r != nil {
@@ -53,7 +53,7 @@ func (t *Exchange) runSubscription() (err error) {
 	}()
 	ctx, cancel := context.WithCancel(t.ctx)
 	defer cancel()
-	sub := t.Client.Subscribe(ctx, t.channel())
+	sub := t.client.Subscribe(ctx, t.channel())
 	defer sub.Close()
 	stop := context.AfterFunc(ctx, func() { sub.Close() })
 	defer stop()
@@ -67,14 +67,14 @@ func (t *Exchange) runSubscription() (err error) {
 		case pinged || !errors.As(err, &slow) || !slow.Timeout():
 			return err
 		default:
-			t.Publish(quota.Update{}) // an empty update, which tests whether our own messages arrive
+			t.Publish(fleet.Message{}) // an empty update, which tests whether our own messages arrive
 			pinged = true
 		}
 	}
 }
 
 // receive processes a message of a subscription.
-func (t *Exchange) receive(m any) {
+func (t *exchangeBus) receive(m any) {
 	switch m := m.(type) {
 	case *redis.Subscription:
 		t.mu.Lock()
@@ -91,8 +91,8 @@ func (t *Exchange) receive(m any) {
 
 // parseUpdate parses a message that exchange_publish.lua wrote:
 //
-//	age in microseconds, account, bucket, payload
-func parseUpdate(text string) (m quota.Update, ok bool) {
+//	age in microseconds, account, quota, payload
+func parseUpdate(text string) (m fleet.Message, ok bool) {
 	parts := strings.SplitN(text, " ", 4)
 	if len(parts) < 4 || len(text) > maxUpdateBytes {
 		return m, false
@@ -101,6 +101,6 @@ func parseUpdate(text string) (m quota.Update, ok bool) {
 	if err != nil || age < 0 || age > maxUnits {
 		return m, false
 	}
-	m = quota.Update{Account: parts[1], Bucket: parts[2], News: parts[3], Age: time.Duration(age) * time.Microsecond}
-	return m, m.News != ""
+	m = fleet.Message{Account: parts[1], Quota: parts[2], Content: parts[3], Age: time.Duration(age) * time.Microsecond}
+	return m, m.Content != ""
 }

@@ -12,9 +12,12 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/heed-go/heed/quota"
+	"github.com/heed-go/heed/quota/fleet"
 	"github.com/heed-go/heed/throttle"
 	"github.com/heed-go/heed/throttleredis"
 )
+
+var secret = []byte("bench")
 
 // exchanges are the exchanges through which the processes share updates.
 type exchanges struct {
@@ -36,11 +39,11 @@ func newExchanges(share string, n int) (*exchanges, error) {
 	case share == "none":
 		return w, nil
 	case share == "memory":
-		h := new(memoryExchange)
+		bus := new(memoryBus)
 		for range n {
-			w.all = append(w.all, h)
+			w.all = append(w.all, &fleet.Exchange{Bus: bus, Secret: secret})
 		}
-		w.messages = h.published.Load
+		w.messages = bus.published.Load
 		return w, nil
 	}
 	return w, w.redis(share, n)
@@ -56,7 +59,7 @@ func (w *exchanges) redis(url string, n int) error {
 	var all []*throttleredis.Exchange
 	prefix := fmt.Sprint("fleet", time.Now().UnixNano())
 	for range n {
-		exchange := &throttleredis.Exchange{Client: redis.NewClient(opts), Prefix: prefix}
+		exchange := &throttleredis.Exchange{Client: redis.NewClient(opts), Prefix: prefix, Secret: secret}
 		all, w.all = append(all, exchange), append(w.all, exchange)
 	}
 	w.messages = func() (sum int64) {
@@ -73,20 +76,20 @@ func (w *exchanges) redis(url string, n int) error {
 	return nil
 }
 
-// A memoryExchange delivers updates within this process and stores none.
-type memoryExchange struct {
+// A memoryBus delivers messages within this process after exchangeDelay, and stores none.
+type memoryBus struct {
 	published   atomic.Int64
 	mu          sync.Mutex
-	subscribers []func(quota.Update)
+	subscribers []func(fleet.Message)
 }
 
 const exchangeDelay = time.Millisecond
 
-func (h *memoryExchange) Publish(m quota.Update) {
-	h.published.Add(1)
-	h.mu.Lock()
-	subscribers := h.subscribers
-	h.mu.Unlock()
+func (b *memoryBus) Publish(m fleet.Message) {
+	b.published.Add(1)
+	b.mu.Lock()
+	subscribers := b.subscribers
+	b.mu.Unlock()
 	time.AfterFunc(exchangeDelay, func() {
 		for _, f := range subscribers {
 			f(m)
@@ -94,13 +97,13 @@ func (h *memoryExchange) Publish(m quota.Update) {
 	})
 }
 
-func (h *memoryExchange) Subscribe(_ context.Context, f func(quota.Update)) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.subscribers = append(h.subscribers[:len(h.subscribers):len(h.subscribers)], f)
+func (b *memoryBus) Subscribe(_ context.Context, f func(fleet.Message)) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.subscribers = append(b.subscribers[:len(b.subscribers):len(b.subscribers)], f)
 }
 
-func (h *memoryExchange) Fetch(account string) { h.Publish(quota.Update{Account: account}) }
+func (b *memoryBus) Fetch(account string) { b.Publish(fleet.Message{Account: account}) }
 
 // isHeld reports whether a tracker holds all requests because of a rejection.
 func isHeld(tr *quota.Tracker, req *http.Request) bool {

@@ -29,7 +29,7 @@ func run(p plan, share string) (r result, err error) {
 	r = result{Server: p.kind, Share: share, Processes: p.processes, Calls: p.processes * p.calls, Ideal: api.ideal(p.processes * p.calls)}
 	var trackers []*quota.Tracker
 	for i := range p.processes {
-		trackers = append(trackers, &quota.Tracker{Exchange: exchanges.exchange(i), Secret: []byte("bench")})
+		trackers = append(trackers, &quota.Tracker{Exchange: exchanges.exchange(i)})
 	}
 	done := make(chan struct{})
 	go func() {

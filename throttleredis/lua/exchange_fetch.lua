@@ -1,4 +1,4 @@
--- Returns for each key, as written by exchange_publish.lua, the bucket, the age in
+-- Returns for each key, as written by exchange_publish.lua, the quota, the age in
 -- microseconds and the payload of each update that is still valid.
 
 local time = redis.call('TIME')

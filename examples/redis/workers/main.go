@@ -54,13 +54,13 @@ func work(name, redisURL, url string) {
 	check(err)
 	opts.ContextTimeoutEnabled = true
 	client := redis.NewClient(opts)
-	exchange := &throttleredis.Exchange{Client: client, Prefix: url}
+	exchange := &throttleredis.Exchange{Client: client, Prefix: url, Secret: []byte("only our workers know it")}
 	store := &throttleredis.Store{Client: client, Prefix: url, Timeout: time.Second}
 	limit := store.TokenBucket(throttle.Limit{Count: 20, Per: time.Second, Burst: 2})
 	var refused atomic.Int64
 	api := heed.NewClient(&heed.Transport{
 		Limiter: &throttleredis.Fallback{Limiter: limit, Processes: 2}, // without Redis each process uses half of the limit
-		Quota:   &quota.Tracker{Exchange: exchange, Secret: []byte("only our workers know it")},
+		Quota:   &quota.Tracker{Exchange: exchange},
 		Trace: &heed.Trace{AttemptDone: func(_ *http.Request, s heed.AttemptDoneInfo) {
 			if s.Status == http.StatusTooManyRequests {
 				refused.Add(1)

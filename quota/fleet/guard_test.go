@@ -1,0 +1,109 @@
+package fleet
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestGuard_acceptsEachNumberOnce(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0)
+	var g guard
+	accept := func(from, seq uint64) bool {
+		_, isNew, ok := g.accept(from, stamp{seq, now.UnixMicro()}, 0, now)
+		require.True(t, ok)
+		return isNew
+	}
+	r, seen, highest := rand.New(rand.NewPCG(1, 7)), map[uint64]bool{}, uint64(0)
+	for range 20_000 {
+		seq := max(highest, 1) + r.Uint64N(3)
+		switch r.IntN(10) {
+		case 0:
+			seq += r.Uint64N(2000)
+		case 1, 2, 3, 4:
+			seq -= min(r.Uint64N(1500), seq-1)
+		}
+		want := !seen[seq] && seq+seenWindow > highest
+		require.Equal(t, want, accept(1, seq), "%d, after %d", seq, highest)
+		seen[seq], highest = true, max(highest, seq)
+	}
+	require.True(t, accept(2, 1), "of another process")
+	for from := range uint64(3 * maxSenders) {
+		accept(from, 1)
+		require.LessOrEqual(t, len(g.senders), maxSenders)
+	}
+}
+
+func TestGuard_ignoresTimesThatAreADayOff(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0)
+	for off, want := range map[time.Duration]bool{
+		0: true, 23 * time.Hour: true, -23 * time.Hour: true, 25 * time.Hour: false, -25 * time.Hour: false,
+	} {
+		var g guard
+		age, _, ok := g.accept(1, stamp{1, now.Add(off).UnixMicro()}, time.Minute, now)
+		require.Equal(t, want, ok, off)
+		if ok {
+			require.Equal(t, time.Minute, age, "a process heard for the first time is believed")
+		}
+	}
+}
+
+// If the clock of a sender falls behind, its messages seem old, for no longer than 2 minutes.
+func TestGuard_getsUsedToAnotherClockError(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0)
+	var g guard
+	age := func(seq uint64, off time.Duration) time.Duration {
+		age, isNew, ok := g.accept(1, stamp{seq, now.Add(off).UnixMicro()}, 0, now)
+		require.True(t, ok && isNew)
+		return age
+	}
+	require.Zero(t, age(1, 0))
+	now = now.Add(time.Second)
+	require.Equal(t, time.Hour, age(2, -time.Hour))
+	for seq := range uint64(3) {
+		now = now.Add(61 * time.Second)
+		age(3+seq, -time.Hour)
+	}
+	require.Zero(t, age(6, -time.Hour))
+}
+
+// Clocks of tests begin at the Unix epoch, or with the zero Time.
+func TestGuard_acceptsAnyEpoch(t *testing.T) {
+	for _, now := range []time.Time{time.Unix(0, 0), time.Unix(-1, 0), {}, time.Unix(1<<40, 0)} {
+		var g guard
+		_, isNew, ok := g.accept(1, stamp{1, now.UnixMicro()}, 0, now)
+		require.True(t, ok && isNew, now)
+	}
+}
+
+func TestGuard_ignoresTimesOutOfBounds(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0)
+	for _, at := range []int64{math.MinInt64, math.MinInt64 / 1000, -1, 0, math.MaxInt64 / 1000, math.MaxInt64} {
+		for _, busAge := range []time.Duration{math.MinInt64, 0, math.MaxInt64} {
+			var g guard
+			_, _, ok := g.accept(1, stamp{1, at}, busAge, now)
+			require.False(t, ok, "%d, %v", at, busAge)
+			require.Empty(t, g.senders)
+		}
+	}
+}
+
+func TestGuard_fetchesAreBounded(t *testing.T) {
+	var g guard
+	now := time.Unix(0, 0)
+	for i := range 3 * maxFetching {
+		g.fetch(fmt.Sprint(i), now)
+		require.LessOrEqual(t, len(g.fetching), maxFetching)
+	}
+	require.True(t, g.isFetching("0", now))
+	g.fetched("0")
+	require.False(t, g.isFetching("0", now))
+	now = now.Add(fetchTime)
+	require.False(t, g.isFetching("1", now))
+	g.fetch("later", now)
+	require.True(t, g.isFetching("later", now), "after all others have expired")
+}
