@@ -126,7 +126,8 @@ func find(name string) *check {
 type runner struct {
 	newClient   ClientFunc
 	maxRealTime time.Duration
-	stuck       string // the check in which a trial never ended; empty: none
+	stuck       string          // the check in which a trial never ended; empty: none
+	abandoned   <-chan struct{} // closed if that trial ends after all
 }
 
 // mark runs c. After a trial that never ended it runs no check, because the client still uses
@@ -139,8 +140,8 @@ func (x *runner) mark(t *testing.T, c check) Mark {
 	}
 	e := &evaluation{t: t, newClient: x.newClient, maxRealTime: x.maxRealTime}
 	c.run(e)
-	if e.stuck {
-		x.stuck = c.name
+	if e.stuck != nil {
+		x.stuck, x.abandoned = c.name, e.stuck
 	}
 	m.Figure, m.Detail = e.figure, e.detail
 	switch {
@@ -166,7 +167,10 @@ type evaluation struct {
 	figure  float64
 	detail  string // about the trial with the worst figure
 	fault   string // of the first trial that the client broke; empty: none
-	stuck   bool   // whether a trial had to be abandoned although it was running
+
+	// stuck is closed when a trial ends that had to be abandoned although it was running. Nil
+	// means that there was none.
+	stuck <-chan struct{}
 }
 
 // measured records the figure of a trial, to which the check applies. The sentence describes

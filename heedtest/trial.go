@@ -57,9 +57,10 @@ func (e *evaluation) trial(name string, server *Server, run func(*trial) (record
 		record func()
 		fault  string
 	}
-	ended := make(chan outcome, 1)
+	ended, over := make(chan outcome, 1), make(chan struct{})
 	go func() {
 		var out outcome
+		defer close(over)
 		defer func() {
 			// A bubble in which goroutines are left panics. This does not matter here:
 			// checkLeaks counts goroutines itself.
@@ -84,7 +85,7 @@ func (e *evaluation) trial(name string, server *Server, run func(*trial) (record
 			out.record()
 		}
 	case <-timer.C:
-		e.stuck = true
+		e.stuck = over
 		e.fail("%s: the client blocked for %v without letting virtual time advance", name, e.maxRealTime)
 	}
 }

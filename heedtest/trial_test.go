@@ -107,8 +107,12 @@ func TestRunner_readsWithoutEnd(t *testing.T) {
 // time does not advance.
 func TestRunner_busyClient(t *testing.T) {
 	var stop atomic.Bool
-	defer stop.Store(true)
-	r := &runner{maxRealTime: 100 * time.Millisecond, newClient: func(http.RoundTripper) http.RoundTripper {
+	var r *runner
+	defer func() { // the bubble of the trial is a part of this test
+		stop.Store(true)
+		<-r.abandoned
+	}()
+	r = &runner{maxRealTime: 100 * time.Millisecond, newClient: func(http.RoundTripper) http.RoundTripper {
 		return roundTripper(func(*http.Request) (*http.Response, error) {
 			for !stop.Load() {
 				runtime.Gosched()
