@@ -60,7 +60,7 @@ func (b *bucket) decide(d *throttle.Decision, n int64, dry bool, now time.Time) 
 		}
 	}
 	if b.est != nil && (full || b.est.window.declared) {
-		if d.Wait, d.OK = b.est.window.check(now, b.flight.open); !d.OK {
+		if d.Wait, d.OK = b.est.window.check(now, &b.flight); !d.OK {
 			d.ServerImposed, d.Estimated = true, !b.est.window.declared
 			if d.Estimated {
 				d.Policy = names.pace

@@ -3,7 +3,7 @@ package quota
 import "time"
 
 // counted is what is known of the windows of a limit that only rejections state. The requests
-// of a window are counted here, since accepted ones are not told of it. A window begins with
+// of a window are counted here, since responses to accepted ones do not state it. A window begins with
 // the request that is accepted after the end of the one before. It ends when the next
 // rejection states, and then on a grid of that, unless windows begin with their first request.
 type counted struct {

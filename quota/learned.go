@@ -62,6 +62,7 @@ type learnedWindow struct {
 
 const (
 	leastLearned    = 8                      // accepted requests that make a window credible
+	leastWaiting    = time.Millisecond       // between a stop and its probe
 	openingDelay    = 15 * time.Millisecond  // after an estimated end
 	statedTestAfter = 2                      // windows
 	testEvery       = 20                     // windows
@@ -94,7 +95,7 @@ func (w *learnedWindow) on() bool { return w.limit > 0 }
 // longer time than the stop took.
 func infer(first tally, stopped, refused, probed time.Time, n uint64) (w learnedWindow) {
 	sending, waiting := stopped.Sub(first.since), probed.Sub(stopped)
-	if first.ok < leastLearned || sending > waiting {
+	if first.ok < leastLearned || sending > waiting || waiting < leastWaiting {
 		return w
 	}
 	w = learnedWindow{limit: first.ok, whole: first.ok, most: probed.Sub(first.since), stopped: stopped, boundary: probed}
@@ -157,15 +158,17 @@ func (w *learnedWindow) nextOnGrid(now time.Time) time.Time {
 	return now.Add(w.length - passed)
 }
 
-// check reports whether the next claim may be sent as of now, while open ones are in flight.
-// If not, wait says when to ask again; 0: when a response has come.
-func (w *learnedWindow) check(now time.Time, open int64) (wait time.Duration, ok bool) {
+// check reports whether the next claim of f may be sent as of now. If not, wait says when to
+// ask again; 0: when a response has come. A claim that has ended without a verdict, as with a
+// failure, is not waited for.
+func (w *learnedWindow) check(now time.Time, f *flight) (wait time.Duration, ok bool) {
+	open := f.open
 	switch {
 	case !w.on():
 		return 0, true
 	case w.declared && (w.start.IsZero() || !now.Before(w.reset)):
 		return 0, true
-	case w.opening != 0 || w.test != 0 && open > 0:
+	case w.opening != 0 && f.after(w.opening-1) > 0, w.test != 0 && open > 0:
 		return 0, false
 	case !now.Before(w.reset.Add(openingDelay)):
 		return 0, true

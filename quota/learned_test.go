@@ -132,3 +132,48 @@ func TestTracker_reportsLearnedWindows(t *testing.T) {
 		})
 	}
 }
+
+// The request that tests whether a window has ended may fail for another reason. The next one
+// tests it then.
+func TestTracker_testsAWindowAgainAfterAFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		limited, n, failures := rule(serverrules.ModQoS(50, 5*time.Second)), 0, 0
+		s := func(now time.Time) (int, http.Header) {
+			status, h := limited(now)
+			if n++; status == http.StatusOK && n > 100 && failures < 3 {
+				failures++
+				return http.StatusInternalServerError, nil
+			}
+			return status, h
+		}
+		j := play(t, seeded(1), s, 200, 20, time.Millisecond)
+		require.Zero(t, j.failed, "%v", j)
+		require.Equal(t, 3, failures)
+		require.Less(t, j.elapsed, 25*time.Second, "%v", j)
+	})
+}
+
+// A stop that took no time shows no window.
+func TestLearnedWindow_needsTime(t *testing.T) {
+	now := time.Unix(1000, 0)
+	w := infer(tally{since: now, ok: 100}, now, time.Time{}, now, 1)
+	require.False(t, w.on())
+}
+
+// A claim that ends without a verdict does not hold back the others.
+func TestLearnedWindow_doesNotWaitForWhatHasEnded(t *testing.T) {
+	start := time.Unix(1000, 0)
+	var f flight
+	w := infer(tally{since: start, ok: 10}, start.Add(time.Millisecond), time.Time{}, start.Add(time.Second), f.add())
+	f.done(1)
+	end := w.reset.Add(openingDelay)
+	_, ok := w.check(end, &f)
+	require.True(t, ok)
+	n := f.add()
+	w.granted(n, end)
+	_, ok = w.check(end, &f)
+	require.False(t, ok, "the first request of the window is in flight")
+	f.done(n) // it failed
+	_, ok = w.check(end, &f)
+	require.True(t, ok)
+}
