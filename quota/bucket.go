@@ -18,7 +18,8 @@ import (
 //	est       it rejects and states nothing       evenly, at the rate that it accepted
 //	strain    it responds late or not at all      no more in flight than before
 type bucket struct {
-	site *site
+	site  *site
+	named bool // it belongs to a quota name: guarded by the lock of site
 
 	mu       sync.Mutex
 	flight   flight
@@ -229,7 +230,7 @@ func (b *bucket) learn(n uint64, f throttle.Feedback, now time.Time) (explained 
 		}
 	}
 	for i := len(b.told) - 1; i >= 0; i-- {
-		if !said[i] && f.Outcome != throttle.Failed && b.told[i].spend(n, f.Outcome == throttle.Accepted, now, &b.flight) {
+		if !said[i] && f.Outcome != throttle.Failed && b.told[i].spend(n, f.Outcome == throttle.Accepted && b.site.tracker.Mode == Full, now, &b.flight) {
 			b.site.budget.give(bytesOf(b.told[i : i+1]))
 			b.told = append(b.told[:i], b.told[i+1:]...)
 		}

@@ -143,7 +143,7 @@ func (b *bucket) isDropped() bool {
 func (b *bucket) idle(now time.Time) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.flight.open > 0 || b.gate.ajar || b.gate.until.After(now) || b.est != nil {
+	if b.flight.open > 0 || b.gate.until.After(now.Add(-longAgo)) && b.gate.ajar || b.gate.until.After(now) || b.est != nil && b.est.holds(now) {
 		return false
 	}
 	for i := range b.told {
@@ -152,6 +152,14 @@ func (b *bucket) idle(now time.Time) bool {
 		}
 	}
 	return true
+}
+
+// longAgo is after what time a hold that nothing has tested is as good as over.
+const longAgo = 10 * time.Minute
+
+// holds reports whether the estimator has an estimate that matters as of now.
+func (e *estimator) holds(now time.Time) bool {
+	return e.loop.on() || e.pending || e.stopNext || e.window.on() && now.Before(e.window.reset)
 }
 
 func (b *bucket) lastUse() time.Time {

@@ -10,6 +10,7 @@ type counted struct {
 	on      bool          // the server states the limit in rejections only
 	end     time.Time     // of a window, as a rejection stated it; zero: none did
 	length  time.Duration // of windows; 0: not known, so a request is sent beyond the limit to learn it
+	windows int           // since the length was learned
 	offGrid bool          // a window ended later than on the grid of those before
 	refuted bool          // a rejection came long before a window was used up: units come back in another way
 }
@@ -42,7 +43,7 @@ func (c *counted) ends(end, start time.Time) {
 	if c.length > 0 && (end.Sub(before)%c.length).Abs() > slack && c.length-end.Sub(before)%c.length > slack {
 		c.offGrid = true
 	}
-	c.length = length
+	c.length, c.windows = length, 0
 }
 
 // next returns the end of the window that begins now: now, if that is not known.
@@ -63,7 +64,10 @@ func (c *counted) next(now time.Time) time.Time {
 // began notes that the window of t began with the request whose response came now: it was
 // accepted, and its response states nothing.
 func (t *told) began(now time.Time, f *flight) {
-	t.counted.on = true
+	t.counted.on, t.early = true, earlyTest{}
+	if t.counted.windows++; t.counted.windows > testEvery {
+		t.counted.windows, t.counted.length = 0, 0 // the limit may have been raised: one request goes beyond it
+	}
 	t.remaining, t.at, t.seen, t.open, t.probe = t.limit-1, now, f.sent, f.open, false
 	t.reset = t.counted.next(now)
 	t.refill = refill{kind: steps}

@@ -129,7 +129,7 @@ func (b *bucket) suspect(f *throttle.Feedback, before tally, granted bool) (stop
 		e.marks.restart()
 		e.stopNext = true
 		return true
-	case !bare:
+	case !bare && !e.window.on(): // a trial is judged by what the loop alone lets through
 		if share, ok := e.marks.suspected(f.Cause, b.roundTrip(), now); ok {
 			e.marks.restart()
 			e.loop.suspect(f.Cause, share, e.accepted.latest(now), e.accepted.highest(now)/2, b.roundTrip(), b.flight.sent, now)
@@ -303,7 +303,10 @@ func (b *bucket) opened(now time.Time) {
 		if b.gate.at.After(e.first.until) {
 			refused = b.gate.at
 		}
-		if e.window = infer(e.first, e.first.until, refused, b.last, b.flight.sent); e.window.on() {
+		if b.last.Before(b.gate.until.Add(basePause)) { // a probe that was sent later does not show how long the stop had to be
+			e.window = infer(e.first, e.first.until, refused, b.last, b.flight.sent)
+		}
+		if e.window.on() {
 			if e.hold > 0 {
 				e.window.state(e.hold, refused.IsZero())
 			}
@@ -390,9 +393,9 @@ func (b *bucket) ownPause(now time.Time) time.Duration {
 	late := time.Duration(t.random() * float64(maxLate))
 	switch elapsed := now.Sub(g.began); {
 	case !g.ajar && g.gap > basePause:
-		return g.gap + late
+		return min(g.gap, maxPause) + late
 	case g.ajar && g.gap > basePause && g.strikes == 1 && g.total > elapsed+basePause:
-		return g.total + late - elapsed
+		return min(g.total-elapsed, maxPause) + late
 	}
 	if b.est == nil || b.est.first.since.IsZero() || b.est.loop.on() {
 		return 0

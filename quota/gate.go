@@ -137,6 +137,9 @@ func (g *gate) good(n uint64, sent time.Time) (opened bool) {
 		return false
 	}
 	if g.estimated {
+		if due := g.until.Add(basePause); sent.After(due) {
+			sent = due // nothing was to be sent: the hold may have ended earlier
+		}
 		gap, total := sent.Sub(g.at), sent.Sub(g.began)
 		if g.gap > 0 && total > 2*g.gap {
 			gap = total // probes do not extend it, so it takes so long

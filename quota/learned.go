@@ -52,6 +52,9 @@ type learnedWindow struct {
 	gridless bool      // they do not
 	boundary time.Time // end of a window
 
+	lowered time.Time // when a rejection lowered limit
+	refused int       // tests that were rejected since then
+
 	declared bool // by the program: see Tracker.Declare. It needs no test
 
 	stopped  time.Time     // when the latest stop began: see rateSince
@@ -62,6 +65,7 @@ type learnedWindow struct {
 
 const (
 	leastLearned    = 8                      // accepted requests that make a window credible
+	longestLearned  = 10 * time.Minute       // a longer stop shows no window: an estimate must not hold requests for so long
 	leastWaiting    = time.Millisecond       // between a stop and its probe
 	openingDelay    = 15 * time.Millisecond  // after an estimated end
 	statedTestAfter = 2                      // windows
@@ -95,7 +99,7 @@ func (w *learnedWindow) on() bool { return w.limit > 0 }
 // longer time than the stop took.
 func infer(first tally, stopped, refused, probed time.Time, n uint64) (w learnedWindow) {
 	sending, waiting := stopped.Sub(first.since), probed.Sub(stopped)
-	if first.ok < leastLearned || sending > waiting || waiting < leastWaiting {
+	if first.ok < leastLearned || sending > waiting || waiting < leastWaiting || sending+waiting > longestLearned {
 		return w
 	}
 	w = learnedWindow{limit: first.ok, whole: first.ok, most: probed.Sub(first.since), stopped: stopped, boundary: probed}
@@ -174,12 +178,12 @@ func (w *learnedWindow) check(now time.Time, f *flight) (wait time.Duration, ok 
 		return 0, true
 	case w.used < w.limit:
 		wait = w.next.Sub(now)
-		return max(wait, 0), wait <= 0 && (w.confirmed || open < min(unsureFlight+w.accepted/4, w.mostUnsure()))
-	case w.testDue() && open > 0:
+		return max(wait, 0), wait <= 0 && (w.confirmed || open < w.mostInFlight())
+	case w.testDue() && open > 0 && w.testAt().Before(w.reset):
 		return 0, false
-	case w.testDue():
-		wait = w.start.Add(max(w.reset.Sub(w.start)/2, leastTestWait)).Sub(now)
-		return wait, wait <= 0
+	case w.testDue() && w.testAt().Before(w.reset):
+		wait = w.testAt().Sub(now)
+		return max(wait, 0), wait <= 0
 	}
 	if w.declared {
 		return w.reset.Sub(now), false
@@ -187,10 +191,20 @@ func (w *learnedWindow) check(now time.Time, f *flight) (wait time.Duration, ok 
 	return w.reset.Add(openingDelay).Sub(now), false
 }
 
-// mostUnsure is how many requests may be in flight while w is not confirmed: twice as many with
-// each window that was not used up, so that they do not hide that there is no limit.
-func (w *learnedWindow) mostUnsure() int64 {
-	return mostUnsure << min(max(w.windows-1, 0), 20)
+// testAt returns when a request is sent beyond the limit: in the middle of the window, or soon
+// after a rejection that came early.
+func (w *learnedWindow) testAt() time.Time {
+	middle := w.start.Add(max(w.reset.Sub(w.start)/2, leastTestWait))
+	if soon := w.lowered.Add(basePause << min(w.refused, 12)); w.limit < w.whole && (w.refused > 0 || soon.Before(middle)) {
+		return soon
+	}
+	return middle
+}
+
+// mostInFlight is how many requests may be in flight while w is not confirmed: twice as many
+// with each window that was not used up, so that they do not hide that there is no limit.
+func (w *learnedWindow) mostInFlight() int64 {
+	return min(unsureFlight+w.accepted/4, mostUnsure) << min(max(w.windows-1, 0), 20)
 }
 
 // testDue reports whether a request is to be sent beyond the limit of the present window.
@@ -238,7 +252,7 @@ func (w *learnedWindow) succeeded(n uint64, sent time.Time) verdict {
 	case n == w.test:
 		w.count()
 		if w.limit < w.whole {
-			w.limit, w.test = min(w.limit+max(w.whole/8, 1), w.whole), 0
+			w.limit, w.test, w.refused = min(w.limit+max(w.whole/8, 1), w.whole), 0, 0
 			return consistent
 		}
 		return faster
@@ -276,19 +290,22 @@ func (w *learnedWindow) rejected(n, sent uint64, now time.Time) verdict {
 	case !w.on():
 	case n == w.opening:
 		return w.stillClosed(now)
+	case n == w.test && w.declared:
+		w.refused++
+		w.test, w.used, w.lowered = 0, w.limit, now
 	case n == w.test:
 		w.confirmed, w.windows, w.testAfter, w.whole = true, 0, testEvery, max(w.limit, 1)
 	case n <= w.since:
 	case w.used > w.limit || w.closed():
-	case float64(w.accepted) >= nearlyAll*float64(w.limit), w.confirmed && w.accepted > 0:
+	case float64(w.accepted) >= nearlyAll*float64(w.limit), w.confirmed && w.accepted > 0, w.declared:
 		w.limit = max(w.accepted, 1)
-		w.used = w.limit
+		w.used, w.lowered, w.refused = w.limit, now, 0
 		if !w.confirmed {
 			w.whole = w.limit
 		}
 	case w.rateSince(now)*tooLow < w.rate() && w.measured == 0 && w.testAfter == 0:
 		w.measured, w.stopped, w.since, w.accepted, w.total = w.rateSince(now), now, sent, 0, 0
-		w.used, w.reset = w.limit, now.Add(w.most/2)
+		w.used, w.reset = w.limit, now.Add(min(w.most/2, maxPause))
 	default:
 		return bucketLike
 	}
@@ -301,6 +318,10 @@ func (w *learnedWindow) closed() bool { return w.used >= w.limit && w.accepted >
 // released notes that a hold which the server stated has ended with a probe that was sent at
 // sent: a window begins.
 func (w *learnedWindow) released(n uint64, sent time.Time) {
+	if w.declared && sent.Before(w.reset) {
+		w.count() // of the same window
+		return
+	}
 	w.opening = 0
 	w.begin(sent, n)
 	w.used = 1
@@ -315,11 +336,13 @@ func (w *learnedWindow) stillClosed(now time.Time) verdict {
 	case w.reset.Before(end): // it was not on the grid
 		w.onGrid, w.gridless = false, !w.onGrid
 		w.reset = end
+	case passed >= 2*w.most: // after an idle time
+		w.reset = now.Add(w.length)
 	case passed < w.most:
 		w.least = max(w.least, passed)
 		w.length = usualWithin(w.least, w.most)
 		w.reset = w.start.Add(max(w.length, passed+openingDelay))
-	case passed > mostLateness*w.most:
+	case passed > mostLateness*w.most, passed > longestLearned:
 		return inconsistent
 	default: // it is longer than was seen
 		w.least, w.most = passed, mostLateness*passed

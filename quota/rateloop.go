@@ -46,14 +46,15 @@ type rateLoop struct {
 	cuts    int     // cuts in a row that ended at the floor
 	low     int     // how often the floor was halved
 
-	stated  time.Duration // the longest Retry-After of a rejection since the loop began; 0: none
-	eager   float64       // how fast the rate grows while no goal is known, in tenths of a step
-	step    time.Time     // when it last grew
-	calm    float64       // seconds of growth since the last rejection
-	plateau float64       // seconds at the goal before the rate grows beyond it
-	granted int64         // since the last step
-	trial   trial
-	longest float64 // seconds of the plateau where each rejection costs a long stop; 0: as usual
+	stated   time.Duration // the longest Retry-After of a rejection since the loop began; 0: none
+	eager    float64       // how fast the rate grows while no goal is known, in tenths of a step
+	step     time.Time     // when it last grew
+	calm     float64       // seconds of growth since the last rejection
+	plateau  float64       // seconds at the goal before the rate grows beyond it
+	granted  int64         // since the last step
+	trial    trial
+	measured bool    // it began with a rate that a learned window showed
+	longest  float64 // seconds of the plateau where each rejection costs a long stop; 0: as usual
 }
 
 // A tally counts accepted requests since a moment.
@@ -144,7 +145,7 @@ func (l *rateLoop) open(first tally, hold time.Duration, stopped, probed, now ti
 // begin begins an estimate at a rate that was seen.
 func (l *rateLoop) begin(rate float64, sent uint64, now time.Time) {
 	rate = max(statedBelow*rate, minRate)
-	*l = rateLoop{cause: throttle.CauseUnstated, rate: rate, goal: rate, eager: 5, plateau: plateauFirst, step: now, sent: sent, effect: now}
+	*l = rateLoop{cause: throttle.CauseUnstated, measured: true, rate: rate, goal: rate, eager: 5, plateau: plateauFirst, step: now, sent: sent, effect: now}
 	l.span = tally{since: now}
 	l.next = now
 	l.spend(3, now)
@@ -255,10 +256,10 @@ func (l *rateLoop) rejected(best float64, rtt time.Duration, sent uint64, now ti
 	}
 	switch {
 	case l.run >= 2 && implied:
-		if math.IsInf(l.goal, 1) {
+		if math.IsInf(l.goal, 1) && l.measured {
 			l.goal = below * refused
+			l.rate = l.goal
 		}
-		l.rate = min(l.rate, l.goal)
 		l.restart(rtt, sent, now)
 		return stop
 	case l.run >= 2:

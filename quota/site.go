@@ -101,7 +101,7 @@ func (s *site) of(route uint64) *bucket {
 	if b := s.routes[route]; b != nil {
 		return b
 	}
-	if len(s.pools) == 1 && route&namedRoute == 0 && len(s.routes)-s.patterns.spare >= fewRoutes {
+	if len(s.pools) == 1 && !s.pools[0].named && route&namedRoute == 0 && len(s.routes)-s.patterns.spare >= fewRoutes {
 		return s.pools[0]
 	}
 	return s.fresh.Load()
@@ -155,11 +155,13 @@ func (s *site) settleRequest(route uint64, req *http.Request, asked *bucket, f *
 	case told:
 		open := asked.overtaken()
 		s.patterns.crowd.note(open, f.Now)
-		if home = s.alike(req, f.RemoteLimits, open, f.Now); home == nil {
-			home = s.pool(f.RemoteLimits, f.Now)
+		if route&namedRoute == 0 {
+			if home = s.alike(req, f.RemoteLimits, open, f.Now); home == nil {
+				home = s.pool(f.RemoteLimits, f.Now)
+			}
 		}
 		if home == nil {
-			home = s.settle(asked, f.Now)
+			home = s.settleFor(route, asked, f.Now)
 		}
 	case home == nil && f.Outcome == throttle.Throttled:
 		if home = s.patternOf(req); home == nil {
@@ -177,11 +179,20 @@ func saysLeft(windows []throttle.RemoteLimit) bool {
 // pool returns the pool that windows speak of; nil if there is none yet.
 func (s *site) pool(windows []throttle.RemoteLimit, now time.Time) *bucket {
 	for _, b := range s.pools {
-		if b.hasTold(windows, now) {
+		if !b.named && b.hasTold(windows, now) {
 			return b
 		}
 	}
 	return nil
+}
+
+// settleFor is settle for a route, which may be a quota name.
+func (s *site) settleFor(route uint64, asked *bucket, now time.Time) *bucket {
+	b := s.settle(asked, now)
+	if b != nil {
+		b.named = route&namedRoute != 0
+	}
+	return b
 }
 
 // settle makes a pool of the bucket that was asked, if it is the fresh one, or else of a new
@@ -207,13 +218,13 @@ func (s *site) settle(asked *bucket, now time.Time) *bucket {
 // refused returns the quota of a route that was refused without a word.
 func (s *site) refused(route uint64, asked *bucket, now time.Time) *bucket {
 	if route&namedRoute != 0 {
-		return s.settle(asked, now)
+		return s.settleFor(route, asked, now)
 	}
 	if slices.Contains(s.pools, asked) {
 		return asked
 	}
 	for _, b := range s.pools {
-		if b.heldBack(now) {
+		if !b.named && b.heldBack(now) {
 			s.fresh.Store(b) // for all routes that are still unknown
 			return b
 		}

@@ -100,6 +100,9 @@ func (t *told) free(now time.Time, f *flight, use use) (units int64, wait time.D
 		wait = min(wait, next)
 	}
 	if wait <= 0 { // the reset is over, and all that is left is on its way
+		if t.counted.on {
+			return 0, max(wait+slack, 0)
+		}
 		return 0, 0
 	}
 	return 0, wait
@@ -108,7 +111,7 @@ func (t *told) free(now time.Time, f *flight, use use) (units int64, wait time.D
 // asksAnew reports whether the next claim to go is the probe: the window is over,
 // and of what was left there is nothing to send.
 func (t *told) asksAnew(now time.Time, f *flight, use use) bool {
-	if t.counted.on && f.open > 0 {
+	if t.counted.on && f.open > 0 && now.Before(t.opens(use).Add(slack)) {
 		return false // it could be served before a request of the present window
 	}
 	return !t.probe && !t.slots.are && !now.Before(t.opens(use)) && (t.remaining <= f.open+use.kept(t.limit) || t.others.seen || t.counted.on && t.counted.length > 0)
