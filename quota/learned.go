@@ -278,6 +278,9 @@ func (w *learnedWindow) opened(n uint64, sent time.Time) {
 	if !w.reset.Before(sent.Add(-time.Second)) {
 		w.boundary = w.reset
 	}
+	if w.closed() {
+		w.measured = 0 // it was used up without a rejection, so it is to be tested as any other
+	}
 	w.opening = 0
 	w.begin(sent, n)
 	w.used = 1

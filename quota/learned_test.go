@@ -178,3 +178,27 @@ func TestLearnedWindow_doesNotWaitForWhatHasEnded(t *testing.T) {
 	_, ok = w.check(end, &f)
 	require.True(t, ok)
 }
+
+// A window whose rate was measured a second time is tested once it was used up: it may be none.
+func TestLearnedWindow_isTestedAfterASecondMeasurement(t *testing.T) {
+	start := time.Unix(1000, 0)
+	w := infer(tally{since: start, ok: 10}, start.Add(time.Millisecond), time.Time{}, start.Add(time.Second), 1)
+	w.measured = 1
+	now, n := w.reset.Add(openingDelay), uint64(2)
+	for range 2 {
+		w.granted(n, now) // tests the end of the window
+		require.Equal(t, consistent, w.succeeded(n, now))
+		for range 9 {
+			require.False(t, w.testDue())
+			n++
+			w.granted(n, now)
+			require.Equal(t, consistent, w.succeeded(n, now))
+		}
+		if w.measured == 0 {
+			break
+		}
+		require.False(t, w.testDue())
+		now, n = w.reset.Add(openingDelay), n+1
+	}
+	require.True(t, w.testDue())
+}
