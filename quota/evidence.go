@@ -87,7 +87,7 @@ func (m *marks) roundTrip(kind throttle.Cause, rtt time.Duration, now time.Time)
 }
 
 // implied reports whether rejections without numbers are evidence of a limit: five of
-// the last eight responses, or eight of the last 24, and, where more than eight arrived within one round trip, a
+// the last eight responses and, where more than eight arrived within one round trip, a
 // third of those. Among the first 20 of a quota four of six suffice, since little has
 // been learned of the server that would contradict them, unless the server stated that
 // the latest may be repeated immediately.
@@ -96,9 +96,7 @@ func (m *marks) implied(retryNow bool, rtt time.Duration, now time.Time) bool {
 		bad, _ := m.count(throttle.CauseUnstated, 6, now)
 		return bad >= 4
 	}
-	few, _ := m.count(throttle.CauseUnstated, 8, now)
-	many, _ := m.count(throttle.CauseUnstated, 24, now)
-	if few < 5 && many < 8 {
+	if bad, _ := m.count(throttle.CauseUnstated, 8, now); bad < 5 {
 		return false
 	}
 	bad, all := m.roundTrip(throttle.CauseUnstated, rtt, now)
