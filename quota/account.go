@@ -93,7 +93,7 @@ func (t *Tracker) credentials(req *http.Request, host string, found func(name, v
 		}
 		value := values[0]
 		if name == "Authorization" {
-			authorized, value = true, whoSigns(value)
+			authorized, value = true, signingKey(value)
 		}
 		found(name, value)
 	}
@@ -126,9 +126,9 @@ func isAPIKey(name string) bool {
 	return len(name) == len("api_key") && strings.EqualFold(name, "api_key") || len(name) == len("apikey") && strings.EqualFold(name, "apikey")
 }
 
-// whoSigns returns the part of an Authorization that stays the same from request to request.
+// signingKey returns the part of an Authorization that stays the same from request to request.
 // Of a scheme that signs requests, that is the name of the key.
-func whoSigns(authorization string) string {
+func signingKey(authorization string) string {
 	scheme, rest, _ := strings.Cut(authorization, " ")
 	switch {
 	case strings.HasPrefix(scheme, "AWS4-"):

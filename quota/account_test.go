@@ -98,10 +98,10 @@ func TestTracker_findsAnAccountWithoutAllocs(t *testing.T) {
 		request(t, "https://maps.googleapis.com/x?key=1"),
 	} {
 		tr.Demand(req)
-		require.Zero(t, testing.AllocsPerRun(100, func() { tr.siteOf(req) }), req.URL)
+		require.Zero(t, testing.AllocsPerRun(100, func() { tr.endpointOf(req) }), req.URL)
 	}
 	a, b := request(t, "https://a.test/", "Authorization", "one"), request(t, "https://b.test/", "Authorization", "one")
-	require.Zero(t, testing.AllocsPerRun(100, func() { tr.siteOf(a); tr.siteOf(b) }), "neither where hosts alternate")
+	require.Zero(t, testing.AllocsPerRun(100, func() { tr.endpointOf(a); tr.endpointOf(b) }), "neither where hosts alternate")
 }
 
 // What is asked for on the fast path is not the account that was asked for longest ago.
@@ -135,10 +135,10 @@ func TestTracker_keepsTheAccountInUse(t *testing.T) {
 func TestTracker_forgetsAnAccountEverywhere(t *testing.T) {
 	tr := &Tracker{MaxAccounts: 16}
 	req := request(t, "https://api.test/")
-	s := tr.siteOf(req)
-	sh := &tr.shards[s.key%shards]
+	ep := tr.endpointOf(req)
+	sh := &tr.shards[ep.key%numShards]
 	sh.mu.Lock()
-	sh.add(s.key+shards, newSite(tr, s.key+shards, account{}), 1)
+	sh.add(ep.key+numShards, newEndpoint(tr, ep.key+numShards, account{}), 1)
 	sh.mu.Unlock()
-	require.NotSame(t, s, tr.siteOf(req))
+	require.NotSame(t, ep, tr.endpointOf(req))
 }

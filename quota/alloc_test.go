@@ -34,7 +34,7 @@ func TestTracker_noAllocs(t *testing.T) {
 		round(silent)()
 	}
 	require.Zero(t, testing.AllocsPerRun(1000, round(silent)))
-	for range readEvery + 1 {
+	for range sampleEvery + 1 {
 		round(told)() // until one is read
 	}
 	require.LessOrEqual(t, testing.AllocsPerRun(1000, round(told)), 1.0)

@@ -16,210 +16,210 @@ const (
 
 // apply takes in an update of another process, as of now. It reports whether requests may be sent
 // earlier than before.
-func (s *site) apply(u Update, now time.Time) (sooner bool) {
+func (ep *endpoint) apply(u Update, now time.Time) (sooner bool) {
 	switch u.Kind {
 	case UpdateFetched:
-		return s.endFetch()
+		return ep.endFetch()
 	case UpdateRejections:
-		s.applyRejections(&u, now)
+		ep.applyRejections(&u, now)
 		return false
 	}
 	f := throttle.Feedback{Now: now, RemoteLimits: u.Limits}
 	if len(u.Limits) > 0 {
-		s.hinted.Store(true)
+		ep.statesLimits.Store(true)
 	}
 	if u.Kind == UpdateHold && u.Wait > 0 {
 		f.Outcome = throttle.Throttled
 	}
-	b := s.quotaOfUpdate(u.Route, &f)
-	if b == nil {
+	q := ep.quotaOfUpdate(u.Route, &f)
+	if q == nil {
 		return false
 	}
-	wasSilent, accepted := u.Kind != UpdateJoin && s.silent.Swap(false), s.accepted(now)
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	defer b.record(b.view())
-	now = b.now(now)
+	wasSilent, accepted := u.Kind != UpdateJoin && ep.unlimited.Swap(false), ep.accepted(now)
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	defer q.record(q.view())
+	now = q.now(now)
 	if wasSilent {
-		b.span = accepted
+		q.span = accepted
 	}
-	b.shared.peers.add(&u, now)
-	b.applyLimits(u.Limits, now)
+	q.shared.peers.add(&u, now)
+	q.applyLimits(u.Limits, now)
 	switch u.Kind {
 	case UpdateHold:
-		b.applyHold(&u, now)
+		q.applyHold(&u, now)
 	case UpdateProbe:
-		b.applyProbe(now)
+		q.applyProbe(now)
 	case UpdateRelease:
-		return b.applyRelease(now.Add(-u.Wait), now)
+		return q.applyRelease(now.Add(-u.Wait), now)
 	}
 	return len(u.Limits) > 0 // a window may have begun
 }
 
 // quotaOfUpdate returns the quota that an update of route concerns; nil if that cannot be known.
 // f is the response that the other process received.
-func (s *site) quotaOfUpdate(route uint64, f *throttle.Feedback) *bucket {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (ep *endpoint) quotaOfUpdate(route uint64, f *throttle.Feedback) *quota {
+	ep.mu.Lock()
+	defer ep.mu.Unlock()
 	if route == 0 {
-		return s.fresh.Load()
+		return ep.unknown.Load()
 	}
-	b := s.settleRoute(route, s.fresh.Load(), f)
-	if b != nil {
-		s.remember(route, b)
+	q := ep.findQuotaOfRoute(route, ep.unknown.Load(), f)
+	if q != nil {
+		ep.rememberRoute(route, q)
 	}
-	return b
+	return q
 }
 
 // applyLimits takes over what is left of the limits. In a window that is known, it can only be
 // less, and the reset stays as it is: it would move by the transmission time with each update.
-func (b *bucket) applyLimits(limits []throttle.RemoteLimit, now time.Time) {
+func (q *quota) applyLimits(limits []throttle.RemoteLimit, now time.Time) {
 	for _, l := range limits {
-		i := b.find(l)
+		i := q.find(l)
 		if i < 0 {
 			continue
 		}
-		t := &b.told[i]
-		if ahead := resetOf(l, now).Sub(t.reset); now.Before(t.reset) && -slack < ahead && ahead < slack {
-			l.ResetAfter = t.reset.Sub(now)
+		e := &q.estimates[i]
+		if ahead := resetOf(l, now).Sub(e.reset); now.Before(e.reset) && -tolerance < ahead && ahead < tolerance {
+			l.ResetAfter = e.reset.Sub(now)
 		}
-		t.advance(now, b.flight.open)
-		t.update(l, 0, now, &b.flight)
+		e.carryJitter(now, q.inFlight.open)
+		e.update(l, 0, now, &q.inFlight)
 	}
-	b.knowLimits(now)
+	q.markLimitsKnown(now)
 }
 
 // applyHold holds requests until the end of the hold.
-func (b *bucket) applyHold(u *Update, now time.Time) {
-	if u.Wait == 0 || !u.Stated && b.site.tracker.Mode != Full {
+func (q *quota) applyHold(u *Update, now time.Time) {
+	if u.Wait == 0 || !u.Stated && q.endpoint.tracker.Mode != Full {
 		return // it is over, or an estimate of another process
 	}
-	g, k, end := &b.gate, b.shared, now.Add(u.Wait)
-	random := b.site.tracker.random()
+	h, s, end := &q.hold, q.shared, now.Add(u.Wait)
+	random := q.endpoint.tracker.random()
 	delayed := func(t time.Time) time.Time { return t.Add(minFollow + time.Duration(random*float64(moreFollow))) }
-	g.estimated = !u.Stated
+	h.estimated = !u.Stated
 	switch {
-	case !g.ajar, !now.Before(g.until): // not held until now
-		g.ajar, g.at, g.round, g.strikes = true, now, b.flight.sent, g.strikes+1
-		g.until, k.follows = delayed(end), true
+	case !h.active, !now.Before(h.until): // not held until now
+		h.active, h.closedAt, h.lastSent, h.closings = true, now, q.inFlight.sent, h.closings+1
+		h.until, s.follows = delayed(end), true
 		if !u.Stated && !explains(u.Limits) {
-			b.followEstimate(now)
+			q.followEstimate(now)
 		}
-	case end.Sub(g.until) > slack:
-		g.until, k.follows = delayed(end), true
-	case u.Sender < b.site.tracker.sharing.self && !k.follows:
+	case end.Sub(h.until) > tolerance:
+		h.until, s.follows = delayed(end), true
+	case u.Sender < q.endpoint.tracker.sharing.self && !s.follows:
 		// Both processes were rejected at the same time, and one of them sends the probe.
-		g.until, k.follows = delayed(later(g.until, end)), true
+		h.until, s.follows = delayed(later(h.until, end)), true
 	}
-	k.knowHold(g)
+	s.markHoldKnown(h)
 }
 
 // followEstimate prepares the rate loop, for which another process had evidence. If it runs
 // already, only the rate of the process that was rejected is lowered.
-func (b *bucket) followEstimate(now time.Time) {
-	if e := b.estimator(tally{}, now); e != nil && !e.loop.on() {
-		e.first, e.pending, e.caution = b.span, true, caution{}
-		e.first.until = now
+func (q *quota) followEstimate(now time.Time) {
+	if inf := q.infer(acceptedSpan{}, now); inf != nil && !inf.loop.on() {
+		inf.beforeStop, inf.pending, inf.cut = q.span, true, concurrencyCut{}
+		inf.beforeStop.until = now
 	}
 }
 
 // applyProbe holds requests until the result of the probe of another process is known, unless
 // a probe of ours is in flight.
-func (b *bucket) applyProbe(now time.Time) {
-	g := &b.gate
-	if !g.ajar || b.flight.after(g.round) > 0 {
+func (q *quota) applyProbe(now time.Time) {
+	h := &q.hold
+	if !h.active || q.inFlight.after(h.lastSent) > 0 {
 		return
 	}
-	g.until = later(g.until, now.Add(probeTime+time.Duration(b.site.tracker.random()*float64(probeTime))))
-	b.shared.knowHold(g)
+	h.until = later(h.until, now.Add(probeTime+time.Duration(q.endpoint.tracker.random()*float64(probeTime))))
+	q.shared.markHoldKnown(h)
 }
 
 // applyRelease ends the hold, because a probe that was sent at probed was accepted. It remains if
 // it began later, or if its end is much later.
-func (b *bucket) applyRelease(probed, now time.Time) (released bool) {
-	g := &b.gate
-	if !g.ajar || g.at.After(probed) || g.until.Sub(now) > 2*probeTime+slack {
+func (q *quota) applyRelease(probed, now time.Time) (released bool) {
+	h := &q.hold
+	if !h.active || h.closedAt.After(probed) || h.until.Sub(now) > 2*probeTime+tolerance {
 		return false
 	}
-	g.open()
-	b.shared.follows = false
-	if g.until.After(now) {
-		g.until = now
+	h.end()
+	q.shared.follows = false
+	if h.until.After(now) {
+		h.until = now
 	}
-	if b.opened(now); b.est != nil && b.est.loop.on() {
+	if q.released(now); q.inference != nil && q.inference.loop.on() {
 		// All processes receive it at the same time, and must not send at the same time.
-		b.est.loop.next = now.Add(time.Duration(b.site.tracker.random() / b.est.loop.rate * 1e9))
+		q.inference.loop.next = now.Add(time.Duration(q.endpoint.tracker.random() / q.inference.loop.rate * 1e9))
 	}
-	b.shared.knowHold(g)
+	q.shared.markHoldKnown(h)
 	return true
 }
 
 // applyRejections takes in rejections of another process as evidence, and holds the quota if that
 // suffices.
-func (s *site) applyRejections(u *Update, now time.Time) {
-	s.mu.Lock()
-	b := s.of(u.Route)
-	s.mu.Unlock()
-	s.silent.Store(false)
-	if !b.countRejections(u, s.accepted(now), now) {
+func (ep *endpoint) applyRejections(u *Update, now time.Time) {
+	ep.mu.Lock()
+	q := ep.quotaOfRoute(u.Route)
+	ep.mu.Unlock()
+	ep.unlimited.Store(false)
+	if !q.countRejections(u, ep.accepted(now), now) {
 		return
 	}
 	f := throttle.Feedback{Now: now, Outcome: throttle.Throttled, Cause: throttle.CauseUnstated}
-	if b = s.quotaOfUpdate(u.Route, &f); b != nil {
-		b.startle(&f, tally{})
+	if q = ep.quotaOfUpdate(u.Route, &f); q != nil {
+		q.rejectedExternally(&f, acceptedSpan{})
 	}
 }
 
 // countRejections adds the rejections to the evidence, and reports whether it suffices for a
 // stop. While there is a rate loop, all processes together have reached the limit, so the rate
 // does not grow for a while.
-func (b *bucket) countRejections(u *Update, before tally, now time.Time) (stop bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	defer b.record(b.view())
-	now = b.now(now)
-	b.shared.peers.add(u, now)
-	if b.site.tracker.Mode != Full {
+func (q *quota) countRejections(u *Update, before acceptedSpan, now time.Time) (stop bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	defer q.record(q.view())
+	now = q.now(now)
+	q.shared.peers.add(u, now)
+	if q.endpoint.tracker.Mode != Full {
 		return false
 	}
-	if b.last.After(before.since) { // b has counted what was accepted
-		before = tally{}
+	if q.lastGranted.After(before.since) { // b has counted what was accepted
+		before = acceptedSpan{}
 	}
-	e := b.estimator(before, now)
-	if e == nil {
+	inf := q.infer(before, now)
+	if inf == nil {
 		return false
 	}
-	e.calm = 0
-	switch l := &e.loop; {
+	inf.successesInRow = 0
+	switch l := &inf.loop; {
 	case l.on() && l.cause == throttle.CauseUnstated:
-		l.goal, l.calm = min(l.goal, l.rate), 0
+		l.goal, l.sinceRejection = min(l.goal, l.rate), 0
 		return false
-	case l.on(), b.gate.ajar:
+	case l.on(), q.hold.active:
 		return false
 	}
 	for range min(u.Rejections, 8) {
-		e.marks.add(throttle.CauseUnstated, now)
+		inf.evidence.add(throttle.CauseUnstated, now)
 	}
-	if !e.marks.implied(false, b.roundTrip(), now) {
-		b.pause(now)
+	if !inf.evidence.impliesLimit(false, q.roundTrip(), now) {
+		q.cutConcurrency(now)
 		return false
 	}
-	e.marks.restart()
+	inf.evidence.restart()
 	return true
 }
 
 // endFetch lets requests pass that waited for what others know. It reports whether there may be
 // any.
-func (s *site) endFetch() (sooner bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, b := range append([]*bucket{s.fresh.Load()}, s.pools...) {
-		b.mu.Lock()
-		if k := b.shared; !k.fetch.IsZero() && b.gate.until.Equal(k.fetch) { // nothing else holds it
-			b.gate.until, sooner = time.Time{}, true
+func (ep *endpoint) endFetch() (sooner bool) {
+	ep.mu.Lock()
+	defer ep.mu.Unlock()
+	for _, q := range append([]*quota{ep.unknown.Load()}, ep.quotas...) {
+		q.mu.Lock()
+		if s := q.shared; !s.fetch.IsZero() && q.hold.until.Equal(s.fetch) { // nothing else holds it
+			q.hold.until, sooner = time.Time{}, true
 		}
-		b.shared.fetch = time.Time{}
-		b.mu.Unlock()
+		q.shared.fetch = time.Time{}
+		q.mu.Unlock()
 	}
 	return sooner
 }
@@ -277,27 +277,27 @@ func (p *peers) add(u *Update, now time.Time) {
 
 // leaveToPeers reports whether a claim may be granted as of now, as far as other processes are
 // concerned. If not, wait is the time until that may change; 0: when a response arrives.
-func (b *bucket) leaveToPeers(now time.Time) (wait time.Duration, ok bool) {
-	p := &b.shared.peers
+func (q *quota) leaveToPeers(now time.Time) (wait time.Duration, ok bool) {
+	p := &q.shared.peers
 	p.all = slices.DeleteFunc(p.all, func(o peer) bool { return !now.Before(o.until) })
 	if len(p.all) == 0 {
 		return 0, true
 	}
-	if _, open := b.gate.check(now, &b.flight); !open {
+	if _, open := q.hold.check(now, &q.inFlight); !open {
 		return 0, true // the hold is the reason to wait
 	}
-	left := b.leastLeft(now)
+	left := q.leastLeft(now)
 	if left <= 0 || left == math.MaxInt64 {
 		return 0, true // parts do not matter
 	}
 	if now.Sub(p.rounded) >= roundEvery {
-		p.rounding, p.rounded = b.site.tracker.random(), now
+		p.rounding, p.rounded = q.endpoint.tracker.random(), now
 	}
 	part := int64(float64(left)/float64(2*(len(p.all)+1)) + p.rounding)
 	switch {
-	case b.flight.open < part:
+	case q.inFlight.open < part:
 		return 0, true
-	case b.flight.open > 0:
+	case q.inFlight.open > 0:
 		return 0, false
 	}
 	return p.rounded.Add(roundEvery).Sub(now), false
@@ -305,11 +305,11 @@ func (b *bucket) leaveToPeers(now time.Time) (wait time.Duration, ok bool) {
 
 // leastLeft returns what is left of the limit with the fewest units, as of now; MaxInt64: there is
 // none, or all begin again.
-func (b *bucket) leastLeft(now time.Time) int64 {
+func (q *quota) leastLeft(now time.Time) int64 {
 	least := int64(math.MaxInt64)
-	for i := range b.told {
-		if t := &b.told[i]; !t.probe && !t.slots.are && now.Before(t.reset) {
-			least = min(least, t.left(now))
+	for i := range q.estimates {
+		if e := &q.estimates[i]; !e.probe && !e.concurrency.confirmed && now.Before(e.reset) {
+			least = min(least, e.left(now))
 		}
 	}
 	return least

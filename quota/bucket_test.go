@@ -43,24 +43,24 @@ func TestBucket_dryRunChangesNothing(t *testing.T) {
 		} {
 			tr := seeded(1)
 			prepare(t, tr)
-			b := tr.Demand(request(t, users)).Limiter.(*bucket)
-			before := b.state()
+			q := tr.Demand(request(t, users)).Limiter.(*quota)
+			before := q.state()
 			for range 3 {
-				_, err := b.Reserve(t.Context(), throttle.Claim{DryRun: true})
+				_, err := q.Reserve(t.Context(), throttle.Claim{DryRun: true})
 				require.NoError(t, err)
 			}
-			require.True(t, reflect.DeepEqual(before, b.state()), "%s: %+v became %+v", name, before, b.state())
+			require.True(t, reflect.DeepEqual(before, q.state()), "%s: %+v became %+v", name, before, q.state())
 		}
 	})
 }
 
 // state returns all that b knows.
-func (b *bucket) state() []any {
-	est := estimator{}
-	if b.est != nil {
-		est = *b.est
+func (q *quota) state() []any {
+	est := inference{}
+	if q.inference != nil {
+		est = *q.inference
 	}
-	return []any{b.flight.sent, b.flight.open, b.gate, est, b.span, append([]told(nil), b.told...), b.good, b.last}
+	return []any{q.inFlight.sent, q.inFlight.open, q.hold, est, q.span, append([]estimate(nil), q.estimates...), q.successes, q.lastGranted}
 }
 
 // After the reset everybody may ask whether the probe may go, and it may still go.

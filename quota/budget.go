@@ -7,147 +7,147 @@ import (
 	"unsafe"
 )
 
-// A budget bounds the memory that one account at one host holds, whatever the server sends:
+// A memoryBudget bounds the memory that one account at one host holds, whatever the server sends:
 // quotas, the limits in them, meters, routes and patterns are charged before they are added. What
 // exceeds it is not tracked. It is less than 16 KiB, since the site itself, its fresh quota and the
 // names of its policies are not charged, and maps have empty places.
-type budget struct{ used atomic.Int64 }
+type memoryBudget struct{ used atomic.Int64 }
 
 const (
 	maxBytes = 14 << 10
 
-	bucketBytes    = int64(unsafe.Sizeof(bucket{})) + 48 // its places in lists
+	quotaBytes     = int64(unsafe.Sizeof(quota{})) + 48 // its places in lists
 	sharedBytes    = int64(unsafe.Sizeof(sharedState{}))
-	toldBytes      = int64(unsafe.Sizeof(told{})) + 48 // for the size classes of slices
-	estimatorBytes = int64(unsafe.Sizeof(estimator{})) + 8
-	meterBytes     = int64(unsafe.Sizeof(meter{})) + 24
+	estimateBytes  = int64(unsafe.Sizeof(estimate{})) + 48 // for the size classes of slices
+	inferenceBytes = int64(unsafe.Sizeof(inference{})) + 8
+	unitQuotaBytes = int64(unsafe.Sizeof(unitQuota{})) + 24
 	routeBytes     = 24
 )
 
-// take charges n bytes. It reports false if that is too much.
-func (b *budget) take(n int64) bool {
-	if b.used.Add(n) > maxBytes {
-		b.used.Add(-n)
+// reserve charges n bytes. It reports false if that is too much.
+func (m *memoryBudget) reserve(n int64) bool {
+	if m.used.Add(n) > maxBytes {
+		m.used.Add(-n)
 		return false
 	}
 	return true
 }
 
-func (b *budget) give(n int64) { b.used.Add(-n) }
+func (m *memoryBudget) release(n int64) { m.used.Add(-n) }
 
 // bytes returns what b is charged with.
-func (b *bucket) bytes() int64 {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	n := bucketBytes + bytesOf(b.told)
-	if b.est != nil {
-		n += estimatorBytes
+func (q *quota) bytes() int64 {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	n := quotaBytes + bytesOf(q.estimates)
+	if q.inference != nil {
+		n += inferenceBytes
 	}
-	if b.shared != nil {
+	if q.shared != nil {
 		n += sharedBytes
 	}
-	for _, m := range b.meters {
-		m.mu.Lock()
-		n += m.bytes() + bytesOf(m.told)
-		m.mu.Unlock()
+	for _, u := range q.units {
+		u.mu.Lock()
+		n += u.bytes() + bytesOf(u.estimates)
+		u.mu.Unlock()
 	}
 	return n
 }
 
-func bytesOf(list []told) (n int64) {
+func bytesOf(list []estimate) (n int64) {
 	for i := range list {
-		n += toldBytes + int64(len(list[i].name))
+		n += estimateBytes + int64(len(list[i].name))
 	}
 	return n
 }
 
-func (m *meter) bytes() int64 { return meterBytes + int64(len(m.unit)+len(m.policy)) }
+func (u *unitQuota) bytes() int64 { return unitQuotaBytes + int64(len(u.unit)+len(u.policy)) }
 
-// addTold adds t to list, with a copy of its name: that is part of a header, which would be
+// addEstimate adds t to list, with a copy of its name: that is part of a header, which would be
 // kept, too. It reports false if there is no room.
-func (s *site) addTold(list []told, t told) ([]told, bool) {
-	if len(list) == maxTold || !s.budget.take(toldBytes+int64(len(t.name))) {
+func (ep *endpoint) addEstimate(list []estimate, e estimate) ([]estimate, bool) {
+	if len(list) == maxEstimates || !ep.memory.reserve(estimateBytes+int64(len(e.name))) {
 		return list, false
 	}
-	t.name = strings.Clone(t.name)
-	grown := make([]told, len(list)+1) // append would make room for more
+	e.name = strings.Clone(e.name)
+	grown := make([]estimate, len(list)+1) // append would make room for more
 	copy(grown, list)
-	grown[len(list)] = t
+	grown[len(list)] = e
 	return grown, true
 }
 
-// newBucket returns a quota of s of which nothing is known. It is charged when it becomes a pool.
-func (s *site) newBucket(good int) *bucket {
-	b := &bucket{site: s, good: good}
-	if s.tracker.sharing != nil {
-		b.shared = new(sharedState)
+// newQuota returns a quota of s of which nothing is known. It is charged when it becomes a pool.
+func (ep *endpoint) newQuota(good int) *quota {
+	q := &quota{endpoint: ep, successes: good}
+	if ep.tracker.sharing != nil {
+		q.shared = new(sharedState)
 	}
-	s.tracker.declared.apply(b)
-	return b
+	ep.tracker.declared.apply(q)
+	return q
 }
 
 // room makes room for one more pool and reports whether there is any. If need be, the pool that
 // was used longest ago goes, but none that holds requests back or has some in flight.
-func (s *site) room(now time.Time) bool {
-	need := bucketBytes + toldBytes
-	for len(s.pools) == maxPools || s.budget.used.Load()+need > maxBytes {
+func (ep *endpoint) room(now time.Time) bool {
+	need := quotaBytes + estimateBytes
+	for len(ep.quotas) == maxQuotas || ep.memory.used.Load()+need > maxBytes {
 		oldest := -1
-		for i, b := range s.pools {
-			if b != s.fresh.Load() && b.idle(now) && (oldest < 0 || b.lastUse().Before(s.pools[oldest].lastUse())) {
+		for i, q := range ep.quotas {
+			if q != ep.unknown.Load() && q.idle(now) && (oldest < 0 || q.lastUse().Before(ep.quotas[oldest].lastUse())) {
 				oldest = i
 			}
 		}
 		if oldest < 0 {
 			return false
 		}
-		s.drop(oldest)
+		ep.drop(oldest)
 	}
 	return true
 }
 
 // drop forgets a pool, its routes and its patterns.
-func (s *site) drop(i int) {
-	gone := s.pools[i]
-	s.pools = append(s.pools[:i], s.pools[i+1:]...)
-	s.pools[:len(s.pools)+1][len(s.pools)] = nil
-	s.budget.give(gone.bytes())
-	for route, b := range s.routes {
-		if b == gone {
-			delete(s.routes, route)
-			s.budget.give(routeBytes)
+func (ep *endpoint) drop(i int) {
+	gone := ep.quotas[i]
+	ep.quotas = append(ep.quotas[:i], ep.quotas[i+1:]...)
+	ep.quotas[:len(ep.quotas)+1][len(ep.quotas)] = nil
+	ep.memory.release(gone.bytes())
+	for route, q := range ep.routes {
+		if q == gone {
+			delete(ep.routes, route)
+			ep.memory.release(routeBytes)
 		}
 	}
-	s.budget.give(int64(s.patterns.forget(gone)) * setBytes)
+	ep.memory.release(int64(ep.patterns.forget(gone)) * setBytes)
 	gone.drop()
 }
 
 // drop makes b keep nothing from now on. A Demand may still have it.
-func (b *bucket) drop() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for _, m := range b.meters {
-		m.mu.Lock()
-		m.told, m.dropped = nil, true
-		m.mu.Unlock()
+func (q *quota) drop() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, u := range q.units {
+		u.mu.Lock()
+		u.estimates, u.dropped = nil, true
+		u.mu.Unlock()
 	}
-	b.told, b.meters, b.est, b.dropped = nil, nil, nil, true
+	q.estimates, q.units, q.inference, q.dropped = nil, nil, nil, true
 }
 
-func (b *bucket) isDropped() bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.dropped
+func (q *quota) isDropped() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.dropped
 }
 
 // idle reports whether b lets all requests go as of now and none is in flight.
-func (b *bucket) idle(now time.Time) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.flight.open > 0 || b.gate.until.After(now.Add(-longAgo)) && b.gate.ajar || b.gate.until.After(now) || b.est != nil && b.est.holds(now) {
+func (q *quota) idle(now time.Time) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.inFlight.open > 0 || q.hold.until.After(now.Add(-staleAfter)) && q.hold.active || q.hold.until.After(now) || q.inference != nil && q.inference.holds(now) {
 		return false
 	}
-	for i := range b.told {
-		if t := &b.told[i]; t.remaining <= 0 && now.Before(t.reset) {
+	for i := range q.estimates {
+		if e := &q.estimates[i]; e.remaining <= 0 && now.Before(e.reset) {
 			return false
 		}
 	}
@@ -155,15 +155,15 @@ func (b *bucket) idle(now time.Time) bool {
 }
 
 // longAgo is after what time a hold that nothing has tested is as good as over.
-const longAgo = 10 * time.Minute
+const staleAfter = 10 * time.Minute
 
 // holds reports whether the estimator has an estimate that matters as of now.
-func (e *estimator) holds(now time.Time) bool {
-	return e.loop.on() || e.pending || e.stopNext || e.window.on() && now.Before(e.window.reset)
+func (inf *inference) holds(now time.Time) bool {
+	return inf.loop.on() || inf.pending || inf.stopNext || inf.window.on() && now.Before(inf.window.reset)
 }
 
-func (b *bucket) lastUse() time.Time {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.last
+func (q *quota) lastUse() time.Time {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.lastGranted
 }

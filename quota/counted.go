@@ -2,11 +2,11 @@ package quota
 
 import "time"
 
-// counted is what is known of the windows of a limit that only rejections state. The requests
+// countedWindows is what is known of the windows of a limit that only rejections state. The requests
 // of a window are counted here, since responses to accepted ones do not state it. A window begins with
 // the request that is accepted after the end of the one before. It ends when the next
 // rejection states, and then on a grid of that, unless windows begin with their first request.
-type counted struct {
+type countedWindows struct {
 	on      bool          // the server states the limit in rejections only
 	end     time.Time     // of a window, as a rejection stated it; zero: none did
 	length  time.Duration // of windows; 0: not known, so a request is sent beyond the limit to learn it
@@ -17,37 +17,37 @@ type counted struct {
 
 // rejected takes in a rejection of a request that was sent in the present window, of which
 // left of limit units are left by what was counted.
-func (c *counted) rejected(left, limit int64) {
+func (c *countedWindows) rejected(left, limit int64) {
 	if c.on && left > max(limit/8, 1) {
-		*c = counted{refuted: true}
+		*c = countedWindows{refuted: true}
 	}
 }
 
 // ends takes in that a rejection stated the end of the window that began at start.
-func (c *counted) ends(end, start time.Time) {
+func (c *countedWindows) ends(end, start time.Time) {
 	before := c.end
 	c.end = end
-	if !c.on || end.Sub(before) <= slack {
+	if !c.on || end.Sub(before) <= tolerance {
 		return
 	}
 	length := end.Sub(start) // from the first request
-	if start.Sub(before) < slack {
+	if start.Sub(before) < tolerance {
 		length = end.Sub(before)
 	}
-	for _, u := range usual {
-		if d := length - u; -slack < d && d < slack {
+	for _, u := range usualLengths {
+		if d := length - u; -tolerance < d && d < tolerance {
 			length = u
 			break
 		}
 	}
-	if c.length > 0 && (end.Sub(before)%c.length).Abs() > slack && c.length-end.Sub(before)%c.length > slack {
+	if c.length > 0 && (end.Sub(before)%c.length).Abs() > tolerance && c.length-end.Sub(before)%c.length > tolerance {
 		c.offGrid = true
 	}
 	c.length, c.windows = length, 0
 }
 
 // next returns the end of the window that begins now: now, if that is not known.
-func (c *counted) next(now time.Time) time.Time {
+func (c *countedWindows) next(now time.Time) time.Time {
 	switch {
 	case c.length <= 0:
 		return now
@@ -61,14 +61,14 @@ func (c *counted) next(now time.Time) time.Time {
 	return now.Add(c.length - passed)
 }
 
-// began notes that the window of t began with the request whose response came now: it was
+// beginWindow notes that the window of t began with the request whose response came now: it was
 // accepted, and its response states nothing.
-func (t *told) began(now time.Time, f *flight) {
-	t.counted.on, t.early = true, earlyTest{}
-	if t.counted.windows++; t.counted.windows > testEvery {
-		t.counted.windows, t.counted.length = 0, 0 // the limit may have been raised: one request goes beyond it
+func (e *estimate) beginWindow(now time.Time, f *inFlight) {
+	e.counted.on, e.early = true, earlyTest{}
+	if e.counted.windows++; e.counted.windows > testEvery {
+		e.counted.windows, e.counted.length = 0, 0 // the limit may have been raised: one request goes beyond it
 	}
-	t.remaining, t.at, t.seen, t.open, t.probe = t.limit-1, now, f.sent, f.open, false
-	t.reset = t.counted.next(now)
-	t.refill = refill{kind: steps}
+	e.remaining, e.at, e.seen, e.openThen, e.probe = e.limit-1, now, f.sent, f.open, false
+	e.reset = e.counted.next(now)
+	e.refill = refill{kind: refillsAtReset}
 }

@@ -47,17 +47,17 @@ func (t *Tracker) Declare(host string, l throttle.Limit) error {
 }
 
 // apply gives b, which is new, the limit that is declared for its host.
-func (d *declared) apply(b *bucket) {
+func (d *declared) apply(q *quota) {
 	d.mu.Lock()
-	l, ok := d.byHost[b.site.names.host]
+	l, ok := d.byHost[q.endpoint.names.host]
 	d.mu.Unlock()
-	if !ok || !b.site.budget.take(estimatorBytes) {
+	if !ok || !q.endpoint.memory.reserve(inferenceBytes) {
 		return
 	}
 	w := learnedWindow{limit: l.Count, length: l.Per, declared: true, confirmed: true, gridless: true, testAfter: math.MaxInt}
 	if l.Burst > 0 && l.Burst < l.Count {
 		w.limit, w.length = l.Burst, time.Duration(ticks.MulDivUp(int64(l.Per), l.Burst, l.Count))
 	}
-	w.whole, w.most = w.limit, w.length
-	b.est = &estimator{window: w}
+	w.confirmedLimit, w.maxLength = w.limit, w.length
+	q.inference = &inference{window: w}
 }

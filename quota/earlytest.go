@@ -18,46 +18,46 @@ type earlyTest struct {
 
 const contradictions = 3 // accepted requests, and a limit is not believed
 
-// void reports whether the limit has lost trust, until it states that units are left.
-func (e *earlyTest) void() bool { return e.contradicted >= contradictions }
+// distrusted reports whether the limit has lost trust, until it states that units are left.
+func (t *earlyTest) distrusted() bool { return t.contradicted >= contradictions }
 
-// opens returns when the next request may be sent although nothing is left of t: at its
+// opensAt returns when the next request may be sent although nothing is left of t: at its
 // reset, or before to test it.
-func (t *told) opens(use use) time.Time {
-	e := &t.early
-	if e.end.IsZero() || e.moved >= movedTwice || t.reset.Sub(e.since) <= max(maxStated, t.per) {
-		return t.reset
+func (e *estimate) opensAt(use pacing) time.Time {
+	t := &e.early
+	if t.end.IsZero() || t.moved >= maxMoved || e.reset.Sub(t.since) <= max(maxStated, e.per) {
+		return e.reset
 	}
-	test := e.since
-	if e.contradicted == 0 {
-		test = test.Add(grown(use.maxHold, e.tests))
+	test := t.since
+	if t.contradicted == 0 {
+		test = test.Add(tripled(use.maxHold, t.tests))
 	}
-	if test.Before(t.reset) {
+	if test.Before(e.reset) {
 		return test
 	}
-	return t.reset
+	return e.reset
 }
 
 // update takes in that left units are left of t until reset, by the response to claim n.
-func (e *earlyTest) update(t *told, reset time.Time, left int64, n uint64, now time.Time) {
+func (t *earlyTest) update(e *estimate, reset time.Time, left int64, n uint64, now time.Time) {
 	switch {
 	case left > 0:
-		*e = earlyTest{}
-	case e.end.IsZero():
-		*e = earlyTest{end: reset, since: now, contradicted: e.contradicted}
-	case t.probe && n > t.seen: // a test found nothing left
-		if reset.Sub(e.end) > movedBy {
-			e.moved++
+		*t = earlyTest{}
+	case t.end.IsZero():
+		*t = earlyTest{end: reset, since: now, contradicted: t.contradicted}
+	case e.probe && n > e.seen: // a test found nothing left
+		if reset.Sub(t.end) > movedBy {
+			t.moved++
 		}
-		e.tests++
-		e.since, e.end = now, later(e.end, reset)
+		t.tests++
+		t.since, t.end = now, later(t.end, reset)
 	}
 }
 
 // accepted notes that claim n was accepted, of which t had stated that nothing is left.
-func (e *earlyTest) accepted(t *told, n uint64, now time.Time) {
-	if e.end.IsZero() || n <= t.seen || !now.Before(t.reset) || t.remaining > 0 || t.refill.kind == flows || t.refill.kind == drips || t.slots.are {
+func (t *earlyTest) accepted(e *estimate, n uint64, now time.Time) {
+	if t.end.IsZero() || n <= e.seen || !now.Before(e.reset) || e.remaining > 0 || e.refill.kind == refillsEvenly || e.refill.kind == refillsEach || e.concurrency.confirmed {
 		return
 	}
-	e.contradicted++
+	t.contradicted++
 }

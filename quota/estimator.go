@@ -7,26 +7,26 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// An estimator holds what is estimated of a quota whose server does not state its
+// An inference holds what is estimated of a quota whose server does not state its
 // limits. A quota has none until the first response that may be a rejection and states
 // nothing, and loses it when 50 responses in a row have succeeded since.
 //
 //	below evidence     one round trip without new requests after a bare 429, then half as many in flight
 //	evidence           rejections: no requests until one probe is accepted, then the rate loop
 //	                   suspected causes: the rate loop with a trial, never a stop
-type estimator struct {
-	marks    marks
+type inference struct {
+	evidence evidence
 	accepted acceptedRate
-	caution  caution
+	cut      concurrencyCut
 	loop     rateLoop
 	window   learnedWindow
 
-	first    tally         // accepted before the present stop or hold
-	hold     time.Duration // that the server stated for it; 0: none
-	pending  bool          // the loop begins when that ends
-	stopNext bool          // there is evidence: the next rejection that is observed stops the quota
-	none     [2]time.Time  // a loop has failed: there is no other of its class before this, see causeClass
-	calm     int           // responses that succeeded since the last that did not
+	beforeStop     acceptedSpan  // accepted before the present stop or hold
+	statedHold     time.Duration // that the server stated for it; 0: none
+	pending        bool          // the loop begins when that ends
+	stopNext       bool          // there is evidence: the next rejection that is observed stops the quota
+	blockedUntil   [2]time.Time  // a loop has failed: there is no other of its class before this, see causeClass
+	successesInRow int           // responses that succeeded since the last that did not
 }
 
 // causeClass returns the index in estimator.none of a cause: rejections, and what is only
@@ -38,18 +38,18 @@ func causeClass(c throttle.Cause) int {
 	return 1
 }
 
-const calmAfter = 50 // successful responses in a row, and the estimator is dropped
+const forgetAfter = 50 // successful responses in a row, and the estimator is dropped
 
-// A caution is what follows a bare 429 that is not evidence.
-type caution struct {
-	until time.Time // no requests are sent before
-	most  int64     // requests in flight; 0: not bounded
-	good  int       // responses in a row that succeeded
+// A concurrencyCut is what follows a bare 429 that is not evidence.
+type concurrencyCut struct {
+	until       time.Time // no requests are sent before
+	maxInFlight int64     // requests in flight; 0: not bounded
+	successes   int       // responses in a row that succeeded
 }
 
 const (
-	leastInFlight = 4 // at any time, also after a bare 429
-	cautionEnds   = 8 // successful responses in a row
+	minInFlight  = 4 // at any time, also after a bare 429
+	cutEndsAfter = 8 // successful responses in a row
 
 	minRoundTrip     = time.Millisecond
 	maxRoundTrip     = 250 * time.Millisecond
@@ -58,11 +58,11 @@ const (
 
 // roundTrip returns how long the server usually takes to respond, as far as estimates
 // are concerned.
-func (b *bucket) roundTrip() time.Duration {
-	if b.strain.usual == 0 {
+func (q *quota) roundTrip() time.Duration {
+	if q.slow.typical == 0 {
 		return unknownRoundTrip
 	}
-	return min(max(b.strain.usual, minRoundTrip), maxRoundTrip)
+	return min(max(q.slow.typical, minRoundTrip), maxRoundTrip)
 }
 
 // isEstimated reports whether a limit can only be estimated from responses of cause c.
@@ -74,307 +74,307 @@ func isEstimated(c throttle.Cause) bool {
 	return false
 }
 
-// estimator returns the estimator of b, which begins with what was accepted before:
+// infer returns the estimator of b, which begins with what was accepted before:
 // before, or if that is zero, what b has counted. It is nil if the host has used up its
 // memory: then nothing is estimated of b.
-func (b *bucket) estimator(before tally, now time.Time) *estimator {
-	if b.est != nil || b.dropped || !b.site.budget.take(estimatorBytes) {
-		return b.est
+func (q *quota) infer(before acceptedSpan, now time.Time) *inference {
+	if q.inference != nil || q.dropped || !q.endpoint.memory.reserve(inferenceBytes) {
+		return q.inference
 	}
-	b.est = new(estimator)
+	q.inference = new(inference)
 	if before.since.IsZero() {
-		before = b.span
+		before = q.span
 	}
-	if before.ok > 0 {
+	if before.n > 0 {
 		span := max(now.Sub(before.since), 0)
-		b.est.marks.credit(before.ok, span, now)
-		b.est.accepted.spread(before.ok, span, now)
+		q.inference.evidence.credit(before.n, span, now)
+		q.inference.accepted.spread(before.n, span, now)
 	}
-	b.est.marks.total = max(b.est.marks.total, b.good)
-	b.span = before
-	return b.est
+	q.inference.evidence.total = max(q.inference.evidence.total, q.successes)
+	q.span = before
+	return q.inference
 }
 
 // suspect takes in a response that may be a rejection and states nothing. before is
 // what was accepted before it, as far as it was not counted by b, and granted reports
 // whether b had granted the request. It sets f.Outcome to Throttled while an estimate
 // explains the response, and reports whether there is evidence to stop.
-func (b *bucket) suspect(f *throttle.Feedback, before tally, granted bool) (stop bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	defer b.record(b.view())
-	now := b.now(f.Now)
-	e := b.estimator(before, now)
-	if e == nil {
+func (q *quota) suspect(f *throttle.Feedback, before acceptedSpan, granted bool) (stop bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	defer q.record(q.view())
+	now := q.now(f.Now)
+	inf := q.infer(before, now)
+	if inf == nil {
 		return false
 	}
-	e.calm = 0
-	if !granted && (e.loop.on() || b.gate.ajar) {
+	inf.successesInRow = 0
+	if !granted && (inf.loop.on() || q.hold.active) {
 		return false // it was sent before the loop or the stop began
 	}
 	cause := f.Cause
 	if cause == throttle.CauseRetryNow {
 		cause = throttle.CauseUnstated
 	}
-	e.marks.add(cause, now)
+	inf.evidence.add(cause, now)
 	bare := cause == throttle.CauseUnstated
 	switch {
-	case e.loop.on():
-		if e.loop.cause == cause {
+	case inf.loop.on():
+		if inf.loop.cause == cause {
 			f.Outcome = throttle.Throttled
 		}
-	case b.gate.ajar, bare && e.window.on() && granted:
-	case now.Before(e.none[causeClass(cause)]):
-	case bare && e.marks.implied(f.Cause == throttle.CauseRetryNow, b.roundTrip(), now):
-		e.marks.restart()
-		e.stopNext = true
+	case q.hold.active, bare && inf.window.on() && granted:
+	case now.Before(inf.blockedUntil[causeClass(cause)]):
+	case bare && inf.evidence.impliesLimit(f.Cause == throttle.CauseRetryNow, q.roundTrip(), now):
+		inf.evidence.restart()
+		inf.stopNext = true
 		return true
-	case !bare && !e.window.on(): // a trial is judged by what the loop alone lets through
-		if share, ok := e.marks.suspected(f.Cause, b.roundTrip(), now); ok {
-			e.marks.restart()
-			e.loop.suspect(f.Cause, share, e.accepted.latest(now), e.accepted.highest(now)/2, b.roundTrip(), b.flight.sent, now)
+	case !bare && !inf.window.on(): // a trial is judged by what the loop alone lets through
+		if share, ok := inf.evidence.suggestsLimit(f.Cause, q.roundTrip(), now); ok {
+			inf.evidence.restart()
+			inf.loop.beginTrial(f.Cause, share, inf.accepted.latest(now), inf.accepted.highest(now)/2, q.roundTrip(), q.inFlight.sent, now)
 			f.Outcome = throttle.Throttled
 		}
 	}
 	return false
 }
 
-// pause holds new requests for one round trip after a bare 429 that is not evidence,
+// cutConcurrency holds new requests for one round trip after a bare 429 that is not evidence,
 // and then halves how many may be in flight.
-func (b *bucket) pause(now time.Time) {
-	c := &b.est.caution
-	c.good = 0
+func (q *quota) cutConcurrency(now time.Time) {
+	c := &q.inference.cut
+	c.successes = 0
 	if now.Before(c.until) {
 		return
 	}
-	c.until = now.Add(b.roundTrip())
-	c.most = leastInFlight
-	if start := int64(b.site.tracker.start()); b.young() && start > 0 {
-		c.most = start
+	c.until = now.Add(q.roundTrip())
+	c.maxInFlight = minInFlight
+	if start := int64(q.endpoint.tracker.initialConcurrency()); q.isNew() && start > 0 {
+		c.maxInFlight = start
 	} else {
-		inFlight := float64(b.flight.open)
-		if !b.young() { // requests that no limit was asked for are in flight, too
-			inFlight = max(inFlight, b.est.accepted.latest(now)*b.roundTrip().Seconds())
+		inFlight := float64(q.inFlight.open)
+		if !q.isNew() { // requests that no limit was asked for are in flight, too
+			inFlight = max(inFlight, q.inference.accepted.latest(now)*q.roundTrip().Seconds())
 		}
-		c.most = max(leastInFlight, int64(min(inFlight/2, maxFlight)))
+		c.maxInFlight = max(minInFlight, int64(min(inFlight/2, maxFlight)))
 	}
 }
 
 // check reports whether one more request may be in flight beside open others.
-func (c *caution) check(open int64, now time.Time) (wait time.Duration, ok bool) {
+func (c *concurrencyCut) check(open int64, now time.Time) (wait time.Duration, ok bool) {
 	if wait = c.until.Sub(now); wait > 0 {
 		return wait, false
 	}
-	return 0, c.most == 0 || open < c.most
+	return 0, c.maxInFlight == 0 || open < c.maxInFlight
 }
 
 // accepted notes that a request succeeded.
-func (c *caution) accepted() {
-	if c.most == 0 {
+func (c *concurrencyCut) accepted() {
+	if c.maxInFlight == 0 {
 		return
 	}
-	if c.good++; c.good >= cautionEnds {
-		*c = caution{}
+	if c.successes++; c.successes >= cutEndsAfter {
+		*c = concurrencyCut{}
 	}
 }
 
 // rejected takes in the response to claim n that was rejected for the estimated cause.
-func (b *bucket) rejected(n uint64, cause throttle.Cause, now time.Time) {
-	e := b.estimator(tally{}, now)
-	if e == nil {
+func (q *quota) rejected(n uint64, cause throttle.Cause, now time.Time) {
+	inf := q.infer(acceptedSpan{}, now)
+	if inf == nil {
 		return
 	}
 	bare := cause == throttle.CauseUnstated
-	switch probe := b.gate.ajar && n > b.gate.round; {
-	case bare && (e.stopNext || probe):
-		b.stop(n, now)
-	case b.gate.ajar:
-	case e.window.on() && bare:
-		b.tellWindow(e.window.rejected(n, b.flight.sent, now), n, now)
-	case e.loop.on():
-		if e.loop.cause == cause {
-			b.tellLoop(n, true, now)
+	switch probe := q.hold.active && n > q.hold.lastSent; {
+	case bare && (inf.stopNext || probe):
+		q.stop(n, now)
+	case q.hold.active:
+	case inf.window.on() && bare:
+		q.updateWindow(inf.window.rejected(n, q.inFlight.sent, now), n, now)
+	case inf.loop.on():
+		if inf.loop.cause == cause {
+			q.updateLoop(n, true, now)
 		}
 	case bare:
-		b.pause(now)
+		q.cutConcurrency(now)
 	}
 }
 
 // stop lets nothing through until a probe has been accepted.
-func (b *bucket) stop(n uint64, now time.Time) {
-	e := b.est
-	if e != nil && !b.gate.ajar {
-		e.first, e.pending = b.span, !e.loop.on()
-		e.first.until = now
+func (q *quota) stop(n uint64, now time.Time) {
+	inf := q.inference
+	if inf != nil && !q.hold.active {
+		inf.beforeStop, inf.pending = q.span, !inf.loop.on()
+		inf.beforeStop.until = now
 	}
-	how := b.shutting(0)
-	how.estimated, how.own = true, b.ownPause(now)
-	b.gate.shut(n, now, how)
-	if e != nil {
-		e.stopNext, e.caution = false, caution{}
+	how := q.closing(0)
+	how.estimated, how.estimatedPause = true, q.estimatedPause(now)
+	q.hold.close(n, now, how)
+	if inf != nil {
+		inf.stopNext, inf.cut = false, concurrencyCut{}
 	}
 }
 
-// tellLoop reports the response to claim n to the loop.
-func (b *bucket) tellLoop(n uint64, bad bool, now time.Time) {
-	l, rtt := &b.est.loop, b.roundTrip()
+// updateLoop reports the response to claim n to the loop.
+func (q *quota) updateLoop(n uint64, bad bool, now time.Time) {
+	l, rtt := &q.inference.loop, q.roundTrip()
 	if !l.counts(n, now) {
 		return
 	}
-	l.note(bad)
-	effect := goOn
+	l.addResponse(bad)
+	effect := continueLoop
 	switch {
-	case l.trial.on:
-		effect = l.judge(bad, rtt, b.flight.sent, now)
+	case l.trial.active:
+		effect = l.judge(bad, rtt, q.inFlight.sent, now)
 	case bad:
-		effect = l.rejected(b.est.accepted.highest(now), rtt, b.flight.sent, now)
+		effect = l.rejected(q.inference.accepted.highest(now), rtt, q.inFlight.sent, now)
 	}
 	switch effect {
-	case stop:
-		b.stop(n, now)
-	case drop, forget:
-		b.dropLoop(effect == drop, now)
+	case stopSending:
+		q.stop(n, now)
+	case abandonLoop, endLoop:
+		q.dropLoop(effect == abandonLoop, now)
 	}
 }
 
 // dropLoop ends the loop. failed says that it could not find a limit: then none is
 // estimated for a while.
-func (b *bucket) dropLoop(failed bool, now time.Time) {
-	e := b.est
+func (q *quota) dropLoop(failed bool, now time.Time) {
+	inf := q.inference
 	if failed {
-		e.none[causeClass(e.loop.cause)] = now.Add(noEstimate)
+		inf.blockedUntil[causeClass(inf.loop.cause)] = now.Add(noEstimate)
 	}
-	e.loop, e.pending = rateLoop{}, false
-	e.marks.restart()
+	inf.loop, inf.pending = rateLoop{}, false
+	inf.evidence.restart()
 }
 
 // stated takes in a rejection that states when to come back, and that no stated limit
 // explains. Retry-After says nothing of the rate, but many such rejections do.
-func (b *bucket) stated(n uint64, retryAfter time.Duration, now time.Time) {
-	if b.site.tracker.Mode != Full {
+func (q *quota) stated(n uint64, retryAfter time.Duration, now time.Time) {
+	if q.endpoint.tracker.Mode != Full {
 		return
 	}
-	e := b.estimator(tally{}, now)
-	if e == nil {
+	inf := q.infer(acceptedSpan{}, now)
+	if inf == nil {
 		return
 	}
-	e.calm = 0
-	if e.window.on() {
-		b.tellWindow(e.window.rejected(n, b.flight.sent, now), n, now)
+	inf.successesInRow = 0
+	if inf.window.on() {
+		q.updateWindow(inf.window.rejected(n, q.inFlight.sent, now), n, now)
 		return
 	}
-	if e.loop.on() {
-		if l := &e.loop; l.cause == throttle.CauseUnstated && l.counts(n, now) {
-			l.note(true)
+	if inf.loop.on() {
+		if l := &inf.loop; l.cause == throttle.CauseUnstated && l.counts(n, now) {
+			l.addResponse(true)
 			l.stated = max(l.stated, retryAfter)
-			if effect := l.rejected(e.accepted.highest(now), b.roundTrip(), b.flight.sent, now); effect == drop || effect == forget {
-				b.dropLoop(effect == drop, now)
+			if effect := l.rejected(inf.accepted.highest(now), q.roundTrip(), q.inFlight.sent, now); effect == abandonLoop || effect == endLoop {
+				q.dropLoop(effect == abandonLoop, now)
 				return
 			}
 			l.plateau = max(l.plateau, min(10*retryAfter.Seconds(), 60))
 		}
 		return
 	}
-	e.marks.add(throttle.CauseUnstated, now)
-	e.hold = max(e.hold, retryAfter)
-	if b.gate.strikes <= 1 && !e.first.until.Equal(b.gate.at) { // the hold is a new one
-		e.first = b.span
-		e.first.until = b.gate.at
+	inf.evidence.add(throttle.CauseUnstated, now)
+	inf.statedHold = max(inf.statedHold, retryAfter)
+	if q.hold.closings <= 1 && !inf.beforeStop.until.Equal(q.hold.closedAt) { // the hold is a new one
+		inf.beforeStop = q.span
+		inf.beforeStop.until = q.hold.closedAt
 	}
-	if !e.pending && !now.Before(e.none[causeClass(throttle.CauseUnstated)]) && e.marks.impliedByStatements(now) {
-		e.marks.restart()
-		e.pending = true
+	if !inf.pending && !now.Before(inf.blockedUntil[causeClass(throttle.CauseUnstated)]) && inf.evidence.statedImplyLimit(now) {
+		inf.evidence.restart()
+		inf.pending = true
 	}
 }
 
-// opened begins the loop, if there was evidence for it before the stop or hold that has
+// released begins the loop, if there was evidence for it before the stop or hold that has
 // ended now.
-func (b *bucket) opened(now time.Time) {
-	e := b.est
-	if e == nil {
+func (q *quota) released(now time.Time) {
+	inf := q.inference
+	if inf == nil {
 		return
 	}
-	if e.loop.on() {
-		e.loop.next = later(e.loop.next, b.last)
-	} else if e.window.on() {
-		e.window.released(b.flight.sent, b.last)
-	} else if e.pending && e.first.ok > 0 { // a server that accepted nothing has shown no rate
+	if inf.loop.on() {
+		inf.loop.next = later(inf.loop.next, q.lastGranted)
+	} else if inf.window.on() {
+		inf.window.released(q.inFlight.sent, q.lastGranted)
+	} else if inf.pending && inf.beforeStop.n > 0 { // a server that accepted nothing has shown no rate
 		refused := time.Time{}
-		if b.gate.at.After(e.first.until) {
-			refused = b.gate.at
+		if q.hold.closedAt.After(inf.beforeStop.until) {
+			refused = q.hold.closedAt
 		}
-		if b.last.Before(b.gate.until.Add(basePause)) { // a probe that was sent later does not show how long the stop had to be
-			e.window = infer(e.first, e.first.until, refused, b.last, b.flight.sent)
+		if q.lastGranted.Before(q.hold.until.Add(basePause)) { // a probe that was sent later does not show how long the stop had to be
+			inf.window = newLearnedWindow(inf.beforeStop, inf.beforeStop.until, refused, q.lastGranted, q.inFlight.sent)
 		}
-		if e.window.on() {
-			if e.hold > 0 {
-				e.window.state(e.hold, refused.IsZero())
+		if inf.window.on() {
+			if inf.statedHold > 0 {
+				inf.window.state(inf.statedHold, refused.IsZero())
 			}
-			e.pending, e.first, e.hold, e.caution = false, tally{}, 0, caution{}
-			e.marks.restart()
+			inf.pending, inf.beforeStop, inf.statedHold, inf.cut = false, acceptedSpan{}, 0, concurrencyCut{}
+			inf.evidence.restart()
 			return
 		}
-		e.loop.open(e.first, e.hold, b.gate.at, b.last, now, e.accepted.highest(now)/2, b.flight.sent)
+		inf.loop.beginAfterStop(inf.beforeStop, inf.statedHold, q.hold.closedAt, q.lastGranted, now, inf.accepted.highest(now)/2, q.inFlight.sent)
 	}
-	e.pending, e.first, e.hold = false, tally{}, 0
-	e.marks.restart()
+	inf.pending, inf.beforeStop, inf.statedHold = false, acceptedSpan{}, 0
+	inf.evidence.restart()
 }
 
 // succeeded takes in the response to claim n that was accepted.
-func (b *bucket) succeeded(n uint64, now time.Time) {
-	e := b.est
-	e.marks.add(markGood, now)
-	e.accepted.add(1, now)
-	if b.gate.ajar && n <= b.gate.round {
-		e.first.ok++ // it was in flight when the stop or hold began
+func (q *quota) succeeded(n uint64, now time.Time) {
+	inf := q.inference
+	inf.evidence.add(causeSuccess, now)
+	inf.accepted.add(1, now)
+	if q.hold.active && n <= q.hold.lastSent {
+		inf.beforeStop.n++ // it was in flight when the stop or hold began
 	}
-	e.caution.accepted()
-	if e.window.on() {
-		b.tellWindow(e.window.succeeded(n, b.last), n, now)
-	} else if e.loop.on() {
-		e.loop.span.ok++
-		b.tellLoop(n, false, now)
+	inf.cut.accepted()
+	if inf.window.on() {
+		q.updateWindow(inf.window.succeeded(n, q.lastGranted), n, now)
+	} else if inf.loop.on() {
+		inf.loop.span.n++
+		q.updateLoop(n, false, now)
 	}
-	e.calm++
-	if e.calm >= calmAfter && !e.loop.on() && !e.window.on() && !e.pending && e.caution.most == 0 && !b.gate.ajar && !now.Before(later(e.none[0], e.none[1])) {
-		b.dropEstimator()
+	inf.successesInRow++
+	if inf.successesInRow >= forgetAfter && !inf.loop.on() && !inf.window.on() && !inf.pending && inf.cut.maxInFlight == 0 && !q.hold.active && !now.Before(later(inf.blockedUntil[0], inf.blockedUntil[1])) {
+		q.dropInference()
 	}
 }
 
-// tellWindow acts on what the response to claim n says of the learned window.
-func (b *bucket) tellWindow(v verdict, n uint64, now time.Time) {
-	e := b.est
-	w := e.window
+// updateWindow acts on what the response to claim n says of the learned window.
+func (q *quota) updateWindow(v verdict, n uint64, now time.Time) {
+	inf := q.inference
+	w := inf.window
 	switch v {
 	case consistent:
 		return
 	case bucketLike:
-		e.window = learnedWindow{}
+		inf.window = learnedWindow{}
 		rate, sure := w.bucketRate(now)
-		e.loop.begin(rate, b.flight.sent, now)
-		e.loop.known = sure
+		inf.loop.beginAt(rate, q.inFlight.sent, now)
+		inf.loop.known = sure
 		switch {
 		case !sure:
-			e.loop.goal, e.loop.eager = math.Inf(1), 2
+			inf.loop.goal, inf.loop.growth = math.Inf(1), 2
 		case w.stated > 0 && w.stated <= shortHold:
-			e.loop.stated = w.stated
+			inf.loop.stated = w.stated
 		}
 	case faster:
-		e.window = learnedWindow{}
-		e.loop.begin(w.rate(), b.flight.sent, now)
-		if e.loop.goal, e.loop.eager = math.Inf(1), 2; w.most > longStop {
-			e.loop.eager = 5
+		inf.window = learnedWindow{}
+		inf.loop.beginAt(w.rate(), q.inFlight.sent, now)
+		if inf.loop.goal, inf.loop.growth = math.Inf(1), 2; w.maxLength > longStop {
+			inf.loop.growth = 5
 		}
 		if w.stated > 0 && w.stated <= shortHold {
-			e.loop.rate, e.loop.stated = statedBelow*float64(w.whole)/w.stated.Seconds(), w.stated
-			e.loop.goal = e.loop.rate
+			inf.loop.rate, inf.loop.stated = belowStated*float64(w.confirmedLimit)/w.stated.Seconds(), w.stated
+			inf.loop.goal = inf.loop.rate
 		}
-		if w.most > longStop {
-			e.loop.longest = min(20*w.most.Seconds(), 300)
+		if w.maxLength > longStop {
+			inf.loop.minPlateau = min(20*w.maxLength.Seconds(), 300)
 		}
 	case inconsistent:
-		e.window = learnedWindow{}
-		b.stop(n, now)
+		inf.window = learnedWindow{}
+		q.stop(n, now)
 	}
 }
 
@@ -385,49 +385,49 @@ var probeAfter = []time.Duration{
 	time.Second, 2 * time.Second, 3 * time.Second, 5 * time.Second, 10 * time.Second, 20 * time.Second, 30 * time.Second, time.Minute,
 }
 
-// ownPause returns how long to send nothing after a rejection that states no time. The first
+// estimatedPause returns how long to send nothing after a rejection that states no time. The first
 // probe comes when a window of a usual length ends that began with the first request, or
 // after the time that ended the latest such hold.
-func (b *bucket) ownPause(now time.Time) time.Duration {
-	g, t := &b.gate, b.site.tracker
+func (q *quota) estimatedPause(now time.Time) time.Duration {
+	h, t := &q.hold, q.endpoint.tracker
 	late := time.Duration(t.random() * float64(maxLate))
-	switch elapsed := now.Sub(g.began); {
-	case !g.ajar && g.gap > basePause:
-		return min(g.gap, maxPause) + late
-	case g.ajar && g.gap > basePause && g.strikes == 1 && g.total > elapsed+basePause:
-		return min(g.total-elapsed, maxPause) + late
+	switch elapsed := now.Sub(h.since); {
+	case !h.active && h.lastGap > basePause:
+		return min(h.lastGap, maxPause) + late
+	case h.active && h.lastGap > basePause && h.closings == 1 && h.lastTotal > elapsed+basePause:
+		return min(h.lastTotal-elapsed, maxPause) + late
 	}
-	if b.est == nil || b.est.first.since.IsZero() || b.est.loop.on() {
+	if q.inference == nil || q.inference.beforeStop.since.IsZero() || q.inference.loop.on() {
 		return 0
 	}
 	for _, u := range probeAfter {
-		if wait := b.est.first.since.Add(u).Sub(now); wait >= basePause/4 {
+		if wait := q.inference.beforeStop.since.Add(u).Sub(now); wait >= basePause/4 {
 			return wait + openingDelay + time.Duration(t.random()*float64(min(u/16, maxLate)))
 		}
 	}
 	return 0
 }
 
-// dropEstimator forgets what is estimated of b.
-func (b *bucket) dropEstimator() {
-	if b.est != nil {
-		b.est = nil
-		b.site.budget.give(estimatorBytes)
+// dropInference forgets what is estimated of b.
+func (q *quota) dropInference() {
+	if q.inference != nil {
+		q.inference = nil
+		q.endpoint.memory.release(inferenceBytes)
 	}
 }
 
 // began notes that a request is sent now after an idle time: what was accepted before
 // says nothing of now.
-func (b *bucket) began(now time.Time) {
-	free := later(b.last, b.gate.until)
-	if b.est != nil {
-		free = later(free, b.est.loop.next)
+func (q *quota) began(now time.Time) {
+	free := later(q.lastGranted, q.hold.until)
+	if q.inference != nil {
+		free = later(free, q.inference.loop.next)
 	}
-	if !b.span.since.IsZero() && now.Sub(free) <= idleAfter {
+	if !q.span.since.IsZero() && now.Sub(free) <= idleAfter {
 		return
 	}
-	b.span = tally{since: now}
-	if b.est != nil {
-		b.est.loop.span, b.est.loop.seen, b.est.loop.idle = b.span, 0, true
+	q.span = acceptedSpan{since: now}
+	if q.inference != nil {
+		q.inference.loop.span, q.inference.loop.lastRate, q.inference.loop.idle = q.span, 0, true
 	}
 }

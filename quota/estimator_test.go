@@ -15,19 +15,19 @@ import (
 )
 
 // loopOf returns the rate loop of b; nil if it has none.
-func loopOf(b *bucket) *rateLoop {
-	if b.est == nil || !b.est.loop.on() {
+func loopOf(q *quota) *rateLoop {
+	if q.inference == nil || !q.inference.loop.on() {
 		return nil
 	}
-	return &b.est.loop
+	return &q.inference.loop
 }
 
 // rejectUntilStopped has requests rejected without numbers until there is evidence.
 func rejectUntilStopped(t *testing.T, tr *Tracker, url string) {
 	for range 20 {
 		ask(t, tr, url, answer(429))
-		b, _ := bucketOf(tr.Demand(request(t, url)).Limiter)
-		if b.gate.ajar {
+		q, _ := quotaOfLimiter(tr.Demand(request(t, url)).Limiter)
+		if q.hold.active {
 			return
 		}
 		time.Sleep(300 * time.Millisecond)
@@ -88,8 +88,8 @@ func TestTracker_tellsAnOutageFromARefusal(t *testing.T) {
 			time.Sleep(10 * time.Millisecond)
 		}
 		require.Less(t, time.Since(start), 20*time.Second)
-		b, _ := bucketOf(tr.Demand(req).Limiter)
-		require.Nil(t, loopOf(b), "a lower rate did not help, so it was dropped")
+		q, _ := quotaOfLimiter(tr.Demand(req).Limiter)
+		require.Nil(t, loopOf(q), "a lower rate did not help, so it was dropped")
 	})
 }
 

@@ -193,56 +193,56 @@ func (e *Events) call(event any) {
 
 // A view is what events tell of a bucket.
 type view struct {
-	ajar    bool
-	until   time.Time
-	caution time.Time
-	loop    bool
-	goal    float64
-	window  viewOfTold // the learned window
-	told    []viewOfTold
+	active    bool
+	until     time.Time
+	cutUntil  time.Time
+	loop      bool
+	goal      float64
+	window    limitView // the learned window
+	estimates []limitView
 }
 
-type viewOfTold struct {
-	name  string
-	per   time.Duration
-	limit int64
-	void  bool
+type limitView struct {
+	name       string
+	per        time.Duration
+	limit      int64
+	distrusted bool
 }
 
 // view returns what events tell of b as it is; nil if there is no listener.
-func (b *bucket) view() *view {
-	if !b.site.tracker.listeners.any.Load() {
+func (q *quota) view() *view {
+	if !q.endpoint.tracker.listeners.any.Load() {
 		return nil
 	}
-	v := &view{ajar: b.gate.ajar, until: b.gate.until}
-	if b.est != nil {
-		v.caution, v.loop, v.goal = b.est.caution.until, b.est.loop.on(), b.est.loop.target()
-		if w := &b.est.window; w.on() && !w.declared {
-			v.window = viewOfTold{per: w.length, limit: w.whole}
+	v := &view{active: q.hold.active, until: q.hold.until}
+	if q.inference != nil {
+		v.cutUntil, v.loop, v.goal = q.inference.cut.until, q.inference.loop.on(), q.inference.loop.target()
+		if w := &q.inference.window; w.on() && !w.declared {
+			v.window = limitView{per: w.length, limit: w.confirmedLimit}
 		}
 	}
-	for i := range b.told {
-		t := &b.told[i]
-		v.told = append(v.told, viewOfTold{t.name, t.per, t.limit, t.early.void()})
+	for i := range q.estimates {
+		e := &q.estimates[i]
+		v.estimates = append(v.estimates, limitView{e.name, e.per, e.limit, e.early.distrusted()})
 	}
 	return v
 }
 
 // record adds events for all that has changed since before.
-func (b *bucket) record(before *view) {
+func (q *quota) record(before *view) {
 	if before == nil {
 		return
 	}
-	now, at := b.view(), b.now(time.Time{})
+	now, at := q.view(), q.now(time.Time{})
 	if now == nil {
 		return
 	}
-	b.recordHolds(before, now, at)
-	l, names := &b.site.tracker.listeners, b.site.names
+	q.recordHolds(before, now, at)
+	l, names := &q.endpoint.tracker.listeners, q.endpoint.names
 	if info, ok := windowInfo(names, before.window, now.window); ok {
 		l.add(info)
 	}
-	info := LimitLearnedInfo{Host: names.host, Limit: names.pace, Rate: now.goal}
+	info := LimitLearnedInfo{Host: names.host, Limit: names.learnedRate, Rate: now.goal}
 	switch {
 	case now.loop && !before.loop:
 		info.Change = Learned
@@ -254,15 +254,15 @@ func (b *bucket) record(before *view) {
 		info.Change = Changed
 		l.add(info)
 	}
-	for _, t := range now.told {
-		i := slices.IndexFunc(before.told, func(o viewOfTold) bool { return o.name == t.name && o.per == t.per })
+	for _, t := range now.estimates {
+		i := slices.IndexFunc(before.estimates, func(o limitView) bool { return o.name == t.name && o.per == t.per })
 		info := LimitLearnedInfo{Host: names.host, Limit: names.quota, Name: t.name, Size: t.limit, Per: t.per}
 		switch {
 		case i < 0:
 			info.Change = Learned
-		case t.void && !before.told[i].void:
+		case t.distrusted && !before.estimates[i].distrusted:
 			info.Change = Dropped
-		case t.limit != before.told[i].limit:
+		case t.limit != before.estimates[i].limit:
 			info.Change = Changed
 		default:
 			continue
@@ -272,11 +272,11 @@ func (b *bucket) record(before *view) {
 }
 
 // windowInfo returns the event for a learned window that has changed; ok is false if it has not.
-func windowInfo(names *names, before, now viewOfTold) (info LimitLearnedInfo, ok bool) {
+func windowInfo(names *policyNames, before, now limitView) (info LimitLearnedInfo, ok bool) {
 	if before == now {
 		return info, false
 	}
-	info = LimitLearnedInfo{Host: names.host, Limit: names.pace, Change: Changed, Size: now.limit, Per: now.per}
+	info = LimitLearnedInfo{Host: names.host, Limit: names.learnedRate, Change: Changed, Size: now.limit, Per: now.per}
 	switch {
 	case before.limit == 0:
 		info.Change = Learned
@@ -286,21 +286,21 @@ func windowInfo(names *names, before, now viewOfTold) (info LimitLearnedInfo, ok
 	return info, true
 }
 
-func (b *bucket) recordHolds(before, now *view, at time.Time) {
-	l, names := &b.site.tracker.listeners, b.site.names
-	hold := HoldInfo{Host: names.host, Limit: names.gate, Estimated: b.gate.estimated}
-	if b.gate.estimated {
-		hold.Limit = names.pace
+func (q *quota) recordHolds(before, now *view, at time.Time) {
+	l, names := &q.endpoint.tracker.listeners, q.endpoint.names
+	hold := HoldInfo{Host: names.host, Limit: names.retryAfter, Estimated: q.hold.estimated}
+	if q.hold.estimated {
+		hold.Limit = names.learnedRate
 	}
 	switch {
-	case now.ajar && (!before.ajar || now.until.Sub(before.until) > time.Second):
+	case now.active && (!before.active || now.until.Sub(before.until) > time.Second):
 		hold.Held, hold.For = true, max(now.until.Sub(at), 0)
 		l.add(hold)
-	case !now.ajar && before.ajar:
+	case !now.active && before.active:
 		l.add(hold)
 	}
-	if now.caution.After(before.caution) && now.caution.After(at) {
-		l.add(HoldInfo{Host: names.host, Limit: names.start, Held: true, For: now.caution.Sub(at), Estimated: true})
+	if now.cutUntil.After(before.cutUntil) && now.cutUntil.After(at) {
+		l.add(HoldInfo{Host: names.host, Limit: names.slowStart, Held: true, For: now.cutUntil.Sub(at), Estimated: true})
 	}
 }
 
@@ -317,39 +317,39 @@ func (l *rateLoop) target() float64 {
 func (t *Tracker) Forget(req *http.Request) {
 	t.once.Do(t.init)
 	key := t.keyOf(req)
-	sh := &t.shards[key%shards]
+	sh := &t.shards[key%numShards]
 	sh.mu.Lock()
-	s := sh.sites[key]
-	if s != nil {
-		t.sharing.remove(s)
-		delete(sh.sites, key)
+	ep := sh.endpoints[key]
+	if ep != nil {
+		t.sharing.remove(ep)
+		delete(sh.endpoints, key)
 	}
 	sh.mu.Unlock()
-	if s == nil {
+	if ep == nil {
 		return
 	}
-	t.recent.CompareAndSwap(s, nil)
-	s.forget()
+	t.recent.CompareAndSwap(ep, nil)
+	ep.forget()
 	t.wake()
 	t.listeners.deliver()
 }
 
 // forget makes all quotas of s let everything through from now on: requests may wait for
 // them still.
-func (s *site) forget() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, b := range append([]*bucket{s.fresh.Load()}, s.pools...) {
-		b.forget()
+func (ep *endpoint) forget() {
+	ep.mu.Lock()
+	defer ep.mu.Unlock()
+	for _, q := range append([]*quota{ep.unknown.Load()}, ep.quotas...) {
+		q.forget()
 	}
 }
 
-func (b *bucket) forget() {
-	b.mu.Lock()
-	before := b.view()
-	b.gate, b.strain, b.good, b.est = gate{round: b.gate.round}, strain{}, knownAfter, nil
-	b.told = nil
-	b.record(before)
-	b.mu.Unlock()
-	b.drop()
+func (q *quota) forget() {
+	q.mu.Lock()
+	before := q.view()
+	q.hold, q.slow, q.successes, q.inference = hold{lastSent: q.hold.lastSent}, slowResponses{}, knownAfter, nil
+	q.estimates = nil
+	q.record(before)
+	q.mu.Unlock()
+	q.drop()
 }

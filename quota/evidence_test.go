@@ -11,15 +11,15 @@ import (
 
 // marksOf returns marks of one response every interval: g succeeded, r was rejected, u is
 // a 503 and n a 500. The last one arrives at the returned time.
-func marksOf(text string, before int, every time.Duration) (*marks, time.Time) {
-	m, now := &marks{total: before}, time.Unix(1_700_000_000, 0)
+func marksOf(text string, before int, every time.Duration) (*evidence, time.Time) {
+	ev, now := &evidence{total: before}, time.Unix(1_700_000_000, 0)
 	for i, c := range text {
 		if i > 0 {
 			now = now.Add(every)
 		}
-		m.add(map[rune]throttle.Cause{'g': markGood, 'r': throttle.CauseUnstated, 'u': throttle.CauseUnavailable, 'n': markNeutral}[c], now)
+		ev.add(map[rune]throttle.Cause{'g': causeSuccess, 'r': throttle.CauseUnstated, 'u': throttle.CauseUnavailable, 'n': causeOther}[c], now)
 	}
-	return m, now
+	return ev, now
 }
 
 func TestMarks_implied(t *testing.T) {
@@ -47,8 +47,8 @@ func TestMarks_implied(t *testing.T) {
 		"503s are another cause":                   {text: "uuuuuuuu", before: 100, every: time.Second},
 		"after a pause in which nothing was asked": {text: "rrrr", before: 100, every: time.Millisecond, later: time.Minute},
 	} {
-		m, now := marksOf(tt.text, tt.before, tt.every)
-		require.Equal(t, tt.want, m.implied(tt.retryNow, rtt, now.Add(tt.later)), name)
+		ev, now := marksOf(tt.text, tt.before, tt.every)
+		require.Equal(t, tt.want, ev.impliesLimit(tt.retryNow, rtt, now.Add(tt.later)), name)
 	}
 }
 
@@ -75,8 +75,8 @@ func TestMarks_suspected(t *testing.T) {
 		"too old":                           {text: good + "uuuuuu", before: 100, every: 3 * time.Second},
 		"rejections are another cause":      {text: good + "rrrrrrrr", before: 100, every: time.Second / 10},
 	} {
-		m, now := marksOf(tt.text, tt.before, tt.every)
-		share, ok := m.suspected(throttle.CauseUnavailable, rtt, now)
+		ev, now := marksOf(tt.text, tt.before, tt.every)
+		share, ok := ev.suggestsLimit(throttle.CauseUnavailable, rtt, now)
 		require.Equal(t, tt.share > 0, ok, name)
 		if ok {
 			require.InDelta(t, tt.share, share, .001, name)
@@ -126,17 +126,17 @@ func TestGate_testsEndsThatAreFarAway(t *testing.T) {
 			[]time.Duration{15 * time.Minute, 45 * time.Minute, 2 * time.Hour}},
 		"more than a year": {func(time.Time) time.Duration { return 1 << 62 }, 0, []time.Duration{15 * time.Minute, 45 * time.Minute}},
 	} {
-		var g gate
+		var h hold
 		now, n := start, uint64(1)
 		for i, want := range tt.want {
-			require.True(t, g.shut(n, now, shutting{retryAfter: tt.retryAfter(now), window: tt.window, maxHold: defaultHold, sent: n}), name)
-			require.InDelta(t, want, g.until.Sub(now), float64(time.Second), "%s, %d", name, i)
-			now, n = g.until, n+1
+			require.True(t, h.close(n, now, closing{retryAfter: tt.retryAfter(now), window: tt.window, maxHold: defaultHold, sent: n}), name)
+			require.InDelta(t, want, h.until.Sub(now), float64(time.Second), "%s, %d", name, i)
+			now, n = h.until, n+1
 		}
 		// A test that is rejected without a statement, or with a shorter one, does not shorten the hold.
-		end := g.stated
-		g.shut(n, now, shutting{retryAfter: time.Second, maxHold: defaultHold, sent: n})
-		require.False(t, g.stated.Before(end), name)
+		end := h.stated
+		h.close(n, now, closing{retryAfter: time.Second, maxHold: defaultHold, sent: n})
+		require.False(t, h.stated.Before(end), name)
 	}
 }
 
@@ -153,7 +153,7 @@ func TestMarks_impliedByStatements(t *testing.T) {
 		"2 of 8 of the first 30":      {text: "ggrgrggg", before: 20},
 		"3 of 8, not of the first 30": {text: "grgrgrgg", before: 30},
 	} {
-		m, now := marksOf(tt.text, tt.before, time.Second/10)
-		require.Equal(t, tt.want, m.impliedByStatements(now), name)
+		ev, now := marksOf(tt.text, tt.before, time.Second/10)
+		require.Equal(t, tt.want, ev.statedImplyLimit(now), name)
 	}
 }

@@ -125,7 +125,7 @@ func (u Update) aged() Update {
 	limits := u.Limits
 	u.Limits, u.Age = nil, 0
 	for _, l := range limits {
-		if l.ResetAfter -= age; l.ResetAfter > 0 && countsRequests(l) && len(u.Limits) < maxTold {
+		if l.ResetAfter -= age; l.ResetAfter > 0 && countsRequests(l) && len(u.Limits) < maxEstimates {
 			u.Limits = append(u.Limits, l)
 		}
 	}

@@ -29,35 +29,35 @@ func (t *Tracker) Feedback(req *http.Request, d throttle.Demand, resp *http.Resp
 		t.classify(req, resp, err, &f, buf)
 		return f
 	}
-	b, ours := bucketOf(d.Limiter)
-	var s *site
+	q, ours := quotaOfLimiter(d.Limiter)
+	var ep *endpoint
 	if ours {
-		s = b.site
+		ep = q.endpoint
 	} else {
-		s = t.siteOf(req)
+		ep = t.endpointOf(req)
 	}
 	if err != nil || resp == nil {
 		f.Outcome, f.Cause = throttle.Failed, causeOf(req, err)
-		s.consider(req, b, &f)
+		ep.suspectFailure(req, q, &f)
 		return f
 	}
-	if resp.StatusCode < 400 && !s.worthReading() && !headers.InspectsBody(s.vendor, resp.StatusCode, resp.Header) {
+	if resp.StatusCode < 400 && !ep.mayStateLimits() && !headers.InspectsBody(ep.provider, resp.StatusCode, resp.Header) {
 		return f
 	}
 	if f.Now.IsZero() {
 		f.Now = t.clock().Now()
 	}
-	r := t.reader().Read(s.vendor, resp, f.Now)
+	r := t.reader().Read(ep.provider, resp, f.Now)
 	f.Outcome, f.RetryAfter = outcome(resp.StatusCode, &r)
-	s.sharpen(&r, resp.Header, f.Now)
+	ep.refineResets(&r, resp.Header, f.Now)
 	f.RemoteLimits = r.AppendRemoteLimits(buf)
 	f.Cause = causeOn(resp.StatusCode, &f, &r)
 	if f.Outcome != throttle.Throttled {
-		s.consider(req, b, &f)
+		ep.suspectFailure(req, q, &f)
 	}
-	s.heed(req, b, &f)
+	ep.observe(req, q, &f)
 	if r.Global && f.Outcome == throttle.Throttled {
-		s.shut(b, &f)
+		ep.holdAll(q, &f)
 	}
 	return f
 }
@@ -114,16 +114,16 @@ func causeOn(status int, f *throttle.Feedback, r *headers.Report) throttle.Cause
 	return throttle.CauseUnknown
 }
 
-// consider takes in a failure that may be a rejection.
-func (s *site) consider(req *http.Request, asked *bucket, f *throttle.Feedback) {
-	if !isEstimated(f.Cause) || s.tracker.Mode != Full {
+// suspectFailure takes in a failure that may be a rejection.
+func (ep *endpoint) suspectFailure(req *http.Request, asked *quota, f *throttle.Feedback) {
+	if !isEstimated(f.Cause) || ep.tracker.Mode != Full {
 		return
 	}
 	if f.Now.IsZero() {
-		f.Now = s.tracker.clock().Now()
+		f.Now = ep.tracker.clock().Now()
 	}
-	s.silent.Store(false)
-	s.suspect(req, asked, f)
+	ep.unlimited.Store(false)
+	ep.suspect(req, asked, f)
 }
 
 // Report returns what a response to req states about limits: in its headers, and in the first
@@ -134,7 +134,7 @@ func (t *Tracker) Report(req *http.Request, resp *http.Response, now time.Time) 
 	if t.Mode == Disabled {
 		vendor = r.Provider(req.URL.Host)
 	} else {
-		vendor = t.siteOf(req).vendor
+		vendor = t.endpointOf(req).provider
 	}
 	return r.ReadPeeked(vendor, resp, now)
 }

@@ -6,10 +6,10 @@ import "math/bits"
 // oldest claim without an answer and the newest.
 const maxFlight = 1 << 18
 
-// A flight is the set of claims that were granted and have no answer yet. Claims
+// A inFlight is the set of claims that were granted and have no answer yet. Claims
 // are numbered from 1 in the order of their grants, and a bit each is kept from
 // the oldest that is still open.
-type flight struct {
+type inFlight struct {
 	sent  uint64 // number of the latest claim
 	base  uint64 // number of the lowest bit of words[0]
 	words []uint64
@@ -18,7 +18,7 @@ type flight struct {
 
 // add numbers one more claim. Where that would take too much memory the oldest
 // open claims count as answered.
-func (f *flight) add() uint64 {
+func (f *inFlight) add() uint64 {
 	f.sent++
 	if f.open == 0 {
 		f.base, f.words = f.sent, f.words[:0]
@@ -36,8 +36,8 @@ func (f *flight) add() uint64 {
 	return f.sent
 }
 
-// done marks a claim as answered. It reports false if it was already.
-func (f *flight) done(n uint64) bool {
+// end marks a claim as answered. It reports false if it was already.
+func (f *inFlight) end(n uint64) bool {
 	at := n - f.base
 	if n < f.base || at/64 >= uint64(len(f.words)) || f.words[at/64]&(1<<(at%64)) == 0 {
 		return false
@@ -48,7 +48,7 @@ func (f *flight) done(n uint64) bool {
 }
 
 // after returns how many claims later than n are open.
-func (f *flight) after(n uint64) int64 {
+func (f *inFlight) after(n uint64) int64 {
 	if n < f.base {
 		return f.open
 	}
@@ -64,7 +64,7 @@ func (f *flight) after(n uint64) int64 {
 }
 
 // forget drops the older half of the numbers.
-func (f *flight) forget() {
+func (f *inFlight) forget() {
 	half := len(f.words) / 2
 	for _, w := range f.words[:half] {
 		f.open -= int64(bits.OnesCount64(w))

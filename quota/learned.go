@@ -28,18 +28,18 @@ import (
 // have raised its limit. Windows begin with their first request, or on a grid of the server's
 // clock: the end of the first is on that grid, which is tried once.
 type learnedWindow struct {
-	limit  int64         // requests per window; 0: there is no hypothesis
-	whole  int64         // limit as it was confirmed; limit is lower while other clients use the window
-	length time.Duration // best estimate
-	least  time.Duration // length is longer than this
-	most   time.Duration // and not longer than this
+	limit          int64         // requests per window; 0: there is no hypothesis
+	confirmedLimit int64         // limit as it was confirmed; limit is lower while other clients use the window
+	length         time.Duration // best estimate
+	minLength      time.Duration // length is longer than this
+	maxLength      time.Duration // and not longer than this
 
 	start    time.Time // when the first request of the present window was sent; zero: none yet
 	reset    time.Time // when it ends
 	next     time.Time // when the next request may be sent
 	used     int64     // requests granted in it
 	accepted int64     // of them, accepted
-	since    uint64    // number of the latest claim before it
+	before   uint64    // number of the latest claim before it
 
 	opening uint64 // number of the claim that tests whether the window has ended; 0: none
 	test    uint64 // number of the claim that was sent beyond the limit; 0: none
@@ -64,21 +64,21 @@ type learnedWindow struct {
 }
 
 const (
-	leastLearned    = 8                      // accepted requests that make a window credible
-	longestLearned  = 10 * time.Minute       // a longer stop shows no window: an estimate must not hold requests for so long
-	leastWaiting    = time.Millisecond       // between a stop and its probe
+	minLearned      = 8                      // accepted requests that make a window credible
+	maxLearned      = 10 * time.Minute       // a longer stop shows no window: an estimate must not hold requests for so long
+	minStop         = time.Millisecond       // between a stop and its probe
 	openingDelay    = 15 * time.Millisecond  // after an estimated end
 	statedTestAfter = 2                      // windows
 	testEvery       = 20                     // windows
-	unsureFlight    = 2                      // requests in flight while a window is not confirmed, one more
-	mostUnsure      = 4                      // for four accepted ones, and at most so many
+	minUnconfirmed  = 2                      // requests in flight while a window is not confirmed, one more
+	maxUnconfirmed  = 4                      // for four accepted ones, and at most so many
 	burstPart       = 6                      // of a window, in which its requests are sent
-	agreeing        = 0.25                   // rates that differ by less agree
+	agreeingRates   = 0.25                   // rates that differ by less agree
 	muchLower       = 1.6                    // times: a rate that is lower than another
 	tooLow          = 4                      // a rate so many times lower than that of the window is measured again
-	mostLateness    = 8                      // a window that is so many times as long as thought is none
+	maxLateness     = 8                      // a window that is so many times as long as thought is none
 	nearlyAll       = 0.9                    // of a limit: rejected later than that, the limit is lower
-	leastTestWait   = 100 * time.Millisecond // after the start of a window
+	minTestWait     = 100 * time.Millisecond // after the start of a window
 )
 
 // A verdict is what a response says of a learned window.
@@ -93,20 +93,20 @@ const (
 
 func (w *learnedWindow) on() bool { return w.limit > 0 }
 
-// infer returns the hypothesis after a stop that began at stopped and ended with the
+// newLearnedWindow returns the hypothesis after a stop that began at stopped and ended with the
 // acceptance of a probe that was sent at probed. refused is when the last probe was sent that
 // was rejected; zero: none was. There is none where few requests were accepted, or over a
 // longer time than the stop took.
-func infer(first tally, stopped, refused, probed time.Time, n uint64) (w learnedWindow) {
+func newLearnedWindow(first acceptedSpan, stopped, refused, probed time.Time, n uint64) (w learnedWindow) {
 	sending, waiting := stopped.Sub(first.since), probed.Sub(stopped)
-	if first.ok < leastLearned || sending > waiting || waiting < leastWaiting || sending+waiting > longestLearned {
+	if first.n < minLearned || sending > waiting || waiting < minStop || sending+waiting > maxLearned {
 		return w
 	}
-	w = learnedWindow{limit: first.ok, whole: first.ok, most: probed.Sub(first.since), stopped: stopped, boundary: probed}
-	if w.least = sending; refused.After(stopped) {
-		w.least = refused.Sub(first.since)
+	w = learnedWindow{limit: first.n, confirmedLimit: first.n, maxLength: probed.Sub(first.since), stopped: stopped, boundary: probed}
+	if w.minLength = sending; refused.After(stopped) {
+		w.minLength = refused.Sub(first.since)
 	}
-	w.length = usualWithin(w.least, w.most)
+	w.length = usualLengthWithin(w.minLength, w.maxLength)
 	w.begin(probed, n)
 	w.used = 1
 	w.count()
@@ -122,10 +122,10 @@ func (w *learnedWindow) state(d time.Duration, ended bool) {
 	}
 }
 
-// usualWithin returns the longest usual length of windows that is longer than least and, with
+// usualLengthWithin returns the longest usual length of windows that is longer than least and, with
 // a tolerance for jitter and round trips, not longer than most; most if there is none.
-func usualWithin(least, most time.Duration) time.Duration {
-	for _, u := range usual {
+func usualLengthWithin(least, most time.Duration) time.Duration {
+	for _, u := range usualLengths {
 		if u > least && u <= most+openingDelay {
 			return u
 		}
@@ -135,7 +135,7 @@ func usualWithin(least, most time.Duration) time.Duration {
 
 // begin begins a window with claim n, which is sent now.
 func (w *learnedWindow) begin(now time.Time, n uint64) {
-	w.start, w.since, w.used, w.accepted, w.test = now, n-1, 0, 0, 0
+	w.start, w.before, w.used, w.accepted, w.test = now, n-1, 0, 0, 0
 	w.windows++
 	w.next = now.Add(w.interval())
 	w.reset = now.Add(w.length)
@@ -165,7 +165,7 @@ func (w *learnedWindow) nextOnGrid(now time.Time) time.Time {
 // check reports whether the next claim of f may be sent as of now. If not, wait says when to
 // ask again; 0: when a response has come. A claim that has ended without a verdict, as with a
 // failure, is not waited for.
-func (w *learnedWindow) check(now time.Time, f *flight) (wait time.Duration, ok bool) {
+func (w *learnedWindow) check(now time.Time, f *inFlight) (wait time.Duration, ok bool) {
 	open := f.open
 	switch {
 	case !w.on():
@@ -194,8 +194,8 @@ func (w *learnedWindow) check(now time.Time, f *flight) (wait time.Duration, ok 
 // testAt returns when a request is sent beyond the limit: in the middle of the window, or soon
 // after a rejection that came early.
 func (w *learnedWindow) testAt() time.Time {
-	middle := w.start.Add(max(w.reset.Sub(w.start)/2, leastTestWait))
-	if soon := w.lowered.Add(basePause << min(w.refused, 12)); w.limit < w.whole && (w.refused > 0 || soon.Before(middle)) {
+	middle := w.start.Add(max(w.reset.Sub(w.start)/2, minTestWait))
+	if soon := w.lowered.Add(basePause << min(w.refused, 12)); w.limit < w.confirmedLimit && (w.refused > 0 || soon.Before(middle)) {
 		return soon
 	}
 	return middle
@@ -204,12 +204,12 @@ func (w *learnedWindow) testAt() time.Time {
 // mostInFlight is how many requests may be in flight while w is not confirmed: twice as many
 // with each window that was not used up, so that they do not hide that there is no limit.
 func (w *learnedWindow) mostInFlight() int64 {
-	return min(unsureFlight+w.accepted/4, mostUnsure) << min(max(w.windows-1, 0), 20)
+	return min(minUnconfirmed+w.accepted/4, maxUnconfirmed) << min(max(w.windows-1, 0), 20)
 }
 
 // testDue reports whether a request is to be sent beyond the limit of the present window.
 func (w *learnedWindow) testDue() bool {
-	return w.test == 0 && w.used == w.limit && w.measured == 0 && (w.windows > w.testAfter || w.limit < w.whole)
+	return w.test == 0 && w.used == w.limit && w.measured == 0 && (w.windows > w.testAfter || w.limit < w.confirmedLimit)
 }
 
 // granted notes that claim n is sent now.
@@ -237,7 +237,7 @@ func (w *learnedWindow) canceled(n uint64) {
 	case w.test:
 		w.test, w.used = 0, w.used-1
 	default:
-		if n > w.since && w.used > 0 {
+		if n > w.before && w.used > 0 {
 			w.used--
 		}
 	}
@@ -251,12 +251,12 @@ func (w *learnedWindow) succeeded(n uint64, sent time.Time) verdict {
 		w.opened(n, sent)
 	case n == w.test:
 		w.count()
-		if w.limit < w.whole {
-			w.limit, w.test, w.refused = min(w.limit+max(w.whole/8, 1), w.whole), 0, 0
+		if w.limit < w.confirmedLimit {
+			w.limit, w.test, w.refused = min(w.limit+max(w.confirmedLimit/8, 1), w.confirmedLimit), 0, 0
 			return consistent
 		}
 		return faster
-	case n > w.since:
+	case n > w.before:
 		w.count()
 	}
 	return consistent
@@ -271,8 +271,8 @@ func (w *learnedWindow) count() {
 // opened notes that the window has ended: claim n, sent at sent, was the first of a new one.
 func (w *learnedWindow) opened(n uint64, sent time.Time) {
 	grid := w.reset.Before(w.start.Add(w.length))
-	if took := sent.Sub(w.start); !grid && took < w.most {
-		w.most = max(took, w.length)
+	if took := sent.Sub(w.start); !grid && took < w.maxLength {
+		w.maxLength = max(took, w.length)
 	}
 	w.onGrid = w.onGrid || grid && sent.Before(w.start.Add(w.length))
 	if !w.reset.Before(sent.Add(-time.Second)) {
@@ -297,18 +297,18 @@ func (w *learnedWindow) rejected(n, sent uint64, now time.Time) verdict {
 		w.refused++
 		w.test, w.used, w.lowered = 0, w.limit, now
 	case n == w.test:
-		w.confirmed, w.windows, w.testAfter, w.whole = true, 0, testEvery, max(w.limit, 1)
-	case n <= w.since:
+		w.confirmed, w.windows, w.testAfter, w.confirmedLimit = true, 0, testEvery, max(w.limit, 1)
+	case n <= w.before:
 	case w.used > w.limit || w.closed():
 	case float64(w.accepted) >= nearlyAll*float64(w.limit), w.confirmed && w.accepted > 0, w.declared:
 		w.limit = max(w.accepted, 1)
 		w.used, w.lowered, w.refused = w.limit, now, 0
 		if !w.confirmed {
-			w.whole = w.limit
+			w.confirmedLimit = w.limit
 		}
 	case w.rateSince(now)*tooLow < w.rate() && w.measured == 0 && w.testAfter == 0:
-		w.measured, w.stopped, w.since, w.accepted, w.total = w.rateSince(now), now, sent, 0, 0
-		w.used, w.reset = w.limit, now.Add(min(w.most/2, maxPause))
+		w.measured, w.stopped, w.before, w.accepted, w.total = w.rateSince(now), now, sent, 0, 0
+		w.used, w.reset = w.limit, now.Add(min(w.maxLength/2, maxPause))
 	default:
 		return bucketLike
 	}
@@ -339,18 +339,18 @@ func (w *learnedWindow) stillClosed(now time.Time) verdict {
 	case w.reset.Before(end): // it was not on the grid
 		w.onGrid, w.gridless = false, !w.onGrid
 		w.reset = end
-	case passed >= 2*w.most: // after an idle time
+	case passed >= 2*w.maxLength: // after an idle time
 		w.reset = now.Add(w.length)
-	case passed < w.most:
-		w.least = max(w.least, passed)
-		w.length = usualWithin(w.least, w.most)
+	case passed < w.maxLength:
+		w.minLength = max(w.minLength, passed)
+		w.length = usualLengthWithin(w.minLength, w.maxLength)
 		w.reset = w.start.Add(max(w.length, passed+openingDelay))
-	case passed > mostLateness*w.most, passed > longestLearned:
+	case passed > maxLateness*w.maxLength, passed > maxLearned:
 		return inconsistent
 	default: // it is longer than was seen
-		w.least, w.most = passed, mostLateness*passed
-		w.length = shortestUsual(passed)
-		w.most = w.length
+		w.minLength, w.maxLength = passed, maxLateness*passed
+		w.length = nextUsualLength(passed)
+		w.maxLength = w.length
 		w.reset = w.start.Add(w.length)
 	}
 	return consistent
@@ -373,13 +373,13 @@ func (w *learnedWindow) bucketRate(now time.Time) (rate float64, sure bool) {
 	if w.testAfter > 0 && tooLow*rate >= before && muchLower*rate < before { // units came back, but fewer
 		return rate, true
 	}
-	sure = math.Abs(rate-before) < agreeing*max(rate, before) || w.testAfter > 0
+	sure = math.Abs(rate-before) < agreeingRates*max(rate, before) || w.testAfter > 0
 	return max(rate, before), sure
 }
 
-// shortestUsual returns the shortest usual length of windows that is longer than d.
-func shortestUsual(d time.Duration) time.Duration {
-	for _, u := range slices.Backward(usual) {
+// nextUsualLength returns the shortest usual length of windows that is longer than d.
+func nextUsualLength(d time.Duration) time.Duration {
+	for _, u := range slices.Backward(usualLengths) {
 		if u > d {
 			return u
 		}
@@ -389,5 +389,5 @@ func shortestUsual(d time.Duration) time.Duration {
 
 // rate returns requests per second at which the window is used up.
 func (w *learnedWindow) rate() float64 {
-	return float64(w.whole) / max(w.most.Seconds(), 1e-3)
+	return float64(w.confirmedLimit) / max(w.maxLength.Seconds(), 1e-3)
 }

@@ -87,11 +87,11 @@ func TestLearnedWindow_isInferredFromAStop(t *testing.T) {
 		if tt.refused > 0 {
 			refused = at(tt.refused)
 		}
-		w := infer(tally{since: at(0), ok: tt.accepted}, at(tt.stopped), refused, at(tt.probed), 200)
+		w := newLearnedWindow(acceptedSpan{since: at(0), n: tt.accepted}, at(tt.stopped), refused, at(tt.probed), 200)
 		require.Equal(t, tt.limit, w.limit, name)
 		require.Equal(t, tt.length, w.length, name)
-		require.Equal(t, tt.least, w.least, name)
-		require.Equal(t, tt.most, w.most, name)
+		require.Equal(t, tt.least, w.minLength, name)
+		require.Equal(t, tt.most, w.maxLength, name)
 		if tt.limit > 0 {
 			require.EqualValues(t, 1, w.used, name)
 			require.Equal(t, at(tt.probed), w.start, name)
@@ -157,16 +157,16 @@ func TestTracker_testsAWindowAgainAfterAFailure(t *testing.T) {
 // A stop that took no time shows no window.
 func TestLearnedWindow_needsTime(t *testing.T) {
 	now := time.Unix(1000, 0)
-	w := infer(tally{since: now, ok: 100}, now, time.Time{}, now, 1)
+	w := newLearnedWindow(acceptedSpan{since: now, n: 100}, now, time.Time{}, now, 1)
 	require.False(t, w.on())
 }
 
 // A claim that ends without a verdict does not hold back the others.
 func TestLearnedWindow_doesNotWaitForWhatHasEnded(t *testing.T) {
 	start := time.Unix(1000, 0)
-	var f flight
-	w := infer(tally{since: start, ok: 10}, start.Add(time.Millisecond), time.Time{}, start.Add(time.Second), f.add())
-	f.done(1)
+	var f inFlight
+	w := newLearnedWindow(acceptedSpan{since: start, n: 10}, start.Add(time.Millisecond), time.Time{}, start.Add(time.Second), f.add())
+	f.end(1)
 	end := w.reset.Add(openingDelay)
 	_, ok := w.check(end, &f)
 	require.True(t, ok)
@@ -174,7 +174,7 @@ func TestLearnedWindow_doesNotWaitForWhatHasEnded(t *testing.T) {
 	w.granted(n, end)
 	_, ok = w.check(end, &f)
 	require.False(t, ok, "the first request of the window is in flight")
-	f.done(n) // it failed
+	f.end(n) // it failed
 	_, ok = w.check(end, &f)
 	require.True(t, ok)
 }
@@ -182,7 +182,7 @@ func TestLearnedWindow_doesNotWaitForWhatHasEnded(t *testing.T) {
 // A window whose rate was measured a second time is tested once it was used up: it may be none.
 func TestLearnedWindow_isTestedAfterASecondMeasurement(t *testing.T) {
 	start := time.Unix(1000, 0)
-	w := infer(tally{since: start, ok: 10}, start.Add(time.Millisecond), time.Time{}, start.Add(time.Second), 1)
+	w := newLearnedWindow(acceptedSpan{since: start, n: 10}, start.Add(time.Millisecond), time.Time{}, start.Add(time.Second), 1)
 	w.measured = 1
 	now, n := w.reset.Add(openingDelay), uint64(2)
 	for range 2 {

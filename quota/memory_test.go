@@ -18,7 +18,7 @@ import (
 // A host that names new limits of new units on new routes with every response holds at most
 // 16 KiB.
 func TestTracker_memoryOfAHostileHostIsBounded(t *testing.T) {
-	t.Log("site", unsafe.Sizeof(site{}), "bucket", unsafe.Sizeof(bucket{}), "told", unsafe.Sizeof(told{}), "meter", unsafe.Sizeof(meter{}))
+	t.Log("site", unsafe.Sizeof(endpoint{}), "bucket", unsafe.Sizeof(quota{}), "told", unsafe.Sizeof(estimate{}), "meter", unsafe.Sizeof(unitQuota{}))
 	for name, state := range map[string]func(route, i int) (state, policy string){
 		"limits of many names": func(route, i int) (string, string) {
 			n := fmt.Sprintf(`"%s%d-%d"`, strings.Repeat("n", 80), route, i)

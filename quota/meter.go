@@ -10,7 +10,7 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// A meter is what a quota allows of one unit other than requests, as tokens of a
+// A unitQuota is what a quota allows of one unit other than requests, as tokens of a
 // language model. It holds up only those who know what their request will cost:
 //
 //	told: 1000 tokens left     in flight: 400 + 300     free: 300
@@ -19,21 +19,21 @@ import (
 //
 // When too little is left it waits for the reset, or for as long as the units were
 // seen to take to come back, and then sends one request to see what is left now.
-type meter struct {
-	site   *site
-	unit   string
-	policy string
+type unitQuota struct {
+	endpoint *endpoint
+	unit     string
+	policy   string
 
-	mu     sync.Mutex
-	flight flight
-	extra  int64 // units in flight beyond one for each claim
-	told   []told
-	last   time.Time
+	mu          sync.Mutex
+	inFlight    inFlight
+	extra       int64 // units in flight beyond one for each claim
+	estimates   []estimate
+	lastGranted time.Time
 
 	dropped bool // with its bucket
 }
 
-const maxMeters = 8 // units of one quota
+const maxUnits = 8 // units of one quota
 
 // DemandUnits returns the limit that must admit req because it takes n of a unit that the
 // server counts in addition to requests, such as "tokens" or "points". The name of the unit is
@@ -43,48 +43,48 @@ func (t *Tracker) DemandUnits(req *http.Request, unit string, n int64) throttle.
 	if n < 1 || t.Mode == Disabled {
 		return throttle.Demand{}
 	}
-	m := t.siteOf(req).bucket(req).meter(unit)
-	if m == nil {
+	u := t.endpointOf(req).quotaOf(req).unitQuota(unit)
+	if u == nil {
 		return throttle.Demand{}
 	}
-	return throttle.Demand{Limiter: m, Cost: n}
+	return throttle.Demand{Limiter: u, Cost: n}
 }
 
-// meter returns the meter of unit, nil if there are too many.
-func (b *bucket) meter(unit string) *meter {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for _, m := range b.meters {
-		if m.unit == unit {
-			return m
+// unitQuota returns the meter of unit, nil if there are too many.
+func (q *quota) unitQuota(unit string) *unitQuota {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, u := range q.units {
+		if u.unit == unit {
+			return u
 		}
 	}
-	if len(b.meters) == maxMeters || b.dropped {
+	if len(q.units) == maxUnits || q.dropped {
 		return nil
 	}
-	m := &meter{site: b.site, unit: strings.Clone(unit), policy: b.site.names.quota + " of " + unit}
-	if !b.site.budget.take(m.bytes()) {
+	u := &unitQuota{endpoint: q.endpoint, unit: strings.Clone(unit), policy: q.endpoint.names.quota + " of " + unit}
+	if !q.endpoint.memory.reserve(u.bytes()) {
 		return nil
 	}
-	b.meters = append(b.meters, m)
-	return m
+	q.units = append(q.units, u)
+	return u
 }
 
 // Reserve implements throttle.Limiter.
-func (m *meter) Reserve(_ context.Context, c throttle.Claim) (throttle.Decision, error) {
+func (u *unitQuota) Reserve(_ context.Context, c throttle.Claim) (throttle.Decision, error) {
 	n, err := c.Units()
 	if err != nil {
 		return throttle.Decision{}, err
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	now := m.now(c.Now)
-	d := throttle.Decision{OK: true, Policy: m.policy, At: now}
-	f := m.inUnits()
-	for i := range m.told {
-		t := &m.told[i]
-		d.Limit, d.Remaining, d.ResetAfter = max(t.limit, 1), max(t.left(now)-f.open, 0), max(t.reset.Sub(now), 0)
-		if d.Wait, d.OK = m.check(t, n, now, &f); !d.OK {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	now := u.now(c.Now)
+	d := throttle.Decision{OK: true, Policy: u.policy, At: now}
+	f := u.inUnits()
+	for i := range u.estimates {
+		e := &u.estimates[i]
+		d.Limit, d.Remaining, d.ResetAfter = max(e.limit, 1), max(e.left(now)-f.open, 0), max(e.reset.Sub(now), 0)
+		if d.Wait, d.OK = u.check(e, n, now, &f); !d.OK {
 			d.ServerImposed = true
 			return d, nil
 		}
@@ -92,152 +92,152 @@ func (m *meter) Reserve(_ context.Context, c throttle.Claim) (throttle.Decision,
 	if c.DryRun {
 		return d, nil
 	}
-	for i := range m.told {
-		if t := &m.told[i]; !t.probe && !now.Before(t.reset) && m.free(t, now, &f) < n {
-			t.probe, t.seen = true, f.sent
+	for i := range u.estimates {
+		if e := &u.estimates[i]; !e.probe && !now.Before(e.reset) && u.free(e, now, &f) < n {
+			e.probe, e.seen = true, f.sent
 		}
 	}
-	d.Grant = m.flight.add()
-	m.extra += n - 1
-	m.last = now
+	d.Grant = u.inFlight.add()
+	u.extra += n - 1
+	u.lastGranted = now
 	return d, nil
 }
 
 // check reports whether n units of t may be taken, and if not, how long until; 0:
 // when an answer has come.
-func (m *meter) check(t *told, n int64, now time.Time, f *flight) (wait time.Duration, ok bool) {
-	free := m.free(t, now, f)
-	n = min(n, max(t.limit-m.site.tracker.use().kept(t.limit), 1)) // more than all is had for all
+func (u *unitQuota) check(e *estimate, n int64, now time.Time, f *inFlight) (wait time.Duration, ok bool) {
+	free := u.free(e, now, f)
+	n = min(n, max(e.limit-u.endpoint.tracker.pacing().reserved(e.limit), 1)) // more than all is had for all
 	switch {
-	case t.probe:
-		return 0, f.after(t.seen) == 0
+	case e.probe:
+		return 0, f.after(e.seen) == 0
 	case free >= n:
 		return 0, true
-	case !now.Before(t.reset):
-		return 0, f.open == 0 || t.left(now) <= f.open
+	case !now.Before(e.reset):
+		return 0, f.open == 0 || e.left(now) <= f.open
 	}
-	wait = t.reset.Sub(now)
-	if flow := t.refill.until(free-n+1, t.at, now); flow > 0 {
+	wait = e.reset.Sub(now)
+	if flow := e.refill.until(free-n+1, e.at, now); flow > 0 {
 		wait = min(wait, flow)
 	}
 	return wait, false
 }
 
-func (m *meter) free(t *told, now time.Time, f *flight) int64 {
-	return t.left(now) - f.open - m.site.tracker.use().kept(t.limit)
+func (u *unitQuota) free(e *estimate, now time.Time, f *inFlight) int64 {
+	return e.left(now) - f.open - u.endpoint.tracker.pacing().reserved(e.limit)
 }
 
 // inUnits returns the flight with its open claims counted in units.
-func (m *meter) inUnits() flight {
-	f := m.flight
-	f.open += m.extra
+func (u *unitQuota) inUnits() inFlight {
+	f := u.inFlight
+	f.open += u.extra
 	return f
 }
 
 // done ends claim k of n units.
-func (m *meter) done(k uint64, n int64) bool {
-	if !m.flight.done(k) {
+func (u *unitQuota) done(k uint64, n int64) bool {
+	if !u.inFlight.end(k) {
 		return false
 	}
-	if m.extra -= n - 1; m.flight.open == 0 || m.extra < 0 {
-		m.extra = 0 // also of claims that were forgotten
+	if u.extra -= n - 1; u.inFlight.open == 0 || u.extra < 0 {
+		u.extra = 0 // also of claims that were forgotten
 	}
 	return true
 }
 
 // NonBlocking is the method that throttle.IsNonBlocking calls.
-func (*meter) NonBlocking() bool { return true }
+func (*unitQuota) NonBlocking() bool { return true }
 
 // Cancel implements throttle.Limiter.
-func (m *meter) Cancel(_ context.Context, c throttle.Claim, d throttle.Decision) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+func (u *unitQuota) Cancel(_ context.Context, c throttle.Claim, d throttle.Decision) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
 	if n, err := c.Units(); err == nil && d.OK {
-		m.done(d.Grant, n)
+		u.done(d.Grant, n)
 	}
 }
 
 // Observe implements throttle.Observer. The first feedback on a claim counts as its
 // answer.
-func (m *meter) Observe(_ context.Context, c throttle.Claim, d throttle.Decision, f throttle.Feedback) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+func (u *unitQuota) Observe(_ context.Context, c throttle.Claim, d throttle.Decision, f throttle.Feedback) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
 	n, err := c.Units()
-	if err != nil || !d.OK || !m.done(d.Grant, n) {
+	if err != nil || !d.OK || !u.done(d.Grant, n) {
 		return
 	}
 	if f.Outcome == throttle.Accepted {
-		for i := range m.told {
-			m.told[i].refill.answered += n
+		for i := range u.estimates {
+			u.estimates[i].refill.responses += n
 		}
 	}
-	said := m.learn(f.RemoteLimits, d.Grant, m.now(f.Now))
-	for i := len(m.told) - 1; i >= 0; i-- {
-		t := &m.told[i]
+	said := u.update(f.RemoteLimits, d.Grant, u.now(f.Now))
+	for i := len(u.estimates) - 1; i >= 0; i-- {
+		e := &u.estimates[i]
 		switch {
 		case said[i] || f.Outcome == throttle.Failed:
-		case !t.probe:
-			t.remaining = max(t.remaining-n, 0)
-		case d.Grant > t.seen: // even the probe's answer no longer speaks of it
-			m.site.budget.give(bytesOf(m.told[i : i+1]))
-			m.told = append(m.told[:i], m.told[i+1:]...)
+		case !e.probe:
+			e.remaining = max(e.remaining-n, 0)
+		case d.Grant > e.seen: // even the probe's answer no longer speaks of it
+			u.endpoint.memory.release(bytesOf(u.estimates[i : i+1]))
+			u.estimates = append(u.estimates[:i], u.estimates[i+1:]...)
 		}
 	}
 }
 
-// hearUnits tells the meters of b. It reports whether the units of one are used up.
-func (b *bucket) hearUnits(windows []throttle.RemoteLimit, now time.Time) (usedUp bool) {
-	for _, m := range b.meters {
-		m.hear(windows, now)
+// applyUnits tells the meters of b. It reports whether the units of one are used up.
+func (q *quota) applyUnits(windows []throttle.RemoteLimit, now time.Time) (usedUp bool) {
+	for _, u := range q.units {
+		u.applyStated(windows, now)
 		for _, w := range windows {
-			usedUp = usedUp || w.Unit == m.unit && !w.RemainingUnknown && w.Remaining <= 0
+			usedUp = usedUp || w.Unit == u.unit && !w.RemainingUnknown && w.Remaining <= 0
 		}
 	}
 	return usedUp
 }
 
-// hear takes over what the answer to a request of unknown cost says.
-func (m *meter) hear(windows []throttle.RemoteLimit, now time.Time) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.learn(windows, 0, m.now(now))
+// applyStated takes over what the answer to a request of unknown cost says.
+func (u *unitQuota) applyStated(windows []throttle.RemoteLimit, now time.Time) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.update(windows, 0, u.now(now))
 }
 
-// learn takes over what an answer to claim k says, and reports of which limits.
-func (m *meter) learn(windows []throttle.RemoteLimit, k uint64, now time.Time) (said [maxTold]bool) {
-	f := m.inUnits()
+// update takes over what an answer to claim k says, and reports of which limits.
+func (u *unitQuota) update(windows []throttle.RemoteLimit, k uint64, now time.Time) (said [maxEstimates]bool) {
+	f := u.inUnits()
 	for _, w := range windows {
-		if w.Unit != m.unit || w.RemainingUnknown {
+		if w.Unit != u.unit || w.RemainingUnknown {
 			continue
 		}
-		if i := m.find(w); i >= 0 {
+		if i := u.find(w); i >= 0 {
 			said[i] = true
-			m.told[i].update(w, k, now, &f)
+			u.estimates[i].update(w, k, now, &f)
 		}
 	}
 	return said
 }
 
 // find returns the index of the limit that w speaks of; -1 if there is no room.
-func (m *meter) find(w throttle.RemoteLimit) int {
-	for i := range m.told {
-		if m.told[i].name == w.Name && m.told[i].per == w.Per {
+func (u *unitQuota) find(w throttle.RemoteLimit) int {
+	for i := range u.estimates {
+		if u.estimates[i].name == w.Name && u.estimates[i].per == w.Per {
 			return i
 		}
 	}
-	if m.dropped {
+	if u.dropped {
 		return -1
 	}
 	var ok bool
-	if m.told, ok = m.site.addTold(m.told, told{name: w.Name, per: w.Per, remaining: w.Limit, metered: true}); !ok {
+	if u.estimates, ok = u.endpoint.addEstimate(u.estimates, estimate{name: w.Name, per: w.Per, remaining: w.Limit, weighted: true}); !ok {
 		return -1
 	}
-	return len(m.told) - 1
+	return len(u.estimates) - 1
 }
 
-func (m *meter) now(given time.Time) time.Time {
+func (u *unitQuota) now(given time.Time) time.Time {
 	if given.IsZero() {
-		given = m.site.tracker.clock().Now()
+		given = u.endpoint.tracker.clock().Now()
 	}
-	return later(given, m.last)
+	return later(given, u.lastGranted)
 }

@@ -60,7 +60,7 @@ func TestMeter_holdsUpWhoKnowsItsCost(t *testing.T) {
 func TestMeter_letsTheLargestThrough(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var tr Tracker
-		tr.DemandUnits(request(t, users), "tokens", 1).Limiter.(*meter).hear([]throttle.RemoteLimit{
+		tr.DemandUnits(request(t, users), "tokens", 1).Limiter.(*unitQuota).applyStated([]throttle.RemoteLimit{
 			{Unit: "tokens", Limit: 1000, Remaining: 999, ResetAfter: time.Minute}}, time.Now())
 		require.False(t, spend(t, &tr, 5000).OK)
 		time.Sleep(time.Minute)

@@ -19,24 +19,24 @@ import (
 //
 // The true time of an answer is that of the best one and what has passed on our
 // clock since.
-type dateline struct {
-	lead  time.Duration // of the best Date over our clock
-	known bool
+type clockOffset struct {
+	offset time.Duration // of the best Date over our clock
+	known  bool
 }
 
-// unsaid returns how much of a second the Date of an answer leaves out at least.
-func (l *dateline) unsaid(date, now time.Time) time.Duration {
+// roundedOff returns how much of a second the Date of an answer leaves out at least.
+func (c *clockOffset) roundedOff(date, now time.Time) time.Duration {
 	lead := date.Sub(now)
-	if past := l.lead - lead; l.known && past >= 0 && past < 3*time.Second/2 {
+	if past := c.offset - lead; c.known && past >= 0 && past < 3*time.Second/2 {
 		return past
 	}
 	// A better one, or somebody has set a clock.
-	l.lead, l.known = lead, true
+	c.offset, c.known = lead, true
 	return 0
 }
 
-// sharpen takes from the resets in r what the answer's Date leaves out.
-func (s *site) sharpen(r *headers.Report, h http.Header, now time.Time) {
+// refineResets takes from the resets in r what the answer's Date leaves out.
+func (ep *endpoint) refineResets(r *headers.Report, h http.Header, now time.Time) {
 	if !slices.ContainsFunc(r.Limits, isAbsolute) {
 		return
 	}
@@ -44,9 +44,9 @@ func (s *site) sharpen(r *headers.Report, h http.Header, now time.Time) {
 	if !ok {
 		return
 	}
-	s.mu.Lock()
-	unsaid := s.dateline.unsaid(date, now)
-	s.mu.Unlock()
+	ep.mu.Lock()
+	unsaid := ep.clock.roundedOff(date, now)
+	ep.mu.Unlock()
 	for i := range r.Limits {
 		if l := &r.Limits[i]; isAbsolute(*l) {
 			l.ResetAfter = max(l.ResetAfter-unsaid, 0)
@@ -58,46 +58,46 @@ func isAbsolute(l headers.Limit) bool {
 	return l.ResetFormat == headers.FormatEpochSeconds || l.ResetFormat == headers.FormatDate
 }
 
-// An opening is the answer that was the first of its window: it says that all but
+// An windowStart is the answer that was the first of its window: it says that all but
 // one unit are left. Most windows are as long as people would say it, so the moment
 // of that answer tells the reset better than the server does:
 //
 //	opened                   opened + 5 s     told
 //	├──────────────────────────────┼────────────┤
 //	                         told - roughness <┈┈
-type opening struct {
+type windowStart struct {
 	at    time.Time // zero: not seen
 	wrong bool      // a claim that went by it was refused: this server has other windows
 }
 
 // usual are the lengths of windows that are guessed, from long to short.
-var usual = []time.Duration{
+var usualLengths = []time.Duration{
 	24 * time.Hour, time.Hour, 30 * time.Minute, 15 * time.Minute, 10 * time.Minute, 5 * time.Minute, 2 * time.Minute,
 	time.Minute, 30 * time.Second, 20 * time.Second, 15 * time.Second, 10 * time.Second, 5 * time.Second, 2 * time.Second, time.Second,
 }
 
-// reset returns when the window is over that is told to be so at told, or sooner by
+// refine returns when the window is over that is told to be so at told, or sooner by
 // as much as rough.
-func (o *opening) reset(told time.Time, rough time.Duration) time.Time {
-	if o.at.IsZero() || o.wrong {
+func (s *windowStart) refine(told time.Time, rough time.Duration) time.Time {
+	if s.at.IsZero() || s.wrong {
 		return told
 	}
-	for _, w := range usual {
-		if end := o.at.Add(w); !end.After(told) && end.Sub(told) > -rough {
+	for _, w := range usualLengths {
+		if end := s.at.Add(w); !end.After(told) && end.Sub(told) > -rough {
 			return end
 		}
 	}
 	return told
 }
 
-// opens notes when the window began that w speaks of. over says that it is not the
+// observe notes when the window began that w speaks of. over says that it is not the
 // one before, and refused that the claim which went first was refused.
-func (o *opening) opens(w throttle.RemoteLimit, now time.Time, over, refused bool) {
+func (s *windowStart) observe(w throttle.RemoteLimit, now time.Time, over, refused bool) {
 	switch {
 	case w.Remaining == w.Limit-1 && w.Limit > 2:
-		o.at = now
+		s.at = now
 	case over:
-		o.wrong = o.wrong || refused && !o.at.IsZero()
-		o.at = time.Time{}
+		s.wrong = s.wrong || refused && !s.at.IsZero()
+		s.at = time.Time{}
 	}
 }

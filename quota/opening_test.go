@@ -72,7 +72,7 @@ func TestTracker_findsResetsToldRoughly(t *testing.T) {
 }
 
 func TestDateline_learnsWhereSecondsBegin(t *testing.T) {
-	var l dateline
+	var c clockOffset
 	at := func(second, milli int) (date, now time.Time) {
 		return time.Unix(int64(1000+second), 0), time.Unix(int64(second), int64(milli)*1e6)
 	}
@@ -89,9 +89,9 @@ func TestDateline_learnsWhereSecondsBegin(t *testing.T) {
 		{5, 150, 50 * time.Millisecond},
 	} {
 		date, now := at(step.date, step.milli)
-		require.Equal(t, step.want, l.unsaid(date, now), "%+v", step)
+		require.Equal(t, step.want, c.roundedOff(date, now), "%+v", step)
 	}
 	date, now := at(5, 150)
-	require.Zero(t, l.unsaid(date.Add(-2*time.Second), now), "their clock was set back")
-	require.Equal(t, 100*time.Millisecond, l.unsaid(date.Add(-2*time.Second), now.Add(100*time.Millisecond)))
+	require.Zero(t, c.roundedOff(date.Add(-2*time.Second), now), "their clock was set back")
+	require.Equal(t, 100*time.Millisecond, c.roundedOff(date.Add(-2*time.Second), now.Add(100*time.Millisecond)))
 }

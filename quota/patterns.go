@@ -20,38 +20,38 @@ import (
 // The mutex of the site guards all of it. Patterns are local to a process: other processes know
 // routes only.
 type patterns struct {
-	sets   []routeSet // at most maxSets
-	wild   uint8      // bit i: a set that is a pattern differs in segment i
-	spare  int        // how many remembered routes are of patterns, beyond one of each
-	latest uint32     // number of the latest use of a set
-	crowd  crowd
+	sets        []routeSet // at most maxSets
+	varying     uint8      // bit i: a set that is a pattern differs in segment i
+	extraRoutes int        // how many remembered routes are of patterns, beyond one of each
+	latest      uint32     // number of the latest use of a set
+	peak        peakInFlight
 }
 
-// A crowd is how many requests were in flight together, at most. Their responses may state what
+// A peakInFlight is how many requests were in flight together, at most. Their responses may state what
 // is left in any order.
-type crowd struct {
-	most int64
-	at   time.Time // when there were so many
+type peakInFlight struct {
+	max int64
+	at  time.Time // when there were so many
 }
 
 // crowdFor is how long a crowd is remembered.
-const crowdFor = 10 * time.Second
+const peakFor = 10 * time.Second
 
-func (c *crowd) note(n int64, now time.Time) {
-	if n >= c.most || now.Sub(c.at) > crowdFor {
-		c.most, c.at = n, now
+func (p *peakInFlight) add(n int64, now time.Time) {
+	if n >= p.max || now.Sub(p.at) > peakFor {
+		p.max, p.at = n, now
 	}
 }
 
 // A routeSet is the routes that differ in one segment only.
 type routeSet struct {
-	shape  uint64                    // see shapeOf
-	pool   *bucket                   // quota that its routes showed; nil: they showed two
-	routes [patternRoutes - 1]uint64 // the first that showed it
-	used   uint32                    // number of the latest use
-	seen   uint16                    // how many routes were remembered with the quota
-	shown  uint8                     // how many of them showed it, at most patternRoutes
-	at     uint8                     // index of the segment
+	shape     uint64                    // see shapeOf
+	quota     *quota                    // quota that its routes showed; nil: they showed two
+	routes    [patternRoutes - 1]uint64 // the first that showed it
+	used      uint32                    // number of the latest use
+	numRoutes uint16                    // how many routes were remembered with the quota
+	numShown  uint8                     // how many of them showed it, at most patternRoutes
+	at        uint8                     // index of the segment
 }
 
 const (
@@ -65,18 +65,18 @@ const (
 	setBytes = int64(unsafe.Sizeof(routeSet{})) + 8
 )
 
-func (r *routeSet) isPattern() bool { return r.pool != nil && r.shown == patternRoutes }
+func (r *routeSet) isPattern() bool { return r.quota != nil && r.numShown == patternRoutes }
 
 // show counts route, which showed the quota of r.
 func (r *routeSet) show(route uint64) {
-	known := min(int(r.shown), len(r.routes))
-	if r.shown == patternRoutes || slices.Contains(r.routes[:known], route) {
+	known := min(int(r.numShown), len(r.routes))
+	if r.numShown == patternRoutes || slices.Contains(r.routes[:known], route) {
 		return
 	}
 	if known < len(r.routes) {
 		r.routes[known] = route
 	}
-	r.shown++
+	r.numShown++
 }
 
 // shapeOf hashes route, as appendRoute writes it, without the segment at an index. It reports
@@ -112,112 +112,112 @@ func (p *patterns) find(shape uint64) *routeSet {
 
 // index notes which sets are patterns.
 func (p *patterns) index() {
-	p.wild, p.spare = 0, 0
+	p.varying, p.extraRoutes = 0, 0
 	for i := range p.sets {
 		if r := &p.sets[i]; r.isPattern() {
-			p.wild |= 1 << r.at
-			p.spare += int(r.seen) - 1
+			p.varying |= 1 << r.at
+			p.extraRoutes += int(r.numRoutes) - 1
 		}
 	}
 }
 
 // forget removes the sets that showed b and returns how many they were.
-func (p *patterns) forget(b *bucket) (n int) {
+func (p *patterns) forget(q *quota) (n int) {
 	before := len(p.sets)
-	p.sets = slices.DeleteFunc(p.sets, func(r routeSet) bool { return r.pool == b })
+	p.sets = slices.DeleteFunc(p.sets, func(r routeSet) bool { return r.quota == q })
 	p.index()
 	return before - len(p.sets)
 }
 
 // patternOf returns the quota of the pattern that req matches; nil if it matches none, or two
 // with different quotas.
-func (s *site) patternOf(req *http.Request) (b *bucket) {
-	if s.patterns.wild == 0 || req == nil {
+func (ep *endpoint) patternOf(req *http.Request) (q *quota) {
+	if ep.patterns.varying == 0 || req == nil {
 		return nil
 	}
 	var buf [maxRoute]byte
 	route := appendRoute(buf[:0], req)
-	for wild := s.patterns.wild; wild != 0; wild &= wild - 1 {
-		shape, ok := shapeOf(s.tracker.seed, route, bits.TrailingZeros8(wild))
+	for wild := ep.patterns.varying; wild != 0; wild &= wild - 1 {
+		shape, ok := shapeOf(ep.tracker.seed, route, bits.TrailingZeros8(wild))
 		if !ok {
 			continue
 		}
-		r := s.patterns.find(shape)
+		r := ep.patterns.find(shape)
 		if r == nil || !r.isPattern() {
 			continue
 		}
-		if b != nil && b != r.pool {
+		if q != nil && q != r.quota {
 			return nil
 		}
-		b = r.pool
+		q = r.quota
 	}
-	return b
+	return q
 }
 
-// alike returns the quota that routes which differ from that of req in one segment have shown,
+// quotaOfSimilar returns the quota that routes which differ from that of req in one segment have shown,
 // if windows may state that quota; nil if there is none. open is how many responses can have
 // arrived before the one that states windows although their requests were sent later.
-func (s *site) alike(req *http.Request, windows []throttle.RemoteLimit, open int64, now time.Time) *bucket {
-	if len(s.patterns.sets) == 0 || req == nil {
+func (ep *endpoint) quotaOfSimilar(req *http.Request, windows []throttle.RemoteLimit, open int64, now time.Time) *quota {
+	if len(ep.patterns.sets) == 0 || req == nil {
 		return nil
 	}
 	var buf [maxRoute]byte
 	route := appendRoute(buf[:0], req)
 	for at := range maxSegments {
-		shape, ok := shapeOf(s.tracker.seed, route, at)
+		shape, ok := shapeOf(ep.tracker.seed, route, at)
 		if !ok {
 			continue
 		}
-		r := s.patterns.find(shape)
-		if r == nil || r.pool == nil {
+		r := ep.patterns.find(shape)
+		if r == nil || r.quota == nil {
 			continue
 		}
 		tolerated := open
 		if r.isPattern() { // little is needed to show what is known
-			tolerated = max(open, s.patterns.crowd.most)
+			tolerated = max(open, ep.patterns.peak.max)
 		}
-		if r.pool.mayState(windows, tolerated, now) {
-			return r.pool
+		if r.quota.mayState(windows, tolerated, now) {
+			return r.quota
 		}
 	}
 	return nil
 }
 
-// showed takes in that a response to req, of a route that was not known to have it, spoke of
+// recordShown takes in that a response to req, of a route that was not known to have it, spoke of
 // home. shown says that it showed home to be the quota that other routes had shown.
-func (s *site) showed(req *http.Request, route uint64, home *bucket, shown bool) {
+func (ep *endpoint) recordShown(req *http.Request, route uint64, known *quota, shown bool) {
 	var buf [maxRoute]byte
 	path := appendRoute(buf[:0], req)
 	for at := range maxSegments {
-		shape, ok := shapeOf(s.tracker.seed, path, at)
+		shape, ok := shapeOf(ep.tracker.seed, path, at)
 		if !ok {
 			continue
 		}
-		r := s.patterns.find(shape)
+		r := ep.patterns.find(shape)
 		if r == nil {
-			if r = s.addSet(); r == nil {
+			if r = ep.addSet(); r == nil {
 				continue
 			}
-			*r = routeSet{shape: shape, pool: home, at: uint8(at)}
+			*r = routeSet{shape: shape, quota: known, at: uint8(at)}
 			r.show(route)
 		}
-		if r.pool != home {
-			r.pool = nil
+		if r.quota != known {
+			r.quota = nil
 		} else if shown {
 			r.show(route)
 		}
-		r.seen = min(r.seen+1, maxRoutes)
-		s.patterns.latest++
-		r.used = s.patterns.latest
+		r.numRoutes = min(r.numRoutes+1, maxRoutes)
+		ep.patterns.latest++
+		r.used = ep.patterns.latest
 	}
-	s.patterns.index()
+	ep.patterns.index()
 }
 
 // addSet returns a place for a set, if need be of the one that was used longest ago among those
 // that are no pattern and showed one quota. It returns nil if there is none.
-func (s *site) addSet() *routeSet {
-	p := &s.patterns
-	if len(p.sets) < maxSets && s.budget.take(setBytes) {
+func (ep *endpoint) addSet() *routeSet {
+	p := &ep.patterns
+	if len(p.sets) < maxSets && ep.memory.reserve(setBytes) {
 		grown := make([]routeSet, len(p.sets)+1) // append would make room for more
 		copy(grown, p.sets)
 		p.sets = grown
@@ -226,7 +226,7 @@ func (s *site) addSet() *routeSet {
 	var oldest *routeSet
 	for i := range p.sets {
 		r := &p.sets[i]
-		if r.pool != nil && !r.isPattern() && (oldest == nil || r.used < oldest.used) {
+		if r.quota != nil && !r.isPattern() && (oldest == nil || r.used < oldest.used) {
 			oldest = r
 		}
 	}
@@ -237,19 +237,19 @@ func (s *site) addSet() *routeSet {
 // window or a bucket of that size can have, and no more left than can be. open is how many
 // responses that b does not know of can have arrived earlier, see alike. A quota that was found a
 // moment ago has not taken in yet what the response states that showed it.
-func (b *bucket) mayState(windows []throttle.RemoteLimit, open int64, now time.Time) (may bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if len(b.told) == 0 {
-		return !b.gate.ajar && !b.gate.until.After(now) && b.est == nil
+func (q *quota) mayState(windows []throttle.RemoteLimit, open int64, now time.Time) (may bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if len(q.estimates) == 0 {
+		return !q.hold.active && !q.hold.until.After(now) && q.inference == nil
 	}
 	for _, w := range windows {
-		t := b.toldIn(w)
-		if t == nil {
+		e := q.estimateOf(w)
+		if e == nil {
 			continue
 		}
-		w = t.price.in(w)
-		if w.Limit != t.limit || !t.mayBe(w, open+b.flight.span()+t.limit/8, now) {
+		w = e.cost.inRequests(w)
+		if w.Limit != e.limit || !e.mayState(w, open+q.inFlight.span()+e.limit/8, now) {
 			return false
 		}
 		may = true
@@ -260,19 +260,19 @@ func (b *bucket) mayState(windows []throttle.RemoteLimit, open int64, now time.T
 // shows reports whether windows show that the limits of b are the ones that they state: more is
 // used than by one request, and about as much as b knows of. A quota that no request used
 // before looks like any other of its size.
-func (b *bucket) shows(windows []throttle.RemoteLimit, open int64, now time.Time) (shown bool) {
-	if !b.mayState(windows, open, now) {
+func (q *quota) shows(windows []throttle.RemoteLimit, open int64, now time.Time) (shown bool) {
+	if !q.mayState(windows, open, now) {
 		return false
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
+	q.mu.Lock()
+	defer q.mu.Unlock()
 	for _, w := range windows {
-		t := b.toldIn(w)
-		if t == nil {
+		e := q.estimateOf(w)
+		if e == nil {
 			continue
 		}
-		w = t.price.in(w)
-		if over := !now.Before(t.reset.Add(-slackOf(w))); !over && w.Remaining < t.left(now)-open-b.flight.span()-t.limit/8 {
+		w = e.cost.inRequests(w)
+		if over := !now.Before(e.reset.Add(-toleranceOf(w))); !over && w.Remaining < e.left(now)-open-q.inFlight.span()-e.limit/8 {
 			return false
 		}
 		shown = shown || w.Limit-w.Remaining > 1
@@ -280,56 +280,56 @@ func (b *bucket) shows(windows []throttle.RemoteLimit, open int64, now time.Time
 	return shown
 }
 
-// toldIn returns the limit of b that w speaks of; nil if there is none.
-func (b *bucket) toldIn(w throttle.RemoteLimit) *told {
-	for i := range b.told {
-		if t := &b.told[i]; countsRequests(w) && t.name == w.Name && t.per == w.Per {
-			return t
+// estimateOf returns the limit of b that w speaks of; nil if there is none.
+func (q *quota) estimateOf(w throttle.RemoteLimit) *estimate {
+	for i := range q.estimates {
+		if e := &q.estimates[i]; countsRequests(w) && e.name == w.Name && e.per == w.Per {
+			return e
 		}
 	}
 	return nil
 }
 
-// mayBe reports whether w may be t as of now. open is how much less than w t may have left since
+// mayState reports whether w may be t as of now. open is how much less than w t may have left since
 // responses arrive out of order.
-func (t *told) mayBe(w throttle.RemoteLimit, open int64, now time.Time) bool {
-	left := t.reset.Sub(now)
-	if t.slots.are || left <= slackOf(w) {
+func (e *estimate) mayState(w throttle.RemoteLimit, open int64, now time.Time) bool {
+	left := e.reset.Sub(now)
+	if e.concurrency.confirmed || left <= toleranceOf(w) {
 		return true // what was left is over
 	}
-	apart := resetOf(w, now).Sub(t.reset)
-	if -2*slackOf(w) < apart && apart < 2*slackOf(w) && w.Remaining <= t.left(now)+open {
+	apart := resetOf(w, now).Sub(e.reset)
+	if -2*toleranceOf(w) < apart && apart < 2*toleranceOf(w) && w.Remaining <= e.left(now)+open {
 		return true
 	}
-	return t.refill.kind != steps && t.mayFill(w, open, now)
+	return e.refill.kind != refillsAtReset && e.mayFill(w, open, now)
 }
 
 // mayFill reports whether t may be a bucket that w states, too: the reset of a bucket is when it
 // is full, so the resets and what is missing give the same rate.
-func (t *told) mayFill(w throttle.RemoteLimit, open int64, now time.Time) bool {
-	missing, span, passed := float64(t.limit-t.remaining), t.reset.Sub(t.at).Seconds(), now.Sub(t.at).Seconds()
+func (e *estimate) mayFill(w throttle.RemoteLimit, open int64, now time.Time) bool {
+	missing, span, passed := float64(e.limit-e.remaining), e.reset.Sub(e.at).Seconds(), now.Sub(e.at).Seconds()
 	if missing <= 0 || span <= 0 || passed < 0 {
-		return w.Remaining <= t.limit
+		return w.Remaining <= e.limit
 	}
-	back := int64(min(missing*passed/max(span-slackOf(w).Seconds(), span/2), missing)) + 1
-	if w.Remaining > t.remaining+back+open {
+	back := int64(min(missing*passed/max(span-toleranceOf(w).Seconds(), span/2), missing)) + 1
+	if w.Remaining > e.remaining+back+open {
 		return false
 	}
-	rough := slackOf(w).Seconds()
+	rough := toleranceOf(w).Seconds()
 	full, seconds := float64(w.Limit-w.Remaining)/missing*span, resetOf(w, now).Sub(now).Seconds()
 	return seconds >= full/alikeRates-rough && seconds <= full*alikeRates+rough
 }
 
-// overtaken returns how many responses to requests that b granted can have arrived before the
+// maxReordered returns how many responses to requests that b granted can have arrived before the
 // response to the oldest that is still without one, at most.
-func (b *bucket) overtaken() int64 {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.flight.span()
+func (q *quota) maxReordered() int64 {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.inFlight.span()
 }
 
 // span returns how many claims were granted from the oldest open one on; 0: none is open.
-func (f *flight) span() int64 {
+func (f *inFlight) span() int64 {
 	for i, word := range f.words {
 		if word != 0 && f.open > 0 {
 			return int64(f.sent-f.base) - int64(i*64+bits.TrailingZeros64(word)) + 1

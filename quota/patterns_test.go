@@ -36,12 +36,12 @@ func askPages(t *testing.T, tr *Tracker, from, n int) {
 	}
 }
 
-func siteIn(t *testing.T, tr *Tracker) *site { return tr.siteOf(request(t, pages)) }
+func siteIn(t *testing.T, tr *Tracker) *endpoint { return tr.endpointOf(request(t, pages)) }
 
-func limiterOf(t *testing.T, tr *Tracker, url string) *bucket {
-	b, ours := bucketOf(tr.Demand(request(t, url)).Limiter)
+func limiterOf(t *testing.T, tr *Tracker, url string) *quota {
+	q, ours := quotaOfLimiter(tr.Demand(request(t, url)).Limiter)
 	require.True(t, ours, url)
-	return b
+	return q
 }
 
 // lockedRand returns random numbers for several quotas, which ask for them concurrently.
@@ -181,7 +181,7 @@ func TestPatterns_concurrentPagesAreOneQuota(t *testing.T) {
 			other := route{"https://api.test/status", fixedWindow(500, time.Minute, true, true)}
 			j := playPages(t, tr, s(), 300, 30, other)
 			t.Logf("%s: %v, delayed by %v", name, j.job, j.delayed)
-			require.Len(t, siteIn(t, tr).pools, 2, name)
+			require.Len(t, siteIn(t, tr).quotas, 2, name)
 			require.LessOrEqual(t, j.elapsed, 190*time.Second, name)
 			require.Zero(t, j.failed, name)
 		})
@@ -208,8 +208,8 @@ func TestPatterns_thirdRouteMakesThePattern(t *testing.T) {
 		}
 		post := request(t, pages+"new")
 		post.Method = http.MethodPost
-		b, _ := bucketOf(tr.Demand(post).Limiter)
-		require.NotSame(t, known, b, "it reads no page")
+		q, _ := quotaOfLimiter(tr.Demand(post).Limiter)
+		require.NotSame(t, known, q, "it reads no page")
 		require.NotSame(t, known, limiterOf(t, tr, issues))
 		ask(t, tr, pages+"last", stating(100, 0))
 		require.False(t, mayAsk(t, tr, pages+"new"))
@@ -225,9 +225,9 @@ func TestPatterns_routesOfAPatternDisplaceNoOthers(t *testing.T) {
 		for i := range 300 {
 			ask(t, tr, pages+slug(i), stating(1000, 999-i))
 		}
-		s := siteIn(t, tr)
-		require.Len(t, s.routes, 4)
-		require.Len(t, s.pools, 2)
+		ep := siteIn(t, tr)
+		require.Len(t, ep.routes, 4)
+		require.Len(t, ep.quotas, 2)
 		require.NotSame(t, limiterOf(t, tr, issues), limiterOf(t, tr, pages+"new"))
 	})
 }
@@ -249,12 +249,12 @@ func TestPatterns_quotaOfEachSlugIsNoPattern(t *testing.T) {
 		for i := range 12 {
 			ask(t, tr, "https://api.test/users/"+slug(i), stating(100, 99))
 		}
-		require.Zero(t, siteIn(t, tr).patterns.wild, "as much is left for each: it may be the quota of each")
+		require.Zero(t, siteIn(t, tr).patterns.varying, "as much is left for each: it may be the quota of each")
 
 		askPages(t, tr, 0, 2)
 		ask(t, tr, pages+"own", stating(40, 20))
 		askPages(t, tr, 2, 4)
-		require.Zero(t, siteIn(t, tr).patterns.wild, "pages of two quotas")
+		require.Zero(t, siteIn(t, tr).patterns.varying, "pages of two quotas")
 		require.NotSame(t, limiterOf(t, tr, pages+slug(0)), limiterOf(t, tr, pages+"own"))
 	})
 }
@@ -295,7 +295,7 @@ func TestPatterns_holdOfOneRouteIsThePatterns(t *testing.T) {
 			require.False(t, mayAsk(t, tr, pages+page), page)
 		}
 		require.True(t, mayAsk(t, tr, issues))
-		require.Len(t, siteIn(t, tr).pools, 2)
+		require.Len(t, siteIn(t, tr).quotas, 2)
 	})
 	synctest.Test(t, func(t *testing.T) {
 		tr := seeded(1)
@@ -318,8 +318,8 @@ func TestPatterns_holdOfOneRouteIsThePatterns(t *testing.T) {
 			f := tr.Feedback(r.req, r.d, answer(429, "Retry-After", "30"), nil, time.Now(), nil)
 			throttle.Observe(t.Context(), r.d.Limiter, throttle.Claim{}, r.dec, f)
 		}
-		require.Len(t, siteIn(t, tr).pools, 2)
-		require.NotZero(t, siteIn(t, tr).patterns.wild)
+		require.Len(t, siteIn(t, tr).quotas, 2)
+		require.NotZero(t, siteIn(t, tr).patterns.varying)
 		require.False(t, mayAsk(t, tr, pages+"new"))
 		require.True(t, mayAsk(t, tr, issues))
 	})
@@ -333,37 +333,37 @@ func TestPatterns_areLocalToAProcess(t *testing.T) {
 		askPages(t, one, 0, 3)
 		settle(b)
 		require.Same(t, limiterOf(t, one, pages+slug(0)), limiterOf(t, one, pages+"new"))
-		require.Zero(t, siteIn(t, other).patterns.wild)
+		require.Zero(t, siteIn(t, other).patterns.varying)
 		time.Sleep(probeEvery)
 		ask(t, one, pages+"new", answer(429, "Retry-After", "30"))
 		settle(b)
 		require.False(t, mayAsk(t, other, pages+slug(2)), "a route that the other process knows")
-		require.Len(t, siteIn(t, other).pools, 1, "and all of it is one quota there")
+		require.Len(t, siteIn(t, other).quotas, 1, "and all of it is one quota there")
 	})
 }
 
 func TestPatterns_memoryIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tr := seeded(1)
-		s := siteIn(t, tr)
+		ep := siteIn(t, tr)
 		for i := range 3000 {
 			url := "https://api.test/" + strings.Repeat("dir/", i%6) + slug(i) + "/" + slug(i*7)
 			ask(t, tr, url, quotaOf(fmt.Sprint(i/40), "1000", strconv.Itoa(900-i%40), "60"))
-			require.LessOrEqual(t, len(s.patterns.sets), maxSets)
-			require.LessOrEqual(t, s.budget.used.Load(), int64(maxBytes))
+			require.LessOrEqual(t, len(ep.patterns.sets), maxSets)
+			require.LessOrEqual(t, ep.memory.used.Load(), int64(maxBytes))
 			if i%40 == 39 {
 				time.Sleep(time.Minute)
 			}
 		}
-		require.NotEmpty(t, s.patterns.sets)
-		for len(s.pools) > 0 {
-			s.drop(len(s.pools) - 1)
+		require.NotEmpty(t, ep.patterns.sets)
+		for len(ep.quotas) > 0 {
+			ep.drop(len(ep.quotas) - 1)
 		}
-		for _, r := range s.patterns.sets {
-			require.Nil(t, r.pool, "the quota was dropped")
+		for _, r := range ep.patterns.sets {
+			require.Nil(t, r.quota, "the quota was dropped")
 		}
-		require.Equal(t, int64(len(s.patterns.sets))*setBytes, s.budget.used.Load(), "all else was given back")
-		require.Zero(t, s.patterns.wild)
+		require.Equal(t, int64(len(ep.patterns.sets))*setBytes, ep.memory.used.Load(), "all else was given back")
+		require.Zero(t, ep.patterns.varying)
 	})
 }
 

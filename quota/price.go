@@ -7,7 +7,7 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// A price is how many units of a limit one request takes. Most servers count
+// A unitCost is how many units of a limit one request takes. Most servers count
 // requests and the price is 1, but there are quotas of points and credits that do
 // not say so. What is left then goes down in steps:
 //
@@ -24,64 +24,64 @@ import (
 // to be others. They count against one at any time.
 //
 // All else about a told limit is in requests: its windows are divided by the price.
-type price struct {
-	heard bool
-	left  int64 // as last told, in units
-	now   strides
-	units int64 // the price; 0: 1
+type unitCost struct {
+	known     bool
+	remaining int64 // as last told, in units
+	steps     commonDivisor
+	units     int64 // the price; 0: 1
 }
 
-// strides is what some steps have in common.
-type strides struct {
+// commonDivisor is what some steps have in common.
+type commonDivisor struct {
 	divisor int64
 	n       int
 }
 
-const enoughSteps = 12 // a price of 2 is an accident once in 4,096 times
+const minSteps = 12 // a price of 2 is an accident once in 4,096 times
 
-// learn takes over what an answer says is left, in units. spaced says that requests
+// update takes over what an answer says is left, in units. spaced says that requests
 // go at random times. It reports whether the price is another one now.
-func (p *price) learn(left int64, spaced bool) (changed bool) {
-	step := p.left - left
-	first := !p.heard
-	p.heard, p.left = true, left
+func (c *unitCost) update(left int64, spaced bool) (changed bool) {
+	step := c.remaining - left
+	first := !c.known
+	c.known, c.remaining = true, left
 	if first || step == 0 {
 		return false
 	}
 	if step < 0 {
 		step = -step // an answer that was overtaken, or units came back
 	}
-	old := p.one()
+	old := c.perRequest()
 	if step%old != 0 {
-		p.now, p.units = strides{}, 1
+		c.steps, c.units = commonDivisor{}, 1
 	}
 	if spaced {
-		p.now = strides{ticks.GCD(p.now.divisor, step), p.now.n + 1}
+		c.steps = commonDivisor{ticks.GCD(c.steps.divisor, step), c.steps.n + 1}
 	}
-	if p.now.n == enoughSteps {
-		p.units, p.now = p.now.divisor, strides{}
+	if c.steps.n == minSteps {
+		c.units, c.steps = c.steps.divisor, commonDivisor{}
 	}
-	return p.one() != old
+	return c.perRequest() != old
 }
 
-// one returns the price of one request.
-func (p *price) one() int64 { return max(p.units, 1) }
+// perRequest returns the price of one request.
+func (c *unitCost) perRequest() int64 { return max(c.units, 1) }
 
-// in returns w in requests.
-func (p *price) in(w throttle.RemoteLimit) throttle.RemoteLimit {
-	w.Limit, w.Remaining = max(w.Limit/p.one(), min(w.Limit, 1)), w.Remaining/p.one()
+// inRequests returns w in requests.
+func (c *unitCost) inRequests(w throttle.RemoteLimit) throttle.RemoteLimit {
+	w.Limit, w.Remaining = max(w.Limit/c.perRequest(), min(w.Limit, 1)), w.Remaining/c.perRequest()
 	return w
 }
 
-// priced returns w in requests, after it has learned from it. Where the price turns
+// inRequests returns w in requests, after it has learned from it. Where the price turns
 // out to be another one, what was learned in the old one is void.
-func (t *told) priced(w throttle.RemoteLimit, now time.Time, open int64) throttle.RemoteLimit {
-	old := t.price.one()
-	changed := t.price.learn(max(w.Remaining, 0), t.shared(now, open))
-	w = t.price.in(w)
+func (e *estimate) inRequests(w throttle.RemoteLimit, now time.Time, open int64) throttle.RemoteLimit {
+	old := e.cost.perRequest()
+	changed := e.cost.update(max(w.Remaining, 0), e.isShared(now, open))
+	w = e.cost.inRequests(w)
 	if changed {
-		t.limit, t.remaining = w.Limit, min(t.remaining*old/t.price.one(), w.Remaining)
-		t.refill, t.others = refill{}, others{}
+		e.limit, e.remaining = w.Limit, min(e.remaining*old/e.cost.perRequest(), w.Remaining)
+		e.refill, e.others = refill{}, otherClients{}
 	}
 	return w
 }

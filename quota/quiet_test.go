@@ -52,9 +52,9 @@ func TestQuiet_burstOfRefusalsIsOneEvent(t *testing.T) {
 		for range 50 {
 			untracked(t, &tr, users, answer(429))
 		}
-		b := tr.Demand(request(t, users)).Limiter.(*bucket)
-		require.Equal(t, 1, b.gate.strikes)
-		require.LessOrEqual(t, time.Until(b.gate.until), basePause)
+		q := tr.Demand(request(t, users)).Limiter.(*quota)
+		require.Equal(t, 1, q.hold.closings)
+		require.LessOrEqual(t, time.Until(q.hold.until), basePause)
 	})
 }
 
@@ -84,12 +84,12 @@ func TestQuiet_knowsWhatWasAccepted(t *testing.T) {
 		untracked(t, &tr, users, answer(429, "Retry-After", "1"))
 		time.Sleep(3 * time.Second)
 		ask(t, &tr, users, answer(200))
-		b := tr.Demand(request(t, users)).Limiter.(*bucket)
-		require.Nil(t, loopOf(b), "one rejection sets no rate")
+		q := tr.Demand(request(t, users)).Limiter.(*quota)
+		require.Nil(t, loopOf(q), "one rejection sets no rate")
 		rejectUntilStopped(t, &tr, users)
 		time.Sleep(3 * time.Second)
 		ask(t, &tr, users, answer(200))
-		require.NotNil(t, loopOf(b))
+		require.NotNil(t, loopOf(q))
 	})
 }
 
@@ -97,7 +97,7 @@ func TestQuiet_hintsEndIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var tr Tracker
 		calm(t, &tr, users, 0)
-		for range readEvery {
+		for range sampleEvery {
 			untracked(t, &tr, users, answer(200, "X-RateLimit-Limit", "10", "X-RateLimit-Remaining", "0", "X-RateLimit-Reset", "60"))
 		}
 		require.False(t, mayAsk(t, &tr, users))

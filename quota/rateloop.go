@@ -30,69 +30,69 @@ type rateLoop struct {
 	known bool           // two spans between rejections agreed on the goal
 	next  time.Time      // when the next request may be sent
 
-	sent   uint64    // number of the latest claim at the last change; only later ones count
-	effect time.Time // responses received before this say nothing of the last change
-	recent uint32    // the latest 20 responses that count, a bit each, 1 is a rejection; the newest is bit 0
-	n      int       // how many of recent there are, at most 20
-	run    int       // rejections in a row
+	sent            uint64    // number of the latest claim at the last change; only later ones count
+	effect          time.Time // responses received before this say nothing of the last change
+	recent          uint32    // the latest 20 responses that count, a bit each, 1 is a rejection; the newest is bit 0
+	numRecent       int       // how many of recent there are, at most 20
+	rejectionsInRow int       // rejections in a row
 
-	span    tally   // accepted since the last rejection
-	seen    float64 // rate of the span before it; 0: none
-	idle    bool    // the span began after an idle time
-	since   int     // accepted since the rate was last lowered, up to 40
-	before  float64 // the goal that was given up when the rate came back to a known one; 0: none
-	futile  int     // cuts to the accepted share without 40 accepted in between: at a limit one is enough
-	strikes int     // rejections at a known goal without 40 accepted in between
-	cuts    int     // cuts in a row that ended at the floor
-	low     int     // how often the floor was halved
+	span          acceptedSpan // accepted since the last rejection
+	lastRate      float64      // rate of the span before it; 0: none
+	idle          bool         // the span began after an idle time
+	accepted      int          // accepted since the rate was last lowered, up to 40
+	goalBefore    float64      // the goal that was given up when the rate came back to a known one; 0: none
+	uselessCuts   int          // cuts to the accepted share without 40 accepted in between: at a limit one is enough
+	atGoal        int          // rejections at a known goal without 40 accepted in between
+	cuts          int          // cuts in a row that ended at the floor
+	floorHalvings int          // how often the floor was halved
 
-	stated   time.Duration // the longest Retry-After of a rejection since the loop began; 0: none
-	eager    float64       // how fast the rate grows while no goal is known, in tenths of a step
-	step     time.Time     // when it last grew
-	calm     float64       // seconds of growth since the last rejection
-	plateau  float64       // seconds at the goal before the rate grows beyond it
-	granted  int64         // since the last step
-	trial    trial
-	measured bool    // it began with a rate that a learned window showed
-	longest  float64 // seconds of the plateau where each rejection costs a long stop; 0: as usual
+	stated         time.Duration // the longest Retry-After of a rejection since the loop began; 0: none
+	growth         float64       // how fast the rate grows while no goal is known, in tenths of a step
+	step           time.Time     // when it last grew
+	sinceRejection float64       // seconds of growth since the last rejection
+	plateau        float64       // seconds at the goal before the rate grows beyond it
+	granted        int64         // since the last step
+	trial          trial
+	measured       bool    // it began with a rate that a learned window showed
+	minPlateau     float64 // seconds of the plateau where each rejection costs a long stop; 0: as usual
 }
 
-// A tally counts accepted requests since a moment.
-type tally struct {
+// A acceptedSpan counts accepted requests since a moment.
+type acceptedSpan struct {
 	since, until time.Time // zero: nothing yet
-	ok           int64
+	n            int64
 }
 
-func (t tally) rate(now time.Time) float64 {
-	return float64(t.ok) / max(now.Sub(t.since).Seconds(), 1e-3)
+func (s acceptedSpan) rate(now time.Time) float64 {
+	return float64(s.n) / max(now.Sub(s.since).Seconds(), 1e-3)
 }
 
 const (
-	minRate      = 1.0 / 60         // requests a second: no estimate is lower
-	maxRate      = 1e9              // requests a second: no estimate is higher
-	idleAfter    = time.Second      // without a request: what was accepted before says nothing of now
-	calmIdle     = 5 * time.Second  // without a request: growth begins anew
-	plateauFirst = 10               // seconds
-	plateauLast  = 20               // seconds, or 60 requests
-	below        = 0.93             // of a rate that was rejected is safe to try
-	statedBelow  = 0.99             // of what was accepted until a stated end, where the window is known rather well
-	justBelow    = 0.98             // of a rate that was seen is safe: exactly at a limit is too fast
-	agree        = 0.07             // spans that differ by less agree
-	enough       = 8                // accepted requests that make a span credible
-	futileCuts   = 3                // and half of the requests are still rejected: their rate does not matter
-	manyAccepted = 40               // accepted requests that end a series of rejections
-	shortHold    = 10 * time.Second // that the server states to stop
-	noEstimate   = time.Minute      // for a suspected cause whose trial failed
+	minRate        = 1.0 / 60         // requests a second: no estimate is lower
+	maxRate        = 1e9              // requests a second: no estimate is higher
+	idleAfter      = time.Second      // without a request: what was accepted before says nothing of now
+	growthIdle     = 5 * time.Second  // without a request: growth begins anew
+	plateauFirst   = 10               // seconds
+	plateauLast    = 20               // seconds, or 60 requests
+	belowRejected  = 0.93             // of a rate that was rejected is safe to try
+	belowStated    = 0.99             // of what was accepted until a stated end, where the window is known rather well
+	belowSeen      = 0.98             // of a rate that was seen is safe: exactly at a limit is too fast
+	agreeingSpans  = 0.07             // spans that differ by less agree
+	minAccepted    = 8                // accepted requests that make a span credible
+	maxUselessCuts = 3                // and half of the requests are still rejected: their rate does not matter
+	manyAccepted   = 40               // accepted requests that end a series of rejections
+	shortHold      = 10 * time.Second // that the server states to stop
+	noEstimate     = time.Minute      // for a suspected cause whose trial failed
 )
 
 // An effect is what a response means for the loop that it was reported to.
 type effect uint8
 
 const (
-	goOn   effect = iota
-	stop          // no requests until one probe has been accepted
-	drop          // there is no limit that a rate would keep: none is estimated for a while
-	forget        // the limit is another one now
+	continueLoop effect = iota
+	stopSending         // no requests until one probe has been accepted
+	abandonLoop         // there is no limit that a rate would keep: none is estimated for a while
+	endLoop             // the limit is another one now
 )
 
 // on reports whether there is an estimate.
@@ -121,43 +121,43 @@ func (l *rateLoop) unspend(n int64) {
 	}
 }
 
-// open begins an estimate implied by rejections: probed is when the probe was sent that
+// beginAfterStop begins an estimate implied by rejections: probed is when the probe was sent that
 // ended the stop, first what was accepted before, and stopped when the last stop began.
 // hold is how long the server stated to stop, if it did: where that is short, what was
 // accepted until its end is a goal, since each rejection would cost as much again.
-func (l *rateLoop) open(first tally, hold time.Duration, stopped, probed, now time.Time, floor float64, sent uint64) {
+func (l *rateLoop) beginAfterStop(first acceptedSpan, hold time.Duration, stopped, probed, now time.Time, floor float64, sent uint64) {
 	rate := first.rate(now)
 	if stopped.After(first.until) { // what was accepted had not come back yet when the last probe was rejected
 		rate = first.rate(stopped.Add(now.Sub(stopped) / 2))
 	}
-	*l = rateLoop{cause: throttle.CauseUnstated, rate: max(rate, floor, minRate), goal: math.Inf(1), eager: 2, plateau: plateauFirst, step: now, sent: sent, effect: now}
-	if first.ok < enough {
-		l.eager = 10
+	*l = rateLoop{cause: throttle.CauseUnstated, rate: max(rate, floor, minRate), goal: math.Inf(1), growth: 2, plateau: plateauFirst, step: now, sent: sent, effect: now}
+	if first.n < minAccepted {
+		l.growth = 10
 	} else if hold > 0 && hold <= shortHold && !stopped.After(first.until) {
-		l.rate = max(statedBelow*first.rate(first.until.Add(hold)), floor, minRate)
+		l.rate = max(belowStated*first.rate(first.until.Add(hold)), floor, minRate)
 		l.goal, l.stated = l.rate, hold
 	}
-	l.span = tally{since: now}
+	l.span = acceptedSpan{since: now}
 	l.next = probed
 	l.spend(1, probed)
 }
 
-// begin begins an estimate at a rate that was seen.
-func (l *rateLoop) begin(rate float64, sent uint64, now time.Time) {
-	rate = max(statedBelow*rate, minRate)
-	*l = rateLoop{cause: throttle.CauseUnstated, measured: true, rate: rate, goal: rate, eager: 5, plateau: plateauFirst, step: now, sent: sent, effect: now}
-	l.span = tally{since: now}
+// beginAt begins an estimate at a rate that was seen.
+func (l *rateLoop) beginAt(rate float64, sent uint64, now time.Time) {
+	rate = max(belowStated*rate, minRate)
+	*l = rateLoop{cause: throttle.CauseUnstated, measured: true, rate: rate, goal: rate, growth: 5, plateau: plateauFirst, step: now, sent: sent, effect: now}
+	l.span = acceptedSpan{since: now}
 	l.next = now
 	l.spend(3, now)
 	l.granted = 0
 }
 
-// suspect begins an estimate for a suspected cause that made up a share of the
+// beginTrial begins an estimate for a suspected cause that made up a share of the
 // responses, with a trial.
-func (l *rateLoop) suspect(kind throttle.Cause, share, accepted, floor float64, rtt time.Duration, sent uint64, now time.Time) {
-	*l = rateLoop{cause: kind, rate: max(0.7*accepted, floor, minRate), goal: math.Inf(1), eager: 5, plateau: plateauFirst, step: now}
-	l.span = tally{since: now}
-	l.trial = trial{on: true, share: share, cuts: 1}
+func (l *rateLoop) beginTrial(kind throttle.Cause, share, accepted, floor float64, rtt time.Duration, sent uint64, now time.Time) {
+	*l = rateLoop{cause: kind, rate: max(0.7*accepted, floor, minRate), goal: math.Inf(1), growth: 5, plateau: plateauFirst, step: now}
+	l.span = acceptedSpan{since: now}
+	l.trial = trial{active: true, share: share, cuts: 1}
 	l.next = now
 	l.changed(rtt, sent, now)
 }
@@ -165,7 +165,7 @@ func (l *rateLoop) suspect(kind throttle.Cause, share, accepted, floor float64, 
 // changed notes that the rate is another one now.
 func (l *rateLoop) changed(rtt time.Duration, sent uint64, now time.Time) {
 	l.sent, l.effect = sent, now.Add(2*rtt)
-	l.calm, l.granted, l.step, l.since = 0, 0, now, 0
+	l.sinceRejection, l.granted, l.step, l.accepted = 0, 0, now, 0
 	l.next = later(l.next, now.Add(-time.Second)) // at most what a second of the old rate held back
 }
 
@@ -175,27 +175,27 @@ func (l *rateLoop) counts(n uint64, now time.Time) bool {
 	return n > l.sent && !now.Before(l.effect)
 }
 
-// note adds a response that counts.
-func (l *rateLoop) note(bad bool) {
+// addResponse adds a response that counts.
+func (l *rateLoop) addResponse(bad bool) {
 	l.recent <<= 1
 	if bad {
 		l.recent |= 1
-		l.run++
+		l.rejectionsInRow++
 	} else {
-		l.run = 0
-		l.since = min(l.since+1, manyAccepted)
-		if l.since == manyAccepted {
-			l.strikes, l.before, l.futile = 0, 0, 0
+		l.rejectionsInRow = 0
+		l.accepted = min(l.accepted+1, manyAccepted)
+		if l.accepted == manyAccepted {
+			l.atGoal, l.goalBefore, l.uselessCuts = 0, 0, 0
 		}
 	}
 	l.recent &= 1<<20 - 1
-	l.n = min(l.n+1, 20)
+	l.numRecent = min(l.numRecent+1, 20)
 }
 
 // bad returns how many of the latest n responses that count were rejections, and how
 // many there are.
 func (l *rateLoop) bad(n int) (bad, all int) {
-	all = min(n, l.n)
+	all = min(n, l.numRecent)
 	for i := range all {
 		bad += int(l.recent >> i & 1)
 	}
@@ -207,39 +207,39 @@ func (l *rateLoop) bad(n int) (bad, all int) {
 func (l *rateLoop) grow(now, last time.Time, accepted *acceptedRate) (unneeded bool) {
 	span, known := time.Second, !math.IsInf(l.goal, 1)
 	if known {
-		span = min(max(time.Duration(3/l.rate*1e9), time.Second), calmIdle)
+		span = min(max(time.Duration(3/l.rate*1e9), time.Second), growthIdle)
 	}
-	if now.Sub(last) > calmIdle+span {
-		l.calm, l.step, l.granted = 0, now, 0
+	if now.Sub(last) > growthIdle+span {
+		l.sinceRejection, l.step, l.granted = 0, now, 0
 		return false
 	}
-	if now.Sub(l.step) < span || l.trial.on {
+	if now.Sub(l.step) < span || l.trial.active {
 		return false
 	}
 	needed, plateau := float64(l.granted) > l.rate*now.Sub(l.step).Seconds()/2, l.plateau
 	l.step, l.granted = now, 0
-	l.calm += span.Seconds()
+	l.sinceRejection += span.Seconds()
 	if !l.known && l.cause != throttle.CauseUnstated {
 		plateau = 2
 	}
 	switch {
 	case !known:
-		l.rate *= 1 + .1*max(l.calm-8, l.eager)
+		l.rate *= 1 + .1*max(l.sinceRejection-8, l.growth)
 	case l.rate < .99*l.goal:
 		l.rate += (l.goal - l.rate) / 2
-	case l.calm > max(plateau, l.longest):
+	case l.sinceRejection > max(plateau, l.minPlateau):
 		first := .01
 		if plateau == 2 {
 			first = .02
 		}
-		l.rate *= 1 + min(first*math.Pow(2, (l.calm-plateau)/span.Seconds()), .25)
+		l.rate *= 1 + min(first*math.Pow(2, (l.sinceRejection-plateau)/span.Seconds()), .25)
 	}
 	goal := l.goal
 	if !known {
 		goal = 0
 	}
 	l.rate = min(l.rate, maxRate)
-	return !needed && (known || l.calm >= 10) && l.rate > 4*max(goal, accepted.highest(now))
+	return !needed && (known || l.sinceRejection >= 10) && l.rate > 4*max(goal, accepted.highest(now))
 }
 
 // rejected takes in a rejection that counts. best is the highest accepted rate of the
@@ -248,56 +248,56 @@ func (l *rateLoop) rejected(best float64, rtt time.Duration, sent uint64, now ti
 	refused, implied := l.rate, l.cause == throttle.CauseUnstated
 	eight, _ := l.bad(8)
 	twenty, all := l.bad(20)
-	accepted := l.since
-	if l.before > 0 && l.run < 2 && accepted < manyAccepted { // the known rate was right after all
-		l.goal, l.rate, l.before = l.before, l.before, 0
+	accepted := l.accepted
+	if l.goalBefore > 0 && l.rejectionsInRow < 2 && accepted < manyAccepted { // the known rate was right after all
+		l.goal, l.rate, l.goalBefore = l.goalBefore, l.goalBefore, 0
 		l.restart(rtt, sent, now)
-		return goOn
+		return continueLoop
 	}
 	switch {
-	case l.run >= 2 && implied:
+	case l.rejectionsInRow >= 2 && implied:
 		if math.IsInf(l.goal, 1) && l.measured {
-			l.goal = below * refused
+			l.goal = belowRejected * refused
 			l.rate = l.goal
 		}
 		l.restart(rtt, sent, now)
-		return stop
-	case l.run >= 2:
-		if l.run == 2 {
+		return stopSending
+	case l.rejectionsInRow >= 2:
+		if l.rejectionsInRow == 2 {
 			l.goal *= .95
 		}
 		l.rate = max(l.rate/2, l.finiteGoal()/8, minRate)
 	case eight >= 4:
-		if l.futile++; l.futile > futileCuts {
-			return drop
+		if l.uselessCuts++; l.uselessCuts > maxUselessCuts {
+			return abandonLoop
 		}
 		rate := .95 * l.rate * float64(all-twenty) / float64(max(all, 1))
 		if !l.lower(rate, best) {
-			l.low++
+			l.floorHalvings++
 		}
 		l.goal, l.known = l.rate/.95, false
 	case l.known && l.rate > 1.005*l.goal:
-		l.comeBack(now)
+		l.returnToGoal(now)
 		l.restart(3*rtt/2, sent, now)
-		return goOn
+		return continueLoop
 	case l.known && 5*twenty < max(all, 5):
-		if l.strikes++; l.strikes >= 5 && implied {
-			return forget
-		} else if l.strikes >= 5 {
-			return drop
+		if l.atGoal++; l.atGoal >= 5 && implied {
+			return endLoop
+		} else if l.atGoal >= 5 {
+			return abandonLoop
 		}
-		l.goal *= below
+		l.goal *= belowRejected
 		l.rate = min(l.rate, l.goal)
 	default:
 		l.cut(refused, float64(twenty)/float64(max(all, 1)), best, now)
 	}
 	l.restart(rtt, sent, now)
-	return goOn
+	return continueLoop
 }
 
 // restart begins a new span, as the rate has changed.
 func (l *rateLoop) restart(rtt time.Duration, sent uint64, now time.Time) {
-	l.span, l.idle = tally{since: now}, false
+	l.span, l.idle = acceptedSpan{since: now}, false
 	l.changed(rtt, sent, now)
 }
 
@@ -309,15 +309,15 @@ func (l *rateLoop) finiteGoal() float64 {
 	return l.goal
 }
 
-// comeBack lowers a rate that grew beyond a known goal to that goal again, or to what
+// returnToGoal lowers a rate that grew beyond a known goal to that goal again, or to what
 // was seen meanwhile if that was more.
-func (l *rateLoop) comeBack(now time.Time) {
-	refused, seen := l.rate, justBelow*l.span.rate(now)
-	if !l.idle && l.span.ok >= manyAccepted && seen > l.goal {
+func (l *rateLoop) returnToGoal(now time.Time) {
+	refused, seen := l.rate, belowSeen*l.span.rate(now)
+	if !l.idle && l.span.n >= manyAccepted && seen > l.goal {
 		l.goal = min(seen, l.rate)
 	}
 	if refused > 1.5*l.goal {
-		l.before, l.goal = l.goal, .7*refused
+		l.goalBefore, l.goal = l.goal, .7*refused
 	}
 	l.rate = l.goal
 	l.plateau = min(2*l.plateau, max(plateauLast, 60/l.rate))
@@ -327,28 +327,28 @@ func (l *rateLoop) comeBack(now time.Time) {
 // rejections in the latest responses.
 func (l *rateLoop) cut(refused, share, best float64, now time.Time) {
 	was, seen := l.goal, l.span.rate(now)
-	l.goal = below * refused
-	rate := below * l.goal
-	if l.span.ok >= enough {
-		if l.seen > 0 && math.Abs(seen-l.seen) < agree*seen && now.Sub(l.span.since) >= time.Second {
-			l.goal, l.known = min(l.goal, justBelow*(seen+l.seen)/2), true
+	l.goal = belowRejected * refused
+	rate := belowRejected * l.goal
+	if l.span.n >= minAccepted {
+		if l.lastRate > 0 && math.Abs(seen-l.lastRate) < agreeingSpans*seen && now.Sub(l.span.since) >= time.Second {
+			l.goal, l.known = min(l.goal, belowSeen*(seen+l.lastRate)/2), true
 		}
-		if l.stated > 0 && l.span.ok >= 20 {
+		if l.stated > 0 && l.span.n >= 20 {
 			l.goal = min(l.goal, 1.15*seen)
 		}
 		least := refused / 4
 		if math.IsInf(was, 1) && share < .2 {
 			least = .6 * refused
 		}
-		rate = max(min(l.goal, justBelow*seen), least)
-		l.seen = seen
+		rate = max(min(l.goal, belowSeen*seen), least)
+		l.lastRate = seen
 	}
 	if l.lower(rate, best) {
 		l.cuts = 0
 		return
 	}
 	if l.cuts++; l.cuts >= 2 && share >= .2 || l.cuts >= 4 {
-		l.low, l.cuts = l.low+1, 0
+		l.floorHalvings, l.cuts = l.floorHalvings+1, 0
 	}
 }
 
@@ -356,7 +356,7 @@ func (l *rateLoop) cut(refused, share, best float64, now time.Time) {
 // accepted in the last minute, halved again for each time that cuts at it did not help.
 // It reports whether the rate is above the floor.
 func (l *rateLoop) lower(rate, best float64) bool {
-	floor := math.Ldexp(best/2, -min(l.low, 30))
+	floor := math.Ldexp(best/2, -min(l.floorHalvings, 30))
 	l.rate = max(rate, min(floor, l.rate), minRate)
 	return rate >= floor
 }

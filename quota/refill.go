@@ -9,10 +9,10 @@ import (
 type refillKind uint8
 
 const (
-	unseen refillKind = iota // not known yet
-	steps                    // all at once, at the reset
-	flows                    // evenly
-	drips                    // neither: each some time after it was taken, as in a sliding log
+	refillUnknown  refillKind = iota // not known yet
+	refillsAtReset                   // all at once, at the reset
+	refillsEvenly                    // evenly
+	refillsEach                      // neither: each some time after it was taken, as in a sliding log
 )
 
 const (
@@ -28,37 +28,37 @@ const (
 // The claims that were open at the mark may have been counted before it or after
 // it. Counting them all as before makes this a lower bound, and so the rate too.
 type refill struct {
-	kind     refillKind
-	rate     float64 // units a second, if kind is flows
-	left     int64   // at the mark
-	open     int64
-	answered int64
-	at       time.Time // of the mark; zero: none
+	kind      refillKind
+	rate      float64 // units a second, if kind is flows
+	left      int64   // at the mark
+	open      int64
+	responses int64
+	at        time.Time // of the mark; zero: none
 }
 
-// learn draws what it can from an answer that is newer than the mark and of the
+// update draws what it can from an answer that is newer than the mark and of the
 // same window, and says that left units are left of t until reset.
-func (r *refill) learn(t *told, left int64, reset, now time.Time, f *flight) {
+func (r *refill) update(e *estimate, left int64, reset, now time.Time, f *inFlight) {
 	switch {
-	case t.others.seen || r.kind == drips: // what others do looks like anything
-	case r.kind == steps && left > t.remaining:
-		r.kind = drips
-	case r.contradicts(t, left, reset, now, f):
-		r.kind = steps
+	case e.others.present || r.kind == refillsEach: // what others do looks like anything
+	case r.kind == refillsAtReset && left > e.remaining:
+		r.kind = refillsEach
+	case r.contradicts(e, left, reset, now, f):
+		r.kind = refillsAtReset
 	}
 	span := now.Sub(r.at)
-	if r.kind == steps || r.kind == drips || r.at.IsZero() || span < minScout {
+	if r.kind == refillsAtReset || r.kind == refillsEach || r.at.IsZero() || span < minLastUnitDelay {
 		return
 	}
-	if r.kind == flows && t.left(now) >= t.limit {
+	if r.kind == refillsEvenly && e.left(now) >= e.limit {
 		r.restart() // it may have been full, and then nothing came back
 		return
 	}
-	back := left - r.left + r.answered - r.open
+	back := left - r.left + r.responses - r.open
 	// What is left is told in whole units, so up to one of those may not be whole.
 	rate := max(float64(back)-1, 0.5) / span.Seconds()
-	if back > 0 && (r.kind != flows || span >= sureAfter || rate > r.rate) {
-		r.kind, r.rate = flows, rate
+	if back > 0 && (r.kind != refillsEvenly || span >= sureAfter || rate > r.rate) {
+		r.kind, r.rate = refillsEvenly, rate
 		if span >= renewAfter {
 			r.restart()
 		}
@@ -68,21 +68,21 @@ func (r *refill) learn(t *told, left int64, reset, now time.Time, f *flight) {
 // contradicts reports whether much less came back since the last answer than would
 // have done so into a bucket: its reset would be when it is full. A sliding log looks
 // like a bucket for a moment, as what was taken in a burst comes back in one.
-func (r *refill) contradicts(t *told, left int64, reset, now time.Time, f *flight) bool {
-	span := now.Sub(t.at)
-	ours := t.open + int64(f.sent-t.seen)
-	if span < minScout || left+ours >= t.limit {
+func (r *refill) contradicts(e *estimate, left int64, reset, now time.Time, f *inFlight) bool {
+	span := now.Sub(e.at)
+	ours := e.openThen + int64(f.sent-e.seen)
+	if span < minLastUnitDelay || left+ours >= e.limit {
 		return false // too soon to tell, or it may have been full, and then nothing came back
 	}
-	flow := float64(t.limit-left) / max(reset.Sub(now), span).Seconds()
-	return flow*span.Seconds() >= float64(2*max(left-t.remaining+ours, 0)+2)
+	flow := float64(e.limit-left) / max(reset.Sub(now), span).Seconds()
+	return flow*span.Seconds() >= float64(2*max(left-e.remaining+ours, 0)+2)
 }
 
-// mark begins a measurement where there is none, or where this moment leaves
+// begin begins a measurement where there is none, or where this moment leaves
 // less in doubt than the present mark.
-func (r *refill) mark(left int64, now time.Time, open int64) {
+func (r *refill) begin(left int64, now time.Time, open int64) {
 	if r.at.IsZero() || open < r.open {
-		r.left, r.open, r.answered, r.at = left, open, 0, now
+		r.left, r.open, r.responses, r.at = left, open, 0, now
 	}
 }
 
@@ -94,10 +94,10 @@ func (r *refill) refused() {
 
 func (r *refill) restart() { r.at = time.Time{} }
 
-// since returns how many whole units have come back between at and now, at most
+// returned returns how many whole units have come back between at and now, at most
 // room.
-func (r *refill) since(at, now time.Time, room int64) int64 {
-	if r.kind != flows {
+func (r *refill) returned(at, now time.Time, room int64) int64 {
+	if r.kind != refillsEvenly {
 		return 0
 	}
 	return int64(min(max(r.rate*now.Sub(at).Seconds(), 0), float64(max(room, 0))))
@@ -106,7 +106,7 @@ func (r *refill) since(at, now time.Time, room int64) int64 {
 // until returns how long after now one unit is free, of which there are units
 // now; 0: not by flowing back.
 func (r *refill) until(units int64, at, now time.Time) time.Duration {
-	if r.kind != flows || r.rate <= 0 {
+	if r.kind != refillsEvenly || r.rate <= 0 {
 		return 0
 	}
 	passed := now.Sub(at).Seconds()

@@ -24,7 +24,7 @@ func TestRefill_untilDoesNotOverflow(t *testing.T) {
 		"many are missing":   {10, math.MinInt64 / 2, 0, maxDelay},
 		"a fast one":         {math.MaxInt64, 0, time.Hour, time.Millisecond},
 	} {
-		r := refill{kind: flows, rate: tt.rate}
+		r := refill{kind: refillsEvenly, rate: tt.rate}
 		require.Equal(t, tt.want, r.until(tt.units, at, at.Add(tt.passed)), name)
 	}
 }

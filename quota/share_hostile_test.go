@@ -41,9 +41,9 @@ func TestShare_ignoresForgedMessages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &bus{}
 		_, other := two(t, b)
-		id := other.siteOf(request(t, users)).id
+		id := other.endpointOf(request(t, users)).id
 		b.copies = func(message) int { return 0 }
-		b.publish(t, other, Update{Kind: UpdateHold, Sender: 1, Route: other.siteOf(request(t, users)).route(request(t, users)), Wait: time.Hour})
+		b.publish(t, other, Update{Kind: UpdateHold, Sender: 1, Route: other.endpointOf(request(t, users)).route(request(t, users)), Wait: time.Hour})
 		valid := b.published[len(b.published)-1].Content
 		for name, text := range map[string]string{
 			"half":    valid[:len(valid)/2],
@@ -90,18 +90,18 @@ func TestShare_memoryIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tr := trackers(silentBus{}, 1, 0)[0]
 		tr.MaxAccounts = 64
-		s := tr.siteOf(request(t, users))
+		ep := tr.endpointOf(request(t, users))
 		for i := range 2000 {
-			for _, account := range []string{s.id, fmt.Sprint("unknown", i%500)} {
+			for _, account := range []string{ep.id, fmt.Sprint("unknown", i%500)} {
 				tr.sharing.receive(Update{Kind: UpdateHold, Sender: uint64(i + 1), Account: account, Route: uint64(i + 1), Wait: time.Hour, Limits: []throttle.RemoteLimit{{Name: fmt.Sprint(i), Limit: 9, ResetAfter: time.Hour}}})
 			}
 			tr.Demand(request(t, fmt.Sprintf("https://host%d.test/", i)))
 		}
-		require.LessOrEqual(t, len(tr.sharing.sites), 64)
-		require.LessOrEqual(t, len(s.pools), maxPools)
-		for _, b := range s.pools {
-			require.LessOrEqual(t, len(b.told), maxTold)
-			require.LessOrEqual(t, len(b.shared.peers.all), maxPeers)
+		require.LessOrEqual(t, len(tr.sharing.endpoints), 64)
+		require.LessOrEqual(t, len(ep.quotas), maxQuotas)
+		for _, q := range ep.quotas {
+			require.LessOrEqual(t, len(q.estimates), maxEstimates)
+			require.LessOrEqual(t, len(q.shared.peers.all), maxPeers)
 		}
 	})
 }
@@ -129,13 +129,13 @@ func FuzzShare_apply(f *testing.F) {
 		now := time.Unix(1_700_000_000, 0)
 		tr := &Tracker{Exchange: newExchange(silentBus{}, nil, nil), Clock: stopped(now), Rand: func() float64 { return 0.999 }}
 		req := request(t, users)
-		s := tr.siteOf(req)
-		s.endFetch()
+		ep := tr.endpointOf(req)
+		ep.endFetch()
 		for range asked % 4 {
 			tr.Demand(req).Limiter.Reserve(t.Context(), throttle.Claim{Now: now})
 		}
 		tr.sharing.receive(Update{
-			Kind: UpdateKind(kind), Sender: 1, Account: s.id, Route: s.route(req), Wait: time.Duration(wait), Stated: stated, Rejections: rejections, Age: time.Duration(age),
+			Kind: UpdateKind(kind), Sender: 1, Account: ep.id, Route: ep.route(req), Wait: time.Duration(wait), Stated: stated, Rejections: rejections, Age: time.Duration(age),
 			Limits: []throttle.RemoteLimit{{Name: name, Limit: limit, Remaining: left, Per: time.Duration(per), ResetAfter: time.Duration(reset)}},
 		})
 		d, err := tr.Demand(req).Limiter.Reserve(t.Context(), throttle.Claim{Now: now})

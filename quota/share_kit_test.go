@@ -111,7 +111,7 @@ func (b *bus) publish(t *testing.T, tr *Tracker, u Update) {
 	if b.other == nil {
 		b.other = newExchange(b, secret, nil)
 	}
-	u.Account = tr.siteOf(request(t, users)).id
+	u.Account = tr.endpointOf(request(t, users)).id
 	b.other.Publish(u)
 	synctest.Wait()
 }

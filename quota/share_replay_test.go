@@ -76,13 +76,13 @@ func TestShare_fetchesAgainWhatItHasForgotten(t *testing.T) {
 		reject(t, one, users, "Retry-After", "600")
 		settle(b)
 		require.False(t, claim(t, other, users).OK)
-		id := other.siteOf(request(t, users)).id
+		id := other.endpointOf(request(t, users)).id
 		for i := range 500 {
 			other.Demand(request(t, fmt.Sprintf("https://host%d.test/", i)))
 		}
 		settle(b)
 		other.sharing.mu.Lock()
-		known := other.sharing.sites[id]
+		known := other.sharing.endpoints[id]
 		other.sharing.mu.Unlock()
 		require.Nil(t, known)
 		other.Demand(request(t, users))
@@ -130,8 +130,8 @@ func TestTracker_closeEndsSharing(t *testing.T) {
 		settle(b)
 		l.receive(b.published[len(b.published)-1])
 		require.True(t, claim(t, other, users).OK, "updates of other processes have no effect any more")
-		site := other.siteOf(request(t, users))
-		other.sharing.receive(Update{Kind: UpdateHold, Sender: 1, Account: site.id, Route: site.route(request(t, users)), Wait: time.Hour})
+		ep := other.endpointOf(request(t, users))
+		other.sharing.receive(Update{Kind: UpdateHold, Sender: 1, Account: ep.id, Route: ep.route(request(t, users)), Wait: time.Hour})
 		require.True(t, claim(t, other, users).OK, "neither have those of an Exchange that does not end subscriptions")
 		reject(t, subscriber, users, "Retry-After", "60")
 		subscriber.Demand(request(t, "https://new.test/"))

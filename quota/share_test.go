@@ -162,10 +162,10 @@ func TestShare_resetDoesNotMove(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &bus{}
 		_, other := two(t, b)
-		start, site := time.Now(), other.siteOf(request(t, users))
+		start, ep := time.Now(), other.endpointOf(request(t, users))
 		for i := range 100 {
 			late := time.Duration(i%30) * 30 * time.Millisecond
-			b.publish(t, other, Update{Kind: UpdateLimits, Sender: 1, Route: site.route(request(t, users)), Limits: []throttle.RemoteLimit{
+			b.publish(t, other, Update{Kind: UpdateLimits, Sender: 1, Route: ep.route(request(t, users)), Limits: []throttle.RemoteLimit{
 				{Limit: 1000, Remaining: 1000 - int64(i), ResetAfter: time.Minute + late - time.Since(start)},
 			}})
 			time.Sleep(time.Millisecond)
@@ -303,12 +303,12 @@ func TestShare_releaseEndsOnlyTheHoldThatWasProbed(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			b := &bus{}
 			_, other := two(t, b)
-			route := other.siteOf(request(t, users)).route(request(t, users))
+			route := other.endpointOf(request(t, users)).route(request(t, users))
 			b.publish(t, other, Update{Kind: UpdateHold, Stated: true, Sender: 1, Route: route, Wait: tt.hold})
 			time.Sleep(tt.after)
 			b.publish(t, other, Update{Kind: UpdateRelease, Sender: 1, Route: route, Wait: tt.probed})
-			quota, _ := bucketOf(other.Demand(request(t, users)).Limiter)
-			require.Equal(t, tt.released, !quota.gate.ajar, name)
+			quota, _ := quotaOfLimiter(other.Demand(request(t, users)).Limiter)
+			require.Equal(t, tt.released, !quota.hold.active, name)
 		})
 	}
 }
@@ -321,7 +321,7 @@ func TestShare_oneOfSeveralRejectedProbes(t *testing.T) {
 		reject(t, one, users, "Retry-After", "60")
 		synctest.Wait()
 		end := claim(t, one, users).Wait
-		route := one.siteOf(request(t, users)).route(request(t, users))
+		route := one.endpointOf(request(t, users)).route(request(t, users))
 		b.publish(t, one, Update{Kind: UpdateHold, Stated: true, Sender: math.MaxUint64, Route: route, Wait: time.Minute})
 		require.Equal(t, end, claim(t, one, users).Wait, "the other process has the higher identifier, and follows")
 		b.publish(t, one, Update{Kind: UpdateHold, Stated: true, Sender: 0, Route: route, Wait: time.Minute})

@@ -43,8 +43,8 @@ type sharing struct {
 	ctx      context.Context // of the subscription; done after Tracker.Close
 	cancel   context.CancelFunc
 
-	mu    sync.Mutex
-	sites map[string]*site // by identifier
+	mu        sync.Mutex
+	endpoints map[string]*endpoint // by identifier
 }
 
 const (
@@ -57,11 +57,11 @@ const (
 )
 
 func newSharing(t *Tracker) *sharing {
-	f := &sharing{tracker: t, exchange: t.Exchange, key: t.Exchange.Key(), self: rand.Uint64(), sites: make(map[string]*site)}
-	f.basis = binary.BigEndian.Uint64(f.hash("route"))
-	f.ctx, f.cancel = context.WithCancel(context.Background())
-	f.exchange.Subscribe(f.ctx, f.receive)
-	return f
+	s := &sharing{tracker: t, exchange: t.Exchange, key: t.Exchange.Key(), self: rand.Uint64(), endpoints: make(map[string]*endpoint)}
+	s.basis = binary.BigEndian.Uint64(s.hash("route"))
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.exchange.Subscribe(s.ctx, s.receive)
+	return s
 }
 
 // Close ends the use of Exchange: t publishes no more updates, ignores those of other
@@ -75,8 +75,8 @@ func (t *Tracker) Close() {
 }
 
 // hash returns a keyed hash of words.
-func (f *sharing) hash(words ...string) []byte {
-	h := hmac.New(sha256.New, f.key)
+func (s *sharing) hash(words ...string) []byte {
+	h := hmac.New(sha256.New, s.key)
 	for _, w := range words {
 		h.Write(binary.BigEndian.AppendUint32(nil, uint32(len(w))))
 		h.Write([]byte(w))
@@ -86,77 +86,77 @@ func (f *sharing) hash(words ...string) []byte {
 
 // add makes s, the new site of a, a shared one, unless it must not be shared. The first requests
 // wait until announce has fetched what others know.
-func (f *sharing) add(s *site, a account) {
-	if f.ctx.Err() != nil || !a.open() && len(f.key) == 0 {
+func (s *sharing) add(ep *endpoint, a account) {
+	if s.ctx.Err() != nil || !a.open() && len(s.key) == 0 {
 		return
 	}
 	scheme := "https"
 	if a.plain {
 		scheme = "http"
 	}
-	s.id = base64.RawURLEncoding.EncodeToString(f.hash("account", scheme, a.host, a.credential)[:16])
-	b, until := s.fresh.Load(), f.tracker.clock().Now().Add(fetchTime)
-	b.gate.until, b.shared.fetch = until, until
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.sites[s.id] = s
+	ep.id = base64.RawURLEncoding.EncodeToString(s.hash("account", scheme, a.host, a.credential)[:16])
+	q, until := ep.unknown.Load(), s.tracker.clock().Now().Add(fetchTime)
+	q.hold.until, q.shared.fetch = until, until
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.endpoints[ep.id] = ep
 }
 
 // announce publishes that this process begins to use s, and fetches what others know of it.
-func (f *sharing) announce(s *site) {
-	f.publish(s, Update{Kind: UpdateJoin})
-	if f.ctx.Err() == nil {
-		f.exchange.Fetch(s.id)
+func (s *sharing) announce(ep *endpoint) {
+	s.publish(ep, Update{Kind: UpdateJoin})
+	if s.ctx.Err() == nil {
+		s.exchange.Fetch(ep.id)
 	}
 }
 
 // remove ends the sharing of s, which the Tracker forgets. f may be nil.
-func (f *sharing) remove(s *site) {
-	if f == nil {
+func (s *sharing) remove(ep *endpoint) {
+	if s == nil {
 		return
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.sites[s.id] == s {
-		delete(f.sites, s.id)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.endpoints[ep.id] == ep {
+		delete(s.endpoints, ep.id)
 	}
 }
 
 // publish sends u, which concerns s, to the other processes. A zero Kind means that there is
 // nothing to publish.
-func (f *sharing) publish(s *site, u Update) {
-	if u.Kind == UpdateFetched || f.ctx.Err() != nil {
+func (s *sharing) publish(ep *endpoint, u Update) {
+	if u.Kind == UpdateFetched || s.ctx.Err() != nil {
 		return
 	}
-	u.Sender, u.Account = f.self, s.id
-	f.exchange.Publish(u)
+	u.Sender, u.Account = s.self, ep.id
+	s.exchange.Publish(u)
 }
 
 // receive applies an update of another process.
-func (f *sharing) receive(u Update) {
-	if f.ctx.Err() != nil || u.Sender == f.self {
+func (s *sharing) receive(u Update) {
+	if s.ctx.Err() != nil || u.Sender == s.self {
 		return
 	}
-	f.mu.Lock()
-	s := f.sites[u.Account]
-	f.mu.Unlock()
-	if s == nil {
+	s.mu.Lock()
+	ep := s.endpoints[u.Account]
+	s.mu.Unlock()
+	if ep == nil {
 		return
 	}
-	if s.apply(u.aged(), f.tracker.clock().Now()) {
-		f.tracker.wake()
+	if ep.apply(u.aged(), s.tracker.clock().Now()) {
+		s.tracker.wake()
 	}
-	f.tracker.listeners.deliver()
+	s.tracker.listeners.deliver()
 }
 
 // route returns the hash of the route of req. Processes that share compute the same: FNV-1a from
 // a basis that depends on their key.
-func (s *site) route(req *http.Request) uint64 {
-	if s.id == "" {
-		return routeOf(s.tracker.seed, req)
+func (ep *endpoint) route(req *http.Request) uint64 {
+	if ep.id == "" {
+		return routeOf(ep.tracker.seed, req)
 	}
 	var buf [maxRoute]byte
-	h := s.tracker.sharing.basis
+	h := ep.tracker.sharing.basis
 	route := appendRoute(buf[:0], req)
 	for _, c := range route {
 		h = (h ^ uint64(c)) * 1099511628211
@@ -164,49 +164,49 @@ func (s *site) route(req *http.Request) uint64 {
 	return marked(h, route)
 }
 
-// A sharedBucket is a bucket that leaves units to other processes and publishes what it learns.
-type sharedBucket bucket
+// A sharedQuota is a bucket that leaves units to other processes and publishes what it learns.
+type sharedQuota quota
 
-// limiter returns the quota of req.
-func (s *site) limiter(req *http.Request) throttle.Limiter {
-	b := s.bucket(req)
-	if s.id == "" {
-		return b
+// limiterOf returns the quota of req.
+func (ep *endpoint) limiterOf(req *http.Request) throttle.Limiter {
+	q := ep.quotaOf(req)
+	if ep.id == "" {
+		return q
 	}
-	return (*sharedBucket)(b)
+	return (*sharedQuota)(q)
 }
 
-// bucketOf returns the bucket that l is.
-func bucketOf(l throttle.Limiter) (b *bucket, ours bool) {
-	if s, shared := l.(*sharedBucket); shared {
-		return (*bucket)(s), true
+// quotaOfLimiter returns the bucket that l is.
+func quotaOfLimiter(l throttle.Limiter) (q *quota, ours bool) {
+	if sq, shared := l.(*sharedQuota); shared {
+		return (*quota)(sq), true
 	}
-	b, ours = l.(*bucket)
-	return b, ours
+	q, ours = l.(*quota)
+	return q, ours
 }
 
 // Reserve implements throttle.Limiter.
-func (s *sharedBucket) Reserve(_ context.Context, c throttle.Claim) (throttle.Decision, error) {
-	b, u := (*bucket)(s), Update{}
-	d, err := b.reserveShared(c, &u)
-	b.site.tracker.sharing.publish(b.site, u)
+func (sq *sharedQuota) Reserve(_ context.Context, c throttle.Claim) (throttle.Decision, error) {
+	q, u := (*quota)(sq), Update{}
+	d, err := q.reserveShared(c, &u)
+	q.endpoint.tracker.sharing.publish(q.endpoint, u)
 	return d, err
 }
 
 // Cancel implements throttle.Limiter.
-func (s *sharedBucket) Cancel(ctx context.Context, c throttle.Claim, d throttle.Decision) {
-	(*bucket)(s).Cancel(ctx, c, d)
+func (sq *sharedQuota) Cancel(ctx context.Context, c throttle.Claim, d throttle.Decision) {
+	(*quota)(sq).Cancel(ctx, c, d)
 }
 
 // Observe implements throttle.Observer.
-func (s *sharedBucket) Observe(ctx context.Context, c throttle.Claim, d throttle.Decision, f throttle.Feedback) {
-	b := (*bucket)(s)
-	b.Observe(ctx, c, d, f)
-	b.publish(f.Now)
+func (sq *sharedQuota) Observe(ctx context.Context, c throttle.Claim, d throttle.Decision, f throttle.Feedback) {
+	q := (*quota)(sq)
+	q.Observe(ctx, c, d, f)
+	q.publish(f.Now)
 }
 
 // NonBlocking is the method that throttle.IsNonBlocking calls.
-func (*sharedBucket) NonBlocking() bool { return true }
+func (*sharedQuota) NonBlocking() bool { return true }
 
 // sharedState is the state of a bucket of which updates are published. It is guarded by bucket.mu.
 type sharedState struct {
@@ -237,142 +237,144 @@ type knownLimit struct {
 
 // reserveShared is reserve for a shared bucket. It sets u if the claim is a probe that is to be
 // published.
-func (b *bucket) reserveShared(c throttle.Claim, u *Update) (throttle.Decision, error) {
+func (q *quota) reserveShared(c throttle.Claim, u *Update) (throttle.Decision, error) {
 	if _, err := c.Units(); err != nil {
 		return throttle.Decision{}, err
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	now := b.now(c.Now)
-	if wait, ok := b.leaveToPeers(now); !ok {
-		d := throttle.Decision{Policy: b.site.names.quota, At: now, Wait: wait, ServerImposed: true}
-		b.describe(&d, now)
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	now := q.now(c.Now)
+	if wait, ok := q.leaveToPeers(now); !ok {
+		d := throttle.Decision{Policy: q.endpoint.names.quota, At: now, Wait: wait, ServerImposed: true}
+		q.describe(&d, now)
 		return d, nil
 	}
-	d, err := b.reserve(c)
-	k := b.shared
-	if d.OK && !c.DryRun && b.gate.ajar && d.Grant > b.gate.round && b.last.Sub(k.probed) >= probeEvery {
-		k.probed = b.last
-		*u = Update{Kind: UpdateProbe, Route: k.route}
+	d, err := q.reserve(c)
+	s := q.shared
+	if d.OK && !c.DryRun && q.hold.active && d.Grant > q.hold.lastSent && q.lastGranted.Sub(s.probed) >= probeEvery {
+		s.probed = q.lastGranted
+		*u = Update{Kind: UpdateProbe, Route: s.route}
 	}
 	return d, err
 }
 
-// spokeOf notes that a response to a request of route concerned b.
-func (b *bucket) spokeOf(route uint64) {
-	if b.site.id == "" {
+// setRoute notes that a response to a request of route concerned b.
+func (q *quota) setRoute(route uint64) {
+	if q.endpoint.id == "" {
 		return
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.shared.route = route
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.shared.route = route
 }
 
-// rejects notes a rejection without rate-limit headers of a request of route.
-func (b *bucket) rejects(route uint64) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.shared.rejected, b.shared.from = min(b.shared.rejected+1, maxRejected), route
+// addRejection notes a rejection without rate-limit headers of a request of route.
+func (q *quota) addRejection(route uint64) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.shared.rejected, q.shared.from = min(q.shared.rejected+1, maxRejected), route
 }
 
 // publishQuota publishes what a response taught the quota of req, if that is another one than
 // asked, which granted the request and publishes when it observes the response.
-func (s *site) publishQuota(req *http.Request, asked *bucket, now time.Time) {
-	if s.id == "" {
+func (ep *endpoint) publishQuota(req *http.Request, asked *quota, now time.Time) {
+	if ep.id == "" {
 		return
 	}
-	if b := s.homeOf(req); b != nil && b != asked {
-		b.publish(now)
+	if q := ep.knownQuotaOf(req); q != nil && q != asked {
+		q.publish(now)
 	}
 }
 
 // publish publishes what other processes do not know of b as of now.
-func (b *bucket) publish(now time.Time) {
-	b.mu.Lock()
-	now = b.now(now)
-	rejections, state := b.newRejections(now), b.newState(now)
-	b.mu.Unlock()
-	b.site.tracker.sharing.publish(b.site, rejections)
-	b.site.tracker.sharing.publish(b.site, state)
+func (q *quota) publish(now time.Time) {
+	q.mu.Lock()
+	now = q.now(now)
+	rejections, state := q.newRejections(now), q.newState(now)
+	q.mu.Unlock()
+	q.endpoint.tracker.sharing.publish(q.endpoint, rejections)
+	q.endpoint.tracker.sharing.publish(q.endpoint, state)
 }
 
 // newRejections returns an update of the rejections that are not published yet, if there are any
 // and the latest update of them is not too recent.
-func (b *bucket) newRejections(now time.Time) (u Update) {
-	k := b.shared
-	if k.rejected > 0 && now.Sub(k.reported) >= publishEvery {
-		u = Update{Kind: UpdateRejections, Route: k.from, Rejections: k.rejected}
-		k.rejected, k.reported = 0, now
+func (q *quota) newRejections(now time.Time) (u Update) {
+	s := q.shared
+	if s.rejected > 0 && now.Sub(s.reported) >= publishEvery {
+		u = Update{Kind: UpdateRejections, Route: s.from, Rejections: s.rejected}
+		s.rejected, s.reported = 0, now
 	}
 	return u
 }
 
 // newState returns an update of how the hold and the limits have changed, if they have.
-func (b *bucket) newState(now time.Time) (u Update) {
-	g, k := &b.gate, b.shared
-	if k.route == 0 {
+func (q *quota) newState(now time.Time) (u Update) {
+	h, s := &q.hold, q.shared
+	if s.route == 0 {
 		return u // no response has concerned b yet
 	}
 	switch {
-	case g.ajar && (!k.held || g.at.After(k.since) || g.until.Sub(k.until) > slack):
-		u = Update{Kind: UpdateHold, Wait: max(g.until.Sub(now), 0), Stated: !g.estimated}
-	case !g.ajar && k.held:
-		u = Update{Kind: UpdateRelease, Wait: max(now.Sub(b.last), 0)}
+	case h.active && (!s.held || h.closedAt.After(s.since) || h.until.Sub(s.until) > tolerance):
+		u = Update{Kind: UpdateHold, Wait: max(h.until.Sub(now), 0), Stated: !h.estimated}
+	case !h.active && s.held:
+		u = Update{Kind: UpdateRelease, Wait: max(now.Sub(q.lastGranted), 0)}
 	}
-	k.knowHold(g)
-	if changed := b.limitsChanged(now); changed || u.Kind != UpdateFetched {
-		u.Limits, k.left = b.knowLimits(now), now
+	s.markHoldKnown(h)
+	if changed := q.limitsChanged(now); changed || u.Kind != UpdateFetched {
+		u.Limits, s.left = q.markLimitsKnown(now), now
 		if u.Kind == UpdateFetched {
 			u.Kind = UpdateLimits
 		}
 	}
-	u.Route = k.route
+	u.Route = s.route
 	return u
 }
 
-// knowHold notes that others know the state of g.
-func (k *sharedState) knowHold(g *gate) { k.held, k.since, k.until = g.ajar, g.at, g.until }
+// markHoldKnown notes that others know the state of g.
+func (s *sharedState) markHoldKnown(h *hold) {
+	s.held, s.since, s.until = h.active, h.closedAt, h.until
+}
 
 // limitsChanged reports whether the limits differ so much from what others know that they are to
 // be published.
-func (b *bucket) limitsChanged(now time.Time) (changed bool) {
-	k := b.shared
-	recent := now.Sub(k.left) < publishEvery
-	changed = now.Sub(k.left) >= joinEvery && len(b.told) > 0
-	for i := range b.told {
-		t := &b.told[i]
-		known := k.find(t)
+func (q *quota) limitsChanged(now time.Time) (changed bool) {
+	s := q.shared
+	recent := now.Sub(s.left) < publishEvery
+	changed = now.Sub(s.left) >= joinEvery && len(q.estimates) > 0
+	for i := range q.estimates {
+		e := &q.estimates[i]
+		known := s.find(e)
 		switch {
-		case t.slots.are: // what is left of them has changed when the update arrives
-		case known == nil || t.reset.Sub(known.reset) > slack:
+		case e.concurrency.confirmed: // what is left of them has changed when the update arrives
+		case known == nil || e.reset.Sub(known.reset) > tolerance:
 			changed = changed || !recent
-		case t.remaining > known.left:
-			known.left = t.remaining
-		case t.remaining < known.left && t.remaining <= known.left-known.left/changedPart:
-			changed = changed || !recent || t.remaining == 0
+		case e.remaining > known.left:
+			known.left = e.remaining
+		case e.remaining < known.left && e.remaining <= known.left-known.left/changedPart:
+			changed = changed || !recent || e.remaining == 0
 		}
 	}
 	return changed
 }
 
-func (k *sharedState) find(t *told) *knownLimit {
-	for i := range k.limits {
-		if k.limits[i].name == t.name && k.limits[i].per == t.per {
-			return &k.limits[i]
+func (s *sharedState) find(e *estimate) *knownLimit {
+	for i := range s.limits {
+		if s.limits[i].name == e.name && s.limits[i].per == e.per {
+			return &s.limits[i]
 		}
 	}
 	return nil
 }
 
-// knowLimits returns all limits as of now, and notes that others know them.
-func (b *bucket) knowLimits(now time.Time) (all []throttle.RemoteLimit) {
-	k := b.shared
-	k.limits = k.limits[:0]
-	for i := range b.told {
-		t := &b.told[i]
-		k.limits = append(k.limits, knownLimit{t.name, t.per, t.remaining, t.reset})
-		if reset := t.reset.Sub(now); reset > 0 && !t.slots.are {
-			all = append(all, throttle.RemoteLimit{Name: t.name, Limit: t.limit, Remaining: t.remaining, Per: t.per, ResetAfter: reset})
+// markLimitsKnown returns all limits as of now, and notes that others know them.
+func (q *quota) markLimitsKnown(now time.Time) (all []throttle.RemoteLimit) {
+	s := q.shared
+	s.limits = s.limits[:0]
+	for i := range q.estimates {
+		e := &q.estimates[i]
+		s.limits = append(s.limits, knownLimit{e.name, e.per, e.remaining, e.reset})
+		if reset := e.reset.Sub(now); reset > 0 && !e.concurrency.confirmed {
+			all = append(all, throttle.RemoteLimit{Name: e.name, Limit: e.limit, Remaining: e.remaining, Per: e.per, ResetAfter: reset})
 		}
 	}
 	return all

@@ -12,12 +12,12 @@ import (
 )
 
 const (
-	maxPools  = 16  // quotas of one account at one host
+	maxQuotas = 16  // quotas of one account at one host
 	maxRoutes = 112 // routes of which the quota is remembered: as many as a map of 128 places takes
-	fewRoutes = 3   // that share the only quota known make it the quota of all
+	minShared = 3   // that share the only quota known make it the quota of all
 )
 
-// A site is one account at one host, and the quotas it was seen to have there.
+// A endpoint is one account at one host, and the quotas it was seen to have there.
 //
 // All routes begin with one quota of which nothing is known. What an answer says
 // of its route takes that quota over for the route, and others go on with a fresh
@@ -33,226 +33,226 @@ const (
 //
 // Routes that differ in one segment and show the same quota become a pattern, see patterns: then
 // others like them begin with that quota.
-type site struct {
-	tracker *Tracker
-	key     uint64 // keyed hash of the account
-	names   *names
-	vendor  *headers.Provider // what is known about the host; nil: nothing
-	touched uint64            // guarded by the shard: when it was last asked for
-	used    atomic.Bool       // asked for since then, without the shard
-	id      string            // identifies the account in updates; "": it is not shared
+type endpoint struct {
+	tracker  *Tracker
+	key      uint64 // keyed hash of the account
+	names    *policyNames
+	provider *headers.Provider // what is known about the host; nil: nothing
+	lastUsed uint64            // guarded by the shard: when it was last asked for
+	used     atomic.Bool       // asked for since then, without the shard
+	id       string            // identifies the account in updates; "": it is not shared
 
-	hinted  atomic.Bool   // an answer has spoken of limits
-	answers atomic.Uint32 // good ones, while none has
-	split   atomic.Bool   // there are pools: routes are told apart
-	silent  atomic.Bool   // it is quiet: nothing is demanded of its requests
+	statesLimits atomic.Bool   // an answer has spoken of limits
+	successes    atomic.Uint32 // good ones, while none has
+	hasQuotas    atomic.Bool   // there are pools: routes are told apart
+	unlimited    atomic.Bool   // it is quiet: nothing is demanded of its requests
 
 	mu       sync.Mutex
-	fresh    atomic.Pointer[bucket] // for routes whose quota is not known
-	pools    []*bucket              // quotas of which something is known
-	routes   map[uint64]*bucket     // to one of pools
+	unknown  atomic.Pointer[quota] // for routes whose quota is not known
+	quotas   []*quota              // quotas of which something is known
+	routes   map[uint64]*quota     // to one of pools
 	patterns patterns
-	quiet    quiet
-	dateline dateline
-	budget   budget
+	sampler  sampler
+	clock    clockOffset
+	memory   memoryBudget
 }
 
-func newSite(t *Tracker, key uint64, a account) *site {
-	s := &site{tracker: t, key: key, names: newNames(a.host), vendor: t.reader().Provider(a.host)}
-	s.fresh.Store(s.newBucket(0))
+func newEndpoint(t *Tracker, key uint64, a account) *endpoint {
+	ep := &endpoint{tracker: t, key: key, names: newPolicyNames(a.host), provider: t.reader().Provider(a.host)}
+	ep.unknown.Store(ep.newQuota(0))
 	if t.sharing != nil {
-		t.sharing.add(s, a)
+		t.sharing.add(ep, a)
 	}
-	return s
+	return ep
 }
 
-// bucket returns the quota of a request.
-func (s *site) bucket(req *http.Request) *bucket {
-	if !s.split.Load() {
-		return s.fresh.Load()
+// quotaOf returns the quota of a request.
+func (ep *endpoint) quotaOf(req *http.Request) *quota {
+	if !ep.hasQuotas.Load() {
+		return ep.unknown.Load()
 	}
-	route := s.route(req)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if b := s.known(route, req); b != nil {
-		return b
+	route := ep.route(req)
+	ep.mu.Lock()
+	defer ep.mu.Unlock()
+	if q := ep.knownQuota(route, req); q != nil {
+		return q
 	}
-	return s.of(route)
+	return ep.quotaOfRoute(route)
 }
 
-// homeOf returns the quota of the route of req, if that is known.
-func (s *site) homeOf(req *http.Request) *bucket {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.known(s.route(req), req)
+// knownQuotaOf returns the quota of the route of req, if that is known.
+func (ep *endpoint) knownQuotaOf(req *http.Request) *quota {
+	ep.mu.Lock()
+	defer ep.mu.Unlock()
+	return ep.knownQuota(ep.route(req), req)
 }
 
-// known returns the quota of the route of req, or else of its pattern; nil if neither is known.
-func (s *site) known(route uint64, req *http.Request) *bucket {
-	if b := s.routes[route]; b != nil {
-		return b
+// knownQuota returns the quota of the route of req, or else of its pattern; nil if neither is known.
+func (ep *endpoint) knownQuota(route uint64, req *http.Request) *quota {
+	if q := ep.routes[route]; q != nil {
+		return q
 	}
-	return s.patternOf(req)
+	return ep.patternOf(req)
 }
 
-// of returns the quota of a route that may be known. Routes of one pattern count as one of those
+// quotaOfRoute returns the quota of a route that may be known. Routes of one pattern count as one of those
 // that make the only quota that of all.
-func (s *site) of(route uint64) *bucket {
-	if b := s.routes[route]; b != nil {
-		return b
+func (ep *endpoint) quotaOfRoute(route uint64) *quota {
+	if q := ep.routes[route]; q != nil {
+		return q
 	}
-	if len(s.pools) == 1 && !s.pools[0].named && route&namedRoute == 0 && len(s.routes)-s.patterns.spare >= fewRoutes {
-		return s.pools[0]
+	if len(ep.quotas) == 1 && !ep.quotas[0].named && route&namedRoute == 0 && len(ep.routes)-ep.patterns.extraRoutes >= minShared {
+		return ep.quotas[0]
 	}
-	return s.fresh.Load()
+	return ep.unknown.Load()
 }
 
-// place decides which quota an answer speaks of, and remembers it for the
+// assignRoute decides which quota an answer speaks of, and remembers it for the
 // request's route. asked is the quota that granted the request. It reports false
 // if that is another one, which then has been told.
-func (s *site) place(req *http.Request, asked *bucket, f *throttle.Feedback) (own bool) {
-	route := s.route(req)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	home := s.settleRequest(route, req, asked, f)
-	if home == nil { // nothing is stated, or there is no room for what is: then it is not tracked
-		return !saysLeft(f.RemoteLimits)
+func (ep *endpoint) assignRoute(req *http.Request, asked *quota, f *throttle.Feedback) (own bool) {
+	route := ep.route(req)
+	ep.mu.Lock()
+	defer ep.mu.Unlock()
+	known := ep.findQuota(route, req, asked, f)
+	if known == nil { // nothing is stated, or there is no room for what is: then it is not tracked
+		return !statesRemaining(f.RemoteLimits)
 	}
-	s.settled(route, req, home, asked, f)
-	if home != asked && len(f.RemoteLimits) > 0 {
-		home.hear(f.RemoteLimits, f.Now)
+	ep.recordRoute(route, req, known, asked, f)
+	if known != asked && len(f.RemoteLimits) > 0 {
+		known.applyStated(f.RemoteLimits, f.Now)
 		return false
 	}
 	return true
 }
 
-// settled remembers that a response to req, of route, spoke of home. A route whose pattern has
+// recordRoute remembers that a response to req, of route, spoke of home. A route whose pattern has
 // that quota takes no place of its own.
-func (s *site) settled(route uint64, req *http.Request, home, asked *bucket, f *throttle.Feedback) {
-	before := s.routes[route]
-	if before == nil && s.patternOf(req) == home {
+func (ep *endpoint) recordRoute(route uint64, req *http.Request, known, asked *quota, f *throttle.Feedback) {
+	before := ep.routes[route]
+	if before == nil && ep.patternOf(req) == known {
 		return
 	}
-	if before != home {
-		shown := !saysLeft(f.RemoteLimits) || home.shows(f.RemoteLimits, asked.overtaken(), f.Now)
-		s.showed(req, route, home, shown)
+	if before != known {
+		shown := !statesRemaining(f.RemoteLimits) || known.shows(f.RemoteLimits, asked.maxReordered(), f.Now)
+		ep.recordShown(req, route, known, shown)
 	}
-	s.remember(route, home)
+	ep.rememberRoute(route, known)
 }
 
-// settleRoute returns the quota that another process states a response to a request of route
+// findQuotaOfRoute returns the quota that another process states a response to a request of route
 // spoke of; nil if that cannot be known. asked is the one that granted the request.
-func (s *site) settleRoute(route uint64, asked *bucket, f *throttle.Feedback) *bucket {
-	return s.settleRequest(route, nil, asked, f)
+func (ep *endpoint) findQuotaOfRoute(route uint64, asked *quota, f *throttle.Feedback) *quota {
+	return ep.findQuota(route, nil, asked, f)
 }
 
-// settleRequest is settleRoute for a response to req, which is of route.
-func (s *site) settleRequest(route uint64, req *http.Request, asked *bucket, f *throttle.Feedback) *bucket {
-	home := s.routes[route]
-	told := saysLeft(f.RemoteLimits)
+// findQuota is settleRoute for a response to req, which is of route.
+func (ep *endpoint) findQuota(route uint64, req *http.Request, asked *quota, f *throttle.Feedback) *quota {
+	known := ep.routes[route]
+	told := statesRemaining(f.RemoteLimits)
 	switch {
-	case home != nil && !(told && home.elsewhere(f.RemoteLimits)):
+	case known != nil && !(told && known.statesOther(f.RemoteLimits)):
 	case told:
-		open := asked.overtaken()
-		s.patterns.crowd.note(open, f.Now)
+		open := asked.maxReordered()
+		ep.patterns.peak.add(open, f.Now)
 		if route&namedRoute == 0 {
-			if home = s.alike(req, f.RemoteLimits, open, f.Now); home == nil {
-				home = s.pool(f.RemoteLimits, f.Now)
+			if known = ep.quotaOfSimilar(req, f.RemoteLimits, open, f.Now); known == nil {
+				known = ep.quotaStating(f.RemoteLimits, f.Now)
 			}
 		}
-		if home == nil {
-			home = s.settleFor(route, asked, f.Now)
+		if known == nil {
+			known = ep.addQuotaOfRoute(route, asked, f.Now)
 		}
-	case home == nil && f.Outcome == throttle.Throttled:
-		if home = s.patternOf(req); home == nil {
-			home = s.refused(route, asked, f.Now)
+	case known == nil && f.Outcome == throttle.Throttled:
+		if known = ep.patternOf(req); known == nil {
+			known = ep.quotaOfRejected(route, asked, f.Now)
 		}
 	}
-	return home
+	return known
 }
 
-// saysLeft reports whether windows say how many requests are left.
-func saysLeft(windows []throttle.RemoteLimit) bool {
+// statesRemaining reports whether windows say how many requests are left.
+func statesRemaining(windows []throttle.RemoteLimit) bool {
 	return slices.ContainsFunc(windows, countsRequests)
 }
 
-// pool returns the pool that windows speak of; nil if there is none yet.
-func (s *site) pool(windows []throttle.RemoteLimit, now time.Time) *bucket {
-	for _, b := range s.pools {
-		if !b.named && b.hasTold(windows, now) {
-			return b
+// quotaStating returns the pool that windows speak of; nil if there is none yet.
+func (ep *endpoint) quotaStating(windows []throttle.RemoteLimit, now time.Time) *quota {
+	for _, q := range ep.quotas {
+		if !q.named && q.statesSame(windows, now) {
+			return q
 		}
 	}
 	return nil
 }
 
-// settleFor is settle for a route, which may be a quota name.
-func (s *site) settleFor(route uint64, asked *bucket, now time.Time) *bucket {
-	b := s.settle(asked, now)
-	if b != nil {
-		b.named = route&namedRoute != 0
+// addQuotaOfRoute is settle for a route, which may be a quota name.
+func (ep *endpoint) addQuotaOfRoute(route uint64, asked *quota, now time.Time) *quota {
+	q := ep.addQuota(asked, now)
+	if q != nil {
+		q.named = route&namedRoute != 0
 	}
-	return b
+	return q
 }
 
-// settle makes a pool of the bucket that was asked, if it is the fresh one, or else of a new
+// addQuota makes a pool of the bucket that was asked, if it is the fresh one, or else of a new
 // one. It returns nil if there is no room for a pool.
-func (s *site) settle(asked *bucket, now time.Time) *bucket {
-	if !s.room(now) {
+func (ep *endpoint) addQuota(asked *quota, now time.Time) *quota {
+	if !ep.room(now) {
 		return nil
 	}
-	if slices.Contains(s.pools, asked) || asked.isDropped() {
-		asked = s.newBucket(knownAfter)
+	if slices.Contains(ep.quotas, asked) || asked.isDropped() {
+		asked = ep.newQuota(knownAfter)
 	} else {
-		s.fresh.Store(s.newBucket(asked.goodAnswers()))
+		ep.unknown.Store(ep.newQuota(asked.numSuccesses()))
 	}
-	s.budget.take(bucketBytes)
+	ep.memory.reserve(quotaBytes)
 	if asked.shared != nil {
-		s.budget.take(sharedBytes)
+		ep.memory.reserve(sharedBytes)
 	}
-	s.pools = append(s.pools, asked)
-	s.split.Store(true)
+	ep.quotas = append(ep.quotas, asked)
+	ep.hasQuotas.Store(true)
 	return asked
 }
 
-// refused returns the quota of a route that was refused without a word.
-func (s *site) refused(route uint64, asked *bucket, now time.Time) *bucket {
+// quotaOfRejected returns the quota of a route that was refused without a word.
+func (ep *endpoint) quotaOfRejected(route uint64, asked *quota, now time.Time) *quota {
 	if route&namedRoute != 0 {
-		return s.settleFor(route, asked, now)
+		return ep.addQuotaOfRoute(route, asked, now)
 	}
-	if slices.Contains(s.pools, asked) {
+	if slices.Contains(ep.quotas, asked) {
 		return asked
 	}
-	for _, b := range s.pools {
-		if !b.named && b.heldBack(now) {
-			s.fresh.Store(b) // for all routes that are still unknown
-			return b
+	for _, q := range ep.quotas {
+		if !q.named && q.isHeld(now) {
+			ep.unknown.Store(q) // for all routes that are still unknown
+			return q
 		}
 	}
-	return s.settle(asked, now)
+	return ep.addQuota(asked, now)
 }
 
-// remember notes the quota of a route, in place of any other if there are too many.
-func (s *site) remember(route uint64, b *bucket) {
-	if s.routes == nil {
-		s.routes = make(map[uint64]*bucket)
+// rememberRoute notes the quota of a route, in place of any other if there are too many.
+func (ep *endpoint) rememberRoute(route uint64, q *quota) {
+	if ep.routes == nil {
+		ep.routes = make(map[uint64]*quota)
 	}
-	if _, known := s.routes[route]; !known && (len(s.routes) >= maxRoutes || !s.budget.take(routeBytes)) {
-		if len(s.routes) == 0 {
+	if _, known := ep.routes[route]; !known && (len(ep.routes) >= maxRoutes || !ep.memory.reserve(routeBytes)) {
+		if len(ep.routes) == 0 {
 			return
 		}
-		for r := range s.routes {
-			delete(s.routes, r)
+		for r := range ep.routes {
+			delete(ep.routes, r)
 			break
 		}
 	}
-	s.routes[route] = b
-	b.spokeOf(route)
+	ep.routes[route] = q
+	q.setRoute(route)
 }
 
-// blank reports whether nothing would be lost if the site were forgotten.
-func (s *site) blank() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.pools) == 0 && s.fresh.Load().blank()
+// isBlank reports whether nothing would be lost if the site were forgotten.
+func (ep *endpoint) isBlank() bool {
+	ep.mu.Lock()
+	defer ep.mu.Unlock()
+	return len(ep.quotas) == 0 && ep.unknown.Load().isBlank()
 }

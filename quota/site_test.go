@@ -140,15 +140,15 @@ func TestSite_manyRoutesOfOneQuotaMakeItTheQuotaOfAll(t *testing.T) {
 func TestSite_memoryIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var tr Tracker
-		s := tr.Demand(request(t, users)).Limiter.(*bucket).site
+		ep := tr.Demand(request(t, users)).Limiter.(*quota).endpoint
 		for i := range 2000 {
 			path := "https://api.test/" + string(rune('a'+i%26)) + string(rune('a'+i/26%26)) + string(rune('a'+i/676))
 			ask(t, &tr, path, quotaOf(path[len(path)-3:], "10", "9", "60"))
 		}
-		require.LessOrEqual(t, len(s.routes), maxRoutes)
-		require.LessOrEqual(t, len(s.pools), maxPools)
-		for _, b := range s.pools {
-			require.LessOrEqual(t, len(b.told), maxTold)
+		require.LessOrEqual(t, len(ep.routes), maxRoutes)
+		require.LessOrEqual(t, len(ep.quotas), maxQuotas)
+		for _, q := range ep.quotas {
+			require.LessOrEqual(t, len(q.estimates), maxEstimates)
 		}
 	})
 }

@@ -118,25 +118,25 @@ func TestTracker_fillsSlots(t *testing.T) {
 }
 
 func TestSlots_areNoWindow(t *testing.T) {
-	var s slots
+	var s concurrencyTest
 	for window := range int64(5) {
 		for k := range int64(100) { // windows, up to 30 at a time
-			require.False(t, s.learn(100, 99-k, min(29, 99-k)-(k+window)%7))
+			require.False(t, s.update(100, 99-k, min(29, 99-k)-(k+window)%7))
 		}
 	}
-	s = slots{}
+	s = concurrencyTest{}
 	for k := range int64(40) { // slots, up to ten at a time
-		s.learn(100, 99-k%10, k%10)
+		s.update(100, 99-k%10, k%10)
 	}
-	require.True(t, s.are)
-	for range mostMisfits {
-		require.True(t, s.learn(100, 20, 3), "others may have some")
+	require.True(t, s.confirmed)
+	for range maxMisfits {
+		require.True(t, s.update(100, 20, 3), "others may have some")
 	}
-	require.False(t, s.learn(100, 20, 3))
-	s.are = true
-	s.refuted()
+	require.False(t, s.update(100, 20, 3))
+	s.confirmed = true
+	s.rejected()
 	for k := range int64(40) {
-		require.False(t, s.learn(100, 99-k%10, k%10), "somebody was refused")
+		require.False(t, s.update(100, 99-k%10, k%10), "somebody was refused")
 	}
 }
 
@@ -146,7 +146,7 @@ func TestSlots_waitForOthers(t *testing.T) {
 		var tr Tracker
 		ask(t, &tr, users, answer(200, "Concurrency-Limit", "5", "Concurrency-Remaining", "0"))
 		require.False(t, mayAsk(t, &tr, users))
-		time.Sleep(slotWait)
+		time.Sleep(concurrencyProbeAfter)
 		require.True(t, mayAsk(t, &tr, users))
 		ask(t, &tr, users, answer(200, "Concurrency-Limit", "5", "Concurrency-Remaining", "3"))
 		b := tr.Demand(request(t, users)).Limiter

@@ -125,26 +125,26 @@ func (t *Tracker) Snapshot(maxAccounts int) Snapshot {
 	if maxAccounts <= 0 {
 		maxAccounts = defaultShown
 	}
-	all, now := t.allSites(), t.clock().Now()
+	all, now := t.allEndpoints(), t.clock().Now()
 	s := Snapshot{At: now, Accounts: len(all)}
 	ranks := make([]rank, len(all))
-	for i, site := range all {
-		ranks[i] = site.rank(now)
+	for i, ep := range all {
+		ranks[i] = ep.rank(now)
 	}
 	slices.SortFunc(ranks, compareRanks)
 	for _, r := range ranks[:min(maxAccounts, len(ranks))] {
-		s.Shown = append(s.Shown, r.site.snapshot(now))
+		s.Shown = append(s.Shown, r.endpoint.snapshot(now))
 	}
 	return s
 }
 
-// allSites returns the accounts that are kept.
-func (t *Tracker) allSites() (all []*site) {
+// allEndpoints returns the accounts that are kept.
+func (t *Tracker) allEndpoints() (all []*endpoint) {
 	for i := range t.shards {
 		sh := &t.shards[i]
 		sh.mu.Lock()
-		for _, s := range sh.sites {
-			all = append(all, s)
+		for _, ep := range sh.endpoints {
+			all = append(all, ep)
 		}
 		sh.mu.Unlock()
 	}
@@ -153,10 +153,10 @@ func (t *Tracker) allSites() (all []*site) {
 
 // A rank is how much an account matters.
 type rank struct {
-	site *site
-	held bool
-	left float64 // smallest part of a limit that is left; 1: no limit is known
-	used time.Time
+	endpoint *endpoint
+	held     bool
+	left     float64 // smallest part of a limit that is left; 1: no limit is known
+	used     time.Time
 }
 
 func compareRanks(a, b rank) int {
@@ -172,46 +172,46 @@ func compareRanks(a, b rank) int {
 	if c := b.used.Compare(a.used); c != 0 {
 		return c
 	}
-	return cmp.Or(strings.Compare(a.site.names.host, b.site.names.host), cmp.Compare(a.site.key, b.site.key))
+	return cmp.Or(strings.Compare(a.endpoint.names.host, b.endpoint.names.host), cmp.Compare(a.endpoint.key, b.endpoint.key))
 }
 
 // rank returns how much s matters as of now.
-func (s *site) rank(now time.Time) rank {
-	r := rank{site: s, left: 1}
-	for _, b := range s.buckets() {
-		b.mu.Lock()
-		at := b.now(now)
-		r.held = r.held || b.holdSnapshot(at) != nil
-		r.used = later(r.used, b.last)
-		for _, l := range b.limits(at) {
+func (ep *endpoint) rank(now time.Time) rank {
+	r := rank{endpoint: ep, left: 1}
+	for _, q := range ep.allQuotas() {
+		q.mu.Lock()
+		at := q.now(now)
+		r.held = r.held || q.holdSnapshot(at) != nil
+		r.used = later(r.used, q.lastGranted)
+		for _, l := range q.limits(at) {
 			if l.Size > 0 {
 				r.left = min(r.left, float64(l.Remaining)/float64(l.Size))
 			}
 		}
-		b.mu.Unlock()
+		q.mu.Unlock()
 	}
 	return r
 }
 
-// buckets returns the quotas of s.
-func (s *site) buckets() []*bucket {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if fresh := s.fresh.Load(); !slices.Contains(s.pools, fresh) {
-		return append([]*bucket{fresh}, s.pools...)
+// allQuotas returns the quotas of s.
+func (ep *endpoint) allQuotas() []*quota {
+	ep.mu.Lock()
+	defer ep.mu.Unlock()
+	if fresh := ep.unknown.Load(); !slices.Contains(ep.quotas, fresh) {
+		return append([]*quota{fresh}, ep.quotas...)
 	}
-	return slices.Clone(s.pools)
+	return slices.Clone(ep.quotas)
 }
 
 // snapshot describes s as of now.
-func (s *site) snapshot(now time.Time) AccountSnapshot {
-	a := AccountSnapshot{Host: s.names.host, Account: s.accountNumber()}
-	all := s.buckets()
-	for _, b := range all {
-		q, last, blank := b.snapshot(now)
+func (ep *endpoint) snapshot(now time.Time) AccountSnapshot {
+	a := AccountSnapshot{Host: ep.names.host, Account: ep.accountNumber()}
+	all := ep.allQuotas()
+	for _, q := range all {
+		snap, last, blank := q.snapshot(now)
 		a.LastUsed = later(a.LastUsed, last)
-		if !blank || len(all) == 1 && !s.silent.Load() {
-			a.Quotas = append(a.Quotas, q)
+		if !blank || len(all) == 1 && !ep.unlimited.Load() {
+			a.Quotas = append(a.Quotas, snap)
 		}
 	}
 	return a
@@ -219,84 +219,84 @@ func (s *site) snapshot(now time.Time) AccountSnapshot {
 
 // accountNumber returns AccountSnapshot.Account. The key of an account is a hash with a
 // random seed, which is that of the host if there are no credentials.
-func (s *site) accountNumber() string {
-	host := maphash.String(s.tracker.seed, s.names.host)
-	if s.key == host || s.key == host+1 { // of https, of http: see Tracker.hostOf
+func (ep *endpoint) accountNumber() string {
+	host := maphash.String(ep.tracker.seed, ep.names.host)
+	if ep.key == host || ep.key == host+1 { // of https, of http: see Tracker.hostOf
 		return ""
 	}
-	return fmt.Sprintf("%06x", s.key&0xffffff)
+	return fmt.Sprintf("%06x", ep.key&0xffffff)
 }
 
 // snapshot describes b as of now. last is when b was last asked; blank reports whether b
 // knows nothing.
-func (b *bucket) snapshot(now time.Time) (q QuotaSnapshot, last time.Time, blank bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	now = b.now(now)
-	q = QuotaSnapshot{Name: b.site.names.host, InFlight: int(b.flight.open), Hold: b.holdSnapshot(now)}
-	q.Concurrency, q.ConcurrencyReason = b.concurrency()
-	if b.est != nil && b.est.loop.on() {
-		q.Rate = b.est.loop.rate
+func (q *quota) snapshot(now time.Time) (snap QuotaSnapshot, last time.Time, blank bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	now = q.now(now)
+	snap = QuotaSnapshot{Name: q.endpoint.names.host, InFlight: int(q.inFlight.open), Hold: q.holdSnapshot(now)}
+	snap.Concurrency, snap.ConcurrencyReason = q.concurrency()
+	if q.inference != nil && q.inference.loop.on() {
+		snap.Rate = q.inference.loop.rate
 	}
-	q.Limits = b.limits(now)
-	blank = b.flight.open == 0 && len(q.Limits) == 0 && q.Hold == nil && b.est == nil
-	return q, b.last, blank
+	snap.Limits = q.limits(now)
+	blank = q.inFlight.open == 0 && len(snap.Limits) == 0 && snap.Hold == nil && q.inference == nil
+	return snap, q.lastGranted, blank
 }
 
 // limits describes the limits of b. The caller holds the lock.
-func (b *bucket) limits(now time.Time) (all []LimitSnapshot) {
-	for i := range b.told {
-		if t := &b.told[i]; !t.early.void() {
-			all = append(all, t.snapshot(&b.flight, now))
+func (q *quota) limits(now time.Time) (all []LimitSnapshot) {
+	for i := range q.estimates {
+		if e := &q.estimates[i]; !e.early.distrusted() {
+			all = append(all, e.snapshot(&q.inFlight, now))
 		}
 	}
-	if b.est != nil && b.est.window.on() {
-		all = append(all, b.est.window.snapshot(&b.flight, now))
+	if q.inference != nil && q.inference.window.on() {
+		all = append(all, q.inference.window.snapshot(&q.inFlight, now))
 	}
-	for _, m := range b.meters {
-		all = append(all, m.snapshot(now)...)
+	for _, u := range q.units {
+		all = append(all, u.snapshot(now)...)
 	}
 	return all
 }
 
 // holdSnapshot describes the hold of b; nil: there is none.
-func (b *bucket) holdSnapshot(now time.Time) *HoldSnapshot {
+func (q *quota) holdSnapshot(now time.Time) *HoldSnapshot {
 	switch {
-	case b.gate.ajar:
+	case q.hold.active:
 		reason := "retry-after"
-		if b.gate.estimated {
+		if q.hold.estimated {
 			reason = "learned rate"
 		}
-		return &HoldSnapshot{Reason: reason, Since: b.gate.at, Until: b.gate.until, Estimated: b.gate.estimated, Probe: b.flight.after(b.gate.round) > 0}
-	case b.est != nil && b.est.caution.until.After(now):
-		return &HoldSnapshot{Reason: "slow start", Since: b.response, Until: b.est.caution.until, Estimated: true}
+		return &HoldSnapshot{Reason: reason, Since: q.hold.closedAt, Until: q.hold.until, Estimated: q.hold.estimated, Probe: q.inFlight.after(q.hold.lastSent) > 0}
+	case q.inference != nil && q.inference.cut.until.After(now):
+		return &HoldSnapshot{Reason: "slow start", Since: q.lastResponse, Until: q.inference.cut.until, Estimated: true}
 	}
-	use := b.site.tracker.use()
-	for i := range b.told {
-		t := &b.told[i]
-		if free, _ := t.free(now, &b.flight, use); free > 0 || t.slots.are || t.left(now) > use.kept(t.limit) {
+	use := q.endpoint.tracker.pacing()
+	for i := range q.estimates {
+		e := &q.estimates[i]
+		if free, _ := e.free(now, &q.inFlight, use); free > 0 || e.concurrency.confirmed || e.left(now) > use.reserved(e.limit) {
 			continue // it grants a request, or only waits for responses
 		}
-		return &HoldSnapshot{Reason: "quota", Since: t.at, Until: t.opens(use), Probe: t.probe}
+		return &HoldSnapshot{Reason: "quota", Since: e.at, Until: e.opensAt(use), Probe: e.probe}
 	}
 	return nil
 }
 
 // concurrency returns the maximum number of requests in flight, and its reason; 0: none.
-func (b *bucket) concurrency() (n int, reason string) {
-	start := int64(b.site.tracker.start())
-	if b.site.tracker.Mode != Full || start < 0 {
+func (q *quota) concurrency() (n int, reason string) {
+	start := int64(q.endpoint.tracker.initialConcurrency())
+	if q.endpoint.tracker.Mode != Full || start < 0 {
 		return 0, ""
 	}
 	most := int64(0)
-	if b.young() {
-		most = b.slots()
+	if q.isNew() {
+		most = q.slowStartMax()
 	}
-	if b.est != nil && b.est.caution.most > 0 && (most == 0 || b.est.caution.most < most) {
-		most = b.est.caution.most
+	if q.inference != nil && q.inference.cut.maxInFlight > 0 && (most == 0 || q.inference.cut.maxInFlight < most) {
+		most = q.inference.cut.maxInFlight
 	}
-	if reason = "slow start"; b.strain.most > 0 && start > 0 && (most == 0 || b.strain.most < most) {
-		most, reason = b.strain.most, "slow responses"
+	if reason = "slow start"; q.slow.maxInFlight > 0 && start > 0 && (most == 0 || q.slow.maxInFlight < most) {
+		most, reason = q.slow.maxInFlight, "slow responses"
 	}
 	if most == 0 {
 		return 0, ""
@@ -305,16 +305,16 @@ func (b *bucket) concurrency() (n int, reason string) {
 }
 
 // snapshot describes t as of now, while the claims of f are in flight.
-func (t *told) snapshot(f *flight, now time.Time) LimitSnapshot {
-	s := LimitSnapshot{Name: t.name, Unit: "requests", Size: t.limit, Remaining: max(t.left(now)-f.open, 0), RemainingKnown: true, Per: t.per, Reset: t.reset}
-	if t.slots.are {
-		s.Unit, s.Reset = concurrency, time.Time{}
+func (e *estimate) snapshot(f *inFlight, now time.Time) LimitSnapshot {
+	s := LimitSnapshot{Name: e.name, Unit: "requests", Size: e.limit, Remaining: max(e.left(now)-f.open, 0), RemainingKnown: true, Per: e.per, Reset: e.reset}
+	if e.concurrency.confirmed {
+		s.Unit, s.Reset = unitConcurrent, time.Time{}
 	}
 	return s
 }
 
 // snapshot describes w as of now, while the claims of f are in flight.
-func (w *learnedWindow) snapshot(f *flight, now time.Time) LimitSnapshot {
+func (w *learnedWindow) snapshot(f *inFlight, now time.Time) LimitSnapshot {
 	s := LimitSnapshot{Unit: "requests", Size: w.limit, Remaining: max(w.limit-w.used, 0), RemainingKnown: true, Per: w.length, Reset: w.reset, Learned: !w.declared}
 	if !w.reset.After(now) {
 		s.Remaining = max(w.limit-f.open, 0)
@@ -323,13 +323,13 @@ func (w *learnedWindow) snapshot(f *flight, now time.Time) LimitSnapshot {
 }
 
 // snapshot describes the limits of m as of now.
-func (m *meter) snapshot(now time.Time) (all []LimitSnapshot) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	f := m.inUnits()
-	for i := range m.told {
-		s := m.told[i].snapshot(&f, now)
-		s.Unit = m.unit
+func (u *unitQuota) snapshot(now time.Time) (all []LimitSnapshot) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	f := u.inUnits()
+	for i := range u.estimates {
+		s := u.estimates[i].snapshot(&f, now)
+		s.Unit = u.unit
 		all = append(all, s)
 	}
 	return all

@@ -74,8 +74,8 @@ type Tracker struct {
 	seed    maphash.Seed
 	sharing *sharing // nil: no Exchange
 	host    atomic.Pointer[knownHost]
-	recent  atomic.Pointer[site] // asked for last, and most often next
-	shards  [shards]shard
+	recent  atomic.Pointer[endpoint] // asked for last, and most often next
+	shards  [numShards]shard
 
 	declared  declared
 	latencies latencies
@@ -83,12 +83,12 @@ type Tracker struct {
 	wakers    wakers
 }
 
-const shards = 16
+const numShards = 16
 
 type shard struct {
-	mu    sync.Mutex
-	sites map[uint64]*site
-	asked uint64
+	mu        sync.Mutex
+	endpoints map[uint64]*endpoint
+	uses      uint64
 }
 
 // Demand returns the limit that must admit req before it is sent. It is the same Limiter for
@@ -99,25 +99,25 @@ func (t *Tracker) Demand(req *http.Request) throttle.Demand {
 	if t.Mode == Disabled {
 		return throttle.Demand{}
 	}
-	s := t.siteOf(req)
-	if s.silent.Load() {
+	ep := t.endpointOf(req)
+	if ep.unlimited.Load() {
 		return throttle.Demand{}
 	}
-	return throttle.Demand{Limiter: s.limiter(req)}
+	return throttle.Demand{Limiter: ep.limiterOf(req)}
 }
 
-func (t *Tracker) siteOf(req *http.Request) *site {
+func (t *Tracker) endpointOf(req *http.Request) *endpoint {
 	t.once.Do(t.init)
 	key := t.keyOf(req)
-	if s := t.recent.Load(); s != nil && s.key == key {
-		if !s.used.Load() {
-			s.used.Store(true)
+	if ep := t.recent.Load(); ep != nil && ep.key == key {
+		if !ep.used.Load() {
+			ep.used.Store(true)
 		}
-		return s
+		return ep
 	}
-	s := t.site(key, req)
-	t.recent.Store(s)
-	return s
+	ep := t.endpoint(key, req)
+	t.recent.Store(ep)
+	return ep
 }
 
 func (t *Tracker) init() {
@@ -127,76 +127,76 @@ func (t *Tracker) init() {
 	}
 }
 
-// site returns the site of key, the account of req.
-func (t *Tracker) site(key uint64, req *http.Request) *site {
-	sh := &t.shards[key%shards]
-	if s := sh.find(key); s != nil {
-		return s
+// endpoint returns the site of key, the account of req.
+func (t *Tracker) endpoint(key uint64, req *http.Request) *endpoint {
+	sh := &t.shards[key%numShards]
+	if ep := sh.find(key); ep != nil {
+		return ep
 	}
 	a := t.accountOf(req) // runs foreign code: not under the lock
-	s, isNew := sh.findOrAdd(t, key, a)
-	if isNew && s.id != "" {
-		t.sharing.announce(s) // foreign code, too
+	ep, isNew := sh.findOrAdd(t, key, a)
+	if isNew && ep.id != "" {
+		t.sharing.announce(ep) // foreign code, too
 	}
-	return s
+	return ep
 }
 
 // findOrAdd returns the site of key, and reports whether it had to be created, for account a.
-func (sh *shard) findOrAdd(t *Tracker, key uint64, a account) (s *site, isNew bool) {
+func (sh *shard) findOrAdd(t *Tracker, key uint64, a account) (ep *endpoint, isNew bool) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	s = sh.sites[key]
-	if isNew = s == nil; isNew {
-		s = newSite(t, key, a)
-		sh.add(key, s, max(t.maxSites()/shards, 1))
+	ep = sh.endpoints[key]
+	if isNew = ep == nil; isNew {
+		ep = newEndpoint(t, key, a)
+		sh.add(key, ep, max(t.maxAccounts()/numShards, 1))
 	}
-	sh.asked++
-	s.touched = sh.asked
-	return s, isNew
+	sh.uses++
+	ep.lastUsed = sh.uses
+	return ep, isNew
 }
 
 // find returns the site of key; nil if there is none.
-func (sh *shard) find(key uint64) *site {
+func (sh *shard) find(key uint64) *endpoint {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	s := sh.sites[key]
-	if s != nil {
-		sh.asked++
-		s.touched = sh.asked
+	ep := sh.endpoints[key]
+	if ep != nil {
+		sh.uses++
+		ep.lastUsed = sh.uses
 	}
-	return s
+	return ep
 }
 
 // add makes room for s and keeps it.
-func (sh *shard) add(key uint64, s *site, most int) {
-	if sh.sites == nil {
-		sh.sites = make(map[uint64]*site)
+func (sh *shard) add(key uint64, ep *endpoint, most int) {
+	if sh.endpoints == nil {
+		sh.endpoints = make(map[uint64]*endpoint)
 	}
-	for len(sh.sites) >= most {
-		least := sh.leastWorth()
-		gone := sh.sites[least]
-		delete(sh.sites, least)
+	for len(sh.endpoints) >= most {
+		least := sh.evictable()
+		gone := sh.endpoints[least]
+		delete(sh.endpoints, least)
 		gone.tracker.recent.CompareAndSwap(gone, nil)
 		gone.tracker.sharing.remove(gone)
 	}
-	sh.sites[key] = s
+	sh.endpoints[key] = ep
 }
 
-// leastWorth looks at a few sites and returns the key of a blank one, or else of the one that
+// evictable looks at a few sites and returns the key of a blank one, or else of the one that
 // was asked for longest ago. What was asked for on the fast path was asked for just now.
-func (sh *shard) leastWorth() (key uint64) {
+func (sh *shard) evictable() (key uint64) {
 	const look = 8
 	oldest, seen := uint64(0), 0
-	for k, s := range sh.sites {
-		if s.used.Swap(false) {
-			sh.asked++
-			s.touched = sh.asked
+	for k, ep := range sh.endpoints {
+		if ep.used.Swap(false) {
+			sh.uses++
+			ep.lastUsed = sh.uses
 		}
-		if s.blank() {
+		if ep.isBlank() {
 			return k
 		}
-		if seen == 0 || s.touched < oldest {
-			key, oldest = k, s.touched
+		if seen == 0 || ep.lastUsed < oldest {
+			key, oldest = k, ep.lastUsed
 		}
 		if seen++; seen == look {
 			break
@@ -205,14 +205,14 @@ func (sh *shard) leastWorth() (key uint64) {
 	return key
 }
 
-func (t *Tracker) start() int {
+func (t *Tracker) initialConcurrency() int {
 	if t.InitialConcurrency == 0 {
 		return 4
 	}
 	return t.InitialConcurrency
 }
 
-func (t *Tracker) maxSites() int {
+func (t *Tracker) maxAccounts() int {
 	if t.MaxAccounts <= 0 {
 		return 4096
 	}
@@ -233,7 +233,7 @@ func (t *Tracker) maxHold() time.Duration {
 	return t.MaxHold
 }
 
-func (t *Tracker) use() use { return use{t.Pacing, t.Headroom, t.maxHold()} }
+func (t *Tracker) pacing() pacing { return pacing{t.Pacing, t.Headroom, t.maxHold()} }
 
 func (t *Tracker) clock() throttle.Clock { return throttle.ClockOr(t.Clock) }
 

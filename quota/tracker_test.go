@@ -74,7 +74,7 @@ func TestTracker_memoryIsBounded(t *testing.T) {
 	}
 	n := 0
 	for i := range tr.shards {
-		n += len(tr.shards[i].sites)
+		n += len(tr.shards[i].endpoints)
 	}
 	require.LessOrEqual(t, n, 64)
 	require.Same(t, kept.Limiter, tr.Demand(request(t, "https://kept.test/")).Limiter, "what says nothing goes first")
@@ -118,10 +118,10 @@ func TestTracker_noticesHintsThatComeLate(t *testing.T) {
 		require.Empty(t, tr.Feedback(request(t, "https://api.test/"), d, answer(200), nil, time.Now(), nil).RemoteLimits)
 	}
 	n := 1
-	for n <= readEvery && len(tr.Feedback(request(t, "https://api.test/"), d, answer(200, "RateLimit-Limit", "10", "RateLimit-Remaining", "5"), nil, time.Now(), nil).RemoteLimits) == 0 {
+	for n <= sampleEvery && len(tr.Feedback(request(t, "https://api.test/"), d, answer(200, "RateLimit-Limit", "10", "RateLimit-Remaining", "5"), nil, time.Now(), nil).RemoteLimits) == 0 {
 		n++
 	}
-	require.LessOrEqual(t, n, readEvery)
+	require.LessOrEqual(t, n, sampleEvery)
 }
 
 func BenchmarkTracker(b *testing.B) {

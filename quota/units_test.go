@@ -94,27 +94,27 @@ func TestTracker_stopsInTimeWhateverARequestCosts(t *testing.T) {
 }
 
 func TestPrice_isWhatStepsHaveInCommon(t *testing.T) {
-	var p price
+	var c unitCost
 	left := int64(1000)
 	step := func(units int64, spaced bool) (changed bool) {
 		left -= units
-		return p.learn(left, spaced)
+		return c.update(left, spaced)
 	}
 	step(0, true)
 	for range 100 {
 		require.False(t, step(3, false), "in step with others, perhaps")
 	}
-	p, left = price{}, 1000
+	c, left = unitCost{}, 1000
 	step(0, true)
-	for i := range enoughSteps - 1 {
+	for i := range minSteps - 1 {
 		require.False(t, step(3*int64(1+i%3), true))
 	}
-	require.EqualValues(t, 1, p.one())
+	require.EqualValues(t, 1, c.perRequest())
 	require.True(t, step(6, true))
-	require.EqualValues(t, 3, p.one())
-	require.Equal(t, throttle.RemoteLimit{Limit: 333, Remaining: 33}, p.in(throttle.RemoteLimit{Limit: 1000, Remaining: 100}))
+	require.EqualValues(t, 3, c.perRequest())
+	require.Equal(t, throttle.RemoteLimit{Limit: 333, Remaining: 33}, c.inRequests(throttle.RemoteLimit{Limit: 1000, Remaining: 100}))
 	require.False(t, step(-600, false), "units came back")
 	require.True(t, step(4, false), "no multiple")
-	require.EqualValues(t, 1, p.one())
-	require.Equal(t, throttle.RemoteLimit{Limit: 1}, (&price{units: 7}).in(throttle.RemoteLimit{Limit: 5}))
+	require.EqualValues(t, 1, c.perRequest())
+	require.Equal(t, throttle.RemoteLimit{Limit: 1}, (&unitCost{units: 7}).inRequests(throttle.RemoteLimit{Limit: 5}))
 }

@@ -26,38 +26,38 @@ const (
 	spreadFar   = 30 * time.Second // from the reset, in Auto
 )
 
-// A use is how we use the quotas that servers tell.
-type use struct {
-	pace  Pacing
-	share float64 // left to others
+// A pacing is how we use the quotas that servers tell.
+type pacing struct {
+	mode     Pacing
+	headroom float64 // left to others
 
 	maxHold time.Duration // until the first test of a reset that is too far away
 }
 
-// kept returns how many units of limit are left to others.
-func (u use) kept(limit int64) int64 {
-	if u.share <= 0 {
+// reserved returns how many units of limit are left to others.
+func (p pacing) reserved(limit int64) int64 {
+	if p.headroom <= 0 {
 		return 0
 	}
-	return int64(math.Ceil(min(u.share, 1) * float64(limit)))
+	return int64(math.Ceil(min(p.headroom, 1) * float64(limit)))
 }
 
 // spreads reports whether the units that are free of t are to be spread over the
 // time until its reset. Those of a bucket that fills up evenly are so by nature.
-func (u use) spreads(t *told, units int64, now time.Time) bool {
-	if u.pace == Burst || t.refill.kind == flows {
+func (p pacing) spreads(e *estimate, units int64, now time.Time) bool {
+	if p.mode == Burst || e.refill.kind == refillsEvenly {
 		return false
 	}
-	far := t.reset.Sub(now)
-	few := float64(units) < spreadBelow*float64(t.limit) && far > spreadFar && far <= max(maxStated, t.per)
-	return u.pace == Spread || few
+	far := e.reset.Sub(now)
+	few := float64(units) < spreadBelow*float64(e.limit) && far > spreadFar && far <= max(maxStated, e.per)
+	return p.mode == Spread || few
 }
 
-// took notes that a claim goes at now. Units of t are free for the time that is
+// scheduleNext notes that a claim goes at now. Units of t are free for the time that is
 // left, so the next one is due after its part of that.
-func (u use) took(t *told, now time.Time, f *flight) {
-	units := t.left(now) - f.open - u.kept(t.limit)
-	if left := t.reset.Sub(now); left > 0 {
-		t.next = now.Add(left / time.Duration(max(units+1, 1)))
+func (p pacing) scheduleNext(e *estimate, now time.Time, f *inFlight) {
+	units := e.left(now) - f.open - p.reserved(e.limit)
+	if left := e.reset.Sub(now); left > 0 {
+		e.next = now.Add(left / time.Duration(max(units+1, 1)))
 	}
 }
