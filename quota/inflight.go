@@ -1,6 +1,8 @@
 package quota
 
-import "math/bits"
+import (
+	"math/bits"
+)
 
 // maxFlight bounds the memory of a flight: so many numbers may lie between the
 // oldest claim without an answer and the newest.

@@ -1,6 +1,8 @@
 package quota
 
-import "time"
+import (
+	"time"
+)
 
 // A slowResponses is a server that answers late, or not at all, or hangs up: some do so
 // instead of refusing. Nobody can tell that from an outage or from slow work, so it

@@ -294,3 +294,134 @@ func resetOf(w throttle.RemoteLimit, now time.Time) time.Time {
 
 // maxDelay is the longest delay that a server can state.
 const maxDelay = headers.MaxDelay
+
+// An earlyTest decides when to doubt a limit that states that nothing is left. Where its
+// reset is more than an hour away, and not within the window that the server states, one
+// request tests it after Tracker.MaxHold, and then after three, nine ... times as long, as
+// for a Retry-After, see gate. A limit that is contradicted loses trust: three requests
+// that were sent after it had stated that nothing is left, and were accepted before its
+// reset.
+type earlyTest struct {
+	end          time.Time // the latest reset that was stated with nothing left; zero: units are left
+	since        time.Time // when the next test was planned
+	tests        int       // that found nothing left
+	moved        int       // of them, those that moved the end
+	contradicted int       // requests that were accepted
+}
+
+const contradictions = 3 // accepted requests, and a limit is not believed
+
+// distrusted reports whether the limit has lost trust, until it states that units are left.
+func (t *earlyTest) distrusted() bool { return t.contradicted >= contradictions }
+
+// opensAt returns when the next request may be sent although nothing is left of t: at its
+// reset, or before to test it.
+func (e *estimate) opensAt(use pacing) time.Time {
+	t := &e.early
+	if t.end.IsZero() || t.moved >= maxMoved || e.reset.Sub(t.since) <= max(maxStated, e.per) {
+		return e.reset
+	}
+	test := t.since
+	if t.contradicted == 0 {
+		test = test.Add(tripled(use.maxHold, t.tests))
+	}
+	if test.Before(e.reset) {
+		return test
+	}
+	return e.reset
+}
+
+// update takes in that left units are left of t until reset, by the response to claim n.
+func (t *earlyTest) update(e *estimate, reset time.Time, left int64, n uint64, now time.Time) {
+	switch {
+	case left > 0:
+		*t = earlyTest{}
+	case t.end.IsZero():
+		*t = earlyTest{end: reset, since: now, contradicted: t.contradicted}
+	case e.probe && n > e.seen: // a test found nothing left
+		if reset.Sub(t.end) > movedBy {
+			t.moved++
+		}
+		t.tests++
+		t.since, t.end = now, later(t.end, reset)
+	}
+}
+
+// accepted notes that claim n was accepted, of which t had stated that nothing is left.
+func (t *earlyTest) accepted(e *estimate, n uint64, now time.Time) {
+	if t.end.IsZero() || n <= e.seen || !now.Before(e.reset) || e.remaining > 0 || e.refill.kind == refillsEvenly || e.refill.kind == refillsEach || e.concurrency.confirmed {
+		return
+	}
+	t.contradicted++
+}
+
+// countedWindows is what is known of the windows of a limit that only rejections state. The requests
+// of a window are counted here, since responses to accepted ones do not state it. A window begins with
+// the request that is accepted after the end of the one before. It ends when the next
+// rejection states, and then on a grid of that, unless windows begin with their first request.
+type countedWindows struct {
+	on      bool          // the server states the limit in rejections only
+	end     time.Time     // of a window, as a rejection stated it; zero: none did
+	length  time.Duration // of windows; 0: not known, so a request is sent beyond the limit to learn it
+	windows int           // since the length was learned
+	offGrid bool          // a window ended later than on the grid of those before
+	refuted bool          // a rejection came long before a window was used up: units come back in another way
+}
+
+// rejected takes in a rejection of a request that was sent in the present window, of which
+// left of limit units are left by what was counted.
+func (c *countedWindows) rejected(left, limit int64) {
+	if c.on && left > max(limit/8, 1) {
+		*c = countedWindows{refuted: true}
+	}
+}
+
+// ends takes in that a rejection stated the end of the window that began at start.
+func (c *countedWindows) ends(end, start time.Time) {
+	before := c.end
+	c.end = end
+	if !c.on || end.Sub(before) <= tolerance {
+		return
+	}
+	length := end.Sub(start) // from the first request
+	if start.Sub(before) < tolerance {
+		length = end.Sub(before)
+	}
+	for _, u := range usualLengths {
+		if d := length - u; -tolerance < d && d < tolerance {
+			length = u
+			break
+		}
+	}
+	if c.length > 0 && (end.Sub(before)%c.length).Abs() > tolerance && c.length-end.Sub(before)%c.length > tolerance {
+		c.offGrid = true
+	}
+	c.length, c.windows = length, 0
+}
+
+// next returns the end of the window that begins now: now, if that is not known.
+func (c *countedWindows) next(now time.Time) time.Time {
+	switch {
+	case c.length <= 0:
+		return now
+	case c.offGrid || c.end.IsZero():
+		return now.Add(c.length)
+	}
+	passed := now.Sub(c.end) % c.length
+	if passed < 0 {
+		passed += c.length
+	}
+	return now.Add(c.length - passed)
+}
+
+// beginWindow notes that the window of t began with the request whose response came now: it was
+// accepted, and its response states nothing.
+func (e *estimate) beginWindow(now time.Time, f *inFlight) {
+	e.counted.on, e.early = true, earlyTest{}
+	if e.counted.windows++; e.counted.windows > testEvery {
+		e.counted.windows, e.counted.length = 0, 0 // the limit may have been raised: one request goes beyond it
+	}
+	e.remaining, e.at, e.seen, e.openThen, e.probe = e.limit-1, now, f.sent, f.open, false
+	e.reset = e.counted.next(now)
+	e.refill = refill{kind: refillsAtReset}
+}
