@@ -316,6 +316,9 @@ func (q *quota) released(now time.Time) {
 		}
 		inf.loop.beginAfterStop(inf.beforeStop, inf.statedHold, q.hold.closedAt, q.lastGranted, now, inf.accepted.highest(now)/2, q.inFlight.sent)
 	}
+	if !inf.pending {
+		q.span = acceptedSpan{since: q.lastGranted} // the hold may have ended with a window of the server
+	}
 	inf.pending, inf.beforeStop, inf.statedHold = false, acceptedSpan{}, 0
 	inf.evidence.restart()
 }
