@@ -161,7 +161,7 @@ func (e *estimate) update(w throttle.RemoteLimit, n uint64, now time.Time, f *in
 	}
 	e.early.update(e, reset, left, n, now)
 	newer, over := n > e.seen, !now.Before(e.reset)
-	if !e.weighted && statesReset(w) && e.compare(w, n, f.sent, now) {
+	if !e.weighted && statesReset(w) && !e.usedByUs(w, now, f) && e.compare(w, n, f.sent, now) {
 		over, e.refill.kind = true, refillUnknown
 	}
 	e.start.observe(w, now, over, e.probe && newer && left == 0)
@@ -188,11 +188,12 @@ func (e *estimate) update(w throttle.RemoteLimit, n uint64, now time.Time, f *in
 			reset = later(reset, e.reset)
 		}
 		e.reset, e.openThen = reset, max(e.openThen-1, 0) // that claim was counted before
-		if e.refill.kind == refillsEach {
+		if e.refill.kind == refillsEach && e.refill.window == 0 {
 			e.remaining = max(e.remaining-1, 0) // or after, when more had come back
 		}
 		return
 	}
+	e.refill.log.trim(max(w.Limit-left, 0))
 	e.limit, e.remaining, e.per, e.reset = max(w.Limit, left), left, w.Per, reset
 	e.at, e.seen, e.openThen, e.probe = now, f.sent, f.open, false
 	e.refill.begin(left, now, f.open)
@@ -221,8 +222,24 @@ func (e *estimate) left(now time.Time) int64 {
 	return e.remaining + e.refill.returned(e.at, now, e.limit-e.remaining)
 }
 
-// countAccepted counts a claim that took a unit.
-func (e *estimate) countAccepted() { e.refill.responses++ }
+// usedByUs reports whether the log of a limit that restores each unit after a known time explains
+// all that w states to be used, so that there are no other clients.
+func (e *estimate) usedByUs(w throttle.RemoteLimit, now time.Time, f *inFlight) bool {
+	r := &e.refill
+	if r.kind != refillsEach || r.window == 0 {
+		return false
+	}
+	own := r.log.count(now.Add(-r.window), now) + f.open
+	return w.Limit-max(w.Remaining, 0)-own <= max(2, w.Limit/20)
+}
+
+// countAccepted counts a request that was accepted, as of now.
+func (e *estimate) countAccepted(now time.Time) {
+	e.refill.responses++
+	if e.refill.kind == refillsEach {
+		e.refill.log.add(now, 1)
+	}
+}
 
 // countUnstated counts claim n, whose response did not state what is left. accepted says that it was
 // no rejection. It reports whether t is out of date: not even the response to the probe speaks
@@ -318,6 +335,12 @@ func (t *earlyTest) distrusted() bool { return t.contradicted >= contradictions 
 // reset, or before to test it.
 func (e *estimate) opensAt(use pacing) time.Time {
 	t := &e.early
+	if at := e.refill.firstReturn(e.at); !at.IsZero() {
+		if stated := e.reset.Add(openingDelay); stated.Before(at) {
+			return stated // a unit comes back that the log does not hold
+		}
+		return at
+	}
 	if t.end.IsZero() || t.moved >= maxMoved || e.reset.Sub(t.since) <= max(maxStated, e.per) {
 		return e.reset
 	}

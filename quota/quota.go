@@ -209,7 +209,7 @@ func (q *quota) learn(n uint64, f throttle.Feedback, now time.Time) (explained b
 	for i := range q.estimates {
 		if f.Outcome == throttle.Accepted {
 			q.estimates[i].early.accepted(&q.estimates[i], n, now)
-			q.estimates[i].countAccepted()
+			q.estimates[i].countAccepted(now)
 		}
 	}
 	for _, w := range f.RemoteLimits {

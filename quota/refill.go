@@ -1,6 +1,7 @@
 package quota
 
 import (
+	"cmp"
 	"math"
 	"time"
 )
@@ -33,7 +34,9 @@ type refill struct {
 	left      int64   // at the mark
 	open      int64
 	responses int64
-	at        time.Time // of the mark; zero: none
+	at        time.Time     // of the mark; zero: none
+	log       sendLog       // if kind is refillsEach
+	window    time.Duration // after which a unit comes back, if kind is refillsEach; 0: not known
 }
 
 // update draws what it can from an answer that is newer than the mark and of the
@@ -42,7 +45,11 @@ func (r *refill) update(e *estimate, left int64, reset, now time.Time, f *inFlig
 	switch {
 	case e.others.present || r.kind == refillsEach: // what others do looks like anything
 	case r.kind == refillsAtReset && left > e.remaining:
-		r.kind = refillsEach
+		r.kind, r.window = refillsEach, cmp.Or(e.per, e.start.length)
+		r.log.add(now, e.limit-left)
+		if r.window > 0 {
+			e.others = otherClients{}
+		}
 	case r.contradicts(e, left, reset, now, f):
 		r.kind = refillsAtReset
 	}
@@ -97,15 +104,34 @@ func (r *refill) restart() { r.at = time.Time{} }
 // returned returns how many whole units have come back between at and now, at most
 // room.
 func (r *refill) returned(at, now time.Time, room int64) int64 {
+	if r.kind == refillsEach && r.window > 0 {
+		return min(r.log.count(at.Add(-r.window), now.Add(-r.window)), max(room, 0))
+	}
 	if r.kind != refillsEvenly {
 		return 0
 	}
 	return int64(min(max(r.rate*now.Sub(at).Seconds(), 0), float64(max(room, 0))))
 }
 
+// firstReturn returns when the first unit comes back after a time, according to the log; zero: the
+// log does not tell.
+func (r *refill) firstReturn(after time.Time) time.Time {
+	if r.kind != refillsEach || r.window == 0 {
+		return time.Time{}
+	}
+	taken := r.log.next(after.Add(-r.window))
+	if taken.IsZero() {
+		return taken
+	}
+	return taken.Add(r.window)
+}
+
 // until returns how long after now one unit is free, of which there are units
 // now; 0: not by flowing back.
 func (r *refill) until(units int64, at, now time.Time) time.Duration {
+	if next := r.firstReturn(now); !next.IsZero() {
+		return max(next.Sub(now), time.Millisecond)
+	}
 	if r.kind != refillsEvenly || r.rate <= 0 {
 		return 0
 	}

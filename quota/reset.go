@@ -66,8 +66,9 @@ func isAbsolute(l headers.Limit) bool {
 //	├──────────────────────────────┼────────────┤
 //	                         told - roughness <┈┈
 type windowStart struct {
-	at    time.Time // zero: not seen
-	wrong bool      // a claim that went by it was refused: this server has other windows
+	at     time.Time     // zero: not seen
+	length time.Duration // of the windows; 0: not known
+	wrong  bool          // a claim that went by it was refused: this server has other windows
 }
 
 // usual are the lengths of windows that are guessed, from long to short.
@@ -84,6 +85,7 @@ func (s *windowStart) refine(told time.Time, rough time.Duration) time.Time {
 	}
 	for _, w := range usualLengths {
 		if end := s.at.Add(w); !end.After(told) && end.Sub(told) > -rough {
+			s.length = w
 			return end
 		}
 	}
