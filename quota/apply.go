@@ -75,7 +75,7 @@ func (ep *endpoint) quotaOfUpdate(route uint64, f *throttle.Feedback) *quota {
 // less, and the reset stays as it is: it would move by the transmission time with each update.
 func (q *quota) applyLimits(limits []throttle.RemoteLimit, now time.Time) {
 	for _, l := range limits {
-		i := q.find(l)
+		i := q.find(l, now)
 		if i < 0 {
 			continue
 		}
@@ -84,7 +84,7 @@ func (q *quota) applyLimits(limits []throttle.RemoteLimit, now time.Time) {
 			l.ResetAfter = e.reset.Sub(now)
 		}
 		e.carryJitter(now, q.inFlight.open)
-		e.update(l, 0, now, &q.inFlight)
+		q.update(e, l, 0, now)
 	}
 	q.markLimitsKnown(now)
 }

@@ -188,12 +188,14 @@ func (e *estimate) update(w throttle.RemoteLimit, n uint64, now time.Time, f *in
 			reset = later(reset, e.reset)
 		}
 		e.reset, e.openThen = reset, max(e.openThen-1, 0) // that claim was counted before
-		if e.refill.kind == refillsEach && e.refill.window == 0 {
+		if e.refill.kind == refillsEach && e.refill.log == nil {
 			e.remaining = max(e.remaining-1, 0) // or after, when more had come back
 		}
 		return
 	}
-	e.refill.log.trim(max(w.Limit-left, 0))
+	if e.refill.log != nil {
+		e.refill.log.trim(max(w.Limit-left, 0))
+	}
 	e.limit, e.remaining, e.per, e.reset = max(w.Limit, left), left, w.Per, reset
 	e.at, e.seen, e.openThen, e.probe = now, f.sent, f.open, false
 	e.refill.begin(left, now, f.open)
@@ -217,6 +219,19 @@ func (e *estimate) mayBeSameWindow(w throttle.RemoteLimit, now time.Time) bool {
 	return (e.refill.kind == refillsEvenly || -2*toleranceOf(w) < apart && apart < 2*toleranceOf(w)) && w.Remaining <= e.left(now)
 }
 
+// isOtherWindow reports whether w, which is not as large as e, is another limit of the same name:
+// its window ends at another time, or is longer than any of e. Otherwise the size of e has changed.
+func (e *estimate) isOtherWindow(w throttle.RemoteLimit, now time.Time) bool {
+	reset, rough := resetOf(w, now), 2*toleranceOf(w)
+	if !statesReset(w) {
+		return false
+	}
+	if now.Before(e.reset) {
+		return reset.Sub(e.reset).Abs() > rough
+	}
+	return e.others.window > 0 && reset.Sub(now) > 2*e.others.window+rough
+}
+
 // left returns how many units are left as of now if no more are taken.
 func (e *estimate) left(now time.Time) int64 {
 	return e.remaining + e.refill.returned(e.at, now, e.limit-e.remaining)
@@ -226,7 +241,7 @@ func (e *estimate) left(now time.Time) int64 {
 // all that w states to be used, so that there are no other clients.
 func (e *estimate) usedByUs(w throttle.RemoteLimit, now time.Time, f *inFlight) bool {
 	r := &e.refill
-	if r.kind != refillsEach || r.window == 0 {
+	if r.log == nil {
 		return false
 	}
 	own := r.log.count(now.Add(-r.window), now) + f.open
@@ -236,7 +251,7 @@ func (e *estimate) usedByUs(w throttle.RemoteLimit, now time.Time, f *inFlight) 
 // countAccepted counts a request that was accepted, as of now.
 func (e *estimate) countAccepted(now time.Time) {
 	e.refill.responses++
-	if e.refill.kind == refillsEach {
+	if e.refill.log != nil {
 		e.refill.log.add(now, 1)
 	}
 }
@@ -446,5 +461,5 @@ func (e *estimate) beginWindow(now time.Time, f *inFlight) {
 	}
 	e.remaining, e.at, e.seen, e.openThen, e.probe = e.limit-1, now, f.sent, f.open, false
 	e.reset = e.counted.next(now)
-	e.refill = refill{kind: refillsAtReset}
+	e.refill, e.others = refill{kind: refillsAtReset}, otherClients{window: e.others.window}
 }

@@ -405,7 +405,11 @@ func (q *quota) estimatedPause(now time.Time) time.Duration {
 	}
 	for _, u := range probeAfter {
 		if wait := q.inference.beforeStop.since.Add(u).Sub(now); wait >= basePause/4 {
-			return wait + openingDelay + time.Duration(t.random()*float64(min(u/16, maxLate)))
+			wait += openingDelay + time.Duration(t.random()*float64(min(u/16, maxLate)))
+			if u <= basePause {
+				return min(wait, basePause)
+			}
+			return wait
 		}
 	}
 	return 0

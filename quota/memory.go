@@ -21,6 +21,7 @@ const (
 	estimateBytes  = int64(unsafe.Sizeof(estimate{})) + 48 // for the size classes of slices
 	inferenceBytes = int64(unsafe.Sizeof(inference{})) + 8
 	unitQuotaBytes = int64(unsafe.Sizeof(unitQuota{})) + 24
+	sendLogBytes   = int64(unsafe.Sizeof(sendLog{}))
 	routeBytes     = 24
 )
 
@@ -57,6 +58,9 @@ func (q *quota) bytes() int64 {
 func bytesOf(list []estimate) (n int64) {
 	for i := range list {
 		n += estimateBytes + int64(len(list[i].name))
+		if list[i].refill.log != nil {
+			n += sendLogBytes
+		}
 	}
 	return n
 }

@@ -256,7 +256,7 @@ func (p pacing) reserved(limit int64) int64 {
 // spreads reports whether the units that are free of t are to be spread over the
 // time until its reset. Those of a bucket that fills up evenly are so by nature.
 func (p pacing) spreads(e *estimate, units int64, now time.Time) bool {
-	if p.mode == Burst || e.refill.kind == refillsEvenly || e.refill.kind == refillsEach && e.refill.window > 0 {
+	if p.mode == Burst || e.refill.kind == refillsEvenly || e.refill.log != nil {
 		return false
 	}
 	far := e.reset.Sub(now)

@@ -216,7 +216,7 @@ func (q *quota) learn(n uint64, f throttle.Feedback, now time.Time) (explained b
 		if !countsRequests(w) {
 			continue
 		}
-		if i := q.find(w); i >= 0 {
+		if i := q.find(w, now); i >= 0 {
 			said[i] = true
 			if f.Outcome == throttle.Throttled {
 				q.estimates[i].concurrency.rejected()
@@ -225,17 +225,41 @@ func (q *quota) learn(n uint64, f throttle.Feedback, now time.Time) (explained b
 				}
 			}
 			q.estimates[i].adaptProbePause(w, n, f.Outcome)
-			q.estimates[i].update(w, n, now, &q.inFlight)
+			q.update(&q.estimates[i], w, n, now)
 			q.estimates[i].counted.on = q.estimates[i].counted.on && f.Outcome != throttle.Accepted
 		}
 	}
 	for i := len(q.estimates) - 1; i >= 0; i-- {
-		if !said[i] && f.Outcome != throttle.Failed && q.estimates[i].countUnstated(n, f.Outcome == throttle.Accepted && q.endpoint.tracker.Mode == Full, now, &q.inFlight) {
-			q.endpoint.memory.release(bytesOf(q.estimates[i : i+1]))
+		e := &q.estimates[i]
+		switch {
+		case said[i], f.Outcome == throttle.Failed:
+			continue
+		case f.Outcome == throttle.Throttled && explains(f.RemoteLimits):
+			e.probe = e.probe && n <= e.seen // rejected by another limit, which says nothing of this one
+			continue
+		}
+		before := bytesOf(q.estimates[i : i+1])
+		if e.countUnstated(n, f.Outcome == throttle.Accepted && q.endpoint.tracker.Mode == Full, now, &q.inFlight) {
 			q.estimates = append(q.estimates[:i], q.estimates[i+1:]...)
+			q.endpoint.memory.release(before)
+		} else {
+			q.endpoint.memory.release(before - bytesOf(q.estimates[i:i+1]))
 		}
 	}
 	return explains(f.RemoteLimits) || q.applyUnits(f.RemoteLimits, now)
+}
+
+// update applies w, which the response to claim n stated, to e. A log is charged to the memory of
+// the host.
+func (q *quota) update(e *estimate, w throttle.RemoteLimit, n uint64, now time.Time) {
+	before := e.refill.log
+	e.update(w, n, now, &q.inFlight)
+	switch {
+	case before != nil && e.refill.log == nil:
+		q.endpoint.memory.release(sendLogBytes)
+	case before == nil && e.refill.log != nil && !q.endpoint.memory.reserve(sendLogBytes):
+		e.refill.log = nil
+	}
 }
 
 // explains reports whether one of windows is used up.
@@ -245,11 +269,20 @@ func explains(windows []throttle.RemoteLimit) bool {
 
 // find returns the index of the limit that w speaks of, which may be new; -1 if
 // there is no room for it.
-func (q *quota) find(w throttle.RemoteLimit) int {
+func (q *quota) find(w throttle.RemoteLimit, now time.Time) int {
+	similar := -1
 	for i := range q.estimates {
-		if q.estimates[i].name == w.Name && q.estimates[i].per == w.Per {
+		e := &q.estimates[i]
+		if e.name != w.Name || e.per != w.Per {
+			continue
+		}
+		if e.limit == e.cost.inRequests(w).Limit {
 			return i
 		}
+		similar = i
+	}
+	if similar >= 0 && !q.estimates[similar].isOtherWindow(w, now) {
+		return similar
 	}
 	if q.dropped {
 		return -1
@@ -280,8 +313,8 @@ func (q *quota) applyStated(windows []throttle.RemoteLimit, now time.Time) {
 		if !countsRequests(w) {
 			continue
 		}
-		if i := q.find(w); i >= 0 {
-			q.estimates[i].update(w, 0, now, &q.inFlight)
+		if i := q.find(w, now); i >= 0 {
+			q.update(&q.estimates[i], w, 0, now)
 		}
 	}
 	q.applyUnits(windows, now)

@@ -35,7 +35,7 @@ type refill struct {
 	open      int64
 	responses int64
 	at        time.Time     // of the mark; zero: none
-	log       sendLog       // if kind is refillsEach
+	log       *sendLog      // if kind is refillsEach and window is known; nil: none
 	window    time.Duration // after which a unit comes back, if kind is refillsEach; 0: not known
 }
 
@@ -46,9 +46,8 @@ func (r *refill) update(e *estimate, left int64, reset, now time.Time, f *inFlig
 	case e.others.present || r.kind == refillsEach: // what others do looks like anything
 	case r.kind == refillsAtReset && left > e.remaining:
 		r.kind, r.window = refillsEach, cmp.Or(e.per, e.start.length)
-		r.log.add(now, e.limit-left)
-		if r.window > 0 {
-			e.others = otherClients{}
+		if r.window > 0 && !e.weighted {
+			e.others, r.log = otherClients{}, newSendLog(now, e.limit-left)
 		}
 	case r.contradicts(e, left, reset, now, f):
 		r.kind = refillsAtReset
@@ -104,7 +103,7 @@ func (r *refill) restart() { r.at = time.Time{} }
 // returned returns how many whole units have come back between at and now, at most
 // room.
 func (r *refill) returned(at, now time.Time, room int64) int64 {
-	if r.kind == refillsEach && r.window > 0 {
+	if r.log != nil {
 		return min(r.log.count(at.Add(-r.window), now.Add(-r.window)), max(room, 0))
 	}
 	if r.kind != refillsEvenly {
@@ -116,7 +115,7 @@ func (r *refill) returned(at, now time.Time, room int64) int64 {
 // firstReturn returns when the first unit comes back after a time, according to the log; zero: the
 // log does not tell.
 func (r *refill) firstReturn(after time.Time) time.Time {
-	if r.kind != refillsEach || r.window == 0 {
+	if r.log == nil {
 		return time.Time{}
 	}
 	taken := r.log.next(after.Add(-r.window))

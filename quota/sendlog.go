@@ -1,82 +1,93 @@
 package quota
 
-import (
-	"slices"
-	"time"
-)
+import "time"
 
-// A sendLog holds when accepted requests were counted, for a server that restores each unit some
-// time after it was taken. Its memory is bounded: when it is full, neighbouring entries are joined
-// and count from the later one on, so units are never expected too early.
+// A sendLog holds when accepted requests were counted, for a server that restores each unit a fixed
+// time after it was taken. Its memory is fixed: when it is full, the two entries that are closest
+// to each other become one at the later time, so that units are never expected too early.
 type sendLog struct {
-	entries []sendEntry // by time
+	base    time.Time // when it was created
+	entries [16]sendEntry
+	n       int // entries in use, from the oldest to the latest
 }
 
+// A sendEntry is a number of requests that were counted at one time.
 type sendEntry struct {
-	at time.Time
-	n  int64
+	at       time.Duration // since base
+	requests int64
 }
 
-const maxSendEntries = 32
+// newSendLog returns a log of n requests that were counted at an unknown time before now.
+func newSendLog(now time.Time, n int64) *sendLog {
+	l := &sendLog{base: now}
+	l.add(now, n)
+	return l
+}
 
-// add counts n units at now.
+// add counts n requests at now.
 func (l *sendLog) add(now time.Time, n int64) {
-	if n <= 0 {
+	at := now.Sub(l.base)
+	switch {
+	case n <= 0:
 		return
-	}
-	if last := len(l.entries) - 1; last >= 0 && !l.entries[last].at.Before(now) {
-		l.entries[last].n += n
+	case l.n > 0 && l.entries[l.n-1].at >= at:
+		l.entries[l.n-1].requests += n
 		return
-	}
-	if len(l.entries) == maxSendEntries {
+	case l.n == len(l.entries):
 		l.join()
 	}
-	l.entries = append(l.entries, sendEntry{now, n})
+	l.entries[l.n] = sendEntry{at, n}
+	l.n++
 }
 
-// join joins the two neighbours that are closest to each other.
+// join makes one entry of the two that are closest to each other.
 func (l *sendLog) join() {
 	best := 1
-	for i := 2; i < len(l.entries); i++ {
-		if l.entries[i].at.Sub(l.entries[i-1].at) < l.entries[best].at.Sub(l.entries[best-1].at) {
+	for i := 2; i < l.n; i++ {
+		if l.entries[i].at-l.entries[i-1].at < l.entries[best].at-l.entries[best-1].at {
 			best = i
 		}
 	}
-	l.entries[best].n += l.entries[best-1].n
-	l.entries = slices.Delete(l.entries, best-1, best)
+	l.entries[best].requests += l.entries[best-1].requests
+	l.drop(best-1, best)
 }
 
-// count returns how many units were counted after from and not after to.
+// drop removes the entries from i up to, but not including, j.
+func (l *sendLog) drop(i, j int) { l.n = i + copy(l.entries[i:], l.entries[j:l.n]) }
+
+// count returns how many requests were counted after from and not after to.
 func (l *sendLog) count(from, to time.Time) (n int64) {
-	for _, e := range l.entries {
-		if e.at.After(from) && !e.at.After(to) {
-			n += e.n
+	after, until := from.Sub(l.base), to.Sub(l.base)
+	for _, e := range l.entries[:l.n] {
+		if e.at > after && e.at <= until {
+			n += e.requests
 		}
 	}
 	return n
 }
 
-// next returns when the first units were counted after from; zero: none were.
+// next returns when the first requests were counted after from; zero: none were.
 func (l *sendLog) next(from time.Time) time.Time {
-	for _, e := range l.entries {
-		if e.at.After(from) {
-			return e.at
+	after := from.Sub(l.base)
+	for _, e := range l.entries[:l.n] {
+		if e.at > after {
+			return l.base.Add(e.at)
 		}
 	}
 	return time.Time{}
 }
 
-// trim drops the oldest units so that used are left, because the server states so many.
+// trim drops the oldest requests until not more than used are left, the number that the server
+// states.
 func (l *sendLog) trim(used int64) {
-	for i := len(l.entries) - 1; i >= 0; i-- {
-		if used -= l.entries[i].n; used < 0 {
-			l.entries[i].n += used
-			drop := i
-			if l.entries[i].n > 0 {
-				drop = i - 1
-			}
-			l.entries = slices.Delete(l.entries, 0, drop+1)
-			return
+	for i := l.n - 1; i >= 0; i-- {
+		if used -= l.entries[i].requests; used >= 0 {
+			continue
 		}
+		if l.entries[i].requests += used; l.entries[i].requests <= 0 {
+			i++
+		}
+		l.drop(0, i)
+		return
 	}
 }
