@@ -336,9 +336,9 @@ const maxDelay = headers.MaxDelay
 type earlyTest struct {
 	end          time.Time // the latest reset that was stated with nothing left; zero: units are left
 	since        time.Time // when the next test was planned
-	tests        int       // that found nothing left
-	moved        int       // of them, those that moved the end
-	contradicted int       // requests that were accepted
+	tests        int32     // that found nothing left
+	moved        int32     // of them, those that moved the end
+	contradicted int32     // requests that were accepted
 }
 
 const contradictions = 3 // accepted requests, and a limit is not believed
@@ -361,7 +361,7 @@ func (e *estimate) opensAt(use pacing) time.Time {
 	}
 	test := t.since
 	if t.contradicted == 0 {
-		test = test.Add(tripled(use.maxHold, t.tests))
+		test = test.Add(tripled(use.maxHold, int(t.tests)))
 	}
 	if test.Before(e.reset) {
 		return test
@@ -398,10 +398,10 @@ func (t *earlyTest) accepted(e *estimate, n uint64, now time.Time) {
 // the request that is accepted after the end of the one before. It ends when the next
 // rejection states, and then on a grid of that, unless windows begin with their first request.
 type countedWindows struct {
-	on      bool          // the server states the limit in rejections only
 	end     time.Time     // of a window, as a rejection stated it; zero: none did
 	length  time.Duration // of windows; 0: not known, so a request is sent beyond the limit to learn it
-	windows int           // since the length was learned
+	windows int32         // since the length was learned
+	on      bool          // the server states the limit in rejections only
 	offGrid bool          // a window ended later than on the grid of those before
 	refuted bool          // a rejection came long before a window was used up: units come back in another way
 }
