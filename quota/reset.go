@@ -68,6 +68,7 @@ func isAbsolute(l headers.Limit) bool {
 type windowStart struct {
 	at     time.Time     // zero: not seen
 	length time.Duration // of the windows; 0: not known
+	floor  bool          // the server rounds its resets down
 	wrong  bool          // a claim that went by it was refused: this server has other windows
 }
 
@@ -77,29 +78,35 @@ var usualLengths = []time.Duration{
 	time.Minute, 30 * time.Second, 20 * time.Second, 15 * time.Second, 10 * time.Second, 5 * time.Second, 2 * time.Second, time.Second,
 }
 
-// refine returns when the window is over that is told to be so at told, or sooner by
-// as much as rough.
-func (s *windowStart) refine(told time.Time, rough time.Duration) time.Time {
+// refine returns when the window ends, which is stated to end at stated. The true end is up to rough
+// earlier, or later if the server rounds down.
+func (s *windowStart) refine(stated time.Time, rough time.Duration) time.Time {
 	if s.at.IsZero() || s.wrong {
-		return told
+		return stated
 	}
 	for _, w := range usualLengths {
-		if end := s.at.Add(w); !end.After(told) && end.Sub(told) > -rough {
+		end := s.at.Add(w)
+		if late := end.Sub(stated); !s.floor && -rough < late && late <= 0 || s.floor && 0 <= late && late < rough {
 			s.length = w
 			return end
 		}
 	}
-	return told
+	return stated
 }
 
-// observe notes when the window began that w speaks of. over says that it is not the
-// one before, and refused that the claim which went first was refused.
-func (s *windowStart) observe(w throttle.RemoteLimit, now time.Time, over, refused bool) {
+// observe notes when the window began that w states. over reports that it is not the one before,
+// and rejected that the probe of the one before was rejected: the server rounds its resets down, or
+// has windows of an unusual length.
+func (s *windowStart) observe(w throttle.RemoteLimit, now time.Time, over, rejected bool) {
 	switch {
 	case w.Remaining == w.Limit-1 && w.Limit > 2:
 		s.at = now
 	case over:
-		s.wrong = s.wrong || refused && !s.at.IsZero()
+		if rejected && !s.at.IsZero() {
+			s.wrong = s.floor
+			s.floor = s.floor || w.Resolution > 0
+			s.wrong = s.wrong || !s.floor
+		}
 		s.at = time.Time{}
 	}
 }
