@@ -72,6 +72,7 @@ const (
 	testEvery       = 20                     // windows
 	minUnconfirmed  = 2                      // requests in flight while a window is not confirmed, one more
 	maxUnconfirmed  = 4                      // for four accepted ones, and at most so many
+	confirmedPart   = 24                     // of a window that is confirmed
 	burstPart       = 6                      // of a window, in which its requests are sent
 	agreeingRates   = 0.25                   // rates that differ by less agree
 	muchLower       = 1.6                    // times: a rate that is lower than another
@@ -150,7 +151,11 @@ func (w *learnedWindow) interval() time.Duration {
 	if w.declared {
 		return 0
 	}
-	return w.length / burstPart / time.Duration(w.limit)
+	part := burstPart
+	if w.confirmed {
+		part = confirmedPart
+	}
+	return w.length / time.Duration(part) / time.Duration(w.limit)
 }
 
 // nextOnGrid returns the next end of a window after now, if they are on a grid.
