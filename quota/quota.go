@@ -483,5 +483,9 @@ func (q *quota) slowStartMax() int64 {
 	if len(q.estimates) > 0 {
 		return int64(start + q.successes)
 	}
-	return int64(start + min(q.successes/2, maxGrowth))
+	growth := maxGrowth
+	if q.shared != nil {
+		growth /= 1 + len(q.shared.peers.all) // that begin at the same time
+	}
+	return int64(start + min(q.successes/2, growth))
 }
