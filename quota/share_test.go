@@ -113,7 +113,7 @@ func TestShare_othersProbeWithoutAResult(t *testing.T) {
 		require.True(t, d.OK)
 		settle(b)
 		require.False(t, claim(t, other, users).OK)
-		time.Sleep(2*time.Second + moreFollow)
+		time.Sleep(2*time.Second + followRange)
 		require.True(t, claim(t, other, users).OK)
 	})
 }
