@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// shared returns s for many clients at once.
+// shared returns s, safe for concurrent use.
 func shared(s server) server {
 	var mu sync.Mutex
 	return func(now time.Time) (int, http.Header) {

@@ -15,12 +15,12 @@ import (
 //
 //	server  ├────── 10:00:07 ──────┼────── 10:00:08 ──
 //	               ▲          ▲     ▲
-//	          Date is 7       7     8, just begun: the latest Date, relative to our clock
+//	          Date is 7       7     8, just begun: the latest Date, relative to the local clock
 //
-// The server's time of a response is that of the response with the latest Date, relative to our
-// clock, plus the time since then.
+// The server's time of a response is that of the response with the latest Date, relative to the
+// local clock, plus the time since then.
 type clockOffset struct {
-	offset time.Duration // of the latest Date from our clock
+	offset time.Duration // of the latest Date from the local clock
 	known  bool
 }
 

@@ -5,8 +5,8 @@ import (
 )
 
 // slowResponses limits the requests in flight to a server that responds late, does not respond, or
-// closes connections. Some servers do so instead of rejecting requests. It cannot be told apart from
-// an outage or from slow work, so no rate is estimated from it. But until the server is healthy
+// closes connections. Some servers do so instead of rejecting requests. It cannot be distinguished
+// from an outage or from slow work, so no rate is estimated from it. But until the server is healthy
 // again, no more requests are in flight than when the slow responses began:
 //
 //	in flight

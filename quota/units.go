@@ -230,7 +230,7 @@ func (u *unitQuota) update(limits []throttle.RemoteLimit, k uint64, now time.Tim
 	return stated
 }
 
-// find returns the index of the estimate of l, which may be new; -1 if there is no room for it.
+// find returns the index of the estimate of l, which may be new; -1 if there are too many.
 func (u *unitQuota) find(l throttle.RemoteLimit) int {
 	for i := range u.estimates {
 		if u.estimates[i].name == l.Name && u.estimates[i].per == l.Per {
