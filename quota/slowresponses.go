@@ -86,14 +86,6 @@ func (s *slowResponses) responded(sent uint64, open, minimum int64, now time.Tim
 	s.typical += (took - s.typical) / typicalWeight // late responses count: if all are late, that is typical
 }
 
-// failed records that claim n has no response, or one that is a failure.
-func (s *slowResponses) failed(n, sent uint64, open, minimum int64) {
-	s.cancelled(n)
-	if s.failures++; s.failures >= maxFailuresInRow {
-		s.begin(sent, open+1, minimum)
-	}
-}
-
 // cancelled records that no response to claim n is expected.
 func (s *slowResponses) cancelled(n uint64) {
 	if n == s.watched {
@@ -101,16 +93,19 @@ func (s *slowResponses) cancelled(n uint64) {
 	}
 }
 
-// recordOutcome records the outcome of claim n in q.slow. It reads the clock only for the watched
-// claim, if now is zero.
+// recordOutcome records in q.slow that claim n has a response, or that it failed: there is none, or
+// one that is a failure. If now is zero, it reads the clock, but only for the watched claim.
 func (q *quota) recordOutcome(n uint64, failed bool, now time.Time) {
-	minimum := int64(q.endpoint.tracker.initialConcurrency())
-	switch {
-	case failed:
-		q.slow.failed(n, q.inFlight.sent, q.inFlight.open, minimum)
+	s, sent, open, minimum := &q.slow, q.inFlight.sent, q.inFlight.open, int64(q.endpoint.tracker.initialConcurrency())
+	if failed {
+		s.cancelled(n)
+		if s.failures++; s.failures >= maxFailuresInRow {
+			s.begin(sent, open+1, minimum)
+		}
 		return
-	case n == q.slow.watched:
-		q.slow.responded(q.inFlight.sent, q.inFlight.open, minimum, q.now(now))
 	}
-	q.slow.failures = 0
+	if n == s.watched {
+		s.responded(sent, open, minimum, q.now(now))
+	}
+	s.failures = 0
 }
