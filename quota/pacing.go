@@ -8,8 +8,8 @@ import (
 )
 
 // otherClients estimates how much of a limit other clients use: other processes of the same program,
-// or other clients of the account. It needs no communication, because all of them receive the
-// numbers of the server: the units that were used and that this process did not use are theirs.
+// or other clients of the account. It needs no communication, because every client receives
+// the numbers of the server: what was used, less what this process used, is the use of the others.
 //
 // While there are other clients, no client may use all that is left. If each of n clients spread
 // what is left over the time until the reset as if it were the only one, and did so again after each
@@ -29,7 +29,7 @@ import (
 type otherClients struct {
 	present  bool      // there are other clients
 	share    float64   // part of the used units that this process used, in (0, 1]; 0: not known
-	lastSeen time.Time // when other clients were last present
+	lastSeen time.Time // when their use was last observed
 
 	usedBefore int64         // units that were used before since: not by other clients of now
 	own        int64         // units that this process has used from since on
@@ -152,7 +152,7 @@ func (e *estimate) isShared(now time.Time, open int64) bool {
 }
 
 // wait returns how long after now the next claim of this process is due. At the time at, left units
-// were left, open of which are in flight now. They come back at reset.
+// were left, open of which are in flight now. The next units come back at reset.
 //
 // All processes compute the same. Let u be the part of the time until the reset that is left, share
 // that of this process, and
@@ -235,7 +235,7 @@ const (
 type pacing struct {
 	mode     Pacing
 	headroom float64       // part of each quota that is reserved for other clients
-	maxHold  time.Duration // time until the first test of a reset that is too far away, see earlyTest
+	maxHold  time.Duration // time until the first test of a reset that is too far away, see Tracker.MaxHold
 }
 
 // reserved returns how many units of limit are reserved for other clients.

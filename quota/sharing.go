@@ -185,10 +185,27 @@ func quotaOfLimiter(l throttle.Limiter) (q *quota, ours bool) {
 	return q, ours
 }
 
-// Reserve implements throttle.Limiter.
-func (q sharedQuota) Reserve(_ context.Context, c throttle.Claim) (throttle.Decision, error) {
-	d, probe, err := q.reserveShared(c)
-	q.endpoint.tracker.sharing.publish(q.endpoint, probe)
+// Reserve implements throttle.Limiter. It leaves units to other processes, and publishes probes.
+func (q sharedQuota) Reserve(_ context.Context, c throttle.Claim) (d throttle.Decision, err error) {
+	if _, err = c.Units(); err != nil {
+		return d, err
+	}
+	var probe Update
+	defer func() { q.endpoint.tracker.sharing.publish(q.endpoint, probe) }() // without the lock
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	now := q.now(c.Now)
+	if wait, ok := q.leaveToPeers(now); !ok {
+		d = throttle.Decision{Policy: q.endpoint.names.quota, At: now, Wait: wait, ServerImposed: true}
+		q.describe(&d, now)
+		return d, nil
+	}
+	d, err = q.reserve(c)
+	s := q.shared
+	if d.OK && !c.DryRun && q.hold.active && d.Grant > q.hold.lastSent && q.lastGranted.Sub(s.probedAt) >= probeEvery {
+		s.probedAt = q.lastGranted
+		probe = Update{Kind: UpdateProbe, Route: s.route}
+	}
 	return d, err
 }
 
@@ -224,29 +241,6 @@ type knownLimit struct {
 	per       time.Duration
 	remaining int64
 	reset     time.Time
-}
-
-// reserveShared is reserve for a shared quota. If the claim is a probe that is to be published,
-// it also returns that update.
-func (q *quota) reserveShared(c throttle.Claim) (d throttle.Decision, probe Update, err error) {
-	if _, err = c.Units(); err != nil {
-		return d, probe, err
-	}
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	now := q.now(c.Now)
-	if wait, ok := q.leaveToPeers(now); !ok {
-		d = throttle.Decision{Policy: q.endpoint.names.quota, At: now, Wait: wait, ServerImposed: true}
-		q.describe(&d, now)
-		return d, probe, nil
-	}
-	d, err = q.reserve(c)
-	s := q.shared
-	if d.OK && !c.DryRun && q.hold.active && d.Grant > q.hold.lastSent && q.lastGranted.Sub(s.probedAt) >= probeEvery {
-		s.probedAt = q.lastGranted
-		probe = Update{Kind: UpdateProbe, Route: s.route}
-	}
-	return d, probe, err
 }
 
 // setRoute records that a response to a request of route concerned q.

@@ -163,7 +163,7 @@ func (u *unitQuota) end(k uint64, n int64) bool {
 		return false
 	}
 	if u.extra -= n - 1; u.inFlight.open == 0 || u.extra < 0 {
-		u.extra = 0 // inFlight forgets claims
+		u.extra = 0 // inFlight may have forgotten claims
 	}
 	return true
 }
