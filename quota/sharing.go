@@ -163,58 +163,6 @@ func (ep *endpoint) route(req *http.Request) uint64 {
 	return marked(h, route)
 }
 
-// A sharedQuota is a quota as a throttle.Limiter that leaves units to other processes and
-// publishes what it learns.
-type sharedQuota struct{ *quota }
-
-// limiterOf returns the quota of req.
-func (ep *endpoint) limiterOf(req *http.Request) throttle.Limiter {
-	q := ep.quotaOf(req)
-	if ep.id == "" {
-		return q
-	}
-	return sharedQuota{q}
-}
-
-// quotaOfLimiter returns the quota of l, and reports whether l was returned by limiterOf.
-func quotaOfLimiter(l throttle.Limiter) (q *quota, ours bool) {
-	if shared, ok := l.(sharedQuota); ok {
-		return shared.quota, true
-	}
-	q, ours = l.(*quota)
-	return q, ours
-}
-
-// Reserve implements throttle.Limiter. It leaves units to other processes, and publishes probes.
-func (q sharedQuota) Reserve(_ context.Context, c throttle.Claim) (d throttle.Decision, err error) {
-	if _, err = c.Units(); err != nil {
-		return d, err
-	}
-	var probe Update
-	defer func() { q.endpoint.tracker.sharing.publish(q.endpoint, probe) }() // without the lock
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	now := q.now(c.Now)
-	if wait, ok := q.leaveToPeers(now); !ok {
-		d = throttle.Decision{Policy: q.endpoint.names.quota, At: now, Wait: wait, ServerImposed: true}
-		q.describe(&d, now)
-		return d, nil
-	}
-	d, err = q.reserve(c)
-	s := q.shared
-	if d.OK && !c.DryRun && q.hold.active && d.Grant > q.hold.lastSent && q.lastGranted.Sub(s.probedAt) >= probeEvery {
-		s.probedAt = q.lastGranted
-		probe = Update{Kind: UpdateProbe, Route: s.route}
-	}
-	return d, err
-}
-
-// Observe implements throttle.Observer.
-func (q sharedQuota) Observe(ctx context.Context, c throttle.Claim, d throttle.Decision, f throttle.Feedback) {
-	q.quota.Observe(ctx, c, d, f)
-	q.publish(f.Now)
-}
-
 // A sharedState is the state of a shared quota that updates are made of, and what other processes
 // know of it: what this process has published or received. It is guarded by quota.mu.
 type sharedState struct {
@@ -241,6 +189,31 @@ type knownLimit struct {
 	per       time.Duration
 	remaining int64
 	reset     time.Time
+}
+
+// reserveShared is reserve for a shared quota: it leaves units to other processes, and publishes
+// probes. It is called without the lock.
+func (q *quota) reserveShared(c throttle.Claim) (d throttle.Decision, err error) {
+	if _, err = c.Units(); err != nil {
+		return d, err
+	}
+	var probe Update
+	defer func() { q.endpoint.tracker.sharing.publish(q.endpoint, probe) }() // without the lock
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	now := q.now(c.Now)
+	if wait, ok := q.leaveToPeers(now); !ok {
+		d = throttle.Decision{Policy: q.endpoint.names.quota, At: now, Wait: wait, ServerImposed: true}
+		q.describe(&d, now)
+		return d, nil
+	}
+	d, err = q.reserve(c)
+	s := q.shared
+	if d.OK && !c.DryRun && q.hold.active && d.Grant > q.hold.lastSent && q.lastGranted.Sub(s.probedAt) >= probeEvery {
+		s.probedAt = q.lastGranted
+		probe = Update{Kind: UpdateProbe, Route: s.route}
+	}
+	return d, err
 }
 
 // setRoute records that a response to a request of route concerned q.

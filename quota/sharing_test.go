@@ -307,7 +307,7 @@ func TestSharing_releaseEndsOnlyTheHoldThatWasProbed(t *testing.T) {
 			b.publish(t, other, Update{Kind: UpdateHold, Stated: true, Sender: 1, Route: route, Wait: tt.hold})
 			time.Sleep(tt.after)
 			b.publish(t, other, Update{Kind: UpdateRelease, Sender: 1, Route: route, Wait: tt.probed})
-			quota, _ := quotaOfLimiter(other.Demand(request(t, users)).Limiter)
+			quota, _ := other.Demand(request(t, users)).Limiter.(*quota)
 			require.Equal(t, tt.released, !quota.hold.active, name)
 		})
 	}
