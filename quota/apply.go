@@ -9,12 +9,12 @@ import (
 )
 
 const (
-	minFollow  = 50 * time.Millisecond // that a probe comes after that of the process that was rejected
-	moreFollow = 200 * time.Millisecond
-	probeTime  = time.Second // for the result of the probe of another process, and as much more at random
+	minFollow   = 50 * time.Millisecond  // minimum delay of a probe after that of the process that was rejected
+	followRange = 200 * time.Millisecond // maximum random addition to minFollow
+	probeTime   = time.Second            // minimum wait for the result of another process's probe, and maximum random addition to it
 )
 
-// apply takes in an update of another process, as of now. It reports whether requests may be sent
+// apply applies an update of another process, as of now. It reports whether requests may be sent
 // earlier than before.
 func (ep *endpoint) apply(u Update, now time.Time) (sooner bool) {
 	switch u.Kind {
@@ -35,12 +35,12 @@ func (ep *endpoint) apply(u Update, now time.Time) (sooner bool) {
 	if q == nil {
 		return false
 	}
-	wasSilent, accepted := u.Kind != UpdateJoin && ep.unlimited.Swap(false), ep.accepted(now)
+	wasUnlimited, accepted := u.Kind != UpdateJoin && ep.unlimited.Swap(false), ep.accepted(now)
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	defer q.record(q.view())
 	now = q.now(now)
-	if wasSilent {
+	if wasUnlimited {
 		q.span = accepted
 	}
 	q.shared.peers.add(&u, now)
@@ -54,6 +54,21 @@ func (ep *endpoint) apply(u Update, now time.Time) (sooner bool) {
 		return q.applyRelease(now.Add(-u.Wait), now)
 	}
 	return len(u.Limits) > 0 // a window may have begun
+}
+
+// endFetch ends the wait for a fetch. It reports whether requests may have waited.
+func (ep *endpoint) endFetch() (sooner bool) {
+	ep.mu.Lock()
+	defer ep.mu.Unlock()
+	for _, q := range append([]*quota{ep.unknown.Load()}, ep.quotas...) {
+		q.mu.Lock()
+		if until := q.shared.fetchUntil; !until.IsZero() && q.hold.until.Equal(until) { // it is not held since
+			q.hold.until, sooner = time.Time{}, true
+		}
+		q.shared.fetchUntil = time.Time{}
+		q.mu.Unlock()
+	}
+	return sooner
 }
 
 // quotaOfUpdate returns the quota that an update of route concerns; nil if that cannot be known.
@@ -71,8 +86,8 @@ func (ep *endpoint) quotaOfUpdate(route uint64, f *throttle.Feedback) *quota {
 	return q
 }
 
-// applyLimits takes over what is left of the limits. In a window that is known, it can only be
-// less, and the reset stays as it is: it would move by the transmission time with each update.
+// applyLimits updates the estimates with limits. In a window that is known, the reset stays as it
+// is: it would move by the transmission time with each update.
 func (q *quota) applyLimits(limits []throttle.RemoteLimit, now time.Time) {
 	for _, l := range limits {
 		i := q.find(l, now)
@@ -80,42 +95,42 @@ func (q *quota) applyLimits(limits []throttle.RemoteLimit, now time.Time) {
 			continue
 		}
 		e := &q.estimates[i]
-		if ahead := resetOf(l, now).Sub(e.reset); now.Before(e.reset) && -tolerance < ahead && ahead < tolerance {
+		if now.Before(e.reset) && resetOf(l, now).Sub(e.reset).Abs() < tolerance {
 			l.ResetAfter = e.reset.Sub(now)
 		}
 		e.carryJitter(now, q.inFlight.open)
 		q.update(e, l, 0, now)
 	}
-	q.markLimitsKnown(now)
+	q.setLimits(now)
 }
 
-// applyHold holds requests until the end of the hold.
+// applyHold holds requests until the end of the hold, and a random delay in which the process that
+// was rejected sends the probe. Of two processes that were rejected at the same time, the one with
+// the smaller identifier sends it.
 func (q *quota) applyHold(u *Update, now time.Time) {
 	if u.Wait == 0 || !u.Stated && q.endpoint.tracker.Mode != Full {
 		return // it is over, or an estimate of another process
 	}
 	h, s, end := &q.hold, q.shared, now.Add(u.Wait)
-	random := q.endpoint.tracker.random()
-	delayed := func(t time.Time) time.Time { return t.Add(minFollow + time.Duration(random*float64(moreFollow))) }
+	delay := minFollow + time.Duration(q.endpoint.tracker.random()*float64(followRange))
 	h.estimated = !u.Stated
-	switch {
-	case !h.active, !now.Before(h.until): // not held until now
-		h.active, h.closedAt, h.lastSent, h.closings = true, now, q.inFlight.sent, h.closings+1
-		h.until, s.follows = delayed(end), true
-		if !u.Stated && !explains(u.Limits) {
-			q.followEstimate(now)
+	leaves := u.Sender < q.endpoint.tracker.sharing.self && !s.follows // the probe to the sender
+	if isNew := !h.active || !now.Before(h.until); isNew || leaves || end.Sub(h.until) > tolerance {
+		if !isNew {
+			end = later(h.until, end)
+		} else {
+			h.active, h.closedAt, h.lastSent, h.closings = true, now, q.inFlight.sent, h.closings+1
+			if h.estimated && !explains(u.Limits) {
+				q.followEstimate(now)
+			}
 		}
-	case end.Sub(h.until) > tolerance:
-		h.until, s.follows = delayed(end), true
-	case u.Sender < q.endpoint.tracker.sharing.self && !s.follows:
-		// Both processes were rejected at the same time, and one of them sends the probe.
-		h.until, s.follows = delayed(later(h.until, end)), true
+		h.until, s.follows = end.Add(delay), true
 	}
-	s.markHoldKnown(h)
+	s.setHold(h)
 }
 
-// followEstimate prepares the rate loop, for which another process had evidence. If it runs
-// already, only the rate of the process that was rejected is lowered.
+// followEstimate prepares a rate loop, because the process that was rejected had evidence for one.
+// If q has one already, only the rate of that process is lowered.
 func (q *quota) followEstimate(now time.Time) {
 	if inf := q.infer(acceptedSpan{}, now); inf != nil && !inf.loop.on() {
 		inf.beforeStop, inf.pending, inf.cut = q.span, true, concurrencyCut{}
@@ -123,19 +138,19 @@ func (q *quota) followEstimate(now time.Time) {
 	}
 }
 
-// applyProbe holds requests until the result of the probe of another process is known, unless
-// a probe of ours is in flight.
+// applyProbe holds requests until the result of the probe of another process is known, unless a
+// probe of this process is in flight.
 func (q *quota) applyProbe(now time.Time) {
 	h := &q.hold
 	if !h.active || q.inFlight.after(h.lastSent) > 0 {
 		return
 	}
 	h.until = later(h.until, now.Add(probeTime+time.Duration(q.endpoint.tracker.random()*float64(probeTime))))
-	q.shared.markHoldKnown(h)
+	q.shared.setHold(h)
 }
 
-// applyRelease ends the hold, because a probe that was sent at probed was accepted. It remains if
-// it began later, or if its end is much later.
+// applyRelease ends the hold, because a probe that was sent at probed was accepted. It does not
+// end a hold that began later, or whose end is much later.
 func (q *quota) applyRelease(probed, now time.Time) (released bool) {
 	h := &q.hold
 	if !h.active || h.closedAt.After(probed) || h.until.Sub(now) > 2*probeTime+tolerance {
@@ -147,21 +162,21 @@ func (q *quota) applyRelease(probed, now time.Time) (released bool) {
 		h.until = now
 	}
 	if q.released(now); q.inference != nil && q.inference.loop.on() {
-		// All processes receive it at the same time, and must not send at the same time.
+		// All processes receive the update at the same time, and must not send at the same time.
 		q.inference.loop.next = now.Add(time.Duration(q.endpoint.tracker.random() / q.inference.loop.rate * 1e9))
 	}
-	q.shared.markHoldKnown(h)
+	q.shared.setHold(h)
 	return true
 }
 
-// applyRejections takes in rejections of another process as evidence, and holds the quota if that
+// applyRejections adds rejections of another process to the evidence, and holds the quota if that
 // suffices.
 func (ep *endpoint) applyRejections(u *Update, now time.Time) {
 	ep.mu.Lock()
 	q := ep.quotaOfRoute(u.Route)
 	ep.mu.Unlock()
 	ep.unlimited.Store(false)
-	if !q.countRejections(u, ep.accepted(now), now) {
+	if !q.addEvidence(u, ep.accepted(now), now) {
 		return
 	}
 	f := throttle.Feedback{Now: now, Outcome: throttle.Throttled, Cause: throttle.CauseUnstated}
@@ -170,10 +185,10 @@ func (ep *endpoint) applyRejections(u *Update, now time.Time) {
 	}
 }
 
-// countRejections adds the rejections to the evidence, and reports whether it suffices for a
-// stop. While there is a rate loop, all processes together have reached the limit, so the rate
-// does not grow for a while.
-func (q *quota) countRejections(u *Update, before acceptedSpan, now time.Time) (stop bool) {
+// addEvidence adds the rejections of u to the evidence, and reports whether it suffices for a
+// stop. before is what was accepted before, as far as q has not counted it. During a rate loop,
+// all processes together have reached the limit, so the rate does not grow for a while.
+func (q *quota) addEvidence(u *Update, before acceptedSpan, now time.Time) (stop bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	defer q.record(q.view())
@@ -182,7 +197,7 @@ func (q *quota) countRejections(u *Update, before acceptedSpan, now time.Time) (
 	if q.endpoint.tracker.Mode != Full {
 		return false
 	}
-	if q.lastGranted.After(before.since) { // b has counted what was accepted
+	if q.lastGranted.After(before.since) { // q has counted what was accepted
 		before = acceptedSpan{}
 	}
 	inf := q.infer(before, now)
@@ -190,11 +205,10 @@ func (q *quota) countRejections(u *Update, before acceptedSpan, now time.Time) (
 		return false
 	}
 	inf.successesInRow = 0
-	switch l := &inf.loop; {
-	case l.on() && l.cause == throttle.CauseUnstated:
-		l.goal, l.sinceRejection = min(l.goal, l.rate), 0
-		return false
-	case l.on(), q.hold.active:
+	if l := &inf.loop; l.on() || q.hold.active {
+		if l.cause == throttle.CauseUnstated {
+			l.goal, l.sinceRejection = min(l.goal, l.rate), 0
+		}
 		return false
 	}
 	for range min(u.Rejections, 8) {
@@ -208,53 +222,38 @@ func (q *quota) countRejections(u *Update, before acceptedSpan, now time.Time) (
 	return true
 }
 
-// endFetch lets requests pass that waited for what others know. It reports whether there may be
-// any.
-func (ep *endpoint) endFetch() (sooner bool) {
-	ep.mu.Lock()
-	defer ep.mu.Unlock()
-	for _, q := range append([]*quota{ep.unknown.Load()}, ep.quotas...) {
-		q.mu.Lock()
-		if s := q.shared; !s.fetch.IsZero() && q.hold.until.Equal(s.fetch) { // nothing else holds it
-			q.hold.until, sooner = time.Time{}, true
-		}
-		q.shared.fetch = time.Time{}
-		q.mu.Unlock()
-	}
-	return sooner
-}
-
-// peers are the other processes that use a quota. What is left of it is left to all of them: if
-// each took it for its own, ten would send ten times as much within one round trip. Therefore each
-// has at most an equal part of one half of it in flight. The other half may be in flight already:
-// requests are not counted in what is left before they arrive. With each response, what is still
-// left is divided again, so that processes that need little leave more to the others:
+// peers are the other processes that use a quota. What remains of it remains for all of them: if
+// each used all of it, ten processes would send ten times as much within one round trip.
+// Therefore each has at most an equal part of one half of it in flight. The other half may be in
+// flight already: requests are not counted before they arrive at the server. With each response,
+// what remains is divided again, so processes that need little leave more to the others:
 //
-//	left 60    3 in flight in each of ten
-//	left 40    2                             (20 were used meanwhile)
-//	left 20    1
-//	left 4     1 in every fifth
+//	60 left    3 in flight in each of ten
+//	40 left    2                             (20 were used meanwhile)
+//	20 left    1
+//	4 left     1 in every fifth
 //
-// Parts are rounded up or down at random, so that the last few are taken by a few.
+// Parts are rounded up or down at random, so that the last few units are used by a few processes.
 type peers struct {
-	all      []peer
-	rounding float64   // parts whose fraction is larger than 1 - rounding are rounded up
+	all      []peer    // at most maxPeers
+	rounding float64   // parts whose fraction is at least 1 - rounding are rounded up
 	rounded  time.Time // when rounding was drawn
 }
 
+// A peer is another process.
 type peer struct {
-	id    uint64
-	until time.Time // after that it does not count
+	sender uint64    // Update.Sender
+	until  time.Time // when it is dropped
 }
 
 const (
-	maxPeers   = 64
-	peerGone   = 3 * time.Second // without an update, after a hold or window has ended
-	peerMost   = time.Minute     // without an update
-	roundEvery = 50 * time.Millisecond
+	maxPeers    = 64
+	peerTimeout = 3 * time.Second       // without an update, after the end of a hold or window, until a peer is dropped
+	maxPeerTime = time.Minute           // without an update, until a peer is dropped
+	roundEvery  = 50 * time.Millisecond // between draws of peers.rounding
 )
 
-// add notes that the sender of u uses the quota. While it waits, no updates of it are expected.
+// add records that the sender of u uses the quota. No updates of it are expected while it waits.
 func (p *peers) add(u *Update, now time.Time) {
 	wait := time.Duration(0)
 	if u.Kind == UpdateHold {
@@ -263,20 +262,18 @@ func (p *peers) add(u *Update, now time.Time) {
 	for _, l := range u.Limits {
 		wait = max(wait, l.ResetAfter)
 	}
-	until := now.Add(min(wait+peerGone, peerMost))
-	for i := range p.all {
-		if p.all[i].id == u.Sender {
-			p.all[i].until = later(p.all[i].until, until)
-			return
-		}
-	}
-	if len(p.all) < maxPeers {
+	until := now.Add(min(wait+peerTimeout, maxPeerTime))
+	i := slices.IndexFunc(p.all, func(o peer) bool { return o.sender == u.Sender })
+	switch {
+	case i >= 0:
+		p.all[i].until = later(p.all[i].until, until)
+	case len(p.all) < maxPeers:
 		p.all = append(p.all, peer{u.Sender, until})
 	}
 }
 
-// leaveToPeers reports whether a claim may be granted as of now, as far as other processes are
-// concerned. If not, wait is the time until that may change; 0: when a response arrives.
+// leaveToPeers reports whether a claim may be granted as of now, as far as peers are concerned.
+// If not, wait is the time until that may change; 0: when a response arrives.
 func (q *quota) leaveToPeers(now time.Time) (wait time.Duration, ok bool) {
 	p := &q.shared.peers
 	p.all = slices.DeleteFunc(p.all, func(o peer) bool { return !now.Before(o.until) })
@@ -286,31 +283,24 @@ func (q *quota) leaveToPeers(now time.Time) (wait time.Duration, ok bool) {
 	if _, open := q.hold.check(now, &q.inFlight); !open {
 		return 0, true // the hold is the reason to wait
 	}
-	left := q.leastLeft(now)
+	left := int64(math.MaxInt64) // of the estimate with the fewest units
+	for i := range q.estimates {
+		if e := &q.estimates[i]; !e.probe && !e.concurrency.confirmed && now.Before(e.reset) {
+			left = min(left, e.left(now))
+		}
+	}
 	if left <= 0 || left == math.MaxInt64 {
-		return 0, true // parts do not matter
+		return 0, true // there is nothing to divide
 	}
 	if now.Sub(p.rounded) >= roundEvery {
 		p.rounding, p.rounded = q.endpoint.tracker.random(), now
 	}
 	part := int64(float64(left)/float64(2*(len(p.all)+1)) + p.rounding)
-	switch {
-	case q.inFlight.open < part:
+	if q.inFlight.open < part {
 		return 0, true
-	case q.inFlight.open > 0:
+	}
+	if q.inFlight.open > 0 {
 		return 0, false
 	}
 	return p.rounded.Add(roundEvery).Sub(now), false
-}
-
-// leastLeft returns what is left of the limit with the fewest units, as of now; MaxInt64: there is
-// none, or all begin again.
-func (q *quota) leastLeft(now time.Time) int64 {
-	least := int64(math.MaxInt64)
-	for i := range q.estimates {
-		if e := &q.estimates[i]; !e.probe && !e.concurrency.confirmed && now.Before(e.reset) {
-			least = min(least, e.left(now))
-		}
-	}
-	return least
 }

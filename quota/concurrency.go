@@ -7,98 +7,95 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// concurrencyTest tells whether what is left counts requests in flight. Such units come back
-// when an answer ends, not with time, so what is left and what is on its way add up
-// to the same number all the time:
+// A concurrencyTest decides whether a limit counts requests in flight. Units of such a limit come
+// back when a response ends, not with time, so the sum of the remaining units and the claims in
+// flight is constant:
 //
-//	left        9   6   3   1   4   8
+//	remaining   9   6   3   1   4   8
 //	in flight   1   4   7   9   6   2
-//	            └───┴── 10 ─┴───┘       of a window the sum would go down with
-//	                                    each answer, and stay down
+//	            └───┴── 10 ─┴───┘       in a window the sum would fall with each response
 //
-// Some servers say so in the name (Concurrency-Remaining), others do not. Of those a
-// server that says when units come back, or that refuses what by this should have
-// been granted, does not count slots.
+// Some servers state it in the name of the header (Concurrency-Remaining). Of other servers, one
+// that states when units come back, or that rejects a request that such a limit would have
+// admitted, does not count requests in flight.
 type concurrencyTest struct {
-	confirmed   bool  // they are
-	named       bool  // the name says so
-	excluded    bool  // they are not: somebody was refused
-	fits        int64 // answers that fit, less those that do not
-	least, most int64 // of what was in flight at these
-	misfits     int   // answers in a row that do not fit
+	confirmed        bool  // the limit counts requests in flight
+	named            bool  // the server states that
+	excluded         bool  // it does not: a request was rejected
+	fits             int64 // responses whose sum was the limit; halved by each other response
+	minOpen, maxOpen int64 // claims in flight at these responses
+	misfits          int   // responses in a row whose sum was not the limit
 }
 
 const (
-	unitConcurrent = "concurrent_requests"
-	minFits        = 8
-	maxMisfits     = 8
+	unitConcurrent        = "concurrent_requests" // RemoteLimit.Unit of limits of requests in flight
+	minFits               = 8                     // fits that confirm, beyond maxOpen
+	minOpenRange          = 3                     // difference of maxOpen and minOpen that confirms
+	maxMisfits            = 8                     // misfits in a row; one more ends the confirmation
+	concurrencyProbeAfter = time.Second           // wait for a probe if other clients have all units
 )
 
-// update takes over that left of limit are left while open claims are on their way,
-// and reports whether these are slots. Of those on their way some had not arrived
-// when the server counted, about a third at most.
-func (s *concurrencyTest) update(limit, left, open int64) bool {
-	if s.named || s.excluded {
-		return s.named
+// concurrencyOf returns the concurrencyTest of a new estimate of l.
+func concurrencyOf(l throttle.RemoteLimit) concurrencyTest {
+	named := l.Unit == unitConcurrent
+	return concurrencyTest{confirmed: named, named: named}
+}
+
+// update applies that left units of limit remain while open claims are in flight, and reports
+// whether the limit counts requests in flight. Some claims, about a third at most, had not arrived
+// when the server counted.
+func (c *concurrencyTest) update(limit, left, open int64) bool {
+	if c.named || c.excluded {
+		return c.named
 	}
 	if sum := left + open; sum < limit-1 || sum > limit+1+open/3 {
-		s.fits /= 2
-		if s.misfits++; s.misfits > maxMisfits {
-			s.confirmed = false
+		c.fits /= 2
+		if c.misfits++; c.misfits > maxMisfits {
+			c.confirmed = false
 		}
-		return s.confirmed
+		return c.confirmed
 	}
-	if s.fits == 0 {
-		s.least, s.most = open, open
+	if c.fits == 0 {
+		c.minOpen, c.maxOpen = open, open
 	}
-	s.fits, s.misfits = s.fits+1, 0
-	s.least, s.most = min(s.least, open), max(s.most, open)
-	s.confirmed = s.confirmed || s.fits >= minFits+s.most && s.most-s.least >= 3
-	return s.confirmed
+	c.fits, c.misfits = c.fits+1, 0
+	c.minOpen, c.maxOpen = min(c.minOpen, open), max(c.maxOpen, open)
+	c.confirmed = c.confirmed || c.fits >= minFits+c.maxOpen && c.maxOpen-c.minOpen >= minOpenRange
+	return c.confirmed
 }
 
-// concurrencyOf returns what the name of w says.
-func concurrencyOf(w throttle.RemoteLimit) concurrencyTest {
-	said := w.Unit == unitConcurrent
-	return concurrencyTest{confirmed: said, named: said}
+// rejected records that a request was rejected.
+func (c *concurrencyTest) rejected() {
+	if c.confirmed && !c.named {
+		*c = concurrencyTest{excluded: true}
+	}
 }
 
-// updateConcurrency takes over what w says if t counts slots, and reports whether it does.
-// What is kept as remaining is then how many requests may be in flight.
-func (e *estimate) updateConcurrency(w throttle.RemoteLimit, now time.Time, f *inFlight) bool {
+// updateConcurrency applies l if e counts requests in flight, and reports whether it does. Then
+// e.remaining is how many requests may be in flight.
+func (e *estimate) updateConcurrency(l throttle.RemoteLimit, now time.Time, f *inFlight) bool {
 	was := e.concurrency.confirmed
-	if !e.concurrency.named && (w.ResetAfter > 0 || w.Per > 0) {
+	if !e.concurrency.named && statesReset(l) {
 		return false
 	}
-	if e.concurrency.update(w.Limit, max(w.Remaining, 0), f.open); !e.concurrency.confirmed {
+	if !e.concurrency.update(l.Limit, max(l.Remaining, 0), f.open) {
 		if was {
 			e.refill, e.others, e.reset = refill{}, otherClients{}, now
 		}
 		return false
 	}
-	left := min(max(w.Remaining, 0), math.MaxInt64-f.open) // a server may say any number
-	e.limit, e.remaining, e.per = max(w.Limit, w.Remaining), left+f.open, w.Per
-	if w.Limit > 0 {
-		e.remaining = min(e.remaining, w.Limit)
+	left := min(max(l.Remaining, 0), math.MaxInt64-f.open) // a server may state any number
+	e.limit, e.remaining, e.per = max(l.Limit, l.Remaining), left+f.open, l.Per
+	if l.Limit > 0 {
+		e.remaining = min(e.remaining, l.Limit)
 	}
 	e.at, e.seen, e.reset, e.probe = now, f.sent, now.Add(concurrencyProbeAfter), false
 	return true
 }
 
-// rejected notes that a request was refused.
-func (s *concurrencyTest) rejected() {
-	if s.confirmed && !s.named {
-		*s = concurrencyTest{excluded: true}
-	}
-}
-
-// slotWait is after what time one request asks whether others have given back the
-// slots that they had all taken.
-const concurrencyProbeAfter = time.Second
-
-// freeConcurrency is free for slots: they come back with answers.
-func (e *estimate) freeConcurrency(now time.Time, f *inFlight, use pacing) (units int64, wait time.Duration) {
-	units = e.remaining - f.open - use.reserved(e.limit)
+// freeConcurrency is the method free for a limit of requests in flight.
+func (e *estimate) freeConcurrency(now time.Time, f *inFlight, p pacing) (units int64, wait time.Duration) {
+	units = e.remaining - f.open - p.reserved(e.limit)
 	if units > 0 || f.open > 0 {
 		return max(units, 0), 0
 	}

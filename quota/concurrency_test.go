@@ -14,13 +14,13 @@ import (
 	"github.com/heed-go/heed/throttle/queue"
 )
 
-// workers is a server with so many of them, each of which takes a while for a
-// request. It says in its headers, named so, how many are idle.
+// workers is a server with count workers, each of which takes some time for a request. It states in
+// headers that begin with prefix how many are idle.
 type workers struct {
-	count, busy, peak, refused int
-	takes                      func() time.Duration
-	prefix                     string
-	mu                         sync.Mutex
+	count, busy, peak, rejected int
+	takes                       func() time.Duration
+	prefix                      string
+	mu                          sync.Mutex
 }
 
 func (s *workers) serve() *http.Response {
@@ -30,7 +30,7 @@ func (s *workers) serve() *http.Response {
 		s.busy++
 		s.peak = max(s.peak, s.busy)
 	} else {
-		s.refused++
+		s.rejected++
 	}
 	s.mu.Unlock()
 	if ok {
@@ -86,9 +86,9 @@ func assertNoError(t *testing.T, err error) bool {
 	return err == nil
 }
 
-// What is left comes back when answers end. Whether the name of the header says so or
-// not, as many requests are in flight as there are workers, and no more.
-func TestTracker_fillsSlots(t *testing.T) {
+// Units come back when responses end. Whether the name of the header states that or not, as many
+// requests are in flight as there are workers, and no more.
+func TestTracker_learnsConcurrencyLimits(t *testing.T) {
 	for _, prefix := range []string{"Concurrency", "X-RateLimit"} {
 		for _, rtt := range []time.Duration{2 * time.Millisecond, 20 * time.Millisecond} {
 			synctest.Test(t, func(t *testing.T) {
@@ -101,14 +101,14 @@ func TestTracker_fillsSlots(t *testing.T) {
 				}}
 				tr := seeded(1)
 				first := work(t, tr, s, 600, 30, rtt)
-				cold := s.refused
+				cold := s.rejected
 				second := work(t, tr, s, 300, 30, rtt)
-				t.Logf("%s, %v away: %v and %v, %d and %d refused, peak %d", prefix, rtt, first, second, cold, s.refused-cold, s.peak)
+				t.Logf("%s, %v away: %v and %v, %d and %d rejected, peak %d", prefix, rtt, first, second, cold, s.rejected-cold, s.peak)
 				slow = true
 				third := work(t, tr, s, 100, 30, rtt)
-				t.Logf("%s, %v away, ten times as slow: %v, %d refused", prefix, rtt, third, s.refused-cold)
+				t.Logf("%s, %v away, ten times as slow: %v, %d rejected", prefix, rtt, third, s.rejected-cold)
 				require.LessOrEqual(t, cold, 10, prefix)
-				require.LessOrEqual(t, s.refused-cold, 2, "once they are known, also if answers take longer")
+				require.LessOrEqual(t, s.rejected-cold, 2, "once the limit is known, also if responses take longer")
 				ideal := 30 * (100*time.Millisecond + rtt)
 				require.Less(t, second, ideal*3/2, prefix)
 				require.Less(t, third, 15*time.Second, prefix)
@@ -117,7 +117,7 @@ func TestTracker_fillsSlots(t *testing.T) {
 	}
 }
 
-func TestSlots_areNoWindow(t *testing.T) {
+func TestConcurrencyTest_distinguishesWindows(t *testing.T) {
 	var s concurrencyTest
 	for window := range int64(5) {
 		for k := range int64(100) { // windows, up to 30 at a time
@@ -125,23 +125,23 @@ func TestSlots_areNoWindow(t *testing.T) {
 		}
 	}
 	s = concurrencyTest{}
-	for k := range int64(40) { // slots, up to ten at a time
+	for k := range int64(40) { // workers, up to ten at a time
 		s.update(100, 99-k%10, k%10)
 	}
 	require.True(t, s.confirmed)
 	for range maxMisfits {
-		require.True(t, s.update(100, 20, 3), "others may have some")
+		require.True(t, s.update(100, 20, 3), "other clients may have some")
 	}
 	require.False(t, s.update(100, 20, 3))
 	s.confirmed = true
 	s.rejected()
 	for k := range int64(40) {
-		require.False(t, s.update(100, 99-k%10, k%10), "somebody was refused")
+		require.False(t, s.update(100, 99-k%10, k%10), "a request was rejected")
 	}
 }
 
-// Others have all the slots, and then give them back.
-func TestSlots_waitForOthers(t *testing.T) {
+// Other clients have all the units, and then give some back.
+func TestTracker_probesFullConcurrencyLimits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var tr Tracker
 		ask(t, &tr, users, answer(200, "Concurrency-Limit", "5", "Concurrency-Remaining", "0"))
@@ -158,15 +158,15 @@ func TestSlots_waitForOthers(t *testing.T) {
 	})
 }
 
-// A server that means that there is no end to its slots says the largest number it has.
-func TestSlots_withoutEndHoldNobodyUp(t *testing.T) {
+// A server without a concurrency limit may state the largest number.
+func TestTracker_unlimitedConcurrencyHoldsNoRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var tr Tracker
 		b := tr.Demand(request(t, users)).Limiter
 		d, err := b.Reserve(t.Context(), throttle.Claim{}) // is in flight meanwhile
 		require.NoError(t, err)
-		const most = "9223372036854775807"
-		ask(t, &tr, users, answer(200, "Concurrency-Limit", most, "Concurrency-Remaining", most))
+		const unlimited = "9223372036854775807"
+		ask(t, &tr, users, answer(200, "Concurrency-Limit", unlimited, "Concurrency-Remaining", unlimited))
 		require.True(t, mayAsk(t, &tr, users))
 		b.Cancel(t.Context(), throttle.Claim{}, d)
 		require.True(t, mayAsk(t, &tr, users))

@@ -7,40 +7,39 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// A unitCost is how many units of a limit one request takes. Most servers count
-// requests and the price is 1, but there are quotas of points and credits that do
-// not say so. What is left then goes down in steps:
+// A unitCost estimates how many units of a limit one request takes. Most servers count requests,
+// and the cost is 1. But there are quotas of points and credits whose server does not state what a
+// request costs. Then the remaining units fall in steps:
 //
 //	1000 ─ 995 ─ 985 ─ 980 ─ 975      every step is a multiple of 5
-//	1000 ─ 997 ─ 990 ─ 989 ─ 981      steps of 1: prices differ, or others are there
+//	1000 ─ 997 ─ 990 ─ 989 ─ 981      no common divisor: costs differ, or there are other clients
 //
-// So the price is the largest number that divides all recent steps. Where it is 1
-// though more than that is gone for each request of ours, the difference counts as
-// other clients' use, see others: the moving average is kept there, and it is as
-// good a reason to slow down.
+// The cost is the greatest common divisor of the recent steps. If that is 1 and the remaining units
+// fall by more than 1 for each request of this process, the difference counts as the use of other
+// clients, see otherClients: it is a reason to slow down in both cases.
 //
-// Others of our own kind who send in step with us look like a price, so steps count
-// for one only while our requests are spaced at random, as they are when there seem
-// to be others. They count against one at any time.
+// Other clients that send in step with this process would look like a cost. So steps are evidence of
+// a cost only while requests are sent at random intervals, as they are while other clients are
+// present. A step that is not a multiple of the cost always refutes it.
 //
-// All else about a told limit is in requests: its windows are divided by the price.
+// Everything else of an estimate is in requests: what the server states is divided by the cost.
 type unitCost struct {
-	known     bool
-	remaining int64 // as last told, in units
+	known     bool  // remaining has been stated
+	remaining int64 // as last stated, in units
 	steps     commonDivisor
-	units     int64 // the price; 0: 1
+	units     int64 // the cost; 0: 1
 }
 
-// commonDivisor is what some steps have in common.
+// A commonDivisor is the greatest common divisor of n steps.
 type commonDivisor struct {
 	divisor int64
 	n       int
 }
 
-const minSteps = 12 // a price of 2 is an accident once in 4,096 times
+const minSteps = 12 // steps that show a cost; by chance, 12 steps are even once in 4,096 times
 
-// update takes over what an answer says is left, in units. spaced says that requests
-// go at random times. It reports whether the price is another one now.
+// update applies that left units remain. spaced reports whether requests are sent at random
+// intervals. It reports whether the cost has changed.
 func (c *unitCost) update(left int64, spaced bool) (changed bool) {
 	step := c.remaining - left
 	first := !c.known
@@ -49,7 +48,7 @@ func (c *unitCost) update(left int64, spaced bool) (changed bool) {
 		return false
 	}
 	if step < 0 {
-		step = -step // an answer that was overtaken, or units came back
+		step = -step // responses were reordered, or units came back
 	}
 	old := c.perRequest()
 	if step%old != 0 {
@@ -64,24 +63,24 @@ func (c *unitCost) update(left int64, spaced bool) (changed bool) {
 	return c.perRequest() != old
 }
 
-// perRequest returns the price of one request.
+// perRequest returns the cost of one request, in units.
 func (c *unitCost) perRequest() int64 { return max(c.units, 1) }
 
-// inRequests returns w in requests.
-func (c *unitCost) inRequests(w throttle.RemoteLimit) throttle.RemoteLimit {
-	w.Limit, w.Remaining = max(w.Limit/c.perRequest(), min(w.Limit, 1)), w.Remaining/c.perRequest()
-	return w
+// inRequests returns l in requests.
+func (c *unitCost) inRequests(l throttle.RemoteLimit) throttle.RemoteLimit {
+	l.Limit, l.Remaining = max(l.Limit/c.perRequest(), min(l.Limit, 1)), l.Remaining/c.perRequest()
+	return l
 }
 
-// inRequests returns w in requests, after it has learned from it. Where the price turns
-// out to be another one, what was learned in the old one is void.
-func (e *estimate) inRequests(w throttle.RemoteLimit, now time.Time, open int64) throttle.RemoteLimit {
+// inRequests updates the cost by l and returns l in requests. When the cost changes, what was
+// learned with the old one is dropped.
+func (e *estimate) inRequests(l throttle.RemoteLimit, now time.Time, open int64) throttle.RemoteLimit {
 	old := e.cost.perRequest()
-	changed := e.cost.update(max(w.Remaining, 0), e.isShared(now, open))
-	w = e.cost.inRequests(w)
+	changed := e.cost.update(max(l.Remaining, 0), e.isShared(now, open))
+	l = e.cost.inRequests(l)
 	if changed {
-		e.limit, e.remaining = w.Limit, min(e.remaining*old/e.cost.perRequest(), w.Remaining)
+		e.limit, e.remaining = l.Limit, min(e.remaining*old/e.cost.perRequest(), l.Remaining)
 		e.refill, e.others = refill{}, otherClients{}
 	}
-	return w
+	return l
 }

@@ -29,7 +29,7 @@ func (t *Tracker) Feedback(req *http.Request, d throttle.Demand, resp *http.Resp
 		t.classify(req, resp, err, &f, buf)
 		return f
 	}
-	q, ours := quotaOfLimiter(d.Limiter)
+	q, ours := d.Limiter.(*quota)
 	var ep *endpoint
 	if ours {
 		ep = q.endpoint

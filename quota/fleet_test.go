@@ -14,7 +14,7 @@ func seeded(seed uint64) *Tracker {
 	return &Tracker{Rand: rand.New(rand.NewPCG(seed, 1)).Float64}
 }
 
-// A quota of ten a second that the server never speaks of.
+// A quota of ten a second that the server does not state.
 func TestTracker_findsHiddenQuota(t *testing.T) {
 	for name, s := range map[string]func() server{
 		"bucket":              func() server { return tokenBucket(10, 10, false) },
@@ -23,7 +23,7 @@ func TestTracker_findsHiddenQuota(t *testing.T) {
 		"rejections count":    func() server { return haproxy(20, 2*time.Second, "") },
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			var served, refused int
+			var served, rejected int
 			start := time.Now()
 			server := s()
 			counted := func(now time.Time) (int, http.Header) {
@@ -32,20 +32,20 @@ func TestTracker_findsHiddenQuota(t *testing.T) {
 					if status == 200 {
 						served++
 					} else {
-						refused++
+						rejected++
 					}
 				}
 				return status, h
 			}
 			playUntil(t, seeded(1), counted, 10_000, 30, 20*time.Millisecond, start.Add(2*time.Minute))
-			t.Logf("%s: %d served of 600, %d refused", name, served, refused)
+			t.Logf("%s: %d served of 600, %d rejected", name, served, rejected)
 			require.GreaterOrEqual(t, served, 600*85/100, name)
-			require.Less(t, refused, (served+refused)*2/100, name)
+			require.Less(t, rejected, (served+rejected)*2/100, name)
 		})
 	}
 }
 
-// The server halves the quota in the middle.
+// The server halves the quota during the job.
 func TestTracker_followsAQuotaThatShrinks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		wide, narrow := fixedWindow(100, 10*time.Second, true, true), fixedWindow(50, 10*time.Second, true, true)

@@ -26,7 +26,7 @@ func loopOf(q *quota) *rateLoop {
 func rejectUntilStopped(t *testing.T, tr *Tracker, url string) {
 	for range 20 {
 		ask(t, tr, url, answer(429))
-		q, _ := quotaOfLimiter(tr.Demand(request(t, url)).Limiter)
+		q, _ := tr.Demand(request(t, url)).Limiter.(*quota)
 		if q.hold.active {
 			return
 		}
@@ -88,7 +88,7 @@ func TestTracker_tellsAnOutageFromARefusal(t *testing.T) {
 			time.Sleep(10 * time.Millisecond)
 		}
 		require.Less(t, time.Since(start), 20*time.Second)
-		q, _ := quotaOfLimiter(tr.Demand(req).Limiter)
+		q, _ := tr.Demand(req).Limiter.(*quota)
 		require.Nil(t, loopOf(q), "a lower rate did not help, so it was dropped")
 	})
 }

@@ -12,9 +12,9 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// After a refusal that states only when, or that the API documents a wait for, the next request
+// After a rejection that states only a wait, or for which the API documents one, the next request
 // waits that long.
-func TestTracker_obeysARefusalThatStatesOnlyWhen(t *testing.T) {
+func TestTracker_obeysRejectionsThatStateOnlyAWait(t *testing.T) {
 	const secondary = `{"message":"You have exceeded a secondary rate limit. Please wait a few minutes before you try again."}`
 	for _, c := range []struct {
 		name   string

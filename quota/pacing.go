@@ -7,59 +7,59 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// otherClients is what is known of how much of a told limit others use: other processes
-// of ours, or other clients of the same account. They see the numbers that we see,
-// so nobody needs to be told of anybody. What was used less what we used is theirs.
+// otherClients estimates how much of a limit other clients use: other processes of the same program,
+// or other clients of the account. It needs no communication, because every client receives
+// the numbers of the server: what was used, less what this process used, is the use of the others.
 //
-// While they are there, nobody may take all that is left for itself. If each of n
-// spread what is left over the time until the reset as though it were alone, and
-// looked again each time, they would never use up more than there is:
+// While there are other clients, no client may use all that is left. If each of n clients spread
+// what is left over the time until the reset as if it were the only one, and did so again after each
+// response, they would never use more than there is:
 //
 //	left
 //	 │╲  ╲
-//	 │ ╲    ╲   one
+//	 │ ╲    ╲   one client
 //	 │  ╲      ╲
 //	 │   ╲_ ten   ╲
 //	 └──────‾‾‾‾‾‾‾‾╲──▶ time
 //	                reset
 //
-// and all would get the same. But ten would use most of it at once. So each goes at
-// the root of its share of that pace: all together are closer to even then, and
-// shares that differ get closer, too, with every window.
+// and each would get the same. But ten clients would use most of it at the beginning. So the pace of
+// each is multiplied by the square root of its share: the pace of all together is closer to even
+// then, and different shares become more equal with every window. See otherClients.wait.
 type otherClients struct {
-	present bool    // there are others
-	share   float64 // ours of what was used, in (0, 1]; 0: not known yet
+	present  bool      // there are other clients
+	share    float64   // part of the used units that this process used, in (0, 1]; 0: not known
+	lastSeen time.Time // when their use was last observed
 
-	lastSeen time.Time // when others were last seen at it
+	usedBefore int64         // units that were used before since: not by other clients of now
+	own        int64         // units that this process has used from since on
+	ownBefore  int64         // units that it used in the window before that
+	since      time.Time     // when own began; zero: the limit was never stated
+	window     time.Duration // longest time until the reset that was stated
+	at         time.Time     // when the limit was last stated
 
-	base      int64         // units that were used before we heard of the limit
-	own       int64         // units of ours since mark
-	ownBefore int64         // and for as long before it
-	since     time.Time     // zero: we have not heard of the limit yet
-	window    time.Duration // the longest that we heard it takes until units come back
-	at        time.Time     // when we last heard of it
+	watched uint64        // number of the claim whose response will show the lag; 0: none
+	sent    time.Time     // when it was granted
+	lag     time.Duration // time from a claim to its response
 
-	watched uint64        // of the claim whose answer will show the lag; 0: none
-	sent    time.Time     // when it went
-	lag     time.Duration // between a claim and its answer
+	jitter float64 // length of the pause before the next claim, relative to an even pace; 1 on average
 
-	jitter float64 // how much longer or shorter than even the next pause is: around 1
-
-	// late is set if we first heard of this window when most of it was used, and
-	// roughly. Then its reset may come up to a second sooner than told.
+	// startedLate is set if most of the window was used when it was first stated, with a
+	// resolution of seconds. Then its reset may be up to a second earlier than stated.
 	startedLate bool
 }
 
 const (
-	presentBelow    = 0.9              // a share below which there are others
-	goneAfter       = 5                // resets without others there are none any more
-	shareWithin     = 30 * time.Second // what resets later is shared only when little is left
-	attributeWithin = 2 * time.Second  // and of what resets later we take our predecessor's use for no one's
-	spareUnits      = 2                // that nobody takes: they show the others that the window is not over
-	shareWeight     = 0.25             // of one answer in the share
+	presentBelow    = 0.9              // share below which there are other clients
+	goneAfter       = 5                // resets without other clients, after which there are none
+	shareWithin     = 30 * time.Second // time until the reset; with a later reset only the last units are shared
+	attributeWithin = 2 * time.Second  // time until the first reset; with a later one, earlier use is not that of other clients now
+	spareUnits      = 2                // units that no client uses: they show the others that the window is not over
+	shareWeight     = 0.25             // of one response in the moving average share
+	minExponent     = 1e-3             // of k, see otherClients.wait
 )
 
-// granted notes that claim n of ours goes at now.
+// granted records that claim n is granted at now. random is in [0, 1).
 func (o *otherClients) granted(n uint64, now time.Time, random float64) {
 	o.own++
 	o.jitter = 0.5 + random
@@ -68,74 +68,101 @@ func (o *otherClients) granted(n uint64, now time.Time, random float64) {
 	}
 }
 
-// responded notes that the answer to claim n came at now.
-func (o *otherClients) responded(n uint64, now time.Time) {
+// compare estimates the use of other clients from l, which the response to claim n states. sent is
+// the number of the latest claim. It reports whether units came back earlier than expected: when
+// other clients begin the next window, nothing else shows it.
+func (e *estimate) compare(l throttle.RemoteLimit, n, sent uint64, now time.Time) (early bool) {
+	o, left, reset := &e.others, max(l.Remaining, 0), resetOf(l, now).Sub(now)
+	used, over, mostUsed := max(l.Limit-left, 0), !now.Before(e.reset), left <= l.Limit/2
+	cameBack := left-e.remaining > l.Limit/2 && e.refill.kind != refillsEach
+	switch {
+	case o.since.IsZero():
+		o.begin(used, int64(sent), reset, now)
+	case cameBack && (o.present || over): // this response is that to the first own claim of a window
+		o.ownBefore = 0
+		o.begin(used, 1, reset, now)
+	}
+	if over || !mostUsed {
+		o.startedLate = mostUsed && l.Resolution > 0
+	}
 	if o.watched != 0 && n >= o.watched {
-		o.lag, o.watched = max(now.Sub(o.sent), 0), 0 // somebody may have set the clock back
+		o.lag, o.watched = max(now.Sub(o.sent), 0), 0 // the clock may have been set back
 	}
+	if n > e.seen || left < e.remaining {
+		o.update(l.Limit, used, reset, now)
+	}
+	return cameBack && o.present
 }
 
-// begin is called when the limit is first heard of, after sent claims of ours. Who
-// used what of a long window before says nothing of now.
-func (o *otherClients) begin(used, sent int64, reset time.Duration, now time.Time) {
-	o.base, o.own, o.since, o.at = 0, sent, now, now
+// begin begins the count of own units, of which own have been used. If the reset is far away, other
+// clients may have used the rest long ago.
+func (o *otherClients) begin(used, own int64, reset time.Duration, now time.Time) {
+	o.usedBefore, o.own, o.since, o.at = 0, own, now, now
 	if reset > attributeWithin {
-		o.base = max(used-sent, 0)
+		o.usedBefore = max(used-own, 0)
 	}
 }
 
-// restart notes that most units came back, of which a first one was ours again.
-func (o *otherClients) restart(used int64, reset time.Duration, now time.Time) {
-	o.ownBefore = 0
-	o.begin(used, 1, reset, now)
-}
-
-// update takes over that used units of limit are used, and come back within reset.
+// update applies that used units of limit are used, and come back within reset.
 func (o *otherClients) update(limit, used int64, reset time.Duration, now time.Time) {
 	if o.window = max(o.window, reset); now.Sub(o.since) >= o.window {
 		o.ownBefore, o.own, o.since = o.own, 0, now
 	}
-	part := float64(now.Sub(o.at)) / float64(max(now.Sub(o.at), reset, 1)) // of a window that has passed
-	if used < limit/2 {                                                    // nobody needs to be modest
-		o.share = min(o.share*(1+part), 1)
+	passed := float64(now.Sub(o.at)) / float64(max(now.Sub(o.at), reset, 1)) // part of the window since the last update
+	if used < limit/2 {                                                      // there is more than the other clients use
+		o.share = min(o.share*(1+passed), 1)
 	}
 	o.at = now
-	o.base = min(o.base, used)
-	if used -= o.base; used < max(4, limit/20) {
+	o.usedBefore = min(o.usedBefore, used)
+	if used -= o.usedBefore; used < max(4, limit/20) {
 		return // too few to tell
 	}
 	share := 1.0
-	if mine := o.recentOwn(now); used-mine > max(2, limit/20) {
-		share, o.lastSeen = float64(max(mine, 1))/float64(used), now
+	if own := o.recentOwn(now); used-own > max(2, limit/20) {
+		share, o.lastSeen = float64(max(own, 1))/float64(used), now
 	}
 	if o.share == 0 {
 		o.share = share
 	}
-	if share > o.share { // others may only be waiting for this window to end
-		o.share += min(shareWeight, part) * (share - o.share)
-	} else {
-		o.share += shareWeight * (share - o.share)
+	weight := shareWeight
+	if share > o.share { // other clients may only be waiting for the end of the window
+		weight = min(weight, passed)
 	}
+	o.share += weight * (share - o.share)
 	o.present = o.share < presentBelow || o.present && now.Sub(o.lastSeen) < goneAfter*reset
 }
 
-// recentOwn returns how many units we used in the time of a window.
+// recentOwn returns how many units this process used in the time of a window.
 func (o *otherClients) recentOwn(now time.Time) int64 {
 	rest := max(1-float64(now.Sub(o.since))/float64(max(o.window, 1)), 0)
 	return o.own + int64(rest*float64(o.ownBefore))
 }
 
-// wait returns how long after now our next claim is due. At the time at there were
-// left units left, open of which are on their way by now, and more come back at
-// reset.
+// isShared reports whether claims are paced as of now because of other clients: if the reset is near,
+// or few units are left, or fewer than will be used, at the cost of the requests until now, when
+// there are responses to the open claims.
+func (e *estimate) isShared(now time.Time, open int64) bool {
+	o := &e.others
+	if !o.present || e.reset.Sub(now) <= shareWithin || float64(e.remaining) < spreadBelow*float64(e.limit) {
+		return o.present
+	}
+	responses := max(o.recentOwn(now)-open, 1)
+	each := float64(e.limit-e.remaining-o.usedBefore) / float64(responses)
+	return float64(e.remaining) < each*float64(open+1)
+}
+
+// wait returns how long after now the next claim of this process is due. At the time at, left units
+// were left, open of which are in flight now. The next units come back at reset.
 //
-// All do as we do, so of what was left then a part of u^k is still there when a part
-// u of the time is left, if share is ours and
+// All processes compute the same. Let u be the part of the time until the reset that is left, share
+// that of this process, and
 //
 //	pace(u) = √share left(u) / u      left(u) = left u^k      k = (1-share) / √share
 //
-// The integral of our pace is how many claims of ours are due by then:
-// √share left (1-u^k) / k.
+// where left(u) is what all of them leave. The integral of the pace from u to 1 is the number of
+// claims that are due:
+//
+//	√share left (1-u^k) / k
 func (o *otherClients) wait(left, open int64, at, now, reset time.Time) time.Duration {
 	root, k := o.paceLaw()
 	span := reset.Sub(at)
@@ -153,11 +180,12 @@ func (o *otherClients) wait(left, open int64, at, now, reset time.Time) time.Dur
 // paceLaw returns √share and k, see wait.
 func (o *otherClients) paceLaw() (root, k float64) {
 	root = math.Sqrt(o.share)
-	return root, max((1-o.share)/root, 1e-3)
+	return root, max((1-o.share)/root, minExponent)
 }
 
-// carryJitter keeps what of the pause before our next claim is over by now, as news begin
-// it anew. Else nobody would go as long as there are news.
+// carryJitter subtracts from the jitter the part of the pause before the next claim that is over by
+// now, because an update begins the pause again. Otherwise no request would be sent while updates
+// arrive.
 func (e *estimate) carryJitter(now time.Time, open int64) {
 	o := &e.others
 	span, rest := e.reset.Sub(e.at), e.reset.Sub(now)
@@ -170,43 +198,9 @@ func (e *estimate) carryJitter(now time.Time, open int64) {
 	o.jitter = max(o.jitter-max(due-float64(open), 0), 0)
 }
 
-// compare learns from an answer to claim n, of sent so far, how much of the limit
-// others use. It reports whether all units came back sooner than was thought: where
-// others begin the next window, nothing else tells when.
-func (e *estimate) compare(w throttle.RemoteLimit, n, sent uint64, now time.Time) (stepped bool) {
-	o, left, reset := &e.others, max(w.Remaining, 0), resetOf(w, now).Sub(now)
-	over, rise, most := !now.Before(e.reset), left-e.remaining > w.Limit/2, left <= w.Limit/2
-	switch {
-	case o.since.IsZero():
-		o.begin(max(w.Limit-left, 0), int64(sent), reset, now)
-	case rise && (o.present || over) && e.refill.kind != refillsEach:
-		o.restart(max(w.Limit-left, 0), reset, now)
-	}
-	if over || !most {
-		o.startedLate = most && w.Resolution > 0
-	}
-	o.responded(n, now)
-	if n > e.seen || left < e.remaining {
-		o.update(w.Limit, max(w.Limit-left, 0), reset, now)
-	}
-	return rise && o.present && e.refill.kind != refillsEach
-}
-
-// isShared reports whether what is left is shared with others by the time: if the
-// reset is near, or little is left, or less than is gone by the time when open claims
-// have been answered, as things went until now.
-func (e *estimate) isShared(now time.Time, open int64) bool {
-	if o := &e.others; !o.present || e.reset.Sub(now) <= shareWithin || float64(e.remaining) < spreadBelow*float64(e.limit) {
-		return o.present
-	}
-	answered := max(e.others.recentOwn(now)-open, 1)
-	each := float64(e.limit-e.remaining-e.others.base) / float64(answered)
-	return float64(e.remaining) < each*float64(open+1)
-}
-
-// spreadOfClients is how much later than told the first claim after a refusal may go. Those
-// who were told to come back in whole seconds would else always come back in the
-// same order, and the last of them find nothing left each time.
+// spreadOfClients returns how much later than stated the first claim after a rejection may be
+// granted. If all clients came back in whole seconds, they would come in the same order each time,
+// and nothing would be left for the last ones.
 func (q *quota) spreadOfClients() time.Duration {
 	for i := range q.estimates {
 		if q.estimates[i].others.present {
@@ -233,19 +227,18 @@ const (
 )
 
 const (
-	spreadBelow = 0.1              // of the limit, in Auto
-	spreadFar   = 30 * time.Second // from the reset, in Auto
+	spreadBelow = 0.1              // part of the limit below which Auto spreads what is left
+	spreadFar   = 30 * time.Second // minimum time until the reset for that
 )
 
-// A pacing is how we use the quotas that servers tell.
+// A pacing is how a Tracker spends stated quotas.
 type pacing struct {
 	mode     Pacing
-	headroom float64 // left to others
-
-	maxHold time.Duration // until the first test of a reset that is too far away
+	headroom float64       // part of each quota that is reserved for other clients
+	maxHold  time.Duration // time until the first test of a reset that is too far away, see Tracker.MaxHold
 }
 
-// reserved returns how many units of limit are left to others.
+// reserved returns how many units of limit are reserved for other clients.
 func (p pacing) reserved(limit int64) int64 {
 	if p.headroom <= 0 {
 		return 0
@@ -253,8 +246,8 @@ func (p pacing) reserved(limit int64) int64 {
 	return int64(math.Ceil(min(p.headroom, 1) * float64(limit)))
 }
 
-// spreads reports whether the units that are free of t are to be spread over the
-// time until its reset. Those of a bucket that fills up evenly are so by nature.
+// spreads reports whether the free units of e are spread over the time until its reset. If units come
+// back evenly, claims are spread without that.
 func (p pacing) spreads(e *estimate, units int64, now time.Time) bool {
 	if p.mode == Burst || e.refill.kind == refillsEvenly || e.refill.log != nil {
 		return false
@@ -264,8 +257,8 @@ func (p pacing) spreads(e *estimate, units int64, now time.Time) bool {
 	return p.mode == Spread || few
 }
 
-// scheduleNext notes that a claim goes at now. Units of t are free for the time that is
-// left, so the next one is due after its part of that.
+// scheduleNext sets when the next claim of e is due after a claim at now: the free units divide the
+// time until the reset.
 func (p pacing) scheduleNext(e *estimate, now time.Time, f *inFlight) {
 	units := e.left(now) - f.open - p.reserved(e.limit)
 	if left := e.reset.Sub(now); left > 0 {

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// shared returns s for many clients at once.
+// shared returns s, safe for concurrent use.
 func shared(s server) server {
 	var mu sync.Mutex
 	return func(now time.Time) (int, http.Header) {
@@ -23,15 +23,15 @@ func shared(s server) server {
 	}
 }
 
-// A fleet is what came of the same job in many processes.
+// A fleet is the result of the same job in many processes.
 type fleet struct {
 	calls, throttled, failed int
 	elapsed                  time.Duration // of the slowest
 	jain                     float64       // of the rates
 }
 
-// playFleet runs n calls from c goroutines in each of many processes that do not
-// know of each other. Call it in a bubble.
+// playFleet runs n calls from c goroutines in each of many processes that do not communicate. It
+// must be called in a bubble.
 func playFleet(t *testing.T, s server, processes, n, c int, rtt time.Duration) (f fleet) {
 	jobs := make([]job, processes)
 	var wg sync.WaitGroup
@@ -54,12 +54,11 @@ func playFleet(t *testing.T, s server, processes, n, c int, rtt time.Duration) (
 	return f
 }
 
-// Ten processes that know nothing of each other use one quota. Which of them runs first is
-// up to the scheduler: in about one run of 150, one of them has done all its calls before
-// the others begin, and the index says nothing. So the median of three runs counts, and
-// the bounds leave some room: the figures are 3.0 % rejected and a Jain index of 0.86 at
-// worst, and 0.95 and more in the mean.
-func TestTracker_sharesWithOthersOfItsKind(t *testing.T) {
+// Ten processes that do not communicate use one quota. Which of them runs first depends on the
+// scheduler: in about one run of 150, one of them has made all its calls before the rest begin, and
+// the index says nothing. So the median of three runs counts, and the bounds leave some margin: the
+// worst figures are 3.0 % rejected and a Jain index of 0.86; the mean index is 0.95 and more.
+func TestTracker_sharesWithOtherTrackers(t *testing.T) {
 	for name, s := range map[string]func() server{
 		"bucket of 50/s":         func() server { return tokenBucket(50, 50, true) },
 		"window of 50 per 1 s":   func() server { return fixedWindow(50, time.Second, true, true) },
@@ -73,25 +72,25 @@ func TestTracker_sharesWithOthersOfItsKind(t *testing.T) {
 				}
 				slices.SortFunc(runs, func(a, b fleet) int { return cmp.Compare(a.jain, b.jain) })
 				f := runs[1]
-				says := fmt.Sprintf("%s, %v away, %d callers: %.1f %% of %d refused, %d failed, %.1f s, Jain %.3f",
+				figures := fmt.Sprintf("%s, %v away, %d callers: %.1f %% of %d rejected, %d failed, %.1f s, Jain %.3f",
 					name, rtt, callers, 100*float64(f.throttled)/float64(f.calls), f.calls, f.failed, f.elapsed.Seconds(), f.jain)
-				t.Log(says)
-				require.LessOrEqual(t, f.throttled, f.calls*7/100, says)
-				require.GreaterOrEqual(t, f.jain, 0.7, says)
-				require.Less(t, f.elapsed, 60*time.Second, says)
-				require.LessOrEqual(t, f.failed, 2, says)
+				t.Log(figures)
+				require.LessOrEqual(t, f.throttled, f.calls*7/100, figures)
+				require.GreaterOrEqual(t, f.jain, 0.7, figures)
+				require.Less(t, f.elapsed, 60*time.Second, figures)
+				require.LessOrEqual(t, f.failed, 2, figures)
 			}
 		}
 	}
 }
 
-// What was used before we came says nothing of others, and a long window is not
-// shared while there is plenty.
-func TestTracker_isNotModestForNobody(t *testing.T) {
+// Units that were used before the first request are not the use of other clients now, and a long
+// window is not shared while many units are left.
+func TestTracker_usesAllUnitsWithoutOtherClients(t *testing.T) {
 	for name, tt := range map[string]struct {
 		limit, used int
 		per         time.Duration
-		most        time.Duration
+		maxElapsed  time.Duration
 	}{
 		"most of an hour's quota is used": {5000, 3000, time.Hour, 2 * time.Second},
 		"half of a window's quota":        {1000, 500, 20 * time.Second, 2 * time.Second},
@@ -103,13 +102,13 @@ func TestTracker_isNotModestForNobody(t *testing.T) {
 			}
 			j := play(t, seeded(1), s, 400, 20, 20*time.Millisecond)
 			require.Zero(t, j.throttled, "%s: %v", name, j)
-			require.Less(t, j.elapsed, tt.most, "%s: %v", name, j)
+			require.Less(t, j.elapsed, tt.maxElapsed, "%s: %v", name, j)
 		})
 	}
 }
 
-// When the others have gone, the one that stays goes at full speed again.
-func TestTracker_noticesThatItIsAlone(t *testing.T) {
+// When the other clients have stopped, the remaining one uses the full quota again.
+func TestTracker_detectsThatOtherClientsHaveGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := shared(fixedWindow(100, 5*time.Second, true, true))
 		gone := time.Now().Add(30 * time.Second)

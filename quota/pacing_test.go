@@ -10,14 +10,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Another client that takes half of the quota, as fast as it likes, is never
-// refused because of us, whoever is first and however many of us there are.
-func TestTracker_leavesItsShareToOthers(t *testing.T) {
+// With a headroom of one half, another client that uses half of the quota, at any speed, is never
+// rejected.
+func TestTracker_leavesHeadroomToOtherClients(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tr := seeded(1)
 		tr.Headroom = 0.5
 		var start time.Time
-		used, theirs, refused := 0, 0, 0
+		used, theirs, rejected := 0, 0, 0
 		take := func(now time.Time) bool {
 			if now.Sub(start) >= 5*time.Second {
 				start, used, theirs = now, 0, 0
@@ -27,9 +27,9 @@ func TestTracker_leavesItsShareToOthers(t *testing.T) {
 		}
 		s := func(now time.Time) (int, http.Header) {
 			ok := take(now)
-			for ; theirs < 50 && theirs < used; theirs++ { // the other one keeps up with us
+			for ; theirs < 50 && theirs < used; theirs++ { // the other client uses as much
 				if !take(now) {
-					refused++
+					rejected++
 				}
 			}
 			h := http.Header{}
@@ -42,18 +42,18 @@ func TestTracker_leavesItsShareToOthers(t *testing.T) {
 			return 429, h
 		}
 		j := play(t, tr, s, 200, 30, 20*time.Millisecond)
-		require.Zero(t, refused)
+		require.Zero(t, rejected)
 		require.Zero(t, j.throttled)
 		require.Zero(t, j.failed)
 	})
 }
 
-// The last tenth of an hourly quota lasts for the hour.
-func TestTracker_spreadsWhatIsLeft(t *testing.T) {
+// The last tenth of an hourly quota is spread over the hour.
+func TestTracker_spreadsRemainingUnits(t *testing.T) {
 	for _, tt := range []struct {
 		pace  Pacing
-		half  int // sent in the first half of the hour, at least and at most
-		most  int
+		min   int // requests sent in the first half of the hour
+		max   int
 		burst time.Duration
 	}{
 		{Burst, 100, 100, time.Minute},
@@ -71,8 +71,8 @@ func TestTracker_spreadsWhatIsLeft(t *testing.T) {
 					n++
 				}
 			}
-			require.GreaterOrEqual(t, n, tt.half, "%v: %v", tt.pace, j)
-			require.LessOrEqual(t, n, tt.most, "%v: %v", tt.pace, j)
+			require.GreaterOrEqual(t, n, tt.min, "%v: %v", tt.pace, j)
+			require.LessOrEqual(t, n, tt.max, "%v: %v", tt.pace, j)
 			require.Zero(t, j.throttled)
 		})
 	}

@@ -10,9 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Caution is paid for once, and only by those who come in a crowd: a host that has
-// served fifty calls is trusted.
-func TestTracker_priceOfCaution(t *testing.T) {
+// Slow start costs time once, and only for concurrent calls: it ends when a host has served fifty.
+func TestTracker_costOfSlowStart(t *testing.T) {
 	const far = 100 * time.Millisecond
 	synctest.Test(t, func(t *testing.T) {
 		var tr Tracker
@@ -26,8 +25,8 @@ func TestTracker_priceOfCaution(t *testing.T) {
 	})
 }
 
-// toldServers say what is left on each answer.
-var toldServers = map[string]func() server{
+// statingServers state what is left in each response.
+var statingServers = map[string]func() server{
 	"bucket of 20/s with a large burst": func() server { return tokenBucket(20, 100, true) },
 	"bucket of 10/s with a larger one":  func() server { return tokenBucket(10, 200, true) },
 	"window of 100 per 5 s":             func() server { return fixedWindow(100, 5*time.Second, true, true) },
@@ -38,9 +37,9 @@ var toldServers = map[string]func() server{
 	"GCRA of 25/s, burst 5":             func() server { return tokenBucket(25, 5, true) },
 }
 
-// Once the first answer is there nothing that is sent is refused.
-func TestTracker_isNotRefusedOnceItIsTold(t *testing.T) {
-	for name, s := range toldServers {
+// After the first response, no request is rejected.
+func TestTracker_isNotRejectedOnceLimitsAreStated(t *testing.T) {
+	for name, s := range statingServers {
 		for _, far := range []time.Duration{time.Millisecond, 30 * time.Millisecond, 150 * time.Millisecond} {
 			synctest.Test(t, func(t *testing.T) {
 				j := play(t, seeded(1), s(), 300, 30, far)
@@ -52,8 +51,7 @@ func TestTracker_isNotRefusedOnceItIsTold(t *testing.T) {
 	}
 }
 
-// epochs serves s as a server does whose clock is off by so much, and which tells
-// its resets as points in time. dated says whether it sends Date.
+// epochs serves s with resets as times of a clock that is off by off, and with Date if dated.
 func epochs(s server, off time.Duration, dated bool) server {
 	return func(now time.Time) (int, http.Header) {
 		status, h := s(now)
@@ -71,9 +69,8 @@ func epochs(s server, off time.Duration, dated bool) server {
 	}
 }
 
-// A server whose clock is ten minutes fast or slow is used as well as one whose
-// clock is right.
-func TestTracker_doesNotMindTheServersClock(t *testing.T) {
+// A server whose clock is ten minutes fast or slow is used as well as one with a correct clock.
+func TestTracker_toleratesWrongServerClocks(t *testing.T) {
 	for _, off := range []time.Duration{0, 10 * time.Minute, -10 * time.Minute} {
 		synctest.Test(t, func(t *testing.T) {
 			time.Sleep(20 * 365 * 24 * time.Hour) // from 2000 on: seconds since 1970 have ten digits
@@ -86,9 +83,9 @@ func TestTracker_doesNotMindTheServersClock(t *testing.T) {
 	}
 }
 
-// The server halves the quota in the middle of a window. What is on its way then
-// may be refused, nothing that is sent after the first answer that says so.
-func TestTracker_isWithinAHalvedQuotaInOneRoundTrip(t *testing.T) {
+// The server halves the quota in the middle of a window. Requests in flight may be rejected, but no
+// request that is sent after the first response that states it.
+func TestTracker_obeysAHalvedQuotaWithinOneRoundTrip(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const far = 40 * time.Millisecond
 		start, used := time.Now(), 0
@@ -120,7 +117,7 @@ func TestTracker_isWithinAHalvedQuotaInOneRoundTrip(t *testing.T) {
 			return 429, h
 		}, 300, 30, far)
 		t.Log(j)
-		require.Zero(t, late, "sent after the server had said so")
+		require.Zero(t, late, "sent after the server had stated it")
 		require.Zero(t, j.failed)
 		require.LessOrEqual(t, j.throttled, 30, "all that was in flight")
 	})

@@ -56,6 +56,9 @@ const (
 // Reserve implements throttle.Limiter. The Wait of a refusal is 0 if it ends with
 // an answer that is still to come.
 func (q *quota) Reserve(_ context.Context, c throttle.Claim) (throttle.Decision, error) {
+	if q.endpoint.id != "" {
+		return q.reserveShared(c)
+	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.reserve(c)
@@ -115,6 +118,9 @@ func (q *quota) Cancel(_ context.Context, c throttle.Claim, d throttle.Decision)
 func (q *quota) Observe(_ context.Context, _ throttle.Claim, d throttle.Decision, f throttle.Feedback) {
 	q.observe(d, f)
 	q.endpoint.tracker.listeners.deliver()
+	if q.endpoint.id != "" {
+		q.publish(f.Now)
+	}
 }
 
 func (q *quota) observe(d throttle.Decision, f throttle.Feedback) {

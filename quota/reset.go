@@ -9,33 +9,34 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// A date line says where the seconds of a server's clock begin on ours. A reset
-// that is told as a point in time counts from the answer's Date, which has whole
-// seconds, so each telling is up to a second too late:
+// A clockOffset estimates when the seconds of a server's clock begin. A reset that is stated as a
+// time counts from the Date of the response, which is in whole seconds, so the wait is up to a second
+// too long:
 //
 //	server  ├────── 10:00:07 ──────┼────── 10:00:08 ──
 //	               ▲          ▲     ▲
-//	          Date is 7   still 7   8, and only just: the best that we have seen
+//	          Date is 7       7     8, just begun: the latest Date, relative to the local clock
 //
-// The true time of an answer is that of the best one and what has passed on our
-// clock since.
+// The server's time of a response is that of the response with the latest Date, relative to the
+// local clock, plus the time since then.
 type clockOffset struct {
-	offset time.Duration // of the best Date over our clock
+	offset time.Duration // of the latest Date from the local clock
 	known  bool
 }
 
-// roundedOff returns how much of a second the Date of an answer leaves out at least.
+// roundedOff returns the fraction of a second that date, of a response received now, leaves out
+// at least.
 func (c *clockOffset) roundedOff(date, now time.Time) time.Duration {
-	lead := date.Sub(now)
-	if past := c.offset - lead; c.known && past >= 0 && past < 3*time.Second/2 {
-		return past
+	offset := date.Sub(now)
+	if fraction := c.offset - offset; c.known && fraction >= 0 && fraction < 3*time.Second/2 {
+		return fraction
 	}
-	// A better one, or somebody has set a clock.
-	c.offset, c.known = lead, true
+	c.offset, c.known = offset, true // it is later, or a clock was set
 	return 0
 }
 
-// refineResets takes from the resets in r what the answer's Date leaves out.
+// refineResets subtracts from the resets in r, which are stated as times, the fraction of a second
+// that the Date in h leaves out.
 func (ep *endpoint) refineResets(r *headers.Report, h http.Header, now time.Time) {
 	if !slices.ContainsFunc(r.Limits, isAbsolute) {
 		return
@@ -45,66 +46,67 @@ func (ep *endpoint) refineResets(r *headers.Report, h http.Header, now time.Time
 		return
 	}
 	ep.mu.Lock()
-	unsaid := ep.clock.roundedOff(date, now)
+	fraction := ep.clock.roundedOff(date, now)
 	ep.mu.Unlock()
 	for i := range r.Limits {
 		if l := &r.Limits[i]; isAbsolute(*l) {
-			l.ResetAfter = max(l.ResetAfter-unsaid, 0)
+			l.ResetAfter = max(l.ResetAfter-fraction, 0)
 		}
 	}
 }
 
+// isAbsolute reports whether the reset of l is stated as a time.
 func isAbsolute(l headers.Limit) bool {
 	return l.ResetFormat == headers.FormatEpochSeconds || l.ResetFormat == headers.FormatDate
 }
 
-// An windowStart is the answer that was the first of its window: it says that all but
-// one unit are left. Most windows are as long as people would say it, so the moment
-// of that answer tells the reset better than the server does:
+// A windowStart is the time of the first response of a window: it states that all units but one
+// remain. Most windows have a usual length, so the reset computed from that time is more exact than
+// the stated one, which is rounded:
 //
-//	opened                   opened + 5 s     told
+//	start                    start + 5 s      stated
 //	├──────────────────────────────┼────────────┤
-//	                         told - roughness <┈┈
+//	                     stated - resolution <┈┈
 type windowStart struct {
-	at     time.Time     // zero: not seen
+	at     time.Time     // zero: not known
 	length time.Duration // of the windows; 0: not known
 	floor  bool          // the server rounds its resets down
-	wrong  bool          // a claim that went by it was refused: this server has other windows
+	wrong  bool          // a claim after a computed reset was rejected: windows of this server begin otherwise
 }
 
-// usual are the lengths of windows that are guessed, from long to short.
+// usualLengths are the lengths of windows that are assumed, in descending order.
 var usualLengths = []time.Duration{
 	24 * time.Hour, time.Hour, 30 * time.Minute, 15 * time.Minute, 10 * time.Minute, 5 * time.Minute, 2 * time.Minute,
 	time.Minute, 30 * time.Second, 20 * time.Second, 15 * time.Second, 10 * time.Second, 5 * time.Second, 2 * time.Second, time.Second,
 }
 
-// refine returns when the window ends, which is stated to end at stated. The true end is up to rough
-// earlier, or later if the server rounds down.
-func (s *windowStart) refine(stated time.Time, rough time.Duration) time.Time {
+// refine returns the reset of the window. stated is the reset that the server states. It is too late by
+// less than resolution or, if the server rounds its resets down, too early.
+func (s *windowStart) refine(stated time.Time, resolution time.Duration) time.Time {
 	if s.at.IsZero() || s.wrong {
 		return stated
 	}
-	for _, w := range usualLengths {
-		end := s.at.Add(w)
-		if late := end.Sub(stated); !s.floor && -rough < late && late <= 0 || s.floor && 0 <= late && late < rough {
-			s.length = w
+	for _, length := range usualLengths {
+		end := s.at.Add(length)
+		if late := end.Sub(stated); !s.floor && -resolution < late && late <= 0 || s.floor && 0 <= late && late < resolution {
+			s.length = length
 			return end
 		}
 	}
 	return stated
 }
 
-// observe notes when the window began that w states. over reports that it is not the one before,
-// and rejected that the probe of the one before was rejected: the server rounds its resets down, or
-// has windows of an unusual length.
-func (s *windowStart) observe(w throttle.RemoteLimit, now time.Time, over, rejected bool) {
+// observe applies l, received now. over reports whether the window before is over, and rejected
+// whether the first claim after it was rejected: then the server rounds its resets down, or its
+// windows have an unusual length.
+func (s *windowStart) observe(l throttle.RemoteLimit, now time.Time, over, rejected bool) {
 	switch {
-	case w.Remaining == w.Limit-1 && w.Limit > 2:
+	case l.Remaining == l.Limit-1 && l.Limit > 2:
 		s.at = now
 	case over:
 		if rejected && !s.at.IsZero() {
 			s.wrong = s.floor
-			s.floor = s.floor || w.Resolution > 0
+			s.floor = s.floor || l.Resolution > 0
 			s.wrong = s.wrong || !s.floor
 		}
 		s.at = time.Time{}

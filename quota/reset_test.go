@@ -11,9 +11,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// epochWindow serves limit per window and tells the reset as Unix time in whole
-// seconds, rounded up, by a clock that is ahead by skew. Its windows begin with the
-// first request, or where the clock says so.
+// epochWindow serves limit per window and states the reset as Unix time in whole seconds, rounded up,
+// by a clock that is ahead by skew. Its windows begin with the first request or, if aligned, at
+// multiples of per.
 func epochWindow(limit int, per, skew time.Duration, aligned bool) server {
 	var end time.Time
 	used := 0
@@ -38,14 +38,13 @@ func epochWindow(limit int, per, skew time.Duration, aligned bool) server {
 	}
 }
 
-// untilNow is about how much later it is than in a bubble, where so small a number
-// is no Unix time.
+// untilNow is about the time from the start of a bubble's clock to the present: a smaller number
+// would not be parsed as Unix time.
 const untilNow = 26 * 365 * 24 * time.Hour
 
-// A reset that is told in whole seconds of a clock that is far off costs no more
-// than an exact one. Where windows do not begin with the first request, one refusal
-// teaches that.
-func TestTracker_findsResetsToldRoughly(t *testing.T) {
+// A reset that is stated in whole seconds of a wrong clock costs no more than an exact one. Where
+// windows do not begin with the first request, one rejection shows that.
+func TestTracker_refinesRoundedResets(t *testing.T) {
 	for _, skew := range []time.Duration{0, 10 * time.Minute, -10 * time.Minute, 10*time.Minute + 430*time.Millisecond} {
 		for _, begin := range []time.Duration{0, 10 * time.Millisecond, 500 * time.Millisecond, 990 * time.Millisecond} {
 			for _, aligned := range []bool{false, true} {
@@ -55,13 +54,13 @@ func TestTracker_findsResetsToldRoughly(t *testing.T) {
 					tr, ideal := seeded(1), 10*time.Second
 					for i := range 2 {
 						j := play(t, tr, s, 300, 30, time.Millisecond)
-						says := fmt.Sprintf("%v off, begun at %v, aligned %v, job %d: %v", skew, begin, aligned, i+1, j)
-						require.Zero(t, j.failed, says)
+						figures := fmt.Sprintf("%v off, begun at %v, aligned %v, job %d: %v", skew, begin, aligned, i+1, j)
+						require.Zero(t, j.failed, figures)
 						if aligned {
-							require.LessOrEqual(t, j.throttled, 1, says)
+							require.LessOrEqual(t, j.throttled, 1, figures)
 						} else {
-							require.Zero(t, j.throttled, says)
-							require.Less(t, float64(j.elapsed), 1.05*float64(ideal), says)
+							require.Zero(t, j.throttled, figures)
+							require.Less(t, float64(j.elapsed), 1.05*float64(ideal), figures)
 						}
 						time.Sleep(12*time.Second + begin)
 					}
@@ -71,7 +70,7 @@ func TestTracker_findsResetsToldRoughly(t *testing.T) {
 	}
 }
 
-func TestDateline_learnsWhereSecondsBegin(t *testing.T) {
+func TestClockOffset_learnsWhereSecondsBegin(t *testing.T) {
 	var c clockOffset
 	at := func(second, milli int) (date, now time.Time) {
 		return time.Unix(int64(1000+second), 0), time.Unix(int64(second), int64(milli)*1e6)
@@ -82,16 +81,16 @@ func TestDateline_learnsWhereSecondsBegin(t *testing.T) {
 	}{
 		{7, 700, 0}, // the first one: nothing is known
 		{7, 900, 200 * time.Millisecond},
-		{8, 300, 0}, // a better one
+		{8, 300, 0}, // a later one
 		{8, 900, 600 * time.Millisecond},
 		{9, 100, 0},
-		{5, 100, 0}, // the clock was set back, with ours
+		{5, 100, 0}, // both clocks were set back
 		{5, 150, 50 * time.Millisecond},
 	} {
 		date, now := at(step.date, step.milli)
 		require.Equal(t, step.want, c.roundedOff(date, now), "%+v", step)
 	}
 	date, now := at(5, 150)
-	require.Zero(t, c.roundedOff(date.Add(-2*time.Second), now), "their clock was set back")
+	require.Zero(t, c.roundedOff(date.Add(-2*time.Second), now), "the server's clock was set back")
 	require.Equal(t, 100*time.Millisecond, c.roundedOff(date.Add(-2*time.Second), now.Add(100*time.Millisecond)))
 }

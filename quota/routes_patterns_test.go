@@ -39,7 +39,7 @@ func askPages(t *testing.T, tr *Tracker, from, n int) {
 func siteIn(t *testing.T, tr *Tracker) *endpoint { return tr.endpointOf(request(t, pages)) }
 
 func limiterOf(t *testing.T, tr *Tracker, url string) *quota {
-	q, ours := quotaOfLimiter(tr.Demand(request(t, url)).Limiter)
+	q, ours := tr.Demand(request(t, url)).Limiter.(*quota)
 	require.True(t, ours, url)
 	return q
 }
@@ -162,7 +162,7 @@ func TestPatterns_slugPagesShareTheirQuota(t *testing.T) {
 			j := playPages(t, tr, tt.server(), 300, tt.c, other)
 			t.Logf("%s: %v, rejected at %v, delayed by %v", name, j.job, j.arrivals, j.delayed)
 			require.Zero(t, j.failed, name)
-			require.LessOrEqual(t, j.crowd(tt.window*9/10, 0), 2, "%s: rejections in a window", name)
+			require.LessOrEqual(t, j.maxArrivals(tt.window*9/10, 0), 2, "%s: rejections in a window", name)
 			require.LessOrEqual(t, j.elapsed, tt.elapsed, name)
 			require.Zero(t, j.delayed, "%s: the other route", name)
 		})
@@ -208,7 +208,7 @@ func TestPatterns_thirdRouteMakesThePattern(t *testing.T) {
 		}
 		post := request(t, pages+"new")
 		post.Method = http.MethodPost
-		q, _ := quotaOfLimiter(tr.Demand(post).Limiter)
+		q, _ := tr.Demand(post).Limiter.(*quota)
 		require.NotSame(t, known, q, "it reads no page")
 		require.NotSame(t, known, limiterOf(t, tr, issues))
 		ask(t, tr, pages+"last", stating(100, 0))

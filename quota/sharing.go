@@ -8,59 +8,58 @@ import (
 	"encoding/binary"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/heed-go/heed/throttle"
 )
 
-// A sharing connects a Tracker with those of other processes through its Exchange: it publishes
-// what this process learns of a quota, and applies what others publish.
+// A sharing connects a Tracker with the Trackers of other processes through its Exchange: it
+// publishes what this process learns of a quota, and applies what other processes publish.
 //
-//	join     A Tracker that begins to use an account publishes that, and fetches what others know
-//	         of it. The first requests wait for the end of the fetch, at most for fetchTime.
-//	limits   What is left of a quota is published when it has changed by a quarter, at most once
-//	         in publishEvery, and once a second. Each process has at most its part of half of it
-//	         in flight, see peers.
-//	hold     A rejection that holds a quota holds it in all processes. The process that was
-//	         rejected sends the probe and publishes that. The others come 50 to 250 ms later, and
-//	         wait for the result of a probe for 1 to 2 s. Then each sends its own.
+//	join      A Tracker that begins to use an account publishes that, and fetches the state of its
+//	          quotas. The first requests wait until the fetch has ended, at most for fetchTime.
+//	limits    Remaining units are published when they have fallen by a quarter, at most once in
+//	          publishEvery, and once a second. Each process keeps to its part, see peers.
+//	hold      A rejection that holds a quota holds it in all processes. The process that was
+//	          rejected sends the probe and publishes that. The other processes send theirs 50 to
+//	          250 ms later, or 1 to 2 s after a probe whose result does not arrive.
 //
-//	           rejected  hold ────────── end ▶ probe ────────▶ accepted
-//	           others    hold ────────── end ── delay ── wait ──┐ │
-//	                                                    release ◀─┘
+//	            rejected process    hold ────────── end ▶ probe ────────▶ accepted
+//	            other processes     hold ────────── end ── delay ── wait ──┐ │
+//	                                                              release ◀┘─┘
 //
-//	evidence Rejections without rate-limit headers count as evidence in all processes.
+//	evidence  Rejections without rate-limit headers count as evidence in all processes.
 //
-// An update is published when what the Tracker knows differs from what others know, as far as
-// this Tracker has published or received it: so each change is published once.
+// The state of a quota is published when it differs from the state that was last published or
+// received, so each change is published by one process.
 type sharing struct {
-	tracker  *Tracker
-	exchange Exchange
-	key      []byte
-	self     uint64          // Update.Sender
-	basis    uint64          // of the hashes of routes
-	ctx      context.Context // of the subscription; done after Tracker.Close
-	cancel   context.CancelFunc
+	tracker *Tracker
+	key     []byte          // Exchange.Key
+	self    uint64          // Update.Sender
+	basis   uint64          // initial value of the hashes of routes; depends on key
+	ctx     context.Context // of the subscription; done after Tracker.Close
+	cancel  context.CancelFunc
 
 	mu        sync.Mutex
-	endpoints map[string]*endpoint // by identifier
+	endpoints map[string]*endpoint // by endpoint.id; guarded by mu
 }
 
 const (
-	fetchTime    = 100 * time.Millisecond // that the first requests of an account wait for other processes
-	publishEvery = 5 * time.Millisecond   // updates of what is left, unless nothing is
-	joinEvery    = time.Second            // updates without a change, which show that the process exists
-	probeEvery   = 100 * time.Millisecond // updates of probes that fail one after the other
-	changedPart  = 4                      // a change by a part of that is published
-	maxRejected  = 100                    // rejections in one update
+	fetchTime     = 100 * time.Millisecond // maximum wait of the first requests of an account for a fetch
+	publishEvery  = 5 * time.Millisecond   // minimum time between updates of limits, unless nothing remains
+	joinEvery     = time.Second            // time between updates without a change, which show that the process exists
+	probeEvery    = 100 * time.Millisecond // minimum time between updates of probes
+	changedPart   = 4                      // remaining units are published when they have fallen by 1/changedPart
+	maxRejections = 100                    // rejections in one update
 )
 
 func newSharing(t *Tracker) *sharing {
-	s := &sharing{tracker: t, exchange: t.Exchange, key: t.Exchange.Key(), self: rand.Uint64(), endpoints: make(map[string]*endpoint)}
+	s := &sharing{tracker: t, key: t.Exchange.Key(), self: rand.Uint64(), endpoints: make(map[string]*endpoint)}
 	s.basis = binary.BigEndian.Uint64(s.hash("route"))
 	s.ctx, s.cancel = context.WithCancel(context.Background())
-	s.exchange.Subscribe(s.ctx, s.receive)
+	t.Exchange.Subscribe(s.ctx, s.receive)
 	return s
 }
 
@@ -84,8 +83,8 @@ func (s *sharing) hash(words ...string) []byte {
 	return h.Sum(nil)
 }
 
-// add makes s, the new site of a, a shared one, unless it must not be shared. The first requests
-// wait until announce has fetched what others know.
+// add shares ep, the new endpoint of a. Without a key, accounts with credentials are not shared.
+// The first requests wait for the fetch that announce begins.
 func (s *sharing) add(ep *endpoint, a account) {
 	if s.ctx.Err() != nil || !a.open() && len(s.key) == 0 {
 		return
@@ -96,21 +95,21 @@ func (s *sharing) add(ep *endpoint, a account) {
 	}
 	ep.id = base64.RawURLEncoding.EncodeToString(s.hash("account", scheme, a.host, a.credential)[:16])
 	q, until := ep.unknown.Load(), s.tracker.clock().Now().Add(fetchTime)
-	q.hold.until, q.shared.fetch = until, until
+	q.hold.until, q.shared.fetchUntil = until, until
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.endpoints[ep.id] = ep
 }
 
-// announce publishes that this process begins to use s, and fetches what others know of it.
+// announce publishes that this process begins to use ep, and fetches its state.
 func (s *sharing) announce(ep *endpoint) {
 	s.publish(ep, Update{Kind: UpdateJoin})
 	if s.ctx.Err() == nil {
-		s.exchange.Fetch(ep.id)
+		s.tracker.Exchange.Fetch(ep.id)
 	}
 }
 
-// remove ends the sharing of s, which the Tracker forgets. f may be nil.
+// remove ends the sharing of ep, which the Tracker drops. s may be nil.
 func (s *sharing) remove(ep *endpoint) {
 	if s == nil {
 		return
@@ -122,14 +121,14 @@ func (s *sharing) remove(ep *endpoint) {
 	}
 }
 
-// publish sends u, which concerns s, to the other processes. A zero Kind means that there is
-// nothing to publish.
+// publish sends u, which concerns ep, to the other processes. The zero Update means that there
+// is nothing to publish.
 func (s *sharing) publish(ep *endpoint, u Update) {
 	if u.Kind == UpdateFetched || s.ctx.Err() != nil {
 		return
 	}
 	u.Sender, u.Account = s.self, ep.id
-	s.exchange.Publish(u)
+	s.tracker.Exchange.Publish(u)
 }
 
 // receive applies an update of another process.
@@ -149,8 +148,8 @@ func (s *sharing) receive(u Update) {
 	s.tracker.listeners.deliver()
 }
 
-// route returns the hash of the route of req. Processes that share compute the same: FNV-1a from
-// a basis that depends on their key.
+// route returns the hash of the route of req. In updates it is FNV-1a with an initial value that
+// depends on the key, so that all processes compute the same.
 func (ep *endpoint) route(req *http.Request) uint64 {
 	if ep.id == "" {
 		return routeOf(ep.tracker.seed, req)
@@ -164,101 +163,60 @@ func (ep *endpoint) route(req *http.Request) uint64 {
 	return marked(h, route)
 }
 
-// A sharedQuota is a bucket that leaves units to other processes and publishes what it learns.
-type sharedQuota quota
-
-// limiterOf returns the quota of req.
-func (ep *endpoint) limiterOf(req *http.Request) throttle.Limiter {
-	q := ep.quotaOf(req)
-	if ep.id == "" {
-		return q
-	}
-	return (*sharedQuota)(q)
-}
-
-// quotaOfLimiter returns the bucket that l is.
-func quotaOfLimiter(l throttle.Limiter) (q *quota, ours bool) {
-	if sq, shared := l.(*sharedQuota); shared {
-		return (*quota)(sq), true
-	}
-	q, ours = l.(*quota)
-	return q, ours
-}
-
-// Reserve implements throttle.Limiter.
-func (sq *sharedQuota) Reserve(_ context.Context, c throttle.Claim) (throttle.Decision, error) {
-	q, u := (*quota)(sq), Update{}
-	d, err := q.reserveShared(c, &u)
-	q.endpoint.tracker.sharing.publish(q.endpoint, u)
-	return d, err
-}
-
-// Cancel implements throttle.Limiter.
-func (sq *sharedQuota) Cancel(ctx context.Context, c throttle.Claim, d throttle.Decision) {
-	(*quota)(sq).Cancel(ctx, c, d)
-}
-
-// Observe implements throttle.Observer.
-func (sq *sharedQuota) Observe(ctx context.Context, c throttle.Claim, d throttle.Decision, f throttle.Feedback) {
-	q := (*quota)(sq)
-	q.Observe(ctx, c, d, f)
-	q.publish(f.Now)
-}
-
-// NonBlocking is the method that throttle.IsNonBlocking calls.
-func (*sharedQuota) NonBlocking() bool { return true }
-
-// sharedState is the state of a bucket of which updates are published. It is guarded by bucket.mu.
+// A sharedState is the state of a shared quota that updates are made of, and what other processes
+// know of it: what this process has published or received. It is guarded by quota.mu.
 type sharedState struct {
-	route   uint64    // of the latest response that concerned the bucket; identifies it in updates; 0: none yet
-	fetch   time.Time // until when requests wait for what others know; zero: they do not
-	follows bool      // another process sends the probe
-	peers   peers
+	route      uint64    // of the latest response that concerned the quota; identifies it in updates; 0: none yet
+	fetchUntil time.Time // requests wait until then for a fetch; zero: no fetch has begun, or it has ended
+	follows    bool      // another process sends the probe
+	peers      peers
 
-	rejected int    // rejections without rate-limit headers that are not published yet
-	from     uint64 // the route of the latest
+	rejections    int    // without rate-limit headers, that are not published yet
+	rejectedRoute uint64 // of the latest of them
 
-	// What other processes know, because it was published by this process or by them:
-	held     bool
-	since    time.Time // when the latest hold began
-	until    time.Time // its end
-	limits   []knownLimit
-	probed   time.Time // when a probe was last published
-	left     time.Time // when limits were last published
-	reported time.Time // when rejections were last published
+	held         bool // the quota is held
+	heldSince    time.Time
+	heldUntil    time.Time
+	limits       []knownLimit
+	probedAt     time.Time // when a probe was last published
+	limitsAt     time.Time // when limits were last published
+	rejectionsAt time.Time // when rejections were last published
 }
 
+// A knownLimit is what other processes know of an estimate.
 type knownLimit struct {
-	name  string
-	per   time.Duration
-	left  int64
-	reset time.Time
+	name      string
+	per       time.Duration
+	remaining int64
+	reset     time.Time
 }
 
-// reserveShared is reserve for a shared bucket. It sets u if the claim is a probe that is to be
-// published.
-func (q *quota) reserveShared(c throttle.Claim, u *Update) (throttle.Decision, error) {
-	if _, err := c.Units(); err != nil {
-		return throttle.Decision{}, err
+// reserveShared is reserve for a shared quota: it leaves units to other processes, and publishes
+// probes. It is called without the lock.
+func (q *quota) reserveShared(c throttle.Claim) (d throttle.Decision, err error) {
+	if _, err = c.Units(); err != nil {
+		return d, err
 	}
+	var probe Update
+	defer func() { q.endpoint.tracker.sharing.publish(q.endpoint, probe) }() // without the lock
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	now := q.now(c.Now)
 	if wait, ok := q.leaveToPeers(now); !ok {
-		d := throttle.Decision{Policy: q.endpoint.names.quota, At: now, Wait: wait, ServerImposed: true}
+		d = throttle.Decision{Policy: q.endpoint.names.quota, At: now, Wait: wait, ServerImposed: true}
 		q.describe(&d, now)
 		return d, nil
 	}
-	d, err := q.reserve(c)
+	d, err = q.reserve(c)
 	s := q.shared
-	if d.OK && !c.DryRun && q.hold.active && d.Grant > q.hold.lastSent && q.lastGranted.Sub(s.probed) >= probeEvery {
-		s.probed = q.lastGranted
-		*u = Update{Kind: UpdateProbe, Route: s.route}
+	if d.OK && !c.DryRun && q.hold.active && d.Grant > q.hold.lastSent && q.lastGranted.Sub(s.probedAt) >= probeEvery {
+		s.probedAt = q.lastGranted
+		probe = Update{Kind: UpdateProbe, Route: s.route}
 	}
 	return d, err
 }
 
-// setRoute notes that a response to a request of route concerned b.
+// setRoute records that a response to a request of route concerned q.
 func (q *quota) setRoute(route uint64) {
 	if q.endpoint.id == "" {
 		return
@@ -268,15 +226,15 @@ func (q *quota) setRoute(route uint64) {
 	q.shared.route = route
 }
 
-// addRejection notes a rejection without rate-limit headers of a request of route.
+// addRejection records a rejection without rate-limit headers of a request of route.
 func (q *quota) addRejection(route uint64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.shared.rejected, q.shared.from = min(q.shared.rejected+1, maxRejected), route
+	q.shared.rejections, q.shared.rejectedRoute = min(q.shared.rejections+1, maxRejections), route
 }
 
-// publishQuota publishes what a response taught the quota of req, if that is another one than
-// asked, which granted the request and publishes when it observes the response.
+// publishQuota publishes the state of the quota of req after a response to it, unless that is
+// asked, the quota that granted the request: it publishes when it observes the response.
 func (ep *endpoint) publishQuota(req *http.Request, asked *quota, now time.Time) {
 	if ep.id == "" {
 		return
@@ -286,88 +244,76 @@ func (ep *endpoint) publishQuota(req *http.Request, asked *quota, now time.Time)
 	}
 }
 
-// publish publishes what other processes do not know of b as of now.
+// publish publishes what other processes do not know of q as of now.
 func (q *quota) publish(now time.Time) {
 	q.mu.Lock()
 	now = q.now(now)
-	rejections, state := q.newRejections(now), q.newState(now)
+	s, rejections := q.shared, Update{}
+	if s.rejections > 0 && now.Sub(s.rejectionsAt) >= publishEvery {
+		rejections = Update{Kind: UpdateRejections, Route: s.rejectedRoute, Rejections: s.rejections}
+		s.rejections, s.rejectionsAt = 0, now
+	}
+	state := q.newState(now)
 	q.mu.Unlock()
 	q.endpoint.tracker.sharing.publish(q.endpoint, rejections)
 	q.endpoint.tracker.sharing.publish(q.endpoint, state)
 }
 
-// newRejections returns an update of the rejections that are not published yet, if there are any
-// and the latest update of them is not too recent.
-func (q *quota) newRejections(now time.Time) (u Update) {
-	s := q.shared
-	if s.rejected > 0 && now.Sub(s.reported) >= publishEvery {
-		u = Update{Kind: UpdateRejections, Route: s.from, Rejections: s.rejected}
-		s.rejected, s.reported = 0, now
-	}
-	return u
-}
-
-// newState returns an update of how the hold and the limits have changed, if they have.
+// newState returns an update of the hold and the limits; the zero Update if other processes know
+// them, or if no response has concerned q yet.
 func (q *quota) newState(now time.Time) (u Update) {
 	h, s := &q.hold, q.shared
 	if s.route == 0 {
-		return u // no response has concerned b yet
+		return u
 	}
+	limitsChanged := q.limitsChanged(now)
 	switch {
-	case h.active && (!s.held || h.closedAt.After(s.since) || h.until.Sub(s.until) > tolerance):
+	case h.active && (!s.held || h.closedAt.After(s.heldSince) || h.until.Sub(s.heldUntil) > tolerance):
 		u = Update{Kind: UpdateHold, Wait: max(h.until.Sub(now), 0), Stated: !h.estimated}
 	case !h.active && s.held:
 		u = Update{Kind: UpdateRelease, Wait: max(now.Sub(q.lastGranted), 0)}
+	case limitsChanged:
+		u.Kind = UpdateLimits
 	}
-	s.markHoldKnown(h)
-	if changed := q.limitsChanged(now); changed || u.Kind != UpdateFetched {
-		u.Limits, s.left = q.markLimitsKnown(now), now
-		if u.Kind == UpdateFetched {
-			u.Kind = UpdateLimits
-		}
+	s.setHold(h)
+	if u.Kind != UpdateFetched {
+		u.Route, u.Limits, s.limitsAt = s.route, q.setLimits(now), now
 	}
-	u.Route = s.route
 	return u
 }
 
-// markHoldKnown notes that others know the state of g.
-func (s *sharedState) markHoldKnown(h *hold) {
-	s.held, s.since, s.until = h.active, h.closedAt, h.until
+// setHold records that other processes know h.
+func (s *sharedState) setHold(h *hold) {
+	s.held, s.heldSince, s.heldUntil = h.active, h.closedAt, h.until
 }
 
-// limitsChanged reports whether the limits differ so much from what others know that they are to
-// be published.
+// limitsChanged reports whether the limits differ so much from what other processes know that
+// they are to be published.
 func (q *quota) limitsChanged(now time.Time) (changed bool) {
 	s := q.shared
-	recent := now.Sub(s.left) < publishEvery
-	changed = now.Sub(s.left) >= joinEvery && len(q.estimates) > 0
+	recent := now.Sub(s.limitsAt) < publishEvery
+	changed = now.Sub(s.limitsAt) >= joinEvery && len(q.estimates) > 0
 	for i := range q.estimates {
 		e := &q.estimates[i]
-		known := s.find(e)
-		switch {
-		case e.concurrency.confirmed: // what is left of them has changed when the update arrives
-		case known == nil || e.reset.Sub(known.reset) > tolerance:
+		if e.concurrency.confirmed {
+			continue // what remains has changed when the update arrives
+		}
+		k := slices.IndexFunc(s.limits, func(l knownLimit) bool { return l.name == e.name && l.per == e.per })
+		if k < 0 || e.reset.Sub(s.limits[k].reset) > tolerance {
 			changed = changed || !recent
-		case e.remaining > known.left:
-			known.left = e.remaining
-		case e.remaining < known.left && e.remaining <= known.left-known.left/changedPart:
+			continue
+		}
+		known := &s.limits[k].remaining
+		if *known-e.remaining >= max(*known/changedPart, 1) {
 			changed = changed || !recent || e.remaining == 0
 		}
+		*known = max(*known, e.remaining)
 	}
 	return changed
 }
 
-func (s *sharedState) find(e *estimate) *knownLimit {
-	for i := range s.limits {
-		if s.limits[i].name == e.name && s.limits[i].per == e.per {
-			return &s.limits[i]
-		}
-	}
-	return nil
-}
-
-// markLimitsKnown returns all limits as of now, and notes that others know them.
-func (q *quota) markLimitsKnown(now time.Time) (all []throttle.RemoteLimit) {
+// setLimits records that other processes know the limits, and returns them as of now.
+func (q *quota) setLimits(now time.Time) (all []throttle.RemoteLimit) {
 	s := q.shared
 	s.limits = s.limits[:0]
 	for i := range q.estimates {

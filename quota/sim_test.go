@@ -17,10 +17,10 @@ import (
 	"github.com/heed-go/heed/throttle/queue"
 )
 
-// A server answers one request that arrives now.
+// A server returns the response to a request that arrives now.
 type server func(now time.Time) (status int, h http.Header)
 
-// A job is what came of n calls from c goroutines.
+// A job is the result of n calls from c goroutines.
 type job struct {
 	sent, throttled, failed int
 	elapsed                 time.Duration
@@ -28,11 +28,11 @@ type job struct {
 }
 
 func (j job) String() string {
-	return fmt.Sprintf("sent %d, throttled %d, failed %d, elapsed %v, crowd %d", j.sent, j.throttled, j.failed, j.elapsed, j.crowd(20*time.Millisecond, time.Second/2))
+	return fmt.Sprintf("sent %d, throttled %d, failed %d, elapsed %v, max arrivals %d", j.sent, j.throttled, j.failed, j.elapsed, j.maxArrivals(20*time.Millisecond, time.Second/2))
 }
 
-// crowd returns the most arrivals in any span after from.
-func (j job) crowd(span, from time.Duration) (most int) {
+// maxArrivals returns the maximum number of arrivals in a span that begins after from.
+func (j job) maxArrivals(span, from time.Duration) (maximum int) {
 	for i, a := range j.arrivals {
 		if a < from {
 			continue
@@ -43,17 +43,17 @@ func (j job) crowd(span, from time.Duration) (most int) {
 				n++
 			}
 		}
-		most = max(most, n)
+		maximum = max(maximum, n)
 	}
-	return most
+	return maximum
 }
 
-// play runs n calls from c goroutines against s, rtt away. Call it in a bubble.
+// play runs n calls from c goroutines against s, rtt away. It must be called in a bubble.
 func play(t *testing.T, tr *Tracker, s server, n, c int, rtt time.Duration) (j job) {
 	return playUntil(t, tr, s, n, c, rtt, time.Time{})
 }
 
-// playUntil is play that begins no call after end, if that is not zero.
+// playUntil is play, but begins no call after end, unless that is zero.
 func playUntil(t *testing.T, tr *Tracker, s server, n, c int, rtt time.Duration, end time.Time) (j job) {
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://api.test/", nil)
 	if err != nil {
@@ -117,7 +117,7 @@ func playUntil(t *testing.T, tr *Tracker, s server, n, c int, rtt time.Duration,
 	return j
 }
 
-// tokenBucket serves rate a second with a burst, and tells in whole seconds.
+// tokenBucket serves rate a second with a burst, and states the reset in whole seconds.
 func tokenBucket(rate float64, burst int64, hints bool) server {
 	l := throttle.NewTokenBucket(throttle.Limit{Count: int64(rate), Per: time.Second, Burst: burst})
 	return func(now time.Time) (int, http.Header) {
@@ -164,13 +164,13 @@ func fixedWindow(limit int, per time.Duration, hints, retryAfter bool) server {
 	}
 }
 
-// haproxy counts requests, refused ones too, as its http_req_rate does.
+// haproxy counts requests, rejected ones too, as its http_req_rate does.
 func haproxy(limit int, per time.Duration, retryAfter string) server {
-	refusal := serverrules.Refuse(429)
+	rejection := serverrules.Refuse(429)
 	if retryAfter != "" {
-		refusal = serverrules.RefuseFor(429, retryAfter)
+		rejection = serverrules.RefuseFor(429, retryAfter)
 	}
-	s := serverrules.HAProxy(serverrules.HAProxyConfig{Limit: int64(limit), Per: per, Refusal: refusal})
+	s := serverrules.HAProxy(serverrules.HAProxyConfig{Limit: int64(limit), Per: per, Refusal: rejection})
 	return func(now time.Time) (int, http.Header) {
 		if reply := s(serverrules.Request{At: now}); !reply.OK() {
 			return reply.Status, reply.Header
@@ -179,10 +179,10 @@ func haproxy(limit int, per time.Duration, retryAfter string) server {
 	}
 }
 
-// The same jobs on servers of every kind, none of which declares anything: what
-// they may cost at most. The ideal time is that of a client which knows the limit.
-func TestTracker_heedsServers(t *testing.T) {
-	type most struct {
+// The same jobs on servers of every kind, without declared limits: the maximum number of rejections
+// and the maximum time. The ideal time is that of a client that knows the limit.
+func TestTracker_learnsLimitsOfServers(t *testing.T) {
+	type bounds struct {
 		throttled int
 		elapsed   float64 // of the ideal
 	}
@@ -190,37 +190,37 @@ func TestTracker_heedsServers(t *testing.T) {
 		server        func() server
 		n, c          int
 		rtt, ideal    time.Duration
-		first, second most
+		first, second bounds
 	}{
 		"bucket of 30/s, burst 30, headers": {func() server { return tokenBucket(30, 30, true) },
-			300, 30, time.Millisecond, 9 * time.Second, most{0, 1.05}, most{0, 1.05}},
+			300, 30, time.Millisecond, 9 * time.Second, bounds{0, 1.05}, bounds{0, 1.05}},
 		"bucket of 50/s, burst 10, reset in whole seconds": {func() server { return tokenBucket(50, 10, true) },
-			300, 30, time.Millisecond, 5800 * time.Millisecond, most{0, 1.05}, most{0, 1.05}},
+			300, 30, time.Millisecond, 5800 * time.Millisecond, bounds{0, 1.05}, bounds{0, 1.05}},
 		"bucket of 20/s, burst 60, far away": {func() server { return tokenBucket(20, 60, true) },
-			300, 30, 80 * time.Millisecond, 12 * time.Second, most{0, 1.05}, most{0, 1.05}},
+			300, 30, 80 * time.Millisecond, 12 * time.Second, bounds{0, 1.05}, bounds{0, 1.05}},
 		"window of 100 per 5 s, headers": {func() server { return fixedWindow(100, 5*time.Second, true, true) },
-			300, 30, time.Millisecond, 10 * time.Second, most{0, 1.05}, most{0, 1.05}},
-		// 1.25 before, when Retry-After was taken for the window: it says nothing of the rate.
+			300, 30, time.Millisecond, 10 * time.Second, bounds{0, 1.05}, bounds{0, 1.05}},
+		// Retry-After says when to come back, not how fast.
 		"window of 10 per 1 s, Retry-After": {func() server { return fixedWindow(10, time.Second, false, true) },
-			50, 50, 20 * time.Millisecond, 4200 * time.Millisecond, most{10, 1.5}, most{1, 1.5}},
+			50, 50, 20 * time.Millisecond, 4200 * time.Millisecond, bounds{10, 1.5}, bounds{1, 1.5}},
 		"leaky bucket as nginx has it, no hint": {func() server { return tokenBucket(20, 21, false) },
-			300, 30, time.Millisecond, 13950 * time.Millisecond, most{20, 1.25}, most{3, 1.10}},
+			300, 30, time.Millisecond, 13950 * time.Millisecond, bounds{20, 1.25}, bounds{3, 1.10}},
 		"rejections count as in HAProxy, no hint": {func() server { return haproxy(50, 2*time.Second, "") },
-			300, 30, time.Millisecond, 12 * time.Second, most{26, 1.50}, most{3, 1.15}},
+			300, 30, time.Millisecond, 12 * time.Second, bounds{26, 1.50}, bounds{3, 1.15}},
 		"rejections count as in HAProxy, Retry-After": {func() server { return haproxy(50, 2*time.Second, "2") },
-			300, 30, time.Millisecond, 12 * time.Second, most{26, 1.50}, most{3, 1.15}},
+			300, 30, time.Millisecond, 12 * time.Second, bounds{26, 1.50}, bounds{3, 1.15}},
 		"no limit at all": {func() server { return func(time.Time) (int, http.Header) { return 200, nil } },
-			50, 50, 100 * time.Millisecond, 600 * time.Millisecond, most{0, 1}, most{0, 1}},
+			50, 50, 100 * time.Millisecond, 600 * time.Millisecond, bounds{0, 1}, bounds{0, 1}},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			random := rand.New(rand.NewPCG(1, 2))
 			tr, s := &Tracker{Rand: random.Float64}, tt.server()
-			for i, most := range []most{tt.first, tt.second} {
+			for i, want := range []bounds{tt.first, tt.second} {
 				j := play(t, tr, s, tt.n, tt.c, tt.rtt)
 				t.Logf("%s, job %d: %v", name, i+1, j)
 				over := float64(j.elapsed) / float64(tt.ideal)
-				if j.failed > 0 || j.throttled > most.throttled || over > most.elapsed || j.crowd(20*time.Millisecond, time.Second) > 2 && tt.n == 50 {
-					t.Errorf("%s, job %d: %v, %.2f x ideal; want at most %+v", name, i+1, j, over, most)
+				if j.failed > 0 || j.throttled > want.throttled || over > want.elapsed || j.maxArrivals(20*time.Millisecond, time.Second) > 2 && tt.n == 50 {
+					t.Errorf("%s, job %d: %v, %.2f x ideal; want at most %+v", name, i+1, j, over, want)
 				}
 				time.Sleep(8 * time.Second)
 			}

@@ -4,110 +4,108 @@ import (
 	"time"
 )
 
-// A slowResponses is a server that answers late, or not at all, or hangs up: some do so
-// instead of refusing. Nobody can tell that from an outage or from slow work, so it
-// teaches no rate. But as long as it lasts no more are in flight than when it began:
+// slowResponses limits the requests in flight to a server that responds late, does not respond, or
+// closes connections. Some servers do so instead of rejecting requests. It cannot be distinguished
+// from an outage or from slow work, so no rate is estimated from it. But until the server is healthy
+// again, no more requests are in flight than when the slow responses began:
 //
 //	in flight
-//	   │            late      one that was sent after that is in time
-//	 8 ┤           ──┴─────────┴╲    callers keep coming, and wait
+//	   │            late      a request that was sent after that is in time
+//	 8 ┤           ──┴─────────┴╲    requests keep coming, and wait
 //	   │        ╱                ╲
 //	   │ ___╱‾‾╱                  ╲____
 //	   └───────────────────────────────▶ time
 //
-// When it is well those who have waited go in waves, each twice as large.
+// If many requests have waited, the bound is doubled with each response that is in time, until
+// less than half of it is used. Then there is no bound.
 //
-// One claim at a time is watched, and once there is a strain the next one: if that is
-// in time the server is well, however long some others may take. So a host with
-// slow routes and fast ones does not suffer.
+// Only one claim at a time is watched, and during slow responses the next one that is granted. If
+// its response is in time, the server is healthy, however long other responses take. So a host
+// with slow routes and fast routes is not limited.
+//
+// In the parameters, sent is the number of the latest claim, open the number of claims in flight,
+// and minimum the least bound.
 type slowResponses struct {
-	watched     uint64        // number of the claim that is; 0: none
-	sent        time.Time     // when it was
-	typical     time.Duration // between claim and answer; 0: not known
+	watched     uint64        // number of the watched claim; 0: none
+	sent        time.Time     // when it was granted
+	typical     time.Duration // moving average of the time from a claim to its response; 0: not known
 	failures    int           // in a row
-	maxInFlight int64         // in flight; 0: no strain
-	since       uint64        // number of the latest claim when it began
+	maxInFlight int64         // requests in flight; 0: not bounded
+	since       uint64        // number of the latest claim when maxInFlight was last set
 }
 
 const (
-	lateAfter        = 4                      // times as long as usual, and
-	lateMargin       = 100 * time.Millisecond // is late
-	typicalWeight    = 8                      // answers make up what is usual
-	maxFailuresInRow = 2                      // failures in a row are a strain
+	lateAfter        = 4                      // factor: a response is late after lateAfter*typical + lateMargin
+	lateMargin       = 100 * time.Millisecond // see lateAfter
+	typicalWeight    = 8                      // divisor: weight of one response in typical
+	maxFailuresInRow = 2                      // failures in a row that begin slow responses
 )
 
-// isLate reports whether an answer that took so long is late.
-func (s *slowResponses) isLate(took time.Duration) bool {
-	return s.typical > 0 && took > lateAfter*s.typical+lateMargin
+// isLate reports whether a response is late that arrives after d.
+func (s *slowResponses) isLate(d time.Duration) bool {
+	return s.typical > 0 && d > lateAfter*s.typical+lateMargin
 }
 
-// full reports whether no more may be in flight than the open claims are.
+// full reports whether no more requests may be in flight than open.
 func (s *slowResponses) full(open int64) bool { return s.maxInFlight > 0 && open >= s.maxInFlight }
 
-// begin begins a strain after sent claims, unless there is one. open are in flight;
-// least may be at any time.
-func (s *slowResponses) begin(sent uint64, open, least int64) {
+// begin bounds the requests in flight, unless they are bounded.
+func (s *slowResponses) begin(sent uint64, open, minimum int64) {
 	if s.maxInFlight == 0 {
-		s.maxInFlight, s.since = max(open, least), sent
+		s.maxInFlight, s.since = max(open, minimum), sent
 	}
 }
 
-// granted notes that claim n goes at now, as one of open.
-func (s *slowResponses) granted(n uint64, open, least int64, now time.Time) {
+// granted records that claim n, one of open, is granted at now.
+func (s *slowResponses) granted(n uint64, open, minimum int64, now time.Time) {
 	overdue := s.watched != 0 && s.isLate(now.Sub(s.sent))
 	if overdue {
-		s.begin(n-1, open, least)
+		s.begin(n-1, open, minimum)
 	}
 	if s.watched == 0 || overdue && s.watched <= s.since {
 		s.watched, s.sent = n, now
 	}
 }
 
-// responded notes that the watched claim was answered at now, after sent claims, while
-// open others are in flight.
-func (s *slowResponses) responded(sent uint64, open, least int64, now time.Time) {
+// responded records that the response to the watched claim arrived at now.
+func (s *slowResponses) responded(sent uint64, open, minimum int64, now time.Time) {
 	n, took := s.watched, max(now.Sub(s.sent), 1)
 	s.watched = 0
 	switch {
 	case s.isLate(took):
-		s.begin(sent, open+1, least)
+		s.begin(sent, open+1, minimum)
 	case n <= s.since || s.maxInFlight == 0:
 	case open < s.maxInFlight/2:
 		s.maxInFlight = 0
-	default: // many have waited for this
+	default: // many requests wait
 		s.maxInFlight, s.since = 2*s.maxInFlight, sent
 	}
 	if s.typical == 0 {
 		s.typical = took
 	}
-	s.typical += (took - s.typical) / typicalWeight // if all are late that is the new usual
+	s.typical += (took - s.typical) / typicalWeight // late responses count: if all are late, that is typical
 }
 
-// failed notes that claim n was not answered, or by a failure.
-func (s *slowResponses) failed(n, sent uint64, open, least int64) {
-	s.cancelled(n)
-	if s.failures++; s.failures >= maxFailuresInRow {
-		s.begin(sent, open+1, least)
-	}
-}
-
-// cancelled notes that nothing will be heard of claim n.
+// cancelled records that no response to claim n is expected.
 func (s *slowResponses) cancelled(n uint64) {
 	if n == s.watched {
 		s.watched = 0
 	}
 }
 
-// recordOutcome tells the strain of b what became of claim n. It reads the clock for the
-// claim that is watched only.
+// recordOutcome records in q.slow that claim n has a response, or that it failed: there is none, or
+// one that is a failure. If now is zero, it reads the clock, but only for the watched claim.
 func (q *quota) recordOutcome(n uint64, failed bool, now time.Time) {
-	least := int64(q.endpoint.tracker.initialConcurrency())
-	switch {
-	case failed:
-		q.slow.failed(n, q.inFlight.sent, q.inFlight.open, least)
+	s, sent, open, minimum := &q.slow, q.inFlight.sent, q.inFlight.open, int64(q.endpoint.tracker.initialConcurrency())
+	if failed {
+		s.cancelled(n)
+		if s.failures++; s.failures >= maxFailuresInRow {
+			s.begin(sent, open+1, minimum)
+		}
 		return
-	case n == q.slow.watched:
-		q.slow.responded(q.inFlight.sent, q.inFlight.open, least, q.now(now))
 	}
-	q.slow.failures = 0
+	if n == s.watched {
+		s.responded(sent, open, minimum, q.now(now))
+	}
+	s.failures = 0
 }

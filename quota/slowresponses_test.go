@@ -14,18 +14,18 @@ import (
 	"github.com/heed-go/heed/throttle/queue"
 )
 
-// A stream is callers who come one every so often, whatever becomes of the others.
+// A stream is an open loop of n requests, one in every interval.
 type stream struct {
-	every  time.Duration
-	n      int
-	takes  func(at time.Duration) (time.Duration, error) // for a request sent at that time
-	flight int
-	peak   map[int]int // most in flight in each second
-	mu     sync.Mutex
+	every time.Duration
+	n     int
+	takes func(at time.Duration) (time.Duration, error) // for a request sent at that time
+	open  int
+	peak  map[int]int // maximum in flight in each second
+	mu    sync.Mutex
 }
 
-// flow returns how long it took until all had an answer.
-func (s *stream) flow(t *testing.T, tr *Tracker) time.Duration {
+// run sends the requests and returns the time until the last response.
+func (s *stream) run(t *testing.T, tr *Tracker) time.Duration {
 	w, start := &queue.Queue{}, time.Now()
 	s.peak = map[int]int{}
 	var wg sync.WaitGroup
@@ -54,34 +54,34 @@ func (s *stream) flow(t *testing.T, tr *Tracker) time.Duration {
 func (s *stream) count(n int, at time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.flight += n
+	s.open += n
 	second := int(at / time.Second)
-	s.peak[second] = max(s.peak[second], s.flight)
+	s.peak[second] = max(s.peak[second], s.open)
 }
 
-var errHungUp = errors.New("connection reset by peer")
+var errClosed = errors.New("connection reset by peer")
 
-// A server that stops to answer, answers late, or hangs up gets no more requests at a
-// time than before. When it is well again all goes on as before.
-func TestTracker_doesNotPressAServerThatStruggles(t *testing.T) {
-	ill := func(at time.Duration) bool { return at >= 5*time.Second && at < 15*time.Second }
+// A server that stops responding, responds late, or closes connections gets no more requests at a
+// time than before. When it is healthy again, requests do not wait.
+func TestTracker_boundsRequestsToASlowServer(t *testing.T) {
+	overloaded := func(at time.Duration) bool { return at >= 5*time.Second && at < 15*time.Second }
 	const fast = 50 * time.Millisecond
 	for name, takes := range map[string]func(at time.Duration) (time.Duration, error){
 		"silence": func(at time.Duration) (time.Duration, error) {
-			if ill(at) {
-				return 16*time.Second - at, errHungUp
+			if overloaded(at) {
+				return 16*time.Second - at, errClosed
 			}
 			return fast, nil
 		},
 		"tarpit": func(at time.Duration) (time.Duration, error) {
-			if ill(at) {
+			if overloaded(at) {
 				return 4 * time.Second, nil
 			}
 			return fast, nil
 		},
-		"hangs up after a while": func(at time.Duration) (time.Duration, error) {
-			if ill(at) {
-				return 2 * time.Second, errHungUp
+		"closes connections late": func(at time.Duration) (time.Duration, error) {
+			if overloaded(at) {
+				return 2 * time.Second, errClosed
 			}
 			return fast, nil
 		},
@@ -89,21 +89,21 @@ func TestTracker_doesNotPressAServerThatStruggles(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			tr := seeded(1)
 			s := &stream{every: 20 * time.Millisecond, n: 1500, takes: takes} // 50 a second, for 30 s
-			took := s.flow(t, tr)
+			took := s.run(t, tr)
 			t.Logf("%s: %v, peaks %v", name, took, s.peak)
 			for at := 7; at < 15; at++ {
 				require.LessOrEqual(t, s.peak[at], 60, "%s: it would be 100 to 500", name)
 			}
 			require.Less(t, took, 35*time.Second, name)
 			for at := 25; at < 30; at++ {
-				require.LessOrEqual(t, s.peak[at], 5, "%s: it is well again", name)
+				require.LessOrEqual(t, s.peak[at], 5, "%s: it is healthy again", name)
 			}
 		})
 	}
 }
 
-// Some routes take long by nature. The others do not suffer from that.
-func TestTracker_doesNotTakeSlowWorkForTrouble(t *testing.T) {
+// Some routes are slow. Requests of other routes do not wait for that.
+func TestTracker_slowRoutesDoNotLimitFastRoutes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var n atomic.Int64
 		s := &stream{every: 10 * time.Millisecond, n: 2000, takes: func(time.Duration) (time.Duration, error) {
@@ -112,7 +112,7 @@ func TestTracker_doesNotTakeSlowWorkForTrouble(t *testing.T) {
 			}
 			return 50 * time.Millisecond, nil
 		}}
-		took := s.flow(t, seeded(1))
+		took := s.run(t, seeded(1))
 		t.Logf("%v, peaks %v", took, s.peak)
 		require.Less(t, took, 24*time.Second, "20 s, and 3 s for the last")
 	})

@@ -103,7 +103,7 @@ func (t *Tracker) Demand(req *http.Request) throttle.Demand {
 	if ep.unlimited.Load() {
 		return throttle.Demand{}
 	}
-	return throttle.Demand{Limiter: ep.limiterOf(req)}
+	return throttle.Demand{Limiter: ep.quotaOf(req)}
 }
 
 func (t *Tracker) endpointOf(req *http.Request) *endpoint {

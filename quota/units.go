@@ -10,27 +10,28 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// A unitQuota is what a quota allows of one unit other than requests, as tokens of a
-// language model. It holds up only those who know what their request will cost:
+// A unitQuota is the part of a quota that the server counts in a unit other than requests, such as
+// the tokens of a language model. It is the throttle.Limiter of requests whose cost is known, see
+// Tracker.DemandUnits; other requests do not wait for it.
 //
-//	told: 1000 tokens left     in flight: 400 + 300     free: 300
+//	received: 1000 tokens left     in flight: 400 + 300     free: 300
 //	├───────────────┬───────────┼───────────┤
-//	      400            300         300         a request of 500 waits
+//	      400            300         300         a claim of 500 waits
 //
-// When too little is left it waits for the reset, or for as long as the units were
-// seen to take to come back, and then sends one request to see what is left now.
+// When too few units are free, claims wait for the reset, or for as long as the units were measured
+// to take to come back. Then one claim is granted as a probe: its response states what is left.
 type unitQuota struct {
 	endpoint *endpoint
 	unit     string
-	policy   string
+	policy   string // Decision.Policy
 
-	mu          sync.Mutex
+	mu          sync.Mutex // guards the fields below
 	inFlight    inFlight
-	extra       int64 // units in flight beyond one for each claim
+	extra       int64 // units of claims in flight, beyond one for each claim
 	estimates   []estimate
-	lastGranted time.Time
+	lastGranted time.Time // latest time of a grant; no decision is made as of an earlier time
 
-	dropped bool // with its bucket
+	dropped bool // the quota was dropped: no estimates are added
 }
 
 const maxUnits = 8 // units of one quota
@@ -50,7 +51,7 @@ func (t *Tracker) DemandUnits(req *http.Request, unit string, n int64) throttle.
 	return throttle.Demand{Limiter: u, Cost: n}
 }
 
-// unitQuota returns the meter of unit, nil if there are too many.
+// unitQuota returns the part of q that is counted in unit; nil if there are too many.
 func (q *quota) unitQuota(unit string) *unitQuota {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -103,11 +104,27 @@ func (u *unitQuota) Reserve(_ context.Context, c throttle.Claim) (throttle.Decis
 	return d, nil
 }
 
-// check reports whether n units of t may be taken, and if not, how long until; 0:
-// when an answer has come.
+// now returns the time as of which a decision is made; given is that of the claim or feedback, zero
+// means the clock of the Tracker.
+func (u *unitQuota) now(given time.Time) time.Time {
+	if given.IsZero() {
+		given = u.endpoint.tracker.clock().Now()
+	}
+	return later(given, u.lastGranted)
+}
+
+// inUnits returns the claims in flight, with open in units.
+func (u *unitQuota) inUnits() inFlight {
+	f := u.inFlight
+	f.open += u.extra
+	return f
+}
+
+// check reports whether e admits n units as of now. If not, wait is the time until it may; 0: when
+// a response arrives. A claim of more than the limit is admitted when the limit is.
 func (u *unitQuota) check(e *estimate, n int64, now time.Time, f *inFlight) (wait time.Duration, ok bool) {
 	free := u.free(e, now, f)
-	n = min(n, max(e.limit-u.endpoint.tracker.pacing().reserved(e.limit), 1)) // more than all is had for all
+	n = min(n, max(e.limit-u.endpoint.tracker.pacing().reserved(e.limit), 1))
 	switch {
 	case e.probe:
 		return 0, f.after(e.seen) == 0
@@ -117,32 +134,15 @@ func (u *unitQuota) check(e *estimate, n int64, now time.Time, f *inFlight) (wai
 		return 0, f.open == 0 || e.left(now) <= f.open
 	}
 	wait = e.reset.Sub(now)
-	if flow := e.refill.until(free-n+1, e.at, now); flow > 0 {
-		wait = min(wait, flow)
+	if refill := e.refill.until(free-n+1, e.at, now); refill > 0 {
+		wait = min(wait, refill)
 	}
 	return wait, false
 }
 
+// free returns how many units of e are neither in flight nor reserved for other clients.
 func (u *unitQuota) free(e *estimate, now time.Time, f *inFlight) int64 {
 	return e.left(now) - f.open - u.endpoint.tracker.pacing().reserved(e.limit)
-}
-
-// inUnits returns the flight with its open claims counted in units.
-func (u *unitQuota) inUnits() inFlight {
-	f := u.inFlight
-	f.open += u.extra
-	return f
-}
-
-// done ends claim k of n units.
-func (u *unitQuota) done(k uint64, n int64) bool {
-	if !u.inFlight.end(k) {
-		return false
-	}
-	if u.extra -= n - 1; u.inFlight.open == 0 || u.extra < 0 {
-		u.extra = 0 // also of claims that were forgotten
-	}
-	return true
 }
 
 // NonBlocking is the method that throttle.IsNonBlocking calls.
@@ -153,17 +153,27 @@ func (u *unitQuota) Cancel(_ context.Context, c throttle.Claim, d throttle.Decis
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if n, err := c.Units(); err == nil && d.OK {
-		u.done(d.Grant, n)
+		u.end(d.Grant, n)
 	}
 }
 
-// Observe implements throttle.Observer. The first feedback on a claim counts as its
-// answer.
+// end ends claim k of n units. It reports false if it has ended before.
+func (u *unitQuota) end(k uint64, n int64) bool {
+	if !u.inFlight.end(k) {
+		return false
+	}
+	if u.extra -= n - 1; u.inFlight.open == 0 || u.extra < 0 {
+		u.extra = 0 // inFlight may have forgotten claims
+	}
+	return true
+}
+
+// Observe implements throttle.Observer. The first feedback on a claim counts as its response.
 func (u *unitQuota) Observe(_ context.Context, c throttle.Claim, d throttle.Decision, f throttle.Feedback) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	n, err := c.Units()
-	if err != nil || !d.OK || !u.done(d.Grant, n) {
+	if err != nil || !d.OK || !u.end(d.Grant, n) {
 		return
 	}
 	if f.Outcome == throttle.Accepted {
@@ -171,57 +181,59 @@ func (u *unitQuota) Observe(_ context.Context, c throttle.Claim, d throttle.Deci
 			u.estimates[i].refill.responses += n
 		}
 	}
-	said := u.update(f.RemoteLimits, d.Grant, u.now(f.Now))
+	stated := u.update(f.RemoteLimits, d.Grant, u.now(f.Now))
 	for i := len(u.estimates) - 1; i >= 0; i-- {
 		e := &u.estimates[i]
 		switch {
-		case said[i] || f.Outcome == throttle.Failed:
+		case stated[i] || f.Outcome == throttle.Failed:
 		case !e.probe:
 			e.remaining = max(e.remaining-n, 0)
-		case d.Grant > e.seen: // even the probe's answer no longer speaks of it
+		case d.Grant > e.seen: // not even the response to the probe states the limit
 			u.endpoint.memory.release(bytesOf(u.estimates[i : i+1]))
 			u.estimates = append(u.estimates[:i], u.estimates[i+1:]...)
 		}
 	}
 }
 
-// applyUnits tells the meters of b. It reports whether the units of one are used up.
-func (q *quota) applyUnits(windows []throttle.RemoteLimit, now time.Time) (usedUp bool) {
+// applyUnits applies limits, which a response states, to the units of q. It reports whether nothing
+// is left of one of them.
+func (q *quota) applyUnits(limits []throttle.RemoteLimit, now time.Time) (usedUp bool) {
 	for _, u := range q.units {
-		u.applyStated(windows, now)
-		for _, w := range windows {
-			usedUp = usedUp || w.Unit == u.unit && !w.RemainingUnknown && w.Remaining <= 0
+		u.applyStated(limits, now)
+		for _, l := range limits {
+			usedUp = usedUp || l.Unit == u.unit && !l.RemainingUnknown && l.Remaining <= 0
 		}
 	}
 	return usedUp
 }
 
-// applyStated takes over what the answer to a request of unknown cost says.
-func (u *unitQuota) applyStated(windows []throttle.RemoteLimit, now time.Time) {
+// applyStated applies limits, which the response to a request of unknown cost states.
+func (u *unitQuota) applyStated(limits []throttle.RemoteLimit, now time.Time) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.update(windows, 0, u.now(now))
+	u.update(limits, 0, u.now(now))
 }
 
-// update takes over what an answer to claim k says, and reports of which limits.
-func (u *unitQuota) update(windows []throttle.RemoteLimit, k uint64, now time.Time) (said [maxEstimates]bool) {
+// update applies limits, which the response to claim k states. It returns which estimates they
+// concern.
+func (u *unitQuota) update(limits []throttle.RemoteLimit, k uint64, now time.Time) (stated [maxEstimates]bool) {
 	f := u.inUnits()
-	for _, w := range windows {
-		if w.Unit != u.unit || w.RemainingUnknown {
+	for _, l := range limits {
+		if l.Unit != u.unit || l.RemainingUnknown {
 			continue
 		}
-		if i := u.find(w); i >= 0 {
-			said[i] = true
-			u.estimates[i].update(w, k, now, &f)
+		if i := u.find(l); i >= 0 {
+			stated[i] = true
+			u.estimates[i].update(l, k, now, &f)
 		}
 	}
-	return said
+	return stated
 }
 
-// find returns the index of the limit that w speaks of; -1 if there is no room.
-func (u *unitQuota) find(w throttle.RemoteLimit) int {
+// find returns the index of the estimate of l, which may be new; -1 if there are too many.
+func (u *unitQuota) find(l throttle.RemoteLimit) int {
 	for i := range u.estimates {
-		if u.estimates[i].name == w.Name && u.estimates[i].per == w.Per {
+		if u.estimates[i].name == l.Name && u.estimates[i].per == l.Per {
 			return i
 		}
 	}
@@ -229,15 +241,8 @@ func (u *unitQuota) find(w throttle.RemoteLimit) int {
 		return -1
 	}
 	var ok bool
-	if u.estimates, ok = u.endpoint.addEstimate(u.estimates, estimate{name: w.Name, per: w.Per, remaining: w.Limit, weighted: true}); !ok {
+	if u.estimates, ok = u.endpoint.addEstimate(u.estimates, estimate{name: l.Name, per: l.Per, remaining: l.Limit, weighted: true}); !ok {
 		return -1
 	}
 	return len(u.estimates) - 1
-}
-
-func (u *unitQuota) now(given time.Time) time.Time {
-	if given.IsZero() {
-		given = u.endpoint.tracker.clock().Now()
-	}
-	return later(given, u.lastGranted)
 }

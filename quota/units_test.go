@@ -1,120 +1,114 @@
 package quota
 
 import (
-	"math/rand/v2"
 	"net/http"
 	"strconv"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/heed-go/heed/throttle"
 	"github.com/stretchr/testify/require"
+
+	"github.com/heed-go/heed/throttle"
+	"github.com/heed-go/heed/throttle/queue"
 )
 
-// priced is a window of limit units per time; each request takes price() of them.
-func priced(limit int, per time.Duration, price func() int) server {
-	var start time.Time
-	used := 0
-	return func(now time.Time) (int, http.Header) {
-		if now.Sub(start) >= per {
-			start, used = now, 0
-		}
-		cost := price()
-		ok := used+cost <= limit
-		if ok {
-			used += cost
-		}
-		h := http.Header{}
-		h.Set("X-RateLimit-Limit", strconv.Itoa(limit))
-		h.Set("X-RateLimit-Remaining", strconv.Itoa(limit-used))
-		h.Set("X-RateLimit-Reset", strconv.Itoa(int((start.Add(per).Sub(now)+time.Second-1)/time.Second)))
-		if ok {
-			return 200, h
-		}
-		h.Set("Retry-After", h.Get("X-RateLimit-Reset"))
-		return 429, h
-	}
+// tokens is a response that states how many tokens are left.
+func tokens(limit, left int64, reset string) *http.Response {
+	return answer(200,
+		"X-RateLimit-Limit-Requests", "1000", "X-RateLimit-Remaining-Requests", "999", "X-RateLimit-Reset-Requests", reset,
+		"X-RateLimit-Limit-Tokens", strconv.FormatInt(limit, 10), "X-RateLimit-Remaining-Tokens", strconv.FormatInt(left, 10), "X-RateLimit-Reset-Tokens", reset)
 }
 
-// A client of a server whose requests take several units each stops in time, though
-// nobody tells it the price: the steps by which what is left goes down do.
-func TestTracker_learnsThePriceOfARequest(t *testing.T) {
-	random := rand.New(rand.NewPCG(5, 5))
-	for name, tt := range map[string]struct {
-		price   func() int
-		elapsed time.Duration // at most, for 400 requests
-	}{
-		"1":       {func() int { return 1 }, 2 * time.Second},
-		"2":       {func() int { return 2 }, 4 * time.Second},
-		"5":       {func() int { return 5 }, 15 * time.Second},                   // ideal: 10 s
-		"50":      {func() int { return 50 }, 210 * time.Second},                 // ideal: 190 s
-		"1 to 10": {func() int { return 1 + random.IntN(10) }, 30 * time.Second}, // ideal: 20 s
-	} {
-		for _, rtt := range []time.Duration{time.Millisecond, 50 * time.Millisecond} {
-			synctest.Test(t, func(t *testing.T) {
-				j := play(t, seeded(1), priced(1000, 10*time.Second, tt.price), 400, 30, rtt)
-				t.Logf("%s units each, %v away: %v", name, rtt, j)
-				require.Zero(t, j.failed)
-				require.LessOrEqual(t, j.throttled, 8, name)
-				require.LessOrEqual(t, j.elapsed, tt.elapsed, name)
-			})
-		}
-	}
+// spend claims n tokens.
+func spend(t *testing.T, tr *Tracker, n int64) throttle.Decision {
+	m := tr.DemandUnits(request(t, users), "tokens", n)
+	d, err := m.Limiter.Reserve(t.Context(), throttle.Claim{Cost: m.Cost})
+	require.NoError(t, err)
+	return d
 }
 
-// So it does in an hour's window, where most of the quota is used at once.
-func TestTracker_stopsInTimeWhateverARequestCosts(t *testing.T) {
-	random := rand.New(rand.NewPCG(5, 5))
-	for name, tt := range map[string]struct {
-		price  func() int
-		served int // at least, of what 5,000 units pay for
-	}{
-		"1":        {func() int { return 1 }, 4500},
-		"5":        {func() int { return 5 }, 850},
-		"100":      {func() int { return 100 }, 35},
-		"1 to 200": {func() int { return 1 + random.IntN(200) }, 30},
-	} {
-		for _, rtt := range []time.Duration{time.Millisecond, 50 * time.Millisecond} {
-			synctest.Test(t, func(t *testing.T) {
-				first := time.Now().Add(time.Hour - time.Second)
-				j := playUntil(t, seeded(1), priced(5000, time.Hour, tt.price), 10_000, 30, rtt, first)
-				served := 0
-				for _, a := range j.arrivals {
-					if a < time.Hour-time.Second {
-						served++
-					}
+func TestUnitQuota_holdsClaimsOfKnownCost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var tr Tracker
+		require.True(t, spend(t, &tr, 1_000_000).OK, "the server has stated nothing yet")
+		tr = Tracker{}
+		require.Nil(t, tr.DemandUnits(request(t, users), "tokens", 0).Limiter)
+		spend(t, &tr, 1)
+		ask(t, &tr, users, tokens(1000, 700, "60s"))
+		first := spend(t, &tr, 400)
+		require.True(t, first.OK)
+		require.Equal(t, "api.test: quota of tokens", first.Policy)
+		d := spend(t, &tr, 400)
+		require.False(t, d.OK, "400 of 699 are in flight")
+		require.True(t, d.ServerImposed)
+		require.Equal(t, time.Minute, d.Wait)
+		require.True(t, spend(t, &tr, 200).OK)
+		require.True(t, mayAsk(t, &tr, users), "a request of unknown cost does not wait")
+		m := tr.DemandUnits(request(t, users), "tokens", 400)
+		m.Limiter.Cancel(t.Context(), throttle.Claim{Cost: m.Cost}, first)
+		require.True(t, spend(t, &tr, 400).OK, "it was not sent")
+		require.False(t, spend(t, &tr, 400).OK)
+		require.True(t, spend(t, &tr, 1).OK)
+		time.Sleep(time.Minute)
+		require.False(t, spend(t, &tr, 5000).OK, "the claims in flight may have used all units")
+	})
+}
+
+// A claim of more than the limit is granted when the limit is free.
+func TestUnitQuota_admitsClaimsOfMoreThanTheLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var tr Tracker
+		tr.DemandUnits(request(t, users), "tokens", 1).Limiter.(*unitQuota).applyStated([]throttle.RemoteLimit{
+			{Unit: "tokens", Limit: 1000, Remaining: 999, ResetAfter: time.Minute}}, time.Now())
+		require.False(t, spend(t, &tr, 5000).OK)
+		time.Sleep(time.Minute)
+		require.True(t, spend(t, &tr, 5000).OK, "the window is over")
+		require.False(t, spend(t, &tr, 1).OK, "what is left is not known before the response")
+	})
+}
+
+// A model with a limit of 1,000 tokens a second, a burst of 10,000, and no limit of requests: almost
+// nothing is rejected, and the time is about the ideal one.
+func TestUnitQuota_keepsALimitOfTokens(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tr, w := seeded(1), &queue.Queue{}
+		limit := throttle.NewTokenBucket(throttle.Limit{Count: 1000, Per: time.Second, Burst: 10_000})
+		rejected, start := 0, time.Now()
+		var mu sync.Mutex
+		serve := func(cost int64) *http.Response {
+			time.Sleep(50 * time.Millisecond)
+			d, err := limit.Reserve(t.Context(), throttle.Claim{Cost: cost})
+			require.NoError(t, err)
+			mu.Lock()
+			defer mu.Unlock()
+			resp := tokens(d.Limit, d.Remaining, d.ResetAfter.String())
+			if !d.OK {
+				rejected++
+				resp.StatusCode = 429
+			}
+			return resp
+		}
+		var wg sync.WaitGroup
+		for i := range 20 {
+			wg.Go(func() {
+				for j := range 5 {
+					cost := int64(100 + 60*((i+j)%20))
+					req := request(t, users)
+					var ticket queue.Ticket
+					ticket.Demands[0], ticket.Demands[1] = tr.Demand(req), tr.DemandUnits(req, "tokens", cost)
+					require.NoError(t, w.Wait(t.Context(), &ticket))
+					resp := serve(cost)
+					w.Observe(t.Context(), &ticket, tr.Feedback(req, ticket.Demands[0], resp, nil, time.Now(), nil))
 				}
-				t.Logf("%s units each, %v away: %v, %d in the first hour", name, rtt, j, served)
-				require.LessOrEqual(t, j.throttled, 8, name)
-				require.GreaterOrEqual(t, served-j.throttled, tt.served, name)
 			})
 		}
-	}
-}
-
-func TestPrice_isWhatStepsHaveInCommon(t *testing.T) {
-	var c unitCost
-	left := int64(1000)
-	step := func(units int64, spaced bool) (changed bool) {
-		left -= units
-		return c.update(left, spaced)
-	}
-	step(0, true)
-	for range 100 {
-		require.False(t, step(3, false), "in step with others, perhaps")
-	}
-	c, left = unitCost{}, 1000
-	step(0, true)
-	for i := range minSteps - 1 {
-		require.False(t, step(3*int64(1+i%3), true))
-	}
-	require.EqualValues(t, 1, c.perRequest())
-	require.True(t, step(6, true))
-	require.EqualValues(t, 3, c.perRequest())
-	require.Equal(t, throttle.RemoteLimit{Limit: 333, Remaining: 33}, c.inRequests(throttle.RemoteLimit{Limit: 1000, Remaining: 100}))
-	require.False(t, step(-600, false), "units came back")
-	require.True(t, step(4, false), "no multiple")
-	require.EqualValues(t, 1, c.perRequest())
-	require.Equal(t, throttle.RemoteLimit{Limit: 1}, (&unitCost{units: 7}).inRequests(throttle.RemoteLimit{Limit: 5}))
+		wg.Wait()
+		// 100 requests of 670 tokens on average, less the burst.
+		ideal := 57 * time.Second
+		t.Logf("%d rejected, %v", rejected, time.Since(start))
+		require.LessOrEqual(t, rejected, 2)
+		require.Less(t, time.Since(start), ideal*5/4)
+	})
 }

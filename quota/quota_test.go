@@ -10,23 +10,22 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Whoever only asks, as the Transport does before it sends again, changes nothing
-// for those who come after: in no state of a quota.
-func TestBucket_dryRunChangesNothing(t *testing.T) {
+// A dry run, as the Transport makes it before it retries, does not change the state of a quota.
+func TestQuota_dryRunChangesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		told := func(left, reset string) func(*testing.T, *Tracker) {
+		stated := func(left, reset string) func(*testing.T, *Tracker) {
 			return func(t *testing.T, tr *Tracker) {
 				ask(t, tr, users, answer(200, "RateLimit-Limit", "10", "RateLimit-Remaining", left, "RateLimit-Reset", reset))
 			}
 		}
 		for name, prepare := range map[string]func(*testing.T, *Tracker){
-			"unknown":              func(*testing.T, *Tracker) {},
-			"told":                 told("5", "60"),
-			"told, the last one":   told("1", "60"),
-			"told, nothing left":   told("0", "60"),
-			"told, window is over": func(t *testing.T, tr *Tracker) { told("0", "2")(t, tr); time.Sleep(3 * time.Second) },
-			"shut":                 func(t *testing.T, tr *Tracker) { ask(t, tr, users, answer(429, "Retry-After", "10")) },
-			"ajar": func(t *testing.T, tr *Tracker) {
+			"unknown":        func(*testing.T, *Tracker) {},
+			"limit stated":   stated("5", "60"),
+			"one left":       stated("1", "60"),
+			"nothing left":   stated("0", "60"),
+			"window is over": func(t *testing.T, tr *Tracker) { stated("0", "2")(t, tr); time.Sleep(3 * time.Second) },
+			"held":           func(t *testing.T, tr *Tracker) { ask(t, tr, users, answer(429, "Retry-After", "10")) },
+			"probe is due": func(t *testing.T, tr *Tracker) {
 				ask(t, tr, users, answer(429, "Retry-After", "1"))
 				time.Sleep(3 * time.Second)
 			},
@@ -35,7 +34,7 @@ func TestBucket_dryRunChangesNothing(t *testing.T) {
 				ask(t, tr, users, answer(429))
 			},
 			"stopped": func(t *testing.T, tr *Tracker) { rejectUntilStopped(t, tr, users) },
-			"paced": func(t *testing.T, tr *Tracker) {
+			"learned rate": func(t *testing.T, tr *Tracker) {
 				rejectUntilStopped(t, tr, users)
 				time.Sleep(3 * time.Second)
 				ask(t, tr, users, answer(200))
@@ -54,17 +53,17 @@ func TestBucket_dryRunChangesNothing(t *testing.T) {
 	})
 }
 
-// state returns all that b knows.
+// state returns the state of q that a dry run could change.
 func (q *quota) state() []any {
-	est := inference{}
+	inf := inference{}
 	if q.inference != nil {
-		est = *q.inference
+		inf = *q.inference
 	}
-	return []any{q.inFlight.sent, q.inFlight.open, q.hold, est, q.span, append([]estimate(nil), q.estimates...), q.successes, q.lastGranted}
+	return []any{q.inFlight.sent, q.inFlight.open, q.hold, inf, q.span, append([]estimate(nil), q.estimates...), q.successes, q.lastGranted}
 }
 
-// After the reset everybody may ask whether the probe may go, and it may still go.
-func TestBucket_askingDoesNotUseUpTheProbe(t *testing.T) {
+// After the reset, dry runs are granted until a claim is granted: the probe.
+func TestQuota_dryRunDoesNotUseUpTheProbe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tr := seeded(1)
 		ask(t, tr, users, answer(200, "RateLimit-Limit", "10", "RateLimit-Remaining", "0", "RateLimit-Reset", "2"))
@@ -75,6 +74,6 @@ func TestBucket_askingDoesNotUseUpTheProbe(t *testing.T) {
 		d, err := tr.Demand(request(t, users)).Limiter.Reserve(t.Context(), throttle.Claim{})
 		require.NoError(t, err)
 		require.True(t, d.OK)
-		require.False(t, mayAsk(t, tr, users), "the probe is on its way")
+		require.False(t, mayAsk(t, tr, users), "the probe is in flight")
 	})
 }

@@ -16,21 +16,21 @@ import (
 
 // The rejection of one process holds all: after the first rejection of a window, only requests are
 // rejected that were in flight, and a few that are sent at the instant at which the update arrives.
-func TestShare_oneRejectionHoldsAll(t *testing.T) {
+func TestSharing_oneRejectionHoldsAll(t *testing.T) {
 	const rtt, delay = 20 * time.Millisecond, time.Millisecond
 	for name, tt := range map[string]struct {
-		server  func() server
-		per     time.Duration
-		refused int // of a thousand calls
-		later   int // of them, after all could know of the first, in the median of three runs
-		ideal   time.Duration
+		server   func() server
+		per      time.Duration
+		rejected int // of a thousand calls
+		later    int // of them, after all could know of the first, in the median of three runs
+		ideal    time.Duration
 	}{
 		"window of 10 s, Retry-After": {func() server { return alignedWindow(50, 10*time.Second, false, true) }, 10 * time.Second, 150, 5, 190 * time.Second},
 		"window of 1 s, Retry-After":  {func() server { return alignedWindow(50, time.Second, false, true) }, time.Second, 150, 5, 19 * time.Second},
 		"window of 10 s, headers":     {func() server { return alignedWindow(50, 10*time.Second, true, true) }, 10 * time.Second, 30, 3, 190 * time.Second},
 		"window of 1 s, headers":      {func() server { return alignedWindow(50, time.Second, true, true) }, time.Second, 30, 3, 19 * time.Second},
-		// Where nothing is stated there is no hold that all could share, but evidence, and then
-		// a rate that each process tries for itself. Before, one bare 429 stopped all.
+		// A server that states nothing causes no hold that could be shared, but evidence, and then
+		// a learned rate in each process.
 		"bucket that states nothing": {func() server { return tokenBucket(50, 50, false) }, 500 * time.Millisecond, 120, 25, 19 * time.Second},
 	} {
 		for _, skew := range []time.Duration{0, -time.Hour} {
@@ -39,10 +39,10 @@ func TestShare_oneRejectionHoldsAll(t *testing.T) {
 				var log []arrival
 				all := trackers(&bus{delay: delay}, 10, skew)
 				jobs := playAll(t, all, watch(tt.server(), &log), 100, 20, rtt)
-				own, known := refusedAfter(log, tt.per*9/10, rtt+delay)
-				t.Logf("%s, skew %v: sent %d, refused %d, %d of them later", name, skew, len(log), own+known, known)
+				own, known := rejectedAfter(log, tt.per*9/10, rtt+delay)
+				t.Logf("%s, skew %v: sent %d, rejected %d, %d of them later", name, skew, len(log), own+known, known)
 				later = append(later, known)
-				require.LessOrEqual(t, own, tt.refused, name)
+				require.LessOrEqual(t, own, tt.rejected, name)
 				for _, j := range jobs {
 					require.Zero(t, j.failed, name)
 					require.Less(t, j.elapsed, 3*tt.ideal, name)
@@ -76,7 +76,7 @@ func two(t *testing.T, b *bus) (one, other *Tracker) {
 // settle waits until all messages have arrived.
 func settle(b *bus) { time.Sleep(3*b.delay + time.Millisecond) }
 
-func TestShare_oneAcceptedProbeReleasesAll(t *testing.T) {
+func TestSharing_oneAcceptedProbeReleasesAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &bus{delay: time.Millisecond}
 		one, other := two(t, b)
@@ -92,17 +92,17 @@ func TestShare_oneAcceptedProbeReleasesAll(t *testing.T) {
 		require.NoError(t, err)
 		require.True(t, probe.OK)
 		settle(b)
-		require.False(t, claim(t, other, users).OK, "the probe of the other is on its way")
+		require.False(t, claim(t, other, users).OK, "the probe of the other process is in flight")
 		m := one.Demand(request(t, users))
 		throttle.Observe(t.Context(), m.Limiter, throttle.Claim{}, probe, one.Feedback(request(t, users), m, answer(200), nil, time.Now(), nil))
 		settle(b)
-		time.Sleep(time.Second) // a pace begins
+		time.Sleep(time.Second) // the learned rate begins
 		require.True(t, claim(t, other, users).OK)
 	})
 }
 
-// A process that ends before its probe delays the others by two seconds at most.
-func TestShare_othersProbeWithoutAResult(t *testing.T) {
+// A process that ends before the result of its probe delays other processes by two seconds at most.
+func TestSharing_processesProbeIfNoResultArrives(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &bus{delay: time.Millisecond}
 		one, other := two(t, b)
@@ -113,13 +113,13 @@ func TestShare_othersProbeWithoutAResult(t *testing.T) {
 		require.True(t, d.OK)
 		settle(b)
 		require.False(t, claim(t, other, users).OK)
-		time.Sleep(2*time.Second + moreFollow)
+		time.Sleep(2*time.Second + followRange)
 		require.True(t, claim(t, other, users).OK)
 	})
 }
 
 // Updates wake waiters, which do not only wait for their timers.
-func TestShare_updatesWakeWaiters(t *testing.T) {
+func TestSharing_updatesWakeWaiters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &bus{delay: time.Millisecond}
 		one, other := two(t, b)
@@ -127,7 +127,7 @@ func TestShare_updatesWakeWaiters(t *testing.T) {
 		time.Sleep(1100 * time.Millisecond)
 		w := &queue.Queue{}
 		other.Notify(w)
-		ask(t, one, users, answer(200)) // probe and answer
+		ask(t, one, users, answer(200)) // probe and response
 		start := time.Now()
 		var ticket queue.Ticket
 		ticket.Demands[0] = other.Demand(request(t, users))
@@ -136,14 +136,14 @@ func TestShare_updatesWakeWaiters(t *testing.T) {
 	})
 }
 
-func TestShare_remainingIsTheLeastThatWasStated(t *testing.T) {
+func TestSharing_remainingIsTheLeastStated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &bus{delay: time.Millisecond}
 		one, other := two(t, b)
 		left := func(tr *Tracker) int64 { return claim(t, tr, users).Remaining }
 		ask(t, one, users, quotaOf("core", "100", "80", "60"))
 		settle(b)
-		require.EqualValues(t, 80, left(other), "known without an answer of one's own")
+		require.EqualValues(t, 80, left(other), "known without a response in this process")
 		ask(t, other, users, quotaOf("core", "100", "40", "60"))
 		settle(b)
 		require.EqualValues(t, 40, left(one))
@@ -158,7 +158,7 @@ func TestShare_remainingIsTheLeastThatWasStated(t *testing.T) {
 }
 
 // Each message is late by its transmission time. The reset in it does not move the reset that is known.
-func TestShare_resetDoesNotMove(t *testing.T) {
+func TestSharing_resetDoesNotMove(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &bus{}
 		_, other := two(t, b)
@@ -176,7 +176,7 @@ func TestShare_resetDoesNotMove(t *testing.T) {
 	})
 }
 
-func TestShare_distinguishesRoutesAndAccounts(t *testing.T) {
+func TestSharing_distinguishesRoutesAndAccounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &bus{delay: time.Millisecond}
 		one, other := two(t, b)
@@ -198,13 +198,13 @@ func TestShare_distinguishesRoutesAndAccounts(t *testing.T) {
 
 // A process that begins to use an account later fetches what is known, from the bus or from what it
 // has received before.
-func TestShare_laterProcessesFetch(t *testing.T) {
+func TestSharing_laterProcessesFetch(t *testing.T) {
 	for name, forget := range map[string]bool{"kept by the bus": false, "received before": true} {
 		synctest.Test(t, func(t *testing.T) {
 			b := &bus{delay: time.Millisecond}
 			all := trackers(b, 2, time.Hour)
 			other := all[1]
-			other.Demand(request(t, "https://elsewhere.test/")) // listens from now on
+			other.Demand(request(t, "https://elsewhere.test/")) // subscribes
 			all[0].Demand(request(t, users))
 			settle(b)
 			reject(t, all[0], users, "Retry-After", "60")
@@ -215,7 +215,7 @@ func TestShare_laterProcessesFetch(t *testing.T) {
 				b.mu.Unlock()
 			}
 			time.Sleep(10 * time.Second)
-			require.False(t, claim(t, other, users).OK, "until it is known what others know")
+			require.False(t, claim(t, other, users).OK, "until the fetch has ended")
 			settle(b)
 			d := claim(t, other, users)
 			require.False(t, d.OK, name)
@@ -224,7 +224,7 @@ func TestShare_laterProcessesFetch(t *testing.T) {
 	}
 }
 
-func TestShare_worksIfFetchesDoNotEnd(t *testing.T) {
+func TestSharing_worksIfFetchesDoNotEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tr := trackers(silentBus{}, 1, 0)[0]
 		require.Equal(t, fetchTime, claim(t, tr, users).Wait)
@@ -242,7 +242,7 @@ func (silentBus) Subscribe(context.Context, func(message)) {}
 func (silentBus) Fetch(string)                             {}
 
 // If a hold is longer than the wait for other processes, it is the reason to wait.
-func TestShare_holdIsTheReasonToWait(t *testing.T) {
+func TestSharing_holdIsTheReasonToWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &bus{delay: time.Millisecond}
 		one, other := two(t, b)
@@ -263,7 +263,7 @@ func TestShare_holdIsTheReasonToWait(t *testing.T) {
 }
 
 // Clocks of tests often begin at the Unix epoch. Updates of that time, and of the zero Time, count.
-func TestShare_worksFromAnyEpoch(t *testing.T) {
+func TestSharing_worksFromAnyEpoch(t *testing.T) {
 	for _, now := range []time.Time{time.Unix(0, 0), time.Unix(-1, 0), {}} {
 		synctest.Test(t, func(t *testing.T) {
 			b := &bus{delay: time.Millisecond}
@@ -290,7 +290,7 @@ func TestShare_worksFromAnyEpoch(t *testing.T) {
 
 // A release ends the hold that its probe tested: not one that began after the probe was sent, and
 // not one that the server stated to end much later.
-func TestShare_releaseEndsOnlyTheHoldThatWasProbed(t *testing.T) {
+func TestSharing_releaseEndsOnlyTheHoldThatWasProbed(t *testing.T) {
 	for name, tt := range map[string]struct {
 		hold, after, probed time.Duration // the hold, and after that a release of a probe sent so long before
 		released            bool
@@ -307,14 +307,14 @@ func TestShare_releaseEndsOnlyTheHoldThatWasProbed(t *testing.T) {
 			b.publish(t, other, Update{Kind: UpdateHold, Stated: true, Sender: 1, Route: route, Wait: tt.hold})
 			time.Sleep(tt.after)
 			b.publish(t, other, Update{Kind: UpdateRelease, Sender: 1, Route: route, Wait: tt.probed})
-			quota, _ := quotaOfLimiter(other.Demand(request(t, users)).Limiter)
+			quota, _ := other.Demand(request(t, users)).Limiter.(*quota)
 			require.Equal(t, tt.released, !quota.hold.active, name)
 		})
 	}
 }
 
 // Of processes that were rejected at the same time, one sends the probe first.
-func TestShare_oneOfSeveralRejectedProbes(t *testing.T) {
+func TestSharing_oneOfSeveralRejectedProbes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &bus{}
 		one, _ := two(t, b)
@@ -330,7 +330,7 @@ func TestShare_oneOfSeveralRejectedProbes(t *testing.T) {
 }
 
 // An Exchange is called without a lock, so it may call the Tracker.
-func TestShare_exchangeMayCallTheTracker(t *testing.T) {
+func TestSharing_exchangeMayCallTheTracker(t *testing.T) {
 	e := new(callingExchange)
 	e.tracker = &Tracker{Exchange: e}
 	require.False(t, claim(t, e.tracker, users).OK, "the fetch has not ended")

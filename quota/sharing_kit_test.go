@@ -31,8 +31,8 @@ type (
 	}
 )
 
-// A bus is a fleet.Bus between Trackers of one test: of each message every subscriber
-// gets as many copies as copies says, each later by delay. Call it in a bubble.
+// A bus is a fleet.Bus between the Trackers of a test. Each subscriber receives copies(m) copies of
+// message m, each one delay later than the one before. It must be used in a bubble.
 type bus struct {
 	delay       time.Duration
 	copies      func(m message) int // nil: one
@@ -89,7 +89,7 @@ func (b *bus) Fetch(account string) {
 		}
 	}
 	found = append(found, message{Account: account})
-	time.AfterFunc(2*b.delay, func() { // there and back
+	time.AfterFunc(2*b.delay, func() { // of the call, and of the messages
 		for _, m := range found {
 			b.deliver(m)
 		}
@@ -140,8 +140,8 @@ func trackers(b messageBus, n int, skew time.Duration) (all []*Tracker) {
 
 // An arrival is one request at a server that several processes call.
 type arrival struct {
-	at      time.Duration
-	refused bool
+	at       time.Duration
+	rejected bool
 }
 
 // watch makes s safe for several processes and records what arrives.
@@ -195,13 +195,13 @@ func playAll(t *testing.T, all []*Tracker, s server, n, c int, rtt time.Duration
 	return jobs
 }
 
-// refusedAfter counts the rejections in the spans that begin with one: own are those of the first
-// moment, when other processes could not know of it yet, and known are the others.
-func refusedAfter(log []arrival, span, moment time.Duration) (own, known int) {
+// rejectedAfter counts the rejections in the spans that begin with one: own are those of the first
+// moment, when other processes could not know of it yet, and known are the rest.
+func rejectedAfter(log []arrival, span, moment time.Duration) (own, known int) {
 	first := -span
 	for _, a := range log {
 		switch {
-		case !a.refused:
+		case !a.rejected:
 		case a.at-first >= span:
 			first = a.at
 			own++

@@ -12,7 +12,7 @@ import (
 
 // A process that estimates nothing obeys what a server stated to another process, and not
 // the stop for which another process had only evidence.
-func TestShare_statedOnlyObeysWhatWasStatedToOthers(t *testing.T) {
+func TestSharing_statedOnlyObeysStatedHolds(t *testing.T) {
 	envoy := http.Header{"X-Envoy-Ratelimited": {"true"}}
 	for name, tt := range map[string]struct {
 		status int

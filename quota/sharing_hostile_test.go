@@ -13,8 +13,8 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// Lost, repeated and late messages cost rejected requests, and no more than that.
-func TestShare_toleratesLossAndRepetition(t *testing.T) {
+// Lost, repeated and late messages cause rejected requests and delays, but no failed calls.
+func TestSharing_toleratesLossAndRepetition(t *testing.T) {
 	for name, copies := range map[string]func(message) int{
 		"all lost":    func(message) int { return 0 },
 		"half lost":   func() func(message) int { r := random(1); return func(message) int { return r.IntN(2) } }(),
@@ -37,7 +37,7 @@ func TestShare_toleratesLossAndRepetition(t *testing.T) {
 	}
 }
 
-func TestShare_ignoresForgedMessages(t *testing.T) {
+func TestSharing_ignoresForgedMessages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &bus{}
 		_, other := two(t, b)
@@ -63,7 +63,7 @@ func TestShare_ignoresForgedMessages(t *testing.T) {
 }
 
 // Without a secret the hash of a weak credential could be guessed.
-func TestShare_withoutSecretDoesNotShareCredentials(t *testing.T) {
+func TestSharing_withoutSecretDoesNotShareCredentials(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &bus{delay: time.Millisecond}
 		all := trackers(b, 2, 0)
@@ -86,7 +86,7 @@ func TestShare_withoutSecretDoesNotShareCredentials(t *testing.T) {
 	})
 }
 
-func TestShare_memoryIsBounded(t *testing.T) {
+func TestSharing_memoryIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tr := trackers(silentBus{}, 1, 0)[0]
 		tr.MaxAccounts = 64
@@ -107,7 +107,7 @@ func TestShare_memoryIsBounded(t *testing.T) {
 }
 
 // A busy process publishes about one message a second and quota.
-func TestShare_publishesLittle(t *testing.T) {
+func TestSharing_publishesLittle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &bus{delay: time.Millisecond}
 		tr := trackers(b, 1, 0)[0]
@@ -118,8 +118,8 @@ func TestShare_publishesLittle(t *testing.T) {
 	})
 }
 
-// FuzzShare_apply is a process that knows the secret and has errors, or an Exchange that has.
-func FuzzShare_apply(f *testing.F) {
+// FuzzSharing_apply is a process that knows the secret and has errors, or an Exchange that has.
+func FuzzSharing_apply(f *testing.F) {
 	for kind := range byte(8) {
 		f.Add(kind, int64(time.Minute), true, 3, "a", int64(1)<<53, int64(1), int64(time.Second), int64(time.Hour), int64(0), uint8(3))
 		f.Add(kind, int64(math.MaxInt64), false, math.MaxInt, "", int64(-1), int64(math.MinInt64), int64(-1), int64(math.MaxInt64), int64(math.MaxInt64), uint8(0))

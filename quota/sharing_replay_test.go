@@ -13,7 +13,7 @@ import (
 )
 
 // A message that arrives again has no effect, whenever and however often that happens.
-func TestShare_replayedMessagesHaveNoEffect(t *testing.T) {
+func TestSharing_replayedMessagesHaveNoEffect(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &bus{delay: time.Millisecond}
 		one, other := two(t, b)
@@ -42,7 +42,7 @@ func TestShare_replayedMessagesHaveNoEffect(t *testing.T) {
 }
 
 // A message that was held back is as old as it is, though the bus states that it is new.
-func TestShare_delayedMessagesAreAsOldAsTheyAre(t *testing.T) {
+func TestSharing_delayedMessagesAreAsOldAsTheyAre(t *testing.T) {
 	for name, skew := range map[string]time.Duration{"clocks agree": 0, "an hour apart": time.Hour} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -68,7 +68,7 @@ func TestShare_delayedMessagesAreAsOldAsTheyAre(t *testing.T) {
 }
 
 // A process that has forgotten an account fetches again what is known of it.
-func TestShare_fetchesAgainWhatItHasForgotten(t *testing.T) {
+func TestSharing_fetchesAgainWhatItHasForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &bus{delay: time.Millisecond}
 		one, other := two(t, b)
@@ -136,6 +136,6 @@ func TestTracker_closeEndsSharing(t *testing.T) {
 		reject(t, subscriber, users, "Retry-After", "60")
 		subscriber.Demand(request(t, "https://new.test/"))
 		require.Equal(t, count, l.count)
-		require.False(t, claim(t, subscriber, users).OK, "it goes on, on its own")
+		require.False(t, claim(t, subscriber, users).OK, "it goes on without sharing")
 	})
 }
