@@ -138,7 +138,7 @@ func TestTracker_forgetsAnAccountEverywhere(t *testing.T) {
 	ep := tr.endpointOf(req)
 	sh := &tr.shards[ep.key%numShards]
 	sh.mu.Lock()
-	sh.add(ep.key+numShards, newEndpoint(tr, ep.key+numShards, account{}), 1)
+	sh.add(newEndpoint(tr, ep.key+numShards, account{}), 1)
 	sh.mu.Unlock()
 	require.NotSame(t, ep, tr.endpointOf(req))
 }

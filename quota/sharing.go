@@ -87,7 +87,7 @@ func (s *sharing) hash(words ...string) []byte {
 // add makes s, the new site of a, a shared one, unless it must not be shared. The first requests
 // wait until announce has fetched what others know.
 func (s *sharing) add(ep *endpoint, a account) {
-	if s.ctx.Err() != nil || !a.open() && len(s.key) == 0 {
+	if s.ctx.Err() != nil || !a.isAnonymous() && len(s.key) == 0 {
 		return
 	}
 	scheme := "https"
@@ -281,7 +281,7 @@ func (ep *endpoint) publishQuota(req *http.Request, asked *quota, now time.Time)
 	if ep.id == "" {
 		return
 	}
-	if q := ep.knownQuotaOf(req); q != nil && q != asked {
+	if q, known := ep.lookUp(ep.route(req), req); known && q != asked {
 		q.publish(now)
 	}
 }

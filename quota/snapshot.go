@@ -193,16 +193,6 @@ func (ep *endpoint) rank(now time.Time) rank {
 	return r
 }
 
-// allQuotas returns the quotas of s.
-func (ep *endpoint) allQuotas() []*quota {
-	ep.mu.Lock()
-	defer ep.mu.Unlock()
-	if fresh := ep.unknown.Load(); !slices.Contains(ep.quotas, fresh) {
-		return append([]*quota{fresh}, ep.quotas...)
-	}
-	return slices.Clone(ep.quotas)
-}
-
 // snapshot describes s as of now.
 func (ep *endpoint) snapshot(now time.Time) AccountSnapshot {
 	a := AccountSnapshot{Host: ep.names.host, Account: ep.accountNumber()}
