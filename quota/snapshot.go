@@ -159,18 +159,18 @@ type rank struct {
 
 // compareRanks returns a negative number if a is shown before b.
 func compareRanks(a, b rank) int {
-	if a.held != b.held {
+	switch {
+	case a.held != b.held:
 		if a.held {
 			return -1
 		}
 		return 1
+	case a.left != b.left:
+		return cmp.Compare(a.left, b.left)
+	case !a.used.Equal(b.used):
+		return b.used.Compare(a.used)
 	}
-	return cmp.Or(
-		cmp.Compare(a.left, b.left),
-		b.used.Compare(a.used),
-		strings.Compare(a.endpoint.names.host, b.endpoint.names.host),
-		cmp.Compare(a.endpoint.key, b.endpoint.key),
-	)
+	return cmp.Or(strings.Compare(a.endpoint.names.host, b.endpoint.names.host), cmp.Compare(a.endpoint.key, b.endpoint.key))
 }
 
 // rank returns the rank of ep as of now.
