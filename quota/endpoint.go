@@ -20,8 +20,7 @@ const (
 // An endpoint is one account at one host, with the quotas that the host was seen to have for it.
 //
 // Each request is admitted by the quota of its route, see routeOf. At first no quota is known, and
-// the quota called unknown admits all requests. The first of these responses assigns a quota to
-// its route, and a later one may assign another:
+// the quota called unknown admits all requests. Responses assign quotas to routes:
 //
 //	response to a request of a route                     the route gets
 //	──────────────────────────────────────────────────   ──────────────────────────────────
@@ -30,7 +29,7 @@ const (
 //	  a quota that similar routes have shown may have    that quota, see patterns
 //	  another quota is likely to have                    that quota
 //	  no quota has                                       a new quota
-//	is a rejection that states no units left, and
+//	is a rejection that does not state units left, and
 //	  the route has a quota                              its quota
 //	  the route matches a pattern                        the quota of the pattern
 //	  a known quota admitted the request                 that quota

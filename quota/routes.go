@@ -27,11 +27,11 @@ const (
 type nameKey struct{}
 
 // WithName returns a context whose requests use the quota of a server that the program calls
-// name, where the URL does not tell which quota that is: a model or a deployment in the body of
-// the request, or a partition. Requests of one account with different names share no quota,
-// unless the server states that a rejection is meant for all, and requests with one name share
-// one, whatever their paths. An empty name means that the path tells. heed.RequestOptions has a
-// field QuotaName for it.
+// name, where the URL does not identify that quota: if it depends on a model or a deployment in
+// the body of the request, or on a partition. Requests of one account with different names share
+// no quota, unless the server states that a rejection concerns the whole account. Requests with
+// one name share a quota, whatever their paths. An empty name means that the path identifies the
+// quota. heed.RequestOptions has a field QuotaName for it.
 func WithName(ctx context.Context, name string) context.Context {
 	return context.WithValue(ctx, nameKey{}, name)
 }
@@ -209,8 +209,8 @@ func (p *patterns) find(shape uint64) *routeSet {
 	return nil
 }
 
-// index updates the fields that are derived from sets.
-func (p *patterns) index() {
+// reindex updates the fields that are derived from sets.
+func (p *patterns) reindex() {
 	p.varying, p.extraRoutes = 0, 0
 	for i := range p.sets {
 		if r := &p.sets[i]; r.isPattern() {
@@ -224,7 +224,7 @@ func (p *patterns) index() {
 func (p *patterns) forget(q *quota) (n int) {
 	before := len(p.sets)
 	p.sets = slices.DeleteFunc(p.sets, func(r routeSet) bool { return r.quota == q })
-	p.index()
+	p.reindex()
 	return before - len(p.sets)
 }
 
@@ -292,7 +292,7 @@ func (ep *endpoint) recordShown(req *http.Request, route uint64, q *quota, shown
 		ep.patterns.latest++
 		r.used = ep.patterns.latest
 	}
-	ep.patterns.index()
+	ep.patterns.reindex()
 }
 
 // addSet returns a new set, or, if there are too many, the one used least recently among those
