@@ -120,7 +120,11 @@ func (t *Tracker) endpointOf(req *http.Request) *endpoint {
 	sh := &t.shards[key%numShards]
 	ep := sh.find(key)
 	if ep == nil {
-		ep = t.addEndpoint(sh, key, t.accountOf(req)) // accountOf may call Tracker.Account: not under a lock
+		a := t.accountOf(req) // may call Tracker.Account: not under a lock
+		var isNew bool
+		if ep, isNew = sh.findOrAdd(t, key, a); isNew && ep.id != "" {
+			t.sharing.announce(ep) // calls Exchange: not under a lock
+		}
 	}
 	t.recent.Store(ep)
 	return ep
@@ -133,23 +137,6 @@ func (t *Tracker) init() {
 	}
 }
 
-// addEndpoint returns the endpoint of key in sh. It adds one for account a if there is none.
-func (t *Tracker) addEndpoint(sh *shard, key uint64, a account) *endpoint {
-	sh.mu.Lock()
-	ep := sh.endpoints[key]
-	isNew := ep == nil
-	if isNew {
-		ep = newEndpoint(t, key, a)
-		sh.add(ep, max(t.maxAccounts()/numShards, 1))
-	}
-	sh.use(ep)
-	sh.mu.Unlock()
-	if isNew && ep.id != "" {
-		t.sharing.announce(ep) // calls Exchange: not under a lock
-	}
-	return ep
-}
-
 // find returns the endpoint of key; nil if there is none.
 func (sh *shard) find(key uint64) *endpoint {
 	sh.mu.Lock()
@@ -159,6 +146,19 @@ func (sh *shard) find(key uint64) *endpoint {
 		sh.use(ep)
 	}
 	return ep
+}
+
+// findOrAdd returns the endpoint of key, and reports whether it was added, for account a.
+func (sh *shard) findOrAdd(t *Tracker, key uint64, a account) (ep *endpoint, isNew bool) {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	ep = sh.endpoints[key]
+	if isNew = ep == nil; isNew {
+		ep = newEndpoint(t, key, a)
+		sh.add(ep, max(t.maxAccounts()/numShards, 1))
+	}
+	sh.use(ep)
+	return ep, isNew
 }
 
 // use records that ep is in use. The caller holds sh.mu.
