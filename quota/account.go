@@ -11,20 +11,18 @@ import (
 	"github.com/heed-go/heed/internal/httphost"
 )
 
-// An account is what a quota belongs to. Two requests have one account if scheme, canonical host
-// and credentials are the same: header fields that carry credentials, the user of the URL, and
-// the query parameters api_key, apikey, and those that the host's headers.Provider names. Cookies
-// do not count, because they change.
+// An account identifies the owner of quotas. Requests have the same account if their scheme,
+// canonical host and credentials are equal. Credentials are the header fields that carry them, the
+// user of the URL, and the query parameters api_key, apikey and those of
+// headers.Provider.AccountParams. Cookies are ignored, because they change.
 type account struct {
-	plain bool // http, not https
-	host  string
-
-	// credential is all of the credentials, each behind its name and length; "" means none.
-	credential string
+	plain      bool   // the scheme is http
+	host       string // canonical
+	credential string // all credentials, each after its name and length; empty: none
 }
 
-// open reports whether a has no credentials.
-func (a account) open() bool { return a.credential == "" }
+// isAnonymous reports whether a has no credentials.
+func (a account) isAnonymous() bool { return a.credential == "" }
 
 // accountOf returns the account of req.
 func (t *Tracker) accountOf(req *http.Request) account {
@@ -40,45 +38,47 @@ func (t *Tracker) accountOf(req *http.Request) account {
 	return a
 }
 
-// keyOf returns a keyed hash of the account of req, by which it is found without a copy of the
-// credentials.
+// keyOf returns a keyed hash of the account of req. It does not copy the credentials, and does not
+// allocate.
 func (t *Tracker) keyOf(req *http.Request) uint64 {
 	h := t.hostOf(req)
 	sum := h.sum
 	if len(req.Header) == 0 && req.URL.User == nil && req.URL.RawQuery == "" && t.Account == nil {
-		return sum // it has no credentials
+		return sum // there are no credentials
 	}
-	t.credentials(req, h.canonical, func(name, value string) { // a sum, since header fields have no order
+	t.credentials(req, h.canonical, func(name, value string) { // a sum, because header fields have no order
 		sum += maphash.Comparable(t.seed, [2]string{name, value})
 	})
 	return sum
 }
 
-// A knownHost is a host as a URL spells it, in its canonical form, and the hash of that. Most
-// requests go to the host that the one before them went to.
+// A knownHost is a host with its hash.
 type knownHost struct {
-	scheme, raw, canonical string
-	sum                    uint64
+	scheme, raw string // as in the URL
+	canonical   string
+	sum         uint64 // keyed hash of canonical and of whether the scheme is http
 }
 
+// hostOf returns the host of req. It caches one host, because most requests have the same host as
+// the request before.
 func (t *Tracker) hostOf(req *http.Request) knownHost {
-	known := t.host.Load()
-	if known != nil && known.raw == req.URL.Host && known.scheme == req.URL.Scheme {
-		return *known
+	cached := t.host.Load()
+	if cached != nil && cached.raw == req.URL.Host && cached.scheme == req.URL.Scheme {
+		return *cached
 	}
 	h := knownHost{scheme: req.URL.Scheme, raw: req.URL.Host, canonical: httphost.Canonical(req.URL.Scheme, req.URL.Host)}
 	h.sum = maphash.String(t.seed, h.canonical)
 	if h.scheme == "http" {
 		h.sum++
 	}
-	if known == nil || rand.Uint32()%64 == 0 { // requests to hosts by turns would allocate each time
+	if cached == nil || rand.Uint32()%64 == 0 { // alternating hosts must not allocate for each request
 		kept := h
 		t.host.Store(&kept)
 	}
 	return h
 }
 
-// credentials calls found with each credential of req. It does not keep found.
+// credentials calls found with each credential of req, whose canonical host is host.
 func (t *Tracker) credentials(req *http.Request, host string, found func(name, value string)) {
 	if t.Account != nil {
 		if id := t.Account(req); id != "" {
@@ -97,7 +97,7 @@ func (t *Tracker) credentials(req *http.Request, host string, found func(name, v
 		}
 		found(name, value)
 	}
-	if u := req.URL.User; u != nil && !authorized { // net/http makes an Authorization of it
+	if u := req.URL.User; u != nil && !authorized { // net/http sends it as Authorization
 		password, _ := u.Password()
 		found("user", u.Username())
 		found("password", password)
@@ -107,7 +107,7 @@ func (t *Tracker) credentials(req *http.Request, host string, found func(name, v
 	}
 }
 
-// parameters calls found with the parameters of a query that name an account.
+// parameters calls found with the parameters of a query to host that identify an account.
 func (t *Tracker) parameters(query, host string, found func(name, value string)) {
 	names := t.reader().AccountParams(host)
 	for query != "" {
@@ -120,14 +120,14 @@ func (t *Tracker) parameters(query, host string, found func(name, value string))
 	}
 }
 
-// isAPIKey reports whether name is api_key or apikey, in any case. The length excludes letters
-// outside ASCII that strings.EqualFold takes for an ASCII letter: they are longer.
+// isAPIKey reports whether name is api_key or apikey, in any case. Comparing the lengths excludes
+// letters outside ASCII that strings.EqualFold equates with an ASCII letter: they are longer.
 func isAPIKey(name string) bool {
 	return len(name) == len("api_key") && strings.EqualFold(name, "api_key") || len(name) == len("apikey") && strings.EqualFold(name, "apikey")
 }
 
-// signingKey returns the part of an Authorization that stays the same from request to request.
-// Of a scheme that signs requests, that is the name of the key.
+// signingKey returns the part of an Authorization header field that identifies the account. It is
+// the identifier of the key for schemes that sign requests, and the whole field for all others.
 func signingKey(authorization string) string {
 	scheme, rest, _ := strings.Cut(authorization, " ")
 	switch {
@@ -146,7 +146,8 @@ func signingKey(authorization string) string {
 	return authorization
 }
 
-// parameterOf returns the value of a parameter of an Authorization, otherwise if there is none.
+// parameterOf returns the value of the parameter name of an Authorization header field, or
+// otherwise if there is none.
 func parameterOf(s, name, otherwise string) string {
 	_, value, ok := strings.Cut(s, name)
 	if !ok {

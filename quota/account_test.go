@@ -12,34 +12,34 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// one reports whether two requests share a quota.
-func one(tr *Tracker, a, b *http.Request) bool {
+// shareQuota reports whether two requests share a quota.
+func shareQuota(tr *Tracker, a, b *http.Request) bool {
 	return tr.Demand(a).Limiter == tr.Demand(b).Limiter
 }
 
-func TestTracker_knowsAHostInEverySpelling(t *testing.T) {
+func TestTracker_comparesCanonicalHosts(t *testing.T) {
 	var tr Tracker
 	a := request(t, "https://api.github.com/x")
 	for _, same := range []string{"https://API.GitHub.com/x", "https://api.github.com:443/x", "https://api.github.com./x", "https://Api.github.com.:443/x"} {
-		require.True(t, one(&tr, a, request(t, same)), same)
+		require.True(t, shareQuota(&tr, a, request(t, same)), same)
 	}
 	for _, other := range []string{"https://api.github.com:80/x", "http://api.github.com:443/x", "https://github.com/x"} {
-		require.False(t, one(&tr, a, request(t, other)), other)
+		require.False(t, shareQuota(&tr, a, request(t, other)), other)
 	}
-	require.True(t, one(&tr, request(t, "http://api.test"), request(t, "http://api.test:80")))
+	require.True(t, shareQuota(&tr, request(t, "http://api.test"), request(t, "http://api.test:80")))
 }
 
-func TestTracker_knowsAccountsByTheirCredentials(t *testing.T) {
+func TestTracker_distinguishesAccountsByCredentials(t *testing.T) {
 	var tr Tracker
 	for _, name := range []string{"Authorization", "X-Api-Key", "Api-Key", "Apikey", "Private-Token", "X-Auth-Token", "X-Access-Token",
 		"Ocp-Apim-Subscription-Key", "X-Goog-Api-Key", "X-Vault-Token", "Xi-Api-Key"} {
 		a, b := request(t, "https://api.test/", name, "one"), request(t, "https://api.test/", name, "two")
-		require.False(t, one(&tr, a, b), name)
-		require.False(t, one(&tr, a, request(t, "https://api.test/")), name)
-		require.True(t, one(&tr, a, request(t, "https://api.test/x", name, "one", "Accept", "*/*")), name)
+		require.False(t, shareQuota(&tr, a, b), name)
+		require.False(t, shareQuota(&tr, a, request(t, "https://api.test/")), name)
+		require.True(t, shareQuota(&tr, a, request(t, "https://api.test/x", name, "one", "Accept", "*/*")), name)
 	}
 	for _, name := range []string{"Cookie", "X-Csrf-Token", "X-Request-Id", "Proxy-Authorization", "X-Amz-Security-Token"} {
-		require.True(t, one(&tr, request(t, "https://api.test/", name, "one"), request(t, "https://api.test/", name, "two")), name)
+		require.True(t, shareQuota(&tr, request(t, "https://api.test/", name, "one"), request(t, "https://api.test/", name, "two")), name)
 	}
 	for _, c := range []struct {
 		a, b string
@@ -56,16 +56,16 @@ func TestTracker_knowsAccountsByTheirCredentials(t *testing.T) {
 		{"https://u:p@api.test/", "https://p:u@api.test/", false},
 		{"https://u:p@api.test/", "https://u:p@api.test/x", true},
 	} {
-		require.Equal(t, c.same, one(&tr, request(t, c.a), request(t, c.b)), "%s %s", c.a, c.b)
+		require.Equal(t, c.same, shareQuota(&tr, request(t, c.a), request(t, c.b)), "%s %s", c.a, c.b)
 	}
 	a := request(t, "https://api.test/", "Authorization", "one", "X-Api-Key", "two")
-	require.False(t, one(&tr, a, request(t, "https://api.test/", "Authorization", "two", "X-Api-Key", "one")), "each behind its name")
-	require.True(t, one(&tr, a, request(t, "https://api.test/", "X-Api-Key", "two", "Authorization", "one")))
-	require.True(t, one(&tr, a, request(t, "https://u:p@api.test/", "Authorization", "one", "X-Api-Key", "two")), "net/http does not send the user then")
+	require.False(t, shareQuota(&tr, a, request(t, "https://api.test/", "Authorization", "two", "X-Api-Key", "one")), "each value belongs to a name")
+	require.True(t, shareQuota(&tr, a, request(t, "https://api.test/", "X-Api-Key", "two", "Authorization", "one")))
+	require.True(t, shareQuota(&tr, a, request(t, "https://u:p@api.test/", "Authorization", "one", "X-Api-Key", "two")), "net/http does not send the user then")
 }
 
-// A scheme that signs every request has another Authorization each time; the key stays.
-func TestTracker_knowsWhoSigns(t *testing.T) {
+// Schemes that sign requests send another Authorization with each request, but the same key.
+func TestTracker_distinguishesSigningKeys(t *testing.T) {
 	var tr Tracker
 	auth := func(v string) *http.Request { return request(t, "https://api.test/", "Authorization", v) }
 	for _, c := range [][3]string{
@@ -76,17 +76,17 @@ func TestTracker_knowsWhoSigns(t *testing.T) {
 		{`OAuth oauth_consumer_key="k", oauth_nonce="1", oauth_token="t"`, `OAuth oauth_consumer_key="k", oauth_nonce="2", oauth_token="t"`, `OAuth oauth_consumer_key="k", oauth_nonce="1", oauth_token="u"`},
 		{`Hawk id="a", ts="1"`, `Hawk id="a", ts="2"`, `Hawk id="b", ts="1"`},
 	} {
-		require.True(t, one(&tr, auth(c[0]), auth(c[1])), c[0])
-		require.False(t, one(&tr, auth(c[0]), auth(c[2])), c[0])
+		require.True(t, shareQuota(&tr, auth(c[0]), auth(c[1])), c[0])
+		require.False(t, shareQuota(&tr, auth(c[0]), auth(c[2])), c[0])
 	}
 }
 
-func TestTracker_asksAccount(t *testing.T) {
+func TestTracker_callsAccount(t *testing.T) {
 	tr := &Tracker{Account: func(r *http.Request) string { return r.Header.Get("X-Tenant") }}
 	a := request(t, "https://api.test/", "X-Tenant", "a", "Authorization", "one")
-	require.True(t, one(tr, a, request(t, "https://api.test/?api_key=7", "X-Tenant", "a", "Authorization", "two")))
-	require.False(t, one(tr, a, request(t, "https://api.test/", "X-Tenant", "b", "Authorization", "one")))
-	require.False(t, one(tr, a, request(t, "https://other.test/", "X-Tenant", "a")))
+	require.True(t, shareQuota(tr, a, request(t, "https://api.test/?api_key=7", "X-Tenant", "a", "Authorization", "two")))
+	require.False(t, shareQuota(tr, a, request(t, "https://api.test/", "X-Tenant", "b", "Authorization", "one")))
+	require.False(t, shareQuota(tr, a, request(t, "https://other.test/", "X-Tenant", "a")))
 }
 
 func TestTracker_findsAnAccountWithoutAllocs(t *testing.T) {
@@ -101,10 +101,10 @@ func TestTracker_findsAnAccountWithoutAllocs(t *testing.T) {
 		require.Zero(t, testing.AllocsPerRun(100, func() { tr.endpointOf(req) }), req.URL)
 	}
 	a, b := request(t, "https://a.test/", "Authorization", "one"), request(t, "https://b.test/", "Authorization", "one")
-	require.Zero(t, testing.AllocsPerRun(100, func() { tr.endpointOf(a); tr.endpointOf(b) }), "neither where hosts alternate")
+	require.Zero(t, testing.AllocsPerRun(100, func() { tr.endpointOf(a); tr.endpointOf(b) }), "alternating hosts")
 }
 
-// What is asked for on the fast path is not the account that was asked for longest ago.
+// An endpoint that Tracker.recent finds counts as used recently.
 func TestTracker_keepsTheAccountInUse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tr := &Tracker{MaxAccounts: 160}
@@ -126,19 +126,19 @@ func TestTracker_keepsTheAccountInUse(t *testing.T) {
 		}
 		tr.Demand(request(t, "https://third.test/"))
 		dec, _ = tr.Demand(hot).Limiter.Reserve(t.Context(), throttle.Claim{DryRun: true})
-		require.False(t, dec.OK, "its hold of 60 s must not be lost")
+		require.False(t, dec.OK, "its hold of 60 s is kept")
 	})
 }
 
-// An account that is forgotten is not found on the fast path either, so that two states of one
-// account cannot be in use.
-func TestTracker_forgetsAnAccountEverywhere(t *testing.T) {
+// An endpoint that was removed from its shard is not found by Tracker.recent, so one account never
+// has two states.
+func TestTracker_removesEndpointsEverywhere(t *testing.T) {
 	tr := &Tracker{MaxAccounts: 16}
 	req := request(t, "https://api.test/")
 	ep := tr.endpointOf(req)
 	sh := &tr.shards[ep.key%numShards]
 	sh.mu.Lock()
-	sh.add(ep.key+numShards, newEndpoint(tr, ep.key+numShards, account{}), 1)
+	sh.add(newEndpoint(tr, ep.key+numShards, account{}), 1)
 	sh.mu.Unlock()
 	require.NotSame(t, ep, tr.endpointOf(req))
 }

@@ -79,7 +79,7 @@ func (ep *endpoint) quotaOfUpdate(route uint64, f *throttle.Feedback) *quota {
 	if route == 0 {
 		return ep.unknown.Load()
 	}
-	q := ep.findQuotaOfRoute(route, ep.unknown.Load(), f)
+	q := ep.quotaOfResponse(route, nil, ep.unknown.Load(), f)
 	if q != nil {
 		ep.rememberRoute(route, q)
 	}
@@ -172,9 +172,7 @@ func (q *quota) applyRelease(probed, now time.Time) (released bool) {
 // applyRejections adds rejections of another process to the evidence, and holds the quota if that
 // suffices.
 func (ep *endpoint) applyRejections(u *Update, now time.Time) {
-	ep.mu.Lock()
-	q := ep.quotaOfRoute(u.Route)
-	ep.mu.Unlock()
+	q, _ := ep.lookUp(u.Route, nil)
 	ep.unlimited.Store(false)
 	if !q.addEvidence(u, ep.accepted(now), now) {
 		return

@@ -12,10 +12,10 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// declared are the limits that the program has declared, by canonical host.
+// declared holds the limits that the program has declared.
 type declared struct {
 	mu     sync.Mutex
-	byHost map[string]throttle.Limit
+	byHost map[string]throttle.Limit // by canonical host; guarded by mu
 }
 
 // Declare states the limit of a server before any response does: l.Count requests in each
@@ -46,7 +46,8 @@ func (t *Tracker) Declare(host string, l throttle.Limit) error {
 	return nil
 }
 
-// apply gives b, which is new, the limit that is declared for its host.
+// apply gives q, which is new, the limit that is declared for its host, as a learned window. If
+// there is no memory for it, q has no declared limit.
 func (d *declared) apply(q *quota) {
 	d.mu.Lock()
 	l, ok := d.byHost[q.endpoint.names.host]

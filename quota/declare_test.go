@@ -13,12 +13,12 @@ import (
 
 func TestTracker_declareHoldsFromTheFirstRequest(t *testing.T) {
 	for name, tt := range map[string]struct {
-		limit   throttle.Limit
-		mode    Mode
-		server  func() server
-		n       int
-		wasted  int
-		elapsed [2]time.Duration // at least, and at most
+		limit    throttle.Limit
+		mode     Mode
+		server   func() server
+		n        int
+		rejected int
+		elapsed  [2]time.Duration // minimum and maximum
 	}{
 		"window": {
 			throttle.Limit{Count: 10, Per: time.Second}, Full,
@@ -30,7 +30,7 @@ func TestTracker_declareHoldsFromTheFirstRequest(t *testing.T) {
 			func() server { return tokenBucket(10, 10, false) },
 			35, 0, [2]time.Duration{3 * time.Second, 3500 * time.Millisecond},
 		},
-		"headers speak": {
+		"headers state a limit": {
 			throttle.Limit{Count: 1, Per: time.Hour}, Full,
 			func() server { return fixedWindow(100, time.Second, true, false) },
 			35, 0, [2]time.Duration{0, time.Second},
@@ -46,14 +46,14 @@ func TestTracker_declareHoldsFromTheFirstRequest(t *testing.T) {
 			require.NoError(t, tr.Declare("API.test:443", tt.limit))
 			j := play(t, tr, tt.server(), tt.n, 8, 10*time.Millisecond)
 			require.Zero(t, j.failed, "%s: %v", name, j)
-			require.LessOrEqual(t, j.throttled, tt.wasted, "%s: %v", name, j)
+			require.LessOrEqual(t, j.throttled, tt.rejected, "%s: %v", name, j)
 			require.GreaterOrEqual(t, j.elapsed, tt.elapsed[0], "%s: %v", name, j)
 			require.LessOrEqual(t, j.elapsed, tt.elapsed[1], "%s: %v", name, j)
 		})
 	}
 }
 
-func TestTracker_declareKeepsOtherHosts(t *testing.T) {
+func TestTracker_declareConcernsOneHost(t *testing.T) {
 	tr := &Tracker{InitialConcurrency: -1}
 	require.NoError(t, tr.Declare("api.test", throttle.PerHour(1)))
 	grants := func(url string) bool {
@@ -75,7 +75,7 @@ func TestTracker_declareKeepsOtherHosts(t *testing.T) {
 	}
 }
 
-func TestTracker_declareRejectsWhatIsNoLimit(t *testing.T) {
+func TestTracker_declareRejectsInvalidLimits(t *testing.T) {
 	tr := &Tracker{}
 	require.EqualError(t, tr.Declare("", throttle.PerSecond(1)), `quota: declare a limit of "": not a host`)
 	require.ErrorContains(t, tr.Declare("https://api.test", throttle.PerSecond(1)), "not a host")

@@ -12,45 +12,55 @@ import (
 )
 
 const (
-	maxQuotas = 16  // quotas of one account at one host
-	maxRoutes = 112 // routes of which the quota is remembered: as many as a map of 128 places takes
-	minShared = 3   // that share the only quota known make it the quota of all
+	maxQuotas        = 16  // quotas of one endpoint
+	maxRoutes        = 112 // entries of endpoint.routes: as many as a map of 128 slots holds
+	minSharingRoutes = 3   // routes that share the only known quota and make it the quota of all routes
 )
 
-// A endpoint is one account at one host, and the quotas it was seen to have there.
+// An endpoint is one account at one host, with the quotas that the host was seen to have for it.
 //
-// All routes begin with one quota of which nothing is known. What an answer says
-// of its route takes that quota over for the route, and others go on with a fresh
-// one: so a refusal of one route does not hold up another.
+// Each request is admitted by the quota of its route, see routeOf. At first no quota is known, and
+// the quota called unknown admits all requests. Responses assign quotas to routes:
 //
-//	unknown ──▶ fresh ── 429, or "30 left of 30" ──▶ pool of this route
-//	               ▲                                      │ another route is told of
-//	               └── a new one for the others           ▼ the same numbers
-//	                                                   its pool, too
+//	response to a request of a route                     the route gets
+//	──────────────────────────────────────────────────   ──────────────────────────────────
+//	states the units left of limits that
+//	  its quota has                                      its quota
+//	  a quota that similar routes have shown may have    that quota, see patterns
+//	  another quota is likely to have                    that quota
+//	  no quota has                                       a new quota
+//	is a rejection that does not state units left, and
+//	  the route has a quota                              its quota
+//	  the route matches a pattern                        the quota of the pattern
+//	  a known quota admitted the request                 that quota
+//	  another quota is held: the host limits its         the held quota, and so does each
+//	  routes together                                    route that has none
+//	  no quota is held                                   a new quota
 //
-// A second route that is refused without a word while the first is held back
-// shows that the host limits them together, and then they are one.
-//
-// Routes that differ in one segment and show the same quota become a pattern, see patterns: then
-// others like them begin with that quota.
+// A new quota is the unknown one with all that it has learned. Routes without a quota continue
+// with a new unknown one, so a rejection of one route does not hold the others. A route without
+// a quota uses that of the pattern that it matches, or else the only quota known if three other
+// routes share that, or else the unknown one. A route that is a quota name, see WithName, shares
+// its quota with no other route.
 type endpoint struct {
 	tracker  *Tracker
 	key      uint64 // keyed hash of the account
 	names    *policyNames
-	provider *headers.Provider // what is known about the host; nil: nothing
-	lastUsed uint64            // guarded by the shard: when it was last asked for
-	used     atomic.Bool       // asked for since then, without the shard
-	id       string            // identifies the account in updates; "": it is not shared
+	provider *headers.Provider // properties of the host; nil: none are known
+	id       string            // identifies the account in updates; empty: it is not shared
 
-	statesLimits atomic.Bool   // an answer has spoken of limits
-	successes    atomic.Uint32 // good ones, while none has
-	hasQuotas    atomic.Bool   // there are pools: routes are told apart
-	unlimited    atomic.Bool   // it is quiet: nothing is demanded of its requests
+	lastUsed     uint64      // value of shard.uses at the latest lookup in the shard; guarded by shard.mu
+	usedRecently atomic.Bool // found by Tracker.recent since then, without shard.mu
 
-	mu       sync.Mutex
-	unknown  atomic.Pointer[quota] // for routes whose quota is not known
+	statesLimits atomic.Bool   // a response has stated a limit
+	successes    atomic.Uint32 // responses below status 400, counted until statesLimits is set
+	hasQuotas    atomic.Bool   // a quota was ever added to quotas
+	unlimited    atomic.Bool   // the host is known and has shown no limit: Demand returns no Limiter
+
+	mu       sync.Mutex            // guards the fields below, except that unknown is loaded without it
+	unknown  atomic.Pointer[quota] // quota of all routes without one; may be one of quotas
 	quotas   []*quota              // quotas of which something is known
-	routes   map[uint64]*quota     // to one of pools
+	routes   map[uint64]*quota     // quotas of routes, by the hash of the route; each is in quotas
 	patterns patterns
 	sampler  sampler
 	clock    clockOffset
@@ -66,173 +76,195 @@ func newEndpoint(t *Tracker, key uint64, a account) *endpoint {
 	return ep
 }
 
-// quotaOf returns the quota of a request.
+// quotaOf returns the quota that must admit req.
 func (ep *endpoint) quotaOf(req *http.Request) *quota {
 	if !ep.hasQuotas.Load() {
 		return ep.unknown.Load()
 	}
-	route := ep.route(req)
+	q, _ := ep.lookUp(ep.route(req), req)
+	return q
+}
+
+// lookUp returns the quota that a request of route uses, and reports whether the route, or the
+// pattern that req matches, has that quota. A nil req matches no pattern. Routes of one pattern
+// count as one among those that share the only quota known.
+func (ep *endpoint) lookUp(route uint64, req *http.Request) (q *quota, known bool) {
 	ep.mu.Lock()
 	defer ep.mu.Unlock()
-	if q := ep.knownQuota(route, req); q != nil {
-		return q
+	if q = ep.routes[route]; q != nil {
+		return q, true
 	}
-	return ep.quotaOfRoute(route)
+	if q = ep.patternOf(req); q != nil {
+		return q, true
+	}
+	if len(ep.quotas) == 1 && !ep.quotas[0].named && !isNamed(route) && len(ep.routes)-ep.patterns.extraRoutes >= minSharingRoutes {
+		return ep.quotas[0], false
+	}
+	return ep.unknown.Load(), false
 }
 
-// knownQuotaOf returns the quota of the route of req, if that is known.
-func (ep *endpoint) knownQuotaOf(req *http.Request) *quota {
-	ep.mu.Lock()
-	defer ep.mu.Unlock()
-	return ep.knownQuota(ep.route(req), req)
+// observe applies what the response to req states. asked is the quota that admitted req; nil means
+// that none did, because ep was unlimited. If the limits that f states are of another quota, that
+// one is updated, and f.RemoteLimits becomes nil so that asked does not apply them.
+func (ep *endpoint) observe(req *http.Request, asked *quota, f *throttle.Feedback) {
+	if len(f.RemoteLimits) > 0 {
+		ep.statesLimits.Store(true)
+	} else if f.Outcome != throttle.Throttled {
+		if asked == nil {
+			ep.addSample(f.Now)
+		}
+		return
+	}
+	ep.unlimited.Store(false)
+	learned := *f // what the quotas learn
+	if f.Outcome == throttle.Throttled && isEstimated(f.Cause) {
+		// Suspected causes never stop a quota. suspectFailure has added them to the evidence.
+		bare := f.Cause == throttle.CauseUnstated || f.Cause == throttle.CauseRetryNow
+		if stop := bare && ep.tracker.Mode == Full && ep.suspect(req, asked, f); !stop {
+			learned.Outcome = throttle.Accepted
+			if len(f.RemoteLimits) == 0 {
+				return // it shows nothing about the quota of its route
+			}
+		}
+	}
+	if asked == nil {
+		ep.endSampling(req, &learned)
+	} else if !ep.assignRoute(req, asked, &learned) {
+		f.RemoteLimits = nil
+	}
+	ep.publishQuota(req, asked, f.Now)
 }
 
-// knownQuota returns the quota of the route of req, or else of its pattern; nil if neither is known.
-func (ep *endpoint) knownQuota(route uint64, req *http.Request) *quota {
-	if q := ep.routes[route]; q != nil {
-		return q
+// suspect adds a response that may be a rejection, and states nothing, to the evidence of a limit.
+// It reports whether that is now sufficient to stop sending.
+func (ep *endpoint) suspect(req *http.Request, asked *quota, f *throttle.Feedback) (stop bool) {
+	q, before := asked, acceptedSpan{}
+	if q == nil {
+		q, before = ep.quotaOf(req), ep.accepted(f.Now)
 	}
-	return ep.patternOf(req)
+	stop = q.suspect(f, before, asked != nil)
+	if f.Cause != throttle.CauseUnstated {
+		return stop
+	}
+	if ep.id != "" {
+		q.addRejection(ep.route(req))
+	}
+	if asked == nil && !stop {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		defer q.record(q.view())
+		if now := q.now(f.Now); q.inference != nil && !q.hold.active && !q.inference.loop.on() {
+			q.cutConcurrency(now)
+		}
+	}
+	return stop
 }
 
-// quotaOfRoute returns the quota of a route that may be known. Routes of one pattern count as one of those
-// that make the only quota that of all.
-func (ep *endpoint) quotaOfRoute(route uint64) *quota {
-	if q := ep.routes[route]; q != nil {
-		return q
-	}
-	if len(ep.quotas) == 1 && !ep.quotas[0].named && route&namedRoute == 0 && len(ep.routes)-ep.patterns.extraRoutes >= minShared {
-		return ep.quotas[0]
-	}
-	return ep.unknown.Load()
-}
-
-// assignRoute decides which quota an answer speaks of, and remembers it for the
-// request's route. asked is the quota that granted the request. It reports false
-// if that is another one, which then has been told.
+// assignRoute assigns to the route of req the quota that its response f concerns. asked is the
+// quota that admitted req. assignRoute returns false if asked must not apply the limits that f
+// states: another quota has them and was updated, or none has them for lack of memory.
 func (ep *endpoint) assignRoute(req *http.Request, asked *quota, f *throttle.Feedback) (own bool) {
-	route := ep.route(req)
+	route, stated := ep.route(req), statesRemaining(f.RemoteLimits)
 	ep.mu.Lock()
 	defer ep.mu.Unlock()
-	known := ep.findQuota(route, req, asked, f)
-	if known == nil { // nothing is stated, or there is no room for what is: then it is not tracked
-		return !statesRemaining(f.RemoteLimits)
+	q := ep.quotaOfResponse(route, req, asked, f)
+	if q == nil {
+		return !stated
 	}
-	ep.recordRoute(route, req, known, asked, f)
-	if known != asked && len(f.RemoteLimits) > 0 {
-		known.applyStated(f.RemoteLimits, f.Now)
+	if assigned := ep.routes[route]; assigned != nil || ep.patternOf(req) != q { // a route of a pattern needs no entry
+		if assigned != q {
+			ep.recordShown(req, route, q, !stated || q.isShownBy(f.RemoteLimits, asked.maxReordered(), f.Now))
+		}
+		ep.rememberRoute(route, q)
+	}
+	if q != asked && len(f.RemoteLimits) > 0 {
+		q.applyStated(f.RemoteLimits, f.Now)
 		return false
 	}
 	return true
 }
 
-// recordRoute remembers that a response to req, of route, spoke of home. A route whose pattern has
-// that quota takes no place of its own.
-func (ep *endpoint) recordRoute(route uint64, req *http.Request, known, asked *quota, f *throttle.Feedback) {
-	before := ep.routes[route]
-	if before == nil && ep.patternOf(req) == known {
-		return
-	}
-	if before != known {
-		shown := !statesRemaining(f.RemoteLimits) || known.shows(f.RemoteLimits, asked.maxReordered(), f.Now)
-		ep.recordShown(req, route, known, shown)
-	}
-	ep.rememberRoute(route, known)
-}
-
-// findQuotaOfRoute returns the quota that another process states a response to a request of route
-// spoke of; nil if that cannot be known. asked is the one that granted the request.
-func (ep *endpoint) findQuotaOfRoute(route uint64, asked *quota, f *throttle.Feedback) *quota {
-	return ep.findQuota(route, nil, asked, f)
-}
-
-// findQuota is settleRoute for a response to req, which is of route.
-func (ep *endpoint) findQuota(route uint64, req *http.Request, asked *quota, f *throttle.Feedback) *quota {
-	known := ep.routes[route]
-	told := statesRemaining(f.RemoteLimits)
-	switch {
-	case known != nil && !(told && known.statesOther(f.RemoteLimits)):
-	case told:
-		open := asked.maxReordered()
-		ep.patterns.peak.add(open, f.Now)
-		if route&namedRoute == 0 {
-			if known = ep.quotaOfSimilar(req, f.RemoteLimits, open, f.Now); known == nil {
-				known = ep.quotaStating(f.RemoteLimits, f.Now)
-			}
+// quotaOfResponse returns the quota that the response f to a request of route concerns, which may
+// be a new one: see endpoint. It returns nil if f shows nothing about it, or if there is no memory
+// for a new quota. asked is the quota that admitted the request; req is nil if another process
+// sent it. The caller holds ep.mu.
+func (ep *endpoint) quotaOfResponse(route uint64, req *http.Request, asked *quota, f *throttle.Feedback) *quota {
+	q := ep.routes[route]
+	if !statesRemaining(f.RemoteLimits) {
+		if q == nil && f.Outcome == throttle.Throttled {
+			q = ep.quotaOfRejection(route, req, asked, f.Now)
 		}
-		if known == nil {
-			known = ep.addQuotaOfRoute(route, asked, f.Now)
-		}
-	case known == nil && f.Outcome == throttle.Throttled:
-		if known = ep.patternOf(req); known == nil {
-			known = ep.quotaOfRejected(route, asked, f.Now)
-		}
+		return q
 	}
-	return known
-}
-
-// statesRemaining reports whether windows say how many requests are left.
-func statesRemaining(windows []throttle.RemoteLimit) bool {
-	return slices.ContainsFunc(windows, countsRequests)
-}
-
-// quotaStating returns the pool that windows speak of; nil if there is none yet.
-func (ep *endpoint) quotaStating(windows []throttle.RemoteLimit, now time.Time) *quota {
+	if q != nil && !q.statesOther(f.RemoteLimits) {
+		return q
+	}
+	reordered := asked.maxReordered()
+	ep.patterns.peak.add(reordered, f.Now)
+	if isNamed(route) {
+		return ep.addQuota(route, asked, f.Now)
+	}
+	if q = ep.quotaOfSimilar(req, f.RemoteLimits, reordered, f.Now); q != nil {
+		return q
+	}
 	for _, q := range ep.quotas {
-		if !q.named && q.statesSame(windows, now) {
+		if !q.named && q.statesSame(f.RemoteLimits, f.Now) {
 			return q
 		}
 	}
-	return nil
+	return ep.addQuota(route, asked, f.Now)
 }
 
-// addQuotaOfRoute is settle for a route, which may be a quota name.
-func (ep *endpoint) addQuotaOfRoute(route uint64, asked *quota, now time.Time) *quota {
-	q := ep.addQuota(asked, now)
-	if q != nil {
-		q.named = route&namedRoute != 0
+// quotaOfRejection is quotaOfResponse for a rejection that states no remaining units, of a route
+// that has no quota.
+func (ep *endpoint) quotaOfRejection(route uint64, req *http.Request, asked *quota, now time.Time) *quota {
+	if q := ep.patternOf(req); q != nil {
+		return q
 	}
-	return q
-}
-
-// addQuota makes a pool of the bucket that was asked, if it is the fresh one, or else of a new
-// one. It returns nil if there is no room for a pool.
-func (ep *endpoint) addQuota(asked *quota, now time.Time) *quota {
-	if !ep.room(now) {
-		return nil
-	}
-	if slices.Contains(ep.quotas, asked) || asked.isDropped() {
-		asked = ep.newQuota(knownAfter)
-	} else {
-		ep.unknown.Store(ep.newQuota(asked.numSuccesses()))
-	}
-	ep.memory.reserve(quotaBytes)
-	if asked.shared != nil {
-		ep.memory.reserve(sharedBytes)
-	}
-	ep.quotas = append(ep.quotas, asked)
-	ep.hasQuotas.Store(true)
-	return asked
-}
-
-// quotaOfRejected returns the quota of a route that was refused without a word.
-func (ep *endpoint) quotaOfRejected(route uint64, asked *quota, now time.Time) *quota {
-	if route&namedRoute != 0 {
-		return ep.addQuotaOfRoute(route, asked, now)
+	if isNamed(route) {
+		return ep.addQuota(route, asked, now)
 	}
 	if slices.Contains(ep.quotas, asked) {
 		return asked
 	}
 	for _, q := range ep.quotas {
 		if !q.named && q.isHeld(now) {
-			ep.unknown.Store(q) // for all routes that are still unknown
+			ep.unknown.Store(q)
 			return q
 		}
 	}
-	return ep.addQuota(asked, now)
+	return ep.addQuota(route, asked, now)
 }
 
-// rememberRoute notes the quota of a route, in place of any other if there are too many.
+// statesRemaining reports whether limits state how many requests are left.
+func statesRemaining(limits []throttle.RemoteLimit) bool {
+	return slices.ContainsFunc(limits, countsRequests)
+}
+
+// addQuota adds a quota for route: asked if that is the unknown quota, which a new one replaces,
+// and otherwise a new one. It returns nil if there is no memory for it. The caller holds ep.mu.
+func (ep *endpoint) addQuota(route uint64, asked *quota, now time.Time) *quota {
+	if !ep.evictQuotas(now) {
+		return nil
+	}
+	q := asked
+	if slices.Contains(ep.quotas, asked) || asked.isDropped() {
+		q = ep.newQuota(knownAfter)
+	} else {
+		ep.unknown.Store(ep.newQuota(asked.numSuccesses()))
+	}
+	q.named = isNamed(route)
+	ep.memory.reserve(quotaBytes)
+	if q.shared != nil {
+		ep.memory.reserve(sharedBytes)
+	}
+	ep.quotas = append(ep.quotas, q)
+	ep.hasQuotas.Store(true)
+	return q
+}
+
+// rememberRoute stores the quota of route. If there are too many routes, it replaces any of them.
+// The caller holds ep.mu.
 func (ep *endpoint) rememberRoute(route uint64, q *quota) {
 	if ep.routes == nil {
 		ep.routes = make(map[uint64]*quota)
@@ -250,117 +282,25 @@ func (ep *endpoint) rememberRoute(route uint64, q *quota) {
 	q.setRoute(route)
 }
 
-// isBlank reports whether nothing would be lost if the site were forgotten.
+// allQuotas returns all quotas of ep, each once.
+func (ep *endpoint) allQuotas() []*quota {
+	ep.mu.Lock()
+	defer ep.mu.Unlock()
+	if unknown := ep.unknown.Load(); !slices.Contains(ep.quotas, unknown) {
+		return append([]*quota{unknown}, ep.quotas...)
+	}
+	return slices.Clone(ep.quotas)
+}
+
+// isBlank reports whether ep knows nothing that would be lost with it.
 func (ep *endpoint) isBlank() bool {
 	ep.mu.Lock()
 	defer ep.mu.Unlock()
 	return len(ep.quotas) == 0 && ep.unknown.Load().isBlank()
 }
 
-const (
-	sampleFirst = 16 // answers of a host that are read for hints
-	sampleEvery = 64 // and then one in so many, while there were none
-)
-
-// A host that has answered often and has never spoken of a limit is quiet: its
-// requests demand nothing, so that most programs pay for no limit where there is
-// none. Only their answers are counted, and the time is noted now and then, for the
-// day on which one of them is a refusal:
-//
-//	note              note              note       refused
-//	  │◀─ readEvery ───▶│◀─ readEvery ───▶│   some    │
-//	                    ├──── accepted in this span ──┤
-type sampler struct {
-	previous, latest sample // the one before, and the latest
-}
-
-// A sample is how many answers had been counted at a time.
-type sample struct {
-	at        time.Time // zero: none yet
-	successes uint32
-}
-
-// mayStateLimits counts a good answer, and reports whether it may bring hints.
-func (ep *endpoint) mayStateLimits() bool {
-	if ep.statesLimits.Load() {
-		return true
-	}
-	n := ep.successes.Add(1)
-	return n <= sampleFirst || n%sampleEvery == 0
-}
-
-// observe takes over what an answer says. asked is the quota that granted the
-// request; nil: none was asked, since the host was quiet.
-func (ep *endpoint) observe(req *http.Request, asked *quota, f *throttle.Feedback) {
-	if len(f.RemoteLimits) > 0 {
-		ep.statesLimits.Store(true)
-	}
-	if len(f.RemoteLimits) == 0 && f.Outcome != throttle.Throttled {
-		if asked == nil {
-			ep.addSample(f.Now)
-		}
-		return
-	}
-	ep.unlimited.Store(false)
-	learned := *f // what the quota is to learn from
-	if f.Outcome == throttle.Throttled && isEstimated(f.Cause) && !ep.isEvidence(req, asked, f) {
-		learned.Outcome = throttle.Accepted
-		if len(f.RemoteLimits) == 0 {
-			return // it concerns no route more than another
-		}
-	}
-	switch {
-	case asked == nil:
-		ep.endSampling(req, &learned)
-	case !ep.assignRoute(req, asked, &learned):
-		f.RemoteLimits = nil // they speak of another quota, which has been told
-	}
-	ep.publishQuota(req, asked, f.Now)
-}
-
-// isEvidence takes in a rejection that states nothing, and reports whether there is
-// evidence to stop. Suspected causes were taken in by consider, and never stop a quota.
-func (ep *endpoint) isEvidence(req *http.Request, asked *quota, f *throttle.Feedback) bool {
-	return (f.Cause == throttle.CauseUnstated || f.Cause == throttle.CauseRetryNow) && ep.tracker.Mode == Full && ep.suspect(req, asked, f)
-}
-
-// addSample notes the time.
-func (ep *endpoint) addSample(now time.Time) {
-	ep.mu.Lock()
-	defer ep.mu.Unlock()
-	ep.sampler.previous, ep.sampler.latest = ep.sampler.latest, sample{now, ep.successes.Load()}
-}
-
-// endSampling takes over the response that ends the quiet of a host.
-func (ep *endpoint) endSampling(req *http.Request, f *throttle.Feedback) {
-	q := ep.unknown.Load()
-	if known := ep.knownQuotaOf(req); known != nil {
-		q = known
-	}
-	if ep.assignRoute(req, q, f) && len(f.RemoteLimits) > 0 {
-		q.applyStated(f.RemoteLimits, f.Now)
-	}
-	if f.Outcome == throttle.Throttled {
-		q.rejectedExternally(f, ep.accepted(f.Now))
-	}
-}
-
-// accepted returns what was accepted since the note before the latest.
-func (ep *endpoint) accepted(now time.Time) acceptedSpan {
-	ep.mu.Lock()
-	defer ep.mu.Unlock()
-	n := ep.sampler.previous
-	if n.at.IsZero() {
-		n = ep.sampler.latest
-	}
-	if n.at.IsZero() {
-		return acceptedSpan{since: now}
-	}
-	return acceptedSpan{since: n.at, n: int64(ep.successes.Load() - n.successes)}
-}
-
-// holdAll closes all quotas of s but asked, which observes the rejection as usual: the
-// server says that it is meant for all that the account asks for.
+// holdAll holds all quotas of ep but asked, because the server states that the rejection f
+// concerns the whole account. asked, which may be nil, observes f itself.
 func (ep *endpoint) holdAll(asked *quota, f *throttle.Feedback) {
 	ep.mu.Lock()
 	defer ep.mu.Unlock()
@@ -372,38 +312,18 @@ func (ep *endpoint) holdAll(asked *quota, f *throttle.Feedback) {
 	}
 }
 
-// suspect takes in a response that may be a rejection and states nothing, and reports
-// whether there is evidence to stop.
-func (ep *endpoint) suspect(req *http.Request, asked *quota, f *throttle.Feedback) (stop bool) {
-	q, before := asked, acceptedSpan{}
-	if q == nil {
-		q, before = ep.quotaOf(req), ep.accepted(f.Now)
-	}
-	stop = q.suspect(f, before, asked != nil)
-	if ep.id != "" && f.Cause == throttle.CauseUnstated {
-		q.addRejection(ep.route(req))
-	}
-	if asked == nil && !stop && f.Cause == throttle.CauseUnstated {
-		q.mu.Lock()
-		defer q.mu.Unlock()
-		defer q.record(q.view())
-		if now := q.now(f.Now); q.inference != nil && !q.hold.active && !q.inference.loop.on() {
-			q.cutConcurrency(now)
-		}
-	}
-	return stop
-}
-
-// rejectedExternally shuts the gate because of the answer to a request that b was not asked
-// for. Of several such answers the first counts: the others are of the same burst.
+// rejectedExternally applies the rejection f of a request that q did not admit: a request of an
+// unlimited endpoint, of another quota or of another process. accepted is what was accepted
+// before. The first rejection begins a hold. The others until its end are of the same burst and
+// only extend it.
 func (q *quota) rejectedExternally(f *throttle.Feedback, accepted acceptedSpan) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	defer q.record(q.view())
 	n, now := uint64(0), q.now(f.Now)
 	if !q.hold.active && !now.Before(q.hold.until) {
-		n = q.hold.lastSent + 1
-		q.inFlight.sent = max(q.inFlight.sent, n) // it takes the place of a claim
+		n = q.hold.lastSent + 1 // stands for a claim that was sent after the latest hold
+		q.inFlight.sent = max(q.inFlight.sent, n)
 		if accepted.n > 0 {
 			q.span = accepted
 		}
@@ -414,4 +334,73 @@ func (q *quota) rejectedExternally(f *throttle.Feedback, accepted acceptedSpan) 
 		return
 	}
 	q.throttled(n, *f, explains(f.RemoteLimits), now)
+}
+
+const (
+	sampleFirst = 16 // successful responses of an endpoint whose headers are read for limits
+	sampleEvery = 64 // of the later ones, the headers of one in so many are read, until one states a limit
+)
+
+// A sampler records how many requests an unlimited endpoint accepts. Its requests need no Limiter,
+// so they are only counted, and one in sampleEvery adds a sample. When a request is rejected, the
+// estimate begins with what was accepted since the sample before the latest:
+//
+//	sample            sample             sample    rejection
+//	  │◀─ sampleEvery ─▶│◀─ sampleEvery ─▶│            │
+//	                    ├──────── acceptedSpan ────────┤
+//
+// Its fields are guarded by endpoint.mu.
+type sampler struct {
+	previous, latest sample
+}
+
+// A sample is the number of successful responses at one time.
+type sample struct {
+	at        time.Time // zero: there is no sample
+	successes uint32
+}
+
+// mayStateLimits counts a successful response, and reports whether its headers are to be read.
+func (ep *endpoint) mayStateLimits() bool {
+	if ep.statesLimits.Load() {
+		return true
+	}
+	n := ep.successes.Add(1)
+	return n <= sampleFirst || n%sampleEvery == 0
+}
+
+// addSample records the number of successful responses.
+func (ep *endpoint) addSample(now time.Time) {
+	ep.mu.Lock()
+	defer ep.mu.Unlock()
+	ep.sampler.previous, ep.sampler.latest = ep.sampler.latest, sample{now, ep.successes.Load()}
+}
+
+// accepted returns the requests that were accepted since the sample before the latest.
+func (ep *endpoint) accepted(now time.Time) acceptedSpan {
+	ep.mu.Lock()
+	defer ep.mu.Unlock()
+	s := ep.sampler.previous
+	if s.at.IsZero() {
+		s = ep.sampler.latest
+	}
+	if s.at.IsZero() {
+		return acceptedSpan{since: now}
+	}
+	return acceptedSpan{since: s.at, n: int64(ep.successes.Load() - s.successes)}
+}
+
+// endSampling applies f, the response to a request that no quota admitted because ep was
+// unlimited.
+func (ep *endpoint) endSampling(req *http.Request, f *throttle.Feedback) {
+	q, known := ep.lookUp(ep.route(req), req)
+	if !known {
+		q = ep.unknown.Load()
+	}
+	if ep.assignRoute(req, q, f) && len(f.RemoteLimits) > 0 {
+		q.applyStated(f.RemoteLimits, f.Now)
+	}
+	if f.Outcome == throttle.Throttled {
+		q.rejectedExternally(f, ep.accepted(f.Now))
+	}
 }

@@ -10,9 +10,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// calm makes host quiet: it answers well until nothing is demanded any more, and
-// then n times more, every millisecond.
-func calm(t *testing.T, tr *Tracker, url string, n int) {
+// makeUnlimited sends successful requests, one per millisecond, until no limit is demanded, and then
+// n more.
+func makeUnlimited(t *testing.T, tr *Tracker, url string, n int) {
 	for range knownAfter {
 		require.True(t, ask(t, tr, url, answer(200)).OK)
 		time.Sleep(time.Millisecond)
@@ -26,16 +26,16 @@ func calm(t *testing.T, tr *Tracker, url string, n int) {
 	}
 }
 
-// untracked is the answer to a request of which nothing was demanded.
-func untracked(t *testing.T, tr *Tracker, url string, resp *http.Response) {
+// receive reports the response to a request for which no limit was demanded.
+func receive(t *testing.T, tr *Tracker, url string, resp *http.Response) {
 	tr.Feedback(request(t, url), throttle.Demand{}, resp, nil, time.Now(), nil)
 }
 
-func TestQuiet_refusalEndsIt(t *testing.T) {
+func TestSampler_rejectionEndsIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var tr Tracker
-		calm(t, &tr, users, 1000)
-		untracked(t, &tr, users, answer(429, "Retry-After", "60"))
+		makeUnlimited(t, &tr, users, 1000)
+		receive(t, &tr, users, answer(429, "Retry-After", "60"))
 		m := tr.Demand(request(t, users))
 		d, err := m.Limiter.Reserve(t.Context(), throttle.Claim{})
 		require.NoError(t, err)
@@ -44,13 +44,13 @@ func TestQuiet_refusalEndsIt(t *testing.T) {
 	})
 }
 
-// All that was on its way when the first was refused is one event.
-func TestQuiet_burstOfRefusalsIsOneEvent(t *testing.T) {
+// The rejections of all requests that were in flight together are one event.
+func TestSampler_burstOfRejectionsIsOneEvent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var tr Tracker
-		calm(t, &tr, users, 1000)
+		makeUnlimited(t, &tr, users, 1000)
 		for range 50 {
-			untracked(t, &tr, users, answer(429))
+			receive(t, &tr, users, answer(429))
 		}
 		q := tr.Demand(request(t, users)).Limiter.(*quota)
 		require.Equal(t, 1, q.hold.closings)
@@ -58,30 +58,28 @@ func TestQuiet_burstOfRefusalsIsOneEvent(t *testing.T) {
 	})
 }
 
-// A request that was granted before the host was quiet is rejected. A bare 429 would hold
-// back nothing but its own request, so this one states when to come back.
-func TestQuiet_refusalOfAnOldClaimEndsItToo(t *testing.T) {
+// A request that was admitted before the host was unlimited is rejected. A bare 429 would hold only
+// its own request, so this one has a Retry-After.
+func TestSampler_rejectionOfAnOldClaimEndsIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var tr Tracker
 		req := request(t, users)
 		old := tr.Demand(req)
 		d, err := old.Limiter.Reserve(t.Context(), throttle.Claim{})
 		require.NoError(t, err)
-		calm(t, &tr, users, 0)
+		makeUnlimited(t, &tr, users, 0)
 		throttle.Observe(t.Context(), old.Limiter, throttle.Claim{}, d, tr.Feedback(req, old, answer(429, "Retry-After", "60"), nil, time.Now(), nil))
 		require.False(t, mayAsk(t, &tr, users))
 	})
 }
 
-// What was accepted while nothing was counted is known well enough for a first estimate.
-// Before, one Retry-After made a rate of it, which slowed down a healthy server's client
-// for minutes: Retry-After says nothing of the rate, so now the evidence of several
-// rejections is asked for.
-func TestQuiet_knowsWhatWasAccepted(t *testing.T) {
+// The requests that were accepted while the host was unlimited suffice for a first estimate. One
+// rejection with Retry-After is no evidence of a rate, several are.
+func TestSampler_recordsWhatWasAccepted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var tr Tracker
-		calm(t, &tr, users, 1000) // 1,000 a second
-		untracked(t, &tr, users, answer(429, "Retry-After", "1"))
+		makeUnlimited(t, &tr, users, 1000) // 1,000 a second
+		receive(t, &tr, users, answer(429, "Retry-After", "1"))
 		time.Sleep(3 * time.Second)
 		ask(t, &tr, users, answer(200))
 		q := tr.Demand(request(t, users)).Limiter.(*quota)
@@ -93,19 +91,19 @@ func TestQuiet_knowsWhatWasAccepted(t *testing.T) {
 	})
 }
 
-func TestQuiet_hintsEndIt(t *testing.T) {
+func TestSampler_statedLimitEndsIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var tr Tracker
-		calm(t, &tr, users, 0)
+		makeUnlimited(t, &tr, users, 0)
 		for range sampleEvery {
-			untracked(t, &tr, users, answer(200, "X-RateLimit-Limit", "10", "X-RateLimit-Remaining", "0", "X-RateLimit-Reset", "60"))
+			receive(t, &tr, users, answer(200, "X-RateLimit-Limit", "10", "X-RateLimit-Remaining", "0", "X-RateLimit-Reset", "60"))
 		}
 		require.False(t, mayAsk(t, &tr, users))
 	})
 }
 
-// A server whose limit is met only after it was quiet for long.
-func TestQuiet_heedsALimitThatIsMetLate(t *testing.T) {
+// A server begins to enforce a limit after five seconds without one.
+func TestSampler_limitThatIsEnforcedLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tr, limited := seeded(1), tokenBucket(20, 20, false)
 		start := time.Now()

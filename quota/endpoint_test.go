@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// ask sends one request through the limit that tr has for it.
+// ask sends one request, if the limit that tr has for it admits it, and reports resp.
 func ask(t *testing.T, tr *Tracker, url string, resp *http.Response) throttle.Decision {
 	req := request(t, url)
 	m := tr.Demand(req)
@@ -41,20 +41,20 @@ func quotaOf(name, limit, left, reset string) *http.Response {
 	return answer(200, "X-RateLimit-Resource", name, "X-RateLimit-Limit", limit, "X-RateLimit-Remaining", left, "X-RateLimit-Reset", reset)
 }
 
-func TestSite_refusalOfOneRouteDoesNotDelayAnother(t *testing.T) {
+func TestEndpoint_rejectionOfOneRouteDoesNotDelayAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var tr Tracker
 		ask(t, &tr, users, answer(200))
 		ask(t, &tr, search, answer(429, "Retry-After", "60"))
 		require.False(t, mayAsk(t, &tr, search))
 		require.True(t, mayAsk(t, &tr, users))
-		require.True(t, mayAsk(t, &tr, issues), "nor one that was never asked for")
+		require.True(t, mayAsk(t, &tr, issues), "a route that was never requested")
 	})
 }
 
-// Discord states when a refusal is not meant for one route alone. Only its row makes that a
-// command (issue 12.18): another host cannot stop all routes by a header.
-func TestSite_refusalOfAllRoutesStopsThemAll(t *testing.T) {
+// Discord states whether a rejection concerns all routes. The header is obeyed only for hosts whose
+// Provider names it (issue 12.18): another host cannot stop all routes with it.
+func TestEndpoint_rejectionOfAllRoutesHoldsThemAll(t *testing.T) {
 	discord, ok := headers.ProviderByName("Discord")
 	require.True(t, ok)
 	synctest.Test(t, func(t *testing.T) {
@@ -80,7 +80,7 @@ func TestSite_refusalOfAllRoutesStopsThemAll(t *testing.T) {
 	})
 }
 
-func TestSite_quotasOfDifferentSizeAreTwo(t *testing.T) {
+func TestEndpoint_quotasOfDifferentSizeAreTwo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var tr Tracker
 		ask(t, &tr, users, answer(200, "X-RateLimit-Limit", "5000", "X-RateLimit-Remaining", "4999", "X-RateLimit-Reset", "3600"))
@@ -90,7 +90,7 @@ func TestSite_quotasOfDifferentSizeAreTwo(t *testing.T) {
 	})
 }
 
-func TestSite_routesThatTellTheSameNumbersShareThem(t *testing.T) {
+func TestEndpoint_routesThatStateTheSameNumbersShareAQuota(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var tr Tracker
 		ask(t, &tr, users, answer(200, "X-RateLimit-Limit", "10", "X-RateLimit-Remaining", "5", "X-RateLimit-Reset", "60"))
@@ -101,7 +101,7 @@ func TestSite_routesThatTellTheSameNumbersShareThem(t *testing.T) {
 	})
 }
 
-func TestSite_sameSizeButMoreLeftIsAnother(t *testing.T) {
+func TestEndpoint_sameSizeButMoreLeftIsAnotherQuota(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var tr Tracker
 		ask(t, &tr, users, answer(200, "X-RateLimit-Limit", "900", "X-RateLimit-Remaining", "0", "X-RateLimit-Reset", "600"))
@@ -111,9 +111,8 @@ func TestSite_sameSizeButMoreLeftIsAnother(t *testing.T) {
 	})
 }
 
-// A hold is its route's. A second route that is rejected meanwhile makes it the host's.
-// One bare 429 is no hold: before, it was.
-func TestSite_secondRouteThatIsHeldMeansTheHost(t *testing.T) {
+// A hold concerns one route, unless a second route is rejected meanwhile. One bare 429 is no hold.
+func TestEndpoint_secondRejectedRouteHoldsAllRoutes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var tr Tracker
 		ask(t, &tr, users, answer(429))
@@ -127,7 +126,7 @@ func TestSite_secondRouteThatIsHeldMeansTheHost(t *testing.T) {
 	})
 }
 
-func TestSite_manyRoutesOfOneQuotaMakeItTheQuotaOfAll(t *testing.T) {
+func TestEndpoint_threeRoutesOfOneQuotaMakeItTheQuotaOfAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var tr Tracker
 		for i, path := range []string{"a", "b", "c"} {
@@ -137,7 +136,7 @@ func TestSite_manyRoutesOfOneQuotaMakeItTheQuotaOfAll(t *testing.T) {
 	})
 }
 
-func TestSite_memoryIsBounded(t *testing.T) {
+func TestEndpoint_memoryIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var tr Tracker
 		ep := tr.Demand(request(t, users)).Limiter.(*quota).endpoint
@@ -179,25 +178,25 @@ func TestRouteOf(t *testing.T) {
 	}
 }
 
-// More quotas than there is room for are never merged: a request with nothing left in one of them may go
-// on with the others, and is held back in that one.
-func TestSite_quotasBeyondTheRoomAreNotMerged(t *testing.T) {
+// Quotas are not merged, even if there are more than are kept: requests of a quota without remaining
+// units are held, and those of the others are admitted.
+func TestEndpoint_quotasBeyondTheMaximumAreNotMerged(t *testing.T) {
 	for _, quotas := range []int{17, 40, 200} {
 		synctest.Test(t, func(t *testing.T) {
 			var tr Tracker
 			url := func(i int) string {
 				return "https://api.test/" + strings.Repeat(string(rune('a'+i%25)), 1+i/25) + "x"
 			}
-			say := func(i int, left string) *http.Response { return quotaOf(fmt.Sprint("bucket", i), "10", left, "3600") }
+			respond := func(i int, left string) *http.Response { return quotaOf(fmt.Sprint("quota", i), "10", left, "3600") }
 			for i := range quotas {
-				ask(t, &tr, url(i), say(i, "9"))
+				ask(t, &tr, url(i), respond(i, "9"))
 				time.Sleep(time.Second)
 			}
 			for i := range quotas {
 				require.True(t, mayAsk(t, &tr, url(i)), "%d of %d", i, quotas)
 			}
 			for _, empty := range []int{quotas - 1, 0, quotas / 2} {
-				ask(t, &tr, url(empty), say(empty, "0"))
+				ask(t, &tr, url(empty), respond(empty, "0"))
 			}
 			for i := range quotas {
 				used := i == quotas-1 || i == 0 || i == quotas/2

@@ -2,7 +2,6 @@ package quota
 
 import (
 	"math"
-	"net/http"
 	"slices"
 	"strconv"
 	"sync"
@@ -124,18 +123,19 @@ func (c Change) String() string {
 	return "unknown"
 }
 
-// maxPending bounds the events that wait to be delivered: only a program whose functions
-// do not return reaches it.
+// maxPending is the maximum number of events that wait to be delivered. Further ones are dropped.
+// Only a program whose functions do not return reaches it.
 const maxPending = 1024
 
-// listeners are the functions that are called for events, and the events for them.
+// listeners are the Events that were registered, and the events that are to be delivered to them.
+// Events are added while a quota is locked, and delivered later without a lock.
 type listeners struct {
-	any     atomic.Bool
-	waiting atomic.Bool // there are pending events
+	any     atomic.Bool // Listen was called
+	waiting atomic.Bool // pending is not empty
 
-	mu      sync.Mutex
+	mu      sync.Mutex // guards the fields below
 	events  []weakly.Pointer[Events]
-	pending []any // HoldInfo and LimitLearnedInfo, in their order
+	pending []any // HoldInfo and LimitLearnedInfo, oldest first
 }
 
 // Listen registers e: its functions are called from now on, until e is garbage-collected. The
@@ -158,7 +158,7 @@ func (l *listeners) add(event any) {
 	}
 }
 
-// deliver calls the functions for all pending events. It is called without a lock.
+// deliver calls the functions for all pending events. The caller holds no lock.
 func (l *listeners) deliver() {
 	if !l.waiting.Load() {
 		return
@@ -191,17 +191,18 @@ func (e *Events) call(event any) {
 	}
 }
 
-// A view is what events tell of a bucket.
+// A view is the part of a quota that events report.
 type view struct {
-	active    bool
-	until     time.Time
-	cutUntil  time.Time
-	loop      bool
-	goal      float64
-	window    limitView // the learned window
+	active    bool      // see hold
+	until     time.Time // see hold
+	cutUntil  time.Time // concurrencyCut.until
+	loop      bool      // a rate is learned
+	goal      float64   // rate that the loop aims at, in requests per second
+	window    limitView // learned window; zero: there is none
 	estimates []limitView
 }
 
+// A limitView is the part of one limit that events report.
 type limitView struct {
 	name       string
 	per        time.Duration
@@ -209,15 +210,19 @@ type limitView struct {
 	distrusted bool
 }
 
-// view returns what events tell of b as it is; nil if there is no listener.
+// view returns the present view of q, or nil if there is no listener. The caller holds q.mu. A
+// function that changes q calls record with the view before the change.
 func (q *quota) view() *view {
 	if !q.endpoint.tracker.listeners.any.Load() {
 		return nil
 	}
 	v := &view{active: q.hold.active, until: q.hold.until}
-	if q.inference != nil {
-		v.cutUntil, v.loop, v.goal = q.inference.cut.until, q.inference.loop.on(), q.inference.loop.target()
-		if w := &q.inference.window; w.on() && !w.declared {
+	if inf := q.inference; inf != nil {
+		v.cutUntil = inf.cut.until
+		if inf.loop.on() {
+			v.loop, v.goal = true, inf.loop.finiteGoal()
+		}
+		if w := &inf.window; w.on() && !w.declared {
 			v.window = limitView{per: w.length, limit: w.confirmedLimit}
 		}
 	}
@@ -228,64 +233,29 @@ func (q *quota) view() *view {
 	return v
 }
 
-// record adds events for all that has changed since before.
+// record adds the events for the differences between before and the present view. The caller holds
+// q.mu.
 func (q *quota) record(before *view) {
 	if before == nil {
 		return
 	}
-	now, at := q.view(), q.now(time.Time{})
-	if now == nil {
-		return
+	l, names, now := &q.endpoint.tracker.listeners, q.endpoint.names, q.view()
+	q.recordHolds(before, now, q.now(time.Time{}))
+	if before.window != now.window {
+		l.add(windowInfo(names, before.window, now.window))
 	}
-	q.recordHolds(before, now, at)
-	l, names := &q.endpoint.tracker.listeners, q.endpoint.names
-	if info, ok := windowInfo(names, before.window, now.window); ok {
-		l.add(info)
+	if change, ok := rateChange(before, now); ok {
+		l.add(LimitLearnedInfo{Host: names.host, Limit: names.learnedRate, Change: change, Rate: now.goal})
 	}
-	info := LimitLearnedInfo{Host: names.host, Limit: names.learnedRate, Rate: now.goal}
-	switch {
-	case now.loop && !before.loop:
-		info.Change = Learned
-		l.add(info)
-	case !now.loop && before.loop:
-		info.Change = Dropped
-		l.add(info)
-	case now.loop && math.Abs(now.goal-before.goal) > before.goal/100:
-		info.Change = Changed
-		l.add(info)
-	}
-	for _, t := range now.estimates {
-		i := slices.IndexFunc(before.estimates, func(o limitView) bool { return o.name == t.name && o.per == t.per })
-		info := LimitLearnedInfo{Host: names.host, Limit: names.quota, Name: t.name, Size: t.limit, Per: t.per}
-		switch {
-		case i < 0:
-			info.Change = Learned
-		case t.distrusted && !before.estimates[i].distrusted:
-			info.Change = Dropped
-		case t.limit != before.estimates[i].limit:
-			info.Change = Changed
-		default:
-			continue
+	for _, e := range now.estimates {
+		if change, ok := e.change(before.estimates); ok {
+			l.add(LimitLearnedInfo{Host: names.host, Limit: names.quota, Change: change, Name: e.name, Size: e.limit, Per: e.per})
 		}
-		l.add(info)
 	}
 }
 
-// windowInfo returns the event for a learned window that has changed; ok is false if it has not.
-func windowInfo(names *policyNames, before, now limitView) (info LimitLearnedInfo, ok bool) {
-	if before == now {
-		return info, false
-	}
-	info = LimitLearnedInfo{Host: names.host, Limit: names.learnedRate, Change: Changed, Size: now.limit, Per: now.per}
-	switch {
-	case before.limit == 0:
-		info.Change = Learned
-	case now.limit == 0:
-		info.Change, info.Size, info.Per = Dropped, before.limit, before.per
-	}
-	return info, true
-}
-
+// recordHolds adds the events for holds that have begun, ended, or been extended by more than a
+// second.
 func (q *quota) recordHolds(before, now *view, at time.Time) {
 	l, names := &q.endpoint.tracker.listeners, q.endpoint.names
 	hold := HoldInfo{Host: names.host, Limit: names.retryAfter, Estimated: q.hold.estimated}
@@ -304,52 +274,37 @@ func (q *quota) recordHolds(before, now *view, at time.Time) {
 	}
 }
 
-// target returns the rate that the loop aims at; 0: there is no loop.
-func (l *rateLoop) target() float64 {
-	if !l.on() {
-		return 0
+// windowInfo returns the event for a learned window that has changed from before to now.
+func windowInfo(names *policyNames, before, now limitView) LimitLearnedInfo {
+	info := LimitLearnedInfo{Host: names.host, Limit: names.learnedRate, Change: Changed, Size: now.limit, Per: now.per}
+	switch {
+	case before.limit == 0:
+		info.Change = Learned
+	case now.limit == 0:
+		info.Change, info.Size, info.Per = Dropped, before.limit, before.per
 	}
-	return l.finiteGoal()
+	return info
 }
 
-// Forget drops everything that is known of the account of req at its host: limits, holds and
-// estimates. Requests that wait for these limits are sent as to an unknown host.
-func (t *Tracker) Forget(req *http.Request) {
-	t.once.Do(t.init)
-	key := t.keyOf(req)
-	sh := &t.shards[key%numShards]
-	sh.mu.Lock()
-	ep := sh.endpoints[key]
-	if ep != nil {
-		t.sharing.remove(ep)
-		delete(sh.endpoints, key)
+// rateChange returns how the learned rate has changed, if it has by more than 1 %.
+func rateChange(before, now *view) (c Change, ok bool) {
+	switch {
+	case now.loop && !before.loop:
+		return Learned, true
+	case before.loop && !now.loop:
+		return Dropped, true
 	}
-	sh.mu.Unlock()
-	if ep == nil {
-		return
-	}
-	t.recent.CompareAndSwap(ep, nil)
-	ep.forget()
-	t.wake()
-	t.listeners.deliver()
+	return Changed, now.loop && math.Abs(now.goal-before.goal) > before.goal/100
 }
 
-// forget makes all quotas of s let everything through from now on: requests may wait for
-// them still.
-func (ep *endpoint) forget() {
-	ep.mu.Lock()
-	defer ep.mu.Unlock()
-	for _, q := range append([]*quota{ep.unknown.Load()}, ep.quotas...) {
-		q.forget()
+// change returns how the limit e, one of those before or a new one, has changed, if it has.
+func (e limitView) change(before []limitView) (c Change, ok bool) {
+	i := slices.IndexFunc(before, func(o limitView) bool { return o.name == e.name && o.per == e.per })
+	switch {
+	case i < 0:
+		return Learned, true
+	case e.distrusted && !before[i].distrusted:
+		return Dropped, true
 	}
-}
-
-func (q *quota) forget() {
-	q.mu.Lock()
-	before := q.view()
-	q.hold, q.slow, q.successes, q.inference = hold{lastSent: q.hold.lastSent}, slowResponses{}, knownAfter, nil
-	q.estimates = nil
-	q.record(before)
-	q.mu.Unlock()
-	q.drop()
+	return Changed, e.limit != before[i].limit
 }

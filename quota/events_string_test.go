@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestEvents_areSentences(t *testing.T) {
+func TestEvents_stringsAreSentences(t *testing.T) {
 	for want, event := range map[string]interface{ String() string }{
 		"quota api.test (retry-after) is held for 30 s":                   HoldInfo{Limit: "api.test: retry-after", Held: true, For: 30 * time.Second},
 		"quota api.test (learned rate) is not held any more":              HoldInfo{Limit: "api.test: learned rate"},

@@ -25,33 +25,38 @@ import (
 func (t *Tracker) Feedback(req *http.Request, d throttle.Demand, resp *http.Response, err error, now time.Time, buf []throttle.RemoteLimit) throttle.Feedback {
 	defer t.listeners.deliver()
 	f := throttle.Feedback{Now: now}
-	if t.Mode == Disabled {
-		t.classify(req, resp, err, &f, buf)
-		return f
-	}
 	q, ours := d.Limiter.(*quota)
-	var ep *endpoint
-	if ours {
-		ep = q.endpoint
-	} else {
+	var ep *endpoint // nil: nothing is learned
+	var provider *headers.Provider
+	switch {
+	case t.Mode == Disabled:
+		provider = t.reader().Provider(req.URL.Host)
+	case ours:
+		ep, provider = q.endpoint, q.endpoint.provider
+	default:
 		ep = t.endpointOf(req)
+		provider = ep.provider
 	}
 	if err != nil || resp == nil {
 		f.Outcome, f.Cause = throttle.Failed, causeOf(req, err)
-		ep.suspectFailure(req, q, &f)
+		if ep != nil {
+			ep.suspectFailure(req, q, &f)
+		}
 		return f
 	}
-	if resp.StatusCode < 400 && !ep.mayStateLimits() && !headers.InspectsBody(ep.provider, resp.StatusCode, resp.Header) {
+	if resp.StatusCode < 400 && (ep == nil || !ep.mayStateLimits()) && !headers.InspectsBody(provider, resp.StatusCode, resp.Header) {
 		return f
 	}
 	if f.Now.IsZero() {
 		f.Now = t.clock().Now()
 	}
-	r := t.reader().Read(ep.provider, resp, f.Now)
-	f.Outcome, f.RetryAfter = outcome(resp.StatusCode, &r)
+	r := t.reader().Read(provider, resp, f.Now)
+	if ep == nil {
+		classify(&f, resp.StatusCode, &r, buf)
+		return f
+	}
 	ep.refineResets(&r, resp.Header, f.Now)
-	f.RemoteLimits = r.AppendRemoteLimits(buf)
-	f.Cause = causeOn(resp.StatusCode, &f, &r)
+	classify(&f, resp.StatusCode, &r, buf)
 	if f.Outcome != throttle.Throttled {
 		ep.suspectFailure(req, q, &f)
 	}
@@ -62,31 +67,38 @@ func (t *Tracker) Feedback(req *http.Request, d throttle.Demand, resp *http.Resp
 	return f
 }
 
-// classify fills in f without a trace of it in the Tracker.
-func (t *Tracker) classify(req *http.Request, resp *http.Response, err error, f *throttle.Feedback, buf []throttle.RemoteLimit) {
-	if err != nil || resp == nil {
-		f.Outcome, f.Cause = throttle.Failed, causeOf(req, err)
-		return
-	}
-	vendor := t.reader().Provider(req.URL.Host)
-	if resp.StatusCode < 400 && !headers.InspectsBody(vendor, resp.StatusCode, resp.Header) {
-		return
-	}
-	if f.Now.IsZero() {
-		f.Now = t.clock().Now()
-	}
-	r := t.reader().Read(vendor, resp, f.Now)
-	f.Outcome, f.RetryAfter = outcome(resp.StatusCode, &r)
+// classify sets f to what a response with this status and report states. Its limits are appended to
+// buf. The Retry-After of a response that is no rejection is ignored: it may be a polling interval.
+func classify(f *throttle.Feedback, status int, r *headers.Report, buf []throttle.RemoteLimit) {
 	f.RemoteLimits = r.AppendRemoteLimits(buf)
-	f.Cause = causeOn(resp.StatusCode, f, &r)
+	unavailable := status == http.StatusServiceUnavailable
+	switch {
+	case r.Throttled || unavailable && r.HasRetryAfter:
+		f.Outcome, f.RetryAfter = throttle.Throttled, r.Wait
+	case status >= 500:
+		f.Outcome = throttle.Failed
+	}
+	switch {
+	case f.Outcome == throttle.Throttled && r.Stated == headers.StatedWait && r.Wait == 0:
+		f.Cause = throttle.CauseRetryNow
+	case f.Outcome == throttle.Throttled && r.Stated == headers.NotStated:
+		f.Cause = throttle.CauseUnstated
+	case f.Outcome == throttle.Throttled:
+		f.Cause = throttle.CauseStated
+	case r.Permanent:
+	case unavailable:
+		f.Cause = throttle.CauseUnavailable
+	case status == http.StatusForbidden:
+		f.Cause = throttle.CauseForbidden
+	}
 }
 
-// causeOf returns what a request without a response failed with, as far as servers
-// reject requests that way.
+// causeOf returns the cause of a request that failed with err instead of a response: CauseUnknown if
+// servers do not reject requests in that way.
 func causeOf(req *http.Request, err error) throttle.Cause {
 	var timeout interface{ Timeout() bool }
 	switch {
-	case req.Context().Err() != nil: // the caller's own deadline says nothing of the server
+	case req.Context().Err() != nil: // the deadline of the caller shows nothing about the server
 		return throttle.CauseUnknown
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET):
 		return throttle.CauseDropped
@@ -96,25 +108,8 @@ func causeOf(req *http.Request, err error) throttle.Cause {
 	return throttle.CauseUnknown
 }
 
-// causeOn returns what a response says of why it is a rejection or failure.
-func causeOn(status int, f *throttle.Feedback, r *headers.Report) throttle.Cause {
-	switch {
-	case f.Outcome == throttle.Throttled && r.Stated == headers.StatedWait && f.RetryAfter == 0:
-		return throttle.CauseRetryNow
-	case f.Outcome == throttle.Throttled && r.Stated == headers.NotStated:
-		return throttle.CauseUnstated
-	case f.Outcome == throttle.Throttled:
-		return throttle.CauseStated
-	case r.Permanent:
-	case status == http.StatusServiceUnavailable:
-		return throttle.CauseUnavailable
-	case status == http.StatusForbidden:
-		return throttle.CauseForbidden
-	}
-	return throttle.CauseUnknown
-}
-
-// suspectFailure takes in a failure that may be a rejection.
+// suspectFailure adds f to the evidence of a limit if servers reject requests in that way. asked is
+// the quota that admitted req, or nil.
 func (ep *endpoint) suspectFailure(req *http.Request, asked *quota, f *throttle.Feedback) {
 	if !isEstimated(f.Cause) || ep.tracker.Mode != Full {
 		return
@@ -129,24 +124,8 @@ func (ep *endpoint) suspectFailure(req *http.Request, asked *quota, f *throttle.
 // Report returns what a response to req states about limits: in its headers, and in the first
 // bytes of its body if Feedback has read them. It changes nothing.
 func (t *Tracker) Report(req *http.Request, resp *http.Response, now time.Time) headers.Report {
-	r := t.reader()
-	var vendor *headers.Provider
 	if t.Mode == Disabled {
-		vendor = r.Provider(req.URL.Host)
-	} else {
-		vendor = t.endpointOf(req).provider
+		return t.reader().ReadPeeked(t.reader().Provider(req.URL.Host), resp, now)
 	}
-	return r.ReadPeeked(vendor, resp, now)
-}
-
-// outcome classifies a response and returns the wait that it states. A Retry-After is a
-// command only on a refusal: on a success it is a polling interval, or means nothing.
-func outcome(status int, r *headers.Report) (throttle.Outcome, time.Duration) {
-	switch {
-	case r.Throttled || status == http.StatusServiceUnavailable && r.HasRetryAfter:
-		return throttle.Throttled, r.Wait
-	case status >= 500:
-		return throttle.Failed, 0
-	}
-	return throttle.Accepted, 0
+	return t.reader().ReadPeeked(t.endpointOf(req).provider, resp, now)
 }

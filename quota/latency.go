@@ -7,25 +7,25 @@ import (
 	"time"
 )
 
-// latencies holds how long servers took to respond, per route, in fixed memory: routes
-// that share a slot replace each other.
-type latencies struct {
-	mu    sync.Mutex
-	slots []latency // allocated with the first measurement
-}
-
-// A latency is what is known of one route.
-type latency struct {
-	route  uint64
-	at     time.Time  // of the latest measurement
-	recent [10]uint32 // in microseconds; zero: none
-	next   int
-}
-
 const (
-	latencySlots  = 256
-	latencyMaxAge = time.Minute
+	latencyEntries = 256         // routes whose latencies are stored, of all hosts
+	latencyMaxAge  = time.Minute // after the latest one, the latencies of a route are dropped
 )
+
+// latencies stores the latest latencies of routes in fixed memory. Routes whose hashes select the
+// same entry replace each other.
+type latencies struct {
+	mu      sync.Mutex
+	entries []latencyEntry // empty until the first call of ObserveLatency; guarded by mu
+}
+
+// A latencyEntry holds the latest latencies of one route.
+type latencyEntry struct {
+	route  uint64
+	at     time.Time  // of the latest one
+	recent [10]uint32 // in microseconds, a ring; zero: none
+	next   int        // index in recent of the next one
+}
 
 // ObserveLatency records that the server accepted req and took d, until now, to respond.
 func (t *Tracker) ObserveLatency(req *http.Request, d time.Duration, now time.Time) {
@@ -34,16 +34,17 @@ func (t *Tracker) ObserveLatency(req *http.Request, d time.Duration, now time.Ti
 	l := &t.latencies
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.slots == nil {
-		l.slots = make([]latency, latencySlots)
+	if l.entries == nil {
+		l.entries = make([]latencyEntry, latencyEntries)
 	}
-	s := &l.slots[route%latencySlots]
-	if s.route != route || now.Sub(s.at) > latencyMaxAge {
-		*s = latency{route: route}
+	e := l.find(route, now)
+	if e == nil {
+		e = &l.entries[route%latencyEntries]
+		*e = latencyEntry{route: route}
 	}
-	s.recent[s.next] = uint32(min(max(d/time.Microsecond, 1), 1<<31)) //nolint:gosec // bounded
-	s.next = (s.next + 1) % len(s.recent)
-	s.at = later(s.at, now)
+	e.recent[e.next] = uint32(min(max(d/time.Microsecond, 1), 1<<31)) //nolint:gosec // bounded
+	e.next = (e.next + 1) % len(e.recent)
+	e.at = later(e.at, now)
 }
 
 // Latency returns the 10th percentile of the last ten latencies on the route of req: nine of
@@ -54,20 +55,28 @@ func (t *Tracker) Latency(req *http.Request, now time.Time) time.Duration {
 	l := &t.latencies
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.slots == nil {
+	e := l.find(route, now)
+	if e == nil {
 		return 0
 	}
-	s := &l.slots[route%latencySlots]
-	if s.route != route || now.Sub(s.at) > latencyMaxAge {
-		return 0
-	}
-	least := uint32(0)
-	for _, d := range s.recent { // the smallest of ten is their 10th percentile by nearest rank
-		if d > 0 && (least == 0 || d < least) {
-			least = d
+	lowest := uint32(0) // of ten values, the lowest is the 10th percentile by nearest rank
+	for _, d := range e.recent {
+		if d > 0 && (lowest == 0 || d < lowest) {
+			lowest = d
 		}
 	}
-	return time.Duration(least) * time.Microsecond
+	return time.Duration(lowest) * time.Microsecond
+}
+
+// find returns the entry of route, or nil if there is none or it is too old. The caller holds l.mu.
+func (l *latencies) find(route uint64, now time.Time) *latencyEntry {
+	if l.entries == nil {
+		return nil
+	}
+	if e := &l.entries[route%latencyEntries]; e.route == route && now.Sub(e.at) <= latencyMaxAge {
+		return e
+	}
+	return nil
 }
 
 // latencyRoute returns a hash of the host and the route of req.

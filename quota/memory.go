@@ -1,31 +1,37 @@
 package quota
 
 import (
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
 	"unsafe"
 )
 
-// A memoryBudget bounds the memory that one account at one host holds, whatever the server sends:
-// quotas, the limits in them, meters, routes and patterns are charged before they are added. What
-// exceeds it is not tracked. It is less than 16 KiB, since the site itself, its fresh quota and the
-// names of its policies are not charged, and maps have empty places.
+// A memoryBudget bounds the memory of one endpoint to 16 KiB, whatever the server sends: quotas,
+// their estimates, unit quotas, routes and patterns reserve bytes before they are added, and are
+// not tracked if these are not available.
 type memoryBudget struct{ used atomic.Int64 }
 
+// Bytes that are reserved.
 const (
+	// maxBytes is less than 16 KiB because the endpoint itself, its unknown quota, its policyNames
+	// and the empty slots of maps are not reserved.
 	maxBytes = 14 << 10
 
-	quotaBytes     = int64(unsafe.Sizeof(quota{})) + 48 // its places in lists
+	quotaBytes     = int64(unsafe.Sizeof(quota{})) + 48 // with its elements of lists
 	sharedBytes    = int64(unsafe.Sizeof(sharedState{}))
-	estimateBytes  = int64(unsafe.Sizeof(estimate{})) + 48 // for the size classes of slices
+	estimateBytes  = int64(unsafe.Sizeof(estimate{})) + 48 // with the rounding to size classes; without its name
 	inferenceBytes = int64(unsafe.Sizeof(inference{})) + 8
-	unitQuotaBytes = int64(unsafe.Sizeof(unitQuota{})) + 24
+	unitQuotaBytes = int64(unsafe.Sizeof(unitQuota{})) + 24 // without its strings
 	sendLogBytes   = int64(unsafe.Sizeof(sendLog{}))
 	routeBytes     = 24
 )
 
-// reserve charges n bytes. It reports false if that is too much.
+// staleAfter is the time after its end at which a hold that no probe has tested counts as over.
+const staleAfter = 10 * time.Minute
+
+// reserve reserves n bytes. It reports false, and reserves nothing, if they are not available.
 func (m *memoryBudget) reserve(n int64) bool {
 	if m.used.Add(n) > maxBytes {
 		m.used.Add(-n)
@@ -36,7 +42,7 @@ func (m *memoryBudget) reserve(n int64) bool {
 
 func (m *memoryBudget) release(n int64) { m.used.Add(-n) }
 
-// bytes returns what b is charged with.
+// bytes returns the number of bytes that are reserved for q.
 func (q *quota) bytes() int64 {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -58,31 +64,31 @@ func (q *quota) bytes() int64 {
 func bytesOf(list []estimate) (n int64) {
 	for i := range list {
 		n += estimateBytes + int64(len(list[i].name))
-		if list[i].refill.log != nil {
-			n += sendLogBytes
-		}
 	}
 	return n
 }
 
+// bytes returns the number of bytes that are reserved for u without its estimates.
 func (u *unitQuota) bytes() int64 { return unitQuotaBytes + int64(len(u.unit)+len(u.policy)) }
 
-// addEstimate adds t to list, with a copy of its name: that is part of a header, which would be
-// kept, too. It reports false if there is no room.
+// addEstimate returns list with e appended. The name of e is copied, because it refers to the whole
+// header field. addEstimate reports false, and returns list unchanged, if list is full or there is
+// no memory.
 func (ep *endpoint) addEstimate(list []estimate, e estimate) ([]estimate, bool) {
 	if len(list) == maxEstimates || !ep.memory.reserve(estimateBytes+int64(len(e.name))) {
 		return list, false
 	}
 	e.name = strings.Clone(e.name)
-	grown := make([]estimate, len(list)+1) // append would make room for more
+	grown := make([]estimate, len(list)+1) // append would allocate more
 	copy(grown, list)
 	grown[len(list)] = e
 	return grown, true
 }
 
-// newQuota returns a quota of s of which nothing is known. It is charged when it becomes a pool.
-func (ep *endpoint) newQuota(good int) *quota {
-	q := &quota{endpoint: ep, successes: good}
+// newQuota returns a quota of ep that has the number of successful responses and, apart from a
+// declared limit, knows nothing. Its memory is reserved when it is added to ep.quotas.
+func (ep *endpoint) newQuota(successes int) *quota {
+	q := &quota{endpoint: ep, successes: successes}
 	if ep.tracker.sharing != nil {
 		q.shared = new(sharedState)
 	}
@@ -90,14 +96,14 @@ func (ep *endpoint) newQuota(good int) *quota {
 	return q
 }
 
-// room makes room for one more pool and reports whether there is any. If need be, the pool that
-// was used longest ago goes, but none that holds requests back or has some in flight.
-func (ep *endpoint) room(now time.Time) bool {
-	need := quotaBytes + estimateBytes
-	for len(ep.quotas) == maxQuotas || ep.memory.used.Load()+need > maxBytes {
+// evictQuotas drops quotas, the least recently used first, until there is memory for one more. It
+// reports false if that is not possible: it drops only idle quotas, and never the unknown one. The
+// caller holds ep.mu.
+func (ep *endpoint) evictQuotas(now time.Time) bool {
+	for len(ep.quotas) == maxQuotas || ep.memory.used.Load()+quotaBytes+estimateBytes > maxBytes {
 		oldest := -1
 		for i, q := range ep.quotas {
-			if q != ep.unknown.Load() && q.idle(now) && (oldest < 0 || q.lastUse().Before(ep.quotas[oldest].lastUse())) {
+			if q != ep.unknown.Load() && q.isIdle(now) && (oldest < 0 || q.lastUse().Before(ep.quotas[oldest].lastUse())) {
 				oldest = i
 			}
 		}
@@ -109,11 +115,10 @@ func (ep *endpoint) room(now time.Time) bool {
 	return true
 }
 
-// drop forgets a pool, its routes and its patterns.
+// drop removes the quota with index i, its routes and its patterns. The caller holds ep.mu.
 func (ep *endpoint) drop(i int) {
 	gone := ep.quotas[i]
-	ep.quotas = append(ep.quotas[:i], ep.quotas[i+1:]...)
-	ep.quotas[:len(ep.quotas)+1][len(ep.quotas)] = nil
+	ep.quotas = slices.Delete(ep.quotas, i, i+1)
 	ep.memory.release(gone.bytes())
 	for route, q := range ep.routes {
 		if q == gone {
@@ -125,7 +130,7 @@ func (ep *endpoint) drop(i int) {
 	gone.drop()
 }
 
-// drop makes b keep nothing from now on. A Demand may still have it.
+// drop removes what q knows, and prevents it from learning anything. A Demand may still refer to q.
 func (q *quota) drop() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -143,11 +148,13 @@ func (q *quota) isDropped() bool {
 	return q.dropped
 }
 
-// idle reports whether b lets all requests go as of now and none is in flight.
-func (q *quota) idle(now time.Time) bool {
+// isIdle reports whether q admits all requests as of now and none is in flight.
+func (q *quota) isIdle(now time.Time) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.inFlight.open > 0 || q.hold.until.After(now.Add(-staleAfter)) && q.hold.active || q.hold.until.After(now) || q.inference != nil && q.inference.holds(now) {
+	h := &q.hold
+	held := h.until.After(now) || h.active && h.until.After(now.Add(-staleAfter))
+	if q.inFlight.open > 0 || held || q.inference != nil && q.inference.limits(now) {
 		return false
 	}
 	for i := range q.estimates {
@@ -158,14 +165,12 @@ func (q *quota) idle(now time.Time) bool {
 	return true
 }
 
-// longAgo is after what time a hold that nothing has tested is as good as over.
-const staleAfter = 10 * time.Minute
-
-// holds reports whether the estimator has an estimate that matters as of now.
-func (inf *inference) holds(now time.Time) bool {
+// limits reports whether inf limits requests as of now, or is about to.
+func (inf *inference) limits(now time.Time) bool {
 	return inf.loop.on() || inf.pending || inf.stopNext || inf.window.on() && now.Before(inf.window.reset)
 }
 
+// lastUse returns the time at which q last admitted a request.
 func (q *quota) lastUse() time.Time {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -15,10 +15,10 @@ import (
 	"github.com/heed-go/heed/throttle"
 )
 
-// A host that names new limits of new units on new routes with every response holds at most
-// 16 KiB.
+// The state of a host that states new limits of new units on new routes with every response takes
+// at most 16 KiB.
 func TestTracker_memoryOfAHostileHostIsBounded(t *testing.T) {
-	t.Log("site", unsafe.Sizeof(endpoint{}), "bucket", unsafe.Sizeof(quota{}), "told", unsafe.Sizeof(estimate{}), "meter", unsafe.Sizeof(unitQuota{}))
+	t.Log("endpoint", unsafe.Sizeof(endpoint{}), "quota", unsafe.Sizeof(quota{}), "estimate", unsafe.Sizeof(estimate{}), "unitQuota", unsafe.Sizeof(unitQuota{}))
 	for name, state := range map[string]func(route, i int) (state, policy string){
 		"limits of many names": func(route, i int) (string, string) {
 			n := fmt.Sprintf(`"%s%d-%d"`, strings.Repeat("n", 80), route, i)
@@ -66,6 +66,7 @@ func TestTracker_memoryOfAHostileHostIsBounded(t *testing.T) {
 	}
 }
 
+// heap returns the bytes of all live objects.
 func heap() uint64 {
 	runtime.GC()
 	runtime.GC()

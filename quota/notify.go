@@ -12,7 +12,7 @@ type waker = interface{ Wake() }
 // wakers are the wakers of a Tracker.
 type wakers struct {
 	mu  sync.Mutex
-	all []waker // different ones
+	all []waker // without duplicates; guarded by mu
 }
 
 // Notify registers w, usually the queue whose callers wait for limits of t. t calls Wake when
@@ -27,16 +27,16 @@ func (t *Tracker) Notify(w interface{ Wake() }) {
 		return
 	}
 	t.once.Do(t.init)
-	dead := slices.DeleteFunc(t.wakers.list(), isAlive)
+	obsolete := slices.DeleteFunc(t.wakers.list(), isAlive) // Alive is called without a lock
 	t.wakers.mu.Lock()
 	defer t.wakers.mu.Unlock()
 	t.wakers.all = slices.DeleteFunc(t.wakers.all, func(o waker) bool {
-		return same(o, w) || slices.ContainsFunc(dead, func(d waker) bool { return same(o, d) })
+		return equal(o, w) || slices.ContainsFunc(obsolete, func(d waker) bool { return equal(o, d) })
 	})
 	t.wakers.all = append(t.wakers.all, w)
 }
 
-// wake calls all wakers, without a lock.
+// wake calls all wakers. The caller holds no lock.
 func (t *Tracker) wake() {
 	for _, w := range t.wakers.list() {
 		w.Wake()
@@ -50,13 +50,13 @@ func (w *wakers) list() []waker {
 	return slices.Clone(w.all)
 }
 
-// isAlive reports whether w is still of use.
+// isAlive reports whether w has no method Alive, or that returns true.
 func isAlive(w waker) bool {
 	a, ok := w.(interface{ Alive() bool })
 	return !ok || a.Alive()
 }
 
-// same reports whether a and b are equal. Values that cannot be compared are different.
-func same(a, b waker) bool {
+// equal reports whether a and b are equal. Values that cannot be compared are not.
+func equal(a, b waker) bool {
 	return reflect.ValueOf(a).Comparable() && reflect.ValueOf(b).Comparable() && a == b
 }

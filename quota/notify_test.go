@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A countingWaker counts the calls of Wake, and is alive until it is dropped.
+// A countingWaker counts the calls of Wake, and is alive until gone is set.
 type countingWaker struct {
 	woken int
 	gone  bool
@@ -33,7 +33,7 @@ func TestTracker_notifyRegistersOnce(t *testing.T) {
 	require.Equal(t, 2, calls)
 }
 
-func TestTracker_notifyDropsWhatIsNotAlive(t *testing.T) {
+func TestTracker_notifyDropsWakersThatAreNotAlive(t *testing.T) {
 	var tr Tracker
 	for range 100 {
 		w := &countingWaker{}

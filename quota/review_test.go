@@ -38,15 +38,15 @@ func (d driver) send(path string, status int, header ...string) (sent bool) {
 }
 
 // waitUntilSent returns how long it takes until a request is admitted.
-func (d driver) waitUntilSent(path string, most time.Duration) time.Duration {
+func (d driver) waitUntilSent(path string, maxWait time.Duration) time.Duration {
 	start := time.Now()
-	for !d.send(path, 200) && time.Since(start) < most {
+	for !d.send(path, 200) && time.Since(start) < maxWait {
 		time.Sleep(100 * time.Millisecond)
 	}
 	return time.Since(start)
 }
 
-// The time in which the program sent nothing is no part of a hold that is remembered.
+// A time without requests does not count as part of an earlier hold.
 func TestTracker_holdsNoLongerAfterAnIdleTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := driver{t, seeded(1)}
@@ -85,7 +85,7 @@ func TestTracker_declaredLimitIsTestedSoonAfterARejection(t *testing.T) {
 	}
 }
 
-// A declared limit survives rejections, and is not counted anew after a hold.
+// A declared limit survives rejections, and a hold does not reset its count.
 func TestTracker_declaredLimitSurvivesRejections(t *testing.T) {
 	for name, tt := range map[string]struct {
 		first  int
@@ -117,7 +117,7 @@ func TestTracker_declaredLimitSurvivesRejections(t *testing.T) {
 	}
 }
 
-// An outage does not leave a rate that nothing judges behind, where a limit is declared.
+// With a declared limit, an outage does not leave a learned rate without an end.
 func TestTracker_recoversFromFailuresWithADeclaredLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := driver{t, seeded(1)}
@@ -145,7 +145,7 @@ func TestTracker_recoversFromFailuresWithADeclaredLimit(t *testing.T) {
 	})
 }
 
-// A limit that only rejections state is counted in the same way after hours without one.
+// A limit that only rejections state is still counted after hours without a rejection.
 func TestTracker_countsAfterHoursWithoutRejections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		limited := fixedWindow(20, 10*time.Second, false, false)

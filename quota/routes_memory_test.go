@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A host with slugs in all of its segments, and another named limit now and then, holds at most
-// 16 KiB, patterns included.
+// The state of a host with slugs in all path segments and many named limits takes at most 16 KiB,
+// patterns included.
 func TestPatterns_memoryOfAHostileHostIsBounded(t *testing.T) {
 	const hosts = 32
 	tr := &Tracker{}
@@ -46,7 +46,7 @@ func TestPatterns_memoryOfAHostileHostIsBounded(t *testing.T) {
 	runtime.KeepAlive(tr)
 }
 
-// Demand allocates nothing for a route of a pattern, nor for one that matches none.
+// Demand does not allocate for routes of a pattern, and for routes that match none.
 func TestPatterns_noAllocs(t *testing.T) {
 	tr := seeded(1)
 	ask(t, tr, issues, stating(500, 499))

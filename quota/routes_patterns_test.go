@@ -29,22 +29,24 @@ func stating(limit, left int) *http.Response {
 	return answer(200, "X-RateLimit-Limit", strconv.Itoa(limit), "X-RateLimit-Remaining", strconv.Itoa(left), "X-RateLimit-Reset", "60")
 }
 
-// askPages requests n pages, from the given one on, that show one quota of 100.
+// askPages requests n pages, beginning with page from, whose responses state one quota of 100.
 func askPages(t *testing.T, tr *Tracker, from, n int) {
 	for i := range n {
 		require.True(t, ask(t, tr, pages+slug(from+i), stating(100, 99-from-i)).OK)
 	}
 }
 
-func siteIn(t *testing.T, tr *Tracker) *endpoint { return tr.endpointOf(request(t, pages)) }
+// endpointOf returns the endpoint of the pages.
+func endpointOf(t *testing.T, tr *Tracker) *endpoint { return tr.endpointOf(request(t, pages)) }
 
+// limiterOf returns the quota that admits a request of url.
 func limiterOf(t *testing.T, tr *Tracker, url string) *quota {
 	q, ours := tr.Demand(request(t, url)).Limiter.(*quota)
 	require.True(t, ours, url)
 	return q
 }
 
-// lockedRand returns random numbers for several quotas, which ask for them concurrently.
+// lockedRand returns a source of random numbers that is safe for concurrent use.
 func lockedRand() func() float64 {
 	var mu sync.Mutex
 	source := random(1)
@@ -55,7 +57,7 @@ func lockedRand() func() float64 {
 	}
 }
 
-// A pageJob is what came of the pages that several goroutines requested.
+// A pageJob is the result of playPages.
 type pageJob struct {
 	job
 	delayed time.Duration // the longest delay of the other route
@@ -67,8 +69,8 @@ type route struct {
 	server server
 }
 
-// playPages requests n pages, each of its own slug, from c goroutines, and once a second the
-// other route. Call it in a bubble.
+// playPages requests n pages with different slugs from c goroutines, and the other route once a
+// second. It must be called in a bubble.
 func playPages(t *testing.T, tr *Tracker, s server, n, c int, other route) (j pageJob) {
 	const rtt = 50 * time.Millisecond
 	w := &queue.Queue{}
@@ -140,9 +142,8 @@ func playPages(t *testing.T, tr *Tracker, s server, n, c int, other route) (j pa
 	return j
 }
 
-// 300 pages with slugs cost what 300 requests of one route cost: few rejections, and all of them
-// have one quota. Another route with a quota of its own is not delayed. Before, each response
-// that arrived out of order, or that a bucket had refilled meanwhile, made one more quota of it.
+// 300 pages with slugs have one quota and few rejections, like 300 requests of one route. Another
+// route with a quota of its own is not delayed.
 func TestPatterns_slugPagesShareTheirQuota(t *testing.T) {
 	for name, tt := range map[string]struct {
 		server  func() server
@@ -162,15 +163,15 @@ func TestPatterns_slugPagesShareTheirQuota(t *testing.T) {
 			j := playPages(t, tr, tt.server(), 300, tt.c, other)
 			t.Logf("%s: %v, rejected at %v, delayed by %v", name, j.job, j.arrivals, j.delayed)
 			require.Zero(t, j.failed, name)
-			require.LessOrEqual(t, j.maxArrivals(tt.window*9/10, 0), 2, "%s: rejections in a window", name)
+			require.LessOrEqual(t, j.crowd(tt.window*9/10, 0), 2, "%s: rejections in a window", name)
 			require.LessOrEqual(t, j.elapsed, tt.elapsed, name)
 			require.Zero(t, j.delayed, "%s: the other route", name)
 		})
 	}
 }
 
-// Responses to concurrent requests arrive out of order, and a bucket is refilled between them:
-// still they state one quota.
+// Responses to concurrent requests state one quota although they arrive out of order and a bucket is
+// refilled between them.
 func TestPatterns_concurrentPagesAreOneQuota(t *testing.T) {
 	for name, s := range map[string]func() server{
 		"window": func() server { return fixedWindow(100, time.Minute, true, true) },
@@ -181,7 +182,7 @@ func TestPatterns_concurrentPagesAreOneQuota(t *testing.T) {
 			other := route{"https://api.test/status", fixedWindow(500, time.Minute, true, true)}
 			j := playPages(t, tr, s(), 300, 30, other)
 			t.Logf("%s: %v, delayed by %v", name, j.job, j.delayed)
-			require.Len(t, siteIn(t, tr).quotas, 2, name)
+			require.Len(t, endpointOf(t, tr).quotas, 2, name)
 			require.LessOrEqual(t, j.elapsed, 190*time.Second, name)
 			require.Zero(t, j.failed, name)
 		})
@@ -197,7 +198,7 @@ func TestPatterns_thirdRouteMakesThePattern(t *testing.T) {
 		require.Same(t, known, limiterOf(t, tr, pages+slug(1)))
 		require.NotSame(t, known, limiterOf(t, tr, pages+"new"), "two routes make no pattern")
 		askPages(t, tr, 1, 1)
-		require.NotSame(t, known, limiterOf(t, tr, pages+"new"), "nor does one of them again")
+		require.NotSame(t, known, limiterOf(t, tr, pages+"new"), "one of them again makes no pattern")
 		askPages(t, tr, 2, 1)
 		require.Same(t, known, limiterOf(t, tr, pages+"new"))
 
@@ -209,7 +210,7 @@ func TestPatterns_thirdRouteMakesThePattern(t *testing.T) {
 		post := request(t, pages+"new")
 		post.Method = http.MethodPost
 		q, _ := tr.Demand(post).Limiter.(*quota)
-		require.NotSame(t, known, q, "it reads no page")
+		require.NotSame(t, known, q, "a POST is another route")
 		require.NotSame(t, known, limiterOf(t, tr, issues))
 		ask(t, tr, pages+"last", stating(100, 0))
 		require.False(t, mayAsk(t, tr, pages+"new"))
@@ -217,15 +218,15 @@ func TestPatterns_thirdRouteMakesThePattern(t *testing.T) {
 	})
 }
 
-// Routes of a pattern take no place among the routes that are remembered.
-func TestPatterns_routesOfAPatternDisplaceNoOthers(t *testing.T) {
+// Routes of a pattern need no entries in endpoint.routes.
+func TestPatterns_routesOfAPatternReplaceNoOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tr := seeded(1)
 		ask(t, tr, issues, stating(500, 499))
 		for i := range 300 {
 			ask(t, tr, pages+slug(i), stating(1000, 999-i))
 		}
-		ep := siteIn(t, tr)
+		ep := endpointOf(t, tr)
 		require.Len(t, ep.routes, 4)
 		require.Len(t, ep.quotas, 2)
 		require.NotSame(t, limiterOf(t, tr, issues), limiterOf(t, tr, pages+"new"))
@@ -249,12 +250,12 @@ func TestPatterns_quotaOfEachSlugIsNoPattern(t *testing.T) {
 		for i := range 12 {
 			ask(t, tr, "https://api.test/users/"+slug(i), stating(100, 99))
 		}
-		require.Zero(t, siteIn(t, tr).patterns.varying, "as much is left for each: it may be the quota of each")
+		require.Zero(t, endpointOf(t, tr).patterns.varying, "each states as many remaining requests, so each may have a quota of its own")
 
 		askPages(t, tr, 0, 2)
 		ask(t, tr, pages+"own", stating(40, 20))
 		askPages(t, tr, 2, 4)
-		require.Zero(t, siteIn(t, tr).patterns.varying, "pages of two quotas")
+		require.Zero(t, endpointOf(t, tr).patterns.varying, "pages of two quotas")
 		require.NotSame(t, limiterOf(t, tr, pages+slug(0)), limiterOf(t, tr, pages+"own"))
 	})
 }
@@ -272,13 +273,13 @@ func TestPatterns_secondQuotaEndsThePattern(t *testing.T) {
 		require.NotSame(t, known, limiterOf(t, tr, pages+"new"))
 		require.Same(t, known, limiterOf(t, tr, pages+slug(1)))
 		askPages(t, tr, 3, 9)
-		require.NotSame(t, known, limiterOf(t, tr, pages+"new"), "it never is one again")
+		require.NotSame(t, known, limiterOf(t, tr, pages+"new"), "it does not become a pattern again")
 	})
 }
 
-// Slugs that are rejected during one hold have one quota, as before, and a hold of one route of
-// a pattern is the pattern's, whichever quota admitted the request.
-func TestPatterns_holdOfOneRouteIsThePatterns(t *testing.T) {
+// Slugs that are rejected during one hold have one quota. A hold of one route of a pattern concerns
+// all of its routes, whichever quota admitted the request.
+func TestPatterns_holdOfOneRouteHoldsThePattern(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tr := seeded(1)
 		ask(t, tr, issues, stating(500, 499))
@@ -295,7 +296,7 @@ func TestPatterns_holdOfOneRouteIsThePatterns(t *testing.T) {
 			require.False(t, mayAsk(t, tr, pages+page), page)
 		}
 		require.True(t, mayAsk(t, tr, issues))
-		require.Len(t, siteIn(t, tr).quotas, 2)
+		require.Len(t, endpointOf(t, tr).quotas, 2)
 	})
 	synctest.Test(t, func(t *testing.T) {
 		tr := seeded(1)
@@ -318,14 +319,14 @@ func TestPatterns_holdOfOneRouteIsThePatterns(t *testing.T) {
 			f := tr.Feedback(r.req, r.d, answer(429, "Retry-After", "30"), nil, time.Now(), nil)
 			throttle.Observe(t.Context(), r.d.Limiter, throttle.Claim{}, r.dec, f)
 		}
-		require.Len(t, siteIn(t, tr).quotas, 2)
-		require.NotZero(t, siteIn(t, tr).patterns.varying)
+		require.Len(t, endpointOf(t, tr).quotas, 2)
+		require.NotZero(t, endpointOf(t, tr).patterns.varying)
 		require.False(t, mayAsk(t, tr, pages+"new"))
 		require.True(t, mayAsk(t, tr, issues))
 	})
 }
 
-// Processes that share know routes by their hashes, and each finds patterns of its own.
+// Updates identify routes by hashes, so each process finds patterns of its own.
 func TestPatterns_areLocalToAProcess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &bus{delay: time.Millisecond}
@@ -333,19 +334,19 @@ func TestPatterns_areLocalToAProcess(t *testing.T) {
 		askPages(t, one, 0, 3)
 		settle(b)
 		require.Same(t, limiterOf(t, one, pages+slug(0)), limiterOf(t, one, pages+"new"))
-		require.Zero(t, siteIn(t, other).patterns.varying)
+		require.Zero(t, endpointOf(t, other).patterns.varying)
 		time.Sleep(probeEvery)
 		ask(t, one, pages+"new", answer(429, "Retry-After", "30"))
 		settle(b)
 		require.False(t, mayAsk(t, other, pages+slug(2)), "a route that the other process knows")
-		require.Len(t, siteIn(t, other).quotas, 1, "and all of it is one quota there")
+		require.Len(t, endpointOf(t, other).quotas, 1, "the other process knows one quota")
 	})
 }
 
 func TestPatterns_memoryIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tr := seeded(1)
-		ep := siteIn(t, tr)
+		ep := endpointOf(t, tr)
 		for i := range 3000 {
 			url := "https://api.test/" + strings.Repeat("dir/", i%6) + slug(i) + "/" + slug(i*7)
 			ask(t, tr, url, quotaOf(fmt.Sprint(i/40), "1000", strconv.Itoa(900-i%40), "60"))
@@ -362,7 +363,7 @@ func TestPatterns_memoryIsBounded(t *testing.T) {
 		for _, r := range ep.patterns.sets {
 			require.Nil(t, r.quota, "the quota was dropped")
 		}
-		require.Equal(t, int64(len(ep.patterns.sets))*setBytes, ep.memory.used.Load(), "all else was given back")
+		require.Equal(t, int64(len(ep.patterns.sets))*setBytes, ep.memory.used.Load(), "all other bytes were released")
 		require.Zero(t, ep.patterns.varying)
 	})
 }

@@ -86,7 +86,7 @@ func (s *sharing) hash(words ...string) []byte {
 // add shares ep, the new endpoint of a. Without a key, accounts with credentials are not shared.
 // The first requests wait for the fetch that announce begins.
 func (s *sharing) add(ep *endpoint, a account) {
-	if s.ctx.Err() != nil || !a.open() && len(s.key) == 0 {
+	if s.ctx.Err() != nil || !a.isAnonymous() && len(s.key) == 0 {
 		return
 	}
 	scheme := "https"
@@ -239,7 +239,7 @@ func (ep *endpoint) publishQuota(req *http.Request, asked *quota, now time.Time)
 	if ep.id == "" {
 		return
 	}
-	if q := ep.knownQuotaOf(req); q != nil && q != asked {
+	if q, known := ep.lookUp(ep.route(req), req); known && q != asked {
 		q.publish(now)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"hash/maphash"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -114,8 +115,7 @@ type LimitSnapshot struct {
 	Learned bool
 }
 
-// defaultShown is the number of accounts that Snapshot shows by default.
-const defaultShown = 100
+const defaultShown = 100 // accounts that Snapshot shows by default
 
 // Snapshot returns what t knows of the limits of servers. It shows at most maxAccounts
 // accounts; zero or less means 100. It visits all accounts and locks one of them at a time,
@@ -138,44 +138,42 @@ func (t *Tracker) Snapshot(maxAccounts int) Snapshot {
 	return s
 }
 
-// allEndpoints returns the accounts that are kept.
+// allEndpoints returns the endpoints that are kept.
 func (t *Tracker) allEndpoints() (all []*endpoint) {
 	for i := range t.shards {
 		sh := &t.shards[i]
 		sh.mu.Lock()
-		for _, ep := range sh.endpoints {
-			all = append(all, ep)
-		}
+		all = slices.AppendSeq(all, maps.Values(sh.endpoints))
 		sh.mu.Unlock()
 	}
 	return all
 }
 
-// A rank is how much an account matters.
+// A rank determines the position of an account in Snapshot.Shown.
 type rank struct {
 	endpoint *endpoint
 	held     bool
-	left     float64 // smallest part of a limit that is left; 1: no limit is known
-	used     time.Time
+	left     float64   // smallest part of a limit that is left; 1 if no limit is known
+	used     time.Time // when a quota last admitted a request; zero: never
 }
 
+// compareRanks returns a negative number if a is shown before b.
 func compareRanks(a, b rank) int {
-	if a.held != b.held {
+	switch {
+	case a.held != b.held:
 		if a.held {
 			return -1
 		}
 		return 1
-	}
-	if a.left != b.left {
+	case a.left != b.left:
 		return cmp.Compare(a.left, b.left)
-	}
-	if c := b.used.Compare(a.used); c != 0 {
-		return c
+	case !a.used.Equal(b.used):
+		return b.used.Compare(a.used)
 	}
 	return cmp.Or(strings.Compare(a.endpoint.names.host, b.endpoint.names.host), cmp.Compare(a.endpoint.key, b.endpoint.key))
 }
 
-// rank returns how much s matters as of now.
+// rank returns the rank of ep as of now.
 func (ep *endpoint) rank(now time.Time) rank {
 	r := rank{endpoint: ep, left: 1}
 	for _, q := range ep.allQuotas() {
@@ -183,7 +181,7 @@ func (ep *endpoint) rank(now time.Time) rank {
 		at := q.now(now)
 		r.held = r.held || q.holdSnapshot(at) != nil
 		r.used = later(r.used, q.lastGranted)
-		for _, l := range q.limits(at) {
+		for _, l := range q.limitSnapshots(at) {
 			if l.Size > 0 {
 				r.left = min(r.left, float64(l.Remaining)/float64(l.Size))
 			}
@@ -193,17 +191,7 @@ func (ep *endpoint) rank(now time.Time) rank {
 	return r
 }
 
-// allQuotas returns the quotas of s.
-func (ep *endpoint) allQuotas() []*quota {
-	ep.mu.Lock()
-	defer ep.mu.Unlock()
-	if fresh := ep.unknown.Load(); !slices.Contains(ep.quotas, fresh) {
-		return append([]*quota{fresh}, ep.quotas...)
-	}
-	return slices.Clone(ep.quotas)
-}
-
-// snapshot describes s as of now.
+// snapshot describes ep as of now.
 func (ep *endpoint) snapshot(now time.Time) AccountSnapshot {
 	a := AccountSnapshot{Host: ep.names.host, Account: ep.accountNumber()}
 	all := ep.allQuotas()
@@ -217,34 +205,33 @@ func (ep *endpoint) snapshot(now time.Time) AccountSnapshot {
 	return a
 }
 
-// accountNumber returns AccountSnapshot.Account. The key of an account is a hash with a
-// random seed, which is that of the host if there are no credentials.
+// accountNumber returns AccountSnapshot.Account. Without credentials, the key of an account is the
+// hash of its host, see Tracker.hostOf. The seed of the hashes is random.
 func (ep *endpoint) accountNumber() string {
 	host := maphash.String(ep.tracker.seed, ep.names.host)
-	if ep.key == host || ep.key == host+1 { // of https, of http: see Tracker.hostOf
+	if ep.key == host || ep.key == host+1 { // of https, of http
 		return ""
 	}
 	return fmt.Sprintf("%06x", ep.key&0xffffff)
 }
 
-// snapshot describes b as of now. last is when b was last asked; blank reports whether b
-// knows nothing.
+// snapshot describes q as of now. last is the time of the latest admission, and blank reports
+// whether q knows nothing and has no request in flight.
 func (q *quota) snapshot(now time.Time) (snap QuotaSnapshot, last time.Time, blank bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	now = q.now(now)
-	snap = QuotaSnapshot{Name: q.endpoint.names.host, InFlight: int(q.inFlight.open), Hold: q.holdSnapshot(now)}
+	snap = QuotaSnapshot{Name: q.endpoint.names.host, InFlight: int(q.inFlight.open), Hold: q.holdSnapshot(now), Limits: q.limitSnapshots(now)}
 	snap.Concurrency, snap.ConcurrencyReason = q.concurrency()
 	if q.inference != nil && q.inference.loop.on() {
 		snap.Rate = q.inference.loop.rate
 	}
-	snap.Limits = q.limits(now)
 	blank = q.inFlight.open == 0 && len(snap.Limits) == 0 && snap.Hold == nil && q.inference == nil
 	return snap, q.lastGranted, blank
 }
 
-// limits describes the limits of b. The caller holds the lock.
-func (q *quota) limits(now time.Time) (all []LimitSnapshot) {
+// limitSnapshots describes the limits of q as of now. The caller holds q.mu.
+func (q *quota) limitSnapshots(now time.Time) (all []LimitSnapshot) {
 	for i := range q.estimates {
 		if e := &q.estimates[i]; !e.early.distrusted() {
 			all = append(all, e.snapshot(&q.inFlight, now))
@@ -254,20 +241,20 @@ func (q *quota) limits(now time.Time) (all []LimitSnapshot) {
 		all = append(all, q.inference.window.snapshot(&q.inFlight, now))
 	}
 	for _, u := range q.units {
-		all = append(all, u.snapshot(now)...)
+		all = append(all, u.snapshots(now)...)
 	}
 	return all
 }
 
-// holdSnapshot describes the hold of b; nil: there is none.
+// holdSnapshot describes the hold of q as of now; nil if there is none. The caller holds q.mu.
 func (q *quota) holdSnapshot(now time.Time) *HoldSnapshot {
-	switch {
-	case q.hold.active:
+	switch h := &q.hold; {
+	case h.active:
 		reason := "retry-after"
-		if q.hold.estimated {
+		if h.estimated {
 			reason = "learned rate"
 		}
-		return &HoldSnapshot{Reason: reason, Since: q.hold.closedAt, Until: q.hold.until, Estimated: q.hold.estimated, Probe: q.inFlight.after(q.hold.lastSent) > 0}
+		return &HoldSnapshot{Reason: reason, Since: h.closedAt, Until: h.until, Estimated: h.estimated, Probe: q.inFlight.after(h.lastSent) > 0}
 	case q.inference != nil && q.inference.cut.until.After(now):
 		return &HoldSnapshot{Reason: "slow start", Since: q.lastResponse, Until: q.inference.cut.until, Estimated: true}
 	}
@@ -275,36 +262,37 @@ func (q *quota) holdSnapshot(now time.Time) *HoldSnapshot {
 	for i := range q.estimates {
 		e := &q.estimates[i]
 		if free, _ := e.free(now, &q.inFlight, use); free > 0 || e.concurrency.confirmed || e.left(now) > use.reserved(e.limit) {
-			continue // it grants a request, or only waits for responses
+			continue // it admits a request, or only waits for responses
 		}
 		return &HoldSnapshot{Reason: "quota", Since: e.at, Until: e.opensAt(use), Probe: e.probe}
 	}
 	return nil
 }
 
-// concurrency returns the maximum number of requests in flight, and its reason; 0: none.
+// concurrency returns the maximum number of requests in flight and its reason. Zero means that
+// there is no maximum. The caller holds q.mu.
 func (q *quota) concurrency() (n int, reason string) {
-	start := int64(q.endpoint.tracker.initialConcurrency())
+	start := q.endpoint.tracker.initialConcurrency()
 	if q.endpoint.tracker.Mode != Full || start < 0 {
 		return 0, ""
 	}
-	most := int64(0)
+	lowest := int64(0)
+	lower := func(to int64, why string) {
+		if to > 0 && (lowest == 0 || to < lowest) {
+			lowest, reason = to, why
+		}
+	}
 	if q.isNew() {
-		most = q.slowStartMax()
+		lower(q.slowStartMax(), "slow start")
 	}
-	if q.inference != nil && q.inference.cut.maxInFlight > 0 && (most == 0 || q.inference.cut.maxInFlight < most) {
-		most = q.inference.cut.maxInFlight
+	if q.inference != nil {
+		lower(q.inference.cut.maxInFlight, "slow start")
 	}
-	if reason = "slow start"; q.slow.maxInFlight > 0 && start > 0 && (most == 0 || q.slow.maxInFlight < most) {
-		most, reason = q.slow.maxInFlight, "slow responses"
-	}
-	if most == 0 {
-		return 0, ""
-	}
-	return int(most), reason
+	lower(q.slow.maxInFlight, "slow responses")
+	return int(lowest), reason
 }
 
-// snapshot describes t as of now, while the claims of f are in flight.
+// snapshot describes e as of now, while the claims of f are in flight.
 func (e *estimate) snapshot(f *inFlight, now time.Time) LimitSnapshot {
 	s := LimitSnapshot{Name: e.name, Unit: "requests", Size: e.limit, Remaining: max(e.left(now)-f.open, 0), RemainingKnown: true, Per: e.per, Reset: e.reset}
 	if e.concurrency.confirmed {
@@ -322,8 +310,8 @@ func (w *learnedWindow) snapshot(f *inFlight, now time.Time) LimitSnapshot {
 	return s
 }
 
-// snapshot describes the limits of m as of now.
-func (u *unitQuota) snapshot(now time.Time) (all []LimitSnapshot) {
+// snapshots describes the limits of u as of now.
+func (u *unitQuota) snapshots(now time.Time) (all []LimitSnapshot) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	f := u.inUnits()

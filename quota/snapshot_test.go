@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// exchange sends one request and reports its response, without an end if resp is nil.
+// exchange sends one request and reports its response. If resp is nil, the request stays in flight.
 func exchange(t testing.TB, tr *Tracker, req *http.Request, resp *http.Response) {
 	d := tr.Demand(req)
 	if d.Limiter == nil {
@@ -175,7 +175,7 @@ func TestTrackerSnapshot_showsWhatMattersMost(t *testing.T) {
 	})
 }
 
-// The race detector finds a Snapshot that reads what a request changes.
+// The race detector reports a Snapshot that reads what a request changes.
 func TestTrackerSnapshot_isSafeWhileRequestsAreSent(t *testing.T) {
 	var tr Tracker
 	var wg sync.WaitGroup

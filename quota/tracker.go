@@ -68,14 +68,14 @@ type Tracker struct {
 	// is shared. Package quota/fleet has one over any message bus.
 	Exchange Exchange
 
-	randMu  sync.Mutex // of Rand, which need not be safe for several goroutines
-	once    sync.Once
-	zero    headers.Reader
+	once    sync.Once // calls init
 	seed    maphash.Seed
-	sharing *sharing // nil: no Exchange
-	host    atomic.Pointer[knownHost]
-	recent  atomic.Pointer[endpoint] // asked for last, and most often next
-	shards  [numShards]shard
+	zero    headers.Reader            // used if Reader is nil
+	randMu  sync.Mutex                // serializes the calls of Rand
+	sharing *sharing                  // nil: there is no Exchange
+	host    atomic.Pointer[knownHost] // cache of hostOf
+	recent  atomic.Pointer[endpoint]  // endpoint of the latest request, and probably of the next one
+	shards  [numShards]shard          // endpoints by account.key % numShards
 
 	declared  declared
 	latencies latencies
@@ -85,10 +85,11 @@ type Tracker struct {
 
 const numShards = 16
 
+// A shard holds a part of the endpoints of a Tracker, by the hashes of their accounts.
 type shard struct {
-	mu        sync.Mutex
+	mu        sync.Mutex // guards all fields, and endpoint.lastUsed
 	endpoints map[uint64]*endpoint
-	uses      uint64
+	uses      uint64 // lookups; numbers them for endpoint.lastUsed
 }
 
 // Demand returns the limit that must admit req before it is sent. It is the same Limiter for
@@ -106,16 +107,25 @@ func (t *Tracker) Demand(req *http.Request) throttle.Demand {
 	return throttle.Demand{Limiter: ep.quotaOf(req)}
 }
 
+// endpointOf returns the endpoint of the account of req.
 func (t *Tracker) endpointOf(req *http.Request) *endpoint {
 	t.once.Do(t.init)
 	key := t.keyOf(req)
 	if ep := t.recent.Load(); ep != nil && ep.key == key {
-		if !ep.used.Load() {
-			ep.used.Store(true)
+		if !ep.usedRecently.Load() { // most stores would only move the cache line
+			ep.usedRecently.Store(true)
 		}
 		return ep
 	}
-	ep := t.endpoint(key, req)
+	sh := &t.shards[key%numShards]
+	ep := sh.find(key)
+	if ep == nil {
+		a := t.accountOf(req) // may call Tracker.Account: not under a lock
+		var isNew bool
+		if ep, isNew = sh.findOrAdd(t, key, a); isNew && ep.id != "" {
+			t.sharing.announce(ep) // calls Exchange: not under a lock
+		}
+	}
 	t.recent.Store(ep)
 	return ep
 }
@@ -127,83 +137,110 @@ func (t *Tracker) init() {
 	}
 }
 
-// endpoint returns the site of key, the account of req.
-func (t *Tracker) endpoint(key uint64, req *http.Request) *endpoint {
-	sh := &t.shards[key%numShards]
-	if ep := sh.find(key); ep != nil {
-		return ep
-	}
-	a := t.accountOf(req) // runs foreign code: not under the lock
-	ep, isNew := sh.findOrAdd(t, key, a)
-	if isNew && ep.id != "" {
-		t.sharing.announce(ep) // foreign code, too
+// find returns the endpoint of key; nil if there is none.
+func (sh *shard) find(key uint64) *endpoint {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	ep := sh.endpoints[key]
+	if ep != nil {
+		sh.use(ep)
 	}
 	return ep
 }
 
-// findOrAdd returns the site of key, and reports whether it had to be created, for account a.
+// findOrAdd returns the endpoint of key, and reports whether it was added, for account a.
 func (sh *shard) findOrAdd(t *Tracker, key uint64, a account) (ep *endpoint, isNew bool) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	ep = sh.endpoints[key]
 	if isNew = ep == nil; isNew {
 		ep = newEndpoint(t, key, a)
-		sh.add(key, ep, max(t.maxAccounts()/numShards, 1))
+		sh.add(ep, max(t.maxAccounts()/numShards, 1))
 	}
-	sh.uses++
-	ep.lastUsed = sh.uses
+	sh.use(ep)
 	return ep, isNew
 }
 
-// find returns the site of key; nil if there is none.
-func (sh *shard) find(key uint64) *endpoint {
-	sh.mu.Lock()
-	defer sh.mu.Unlock()
-	ep := sh.endpoints[key]
-	if ep != nil {
-		sh.uses++
-		ep.lastUsed = sh.uses
-	}
-	return ep
+// use records that ep is in use. The caller holds sh.mu.
+func (sh *shard) use(ep *endpoint) {
+	sh.uses++
+	ep.lastUsed = sh.uses
 }
 
-// add makes room for s and keeps it.
-func (sh *shard) add(key uint64, ep *endpoint, most int) {
+// add adds ep, and removes others so that there are at most maxEndpoints. The caller holds sh.mu.
+func (sh *shard) add(ep *endpoint, maxEndpoints int) {
 	if sh.endpoints == nil {
 		sh.endpoints = make(map[uint64]*endpoint)
 	}
-	for len(sh.endpoints) >= most {
-		least := sh.evictable()
-		gone := sh.endpoints[least]
-		delete(sh.endpoints, least)
-		gone.tracker.recent.CompareAndSwap(gone, nil)
-		gone.tracker.sharing.remove(gone)
+	for len(sh.endpoints) >= maxEndpoints {
+		sh.remove(sh.evictable())
 	}
-	sh.endpoints[key] = ep
+	sh.endpoints[ep.key] = ep
 }
 
-// evictable looks at a few sites and returns the key of a blank one, or else of the one that
-// was asked for longest ago. What was asked for on the fast path was asked for just now.
-func (sh *shard) evictable() (key uint64) {
-	const look = 8
-	oldest, seen := uint64(0), 0
-	for k, ep := range sh.endpoints {
-		if ep.used.Swap(false) {
-			sh.uses++
-			ep.lastUsed = sh.uses
+// evictable returns one of a few endpoints: a blank one, or else the one used least recently. The
+// caller holds sh.mu.
+func (sh *shard) evictable() (oldest *endpoint) {
+	const maxSeen = 8
+	seen := 0
+	for _, ep := range sh.endpoints {
+		if ep.usedRecently.Swap(false) {
+			sh.use(ep)
 		}
 		if ep.isBlank() {
-			return k
+			return ep
 		}
-		if seen == 0 || ep.lastUsed < oldest {
-			key, oldest = k, ep.lastUsed
+		if oldest == nil || ep.lastUsed < oldest.lastUsed {
+			oldest = ep
 		}
-		if seen++; seen == look {
+		if seen++; seen == maxSeen {
 			break
 		}
 	}
-	return key
+	return oldest
 }
+
+// remove removes ep. The caller holds sh.mu.
+func (sh *shard) remove(ep *endpoint) {
+	delete(sh.endpoints, ep.key)
+	ep.tracker.recent.CompareAndSwap(ep, nil)
+	ep.tracker.sharing.remove(ep)
+}
+
+// Forget drops everything that is known of the account of req at its host: limits, holds and
+// estimates. Requests that wait for these limits are sent as to an unknown host.
+func (t *Tracker) Forget(req *http.Request) {
+	t.once.Do(t.init)
+	key := t.keyOf(req)
+	sh := &t.shards[key%numShards]
+	sh.mu.Lock()
+	ep := sh.endpoints[key]
+	if ep != nil {
+		sh.remove(ep)
+	}
+	sh.mu.Unlock()
+	if ep == nil {
+		return
+	}
+	for _, q := range ep.allQuotas() { // requests may still wait for them
+		q.forget()
+	}
+	t.wake()
+	t.listeners.deliver()
+}
+
+// forget removes everything that q knows, so that it admits all requests from now on.
+func (q *quota) forget() {
+	q.mu.Lock()
+	before := q.view()
+	q.hold, q.slow, q.successes, q.inference = hold{lastSent: q.hold.lastSent}, slowResponses{}, knownAfter, nil
+	q.estimates = nil
+	q.record(before)
+	q.mu.Unlock()
+	q.drop()
+}
+
+// The methods below return the fields of the Tracker or their defaults.
 
 func (t *Tracker) initialConcurrency() int {
 	if t.InitialConcurrency == 0 {
@@ -237,7 +274,7 @@ func (t *Tracker) pacing() pacing { return pacing{t.Pacing, t.Headroom, t.maxHol
 
 func (t *Tracker) clock() throttle.Clock { return throttle.ClockOr(t.Clock) }
 
-// random returns a number in [0, 1). Rand is called by one goroutine at a time.
+// random returns a random number in [0, 1).
 func (t *Tracker) random() float64 {
 	if t.Rand == nil {
 		return rand.Float64()

@@ -30,10 +30,10 @@ func answer(status int, header ...string) *http.Response {
 	return &http.Response{StatusCode: status, Header: h}
 }
 
-func TestTracker_tellsAccountsApart(t *testing.T) {
+func TestTracker_distinguishesAccounts(t *testing.T) {
 	var tr Tracker
 	base := tr.Demand(request(t, "https://api.test/a")).Limiter
-	require.Same(t, base, tr.Demand(request(t, "https://api.test/b?c=d")).Limiter, "the path makes no difference")
+	require.Same(t, base, tr.Demand(request(t, "https://api.test/b?c=d")).Limiter, "paths are not distinguished yet")
 	for _, other := range []*http.Request{
 		request(t, "https://other.test/a"),
 		request(t, "http://api.test/a"),
@@ -46,8 +46,8 @@ func TestTracker_tellsAccountsApart(t *testing.T) {
 	}
 }
 
-// One account's refusal does not stop another's work on the same host.
-func TestTracker_refusalStopsOneAccount(t *testing.T) {
+// A rejection of one account does not hold the requests of another account of the same host.
+func TestTracker_rejectionHoldsOneAccount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var tr Tracker
 		one := tr.Demand(request(t, "https://api.test/", "Authorization", "one"))
@@ -57,7 +57,7 @@ func TestTracker_refusalStopsOneAccount(t *testing.T) {
 		throttle.Observe(t.Context(), one.Limiter, throttle.Claim{}, d, tr.Feedback(request(t, "https://api.test/", "Authorization", "one"), one, answer(429, "Retry-After", "60"), nil, time.Now(), nil))
 		d, _ = one.Limiter.Reserve(t.Context(), throttle.Claim{})
 		require.False(t, d.OK)
-		require.GreaterOrEqual(t, d.Wait, time.Minute, "never earlier than told")
+		require.GreaterOrEqual(t, d.Wait, time.Minute, "never earlier than stated")
 		require.LessOrEqual(t, d.Wait, 62*time.Second)
 		d, _ = two.Limiter.Reserve(t.Context(), throttle.Claim{})
 		require.True(t, d.OK)
@@ -77,7 +77,7 @@ func TestTracker_memoryIsBounded(t *testing.T) {
 		n += len(tr.shards[i].endpoints)
 	}
 	require.LessOrEqual(t, n, 64)
-	require.Same(t, kept.Limiter, tr.Demand(request(t, "https://kept.test/")).Limiter, "what says nothing goes first")
+	require.Same(t, kept.Limiter, tr.Demand(request(t, "https://kept.test/")).Limiter, "blank endpoints are dropped first")
 }
 
 func TestTracker_Feedback(t *testing.T) {
@@ -89,19 +89,19 @@ func TestTracker_Feedback(t *testing.T) {
 		err  error
 		want throttle.Feedback
 	}{
-		"good":                 {answer(200), nil, throttle.Feedback{}},
+		"success":              {answer(200), nil, throttle.Feedback{}},
 		"not found":            {answer(404), nil, throttle.Feedback{}},
 		"error":                {nil, errors.New("broken"), throttle.Feedback{Outcome: throttle.Failed}},
 		"server error":         {answer(500, "Retry-After", "7"), nil, throttle.Feedback{Outcome: throttle.Failed}},
 		"429":                  {answer(429), nil, throttle.Feedback{Outcome: throttle.Throttled, Cause: throttle.CauseUnstated}},
-		"429, told":            {answer(429, "Retry-After", "7"), nil, throttle.Feedback{Outcome: throttle.Throttled, Cause: throttle.CauseStated, RetryAfter: 7 * time.Second}},
+		"429, stated":          {answer(429, "Retry-After", "7"), nil, throttle.Feedback{Outcome: throttle.Throttled, Cause: throttle.CauseStated, RetryAfter: 7 * time.Second}},
 		"429, now":             {answer(429, "Retry-After", "0"), nil, throttle.Feedback{Outcome: throttle.Throttled, Cause: throttle.CauseRetryNow}},
 		"503":                  {answer(503), nil, throttle.Feedback{Outcome: throttle.Failed, Cause: throttle.CauseUnavailable}},
 		"403":                  {answer(403), nil, throttle.Feedback{Cause: throttle.CauseForbidden}},
 		"closed connection":    {nil, io.EOF, throttle.Feedback{Outcome: throttle.Failed, Cause: throttle.CauseDropped}},
 		"timeout":              {nil, &netError{errTimeout}, throttle.Feedback{Outcome: throttle.Failed, Cause: throttle.CauseTimeout}},
-		"503, told":            {answer(503, "Retry-After", "7"), nil, throttle.Feedback{Outcome: throttle.Throttled, Cause: throttle.CauseStated, RetryAfter: 7 * time.Second}},
-		"told with a good one": {answer(200, "Retry-After", "7"), nil, throttle.Feedback{}},
+		"503, stated":          {answer(503, "Retry-After", "7"), nil, throttle.Feedback{Outcome: throttle.Throttled, Cause: throttle.CauseStated, RetryAfter: 7 * time.Second}},
+		"Retry-After of a 200": {answer(200, "Retry-After", "7"), nil, throttle.Feedback{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tt.want.Now = now
@@ -110,8 +110,9 @@ func TestTracker_Feedback(t *testing.T) {
 	}
 }
 
-// Hints that appear late are found, at the latest after readEvery answers.
-func TestTracker_noticesHintsThatComeLate(t *testing.T) {
+// Limits that are stated for the first time after 1,000 responses are found within sampleEvery
+// responses.
+func TestTracker_findsLimitsThatAreStatedLate(t *testing.T) {
 	var tr Tracker
 	d := tr.Demand(request(t, "https://api.test/"))
 	for range 1000 {
@@ -128,7 +129,7 @@ func BenchmarkTracker(b *testing.B) {
 	ctx := b.Context()
 	for name, resp := range map[string]*http.Response{
 		"silent": answer(200, "Content-Type", "application/json", "Date", "Mon, 02 Jan 2006 15:04:05 GMT", "Content-Length", "2"),
-		"told":   answer(200, "X-RateLimit-Limit", "1000000", "X-RateLimit-Remaining", "999999", "X-RateLimit-Reset", "60"),
+		"stated": answer(200, "X-RateLimit-Limit", "1000000", "X-RateLimit-Remaining", "999999", "X-RateLimit-Reset", "60"),
 	} {
 		b.Run(name, func(b *testing.B) {
 			var tr Tracker
