@@ -41,6 +41,7 @@ type scenario struct {
 const (
 	roundTripTime = 20 * time.Millisecond
 	sampleTime    = 10 * time.Millisecond
+	maxTime       = 10 * time.Minute
 	maxAttempts   = 10 // the default of heed.RetryPolicy.MaxThrottledAttempts
 	maxFailures   = 4  // the default of heed.RetryPolicy.MaxAttempts
 )
@@ -89,7 +90,8 @@ type notice struct {
 	text string
 }
 
-// run returns the simulation of c at the end of its last call.
+// run returns the simulation of c at the end of its last call. After maxTime the open calls
+// have failed.
 func (c *scenario) run() *simulation {
 	start := time.Date(2026, time.January, 1, 0, 0, 0, 0, time.UTC)
 	s := &simulation{scenario: c, start: start, now: start, serve: c.server(), open: c.calls}
@@ -101,11 +103,12 @@ func (c *scenario) run() *simulation {
 		s.after(c.arrival(i), func() { client.join(one) })
 	}
 	s.sample()
-	for s.open > 0 {
+	for s.open > 0 && s.elapsed() < maxTime {
 		e := heap.Pop(&s.events).(event)
 		s.now = e.at
 		e.do()
 	}
+	s.failed += s.open
 	return s
 }
 
