@@ -6,8 +6,12 @@
 // packages that import it. Slow tests of a package run last.
 //
 //	cd bench && go run ./mutate -n 100 -seed 1 -json
+//	cd bench && go run ./mutate -tracker -n 50 -seed 1 -json
 //
-// The sample depends only on -seed, -pkg, -exclude and the code. Changes that do not
+// With -tracker the changes are those of package quota, without headers and fleet, and
+// only its own tests run.
+//
+// The sample depends only on -seed, -pkg, -exclude, -tracker and the code. Changes that do not
 // compile are replaced by others. Changes that cannot be observed by construction are not
 // made: capacities of make, padding, assignments to _, values returned to a sync.Pool, and
 // marks of test helpers. Files of the quota tracker and code that only tests and
@@ -25,6 +29,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/signal"
+	"path"
 	"regexp"
 	"time"
 )
@@ -54,7 +59,8 @@ func main() {
 	n := flag.Int("n", 100, "number of changes")
 	seed := flag.Uint64("seed", 1, "seed of the sample")
 	pkg := flag.String("pkg", "", "regular expression: only changes whose position matches, which is the path of the file from the root of the repository, a colon and the line")
-	exclude := flag.String("exclude", `^(quota/[^/]*|(examples|bench|internal/(memhttp|replay|headercases|serverrules)|throttle/throttletest)/.*)$`, "regular expression: no files whose path matches")
+	exclude := flag.String("exclude", `^(quota/[^/]*|(examples|bench|internal/(memhttp|replay|headercases|serverrules)|throttle/throttletest)/.*)$`, "regular expression: no files whose path matches; empty: no file is excluded")
+	tracker := flag.Bool("tracker", false, "only changes of package quota, without headers and fleet, instead of those that -exclude leaves; implies -own")
 	timeout := flag.Duration("timeout", 3*time.Minute, "maximum for tests that run together")
 	own := flag.Bool("own", false, "run only the tests of the changed package: the share is a lower bound then")
 	least := flag.Float64("least", 0, "exit with status 1 if less than so many percent were noticed")
@@ -65,13 +71,11 @@ func main() {
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	only, err := regexp.Compile(*pkg)
-	check(err)
-	not, err := regexp.Compile(*exclude)
+	wanted, err := selection(*pkg, *exclude, *tracker)
 	check(err)
 	packages, err := load(ctx, *root)
 	check(err)
-	sites, err := packages.changes(func(c change) bool { return only.MatchString(c.at()) && !not.MatchString(c.File) })
+	sites, err := packages.changes(wanted)
 	check(err)
 	if *list {
 		for _, c := range sites {
@@ -82,7 +86,7 @@ func main() {
 	rng := rand.New(rand.NewPCG(*seed, 0))
 	rng.Shuffle(len(sites), func(i, j int) { sites[i], sites[j] = sites[j], sites[i] })
 	r := report{Seed: *seed, Sites: len(sites), Survived: []result{}}
-	err = run(ctx, packages, sites, *n, *timeout, *own, func(one result) {
+	err = run(ctx, packages, sites, *n, *timeout, *own || *tracker, func(one result) {
 		r.add(one)
 		print(one, *asJSON)
 	})
@@ -92,12 +96,34 @@ func main() {
 	}
 	if *asJSON {
 		check(json.NewEncoder(os.Stdout).Encode(r))
+		log.Print(&r)
 	} else {
 		r.print()
 	}
 	if r.Share < *least {
 		os.Exit(1)
 	}
+}
+
+// selection returns a function that reports whether a change is selected: its position
+// matches pkg, and its file does not match exclude, unless that is empty. With tracker its file is one of package
+// quota instead, without the packages below it.
+func selection(pkg, exclude string, tracker bool) (func(change) bool, error) {
+	only, err := regexp.Compile(pkg)
+	if err != nil {
+		return nil, fmt.Errorf("-pkg: %w", err)
+	}
+	not, err := regexp.Compile(exclude)
+	if err != nil {
+		return nil, fmt.Errorf("-exclude: %w", err)
+	}
+	return func(c change) bool {
+		included := exclude == "" || !not.MatchString(c.File)
+		if tracker {
+			included = path.Dir(c.File) == "quota"
+		}
+		return included && only.MatchString(c.at())
+	}, nil
 }
 
 // run tries changes in order until n of them compile, one at a time.
@@ -144,8 +170,13 @@ func print(r result, asJSON bool) {
 	fmt.Printf("%s: %s (%.0f s)\n", r.change, by, r.Seconds)
 }
 
+// String returns a line with the numbers of changes.
+func (r *report) String() string {
+	return fmt.Sprintf("noticed %d of %d changes (%.0f %%), seed %d", r.Noticed, r.Made, r.Share, r.Seed)
+}
+
 func (r *report) print() {
-	fmt.Printf("\n%d of %d changes noticed (%.0f %%), seed %d; not noticed:\n", r.Noticed, r.Made, r.Share, r.Seed)
+	fmt.Printf("\n%v; not noticed:\n", r)
 	for _, one := range r.Survived {
 		fmt.Println("  " + one.change.String())
 	}

@@ -80,6 +80,43 @@ func TestChanges_ofAFile(t *testing.T) {
 	}, got)
 }
 
+func TestSelection(t *testing.T) {
+	const exclude = `^quota/[^/]*$`
+	for name, tt := range map[string]struct {
+		pkg, exclude string
+		tracker      bool
+		want         []string
+	}{
+		"outside the tracker":  {exclude: exclude, want: []string{"quota/fleet/codec.go:1", "quota/headers/name.go:2", "retry.go:3"}},
+		"tracker":              {exclude: exclude, tracker: true, want: []string{"quota/tracker.go:4", "quota/tracker.go:5"}},
+		"lines of the tracker": {pkg: `:5$`, exclude: exclude, tracker: true, want: []string{"quota/tracker.go:5"}},
+		"a package":            {pkg: `^quota/fleet/`, want: []string{"quota/fleet/codec.go:1"}},
+	} {
+		wanted, err := selection(tt.pkg, tt.exclude, tt.tracker)
+		require.NoError(t, err)
+		var got []string
+		for i, file := range []string{"quota/fleet/codec.go", "quota/headers/name.go", "retry.go", "quota/tracker.go", "quota/tracker.go"} {
+			if c := (change{File: file, Line: i + 1}); wanted(c) {
+				got = append(got, c.at())
+			}
+		}
+		require.Equal(t, tt.want, got, name)
+	}
+	_, err := selection("(", "", false)
+	require.ErrorContains(t, err, "-pkg: ")
+	_, err = selection("", "(", false)
+	require.ErrorContains(t, err, "-exclude: ")
+}
+
+func TestReport_countsWhatIsNoticed(t *testing.T) {
+	r := report{Seed: 7}
+	for _, by := range []string{"m/p", "", "m/q"} {
+		r.add(result{Noticed: by})
+	}
+	r.Share = 100 * float64(r.Noticed) / float64(r.Made)
+	require.Equal(t, "noticed 2 of 3 changes (67 %), seed 7", r.String())
+}
+
 // Three of the changes affect behaviour. One of them is detected only by the package that
 // imports the changed one. One change does not compile, because a variable becomes unused.
 func TestRun_tellsWhatIsNoticed(t *testing.T) {

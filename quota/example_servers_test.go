@@ -1,0 +1,584 @@
+package quota_test
+
+import (
+	"context"
+	"math"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/heed-go/heed/internal/serverrules"
+	"github.com/heed-go/heed/throttle"
+)
+
+const window5 = 5 * time.Second
+
+var itemsURL = &url.URL{Scheme: "https", Host: "api.example.com", Path: "/items"}
+
+var fixedWindow = scenario{
+	name:   "fixed window of 100 per 5 s, headers in every response",
+	server: func() serverrules.Server { return serverrules.Express(100, window5, serverrules.Draft7) },
+	calls:  300, burst: 60, rate: 30,
+	ideal: 10 * time.Second, // at 0, 5 and 10 s
+}
+
+// The server states what is left and when the window ends. heed sends what is left, waits for
+// the reset, and sends again; no request is rejected. All plots are explained in
+// docs/server-limits.md. They show what happens to 60 calls that are made at the start and to
+// 30 calls per second after that, each of which is retried until it succeeds.
+func Example_fixedWindow() {
+	fixedWindow.plot()
+	// Output:
+	// fixed window of 100 per 5 s, headers in every response
+	// arrivals    67 │█
+	//                │█
+	//                │█▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▁
+	// accepted   100 │▁                   █                   █
+	//                │█                   █                   █
+	//                │█▂▂▂▂▁ ▁            █                   █
+	// rejected       │
+	// waits for      │s    qqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqq
+	//                └┬───────────────────┬───────────────────┬
+	//                 0 s                 5 s                 10 s
+	// 1 column = 250 ms, s = slow start, q = quota
+	//     0 s  quota api.example.com: learned limit of 100 per 5 s
+	// 300 calls: 300 requests sent, 0 rejected, 0 calls failed, 10.1 s (ideal 10 s)
+}
+
+var bucketWithHeaders = scenario{
+	name:   "token bucket of 20/s, burst 50, headers in every response",
+	server: func() serverrules.Server { return tokenBucket(20, 50) },
+	calls:  300, burst: 60, rate: 30,
+	ideal: 12500 * time.Millisecond, // 50, and 250 at 20/s
+}
+
+// The server states what is left and when the bucket is full. heed uses up the burst, learns the
+// rate from what is restored between responses, and then sends at that rate.
+func Example_tokenBucket() {
+	bucketWithHeaders.plot()
+	// Output:
+	// token bucket of 20/s, burst 50, headers in every response
+	// arrivals    67 │█
+	//                │█
+	//                │█▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▁
+	// accepted    50 │█
+	//                │█
+	//                │█▁▆▃▃▃▂▃▃▃▃▃▃▃▂▃▃▃▃▃▃▃▃▃▃▂▃▃▃▃▃▃▃▃▃▃▃▃▂▃▃▃▃▃▃▃▃▂▃▃▁
+	// rejected       │
+	// waits for      │qqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqq
+	//                └┬───────────────────┬───────────────────┬──────────
+	//                 0 s                 5 s                 10 s
+	// 1 column = 250 ms, q = quota
+	//     0 s  quota api.example.com: learned limit of 50
+	// 300 calls: 300 requests sent, 0 rejected, 0 calls failed, 12.5 s (ideal 12.5 s)
+}
+
+var slidingLog = scenario{
+	name:   "sliding log of 100 per 5 s, headers in every response, the reset moves",
+	server: func() serverrules.Server { return serverrules.FlaskMoving(100, window5) },
+	calls:  300, burst: 60, rate: 30,
+	ideal: 11333 * time.Millisecond, // 60 at 0, 5 and 10 s, each followed by 40 at 30/s
+}
+
+// Units come back as they were used, so that the stated reset is when the first of them comes
+// back, and moves. heed waits for as many as the requests that it sent that long ago.
+func Example_slidingLog() {
+	slidingLog.plot()
+	// Output:
+	// sliding log of 100 per 5 s, headers in every response, the reset moves
+	// arrivals    67 │█
+	//                │█
+	//                │█▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▁
+	// accepted    87 │▃                       ▆                       █
+	//                │█                       █                       █
+	//                │█▂▃▂▃▁ ▁            ▄   █   ▃               ▄   █
+	// rejected       │
+	// waits for      │s    qqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqq
+	//                └┬───────────────────┬───────────────────┬────────
+	//                 0 s                 5 s                 10 s
+	// 1 column = 250 ms, s = slow start, q = quota
+	//     0 s  quota api.example.com: learned limit of 100
+	// 300 calls: 300 requests sent, 0 rejected, 0 calls failed, 12.1 s (ideal 11.3 s)
+}
+
+var slidingCounter = scenario{
+	name:   "sliding counter of 100 per 5 s, headers in every response, Retry-After is always 5",
+	server: func() serverrules.Server { return countSliding(100, window5) },
+	calls:  300, burst: 60, rate: 30,
+	ideal: 15 * time.Second, // 100, and 200 at 20/s from 5 s on
+}
+
+// The previous window counts in proportion to what is left of it, so that few units are left when
+// the stated reset is reached. The rejection after it states a Retry-After that is too long, and
+// heed obeys it.
+func Example_slidingCounter() {
+	slidingCounter.plot()
+	// Output:
+	// sliding counter of 100 per 5 s, headers in every response, Retry-After is always 5
+	// arrivals    67 │█
+	//                │█
+	//                │█▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▁
+	// accepted   100 │▁                                       █                                       █
+	//                │█                                       █                                       █
+	//                │█▂▂▂▂▁ ▁                                █                                       █
+	// rejected       │                    1                                       1
+	// waits for      │s    qqqqqqqqqqqqqqqaaaaaaaaaaaaaaaaaaaaaqqqqqqqqqqqqqqqqqqqaaaaaaaaaaaaaaaaaaaaa
+	//                └┬───────────────────┬───────────────────┬───────────────────┬───────────────────┬
+	//                 0 s                 5 s                 10 s                15 s                20 s
+	// 1 column = 250 ms, s = slow start, q = quota, a = retry-after
+	//     0 s  quota api.example.com: learned limit of 100
+	// 300 calls: 302 requests sent, 2 rejected, 0 calls failed, 20.1 s (ideal 15 s)
+}
+
+var withoutReset = scenario{
+	name: "token bucket of 100 per 5 s, limit and remaining in every response, no reset",
+	server: func() serverrules.Server {
+		return serverrules.Varnish(serverrules.VarnishConfig{Limit: 100, Per: window5, StateRemaining: true})
+	},
+	calls: 300, burst: 60, rate: 30,
+	ideal: 10 * time.Second, // 100, and 200 at 20/s
+}
+
+// The server states what is left, but not when units come back. One request at a time asks, until
+// the rate is learned from the responses.
+func Example_withoutReset() {
+	withoutReset.plot()
+	// Output:
+	// token bucket of 100 per 5 s, limit and remaining in every response, no reset
+	// arrivals    67 │█
+	//                │█
+	//                │█▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▁
+	// accepted    67 │█
+	//                │█
+	//                │█▃▃▃▃▂   ▁▇ ▄▂▂▂▂▁▂▂▂▂▂▂▂ ▂▂▂▂▂▂ ▂▂▂▂▂▂▁▂▂▂▂▂▂▁▂▂▂▂▂
+	// rejected       │
+	// waits for      │s    qqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqq
+	//                └┬───────────────────┬───────────────────┬───────────
+	//                 0 s                 5 s                 10 s
+	// 1 column = 250 ms, s = slow start, q = quota
+	//     0 s  quota api.example.com: learned limit of 100
+	// 300 calls: 300 requests sent, 0 rejected, 0 calls failed, 12.9 s (ideal 10 s)
+}
+
+var concurrency = scenario{
+	name:   "10 requests at a time, 100 to 300 ms each, Concurrency-Remaining in every response",
+	server: func() serverrules.Server { return slots(10, 100*time.Millisecond, 300*time.Millisecond) },
+	calls:  500, burst: 60, rate: 60,
+	ideal: 10 * time.Second, // 50/s
+}
+
+// The limit is the number of requests in flight. heed fills all places, and sends the next request
+// when a response arrives.
+func Example_concurrency() {
+	concurrency.plot()
+	// Output:
+	// 10 requests at a time, 100 to 300 ms each, Concurrency-Remaining in every response
+	// arrivals    74 │█
+	//                │█
+	//                │█▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▂
+	// accepted    15 │ ▅ ▇ █ ▅ ▇  ▄▅ ▅ ▄ █   ▄ ▄  ▄▄    ▄▂ ▄ ▄ ▂▇▄ ▂
+	//                │▂█▅█▅█▂███▅███████▇█▂███▅█▇▄███▅████▇█ █▇███▅███
+	//                │██████████████████████████████████████▇█████████
+	// rejected       │
+	// waits for      │ssqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqq
+	//                └┬───────────────────┬───────────────────┬────────
+	//                 0 s                 5 s                 10 s
+	// 1 column = 250 ms, s = slow start, q = quota
+	//   0.2 s  quota api.example.com: learned limit concurrency of 10
+	// 500 calls: 500 requests sent, 0 rejected, 0 calls failed, 12.2 s (ideal 10 s)
+}
+
+var retryAfterOnly = scenario{
+	name: "fixed window of 100 per 5 s, Retry-After in rejections only",
+	server: func() serverrules.Server {
+		return serverrules.RackAttack(100, window5, serverrules.RackRetryAfter)
+	},
+	calls: 600, burst: 60, rate: 30, column: 500 * time.Millisecond,
+	ideal:  25 * time.Second, // 100 at 0, 5 ... 25 s
+	varies: true,
+}
+
+// The first rejection states when to come back, but neither the limit nor what is left. One
+// request, the probe, tests then whether the hold is over, and the others follow.
+func Example_retryAfterOnly() {
+	retryAfterOnly.plot()
+	// Output:
+	// fixed window of 100 per 5 s, Retry-After in rejections only
+	// arrivals    74 │█
+	//                │█
+	//                │█▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▁
+	// accepted   100 │▂         █
+	//                │█         █
+	//                │█▄▃       █          ▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃  ▃▃▃▃▃▃▃▃▃▃▃▁
+	// rejected       │  1       +                                      1
+	// waits for      │s aaaaaaaaaaaaaaaaaaarrrrrrrrrrrrrrrrrrrrrrrrrrrrraarrrrrrrrrrrr
+	//                └┬─────────┬─────────┬─────────┬─────────┬─────────┬─────────┬───
+	//                 0 s       5 s       10 s      15 s      20 s      25 s      30 s
+	// 1 column = 500 ms, + = 10 or more, s = slow start, a = retry-after, r = learned rate
+	//  10.6 s  quota api.example.com (learned rate): learned limit of 18.9 per second
+	// 600 calls: 625 requests sent, 25 rejected, 0 calls failed, 31.6 s (ideal 25 s)
+}
+
+var headersInRejections = scenario{
+	name: "fixed window of 100 per 5 s, headers in rejections only",
+	server: func() serverrules.Server {
+		return serverrules.RackAttack(100, window5, serverrules.RackReadme)
+	},
+	calls: 600, burst: 60, rate: 30, column: 500 * time.Millisecond,
+	ideal: 25 * time.Second, // 100 at 0, 5 ... 25 s
+}
+
+// The first rejection describes the limit. heed keeps it and counts its own requests from then on,
+// so that later windows need no rejections.
+func Example_headersInRejections() {
+	headersInRejections.plot()
+	// Output:
+	// fixed window of 100 per 5 s, headers in rejections only
+	// arrivals    74 │█
+	//                │█
+	//                │█▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▁
+	// accepted   100 │▂         █         █         █         █         █
+	//                │█         █         █         █         █         █
+	//                │█▄▃       █         █         █         █         █
+	// rejected       │  1       1
+	// waits for      │s aaaqqqqqaqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqq
+	//                └┬─────────┬─────────┬─────────┬─────────┬─────────┬
+	//                 0 s       5 s       10 s      15 s      20 s      25 s
+	// 1 column = 500 ms, s = slow start, q = quota, a = retry-after
+	//   1.4 s  quota api.example.com: learned limit of 100
+	// 600 calls: 602 requests sent, 2 rejected, 0 calls failed, 25 s (ideal 25 s)
+}
+
+var bareWindow = scenario{
+	name:   "fixed window of 100 per 5 s, bare 429",
+	server: func() serverrules.Server { return serverrules.ModQoS(100, window5) },
+	calls:  400, burst: 60, rate: 30, column: 500 * time.Millisecond,
+	ideal: 15 * time.Second, // 100 at 0, 5, 10 and 15 s
+}
+
+// Rejections state nothing. After a few of them heed stops and sends probes, at the times at which
+// windows of usual lengths would end. The number of requests that were accepted and the time until
+// a probe was accepted are a window, which is dropped when it proves wrong.
+func Example_bareWindow() {
+	bareWindow.plot()
+	// Output:
+	// fixed window of 100 per 5 s, bare 429
+	// arrivals    74 │█
+	//                │█
+	//                │█▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▄
+	// accepted   100 │▂            █
+	//                │█            █
+	//                │█▄▃          █         ▂▂▂▂▂▂▃▃▃▃▄▄▄▅▅▅▁         ▂▂
+	// rejected       │  411 1  1   +   1                     3
+	// waits for      │s srrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrr
+	//                └┬─────────┬─────────┬─────────┬─────────┬─────────┬
+	//                 0 s       5 s       10 s      15 s      20 s      25 s
+	// 1 column = 500 ms, + = 10 or more, s = slow start, r = learned rate
+	//  11.6 s  quota api.example.com (learned rate): learned limit of 11.5 per second
+	// 400 calls: 468 requests sent, 68 rejected, 0 calls failed, 25.2 s (ideal 15 s)
+}
+
+var bareBucket = scenario{
+	name:   "token bucket of 20/s, burst 20 (nginx), bare 429",
+	server: func() serverrules.Server { return nginx(429) },
+	calls:  600, burst: 60, rate: 30, column: 500 * time.Millisecond,
+	ideal: 28950 * time.Millisecond, // 21, and 579 at 20/s
+}
+
+// Rejections state nothing, and the server accepts requests again after a short time. heed estimates
+// the rate, and lowers it after rejections.
+func Example_bareBucket() {
+	bareBucket.plot()
+	// Output:
+	// token bucket of 20/s, burst 20 (nginx), bare 429
+	// arrivals    74 │█
+	//                │█
+	//                │█▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▁
+	// accepted    22 │█ █
+	//                │█ █▁▄▆▇▄▃▃▂▃▃▄▃▃▃▃▃▄▃▃▃▂▂▃▂▃▂▃▂▃▂▃▂▃▂▃▂▃▂▃▂▃▂▃▂▃▃▄▃▆▇▇█▃▂▃
+	//                │█ ████████████████████████████████████████████████████████▂
+	// rejected       │+      2               1                              1
+	// waits for      │rrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrr
+	//                └┬─────────┬─────────┬─────────┬─────────┬─────────┬────────
+	//                 0 s       5 s       10 s      15 s      20 s      25 s
+	// 1 column = 500 ms, + = 10 or more, r = learned rate
+	//     1 s  quota api.example.com (learned rate): learned limit of 22 per 1 s
+	//   1.5 s  quota api.example.com (learned rate): dropped limit
+	//   1.5 s  quota api.example.com (learned rate): learned limit of 21.4 per second
+	// 600 calls: 619 requests sent, 19 rejected, 0 calls failed, 29 s (ideal 28.9 s)
+}
+
+var bare503 = scenario{
+	name:   "token bucket of 20/s, burst 20 (nginx), bare 503",
+	server: func() serverrules.Server { return nginx(503) },
+	calls:  600, burst: 60, rate: 30, column: 500 * time.Millisecond,
+	ideal: 28950 * time.Millisecond, // 21, and 579 at 20/s
+}
+
+// A 503 may be a failure of the server, so more evidence is needed than with a 429, and heed
+// reduces the rate instead of stopping.
+func Example_bare503() {
+	bare503.plot()
+	// Output:
+	// token bucket of 20/s, burst 20 (nginx), bare 503
+	// arrivals    74 │█
+	//                │█
+	//                │█▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▁
+	// accepted    28 │█
+	//                │█ ▁▃▃ ▁ ▁▁ ▁▁▁▂▂▂ ▁▁ ▁▁ ▁▁ ▁▁ ▁▁ ▁▁▁ ▁▁▁▁▁▁▂▃▄▂ ▁▁▁▁ ▁▁▁▁
+	//                │█▇████████████████████████████████████████████████████████▃
+	// rejected       │+   11          1                             1
+	// waits for      │rrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrr
+	//                └┬─────────┬─────────┬─────────┬─────────┬─────────┬────────
+	//                 0 s       5 s       10 s      15 s      20 s      25 s
+	// 1 column = 500 ms, + = 10 or more, r = learned rate
+	//   0.1 s  quota api.example.com (learned rate): learned limit of 15.4 per second
+	// 600 calls: 625 requests sent, 25 rejected, 0 calls failed, 29.1 s (ideal 28.9 s)
+}
+
+var ban = scenario{
+	name: "token bucket of 100 per 5 s that bans for 10 s (Varnish), bare 429",
+	server: func() serverrules.Server {
+		return serverrules.Varnish(serverrules.VarnishConfig{Limit: 100, Per: window5, Block: 10 * time.Second})
+	},
+	calls: 300, burst: 60, rate: 30, column: 500 * time.Millisecond,
+	ideal: 10 * time.Second, // 100, and 200 at 20/s
+}
+
+// Each rejection that exceeds the limit is followed by a ban of 10 s. The time until a probe is
+// accepted is that of the ban.
+func Example_ban() {
+	ban.plot()
+	// Output:
+	// token bucket of 100 per 5 s that bans for 10 s (Varnish), bare 429
+	// arrivals    74 │█
+	//                │█
+	//                │█▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▁
+	// accepted    99 │▂                      █
+	//                │█                      █
+	//                │█▄▃                   ▁█                                       ▂▃▃▃▃▃▃▃▃▃▁
+	// rejected       │  411 1  1   1         +         1         1
+	// waits for      │s srrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrr
+	//                └┬─────────┬─────────┬─────────┬─────────┬─────────┬─────────┬─────────┬───
+	//                 0 s       5 s       10 s      15 s      20 s      25 s      30 s      35 s
+	// 1 column = 500 ms, + = 10 or more, s = slow start, r = learned rate
+	//  31.6 s  quota api.example.com (learned rate): learned limit of 100 per 30 s
+	// 300 calls: 411 requests sent, 111 rejected, 0 calls failed, 36.6 s (ideal 10 s)
+}
+
+var healthy = scenario{
+	name:   "no limit, 1 % of the responses are a 503",
+	server: func() serverrules.Server { return every(100, http.StatusServiceUnavailable) },
+	calls:  600, burst: 60, rate: 30,
+	ideal: 18 * time.Second, // the last call
+}
+
+// A server without a limit fails now and then. Only the failed request is delayed and retried; no
+// other request waits.
+func Example_healthy() {
+	healthy.plot()
+	// Output:
+	// no limit, 1 % of the responses are a 503
+	// arrivals    67 │█
+	//                │█
+	//                │█▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▁
+	// accepted    67 │█
+	//                │█
+	//                │█▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▄▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▁
+	// rejected       │     1            1            1            1             1            1
+	// waits for      │s
+	//                └┬───────────────────┬───────────────────┬───────────────────┬────────────
+	//                 0 s                 5 s                 10 s                15 s
+	// 1 column = 250 ms, s = slow start
+	// 600 calls: 606 requests sent, 6 rejected, 0 calls failed, 18 s (ideal 18 s)
+}
+
+var overloaded = scenario{
+	name:   "no limit, 50/s, but 10/s from 5 s to 15 s; 503 where that takes longer than 2 s",
+	server: func() serverrules.Server { return overload(5*time.Second, 15*time.Second) },
+	calls:  900, rate: 30, column: 500 * time.Millisecond,
+	ideal: 30 * time.Second, // the last call
+}
+
+// A server becomes slow and rejects requests, because it can process fewer than before. heed keeps
+// the number of requests in flight, learns the rate that the server accepts, and raises it until
+// all calls are served.
+func Example_overloaded() {
+	overloaded.plot()
+	// Output:
+	// no limit, 50/s, but 10/s from 5 s to 15 s; 503 where that takes longer than 2 s
+	// arrivals    15 │▇███████████████████████████████████████████████████████████
+	//                │████████████████████████████████████████████████████████████
+	//                │████████████████████████████████████████████████████████████▂
+	// accepted    53 │                                                       ▁▄▅█
+	//                │                                                 ▁▂▃▅▅█████▇▄▄▃
+	//                │▇▇▇▇▇▇▇▇▇▇▇▇▃▁  ▂▃▄▅▆▃▂▂▃▄▂▂▄▃▂▂▄▄▅▅▅▅▅▅▅▅▅▅▆▅▇▇███████████████
+	// rejected       │            8        32   1  1
+	// waits for      │            rlllllrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrllll
+	//                └┬─────────┬─────────┬─────────┬─────────┬─────────┬─────────┬──────
+	//                 0 s       5 s       10 s      15 s      20 s      25 s      30 s
+	// 1 column = 500 ms, r = learned rate, l = slow responses
+	//   6.3 s  quota api.example.com (learned rate): learned limit of 11.2 per second
+	// 900 calls: 915 requests sent, 15 rejected, 0 calls failed, 33.5 s (ideal 30 s)
+}
+
+var shared = scenario{
+	name:    "fixed window of 100 per 5 s that two clients share, headers in every response",
+	server:  func() serverrules.Server { return serverrules.Express(100, window5, serverrules.Draft7) },
+	clients: 2,
+	calls:   600, burst: 60, rate: 30, column: 500 * time.Millisecond,
+	ideal:  25 * time.Second, // 100 at 0, 5 ... 25 s
+	varies: true,
+}
+
+// Two programs share a limit and do not communicate. Each sees that others use the quota, and
+// sends its share of it.
+func Example_shared() {
+	shared.plot()
+	// Output:
+	// fixed window of 100 per 5 s that two clients share, headers in every response
+	// arrivals    74 │█
+	//                │█
+	//                │█▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▁
+	// accepted 1 109 │                                                  █
+	//                │                                                  █
+	//                │█▁▁▁▁▁▁▁▁▁▂▁▁ ▁     ▁▁▁▁▁▁    ▁▁▁▁▁▁▁▁▁▁▁▂▂▂▂▃▃▃▄▄█▁        ▃
+	// rejected 1     │
+	// waits for 1    │qqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqq
+	// accepted 2  65 │           █        ▃
+	//                │▄          █        █         ▅
+	//                │█▂▂▁▂▁▁▁▁▁▂█▃▃▁     █▃▃▃▃▃▂   █▃▃▃▃▂▂▁
+	// rejected 2     │
+	// waits for 2    │qqqqqqqqqqqq  qqqqqqq     qqqqq    qqq
+	//                └┬─────────┬─────────┬─────────┬─────────┬─────────┬─────────┬
+	//                 0 s       5 s       10 s      15 s      20 s      25 s      30 s
+	// 1 column = 500 ms, q = quota
+	//     0 s  quota api.example.com: learned limit of 100 per 5 s
+	//     0 s  quota api.example.com: learned limit of 100 per 5 s
+	// 600 calls: 600 requests sent, 0 rejected, 0 calls failed, 30.2 s (ideal 25 s)
+}
+
+// scenarios are the scenarios of all examples.
+var scenarios = []*scenario{
+	&fixedWindow, &bucketWithHeaders, &slidingLog, &slidingCounter, &withoutReset, &concurrency, &retryAfterOnly,
+	&headersInRejections, &bareWindow, &bareBucket, &bare503, &ban, &healthy, &overloaded, &shared,
+}
+
+// tokenBucket is a token bucket with the headers of throttled/throttled.
+func tokenBucket(rate, burst int64) serverrules.Server {
+	l := throttle.NewTokenBucket(throttle.PerSecond(rate).WithBurst(burst))
+	return func(r serverrules.Request) serverrules.Reply {
+		d, err := l.Reserve(context.Background(), throttle.Claim{Now: r.At})
+		if err != nil {
+			panic(err)
+		}
+		reply := serverrules.Reply{Header: limitHeader(d.Limit, d.Remaining)}
+		reply.Header.Set("X-RateLimit-Reset", wholeSeconds(d.ResetAfter))
+		if !d.OK {
+			reply.Status = http.StatusTooManyRequests
+			reply.Header.Set("Retry-After", wholeSeconds(d.Wait))
+		}
+		return reply
+	}
+}
+
+// countSliding is go-chi/httprate: the requests of this window, and those of the previous
+// one in proportion to the part of it that is within the last period.
+func countSliding(limit int64, per time.Duration) serverrules.Server {
+	var start time.Time
+	var current, previous int64
+	return func(r serverrules.Request) serverrules.Reply {
+		if start.IsZero() {
+			start = r.At
+		}
+		for r.At.Sub(start) >= per {
+			start, current, previous = start.Add(per), 0, current
+		}
+		rest := float64(per-r.At.Sub(start)) / float64(per)
+		count := int64(math.Round(float64(previous)*rest + float64(current)))
+		reply := serverrules.Reply{}
+		if count < limit {
+			count++
+			current++
+		} else {
+			reply.Status = http.StatusTooManyRequests
+		}
+		reply.Header = limitHeader(limit, limit-count)
+		reply.Header.Set("X-RateLimit-Reset", strconv.FormatInt(start.Add(per).Unix(), 10))
+		if !reply.OK() {
+			reply.Header.Set("Retry-After", wholeSeconds(per))
+		}
+		return reply
+	}
+}
+
+// slots accepts n requests at a time, each of which takes from least to most.
+func slots(n int, least, most time.Duration) serverrules.Server {
+	random := rand.New(rand.NewPCG(3, 4))
+	var ends []time.Time // of the requests in progress
+	return func(r serverrules.Request) serverrules.Reply {
+		ends = slices.DeleteFunc(ends, func(end time.Time) bool { return !r.At.Before(end) })
+		reply := serverrules.Reply{Header: http.Header{}}
+		if len(ends) < n {
+			reply.Delay = least + time.Duration(random.Int64N(int64(most-least)))
+			ends = append(ends, r.At.Add(reply.Delay))
+		} else {
+			reply.Status = http.StatusTooManyRequests
+		}
+		reply.Header.Set("Concurrency-Limit", strconv.Itoa(n))
+		reply.Header.Set("Concurrency-Remaining", strconv.Itoa(n-len(ends)))
+		return reply
+	}
+}
+
+// nginx is limit_req with rate=20r/s, burst=20 and nodelay.
+func nginx(status int) serverrules.Server {
+	return serverrules.Nginx(throttle.NginxConfig{Rate: 20, Per: time.Second, Burst: 20, NoDelay: true}, serverrules.Refuse(status))
+}
+
+// every responds to each nth request with a status.
+func every(n, status int) serverrules.Server {
+	count := 0
+	return func(serverrules.Request) serverrules.Reply {
+		if count++; count%n == 0 {
+			return serverrules.Refuse(status)
+		}
+		return serverrules.Reply{}
+	}
+}
+
+// overload processes 50 requests per second, one after another, and 10 per second between
+// the two times after the first request. It rejects requests that would wait longer than 2 s.
+func overload(from, to time.Duration) serverrules.Server {
+	var start, free time.Time
+	return func(r serverrules.Request) serverrules.Reply {
+		if start.IsZero() {
+			start, free = r.At, r.At
+		}
+		takes := time.Second / 50
+		if at := r.At.Sub(start); at >= from && at < to {
+			takes = time.Second / 10
+		}
+		if free.Before(r.At) {
+			free = r.At
+		}
+		if free.Sub(r.At) > 2*time.Second {
+			return serverrules.Refuse(http.StatusServiceUnavailable)
+		}
+		free = free.Add(takes)
+		return serverrules.Reply{Delay: free.Sub(r.At)}
+	}
+}
+
+func limitHeader(limit, remaining int64) http.Header {
+	h := http.Header{}
+	h.Set("X-RateLimit-Limit", strconv.FormatInt(limit, 10))
+	h.Set("X-RateLimit-Remaining", strconv.FormatInt(remaining, 10))
+	return h
+}
+
+// wholeSeconds returns d in seconds, rounded up.
+func wholeSeconds(d time.Duration) string { return strconv.Itoa(int(math.Ceil(d.Seconds()))) }
