@@ -63,7 +63,8 @@ type QuotaSnapshot struct { //nolint:revive // quota.Snapshot describes all quot
 	// Hold describes the hold. Nil means that there is none.
 	Hold *HoldSnapshot
 
-	// Limits describes the limits that the server states, or that its rejections show.
+	// Limits describes the limits that the server states, that its rejections show, or that
+	// the program declared.
 	Limits []LimitSnapshot
 }
 
@@ -110,8 +111,13 @@ type LimitSnapshot struct {
 	// Reset is when units come back. Zero means that it is not known.
 	Reset time.Time
 
-	// Learned is set if the limit was inferred from rejections. Otherwise the server states it.
+	// Learned is set if the limit was inferred from rejections. If neither Learned nor Declared
+	// is set, the server states it.
 	Learned bool
+
+	// Declared is set if the program stated the limit with Tracker.Declare. Size is less than
+	// declared after a rejection that came before the limit was used up.
+	Declared bool
 }
 
 // defaultShown is the number of accounts that Snapshot shows by default.
@@ -315,7 +321,7 @@ func (t *told) snapshot(f *flight, now time.Time) LimitSnapshot {
 
 // snapshot describes w as of now, while the claims of f are in flight.
 func (w *learnedWindow) snapshot(f *flight, now time.Time) LimitSnapshot {
-	s := LimitSnapshot{Unit: "requests", Size: w.limit, Remaining: max(w.limit-w.used, 0), RemainingKnown: true, Per: w.length, Reset: w.reset, Learned: !w.declared}
+	s := LimitSnapshot{Unit: "requests", Size: w.limit, Remaining: max(w.limit-w.used, 0), RemainingKnown: true, Per: w.length, Reset: w.reset, Learned: !w.declared, Declared: w.declared}
 	if !w.reset.After(now) {
 		s.Remaining = max(w.limit-f.open, 0)
 	}
