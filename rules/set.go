@@ -26,9 +26,8 @@ type Set struct {
 //
 // A limit of a descriptor applies if r has a value for each key on the path to the limit; a limit
 // of the section limits applies if its match does. Any number of limits may apply: those that
-// exceed the free demands of t, see queue.Ticket.Free, are combined into one demand, whose
-// requests wait in a queue of their own. Limits returns an error if limits apply and t has no
-// free demand.
+// exceed the free demands of t, see queue.Ticket.Free, are combined into one demand. Limits
+// returns an error if limits apply and t has no free demand.
 func (s *Set) Limits(r *http.Request, t *queue.Ticket) error {
 	q := s.newSearch()
 	q.req = r

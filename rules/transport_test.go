@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -89,4 +90,35 @@ func TestSet_anyNumberOfLimitsInATransport(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestSet_combinedLimitsWaitInOrder alternates requests that need a limit alone with requests
+// that need it combined with others. They are sent in the order of arrival.
+func TestSet_combinedLimitsWaitInOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		text := "domain: d\nlimits:\n"
+		for i := range 3 {
+			text += fmt.Sprintf("- {name: l%d, match: /many, key: user, rate_limit: {unit: day, requests_per_unit: 1000, algorithm: token_bucket}}\n", i)
+		}
+		text += "- {name: last, match: '/{page}', key: user, rate_limit: {unit: minute, requests_per_unit: 1, algorithm: token_bucket}}\nvalues: {user: {header: X-User}}\n"
+		set, err := rules.Parse([]byte(text), rules.Config{})
+		require.NoError(t, err)
+		var sent []string
+		start := time.Now()
+		tr := &heed.Transport{Limits: set.Limits, Base: roundTripFunc(func(r *http.Request) (*http.Response, error) {
+			sent = append(sent, fmt.Sprint(r.URL.Path, " ", time.Since(start)))
+			return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody, Request: r}, nil
+		})}
+		var want []string
+		var all sync.WaitGroup
+		for i := range 12 {
+			path := []string{"/many", "/one", "/one", "/many"}[i%4]
+			r := request(t, "ann", "https://api.test"+path)
+			all.Go(func() { _, _ = tr.RoundTrip(r) })
+			synctest.Wait()
+			want = append(want, fmt.Sprint(path, " ", time.Duration(i)*time.Minute))
+		}
+		all.Wait()
+		require.Equal(t, want, sent)
+	})
 }
