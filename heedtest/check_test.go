@@ -325,7 +325,7 @@ func TestRun_faults(t *testing.T) {
 		{"dialects", "retries once without reading headers", "429 with RateLimit: 1 retries came before the stated time", func(base http.RoundTripper) http.RoundTripper {
 			return newHeed(roundTripper(func(r *http.Request) (*http.Response, error) {
 				resp, err := base.RoundTrip(r)
-				if err != nil || resp.StatusCode != http.StatusTooManyRequests {
+				if err != nil || resp.StatusCode != http.StatusTooManyRequests || sleep(r.Context(), time.Second) != nil {
 					return resp, err
 				}
 				resp.Body.Close()
