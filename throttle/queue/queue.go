@@ -128,7 +128,9 @@ func (q *Queue) Wait(ctx context.Context, t *Ticket) error { return q.WaitQueued
 // caller, without a lock, and at most once. It does not call queued for a ticket that is
 // granted or rejected immediately. A nil queued is not called.
 func (q *Queue) WaitQueued(ctx context.Context, t *Ticket, queued func(Position)) error {
-	q.traceStarted(t)
+	if q.Trace != nil {
+		q.Trace.started(t)
+	}
 	err := q.wait(ctx, t, queued)
 	q.finish(t, err)
 	return err

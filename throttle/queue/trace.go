@@ -18,9 +18,9 @@ type Trace struct {
 	Failed func(*Ticket, error)
 }
 
-func (q *Queue) traceStarted(t *Ticket) {
-	if q.Trace != nil && q.Trace.Started != nil {
-		q.Trace.Started(t)
+func (tr *Trace) started(t *Ticket) {
+	if tr.Started != nil {
+		tr.Started(t)
 	}
 }
 

@@ -12,7 +12,9 @@ import (
 // Other errors are those of Wait. A limiter that may block is asked with ctx. After an error
 // t holds no units.
 func (q *Queue) Try(ctx context.Context, t *Ticket) error {
-	q.traceStarted(t)
+	if q.Trace != nil {
+		q.Trace.started(t)
+	}
 	err := q.try(ctx, t)
 	q.finish(t, err)
 	return err
