@@ -153,10 +153,10 @@ func TestLogTrace_nilIsTheDefaultLogger(t *testing.T) {
 	require.Contains(t, b.String(), "quota api.test is not held any more")
 }
 
-// TestSentence_isTheSameInErrorAndLog compares the sentence for a wait in the error, in the log
-// and in the event. The modules otelheed and debugpage compare the span and the page with the
-// event.
-func TestSentence_isTheSameInErrorAndLog(t *testing.T) {
+// TestGiveUpError_hasTheLongestWait checks that the error of a request that waited describes the
+// wait as WaitDone does. TestSentence_isTheSameInErrorLogSpanAndPage of module otelheed compares
+// that with logs, spans and the debug page.
+func TestGiveUpError_hasTheLongestWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		trace, lines := logLines()
 		var mu sync.Mutex

@@ -232,7 +232,7 @@ const (
 func (rt *roundTrip) addDemands() error {
 	t := rt.t
 	if t.Limits != nil {
-		if err := t.Limits(rt.req, &rt.ticket); err != nil {
+		if err := rt.addLimits(); err != nil {
 			rt.stoppedByHook = true
 			return fmt.Errorf("heed: Transport.Limits: %w", err)
 		}
@@ -256,6 +256,19 @@ func (rt *roundTrip) addDemands() error {
 	rt.hasDemands = rt.hasConfiguredLimits
 	rt.quotaSlot, rt.unitCount = -1, 0
 	return rt.addQuotaDemand()
+}
+
+// addLimits calls Transport.Limits. The ticket keeps demands free for the server's limits, for
+// Transport.Limiter and for each unit of RequestOptions.Costs, but leaves one for Limits.
+func (rt *roundTrip) addLimits() error {
+	own := 1 + len(rt.opts.Costs)
+	if rt.t.Limiter != nil {
+		own++
+	}
+	rt.ticket.KeepFree(min(own, queue.MaxDemands-1))
+	err := rt.t.Limits(rt.req, &rt.ticket)
+	rt.ticket.KeepFree(0)
+	return err
 }
 
 // addQuotaDemand updates the Tracker's demands in the ticket. They may change after each

@@ -86,11 +86,17 @@ func wrapTollbooth8(perHour int, next http.Handler) http.Handler {
 }
 
 func wrapThrottled(perHour int, next http.Handler) http.Handler {
-	store, err := memstore.NewCtx(1 << 16)
+	return WrapThrottled(throttled.RateQuota{MaxRate: throttled.PerHour(perHour), MaxBurst: perHour - 1}, 1<<16, next)
+}
+
+// WrapThrottled returns next with a limit of throttled/throttled per IP address, for at most so
+// many addresses.
+func WrapThrottled(q throttled.RateQuota, maxAddresses int, next http.Handler) http.Handler {
+	store, err := memstore.NewCtx(maxAddresses)
 	if err != nil {
 		panic(err)
 	}
-	l, err := throttled.NewGCRARateLimiterCtx(store, throttled.RateQuota{MaxRate: throttled.PerHour(perHour), MaxBurst: perHour - 1})
+	l, err := throttled.NewGCRARateLimiterCtx(store, q)
 	if err != nil {
 		panic(err)
 	}

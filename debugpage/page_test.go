@@ -1,7 +1,6 @@
 package debugpage
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
@@ -9,7 +8,6 @@ import (
 	"fmt"
 	"html"
 	"io"
-	"log/slog"
 	"math"
 	"net/http"
 	"net/http/httptest"
@@ -72,18 +70,12 @@ func (s *script) RoundTrip(req *http.Request) (*http.Response, error) {
 	if len(s.responses) > 0 {
 		resp, s.responses = s.responses[0], s.responses[1:]
 	}
-	if resp.StatusCode == broken {
-		return nil, errors.New("connection closed")
-	}
 	if resp.Header == nil {
 		resp.Header = http.Header{}
 	}
 	resp.Body, resp.Request = http.NoBody, req
 	return &resp, nil
 }
-
-// broken is the status of responses that are an error instead.
-const broken = -1
 
 func throttled(retryAfter string) http.Response {
 	return http.Response{StatusCode: http.StatusTooManyRequests, Header: http.Header{"Retry-After": {retryAfter}}}
@@ -222,6 +214,31 @@ func TestPage_showsWhatHeedKnowsAndDoes(t *testing.T) {
 	})
 }
 
+// TestPage_showsThatALimitWasDeclared declares a limit. The second response states another one,
+// which replaces it.
+func TestPage_showsThatALimitWasDeclared(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, tracker := new(Page), new(quota.Tracker)
+		require.NoError(t, tracker.Declare("api.test", throttle.PerHour(10)))
+		transport := &heed.Transport{Quota: tracker, Base: &script{responses: []http.Response{
+			{StatusCode: http.StatusOK},
+			{StatusCode: http.StatusOK, Header: http.Header{"Ratelimit-Policy": {`"default";q=50;w=60`}, "Ratelimit": {`"default";r=20;t=60`}}},
+		}}}
+		p.Add("", transport)
+		hour, minute, nine, twenty := 3600.0, 60.0, int64(9), int64(20)
+		for _, want := range []limitRow{
+			{Unit: "requests", Size: 10, Remaining: &nine, Per: 3600, ResetIn: &hour, Known: declared},
+			{Name: "default", Unit: "requests", Size: 50, Remaining: &twenty, Per: 60, ResetIn: &minute, Known: stated},
+		} {
+			_, err := heed.NewClient(transport).Get("https://api.test/")
+			require.NoError(t, err)
+			rows := stateOf(t, p).Quotas[0].Rows // the last is that of the path
+			require.Equal(t, []limitRow{want}, rows[len(rows)-1].Limits)
+			require.Contains(t, htmlOf(t, p), `<span class="known `+want.Known+`">`+want.Known+`</span>`)
+		}
+	})
+}
+
 func TestPage_showsProbesEstimatesAndFullQuotas(t *testing.T) {
 	now := time.Unix(1000, 0)
 	for want, q := range map[string]quota.QuotaSnapshot{
@@ -237,6 +254,7 @@ func TestPage_showsProbesEstimatesAndFullQuotas(t *testing.T) {
 		`class="bar empty"`:                        {Limits: []quota.LimitSnapshot{{Size: 100, RemainingKnown: true}}},
 		`class="bar fine"`:                         {Limits: []quota.LimitSnapshot{{Size: 100, Remaining: 200, RemainingKnown: true}}},
 		`<span class="known learned">learned`:      {Limits: []quota.LimitSnapshot{{Size: 100, Learned: true}}},
+		`<span class="known declared">declared`:    {Limits: []quota.LimitSnapshot{{Size: 100, Declared: true}}},
 		"<span class=\"route\">/search</span>":     {Name: "api.test/search"},
 		"100 requests, resets in 0 s":              {Limits: []quota.LimitSnapshot{{Unit: "requests", Size: 100, Reset: now.Add(-time.Hour)}}},
 		"9,223,372,036,854,775,807</b> left of -1": {Limits: []quota.LimitSnapshot{{Unit: "-1", Remaining: math.MaxInt64, RemainingKnown: true}}},
@@ -442,26 +460,6 @@ func TestPage_maxAccounts(t *testing.T) {
 	p := manyHosts(t)
 	p.MaxAccounts = 7
 	require.Len(t, stateOf(t, p).Quotas[0].Rows, 7)
-}
-
-// TestSentence_isTheSameInErrorLogAndPage compares how a wait is described in the error, in the
-// log and on the page. Module otelheed compares the span with the event.
-func TestSentence_isTheSameInErrorLogAndPage(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p, log := new(Page), new(bytes.Buffer)
-		base := &script{responses: []http.Response{throttled("5"), {StatusCode: broken}}}
-		transport := &heed.Transport{
-			Base: base, Quota: &quota.Tracker{Rand: func() float64 { return 0 }},
-			Retry: &heed.RetryPolicy{MaxAttempts: 1, MaxThrottledAttempts: 2},
-			Trace: heed.JoinTraces(p.Trace(), heed.LogTrace(slog.New(slog.NewTextHandler(log, nil)))),
-		}
-		p.Add("", transport)
-		_, err := heed.NewClient(transport).Get("https://api.test/")
-		const sentence = "waited 5 s for quota api.test (retry-after)"
-		require.ErrorContains(t, err, ": "+sentence+": ")
-		require.Contains(t, log.String(), `msg="`+sentence+`"`)
-		require.Contains(t, htmlOf(t, p), `<span class="text">`+sentence+`</span>`)
-	})
 }
 
 // BenchmarkPage_tenThousandHosts is to take at most 50 ms.

@@ -83,7 +83,7 @@ type limitRow struct {
 	Remaining *int64   `json:"remaining"`      // nil: not known
 	Per       float64  `json:"per_s,omitempty"`
 	ResetIn   *float64 `json:"reset_in_s"` // nil: not known
-	Known     string   `json:"known"`      // "stated" or "learned"
+	Known     string   `json:"known"`      // "stated", "learned" or "declared"
 	per       time.Duration
 	resetIn   time.Duration
 }
@@ -128,9 +128,10 @@ type budgetState struct {
 }
 
 const (
-	stated  = "stated"
-	learned = "learned"
-	own     = "own"
+	stated   = "stated"
+	learned  = "learned"
+	declared = "declared"
+	own      = "own"
 
 	// maxQueueRows is the maximum number of rows for one Queue.
 	maxQueueRows = 100
@@ -253,6 +254,9 @@ func newQuotaRow(a quota.AccountSnapshot, q quota.QuotaSnapshot, now time.Time) 
 	}
 	for _, l := range q.Limits {
 		limit := limitRow{Name: clean(l.Name), Unit: clean(l.Unit), Size: l.Size, Per: seconds(l.Per), Known: known(l.Learned), per: l.Per}
+		if l.Declared {
+			limit.Known = declared
+		}
 		if l.RemainingKnown {
 			limit.Remaining = &l.Remaining
 		}

@@ -228,6 +228,14 @@ func TestRun_faults(t *testing.T) {
 				return resp, err
 			})
 		}},
+		{"contract", "forgets the length of the body", "the ContentLength of the request was changed", func(base http.RoundTripper) http.RoundTripper {
+			return roundTripper(func(r *http.Request) (*http.Response, error) {
+				if r.ContentLength > 0 {
+					r.ContentLength = -1
+				}
+				return base.RoundTrip(r)
+			})
+		}},
 		{"early-retry", "waits for half of Retry-After", "a retry came 1", func(base http.RoundTripper) http.RoundTripper {
 			return &retrier{base: base, early: true}
 		}},
@@ -270,6 +278,7 @@ func TestRun_faults(t *testing.T) {
 				return base.RoundTrip(r)
 			})
 		}},
+		{"leaks", "ends goroutines too late", "40 goroutines were left", lingering(15*time.Minute + 30*time.Second)},
 		{"deadline", "does not pass on the context", "a call had not ended", func(base http.RoundTripper) http.RoundTripper {
 			return &retrier{base: base, deaf: true, synchronous: true}
 		}},
@@ -308,8 +317,21 @@ func TestRun_faults(t *testing.T) {
 				return base.RoundTrip(r)
 			})
 		}},
-		{"healthy-server", "stops after every failure", "% of calls failed at a server that fails 1 %", newStopper},
+		{"healthy-server", "stops after every failure", "% of calls failed at a server that fails 1 %", stoppingAfter(func(status int) bool { return status != 200 })},
+		{"healthy-server", "stops after 429", "429: ", stoppingAfter(func(status int) bool { return status == 429 })},
+		{"healthy-server", "stops after 500", "500: ", stoppingAfter(func(status int) bool { return status == 500 })},
+		{"healthy-server", "stops after 503", "503: ", stoppingAfter(func(status int) bool { return status == 503 })},
 		{"dialects", "reads only Retry-After", "requests of 30 calls were rejected", newRetrier},
+		{"dialects", "retries once without reading headers", "429 with RateLimit: 1 retries came before the stated time", func(base http.RoundTripper) http.RoundTripper {
+			return newHeed(roundTripper(func(r *http.Request) (*http.Response, error) {
+				resp, err := base.RoundTrip(r)
+				if err != nil || resp.StatusCode != http.StatusTooManyRequests || sleep(r.Context(), time.Second) != nil {
+					return resp, err
+				}
+				resp.Body.Close()
+				return base.RoundTrip(r)
+			}))
+		}},
 		{"dialects", "waits a minute after every call", "30 calls took", func(base http.RoundTripper) http.RoundTripper {
 			return roundTripper(func(r *http.Request) (*http.Response, error) {
 				time.Sleep(time.Minute)
@@ -364,25 +386,73 @@ func buffering(base http.RoundTripper) http.RoundTripper {
 	})
 }
 
-// newStopper returns a client that sends nothing for 10 s after each failure.
-func newStopper(base http.RoundTripper) http.RoundTripper {
-	var mu sync.Mutex
-	var until time.Time
-	return roundTripper(func(r *http.Request) (*http.Response, error) {
-		mu.Lock()
-		wait := time.Until(until)
-		mu.Unlock()
-		if err := sleep(r.Context(), wait); err != nil {
-			return nil, err
-		}
-		resp, err := base.RoundTrip(r)
-		if err != nil || resp.StatusCode != http.StatusOK {
+// stoppingAfter returns a function that builds clients which send nothing for 10 s after each
+// failure with a status. The status of a failure without a response is 0.
+func stoppingAfter(failure func(status int) bool) heedtest.ClientFunc {
+	return func(base http.RoundTripper) http.RoundTripper {
+		var mu sync.Mutex
+		var until time.Time
+		return roundTripper(func(r *http.Request) (*http.Response, error) {
 			mu.Lock()
-			until = time.Now().Add(10 * time.Second)
+			wait := time.Until(until)
 			mu.Unlock()
-		}
-		return resp, err
-	})
+			if err := sleep(r.Context(), wait); err != nil {
+				return nil, err
+			}
+			resp, err := base.RoundTrip(r)
+			status := 0
+			if err == nil {
+				status = resp.StatusCode
+			}
+			if failure(status) {
+				mu.Lock()
+				until = time.Now().Add(10 * time.Second)
+				mu.Unlock()
+			}
+			return resp, err
+		})
+	}
+}
+
+// lingering returns a function that builds clients which leave a goroutine for d after each
+// call.
+func lingering(d time.Duration) heedtest.ClientFunc {
+	return func(base http.RoundTripper) http.RoundTripper {
+		return roundTripper(func(r *http.Request) (*http.Response, error) {
+			go time.Sleep(d)
+			return base.RoundTrip(r)
+		})
+	}
+}
+
+// A pool is a client with a goroutine that CloseIdleConnections ends.
+type pool struct {
+	http.RoundTripper
+	start  sync.Once
+	closed chan struct{}
+}
+
+// RoundTrip implements http.RoundTripper.
+func (p *pool) RoundTrip(r *http.Request) (*http.Response, error) {
+	p.start.Do(func() { go func() { <-p.closed }() })
+	return p.RoundTripper.RoundTrip(r)
+}
+
+// CloseIdleConnections is called by http.Client.CloseIdleConnections.
+func (p *pool) CloseIdleConnections() { close(p.closed) }
+
+// TestRun_leaksAreWhatIsLeftInTheEnd checks that goroutines which end later than their call, or
+// with CloseIdleConnections, are no leaks.
+func TestRun_leaksAreWhatIsLeftInTheEnd(t *testing.T) {
+	for name, client := range map[string]heedtest.ClientFunc{
+		"idle timeout": lingering(14*time.Minute + 30*time.Second),
+		"pool": func(base http.RoundTripper) http.RoundTripper {
+			return &pool{RoundTripper: base, closed: make(chan struct{})}
+		},
+	} {
+		m := heedtest.Run(t, client, "leaks")[0]
+		require.Equal(t, heedtest.Passed, m.Result, "%s: %v", name, m)
+	}
 }
 
 // newLeakySlots returns a client with 30 slots that loses those of calls that fail.

@@ -44,16 +44,16 @@ type Fault uint8
 
 // The faults. Over HTTP/2, Drop and CutBody reset the stream and keep the connection.
 const (
-	NoFault   Fault = iota
-	Hang            // no response until the client gives up
-	Drop            // no response: the connection is closed
-	Reset           // no response: the connection is reset
-	CloseConn       // no response, and nothing else on this connection, as if the server had lost power
-	CutBody         // the connection is closed after half of the body
-	ResetBody       // the connection is reset after half of the body
-	HangBody        // half of the body, then nothing until the client gives up
-	Endless         // the body repeatedly until the client gives up; ByteInterval is the time between repetitions, 0 means 1 ms
-	HangConn        // a complete response; afterwards the connection is half-open, as after CloseConn
+	NoFault      Fault = iota
+	Hang               // no response until the client gives up
+	Drop               // no response: the connection is closed
+	Reset              // no response: the connection is reset
+	HalfOpenConn       // no response: the connection is half-open from now on, as if the server had lost power
+	CutBody            // the connection is closed after half of the body
+	ResetBody          // the connection is reset after half of the body
+	HangBody           // half of the body, then nothing until the client gives up
+	Endless            // the body repeatedly until the client gives up; ByteInterval is the time between repetitions, 0 means 1 ms
+	HangConn           // a complete response; afterwards the connection is half-open, as after HalfOpenConn
 
 	// The following faults exist in HTTP/2 only. Over HTTP/1.1 they act like Drop.
 
@@ -127,7 +127,7 @@ func (a Response) failWithoutResponse(r *http.Request, stream uint32) {
 	case Drop:
 	case Reset:
 		c.reset()
-	case CloseConn:
+	case HalfOpenConn:
 		c.hang()
 		<-c.closed
 	case RefuseStream:

@@ -80,7 +80,7 @@ func TestFault_plainClientFails(t *testing.T) {
 		"hang":       {heedtest.Hang, timeout, "deadline exceeded", ""},
 		"drop":       {heedtest.Drop, io.EOF, "INTERNAL_ERROR", ""},
 		"reset":      {heedtest.Reset, syscall.ECONNRESET, "connection reset|EOF", ""},
-		"vanish":     {heedtest.CloseConn, timeout, "deadline exceeded", ""},
+		"half-open":  {heedtest.HalfOpenConn, timeout, "deadline exceeded", ""},
 		"cut body":   {heedtest.CutBody, io.ErrUnexpectedEOF, "INTERNAL_ERROR", half},
 		"reset body": {heedtest.ResetBody, syscall.ECONNRESET, "connection reset|EOF", half},
 		"hang body":  {heedtest.HangBody, timeout, "deadline exceeded", half},
@@ -152,7 +152,7 @@ func TestFault_hangConnBreaksTheNextRequest(t *testing.T) {
 }
 
 func TestFault_closeConnBreaksOtherStreams(t *testing.T) {
-	s := &heedtest.Server{HTTP2: true, Respond: heedtest.Script(heedtest.Response{Delay: 2 * time.Second}, heedtest.Response{Fault: heedtest.CloseConn})}
+	s := &heedtest.Server{HTTP2: true, Respond: heedtest.Script(heedtest.Response{Delay: 2 * time.Second}, heedtest.Response{Fault: heedtest.HalfOpenConn})}
 	inMemory(t, s, func(t *testing.T) {
 		c := s.Client()
 		c.Timeout = time.Minute
@@ -251,7 +251,7 @@ func TestServer_skipsBodies(t *testing.T) {
 }
 
 func TestServer_closeEndsHangingRequests(t *testing.T) {
-	for _, fault := range []heedtest.Fault{heedtest.Hang, heedtest.CloseConn, heedtest.HangBody, heedtest.Endless, heedtest.HangConn} {
+	for _, fault := range []heedtest.Fault{heedtest.Hang, heedtest.HalfOpenConn, heedtest.HangBody, heedtest.Endless, heedtest.HangConn} {
 		for _, http2 := range []bool{false, true} {
 			if http2 && bubblesShareHTTP2 {
 				continue

@@ -2,6 +2,7 @@ package otelheed
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"sync/atomic"
@@ -28,7 +29,7 @@ type roundTripFunc func(*http.Request) (*http.Response, error)
 func (f roundTripFunc) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
 
 // respond returns a base that responds with the given statuses, and then with 200. A 429 and a
-// 503 state that the client must wait for 5 s.
+// 503 state that the client must wait for 5 s. A status of 0 is an error without a response.
 func respond(statuses ...int) http.RoundTripper {
 	var n atomic.Int64
 	return roundTripFunc(func(*http.Request) (*http.Response, error) {
@@ -36,6 +37,9 @@ func respond(statuses ...int) http.RoundTripper {
 		status := http.StatusOK
 		if i := int(n.Add(1)) - 1; i < len(statuses) {
 			status = statuses[i]
+		}
+		if status == 0 {
+			return nil, errors.New("broken")
 		}
 		if status == 429 || status == 503 {
 			w.Header().Set("Retry-After", "5")
@@ -117,9 +121,9 @@ func TestTelemetry_countsRedirects(t *testing.T) {
 	require.Equal(t, "1", attributesOf(recorder.Ended()[1])["http.request.resend_count"])
 }
 
-// TestSentence_isTheSameInSpanAndError compares the sentence for a wait in its span with that in
-// the event, and those of a retry and of a failure in the events of the caller's span.
-func TestSentence_isTheSameInSpanAndError(t *testing.T) {
+// TestTelemetry_describesWaitsRetriesAndFailures checks the span of a wait, and the events of the
+// caller's span for a retry and a failure.
+func TestTelemetry_describesWaitsRetriesAndFailures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		telemetry, provider, recorder := traced(t)
 		var want []string

@@ -70,7 +70,7 @@ func TestTracker_declareConcernsOneHost(t *testing.T) {
 	s := tr.Snapshot(0)
 	for _, a := range s.Shown {
 		if a.Host == "api.test" {
-			require.Equal(t, []LimitSnapshot{{Unit: "requests", Size: 1, RemainingKnown: true, Per: time.Hour, Reset: time.Unix(1e9, 0).Add(time.Hour)}}, a.Quotas[0].Limits)
+			require.Equal(t, []LimitSnapshot{{Unit: "requests", Size: 1, RemainingKnown: true, Per: time.Hour, Reset: time.Unix(1e9, 0).Add(time.Hour), Declared: true}}, a.Quotas[0].Limits)
 		}
 	}
 }

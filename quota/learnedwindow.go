@@ -73,6 +73,7 @@ const (
 	minUnconfirmed  = 2                      // requests in flight while a window is not confirmed, one more
 	maxUnconfirmed  = 4                      // for four accepted ones, and at most so many
 	confirmedPart   = 24                     // of a window that is confirmed
+	leastInterval   = 10 * time.Millisecond  // between requests, if that takes no longer than burstPart
 	burstPart       = 6                      // of a window, in which its requests are sent
 	agreeingRates   = 0.25                   // rates that differ by less agree
 	muchLower       = 1.6                    // times: a rate that is lower than another
@@ -151,11 +152,14 @@ func (w *learnedWindow) interval() time.Duration {
 	if w.declared {
 		return 0
 	}
-	part := burstPart
+	each := w.length / time.Duration(w.limit)
 	if w.confirmed {
-		part = confirmedPart
+		if each/burstPart >= leastInterval {
+			return max(each/confirmedPart, leastInterval)
+		}
+		return each / confirmedPart
 	}
-	return w.length / time.Duration(part) / time.Duration(w.limit)
+	return each / burstPart
 }
 
 // nextOnGrid returns the next end of a window after now, if they are on a grid.

@@ -64,7 +64,8 @@ type QuotaSnapshot struct { //nolint:revive // quota.Snapshot describes all quot
 	// Hold describes the hold. Nil means that there is none.
 	Hold *HoldSnapshot
 
-	// Limits describes the limits that the server states, or that its rejections show.
+	// Limits describes the limits that the server states, that its rejections show, or that
+	// the program declared.
 	Limits []LimitSnapshot
 }
 
@@ -111,8 +112,13 @@ type LimitSnapshot struct {
 	// Reset is when units come back. Zero means that it is not known.
 	Reset time.Time
 
-	// Learned is set if the limit was inferred from rejections. Otherwise the server states it.
+	// Learned is set if the limit was inferred from rejections. If neither Learned nor Declared
+	// is set, the server states it.
 	Learned bool
+
+	// Declared is set if the program stated the limit with Tracker.Declare. Size is less than
+	// declared after a rejection that came before the limit was used up.
+	Declared bool
 }
 
 const defaultShown = 100 // accounts that Snapshot shows by default
@@ -303,7 +309,7 @@ func (e *estimate) snapshot(f *inFlight, now time.Time) LimitSnapshot {
 
 // snapshot describes w as of now, while the claims of f are in flight.
 func (w *learnedWindow) snapshot(f *inFlight, now time.Time) LimitSnapshot {
-	s := LimitSnapshot{Unit: "requests", Size: w.limit, Remaining: max(w.limit-w.used, 0), RemainingKnown: true, Per: w.length, Reset: w.reset, Learned: !w.declared}
+	s := LimitSnapshot{Unit: "requests", Size: w.limit, Remaining: max(w.limit-w.used, 0), RemainingKnown: true, Per: w.length, Reset: w.reset, Learned: !w.declared, Declared: w.declared}
 	if !w.reset.After(now) {
 		s.Remaining = max(w.limit-f.open, 0)
 	}

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/heed-go/heed/internal/adapter"
 	"github.com/heed-go/heed/internal/ticks"
 	"github.com/heed-go/heed/throttle"
 )
@@ -13,7 +14,7 @@ import (
 // A queue.Ticket has space for queue.MaxDemands limits. Further limits that match a request are
 // combined into one limiter: an AllOf of members, each of which takes its own key and cost from
 // the common claim. The same combination of limits always uses the same limiter, because a
-// queue.Queue keeps one queue per limiter.
+// queue.Queue keeps one queue per limiter; up to four members share the queues of their limits.
 
 // maxBundles is the maximum number of combinations that are kept. Beyond it a random combination
 // is dropped, and requests that use it again wait in a queue of their own.
@@ -76,12 +77,26 @@ type member struct {
 // that capacity has become free, so waiters ask again.
 const retryWait = 100 * time.Millisecond
 
+// keyIn returns the key of s in the key of a claim.
+func (s *member) keyIn(key string) (own string) {
+	for range s.index + 1 {
+		own, key, _ = cutPart(key)
+	}
+	return own
+}
+
+// Adapted implements adapter.Adapter. A queue counts the units of claims, so a limit with another
+// cost has a queue for each bundle.
+func (s *member) Adapted(key string) adapter.Target {
+	if s.cost > 1 {
+		return adapter.Target{Limiter: s, Key: key}
+	}
+	return adapter.Target{Limiter: s.limiter, Key: s.keyIn(key)}
+}
+
 // memberClaim returns the claim on the limit of s that is part of c.
 func (s *member) memberClaim(c throttle.Claim) throttle.Claim {
-	rest := c.Key
-	for range s.index + 1 {
-		c.Key, rest, _ = cutPart(rest)
-	}
+	c.Key = s.keyIn(c.Key)
 	if n, err := c.Units(); err == nil {
 		c.Cost = ticks.Mul(n, max(s.cost, 1))
 	}

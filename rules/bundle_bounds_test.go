@@ -9,6 +9,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/heed-go/heed/internal/adapter"
+	"github.com/heed-go/heed/throttle"
 	"github.com/heed-go/heed/throttle/queue"
 )
 
@@ -36,6 +38,25 @@ func TestBundle_beginsWithOneLimitTooMany(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, n < 3, d.OK, "%d limits, user %s", queue.MaxDemands+extra, user)
 		}
+	}
+}
+
+// TestBundle_sharesTheQueuesOfItsLimits checks what a queue takes each member of a bundle for. A
+// limit with a cost of its own does not share a queue.
+func TestBundle_sharesTheQueuesOfItsLimits(t *testing.T) {
+	text := "domain: d\nvalues: {a: {header: A}}\nlimits:\n"
+	for i := range queue.MaxDemands + 1 {
+		text += fmt.Sprintf("- {name: l%d, key: a, rate_limit: {unit: day, requests_per_unit: 9, cost: %d}}\n", i, max(i-2, 1))
+	}
+	set, err := Parse([]byte(text), Config{})
+	require.NoError(t, err)
+	var ticket queue.Ticket
+	require.NoError(t, set.Limits(&http.Request{Method: "GET", URL: &url.URL{Path: "/"}, Header: http.Header{"A": {"user"}}}, &ticket))
+	bundle := ticket.Demands[queue.MaxDemands-1]
+	parts := throttle.Parts(bundle.Limiter)
+	require.Len(t, parts, 2)
+	for i, want := range []adapter.Target{{Limiter: set.rules[3].limiter, Key: "user"}, {Limiter: parts[1], Key: bundle.Key}} {
+		require.Equal(t, want, parts[i].(adapter.Adapter).Adapted(bundle.Key))
 	}
 }
 

@@ -8,27 +8,31 @@ import (
 	"github.com/heed-go/heed/warmup"
 )
 
-// newLimiter returns the local limiter of s, which must be valid.
+// newLimiter returns the local limiter of s, which must be valid, with a clock.
 func newLimiter(s Spec, clk throttle.Clock) throttle.Limiter {
+	return throttle.WithClock(unclocked(s), clk)
+}
+
+func unclocked(s Spec) throttle.Limiter {
 	switch s := s.(type) {
 	case throttle.Limit:
-		return throttle.WithClock(throttle.NewTokenBucket(s), clk)
+		return throttle.NewTokenBucket(s)
 	case throttle.RefillBucketConfig:
-		return throttle.WithClock(throttle.NewRefillBucket(s), clk)
+		return throttle.NewRefillBucket(s)
 	case throttle.LeakyBucketConfig:
-		return throttle.WithClock(throttle.NewLeakyBucket(s), clk)
+		return throttle.NewLeakyBucket(s)
 	case throttle.FixedWindowConfig:
-		return throttle.WithClock(throttle.NewFixedWindow(s), clk)
+		return throttle.NewFixedWindow(s)
 	case throttle.SlidingLogConfig:
-		return throttle.WithClock(throttle.NewSlidingLog(s), clk)
+		return throttle.NewSlidingLog(s)
 	case throttle.SlidingCounterConfig:
-		return throttle.WithClock(throttle.NewSlidingCounter(s), clk)
+		return throttle.NewSlidingCounter(s)
 	case throttle.NginxConfig:
-		return throttle.WithClock(throttle.NewNginx(s), clk)
+		return throttle.NewNginx(s)
 	case throttle.ConcurrencyConfig:
-		return throttle.WithClock(throttle.NewConcurrency(s), clk)
+		return throttle.NewConcurrency(s)
 	case warmup.Config:
-		return throttle.WithClock(warmup.New(s), clk)
+		return warmup.New(s)
 	}
 	panic(fmt.Sprintf("rules: no limiter for a %T", s))
 }

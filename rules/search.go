@@ -212,16 +212,10 @@ func (r *rule) skippable(set *Set) bool { return r.limit.Unlimited && set.config
 
 var errFullTicket = errors.New("rules: limits apply, but the ticket has no free demand: combine its demands with throttle.AllOf")
 
-// addDemands adds the limits that were found to t. Limits that exceed the free demands of t become
-// one demand for a bundle. The error is errFullTicket.
+// addDemands adds the limits that were found to t. Limits that exceed the free demands of t, see
+// queue.Ticket.Free, become one demand for a bundle. The error is errFullTicket.
 func (s *search) addDemands(t *queue.Ticket) error {
-	free := 0
-	for i := range t.Demands {
-		if t.Demands[i].Limiter == nil {
-			free++
-		}
-	}
-	alone := len(s.hits)
+	free, alone := t.Free(), len(s.hits)
 	switch {
 	case alone > 0 && free == 0:
 		return errFullTicket

@@ -25,11 +25,9 @@ type Set struct {
 // of throttlehttp.Middleware.Limits.
 //
 // A limit of a descriptor applies if r has a value for each key on the path to the limit; a limit
-// of the section limits applies if its match does. Limits that exceed the free demands of t are
-// combined into one demand. Limits returns an error if limits apply and t has no free demand.
-//
-// A heed.Transport reserves one demand for the server's limits: its calls fail if more than
-// three limits apply to a request, or more than two beside Transport.Limiter.
+// of the section limits applies if its match does. Any number of limits may apply: those that
+// exceed the free demands of t, see queue.Ticket.Free, are combined into one demand. Limits
+// returns an error if limits apply and t has no free demand.
 func (s *Set) Limits(r *http.Request, t *queue.Ticket) error {
 	q := s.newSearch()
 	q.req = r

@@ -77,6 +77,14 @@ func (b *base) stamp(r reading, callers time.Time) time.Time {
 // read returns now as a reading, or the clock's reading if now is zero.
 func (b *base) read(now time.Time) int64 { return ticks.Add(b.time.Read(now), b.offset) }
 
+// readAnchor returns anchor as a reading, or 0 if anchor is zero.
+func (b *base) readAnchor(anchor time.Time) int64 {
+	if anchor.IsZero() {
+		return 0
+	}
+	return b.read(anchor)
+}
+
 // latest returns asOf as a reading, or b.last if that is later. The caller must hold b.mu.
 func (b *base) latest(asOf time.Time) int64 { return max(b.read(asOf), b.last) }
 

@@ -83,9 +83,7 @@ func (b *RefillBucket) SetClock(c Clock) {
 
 // start sets the anchor and the state at the creation.
 func (b *RefillBucket) start() {
-	if b.anchor = 0; !b.config.Anchor.IsZero() {
-		b.anchor = b.read(b.config.Anchor)
-	}
+	b.anchor = b.readAnchor(b.config.Anchor)
 	b.state = refillState{tick: b.tickAt(0), taken: b.config.InitialDeficit}
 }
 

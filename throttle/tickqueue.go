@@ -68,20 +68,14 @@ type TickQueue struct {
 func NewTickQueue(t TickQueueConfig) *TickQueue {
 	must(t.Validate(), "NewTickQueue")
 	q := &TickQueue{base: newBase(ticks.NewTimeline(), t.policy()), config: t, lastBooked: math.MinInt64}
-	q.setAnchor()
+	q.anchor = q.readAnchor(t.Anchor)
 	return q
 }
 
 // SetClock replaces the clock; see WithClock.
 func (q *TickQueue) SetClock(c Clock) {
 	q.base.SetClock(c)
-	q.setAnchor()
-}
-
-func (q *TickQueue) setAnchor() {
-	if q.anchor = 0; !q.config.Anchor.IsZero() {
-		q.anchor = q.read(q.config.Anchor)
-	}
+	q.anchor = q.readAnchor(q.config.Anchor)
 }
 
 // Reserve implements Limiter.

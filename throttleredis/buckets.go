@@ -5,6 +5,7 @@ import (
 	"math"
 	"time"
 
+	saturated "github.com/heed-go/heed/internal/ticks"
 	"github.com/heed-go/heed/throttle"
 )
 
@@ -44,7 +45,7 @@ func (s *Store) RefillBucket(r throttle.RefillBucketConfig) *Limiter {
 		err:           firstError(r.Validate(), validateMicros("refill bucket", r.Name, r.Per), validateFull(r), validateCount("refill bucket", r.Name, max(burst, r.Count))),
 		policy:        policyName(r.Name, r.Limit.String()),
 		capacity:      burst,
-		per:           time.Duration(mulSat((burst-1)/max(r.Count, 1)+1, int64(max(r.Per, 0)))),
+		per:           time.Duration(saturated.Mul((burst-1)/max(r.Count, 1)+1, int64(max(r.Per, 0)))),
 		ticksPerMicro: 1,
 		args:          []any{per, r.Count, burst, anchor},
 		newShare: func(n int64, c throttle.Clock) throttle.Limiter {
@@ -64,7 +65,7 @@ func validateFull(r throttle.RefillBucketConfig) error {
 // is a meter, which rejects claims; otherwise it is a queue, which books ahead. LeakyBucket panics if l or s is invalid.
 func (s *Store) LeakyBucket(l throttle.LeakyBucketConfig) *Limiter {
 	t := ticksOf(l.Limit)
-	queue := min(mulSat(max(l.Queue, 0), t.interval), maxWindow)
+	queue := min(saturated.Mul(max(l.Queue, 0), t.interval), maxWindow)
 	most, full, split := t.burst, t.window(), 0
 	if l.Split {
 		most, full, split = t.burst+min(max(l.Queue, 0), math.MaxInt64-t.burst), t.window()+queue, 1
@@ -100,12 +101,12 @@ func (s *Store) TickQueue(t throttle.TickQueueConfig) *Limiter {
 	if !t.Anchor.IsZero() {
 		anchor = microAtOrAfter(t.Anchor)
 	}
-	g := gcd(t.Count, per)
+	g := saturated.GCD(t.Count, per)
 	return s.limiter(limit{
 		algorithm:     "tickqueue",
 		policy:        policyName(t.Name, t.Limit.String()),
 		capacity:      t.Queue,
-		per:           time.Duration(mulDivUp(t.Queue, int64(t.Per), t.Count)),
+		per:           time.Duration(saturated.MulDivUp(t.Queue, int64(t.Per), t.Count)),
 		ticksPerMicro: t.Count / g,
 		args:          []any{t.Count / g, per / g, t.Queue, anchor},
 		newShare: func(n int64, c throttle.Clock) throttle.Limiter {
@@ -129,7 +130,7 @@ func (s *Store) Nginx(l throttle.NginxConfig) *Limiter {
 	if err != nil {
 		return s.limiter(limit{err: err})
 	}
-	rate := mulDiv(mulSat(l.Rate, 1000), int64(time.Second), int64(l.Per))
+	rate := saturated.MulDivDown(saturated.Mul(l.Rate, 1000), int64(time.Second), int64(l.Per))
 	undelayed := l.Delay
 	if l.NoDelay {
 		undelayed = l.Burst
@@ -138,7 +139,7 @@ func (s *Store) Nginx(l throttle.NginxConfig) *Limiter {
 		algorithm:     "nginx",
 		policy:        policyName(l.Name, l.String()),
 		capacity:      undelayed + 1,
-		per:           time.Duration(mulDivUp((undelayed+1)*1000, int64(time.Second), rate)),
+		per:           time.Duration(saturated.MulDivUp((undelayed+1)*1000, int64(time.Second), rate)),
 		ticksPerMicro: 1,
 		args:          []any{rate, l.Burst * 1000, undelayed * 1000},
 		newShare: func(n int64, c throttle.Clock) throttle.Limiter {

@@ -8,6 +8,7 @@ import (
 	"math"
 	"time"
 
+	saturated "github.com/heed-go/heed/internal/ticks"
 	"github.com/heed-go/heed/throttle"
 )
 
@@ -215,5 +216,5 @@ func clampUnits(n int64) int64 { return max(min(n, maxUnits), -maxUnits) }
 
 // ticksWithin returns the number of whole ticks in d.
 func ticksWithin(d time.Duration, scale int64) int64 {
-	return min(mulDiv(int64(max(d, 0)), scale, 1000), maxUnits)
+	return min(saturated.MulDivDown(int64(max(d, 0)), scale, 1000), maxUnits)
 }

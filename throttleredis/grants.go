@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"math"
 
+	saturated "github.com/heed-go/heed/internal/ticks"
 	"github.com/heed-go/heed/throttle"
 )
 
@@ -30,7 +31,7 @@ func (l *limit) grantArgs(d throttle.Decision) (grant, acts int64) {
 	case !l.booksAhead:
 		return int64(d.Grant), 0
 	}
-	return reading, mulDiv(int64(max(d.Wait, 0)), l.ticksPerMicro, 1000) - remaining
+	return reading, saturated.MulDivDown(int64(max(d.Wait, 0)), l.ticksPerMicro, 1000) - remaining
 }
 
 // appendGrant appends to k what the script needs of the two parts.

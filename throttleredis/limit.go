@@ -3,6 +3,7 @@ package throttleredis
 import (
 	"time"
 
+	saturated "github.com/heed-go/heed/internal/ticks"
 	"github.com/heed-go/heed/throttle"
 )
 
@@ -82,5 +83,5 @@ func (l *limit) decision(p part, serverNow int64, at time.Time) throttle.Decisio
 const readingBits = 51
 
 func (l *limit) ticksBeforeEnd(wait time.Duration, ticks int64) uint64 {
-	return uint64(mulDiv(int64(wait), l.ticksPerMicro, 1000) - ticks)
+	return uint64(saturated.MulDivDown(int64(wait), l.ticksPerMicro, 1000) - ticks)
 }

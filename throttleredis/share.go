@@ -4,6 +4,7 @@ import (
 	"math"
 	"time"
 
+	saturated "github.com/heed-go/heed/internal/ticks"
 	"github.com/heed-go/heed/throttle"
 	"github.com/heed-go/heed/throttle/keyed"
 )
@@ -43,7 +44,7 @@ func shareOf(l throttle.Limit, n int64) throttle.Limit {
 	if l.Count%n == 0 {
 		part.Count /= n
 	} else {
-		part.Per = time.Duration(mulSat(int64(l.Per), n))
+		part.Per = time.Duration(saturated.Mul(int64(l.Per), n))
 	}
 	if n > 1 && (part.Per == math.MaxInt64 || part.Validate() != nil) {
 		return shareOf(l, n/2)
@@ -56,7 +57,7 @@ func shareOf(l throttle.Limit, n int64) throttle.Limit {
 func evenShareOf(l throttle.Limit, n int64) throttle.Limit {
 	l.Name, l.Burst = policyName(l.Name, l.String()), 0
 	if n > l.Count {
-		l.Per = time.Duration(max(min(mulSat(int64(l.Per), (n-1)/l.Count+1), maxSharePer), int64(l.Per)))
+		l.Per = time.Duration(max(min(saturated.Mul(int64(l.Per), (n-1)/l.Count+1), maxSharePer), int64(l.Per)))
 	}
 	l.Count = max(l.Count/n, 1)
 	return l

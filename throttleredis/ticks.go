@@ -2,9 +2,9 @@ package throttleredis
 
 import (
 	"math"
-	"math/bits"
 	"time"
 
+	saturated "github.com/heed-go/heed/internal/ticks"
 	"github.com/heed-go/heed/throttle"
 )
 
@@ -38,17 +38,17 @@ func ticksOf(l throttle.Limit) ticks {
 	if burst == 0 {
 		burst = l.Count
 	}
-	g := gcd(l.Count, int64(l.Per))
+	g := saturated.GCD(l.Count, int64(l.Per))
 	count, per := l.Count/g, int64(l.Per)/g
-	k := gcd(1000, per)
-	t := ticks{interval: per / k, scale: mulSat(count, 1000/k)}
+	k := saturated.GCD(1000, per)
+	t := ticks{interval: per / k, scale: saturated.Mul(count, 1000/k)}
 	fit := int64(maxScale)
 	if w := float64(burst) * float64(t.interval); w > maxWindow/2 {
 		fit = min(fit, int64(float64(t.scale)*(maxWindow/2/w)))
 	}
 	if t.scale > fit {
 		fit = max(fit, 1)
-		t.interval, t.scale = mulDivUp(t.interval, fit, t.scale), fit
+		t.interval, t.scale = saturated.MulDivUp(t.interval, fit, t.scale), fit
 	}
 	t.burst = max(min(burst, maxWindow/t.interval), 1)
 	return t
@@ -65,7 +65,7 @@ func duration(n, scale int64) time.Duration {
 	if n < 0 {
 		return throttle.Forever
 	}
-	return time.Duration(mulDivUp(n, 1000, scale))
+	return time.Duration(saturated.MulDivUp(n, 1000, scale))
 }
 
 // wholeMicros returns d rounded up to whole microseconds, the resolution of the server's
@@ -75,42 +75,4 @@ func wholeMicros(d time.Duration) time.Duration {
 		return d
 	}
 	return (d + 999) / 1000 * 1000
-}
-
-func gcd(a, b int64) int64 {
-	for b != 0 {
-		a, b = b, a%b
-	}
-	return a
-}
-
-// mulSat returns a*b, or math.MaxInt64 if the product is larger. Neither a nor b may be
-// negative.
-func mulSat(a, b int64) int64 {
-	hi, lo := bits.Mul64(uint64(a), uint64(b))
-	if hi != 0 || lo > math.MaxInt64 {
-		return math.MaxInt64
-	}
-	return int64(lo)
-}
-
-// mulDivUp returns a*b/c rounded up, or math.MaxInt64 if the result is larger.
-func mulDivUp(a, b, c int64) int64 {
-	hi, lo := bits.Mul64(uint64(a), uint64(b))
-	lo, carry := bits.Add64(lo, uint64(c-1), 0)
-	if hi += carry; hi >= uint64(c) {
-		return math.MaxInt64
-	}
-	q, _ := bits.Div64(hi, lo, uint64(c))
-	return int64(min(q, math.MaxInt64))
-}
-
-// mulDiv returns a*b/c rounded down, or math.MaxInt64 if the result is larger.
-func mulDiv(a, b, c int64) int64 {
-	hi, lo := bits.Mul64(uint64(a), uint64(b))
-	if hi >= uint64(c) {
-		return math.MaxInt64
-	}
-	q, _ := bits.Div64(hi, lo, uint64(c))
-	return int64(min(q, math.MaxInt64))
 }

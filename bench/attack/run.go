@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/heed-go/heed/bench"
+	"github.com/heed-go/heed/bench/internal/heap"
 	"github.com/heed-go/heed/throttlehttp"
 )
 
@@ -24,7 +25,7 @@ type counters struct{ requests, granted, panics, longest atomic.Int64 }
 
 // run runs attack a against limiters of kind k.
 func (o load) run(a attack, k limiterKind) result {
-	empty := heap()
+	empty := heap.InUse()
 	clk := new(steppedClock)
 	l := k.make(clk)
 	var t counters
@@ -34,7 +35,7 @@ func (o load) run(a attack, k limiterKind) result {
 	}
 	h := m.Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.granted.Add(1) }))
 
-	made := heap()
+	made := heap.InUse()
 	start, used := time.Now(), bench.ProcessorTime()
 	var wg sync.WaitGroup
 	for w := range o.workers {
@@ -44,7 +45,7 @@ func (o load) run(a attack, k limiterKind) result {
 	n, took, used := t.requests.Load(), time.Since(start), bench.ProcessorTime()-used
 	r := result{ // one client may use its burst, and the units restored in the hour of the clock
 		Attack: a.name, Limiter: k.name, Requests: n, PerSecond: float64(n) / took.Seconds(), Processor: used.Seconds() * 1e6 / float64(n), Longest: float64(t.longest.Load()) / 1e6,
-		Granted: t.granted.Load(), Allowed: 2 * perHour, LimiterSize: (made - empty) >> 10, Growth: (heap() - made) >> 10, GrownMax: 1 << 10,
+		Granted: t.granted.Load(), Allowed: 2 * perHour, LimiterSize: (made - empty) >> 10, Growth: (heap.InUse() - made) >> 10, GrownMax: 1 << 10,
 		Panics: t.panics.Load(), Peer: k.peer,
 	}
 	if a.manyClients {
@@ -115,12 +116,3 @@ type discardWriter http.Header
 func (n discardWriter) Header() http.Header         { return http.Header(n) }
 func (n discardWriter) Write(b []byte) (int, error) { return len(b), nil }
 func (n discardWriter) WriteHeader(int)             {}
-
-// heap returns the number of bytes in use after garbage collection.
-func heap() int64 {
-	runtime.GC()
-	runtime.GC()
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return int64(m.HeapAlloc)
-}

@@ -1,11 +1,13 @@
 package clients
 
 import (
-	"io"
+	"context"
 	"net/http"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/heed-go/heed/bench/internal/simulation"
 )
 
 // Run makes n calls from c goroutines. It returns the number of calls that failed, which
@@ -17,7 +19,7 @@ func Run(client *http.Client, url string, n, c int) (failed int64, took time.Dur
 	for range c {
 		wg.Go(func() {
 			for next.Add(1) <= int64(n) {
-				if !get(client, url) {
+				if !simulation.Get(context.Background(), client, url) {
 					failures.Add(1)
 				}
 			}
@@ -25,14 +27,4 @@ func Run(client *http.Client, url string, n, c int) (failed int64, took time.Dur
 	}
 	wg.Wait()
 	return failures.Load(), time.Since(start)
-}
-
-func get(client *http.Client, url string) bool {
-	resp, err := client.Get(url)
-	if err != nil {
-		return false
-	}
-	defer resp.Body.Close()
-	_, err = io.Copy(io.Discard, resp.Body)
-	return err == nil && resp.StatusCode == http.StatusOK
 }

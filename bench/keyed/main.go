@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/heed-go/heed/bench"
+	"github.com/heed-go/heed/bench/internal/heap"
 	"github.com/heed-go/heed/throttle"
 	"github.com/heed-go/heed/throttle/keyed"
 )
@@ -31,23 +32,15 @@ func main() {
 	flag.Parse()
 
 	keys := bench.NewKeys()
-	before := heap()
+	before := heap.InUse()
 	l := keyed.NewBuckets(keyed.BucketsConfig{Limit: throttle.Limit{Count: 10, Per: time.Second}, Max: keys.Len(), Exact: *exact})
 	for i := range keys.Len() {
 		_, _ = l.Reserve(context.Background(), throttle.Claim{Key: keys.Key(i)})
 	}
-	resident := heap() - before
+	resident := heap.InUse() - before
 	fmt.Printf("keys         %d, %d bytes each, %.1f MiB in all\n", keys.Len(), resident/int64(keys.Len()), float64(resident)/(1<<20))
 	measureLoad(l, keys, *rate, *length, *workers)
 	expire(l, keys)
-}
-
-func heap() int64 {
-	runtime.GC()
-	runtime.GC()
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return int64(m.HeapAlloc)
 }
 
 // measureLoad makes decisions at a constant rate, regardless of their duration, and prints

@@ -13,6 +13,7 @@ import (
 	"runtime"
 
 	"github.com/heed-go/heed"
+	"github.com/heed-go/heed/bench/internal/heap"
 )
 
 const (
@@ -42,12 +43,12 @@ func main() {
 
 func perTransport() uint64 {
 	clients := make([]*http.Client, transports)
-	before := heap()
+	before := heap.InUse()
 	for i := range clients {
 		clients[i] = newClient(nil)
 		get(clients[i], "http://example.com/")
 	}
-	used := heap() - before
+	used := uint64(heap.InUse() - before)
 	runtime.KeepAlive(clients)
 	return used / transports
 }
@@ -55,13 +56,13 @@ func perTransport() uint64 {
 func perHost(header http.Header) uint64 {
 	client := newClient(header)
 	get(client, "http://example.com/")
-	before := heap()
+	before := heap.InUse()
 	for i := range hosts {
 		for route := range routes {
 			get(client, fmt.Sprintf("http://host%d.example.com/%c", i, 'a'+route))
 		}
 	}
-	used := heap() - before
+	used := uint64(heap.InUse() - before)
 	runtime.KeepAlive(client)
 	return used / hosts
 }
@@ -83,13 +84,4 @@ func get(client *http.Client, url string) {
 		log.Fatal("memory: ", err)
 	}
 	resp.Body.Close()
-}
-
-// heap returns the bytes of live objects.
-func heap() uint64 {
-	runtime.GC()
-	runtime.GC()
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return m.HeapAlloc
 }

@@ -150,24 +150,31 @@ func measureExpiry(c *redis.Client, keys int) (v expiry, err error) {
 }
 
 // fill takes one unit of each key.
-func fill(c *redis.Client, k kind, keys int, per time.Duration) (err error) {
+func fill(c *redis.Client, k kind, keys int, per time.Duration) error {
 	pipe, err := c.AutoPipeline()
 	if err != nil {
 		return err
 	}
 	store := &throttleredis.Store{Client: pipe}
 	l := k.make(store, 10, per)
-	const goroutines = 256
+	return forEach(keys, 256, func(i int) error {
+		d, err := l.Reserve(context.Background(), throttle.Claim{Key: "user-" + strconv.Itoa(1_000_000+i)})
+		if err == nil && !d.OK {
+			err = fmt.Errorf("%s: key %d was refused", k.name, i)
+		}
+		return err
+	})
+}
+
+// forEach calls f for 0 to n-1 from goroutines. It returns an error of f; the goroutine that
+// got it makes no further calls.
+func forEach(n, goroutines int, f func(i int) error) (err error) {
 	var mu sync.Mutex
 	var wg sync.WaitGroup
 	for g := range goroutines {
 		wg.Go(func() {
-			for i := g; i < keys; i += goroutines {
-				d, e := l.Reserve(context.Background(), throttle.Claim{Key: "user-" + strconv.Itoa(1_000_000+i)})
-				if e == nil && !d.OK {
-					e = fmt.Errorf("%s: key %d was refused", k.name, i)
-				}
-				if e != nil {
+			for i := g; i < n; i += goroutines {
+				if e := f(i); e != nil {
 					mu.Lock()
 					err = e
 					mu.Unlock()

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -81,25 +80,14 @@ func measureRing(_ options, report func(any)) error {
 
 // drain takes all available units of all keys, and returns their numbers.
 func drain(l throttle.Limiter) (taken [ringKeys]int64, err error) {
-	const goroutines = 32
-	var mu sync.Mutex
-	var wg sync.WaitGroup
-	for g := range goroutines {
-		wg.Go(func() {
-			for i := g; i < ringKeys; i += goroutines {
-				for ok := true; ok; {
-					d, e := l.Reserve(context.Background(), throttle.Claim{Key: strconv.Itoa(i)})
-					if ok = e == nil && d.OK; ok {
-						taken[i]++
-					} else if e != nil {
-						mu.Lock()
-						err = e
-						mu.Unlock()
-					}
-				}
+	err = forEach(ringKeys, 32, func(i int) error {
+		for {
+			d, err := l.Reserve(context.Background(), throttle.Claim{Key: strconv.Itoa(i)})
+			if err != nil || !d.OK {
+				return err
 			}
-		})
-	}
-	wg.Wait()
+			taken[i]++
+		}
+	})
 	return taken, err
 }

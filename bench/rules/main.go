@@ -21,6 +21,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/heed-go/heed/bench/internal/heap"
 	"github.com/heed-go/heed/rules"
 	"github.com/heed-go/heed/throttle"
 	"github.com/heed-go/heed/throttle/queue"
@@ -70,13 +71,13 @@ type ruleFile struct {
 const requests = 512
 
 func newFile(n int) *ruleFile {
-	text, before, start := []byte(text(n)), heap(), time.Now()
+	text, before, start := []byte(text(n)), heap.InUse(), time.Now()
 	set, err := rules.Parse(text, rules.Config{})
 	if err != nil {
 		log.Fatal(err)
 	}
 	f := &ruleFile{n: n, set: set, loaded: time.Since(start)}
-	f.heap = heap() - before
+	f.heap = heap.InUse() - before
 	for i := range requests {
 		k := i * 7919 % (n / 2)
 		r, err := http.NewRequest(http.MethodGet, fmt.Sprintf("http://h%d.example.com/a/%d/b%d", k%7, i, k), nil)
@@ -103,13 +104,6 @@ func text(n int) string {
 		fmt.Fprintf(&b, "- name: n%d\n  match: GET h%d.example.com/a/{id}/b%d\n  key: user\n  %s\n", i, i%7, i, amount)
 	}
 	return b.String()
-}
-
-func heap() int64 {
-	runtime.GC()
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return int64(m.HeapAlloc)
 }
 
 // findLimits finds the limits of one request.

@@ -8,11 +8,11 @@ import (
 	tollbooth7 "github.com/didip/tollbooth/v7"
 	"github.com/go-chi/httprate"
 	"github.com/throttled/throttled/v2"
-	"github.com/throttled/throttled/v2/store/memstore"
 	"github.com/ulule/limiter/v3"
 	"github.com/ulule/limiter/v3/drivers/middleware/stdlib"
 	"github.com/ulule/limiter/v3/drivers/store/memory"
 
+	"github.com/heed-go/heed/bench"
 	"github.com/heed-go/heed/internal/serverrules"
 )
 
@@ -52,14 +52,7 @@ func tollbooth(perSecond float64) serverrules.Server {
 
 // gcra is throttled/throttled: a GCRA with all headers.
 func gcra(perSecond, burst int) serverrules.Server {
-	store, err := memstore.NewCtx(1)
-	if err != nil {
-		panic(err)
-	}
-	l, err := throttled.NewGCRARateLimiterCtx(store, throttled.RateQuota{MaxRate: throttled.PerSec(perSecond), MaxBurst: burst - 1})
-	if err != nil {
-		panic(err)
-	}
-	m := throttled.HTTPRateLimiterCtx{RateLimiter: l, VaryBy: &throttled.VaryBy{RemoteAddr: true}}
-	return middleware(m.RateLimit)
+	return middleware(func(next http.Handler) http.Handler {
+		return bench.WrapThrottled(throttled.RateQuota{MaxRate: throttled.PerSec(perSecond), MaxBurst: burst - 1}, 1, next)
+	})
 }

@@ -28,34 +28,23 @@ type Limiters struct {
 
 // InMemory holds the limiters of packages throttle and warmup.
 var InMemory = Limiters{
-	TokenBucket: func(l throttle.Limit, c throttle.Clock) throttle.Limiter {
-		return throttle.WithClock(throttle.NewTokenBucket(l), c)
-	},
-	RefillBucket: func(r throttle.RefillBucketConfig, c throttle.Clock) throttle.Limiter {
-		return throttle.WithClock(throttle.NewRefillBucket(r), c)
-	},
-	LeakyBucket: func(l throttle.LeakyBucketConfig, c throttle.Clock) throttle.Limiter {
-		return throttle.WithClock(throttle.NewLeakyBucket(l), c)
-	},
-	TickQueue: func(t throttle.TickQueueConfig, c throttle.Clock) throttle.Limiter {
-		return throttle.WithClock(throttle.NewTickQueue(t), c)
-	},
-	Nginx: func(l throttle.NginxConfig, c throttle.Clock) throttle.Limiter {
-		return throttle.WithClock(throttle.NewNginx(l), c)
-	},
-	FixedWindow: func(q throttle.FixedWindowConfig, c throttle.Clock) throttle.Limiter {
-		return throttle.WithClock(throttle.NewFixedWindow(q), c)
-	},
-	SlidingLog: func(l throttle.SlidingLogConfig, c throttle.Clock) throttle.Limiter {
-		return throttle.WithClock(throttle.NewSlidingLog(l), c)
-	},
-	SlidingCounter: func(k throttle.SlidingCounterConfig, c throttle.Clock) throttle.Limiter {
-		return throttle.WithClock(throttle.NewSlidingCounter(k), c)
-	},
-	WarmUp: func(w warmup.Config, c throttle.Clock) throttle.Limiter { return throttle.WithClock(warmup.New(w), c) },
-	Bursty: func(b warmup.BurstyConfig, c throttle.Clock) throttle.Limiter {
-		return throttle.WithClock(warmup.NewBursty(b), c)
-	},
+	TokenBucket:    withClock(throttle.NewTokenBucket),
+	RefillBucket:   withClock(throttle.NewRefillBucket),
+	LeakyBucket:    withClock(throttle.NewLeakyBucket),
+	TickQueue:      withClock(throttle.NewTickQueue),
+	Nginx:          withClock(throttle.NewNginx),
+	FixedWindow:    withClock(throttle.NewFixedWindow),
+	SlidingLog:     withClock(throttle.NewSlidingLog),
+	SlidingCounter: withClock(throttle.NewSlidingCounter),
+	WarmUp:         withClock(warmup.New),
+	Bursty:         withClock(warmup.NewBursty),
+}
+
+// withClock returns a function that makes a limiter with newLimiter and sets its clock.
+func withClock[C any, L throttle.Limiter](newLimiter func(C) L) func(C, throttle.Clock) throttle.Limiter {
+	return func(config C, clock throttle.Clock) throttle.Limiter {
+		return throttle.WithClock(newLimiter(config), clock)
+	}
 }
 
 // errNoLimiter is returned for a scenario whose limiter is not available.

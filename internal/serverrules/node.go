@@ -84,33 +84,28 @@ func ExpressTwice(limit1 int64, per1 time.Duration, limit2 int64, per2 time.Dura
 // rateLimitRequestHandler) and store/LocalStore.js of August 2026.
 func Fastify(limit int64, per time.Duration) Server {
 	w := &window{limit: limit, per: per}
-	return func(r Request) Reply {
-		reply := Reply{Header: http.Header{}}
-		ok := w.take(r.At)
-		setInt(reply.Header, "X-RateLimit-Limit", limit)
-		setInt(reply.Header, "X-RateLimit-Remaining", w.remaining())
-		setInt(reply.Header, "X-RateLimit-Reset", ceilSeconds(w.left(r.At)))
-		if !ok {
-			reply.Status = http.StatusTooManyRequests
-			setInt(reply.Header, "Retry-After", ceilSeconds(w.left(r.At)))
-		}
-		return reply
-	}
+	return w.xRateLimit(ceilSeconds, func(now time.Time) string { return strconv.FormatInt(ceilSeconds(w.left(now)), 10) })
 }
 
 // Koa is koa-ratelimit with its memory driver: index.js and limiter/memory.js. The reset is a
 // time in seconds with a fraction, Retry-After is rounded down.
 func Koa(limit int64, per time.Duration) Server {
 	w := &window{limit: limit, per: per}
+	return w.xRateLimit(floorSeconds, func(time.Time) string { return strconv.FormatFloat(float64(w.end.UnixMicro())/1e6, 'f', -1, 64) })
+}
+
+// xRateLimit returns a server that states w in X-RateLimit headers: reset returns
+// X-RateLimit-Reset, and retryAfter the Retry-After of a rejection from what is left of w.
+func (w *window) xRateLimit(retryAfter func(left time.Duration) int64, reset func(now time.Time) string) Server {
 	return func(r Request) Reply {
 		reply := Reply{Header: http.Header{}}
 		ok := w.take(r.At)
-		setInt(reply.Header, "X-RateLimit-Limit", limit)
+		setInt(reply.Header, "X-RateLimit-Limit", w.limit)
 		setInt(reply.Header, "X-RateLimit-Remaining", w.remaining())
-		reply.Header.Set("X-RateLimit-Reset", strconv.FormatFloat(float64(w.end.UnixMicro())/1e6, 'f', -1, 64))
+		reply.Header.Set("X-RateLimit-Reset", reset(r.At))
 		if !ok {
 			reply.Status = http.StatusTooManyRequests
-			setInt(reply.Header, "Retry-After", floorSeconds(w.left(r.At)))
+			setInt(reply.Header, "Retry-After", retryAfter(w.left(r.At)))
 		}
 		return reply
 	}

@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"time"
 
+	"github.com/heed-go/heed/internal/adapter"
 	"github.com/heed-go/heed/internal/indexheap"
 	"github.com/heed-go/heed/internal/ticks"
 	"github.com/heed-go/heed/throttle"
@@ -99,16 +100,20 @@ func numLimits(m *throttle.Demand) int {
 // limitKeyOf returns the key of the i-th limit of m. A limiter whose type is not comparable
 // has a separate limitQueue for each demand.
 func limitKeyOf(m *throttle.Demand, i int) limitKey {
-	l := m.Limiter
-	if parts := throttle.Parts(l); len(parts) <= maxParts && len(parts) > 0 {
-		l = parts[min(i, len(parts)-1)]
+	k := limitKey{m.Limiter, m.Key}
+	if parts := throttle.Parts(m.Limiter); len(parts) <= maxParts && len(parts) > 0 {
+		k.limiter = parts[min(i, len(parts)-1)]
+		if a, ok := k.limiter.(adapter.Adapter); ok {
+			to := a.Adapted(m.Key)
+			k = limitKey{to.Limiter, to.Key}
+		}
 	} else {
 		i = 0
 	}
-	if !reflect.ValueOf(l).Comparable() {
-		return limitKey{incomparableLimiter{m, i}, m.Key}
+	if !reflect.ValueOf(k.limiter).Comparable() {
+		k.limiter = incomparableLimiter{m, i}
 	}
-	return limitKey{l, m.Key}
+	return k
 }
 
 // An incomparableLimiter stands for a limiter whose type is not comparable.

@@ -129,16 +129,15 @@ func (q *Queue) Wait(ctx context.Context, t *Ticket) error { return q.WaitQueued
 // granted or rejected immediately. A nil queued is not called.
 func (q *Queue) WaitQueued(ctx context.Context, t *Ticket, queued func(Position)) error {
 	if q.Trace != nil {
-		return q.waitTraced(ctx, t, queued)
+		q.Trace.started(t)
 	}
 	err := q.wait(ctx, t, queued)
-	if err != nil {
-		q.countError(err)
-	}
+	q.finish(t, err)
 	return err
 }
 
-func (q *Queue) wait(ctx context.Context, t *Ticket, queued func(Position)) error {
+// check returns an error if t cannot be asked for now.
+func (q *Queue) check(ctx context.Context, t *Ticket) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -146,8 +145,22 @@ func (q *Queue) wait(ctx context.Context, t *Ticket, queued func(Position)) erro
 		return errAlreadyGranted
 	}
 	q.initOnce.Do(q.init)
-	if q.configErr != nil {
-		return q.configErr
+	return q.configErr
+}
+
+// finish counts err, with which a call of Wait or Try for t ends, and traces the end.
+func (q *Queue) finish(t *Ticket, err error) {
+	if err != nil {
+		q.countError(err)
+	}
+	if q.Trace != nil {
+		q.Trace.ended(t, err)
+	}
+}
+
+func (q *Queue) wait(ctx context.Context, t *Ticket, queued func(Position)) error {
+	if err := q.check(ctx, t); err != nil {
+		return err
 	}
 	now, retry := q.time.Read(time.Time{}), t.arrival != 0
 	t.grant, t.waited, t.longestWait = nil, 0, nil

@@ -3,6 +3,7 @@ package queue
 import (
 	"context"
 	"errors"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -79,6 +80,35 @@ func (t *Ticket) Add(d throttle.Demand) {
 		}
 	}
 	panic("queue: Ticket.Add: more than MaxDemands demands: combine some of them with throttle.AllOf")
+}
+
+// keptFree is the cost that marks a demand without a limiter which KeepFree keeps free. A field
+// of its own would make each waiter larger.
+const keptFree = math.MinInt64
+
+// KeepFree keeps the last n demands that have no limiter free for the caller: Free does not
+// count them. It is for code that passes t to a function which adds demands, as a
+// heed.Transport does, and then adds its own. Add and Wait ignore it. Zero or less keeps none.
+func (t *Ticket) KeepFree(n int) {
+	for i := MaxDemands - 1; i >= 0; i-- {
+		switch d := &t.Demands[i]; {
+		case d.Limiter == nil && n > 0:
+			d.Cost = keptFree
+			n--
+		case d.Cost == keptFree:
+			d.Cost = 0
+		}
+	}
+}
+
+// Free returns the number of demands that can be added to t, without those of KeepFree.
+func (t *Ticket) Free() (n int) {
+	for i := range t.Demands {
+		if d := &t.Demands[i]; d.Limiter == nil && d.Cost != keptFree {
+			n++
+		}
+	}
+	return n
 }
 
 // Decision returns the decision of the limiter of Demands[i] that granted t. It returns false

@@ -2,6 +2,7 @@ package queue
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"time"
 	"unsafe"
@@ -89,6 +90,29 @@ func TestTicket_addPanicsWhenFull(t *testing.T) {
 	require.Panics(t, func() {
 		ticket(throttle.AllowAll, throttle.AllowAll, throttle.AllowAll, throttle.AllowAll, throttle.AllowAll)
 	})
+}
+
+// TestTicket_freeDoesNotCountWhatIsKept checks the demands that KeepFree keeps, and that it leaves
+// no trace in a ticket.
+func TestTicket_freeDoesNotCountWhatIsKept(t *testing.T) {
+	l := bucket(time.Second, 5)
+	for used, free := range [][]int{{4, 4, 3, 2, 1, 0, 0}, {3, 3, 2, 1, 0, 0}, {2, 2, 1, 0, 0}, {1, 1, 0, 0}, {0, 0, 0}} {
+		tk := ticket(slices.Repeat([]throttle.Limiter{l}, used)...)
+		for i, want := range free {
+			tk.KeepFree(i - 1)
+			require.Equal(t, want, tk.Free(), "%d used, %d kept", used, i-1)
+		}
+		for i := range MaxDemands - used { // as a function that does not ask Free
+			if i == 0 {
+				tk.Demands[used].Limiter = l
+			} else {
+				tk.Add(throttle.Demand{Limiter: l})
+			}
+			require.LessOrEqual(t, tk.Free(), MaxDemands-used-i-1)
+		}
+		tk.KeepFree(0)
+		require.Equal(t, ticket(l, l, l, l), tk)
+	}
 }
 
 func TestTicket_reservesNonBlockingLimitsFirst(t *testing.T) {

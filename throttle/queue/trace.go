@@ -1,9 +1,5 @@
 package queue
 
-import (
-	"context"
-)
-
 // A Trace holds functions that a Queue calls for each ticket. Each function is called by the
 // goroutine that called Wait or Try, without a lock. Nil functions are not called.
 type Trace struct {
@@ -22,19 +18,18 @@ type Trace struct {
 	Failed func(*Ticket, error)
 }
 
-func (q *Queue) waitTraced(ctx context.Context, t *Ticket, queued func(Position)) error {
-	if q.Trace.Started != nil {
-		q.Trace.Started(t)
+func (tr *Trace) started(t *Ticket) {
+	if tr.Started != nil {
+		tr.Started(t)
 	}
-	err := q.wait(ctx, t, queued)
-	if err != nil {
-		q.countError(err)
-	}
+}
+
+// ended calls Failed or Granted for t, for which Wait or Try returns err.
+func (tr *Trace) ended(t *Ticket, err error) {
 	switch {
-	case err != nil && q.Trace.Failed != nil:
-		q.Trace.Failed(t, err)
-	case err == nil && q.Trace.Granted != nil:
-		q.Trace.Granted(t)
+	case err != nil && tr.Failed != nil:
+		tr.Failed(t, err)
+	case err == nil && tr.Granted != nil:
+		tr.Granted(t)
 	}
-	return err
 }

@@ -12,33 +12,17 @@ import (
 // Other errors are those of Wait. A limiter that may block is asked with ctx. After an error
 // t holds no units.
 func (q *Queue) Try(ctx context.Context, t *Ticket) error {
-	if q.Trace != nil && q.Trace.Started != nil {
-		q.Trace.Started(t)
+	if q.Trace != nil {
+		q.Trace.started(t)
 	}
 	err := q.try(ctx, t)
-	if err != nil {
-		q.countError(err)
-	}
-	switch {
-	case q.Trace == nil:
-	case err != nil && q.Trace.Failed != nil:
-		q.Trace.Failed(t, err)
-	case err == nil && q.Trace.Granted != nil:
-		q.Trace.Granted(t)
-	}
+	q.finish(t, err)
 	return err
 }
 
 func (q *Queue) try(ctx context.Context, t *Ticket) error {
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	if t.isGranted() {
-		return errAlreadyGranted
-	}
-	q.initOnce.Do(q.init)
-	if q.configErr != nil {
-		return q.configErr
+	if err := q.check(ctx, t); err != nil {
+		return err
 	}
 	if q.numWaiting.Load() >= closedBit {
 		return ErrClosed
