@@ -33,6 +33,8 @@ type hold struct {
 	stated      time.Time // the latest end that the server stated; zero: none
 	movedProbes int       // rejected probes that moved it
 	earlyProbes int       // times that until was earlier than stated
+
+	inFlight int64 // requests in flight when it began
 }
 
 const (
@@ -57,6 +59,7 @@ type closing struct {
 	sent           uint64        // number of the latest claim
 	random         float64
 	estimatedPause time.Duration // pause if the server states none; 0: a usual one
+	inFlight       int64         // requests in flight before the rejection
 }
 
 // check reports whether a claim may pass as of now. If not, wait says when to ask
@@ -76,7 +79,7 @@ func (h *hold) close(n uint64, now time.Time, s closing) (anew bool) {
 		h.closings, h.lastSent, h.closedAt, h.active = h.closings+1, s.sent, now, true
 		h.estimated = s.estimated && !h.stated.After(now)
 		if h.closings == 1 {
-			h.since = now
+			h.since, h.inFlight = now, s.inFlight
 		}
 	}
 	pause := min(max(s.retryAfter, 0), maxDelay)

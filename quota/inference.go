@@ -40,12 +40,19 @@ func causeClass(c throttle.Cause) int {
 
 const forgetAfter = 50 // successful responses in a row, and the estimator is dropped
 
-// A concurrencyCut is what follows a bare 429 that is not evidence.
+// A concurrencyCut bounds the requests in flight after a bare 429 that is not evidence, until
+// cutEndsAfter responses in a row are successful, and after a hold. After a hold the bound stays for
+// the first releasedAfter successful responses and then grows by one for every two, until it is not
+// needed: otherwise all requests that have waited would be sent in one round trip, and rejected if
+// the limit is still the same.
 type concurrencyCut struct {
 	until       time.Time // no requests are sent before
 	maxInFlight int64     // requests in flight; 0: not bounded
 	successes   int       // responses in a row that succeeded
+	grows       bool      // it follows a hold
 }
+
+const releasedAfter = 100 // successful responses
 
 const (
 	minInFlight  = 4 // at any time, also after a bare 429
@@ -168,12 +175,18 @@ func (c *concurrencyCut) check(open int64, now time.Time) (wait time.Duration, o
 	return 0, c.maxInFlight == 0 || open < c.maxInFlight
 }
 
-// accepted notes that a request succeeded.
-func (c *concurrencyCut) accepted() {
+// accepted notes that a request succeeded while open others are in flight.
+func (c *concurrencyCut) accepted(open int64) {
 	if c.maxInFlight == 0 {
 		return
 	}
-	if c.successes++; c.successes >= cutEndsAfter {
+	c.successes++
+	switch {
+	case c.grows && c.successes > releasedAfter:
+		if c.maxInFlight += int64(c.successes % 2); 2*open < c.maxInFlight {
+			*c = concurrencyCut{}
+		}
+	case !c.grows && c.successes >= cutEndsAfter:
 		*c = concurrencyCut{}
 	}
 }
@@ -319,6 +332,9 @@ func (q *quota) released(now time.Time) {
 	if !inf.pending {
 		q.span = acceptedSpan{since: q.lastGranted} // the hold may have ended with a window of the server
 	}
+	if start := q.endpoint.tracker.initialConcurrency(); start > 0 && !inf.loop.on() && !inf.window.on() {
+		inf.cut = concurrencyCut{maxInFlight: max(q.hold.inFlight, int64(start+maxGrowth)), grows: true}
+	}
 	inf.pending, inf.beforeStop, inf.statedHold = false, acceptedSpan{}, 0
 	inf.evidence.restart()
 }
@@ -331,7 +347,7 @@ func (q *quota) succeeded(n uint64, now time.Time) {
 	if q.hold.active && n <= q.hold.lastSent {
 		inf.beforeStop.n++ // it was in flight when the stop or hold began
 	}
-	inf.cut.accepted()
+	inf.cut.accepted(q.inFlight.open)
 	if inf.window.on() {
 		q.updateWindow(inf.window.succeeded(n, q.lastGranted), n, now)
 	} else if inf.loop.on() {

@@ -202,7 +202,7 @@ func (q *quota) closing(retryAfter time.Duration) closing {
 		window = max(window, q.estimates[i].per)
 	}
 	t := q.endpoint.tracker
-	return closing{retryAfter: retryAfter, window: window, maxHold: t.maxHold(), spread: q.spreadOfClients(), sent: q.inFlight.sent, random: t.random()}
+	return closing{retryAfter: retryAfter, window: window, maxHold: t.maxHold(), spread: q.spreadOfClients(), sent: q.inFlight.sent, random: t.random(), inFlight: max(q.inFlight.open+1, int64(q.span.rate(q.lastResponse)*q.roundTrip().Seconds()))}
 }
 
 // learn takes over what the answer says of the server's limits. It reports
