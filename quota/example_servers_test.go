@@ -92,16 +92,16 @@ func Example_slidingLog() {
 	// arrivals    67 │█
 	//                │█
 	//                │█▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▁
-	// accepted    87 │▃                       ▆                       █
-	//                │█                       █                       █
-	//                │█▂▃▂▃▁ ▁            ▄   █   ▃               ▄   █
-	// rejected       │
-	// waits for      │s    qqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqq
-	//                └┬───────────────────┬───────────────────┬────────
+	// accepted    67 │█                   ▇                   ▇
+	//                │█                   █   ▂               █     ▂
+	//                │█▃▃▃▃▁ ▁            █   █   ▄           █     █    ▄
+	// rejected       │                                            1   1
+	// waits for      │s    qqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqaaaqaaaa
+	//                └┬───────────────────┬───────────────────┬───────────
 	//                 0 s                 5 s                 10 s
-	// 1 column = 250 ms, s = slow start, q = quota
+	// 1 column = 250 ms, s = slow start, q = quota, a = retry-after
 	//     0 s  quota api.example.com: learned limit of 100
-	// 300 calls: 300 requests sent, 0 rejected, 0 calls failed, 12.1 s (ideal 11.3 s)
+	// 300 calls: 302 requests sent, 2 rejected, 0 calls failed, 12.8 s (ideal 11.3 s)
 }
 
 var slidingCounter = scenario{
@@ -123,14 +123,14 @@ func Example_slidingCounter() {
 	//                │█▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▁
 	// accepted   100 │▁                                       █                                       █
 	//                │█                                       █                                       █
-	//                │█▂▂▂▂▁ ▁                                █                                       █
-	// rejected       │                    1                                       1
-	// waits for      │s    qqqqqqqqqqqqqqqaaaaaaaaaaaaaaaaaaaaaqqqqqqqqqqqqqqqqqqqaaaaaaaaaaaaaaaaaaaaa
+	//                │█▂▂▂▂▁ ▁                                █                   ▁                   █
+	// rejected       │                    1
+	// waits for      │s    qqqqqqqqqqqqqqqaaaaaaaaaaaaaaaaaaaaaqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqq
 	//                └┬───────────────────┬───────────────────┬───────────────────┬───────────────────┬
 	//                 0 s                 5 s                 10 s                15 s                20 s
 	// 1 column = 250 ms, s = slow start, q = quota, a = retry-after
 	//     0 s  quota api.example.com: learned limit of 100
-	// 300 calls: 302 requests sent, 2 rejected, 0 calls failed, 20.1 s (ideal 15 s)
+	// 300 calls: 301 requests sent, 1 rejected, 0 calls failed, 20 s (ideal 15 s)
 }
 
 var withoutReset = scenario{
@@ -210,16 +210,16 @@ func Example_retryAfterOnly() {
 	// arrivals    74 │█
 	//                │█
 	//                │█▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▁
-	// accepted   100 │▂         █
-	//                │█         █
-	//                │█▄▃       █          ▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃  ▃▃▃▃▃▃▃▃▃▃▃▁
-	// rejected       │  1       +                                      1
-	// waits for      │s aaaaaaaaaaaaaaaaaaarrrrrrrrrrrrrrrrrrrrrrrrrrrrraarrrrrrrrrrrr
-	//                └┬─────────┬─────────┬─────────┬─────────┬─────────┬─────────┬───
-	//                 0 s       5 s       10 s      15 s      20 s      25 s      30 s
+	// accepted   100 │▂                                                  █
+	//                │█         ▆▃         ▂▇        ▁▇        ▁▇        █
+	//                │█▄▃       ██         ██▁       ██▁       ██▁       █
+	// rejected       │  1        +                                  1
+	// waits for      │s aaaaaaaaaaaaaaaaaaarrrrrrrrrrrrrrrrrrrrrrrrraaaarr
+	//                └┬─────────┬─────────┬─────────┬─────────┬─────────┬─
+	//                 0 s       5 s       10 s      15 s      20 s      25 s
 	// 1 column = 500 ms, + = 10 or more, s = slow start, a = retry-after, r = learned rate
-	//  10.6 s  quota api.example.com (learned rate): learned limit of 18.9 per second
-	// 600 calls: 625 requests sent, 25 rejected, 0 calls failed, 31.6 s (ideal 25 s)
+	//  10.7 s  quota api.example.com (learned rate): learned limit of 100 per 5 s
+	// 600 calls: 620 requests sent, 20 rejected, 0 calls failed, 25.9 s (ideal 25 s)
 }
 
 var headersInRejections = scenario{
@@ -271,14 +271,14 @@ func Example_bareWindow() {
 	//                │█▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▅▄
 	// accepted   100 │▂            █
 	//                │█            █
-	//                │█▄▃          █         ▂▂▂▂▂▂▃▃▃▃▄▄▄▅▅▅▁         ▂▂
+	//                │█▄▃          █         ▁▂▂▂▂▂▃▃▃▃▃▄▄▅▅▅▃         ▁▄
 	// rejected       │  411 1  1   +   1                     3
 	// waits for      │s srrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrr
 	//                └┬─────────┬─────────┬─────────┬─────────┬─────────┬
 	//                 0 s       5 s       10 s      15 s      20 s      25 s
 	// 1 column = 500 ms, + = 10 or more, s = slow start, r = learned rate
-	//  11.6 s  quota api.example.com (learned rate): learned limit of 11.5 per second
-	// 400 calls: 468 requests sent, 68 rejected, 0 calls failed, 25.2 s (ideal 15 s)
+	//  11.7 s  quota api.example.com (learned rate): learned limit of 11.4 per second
+	// 400 calls: 430 requests sent, 30 rejected, 0 calls failed, 25.4 s (ideal 15 s)
 }
 
 var bareBucket = scenario{
@@ -366,7 +366,7 @@ func Example_ban() {
 	//                 0 s       5 s       10 s      15 s      20 s      25 s      30 s      35 s
 	// 1 column = 500 ms, + = 10 or more, s = slow start, r = learned rate
 	//  31.6 s  quota api.example.com (learned rate): learned limit of 100 per 30 s
-	// 300 calls: 411 requests sent, 111 rejected, 0 calls failed, 36.6 s (ideal 10 s)
+	// 300 calls: 329 requests sent, 29 rejected, 0 calls failed, 36.6 s (ideal 10 s)
 }
 
 var healthy = scenario{

@@ -220,7 +220,7 @@ func (q *quota) stop(n uint64, now time.Time) {
 		inf.beforeStop, inf.pending = q.span, !inf.loop.on()
 		inf.beforeStop.until = now
 	}
-	how := q.closing(0)
+	how := q.closing(0, now)
 	how.estimated, how.estimatedPause = true, q.estimatedPause(now)
 	q.hold.close(n, now, how)
 	if inf != nil {

@@ -182,7 +182,7 @@ func (q *quota) throttled(n uint64, f throttle.Feedback, explained bool, now tim
 		}
 	case isEstimated(cause) && !explained:
 		q.rejected(n, cause, now)
-	case !q.hold.close(n, now, q.closing(f.RetryAfter)) && explained:
+	case !q.hold.close(n, now, q.closing(f.RetryAfter, now)) && explained:
 	case !explained:
 		q.stated(n, f.RetryAfter, now)
 	default:
@@ -196,13 +196,13 @@ func (q *quota) throttled(n uint64, f throttle.Feedback, explained bool, now tim
 
 // closing says how to shut the gate after a rejection that states retryAfter; 0: it
 // states no time.
-func (q *quota) closing(retryAfter time.Duration) closing {
+func (q *quota) closing(retryAfter time.Duration, now time.Time) closing {
 	window := time.Duration(0)
 	for i := range q.estimates {
 		window = max(window, q.estimates[i].per)
 	}
 	t := q.endpoint.tracker
-	return closing{retryAfter: retryAfter, window: window, maxHold: t.maxHold(), spread: q.spreadOfClients(), sent: q.inFlight.sent, random: t.random(), inFlight: max(q.inFlight.open+1, int64(q.span.rate(q.lastResponse)*q.roundTrip().Seconds()))}
+	return closing{retryAfter: retryAfter, window: window, maxHold: t.maxHold(), spread: q.spreadOfClients(), sent: q.inFlight.sent, random: t.random(), inFlight: max(q.inFlight.open+1, int64(q.span.rate(now)*q.roundTrip().Seconds()))}
 }
 
 // learn takes over what the answer says of the server's limits. It reports
