@@ -174,7 +174,7 @@ func (e *estimate) update(w throttle.RemoteLimit, n uint64, now time.Time, f *in
 			return // or of one in which a bucket was not as empty yet
 		case ahead > toleranceOf(w):
 			over = true
-		case !over:
+		case !over && e.refill.kind != refillsEach: // which moves with each unit that comes back
 			reset = e.earlierReset(reset, w)
 		}
 	}
@@ -244,7 +244,7 @@ func (e *estimate) usedByUs(w throttle.RemoteLimit, now time.Time, f *inFlight) 
 	if r.log == nil {
 		return false
 	}
-	own := r.log.count(now.Add(-r.window), now) + f.open
+	own := r.log.count(now.Add(-r.window-r.window/20), now) + f.open // requests were counted before their responses arrived
 	return w.Limit-max(w.Remaining, 0)-own <= max(2, w.Limit/20)
 }
 

@@ -93,15 +93,15 @@ func Example_slidingLog() {
 	//                │█
 	//                │█▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▃▁
 	// accepted    67 │█                   ▇                   ▇
-	//                │█                   █   ▂               █     ▂
-	//                │█▃▃▃▃▁ ▁            █   █   ▄           █     █    ▄
-	// rejected       │                                            1   1
-	// waits for      │s    qqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqaaaqaaaa
-	//                └┬───────────────────┬───────────────────┬───────────
+	//                │█                   █   ▂               █   ▂
+	//                │█▃▃▃▃▁ ▁            █   █   ▄           █   █   ▁   ▃
+	// rejected       │
+	// waits for      │s    qqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqq
+	//                └┬───────────────────┬───────────────────┬────────────
 	//                 0 s                 5 s                 10 s
-	// 1 column = 250 ms, s = slow start, q = quota, a = retry-after
+	// 1 column = 250 ms, s = slow start, q = quota
 	//     0 s  quota api.example.com: learned limit of 100
-	// 300 calls: 302 requests sent, 2 rejected, 0 calls failed, 12.8 s (ideal 11.3 s)
+	// 300 calls: 300 requests sent, 0 rejected, 0 calls failed, 13.1 s (ideal 11.3 s)
 }
 
 var slidingCounter = scenario{
